@@ -1,0 +1,24 @@
+# What we link. Anything optional turns itself on when found.
+find_package(Threads REQUIRED)
+find_package(ZLIB REQUIRED)
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(CJSON REQUIRED IMPORTED_TARGET libcjson)
+set(MILLRACE_LIBRARIES Threads::Threads ZLIB::ZLIB PkgConfig::CJSON m)
+
+set(MILLRACE_HAVE_URING 0)
+if(NOT MILLRACE_URING STREQUAL "OFF")
+  pkg_check_modules(URING IMPORTED_TARGET liburing)
+  if(URING_FOUND)
+    set(MILLRACE_HAVE_URING 1)
+    list(APPEND MILLRACE_LIBRARIES PkgConfig::URING)
+  elseif(MILLRACE_URING STREQUAL "ON")
+    message(FATAL_ERROR "MILLRACE_URING=ON: liburing was not found; install liburing-dev or use -DMILLRACE_URING=OFF")
+  endif()
+endif()
+target_compile_definitions(millrace_flags INTERFACE MILLRACE_HAVE_URING=${MILLRACE_HAVE_URING})
+
+# The program alone: batch digests.
+pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
+set(MILLRACE_CLI_LIBRARIES PkgConfig::XXHASH)
+
+message(STATUS "millrace ${PROJECT_VERSION}: reads by io_uring: ${MILLRACE_HAVE_URING}; sanitizers: ${MILLRACE_SANITIZE}")

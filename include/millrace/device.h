@@ -1,0 +1,128 @@
+/*
+ * Devices: where batches go. "cpu" (the consumer reads the host slot in place), "sim" (an accelerator that is not there:
+ * threads play two copy engines and a compute queue and move real bytes), later "cuda".
+ *
+ * A stream is a queue of work that runs in order; work in different streams may overlap. An event marks a point in a
+ * stream. Sizes are bytes; rates are GB/s = 1e9 bytes a second.
+ *
+ * Threads: a device and its streams and events may be used from several threads at once. Only functions that say so
+ * block. Destroying a stream or event waits for what it still has to do.
+ */
+#ifndef MILLRACE_DEVICE_H
+#define MILLRACE_DEVICE_H
+
+#include <millrace/error.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct mr_device;
+struct mr_stream;
+struct mr_event;
+
+/* Kinds of memory. */
+enum mr_memory {
+    MR_PAGEABLE, /* plain host memory */
+    MR_PINNED,   /* page-locked host memory: copies from it run on the copy engine alone, asynchronously */
+    MR_DEVICE,   /* the device's own; not for the host to touch */
+    MR_N_MEMORY
+};
+
+/* "pageable", "pinned", "device". */
+MR_API const char *mr_memory_name(enum mr_memory kind);
+
+/*
+ * Opens a device.
+ * uri: "auto" (the best that is usable), "cpu", "sim" or "sim:h2d=55,d2h=55,pageable=12,latency=10us,step=4ms,mem=16GiB".
+ * [out] out: on success; the caller closes it after all that was made from it is gone.
+ * Returns 0, MR_ENODEVICE, MR_EOPTION, -ENOMEM.
+ */
+MR_API int mr_device_open(const char *uri, struct mr_device **out);
+MR_API void mr_device_close(struct mr_device *dev);
+
+struct mr_device_info {
+    char name[64];           /* "cpu", "sim" */
+    int unified;             /* 1: device memory is host memory, no copies are needed */
+    int copy_engines;        /* how many copies (of different direction) may run at once */
+    uint64_t memory_bytes;   /* device memory; 0: not limited by the device */
+    uint64_t free_bytes;
+    double h2d_gb_per_s;     /* the link's limit; 0: unknown */
+    double d2h_gb_per_s;
+    double pageable_gb_per_s; /* copies from pageable memory; 0: unknown */
+    uint64_t step_ns;        /* sim: the time of one step of the simulated consumer; 0: none */
+};
+MR_API int mr_device_get(struct mr_device *dev, struct mr_device_info *out);
+
+/* Calls fn for each kind of device known to this build, best first: name, one line about it, and NULL or the reason
+ * why it is not usable here. Stops when fn returns nonzero, and returns that. */
+MR_API int mr_device_each(int (*fn)(void *user, const char *name, const char *summary, const char *why_not),
+                          void *user);
+
+/*
+ * Takes memory from the device's caching pool, or makes it. At least `bytes` (> 0), aligned to 4,096.
+ * Pinned memory that the system refuses to lock is still given, with one warning to the log; the counters tell how
+ * much is locked. Making memory may block for long (page-locking costs about 0.35 s a GiB); a pool hit does not.
+ * [out] out: on success. Returns 0, -ENOMEM, MR_EDEVICEMEM, MR_ELIMIT (mr_device_set_limit).
+ */
+MR_API int mr_memory_acquire(struct mr_device *dev, enum mr_memory kind, uint64_t bytes, void **out);
+
+/* Gives memory back to the pool. after: an event that must pass before the memory is handed out again, or NULL. The
+ * event must live until then; the pool only queries it. */
+MR_API void mr_memory_release(struct mr_device *dev, enum mr_memory kind, void *ptr, struct mr_event *after);
+
+/* Returns unused pool memory to the system. */
+MR_API void mr_memory_trim(struct mr_device *dev);
+
+/* Ceiling for all kinds together, in bytes; 0: none. */
+MR_API void mr_memory_set_limit(struct mr_device *dev, uint64_t bytes);
+
+struct mr_memory_counters {
+    uint64_t requested_bytes; /* in use by callers now, as they asked */
+    uint64_t held_bytes;      /* in use and cached, as taken from the system */
+    uint64_t peak_bytes;      /* highest held_bytes */
+    uint64_t locked_bytes;    /* of held_bytes, really page-locked */
+    uint64_t hits, misses;    /* acquire calls served by the pool, and not */
+};
+MR_API void mr_memory_count(struct mr_device *dev, enum mr_memory kind, struct mr_memory_counters *out);
+
+/* Streams. [out] out: on success. */
+MR_API int mr_stream_create(struct mr_device *dev, const char *name, struct mr_stream **out);
+MR_API void mr_stream_destroy(struct mr_stream *stream);
+/* Blocks until all work enqueued so far is done. Returns 0 or the first error of that work. */
+MR_API int mr_stream_synchronize(struct mr_stream *stream);
+
+/* Events. A new event counts as passed. timing: 1 if mr_event_elapsed will be asked. */
+MR_API int mr_event_create(struct mr_device *dev, int timing, struct mr_event **out);
+MR_API void mr_event_destroy(struct mr_event *event);
+/* Marks the point in the stream after all work enqueued so far. Recording again moves the event. */
+MR_API int mr_event_record(struct mr_event *event, struct mr_stream *stream);
+/* Work enqueued to the stream from now on waits for the event's point; the host does not. */
+MR_API int mr_stream_wait(struct mr_stream *stream, struct mr_event *event);
+/* 1: passed, 0: not yet, negative: error. Does not block. */
+MR_API int mr_event_query(struct mr_event *event);
+/* Blocks until the event has passed. */
+MR_API int mr_event_synchronize(struct mr_event *event);
+/* Time between two passed events with timing, in nanoseconds; negative when `end` came first. Returns 0, MR_EMISUSE. */
+MR_API int mr_event_elapsed(struct mr_event *start, struct mr_event *end, int64_t *out_ns);
+
+/*
+ * Enqueues a copy. The direction follows from the kinds of memory at both ends. Host memory that did not come from
+ * mr_memory_acquire(MR_PINNED) counts as pageable: then the calling thread does the staging copy and the call blocks for
+ * as long as that takes, as with a real driver. Both ranges stay valid and, for the source, unchanged until the copy is
+ * done. Returns 0, MR_EDEVICE, -ENOMEM.
+ */
+MR_API int mr_copy_async(struct mr_stream *stream, void *dst, enum mr_memory dst_kind, const void *src,
+                         enum mr_memory src_kind, uint64_t bytes);
+
+/*
+ * Enqueues a kernel by name. "busy": occupies the compute queue for *(const uint64_t *)args nanoseconds (on "cpu" the
+ * caller's thread sleeps). args are copied. Returns 0, MR_EUNSUPPORTED for a name that the device does not have.
+ */
+MR_API int mr_launch(struct mr_stream *stream, const char *kernel, const void *args, size_t arg_bytes);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,29 @@
+/*
+ * millrace: keeps a GPU fed with training data, and shows where the time goes when it starves.
+ *
+ *   sampler --index--> storage --bytes--> decode --> transform --> batch slot --copy--> device --> consumer
+ *
+ * error.h      error codes and texts, log         system.h     clock, processors, memory, random functions
+ * tensor.h     element types and shapes           options.h    option tables: command lines, URIs
+ * json.h       a JSON writer                      device.h     memory, streams, events, copies
+ * dataset.h    formats: where samples lie         sampler.h    the order of samples
+ * transform.h  ops on samples                     loader.h     the engine: batches, state, statistics
+ * trace.h      what happened when
+ */
+#ifndef MILLRACE_H
+#define MILLRACE_H
+
+#include <millrace/dataset.h>
+#include <millrace/device.h>
+#include <millrace/error.h>
+#include <millrace/json.h>
+#include <millrace/loader.h>
+#include <millrace/options.h>
+#include <millrace/sampler.h>
+#include <millrace/system.h>
+#include <millrace/tensor.h>
+#include <millrace/trace.h>
+#include <millrace/transform.h>
+#include <millrace/version.h>
+
+#endif

@@ -1,0 +1,96 @@
+/*
+ * Transforms: what happens to a sample between decoding and its row of the batch.
+ *
+ * A chain is a list of ops, written "cast(f32),scale(1/255),normalize(0.1307,0.3081)". Each op works on one field: the
+ * first by default ("image"), "label" for one_hot; another is named in front: "label.cast(i64)". Shapes and dtypes are
+ * inferred and checked when the chain is bound to a data set's fields.
+ *
+ * Random ops draw from Philox keyed by (seed, epoch, sample index, op's place in the chain): the same sample in the same
+ * epoch is changed in the same way whoever works on it.
+ *
+ *   cast(dtype)                 convert; floats to integers: round to nearest even, saturate, NaN -> 0
+ *   scale(factor[,offset])      x * factor + offset; floats only
+ *   normalize(mean,std)         (x - mean) * (1 / std); one number each, or one a channel [a,b,c] with axis= (default: the
+ *                               first dimension for 3 dimensions, the last otherwise); floats only; bit-equal on all devices
+ *   layout(nchw|nhwc)           reorder 3 dimensions: HWC -> CHW or CHW -> HWC
+ *   flatten                     to one dimension
+ *   one_hot(classes[,dtype])    integer scalar -> vector of 0 and 1 (f32 by default)
+ *   pad(n[,value]) pad(top:bottom:left:right)   zeros, or value, around height and width
+ *   crop(height,width[,top,left])  a fixed window, the centre by default
+ *   random_crop(height,width)   a window at a random place
+ *   hflip(p)                    mirror left to right with probability p (0.5)
+ *
+ * Height and width are the last two dimensions, or the first two of 3 when layout=nhwc is given to the op.
+ *
+ * Threads: a bound chain is constant and may be applied from several threads, each with its own scratch.
+ */
+#ifndef MILLRACE_TRANSFORM_H
+#define MILLRACE_TRANSFORM_H
+
+#include <millrace/tensor.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct mr_transform;
+
+/* [out] out: an empty chain. Returns 0, -ENOMEM. */
+MR_API int mr_transform_create(struct mr_transform **out);
+MR_API void mr_transform_destroy(struct mr_transform *chain);
+
+/* Appends the ops of a text, all or none. Returns 0, MR_EOPTION (names op, argument, and place in the text). */
+MR_API int mr_transform_add(struct mr_transform *chain, const char *text);
+
+/* A caller's own op. */
+struct mr_transform_fn {
+    size_t size;      /* of this struct */
+    const char *name; /* copied */
+    const char *field; /* NULL: the first; copied */
+    /* Changes the spec from what comes in to what goes out. Returns 0 or mr_error_set(MR_ESHAPE, ...). */
+    int (*infer)(void *user, struct mr_spec *spec);
+    /* Writes the result for one sample. Called from several threads. random: 4 numbers keyed to this sample and op; draw
+     * more with mr_philox. in_dim, out_dim: the sample's shape; out_dim preset to the inferred spec's. Returns 0 or a
+     * negative error: the sample is then bad. */
+    int (*apply)(void *user, const struct mr_spec *in_spec, const void *in, const uint64_t *in_dim,
+                 const struct mr_spec *out_spec, void *out, uint64_t *out_dim, const uint32_t random[4]);
+    void *user;
+};
+MR_API int mr_transform_add_fn(struct mr_transform *chain, const struct mr_transform_fn *fn);
+
+/*
+ * Infers and checks all shapes for samples of these fields, and plans the work. May be called again for other fields,
+ * while no one applies the chain.
+ * Returns 0, or MR_ESHAPE with an error that names the op and both shapes.
+ */
+MR_API int mr_transform_bind(struct mr_transform *chain, const struct mr_spec *fields, int n_fields);
+
+/* The specs that come out of a bound chain, as many as went in. */
+MR_API const struct mr_spec *mr_transform_specs(const struct mr_transform *chain);
+
+/* 1 when the bound chain leaves this field as it is. */
+MR_API int mr_transform_is_identity(const struct mr_transform *chain, int field);
+
+/* Bytes of scratch that one thread needs for a bound chain. */
+MR_API uint64_t mr_transform_scratch_bytes(const struct mr_transform *chain);
+
+/*
+ * Applies a bound chain to one field of one sample.
+ * in: the field as decoded, in_dim its shape. out: room for the output spec's bytes, in another place than in. scratch:
+ * mr_transform_scratch_bytes(), aligned to 64, NULL if that is 0. [out] out_dim: the result's shape.
+ * Returns 0, or a negative error: the sample is bad.
+ */
+MR_API int mr_transform_apply(const struct mr_transform *chain, int field, uint64_t seed, uint64_t epoch, uint64_t index,
+                              const void *in, const uint64_t *in_dim, void *out, uint64_t *out_dim, void *scratch);
+
+/* The chain as text that mr_transform_add() reads; owned by the chain, valid until it changes. */
+MR_API const char *mr_transform_text(const struct mr_transform *chain);
+
+/* Calls fn for each op known: name, arguments, one line about it. */
+MR_API int mr_transform_each(int (*fn)(void *user, const char *name, const char *arguments, const char *summary),
+                             void *user);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,126 @@
+/*
+ * What every room uses: errors kept across threads, overflow-checked sums, threads, queues, random draws, hashes,
+ * histograms. Depends on nothing.
+ */
+#ifndef MR_BASE_H
+#define MR_BASE_H
+
+#include <millrace/error.h>
+#include <millrace/system.h>
+#include <millrace/tensor.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+#define MR_ERROR_BYTES 1024
+#define MR_CACHE_LINE 64
+
+#define MR_MIN(a, b) ((a) < (b) ? (a) : (b))
+#define MR_MAX(a, b) ((a) > (b) ? (a) : (b))
+#define MR_COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+/* Kernels worth compiling for several instruction sets; gcc picks at load time. Sanitizers cannot run in resolvers. */
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) &&               \
+    !defined(__SANITIZE_THREAD__)
+#define MR_CLONES __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
+#else
+#define MR_CLONES
+#endif
+
+/* An error taken from one thread to be set on another. */
+struct mr_error_kept {
+    int code;
+    char text[MR_ERROR_BYTES];
+};
+void mr_error_keep(int code, struct mr_error_kept *out); /* copies this thread's text */
+int mr_error_put(const struct mr_error_kept *kept);      /* sets it here; returns its code */
+
+/* Sets "what: strerror(errnum)" and returns -errnum. */
+int mr_error_errno(int errnum, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Sets "what: out of memory (N bytes)" and returns -ENOMEM. */
+int mr_error_nomem(const char *what, uint64_t bytes);
+
+void mr_log(enum mr_log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* false on overflow; *out is written only on true. */
+static inline bool mr_add(uint64_t a, uint64_t b, uint64_t *out)
+{
+    uint64_t r;
+    if (__builtin_add_overflow(a, b, &r))
+        return false;
+    *out = r;
+    return true;
+}
+
+static inline bool mr_mul(uint64_t a, uint64_t b, uint64_t *out)
+{
+    uint64_t r;
+    if (__builtin_mul_overflow(a, b, &r))
+        return false;
+    *out = r;
+    return true;
+}
+
+static inline uint64_t mr_round_up(uint64_t x, uint64_t to)
+{
+    return (x + to - 1) / to * to;
+}
+
+/* A thread with a name (15 bytes, shown by top -H and in traces). Returns 0 or -errno with the error set. */
+int mr_thread_start(pthread_t *out, const char *name, void *(*fn)(void *), void *arg);
+
+/* A condition variable on CLOCK_MONOTONIC. */
+int mr_cond_init(pthread_cond_t *cond);
+/* Waits until the condition is signalled or time_ns (mr_time_ns clock) has come; true when signalled. */
+bool mr_cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t time_ns);
+
+/* Bounded queue of pointers, many producers, many consumers. */
+struct mr_queue;
+struct mr_queue *mr_queue_create(uint32_t capacity);
+void mr_queue_destroy(struct mr_queue *q);
+bool mr_queue_push(struct mr_queue *q, void *item);      /* blocks while full; false: closed */
+bool mr_queue_try_push(struct mr_queue *q, void *item);  /* false: full or closed */
+bool mr_queue_pop(struct mr_queue *q, void **out);       /* blocks while empty; false: closed and empty */
+bool mr_queue_try_pop(struct mr_queue *q, void **out);
+void mr_queue_close(struct mr_queue *q); /* wakes everyone; what is inside can still be popped */
+
+/* 64-bit mixing (splitmix64's finalizer) and a running hash over bytes (FNV-1a, mixed at the end): for fingerprints. */
+uint64_t mr_mix64(uint64_t x);
+#define MR_HASH_START 0xcbf29ce484222325ull
+uint64_t mr_hash(uint64_t h, const void *data, size_t bytes);
+
+/* Which purpose a Philox draw serves, so that no two draws share a counter: the key's second word. */
+enum mr_draw {
+    MR_DRAW_PERMUTE = 1,
+    MR_DRAW_WEIGHTED,
+    MR_DRAW_TRANSFORM,
+    MR_DRAW_VALUES,
+};
+
+/* Four numbers keyed by (seed, purpose, a, b, c). */
+void mr_draw4(uint64_t seed, enum mr_draw purpose, uint64_t a, uint64_t b, uint32_t c, uint32_t out[4]);
+
+/* [0, 1), 24 and 53 bits. */
+static inline float mr_unit_f32(uint32_t x)
+{
+    return (float)(x >> 8) * 0x1p-24f;
+}
+
+static inline double mr_unit_f64(uint32_t hi, uint32_t lo)
+{
+    return (double)(((uint64_t)hi << 32 | lo) >> 11) * 0x1p-53;
+}
+
+/* Histogram of durations: 16 buckets an octave (so within 6.25%), 0 ns to 584 years. Zeroed memory is an empty one. One
+ * writer at a time; readers may look meanwhile. */
+#define MR_HIST_BUCKETS (64 * 16)
+struct mr_hist {
+    _Atomic uint64_t bucket[MR_HIST_BUCKETS];
+    _Atomic uint64_t n, max;
+};
+void mr_hist_add(struct mr_hist *h, uint64_t ns);
+uint64_t mr_hist_quantile(const struct mr_hist *h, double q); /* upper edge of the bucket, at most max; 0 when empty */
+
+#endif

@@ -1,0 +1,92 @@
+/* Error text of each thread, and the log callback. */
+#include "base/base.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static _Thread_local char last_error[MR_ERROR_BYTES];
+
+static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER; /* guards log_fn, log_user, and serialises calls */
+static void (*log_fn)(void *, enum mr_log_level, const char *);
+static void *log_user;
+
+const char *mr_strerror(int code)
+{
+    switch (code) {
+#define X(name, value, text)                                                                                           \
+    case value:                                                                                                        \
+        return text;
+        MR_ERRORS(X)
+#undef X
+    default:
+        break;
+    }
+    if (code >= 0)
+        return "success";
+    const char *text = strerrordesc_np(-code);
+    return text ? text : "unknown error";
+}
+
+const char *mr_last_error(void)
+{
+    return last_error;
+}
+
+int mr_error_set(int code, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(last_error, sizeof last_error, fmt, args);
+    va_end(args);
+    return code;
+}
+
+int mr_error_errno(int errnum, const char *fmt, ...)
+{
+    char what[MR_ERROR_BYTES / 2];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(what, sizeof what, fmt, args);
+    va_end(args);
+    return mr_error_set(-errnum, "%s: %s", what, mr_strerror(-errnum));
+}
+
+int mr_error_nomem(const char *what, uint64_t bytes)
+{
+    return mr_error_set(-ENOMEM, "%s: out of memory (%llu bytes asked for)", what, (unsigned long long)bytes);
+}
+
+void mr_error_keep(int code, struct mr_error_kept *out)
+{
+    out->code = code;
+    memcpy(out->text, last_error, sizeof out->text);
+}
+
+int mr_error_put(const struct mr_error_kept *kept)
+{
+    memcpy(last_error, kept->text, sizeof last_error);
+    return kept->code;
+}
+
+void mr_log_set(void (*fn)(void *user, enum mr_log_level level, const char *text), void *user)
+{
+    pthread_mutex_lock(&log_lock);
+    log_fn = fn;
+    log_user = user;
+    pthread_mutex_unlock(&log_lock);
+}
+
+void mr_log(enum mr_log_level level, const char *fmt, ...)
+{
+    char text[MR_ERROR_BYTES];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    pthread_mutex_lock(&log_lock);
+    if (log_fn)
+        log_fn(log_user, level, text);
+    pthread_mutex_unlock(&log_lock);
+}

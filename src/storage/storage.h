@@ -1,0 +1,114 @@
+/*
+ * Storage: gets bytes. Files of a data set stand in a table (struct mr_files); bytes that are in memory already (arrays,
+ * inflated or cached files) are given as pointers, all others are read through a reader: one per worker, with a queue.
+ */
+#ifndef MR_STORAGE_H
+#define MR_STORAGE_H
+
+#include "base/base.h"
+
+/* ---- the table of files ---- */
+
+struct mr_files;
+
+struct mr_files *mr_files_create(void);   /* NULL without memory */
+void mr_files_destroy(struct mr_files *files);
+
+/* Each add returns the file's id (>= 0) or a negative error that names the path. */
+int mr_files_add_path(struct mr_files *files, const char *path);
+/* Memory borrowed, or owned and freed with free(). name: for errors. */
+int mr_files_add_memory(struct mr_files *files, const char *name, void *data, uint64_t bytes, bool owned);
+/*
+ * A gzip file, inflated once by a background thread into memory while reads go on. head: room for head_bytes; filled with
+ * the first inflated bytes before this call returns, so that the caller can learn the size. want(user, head, &total)
+ * returns 0 and the exact inflated size promised by the header, or an error. A stream that ends early, is longer, or
+ * promises more than gzip can hold (1,032 times its size) is an error: of this call when it is known by then, else of the
+ * first view past the bytes that are there, and of mr_files_check().
+ */
+int mr_files_add_gzip(struct mr_files *files, const char *path, void *head, size_t head_bytes,
+                      int (*want)(void *user, const void *head, uint64_t *out_total), void *user);
+/* No bytes: each read takes delay_ns and delivers nothing. */
+int mr_files_add_null(struct mr_files *files, const char *name, uint64_t bytes, uint64_t delay_ns);
+
+uint64_t mr_files_bytes(const struct mr_files *files, int id);
+const char *mr_files_name(const struct mr_files *files, int id);
+/* Reads bytes from the front, e.g. a header, blocking. Fewer bytes than asked for: MR_ETRUNCATED. */
+int mr_files_read(struct mr_files *files, int id, uint64_t offset, void *buf, uint64_t bytes);
+/* Small path files (<= 1 MiB, e.g. labels) become memory files: read whole, now. */
+int mr_files_load_small(struct mr_files *files);
+
+/* What kinds of files are in the table. */
+struct mr_files_kinds {
+    uint32_t n_path, n_memory, n_gzip, n_null;
+    uint64_t path_bytes;   /* all path files together: what a host cache would need */
+    uint64_t memory_bytes; /* held by memory and gzip files that the table owns, and by the cache */
+};
+void mr_files_count(const struct mr_files *files, struct mr_files_kinds *out);
+
+/*
+ * A host cache over the path files: bytes once read stay, in an anonymous mapping as long as the file, and are viewed from
+ * there. Made once a data set, shared by its loaders, reference-counted. limit: bytes; 0: none. Returns 0, MR_ELIMIT,
+ * -ENOMEM.
+ */
+int mr_files_cache(struct mr_files *files, uint64_t limit);
+void mr_files_uncache(struct mr_files *files);
+
+/*
+ * Bytes that are in memory: 1 and [out] out; 0: must be read; negative: error (an inflate that failed, a range past the
+ * end). Waits for a gzip file's inflating thread where needed.
+ */
+int mr_files_view(struct mr_files *files, int id, uint64_t offset, uint64_t bytes, const void **out);
+
+/* ---- readers ---- */
+
+/* One read. The caller fills the upper part and keeps it in place until it comes back from mr_reader_reap(). */
+struct mr_read {
+    int file;
+    uint64_t offset, bytes;
+    void *buf;        /* room for bytes; for cached files the reader reads into the cache and sets view */
+    void *user;
+    /* result */
+    const void *view; /* where the bytes are: buf, or in the cache */
+    int status;       /* 0, or the error; its text in `error` */
+    struct mr_error_kept *error; /* malloc'd when status != 0, NULL without memory; the caller frees it */
+    /* the reader's own */
+    struct mr_read *next;
+    uint64_t done, due_ns, submit_ns;
+    uint64_t at, want; /* the range really read (a cache rounds it out) */
+    void *to;
+};
+
+struct mr_reader;
+
+struct mr_reader_stats {
+    uint64_t reads, bytes;      /* done */
+    uint64_t in_flight_sum, in_flight_n; /* sampled at each submit: mean queue depth */
+};
+
+/* What readers of one loader share (pread's thread pool). kind: enum mr_storage_kind. depth: reads in flight, all
+ * readers together. Returns 0, or MR_EUNSUPPORTED with the reason when the kind was asked for and is not to be had. */
+struct mr_storage;
+int mr_storage_open(struct mr_files *files, int kind, uint32_t depth, uint32_t n_readers, struct mr_storage **out);
+void mr_storage_close(struct mr_storage *st); /* after its readers */
+const char *mr_storage_name(const struct mr_storage *st); /* "uring", "pread" */
+
+int mr_reader_open(struct mr_storage *st, struct mr_reader **out);
+void mr_reader_close(struct mr_reader *r); /* waits for reads in flight */
+
+/* How many more reads this reader takes now. */
+uint32_t mr_reader_room(const struct mr_reader *r);
+/* Starts reads; at most mr_reader_room() of them. Failures come back through reap like any result. */
+void mr_reader_submit(struct mr_reader *r, struct mr_read **reads, uint32_t n);
+/*
+ * Collects finished reads. wait_ns: how long to wait when none has finished; 0: not at all. A short read is continued
+ * inside; one that hits the file's end is MR_ETRUNCATED: the file shrank.
+ * Returns how many were written to out (<= cap).
+ */
+uint32_t mr_reader_reap(struct mr_reader *r, struct mr_read **out, uint32_t cap, uint64_t wait_ns);
+uint32_t mr_reader_in_flight(const struct mr_reader *r);
+void mr_reader_count(const struct mr_reader *r, struct mr_reader_stats *out);
+
+/* One line a storage kind for doctor: name, NULL or why it is not usable here. */
+const char *mr_uring_why_not(void);
+
+#endif
