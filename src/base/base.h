@@ -13,11 +13,11 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-#define MR_ERROR_BYTES 1024
-#define MR_CACHE_LINE 64
+#define MR_ERROR_BYTES  1024
+#define MR_CACHE_LINE   64
 
-#define MR_MIN(a, b) ((a) < (b) ? (a) : (b))
-#define MR_MAX(a, b) ((a) > (b) ? (a) : (b))
+#define MR_MIN(a, b)    ((a) < (b) ? (a) : (b))
+#define MR_MAX(a, b)    ((a) > (b) ? (a) : (b))
 #define MR_COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 /* Kernels worth compiling for several instruction sets; gcc picks at load time. Sanitizers cannot run in resolvers. */
@@ -68,6 +68,9 @@ static inline uint64_t mr_round_up(uint64_t x, uint64_t to)
     return (x + to - 1) / to * to;
 }
 
+/* Writes a number as one element: to integers rounded to nearest even and saturated, NaN as 0; complex: real part. */
+void mr_element_from_double(enum mr_dtype dtype, double value, void *out);
+
 /* A thread with a name (15 bytes, shown by top -H and in traces). Returns 0 or -errno with the error set. */
 int mr_thread_start(pthread_t *out, const char *name, void *(*fn)(void *), void *arg);
 
@@ -80,9 +83,9 @@ bool mr_cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t ti
 struct mr_queue;
 struct mr_queue *mr_queue_create(uint32_t capacity);
 void mr_queue_destroy(struct mr_queue *q);
-bool mr_queue_push(struct mr_queue *q, void *item);      /* blocks while full; false: closed */
-bool mr_queue_try_push(struct mr_queue *q, void *item);  /* false: full or closed */
-bool mr_queue_pop(struct mr_queue *q, void **out);       /* blocks while empty; false: closed and empty */
+bool mr_queue_push(struct mr_queue *q, void *item);     /* blocks while full; false: closed */
+bool mr_queue_try_push(struct mr_queue *q, void *item); /* false: full or closed */
+bool mr_queue_pop(struct mr_queue *q, void **out);      /* blocks while empty; false: closed and empty */
 bool mr_queue_try_pop(struct mr_queue *q, void **out);
 void mr_queue_close(struct mr_queue *q); /* wakes everyone; what is inside can still be popped */
 
