@@ -245,7 +245,7 @@ static int add_item(struct numbers *to, const struct npy *npy, uint64_t bits)
 
 static int read_npy(struct numbers *to, struct bytes file)
 {
-    struct npy npy;
+    struct npy npy = {0};
     int rc = npy_open(to->path, file, &npy);
     if (rc)
         return rc;
