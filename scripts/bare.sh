@@ -9,7 +9,8 @@
 #   -K  keep the root afterwards (to look at it, or for -d next time)
 #   e.g. scripts/bare.sh make demo      scripts/bare.sh -s noble make check      scripts/bare.sh .ci/run
 set -eu
-suite=bookworm mirror= keyring= root= keep=
+arguments=("$@")
+suite=bookworm mirror='' keyring='' root='' keep=''
 while getopts s:m:k:d:K option; do
     case $option in
     s) suite=$OPTARG ;;
@@ -25,8 +26,12 @@ if [ $# = 0 ] || [ "$(id -u)" != 0 ] || ! command -v debootstrap >/dev/null; the
     sed -n '2,/^set/ { /^#/ s/^# \{0,1\}//p }' "$0" >&2
     exit 2
 fi
+# Mounts live in a name space of this script's own: they end with it, and nothing spreads to the host's.
+if [ -z "${MILLRACE_BARE:-}" ]; then
+    MILLRACE_BARE=1 exec unshare --mount --propagation private "$0" "${arguments[@]}"
+fi
 cd "$(dirname "$0")/.."
-script= components=main
+script='' components=main
 case $suite in
 noble | jammy | focal | oracular | plucky)
     mirror=${mirror:-http://archive.ubuntu.com/ubuntu}
@@ -59,7 +64,7 @@ trap cleanup EXIT
 trap 'exit 1' INT TERM
 mount -t proc proc "$root/proc"
 mount --bind /dev "$root/dev"
-mount -t devpts -o newinstance,ptmxmode=0666 devpts "$root/dev/pts" 2>/dev/null || mount --bind /dev/pts "$root/dev/pts"
+mount --bind /dev/pts "$root/dev/pts"
 cp -L /etc/resolv.conf "$root/etc/resolv.conf"
 rm -rf "$root/root/origin" "$root/root/millrace"
 git clone -q --bare . "$root/root/origin"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Static checks; each ends with a PASS, FAIL or SKIP line. usage: scripts/lint.sh [format] [tidy] [cppcheck] [shell] [man]
 set -u
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit 1
 jobs=${JOBS:-$(nproc)}
 steps=${*:-format tidy cppcheck shell man}
 failed=0
