@@ -13,11 +13,11 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-#define MR_ERROR_BYTES 1024
-#define MR_CACHE_LINE 64
+#define MR_ERROR_BYTES  1024
+#define MR_CACHE_LINE   64
 
-#define MR_MIN(a, b) ((a) < (b) ? (a) : (b))
-#define MR_MAX(a, b) ((a) > (b) ? (a) : (b))
+#define MR_MIN(a, b)    ((a) < (b) ? (a) : (b))
+#define MR_MAX(a, b)    ((a) > (b) ? (a) : (b))
 #define MR_COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 /* Kernels worth compiling for several instruction sets; gcc picks at load time. Sanitizers cannot run in resolvers. */
@@ -80,11 +80,26 @@ bool mr_cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t ti
 struct mr_queue;
 struct mr_queue *mr_queue_create(uint32_t capacity);
 void mr_queue_destroy(struct mr_queue *q);
-bool mr_queue_push(struct mr_queue *q, void *item);      /* blocks while full; false: closed */
-bool mr_queue_try_push(struct mr_queue *q, void *item);  /* false: full or closed */
-bool mr_queue_pop(struct mr_queue *q, void **out);       /* blocks while empty; false: closed and empty */
+bool mr_queue_push(struct mr_queue *q, void *item);     /* blocks while full; false: closed */
+bool mr_queue_try_push(struct mr_queue *q, void *item); /* false: full or closed */
+bool mr_queue_pop(struct mr_queue *q, void **out);      /* blocks while empty; false: closed and empty */
 bool mr_queue_try_pop(struct mr_queue *q, void **out);
 void mr_queue_close(struct mr_queue *q); /* wakes everyone; what is inside can still be popped */
+
+/* Numbers as text, whatever the process's locale says. */
+double mr_text_to_f64(const char *text, char **end);    /* strtod in the C locale */
+const char *mr_f64_to_text(double value, char buf[32]); /* the shortest text that reads back as value; returns buf */
+
+/*
+ * Limits of the control groups (v1 and v2) that this process is in, the tightest from its own group up to the root.
+ * root: "" for this machine; a folder with proc/self/{cgroup,mountinfo} and the groups' files, for tests.
+ */
+struct mr_cgroup {
+    double cpus;           /* CPU quota in processors; 0: none */
+    uint64_t memory_bytes; /* memory limit; UINT64_MAX: none */
+    uint64_t room_bytes;   /* what may still be taken under it, reclaimable file pages counted as free */
+};
+void mr_cgroup_get(const char *root, struct mr_cgroup *out);
 
 /* 64-bit mixing (splitmix64's finalizer) and a running hash over bytes (FNV-1a, mixed at the end): for fingerprints. */
 uint64_t mr_mix64(uint64_t x);

@@ -73,12 +73,15 @@ uint64_t mr_permute(uint64_t position, uint64_t n, uint64_t seed, uint64_t epoch
     unsigned bits = 64 - (unsigned)__builtin_clzll(n - 1);
     unsigned left_bits = bits / 2, right_bits = bits - left_bits;
     uint64_t base = mr_mix64(mr_mix64(seed ^ 0x6d696c6c72616365ull) + epoch * 0xD1B54A32D192ED03ull);
+    uint64_t key[FEISTEL_ROUNDS];
+    for (unsigned round = 0; round < FEISTEL_ROUNDS; round++)
+        key[round] = mr_mix64(base + round * 0x9E3779B97F4A7C15ull);
     uint64_t x = position;
     do {
         unsigned lb = left_bits, rb = right_bits;
         uint64_t left = x >> rb, right = x & ((1ull << rb) - 1);
         for (unsigned round = 0; round < FEISTEL_ROUNDS; round++) {
-            uint64_t f = feistel_round((uint32_t)right, mr_mix64(base + round * 0x9E3779B97F4A7C15ull));
+            uint64_t f = feistel_round((uint32_t)right, key[round]);
             uint64_t next = (left ^ f) & ((1ull << lb) - 1);
             left = right; /* the halves swap, and their widths with them */
             right = next;

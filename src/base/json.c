@@ -1,0 +1,248 @@
+/* A JSON writer. The first error is kept; later calls do nothing. */
+#include "base/base.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <millrace/json.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MAX_DEPTH 128
+
+struct mr_json {
+    char *text;
+    size_t bytes, cap;
+    int indent, depth;
+    int error;
+    bool done;            /* the outermost value is complete */
+    bool filled;          /* the innermost container has members */
+    char kind[MAX_DEPTH]; /* '{' or '[' of each open container */
+};
+
+struct mr_json *mr_json_create(int indent)
+{
+    struct mr_json *json = calloc(1, sizeof *json);
+    if (!json)
+        mr_error_nomem("JSON writer", sizeof *json);
+    else
+        json->indent = indent;
+    return json;
+}
+
+void mr_json_destroy(struct mr_json *json)
+{
+    if (json)
+        free(json->text);
+    free(json);
+}
+
+static void put(struct mr_json *json, const char *text, size_t bytes)
+{
+    if (json->error)
+        return;
+    if (json->bytes + bytes + 1 > json->cap) {
+        size_t cap = MR_MAX(MR_MAX(json->cap * 2, json->bytes + bytes + 1), (size_t)256);
+        char *grown = realloc(json->text, cap);
+        if (!grown) {
+            json->error = -ENOMEM;
+            return;
+        }
+        json->text = grown;
+        json->cap = cap;
+    }
+    memcpy(json->text + json->bytes, text, bytes);
+    json->bytes += bytes;
+    json->text[json->bytes] = 0;
+}
+
+static void put_line(struct mr_json *json)
+{
+    if (json->indent <= 0)
+        return;
+    put(json, "\n", 1);
+    for (int i = 0; i < json->depth * json->indent; i++)
+        put(json, " ", 1);
+}
+
+/* Length of the well-formed UTF-8 sequence at p (RFC 3629: no overlong forms, no surrogates, <= U+10FFFF); 0: none. */
+static size_t utf8_length(const unsigned char *p)
+{
+    size_t n = p[0] < 0x80                    ? 1
+               : p[0] >= 0xC2 && p[0] <= 0xDF ? 2
+               : (p[0] & 0xF0) == 0xE0        ? 3
+               : p[0] >= 0xF0 && p[0] <= 0xF4 ? 4
+                                              : 0;
+    for (size_t i = 1; i < n; i++)
+        if ((p[i] & 0xC0) != 0x80) /* stops at the terminating NUL too */
+            return 0;
+    if ((p[0] == 0xE0 && p[1] < 0xA0) || (p[0] == 0xED && p[1] > 0x9F))
+        return 0;
+    if ((p[0] == 0xF0 && p[1] < 0x90) || (p[0] == 0xF4 && p[1] > 0x8F))
+        return 0;
+    return n;
+}
+
+static void put_escaped(struct mr_json *json, unsigned char c)
+{
+    static const char from[] = "\"\\\b\f\n\r\t", to[] = "\"\\bfnrt";
+    const char *at = strchr(from, c);
+    char text[8];
+    if (at)
+        snprintf(text, sizeof text, "\\%c", to[at - from]);
+    else
+        snprintf(text, sizeof text, "\\u%04x", c);
+    put(json, text, strlen(text));
+}
+
+static void put_string(struct mr_json *json, const char *value)
+{
+    const unsigned char *p = (const unsigned char *)value;
+    put(json, "\"", 1);
+    while (*p) {
+        size_t n = utf8_length(p);
+        if (n == 0)
+            put(json, "\xEF\xBF\xBD", 3); /* U+FFFD */
+        else if (*p < 0x20 || *p == '"' || *p == '\\' || *p == 0x7F)
+            put_escaped(json, *p);
+        else
+            put(json, (const char *)p, n);
+        p += n ? n : 1;
+    }
+    put(json, "\"", 1);
+}
+
+/* Comma, line and key before a value; false when no value may stand here. */
+static bool begin(struct mr_json *json, const char *key)
+{
+    if (!json || json->error)
+        return false;
+    bool in_object = json->depth > 0 && json->kind[json->depth - 1] == '{';
+    if (json->done || in_object != (key != NULL)) {
+        json->error = MR_EMISUSE;
+        return false;
+    }
+    if (json->filled)
+        put(json, json->indent > 0 ? "," : ", ", json->indent > 0 ? 1 : 2);
+    if (json->depth > 0)
+        put_line(json);
+    if (key) {
+        put_string(json, key);
+        put(json, ": ", 2);
+    }
+    return true;
+}
+
+static void value(struct mr_json *json, const char *key, const char *text)
+{
+    if (!begin(json, key))
+        return;
+    put(json, text, strlen(text));
+    json->filled = true;
+    json->done = json->depth == 0;
+}
+
+static void open_container(struct mr_json *json, const char *key, char kind)
+{
+    if (!begin(json, key))
+        return;
+    if (json->depth == MAX_DEPTH) {
+        json->error = MR_EMISUSE;
+        return;
+    }
+    put(json, &kind, 1);
+    json->kind[json->depth++] = kind;
+    json->filled = false;
+}
+
+static void close_container(struct mr_json *json, char kind)
+{
+    if (!json || json->error)
+        return;
+    if (json->depth == 0 || json->kind[json->depth - 1] != kind) {
+        json->error = MR_EMISUSE;
+        return;
+    }
+    json->depth--;
+    if (json->filled)
+        put_line(json);
+    put(json, kind == '{' ? "}" : "]", 1);
+    json->filled = true;
+    json->done = json->depth == 0;
+}
+
+void mr_json_object(struct mr_json *json, const char *key)
+{
+    open_container(json, key, '{');
+}
+
+void mr_json_object_end(struct mr_json *json)
+{
+    close_container(json, '{');
+}
+
+void mr_json_array(struct mr_json *json, const char *key)
+{
+    open_container(json, key, '[');
+}
+
+void mr_json_array_end(struct mr_json *json)
+{
+    close_container(json, '[');
+}
+
+void mr_json_string(struct mr_json *json, const char *key, const char *text)
+{
+    if (!text) {
+        value(json, key, "null");
+        return;
+    }
+    if (!begin(json, key))
+        return;
+    put_string(json, text);
+    json->filled = true;
+    json->done = json->depth == 0;
+}
+
+void mr_json_int(struct mr_json *json, const char *key, int64_t number)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%" PRId64, number);
+    value(json, key, text);
+}
+
+void mr_json_uint(struct mr_json *json, const char *key, uint64_t number)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%" PRIu64, number);
+    value(json, key, text);
+}
+
+void mr_json_double(struct mr_json *json, const char *key, double number)
+{
+    char text[32];
+    value(json, key, isfinite(number) ? mr_f64_to_text(number, text) : "null");
+}
+
+void mr_json_bool(struct mr_json *json, const char *key, int truth)
+{
+    value(json, key, truth ? "true" : "false");
+}
+
+void mr_json_null(struct mr_json *json, const char *key)
+{
+    value(json, key, "null");
+}
+
+int64_t mr_json_finish(struct mr_json *json, const char **text)
+{
+    if (!json || json->error == -ENOMEM)
+        return mr_error_set(-ENOMEM, "JSON text: out of memory");
+    if (json->error || !json->done)
+        return mr_error_set(MR_EMISUSE, "JSON text: %s",
+                            json->error ? "a call that does not fit: a key where none may be or none where one must, "
+                                          "an end of the wrong kind, or nested too deeply"
+                                        : "finished before the outermost value was");
+    *text = json->text;
+    return (int64_t)json->bytes;
+}

@@ -1,0 +1,279 @@
+/* Option tables: finding options by name, argument lists, command lines, JSON. */
+#include "base/options.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+size_t mr_option_bytes(enum mr_option_type type)
+{
+    static const size_t bytes[] = {
+        [MR_OPT_FLAG] = sizeof(int),
+        [MR_OPT_INT] = sizeof(int64_t),
+        [MR_OPT_UINT] = sizeof(uint64_t),
+        [MR_OPT_DOUBLE] = sizeof(double),
+        [MR_OPT_BYTES] = sizeof(uint64_t),
+        [MR_OPT_DURATION] = sizeof(uint64_t),
+        [MR_OPT_PERCENT] = sizeof(double),
+        [MR_OPT_ENUM] = sizeof(int),
+        [MR_OPT_STRING] = sizeof(char *),
+        [MR_OPT_DTYPE] = sizeof(int),
+        [MR_OPT_DOUBLES] = sizeof(struct mr_doubles),
+        [MR_OPT_SHAPE] = sizeof(struct mr_shape),
+    };
+    return bytes[type];
+}
+
+static char fold(char c)
+{
+    return c == '_' ? '-' : c;
+}
+
+bool mr_option_same(const char *a, const char *b)
+{
+    for (; *a && fold(*a) == fold(*b); a++, b++)
+        ;
+    return *a == 0 && *b == 0;
+}
+
+/* Edit distance with transpositions of neighbours (optimal string alignment), for words up to 40 bytes. */
+static int distance(const char *a, const char *b)
+{
+    enum { MAX = 40 };
+    int row[3][MAX + 1], n = (int)strlen(a), m = (int)strlen(b);
+    if (n > MAX || m > MAX)
+        return MAX;
+    for (int i = 0; i <= n; i++) {
+        int *now = row[i % 3], *last = row[(i + 2) % 3], *before = row[(i + 1) % 3];
+        now[0] = i;
+        for (int j = 1; j <= m; j++) {
+            if (i == 0) {
+                now[j] = j;
+                continue;
+            }
+            int change = last[j - 1] + (fold(a[i - 1]) != fold(b[j - 1]));
+            now[j] = MR_MIN(change, MR_MIN(last[j], now[j - 1]) + 1);
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                now[j] = MR_MIN(now[j], before[j - 2] + 1);
+        }
+    }
+    return row[n % 3][m];
+}
+
+const char *mr_nearest(const char *word, const char *const *words)
+{
+    const char *best = NULL;
+    int least = MR_MAX((int)strlen(word) / 3, 1) + 1; /* farther than this is another word, not a slip */
+    for (; *words; words++) {
+        int d = distance(word, *words);
+        if (d < least) {
+            least = d;
+            best = *words;
+        }
+    }
+    return best;
+}
+
+static const struct mr_option *find(const struct mr_option *table, const char *name)
+{
+    for (; table->name; table++)
+        if (mr_option_same(table->name, name))
+            return table;
+    return NULL;
+}
+
+static const struct mr_option *find_key(const struct mr_option *table, char key)
+{
+    for (; table->name; table++)
+        if (table->key == key)
+            return table;
+    return NULL;
+}
+
+/* "no-x" of a flag x. */
+static const struct mr_option *find_negated(const struct mr_option *table, const char *name)
+{
+    if (strlen(name) < 4 || strncmp(name, "no", 2) != 0 || fold(name[2]) != '-')
+        return NULL;
+    const struct mr_option *option = find(table, name + 3);
+    return option && option->type == MR_OPT_FLAG ? option : NULL;
+}
+
+/* The names of a table, for mr_nearest() and for lists. NULL without memory. */
+static const char **names_of(const struct mr_option *table)
+{
+    size_t n = 0;
+    while (table[n].name)
+        n++;
+    const char **names = calloc(n + 1, sizeof *names);
+    for (size_t i = 0; names && i < n; i++)
+        names[i] = table[i].name;
+    return names;
+}
+
+static int unknown(const struct mr_option *table, const char *who, const char *name)
+{
+    const char **names = names_of(table);
+    if (!names)
+        return mr_error_nomem("option names", 0);
+    bool line = strcmp(who, "--") == 0;
+    const char *nearest = mr_nearest(name, names);
+    char list[512] = "";
+    for (size_t i = 0, at = 0; !line && names[i] && at < sizeof list - 1; i++)
+        at += (size_t)snprintf(list + at, sizeof list - at, "%s%s", i ? ", " : "", names[i]);
+    free(names);
+    if (nearest)
+        return mr_error_set(MR_EOPTION, "%s%s: no such option; did you mean %s%s?", who, name, line ? "--" : "",
+                            nearest);
+    if (line)
+        return mr_error_set(MR_EOPTION, "--%s: no such option; --help lists them", name);
+    return mr_error_set(MR_EOPTION, "%s%s: no such option; there %s %s", who, name, list[0] ? "are" : "are none", list);
+}
+
+int mr_options_init(const struct mr_option *table, void *values)
+{
+    for (const struct mr_option *o = table; o->name; o++)
+        memset((char *)values + o->offset, 0, mr_option_bytes(o->type));
+    for (const struct mr_option *o = table; o->name; o++) {
+        int rc = o->initial ? mr_option_assign(o, values, "default of ", o->initial) : 0;
+        if (rc) {
+            mr_options_free(table, values);
+            return rc;
+        }
+    }
+    return 0;
+}
+
+void mr_options_free(const struct mr_option *table, void *values)
+{
+    for (; table->name; table++)
+        if (table->type == MR_OPT_STRING) {
+            char **member = (char **)((char *)values + table->offset);
+            free(*member);
+            *member = NULL;
+        }
+}
+
+int mr_options_set(const struct mr_option *table, void *values, const char *who, const char *name, const char *text)
+{
+    const struct mr_option *option = find(table, name);
+    if (option)
+        return mr_option_assign(option, values, who, text);
+    option = text ? NULL : find_negated(table, name);
+    if (option)
+        return mr_option_assign(option, values, who, "0");
+    return unknown(table, who, name);
+}
+
+static void trim(char *text)
+{
+    size_t lead = strspn(text, " \t"), n = strlen(text);
+    while (n > lead && (text[n - 1] == ' ' || text[n - 1] == '\t'))
+        n--;
+    memmove(text, text + lead, n - lead);
+    text[n - lead] = 0;
+}
+
+/* The end of the argument at p: a comma outside of all brackets, or the end of the text. */
+static char *argument_end(char *p)
+{
+    for (int depth = 0; *p; p++) {
+        depth += *p == '(' || *p == '[';
+        depth -= (*p == ')' || *p == ']') && depth > 0;
+        if (*p == ',' && depth == 0)
+            break;
+    }
+    return p;
+}
+
+static int parse_argument(const struct mr_option *table, void *values, const char *who, char *argument,
+                          const char *const **positional)
+{
+    trim(argument);
+    if (!*argument)
+        return mr_error_set(MR_EOPTION, "%s an argument is missing between two commas", who);
+    char *equals = strchr(argument, '=');
+    if (equals) {
+        *equals = 0;
+        trim(argument);
+        trim(equals + 1);
+        return mr_options_set(table, values, who, argument, equals + 1);
+    }
+    const struct mr_option *flag = find(table, argument);
+    if (*positional && **positional && !(flag && flag->type == MR_OPT_FLAG))
+        return mr_options_set(table, values, who, *(*positional)++, argument);
+    if (*positional && !flag && !find_negated(table, argument))
+        return mr_error_set(MR_EOPTION, "%s%s: one argument too many", who, argument);
+    return mr_options_set(table, values, who, argument, NULL);
+}
+
+int mr_options_parse(const struct mr_option *table, void *values, const char *who, const char *text,
+                     const char *const *positional)
+{
+    char *copy = strdup(text);
+    if (!copy)
+        return mr_error_nomem("options", strlen(text) + 1);
+    trim(copy);
+    int rc = 0;
+    bool more = *copy != 0;
+    for (char *p = copy; rc == 0 && more;) {
+        char *end = argument_end(p);
+        more = *end == ',';
+        *end = 0;
+        rc = parse_argument(table, values, who, p, &positional);
+        p = end + 1;
+    }
+    free(copy);
+    return rc;
+}
+
+/* --name, --name=value, --name value; *at stands on it and is moved to the last argument used. */
+static int parse_long(const struct mr_option *table, void *values, int argc, char **argv, int *at)
+{
+    char name[64];
+    const char *arg = argv[*at] + 2, *text = strchr(arg, '=');
+    size_t n = text ? (size_t)(text - arg) : strlen(arg);
+    if (n >= sizeof name)
+        return mr_error_set(MR_EOPTION, "--%s: no such option; --help lists them", arg);
+    memcpy(name, arg, n);
+    name[n] = 0;
+    text = text ? text + 1 : NULL;
+    const struct mr_option *option = find(table, name);
+    if (option && option->type != MR_OPT_FLAG && !text && *at + 1 < argc)
+        text = argv[++*at];
+    return mr_options_set(table, values, "--", name, text);
+}
+
+/* -k value, -kvalue, -f. */
+static int parse_short(const struct mr_option *table, void *values, int argc, char **argv, int *at)
+{
+    const char *arg = argv[*at];
+    const struct mr_option *option = find_key(table, arg[1]);
+    if (!option)
+        return mr_error_set(MR_EOPTION, "%s: no such option; --help lists them", arg);
+    if (option->type == MR_OPT_FLAG && arg[2])
+        return mr_error_set(MR_EOPTION, "%s: -%c takes no value; write one-letter options apart", arg, arg[1]);
+    const char *text = arg[2] ? arg + 2 : NULL;
+    if (option->type != MR_OPT_FLAG && !text && *at + 1 < argc)
+        text = argv[++*at];
+    return mr_options_set(table, values, "--", option->name, text);
+}
+
+int mr_options_parse_args(const struct mr_option *table, void *values, int argc, char **argv)
+{
+    int kept = 0, rc = 0;
+    bool ended = false;
+    for (int i = 0; i < argc && rc == 0; i++) {
+        const char *arg = argv[i];
+        bool number = arg[0] == '-' && ((arg[1] >= '0' && arg[1] <= '9') || arg[1] == '.');
+        if (ended || arg[0] != '-' || arg[1] == 0 || number)
+            argv[kept++] = argv[i];
+        else if (strcmp(arg, "--") == 0)
+            ended = true;
+        else if (arg[1] == '-')
+            rc = parse_long(table, values, argc, argv, &i);
+        else
+            rc = parse_short(table, values, argc, argv, &i);
+    }
+    return rc ? rc : kept;
+}

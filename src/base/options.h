@@ -1,0 +1,37 @@
+/* What the option tables' three files share. */
+#ifndef MR_BASE_OPTIONS_H
+#define MR_BASE_OPTIONS_H
+
+#include "base/base.h"
+
+#include <millrace/options.h>
+
+/* A parsed value of any type but MR_OPT_STRING. */
+union mr_option_value {
+    int i;
+    int64_t i64;
+    uint64_t u64;
+    double f64;
+    struct mr_doubles doubles;
+    struct mr_shape shape;
+};
+
+/* Bytes of the member that an option of this type names. */
+size_t mr_option_bytes(enum mr_option_type type);
+
+/* Equal when '-' and '_' are. */
+bool mr_option_same(const char *a, const char *b);
+
+/* Nanoseconds of a duration's unit; of a millisecond for NULL and for what is no unit. */
+double mr_option_time_factor(const char *unit);
+
+/* What may be written, for errors and help: "1..512 threads", "auto, uring or pread". Returns buf. */
+const char *mr_option_want(const struct mr_option *option, char *buf, size_t cap);
+
+/* The range alone, "" without one. Returns buf. */
+const char *mr_option_range(const struct mr_option *option, char *buf, size_t cap);
+
+/* Parses text and sets the member. Returns 0, MR_EOPTION, -ENOMEM. */
+int mr_option_assign(const struct mr_option *option, void *values, const char *who, const char *text);
+
+#endif
