@@ -43,6 +43,7 @@ struct mr_device {
     const struct mr_device_ops *ops;
     void *state;
     struct mr_pool *pool;
+    atomic_bool lock_warned; /* the one warning about page-locking was given */
 };
 
 struct mr_stream {
@@ -59,6 +60,22 @@ struct mr_event {
 
 struct mr_pool *mr_pool_create(struct mr_device *dev);
 void mr_pool_destroy(struct mr_pool *pool);
+/* The event has passed and goes away: blocks that were released with it are free, and the pool asks it no more. */
+void mr_pool_forget(struct mr_pool *pool, const struct mr_event *event);
+
+/*
+ * Memory of the host, for backs that have no driver to ask: anonymous pages, touched and locked when kind is MR_PINNED.
+ * When locking is refused, the memory is given all the same, with one warning a device. bytes: a multiple of 4,096.
+ * [out] out, out_locked: on success. Returns 0, -ENOMEM.
+ */
+int mr_host_memory_make(struct mr_device *dev, enum mr_memory kind, uint64_t bytes, void **out, uint64_t *out_locked);
+void mr_host_memory_drop(void *ptr, uint64_t bytes);
+
+/* Sleeps until mr_time_ns() has reached the time; waits of less than 30 us are spun. */
+void mr_sleep_until(uint64_t time_ns);
+
+/* The kernel "busy" of mr_launch(). Returns 0, MR_EUNSUPPORTED for another name, MR_EMISUSE for wrong arguments. */
+int mr_busy_args(const char *device, const char *kernel, const void *args, size_t arg_bytes, uint64_t *out_ns);
 
 extern const struct mr_device_ops mr_device_cpu, mr_device_sim;
 

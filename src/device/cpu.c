@@ -1,0 +1,149 @@
+/* The device "cpu": the consumer reads host memory in place. Streams run inline, on the thread that enqueues. */
+#include "device/device.h"
+
+#include <string.h>
+
+struct event_state {
+    _Atomic uint64_t time_ns; /* of the last record; 0: never recorded */
+};
+
+static const char *probe(void)
+{
+    return NULL;
+}
+
+static int open_cpu(struct mr_device *dev, const void *opts)
+{
+    (void)dev, (void)opts;
+    return 0;
+}
+
+static void close_cpu(struct mr_device *dev)
+{
+    (void)dev;
+}
+
+static int info(struct mr_device *dev, struct mr_device_info *out)
+{
+    (void)dev;
+    struct mr_memory_info memory;
+    mr_memory_get(&memory);
+    out->unified = 1;
+    out->free_bytes = memory.available_bytes;
+    return 0;
+}
+
+static void memory_drop(struct mr_device *dev, enum mr_memory kind, void *ptr, uint64_t bytes)
+{
+    (void)dev, (void)kind;
+    mr_host_memory_drop(ptr, bytes);
+}
+
+static int stream_open(struct mr_stream *stream)
+{
+    (void)stream;
+    return 0;
+}
+
+static void stream_close(struct mr_stream *stream)
+{
+    (void)stream;
+}
+
+static int stream_synchronize(struct mr_stream *stream)
+{
+    (void)stream;
+    return 0;
+}
+
+static int event_open(struct mr_event *event)
+{
+    (void)event;
+    return 0;
+}
+
+static void event_close(struct mr_event *event)
+{
+    (void)event;
+}
+
+static int event_record(struct mr_event *event, struct mr_stream *stream)
+{
+    (void)stream;
+    struct event_state *state = event->state;
+    atomic_store(&state->time_ns, mr_time_ns());
+    return 0;
+}
+
+/* What came before the record has been done by the thread that enqueued it. */
+static int event_wait(struct mr_stream *stream, struct mr_event *event)
+{
+    (void)stream, (void)event;
+    return 0;
+}
+
+static int event_query(struct mr_event *event)
+{
+    /* The load pairs with the store of the record: what was enqueued before it is visible to who asks. */
+    struct event_state *state = event->state;
+    (void)atomic_load(&state->time_ns);
+    return 1;
+}
+
+static int event_synchronize(struct mr_event *event)
+{
+    event_query(event);
+    return 0;
+}
+
+static int event_elapsed(struct mr_event *start, struct mr_event *end, int64_t *out_ns)
+{
+    struct event_state *from = start->state, *to = end->state;
+    uint64_t from_ns = atomic_load(&from->time_ns), to_ns = atomic_load(&to->time_ns);
+    if (!from_ns || !to_ns)
+        return mr_error_set(MR_EMISUSE, "mr_event_elapsed: the %s event was never recorded", from_ns ? "end" : "start");
+    *out_ns = (int64_t)(to_ns - from_ns);
+    return 0;
+}
+
+static int copy_async(struct mr_stream *stream, void *dst, enum mr_memory dst_kind, const void *src,
+                      enum mr_memory src_kind, uint64_t bytes)
+{
+    (void)stream, (void)dst_kind, (void)src_kind;
+    memmove(dst, src, bytes);
+    return 0;
+}
+
+static int launch(struct mr_stream *stream, const char *kernel, const void *args, size_t arg_bytes)
+{
+    uint64_t busy_ns = 0, now = mr_time_ns();
+    int rc = mr_busy_args(stream->dev->ops->name, kernel, args, arg_bytes, &busy_ns);
+    if (rc < 0)
+        return rc;
+    mr_sleep_until(busy_ns > UINT64_MAX - now ? UINT64_MAX : now + busy_ns);
+    return 0;
+}
+
+const struct mr_device_ops mr_device_cpu = {
+    .name = "cpu",
+    .summary = "the consumer reads host memory in place; nothing is copied",
+    .probe = probe,
+    .open = open_cpu,
+    .close = close_cpu,
+    .info = info,
+    .memory_make = mr_host_memory_make,
+    .memory_drop = memory_drop,
+    .stream_open = stream_open,
+    .stream_close = stream_close,
+    .stream_synchronize = stream_synchronize,
+    .event_open = event_open,
+    .event_close = event_close,
+    .event_record = event_record,
+    .event_wait = event_wait,
+    .event_query = event_query,
+    .event_synchronize = event_synchronize,
+    .event_elapsed = event_elapsed,
+    .copy_async = copy_async,
+    .launch = launch,
+    .event_size = sizeof(struct event_state),
+};

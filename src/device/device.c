@@ -1,0 +1,304 @@
+/* The front of the devices: which there are, URIs, checks of what callers pass. */
+#include "device/device.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Best first. "auto" takes the first usable one: sim, which is never the best, stands after cpu, which always works. */
+static const struct mr_device_ops *const devices[] = {&mr_device_cpu, &mr_device_sim};
+
+const char *mr_memory_name(enum mr_memory kind)
+{
+    static const char *const names[MR_N_MEMORY] = {"pageable", "pinned", "device"};
+    return (unsigned)kind < MR_N_MEMORY ? names[kind] : "unknown";
+}
+
+static int check_ops(const struct mr_device_ops *ops)
+{
+    bool whole = ops->probe && ops->open && ops->close && ops->info && ops->memory_make && ops->memory_drop &&
+                 ops->stream_open && ops->stream_close && ops->stream_synchronize && ops->event_open &&
+                 ops->event_close && ops->event_record && ops->event_wait && ops->event_query &&
+                 ops->event_synchronize && ops->event_elapsed && ops->copy_async && ops->launch;
+    if (!whole)
+        return mr_error_set(MR_EMISUSE, "device %s: its vtable lacks a required hook", ops->name);
+    return 0;
+}
+
+static int unknown_device(const char *name, size_t length)
+{
+    char known[256] = "auto";
+    for (size_t i = 0; i < MR_COUNT(devices); i++) {
+        size_t used = strlen(known);
+        snprintf(known + used, sizeof known - used, ", %s", devices[i]->name);
+    }
+    return mr_error_set(MR_ENODEVICE, "device \"%.*s\": not known to this build; known are %s",
+                        (int)MR_MIN(length, (size_t)64), name, known);
+}
+
+static int best_device(const struct mr_device_ops **out)
+{
+    for (size_t i = 0; i < MR_COUNT(devices); i++) {
+        if (devices[i]->probe && !devices[i]->probe()) {
+            *out = devices[i];
+            return 0;
+        }
+    }
+    return mr_error_set(MR_ENODEVICE, "device auto: none of the devices known to this build is usable here");
+}
+
+static int find_device(const char *name, size_t length, const struct mr_device_ops **out)
+{
+    if (length == 4 && !memcmp(name, "auto", 4))
+        return best_device(out);
+    for (size_t i = 0; i < MR_COUNT(devices); i++) {
+        if (strlen(devices[i]->name) == length && !memcmp(devices[i]->name, name, length)) {
+            *out = devices[i];
+            return 0;
+        }
+    }
+    return unknown_device(name, length);
+}
+
+/* text: what follows the ':', or NULL. [out] values: to be freed by mr_options_free and free; NULL without options. */
+static int parse_options(const struct mr_device_ops *ops, const char *text, void **out)
+{
+    char who[80];
+    snprintf(who, sizeof who, "%s:", ops->name);
+    if (!ops->options) {
+        if (text && *text)
+            return mr_error_set(MR_EOPTION, "%s%s: the device \"%s\" has no options", who, text, ops->name);
+        *out = NULL;
+        return 0;
+    }
+    void *values = calloc(1, ops->opts_size);
+    if (!values)
+        return mr_error_nomem("device options", ops->opts_size);
+    int rc = mr_options_init(ops->options, values);
+    if (!rc && text && *text)
+        rc = mr_options_parse(ops->options, values, who, text, NULL);
+    if (rc < 0) {
+        mr_options_free(ops->options, values);
+        free(values);
+        return rc;
+    }
+    *out = values;
+    return 0;
+}
+
+static int open_with(const struct mr_device_ops *ops, const void *opts, struct mr_device **out)
+{
+    struct mr_device *dev = calloc(1, sizeof *dev);
+    if (!dev)
+        return mr_error_nomem("device", sizeof *dev);
+    int rc = -ENOMEM;
+    dev->ops = ops;
+    dev->state = calloc(1, MR_MAX(ops->state_size, (size_t)1));
+    if (!dev->state) {
+        mr_error_nomem("device state", ops->state_size);
+        goto free_device;
+    }
+    dev->pool = mr_pool_create(dev);
+    if (!dev->pool)
+        goto free_state;
+    rc = ops->open(dev, opts);
+    if (rc < 0)
+        goto free_pool;
+    *out = dev;
+    return 0;
+free_pool:
+    mr_pool_destroy(dev->pool);
+free_state:
+    free(dev->state);
+free_device:
+    free(dev);
+    return rc;
+}
+
+int mr_device_open(const char *uri, struct mr_device **out)
+{
+    if (!uri || !out)
+        return mr_error_set(MR_EMISUSE, "mr_device_open: uri and out must not be NULL");
+    const char *colon = strchr(uri, ':');
+    bool is_auto = !strncmp(uri, "auto:", 5);
+    if (is_auto)
+        return mr_error_set(MR_EOPTION, "%s: \"auto\" takes no options; name the device", uri);
+    const struct mr_device_ops *ops = NULL;
+    int rc = find_device(uri, colon ? (size_t)(colon - uri) : strlen(uri), &ops);
+    if (rc < 0)
+        return rc;
+    rc = check_ops(ops);
+    if (rc < 0)
+        return rc;
+    const char *why_not = ops->probe();
+    if (why_not)
+        return mr_error_set(MR_ENODEVICE, "device %s: not usable here: %s", ops->name, why_not);
+    void *opts = NULL;
+    rc = parse_options(ops, colon ? colon + 1 : NULL, &opts);
+    if (rc < 0)
+        return rc;
+    rc = open_with(ops, opts, out);
+    if (opts)
+        mr_options_free(ops->options, opts);
+    free(opts);
+    return rc;
+}
+
+void mr_device_close(struct mr_device *dev)
+{
+    if (!dev)
+        return;
+    mr_pool_destroy(dev->pool);
+    dev->ops->close(dev);
+    free(dev->state);
+    free(dev);
+}
+
+int mr_device_get(struct mr_device *dev, struct mr_device_info *out)
+{
+    struct mr_device_info info = {0};
+    snprintf(info.name, sizeof info.name, "%s", dev->ops->name);
+    int rc = dev->ops->info(dev, &info);
+    if (rc < 0)
+        return rc;
+    *out = info;
+    return 0;
+}
+
+int mr_device_each(int (*fn)(void *user, const char *name, const char *summary, const char *why_not), void *user)
+{
+    for (size_t i = 0; i < MR_COUNT(devices); i++) {
+        int rc = fn(user, devices[i]->name, devices[i]->summary, devices[i]->probe());
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+/* The state follows the object in the same block. */
+static void *make_object(size_t object_bytes, size_t state_bytes, void **out_state)
+{
+    size_t at = mr_round_up(object_bytes, _Alignof(max_align_t));
+    char *object = calloc(1, at + state_bytes);
+    if (!object)
+        return NULL;
+    *out_state = object + at;
+    return object;
+}
+
+int mr_stream_create(struct mr_device *dev, const char *name, struct mr_stream **out)
+{
+    void *state = NULL;
+    struct mr_stream *stream = make_object(sizeof *stream, dev->ops->stream_size, &state);
+    if (!stream)
+        return mr_error_nomem("stream", sizeof *stream + dev->ops->stream_size);
+    stream->dev = dev;
+    stream->state = state;
+    snprintf(stream->name, sizeof stream->name, "%s", name ? name : "");
+    int rc = dev->ops->stream_open(stream);
+    if (rc < 0) {
+        free(stream);
+        return rc;
+    }
+    *out = stream;
+    return 0;
+}
+
+void mr_stream_destroy(struct mr_stream *stream)
+{
+    if (!stream)
+        return;
+    stream->dev->ops->stream_close(stream);
+    free(stream);
+}
+
+int mr_stream_synchronize(struct mr_stream *stream)
+{
+    return stream->dev->ops->stream_synchronize(stream);
+}
+
+int mr_event_create(struct mr_device *dev, int timing, struct mr_event **out)
+{
+    void *state = NULL;
+    struct mr_event *event = make_object(sizeof *event, dev->ops->event_size, &state);
+    if (!event)
+        return mr_error_nomem("event", sizeof *event + dev->ops->event_size);
+    event->dev = dev;
+    event->state = state;
+    event->timing = timing != 0;
+    int rc = dev->ops->event_open(event);
+    if (rc < 0) {
+        free(event);
+        return rc;
+    }
+    *out = event;
+    return 0;
+}
+
+void mr_event_destroy(struct mr_event *event)
+{
+    if (!event)
+        return;
+    event->dev->ops->event_synchronize(event);
+    mr_pool_forget(event->dev->pool, event);
+    event->dev->ops->event_close(event);
+    free(event);
+}
+
+static int check_same_device(const struct mr_stream *stream, const struct mr_event *event)
+{
+    if (stream->dev != event->dev)
+        return mr_error_set(MR_EMISUSE, "stream \"%s\" and the event belong to different devices", stream->name);
+    return 0;
+}
+
+int mr_event_record(struct mr_event *event, struct mr_stream *stream)
+{
+    int rc = check_same_device(stream, event);
+    return rc < 0 ? rc : event->dev->ops->event_record(event, stream);
+}
+
+int mr_stream_wait(struct mr_stream *stream, struct mr_event *event)
+{
+    int rc = check_same_device(stream, event);
+    return rc < 0 ? rc : event->dev->ops->event_wait(stream, event);
+}
+
+int mr_event_query(struct mr_event *event)
+{
+    return event->dev->ops->event_query(event);
+}
+
+int mr_event_synchronize(struct mr_event *event)
+{
+    return event->dev->ops->event_synchronize(event);
+}
+
+int mr_event_elapsed(struct mr_event *start, struct mr_event *end, int64_t *out_ns)
+{
+    if (start->dev != end->dev)
+        return mr_error_set(MR_EMISUSE, "mr_event_elapsed: the events belong to different devices");
+    if (!start->timing || !end->timing)
+        return mr_error_set(MR_EMISUSE, "mr_event_elapsed: both events must be created with timing");
+    return start->dev->ops->event_elapsed(start, end, out_ns);
+}
+
+int mr_copy_async(struct mr_stream *stream, void *dst, enum mr_memory dst_kind, const void *src,
+                  enum mr_memory src_kind, uint64_t bytes)
+{
+    if ((unsigned)dst_kind >= MR_N_MEMORY || (unsigned)src_kind >= MR_N_MEMORY)
+        return mr_error_set(MR_EMISUSE, "mr_copy_async: no such kinds of memory: %d to %d", (int)src_kind,
+                            (int)dst_kind);
+    if (!bytes)
+        return 0;
+    if (!dst || !src)
+        return mr_error_set(MR_EMISUSE, "mr_copy_async: %s is NULL", dst ? "the source" : "the destination");
+    return stream->dev->ops->copy_async(stream, dst, dst_kind, src, src_kind, bytes);
+}
+
+int mr_launch(struct mr_stream *stream, const char *kernel, const void *args, size_t arg_bytes)
+{
+    if (!kernel || (arg_bytes && !args))
+        return mr_error_set(MR_EMISUSE, "mr_launch: the kernel's name or its arguments are NULL");
+    return stream->dev->ops->launch(stream, kernel, args, arg_bytes);
+}

@@ -1,0 +1,203 @@
+/* The device "sim": an accelerator that is not there. Options, memory, and the vtable; sim.h says how it works. */
+#include "device/sim.h"
+
+#include <string.h>
+
+#define MIN_RATE 1e-4
+#define MAX_RATE 1e6
+
+static const struct mr_option options[] = {
+    {.name = "h2d",
+     .type = MR_OPT_DOUBLE,
+     .offset = offsetof(struct sim_options, h2d),
+     .initial = "55",
+     .min = MIN_RATE,
+     .max = MAX_RATE,
+     .unit = "GB/s",
+     .help = "rate of copies from page-locked memory to the device"},
+    {.name = "d2h",
+     .type = MR_OPT_DOUBLE,
+     .offset = offsetof(struct sim_options, d2h),
+     .initial = "55",
+     .min = MIN_RATE,
+     .max = MAX_RATE,
+     .unit = "GB/s",
+     .help = "rate of copies from the device to page-locked memory"},
+    {.name = "pageable",
+     .type = MR_OPT_DOUBLE,
+     .offset = offsetof(struct sim_options, pageable),
+     .initial = "12",
+     .min = MIN_RATE,
+     .max = MAX_RATE,
+     .unit = "GB/s",
+     .help = "rate at which the caller stages copies of memory that is not page-locked"},
+    {.name = "latency",
+     .type = MR_OPT_DURATION,
+     .offset = offsetof(struct sim_options, latency_ns),
+     .initial = "10us",
+     .min = 0,
+     .max = 10e9,
+     .unit = "us",
+     .help = "time that every copy and kernel takes to start"},
+    {.name = "step",
+     .type = MR_OPT_DURATION,
+     .offset = offsetof(struct sim_options, step_ns),
+     .initial = "0",
+     .min = 0,
+     .max = 3600e9,
+     .unit = "ms",
+     .help = "time of the consumer's work on one batch"},
+    {.name = "mem",
+     .type = MR_OPT_BYTES,
+     .offset = offsetof(struct sim_options, memory_bytes),
+     .initial = "16GiB",
+     .min = 4096,
+     .max = 0x1p50,
+     .unit = "bytes",
+     .help = "memory of the device"},
+    {.name = NULL},
+};
+
+static const char *probe(void)
+{
+    return NULL;
+}
+
+static int open_sim(struct mr_device *dev, const void *opts)
+{
+    struct sim_device *sim = dev->state;
+    sim->opts = *(const struct sim_options *)opts;
+    return mr_sim_engines_start(dev);
+}
+
+static int info(struct mr_device *dev, struct mr_device_info *out)
+{
+    struct sim_device *sim = dev->state;
+    out->copy_engines = 2;
+    out->h2d_gb_per_s = sim->opts.h2d;
+    out->d2h_gb_per_s = sim->opts.d2h;
+    out->pageable_gb_per_s = sim->opts.pageable;
+    out->step_ns = sim->opts.step_ns;
+    out->memory_bytes = sim->opts.memory_bytes;
+    pthread_mutex_lock(&sim->lock);
+    out->free_bytes = sim->opts.memory_bytes - sim->used_bytes;
+    pthread_mutex_unlock(&sim->lock);
+    return 0;
+}
+
+/* Claims device memory, before it is made. */
+static int claim(struct sim_device *sim, uint64_t bytes)
+{
+    pthread_mutex_lock(&sim->lock);
+    uint64_t free_bytes = sim->opts.memory_bytes - sim->used_bytes;
+    bool fits = bytes <= free_bytes;
+    if (fits)
+        sim->used_bytes += bytes;
+    pthread_mutex_unlock(&sim->lock);
+    if (fits)
+        return 0;
+    return mr_error_set(MR_EDEVICEMEM,
+                        "sim: out of device memory: asked for %llu bytes, %llu of %llu are free; lower --prefetch or "
+                        "--batch-size, or raise mem= of the device",
+                        (unsigned long long)bytes, (unsigned long long)free_bytes,
+                        (unsigned long long)sim->opts.memory_bytes);
+}
+
+static void unclaim(struct sim_device *sim, uint64_t bytes)
+{
+    pthread_mutex_lock(&sim->lock);
+    sim->used_bytes -= bytes;
+    pthread_mutex_unlock(&sim->lock);
+}
+
+static int make_device_memory(struct mr_device *dev, uint64_t bytes, void **out, uint64_t *out_locked)
+{
+    struct sim_device *sim = dev->state;
+    int rc = claim(sim, bytes);
+    if (rc < 0)
+        return rc;
+    struct sim_block *b = malloc(sizeof *b);
+    rc = b ? mr_host_memory_make(dev, MR_DEVICE, bytes, &b->ptr, out_locked)
+           : mr_error_nomem("sim: block of device memory", sizeof *b);
+    if (rc < 0) {
+        free(b);
+        unclaim(sim, bytes);
+        return rc;
+    }
+    *out = b->ptr;
+    b->bytes = bytes;
+    pthread_mutex_lock(&sim->lock);
+    b->next = sim->blocks;
+    sim->blocks = b;
+    pthread_mutex_unlock(&sim->lock);
+    return 0;
+}
+
+static int memory_make(struct mr_device *dev, enum mr_memory kind, uint64_t bytes, void **out, uint64_t *out_locked)
+{
+    if (kind == MR_DEVICE)
+        return make_device_memory(dev, bytes, out, out_locked);
+    return mr_host_memory_make(dev, kind, bytes, out, out_locked);
+}
+
+static void memory_drop(struct mr_device *dev, enum mr_memory kind, void *ptr, uint64_t bytes)
+{
+    struct sim_device *sim = dev->state;
+    if (kind == MR_DEVICE) {
+        pthread_mutex_lock(&sim->lock);
+        struct sim_block **at = &sim->blocks;
+        while ((*at)->ptr != ptr)
+            at = &(*at)->next;
+        struct sim_block *b = *at;
+        *at = b->next;
+        sim->used_bytes -= bytes;
+        pthread_mutex_unlock(&sim->lock);
+        free(b);
+    }
+    mr_host_memory_drop(ptr, bytes);
+}
+
+static int launch(struct mr_stream *stream, const char *kernel, const void *args, size_t arg_bytes)
+{
+    struct sim_device *sim = stream->dev->state;
+    struct sim_stream *s = stream->state;
+    struct sim_work work = {.engine = SIM_COMPUTE};
+    int rc = mr_busy_args("sim", kernel, args, arg_bytes, &work.cost_ns);
+    if (rc < 0)
+        return rc;
+    if (!mr_add(work.cost_ns, sim->opts.latency_ns, &work.cost_ns))
+        work.cost_ns = UINT64_MAX;
+    pthread_mutex_lock(&s->submit);
+    work.ready_ns = mr_time_ns();
+    rc = mr_sim_enqueue(stream, &work, NULL);
+    pthread_mutex_unlock(&s->submit);
+    return rc;
+}
+
+const struct mr_device_ops mr_device_sim = {
+    .name = "sim",
+    .summary = "a simulated accelerator: threads play two copy engines and a compute queue, and move real bytes",
+    .options = options,
+    .opts_size = sizeof(struct sim_options),
+    .state_size = sizeof(struct sim_device),
+    .probe = probe,
+    .open = open_sim,
+    .close = mr_sim_engines_stop,
+    .info = info,
+    .memory_make = memory_make,
+    .memory_drop = memory_drop,
+    .stream_open = mr_sim_stream_open,
+    .stream_close = mr_sim_stream_close,
+    .stream_synchronize = mr_sim_stream_synchronize,
+    .event_open = mr_sim_event_open,
+    .event_close = mr_sim_event_close,
+    .event_record = mr_sim_event_record,
+    .event_wait = mr_sim_event_wait,
+    .event_query = mr_sim_event_query,
+    .event_synchronize = mr_sim_event_synchronize,
+    .event_elapsed = mr_sim_event_elapsed,
+    .copy_async = mr_sim_copy_async,
+    .launch = launch,
+    .stream_size = sizeof(struct sim_stream),
+    .event_size = sizeof(struct sim_event),
+};

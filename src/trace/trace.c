@@ -1,0 +1,269 @@
+/*
+ * The recorder: a ring of records for every thread, without a lock on the writer's side.
+ *
+ * A writer raises `writing`, then looks at `on`; mr_trace_stop() clears `on`, then waits until no `writing` is raised. All
+ * four are sequentially consistent, so either the writer sees that the trace is off, or stop sees the writer. What
+ * belongs to one thread (records, next, n) is therefore stop's alone once it has waited.
+ */
+#include "trace/trace.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#define DEFAULT_SPANS 65536
+
+struct track {
+    struct track *next; /* of all_tracks */
+    char name[32];      /* under `lock` */
+    int32_t tid;
+    bool ended; /* under `lock`: the thread is gone, but its records are wanted */
+    atomic_bool writing;
+    struct mr_trace_record *records; /* NULL until the thread records in this trace */
+    uint32_t capacity, next_record;
+    uint64_t n_written, n_lost;
+};
+
+static atomic_bool on;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the three below; a thread takes no other under it */
+static struct track *all_tracks;
+static uint32_t ring_capacity;
+static bool running; /* from start to the end of stop; `on` is cleared earlier */
+
+static pthread_once_t key_once = PTHREAD_ONCE_INIT;
+static pthread_key_t key; /* its destructor tells of threads that end */
+static bool key_made;
+static _Thread_local struct track *own_track;
+
+/* Under the lock. */
+static void remove_track(struct track *track)
+{
+    struct track **at = &all_tracks;
+    while (*at != track)
+        at = &(*at)->next;
+    *at = track->next;
+    free(track->records);
+    free(track);
+}
+
+static void end_thread(void *arg)
+{
+    struct track *track = arg;
+    pthread_mutex_lock(&lock);
+    own_track = NULL;
+    if (running && track->records)
+        track->ended = true;
+    else
+        remove_track(track);
+    pthread_mutex_unlock(&lock);
+}
+
+static void make_key(void)
+{
+    key_made = pthread_key_create(&key, end_thread) == 0;
+}
+
+/* The calling thread's track; NULL without memory. */
+static struct track *get_track(void)
+{
+    if (own_track)
+        return own_track;
+    pthread_once(&key_once, make_key);
+    struct track *track = key_made ? calloc(1, sizeof *track) : NULL;
+    if (!track)
+        return NULL;
+    if (pthread_setspecific(key, track)) {
+        free(track);
+        return NULL;
+    }
+    track->tid = gettid();
+    prctl(PR_GET_NAME, track->name);
+    pthread_mutex_lock(&lock);
+    track->next = all_tracks;
+    all_tracks = track;
+    pthread_mutex_unlock(&lock);
+    own_track = track;
+    return track;
+}
+
+/* Called once a thread and trace, with `writing` raised. */
+static bool make_ring(struct track *track)
+{
+    pthread_mutex_lock(&lock);
+    uint32_t capacity = ring_capacity;
+    struct mr_trace_record *records = calloc(capacity, sizeof *records);
+    track->records = records; /* end_thread() reads it in this thread only; stop waits for `writing` */
+    track->capacity = capacity;
+    track->next_record = 0;
+    track->n_written = 0;
+    pthread_mutex_unlock(&lock);
+    return records != NULL;
+}
+
+static void put(struct track *track, const struct mr_trace_record *record)
+{
+    if (!track->records && !make_ring(track)) {
+        track->n_lost++;
+        return;
+    }
+    track->records[track->next_record] = *record;
+    track->next_record = track->next_record + 1 == track->capacity ? 0 : track->next_record + 1;
+    track->n_written++;
+}
+
+static void record(const struct mr_trace_record *what)
+{
+    struct track *track = get_track();
+    if (!track)
+        return;
+    atomic_store(&track->writing, true);
+    if (atomic_load(&on))
+        put(track, what);
+    atomic_store_explicit(&track->writing, false, memory_order_release);
+}
+
+int mr_trace_on(void)
+{
+    return atomic_load_explicit(&on, memory_order_relaxed);
+}
+
+void mr_trace_thread(const char *name)
+{
+    struct track *track = get_track();
+    if (!track)
+        return;
+    pthread_mutex_lock(&lock);
+    snprintf(track->name, sizeof track->name, "%s", name);
+    pthread_mutex_unlock(&lock);
+}
+
+void mr_trace_span(const char *name, uint64_t start_ns, uint64_t end_ns, const char *arg_name, uint64_t arg)
+{
+    if (!mr_trace_on())
+        return;
+    record(&(struct mr_trace_record){
+        .name = name, .arg_name = arg_name, .start_ns = start_ns, .end_ns = end_ns, .arg = arg, .kind = MR_TRACE_SPAN});
+}
+
+void mr_trace_span_on(const char *track, const char *name, uint64_t start_ns, uint64_t end_ns, const char *arg_name,
+                      uint64_t arg)
+{
+    if (!mr_trace_on())
+        return;
+    record(&(struct mr_trace_record){.name = name,
+                                     .track = track,
+                                     .arg_name = arg_name,
+                                     .start_ns = start_ns,
+                                     .end_ns = end_ns,
+                                     .arg = arg,
+                                     .kind = MR_TRACE_SPAN_ON});
+}
+
+void mr_trace_counter(const char *name, uint64_t time_ns, int64_t value)
+{
+    if (!mr_trace_on())
+        return;
+    record(&(struct mr_trace_record){
+        .name = name, .start_ns = time_ns, .end_ns = time_ns, .arg = (uint64_t)value, .kind = MR_TRACE_COUNTER});
+}
+
+int mr_trace_start(uint32_t spans_per_thread)
+{
+    pthread_mutex_lock(&lock);
+    bool was_running = running;
+    if (!was_running) {
+        running = true;
+        ring_capacity = spans_per_thread ? spans_per_thread : DEFAULT_SPANS;
+        atomic_store(&on, true);
+    }
+    pthread_mutex_unlock(&lock);
+    return was_running ? mr_error_set(MR_EMISUSE, "mr_trace_start: a trace runs already; stop it first") : 0;
+}
+
+/* Under the lock. A thread in make_ring() holds `writing` and wants the lock, so the wait lets it go. */
+static void wait_for_writers(void)
+{
+    for (struct track *t = all_tracks; t;) {
+        if (!atomic_load(&t->writing)) {
+            t = t->next;
+            continue;
+        }
+        pthread_mutex_unlock(&lock);
+        sched_yield();
+        pthread_mutex_lock(&lock);
+        t = all_tracks; /* the list may have changed */
+    }
+}
+
+/* Under the lock. The ring's records, oldest first. */
+static void view(const struct track *track, struct mr_trace_thread *out)
+{
+    memcpy(out->name, track->name, sizeof out->name);
+    out->tid = track->tid;
+    bool full = track->n_written > track->capacity;
+    out->run[0] = full ? track->records + track->next_record : track->records;
+    out->n[0] = full ? track->capacity - track->next_record : track->n_written;
+    out->run[1] = track->records;
+    out->n[1] = full ? track->next_record : 0;
+}
+
+/* Under the lock. path: NULL to only count. */
+static int write_tracks(const char *path, uint64_t *out_lost)
+{
+    uint64_t n = 0, lost = 0;
+    for (struct track *t = all_tracks; t; t = t->next) {
+        n += t->records != NULL;
+        lost += t->n_lost + (t->n_written > t->capacity ? t->n_written - t->capacity : 0);
+    }
+    *out_lost = lost;
+    if (!path)
+        return 0;
+    struct mr_trace_thread *threads = calloc(n + 1, sizeof *threads);
+    if (!threads)
+        return mr_error_nomem("trace: threads", (n + 1) * sizeof *threads);
+    uint64_t i = 0;
+    for (struct track *t = all_tracks; t; t = t->next) {
+        if (t->records)
+            view(t, &threads[i++]);
+    }
+    int rc = mr_trace_write_perfetto(path, threads, n);
+    free(threads);
+    return rc;
+}
+
+/* Under the lock. */
+static void clear_tracks(void)
+{
+    for (struct track *t = all_tracks, *next; t; t = next) {
+        next = t->next;
+        if (t->ended) {
+            remove_track(t);
+            continue;
+        }
+        free(t->records);
+        t->records = NULL;
+        t->capacity = 0;
+        t->n_written = t->n_lost = 0;
+    }
+}
+
+int mr_trace_stop(const char *path, uint64_t *out_lost)
+{
+    uint64_t lost = 0;
+    pthread_mutex_lock(&lock);
+    if (!atomic_load(&on)) {
+        pthread_mutex_unlock(&lock);
+        return mr_error_set(MR_EMISUSE, "mr_trace_stop: no trace runs");
+    }
+    atomic_store(&on, false);
+    wait_for_writers();
+    int rc = write_tracks(path, &lost);
+    clear_tracks();
+    running = false;
+    pthread_mutex_unlock(&lock);
+    if (rc >= 0 && out_lost)
+        *out_lost = lost;
+    return rc;
+}
