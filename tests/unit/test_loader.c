@@ -1,5 +1,6 @@
 /* The loader's promises: each sample once an epoch; the same bits for any workers, prefetch, storage, ranks and resume. */
 #include "run_loader.h"
+#include "storage/storage.h"
 
 #include <unistd.h>
 
