@@ -12,7 +12,7 @@
 #include <stdio.h>
 
 /* All commands, in the order of --help. */
-#define CLI_COMMANDS(X)  X(synth) X(man)
+#define CLI_COMMANDS(X) X(feed) X(synth) X(man)
 
 #define CLI_COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
