@@ -138,7 +138,7 @@ static void count_label(struct field *f, int64_t value)
             f->other++;
             return;
         }
-        memmove(&f->class[i + 1], &f->class[i], (f->n_classes - i) * sizeof f->class[0]);
+        memmove(&f->class[i + 1], &f -> class[i], (f->n_classes - i) * sizeof f->class[0]);
         f->class[i].value = value;
         f->class[i].n = 0;
         f->n_classes++;
@@ -538,8 +538,9 @@ static const struct cli_note json[] = {
     {"samples", "How many samples there are"},
     {"fingerprint", "16 hexadecimal digits that a saved state is checked against"},
     {"scanned", "How many samples, from the first, the statistics are made from"},
-    {"fields", "For each field name, dtype, shape, variable_dims (bit d: dimension d varies up to what shape says), bytes, "
-               "min, max, mean, and for whole-number scalars a histogram of value and samples"},
+    {"fields",
+     "For each field name, dtype, shape, variable_dims (bit d: dimension d varies up to what shape says), bytes, "
+     "min, max, mean, and for whole-number scalars a histogram of value and samples"},
     {"shown", "For each sample shown its index, and each field's first 4,096 values in C order"},
     {"formats", "With --formats: name, summary and options (name, default, help) of each"},
     {"transforms", "With --transforms: name, arguments and summary of each"},
@@ -557,9 +558,10 @@ const struct cli_command cli_inspect = {
     .name = "inspect",
     .summary = "show what is in a data set",
     .synopsis = "DATASET [options]",
-    .text = "Opens a data set and shows its fields with their shapes and element types, their range and mean, how often "
-            "each label occurs, and some samples; small grey pictures as characters.\n\n"
-            "Every sample that is looked at is read and decoded, so this is also a quick check of a data set.",
+    .text =
+        "Opens a data set and shows its fields with their shapes and element types, their range and mean, how often "
+        "each label occurs, and some samples; small grey pictures as characters.\n\n"
+        "Every sample that is looked at is read and decoded, so this is also a quick check of a data set.",
     .options = table,
     .options_bytes = sizeof(struct options),
     .min_args = 0,
