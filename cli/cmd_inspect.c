@@ -425,13 +425,18 @@ static int print_json(struct look *k)
 
 /* ---- lists ---- */
 
+/* As they are written in a URI: name=value. */
 static int format_text(void *user, const char *name, const char *summary, const struct mr_option *options)
 {
-    (void)user;
-    char *help = mr_options_help(options);
-    printf("%s: %s\n%s\n", name, summary, help && help[0] ? help : "");
-    free(help);
-    return 0;
+    int *n = user;
+    printf("%s%s: %s\n", (*n)++ ? "\n" : "", name, summary);
+    struct cli_table *t = cli_table_create(NULL);
+    for (; options->name; options++) {
+        bool initial = options->initial && options->initial[0];
+        cli_table_row(t, "%s%s%s\t%s", options->name, options->type == MR_OPT_FLAG ? "" : "=",
+                      initial ? options->initial : "", options->help ? options->help : "");
+    }
+    return cli_table_print(t, stdout, 2);
 }
 
 static int format_json(void *user, const char *name, const char *summary, const struct mr_option *options)
@@ -474,10 +479,13 @@ static int transform_json(void *user, const char *name, const char *arguments, c
 static int list(const struct options *o)
 {
     if (!o->common.json) {
-        if (o->formats)
-            mr_dataset_each(format_text, NULL);
+        int n = 0;
+        if (o->formats && mr_dataset_each(format_text, &n) != 0)
+            return CLI_FAILED;
         if (!o->transforms)
             return CLI_OK;
+        if (o->formats)
+            putchar('\n');
         struct cli_table *t = cli_table_create(NULL);
         if (t)
             mr_transform_each(transform_text, t);
@@ -556,7 +564,7 @@ static const struct cli_note examples[] = {
 
 const struct cli_command cli_inspect = {
     .name = "inspect",
-    .summary = "show what is in a data set",
+    .summary = "Show what is in a data set",
     .synopsis = "DATASET [options]",
     .text =
         "Opens a data set and shows its fields with their shapes and element types, their range and mean, how often "

@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 struct options {
     struct cli_common common;
@@ -63,12 +64,24 @@ static void notes(FILE *out, const char *heading, const char *intro, const struc
     }
 }
 
+/* Of today, or of SOURCE_DATE_EPOCH, so that packages can be built again byte by byte. */
+static const char *date(char buf[16])
+{
+    const char *epoch = getenv("SOURCE_DATE_EPOCH");
+    time_t now = epoch && epoch[0] ? (time_t)strtoll(epoch, NULL, 10) : time(NULL);
+    struct tm tm;
+    if (!gmtime_r(&now, &tm) || strftime(buf, 16, "%Y-%m-%d", &tm) == 0)
+        snprintf(buf, 16, "1970-01-01");
+    return buf;
+}
+
 static void title(FILE *out, const char *name, const char *summary)
 {
+    char today[16];
     fputs(".TH MILLRACE", out);
     for (const char *p = name; *p; p++)
         fprintf(out, "%s%c", p == name ? "\\-" : "", *p >= 'a' && *p <= 'z' ? *p - 32 : *p);
-    fprintf(out, " 1 \"\" \"millrace %s\" \"User Commands\"\n.SH NAME\nmillrace%s%s \\- ", mr_version(),
+    fprintf(out, " 1 \"%s\" \"millrace %s\" \"User Commands\"\n.SH NAME\nmillrace%s%s \\- ", date(today), mr_version(),
             name[0] ? "\\-" : "", name);
     roff_text(out, summary);
     fputc('\n', out);

@@ -87,7 +87,7 @@ static void print_row(const struct cli_table *table, const char *row, const int 
     for (int c = 0; c < MAX_COLUMNS; c++) {
         int bytes = (int)strcspn(row, "\t");
         int blanks = width[c] - columns(row, bytes);
-        bool last = row[bytes] == 0;
+        bool last = row[bytes + strspn(row + bytes, "\t")] == 0; /* no blanks for empty cells at the end */
         fprintf(out, "%*s%.*s%*s", table->right[c] ? blanks : 0, "", bytes, row,
                 last ? 0 : (table->right[c] ? 0 : blanks) + 2, "");
         if (last)
