@@ -66,12 +66,12 @@ struct mr_synthetic_opts {
     size_t size;
     uint64_t n;
     struct mr_shape shape;
-    int dtype;         /* enum mr_dtype */
-    int values;        /* enum mr_values: uniform [0,1) or the integer type's whole range; normal(0,1); 0; the sample's index */
-    uint64_t classes;  /* > 0: a second field "label" (i64), index-keyed, in [0, classes) */
-    uint64_t delay_ns; /* simulated read latency of a sample; occupies no worker */
-    uint64_t work_ns;  /* CPU time of a sample; occupies its worker */
-    uint64_t seed;     /* of the values */
+    int dtype;  /* enum mr_dtype */
+    int values; /* enum mr_values: uniform [0,1) or the integer type's whole range; normal(0,1); 0; the sample's index */
+    uint64_t classes;    /* > 0: a second field "label" (i64), index-keyed, in [0, classes) */
+    uint64_t delay_ns;   /* simulated read latency of a sample; occupies no worker */
+    uint64_t work_ns;    /* CPU time of a sample; occupies its worker */
+    uint64_t seed;       /* of the values */
     uint64_t min_length; /* > 0: the first dimension varies from this to shape's, by index */
 };
 MR_API void mr_synthetic_opts_init(struct mr_synthetic_opts *opts);
@@ -127,10 +127,12 @@ MR_API uint64_t mr_dataset_fingerprint(const struct mr_dataset *ds);
  * Reads one sample on the calling thread: the plain path, for looking at data and for tests.
  * row[f]: room for mr_spec_bytes() of each field. [out] dim[f]: the sample's shapes; may be NULL. Blocks.
  */
-MR_API int mr_dataset_read(const struct mr_dataset *ds, uint64_t index, void *const row[], uint64_t (*dim)[MR_MAX_RANK]);
+MR_API int mr_dataset_read(const struct mr_dataset *ds, uint64_t index, void *const row[],
+                           uint64_t (*dim)[MR_MAX_RANK]);
 
 /* Calls fn for each format: name, one line about it, its options. Stops when fn returns nonzero, and returns that. */
-MR_API int mr_dataset_each(int (*fn)(void *user, const char *name, const char *summary, const struct mr_option *options),
+MR_API int mr_dataset_each(int (*fn)(void *user, const char *name, const char *summary,
+                                     const struct mr_option *options),
                            void *user);
 
 #ifdef __cplusplus

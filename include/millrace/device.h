@@ -43,15 +43,15 @@ MR_API int mr_device_open(const char *uri, struct mr_device **out);
 MR_API void mr_device_close(struct mr_device *dev);
 
 struct mr_device_info {
-    char name[64];           /* "cpu", "sim" */
-    int unified;             /* 1: device memory is host memory, no copies are needed */
-    int copy_engines;        /* how many copies (of different direction) may run at once */
-    uint64_t memory_bytes;   /* device memory; 0: not limited by the device */
+    char name[64];         /* "cpu", "sim" */
+    int unified;           /* 1: device memory is host memory, no copies are needed */
+    int copy_engines;      /* how many copies (of different direction) may run at once */
+    uint64_t memory_bytes; /* device memory; 0: not limited by the device */
     uint64_t free_bytes;
-    double h2d_gb_per_s;     /* the link's limit; 0: unknown */
+    double h2d_gb_per_s; /* the link's limit; 0: unknown */
     double d2h_gb_per_s;
     double pageable_gb_per_s; /* copies from pageable memory; 0: unknown */
-    uint64_t step_ns;        /* sim: the time of one step of the simulated consumer; 0: none */
+    uint64_t step_ns;         /* sim: the time of one step of the simulated consumer; 0: none */
 };
 MR_API int mr_device_get(struct mr_device *dev, struct mr_device_info *out);
 

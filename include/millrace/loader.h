@@ -45,7 +45,7 @@ enum mr_bad_policy {
 };
 
 enum mr_storage_kind {
-    MR_STORAGE_AUTO,  /* io_uring where the kernel gives it, else pread */
+    MR_STORAGE_AUTO, /* io_uring where the kernel gives it, else pread */
     MR_STORAGE_URING,
     MR_STORAGE_PREAD,
 };
@@ -61,22 +61,22 @@ enum mr_tail {
 };
 
 struct mr_loader_opts {
-    size_t size; /* of this struct: set by mr_loader_opts_init() */
-    uint64_t batch_size;     /* samples; default 64 */
-    int drop_last;           /* leave out the epoch's last batch when it is not full */
-    uint64_t epochs;         /* 0: endless; default 1 */
-    uint64_t seed;           /* of random transforms; a sampler has its own */
-    uint32_t rank, world;    /* this process among the ranks; default 0 of 1 */
+    size_t size;          /* of this struct: set by mr_loader_opts_init() */
+    uint64_t batch_size;  /* samples; default 64 */
+    int drop_last;        /* leave out the epoch's last batch when it is not full */
+    uint64_t epochs;      /* 0: endless; default 1 */
+    uint64_t seed;        /* of random transforms; a sampler has its own */
+    uint32_t rank, world; /* this process among the ranks; default 0 of 1 */
     enum mr_tail tail;
-    uint32_t workers;        /* threads; 0: mr_cpu_count() */
-    uint32_t prefetch;       /* batches made ahead: slots in the ring; default 4 */
-    uint64_t read_ahead;     /* samples whose reads are in flight or done ahead of decoding; 0: chosen */
-    uint32_t queue_depth;    /* reads in flight at most, all workers together; 0: chosen */
-    uint64_t max_memory;     /* bytes of all slots, read buffers and caches, host and device; 0: no ceiling */
+    uint32_t workers;     /* threads; 0: mr_cpu_count() */
+    uint32_t prefetch;    /* batches made ahead: slots in the ring; default 4 */
+    uint64_t read_ahead;  /* samples whose reads are in flight or done ahead of decoding; 0: chosen */
+    uint32_t queue_depth; /* reads in flight at most, all workers together; 0: chosen */
+    uint64_t max_memory;  /* bytes of all slots, read buffers and caches, host and device; 0: no ceiling */
     enum mr_storage_kind storage;
     enum mr_cache_kind cache;
     enum mr_collate collate;
-    double pad_value;        /* for padding */
+    double pad_value; /* for padding */
     enum mr_bad_policy bad;
     uint64_t max_bad;        /* bad samples allowed (SKIP, REPLACE); default: no limit */
     double max_bad_fraction; /* of the samples delivered so far plus one batch; 0: not used */
@@ -99,9 +99,9 @@ MR_API int mr_loader_open(struct mr_dataset *ds, struct mr_sampler *sampler, str
 MR_API void mr_loader_close(struct mr_loader *loader);
 
 struct mr_batch_field {
-    struct mr_spec spec;     /* of the whole batch: batch dimension first (RAGGED: values' total length first) */
-    void *data;              /* on the loader's device (host memory on "cpu") */
-    const void *host;        /* the same bytes in host memory; NULL once they may be overwritten */
+    struct mr_spec spec; /* of the whole batch: batch dimension first (RAGGED: values' total length first) */
+    void *data;          /* on the loader's device (host memory on "cpu") */
+    const void *host;    /* the same bytes in host memory; NULL once they may be overwritten */
     uint64_t bytes;
     const uint64_t *offsets; /* RAGGED with variable dimensions: size + 1 offsets in elements of the first dimension, in
                                 host memory; else NULL */
@@ -109,10 +109,10 @@ struct mr_batch_field {
 };
 
 struct mr_batch {
-    uint64_t size;      /* samples in it */
-    uint64_t epoch;     /* from 0 */
-    uint64_t index;     /* within the epoch, from 0 */
-    int last;           /* 1: the epoch's last */
+    uint64_t size;  /* samples in it */
+    uint64_t epoch; /* from 0 */
+    uint64_t index; /* within the epoch, from 0 */
+    int last;       /* 1: the epoch's last */
     int n_fields;
     struct mr_batch_field field[MR_MAX_FIELDS];
     const uint64_t *indices;   /* each sample's index in the data set */
@@ -152,15 +152,15 @@ MR_API int mr_loader_state(const struct mr_loader *loader, char *buf, size_t cap
 /* One bad sample: which, where, why. The strings live as long as the loader. */
 struct mr_bad_sample {
     uint64_t index, epoch, position;
-    const char *file;   /* or the data set's name */
-    uint64_t offset;    /* in it, bytes */
+    const char *file; /* or the data set's name */
+    uint64_t offset;  /* in it, bytes */
     const char *reason;
 };
 /* The i-th bad sample met in delivered batches; 1 and [out] out, or 0 when there are fewer. Consumer thread. */
 MR_API int mr_loader_bad(const struct mr_loader *loader, uint64_t i, struct mr_bad_sample *out);
 
 enum mr_stage {
-    MR_STAGE_READ,      /* waiting for storage, or copying out of it */
+    MR_STAGE_READ, /* waiting for storage, or copying out of it */
     MR_STAGE_DECODE,
     MR_STAGE_TRANSFORM, /* the chain and writing the row */
     MR_STAGE_COLLATE,   /* padding, compacting, enqueueing the copy */
@@ -176,25 +176,29 @@ struct mr_percentiles {
 struct mr_loader_stats {
     uint64_t samples, batches, bytes; /* delivered */
     uint64_t bad_samples;
-    uint64_t read_bytes, reads;       /* from storage */
-    uint64_t elapsed_ns;              /* since open */
-    uint64_t first_batch_ns;          /* from open to the first batch handed out; 0: none yet */
+    uint64_t read_bytes, reads; /* from storage */
+    uint64_t elapsed_ns;        /* since open */
+    uint64_t first_batch_ns;    /* from open to the first batch handed out; 0: none yet */
     uint32_t workers, prefetch, queue_depth;
     uint64_t read_ahead;
-    char storage[16];                 /* "uring", "pread", "memory", "none" */
-    uint64_t stage_ns[MR_N_STAGES];   /* all workers together */
-    uint64_t worker_ns;               /* all workers' lifetime together */
-    uint64_t consumer_wait_ns;        /* in mr_loader_next() */
-    uint64_t consumer_busy_ns;        /* between batches */
-    uint64_t copy_ns;                 /* of copies to the device, where they can be timed */
-    double ready_mean;                /* batches ready when mr_loader_next() was called, mean */
+    char storage[16];               /* "uring", "pread", "memory", "none" */
+    uint64_t stage_ns[MR_N_STAGES]; /* all workers together */
+    uint64_t worker_ns;             /* all workers' lifetime together */
+    uint64_t consumer_wait_ns;      /* in mr_loader_next() */
+    uint64_t consumer_busy_ns;      /* between batches */
+    uint64_t copy_ns;               /* of copies to the device, where they can be timed */
+    /* Over the latest timed batches (at most 4,096), from the device's events: time copying, time in the consumer's work
+     * on a batch (from its stream's passing mr_loader_next() to release), and time that both ran at once. */
+    uint64_t timed_batches, timed_copy_ns, timed_use_ns, timed_both_ns;
+    double ready_mean; /* batches ready when mr_loader_next() was called, mean */
     double reads_in_flight_mean;
-    struct mr_percentiles interval;   /* from one batch handed out to the next */
-    struct mr_percentiles wait;       /* of mr_loader_next() */
-    struct mr_percentiles make;       /* from a batch's first claim to ready */
+    struct mr_percentiles interval;                                   /* from one batch handed out to the next */
+    struct mr_percentiles wait;                                       /* of mr_loader_next() */
+    struct mr_percentiles make;                                       /* from a batch's first claim to ready */
     uint64_t pageable_bytes, pinned_bytes, device_bytes, cache_bytes; /* memory held for slots, buffers, cache */
-    char bottleneck[16];              /* "consumer", "read", "decode", "transform", "collate", "copy", or "none" */
-    char reason[192];                 /* one sentence with the figures behind it */
+    char bottleneck[16]; /* "consumer", "read", "decode", "transform", "collate", "copy", "prefetch", or
+                                         "none" */
+    char reason[192];    /* one sentence with the figures behind it */
 };
 MR_API void mr_loader_stats(struct mr_loader *loader, struct mr_loader_stats *out);
 

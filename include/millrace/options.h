@@ -64,12 +64,12 @@ struct mr_option {
     const char *name; /* without dashes: "batch-size" */
     char key;         /* one-letter form: 'b' for -b; 0 for none */
     enum mr_option_type type;
-    size_t offset;       /* offsetof(struct, member) */
-    const char *initial; /* default, as a user would write it; NULL: zero, false or NULL */
-    double min, max;     /* range of numbers, in `unit` (bytes, ns for durations); both 0: no limit */
-    const char *unit;    /* for range errors and help: "threads", "samples"; durations: unit of a bare number */
-    const char *meta;    /* placeholder in help: "N", "FILE"; NULL: from the type */
-    const char *help;    /* one sentence, no full stop */
+    size_t offset;              /* offsetof(struct, member) */
+    const char *initial;        /* default, as a user would write it; NULL: zero, false or NULL */
+    double min, max;            /* range of numbers, in `unit` (bytes, ns for durations); both 0: no limit */
+    const char *unit;           /* for range errors and help: "threads", "samples"; durations: unit of a bare number */
+    const char *meta;           /* placeholder in help: "N", "FILE"; NULL: from the type */
+    const char *help;           /* one sentence, no full stop */
     const char *const *choices; /* MR_OPT_ENUM: NULL-terminated */
     const char *group;          /* heading in --help and man page; NULL: "Options" */
 };

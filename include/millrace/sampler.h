@@ -37,8 +37,9 @@ struct mr_sampler_opts {
     uint64_t n_indices;
     const double *weights; /* WEIGHTED: one a sample, copied; finite, >= 0, at least one > 0 */
     uint64_t n_weights;
-    int replacement;   /* WEIGHTED: 1 (default): with */
-    uint64_t n_draws;  /* WEIGHTED: positions an epoch; 0: the data set's length (without replacement: at most the number of
+    int replacement; /* WEIGHTED: 1 (default): with */
+    uint64_t
+        n_draws; /* WEIGHTED: positions an epoch; 0: the data set's length (without replacement: at most the number of
                           positive weights) */
     /* CUSTOM: writes the indices at positions [position, position + count) of the epoch. Called from several threads at
      * once; must be a pure function of its arguments. Returns 0 or a negative error (mr_error_set). */

@@ -21,22 +21,22 @@ MR_API int mr_cpu_count(void);
 
 /* What mr_cpu_count() was made from. */
 struct mr_cpu_info {
-    int online;       /* processors that the system has on line */
-    int affinity;     /* of these, in this process's mask */
-    double quota;     /* cgroup CPU quota in processors; 0: none */
-    char model[96];   /* "" when unknown */
+    int online;     /* processors that the system has on line */
+    int affinity;   /* of these, in this process's mask */
+    double quota;   /* cgroup CPU quota in processors; 0: none */
+    char model[96]; /* "" when unknown */
 };
 MR_API void mr_cpu_get(struct mr_cpu_info *out);
 
 struct mr_memory_info {
-    uint64_t total_bytes;       /* of the machine, or the cgroup's limit when that is lower */
-    uint64_t available_bytes;   /* that can be taken without swapping */
-    uint64_t lock_limit_bytes;  /* RLIMIT_MEMLOCK; UINT64_MAX: none, or this process may exceed it (CAP_IPC_LOCK) */
+    uint64_t total_bytes;      /* of the machine, or the cgroup's limit when that is lower */
+    uint64_t available_bytes;  /* that can be taken without swapping */
+    uint64_t lock_limit_bytes; /* RLIMIT_MEMLOCK; UINT64_MAX: none, or this process may exceed it (CAP_IPC_LOCK) */
     uint64_t page_bytes;
-    uint64_t huge_page_bytes;   /* default huge page size; 0: unknown */
-    uint64_t huge_pages_free;   /* reserved huge pages that are free */
-    char transparent_huge[16];  /* "always", "madvise", "never" or "" */
-    uint64_t resident_bytes;    /* this process, now */
+    uint64_t huge_page_bytes;  /* default huge page size; 0: unknown */
+    uint64_t huge_pages_free;  /* reserved huge pages that are free */
+    char transparent_huge[16]; /* "always", "madvise", "never" or "" */
+    uint64_t resident_bytes;   /* this process, now */
 };
 MR_API void mr_memory_get(struct mr_memory_info *out);
 

@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-#define MR_MAX_RANK 8   /* dimensions of one tensor */
+#define MR_MAX_RANK   8 /* dimensions of one tensor */
 #define MR_MAX_FIELDS 8 /* tensors of one sample */
 #define MR_NAME_BYTES 24
 

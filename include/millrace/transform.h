@@ -44,8 +44,8 @@ MR_API int mr_transform_add(struct mr_transform *chain, const char *text);
 
 /* A caller's own op. */
 struct mr_transform_fn {
-    size_t size;      /* of this struct */
-    const char *name; /* copied */
+    size_t size;       /* of this struct */
+    const char *name;  /* copied */
     const char *field; /* NULL: the first; copied */
     /* Changes the spec from what comes in to what goes out. Returns 0 or mr_error_set(MR_ESHAPE, ...). */
     int (*infer)(void *user, struct mr_spec *spec);
@@ -80,8 +80,9 @@ MR_API uint64_t mr_transform_scratch_bytes(const struct mr_transform *chain);
  * mr_transform_scratch_bytes(), aligned to 64, NULL if that is 0. [out] out_dim: the result's shape.
  * Returns 0, or a negative error: the sample is bad.
  */
-MR_API int mr_transform_apply(const struct mr_transform *chain, int field, uint64_t seed, uint64_t epoch, uint64_t index,
-                              const void *in, const uint64_t *in_dim, void *out, uint64_t *out_dim, void *scratch);
+MR_API int mr_transform_apply(const struct mr_transform *chain, int field, uint64_t seed, uint64_t epoch,
+                              uint64_t index, const void *in, const uint64_t *in_dim, void *out, uint64_t *out_dim,
+                              void *scratch);
 
 /* The chain as text that mr_transform_add() reads; owned by the chain, valid until it changes. */
 MR_API const char *mr_transform_text(const struct mr_transform *chain);

@@ -68,6 +68,9 @@ static inline uint64_t mr_round_up(uint64_t x, uint64_t to)
     return (x + to - 1) / to * to;
 }
 
+/* Writes a number as one element: to integers rounded to nearest even and saturated, NaN as 0; complex: real part. */
+void mr_element_from_double(enum mr_dtype dtype, double value, void *out);
+
 /* A thread with a name (15 bytes, shown by top -H and in traces). Returns 0 or -errno with the error set. */
 int mr_thread_start(pthread_t *out, const char *name, void *(*fn)(void *), void *arg);
 

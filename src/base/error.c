@@ -25,7 +25,7 @@ const char *mr_strerror(int code)
     }
     if (code >= 0)
         return "success";
-    const char *text = strerrordesc_np(-code);
+    const char *text = code < -4095 ? NULL : strerrordesc_np(-code);
     return text ? text : "unknown error";
 }
 
@@ -36,10 +36,12 @@ const char *mr_last_error(void)
 
 int mr_error_set(int code, const char *fmt, ...)
 {
+    char text[MR_ERROR_BYTES]; /* the arguments may point into last_error */
     va_list args;
     va_start(args, fmt);
-    vsnprintf(last_error, sizeof last_error, fmt, args);
+    vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
+    strcpy(last_error, text);
     return code;
 }
 

@@ -53,43 +53,75 @@ void mr_draw4(uint64_t seed, enum mr_draw purpose, uint64_t a, uint64_t b, uint3
     mr_philox(counter, key, out);
 }
 
-/* The round function: a 32-bit half mixed with a 64-bit round key. */
-static uint32_t feistel_round(uint32_t half, uint64_t key)
+/*
+ * The permutation's parameters for one (n, seed, epoch). They stand in thread-local memory and are made anew when one of the
+ * three differs from the call before, so that a call in a run of calls costs the rounds alone.
+ *
+ * n <= SMALL: the order itself, drawn by Fisher and Yates' shuffle; a network over so few elements does not reach all
+ * orders equally often.
+ *
+ * Above, a Feistel network over pairs (left, right) of [0, a) x [0, 2^k), with a = ceil(n / 2^k) and 2^k near the square
+ * root of n: fewer than 2^k elements lie outside of [0, n), so that hardly ever a second walk is needed. 10 rounds with
+ * independent keys; 4 make a strong pseudorandom permutation of random round functions (Luby and Rackoff, SIAM J. Comput.
+ * 17(2)), but halves of a few bits need more before no test sees the difference.
+ */
+#define SMALL  64
+#define ROUNDS 10
+
+struct permutation {
+    uint64_t n, seed, epoch; /* n 0: nothing here yet */
+    uint64_t a;
+    unsigned k;
+    uint64_t key[ROUNDS];
+    uint8_t order[SMALL];
+};
+
+static _Thread_local struct permutation current;
+
+static void set_permutation(struct permutation *p, uint64_t n, uint64_t seed, uint64_t epoch)
 {
-    return (uint32_t)(mr_mix64(key ^ (uint64_t)half * 0x9E3779B97F4A7C15ull) >> 16);
+    *p = (struct permutation){.n = n, .seed = seed, .epoch = epoch};
+    uint64_t base = mr_mix64(mr_mix64(seed ^ 0x6d696c6c72616365ull) + epoch * 0xD1B54A32D192ED03ull);
+    for (unsigned i = 0; n <= SMALL && i < n; i++) {
+        uint64_t draw = mr_mix64(base + i * 0x9E3779B97F4A7C15ull);
+        unsigned j = (unsigned)((unsigned __int128)draw * (i + 1) >> 64);
+        p->order[i] = p->order[j];
+        p->order[j] = (uint8_t)i;
+    }
+    unsigned bits = n > 1 ? 64 - (unsigned)__builtin_clzll(n - 1) : 0;
+    p->k = bits / 2;
+    p->a = ((n - 1) >> p->k) + 1;
+    for (unsigned i = 0; i < ROUNDS; i++)
+        p->key[i] = mr_mix64(base + i * 0x9E3779B97F4A7C15ull);
 }
 
-/*
- * A Feistel network over [0, 2^bits) with halves of bits/2 (rounded both ways when odd: an unbalanced network whose halves
- * swap widths each round), so that less than half of the domain is walked over. 6 rounds with independent keys: more than
- * the 4 that make a strong pseudorandom permutation of a random round function (Luby and Rackoff, SIAM J. Comput. 17(2)).
- */
-#define FEISTEL_ROUNDS 6
+/* 32 bits of a half, <= 2^32, and a round's key. The upper bits are the best mixed. */
+static inline uint64_t feistel_round(uint64_t half, uint64_t key)
+{
+    uint64_t t = (half + key) * 0xbf58476d1ce4e5b9ull;
+    t = (t ^ t >> 32) * 0x94d049bb133111ebull;
+    return t >> 32;
+}
 
 uint64_t mr_permute(uint64_t position, uint64_t n, uint64_t seed, uint64_t epoch)
 {
+    struct permutation *p = &current;
     if (n < 2)
         return 0;
-    unsigned bits = 64 - (unsigned)__builtin_clzll(n - 1);
-    unsigned left_bits = bits / 2, right_bits = bits - left_bits;
-    uint64_t base = mr_mix64(mr_mix64(seed ^ 0x6d696c6c72616365ull) + epoch * 0xD1B54A32D192ED03ull);
-    uint64_t key[FEISTEL_ROUNDS];
-    for (unsigned round = 0; round < FEISTEL_ROUNDS; round++)
-        key[round] = mr_mix64(base + round * 0x9E3779B97F4A7C15ull);
-    uint64_t x = position;
+    if (p->n != n || p->seed != seed || p->epoch != epoch)
+        set_permutation(p, n, seed, epoch);
+    if (n <= SMALL)
+        return p->order[position];
+    uint64_t a = p->a, x = position;
+    unsigned k = p->k;
     do {
-        unsigned lb = left_bits, rb = right_bits;
-        uint64_t left = x >> rb, right = x & ((1ull << rb) - 1);
-        for (unsigned round = 0; round < FEISTEL_ROUNDS; round++) {
-            uint64_t f = feistel_round((uint32_t)right, key[round]);
-            uint64_t next = (left ^ f) & ((1ull << lb) - 1);
-            left = right; /* the halves swap, and their widths with them */
-            right = next;
-            unsigned t = lb;
-            lb = rb;
-            rb = t;
+        uint64_t left = x >> k, right = x & ((1ull << k) - 1);
+        for (unsigned i = 0; i < ROUNDS; i += 2) {
+            left += feistel_round(right, p->key[i]) * a >> 32;
+            left -= left >= a ? a : 0;
+            right ^= feistel_round(left, p->key[i + 1]) >> (32 - k);
         }
-        x = left << rb | right;
+        x = left << k | right;
     } while (x >= n);
     return x;
 }

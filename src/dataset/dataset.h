@@ -8,7 +8,7 @@
 #include "storage/storage.h"
 #include <millrace/dataset.h>
 
-#define MR_MAX_EXTENTS 4 /* byte ranges of one sample */
+#define MR_MAX_EXTENTS MR_MAX_FIELDS /* byte ranges of one sample */
 
 /* One byte range. field >= 0: these bytes are that field as it is (C order, this machine's byte order, spec's size): the
  * engine may use or copy them without decode. */
@@ -38,10 +38,12 @@ struct mr_dataset_ops {
     size_t opts_size, state_size;
     /* Required. May a path without format prefix be this format? Optional: NULL is no. */
     bool (*sniff)(const char *path);
-    /* Required: fills ds->n, n_fields, field, text, fingerprint and adds files. On failure the core destroys the rest. */
+    /* Required: fills ds->n, n_fields, field, text and adds files; hashes into ds->fingerprint what format, n and fields do
+     * not say. May set ds->ops to a variant of itself. On failure the core closes and destroys. */
     int (*open)(struct mr_dataset *ds, const void *opts);
-    void (*close)(struct mr_dataset *ds); /* frees what state holds; optional */
-    /* Either locate (and decode, when some extent has field < 0) ... */
+    void (*close)(struct mr_dataset *ds); /* frees what state holds, also after a failed open; optional */
+    /* Either locate (and decode, when some extent has field < 0) ... decode gets the bytes of every extent, in locate's
+     * order; of extents with field >= 0 it sets the field's data to them where they are not NULL. */
     int (*locate)(const struct mr_dataset *ds, uint64_t index, struct mr_extent out[MR_MAX_EXTENTS]); /* count, >= 1 */
     int (*decode)(const struct mr_dataset *ds, uint64_t index, const void *const bytes[], struct mr_sample *out);
     /* ... or get. */
@@ -62,6 +64,40 @@ struct mr_dataset {
 
 /* Opens by ops and public options struct: what every mr_dataset_open_* does. */
 int mr_dataset_make(const struct mr_dataset_ops *ops, const void *opts, struct mr_dataset **out);
+
+/* Are n and the fields' specs such that the engine can work with them? Returns 0, MR_EMISUSE or MR_ELIMIT; who: what the
+ * error text starts with. mr_dataset_make() asks after open. */
+int mr_dataset_check(const struct mr_dataset *ds, const char *who);
+
+/* Fills a public options struct with its format's defaults: what every mr_*_opts_init() does. */
+void mr_dataset_opts_init(const struct mr_dataset_ops *ops, void *opts);
+
+/* Reads a URI into its format and a malloc'd options struct, to be freed with mr_uri_free(). Looks at the disk only to
+ * find where the path ends and which format it has. */
+int mr_uri_parse(const char *uri, const struct mr_dataset_ops **out_ops, void **out_opts);
+void mr_uri_free(const struct mr_dataset_ops *ops, void *opts);
+
+/* What "formats: ..." says in error texts. Returns buf. */
+const char *mr_format_names(char *buf, size_t cap);
+
+/* The name of a data field that the format does not name: "image" for u8 of rank 2 and more, else "x". */
+void mr_field_name(struct mr_spec *spec);
+
+/* The part of a path after its last '/'. */
+const char *mr_base_name(const char *path);
+
+/* Writes count elements of width 2, 4 or 8 bytes with each one's bytes reversed. dst == src is allowed. */
+void mr_swap_copy(void *dst, const void *src, uint64_t count, uint32_t width);
+
+/* Records of one size, one after the other in one file: one field of idx, npy, raw and array data sets. */
+struct mr_records {
+    int file;
+    uint32_t swap;                  /* width of the elements whose bytes are in the other order; 0: none */
+    uint64_t offset, stride, bytes; /* of record 0; from one to the next; of one */
+};
+/* What locate and decode of such data sets do: field f is records[f]. */
+int mr_records_locate(const struct mr_records *records, int n, uint64_t index, struct mr_extent out[MR_MAX_EXTENTS]);
+int mr_records_decode(const struct mr_records *records, int n, const void *const bytes[], struct mr_sample *out);
 
 /* Presets a sample's room and dims; rooms[f] NULL where the engine expects a view. */
 void mr_sample_init(const struct mr_dataset *ds, void *const rooms[], struct mr_sample *out);

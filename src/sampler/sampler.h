@@ -39,7 +39,20 @@ struct mr_shard {
     bool pad;
 };
 uint64_t mr_shard_length(const struct mr_shard *shard); /* local positions */
-/* Global position of local position q, unwrapped, and the position in [0, length) whose sample it holds. */
+/* Global position of local position q, unwrapped: with MR_TAIL_PAD it may be past the epoch's end. */
 uint64_t mr_shard_global(const struct mr_shard *shard, uint64_t q);
+/* The position in [0, length) whose sample local position q holds: the global one, wrapped. length >= 1. */
+uint64_t mr_shard_position(const struct mr_shard *shard, uint64_t q);
+
+/*
+ * Reads a file of numbers: text (one a line; blank lines and # comments skipped), or a one-dimensional .npy of any integer
+ * or float type, told by its first bytes.
+ * whole: true: *out is an array of uint64_t and every number must be one; false: of double.
+ * [out] out: for the caller to free(). Returns 0, MR_EFORMAT, MR_ETRUNCATED, MR_EUNSUPPORTED, -errno, -ENOMEM.
+ */
+int mr_numbers_read(const char *path, bool whole, void **out, uint64_t *out_n);
+
+/* A hash of n 8-byte words, for sampler texts. */
+uint64_t mr_words_hash(const void *words, uint64_t n);
 
 #endif

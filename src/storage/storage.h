@@ -11,7 +11,7 @@
 
 struct mr_files;
 
-struct mr_files *mr_files_create(void);   /* NULL without memory */
+struct mr_files *mr_files_create(void); /* NULL without memory */
 void mr_files_destroy(struct mr_files *files);
 
 /* Each add returns the file's id (>= 0) or a negative error that names the path. */
@@ -23,7 +23,8 @@ int mr_files_add_memory(struct mr_files *files, const char *name, void *data, ui
  * the first inflated bytes before this call returns, so that the caller can learn the size. want(user, head, &total)
  * returns 0 and the exact inflated size promised by the header, or an error. A stream that ends early, is longer, or
  * promises more than gzip can hold (1,032 times its size) is an error: of this call when it is known by then, else of the
- * first view past the bytes that are there, and of mr_files_check().
+ * first view past the bytes that are there, and of mr_files_check(). (The last byte is there once the stream's checksum and
+ * length are known to be right.)
  */
 int mr_files_add_gzip(struct mr_files *files, const char *path, void *head, size_t head_bytes,
                       int (*want)(void *user, const void *head, uint64_t *out_total), void *user);
@@ -34,6 +35,8 @@ uint64_t mr_files_bytes(const struct mr_files *files, int id);
 const char *mr_files_name(const struct mr_files *files, int id);
 /* Reads bytes from the front, e.g. a header, blocking. Fewer bytes than asked for: MR_ETRUNCATED. */
 int mr_files_read(struct mr_files *files, int id, uint64_t offset, void *buf, uint64_t bytes);
+/* Waits until every gzip file is inflated; 0, or the first one's error. */
+int mr_files_check(struct mr_files *files);
 /* Small path files (<= 1 MiB, e.g. labels) become memory files: read whole, now. */
 int mr_files_load_small(struct mr_files *files);
 
@@ -41,7 +44,9 @@ int mr_files_load_small(struct mr_files *files);
 struct mr_files_kinds {
     uint32_t n_path, n_memory, n_gzip, n_null;
     uint64_t path_bytes;   /* all path files together: what a host cache would need */
-    uint64_t memory_bytes; /* held by memory and gzip files that the table owns, and by the cache */
+    uint64_t memory_bytes; /* held by memory and gzip files that the table owns, and by the cache (cached_bytes) */
+    uint64_t cache_bytes;  /* what the cache may grow to; 0: no cache */
+    uint64_t cached_bytes; /* of these, read so far */
 };
 void mr_files_count(const struct mr_files *files, struct mr_files_kinds *out);
 
@@ -49,6 +54,8 @@ void mr_files_count(const struct mr_files *files, struct mr_files_kinds *out);
  * A host cache over the path files: bytes once read stay, in an anonymous mapping as long as the file, and are viewed from
  * there. Made once a data set, shared by its loaders, reference-counted. limit: bytes; 0: none. Returns 0, MR_ELIMIT,
  * -ENOMEM.
+ * Views carry no reference, and others than loaders view (mr_dataset_read()): so the last mr_files_uncache() leaves the
+ * bytes to the next loader of this data set, and mr_files_destroy() frees them.
  */
 int mr_files_cache(struct mr_files *files, uint64_t limit);
 void mr_files_uncache(struct mr_files *files);
@@ -65,23 +72,25 @@ int mr_files_view(struct mr_files *files, int id, uint64_t offset, uint64_t byte
 struct mr_read {
     int file;
     uint64_t offset, bytes;
-    void *buf;        /* room for bytes; for cached files the reader reads into the cache and sets view */
+    void *buf; /* room for bytes; for cached files the reader reads into the cache and sets view */
     void *user;
     /* result */
-    const void *view; /* where the bytes are: buf, or in the cache */
-    int status;       /* 0, or the error; its text in `error` */
+    const void *view;            /* where the bytes are: buf, or in the cache */
+    int status;                  /* 0, or the error; its text in `error` */
     struct mr_error_kept *error; /* malloc'd when status != 0, NULL without memory; the caller frees it */
     /* the reader's own */
     struct mr_read *next;
     uint64_t done, due_ns, submit_ns;
     uint64_t at, want; /* the range really read (a cache rounds it out) */
     void *to;
+    struct mr_lane *lane;
+    uint64_t chunks; /* of the cache, claimed by this read: n; their first is at / MR_CACHE_CHUNK */
 };
 
 struct mr_reader;
 
 struct mr_reader_stats {
-    uint64_t reads, bytes;      /* done */
+    uint64_t reads, bytes;               /* done */
     uint64_t in_flight_sum, in_flight_n; /* sampled at each submit: mean queue depth */
 };
 
@@ -89,7 +98,7 @@ struct mr_reader_stats {
  * readers together. Returns 0, or MR_EUNSUPPORTED with the reason when the kind was asked for and is not to be had. */
 struct mr_storage;
 int mr_storage_open(struct mr_files *files, int kind, uint32_t depth, uint32_t n_readers, struct mr_storage **out);
-void mr_storage_close(struct mr_storage *st); /* after its readers */
+void mr_storage_close(struct mr_storage *st);             /* after its readers */
 const char *mr_storage_name(const struct mr_storage *st); /* "uring", "pread" */
 
 int mr_reader_open(struct mr_storage *st, struct mr_reader **out);

@@ -1,0 +1,56 @@
+# A thin front on the CMake presets. Everything lands in build/<preset> and dist/.
+PREFIX ?= /usr/local
+DESTDIR ?=
+FUZZ_SECONDS ?= 20
+JOBS ?= $(shell nproc)
+export DESTDIR FUZZ_SECONDS JOBS
+
+help:
+	@echo 'make demo      set up this machine, build, and feed generated digits to two devices'
+	@echo 'make check     set up this machine, build, and run all tests'
+	@echo 'make asan      the tests under AddressSanitizer and UndefinedBehaviorSanitizer'
+	@echo 'make tsan      the tests under ThreadSanitizer'
+	@echo 'make lint      format, clang-tidy, cppcheck, shellcheck, man pages'
+	@echo 'make fuzz      each fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS) seconds'
+	@echo 'make bench     ours, memcpy and PyTorch (by PYTHON=python3) in turn; one table'
+	@echo 'make install   to DESTDIR=, PREFIX=$(PREFIX)'
+	@echo 'make dist      relocatable folder and tarball in dist/'
+	@echo 'make clean     remove build/ and dist/'
+
+demo: setup-build
+	@scripts/demo.sh
+
+check: setup-test
+	@scripts/test.sh dev
+
+asan tsan: setup-test
+	@scripts/test.sh $@
+
+lint: setup-lint
+	@scripts/lint.sh
+
+fuzz: setup-lint
+	@scripts/fuzz.sh
+
+bench: setup-test
+	@bench/run.sh
+
+dist: setup-build
+	@scripts/build.sh release
+	@scripts/dist.sh build/release dist
+
+install: setup-build
+	@scripts/build.sh release
+	@cmake --install build/release --prefix '$(PREFIX)'
+
+clean:
+	rm -rf build dist
+
+setup-build:
+	@scripts/setup.sh build
+setup-test:
+	@scripts/setup.sh build test
+setup-lint:
+	@scripts/setup.sh build test lint
+
+.PHONY: help demo check asan tsan lint fuzz bench dist install clean setup-build setup-test setup-lint

@@ -1,0 +1,89 @@
+#!/bin/bash
+# Does what a new user does, on a machine that has nothing: a fresh Debian (or Ubuntu) root by debootstrap, git and make in
+# it, a clean clone of HEAD, one make target in it. Says how long that took. Needs root and debootstrap; commits only count.
+# usage: scripts/bare.sh [-s SUITE] [-m MIRROR] [-k KEYRING] [-d FOLDER] [-K] COMMAND...
+#   -s  suite: bookworm (default), noble, ...
+#   -m  mirror (default: http://deb.debian.org/debian, for Ubuntu's suites http://archive.ubuntu.com/ubuntu)
+#   -k  keyring of the mirror, where debootstrap does not find it by itself
+#   -d  where the root is made (default: a new folder under /tmp); a root that is there already is used again
+#   -K  keep the root afterwards (to look at it, or for -d next time)
+#   e.g. scripts/bare.sh make demo      scripts/bare.sh -s noble make check      scripts/bare.sh .ci/run
+set -eu
+arguments=("$@")
+suite=bookworm mirror='' keyring='' root='' keep=''
+while getopts s:m:k:d:K option; do
+    case $option in
+    s) suite=$OPTARG ;;
+    m) mirror=$OPTARG ;;
+    k) keyring=$OPTARG ;;
+    d) root=$OPTARG ;;
+    K) keep=1 ;;
+    *) exit 2 ;;
+    esac
+done
+shift $((OPTIND - 1))
+if [ $# = 0 ] || [ "$(id -u)" != 0 ] || ! command -v debootstrap >/dev/null; then
+    sed -n '2,/^set/ { /^#/ s/^# \{0,1\}//p }' "$0" >&2
+    exit 2
+fi
+# Mounts live in a name space of this script's own: they end with it, and nothing spreads to the host's.
+if [ -z "${MILLRACE_BARE:-}" ]; then
+    MILLRACE_BARE=1 exec unshare --mount --propagation private "$0" "${arguments[@]}"
+fi
+cd "$(dirname "$0")/.."
+script='' components=main
+case $suite in
+noble | jammy | focal | oracular | plucky)
+    mirror=${mirror:-http://archive.ubuntu.com/ubuntu}
+    components=main,universe
+    # A debootstrap that is older than the suite: all of Ubuntu's are made alike.
+    if [ ! -e "/usr/share/debootstrap/scripts/$suite" ]; then script=/usr/share/debootstrap/scripts/gutsy; fi
+    ;;
+*) mirror=${mirror:-http://deb.debian.org/debian} ;;
+esac
+if [ -z "$root" ]; then root=$(mktemp -d /tmp/millrace-bare.XXXXXX); fi
+root=$(realpath -m "$root")
+
+# Unmounts before anything is deleted, and deletes on one file system only: the host's /dev is bound into the root.
+cleanup() {
+    local at
+    for at in dev/pts dev proc; do
+        if mountpoint -q "$root/$at"; then umount "$root/$at" || { echo "bare: $root/$at stays mounted" >&2; exit 1; }; fi
+    done
+    if [ -z "$keep" ]; then rm -rf --one-file-system "$root"; else echo "bare: the root is kept: $root"; fi
+}
+
+start=$SECONDS
+if [ ! -x "$root/usr/bin/apt-get" ]; then
+    mkdir -p "$root"
+    debootstrap --variant=minbase --components=$components ${keyring:+--keyring="$keyring"} "$suite" "$root" "$mirror" \
+        $script >"$root.log" 2>&1 || { tail -5 "$root.log" >&2; exit 1; }
+    rm -f "$root.log"
+fi
+trap cleanup EXIT
+trap 'exit 1' INT TERM
+mount -t proc proc "$root/proc"
+mount --bind /dev "$root/dev"
+mount --bind /dev/pts "$root/dev/pts"
+cp -L /etc/resolv.conf "$root/etc/resolv.conf"
+rm -rf "$root/root/origin" "$root/root/millrace"
+git clone -q --bare . "$root/root/origin"
+echo "bare: $suite root in $root: $((SECONDS - start)) s"
+
+inside() {
+    env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 \
+        chroot "$root" "$@" </dev/null
+}
+start=$SECONDS
+inside apt-get update -qq
+inside env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends git make >/dev/null 2>&1
+inside git clone -q /root/origin /root/millrace
+echo "bare: git, make and the clone: $((SECONDS - start)) s"
+
+start=$SECONDS
+rc=0
+# shellcheck disable=SC2016  # expanded inside
+inside sh -c 'cd /root/millrace && exec "$@"' sh "$@" || rc=$?
+seconds=$((SECONDS - start))
+echo "bare: $* on $suite with $(nproc) processors: exit $rc after $((seconds / 60)) min $((seconds % 60)) s"
+exit $rc

@@ -1,0 +1,43 @@
+#!/bin/bash
+# Makes the relocatable folder and its tarball: program, library, headers, man pages, and the shared libraries that they
+# need besides glibc, with their licences. Files and tarball are the same for the same build, whenever it is packed.
+# usage: scripts/dist.sh BUILD OUT
+set -eu
+cd "$(dirname "$0")/.."
+build=$1 out=$2
+version=$(sed -nE 's/^CMAKE_PROJECT_VERSION:STATIC=(.*)/\1/p' "$build/CMakeCache.txt")
+name=millrace-$version-linux-$(uname -m)
+folder=$out/$name
+rm -rf "$folder" "$folder.tar.gz"
+mkdir -p "$folder"
+cmake --install "$build" --prefix "$folder" --strip >"$build/dist.log"
+libdir=$folder/lib
+if [ ! -e "$libdir/libmillrace.so" ]; then
+    echo "dist: no $libdir/libmillrace.so: configure with -DCMAKE_INSTALL_LIBDIR=lib" >&2
+    exit 1
+fi
+
+# glibc's own libraries and the compiler's run-time library are every system's; they must not come along.
+system='^(linux-vdso|ld-linux.*|libc|libm|libpthread|libdl|librt|libgcc_s)\.so'
+doc=$folder/share/doc/millrace/licences
+mkdir -p "$doc"
+LD_LIBRARY_PATH=$libdir ldd "$folder/bin/millrace" "$libdir/libmillrace.so" | awk '$2 == "=>" { print $1, $3 }' |
+    sort -u | while read -r soname path; do
+    if [[ $soname =~ $system ]] || [[ $soname == libmillrace.so* ]]; then continue; fi
+    install -m 644 "$(readlink -f "$path")" "$libdir/$soname"
+    # dpkg knows a file by the path before or after the merge of /lib into /usr/lib.
+    real=$(readlink -f "$path")
+    package=$(dpkg -S "$path" "$real" "${real#/usr}" 2>/dev/null | head -1 | cut -d: -f1) || true
+    if [ ! -f "/usr/share/doc/$package/copyright" ]; then
+        echo "dist: no licence file of $soname ($path): not from a package?" >&2
+        exit 1
+    fi
+    install -m 644 "/usr/share/doc/$package/copyright" "$doc/$soname.txt"
+done
+cp README.md CHANGELOG.md "$folder/share/doc/millrace/" 2>/dev/null || true
+
+: "${SOURCE_DATE_EPOCH:=$(git log -1 --format=%ct 2>/dev/null || stat -c %Y CMakeLists.txt)}"
+find "$folder" -exec chmod u=rwX,go=rX {} +
+tar --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --format=gnu \
+    -C "$out" -cf - "$name" | gzip -9n >"$folder.tar.gz"
+echo "dist: $folder.tar.gz ($(du -k "$folder.tar.gz" | cut -f1) KiB)"

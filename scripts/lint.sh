@@ -1,0 +1,82 @@
+#!/bin/bash
+# Static checks; each ends with a PASS, FAIL or SKIP line. usage: scripts/lint.sh [format] [tidy] [cppcheck] [shell] [man]
+set -u
+cd "$(dirname "$0")/.." || exit 1
+jobs=${JOBS:-$(nproc)}
+steps=${*:-format tidy cppcheck shell man}
+failed=0
+sources() {
+    git ls-files -co --exclude-standard -- 'src/*.[ch]' 'include/*.h' 'cli/*.[ch]' 'tests/*.[ch]' 'examples/*.[ch]' \
+        'bench/*.[ch]'
+}
+compiled() { # the library's and the program's own C files that the dev build compiles
+    git ls-files -co --exclude-standard -- 'src/*.c' 'cli/*.c' 'tests/*.c' | while read -r file; do
+        if grep -q "\"file\": \"$PWD/$file\"" build/dev/compile_commands.json; then echo "$file"; fi
+    done
+}
+
+# The format's fine points differ between versions; the tree is kept in that of Debian 12.
+lint_format() {
+    local version
+    version=$(clang-format --version | sed -E 's/.*version ([0-9]+).*/\1/')
+    if [ "$version" != 14 ]; then
+        echo "clang-format is version $version, the tree is formatted by version 14"
+        return 77
+    fi
+    sources | xargs -r clang-format --dry-run -Werror
+}
+
+lint_tidy() {
+    local tidy='nice clang-tidy --quiet -p build/dev' known="--extra-arg=-include$PWD/scripts/analyzer.h --extra-arg=-Isrc"
+    # shellcheck disable=SC2086  # both are several words
+    { # what defines the error functions can't have them as macros
+        compiled | grep -vx src/base/error.c | xargs -r -P"$jobs" -n1 $tidy $known && $tidy src/base/error.c
+    } >build/lint-tidy.log 2>build/lint-tidy.err && return
+    # The path to each finding is in the log.
+    grep -hE -A2 '(error|warning): ' build/lint-tidy.log | grep -v '^--' | head -100
+    grep -E '^(Error|error|.*fatal)' build/lint-tidy.err | head -20
+    echo "the whole: build/lint-tidy.log"
+    return 1
+}
+
+lint_cppcheck() {
+    nice cppcheck --quiet -j"$jobs" --error-exitcode=1 --std=c11 --inline-suppr --enable=warning,portability,performance \
+        --suppress=missingIncludeSystem --suppress=missingInclude --suppressions-list=.cppcheck-suppressions \
+        -Iinclude -Isrc -D_GNU_SOURCE -DMILLRACE_HAVE_URING=1 src cli
+}
+
+lint_shell() {
+    git ls-files -co --exclude-standard | while read -r file; do
+        if head -c 64 "$file" | head -1 | grep -qE '^#!.*\b(ba|da)?sh\b'; then echo "$file"; fi
+    done | xargs shellcheck -x
+}
+
+lint_man() {
+    local pages
+    pages=$(find build/dev/man -name '*.1' 2>/dev/null)
+    if [ -z "$pages" ]; then
+        echo "no man pages were built"
+        return 1
+    fi
+    # STYLE messages are about taste (line lengths); warnings and errors are about broken pages.
+    # shellcheck disable=SC2086  # a list of files
+    mandoc -T lint -W warning $pages
+}
+
+lint_build() { # compile commands and man pages; warnings are errors in the dev preset
+    scripts/build.sh dev
+}
+
+for step in build $steps; do
+    "lint_$step"
+    case $? in
+    0) result="PASS lint.$step" ;;
+    77) result="SKIP lint.$step" ;;
+    *)
+        result="FAIL lint.$step"
+        failed=1
+        ;;
+    esac
+    echo "$result"
+done
+exit $failed

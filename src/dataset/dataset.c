@@ -1,0 +1,283 @@
+/* The core of data sets: opening by format, the checks that every format's result must pass, and the plain read. */
+#include "dataset/dataset.h"
+
+#include <string.h>
+
+#define MAX_SAMPLES (1ull << 62)
+
+void mr_dataset_opts_init(const struct mr_dataset_ops *ops, void *opts)
+{
+    memset(opts, 0, ops->opts_size);
+    if (ops->options)
+        mr_options_init(ops->options, opts); /* fails only on a default that does not parse: a test asks all tables */
+    *(size_t *)opts = ops->opts_size;
+}
+
+const char *mr_base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash && slash[1] ? slash + 1 : path;
+}
+
+void mr_field_name(struct mr_spec *spec)
+{
+    strcpy(spec->name, spec->dtype == MR_U8 && spec->rank >= 2 ? "image" : "x");
+}
+
+static int check_name(const struct mr_dataset *ds, const char *who, int f)
+{
+    const char *name = ds->field[f].name;
+    if (!name[0] || !memchr(name, 0, MR_NAME_BYTES))
+        return mr_error_set(MR_EMISUSE, "%s: field %d: want a name of 1..%d bytes", who, f, MR_NAME_BYTES - 1);
+    for (int g = 0; g < f; g++)
+        if (strcmp(ds->field[g].name, name) == 0)
+            return mr_error_set(MR_EMISUSE, "%s: fields %d and %d are both named '%s'", who, g, f, name);
+    return 0;
+}
+
+static int check_field(const struct mr_dataset *ds, const char *who, int f, uint64_t *total)
+{
+    const struct mr_spec *spec = &ds->field[f];
+    int rc = check_name(ds, who, f);
+    if (rc < 0)
+        return rc;
+    if (mr_dtype_size(spec->dtype) == 0)
+        return mr_error_set(MR_EMISUSE, "%s: field '%s': %d is no dtype", who, spec->name, (int)spec->dtype);
+    if (spec->rank < 0 || spec->rank > MR_MAX_RANK)
+        return mr_error_set(MR_EMISUSE, "%s: field '%s': rank %d, want 0..%d", who, spec->name, spec->rank,
+                            MR_MAX_RANK);
+    if (spec->var_dims >> spec->rank)
+        return mr_error_set(MR_EMISUSE, "%s: field '%s': var_dims 0x%x names a dimension past rank %d", who, spec->name,
+                            spec->var_dims, spec->rank);
+    for (int d = 0; d < spec->rank; d++)
+        if (spec->dim[d] == 0)
+            return mr_error_set(MR_EMISUSE, "%s: field '%s': dimension %d is 0", who, spec->name, d);
+    uint64_t bytes;
+    rc = mr_spec_bytes(spec, &bytes);
+    if (rc < 0)
+        return rc;
+    if (!mr_add(*total, bytes, total) || *total > 1ull << 62)
+        return mr_error_set(MR_ELIMIT, "%s: a sample of more than 2^62 bytes", who);
+    return 0;
+}
+
+int mr_dataset_check(const struct mr_dataset *ds, const char *who)
+{
+    if (ds->n == 0)
+        return mr_error_set(MR_EMISUSE, "%s: no samples: want at least 1", who);
+    if (ds->n > MAX_SAMPLES)
+        return mr_error_set(MR_ELIMIT, "%s: %llu samples: want at most 2^62", who, (unsigned long long)ds->n);
+    if (ds->n_fields < 1 || ds->n_fields > MR_MAX_FIELDS)
+        return mr_error_set(MR_EMISUSE, "%s: %d fields: want 1..%d", who, ds->n_fields, MR_MAX_FIELDS);
+    uint64_t total = 0;
+    for (int f = 0; f < ds->n_fields; f++) {
+        int rc = check_field(ds, who, f, &total);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+static uint64_t hash_u64(uint64_t h, uint64_t x)
+{
+    return mr_hash(h, &x, sizeof x);
+}
+
+/* What open has hashed already says what the format's name, the length and the fields do not. */
+static uint64_t fingerprint(const struct mr_dataset *ds)
+{
+    uint64_t h = mr_hash(ds->fingerprint, ds->ops->name, strlen(ds->ops->name));
+    h = hash_u64(h, ds->n);
+    for (int f = 0; f < ds->n_fields; f++) {
+        const struct mr_spec *spec = &ds->field[f];
+        h = mr_hash(h, spec->name, strlen(spec->name) + 1);
+        h = hash_u64(h, (uint64_t)spec->dtype << 32 | spec->var_dims);
+        h = hash_u64(h, (uint64_t)spec->rank);
+        for (int d = 0; d < spec->rank; d++)
+            h = hash_u64(h, spec->dim[d]);
+    }
+    return mr_mix64(h);
+}
+
+static int finish(struct mr_dataset *ds)
+{
+    int rc = mr_dataset_check(ds, ds->ops->name);
+    if (rc < 0)
+        return rc;
+    rc = mr_files_load_small(ds->files);
+    if (rc < 0)
+        return rc;
+    struct mr_files_kinds kinds;
+    mr_files_count(ds->files, &kinds);
+    ds->self_views = kinds.n_memory > 0 && kinds.n_path + kinds.n_gzip + kinds.n_null == 0;
+    ds->fingerprint = fingerprint(ds);
+    return 0;
+}
+
+/* The caller's struct may be of an older, shorter version: what it lacks takes the defaults. */
+static int copy_opts(const struct mr_dataset_ops *ops, const void *opts, void **out)
+{
+    size_t size = *(const size_t *)opts;
+    if (size < sizeof size || size > ops->opts_size)
+        return mr_error_set(MR_EMISUSE,
+                            "%s: an options struct of %zu bytes: want at most %zu, filled by mr_%s_opts_init()",
+                            ops->name, size, ops->opts_size, ops->name);
+    void *copy = malloc(ops->opts_size);
+    if (!copy)
+        return mr_error_nomem(ops->name, ops->opts_size);
+    mr_dataset_opts_init(ops, copy);
+    memcpy(copy, opts, size);
+    *(size_t *)copy = ops->opts_size;
+    *out = copy;
+    return 0;
+}
+
+int mr_dataset_make(const struct mr_dataset_ops *ops, const void *opts, struct mr_dataset **out)
+{
+    void *copy = NULL;
+    int rc = copy_opts(ops, opts, &copy);
+    if (rc < 0)
+        return rc;
+    struct mr_dataset *ds = calloc(1, sizeof *ds);
+    if (!ds) {
+        rc = mr_error_nomem(ops->name, sizeof *ds);
+        goto free_copy;
+    }
+    ds->ops = ops;
+    ds->fingerprint = MR_HASH_START;
+    ds->state = calloc(1, MR_MAX(ops->state_size, 1));
+    ds->files = mr_files_create();
+    if (!ds->state || !ds->files) {
+        rc = mr_error_nomem(ops->name, ops->state_size);
+        goto free_ds;
+    }
+    rc = ops->open(ds, copy);
+    if (rc >= 0)
+        rc = finish(ds);
+    if (rc >= 0) {
+        *out = ds;
+        rc = 0;
+        goto free_copy;
+    }
+free_ds:
+    mr_dataset_close(ds);
+free_copy:
+    free(copy);
+    return rc;
+}
+
+void mr_dataset_close(struct mr_dataset *ds)
+{
+    if (!ds)
+        return;
+    if (ds->files)
+        mr_files_destroy(ds->files);
+    if (ds->state && ds->ops->close)
+        ds->ops->close(ds);
+    free(ds->state);
+    free(ds);
+}
+
+uint64_t mr_dataset_length(const struct mr_dataset *ds)
+{
+    return ds->n;
+}
+
+int mr_dataset_fields(const struct mr_dataset *ds)
+{
+    return ds->n_fields;
+}
+
+const struct mr_spec *mr_dataset_field(const struct mr_dataset *ds, int field)
+{
+    return field >= 0 && field < ds->n_fields ? &ds->field[field] : NULL;
+}
+
+const char *mr_dataset_format(const struct mr_dataset *ds)
+{
+    return ds->ops->name;
+}
+
+const char *mr_dataset_text(const struct mr_dataset *ds)
+{
+    return ds->text;
+}
+
+uint64_t mr_dataset_fingerprint(const struct mr_dataset *ds)
+{
+    return ds->fingerprint;
+}
+
+void mr_sample_init(const struct mr_dataset *ds, void *const rooms[], struct mr_sample *out)
+{
+    for (int f = 0; f < ds->n_fields; f++) {
+        out->field[f].room = rooms[f];
+        out->field[f].data = rooms[f];
+        memcpy(out->field[f].dim, ds->field[f].dim, sizeof out->field[f].dim);
+    }
+}
+
+/* [out] bytes: where the extent's bytes are; owned: what to free() afterwards, or NULL. */
+static int fetch(const struct mr_dataset *ds, const struct mr_extent *e, const void **bytes, void **owned)
+{
+    int rc = mr_files_view(ds->files, e->file, e->offset, e->bytes, bytes);
+    if (rc != 0)
+        return rc < 0 ? rc : 0;
+    *owned = malloc(MR_MAX(e->bytes, 1));
+    if (!*owned)
+        return mr_error_nomem(mr_files_name(ds->files, e->file), e->bytes);
+    *bytes = *owned;
+    return mr_files_read(ds->files, e->file, e->offset, *owned, e->bytes);
+}
+
+/* owned: zeroed; the caller frees what stands there when it is done with the sample. */
+static int read_located(const struct mr_dataset *ds, uint64_t index, struct mr_sample *sample,
+                        void *owned[MR_MAX_EXTENTS])
+{
+    struct mr_extent extent[MR_MAX_EXTENTS];
+    const void *bytes[MR_MAX_EXTENTS];
+    int n = ds->ops->locate(ds, index, extent);
+    bool decode = false;
+    for (int e = 0; e < n; e++) {
+        int rc = fetch(ds, &extent[e], &bytes[e], &owned[e]);
+        if (rc < 0)
+            return rc;
+        if (extent[e].field >= 0)
+            sample->field[extent[e].field].data = bytes[e];
+        else
+            decode = true;
+    }
+    if (n < 0 || !decode)
+        return MR_MIN(n, 0);
+    return ds->ops->decode(ds, index, bytes, sample);
+}
+
+static void copy_out(const struct mr_dataset *ds, const struct mr_sample *sample, void *const row[],
+                     uint64_t (*dim)[MR_MAX_RANK])
+{
+    for (int f = 0; f < ds->n_fields; f++) {
+        uint64_t bytes = mr_dtype_size(ds->field[f].dtype);
+        for (int d = 0; d < ds->field[f].rank; d++)
+            bytes *= sample->field[f].dim[d];
+        if (sample->field[f].data != row[f] && bytes > 0)
+            memcpy(row[f], sample->field[f].data, bytes);
+        if (dim)
+            memcpy(dim[f], sample->field[f].dim, sizeof dim[f]);
+    }
+}
+
+int mr_dataset_read(const struct mr_dataset *ds, uint64_t index, void *const row[], uint64_t (*dim)[MR_MAX_RANK])
+{
+    if (index >= ds->n)
+        return mr_error_set(MR_EMISUSE, "%s: sample %llu: want 0..%llu", ds->ops->name, (unsigned long long)index,
+                            (unsigned long long)ds->n - 1);
+    struct mr_sample sample;
+    void *owned[MR_MAX_EXTENTS] = {NULL};
+    mr_sample_init(ds, row, &sample);
+    int rc = ds->ops->get ? ds->ops->get(ds, index, &sample) : read_located(ds, index, &sample, owned);
+    if (rc >= 0)
+        copy_out(ds, &sample, row, dim);
+    for (int e = 0; e < MR_MAX_EXTENTS; e++)
+        free(owned[e]);
+    return MR_MIN(rc, 0);
+}

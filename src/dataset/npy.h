@@ -1,0 +1,28 @@
+/*
+ * The header of an npy file, as a parser over a buffer.
+ */
+#ifndef MR_DATASET_NPY_H
+#define MR_DATASET_NPY_H
+
+#include "base/base.h"
+
+#define MR_NPY_PREAMBLE_BYTES 12 /* magic, version and the header's length; 10 in version 1 */
+
+struct mr_npy_head {
+    enum mr_dtype dtype;
+    uint32_t swap;       /* width of what is in the other byte order; 0: nothing */
+    uint64_t length;     /* characters or bytes of a string or void element; 0: no such type */
+    uint64_t item_bytes; /* of one element, strings whole */
+    bool fortran;
+    int rank;                      /* 1 and more */
+    uint64_t dim[MR_MAX_RANK + 1]; /* dim[0]: samples */
+};
+
+/* Reads what stands before the header: [out] at, bytes: where the header lies. have: how many bytes are in b, of the
+ * file's first MR_NPY_PREAMBLE_BYTES. Errors name the file: MR_EFORMAT, MR_ETRUNCATED, MR_EUNSUPPORTED, MR_ELIMIT. */
+int mr_npy_preamble(const char *name, const uint8_t *b, uint64_t have, uint64_t *out_at, uint64_t *out_bytes);
+
+/* Reads the header, a Python dict in text. The sizes that dim and item_bytes make are not checked for overflow here. */
+int mr_npy_parse(const char *name, const char *text, uint64_t bytes, struct mr_npy_head *out);
+
+#endif

@@ -1,0 +1,212 @@
+/*
+ * Data sets by URI: [FORMAT:]PATH[,option=value...].
+ *
+ * A path may hold colons and commas: the longest front part, up to a comma or the end, that is on the disk is the path.
+ */
+#include "dataset/dataset.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* Those that can be had by URI, in the order in which they are asked whether a path is theirs. */
+static const struct mr_dataset_ops *const formats[] = {
+    &mr_dataset_idx,
+    &mr_dataset_npy,
+    &mr_dataset_raw,
+    &mr_dataset_synthetic,
+};
+
+const char *mr_format_names(char *buf, size_t cap)
+{
+    size_t at = 0;
+    buf[0] = 0;
+    for (size_t i = 0; i < MR_COUNT(formats) && at < cap; i++)
+        at += (size_t)snprintf(buf + at, cap - at, "%s%s", i ? ", " : "", formats[i]->name);
+    return buf;
+}
+
+int mr_dataset_each(int (*fn)(void *user, const char *name, const char *summary, const struct mr_option *options),
+                    void *user)
+{
+    for (size_t i = 0; i < MR_COUNT(formats); i++) {
+        int rc = fn(user, formats[i]->name, formats[i]->summary, formats[i]->options);
+        if (rc != 0)
+            return rc;
+    }
+    return 0;
+}
+
+static bool on_disk(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0;
+}
+
+/* Where text's path ends: at a comma or at its end. Returns -ENOMEM, or 0. */
+static int path_length(const char *text, size_t *out)
+{
+    char *copy = strdup(text);
+    if (!copy)
+        return mr_error_nomem(text, strlen(text) + 1);
+    size_t length = strlen(text);
+    while (!on_disk(copy)) {
+        char *comma = strrchr(copy, ',');
+        if (!comma) {
+            length = strcspn(text, ",");
+            break;
+        }
+        length = (size_t)(comma - copy);
+        copy[length] = 0;
+    }
+    free(copy);
+    *out = length;
+    return 0;
+}
+
+static const struct mr_dataset_ops *find_format(const char *name, size_t length)
+{
+    for (size_t i = 0; i < MR_COUNT(formats); i++)
+        if (strlen(formats[i]->name) == length && memcmp(formats[i]->name, name, length) == 0)
+            return formats[i];
+    return NULL;
+}
+
+/* Which format is the path of? */
+static int sniff(const char *path, const struct mr_dataset_ops **out)
+{
+    char names[128];
+    struct stat st;
+    if (stat(path, &st) != 0) {
+        int errnum = errno; /* before it is lost in formatting */
+        return mr_error_errno(errnum, "%s (no format was given; formats: %s)", path,
+                              mr_format_names(names, sizeof names));
+    }
+    for (size_t i = 0; i < MR_COUNT(formats); i++)
+        if (formats[i]->sniff && formats[i]->sniff(path)) {
+            *out = formats[i];
+            return 0;
+        }
+    return mr_error_set(MR_EUNSUPPORTED, "%s: %s whose format its name does not tell: put one in front (formats: %s)",
+                        path, S_ISDIR(st.st_mode) ? "a folder" : "a file", mr_format_names(names, sizeof names));
+}
+
+/* Does text begin with "option=" of this format, where its path would stand? */
+static bool starts_with_option(const struct mr_dataset_ops *ops, const char *text)
+{
+    size_t length = strcspn(text, "=,");
+    if (text[length] != '=')
+        return false;
+    for (const struct mr_option *o = ops->options; o->name; o++)
+        if (strlen(o->name) == length && memcmp(o->name, text, length) == 0)
+            return true;
+    return false;
+}
+
+/* A URI cut into its parts. format NULL: by the path. path NULL: none; else malloc'd. */
+struct uri {
+    const struct mr_dataset_ops *format;
+    char *path;
+    const char *options; /* within the text; "" for none */
+};
+
+static int split_path(const char *text, struct uri *out)
+{
+    size_t length = 0;
+    int rc = path_length(text, &length);
+    if (rc < 0)
+        return rc;
+    out->options = text[length] == ',' ? text + length + 1 : "";
+    out->path = strndup(text, length);
+    return out->path ? 0 : mr_error_nomem(text, length + 1);
+}
+
+/* text: behind "FORMAT:". */
+static int split_after_format(const char *text, struct uri *out)
+{
+    const char *name = out->format->name;
+    if (!out->format->positional || (starts_with_option(out->format, text) && !on_disk(text))) {
+        out->options = text;
+        return 0;
+    }
+    if (text[0] == 0 || text[0] == ',')
+        return mr_error_set(MR_EOPTION, "%s: no path: want %s:PATH[,option=value...]", name, name);
+    return split_path(text, out);
+}
+
+static int split(const char *text, struct uri *out)
+{
+    char names[128];
+    if (!text || !text[0])
+        return mr_error_set(MR_EOPTION, "empty data set: want [FORMAT:]PATH[,option=value...] (formats: %s)",
+                            mr_format_names(names, sizeof names));
+    size_t prefix = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789_");
+    if (prefix > 0 && text[prefix] == ':' && !on_disk(text)) {
+        out->format = find_format(text, prefix);
+        if (out->format)
+            return split_after_format(text + prefix + 1, out);
+    }
+    int rc = split_path(text, out);
+    if (rc < 0 || !out->path || on_disk(out->path) || prefix == 0 || text[prefix] != ':')
+        return rc;
+    return mr_error_set(MR_EOPTION, "%s: unknown format '%.*s': formats: %s", text, (int)MR_MIN(prefix, 64), text,
+                        mr_format_names(names, sizeof names));
+}
+
+static int fill(const struct uri *uri, void *opts)
+{
+    char who[32];
+    snprintf(who, sizeof who, "%s:", uri->format->name);
+    int rc = 0;
+    if (uri->path)
+        rc = mr_options_set(uri->format->options, opts, who, uri->format->positional[0], uri->path);
+    if (rc >= 0 && uri->options[0])
+        rc = mr_options_parse(uri->format->options, opts, who, uri->options, NULL);
+    return rc;
+}
+
+int mr_uri_parse(const char *text, const struct mr_dataset_ops **out_ops, void **out_opts)
+{
+    struct uri uri = {.options = ""};
+    void *opts = NULL;
+    int rc = split(text, &uri);
+    if (rc >= 0 && !uri.format)
+        rc = sniff(uri.path, &uri.format);
+    if (rc < 0)
+        goto free_path;
+    opts = malloc(uri.format->opts_size);
+    if (!opts) {
+        rc = mr_error_nomem(text, uri.format->opts_size);
+        goto free_path;
+    }
+    mr_dataset_opts_init(uri.format, opts);
+    rc = fill(&uri, opts);
+    if (rc < 0) {
+        mr_uri_free(uri.format, opts);
+        goto free_path;
+    }
+    *out_ops = uri.format;
+    *out_opts = opts;
+free_path:
+    free(uri.path);
+    return rc;
+}
+
+void mr_uri_free(const struct mr_dataset_ops *ops, void *opts)
+{
+    mr_options_free(ops->options, opts);
+    free(opts);
+}
+
+int mr_dataset_open(const char *uri, struct mr_dataset **out)
+{
+    const struct mr_dataset_ops *ops;
+    void *opts;
+    int rc = mr_uri_parse(uri, &ops, &opts);
+    if (rc < 0)
+        return rc;
+    rc = mr_dataset_make(ops, opts, out);
+    mr_uri_free(ops, opts);
+    return rc;
+}

@@ -1,0 +1,346 @@
+/* Opening and closing a loader: checks, sizes, the memory sum, threads. */
+#include "loader/loader.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+#define MAX_WORKERS        512
+#define MAX_PREFETCH       1024
+#define MAX_BATCH          (1u << 24)
+#define MAX_RUN_ROWS       32
+#define JOINED_READ_BYTES  (256u << 10) /* neighbouring samples in a sequential order are read together up to this */
+#define READ_AHEAD_SAMPLES 1024
+#define READ_AHEAD_BYTES   (64u << 20)
+#define FILE_DEPTH         256
+#define MAX_DEPTH          65536
+
+void mr_loader_opts_init(struct mr_loader_opts *opts)
+{
+    *opts = (struct mr_loader_opts){
+        .size = sizeof *opts, .batch_size = 64, .epochs = 1, .world = 1, .prefetch = 4, .max_bad = UINT64_MAX};
+}
+
+static int check_opts(const struct mr_loader_opts *o)
+{
+    if (o->size != sizeof *o)
+        return mr_error_set(MR_EMISUSE, "mr_loader_opts: size is %zu, want %zu: fill it with mr_loader_opts_init()",
+                            o->size, sizeof *o);
+    const struct {
+        const char *name;
+        uint64_t value, min, max;
+    } ranges[] = {
+        {"batch_size", o->batch_size, 1, MAX_BATCH},       {"workers", o->workers, 0, MAX_WORKERS},
+        {"prefetch", o->prefetch, 1, MAX_PREFETCH},        {"world", o->world, 1, 1u << 20},
+        {"rank", o->rank, 0, o->world ? o->world - 1 : 0}, {"queue_depth", o->queue_depth, 0, MAX_DEPTH},
+        {"read_ahead", o->read_ahead, 0, 1u << 24},        {"collate", (uint64_t)o->collate, 0, MR_COLLATE_RAGGED},
+        {"bad", (uint64_t)o->bad, 0, MR_BAD_REPLACE},      {"storage", (uint64_t)o->storage, 0, MR_STORAGE_PREAD},
+        {"cache", (uint64_t)o->cache, 0, MR_CACHE_HOST},   {"tail", (uint64_t)o->tail, 0, MR_TAIL_PAD},
+    };
+    for (size_t i = 0; i < MR_COUNT(ranges); i++)
+        if (ranges[i].value < ranges[i].min || ranges[i].value > ranges[i].max)
+            return mr_error_set(MR_EOPTION, "%s %llu: want %llu..%llu", ranges[i].name,
+                                (unsigned long long)ranges[i].value, (unsigned long long)ranges[i].min,
+                                (unsigned long long)ranges[i].max);
+    if (!(o->max_bad_fraction >= 0 && o->max_bad_fraction <= 1))
+        return mr_error_set(MR_EOPTION, "max_bad_fraction %g: want 0..1", o->max_bad_fraction);
+    return 0;
+}
+
+static int check_collate(const struct mr_loader *ld, const struct mr_field_plan *fp)
+{
+    char text[160];
+    mr_spec_format(&fp->out, text, sizeof text);
+    if (fp->varies && ld->opts.collate == MR_COLLATE_STACK)
+        return mr_error_set(MR_ESHAPE, "%s: samples differ in shape: collate by pad, fixed or ragged, or crop them",
+                            text);
+    if (fp->varies && ld->opts.collate == MR_COLLATE_RAGGED && fp->out.var_dims != 1)
+        return mr_error_set(MR_ESHAPE, "%s: ragged collation wants the first dimension alone to vary", text);
+    if (fp->out.rank == MR_MAX_RANK)
+        return mr_error_set(MR_ESHAPE, "%s: a batch of it would have more than %d dimensions", text, MR_MAX_RANK);
+    return 0;
+}
+
+/* Fields lie in a slot smallest first (ring.c copies up to the last byte used). */
+static int lay_out_slot(struct mr_loader *ld)
+{
+    bool placed[MR_MAX_FIELDS] = {false};
+    uint64_t at = 0;
+    for (int k = 0; k < ld->n_fields; k++) {
+        int smallest = -1;
+        for (int f = 0; f < ld->n_fields; f++)
+            if (!placed[f] && (smallest < 0 || ld->field[f].row_bytes < ld->field[smallest].row_bytes))
+                smallest = f;
+        struct mr_field_plan *fp = &ld->field[smallest];
+        uint64_t bytes;
+        fp->offset = at;
+        placed[smallest] = true;
+        if (!mr_mul(fp->row_bytes, ld->opts.batch_size, &bytes) || !mr_add(at, bytes, &at) || at > 1ull << 62)
+            return mr_error_set(MR_ELIMIT, "a batch of %llu samples is more than 2^62 bytes",
+                                (unsigned long long)ld->opts.batch_size);
+        at = mr_round_up(at, 256);
+    }
+    ld->slot_bytes = MR_MAX(at, 256);
+    return 0;
+}
+
+static int plan_fields(struct mr_loader *ld)
+{
+    ld->n_fields = ld->ds->n_fields;
+    int rc = ld->chain ? mr_transform_bind(ld->chain, ld->ds->field, ld->n_fields) : 0;
+    for (int f = 0; f < ld->n_fields && rc == 0; f++) {
+        struct mr_field_plan *fp = &ld->field[f];
+        fp->in = ld->ds->field[f];
+        fp->out = ld->chain ? mr_transform_specs(ld->chain)[f] : fp->in;
+        fp->identity = !ld->chain || mr_transform_is_identity(ld->chain, f);
+        fp->varies = fp->out.var_dims != 0;
+        ld->varies |= fp->varies;
+        rc = mr_spec_bytes(&fp->in, &fp->in_bytes);
+        if (rc == 0)
+            rc = mr_spec_bytes(&fp->out, &fp->row_bytes);
+        if (rc == 0)
+            rc = check_collate(ld, fp);
+    }
+    ld->scratch_bytes = ld->chain && rc == 0 ? mr_transform_scratch_bytes(ld->chain) : 0;
+    return rc == 0 ? lay_out_slot(ld) : rc;
+}
+
+/* Bytes that the first sample's extents take: what read-ahead is sized by. */
+static int measure_sample(struct mr_loader *ld)
+{
+    if (ld->ds->ops->get)
+        return 0;
+    struct mr_extent at[MR_MAX_EXTENTS];
+    int n = ld->ds->ops->locate(ld->ds, 0, at);
+    for (int e = 0; e < n; e++)
+        ld->sample_bytes += mr_round_up(at[e].bytes, MR_CACHE_LINE);
+    return MR_MIN(n, 0);
+}
+
+/* How many samples a run has, how many runs a worker keeps in flight, and how deep the queue is. */
+static void plan_runs(struct mr_loader *ld, const struct mr_files_kinds *kinds)
+{
+    const struct mr_loader_opts *o = &ld->opts;
+    bool reads = kinds->n_path + kinds->n_null > 0;
+    uint64_t share = (o->batch_size + 4ull * ld->n_workers - 1) / (4ull * ld->n_workers);
+    ld->run_rows = MR_MAX(1, MR_MIN(share, MAX_RUN_ROWS));
+    if (reads && mr_sampler_is_sequential(ld->sampler) && ld->opts.world == 1) {
+        uint64_t joined = JOINED_READ_BYTES / MR_MAX(ld->sample_bytes, 1);
+        uint64_t whole = (o->batch_size + ld->n_workers - 1) / ld->n_workers;
+        ld->run_rows = MR_MIN(MR_MAX(ld->run_rows, joined), MR_MIN(whole, 4096));
+    }
+    ld->runs_per_batch = (o->batch_size + ld->run_rows - 1) / ld->run_rows;
+    ld->runs_per_worker = 1;
+    if (!reads)
+        return;
+    uint64_t ahead = o->read_ahead ? o->read_ahead : MR_MAX(READ_AHEAD_SAMPLES, 2 * o->prefetch * o->batch_size);
+    if (o->read_ahead == 0 && kinds->n_path > 0)
+        ahead = MR_MAX(MR_MIN(ahead, READ_AHEAD_BYTES / MR_MAX(ld->sample_bytes, 1)), ld->run_rows * ld->n_workers);
+    ld->runs_per_worker = MR_MAX(1, ahead / ld->n_workers / ld->run_rows);
+    ld->depth = o->queue_depth ? o->queue_depth : (uint32_t)MR_MIN(kinds->n_path ? FILE_DEPTH : MAX_DEPTH, ahead);
+    ld->depth = MR_MAX(ld->depth, ld->n_workers);
+}
+
+/* The memory sum against the ceiling: refused now, not half-way through an epoch. */
+static int check_memory(const struct mr_loader *ld, const struct mr_files_kinds *kinds)
+{
+    uint64_t device = ld->device_info.unified ? 0 : ld->slot_bytes;
+    uint64_t reads = ld->depth ? ld->n_workers * ld->runs_per_worker * ld->run_rows * ld->sample_bytes : 0;
+    uint64_t cache = ld->caching ? kinds->path_bytes : 0;
+    uint64_t rooms = ld->scratch_bytes;
+    for (int f = 0; f < ld->n_fields; f++)
+        rooms += ld->field[f].in_bytes;
+    rooms *= ld->n_workers;
+    uint64_t slots = (ld->slot_bytes + device) * ld->n_slots, sum = slots + reads + cache + rooms + kinds->memory_bytes;
+    if (ld->opts.max_memory == 0 || sum <= ld->opts.max_memory)
+        return 0;
+    return mr_error_set(
+        MR_ELIMIT,
+        "max_memory %llu bytes: needs %llu: %u slots x (host %llu + device %llu) + reads ahead %llu + cache %llu + "
+        "files held "
+        "in memory %llu + workers' rooms %llu; lower batch_size, prefetch, read_ahead or workers, or the cache",
+        (unsigned long long)ld->opts.max_memory, (unsigned long long)sum, ld->n_slots,
+        (unsigned long long)ld->slot_bytes, (unsigned long long)device, (unsigned long long)reads,
+        (unsigned long long)cache, (unsigned long long)kinds->memory_bytes, (unsigned long long)rooms);
+}
+
+static int open_storage(struct mr_loader *ld)
+{
+    struct mr_files_kinds kinds;
+    mr_files_count(ld->ds->files, &kinds);
+    ld->caching = ld->opts.cache == MR_CACHE_HOST && kinds.n_path > 0;
+    int rc = measure_sample(ld);
+    if (rc < 0)
+        return rc;
+    plan_runs(ld, &kinds);
+    rc = check_memory(ld, &kinds);
+    if (rc == 0 && ld->caching) {
+        rc = mr_files_cache(ld->ds->files, ld->opts.max_memory);
+        ld->caching = rc == 0;
+        ld->cache_bytes = rc == 0 ? kinds.path_bytes : 0;
+    }
+    if (rc == 0 && ld->depth > 0)
+        rc = mr_storage_open(ld->ds->files, ld->opts.storage, ld->depth, ld->n_workers, &ld->storage);
+    return rc;
+}
+
+static int open_device(struct mr_loader *ld, struct mr_device *device)
+{
+    if (!device) {
+        int rc = mr_device_open("cpu", &ld->own_device);
+        if (rc < 0)
+            return rc;
+    }
+    ld->device = device ? device : ld->own_device;
+    return mr_device_get(ld->device, &ld->device_info);
+}
+
+static int open_order(struct mr_loader *ld, struct mr_sampler *sampler)
+{
+    if (!sampler) {
+        struct mr_sampler_opts so;
+        mr_sampler_opts_init(&so);
+        int rc = mr_sampler_create(&so, ld->ds->n, &ld->own_sampler);
+        if (rc < 0)
+            return rc;
+    }
+    ld->sampler = sampler ? sampler : ld->own_sampler;
+    if (ld->sampler->n_samples != ld->ds->n)
+        return mr_error_set(MR_EOPTION, "the sampler was made for %llu samples, the data set has %llu",
+                            (unsigned long long)ld->sampler->n_samples, (unsigned long long)ld->ds->n);
+    struct mr_state state = {0};
+    int rc = ld->opts.state ? mr_state_load(ld, ld->opts.state, &state) : 0;
+    ld->opts.state = NULL; /* borrowed for this call only */
+    ld->n_bad_before = state.bad_samples;
+    return rc == 0 ? mr_plan_init(&ld->plan, &ld->opts, ld->sampler->length, state.epoch, state.position) : rc;
+}
+
+static int init_locks(struct mr_loader *ld)
+{
+    pthread_mutex_init(&ld->lock, NULL);
+    pthread_mutex_init(&ld->ship_lock, NULL);
+    int rc = mr_cond_init(&ld->slot_opened);
+    return rc == 0 ? mr_cond_init(&ld->batch_ready) : rc;
+}
+
+static int start_workers(struct mr_loader *ld)
+{
+    ld->worker = calloc(ld->n_workers, sizeof *ld->worker);
+    if (!ld->worker)
+        return mr_error_nomem("workers", ld->n_workers * sizeof *ld->worker);
+    int rc = 0;
+    for (uint32_t i = 0; i < ld->n_workers && rc == 0; i++)
+        rc = mr_worker_init(&ld->worker[i], ld, i);
+    for (; ld->n_started < ld->n_workers && rc == 0; ld->n_started += rc == 0)
+        rc =
+            mr_thread_start(&ld->worker[ld->n_started].thread, "mr-worker", mr_worker_main, &ld->worker[ld->n_started]);
+    return rc;
+}
+
+int mr_loader_open(struct mr_dataset *ds, struct mr_sampler *sampler, struct mr_transform *chain,
+                   struct mr_device *device, const struct mr_loader_opts *opts, struct mr_loader **out)
+{
+    uint64_t start = mr_time_ns();
+    int rc = check_opts(opts);
+    if (rc < 0)
+        return rc;
+    struct mr_loader *ld = calloc(1, sizeof *ld);
+    if (!ld)
+        return mr_error_nomem("loader", sizeof *ld);
+    ld->opts = *opts;
+    ld->ds = ds;
+    ld->chain = chain;
+    ld->open_ns = start;
+    ld->n_slots = opts->prefetch;
+    ld->n_workers = opts->workers ? opts->workers : (uint32_t)MR_MIN(mr_cpu_count(), MAX_WORKERS);
+    rc = init_locks(ld);
+    if (rc == 0)
+        rc = open_device(ld, device);
+    if (rc == 0)
+        rc = open_order(ld, sampler);
+    if (rc == 0)
+        rc = plan_fields(ld);
+    if (rc == 0)
+        rc = open_storage(ld);
+    if (rc == 0)
+        rc = mr_ring_create(ld);
+    if (rc == 0)
+        rc = start_workers(ld);
+    if (rc < 0) {
+        mr_loader_close(ld);
+        return rc;
+    }
+    *out = ld;
+    return 0;
+}
+
+static void stop_workers(struct mr_loader *ld)
+{
+    pthread_mutex_lock(&ld->lock);
+    atomic_store(&ld->stop, true);
+    pthread_cond_broadcast(&ld->slot_opened);
+    pthread_mutex_unlock(&ld->lock);
+    for (uint32_t i = 0; i < ld->n_started; i++)
+        pthread_join(ld->worker[i].thread, NULL);
+    for (uint32_t i = 0; ld->worker && i < ld->n_workers; i++)
+        if (ld->worker[i].ld)
+            mr_worker_free(&ld->worker[i]);
+    free(ld->worker);
+}
+
+void mr_loader_close(struct mr_loader *ld)
+{
+    if (!ld)
+        return;
+    struct mr_error_kept kept; /* closing after a failed open must not lose its text */
+    mr_error_keep(0, &kept);
+    stop_workers(ld);
+    if (ld->slot)
+        mr_ring_destroy(ld);
+    if (ld->storage)
+        mr_storage_close(ld->storage);
+    if (ld->caching)
+        mr_files_uncache(ld->ds->files);
+    if (ld->own_sampler)
+        mr_sampler_destroy(ld->own_sampler);
+    if (ld->own_device)
+        mr_device_close(ld->own_device);
+    pthread_cond_destroy(&ld->slot_opened);
+    pthread_cond_destroy(&ld->batch_ready);
+    pthread_mutex_destroy(&ld->lock);
+    pthread_mutex_destroy(&ld->ship_lock);
+    free(ld);
+    mr_error_put(&kept);
+}
+
+uint64_t mr_loader_batches(const struct mr_loader *ld)
+{
+    return ld->plan.n_batches;
+}
+
+uint64_t mr_loader_samples(const struct mr_loader *ld)
+{
+    uint64_t rows = mr_shard_length(&ld->plan.shard);
+    return ld->plan.drop_last ? rows / ld->plan.batch_size * ld->plan.batch_size : rows;
+}
+
+const struct mr_spec *mr_loader_field(const struct mr_loader *ld, int field)
+{
+    return field >= 0 && field < ld->n_fields ? &ld->field[field].out : NULL;
+}
+
+int mr_loader_bad(const struct mr_loader *ld, uint64_t i, struct mr_bad_sample *out)
+{
+    const struct mr_bad *bad = ld->bad_first;
+    for (; bad && i > 0; i--)
+        bad = bad->next;
+    if (!bad)
+        return 0;
+    *out = (struct mr_bad_sample){.index = bad->index,
+                                  .epoch = bad->epoch,
+                                  .position = bad->position,
+                                  .file = bad->file,
+                                  .offset = bad->offset,
+                                  .reason = bad->error.text};
+    return 1;
+}

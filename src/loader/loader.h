@@ -1,0 +1,286 @@
+/*
+ * The loader's parts and what they share.
+ *
+ *   plan.c      which samples make up batch number t (pure arithmetic over epochs, ranks, resume)
+ *   ring.c      the slots: opened, filled, shipped, handed out, released
+ *   run.c       a claimed run of samples: its order, extents, reads
+ *   worker.c    the threads: claim runs, read ahead, make samples, complete slots
+ *   sample.c    one sample: bytes -> decode -> chain -> row; bad samples
+ *   collate.c   rows of different size or absence -> one batch
+ *   state.c     saving and loading; stats.c: figures and the bottleneck; loader.c: open and close
+ *
+ * Threads: workers and one consumer. One lock, loader->lock, guards what is marked [lock]; no other lock is taken while it
+ * is held. loader->ship_lock serialises what is enqueued to the copy stream; loader->lock is never held then.
+ */
+#ifndef MR_LOADER_H
+#define MR_LOADER_H
+
+#include "base/base.h"
+#include "dataset/dataset.h"
+#include "sampler/sampler.h"
+#include "storage/storage.h"
+#include <millrace/loader.h>
+#include <millrace/trace.h>
+
+/* ---- plan ---- */
+
+struct mr_plan {
+    uint64_t batch_size, length;                      /* length: of the sampler, all ranks */
+    uint64_t epochs;                                  /* 0: endless */
+    struct mr_shard first;                            /* of the epoch where this run starts */
+    struct mr_shard shard;                            /* of all later ones */
+    uint64_t first_epoch, first_batches, first_index; /* first_index: batches of that epoch before the start */
+    uint64_t n_batches;                               /* of a whole epoch */
+    uint64_t total;                                   /* batches in all; UINT64_MAX: endless */
+    bool drop_last;
+};
+
+struct mr_plan_batch {
+    uint64_t epoch, index, row0; /* row0: local position of the first row in its shard */
+    uint64_t rows;
+    const struct mr_shard *shard;
+    bool last;
+};
+
+int mr_plan_init(struct mr_plan *plan, const struct mr_loader_opts *opts, uint64_t length, uint64_t epoch,
+                 uint64_t position);
+void mr_plan_get(const struct mr_plan *plan, uint64_t t, struct mr_plan_batch *out);
+
+/* ---- bad samples ---- */
+
+struct mr_bad {
+    struct mr_bad *next;
+    uint64_t index, epoch, position, offset;
+    uint32_t row;
+    bool fatal; /* ends the run whatever the policy */
+    const char *file;
+    struct mr_error_kept error;
+};
+
+/* ---- slots ---- */
+
+/* Events of one batch on its device. A slot has two sets, used in turn, so that the times of a batch can be read when it is
+ * certain that they have passed: two rounds later, without waiting. */
+struct mr_slot_events {
+    struct mr_event *copy_start, *copied; /* copy stream: around the copy */
+    struct mr_event *handed, *released;   /* consumer's stream: around its work on the batch */
+    _Atomic bool copy_recorded, release_recorded, handed_recorded;
+};
+
+/* When a batch was copied and used, in ns after the loader's first event. */
+struct mr_times {
+    int64_t copy_start, copy_end, use_start, use_end;
+};
+#define MR_TIMES 4096 /* batches whose times are kept, the latest */
+
+struct mr_slot {
+    _Atomic uint64_t open_for;  /* the batch that may be written; UINT64_MAX: none yet */
+    _Atomic uint64_t rows_left; /* of that batch */
+    _Atomic bool host_busy;     /* the copy of the batch before may still read the host half */
+    _Atomic uint64_t claim_ns;  /* when its first run was started; 0: not yet */
+    uint64_t ready_for;         /* [lock] batch that is ready to be handed out */
+    bool held;                  /* consumer's */
+    struct mr_bad *bad;         /* [lock while being filled] unordered; the consumer's once ready */
+    unsigned char *host, *device;
+    struct mr_slot_events events[2]; /* of batch t: [t / n_slots % 2] */
+    struct mr_plan_batch info;
+    uint64_t size; /* rows delivered: info.rows less the skipped */
+    uint64_t *indices, *positions;
+    uint64_t *dims; /* [row][field][MR_MAX_RANK], when some field varies; else NULL */
+    uint64_t *lengths[MR_MAX_FIELDS], *offsets[MR_MAX_FIELDS];
+    struct mr_spec spec[MR_MAX_FIELDS]; /* of the batch as delivered */
+    uint64_t bytes[MR_MAX_FIELDS];
+};
+
+/* Where a field lies in a slot and what it needs. */
+struct mr_field_plan {
+    struct mr_spec in, out; /* of one sample: as decoded, as delivered */
+    uint64_t in_bytes, row_bytes;
+    uint64_t offset; /* in the slot */
+    bool identity;   /* the chain leaves it as it is */
+    bool varies;
+};
+
+struct mr_worker;
+
+struct mr_loader {
+    struct mr_loader_opts opts;
+    struct mr_dataset *ds;
+    struct mr_sampler *sampler, *own_sampler;
+    struct mr_transform *chain; /* NULL: none */
+    struct mr_device *device, *own_device;
+    struct mr_device_info device_info;
+    struct mr_storage *storage; /* NULL: nothing is read */
+    struct mr_plan plan;
+    bool has_paths, caching;
+    bool as_is; /* every extent is a field: no decode */
+
+    int n_fields;
+    struct mr_field_plan field[MR_MAX_FIELDS];
+    uint64_t slot_bytes, room_bytes, scratch_bytes;
+    bool varies;
+
+    struct mr_slot *slot;
+    uint32_t n_slots;
+    struct mr_stream *copy_stream;
+    pthread_mutex_t ship_lock; /* guards the copy stream's order and times */
+    struct mr_event *base;     /* time 0 of times */
+    struct mr_times *times;    /* [ship_lock] ring of MR_TIMES */
+    uint64_t n_times;          /* [ship_lock] */
+
+    uint64_t run_rows, runs_per_batch, runs_per_worker;
+    uint64_t sample_bytes; /* read for one sample, as the first one needs */
+    uint32_t depth;
+    _Atomic uint64_t next_run;
+
+    struct mr_worker *worker;
+    uint32_t n_workers, n_started;
+    _Atomic bool stop;
+    _Atomic bool cancelled;
+
+    pthread_mutex_t lock;
+    pthread_cond_t slot_opened; /* workers wait: a slot was released */
+    pthread_cond_t batch_ready; /* the consumer waits */
+    uint32_t n_waiting_workers; /* [lock] */
+    bool consumer_waits;        /* [lock] */
+
+    /* consumer's */
+    uint64_t next_batch;
+    uint64_t n_held;
+    int ended; /* 1: all epochs done; negative: the error that ended the run */
+    struct mr_error_kept end_error;
+    struct mr_bad *bad_first, *bad_last;
+    uint64_t n_bad, n_bad_before; /* before: from the state */
+    uint64_t last_return_ns;
+    struct mr_json *state_json;
+
+    /* statistics: written by the consumer (and shippers, where atomic), read by any */
+    uint64_t open_ns;
+    _Atomic uint64_t first_batch_ns, samples, batches, bytes, wait_ns, busy_ns, copy_ns, ready_sum, bad_count;
+    _Atomic uint64_t collate_ns;
+    struct mr_hist interval, wait, make;
+    uint64_t cache_bytes;
+};
+
+/* ---- ring.c ---- */
+int mr_ring_create(struct mr_loader *ld);
+void mr_ring_destroy(struct mr_loader *ld);
+static inline struct mr_slot_events *mr_slot_events(const struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
+{
+    return &slot->events[t / ld->n_slots % 2];
+}
+static inline struct mr_slot *mr_ring_slot(struct mr_loader *ld, uint64_t t)
+{
+    return &ld->slot[t % ld->n_slots];
+}
+/* May rows of batch t be written now? Waits for the copy of the slot's batch before, if that still runs. */
+bool mr_ring_is_open(struct mr_loader *ld, uint64_t t);
+/* Waits until the slot of batch t is open; false: stop. */
+bool mr_ring_wait_open(struct mr_loader *ld, uint64_t t);
+/* `rows` more rows are done; the call that completes the batch collates and ships it. room: a worker's scratch. */
+void mr_ring_rows_done(struct mr_loader *ld, uint64_t t, uint64_t rows, void *room);
+
+/* ---- ship.c: the copy to the device and its events ---- */
+int mr_ship_init(struct mr_loader *ld);
+void mr_ship_free(struct mr_loader *ld);
+int mr_slot_events_create(struct mr_loader *ld, struct mr_slot_events *ev);
+/* Waits for what is recorded, then destroys. */
+void mr_slot_events_destroy(struct mr_slot_events *ev);
+/* Enqueues the copy of batch t. */
+int mr_ship(struct mr_loader *ld, struct mr_slot *slot, uint64_t t);
+/* Work enqueued to the consumer's stream from now on sees batch t; stream NULL: the host waits. */
+int mr_ship_hand_out(struct mr_loader *ld, struct mr_slot *slot, uint64_t t, struct mr_stream *stream);
+/* The consumer's work on batch t ends where its stream stands. */
+int mr_ship_release(struct mr_loader *ld, struct mr_slot *slot, uint64_t t, struct mr_stream *stream);
+/* How long copies and use took, and how much of it was at once, over the batches whose times are kept. */
+void mr_ship_overlap(struct mr_loader *ld, struct mr_loader_stats *out);
+
+/* ---- collate.c ---- */
+/* Turns a slot's rows into the batch: leaves out bad rows, pads or packs varying fields, sets spec, bytes and size.
+ * room: the largest row's bytes. */
+void mr_collate(struct mr_loader *ld, struct mr_slot *slot, unsigned char *room);
+/* Copies a tensor of shape dim into one of shape to (>= dim each), the rest filled with element `fill`. */
+void mr_place(const struct mr_spec *spec, const void *in, const uint64_t *dim, void *out, const uint64_t *to,
+              const void *fill);
+/* The padding value as an element of a dtype. */
+void mr_fill_element(enum mr_dtype dtype, double value, unsigned char out[16]);
+
+/* ---- run.c, worker.c, sample.c ---- */
+
+struct mr_run_sample {
+    uint64_t index, position; /* position: global, unwrapped */
+    int n_extents;            /* whose bytes are had or on their way */
+    int status;               /* negative: locating it failed, and that has been noted */
+    bool done;
+    struct {
+        struct mr_extent at;
+        const void *view; /* in memory; NULL: see read */
+        struct mr_read *read;
+        uint64_t skip; /* bytes into the read */
+    } extent[MR_MAX_EXTENTS];
+};
+
+struct mr_run {
+    uint64_t t;
+    struct mr_plan_batch info;
+    uint32_t row0, n, n_done;
+    uint32_t n_reads, n_landed, n_submitted;
+    struct mr_run_sample *sample; /* run_rows of them */
+    struct mr_read *read;         /* run_rows x MR_MAX_EXTENTS of them */
+    unsigned char *buffer;
+    uint64_t buffer_bytes;
+};
+
+struct mr_worker {
+    struct mr_loader *ld;
+    uint32_t id;
+    pthread_t thread;
+    struct mr_reader *reader; /* NULL: nothing is read */
+    struct mr_run *run;       /* ring of runs in flight, in the order they were claimed */
+    uint32_t first, n_runs;
+    bool no_more;
+    uint64_t *order;                    /* room for mapping: run_rows indices */
+    void *scratch;                      /* the chain's */
+    unsigned char *room[MR_MAX_FIELDS]; /* where decode writes when a chain follows */
+    unsigned char *place_room;          /* largest row: for collating */
+    /* written by this worker, read by any */
+    _Atomic uint64_t stage_ns[MR_N_STAGES];
+    _Atomic uint64_t timed_decode_ns, timed_transform_ns; /* of the samples that were timed */
+    _Atomic uint64_t made_ns;                             /* decode and transform together, all samples */
+    _Atomic uint64_t life_ns;
+    _Atomic uint64_t reads, read_bytes, in_flight_sum, in_flight_n;
+};
+
+int mr_worker_init(struct mr_worker *w, struct mr_loader *ld, uint32_t id);
+void mr_worker_free(struct mr_worker *w);
+void *mr_worker_main(void *worker);
+
+/* Fills a run: order, extents, views, reads (made, not submitted). What fails is noted on the slot as bad samples. */
+void mr_run_fill(struct mr_worker *w, struct mr_run *run, uint64_t number);
+int mr_run_init(struct mr_run *run, const struct mr_loader *ld);
+void mr_run_free(struct mr_run *run);
+
+/* Makes sample i of a run into its row. The slot is open and the sample's reads have landed. */
+void mr_sample_make(struct mr_worker *w, struct mr_run *run, uint32_t i);
+
+/* Hangs a bad sample on its slot; takes the calling thread's error text. */
+void mr_bad_add(struct mr_loader *ld, uint64_t t, uint32_t row, const struct mr_run_sample *s, uint64_t epoch, int code,
+                bool fatal);
+
+static inline void mr_count(_Atomic uint64_t *counter, uint64_t more)
+{
+    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + more, memory_order_relaxed);
+}
+
+static inline uint64_t mr_counted(const _Atomic uint64_t *counter)
+{
+    return atomic_load_explicit(counter, memory_order_relaxed);
+}
+
+/* ---- state.c ---- */
+struct mr_state {
+    uint64_t epoch, position, bad_samples;
+};
+int mr_state_load(const struct mr_loader *ld, const char *text, struct mr_state *out);
+
+#endif

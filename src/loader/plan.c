@@ -1,0 +1,60 @@
+/* Which samples make up a batch: arithmetic over epochs, ranks and the place of a resume. */
+#include "loader/loader.h"
+
+static uint64_t batches_of(const struct mr_plan *plan, const struct mr_shard *shard)
+{
+    uint64_t rows = mr_shard_length(shard);
+    return plan->drop_last ? rows / plan->batch_size : rows / plan->batch_size + (rows % plan->batch_size != 0);
+}
+
+static uint64_t total_of(const struct mr_plan *plan)
+{
+    if (plan->epochs == 0)
+        return UINT64_MAX;
+    if (plan->first_epoch >= plan->epochs)
+        return 0;
+    uint64_t later, total;
+    if (!mr_mul(plan->epochs - plan->first_epoch - 1, plan->n_batches, &later) ||
+        !mr_add(later, plan->first_batches, &total))
+        return UINT64_MAX;
+    return total;
+}
+
+int mr_plan_init(struct mr_plan *plan, const struct mr_loader_opts *opts, uint64_t length, uint64_t epoch,
+                 uint64_t position)
+{
+    *plan = (struct mr_plan){.batch_size = opts->batch_size,
+                             .length = length,
+                             .epochs = opts->epochs,
+                             .first_epoch = epoch,
+                             .drop_last = opts->drop_last != 0};
+    plan->shard =
+        (struct mr_shard){.length = length, .rank = opts->rank, .world = opts->world, .pad = opts->tail == MR_TAIL_PAD};
+    plan->first = plan->shard;
+    plan->first.start = position;
+    plan->n_batches = batches_of(plan, &plan->shard);
+    if (plan->n_batches == 0)
+        return mr_error_set(
+            MR_EOPTION,
+            "an epoch of %llu samples for %u ranks gives no %s of %llu: lower batch_size, or keep the last "
+            "batch",
+            (unsigned long long)length, opts->world, opts->drop_last ? "full batch" : "batch",
+            (unsigned long long)opts->batch_size);
+    plan->first_batches = batches_of(plan, &plan->first);
+    plan->first_index = position / opts->world / opts->batch_size;
+    plan->total = total_of(plan);
+    return 0;
+}
+
+void mr_plan_get(const struct mr_plan *plan, uint64_t t, struct mr_plan_batch *out)
+{
+    bool first = t < plan->first_batches;
+    uint64_t later = first ? 0 : t - plan->first_batches;
+    uint64_t at = first ? t : later % plan->n_batches;
+    out->shard = first ? &plan->first : &plan->shard;
+    out->epoch = first ? plan->first_epoch : plan->first_epoch + 1 + later / plan->n_batches;
+    out->index = first ? plan->first_index + at : at;
+    out->row0 = at * plan->batch_size;
+    out->rows = MR_MIN(plan->batch_size, mr_shard_length(out->shard) - out->row0);
+    out->last = at + 1 == (first ? plan->first_batches : plan->n_batches);
+}

@@ -1,0 +1,344 @@
+/*
+ * The ring of slots. Batch t lives in slot t % n. A slot opens for batch t when the consumer has released batch t - n; its
+ * host half is written once the copy of that batch has passed, and its device half once the consumer's stream has passed
+ * the event recorded at release: the copy stream waits for that, no thread does.
+ */
+#include "loader/loader.h"
+
+#include <string.h>
+
+static int slot_create(struct mr_loader *ld, struct mr_slot *slot)
+{
+    uint64_t rows = ld->opts.batch_size;
+    enum mr_memory kind = ld->device_info.unified || ld->opts.pageable ? MR_PAGEABLE : MR_PINNED;
+    int rc = mr_memory_acquire(ld->device, kind, ld->slot_bytes, (void **)&slot->host);
+    if (rc == 0 && !ld->device_info.unified) {
+        rc = mr_memory_acquire(ld->device, MR_DEVICE, ld->slot_bytes, (void **)&slot->device);
+        for (int i = 0; i < 2 && rc == 0; i++)
+            rc = mr_slot_events_create(ld, &slot->events[i]);
+    }
+    if (rc < 0)
+        return rc;
+    slot->indices = calloc(rows, sizeof *slot->indices);
+    slot->positions = calloc(rows, sizeof *slot->positions);
+    bool got = slot->indices && slot->positions;
+    if (ld->varies)
+        got = got && (slot->dims = calloc(rows * (uint64_t)ld->n_fields, MR_MAX_RANK * sizeof *slot->dims));
+    for (int f = 0; f < ld->n_fields && got; f++)
+        if (ld->field[f].varies)
+            got = (slot->lengths[f] = calloc(rows, sizeof(uint64_t))) &&
+                  (slot->offsets[f] = calloc(rows + 1, sizeof(uint64_t)));
+    return got ? 0 : mr_error_nomem("batch slot", rows * sizeof *slot->indices);
+}
+
+static void open_for(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
+{
+    if (t >= ld->plan.total)
+        return;
+    mr_plan_get(&ld->plan, t, &slot->info);
+    slot->bad = NULL;
+    atomic_store_explicit(&slot->claim_ns, 0, memory_order_relaxed);
+    atomic_store_explicit(&slot->rows_left, slot->info.rows, memory_order_relaxed);
+    atomic_store_explicit(&slot->open_for, t, memory_order_release);
+}
+
+int mr_ring_create(struct mr_loader *ld)
+{
+    ld->slot = calloc(ld->n_slots, sizeof *ld->slot);
+    if (!ld->slot)
+        return mr_error_nomem("slots", ld->n_slots * sizeof *ld->slot);
+    for (uint32_t i = 0; i < ld->n_slots; i++) {
+        ld->slot[i].ready_for = UINT64_MAX;
+        atomic_store(&ld->slot[i].open_for, UINT64_MAX);
+    }
+    for (uint32_t i = 0; i < ld->n_slots; i++) {
+        int rc = slot_create(ld, &ld->slot[i]);
+        if (rc < 0)
+            return rc;
+        open_for(ld, &ld->slot[i], i);
+    }
+    return ld->device_info.unified ? 0 : mr_ship_init(ld);
+}
+
+static void free_bad(struct mr_bad *bad)
+{
+    while (bad) {
+        struct mr_bad *next = bad->next;
+        if (bad->error.code != 0 && bad->file)
+            free(bad);
+        bad = next;
+    }
+}
+
+static void slot_destroy(struct mr_loader *ld, struct mr_slot *slot)
+{
+    enum mr_memory kind = ld->device_info.unified || ld->opts.pageable ? MR_PAGEABLE : MR_PINNED;
+    for (int i = 0; i < 2; i++)
+        mr_slot_events_destroy(&slot->events[i]);
+    if (slot->host)
+        mr_memory_release(ld->device, kind, slot->host, NULL);
+    if (slot->device)
+        mr_memory_release(ld->device, MR_DEVICE, slot->device, NULL);
+    free_bad(slot->bad);
+    free(slot->indices);
+    free(slot->positions);
+    free(slot->dims);
+    for (int f = 0; f < MR_MAX_FIELDS; f++) {
+        free(slot->lengths[f]);
+        free(slot->offsets[f]);
+    }
+}
+
+void mr_ring_destroy(struct mr_loader *ld)
+{
+    for (uint32_t i = 0; ld->slot && i < ld->n_slots; i++)
+        slot_destroy(ld, &ld->slot[i]);
+    mr_ship_free(ld);
+    free(ld->slot);
+    free_bad(ld->bad_first);
+}
+
+bool mr_ring_is_open(struct mr_loader *ld, uint64_t t)
+{
+    struct mr_slot *slot = mr_ring_slot(ld, t);
+    if (atomic_load_explicit(&slot->open_for, memory_order_acquire) != t)
+        return false;
+    if (atomic_load_explicit(&slot->host_busy, memory_order_acquire)) {
+        mr_event_synchronize(mr_slot_events(ld, slot, t - ld->n_slots)->copied); /* its batch reports a failure */
+        atomic_store_explicit(&slot->host_busy, false, memory_order_release);
+    }
+    return true;
+}
+
+bool mr_ring_wait_open(struct mr_loader *ld, uint64_t t)
+{
+    struct mr_slot *slot = mr_ring_slot(ld, t);
+    pthread_mutex_lock(&ld->lock);
+    ld->n_waiting_workers++;
+    while (atomic_load(&slot->open_for) != t && !atomic_load(&ld->stop))
+        pthread_cond_wait(&ld->slot_opened, &ld->lock);
+    ld->n_waiting_workers--;
+    pthread_mutex_unlock(&ld->lock);
+    return !atomic_load(&ld->stop);
+}
+
+static void mark_ready(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
+{
+    uint64_t claimed = mr_counted(&slot->claim_ns), now = mr_time_ns();
+    pthread_mutex_lock(&ld->lock);
+    mr_hist_add(&ld->make, now > claimed ? now - claimed : 0);
+    slot->ready_for = t;
+    if (ld->consumer_waits && t == ld->next_batch)
+        pthread_cond_signal(&ld->batch_ready);
+    pthread_mutex_unlock(&ld->lock);
+}
+
+void mr_ring_rows_done(struct mr_loader *ld, uint64_t t, uint64_t rows, void *room)
+{
+    struct mr_slot *slot = mr_ring_slot(ld, t);
+    if (atomic_fetch_sub_explicit(&slot->rows_left, rows, memory_order_acq_rel) != rows)
+        return;
+    uint64_t start = mr_time_ns();
+    mr_collate(ld, slot, room);
+    if (!ld->device_info.unified) {
+        int rc = mr_ship(ld, slot, t);
+        struct mr_run_sample none = {.n_extents = 0};
+        if (rc < 0)
+            mr_bad_add(ld, t, 0, &none, slot->info.epoch, rc, true);
+    }
+    uint64_t end = mr_time_ns();
+    atomic_fetch_add_explicit(&ld->collate_ns, end - start, memory_order_relaxed);
+    mr_trace_span("collate+ship", start, end, "batch", t);
+    mark_ready(ld, slot, t);
+}
+
+/* Every bad sample of a batch, sorted by row: the order in which they are reported does not depend on the workers. */
+static struct mr_bad *sorted(struct mr_bad *list)
+{
+    struct mr_bad *out = NULL;
+    while (list) {
+        struct mr_bad *bad = list, **at = &out;
+        list = list->next;
+        while (*at && ((*at)->row < bad->row || ((*at)->row == bad->row && !(*at)->fatal && bad->fatal)))
+            at = &(*at)->next;
+        bad->next = *at;
+        *at = bad;
+    }
+    return out;
+}
+
+/* Ends the run with an error, which later calls return again. */
+static int end_with(struct mr_loader *ld, int code)
+{
+    mr_error_keep(code, &ld->end_error);
+    ld->ended = code;
+    return code;
+}
+
+static bool over_limit(const struct mr_loader *ld, uint64_t bad, uint64_t seen)
+{
+    const struct mr_loader_opts *o = &ld->opts;
+    return bad > o->max_bad || (o->max_bad_fraction > 0 && (double)bad > o->max_bad_fraction * (double)seen);
+}
+
+/* Moves a batch's bad samples to the quarantine list and applies the policy. Returns 0, or the error that ends the run. */
+static int take_bad(struct mr_loader *ld, struct mr_slot *slot)
+{
+    struct mr_bad *list = sorted(slot->bad);
+    slot->bad = NULL;
+    while (list) {
+        struct mr_bad *bad = list;
+        list = list->next;
+        bad->next = NULL;
+        if (ld->bad_last)
+            ld->bad_last->next = bad;
+        else
+            ld->bad_first = bad;
+        ld->bad_last = bad;
+        if (bad->fatal || ld->opts.bad == MR_BAD_FAIL) {
+            slot->bad = list; /* the rest is freed with the slot */
+            return end_with(ld, mr_error_put(&bad->error));
+        }
+        ld->n_bad++;
+        atomic_fetch_add_explicit(&ld->bad_count, 1, memory_order_relaxed);
+    }
+    uint64_t seen = mr_counted(&ld->samples) + slot->info.rows;
+    uint64_t bad = ld->n_bad + ld->n_bad_before;
+    if (ld->n_bad > 0 && over_limit(ld, bad, seen)) {
+        const struct mr_bad *last = ld->bad_last;
+        return end_with(ld,
+                        mr_error_set(MR_EBADSAMPLES, "%llu bad samples in %llu are more than the limit; the last: %s",
+                                     (unsigned long long)bad, (unsigned long long)seen, last->error.text));
+    }
+    return 0;
+}
+
+/* How many batches stand ready, from the next on. */
+static uint64_t count_ready(const struct mr_loader *ld)
+{
+    uint64_t n = 0;
+    while (n < ld->n_slots && ld->slot[(ld->next_batch + n) % ld->n_slots].ready_for == ld->next_batch + n)
+        n++;
+    return n;
+}
+
+/* Waits for the next batch's slot. Returns 0, or the error. */
+static int wait_ready(struct mr_loader *ld, struct mr_slot *slot)
+{
+    pthread_mutex_lock(&ld->lock);
+    uint64_t ready = count_ready(ld);
+    ld->consumer_waits = true;
+    while (slot->ready_for != ld->next_batch && !atomic_load(&ld->cancelled))
+        pthread_cond_wait(&ld->batch_ready, &ld->lock);
+    ld->consumer_waits = false;
+    pthread_mutex_unlock(&ld->lock);
+    mr_count(&ld->ready_sum, ready);
+    if (mr_trace_on())
+        mr_trace_counter("ready batches", mr_time_ns(), (int64_t)ready);
+    return atomic_load(&ld->cancelled) ? end_with(ld, mr_error_set(MR_ECANCELLED, "the loader was cancelled")) : 0;
+}
+
+static void fill_batch(struct mr_loader *ld, struct mr_slot *slot, struct mr_batch *out)
+{
+    *out = (struct mr_batch){.size = slot->size,
+                             .epoch = slot->info.epoch,
+                             .index = slot->info.index,
+                             .last = slot->info.last,
+                             .n_fields = ld->n_fields,
+                             .indices = slot->indices,
+                             .positions = slot->positions,
+                             .slot = slot};
+    bool ragged = ld->opts.collate == MR_COLLATE_RAGGED;
+    for (int f = 0; f < ld->n_fields; f++) {
+        struct mr_batch_field *bf = &out->field[f];
+        bf->spec = slot->spec[f];
+        bf->host = slot->host + ld->field[f].offset;
+        bf->data = (slot->device ? slot->device : slot->host) + ld->field[f].offset;
+        bf->bytes = slot->bytes[f];
+        bf->offsets = ragged ? slot->offsets[f] : NULL;
+        bf->lengths = slot->lengths[f];
+    }
+}
+
+static void count_batch(struct mr_loader *ld, const struct mr_slot *slot, uint64_t entered)
+{
+    uint64_t now = mr_time_ns();
+    if (ld->last_return_ns)
+        mr_hist_add(&ld->interval, now - ld->last_return_ns);
+    if (ld->last_return_ns)
+        mr_count(&ld->busy_ns, entered - ld->last_return_ns);
+    else
+        atomic_store(&ld->first_batch_ns, now - ld->open_ns);
+    ld->last_return_ns = now;
+    mr_count(&ld->wait_ns, now - entered);
+    mr_hist_add(&ld->wait, now - entered);
+    mr_trace_span("wait: batch", entered, now, "batch", ld->next_batch);
+    mr_count(&ld->batches, 1);
+    mr_count(&ld->samples, slot->size);
+    for (int f = 0; f < ld->n_fields; f++)
+        mr_count(&ld->bytes, slot->bytes[f]);
+}
+
+static void give_back(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
+{
+    if (!ld->device_info.unified)
+        atomic_store_explicit(&slot->host_busy, true, memory_order_release);
+    pthread_mutex_lock(&ld->lock);
+    open_for(ld, slot, t + ld->n_slots);
+    if (ld->n_waiting_workers)
+        pthread_cond_broadcast(&ld->slot_opened);
+    pthread_mutex_unlock(&ld->lock);
+}
+
+int mr_loader_next(struct mr_loader *ld, struct mr_stream *stream, struct mr_batch *out)
+{
+    uint64_t entered = mr_time_ns();
+    for (;;) {
+        if (ld->ended < 0)
+            return mr_error_put(&ld->end_error);
+        if (ld->next_batch >= ld->plan.total)
+            return 0;
+        if (ld->n_held >= ld->n_slots)
+            return mr_error_set(MR_EMISUSE, "all %u batches are held: release one first, or raise prefetch",
+                                ld->n_slots);
+        struct mr_slot *slot = mr_ring_slot(ld, ld->next_batch);
+        int rc = wait_ready(ld, slot);
+        if (rc == 0)
+            rc = take_bad(ld, slot);
+        if (rc == 0)
+            rc = mr_ship_hand_out(ld, slot, ld->next_batch, stream);
+        if (rc < 0)
+            return ld->ended < 0 ? rc : end_with(ld, rc);
+        ld->next_batch++;
+        if (slot->size == 0) { /* every sample was bad and skipped */
+            give_back(ld, slot, ld->next_batch - 1);
+            continue;
+        }
+        count_batch(ld, slot, entered);
+        fill_batch(ld, slot, out);
+        slot->held = true;
+        ld->n_held++;
+        return 1;
+    }
+}
+
+int mr_loader_release(struct mr_loader *ld, struct mr_batch *batch, struct mr_stream *stream)
+{
+    struct mr_slot *slot = batch->slot;
+    if (!slot || !slot->held)
+        return mr_error_set(MR_EMISUSE, "this batch is not held: it was released before");
+    int rc = mr_ship_release(ld, slot, slot->ready_for, stream);
+    slot->held = false;
+    ld->n_held--;
+    batch->slot = NULL;
+    give_back(ld, slot, slot->ready_for);
+    return rc;
+}
+
+void mr_loader_cancel(struct mr_loader *ld)
+{
+    pthread_mutex_lock(&ld->lock);
+    atomic_store(&ld->cancelled, true);
+    pthread_cond_broadcast(&ld->batch_ready);
+    pthread_mutex_unlock(&ld->lock);
+}

@@ -1,0 +1,161 @@
+/* A claimed run of samples: its order, where its bytes lie, and the reads that bring them. */
+#include "loader/loader.h"
+
+#include <errno.h>
+#include <string.h>
+
+int mr_run_init(struct mr_run *run, const struct mr_loader *ld)
+{
+    run->sample = calloc(ld->run_rows, sizeof *run->sample);
+    run->read = ld->storage ? calloc(ld->run_rows * MR_MAX_EXTENTS, sizeof *run->read) : NULL;
+    if (!run->sample || (ld->storage && !run->read))
+        return mr_error_nomem("a run of samples", ld->run_rows * sizeof *run->sample);
+    return 0;
+}
+
+void mr_run_free(struct mr_run *run)
+{
+    free(run->sample);
+    free(run->read);
+    free(run->buffer);
+}
+
+/* Global order -> data set indices. Positions of one rank are `world` apart, so only one process maps them in one call. */
+static int map_order(struct mr_worker *w, struct mr_run *run)
+{
+    struct mr_loader *ld = w->ld;
+    const struct mr_shard *shard = run->info.shard;
+    uint64_t q = run->info.row0 + run->row0;
+    uint64_t at = mr_shard_global(shard, q);
+    bool whole = shard->world == 1 && at + run->n <= shard->length;
+    int rc = whole ? mr_sampler_map(ld->sampler, run->info.epoch, at, run->n, w->order) : 0;
+    for (uint32_t i = 0; i < run->n && rc == 0; i++) {
+        at = mr_shard_global(shard, q + i);
+        if (!whole)
+            rc = mr_sampler_map(ld->sampler, run->info.epoch, at % shard->length, 1, &w->order[i]);
+        run->sample[i].position = at;
+        run->sample[i].index = w->order[i];
+        run->sample[i].done = false;
+    }
+    return rc;
+}
+
+/* Does this extent go straight into its row? Then the copy out of the kernel is the only one. */
+static bool straight(const struct mr_loader *ld, const struct mr_extent *at, bool open)
+{
+    return open && !ld->caching && at->field >= 0 && ld->field[at->field].identity && !ld->varies;
+}
+
+static unsigned char *row_of(struct mr_loader *ld, const struct mr_run *run, uint32_t i, int field)
+{
+    const struct mr_field_plan *fp = &ld->field[field];
+    return mr_ring_slot(ld, run->t)->host + fp->offset + (run->row0 + i) * fp->row_bytes;
+}
+
+/* Does the extent go on where the last read of this run ends, in the file and in memory? */
+static bool joins(const struct mr_read *last, const struct mr_extent *at, const unsigned char *to)
+{
+    return last->file == at->file && last->offset + last->bytes == at->offset && last->bytes > 0 &&
+           (!to || (unsigned char *)last->buf + last->bytes == to);
+}
+
+/* The read that this extent makes longer, among the last few (a sample's extents may lie in several files), or NULL. */
+static struct mr_read *read_before(struct mr_run *run, const struct mr_extent *at, const unsigned char *to)
+{
+    for (uint32_t back = 1; back <= MR_MAX_EXTENTS && back <= run->n_reads; back++) {
+        struct mr_read *last = &run->read[run->n_reads - back];
+        if ((to != NULL) == (last->buf != NULL) && joins(last, at, to))
+            return last;
+    }
+    return NULL;
+}
+
+/* The read for extent e of sample i: one made longer, or a new one. */
+static void plan_read(struct mr_loader *ld, struct mr_run *run, uint32_t i, int e, bool open)
+{
+    struct mr_run_sample *s = &run->sample[i];
+    const struct mr_extent *at = &s->extent[e].at;
+    unsigned char *to = straight(ld, at, open) ? row_of(ld, run, i, at->field) : NULL;
+    struct mr_read *read = read_before(run, at, to);
+    s->extent[e].skip = read ? read->bytes : 0;
+    if (read) {
+        read->bytes += at->bytes;
+    } else {
+        read = &run->read[run->n_reads++];
+        *read = (struct mr_read){
+            .file = at->file, .offset = at->offset, .bytes = at->bytes, .buf = to, .user = run, .status = 1};
+    }
+    s->extent[e].read = read;
+}
+
+static void locate_sample(struct mr_worker *w, struct mr_run *run, uint32_t i, bool open)
+{
+    struct mr_loader *ld = w->ld;
+    struct mr_run_sample *s = &run->sample[i];
+    struct mr_extent at[MR_MAX_EXTENTS];
+    s->n_extents = 0;
+    int n = ld->ds->ops->get ? 0 : ld->ds->ops->locate(ld->ds, s->index, at);
+    s->status = MR_MIN(n, 0);
+    for (int e = 0; e < n && s->status == 0; e++) {
+        s->extent[e].at = at[e];
+        s->extent[e].view = NULL;
+        s->extent[e].read = NULL;
+        s->n_extents = e + 1;
+        int rc = mr_files_view(ld->ds->files, at[e].file, at[e].offset, at[e].bytes, &s->extent[e].view);
+        if (rc == 0)
+            plan_read(ld, run, i, e, open);
+        s->status = MR_MIN(rc, 0);
+    }
+    if (s->status < 0)
+        mr_bad_add(ld, run->t, run->row0 + i, s, run->info.epoch, s->status, false);
+}
+
+/* Gives each read that does not go straight into a row its place in the run's buffer, which grows to the most ever needed. */
+static int place_reads(struct mr_run *run)
+{
+    uint64_t need = 0;
+    for (uint32_t r = 0; r < run->n_reads; r++)
+        need += run->read[r].buf ? 0 : mr_round_up(run->read[r].bytes, MR_CACHE_LINE);
+    if (need > run->buffer_bytes) {
+        free(run->buffer);
+        run->buffer_bytes = 0;
+        if (posix_memalign((void **)&run->buffer, 4096, need) != 0) {
+            run->buffer = NULL;
+            return mr_error_nomem("read buffer", need);
+        }
+        run->buffer_bytes = need;
+    }
+    uint64_t at = 0;
+    for (uint32_t r = 0; r < run->n_reads; r++)
+        if (!run->read[r].buf) {
+            run->read[r].buf = run->buffer + at;
+            at += mr_round_up(run->read[r].bytes, MR_CACHE_LINE);
+        }
+    return 0;
+}
+
+void mr_run_fill(struct mr_worker *w, struct mr_run *run, uint64_t number)
+{
+    struct mr_loader *ld = w->ld;
+    run->t = number / ld->runs_per_batch;
+    mr_plan_get(&ld->plan, run->t, &run->info);
+    uint64_t row0 = number % ld->runs_per_batch * ld->run_rows;
+    run->row0 = (uint32_t)row0;
+    run->n = row0 < run->info.rows ? (uint32_t)MR_MIN(ld->run_rows, run->info.rows - row0) : 0;
+    run->n_done = run->n_reads = run->n_landed = run->n_submitted = 0;
+    int rc = map_order(w, run);
+    if (rc == 0) {
+        bool open = ld->storage && mr_ring_is_open(ld, run->t);
+        for (uint32_t i = 0; i < run->n; i++)
+            locate_sample(w, run, i, open);
+        rc = place_reads(run);
+    }
+    if (rc < 0) { /* no order, no buffer: this batch cannot be made whatever the policy */
+        run->n_reads = 0;
+        for (uint32_t i = 0; i < run->n; i++) {
+            run->sample[i].n_extents = 0;
+            run->sample[i].status = rc;
+        }
+        mr_bad_add(ld, run->t, run->row0, &run->sample[0], run->info.epoch, rc, true);
+    }
+}

@@ -1,0 +1,231 @@
+/* One sample: bytes -> decode -> chain -> row; and what happens to a bad one. */
+#include "loader/loader.h"
+
+#include <errno.h>
+#include <string.h>
+
+void mr_bad_add(struct mr_loader *ld, uint64_t t, uint32_t row, const struct mr_run_sample *s, uint64_t epoch, int code,
+                bool fatal)
+{
+    static struct mr_bad no_memory = {.fatal = true, .error = {-ENOMEM, "no memory to note a bad sample"}};
+    struct mr_bad *bad = calloc(1, sizeof *bad);
+    if (bad) {
+        mr_error_keep(code, &bad->error);
+        bad->index = s->index;
+        bad->epoch = epoch;
+        bad->position = s->position;
+        bad->row = row;
+        bad->fatal = fatal;
+        bool located = s->n_extents > 0;
+        bad->offset = located ? s->extent[0].at.offset : 0;
+        bad->file = located ? mr_files_name(ld->ds->files, s->extent[0].at.file) : ld->ds->text;
+    }
+    struct mr_slot *slot = mr_ring_slot(ld, t);
+    pthread_mutex_lock(&ld->lock);
+    if (bad) {
+        bad->next = slot->bad;
+        slot->bad = bad;
+    } else if (!slot->bad) {
+        slot->bad = &no_memory;
+    }
+    pthread_mutex_unlock(&ld->lock);
+}
+
+/* Where an extent's bytes are (NULL when it has none), or the error of its read. */
+static int extent_bytes(const struct mr_run_sample *s, int e, const void **out)
+{
+    const struct mr_read *r = s->extent[e].read;
+    *out = s->extent[e].view;
+    if (*out || !r)
+        return 0;
+    if (r->status == 0) {
+        *out = r->view ? (const unsigned char *)r->view + s->extent[e].skip : NULL;
+        return 0;
+    }
+    return r->error ? mr_error_put(r->error) : mr_error_set(r->status, "read failed: %s", mr_strerror(r->status));
+}
+
+static void rooms_of(struct mr_worker *w, unsigned char *const row[], void *rooms[])
+{
+    struct mr_loader *ld = w->ld;
+    for (int f = 0; f < ld->n_fields; f++)
+        rooms[f] = ld->field[f].identity && !ld->field[f].varies ? row[f] : w->room[f];
+}
+
+static int decode(struct mr_worker *w, const struct mr_run_sample *s, unsigned char *const row[], struct mr_sample *out)
+{
+    struct mr_loader *ld = w->ld;
+    const void *bytes[MR_MAX_EXTENTS];
+    int rc = 0;
+    for (int e = 0; e < s->n_extents && rc == 0; e++)
+        rc = extent_bytes(s, e, &bytes[e]);
+    if (rc < 0)
+        return rc;
+    void *rooms[MR_MAX_FIELDS];
+    rooms_of(w, row, rooms);
+    mr_sample_init(ld->ds, rooms, out);
+    if (ld->ds->ops->get)
+        return ld->ds->ops->get(ld->ds, s->index, out);
+    bool as_is = true;
+    for (int e = 0; e < s->n_extents; e++) {
+        int f = s->extent[e].at.field;
+        as_is = as_is && f >= 0;
+        if (f >= 0)
+            out->field[f].data = bytes[e];
+    }
+    return as_is ? 0 : ld->ds->ops->decode(ld->ds, s->index, bytes, out);
+}
+
+/* Puts a field of varying shape into its row: padded to the bound, or dense for collating. */
+static void place_varying(struct mr_loader *ld, const struct mr_field_plan *fp, const void *data, const uint64_t *dim,
+                          unsigned char *row)
+{
+    bool pad = ld->opts.collate == MR_COLLATE_FIXED;
+    unsigned char fill[16];
+    mr_fill_element(fp->out.dtype, ld->opts.pad_value, fill);
+    mr_place(&fp->out, data, dim, row, pad ? fp->out.dim : dim, fill);
+}
+
+static int write_field(struct mr_worker *w, int f, uint64_t epoch, uint64_t index, const struct mr_sample *in,
+                       unsigned char *row, uint64_t *out_dim)
+{
+    struct mr_loader *ld = w->ld;
+    const struct mr_field_plan *fp = &ld->field[f];
+    const void *data = in->field[f].data;
+    if (fp->identity) {
+        memcpy(out_dim, in->field[f].dim, sizeof in->field[f].dim);
+        if (fp->varies)
+            place_varying(ld, fp, data, out_dim, row);
+        else if (data != row)
+            memcpy(row, data, fp->row_bytes);
+        return 0;
+    }
+    unsigned char *to = fp->varies ? w->place_room : row;
+    memcpy(out_dim, fp->out.dim, sizeof fp->out.dim);
+    int rc =
+        mr_transform_apply(ld->chain, f, ld->opts.seed, epoch, index, data, in->field[f].dim, to, out_dim, w->scratch);
+    if (rc == 0 && fp->varies)
+        place_varying(ld, fp, to, out_dim, row);
+    return rc;
+}
+
+/* Short spans are left out of the trace: the run's span holds them. */
+#define TRACE_SAMPLE_NS 2000
+static void count_timed(struct mr_worker *w, uint64_t start, uint64_t decoded, uint64_t end, uint64_t index)
+{
+    mr_count(&w->timed_decode_ns, decoded - start);
+    mr_count(&w->timed_transform_ns, end - decoded);
+    if (end - start < TRACE_SAMPLE_NS)
+        return;
+    mr_trace_span("decode", start, decoded, "sample", index);
+    mr_trace_span("transform", decoded, end, "sample", index);
+}
+
+/* Decodes and transforms one sample, whose bytes are there, into row `row` of a slot. timed: take the two apart. */
+static int make(struct mr_worker *w, struct mr_slot *slot, uint32_t row, uint64_t epoch, const struct mr_run_sample *s,
+                bool timed)
+{
+    struct mr_loader *ld = w->ld;
+    unsigned char *to[MR_MAX_FIELDS];
+    for (int f = 0; f < ld->n_fields; f++)
+        to[f] = slot->host + ld->field[f].offset + row * ld->field[f].row_bytes;
+    struct mr_sample sample;
+    uint64_t t0 = timed ? mr_time_ns() : 0;
+    int rc = decode(w, s, to, &sample);
+    uint64_t t1 = timed ? mr_time_ns() : 0;
+    for (int f = 0; f < ld->n_fields && rc == 0; f++) {
+        uint64_t dim[MR_MAX_RANK];
+        rc = write_field(w, f, epoch, s->index, &sample, to[f], dim);
+        if (rc == 0 && slot->dims)
+            memcpy(slot->dims + ((uint64_t)row * (uint64_t)ld->n_fields + (uint64_t)f) * MR_MAX_RANK, dim, sizeof dim);
+    }
+    if (timed)
+        count_timed(w, t0, t1, mr_time_ns(), s->index);
+    return rc;
+}
+
+/* Reads the sample at index on this thread into the run's own memory: the rare way, for replacements. */
+static int fetch_now(struct mr_loader *ld, uint64_t index, struct mr_run_sample *s, unsigned char **out_bytes)
+{
+    *out_bytes = NULL;
+    s->index = index;
+    s->n_extents = 0;
+    if (ld->ds->ops->get)
+        return 0;
+    struct mr_extent at[MR_MAX_EXTENTS];
+    int n = ld->ds->ops->locate(ld->ds, index, at);
+    if (n < 0)
+        return n;
+    uint64_t total = 0;
+    for (int e = 0; e < n; e++)
+        total += mr_round_up(at[e].bytes, MR_CACHE_LINE);
+    unsigned char *to = malloc(total + 1);
+    if (!to)
+        return mr_error_nomem("replacement sample", total);
+    int rc = 0;
+    *out_bytes = to;
+    for (int e = 0; e < n && rc >= 0; e++) {
+        s->extent[e].at = at[e];
+        s->extent[e].view = NULL;
+        rc = mr_files_view(ld->ds->files, at[e].file, at[e].offset, at[e].bytes, &s->extent[e].view);
+        if (rc == 0)
+            rc = mr_files_read(ld->ds->files, at[e].file, at[e].offset, to, at[e].bytes);
+        if (rc == 0 && !s->extent[e].view) {
+            s->extent[e].view = to;
+            to += mr_round_up(at[e].bytes, MR_CACHE_LINE);
+        }
+    }
+    s->n_extents = n;
+    return rc < 0 ? rc : 0;
+}
+
+/*
+ * Puts the sample of the next position that decodes in place of a bad one: positions p + 1, p + 2, ... of the same epoch's
+ * order, wrapping round. A function of p alone, so every run chooses the same.
+ */
+#define MAX_REPLACE_TRIES 1000
+static int replace(struct mr_worker *w, struct mr_run *run, uint32_t i)
+{
+    struct mr_loader *ld = w->ld;
+    uint64_t length = ld->plan.length, p = run->sample[i].position % length;
+    uint64_t tries = MR_MIN(length - 1, MAX_REPLACE_TRIES);
+    for (uint64_t k = 1; k <= tries; k++) {
+        struct mr_run_sample s = {.position = run->sample[i].position};
+        unsigned char *bytes = NULL;
+        uint64_t index;
+        int rc = mr_sampler_map(ld->sampler, run->info.epoch, (p + k) % length, 1, &index);
+        if (rc == 0)
+            rc = fetch_now(ld, index, &s, &bytes);
+        if (rc == 0)
+            rc = make(w, mr_ring_slot(ld, run->t), run->row0 + i, run->info.epoch, &s, false);
+        free(bytes);
+        if (rc == 0) {
+            mr_ring_slot(ld, run->t)->indices[run->row0 + i] = index;
+            return 0;
+        }
+    }
+    return mr_error_set(MR_EBADSAMPLES,
+                        "no sample decodes at the %llu positions after position %llu: nothing can replace it",
+                        (unsigned long long)tries, (unsigned long long)p);
+}
+
+void mr_sample_make(struct mr_worker *w, struct mr_run *run, uint32_t i)
+{
+    struct mr_loader *ld = w->ld;
+    struct mr_run_sample *s = &run->sample[i];
+    struct mr_slot *slot = mr_ring_slot(ld, run->t);
+    uint32_t row = run->row0 + i;
+    slot->indices[row] = s->index;
+    slot->positions[row] = s->position;
+    bool timed = i == 0 || mr_trace_on();
+    int rc = s->status < 0 ? s->status : make(w, slot, row, run->info.epoch, s, timed);
+    if (rc == 0)
+        return;
+    if (s->status == 0)
+        mr_bad_add(ld, run->t, row, s, run->info.epoch, rc, false);
+    if (ld->opts.bad == MR_BAD_REPLACE) {
+        rc = replace(w, run, i);
+        if (rc < 0)
+            mr_bad_add(ld, run->t, row, s, run->info.epoch, rc, true);
+    }
+}

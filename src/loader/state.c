@@ -1,0 +1,120 @@
+/* The state of a run: a few numbers as JSON. Loading checks that they belong to this data set and order. */
+#include "loader/loader.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define STATE_VERSION 1
+
+/* The epoch and global position after the last batch handed out. */
+static void place_of(const struct mr_loader *ld, uint64_t *epoch, uint64_t *position)
+{
+    const struct mr_plan *plan = &ld->plan;
+    *epoch = plan->first_epoch;
+    *position = plan->first.start;
+    if (ld->next_batch == 0)
+        return;
+    struct mr_plan_batch last;
+    mr_plan_get(plan, ld->next_batch - 1, &last);
+    *epoch = last.last ? last.epoch + 1 : last.epoch;
+    *position = last.last ? 0 : last.shard->start + (last.row0 + last.rows) * last.shard->world;
+}
+
+int mr_loader_state(const struct mr_loader *ld, char *buf, size_t cap)
+{
+    uint64_t epoch, position;
+    place_of(ld, &epoch, &position);
+    int n = snprintf(buf, cap,
+                     "{\"millrace_state\": %d, \"dataset\": \"%016" PRIx64
+                     "\", \"sampler\": \"%s\", \"seed\": \"%" PRIu64 "\", \"samples\": %" PRIu64 ", \"epoch\": %" PRIu64
+                     ", \"position\": %" PRIu64 ", \"next_batch\": %" PRIu64 ", \"batch_size\": %" PRIu64
+                     ", \"world\": %u, \"bad_samples\": %" PRIu64 "}",
+                     STATE_VERSION, mr_dataset_fingerprint(ld->ds), mr_sampler_text(ld->sampler), ld->opts.seed,
+                     ld->plan.length, epoch, position, position / ld->opts.world / ld->opts.batch_size,
+                     ld->opts.batch_size, ld->opts.world, ld->n_bad_before + ld->n_bad);
+    if (n < 0 || (size_t)n >= cap)
+        return mr_error_set(MR_ELIMIT, "state: needs %d bytes, the buffer has %zu", n + 1, cap);
+    return n;
+}
+
+/* A whole number below 2^53 that JSON can hold exactly. */
+static int get_count(const cJSON *root, const char *name, uint64_t *out)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(root, name);
+    double v = cJSON_IsNumber(item) ? item->valuedouble : -1;
+    if (!(v >= 0 && v < 0x1p53) || floor(v) != v)
+        return mr_error_set(MR_ESTATE, "state: \"%s\" is missing or not a whole number from 0 to 2^53", name);
+    *out = (uint64_t)v;
+    return 0;
+}
+
+static int check_text(const cJSON *root, const char *name, const char *what, const char *have)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(root, name);
+    if (!cJSON_IsString(item))
+        return mr_error_set(MR_ESTATE, "state: \"%s\" is missing or not a string", name);
+    if (strcmp(item->valuestring, have) != 0)
+        return mr_error_set(MR_ESTATE, "state: made with another %s: the state has %.200s, this run has %s", what,
+                            item->valuestring, have);
+    return 0;
+}
+
+static int check_identity(const struct mr_loader *ld, const cJSON *root)
+{
+    char fingerprint[32], seed[32];
+    snprintf(fingerprint, sizeof fingerprint, "%016" PRIx64, mr_dataset_fingerprint(ld->ds));
+    snprintf(seed, sizeof seed, "%" PRIu64, ld->opts.seed);
+    uint64_t version;
+    int rc = get_count(root, "millrace_state", &version);
+    if (rc == 0 && version != STATE_VERSION)
+        rc = mr_error_set(MR_ESTATE, "state: version %" PRIu64 ", this library reads version %d", version,
+                          STATE_VERSION);
+    if (rc == 0)
+        rc = check_text(root, "dataset", "data set (fingerprint)", fingerprint);
+    if (rc == 0)
+        rc = check_text(root, "sampler", "sampler", mr_sampler_text(ld->sampler));
+    if (rc == 0)
+        rc = check_text(root, "seed", "seed", seed);
+    return rc;
+}
+
+static int read_place(const struct mr_loader *ld, const cJSON *root, struct mr_state *out)
+{
+    uint64_t length = mr_sampler_length(ld->sampler), samples;
+    int rc = get_count(root, "samples", &samples);
+    if (rc == 0 && samples != length)
+        rc =
+            mr_error_set(MR_ESTATE, "state: an epoch has %" PRIu64 " samples there, %" PRIu64 " here", samples, length);
+    if (rc == 0)
+        rc = get_count(root, "epoch", &out->epoch);
+    if (rc == 0)
+        rc = get_count(root, "position", &out->position);
+    if (rc == 0)
+        rc = get_count(root, "bad_samples", &out->bad_samples);
+    if (rc == 0 && out->position > length)
+        rc = mr_error_set(MR_ESTATE, "state: position %" PRIu64 " is past the epoch's %" PRIu64 " samples",
+                          out->position, length);
+    return rc;
+}
+
+int mr_state_load(const struct mr_loader *ld, const char *text, struct mr_state *out)
+{
+    const char *end = text;
+    cJSON *root = cJSON_ParseWithOpts(text, &end, 1);
+    if (!root)
+        return mr_error_set(MR_ESTATE, "state: not JSON at byte %td: '%.20s'", end ? end - text : 0, end ? end : "");
+    struct mr_state state;
+    int rc = cJSON_IsObject(root) ? 0 : mr_error_set(MR_ESTATE, "state: not a JSON object");
+    if (rc == 0)
+        rc = check_identity(ld, root);
+    if (rc == 0)
+        rc = read_place(ld, root, &state);
+    cJSON_Delete(root);
+    if (rc == 0)
+        *out = state;
+    return rc;
+}

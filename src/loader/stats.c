@@ -1,0 +1,153 @@
+/* The figures of a run and what they say: where the time goes. */
+#include "loader/loader.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+const char *mr_stage_name(enum mr_stage stage)
+{
+    static const char *const names[MR_N_STAGES] = {"read", "decode", "transform", "collate", "slot"};
+    return (unsigned)stage < MR_N_STAGES ? names[stage] : "?";
+}
+
+static void percentiles(const struct mr_hist *h, struct mr_percentiles *out)
+{
+    *out = (struct mr_percentiles){.n = mr_counted(&h->n),
+                                   .p50_ns = mr_hist_quantile(h, 0.5),
+                                   .p95_ns = mr_hist_quantile(h, 0.95),
+                                   .p99_ns = mr_hist_quantile(h, 0.99),
+                                   .max_ns = mr_counted(&h->max)};
+}
+
+/* Decode and transform are told apart on the samples that were timed (the first of each run) and shared out likewise. */
+static void add_worker(const struct mr_worker *w, uint64_t now_life, struct mr_loader_stats *out)
+{
+    for (int s = 0; s < MR_N_STAGES; s++)
+        out->stage_ns[s] += mr_counted(&w->stage_ns[s]);
+    uint64_t decode = mr_counted(&w->timed_decode_ns), transform = mr_counted(&w->timed_transform_ns);
+    uint64_t made = mr_counted(&w->made_ns);
+    double share = decode + transform > 0 ? (double)decode / (double)(decode + transform) : 0;
+    out->stage_ns[MR_STAGE_DECODE] += (uint64_t)((double)made * share);
+    out->stage_ns[MR_STAGE_TRANSFORM] += made - (uint64_t)((double)made * share);
+    uint64_t life = mr_counted(&w->life_ns);
+    out->worker_ns += life ? life : now_life;
+    out->reads += mr_counted(&w->reads);
+    out->read_bytes += mr_counted(&w->read_bytes);
+}
+
+static double mean_in_flight(const struct mr_loader *ld)
+{
+    double mean = 0;
+    for (uint32_t i = 0; i < ld->n_workers; i++) {
+        uint64_t n = mr_counted(&ld->worker[i].in_flight_n);
+        mean += n ? (double)mr_counted(&ld->worker[i].in_flight_sum) / (double)n : 0;
+    }
+    return mean;
+}
+
+static void memory_held(const struct mr_loader *ld, struct mr_loader_stats *out)
+{
+    uint64_t slots = ld->slot_bytes * ld->n_slots;
+    bool pageable = ld->device_info.unified || ld->opts.pageable;
+    *(pageable ? &out->pageable_bytes : &out->pinned_bytes) = slots;
+    out->device_bytes = ld->device_info.unified ? 0 : slots;
+    out->cache_bytes = ld->cache_bytes;
+    out->pageable_bytes += ld->storage ? ld->n_workers * ld->runs_per_worker * ld->run_rows * ld->sample_bytes : 0;
+}
+
+static void say(struct mr_loader_stats *st, const char *name, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+static void say(struct mr_loader_stats *st, const char *name, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    snprintf(st->bottleneck, sizeof st->bottleneck, "%s", name);
+    vsnprintf(st->reason, sizeof st->reason, fmt, args);
+    va_end(args);
+}
+
+static double percent(uint64_t part, uint64_t whole)
+{
+    return whole ? 100.0 * (double)part / (double)whole : 0;
+}
+
+static void blame_worker_stage(struct mr_loader_stats *st)
+{
+    static const char *const advice[MR_N_STAGES] = {
+        [MR_STAGE_READ] = "raise read-ahead and queue depth, cache, or use faster storage",
+        [MR_STAGE_DECODE] = "more workers where processors are free, or a cheaper format",
+        [MR_STAGE_TRANSFORM] = "more workers where processors are free, or a cheaper chain",
+        [MR_STAGE_COLLATE] = "page-locked slots, or a cheaper collation",
+    };
+    int worst = MR_STAGE_READ;
+    for (int s = 0; s < MR_STAGE_SLOT; s++)
+        worst = st->stage_ns[s] > st->stage_ns[worst] ? s : worst;
+    say(st, mr_stage_name((enum mr_stage)worst), "%u worker%s spent %.0f%% of their time on %s: %s", st->workers,
+        st->workers == 1 ? "" : "s", percent(st->stage_ns[worst], st->worker_ns),
+        worst == MR_STAGE_READ ? "waiting for reads" : mr_stage_name((enum mr_stage)worst), advice[worst]);
+}
+
+/* From which share of the consumer's time on waiting counts as starving, and a copy engine as full. */
+#define STARVED     0.05
+#define ENGINE_FULL 0.85
+
+static void find_bottleneck(struct mr_loader_stats *st)
+{
+    uint64_t first = MR_MIN(st->first_batch_ns, st->consumer_wait_ns);
+    uint64_t wait = st->consumer_wait_ns - first, active = wait + st->consumer_busy_ns;
+    if (st->batches < 3 || active == 0) {
+        say(st, "none", "%llu batches are too few to tell", (unsigned long long)st->batches);
+    } else if ((double)wait < STARVED * (double)active) {
+        say(st, "consumer", "the consumer waited %.1f%% of its time: the loader keeps up", percent(wait, active));
+    } else if ((double)st->copy_ns > ENGINE_FULL * (double)active) {
+        say(st, "copy",
+            "the copy engine was busy %.0f%% of the time: fewer bytes (ship u8, finish on the device), or "
+            "page-locked slots",
+            percent(st->copy_ns, active));
+    } else if (st->stage_ns[MR_STAGE_SLOT] * 2 > st->worker_ns && st->prefetch < 3) {
+        say(st, "prefetch",
+            "consumer and workers waited for each other (%.0f%% and %.0f%% of their time): raise prefetch "
+            "from %u",
+            percent(wait, active), percent(st->stage_ns[MR_STAGE_SLOT], st->worker_ns), st->prefetch);
+    } else {
+        blame_worker_stage(st);
+    }
+}
+
+void mr_loader_stats(struct mr_loader *ld, struct mr_loader_stats *out)
+{
+    struct mr_loader_stats *st = out;
+    uint64_t elapsed = mr_time_ns() - ld->open_ns;
+    *st = (struct mr_loader_stats){
+        .samples = mr_counted(&ld->samples),
+        .batches = mr_counted(&ld->batches),
+        .bytes = mr_counted(&ld->bytes),
+        .bad_samples = mr_counted(&ld->bad_count),
+        .elapsed_ns = elapsed,
+        .first_batch_ns = mr_counted(&ld->first_batch_ns),
+        .workers = ld->n_workers,
+        .prefetch = ld->n_slots,
+        .queue_depth = ld->depth,
+        .read_ahead = ld->runs_per_worker * ld->run_rows * ld->n_workers,
+        .consumer_wait_ns = mr_counted(&ld->wait_ns),
+        .consumer_busy_ns = mr_counted(&ld->busy_ns),
+    };
+    snprintf(st->storage, sizeof st->storage, "%s",
+             ld->storage        ? mr_storage_name(ld->storage)
+             : ld->ds->ops->get ? "none"
+                                : "memory");
+    for (uint32_t i = 0; i < ld->n_workers; i++)
+        add_worker(&ld->worker[i], elapsed, st);
+    st->stage_ns[MR_STAGE_COLLATE] += mr_counted(&ld->collate_ns);
+    uint64_t calls = st->batches;
+    st->ready_mean = calls ? (double)mr_counted(&ld->ready_sum) / (double)calls : 0;
+    st->reads_in_flight_mean = mean_in_flight(ld);
+    percentiles(&ld->interval, &st->interval);
+    percentiles(&ld->wait, &st->wait);
+    percentiles(&ld->make, &st->make);
+    memory_held(ld, st);
+    mr_ship_overlap(ld, st);
+    st->copy_ns = mr_counted(&ld->copy_ns);
+    find_bottleneck(st);
+}

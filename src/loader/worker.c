@@ -1,0 +1,253 @@
+/*
+ * The workers. Each claims short runs of samples from one shared counter, starts their reads, and makes samples into rows as
+ * bytes arrive and slots open. It keeps several runs in flight when something has to be read, one when all is in memory.
+ * The worker with the earliest unfinished run can always go on, since its slot is the next to be open: no deadlock.
+ */
+#include "loader/loader.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Bounds how long a stop can take, not how fast reads are seen: reap returns as soon as one has finished. */
+#define REAP_WAIT_NS   20000000ull
+#define CLAIMS_A_ROUND 4
+
+int mr_worker_init(struct mr_worker *w, struct mr_loader *ld, uint32_t id)
+{
+    w->ld = ld;
+    w->id = id;
+    w->run = calloc(ld->runs_per_worker, sizeof *w->run);
+    w->order = calloc(ld->run_rows, sizeof *w->order);
+    if (!w->run || !w->order)
+        return mr_error_nomem("worker", ld->runs_per_worker * sizeof *w->run);
+    for (uint64_t r = 0; r < ld->runs_per_worker; r++)
+        if (mr_run_init(&w->run[r], ld) < 0)
+            return mr_error_nomem("worker", ld->run_rows * sizeof(struct mr_run_sample));
+    uint64_t largest = MR_CACHE_LINE;
+    for (int f = 0; f < ld->n_fields; f++) {
+        const struct mr_field_plan *fp = &ld->field[f];
+        largest = MR_MAX(largest, fp->row_bytes);
+        if (!(w->room[f] = aligned_alloc(MR_CACHE_LINE, mr_round_up(fp->in_bytes + 1, MR_CACHE_LINE))))
+            return mr_error_nomem("worker", fp->in_bytes);
+    }
+    w->place_room = aligned_alloc(MR_CACHE_LINE, mr_round_up(largest, MR_CACHE_LINE));
+    w->scratch = aligned_alloc(MR_CACHE_LINE, mr_round_up(ld->scratch_bytes + 1, MR_CACHE_LINE));
+    if (!w->place_room || !w->scratch)
+        return mr_error_nomem("worker", largest + ld->scratch_bytes);
+    return ld->storage ? mr_reader_open(ld->storage, &w->reader) : 0;
+}
+
+void mr_worker_free(struct mr_worker *w)
+{
+    if (w->reader)
+        mr_reader_close(w->reader);
+    for (uint64_t r = 0; w->run && r < w->ld->runs_per_worker; r++)
+        mr_run_free(&w->run[r]);
+    free(w->run);
+    free(w->order);
+    free(w->place_room);
+    free(w->scratch);
+    for (int f = 0; f < MR_MAX_FIELDS; f++)
+        free(w->room[f]);
+}
+
+static struct mr_run *nth_run(struct mr_worker *w, uint32_t i)
+{
+    return &w->run[(w->first + i) % w->ld->runs_per_worker];
+}
+
+static void note_claim(struct mr_loader *ld, const struct mr_run *run)
+{
+    struct mr_slot *slot = mr_ring_slot(ld, run->t);
+    uint64_t none = 0;
+    if (atomic_load_explicit(&slot->claim_ns, memory_order_relaxed) == 0)
+        atomic_compare_exchange_strong(&slot->claim_ns, &none, mr_time_ns());
+}
+
+/* Claims one run. false: none left, or no room. */
+static bool claim(struct mr_worker *w)
+{
+    struct mr_loader *ld = w->ld;
+    if (w->no_more || w->n_runs == ld->runs_per_worker)
+        return false;
+    uint64_t number = atomic_fetch_add_explicit(&ld->next_run, 1, memory_order_relaxed);
+    if (number / ld->runs_per_batch >= ld->plan.total) {
+        w->no_more = true;
+        return false;
+    }
+    struct mr_run *run = nth_run(w, w->n_runs++);
+    mr_run_fill(w, run, number);
+    return true;
+}
+
+static void submit(struct mr_worker *w)
+{
+    struct mr_read *batch[64];
+    uint32_t n = 0, room = w->reader ? mr_reader_room(w->reader) : 0;
+    for (uint32_t i = 0; i < w->n_runs; i++) {
+        struct mr_run *run = nth_run(w, i);
+        while (run->n_submitted < run->n_reads && room > 0) {
+            batch[n++] = &run->read[run->n_submitted++];
+            room--;
+            if (n == MR_COUNT(batch)) {
+                mr_reader_submit(w->reader, batch, n);
+                n = 0;
+            }
+        }
+    }
+    if (n > 0)
+        mr_reader_submit(w->reader, batch, n);
+}
+
+/* Collects finished reads; waits at most wait_ns for the first. */
+static void reap(struct mr_worker *w, uint64_t wait_ns)
+{
+    struct mr_read *landed[64];
+    uint32_t n;
+    do {
+        n = mr_reader_reap(w->reader, landed, MR_COUNT(landed), wait_ns);
+        for (uint32_t i = 0; i < n; i++)
+            ((struct mr_run *)landed[i]->user)->n_landed++;
+        wait_ns = 0;
+    } while (n == MR_COUNT(landed));
+    struct mr_reader_stats rs;
+    mr_reader_count(w->reader, &rs);
+    atomic_store_explicit(&w->reads, rs.reads, memory_order_relaxed);
+    atomic_store_explicit(&w->read_bytes, rs.bytes, memory_order_relaxed);
+    atomic_store_explicit(&w->in_flight_sum, rs.in_flight_sum, memory_order_relaxed);
+    atomic_store_explicit(&w->in_flight_n, rs.in_flight_n, memory_order_relaxed);
+}
+
+static bool landed(const struct mr_run *run, const struct mr_run_sample *s)
+{
+    if (run->n_landed == run->n_reads)
+        return true;
+    for (int e = 0; e < s->n_extents; e++)
+        if (s->extent[e].read && s->extent[e].read->status > 0)
+            return false;
+    return true;
+}
+
+/* Brings the next sample's first bytes near while this one is made: random samples are cache misses. */
+static void prefetch_next(const struct mr_run *run, uint32_t i)
+{
+    if (i + 1 >= run->n || run->sample[i + 1].n_extents < 1 || !run->sample[i + 1].extent[0].view)
+        return;
+    const char *p = run->sample[i + 1].extent[0].view;
+    uint64_t bytes = MR_MIN(run->sample[i + 1].extent[0].at.bytes, 1024);
+    for (uint64_t at = 0; at < bytes; at += MR_CACHE_LINE)
+        __builtin_prefetch(p + at);
+}
+
+static void free_reads(struct mr_run *run)
+{
+    for (uint32_t r = 0; r < run->n_reads; r++) {
+        free(run->read[r].error);
+        run->read[r].error = NULL;
+    }
+}
+
+/* All made, and nothing of it in flight: its buffer may be used again. */
+static bool is_over(const struct mr_run *run)
+{
+    return run->n_done == run->n && run->n_landed == run->n_reads;
+}
+
+/* Makes those samples of a run whose bytes are there. Returns how many. */
+static uint32_t make_run(struct mr_worker *w, struct mr_run *run)
+{
+    struct mr_loader *ld = w->ld;
+    uint64_t start = mr_time_ns();
+    note_claim(ld, run);
+    uint32_t made = 0;
+    for (uint32_t i = 0; i < run->n; i++) {
+        struct mr_run_sample *s = &run->sample[i];
+        if (s->done || !landed(run, s))
+            continue;
+        prefetch_next(run, i);
+        mr_sample_make(w, run, i);
+        s->done = true;
+        made++;
+    }
+    run->n_done += made;
+    if (made == 0)
+        return 0;
+    uint64_t end = mr_time_ns();
+    mr_count(&w->made_ns, end - start);
+    mr_trace_span("samples", start, end, "batch", run->t);
+    mr_ring_rows_done(ld, run->t, made, w->place_room);
+    return made;
+}
+
+/* Goes over the runs in flight, earliest first, and drops those that are done from the front. */
+static bool make_ready(struct mr_worker *w)
+{
+    bool progress = false;
+    for (uint32_t i = 0; i < w->n_runs; i++) {
+        struct mr_run *run = nth_run(w, i);
+        if (run->n_done < run->n && mr_ring_is_open(w->ld, run->t))
+            progress |= make_run(w, run) > 0;
+    }
+    while (w->n_runs > 0 && is_over(nth_run(w, 0))) {
+        free_reads(nth_run(w, 0));
+        w->first = (w->first + 1) % (uint32_t)w->ld->runs_per_worker;
+        w->n_runs--;
+        progress = true;
+    }
+    return progress;
+}
+
+/* Nothing could be done: waits for a slot, or for reads. false: stop. */
+static bool wait_for_something(struct mr_worker *w)
+{
+    struct mr_loader *ld = w->ld;
+    uint64_t start = mr_time_ns();
+    struct mr_run *run = nth_run(w, 0);
+    bool open = run->n_done == run->n || mr_ring_is_open(ld, run->t);
+    bool go = true;
+    if (open && w->reader)
+        reap(w, REAP_WAIT_NS);
+    else
+        go = mr_ring_wait_open(ld, run->t);
+    uint64_t end = mr_time_ns();
+    mr_count(&w->stage_ns[open ? MR_STAGE_READ : MR_STAGE_SLOT], end - start);
+    mr_trace_span(open ? "wait: read" : "wait: slot", start, end, "batch", run->t);
+    return go;
+}
+
+static void work(struct mr_worker *w)
+{
+    while (!atomic_load_explicit(&w->ld->stop, memory_order_relaxed)) {
+        uint64_t start = mr_time_ns();
+        bool progress = false;
+        for (int i = 0; i < CLAIMS_A_ROUND && claim(w); i++)
+            progress = true;
+        if (w->reader) {
+            submit(w);
+            reap(w, 0);
+        }
+        mr_count(&w->stage_ns[MR_STAGE_READ], mr_time_ns() - start);
+        progress |= make_ready(w);
+        if (progress)
+            continue;
+        if (w->n_runs == 0 || !wait_for_something(w))
+            return;
+    }
+}
+
+void *mr_worker_main(void *worker)
+{
+    struct mr_worker *w = worker;
+    char name[16];
+    snprintf(name, sizeof name, "worker %u", w->id);
+    mr_trace_thread(name);
+    uint64_t start = mr_time_ns();
+    work(w);
+    atomic_store(&w->life_ns, mr_time_ns() - start);
+    /* A stop leaves reads in flight that write into this worker's buffers: wait for them. */
+    while (w->reader && mr_reader_in_flight(w->reader) > 0)
+        reap(w, REAP_WAIT_NS);
+    for (uint32_t i = 0; i < w->n_runs; i++)
+        free_reads(nth_run(w, i));
+    return NULL;
+}

@@ -1,0 +1,307 @@
+/*
+ * Draws by weight.
+ *
+ * With replacement: an alias table (Vose, IEEE Trans. Softw. Eng. 17(9), 1991); position p of epoch e is one Philox draw, so
+ * nothing is kept. Without: each sample gets the key -log(u)/w, and the smallest keys in rising order are the epoch
+ * (Efraimidis and Spirakis, Inf. Process. Lett. 97(5), 2006); that order is sorted when an epoch is first asked for.
+ */
+#include "sampler/sampler.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+struct alias {
+    double keep; /* probability of this sample when its column is drawn; else the other */
+    uint64_t other;
+};
+
+/* Two neighbouring epochs are in use at once while a loader crosses from one to the next. */
+#define EPOCHS_KEPT 2
+
+struct order {
+    uint64_t epoch, last_use;
+    uint64_t *index; /* length of them */
+    uint32_t readers;
+    enum { ORDER_EMPTY, ORDER_BUILDING, ORDER_READY } state;
+};
+
+struct weighted {
+    struct alias *alias; /* with replacement */
+    uint64_t columns;
+    double *weight; /* without */
+    uint64_t n_weights;
+    uint64_t n_positive;
+    pthread_mutex_t lock; /* guards order[] but for the indices of a READY one with readers, or a BUILDING one */
+    pthread_cond_t changed;
+    uint64_t clock;
+    struct order order[EPOCHS_KEPT];
+};
+
+static int check_weights(const struct mr_sampler *s, const struct mr_sampler_opts *opts, uint64_t *n_positive)
+{
+    if (!opts->weights || opts->n_weights != s->n_samples)
+        return mr_error_set(MR_EOPTION, "weighted sampler: %llu weights for %llu samples: want one a sample",
+                            (unsigned long long)(opts->weights ? opts->n_weights : 0),
+                            (unsigned long long)s->n_samples);
+    *n_positive = 0;
+    for (uint64_t i = 0; i < opts->n_weights; i++) {
+        double w = opts->weights[i];
+        if (!isfinite(w) || w < 0)
+            return mr_error_set(MR_EOPTION, "weighted sampler: weight %g (number %llu): want finite, >= 0", w,
+                                (unsigned long long)(i + 1));
+        *n_positive += w > 0;
+    }
+    if (*n_positive == 0)
+        return mr_error_set(MR_EOPTION, "weighted sampler: all %llu weights are 0: want one above 0",
+                            (unsigned long long)opts->n_weights);
+    return 0;
+}
+
+/*
+ * Vose's construction. scaled[i] = weight / mean weight; columns below 1 are filled up by ones above. Rounding may leave
+ * columns over at the end: their keep is 1, but a sample of weight 0 must never come, so its column goes to `heaviest`.
+ */
+static void build_alias(struct weighted *w, const double *weight, double *scaled, uint64_t *work)
+{
+    uint64_t n = w->columns, n_small = 0, n_large = 0, heaviest = 0;
+    for (uint64_t i = 1; i < n; i++)
+        if (weight[i] > weight[heaviest])
+            heaviest = i;
+    double sum = 0; /* of weights over the largest: cannot overflow */
+    for (uint64_t i = 0; i < n; i++)
+        sum += weight[i] / weight[heaviest];
+    for (uint64_t i = 0; i < n; i++) {
+        scaled[i] = weight[i] / weight[heaviest] * ((double)n / sum);
+        w->alias[i] = (struct alias){weight[i] > 0 ? 1 : 0, heaviest};
+        if (scaled[i] < 1)
+            work[n_small++] = i; /* the small ones from the front, the large from the back */
+        else
+            work[n - ++n_large] = i;
+    }
+    while (n_small > 0 && n_large > 0) {
+        uint64_t small = work[--n_small], large = work[n - n_large];
+        w->alias[small] = (struct alias){scaled[small], large};
+        scaled[large] -= 1 - scaled[small];
+        if (scaled[large] < 1) {
+            n_large--;
+            work[n_small++] = large;
+        }
+    }
+}
+
+static int open_alias(struct weighted *w, const struct mr_sampler_opts *opts)
+{
+    uint64_t n = opts->n_weights, bytes;
+    if (!mr_mul(n, sizeof *w->alias, &bytes))
+        return mr_error_nomem("weighted sampler", UINT64_MAX);
+    w->columns = n;
+    w->alias = malloc(bytes);
+    double *scaled = malloc(n * sizeof *scaled);
+    uint64_t *work = malloc(n * sizeof *work);
+    int rc = 0;
+    if (w->alias && scaled && work)
+        build_alias(w, opts->weights, scaled, work);
+    else
+        rc = mr_error_nomem("weighted sampler", bytes);
+    free(scaled);
+    free(work);
+    return rc;
+}
+
+static int open_orders(struct mr_sampler *s, struct weighted *w, const struct mr_sampler_opts *opts)
+{
+    uint64_t bytes;
+    if (!mr_mul(opts->n_weights, 16, &bytes)) /* also bounds the keys of one epoch */
+        return mr_error_nomem("weighted sampler", UINT64_MAX);
+    w->n_weights = opts->n_weights;
+    w->weight = malloc(opts->n_weights * sizeof *w->weight);
+    if (!w->weight)
+        return mr_error_nomem("weighted sampler", opts->n_weights * sizeof *w->weight);
+    memcpy(w->weight, opts->weights, opts->n_weights * sizeof *w->weight);
+    for (int i = 0; i < EPOCHS_KEPT; i++) {
+        w->order[i].index = malloc(s->length * sizeof *w->order[i].index);
+        if (!w->order[i].index)
+            return mr_error_nomem("weighted sampler", s->length * sizeof *w->order[i].index);
+    }
+    return 0;
+}
+
+static int weighted_open(struct mr_sampler *s, const struct mr_sampler_opts *opts)
+{
+    struct weighted *w = s->state;
+    pthread_mutex_init(&w->lock, NULL); /* cannot fail on Linux with default attributes */
+    pthread_cond_init(&w->changed, NULL);
+    int rc = check_weights(s, opts, &w->n_positive);
+    if (rc)
+        return rc;
+    s->length = opts->n_draws ? opts->n_draws : opts->replacement ? s->n_samples : w->n_positive;
+    if (s->length > 1ull << 63)
+        return mr_error_set(MR_EOPTION, "weighted sampler: %llu draws: want at most 2^63",
+                            (unsigned long long)s->length);
+    if (!opts->replacement && s->length > w->n_positive)
+        return mr_error_set(MR_EOPTION,
+                            "weighted sampler: %llu draws without replacement from %llu samples of weight above 0",
+                            (unsigned long long)s->length, (unsigned long long)w->n_positive);
+    rc = opts->replacement ? open_alias(w, opts) : open_orders(s, w, opts);
+    if (rc)
+        return rc;
+    snprintf(s->text, sizeof s->text, "weighted(n=%llu,hash=%016llx,replacement=%d,draws=%llu,seed=%llu)",
+             (unsigned long long)opts->n_weights, (unsigned long long)mr_words_hash(opts->weights, opts->n_weights),
+             opts->replacement != 0, (unsigned long long)s->length, (unsigned long long)s->seed);
+    return 0;
+}
+
+static void weighted_close(struct mr_sampler *s)
+{
+    struct weighted *w = s->state;
+    for (int i = 0; i < EPOCHS_KEPT; i++)
+        free(w->order[i].index);
+    free(w->weight);
+    free(w->alias);
+    pthread_cond_destroy(&w->changed);
+    pthread_mutex_destroy(&w->lock);
+}
+
+static void map_alias(const struct mr_sampler *s, const struct weighted *w, uint64_t epoch, uint64_t position,
+                      uint64_t count, uint64_t *out)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        uint32_t r[4];
+        mr_draw4(s->seed, MR_DRAW_WEIGHTED, position + i, epoch, 0, r);
+        uint64_t column = (uint64_t)((unsigned __int128)((uint64_t)r[0] << 32 | r[1]) * w->columns >> 64);
+        const struct alias *a = &w->alias[column];
+        out[i] = mr_unit_f64(r[2], r[3]) < a->keep ? column : a->other;
+    }
+}
+
+/*
+ * -log(u), u in (0, 1]. Not libm's: its last bit differs from one machine to another (variants with FMA), and the order of an
+ * epoch must not. u = m * 2^e with m in [1/sqrt 2, sqrt 2]; log m = 2 atanh(s), s = (m - 1) / (m + 1), |s| < 0.172: the
+ * series' first term left out is below 2^-60.
+ */
+static double neg_log(double u)
+{
+    int e;
+    double m = frexp(u, &e);
+    if (m < 0.70710678118654752) {
+        m *= 2;
+        e--;
+    }
+    double s = (m - 1) / (m + 1), s2 = s * s, sum = 0;
+    for (int k = 23; k > 0; k -= 2)
+        sum = sum * s2 + 1.0 / k;
+    return -(2 * s * sum + e * 0.69314718055994531);
+}
+
+struct key {
+    double key;
+    uint64_t index;
+};
+
+static int compare_keys(const void *a, const void *b)
+{
+    const struct key *x = a, *y = b;
+    if (x->key != y->key)
+        return x->key < y->key ? -1 : 1;
+    return x->index < y->index ? -1 : x->index > y->index;
+}
+
+/* Without the lock: the order is BUILDING, so this thread's alone. */
+static int build_order(const struct mr_sampler *s, const struct weighted *w, uint64_t epoch, uint64_t *out)
+{
+    struct key *keys = malloc(w->n_positive * sizeof *keys);
+    if (!keys)
+        return mr_error_nomem("weighted sampler", w->n_positive * sizeof *keys);
+    uint64_t n = 0;
+    for (uint64_t i = 0; i < w->n_weights; i++) {
+        if (!(w->weight[i] > 0))
+            continue;
+        uint32_t r[4];
+        mr_draw4(s->seed, MR_DRAW_WEIGHTED, i, epoch, 1, r);
+        keys[n++] = (struct key){neg_log(1 - mr_unit_f64(r[0], r[1])) / w->weight[i], i};
+    }
+    qsort(keys, n, sizeof *keys, compare_keys);
+    for (uint64_t i = 0; i < s->length; i++)
+        out[i] = keys[i].index;
+    free(keys);
+    return 0;
+}
+
+/* The epoch's order, or else the one to make it in, or NULL when both are busy. Caller holds the lock. */
+static struct order *find_order(struct weighted *w, uint64_t epoch)
+{
+    struct order *victim = NULL;
+    for (int i = 0; i < EPOCHS_KEPT; i++) {
+        struct order *o = &w->order[i];
+        if (o->state != ORDER_EMPTY && o->epoch == epoch)
+            return o;
+        if (o->state == ORDER_BUILDING || o->readers > 0)
+            continue;
+        if (!victim || o->state == ORDER_EMPTY || (victim->state != ORDER_EMPTY && o->last_use < victim->last_use))
+            victim = o;
+    }
+    return victim;
+}
+
+static int acquire_order(const struct mr_sampler *s, struct weighted *w, uint64_t epoch, struct order **out)
+{
+    int rc = 0;
+    pthread_mutex_lock(&w->lock);
+    for (;;) {
+        struct order *o = find_order(w, epoch);
+        if (!o || (o->state == ORDER_BUILDING && o->epoch == epoch)) {
+            pthread_cond_wait(&w->changed, &w->lock);
+            continue;
+        }
+        if (o->state == ORDER_READY && o->epoch == epoch) {
+            o->readers++;
+            o->last_use = ++w->clock;
+            *out = o;
+            break;
+        }
+        o->state = ORDER_BUILDING;
+        o->epoch = epoch;
+        pthread_mutex_unlock(&w->lock);
+        rc = build_order(s, w, epoch, o->index);
+        pthread_mutex_lock(&w->lock);
+        o->state = rc ? ORDER_EMPTY : ORDER_READY;
+        pthread_cond_broadcast(&w->changed);
+        if (rc)
+            break;
+    }
+    pthread_mutex_unlock(&w->lock);
+    return rc;
+}
+
+static void release_order(struct weighted *w, struct order *o)
+{
+    pthread_mutex_lock(&w->lock);
+    if (--o->readers == 0)
+        pthread_cond_broadcast(&w->changed);
+    pthread_mutex_unlock(&w->lock);
+}
+
+static int weighted_map(const struct mr_sampler *s, uint64_t epoch, uint64_t position, uint64_t count, uint64_t *out)
+{
+    struct weighted *w = s->state;
+    if (w->alias) {
+        map_alias(s, w, epoch, position, count, out);
+        return 0;
+    }
+    struct order *o;
+    int rc = acquire_order(s, w, epoch, &o);
+    if (rc)
+        return rc;
+    memcpy(out, o->index + position, count * sizeof *out);
+    release_order(w, o);
+    return 0;
+}
+
+const struct mr_sampler_ops mr_sampler_weighted = {
+    .name = "weighted",
+    .state_size = sizeof(struct weighted),
+    .open = weighted_open,
+    .close = weighted_close,
+    .map = weighted_map,
+};

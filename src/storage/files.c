@@ -1,0 +1,329 @@
+/* The table of files: adding, viewing and reading them. */
+#include "storage/private.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SMALL_BYTES (1u << 20)
+#define ONE_PREAD   (1ull << 30) /* below the system's own limit of 2 GiB less a page */
+
+struct mr_files *mr_files_create(void)
+{
+    struct mr_files *files = calloc(1, sizeof *files);
+    if (!files) {
+        mr_error_nomem("table of files", sizeof *files);
+        return NULL;
+    }
+    pthread_mutex_init(&files->lock, NULL);
+    return files;
+}
+
+static void file_destroy(struct mr_file *f)
+{
+    if (f->inflater)
+        mr_inflater_close(f);
+    mr_cache_destroy(f);
+    if (f->kind == MR_FILE_MEMORY && f->owned)
+        free((void *)f->data);
+    if (f->fd >= 0)
+        close(f->fd);
+    free(f->name);
+    free(f);
+}
+
+void mr_files_destroy(struct mr_files *files)
+{
+    if (!files)
+        return;
+    for (int i = 0; i < files->n; i++)
+        file_destroy(files->file[i]);
+    free(files->file);
+    pthread_mutex_destroy(&files->lock);
+    free(files);
+}
+
+static int table_grow(struct mr_files *files)
+{
+    if (files->n < files->room)
+        return 0;
+    int room = files->room ? files->room * 2 : 8;
+    struct mr_file **grown = realloc(files->file, (size_t)room * sizeof(struct mr_file *));
+    if (!grown)
+        return mr_error_nomem("table of files", (uint64_t)room * sizeof(struct mr_file *));
+    files->file = grown;
+    files->room = room;
+    return 0;
+}
+
+/* A file that is in no table yet, and room for it there. */
+static int file_create(struct mr_files *files, enum mr_file_kind kind, const char *name, struct mr_file **out)
+{
+    int rc = table_grow(files);
+    if (rc)
+        return rc;
+    struct mr_file *f = calloc(1, sizeof *f);
+    if (!f)
+        return mr_error_nomem(name, sizeof *f);
+    f->kind = kind;
+    f->fd = -1;
+    f->name = strdup(name);
+    if (!f->name) {
+        free(f);
+        return mr_error_nomem(name, strlen(name) + 1);
+    }
+    *out = f;
+    return 0;
+}
+
+static int file_put(struct mr_files *files, struct mr_file *f)
+{
+    files->file[files->n] = f;
+    return files->n++;
+}
+
+static const char *mode_text(mode_t mode)
+{
+    if (S_ISDIR(mode))
+        return "a directory";
+    if (S_ISFIFO(mode))
+        return "a pipe";
+    if (S_ISSOCK(mode))
+        return "a socket";
+    return "a device";
+}
+
+int mr_file_open(const char *path, uint64_t *bytes)
+{
+    /* O_NONBLOCK: opening a pipe does not wait for its writer. It is taken back, as io_uring would heed it. */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    struct stat st;
+    if (fd < 0 && errno == ENXIO && !stat(path, &st))
+        return mr_error_set(-ENXIO, "%s: is %s; want a regular file", path, mode_text(st.st_mode));
+    if (fd < 0)
+        return mr_error_errno(errno, "%s: cannot be opened", path);
+    int rc = 0;
+    if (fstat(fd, &st))
+        rc = mr_error_errno(errno, "%s: fstat", path);
+    else if (!S_ISREG(st.st_mode))
+        rc = mr_error_set(S_ISDIR(st.st_mode) ? -EISDIR : MR_EUNSUPPORTED, "%s: is %s; want a regular file", path,
+                          mode_text(st.st_mode));
+    else if (fcntl(fd, F_SETFL, 0))
+        rc = mr_error_errno(errno, "%s: fcntl", path);
+    if (rc) {
+        close(fd);
+        return rc;
+    }
+    *bytes = (uint64_t)st.st_size;
+    return fd;
+}
+
+int mr_files_add_path(struct mr_files *files, const char *path)
+{
+    struct mr_file *f;
+    int rc = file_create(files, MR_FILE_PATH, path, &f);
+    if (rc)
+        return rc;
+    f->fd = mr_file_open(path, &f->bytes);
+    if (f->fd < 0) {
+        rc = f->fd;
+        f->fd = -1;
+        file_destroy(f);
+        return rc;
+    }
+    return file_put(files, f);
+}
+
+int mr_files_add_memory(struct mr_files *files, const char *name, void *data, uint64_t bytes, bool owned)
+{
+    struct mr_file *f;
+    int rc = file_create(files, MR_FILE_MEMORY, name, &f);
+    if (rc)
+        return rc;
+    f->data = data ? data : (void *)"";
+    f->owned = data && owned;
+    f->bytes = bytes;
+    atomic_init(&f->ready, bytes);
+    return file_put(files, f);
+}
+
+int mr_files_add_null(struct mr_files *files, const char *name, uint64_t bytes, uint64_t delay_ns)
+{
+    struct mr_file *f;
+    int rc = file_create(files, MR_FILE_NULL, name, &f);
+    if (rc)
+        return rc;
+    f->bytes = bytes;
+    f->delay_ns = delay_ns;
+    return file_put(files, f);
+}
+
+int mr_files_add_gzip(struct mr_files *files, const char *path, void *head, size_t head_bytes,
+                      int (*want)(void *user, const void *head, uint64_t *out_total), void *user)
+{
+    struct mr_file *f;
+    int rc = file_create(files, MR_FILE_GZIP, path, &f);
+    if (rc)
+        return rc;
+    rc = mr_inflater_open(f, path, head, head_bytes, want, user);
+    if (rc) {
+        file_destroy(f);
+        return rc;
+    }
+    return file_put(files, f);
+}
+
+uint64_t mr_files_bytes(const struct mr_files *files, int id)
+{
+    return files->file[id]->bytes;
+}
+
+const char *mr_files_name(const struct mr_files *files, int id)
+{
+    return files->file[id]->name;
+}
+
+static __attribute__((noinline)) int range_error(const struct mr_file *f, uint64_t offset, uint64_t bytes)
+{
+    return mr_error_set(MR_ETRUNCATED, "%s: %llu bytes at offset %llu were asked for, the file has %llu", f->name,
+                        (unsigned long long)bytes, (unsigned long long)offset, (unsigned long long)f->bytes);
+}
+
+int mr_files_view(struct mr_files *files, int id, uint64_t offset, uint64_t bytes, const void **out)
+{
+    struct mr_file *f = files->file[id];
+    uint64_t end;
+    if (!mr_add(offset, bytes, &end) || end > f->bytes)
+        return range_error(f, offset, bytes);
+    if (f->data) {
+        if (end > atomic_load_explicit(&f->ready, memory_order_acquire)) {
+            int rc = mr_inflater_wait(f, end);
+            if (rc)
+                return rc;
+        }
+        *out = f->data + offset;
+        return 1;
+    }
+    const struct mr_file_cache *cache = atomic_load_explicit(&f->cache, memory_order_acquire);
+    return cache ? mr_cache_view(f, cache, offset, bytes, out) : 0;
+}
+
+int mr_file_pread(int fd, void *buf, uint64_t want, uint64_t at, uint64_t *done)
+{
+    while (*done < want) {
+        ssize_t got = pread(fd, (char *)buf + *done, MR_MIN(want - *done, ONE_PREAD), (off_t)(at + *done));
+        if (got == 0)
+            return MR_ETRUNCATED;
+        if (got > 0)
+            *done += (uint64_t)got;
+        else if (errno != EINTR && errno != EAGAIN)
+            return -errno;
+    }
+    return 0;
+}
+
+int mr_file_read_error(const struct mr_file *f, int status, uint64_t want, uint64_t at, uint64_t done)
+{
+    unsigned long long n = want, o = at, d = done;
+    if (status != MR_ETRUNCATED)
+        return mr_error_errno(-status, "%s: reading %llu bytes at offset %llu (%llu done)", f->name, n, o, d);
+    struct stat st;
+    unsigned long long now = at + done;
+    if (f->fd >= 0 && !fstat(f->fd, &st))
+        now = (unsigned long long)st.st_size;
+    return mr_error_set(status,
+                        "%s: shrank while it was read: expected %llu bytes at offset %llu, the file now ends at %llu",
+                        f->name, n, o, now);
+}
+
+/* A null file's bytes take their time and stay as they are. */
+static void null_read(const struct mr_file *f)
+{
+    struct timespec left = {.tv_sec = (time_t)(f->delay_ns / 1000000000), .tv_nsec = (long)(f->delay_ns % 1000000000)};
+    while (clock_nanosleep(CLOCK_MONOTONIC, 0, &left, &left) == EINTR)
+        ;
+}
+
+int mr_files_read(struct mr_files *files, int id, uint64_t offset, void *buf, uint64_t bytes)
+{
+    const struct mr_file *f = files->file[id];
+    const void *view;
+    int rc = mr_files_view(files, id, offset, bytes, &view);
+    if (rc < 0)
+        return rc;
+    if (rc == 1) {
+        memcpy(buf, view, bytes);
+        return 0;
+    }
+    if (f->kind == MR_FILE_NULL) {
+        null_read(f);
+        return 0;
+    }
+    uint64_t done = 0;
+    rc = mr_file_pread(f->fd, buf, bytes, offset, &done);
+    return rc ? mr_file_read_error(f, rc, bytes, offset, done) : 0;
+}
+
+int mr_files_check(struct mr_files *files)
+{
+    for (int i = 0; i < files->n; i++) {
+        struct mr_file *f = files->file[i];
+        int rc = f->kind == MR_FILE_GZIP ? mr_inflater_wait(f, f->bytes) : 0;
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+static int load_file(struct mr_files *files, int id)
+{
+    struct mr_file *f = files->file[id];
+    void *data = malloc(f->bytes ? f->bytes : 1);
+    if (!data)
+        return mr_error_nomem(f->name, f->bytes);
+    int rc = mr_files_read(files, id, 0, data, f->bytes);
+    if (rc) {
+        free(data);
+        return rc;
+    }
+    close(f->fd);
+    f->fd = -1;
+    f->kind = MR_FILE_MEMORY;
+    f->owned = true;
+    f->data = data;
+    atomic_store_explicit(&f->ready, f->bytes, memory_order_release);
+    return 0;
+}
+
+int mr_files_load_small(struct mr_files *files)
+{
+    for (int i = 0; i < files->n; i++) {
+        if (files->file[i]->kind != MR_FILE_PATH || files->file[i]->bytes > SMALL_BYTES)
+            continue;
+        int rc = load_file(files, i);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+void mr_files_count(const struct mr_files *files, struct mr_files_kinds *out)
+{
+    memset(out, 0, sizeof *out);
+    for (int i = 0; i < files->n; i++) {
+        struct mr_file *f = files->file[i];
+        const struct mr_file_cache *cache = atomic_load(&f->cache);
+        out->n_path += f->kind == MR_FILE_PATH;
+        out->n_memory += f->kind == MR_FILE_MEMORY;
+        out->n_gzip += f->kind == MR_FILE_GZIP;
+        out->n_null += f->kind == MR_FILE_NULL;
+        out->path_bytes += f->kind == MR_FILE_PATH ? f->bytes : 0;
+        out->cache_bytes += cache ? f->bytes : 0;
+        out->cached_bytes += cache ? mr_cache_bytes(cache) : 0;
+        out->memory_bytes += f->owned || f->kind == MR_FILE_GZIP ? f->bytes : 0;
+    }
+    out->memory_bytes += out->cached_bytes;
+}

@@ -1,0 +1,126 @@
+/*
+ * What the files of this room share: the table's entries, the storage vtable, the lanes of a reader.
+ */
+#ifndef MR_STORAGE_PRIVATE_H
+#define MR_STORAGE_PRIVATE_H
+
+#include "storage/storage.h"
+
+/* ---- files ---- */
+
+/* Kinds that are read through a reader come first: each has its lane in a reader (struct mr_lane). */
+enum mr_file_kind {
+    MR_FILE_PATH,
+    MR_FILE_NULL,
+    MR_N_LANES,
+    MR_FILE_MEMORY = MR_N_LANES,
+    MR_FILE_GZIP,
+};
+
+struct mr_file_cache;
+struct mr_inflater;
+
+/* One file. Constant once added, but for its atomics. */
+struct mr_file {
+    const uint8_t *data;    /* memory and gzip: the bytes; else NULL */
+    _Atomic uint64_t ready; /* of data, may be viewed: grows while a gzip file is inflated */
+    uint64_t bytes;
+    struct mr_file_cache *_Atomic cache; /* path files; NULL: none */
+    enum mr_file_kind kind;
+    int fd; /* path files; else -1 */
+    bool owned;
+    _Atomic bool no_nowait; /* the file system knows no RWF_NOWAIT */
+    uint64_t delay_ns;
+    struct mr_inflater *inflater;
+    char *name;
+};
+
+struct mr_files {
+    struct mr_file **file; /* each on the heap: they stay in place while the table grows */
+    int n, room;
+    pthread_mutex_t lock; /* guards cache_refs and making the cache; taken alone */
+    uint32_t cache_refs;
+};
+
+/* Opens a regular file; returns its descriptor and [out] bytes, or a negative error that names it. */
+int mr_file_open(const char *path, uint64_t *bytes);
+
+/* Reads on from *done up to want bytes, at file offset at + *done. Returns 0, -errno, or MR_ETRUNCATED at the file's
+ * end; sets no text. */
+int mr_file_pread(int fd, void *buf, uint64_t want, uint64_t at, uint64_t *done);
+
+/* Sets the text of a failed read of [at, at + want) that got `done` bytes; returns status. */
+int mr_file_read_error(const struct mr_file *f, int status, uint64_t want, uint64_t at, uint64_t done);
+
+/* A file of the inflater's, see mr_files_add_gzip(). On success f->data, bytes, ready and inflater are set. */
+int mr_inflater_open(struct mr_file *f, const char *path, void *head, size_t head_bytes,
+                     int (*want)(void *user, const void *head, uint64_t *out_total), void *user);
+void mr_inflater_close(struct mr_file *f);
+/* Waits until `end` bytes are there: 0, or the stream's error. */
+int mr_inflater_wait(struct mr_file *f, uint64_t end);
+
+/* ---- the host cache ---- */
+
+#define MR_CACHE_CHUNK 65536ull
+
+/* As mr_files_view(), for a range within the file. */
+int mr_cache_view(const struct mr_file *f, const struct mr_file_cache *c, uint64_t offset, uint64_t bytes,
+                  const void **out);
+/* Says what a read of a cached file shall read: sets at, want, to, chunks. true: nothing, its bytes are there (view). */
+bool mr_cache_claim(const struct mr_file *f, struct mr_file_cache *c, struct mr_read *read);
+/* After the read, whose status and done are set: gives the claimed chunks free to view, or back; sets view. */
+void mr_cache_finish(struct mr_file_cache *c, struct mr_read *read);
+void mr_cache_destroy(struct mr_file *f);
+/* Bytes of this file that are in the cache. */
+uint64_t mr_cache_bytes(const struct mr_file_cache *c);
+
+/* ---- stores ---- */
+
+/*
+ * A reader's lane: its reads of one kind of file, by one store. Only the reader's thread calls its hooks.
+ */
+struct mr_lane {
+    const struct mr_storage_ops *ops; /* NULL: the lane is not in use */
+    void *state;                      /* ops->lane_size bytes, zeroed */
+    void *shared;                     /* the store's, ops->shared_size bytes */
+    struct mr_files *files;
+    uint32_t depth;     /* reads in flight at most */
+    uint32_t in_flight; /* submitted to it, not yet reaped from it */
+};
+
+/*
+ * A store: how files of one kind are read. A new one (http, s3) is one file with such a table and one line in the array in
+ * reader.c; new kinds of files get an enum mr_file_kind before MR_N_LANES.
+ *
+ * A read asks for [at, at + want) of the file into `to`; a store sets done and status (0, -errno, MR_ETRUNCATED), and
+ * reader.c does the rest: the cache, the error's text, the statistics.
+ */
+struct mr_storage_ops {
+    const char *name;
+    enum mr_file_kind serves;
+    int kind; /* enum mr_storage_kind by which a user asks for it; MR_STORAGE_AUTO: any */
+    size_t shared_size, lane_size;
+    /* Usable here? NULL, or why not. Optional: always. */
+    const char *(*why_not)(void);
+    /* The part that all readers share. depth: reads in flight at most, all readers together. Optional, as close. */
+    int (*open)(void *shared, struct mr_files *files, uint32_t depth);
+    void (*close)(void *shared);
+    /* Required. When it fails, nothing is left open. */
+    int (*lane_open)(struct mr_lane *lane);
+    void (*lane_close)(struct mr_lane *lane); /* nothing is in flight any more */
+    /* Required: starts one read. true: it is done already and will not be reaped. */
+    bool (*start)(struct mr_lane *lane, struct mr_file *f, struct mr_read *read);
+    /* After the last start of a batch. Optional. */
+    void (*flush)(struct mr_lane *lane);
+    /* Required: writes finished reads to out, at most cap; waits for the first until until_ns (0: does not wait). */
+    uint32_t (*reap)(struct mr_lane *lane, struct mr_read **out, uint32_t cap, uint64_t until_ns);
+    /* When the next read will be done, UINT64_MAX for none; for stores that know it, so that a reader can wait in another
+     * lane. Optional. */
+    uint64_t (*next_ns)(const struct mr_lane *lane);
+    /* Makes reads in flight end soon. Optional. */
+    void (*cancel)(struct mr_lane *lane);
+};
+
+extern const struct mr_storage_ops mr_storage_uring, mr_storage_pread, mr_storage_null;
+
+#endif

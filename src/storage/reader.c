@@ -1,0 +1,366 @@
+/* Storage and readers: which store reads which kind of file, and what is common to all of them. */
+#include "storage/private.h"
+#include <millrace/loader.h>
+
+/* Best first. */
+static const struct mr_storage_ops *const stores[] = {
+#if MILLRACE_HAVE_URING
+    &mr_storage_uring,
+#endif
+    &mr_storage_pread,
+    &mr_storage_null,
+};
+
+#define N_STORES MR_COUNT(stores)
+#define SLICE_NS 200000 /* wait in one lane while another one may finish too */
+
+struct mr_storage {
+    struct mr_files *files;
+    int kind;
+    uint32_t reader_depth;
+    void *shared[N_STORES];
+    bool usable[N_STORES];
+    _Atomic(const char *) name; /* of the store that reads path files */
+};
+
+struct mr_reader {
+    struct mr_storage *st;
+    struct mr_lane lane[MR_N_LANES];
+    struct mr_read *first, *last; /* done when they were submitted: they wait for reap */
+    /* Written by the reader's thread; read by any for statistics. */
+    _Atomic uint32_t in_flight;
+    _Atomic uint64_t reads, bytes, in_flight_sum, in_flight_n;
+};
+
+#if !MILLRACE_HAVE_URING
+const char *mr_uring_why_not(void)
+{
+    return "built without liburing";
+}
+#endif
+
+/* ---- storage ---- */
+
+static bool asked_for(const struct mr_storage_ops *ops, int kind)
+{
+    return kind == MR_STORAGE_AUTO || ops->kind == MR_STORAGE_AUTO || ops->kind == kind;
+}
+
+static int store_open(struct mr_storage *st, size_t i, uint32_t depth)
+{
+    const struct mr_storage_ops *ops = stores[i];
+    if (!asked_for(ops, st->kind))
+        return 0;
+    const char *why = ops->why_not ? ops->why_not() : NULL;
+    if (why && st->kind != MR_STORAGE_AUTO)
+        return mr_error_set(MR_EUNSUPPORTED, "storage %s cannot be used here: %s", ops->name, why);
+    if (why) {
+        mr_log(MR_LOG_INFO, "storage %s cannot be used here: %s", ops->name, why);
+        return 0;
+    }
+    st->shared[i] = calloc(1, MR_MAX(ops->shared_size, 1u));
+    if (!st->shared[i])
+        return mr_error_nomem(ops->name, ops->shared_size);
+    int rc = ops->open ? ops->open(st->shared[i], st->files, depth) : 0;
+    if (rc) {
+        free(st->shared[i]);
+        st->shared[i] = NULL;
+        return rc;
+    }
+    st->usable[i] = true;
+    if (ops->serves == MR_FILE_PATH && !atomic_load(&st->name))
+        atomic_store(&st->name, ops->name);
+    return 0;
+}
+
+int mr_storage_open(struct mr_files *files, int kind, uint32_t depth, uint32_t n_readers, struct mr_storage **out)
+{
+    struct mr_storage *st = calloc(1, sizeof *st);
+    if (!st)
+        return mr_error_nomem("storage", sizeof *st);
+    n_readers = MR_MAX(n_readers, 1u);
+    st->files = files;
+    st->kind = kind;
+    st->reader_depth = MR_MAX(depth / n_readers, 1u);
+    for (size_t i = 0; i < N_STORES; i++) {
+        int rc = store_open(st, i, st->reader_depth * n_readers);
+        if (rc) {
+            mr_storage_close(st);
+            return rc;
+        }
+    }
+    if (!atomic_load(&st->name)) {
+        mr_storage_close(st);
+        const char *why = kind == MR_STORAGE_URING ? mr_uring_why_not() : "no such kind";
+        return mr_error_set(MR_EUNSUPPORTED, "storage kind %d cannot be used here: %s", kind, why ? why : "no store");
+    }
+    *out = st;
+    return 0;
+}
+
+void mr_storage_close(struct mr_storage *st)
+{
+    if (!st)
+        return;
+    for (size_t i = 0; i < N_STORES; i++) {
+        if (st->usable[i] && stores[i]->close)
+            stores[i]->close(st->shared[i]);
+        free(st->shared[i]);
+    }
+    free(st);
+}
+
+const char *mr_storage_name(const struct mr_storage *st)
+{
+    return atomic_load(&st->name);
+}
+
+/* ---- opening and closing a reader ---- */
+
+static int lane_try(struct mr_reader *r, size_t i)
+{
+    const struct mr_storage_ops *ops = stores[i];
+    struct mr_lane *lane = &r->lane[ops->serves];
+    lane->state = calloc(1, MR_MAX(ops->lane_size, 1u));
+    if (!lane->state)
+        return mr_error_nomem(ops->name, ops->lane_size);
+    lane->files = r->st->files;
+    lane->shared = r->st->shared[i];
+    lane->depth = r->st->reader_depth;
+    int rc = ops->lane_open(lane);
+    if (rc) {
+        free(lane->state);
+        lane->state = NULL;
+        return rc;
+    }
+    lane->ops = ops;
+    return 0;
+}
+
+/* The first store that opens; under "auto" the next one takes the place of one that does not. */
+static int lane_open(struct mr_reader *r, enum mr_file_kind kind)
+{
+    int rc = 0;
+    for (size_t i = 0; i < N_STORES; i++) {
+        if (stores[i]->serves != kind || !r->st->usable[i])
+            continue;
+        if (rc)
+            mr_log(MR_LOG_WARNING, "%s; reading by %s", mr_last_error(), stores[i]->name);
+        rc = lane_try(r, i);
+        if (!rc && kind == MR_FILE_PATH)
+            atomic_store(&r->st->name, stores[i]->name);
+        if (!rc)
+            return 0;
+    }
+    return rc ? rc : mr_error_set(MR_EUNSUPPORTED, "storage: no store reads files of kind %d", (int)kind);
+}
+
+int mr_reader_open(struct mr_storage *st, struct mr_reader **out)
+{
+    struct mr_files_kinds kinds;
+    mr_files_count(st->files, &kinds);
+    const uint32_t n[MR_N_LANES] = {[MR_FILE_PATH] = kinds.n_path, [MR_FILE_NULL] = kinds.n_null};
+    struct mr_reader *r = calloc(1, sizeof *r);
+    if (!r)
+        return mr_error_nomem("reader", sizeof *r);
+    r->st = st;
+    for (int kind = 0; kind < MR_N_LANES; kind++) {
+        int rc = n[kind] ? lane_open(r, kind) : 0;
+        if (rc) {
+            mr_reader_close(r);
+            return rc;
+        }
+    }
+    *out = r;
+    return 0;
+}
+
+void mr_reader_close(struct mr_reader *r)
+{
+    if (!r)
+        return;
+    for (struct mr_lane *lane = r->lane; lane < r->lane + MR_N_LANES; lane++)
+        if (lane->ops && lane->ops->cancel)
+            lane->ops->cancel(lane);
+    struct mr_read *out[64];
+    while (mr_reader_in_flight(r)) {
+        uint32_t n = mr_reader_reap(r, out, MR_COUNT(out), UINT64_MAX);
+        for (uint32_t i = 0; i < n; i++) {
+            free(out[i]->error);
+            out[i]->error = NULL;
+        }
+    }
+    for (struct mr_lane *lane = r->lane; lane < r->lane + MR_N_LANES; lane++) {
+        if (lane->ops)
+            lane->ops->lane_close(lane);
+        free(lane->state);
+    }
+    free(r);
+}
+
+/* ---- reading ---- */
+
+static void add(_Atomic uint64_t *counter, uint64_t n) /* one writer: no locked instruction */
+{
+    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n, memory_order_relaxed);
+}
+
+static void set_in_flight(struct mr_reader *r, uint32_t n)
+{
+    atomic_store_explicit(&r->in_flight, n, memory_order_relaxed);
+}
+
+uint32_t mr_reader_in_flight(const struct mr_reader *r)
+{
+    return atomic_load_explicit(&r->in_flight, memory_order_relaxed);
+}
+
+uint32_t mr_reader_room(const struct mr_reader *r)
+{
+    return r->st->reader_depth - MR_MIN(mr_reader_in_flight(r), r->st->reader_depth);
+}
+
+static void keep_error(struct mr_read *read, int status)
+{
+    read->status = status;
+    read->error = malloc(sizeof *read->error);
+    if (read->error)
+        mr_error_keep(status, read->error);
+}
+
+/* A store is done with it. */
+static void finish(struct mr_reader *r, struct mr_read *read)
+{
+    struct mr_file *f = r->st->files->file[read->file];
+    read->view = read->buf;
+    add(&r->reads, 1);
+    add(&r->bytes, f->kind == MR_FILE_NULL ? 0 : read->done);
+    if (read->chunks)
+        mr_cache_finish(atomic_load_explicit(&f->cache, memory_order_acquire), read);
+    if (read->status)
+        keep_error(read, mr_file_read_error(f, read->status, read->want, read->at, read->done));
+}
+
+static void put_ready(struct mr_reader *r, struct mr_read *read)
+{
+    read->next = NULL;
+    if (r->first)
+        r->last->next = read;
+    else
+        r->first = read;
+    r->last = read;
+}
+
+/* Sets what is to be read. false: it is done, its bytes are there or the request is wrong. */
+static bool prepare(struct mr_reader *r, struct mr_read *read)
+{
+    struct mr_file *f = r->st->files->file[read->file];
+    struct mr_file_cache *cache = atomic_load_explicit(&f->cache, memory_order_acquire);
+    read->view = NULL;
+    read->status = 0;
+    read->error = NULL;
+    read->done = read->chunks = 0;
+    read->at = read->offset;
+    read->want = read->bytes;
+    read->to = read->buf;
+    int rc = mr_files_view(r->st->files, read->file, read->offset, read->bytes, &read->view);
+    if (rc < 0)
+        keep_error(read, rc);
+    return rc == 0 && !(cache && mr_cache_claim(f, cache, read));
+}
+
+void mr_reader_submit(struct mr_reader *r, struct mr_read **reads, uint32_t n)
+{
+    uint64_t now = mr_time_ns();
+    for (uint32_t i = 0; i < n; i++) {
+        struct mr_read *read = reads[i];
+        read->submit_ns = now;
+        bool done = !prepare(r, read);
+        if (!done) {
+            struct mr_file *f = r->st->files->file[read->file];
+            struct mr_lane *lane = read->lane = &r->lane[f->kind];
+            done = lane->ops->start(lane, f, read);
+            if (done)
+                finish(r, read);
+            else
+                lane->in_flight++;
+        }
+        if (done)
+            put_ready(r, read);
+    }
+    for (struct mr_lane *lane = r->lane; lane < r->lane + MR_N_LANES; lane++)
+        if (lane->in_flight && lane->ops->flush)
+            lane->ops->flush(lane);
+    set_in_flight(r, mr_reader_in_flight(r) + n);
+    add(&r->in_flight_sum, mr_reader_in_flight(r));
+    add(&r->in_flight_n, 1);
+}
+
+static uint32_t take_ready(struct mr_reader *r, struct mr_read **out, uint32_t cap)
+{
+    uint32_t n = 0;
+    for (; n < cap && r->first; r->first = r->first->next)
+        out[n++] = r->first;
+    return n;
+}
+
+static uint32_t lane_reap(struct mr_reader *r, struct mr_lane *lane, struct mr_read **out, uint32_t cap,
+                          uint64_t until_ns)
+{
+    uint32_t n = lane->in_flight && cap ? lane->ops->reap(lane, out, cap, until_ns) : 0;
+    for (uint32_t i = 0; i < n; i++)
+        finish(r, out[i]);
+    lane->in_flight -= n;
+    return n;
+}
+
+static uint32_t poll_lanes(struct mr_reader *r, struct mr_read **out, uint32_t cap)
+{
+    uint32_t n = 0;
+    for (struct mr_lane *lane = r->lane; lane < r->lane + MR_N_LANES; lane++)
+        n += lane_reap(r, lane, out + n, cap - n, 0);
+    return n;
+}
+
+/* Waits where an end comes unforeseen, until the first of the ends that are known. */
+static uint32_t wait_once(struct mr_reader *r, struct mr_read **out, uint32_t cap, uint64_t deadline_ns)
+{
+    struct mr_lane *in = NULL;
+    for (struct mr_lane *lane = r->lane; lane < r->lane + MR_N_LANES; lane++) {
+        if (!lane->in_flight)
+            continue;
+        if (lane->ops->next_ns)
+            deadline_ns = MR_MIN(deadline_ns, lane->ops->next_ns(lane));
+        else if (in && !in->ops->next_ns)
+            deadline_ns = MR_MIN(deadline_ns, mr_time_ns() + SLICE_NS);
+        if (!in || !lane->ops->next_ns)
+            in = lane;
+    }
+    return in ? lane_reap(r, in, out, cap, deadline_ns) : 0;
+}
+
+uint32_t mr_reader_reap(struct mr_reader *r, struct mr_read **out, uint32_t cap, uint64_t wait_ns)
+{
+    uint32_t n = take_ready(r, out, cap);
+    n += poll_lanes(r, out + n, cap - n);
+    if (!n && cap && wait_ns) {
+        uint64_t now = mr_time_ns(), deadline;
+        if (!mr_add(now, wait_ns, &deadline))
+            deadline = UINT64_MAX;
+        while (!n && now < deadline && mr_reader_in_flight(r)) {
+            n = wait_once(r, out, cap, deadline);
+            n += poll_lanes(r, out + n, cap - n);
+            now = mr_time_ns();
+        }
+    }
+    set_in_flight(r, mr_reader_in_flight(r) - n);
+    return n;
+}
+
+void mr_reader_count(const struct mr_reader *r, struct mr_reader_stats *out)
+{
+    out->reads = atomic_load_explicit(&r->reads, memory_order_relaxed);
+    out->bytes = atomic_load_explicit(&r->bytes, memory_order_relaxed);
+    out->in_flight_sum = atomic_load_explicit(&r->in_flight_sum, memory_order_relaxed);
+    out->in_flight_n = atomic_load_explicit(&r->in_flight_n, memory_order_relaxed);
+}

@@ -1,0 +1,243 @@
+/* Reads by io_uring: one ring a reader, one system call a batch of reads. */
+#include "storage/private.h"
+#include <millrace/loader.h>
+
+#include <errno.h>
+#include <liburing.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MOST_ENTRIES 4096u
+#define ONE_READ     (1ull << 30)  /* a submission's length has 32 bits */
+#define RETRY_NS     1000000ull    /* when the kernel takes no reads for now */
+#define GIVE_UP_NS   2000000000ull /* of nothing taken and nothing completed */
+
+struct lane {
+    struct io_uring ring;
+    /* Reads that wait for room in the ring, or whose entry the kernel has not yet taken; in order. n_entered of them, from
+     * the first, have an entry. */
+    struct mr_read *first, *last;
+    uint32_t n_entered;
+    uint64_t refused_ns; /* since when the kernel takes nothing; 0: it takes */
+    int broken;          /* -errno: the kernel refuses entries for good */
+};
+
+/* ---- is it usable? ---- */
+
+static char why_not[200]; /* "": usable */
+static pthread_once_t probed = PTHREAD_ONCE_INIT;
+
+static void explain(int errnum)
+{
+    const char *hint = "";
+    int disabled = 0;
+    FILE *f = fopen("/proc/sys/kernel/io_uring_disabled", "re");
+    if (f && fscanf(f, "%d", &disabled) != 1)
+        disabled = 0;
+    if (f)
+        fclose(f);
+    if (disabled && (errnum == EPERM || errnum == EACCES))
+        hint = " (sysctl kernel.io_uring_disabled is set)";
+    else if (errnum == EPERM || errnum == EACCES)
+        hint = " (a seccomp filter, as of a container, forbids it)";
+    else if (errnum == ENOSYS)
+        hint = " (the kernel has no io_uring, or a seccomp filter forbids it)";
+    else if (errnum == ENOMEM)
+        hint = " (the locked-memory limit, ulimit -l, is too low)";
+    snprintf(why_not, sizeof why_not, "io_uring_setup: %s%s", mr_strerror(-errnum), hint);
+}
+
+static void probe(void)
+{
+    struct io_uring ring;
+    int rc = io_uring_queue_init(2, &ring, 0);
+    if (rc < 0) {
+        explain(-rc);
+        return;
+    }
+    struct io_uring_probe *ops = io_uring_get_probe_ring(&ring);
+    if (!(ring.features & IORING_FEAT_EXT_ARG)) /* else a wait takes an entry of its own */
+        snprintf(why_not, sizeof why_not, "the kernel's io_uring cannot wait with a timeout (Linux 5.11 can)");
+    else if (!ops || !io_uring_opcode_supported(ops, IORING_OP_READ))
+        snprintf(why_not, sizeof why_not, "the kernel's io_uring has no read operation (Linux 5.6 has)");
+    io_uring_free_probe(ops);
+    io_uring_queue_exit(&ring);
+}
+
+const char *mr_uring_why_not(void)
+{
+    pthread_once(&probed, probe);
+    return why_not[0] ? why_not : NULL;
+}
+
+/* ---- a lane ---- */
+
+static int uring_lane_open(struct mr_lane *lane)
+{
+    struct lane *l = lane->state;
+    uint32_t entries = MR_MIN(lane->depth, MOST_ENTRIES);
+    /* Completions wait until we ask for them: no interrupt of the worker's decoding. Linux 5.19 on. */
+    int rc = io_uring_queue_init(entries, &l->ring, IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG);
+    if (rc == -EINVAL)
+        rc = io_uring_queue_init(entries, &l->ring, 0);
+    return rc < 0 ? mr_error_errno(-rc, "io_uring for %u reads", entries) : 0;
+}
+
+static void uring_lane_close(struct mr_lane *lane)
+{
+    struct lane *l = lane->state;
+    io_uring_queue_exit(&l->ring);
+}
+
+static void wait_in_line(struct lane *l, struct mr_read *read)
+{
+    read->next = NULL;
+    if (l->first)
+        l->last->next = read;
+    else
+        l->first = read;
+    l->last = read;
+}
+
+/* Entries for the reads in line, as far as the ring has room. */
+static void enter(struct mr_lane *lane)
+{
+    struct lane *l = lane->state;
+    struct mr_read *read = l->first;
+    for (uint32_t i = 0; read && i < l->n_entered; i++)
+        read = read->next;
+    for (; read; read = read->next, l->n_entered++) {
+        struct io_uring_sqe *sqe = io_uring_get_sqe(&l->ring);
+        if (!sqe)
+            return;
+        io_uring_prep_read(sqe, lane->files->file[read->file]->fd, (char *)read->to + read->done,
+                           (unsigned)MR_MIN(read->want - read->done, ONE_READ), read->at + read->done);
+        io_uring_sqe_set_data(sqe, read);
+    }
+}
+
+static void taken(struct lane *l, uint32_t n)
+{
+    l->refused_ns = 0;
+    l->n_entered -= n;
+    for (; n; n--)
+        l->first = l->first->next;
+}
+
+/* -EAGAIN, -EBUSY and the like: the next reap tries again, when some may have ended. */
+static void refused(struct lane *l, int rc)
+{
+    uint64_t now = mr_time_ns();
+    if (!l->refused_ns)
+        l->refused_ns = now;
+    else if (now - l->refused_ns > GIVE_UP_NS)
+        l->broken = rc < 0 ? rc : -EIO;
+}
+
+/* Hands the reads in line to the kernel, all that it takes. */
+static void uring_flush(struct mr_lane *lane)
+{
+    struct lane *l = lane->state;
+    while (l->first && !l->broken) {
+        enter(lane);
+        int rc = io_uring_submit(&l->ring);
+        if (rc > 0) {
+            taken(l, (uint32_t)rc);
+        } else if (rc != -EINTR) {
+            refused(l, rc);
+            return;
+        }
+    }
+}
+
+static bool uring_start(struct mr_lane *lane, struct mr_file *f, struct mr_read *read)
+{
+    struct lane *l = lane->state;
+    (void)f;
+    if (!read->want)
+        return true;
+    read->status = l->broken;
+    if (!l->broken)
+        wait_in_line(l, read);
+    return l->broken;
+}
+
+/* What a completion says of its read. true: the read has ended. */
+static bool complete(struct lane *l, struct mr_read *read, int res)
+{
+    if (res > 0)
+        read->done += (uint64_t)res;
+    else if (res == 0)
+        read->status = MR_ETRUNCATED;
+    else if (res != -EINTR && res != -EAGAIN)
+        read->status = res;
+    if (read->status || read->done == read->want)
+        return true;
+    wait_in_line(l, read);
+    return false;
+}
+
+static uint32_t take_completed(struct lane *l, struct mr_read **out, uint32_t cap)
+{
+    uint32_t n = 0;
+    struct io_uring_cqe *cqe;
+    while (n < cap && !io_uring_peek_cqe(&l->ring, &cqe)) {
+        struct mr_read *read = io_uring_cqe_get_data(cqe);
+        int res = cqe->res;
+        io_uring_cqe_seen(&l->ring, cqe);
+        l->refused_ns = 0;
+        if (complete(l, read, res))
+            out[n++] = read;
+    }
+    return n;
+}
+
+/* Reads that the kernel will never take end with its refusal. */
+static uint32_t take_refused(struct lane *l, struct mr_read **out, uint32_t cap)
+{
+    uint32_t n = 0;
+    for (; l->broken && n < cap && l->first; l->first = l->first->next) {
+        l->first->status = l->broken;
+        out[n++] = l->first;
+    }
+    return n;
+}
+
+static void wait_some(struct lane *l, uint64_t until_ns)
+{
+    uint64_t now = mr_time_ns();
+    if (until_ns <= now)
+        return;
+    uint64_t wait = until_ns - now;
+    if (l->first)
+        wait = MR_MIN(wait, RETRY_NS);
+    struct __kernel_timespec ts = {.tv_sec = (long long)(wait / 1000000000), .tv_nsec = (long long)(wait % 1000000000)};
+    struct io_uring_cqe *cqe;
+    io_uring_wait_cqe_timeout(&l->ring, &cqe, &ts);
+}
+
+static uint32_t uring_reap(struct mr_lane *lane, struct mr_read **out, uint32_t cap, uint64_t until_ns)
+{
+    struct lane *l = lane->state;
+    for (;;) {
+        uint32_t n = take_completed(l, out, cap);
+        uring_flush(lane);
+        n += take_refused(l, out + n, cap - n);
+        if (n || !until_ns || until_ns <= mr_time_ns())
+            return n;
+        wait_some(l, until_ns);
+    }
+}
+
+const struct mr_storage_ops mr_storage_uring = {
+    .name = "uring",
+    .serves = MR_FILE_PATH,
+    .kind = MR_STORAGE_URING,
+    .lane_size = sizeof(struct lane),
+    .why_not = mr_uring_why_not,
+    .lane_open = uring_lane_open,
+    .lane_close = uring_lane_close,
+    .start = uring_start,
+    .flush = uring_flush,
+    .reap = uring_reap,
+};

@@ -1,0 +1,41 @@
+#!/bin/bash
+# layers.sh finds what it is there to find: one wrong include at a time, in a tree that is otherwise right.
+# usage: layers_selftest.sh SCRATCH
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+scratch=$1
+failed=0
+
+fresh() {
+    rm -rf "$scratch"
+    mkdir -p "$scratch"/{src/base,src/dataset,src/loader,src/sampler,cli,include/millrace}
+    echo '#include <millrace/error.h>' >"$scratch/src/base/a.c"
+    echo '#include "storage/storage.h"' >"$scratch/src/dataset/a.c"
+    printf '#include <stdio.h>\n#include <millrace/millrace.h>\n#include "cli.h"\n' >"$scratch/cli/a.c"
+    echo '#include <millrace/tensor.h>' >"$scratch/include/millrace/dataset.h"
+}
+
+wrong() { # file, line
+    fresh
+    echo "$2" >>"$scratch/$1"
+    if "$here/layers.sh" "$scratch" >/dev/null; then
+        echo "not found: $1: $2"
+        failed=1
+    fi
+}
+
+fresh
+"$here/layers.sh" "$scratch" || { echo "a right tree is called wrong"; failed=1; }
+wrong src/base/a.c '#include "device/device.h"'
+wrong src/base/a.c '#include <millrace/loader.h>'
+wrong src/base/a.c '#include <millrace/millrace.h>'
+wrong src/base/a.c '#include "base.h"'
+wrong src/dataset/a.c '#include "sampler/sampler.h"'
+wrong src/dataset/a.c '#  include "loader/loader.h"'
+wrong src/sampler/a.c '#include "cellar/wine.h"'
+wrong cli/a.c '#include "base/base.h"'
+wrong include/millrace/dataset.h '#include <millrace/loader.h>'
+wrong include/millrace/dataset.h '#include "tensor.h"'
+wrong include/millrace/new.h '#include <stdint.h>'
+rm -rf "$scratch"
+exit $failed
