@@ -32,7 +32,7 @@ lint: setup-lint
 fuzz: setup-lint
 	@scripts/fuzz.sh
 
-bench: setup-build
+bench: setup-test
 	@bench/run.sh
 
 dist: setup-build

@@ -13,7 +13,7 @@ echo "build: $preset ($log)"
 # shellcheck disable=SC2086  # one --target option and its words
 { cmake --preset "$preset" -DMILLRACE_TESTS=$tests && cmake --build --preset "$preset" -j "${JOBS:-$(nproc)}" \
     ${1:+--target} "$@"; } >"$log" 2>&1 </dev/null || {
-    grep -E 'error|warning|FAILED|Error' -A5 "$log" | tail -60 >&2 || true
+    grep -E -A5 '(error|warning): |FAILED:|CMake Error' "$log" | tail -60 >&2 || true
     echo "build: $preset failed; the whole log: $log" >&2
     exit 1
 }

@@ -31,27 +31,18 @@ void mr_bad_add(struct mr_loader *ld, uint64_t t, uint32_t row, const struct mr_
     pthread_mutex_unlock(&ld->lock);
 }
 
-/* Where an extent's bytes are; NULL: its read failed, and the error is set. */
-static const void *extent_bytes(const struct mr_run_sample *s, int e)
+/* Where an extent's bytes are (NULL when it has none), or the error of its read. */
+static int extent_bytes(const struct mr_run_sample *s, int e, const void **out)
 {
-    if (s->extent[e].view)
-        return s->extent[e].view;
     const struct mr_read *r = s->extent[e].read;
-    if (r->status == 0)
-        return (const unsigned char *)r->view + s->extent[e].skip;
-    if (r->error)
-        mr_error_put(r->error);
-    else
-        mr_error_set(r->status, "read failed: %s", mr_strerror(r->status));
-    return NULL;
-}
-
-static int read_status(const struct mr_run_sample *s)
-{
-    for (int e = 0; e < s->n_extents; e++)
-        if (!s->extent[e].view && s->extent[e].read->status != 0)
-            return s->extent[e].read->status;
-    return 0;
+    *out = s->extent[e].view;
+    if (*out || !r)
+        return 0;
+    if (r->status == 0) {
+        *out = r->view ? (const unsigned char *)r->view + s->extent[e].skip : NULL;
+        return 0;
+    }
+    return r->error ? mr_error_put(r->error) : mr_error_set(r->status, "read failed: %s", mr_strerror(r->status));
 }
 
 static void rooms_of(struct mr_worker *w, unsigned char *const row[], void *rooms[])
@@ -65,9 +56,11 @@ static int decode(struct mr_worker *w, const struct mr_run_sample *s, unsigned c
 {
     struct mr_loader *ld = w->ld;
     const void *bytes[MR_MAX_EXTENTS];
-    for (int e = 0; e < s->n_extents; e++)
-        if (!(bytes[e] = extent_bytes(s, e)))
-            return read_status(s);
+    int rc = 0;
+    for (int e = 0; e < s->n_extents && rc == 0; e++)
+        rc = extent_bytes(s, e, &bytes[e]);
+    if (rc < 0)
+        return rc;
     void *rooms[MR_MAX_FIELDS];
     rooms_of(w, row, rooms);
     mr_sample_init(ld->ds, rooms, out);

@@ -56,8 +56,12 @@ static inline void run_add_batch(struct run *run, const struct mr_batch *b, cons
             run->row = realloc(run->row, run->cap * sizeof *run->row);
             assert_non_null(run->row);
         }
-        struct row row = {.epoch = b->epoch, .position = b->positions[r], .index = b->indices[r], .batch = b->index,
-                          .hash = MR_HASH_START, .length = b->field[0].lengths ? b->field[0].lengths[r] : 0};
+        struct row row = {.epoch = b->epoch,
+                          .position = b->positions[r],
+                          .index = b->indices[r],
+                          .batch = b->index,
+                          .hash = MR_HASH_START,
+                          .length = b->field[0].lengths ? b->field[0].lengths[r] : 0};
         for (int f = 0; f < b->n_fields; f++) {
             uint64_t bytes = b->field[f].bytes / b->size, at = r * bytes;
             if (b->field[f].offsets) {

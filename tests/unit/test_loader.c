@@ -1,9 +1,10 @@
 /* The loader's promises: each sample once an epoch; the same bits for any workers, prefetch, storage, ranks and resume. */
 #include "run_loader.h"
+#include "storage/storage.h"
 
 #include <unistd.h>
 
-#define SET "synthetic:n=1003,shape=3x5,dtype=u8,classes=10"
+#define SET   "synthetic:n=1003,shape=3x5,dtype=u8,classes=10"
 #define CHAIN "random_crop(2,4),hflip(0.5),cast(f32),scale(1/255)"
 
 static uint32_t counter;
@@ -194,7 +195,8 @@ static void equals_the_plain_path(void **state)
         float out[8];
         uint64_t dim[MR_MAX_RANK];
         must(mr_dataset_read(ds, run.row[i].index, (void *const[]){image, &label}, NULL));
-        must(mr_transform_apply(chain, 0, 9, run.row[i].epoch, run.row[i].index, image, specs[0].dim, out, dim, scratch));
+        must(mr_transform_apply(chain, 0, 9, run.row[i].epoch, run.row[i].index, image, specs[0].dim, out, dim,
+                                scratch));
         uint64_t hash = mr_hash(mr_hash(MR_HASH_START, out, sizeof out), &label, sizeof label);
         assert_int_equal(hash, run.row[i].hash);
     }

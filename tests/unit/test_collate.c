@@ -1,0 +1,206 @@
+/* Collation of samples whose shape varies: every value is where it should be, by each way, on the host and through sim. */
+#include "run_loader.h"
+
+#define N    97
+#define ROWS 9 /* bounds */
+#define COLS 4
+
+static uint64_t rows_of(uint64_t index)
+{
+    return index % (ROWS + 1);
+}
+
+static uint64_t cols_of(uint64_t index)
+{
+    return 1 + index / 3 % COLS;
+}
+
+static uint16_t value(uint64_t index, uint64_t r, uint64_t c)
+{
+    return (uint16_t)(1 + index * 64 + r * 8 + c);
+}
+
+static int vary_cols;
+
+static int get(void *user, uint64_t index, void *const row[], uint64_t (*dim)[MR_MAX_RANK])
+{
+    (void)user;
+    uint16_t *out = row[0];
+    uint64_t rows = rows_of(index), cols = vary_cols ? cols_of(index) : COLS;
+    for (uint64_t r = 0; r < rows; r++)
+        for (uint64_t c = 0; c < cols; c++)
+            *out++ = value(index, r, c);
+    dim[0][0] = rows;
+    dim[0][1] = cols;
+    *(int32_t *)row[1] = (int32_t)index;
+    return 0;
+}
+
+static struct mr_dataset *varying_set(void)
+{
+    struct mr_callback_opts o;
+    mr_callback_opts_init(&o);
+    o.name = "varying";
+    o.n = N;
+    o.n_fields = 2;
+    o.field[0] =
+        (struct mr_spec){.name = "x", .dtype = MR_U16, .rank = 2, .var_dims = vary_cols ? 3 : 1, .dim = {ROWS, COLS}};
+    o.field[1] = (struct mr_spec){.name = "label", .dtype = MR_I32};
+    o.get = get;
+    struct mr_dataset *ds;
+    must(mr_dataset_open_callback(&o, &ds));
+    return ds;
+}
+
+static void check_padded(const struct mr_batch *b, const uint16_t *x, bool fixed)
+{
+    uint64_t rows = fixed ? ROWS : 0, cols = fixed || !vary_cols ? COLS : 0;
+    for (uint64_t i = 0; i < b->size; i++) {
+        rows = MR_MAX(rows, rows_of(b->indices[i]));
+        cols = vary_cols ? MR_MAX(cols, cols_of(b->indices[i])) : COLS;
+    }
+    const struct mr_spec *spec = &b->field[0].spec;
+    assert_int_equal(spec->rank, 3);
+    assert_int_equal(spec->dim[0], b->size);
+    assert_int_equal(spec->dim[1], rows);
+    assert_int_equal(spec->dim[2], cols);
+    assert_int_equal(b->field[0].bytes, b->size * rows * cols * 2);
+    for (uint64_t i = 0; i < b->size; i++) {
+        uint64_t index = b->indices[i], have = vary_cols ? cols_of(index) : COLS;
+        assert_int_equal(b->field[0].lengths[i], rows_of(index));
+        for (uint64_t r = 0; r < rows; r++)
+            for (uint64_t c = 0; c < cols; c++)
+                assert_int_equal(x[(i * rows + r) * cols + c], r < rows_of(index) && c < have ? value(index, r, c) : 7);
+    }
+}
+
+static void check_ragged(const struct mr_batch *b, const uint16_t *x)
+{
+    const struct mr_batch_field *f = &b->field[0];
+    uint64_t at = 0;
+    for (uint64_t i = 0; i < b->size; i++) {
+        assert_int_equal(f->offsets[i], at);
+        for (uint64_t r = 0; r < rows_of(b->indices[i]); r++, at++)
+            for (uint64_t c = 0; c < COLS; c++)
+                assert_int_equal(x[at * COLS + c], value(b->indices[i], r, c));
+    }
+    assert_int_equal(f->offsets[b->size], at);
+    assert_int_equal(f->spec.dim[0], at);
+    assert_int_equal(f->bytes, at * COLS * 2);
+}
+
+static void run_collate(struct mr_dataset *ds, const char *device, enum mr_collate collate)
+{
+    struct mr_loader_opts opts;
+    mr_loader_opts_init(&opts);
+    opts.batch_size = 10;
+    opts.collate = collate;
+    opts.pad_value = 7;
+    opts.workers = 3;
+    struct mr_device *dev;
+    struct mr_stream *stream;
+    struct mr_loader *ld;
+    must(mr_device_open(device, &dev));
+    must(mr_stream_create(dev, "consumer", &stream));
+    must(mr_loader_open(ds, NULL, NULL, dev, &opts, &ld));
+    struct mr_batch b;
+    uint64_t seen = 0;
+    while (mr_loader_next(ld, stream, &b) > 0) {
+        uint16_t *x = calloc(10 * ROWS * COLS, 2);
+        int32_t labels[10];
+        must(mr_copy_async(stream, x, MR_PAGEABLE, b.field[0].data, MR_DEVICE, b.field[0].bytes));
+        must(mr_copy_async(stream, labels, MR_PAGEABLE, b.field[1].data, MR_DEVICE, b.field[1].bytes));
+        must(mr_stream_synchronize(stream));
+        for (uint64_t i = 0; i < b.size; i++)
+            assert_int_equal(labels[i], seen++);
+        if (collate == MR_COLLATE_RAGGED)
+            check_ragged(&b, x);
+        else
+            check_padded(&b, x, collate == MR_COLLATE_FIXED);
+        free(x);
+        must(mr_loader_release(ld, &b, stream));
+    }
+    assert_int_equal(seen, N);
+    mr_loader_close(ld);
+    mr_stream_destroy(stream);
+    mr_device_close(dev);
+}
+
+static void values_are_where_they_should_be(void **state)
+{
+    (void)state;
+    for (vary_cols = 0; vary_cols < 2; vary_cols++) {
+        struct mr_dataset *ds = varying_set();
+        for (int collate = MR_COLLATE_PAD; collate <= MR_COLLATE_RAGGED - vary_cols; collate++) {
+            run_collate(ds, "cpu", (enum mr_collate)collate);
+            run_collate(ds, "sim:h2d=20,latency=1us", (enum mr_collate)collate);
+        }
+        mr_dataset_close(ds);
+    }
+    vary_cols = 0;
+}
+
+static void refused_at_open(void **state)
+{
+    (void)state;
+    struct mr_dataset *ds = varying_set();
+    struct mr_loader_opts opts;
+    mr_loader_opts_init(&opts);
+    struct mr_loader *ld;
+    assert_int_equal(mr_loader_open(ds, NULL, NULL, NULL, &opts, &ld), MR_ESHAPE);
+    assert_non_null(strstr(mr_last_error(), "x u16[<=9,4]"));
+    mr_dataset_close(ds);
+    vary_cols = 1;
+    ds = varying_set();
+    opts.collate = MR_COLLATE_RAGGED;
+    assert_int_equal(mr_loader_open(ds, NULL, NULL, NULL, &opts, &ld), MR_ESHAPE);
+    assert_non_null(strstr(mr_last_error(), "first dimension alone"));
+    mr_dataset_close(ds);
+    vary_cols = 0;
+}
+
+/* The padding element in every dtype: to integers rounded and saturated. */
+static void elements_of_every_dtype(void **state)
+{
+    (void)state;
+    const struct {
+        enum mr_dtype dtype;
+        double value;
+        uint64_t bits;
+    } cases[] = {
+        {MR_BOOL, 3, 1},
+        {MR_U8, 300, 255},
+        {MR_U8, -4, 0},
+        {MR_I8, -200, 0x80},
+        {MR_U16, 2.5, 2},
+        {MR_I16, -1, 0xffff},
+        {MR_I32, 1e20, 0x7fffffff},
+        {MR_U64, 1e30, UINT64_MAX},
+        {MR_I64, -1e30, 1ull << 63},
+        {MR_F16, 1, 0x3c00},
+        {MR_F16, 65519, 0x7bff},
+        {MR_F16, 65520, 0x7c00},
+        {MR_F16, 0x1p-24, 1},
+        {MR_F16, 0x1p-25, 0},
+        {MR_F16, -2, 0xc000},
+        {MR_BF16, 1, 0x3f80},
+        {MR_BF16, 1.00390625, 0x3f80},
+        {MR_F32, 0.5, 0x3f000000},
+        {MR_F64, 0.5, 0x3fe0000000000000ull},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        uint64_t bits = 0;
+        mr_element_from_double(cases[i].dtype, cases[i].value, &bits);
+        assert_int_equal(bits, cases[i].bits);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(values_are_where_they_should_be),
+        cmocka_unit_test(refused_at_open),
+        cmocka_unit_test(elements_of_every_dtype),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,250 @@
+/* Devices: names, URIs, misuse, and what must hold on every device. */
+#include "base/base.h"
+#include <millrace/device.h>
+#include <string.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+static const char *const every[] = {"cpu", "sim:latency=0"};
+
+static struct mr_device *must_open(const char *uri)
+{
+    struct mr_device *dev = NULL;
+    if (mr_device_open(uri, &dev) != 0)
+        fail_msg("%s: %s", uri, mr_last_error());
+    return dev;
+}
+
+static void test_auto_is_cpu(void **state)
+{
+    (void)state;
+    struct mr_device *dev = must_open("auto");
+    struct mr_device_info info;
+    assert_int_equal(mr_device_get(dev, &info), 0);
+    assert_string_equal(info.name, "cpu");
+    assert_int_equal(info.unified, 1);
+    mr_device_close(dev);
+}
+
+static void test_sim_options(void **state)
+{
+    (void)state;
+    struct mr_device *dev = must_open("sim:h2d=12.5,d2h=6,pageable=3,latency=20us,step=4ms,mem=1GiB");
+    struct mr_device_info info;
+    assert_int_equal(mr_device_get(dev, &info), 0);
+    assert_string_equal(info.name, "sim");
+    assert_int_equal(info.unified, 0);
+    assert_int_equal(info.copy_engines, 2);
+    assert_true(info.h2d_gb_per_s == 12.5 && info.d2h_gb_per_s == 6 && info.pageable_gb_per_s == 3);
+    assert_true(info.step_ns == 4000000 && info.memory_bytes == 1ull << 30 && info.free_bytes == 1ull << 30);
+    mr_device_close(dev);
+    dev = must_open("sim");
+    assert_int_equal(mr_device_get(dev, &info), 0);
+    assert_true(info.h2d_gb_per_s == 55 && info.d2h_gb_per_s == 55 && info.pageable_gb_per_s == 12);
+    assert_true(info.step_ns == 0 && info.memory_bytes == 16ull << 30);
+    mr_device_close(dev);
+}
+
+static void test_bad_uris(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *uri;
+        int code;
+        const char *says;
+    } bad[] = {
+        {"", MR_ENODEVICE, "known"},           {"cp", MR_ENODEVICE, "cpu"},
+        {"cpux", MR_ENODEVICE, "cpu"},         {"tpu:7", MR_ENODEVICE, "tpu"},
+        {"cpu:x=1", MR_EOPTION, "no options"}, {"auto:h2d=1", MR_EOPTION, "auto"},
+        {"sim:h2d=0", MR_EOPTION, "h2d"},      {"sim:h2d=-3", MR_EOPTION, "h2d"},
+        {"sim:h2d=nan", MR_EOPTION, "h2d"},    {"sim:bandwidth=3", MR_EOPTION, "bandwidth"},
+        {"sim:mem=5", MR_EOPTION, "mem"},      {"sim:latency=fast", MR_EOPTION, "latency"},
+    };
+    for (size_t i = 0; i < MR_COUNT(bad); i++) {
+        struct mr_device *dev = NULL;
+        int rc = mr_device_open(bad[i].uri, &dev);
+        if (rc != bad[i].code || !strstr(mr_last_error(), bad[i].says))
+            fail_msg("%s: %d \"%s\", want %d and \"%s\"", bad[i].uri, rc, mr_last_error(), bad[i].code, bad[i].says);
+        assert_null(dev);
+    }
+}
+
+struct seen {
+    int n;
+    int stop_after;
+    bool cpu, sim;
+};
+
+static int see(void *user, const char *name, const char *summary, const char *why_not)
+{
+    struct seen *seen = user;
+    assert_true(strlen(summary) > 0);
+    assert_null(why_not);
+    seen->cpu |= !strcmp(name, "cpu");
+    seen->sim |= !strcmp(name, "sim");
+    return ++seen->n == seen->stop_after ? 42 : 0;
+}
+
+static void test_each(void **state)
+{
+    (void)state;
+    struct seen all = {0}, one = {.stop_after = 1};
+    assert_int_equal(mr_device_each(see, &all), 0);
+    assert_true(all.cpu && all.sim);
+    assert_int_equal(mr_device_each(see, &one), 42);
+    assert_int_equal(one.n, 1);
+}
+
+static void test_misuse(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < MR_COUNT(every); i++) {
+        struct mr_device *dev = must_open(every[i]), *other = must_open("cpu");
+        struct mr_stream *stream = NULL;
+        struct mr_event *foreign = NULL, *timed = NULL, *plain = NULL;
+        assert_int_equal(mr_stream_create(dev, "a name that is longer than the field", &stream), 0);
+        assert_int_equal(mr_event_create(other, 1, &foreign), 0);
+        assert_int_equal(mr_event_create(dev, 1, &timed), 0);
+        assert_int_equal(mr_event_create(dev, 0, &plain), 0);
+
+        void *ptr = NULL;
+        assert_int_equal(mr_memory_acquire(dev, MR_PAGEABLE, 0, &ptr), MR_EMISUSE);
+        assert_int_equal(mr_memory_acquire(dev, MR_N_MEMORY, 1, &ptr), MR_EMISUSE);
+        assert_true(mr_memory_acquire(dev, MR_PAGEABLE, UINT64_MAX, &ptr) < 0);
+        assert_null(ptr);
+        assert_int_equal(mr_event_record(foreign, stream), MR_EMISUSE);
+        assert_int_equal(mr_stream_wait(stream, foreign), MR_EMISUSE);
+        assert_int_equal(mr_copy_async(stream, NULL, MR_DEVICE, &ptr, MR_PINNED, 8), MR_EMISUSE);
+        assert_int_equal(mr_copy_async(stream, &ptr, MR_N_MEMORY, &ptr, MR_PINNED, 8), MR_EMISUSE);
+        assert_int_equal(mr_copy_async(stream, NULL, MR_DEVICE, NULL, MR_PINNED, 0), 0);
+
+        uint64_t ns = 0;
+        assert_int_equal(mr_launch(stream, "fft", &ns, sizeof ns), MR_EUNSUPPORTED);
+        assert_non_null(strstr(mr_last_error(), "fft"));
+        assert_int_equal(mr_launch(stream, "busy", &ns, 4), MR_EMISUSE);
+        assert_int_equal(mr_launch(stream, "busy", NULL, 8), MR_EMISUSE);
+
+        int64_t elapsed = 77;
+        assert_int_equal(mr_event_elapsed(timed, timed, &elapsed), MR_EMISUSE); /* never recorded */
+        assert_int_equal(mr_event_record(timed, stream), 0);
+        assert_int_equal(mr_event_record(plain, stream), 0);
+        assert_int_equal(mr_event_elapsed(timed, plain, &elapsed), MR_EMISUSE);
+        assert_int_equal(elapsed, 77);
+        mr_event_destroy(plain);
+        mr_event_destroy(timed);
+        mr_event_destroy(foreign);
+        mr_stream_destroy(stream);
+        mr_device_close(other);
+        mr_device_close(dev);
+    }
+}
+
+/* An event that was never recorded has passed: nobody waits for it. */
+static void test_new_event(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < MR_COUNT(every); i++) {
+        struct mr_device *dev = must_open(every[i]);
+        struct mr_stream *stream = NULL;
+        struct mr_event *event = NULL;
+        assert_int_equal(mr_stream_create(dev, NULL, &stream), 0);
+        assert_int_equal(mr_event_create(dev, 0, &event), 0);
+        assert_int_equal(mr_event_query(event), 1);
+        assert_int_equal(mr_event_synchronize(event), 0);
+        assert_int_equal(mr_stream_wait(stream, event), 0);
+        assert_int_equal(mr_stream_synchronize(stream), 0);
+        mr_event_destroy(event);
+        mr_stream_destroy(stream);
+        mr_device_close(dev);
+    }
+}
+
+/* "busy" takes at least its time between two events, and elapsed has a sign. */
+static void test_busy_and_elapsed(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < MR_COUNT(every); i++) {
+        struct mr_device *dev = must_open(every[i]);
+        struct mr_stream *stream = NULL;
+        struct mr_event *from = NULL, *to = NULL;
+        assert_int_equal(mr_stream_create(dev, "compute", &stream), 0);
+        assert_int_equal(mr_event_create(dev, 1, &from), 0);
+        assert_int_equal(mr_event_create(dev, 1, &to), 0);
+        uint64_t busy_ns = 3000000;
+        int64_t ahead = 0, back = 0;
+        assert_int_equal(mr_event_record(from, stream), 0);
+        assert_int_equal(mr_launch(stream, "busy", &busy_ns, sizeof busy_ns), 0);
+        assert_int_equal(mr_event_record(to, stream), 0);
+        assert_int_equal(mr_stream_synchronize(stream), 0);
+        assert_int_equal(mr_event_query(to), 1);
+        assert_int_equal(mr_event_elapsed(from, to, &ahead), 0);
+        assert_int_equal(mr_event_elapsed(to, from, &back), 0);
+        assert_true(ahead >= (int64_t)busy_ns);
+        assert_int_equal(ahead, -back);
+        mr_event_destroy(to);
+        mr_event_destroy(from);
+        mr_stream_destroy(stream);
+        mr_device_close(dev);
+    }
+}
+
+/* What goes to the device and comes back is the same, for odd sizes and offsets and every pair of kinds. */
+static void test_round_trip(void **state)
+{
+    (void)state;
+    static const uint64_t sizes[] = {1, 4095, 65537, (1 << 20) - 1, (1 << 20), (3 << 20) + 12345};
+    for (size_t i = 0; i < MR_COUNT(every); i++) {
+        struct mr_device *dev = must_open(every[i]);
+        struct mr_stream *stream = NULL;
+        assert_int_equal(mr_stream_create(dev, "copy", &stream), 0);
+        for (unsigned c = 0; c < MR_COUNT(sizes) * 4; c++) {
+            uint64_t n = sizes[c / 4];
+            enum mr_memory from = c & 1 ? MR_PINNED : MR_PAGEABLE, to = c & 2 ? MR_PINNED : MR_PAGEABLE;
+            unsigned char *src = NULL, *dst = NULL, *far = NULL, *away = NULL;
+            assert_int_equal(mr_memory_acquire(dev, from, n, (void **)&src), 0);
+            assert_int_equal(mr_memory_acquire(dev, to, n, (void **)&dst), 0);
+            assert_int_equal(mr_memory_acquire(dev, MR_DEVICE, n + 7, (void **)&far), 0);
+            assert_int_equal(mr_memory_acquire(dev, MR_DEVICE, n, (void **)&away), 0);
+            for (uint64_t k = 0; k < n; k++)
+                src[k] = (unsigned char)mr_mix64(c * 1000003 + k);
+            memset(dst, 0, n);
+            assert_int_equal(mr_copy_async(stream, far + 7, MR_DEVICE, src, from, n), 0);
+            assert_int_equal(mr_copy_async(stream, away, MR_DEVICE, far + 7, MR_DEVICE, n), 0);
+            assert_int_equal(mr_copy_async(stream, dst, to, away, MR_DEVICE, n), 0);
+            assert_int_equal(mr_stream_synchronize(stream), 0);
+            assert_memory_equal(src, dst, n);
+            mr_memory_release(dev, MR_DEVICE, away, NULL);
+            mr_memory_release(dev, MR_DEVICE, far, NULL);
+            mr_memory_release(dev, to, dst, NULL);
+            mr_memory_release(dev, from, src, NULL);
+        }
+        mr_stream_destroy(stream);
+        mr_device_close(dev);
+    }
+}
+
+static void test_memory_names(void **state)
+{
+    (void)state;
+    assert_string_equal(mr_memory_name(MR_PAGEABLE), "pageable");
+    assert_string_equal(mr_memory_name(MR_PINNED), "pinned");
+    assert_string_equal(mr_memory_name(MR_DEVICE), "device");
+    assert_non_null(mr_memory_name((enum mr_memory)77));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_auto_is_cpu),      cmocka_unit_test(test_sim_options),
+        cmocka_unit_test(test_bad_uris),         cmocka_unit_test(test_each),
+        cmocka_unit_test(test_misuse),           cmocka_unit_test(test_new_event),
+        cmocka_unit_test(test_busy_and_elapsed), cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_memory_names),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
