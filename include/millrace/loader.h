@@ -187,13 +187,17 @@ struct mr_loader_stats {
     uint64_t consumer_wait_ns;      /* in mr_loader_next() */
     uint64_t consumer_busy_ns;      /* between batches */
     uint64_t copy_ns;               /* of copies to the device, where they can be timed */
-    double ready_mean;              /* batches ready when mr_loader_next() was called, mean */
+    /* Over the latest timed batches (at most 4,096), from the device's events: time copying, time in the consumer's work
+     * on a batch (from its stream's passing mr_loader_next() to release), and time that both ran at once. */
+    uint64_t timed_batches, timed_copy_ns, timed_use_ns, timed_both_ns;
+    double ready_mean; /* batches ready when mr_loader_next() was called, mean */
     double reads_in_flight_mean;
     struct mr_percentiles interval;                                   /* from one batch handed out to the next */
     struct mr_percentiles wait;                                       /* of mr_loader_next() */
     struct mr_percentiles make;                                       /* from a batch's first claim to ready */
     uint64_t pageable_bytes, pinned_bytes, device_bytes, cache_bytes; /* memory held for slots, buffers, cache */
-    char bottleneck[16]; /* "consumer", "read", "decode", "transform", "collate", "copy", or "none" */
+    char bottleneck[16]; /* "consumer", "read", "decode", "transform", "collate", "copy", "prefetch", or
+                                         "none" */
     char reason[192];    /* one sentence with the figures behind it */
 };
 MR_API void mr_loader_stats(struct mr_loader *loader, struct mr_loader_stats *out);

@@ -59,6 +59,20 @@ struct mr_bad {
 
 /* ---- slots ---- */
 
+/* Events of one batch on its device. A slot has two sets, used in turn, so that the times of a batch can be read when it is
+ * certain that they have passed: two rounds later, without waiting. */
+struct mr_slot_events {
+    struct mr_event *copy_start, *copied; /* copy stream: around the copy */
+    struct mr_event *handed, *released;   /* consumer's stream: around its work on the batch */
+    _Atomic bool copy_recorded, release_recorded, handed_recorded;
+};
+
+/* When a batch was copied and used, in ns after the loader's first event. */
+struct mr_times {
+    int64_t copy_start, copy_end, use_start, use_end;
+};
+#define MR_TIMES 4096 /* batches whose times are kept, the latest */
+
 struct mr_slot {
     _Atomic uint64_t open_for;  /* the batch that may be written; UINT64_MAX: none yet */
     _Atomic uint64_t rows_left; /* of that batch */
@@ -68,8 +82,7 @@ struct mr_slot {
     bool held;                  /* consumer's */
     struct mr_bad *bad;         /* [lock while being filled] unordered; the consumer's once ready */
     unsigned char *host, *device;
-    struct mr_event *copy_start, *copied, *released;
-    bool copy_timed, release_recorded;
+    struct mr_slot_events events[2]; /* of batch t: [t / n_slots % 2] */
     struct mr_plan_batch info;
     uint64_t size; /* rows delivered: info.rows less the skipped */
     uint64_t *indices, *positions;
@@ -110,7 +123,10 @@ struct mr_loader {
     struct mr_slot *slot;
     uint32_t n_slots;
     struct mr_stream *copy_stream;
-    pthread_mutex_t ship_lock;
+    pthread_mutex_t ship_lock; /* guards the copy stream's order and times */
+    struct mr_event *base;     /* time 0 of times */
+    struct mr_times *times;    /* [ship_lock] ring of MR_TIMES */
+    uint64_t n_times;          /* [ship_lock] */
 
     uint64_t run_rows, runs_per_batch, runs_per_worker;
     uint64_t sample_bytes; /* read for one sample, as the first one needs */
@@ -149,6 +165,10 @@ struct mr_loader {
 /* ---- ring.c ---- */
 int mr_ring_create(struct mr_loader *ld);
 void mr_ring_destroy(struct mr_loader *ld);
+static inline struct mr_slot_events *mr_slot_events(const struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
+{
+    return &slot->events[t / ld->n_slots % 2];
+}
 static inline struct mr_slot *mr_ring_slot(struct mr_loader *ld, uint64_t t)
 {
     return &ld->slot[t % ld->n_slots];
@@ -159,6 +179,21 @@ bool mr_ring_is_open(struct mr_loader *ld, uint64_t t);
 bool mr_ring_wait_open(struct mr_loader *ld, uint64_t t);
 /* `rows` more rows are done; the call that completes the batch collates and ships it. room: a worker's scratch. */
 void mr_ring_rows_done(struct mr_loader *ld, uint64_t t, uint64_t rows, void *room);
+
+/* ---- ship.c: the copy to the device and its events ---- */
+int mr_ship_init(struct mr_loader *ld);
+void mr_ship_free(struct mr_loader *ld);
+int mr_slot_events_create(struct mr_loader *ld, struct mr_slot_events *ev);
+/* Waits for what is recorded, then destroys. */
+void mr_slot_events_destroy(struct mr_slot_events *ev);
+/* Enqueues the copy of batch t. */
+int mr_ship(struct mr_loader *ld, struct mr_slot *slot, uint64_t t);
+/* Work enqueued to the consumer's stream from now on sees batch t; stream NULL: the host waits. */
+int mr_ship_hand_out(struct mr_loader *ld, struct mr_slot *slot, uint64_t t, struct mr_stream *stream);
+/* The consumer's work on batch t ends where its stream stands. */
+int mr_ship_release(struct mr_loader *ld, struct mr_slot *slot, uint64_t t, struct mr_stream *stream);
+/* How long copies and use took, and how much of it was at once, over the batches whose times are kept. */
+void mr_ship_overlap(struct mr_loader *ld, struct mr_loader_stats *out);
 
 /* ---- collate.c ---- */
 /* Turns a slot's rows into the batch: leaves out bad rows, pads or packs varying fields, sets spec, bytes and size.

@@ -14,12 +14,8 @@ static int slot_create(struct mr_loader *ld, struct mr_slot *slot)
     int rc = mr_memory_acquire(ld->device, kind, ld->slot_bytes, (void **)&slot->host);
     if (rc == 0 && !ld->device_info.unified) {
         rc = mr_memory_acquire(ld->device, MR_DEVICE, ld->slot_bytes, (void **)&slot->device);
-        if (rc == 0)
-            rc = mr_event_create(ld->device, 1, &slot->copy_start);
-        if (rc == 0)
-            rc = mr_event_create(ld->device, 1, &slot->copied);
-        if (rc == 0)
-            rc = mr_event_create(ld->device, 0, &slot->released);
+        for (int i = 0; i < 2 && rc == 0; i++)
+            rc = mr_slot_events_create(ld, &slot->events[i]);
     }
     if (rc < 0)
         return rc;
@@ -61,7 +57,7 @@ int mr_ring_create(struct mr_loader *ld)
             return rc;
         open_for(ld, &ld->slot[i], i);
     }
-    return ld->device_info.unified ? 0 : mr_stream_create(ld->device, "copy", &ld->copy_stream);
+    return ld->device_info.unified ? 0 : mr_ship_init(ld);
 }
 
 static void free_bad(struct mr_bad *bad)
@@ -77,18 +73,12 @@ static void free_bad(struct mr_bad *bad)
 static void slot_destroy(struct mr_loader *ld, struct mr_slot *slot)
 {
     enum mr_memory kind = ld->device_info.unified || ld->opts.pageable ? MR_PAGEABLE : MR_PINNED;
-    if (slot->released && slot->release_recorded)
-        mr_event_synchronize(slot->released); /* the consumer's work may still read the device half */
+    for (int i = 0; i < 2; i++)
+        mr_slot_events_destroy(&slot->events[i]);
     if (slot->host)
         mr_memory_release(ld->device, kind, slot->host, NULL);
     if (slot->device)
         mr_memory_release(ld->device, MR_DEVICE, slot->device, NULL);
-    if (slot->copy_start)
-        mr_event_destroy(slot->copy_start);
-    if (slot->copied)
-        mr_event_destroy(slot->copied);
-    if (slot->released)
-        mr_event_destroy(slot->released);
     free_bad(slot->bad);
     free(slot->indices);
     free(slot->positions);
@@ -101,12 +91,9 @@ static void slot_destroy(struct mr_loader *ld, struct mr_slot *slot)
 
 void mr_ring_destroy(struct mr_loader *ld)
 {
-    if (ld->copy_stream) {
-        mr_stream_synchronize(ld->copy_stream);
-        mr_stream_destroy(ld->copy_stream);
-    }
     for (uint32_t i = 0; ld->slot && i < ld->n_slots; i++)
         slot_destroy(ld, &ld->slot[i]);
+    mr_ship_free(ld);
     free(ld->slot);
     free_bad(ld->bad_first);
 }
@@ -117,7 +104,7 @@ bool mr_ring_is_open(struct mr_loader *ld, uint64_t t)
     if (atomic_load_explicit(&slot->open_for, memory_order_acquire) != t)
         return false;
     if (atomic_load_explicit(&slot->host_busy, memory_order_acquire)) {
-        mr_event_synchronize(slot->copied); /* a failed copy is reported by its batch */
+        mr_event_synchronize(mr_slot_events(ld, slot, t - ld->n_slots)->copied); /* its batch reports a failure */
         atomic_store_explicit(&slot->host_busy, false, memory_order_release);
     }
     return true;
@@ -133,34 +120,6 @@ bool mr_ring_wait_open(struct mr_loader *ld, uint64_t t)
     ld->n_waiting_workers--;
     pthread_mutex_unlock(&ld->lock);
     return !atomic_load(&ld->stop);
-}
-
-/* Bytes of the slot that hold something: fields lie smallest first, so that the last one's unused end is not copied. */
-static uint64_t used_bytes(const struct mr_loader *ld, const struct mr_slot *slot)
-{
-    uint64_t used = 0;
-    for (int f = 0; f < ld->n_fields; f++)
-        used = MR_MAX(used, ld->field[f].offset + slot->bytes[f]);
-    return used;
-}
-
-static int enqueue_copy(struct mr_loader *ld, struct mr_slot *slot)
-{
-    enum mr_memory kind = ld->opts.pageable ? MR_PAGEABLE : MR_PINNED;
-    uint64_t bytes = used_bytes(ld, slot);
-    int rc = 0;
-    pthread_mutex_lock(&ld->ship_lock);
-    if (slot->release_recorded)
-        rc = mr_stream_wait(ld->copy_stream, slot->released);
-    if (rc == 0)
-        rc = mr_event_record(slot->copy_start, ld->copy_stream);
-    if (rc == 0 && bytes > 0)
-        rc = mr_copy_async(ld->copy_stream, slot->device, MR_DEVICE, slot->host, kind, bytes);
-    if (rc == 0)
-        rc = mr_event_record(slot->copied, ld->copy_stream);
-    pthread_mutex_unlock(&ld->ship_lock);
-    slot->copy_timed = rc == 0;
-    return rc;
 }
 
 static void mark_ready(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
@@ -182,7 +141,7 @@ void mr_ring_rows_done(struct mr_loader *ld, uint64_t t, uint64_t rows, void *ro
     uint64_t start = mr_time_ns();
     mr_collate(ld, slot, room);
     if (!ld->device_info.unified) {
-        int rc = enqueue_copy(ld, slot);
+        int rc = mr_ship(ld, slot, t);
         struct mr_run_sample none = {.n_extents = 0};
         if (rc < 0)
             mr_bad_add(ld, t, 0, &none, slot->info.epoch, rc, true);
@@ -320,24 +279,6 @@ static void count_batch(struct mr_loader *ld, const struct mr_slot *slot, uint64
         mr_count(&ld->bytes, slot->bytes[f]);
 }
 
-static int sync_copy(struct mr_loader *ld, struct mr_slot *slot, struct mr_stream *stream)
-{
-    if (ld->device_info.unified)
-        return 0;
-    int rc = stream ? mr_stream_wait(stream, slot->copied) : mr_event_synchronize(slot->copied);
-    return rc < 0 ? end_with(ld, rc) : 0;
-}
-
-/* Adds the time of the slot's last copy, known once it has passed. */
-static void count_copy(struct mr_loader *ld, struct mr_slot *slot)
-{
-    int64_t ns;
-    if (slot->copy_timed && mr_event_query(slot->copied) == 1 &&
-        mr_event_elapsed(slot->copy_start, slot->copied, &ns) == 0 && ns > 0)
-        mr_count(&ld->copy_ns, (uint64_t)ns);
-    slot->copy_timed = false;
-}
-
 static void give_back(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
 {
     if (!ld->device_info.unified)
@@ -365,9 +306,9 @@ int mr_loader_next(struct mr_loader *ld, struct mr_stream *stream, struct mr_bat
         if (rc == 0)
             rc = take_bad(ld, slot);
         if (rc == 0)
-            rc = sync_copy(ld, slot, stream);
+            rc = mr_ship_hand_out(ld, slot, ld->next_batch, stream);
         if (rc < 0)
-            return rc;
+            return ld->ended < 0 ? rc : end_with(ld, rc);
         ld->next_batch++;
         if (slot->size == 0) { /* every sample was bad and skipped */
             give_back(ld, slot, ld->next_batch - 1);
@@ -386,14 +327,7 @@ int mr_loader_release(struct mr_loader *ld, struct mr_batch *batch, struct mr_st
     struct mr_slot *slot = batch->slot;
     if (!slot || !slot->held)
         return mr_error_set(MR_EMISUSE, "this batch is not held: it was released before");
-    int rc = 0;
-    if (!ld->device_info.unified && stream) {
-        rc = mr_event_record(slot->released, stream);
-        slot->release_recorded = rc == 0;
-    } else {
-        slot->release_recorded = false;
-    }
-    count_copy(ld, slot);
+    int rc = mr_ship_release(ld, slot, slot->ready_for, stream);
     slot->held = false;
     ld->n_held--;
     batch->slot = NULL;

@@ -132,7 +132,6 @@ void mr_loader_stats(struct mr_loader *ld, struct mr_loader_stats *out)
         .read_ahead = ld->runs_per_worker * ld->run_rows * ld->n_workers,
         .consumer_wait_ns = mr_counted(&ld->wait_ns),
         .consumer_busy_ns = mr_counted(&ld->busy_ns),
-        .copy_ns = mr_counted(&ld->copy_ns),
     };
     snprintf(st->storage, sizeof st->storage, "%s",
              ld->storage        ? mr_storage_name(ld->storage)
@@ -148,5 +147,7 @@ void mr_loader_stats(struct mr_loader *ld, struct mr_loader_stats *out)
     percentiles(&ld->wait, &st->wait);
     percentiles(&ld->make, &st->make);
     memory_held(ld, st);
+    mr_ship_overlap(ld, st);
+    st->copy_ns = mr_counted(&ld->copy_ns);
     find_bottleneck(st);
 }

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <locale.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -73,7 +72,7 @@ struct numbers {
 };
 
 /* One number of a line: [text, end). */
-static int add_text(struct numbers *to, char *text, char *end, uint64_t line, locale_t c_locale)
+static int add_text(struct numbers *to, char *text, char *end, uint64_t line)
 {
     char *stop = text, keep = *end;
     *end = '\0';
@@ -81,7 +80,7 @@ static int add_text(struct numbers *to, char *text, char *end, uint64_t line, lo
     if (to->whole && *text != '-')
         to->u[to->n] = strtoull(text, &stop, 10);
     else if (!to->whole)
-        to->d[to->n] = strtod_l(text, &stop, c_locale);
+        to->d[to->n] = mr_text_to_f64(text, &stop);
     bool good = stop == end && stop != text && !(to->whole && errno == ERANGE);
     if (!good)
         mr_error_set(MR_EFORMAT, "%s:%llu: '%.40s': want %s, one a line", to->path, (unsigned long long)line, text,
@@ -100,9 +99,6 @@ static int read_text(struct numbers *to, struct bytes file)
     to->u = malloc(room);
     if (!to->u)
         return mr_error_nomem(to->path, room);
-    locale_t c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-    if (!c_locale)
-        return mr_error_nomem(to->path, 0);
     int rc = 0;
     char *p = file.p, *all_end = file.p + file.n;
     for (uint64_t line = 1; p < all_end && !rc; line++) {
@@ -115,10 +111,9 @@ static int read_text(struct numbers *to, struct bytes file)
         while (end > p && strchr(" \t\r", end[-1]) && end[-1])
             end--;
         if (p < end)
-            rc = add_text(to, p, end, line, c_locale);
+            rc = add_text(to, p, end, line);
         p = line_end + 1;
     }
-    freelocale(c_locale);
     return rc;
 }
 

@@ -65,6 +65,7 @@ static inline const char *test_path(const char *name)
 static inline const char *test_write(const char *name, const void *bytes, size_t n)
 {
     const char *path = test_path(name);
+    unlink(path); /* some file systems flush a file that replaces what was in it */
     FILE *f = fopen(path, "wb");
     assert_non_null(f);
     assert_int_equal(fwrite(bytes, 1, n, f), n);
@@ -75,6 +76,7 @@ static inline const char *test_write(const char *name, const void *bytes, size_t
 static inline const char *test_write_gz(const char *name, const void *bytes, size_t n)
 {
     const char *path = test_path(name);
+    unlink(path);
     gzFile f = gzopen(path, "wb1");
     assert_non_null(f);
     assert_int_equal(gzfwrite(bytes, 1, n, f), n);

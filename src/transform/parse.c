@@ -1,0 +1,158 @@
+/* From text to ops: "cast(f32), label.one_hot(10)". */
+#include "transform/transform.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct mr_op_ops *const known[] = {
+    &mr_op_cast, &mr_op_scale, &mr_op_normalize,   &mr_op_layout, &mr_op_flatten, &mr_op_one_hot,
+    &mr_op_pad,  &mr_op_crop,  &mr_op_random_crop, &mr_op_hflip,  NULL,
+};
+
+const struct mr_op_ops *const *mr_ops_known(void)
+{
+    return known;
+}
+
+void mr_op_destroy(struct mr_op *op)
+{
+    if (op->args && op->ops->options)
+        mr_options_free(op->ops->options, op->args);
+    free(op->args);
+    free(op->field);
+    free(op->text);
+    *op = (struct mr_op){0};
+}
+
+struct span {
+    const char *p, *end;
+};
+
+static bool blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+static struct span trim(struct span s)
+{
+    while (s.p < s.end && blank(*s.p))
+        s.p++;
+    while (s.p < s.end && blank(s.end[-1]))
+        s.end--;
+    return s;
+}
+
+static char *copy(struct span s)
+{
+    return strndup(s.p, (size_t)(s.end - s.p));
+}
+
+static int width(struct span s) /* for %.*s in errors */
+{
+    return (int)MR_MIN(s.end - s.p, 80);
+}
+
+/* The end of the op at p: a comma outside of brackets, or the text's end; NULL when brackets do not match. */
+static const char *op_end(const char *p)
+{
+    int depth = 0;
+    for (; *p && (*p != ',' || depth > 0); p++) {
+        depth += *p == '(' || *p == '[';
+        depth -= *p == ')' || *p == ']';
+        if (depth < 0)
+            return NULL;
+    }
+    return depth == 0 ? p : NULL;
+}
+
+static const struct mr_op_ops *find_op(struct span name, uint32_t place)
+{
+    char list[256] = "";
+    for (size_t i = 0; known[i]; i++) {
+        size_t n = strlen(known[i]->name);
+        if (n == (size_t)(name.end - name.p) && memcmp(name.p, known[i]->name, n) == 0)
+            return known[i];
+        size_t at = strlen(list);
+        snprintf(list + at, sizeof list - at, "%s%s", i ? ", " : "", known[i]->name);
+    }
+    mr_error_set(MR_EOPTION, "transform %u: '%.*s': no such op; there are %s", place, width(name), name.p, list);
+    return NULL;
+}
+
+/* args: what stands between the brackets, or empty. */
+static int parse_args(struct mr_op *op, struct span args)
+{
+    const struct mr_op_ops *ops = op->ops;
+    op->args = calloc(1, ops->args_bytes ? ops->args_bytes : 1);
+    char *text = copy(args);
+    char who[64];
+    snprintf(who, sizeof who, "transform %u: %s: ", op->place, ops->name);
+    int rc = 0;
+    if (!op->args || !text)
+        rc = mr_error_nomem("transform", ops->args_bytes);
+    if (!rc)
+        rc = mr_options_init(ops->options, op->args);
+    if (!rc && ops->preset)
+        ops->preset(op->args);
+    if (!rc && *text)
+        rc = mr_options_parse(ops->options, op->args, who, text, ops->positional);
+    if (!rc && ops->check)
+        rc = ops->check(op);
+    free(text);
+    return rc;
+}
+
+/* "field.name(args)"; out is zeroed and is destroyed by the caller also on failure. */
+static int parse_op(struct span item, uint32_t place, struct mr_op *out)
+{
+    const char *open = memchr(item.p, '(', (size_t)(item.end - item.p));
+    struct span head = trim((struct span){item.p, open ? open : item.end}), field = {head.p, head.p};
+    struct span args = {item.end, item.end};
+    if (open && item.end[-1] != ')')
+        return mr_error_set(MR_EOPTION, "transform %u: '%.*s': want name(arguments), and a comma before the next op",
+                            place, width(item), item.p);
+    if (open)
+        args = trim((struct span){open + 1, item.end - 1});
+    for (const char *p = head.p; p < head.end; p++)
+        if (*p == '.') {
+            field.end = p;
+            head.p = p + 1;
+        }
+    if (head.p == head.end)
+        return mr_error_set(MR_EOPTION, "transform %u: '%.*s': no op's name", place, width(item), item.p);
+    out->place = place;
+    out->ops = find_op(head, place);
+    if (!out->ops)
+        return MR_EOPTION;
+    out->text = copy((struct span){head.p, item.end});
+    out->field = field.end > field.p ? copy(field) : NULL;
+    if (!out->text || (field.end > field.p && !out->field))
+        return mr_error_nomem("transform", (uint64_t)(item.end - item.p));
+    return parse_args(out, args);
+}
+
+int mr_ops_parse(const char *text, uint32_t place, struct mr_op *out, uint32_t cap, uint32_t *n_out)
+{
+    *n_out = 0;
+    if (trim((struct span){text, text + strlen(text)}).p == text + strlen(text))
+        return 0; /* nothing but blanks: no ops */
+    for (const char *p = text;; p++) {
+        const char *end = op_end(p);
+        if (!end)
+            return mr_error_set(MR_EOPTION, "transform %u: '%.80s': brackets do not match", place, p);
+        struct span item = trim((struct span){p, end});
+        if (item.p == item.end)
+            return mr_error_set(MR_EOPTION, "transform %u: an op is missing at byte %zu of '%.200s'", place,
+                                (size_t)(p - text), text);
+        if (*n_out == cap)
+            return mr_error_set(MR_ELIMIT, "transform %u: a chain has at most %d ops", place, MR_MAX_OPS);
+        out[*n_out] = (struct mr_op){0};
+        int rc = parse_op(item, place, &out[(*n_out)++]);
+        if (rc)
+            return rc;
+        place++;
+        p = end;
+        if (!*p)
+            return 0;
+    }
+}

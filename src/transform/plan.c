@@ -1,0 +1,220 @@
+/* Binding: shapes inferred op by op, and one plan a field. */
+#include "transform/transform.h"
+
+#include <string.h>
+
+uint64_t mr_dims_after(const uint64_t *dim, int rank, int d)
+{
+    uint64_t n = 1;
+    for (d++; d < rank; d++)
+        n *= dim[d];
+    return n;
+}
+
+/* Arithmetic on an integer field cannot be known at parse time, so every error here says which op and what came to it. */
+static int find_field(const struct mr_op *op, const struct mr_spec *fields, int n_fields, int *out)
+{
+    const char *want = op->field ? op->field : op->ops->default_field;
+    char list[MR_MAX_FIELDS * (MR_NAME_BYTES + 2)] = "";
+    if (!want) {
+        *out = 0;
+        return 0;
+    }
+    for (int f = 0; f < n_fields; f++) {
+        if (strncmp(fields[f].name, want, MR_NAME_BYTES) == 0) {
+            *out = f;
+            return 0;
+        }
+        strcat(list, f ? ", " : "");
+        strncat(list, fields[f].name, MR_NAME_BYTES);
+    }
+    return mr_op_error(op, MR_ESHAPE, "no field '%s'; there are: %s", want, list);
+}
+
+static int infer_all(struct mr_transform *chain, struct mr_spec *specs, int n_fields)
+{
+    for (uint32_t i = 0; i < chain->n_ops; i++) {
+        struct mr_op *op = &chain->op[i];
+        int rc = find_field(op, specs, n_fields, &op->on);
+        if (rc)
+            return rc;
+        op->in = op->out = specs[op->on];
+        rc = op->ops->infer(op, &op->out);
+        if (rc)
+            return rc;
+        uint64_t bytes;
+        rc = mr_spec_bytes(&op->out, &bytes);
+        if (rc)
+            return mr_op_misfit(op, &op->in, "makes more than 2^62 bytes of");
+        specs[op->on] = op->out;
+    }
+    return 0;
+}
+
+static bool moves(const struct mr_op *op)
+{
+    return op->ops->fuse || op->ops->apply;
+}
+
+/* Puts op i into the stage, or says that it needs a new one. */
+static int join_stage(struct mr_stage *stage, const struct mr_op *op, uint32_t i, bool *joined)
+{
+    *joined = true;
+    if (!moves(op))
+        return 0;
+    uint32_t in_stage = i - stage->first;
+    if (!stage->moves && op->ops->apply) {
+        stage->mover = in_stage;
+    } else if (!stage->moves) {
+        stage->point = malloc(sizeof *stage->point);
+        if (!stage->point)
+            return mr_error_nomem("transform", sizeof *stage->point);
+        mr_pointwise_start(stage->point, op->in.dtype);
+        op->ops->fuse(op, stage->point, in_stage); /* an empty pass takes any op */
+    } else {
+        *joined = stage->point && op->ops->fuse && op->ops->fuse(op, stage->point, in_stage);
+    }
+    stage->moves = true;
+    return 0;
+}
+
+static int make_stages(struct mr_plan *plan, bool plain)
+{
+    for (uint32_t i = 0; i < plan->n_ops; i++) {
+        bool joined = false;
+        int rc = 0;
+        if (plan->n_stages > 0 && !plain)
+            rc = join_stage(&plan->stage[plan->n_stages - 1], plan->op[i], i, &joined);
+        if (!rc && !joined) {
+            plan->stage[plan->n_stages++] = (struct mr_stage){.first = i};
+            rc = join_stage(&plan->stage[plan->n_stages - 1], plan->op[i], i, &joined);
+        }
+        if (rc)
+            return rc;
+        plan->stage[plan->n_stages - 1].n_ops++;
+    }
+    for (uint32_t k = 0; k < plan->n_stages; k++) {
+        int rc = plan->stage[k].point ? mr_pointwise_finish(plan->stage[k].point) : 0;
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+static bool same_spec(const struct mr_spec *a, const struct mr_spec *b)
+{
+    bool same = a->dtype == b->dtype && a->rank == b->rank && a->var_dims == b->var_dims;
+    for (int d = 0; d < a->rank && same; d++)
+        same = a->dim[d] == b->dim[d];
+    return same;
+}
+
+/* Specs at stage ends were checked by infer_all: mr_spec_bytes() cannot fail. */
+static uint64_t bytes_of(const struct mr_spec *spec)
+{
+    uint64_t bytes = 0;
+    mr_spec_bytes(spec, &bytes);
+    return bytes;
+}
+
+int mr_plan_make(struct mr_plan *plan, const struct mr_spec *in, const struct mr_spec *out, bool plain)
+{
+    int rc = make_stages(plan, plain);
+    if (rc)
+        return rc;
+    plan->fixed = in->var_dims == 0;
+    plan->identity = same_spec(in, out);
+    for (uint32_t i = 0; i < plan->n_ops; i++)
+        plan->fixed = plan->fixed && plan->op[i]->out.var_dims == 0;
+    for (uint32_t k = 0; k < plan->n_stages; k++) {
+        const struct mr_stage *stage = &plan->stage[k];
+        plan->identity = plan->identity && !stage->moves;
+        if (k + 1 < plan->n_stages)
+            plan->half_bytes = MR_MAX(plan->half_bytes, bytes_of(&plan->op[stage->first + stage->n_ops - 1]->out));
+    }
+    plan->half_bytes = mr_round_up(plan->half_bytes, MR_CACHE_LINE);
+    plan->in_elements = plan->fixed ? mr_dims_after(in->dim, in->rank, -1) : 0;
+    plan->out_bytes = bytes_of(out);
+    return 0;
+}
+
+void mr_plan_destroy(struct mr_plan *plan)
+{
+    for (uint32_t k = 0; plan && k < plan->n_stages; k++) {
+        if (plan->stage[k].point)
+            free(plan->stage[k].point->cycle);
+        free(plan->stage[k].point);
+    }
+    free(plan);
+}
+
+void mr_transform_unbind(struct mr_transform *chain)
+{
+    for (int f = 0; f < MR_MAX_FIELDS; f++) {
+        mr_plan_destroy(chain->plan[f]);
+        chain->plan[f] = NULL;
+    }
+    chain->bound = false;
+    chain->n_fields = 0;
+    chain->scratch_bytes = 0;
+}
+
+static int plan_field(struct mr_transform *chain, int f, bool plain)
+{
+    struct mr_plan *plan = calloc(1, sizeof *plan);
+    if (!plan)
+        return mr_error_nomem("transform", sizeof *plan);
+    chain->plan[f] = plan;
+    for (uint32_t i = 0; i < chain->n_ops; i++)
+        if (chain->op[i].on == f)
+            plan->op[plan->n_ops++] = &chain->op[i];
+    int rc = mr_plan_make(plan, &chain->in[f], &chain->out[f], plain);
+    if (rc)
+        return rc;
+    uint64_t halves = plan->n_stages > 2 ? 2 : plan->n_stages > 1 ? 1 : 0;
+    chain->scratch_bytes = MR_MAX(chain->scratch_bytes, halves * plan->half_bytes);
+    return 0;
+}
+
+static int check_fields(const struct mr_spec *fields, int n_fields)
+{
+    if (n_fields < 1 || n_fields > MR_MAX_FIELDS)
+        return mr_error_set(MR_ESHAPE, "transform: %d fields: want 1..%d", n_fields, MR_MAX_FIELDS);
+    for (int f = 0; f < n_fields; f++) {
+        const struct mr_spec *s = &fields[f];
+        if (s->rank < 0 || s->rank > MR_MAX_RANK || mr_dtype_size(s->dtype) == 0 ||
+            (s->rank < 32 && s->var_dims >> s->rank))
+            return mr_error_set(MR_ESHAPE, "transform: field %d: rank %d, dtype %d, var_dims 0x%x: no good spec", f,
+                                s->rank, (int)s->dtype, s->var_dims);
+        uint64_t bytes;
+        int rc = mr_spec_bytes(s, &bytes);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+int mr_transform_bind_as(struct mr_transform *chain, const struct mr_spec *fields, int n_fields, bool plain)
+{
+    mr_transform_unbind(chain);
+    int rc = check_fields(fields, n_fields);
+    if (rc)
+        return rc;
+    memcpy(chain->in, fields, (size_t)n_fields * sizeof *fields);
+    memcpy(chain->out, fields, (size_t)n_fields * sizeof *fields);
+    rc = infer_all(chain, chain->out, n_fields);
+    for (int f = 0; f < n_fields && !rc; f++)
+        rc = plan_field(chain, f, plain);
+    if (rc) {
+        mr_transform_unbind(chain);
+        return rc;
+    }
+    chain->n_fields = n_fields;
+    chain->bound = true;
+    return 0;
+}
+
+int mr_transform_bind(struct mr_transform *chain, const struct mr_spec *fields, int n_fields)
+{
+    return mr_transform_bind_as(chain, fields, n_fields, false);
+}

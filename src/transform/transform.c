@@ -1,0 +1,234 @@
+/* The chain: making it, asking it, applying it. */
+#include "transform/transform.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+int mr_op_error(const struct mr_op *op, int code, const char *fmt, ...)
+{
+    char what[MR_ERROR_BYTES];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(what, sizeof what, fmt, args);
+    va_end(args);
+    return mr_error_set(code, "transform %u: %.200s: %.800s", op->place, op->text, what);
+}
+
+int mr_op_misfit(const struct mr_op *op, const struct mr_spec *spec, const char *what)
+{
+    char text[200];
+    return mr_op_error(op, MR_ESHAPE, "%s %s", what, mr_spec_format(spec, text, sizeof text));
+}
+
+int mr_transform_create(struct mr_transform **out)
+{
+    struct mr_transform *chain = calloc(1, sizeof *chain);
+    if (chain)
+        chain->op = calloc(MR_MAX_OPS, sizeof *chain->op);
+    if (chain && chain->op)
+        chain->text = strdup("");
+    if (!chain || !chain->op || !chain->text) {
+        mr_transform_destroy(chain);
+        return mr_error_nomem("transform", sizeof *chain + MR_MAX_OPS * sizeof *chain->op);
+    }
+    *out = chain;
+    return 0;
+}
+
+void mr_transform_destroy(struct mr_transform *chain)
+{
+    if (!chain)
+        return;
+    mr_transform_unbind(chain);
+    for (uint32_t i = 0; i < chain->n_ops; i++)
+        mr_op_destroy(&chain->op[i]);
+    free(chain->op);
+    free(chain->text);
+    free(chain);
+}
+
+/* The chain's text with n_ops ops; NULL without memory. */
+static char *make_text(const struct mr_transform *chain, uint32_t n_ops)
+{
+    size_t bytes = 1;
+    for (uint32_t i = 0; i < n_ops; i++)
+        bytes += strlen(chain->op[i].text) + (chain->op[i].field ? strlen(chain->op[i].field) : 0) + 2;
+    char *text = malloc(bytes), *p = text;
+    if (!text)
+        return NULL;
+    *p = '\0';
+    for (uint32_t i = 0; i < n_ops; i++) {
+        const struct mr_op *op = &chain->op[i];
+        p += snprintf(p, bytes - (size_t)(p - text), "%s%s%s%s", i ? "," : "", op->field ? op->field : "",
+                      op->field ? "." : "", op->text);
+    }
+    return text;
+}
+
+/* Takes over n ops parsed behind the chain's, or destroys them. */
+static int commit(struct mr_transform *chain, uint32_t n, int rc)
+{
+    char *text = rc ? NULL : make_text(chain, chain->n_ops + n);
+    if (!rc && !text)
+        rc = mr_error_nomem("transform", 0);
+    if (rc) {
+        for (uint32_t i = 0; i < n; i++)
+            mr_op_destroy(&chain->op[chain->n_ops + i]);
+        return rc;
+    }
+    free(chain->text);
+    chain->text = text;
+    chain->n_ops += n;
+    mr_transform_unbind(chain);
+    return 0;
+}
+
+int mr_transform_add(struct mr_transform *chain, const char *text)
+{
+    uint32_t n;
+    int rc = mr_ops_parse(text, chain->n_ops + 1, chain->op + chain->n_ops, MR_MAX_OPS - chain->n_ops, &n);
+    return commit(chain, n, rc);
+}
+
+int mr_transform_add_fn(struct mr_transform *chain, const struct mr_transform_fn *fn)
+{
+    if (fn->size < sizeof *fn || !fn->name || !fn->apply)
+        return mr_error_set(MR_EOPTION, "transform %u: a struct mr_transform_fn wants its size, a name and apply",
+                            chain->n_ops + 1);
+    if (chain->n_ops == MR_MAX_OPS)
+        return mr_error_set(MR_ELIMIT, "transform %u: a chain has at most %d ops", chain->n_ops + 1, MR_MAX_OPS);
+    struct mr_op *op = &chain->op[chain->n_ops];
+    *op = (struct mr_op){.ops = &mr_op_custom, .place = chain->n_ops + 1, .fn = *fn};
+    op->text = strdup(fn->name);
+    op->field = fn->field ? strdup(fn->field) : NULL;
+    bool good = op->text && (op->field || !fn->field);
+    return commit(chain, 1, good ? 0 : mr_error_nomem("transform", strlen(fn->name)));
+}
+
+const struct mr_spec *mr_transform_specs(const struct mr_transform *chain)
+{
+    return chain->out;
+}
+
+int mr_transform_is_identity(const struct mr_transform *chain, int field)
+{
+    return chain->bound && field >= 0 && field < chain->n_fields && chain->plan[field]->identity;
+}
+
+uint64_t mr_transform_scratch_bytes(const struct mr_transform *chain)
+{
+    return chain->scratch_bytes;
+}
+
+const char *mr_transform_text(const struct mr_transform *chain)
+{
+    return chain->text;
+}
+
+int mr_transform_each(int (*fn)(void *user, const char *name, const char *arguments, const char *summary), void *user)
+{
+    for (const struct mr_op_ops *const *p = mr_ops_known(); *p; p++) {
+        int rc = fn(user, (*p)->name, (*p)->arguments, (*p)->summary);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+/* A sample being worked on. */
+struct sample {
+    uint64_t seed, epoch, index;
+};
+
+static int apply_mover(const struct mr_op *op, const struct sample *s, const void *in, const uint64_t *in_dim,
+                       void *out, uint64_t *out_dim)
+{
+    struct mr_op_call call = {.in = in, .in_dim = in_dim, .out = out, .out_dim = out_dim};
+    if (op->ops->random)
+        mr_draw4(s->seed, MR_DRAW_TRANSFORM, s->index, s->epoch, op->place, call.random);
+    memcpy(out_dim, op->out.dim, sizeof op->out.dim);
+    return op->ops->apply(op, &call);
+}
+
+/* Follows the shape through the stage's ops, dim in place, and moves the bytes where the mover stands. */
+static int run_stage(const struct mr_plan *plan, const struct mr_stage *stage, const struct sample *s, const void *in,
+                     void *out, uint64_t *dim)
+{
+    uint64_t n = mr_dims_after(dim, plan->op[stage->first]->in.rank, -1), inner = 0;
+    for (uint32_t i = 0; i < stage->n_ops; i++) {
+        const struct mr_op *op = plan->op[stage->first + i];
+        uint64_t next[MR_MAX_RANK];
+        if (stage->point && stage->point->channels > 1 && i == stage->point->axis_op)
+            inner = mr_dims_after(dim, op->in.rank, stage->point->axis);
+        memcpy(next, dim, sizeof next);
+        if (!stage->point && stage->moves && i == stage->mover) {
+            int rc = apply_mover(op, s, in, dim, out, next);
+            if (rc)
+                return rc;
+        } else if (op->ops->shape) {
+            op->ops->shape(op, dim, next);
+        }
+        memcpy(dim, next, sizeof next);
+    }
+    if (stage->point)
+        mr_pointwise_run(stage->point, inner, in, out, n);
+    else if (!stage->moves)
+        memcpy(out, in, n * mr_dtype_size(plan->op[stage->first]->in.dtype));
+    return 0;
+}
+
+static int run_stages(const struct mr_plan *plan, const struct sample *s, const void *in, uint64_t *dim, void *out,
+                      void *scratch)
+{
+    for (uint32_t k = 0; k < plan->n_stages; k++) {
+        bool last = k + 1 == plan->n_stages;
+        void *to = last ? out : (char *)scratch + k % 2 * plan->half_bytes;
+        int rc = run_stage(plan, &plan->stage[k], s, in, to, dim);
+        if (rc)
+            return rc;
+        in = to;
+    }
+    return 0;
+}
+
+/* Samples whose shape varies: what the decoder says must fit the spec. */
+static int take_dims(const struct mr_spec *spec, const uint64_t *in_dim, uint64_t *out)
+{
+    memcpy(out, spec->dim, sizeof spec->dim);
+    for (int d = 0; d < spec->rank; d++) {
+        if (!(spec->var_dims >> d & 1))
+            continue;
+        if (in_dim[d] > spec->dim[d])
+            return mr_error_set(MR_ESHAPE, "transform: %s: dimension %d of the sample is %llu: want at most %llu",
+                                spec->name, d, (unsigned long long)in_dim[d], (unsigned long long)spec->dim[d]);
+        out[d] = in_dim[d];
+    }
+    return 0;
+}
+
+int mr_transform_apply(const struct mr_transform *chain, int field, uint64_t seed, uint64_t epoch, uint64_t index,
+                       const void *in, const uint64_t *in_dim, void *out, uint64_t *out_dim, void *scratch)
+{
+    if (!chain->bound || field < 0 || field >= chain->n_fields)
+        return mr_error_set(MR_EMISUSE, "transform: field %d of %d: the chain is not bound to it", field,
+                            chain->n_fields);
+    const struct mr_plan *plan = chain->plan[field];
+    const struct mr_spec *spec = &chain->out[field];
+    const struct mr_pointwise *only = plan->n_stages == 1 && plan->fixed ? plan->stage[0].point : NULL;
+    if (only) {
+        mr_pointwise_run(only, only->inner, in, out, plan->in_elements);
+        memcpy(out_dim, spec->dim, sizeof spec->dim);
+        return 0;
+    }
+    struct sample s = {seed, epoch, index};
+    uint64_t dim[MR_MAX_RANK];
+    int rc = take_dims(&chain->in[field], in_dim, dim);
+    if (!rc && plan->n_stages > 0)
+        rc = run_stages(plan, &s, in, dim, out, scratch);
+    else if (!rc)
+        memcpy(out, in, mr_dims_after(dim, spec->rank, -1) * mr_dtype_size(spec->dtype));
+    if (!rc)
+        memcpy(out_dim, dim, sizeof dim);
+    return rc;
+}

@@ -1,0 +1,151 @@
+/*
+ * The chain and its plan.
+ *
+ * A bound chain is planned field by field into stages; each moves the bytes once. Pointwise ops that follow each other
+ * (cast, scale, normalize) fuse into one stage, and ops that only change the shape (flatten) join the stage before or
+ * after them. Stages but the last write to scratch, two halves in turn.
+ */
+#ifndef MR_TRANSFORM_H
+#define MR_TRANSFORM_H
+
+#include "transform/kernels.h"
+#include <millrace/options.h>
+#include <millrace/transform.h>
+
+#define MR_MAX_OPS   64 /* of a chain */
+#define MR_MAX_PAIRS 8  /* of one pointwise stage */
+
+struct mr_op;
+
+/* One op at work on one sample. */
+struct mr_op_call {
+    const void *in;
+    const uint64_t *in_dim;
+    void *out;
+    uint64_t *out_dim; /* preset to the inferred spec's */
+    uint32_t random[4];
+};
+
+/* A fused pass over the elements. */
+struct mr_pointwise {
+    enum mr_dtype from, compute, to; /* compute: f32, f64, or MR_N_DTYPES: only a copy so far */
+    mr_convert *load, *store;        /* from -> compute, compute -> to; NULL: same dtype */
+    mr_convert *direct;              /* i64 <-> u64: instead of both */
+    uint32_t n_pairs, channels;      /* channels 1: the same constants for all elements */
+    uint64_t inner;                  /* neighbouring elements of one channel; 0: varies, see axis_op */
+    uint32_t axis_op;                /* place among the stage's ops of the one whose shape gives inner */
+    int axis;                        /* of that shape: the channels' */
+    union {
+        float f32[MR_MAX_LIST][MR_MAX_PAIRS][2];
+        double f64[MR_MAX_LIST][MR_MAX_PAIRS][2];
+    } c;
+    float *cycle; /* f32, inner fixed and small: [n_pairs][2][cycle_length], a multiple of channels * inner */
+    uint64_t cycle_length;
+};
+
+struct mr_op_ops {
+    const char *name, *arguments, *summary;
+    const char *default_field; /* NULL: the first */
+    const struct mr_option *options;
+    const char *const *positional;
+    size_t args_bytes;
+    bool random;
+    void (*preset)(void *args);           /* after the table's defaults; may be NULL */
+    int (*check)(const struct mr_op *op); /* arguments together; may be NULL */
+    /* Changes the spec from what comes in to what goes out, and sets op->bound. */
+    int (*infer)(struct mr_op *op, struct mr_spec *spec);
+    /* The shape of one sample after the op; NULL: the shape stays, or apply writes it. */
+    void (*shape)(const struct mr_op *op, const uint64_t *in_dim, uint64_t *out_dim);
+    /* Adds the op to a pointwise pass; false: does not fit there (p unchanged). */
+    bool (*fuse)(const struct mr_op *op, struct mr_pointwise *p, uint32_t op_in_stage);
+    /* Moves one sample. Neither fuse nor apply: the bytes stay as they are. */
+    int (*apply)(const struct mr_op *op, struct mr_op_call *call);
+};
+
+extern const struct mr_op_ops mr_op_cast, mr_op_scale, mr_op_normalize, mr_op_layout, mr_op_flatten, mr_op_one_hot,
+    mr_op_pad, mr_op_crop, mr_op_random_crop, mr_op_hflip, mr_op_custom;
+
+/* The dimensions that are an image's height and width. */
+struct mr_image {
+    int h, w;
+};
+
+struct mr_op {
+    const struct mr_op_ops *ops;
+    uint32_t place; /* in the chain, from 1 */
+    char *field;    /* NULL: ops->default_field */
+    char *text;     /* "crop(32,32)", for errors and mr_transform_text() */
+    void *args;
+    struct mr_transform_fn fn; /* custom ops */
+    /* Set by binding: */
+    int on; /* field */
+    struct mr_spec in, out;
+    struct mr_image image; /* ops on pixels */
+    struct {
+        int axis;                /* normalize: the channels' */
+        unsigned char value[16]; /* pad: one element; one_hot: the 1 */
+    } bound;
+};
+
+/* Sets "transform 3: crop(32,32): ..." and returns code. */
+int mr_op_error(const struct mr_op *op, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
+/* The same with the spec at the end: "transform 3: crop(32,32): does not fit image u8[28,28]". code: MR_ESHAPE. */
+int mr_op_misfit(const struct mr_op *op, const struct mr_spec *spec, const char *what);
+
+struct mr_stage {
+    uint32_t first, n_ops;      /* of the plan's ops */
+    uint32_t mover;             /* among these: the one whose apply moves the bytes */
+    struct mr_pointwise *point; /* a pointwise stage */
+    bool moves;                 /* false: shapes only */
+};
+
+/* What happens to one field. */
+struct mr_plan {
+    uint32_t n_ops, n_stages;
+    const struct mr_op *op[MR_MAX_OPS];
+    struct mr_stage stage[MR_MAX_OPS];
+    bool fixed; /* no dimension varies anywhere */
+    bool identity;
+    uint64_t in_elements; /* fixed */
+    uint64_t out_bytes;
+    uint64_t half_bytes; /* of each of the two halves of scratch */
+};
+
+struct mr_transform {
+    struct mr_op *op; /* room for MR_MAX_OPS */
+    uint32_t n_ops;
+    char *text;
+    bool bound;
+    int n_fields;
+    struct mr_spec in[MR_MAX_FIELDS], out[MR_MAX_FIELDS];
+    struct mr_plan *plan[MR_MAX_FIELDS];
+    uint64_t scratch_bytes;
+};
+
+/* mr_transform_bind(); plain: one stage an op, nothing fused: what the fused path is tested against. */
+int mr_transform_bind_as(struct mr_transform *chain, const struct mr_spec *fields, int n_fields, bool plain);
+void mr_transform_unbind(struct mr_transform *chain);
+
+/* Plans one field: its ops, bound, are in plan->op. Returns 0, MR_ELIMIT, -ENOMEM. */
+int mr_plan_make(struct mr_plan *plan, const struct mr_spec *in, const struct mr_spec *out, bool plain);
+void mr_plan_destroy(struct mr_plan *plan);
+
+/* Parses a chain's text into ops with places from `place` on; on failure *n_out of them are to be destroyed too. */
+int mr_ops_parse(const char *text, uint32_t place, struct mr_op *out, uint32_t cap, uint32_t *n_out);
+void mr_op_destroy(struct mr_op *op);
+const struct mr_op_ops *const *mr_ops_known(void); /* NULL-terminated */
+
+/* Pointwise passes. */
+void mr_pointwise_start(struct mr_pointwise *p, enum mr_dtype from);
+int mr_pointwise_finish(struct mr_pointwise *p); /* chooses kernels; 0 or -ENOMEM */
+void mr_pointwise_run(const struct mr_pointwise *p, uint64_t inner, const void *in, void *out, uint64_t n);
+
+/* Elements of a shape, or of the part behind dimension d (d = -1: all). */
+uint64_t mr_dims_after(const uint64_t *dim, int rank, int d);
+
+/* The image axes of a spec. layout: 0 by the shape, 1 nchw, 2 nhwc. false: rank too low. */
+bool mr_image_axes(const struct mr_spec *spec, int layout, struct mr_image *out);
+extern const char *const mr_layout_choices[]; /* "auto", "nchw", "nhwc" */
+
+#endif
