@@ -12,11 +12,19 @@
 #include <stdio.h>
 
 /* All commands, in the order of --help. */
-#define CLI_COMMANDS(X) X(feed) X(synth) X(man)
+#define CLI_COMMANDS(X)                                                                                                \
+    X(feed)                                                                                                            \
+    X(inspect)                                                                                                         \
+    X(synth)                                                                                                           \
+    X(man)
 
 #define CLI_COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-enum { CLI_OK, CLI_FAILED, CLI_MISUSED };
+    enum {
+        CLI_OK,
+        CLI_FAILED,
+        CLI_MISUSED
+    };
 
 /* Options that every command has. */
 struct cli_common {
