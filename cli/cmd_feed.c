@@ -47,8 +47,8 @@ static const struct mr_option options[] = {
 
     OPT("workers", 'w', MR_OPT_UINT, workers, .initial = "0", .max = 512, .unit = "threads",
         .help = "Worker threads; 0: one a processor that this process may use", .group = "Pipeline"),
-    OPT("prefetch", 'p', MR_OPT_UINT, prefetch, .initial = "4", .min = 1, .max = 1024, .unit = "batches",
-        .help = "Batches made ahead: slots in the ring", .group = "Pipeline"),
+    OPT("prefetch", 'p', MR_OPT_UINT, prefetch, .initial = "0", .max = 1024, .unit = "batches",
+        .help = "Batches made ahead: slots in the ring; 0: chosen, 4 to 64 by their size", .group = "Pipeline"),
     OPT("storage", 0, MR_OPT_ENUM, storage, .initial = "auto", .choices = storages,
         .help = "How files are read; auto: io_uring where the kernel gives it, else pread", .group = "Pipeline"),
     OPT("cache", 0, MR_OPT_ENUM, cache, .initial = "none", .choices = caches,
