@@ -166,29 +166,34 @@ static int fill(const struct uri *uri, void *opts)
     return rc;
 }
 
+/* [out] opts: malloc'd and filled. */
+static int make_opts(const struct uri *uri, void **out)
+{
+    void *opts = malloc(uri->format->opts_size);
+    if (!opts)
+        return mr_error_nomem(uri->format->name, uri->format->opts_size);
+    mr_dataset_opts_init(uri->format, opts);
+    int rc = fill(uri, opts);
+    if (rc < 0)
+        mr_uri_free(uri->format, opts);
+    else
+        *out = opts;
+    return rc;
+}
+
 int mr_uri_parse(const char *text, const struct mr_dataset_ops **out_ops, void **out_opts)
 {
     struct uri uri = {.options = ""};
-    void *opts = NULL;
     int rc = split(text, &uri);
+    const struct mr_dataset_ops *sniffed = NULL;
     if (rc >= 0 && !uri.format)
-        rc = sniff(uri.path, &uri.format);
-    if (rc < 0)
-        goto free_path;
-    opts = malloc(uri.format->opts_size);
-    if (!opts) {
-        rc = mr_error_nomem(text, uri.format->opts_size);
-        goto free_path;
-    }
-    mr_dataset_opts_init(uri.format, opts);
-    rc = fill(&uri, opts);
-    if (rc < 0) {
-        mr_uri_free(uri.format, opts);
-        goto free_path;
-    }
-    *out_ops = uri.format;
-    *out_opts = opts;
-free_path:
+        rc = sniff(uri.path, &sniffed);
+    if (sniffed)
+        uri.format = sniffed;
+    if (rc >= 0)
+        rc = make_opts(&uri, out_opts);
+    if (rc >= 0)
+        *out_ops = uri.format;
     free(uri.path);
     return rc;
 }
