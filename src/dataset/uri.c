@@ -154,28 +154,28 @@ static int split(const char *text, struct uri *out)
                         mr_format_names(names, sizeof names));
 }
 
-static int fill(const struct uri *uri, void *opts)
+static int fill(const struct mr_dataset_ops *format, const struct uri *uri, void *opts)
 {
     char who[32];
-    snprintf(who, sizeof who, "%s:", uri->format->name);
+    snprintf(who, sizeof who, "%s:", format->name);
     int rc = 0;
     if (uri->path)
-        rc = mr_options_set(uri->format->options, opts, who, uri->format->positional[0], uri->path);
+        rc = mr_options_set(format->options, opts, who, format->positional[0], uri->path);
     if (rc >= 0 && uri->options[0])
-        rc = mr_options_parse(uri->format->options, opts, who, uri->options, NULL);
+        rc = mr_options_parse(format->options, opts, who, uri->options, NULL);
     return rc;
 }
 
 /* [out] opts: malloc'd and filled. */
-static int make_opts(const struct uri *uri, void **out)
+static int make_opts(const struct mr_dataset_ops *format, const struct uri *uri, void **out)
 {
-    void *opts = malloc(uri->format->opts_size);
+    void *opts = malloc(format->opts_size);
     if (!opts)
-        return mr_error_nomem(uri->format->name, uri->format->opts_size);
-    mr_dataset_opts_init(uri->format, opts);
-    int rc = fill(uri, opts);
+        return mr_error_nomem(format->name, format->opts_size);
+    mr_dataset_opts_init(format, opts);
+    int rc = fill(format, uri, opts);
     if (rc < 0)
-        mr_uri_free(uri->format, opts);
+        mr_uri_free(format, opts);
     else
         *out = opts;
     return rc;
@@ -185,15 +185,13 @@ int mr_uri_parse(const char *text, const struct mr_dataset_ops **out_ops, void *
 {
     struct uri uri = {.options = ""};
     int rc = split(text, &uri);
-    const struct mr_dataset_ops *sniffed = NULL;
-    if (rc >= 0 && !uri.format)
-        rc = sniff(uri.path, &sniffed);
-    if (sniffed)
-        uri.format = sniffed;
+    const struct mr_dataset_ops *format = uri.format;
+    if (rc >= 0 && !format)
+        rc = sniff(uri.path, &format);
     if (rc >= 0)
-        rc = make_opts(&uri, out_opts);
+        rc = make_opts(format, &uri, out_opts);
     if (rc >= 0)
-        *out_ops = uri.format;
+        *out_ops = format;
     free(uri.path);
     return rc;
 }
