@@ -277,9 +277,7 @@ static int pad_infer(struct mr_op *op, struct mr_spec *spec)
     int rc = find_axes(op, spec, a->layout);
     if (rc)
         return rc;
-    if (a->value != 0 && (spec->dtype == MR_C64 || spec->dtype == MR_C128))
-        return mr_op_misfit(op, spec, "complex numbers are padded with 0 only:");
-    mr_value_put(a->value, spec->dtype, op->bound.value);
+    mr_element_from_double(spec->dtype, a->value, op->bound.value);
     bool fits = mr_add(spec->dim[op->image.h], pad_size(op, TOP) + pad_size(op, BOTTOM), &spec->dim[op->image.h]) &&
                 mr_add(spec->dim[op->image.w], pad_size(op, LEFT) + pad_size(op, RIGHT), &spec->dim[op->image.w]);
     return fits ? 0 : mr_op_misfit(op, spec, "is too much for");
