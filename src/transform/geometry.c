@@ -385,11 +385,25 @@ MIRROR(16)
 MIRROR(32)
 MIRROR(64)
 
+/* 8..63 bytes, too short for vectors: 8 at a time, the last 8 overlapping. */
+static void mirror_short(const char *in, char *out, uint64_t w)
+{
+    for (uint64_t x = 0; x < w; x += 8) {
+        uint64_t at = MR_MIN(x, w - 8), eight;
+        memcpy(&eight, in + w - 8 - at, 8);
+        eight = __builtin_bswap64(eight);
+        memcpy(out + at, &eight, 8);
+    }
+}
+
 static void mirror_row(const char *in, char *out, uint64_t w, uint64_t pixel)
 {
     switch (pixel) {
     case 1:
-        mirror_8(in, out, w);
+        if (w >= 8 && w < 64)
+            mirror_short(in, out, w);
+        else
+            mirror_8(in, out, w);
         return;
     case 2:
         mirror_16(in, out, w);
