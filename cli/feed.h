@@ -4,9 +4,10 @@
 #ifndef CLI_FEED_H
 #define CLI_FEED_H
 
-#include <millrace/millrace.h>
+#include "cli.h"
 
 struct feed_opts {
+    struct cli_common common;
     /* order */
     int shuffle;
     char *sampler;
@@ -31,8 +32,6 @@ struct feed_opts {
     char *digest_from, *state_in, *state_out, *trace;
 };
 
-extern const struct mr_option feed_options[];
-
 /* Additive: the digests of two ranks, or of the parts of a run, add up to the whole's. */
 struct feed_digest {
     uint64_t lo, hi;
@@ -40,10 +39,10 @@ struct feed_digest {
 
 struct feed_result {
     struct mr_loader_stats stats;
-    double seconds;       /* from open to the last batch's end */
-    double span_seconds;  /* first step's end to the last step's end, on the consumer's stream */
-    uint64_t step_ns;     /* of the simulated consumer; 0: none */
-    double utilization;   /* steps' time / span, first step left out (as MLPerf Storage's AU); < 0: no steps */
+    double seconds;      /* from open to the last batch's end */
+    double span_seconds; /* first step's end to the last step's end, on the consumer's stream */
+    uint64_t step_ns;    /* of the simulated consumer; 0: none */
+    double utilization;  /* steps' time / span, first step left out (as MLPerf Storage's AU); < 0: no steps */
     struct feed_digest digest;
     struct mr_memory_counters memory[MR_N_MEMORY];
     struct mr_device_info device;

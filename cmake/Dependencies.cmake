@@ -17,8 +17,8 @@ if(NOT MILLRACE_URING STREQUAL "OFF")
 endif()
 target_compile_definitions(millrace_flags INTERFACE MILLRACE_HAVE_URING=${MILLRACE_HAVE_URING})
 
-# The program alone: batch digests.
+# The program alone: batch digests; gzip output.
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
-set(MILLRACE_CLI_LIBRARIES PkgConfig::XXHASH)
+set(MILLRACE_CLI_LIBRARIES PkgConfig::XXHASH ZLIB::ZLIB)
 
 message(STATUS "millrace ${PROJECT_VERSION}: reads by io_uring: ${MILLRACE_HAVE_URING}; sanitizers: ${MILLRACE_SANITIZE}")

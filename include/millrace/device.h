@@ -64,7 +64,7 @@ MR_API int mr_device_each(int (*fn)(void *user, const char *name, const char *su
  * Takes memory from the device's caching pool, or makes it. At least `bytes` (> 0), aligned to 4,096.
  * Pinned memory that the system refuses to lock is still given, with one warning to the log; the counters tell how
  * much is locked. Making memory may block for long (page-locking costs about 0.35 s a GiB); a pool hit does not.
- * [out] out: on success. Returns 0, -ENOMEM, MR_EDEVICEMEM, MR_ELIMIT (mr_device_set_limit).
+ * [out] out: on success. Returns 0, -ENOMEM, MR_EDEVICEMEM, MR_ELIMIT (mr_memory_set_limit).
  */
 MR_API int mr_memory_acquire(struct mr_device *dev, enum mr_memory kind, uint64_t bytes, void **out);
 

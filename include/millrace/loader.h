@@ -69,7 +69,7 @@ struct mr_loader_opts {
     uint32_t rank, world; /* this process among the ranks; default 0 of 1 */
     enum mr_tail tail;
     uint32_t workers;     /* threads; 0: mr_cpu_count() */
-    uint32_t prefetch;    /* batches made ahead: slots in the ring; default 4 */
+    uint32_t prefetch;    /* batches made ahead: slots in the ring; 0: chosen, 4 to 64 by their size */
     uint64_t read_ahead;  /* samples whose reads are in flight or done ahead of decoding; 0: chosen */
     uint32_t queue_depth; /* reads in flight at most, all workers together; 0: chosen */
     uint64_t max_memory;  /* bytes of all slots, read buffers and caches, host and device; 0: no ceiling */

@@ -24,6 +24,16 @@ void mr_field_name(struct mr_spec *spec)
     strcpy(spec->name, spec->dtype == MR_U8 && spec->rank >= 2 ? "image" : "x");
 }
 
+int mr_shape_check(const struct mr_shape *shape, const char *who)
+{
+    if (shape->rank < 0 || shape->rank > MR_MAX_RANK)
+        return mr_error_set(MR_EOPTION, "%s: shape of rank %d: want 0..%d", who, shape->rank, MR_MAX_RANK);
+    for (int d = 0; d < shape->rank; d++)
+        if (shape->dim[d] == 0)
+            return mr_error_set(MR_EOPTION, "%s: shape: dimension %d is 0: want 1 or more", who, d);
+    return 0;
+}
+
 static int check_name(const struct mr_dataset *ds, const char *who, int f)
 {
     const char *name = ds->field[f].name;

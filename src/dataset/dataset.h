@@ -83,6 +83,9 @@ const char *mr_format_names(char *buf, size_t cap);
 /* The name of a data field that the format does not name: "image" for u8 of rank 2 and more, else "x". */
 void mr_field_name(struct mr_spec *spec);
 
+/* Checks a shape that a user gave: rank 0..MR_MAX_RANK, no dimension 0. Returns 0 or MR_EOPTION. */
+int mr_shape_check(const struct mr_shape *shape, const char *who);
+
 /* The part of a path after its last '/'. */
 const char *mr_base_name(const char *path);
 

@@ -14,11 +14,9 @@ static int check(const struct mr_raw_opts *o)
         return mr_error_set(MR_EOPTION, "raw: no path: want raw:FILE,shape=3x32x32,dtype=u8");
     if (o->shape.rank == 0)
         return mr_error_set(MR_EOPTION, "%s: raw: no shape: want shape=3x32x32, say, or shape=1", o->path);
-    if (o->shape.rank < 0 || o->shape.rank > MR_MAX_RANK)
-        return mr_error_set(MR_EOPTION, "%s: raw: shape of rank %d: want 1..%d", o->path, o->shape.rank, MR_MAX_RANK);
     if (mr_dtype_size((enum mr_dtype)o->dtype) == 0)
         return mr_error_set(MR_EOPTION, "%s: raw: dtype: %d is none", o->path, o->dtype);
-    return 0;
+    return mr_shape_check(&o->shape, o->path);
 }
 
 static int count(struct mr_dataset *ds, const struct mr_raw_opts *o, uint64_t size)

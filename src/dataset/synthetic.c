@@ -327,8 +327,9 @@ static int check(const struct mr_synthetic_opts *o)
     if (o->values == MR_VALUES_NORMAL && !is_float((enum mr_dtype)o->dtype))
         return mr_error_set(MR_EOPTION, "synthetic: values=normal: want a float dtype, found %s",
                             mr_dtype_name((enum mr_dtype)o->dtype));
-    if (o->shape.rank < 0 || o->shape.rank > MR_MAX_RANK)
-        return mr_error_set(MR_EOPTION, "synthetic: shape of rank %d: want 0..%d", o->shape.rank, MR_MAX_RANK);
+    int rc = mr_shape_check(&o->shape, "synthetic");
+    if (rc < 0)
+        return rc;
     if (o->min_length && (o->shape.rank == 0 || o->min_length > o->shape.dim[0]))
         return mr_error_set(MR_EOPTION, "synthetic: min_length=%llu: want at most the shape's first dimension (%llu)",
                             (unsigned long long)o->min_length,

@@ -64,7 +64,8 @@ void mr_pool_destroy(struct mr_pool *pool);
 void mr_pool_forget(struct mr_pool *pool, const struct mr_event *event);
 
 /*
- * Memory of the host, for backs that have no driver to ask: anonymous pages, touched and locked when kind is MR_PINNED.
+ * Memory of the host, for backs that have no driver to ask: anonymous pages, touched when kind is MR_PINNED or MR_DEVICE,
+ * and locked when it is MR_PINNED.
  * When locking is refused, the memory is given all the same, with one warning a device. bytes: a multiple of 4,096.
  * [out] out, out_locked: on success. Returns 0, -ENOMEM.
  */

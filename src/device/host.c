@@ -26,13 +26,11 @@ static void *touch_pages(void *arg)
     return NULL;
 }
 
-/* Faults the pages in by several threads; with those that could not start, the caller does their part. */
-static void touch_in_parallel(char *start, uint64_t bytes)
+/* Faults the pages in, large memory by several threads; the caller does the part of those that could not start. */
+static void touch_all(char *start, uint64_t bytes)
 {
     uint64_t most = MR_MIN((uint64_t)TOUCH_THREADS, (uint64_t)mr_cpu_count());
-    int n = (int)MR_MIN(most, bytes / TOUCH_BYTES_PER_THREAD);
-    if (n < 2)
-        return; /* mlock faults them in as fast as one thread can */
+    int n = (int)MR_MAX(MR_MIN(most, bytes / TOUCH_BYTES_PER_THREAD), (uint64_t)1);
     struct touch part[TOUCH_THREADS];
     pthread_t thread[TOUCH_THREADS];
     bool started[TOUCH_THREADS] = {0};
@@ -72,8 +70,9 @@ int mr_host_memory_make(struct mr_device *dev, enum mr_memory kind, uint64_t byt
     if (bytes >= HUGE_PAGE)
         madvise(ptr, bytes, MADV_HUGEPAGE); /* advice: fewer faults and TLB misses where the system follows it */
     uint64_t locked = 0;
+    if (kind != MR_PAGEABLE)
+        touch_all(ptr, bytes); /* a device's memory does not fault at the first copy */
     if (kind == MR_PINNED) {
-        touch_in_parallel(ptr, bytes);
         if (mlock(ptr, bytes) == 0)
             locked = bytes;
         else

@@ -5,20 +5,24 @@
 #include <math.h>
 #include <string.h>
 
-#define MAX_WORKERS        512
-#define MAX_PREFETCH       1024
-#define MAX_BATCH          (1u << 24)
-#define MAX_RUN_ROWS       32
-#define JOINED_READ_BYTES  (256u << 10) /* neighbouring samples in a sequential order are read together up to this */
-#define READ_AHEAD_SAMPLES 1024
-#define READ_AHEAD_BYTES   (64u << 20)
-#define FILE_DEPTH         256
-#define MAX_DEPTH          65536
+#define MAX_WORKERS         512
+#define MAX_PREFETCH        1024
+#define MIN_PREFETCH        4
+#define MAX_CHOSEN_PREFETCH 64
+#define PREFETCH_BYTES      (4u << 20)
+#define MAX_BATCH           (1u << 24)
+#define MAX_RUN_ROWS        32
+#define RUN_BYTES           (32u << 10)  /* a run writes at least this much, so that claiming it costs little */
+#define JOINED_READ_BYTES   (256u << 10) /* neighbouring samples in a sequential order are read together up to this */
+#define READ_AHEAD_SAMPLES  1024
+#define READ_AHEAD_BYTES    (64u << 20)
+#define FILE_DEPTH          256
+#define MAX_DEPTH           65536
 
 void mr_loader_opts_init(struct mr_loader_opts *opts)
 {
-    *opts = (struct mr_loader_opts){
-        .size = sizeof *opts, .batch_size = 64, .epochs = 1, .world = 1, .prefetch = 4, .max_bad = UINT64_MAX};
+    *opts =
+        (struct mr_loader_opts){.size = sizeof *opts, .batch_size = 64, .epochs = 1, .world = 1, .max_bad = UINT64_MAX};
 }
 
 static int check_opts(const struct mr_loader_opts *o)
@@ -31,7 +35,7 @@ static int check_opts(const struct mr_loader_opts *o)
         uint64_t value, min, max;
     } ranges[] = {
         {"batch_size", o->batch_size, 1, MAX_BATCH},       {"workers", o->workers, 0, MAX_WORKERS},
-        {"prefetch", o->prefetch, 1, MAX_PREFETCH},        {"world", o->world, 1, 1u << 20},
+        {"prefetch", o->prefetch, 0, MAX_PREFETCH},        {"world", o->world, 1, 1u << 20},
         {"rank", o->rank, 0, o->world ? o->world - 1 : 0}, {"queue_depth", o->queue_depth, 0, MAX_DEPTH},
         {"read_ahead", o->read_ahead, 0, 1u << 24},        {"collate", (uint64_t)o->collate, 0, MR_COLLATE_RAGGED},
         {"bad", (uint64_t)o->bad, 0, MR_BAD_REPLACE},      {"storage", (uint64_t)o->storage, 0, MR_STORAGE_PREAD},
@@ -81,6 +85,9 @@ static int lay_out_slot(struct mr_loader *ld)
         at = mr_round_up(at, 256);
     }
     ld->slot_bytes = MR_MAX(at, 256);
+    /* Small batches come in larger numbers, so that threads hand over many at a time. */
+    uint64_t chosen = MR_MAX(MIN_PREFETCH, MR_MIN(PREFETCH_BYTES / ld->slot_bytes, MAX_CHOSEN_PREFETCH));
+    ld->n_slots = ld->opts.prefetch ? ld->opts.prefetch : (uint32_t)chosen;
     return 0;
 }
 
@@ -123,7 +130,9 @@ static void plan_runs(struct mr_loader *ld, const struct mr_files_kinds *kinds)
     const struct mr_loader_opts *o = &ld->opts;
     bool reads = kinds->n_path + kinds->n_null > 0;
     uint64_t share = (o->batch_size + 4ull * ld->n_workers - 1) / (4ull * ld->n_workers);
-    ld->run_rows = MR_MAX(1, MR_MIN(share, MAX_RUN_ROWS));
+    uint64_t worthwhile = RUN_BYTES * o->batch_size / ld->slot_bytes;
+    uint64_t most = MR_MIN((o->batch_size + ld->n_workers - 1) / ld->n_workers, MAX_RUN_ROWS);
+    ld->run_rows = MR_MAX(1, MR_MIN(MR_MAX(share, worthwhile), most));
     if (reads && mr_sampler_is_sequential(ld->sampler) && ld->opts.world == 1) {
         uint64_t joined = JOINED_READ_BYTES / MR_MAX(ld->sample_bytes, 1);
         uint64_t whole = (o->batch_size + ld->n_workers - 1) / ld->n_workers;
@@ -133,7 +142,7 @@ static void plan_runs(struct mr_loader *ld, const struct mr_files_kinds *kinds)
     ld->runs_per_worker = 1;
     if (!reads)
         return;
-    uint64_t ahead = o->read_ahead ? o->read_ahead : MR_MAX(READ_AHEAD_SAMPLES, 2 * o->prefetch * o->batch_size);
+    uint64_t ahead = o->read_ahead ? o->read_ahead : MR_MAX(READ_AHEAD_SAMPLES, 2 * ld->n_slots * o->batch_size);
     if (o->read_ahead == 0 && kinds->n_path > 0)
         ahead = MR_MAX(MR_MIN(ahead, READ_AHEAD_BYTES / MR_MAX(ld->sample_bytes, 1)), ld->run_rows * ld->n_workers);
     ld->runs_per_worker = MR_MAX(1, ahead / ld->n_workers / ld->run_rows);
@@ -251,7 +260,6 @@ int mr_loader_open(struct mr_dataset *ds, struct mr_sampler *sampler, struct mr_
     ld->ds = ds;
     ld->chain = chain;
     ld->open_ns = start;
-    ld->n_slots = opts->prefetch;
     ld->n_workers = opts->workers ? opts->workers : (uint32_t)MR_MIN(mr_cpu_count(), MAX_WORKERS);
     rc = init_locks(ld);
     if (rc == 0)

@@ -142,6 +142,7 @@ struct mr_loader {
     pthread_cond_t slot_opened; /* workers wait: a slot was released */
     pthread_cond_t batch_ready; /* the consumer waits */
     uint32_t n_waiting_workers; /* [lock] */
+    uint32_t n_opened;          /* [lock] slots opened since workers were last woken */
     bool consumer_waits;        /* [lock] */
 
     /* consumer's */

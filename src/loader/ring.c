@@ -222,12 +222,22 @@ static uint64_t count_ready(const struct mr_loader *ld)
     return n;
 }
 
+/* Wakes workers that wait for slots. [lock] */
+static void wake_workers(struct mr_loader *ld)
+{
+    ld->n_opened = 0;
+    if (ld->n_waiting_workers)
+        pthread_cond_broadcast(&ld->slot_opened);
+}
+
 /* Waits for the next batch's slot. Returns 0, or the error. */
 static int wait_ready(struct mr_loader *ld, struct mr_slot *slot)
 {
     pthread_mutex_lock(&ld->lock);
     uint64_t ready = count_ready(ld);
     ld->consumer_waits = true;
+    if (ready == 0)
+        wake_workers(ld);
     while (slot->ready_for != ld->next_batch && !atomic_load(&ld->cancelled))
         pthread_cond_wait(&ld->batch_ready, &ld->lock);
     ld->consumer_waits = false;
@@ -285,8 +295,9 @@ static void give_back(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
         atomic_store_explicit(&slot->host_busy, true, memory_order_release);
     pthread_mutex_lock(&ld->lock);
     open_for(ld, slot, t + ld->n_slots);
-    if (ld->n_waiting_workers)
-        pthread_cond_broadcast(&ld->slot_opened);
+    /* Workers are woken for several slots at once; at the latest when the consumer itself has to wait. */
+    if (++ld->n_opened * 4 >= ld->n_slots)
+        wake_workers(ld);
     pthread_mutex_unlock(&ld->lock);
 }
 

@@ -6,6 +6,7 @@
  */
 #include "storage/private.h"
 
+#include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -146,15 +147,29 @@ static int make_all(struct mr_files *files)
     return 0;
 }
 
+static int check_limit(uint64_t need, uint64_t limit)
+{
+    struct mr_memory_info memory;
+    if (limit && need > limit)
+        return mr_error_set(MR_ELIMIT, "host cache: the files need %llu bytes, %llu are allowed",
+                            (unsigned long long)need, (unsigned long long)limit);
+    mr_memory_get(&memory);
+    if (need > memory.total_bytes)
+        return mr_error_set(-ENOMEM,
+                            "host cache: the files need %llu bytes, the machine has %llu; read them without cache",
+                            (unsigned long long)need, (unsigned long long)memory.total_bytes);
+    return 0;
+}
+
 int mr_files_cache(struct mr_files *files, uint64_t limit)
 {
     struct mr_files_kinds kinds;
     mr_files_count(files, &kinds);
-    if (limit && kinds.path_bytes > limit)
-        return mr_error_set(MR_ELIMIT, "host cache: the files need %llu bytes, %llu are allowed",
-                            (unsigned long long)kinds.path_bytes, (unsigned long long)limit);
+    int rc = check_limit(kinds.path_bytes, limit);
+    if (rc)
+        return rc;
     pthread_mutex_lock(&files->lock);
-    int rc = make_all(files);
+    rc = make_all(files);
     if (!rc)
         files->cache_refs++;
     pthread_mutex_unlock(&files->lock);

@@ -269,23 +269,31 @@ static bool prepare(struct mr_reader *r, struct mr_read *read)
     return rc == 0 && !(cache && mr_cache_claim(f, cache, read));
 }
 
+/* true: done already. */
+static bool start(struct mr_reader *r, struct mr_read *read)
+{
+    if (!prepare(r, read))
+        return true;
+    struct mr_file *f = r->st->files->file[read->file];
+    struct mr_lane *lane = read->lane = &r->lane[f->kind];
+    if (!lane->ops) {
+        keep_error(read, mr_error_set(MR_EMISUSE, "%s: was added after the reader was opened", f->name));
+        return true;
+    }
+    bool done = lane->ops->start(lane, f, read);
+    if (done)
+        finish(r, read);
+    lane->in_flight += !done;
+    return done;
+}
+
 void mr_reader_submit(struct mr_reader *r, struct mr_read **reads, uint32_t n)
 {
     uint64_t now = mr_time_ns();
     for (uint32_t i = 0; i < n; i++) {
         struct mr_read *read = reads[i];
         read->submit_ns = now;
-        bool done = !prepare(r, read);
-        if (!done) {
-            struct mr_file *f = r->st->files->file[read->file];
-            struct mr_lane *lane = read->lane = &r->lane[f->kind];
-            done = lane->ops->start(lane, f, read);
-            if (done)
-                finish(r, read);
-            else
-                lane->in_flight++;
-        }
-        if (done)
+        if (start(r, read))
             put_ready(r, read);
     }
     for (struct mr_lane *lane = r->lane; lane < r->lane + MR_N_LANES; lane++)

@@ -302,13 +302,26 @@ static void write_span(struct writer *w, const struct item *item, struct open_sp
     open->end_ns[open->n++] = end_ns;
 }
 
+/* Tracks are described where their first event comes: threads that only wrote on others' tracks have none. */
+static void write_track(struct writer *w, const struct layout *l, uint64_t uuid)
+{
+    uint64_t i = uuid - FIRST_UUID;
+    if (i < l->n_threads)
+        write_thread(w, uuid, &l->threads[i]);
+    else
+        write_named(w, uuid, l->named[i - l->n_threads].name, l->named[i - l->n_threads].counter);
+}
+
 static void write_items(struct writer *w, const struct layout *l)
 {
     struct open_spans open = {.n = 0};
     for (uint64_t i = 0; i < l->n_items; i++) {
         const struct item *item = &l->items[i];
-        if (i && item->uuid != item[-1].uuid)
-            close_until(w, item[-1].uuid, &open, UINT64_MAX);
+        if (!i || item->uuid != item[-1].uuid) {
+            if (i)
+                close_until(w, item[-1].uuid, &open, UINT64_MAX);
+            write_track(w, l, item->uuid);
+        }
         if (item->record->kind == MR_TRACE_COUNTER)
             write_event(w, TYPE_COUNTER, item->uuid, item->record->start_ns, NULL, item->record);
         else
@@ -324,10 +337,6 @@ static int write_all(FILE *file, const struct layout *l)
     struct writer w = {.file = file};
     write_clocks(&w);
     write_process(&w);
-    for (uint64_t t = 0; t < l->n_threads; t++)
-        write_thread(&w, FIRST_UUID + t, &l->threads[t]);
-    for (uint64_t i = 0; i < l->n_named; i++)
-        write_named(&w, FIRST_UUID + l->n_threads + i, l->named[i].name, l->named[i].counter);
     write_items(&w, l);
     if (!w.errnum && fflush(file))
         w.errnum = errno;

@@ -2,6 +2,7 @@
 #include "storage/private.h"
 #include <millrace/loader.h>
 
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -74,6 +75,27 @@ static void the_limit_is_kept(void **state)
     mr_files_uncache(files);
     mr_files_uncache(files);
     mr_files_destroy(files);
+}
+
+static void more_than_the_machine_has_is_refused(void **state)
+{
+    (void)state;
+    struct mr_memory_info memory;
+    char sparse[80];
+    mr_memory_get(&memory);
+    snprintf(sparse, sizeof sparse, "%s/sparse", dir);
+    fclose(fopen(sparse, "wb"));
+    struct mr_files *files = table();
+    if (truncate(sparse, (off_t)memory.total_bytes)) {
+        print_message("SKIP: this file system has no sparse file of %llu bytes\n",
+                      (unsigned long long)memory.total_bytes);
+    } else {
+        assert_int_equal(mr_files_add_path(files, sparse), 1);
+        assert_int_equal(mr_files_cache(files, 0), -ENOMEM);
+        assert_non_null(strstr(mr_last_error(), "the machine has"));
+    }
+    mr_files_destroy(files);
+    unlink(sparse);
 }
 
 /* Claims by hand, as two readers at once would: no chunk is written by two, none while it may be viewed. */
@@ -194,6 +216,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_limit_is_kept),
+        cmocka_unit_test(more_than_the_machine_has_is_refused),
         cmocka_unit_test(chunks_are_claimed_by_one),
         cmocka_unit_test(all_threads_see_the_files_bytes),
     };

@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -71,7 +72,7 @@ static bool usable(int kind)
     return false;
 }
 
-/* Path files 0..N-1, a memory file N, null files N + 1 (2 ms) and N + 2 (none). */
+/* Path files 0..N-1, a memory file N, null files N + 1 (0.3 ms) and N + 2 (none). */
 static struct mr_files *table(void)
 {
     struct mr_files *files = mr_files_create();
@@ -86,7 +87,7 @@ static struct mr_files *table(void)
     for (int i = 0; i < 5000; i++)
         memory[i] = byte_at(N_FILES, (uint64_t)i);
     assert_int_equal(mr_files_add_memory(files, "memory", memory, 5000, true), N_FILES);
-    assert_int_equal(mr_files_add_null(files, "null", 1 << 20, 2000000), N_FILES + 1);
+    assert_int_equal(mr_files_add_null(files, "null", 1 << 20, 300000), N_FILES + 1);
     assert_int_equal(mr_files_add_null(files, "null0", 1 << 20, 0), N_FILES + 2);
     return files;
 }
@@ -181,7 +182,7 @@ static void run_mix(int kind, uint32_t n_workers, uint32_t depth, bool cache)
         assert_int_equal(mr_files_cache(files, 0), 0);
     assert_int_equal(mr_storage_open(files, kind, depth, n_workers, &st), 0);
     for (uint32_t i = 0; i < n_workers; i++) {
-        w[i] = (struct worker){.files = files, .st = st, .seed = depth + i, .reads = 600};
+        w[i] = (struct worker){.files = files, .st = st, .seed = depth + i, .reads = 300};
         assert_int_equal(mr_thread_start(&w[i].thread, "worker", worker_main, &w[i]), 0);
     }
     for (uint32_t i = 0; i < n_workers; i++) {
@@ -300,7 +301,80 @@ static void storage_says_what_it_is(void **state)
     mr_files_destroy(files);
 }
 
-/* Reads in flight, null and others, are no obstacle to closing; a null read's delay is not waited for. */
+static char logged[MR_ERROR_BYTES];
+
+static void log_keep(void *user, enum mr_log_level level, const char *text)
+{
+    (void)user;
+    if (level == MR_LOG_WARNING)
+        snprintf(logged, sizeof logged, "%s", text);
+}
+
+/* No descriptor is left for a ring: who asked for io_uring is told, else pread takes its place. */
+static void without_a_ring_pread_reads(void **state)
+{
+    (void)state;
+    if (!usable(MR_STORAGE_URING))
+        return;
+    struct mr_files *files = table();
+    struct mr_storage *st[2];
+    struct mr_reader *r = NULL;
+    struct rlimit before, none;
+    char buf[8];
+    struct mr_read read = {.file = 1, .offset = 9, .bytes = 8, .buf = buf};
+    assert_int_equal(mr_storage_open(files, MR_STORAGE_URING, 8, 1, &st[0]), 0);
+    assert_int_equal(mr_storage_open(files, MR_STORAGE_AUTO, 8, 1, &st[1]), 0);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    none = before;
+    none.rlim_cur = 3;
+    mr_log_set(log_keep, NULL);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    int rc[2] = {mr_reader_open(st[0], &r), 0};
+    rc[1] = mr_reader_open(st[1], &r);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    mr_log_set(NULL, NULL);
+    assert_int_equal(rc[0], -EMFILE);
+    assert_int_equal(rc[1], 0);
+    assert_non_null(strstr(logged, "reading by pread"));
+    assert_string_equal(mr_storage_name(st[1]), "pread");
+    assert_int_equal(one(r, &read), 0);
+    assert_true(right(&read));
+    mr_reader_close(r);
+    mr_storage_close(st[0]);
+    mr_storage_close(st[1]);
+    mr_files_destroy(files);
+}
+
+static void files_added_too_late_are_an_error(void **state)
+{
+    (void)state;
+    struct mr_files *files = mr_files_create();
+    struct mr_storage *st;
+    struct mr_reader *r;
+    assert_int_equal(mr_storage_open(files, MR_STORAGE_AUTO, 8, 1, &st), 0);
+    assert_int_equal(mr_reader_open(st, &r), 0);
+    struct mr_read read = {.file = mr_files_add_null(files, "late", 8, 1), .bytes = 1};
+    assert_int_equal(one(r, &read), MR_EMISUSE);
+    free(read.error);
+    mr_reader_close(r);
+    mr_storage_close(st);
+    mr_files_destroy(files);
+}
+
+struct batch {
+    struct mr_reader *r;
+    struct mr_read **reads;
+    uint32_t n;
+};
+
+static void *submit_main(void *arg)
+{
+    struct batch *b = arg;
+    mr_reader_submit(b->r, b->reads, b->n);
+    return NULL;
+}
+
+/* Reads in flight, null and others, of a thread that has ended, are no obstacle to closing; a null read's delay is not waited for. */
 static void closing_with_reads_in_flight(void **state)
 {
     (void)state;
@@ -322,7 +396,10 @@ static void closing_with_reads_in_flight(void **state)
             reads[i].buf = malloc(100);
             p[i] = &reads[i];
         }
-        mr_reader_submit(r, p, 40);
+        struct batch batch = {r, p, 40};
+        pthread_t thread;
+        assert_int_equal(mr_thread_start(&thread, "submit", submit_main, &batch), 0);
+        pthread_join(thread, NULL);
         assert_int_equal(mr_reader_in_flight(r), 40);
         assert_int_equal(mr_reader_room(r), 0);
         mr_reader_close(r);
@@ -351,7 +428,7 @@ static void null_reads_take_their_time(void **state)
     for (int i = 0; i < N; i++) {
         int which = i % 3;
         reads[i] = (struct mr_read){.file = which == 0 ? fast : which == 1 ? N_FILES + 1 : 1, .bytes = 1, .buf = buf};
-        delay[i] = which == 0 ? 500000 : which == 1 ? 2000000 : 0;
+        delay[i] = which == 0 ? 500000 : which == 1 ? 300000 : 0;
         reads[i].user = &delay[i];
         p[i] = &reads[i];
     }
@@ -383,6 +460,7 @@ int main(void)
         cmocka_unit_test(any_mix_returns_the_files_bytes), cmocka_unit_test(a_file_that_shrank_is_an_error),
         cmocka_unit_test(a_wrong_range_is_an_error),       cmocka_unit_test(storage_says_what_it_is),
         cmocka_unit_test(closing_with_reads_in_flight),    cmocka_unit_test(null_reads_take_their_time),
+        cmocka_unit_test(without_a_ring_pread_reads),      cmocka_unit_test(files_added_too_late_are_an_error),
     };
     return cmocka_run_group_tests_name("reader", tests, setup, teardown);
 }

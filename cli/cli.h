@@ -1,0 +1,136 @@
+/*
+ * The program's shell: what commands are made of and the helpers they share. Commands use public headers only.
+ *
+ * A new command is one file cli/cmd_NAME.c with a const struct cli_command, and one line in CLI_COMMANDS below. Its options
+ * struct begins with struct cli_common, and its option table ends with CLI_COMMON_OPTIONS, {NULL}.
+ */
+#ifndef CLI_H
+#define CLI_H
+
+#include <millrace/millrace.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+/* All commands, in the order of --help. */
+#define CLI_COMMANDS(X)                                                                                                \
+    X(feed)                                                                                                            \
+    X(inspect)                                                                                                         \
+    X(synth)                                                                                                           \
+    X(man)
+
+#define CLI_COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+    enum {
+        CLI_OK,
+        CLI_FAILED,
+        CLI_MISUSED
+    };
+
+/* Options that every command has. */
+struct cli_common {
+    int json, help, quiet, progress, log_level;
+};
+
+enum { CLI_LOG_DEBUG, CLI_LOG_INFO, CLI_LOG_WARNING, CLI_LOG_NONE };
+extern const char *const cli_log_levels[];
+
+#define CLI_COMMON_OPTION(name, key, type, member, initial, ...)                                                       \
+    {                                                                                                                  \
+        name, key, type, offsetof(struct cli_common, member), initial, .group = "Common options", __VA_ARGS__          \
+    }
+#define CLI_COMMON_OPTIONS                                                                                             \
+    CLI_COMMON_OPTION("json", 0, MR_OPT_FLAG, json, NULL, .help = "Print one JSON object instead of text"),            \
+        CLI_COMMON_OPTION("quiet", 'q', MR_OPT_FLAG, quiet, NULL, .help = "No progress bar, no warnings"),             \
+        CLI_COMMON_OPTION("progress", 0, MR_OPT_FLAG, progress, "1",                                                   \
+                          .help = "No progress bar; there is none either when standard error is no terminal"),         \
+        CLI_COMMON_OPTION("log-level", 0, MR_OPT_ENUM, log_level, "warning", .choices = cli_log_levels,                \
+                          .help = "Least important messages that go to standard error"),                               \
+        CLI_COMMON_OPTION("help", 'h', MR_OPT_FLAG, help, NULL, .help = "Print this help")
+
+/* A member of the object that --json prints, or an example: what and what it means. Lists end with {NULL}. */
+struct cli_note {
+    const char *what, *text;
+};
+
+struct cli_command {
+    const char *name;
+    const char *summary;  /* one line without full stop; NULL: hidden */
+    const char *synopsis; /* after "millrace NAME": "DATASET [options]" */
+    const char
+        *text; /* paragraphs, with an empty line between them; those that begin with a blank are kept as they are */
+    const struct mr_option *options;
+    size_t options_bytes;   /* of the struct that the table fills */
+    int min_args, max_args; /* besides options; max -1: any number */
+    bool raw_args;          /* "--" and what follows it is left in args */
+    const struct cli_note *json, *examples;
+    int (*run)(void *options, int n_args, char **args); /* returns an exit code, CLI_OK.. */
+};
+
+/* The running command's common options; zeroes before they are parsed. */
+extern struct cli_common cli;
+
+/* Errors, to standard error as "millrace feed: text". */
+int cli_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));   /* returns CLI_FAILED */
+int cli_misuse(const char *fmt, ...) __attribute__((format(printf, 1, 2))); /* returns CLI_MISUSED */
+int cli_error(int rc); /* the library's last error; CLI_MISUSED for MR_EOPTION, else CLI_FAILED */
+void cli_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+/* Makes the first interrupt or termination request set a flag, so that a command can tidy up; the second one kills. */
+void cli_catch_interrupts(void);
+bool cli_interrupted(void);
+
+/* JSON on standard output. begin: an open object with "command" and "version", NULL after an error message. end: closes it,
+ * prints it, frees it; returns an exit code. */
+struct mr_json *cli_json_begin(const char *command);
+int cli_json_end(struct mr_json *json);
+
+/* Help and man pages. */
+void cli_help(FILE *out, const struct cli_command *command);
+void cli_help_all(FILE *out);
+const struct cli_command *cli_find(const char *name);         /* NULL: none */
+const struct cli_command *cli_command_at(int i);              /* NULL: past the last */
+void cli_paragraphs(FILE *out, const char *text, int indent); /* wrapped at 100 columns */
+
+/* Numbers for people. buf: CLI_HUMAN bytes; each returns it. */
+#define CLI_HUMAN 32
+const char *cli_bytes(uint64_t bytes, char *buf);    /* "1.50 GiB" */
+const char *cli_rate(double bytes_per_s, char *buf); /* "12.3 GB/s" */
+const char *cli_count(double n, char *buf);          /* "60,000", "1.25 M" from ten million on */
+const char *cli_time(uint64_t ns, char *buf);        /* "2.35 ms" */
+
+/*
+ * Text tables. Column heads that begin with '>' mark columns of numbers, aligned to the right. Rows are printf texts with
+ * a tab between cells. Memory that runs out loses rows and is told by print.
+ */
+struct cli_table;
+struct cli_table *cli_table_create(const char *heads); /* "stage\t>busy\t>share"; NULL: no heads line */
+void cli_table_row(struct cli_table *table, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+int cli_table_print(struct cli_table *table, FILE *out, int indent); /* and frees it; returns an exit code */
+
+/* A progress bar on standard error: only on a terminal, cleared at the end. Cheap to update. One at a time. */
+struct cli_progress {
+    const char *label, *unit; /* "B": bytes */
+    uint64_t total, done;     /* total 0: unknown */
+    uint64_t start_ns, next_ns;
+    bool shown, active;
+};
+void cli_progress_begin(struct cli_progress *p, const char *label, uint64_t total, const char *unit);
+void cli_progress_update(struct cli_progress *p, uint64_t done);
+void cli_progress_end(struct cli_progress *p);
+
+/*
+ * A file that appears whole or not at all: written under a temporary name beside its place and renamed by commit.
+ * force: may replace a file that is there. gz: compressed. Functions print errors and return an exit code.
+ */
+struct cli_output {
+    char *path, *temporary;
+    FILE *file;
+    void *gz; /* gzFile */
+};
+int cli_output_open(struct cli_output *out, const char *path, bool force, bool gz);
+int cli_output_write(struct cli_output *out, const void *data, size_t bytes);
+int cli_output_finish(struct cli_output *out); /* everything is on its way to the disk; the rename remains */
+int cli_output_commit(struct cli_output *out); /* finish, if not done, and rename */
+void cli_output_abort(struct cli_output *out); /* removes what was not committed; always safe */
+
+#endif

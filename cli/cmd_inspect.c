@@ -1,0 +1,572 @@
+/* millrace inspect DATASET: what is in a data set. */
+#include "cli.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_CLASSES   1000      /* distinct labels that are counted */
+#define MAX_PICTURE   64        /* pixels a side that are drawn */
+#define SCAN_BYTES    (1 << 28) /* read for the statistics, unless --scan asks for more */
+#define DEFAULT_SCAN  1000
+#define MAX_ROW_BYTES (1ull << 32)
+
+struct options {
+    struct cli_common common;
+    uint64_t n, index, scan;
+    int formats, transforms;
+};
+
+#define AT(member) offsetof(struct options, member)
+static const struct mr_option table[] = {
+    {"n", 'n', MR_OPT_UINT, AT(n), "3", 0, 100, "samples", .help = "Samples to show"},
+    {"index", 'i', MR_OPT_UINT, AT(index), "0", .help = "First sample to show"},
+    {"scan", 0, MR_OPT_UINT, AT(scan), "0",
+     .help = "Samples to make the statistics from; 0: the first 1,000, or fewer that make 256 MiB"},
+    {"formats", 0, MR_OPT_FLAG, AT(formats), .help = "List the formats and their options instead"},
+    {"transforms", 0, MR_OPT_FLAG, AT(transforms), .help = "List the transforms instead"},
+    CLI_COMMON_OPTIONS,
+    {NULL},
+};
+
+struct field {
+    const struct mr_spec *spec;
+    void *row;
+    uint64_t n; /* values seen, not counting NaN */
+    double min, max, sum;
+    bool is_label; /* an integer scalar */
+    uint64_t n_classes, other;
+    struct {
+        int64_t value;
+        uint64_t n;
+    } class[MAX_CLASSES];
+};
+
+struct look {
+    const struct options *o;
+    struct mr_dataset *ds;
+    const char *uri;
+    int n_fields;
+    uint64_t scanned;
+    struct field *field;
+    void *row[MR_MAX_FIELDS];
+    uint64_t dim[MR_MAX_FIELDS][MR_MAX_RANK];
+};
+
+/* ---- values ---- */
+
+static double half_value(uint16_t h)
+{
+    int exponent = h >> 10 & 31, mantissa = h & 1023;
+    double size = exponent == 31 ? (mantissa ? (double)NAN : (double)INFINITY)
+                  : exponent     ? ldexp(1024 + mantissa, exponent - 25)
+                                 : ldexp(mantissa, -24);
+    return h >> 15 ? -size : size;
+}
+
+#define READ(type)                                                                                                     \
+    {                                                                                                                  \
+        type v;                                                                                                        \
+        memcpy(&v, p, sizeof v);                                                                                       \
+        return (double)v;                                                                                              \
+    }
+
+/* Complex numbers: the real part. */
+static double value_at(enum mr_dtype dtype, const unsigned char *p)
+{
+    uint16_t half;
+    uint32_t bits;
+    float f;
+    switch (dtype) {
+    case MR_BOOL:
+    case MR_U8:
+        return *p;
+    case MR_I8:
+        READ(int8_t)
+    case MR_U16:
+        READ(uint16_t)
+    case MR_I16:
+        READ(int16_t)
+    case MR_U32:
+        READ(uint32_t)
+    case MR_I32:
+        READ(int32_t)
+    case MR_U64:
+        READ(uint64_t)
+    case MR_I64:
+        READ(int64_t)
+    case MR_F32:
+    case MR_C64:
+        READ(float)
+    case MR_F64:
+    case MR_C128:
+        READ(double)
+    case MR_F16:
+        memcpy(&half, p, 2);
+        return half_value(half);
+    case MR_BF16:
+        memcpy(&half, p, 2);
+        bits = (uint32_t)half << 16;
+        memcpy(&f, &bits, 4);
+        return (double)f;
+    default:
+        return NAN;
+    }
+}
+
+static uint64_t n_values(const struct mr_spec *spec, const uint64_t *dim)
+{
+    uint64_t n = 1;
+    for (int d = 0; d < spec->rank; d++)
+        n *= dim[d];
+    return n;
+}
+
+static bool integer(enum mr_dtype dtype)
+{
+    return dtype >= MR_BOOL && dtype <= MR_I64;
+}
+
+static void count_label(struct field *f, int64_t value)
+{
+    uint64_t i = 0;
+    while (i < f->n_classes && f->class[i].value < value)
+        i++;
+    if (i == f->n_classes || f->class[i].value != value) {
+        if (f->n_classes == MAX_CLASSES) {
+            f->other++;
+            return;
+        }
+        memmove(&f->class[i + 1], &f -> class[i], (f->n_classes - i) * sizeof f->class[0]);
+        f->class[i].value = value;
+        f->class[i].n = 0;
+        f->n_classes++;
+    }
+    f->class[i].n++;
+}
+
+static void count_field(struct field *f, const uint64_t *dim)
+{
+    size_t bytes = mr_dtype_size(f->spec->dtype);
+    uint64_t n = n_values(f->spec, dim);
+    const unsigned char *p = f->row;
+    for (uint64_t i = 0; i < n; i++, p += bytes) {
+        double v = value_at(f->spec->dtype, p);
+        if (isnan(v))
+            continue;
+        f->min = f->n == 0 || v < f->min ? v : f->min;
+        f->max = f->n == 0 || v > f->max ? v : f->max;
+        f->sum += v;
+        f->n++;
+    }
+    if (f->is_label)
+        count_label(f, (int64_t)value_at(f->spec->dtype, f->row));
+}
+
+/* ---- reading ---- */
+
+static int read_sample(struct look *k, uint64_t index)
+{
+    for (int f = 0; f < k->n_fields; f++)
+        memcpy(k->dim[f], k->field[f].spec->dim, sizeof k->dim[f]);
+    int rc = mr_dataset_read(k->ds, index, k->row, k->dim);
+    return rc < 0 ? cli_error(rc) : CLI_OK;
+}
+
+static int prepare(struct look *k)
+{
+    uint64_t sample_bytes = 0, length = mr_dataset_length(k->ds);
+    k->n_fields = mr_dataset_fields(k->ds);
+    k->field = calloc((size_t)k->n_fields, sizeof *k->field);
+    if (!k->field)
+        return cli_fail("out of memory");
+    for (int f = 0; f < k->n_fields; f++) {
+        struct field *field = &k->field[f];
+        uint64_t bytes;
+        field->spec = mr_dataset_field(k->ds, f);
+        field->is_label = field->spec->rank == 0 && integer(field->spec->dtype);
+        int rc = mr_spec_bytes(field->spec, &bytes);
+        if (rc)
+            return cli_error(rc);
+        if (bytes > MAX_ROW_BYTES)
+            return cli_fail("%s: a sample of %llu bytes is too large to look at", k->uri, (unsigned long long)bytes);
+        field->row = k->row[f] = malloc(bytes ? bytes : 1);
+        if (!field->row)
+            return cli_fail("out of memory (%llu bytes for one sample)", (unsigned long long)bytes);
+        sample_bytes += bytes;
+    }
+    uint64_t fit = SCAN_BYTES / (sample_bytes ? sample_bytes : 1);
+    k->scanned = k->o->scan ? k->o->scan : fit < DEFAULT_SCAN ? (fit ? fit : 1) : DEFAULT_SCAN;
+    k->scanned = k->scanned < length ? k->scanned : length;
+    return CLI_OK;
+}
+
+static int scan(struct look *k)
+{
+    struct cli_progress progress;
+    int code = CLI_OK;
+    cli_progress_begin(&progress, "reading", k->scanned, "samples");
+    for (uint64_t i = 0; code == CLI_OK && i < k->scanned; i++) {
+        code = read_sample(k, i);
+        for (int f = 0; code == CLI_OK && f < k->n_fields; f++)
+            count_field(&k->field[f], k->dim[f]);
+        cli_progress_update(&progress, i + 1);
+    }
+    cli_progress_end(&progress);
+    return code;
+}
+
+/* ---- text ---- */
+
+/* A whole number as one, others with six digits. */
+static const char *number(double v, char *buf)
+{
+    snprintf(buf, CLI_HUMAN, fabs(v) < 1e15 && v == floor(v) ? "%.0f" : "%.6g", v);
+    return buf;
+}
+
+static void print_fields(const struct look *k)
+{
+    char spec[256], bytes[CLI_HUMAN], min[CLI_HUMAN], max[CLI_HUMAN], mean[CLI_HUMAN], heads[128];
+    snprintf(heads, sizeof heads, "field\t>bytes\t>min\t>max\t>mean");
+    struct cli_table *t = cli_table_create(heads);
+    for (int i = 0; i < k->n_fields; i++) {
+        const struct field *f = &k->field[i];
+        uint64_t size = 0;
+        mr_spec_bytes(f->spec, &size);
+        cli_table_row(t, "%s\t%s\t%s\t%s\t%s", mr_spec_format(f->spec, spec, sizeof spec), cli_bytes(size, bytes),
+                      f->n ? number(f->min, min) : "-", f->n ? number(f->max, max) : "-",
+                      f->n ? number(f->sum / (double)f->n, mean) : "-");
+    }
+    cli_table_print(t, stdout, 0);
+}
+
+static void print_labels(const struct field *f)
+{
+    uint64_t most = 1;
+    char label[CLI_HUMAN], bar[41];
+    if (!f->is_label || f->n_classes == 0 || f->n_classes > 40)
+        return;
+    for (uint64_t i = 0; i < f->n_classes; i++)
+        most = f->class[i].n > most ? f->class[i].n : most;
+    printf("\n%s:\n", f->spec->name);
+    struct cli_table *t = cli_table_create(">value\t>samples\t");
+    for (uint64_t i = 0; i < f->n_classes; i++) {
+        int length = (int)(40 * f->class[i].n / most);
+        memset(bar, '#', (size_t)length);
+        bar[length] = 0;
+        cli_table_row(t, "%lld\t%s\t%s", (long long)f->class[i].value, cli_count((double)f->class[i].n, label), bar);
+    }
+    cli_table_print(t, stdout, 2);
+}
+
+/* Height and width of a small grey picture: u8 with two dimensions longer than 1. */
+static bool picture(const struct mr_spec *spec, const uint64_t *dim, uint64_t *h, uint64_t *w)
+{
+    int found = 0;
+    for (int d = 0; d < spec->rank; d++) {
+        if (dim[d] == 1)
+            continue;
+        *(found == 0 ? h : w) = dim[d];
+        found++;
+    }
+    return spec->dtype == MR_U8 && found == 2 && *h <= MAX_PICTURE && *w <= MAX_PICTURE;
+}
+
+/* Characters are about twice as high as wide: each stands for two pixels, one above the other. */
+static void print_picture(const unsigned char *p, uint64_t h, uint64_t w)
+{
+    static const char ramp[] = " .:-=+*#%@";
+    for (uint64_t y = 0; y < h; y += 2) {
+        char line[MAX_PICTURE + 1];
+        size_t used = 0;
+        for (uint64_t x = 0; x < w; x++) {
+            unsigned low = y + 1 < h ? p[(y + 1) * w + x] : 0, ink = (p[y * w + x] + low) / 2;
+            line[x] = ramp[ink * (sizeof ramp - 2) / 255];
+            used = line[x] != ' ' ? x + 1 : used;
+        }
+        line[used] = 0;
+        printf("  |%s\n", line);
+    }
+}
+
+static void print_values(const struct mr_spec *spec, const uint64_t *dim, const unsigned char *p)
+{
+    uint64_t n = n_values(spec, dim), show = n < 8 ? n : 8;
+    char text[CLI_HUMAN];
+    for (uint64_t i = 0; i < show; i++)
+        printf(" %s", number(value_at(spec->dtype, p + i * mr_dtype_size(spec->dtype)), text));
+    printf("%s\n", show < n ? " ..." : "");
+}
+
+static void print_sample(const struct look *k, uint64_t index)
+{
+    char text[256];
+    printf("\nsample %llu\n", (unsigned long long)index);
+    for (int f = 0; f < k->n_fields; f++) {
+        struct mr_spec spec = *k->field[f].spec;
+        uint64_t h = 0, w = 0;
+        memcpy(spec.dim, k->dim[f], sizeof spec.dim);
+        spec.var_dims = 0;
+        printf("  %s:", mr_spec_format(&spec, text, sizeof text));
+        if (!picture(&spec, spec.dim, &h, &w)) {
+            print_values(&spec, spec.dim, k->row[f]);
+            continue;
+        }
+        putchar('\n');
+        print_picture(k->row[f], h, w);
+    }
+}
+
+static uint64_t last_shown(const struct look *k)
+{
+    uint64_t length = mr_dataset_length(k->ds), left = length > k->o->index ? length - k->o->index : 0;
+    return k->o->index + (k->o->n < left ? k->o->n : left);
+}
+
+static int print_text(struct look *k)
+{
+    char count[CLI_HUMAN];
+    printf("%s\n", mr_dataset_text(k->ds));
+    printf("%s samples, format %s, fingerprint %016llx\n\n", cli_count((double)mr_dataset_length(k->ds), count),
+           mr_dataset_format(k->ds), (unsigned long long)mr_dataset_fingerprint(k->ds));
+    print_fields(k);
+    if (k->scanned < mr_dataset_length(k->ds))
+        printf("(min, max and mean over the first %s samples)\n", cli_count((double)k->scanned, count));
+    for (int f = 0; f < k->n_fields; f++)
+        print_labels(&k->field[f]);
+    for (uint64_t i = k->o->index; i < last_shown(k); i++) {
+        int code = read_sample(k, i);
+        if (code != CLI_OK)
+            return code;
+        print_sample(k, i);
+    }
+    return CLI_OK;
+}
+
+/* ---- JSON ---- */
+
+static void json_field(struct mr_json *json, const struct field *f)
+{
+    uint64_t bytes = 0;
+    mr_spec_bytes(f->spec, &bytes);
+    mr_json_object(json, NULL);
+    mr_json_string(json, "name", f->spec->name);
+    mr_json_string(json, "dtype", mr_dtype_name(f->spec->dtype));
+    mr_json_array(json, "shape");
+    for (int d = 0; d < f->spec->rank; d++)
+        mr_json_uint(json, NULL, f->spec->dim[d]);
+    mr_json_array_end(json);
+    mr_json_uint(json, "variable_dims", f->spec->var_dims);
+    mr_json_uint(json, "bytes", bytes);
+    mr_json_double(json, "min", f->n ? f->min : (double)NAN);
+    mr_json_double(json, "max", f->n ? f->max : (double)NAN);
+    mr_json_double(json, "mean", f->n ? f->sum / (double)f->n : (double)NAN);
+    if (f->is_label && f->other == 0) {
+        mr_json_array(json, "histogram");
+        for (uint64_t i = 0; i < f->n_classes; i++) {
+            mr_json_object(json, NULL);
+            mr_json_int(json, "value", f->class[i].value);
+            mr_json_uint(json, "samples", f->class[i].n);
+            mr_json_object_end(json);
+        }
+        mr_json_array_end(json);
+    }
+    mr_json_object_end(json);
+}
+
+static int json_shown(struct mr_json *json, struct look *k)
+{
+    int code = CLI_OK;
+    mr_json_array(json, "shown");
+    for (uint64_t i = k->o->index; code == CLI_OK && i < last_shown(k); i++) {
+        code = read_sample(k, i);
+        mr_json_object(json, NULL);
+        mr_json_uint(json, "index", i);
+        for (int f = 0; code == CLI_OK && f < k->n_fields; f++) {
+            const struct mr_spec *spec = k->field[f].spec;
+            uint64_t n = n_values(spec, k->dim[f]), show = n < 4096 ? n : 4096;
+            mr_json_array(json, spec->name);
+            for (uint64_t v = 0; v < show; v++)
+                mr_json_double(json, NULL,
+                               value_at(spec->dtype, (unsigned char *)k->row[f] + v * mr_dtype_size(spec->dtype)));
+            mr_json_array_end(json);
+        }
+        mr_json_object_end(json);
+    }
+    mr_json_array_end(json);
+    return code;
+}
+
+static int print_json(struct look *k)
+{
+    char hex[17];
+    struct mr_json *json = cli_json_begin("inspect");
+    if (!json)
+        return CLI_FAILED;
+    snprintf(hex, sizeof hex, "%016llx", (unsigned long long)mr_dataset_fingerprint(k->ds));
+    mr_json_string(json, "dataset", k->uri);
+    mr_json_string(json, "text", mr_dataset_text(k->ds));
+    mr_json_string(json, "format", mr_dataset_format(k->ds));
+    mr_json_uint(json, "samples", mr_dataset_length(k->ds));
+    mr_json_string(json, "fingerprint", hex);
+    mr_json_uint(json, "scanned", k->scanned);
+    mr_json_array(json, "fields");
+    for (int f = 0; f < k->n_fields; f++)
+        json_field(json, &k->field[f]);
+    mr_json_array_end(json);
+    int code = json_shown(json, k);
+    if (code == CLI_OK)
+        return cli_json_end(json);
+    mr_json_destroy(json);
+    return code;
+}
+
+/* ---- lists ---- */
+
+static int format_text(void *user, const char *name, const char *summary, const struct mr_option *options)
+{
+    (void)user;
+    char *help = mr_options_help(options);
+    printf("%s: %s\n%s\n", name, summary, help && help[0] ? help : "");
+    free(help);
+    return 0;
+}
+
+static int format_json(void *user, const char *name, const char *summary, const struct mr_option *options)
+{
+    struct mr_json *json = user;
+    mr_json_object(json, NULL);
+    mr_json_string(json, "name", name);
+    mr_json_string(json, "summary", summary);
+    mr_json_array(json, "options");
+    for (; options->name; options++) {
+        mr_json_object(json, NULL);
+        mr_json_string(json, "name", options->name);
+        mr_json_string(json, "default", options->initial);
+        mr_json_string(json, "help", options->help);
+        mr_json_object_end(json);
+    }
+    mr_json_array_end(json);
+    mr_json_object_end(json);
+    return 0;
+}
+
+static int transform_text(void *user, const char *name, const char *arguments, const char *summary)
+{
+    cli_table_row(user, "%s%s%s%s\t%s", name, arguments && arguments[0] ? "(" : "", arguments ? arguments : "",
+                  arguments && arguments[0] ? ")" : "", summary);
+    return 0;
+}
+
+static int transform_json(void *user, const char *name, const char *arguments, const char *summary)
+{
+    struct mr_json *json = user;
+    mr_json_object(json, NULL);
+    mr_json_string(json, "name", name);
+    mr_json_string(json, "arguments", arguments);
+    mr_json_string(json, "summary", summary);
+    mr_json_object_end(json);
+    return 0;
+}
+
+static int list(const struct options *o)
+{
+    if (!o->common.json) {
+        if (o->formats)
+            mr_dataset_each(format_text, NULL);
+        if (!o->transforms)
+            return CLI_OK;
+        struct cli_table *t = cli_table_create(NULL);
+        if (t)
+            mr_transform_each(transform_text, t);
+        return cli_table_print(t, stdout, 0);
+    }
+    struct mr_json *json = cli_json_begin("inspect");
+    if (!json)
+        return CLI_FAILED;
+    mr_json_array(json, o->formats ? "formats" : "transforms");
+    if (o->formats)
+        mr_dataset_each(format_json, json);
+    else
+        mr_transform_each(transform_json, json);
+    mr_json_array_end(json);
+    if (o->formats && o->transforms) {
+        mr_json_array(json, "transforms");
+        mr_transform_each(transform_json, json);
+        mr_json_array_end(json);
+    }
+    return cli_json_end(json);
+}
+
+static int look(const struct options *o, const char *uri)
+{
+    struct look k = {.o = o, .uri = uri};
+    int rc = mr_dataset_open(uri, &k.ds);
+    if (rc)
+        return cli_error(rc);
+    int code = o->n > 0 && o->index >= mr_dataset_length(k.ds)
+                   ? cli_misuse("--index %llu: %s has %llu samples", (unsigned long long)o->index, uri,
+                                (unsigned long long)mr_dataset_length(k.ds))
+                   : prepare(&k);
+    if (code == CLI_OK)
+        code = scan(&k);
+    if (code == CLI_OK)
+        code = o->common.json ? print_json(&k) : print_text(&k);
+    for (int f = 0; f < k.n_fields; f++)
+        free(k.row[f]);
+    free(k.field);
+    mr_dataset_close(k.ds);
+    return code;
+}
+
+static int run(void *options, int n_args, char **args)
+{
+    const struct options *o = options;
+    if (o->formats || o->transforms)
+        return n_args ? cli_misuse("%s: --formats and --transforms take no DATASET", args[0]) : list(o);
+    if (n_args == 0)
+        return cli_misuse("an argument is missing: millrace inspect DATASET [options]");
+    return look(o, args[0]);
+}
+
+static const struct cli_note json[] = {
+    {"dataset", "The argument"},
+    {"text", "One line that says what was opened"},
+    {"format", "The format's name"},
+    {"samples", "How many samples there are"},
+    {"fingerprint", "16 hexadecimal digits that a saved state is checked against"},
+    {"scanned", "How many samples, from the first, the statistics are made from"},
+    {"fields",
+     "For each field name, dtype, shape, variable_dims (bit d: dimension d varies up to what shape says), bytes, "
+     "min, max, mean, and for whole-number scalars a histogram of value and samples"},
+    {"shown", "For each sample shown its index, and each field's first 4,096 values in C order"},
+    {"formats", "With --formats: name, summary and options (name, default, help) of each"},
+    {"transforms", "With --transforms: name, arguments and summary of each"},
+    {NULL},
+};
+
+static const struct cli_note examples[] = {
+    {"millrace inspect mnist/", "The training part of a folder with MNIST's files"},
+    {"millrace inspect idx:mnist/,split=test --index 100 -n 1", "One sample of the test part"},
+    {"millrace inspect --formats", "What can be opened, and how"},
+    {NULL},
+};
+
+const struct cli_command cli_inspect = {
+    .name = "inspect",
+    .summary = "show what is in a data set",
+    .synopsis = "DATASET [options]",
+    .text =
+        "Opens a data set and shows its fields with their shapes and element types, their range and mean, how often "
+        "each label occurs, and some samples; small grey pictures as characters.\n\n"
+        "Every sample that is looked at is read and decoded, so this is also a quick check of a data set.",
+    .options = table,
+    .options_bytes = sizeof(struct options),
+    .min_args = 0,
+    .max_args = 1,
+    .json = json,
+    .examples = examples,
+    .run = run,
+};

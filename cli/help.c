@@ -1,0 +1,71 @@
+/* Help texts. */
+#include "cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define WIDTH 100
+
+/* One paragraph: kept as it is when it begins with a blank, else wrapped. */
+static void paragraph(FILE *out, const char *text, int bytes, int indent)
+{
+    if (text[0] == ' ') {
+        for (int at = 0; at < bytes;) {
+            int n = (int)strcspn(text + at, "\n");
+            n = n > bytes - at ? bytes - at : n;
+            fprintf(out, "%*s%.*s\n", indent, "", n, text + at);
+            at += n + 1;
+        }
+        return;
+    }
+    int column = 0;
+    for (int at = 0; at < bytes;) {
+        int n = (int)strcspn(text + at, " \n");
+        n = n > bytes - at ? bytes - at : n;
+        if (column > 0 && column + 1 + n > WIDTH) {
+            fputc('\n', out);
+            column = 0;
+        }
+        column += fprintf(out, "%*s%.*s", column ? 1 : indent, "", n, text + at);
+        at += n + 1;
+    }
+    fputc('\n', out);
+}
+
+void cli_paragraphs(FILE *out, const char *text, int indent)
+{
+    while (*text) {
+        const char *end = strstr(text, "\n\n");
+        int bytes = end ? (int)(end - text) : (int)strlen(text);
+        paragraph(out, text, bytes, indent);
+        if (end)
+            fputc('\n', out);
+        text += bytes + (end ? 2 : 0);
+    }
+}
+
+void cli_help(FILE *out, const struct cli_command *command)
+{
+    fprintf(out, "usage: millrace %s %s\n\n", command->name, command->synopsis);
+    cli_paragraphs(out, command->text, 0);
+    char *options = mr_options_help(command->options);
+    fprintf(out, "\n%s", options ? options : "(out of memory)\n");
+    free(options);
+    for (const struct cli_note *e = command->examples; e && e->what; e++)
+        fprintf(out, "%s  %s\n      %s\n", e == command->examples ? "\nExamples:\n" : "", e->what, e->text);
+}
+
+void cli_help_all(FILE *out)
+{
+    fputs("millrace keeps a GPU fed with training data, and shows where the time goes when it starves.\n\n"
+          "usage: millrace COMMAND [arguments] [options]\n\nCommands:\n",
+          out);
+    const struct cli_command *command;
+    for (int i = 0; (command = cli_command_at(i)); i++)
+        if (command->summary)
+            fprintf(out, "  %-10s %s\n", command->name, command->summary);
+    fputs("\nmillrace COMMAND --help tells more about one. A DATASET is [FORMAT:]PATH[,option=value...]; "
+          "millrace inspect\n--formats lists formats and their options.\n"
+          "\nExit status: 0 done, 1 failed, 2 misused.\n",
+          out);
+}

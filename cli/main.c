@@ -1,0 +1,226 @@
+/* Finds the command, parses its options, runs it. */
+#include "cli.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define X(name) extern const struct cli_command cli_##name;
+CLI_COMMANDS(X)
+#undef X
+
+static const struct cli_command *const commands[] = {
+#define X(name) &cli_##name,
+    CLI_COMMANDS(X)
+#undef X
+};
+
+const char *const cli_log_levels[] = {"debug", "info", "warning", "none", NULL};
+
+struct cli_common cli;
+static const char *running = ""; /* the command, for messages */
+static volatile sig_atomic_t interrupted;
+
+const struct cli_command *cli_command_at(int i)
+{
+    return i >= 0 && (size_t)i < CLI_COUNT(commands) ? commands[i] : NULL;
+}
+
+const struct cli_command *cli_find(const char *name)
+{
+    for (size_t i = 0; i < CLI_COUNT(commands); i++)
+        if (strcmp(commands[i]->name, name) == 0)
+            return commands[i];
+    return NULL;
+}
+
+static void message(const char *kind, const char *fmt, va_list args)
+{
+    fflush(stdout);
+    fprintf(stderr, "millrace%s%s: %s", running[0] ? " " : "", running, kind);
+    vfprintf(stderr, fmt, args);
+    fputc('\n', stderr);
+}
+
+int cli_fail(const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    message("", fmt, args);
+    va_end(args);
+    return CLI_FAILED;
+}
+
+int cli_misuse(const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    message("", fmt, args);
+    va_end(args);
+    return CLI_MISUSED;
+}
+
+int cli_error(int rc)
+{
+    const char *text = mr_last_error();
+    cli_fail("%s", text[0] ? text : mr_strerror(rc));
+    return rc == MR_EOPTION ? CLI_MISUSED : CLI_FAILED;
+}
+
+void cli_warn(const char *fmt, ...)
+{
+    va_list args;
+    if (cli.quiet || cli.log_level > CLI_LOG_WARNING)
+        return;
+    va_start(args, fmt);
+    message("warning: ", fmt, args);
+    va_end(args);
+}
+
+static void take_log(void *user, enum mr_log_level level, const char *text)
+{
+    (void)user;
+    if (!cli.quiet && (int)level >= cli.log_level)
+        fprintf(stderr, "millrace %s: %s: %s\n", running, cli_log_levels[level], text);
+}
+
+static void take_signal(int signal)
+{
+    (void)signal;
+    interrupted = 1;
+}
+
+void cli_catch_interrupts(void)
+{
+    struct sigaction action = {.sa_handler = take_signal, .sa_flags = (int)SA_RESETHAND};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+bool cli_interrupted(void)
+{
+    return interrupted != 0;
+}
+
+struct mr_json *cli_json_begin(const char *command)
+{
+    struct mr_json *json = mr_json_create(2);
+    if (!json) {
+        cli_error(-ENOMEM);
+        return NULL;
+    }
+    mr_json_object(json, NULL);
+    mr_json_string(json, "command", command);
+    mr_json_string(json, "version", mr_version());
+    return json;
+}
+
+int cli_json_end(struct mr_json *json)
+{
+    const char *text;
+    mr_json_object_end(json);
+    int64_t bytes = mr_json_finish(json, &text);
+    int code = bytes < 0 ? cli_error((int)bytes) : CLI_OK;
+    if (code == CLI_OK)
+        printf("%s\n", text);
+    mr_json_destroy(json);
+    return code;
+}
+
+static int no_such_command(const char *name)
+{
+    const char *names[CLI_COUNT(commands) + 2];
+    size_t n = 0;
+    for (size_t i = 0; i < CLI_COUNT(commands); i++)
+        if (commands[i]->summary)
+            names[n++] = commands[i]->name;
+    names[n++] = "help";
+    names[n] = NULL;
+    const char *nearest = mr_nearest(name, names);
+    if (nearest)
+        return cli_misuse("%s: no such command; did you mean %s?", name, nearest);
+    return cli_misuse("%s: no such command; millrace --help lists them", name);
+}
+
+static int help(int argc, char **argv)
+{
+    if (argc == 0) {
+        cli_help_all(stdout);
+        return CLI_OK;
+    }
+    const struct cli_command *command = cli_find(argv[0]);
+    if (!command)
+        return no_such_command(argv[0]);
+    cli_help(stdout, command);
+    return CLI_OK;
+}
+
+/* How many of the arguments are for us: those before "--" when the command wants what follows it untouched. */
+static int own_args(const struct cli_command *command, int argc, char **argv)
+{
+    for (int i = 0; command->raw_args && i < argc; i++)
+        if (strcmp(argv[i], "--") == 0)
+            return i;
+    return argc;
+}
+
+static int run_with(const struct cli_command *command, void *options, int argc, char **argv)
+{
+    int own = own_args(command, argc, argv);
+    int n = mr_options_parse_args(command->options, options, own, argv);
+    cli = *(struct cli_common *)options;
+    if (n < 0)
+        return cli_error(n);
+    if (cli.help) {
+        cli_help(stdout, command);
+        return CLI_OK;
+    }
+    for (int i = own; i < argc; i++)
+        argv[n++] = argv[i];
+    if (n < command->min_args)
+        return cli_misuse("an argument is missing: millrace %s %s", command->name, command->synopsis);
+    if (command->max_args >= 0 && n > command->max_args)
+        return cli_misuse("%s: one argument too many: millrace %s %s", argv[command->max_args], command->name,
+                          command->synopsis);
+    return command->run(options, n, argv);
+}
+
+static int run(const struct cli_command *command, int argc, char **argv)
+{
+    void *options = calloc(1, command->options_bytes);
+    running = command->name;
+    if (!options)
+        return cli_fail("out of memory");
+    int rc = mr_options_init(command->options, options);
+    int code = rc ? cli_error(rc) : run_with(command, options, argc, argv);
+    if (rc == 0)
+        mr_options_free(command->options, options);
+    free(options);
+    return code;
+}
+
+int main(int argc, char **argv)
+{
+    int code;
+    mr_log_set(take_log, NULL);
+    if (argc < 2) {
+        cli_help_all(stderr);
+        return CLI_MISUSED;
+    }
+    const struct cli_command *command = cli_find(argv[1]);
+    if (command)
+        code = run(command, argc - 2, argv + 2);
+    else if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
+        code = help(argc - 2, argv + 2);
+    else if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0)
+        code = printf("millrace %s\n", mr_version()) < 0 ? CLI_FAILED : CLI_OK;
+    else if (argv[1][0] == '-')
+        code = cli_misuse("%s: no such option; millrace --help lists the commands", argv[1]);
+    else
+        code = no_such_command(argv[1]);
+    if ((fflush(stdout) != 0 || ferror(stdout)) && code == CLI_OK)
+        code = cli_fail("standard output: %s", strerror(errno));
+    return code;
+}

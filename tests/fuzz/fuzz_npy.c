@@ -1,0 +1,17 @@
+/* The npy header, and what it says about the bytes behind it. */
+#include "memfile.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    char path[64];
+    int fd = fuzz_file(data, size, path);
+    if (fd < 0)
+        return 0;
+    struct mr_dataset *ds = NULL;
+    struct mr_npy_opts opts;
+    mr_npy_opts_init(&opts);
+    opts.path = path;
+    fuzz_opened(mr_dataset_open_npy(&opts, &ds), ds);
+    close(fd);
+    return 0;
+}
