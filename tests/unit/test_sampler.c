@@ -195,7 +195,7 @@ static void test_weighted_frequencies(void **state)
     mr_sampler_destroy(s);
 }
 
-/* Weight 0 is never drawn, whatever rounding does to the table: many awkward weights. */
+/* Weight 0 is never drawn: awkward weights and tame ones. */
 static void test_weighted_never_draws_zero(void **state)
 {
     (void)state;
@@ -208,7 +208,7 @@ static void test_weighted_never_draws_zero(void **state)
         if (k % 2)
             w[k % 33] = 1e308;
         else
-            w[0] = 0; /* the column that is filled last: what rounding leaves over is left to it */
+            w[0] = 0; /* among tame ones */
         struct mr_sampler_opts opts = opts_of(MR_SAMPLER_WEIGHTED, k);
         opts.weights = w;
         opts.n_weights = 33;

@@ -523,6 +523,30 @@ static void test_variable_shapes(void **state)
     mr_transform_destroy(chain);
 }
 
+/* Channels in front of a dimension that varies: how many elements one has follows from the sample. */
+static void test_channels_of_variable_shapes(void **state)
+{
+    (void)state;
+    struct mr_spec spec = spec_of(MR_F32, 3, 3, 50, 4);
+    spec.var_dims = 2;
+    struct mr_transform *chain = make("scale(2),normalize([1,2,3],[1,2,4]),flatten");
+    assert_int_equal(mr_transform_bind(chain, &spec, 1), 0);
+    assert_int_equal(mr_transform_scratch_bytes(chain), 0);
+    for (uint64_t h = 0; h <= 50; h += 5) {
+        float in[3 * 50 * 4], out[3 * 50 * 4];
+        uint64_t shape[MR_MAX_RANK] = {3, h, 4}, dim[MR_MAX_RANK];
+        for (int i = 0; i < 600; i++)
+            in[i] = (float)i;
+        assert_int_equal(apply_exact(chain, &spec, shape, 0, in, out, dim), 0);
+        assert_int_equal(dim[0], 12 * h);
+        for (uint64_t i = 0; i < 12 * h; i++) {
+            uint64_t c = i / (4 * h);
+            assert_true(out[i] == ((float)i * 2 - (float)(c + 1)) / (float)(1 << c));
+        }
+    }
+    mr_transform_destroy(chain);
+}
+
 static void test_common_chains_take_one_pass(void **state)
 {
     (void)state;
@@ -758,6 +782,7 @@ int main(void)
         cmocka_unit_test(test_draws_are_keyed),
         cmocka_unit_test(test_one_hot),
         cmocka_unit_test(test_variable_shapes),
+        cmocka_unit_test(test_channels_of_variable_shapes),
         cmocka_unit_test(test_common_chains_take_one_pass),
         cmocka_unit_test(test_hwc_is_seen_by_its_shape),
         cmocka_unit_test(test_shape_errors_name_op_and_shape),
