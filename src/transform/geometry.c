@@ -277,9 +277,7 @@ static int pad_infer(struct mr_op *op, struct mr_spec *spec)
     int rc = find_axes(op, spec, a->layout);
     if (rc)
         return rc;
-    if (a->value != 0 && (spec->dtype == MR_C64 || spec->dtype == MR_C128))
-        return mr_op_misfit(op, spec, "complex numbers are padded with 0 only:");
-    mr_value_put(a->value, spec->dtype, op->bound.value);
+    mr_element_from_double(spec->dtype, a->value, op->bound.value);
     bool fits = mr_add(spec->dim[op->image.h], pad_size(op, TOP) + pad_size(op, BOTTOM), &spec->dim[op->image.h]) &&
                 mr_add(spec->dim[op->image.w], pad_size(op, LEFT) + pad_size(op, RIGHT), &spec->dim[op->image.w]);
     return fits ? 0 : mr_op_misfit(op, spec, "is too much for");
@@ -387,11 +385,25 @@ MIRROR(16)
 MIRROR(32)
 MIRROR(64)
 
+/* 8..63 bytes, too short for vectors: 8 at a time, the last 8 overlapping. */
+static void mirror_short(const char *in, char *out, uint64_t w)
+{
+    for (uint64_t x = 0; x < w; x += 8) {
+        uint64_t at = MR_MIN(x, w - 8), eight;
+        memcpy(&eight, in + w - 8 - at, 8);
+        eight = __builtin_bswap64(eight);
+        memcpy(out + at, &eight, 8);
+    }
+}
+
 static void mirror_row(const char *in, char *out, uint64_t w, uint64_t pixel)
 {
     switch (pixel) {
     case 1:
-        mirror_8(in, out, w);
+        if (w >= 8 && w < 64)
+            mirror_short(in, out, w);
+        else
+            mirror_8(in, out, w);
         return;
     case 2:
         mirror_16(in, out, w);
