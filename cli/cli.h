@@ -16,6 +16,7 @@
     X(feed)                                                                                                            \
     X(inspect)                                                                                                         \
     X(synth)                                                                                                           \
+    X(bench_loader)                                                                                                    \
     X(doctor)                                                                                                          \
     X(man)
 

@@ -89,9 +89,19 @@ static void title(FILE *out, const char *name, const char *summary)
 
 static const char exit_status[] = ".SH EXIT STATUS\n0 done, 1 failed, 2 misused.\n";
 
+/* A page's name: that of the command, words joined by '-'. */
+static const char *page_name(const struct cli_command *command, char buf[64])
+{
+    snprintf(buf, 64, "%s", command->name);
+    for (char *p = buf; *p; p++)
+        *p = *p == ' ' ? '-' : *p;
+    return buf;
+}
+
 static void command_page(FILE *out, const struct cli_command *command)
 {
-    title(out, command->name, command->summary);
+    char page[64];
+    title(out, page_name(command, page), command->summary);
     fprintf(out, ".SH SYNOPSIS\n\\fBmillrace %s\\fR ", command->name);
     roff_text(out, command->synopsis);
     fputs("\n.SH DESCRIPTION\n", out);
@@ -116,7 +126,8 @@ static void main_page(FILE *out)
         out);
     for (int i = 0; (command = cli_command_at(i)); i++)
         if (command->summary) {
-            fprintf(out, ".TP\n.BR millrace\\-%s (1)\n", command->name);
+            char page[64];
+            fprintf(out, ".TP\n.BR millrace\\-%s (1)\n", page_name(command, page));
             roff_text(out, command->summary);
             fputs(".\n", out);
         }
@@ -128,10 +139,10 @@ static void main_page(FILE *out)
 
 static int write_page(const char *dir, const struct cli_command *command)
 {
-    char path[PATH_MAX], *text = NULL;
+    char path[PATH_MAX], name[64], *text = NULL;
     size_t bytes = 0;
     struct cli_output out;
-    snprintf(path, sizeof path, "%s/millrace%s%s.1", dir, command ? "-" : "", command ? command->name : "");
+    snprintf(path, sizeof path, "%s/millrace%s%s.1", dir, command ? "-" : "", command ? page_name(command, name) : "");
     FILE *page = open_memstream(&text, &bytes);
     if (!page)
         return cli_fail("out of memory");
