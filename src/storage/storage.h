@@ -117,7 +117,5 @@ uint32_t mr_reader_reap(struct mr_reader *r, struct mr_read **out, uint32_t cap,
 uint32_t mr_reader_in_flight(const struct mr_reader *r);
 void mr_reader_count(const struct mr_reader *r, struct mr_reader_stats *out);
 
-/* One line a storage kind for doctor: name, NULL or why it is not usable here. */
-const char *mr_uring_why_not(void);
 
 #endif
