@@ -1,12 +1,17 @@
 /*
  * Devices: where batches go. "cpu" (the consumer reads the host slot in place), "sim" (an accelerator that is not there:
- * threads play two copy engines and a compute queue and move real bytes), later "cuda".
+ * threads play two copy engines and a compute queue and move real bytes), "cuda" (NVIDIA GPUs, by the driver that is found
+ * at run time; nothing of CUDA is needed to build).
  *
  * A stream is a queue of work that runs in order; work in different streams may overlap. An event marks a point in a
  * stream. Sizes are bytes; rates are GB/s = 1e9 bytes a second.
  *
  * Threads: a device and its streams and events may be used from several threads at once. Only functions that say so
  * block. Destroying a stream or event waits for what it still has to do.
+ *
+ * CUDA: the primary context of the GPU is used, so pointers, streams and events work together with those of other
+ * libraries in the process; a calling thread's current context is the same after every call as before. A GPU cannot be
+ * used in a child process after fork() when the parent had begun to: there every call returns MR_EDEVICE and says so.
  */
 #ifndef MILLRACE_DEVICE_H
 #define MILLRACE_DEVICE_H
@@ -35,15 +40,18 @@ MR_API const char *mr_memory_name(enum mr_memory kind);
 
 /*
  * Opens a device.
- * uri: "auto" (the best that is usable), "cpu", "sim" or "sim:h2d=55,d2h=55,pageable=12,latency=10us,step=4ms,mem=16GiB".
+ * uri: "auto" (the best that is usable), "cpu", "sim" or "sim:h2d=55,d2h=55,pageable=12,latency=10us,step=4ms,mem=16GiB",
+ * "cuda" (the first GPU), "cuda:1" or "cuda:1,pinned=alloc". GPUs are numbered as the driver shows them to this process
+ * (CUDA_VISIBLE_DEVICES). pinned=register (the default) page-locks by touching pages in parallel on the memory node
+ * nearest the GPU and registering them, pinned=alloc by the driver's own allocator.
  * [out] out: on success; the caller closes it after all that was made from it is gone.
- * Returns 0, MR_ENODEVICE, MR_EOPTION, -ENOMEM.
+ * Returns 0, MR_ENODEVICE, MR_EDEVICE, MR_EOPTION, -ENOMEM.
  */
 MR_API int mr_device_open(const char *uri, struct mr_device **out);
 MR_API void mr_device_close(struct mr_device *dev);
 
 struct mr_device_info {
-    char name[64];         /* "cpu", "sim" */
+    char name[64];         /* "cpu", "sim", "cuda:0" */
     int unified;           /* 1: device memory is host memory, no copies are needed */
     int copy_engines;      /* how many copies (of different direction) may run at once */
     uint64_t memory_bytes; /* device memory; 0: not limited by the device */
@@ -52,6 +60,20 @@ struct mr_device_info {
     double d2h_gb_per_s;
     double pageable_gb_per_s; /* copies from pageable memory; 0: unknown */
     uint64_t step_ns;         /* sim: the time of one step of the simulated consumer; 0: none */
+
+    /* GPUs; "" or 0 elsewhere and where unknown */
+    char model[96];         /* "NVIDIA H200" */
+    char uuid[48];          /* "GPU-8f6e..." */
+    char pci_id[16];        /* "0000:1b:00.0" */
+    char driver[32];        /* the driver's release: "580.65.06" */
+    int driver_api;         /* the CUDA version that it serves: 13000 for 13.0 */
+    int compute_capability; /* 90: 9.0 */
+    int ordinal, n_devices; /* which of how many that this process sees */
+    /* The PCIe link. An idle link may be trained down: the generation now counts only under load. h2d_gb_per_s and
+     * d2h_gb_per_s are estimated from the most: line rate less packet headers and flow control. */
+    int link_generation, link_width, link_generation_max, link_width_max;
+    int numa_node;       /* memory node of the host nearest the device; -1: unknown (everywhere but on GPUs) */
+    uint64_t bar1_bytes; /* window through which the bus reaches device memory */
 };
 MR_API int mr_device_get(struct mr_device *dev, struct mr_device_info *out);
 
@@ -61,7 +83,7 @@ MR_API int mr_device_each(int (*fn)(void *user, const char *name, const char *su
                           void *user);
 
 /*
- * Takes memory from the device's caching pool, or makes it. At least `bytes` (> 0), aligned to 4,096.
+ * Takes memory from the device's caching pool, or makes it. At least `bytes` (> 0), aligned to 4,096 (a GPU's to 256).
  * Pinned memory that the system refuses to lock is still given, with one warning to the log; the counters tell how
  * much is locked. Making memory may block for long (page-locking costs about 0.35 s a GiB); a pool hit does not.
  * [out] out: on success. Returns 0, -ENOMEM, MR_EDEVICEMEM, MR_ELIMIT (mr_memory_set_limit).
@@ -87,6 +109,15 @@ struct mr_memory_counters {
 };
 MR_API void mr_memory_count(struct mr_device *dev, enum mr_memory kind, struct mr_memory_counters *out);
 
+/*
+ * Page-locks the caller's own memory, so that copies from and to it may be given as MR_PINNED. ptr: memory that may be
+ * written. Blocks (0.1 to 0.35 s a GiB). Ranges may not overlap; on "cpu" and "sim" whole pages are locked.
+ * Unregister before the memory or the device goes away and when no copy uses it any more; give the same ptr and bytes.
+ * Returns 0, MR_EMISUSE, MR_EDEVICE, MR_ELIMIT when the system's limit of locked memory refuses, -errno.
+ */
+MR_API int mr_memory_register(struct mr_device *dev, void *ptr, uint64_t bytes);
+MR_API int mr_memory_unregister(struct mr_device *dev, void *ptr, uint64_t bytes);
+
 /* Streams. [out] out: on success. */
 MR_API int mr_stream_create(struct mr_device *dev, const char *name, struct mr_stream **out);
 MR_API void mr_stream_destroy(struct mr_stream *stream);
@@ -109,12 +140,33 @@ MR_API int mr_event_elapsed(struct mr_event *start, struct mr_event *end, int64_
 
 /*
  * Enqueues a copy. The direction follows from the kinds of memory at both ends. Host memory that did not come from
- * mr_memory_acquire(MR_PINNED) counts as pageable: then the calling thread does the staging copy and the call blocks for
+ * mr_memory_acquire(MR_PINNED) or mr_memory_register counts as pageable: then the calling thread does the staging copy and the call blocks for
  * as long as that takes, as with a real driver. Both ranges stay valid and, for the source, unchanged until the copy is
- * done. Returns 0, MR_EDEVICE, -ENOMEM.
+ * done. Between two ranges of host memory the call blocks until the stream's earlier work and the copy are done.
+ * Returns 0, MR_EDEVICE, -ENOMEM.
  */
 MR_API int mr_copy_async(struct mr_stream *stream, void *dst, enum mr_memory dst_kind, const void *src,
                          enum mr_memory src_kind, uint64_t bytes);
+
+struct mr_copy {
+    void *dst;
+    const void *src;
+    uint64_t bytes;
+    enum mr_memory dst_kind, src_kind;
+};
+
+/*
+ * Enqueues n copies as mr_copy_async does, but in no order among themselves; as a whole they stand in the stream's order.
+ * A driver that can takes them in one call (CUDA 12.8 or later, no pageable memory among them), which makes small copies
+ * many times cheaper. After an error some of them may be under way. Returns 0, MR_EMISUSE, MR_EDEVICE, -ENOMEM.
+ */
+MR_API int mr_copy_batch_async(struct mr_stream *stream, const struct mr_copy *copies, uint64_t n);
+
+/*
+ * Enqueues setting memory to one byte value. Host memory is set by the calling thread, which blocks until the stream's
+ * earlier work is done. Returns 0, MR_EMISUSE, MR_EDEVICE, -ENOMEM.
+ */
+MR_API int mr_memset_async(struct mr_stream *stream, void *dst, enum mr_memory kind, int byte, uint64_t bytes);
 
 /*
  * Enqueues a kernel by name. "busy": occupies the compute queue for *(const uint64_t *)args nanoseconds (on "cpu" the

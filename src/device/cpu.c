@@ -114,6 +114,13 @@ static int copy_async(struct mr_stream *stream, void *dst, enum mr_memory dst_ki
     return 0;
 }
 
+static int memset_async(struct mr_stream *stream, void *dst, enum mr_memory kind, int byte, uint64_t bytes)
+{
+    (void)stream, (void)kind;
+    memset(dst, byte, bytes);
+    return 0;
+}
+
 static int launch(struct mr_stream *stream, const char *kernel, const void *args, size_t arg_bytes)
 {
     uint64_t busy_ns = 0, now = mr_time_ns();
@@ -133,6 +140,8 @@ const struct mr_device_ops mr_device_cpu = {
     .info = info,
     .memory_make = mr_host_memory_make,
     .memory_drop = memory_drop,
+    .memory_register = mr_host_register,
+    .memory_unregister = mr_host_unregister,
     .stream_open = stream_open,
     .stream_close = stream_close,
     .stream_synchronize = stream_synchronize,
@@ -144,6 +153,7 @@ const struct mr_device_ops mr_device_cpu = {
     .event_synchronize = event_synchronize,
     .event_elapsed = event_elapsed,
     .copy_async = copy_async,
+    .memset_async = memset_async,
     .launch = launch,
     .event_size = sizeof(struct event_state),
 };

@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* Best first. "auto" takes the first usable one: sim, which is never the best, stands after cpu, which always works. */
-static const struct mr_device_ops *const devices[] = {&mr_device_cpu, &mr_device_sim};
+static const struct mr_device_ops *const devices[] = {&mr_device_cuda, &mr_device_cpu, &mr_device_sim};
 
 const char *mr_memory_name(enum mr_memory kind)
 {
@@ -19,7 +19,8 @@ static int check_ops(const struct mr_device_ops *ops)
     bool whole = ops->probe && ops->open && ops->close && ops->info && ops->memory_make && ops->memory_drop &&
                  ops->stream_open && ops->stream_close && ops->stream_synchronize && ops->event_open &&
                  ops->event_close && ops->event_record && ops->event_wait && ops->event_query &&
-                 ops->event_synchronize && ops->event_elapsed && ops->copy_async && ops->launch;
+                 ops->event_synchronize && ops->event_elapsed && ops->copy_async && ops->launch && ops->memset_async &&
+                 ops->memory_register && ops->memory_unregister;
     if (!whole)
         return mr_error_set(MR_EMISUSE, "device %s: its vtable lacks a required hook", ops->name);
     return 0;
@@ -76,7 +77,7 @@ static int parse_options(const struct mr_device_ops *ops, const char *text, void
         return mr_error_nomem("device options", ops->opts_size);
     int rc = mr_options_init(ops->options, values);
     if (!rc && text && *text)
-        rc = mr_options_parse(ops->options, values, who, text, NULL);
+        rc = mr_options_parse(ops->options, values, who, text, ops->positional);
     if (rc < 0) {
         mr_options_free(ops->options, values);
         free(values);
@@ -156,7 +157,7 @@ void mr_device_close(struct mr_device *dev)
 
 int mr_device_get(struct mr_device *dev, struct mr_device_info *out)
 {
-    struct mr_device_info info = {0};
+    struct mr_device_info info = {.numa_node = -1};
     snprintf(info.name, sizeof info.name, "%s", dev->ops->name);
     int rc = dev->ops->info(dev, &info);
     if (rc < 0)
@@ -239,8 +240,10 @@ void mr_event_destroy(struct mr_event *event)
 {
     if (!event)
         return;
-    event->dev->ops->event_synchronize(event);
-    mr_pool_forget(event->dev->pool, event);
+    if (mr_device_ready(event->dev) == 0) {
+        event->dev->ops->event_synchronize(event);
+        mr_pool_forget(event->dev->pool, event);
+    }
     event->dev->ops->event_close(event);
     free(event);
 }
@@ -283,17 +286,72 @@ int mr_event_elapsed(struct mr_event *start, struct mr_event *end, int64_t *out_
     return start->dev->ops->event_elapsed(start, end, out_ns);
 }
 
+static int check_copy(const char *call, const struct mr_copy *copy)
+{
+    if ((unsigned)copy->dst_kind >= MR_N_MEMORY || (unsigned)copy->src_kind >= MR_N_MEMORY)
+        return mr_error_set(MR_EMISUSE, "%s: no such kinds of memory: %d to %d", call, (int)copy->src_kind,
+                            (int)copy->dst_kind);
+    if (copy->bytes && (!copy->dst || !copy->src))
+        return mr_error_set(MR_EMISUSE, "%s: %s is NULL", call, copy->dst ? "the source" : "the destination");
+    return 0;
+}
+
 int mr_copy_async(struct mr_stream *stream, void *dst, enum mr_memory dst_kind, const void *src,
                   enum mr_memory src_kind, uint64_t bytes)
 {
-    if ((unsigned)dst_kind >= MR_N_MEMORY || (unsigned)src_kind >= MR_N_MEMORY)
-        return mr_error_set(MR_EMISUSE, "mr_copy_async: no such kinds of memory: %d to %d", (int)src_kind,
-                            (int)dst_kind);
+    struct mr_copy copy = {dst, src, bytes, dst_kind, src_kind};
+    int rc = check_copy("mr_copy_async", &copy);
+    if (rc < 0 || !bytes)
+        return rc;
+    return stream->dev->ops->copy_async(stream, dst, dst_kind, src, src_kind, bytes);
+}
+
+int mr_copy_batch_async(struct mr_stream *stream, const struct mr_copy *copies, uint64_t n)
+{
+    const struct mr_device_ops *ops = stream->dev->ops;
+    uint64_t n_empty = 0;
+    if (n && !copies)
+        return mr_error_set(MR_EMISUSE, "mr_copy_batch_async: copies is NULL");
+    for (uint64_t i = 0; i < n; i++) {
+        int rc = check_copy("mr_copy_batch_async", &copies[i]);
+        if (rc < 0)
+            return rc;
+        n_empty += copies[i].bytes == 0;
+    }
+    if (ops->copy_batch && n > 1 && !n_empty)
+        return ops->copy_batch(stream, copies, n);
+    for (uint64_t i = 0; i < n; i++) {
+        const struct mr_copy *c = &copies[i];
+        int rc = c->bytes ? ops->copy_async(stream, c->dst, c->dst_kind, c->src, c->src_kind, c->bytes) : 0;
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+int mr_memset_async(struct mr_stream *stream, void *dst, enum mr_memory kind, int byte, uint64_t bytes)
+{
+    if ((unsigned)kind >= MR_N_MEMORY)
+        return mr_error_set(MR_EMISUSE, "mr_memset_async: no such kind of memory: %d", (int)kind);
     if (!bytes)
         return 0;
-    if (!dst || !src)
-        return mr_error_set(MR_EMISUSE, "mr_copy_async: %s is NULL", dst ? "the source" : "the destination");
-    return stream->dev->ops->copy_async(stream, dst, dst_kind, src, src_kind, bytes);
+    if (!dst)
+        return mr_error_set(MR_EMISUSE, "mr_memset_async: the destination is NULL");
+    return stream->dev->ops->memset_async(stream, dst, kind, byte, bytes);
+}
+
+int mr_memory_register(struct mr_device *dev, void *ptr, uint64_t bytes)
+{
+    if (!ptr || !bytes)
+        return mr_error_set(MR_EMISUSE, "mr_memory_register: want memory of at least one byte");
+    return dev->ops->memory_register(dev, ptr, bytes);
+}
+
+int mr_memory_unregister(struct mr_device *dev, void *ptr, uint64_t bytes)
+{
+    if (!ptr || !bytes)
+        return mr_error_set(MR_EMISUSE, "mr_memory_unregister: want memory of at least one byte");
+    return dev->ops->memory_unregister(dev, ptr, bytes);
 }
 
 int mr_launch(struct mr_stream *stream, const char *kernel, const void *args, size_t arg_bytes)

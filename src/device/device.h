@@ -1,5 +1,5 @@
 /*
- * The device vtable. device.c is the front (checks, pool); each back is one file: cpu.c, sim.c.
+ * The device vtable. device.c is the front (checks, pool); backs: cpu.c, sim.c and its files, cuda.c and its files.
  */
 #ifndef MR_DEVICE_H
 #define MR_DEVICE_H
@@ -12,8 +12,13 @@ struct mr_device_ops {
     const char *name;
     const char *summary;
     const struct mr_option *options; /* of the URI; NULL: none */
+    const char *const *positional;   /* options that items without "key=" set, in order; NULL: none */
     size_t opts_size, state_size;
     const char *(*probe)(void); /* NULL: usable; else why not. Required. */
+    /* Optional: 0 when calls can work at all (not after a fork, for instance). What fails is asked before any lock. */
+    int (*ready)(const struct mr_device *dev);
+    /* Optional: n > 0 copies, each of > 0 bytes; NULL: one by one. */
+    int (*copy_batch)(struct mr_stream *stream, const struct mr_copy *copies, uint64_t n);
     /* Required, all of these. */
     int (*open)(struct mr_device *dev, const void *opts);
     void (*close)(struct mr_device *dev);
@@ -21,6 +26,8 @@ struct mr_device_ops {
     /* Memory straight from the system; pool.c caches it. [out] locked: bytes really page-locked. */
     int (*memory_make)(struct mr_device *dev, enum mr_memory kind, uint64_t bytes, void **out, uint64_t *out_locked);
     void (*memory_drop)(struct mr_device *dev, enum mr_memory kind, void *ptr, uint64_t bytes);
+    int (*memory_register)(struct mr_device *dev, void *ptr, uint64_t bytes);
+    int (*memory_unregister)(struct mr_device *dev, void *ptr, uint64_t bytes);
     int (*stream_open)(struct mr_stream *stream);
     void (*stream_close)(struct mr_stream *stream);
     int (*stream_synchronize)(struct mr_stream *stream);
@@ -33,6 +40,7 @@ struct mr_device_ops {
     int (*event_elapsed)(struct mr_event *start, struct mr_event *end, int64_t *out_ns);
     int (*copy_async)(struct mr_stream *stream, void *dst, enum mr_memory dst_kind, const void *src,
                       enum mr_memory src_kind, uint64_t bytes);
+    int (*memset_async)(struct mr_stream *stream, void *dst, enum mr_memory kind, int byte, uint64_t bytes);
     int (*launch)(struct mr_stream *stream, const char *kernel, const void *args, size_t arg_bytes);
     size_t stream_size, event_size; /* of stream->state and event->state */
 };
@@ -63,14 +71,39 @@ void mr_pool_destroy(struct mr_pool *pool);
 /* The event has passed and goes away: blocks that were released with it are free, and the pool asks it no more. */
 void mr_pool_forget(struct mr_pool *pool, const struct mr_event *event);
 
+static inline int mr_device_ready(const struct mr_device *dev)
+{
+    return dev->ops->ready ? dev->ops->ready(dev) : 0;
+}
+
+/* The part of the host that is nearest a device. */
+struct mr_host_near {
+    int node;       /* memory node; -1: unknown, no preference */
+    char cpus[256]; /* its processors as the kernel lists them: "0-15,32-47"; "": unknown */
+};
+
 /*
- * Memory of the host, for backs that have no driver to ask: anonymous pages, touched when kind is MR_PINNED or MR_DEVICE,
- * and locked when it is MR_PINNED.
- * When locking is refused, the memory is given all the same, with one warning a device. bytes: a multiple of 4,096.
- * [out] out, out_locked: on success. Returns 0, -ENOMEM.
+ * Anonymous pages, huge ones where the system allows, touched by several threads unless kind is MR_PAGEABLE.
+ * near: where they should lie, which is a wish; NULL: anywhere. bytes: a multiple of 4,096. [out] out: on success; given
+ * back by mr_host_memory_drop. Returns 0, -ENOMEM.
+ */
+int mr_host_pages_make(struct mr_device *dev, enum mr_memory kind, uint64_t bytes, const struct mr_host_near *near,
+                       void **out);
+
+/*
+ * Memory of the host, for backs that have no driver to ask: such pages, locked when kind is MR_PINNED.
+ * When locking is refused, the memory is given all the same, with one warning a device. [out] out, out_locked: on success.
+ * Returns 0, -ENOMEM.
  */
 int mr_host_memory_make(struct mr_device *dev, enum mr_memory kind, uint64_t bytes, void **out, uint64_t *out_locked);
 void mr_host_memory_drop(void *ptr, uint64_t bytes);
+
+/* The one warning a device that memory could not be locked. why: "mlock: ...". */
+void mr_host_warn_not_locked(struct mr_device *dev, uint64_t bytes, const char *why);
+
+/* mr_memory_register and its opposite by mlock. */
+int mr_host_register(struct mr_device *dev, void *ptr, uint64_t bytes);
+int mr_host_unregister(struct mr_device *dev, void *ptr, uint64_t bytes);
 
 /* Sleeps until mr_time_ns() has reached the time; waits of less than 30 us are spun. */
 void mr_sleep_until(uint64_t time_ns);
@@ -78,6 +111,6 @@ void mr_sleep_until(uint64_t time_ns);
 /* The kernel "busy" of mr_launch(). Returns 0, MR_EUNSUPPORTED for another name, MR_EMISUSE for wrong arguments. */
 int mr_busy_args(const char *device, const char *kernel, const void *args, size_t arg_bytes, uint64_t *out_ns);
 
-extern const struct mr_device_ops mr_device_cpu, mr_device_sim;
+extern const struct mr_device_ops mr_device_cpu, mr_device_sim, mr_device_cuda;
 
 #endif

@@ -177,6 +177,8 @@ static uint64_t trim(struct mr_pool *pool)
 
 void mr_memory_trim(struct mr_device *dev)
 {
+    if (mr_device_ready(dev) < 0)
+        return;
     pthread_mutex_lock(&dev->pool->lock);
     trim(dev->pool);
     pthread_mutex_unlock(&dev->pool->lock);
@@ -184,6 +186,8 @@ void mr_memory_trim(struct mr_device *dev)
 
 void mr_memory_set_limit(struct mr_device *dev, uint64_t bytes)
 {
+    if (mr_device_ready(dev) < 0)
+        return;
     pthread_mutex_lock(&dev->pool->lock);
     dev->pool->limit_bytes = bytes;
     pthread_mutex_unlock(&dev->pool->lock);
@@ -192,10 +196,11 @@ void mr_memory_set_limit(struct mr_device *dev, uint64_t bytes)
 void mr_memory_count(struct mr_device *dev, enum mr_memory kind, struct mr_memory_counters *out)
 {
     struct mr_memory_counters count = {0};
-    pthread_mutex_lock(&dev->pool->lock);
-    if ((unsigned)kind < MR_N_MEMORY)
+    if ((unsigned)kind < MR_N_MEMORY && mr_device_ready(dev) == 0) {
+        pthread_mutex_lock(&dev->pool->lock);
         count = dev->pool->count[kind];
-    pthread_mutex_unlock(&dev->pool->lock);
+        pthread_mutex_unlock(&dev->pool->lock);
+    }
     *out = count;
 }
 
@@ -272,7 +277,9 @@ int mr_memory_acquire(struct mr_device *dev, enum mr_memory kind, uint64_t bytes
         return mr_error_nomem(mr_memory_name(kind), bytes);
     struct mr_pool *pool = dev->pool;
     uint64_t whole = mr_round_up(bytes, PAGE);
-    int rc = 0;
+    int rc = mr_device_ready(dev);
+    if (rc < 0)
+        return rc;
     pthread_mutex_lock(&pool->lock);
     struct block *b = take_cached(pool, kind, whole);
     if (b) {
@@ -292,7 +299,7 @@ int mr_memory_acquire(struct mr_device *dev, enum mr_memory kind, uint64_t bytes
 void mr_memory_release(struct mr_device *dev, enum mr_memory kind, void *ptr, struct mr_event *after)
 {
     struct mr_pool *pool = dev->pool;
-    if (!ptr)
+    if (!ptr || mr_device_ready(dev) < 0)
         return;
     pthread_mutex_lock(&pool->lock);
     struct block **at = bucket_of(pool, ptr);

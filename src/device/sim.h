@@ -51,8 +51,9 @@ struct sim_op {
     enum sim_engine_kind engine; /* SIM_WORK, and below */
     uint64_t cost_ns;
     void *dst;
-    const void *src;
-    uint64_t bytes; /* 0: nothing to copy */
+    const void *src; /* NULL: dst is set to `byte` */
+    uint64_t bytes;  /* 0: nothing to copy */
+    int byte;
 };
 
 struct sim_stream {
@@ -112,8 +113,9 @@ struct sim_work {
     enum sim_engine_kind engine;
     uint64_t ready_ns, cost_ns;
     void *dst;
-    const void *src;
+    const void *src; /* NULL: dst is set to `byte` */
     uint64_t bytes;
+    int byte;
 };
 
 /* Enqueues, with the stream's `submit` held. [out] out_ticket: what mr_sim_wait_done() takes; may be NULL. */
@@ -127,5 +129,6 @@ uint64_t mr_sim_last_ticket(struct mr_stream *stream);
 /* sim_copy.c */
 int mr_sim_copy_async(struct mr_stream *stream, void *dst, enum mr_memory dst_kind, const void *src,
                       enum mr_memory src_kind, uint64_t bytes);
+int mr_sim_memset_async(struct mr_stream *stream, void *dst, enum mr_memory kind, int byte, uint64_t bytes);
 
 #endif

@@ -122,7 +122,7 @@ static int check_device_range(struct mr_device *dev, const char *what, const voi
     }
     pthread_mutex_unlock(&sim->lock);
     if (!inside)
-        return mr_error_set(MR_EDEVICE, "sim: copy of %llu bytes: the %s %p does not lie within device memory",
+        return mr_error_set(MR_EDEVICE, "sim: %llu bytes: the %s %p does not lie within device memory",
                             (unsigned long long)bytes, what, ptr);
     return 0;
 }
@@ -146,6 +146,27 @@ int mr_sim_copy_async(struct mr_stream *stream, void *dst, enum mr_memory dst_ki
         rc = copy_staged(stream, engine, dst, src, bytes);
     } else {
         rc = copy_pinned(stream, engine, dst, src, bytes);
+    }
+    pthread_mutex_unlock(&s->submit);
+    return rc;
+}
+
+int mr_sim_memset_async(struct mr_stream *stream, void *dst, enum mr_memory kind, int byte, uint64_t bytes)
+{
+    struct sim_stream *s = stream->state;
+    const struct sim_options *opts = &((struct sim_device *)stream->dev->state)->opts;
+    int rc = kind == MR_DEVICE ? check_device_range(stream->dev, "destination", dst, bytes) : 0;
+    if (rc < 0)
+        return rc;
+    pthread_mutex_lock(&s->submit);
+    if (kind == MR_DEVICE) {
+        struct sim_work work = {.engine = SIM_COMPUTE, .ready_ns = mr_time_ns(), .dst = dst, .bytes = bytes};
+        work.cost_ns = opts->latency_ns;
+        work.byte = byte;
+        rc = mr_sim_enqueue(stream, &work, NULL);
+    } else {
+        mr_sim_wait_done(stream, mr_sim_last_ticket(stream));
+        memset(dst, byte, bytes);
     }
     pthread_mutex_unlock(&s->submit);
     return rc;

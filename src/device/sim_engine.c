@@ -120,7 +120,8 @@ static void trace_work(const struct sim_op *op, uint64_t start_ns, uint64_t end_
     static const char *const tracks[SIM_N_ENGINES] = {"sim H2D engine", "sim D2H engine", "sim compute"};
     static const char *const names[SIM_N_ENGINES] = {"copy H2D", "copy D2H", "busy"};
     if (op->bytes && op->engine == SIM_COMPUTE)
-        mr_trace_span_on(tracks[op->engine], "copy on device", start_ns, end_ns, "bytes", op->bytes);
+        mr_trace_span_on(tracks[op->engine], op->src ? "copy on device" : "set on device", start_ns, end_ns, "bytes",
+                         op->bytes);
     else
         mr_trace_span_on(tracks[op->engine], names[op->engine], start_ns, end_ns, op->bytes ? "bytes" : NULL,
                          op->bytes);
@@ -133,7 +134,10 @@ static uint64_t do_work(const struct sim_op *op, uint64_t start_ns)
     if (!mr_add(start_ns, op->cost_ns, &end_ns))
         end_ns = UINT64_MAX;
     if (op->bytes) {
-        memmove(op->dst, op->src, op->bytes);
+        if (op->src)
+            memmove(op->dst, op->src, op->bytes);
+        else
+            memset(op->dst, op->byte, op->bytes);
         end_ns = MR_MAX(end_ns, mr_time_ns());
     }
     mr_sleep_until(end_ns);
@@ -235,6 +239,7 @@ int mr_sim_enqueue(struct mr_stream *stream, const struct sim_work *work, uint64
         op->dst = work->dst;
         op->src = work->src;
         op->bytes = work->bytes;
+        op->byte = work->byte;
         append(sim, s, op);
         if (out_ticket)
             *out_ticket = s->n_enqueued;

@@ -20,14 +20,23 @@ static struct mr_device *must_open(const char *uri)
     return dev;
 }
 
-static void test_auto_is_cpu(void **state)
+static int note_cuda(void *user, const char *name, const char *summary, const char *why_not)
+{
+    (void)summary;
+    *(bool *)user |= !strcmp(name, "cuda") && !why_not;
+    return 0;
+}
+
+static void test_auto_is_best(void **state)
 {
     (void)state;
+    bool has_cuda = false;
+    mr_device_each(note_cuda, &has_cuda);
     struct mr_device *dev = must_open("auto");
     struct mr_device_info info;
     assert_int_equal(mr_device_get(dev, &info), 0);
-    assert_string_equal(info.name, "cpu");
-    assert_int_equal(info.unified, 1);
+    assert_string_equal(info.name, has_cuda ? "cuda:0" : "cpu");
+    assert_int_equal(info.unified, !has_cuda);
     mr_device_close(dev);
 }
 
@@ -84,7 +93,7 @@ static int see(void *user, const char *name, const char *summary, const char *wh
 {
     struct seen *seen = user;
     assert_true(strlen(summary) > 0);
-    assert_null(why_not);
+    assert_true(!strcmp(name, "cuda") || !why_not);
     seen->cpu |= !strcmp(name, "cpu");
     seen->sim |= !strcmp(name, "sim");
     return ++seen->n == seen->stop_after ? 42 : 0;
@@ -135,6 +144,16 @@ static void test_misuse(void **state)
         assert_int_equal(mr_event_record(plain, stream), 0);
         assert_int_equal(mr_event_elapsed(timed, plain, &elapsed), MR_EMISUSE);
         assert_int_equal(elapsed, 77);
+
+        struct mr_copy one[2] = {{&ptr, &ns, 8, MR_PINNED, MR_PINNED}, {NULL, &ns, 8, MR_PINNED, MR_PINNED}};
+        assert_int_equal(mr_copy_batch_async(stream, NULL, 1), MR_EMISUSE);
+        assert_int_equal(mr_copy_batch_async(stream, one, 2), MR_EMISUSE);
+        assert_null(ptr);
+        assert_int_equal(mr_copy_batch_async(stream, NULL, 0), 0);
+        assert_int_equal(mr_memset_async(stream, NULL, MR_DEVICE, 0, 8), MR_EMISUSE);
+        assert_int_equal(mr_memset_async(stream, &ptr, MR_N_MEMORY, 0, 8), MR_EMISUSE);
+        assert_int_equal(mr_memory_register(dev, NULL, 8), MR_EMISUSE);
+        assert_int_equal(mr_memory_unregister(dev, &ptr, 0), MR_EMISUSE);
         mr_event_destroy(plain);
         mr_event_destroy(timed);
         mr_event_destroy(foreign);
@@ -228,6 +247,45 @@ static void test_round_trip(void **state)
     }
 }
 
+/* Sets, batches of copies with empty ones among them, and the caller's own memory. */
+static void test_batch_and_set(void **state)
+{
+    (void)state;
+    enum { N = 70, PIECE = 1001 };
+    for (size_t i = 0; i < MR_COUNT(every); i++) {
+        struct mr_device *dev = must_open(every[i]);
+        struct mr_stream *stream = NULL;
+        struct mr_copy there[N], back[N];
+        unsigned char *far = NULL, *src = calloc(N, PIECE), *dst = calloc(N, PIECE);
+        assert_int_equal(mr_stream_create(dev, "copy", &stream), 0);
+        assert_int_equal(mr_memory_acquire(dev, MR_DEVICE, N * PIECE, (void **)&far), 0);
+        assert_true(src && dst);
+        if (mr_memory_register(dev, src, N * PIECE) != 0)
+            fail_msg("%s", mr_last_error());
+        for (int k = 0; k < N * PIECE; k++)
+            src[k] = (unsigned char)mr_mix64((uint64_t)k);
+        for (int k = 0; k < N; k++) {
+            uint64_t at = (uint64_t)k * PIECE, bytes = k % 7 == 3 ? 0 : (uint64_t)(k % 5) * 200 + 1;
+            there[k] = (struct mr_copy){far + at, src + at, bytes, MR_DEVICE, MR_PINNED};
+            back[k] = (struct mr_copy){dst + at, far + at, PIECE, MR_PAGEABLE, MR_DEVICE};
+        }
+        assert_int_equal(mr_memset_async(stream, far, MR_DEVICE, 0xa5, N * PIECE), 0);
+        assert_int_equal(mr_copy_batch_async(stream, there, N), 0);
+        assert_int_equal(mr_copy_batch_async(stream, back, N), 0);
+        assert_int_equal(mr_stream_synchronize(stream), 0);
+        for (int k = 0; k < N * PIECE; k++)
+            assert_int_equal(dst[k], (uint64_t)(k % PIECE) < there[k / PIECE].bytes ? src[k] : 0xa5);
+        assert_int_equal(mr_memset_async(stream, dst, MR_PAGEABLE, 3, 5), 0);
+        assert_true(dst[0] == 3 && dst[4] == 3 && dst[5] == src[5]);
+        assert_int_equal(mr_memory_unregister(dev, src, N * PIECE), 0);
+        free(dst);
+        free(src);
+        mr_memory_release(dev, MR_DEVICE, far, NULL);
+        mr_stream_destroy(stream);
+        mr_device_close(dev);
+    }
+}
+
 static void test_memory_names(void **state)
 {
     (void)state;
@@ -240,11 +298,11 @@ static void test_memory_names(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_auto_is_cpu),      cmocka_unit_test(test_sim_options),
+        cmocka_unit_test(test_auto_is_best),     cmocka_unit_test(test_sim_options),
         cmocka_unit_test(test_bad_uris),         cmocka_unit_test(test_each),
         cmocka_unit_test(test_misuse),           cmocka_unit_test(test_new_event),
         cmocka_unit_test(test_busy_and_elapsed), cmocka_unit_test(test_round_trip),
-        cmocka_unit_test(test_memory_names),
+        cmocka_unit_test(test_memory_names),     cmocka_unit_test(test_batch_and_set),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

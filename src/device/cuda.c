@@ -1,0 +1,278 @@
+/* The device "cuda": NVIDIA GPUs by the driver API. Options, context, streams, events, and the vtable. */
+#include "device/cuda.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define SPIN_NS 20000 /* a copy that is nearly done passes sooner than a thread sleeps and wakes */
+
+static const char *const pinned_names[] = {[CUDA_PINNED_REGISTER] = "register", [CUDA_PINNED_ALLOC] = "alloc", NULL};
+
+static const struct mr_option options[] = {
+    {.name = "device",
+     .type = MR_OPT_INT,
+     .offset = offsetof(struct cuda_options, ordinal),
+     .initial = "0",
+     .help = "which GPU, as the driver numbers those that this process sees"},
+    {.name = "pinned",
+     .type = MR_OPT_ENUM,
+     .offset = offsetof(struct cuda_options, pinned),
+     .initial = "register",
+     .choices = pinned_names,
+     .help = "how page-locked memory is made: pages touched in parallel and registered, or by the driver"},
+    {.name = NULL},
+};
+
+static const char *const positional[] = {"device", NULL};
+
+int mr_cuda_enter(const struct mr_cuda *c)
+{
+    if (mr_cuda_is_forked())
+        return mr_cuda_forked_error(c->name);
+    int result = c->cu->cuCtxPushCurrent_v2(c->context);
+    return result == CUDA_SUCCESS ? 0 : mr_cuda_error(c->cu, result, c->name, "cuCtxPushCurrent_v2");
+}
+
+int mr_cuda_leave(const struct mr_cuda *c, int rc)
+{
+    struct CUctx_st *was = NULL;
+    int result = c->cu->cuCtxPopCurrent_v2(&was);
+    return result == CUDA_SUCCESS || rc < 0 ? rc : mr_cuda_error(c->cu, result, c->name, "cuCtxPopCurrent_v2");
+}
+
+static int ready(const struct mr_device *dev)
+{
+    const struct mr_cuda *c = dev->state;
+    return mr_cuda_is_forked() ? mr_cuda_forked_error(c->name[0] ? c->name : "cuda") : 0;
+}
+
+static int check_ordinal(const struct mr_cuda_driver *cu, int64_t ordinal)
+{
+    char last[32] = "", visible[128] = "";
+    if (ordinal >= 0 && ordinal < cu->n_devices)
+        return 0;
+    if (cu->n_devices > 1)
+        snprintf(last, sizeof last, " to cuda:%d", cu->n_devices - 1);
+    if (getenv("CUDA_VISIBLE_DEVICES"))
+        snprintf(visible, sizeof visible, "; CUDA_VISIBLE_DEVICES is \"%.64s\"", getenv("CUDA_VISIBLE_DEVICES"));
+    return mr_error_set(MR_ENODEVICE, "device cuda:%lld: there is no such GPU; %d %s here: cuda:0%s%s",
+                        (long long)ordinal, cu->n_devices, cu->n_devices == 1 ? "is" : "are", last, visible);
+}
+
+static int open_cuda(struct mr_device *dev, const void *opts)
+{
+    struct mr_cuda *c = dev->state;
+    c->opts = *(const struct cuda_options *)opts;
+    int rc = mr_cuda_driver_get(&c->cu);
+    if (rc >= 0)
+        rc = check_ordinal(c->cu, c->opts.ordinal);
+    if (rc < 0)
+        return rc;
+    snprintf(c->name, sizeof c->name, "cuda:%d", (int)c->opts.ordinal);
+    int result = c->cu->cuDeviceGet(&c->device, (int)c->opts.ordinal);
+    if (result != CUDA_SUCCESS)
+        return mr_cuda_error(c->cu, result, c->name, "cuDeviceGet");
+    rc = mr_cuda_look_up(c);
+    if (rc < 0)
+        return rc;
+    result = c->cu->cuDevicePrimaryCtxRetain(&c->context, c->device);
+    if (result != CUDA_SUCCESS)
+        return mr_cuda_error(c->cu, result, c->name, "cuDevicePrimaryCtxRetain");
+    pthread_mutex_init(&c->lock, NULL);
+    return 0;
+}
+
+static void close_cuda(struct mr_device *dev)
+{
+    struct mr_cuda *c = dev->state;
+    if (!mr_cuda_is_forked()) {
+        if (mr_cuda_enter(c) >= 0) {
+            mr_cuda_unload(c);
+            mr_cuda_leave(c, 0);
+        }
+        c->cu->cuDevicePrimaryCtxRelease_v2(c->device);
+    }
+    pthread_mutex_destroy(&c->lock);
+}
+
+static int stream_open(struct mr_stream *stream)
+{
+    const struct mr_cuda *c = stream->dev->state;
+    struct cuda_stream *s = stream->state;
+    int rc = mr_cuda_enter(c);
+    if (rc < 0)
+        return rc;
+    int result = c->cu->cuStreamCreate(&s->handle, CU_STREAM_NON_BLOCKING);
+    if (result != CUDA_SUCCESS)
+        rc = mr_cuda_error(c->cu, result, c->name, "cuStreamCreate(\"%s\")", stream->name);
+    int left = mr_cuda_leave(c, rc);
+    if (left < 0 && rc >= 0)
+        c->cu->cuStreamDestroy_v2(s->handle);
+    return left;
+}
+
+int mr_cuda_stream_synchronize(struct mr_stream *stream)
+{
+    const struct mr_cuda *c = stream->dev->state;
+    const struct cuda_stream *s = stream->state;
+    int rc = mr_cuda_enter(c);
+    if (rc < 0)
+        return rc;
+    int result = c->cu->cuStreamSynchronize(s->handle);
+    if (result != CUDA_SUCCESS)
+        rc = mr_cuda_error(c->cu, result, c->name, "cuStreamSynchronize(\"%s\")", stream->name);
+    return mr_cuda_leave(c, rc);
+}
+
+static void stream_close(struct mr_stream *stream)
+{
+    const struct mr_cuda *c = stream->dev->state;
+    const struct cuda_stream *s = stream->state;
+    mr_cuda_stream_synchronize(stream);
+    if (mr_cuda_enter(c) < 0)
+        return;
+    c->cu->cuStreamDestroy_v2(s->handle);
+    mr_cuda_leave(c, 0);
+}
+
+/* Threads that wait sleep: there are as many workers as processors, and they have other work. */
+static int event_open(struct mr_event *event)
+{
+    const struct mr_cuda *c = event->dev->state;
+    struct cuda_event *e = event->state;
+    unsigned flags = CU_EVENT_BLOCKING_SYNC | (event->timing ? 0u : (unsigned)CU_EVENT_DISABLE_TIMING);
+    int rc = mr_cuda_enter(c);
+    if (rc < 0)
+        return rc;
+    int result = c->cu->cuEventCreate(&e->handle, flags);
+    if (result != CUDA_SUCCESS)
+        rc = mr_cuda_error(c->cu, result, c->name, "cuEventCreate");
+    int left = mr_cuda_leave(c, rc);
+    if (left < 0 && rc >= 0)
+        c->cu->cuEventDestroy_v2(e->handle);
+    return left;
+}
+
+static void event_close(struct mr_event *event)
+{
+    const struct mr_cuda *c = event->dev->state;
+    const struct cuda_event *e = event->state;
+    if (mr_cuda_enter(c) < 0)
+        return;
+    c->cu->cuEventDestroy_v2(e->handle);
+    mr_cuda_leave(c, 0);
+}
+
+static int event_record(struct mr_event *event, struct mr_stream *stream)
+{
+    const struct mr_cuda *c = event->dev->state;
+    const struct cuda_event *e = event->state;
+    const struct cuda_stream *s = stream->state;
+    int rc = mr_cuda_enter(c);
+    if (rc < 0)
+        return rc;
+    int result = c->cu->cuEventRecord(e->handle, s->handle);
+    if (result != CUDA_SUCCESS)
+        rc = mr_cuda_error(c->cu, result, c->name, "cuEventRecord in stream \"%s\"", stream->name);
+    return mr_cuda_leave(c, rc);
+}
+
+static int event_wait(struct mr_stream *stream, struct mr_event *event)
+{
+    const struct mr_cuda *c = event->dev->state;
+    const struct cuda_event *e = event->state;
+    const struct cuda_stream *s = stream->state;
+    int rc = mr_cuda_enter(c);
+    if (rc < 0)
+        return rc;
+    int result = c->cu->cuStreamWaitEvent(s->handle, e->handle, 0);
+    if (result != CUDA_SUCCESS)
+        rc = mr_cuda_error(c->cu, result, c->name, "cuStreamWaitEvent in stream \"%s\"", stream->name);
+    return mr_cuda_leave(c, rc);
+}
+
+static int event_query(struct mr_event *event)
+{
+    const struct mr_cuda *c = event->dev->state;
+    const struct cuda_event *e = event->state;
+    int rc = mr_cuda_enter(c);
+    if (rc < 0)
+        return rc;
+    int result = c->cu->cuEventQuery(e->handle);
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY)
+        rc = mr_cuda_error(c->cu, result, c->name, "cuEventQuery");
+    rc = mr_cuda_leave(c, rc);
+    return rc < 0 ? rc : result == CUDA_SUCCESS;
+}
+
+static int event_synchronize(struct mr_event *event)
+{
+    const struct mr_cuda *c = event->dev->state;
+    const struct cuda_event *e = event->state;
+    int rc = mr_cuda_enter(c);
+    if (rc < 0)
+        return rc;
+    uint64_t until = mr_time_ns() + SPIN_NS;
+    int result = c->cu->cuEventQuery(e->handle);
+    while (result == CUDA_ERROR_NOT_READY && mr_time_ns() < until)
+        result = c->cu->cuEventQuery(e->handle);
+    if (result == CUDA_ERROR_NOT_READY)
+        result = c->cu->cuEventSynchronize(e->handle);
+    if (result != CUDA_SUCCESS)
+        rc = mr_cuda_error(c->cu, result, c->name, "cuEventSynchronize");
+    return mr_cuda_leave(c, rc);
+}
+
+static int event_elapsed(struct mr_event *start, struct mr_event *end, int64_t *out_ns)
+{
+    const struct mr_cuda *c = start->dev->state;
+    const struct cuda_event *from = start->state, *to = end->state;
+    float ms = 0;
+    int rc = mr_cuda_enter(c);
+    if (rc < 0)
+        return rc;
+    int result = c->cu->cuEventElapsedTime_v2 ? c->cu->cuEventElapsedTime_v2(&ms, from->handle, to->handle)
+                                              : c->cu->cuEventElapsedTime(&ms, from->handle, to->handle);
+    if (result == CUDA_ERROR_NOT_READY || result == CUDA_ERROR_INVALID_HANDLE)
+        rc = mr_error_set(MR_EMISUSE, "mr_event_elapsed: an event was not recorded or has not passed yet");
+    else if (result != CUDA_SUCCESS)
+        rc = mr_cuda_error(c->cu, result, c->name, "cuEventElapsedTime");
+    rc = mr_cuda_leave(c, rc);
+    if (rc >= 0)
+        *out_ns = (int64_t)((double)ms * 1e6);
+    return rc;
+}
+
+const struct mr_device_ops mr_device_cuda = {
+    .name = "cuda",
+    .summary = "NVIDIA GPUs",
+    .options = options,
+    .positional = positional,
+    .opts_size = sizeof(struct cuda_options),
+    .state_size = sizeof(struct mr_cuda),
+    .probe = mr_cuda_driver_why_not,
+    .ready = ready,
+    .open = open_cuda,
+    .close = close_cuda,
+    .info = mr_cuda_info,
+    .memory_make = mr_cuda_memory_make,
+    .memory_drop = mr_cuda_memory_drop,
+    .memory_register = mr_cuda_memory_register,
+    .memory_unregister = mr_cuda_memory_unregister,
+    .stream_open = stream_open,
+    .stream_close = stream_close,
+    .stream_synchronize = mr_cuda_stream_synchronize,
+    .event_open = event_open,
+    .event_close = event_close,
+    .event_record = event_record,
+    .event_wait = event_wait,
+    .event_query = event_query,
+    .event_synchronize = event_synchronize,
+    .event_elapsed = event_elapsed,
+    .copy_async = mr_cuda_copy_async,
+    .copy_batch = mr_cuda_copy_batch,
+    .memset_async = mr_cuda_memset_async,
+    .launch = mr_cuda_launch,
+    .stream_size = sizeof(struct cuda_stream),
+    .event_size = sizeof(struct cuda_event),
+};

@@ -1,0 +1,78 @@
+/*
+ * The device "cuda": what its files share.
+ *
+ * Every call makes the GPU's primary context current on the calling thread and takes it away again, so a caller finds its
+ * own context as it was. Results of the driver become errors here and nowhere else.
+ */
+#ifndef MR_CUDA_H
+#define MR_CUDA_H
+
+#include "device/cuda_driver.h"
+#include "device/device.h"
+
+enum cuda_pinned { CUDA_PINNED_REGISTER, CUDA_PINNED_ALLOC };
+
+struct cuda_options {
+    int64_t ordinal;
+    int pinned; /* enum cuda_pinned */
+};
+
+/* Page-locked memory that we made. */
+enum cuda_host { CUDA_HOST_REGISTERED, CUDA_HOST_ALLOCATED, CUDA_HOST_NOT_LOCKED };
+
+struct cuda_block {
+    struct cuda_block *next;
+    void *ptr;
+    enum cuda_host how;
+};
+
+struct mr_cuda {
+    const struct mr_cuda_driver *cu;
+    struct cuda_options opts;
+    int device; /* the driver's handle */
+    struct CUctx_st *context;
+    char name[32];               /* "cuda:0" */
+    struct mr_device_info fixed; /* what does not change */
+    struct mr_host_near near;
+    atomic_bool no_batch; /* the driver does not take batches, or some pinned memory could not be locked */
+    pthread_mutex_t lock; /* guards all below; nothing of ours is locked under it */
+    struct cuda_block *blocks;
+    struct CUmod_st *module; /* NULL: not loaded yet */
+    struct CUfunc_st *busy;
+};
+
+struct cuda_stream {
+    struct CUstream_st *handle;
+};
+
+struct cuda_event {
+    struct CUevent_st *handle;
+};
+
+/* Makes the context current. Returns 0, MR_EDEVICE. Every 0 is followed by mr_cuda_leave. */
+int mr_cuda_enter(const struct mr_cuda *c);
+/* Restores the caller's context. Returns rc, or MR_EDEVICE when rc was none and that fails. */
+int mr_cuda_leave(const struct mr_cuda *c, int rc);
+
+/* cuda_info.c: fills c->fixed and c->near. */
+int mr_cuda_look_up(struct mr_cuda *c);
+int mr_cuda_info(struct mr_device *dev, struct mr_device_info *out);
+
+/* cuda_memory.c: hooks. */
+int mr_cuda_memory_make(struct mr_device *dev, enum mr_memory kind, uint64_t bytes, void **out, uint64_t *out_locked);
+void mr_cuda_memory_drop(struct mr_device *dev, enum mr_memory kind, void *ptr, uint64_t bytes);
+int mr_cuda_memory_register(struct mr_device *dev, void *ptr, uint64_t bytes);
+int mr_cuda_memory_unregister(struct mr_device *dev, void *ptr, uint64_t bytes);
+
+/* cuda_copy.c: hooks. */
+int mr_cuda_copy_async(struct mr_stream *stream, void *dst, enum mr_memory dst_kind, const void *src,
+                       enum mr_memory src_kind, uint64_t bytes);
+int mr_cuda_copy_batch(struct mr_stream *stream, const struct mr_copy *copies, uint64_t n);
+int mr_cuda_memset_async(struct mr_stream *stream, void *dst, enum mr_memory kind, int byte, uint64_t bytes);
+int mr_cuda_stream_synchronize(struct mr_stream *stream);
+
+/* cuda_launch.c */
+int mr_cuda_launch(struct mr_stream *stream, const char *kernel, const void *args, size_t arg_bytes);
+void mr_cuda_unload(struct mr_cuda *c); /* with the context current */
+
+#endif

@@ -1,0 +1,118 @@
+/*
+ * Pages of the host, made fast and near: touched by several threads, on the memory node nearest a device. First touch is
+ * what places a page, and where page-locking spends its time.
+ */
+#include "device/device.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define PAGE                   4096
+#define HUGE_PAGE              (2u << 20)
+#define TOUCH_THREADS          8
+#define TOUCH_BYTES_PER_THREAD (32ull << 20) /* fewer are touched sooner than a thread starts */
+#define MPOL_PREFERRED         1
+#define MAX_NODES              1024
+
+struct touch {
+    volatile char *start;
+    uint64_t bytes;
+    const cpu_set_t *cpus; /* NULL: anywhere */
+};
+
+static void *touch_pages(void *arg)
+{
+    struct touch *part = arg;
+    if (part->cpus)
+        sched_setaffinity(0, sizeof *part->cpus, part->cpus); /* a wish */
+    for (uint64_t at = 0; at < part->bytes; at += PAGE)
+        part->start[at] = 0;
+    return NULL;
+}
+
+/* Faults the pages in, large memory by several threads; the caller does what those that could not start leave over. With
+ * processors given, all parts are for threads: the caller's own affinity is not ours to change. */
+static void touch_all(char *start, uint64_t bytes, const cpu_set_t *cpus)
+{
+    uint64_t most = MR_MIN((uint64_t)TOUCH_THREADS, (uint64_t)mr_cpu_count());
+    int n = (int)MR_MAX(MR_MIN(most, bytes / TOUCH_BYTES_PER_THREAD), (uint64_t)1);
+    struct touch part[TOUCH_THREADS];
+    pthread_t thread[TOUCH_THREADS];
+    bool started[TOUCH_THREADS] = {0};
+    uint64_t each = mr_round_up(bytes / (uint64_t)n, HUGE_PAGE);
+    for (int i = 0; i < n; i++) {
+        uint64_t from = MR_MIN(bytes, each * (uint64_t)i), to = i == n - 1 ? bytes : MR_MIN(bytes, from + each);
+        part[i] = (struct touch){start + from, to - from, cpus};
+        started[i] = (i > 0 || cpus) && mr_thread_start(&thread[i], "mr-touch", touch_pages, &part[i]) == 0;
+        if (!started[i])
+            part[i].cpus = NULL;
+    }
+    for (int i = 0; i < n; i++) {
+        if (started[i])
+            pthread_join(thread[i], NULL);
+        else
+            touch_pages(&part[i]);
+    }
+}
+
+/* Containers often forbid mbind. Returns whether the kernel took the wish. */
+static bool prefer_node(void *ptr, uint64_t bytes, int node)
+{
+    unsigned long mask[MAX_NODES / (8 * sizeof(unsigned long))] = {0};
+    if (node < 0 || node >= MAX_NODES)
+        return false;
+    mask[(size_t)node / (8 * sizeof *mask)] |= 1ul << ((size_t)node % (8 * sizeof *mask));
+    return syscall(SYS_mbind, ptr, bytes, MPOL_PREFERRED, mask, (unsigned long)MAX_NODES, 0) == 0;
+}
+
+/* "0-15,32-47", of those that this process may use. Returns whether any are left. */
+static bool parse_cpus(const char *list, cpu_set_t *out)
+{
+    cpu_set_t allowed;
+    CPU_ZERO(out);
+    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0)
+        return false;
+    for (const char *at = list; *at;) {
+        char *end = NULL;
+        long from = strtol(at, &end, 10), to = from;
+        if (end == at)
+            break;
+        if (*end == '-')
+            to = strtol(end + 1, &end, 10);
+        for (long cpu = MR_MAX(from, 0L); cpu <= to && cpu < CPU_SETSIZE; cpu++)
+            if (CPU_ISSET((size_t)cpu, &allowed))
+                CPU_SET((size_t)cpu, out);
+        at = *end == ',' ? end + 1 : end;
+        if (at == end)
+            break;
+    }
+    return CPU_COUNT(out) > 0;
+}
+
+int mr_host_pages_make(struct mr_device *dev, enum mr_memory kind, uint64_t bytes, const struct mr_host_near *near,
+                       void **out)
+{
+    cpu_set_t cpus;
+    void *ptr = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (ptr == MAP_FAILED)
+        return mr_error_set(-ENOMEM, "device %s: the system refused %llu bytes of %s memory: %s", dev->ops->name,
+                            (unsigned long long)bytes, mr_memory_name(kind), mr_strerror(-errno));
+    if (bytes >= HUGE_PAGE)
+        madvise(ptr, bytes, MADV_HUGEPAGE); /* advice: fewer faults and TLB misses where the system follows it */
+    if (kind != MR_PAGEABLE) { /* a device's memory does not fault at the first copy, and simulated memory must not */
+        bool placed = near && prefer_node(ptr, bytes, near->node);
+        touch_all(ptr, bytes, near && near->node >= 0 && !placed && parse_cpus(near->cpus, &cpus) ? &cpus : NULL);
+    }
+    *out = ptr;
+    return 0;
+}
+
+void mr_host_memory_drop(void *ptr, uint64_t bytes)
+{
+    munmap(ptr, bytes); /* unlocks, too */
+}

@@ -1,0 +1,72 @@
+/* NVML, NVIDIA's management library, found at run time: the state of the PCIe link, which the driver API does not tell. */
+#include "device/cuda_driver.h"
+
+#include <dlfcn.h>
+#include <string.h>
+
+struct nvmlDevice_st;
+
+struct nvml_bar1 {
+    unsigned long long total, free, used;
+};
+
+/* X(symbol, arguments): each returns an nvmlReturn_t, 0 for success. */
+#define NVML_SYMBOLS(X)                                                                                                \
+    X(nvmlInit_v2, (void))                                                                                             \
+    X(nvmlSystemGetDriverVersion, (char *out, unsigned bytes))                                                         \
+    X(nvmlDeviceGetHandleByPciBusId_v2, (const char *id, struct nvmlDevice_st **out))                                  \
+    X(nvmlDeviceGetCurrPcieLinkGeneration, (struct nvmlDevice_st * device, unsigned *out))                             \
+    X(nvmlDeviceGetCurrPcieLinkWidth, (struct nvmlDevice_st * device, unsigned *out))                                  \
+    X(nvmlDeviceGetMaxPcieLinkGeneration, (struct nvmlDevice_st * device, unsigned *out))                              \
+    X(nvmlDeviceGetMaxPcieLinkWidth, (struct nvmlDevice_st * device, unsigned *out))                                   \
+    X(nvmlDeviceGetBAR1MemoryInfo, (struct nvmlDevice_st * device, struct nvml_bar1 * out))
+
+static struct {
+#define X(symbol, arguments) int(*symbol) arguments;
+    NVML_SYMBOLS(X)
+#undef X
+    bool usable;
+} nvml;
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+/* Never shut down nor closed: others in the process may use it too. */
+static void load(void)
+{
+    void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+    bool whole = library != NULL;
+    if (!whole)
+        return;
+#define X(symbol, arguments)                                                                                           \
+    *(void **)(void *)&nvml.symbol = dlsym(library, #symbol);                                                          \
+    whole = whole && nvml.symbol;
+    NVML_SYMBOLS(X)
+#undef X
+    nvml.usable = whole && nvml.nvmlInit_v2() == 0;
+}
+
+static unsigned number(int (*get)(struct nvmlDevice_st *, unsigned *), struct nvmlDevice_st *device)
+{
+    unsigned value = 0;
+    return get(device, &value) == 0 ? value : 0;
+}
+
+void mr_nvml_get(const char *pci_id, struct mr_nvml_info *out)
+{
+    struct nvmlDevice_st *device = NULL;
+    struct nvml_bar1 bar1 = {0};
+    memset(out, 0, sizeof *out);
+    pthread_once(&once, load);
+    if (!nvml.usable)
+        return;
+    if (nvml.nvmlSystemGetDriverVersion(out->driver, sizeof out->driver) != 0)
+        out->driver[0] = 0;
+    if (nvml.nvmlDeviceGetHandleByPciBusId_v2(pci_id, &device) != 0)
+        return;
+    out->link_generation = number(nvml.nvmlDeviceGetCurrPcieLinkGeneration, device);
+    out->link_width = number(nvml.nvmlDeviceGetCurrPcieLinkWidth, device);
+    out->link_generation_max = number(nvml.nvmlDeviceGetMaxPcieLinkGeneration, device);
+    out->link_width_max = number(nvml.nvmlDeviceGetMaxPcieLinkWidth, device);
+    if (nvml.nvmlDeviceGetBAR1MemoryInfo(device, &bar1) == 0)
+        out->bar1_bytes = bar1.total;
+}
