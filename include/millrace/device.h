@@ -11,7 +11,7 @@
  *
  * CUDA: the primary context of the GPU is used, so pointers, streams and events work together with those of other
  * libraries in the process; a calling thread's current context is the same after every call as before. A GPU cannot be
- * used in a child process after fork() when the parent had begun to: there every call returns MR_EDEVICE and says so.
+ * used in a child process after fork() when the parent had begun to: there every call fails and says so.
  */
 #ifndef MILLRACE_DEVICE_H
 #define MILLRACE_DEVICE_H

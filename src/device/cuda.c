@@ -33,6 +33,14 @@ int mr_cuda_enter(const struct mr_cuda *c)
     return result == CUDA_SUCCESS ? 0 : mr_cuda_error(c->cu, result, c->name, "cuCtxPushCurrent_v2");
 }
 
+/* A push may return the error of earlier work on the GPU; that must not keep us from giving back what we have. */
+int mr_cuda_enter_to_release(const struct mr_cuda *c)
+{
+    if (mr_cuda_enter(c) == 0)
+        return 0;
+    return mr_cuda_enter(c);
+}
+
 int mr_cuda_leave(const struct mr_cuda *c, int rc)
 {
     struct CUctx_st *was = NULL;
@@ -86,29 +94,13 @@ static void close_cuda(struct mr_device *dev)
 {
     struct mr_cuda *c = dev->state;
     if (!mr_cuda_is_forked()) {
-        if (mr_cuda_enter(c) >= 0) {
+        if (mr_cuda_enter_to_release(c) >= 0) {
             mr_cuda_unload(c);
             mr_cuda_leave(c, 0);
         }
         c->cu->cuDevicePrimaryCtxRelease_v2(c->device);
     }
     pthread_mutex_destroy(&c->lock);
-}
-
-static int stream_open(struct mr_stream *stream)
-{
-    const struct mr_cuda *c = stream->dev->state;
-    struct cuda_stream *s = stream->state;
-    int rc = mr_cuda_enter(c);
-    if (rc < 0)
-        return rc;
-    int result = c->cu->cuStreamCreate(&s->handle, CU_STREAM_NON_BLOCKING);
-    if (result != CUDA_SUCCESS)
-        rc = mr_cuda_error(c->cu, result, c->name, "cuStreamCreate(\"%s\")", stream->name);
-    int left = mr_cuda_leave(c, rc);
-    if (left < 0 && rc >= 0)
-        c->cu->cuStreamDestroy_v2(s->handle);
-    return left;
 }
 
 int mr_cuda_stream_synchronize(struct mr_stream *stream)
@@ -129,9 +121,35 @@ static void stream_close(struct mr_stream *stream)
     const struct mr_cuda *c = stream->dev->state;
     const struct cuda_stream *s = stream->state;
     mr_cuda_stream_synchronize(stream);
-    if (mr_cuda_enter(c) < 0)
+    if (mr_cuda_enter_to_release(c) < 0)
         return;
     c->cu->cuStreamDestroy_v2(s->handle);
+    mr_cuda_leave(c, 0);
+}
+
+static int stream_open(struct mr_stream *stream)
+{
+    const struct mr_cuda *c = stream->dev->state;
+    struct cuda_stream *s = stream->state;
+    int rc = mr_cuda_enter(c);
+    if (rc < 0)
+        return rc;
+    int result = c->cu->cuStreamCreate(&s->handle, CU_STREAM_NON_BLOCKING);
+    if (result != CUDA_SUCCESS)
+        rc = mr_cuda_error(c->cu, result, c->name, "cuStreamCreate(\"%s\")", stream->name);
+    int left = mr_cuda_leave(c, rc);
+    if (left < 0 && rc >= 0)
+        stream_close(stream);
+    return left;
+}
+
+static void event_close(struct mr_event *event)
+{
+    const struct mr_cuda *c = event->dev->state;
+    const struct cuda_event *e = event->state;
+    if (mr_cuda_enter_to_release(c) < 0)
+        return;
+    c->cu->cuEventDestroy_v2(e->handle);
     mr_cuda_leave(c, 0);
 }
 
@@ -149,18 +167,8 @@ static int event_open(struct mr_event *event)
         rc = mr_cuda_error(c->cu, result, c->name, "cuEventCreate");
     int left = mr_cuda_leave(c, rc);
     if (left < 0 && rc >= 0)
-        c->cu->cuEventDestroy_v2(e->handle);
+        event_close(event);
     return left;
-}
-
-static void event_close(struct mr_event *event)
-{
-    const struct mr_cuda *c = event->dev->state;
-    const struct cuda_event *e = event->state;
-    if (mr_cuda_enter(c) < 0)
-        return;
-    c->cu->cuEventDestroy_v2(e->handle);
-    mr_cuda_leave(c, 0);
 }
 
 static int event_record(struct mr_event *event, struct mr_stream *stream)

@@ -155,7 +155,7 @@ void mr_cuda_memory_drop(struct mr_device *dev, enum mr_memory kind, void *ptr, 
         return;
     }
     enum cuda_host how = kind == MR_PINNED ? take_block(c, ptr) : CUDA_HOST_ALLOCATED;
-    if (mr_cuda_enter(c) < 0) {
+    if (mr_cuda_enter_to_release(c) < 0) {
         if (how != CUDA_HOST_ALLOCATED)
             mr_host_memory_drop(ptr, bytes);
         return;
@@ -165,6 +165,18 @@ void mr_cuda_memory_drop(struct mr_device *dev, enum mr_memory kind, void *ptr, 
     else
         drop_pinned(c, how, ptr, bytes);
     mr_cuda_leave(c, 0);
+}
+
+int mr_cuda_memory_unregister(struct mr_device *dev, void *ptr, uint64_t bytes)
+{
+    const struct mr_cuda *c = dev->state;
+    int rc = mr_cuda_enter(c);
+    if (rc < 0)
+        return rc;
+    int result = c->cu->cuMemHostUnregister(ptr);
+    if (result != CUDA_SUCCESS)
+        rc = mr_cuda_error(c->cu, result, c->name, "cuMemHostUnregister(%llu bytes)", (unsigned long long)bytes);
+    return mr_cuda_leave(c, rc);
 }
 
 int mr_cuda_memory_register(struct mr_device *dev, void *ptr, uint64_t bytes)
@@ -180,18 +192,6 @@ int mr_cuda_memory_register(struct mr_device *dev, void *ptr, uint64_t bytes)
     }
     int left = mr_cuda_leave(c, rc);
     if (left < 0 && rc >= 0)
-        c->cu->cuMemHostUnregister(ptr);
+        mr_cuda_memory_unregister(dev, ptr, bytes);
     return left;
-}
-
-int mr_cuda_memory_unregister(struct mr_device *dev, void *ptr, uint64_t bytes)
-{
-    const struct mr_cuda *c = dev->state;
-    int rc = mr_cuda_enter(c);
-    if (rc < 0)
-        return rc;
-    int result = c->cu->cuMemHostUnregister(ptr);
-    if (result != CUDA_SUCCESS)
-        rc = mr_cuda_error(c->cu, result, c->name, "cuMemHostUnregister(%llu bytes)", (unsigned long long)bytes);
-    return mr_cuda_leave(c, rc);
 }

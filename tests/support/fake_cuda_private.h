@@ -1,0 +1,49 @@
+/* What the two files of the fake driver share. fake_lock guards everything; fake_changed tells of any change. */
+#ifndef FAKE_CUDA_PRIVATE_H
+#define FAKE_CUDA_PRIVATE_H
+
+#include "device/cuda_driver.h"
+#include "fake_cuda.h"
+
+#define FAKE_API             __attribute__((visibility("default")))
+
+/* So the definitions cannot differ from what the library calls. */
+#define X(symbol, arguments) FAKE_API int symbol arguments;
+CUDA_REQUIRED(X)
+CUDA_OPTIONAL(X)
+#undef X
+
+FAKE_API fake_cuda_report_fn fake_cuda_report;
+FAKE_API fake_cuda_fail_fn fake_cuda_fail;
+FAKE_API fake_cuda_thread_fn fake_cuda_thread;
+FAKE_API fake_cuda_current_fn fake_cuda_current;
+FAKE_API fake_cuda_set_current_fn fake_cuda_set_current;
+
+struct fake_range {
+    struct fake_range *next;
+    void *ptr;
+    uint64_t bytes;
+    bool device; /* else page-locked host memory */
+    int owner;   /* which GPU */
+    uint64_t *count;
+};
+
+enum fake_needs { FAKE_NOTHING, FAKE_CONTEXT };
+
+extern pthread_mutex_t fake_lock;
+extern pthread_cond_t fake_changed;
+extern struct fake_cuda_report fake_count;
+
+/* Takes the lock. Returns 0, or the error that the call shall return. */
+int fake_begin(const char *call, enum fake_needs needs);
+/* Lets the lock go; returns result. */
+int fake_end(int result);
+void fake_misuse(const char *what);
+/* The calling thread's call is one that blocks. */
+void fake_blocks(void);
+/* The range that holds all of it, or NULL. */
+struct fake_range *fake_find(const void *ptr, uint64_t bytes, bool device);
+/* Under the lock, which is let go meanwhile: until all streams are idle. */
+void fake_wait_all(void);
+
+#endif

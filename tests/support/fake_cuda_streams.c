@@ -1,0 +1,429 @@
+/* Streams of the driver that is not there: a thread each, which does what is enqueued in order. */
+#include "fake_cuda_private.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* A point in a stream, alive while an event or enqueued work refers to it. */
+struct mark {
+    int users;
+    bool passed;
+    uint64_t time_ns;
+};
+
+enum kind { COPY, SET, RECORD, WAIT, BUSY };
+
+struct op {
+    struct op *next;
+    enum kind kind;
+    void *dst;
+    const void *src;
+    void *staged; /* to be freed */
+    size_t bytes;
+    int byte;
+    uint64_t busy_ns;
+    struct mark *mark;
+};
+
+struct CUstream_st {
+    struct CUstream_st *next;
+    pthread_t thread;
+    struct op *head, **tail;
+    bool working, stop;
+};
+
+struct CUevent_st {
+    struct CUevent_st *next;
+    bool timing;
+    struct mark *mark; /* NULL: never recorded */
+};
+
+static struct CUstream_st *streams;
+static struct CUevent_st *events;
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+static void leave_mark(struct mark *mark)
+{
+    if (mark && --mark->users == 0)
+        free(mark);
+}
+
+/* Without the lock. */
+static void work(const struct op *op)
+{
+    struct timespec t = {(time_t)(op->busy_ns / 1000000000), (long)(op->busy_ns % 1000000000)};
+    if (op->kind == COPY)
+        memmove(op->dst, op->src, op->bytes);
+    if (op->kind == SET)
+        memset(op->dst, op->byte, op->bytes);
+    if (op->kind == BUSY)
+        nanosleep(&t, NULL);
+}
+
+static void *run_stream(void *arg)
+{
+    struct CUstream_st *s = arg;
+    pthread_mutex_lock(&fake_lock);
+    for (;;) {
+        struct op *op = s->head;
+        if (!op && s->stop)
+            break;
+        if (!op || (op->kind == WAIT && !op->mark->passed)) {
+            pthread_cond_wait(&fake_changed, &fake_lock);
+            continue;
+        }
+        s->working = true;
+        pthread_mutex_unlock(&fake_lock);
+        work(op);
+        pthread_mutex_lock(&fake_lock);
+        s->working = false;
+        if (op->kind == RECORD) {
+            op->mark->passed = true;
+            op->mark->time_ns = now_ns();
+        }
+        s->head = op->next;
+        if (!s->head)
+            s->tail = &s->head;
+        leave_mark(op->mark);
+        free(op->staged);
+        free(op);
+        pthread_cond_broadcast(&fake_changed);
+    }
+    pthread_mutex_unlock(&fake_lock);
+    return NULL;
+}
+
+static bool is_stream(const char *call, const struct CUstream_st *stream)
+{
+    for (const struct CUstream_st *s = streams; s; s = s->next)
+        if (s == stream)
+            return true;
+    fake_misuse(call);
+    return false;
+}
+
+static bool is_event(const char *call, const struct CUevent_st *event)
+{
+    for (const struct CUevent_st *e = events; e; e = e->next)
+        if (e == event)
+            return true;
+    fake_misuse(call);
+    return false;
+}
+
+static void drain(struct CUstream_st *s)
+{
+    while (s->head)
+        pthread_cond_wait(&fake_changed, &fake_lock);
+}
+
+void fake_wait_all(void)
+{
+    bool idle = false;
+    while (!idle) {
+        idle = true;
+        for (struct CUstream_st *s = streams; s; s = s->next)
+            idle = idle && !s->head;
+        if (!idle)
+            pthread_cond_wait(&fake_changed, &fake_lock);
+    }
+}
+
+static int enqueue(struct CUstream_st *s, struct op what)
+{
+    struct op *op = malloc(sizeof *op);
+    if (!op)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *op = what;
+    op->next = NULL;
+    *s->tail = op;
+    s->tail = &op->next;
+    pthread_cond_broadcast(&fake_changed);
+    return 0;
+}
+
+int cuStreamCreate(struct CUstream_st **out, unsigned flags)
+{
+    int result = fake_begin(__func__, FAKE_CONTEXT);
+    struct CUstream_st *s = NULL;
+    if (!result && flags != CU_STREAM_NON_BLOCKING)
+        fake_misuse("cuStreamCreate: a stream that waits for the default stream");
+    if (!result && !(s = calloc(1, sizeof *s)))
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (!result) {
+        s->tail = &s->head;
+        result = pthread_create(&s->thread, NULL, run_stream, s) ? CUDA_ERROR_OPERATING_SYSTEM : 0;
+    }
+    if (!result) {
+        s->next = streams;
+        streams = s;
+        fake_count.streams++;
+        *out = s;
+    } else {
+        free(s);
+    }
+    return fake_end(result);
+}
+
+int cuStreamDestroy_v2(struct CUstream_st *stream)
+{
+    int result = fake_begin(__func__, FAKE_CONTEXT);
+    if (!is_stream(__func__, stream))
+        return fake_end(CUDA_ERROR_INVALID_HANDLE);
+    drain(stream);
+    struct CUstream_st **at = &streams;
+    while (*at != stream)
+        at = &(*at)->next;
+    *at = stream->next;
+    fake_count.streams--;
+    stream->stop = true;
+    pthread_cond_broadcast(&fake_changed);
+    fake_end(0);
+    pthread_join(stream->thread, NULL);
+    free(stream);
+    return result;
+}
+
+int cuStreamSynchronize(struct CUstream_st *stream)
+{
+    int result = fake_begin(__func__, FAKE_CONTEXT);
+    fake_blocks();
+    if (!result && !is_stream(__func__, stream))
+        result = CUDA_ERROR_INVALID_HANDLE;
+    if (!result)
+        drain(stream);
+    return fake_end(result);
+}
+
+int cuStreamWaitEvent(struct CUstream_st *stream, struct CUevent_st *event, unsigned flags)
+{
+    (void)flags;
+    int result = fake_begin(__func__, FAKE_CONTEXT);
+    if (!result && (!is_stream(__func__, stream) || !is_event(__func__, event)))
+        result = CUDA_ERROR_INVALID_HANDLE;
+    if (!result && event->mark) {
+        result = enqueue(stream, (struct op){.kind = WAIT, .mark = event->mark});
+        event->mark->users += result == 0;
+    }
+    return fake_end(result);
+}
+
+int cuEventCreate(struct CUevent_st **out, unsigned flags)
+{
+    int result = fake_begin(__func__, FAKE_CONTEXT);
+    struct CUevent_st *e = NULL;
+    if (!result && !(e = calloc(1, sizeof *e)))
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (!result) {
+        e->timing = !(flags & CU_EVENT_DISABLE_TIMING);
+        e->next = events;
+        events = e;
+        fake_count.events++;
+        *out = e;
+    }
+    return fake_end(result);
+}
+
+int cuEventDestroy_v2(struct CUevent_st *event)
+{
+    int result = fake_begin(__func__, FAKE_CONTEXT);
+    if (!is_event(__func__, event))
+        return fake_end(CUDA_ERROR_INVALID_HANDLE);
+    struct CUevent_st **at = &events;
+    while (*at != event)
+        at = &(*at)->next;
+    *at = event->next;
+    fake_count.events--;
+    leave_mark(event->mark);
+    free(event);
+    return fake_end(result);
+}
+
+int cuEventRecord(struct CUevent_st *event, struct CUstream_st *stream)
+{
+    int result = fake_begin(__func__, FAKE_CONTEXT);
+    struct mark *mark = NULL;
+    if (!result && (!is_stream(__func__, stream) || !is_event(__func__, event)))
+        result = CUDA_ERROR_INVALID_HANDLE;
+    if (!result && !(mark = calloc(1, sizeof *mark)))
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (!result)
+        result = enqueue(stream, (struct op){.kind = RECORD, .mark = mark});
+    if (!result) {
+        mark->users = 2; /* the event and the record */
+        leave_mark(event->mark);
+        event->mark = mark;
+    } else {
+        free(mark);
+    }
+    return fake_end(result);
+}
+
+int cuEventQuery(struct CUevent_st *event)
+{
+    int result = fake_begin(__func__, FAKE_CONTEXT);
+    if (!result && !is_event(__func__, event))
+        result = CUDA_ERROR_INVALID_HANDLE;
+    if (!result && event->mark && !event->mark->passed)
+        result = CUDA_ERROR_NOT_READY;
+    return fake_end(result);
+}
+
+int cuEventSynchronize(struct CUevent_st *event)
+{
+    int result = fake_begin(__func__, FAKE_CONTEXT);
+    fake_blocks();
+    if (!result && !is_event(__func__, event))
+        result = CUDA_ERROR_INVALID_HANDLE;
+    if (!result && event->mark) {
+        struct mark *mark = event->mark;
+        mark->users++;
+        while (!mark->passed)
+            pthread_cond_wait(&fake_changed, &fake_lock);
+        leave_mark(mark);
+    }
+    return fake_end(result);
+}
+
+static int elapsed(const char *call, float *out_ms, struct CUevent_st *start, struct CUevent_st *end)
+{
+    int result = fake_begin(call, FAKE_CONTEXT);
+    if (!result && (!is_event(call, start) || !is_event(call, end) || !start->timing || !end->timing || !start->mark ||
+                    !end->mark))
+        result = CUDA_ERROR_INVALID_HANDLE;
+    if (!result && (!start->mark->passed || !end->mark->passed))
+        result = CUDA_ERROR_NOT_READY;
+    if (!result)
+        *out_ms = (float)((double)(int64_t)(end->mark->time_ns - start->mark->time_ns) * 1e-6);
+    return fake_end(result);
+}
+
+int cuEventElapsedTime(float *out_ms, struct CUevent_st *start, struct CUevent_st *end)
+{
+    return elapsed(__func__, out_ms, start, end);
+}
+
+int cuEventElapsedTime_v2(float *out_ms, struct CUevent_st *start, struct CUevent_st *end)
+{
+    return elapsed(__func__, out_ms, start, end);
+}
+
+/* Under the lock. Host memory that is not page-locked: its bytes are taken now, or the call waits for them. */
+static int copy(const char *call, struct CUstream_st *stream, void *dst, bool to_device, const void *src,
+                bool from_device, size_t bytes)
+{
+    struct op op = {.kind = COPY, .dst = dst, .src = src, .bytes = bytes};
+    if (!is_stream(call, stream))
+        return CUDA_ERROR_INVALID_HANDLE;
+    if ((to_device && !fake_find(dst, bytes, true)) || (from_device && !fake_find(src, bytes, true))) {
+        fake_misuse("a copy out of the bounds of device memory");
+        return 1;
+    }
+    bool staged = !from_device && !fake_find(src, bytes, false), waits = !to_device && !fake_find(dst, bytes, false);
+    if (staged) {
+        op.staged = malloc(bytes);
+        if (!op.staged)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        memcpy(op.staged, src, bytes);
+        op.src = op.staged;
+    }
+    int result = enqueue(stream, op);
+    if (staged || waits)
+        fake_blocks();
+    if (!result && waits)
+        drain(stream);
+    return result;
+}
+
+int cuMemcpyHtoDAsync_v2(uint64_t dst, const void *src, size_t bytes, struct CUstream_st *stream)
+{
+    int result = fake_begin(__func__, FAKE_CONTEXT);
+    return fake_end(result ? result : copy(__func__, stream, (void *)(uintptr_t)dst, true, src, false, bytes));
+}
+
+int cuMemcpyDtoHAsync_v2(void *dst, uint64_t src, size_t bytes, struct CUstream_st *stream)
+{
+    int result = fake_begin(__func__, FAKE_CONTEXT);
+    return fake_end(result ? result : copy(__func__, stream, dst, false, (void *)(uintptr_t)src, true, bytes));
+}
+
+/* By address. */
+static int copy_any(const char *call, struct CUstream_st *stream, uint64_t dst, uint64_t src, size_t bytes)
+{
+    void *to = (void *)(uintptr_t)dst, *from = (void *)(uintptr_t)src;
+    return copy(call, stream, to, fake_find(to, 1, true), from, fake_find(from, 1, true), bytes);
+}
+
+int cuMemcpyAsync(uint64_t dst, uint64_t src, size_t bytes, struct CUstream_st *stream)
+{
+    int result = fake_begin(__func__, FAKE_CONTEXT);
+    return fake_end(result ? result : copy_any(__func__, stream, dst, src, bytes));
+}
+
+static int batch(const char *call, const uint64_t *dst, const uint64_t *src, const size_t *bytes, size_t n,
+                 const struct cuda_copy_attributes *attributes, const size_t *from, size_t n_attributes,
+                 struct CUstream_st *stream)
+{
+    int result = fake_begin(call, FAKE_CONTEXT);
+    if (!result && getenv("FAKE_CUDA_NO_BATCH"))
+        result = CUDA_ERROR_NOT_SUPPORTED;
+    if (!result &&
+        (n == 0 || n_attributes != 1 || from[0] != 0 || attributes->source_order != CU_MEMCPY_SRC_ACCESS_ORDER_STREAM))
+        result = 1;
+    fake_count.batches += !result;
+    /* Backwards: there is no order within a batch. */
+    for (size_t i = n; i-- > 0 && !result;) {
+        if (bytes[i] == 0)
+            result = 1;
+        else
+            result = copy_any(call, stream, dst[i], src[i], bytes[i]);
+    }
+    return fake_end(result);
+}
+
+int cuMemcpyBatchAsync(uint64_t *dst, uint64_t *src, size_t *bytes, size_t n, struct cuda_copy_attributes *attributes,
+                       size_t *from, size_t n_attributes, size_t *out_failed, struct CUstream_st *stream)
+{
+    (void)out_failed;
+    return batch(__func__, dst, src, bytes, n, attributes, from, n_attributes, stream);
+}
+
+int cuMemcpyBatchAsync_v2(uint64_t *dst, uint64_t *src, size_t *bytes, size_t n,
+                          struct cuda_copy_attributes *attributes, size_t *from, size_t n_attributes,
+                          struct CUstream_st *stream)
+{
+    return batch(__func__, dst, src, bytes, n, attributes, from, n_attributes, stream);
+}
+
+int cuMemsetD8Async(uint64_t dst, unsigned char byte, size_t bytes, struct CUstream_st *stream)
+{
+    void *ptr = (void *)(uintptr_t)dst;
+    int result = fake_begin(__func__, FAKE_CONTEXT);
+    if (!result && (!is_stream(__func__, stream) || !fake_find(ptr, bytes, true))) {
+        fake_misuse("cuMemsetD8Async out of the bounds of device memory");
+        result = 1;
+    }
+    return fake_end(result ? result
+                           : enqueue(stream, (struct op){.kind = SET, .dst = ptr, .byte = byte, .bytes = bytes}));
+}
+
+int cuLaunchKernel(struct CUfunc_st *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                   unsigned block_y, unsigned block_z, unsigned shared_bytes, struct CUstream_st *stream, void **params,
+                   void **extra)
+{
+    (void)shared_bytes, (void)extra;
+    uint64_t busy_ns;
+    memcpy(&busy_ns, params[0], sizeof busy_ns);
+    int result = fake_begin(__func__, FAKE_CONTEXT);
+    bool one = grid_x == 1 && grid_y == 1 && grid_z == 1 && block_x == 1 && block_y == 1 && block_z == 1;
+    if (!result && (!function || !one || !is_stream(__func__, stream)))
+        result = CUDA_ERROR_INVALID_HANDLE;
+    return fake_end(result ? result : enqueue(stream, (struct op){.kind = BUSY, .busy_ns = busy_ns}));
+}

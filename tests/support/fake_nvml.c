@@ -1,0 +1,47 @@
+/* A libnvidia-ml.so.1 that is not there: one GPU on PCIe 5.0 x16, trained down to 1.0. */
+#include <stdio.h>
+#include <string.h>
+
+#define FAKE_API __attribute__((visibility("default")))
+#define NUMBER(name, value)                                                                                            \
+    FAKE_API int name(void *device, unsigned *out);                                                                    \
+    int name(void *device, unsigned *out)                                                                              \
+    {                                                                                                                  \
+        (void)device;                                                                                                  \
+        *out = value;                                                                                                  \
+        return 0;                                                                                                      \
+    }
+NUMBER(nvmlDeviceGetCurrPcieLinkGeneration, 1)
+NUMBER(nvmlDeviceGetCurrPcieLinkWidth, 16)
+NUMBER(nvmlDeviceGetMaxPcieLinkGeneration, 5)
+NUMBER(nvmlDeviceGetMaxPcieLinkWidth, 16)
+
+FAKE_API int nvmlInit_v2(void);
+int nvmlInit_v2(void)
+{
+    return 0;
+}
+
+FAKE_API int nvmlSystemGetDriverVersion(char *out, unsigned bytes);
+int nvmlSystemGetDriverVersion(char *out, unsigned bytes)
+{
+    snprintf(out, bytes, "580.1.fake");
+    return 0;
+}
+
+FAKE_API int nvmlDeviceGetHandleByPciBusId_v2(const char *id, void **out);
+int nvmlDeviceGetHandleByPciBusId_v2(const char *id, void **out)
+{
+    static char gpu;
+    *out = &gpu;
+    return strncmp(id, "ffff:", 5) == 0 ? 0 : 6;
+}
+
+FAKE_API int nvmlDeviceGetBAR1MemoryInfo(void *device, unsigned long long out[3]);
+int nvmlDeviceGetBAR1MemoryInfo(void *device, unsigned long long out[3])
+{
+    (void)device;
+    out[0] = 256ull << 20;
+    out[1] = out[2] = 128ull << 20;
+    return 0;
+}
