@@ -36,6 +36,19 @@ const struct cli_command *cli_find(const char *name)
     return NULL;
 }
 
+/* Names may be two words: "bench loader". Returns the command that the arguments begin with, and how many words that took. */
+static const struct cli_command *find_words(int argc, char **argv, int *used)
+{
+    char words[64];
+    for (*used = argc > 1 ? 2 : 1; *used > 0; --*used) {
+        snprintf(words, sizeof words, "%s%s%s", argv[0], *used > 1 ? " " : "", *used > 1 ? argv[1] : "");
+        const struct cli_command *command = cli_find(words);
+        if (command)
+            return command;
+    }
+    return NULL;
+}
+
 static void message(const char *kind, const char *fmt, va_list args)
 {
     fflush(stdout);
@@ -150,7 +163,8 @@ static int help(int argc, char **argv)
         cli_help_all(stdout);
         return CLI_OK;
     }
-    const struct cli_command *command = cli_find(argv[0]);
+    int used;
+    const struct cli_command *command = find_words(argc, argv, &used);
     if (!command)
         return no_such_command(argv[0]);
     cli_help(stdout, command);
@@ -209,9 +223,10 @@ int main(int argc, char **argv)
         cli_help_all(stderr);
         return CLI_MISUSED;
     }
-    const struct cli_command *command = cli_find(argv[1]);
+    int used;
+    const struct cli_command *command = find_words(argc - 1, argv + 1, &used);
     if (command)
-        code = run(command, argc - 2, argv + 2);
+        code = run(command, argc - 1 - used, argv + 1 + used);
     else if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
         code = help(argc - 2, argv + 2);
     else if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0)
