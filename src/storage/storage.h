@@ -6,6 +6,7 @@
 #define MR_STORAGE_H
 
 #include "base/base.h"
+#include <millrace/storage.h>
 
 /* ---- the table of files ---- */
 
