@@ -16,15 +16,13 @@
     X(feed)                                                                                                            \
     X(inspect)                                                                                                         \
     X(synth)                                                                                                           \
+    X(bench_loader)                                                                                                    \
+    X(doctor)                                                                                                          \
     X(man)
 
 #define CLI_COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-    enum {
-        CLI_OK,
-        CLI_FAILED,
-        CLI_MISUSED
-    };
+enum { CLI_OK, CLI_FAILED, CLI_MISUSED };
 
 /* Options that every command has. */
 struct cli_common {

@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 struct options {
     struct cli_common common;
@@ -63,12 +64,24 @@ static void notes(FILE *out, const char *heading, const char *intro, const struc
     }
 }
 
+/* Of today, or of SOURCE_DATE_EPOCH, so that packages can be built again byte by byte. */
+static const char *date(char buf[16])
+{
+    const char *epoch = getenv("SOURCE_DATE_EPOCH");
+    time_t now = epoch && epoch[0] ? (time_t)strtoll(epoch, NULL, 10) : time(NULL);
+    struct tm tm;
+    if (!gmtime_r(&now, &tm) || strftime(buf, 16, "%Y-%m-%d", &tm) == 0)
+        snprintf(buf, 16, "1970-01-01");
+    return buf;
+}
+
 static void title(FILE *out, const char *name, const char *summary)
 {
+    char today[16];
     fputs(".TH MILLRACE", out);
     for (const char *p = name; *p; p++)
         fprintf(out, "%s%c", p == name ? "\\-" : "", *p >= 'a' && *p <= 'z' ? *p - 32 : *p);
-    fprintf(out, " 1 \"\" \"millrace %s\" \"User Commands\"\n.SH NAME\nmillrace%s%s \\- ", mr_version(),
+    fprintf(out, " 1 \"%s\" \"millrace %s\" \"User Commands\"\n.SH NAME\nmillrace%s%s \\- ", date(today), mr_version(),
             name[0] ? "\\-" : "", name);
     roff_text(out, summary);
     fputc('\n', out);
@@ -76,9 +89,19 @@ static void title(FILE *out, const char *name, const char *summary)
 
 static const char exit_status[] = ".SH EXIT STATUS\n0 done, 1 failed, 2 misused.\n";
 
+/* A page's name: that of the command, words joined by '-'. */
+static const char *page_name(const struct cli_command *command, char buf[64])
+{
+    snprintf(buf, 64, "%s", command->name);
+    for (char *p = buf; *p; p++)
+        *p = *p == ' ' ? '-' : *p;
+    return buf;
+}
+
 static void command_page(FILE *out, const struct cli_command *command)
 {
-    title(out, command->name, command->summary);
+    char page[64];
+    title(out, page_name(command, page), command->summary);
     fprintf(out, ".SH SYNOPSIS\n\\fBmillrace %s\\fR ", command->name);
     roff_text(out, command->synopsis);
     fputs("\n.SH DESCRIPTION\n", out);
@@ -103,7 +126,8 @@ static void main_page(FILE *out)
         out);
     for (int i = 0; (command = cli_command_at(i)); i++)
         if (command->summary) {
-            fprintf(out, ".TP\n.BR millrace\\-%s (1)\n", command->name);
+            char page[64];
+            fprintf(out, ".TP\n.BR millrace\\-%s (1)\n", page_name(command, page));
             roff_text(out, command->summary);
             fputs(".\n", out);
         }
@@ -115,10 +139,10 @@ static void main_page(FILE *out)
 
 static int write_page(const char *dir, const struct cli_command *command)
 {
-    char path[PATH_MAX], *text = NULL;
+    char path[PATH_MAX], name[64], *text = NULL;
     size_t bytes = 0;
     struct cli_output out;
-    snprintf(path, sizeof path, "%s/millrace%s%s.1", dir, command ? "-" : "", command ? command->name : "");
+    snprintf(path, sizeof path, "%s/millrace%s%s.1", dir, command ? "-" : "", command ? page_name(command, name) : "");
     FILE *page = open_memstream(&text, &bytes);
     if (!page)
         return cli_fail("out of memory");

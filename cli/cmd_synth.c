@@ -115,7 +115,7 @@ static const struct cli_note examples[] = {
 
 const struct cli_command cli_synth = {
     .name = "synth",
-    .summary = "generate a data set",
+    .summary = "Generate a data set",
     .synopsis = "digits|npy|raw PATH [options]",
     .text =
         "Writes a generated data set to PATH.\n\n"

@@ -63,9 +63,11 @@ void cli_help_all(FILE *out)
     const struct cli_command *command;
     for (int i = 0; (command = cli_command_at(i)); i++)
         if (command->summary)
-            fprintf(out, "  %-10s %s\n", command->name, command->summary);
-    fputs("\nmillrace COMMAND --help tells more about one. A DATASET is [FORMAT:]PATH[,option=value...]; "
-          "millrace inspect\n--formats lists formats and their options.\n"
-          "\nExit status: 0 done, 1 failed, 2 misused.\n",
-          out);
+            fprintf(out, "  %-13s %s\n", command->name, command->summary);
+    fputc('\n', out);
+    cli_paragraphs(out,
+                   "millrace COMMAND --help tells more about one. A DATASET is [FORMAT:]PATH[,option=value...]; "
+                   "millrace inspect --formats lists formats and their options.\n\n"
+                   "Exit status: 0 done, 1 failed, 2 misused.",
+                   0);
 }

@@ -10,7 +10,11 @@
  *   npy:FILE[,labels=FILE]                                   first dimension = samples
  *   raw:FILE,shape=3x32x32,dtype=u8[,skip=BYTES][,record=BYTES]   records of fixed size
  *   synthetic:n=1e6,shape=1024,dtype=f32,values=uniform[,classes=10][,delay=2ms][,work=50us]
- * `millrace inspect --formats` lists all options of each.
+ * `millrace inspect --formats` lists all options of each. A path may itself hold commas and colons: the longest front part,
+ * up to a comma or the end, that is on the disk is the path; and a URI that is on the disk as it stands is a path.
+ *
+ * Fields: idx "image" ("value" when a sample is one number) and "label"; npy, raw and synthetic "image" for u8 of rank 2 and
+ * more, else "x", and "label".
  *
  * Threads: an open data set is constant; any number of loaders and threads may use it at once.
  */
@@ -27,7 +31,7 @@ extern "C" {
 struct mr_dataset;
 
 /* [out] out: on success; closed with mr_dataset_close() after every loader on it.
- * Returns 0, -errno, MR_EFORMAT, MR_ETRUNCATED, MR_EOPTION, MR_EUNSUPPORTED, MR_ELIMIT, -ENOMEM. */
+ * Returns 0, -errno, MR_EFORMAT, MR_ETRUNCATED, MR_EOPTION, MR_EUNSUPPORTED, MR_ELIMIT, -ENOMEM; by struct also MR_EMISUSE. */
 MR_API int mr_dataset_open(const char *uri, struct mr_dataset **out);
 MR_API void mr_dataset_close(struct mr_dataset *ds);
 
@@ -41,10 +45,12 @@ struct mr_idx_opts {
 MR_API void mr_idx_opts_init(struct mr_idx_opts *opts);
 MR_API int mr_dataset_open_idx(const struct mr_idx_opts *opts, struct mr_dataset **out);
 
+/* Dtypes: all of fixed size; S<n> and V<n> are u8, U<n> u32, with a last dimension of n more; times are i64. Arrays in
+ * Fortran order are turned round in memory at open. Objects (pickles), structured and subarray dtypes are refused. */
 struct mr_npy_opts {
     size_t size;
     const char *path;
-    const char *labels; /* NULL: none */
+    const char *labels; /* NULL or "none": none */
 };
 MR_API void mr_npy_opts_init(struct mr_npy_opts *opts);
 MR_API int mr_dataset_open_npy(const struct mr_npy_opts *opts, struct mr_dataset **out);

@@ -8,19 +8,33 @@
  * Random ops draw from Philox keyed by (seed, epoch, sample index, op's place in the chain): the same sample in the same
  * epoch is changed in the same way whoever works on it.
  *
- *   cast(dtype)                 convert; floats to integers: round to nearest even, saturate, NaN -> 0
- *   scale(factor[,offset])      x * factor + offset; floats only
+ *   cast(dtype)                 convert, rounding once. To floats: to nearest even. To integers: to nearest even, saturated,
+ *                               NaN -> 0. To bool: x != 0. Not from or to complex
+ *   scale(factor[,offset])      x * factor + offset, rounded after each; floats only. An offset of 0 adds nothing
  *   normalize(mean,std)         (x - mean) * (1 / std); one number each, or one a channel [a,b,c] with axis= (default: the
- *                               first dimension for 3 dimensions, the last otherwise); floats only; bit-equal on all devices
+ *                               first dimension for 3 dimensions, the last otherwise; negative: from the last); floats only
  *   layout(nchw|nhwc)           reorder 3 dimensions: HWC -> CHW or CHW -> HWC
  *   flatten                     to one dimension
- *   one_hot(classes[,dtype])    integer scalar -> vector of 0 and 1 (f32 by default)
- *   pad(n[,value]) pad(top:bottom:left:right)   zeros, or value, around height and width
- *   crop(height,width[,top,left])  a fixed window, the centre by default
+ *   one_hot(classes[,dtype])    integer scalar -> vector of 0 and 1 (f32 by default); a label outside [0, classes) makes the
+ *                               sample bad
+ *   pad(n[,value]) pad(top:bottom:left:right[,value])   zeros, or value, around height and width
+ *   crop(height,width[,top,left])  a fixed window, the centre by default (half a pixel is rounded to even, as torchvision
+ *                               does)
  *   random_crop(height,width)   a window at a random place
  *   hflip(p)                    mirror left to right with probability p (0.5)
  *
- * Height and width are the last two dimensions, or the first two of 3 when layout=nhwc is given to the op.
+ * Arguments may be named: normalize(mean=0.1307,std=0.3081). A number may be a quotient: 1/255.
+ *
+ * Height and width (pad, crop, random_crop, hflip) are the last two dimensions, but dimensions 0 and 1 of 3 when the last
+ * is 1, 3 or 4 and the first is none of these (28x28x1, 224x224x3). layout=nchw given to the op always means the last two,
+ * layout=nhwc the two before the last.
+ *
+ * Arithmetic is in the field's dtype, f16 and bf16 in f32 and rounded after each op; constants are rounded to the dtype
+ * computed in, and 1 / std is the reciprocal of the rounded std. No products and sums are contracted, nothing is
+ * reassociated: the result is the same, bit for bit, on every machine, and however ops are fused.
+ *
+ * A dimension that varies from sample to sample stays so through cast, scale, normalize (but not as its axis), layout, pad
+ * and hflip; flatten makes the one dimension vary; crop and random_crop fix it: a sample that is too small is bad.
  *
  * Threads: a bound chain is constant and may be applied from several threads, each with its own scratch.
  */
@@ -39,7 +53,8 @@ struct mr_transform;
 MR_API int mr_transform_create(struct mr_transform **out);
 MR_API void mr_transform_destroy(struct mr_transform *chain);
 
-/* Appends the ops of a text, all or none. Returns 0, MR_EOPTION (names op, argument, and place in the text). */
+/* Appends the ops of a text, all or none; the chain is then to be bound again. At most 64 ops.
+ * Returns 0, MR_EOPTION (names the op, its place and the argument), MR_ELIMIT, -ENOMEM. */
 MR_API int mr_transform_add(struct mr_transform *chain, const char *text);
 
 /* A caller's own op. */
@@ -76,15 +91,17 @@ MR_API uint64_t mr_transform_scratch_bytes(const struct mr_transform *chain);
 
 /*
  * Applies a bound chain to one field of one sample.
- * in: the field as decoded, in_dim its shape. out: room for the output spec's bytes, in another place than in. scratch:
- * mr_transform_scratch_bytes(), aligned to 64, NULL if that is 0. [out] out_dim: the result's shape.
+ * in: the field as decoded, in_dim its shape. out: room for the output spec's bytes, in another place than in; neither
+ * needs to be aligned. scratch: mr_transform_scratch_bytes(), aligned to 64, NULL if that is 0. [out] out_dim: the
+ * result's shape.
  * Returns 0, or a negative error: the sample is bad.
  */
 MR_API int mr_transform_apply(const struct mr_transform *chain, int field, uint64_t seed, uint64_t epoch,
                               uint64_t index, const void *in, const uint64_t *in_dim, void *out, uint64_t *out_dim,
                               void *scratch);
 
-/* The chain as text that mr_transform_add() reads; owned by the chain, valid until it changes. */
+/* The chain as text that mr_transform_add() reads (a caller's own op stands there by its name, which it does not read);
+ * owned by the chain, valid until it changes. */
 MR_API const char *mr_transform_text(const struct mr_transform *chain);
 
 /* Calls fn for each op known: name, arguments, one line about it. */

@@ -26,7 +26,9 @@ static const char *bound(const struct mr_option *option, double value, char buf[
         snprintf(buf, 48, value == 0 ? "0" : "%.0f%s", value / units[i].ns, units[i].text);
         return buf;
     default:
-        if (fabs(value) < 1e15 && value == nearbyint(value))
+        if (value >= 0x1p40 && frexp(value, &i) == 0.5)
+            snprintf(buf, 48, "2^%d", i - 1);
+        else if (fabs(value) < 1e15 && value == nearbyint(value))
             snprintf(buf, 48, "%.0f", value);
         else
             mr_f64_to_text(value, buf);

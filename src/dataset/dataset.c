@@ -269,8 +269,9 @@ static void copy_out(const struct mr_dataset *ds, const struct mr_sample *sample
         uint64_t bytes = mr_dtype_size(ds->field[f].dtype);
         for (int d = 0; d < ds->field[f].rank; d++)
             bytes *= sample->field[f].dim[d];
-        if (sample->field[f].data != row[f] && bytes > 0)
-            memcpy(row[f], sample->field[f].data, bytes);
+        const void *from = sample->field[f].data;
+        if (from && from != row[f] && bytes > 0)
+            memcpy(row[f], from, bytes);
         if (dim)
             memcpy(dim[f], sample->field[f].dim, sizeof dim[f]);
     }
@@ -281,7 +282,7 @@ int mr_dataset_read(const struct mr_dataset *ds, uint64_t index, void *const row
     if (index >= ds->n)
         return mr_error_set(MR_EMISUSE, "%s: sample %llu: want 0..%llu", ds->ops->name, (unsigned long long)index,
                             (unsigned long long)ds->n - 1);
-    struct mr_sample sample;
+    struct mr_sample sample = {0};
     void *owned[MR_MAX_EXTENTS] = {NULL};
     mr_sample_init(ds, row, &sample);
     int rc = ds->ops->get ? ds->ops->get(ds, index, &sample) : read_located(ds, index, &sample, owned);

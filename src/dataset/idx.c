@@ -266,7 +266,7 @@ static int find_files(const struct mr_idx_opts *opts, char *images, char *labels
 
 static int add_labels(struct mr_dataset *ds, const char *images, const char *labels)
 {
-    struct head head;
+    struct head head = {0};
     int rc = add_file(ds, labels, 1, &head);
     if (rc < 0)
         return rc;
@@ -284,7 +284,7 @@ static int open_idx(struct mr_dataset *ds, const void *options)
 {
     const struct mr_idx_opts *opts = options;
     char images[PATH_BYTES], labels[PATH_BYTES];
-    struct head head;
+    struct head head = {0};
     if (!opts->path || !opts->path[0])
         return mr_error_set(MR_EOPTION, "idx: no path: want a folder or a file");
     if (opts->split < 0 || opts->split > 1)

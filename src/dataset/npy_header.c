@@ -206,7 +206,7 @@ static int parse_descr(const struct parser *s, const char *descr, struct mr_npy_
 
 static int parse_type(struct parser *s, struct mr_npy_head *out)
 {
-    char descr[64];
+    char descr[64] = "";
     skip_space(s);
     if (s->p < s->end && *s->p == '[')
         return mr_error_set(MR_EUNSUPPORTED,
@@ -233,7 +233,7 @@ static int parse_entry(struct parser *s, unsigned *seen, struct mr_npy_head *out
         const char *key;
         int (*parse)(struct parser *s, struct mr_npy_head *out);
     } keys[] = {{"descr", parse_type}, {"fortran_order", parse_order}, {"shape", parse_shape}};
-    char key[32];
+    char key[32] = "";
     int rc = parse_string(s, "a key in quotes", key, sizeof key);
     if (rc < 0)
         return rc;

@@ -154,41 +154,44 @@ static int split(const char *text, struct uri *out)
                         mr_format_names(names, sizeof names));
 }
 
-static int fill(const struct uri *uri, void *opts)
+static int fill(const struct mr_dataset_ops *format, const struct uri *uri, void *opts)
 {
     char who[32];
-    snprintf(who, sizeof who, "%s:", uri->format->name);
+    snprintf(who, sizeof who, "%s:", format->name);
     int rc = 0;
     if (uri->path)
-        rc = mr_options_set(uri->format->options, opts, who, uri->format->positional[0], uri->path);
+        rc = mr_options_set(format->options, opts, who, format->positional[0], uri->path);
     if (rc >= 0 && uri->options[0])
-        rc = mr_options_parse(uri->format->options, opts, who, uri->options, NULL);
+        rc = mr_options_parse(format->options, opts, who, uri->options, NULL);
+    return rc;
+}
+
+/* [out] opts: malloc'd and filled. */
+static int make_opts(const struct mr_dataset_ops *format, const struct uri *uri, void **out)
+{
+    void *opts = malloc(format->opts_size);
+    if (!opts)
+        return mr_error_nomem(format->name, format->opts_size);
+    mr_dataset_opts_init(format, opts);
+    int rc = fill(format, uri, opts);
+    if (rc < 0)
+        mr_uri_free(format, opts);
+    else
+        *out = opts;
     return rc;
 }
 
 int mr_uri_parse(const char *text, const struct mr_dataset_ops **out_ops, void **out_opts)
 {
     struct uri uri = {.options = ""};
-    void *opts = NULL;
     int rc = split(text, &uri);
-    if (rc >= 0 && !uri.format)
-        rc = sniff(uri.path, &uri.format);
-    if (rc < 0)
-        goto free_path;
-    opts = malloc(uri.format->opts_size);
-    if (!opts) {
-        rc = mr_error_nomem(text, uri.format->opts_size);
-        goto free_path;
-    }
-    mr_dataset_opts_init(uri.format, opts);
-    rc = fill(&uri, opts);
-    if (rc < 0) {
-        mr_uri_free(uri.format, opts);
-        goto free_path;
-    }
-    *out_ops = uri.format;
-    *out_opts = opts;
-free_path:
+    const struct mr_dataset_ops *format = uri.format;
+    if (rc >= 0 && !format)
+        rc = sniff(uri.path, &format);
+    if (rc >= 0)
+        rc = make_opts(format, &uri, out_opts);
+    if (rc >= 0)
+        *out_ops = format;
     free(uri.path);
     return rc;
 }

@@ -59,8 +59,9 @@ static int check_weights(const struct mr_sampler *s, const struct mr_sampler_opt
 }
 
 /*
- * Vose's construction. scaled[i] = weight / mean weight; columns below 1 are filled up by ones above. Rounding may leave
- * columns over at the end: their keep is 1, but a sample of weight 0 must never come, so its column goes to `heaviest`.
+ * Vose's construction. scaled[i] = weight / mean weight; columns below 1 are filled up by ones above. Rounding leaves
+ * columns over at the end: their keep is 1. With very many samples one of weight 0 could be among them; it must never come,
+ * so its column goes to `heaviest`.
  */
 static void build_alias(struct weighted *w, const double *weight, double *scaled, uint64_t *work)
 {

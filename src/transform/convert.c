@@ -252,12 +252,3 @@ mr_convert *mr_convert_wide(enum mr_dtype from, enum mr_dtype to)
         return i64_to_u64;
     return from == MR_U64 && to == MR_I64 ? u64_to_i64 : NULL;
 }
-
-void mr_value_put(double value, enum mr_dtype dtype, void *out)
-{
-    mr_convert *store = mr_store_f64(dtype);
-    if (store)
-        store(&value, out, 1);
-    else
-        memset(out, 0, mr_dtype_size(dtype)); /* complex: callers allow 0 only */
-}

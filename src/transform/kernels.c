@@ -78,25 +78,39 @@ mr_cycle_f32 *mr_cycle_load_f32(enum mr_dtype from, uint32_t n_pairs)
     return table[from == MR_F32][n_pairs - 1];
 }
 
-MR_CLONES void mr_pair_f32(float *x, size_t n, const float c[2])
+/* The clones are static: gcc exports the resolver of a global one. */
+MR_CLONES static void pair_f32(float *x, size_t n, float a, float m)
 {
     f32 *p = (f32 *)x;
-    float a = c[0], m = c[1];
     for (size_t i = 0; i < n; i++)
         p[i] = (p[i] + a) * m;
 }
 
-MR_CLONES void mr_pair_f64(double *x, size_t n, const double c[2])
+MR_CLONES static void pair_f64(double *x, size_t n, double a, double m)
 {
     f64 *p = (f64 *)x;
-    double a = c[0], m = c[1];
     for (size_t i = 0; i < n; i++)
         p[i] = (p[i] + a) * m;
 }
 
-MR_CLONES void mr_pair_cycle_f32(float *x, size_t n, const float *restrict add, const float *restrict mul)
+MR_CLONES static void pair_cycle_f32(float *x, size_t n, const float *restrict add, const float *restrict mul)
 {
     f32 *restrict p = (f32 *)x;
     for (size_t i = 0; i < n; i++)
         p[i] = (p[i] + add[i]) * mul[i];
+}
+
+void mr_pair_f32(float *x, size_t n, const float c[2])
+{
+    pair_f32(x, n, c[0], c[1]);
+}
+
+void mr_pair_f64(double *x, size_t n, const double c[2])
+{
+    pair_f64(x, n, c[0], c[1]);
+}
+
+void mr_pair_cycle_f32(float *x, size_t n, const float *add, const float *mul)
+{
+    pair_cycle_f32(x, n, add, mul);
 }

@@ -28,9 +28,6 @@ mr_convert *mr_store_f64(enum mr_dtype to);
 /* Between i64 and u64, saturated; NULL for other dtypes. */
 mr_convert *mr_convert_wide(enum mr_dtype from, enum mr_dtype to);
 
-/* One number in a dtype. */
-void mr_value_put(double value, enum mr_dtype dtype, void *out);
-
 #define MR_FUSED_PAIRS 3
 
 /* Loads and applies n_pairs (1..MR_FUSED_PAIRS) in one pass. c: [n_pairs][2]. From u8 and f32 only; others: NULL. */

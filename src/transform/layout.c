@@ -53,19 +53,45 @@ static void layout_shape(const struct mr_op *op, const uint64_t *in_dim, uint64_
         out_dim[d] = in_dim[source(op, d)];
 }
 
-/* [rows][columns] -> [columns][rows], in tiles that stay in the first cache. */
+/* [rows][columns] -> [columns][rows]. 3 channels, on either side, have loops that vectorise; else in strips of rows that
+ * stay in the first cache. */
 #define TILE 64
 #define TRANSPOSE(bits)                                                                                                \
-    MR_CLONES static void transpose_##bits(const void *in, void *out, uint64_t rows, uint64_t columns)                 \
+    typedef uint##bits##_t element_##bits __attribute__((aligned(1), may_alias));                                      \
+    MR_CLONES static void split_##bits(const element_##bits *restrict p, element_##bits *restrict q, uint64_t rows)    \
     {                                                                                                                  \
-        typedef uint##bits##_t element __attribute__((aligned(1), may_alias));                                         \
-        const element *restrict p = in;                                                                                \
-        element *restrict q = out;                                                                                     \
-        for (uint64_t r0 = 0; r0 < rows; r0 += TILE * 16)                                                              \
-            for (uint64_t c0 = 0; c0 < columns; c0 += TILE)                                                            \
-                for (uint64_t c = c0; c < MR_MIN(c0 + TILE, columns); c++)                                             \
-                    for (uint64_t r = r0; r < MR_MIN(r0 + TILE * 16, rows); r++)                                       \
-                        q[c * rows + r] = p[r * columns + c];                                                          \
+        element_##bits *restrict a = q, *restrict b = q + rows, *restrict c = q + 2 * rows;                            \
+        for (uint64_t r = 0; r < rows; r++) {                                                                          \
+            a[r] = p[3 * r];                                                                                           \
+            b[r] = p[3 * r + 1];                                                                                       \
+            c[r] = p[3 * r + 2];                                                                                       \
+        }                                                                                                              \
+    }                                                                                                                  \
+    MR_CLONES static void join_##bits(const element_##bits *restrict p, element_##bits *restrict q, uint64_t columns)  \
+    {                                                                                                                  \
+        const element_##bits *restrict a = p, *restrict b = p + columns, *restrict c = p + 2 * columns;                \
+        for (uint64_t i = 0; i < columns; i++) {                                                                       \
+            q[3 * i] = a[i];                                                                                           \
+            q[3 * i + 1] = b[i];                                                                                       \
+            q[3 * i + 2] = c[i];                                                                                       \
+        }                                                                                                              \
+    }                                                                                                                  \
+    static void transpose_##bits(const void *in, void *out, uint64_t rows, uint64_t columns)                           \
+    {                                                                                                                  \
+        const element_##bits *restrict p = in;                                                                         \
+        element_##bits *restrict q = out;                                                                              \
+        if (columns == 3) {                                                                                            \
+            split_##bits(p, q, rows);                                                                                  \
+            return;                                                                                                    \
+        }                                                                                                              \
+        if (rows == 3) {                                                                                               \
+            join_##bits(p, q, columns);                                                                                \
+            return;                                                                                                    \
+        }                                                                                                              \
+        for (uint64_t r0 = 0; r0 < rows; r0 += TILE)                                                                   \
+            for (uint64_t c = 0; c < columns; c++)                                                                     \
+                for (uint64_t r = r0; r < MR_MIN(r0 + TILE, rows); r++)                                                \
+                    q[c * rows + r] = p[r * columns + c];                                                              \
     }
 TRANSPOSE(8)
 TRANSPOSE(16)
@@ -182,7 +208,7 @@ static int one_hot_infer(struct mr_op *op, struct mr_spec *spec)
     spec->dtype = (enum mr_dtype)a->dtype;
     spec->rank = 1;
     spec->dim[0] = a->classes;
-    mr_value_put(1, spec->dtype, op->bound.value);
+    mr_element_from_double(spec->dtype, 1, op->bound.value);
     return 0;
 }
 

@@ -1,6 +1,7 @@
 /* Binding: shapes inferred op by op, and one plan a field. */
 #include "transform/transform.h"
 
+#include <stdio.h>
 #include <string.h>
 
 uint64_t mr_dims_after(const uint64_t *dim, int rank, int d)
@@ -11,11 +12,12 @@ uint64_t mr_dims_after(const uint64_t *dim, int rank, int d)
     return n;
 }
 
-/* Arithmetic on an integer field cannot be known at parse time, so every error here says which op and what came to it. */
+/* The field that an op names, or works on by default. */
 static int find_field(const struct mr_op *op, const struct mr_spec *fields, int n_fields, int *out)
 {
     const char *want = op->field ? op->field : op->ops->default_field;
-    char list[MR_MAX_FIELDS * (MR_NAME_BYTES + 2)] = "";
+    char list[MR_MAX_FIELDS * (MR_NAME_BYTES + 2) + 1] = "";
+    size_t at = 0;
     if (!want) {
         *out = 0;
         return 0;
@@ -25,8 +27,7 @@ static int find_field(const struct mr_op *op, const struct mr_spec *fields, int 
             *out = f;
             return 0;
         }
-        strcat(list, f ? ", " : "");
-        strncat(list, fields[f].name, MR_NAME_BYTES);
+        at += (size_t)snprintf(list + at, sizeof list - at, "%s%.*s", f ? ", " : "", MR_NAME_BYTES, fields[f].name);
     }
     return mr_op_error(op, MR_ESHAPE, "no field '%s'; there are: %s", want, list);
 }
@@ -57,7 +58,7 @@ static bool moves(const struct mr_op *op)
 }
 
 /* Puts op i into the stage, or says that it needs a new one. */
-static int join_stage(struct mr_stage *stage, const struct mr_op *op, uint32_t i, bool *joined)
+static int join_stage(struct mr_pass *stage, const struct mr_op *op, uint32_t i, bool *joined)
 {
     *joined = true;
     if (!moves(op))
@@ -78,7 +79,7 @@ static int join_stage(struct mr_stage *stage, const struct mr_op *op, uint32_t i
     return 0;
 }
 
-static int make_stages(struct mr_plan *plan, bool plain)
+static int make_stages(struct mr_field_plan *plan, bool plain)
 {
     for (uint32_t i = 0; i < plan->n_ops; i++) {
         bool joined = false;
@@ -86,7 +87,7 @@ static int make_stages(struct mr_plan *plan, bool plain)
         if (plan->n_stages > 0 && !plain)
             rc = join_stage(&plan->stage[plan->n_stages - 1], plan->op[i], i, &joined);
         if (!rc && !joined) {
-            plan->stage[plan->n_stages++] = (struct mr_stage){.first = i};
+            plan->stage[plan->n_stages++] = (struct mr_pass){.first = i};
             rc = join_stage(&plan->stage[plan->n_stages - 1], plan->op[i], i, &joined);
         }
         if (rc)
@@ -117,7 +118,7 @@ static uint64_t bytes_of(const struct mr_spec *spec)
     return bytes;
 }
 
-int mr_plan_make(struct mr_plan *plan, const struct mr_spec *in, const struct mr_spec *out, bool plain)
+int mr_field_plan_make(struct mr_field_plan *plan, const struct mr_spec *in, const struct mr_spec *out, bool plain)
 {
     int rc = make_stages(plan, plain);
     if (rc)
@@ -127,7 +128,7 @@ int mr_plan_make(struct mr_plan *plan, const struct mr_spec *in, const struct mr
     for (uint32_t i = 0; i < plan->n_ops; i++)
         plan->fixed = plan->fixed && plan->op[i]->out.var_dims == 0;
     for (uint32_t k = 0; k < plan->n_stages; k++) {
-        const struct mr_stage *stage = &plan->stage[k];
+        const struct mr_pass *stage = &plan->stage[k];
         plan->identity = plan->identity && !stage->moves;
         if (k + 1 < plan->n_stages)
             plan->half_bytes = MR_MAX(plan->half_bytes, bytes_of(&plan->op[stage->first + stage->n_ops - 1]->out));
@@ -138,7 +139,7 @@ int mr_plan_make(struct mr_plan *plan, const struct mr_spec *in, const struct mr
     return 0;
 }
 
-void mr_plan_destroy(struct mr_plan *plan)
+void mr_field_plan_destroy(struct mr_field_plan *plan)
 {
     for (uint32_t k = 0; plan && k < plan->n_stages; k++) {
         if (plan->stage[k].point)
@@ -151,7 +152,7 @@ void mr_plan_destroy(struct mr_plan *plan)
 void mr_transform_unbind(struct mr_transform *chain)
 {
     for (int f = 0; f < MR_MAX_FIELDS; f++) {
-        mr_plan_destroy(chain->plan[f]);
+        mr_field_plan_destroy(chain->plan[f]);
         chain->plan[f] = NULL;
     }
     chain->bound = false;
@@ -161,14 +162,14 @@ void mr_transform_unbind(struct mr_transform *chain)
 
 static int plan_field(struct mr_transform *chain, int f, bool plain)
 {
-    struct mr_plan *plan = calloc(1, sizeof *plan);
+    struct mr_field_plan *plan = calloc(1, sizeof *plan);
     if (!plan)
         return mr_error_nomem("transform", sizeof *plan);
     chain->plan[f] = plan;
     for (uint32_t i = 0; i < chain->n_ops; i++)
         if (chain->op[i].on == f)
             plan->op[plan->n_ops++] = &chain->op[i];
-    int rc = mr_plan_make(plan, &chain->in[f], &chain->out[f], plain);
+    int rc = mr_field_plan_make(plan, &chain->in[f], &chain->out[f], plain);
     if (rc)
         return rc;
     uint64_t halves = plan->n_stages > 2 ? 2 : plan->n_stages > 1 ? 1 : 0;

@@ -152,8 +152,8 @@ static int apply_mover(const struct mr_op *op, const struct sample *s, const voi
 }
 
 /* Follows the shape through the stage's ops, dim in place, and moves the bytes where the mover stands. */
-static int run_stage(const struct mr_plan *plan, const struct mr_stage *stage, const struct sample *s, const void *in,
-                     void *out, uint64_t *dim)
+static int run_stage(const struct mr_field_plan *plan, const struct mr_pass *stage, const struct sample *s,
+                     const void *in, void *out, uint64_t *dim)
 {
     uint64_t n = mr_dims_after(dim, plan->op[stage->first]->in.rank, -1), inner = 0;
     for (uint32_t i = 0; i < stage->n_ops; i++) {
@@ -178,8 +178,8 @@ static int run_stage(const struct mr_plan *plan, const struct mr_stage *stage, c
     return 0;
 }
 
-static int run_stages(const struct mr_plan *plan, const struct sample *s, const void *in, uint64_t *dim, void *out,
-                      void *scratch)
+static int run_stages(const struct mr_field_plan *plan, const struct sample *s, const void *in, uint64_t *dim,
+                      void *out, void *scratch)
 {
     for (uint32_t k = 0; k < plan->n_stages; k++) {
         bool last = k + 1 == plan->n_stages;
@@ -213,7 +213,7 @@ int mr_transform_apply(const struct mr_transform *chain, int field, uint64_t see
     if (!chain->bound || field < 0 || field >= chain->n_fields)
         return mr_error_set(MR_EMISUSE, "transform: field %d of %d: the chain is not bound to it", field,
                             chain->n_fields);
-    const struct mr_plan *plan = chain->plan[field];
+    const struct mr_field_plan *plan = chain->plan[field];
     const struct mr_spec *spec = &chain->out[field];
     const struct mr_pointwise *only = plan->n_stages == 1 && plan->fixed ? plan->stage[0].point : NULL;
     if (only) {

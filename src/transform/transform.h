@@ -93,7 +93,7 @@ int mr_op_error(const struct mr_op *op, int code, const char *fmt, ...) __attrib
 /* The same with the spec at the end: "transform 3: crop(32,32): does not fit image u8[28,28]". code: MR_ESHAPE. */
 int mr_op_misfit(const struct mr_op *op, const struct mr_spec *spec, const char *what);
 
-struct mr_stage {
+struct mr_pass {
     uint32_t first, n_ops;      /* of the plan's ops */
     uint32_t mover;             /* among these: the one whose apply moves the bytes */
     struct mr_pointwise *point; /* a pointwise stage */
@@ -101,10 +101,10 @@ struct mr_stage {
 };
 
 /* What happens to one field. */
-struct mr_plan {
+struct mr_field_plan {
     uint32_t n_ops, n_stages;
     const struct mr_op *op[MR_MAX_OPS];
-    struct mr_stage stage[MR_MAX_OPS];
+    struct mr_pass stage[MR_MAX_OPS];
     bool fixed; /* no dimension varies anywhere */
     bool identity;
     uint64_t in_elements; /* fixed */
@@ -119,7 +119,7 @@ struct mr_transform {
     bool bound;
     int n_fields;
     struct mr_spec in[MR_MAX_FIELDS], out[MR_MAX_FIELDS];
-    struct mr_plan *plan[MR_MAX_FIELDS];
+    struct mr_field_plan *plan[MR_MAX_FIELDS];
     uint64_t scratch_bytes;
 };
 
@@ -128,8 +128,8 @@ int mr_transform_bind_as(struct mr_transform *chain, const struct mr_spec *field
 void mr_transform_unbind(struct mr_transform *chain);
 
 /* Plans one field: its ops, bound, are in plan->op. Returns 0, MR_ELIMIT, -ENOMEM. */
-int mr_plan_make(struct mr_plan *plan, const struct mr_spec *in, const struct mr_spec *out, bool plain);
-void mr_plan_destroy(struct mr_plan *plan);
+int mr_field_plan_make(struct mr_field_plan *plan, const struct mr_spec *in, const struct mr_spec *out, bool plain);
+void mr_field_plan_destroy(struct mr_field_plan *plan);
 
 /* Parses a chain's text into ops with places from `place` on; on failure *n_out of them are to be destroyed too. */
 int mr_ops_parse(const char *text, uint32_t place, struct mr_op *out, uint32_t cap, uint32_t *n_out);
@@ -146,6 +146,16 @@ uint64_t mr_dims_after(const uint64_t *dim, int rank, int d);
 
 /* The image axes of a spec. layout: 0 by the shape, 1 nchw, 2 nhwc. false: rank too low. */
 bool mr_image_axes(const struct mr_spec *spec, int layout, struct mr_image *out);
+
+/* One sample as `outer` images of h x w pixels of `pixel` bytes: channels in front of height and width are part of outer,
+ * channels behind them part of the pixel. */
+struct mr_pixels {
+    uint64_t outer, h, w, pixel;
+};
+struct mr_pixels mr_pixels_of(const struct mr_op *op, const uint64_t *dim);
+
+/* Sets op->image for ops on pixels. Returns 0, MR_ESHAPE. */
+int mr_op_find_axes(struct mr_op *op, const struct mr_spec *spec, int layout);
 extern const char *const mr_layout_choices[]; /* "auto", "nchw", "nhwc" */
 
 #endif

@@ -12,7 +12,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     mr_idx_opts_init(&opts);
     opts.path = path;
     opts.labels = "none";
-    fuzz_opened(mr_dataset_open_idx(&opts, &ds), ds);
+    int rc = mr_dataset_open_idx(&opts, &ds);
+    fuzz_opened(rc, ds);
     close(fd);
     return 0;
 }

@@ -11,7 +11,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct mr_npy_opts opts;
     mr_npy_opts_init(&opts);
     opts.path = path;
-    fuzz_opened(mr_dataset_open_npy(&opts, &ds), ds);
+    int rc = mr_dataset_open_npy(&opts, &ds);
+    fuzz_opened(rc, ds);
     close(fd);
     return 0;
 }

@@ -19,7 +19,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         struct mr_dataset *ds = NULL;
         ((struct mr_synthetic_opts *)opts)->delay_ns = 0; /* neither of these two is to be waited for */
         ((struct mr_synthetic_opts *)opts)->work_ns = 0;
-        fuzz_opened(mr_dataset_make(ops, opts, &ds), ds);
+        int rc = mr_dataset_make(ops, opts, &ds);
+        fuzz_opened(rc, ds);
     }
     mr_uri_free(ops, opts);
     free(uri);

@@ -163,7 +163,7 @@ static inline uint8_t *test_read(const struct mr_dataset *ds, uint64_t index)
     size_t total = 0, at = 0;
     for (int f = 0; f < mr_dataset_fields(ds); f++)
         total += test_field_bytes(ds, f);
-    uint8_t *out = malloc(total);
+    uint8_t *out = malloc(total + 1);
     assert_non_null(out);
     for (int f = 0; f < mr_dataset_fields(ds); f++) {
         row[f] = out + at;

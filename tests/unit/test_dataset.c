@@ -336,6 +336,23 @@ static void callback_versions_change_the_fingerprint(void **state)
     assert_true(seen[0] != seen[1] && seen[1] != seen[2] && seen[0] != seen[2]);
 }
 
+/* What the header calls required is there, and a data set either says where its bytes lie or gives its samples. */
+static void every_format_has_what_it_must(void **state)
+{
+    (void)state;
+    static const struct mr_dataset_ops *const all[] = {&mr_dataset_idx,       &mr_dataset_npy,   &mr_dataset_raw,
+                                                       &mr_dataset_synthetic, &mr_dataset_array, &mr_dataset_callback};
+    for (size_t i = 0; i < MR_COUNT(all); i++) {
+        const struct mr_dataset_ops *ops = all[i];
+        assert_true(ops->name[0] && ops->summary[0]);
+        assert_non_null(ops->open);
+        assert_true(ops->opts_size >= sizeof(size_t));
+        assert_true((ops->locate != NULL) != (ops->get != NULL));
+        assert_true(ops->decode == NULL || ops->locate != NULL);
+        assert_true(ops->positional == NULL || ops->options != NULL);
+    }
+}
+
 /* Every length around the vector widths, in place and not, from any alignment. */
 static void swaps_reverse_each_element(void **state)
 {
@@ -367,6 +384,7 @@ int main(void)
         cmocka_unit_test(callbacks_that_fail_are_named),
         cmocka_unit_test(a_failed_open_does_not_close_the_users_source),
         cmocka_unit_test(callback_versions_change_the_fingerprint),
+        cmocka_unit_test(every_format_has_what_it_must),
         cmocka_unit_test(swaps_reverse_each_element),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,6 +2,7 @@
 #include "samples.h"
 
 #include <errno.h>
+#include <pthread.h>
 
 static const struct {
     uint8_t type;
@@ -55,8 +56,11 @@ static void round_trip(uint32_t seed)
     size_t head = put_head(file, types[type].type, rank, dim), bytes = elements * types[type].bytes;
     test_random_bytes(seed << 12, file + head, bytes);
     const char *plain = test_write("plain", file, head + bytes), *gz = test_write_gz("packed", file, head + bytes);
-    struct mr_dataset *a = test_open(strcat(strcpy((char[700]){"idx:"}, "idx:"), plain));
-    struct mr_dataset *b = test_open(strcat(strcpy((char[700]){"idx:"}, "idx:"), gz));
+    char uri[700];
+    snprintf(uri, sizeof uri, "idx:%s", plain);
+    struct mr_dataset *a = test_open(uri);
+    snprintf(uri, sizeof uri, "idx:%s", gz);
+    struct mr_dataset *b = test_open(uri);
     expect_spec(a, types[type].dtype, rank, dim);
     test_reverse(file + head, bytes, types[type].bytes);
     test_content(a, file + head, bytes);
@@ -201,11 +205,62 @@ static void a_file_that_shrinks_is_told(void **state)
     size_t head = put_head(file, 8, 1, &n);
     test_write("shrinks", file, head + n);
     free(file);
-    struct mr_dataset *ds = test_open(strcat(strcpy((char[700]){"idx:"}, "idx:"), test_path("shrinks")));
+    char uri[700];
+    snprintf(uri, sizeof uri, "idx:%s", test_path("shrinks"));
+    struct mr_dataset *ds = test_open(uri);
     assert_int_equal(truncate(test_path("shrinks"), 1 << 20), 0);
     test_works(mr_dataset_read(ds, 5, (void *[]){&byte}, NULL));
     test_fails(mr_dataset_read(ds, n - 1, (void *[]){&byte}, NULL), MR_ETRUNCATED, test_path("shrinks"), "1048576");
     mr_dataset_close(ds);
+}
+
+#define N_RACERS 4
+#define RACE_N   (20u << 10)
+
+struct racer {
+    pthread_t thread;
+    const struct mr_dataset *ds;
+    const uint8_t *want;
+    uint32_t id, wrong;
+};
+
+/* Half of them from the end, which is not there yet. */
+static void *race(void *arg)
+{
+    struct racer *r = arg;
+    uint8_t row[256];
+    for (uint32_t k = r->id / 2; k < RACE_N; k += N_RACERS / 2) {
+        uint32_t i = r->id % 2 ? k : RACE_N - 1 - k;
+        r->wrong += mr_dataset_read(r->ds, i, (void *[]){row}, NULL) < 0 || memcmp(row, r->want + 256 * i, 256) != 0;
+    }
+    return NULL;
+}
+
+static void threads_read_while_gzip_is_inflated(void **state)
+{
+    (void)state;
+    const uint32_t dim[] = {RACE_N, 16, 16};
+    uint8_t *file = malloc(16 + 256 * RACE_N);
+    struct racer racer[N_RACERS];
+    assert_non_null(file);
+    put_head(file, 8, 3, dim);
+    for (uint32_t i = 0; i < 256 * RACE_N; i++)
+        file[16 + i] = (uint8_t)(i * i >> 9);
+    char uri[700];
+    snprintf(uri, sizeof uri, "idx:%s", test_write_gz("race", file, 16 + 256 * RACE_N));
+    struct mr_dataset *ds = test_open(uri);
+    for (uint32_t t = 0; t < N_RACERS; t++) {
+        racer[t] = (struct racer){.ds = ds, .want = file + 16, .id = t};
+        assert_int_equal(pthread_create(&racer[t].thread, NULL, race, &racer[t]), 0);
+    }
+    for (uint32_t t = 0; t < N_RACERS; t++) {
+        assert_int_equal(pthread_join(racer[t].thread, NULL), 0);
+        assert_int_equal(racer[t].wrong, 0);
+    }
+    mr_dataset_close(ds);
+    ds = test_open(uri); /* and closing while it is still at it */
+    mr_dataset_close(ds);
+    free(file);
 }
 
 /* Facts about MNIST: sizes, the first labels, the sum of the training set's pixels (their published mean, 0.1307). */
@@ -239,10 +294,15 @@ static void mnist_is_read(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(types_and_ranks_round_trip),   cmocka_unit_test(sizes_are_exact),
-        cmocka_unit_test(headers_are_checked),          cmocka_unit_test(gzip_is_checked),
-        cmocka_unit_test(labels_are_found_and_checked), cmocka_unit_test(folders_are_searched),
-        cmocka_unit_test(a_file_that_shrinks_is_told),  cmocka_unit_test(mnist_is_read),
+        cmocka_unit_test(types_and_ranks_round_trip),
+        cmocka_unit_test(sizes_are_exact),
+        cmocka_unit_test(headers_are_checked),
+        cmocka_unit_test(gzip_is_checked),
+        cmocka_unit_test(labels_are_found_and_checked),
+        cmocka_unit_test(folders_are_searched),
+        cmocka_unit_test(a_file_that_shrinks_is_told),
+        cmocka_unit_test(threads_read_while_gzip_is_inflated),
+        cmocka_unit_test(mnist_is_read),
     };
     return cmocka_run_group_tests(tests, test_dir_make, test_dir_drop);
 }

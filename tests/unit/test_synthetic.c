@@ -5,16 +5,8 @@
 #include <math.h>
 #include <time.h>
 
-static struct mr_dataset *open_f(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-static struct mr_dataset *open_f(const char *fmt, ...)
-{
-    char uri[256];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(uri, sizeof uri, fmt, args);
-    va_end(args);
-    return test_open(uri);
-}
+static char uri[256];
+#define open_f(...) (snprintf(uri, sizeof uri, __VA_ARGS__), test_open(uri))
 
 static void defaults_are_documented_ones(void **state)
 {

@@ -14,8 +14,9 @@ static const char *write_idx(const char *name)
 static const char *write_npy(const char *name)
 {
     uint8_t file[10 + sizeof npy_dict - 1 + 3] = {0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0, sizeof npy_dict - 1, 0};
+    static const uint8_t data[] = {7, 8, 9};
     memcpy(file + 10, npy_dict, sizeof npy_dict - 1);
-    memcpy(file + 10 + sizeof npy_dict - 1, "\7\x8\x9", 3);
+    memcpy(file + 10 + sizeof npy_dict - 1, data, sizeof data);
     return test_write(name, file, sizeof file);
 }
 

@@ -1,0 +1,474 @@
+/* millrace bench loader: the loader's rate beside the limit that memcpy sets, on the same cores in the same run. */
+#include "bench.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define OPT(option, kind, member, ...)                                                                                 \
+    {                                                                                                                  \
+        .name = option, .type = kind, .offset = offsetof(struct bench_opts, member), __VA_ARGS__                       \
+    }
+
+static const struct mr_option options[] = {
+    OPT("cases", MR_OPT_STRING, cases, .meta = "LIST",
+        .help = "Only these, with commas between: memory_f32, mnist, delay_2ms, first_batch, billion"),
+    OPT("mnist", MR_OPT_STRING, mnist, .meta = "DIR",
+        .help = "Folder with MNIST's four files (millrace synth digits makes one); without it its cases are left out"),
+    OPT("workers", MR_OPT_UINT, workers, .initial = "0", .max = 512, .unit = "threads",
+        .help = "Worker threads, and threads of memcpy; 0: one a processor"),
+    OPT("prefetch", MR_OPT_UINT, prefetch, .initial = "0", .max = 1024, .unit = "batches",
+        .help = "Slots in the ring; 0: chosen"),
+    OPT("rounds", MR_OPT_UINT, rounds, .initial = "5", .min = 1, .max = 1000, .unit = "rounds",
+        .help = "How often each is measured, in turn; medians are printed"),
+    OPT("samples", MR_OPT_UINT, samples, .initial = "65536", .min = 256, .max = 1e9, .unit = "samples",
+        .help = "Size of the set in memory (4 KiB a sample)"),
+    OPT("time", MR_OPT_DURATION, time_ns, .initial = "1s", .min = 1e6, .max = 3600e9, .unit = "s", .help = "Of each measurement"),
+    CLI_COMMON_OPTIONS,
+    {NULL},
+};
+
+#define MAX_ROUNDS 1000
+
+/* What one case came to: medians over the rounds. Fields that a case does not have are negative. */
+struct result {
+    const char *name;
+    struct bench_ours ours;
+    double memcpy_bytes_per_s, memcpy_far_bytes_per_s;
+    double gz_first_batch_ms, inflate_ms, state_save_ms, state_load_ms, order_bytes;
+};
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *v, uint64_t n)
+{
+    qsort(v, n, sizeof *v, compare);
+    return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
+}
+
+static bool wanted(const struct bench_opts *o, const char *name)
+{
+    size_t n = strlen(name);
+    for (const char *at = o->cases; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
+        if (strncmp(at, name, n) == 0 && (at[n] == ',' || at[n] == 0))
+            return true;
+    return o->cases == NULL;
+}
+
+static uint64_t row_bytes(const struct bench_set *set)
+{
+    uint64_t bytes = 0;
+    for (int f = 0; f < mr_dataset_fields(set->ds); f++) {
+        const struct mr_spec *spec = mr_dataset_field(set->ds, f);
+        uint64_t n = 0;
+        mr_spec_bytes(spec, &n);
+        bytes += f == 0 && set->chain ? n / mr_dtype_size(spec->dtype) * sizeof(float) : n;
+    }
+    return bytes;
+}
+
+/* Ours and memcpy in turn. The copy's source is as large as an epoch delivered, its pieces a batch; its destination is once
+ * as small as the loader's ring (the stricter limit), once as large as the source. */
+static int measure(const struct bench_set *set, const struct bench_opts *o, bool with_memcpy, struct result *out)
+{
+    double v[5][MAX_ROUNDS], seconds = (double)o->time_ns * 1e-9;
+    uint64_t row = row_bytes(set), epoch = row * mr_dataset_length(set->ds), piece = row * set->batch_size;
+    int rc = 0;
+    for (uint64_t r = 0; r < o->rounds && rc == 0; r++) {
+        struct bench_ours ours;
+        rc = bench_ours(set, o, seconds, &ours);
+        if (rc < 0)
+            break;
+        out->ours = ours;
+        v[0][r] = ours.samples_per_s;
+        v[1][r] = ours.bytes_per_s;
+        v[2][r] = ours.cpu_ns_per_sample;
+        if (with_memcpy)
+            rc = bench_memcpy(epoch, 4u << 20, piece, ours.workers, seconds / 2, &v[3][r]);
+        if (with_memcpy && rc == 0)
+            rc = bench_memcpy(epoch, epoch, piece, ours.workers, seconds / 2, &v[4][r]);
+    }
+    if (rc < 0)
+        return rc;
+    out->ours.samples_per_s = median(v[0], o->rounds);
+    out->ours.bytes_per_s = median(v[1], o->rounds);
+    out->ours.cpu_ns_per_sample = median(v[2], o->rounds);
+    out->memcpy_bytes_per_s = with_memcpy ? median(v[3], o->rounds) : -1;
+    out->memcpy_far_bytes_per_s = with_memcpy ? median(v[4], o->rounds) : -1;
+    return 0;
+}
+
+static int case_memory(const struct bench_opts *o, struct result *out)
+{
+    struct mr_array_opts a;
+    mr_array_opts_init(&a);
+    a.n = o->samples;
+    a.n_fields = 2;
+    a.field[0] = (struct mr_spec){.name = "x", .dtype = MR_F32, .rank = 1, .dim = {1024}};
+    a.field[1] = (struct mr_spec){.name = "label", .dtype = MR_I64};
+    float *x = malloc(a.n * 4096);
+    int64_t *labels = malloc(a.n * 8);
+    struct bench_set set = {.batch_size = 256};
+    int rc = x && labels ? 0 : mr_error_set(-ENOMEM, "memory_f32: no memory for %" PRIu64 " bytes", a.n * 4104);
+    for (uint64_t i = 0; i < a.n * 1024 && rc == 0; i++)
+        x[i] = (float)(i % 1000003);
+    for (uint64_t i = 0; i < a.n && rc == 0; i++)
+        labels[i] = (int64_t)(i % 10);
+    a.data[0] = x;
+    a.data[1] = labels;
+    if (rc == 0)
+        rc = mr_dataset_open_array(&a, &set.ds);
+    if (rc == 0)
+        rc = measure(&set, o, true, out);
+    if (set.ds)
+        mr_dataset_close(set.ds);
+    free(x);
+    free(labels);
+    return rc;
+}
+
+static int case_mnist(const struct bench_opts *o, struct result *out)
+{
+    struct bench_set set = {.batch_size = 64, .chain = "cast(f32),scale(1/255),normalize(0.1307,0.3081)"};
+    int rc = mr_dataset_open(o->mnist, &set.ds);
+    if (rc < 0)
+        return rc;
+    rc = measure(&set, o, true, out);
+    mr_dataset_close(set.ds);
+    return rc;
+}
+
+static int case_delay(const struct bench_opts *o, struct result *out)
+{
+    struct bench_set set = {.batch_size = 64};
+    struct bench_opts two = *o;
+    if (two.workers == 0)
+        two.workers = 2;
+    int rc = mr_dataset_open("synthetic:n=1e6,shape=1024,delay=2ms", &set.ds);
+    if (rc < 0)
+        return rc;
+    rc = measure(&set, &two, false, out);
+    mr_dataset_close(set.ds);
+    return rc;
+}
+
+/* ---- first batch, from opening the data set on ---- */
+
+/* Writes the images and labels of a set as plain IDX files into a fresh folder. */
+static int write_plain(const char *mnist, char *dir)
+{
+    static const char *const names[] = {"train-images-idx3-ubyte", "train-labels-idx1-ubyte"};
+    struct mr_dataset *ds;
+    int rc = mr_dataset_open(mnist, &ds);
+    if (rc < 0)
+        return rc;
+    uint64_t n = mr_dataset_length(ds);
+    FILE *file[2] = {NULL, NULL};
+    for (int f = 0; f < 2 && rc == 0; f++) {
+        char path[256];
+        const struct mr_spec *spec = mr_dataset_field(ds, f);
+        snprintf(path, sizeof path, "%s/%s", dir, names[f]);
+        file[f] = spec ? fopen(path, "wb") : NULL;
+        if (!file[f]) {
+            rc = mr_error_set(-errno, "%s: %s", path, strerror(errno));
+            break;
+        }
+        unsigned char head[16] = {0, 0, 8, (unsigned char)(spec->rank + 1)};
+        for (int d = 0; d <= spec->rank; d++) {
+            uint64_t dim = d ? spec->dim[d - 1] : n;
+            for (int k = 0; k < 4; k++)
+                head[4 + 4 * d + k] = (unsigned char)(dim >> (24 - 8 * k));
+        }
+        fwrite(head, 1, 8 + 4 * (size_t)spec->rank, file[f]);
+    }
+    unsigned char image[65536], label;
+    for (uint64_t i = 0; i < n && rc == 0; i++) {
+        uint64_t bytes = 0;
+        mr_spec_bytes(mr_dataset_field(ds, 0), &bytes);
+        rc = bytes <= sizeof image ? mr_dataset_read(ds, i, (void *const[]){image, &label}, NULL) : MR_ELIMIT;
+        if (rc == 0 && (fwrite(image, 1, bytes, file[0]) != bytes || fwrite(&label, 1, 1, file[1]) != 1))
+            rc = mr_error_set(-EIO, "%s: could not be written", dir);
+    }
+    for (int f = 0; f < 2; f++)
+        if (file[f])
+            fclose(file[f]);
+    mr_dataset_close(ds);
+    return rc;
+}
+
+static void remove_plain(const char *dir)
+{
+    static const char *const names[] = {"train-images-idx3-ubyte", "train-labels-idx1-ubyte"};
+    char path[256];
+    for (int f = 0; f < 2; f++) {
+        snprintf(path, sizeof path, "%s/%s", dir, names[f]);
+        unlink(path);
+    }
+    rmdir(dir);
+}
+
+/* Milliseconds from opening a data set to its first shuffled batch. all: read the last sample first, which for .gz takes as
+ * long as inflating does; then *all_ms says how long that took. */
+static int first_batch(const char *uri, const struct bench_opts *o, double *out_ms, double *all_ms)
+{
+    struct mr_dataset *ds;
+    uint64_t start = mr_time_ns();
+    int rc = mr_dataset_open(uri, &ds);
+    if (rc < 0)
+        return rc;
+    unsigned char image[65536], label;
+    if (all_ms) {
+        rc = mr_dataset_read(ds, mr_dataset_length(ds) - 1, (void *const[]){image, &label}, NULL);
+        *all_ms = (double)(mr_time_ns() - start) * 1e-6;
+    }
+    struct bench_set set = {.ds = ds, .chain = "cast(f32),scale(1/255),normalize(0.1307,0.3081)", .batch_size = 64};
+    struct bench_ours ours = {0};
+    uint64_t opened = mr_time_ns();
+    if (rc == 0)
+        rc = bench_ours(&set, o, 0.001, &ours);
+    *out_ms = (double)(opened - start) * 1e-6 + ours.first_batch_ms;
+    mr_dataset_close(ds);
+    return rc;
+}
+
+static int case_first(const struct bench_opts *o, struct result *out)
+{
+    char dir[] = "/tmp/millrace-bench-XXXXXX";
+    double v[3][MAX_ROUNDS];
+    if (!mkdtemp(dir))
+        return mr_error_set(-errno, "%s: %s", dir, strerror(errno));
+    int rc = write_plain(o->mnist, dir);
+    for (uint64_t r = 0; r < o->rounds && rc == 0; r++) {
+        double unused;
+        rc = first_batch(dir, o, &v[0][r], NULL);
+        if (rc == 0)
+            rc = first_batch(o->mnist, o, &v[1][r], NULL);
+        if (rc == 0)
+            rc = first_batch(o->mnist, o, &unused, &v[2][r]);
+    }
+    remove_plain(dir);
+    if (rc < 0)
+        return rc;
+    out->ours.first_batch_ms = median(v[0], o->rounds);
+    out->gz_first_batch_ms = median(v[1], o->rounds);
+    out->inflate_ms = median(v[2], o->rounds);
+    return 0;
+}
+
+/* ---- a set of 10^9 samples: saving, loading, memory ---- */
+
+static int open_billion(const char *state, struct mr_dataset *ds, struct mr_sampler *sampler, struct mr_loader **out)
+{
+    struct mr_loader_opts lo;
+    mr_loader_opts_init(&lo);
+    lo.state = state;
+    lo.epochs = 0;
+    return mr_loader_open(ds, sampler, NULL, NULL, &lo, out);
+}
+
+/* The same state somewhere else in the epoch. */
+static void move_state(const char *state, uint64_t position, char *out, size_t cap)
+{
+    const char *at = strstr(state, "\"position\": "), *rest = at ? strchr(at, ',') : NULL;
+    snprintf(out, cap, "%.*s\"position\": %" PRIu64 "%s", at ? (int)(at - state) : 0, state, position,
+             rest ? rest : "");
+}
+
+static int case_billion(const struct bench_opts *o, struct result *out)
+{
+    struct mr_dataset *ds = NULL;
+    struct mr_sampler *sampler = NULL;
+    struct mr_loader *ld = NULL;
+    struct mr_memory_info before, after;
+    struct mr_batch b;
+    char state[1024] = "", moved[1200];
+    double save[MAX_ROUNDS], load[MAX_ROUNDS];
+    mr_memory_get(&before);
+    int rc = mr_dataset_open("synthetic:n=1e9,shape=16", &ds);
+    if (rc == 0)
+        rc = mr_sampler_open("random", mr_dataset_length(ds), 1, &sampler);
+    if (rc == 0)
+        rc = open_billion(NULL, ds, sampler, &ld);
+    for (uint64_t r = 0; r < o->rounds && rc >= 0; r++) {
+        rc = mr_loader_next(ld, NULL, &b);
+        uint64_t start = mr_time_ns();
+        if (rc >= 0)
+            rc = mr_loader_state(ld, state, sizeof state);
+        save[r] = (double)(mr_time_ns() - start) * 1e-6;
+        mr_loader_close(ld);
+        ld = NULL;
+        move_state(state, 64 * (1 + r * 15625000 / o->rounds), moved, sizeof moved);
+        start = mr_time_ns();
+        if (rc >= 0)
+            rc = open_billion(moved, ds, sampler, &ld);
+        load[r] = (double)(mr_time_ns() - start) * 1e-6;
+    }
+    mr_memory_get(&after);
+    mr_loader_close(ld);
+    if (sampler)
+        mr_sampler_destroy(sampler);
+    if (ds)
+        mr_dataset_close(ds);
+    if (rc < 0)
+        return rc;
+    out->state_save_ms = median(save, o->rounds);
+    out->state_load_ms = median(load, o->rounds);
+    out->order_bytes = (double)after.resident_bytes - (double)before.resident_bytes;
+    return 0;
+}
+
+/* ---- report ---- */
+
+static void json_number(struct mr_json *json, const char *key, double value)
+{
+    if (value >= 0)
+        mr_json_double(json, key, value);
+}
+
+static int print_json(const struct result *results, size_t n, const struct bench_opts *o)
+{
+    struct mr_json *json = cli_json_begin("bench loader");
+    if (!json)
+        return CLI_FAILED;
+    mr_json_array(json, "cases");
+    for (size_t i = 0; i < n; i++) {
+        const struct result *r = &results[i];
+        mr_json_object(json, NULL);
+        mr_json_string(json, "case", r->name);
+        json_number(json, "samples_per_s", r->ours.samples_per_s);
+        json_number(json, "bytes_per_s", r->ours.bytes_per_s);
+        json_number(json, "memcpy_bytes_per_s", r->memcpy_bytes_per_s);
+        json_number(json, "memcpy_to_memory_bytes_per_s", r->memcpy_far_bytes_per_s);
+        json_number(json, "first_batch_ms", r->ours.first_batch_ms);
+        json_number(json, "cpu_ns_per_sample", r->ours.cpu_ns_per_sample);
+        if (r->ours.samples_per_s >= 0)
+            mr_json_double(json, "heap_growth_bytes_per_sample", r->ours.heap_growth_per_sample);
+        json_number(json, "gz_first_batch_ms", r->gz_first_batch_ms);
+        json_number(json, "inflate_ms", r->inflate_ms);
+        json_number(json, "state_save_ms", r->state_save_ms);
+        json_number(json, "state_load_ms", r->state_load_ms);
+        json_number(json, "resident_growth_bytes", r->order_bytes);
+        mr_json_object_end(json);
+    }
+    mr_json_array_end(json);
+    mr_json_object(json, "config");
+    mr_options_json(options, o, json);
+    mr_json_object_end(json);
+    return cli_json_end(json);
+}
+
+static void print_rates(const struct result *results, size_t n)
+{
+    struct cli_table *table = cli_table_create("case\t>samples/s\t>ours GB/s\t>memcpy GB/s\t>of memcpy\t>memcpy to "
+                                               "memory\t>CPU ns/sample\t>heap growth B/sample");
+    for (size_t i = 0; i < n; i++) {
+        const struct result *r = &results[i];
+        char count[CLI_HUMAN];
+        if (r->ours.samples_per_s < 0)
+            continue;
+        if (r->memcpy_bytes_per_s > 0)
+            cli_table_row(table, "%s\t%s\t%.2f\t%.2f\t%.0f%%\t%.2f\t%.0f\t%.3f", r->name,
+                          cli_count(r->ours.samples_per_s, count), r->ours.bytes_per_s * 1e-9,
+                          r->memcpy_bytes_per_s * 1e-9, 100 * r->ours.bytes_per_s / r->memcpy_bytes_per_s,
+                          r->memcpy_far_bytes_per_s * 1e-9, r->ours.cpu_ns_per_sample, r->ours.heap_growth_per_sample);
+        else
+            cli_table_row(table, "%s\t%s\t%.2f\t\t\t\t%.0f\t%.3f", r->name, cli_count(r->ours.samples_per_s, count),
+                          r->ours.bytes_per_s * 1e-9, r->ours.cpu_ns_per_sample, r->ours.heap_growth_per_sample);
+    }
+    cli_table_print(table, stdout, 0);
+}
+
+static int print_text(const struct result *results, size_t n, const struct bench_opts *o)
+{
+    char bytes[CLI_HUMAN];
+    printf("%u worker%s; medians of %" PRIu64
+           " rounds; memcpy in as many threads, of an epoch's bytes into a ring like the "
+           "loader's, or to memory as large\n\n",
+           results[0].ours.workers, results[0].ours.workers == 1 ? "" : "s", o->rounds);
+    print_rates(results, n);
+    for (size_t i = 0; i < n; i++) {
+        const struct result *r = &results[i];
+        if (r->inflate_ms >= 0)
+            printf(
+                "\nfirst batch, from opening the files: plain %.1f ms; .gz %.1f ms, of which inflating alone %.1f ms\n",
+                r->ours.first_batch_ms, r->gz_first_batch_ms, r->inflate_ms);
+        if (r->state_save_ms >= 0)
+            printf("\n10^9 samples, shuffled: state saved in %.4f ms, loaded (a loader opened) in %.2f ms, memory grew "
+                   "by %s\n",
+                   r->state_save_ms, r->state_load_ms,
+                   cli_bytes(r->order_bytes > 0 ? (uint64_t)r->order_bytes : 0, bytes));
+    }
+    return CLI_OK;
+}
+
+static const struct {
+    const char *name;
+    int (*run)(const struct bench_opts *o, struct result *out);
+    bool needs_mnist;
+} cases[] = {
+    {"memory_f32", case_memory, false}, {"mnist", case_mnist, true},      {"delay_2ms", case_delay, false},
+    {"first_batch", case_first, true},  {"billion", case_billion, false},
+};
+
+static int run(void *values, int n_args, char **args)
+{
+    (void)n_args, (void)args;
+    const struct bench_opts *o = values;
+    struct result results[CLI_COUNT(cases)];
+    size_t n = 0;
+    for (size_t i = 0; i < CLI_COUNT(cases); i++) {
+        if (!wanted(o, cases[i].name))
+            continue;
+        if (cases[i].needs_mnist && !o->mnist) {
+            cli_warn("%s: left out: --mnist DIR is not given", cases[i].name);
+            continue;
+        }
+        results[n] = (struct result){cases[i].name, {-1, -1, -1, 0, -1, 0}, -1, -1, -1, -1, -1, -1, -1};
+        int rc = cases[i].run(o, &results[n++]);
+        if (rc < 0)
+            return cli_error(rc);
+    }
+    if (n == 0)
+        return cli_misuse("--cases %s: none of them can be run", o->cases ? o->cases : "");
+    return cli.json ? print_json(results, n, o) : print_text(results, n, o);
+}
+
+static const struct cli_note json_notes[] = {
+    {"cases", "for each: case, and what it measured, medians over the rounds"},
+    {"samples_per_s, bytes_per_s", "delivered by the loader, shuffled, after warming up"},
+    {"memcpy_bytes_per_s",
+     "plain memcpy in as many threads, of as many bytes as an epoch delivers, into a ring of 4 MiB"},
+    {"memcpy_to_memory_bytes_per_s", "the same into memory as large as the source"},
+    {"first_batch_ms, gz_first_batch_ms, inflate_ms", "from opening; inflating the .gz files alone"},
+    {"cpu_ns_per_sample, heap_growth_bytes_per_sample", "processor time; growth of the heap in steady state"},
+    {"state_save_ms, state_load_ms, resident_growth_bytes", "of 10^9 shuffled samples; loading opens a whole loader"},
+    {NULL, NULL},
+};
+
+static const struct cli_note examples[] = {
+    {"millrace bench loader --mnist mnist/", "all cases"},
+    {"millrace bench loader --cases delay_2ms --workers 2 --json", "one case, for a script"},
+    {NULL, NULL},
+};
+
+const struct cli_command cli_bench_loader = {
+    .name = "bench loader",
+    .summary = "Measure the loader beside the limit that memcpy sets",
+    .synopsis = "[options]",
+    .text =
+        "Runs the loader over sets in memory, over MNIST's files and over a set with 2 ms of latency a sample, as fast "
+        "as it "
+        "goes, with nobody using the batches. In turn with it, in the same run and as many threads, plain memcpy moves "
+        "as many bytes: the limit. Also: time to the first batch, and what a set of 10^9 samples costs.",
+    .options = options,
+    .options_bytes = sizeof(struct bench_opts),
+    .json = json_notes,
+    .examples = examples,
+    .run = run,
+};

@@ -1,0 +1,68 @@
+# Help goes to standard output when it was asked for, to standard error when nothing was.
+$ millrace --help 2>/dev/null
+millrace keeps a GPU fed with training data, and shows where the time goes when it starves.
+usage: millrace COMMAND [arguments] [options]
+...
+  inspect +Show what is in a data set (re)
+...
+Exit status: 0 done, 1 failed, 2 misused.
+$ millrace >/dev/null
+millrace keeps .* (re)
+...
+[2]
+$ millrace --version
+millrace [0-9]+\.[0-9]+\.[0-9]+ (re)
+$ millrace help synth | head -n 1
+usage: millrace synth digits|npy|raw PATH [options]
+$ millrace synth --help | head -n 1
+usage: millrace synth digits|npy|raw PATH [options]
+# --help wins over missing arguments, and over those that follow.
+$ millrace inspect -h x | head -n 1
+usage: millrace inspect DATASET [options]
+# No line of help is wider than 100 columns.
+$ for c in $(millrace --help | sed -n 's/^  \([a-z]*\)  .*/\1/p'); do millrace $c --help; done | awk 'length > 100 && !/^  millrace /'
+# Misuse: exit status 2, the message on standard error.
+$ millrace insepct >/dev/null
+millrace: insepct: no such command; did you mean inspect?
+[2]
+$ millrace qqq
+millrace: qqq: no such command; millrace --help lists them
+[2]
+# Commands of two words.
+$ millrace bench
+millrace: bench: no such command; millrace --help lists them
+Commands:
+...
+  millrace bench loader .* (re)
+...
+[2]
+$ millrace bench loadr
+millrace: bench loadr: no such command; did you mean bench loader?
+[2]
+$ millrace bench --help | head -n 1
+Commands:
+$ millrace help bench loader | head -n 1
+usage: millrace bench loader .* (re)
+$ millrace --verson
+millrace: --verson: no such option; millrace --help lists the commands
+[2]
+$ millrace synth digits x --noize 1
+millrace synth: --noize: no such option; did you mean --noise?
+[2]
+$ millrace synth digits x --size 7
+millrace synth: --size 7: want 8..1024 pixels
+[2]
+$ millrace synth digits x --size
+millrace synth: --size: needs a value: 8..1024 pixels
+[2]
+$ millrace synth digits
+millrace synth: an argument is missing: millrace synth digits|npy|raw PATH [options]
+[2]
+$ millrace synth digits a b
+millrace synth: b: one argument too many: millrace synth digits|npy|raw PATH [options]
+[2]
+$ ls
+# A full disk is a failure.
+$ millrace --help >/dev/full
+millrace: standard output: No space left on device
+[1]

@@ -1,0 +1,95 @@
+$ millrace synth digits d --n 30 --n-test 20 --noise 0 -q >/dev/null
+$ millrace inspect d -n 1 --index 4
+idx: train-images-idx3-ubyte + train-labels-idx1-ubyte (train)
+30 samples, format idx, fingerprint [0-9a-f]* (re)
+field            bytes  min  max     mean
+image u8[28,28]  784 B    0  254  31.4961
+label u8           1 B    0    9  5.26667
+label:
+  value  samples
+      0        4  ##########################
+      1        2  #############
+      2        2  #############
+      3        1  ######
+      4        2  #############
+      5        3  ####################
+      6        2  #############
+      7        3  ####################
+      8        6  ########################################
+      9        5  #################################
+sample 4
+  image u8[28,28]:
+  |
+  |            .=*#%%#*.
+  |          .*%%#+--#%#
+  |         -%%#:    +%%#.
+  |        :%%*    .-#%%+
+  |        .#%%***#%%%%+
+  |          :+***+-*%%:
+  |                -%%+
+  |         ..    :#%#.
+  |        .%%#=:=%%#.
+  |         .=#%%%#=
+  |            ...
+  |
+  |
+  label u8: 9
+$ millrace inspect idx:d,split=test -n 0 | sed -n '2s/,.*//p'
+20 samples
+$ millrace inspect d --index 30
+millrace inspect: --index 30: d has 30 samples
+[2]
+# Shown samples end with the data set.
+$ millrace inspect d --index 28 | grep -c '^sample'
+2
+$ millrace inspect d -n 2 --json | grep -c '"index"'
+2
+$ millrace inspect d -n 1 --json | grep -e '"samples": 30' -e '"format"' -e '"name"' -e '"version"'
+  "version": ".*", (re)
+  "format": "idx",
+  "samples": 30,
+      "name": "image",
+      "name": "label",
+$ millrace inspect synthetic:n=5,shape=2,values=index,classes=3 -n 2 --index 1
+synthetic: .* (re)
+5 samples, format synthetic, fingerprint [0-9a-f]* (re)
+...
+sample 1
+...
+sample 2
+...
+# Lists.
+$ millrace inspect --formats | grep -o '^[a-z]*:'
+idx:
+npy:
+raw:
+synthetic:
+$ millrace inspect --transforms | sed 's/[^a-z_].*//'
+cast
+scale
+normalize
+layout
+flatten
+one_hot
+pad
+crop
+random_crop
+hflip
+$ millrace inspect --formats --transforms --json | grep -c -e '"formats"' -e '"transforms"'
+2
+$ millrace inspect --formats d
+millrace inspect: d: --formats and --transforms take no DATASET
+[2]
+# Errors name what was asked for; exit status 2 when it was asked wrongly.
+$ millrace inspect
+millrace inspect: an argument is missing: millrace inspect DATASET [options]
+[2]
+$ millrace inspect nothere 2>&1 | cut -c 1-25
+millrace inspect: nothere
+$ millrace inspect nothere 2>/dev/null
+[1]
+$ millrace inspect synthetic:m=5 2>/dev/null
+[2]
+$ head -c 1000 d/train-images-idx3-ubyte >cut-images-idx3-ubyte; millrace inspect cut-images-idx3-ubyte
+millrace inspect: cut-images-idx3-ubyte: .*trunc.*1000.* (re)
+[1]
