@@ -230,6 +230,7 @@ struct mr_run {
     uint32_t n_reads, n_landed, n_submitted;
     struct mr_run_sample *sample; /* run_rows of them */
     struct mr_read *read;         /* run_rows x MR_MAX_EXTENTS of them */
+    bool *landed;                 /* of each read: reaped. Until then its result is its store's, on any thread */
     unsigned char *buffer;
     uint64_t buffer_bytes;
 };
