@@ -157,6 +157,7 @@ void mr_run_fill(struct mr_worker *w, struct mr_run *run, uint64_t number)
         for (uint32_t i = 0; i < run->n; i++) {
             run->sample[i].n_extents = 0;
             run->sample[i].status = rc;
+            run->sample[i].done = false;
         }
         mr_bad_add(ld, run->t, run->row0, &run->sample[0], run->info.epoch, rc, true);
     }
