@@ -81,6 +81,7 @@ struct mr_slot {
     uint64_t ready_for;         /* [lock] batch that is ready to be handed out */
     bool held;                  /* consumer's */
     struct mr_bad *bad;         /* [lock while being filled] unordered; the consumer's once ready */
+    bool bad_lost;              /* [the same] there was no memory to note one: the batch cannot be handed out */
     unsigned char *host, *device;
     struct mr_slot_events events[2]; /* of batch t: [t / n_slots % 2] */
     struct mr_plan_batch info;

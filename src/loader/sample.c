@@ -7,7 +7,6 @@
 void mr_bad_add(struct mr_loader *ld, uint64_t t, uint32_t row, const struct mr_run_sample *s, uint64_t epoch, int code,
                 bool fatal)
 {
-    static struct mr_bad no_memory = {.fatal = true, .error = {-ENOMEM, "no memory to note a bad sample"}};
     struct mr_bad *bad = calloc(1, sizeof *bad);
     if (bad) {
         mr_error_keep(code, &bad->error);
@@ -25,8 +24,8 @@ void mr_bad_add(struct mr_loader *ld, uint64_t t, uint32_t row, const struct mr_
     if (bad) {
         bad->next = slot->bad;
         slot->bad = bad;
-    } else if (!slot->bad) {
-        slot->bad = &no_memory;
+    } else {
+        slot->bad_lost = true;
     }
     pthread_mutex_unlock(&ld->lock);
 }
