@@ -30,8 +30,19 @@ void mr_bad_add(struct mr_loader *ld, uint64_t t, uint32_t row, const struct mr_
     pthread_mutex_unlock(&ld->lock);
 }
 
+/* A failed read of more than this extent: the bytes around it must not decide about it, as what is read together depends
+ * on the workers. */
+static int read_alone(struct mr_loader *ld, const struct mr_run_sample *s, int e, const void **out)
+{
+    const struct mr_extent *at = &s->extent[e].at;
+    unsigned char *to = (unsigned char *)s->extent[e].read->buf + s->extent[e].skip;
+    int rc = mr_files_read(ld->ds->files, at->file, at->offset, to, at->bytes);
+    *out = rc == 0 ? to : NULL;
+    return rc;
+}
+
 /* Where an extent's bytes are (NULL when it has none), or the error of its read. */
-static int extent_bytes(const struct mr_run_sample *s, int e, const void **out)
+static int extent_bytes(struct mr_loader *ld, const struct mr_run_sample *s, int e, const void **out)
 {
     const struct mr_read *r = s->extent[e].read;
     *out = s->extent[e].view;
@@ -41,6 +52,8 @@ static int extent_bytes(const struct mr_run_sample *s, int e, const void **out)
         *out = r->view ? (const unsigned char *)r->view + s->extent[e].skip : NULL;
         return 0;
     }
+    if (r->want > s->extent[e].at.bytes)
+        return read_alone(ld, s, e, out);
     return r->error ? mr_error_put(r->error) : mr_error_set(r->status, "read failed: %s", mr_strerror(r->status));
 }
 
@@ -57,7 +70,7 @@ static int decode(struct mr_worker *w, const struct mr_run_sample *s, unsigned c
     const void *bytes[MR_MAX_EXTENTS];
     int rc = 0;
     for (int e = 0; e < s->n_extents && rc == 0; e++)
-        rc = extent_bytes(s, e, &bytes[e]);
+        rc = extent_bytes(ld, s, e, &bytes[e]);
     if (rc < 0)
         return rc;
     void *rooms[MR_MAX_FIELDS];
