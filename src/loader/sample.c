@@ -211,6 +211,8 @@ static int replace(struct mr_worker *w, struct mr_run *run, uint32_t i)
         if (rc == 0)
             rc = make(w, mr_ring_slot(ld, run->t), run->row0 + i, run->info.epoch, &s, false);
         free(bytes);
+        if (rc == -ENOMEM) /* says nothing about the sample */
+            return rc;
         if (rc == 0) {
             mr_ring_slot(ld, run->t)->indices[run->row0 + i] = index;
             return 0;
