@@ -186,7 +186,6 @@ static int open_storage(struct mr_loader *ld)
     if (rc == 0 && ld->caching) {
         rc = mr_files_cache(ld->ds->files, ld->opts.max_memory);
         ld->caching = rc == 0;
-        ld->cache_bytes = rc == 0 ? kinds.path_bytes : 0;
     }
     if (rc == 0 && ld->depth > 0)
         rc = mr_storage_open(ld->ds->files, ld->opts.storage, ld->depth, ld->n_workers, &ld->storage);

@@ -163,7 +163,6 @@ struct mr_loader {
     struct mr_hist interval, wait, make;
     _Atomic uint64_t
         start_ns[MR_N_STAGES + 1]; /* workers' stages when the first batch was handed out; last: their lives */
-    uint64_t cache_bytes;
 };
 
 /* ---- ring.c ---- */

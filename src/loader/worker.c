@@ -11,6 +11,7 @@
 /* Bounds how long a stop can take, not how fast reads are seen: reap returns as soon as one has finished. */
 #define REAP_WAIT_NS   20000000ull
 #define CLAIMS_A_ROUND 4
+#define TRACE_READ_NS  5000 /* shorter spans of claiming, starting and collecting reads are left out of the trace */
 
 int mr_worker_init(struct mr_worker *w, struct mr_loader *ld, uint32_t id)
 {
@@ -229,7 +230,10 @@ static void work(struct mr_worker *w)
             submit(w);
             reap(w, 0);
         }
-        mr_count(&w->stage_ns[MR_STAGE_READ], mr_time_ns() - start);
+        uint64_t end = mr_time_ns();
+        mr_count(&w->stage_ns[MR_STAGE_READ], end - start);
+        if (end - start >= TRACE_READ_NS)
+            mr_trace_span("read", start, end, NULL, 0);
         progress |= make_ready(w);
         if (progress)
             continue;
