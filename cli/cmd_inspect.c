@@ -1,7 +1,6 @@
 /* millrace inspect DATASET: what is in a data set. */
-#include "cli.h"
+#include "inspect.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,79 +53,7 @@ struct look {
     uint64_t dim[MR_MAX_FIELDS][MR_MAX_RANK];
 };
 
-/* ---- values ---- */
-
-static double half_value(uint16_t h)
-{
-    int exponent = h >> 10 & 31, mantissa = h & 1023;
-    double size = exponent == 31 ? (mantissa ? (double)NAN : (double)INFINITY)
-                  : exponent     ? ldexp(1024 + mantissa, exponent - 25)
-                                 : ldexp(mantissa, -24);
-    return h >> 15 ? -size : size;
-}
-
-#define READ(type)                                                                                                     \
-    {                                                                                                                  \
-        type v;                                                                                                        \
-        memcpy(&v, p, sizeof v);                                                                                       \
-        return (double)v;                                                                                              \
-    }
-
-/* Complex numbers: the real part. */
-static double value_at(enum mr_dtype dtype, const unsigned char *p)
-{
-    uint16_t half;
-    uint32_t bits;
-    float f;
-    switch (dtype) {
-    case MR_BOOL:
-    case MR_U8:
-        return *p;
-    case MR_I8:
-        READ(int8_t)
-    case MR_U16:
-        READ(uint16_t)
-    case MR_I16:
-        READ(int16_t)
-    case MR_U32:
-        READ(uint32_t)
-    case MR_I32:
-        READ(int32_t)
-    case MR_U64:
-        READ(uint64_t)
-    case MR_I64:
-        READ(int64_t)
-    case MR_F32:
-    case MR_C64:
-        READ(float)
-    case MR_F64:
-    case MR_C128:
-        READ(double)
-    case MR_F16:
-        memcpy(&half, p, 2);
-        return half_value(half);
-    case MR_BF16:
-        memcpy(&half, p, 2);
-        bits = (uint32_t)half << 16;
-        memcpy(&f, &bits, 4);
-        return (double)f;
-    default:
-        return NAN;
-    }
-}
-
-static uint64_t n_values(const struct mr_spec *spec, const uint64_t *dim)
-{
-    uint64_t n = 1;
-    for (int d = 0; d < spec->rank; d++)
-        n *= dim[d];
-    return n;
-}
-
-static bool integer(enum mr_dtype dtype)
-{
-    return dtype >= MR_BOOL && dtype <= MR_I64;
-}
+/* ---- reading ---- */
 
 static void count_label(struct field *f, int64_t value)
 {
@@ -149,10 +76,10 @@ static void count_label(struct field *f, int64_t value)
 static void count_field(struct field *f, const uint64_t *dim)
 {
     size_t bytes = mr_dtype_size(f->spec->dtype);
-    uint64_t n = n_values(f->spec, dim);
+    uint64_t n = inspect_count(f->spec, dim);
     const unsigned char *p = f->row;
     for (uint64_t i = 0; i < n; i++, p += bytes) {
-        double v = value_at(f->spec->dtype, p);
+        double v = inspect_value(f->spec->dtype, p);
         if (isnan(v))
             continue;
         f->min = f->n == 0 || v < f->min ? v : f->min;
@@ -161,10 +88,8 @@ static void count_field(struct field *f, const uint64_t *dim)
         f->n++;
     }
     if (f->is_label)
-        count_label(f, (int64_t)value_at(f->spec->dtype, f->row));
+        count_label(f, (int64_t)inspect_value(f->spec->dtype, f->row));
 }
-
-/* ---- reading ---- */
 
 static int read_sample(struct look *k, uint64_t index)
 {
@@ -185,7 +110,7 @@ static int prepare(struct look *k)
         struct field *field = &k->field[f];
         uint64_t bytes;
         field->spec = mr_dataset_field(k->ds, f);
-        field->is_label = field->spec->rank == 0 && integer(field->spec->dtype);
+        field->is_label = field->spec->rank == 0 && inspect_integer(field->spec->dtype);
         int rc = mr_spec_bytes(field->spec, &bytes);
         if (rc)
             return cli_error(rc);
@@ -293,10 +218,10 @@ static void print_picture(const unsigned char *p, uint64_t h, uint64_t w)
 
 static void print_values(const struct mr_spec *spec, const uint64_t *dim, const unsigned char *p)
 {
-    uint64_t n = n_values(spec, dim), show = n < 8 ? n : 8;
+    uint64_t n = inspect_count(spec, dim), show = n < 8 ? n : 8;
     char text[CLI_HUMAN];
     for (uint64_t i = 0; i < show; i++)
-        printf(" %s", number(value_at(spec->dtype, p + i * mr_dtype_size(spec->dtype)), text));
+        printf(" %s", number(inspect_value(spec->dtype, p + i * mr_dtype_size(spec->dtype)), text));
     printf("%s\n", show < n ? " ..." : "");
 }
 
@@ -386,11 +311,11 @@ static int json_shown(struct mr_json *json, struct look *k)
         mr_json_uint(json, "index", i);
         for (int f = 0; code == CLI_OK && f < k->n_fields; f++) {
             const struct mr_spec *spec = k->field[f].spec;
-            uint64_t n = n_values(spec, k->dim[f]), show = n < 4096 ? n : 4096;
+            uint64_t n = inspect_count(spec, k->dim[f]), show = n < 4096 ? n : 4096;
             mr_json_array(json, spec->name);
             for (uint64_t v = 0; v < show; v++)
                 mr_json_double(json, NULL,
-                               value_at(spec->dtype, (unsigned char *)k->row[f] + v * mr_dtype_size(spec->dtype)));
+                               inspect_value(spec->dtype, (unsigned char *)k->row[f] + v * mr_dtype_size(spec->dtype)));
             mr_json_array_end(json);
         }
         mr_json_object_end(json);
@@ -423,91 +348,6 @@ static int print_json(struct look *k)
     return code;
 }
 
-/* ---- lists ---- */
-
-/* As they are written in a URI: name=value. */
-static int format_text(void *user, const char *name, const char *summary, const struct mr_option *options)
-{
-    int *n = user;
-    printf("%s%s: %s\n", (*n)++ ? "\n" : "", name, summary);
-    struct cli_table *t = cli_table_create(NULL);
-    for (; options->name; options++) {
-        bool initial = options->initial && options->initial[0];
-        cli_table_row(t, "%s%s%s\t%s", options->name, options->type == MR_OPT_FLAG ? "" : "=",
-                      initial ? options->initial : "", options->help ? options->help : "");
-    }
-    return cli_table_print(t, stdout, 2);
-}
-
-static int format_json(void *user, const char *name, const char *summary, const struct mr_option *options)
-{
-    struct mr_json *json = user;
-    mr_json_object(json, NULL);
-    mr_json_string(json, "name", name);
-    mr_json_string(json, "summary", summary);
-    mr_json_array(json, "options");
-    for (; options->name; options++) {
-        mr_json_object(json, NULL);
-        mr_json_string(json, "name", options->name);
-        mr_json_string(json, "default", options->initial);
-        mr_json_string(json, "help", options->help);
-        mr_json_object_end(json);
-    }
-    mr_json_array_end(json);
-    mr_json_object_end(json);
-    return 0;
-}
-
-static int transform_text(void *user, const char *name, const char *arguments, const char *summary)
-{
-    cli_table_row(user, "%s%s%s%s\t%s", name, arguments && arguments[0] ? "(" : "", arguments ? arguments : "",
-                  arguments && arguments[0] ? ")" : "", summary);
-    return 0;
-}
-
-static int transform_json(void *user, const char *name, const char *arguments, const char *summary)
-{
-    struct mr_json *json = user;
-    mr_json_object(json, NULL);
-    mr_json_string(json, "name", name);
-    mr_json_string(json, "arguments", arguments);
-    mr_json_string(json, "summary", summary);
-    mr_json_object_end(json);
-    return 0;
-}
-
-static int list(const struct options *o)
-{
-    if (!o->common.json) {
-        int n = 0;
-        if (o->formats && mr_dataset_each(format_text, &n) != 0)
-            return CLI_FAILED;
-        if (!o->transforms)
-            return CLI_OK;
-        if (o->formats)
-            putchar('\n');
-        struct cli_table *t = cli_table_create(NULL);
-        if (t)
-            mr_transform_each(transform_text, t);
-        return cli_table_print(t, stdout, 0);
-    }
-    struct mr_json *json = cli_json_begin("inspect");
-    if (!json)
-        return CLI_FAILED;
-    mr_json_array(json, o->formats ? "formats" : "transforms");
-    if (o->formats)
-        mr_dataset_each(format_json, json);
-    else
-        mr_transform_each(transform_json, json);
-    mr_json_array_end(json);
-    if (o->formats && o->transforms) {
-        mr_json_array(json, "transforms");
-        mr_transform_each(transform_json, json);
-        mr_json_array_end(json);
-    }
-    return cli_json_end(json);
-}
-
 static int look(const struct options *o, const char *uri)
 {
     struct look k = {.o = o, .uri = uri};
@@ -533,7 +373,8 @@ static int run(void *options, int n_args, char **args)
 {
     const struct options *o = options;
     if (o->formats || o->transforms)
-        return n_args ? cli_misuse("%s: --formats and --transforms take no DATASET", args[0]) : list(o);
+        return n_args ? cli_misuse("%s: --formats and --transforms take no DATASET", args[0])
+                      : inspect_list(o->formats, o->transforms);
     if (n_args == 0)
         return cli_misuse("an argument is missing: millrace inspect DATASET [options]");
     return look(o, args[0]);

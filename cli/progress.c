@@ -27,6 +27,15 @@ void cli_progress_begin(struct cli_progress *p, const char *label, uint64_t tota
     p->next_ns = p->start_ns + 3 * PERIOD_NS; /* short jobs show none */
 }
 
+/* Whole seconds: more is not known. */
+static const char *seconds_left(double seconds, char *buf)
+{
+    if (seconds >= 120 && seconds < 1e9)
+        return cli_time((uint64_t)seconds * 1000000000u, buf);
+    snprintf(buf, CLI_HUMAN, "%.0f s", seconds < 1 ? 1 : seconds);
+    return buf;
+}
+
 static void draw(const struct cli_progress *p, uint64_t now)
 {
     char rate[CLI_HUMAN], done[CLI_HUMAN], left[CLI_HUMAN], bar[3 * BAR + 1] = "";
@@ -43,7 +52,7 @@ static void draw(const struct cli_progress *p, uint64_t now)
             bytes ? "" : p->unit);
     fprintf(stderr, ", %s%s", bytes ? cli_rate(per_s, rate) : cli_count(per_s, rate), bytes ? "" : "/s");
     if (p->total && p->done > 0 && p->done < p->total)
-        fprintf(stderr, ", %s left", cli_time((uint64_t)((double)(p->total - p->done) / per_s) * 1000000000u, left));
+        fprintf(stderr, ", %s left", seconds_left((double)(p->total - p->done) / per_s, left));
     fflush(stderr);
 }
 

@@ -2,6 +2,7 @@
 #include "cli.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -126,11 +127,15 @@ int cli_table_print(struct cli_table *table, FILE *out, int indent)
 static const char *scaled(double value, double step, const char *const *units, int n_units, const char *end, char *buf)
 {
     int i = 0;
+    if (!(value >= 0 && value < 1e60)) {
+        snprintf(buf, CLI_HUMAN, "-");
+        return buf;
+    }
     while (i < n_units - 1 && value >= step * 0.9995) {
         value /= step;
         i++;
     }
-    int digits = i == 0 && value == (double)(uint64_t)value ? 0 : value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
+    int digits = i == 0 && value == floor(value) ? 0 : value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
     snprintf(buf, CLI_HUMAN, "%.*f %s%s", digits, value, units[i], end);
     return buf;
 }
@@ -150,7 +155,7 @@ const char *cli_rate(double bytes_per_s, char *buf)
 const char *cli_count(double n, char *buf)
 {
     static const char *const units[] = {"M", "G", "T", "P", "E"};
-    if (n >= 1e7)
+    if (!(n >= 0 && n < 1e7))
         return scaled(n / 1e6, 1000, units, (int)CLI_COUNT(units), "", buf);
     uint64_t whole = (uint64_t)(n + 0.5);
     if (n < 100 && (double)(uint64_t)n != n)

@@ -23,6 +23,7 @@
 #include <millrace/device.h>
 #include <millrace/json.h>
 #include <millrace/sampler.h>
+#include <millrace/storage.h>
 #include <millrace/transform.h>
 
 #ifdef __cplusplus
@@ -42,17 +43,6 @@ enum mr_bad_policy {
     MR_BAD_FAIL,    /* the first bad sample ends the run with its error */
     MR_BAD_SKIP,    /* its batch is smaller */
     MR_BAD_REPLACE, /* the sample at the next position that decodes takes its place */
-};
-
-enum mr_storage_kind {
-    MR_STORAGE_AUTO, /* io_uring where the kernel gives it, else pread */
-    MR_STORAGE_URING,
-    MR_STORAGE_PREAD,
-};
-
-enum mr_cache_kind {
-    MR_CACHE_NONE,
-    MR_CACHE_HOST, /* files are kept in memory once read, and read from there */
 };
 
 enum mr_tail {

@@ -160,6 +160,8 @@ struct mr_loader {
     _Atomic uint64_t first_batch_ns, samples, batches, bytes, wait_ns, busy_ns, copy_ns, ready_sum, bad_count;
     _Atomic uint64_t collate_ns;
     struct mr_hist interval, wait, make;
+    _Atomic uint64_t
+        start_ns[MR_N_STAGES + 1]; /* workers' stages when the first batch was handed out; last: their lives */
     uint64_t cache_bytes;
 };
 
@@ -174,7 +176,7 @@ static inline struct mr_slot *mr_ring_slot(struct mr_loader *ld, uint64_t t)
 {
     return &ld->slot[t % ld->n_slots];
 }
-/* May rows of batch t be written now? Waits for the copy of the slot's batch before, if that still runs. */
+/* May rows of batch t be written now? Not while the copy of the slot's batch before still runs. */
 bool mr_ring_is_open(struct mr_loader *ld, uint64_t t);
 /* Waits until the slot of batch t is open; false: stop. */
 bool mr_ring_wait_open(struct mr_loader *ld, uint64_t t);
@@ -277,6 +279,10 @@ static inline uint64_t mr_counted(const _Atomic uint64_t *counter)
 {
     return atomic_load_explicit(counter, memory_order_relaxed);
 }
+
+/* ---- stats.c ---- */
+/* The first batch is out: what is measured from now on is steady state. */
+void mr_stats_started(struct mr_loader *ld);
 
 /* ---- state.c ---- */
 struct mr_state {

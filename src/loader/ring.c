@@ -104,8 +104,9 @@ bool mr_ring_is_open(struct mr_loader *ld, uint64_t t)
     if (atomic_load_explicit(&slot->open_for, memory_order_acquire) != t)
         return false;
     if (atomic_load_explicit(&slot->host_busy, memory_order_acquire)) {
-        mr_event_synchronize(mr_slot_events(ld, slot, t - ld->n_slots)->copied); /* its batch reports a failure */
-        atomic_store_explicit(&slot->host_busy, false, memory_order_release);
+        if (mr_event_query(mr_slot_events(ld, slot, t - ld->n_slots)->copied) == 0)
+            return false;
+        atomic_store_explicit(&slot->host_busy, false, memory_order_release); /* a failed copy: its batch reports it */
     }
     return true;
 }
@@ -119,7 +120,13 @@ bool mr_ring_wait_open(struct mr_loader *ld, uint64_t t)
         pthread_cond_wait(&ld->slot_opened, &ld->lock);
     ld->n_waiting_workers--;
     pthread_mutex_unlock(&ld->lock);
-    return !atomic_load(&ld->stop);
+    if (atomic_load(&ld->stop))
+        return false;
+    if (atomic_load_explicit(&slot->host_busy, memory_order_acquire)) {
+        mr_event_synchronize(mr_slot_events(ld, slot, t - ld->n_slots)->copied);
+        atomic_store_explicit(&slot->host_busy, false, memory_order_release);
+    }
+    return true;
 }
 
 static void mark_ready(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
@@ -273,12 +280,13 @@ static void fill_batch(struct mr_loader *ld, struct mr_slot *slot, struct mr_bat
 static void count_batch(struct mr_loader *ld, const struct mr_slot *slot, uint64_t entered)
 {
     uint64_t now = mr_time_ns();
-    if (ld->last_return_ns)
+    if (ld->last_return_ns) {
         mr_hist_add(&ld->interval, now - ld->last_return_ns);
-    if (ld->last_return_ns)
         mr_count(&ld->busy_ns, entered - ld->last_return_ns);
-    else
+    } else {
         atomic_store(&ld->first_batch_ns, now - ld->open_ns);
+        mr_stats_started(ld);
+    }
     ld->last_return_ns = now;
     mr_count(&ld->wait_ns, now - entered);
     mr_hist_add(&ld->wait, now - entered);

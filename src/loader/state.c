@@ -68,7 +68,7 @@ static int check_identity(const struct mr_loader *ld, const cJSON *root)
     char fingerprint[32], seed[32];
     snprintf(fingerprint, sizeof fingerprint, "%016" PRIx64, mr_dataset_fingerprint(ld->ds));
     snprintf(seed, sizeof seed, "%" PRIu64, ld->opts.seed);
-    uint64_t version;
+    uint64_t version = 0;
     int rc = get_count(root, "millrace_state", &version);
     if (rc == 0 && version != STATE_VERSION)
         rc = mr_error_set(MR_ESTATE, "state: version %" PRIu64 ", this library reads version %d", version,
@@ -84,7 +84,7 @@ static int check_identity(const struct mr_loader *ld, const cJSON *root)
 
 static int read_place(const struct mr_loader *ld, const cJSON *root, struct mr_state *out)
 {
-    uint64_t length = mr_sampler_length(ld->sampler), samples;
+    uint64_t length = mr_sampler_length(ld->sampler), samples = 0;
     int rc = get_count(root, "samples", &samples);
     if (rc == 0 && samples != length)
         rc =

@@ -72,7 +72,12 @@ static double percent(uint64_t part, uint64_t whole)
     return whole ? 100.0 * (double)part / (double)whole : 0;
 }
 
-static void blame_worker_stage(struct mr_loader_stats *st)
+/* Steady state: the workers' time since the first batch was handed out. */
+struct steady {
+    uint64_t stage_ns[MR_N_STAGES], worker_ns;
+};
+
+static void blame_worker_stage(struct mr_loader_stats *st, const struct steady *steady)
 {
     static const char *const advice[MR_N_STAGES] = {
         [MR_STAGE_READ] = "raise read-ahead and queue depth, cache, or use faster storage",
@@ -82,9 +87,9 @@ static void blame_worker_stage(struct mr_loader_stats *st)
     };
     int worst = MR_STAGE_READ;
     for (int s = 0; s < MR_STAGE_SLOT; s++)
-        worst = st->stage_ns[s] > st->stage_ns[worst] ? s : worst;
+        worst = steady->stage_ns[s] > steady->stage_ns[worst] ? s : worst;
     say(st, mr_stage_name((enum mr_stage)worst), "%u worker%s spent %.0f%% of their time on %s: %s", st->workers,
-        st->workers == 1 ? "" : "s", percent(st->stage_ns[worst], st->worker_ns),
+        st->workers == 1 ? "" : "s", percent(steady->stage_ns[worst], steady->worker_ns),
         worst == MR_STAGE_READ ? "waiting for reads" : mr_stage_name((enum mr_stage)worst), advice[worst]);
 }
 
@@ -92,27 +97,58 @@ static void blame_worker_stage(struct mr_loader_stats *st)
 #define STARVED     0.05
 #define ENGINE_FULL 0.85
 
-static void find_bottleneck(struct mr_loader_stats *st)
+static void find_bottleneck(struct mr_loader_stats *st, const struct steady *steady)
 {
     uint64_t first = MR_MIN(st->first_batch_ns, st->consumer_wait_ns);
     uint64_t wait = st->consumer_wait_ns - first, active = wait + st->consumer_busy_ns;
-    if (st->batches < 3 || active == 0) {
+    double idle = percent(steady->stage_ns[MR_STAGE_SLOT], steady->worker_ns);
+    if (st->batches < 3 || active == 0)
         say(st, "none", "%llu batches are too few to tell", (unsigned long long)st->batches);
-    } else if ((double)wait < STARVED * (double)active) {
-        say(st, "consumer", "the consumer waited %.1f%% of its time: the loader keeps up", percent(wait, active));
-    } else if ((double)st->copy_ns > ENGINE_FULL * (double)active) {
+    else if ((double)wait < STARVED * (double)active)
+        say(st, "consumer", "it waited for %.1f%% of the time since its first batch: the loader keeps up",
+            percent(wait, active));
+    else if ((double)st->copy_ns > ENGINE_FULL * (double)active)
         say(st, "copy",
-            "the copy engine was busy %.0f%% of the time: fewer bytes (ship u8, finish on the device), or "
-            "page-locked slots",
-            percent(st->copy_ns, active));
-    } else if (st->stage_ns[MR_STAGE_SLOT] * 2 > st->worker_ns && st->prefetch < 3) {
+            "the copy engine was busy %.0f%% of the time: fewer bytes (ship u8, finish on the device), or page-locked "
+            "slots",
+            MR_MIN(percent(st->copy_ns, active), 100));
+    else if (idle > 50 && st->timed_batches > 0 && st->timed_use_ns > st->timed_copy_ns && st->prefetch > 2)
+        say(st, "consumer",
+            "its steps take longer than copying and making batches: %u workers waited for free slots %.0f%% "
+            "of their time",
+            st->workers, idle);
+    else if (idle > 50 && st->prefetch < 3)
         say(st, "prefetch",
-            "consumer and workers waited for each other (%.0f%% and %.0f%% of their time): raise prefetch "
-            "from %u",
-            percent(wait, active), percent(st->stage_ns[MR_STAGE_SLOT], st->worker_ns), st->prefetch);
-    } else {
-        blame_worker_stage(st);
-    }
+            "consumer and workers waited for each other (%.0f%% and %.0f%% of their time): raise prefetch from "
+            "%u",
+            percent(wait, active), idle, st->prefetch);
+    else
+        blame_worker_stage(st, steady);
+}
+
+static void add_workers(const struct mr_loader *ld, uint64_t elapsed, struct mr_loader_stats *out)
+{
+    for (uint32_t i = 0; i < ld->n_workers; i++)
+        add_worker(&ld->worker[i], elapsed, out);
+    out->stage_ns[MR_STAGE_COLLATE] += mr_counted(&ld->collate_ns);
+}
+
+void mr_stats_started(struct mr_loader *ld)
+{
+    struct mr_loader_stats now = {0};
+    add_workers(ld, mr_time_ns() - ld->open_ns, &now);
+    for (int s = 0; s < MR_N_STAGES; s++)
+        atomic_store_explicit(&ld->start_ns[s], now.stage_ns[s], memory_order_relaxed);
+    atomic_store_explicit(&ld->start_ns[MR_N_STAGES], now.worker_ns, memory_order_relaxed);
+}
+
+static struct steady steady_of(const struct mr_loader *ld, const struct mr_loader_stats *st)
+{
+    struct steady steady;
+    for (int s = 0; s < MR_N_STAGES; s++)
+        steady.stage_ns[s] = st->stage_ns[s] - MR_MIN(st->stage_ns[s], mr_counted(&ld->start_ns[s]));
+    steady.worker_ns = st->worker_ns - MR_MIN(st->worker_ns, mr_counted(&ld->start_ns[MR_N_STAGES]));
+    return steady;
 }
 
 void mr_loader_stats(struct mr_loader *ld, struct mr_loader_stats *out)
@@ -137,9 +173,7 @@ void mr_loader_stats(struct mr_loader *ld, struct mr_loader_stats *out)
              ld->storage        ? mr_storage_name(ld->storage)
              : ld->ds->ops->get ? "none"
                                 : "memory");
-    for (uint32_t i = 0; i < ld->n_workers; i++)
-        add_worker(&ld->worker[i], elapsed, st);
-    st->stage_ns[MR_STAGE_COLLATE] += mr_counted(&ld->collate_ns);
+    add_workers(ld, elapsed, st);
     uint64_t calls = st->batches;
     st->ready_mean = calls ? (double)mr_counted(&ld->ready_sum) / (double)calls : 0;
     st->reads_in_flight_mean = mean_in_flight(ld);
@@ -149,5 +183,6 @@ void mr_loader_stats(struct mr_loader *ld, struct mr_loader_stats *out)
     memory_held(ld, st);
     mr_ship_overlap(ld, st);
     st->copy_ns = mr_counted(&ld->copy_ns);
-    find_bottleneck(st);
+    struct steady steady = steady_of(ld, st);
+    find_bottleneck(st, &steady);
 }

@@ -6,6 +6,7 @@
 #define MR_STORAGE_H
 
 #include "base/base.h"
+#include <millrace/storage.h>
 
 /* ---- the table of files ---- */
 
@@ -117,7 +118,5 @@ uint32_t mr_reader_reap(struct mr_reader *r, struct mr_read **out, uint32_t cap,
 uint32_t mr_reader_in_flight(const struct mr_reader *r);
 void mr_reader_count(const struct mr_reader *r, struct mr_reader_stats *out);
 
-/* One line a storage kind for doctor: name, NULL or why it is not usable here. */
-const char *mr_uring_why_not(void);
 
 #endif

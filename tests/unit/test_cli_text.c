@@ -1,0 +1,97 @@
+/* The program's numbers for people and its tables. */
+#include "../../cli/table.c"
+#include "unit.h"
+
+/* What main.c gives them otherwise. */
+int cli_fail(const char *fmt, ...)
+{
+    (void)fmt;
+    return CLI_FAILED;
+}
+
+static void bytes_rates_and_times(void **state)
+{
+    (void)state;
+    char b[CLI_HUMAN];
+    assert_string_equal(cli_bytes(0, b), "0 B");
+    assert_string_equal(cli_bytes(1000, b), "1000 B");
+    assert_string_equal(cli_bytes(1024, b), "1.00 KiB");
+    assert_string_equal(cli_bytes(1536ull << 20, b), "1.50 GiB");
+    assert_string_equal(cli_bytes((1ull << 20) - 1, b), "1.00 MiB");
+    assert_string_equal(cli_bytes(UINT64_MAX, b), "16.0 EiB");
+    assert_string_equal(cli_rate(0, b), "0 B/s");
+    assert_string_equal(cli_rate(12.34e9, b), "12.3 GB/s");
+    assert_string_equal(cli_rate(999.7e6, b), "1.00 GB/s");
+    assert_string_equal(cli_rate((double)INFINITY, b), "-");
+    assert_string_equal(cli_rate((double)NAN, b), "-");
+    assert_string_equal(cli_time(0, b), "0 ns");
+    assert_string_equal(cli_time(2345678, b), "2.35 ms");
+    assert_string_equal(cli_time(119000000000u, b), "119 s");
+    assert_string_equal(cli_time(125000000000u, b), "2 min 05 s");
+    assert_string_equal(cli_time(7320000000000u, b), "2 h 02 min");
+}
+
+static void counts(void **state)
+{
+    (void)state;
+    char b[CLI_HUMAN];
+    assert_string_equal(cli_count(0, b), "0");
+    assert_string_equal(cli_count(1.25, b), "1.25");
+    assert_string_equal(cli_count(60000, b), "60,000");
+    assert_string_equal(cli_count(1000001, b), "1,000,001");
+    assert_string_equal(cli_count(9999999, b), "9,999,999");
+    assert_string_equal(cli_count(1e9, b), "1.00 G");
+    assert_string_equal(cli_count((double)NAN, b), "-");
+}
+
+/* Any number has three significant digits of its value, in any unit. */
+static void rates_keep_three_digits(void **state)
+{
+    (void)state;
+    static const char *const units[] = {"B/s", "kB/s", "MB/s", "GB/s", "TB/s"};
+    for (uint32_t i = 0; i < 20000; i++) {
+        double want = (double)(test_u64(i) >> (i % 50)), got, factor = 0;
+        char text[CLI_HUMAN], unit[8] = "";
+        if (want < 1 || want > 9e14)
+            continue;
+        assert_int_equal(sscanf(cli_rate(want, text), "%lf %7s", &got, unit), 2);
+        for (int u = 0; u < 5; u++)
+            if (strcmp(unit, units[u]) == 0)
+                factor = pow(1000, u);
+        if (fabs(got * factor - want) > 0.00501 * want)
+            fail_msg("%.17g: %s", want, text);
+    }
+}
+
+static void columns_are_aligned(void **state)
+{
+    (void)state;
+    char *text = NULL;
+    size_t bytes;
+    FILE *out = open_memstream(&text, &bytes);
+    struct cli_table *t = cli_table_create("stage\t>busy\tnote");
+    cli_table_row(t, "%s\t%d\t%s", "read", 5, "x");
+    cli_table_row(t, "%s\t%d\t",
+                  "d\xC3\xA9"
+                  "code",
+                  12345);
+    assert_int_equal(cli_table_print(t, out, 2), CLI_OK);
+    fclose(out);
+    assert_string_equal(text, "  stage    busy  note\n"
+                              "  read        5  x\n"
+                              "  d\xC3\xA9"
+                              "code  12345\n");
+    free(text);
+    assert_int_equal(cli_table_print(NULL, stdout, 0), CLI_FAILED);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bytes_rates_and_times),
+        cmocka_unit_test(counts),
+        cmocka_unit_test(rates_keep_three_digits),
+        cmocka_unit_test(columns_are_aligned),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
