@@ -81,6 +81,7 @@ struct mr_slot {
     uint64_t ready_for;         /* [lock] batch that is ready to be handed out */
     bool held;                  /* consumer's */
     struct mr_bad *bad;         /* [lock while being filled] unordered; the consumer's once ready */
+    bool bad_lost;              /* [the same] there was no memory to note one: the batch cannot be handed out */
     unsigned char *host, *device;
     struct mr_slot_events events[2]; /* of batch t: [t / n_slots % 2] */
     struct mr_plan_batch info;
@@ -230,6 +231,7 @@ struct mr_run {
     uint32_t n_reads, n_landed, n_submitted;
     struct mr_run_sample *sample; /* run_rows of them */
     struct mr_read *read;         /* run_rows x MR_MAX_EXTENTS of them */
+    bool *landed;                 /* of each read: reaped. Until then its result is its store's, on any thread */
     unsigned char *buffer;
     uint64_t buffer_bytes;
 };

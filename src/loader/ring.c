@@ -37,6 +37,7 @@ static void open_for(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
         return;
     mr_plan_get(&ld->plan, t, &slot->info);
     slot->bad = NULL;
+    slot->bad_lost = false;
     atomic_store_explicit(&slot->claim_ns, 0, memory_order_relaxed);
     atomic_store_explicit(&slot->rows_left, slot->info.rows, memory_order_relaxed);
     atomic_store_explicit(&slot->open_for, t, memory_order_release);
@@ -64,8 +65,7 @@ static void free_bad(struct mr_bad *bad)
 {
     while (bad) {
         struct mr_bad *next = bad->next;
-        if (bad->error.code != 0 && bad->file)
-            free(bad);
+        free(bad);
         bad = next;
     }
 }
@@ -191,6 +191,8 @@ static bool over_limit(const struct mr_loader *ld, uint64_t bad, uint64_t seen)
 /* Moves a batch's bad samples to the quarantine list and applies the policy. Returns 0, or the error that ends the run. */
 static int take_bad(struct mr_loader *ld, struct mr_slot *slot)
 {
+    if (slot->bad_lost)
+        return end_with(ld, mr_error_nomem("noting a bad sample", sizeof(struct mr_bad)));
     struct mr_bad *list = sorted(slot->bad);
     slot->bad = NULL;
     while (list) {

@@ -8,7 +8,8 @@ int mr_run_init(struct mr_run *run, const struct mr_loader *ld)
 {
     run->sample = calloc(ld->run_rows, sizeof *run->sample);
     run->read = ld->storage ? calloc(ld->run_rows * MR_MAX_EXTENTS, sizeof *run->read) : NULL;
-    if (!run->sample || (ld->storage && !run->read))
+    run->landed = ld->storage ? calloc(ld->run_rows * MR_MAX_EXTENTS, sizeof *run->landed) : NULL;
+    if (!run->sample || (ld->storage && (!run->read || !run->landed)))
         return mr_error_nomem("a run of samples", ld->run_rows * sizeof *run->sample);
     return 0;
 }
@@ -17,6 +18,7 @@ void mr_run_free(struct mr_run *run)
 {
     free(run->sample);
     free(run->read);
+    free(run->landed);
     free(run->buffer);
 }
 
@@ -81,9 +83,9 @@ static void plan_read(struct mr_loader *ld, struct mr_run *run, uint32_t i, int 
     if (read) {
         read->bytes += at->bytes;
     } else {
+        run->landed[run->n_reads] = false;
         read = &run->read[run->n_reads++];
-        *read = (struct mr_read){
-            .file = at->file, .offset = at->offset, .bytes = at->bytes, .buf = to, .user = run, .status = 1};
+        *read = (struct mr_read){.file = at->file, .offset = at->offset, .bytes = at->bytes, .buf = to, .user = run};
     }
     s->extent[e].read = read;
 }
@@ -155,6 +157,7 @@ void mr_run_fill(struct mr_worker *w, struct mr_run *run, uint64_t number)
         for (uint32_t i = 0; i < run->n; i++) {
             run->sample[i].n_extents = 0;
             run->sample[i].status = rc;
+            run->sample[i].done = false;
         }
         mr_bad_add(ld, run->t, run->row0, &run->sample[0], run->info.epoch, rc, true);
     }

@@ -106,8 +106,11 @@ static void reap(struct mr_worker *w, uint64_t wait_ns)
     uint32_t n;
     do {
         n = mr_reader_reap(w->reader, landed, MR_COUNT(landed), wait_ns);
-        for (uint32_t i = 0; i < n; i++)
-            ((struct mr_run *)landed[i]->user)->n_landed++;
+        for (uint32_t i = 0; i < n; i++) {
+            struct mr_run *run = landed[i]->user;
+            run->landed[landed[i] - run->read] = true;
+            run->n_landed++;
+        }
         wait_ns = 0;
     } while (n == MR_COUNT(landed));
     struct mr_reader_stats rs;
@@ -123,7 +126,7 @@ static bool landed(const struct mr_run *run, const struct mr_run_sample *s)
     if (run->n_landed == run->n_reads)
         return true;
     for (int e = 0; e < s->n_extents; e++)
-        if (s->extent[e].read && s->extent[e].read->status > 0)
+        if (s->extent[e].read && !run->landed[s->extent[e].read - run->read])
             return false;
     return true;
 }
