@@ -213,7 +213,7 @@ void mr_fill_element(enum mr_dtype dtype, double value, unsigned char out[16]);
 struct mr_run_sample {
     uint64_t index, position; /* position: global, unwrapped */
     int n_extents;            /* whose bytes are had or on their way */
-    int status;               /* negative: locating it failed, and that has been noted */
+    int status;               /* negative: it could not be located, see mr_run_error() */
     bool done;
     struct {
         struct mr_extent at;
@@ -230,6 +230,7 @@ struct mr_run {
     uint32_t n_reads, n_landed, n_submitted;
     struct mr_run_sample *sample; /* run_rows of them */
     struct mr_read *read;         /* run_rows x MR_MAX_EXTENTS of them */
+    struct mr_error_kept error;   /* code < 0: no order, no buffer: it cannot be made whatever the policy */
     bool *landed;                 /* of each read: reaped. Until then its result is its store's, on any thread */
     unsigned char *buffer;
     uint64_t buffer_bytes;
@@ -259,15 +260,17 @@ int mr_worker_init(struct mr_worker *w, struct mr_loader *ld, uint32_t id);
 void mr_worker_free(struct mr_worker *w);
 void *mr_worker_main(void *worker);
 
-/* Fills a run: order, extents, views, reads (made, not submitted). What fails is noted on the slot as bad samples. */
+/* Fills a run: order, extents, views, reads (made, not submitted). What fails is kept: the slot may not be open yet. */
 void mr_run_fill(struct mr_worker *w, struct mr_run *run, uint64_t number);
+/* Sets the error of a sample with a negative status, on the thread that makes it; returns its code. */
+int mr_run_error(const struct mr_worker *w, const struct mr_run *run, uint32_t i);
 int mr_run_init(struct mr_run *run, const struct mr_loader *ld);
 void mr_run_free(struct mr_run *run);
 
 /* Makes sample i of a run into its row. The slot is open and the sample's reads have landed. */
 void mr_sample_make(struct mr_worker *w, struct mr_run *run, uint32_t i);
 
-/* Hangs a bad sample on its slot; takes the calling thread's error text. */
+/* Hangs a bad sample on its slot, which is open; takes the calling thread's error text. */
 void mr_bad_add(struct mr_loader *ld, uint64_t t, uint32_t row, const struct mr_run_sample *s, uint64_t epoch, int code,
                 bool fatal);
 

@@ -108,8 +108,23 @@ static void locate_sample(struct mr_worker *w, struct mr_run *run, uint32_t i, b
             plan_read(ld, run, i, e, open);
         s->status = MR_MIN(rc, 0);
     }
-    if (s->status < 0)
-        mr_bad_add(ld, run->t, run->row0 + i, s, run->info.epoch, s->status, false);
+}
+
+int mr_run_error(const struct mr_worker *w, const struct mr_run *run, uint32_t i)
+{
+    const struct mr_run_sample *s = &run->sample[i];
+    if (run->error.code < 0)
+        return mr_error_put(&run->error);
+    struct mr_extent at[MR_MAX_EXTENTS];
+    int n = w->ld->ds->ops->locate(w->ld->ds, s->index, at), rc = 0;
+    for (int e = 0; e < n && rc >= 0; e++) {
+        const void *view;
+        rc = mr_files_view(w->ld->ds->files, at[e].file, at[e].offset, at[e].bytes, &view);
+    }
+    if (n < 0 || rc < 0)
+        return n < 0 ? n : rc;
+    return mr_error_set(s->status, "sample %llu: cannot be located: %s", (unsigned long long)s->index,
+                        mr_strerror(s->status));
 }
 
 /* Gives each read that does not go straight into a row its place in the run's buffer, which grows to the most ever needed. */
@@ -145,6 +160,7 @@ void mr_run_fill(struct mr_worker *w, struct mr_run *run, uint64_t number)
     run->row0 = (uint32_t)row0;
     run->n = row0 < run->info.rows ? (uint32_t)MR_MIN(ld->run_rows, run->info.rows - row0) : 0;
     run->n_done = run->n_reads = run->n_landed = run->n_submitted = 0;
+    run->error.code = 0;
     int rc = map_order(w, run);
     if (rc == 0) {
         bool open = ld->storage && mr_ring_is_open(ld, run->t);
@@ -159,6 +175,6 @@ void mr_run_fill(struct mr_worker *w, struct mr_run *run, uint64_t number)
             run->sample[i].status = rc;
             run->sample[i].done = false;
         }
-        mr_bad_add(ld, run->t, run->row0, &run->sample[0], run->info.epoch, rc, true);
+        mr_error_keep(rc, &run->error);
     }
 }

@@ -232,12 +232,12 @@ void mr_sample_make(struct mr_worker *w, struct mr_run *run, uint32_t i)
     slot->indices[row] = s->index;
     slot->positions[row] = s->position;
     bool timed = i == 0 || mr_trace_on();
-    int rc = s->status < 0 ? s->status : make(w, slot, row, run->info.epoch, s, timed);
+    int rc = s->status < 0 ? mr_run_error(w, run, i) : make(w, slot, row, run->info.epoch, s, timed);
     if (rc == 0)
         return;
-    if (s->status == 0)
-        mr_bad_add(ld, run->t, row, s, run->info.epoch, rc, false);
-    if (ld->opts.bad == MR_BAD_REPLACE) {
+    bool fatal = run->error.code < 0;
+    mr_bad_add(ld, run->t, row, s, run->info.epoch, rc, fatal);
+    if (ld->opts.bad == MR_BAD_REPLACE && !fatal) {
         rc = replace(w, run, i);
         if (rc < 0)
             mr_bad_add(ld, run->t, row, s, run->info.epoch, rc, true);
