@@ -4,6 +4,22 @@
 #include <errno.h>
 #include <string.h>
 
+static int grow_buffer(struct mr_run *run, uint64_t bytes)
+{
+    if (bytes <= run->buffer_bytes)
+        return 0;
+    free(run->buffer);
+    run->buffer_bytes = 0;
+    if (posix_memalign((void **)&run->buffer, 4096, bytes) != 0) {
+        run->buffer = NULL;
+        return mr_error_nomem("read buffer", bytes);
+    }
+    run->buffer_bytes = bytes;
+    return 0;
+}
+
+/* The buffer is made for the most that a run of such samples needs, now: whether its reads go straight into their rows
+ * depends on time. */
 int mr_run_init(struct mr_run *run, const struct mr_loader *ld)
 {
     run->sample = calloc(ld->run_rows, sizeof *run->sample);
@@ -11,7 +27,10 @@ int mr_run_init(struct mr_run *run, const struct mr_loader *ld)
     run->landed = ld->storage ? calloc(ld->run_rows * MR_MAX_EXTENTS, sizeof *run->landed) : NULL;
     if (!run->sample || (ld->storage && (!run->read || !run->landed)))
         return mr_error_nomem("a run of samples", ld->run_rows * sizeof *run->sample);
-    return 0;
+    uint64_t bytes;
+    if (!ld->storage || !mr_mul(ld->run_rows, ld->sample_bytes, &bytes))
+        return 0;
+    return grow_buffer(run, bytes);
 }
 
 void mr_run_free(struct mr_run *run)
@@ -127,21 +146,16 @@ int mr_run_error(const struct mr_worker *w, const struct mr_run *run, uint32_t i
                         mr_strerror(s->status));
 }
 
-/* Gives each read that does not go straight into a row its place in the run's buffer, which grows to the most ever needed. */
+/* Gives each read that does not go straight into a row its place in the run's buffer, which grows when samples are larger than
+ * the first. */
 static int place_reads(struct mr_run *run)
 {
     uint64_t need = 0;
     for (uint32_t r = 0; r < run->n_reads; r++)
         need += run->read[r].buf ? 0 : mr_round_up(run->read[r].bytes, MR_CACHE_LINE);
-    if (need > run->buffer_bytes) {
-        free(run->buffer);
-        run->buffer_bytes = 0;
-        if (posix_memalign((void **)&run->buffer, 4096, need) != 0) {
-            run->buffer = NULL;
-            return mr_error_nomem("read buffer", need);
-        }
-        run->buffer_bytes = need;
-    }
+    int rc = grow_buffer(run, need);
+    if (rc < 0)
+        return rc;
     uint64_t at = 0;
     for (uint32_t r = 0; r < run->n_reads; r++)
         if (!run->read[r].buf) {

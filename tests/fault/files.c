@@ -1,6 +1,7 @@
 #include "files.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -122,6 +123,16 @@ void files_make(void)
     write_records();
     write_numbers("subset.txt", N_SAMPLES / 3, 2);
     write_numbers("weights.txt", N_SAMPLES, 1);
+}
+
+void files_forget(const char *name)
+{
+    int fd = open(files_path(name), O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    fsync(fd);
+    posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+    close(fd);
 }
 
 int files_count(const char *prefix)

@@ -20,6 +20,9 @@ void files_drop(void);
 /* files_dir/name, in one of a few static buffers. */
 const char *files_path(const char *name);
 
+/* Takes a file out of the page cache where the file system lets it: reads wait for the disk again. */
+void files_forget(const char *name);
+
 /* Files in the folder whose names begin with this. */
 int files_count(const char *prefix);
 
