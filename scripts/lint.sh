@@ -27,7 +27,7 @@ lint_format() {
 }
 
 lint_tidy() {
-    local tidy='nice clang-tidy --quiet -p build/dev' known="--extra-arg=-include$PWD/scripts/analyzer.h --extra-arg=-I$PWD/src"
+    local tidy='nice clang-tidy --quiet -p build/dev' known="--extra-arg=-include$PWD/scripts/analyzer.h --extra-arg=-I$PWD/src --extra-arg=-I$PWD/include"
     # shellcheck disable=SC2086  # both are several words
     { # what defines the error functions can't have them as macros
         compiled | grep -vx src/base/error.c | xargs -r -P"$jobs" -n1 $tidy $known && $tidy src/base/error.c

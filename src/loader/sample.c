@@ -67,7 +67,7 @@ static void rooms_of(struct mr_worker *w, unsigned char *const row[], void *room
 static int decode(struct mr_worker *w, const struct mr_run_sample *s, unsigned char *const row[], struct mr_sample *out)
 {
     struct mr_loader *ld = w->ld;
-    const void *bytes[MR_MAX_EXTENTS];
+    const void *bytes[MR_MAX_EXTENTS] = {NULL};
     int rc = 0;
     for (int e = 0; e < s->n_extents && rc == 0; e++)
         rc = extent_bytes(ld, s, e, &bytes[e]);
@@ -147,6 +147,7 @@ static int make(struct mr_worker *w, struct mr_slot *slot, uint32_t row, uint64_
     uint64_t t1 = timed ? mr_time_ns() : 0;
     for (int f = 0; f < ld->n_fields && rc == 0; f++) {
         uint64_t dim[MR_MAX_RANK];
+        /* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): mr_sample_init() has set every field's data */
         rc = write_field(w, f, epoch, s->index, &sample, to[f], dim);
         if (rc == 0 && slot->dims)
             memcpy(slot->dims + ((uint64_t)row * (uint64_t)ld->n_fields + (uint64_t)f) * MR_MAX_RANK, dim, sizeof dim);

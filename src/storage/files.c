@@ -250,11 +250,11 @@ static void null_read(const struct mr_file *f)
 int mr_files_read(struct mr_files *files, int id, uint64_t offset, void *buf, uint64_t bytes)
 {
     const struct mr_file *f = files->file[id];
-    const void *view;
+    const void *view = NULL;
     int rc = mr_files_view(files, id, offset, bytes, &view);
     if (rc < 0)
         return rc;
-    if (rc == 1) {
+    if (view) {
         memcpy(buf, view, bytes);
         return 0;
     }

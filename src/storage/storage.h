@@ -118,5 +118,4 @@ uint32_t mr_reader_reap(struct mr_reader *r, struct mr_read **out, uint32_t cap,
 uint32_t mr_reader_in_flight(const struct mr_reader *r);
 void mr_reader_count(const struct mr_reader *r, struct mr_reader_stats *out);
 
-
 #endif
