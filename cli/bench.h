@@ -25,6 +25,19 @@ struct bench_ours {
     uint32_t workers;
 };
 
+#define BENCH_MAX_ROUNDS 1000
+
+/* What one case came to: medians over the rounds. Fields that a case does not have are negative. */
+struct bench_result {
+    const char *name;
+    struct bench_ours ours;
+    double memcpy_bytes_per_s, memcpy_far_bytes_per_s;
+    double gz_first_batch_ms, inflate_ms, state_save_ms, state_load_ms, order_bytes;
+};
+
+/* Sorts v. */
+double bench_median(double *v, uint64_t n);
+
 /* Runs the loader over the shuffled set for `seconds`, after a quarter of that to warm up. Returns 0 or the error. */
 int bench_ours(const struct bench_set *set, const struct bench_opts *opts, double seconds, struct bench_ours *out);
 
@@ -34,5 +47,9 @@ int bench_ours(const struct bench_set *set, const struct bench_opts *opts, doubl
  */
 int bench_memcpy(uint64_t src_bytes, uint64_t dst_bytes, uint64_t piece, uint32_t threads, double seconds,
                  double *out_bytes_per_s);
+
+/* Cases of bench loader that measure a start: to the first batch of MNIST's files, and of a state of 10^9 samples. */
+int bench_first_batch(const struct bench_opts *o, struct bench_result *out);
+int bench_billion(const struct bench_opts *o, struct bench_result *out);
 
 #endif

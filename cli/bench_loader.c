@@ -21,6 +21,18 @@ static double seconds_since(uint64_t start)
     return (double)(mr_time_ns() - start) * 1e-9;
 }
 
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double bench_median(double *v, uint64_t n)
+{
+    qsort(v, n, sizeof *v, compare);
+    return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
+}
+
 /* ---- ours ---- */
 
 /* Takes batches for `seconds`, handing each straight back. Returns samples taken, or the error. */

@@ -25,32 +25,11 @@ static const struct mr_option options[] = {
         .help = "How often each is measured, in turn; medians are printed"),
     OPT("samples", MR_OPT_UINT, samples, .initial = "65536", .min = 256, .max = 1e9, .unit = "samples",
         .help = "Size of the set in memory (4 KiB a sample)"),
-    OPT("time", MR_OPT_DURATION, time_ns, .initial = "1s", .min = 1e6, .max = 3600e9, .unit = "s", .help = "Of each measurement"),
+    OPT("time", MR_OPT_DURATION, time_ns, .initial = "1s", .min = 1e6, .max = 3600e9, .unit = "s",
+        .help = "Of each measurement"),
     CLI_COMMON_OPTIONS,
     {NULL},
 };
-
-#define MAX_ROUNDS 1000
-
-/* What one case came to: medians over the rounds. Fields that a case does not have are negative. */
-struct result {
-    const char *name;
-    struct bench_ours ours;
-    double memcpy_bytes_per_s, memcpy_far_bytes_per_s;
-    double gz_first_batch_ms, inflate_ms, state_save_ms, state_load_ms, order_bytes;
-};
-
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *v, uint64_t n)
-{
-    qsort(v, n, sizeof *v, compare);
-    return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
-}
 
 static bool wanted(const struct bench_opts *o, const char *name)
 {
@@ -75,9 +54,9 @@ static uint64_t row_bytes(const struct bench_set *set)
 
 /* Ours and memcpy in turn. The copy's source is as large as an epoch delivered, its pieces a batch; its destination is once
  * as small as the loader's ring (the stricter limit), once as large as the source. */
-static int measure(const struct bench_set *set, const struct bench_opts *o, bool with_memcpy, struct result *out)
+static int measure(const struct bench_set *set, const struct bench_opts *o, bool with_memcpy, struct bench_result *out)
 {
-    double v[5][MAX_ROUNDS], seconds = (double)o->time_ns * 1e-9;
+    double v[5][BENCH_MAX_ROUNDS], seconds = (double)o->time_ns * 1e-9;
     uint64_t row = row_bytes(set), epoch = row * mr_dataset_length(set->ds), piece = row * set->batch_size;
     int rc = 0;
     for (uint64_t r = 0; r < o->rounds && rc == 0; r++) {
@@ -96,15 +75,15 @@ static int measure(const struct bench_set *set, const struct bench_opts *o, bool
     }
     if (rc < 0)
         return rc;
-    out->ours.samples_per_s = median(v[0], o->rounds);
-    out->ours.bytes_per_s = median(v[1], o->rounds);
-    out->ours.cpu_ns_per_sample = median(v[2], o->rounds);
-    out->memcpy_bytes_per_s = with_memcpy ? median(v[3], o->rounds) : -1;
-    out->memcpy_far_bytes_per_s = with_memcpy ? median(v[4], o->rounds) : -1;
+    out->ours.samples_per_s = bench_median(v[0], o->rounds);
+    out->ours.bytes_per_s = bench_median(v[1], o->rounds);
+    out->ours.cpu_ns_per_sample = bench_median(v[2], o->rounds);
+    out->memcpy_bytes_per_s = with_memcpy ? bench_median(v[3], o->rounds) : -1;
+    out->memcpy_far_bytes_per_s = with_memcpy ? bench_median(v[4], o->rounds) : -1;
     return 0;
 }
 
-static int case_memory(const struct bench_opts *o, struct result *out)
+static int case_memory(const struct bench_opts *o, struct bench_result *out)
 {
     struct mr_array_opts a;
     mr_array_opts_init(&a);
@@ -133,7 +112,7 @@ static int case_memory(const struct bench_opts *o, struct result *out)
     return rc;
 }
 
-static int case_mnist(const struct bench_opts *o, struct result *out)
+static int case_mnist(const struct bench_opts *o, struct bench_result *out)
 {
     struct bench_set set = {.batch_size = 64, .chain = "cast(f32),scale(1/255),normalize(0.1307,0.3081)"};
     int rc = mr_dataset_open(o->mnist, &set.ds);
@@ -144,7 +123,7 @@ static int case_mnist(const struct bench_opts *o, struct result *out)
     return rc;
 }
 
-static int case_delay(const struct bench_opts *o, struct result *out)
+static int case_delay(const struct bench_opts *o, struct bench_result *out)
 {
     struct bench_set set = {.batch_size = 64};
     struct bench_opts two = *o;
@@ -158,187 +137,20 @@ static int case_delay(const struct bench_opts *o, struct result *out)
     return rc;
 }
 
-/* ---- first batch, from opening the data set on ---- */
-
-/* Writes the images and labels of a set as plain IDX files into a fresh folder. */
-static int write_plain(const char *mnist, char *dir)
-{
-    static const char *const names[] = {"train-images-idx3-ubyte", "train-labels-idx1-ubyte"};
-    struct mr_dataset *ds;
-    int rc = mr_dataset_open(mnist, &ds);
-    if (rc < 0)
-        return rc;
-    uint64_t n = mr_dataset_length(ds);
-    FILE *file[2] = {NULL, NULL};
-    for (int f = 0; f < 2 && rc == 0; f++) {
-        char path[256];
-        const struct mr_spec *spec = mr_dataset_field(ds, f);
-        snprintf(path, sizeof path, "%s/%s", dir, names[f]);
-        file[f] = spec ? fopen(path, "wb") : NULL;
-        if (!file[f]) {
-            rc = mr_error_set(-errno, "%s: %s", path, strerror(errno));
-            break;
-        }
-        unsigned char head[16] = {0, 0, 8, (unsigned char)(spec->rank + 1)};
-        for (int d = 0; d <= spec->rank; d++) {
-            uint64_t dim = d ? spec->dim[d - 1] : n;
-            for (int k = 0; k < 4; k++)
-                head[4 + 4 * d + k] = (unsigned char)(dim >> (24 - 8 * k));
-        }
-        fwrite(head, 1, 8 + 4 * (size_t)spec->rank, file[f]);
-    }
-    unsigned char image[65536], label;
-    for (uint64_t i = 0; i < n && rc == 0; i++) {
-        uint64_t bytes = 0;
-        mr_spec_bytes(mr_dataset_field(ds, 0), &bytes);
-        rc = bytes <= sizeof image ? mr_dataset_read(ds, i, (void *const[]){image, &label}, NULL) : MR_ELIMIT;
-        if (rc == 0 && (fwrite(image, 1, bytes, file[0]) != bytes || fwrite(&label, 1, 1, file[1]) != 1))
-            rc = mr_error_set(-EIO, "%s: could not be written", dir);
-    }
-    for (int f = 0; f < 2; f++)
-        if (file[f])
-            fclose(file[f]);
-    mr_dataset_close(ds);
-    return rc;
-}
-
-static void remove_plain(const char *dir)
-{
-    static const char *const names[] = {"train-images-idx3-ubyte", "train-labels-idx1-ubyte"};
-    char path[256];
-    for (int f = 0; f < 2; f++) {
-        snprintf(path, sizeof path, "%s/%s", dir, names[f]);
-        unlink(path);
-    }
-    rmdir(dir);
-}
-
-/* Milliseconds from opening a data set to its first shuffled batch. all: read the last sample first, which for .gz takes as
- * long as inflating does; then *all_ms says how long that took. */
-static int first_batch(const char *uri, const struct bench_opts *o, double *out_ms, double *all_ms)
-{
-    struct mr_dataset *ds;
-    uint64_t start = mr_time_ns();
-    int rc = mr_dataset_open(uri, &ds);
-    if (rc < 0)
-        return rc;
-    unsigned char image[65536], label;
-    if (all_ms) {
-        rc = mr_dataset_read(ds, mr_dataset_length(ds) - 1, (void *const[]){image, &label}, NULL);
-        *all_ms = (double)(mr_time_ns() - start) * 1e-6;
-    }
-    struct bench_set set = {.ds = ds, .chain = "cast(f32),scale(1/255),normalize(0.1307,0.3081)", .batch_size = 64};
-    struct bench_ours ours = {0};
-    uint64_t opened = mr_time_ns();
-    if (rc == 0)
-        rc = bench_ours(&set, o, 0.001, &ours);
-    *out_ms = (double)(opened - start) * 1e-6 + ours.first_batch_ms;
-    mr_dataset_close(ds);
-    return rc;
-}
-
-static int case_first(const struct bench_opts *o, struct result *out)
-{
-    char dir[] = "/tmp/millrace-bench-XXXXXX";
-    double v[3][MAX_ROUNDS];
-    if (!mkdtemp(dir))
-        return mr_error_set(-errno, "%s: %s", dir, strerror(errno));
-    int rc = write_plain(o->mnist, dir);
-    for (uint64_t r = 0; r < o->rounds && rc == 0; r++) {
-        double unused;
-        rc = first_batch(dir, o, &v[0][r], NULL);
-        if (rc == 0)
-            rc = first_batch(o->mnist, o, &v[1][r], NULL);
-        if (rc == 0)
-            rc = first_batch(o->mnist, o, &unused, &v[2][r]);
-    }
-    remove_plain(dir);
-    if (rc < 0)
-        return rc;
-    out->ours.first_batch_ms = median(v[0], o->rounds);
-    out->gz_first_batch_ms = median(v[1], o->rounds);
-    out->inflate_ms = median(v[2], o->rounds);
-    return 0;
-}
-
-/* ---- a set of 10^9 samples: saving, loading, memory ---- */
-
-static int open_billion(const char *state, struct mr_dataset *ds, struct mr_sampler *sampler, struct mr_loader **out)
-{
-    struct mr_loader_opts lo;
-    mr_loader_opts_init(&lo);
-    lo.state = state;
-    lo.epochs = 0;
-    return mr_loader_open(ds, sampler, NULL, NULL, &lo, out);
-}
-
-/* The same state somewhere else in the epoch. */
-static void move_state(const char *state, uint64_t position, char *out, size_t cap)
-{
-    const char *at = strstr(state, "\"position\": "), *rest = at ? strchr(at, ',') : NULL;
-    snprintf(out, cap, "%.*s\"position\": %" PRIu64 "%s", at ? (int)(at - state) : 0, state, position,
-             rest ? rest : "");
-}
-
-static int case_billion(const struct bench_opts *o, struct result *out)
-{
-    struct mr_dataset *ds = NULL;
-    struct mr_sampler *sampler = NULL;
-    struct mr_loader *ld = NULL;
-    struct mr_memory_info before, after;
-    struct mr_batch b;
-    char state[1024] = "", moved[1200];
-    double save[MAX_ROUNDS], load[MAX_ROUNDS];
-    mr_memory_get(&before);
-    int rc = mr_dataset_open("synthetic:n=1e9,shape=16", &ds);
-    if (rc == 0)
-        rc = mr_sampler_open("random", mr_dataset_length(ds), 1, &sampler);
-    if (rc == 0)
-        rc = open_billion(NULL, ds, sampler, &ld);
-    for (uint64_t r = 0; r < o->rounds && rc >= 0; r++) {
-        rc = mr_loader_next(ld, NULL, &b);
-        uint64_t start = mr_time_ns();
-        if (rc >= 0)
-            rc = mr_loader_state(ld, state, sizeof state);
-        save[r] = (double)(mr_time_ns() - start) * 1e-6;
-        mr_loader_close(ld);
-        ld = NULL;
-        move_state(state, 64 * (1 + r * 15625000 / o->rounds), moved, sizeof moved);
-        start = mr_time_ns();
-        if (rc >= 0)
-            rc = open_billion(moved, ds, sampler, &ld);
-        load[r] = (double)(mr_time_ns() - start) * 1e-6;
-    }
-    mr_memory_get(&after);
-    mr_loader_close(ld);
-    if (sampler)
-        mr_sampler_destroy(sampler);
-    if (ds)
-        mr_dataset_close(ds);
-    if (rc < 0)
-        return rc;
-    out->state_save_ms = median(save, o->rounds);
-    out->state_load_ms = median(load, o->rounds);
-    out->order_bytes = (double)after.resident_bytes - (double)before.resident_bytes;
-    return 0;
-}
-
-/* ---- report ---- */
-
 static void json_number(struct mr_json *json, const char *key, double value)
 {
     if (value >= 0)
         mr_json_double(json, key, value);
 }
 
-static int print_json(const struct result *results, size_t n, const struct bench_opts *o)
+static int print_json(const struct bench_result *results, size_t n, const struct bench_opts *o)
 {
     struct mr_json *json = cli_json_begin("bench loader");
     if (!json)
         return CLI_FAILED;
     mr_json_array(json, "cases");
     for (size_t i = 0; i < n; i++) {
-        const struct result *r = &results[i];
+        const struct bench_result *r = &results[i];
         mr_json_object(json, NULL);
         mr_json_string(json, "case", r->name);
         json_number(json, "samples_per_s", r->ours.samples_per_s);
@@ -363,12 +175,12 @@ static int print_json(const struct result *results, size_t n, const struct bench
     return cli_json_end(json);
 }
 
-static void print_rates(const struct result *results, size_t n)
+static void print_rates(const struct bench_result *results, size_t n)
 {
     struct cli_table *table = cli_table_create("case\t>samples/s\t>ours GB/s\t>memcpy GB/s\t>of memcpy\t>memcpy to "
                                                "memory\t>CPU ns/sample\t>heap growth B/sample");
     for (size_t i = 0; i < n; i++) {
-        const struct result *r = &results[i];
+        const struct bench_result *r = &results[i];
         char count[CLI_HUMAN];
         if (r->ours.samples_per_s < 0)
             continue;
@@ -384,7 +196,7 @@ static void print_rates(const struct result *results, size_t n)
     cli_table_print(table, stdout, 0);
 }
 
-static int print_text(const struct result *results, size_t n, const struct bench_opts *o)
+static int print_text(const struct bench_result *results, size_t n, const struct bench_opts *o)
 {
     char bytes[CLI_HUMAN];
     printf("%u worker%s; medians of %" PRIu64
@@ -393,7 +205,7 @@ static int print_text(const struct result *results, size_t n, const struct bench
            results[0].ours.workers, results[0].ours.workers == 1 ? "" : "s", o->rounds);
     print_rates(results, n);
     for (size_t i = 0; i < n; i++) {
-        const struct result *r = &results[i];
+        const struct bench_result *r = &results[i];
         if (r->inflate_ms >= 0)
             printf(
                 "\nfirst batch, from opening the files: plain %.1f ms; .gz %.1f ms, of which inflating alone %.1f ms\n",
@@ -409,18 +221,18 @@ static int print_text(const struct result *results, size_t n, const struct bench
 
 static const struct {
     const char *name;
-    int (*run)(const struct bench_opts *o, struct result *out);
+    int (*run)(const struct bench_opts *o, struct bench_result *out);
     bool needs_mnist;
 } cases[] = {
-    {"memory_f32", case_memory, false}, {"mnist", case_mnist, true},      {"delay_2ms", case_delay, false},
-    {"first_batch", case_first, true},  {"billion", case_billion, false},
+    {"memory_f32", case_memory, false},       {"mnist", case_mnist, true},       {"delay_2ms", case_delay, false},
+    {"first_batch", bench_first_batch, true}, {"billion", bench_billion, false},
 };
 
 static int run(void *values, int n_args, char **args)
 {
     (void)n_args, (void)args;
     const struct bench_opts *o = values;
-    struct result results[CLI_COUNT(cases)];
+    struct bench_result results[CLI_COUNT(cases)];
     size_t n = 0;
     for (size_t i = 0; i < CLI_COUNT(cases); i++) {
         if (!wanted(o, cases[i].name))
@@ -429,7 +241,7 @@ static int run(void *values, int n_args, char **args)
             cli_warn("%s: left out: --mnist DIR is not given", cases[i].name);
             continue;
         }
-        results[n] = (struct result){cases[i].name, {-1, -1, -1, 0, -1, 0}, -1, -1, -1, -1, -1, -1, -1};
+        results[n] = (struct bench_result){cases[i].name, {-1, -1, -1, 0, -1, 0}, -1, -1, -1, -1, -1, -1, -1};
         int rc = cases[i].run(o, &results[n++]);
         if (rc < 0)
             return cli_error(rc);

@@ -94,6 +94,7 @@ static void count_field(struct field *f, const uint64_t *dim)
 static int read_sample(struct look *k, uint64_t index)
 {
     for (int f = 0; f < k->n_fields; f++)
+        /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): every field below n_fields has a spec */
         memcpy(k->dim[f], k->field[f].spec->dim, sizeof k->dim[f]);
     int rc = mr_dataset_read(k->ds, index, k->row, k->dim);
     return rc < 0 ? cli_error(rc) : CLI_OK;
@@ -117,8 +118,10 @@ static int prepare(struct look *k)
         if (bytes > MAX_ROW_BYTES)
             return cli_fail("%s: a sample of %llu bytes is too large to look at", k->uri, (unsigned long long)bytes);
         field->row = k->row[f] = malloc(bytes ? bytes : 1);
-        if (!field->row)
-            return cli_fail("out of memory (%llu bytes for one sample)", (unsigned long long)bytes);
+        if (!field->row) {
+            cli_fail("out of memory (%llu bytes for one sample)", (unsigned long long)bytes);
+            return CLI_FAILED;
+        }
         sample_bytes += bytes;
     }
     uint64_t fit = SCAN_BYTES / (sample_bytes ? sample_bytes : 1);

@@ -37,6 +37,8 @@ struct feed_digest {
     uint64_t lo, hi;
 };
 
+extern const struct mr_option feed_options[];
+
 struct feed_result {
     struct mr_loader_stats stats;
     double seconds;      /* from open to the last batch's end */
@@ -76,6 +78,14 @@ int feed_open(struct feed *feed, const char *dataset, const struct feed_opts *op
 int feed_run(struct feed *feed, const volatile int *stop, void (*tick)(void *user, uint64_t samples), void *user);
 
 void feed_close(struct feed *feed);
+
+/* What came of it; return an exit code. */
+int feed_print_json(const struct feed *feed);
+int feed_print_text(const struct feed *feed);
+
+/* Write the files that --quarantine and --state-out name; print errors, return an exit code. */
+int feed_write_quarantine(const struct feed *feed);
+int feed_write_state(const struct feed *feed);
 
 /* Adds the digest of each row of a batch in host memory: data[f] as field f of the batch lies there. */
 void feed_digest_add(struct feed_digest *digest, const struct mr_batch *batch, const unsigned char *const data[]);

@@ -142,19 +142,44 @@ int cli_json_end(struct mr_json *json)
     return code;
 }
 
-static int no_such_command(const char *name)
+/* Lists the commands whose first of two words this is; false when there are none. */
+static bool list_family(FILE *out, const char *first)
 {
-    const char *names[CLI_COUNT(commands) + 2];
+    size_t n = strlen(first);
+    bool any = false;
+    for (size_t i = 0; i < CLI_COUNT(commands); i++) {
+        const char *name = commands[i]->name;
+        if (!commands[i]->summary || strncmp(name, first, n) != 0 || name[n] != ' ')
+            continue;
+        fprintf(out, "%s  millrace %-14s %s\n", any ? "" : "Commands:\n", name, commands[i]->summary);
+        any = true;
+    }
+    return any;
+}
+
+/* The first word is no command: it may be the first of two, of which the second is missing, wrong, or asks for help. */
+static int no_such_command(int argc, char **argv)
+{
+    const char *names[CLI_COUNT(commands) + 2], *second = argc > 1 ? argv[1] : "";
+    char words[64];
     size_t n = 0;
     for (size_t i = 0; i < CLI_COUNT(commands); i++)
         if (commands[i]->summary)
             names[n++] = commands[i]->name;
     names[n++] = "help";
     names[n] = NULL;
-    const char *nearest = mr_nearest(name, names);
+    if ((strcmp(second, "--help") == 0 || strcmp(second, "-h") == 0) && list_family(stdout, argv[0]))
+        return CLI_OK;
+    bool two = second[0] && second[0] != '-';
+    snprintf(words, sizeof words, "%s%s%s", argv[0], two ? " " : "", two ? second : "");
+    const char *nearest = mr_nearest(argv[0], names);
+    if (!nearest && two)
+        nearest = mr_nearest(words, names);
     if (nearest)
-        return cli_misuse("%s: no such command; did you mean %s?", name, nearest);
-    return cli_misuse("%s: no such command; millrace --help lists them", name);
+        return cli_misuse("%s: no such command; did you mean %s?", strchr(nearest, ' ') ? words : argv[0], nearest);
+    int code = cli_misuse("%s: no such command; millrace --help lists them", argv[0]);
+    list_family(stderr, argv[0]);
+    return code;
 }
 
 static int help(int argc, char **argv)
@@ -166,7 +191,7 @@ static int help(int argc, char **argv)
     int used;
     const struct cli_command *command = find_words(argc, argv, &used);
     if (!command)
-        return no_such_command(argv[0]);
+        return no_such_command(argc, argv);
     cli_help(stdout, command);
     return CLI_OK;
 }
@@ -234,7 +259,7 @@ int main(int argc, char **argv)
     else if (argv[1][0] == '-')
         code = cli_misuse("%s: no such option; millrace --help lists the commands", argv[1]);
     else
-        code = no_such_command(argv[1]);
+        code = no_such_command(argc - 1, argv + 1);
     if ((fflush(stdout) != 0 || ferror(stdout)) && code == CLI_OK)
         code = cli_fail("standard output: %s", strerror(errno));
     return code;

@@ -75,14 +75,14 @@ int cli_output_finish(struct cli_output *out)
 int cli_output_commit(struct cli_output *out)
 {
     int code = cli_output_finish(out);
-    if (code != CLI_OK)
-        return code;
-    if (rename(out->temporary, out->path) != 0)
-        return cli_fail("%s: cannot be named so: %s", out->path, strerror(errno));
-    free(out->temporary);
-    out->temporary = NULL;
+    if (code == CLI_OK && rename(out->temporary, out->path) != 0)
+        code = cli_fail("%s: cannot be named so: %s", out->path, strerror(errno));
+    if (code == CLI_OK) {
+        free(out->temporary);
+        out->temporary = NULL;
+    }
     cli_output_abort(out);
-    return CLI_OK;
+    return code;
 }
 
 void cli_output_abort(struct cli_output *out)

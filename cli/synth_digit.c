@@ -146,7 +146,7 @@ static void distort(const struct glyph *g, struct dice *d, float size, float (*o
     float a2 = angle * angle, sine = angle * (1 - a2 / 6), cosine = 1 - a2 / 2 + a2 * a2 / 24;
     float bend = 0.07f * swing(d), bulge = 0.07f * swing(d);
     for (int i = 0; i < g->n; i++) {
-        bool again = i > 0 && memcmp(g->p[i], g->p[i - 1], sizeof g->p[i]) == 0;
+        bool again = i > 0 && g->p[i][0] == g->p[i - 1][0] && g->p[i][1] == g->p[i - 1][1];
         float jx = 0.035f * swing(d), jy = 0.035f * swing(d);
         if (again) { /* a corner stays one */
             out[i][0] = out[i - 1][0];
@@ -165,7 +165,7 @@ int synth_digit(const struct synth_options *o, uint32_t stream, uint64_t index, 
 {
     struct dice d = {.seed = o->seed, .sample = index, .stream = stream};
     int size = (int)o->size, label = (int)(((uint64_t)roll(&d) * 10) >> 32);
-    const struct glyph *ways[4];
+    const struct glyph *ways[4] = {&glyphs[0]};
     uint32_t n_ways = 0;
     for (size_t i = 0; i < CLI_COUNT(glyphs); i++)
         if (glyphs[i].digit == label)

@@ -178,7 +178,9 @@ static int write_values(const struct array *a, struct cli_output *out)
     enum { BUFFER = 1 << 16 };
     unsigned char *buffer = malloc(BUFFER);
     struct cli_progress progress;
-    int code = buffer ? CLI_OK : cli_fail("out of memory");
+    int code = CLI_OK;
+    if (!buffer)
+        return cli_fail("out of memory");
     cli_progress_begin(&progress, "writing values", rows * columns * a->bytes, "B");
     for (uint64_t r = 0; code == CLI_OK && r < rows; r++) {
         uint64_t element = fortran ? c_order(&a->o->shape, r) : 0;

@@ -15,9 +15,9 @@
             __builtin_unreachable();                                                                                   \
         analyzer_rc;                                                                                                   \
     })
-#define mr_error_set(...) ANALYZER_NEGATIVE(mr_error_set(__VA_ARGS__))
+#define mr_error_set(...)   ANALYZER_NEGATIVE(mr_error_set(__VA_ARGS__))
 #define mr_error_errno(...) ANALYZER_NEGATIVE(mr_error_errno(__VA_ARGS__))
 #define mr_error_nomem(...) ANALYZER_NEGATIVE(mr_error_nomem(__VA_ARGS__))
-#define mr_error_put(...) ANALYZER_NEGATIVE(mr_error_put(__VA_ARGS__))
+#define mr_error_put(...)   ANALYZER_NEGATIVE(mr_error_put(__VA_ARGS__))
 
 #endif

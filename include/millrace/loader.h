@@ -23,6 +23,7 @@
 #include <millrace/device.h>
 #include <millrace/json.h>
 #include <millrace/sampler.h>
+#include <millrace/storage.h>
 #include <millrace/transform.h>
 
 #ifdef __cplusplus
@@ -42,17 +43,6 @@ enum mr_bad_policy {
     MR_BAD_FAIL,    /* the first bad sample ends the run with its error */
     MR_BAD_SKIP,    /* its batch is smaller */
     MR_BAD_REPLACE, /* the sample at the next position that decodes takes its place */
-};
-
-enum mr_storage_kind {
-    MR_STORAGE_AUTO, /* io_uring where the kernel gives it, else pread */
-    MR_STORAGE_URING,
-    MR_STORAGE_PREAD,
-};
-
-enum mr_cache_kind {
-    MR_CACHE_NONE,
-    MR_CACHE_HOST, /* files are kept in memory once read, and read from there */
 };
 
 enum mr_tail {
@@ -192,13 +182,14 @@ struct mr_loader_stats {
     uint64_t timed_batches, timed_copy_ns, timed_use_ns, timed_both_ns;
     double ready_mean; /* batches ready when mr_loader_next() was called, mean */
     double reads_in_flight_mean;
-    struct mr_percentiles interval;                                   /* from one batch handed out to the next */
-    struct mr_percentiles wait;                                       /* of mr_loader_next() */
-    struct mr_percentiles make;                                       /* from a batch's first claim to ready */
-    uint64_t pageable_bytes, pinned_bytes, device_bytes, cache_bytes; /* memory held for slots, buffers, cache */
-    char bottleneck[16]; /* "consumer", "read", "decode", "transform", "collate", "copy", "prefetch", or
+    struct mr_percentiles interval;                      /* from one batch handed out to the next */
+    struct mr_percentiles wait;                          /* of mr_loader_next() */
+    struct mr_percentiles make;                          /* from a batch's first claim to ready */
+    uint64_t pageable_bytes, pinned_bytes, device_bytes; /* held for slots and read buffers */
+    uint64_t cache_bytes; /* of files that are in memory: inflated, loaded, cached; shared by a data set's loaders */
+    char bottleneck[16];  /* "consumer", "read", "decode", "transform", "collate", "copy", "prefetch", or
                                          "none" */
-    char reason[192];    /* one sentence with the figures behind it */
+    char reason[192];     /* one sentence with the figures behind it */
 };
 MR_API void mr_loader_stats(struct mr_loader *loader, struct mr_loader_stats *out);
 

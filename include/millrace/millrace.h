@@ -7,8 +7,8 @@
  * tensor.h     element types and shapes           options.h    option tables: command lines, URIs
  * json.h       a JSON writer                      device.h     memory, streams, events, copies
  * dataset.h    formats: where samples lie         sampler.h    the order of samples
- * transform.h  ops on samples                     loader.h     the engine: batches, state, statistics
- * trace.h      what happened when
+ * transform.h  ops on samples                     storage.h    how files are read
+ * loader.h     the engine: batches, state, statistics          trace.h      what happened when
  */
 #ifndef MILLRACE_H
 #define MILLRACE_H
@@ -20,6 +20,7 @@
 #include <millrace/loader.h>
 #include <millrace/options.h>
 #include <millrace/sampler.h>
+#include <millrace/storage.h>
 #include <millrace/system.h>
 #include <millrace/tensor.h>
 #include <millrace/trace.h>

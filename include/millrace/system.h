@@ -40,10 +40,6 @@ struct mr_memory_info {
 };
 MR_API void mr_memory_get(struct mr_memory_info *out);
 
-/* NULL when deep-queue reads by io_uring work here, else why they do not: not built in, refused by the kernel or by a
- * sandbox. A constant text. */
-MR_API const char *mr_uring_why_not(void);
-
 /*
  * Philox-4x32-10: four 32-bit random numbers from a 128-bit counter and a 64-bit key.
  * (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3, SC 2011.)

@@ -94,7 +94,7 @@ static bool read_whole(const char *text, const struct suffix *units, double bare
         *out = exact;
         return digits > 0;
     }
-    double number;
+    double number = 0;
     const char *end = read_decimal(text, &number);
     double factor = !end ? 0 : *end ? factor_of(units, end) : bare_factor;
     number *= factor;

@@ -4,19 +4,40 @@
 #include <errno.h>
 #include <string.h>
 
+static int grow_buffer(struct mr_run *run, uint64_t bytes)
+{
+    if (bytes <= run->buffer_bytes)
+        return 0;
+    free(run->buffer);
+    run->buffer_bytes = 0;
+    if (posix_memalign((void **)&run->buffer, 4096, bytes) != 0) {
+        run->buffer = NULL;
+        return mr_error_nomem("read buffer", bytes);
+    }
+    run->buffer_bytes = bytes;
+    return 0;
+}
+
+/* The buffer is made for the most that a run of such samples needs, now: whether its reads go straight into their rows
+ * depends on time. */
 int mr_run_init(struct mr_run *run, const struct mr_loader *ld)
 {
     run->sample = calloc(ld->run_rows, sizeof *run->sample);
     run->read = ld->storage ? calloc(ld->run_rows * MR_MAX_EXTENTS, sizeof *run->read) : NULL;
-    if (!run->sample || (ld->storage && !run->read))
+    run->landed = ld->storage ? calloc(ld->run_rows * MR_MAX_EXTENTS, sizeof *run->landed) : NULL;
+    if (!run->sample || (ld->storage && (!run->read || !run->landed)))
         return mr_error_nomem("a run of samples", ld->run_rows * sizeof *run->sample);
-    return 0;
+    uint64_t bytes;
+    if (!ld->storage || !mr_mul(ld->run_rows, ld->sample_bytes, &bytes))
+        return 0;
+    return grow_buffer(run, bytes);
 }
 
 void mr_run_free(struct mr_run *run)
 {
     free(run->sample);
     free(run->read);
+    free(run->landed);
     free(run->buffer);
 }
 
@@ -81,9 +102,9 @@ static void plan_read(struct mr_loader *ld, struct mr_run *run, uint32_t i, int 
     if (read) {
         read->bytes += at->bytes;
     } else {
+        run->landed[run->n_reads] = false;
         read = &run->read[run->n_reads++];
-        *read = (struct mr_read){
-            .file = at->file, .offset = at->offset, .bytes = at->bytes, .buf = to, .user = run, .status = 1};
+        *read = (struct mr_read){.file = at->file, .offset = at->offset, .bytes = at->bytes, .buf = to, .user = run};
     }
     s->extent[e].read = read;
 }
@@ -106,25 +127,35 @@ static void locate_sample(struct mr_worker *w, struct mr_run *run, uint32_t i, b
             plan_read(ld, run, i, e, open);
         s->status = MR_MIN(rc, 0);
     }
-    if (s->status < 0)
-        mr_bad_add(ld, run->t, run->row0 + i, s, run->info.epoch, s->status, false);
 }
 
-/* Gives each read that does not go straight into a row its place in the run's buffer, which grows to the most ever needed. */
+int mr_run_error(const struct mr_worker *w, const struct mr_run *run, uint32_t i)
+{
+    const struct mr_run_sample *s = &run->sample[i];
+    if (run->error.code < 0)
+        return mr_error_put(&run->error);
+    struct mr_extent at[MR_MAX_EXTENTS];
+    int n = w->ld->ds->ops->locate(w->ld->ds, s->index, at), rc = 0;
+    for (int e = 0; e < n && rc >= 0; e++) {
+        const void *view;
+        rc = mr_files_view(w->ld->ds->files, at[e].file, at[e].offset, at[e].bytes, &view);
+    }
+    if (n < 0 || rc < 0)
+        return n < 0 ? n : rc;
+    return mr_error_set(s->status, "sample %llu: cannot be located: %s", (unsigned long long)s->index,
+                        mr_strerror(s->status));
+}
+
+/* Gives each read that does not go straight into a row its place in the run's buffer, which grows when samples are larger than
+ * the first. */
 static int place_reads(struct mr_run *run)
 {
     uint64_t need = 0;
     for (uint32_t r = 0; r < run->n_reads; r++)
         need += run->read[r].buf ? 0 : mr_round_up(run->read[r].bytes, MR_CACHE_LINE);
-    if (need > run->buffer_bytes) {
-        free(run->buffer);
-        run->buffer_bytes = 0;
-        if (posix_memalign((void **)&run->buffer, 4096, need) != 0) {
-            run->buffer = NULL;
-            return mr_error_nomem("read buffer", need);
-        }
-        run->buffer_bytes = need;
-    }
+    int rc = grow_buffer(run, need);
+    if (rc < 0)
+        return rc;
     uint64_t at = 0;
     for (uint32_t r = 0; r < run->n_reads; r++)
         if (!run->read[r].buf) {
@@ -143,6 +174,7 @@ void mr_run_fill(struct mr_worker *w, struct mr_run *run, uint64_t number)
     run->row0 = (uint32_t)row0;
     run->n = row0 < run->info.rows ? (uint32_t)MR_MIN(ld->run_rows, run->info.rows - row0) : 0;
     run->n_done = run->n_reads = run->n_landed = run->n_submitted = 0;
+    run->error.code = 0;
     int rc = map_order(w, run);
     if (rc == 0) {
         bool open = ld->storage && mr_ring_is_open(ld, run->t);
@@ -155,7 +187,8 @@ void mr_run_fill(struct mr_worker *w, struct mr_run *run, uint64_t number)
         for (uint32_t i = 0; i < run->n; i++) {
             run->sample[i].n_extents = 0;
             run->sample[i].status = rc;
+            run->sample[i].done = false;
         }
-        mr_bad_add(ld, run->t, run->row0, &run->sample[0], run->info.epoch, rc, true);
+        mr_error_keep(rc, &run->error);
     }
 }

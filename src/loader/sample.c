@@ -7,7 +7,6 @@
 void mr_bad_add(struct mr_loader *ld, uint64_t t, uint32_t row, const struct mr_run_sample *s, uint64_t epoch, int code,
                 bool fatal)
 {
-    static struct mr_bad no_memory = {.fatal = true, .error = {-ENOMEM, "no memory to note a bad sample"}};
     struct mr_bad *bad = calloc(1, sizeof *bad);
     if (bad) {
         mr_error_keep(code, &bad->error);
@@ -25,14 +24,25 @@ void mr_bad_add(struct mr_loader *ld, uint64_t t, uint32_t row, const struct mr_
     if (bad) {
         bad->next = slot->bad;
         slot->bad = bad;
-    } else if (!slot->bad) {
-        slot->bad = &no_memory;
+    } else {
+        slot->bad_lost = true;
     }
     pthread_mutex_unlock(&ld->lock);
 }
 
+/* A failed read of more than this extent: the bytes around it must not decide about it, as what is read together depends
+ * on the workers. */
+static int read_alone(struct mr_loader *ld, const struct mr_run_sample *s, int e, const void **out)
+{
+    const struct mr_extent *at = &s->extent[e].at;
+    unsigned char *to = (unsigned char *)s->extent[e].read->buf + s->extent[e].skip;
+    int rc = mr_files_read(ld->ds->files, at->file, at->offset, to, at->bytes);
+    *out = rc == 0 ? to : NULL;
+    return rc;
+}
+
 /* Where an extent's bytes are (NULL when it has none), or the error of its read. */
-static int extent_bytes(const struct mr_run_sample *s, int e, const void **out)
+static int extent_bytes(struct mr_loader *ld, const struct mr_run_sample *s, int e, const void **out)
 {
     const struct mr_read *r = s->extent[e].read;
     *out = s->extent[e].view;
@@ -42,6 +52,8 @@ static int extent_bytes(const struct mr_run_sample *s, int e, const void **out)
         *out = r->view ? (const unsigned char *)r->view + s->extent[e].skip : NULL;
         return 0;
     }
+    if (r->want > s->extent[e].at.bytes)
+        return read_alone(ld, s, e, out);
     return r->error ? mr_error_put(r->error) : mr_error_set(r->status, "read failed: %s", mr_strerror(r->status));
 }
 
@@ -55,10 +67,10 @@ static void rooms_of(struct mr_worker *w, unsigned char *const row[], void *room
 static int decode(struct mr_worker *w, const struct mr_run_sample *s, unsigned char *const row[], struct mr_sample *out)
 {
     struct mr_loader *ld = w->ld;
-    const void *bytes[MR_MAX_EXTENTS];
+    const void *bytes[MR_MAX_EXTENTS] = {NULL};
     int rc = 0;
     for (int e = 0; e < s->n_extents && rc == 0; e++)
-        rc = extent_bytes(s, e, &bytes[e]);
+        rc = extent_bytes(ld, s, e, &bytes[e]);
     if (rc < 0)
         return rc;
     void *rooms[MR_MAX_FIELDS];
@@ -135,6 +147,7 @@ static int make(struct mr_worker *w, struct mr_slot *slot, uint32_t row, uint64_
     uint64_t t1 = timed ? mr_time_ns() : 0;
     for (int f = 0; f < ld->n_fields && rc == 0; f++) {
         uint64_t dim[MR_MAX_RANK];
+        /* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): mr_sample_init() has set every field's data */
         rc = write_field(w, f, epoch, s->index, &sample, to[f], dim);
         if (rc == 0 && slot->dims)
             memcpy(slot->dims + ((uint64_t)row * (uint64_t)ld->n_fields + (uint64_t)f) * MR_MAX_RANK, dim, sizeof dim);
@@ -199,6 +212,8 @@ static int replace(struct mr_worker *w, struct mr_run *run, uint32_t i)
         if (rc == 0)
             rc = make(w, mr_ring_slot(ld, run->t), run->row0 + i, run->info.epoch, &s, false);
         free(bytes);
+        if (rc == -ENOMEM) /* says nothing about the sample */
+            return rc;
         if (rc == 0) {
             mr_ring_slot(ld, run->t)->indices[run->row0 + i] = index;
             return 0;
@@ -209,7 +224,7 @@ static int replace(struct mr_worker *w, struct mr_run *run, uint32_t i)
                         (unsigned long long)tries, (unsigned long long)p);
 }
 
-void mr_sample_make(struct mr_worker *w, struct mr_run *run, uint32_t i)
+void mr_sample_make(struct mr_worker *w, struct mr_run *run, uint32_t i, bool timed)
 {
     struct mr_loader *ld = w->ld;
     struct mr_run_sample *s = &run->sample[i];
@@ -217,13 +232,12 @@ void mr_sample_make(struct mr_worker *w, struct mr_run *run, uint32_t i)
     uint32_t row = run->row0 + i;
     slot->indices[row] = s->index;
     slot->positions[row] = s->position;
-    bool timed = i == 0 || mr_trace_on();
-    int rc = s->status < 0 ? s->status : make(w, slot, row, run->info.epoch, s, timed);
+    int rc = s->status < 0 ? mr_run_error(w, run, i) : make(w, slot, row, run->info.epoch, s, timed);
     if (rc == 0)
         return;
-    if (s->status == 0)
-        mr_bad_add(ld, run->t, row, s, run->info.epoch, rc, false);
-    if (ld->opts.bad == MR_BAD_REPLACE) {
+    bool fatal = run->error.code < 0;
+    mr_bad_add(ld, run->t, row, s, run->info.epoch, rc, fatal);
+    if (ld->opts.bad == MR_BAD_REPLACE && !fatal) {
         rc = replace(w, run, i);
         if (rc < 0)
             mr_bad_add(ld, run->t, row, s, run->info.epoch, rc, true);

@@ -170,11 +170,10 @@ static uint64_t common(const struct interval *a, uint64_t n_a, const struct inte
 
 void mr_ship_overlap(struct mr_loader *ld, struct mr_loader_stats *out)
 {
-    struct interval *copy = calloc(2 * MR_TIMES, sizeof *copy), *use = copy + MR_TIMES;
-    if (!ld->times || !copy) {
-        free(copy);
-        return;
-    }
+    struct interval *copy = ld->times ? calloc(2 * MR_TIMES, sizeof *copy) : NULL;
+    if (!copy)
+        return; /* a device without copies, or no memory: no figures */
+    struct interval *use = copy + MR_TIMES;
     pthread_mutex_lock(&ld->ship_lock);
     for (uint32_t i = 0; i < ld->n_slots; i++)
         for (int set = 0; set < 2; set++)

@@ -1,6 +1,5 @@
 /* Null files: reads that deliver nothing, each due its file's delay after it was submitted. */
 #include "storage/private.h"
-#include <millrace/loader.h>
 
 #include <errno.h>
 #include <time.h>

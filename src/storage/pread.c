@@ -3,7 +3,6 @@
  * disk goes to a pool of threads that the readers share and that grows with the need.
  */
 #include "storage/private.h"
-#include <millrace/loader.h>
 
 #include <errno.h>
 #include <sys/uio.h>

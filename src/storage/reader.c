@@ -1,6 +1,5 @@
 /* Storage and readers: which store reads which kind of file, and what is common to all of them. */
 #include "storage/private.h"
-#include <millrace/loader.h>
 
 /* Best first. */
 static const struct mr_storage_ops *const stores[] = {

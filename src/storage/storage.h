@@ -6,6 +6,7 @@
 #define MR_STORAGE_H
 
 #include "base/base.h"
+#include <millrace/storage.h>
 
 /* ---- the table of files ---- */
 
@@ -116,6 +117,5 @@ void mr_reader_submit(struct mr_reader *r, struct mr_read **reads, uint32_t n);
 uint32_t mr_reader_reap(struct mr_reader *r, struct mr_read **out, uint32_t cap, uint64_t wait_ns);
 uint32_t mr_reader_in_flight(const struct mr_reader *r);
 void mr_reader_count(const struct mr_reader *r, struct mr_reader_stats *out);
-
 
 #endif

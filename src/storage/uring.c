@@ -1,6 +1,5 @@
 /* Reads by io_uring: one ring a reader, one system call a batch of reads. */
 #include "storage/private.h"
-#include <millrace/loader.h>
 
 #include <errno.h>
 #include <liburing.h>

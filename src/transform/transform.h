@@ -146,6 +146,16 @@ uint64_t mr_dims_after(const uint64_t *dim, int rank, int d);
 
 /* The image axes of a spec. layout: 0 by the shape, 1 nchw, 2 nhwc. false: rank too low. */
 bool mr_image_axes(const struct mr_spec *spec, int layout, struct mr_image *out);
+
+/* One sample as `outer` images of h x w pixels of `pixel` bytes: channels in front of height and width are part of outer,
+ * channels behind them part of the pixel. */
+struct mr_pixels {
+    uint64_t outer, h, w, pixel;
+};
+struct mr_pixels mr_pixels_of(const struct mr_op *op, const uint64_t *dim);
+
+/* Sets op->image for ops on pixels. Returns 0, MR_ESHAPE. */
+int mr_op_find_axes(struct mr_op *op, const struct mr_spec *spec, int layout);
 extern const char *const mr_layout_choices[]; /* "auto", "nchw", "nhwc" */
 
 #endif

@@ -3,7 +3,7 @@ $ millrace --help 2>/dev/null
 millrace keeps a GPU fed with training data, and shows where the time goes when it starves.
 usage: millrace COMMAND [arguments] [options]
 ...
-  inspect    Show what is in a data set
+  inspect +Show what is in a data set (re)
 ...
 Exit status: 0 done, 1 failed, 2 misused.
 $ millrace >/dev/null
@@ -28,6 +28,21 @@ millrace: insepct: no such command; did you mean inspect?
 $ millrace qqq
 millrace: qqq: no such command; millrace --help lists them
 [2]
+# Commands of two words.
+$ millrace bench
+millrace: bench: no such command; millrace --help lists them
+Commands:
+...
+  millrace bench loader .* (re)
+...
+[2]
+$ millrace bench loadr
+millrace: bench loadr: no such command; did you mean bench loader?
+[2]
+$ millrace bench --help | head -n 1
+Commands:
+$ millrace help bench loader | head -n 1
+usage: millrace bench loader .* (re)
 $ millrace --verson
 millrace: --verson: no such option; millrace --help lists the commands
 [2]

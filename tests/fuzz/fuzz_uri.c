@@ -6,9 +6,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const struct mr_dataset_ops *ops;
     void *opts;
-    char *uri = strndup((const char *)data, size);
+    char *uri = malloc(size + 1); /* strndup would be simpler, but gcc's ASan has it read past size */
     if (!uri)
         return 0;
+    memcpy(uri, data, size);
+    uri[size] = 0;
     if (mr_uri_parse(uri, &ops, &opts) < 0) {
         if (!mr_last_error()[0])
             abort();

@@ -1,0 +1,50 @@
+/* The files that feed leaves: the quarantine list and the state. Whole or not at all. */
+#include "feed.h"
+
+#include <string.h>
+
+int feed_write_quarantine(const struct feed *feed)
+{
+    struct cli_output out;
+    struct mr_bad_sample bad;
+    int rc = cli_output_open(&out, feed->opts->quarantine, true, false);
+    for (uint64_t i = 0; rc == CLI_OK && mr_loader_bad(feed->ld, i, &bad); i++) {
+        const char *text = NULL;
+        struct mr_json *json = mr_json_create(0);
+        if (!json) {
+            rc = cli_fail("quarantine: no memory");
+            break;
+        }
+        mr_json_object(json, NULL);
+        mr_json_string(json, "file", bad.file);
+        mr_json_uint(json, "offset", bad.offset);
+        mr_json_uint(json, "index", bad.index);
+        mr_json_uint(json, "epoch", bad.epoch);
+        mr_json_uint(json, "position", bad.position);
+        mr_json_string(json, "reason", bad.reason);
+        mr_json_object_end(json);
+        int64_t n = mr_json_finish(json, &text);
+        rc = n < 0 ? cli_error((int)n) : cli_output_write(&out, text, (size_t)n);
+        if (rc == CLI_OK)
+            rc = cli_output_write(&out, "\n", 1);
+        mr_json_destroy(json);
+    }
+    if (rc == CLI_OK)
+        return cli_output_commit(&out);
+    cli_output_abort(&out);
+    return rc;
+}
+
+int feed_write_state(const struct feed *feed)
+{
+    struct cli_output out;
+    int rc = cli_output_open(&out, feed->opts->state_out, true, false);
+    if (rc == CLI_OK)
+        rc = cli_output_write(&out, feed->result.state, strlen(feed->result.state));
+    if (rc == CLI_OK)
+        rc = cli_output_write(&out, "\n", 1);
+    if (rc == CLI_OK)
+        return cli_output_commit(&out);
+    cli_output_abort(&out);
+    return rc;
+}

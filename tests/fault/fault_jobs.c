@@ -1,0 +1,425 @@
+/*
+ * Whole jobs through the public API, with the nth call of one kind failing, for every n: each run ends with the same batches
+ * as without the failure, or with a clean error; nothing leaks, nothing hangs.
+ *
+ *     fault_jobs KIND [JOB [N [on]]]      one kind; one job; one n, to look into a failure
+ */
+#include "files.h"
+#include "inject.h"
+
+#include <millrace/millrace.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define MOST_RUNS 25 /* of a job, a kind and a mode */
+#else
+#define MOST_RUNS 150
+#endif
+#define RUN_SECONDS 60 /* a hang, whatever else the machine does */
+#define STALE       "an error from before"
+
+struct job {
+    const char *name;
+    const char *dataset; /* %s: the folder; NULL: see open */
+    int (*open)(struct mr_dataset **out);
+    const char *sampler; /* NULL: the loader's own; "custom"; %s: the folder */
+    const char *chain, *device;
+    enum mr_storage_kind storage;
+    enum mr_cache_kind cache;
+    enum mr_bad_policy bad;
+    enum mr_collate collate;
+    bool trace, pageable, bad_byte;
+};
+
+static int get_sample(void *user, uint64_t index, void *const row[], uint64_t (*dim)[MR_MAX_RANK])
+{
+    (void)user;
+    (void)dim;
+    for (uint32_t i = 0; i < 32; i++)
+        ((uint32_t *)row[0])[i] = (uint32_t)index * 31 + i;
+    return 0;
+}
+
+static int open_callback(struct mr_dataset **out)
+{
+    struct mr_callback_opts o;
+    mr_callback_opts_init(&o);
+    o.name = "callback";
+    o.n = N_SAMPLES;
+    o.n_fields = 1;
+    o.field[0] = (struct mr_spec){.name = "x", .dtype = MR_U32, .rank = 1, .dim = {32}};
+    o.get = get_sample;
+    return mr_dataset_open_callback(&o, out);
+}
+
+static int open_array(struct mr_dataset **out)
+{
+    static float data[N_SAMPLES][16];
+    for (int i = 0; i < N_SAMPLES * 16; i++)
+        data[i / 16][i % 16] = (float)i;
+    struct mr_array_opts o;
+    mr_array_opts_init(&o);
+    o.n = N_SAMPLES;
+    o.n_fields = 1;
+    o.field[0] = (struct mr_spec){.name = "x", .dtype = MR_F32, .rank = 1, .dim = {16}};
+    o.data[0] = data;
+    return mr_dataset_open_array(&o, out);
+}
+
+static int map_backwards(void *user, uint64_t epoch, uint64_t position, uint64_t count, uint64_t *out_indices)
+{
+    (void)user;
+    (void)epoch;
+    for (uint64_t i = 0; i < count; i++)
+        out_indices[i] = N_SAMPLES - 1 - (position + i);
+    return 0;
+}
+
+#define NORMALISE "cast(f32),scale(1/255),normalize(0.5,0.25)"
+#define SIM       "sim:h2d=50,latency=1us"
+
+static const struct job jobs[] = {
+    {"idx", "idx:%s/t-images-idx3-ubyte", NULL, "random", NORMALISE ",label.one_hot(10)", "cpu",
+     .storage = MR_STORAGE_PREAD},
+    {"idx-gz", "idx:%s/z-images-idx3-ubyte.gz", NULL, "random", NORMALISE, "cpu"},
+    {"idx-large-gz", "idx:%s/large-idx3-ubyte.gz", NULL, "random", NULL, "cpu"},
+    {"npy-sim", "npy:%s/x.npy", NULL, "random", "pad(2),random_crop(32,32),hflip(0.5)", SIM,
+     .storage = MR_STORAGE_URING, .trace = true},
+    {"raw-uring", "raw:%s/x.bin,shape=64x256,dtype=u8", NULL, NULL, NULL, "cpu", .storage = MR_STORAGE_URING},
+    {"raw-auto-weighted", "raw:%s/x.bin,shape=64x256,dtype=u8", NULL, "weighted:%s/weights.txt", NULL, NULL},
+    {"raw-pread-cache", "raw:%s/x.bin,shape=64x256,dtype=u8", NULL, "subset:%s/subset.txt,shuffle", NULL, "cpu",
+     .storage = MR_STORAGE_PREAD, .cache = MR_CACHE_HOST, .bad = MR_BAD_SKIP},
+    {"raw-uring-cache-sim", "raw:%s/x.bin,shape=64x256,dtype=u8", NULL, "weighted:%s/weights.txt,replacement=0", NULL,
+     SIM, .storage = MR_STORAGE_URING, .cache = MR_CACHE_HOST, .bad = MR_BAD_REPLACE, .pageable = true},
+    {"synthetic-pad", "synthetic:n=96,shape=40,dtype=f32,classes=5,delay=100us,min_length=3", NULL, "random", NULL,
+     "cpu", .collate = MR_COLLATE_PAD, .trace = true},
+    {"synthetic-ragged-sim", "synthetic:n=96,shape=40,dtype=i16,min_length=3", NULL, "custom", NULL, SIM,
+     .collate = MR_COLLATE_RAGGED},
+    {"callback", NULL, open_callback, "random", NULL, "cpu", .bad = MR_BAD_REPLACE},
+    {"array", NULL, open_array, "random", "scale(2)", "cpu", .bad = MR_BAD_SKIP},
+    {"raw-bad-fail", "raw:%s/x.bin,shape=64x256,dtype=u8", NULL, "random", NULL, "cpu", .storage = MR_STORAGE_PREAD,
+     .bad = MR_BAD_FAIL, .bad_byte = true},
+    {"raw-bad-skip", "raw:%s/x.bin,shape=64x256,dtype=u8", NULL, "random", NULL, "cpu", .storage = MR_STORAGE_PREAD,
+     .bad = MR_BAD_SKIP, .bad_byte = true},
+    {"raw-bad-replace", "raw:%s/x.bin,shape=64x256,dtype=u8", NULL, "random", NULL, SIM, .storage = MR_STORAGE_URING,
+     .bad = MR_BAD_REPLACE, .bad_byte = true},
+};
+#define N_JOBS (sizeof jobs / sizeof jobs[0])
+
+struct outcome {
+    int rc;
+    uint64_t hash, samples, n_bad;
+    char error[256];
+};
+
+/* What a job has open. */
+struct parts {
+    struct mr_dataset *ds;
+    struct mr_sampler *sampler;
+    struct mr_transform *chain;
+    struct mr_device *device;
+    struct mr_stream *stream;
+    struct mr_loader *loader;
+};
+
+static char now_running[256];
+
+static void on_alarm(int signal_number)
+{
+    (void)signal_number;
+    static const char text[] = "HANGS: ";
+    if (write(2, text, sizeof text - 1) > 0 && write(2, now_running, strlen(now_running)) > 0 && write(2, "\n", 1) > 0)
+        abort();
+    abort();
+}
+
+static void add_bytes(struct outcome *out, const void *data, uint64_t bytes)
+{
+    const unsigned char *p = data;
+    for (uint64_t i = 0; i < bytes; i += 8) {
+        uint64_t word = 0;
+        memcpy(&word, p + i, bytes - i < 8 ? bytes - i : 8);
+        out->hash = (out->hash ^ word) * 0x9e3779b97f4a7c15ull;
+        out->hash ^= out->hash >> 29;
+    }
+}
+
+/* A batch's bytes as the device holds them. */
+static int take_batch(const struct job *job, struct parts *p, const struct mr_batch *b, struct outcome *out)
+{
+    static unsigned char back[1 << 21];
+    int rc = 0;
+    for (int f = 0; f < b->n_fields && rc >= 0; f++) {
+        const void *data = b->field[f].data;
+        if (b->field[f].bytes > sizeof back)
+            die("%s: a batch of %llu bytes", job->name, (unsigned long long)b->field[f].bytes);
+        if (job->device && !strncmp(job->device, "sim", 3)) {
+            rc = mr_copy_async(p->stream, back, MR_PAGEABLE, data, MR_DEVICE, b->field[f].bytes);
+            rc = rc < 0 ? rc : mr_stream_synchronize(p->stream);
+            data = back;
+        }
+        if (rc >= 0)
+            add_bytes(out, data, b->field[f].bytes);
+    }
+    add_bytes(out, b->indices, b->size * sizeof *b->indices);
+    out->samples += b->size;
+    return rc;
+}
+
+static int open_sampler(const struct job *job, struct parts *p)
+{
+    char text[512];
+    struct mr_sampler_opts o;
+    if (!job->sampler)
+        return 0;
+    if (!strcmp(job->sampler, "custom")) {
+        mr_sampler_opts_init(&o);
+        o.kind = MR_SAMPLER_CUSTOM;
+        o.map = map_backwards;
+        o.length = N_SAMPLES;
+        return mr_sampler_create(&o, mr_dataset_length(p->ds), &p->sampler);
+    }
+    const char *s = strstr(job->sampler, "%s");
+    snprintf(text, sizeof text, "%.*s%s%s", s ? (int)(s - job->sampler) : 99, job->sampler, s ? files_dir : "",
+             s ? s + 2 : "");
+    return mr_sampler_open(text, mr_dataset_length(p->ds), 7, &p->sampler);
+}
+
+static int open_dataset(const struct job *job, struct parts *p)
+{
+    char text[512];
+    if (job->open)
+        return job->open(&p->ds);
+    const char *s = strstr(job->dataset, "%s");
+    snprintf(text, sizeof text, "%.*s%s%s", s ? (int)(s - job->dataset) : 99, job->dataset, s ? files_dir : "",
+             s ? s + 2 : "");
+    return mr_dataset_open(text, &p->ds);
+}
+
+static int open_parts(const struct job *job, struct parts *p)
+{
+    struct mr_loader_opts o;
+    mr_loader_opts_init(&o);
+    o.batch_size = 20;
+    o.epochs = 2;
+    o.seed = 3;
+    o.workers = 2;
+    o.prefetch = 3;
+    o.queue_depth = 16;
+    o.read_ahead = 40;
+    o.storage = job->storage;
+    o.cache = job->cache;
+    o.bad = job->bad;
+    o.collate = job->collate;
+    o.pageable = job->pageable;
+    int rc = open_dataset(job, p);
+    if (rc >= 0)
+        rc = open_sampler(job, p);
+    if (rc >= 0 && job->chain) {
+        rc = mr_transform_create(&p->chain);
+        if (rc >= 0)
+            rc = mr_transform_add(p->chain, job->chain);
+    }
+    if (rc >= 0 && job->device) {
+        rc = mr_device_open(job->device, &p->device);
+        if (rc >= 0)
+            rc = mr_stream_create(p->device, "consumer", &p->stream);
+    }
+    return rc < 0 ? rc : mr_loader_open(p->ds, p->sampler, p->chain, p->device, &o, &p->loader);
+}
+
+static void close_parts(struct parts *p)
+{
+    mr_loader_close(p->loader);
+    if (p->stream)
+        mr_stream_destroy(p->stream);
+    if (p->device)
+        mr_device_close(p->device);
+    mr_transform_destroy(p->chain);
+    mr_sampler_destroy(p->sampler);
+    mr_dataset_close(p->ds);
+}
+
+#define MOST_BATCHES 12 /* of the long ones */
+static int consume(const struct job *job, struct parts *p, struct outcome *out)
+{
+    struct mr_batch b;
+    char state[1024];
+    int rc = 1;
+    for (int i = 0; i < MOST_BATCHES && rc > 0; i++) {
+        rc = mr_loader_next(p->loader, p->stream, &b);
+        if (rc <= 0)
+            break;
+        rc = take_batch(job, p, &b, out);
+        int released = mr_loader_release(p->loader, &b, p->stream);
+        rc = rc < 0 ? rc : released;
+        rc = rc < 0 ? rc : mr_loader_state(p->loader, state, sizeof state);
+    }
+    struct mr_loader_stats stats;
+    mr_loader_stats(p->loader, &stats);
+    out->n_bad = stats.bad_samples;
+    return rc;
+}
+
+static void run_job(const struct job *job, struct outcome *out)
+{
+    struct parts p = {0};
+    const char *trace = files_path("trace.perfetto");
+    *out = (struct outcome){.hash = 0xcbf29ce484222325ull};
+    mr_error_set(-1, STALE);
+    fault_bad_byte(job->bad_byte ? files_path("x.bin") : NULL, 33 * RECORD + 5);
+    alarm(RUN_SECONDS);
+    int rc = job->trace ? mr_trace_start(256) : 0;
+    bool tracing = job->trace && rc >= 0;
+    if (rc >= 0)
+        rc = open_parts(job, &p);
+    if (rc >= 0)
+        rc = consume(job, &p, out);
+    if (rc < 0)
+        snprintf(out->error, sizeof out->error, "%s", mr_last_error());
+    close_parts(&p);
+    if (tracing) {
+        int stopped = mr_trace_stop(trace, NULL);
+        if (stopped < 0 && rc >= 0)
+            snprintf(out->error, sizeof out->error, "%s", mr_last_error());
+        if (stopped < 0 && access(trace, F_OK) == 0)
+            die("%s: the trace failed, yet its file is there", now_running);
+        rc = rc < 0 ? rc : stopped;
+    }
+    alarm(0);
+    out->rc = rc < 0 ? rc : 0;
+    unlink(trace);
+}
+
+/* What must be the same before and after each run. */
+struct holdings {
+    uint64_t blocks;
+    int fds, threads, files;
+};
+
+static struct holdings holdings(int threads)
+{
+    return (struct holdings){fault_live_blocks(), open_fds(), threads_once_there_are(threads), files_count("")};
+}
+
+static void check_holdings(const struct holdings *was)
+{
+    struct holdings is = holdings(was->threads);
+    if (is.blocks != was->blocks)
+        die("%s: %lld blocks leaked", now_running, (long long)(is.blocks - was->blocks));
+    if (is.fds != was->fds)
+        die("%s: %d descriptors open, %d before", now_running, is.fds, was->fds);
+    if (is.threads != was->threads)
+        die("%s: %d threads, %d before", now_running, is.threads, was->threads);
+    if (is.files != was->files)
+        die("%s: %d files in the folder, %d before", now_running, is.files, was->files);
+}
+
+static void check_outcome(const struct job *job, enum fault_kind kind, const struct outcome *out,
+                          const struct outcome *want)
+{
+    if (out->rc < 0) {
+        if (!out->error[0] || strstr(out->error, STALE))
+            die("%s: error %d with the text '%s'", now_running, out->rc, out->error);
+        if (!strncmp(mr_strerror(out->rc), "unknown", 7))
+            die("%s: unknown code %d: %s", now_running, out->rc, out->error);
+        return;
+    }
+    if (want->rc < 0)
+        die("%s: succeeds, without the failure it ends with: %s", now_running, want->error);
+    if (out->hash == want->hash && out->samples == want->samples)
+        return;
+    /* A failed read may make one more sample bad, or a replacement, where the policy lets it. */
+    if (job->bad == MR_BAD_FAIL || (kind != FAULT_READ && out->n_bad <= want->n_bad))
+        die("%s: succeeds with other batches (%llu samples, %llu bad; %llu, %llu)", now_running,
+            (unsigned long long)out->samples, (unsigned long long)out->n_bad, (unsigned long long)want->samples,
+            (unsigned long long)want->n_bad);
+}
+
+static void name_run(const struct job *job, enum fault_kind kind, uint64_t n, bool on)
+{
+    snprintf(now_running, sizeof now_running, "fault_jobs %s %s %llu%s", fault_name(kind), job->name,
+             (unsigned long long)n, on ? " on" : "");
+}
+
+/* Returns 1 when the run failed. */
+static int run_failing(const struct job *job, enum fault_kind kind, uint64_t n, bool on, const struct outcome *want,
+                       const struct holdings *was)
+{
+    struct outcome out;
+    name_run(job, kind, n, on);
+    files_forget("x.bin");
+    files_forget("x.npy");
+    fault_arm(kind, n, on);
+    run_job(job, &out);
+    fault_disarm();
+    check_outcome(job, kind, &out, want);
+    check_holdings(was);
+    return out.rc < 0;
+}
+
+/* The first run warms up what is made once and kept; the second is the measure. */
+static void run_whole(const struct job *job, enum fault_kind kind, struct outcome *want, struct holdings *was)
+{
+    name_run(job, kind, 0, false);
+    run_job(job, want);
+    *was = holdings(1);
+    files_forget("x.bin");
+    files_forget("x.npy");
+    fault_arm(kind, 0, false);
+    run_job(job, want);
+    if ((want->rc < 0) != (job->bad_byte && job->bad == MR_BAD_FAIL))
+        die("%s: %d: %s", now_running, want->rc, want->error);
+    check_holdings(was);
+}
+
+static bool skipped(const struct job *job)
+{
+    return job->storage == MR_STORAGE_URING && mr_uring_why_not();
+}
+
+static void sweep(const struct job *job, enum fault_kind kind, uint64_t only, bool only_on)
+{
+    struct outcome want;
+    struct holdings was;
+    run_whole(job, kind, &want, &was);
+    uint64_t count = fault_calls(kind), stride = 1 + count / MOST_RUNS, n_runs = 0, n_failed = 0;
+    if (only) {
+        run_failing(job, kind, only, only_on, &want, &was);
+        return;
+    }
+    for (int on = 0; on < 2; on++) { /* the first calls one by one: that is where things are opened */
+        uint64_t last = on && kind == FAULT_SUBMIT && count > 1 ? 1 : count; /* waits seconds before it gives up */
+        for (uint64_t n = 1; n <= last; n += n < MOST_RUNS / 3 ? 1 : stride, n_runs++)
+            n_failed += (uint64_t)run_failing(job, kind, n, on, &want, &was);
+    }
+    printf("%-8s %-22s %5llu calls, %4llu runs, %4llu ended with an error\n", fault_name(kind), job->name,
+           (unsigned long long)count, (unsigned long long)n_runs, (unsigned long long)n_failed);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2)
+        die("usage: fault_jobs KIND [JOB [N [on]]]");
+    signal(SIGALRM, on_alarm);
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    files_make();
+    atexit(files_drop);
+    mr_uring_why_not(); /* asked once a process */
+    bool known = false;
+    for (int kind = 0; kind < N_FAULT_KINDS; kind++) {
+        if (strcmp(fault_name((enum fault_kind)kind), argv[1]))
+            continue;
+        known = true;
+        for (size_t j = 0; j < N_JOBS; j++)
+            if (skipped(&jobs[j]))
+                printf("SKIP %s: %s\n", jobs[j].name, mr_uring_why_not());
+            else if (argc < 3 || !strcmp(argv[2], jobs[j].name))
+                sweep(&jobs[j], (enum fault_kind)kind, argc > 3 ? strtoull(argv[3], NULL, 10) : 0, argc > 4);
+    }
+    return known ? 0 : 1;
+}
