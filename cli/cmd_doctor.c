@@ -43,15 +43,18 @@ struct report {
     const char *uring;
     struct device device[MAX_DEVICES];
     int n_devices;
+    struct doctor_gpu gpu[DOCTOR_MAX_GPUS];
+    int n_gpus;
     struct doctor_disk disk;
     struct utsname kernel;
     struct finding finding[MAX_FINDINGS];
     int n_findings;
 };
 
-static void find(struct report *r, const char *remedy, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-static void find(struct report *r, const char *remedy, const char *fmt, ...)
+static void find(void *report, const char *remedy, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+static void find(void *report, const char *remedy, const char *fmt, ...)
 {
+    struct report *r = report;
     va_list args;
     if (r->n_findings == MAX_FINDINGS)
         return;
@@ -79,9 +82,8 @@ static void look_at_devices(struct report *r)
 {
     mr_device_each(add_device, r);
     for (int i = 0; i < r->n_devices; i++)
-        if (strcmp(r->device[i].name, "cuda") == 0)
-            return;
-    add_device(r, "cuda", "NVIDIA GPUs", "this build has no cuda device");
+        if (r->device[i].usable && strcmp(r->device[i].name, "cuda") == 0)
+            r->n_gpus = doctor_look_at_gpus(r->gpu, DOCTOR_MAX_GPUS);
 }
 
 /* A number that the kernel shows in a file; -1 when there is none. */
@@ -150,6 +152,8 @@ static int examine(const struct options *o, struct report *r)
     judge_processors(r);
     judge_memory(r);
     judge_uring(r);
+    for (int i = 0; i < r->n_gpus; i++)
+        doctor_judge_gpu(&r->gpu[i], find, r);
     if (!o->disk)
         return CLI_OK;
     cli_catch_interrupts();
@@ -189,6 +193,8 @@ static int print_text(const struct report *r)
     for (int i = 0; i < r->n_devices; i++)
         cli_table_row(t, "device %s\t%s%s", r->device[i].name, r->device[i].usable ? "usable: " : "not usable: ",
                       r->device[i].usable ? r->device[i].summary : r->device[i].why_not);
+    for (int i = 0; i < r->n_gpus; i++)
+        doctor_gpu_rows(&r->gpu[i], t);
     int code = cli_table_print(t, stdout, 0);
     for (int i = 0; i < r->n_findings; i++)
         printf("%s! %s\n  mend: %s\n", i == 0 ? "\n" : "", r->finding[i].problem, r->finding[i].remedy);
@@ -262,6 +268,10 @@ static int print_json(const struct report *r)
         mr_json_object_end(json);
     }
     mr_json_array_end(json);
+    mr_json_array(json, "gpus");
+    for (int i = 0; i < r->n_gpus; i++)
+        doctor_gpu_json(&r->gpu[i], json);
+    mr_json_array_end(json);
     mr_json_array(json, "findings");
     for (int i = 0; i < r->n_findings; i++) {
         mr_json_object(json, NULL);
@@ -299,6 +309,11 @@ static const struct cli_note json[] = {
      "path, bytes, seconds, gb_per_s, direct (false: the page cache may have helped), temporary_file; null with "
      "--no-disk"},
     {"devices", "For each kind of device name, summary, usable, and the reason why not"},
+    {"gpus",
+     "For each GPU name, error (null: none), model, uuid, pci_id, driver, driver_api (13000: CUDA 13.0), "
+     "compute_capability (90: 9.0), memory_bytes, free_bytes, bar1_bytes, copy_engines, numa_node (-1: unknown), "
+     "link_generation, link_width, link_generation_max, link_width_max (0: unknown; an idle link is trained down), "
+     "link_gb_per_s (estimated from the most, one way)"},
     {"findings", "For each thing set wrong the problem and its remedy"},
     {NULL},
 };

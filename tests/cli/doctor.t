@@ -6,9 +6,9 @@ memory .* available (re)
 lock limit .* (re)
 pages .* (re)
 io_uring .* (re)
+device cuda  .* (re)
 device cpu   usable: .* (re)
 device sim   usable: .* (re)
-device cuda  .* (re)
 ...
 # The affinity mask counts; so does the lock limit, and the remedy is named.
 $ if [ "$(nproc)" -gt 1 ] && command -v taskset >/dev/null; then taskset -c "$(taskset -cp $$ | sed 's/.*[:] *\([0-9]*\).*/\1/')" millrace doctor --no-disk --json | grep -e '"affinity"' -e '"threads"'; else printf '    "affinity": 1,\n    "threads": 1\n'; fi
