@@ -1,0 +1,92 @@
+#!/bin/bash
+# Everything that only a GPU host can tell, in a few minutes: the GPU tests, doctor, MNIST on the CPU and on the GPU with
+# the same digest, 1024-float samples in memory into the GPU, and PyTorch's page-locked copy as the peer. Each step writes
+# a file of its own under $OUT and one line to the terminal; the exit code is the number of steps that failed.
+# usage: [OUT=.] [PYTHON=python3] [MNIST=DIR] bench/gpu_host.sh [DIST]
+# DIST: the folder that `make dist` made (with -DMILLRACE_DIST_TESTS=ON for the tests); default: the folder above this one.
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+dist=$(cd "${1:-$here/..}" && pwd)
+out=${OUT:-.}
+python=${PYTHON:-python3}
+failed=0
+mkdir -p "$out"
+out=$(cd "$out" && pwd)
+bin=$dist/bin
+if [ ! -x "$bin/millrace" ]; then bin=$dist/build/release; fi
+if [ ! -x "$bin/millrace" ]; then
+    echo "gpu_host: no bin/millrace under $dist" >&2
+    exit 1
+fi
+millrace=$bin/millrace
+
+# step NAME SECONDS COMMAND...: its output to $out/NAME.txt; 77 is a skip.
+step() {
+    local name=$1 limit=$2 code start=$SECONDS
+    shift 2
+    { printf '$'; printf ' %q' "$@"; echo; } >"$out/$name.txt"
+    timeout "$limit" "$@" >>"$out/$name.txt" 2>&1 </dev/null
+    code=$?
+    if [ $code = 0 ]; then
+        echo "ok    $name ($((SECONDS - start)) s)"
+    elif [ $code = 77 ]; then
+        echo "SKIP  $name"
+    else
+        echo "FAIL  $name: exit $code"
+        tail -3 "$out/$name.txt" | sed 's/^/      /'
+        failed=$((failed + 1))
+    fi
+}
+
+nvidia-smi >"$out/nvidia-smi.txt" 2>&1 || echo "nvidia-smi does not work" >&2
+for test in test_gpu_device test_gpu_loader; do
+    if [ -x "$bin/$test" ]; then step $test 60 "$bin/$test"; fi
+    if [ -x "$dist/build/release/tests/gpu/$test" ]; then step $test 60 "$dist/build/release/tests/gpu/$test"; fi
+done
+step doctor 30 "$millrace" doctor --no-disk
+step doctor-json 30 "$millrace" doctor --no-disk --json
+
+# The same set, order and transforms: the same digest, on the CPU and on the GPU, however the slots are made.
+mnist=${MNIST:-${MILLRACE_TEST_DATA:+$MILLRACE_TEST_DATA/mnist}}
+if [ -z "$mnist" ] || [ ! -d "$mnist" ]; then
+    mnist=$out/digits
+    step synth 60 "$millrace" synth digits "$mnist"
+fi
+chain='cast(f32),scale(1/255),normalize(0.1307,0.3081)'
+mnist_feed=("$millrace" feed "$mnist" --batch-size 64 --shuffle --epochs 2 --transform "$chain" --digest)
+step mnist-cpu 40 "${mnist_feed[@]}" --device cpu
+step mnist-cuda 40 "${mnist_feed[@]}" --device cuda
+step mnist-cuda-pageable 40 "${mnist_feed[@]}" --device cuda --no-pin
+step mnist-cuda-alloc 40 "${mnist_feed[@]}" --device cuda:0,pinned=alloc
+digests=$(sed -n 's/^digest: //p' "$out"/mnist-cpu.txt "$out"/mnist-cuda*.txt | sort | uniq -c)
+echo "$digests" >"$out/mnist-digests.txt"
+if [ "$(echo "$digests" | wc -l)" = 1 ] && [ "$(echo "$digests" | awk '{ print $1 }')" = 4 ]; then
+    echo "ok    digests: $(echo "$digests" | awk '{ print $2 }') four times"
+else
+    echo "FAIL  digests: ${digests//$'\n'/;}"
+    failed=$((failed + 1))
+fi
+
+# 1024 x f32 a sample, in memory (100,000 of them), shuffled: page-locked and pageable, two batch sizes, two ways to lock.
+floats=$out/floats.npy
+step make-floats 60 "$millrace" synth npy "$floats" --n 100000 --shape 1024 --force
+feed=("$millrace" feed "npy:$floats" --cache host --shuffle --epochs 0 --time 5s)
+for batch in 256 4096; do
+    for way in cuda cuda:0,pinned=alloc; do
+        name=floats-$batch-${way/cuda:0,pinned=/}
+        step "$name" 20 "${feed[@]}" --batch-size $batch --device $way
+        step "$name-json" 20 "${feed[@]}" --batch-size $batch --device $way --json
+    done
+    step floats-$batch-pageable 20 "${feed[@]}" --batch-size $batch --device cuda --no-pin
+    step floats-$batch-cpu 20 "${feed[@]}" --batch-size $batch --device cpu
+done
+rm -f "$floats" "${floats%.npy}-labels.npy"
+step trace 20 "$millrace" feed "$mnist" --batch-size 256 --shuffle --epochs 3 --transform "$chain" --device cuda \
+    --trace "$out/feed-cuda.trace.json"
+
+if "$python" -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' 2>/dev/null; then
+    step torch-pinned-copy 60 "$python" "$here/peers/pinned_copy.py"
+else
+    echo "SKIP  torch-pinned-copy: $python has no torch with a GPU"
+fi
+exit $failed
