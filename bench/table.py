@@ -48,6 +48,8 @@ def main():
     print("| " + " | ".join(head) + " |")
     print("| --- " + "| ---: " * (len(head) - 1) + "|")
     for case, row in ours.items():
+        if "samples_per_s" not in row:
+            continue
         bytes_per_s, memcpy = row.get("bytes_per_s"), row.get("memcpy_bytes_per_s")
         cells = [
             case,
@@ -64,6 +66,9 @@ def main():
             first = min((t["first_batch_ms"] for t in theirs if "first_batch_ms" in t), default=None)
             cells += [number(first, "{:.1f}"), number(row["samples_per_s"] / best if best else None, "{:,.1f} x")]
         print("| " + " | ".join(cells) + " |")
+    for case, row in ours.items():
+        if "samples_per_s" not in row:
+            print(f"\n{case}: " + ", ".join(f"{field} {value:,.6g}" for field, value in row.items()) + ".")
     if peer_rows:
         print(f"\nPeer: {peer_rows[0]['peer']}, a per-sample Dataset, shuffle=True, persistent workers.")
 

@@ -210,7 +210,7 @@ static void print_consumer(const struct feed_result *r)
     if (st->reads > 0)
         printf("  storage %s: %s reads, %s, %.1f in flight\n", st->storage, cli_count((double)st->reads, a),
                cli_bytes(st->read_bytes, b), st->reads_in_flight_mean);
-    printf("  memory: pageable %s, pinned %s, device %s, cache %s\n", cli_bytes(st->pageable_bytes, a),
+    printf("  memory: pageable %s, pinned %s, device %s, files %s\n", cli_bytes(st->pageable_bytes, a),
            cli_bytes(st->pinned_bytes, b), cli_bytes(st->device_bytes, c), cli_bytes(st->cache_bytes, d));
     if (r->utilization >= 0)
         printf("  utilization %.1f%% (steps of %s over the time from the first step's end)\n", 100 * r->utilization,

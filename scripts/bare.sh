@@ -43,6 +43,8 @@ noble | jammy | focal | oracular | plucky)
 esac
 if [ -z "$root" ]; then root=$(mktemp -d /tmp/millrace-bare.XXXXXX); fi
 root=$(realpath -m "$root")
+mkdir -p "$root"
+chmod 755 "$root" # apt downloads as a user of its own
 
 # Unmounts before anything is deleted, and deletes on one file system only: the host's /dev is bound into the root.
 cleanup() {
@@ -55,7 +57,6 @@ cleanup() {
 
 start=$SECONDS
 if [ ! -x "$root/usr/bin/apt-get" ]; then
-    mkdir -p "$root"
     debootstrap --variant=minbase --components=$components ${keyring:+--keyring="$keyring"} "$suite" "$root" "$mirror" \
         $script >"$root.log" 2>&1 || { tail -5 "$root.log" >&2; exit 1; }
     rm -f "$root.log"

@@ -123,7 +123,7 @@ def main():
     parser.add_argument("--workers", type=int, action="append", help="numbers of workers (default: 0 and 2)")
     parser.add_argument("--seconds", type=float, default=3.0, help="of each run, from its first batch on")
     parser.add_argument("--repeats", type=int, default=3, help="runs of each; the median counts")
-    parser.add_argument("--samples", type=int, default=16384, help="in the generated sets")
+    parser.add_argument("--samples", type=int, default=65536, help="in the generated sets, as many as in ours")
     parser.add_argument("--mnist", metavar="DIR", help="folder with MNIST's files, plain or .gz (default: no such case)")
     args = parser.parse_args()
     for name in args.case or CASES:

@@ -182,13 +182,14 @@ struct mr_loader_stats {
     uint64_t timed_batches, timed_copy_ns, timed_use_ns, timed_both_ns;
     double ready_mean; /* batches ready when mr_loader_next() was called, mean */
     double reads_in_flight_mean;
-    struct mr_percentiles interval;                                   /* from one batch handed out to the next */
-    struct mr_percentiles wait;                                       /* of mr_loader_next() */
-    struct mr_percentiles make;                                       /* from a batch's first claim to ready */
-    uint64_t pageable_bytes, pinned_bytes, device_bytes, cache_bytes; /* memory held for slots, buffers, cache */
-    char bottleneck[16]; /* "consumer", "read", "decode", "transform", "collate", "copy", "prefetch", or
+    struct mr_percentiles interval;                      /* from one batch handed out to the next */
+    struct mr_percentiles wait;                          /* of mr_loader_next() */
+    struct mr_percentiles make;                          /* from a batch's first claim to ready */
+    uint64_t pageable_bytes, pinned_bytes, device_bytes; /* held for slots and read buffers */
+    uint64_t cache_bytes; /* of files that are in memory: inflated, loaded, cached; shared by a data set's loaders */
+    char bottleneck[16];  /* "consumer", "read", "decode", "transform", "collate", "copy", "prefetch", or
                                          "none" */
-    char reason[192];    /* one sentence with the figures behind it */
+    char reason[192];     /* one sentence with the figures behind it */
 };
 MR_API void mr_loader_stats(struct mr_loader *loader, struct mr_loader_stats *out);
 

@@ -88,6 +88,10 @@ static int lay_out_slot(struct mr_loader *ld)
     /* Small batches come in larger numbers, so that threads hand over many at a time. */
     uint64_t chosen = MR_MAX(MIN_PREFETCH, MR_MIN(PREFETCH_BYTES / ld->slot_bytes, MAX_CHOSEN_PREFETCH));
     ld->n_slots = ld->opts.prefetch ? ld->opts.prefetch : (uint32_t)chosen;
+    uint64_t ring;
+    if (!mr_mul(ld->slot_bytes, ld->n_slots, &ring) || ring > 1ull << 62)
+        return mr_error_set(MR_ELIMIT, "%u batches of %llu bytes are more than 2^62 bytes", ld->n_slots,
+                            (unsigned long long)ld->slot_bytes);
     return 0;
 }
 
@@ -186,7 +190,6 @@ static int open_storage(struct mr_loader *ld)
     if (rc == 0 && ld->caching) {
         rc = mr_files_cache(ld->ds->files, ld->opts.max_memory);
         ld->caching = rc == 0;
-        ld->cache_bytes = rc == 0 ? kinds.path_bytes : 0;
     }
     if (rc == 0 && ld->depth > 0)
         rc = mr_storage_open(ld->ds->files, ld->opts.storage, ld->depth, ld->n_workers, &ld->storage);
@@ -234,9 +237,10 @@ static int init_locks(struct mr_loader *ld)
 
 static int start_workers(struct mr_loader *ld)
 {
-    ld->worker = calloc(ld->n_workers, sizeof *ld->worker);
+    ld->worker = aligned_alloc(_Alignof(struct mr_worker), ld->n_workers * sizeof *ld->worker);
     if (!ld->worker)
         return mr_error_nomem("workers", ld->n_workers * sizeof *ld->worker);
+    memset(ld->worker, 0, ld->n_workers * sizeof *ld->worker);
     int rc = 0;
     for (uint32_t i = 0; i < ld->n_workers && rc == 0; i++)
         rc = mr_worker_init(&ld->worker[i], ld, i);
@@ -253,9 +257,10 @@ int mr_loader_open(struct mr_dataset *ds, struct mr_sampler *sampler, struct mr_
     int rc = check_opts(opts);
     if (rc < 0)
         return rc;
-    struct mr_loader *ld = calloc(1, sizeof *ld);
+    struct mr_loader *ld = aligned_alloc(_Alignof(struct mr_loader), sizeof *ld);
     if (!ld)
         return mr_error_nomem("loader", sizeof *ld);
+    memset(ld, 0, sizeof *ld);
     ld->opts = *opts;
     ld->ds = ds;
     ld->chain = chain;

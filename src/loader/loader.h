@@ -74,14 +74,14 @@ struct mr_times {
 #define MR_TIMES 4096 /* batches whose times are kept, the latest */
 
 struct mr_slot {
-    _Atomic uint64_t open_for;  /* the batch that may be written; UINT64_MAX: none yet */
-    _Atomic uint64_t rows_left; /* of that batch */
-    _Atomic bool host_busy;     /* the copy of the batch before may still read the host half */
-    _Atomic uint64_t claim_ns;  /* when its first run was started; 0: not yet */
-    uint64_t ready_for;         /* [lock] batch that is ready to be handed out */
-    bool held;                  /* consumer's */
-    struct mr_bad *bad;         /* [lock while being filled] unordered; the consumer's once ready */
-    bool bad_lost;              /* [the same] there was no memory to note one: the batch cannot be handed out */
+    _Alignas(MR_CACHE_LINE) _Atomic uint64_t rows_left; /* of the batch being written: counted down by all workers */
+    _Alignas(MR_CACHE_LINE) _Atomic uint64_t open_for;  /* the batch that may be written; UINT64_MAX: none yet */
+    _Atomic bool host_busy;                             /* the copy of the batch before may still read the host half */
+    _Atomic uint64_t claim_ns;                          /* when its first run was started; 0: not yet */
+    uint64_t ready_for;                                 /* [lock] batch that is ready to be handed out */
+    bool held;                                          /* consumer's */
+    struct mr_bad *bad; /* [lock while being filled] unordered; the consumer's once ready */
+    bool bad_lost;      /* [the same] there was no memory to note one: the batch cannot be handed out */
     unsigned char *host, *device;
     struct mr_slot_events events[2]; /* of batch t: [t / n_slots % 2] */
     struct mr_plan_batch info;
@@ -123,6 +123,7 @@ struct mr_loader {
 
     struct mr_slot *slot;
     uint32_t n_slots;
+    unsigned char *host, *on_device; /* all slots' halves, slot_bytes apart */
     struct mr_stream *copy_stream;
     pthread_mutex_t ship_lock; /* guards the copy stream's order and times */
     struct mr_event *base;     /* time 0 of times */
@@ -132,9 +133,9 @@ struct mr_loader {
     uint64_t run_rows, runs_per_batch, runs_per_worker;
     uint64_t sample_bytes; /* read for one sample, as the first one needs */
     uint32_t depth;
-    _Atomic uint64_t next_run;
+    _Alignas(MR_CACHE_LINE) _Atomic uint64_t next_run; /* the claims: all workers write it */
 
-    struct mr_worker *worker;
+    _Alignas(MR_CACHE_LINE) struct mr_worker *worker;
     uint32_t n_workers, n_started;
     _Atomic bool stop;
     _Atomic bool cancelled;
@@ -163,7 +164,6 @@ struct mr_loader {
     struct mr_hist interval, wait, make;
     _Atomic uint64_t
         start_ns[MR_N_STAGES + 1]; /* workers' stages when the first batch was handed out; last: their lives */
-    uint64_t cache_bytes;
 };
 
 /* ---- ring.c ---- */
@@ -181,8 +181,9 @@ static inline struct mr_slot *mr_ring_slot(struct mr_loader *ld, uint64_t t)
 bool mr_ring_is_open(struct mr_loader *ld, uint64_t t);
 /* Waits until the slot of batch t is open; false: stop. */
 bool mr_ring_wait_open(struct mr_loader *ld, uint64_t t);
-/* `rows` more rows are done; the call that completes the batch collates and ships it. room: a worker's scratch. */
-void mr_ring_rows_done(struct mr_loader *ld, uint64_t t, uint64_t rows, void *room);
+/* `rows` more rows are done; the call that completes the batch collates and ships it, and returns true. room: a worker's
+ * scratch. */
+bool mr_ring_rows_done(struct mr_loader *ld, uint64_t t, uint64_t rows, void *room);
 
 /* ---- ship.c: the copy to the device and its events ---- */
 int mr_ship_init(struct mr_loader *ld);
@@ -238,13 +239,15 @@ struct mr_run {
 };
 
 struct mr_worker {
-    struct mr_loader *ld;
+    _Alignas(2 * MR_CACHE_LINE) struct mr_loader *ld;
     uint32_t id;
     pthread_t thread;
     struct mr_reader *reader; /* NULL: nothing is read */
     struct mr_run *run;       /* ring of runs in flight, in the order they were claimed */
     uint32_t first, n_runs;
     bool no_more;
+    uint64_t lap_ns;                    /* up to when its time has been accounted for */
+    uint64_t n_made;                    /* runs made: every few, one sample is timed */
     uint64_t *order;                    /* room for mapping: run_rows indices */
     void *scratch;                      /* the chain's */
     unsigned char *room[MR_MAX_FIELDS]; /* where decode writes when a chain follows */
@@ -268,8 +271,8 @@ int mr_run_error(const struct mr_worker *w, const struct mr_run *run, uint32_t i
 int mr_run_init(struct mr_run *run, const struct mr_loader *ld);
 void mr_run_free(struct mr_run *run);
 
-/* Makes sample i of a run into its row. The slot is open and the sample's reads have landed. */
-void mr_sample_make(struct mr_worker *w, struct mr_run *run, uint32_t i);
+/* Makes sample i of a run into its row. timed: its decoding and transforming are timed. The slot is open and the sample's reads have landed. */
+void mr_sample_make(struct mr_worker *w, struct mr_run *run, uint32_t i, bool timed);
 
 /* Hangs a bad sample on its slot, which is open; takes the calling thread's error text. */
 void mr_bad_add(struct mr_loader *ld, uint64_t t, uint32_t row, const struct mr_run_sample *s, uint64_t epoch, int code,

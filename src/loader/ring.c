@@ -10,13 +10,12 @@
 static int slot_create(struct mr_loader *ld, struct mr_slot *slot)
 {
     uint64_t rows = ld->opts.batch_size;
-    enum mr_memory kind = ld->device_info.unified || ld->opts.pageable ? MR_PAGEABLE : MR_PINNED;
-    int rc = mr_memory_acquire(ld->device, kind, ld->slot_bytes, (void **)&slot->host);
-    if (rc == 0 && !ld->device_info.unified) {
-        rc = mr_memory_acquire(ld->device, MR_DEVICE, ld->slot_bytes, (void **)&slot->device);
-        for (int i = 0; i < 2 && rc == 0; i++)
-            rc = mr_slot_events_create(ld, &slot->events[i]);
-    }
+    uint64_t at = (uint64_t)(slot - ld->slot) * ld->slot_bytes;
+    int rc = 0;
+    slot->host = ld->host + at;
+    slot->device = ld->on_device ? ld->on_device + at : NULL;
+    for (int i = 0; i < 2 && rc == 0 && slot->device; i++)
+        rc = mr_slot_events_create(ld, &slot->events[i]);
     if (rc < 0)
         return rc;
     slot->indices = calloc(rows, sizeof *slot->indices);
@@ -43,17 +42,36 @@ static void open_for(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
     atomic_store_explicit(&slot->open_for, t, memory_order_release);
 }
 
+static enum mr_memory host_kind(const struct mr_loader *ld)
+{
+    return ld->device_info.unified || ld->opts.pageable ? MR_PAGEABLE : MR_PINNED;
+}
+
+/* All slots in one piece each on host and device: few large pages, one page-locking. */
+static int acquire_memory(struct mr_loader *ld)
+{
+    uint64_t bytes = ld->slot_bytes * ld->n_slots;
+    int rc = mr_memory_acquire(ld->device, host_kind(ld), bytes, (void **)&ld->host);
+    if (rc == 0 && !ld->device_info.unified)
+        rc = mr_memory_acquire(ld->device, MR_DEVICE, bytes, (void **)&ld->on_device);
+    return rc;
+}
+
 int mr_ring_create(struct mr_loader *ld)
 {
-    ld->slot = calloc(ld->n_slots, sizeof *ld->slot);
+    ld->slot = aligned_alloc(_Alignof(struct mr_slot), ld->n_slots * sizeof *ld->slot);
     if (!ld->slot)
         return mr_error_nomem("slots", ld->n_slots * sizeof *ld->slot);
+    memset(ld->slot, 0, ld->n_slots * sizeof *ld->slot);
     for (uint32_t i = 0; i < ld->n_slots; i++) {
         ld->slot[i].ready_for = UINT64_MAX;
         atomic_store(&ld->slot[i].open_for, UINT64_MAX);
     }
+    int rc = acquire_memory(ld);
+    if (rc < 0)
+        return rc;
     for (uint32_t i = 0; i < ld->n_slots; i++) {
-        int rc = slot_create(ld, &ld->slot[i]);
+        rc = slot_create(ld, &ld->slot[i]);
         if (rc < 0)
             return rc;
         open_for(ld, &ld->slot[i], i);
@@ -70,15 +88,10 @@ static void free_bad(struct mr_bad *bad)
     }
 }
 
-static void slot_destroy(struct mr_loader *ld, struct mr_slot *slot)
+static void slot_destroy(struct mr_slot *slot)
 {
-    enum mr_memory kind = ld->device_info.unified || ld->opts.pageable ? MR_PAGEABLE : MR_PINNED;
     for (int i = 0; i < 2; i++)
         mr_slot_events_destroy(&slot->events[i]);
-    if (slot->host)
-        mr_memory_release(ld->device, kind, slot->host, NULL);
-    if (slot->device)
-        mr_memory_release(ld->device, MR_DEVICE, slot->device, NULL);
     free_bad(slot->bad);
     free(slot->indices);
     free(slot->positions);
@@ -92,8 +105,12 @@ static void slot_destroy(struct mr_loader *ld, struct mr_slot *slot)
 void mr_ring_destroy(struct mr_loader *ld)
 {
     for (uint32_t i = 0; ld->slot && i < ld->n_slots; i++)
-        slot_destroy(ld, &ld->slot[i]);
+        slot_destroy(&ld->slot[i]);
     mr_ship_free(ld);
+    if (ld->host)
+        mr_memory_release(ld->device, host_kind(ld), ld->host, NULL);
+    if (ld->on_device)
+        mr_memory_release(ld->device, MR_DEVICE, ld->on_device, NULL);
     free(ld->slot);
     free_bad(ld->bad_first);
 }
@@ -140,11 +157,11 @@ static void mark_ready(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
     pthread_mutex_unlock(&ld->lock);
 }
 
-void mr_ring_rows_done(struct mr_loader *ld, uint64_t t, uint64_t rows, void *room)
+bool mr_ring_rows_done(struct mr_loader *ld, uint64_t t, uint64_t rows, void *room)
 {
     struct mr_slot *slot = mr_ring_slot(ld, t);
     if (atomic_fetch_sub_explicit(&slot->rows_left, rows, memory_order_acq_rel) != rows)
-        return;
+        return false;
     uint64_t start = mr_time_ns();
     mr_collate(ld, slot, room);
     if (!ld->device_info.unified) {
@@ -157,6 +174,7 @@ void mr_ring_rows_done(struct mr_loader *ld, uint64_t t, uint64_t rows, void *ro
     atomic_fetch_add_explicit(&ld->collate_ns, end - start, memory_order_relaxed);
     mr_trace_span("collate+ship", start, end, "batch", t);
     mark_ready(ld, slot, t);
+    return true;
 }
 
 /* Every bad sample of a batch, sorted by row: the order in which they are reported does not depend on the workers. */

@@ -223,7 +223,7 @@ static int replace(struct mr_worker *w, struct mr_run *run, uint32_t i)
                         (unsigned long long)tries, (unsigned long long)p);
 }
 
-void mr_sample_make(struct mr_worker *w, struct mr_run *run, uint32_t i)
+void mr_sample_make(struct mr_worker *w, struct mr_run *run, uint32_t i, bool timed)
 {
     struct mr_loader *ld = w->ld;
     struct mr_run_sample *s = &run->sample[i];
@@ -231,7 +231,6 @@ void mr_sample_make(struct mr_worker *w, struct mr_run *run, uint32_t i)
     uint32_t row = run->row0 + i;
     slot->indices[row] = s->index;
     slot->positions[row] = s->position;
-    bool timed = i == 0 || mr_trace_on();
     int rc = s->status < 0 ? mr_run_error(w, run, i) : make(w, slot, row, run->info.epoch, s, timed);
     if (rc == 0)
         return;

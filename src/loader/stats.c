@@ -52,7 +52,9 @@ static void memory_held(const struct mr_loader *ld, struct mr_loader_stats *out)
     bool pageable = ld->device_info.unified || ld->opts.pageable;
     *(pageable ? &out->pageable_bytes : &out->pinned_bytes) = slots;
     out->device_bytes = ld->device_info.unified ? 0 : slots;
-    out->cache_bytes = ld->cache_bytes;
+    struct mr_files_kinds kinds;
+    mr_files_count(ld->ds->files, &kinds);
+    out->cache_bytes = kinds.memory_bytes;
     out->pageable_bytes += ld->storage ? ld->n_workers * ld->runs_per_worker * ld->run_rows * ld->sample_bytes : 0;
 }
 
@@ -88,6 +90,13 @@ static void blame_worker_stage(struct mr_loader_stats *st, const struct steady *
     int worst = MR_STAGE_READ;
     for (int s = 0; s < MR_STAGE_SLOT; s++)
         worst = steady->stage_ns[s] > steady->stage_ns[worst] ? s : worst;
+    if (worst == MR_STAGE_READ && st->reads == 0) {
+        say(st, "read",
+            "%u worker%s spent %.0f%% of their time waiting for files to be inflated: that happens once; a longer "
+            "run, or unpacked files, show the rest",
+            st->workers, st->workers == 1 ? "" : "s", percent(steady->stage_ns[worst], steady->worker_ns));
+        return;
+    }
     say(st, mr_stage_name((enum mr_stage)worst), "%u worker%s spent %.0f%% of their time on %s: %s", st->workers,
         st->workers == 1 ? "" : "s", percent(steady->stage_ns[worst], steady->worker_ns),
         worst == MR_STAGE_READ ? "waiting for reads" : mr_stage_name((enum mr_stage)worst), advice[worst]);

@@ -11,6 +11,7 @@
 /* Bounds how long a stop can take, not how fast reads are seen: reap returns as soon as one has finished. */
 #define REAP_WAIT_NS   20000000ull
 #define CLAIMS_A_ROUND 4
+#define TRACE_READ_NS  5000 /* shorter spans of claiming, starting and collecting reads are left out of the trace */
 
 int mr_worker_init(struct mr_worker *w, struct mr_loader *ld, uint32_t id)
 {
@@ -56,12 +57,21 @@ static struct mr_run *nth_run(struct mr_worker *w, uint32_t i)
     return &w->run[(w->first + i) % w->ld->runs_per_worker];
 }
 
-static void note_claim(struct mr_loader *ld, const struct mr_run *run)
+static void note_claim(struct mr_loader *ld, const struct mr_run *run, uint64_t now)
 {
     struct mr_slot *slot = mr_ring_slot(ld, run->t);
     uint64_t none = 0;
     if (atomic_load_explicit(&slot->claim_ns, memory_order_relaxed) == 0)
-        atomic_compare_exchange_strong(&slot->claim_ns, &none, mr_time_ns());
+        atomic_compare_exchange_strong(&slot->claim_ns, &none, now);
+}
+
+/* Counts the time since the last lap for a stage: one look at the clock a change of stage. Returns when that lap began. */
+static uint64_t lap(struct mr_worker *w, _Atomic uint64_t *stage_ns)
+{
+    uint64_t start = w->lap_ns;
+    w->lap_ns = mr_time_ns();
+    mr_count(stage_ns, w->lap_ns - start);
+    return start;
 }
 
 /* Claims one run. false: none left, or no room. */
@@ -137,9 +147,9 @@ static void prefetch_next(const struct mr_run *run, uint32_t i)
     if (i + 1 >= run->n || run->sample[i + 1].n_extents < 1 || !run->sample[i + 1].extent[0].view)
         return;
     const char *p = run->sample[i + 1].extent[0].view;
-    uint64_t bytes = MR_MIN(run->sample[i + 1].extent[0].at.bytes, 1024);
+    uint64_t bytes = MR_MIN(run->sample[i + 1].extent[0].at.bytes, 4096);
     for (uint64_t at = 0; at < bytes; at += MR_CACHE_LINE)
-        __builtin_prefetch(p + at);
+        __builtin_prefetch(p + at, 0, 2);
 }
 
 static void free_reads(struct mr_run *run)
@@ -156,29 +166,38 @@ static bool is_over(const struct mr_run *run)
     return run->n_done == run->n && run->n_landed == run->n_reads;
 }
 
-/* Makes those samples of a run whose bytes are there. Returns how many. */
-static uint32_t make_run(struct mr_worker *w, struct mr_run *run)
+/* One sample of every few runs is timed: it tells decoding from transforming. */
+#define TIMED_RUNS 8
+
+static uint32_t make_landed(struct mr_worker *w, struct mr_run *run)
 {
-    struct mr_loader *ld = w->ld;
-    uint64_t start = mr_time_ns();
-    note_claim(ld, run);
+    bool tracing = mr_trace_on(), timed = tracing || w->n_made++ % TIMED_RUNS == 0;
     uint32_t made = 0;
     for (uint32_t i = 0; i < run->n; i++) {
         struct mr_run_sample *s = &run->sample[i];
         if (s->done || !landed(run, s))
             continue;
         prefetch_next(run, i);
-        mr_sample_make(w, run, i);
+        mr_sample_make(w, run, i, timed);
         s->done = true;
+        timed = tracing;
         made++;
     }
+    return made;
+}
+
+/* Makes those samples of a run whose bytes are there. Returns how many. */
+static uint32_t make_run(struct mr_worker *w, struct mr_run *run)
+{
+    note_claim(w->ld, run, w->lap_ns);
+    uint32_t made = make_landed(w, run);
     run->n_done += made;
     if (made == 0)
         return 0;
-    uint64_t end = mr_time_ns();
-    mr_count(&w->made_ns, end - start);
-    mr_trace_span("samples", start, end, "batch", run->t);
-    mr_ring_rows_done(ld, run->t, made, w->place_room);
+    uint64_t start = lap(w, &w->made_ns);
+    mr_trace_span("samples", start, w->lap_ns, "batch", run->t);
+    if (mr_ring_rows_done(w->ld, run->t, made, w->place_room))
+        w->lap_ns = mr_time_ns(); /* what completing took has been counted */
     return made;
 }
 
@@ -204,7 +223,6 @@ static bool make_ready(struct mr_worker *w)
 static bool wait_for_something(struct mr_worker *w)
 {
     struct mr_loader *ld = w->ld;
-    uint64_t start = mr_time_ns();
     struct mr_run *run = nth_run(w, 0);
     bool open = run->n_done == run->n || mr_ring_is_open(ld, run->t);
     bool go = true;
@@ -212,16 +230,14 @@ static bool wait_for_something(struct mr_worker *w)
         reap(w, REAP_WAIT_NS);
     else
         go = mr_ring_wait_open(ld, run->t);
-    uint64_t end = mr_time_ns();
-    mr_count(&w->stage_ns[open ? MR_STAGE_READ : MR_STAGE_SLOT], end - start);
-    mr_trace_span(open ? "wait: read" : "wait: slot", start, end, "batch", run->t);
+    uint64_t start = lap(w, &w->stage_ns[open ? MR_STAGE_READ : MR_STAGE_SLOT]);
+    mr_trace_span(open ? "wait: read" : "wait: slot", start, w->lap_ns, "batch", run->t);
     return go;
 }
 
 static void work(struct mr_worker *w)
 {
     while (!atomic_load_explicit(&w->ld->stop, memory_order_relaxed)) {
-        uint64_t start = mr_time_ns();
         bool progress = false;
         for (int i = 0; i < CLAIMS_A_ROUND && claim(w); i++)
             progress = true;
@@ -229,7 +245,9 @@ static void work(struct mr_worker *w)
             submit(w);
             reap(w, 0);
         }
-        mr_count(&w->stage_ns[MR_STAGE_READ], mr_time_ns() - start);
+        uint64_t start = lap(w, &w->stage_ns[MR_STAGE_READ]);
+        if (w->lap_ns - start >= TRACE_READ_NS)
+            mr_trace_span("read", start, w->lap_ns, NULL, 0);
         progress |= make_ready(w);
         if (progress)
             continue;
@@ -244,7 +262,7 @@ void *mr_worker_main(void *worker)
     char name[16];
     snprintf(name, sizeof name, "worker %u", w->id);
     mr_trace_thread(name);
-    uint64_t start = mr_time_ns();
+    uint64_t start = w->lap_ns = mr_time_ns();
     work(w);
     atomic_store(&w->life_ns, mr_time_ns() - start);
     /* A stop leaves reads in flight that write into this worker's buffers: wait for them. */

@@ -123,7 +123,7 @@ int mr_file_open(const char *path, uint64_t *bytes)
 
 int mr_files_add_path(struct mr_files *files, const char *path)
 {
-    struct mr_file *f;
+    struct mr_file *f = NULL;
     int rc = file_create(files, MR_FILE_PATH, path, &f);
     if (rc)
         return rc;
@@ -139,7 +139,7 @@ int mr_files_add_path(struct mr_files *files, const char *path)
 
 int mr_files_add_memory(struct mr_files *files, const char *name, void *data, uint64_t bytes, bool owned)
 {
-    struct mr_file *f;
+    struct mr_file *f = NULL;
     int rc = file_create(files, MR_FILE_MEMORY, name, &f);
     if (rc)
         return rc;
@@ -152,7 +152,7 @@ int mr_files_add_memory(struct mr_files *files, const char *name, void *data, ui
 
 int mr_files_add_null(struct mr_files *files, const char *name, uint64_t bytes, uint64_t delay_ns)
 {
-    struct mr_file *f;
+    struct mr_file *f = NULL;
     int rc = file_create(files, MR_FILE_NULL, name, &f);
     if (rc)
         return rc;
@@ -164,7 +164,7 @@ int mr_files_add_null(struct mr_files *files, const char *name, uint64_t bytes, 
 int mr_files_add_gzip(struct mr_files *files, const char *path, void *head, size_t head_bytes,
                       int (*want)(void *user, const void *head, uint64_t *out_total), void *user)
 {
-    struct mr_file *f;
+    struct mr_file *f = NULL;
     int rc = file_create(files, MR_FILE_GZIP, path, &f);
     if (rc)
         return rc;
