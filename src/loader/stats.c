@@ -71,7 +71,7 @@ static void say(struct mr_loader_stats *st, const char *name, const char *fmt, .
 
 static double percent(uint64_t part, uint64_t whole)
 {
-    return whole ? 100.0 * (double)part / (double)whole : 0;
+    return whole ? MR_MIN(100.0 * (double)part / (double)whole, 100.0) : 0;
 }
 
 /* Steady state: the workers' time since the first batch was handed out. */
