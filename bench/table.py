@@ -41,7 +41,8 @@ def main():
     peer = medians(peer_rows, lambda row: (row["case"], row["workers"]))
     workers = sorted({w for _, w in peer})
 
-    head = ["case", "millrace samples/s", "GB/s", "memcpy GB/s", "of memcpy", "first batch ms"]
+    head = ["case", "millrace samples/s", "GB/s", "memcpy GB/s", "of it", "memcpy in cache GB/s", "of it"]
+    head += ["CPU ns/sample", "heap growth B/sample", "first batch ms"]
     head += [f"DataLoader samples/s, {w} workers" for w in workers]
     if workers:
         head += ["its first batch ms", "millrace / its best"]
@@ -50,13 +51,18 @@ def main():
     for case, row in ours.items():
         if "samples_per_s" not in row:
             continue
-        bytes_per_s, memcpy = row.get("bytes_per_s"), row.get("memcpy_bytes_per_s")
+        bytes_per_s, near = row.get("bytes_per_s"), row.get("memcpy_bytes_per_s")
+        far = row.get("memcpy_to_memory_bytes_per_s")
         cells = [
             case,
             number(row.get("samples_per_s")),
             number(bytes_per_s and bytes_per_s / 1e9, "{:.2f}"),
-            number(memcpy and memcpy / 1e9, "{:.2f}"),
-            number(100 * bytes_per_s / memcpy if memcpy and bytes_per_s else None, "{:.0f}%"),
+            number(far and far / 1e9, "{:.2f}"),
+            number(100 * bytes_per_s / far if far and bytes_per_s else None, "{:.0f}%"),
+            number(near and near / 1e9, "{:.2f}"),
+            number(100 * bytes_per_s / near if near and bytes_per_s else None, "{:.0f}%"),
+            number(row.get("cpu_ns_per_sample")),
+            number(row.get("heap_growth_bytes_per_sample"), "{:.3f}"),
             number(row.get("first_batch_ms"), "{:.1f}"),
         ]
         theirs = [peer.get((case, w), {}) for w in workers]
@@ -69,6 +75,10 @@ def main():
     for case, row in ours.items():
         if "samples_per_s" not in row:
             print(f"\n{case}: " + ", ".join(f"{field} {value:,.6g}" for field, value in row.items()) + ".")
+    print(
+        "\nmemcpy: as many threads, as many bytes as an epoch delivers, from memory to memory; in cache: into a ring of 4 MiB "
+        "that each thread has a part of its own of, over and over."
+    )
     if peer_rows:
         print(f"\nPeer: {peer_rows[0]['peer']}, a per-sample Dataset, shuffle=True, persistent workers.")
 

@@ -98,20 +98,23 @@ static const char *page_name(const struct cli_command *command, char buf[64])
     return buf;
 }
 
-static void command_page(FILE *out, const struct cli_command *command)
+static int command_page(FILE *out, const struct cli_command *command)
 {
+    char *options = mr_options_man(command->options);
+    if (!options)
+        return cli_fail("out of memory");
     char page[64];
     title(out, page_name(command, page), command->summary);
     fprintf(out, ".SH SYNOPSIS\n\\fBmillrace %s\\fR ", command->name);
     roff_text(out, command->synopsis);
     fputs("\n.SH DESCRIPTION\n", out);
     paragraphs(out, command->text);
-    char *options = mr_options_man(command->options);
-    fprintf(out, ".SH OPTIONS\n%s", options ? options : "");
+    fprintf(out, ".SH OPTIONS\n%s", options);
     free(options);
     notes(out, "JSON", "Members of the object that --json prints:\n", command->json);
     notes(out, "EXAMPLES", "", command->examples);
     fprintf(out, "%s.SH SEE ALSO\n.BR millrace (1)\n", exit_status);
+    return CLI_OK;
 }
 
 static void main_page(FILE *out)
@@ -146,11 +149,15 @@ static int write_page(const char *dir, const struct cli_command *command)
     FILE *page = open_memstream(&text, &bytes);
     if (!page)
         return cli_fail("out of memory");
+    int code = CLI_OK;
     if (command)
-        command_page(page, command);
+        code = command_page(page, command);
     else
         main_page(page);
-    int code = fclose(page) ? cli_fail("out of memory") : cli_output_open(&out, path, true, false);
+    if (fclose(page) && code == CLI_OK)
+        code = cli_fail("out of memory");
+    if (code == CLI_OK)
+        code = cli_output_open(&out, path, true, false);
     if (code == CLI_OK) {
         code = cli_output_write(&out, text, bytes);
         if (code == CLI_OK)

@@ -118,6 +118,8 @@ int feed_open(struct feed *feed, const char *dataset, const struct feed_opts *op
         rc = mr_sampler_open(order, mr_dataset_length(feed->ds), opts->seed, &feed->sampler);
     if (rc == 0)
         rc = mr_loader_open(feed->ds, feed->sampler, feed->chain, feed->dev, &lo, &feed->ld);
+    if (rc == MR_ESTATE && opts->state_in)
+        mr_error_set(rc, "%s: %s", opts->state_in, mr_last_error());
     return rc;
 }
 

@@ -159,7 +159,8 @@ struct mr_loader {
 
     /* statistics: written by the consumer (and shippers, where atomic), read by any */
     uint64_t open_ns;
-    _Atomic uint64_t first_batch_ns, samples, batches, bytes, wait_ns, busy_ns, copy_ns, ready_sum, bad_count;
+    _Atomic uint64_t first_batch_ns, first_wait_ns, samples, batches, bytes, wait_ns, busy_ns, copy_ns, ready_sum,
+        bad_count;
     _Atomic uint64_t collate_ns;
     struct mr_hist interval, wait, make;
     _Atomic uint64_t

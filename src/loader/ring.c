@@ -305,6 +305,7 @@ static void count_batch(struct mr_loader *ld, const struct mr_slot *slot, uint64
         mr_count(&ld->busy_ns, entered - ld->last_return_ns);
     } else {
         atomic_store(&ld->first_batch_ns, now - ld->open_ns);
+        atomic_store(&ld->first_wait_ns, now - entered);
         mr_stats_started(ld);
     }
     ld->last_return_ns = now;

@@ -71,12 +71,12 @@ static void say(struct mr_loader_stats *st, const char *name, const char *fmt, .
 
 static double percent(uint64_t part, uint64_t whole)
 {
-    return whole ? 100.0 * (double)part / (double)whole : 0;
+    return whole ? MR_MIN(100.0 * (double)part / (double)whole, 100.0) : 0;
 }
 
-/* Steady state: the workers' time since the first batch was handed out. */
+/* Steady state: time since the first batch was handed out. */
 struct steady {
-    uint64_t stage_ns[MR_N_STAGES], worker_ns;
+    uint64_t stage_ns[MR_N_STAGES], worker_ns, wait_ns; /* wait_ns: the consumer's */
 };
 
 static void blame_worker_stage(struct mr_loader_stats *st, const struct steady *steady)
@@ -108,8 +108,7 @@ static void blame_worker_stage(struct mr_loader_stats *st, const struct steady *
 
 static void find_bottleneck(struct mr_loader_stats *st, const struct steady *steady)
 {
-    uint64_t first = MR_MIN(st->first_batch_ns, st->consumer_wait_ns);
-    uint64_t wait = st->consumer_wait_ns - first, active = wait + st->consumer_busy_ns;
+    uint64_t wait = steady->wait_ns, active = wait + st->consumer_busy_ns;
     double idle = percent(steady->stage_ns[MR_STAGE_SLOT], steady->worker_ns);
     if (st->batches < 3 || active == 0)
         say(st, "none", "%llu batches are too few to tell", (unsigned long long)st->batches);
@@ -157,6 +156,7 @@ static struct steady steady_of(const struct mr_loader *ld, const struct mr_loade
     for (int s = 0; s < MR_N_STAGES; s++)
         steady.stage_ns[s] = st->stage_ns[s] - MR_MIN(st->stage_ns[s], mr_counted(&ld->start_ns[s]));
     steady.worker_ns = st->worker_ns - MR_MIN(st->worker_ns, mr_counted(&ld->start_ns[MR_N_STAGES]));
+    steady.wait_ns = st->consumer_wait_ns - MR_MIN(st->consumer_wait_ns, mr_counted(&ld->first_wait_ns));
     return steady;
 }
 

@@ -1,0 +1,139 @@
+# The main job on generated files, plain.
+$ millrace synth digits d --n 3003 --n-test 20 -q >/dev/null
+$ millrace feed d -b 64 -s -e 2 -t 'cast(f32),scale(1/255),normalize(0.1307,0.3081)' -w 2
+idx: train-images-idx3-ubyte + train-labels-idx1-ubyte (train): 3,003 samples
+  image u8[28,28] -> image f32[28,28]
+  label u8
+  order random.*, batches of 64, 2 workers, prefetch 20, read from (uring|pread), device cpu (re)
+6,006 samples in [0-9.]+ s: .* samples/s, .*B/s (re)
+first batch after .* (re)
+...
+  read .* (re)
+...
+bottleneck: [a-z]+: .* (re)
+# The same digest for any workers, prefetch, storage, cache; as two ranks; stopped in mid-epoch and resumed.
+$ digest() { millrace feed d -b 32 -s --seed 7 -e 2 -t 'random_crop(24,24),hflip(0.5),cast(f32)' --digest "$@" | sed -n 's/^digest: //p'; }; one=$(digest -w 1); for o in '-w 2' '-w 5' '-p 1' '-p 9' '--storage pread' '--cache host' '--read-ahead 3 --queue-depth 1' '--device sim:h2d=20' '--device sim:h2d=20 --no-pin -p 1'; do [ "$(digest $o)" = "$one" ] && echo "$o: same"; done
+-w 2: same
+-w 5: same
+-p 1: same
+-p 9: same
+--storage pread: same
+--cache host: same
+--read-ahead 3 --queue-depth 1: same
+--device sim:h2d=20: same
+--device sim:h2d=20 --no-pin -p 1: same
+$ d() { millrace feed e -s --digest "$@" | sed -n 's/^digest: //p'; }; millrace synth digits e --n 2002 -q >/dev/null; [ "$(d --world 2 --rank 1 --digest-from $(d --world 2))" = "$(d)" ] && echo "two ranks: same"
+two ranks: same
+$ w=$(millrace feed d -s -e 2 -t 'hflip(0.5)' --digest | tail -n 1); first=$(millrace feed d -s -e 2 -t 'hflip(0.5)' --digest --batches 61 --state-out s.json | sed -n 's/^digest: //p'); rest=$(millrace feed d -s -e 2 -t 'hflip(0.5)' --digest-from $first --state-in s.json -w 3 | tail -n 1); [ "$w" = "$rest" ] && echo "resumed: same"; ls
+resumed: same
+d
+e
+s.json
+# Another seed is another digest.
+$ [ "$(millrace feed d -s --seed 1 --digest | tail -n 1)" != "$(millrace feed d -s --seed 2 --digest | tail -n 1)" ] && echo differ
+differ
+# JSON: the members that scripts rely on.
+$ millrace feed d --json --digest --sink-ms 0.1 > out.json; for k in samples batches bytes seconds samples_per_s gb_per_s first_batch_ms utilization digest bottleneck bad_samples stages memory config; do grep -q "^  \"$k\":" out.json || echo "missing: $k"; done; grep -E '"(samples|batches|bytes|bad_samples)"' out.json
+  "samples": 3003,
+  "batches": 47,
+  "bytes": 2357355,
+  "bad_samples": 0,
+    "batches": 0,
+# A trace file appears whole.
+$ millrace feed d --trace t.pftrace -q >/dev/null && [ -s t.pftrace ] && echo traced
+traced
+# Files that are cut off; other formats; samplers from files.
+$ cp -r d bad; truncate -s 60000 bad/train-images-idx3-ubyte; millrace feed bad
+millrace feed: bad/train-images-idx3-ubyte: truncated: header promises 2354368 bytes, file has 60000
+[1]
+$ millrace feed raw:d/train-images-idx3-ubyte,shape=784,dtype=u8
+millrace feed: d/train-images-idx3-ubyte: 3003 records of 784 bytes and 16 bytes that make none: file has 2354368 bytes, of which 0 are skipped
+[1]
+$ printf '5\n1\n5\n' > some; millrace feed d --sampler subset:some -b 2 | sed -n 's/^\([0-9]* samples\).*/\1/p;s/^  order \([a-z]*\).*/\1/p'
+subset
+3 samples
+$ printf '5\nx\n' > some; millrace feed d --sampler subset:some
+millrace feed: some:2: 'x': want an index (0, 1, 2, ...), one a line
+[1]
+$ printf '5\n99999\n' > some; millrace feed d --sampler subset:some
+millrace feed: some: subset sampler: index 99999 (number 2 of 2): want 0..3002
+[2]
+# Misuse and what cannot be.
+$ millrace feed
+millrace feed: an argument is missing: millrace feed DATASET [options]
+[2]
+$ millrace feed nowhere
+millrace feed: nowhere (no format was given; formats: idx, npy, raw, synthetic): No such file or directory
+[1]
+$ millrace feed d --workers 0x
+millrace feed: --workers 0x: want 0..512 threads
+[2]
+$ millrace feed d --workers 1000
+millrace feed: --workers 1000: want 0..512 threads
+[2]
+$ millrace feed d --batch-size 0
+millrace feed: --batch-size 0: want 1..16777216 samples
+[2]
+$ millrace feed d --no-such
+millrace feed: --no-such: no such option; --help lists them
+[2]
+$ millrace feed d --shuffle --sampler random
+millrace feed: --shuffle and --sampler random: give one of the two
+[2]
+$ millrace feed d --max-bad many
+millrace feed: --max-bad many: want a number of samples, or a percentage such as 1%
+[2]
+$ millrace feed d --max-memory 100k
+millrace feed: max_memory 102400 bytes: needs [0-9]+: [0-9]+ slots x .* (re)
+[1]
+$ millrace feed d --device gpu
+millrace feed: device "gpu": not known to this build; known are auto, cpu, sim
+[1]
+$ millrace feed d --device sim:mem=64k
+millrace feed: sim: out of device memory: asked for 3227648 bytes, 65536 of 65536 are free; lower --prefetch or --batch-size, or raise mem= of the device
+[1]
+$ millrace feed d --device sim:h2d=fast
+millrace feed: sim:h2d=fast: want 0.0001..1000000 GB/s
+[2]
+$ millrace feed d -t 'crop(32,32)'
+millrace feed: transform 1: crop(32,32): does not fit image u8[28,28]
+[1]
+$ millrace feed d -t 'normalize(0,1)'
+millrace feed: transform 1: normalize(0,1): floats only; put cast(f32) before it for image u8[28,28]
+[1]
+$ millrace feed d -t 'nosuch(1)'
+millrace feed: transform 1: 'nosuch': no such op; there are cast, scale, normalize, layout, flatten, one_hot, pad, crop, random_crop, hflip
+[2]
+$ millrace feed d --rank 2 --world 2
+millrace feed: rank 2: want 0..1
+[2]
+$ millrace feed d --digest-from 12
+millrace feed: --digest-from 12: want 32 hex digits, as --digest prints them
+[2]
+$ millrace feed d --state-in nowhere.json
+millrace feed: nowhere.json: No such file or directory
+[1]
+$ millrace feed d --shuffle --state-in s.json --seed 9
+millrace feed: s.json: state: made with another sampler: the state has random(seed=0), this run has random(seed=9)
+[1]
+$ millrace feed synthetic:n=10,shape=4 --shuffle --state-in s.json
+millrace feed: s.json: state: made with another data set (fingerprint): the state has [0-9a-f]*, this run has [0-9a-f]* (re)
+[1]
+$ echo '{"millrace_state": 1' > cut.json; millrace feed d --state-in cut.json
+millrace feed: cut.json: state: not JSON at byte 21: ''
+[1]
+$ millrace feed d --state-out /nowhere/s.json
+millrace feed: /nowhere/s.json: cannot be made: No such file or directory
+[1]
+$ millrace feed d --trace /nowhere/t --batches 1
+millrace feed: /nowhere/t: trace not written: No such file or directory
+[1]
+$ ls
+bad
+cut.json
+d
+e
+out.json
+s.json
+some
+t.pftrace
