@@ -61,7 +61,8 @@ const struct mr_option feed_options[] = {
         .help = "Ceiling for slots, read buffers and cache, host and device together; 0: none", .group = "Pipeline"),
 
     OPT("device", 'd', MR_OPT_STRING, device, .initial = "auto", .meta = "DEVICE",
-        .help = "auto, cpu, or sim:h2d=55,d2h=55,pageable=12,latency=10us,step=4ms,mem=16GiB", .group = "Device"),
+        .help = "auto, cpu, cuda, cuda:1, or sim:h2d=55,d2h=55,pageable=12,latency=10us,step=4ms,mem=16GiB",
+        .group = "Device"),
     OPT("pin", 0, MR_OPT_FLAG, pin, .initial = "1", .help = "Page-locked slots; --no-pin shows what pageable ones cost",
         .group = "Device"),
     OPT("sink-ms", 0, MR_OPT_DOUBLE, sink_ms, .initial = "0", .max = 1e6, .unit = "ms",

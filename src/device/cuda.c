@@ -96,6 +96,7 @@ static void close_cuda(struct mr_device *dev)
     if (!mr_cuda_is_forked()) {
         if (mr_cuda_enter_to_release(c) >= 0) {
             mr_cuda_unload(c);
+            mr_cuda_clock_close(c);
             mr_cuda_leave(c, 0);
         }
         c->cu->cuDevicePrimaryCtxRelease_v2(c->device);
@@ -145,10 +146,11 @@ static int stream_open(struct mr_stream *stream)
 
 static void event_close(struct mr_event *event)
 {
-    const struct mr_cuda *c = event->dev->state;
-    const struct cuda_event *e = event->state;
+    struct mr_cuda *c = event->dev->state;
+    struct cuda_event *e = event->state;
     if (mr_cuda_enter_to_release(c) < 0)
         return;
+    mr_cuda_clock_forget(c, e);
     c->cu->cuEventDestroy_v2(e->handle);
     mr_cuda_leave(c, 0);
 }
@@ -173,12 +175,14 @@ static int event_open(struct mr_event *event)
 
 static int event_record(struct mr_event *event, struct mr_stream *stream)
 {
-    const struct mr_cuda *c = event->dev->state;
-    const struct cuda_event *e = event->state;
+    struct mr_cuda *c = event->dev->state;
+    struct cuda_event *e = event->state;
     const struct cuda_stream *s = stream->state;
     int rc = mr_cuda_enter(c);
     if (rc < 0)
         return rc;
+    if (event->timing)
+        mr_cuda_clock_mark(c, e);
     int result = c->cu->cuEventRecord(e->handle, s->handle);
     if (result != CUDA_SUCCESS)
         rc = mr_cuda_error(c->cu, result, c->name, "cuEventRecord in stream \"%s\"", stream->name);
@@ -233,21 +237,19 @@ static int event_synchronize(struct mr_event *event)
 
 static int event_elapsed(struct mr_event *start, struct mr_event *end, int64_t *out_ns)
 {
-    const struct mr_cuda *c = start->dev->state;
-    const struct cuda_event *from = start->state, *to = end->state;
-    float ms = 0;
+    struct mr_cuda *c = start->dev->state;
+    int64_t ns = 0;
     int rc = mr_cuda_enter(c);
     if (rc < 0)
         return rc;
-    int result = c->cu->cuEventElapsedTime_v2 ? c->cu->cuEventElapsedTime_v2(&ms, from->handle, to->handle)
-                                              : c->cu->cuEventElapsedTime(&ms, from->handle, to->handle);
+    int result = mr_cuda_clock_elapsed(c, start->state, end->state, &ns);
     if (result == CUDA_ERROR_NOT_READY || result == CUDA_ERROR_INVALID_HANDLE)
         rc = mr_error_set(MR_EMISUSE, "mr_event_elapsed: an event was not recorded or has not passed yet");
     else if (result != CUDA_SUCCESS)
         rc = mr_cuda_error(c->cu, result, c->name, "cuEventElapsedTime");
     rc = mr_cuda_leave(c, rc);
     if (rc >= 0)
-        *out_ns = (int64_t)((double)ms * 1e6);
+        *out_ns = ns;
     return rc;
 }
 

@@ -26,6 +26,8 @@ struct cuda_block {
     enum cuda_host how;
 };
 
+struct cuda_anchor;
+
 struct mr_cuda {
     const struct mr_cuda_driver *cu;
     struct cuda_options opts;
@@ -37,6 +39,8 @@ struct mr_cuda {
     atomic_bool no_batch; /* the driver does not take batches, or some pinned memory could not be locked */
     pthread_mutex_t lock; /* guards all below; nothing of ours is locked under it */
     struct cuda_block *blocks;
+    struct cuda_anchor *anchor; /* the last; NULL: none yet */
+    struct CUstream_st *clock_stream;
     struct CUmod_st *module; /* NULL: not loaded yet */
     struct CUfunc_st *busy;
 };
@@ -47,6 +51,7 @@ struct cuda_stream {
 
 struct cuda_event {
     struct CUevent_st *handle;
+    struct cuda_anchor *anchor; /* the last one before the record; under the device's lock */
 };
 
 /* Makes the context current. Returns 0, MR_EDEVICE. Every 0 is followed by mr_cuda_leave. */
@@ -71,6 +76,14 @@ int mr_cuda_copy_async(struct mr_stream *stream, void *dst, enum mr_memory dst_k
 int mr_cuda_copy_batch(struct mr_stream *stream, const struct mr_copy *copies, uint64_t n);
 int mr_cuda_memset_async(struct mr_stream *stream, void *dst, enum mr_memory kind, int byte, uint64_t bytes);
 int mr_cuda_stream_synchronize(struct mr_stream *stream);
+
+/* cuda_clock.c, all with the context current. mark: before a timed event is recorded. elapsed: returns the driver's
+ * result. */
+void mr_cuda_clock_mark(struct mr_cuda *c, struct cuda_event *e);
+void mr_cuda_clock_forget(struct mr_cuda *c, struct cuda_event *e);
+void mr_cuda_clock_close(struct mr_cuda *c);
+int mr_cuda_clock_elapsed(struct mr_cuda *c, const struct cuda_event *from, const struct cuda_event *to,
+                          int64_t *out_ns);
 
 /* cuda_launch.c */
 int mr_cuda_launch(struct mr_stream *stream, const char *kernel, const void *args, size_t arg_bytes);

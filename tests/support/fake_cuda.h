@@ -26,6 +26,8 @@ typedef void fake_cuda_report_fn(struct fake_cuda_report *out);
 typedef void fake_cuda_fail_fn(const char *call, uint64_t at, int code, int sticky);
 /* Of the calling thread, so far: all calls, and those that block it until the device has done something. */
 typedef void fake_cuda_thread_fn(uint64_t *out_calls, uint64_t *out_blocking);
+/* The GPU's clock jumps. */
+typedef void fake_cuda_advance_fn(uint64_t ns);
 /* The calling thread's current context. */
 typedef void *fake_cuda_current_fn(void);
 typedef void fake_cuda_set_current_fn(void *context);

@@ -41,12 +41,20 @@ struct CUevent_st {
 
 static struct CUstream_st *streams;
 static struct CUevent_st *events;
+static uint64_t ahead_ns;
 
 static uint64_t now_ns(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec + ahead_ns;
+}
+
+FAKE_API void fake_cuda_advance(uint64_t ns)
+{
+    pthread_mutex_lock(&fake_lock);
+    ahead_ns += ns;
+    pthread_mutex_unlock(&fake_lock);
 }
 
 static void leave_mark(struct mark *mark)
@@ -335,6 +343,8 @@ static int copy(const char *call, struct CUstream_st *stream, void *dst, bool to
         op.src = op.staged;
     }
     int result = enqueue(stream, op);
+    if (result)
+        free(op.staged);
     if (staged || waits)
         fake_blocks();
     if (!result && waits)

@@ -192,6 +192,42 @@ static void test_out_of_memory(void **state)
     mr_device_close(dev);
 }
 
+/* A day after the first event, times between later ones are still exact: the driver's float would be off by 8 ms. */
+static void test_long_times(void **state)
+{
+    (void)state;
+    struct mr_device *dev = must_open("cuda");
+    struct mr_stream *stream = NULL;
+    struct mr_event *base = NULL, *from = NULL, *to = NULL;
+    uint64_t busy_ns = 3000000;
+    int64_t at_from = 0, at_to = 0, direct = 0, back = 0;
+    must(mr_stream_create(dev, "s", &stream));
+    must(mr_event_create(dev, 1, &base));
+    must(mr_event_create(dev, 1, &from));
+    must(mr_event_create(dev, 1, &to));
+    must(mr_event_record(base, stream));
+    must(mr_stream_synchronize(stream));
+    fake_advance(86400ull * 1000000000);
+    usleep(1100000); /* anchors come once a second */
+    for (int round = 0; round < 3; round++) {
+        must(mr_event_record(from, stream));
+        must(mr_launch(stream, "busy", &busy_ns, sizeof busy_ns));
+        must(mr_event_record(to, stream));
+        must(mr_event_synchronize(to));
+        must(mr_event_elapsed(base, from, &at_from));
+        must(mr_event_elapsed(base, to, &at_to));
+        must(mr_event_elapsed(from, to, &direct));
+        must(mr_event_elapsed(to, base, &back));
+        assert_true(direct >= 3000000 && llabs(at_to - at_from - direct) < 1000 && back == -at_to);
+    }
+    assert_true(at_from > 86400ll * 1000000000);
+    mr_event_destroy(to);
+    mr_event_destroy(from);
+    mr_event_destroy(base);
+    mr_stream_destroy(stream);
+    close_clean(dev);
+}
+
 static int n_warnings;
 static void note(void *user, enum mr_log_level level, const char *text)
 {
@@ -410,15 +446,11 @@ static int check_misuse(void)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_info),
-        cmocka_unit_test(test_bad_uris),
-        cmocka_unit_test(test_round_trips),
-        cmocka_unit_test(test_batch),
-        cmocka_unit_test(test_out_of_memory),
-        cmocka_unit_test(test_lock_refused),
-        cmocka_unit_test(test_consumer_never_blocks),
-        cmocka_unit_test(test_fork),
-        cmocka_unit_test(test_context_is_kept),
+        cmocka_unit_test(test_info),         cmocka_unit_test(test_bad_uris),
+        cmocka_unit_test(test_round_trips),  cmocka_unit_test(test_batch),
+        cmocka_unit_test(test_long_times),   cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_lock_refused), cmocka_unit_test(test_consumer_never_blocks),
+        cmocka_unit_test(test_fork),         cmocka_unit_test(test_context_is_kept),
         cmocka_unit_test(test_sticky_error),
     };
     fake_load();
