@@ -87,7 +87,7 @@ $ millrace feed d --max-memory 100k
 millrace feed: max_memory 102400 bytes: needs [0-9]+: [0-9]+ slots x .* (re)
 [1]
 $ millrace feed d --device gpu
-millrace feed: device "gpu": not known to this build; known are auto, cpu, sim
+millrace feed: device "gpu": not known to this build; known are auto, cuda, cpu, sim
 [1]
 $ millrace feed d --device sim:mem=64k
 millrace feed: sim: out of device memory: asked for 3227648 bytes, 65536 of 65536 are free; lower --prefetch or --batch-size, or raise mem= of the device
