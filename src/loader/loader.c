@@ -9,7 +9,7 @@
 #define MAX_PREFETCH        1024
 #define MIN_PREFETCH        4
 #define MAX_CHOSEN_PREFETCH 64
-#define PREFETCH_BYTES      (4u << 20)
+#define PREFETCH_BYTES      (2u << 20) /* for each worker */
 #define MAX_BATCH           (1u << 24)
 #define MAX_RUN_ROWS        32
 #define RUN_BYTES           (32u << 10)  /* a run writes at least this much, so that claiming it costs little */
@@ -86,7 +86,9 @@ static int lay_out_slot(struct mr_loader *ld)
     }
     ld->slot_bytes = MR_MAX(at, 256);
     /* Small batches come in larger numbers, so that threads hand over many at a time. */
-    uint64_t chosen = MR_MAX(MIN_PREFETCH, MR_MIN(PREFETCH_BYTES / ld->slot_bytes, MAX_CHOSEN_PREFETCH));
+    uint64_t fit = (uint64_t)PREFETCH_BYTES * ld->n_workers / ld->slot_bytes;
+    uint64_t least = MR_MAX(MIN_PREFETCH, MR_MIN(ld->n_workers / 2, 8));
+    uint64_t chosen = MR_MAX(least, MR_MIN(fit, MAX_CHOSEN_PREFETCH));
     ld->n_slots = ld->opts.prefetch ? ld->opts.prefetch : (uint32_t)chosen;
     uint64_t ring;
     if (!mr_mul(ld->slot_bytes, ld->n_slots, &ring) || ring > 1ull << 62)

@@ -125,7 +125,7 @@ static void find_bottleneck(struct mr_loader_stats *st, const struct steady *ste
             "its steps take longer than copying and making batches: %u workers waited for free slots %.0f%% "
             "of their time",
             st->workers, idle);
-    else if (idle > 50 && st->prefetch < 3)
+    else if (idle > 50)
         say(st, "prefetch",
             "consumer and workers waited for each other (%.0f%% and %.0f%% of their time): raise prefetch from "
             "%u",
