@@ -39,6 +39,7 @@ noble | jammy | focal | oracular | plucky)
     if [ ! -e "/usr/share/debootstrap/scripts/$suite" ]; then script=/usr/share/debootstrap/scripts/gutsy; fi
     ;;
 esac
+# shellcheck disable=SC2016 # apt expands it
 if [ -z "$mirror" ]; then mirror=$(apt-get indextargets --format '$(REPO_URI)' | head -n 1); fi
 if [ -z "$root" ]; then root=$(mktemp -d /tmp/millrace-bare.XXXXXX); fi
 root=$(realpath -m "$root")
