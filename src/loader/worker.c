@@ -26,7 +26,7 @@ int mr_worker_init(struct mr_worker *w, struct mr_loader *ld, uint32_t id)
             return mr_error_nomem("worker", ld->run_rows * sizeof(struct mr_run_sample));
     uint64_t largest = MR_CACHE_LINE;
     for (int f = 0; f < ld->n_fields; f++) {
-        const struct mr_field_plan *fp = &ld->field[f];
+        const struct mr_loader_field *fp = &ld->field[f];
         largest = MR_MAX(largest, fp->row_bytes);
         if (!(w->room[f] = aligned_alloc(MR_CACHE_LINE, mr_round_up(fp->in_bytes + 1, MR_CACHE_LINE))))
             return mr_error_nomem("worker", fp->in_bytes);
@@ -154,10 +154,11 @@ static void prefetch_next(const struct mr_run *run, uint32_t i)
 
 static void free_reads(struct mr_run *run)
 {
-    for (uint32_t r = 0; r < run->n_reads; r++) {
-        free(run->read[r].error);
-        run->read[r].error = NULL;
-    }
+    for (uint32_t r = 0; r < run->n_reads; r++)
+        if (run->landed[r]) { /* the reader's, otherwise */
+            free(run->read[r].error);
+            run->read[r].error = NULL;
+        }
 }
 
 /* All made, and nothing of it in flight: its buffer may be used again. */
@@ -265,10 +266,5 @@ void *mr_worker_main(void *worker)
     uint64_t start = w->lap_ns = mr_time_ns();
     work(w);
     atomic_store(&w->life_ns, mr_time_ns() - start);
-    /* A stop leaves reads in flight that write into this worker's buffers: wait for them. */
-    while (w->reader && mr_reader_in_flight(w->reader) > 0)
-        reap(w, REAP_WAIT_NS);
-    for (uint32_t i = 0; i < w->n_runs; i++)
-        free_reads(nth_run(w, i));
     return NULL;
 }
