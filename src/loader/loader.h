@@ -270,7 +270,9 @@ void mr_run_fill(struct mr_worker *w, struct mr_run *run, uint64_t number);
 /* Sets the error of a sample with a negative status, on the thread that makes it; returns its code. */
 int mr_run_error(const struct mr_worker *w, const struct mr_run *run, uint32_t i);
 int mr_run_init(struct mr_run *run, const struct mr_loader *ld);
-void mr_run_free(struct mr_run *run);
+void mr_run_free(struct mr_run *run); /* after its reader */
+/* Frees the errors of reads that have landed. */
+void mr_run_end_reads(struct mr_run *run);
 
 /* Makes sample i of a run into its row. timed: its decoding and transforming are timed. The slot is open and the sample's reads have landed. */
 void mr_sample_make(struct mr_worker *w, struct mr_run *run, uint32_t i, bool timed);

@@ -33,8 +33,18 @@ int mr_run_init(struct mr_run *run, const struct mr_loader *ld)
     return grow_buffer(run, bytes);
 }
 
+void mr_run_end_reads(struct mr_run *run)
+{
+    for (uint32_t r = 0; r < run->n_reads; r++)
+        if (run->landed[r]) { /* the reader's, otherwise */
+            free(run->read[r].error);
+            run->read[r].error = NULL;
+        }
+}
+
 void mr_run_free(struct mr_run *run)
 {
+    mr_run_end_reads(run);
     free(run->sample);
     free(run->read);
     free(run->landed);

@@ -152,15 +152,6 @@ static void prefetch_next(const struct mr_run *run, uint32_t i)
         __builtin_prefetch(p + at, 0, 2);
 }
 
-static void free_reads(struct mr_run *run)
-{
-    for (uint32_t r = 0; r < run->n_reads; r++)
-        if (run->landed[r]) { /* the reader's, otherwise */
-            free(run->read[r].error);
-            run->read[r].error = NULL;
-        }
-}
-
 /* All made, and nothing of it in flight: its buffer may be used again. */
 static bool is_over(const struct mr_run *run)
 {
@@ -212,7 +203,7 @@ static bool make_ready(struct mr_worker *w)
             progress |= make_run(w, run) > 0;
     }
     while (w->n_runs > 0 && is_over(nth_run(w, 0))) {
-        free_reads(nth_run(w, 0));
+        mr_run_end_reads(nth_run(w, 0));
         w->first = (w->first + 1) % (uint32_t)w->ld->runs_per_worker;
         w->n_runs--;
         progress = true;
