@@ -23,7 +23,8 @@ const struct mr_option feed_options[] = {
                 "lists them",
         .group = "Batches"),
     OPT("collate", 0, MR_OPT_ENUM, collate, .initial = "stack", .choices = collates,
-        .help = "How samples of varying shape become a batch: pad to the longest, to a fixed shape, or ragged",
+        .help = "How samples of varying shape become a batch: pad to the longest of the batch, fixed: to the largest "
+                "that the data set declares, ragged: values end to end and offsets",
         .group = "Batches"),
     OPT("pad-value", 0, MR_OPT_DOUBLE, pad_value, .initial = "0", .help = "What padding is filled with",
         .group = "Batches"),
@@ -63,7 +64,7 @@ const struct mr_option feed_options[] = {
     OPT("device", 'd', MR_OPT_STRING, device, .initial = "auto", .meta = "DEVICE",
         .help = "auto, cpu, cuda, cuda:1, or sim:h2d=55,d2h=55,pageable=12,latency=10us,step=4ms,mem=16GiB",
         .group = "Device"),
-    OPT("pin", 0, MR_OPT_FLAG, pin, .initial = "1", .help = "Page-locked slots; --no-pin shows what pageable ones cost",
+    OPT("pin", 0, MR_OPT_FLAG, pin, .initial = "1", .help = "Pageable slots, to see what page-locked ones save",
         .group = "Device"),
     OPT("sink-ms", 0, MR_OPT_DOUBLE, sink_ms, .initial = "0", .max = 1e6, .unit = "ms",
         .help = "A consumer that takes this long a step; its utilization is reported as MLPerf Storage's AU",
@@ -77,8 +78,8 @@ const struct mr_option feed_options[] = {
     OPT("quarantine", 0, MR_OPT_STRING, quarantine, .meta = "FILE",
         .help = "Write a line of JSON for each bad sample: file, offset, reason", .group = "Bad samples"),
 
-    OPT("time", 0, MR_OPT_DURATION, time_ns, .initial = "0", .unit = "s", .help = "Stop after this long; 0: no limit",
-        .group = "Run"),
+    OPT("time", 0, MR_OPT_DURATION, time_ns, .initial = "0", .unit = "s",
+        .help = "Stop after this long; a bare number is seconds; 0: no limit", .group = "Run"),
     OPT("batches", 0, MR_OPT_UINT, batches, .initial = "0", .unit = "batches",
         .help = "Stop after this many batches; 0: no limit", .group = "Run"),
     OPT("digest", 0, MR_OPT_FLAG, digest,
@@ -90,7 +91,7 @@ const struct mr_option feed_options[] = {
         .group = "Run"),
     OPT("state-in", 0, MR_OPT_STRING, state_in, .meta = "FILE", .help = "Go on from a state", .group = "Run"),
     OPT("trace", 0, MR_OPT_STRING, trace, .meta = "FILE",
-        .help = "Write a trace of every stage and worker, for ui.perfetto.dev", .group = "Run"),
+        .help = "Write a trace of every stage and worker, for ui.perfetto.dev (its binary format)", .group = "Run"),
     CLI_COMMON_OPTIONS,
     {NULL},
 };
@@ -109,12 +110,9 @@ static uint64_t expected_samples(const struct feed *feed)
     return o->time_ns || epochs > UINT64_MAX / epoch ? 0 : epochs * epoch;
 }
 
-static volatile int interrupted;
-
-static void tick_and_look(void *progress, uint64_t samples)
+static int report(const struct feed *feed)
 {
-    tick(progress, samples);
-    interrupted = cli_interrupted();
+    return cli.json ? feed_print_json(feed) : feed_print_text(feed);
 }
 
 static int feed_and_report(struct feed *feed, const char *dataset, const struct feed_opts *opts)
@@ -125,7 +123,7 @@ static int feed_and_report(struct feed *feed, const char *dataset, const struct 
     struct cli_progress progress;
     cli_catch_interrupts();
     cli_progress_begin(&progress, "feed", expected_samples(feed), "samples");
-    rc = feed_run(feed, &interrupted, tick_and_look, &progress);
+    rc = feed_run(feed, tick, &progress);
     cli_progress_end(&progress);
     int failed = rc < 0 ? cli_error(rc) : CLI_OK;
     if (opts->trace && failed == CLI_OK) {
@@ -140,7 +138,11 @@ static int feed_and_report(struct feed *feed, const char *dataset, const struct 
         failed = feed_write_state(feed);
     if (failed != CLI_OK)
         return failed;
-    return cli.json ? feed_print_json(feed) : feed_print_text(feed);
+    if (feed->result.stats.samples == 0 && opts->state_in && !feed->result.stopped)
+        cli_warn("%s: the run that it is of has done its epochs; raise --epochs, which counts from that run's start",
+                 opts->state_in);
+    failed = cli_interrupted() ? CLI_FAILED : CLI_OK;
+    return report(feed) == CLI_OK ? failed : CLI_FAILED;
 }
 
 static int run(void *values, int n_args, char **args)
@@ -148,7 +150,10 @@ static int run(void *values, int n_args, char **args)
     (void)n_args;
     const struct feed_opts *opts = values;
     struct feed feed;
-    int rc = opts->trace ? mr_trace_start(0) : 0;
+    int rc = feed_check_files(opts);
+    if (rc != CLI_OK)
+        return rc;
+    rc = opts->trace ? mr_trace_start(0) : 0;
     if (rc < 0)
         return cli_error(rc);
     mr_trace_thread("consumer");
@@ -205,7 +210,9 @@ const struct cli_command cli_feed = {
         "the "
         "batches to a device, as a training loop would take them. Then tells how fast that went, where the workers' "
         "time "
-        "was spent, and what the bottleneck is.\n\nDATASET is a path or URI with an optional format in front: mnist/, "
+        "was spent, and what the bottleneck is. An interrupt (Ctrl-C) ends the run in order: report, state and "
+        "trace are written, and the exit status is 1.\n\nDATASET is a path or URI with an optional format in front: "
+        "mnist/, "
         "idx:FILE, npy:FILE, raw:FILE,shape=3x32x32, synthetic:n=1e6,shape=1024. millrace inspect --formats lists them "
         "with their options.",
     .options = feed_options,

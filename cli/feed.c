@@ -3,9 +3,11 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* A policy limit as a user writes it: "10" samples or "1%". */
 static int parse_max_bad(const char *text, struct mr_loader_opts *lo)
@@ -116,6 +118,7 @@ int feed_open(struct feed *feed, const char *dataset, const struct feed_opts *op
         rc = mr_dataset_open(dataset, &feed->ds);
     if (rc == 0)
         rc = mr_sampler_open(order, mr_dataset_length(feed->ds), opts->seed, &feed->sampler);
+    feed->start_ns = mr_time_ns();
     if (rc == 0)
         rc = mr_loader_open(feed->ds, feed->sampler, feed->chain, feed->dev, &lo, &feed->ld);
     if (rc == MR_ESTATE && opts->state_in)
@@ -199,27 +202,55 @@ static int take_batch(struct feed *feed, struct mr_batch *b)
     return rc < 0 ? rc : released;
 }
 
-static void finish(struct feed *feed, uint64_t start)
+/* On the host a step's real length counts: a sleep takes longer than it says. */
+static double utilization(const struct feed *feed)
+{
+    const struct feed_result *r = &feed->result;
+    if (!r->step_ns || r->span_seconds <= 0)
+        return -1;
+    double busy =
+        r->device.unified ? (double)r->stats.consumer_busy_ns : (double)(feed->n_steps - 1) * (double)r->step_ns;
+    return busy * 1e-9 < r->span_seconds ? busy * 1e-9 / r->span_seconds : 1;
+}
+
+static void finish(struct feed *feed)
 {
     struct feed_result *r = &feed->result;
     mr_stream_synchronize(feed->stream);
-    r->seconds = (double)(mr_time_ns() - start) * 1e-9;
-    r->utilization = -1;
+    r->seconds = (double)(mr_time_ns() - feed->start_ns) * 1e-9;
     int64_t span;
-    if (feed->n_steps > 1 && mr_event_elapsed(feed->first_step, feed->last_step, &span) == 0 && span > 0) {
+    if (feed->n_steps > 1 && mr_event_elapsed(feed->first_step, feed->last_step, &span) == 0 && span > 0)
         r->span_seconds = (double)span * 1e-9;
-        if (r->step_ns)
-            r->utilization = (double)(feed->n_steps - 1) * (double)r->step_ns / (double)span;
-    }
     mr_loader_stats(feed->ld, &r->stats);
+    r->utilization = utilization(feed);
     for (int kind = 0; kind < MR_N_MEMORY; kind++)
         mr_memory_count(feed->dev, (enum mr_memory)kind, &r->memory[kind]);
 }
 
-static int run_batches(struct feed *feed, uint64_t start, const volatile int *stop, void (*tick)(void *, uint64_t),
-                       void *user)
+/* Ends a run whose time is over or that was interrupted, also while it waits for a batch. */
+struct watch {
+    struct mr_loader *ld;
+    uint64_t until_ns; /* 0: no limit */
+    _Atomic bool done, fired;
+};
+
+static void *watch(void *arg)
 {
-    const struct feed_opts *o = feed->opts;
+    struct watch *w = arg;
+    const struct timespec tick = {.tv_nsec = 5000000};
+    while (!w->done) {
+        if (cli_interrupted() || (w->until_ns && mr_time_ns() >= w->until_ns)) {
+            w->fired = true;
+            mr_loader_cancel(w->ld);
+            break;
+        }
+        nanosleep(&tick, NULL);
+    }
+    return NULL;
+}
+
+static int run_batches(struct feed *feed, void (*tick)(void *, uint64_t), void *user)
+{
     struct mr_batch b;
     uint64_t samples = 0, batches = 0;
     int rc;
@@ -231,21 +262,29 @@ static int run_batches(struct feed *feed, uint64_t start, const volatile int *st
             break;
         if (tick)
             tick(user, samples);
-        feed->result.stopped = (stop && *stop) || (o->batches && batches >= o->batches) ||
-                               (o->time_ns && mr_time_ns() - start >= o->time_ns);
+        feed->result.stopped = feed->opts->batches && batches >= feed->opts->batches;
         if (feed->result.stopped)
             break;
     }
     return rc;
 }
 
-int feed_run(struct feed *feed, const volatile int *stop, void (*tick)(void *user, uint64_t samples), void *user)
+int feed_run(struct feed *feed, void (*tick)(void *user, uint64_t samples), void *user)
 {
-    uint64_t start = mr_time_ns();
-    int rc = run_batches(feed, start, stop, tick, user);
+    struct watch w = {.ld = feed->ld, .until_ns = feed->opts->time_ns ? feed->start_ns + feed->opts->time_ns : 0};
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, watch, &w) != 0)
+        return mr_error_set(-EAGAIN, "the thread that watches the time could not be started");
+    int rc = run_batches(feed, tick, user);
     char error[1024];
     snprintf(error, sizeof error, "%s", mr_last_error());
-    finish(feed, start);
+    w.done = true;
+    pthread_join(thread, NULL);
+    if (rc == MR_ECANCELLED && w.fired) {
+        feed->result.stopped = 1;
+        rc = 0;
+    }
+    finish(feed);
     int n = mr_loader_state(feed->ld, feed->result.state, sizeof feed->result.state);
     if (rc < 0)
         return mr_error_set(rc, "%s", error);

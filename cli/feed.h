@@ -62,6 +62,7 @@ struct feed {
     struct mr_stream *stream;
     struct mr_loader *ld;
     char *state_text;
+    uint64_t start_ns; /* when the loader was opened */
     /* host memory for the digest */
     unsigned char *back;
     uint64_t back_bytes;
@@ -73,9 +74,9 @@ struct feed {
 /* Opens everything that the options say. Returns 0 or an error (mr_last_error()); feed_close() in either case. */
 int feed_open(struct feed *feed, const char *dataset, const struct feed_opts *opts);
 
-/* Runs to the end, the time limit, or until *stop is set. tick is called after each batch with what has been delivered so
- * far; NULL: not. Fills feed->result, also when it fails part-way. Returns 0 or the error. */
-int feed_run(struct feed *feed, const volatile int *stop, void (*tick)(void *user, uint64_t samples), void *user);
+/* Runs to the end, the time limit, or an interrupt. tick is called after each batch with what has been delivered so far;
+ * NULL: not. Fills feed->result, also when it fails part-way. Returns 0 or the error. */
+int feed_run(struct feed *feed, void (*tick)(void *user, uint64_t samples), void *user);
 
 void feed_close(struct feed *feed);
 
@@ -86,6 +87,8 @@ int feed_print_text(const struct feed *feed);
 /* Write the files that --quarantine and --state-out name; print errors, return an exit code. */
 int feed_write_quarantine(const struct feed *feed);
 int feed_write_state(const struct feed *feed);
+/* Can the files be made where they are wanted? Asked before the run. */
+int feed_check_files(const struct feed_opts *opts);
 
 /* Adds the digest of each row of a batch in host memory: data[f] as field f of the batch lies there. */
 void feed_digest_add(struct feed_digest *digest, const struct mr_batch *batch, const unsigned char *const data[]);

@@ -1,7 +1,11 @@
 /* The files that feed leaves: the quarantine list and the state. Whole or not at all. */
 #include "feed.h"
 
+#include <errno.h>
+#include <libgen.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 int feed_write_quarantine(const struct feed *feed)
 {
@@ -47,4 +51,23 @@ int feed_write_state(const struct feed *feed)
         return cli_output_commit(&out);
     cli_output_abort(&out);
     return rc;
+}
+
+static int check_folder(const char *path)
+{
+    char *copy = path ? strdup(path) : NULL;
+    if (!copy)
+        return path ? cli_fail("out of memory") : CLI_OK;
+    bool there = access(path, W_OK) == 0 || (errno == ENOENT && access(dirname(copy), W_OK) == 0);
+    int errnum = errno;
+    free(copy);
+    return there ? CLI_OK : cli_fail("%s: cannot be made: %s", path, strerror(errnum));
+}
+
+int feed_check_files(const struct feed_opts *opts)
+{
+    int rc = check_folder(opts->trace);
+    if (rc == CLI_OK)
+        rc = check_folder(opts->state_out);
+    return rc == CLI_OK ? check_folder(opts->quarantine) : rc;
 }

@@ -225,7 +225,7 @@ static void print_bad(const struct feed *feed)
     printf("\n  %" PRIu64 " bad samples:\n", feed->result.stats.bad_samples);
     for (uint64_t i = 0; i < 10 && mr_loader_bad(feed->ld, i, &bad); i++)
         printf("    sample %" PRIu64 " (%s at %" PRIu64 "): %s\n", bad.index, bad.file, bad.offset, bad.reason);
-    if (feed->result.stats.bad_samples > 10)
+    if (feed->result.stats.bad_samples > 10 && !feed->opts->quarantine)
         printf("    ... --quarantine FILE lists all\n");
 }
 

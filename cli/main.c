@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define X(name) extern const struct cli_command cli_##name;
 CLI_COMMANDS(X)
@@ -99,15 +100,28 @@ static void take_log(void *user, enum mr_log_level level, const char *text)
         fprintf(stderr, "millrace %s: %s: %s\n", running, cli_log_levels[level], text);
 }
 
-static void take_signal(int signal)
+static uint64_t interrupted_ns;
+
+/* The first request is noted; one that comes later than what sends signals twice in a row (timeout, a terminal and its shell)
+ * ends the program. */
+#define AGAIN_NS 300000000ull
+static void take_signal(int number)
 {
-    (void)signal;
+    static const char text[] = "millrace: interrupted: ending in order; again to stop at once\n";
+    uint64_t now = mr_time_ns();
+    if (interrupted && now - interrupted_ns > AGAIN_NS) {
+        signal(number, SIG_DFL);
+        raise(number);
+    }
+    if (!interrupted && !cli.quiet && write(STDERR_FILENO, text, sizeof text - 1) < 0)
+        return;
+    interrupted_ns = interrupted ? interrupted_ns : now;
     interrupted = 1;
 }
 
 void cli_catch_interrupts(void)
 {
-    struct sigaction action = {.sa_handler = take_signal, .sa_flags = (int)SA_RESETHAND};
+    struct sigaction action = {.sa_handler = take_signal};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
 }

@@ -9,7 +9,11 @@ rm -rf build/demo
 mkdir -p build/demo
 
 show() {
-    printf '\n$ %s\n' "$*"
+    printf '\n$'
+    for word in "$@"; do
+        case $word in *[\(\),]*) printf " '%s'" "$word" ;; *) printf ' %s' "$word" ;; esac
+    done
+    echo
     "$@" </dev/null
 }
 

@@ -126,7 +126,7 @@ $ millrace feed d --state-out /nowhere/s.json
 millrace feed: /nowhere/s.json: cannot be made: No such file or directory
 [1]
 $ millrace feed d --trace /nowhere/t --batches 1
-millrace feed: /nowhere/t: trace not written: No such file or directory
+millrace feed: /nowhere/t: cannot be made: No such file or directory
 [1]
 $ ls
 bad
@@ -137,3 +137,13 @@ out.json
 s.json
 some
 t.pftrace
+# An interrupt and a time limit end a run that waits for reads at once, in order: report and state are written.
+$ timeout -s INT 1 millrace feed synthetic:n=1e9,shape=4,delay=100s -q --state-out cut-short.json --json | grep -c '"stopped": true'; grep -c millrace_state cut-short.json
+1
+1
+$ millrace feed synthetic:n=1e6,shape=4,delay=60s --time 200ms --json | grep '"stopped"'
+  "stopped": true,
+# A state whose run is over says so.
+$ millrace feed d --state-out over.json -q >/dev/null; millrace feed d --state-in over.json | sed -n '1d;s/^\([0-9]* samples\) in.*/\1/p'
+millrace feed: warning: over.json: the run that it is of has done its epochs; raise --epochs, which counts from that run's start
+0 samples

@@ -44,6 +44,7 @@ ls: .*f.* (re)
 [2]
 # So does an interrupt.
 $ (sleep 1; :) & millrace synth digits g --n 100000000 & p=$!; sleep 0.5; kill -TERM $p; wait $p; ls g
+millrace: interrupted: ending in order; again to stop at once
 millrace synth: interrupted; nothing was written
 ls: .*g.* (re)
 [2]

@@ -1,0 +1,175 @@
+/* What a review of the loader found once, and must not come back. */
+#include "run_loader.h"
+
+#include <unistd.h>
+
+static struct mr_dataset *open_set(const char *uri)
+{
+    struct mr_dataset *ds;
+    must(mr_dataset_open(uri, &ds));
+    return ds;
+}
+
+/* A batch kept while others go round: the call that needs its slot is told, and goes on once it is released. */
+static void a_held_slot_is_told(void **state)
+{
+    (void)state;
+    struct mr_dataset *ds = open_set("synthetic:n=100,shape=4");
+    struct mr_loader_opts opts;
+    mr_loader_opts_init(&opts);
+    opts.batch_size = 10;
+    opts.prefetch = 3;
+    struct mr_loader *ld;
+    must(mr_loader_open(ds, NULL, NULL, NULL, &opts, &ld));
+    struct mr_batch kept, b, copy;
+    assert_int_equal(mr_loader_next(ld, NULL, &kept), 1);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(mr_loader_next(ld, NULL, &b), 1);
+        must(mr_loader_release(ld, &b, NULL));
+    }
+    assert_int_equal(mr_loader_next(ld, NULL, &b), MR_EMISUSE);
+    copy = kept;
+    must(mr_loader_release(ld, &kept, NULL));
+    assert_int_equal(mr_loader_next(ld, NULL, &b), 1);
+    assert_int_equal(b.index, 3);
+    /* An old copy of a batch cannot release the slot's newer one. */
+    assert_int_equal(mr_loader_release(ld, &copy, NULL), MR_EMISUSE);
+    must(mr_loader_release(ld, &b, NULL));
+    mr_loader_close(ld);
+    mr_dataset_close(ds);
+}
+
+static void a_chain_serves_one_loader(void **state)
+{
+    (void)state;
+    struct mr_dataset *ds = open_set("synthetic:n=100,shape=4,dtype=u8");
+    struct mr_transform *chain;
+    must(mr_transform_create(&chain));
+    must(mr_transform_add(chain, "cast(f32)"));
+    struct mr_loader_opts opts;
+    mr_loader_opts_init(&opts);
+    struct mr_loader *a, *b;
+    must(mr_loader_open(ds, NULL, chain, NULL, &opts, &a));
+    assert_int_equal(mr_loader_open(ds, NULL, chain, NULL, &opts, &b), MR_EMISUSE);
+    assert_int_equal(mr_transform_add(chain, "scale(2)"), MR_EMISUSE);
+    mr_loader_close(a);
+    must(mr_loader_open(ds, NULL, chain, NULL, &opts, &b));
+    mr_loader_close(b);
+    mr_transform_destroy(chain);
+    mr_dataset_close(ds);
+}
+
+/* 100,000 samples in one batch, half of them bad: seconds if it is not quadratic, which the test's time limit tells. */
+static void skip_in_a_large_batch(void **state)
+{
+    (void)state;
+    struct run_config c = run_config("synthetic:n=100000,shape=1,classes=10");
+    c.chain = "label.one_hot(5)";
+    c.opts.bad = MR_BAD_SKIP;
+    c.opts.batch_size = 100000;
+    struct run run = run_loader(&c);
+    assert_int_equal(run.rc, 0);
+    assert_true(run.n > 40000 && run.n < 60000);
+    for (uint64_t i = 1; i < run.n; i++)
+        assert_true(run.row[i].position > run.row[i - 1].position);
+    run_free(&run);
+}
+
+static int every_hundredth(void *user, uint64_t index, void *const row[], uint64_t (*dim)[MR_MAX_RANK])
+{
+    (void)user, (void)dim;
+    *(uint8_t *)row[0] = 1;
+    return index % 100 == 7 ? mr_error_set(MR_EFORMAT, "bad on purpose") : 0;
+}
+
+/* A limit as a fraction holds for a resumed run as for a whole one; what was not handed out is not counted twice. */
+static void limits_after_a_resume(void **state)
+{
+    (void)state;
+    struct mr_callback_opts o;
+    mr_callback_opts_init(&o);
+    o.name = "some bad";
+    o.n = 10000;
+    o.n_fields = 1;
+    o.field[0] = (struct mr_spec){.name = "x", .dtype = MR_U8};
+    o.get = every_hundredth;
+    struct run_config c = run_config(NULL);
+    must(mr_dataset_open_callback(&o, &c.ds));
+    c.opts.bad = MR_BAD_SKIP;
+    c.opts.max_bad_fraction = 0.03;
+    c.stop_after = 120;
+    struct run first = run_loader(&c);
+    c.stop_after = 0;
+    c.opts.state = first.state;
+    struct run rest = run_loader(&c);
+    assert_int_equal(rest.rc, 0);
+    assert_int_equal(first.n + rest.n, 9900);
+    c.opts.state = NULL;
+    c.opts.max_bad_fraction = 0;
+    c.opts.max_bad = 10;
+    struct run ended = run_loader(&c);
+    assert_int_equal(ended.rc, MR_EBADSAMPLES);
+    char state_then[1024];
+    memcpy(state_then, ended.state, sizeof state_then);
+    c.opts.state = state_then;
+    struct run again = run_loader(&c);
+    assert_int_equal(again.rc, MR_EBADSAMPLES);
+    assert_string_equal(again.state, state_then);
+    c.opts.max_bad = 100;
+    struct run enough = run_loader(&c);
+    assert_int_equal(enough.rc, 0);
+    struct run *all[] = {&first, &rest, &ended, &again, &enough};
+    for (int i = 0; i < 5; i++)
+        run_free(all[i]);
+    mr_dataset_close(c.ds);
+}
+
+/* Two loaders of one cached data set need its memory once; chosen numbers give way to the ceiling. */
+static void one_cache_for_two_loaders(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/millrace-test-XXXXXX", uri[96];
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_int_equal(ftruncate(fd, 4 << 20), 0);
+    close(fd);
+    snprintf(uri, sizeof uri, "raw:%s,shape=1024,dtype=u8", path);
+    struct mr_dataset *ds = open_set(uri);
+    struct mr_loader_opts opts;
+    mr_loader_opts_init(&opts);
+    opts.cache = MR_CACHE_HOST;
+    opts.max_memory = 6 << 20;
+    for (int i = 0; i < 2; i++) {
+        struct mr_loader *ld;
+        must(mr_loader_open(ds, NULL, NULL, NULL, &opts, &ld));
+        struct mr_batch b;
+        while (mr_loader_next(ld, NULL, &b) > 0)
+            must(mr_loader_release(ld, &b, NULL));
+        mr_loader_close(ld);
+    }
+    mr_dataset_close(ds);
+    unlink(path);
+}
+
+static void closing_does_not_wait_for_latency(void **state)
+{
+    (void)state;
+    struct mr_dataset *ds = open_set("synthetic:n=1000,shape=4,delay=10min");
+    struct mr_loader_opts opts;
+    mr_loader_opts_init(&opts);
+    struct mr_loader *ld;
+    must(mr_loader_open(ds, NULL, NULL, NULL, &opts, &ld));
+    usleep(20000);
+    mr_loader_close(ld); /* the test's time limit is shorter than the delay */
+    mr_dataset_close(ds);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_held_slot_is_told),       cmocka_unit_test(a_chain_serves_one_loader),
+        cmocka_unit_test(skip_in_a_large_batch),     cmocka_unit_test(limits_after_a_resume),
+        cmocka_unit_test(one_cache_for_two_loaders), cmocka_unit_test(closing_does_not_wait_for_latency),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
