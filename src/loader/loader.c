@@ -10,7 +10,7 @@
 #define MAX_PREFETCH        1024
 #define MIN_PREFETCH        4
 #define MAX_CHOSEN_PREFETCH 64
-#define PREFETCH_BYTES      (2u << 20) /* for each worker */
+#define PREFETCH_BYTES      (4u << 20) /* for each worker */
 #define MAX_BATCH           (1u << 24)
 #define MAX_RUN_ROWS        32
 #define RUN_BYTES           (32u << 10)  /* a run writes at least this much, so that claiming it costs little */
