@@ -20,6 +20,7 @@ enum sim_engine_kind { SIM_H2D, SIM_D2H, SIM_COMPUTE, SIM_N_ENGINES };
 
 struct sim_options {
     double h2d, d2h, pageable; /* GB/s */
+    double tflops;
     uint64_t latency_ns, step_ns, memory_bytes;
 };
 
@@ -54,6 +55,7 @@ struct sim_op {
     const void *src; /* NULL: dst is set to `byte` */
     uint64_t bytes;  /* 0: nothing to copy */
     int byte;
+    volatile uint32_t *flag; /* not NULL: the work lasts until that is not 0 */
 };
 
 struct sim_stream {
@@ -116,6 +118,7 @@ struct sim_work {
     const void *src; /* NULL: dst is set to `byte` */
     uint64_t bytes;
     int byte;
+    volatile uint32_t *flag; /* not NULL: the work lasts until that is not 0 */
 };
 
 /* Enqueues, with the stream's `submit` held. [out] out_ticket: what mr_sim_wait_done() takes; may be NULL. */
