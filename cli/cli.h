@@ -17,6 +17,7 @@
     X(inspect)                                                                                                         \
     X(synth)                                                                                                           \
     X(bench_loader)                                                                                                    \
+    X(bench_transfer)                                                                                                  \
     X(doctor)                                                                                                          \
     X(man)
 

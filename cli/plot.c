@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PANEL_W = 560, PANEL_H = 380, LEFT = 74, RIGHT = 18, TOP = 44, BOTTOM = 58, HEAD = 64, LEGEND_LINE = 20 };
+enum { PANEL_W = 560, PANEL_H = 380, LEFT = 74, RIGHT = 30, TOP = 44, BOTTOM = 58, HEAD = 64, LEGEND_LINE = 20 };
 #define MAX_NAMES 24
 
 /* Okabe and Ito's colours, which colour-blind readers tell apart; the second round of them is dashed. */
@@ -134,8 +134,8 @@ static void y_tick(struct writer *w, const struct axes *a, double v)
         cli_count(v, label);
     else
         snprintf(label, sizeof label, "%.6g", v);
-    put(w, "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#e2e2e2\"/>\n", a->left, a->left + a->width, y,
-        y);
+    put(w, "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#e2e2e2\"/>\n", a->left, a->left + a->width,
+        y, y);
     put_text(w, a->left - 6, y + 4, "text-anchor=\"end\"", label);
 }
 
@@ -162,7 +162,8 @@ static void draw_x_ticks(struct writer *w, const struct axes *a)
     double slot = p->n_series ? a->width / p->series[0].n : 0;
     if (p->categories) {
         for (int i = 0; i < p->series[0].n; i++)
-            put_text(w, a->left + slot * (i + 0.5), a->top + a->height + 17, "text-anchor=\"middle\"", p->categories[i]);
+            put_text(w, a->left + slot * (i + 0.5), a->top + a->height + 17, "text-anchor=\"middle\"",
+                     p->categories[i]);
     } else if (p->log_x) {
         double base = p->x_ticks == PLOT_DECIMAL ? 10 : 2, x1 = pow(10, a->x1) * 1.001;
         double all = floor((a->x1 - a->x0) / log10(base)), each = pow(base, fmax(1, ceil(all / 7)));
@@ -188,8 +189,8 @@ static void draw_axes(struct writer *w, const struct axes *a)
             y_tick(w, a, v);
     }
     draw_x_ticks(w, a);
-    put(w, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"none\" stroke=\"#888\"/>\n", a->left, a->top,
-        a->width, a->height);
+    put(w, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"none\" stroke=\"#888\"/>\n", a->left,
+        a->top, a->width, a->height);
     put_text(w, a->left, a->top - 10, "font-weight=\"bold\" font-size=\"14\"", p->title);
     put_text(w, a->left + a->width / 2, a->top + a->height + 38, "text-anchor=\"middle\"", p->x_label);
     snprintf(turned, sizeof turned, "text-anchor=\"middle\" transform=\"rotate(-90 %.1f %.1f)\"", a->left - 56, middle);
@@ -202,8 +203,8 @@ static void draw_limit(struct writer *w, const struct axes *a)
     if (!limit->name || limit->y <= 0)
         return;
     double y = at_y(a, limit->y);
-    put(w, "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#c00\" stroke-dasharray=\"8 4\"/>\n", a->left,
-        a->left + a->width, y, y);
+    put(w, "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#c00\" stroke-dasharray=\"8 4\"/>\n",
+        a->left, a->left + a->width, y, y);
     put_text(w, a->left + 6, y - 5, "fill=\"#c00\"", limit->name);
 }
 
@@ -240,8 +241,11 @@ static void draw_bars(struct writer *w, const struct axes *a, const struct plot_
 
 static void draw_panel(struct writer *w, const struct plot_panel *p, double left, double top)
 {
-    struct axes a = {
-        .panel = p, .left = left + LEFT, .top = top + TOP, .width = PANEL_W - LEFT - RIGHT, .height = PANEL_H - TOP - BOTTOM};
+    struct axes a = {.panel = p,
+                     .left = left + LEFT,
+                     .top = top + TOP,
+                     .width = PANEL_W - LEFT - RIGHT,
+                     .height = PANEL_H - TOP - BOTTOM};
     find_ranges(&a);
     draw_axes(w, &a);
     for (int k = 0; k < p->n_series; k++) {
@@ -257,8 +261,8 @@ static void draw_legend(struct writer *w, int per_line, double top)
 {
     for (int i = 0; i < w->n_names; i++) {
         double x = LEFT + i % per_line * 270.0, y = top + i / per_line * LEGEND_LINE;
-        put(w, "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\" stroke-width=\"4\" stroke=\"%s\"%s/>\n", x, x + 26,
-            y - 4, y - 4, colour_of(i), dash_of(i));
+        put(w, "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\" stroke-width=\"4\" stroke=\"%s\"%s/>\n", x,
+            x + 26, y - 4, y - 4, colour_of(i), dash_of(i));
         put_text(w, x + 32, y, "", w->names[i]);
     }
 }
@@ -273,7 +277,8 @@ static void draw(struct writer *w, const struct plot *plot)
         height = HEAD + rows * PANEL_H + legend * LEGEND_LINE + 16;
     put(w,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" "
-        "font-family=\"sans-serif\" font-size=\"12\" fill=\"#222\">\n<rect width=\"%d\" height=\"%d\" fill=\"#fff\"/>\n",
+        "font-family=\"sans-serif\" font-size=\"12\" fill=\"#222\">\n<rect width=\"%d\" height=\"%d\" "
+        "fill=\"#fff\"/>\n",
         width, height, width, height, width, height);
     put_text(w, LEFT, 28, "font-size=\"18\" font-weight=\"bold\"", plot->title);
     put_text(w, LEFT, 48, "fill=\"#555\"", plot->subtitle);
@@ -283,18 +288,31 @@ static void draw(struct writer *w, const struct plot *plot)
     put(w, "</svg>\n");
 }
 
+static bool ends_in(const char *path, const char *end)
+{
+    size_t n = strlen(path), m = strlen(end);
+    return n > m && strcmp(path + n - m, end) == 0;
+}
+
+int plot_check(const char *path)
+{
+    if (path && !ends_in(path, ".svg") && !ends_in(path, ".html"))
+        return cli_misuse("--plot %s: want a name that ends in .svg or .html", path);
+    return CLI_OK;
+}
+
 int plot_write(const struct plot *plot, const char *path)
 {
-    struct writer w = {.code = CLI_OK};
-    size_t n = strlen(path);
-    bool html = n > 5 && strcmp(path + n - 5, ".html") == 0;
-    if (!html && (n < 5 || strcmp(path + n - 4, ".svg") != 0))
-        return cli_misuse("--plot %s: want a name that ends in .svg or .html", path);
+    struct writer w = {.code = plot_check(path)};
+    bool html = ends_in(path, ".html");
+    if (w.code != CLI_OK)
+        return w.code;
     w.code = cli_output_open(&w.file, path, true, false);
     if (w.code != CLI_OK)
         return w.code;
     if (html)
-        put(&w, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/><title>millrace</title></head><body>\n");
+        put(&w,
+            "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/><title>millrace</title></head><body>\n");
     draw(&w, plot);
     if (html)
         put(&w, "</body></html>\n");

@@ -37,6 +37,10 @@ struct plot {
     int n_panels;
 };
 
+/* Whether the file's name says what to write, for before the measuring; NULL is allowed. Prints an error. Returns an exit
+ * code. */
+int plot_check(const char *path);
+
 /* Replaces the file. Prints an error and returns an exit code. */
 int plot_write(const struct plot *plot, const char *path);
 

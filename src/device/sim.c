@@ -165,15 +165,20 @@ static void memory_drop(struct mr_device *dev, enum mr_memory kind, void *ptr, u
     mr_host_memory_drop(ptr, bytes);
 }
 
-static struct sim_work work_of(const struct mr_launched *it, const struct sim_options *opts)
+static struct sim_work work_of(struct sim_device *sim, const struct mr_launched *it)
 {
+    const struct sim_options *opts = &sim->opts;
     struct sim_work work = {.engine = SIM_COMPUTE};
     double n = (double)it->matmul.n;
     if (it->kernel == MR_KERNEL_BUSY) {
         work.cost_ns = it->busy_ns;
     } else if (it->kernel == MR_KERNEL_WAIT) {
         work.flag = it->flag;
-    } else if (it->kernel == MR_KERNEL_COPY) { /* over the link, if at all: as fast as it goes */
+    } else if (it->kernel == MR_KERNEL_COPY) { /* within the device as fast as it goes */
+        double rate = !mr_sim_on_device(sim, it->copy.src)   ? opts->h2d
+                      : !mr_sim_on_device(sim, it->copy.dst) ? opts->d2h
+                                                             : MAX_RATE;
+        work.cost_ns = (uint64_t)((double)it->copy.bytes / rate);
         work.dst = it->copy.dst;
         work.src = it->copy.src;
         work.bytes = it->copy.bytes;
@@ -191,7 +196,7 @@ static int launch(struct mr_stream *stream, const char *kernel, const void *args
     int rc = mr_launch_args("sim", MR_N_KERNELS, kernel, args, arg_bytes, &it);
     if (rc < 0)
         return rc;
-    struct sim_work work = work_of(&it, &sim->opts);
+    struct sim_work work = work_of(sim, &it);
     if (!mr_add(work.cost_ns, sim->opts.latency_ns, &work.cost_ns))
         work.cost_ns = UINT64_MAX;
     pthread_mutex_lock(&s->submit);

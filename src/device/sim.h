@@ -129,7 +129,8 @@ void mr_sim_wait_done(struct mr_stream *stream, uint64_t ticket);
 /* The ticket of the last work enqueued. */
 uint64_t mr_sim_last_ticket(struct mr_stream *stream);
 
-/* sim_copy.c */
+/* sim_copy.c. on_device: does the pointer lie within device memory? Takes the lock. */
+bool mr_sim_on_device(struct sim_device *sim, const void *ptr);
 int mr_sim_copy_async(struct mr_stream *stream, void *dst, enum mr_memory dst_kind, const void *src,
                       enum mr_memory src_kind, uint64_t bytes);
 int mr_sim_memset_async(struct mr_stream *stream, void *dst, enum mr_memory kind, int byte, uint64_t bytes);

@@ -1,0 +1,37 @@
+# Copies: what is printed, the JSON's members, a chart that is XML.
+$ millrace bench transfer -d sim:h2d=2,d2h=2,latency=2us --max 64KiB --repeats 3 --plot t.svg
+sim; limit 2.00 GB/s to the device, 2.00 GB/s back
+medians of 3; .* (re)
+...
+Host to device, GB/s
+  size +pageable  pageable, blocking  pinned  pinned, blocking  pinned, batch of 64  pinned, kernel  registered  huge pages (re)
+  64 B( +[0-9.]+)+ (re)
+...
+Both ways at once \(total\), GB/s (re)
+...
+Within the device, GB/s
+...
+One copy takes latency \+ bytes / bandwidth, fitted; .* (re)
+...
+  h2d +pinned +[0-9.]+ us +[0-9.]+ GB/s +[0-9.]+ GB/s +2.00 GB/s +[0-9.]+% .* (re)
+...
+  left out: write_combined: device sim: it has no allocator of its own for host memory
+$ xml() { if command -v xmllint >/dev/null; then xmllint --noout "$1"; else python3 -c 'import sys, xml.dom.minidom as m; m.parse(sys.argv[1])' "$1"; fi; }; xml t.svg && grep -c '<polyline' t.svg
+21
+$ millrace bench transfer -d sim --max 1KiB --repeats 2 --directions d2h,d2d --json --plot t.html > t.json; for k in device model link series notes; do grep -q "^  \"$k\":" t.json || echo "missing: $k"; done; for k in direction memory way clock limit_gb_per_s points; do grep -q "^      \"$k\":" t.json || echo "missing: $k"; done; for k in bytes copies gb_per_s variation of_limit; do grep -q "^          \"$k\":" t.json || echo "missing: $k"; done; grep -c '"direction": "h2d"' t.json; head -n 1 t.html
+0
+<!DOCTYPE html>
+$ millrace bench transfer -d cpu
+millrace bench transfer: --device cpu: its memory is the host's, so nothing is copied; give --device cuda or sim
+[2]
+$ millrace bench transfer -d sim --plot t.png
+millrace bench transfer: --plot t.png: want a name that ends in .svg or .html
+[2]
+$ millrace bench transfer -d sim --directions h2d,up
+millrace bench transfer: --directions h2d,up: want a list of h2d, d2h, both, d2d
+[2]
+$ millrace bench transfer -d sim --min 1MiB --max 1KiB
+millrace bench transfer: --min is larger than --max
+[2]
+$ millrace bench transfer -d sim:mem=64KiB --max 1MiB 2>&1 | cut -c 1-60
+millrace bench transfer: sim: out of device memory: asked fo
