@@ -18,6 +18,7 @@
     X(synth)                                                                                                           \
     X(bench_loader)                                                                                                    \
     X(bench_transfer)                                                                                                  \
+    X(bench_streams)                                                                                                   \
     X(doctor)                                                                                                          \
     X(man)
 

@@ -35,3 +35,26 @@ millrace bench transfer: --min is larger than --max
 [2]
 $ millrace bench transfer -d sim:mem=64KiB --max 1MiB 2>&1 | cut -c 1-60
 millrace bench transfer: sim: out of device memory: asked fo
+# Streams: the ring overlaps what one stream does not.
+$ millrace bench streams -d sim:h2d=2,d2h=2,tflops=0.2 --size 256 -n 12 --repeats 3 --plot s.svg
+sim: 12 times copy a 256 x 256 f32 matrix, multiply, copy back; medians of 3
+alone: copies to the device [0-9.]+ ms, matrix products [0-9.]+ ms \(0.[12] Tflop/s\), copies back [0-9.]+ ms (re)
+lower bound: [0-9.]+ ms, the (matrix products|copies to the device|copies back) (re)
+...
+  one stream +[0-9.]+ +[0-9.]+% +[0-9.]+x .* 0.000 +0.000 +768 KiB (re)
+  a stream for each input +.* +6.25 MiB (re)
+  ring of 3 buffers +.* +1.75 MiB (re)
+...
+  This device is simulated: products take their time and compute nothing.
+$ python3 -c 'import sys, xml.dom.minidom as m; m.parse("s.svg")' && grep -c 'lower bound' s.svg
+1
+$ millrace bench streams -d sim:tflops=0.2 --size 128 -n 5 --repeats 2 --json > s.json; for k in device model alone_ms lower_bound_ms ways checked config; do grep -q "^  \"$k\":" s.json || echo "missing: $k"; done; for k in way wall_ms variation of_bound busy_ms copies_under_compute_ms both_copies_ms device_bytes; do grep -q "^      \"$k\":" s.json || echo "missing: $k"; done; grep '"way"' s.json
+      "way": "one",
+      "way": "each",
+      "way": "ring",
+$ millrace bench streams -d cpu
+millrace bench streams: --device cpu: its memory is the host's, so nothing is copied; give --device cuda or sim
+[2]
+$ millrace bench streams -d sim -n 0
+millrace bench streams: --n 0: want .* (re)
+[2]
