@@ -19,6 +19,7 @@
     X(bench_loader)                                                                                                    \
     X(bench_transfer)                                                                                                  \
     X(bench_streams)                                                                                                   \
+    X(bench_workers)                                                                                                   \
     X(doctor)                                                                                                          \
     X(man)
 

@@ -205,7 +205,9 @@ static void draw_limit(struct writer *w, const struct axes *a)
     double y = at_y(a, limit->y);
     put(w, "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#c00\" stroke-dasharray=\"8 4\"/>\n",
         a->left, a->left + a->width, y, y);
-    put_text(w, a->left + 6, y - 5, "fill=\"#c00\"", limit->name);
+    char label[96];
+    snprintf(label, sizeof label, "- - %s: %.4g %s", limit->name, limit->y, a->panel->y_label);
+    put_text(w, a->left + a->width, a->top - 10, "text-anchor=\"end\" fill=\"#c00\"", label);
 }
 
 static void draw_line(struct writer *w, const struct axes *a, const struct plot_series *s)
