@@ -20,6 +20,7 @@
     X(bench_transfer)                                                                                                  \
     X(bench_streams)                                                                                                   \
     X(bench_workers)                                                                                                   \
+    X(bench_hostmem)                                                                                                   \
     X(doctor)                                                                                                          \
     X(man)
 

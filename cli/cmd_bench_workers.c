@@ -133,7 +133,7 @@ static int plot(const struct workers_result *r, const uint32_t *list, int n_list
             series[set][k] = (struct plot_series){mixes[k], x, y[set][k], n_list};
         panels[set] = (struct plot_panel){
             titles[set], "worker threads", "samples/s", NULL, series[set], 4, {"limit", workers_limit(r)}, true,
-            true,        PLOT_BINARY};
+            false,       PLOT_BINARY};
     }
     snprintf(subtitle, sizeof subtitle, "%s %s", r->info.name, r->info.model);
     return plot_write(&(struct plot){"Workers, memory and blocking", subtitle, panels, WORKERS_N_SETS}, path);

@@ -126,14 +126,21 @@ static double nice_step(double range)
     return power * (m < 1.5 ? 1 : m < 3.5 ? 2 : m < 7.5 ? 5 : 10);
 }
 
+/* "20k", "1.5M" from ten thousand on. out: CLI_HUMAN bytes. */
+static void number(double v, int digits, char *out)
+{
+    static const char *const suffix[] = {"", "k", "M", "G", "T"};
+    int k = 0;
+    for (double limit = 1e4; v >= limit && k < 4; limit = 1000, k++)
+        v /= 1000;
+    snprintf(out, CLI_HUMAN, "%.*g%s", digits, v, suffix[k]);
+}
+
 static void y_tick(struct writer *w, const struct axes *a, double v)
 {
     char label[CLI_HUMAN];
     double y = at_y(a, v);
-    if (v >= 1e4)
-        cli_count(v, label);
-    else
-        snprintf(label, sizeof label, "%.6g", v);
+    number(v, 6, label);
     put(w, "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#e2e2e2\"/>\n", a->left, a->left + a->width,
         y, y);
     put_text(w, a->left - 6, y + 4, "text-anchor=\"end\"", label);
@@ -205,8 +212,9 @@ static void draw_limit(struct writer *w, const struct axes *a)
     double y = at_y(a, limit->y);
     put(w, "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#c00\" stroke-dasharray=\"8 4\"/>\n",
         a->left, a->left + a->width, y, y);
-    char label[96];
-    snprintf(label, sizeof label, "- - %s: %.4g %s", limit->name, limit->y, a->panel->y_label);
+    char label[96], value[CLI_HUMAN];
+    number(limit->y, 4, value);
+    snprintf(label, sizeof label, "- - %s: %s %s", limit->name, value, a->panel->y_label);
     put_text(w, a->left + a->width, a->top - 10, "text-anchor=\"end\" fill=\"#c00\"", label);
 }
 

@@ -80,3 +80,20 @@ $ millrace bench workers -d cpu -w 2 --time 10ms --samples 512 --json > w.json; 
 $ millrace bench workers -d cpu -w 1,,2
 millrace bench workers: --workers-list 1,,2: want at most 16 numbers of 1..512 with commas between
 [2]
+# Host memory: locking where the system allows it, and the peak of two copies at once.
+$ millrace bench hostmem -d sim --bytes 8MiB --plot h.svg
+sim: 8.00 MiB of host memory, ready for use; medians of 3
+...
+  not pinned +[0-9.]+ +[0-9.]+% +1.00x .* (re)
+  pinned: pool .* (re)
+...
+limits: as much memory as was asked for \(8.00 MiB\), in the time .* (re)
+...
+  pinned: driver  left out: device sim: it has no allocator of its own for host memory
+...
+$ python3 -c 'import sys, xml.dom.minidom as m; m.parse("h.svg")' && grep -c 'asked for' h.svg
+1
+$ millrace bench hostmem -d cpu --bytes 1MiB --json > h.json; for k in device model ways config; do grep -q "^  \"$k\":" h.json || echo "missing: $k"; done; for k in way s_per_gib variation system_bytes locked_bytes left_out; do grep -q "^      \"$k\":" h.json || echo "missing: $k"; done
+$ millrace bench hostmem --bytes 12
+millrace bench hostmem: --bytes 12: want .* (re)
+[2]
