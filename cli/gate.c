@@ -3,6 +3,18 @@
 
 #include <string.h>
 
+int gate_check_locked(struct mr_device *dev)
+{
+    struct mr_memory_counters count;
+    struct mr_device_info info;
+    int rc = mr_device_get(dev, &info);
+    mr_memory_count(dev, MR_PINNED, &count);
+    if (rc < 0 || !info.pci_id[0] || count.locked_bytes >= count.held_bytes)
+        return rc;
+    return mr_error_set(MR_ELIMIT, "%s: the system refused to page-lock memory; raise RLIMIT_MEMLOCK (ulimit -l)",
+                        info.name);
+}
+
 int gate_make(struct gate *gate, struct mr_device *dev)
 {
     void *flag = NULL;
@@ -12,11 +24,14 @@ int gate_make(struct gate *gate, struct mr_device *dev)
         rc = mr_event_create(dev, 0, &gate->open);
     if (rc == 0)
         rc = mr_memory_acquire(dev, MR_PINNED, 4096, &flag);
+    if (rc == 0) {
+        gate->flag = flag;
+        rc = gate_check_locked(dev);
+    }
     if (rc < 0) {
         gate_drop(gate);
         return rc;
     }
-    gate->flag = flag;
     atomic_store(gate->flag, 1);
     rc = mr_launch(gate->stream, "wait", &flag, sizeof flag); /* loads the kernel, too */
     if (rc == 0)

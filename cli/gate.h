@@ -15,6 +15,10 @@ struct gate {
     struct mr_event *open;
 };
 
+/* Whether all of the pool's page-locked memory really is: a GPU's kernels must not touch what is not, and copies of it would
+ * wait for the gate with the host. Returns 0, MR_ELIMIT. A simulated device does not care. */
+int gate_check_locked(struct mr_device *dev);
+
 /* Functions return 0 or the library's error. */
 int gate_make(struct gate *gate, struct mr_device *dev);
 void gate_drop(struct gate *gate);                          /* opens it; of a zeroed or failed one, too */

@@ -1,5 +1,6 @@
 /* The host memory of bench transfer, and the pattern that shows whether bytes arrived. */
 #include "transfer_memory.h"
+#include "gate.h"
 
 #include <errno.h>
 #include <string.h>
@@ -45,6 +46,10 @@ int transfer_block_make(struct transfer_block *block, struct mr_device *dev, enu
     }
     if (rc < 0)
         return rc;
+    if (how == TRANSFER_PINNED && (rc = gate_check_locked(dev)) < 0) {
+        mr_memory_release(dev, MR_PINNED, ptr, NULL);
+        return rc;
+    }
     *block = (struct transfer_block){dev, how, MR_PINNED, ptr, bytes};
     if (how == TRANSFER_DEVICE || how == TRANSFER_PAGEABLE)
         block->kind = how == TRANSFER_DEVICE ? MR_DEVICE : MR_PAGEABLE;

@@ -130,9 +130,8 @@ static void trace_work(const struct sim_op *op, uint64_t start_ns, uint64_t end_
 static void wait_for(const volatile uint32_t *flag)
 {
     uint64_t until = mr_time_ns() + MR_WAIT_MOST_NS;
-    while (*flag == 0 && mr_time_ns() < until)
+    while (__atomic_load_n(flag, __ATOMIC_ACQUIRE) == 0 && mr_time_ns() < until)
         mr_sleep_until(mr_time_ns() + 50000);
-    atomic_thread_fence(memory_order_acquire);
 }
 
 /* The real bytes, then the time that the model says; without the lock. Returns the end. */

@@ -75,7 +75,8 @@ static void work(const struct op *op)
     if (op->kind == BUSY)
         nanosleep(&t, NULL);
     t = (struct timespec){0, 20000};
-    for (uint64_t waited = 0; op->kind == FLAG && *op->flag == 0 && waited < op->busy_ns; waited += 20000)
+    for (uint64_t waited = 0;
+         op->kind == FLAG && __atomic_load_n(op->flag, __ATOMIC_ACQUIRE) == 0 && waited < op->busy_ns; waited += 20000)
         nanosleep(&t, NULL);
 }
 
