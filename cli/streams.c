@@ -1,29 +1,12 @@
 /* Measuring for bench streams: copy, multiply, copy back, over n inputs. */
-#include "streams.h"
 #include "bench.h"
-#include "gate.h"
 #include "stats.h"
+#include "streams_lab.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { BEGIN, END };
-
-struct lab {
-    struct mr_device *dev;
-    const struct streams_opts *o;
-    uint64_t bytes; /* of one matrix */
-    struct gate gate;
-    float *in[STREAMS_MAX_N], *out[STREAMS_MAX_N]; /* page-locked */
-    float *host_weights, *weights;
-    int n_slots, n_streams;
-    float *a[STREAMS_MAX_N], *c[STREAMS_MAX_N]; /* device */
-    struct mr_stream *stream[STREAMS_MAX_N];
-    struct mr_event *start;
-    struct mr_event *mark[STREAMS_MAX_N][STREAMS_N_ENGINES][2]; /* timed; the ring's order hangs on the ends */
-};
-
-static int acquire(struct lab *lab, enum mr_memory kind, float **out)
+static int acquire(struct streams_lab *lab, enum mr_memory kind, float **out)
 {
     void *ptr = NULL;
     int rc = mr_memory_acquire(lab->dev, kind, lab->bytes, &ptr);
@@ -31,7 +14,7 @@ static int acquire(struct lab *lab, enum mr_memory kind, float **out)
     return rc;
 }
 
-static void release(struct lab *lab, enum mr_memory kind, float **at)
+static void release(struct streams_lab *lab, enum mr_memory kind, float **at)
 {
     if (*at)
         mr_memory_release(lab->dev, kind, *at, NULL);
@@ -39,7 +22,7 @@ static void release(struct lab *lab, enum mr_memory kind, float **at)
 }
 
 /* The streams and buffers of one way. */
-static int arrange(struct lab *lab, int n_slots, int n_streams)
+static int arrange(struct streams_lab *lab, int n_slots, int n_streams)
 {
     int rc = 0;
     for (lab->n_slots = 0; lab->n_slots < n_slots && rc == 0; lab->n_slots++) {
@@ -52,7 +35,7 @@ static int arrange(struct lab *lab, int n_slots, int n_streams)
     return rc;
 }
 
-static void disarrange(struct lab *lab)
+static void disarrange(struct streams_lab *lab)
 {
     for (int i = 0; i < lab->n_streams; i++) {
         mr_stream_destroy(lab->stream[i]);
@@ -66,7 +49,7 @@ static void disarrange(struct lab *lab)
     mr_memory_trim(lab->dev);
 }
 
-static int work(struct lab *lab, enum streams_engine engine, uint64_t i, int slot, struct mr_stream *stream)
+static int work(struct streams_lab *lab, enum streams_engine engine, uint64_t i, int slot, struct mr_stream *stream)
 {
     struct mr_kernel_matmul m = {lab->o->size, lab->a[slot], lab->weights, lab->c[slot]};
     if (engine == STREAMS_COMPUTE)
@@ -77,7 +60,7 @@ static int work(struct lab *lab, enum streams_engine engine, uint64_t i, int slo
 }
 
 /* Work of one engine on one input. ordered: its end is recorded, for others to wait for; traced: its begin, too. */
-static int step(struct lab *lab, enum streams_engine engine, uint64_t i, int slot, struct mr_stream *stream,
+static int step(struct streams_lab *lab, enum streams_engine engine, uint64_t i, int slot, struct mr_stream *stream,
                 bool ordered, bool traced)
 {
     int rc = traced ? mr_event_record(lab->mark[i][engine][BEGIN], stream) : 0;
@@ -89,7 +72,7 @@ static int step(struct lab *lab, enum streams_engine engine, uint64_t i, int slo
 }
 
 /* A stream an engine; a slot's next input waits until the product, and its next product until the copy back, are done. */
-static int enqueue_ring(struct lab *lab, uint64_t i, bool traced)
+static int enqueue_ring(struct streams_lab *lab, uint64_t i, bool traced)
 {
     int slot = (int)(i % STREAMS_RING_SLOTS), rc = 0;
     uint64_t before = i - STREAMS_RING_SLOTS;
@@ -108,7 +91,7 @@ static int enqueue_ring(struct lab *lab, uint64_t i, bool traced)
     return rc < 0 ? rc : step(lab, STREAMS_D2H, i, slot, lab->stream[STREAMS_D2H], true, traced);
 }
 
-static int enqueue(struct lab *lab, enum streams_way way, bool traced)
+static int enqueue(struct streams_lab *lab, enum streams_way way, bool traced)
 {
     int rc = 0;
     for (uint64_t i = 0; i < lab->o->n && rc == 0; i++) {
@@ -123,7 +106,7 @@ static int enqueue(struct lab *lab, enum streams_way way, bool traced)
     return rc;
 }
 
-static int synchronize(struct lab *lab)
+static int synchronize(struct streams_lab *lab)
 {
     int rc = 0;
     for (int i = 0; i < lab->n_streams; i++) {
@@ -134,7 +117,7 @@ static int synchronize(struct lab *lab)
 }
 
 /* Everything once. [out] ms: by the host's clock. */
-static int run_once(struct lab *lab, enum streams_way way, bool traced, double *ms)
+static int run_once(struct streams_lab *lab, enum streams_way way, bool traced, double *ms)
 {
     int rc = traced ? mr_event_record(lab->start, lab->stream[0]) : 0;
     uint64_t start = mr_time_ns();
@@ -145,78 +128,7 @@ static int run_once(struct lab *lab, enum streams_way way, bool traced, double *
     return rc < 0 ? rc : done;
 }
 
-/* ---- overlap ---- */
-
-static int read_spans(struct lab *lab, enum streams_engine engine, struct stats_span *out)
-{
-    int64_t ns[2] = {0, 0};
-    int rc = 0;
-    for (uint64_t i = 0; i < lab->o->n && rc == 0; i++) {
-        for (int end = BEGIN; end <= END && rc == 0; end++)
-            rc = mr_event_elapsed(lab->start, lab->mark[i][engine][end], &ns[end]);
-        out[i] = (struct stats_span){(double)ns[BEGIN] * 1e-6, (double)ns[END] * 1e-6};
-    }
-    return rc;
-}
-
-static int measure_overlap(struct lab *lab, enum streams_way way, struct streams_way_result *out)
-{
-    static struct stats_span spans[STREAMS_N_ENGINES][STREAMS_MAX_N], copies[2 * STREAMS_MAX_N];
-    double first = 1e300, last = 0, ms;
-    int n = (int)lab->o->n, rc = run_once(lab, way, true, &ms);
-    for (int engine = 0; engine < STREAMS_N_ENGINES && rc == 0; engine++) {
-        rc = read_spans(lab, (enum streams_engine)engine, spans[engine]);
-        for (int i = 0; i < n; i++) {
-            first = fmin(first, spans[engine][i].from);
-            last = fmax(last, spans[engine][i].to);
-        }
-    }
-    if (rc < 0)
-        return rc;
-    memcpy(copies, spans[STREAMS_H2D], (size_t)n * sizeof *copies);
-    memcpy(copies + n, spans[STREAMS_D2H], (size_t)n * sizeof *copies);
-    out->traced_ms = last - first;
-    for (int engine = 0; engine < STREAMS_N_ENGINES; engine++) { /* joining spoils what it is given */
-        struct stats_span own[STREAMS_MAX_N];
-        memcpy(own, spans[engine], sizeof own);
-        out->busy_ms[engine] = stats_union(own, n);
-    }
-    struct stats_span compute[STREAMS_MAX_N];
-    memcpy(compute, spans[STREAMS_COMPUTE], sizeof compute);
-    out->under_compute_ms = stats_both(copies, 2 * n, compute, n);
-    out->both_copies_ms = stats_both(spans[STREAMS_H2D], n, spans[STREAMS_D2H], n);
-    return 0;
-}
-
-/* ---- the result is right ---- */
-
-static double product_at(const struct lab *lab, uint64_t i, uint64_t row, uint64_t column)
-{
-    double sum = 0;
-    for (uint64_t k = 0; k < lab->o->size; k++)
-        sum += (double)lab->in[i][row * lab->o->size + k] * (double)lab->host_weights[k * lab->o->size + column];
-    return sum;
-}
-
-/* A few elements of each product. Sums of n terms of random sign grow as the root of n, and so do their errors. */
-static int check(struct lab *lab, enum streams_way way)
-{
-    uint64_t size = lab->o->size;
-    double allowed = 1e-5 * sqrt((double)size);
-    for (uint64_t i = 0; i < lab->o->n; i++) {
-        for (uint64_t k = 0; k < 4; k++) {
-            uint64_t row = (i * 7 + k * 131) % size, column = (i * 13 + k * 311) % size;
-            double want = product_at(lab, i, row, column), got = (double)lab->out[i][row * size + column];
-            if (!(fabs(got - want) <= allowed))
-                return mr_error_set(MR_EDEVICE, "way %d: element %llu,%llu of product %llu is %g and should be %g",
-                                    (int)way, (unsigned long long)row, (unsigned long long)column,
-                                    (unsigned long long)i, got, want);
-        }
-    }
-    return 0;
-}
-
-static int measure_way(struct lab *lab, enum streams_way way, struct streams_result *out)
+static int measure_way(struct streams_lab *lab, enum streams_way way, struct streams_result *out)
 {
     struct streams_way_result *r = &out->way[way];
     static const int ring_slots = STREAMS_RING_SLOTS, ring_streams = STREAMS_N_ENGINES;
@@ -231,20 +143,22 @@ static int measure_way(struct lab *lab, enum streams_way way, struct streams_res
     if (rc == 0) /* warms up */
         rc = run_once(lab, way, false, &ms[0]);
     if (rc == 0 && out->checked)
-        rc = check(lab, way);
+        rc = streams_check(lab, way);
     for (uint64_t k = 0; k < lab->o->repeats && rc == 0; k++)
         rc = run_once(lab, way, false, &ms[k]);
     if (rc == 0) {
         r->variation = stats_variation(ms, (int)lab->o->repeats);
         r->wall_ms = bench_median(ms, lab->o->repeats);
-        rc = measure_overlap(lab, way, r);
+        rc = run_once(lab, way, true, &ms[0]);
+        if (rc == 0)
+            rc = streams_overlap(lab, r);
     }
     disarrange(lab);
     return rc;
 }
 
 /* All n of one kind, back to back behind the gate: the medians. */
-static int measure_alone(struct lab *lab, enum streams_engine engine, double *out)
+static int measure_alone(struct streams_lab *lab, enum streams_engine engine, double *out)
 {
     double ms[STREAMS_REPEATS];
     struct mr_stream *stream = lab->stream[0];
@@ -284,7 +198,7 @@ static void fill(float *to, uint64_t n, uint32_t seed)
     }
 }
 
-static int open_lab(struct lab *lab)
+static int open_lab(struct streams_lab *lab)
 {
     uint64_t n = lab->o->size * lab->o->size;
     int rc = gate_make(&lab->gate, lab->dev);
@@ -308,7 +222,7 @@ static int open_lab(struct lab *lab)
     return rc;
 }
 
-static void close_lab(struct lab *lab)
+static void close_lab(struct streams_lab *lab)
 {
     disarrange(lab);
     for (uint64_t i = 0; i < lab->o->n; i++) {
@@ -323,7 +237,7 @@ static void close_lab(struct lab *lab)
     gate_drop(&lab->gate);
 }
 
-static int measure_bound(struct lab *lab, struct streams_result *out)
+static int measure_bound(struct streams_lab *lab, struct streams_result *out)
 {
     int rc = arrange(lab, 1, 1);
     if (rc == 0)
@@ -338,8 +252,8 @@ static int measure_bound(struct lab *lab, struct streams_result *out)
 
 int streams_measure(struct mr_device *dev, const struct streams_opts *o, struct streams_result *out)
 {
-    static struct lab lab;
-    lab = (struct lab){.dev = dev, .o = o, .bytes = o->size * o->size * sizeof(float)};
+    static struct streams_lab lab;
+    lab = (struct streams_lab){.dev = dev, .o = o, .bytes = o->size * o->size * sizeof(float)};
     int rc = mr_device_get(dev, &out->info);
     out->checked = out->info.pci_id[0] != 0; /* the simulated device multiplies nothing */
     if (rc == 0)

@@ -1,9 +1,7 @@
 /* Measuring for bench transfer. */
-#include "transfer.h"
 #include "bench.h"
-#include "gate.h"
 #include "stats.h"
-#include "transfer_memory.h"
+#include "transfer_lab.h"
 
 #include <string.h>
 
@@ -11,20 +9,7 @@ const char *const transfer_directions[] = {"h2d", "d2h", "both", "d2d", NULL};
 const char *const transfer_memories[] = {"pageable", "pinned", "write_combined", "registered", "huge_pages", "device"};
 const char *const transfer_ways[] = {"async", "blocking", "batch", "kernel"};
 
-#define BATCH           64
-#define BATCH_MAX_BYTES (1ull << 20)
-#define BURST_BYTES     (256ull << 20) /* copies back to back: about so much, at most BATCH */
-#define CHECK_BYTES     (1ull << 20)   /* more than a few of these are checked in places */
-
-struct lab {
-    struct mr_device *dev;
-    const struct transfer_opts *o;
-    struct gate gate;
-    struct mr_stream *stream[2];
-    struct mr_event *start[2], *end[2];
-    struct transfer_block device[2], host[2]; /* [0]: host to device; [1]: device to host */
-    unsigned char *check;                     /* page-locked, CHECK_BYTES */
-};
+#define BURST_BYTES (256ull << 20) /* copies back to back: about so much, at most BATCH */
 
 /* The two ends of one way that bytes go. */
 struct route {
@@ -32,7 +17,7 @@ struct route {
     uint32_t seed; /* of what the source holds */
 };
 
-static struct route route_of(const struct lab *lab, enum transfer_direction direction, int side)
+static struct route route_of(const struct transfer_lab *lab, enum transfer_direction direction, int side)
 {
     if (direction == TRANSFER_D2D)
         return (struct route){&lab->device[0], &lab->device[1], 2};
@@ -70,7 +55,7 @@ static int enqueue(struct mr_stream *stream, enum transfer_way way, struct route
     return rc;
 }
 
-static int synchronize(struct lab *lab, int sides)
+static int synchronize(struct transfer_lab *lab, int sides)
 {
     int rc = 0;
     for (int i = 0; i < sides && rc == 0; i++)
@@ -79,7 +64,8 @@ static int synchronize(struct lab *lab, int sides)
 }
 
 /* By the host's clock, which counts submitting. [out] ns: of all together. */
-static int time_on_host(struct lab *lab, const struct transfer_series *s, uint64_t bytes, uint64_t n, int64_t ns[3])
+static int time_on_host(struct transfer_lab *lab, const struct transfer_series *s, uint64_t bytes, uint64_t n,
+                        int64_t ns[3])
 {
     uint64_t start = mr_time_ns();
     int rc = enqueue(lab->stream[0], s->way, route_of(lab, s->direction, 0), bytes, n);
@@ -90,7 +76,8 @@ static int time_on_host(struct lab *lab, const struct transfer_series *s, uint64
 }
 
 /* By the device's clock, from the gate's opening. [out] ns: all together, each side. */
-static int time_on_device(struct lab *lab, const struct transfer_series *s, uint64_t bytes, uint64_t n, int64_t ns[3])
+static int time_on_device(struct transfer_lab *lab, const struct transfer_series *s, uint64_t bytes, uint64_t n,
+                          int64_t ns[3])
 {
     int sides = s->direction == TRANSFER_BOTH ? 2 : 1, rc = gate_close(&lab->gate);
     for (int i = 0; i < sides && rc == 0; i++) {
@@ -122,8 +109,8 @@ static int time_on_device(struct lab *lab, const struct transfer_series *s, uint
 /* ---- did the bytes arrive? ---- */
 
 /* Calls fn for the pieces of [0, bytes) that are looked at: all, or both ends and 64 places between. */
-static int each_piece(struct lab *lab, struct route r, uint64_t bytes,
-                      int (*fn)(struct lab *lab, struct route r, uint64_t from, uint64_t n))
+static int each_piece(struct transfer_lab *lab, struct route r, uint64_t bytes,
+                      int (*fn)(struct transfer_lab *lab, struct route r, uint64_t from, uint64_t n))
 {
     int rc = 0;
     if (bytes <= 4 * CHECK_BYTES) {
@@ -136,12 +123,12 @@ static int each_piece(struct lab *lab, struct route r, uint64_t bytes,
     return rc;
 }
 
-static int clear_piece(struct lab *lab, struct route r, uint64_t from, uint64_t n)
+static int clear_piece(struct transfer_lab *lab, struct route r, uint64_t from, uint64_t n)
 {
     return mr_memset_async(lab->stream[0], r.dst->ptr + from, r.dst->kind, 0, n);
 }
 
-static int check_piece(struct lab *lab, struct route r, uint64_t from, uint64_t n)
+static int check_piece(struct transfer_lab *lab, struct route r, uint64_t from, uint64_t n)
 {
     const unsigned char *ptr = r.dst->ptr + from;
     if (r.dst->kind == MR_DEVICE) {
@@ -160,8 +147,8 @@ static int check_piece(struct lab *lab, struct route r, uint64_t from, uint64_t 
         transfer_memories[r.src->how], transfer_memories[r.dst->how], (unsigned long long)(from + good));
 }
 
-static int each_side(struct lab *lab, const struct transfer_series *s, uint64_t bytes, uint64_t n,
-                     int (*fn)(struct lab *lab, struct route r, uint64_t from, uint64_t n))
+static int each_side(struct transfer_lab *lab, const struct transfer_series *s, uint64_t bytes, uint64_t n,
+                     int (*fn)(struct transfer_lab *lab, struct route r, uint64_t from, uint64_t n))
 {
     int rc = 0;
     for (int i = 0; i < (s->direction == TRANSFER_BOTH ? 2 : 1) && rc == 0; i++) {
@@ -183,7 +170,8 @@ static uint64_t copies_for(const struct transfer_series *s, uint64_t bytes)
 }
 
 /* The first run warms up, outside the gate: what a driver loads at first use it may load only while nothing runs. */
-static int measure_point(struct lab *lab, const struct transfer_series *s, uint64_t bytes, struct transfer_point *out)
+static int measure_point(struct transfer_lab *lab, const struct transfer_series *s, uint64_t bytes,
+                         struct transfer_point *out)
 {
     double rates[3][TRANSFER_REPEATS];
     int64_t ns[3];
@@ -210,7 +198,7 @@ static int measure_point(struct lab *lab, const struct transfer_series *s, uint6
     return 0;
 }
 
-static int measure_series(struct lab *lab, const struct mr_device_info *info, struct transfer_series *s)
+int transfer_series_measure(struct transfer_lab *lab, const struct mr_device_info *info, struct transfer_series *s)
 {
     double x[TRANSFER_MAX_SIZES], y[TRANSFER_MAX_SIZES];
     double limits[] = {info->h2d_gb_per_s, info->d2h_gb_per_s, info->h2d_gb_per_s + info->d2h_gb_per_s, 0};
@@ -237,139 +225,5 @@ static int measure_series(struct lab *lab, const struct mr_device_info *info, st
     s->fitted = stats_fit(x, y, s->n, &s->latency_ns, &s->fit_gb_per_s) == 0;
     if (s->fitted && s->direction == TRANSFER_BOTH)
         s->fit_gb_per_s *= 2;
-    return rc;
-}
-
-/* ---- all ---- */
-
-static bool wanted(const struct lab *lab, enum transfer_direction direction)
-{
-    const char *list = lab->o->directions, *name = transfer_directions[direction];
-    size_t n = strlen(name);
-    for (const char *at = list; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
-        if (strncmp(at, name, n) == 0 && (at[n] == ',' || at[n] == 0))
-            return true;
-    return list == NULL;
-}
-
-static const unsigned char host_ways[TRANSFER_N_MEMORY] = {
-    /* bits: 1 << way */
-    [TRANSFER_PAGEABLE] = 1 << TRANSFER_ASYNC | 1 << TRANSFER_BLOCKING,
-    [TRANSFER_PINNED] = 1 << TRANSFER_ASYNC | 1 << TRANSFER_BLOCKING | 1 << TRANSFER_BATCH | 1 << TRANSFER_KERNEL,
-    [TRANSFER_COMBINED] = 1 << TRANSFER_ASYNC,
-    [TRANSFER_REGISTERED] = 1 << TRANSFER_ASYNC,
-    [TRANSFER_HUGE] = 1 << TRANSFER_ASYNC,
-};
-
-static bool has_series(enum transfer_direction d, enum transfer_memory m, int way)
-{
-    if (d == TRANSFER_D2D)
-        return m == TRANSFER_DEVICE && way != TRANSFER_BLOCKING;
-    if (m == TRANSFER_DEVICE)
-        return false;
-    if (d == TRANSFER_BOTH)
-        return m == TRANSFER_PINNED && (way == TRANSFER_ASYNC || way == TRANSFER_BATCH);
-    return host_ways[m] >> way & 1;
-}
-
-static int measure_memory(struct lab *lab, enum transfer_memory m, struct transfer_result *out)
-{
-    int rc = 0;
-    for (int d = 0; d < TRANSFER_N_DIRECTIONS; d++) {
-        for (int way = 0; way < TRANSFER_N_WAYS && rc == 0; way++) {
-            if (!has_series(d, m, way) || !wanted(lab, d) || out->n_series == TRANSFER_MAX_SERIES)
-                continue;
-            struct transfer_series *s = &out->series[out->n_series++];
-            s->direction = (enum transfer_direction)d;
-            s->memory = m;
-            s->way = (enum transfer_way)way;
-            rc = measure_series(lab, &out->before, s);
-        }
-        if (rc == 0 && m == TRANSFER_PINNED && d <= TRANSFER_BOTH)
-            rc = mr_device_get(lab->dev, &out->after);
-    }
-    return rc;
-}
-
-static int fill_device(struct lab *lab)
-{
-    const struct transfer_block *b = &lab->device[1];
-    int rc = 0;
-    for (uint64_t at = 0; at < b->bytes && rc == 0; at += CHECK_BYTES) {
-        uint64_t n = b->bytes - at < CHECK_BYTES ? b->bytes - at : CHECK_BYTES;
-        transfer_pattern(lab->check, at, n, 2);
-        rc = mr_copy_async(lab->stream[0], b->ptr + at, MR_DEVICE, lab->check, MR_PINNED, n);
-        if (rc == 0)
-            rc = synchronize(lab, 1);
-    }
-    return rc;
-}
-
-static int open_lab(struct lab *lab, uint64_t bytes)
-{
-    void *check = NULL;
-    int rc = gate_make(&lab->gate, lab->dev);
-    for (int i = 0; i < 2 && rc == 0; i++) {
-        rc = mr_stream_create(lab->dev, i ? "d2h" : "h2d", &lab->stream[i]);
-        if (rc == 0)
-            rc = mr_event_create(lab->dev, 1, &lab->start[i]);
-        if (rc == 0)
-            rc = mr_event_create(lab->dev, 1, &lab->end[i]);
-        if (rc == 0)
-            rc = transfer_block_make(&lab->device[i], lab->dev, TRANSFER_DEVICE, bytes);
-    }
-    if (rc == 0)
-        rc = mr_memory_acquire(lab->dev, MR_PINNED, CHECK_BYTES, &check);
-    lab->check = check;
-    return rc == 0 ? fill_device(lab) : rc;
-}
-
-static void close_lab(struct lab *lab)
-{
-    for (int i = 0; i < 2; i++) {
-        mr_stream_destroy(lab->stream[i]);
-        mr_event_destroy(lab->start[i]);
-        mr_event_destroy(lab->end[i]);
-        transfer_block_drop(&lab->device[i]);
-    }
-    if (lab->check)
-        mr_memory_release(lab->dev, MR_PINNED, lab->check, NULL);
-    gate_drop(&lab->gate);
-}
-
-/* Memory that this device or system does not give is left out. */
-static int measure_host(struct lab *lab, enum transfer_memory m, uint64_t bytes, struct transfer_result *out)
-{
-    int rc = 0;
-    for (int i = 0; i < 2 && rc == 0; i++)
-        rc = transfer_block_make(&lab->host[i], lab->dev, m, bytes);
-    if (rc == 0) {
-        transfer_pattern(lab->host[0].ptr, 0, lab->host[0].bytes, 1);
-        rc = measure_memory(lab, m, out);
-    } else if (rc == MR_EUNSUPPORTED || rc == MR_ELIMIT) {
-        size_t used = strlen(out->left_out);
-        snprintf(out->left_out + used, sizeof out->left_out - used, "%s%s: %s", used ? "; " : "", transfer_memories[m],
-                 mr_last_error());
-        rc = 0;
-    }
-    for (int i = 0; i < 2; i++)
-        transfer_block_drop(&lab->host[i]);
-    return rc;
-}
-
-int transfer_measure(struct mr_device *dev, const struct transfer_opts *o, struct transfer_result *out)
-{
-    struct lab lab = {.dev = dev, .o = o};
-    uint64_t batch = BATCH * (o->max_bytes < BATCH_MAX_BYTES ? o->max_bytes : BATCH_MAX_BYTES);
-    uint64_t bytes = o->max_bytes > batch ? o->max_bytes : batch;
-    int rc = mr_device_get(dev, &out->before);
-    out->after = out->before;
-    if (rc == 0)
-        rc = open_lab(&lab, bytes);
-    for (int m = 0; m < TRANSFER_N_MEMORY && rc == 0; m++)
-        rc = measure_host(&lab, (enum transfer_memory)m, bytes, out);
-    if (rc == 0)
-        rc = measure_memory(&lab, TRANSFER_DEVICE, out);
-    close_lab(&lab);
     return rc;
 }
