@@ -123,11 +123,12 @@ static int memset_async(struct mr_stream *stream, void *dst, enum mr_memory kind
 
 static int launch(struct mr_stream *stream, const char *kernel, const void *args, size_t arg_bytes)
 {
-    uint64_t busy_ns = 0, now = mr_time_ns();
-    int rc = mr_busy_args(stream->dev->ops->name, kernel, args, arg_bytes, &busy_ns);
+    struct mr_launched it;
+    uint64_t now = mr_time_ns();
+    int rc = mr_launch_args(stream->dev->ops->name, MR_KERNEL_BUSY + 1, kernel, args, arg_bytes, &it);
     if (rc < 0)
         return rc;
-    mr_sleep_until(busy_ns > UINT64_MAX - now ? UINT64_MAX : now + busy_ns);
+    mr_sleep_until(it.busy_ns > UINT64_MAX - now ? UINT64_MAX : now + it.busy_ns);
     return 0;
 }
 

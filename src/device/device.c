@@ -354,6 +354,22 @@ int mr_memory_unregister(struct mr_device *dev, void *ptr, uint64_t bytes)
     return dev->ops->memory_unregister(dev, ptr, bytes);
 }
 
+int mr_memory_make(struct mr_device *dev, unsigned flags, uint64_t bytes, void **out)
+{
+    if (!bytes || !out || flags > MR_MAKE_WRITE_COMBINED)
+        return mr_error_set(MR_EMISUSE, "mr_memory_make: want at least one byte and no other flags");
+    if (!dev->ops->host_make)
+        return mr_error_set(MR_EUNSUPPORTED, "device %s: it has no allocator of its own for host memory",
+                            dev->ops->name);
+    return dev->ops->host_make(dev, flags, bytes, out);
+}
+
+void mr_memory_unmake(struct mr_device *dev, void *ptr)
+{
+    if (ptr)
+        dev->ops->host_drop(dev, ptr);
+}
+
 int mr_launch(struct mr_stream *stream, const char *kernel, const void *args, size_t arg_bytes)
 {
     if (!kernel || (arg_bytes && !args))

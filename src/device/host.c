@@ -78,13 +78,30 @@ void mr_sleep_until(uint64_t time_ns)
         continue;
 }
 
-int mr_busy_args(const char *device, const char *kernel, const void *args, size_t arg_bytes, uint64_t *out_ns)
+int mr_launch_args(const char *device, int n_kernels, const char *kernel, const void *args, size_t arg_bytes,
+                   struct mr_launched *out)
 {
-    if (strcmp(kernel, "busy"))
-        return mr_error_set(MR_EUNSUPPORTED, "device %s: no kernel \"%.64s\"; it has: busy", device, kernel);
-    if (arg_bytes != sizeof *out_ns)
-        return mr_error_set(MR_EMISUSE, "kernel busy: want one uint64_t (8 bytes) of arguments, got %zu bytes",
-                            arg_bytes);
-    memcpy(out_ns, args, sizeof *out_ns);
-    return 0;
+    static const struct {
+        const char *name;
+        size_t bytes;
+    } kernels[MR_N_KERNELS] = {
+        [MR_KERNEL_BUSY] = {"busy", sizeof out->busy_ns},
+        [MR_KERNEL_WAIT] = {"wait", sizeof out->flag},
+        [MR_KERNEL_COPY] = {"copy", sizeof out->copy},
+        [MR_KERNEL_MATMUL] = {"matmul_f32", sizeof out->matmul},
+    };
+    char known[64] = "";
+    for (int i = 0; i < n_kernels; i++) {
+        size_t used = strlen(known);
+        snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", kernels[i].name);
+        if (strcmp(kernels[i].name, kernel))
+            continue;
+        if (arg_bytes != kernels[i].bytes)
+            return mr_error_set(MR_EMISUSE, "kernel %s: want %zu bytes of arguments, got %zu", kernel, kernels[i].bytes,
+                                arg_bytes);
+        out->kernel = (enum mr_kernel)i;
+        memcpy(&out->matmul, args, arg_bytes); /* all of the union begin at one place */
+        return 0;
+    }
+    return mr_error_set(MR_EUNSUPPORTED, "device %s: no kernel \"%.64s\"; it has: %s", device, kernel, known);
 }

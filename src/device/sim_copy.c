@@ -111,6 +111,16 @@ static int copy_pinned(struct mr_stream *stream, enum sim_engine_kind engine, vo
 }
 
 /* A device that is there faults on such a range; here it would go unseen. */
+bool mr_sim_on_device(struct sim_device *sim, const void *ptr)
+{
+    bool inside = false;
+    pthread_mutex_lock(&sim->lock);
+    for (const struct sim_block *b = sim->blocks; b && !inside; b = b->next)
+        inside = (uintptr_t)ptr - (uintptr_t)b->ptr < b->bytes;
+    pthread_mutex_unlock(&sim->lock);
+    return inside;
+}
+
 static int check_device_range(struct mr_device *dev, const char *what, const void *ptr, uint64_t bytes)
 {
     struct sim_device *sim = dev->state;

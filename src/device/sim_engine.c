@@ -127,6 +127,13 @@ static void trace_work(const struct sim_op *op, uint64_t start_ns, uint64_t end_
                          op->bytes);
 }
 
+static void wait_for(const volatile uint32_t *flag)
+{
+    uint64_t until = mr_time_ns() + MR_WAIT_MOST_NS;
+    while (__atomic_load_n(flag, __ATOMIC_ACQUIRE) == 0 && mr_time_ns() < until)
+        mr_sleep_until(mr_time_ns() + 50000);
+}
+
 /* The real bytes, then the time that the model says; without the lock. Returns the end. */
 static uint64_t do_work(const struct sim_op *op, uint64_t start_ns)
 {
@@ -138,6 +145,10 @@ static uint64_t do_work(const struct sim_op *op, uint64_t start_ns)
             memmove(op->dst, op->src, op->bytes);
         else
             memset(op->dst, op->byte, op->bytes);
+        end_ns = MR_MAX(end_ns, mr_time_ns());
+    }
+    if (op->flag) {
+        wait_for(op->flag);
         end_ns = MR_MAX(end_ns, mr_time_ns());
     }
     mr_sleep_until(end_ns);
@@ -240,6 +251,7 @@ int mr_sim_enqueue(struct mr_stream *stream, const struct sim_work *work, uint64
         op->src = work->src;
         op->bytes = work->bytes;
         op->byte = work->byte;
+        op->flag = work->flag;
         append(sim, s, op);
         if (out_ticket)
             *out_ticket = s->n_enqueued;

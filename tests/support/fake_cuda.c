@@ -13,6 +13,7 @@
 pthread_mutex_t fake_lock = PTHREAD_MUTEX_INITIALIZER;
 pthread_cond_t fake_changed = PTHREAD_COND_INITIALIZER;
 struct fake_cuda_report fake_count;
+char fake_module[4];
 static struct fake_range *ranges;
 static uint64_t used[MAX_DEVICES];
 static int retained[MAX_DEVICES];
@@ -381,7 +382,7 @@ int cuModuleLoadData(struct CUmod_st **out, const void *image)
         result = 218;
     if (!result) {
         fake_count.modules++;
-        *out = (struct CUmod_st *)(void *)&fake_count.modules;
+        *out = (struct CUmod_st *)(void *)fake_module;
     }
     return fake_end(result);
 }
@@ -400,9 +401,10 @@ int cuModuleUnload(struct CUmod_st *module)
 int cuModuleGetFunction(struct CUfunc_st **out, struct CUmod_st *module, const char *name)
 {
     int result = fake_begin(__func__, FAKE_CONTEXT);
-    if (!result && strcmp(name, "mr_busy"))
+    int which = !strcmp(name, "mr_busy") ? FAKE_BUSY : !strcmp(name, "mr_wait") ? FAKE_WAIT : FAKE_COPY;
+    if (!result && which == FAKE_COPY && strcmp(name, "mr_copy"))
         result = 500;
     if (!result)
-        *out = (struct CUfunc_st *)(void *)module;
+        *out = (struct CUfunc_st *)(void *)((char *)module + which);
     return fake_end(result);
 }

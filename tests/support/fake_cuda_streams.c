@@ -12,7 +12,7 @@ struct mark {
     uint64_t time_ns;
 };
 
-enum kind { COPY, SET, RECORD, WAIT, BUSY };
+enum kind { COPY, SET, RECORD, WAIT, BUSY, FLAG };
 
 struct op {
     struct op *next;
@@ -23,6 +23,7 @@ struct op {
     size_t bytes;
     int byte;
     uint64_t busy_ns;
+    const volatile uint32_t *flag;
     struct mark *mark;
 };
 
@@ -72,6 +73,10 @@ static void work(const struct op *op)
     if (op->kind == SET)
         memset(op->dst, op->byte, op->bytes);
     if (op->kind == BUSY)
+        nanosleep(&t, NULL);
+    t = (struct timespec){0, 20000};
+    for (uint64_t waited = 0;
+         op->kind == FLAG && __atomic_load_n(op->flag, __ATOMIC_ACQUIRE) == 0 && waited < op->busy_ns; waited += 20000)
         nanosleep(&t, NULL);
 }
 
@@ -424,16 +429,41 @@ int cuMemsetD8Async(uint64_t dst, unsigned char byte, size_t bytes, struct CUstr
                            : enqueue(stream, (struct op){.kind = SET, .dst = ptr, .byte = byte, .bytes = bytes}));
 }
 
+/* Memory that a kernel may touch: the device's, or page-locked. */
+static bool reachable(const void *ptr, uint64_t bytes)
+{
+    return fake_find(ptr, bytes, true) || fake_find(ptr, bytes, false);
+}
+
 int cuLaunchKernel(struct CUfunc_st *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
                    unsigned block_y, unsigned block_z, unsigned shared_bytes, struct CUstream_st *stream, void **params,
                    void **extra)
 {
     (void)shared_bytes, (void)extra;
-    uint64_t busy_ns;
-    memcpy(&busy_ns, params[0], sizeof busy_ns);
-    int result = fake_begin(__func__, FAKE_CONTEXT);
+    struct op op = {.kind = BUSY};
+    int which = (int)((char *)function - fake_module), result = fake_begin(__func__, FAKE_CONTEXT);
     bool one = grid_x == 1 && grid_y == 1 && grid_z == 1 && block_x == 1 && block_y == 1 && block_z == 1;
-    if (!result && (!function || !one || !is_stream(__func__, stream)))
-        result = CUDA_ERROR_INVALID_HANDLE;
-    return fake_end(result ? result : enqueue(stream, (struct op){.kind = BUSY, .busy_ns = busy_ns}));
+    if (!result &&
+        (which < FAKE_BUSY || which > FAKE_COPY || (!one && which != FAKE_COPY) || !is_stream(__func__, stream)))
+        return fake_end(CUDA_ERROR_INVALID_HANDLE);
+    if (which == FAKE_BUSY)
+        memcpy(&op.busy_ns, params[0], sizeof op.busy_ns);
+    if (which == FAKE_WAIT) {
+        op.kind = FLAG;
+        memcpy(&op.flag, params[0], sizeof op.flag);
+        memcpy(&op.busy_ns, params[1], sizeof op.busy_ns);
+    }
+    if (which == FAKE_COPY) {
+        op.kind = COPY;
+        memcpy(&op.dst, params[0], sizeof op.dst);
+        memcpy(&op.src, params[1], sizeof op.src);
+        memcpy(&op.bytes, params[2], sizeof op.bytes);
+    }
+    bool bad = (which == FAKE_WAIT && !reachable((const void *)(uintptr_t)op.flag, 4)) ||
+               (which == FAKE_COPY && (!reachable(op.dst, op.bytes) || !reachable(op.src, op.bytes)));
+    if (!result && bad) {
+        fake_misuse("a kernel's pointer is out of the bounds of device and page-locked memory");
+        result = CUDA_ERROR_ILLEGAL_ADDRESS;
+    }
+    return fake_end(result ? result : enqueue(stream, op));
 }
