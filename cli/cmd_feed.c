@@ -65,6 +65,11 @@ const struct mr_option feed_options[] = {
         .group = "Device"),
     OPT("pin", 0, MR_OPT_FLAG, pin, .initial = "1", .help = "Page-locked slots; --no-pin shows what pageable ones cost",
         .group = "Device"),
+    OPT("device-transforms", 0, MR_OPT_FLAG, device_transforms, .initial = "1",
+        .help = "The end of a chain (cast, scale, normalize, layout, hflip, one_hot) on the device, where that copies "
+                "fewer "
+                "bytes; same bits either way",
+        .group = "Device"),
     OPT("sink-ms", 0, MR_OPT_DOUBLE, sink_ms, .initial = "0", .max = 1e6, .unit = "ms",
         .help = "A consumer that takes this long a step; its utilization is reported as MLPerf Storage's AU",
         .group = "Device"),
@@ -178,6 +183,7 @@ static const struct cli_note json_notes[] = {
     {"reads, read_bytes, reads_in_flight_mean", "of the storage"},
     {"overlap", "on devices with copies: batches timed, copy_ms, step_ms, both_ms, and copy_hidden from 0 to 1"},
     {"memory", "pageable_bytes, pinned_bytes, pinned_locked_bytes, device_bytes, cache_bytes"},
+    {"copied_bytes, transform_on_device", "bytes copied to the device; the ops of each field that ran there, or null"},
     {"stopped", "true when --time, --batches or an interrupt ended the run"},
     {"trace_spans_lost", "spans that did not fit into the trace's rings"},
     {"config", "every option as it stands, and in resolved what was chosen"},

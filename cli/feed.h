@@ -20,7 +20,7 @@ struct feed_opts {
     double pad_value;
     /* pipeline */
     uint64_t workers, prefetch, read_ahead, queue_depth, max_memory;
-    int storage, cache, pin;
+    int storage, cache, pin, device_transforms;
     char *device;
     /* bad samples */
     int bad;

@@ -70,8 +70,10 @@ struct mr_loader_opts {
     enum mr_bad_policy bad;
     uint64_t max_bad;        /* bad samples allowed (SKIP, REPLACE); default: no limit */
     double max_bad_fraction; /* of the samples delivered so far plus one batch; 0: not used */
-    int pageable;            /* 1: slots in pageable memory (to show the mistake) */
-    const char *state;       /* JSON from mr_loader_state(), to go on from there; NULL: start at epoch 0 */
+    int device_transforms; /* 1, the default: the end of a field's chain runs on the device where that ships fewer bytes and
+                                the device has the kernels; the bits are the same. 0: all ops on the host */
+    int pageable;          /* 1: slots in pageable memory (to show the mistake) */
+    const char *state;     /* JSON from mr_loader_state(), to go on from there; NULL: start at epoch 0 */
 };
 
 MR_API void mr_loader_opts_init(struct mr_loader_opts *opts);
@@ -91,7 +93,7 @@ MR_API void mr_loader_close(struct mr_loader *loader);
 struct mr_batch_field {
     struct mr_spec spec; /* of the whole batch: batch dimension first (RAGGED: values' total length first) */
     void *data;          /* on the loader's device (host memory on "cpu") */
-    const void *host;    /* the same bytes in host memory; NULL once they may be overwritten */
+    const void *host;    /* the same bytes in host memory; NULL where they never were (the device made them) */
     uint64_t bytes;
     const uint64_t *offsets; /* RAGGED with variable dimensions: size + 1 offsets in elements of the first dimension, in
                                 host memory; else NULL */
@@ -176,7 +178,9 @@ struct mr_loader_stats {
     uint64_t worker_ns;             /* all workers' lifetime together */
     uint64_t consumer_wait_ns;      /* in mr_loader_next() */
     uint64_t consumer_busy_ns;      /* between batches */
-    uint64_t copy_ns;               /* of copies to the device, where they can be timed */
+    uint64_t copy_ns;      /* of copies to the device and the transforms behind them, where they can be timed */
+    uint64_t copied_bytes; /* to the device; 0 where nothing is copied */
+    char device_ops[192];  /* "image: cast,scale,normalize; label: one_hot": run on the device; "": none */
     /* Over the latest timed batches (at most 4,096), from the device's events: time copying, time in the consumer's work
      * on a batch (from its stream's passing mr_loader_next() to release), and time that both ran at once. */
     uint64_t timed_batches, timed_copy_ns, timed_use_ns, timed_both_ns;

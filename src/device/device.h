@@ -42,6 +42,8 @@ struct mr_device_ops {
                       enum mr_memory src_kind, uint64_t bytes);
     int (*memset_async)(struct mr_stream *stream, void *dst, enum mr_memory kind, int byte, uint64_t bytes);
     int (*launch)(struct mr_stream *stream, const char *kernel, const void *args, size_t arg_bytes);
+    /* Optional: 1: has this one of kernels.h, 0: not, negative: error; NULL: has them all. */
+    int (*has_kernel)(struct mr_device *dev, const char *name);
     size_t stream_size, event_size; /* of stream->state and event->state */
 };
 

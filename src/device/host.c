@@ -1,5 +1,6 @@
 /* What devices without a driver need from the host: memory locked in place by the system, and exact sleep. */
 #include "device/device.h"
+#include "device/kernels.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -86,5 +87,23 @@ int mr_busy_args(const char *device, const char *kernel, const void *args, size_
         return mr_error_set(MR_EMISUSE, "kernel busy: want one uint64_t (8 bytes) of arguments, got %zu bytes",
                             arg_bytes);
     memcpy(out_ns, args, sizeof *out_ns);
+    return 0;
+}
+
+int mr_kernel_args(const char *device, const char *name, const void *args, size_t arg_bytes,
+                   const struct mr_kernel **out, struct mr_kernel_range ranges[3])
+{
+    const struct mr_kernel *k = mr_kernel_find(name);
+    if (!k)
+        return mr_error_set(MR_EUNSUPPORTED, "%s: no kernel \"%s\"", device, name);
+    if (arg_bytes != k->arg_bytes)
+        return mr_error_set(MR_EMISUSE, "%s: kernel \"%s\": arguments of %zu bytes, want %zu", device, name, arg_bytes,
+                            k->arg_bytes);
+    const char *wrong = k->check(args, ranges);
+    for (int i = 0; i < 2 && !wrong; i++)
+        wrong = ranges[i].ptr || ranges[i].bytes == 0 ? NULL : "in or out is NULL";
+    if (wrong)
+        return mr_error_set(MR_EMISUSE, "%s: kernel \"%s\": %s", device, name, wrong);
+    *out = k;
     return 0;
 }

@@ -157,12 +157,26 @@ static void memory_drop(struct mr_device *dev, enum mr_memory kind, void *ptr, u
     mr_host_memory_drop(ptr, bytes);
 }
 
+/* The host's implementation, run by the compute engine: as fast as it goes. */
+static int find_kernel(struct mr_device *dev, const char *name, const void *args, size_t arg_bytes,
+                       struct sim_work *work)
+{
+    struct mr_kernel_range touched[3];
+    int rc = mr_kernel_args("sim", name, args, arg_bytes, &work->kernel, touched);
+    for (int i = 0; i < 3 && rc == 0; i++)
+        if (touched[i].bytes > 0)
+            rc = mr_sim_check_range(dev, "kernel's memory", touched[i].ptr, touched[i].bytes);
+    work->args = args;
+    return rc;
+}
+
 static int launch(struct mr_stream *stream, const char *kernel, const void *args, size_t arg_bytes)
 {
     struct sim_device *sim = stream->dev->state;
     struct sim_stream *s = stream->state;
     struct sim_work work = {.engine = SIM_COMPUTE};
-    int rc = mr_busy_args("sim", kernel, args, arg_bytes, &work.cost_ns);
+    int rc = mr_kernel_find(kernel) ? find_kernel(stream->dev, kernel, args, arg_bytes, &work)
+                                    : mr_busy_args("sim", kernel, args, arg_bytes, &work.cost_ns);
     if (rc < 0)
         return rc;
     if (!mr_add(work.cost_ns, sim->opts.latency_ns, &work.cost_ns))

@@ -21,8 +21,8 @@
 
 void mr_loader_opts_init(struct mr_loader_opts *opts)
 {
-    *opts =
-        (struct mr_loader_opts){.size = sizeof *opts, .batch_size = 64, .epochs = 1, .world = 1, .max_bad = UINT64_MAX};
+    *opts = (struct mr_loader_opts){
+        .size = sizeof *opts, .batch_size = 64, .epochs = 1, .world = 1, .max_bad = UINT64_MAX, .device_transforms = 1};
 }
 
 static int check_opts(const struct mr_loader_opts *o)
@@ -65,11 +65,61 @@ static int check_collate(const struct mr_loader *ld, const struct mr_field_plan 
     return 0;
 }
 
-/* Fields lie in a slot smallest first (ring.c copies up to the last byte used). */
+static int has_kernel(void *device, const char *kernel)
+{
+    return mr_device_has_kernel(device, kernel);
+}
+
+/* Looks for an end of the field's chain that the device can do with fewer bytes copied. */
+static int plan_tail(struct mr_loader *ld, int f)
+{
+    struct mr_field_plan *fp = &ld->field[f];
+    struct mr_chain_tail tail;
+    fp->out_bytes = fp->row_bytes;
+    if (!ld->chain || ld->device_info.unified || !ld->opts.device_transforms || fp->varies || fp->identity)
+        return 0;
+    int rc = mr_tail_find(ld->chain, f, has_kernel, ld->device, &tail);
+    if (rc <= 0)
+        return rc;
+    fp->tail = malloc(sizeof *fp->tail);
+    if (!fp->tail)
+        return mr_error_nomem("loader", sizeof *fp->tail);
+    *fp->tail = tail;
+    fp->row_bytes = tail.in_bytes;
+    fp->identity = tail.as_decoded;
+    return 0;
+}
+
+/* The parts of a slot that tails add: a byte a row for mirroring, in front of the fields, and their results. */
+static int lay_out_tails(struct mr_loader *ld, uint64_t *at)
+{
+    for (int f = 0; f < ld->n_fields; f++) {
+        struct mr_field_plan *fp = &ld->field[f];
+        uint64_t bytes;
+        if (fp->tail && fp->tail->flip) {
+            fp->flip_offset = *at;
+            *at = mr_round_up(*at + ld->opts.batch_size, 256);
+        }
+        if (!fp->tail)
+            continue;
+        fp->out_offset = ld->output_bytes;
+        if (!mr_mul(fp->out_bytes, ld->opts.batch_size, &bytes) || !mr_add(ld->output_bytes, bytes, &bytes) ||
+            bytes > 1ull << 62)
+            return mr_error_set(MR_ELIMIT, "a batch of %llu samples is more than 2^62 bytes",
+                                (unsigned long long)ld->opts.batch_size);
+        ld->output_bytes = mr_round_up(bytes, 256);
+    }
+    return 0;
+}
+
+/* Fields lie in a slot smallest first (ship.c copies up to the last byte used). */
 static int lay_out_slot(struct mr_loader *ld)
 {
     bool placed[MR_MAX_FIELDS] = {false};
     uint64_t at = 0;
+    int rc = lay_out_tails(ld, &at);
+    if (rc < 0)
+        return rc;
     for (int k = 0; k < ld->n_fields; k++) {
         int smallest = -1;
         for (int f = 0; f < ld->n_fields; f++)
@@ -91,7 +141,7 @@ static int lay_out_slot(struct mr_loader *ld)
     uint64_t chosen = MR_MAX(least, MR_MIN(fit, MAX_CHOSEN_PREFETCH));
     ld->n_slots = ld->opts.prefetch ? ld->opts.prefetch : (uint32_t)chosen;
     uint64_t ring;
-    if (!mr_mul(ld->slot_bytes, ld->n_slots, &ring) || ring > 1ull << 62)
+    if (!mr_mul(ld->slot_bytes + ld->output_bytes, ld->n_slots, &ring) || ring > 1ull << 62)
         return mr_error_set(MR_ELIMIT, "%u batches of %llu bytes are more than 2^62 bytes", ld->n_slots,
                             (unsigned long long)ld->slot_bytes);
     return 0;
@@ -113,6 +163,8 @@ static int plan_fields(struct mr_loader *ld)
             rc = mr_spec_bytes(&fp->out, &fp->row_bytes);
         if (rc == 0)
             rc = check_collate(ld, fp);
+        if (rc == 0)
+            rc = plan_tail(ld, f);
     }
     ld->scratch_bytes = ld->chain && rc == 0 ? mr_transform_scratch_bytes(ld->chain) : 0;
     return rc == 0 ? lay_out_slot(ld) : rc;
@@ -159,7 +211,7 @@ static void plan_runs(struct mr_loader *ld, const struct mr_files_kinds *kinds)
 /* The memory sum against the ceiling: refused now, not half-way through an epoch. */
 static int check_memory(const struct mr_loader *ld, const struct mr_files_kinds *kinds)
 {
-    uint64_t device = ld->device_info.unified ? 0 : ld->slot_bytes;
+    uint64_t device = ld->device_info.unified ? 0 : ld->slot_bytes + ld->output_bytes;
     uint64_t reads = ld->depth ? ld->n_workers * ld->runs_per_worker * ld->run_rows * ld->sample_bytes : 0;
     uint64_t cache = ld->caching ? kinds->path_bytes : 0;
     uint64_t rooms = ld->scratch_bytes;
@@ -320,6 +372,8 @@ void mr_loader_close(struct mr_loader *ld)
         mr_sampler_destroy(ld->own_sampler);
     if (ld->own_device)
         mr_device_close(ld->own_device);
+    for (int f = 0; f < MR_MAX_FIELDS; f++)
+        free(ld->field[f].tail);
     pthread_cond_destroy(&ld->slot_opened);
     pthread_cond_destroy(&ld->batch_ready);
     pthread_mutex_destroy(&ld->lock);

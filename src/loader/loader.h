@@ -19,6 +19,7 @@
 #include "dataset/dataset.h"
 #include "sampler/sampler.h"
 #include "storage/storage.h"
+#include "transform/tail.h"
 #include <millrace/loader.h>
 #include <millrace/trace.h>
 
@@ -83,6 +84,7 @@ struct mr_slot {
     struct mr_bad *bad; /* [lock while being filled] unordered; the consumer's once ready */
     bool bad_lost;      /* [the same] there was no memory to note one: the batch cannot be handed out */
     unsigned char *host, *device;
+    unsigned char *output;           /* on the device: what tails make; NULL: there are none */
     struct mr_slot_events events[2]; /* of batch t: [t / n_slots % 2] */
     struct mr_plan_batch info;
     uint64_t size; /* rows delivered: info.rows less the skipped */
@@ -97,9 +99,14 @@ struct mr_slot {
 struct mr_field_plan {
     struct mr_spec in, out; /* of one sample: as decoded, as delivered */
     uint64_t in_bytes, row_bytes;
-    uint64_t offset; /* in the slot */
-    bool identity;   /* the chain leaves it as it is */
+    uint64_t offset; /* in the slot's halves */
+    bool identity;   /* what the workers do leaves it as it is */
     bool varies;
+    /* The end of the chain runs on the device: a row is what it starts from, and its results lie in a part of their own. */
+    struct mr_chain_tail *tail; /* NULL: none */
+    uint64_t out_bytes;         /* of a row as delivered */
+    uint64_t out_offset;        /* in the slot's outputs */
+    uint64_t flip_offset;       /* in the slot's halves: a byte a row, when the tail has an hflip */
 };
 
 struct mr_worker;
@@ -118,12 +125,14 @@ struct mr_loader {
 
     int n_fields;
     struct mr_field_plan field[MR_MAX_FIELDS];
-    uint64_t slot_bytes, room_bytes, scratch_bytes;
+    uint64_t slot_bytes, scratch_bytes;
+    uint64_t output_bytes; /* of a slot, on the device alone: what tails make */
     bool varies;
 
     struct mr_slot *slot;
     uint32_t n_slots;
-    unsigned char *host, *on_device; /* all slots' halves, slot_bytes apart */
+    unsigned char *host,
+        *on_device; /* all slots' halves, slot_bytes apart; behind these on the device: their outputs */
     struct mr_stream *copy_stream;
     pthread_mutex_t ship_lock; /* guards the copy stream's order and times */
     struct mr_event *base;     /* time 0 of times */
@@ -159,8 +168,8 @@ struct mr_loader {
 
     /* statistics: written by the consumer (and shippers, where atomic), read by any */
     uint64_t open_ns;
-    _Atomic uint64_t first_batch_ns, first_wait_ns, samples, batches, bytes, wait_ns, busy_ns, copy_ns, ready_sum,
-        bad_count;
+    _Atomic uint64_t first_batch_ns, first_wait_ns, samples, batches, bytes, wait_ns, busy_ns, copy_ns, copied_bytes,
+        ready_sum, bad_count;
     _Atomic uint64_t collate_ns;
     struct mr_hist interval, wait, make;
     _Atomic uint64_t

@@ -14,6 +14,8 @@ static int slot_create(struct mr_loader *ld, struct mr_slot *slot)
     int rc = 0;
     slot->host = ld->host + at;
     slot->device = ld->on_device ? ld->on_device + at : NULL;
+    if (ld->output_bytes > 0)
+        slot->output = ld->on_device + ld->n_slots * ld->slot_bytes + (uint64_t)(slot - ld->slot) * ld->output_bytes;
     for (int i = 0; i < 2 && rc == 0 && slot->device; i++)
         rc = mr_slot_events_create(ld, &slot->events[i]);
     if (rc < 0)
@@ -53,7 +55,7 @@ static int acquire_memory(struct mr_loader *ld)
     uint64_t bytes = ld->slot_bytes * ld->n_slots;
     int rc = mr_memory_acquire(ld->device, host_kind(ld), bytes, (void **)&ld->host);
     if (rc == 0 && !ld->device_info.unified)
-        rc = mr_memory_acquire(ld->device, MR_DEVICE, bytes, (void **)&ld->on_device);
+        rc = mr_memory_acquire(ld->device, MR_DEVICE, bytes + ld->output_bytes * ld->n_slots, (void **)&ld->on_device);
     return rc;
 }
 
@@ -289,8 +291,9 @@ static void fill_batch(struct mr_loader *ld, struct mr_slot *slot, struct mr_bat
     for (int f = 0; f < ld->n_fields; f++) {
         struct mr_batch_field *bf = &out->field[f];
         bf->spec = slot->spec[f];
-        bf->host = slot->host + ld->field[f].offset;
-        bf->data = (slot->device ? slot->device : slot->host) + ld->field[f].offset;
+        const struct mr_field_plan *fp = &ld->field[f];
+        bf->host = fp->tail ? NULL : slot->host + fp->offset;
+        bf->data = fp->tail ? slot->output + fp->out_offset : (slot->device ? slot->device : slot->host) + fp->offset;
         bf->bytes = slot->bytes[f];
         bf->offsets = ragged ? slot->offsets[f] : NULL;
         bf->lengths = slot->lengths[f];

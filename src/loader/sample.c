@@ -98,12 +98,31 @@ static void place_varying(struct mr_loader *ld, const struct mr_field_plan *fp, 
     mr_place(&fp->out, data, dim, row, pad ? fp->out.dim : dim, fill);
 }
 
+/* What the device is to start from. */
+static int write_head(struct mr_worker *w, int f, uint64_t epoch, uint64_t index, const struct mr_sample *in,
+                      unsigned char *row)
+{
+    struct mr_loader *ld = w->ld;
+    const struct mr_field_plan *fp = &ld->field[f];
+    const void *data = in->field[f].data;
+    if (!fp->identity)
+        return mr_transform_apply_head(ld->chain, f, ld->opts.seed, epoch, index, data, in->field[f].dim, row,
+                                       w->scratch);
+    if (data != row)
+        memcpy(row, data, fp->row_bytes);
+    return 0;
+}
+
 static int write_field(struct mr_worker *w, int f, uint64_t epoch, uint64_t index, const struct mr_sample *in,
                        unsigned char *row, uint64_t *out_dim)
 {
     struct mr_loader *ld = w->ld;
     const struct mr_field_plan *fp = &ld->field[f];
     const void *data = in->field[f].data;
+    if (fp->tail) {
+        memcpy(out_dim, fp->out.dim, sizeof fp->out.dim);
+        return write_head(w, f, epoch, index, in, row);
+    }
     if (fp->identity) {
         memcpy(out_dim, in->field[f].dim, sizeof in->field[f].dim);
         if (fp->varies)
@@ -149,6 +168,9 @@ static int make(struct mr_worker *w, struct mr_slot *slot, uint32_t row, uint64_
         uint64_t dim[MR_MAX_RANK];
         /* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): mr_sample_init() has set every field's data */
         rc = write_field(w, f, epoch, s->index, &sample, to[f], dim);
+        if (rc == 0 && ld->field[f].tail && ld->field[f].tail->flip)
+            slot->host[ld->field[f].flip_offset + row] =
+                mr_tail_flips(ld->field[f].tail, ld->opts.seed, epoch, s->index);
         if (rc == 0 && slot->dims)
             memcpy(slot->dims + ((uint64_t)row * (uint64_t)ld->n_fields + (uint64_t)f) * MR_MAX_RANK, dim, sizeof dim);
     }

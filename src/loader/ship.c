@@ -77,8 +77,34 @@ static uint64_t used_bytes(const struct mr_loader *ld, const struct mr_slot *slo
 {
     uint64_t used = 0;
     for (int f = 0; f < ld->n_fields; f++)
-        used = MR_MAX(used, ld->field[f].offset + slot->bytes[f]);
+        used = MR_MAX(used,
+                      ld->field[f].offset + (ld->field[f].tail ? slot->size * ld->field[f].row_bytes : slot->bytes[f]));
     return used;
+}
+
+/* Enqueues the ends of the fields' chains, each one kernel over the batch. [ship_lock] */
+static int launch_tails(struct mr_loader *ld, const struct mr_slot *slot)
+{
+    int rc = 0;
+    for (int f = 0; f < ld->n_fields && rc == 0; f++) {
+        const struct mr_field_plan *fp = &ld->field[f];
+        if (!fp->tail || slot->size == 0)
+            continue;
+        struct mr_chain_tail tail = *fp->tail;
+        void *in = slot->device + fp->offset, *out = slot->output + fp->out_offset;
+        if (strcmp(tail.kernel, "one_hot") == 0) {
+            tail.args.one_hot.in = in;
+            tail.args.one_hot.out = out;
+            tail.args.one_hot.rows = slot->size;
+        } else {
+            tail.args.point.in = in;
+            tail.args.point.out = out;
+            tail.args.point.rows = slot->size;
+            tail.args.point.flip = tail.flip ? slot->device + fp->flip_offset : NULL;
+        }
+        rc = mr_launch(ld->copy_stream, tail.kernel, &tail.args, tail.arg_bytes);
+    }
+    return rc;
 }
 
 int mr_ship(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
@@ -97,8 +123,11 @@ int mr_ship(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
     if (rc == 0 && bytes > 0)
         rc = mr_copy_async(ld->copy_stream, slot->device, MR_DEVICE, slot->host, kind, bytes);
     if (rc == 0)
+        rc = launch_tails(ld, slot);
+    if (rc == 0)
         rc = mr_event_record(ev->copied, ld->copy_stream);
     ev->copy_recorded = rc == 0;
+    mr_count(&ld->copied_bytes, rc == 0 ? bytes : 0);
     pthread_mutex_unlock(&ld->ship_lock);
     return rc;
 }
