@@ -65,6 +65,10 @@ const struct mr_option feed_options[] = {
         .group = "Device"),
     OPT("pin", 0, MR_OPT_FLAG, pin, .initial = "1", .help = "Page-locked slots; --no-pin shows what pageable ones cost",
         .group = "Device"),
+    OPT("blocking", 0, MR_OPT_FLAG, blocking, .help = "Workers wait for each copy; shows what that costs",
+        .group = "Device"),
+    OPT("streams", 0, MR_OPT_UINT, streams, .initial = "1", .min = 1, .max = 16, .unit = "streams",
+        .help = "Streams that copies take turns on", .group = "Device"),
     OPT("device-transforms", 0, MR_OPT_FLAG, device_transforms, .initial = "1",
         .help = "The end of a chain (cast, scale, normalize, layout, hflip, one_hot) on the device, where that copies "
                 "fewer "

@@ -73,6 +73,8 @@ struct mr_loader_opts {
     int device_transforms; /* 1, the default: the end of a field's chain runs on the device where that ships fewer bytes and
                                 the device has the kernels; the bits are the same. 0: all ops on the host */
     int pageable;          /* 1: slots in pageable memory (to show the mistake) */
+    int blocking;          /* 1: the worker that ships a batch waits for its copy (to show the mistake) */
+    uint32_t streams;      /* streams that copies take turns on, 1..16; default 1 */
     const char *state;     /* JSON from mr_loader_state(), to go on from there; NULL: start at epoch 0 */
 };
 

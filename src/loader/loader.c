@@ -21,8 +21,13 @@
 
 void mr_loader_opts_init(struct mr_loader_opts *opts)
 {
-    *opts = (struct mr_loader_opts){
-        .size = sizeof *opts, .batch_size = 64, .epochs = 1, .world = 1, .max_bad = UINT64_MAX, .device_transforms = 1};
+    *opts = (struct mr_loader_opts){.size = sizeof *opts,
+                                    .batch_size = 64,
+                                    .epochs = 1,
+                                    .world = 1,
+                                    .max_bad = UINT64_MAX,
+                                    .device_transforms = 1,
+                                    .streams = 1};
 }
 
 static int check_opts(const struct mr_loader_opts *o)
@@ -40,6 +45,7 @@ static int check_opts(const struct mr_loader_opts *o)
         {"read_ahead", o->read_ahead, 0, 1u << 24},        {"collate", (uint64_t)o->collate, 0, MR_COLLATE_RAGGED},
         {"bad", (uint64_t)o->bad, 0, MR_BAD_REPLACE},      {"storage", (uint64_t)o->storage, 0, MR_STORAGE_PREAD},
         {"cache", (uint64_t)o->cache, 0, MR_CACHE_HOST},   {"tail", (uint64_t)o->tail, 0, MR_TAIL_PAD},
+        {"streams", o->streams, 1, MR_MAX_STREAMS},
     };
     for (size_t i = 0; i < MR_COUNT(ranges); i++)
         if (ranges[i].value < ranges[i].min || ranges[i].value > ranges[i].max)

@@ -10,7 +10,7 @@
  *   state.c     saving and loading; stats.c: figures and the bottleneck; loader.c: open and close
  *
  * Threads: workers and one consumer. One lock, loader->lock, guards what is marked [lock]; no other lock is taken while it
- * is held. loader->ship_lock serialises what is enqueued to the copy stream; loader->lock is never held then.
+ * is held. loader->ship_lock serialises what is enqueued to the copy streams; loader->lock is never held then.
  */
 #ifndef MR_LOADER_H
 #define MR_LOADER_H
@@ -111,6 +111,8 @@ struct mr_field_plan {
 
 struct mr_worker;
 
+#define MR_MAX_STREAMS 16 /* for copies */
+
 struct mr_loader {
     struct mr_loader_opts opts;
     struct mr_dataset *ds;
@@ -133,11 +135,11 @@ struct mr_loader {
     uint32_t n_slots;
     unsigned char *host,
         *on_device; /* all slots' halves, slot_bytes apart; behind these on the device: their outputs */
-    struct mr_stream *copy_stream;
-    pthread_mutex_t ship_lock; /* guards the copy stream's order and times */
-    struct mr_event *base;     /* time 0 of times */
-    struct mr_times *times;    /* [ship_lock] ring of MR_TIMES */
-    uint64_t n_times;          /* [ship_lock] */
+    struct mr_stream *copy_stream[MR_MAX_STREAMS]; /* a slot keeps to one: [slot % opts.streams] */
+    pthread_mutex_t ship_lock;                     /* guards the copy streams' order and times */
+    struct mr_event *base;                         /* time 0 of times */
+    struct mr_times *times;                        /* [ship_lock] ring of MR_TIMES */
+    uint64_t n_times;                              /* [ship_lock] */
 
     uint64_t run_rows, runs_per_batch, runs_per_worker;
     uint64_t sample_bytes; /* read for one sample, as the first one needs */

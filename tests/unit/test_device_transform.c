@@ -76,6 +76,8 @@ static void random_chains_give_the_same_bits(void **state)
         c.device = "sim:latency=1us";
         c.opts.workers = 1 + draw(4);
         c.opts.pageable = draw(4) == 0;
+        c.opts.blocking = draw(4) == 0;
+        c.opts.streams = 1 + draw(5);
         struct run with = run_loader(&c);
         c.opts.device_transforms = 0;
         struct run without = run_loader(&c);
