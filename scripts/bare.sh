@@ -3,7 +3,7 @@
 # it, a clean clone of HEAD, one make target in it. Says how long that took. Needs root and debootstrap; commits only count.
 # usage: scripts/bare.sh [-s SUITE] [-m MIRROR] [-k KEYRING] [-d FOLDER] [-K] COMMAND...
 #   -s  suite: bookworm (default), noble, ...
-#   -m  mirror (default: http://deb.debian.org/debian, for Ubuntu's suites http://archive.ubuntu.com/ubuntu)
+#   -m  mirror (default: the one that this machine's apt uses first; name one for another distribution's suites)
 #   -k  keyring of the mirror, where debootstrap does not find it by itself
 #   -d  where the root is made (default: a new folder under /tmp); a root that is there already is used again
 #   -K  keep the root afterwards (to look at it, or for -d next time)
@@ -34,13 +34,13 @@ cd "$(dirname "$0")/.."
 script='' components=main
 case $suite in
 noble | jammy | focal | oracular | plucky)
-    mirror=${mirror:-http://archive.ubuntu.com/ubuntu}
     components=main,universe
     # A debootstrap that is older than the suite: all of Ubuntu's are made alike.
     if [ ! -e "/usr/share/debootstrap/scripts/$suite" ]; then script=/usr/share/debootstrap/scripts/gutsy; fi
     ;;
-*) mirror=${mirror:-http://deb.debian.org/debian} ;;
 esac
+# shellcheck disable=SC2016 # apt expands it
+if [ -z "$mirror" ]; then mirror=$(apt-get indextargets --format '$(REPO_URI)' | head -n 1); fi
 if [ -z "$root" ]; then root=$(mktemp -d /tmp/millrace-bare.XXXXXX); fi
 root=$(realpath -m "$root")
 mkdir -p "$root"

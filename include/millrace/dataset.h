@@ -125,7 +125,7 @@ MR_API const struct mr_spec *mr_dataset_field(const struct mr_dataset *ds, int f
 MR_API const char *mr_dataset_format(const struct mr_dataset *ds);
 MR_API const char *mr_dataset_text(const struct mr_dataset *ds);
 
-/* 64 bits over format, length, specs, and sizes and headers of the files (not their place): what a saved state is checked
+/* 64 bits over format, length, specs, and sizes, headers and first 64 KiB of the files (not their place): what a saved state is checked
  * against. */
 MR_API uint64_t mr_dataset_fingerprint(const struct mr_dataset *ds);
 

@@ -11,8 +11,8 @@
  *         mr_loader_release(loader, &batch, stream);      // does not wait either
  *     }
  *
- * Batch b of epoch e holds the same samples with the same augmentations, bit for bit, for any number of workers, any
- * prefetch and storage, any world size, and after a resume.
+ * Each position of an epoch holds the same sample with the same augmentations, bit for bit, for any number of workers, any
+ * prefetch and storage, any world size, and after a resume; for the same batch size and world, so does each batch.
  *
  * Threads: next, release, state and close belong to one consumer thread; cancel and stats may be called from any.
  */
@@ -61,7 +61,7 @@ struct mr_loader_opts {
     uint32_t workers;     /* threads; 0: mr_cpu_count() */
     uint32_t prefetch;    /* batches made ahead: slots in the ring; 0: chosen, 4 to 64 by their size */
     uint64_t read_ahead;  /* samples whose reads are in flight or done ahead of decoding; 0: chosen */
-    uint32_t queue_depth; /* reads in flight at most, all workers together; 0: chosen */
+    uint32_t queue_depth; /* reads in flight at most, all workers together (one a worker at least); 0: chosen */
     uint64_t max_memory;  /* bytes of all slots, read buffers and caches, host and device; 0: no ceiling */
     enum mr_storage_kind storage;
     enum mr_cache_kind cache;
@@ -70,19 +70,20 @@ struct mr_loader_opts {
     enum mr_bad_policy bad;
     uint64_t max_bad;        /* bad samples allowed (SKIP, REPLACE); default: no limit */
     double max_bad_fraction; /* of the samples delivered so far plus one batch; 0: not used */
+    int pageable;            /* 1: slots in pageable memory (to show the mistake) */
+    const char *state;       /* JSON from mr_loader_state(), to go on from there; NULL: start at epoch 0 */
     int device_transforms; /* 1, the default: the end of a field's chain runs on the device where that ships fewer bytes and
                                 the device has the kernels; the bits are the same. 0: all ops on the host */
-    int pageable;          /* 1: slots in pageable memory (to show the mistake) */
     int blocking;          /* 1: the worker that ships a batch waits for its copy (to show the mistake) */
     uint32_t streams;      /* streams that copies take turns on, 1..16; default 1 */
-    const char *state;     /* JSON from mr_loader_state(), to go on from there; NULL: start at epoch 0 */
 };
 
 MR_API void mr_loader_opts_init(struct mr_loader_opts *opts);
 
 /*
  * Starts a loader. The data set, sampler, chain and device are borrowed and must outlive it; sampler NULL: sequential;
- * chain NULL: none (it is bound by this call); device NULL: cpu.
+ * chain NULL: none (it is bound by this call, may not change
+ * while the loader lives, and serves one loader at a time); device NULL: cpu.
  * [out] out: on success. Returns 0, MR_EOPTION, MR_ESHAPE, MR_ELIMIT (the text shows the sum), MR_ESTATE, -ENOMEM, -errno.
  */
 MR_API int mr_loader_open(struct mr_dataset *ds, struct mr_sampler *sampler, struct mr_transform *chain,
@@ -95,11 +96,13 @@ MR_API void mr_loader_close(struct mr_loader *loader);
 struct mr_batch_field {
     struct mr_spec spec; /* of the whole batch: batch dimension first (RAGGED: values' total length first) */
     void *data;          /* on the loader's device (host memory on "cpu") */
-    const void *host;    /* the same bytes in host memory; NULL where they never were (the device made them) */
+    const void
+        *host; /* the same bytes in host memory, until the batch is released; NULL where they never were there (the
+                            device made them) */
     uint64_t bytes;
     const uint64_t *offsets; /* RAGGED with variable dimensions: size + 1 offsets in elements of the first dimension, in
                                 host memory; else NULL */
-    const uint64_t *lengths; /* variable first dimension: its length for each sample, in host memory; else NULL */
+    const uint64_t *lengths; /* fields that vary: the first dimension of each sample, in host memory; else NULL */
 };
 
 struct mr_batch {
@@ -109,17 +112,21 @@ struct mr_batch {
     int last;       /* 1: the epoch's last */
     int n_fields;
     struct mr_batch_field field[MR_MAX_FIELDS];
-    const uint64_t *indices;   /* each sample's index in the data set */
-    const uint64_t *positions; /* each sample's global position in the epoch */
-    void *slot;                /* private */
+    const uint64_t *indices; /* each sample's index in the data set */
+    const uint64_t
+        *positions;  /* each sample's global position in the epoch; with MR_TAIL_PAD, those past its end wrap */
+    void *slot;      /* private */
+    uint64_t number; /* private */
 };
 
 /*
  * Waits for the next batch. Work enqueued to `stream` after this call sees the batch's bytes; the host does not wait for
  * the copy. stream NULL: the host waits until the bytes are there.
- * [out] out: on 1; valid until released. Several batches may be held, up to prefetch - 1 without stopping the workers.
+ * [out] out: on 1; valid until released. Several batches may be held, up to prefetch - 1 without stopping the workers; each
+ * keeps its slot, and the batch that comes `prefetch` later needs that slot.
  * Returns 1, 0 when all epochs are done, or the error that ended the run (the same again on later calls):
- * of a worker's sample, MR_EBADSAMPLES, MR_ECANCELLED, MR_EDEVICE.
+ * of a worker's sample, MR_EBADSAMPLES, MR_ECANCELLED, MR_EDEVICE. MR_EMISUSE, which ends nothing, when the next batch needs
+ * the slot of one that is held.
  */
 MR_API int mr_loader_next(struct mr_loader *loader, struct mr_stream *stream, struct mr_batch *out);
 
@@ -150,7 +157,7 @@ struct mr_bad_sample {
     uint64_t offset;  /* in it, bytes */
     const char *reason;
 };
-/* The i-th bad sample met in delivered batches; 1 and [out] out, or 0 when there are fewer. Consumer thread. */
+/* The i-th bad sample met, in delivery order (the first 100,000 are kept); 1 and [out] out, or 0 when there are fewer. Consumer thread. */
 MR_API int mr_loader_bad(const struct mr_loader *loader, uint64_t i, struct mr_bad_sample *out);
 
 enum mr_stage {
@@ -175,7 +182,7 @@ struct mr_loader_stats {
     uint64_t first_batch_ns;    /* from open to the first batch handed out; 0: none yet */
     uint32_t workers, prefetch, queue_depth;
     uint64_t read_ahead;
-    char storage[16];               /* "uring", "pread", "memory", "none" */
+    char storage[16];               /* "uring", "pread", "memory", "null" (simulated latency), "none" */
     uint64_t stage_ns[MR_N_STAGES]; /* all workers together */
     uint64_t worker_ns;             /* all workers' lifetime together */
     uint64_t consumer_wait_ns;      /* in mr_loader_next() */

@@ -81,7 +81,7 @@ MR_API int mr_transform_add_fn(struct mr_transform *chain, const struct mr_trans
 
 /*
  * Infers and checks all shapes for samples of these fields, and plans the work. May be called again for other fields,
- * while no one applies the chain.
+ * while no loader uses the chain (MR_EMISUSE).
  * Returns 0, or MR_ESHAPE with an error that names the op and both shapes.
  */
 MR_API int mr_transform_bind(struct mr_transform *chain, const struct mr_spec *fields, int n_fields);

@@ -58,7 +58,6 @@ struct mr_dataset {
     struct mr_spec field[MR_MAX_FIELDS];
     struct mr_files *files;
     uint64_t fingerprint;
-    bool self_views; /* extents that are memory: never wait */
     char text[160];
 };
 

@@ -306,7 +306,7 @@ static int locate(const struct mr_dataset *ds, uint64_t index, struct mr_extent 
 {
     const struct state *st = ds->state;
     (void)index; /* all lie at 0: neighbours in the file would be read as one, with one delay */
-    out[0] = (struct mr_extent){.file = st->file, .field = -1, .offset = 0, .bytes = st->bytes};
+    out[0] = (struct mr_extent){.file = st->file, .field = -1, .offset = 0, .bytes = 0};
     return 1;
 }
 
@@ -362,7 +362,7 @@ static int open_synthetic(struct mr_dataset *ds, const void *options)
         rc = mr_spec_bytes(&ds->field[0], &st->bytes);
     if (rc >= 0 && o->delay_ns) {
         ds->ops = &delayed;
-        rc = st->file = mr_files_add_null(ds->files, "synthetic", st->bytes, o->delay_ns);
+        rc = st->file = mr_files_add_null(ds->files, "synthetic", 0, o->delay_ns);
     }
     if (rc < 0)
         return rc;

@@ -59,11 +59,10 @@ static uint64_t *dims_of(const struct mr_loader *ld, const struct mr_slot *slot,
 static uint64_t drop_bad_rows(struct mr_loader *ld, struct mr_slot *slot)
 {
     uint64_t kept = 0;
+    for (const struct mr_bad *bad = slot->bad; bad; bad = bad->next)
+        slot->positions[bad->row] = UINT64_MAX;
     for (uint64_t row = 0; row < slot->info.rows; row++) {
-        bool bad = false;
-        for (const struct mr_bad *b = slot->bad; b && !bad; b = b->next)
-            bad = b->row == row;
-        if (bad)
+        if (slot->positions[row] == UINT64_MAX)
             continue;
         if (kept != row) {
             for (int f = 0; f < ld->n_fields; f++) {
@@ -98,7 +97,7 @@ static void batch_spec(struct mr_slot *slot, int f, const struct mr_spec *sample
 
 static void pad_to_longest(struct mr_loader *ld, struct mr_slot *slot, int f, unsigned char *room)
 {
-    const struct mr_field_plan *fp = &ld->field[f];
+    const struct mr_loader_field *fp = &ld->field[f];
     uint64_t longest[MR_MAX_RANK] = {0};
     for (uint64_t row = 0; row < slot->size; row++)
         for (int d = 0; d < fp->out.rank; d++)
@@ -120,7 +119,7 @@ static void pad_to_longest(struct mr_loader *ld, struct mr_slot *slot, int f, un
 /* Values end to end: only the first dimension varies (checked at open). */
 static void pack(struct mr_loader *ld, struct mr_slot *slot, int f)
 {
-    const struct mr_field_plan *fp = &ld->field[f];
+    const struct mr_loader_field *fp = &ld->field[f];
     uint64_t item = elements(fp->out.dim + 1, fp->out.rank - 1) * mr_dtype_size(fp->out.dtype), total = 0;
     unsigned char *base = slot->host + fp->offset;
     for (uint64_t row = 0; row < slot->size; row++) {
@@ -138,7 +137,7 @@ static void pack(struct mr_loader *ld, struct mr_slot *slot, int f)
 
 static void collate_varying(struct mr_loader *ld, struct mr_slot *slot, int f, unsigned char *room)
 {
-    const struct mr_field_plan *fp = &ld->field[f];
+    const struct mr_loader_field *fp = &ld->field[f];
     for (uint64_t row = 0; row < slot->size; row++)
         slot->lengths[f][row] = dims_of(ld, slot, row, f)[0];
     if (ld->opts.collate == MR_COLLATE_PAD) {
@@ -158,7 +157,7 @@ void mr_collate(struct mr_loader *ld, struct mr_slot *slot, unsigned char *room)
     if (slot->bad && ld->opts.bad != MR_BAD_REPLACE)
         slot->size = drop_bad_rows(ld, slot);
     for (int f = 0; f < ld->n_fields; f++) {
-        const struct mr_field_plan *fp = &ld->field[f];
+        const struct mr_loader_field *fp = &ld->field[f];
         if (fp->varies) {
             collate_varying(ld, slot, f, room);
         } else {

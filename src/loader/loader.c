@@ -1,5 +1,6 @@
 /* Opening and closing a loader: checks, sizes, the memory sum, threads. */
 #include "loader/loader.h"
+#include "transform/transform.h"
 
 #include <errno.h>
 #include <math.h>
@@ -30,6 +31,19 @@ void mr_loader_opts_init(struct mr_loader_opts *opts)
                                     .streams = 1};
 }
 
+/* The caller's struct may be of an older, shorter version: what it lacks takes the defaults. */
+static int complete_opts(const struct mr_loader_opts *opts, struct mr_loader_opts *out)
+{
+    mr_loader_opts_init(out);
+    if (opts->size < offsetof(struct mr_loader_opts, drop_last) || opts->size > sizeof *opts)
+        return mr_error_set(MR_EMISUSE,
+                            "mr_loader_opts: size is %zu, want at most %zu: fill it with mr_loader_opts_init()",
+                            opts->size, sizeof *opts);
+    memcpy(out, opts, opts->size);
+    out->size = sizeof *out;
+    return 0;
+}
+
 static int check_opts(const struct mr_loader_opts *o)
 {
     if (o->size != sizeof *o)
@@ -57,7 +71,7 @@ static int check_opts(const struct mr_loader_opts *o)
     return 0;
 }
 
-static int check_collate(const struct mr_loader *ld, const struct mr_field_plan *fp)
+static int check_collate(const struct mr_loader *ld, const struct mr_loader_field *fp)
 {
     char text[160];
     mr_spec_format(&fp->out, text, sizeof text);
@@ -79,7 +93,7 @@ static int has_kernel(void *device, const char *kernel)
 /* Looks for an end of the field's chain that the device can do with fewer bytes copied. */
 static int plan_tail(struct mr_loader *ld, int f)
 {
-    struct mr_field_plan *fp = &ld->field[f];
+    struct mr_loader_field *fp = &ld->field[f];
     struct mr_chain_tail tail;
     fp->out_bytes = fp->row_bytes;
     if (!ld->chain || ld->device_info.unified || !ld->opts.device_transforms || fp->varies || fp->identity)
@@ -100,7 +114,7 @@ static int plan_tail(struct mr_loader *ld, int f)
 static int lay_out_tails(struct mr_loader *ld, uint64_t *at)
 {
     for (int f = 0; f < ld->n_fields; f++) {
-        struct mr_field_plan *fp = &ld->field[f];
+        struct mr_loader_field *fp = &ld->field[f];
         uint64_t bytes;
         if (fp->tail && fp->tail->flip) {
             fp->flip_offset = *at;
@@ -131,7 +145,7 @@ static int lay_out_slot(struct mr_loader *ld)
         for (int f = 0; f < ld->n_fields; f++)
             if (!placed[f] && (smallest < 0 || ld->field[f].row_bytes < ld->field[smallest].row_bytes))
                 smallest = f;
-        struct mr_field_plan *fp = &ld->field[smallest];
+        struct mr_loader_field *fp = &ld->field[smallest];
         uint64_t bytes;
         fp->offset = at;
         placed[smallest] = true;
@@ -156,9 +170,10 @@ static int lay_out_slot(struct mr_loader *ld)
 static int plan_fields(struct mr_loader *ld)
 {
     ld->n_fields = ld->ds->n_fields;
-    int rc = ld->chain ? mr_transform_bind(ld->chain, ld->ds->field, ld->n_fields) : 0;
+    int rc = ld->chain ? mr_transform_hold(ld->chain, ld->ds->field, ld->n_fields) : 0;
+    ld->holds_chain = ld->chain && rc == 0;
     for (int f = 0; f < ld->n_fields && rc == 0; f++) {
-        struct mr_field_plan *fp = &ld->field[f];
+        struct mr_loader_field *fp = &ld->field[f];
         fp->in = ld->ds->field[f];
         fp->out = ld->chain ? mr_transform_specs(ld->chain)[f] : fp->in;
         fp->identity = !ld->chain || mr_transform_is_identity(ld->chain, f);
@@ -211,30 +226,51 @@ static void plan_runs(struct mr_loader *ld, const struct mr_files_kinds *kinds)
         ahead = MR_MAX(MR_MIN(ahead, READ_AHEAD_BYTES / MR_MAX(ld->sample_bytes, 1)), ld->run_rows * ld->n_workers);
     ld->runs_per_worker = MR_MAX(1, ahead / ld->n_workers / ld->run_rows);
     ld->depth = o->queue_depth ? o->queue_depth : (uint32_t)MR_MIN(kinds->n_path ? FILE_DEPTH : MAX_DEPTH, ahead);
-    ld->depth = MR_MAX(ld->depth, ld->n_workers);
+    ld->depth = MR_MAX(ld->depth, ld->n_workers); /* a worker without a read in flight could not go on */
 }
 
-/* The memory sum against the ceiling: refused now, not half-way through an epoch. */
-static int check_memory(const struct mr_loader *ld, const struct mr_files_kinds *kinds)
+/* What a loader will hold, by part. */
+struct memory_sum {
+    uint64_t slot, device, reads, cache, files, rooms, total;
+};
+
+static struct memory_sum sum_memory(const struct mr_loader *ld, const struct mr_files_kinds *kinds)
 {
-    uint64_t device = ld->device_info.unified ? 0 : ld->slot_bytes + ld->output_bytes;
-    uint64_t reads = ld->depth ? ld->n_workers * ld->runs_per_worker * ld->run_rows * ld->sample_bytes : 0;
-    uint64_t cache = ld->caching ? kinds->path_bytes : 0;
-    uint64_t rooms = ld->scratch_bytes;
+    struct memory_sum m = {.slot = ld->slot_bytes, .files = kinds->memory_bytes};
+    m.device = ld->device_info.unified ? 0 : ld->slot_bytes + ld->output_bytes;
+    m.reads = ld->depth ? ld->n_workers * ld->runs_per_worker * ld->run_rows * ld->sample_bytes : 0;
+    m.cache = ld->caching ? kinds->path_bytes - kinds->cached_bytes : 0;
+    m.rooms = ld->scratch_bytes;
     for (int f = 0; f < ld->n_fields; f++)
-        rooms += ld->field[f].in_bytes;
-    rooms *= ld->n_workers;
-    uint64_t slots = (ld->slot_bytes + device) * ld->n_slots, sum = slots + reads + cache + rooms + kinds->memory_bytes;
-    if (ld->opts.max_memory == 0 || sum <= ld->opts.max_memory)
-        return 0;
-    return mr_error_set(
-        MR_ELIMIT,
-        "max_memory %llu bytes: needs %llu: %u slots x (host %llu + device %llu) + reads ahead %llu + cache %llu + "
-        "files held "
-        "in memory %llu + workers' rooms %llu; lower batch_size, prefetch, read_ahead or workers, or the cache",
-        (unsigned long long)ld->opts.max_memory, (unsigned long long)sum, ld->n_slots,
-        (unsigned long long)ld->slot_bytes, (unsigned long long)device, (unsigned long long)reads,
-        (unsigned long long)cache, (unsigned long long)kinds->memory_bytes, (unsigned long long)rooms);
+        m.rooms += ld->field[f].in_bytes;
+    m.rooms *= ld->n_workers;
+    m.total = (m.slot + m.device) * ld->n_slots + m.reads + m.cache + m.rooms + m.files;
+    return m;
+}
+
+/* The sum against the ceiling: refused now, not half-way through an epoch. Numbers that were chosen here give way first. */
+static int check_memory(struct mr_loader *ld, const struct mr_files_kinds *kinds)
+{
+    struct memory_sum m = sum_memory(ld, kinds);
+    uint64_t most = ld->opts.max_memory;
+    while (most && m.total > most) {
+        if (ld->opts.read_ahead == 0 && ld->runs_per_worker > 1 && m.reads > m.slot)
+            ld->runs_per_worker /= 2;
+        else if (ld->opts.prefetch == 0 && ld->n_slots > 2)
+            ld->n_slots /= 2;
+        else
+            return mr_error_set(MR_ELIMIT,
+                                "max_memory %llu bytes: needs %llu: %u slots x (host %llu + device %llu) + reads ahead "
+                                "%llu + cache %llu + files "
+                                "held in memory %llu + workers' own %llu; lower batch_size, prefetch, read_ahead or "
+                                "workers, or leave out the "
+                                "cache",
+                                (unsigned long long)most, (unsigned long long)m.total, ld->n_slots,
+                                (unsigned long long)m.slot, (unsigned long long)m.device, (unsigned long long)m.reads,
+                                (unsigned long long)m.cache, (unsigned long long)m.files, (unsigned long long)m.rooms);
+        m = sum_memory(ld, kinds);
+    }
+    return 0;
 }
 
 static int open_storage(struct mr_loader *ld)
@@ -314,18 +350,21 @@ int mr_loader_open(struct mr_dataset *ds, struct mr_sampler *sampler, struct mr_
                    struct mr_device *device, const struct mr_loader_opts *opts, struct mr_loader **out)
 {
     uint64_t start = mr_time_ns();
-    int rc = check_opts(opts);
+    struct mr_loader_opts full;
+    int rc = complete_opts(opts, &full);
+    if (rc == 0)
+        rc = check_opts(&full);
     if (rc < 0)
         return rc;
     struct mr_loader *ld = aligned_alloc(_Alignof(struct mr_loader), sizeof *ld);
     if (!ld)
         return mr_error_nomem("loader", sizeof *ld);
     memset(ld, 0, sizeof *ld);
-    ld->opts = *opts;
+    ld->opts = full;
     ld->ds = ds;
     ld->chain = chain;
     ld->open_ns = start;
-    ld->n_workers = opts->workers ? opts->workers : (uint32_t)MR_MIN(mr_cpu_count(), MAX_WORKERS);
+    ld->n_workers = full.workers ? full.workers : (uint32_t)MR_MIN(mr_cpu_count(), MAX_WORKERS);
     rc = init_locks(ld);
     if (rc == 0)
         rc = open_device(ld, device);
@@ -374,6 +413,8 @@ void mr_loader_close(struct mr_loader *ld)
         mr_storage_close(ld->storage);
     if (ld->caching)
         mr_files_uncache(ld->ds->files);
+    if (ld->holds_chain)
+        mr_transform_let_go(ld->chain);
     if (ld->own_sampler)
         mr_sampler_destroy(ld->own_sampler);
     if (ld->own_device)
@@ -402,20 +443,4 @@ uint64_t mr_loader_samples(const struct mr_loader *ld)
 const struct mr_spec *mr_loader_field(const struct mr_loader *ld, int field)
 {
     return field >= 0 && field < ld->n_fields ? &ld->field[field].out : NULL;
-}
-
-int mr_loader_bad(const struct mr_loader *ld, uint64_t i, struct mr_bad_sample *out)
-{
-    const struct mr_bad *bad = ld->bad_first;
-    for (; bad && i > 0; i--)
-        bad = bad->next;
-    if (!bad)
-        return 0;
-    *out = (struct mr_bad_sample){.index = bad->index,
-                                  .epoch = bad->epoch,
-                                  .position = bad->position,
-                                  .file = bad->file,
-                                  .offset = bad->offset,
-                                  .reason = bad->error.text};
-    return 1;
 }

@@ -5,7 +5,7 @@
  *   ring.c      the slots: opened, filled, shipped, handed out, released
  *   run.c       a claimed run of samples: its order, extents, reads
  *   worker.c    the threads: claim runs, read ahead, make samples, complete slots
- *   sample.c    one sample: bytes -> decode -> chain -> row; bad samples
+ *   sample.c    one sample: bytes -> decode -> chain -> row; bad.c: what happens to bad ones
  *   collate.c   rows of different size or absence -> one batch
  *   state.c     saving and loading; stats.c: figures and the bottleneck; loader.c: open and close
  *
@@ -53,9 +53,10 @@ struct mr_bad {
     struct mr_bad *next;
     uint64_t index, epoch, position, offset;
     uint32_t row;
+    int code;
     bool fatal; /* ends the run whatever the policy */
     const char *file;
-    struct mr_error_kept error;
+    char text[];
 };
 
 /* ---- slots ---- */
@@ -96,7 +97,7 @@ struct mr_slot {
 };
 
 /* Where a field lies in a slot and what it needs. */
-struct mr_field_plan {
+struct mr_loader_field {
     struct mr_spec in, out; /* of one sample: as decoded, as delivered */
     uint64_t in_bytes, row_bytes;
     uint64_t offset; /* in the slot's halves */
@@ -122,11 +123,10 @@ struct mr_loader {
     struct mr_device_info device_info;
     struct mr_storage *storage; /* NULL: nothing is read */
     struct mr_plan plan;
-    bool has_paths, caching;
-    bool as_is; /* every extent is a field: no decode */
+    bool caching, holds_chain;
 
     int n_fields;
-    struct mr_field_plan field[MR_MAX_FIELDS];
+    struct mr_loader_field field[MR_MAX_FIELDS];
     uint64_t slot_bytes, scratch_bytes;
     uint64_t output_bytes; /* of a slot, on the device alone: what tails make */
     bool varies;
@@ -160,13 +160,12 @@ struct mr_loader {
 
     /* consumer's */
     uint64_t next_batch;
-    uint64_t n_held;
-    int ended; /* 1: all epochs done; negative: the error that ended the run */
+    int ended; /* negative: the error that ended the run */
     struct mr_error_kept end_error;
-    struct mr_bad *bad_first, *bad_last;
+    struct mr_bad **listed; /* the quarantine list */
+    uint64_t n_listed;
     uint64_t n_bad, n_bad_before; /* before: from the state */
     uint64_t last_return_ns;
-    struct mr_json *state_json;
 
     /* statistics: written by the consumer (and shippers, where atomic), read by any */
     uint64_t open_ns;
@@ -228,6 +227,7 @@ struct mr_run_sample {
     uint64_t index, position; /* position: global, unwrapped */
     int n_extents;            /* whose bytes are had or on their way */
     int status;               /* negative: it could not be located, see mr_run_error() */
+    int failed_extent;        /* whose bytes could not be had */
     bool done;
     struct {
         struct mr_extent at;
@@ -281,14 +281,21 @@ void mr_run_fill(struct mr_worker *w, struct mr_run *run, uint64_t number);
 /* Sets the error of a sample with a negative status, on the thread that makes it; returns its code. */
 int mr_run_error(const struct mr_worker *w, const struct mr_run *run, uint32_t i);
 int mr_run_init(struct mr_run *run, const struct mr_loader *ld);
-void mr_run_free(struct mr_run *run);
+void mr_run_free(struct mr_run *run); /* after its reader */
+/* Frees the errors of reads that have landed. */
+void mr_run_end_reads(struct mr_run *run);
 
 /* Makes sample i of a run into its row. timed: its decoding and transforming are timed. The slot is open and the sample's reads have landed. */
 void mr_sample_make(struct mr_worker *w, struct mr_run *run, uint32_t i, bool timed);
 
+/* ---- bad.c ---- */
 /* Hangs a bad sample on its slot, which is open; takes the calling thread's error text. */
 void mr_bad_add(struct mr_loader *ld, uint64_t t, uint32_t row, const struct mr_run_sample *s, uint64_t epoch, int code,
                 bool fatal);
+/* Moves a batch's bad samples to the quarantine list and applies policy and limits. Returns 0, or the error that ends the
+ * run. */
+int mr_bad_take(struct mr_loader *ld, struct mr_slot *slot);
+void mr_bad_free(struct mr_bad *list);
 
 static inline void mr_count(_Atomic uint64_t *counter, uint64_t more)
 {

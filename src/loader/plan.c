@@ -35,11 +35,9 @@ int mr_plan_init(struct mr_plan *plan, const struct mr_loader_opts *opts, uint64
     plan->n_batches = batches_of(plan, &plan->shard);
     if (plan->n_batches == 0)
         return mr_error_set(
-            MR_EOPTION,
-            "an epoch of %llu samples for %u ranks gives no %s of %llu: lower batch_size, or keep the last "
-            "batch",
+            MR_EOPTION, "an epoch of %llu samples for %u ranks gives each no %s of %llu: lower batch_size%s",
             (unsigned long long)length, opts->world, opts->drop_last ? "full batch" : "batch",
-            (unsigned long long)opts->batch_size);
+            (unsigned long long)opts->batch_size, opts->drop_last ? ", or keep the last batch" : ", or pad the tail");
     plan->first_batches = batches_of(plan, &plan->first);
     plan->first_index = position / opts->world / opts->batch_size;
     plan->total = total_of(plan);

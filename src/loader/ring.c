@@ -81,20 +81,11 @@ int mr_ring_create(struct mr_loader *ld)
     return ld->device_info.unified ? 0 : mr_ship_init(ld);
 }
 
-static void free_bad(struct mr_bad *bad)
-{
-    while (bad) {
-        struct mr_bad *next = bad->next;
-        free(bad);
-        bad = next;
-    }
-}
-
 static void slot_destroy(struct mr_slot *slot)
 {
     for (int i = 0; i < 2; i++)
         mr_slot_events_destroy(&slot->events[i]);
-    free_bad(slot->bad);
+    mr_bad_free(slot->bad);
     free(slot->indices);
     free(slot->positions);
     free(slot->dims);
@@ -114,7 +105,9 @@ void mr_ring_destroy(struct mr_loader *ld)
     if (ld->on_device)
         mr_memory_release(ld->device, MR_DEVICE, ld->on_device, NULL);
     free(ld->slot);
-    free_bad(ld->bad_first);
+    for (uint64_t i = 0; i < ld->n_listed; i++)
+        free(ld->listed[i]);
+    free(ld->listed);
 }
 
 bool mr_ring_is_open(struct mr_loader *ld, uint64_t t)
@@ -179,67 +172,12 @@ bool mr_ring_rows_done(struct mr_loader *ld, uint64_t t, uint64_t rows, void *ro
     return true;
 }
 
-/* Every bad sample of a batch, sorted by row: the order in which they are reported does not depend on the workers. */
-static struct mr_bad *sorted(struct mr_bad *list)
-{
-    struct mr_bad *out = NULL;
-    while (list) {
-        struct mr_bad *bad = list, **at = &out;
-        list = list->next;
-        while (*at && ((*at)->row < bad->row || ((*at)->row == bad->row && !(*at)->fatal && bad->fatal)))
-            at = &(*at)->next;
-        bad->next = *at;
-        *at = bad;
-    }
-    return out;
-}
-
 /* Ends the run with an error, which later calls return again. */
 static int end_with(struct mr_loader *ld, int code)
 {
     mr_error_keep(code, &ld->end_error);
     ld->ended = code;
     return code;
-}
-
-static bool over_limit(const struct mr_loader *ld, uint64_t bad, uint64_t seen)
-{
-    const struct mr_loader_opts *o = &ld->opts;
-    return bad > o->max_bad || (o->max_bad_fraction > 0 && (double)bad > o->max_bad_fraction * (double)seen);
-}
-
-/* Moves a batch's bad samples to the quarantine list and applies the policy. Returns 0, or the error that ends the run. */
-static int take_bad(struct mr_loader *ld, struct mr_slot *slot)
-{
-    if (slot->bad_lost)
-        return end_with(ld, mr_error_nomem("noting a bad sample", sizeof(struct mr_bad)));
-    struct mr_bad *list = sorted(slot->bad);
-    slot->bad = NULL;
-    while (list) {
-        struct mr_bad *bad = list;
-        list = list->next;
-        bad->next = NULL;
-        if (ld->bad_last)
-            ld->bad_last->next = bad;
-        else
-            ld->bad_first = bad;
-        ld->bad_last = bad;
-        if (bad->fatal || ld->opts.bad == MR_BAD_FAIL) {
-            slot->bad = list; /* the rest is freed with the slot */
-            return end_with(ld, mr_error_put(&bad->error));
-        }
-        ld->n_bad++;
-        atomic_fetch_add_explicit(&ld->bad_count, 1, memory_order_relaxed);
-    }
-    uint64_t seen = mr_counted(&ld->samples) + slot->info.rows;
-    uint64_t bad = ld->n_bad + ld->n_bad_before;
-    if (ld->n_bad > 0 && over_limit(ld, bad, seen)) {
-        const struct mr_bad *last = ld->bad_last;
-        return end_with(ld,
-                        mr_error_set(MR_EBADSAMPLES, "%llu bad samples in %llu are more than the limit; the last: %s",
-                                     (unsigned long long)bad, (unsigned long long)seen, last->error.text));
-    }
-    return 0;
 }
 
 /* How many batches stand ready, from the next on. */
@@ -286,12 +224,13 @@ static void fill_batch(struct mr_loader *ld, struct mr_slot *slot, struct mr_bat
                              .n_fields = ld->n_fields,
                              .indices = slot->indices,
                              .positions = slot->positions,
-                             .slot = slot};
+                             .slot = slot,
+                             .number = slot->ready_for};
     bool ragged = ld->opts.collate == MR_COLLATE_RAGGED;
     for (int f = 0; f < ld->n_fields; f++) {
         struct mr_batch_field *bf = &out->field[f];
         bf->spec = slot->spec[f];
-        const struct mr_field_plan *fp = &ld->field[f];
+        const struct mr_loader_field *fp = &ld->field[f];
         bf->host = fp->tail ? NULL : slot->host + fp->offset;
         bf->data = fp->tail ? slot->output + fp->out_offset : (slot->device ? slot->device : slot->host) + fp->offset;
         bf->bytes = slot->bytes[f];
@@ -341,13 +280,15 @@ int mr_loader_next(struct mr_loader *ld, struct mr_stream *stream, struct mr_bat
             return mr_error_put(&ld->end_error);
         if (ld->next_batch >= ld->plan.total)
             return 0;
-        if (ld->n_held >= ld->n_slots)
-            return mr_error_set(MR_EMISUSE, "all %u batches are held: release one first, or raise prefetch",
-                                ld->n_slots);
         struct mr_slot *slot = mr_ring_slot(ld, ld->next_batch);
+        if (slot->held)
+            return mr_error_set(MR_EMISUSE,
+                                "the next batch needs the slot of batch %llu, which is held: release it first, or "
+                                "raise prefetch above %u",
+                                (unsigned long long)slot->ready_for, ld->n_slots);
         int rc = wait_ready(ld, slot);
         if (rc == 0)
-            rc = take_bad(ld, slot);
+            rc = mr_bad_take(ld, slot);
         if (rc == 0)
             rc = mr_ship_hand_out(ld, slot, ld->next_batch, stream);
         if (rc < 0)
@@ -360,7 +301,6 @@ int mr_loader_next(struct mr_loader *ld, struct mr_stream *stream, struct mr_bat
         count_batch(ld, slot, entered);
         fill_batch(ld, slot, out);
         slot->held = true;
-        ld->n_held++;
         return 1;
     }
 }
@@ -368,11 +308,10 @@ int mr_loader_next(struct mr_loader *ld, struct mr_stream *stream, struct mr_bat
 int mr_loader_release(struct mr_loader *ld, struct mr_batch *batch, struct mr_stream *stream)
 {
     struct mr_slot *slot = batch->slot;
-    if (!slot || !slot->held)
+    if (!slot || !slot->held || slot->ready_for != batch->number)
         return mr_error_set(MR_EMISUSE, "this batch is not held: it was released before");
     int rc = mr_ship_release(ld, slot, slot->ready_for, stream);
     slot->held = false;
-    ld->n_held--;
     batch->slot = NULL;
     give_back(ld, slot, slot->ready_for);
     return rc;

@@ -33,8 +33,18 @@ int mr_run_init(struct mr_run *run, const struct mr_loader *ld)
     return grow_buffer(run, bytes);
 }
 
+void mr_run_end_reads(struct mr_run *run)
+{
+    for (uint32_t r = 0; r < run->n_reads; r++)
+        if (run->landed[r]) { /* the reader's, otherwise */
+            free(run->read[r].error);
+            run->read[r].error = NULL;
+        }
+}
+
 void mr_run_free(struct mr_run *run)
 {
+    mr_run_end_reads(run);
     free(run->sample);
     free(run->read);
     free(run->landed);
@@ -69,7 +79,7 @@ static bool straight(const struct mr_loader *ld, const struct mr_extent *at, boo
 
 static unsigned char *row_of(struct mr_loader *ld, const struct mr_run *run, uint32_t i, int field)
 {
-    const struct mr_field_plan *fp = &ld->field[field];
+    const struct mr_loader_field *fp = &ld->field[field];
     return mr_ring_slot(ld, run->t)->host + fp->offset + (run->row0 + i) * fp->row_bytes;
 }
 
@@ -118,6 +128,7 @@ static void locate_sample(struct mr_worker *w, struct mr_run *run, uint32_t i, b
     int n = ld->ds->ops->get ? 0 : ld->ds->ops->locate(ld->ds, s->index, at);
     s->status = MR_MIN(n, 0);
     for (int e = 0; e < n && s->status == 0; e++) {
+        s->failed_extent = e;
         s->extent[e].at = at[e];
         s->extent[e].view = NULL;
         s->extent[e].read = NULL;
@@ -177,7 +188,7 @@ void mr_run_fill(struct mr_worker *w, struct mr_run *run, uint64_t number)
     run->error.code = 0;
     int rc = map_order(w, run);
     if (rc == 0) {
-        bool open = ld->storage && mr_ring_is_open(ld, run->t);
+        bool open = ld->storage && run->n > 0 && mr_ring_is_open(ld, run->t);
         for (uint32_t i = 0; i < run->n; i++)
             locate_sample(w, run, i, open);
         rc = place_reads(run);

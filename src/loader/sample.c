@@ -4,32 +4,6 @@
 #include <errno.h>
 #include <string.h>
 
-void mr_bad_add(struct mr_loader *ld, uint64_t t, uint32_t row, const struct mr_run_sample *s, uint64_t epoch, int code,
-                bool fatal)
-{
-    struct mr_bad *bad = calloc(1, sizeof *bad);
-    if (bad) {
-        mr_error_keep(code, &bad->error);
-        bad->index = s->index;
-        bad->epoch = epoch;
-        bad->position = s->position;
-        bad->row = row;
-        bad->fatal = fatal;
-        bool located = s->n_extents > 0;
-        bad->offset = located ? s->extent[0].at.offset : 0;
-        bad->file = located ? mr_files_name(ld->ds->files, s->extent[0].at.file) : ld->ds->text;
-    }
-    struct mr_slot *slot = mr_ring_slot(ld, t);
-    pthread_mutex_lock(&ld->lock);
-    if (bad) {
-        bad->next = slot->bad;
-        slot->bad = bad;
-    } else {
-        slot->bad_lost = true;
-    }
-    pthread_mutex_unlock(&ld->lock);
-}
-
 /* A failed read of more than this extent: the bytes around it must not decide about it, as what is read together depends
  * on the workers. */
 static int read_alone(struct mr_loader *ld, const struct mr_run_sample *s, int e, const void **out)
@@ -64,15 +38,18 @@ static void rooms_of(struct mr_worker *w, unsigned char *const row[], void *room
         rooms[f] = ld->field[f].identity && !ld->field[f].varies ? row[f] : w->room[f];
 }
 
-static int decode(struct mr_worker *w, const struct mr_run_sample *s, unsigned char *const row[], struct mr_sample *out)
+static int decode(struct mr_worker *w, struct mr_run_sample *s, unsigned char *const row[], struct mr_sample *out)
 {
     struct mr_loader *ld = w->ld;
     const void *bytes[MR_MAX_EXTENTS] = {NULL};
     int rc = 0;
-    for (int e = 0; e < s->n_extents && rc == 0; e++)
+    for (int e = 0; e < s->n_extents && rc == 0; e++) {
+        s->failed_extent = e;
         rc = extent_bytes(ld, s, e, &bytes[e]);
+    }
     if (rc < 0)
         return rc;
+    s->failed_extent = 0;
     void *rooms[MR_MAX_FIELDS];
     rooms_of(w, row, rooms);
     mr_sample_init(ld->ds, rooms, out);
@@ -89,7 +66,7 @@ static int decode(struct mr_worker *w, const struct mr_run_sample *s, unsigned c
 }
 
 /* Puts a field of varying shape into its row: padded to the bound, or dense for collating. */
-static void place_varying(struct mr_loader *ld, const struct mr_field_plan *fp, const void *data, const uint64_t *dim,
+static void place_varying(struct mr_loader *ld, const struct mr_loader_field *fp, const void *data, const uint64_t *dim,
                           unsigned char *row)
 {
     bool pad = ld->opts.collate == MR_COLLATE_FIXED;
@@ -103,7 +80,7 @@ static int write_head(struct mr_worker *w, int f, uint64_t epoch, uint64_t index
                       unsigned char *row)
 {
     struct mr_loader *ld = w->ld;
-    const struct mr_field_plan *fp = &ld->field[f];
+    const struct mr_loader_field *fp = &ld->field[f];
     const void *data = in->field[f].data;
     if (!fp->identity)
         return mr_transform_apply_head(ld->chain, f, ld->opts.seed, epoch, index, data, in->field[f].dim, row,
@@ -117,7 +94,7 @@ static int write_field(struct mr_worker *w, int f, uint64_t epoch, uint64_t inde
                        unsigned char *row, uint64_t *out_dim)
 {
     struct mr_loader *ld = w->ld;
-    const struct mr_field_plan *fp = &ld->field[f];
+    const struct mr_loader_field *fp = &ld->field[f];
     const void *data = in->field[f].data;
     if (fp->tail) {
         memcpy(out_dim, fp->out.dim, sizeof fp->out.dim);
@@ -153,7 +130,7 @@ static void count_timed(struct mr_worker *w, uint64_t start, uint64_t decoded, u
 }
 
 /* Decodes and transforms one sample, whose bytes are there, into row `row` of a slot. timed: take the two apart. */
-static int make(struct mr_worker *w, struct mr_slot *slot, uint32_t row, uint64_t epoch, const struct mr_run_sample *s,
+static int make(struct mr_worker *w, struct mr_slot *slot, uint32_t row, uint64_t epoch, struct mr_run_sample *s,
                 bool timed)
 {
     struct mr_loader *ld = w->ld;

@@ -95,7 +95,7 @@ static int launch_tails(struct mr_loader *ld, const struct mr_slot *slot, struct
 {
     int rc = 0;
     for (int f = 0; f < ld->n_fields && rc == 0; f++) {
-        const struct mr_field_plan *fp = &ld->field[f];
+        const struct mr_loader_field *fp = &ld->field[f];
         if (!fp->tail || slot->size == 0)
             continue;
         struct mr_chain_tail tail = *fp->tail;

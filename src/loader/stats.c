@@ -88,34 +88,45 @@ struct steady {
     uint64_t stage_ns[MR_N_STAGES], worker_ns, wait_ns; /* wait_ns: the consumer's */
 };
 
-static void blame_worker_stage(struct mr_loader_stats *st, const struct steady *steady)
+/* Below this share of the workers' time no stage is to blame. */
+#define NO_STAGE 10
+
+static const char *advice_for(const struct mr_loader *ld, enum mr_stage stage)
 {
-    static const char *const advice[MR_N_STAGES] = {
-        [MR_STAGE_READ] = "raise read-ahead and queue depth, cache, or use faster storage",
-        [MR_STAGE_DECODE] = "more workers where processors are free, or a cheaper format",
-        [MR_STAGE_TRANSFORM] = "more workers where processors are free, or a cheaper chain",
-        [MR_STAGE_COLLATE] = "page-locked slots, or a cheaper collation",
-    };
+    if (stage == MR_STAGE_READ)
+        return ld->storage ? "raise read-ahead and queue depth, cache, or use faster storage"
+                           : "files are inflated once; a longer run, or unpacked files, show the rest";
+    if (stage == MR_STAGE_TRANSFORM && !ld->chain)
+        return "copying samples into batches; more workers where processors are free";
+    if (stage == MR_STAGE_COLLATE)
+        return "page-locked slots, or a cheaper collation";
+    return stage == MR_STAGE_DECODE ? "more workers where processors are free, or a cheaper format"
+                                    : "more workers where processors are free, or a cheaper chain";
+}
+
+static void blame_worker_stage(const struct mr_loader *ld, struct mr_loader_stats *st, const struct steady *steady)
+{
     int worst = MR_STAGE_READ;
     for (int s = 0; s < MR_STAGE_SLOT; s++)
         worst = steady->stage_ns[s] > steady->stage_ns[worst] ? s : worst;
-    if (worst == MR_STAGE_READ && st->reads == 0) {
-        say(st, "read",
-            "%u worker%s spent %.0f%% of their time waiting for files to be inflated: that happens once; a longer "
-            "run, or unpacked files, show the rest",
-            st->workers, st->workers == 1 ? "" : "s", percent(steady->stage_ns[worst], steady->worker_ns));
-        return;
-    }
-    say(st, mr_stage_name((enum mr_stage)worst), "%u worker%s spent %.0f%% of their time on %s: %s", st->workers,
-        st->workers == 1 ? "" : "s", percent(steady->stage_ns[worst], steady->worker_ns),
-        worst == MR_STAGE_READ ? "waiting for reads" : mr_stage_name((enum mr_stage)worst), advice[worst]);
+    double share = percent(steady->stage_ns[worst], steady->worker_ns);
+    if (share < NO_STAGE)
+        say(st, "none",
+            "since the first batch no stage took more than %.0f%% of the workers' time: too short a run to tell",
+            share);
+    else
+        say(st, mr_stage_name((enum mr_stage)worst),
+            "since the first batch %u worker%s spent %.0f%% of their time on %s: %s", st->workers,
+            st->workers == 1 ? "" : "s", share,
+            worst == MR_STAGE_READ ? "waiting for reads" : mr_stage_name((enum mr_stage)worst),
+            advice_for(ld, (enum mr_stage)worst));
 }
 
 /* From which share of the consumer's time on waiting counts as starving, and a copy engine as full. */
 #define STARVED     0.05
 #define ENGINE_FULL 0.85
 
-static void find_bottleneck(struct mr_loader_stats *st, const struct steady *steady)
+static void find_bottleneck(const struct mr_loader *ld, struct mr_loader_stats *st, const struct steady *steady)
 {
     uint64_t wait = steady->wait_ns, active = wait + st->consumer_busy_ns;
     double idle = percent(steady->stage_ns[MR_STAGE_SLOT], steady->worker_ns);
@@ -140,7 +151,7 @@ static void find_bottleneck(struct mr_loader_stats *st, const struct steady *ste
             "%u",
             percent(wait, active), idle, st->prefetch);
     else
-        blame_worker_stage(st, steady);
+        blame_worker_stage(ld, st, steady);
 }
 
 static void add_workers(const struct mr_loader *ld, uint64_t elapsed, struct mr_loader_stats *out)
@@ -187,6 +198,8 @@ void mr_loader_stats(struct mr_loader *ld, struct mr_loader_stats *out)
         .consumer_wait_ns = mr_counted(&ld->wait_ns),
         .consumer_busy_ns = mr_counted(&ld->busy_ns),
     };
+    struct mr_files_kinds kinds;
+    mr_files_count(ld->ds->files, &kinds);
     snprintf(st->storage, sizeof st->storage, "%s",
              ld->storage        ? mr_storage_name(ld->storage)
              : ld->ds->ops->get ? "none"
@@ -204,5 +217,5 @@ void mr_loader_stats(struct mr_loader *ld, struct mr_loader_stats *out)
     st->copied_bytes = mr_counted(&ld->copied_bytes);
     list_device_ops(ld, st);
     struct steady steady = steady_of(ld, st);
-    find_bottleneck(st, &steady);
+    find_bottleneck(ld, st, &steady);
 }

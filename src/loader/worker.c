@@ -26,7 +26,7 @@ int mr_worker_init(struct mr_worker *w, struct mr_loader *ld, uint32_t id)
             return mr_error_nomem("worker", ld->run_rows * sizeof(struct mr_run_sample));
     uint64_t largest = MR_CACHE_LINE;
     for (int f = 0; f < ld->n_fields; f++) {
-        const struct mr_field_plan *fp = &ld->field[f];
+        const struct mr_loader_field *fp = &ld->field[f];
         largest = MR_MAX(largest, fp->row_bytes);
         if (!(w->room[f] = aligned_alloc(MR_CACHE_LINE, mr_round_up(fp->in_bytes + 1, MR_CACHE_LINE))))
             return mr_error_nomem("worker", fp->in_bytes);
@@ -152,14 +152,6 @@ static void prefetch_next(const struct mr_run *run, uint32_t i)
         __builtin_prefetch(p + at, 0, 2);
 }
 
-static void free_reads(struct mr_run *run)
-{
-    for (uint32_t r = 0; r < run->n_reads; r++) {
-        free(run->read[r].error);
-        run->read[r].error = NULL;
-    }
-}
-
 /* All made, and nothing of it in flight: its buffer may be used again. */
 static bool is_over(const struct mr_run *run)
 {
@@ -211,7 +203,7 @@ static bool make_ready(struct mr_worker *w)
             progress |= make_run(w, run) > 0;
     }
     while (w->n_runs > 0 && is_over(nth_run(w, 0))) {
-        free_reads(nth_run(w, 0));
+        mr_run_end_reads(nth_run(w, 0));
         w->first = (w->first + 1) % (uint32_t)w->ld->runs_per_worker;
         w->n_runs--;
         progress = true;
@@ -265,10 +257,5 @@ void *mr_worker_main(void *worker)
     uint64_t start = w->lap_ns = mr_time_ns();
     work(w);
     atomic_store(&w->life_ns, mr_time_ns() - start);
-    /* A stop leaves reads in flight that write into this worker's buffers: wait for them. */
-    while (w->reader && mr_reader_in_flight(w->reader) > 0)
-        reap(w, REAP_WAIT_NS);
-    for (uint32_t i = 0; i < w->n_runs; i++)
-        free_reads(nth_run(w, i));
     return NULL;
 }

@@ -223,5 +223,22 @@ int mr_transform_bind_as(struct mr_transform *chain, const struct mr_spec *field
 
 int mr_transform_bind(struct mr_transform *chain, const struct mr_spec *fields, int n_fields)
 {
+    if (atomic_load(&chain->users) > 0)
+        return mr_error_set(MR_EMISUSE,
+                            "transform: the chain \"%s\" is in use by a loader: make another for each loader",
+                            mr_transform_text(chain));
     return mr_transform_bind_as(chain, fields, n_fields, false);
+}
+
+int mr_transform_hold(struct mr_transform *chain, const struct mr_spec *fields, int n_fields)
+{
+    int rc = mr_transform_bind(chain, fields, n_fields);
+    if (rc == 0)
+        atomic_fetch_add(&chain->users, 1);
+    return rc;
+}
+
+void mr_transform_let_go(struct mr_transform *chain)
+{
+    atomic_fetch_sub(&chain->users, 1);
 }

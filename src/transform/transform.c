@@ -87,6 +87,8 @@ static int commit(struct mr_transform *chain, uint32_t n, int rc)
 
 int mr_transform_add(struct mr_transform *chain, const char *text)
 {
+    if (atomic_load(&chain->users) > 0)
+        return mr_error_set(MR_EMISUSE, "transform: the chain is in use by a loader: it cannot change");
     uint32_t n;
     int rc = mr_ops_parse(text, chain->n_ops + 1, chain->op + chain->n_ops, MR_MAX_OPS - chain->n_ops, &n);
     return commit(chain, n, rc);
@@ -94,6 +96,8 @@ int mr_transform_add(struct mr_transform *chain, const char *text)
 
 int mr_transform_add_fn(struct mr_transform *chain, const struct mr_transform_fn *fn)
 {
+    if (atomic_load(&chain->users) > 0)
+        return mr_error_set(MR_EMISUSE, "transform: the chain is in use by a loader: it cannot change");
     if (fn->size < sizeof *fn || !fn->name || !fn->apply)
         return mr_error_set(MR_EOPTION, "transform %u: a struct mr_transform_fn wants its size, a name and apply",
                             chain->n_ops + 1);

@@ -123,11 +123,16 @@ struct mr_transform {
     struct mr_field_plan *plan[MR_MAX_FIELDS];
     struct mr_field_plan *head[MR_MAX_FIELDS]; /* what the host does before a tail, see tail.h; NULL: all */
     uint64_t scratch_bytes;
+    _Atomic uint32_t users; /* loaders that apply it: it may not change meanwhile */
 };
 
 /* mr_transform_bind(); plain: one stage an op, nothing fused: what the fused path is tested against. */
 int mr_transform_bind_as(struct mr_transform *chain, const struct mr_spec *fields, int n_fields, bool plain);
 void mr_transform_unbind(struct mr_transform *chain);
+
+/* A loader binds the chain and keeps it from changing until it lets go. Returns what mr_transform_bind() does. */
+int mr_transform_hold(struct mr_transform *chain, const struct mr_spec *fields, int n_fields);
+void mr_transform_let_go(struct mr_transform *chain);
 
 /* Plans one field: its ops, bound, are in plan->op. Returns 0, MR_ELIMIT, -ENOMEM. */
 int mr_field_plan_make(struct mr_field_plan *plan, const struct mr_spec *in, const struct mr_spec *out, bool plain);

@@ -36,7 +36,6 @@ static void arrays_are_read_and_viewed(void **state)
     assert_string_equal(mr_dataset_text(ds), "array: 100 samples of x f32[3] and more");
     assert_null(mr_dataset_field(ds, 2));
     assert_null(mr_dataset_field(ds, -1));
-    assert_true(ds->self_views);
     for (uint64_t i = 0; i < N; i++) {
         float x[3];
         int64_t label;

@@ -1,0 +1,173 @@
+/* Bad samples: noted by workers on their batch, judged by the consumer in delivery order, kept in the quarantine list. */
+#include "loader/loader.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* The list holds the first of them; all are counted. */
+#define MAX_LISTED 100000
+
+static struct mr_bad *make_bad(struct mr_loader *ld, uint32_t row, const struct mr_run_sample *s, uint64_t epoch,
+                               int code, bool fatal)
+{
+    const char *text = mr_last_error();
+    struct mr_bad *bad = malloc(sizeof *bad + strlen(text) + 1);
+    if (!bad)
+        return NULL;
+    bool located = s->n_extents > 0;
+    int e = s->failed_extent < s->n_extents ? s->failed_extent : 0;
+    *bad = (struct mr_bad){.index = s->index,
+                           .epoch = epoch,
+                           .position = s->position,
+                           .row = row,
+                           .code = code,
+                           .fatal = fatal,
+                           .offset = located ? s->extent[e].at.offset : 0,
+                           .file = located ? mr_files_name(ld->ds->files, s->extent[e].at.file) : ld->ds->text};
+    memcpy(bad->text, text, strlen(text) + 1);
+    return bad;
+}
+
+void mr_bad_add(struct mr_loader *ld, uint64_t t, uint32_t row, const struct mr_run_sample *s, uint64_t epoch, int code,
+                bool fatal)
+{
+    struct mr_bad *bad = make_bad(ld, row, s, epoch, code, fatal);
+    struct mr_slot *slot = mr_ring_slot(ld, t);
+    pthread_mutex_lock(&ld->lock);
+    if (bad) {
+        bad->next = slot->bad;
+        slot->bad = bad;
+    } else {
+        slot->bad_lost = true;
+    }
+    pthread_mutex_unlock(&ld->lock);
+}
+
+void mr_bad_free(struct mr_bad *bad)
+{
+    while (bad) {
+        struct mr_bad *next = bad->next;
+        free(bad);
+        bad = next;
+    }
+}
+
+static bool comes_first(const struct mr_bad *a, const struct mr_bad *b)
+{
+    return a->row != b->row ? a->row < b->row : !a->fatal;
+}
+
+static struct mr_bad *merge(struct mr_bad *a, struct mr_bad *b)
+{
+    struct mr_bad *out = NULL, **at = &out;
+    while (a && b) {
+        struct mr_bad **first = comes_first(a, b) ? &a : &b;
+        *at = *first;
+        at = &(*at)->next;
+        *first = *at;
+    }
+    *at = a ? a : b;
+    return out;
+}
+
+/* Sorted by row: the order in which they are reported does not depend on the workers. Merge sort, 2^i at bin[i]. */
+static struct mr_bad *sorted(struct mr_bad *list)
+{
+    struct mr_bad *bin[64] = {NULL}, *out = NULL;
+    while (list) {
+        struct mr_bad *run = list;
+        list = list->next;
+        run->next = NULL;
+        int i = 0;
+        for (; bin[i]; i++) {
+            run = merge(bin[i], run);
+            bin[i] = NULL;
+        }
+        bin[i] = run;
+    }
+    for (int i = 0; i < 64; i++)
+        out = merge(bin[i], out);
+    return out;
+}
+
+static bool over_limit(const struct mr_loader *ld, uint64_t bad, uint64_t seen)
+{
+    const struct mr_loader_opts *o = &ld->opts;
+    return bad + ld->n_bad_before > o->max_bad ||
+           (o->max_bad_fraction > 0 && (double)bad > o->max_bad_fraction * (double)seen);
+}
+
+/* Puts one on the quarantine list, which owns it from now on, or frees it. */
+static int keep(struct mr_loader *ld, struct mr_bad *bad)
+{
+    bad->next = NULL;
+    if (bad->fatal || ld->n_listed == MAX_LISTED) { /* what is fatal is no sample's fault */
+        free(bad);
+        return 0;
+    }
+    if ((ld->n_listed & (ld->n_listed - 1)) == 0) { /* a power of two: full */
+        struct mr_bad **more = realloc(ld->listed, MR_MAX(2 * ld->n_listed, 1) * sizeof(struct mr_bad *));
+        if (!more) {
+            free(bad);
+            return mr_error_nomem("quarantine list", 2 * ld->n_listed * sizeof(struct mr_bad *));
+        }
+        ld->listed = more;
+    }
+    ld->listed[ld->n_listed++] = bad;
+    return 0;
+}
+
+/* Judges a sorted list: the error that ends the run, with its text set, or 0; *n: how many samples are bad. */
+static int judge(const struct mr_loader *ld, const struct mr_bad *list, uint64_t rows, uint64_t *n)
+{
+    const struct mr_bad *last = NULL;
+    *n = 0;
+    for (const struct mr_bad *bad = list; bad; bad = bad->next) {
+        if (bad->fatal || ld->opts.bad == MR_BAD_FAIL)
+            return mr_error_set(bad->code, "%s", bad->text);
+        last = bad;
+        ++*n;
+    }
+    uint64_t seen = mr_counted(&ld->samples) + rows, bad = ld->n_bad + *n;
+    if (last && over_limit(ld, bad, seen))
+        return mr_error_set(MR_EBADSAMPLES, "%llu bad samples in %llu are more than the limit; the last: %s",
+                            (unsigned long long)bad, (unsigned long long)seen, last->text);
+    return 0;
+}
+
+int mr_bad_take(struct mr_loader *ld, struct mr_slot *slot)
+{
+    if (slot->bad_lost)
+        return mr_error_nomem("noting a bad sample", sizeof(struct mr_bad));
+    if (!slot->bad)
+        return 0;
+    struct mr_bad *list = sorted(slot->bad);
+    slot->bad = NULL;
+    uint64_t n;
+    int rc = judge(ld, list, slot->info.rows, &n);
+    while (list) {
+        struct mr_bad *bad = list;
+        list = list->next;
+        int kept = keep(ld, bad);
+        rc = rc == 0 ? kept : rc;
+    }
+    if (rc == 0) { /* those of a batch that is not handed out are met again after a resume */
+        ld->n_bad += n;
+        atomic_store_explicit(&ld->bad_count, ld->n_bad, memory_order_relaxed);
+    }
+    return rc;
+}
+
+int mr_loader_bad(const struct mr_loader *ld, uint64_t i, struct mr_bad_sample *out)
+{
+    if (i >= ld->n_listed)
+        return 0;
+    const struct mr_bad *bad = ld->listed[i];
+    *out = (struct mr_bad_sample){.index = bad->index,
+                                  .epoch = bad->epoch,
+                                  .position = bad->position,
+                                  .file = bad->file,
+                                  .offset = bad->offset,
+                                  .reason = bad->text};
+    return 1;
+}
