@@ -8,7 +8,7 @@ static const char *const tails[] = {"drop", "pad", NULL};
 static const char *const collates[] = {"stack", "pad", "fixed", "ragged", NULL};
 static const char *const policies[] = {"fail", "skip", "replace", NULL};
 static const char *const storages[] = {"auto", "uring", "pread", NULL};
-static const char *const caches[] = {"none", "host", NULL};
+static const char *const caches[] = {"none", "host", "device", NULL};
 
 #define OPT(option, letter, kind, member, ...)                                                                         \
     {                                                                                                                  \
@@ -52,7 +52,9 @@ const struct mr_option feed_options[] = {
     OPT("storage", 0, MR_OPT_ENUM, storage, .initial = "auto", .choices = storages,
         .help = "How files are read; auto: io_uring where the kernel gives it, else pread", .group = "Pipeline"),
     OPT("cache", 0, MR_OPT_ENUM, cache, .initial = "none", .choices = caches,
-        .help = "host: keep files in memory once read", .group = "Pipeline"),
+        .help =
+            "host: keep files in memory once read; device: keep all samples on the device, and gather batches there",
+        .group = "Pipeline"),
     OPT("read-ahead", 0, MR_OPT_UINT, read_ahead, .initial = "0", .max = 1 << 24, .unit = "samples",
         .help = "Samples read ahead of decoding; 0: chosen", .group = "Pipeline"),
     OPT("queue-depth", 0, MR_OPT_UINT, queue_depth, .initial = "0", .max = 65536, .unit = "reads",

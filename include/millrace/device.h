@@ -174,8 +174,8 @@ MR_API int mr_memset_async(struct mr_stream *stream, void *dst, enum mr_memory k
  */
 MR_API int mr_launch(struct mr_stream *stream, const char *kernel, const void *args, size_t arg_bytes);
 
-/* 1: mr_launch() knows this name on the device, 0: not, negative: error. The library's own kernels, "pointwise" and
- * "one_hot", finish batches on devices (transform.h); on GPUs they are there when nvcc was found at build time. */
+/* 1: mr_launch() knows this name on the device, 0: not, negative: error. The library's own kernels, "pointwise", "one_hot"
+ * and "gather", make batches on devices (transform.h, loader.h); on GPUs they are there when nvcc was found at build time. */
 MR_API int mr_device_has_kernel(struct mr_device *dev, const char *kernel);
 
 #ifdef __cplusplus

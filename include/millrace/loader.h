@@ -64,6 +64,8 @@ struct mr_loader_opts {
     uint32_t queue_depth; /* reads in flight at most, all workers together (one a worker at least); 0: chosen */
     uint64_t max_memory;  /* bytes of all slots, read buffers and caches, host and device; 0: no ceiling */
     enum mr_storage_kind storage;
+    /* DEVICE: opening reads every sample once, through the workers, into device memory; from then on only indices are copied.
+     * Wants samples of one shape, all good, and a chain that runs on the device as a whole (see device_transforms). */
     enum mr_cache_kind cache;
     enum mr_collate collate;
     double pad_value; /* for padding */
@@ -84,7 +86,8 @@ MR_API void mr_loader_opts_init(struct mr_loader_opts *opts);
  * Starts a loader. The data set, sampler, chain and device are borrowed and must outlive it; sampler NULL: sequential;
  * chain NULL: none (it is bound by this call, may not change
  * while the loader lives, and serves one loader at a time); device NULL: cpu.
- * [out] out: on success. Returns 0, MR_EOPTION, MR_ESHAPE, MR_ELIMIT (the text shows the sum), MR_ESTATE, -ENOMEM, -errno.
+ * [out] out: on success. Returns 0, MR_EOPTION, MR_ESHAPE, MR_ELIMIT (the text shows the sum), MR_ESTATE, -ENOMEM, -errno;
+ * with MR_CACHE_DEVICE also MR_EUNSUPPORTED, MR_EDEVICEMEM (the text shows the sum), the error of a bad sample.
  */
 MR_API int mr_loader_open(struct mr_dataset *ds, struct mr_sampler *sampler, struct mr_transform *chain,
                           struct mr_device *device, const struct mr_loader_opts *opts, struct mr_loader **out);

@@ -10,7 +10,7 @@
 #include "device/cuda_driver.h"
 #include "device/device.h"
 
-#define MR_CUDA_KERNELS 2
+#define MR_CUDA_KERNELS 3
 
 enum cuda_pinned { CUDA_PINNED_REGISTER, CUDA_PINNED_ALLOC };
 

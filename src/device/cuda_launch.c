@@ -70,7 +70,7 @@ static int launch_busy(struct mr_cuda *c, struct mr_stream *stream, uint64_t bus
 /* A fatbin: machine code for several generations, and PTX for later ones. Generated from kernels/batch.cu by nvcc. */
 extern const unsigned char mr_cuda_kernels_image[];
 
-static const char *const names[MR_CUDA_KERNELS] = {"pointwise", "one_hot"};
+static const char *const names[MR_CUDA_KERNELS] = {"pointwise", "one_hot", "gather"};
 
 /* The image has nothing for this GPU or driver: not an error, the host does the work. */
 static bool does_not_suit(int result)
@@ -144,6 +144,10 @@ static void shape_of(const struct mr_kernel *k, void *args, unsigned grid[2])
             a->rows = 1;
         }
         per_row = mr_point_is_linear(a) ? (a->elements + 3) / 4 : a->elements;
+        rows = a->rows;
+    } else if (strcmp(k->name, "gather") == 0) {
+        const struct mr_gather_args *a = args;
+        per_row = (a->row_bytes + 15) / 16;
         rows = a->rows;
     } else {
         const struct mr_one_hot_args *a = args;

@@ -124,9 +124,30 @@ static const char *check_one_hot(const void *args, struct mr_kernel_range out[3]
     return NULL;
 }
 
+static void run_gather(const void *args)
+{
+    const struct mr_gather_args *a = args;
+    for (uint64_t row = 0; row < a->rows; row++)
+        if (a->index[row] < a->in_rows)
+            memcpy((char *)a->out + row * a->row_bytes, (const char *)a->in + a->index[row] * a->row_bytes,
+                   a->row_bytes);
+}
+
+static const char *check_gather(const void *args, struct mr_kernel_range out[3])
+{
+    const struct mr_gather_args *a = args;
+    if (!a->index || a->row_bytes < 1)
+        return "index or row_bytes";
+    out[0] = (struct mr_kernel_range){a->in, a->in_rows * a->row_bytes};
+    out[1] = (struct mr_kernel_range){a->out, a->rows * a->row_bytes};
+    out[2] = (struct mr_kernel_range){a->index, a->rows * sizeof *a->index};
+    return NULL;
+}
+
 static const struct mr_kernel kernels[] = {
     {"pointwise", sizeof(struct mr_point_args), check_point, run_point},
     {"one_hot", sizeof(struct mr_one_hot_args), check_one_hot, run_one_hot},
+    {"gather", sizeof(struct mr_gather_args), check_gather, run_gather},
 };
 
 const struct mr_kernel *mr_kernel_find(const char *name)

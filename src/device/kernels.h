@@ -49,6 +49,14 @@ struct mr_one_hot_args {
     uint32_t value[2];                   /* little-endian */
 };
 
+/* "gather": row r of the output is row index[r] of the input. */
+struct mr_gather_args {
+    const void *in;
+    void *out;
+    const uint64_t *index;
+    uint64_t rows, in_rows, row_bytes; /* an index that is not below in_rows leaves its row as it is */
+};
+
 #define MR_KERNEL_ARGS 1024 /* bytes at most */
 
 struct mr_kernel_range {

@@ -58,7 +58,7 @@ static int check_opts(const struct mr_loader_opts *o)
         {"rank", o->rank, 0, o->world ? o->world - 1 : 0}, {"queue_depth", o->queue_depth, 0, MAX_DEPTH},
         {"read_ahead", o->read_ahead, 0, 1u << 24},        {"collate", (uint64_t)o->collate, 0, MR_COLLATE_RAGGED},
         {"bad", (uint64_t)o->bad, 0, MR_BAD_REPLACE},      {"storage", (uint64_t)o->storage, 0, MR_STORAGE_PREAD},
-        {"cache", (uint64_t)o->cache, 0, MR_CACHE_HOST},   {"tail", (uint64_t)o->tail, 0, MR_TAIL_PAD},
+        {"cache", (uint64_t)o->cache, 0, MR_CACHE_DEVICE}, {"tail", (uint64_t)o->tail, 0, MR_TAIL_PAD},
         {"streams", o->streams, 1, MR_MAX_STREAMS},
     };
     for (size_t i = 0; i < MR_COUNT(ranges); i++)
@@ -140,6 +140,11 @@ static int lay_out_slot(struct mr_loader *ld)
     int rc = lay_out_tails(ld, &at);
     if (rc < 0)
         return rc;
+    if (ld->resident) {
+        ld->index_offset = at;
+        at = mr_round_up(at + ld->opts.batch_size * sizeof(uint64_t), 256);
+    }
+    uint64_t front = at;
     for (int k = 0; k < ld->n_fields; k++) {
         int smallest = -1;
         for (int f = 0; f < ld->n_fields; f++)
@@ -155,6 +160,7 @@ static int lay_out_slot(struct mr_loader *ld)
         at = mr_round_up(at, 256);
     }
     ld->slot_bytes = MR_MAX(at, 256);
+    ld->host_bytes = ld->resident ? front : ld->slot_bytes;
     /* Small batches come in larger numbers, so that threads hand over many at a time. */
     uint64_t fit = (uint64_t)PREFETCH_BYTES * ld->n_workers / ld->slot_bytes;
     uint64_t least = MR_MAX(MIN_PREFETCH, MR_MIN(ld->n_workers / 2, 8));
@@ -188,6 +194,9 @@ static int plan_fields(struct mr_loader *ld)
             rc = plan_tail(ld, f);
     }
     ld->scratch_bytes = ld->chain && rc == 0 ? mr_transform_scratch_bytes(ld->chain) : 0;
+    ld->resident = ld->opts.cache == MR_CACHE_DEVICE;
+    if (rc == 0 && ld->resident)
+        rc = mr_resident_plan(ld);
     return rc == 0 ? lay_out_slot(ld) : rc;
 }
 
@@ -236,10 +245,11 @@ struct memory_sum {
 
 static struct memory_sum sum_memory(const struct mr_loader *ld, const struct mr_files_kinds *kinds)
 {
-    struct memory_sum m = {.slot = ld->slot_bytes, .files = kinds->memory_bytes};
+    struct memory_sum m = {.slot = ld->host_bytes, .files = kinds->memory_bytes};
     m.device = ld->device_info.unified ? 0 : ld->slot_bytes + ld->output_bytes;
     m.reads = ld->depth ? ld->n_workers * ld->runs_per_worker * ld->run_rows * ld->sample_bytes : 0;
     m.cache = ld->caching ? kinds->path_bytes - kinds->cached_bytes : 0;
+    m.cache += ld->resident_bytes;
     m.rooms = ld->scratch_bytes;
     for (int f = 0; f < ld->n_fields; f++)
         m.rooms += ld->field[f].in_bytes;
@@ -278,7 +288,9 @@ static int open_storage(struct mr_loader *ld)
     struct mr_files_kinds kinds;
     mr_files_count(ld->ds->files, &kinds);
     ld->caching = ld->opts.cache == MR_CACHE_HOST && kinds.n_path > 0;
-    int rc = measure_sample(ld);
+    if (ld->resident)
+        kinds.n_path = kinds.n_null = 0; /* all has been read when workers start */
+    int rc = ld->resident ? 0 : measure_sample(ld);
     if (rc < 0)
         return rc;
     plan_runs(ld, &kinds);
@@ -376,6 +388,8 @@ int mr_loader_open(struct mr_dataset *ds, struct mr_sampler *sampler, struct mr_
         rc = open_storage(ld);
     if (rc == 0)
         rc = mr_ring_create(ld);
+    if (rc == 0 && ld->resident)
+        rc = mr_resident_fill(ld);
     if (rc == 0)
         rc = start_workers(ld);
     if (rc < 0) {
@@ -409,6 +423,7 @@ void mr_loader_close(struct mr_loader *ld)
     stop_workers(ld);
     if (ld->slot)
         mr_ring_destroy(ld);
+    mr_resident_free(ld);
     if (ld->storage)
         mr_storage_close(ld->storage);
     if (ld->caching)

@@ -7,6 +7,7 @@
  *   worker.c    the threads: claim runs, read ahead, make samples, complete slots
  *   sample.c    one sample: bytes -> decode -> chain -> row; bad.c: what happens to bad ones
  *   collate.c   rows of different size or absence -> one batch
+ *   resident.c  a data set that is kept in device memory
  *   state.c     saving and loading; stats.c: figures and the bottleneck; loader.c: open and close
  *
  * Threads: workers and one consumer. One lock, loader->lock, guards what is marked [lock]; no other lock is taken while it
@@ -107,6 +108,7 @@ struct mr_loader_field {
     struct mr_chain_tail *tail; /* NULL: none */
     uint64_t out_bytes;         /* of a row as delivered */
     uint64_t out_offset;        /* in the slot's outputs */
+    uint64_t cache_offset;      /* in the loader's device cache: all samples, row_bytes apart */
     uint64_t flip_offset;       /* in the slot's halves: a byte a row, when the tail has an hflip */
 };
 
@@ -128,8 +130,13 @@ struct mr_loader {
     int n_fields;
     struct mr_loader_field field[MR_MAX_FIELDS];
     uint64_t slot_bytes, scratch_bytes;
+    uint64_t host_bytes;   /* of a slot's host half: slot_bytes, or the indices alone */
     uint64_t output_bytes; /* of a slot, on the device alone: what tails make */
     bool varies;
+    bool resident;              /* samples lie in device memory: workers only say which */
+    unsigned char *resident_at; /* on the device: every sample's rows, field by field */
+    uint64_t resident_bytes,
+        index_offset; /* index_offset: in a slot's halves, a u64 a row; nothing is shipped behind */
 
     struct mr_slot *slot;
     uint32_t n_slots;
@@ -210,6 +217,15 @@ int mr_ship_hand_out(struct mr_loader *ld, struct mr_slot *slot, uint64_t t, str
 int mr_ship_release(struct mr_loader *ld, struct mr_slot *slot, uint64_t t, struct mr_stream *stream);
 /* How long copies and use took, and how much of it was at once, over the batches whose times are kept. */
 void mr_ship_overlap(struct mr_loader *ld, struct mr_loader_stats *out);
+
+/* ---- resident.c ---- */
+/* Can the data set be kept on the device? Lays it out. Returns 0, MR_EOPTION, MR_EUNSUPPORTED, MR_ESHAPE, MR_ELIMIT. */
+int mr_resident_plan(struct mr_loader *ld);
+/* Reads every sample once, into device memory. Returns 0, MR_EDEVICEMEM, the error of a bad sample. */
+int mr_resident_fill(struct mr_loader *ld);
+void mr_resident_free(struct mr_loader *ld);
+/* Enqueues the gathering of a batch's rows from their indices. [ship_lock] */
+int mr_resident_gather(struct mr_loader *ld, const struct mr_slot *slot, struct mr_stream *stream);
 
 /* ---- collate.c ---- */
 /* Turns a slot's rows into the batch: leaves out bad rows, pads or packs varying fields, sets spec, bytes and size.

@@ -129,11 +129,24 @@ static void count_timed(struct mr_worker *w, uint64_t start, uint64_t decoded, u
     mr_trace_span("transform", decoded, end, "sample", index);
 }
 
+/* All that the device needs of a sample which it has. */
+static void say_which(struct mr_loader *ld, struct mr_slot *slot, uint32_t row, uint64_t epoch, uint64_t index)
+{
+    memcpy(slot->host + ld->index_offset + row * sizeof index, &index, sizeof index);
+    for (int f = 0; f < ld->n_fields; f++)
+        if (ld->field[f].tail && ld->field[f].tail->flip)
+            slot->host[ld->field[f].flip_offset + row] = mr_tail_flips(ld->field[f].tail, ld->opts.seed, epoch, index);
+}
+
 /* Decodes and transforms one sample, whose bytes are there, into row `row` of a slot. timed: take the two apart. */
 static int make(struct mr_worker *w, struct mr_slot *slot, uint32_t row, uint64_t epoch, struct mr_run_sample *s,
                 bool timed)
 {
     struct mr_loader *ld = w->ld;
+    if (ld->resident) {
+        say_which(ld, slot, row, epoch, s->index);
+        return 0;
+    }
     unsigned char *to[MR_MAX_FIELDS];
     for (int f = 0; f < ld->n_fields; f++)
         to[f] = slot->host + ld->field[f].offset + row * ld->field[f].row_bytes;

@@ -84,6 +84,8 @@ static void keep_times(struct mr_loader *ld, struct mr_slot_events *ev)
 static uint64_t used_bytes(const struct mr_loader *ld, const struct mr_slot *slot)
 {
     uint64_t used = 0;
+    if (ld->resident)
+        return ld->index_offset + slot->size * sizeof(uint64_t);
     for (int f = 0; f < ld->n_fields; f++)
         used = MR_MAX(used,
                       ld->field[f].offset + (ld->field[f].tail ? slot->size * ld->field[f].row_bytes : slot->bytes[f]));
@@ -131,6 +133,8 @@ int mr_ship(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
         rc = mr_event_record(ev->copy_start, stream);
     if (rc == 0 && bytes > 0)
         rc = mr_copy_async(stream, slot->device, MR_DEVICE, slot->host, kind, bytes);
+    if (rc == 0)
+        rc = mr_resident_gather(ld, slot, stream);
     if (rc == 0)
         rc = launch_tails(ld, slot, stream);
     if (rc == 0)

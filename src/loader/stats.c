@@ -48,10 +48,11 @@ static double mean_in_flight(const struct mr_loader *ld)
 
 static void memory_held(const struct mr_loader *ld, struct mr_loader_stats *out)
 {
-    uint64_t slots = ld->slot_bytes * ld->n_slots;
+    uint64_t slots = ld->host_bytes * ld->n_slots;
     bool pageable = ld->device_info.unified || ld->opts.pageable;
     *(pageable ? &out->pageable_bytes : &out->pinned_bytes) = slots;
-    out->device_bytes = ld->device_info.unified ? 0 : slots + ld->output_bytes * ld->n_slots;
+    out->device_bytes =
+        ld->device_info.unified ? 0 : (ld->slot_bytes + ld->output_bytes) * ld->n_slots + ld->resident_bytes;
     struct mr_files_kinds kinds;
     mr_files_count(ld->ds->files, &kinds);
     out->cache_bytes = kinds.memory_bytes;

@@ -207,6 +207,7 @@ static int plan_head(struct mr_transform *chain, int field, uint32_t first, stru
     mr_field_plan_destroy(chain->head[field]);
     chain->head[field] = head;
     chain->scratch_bytes = MR_MAX(chain->scratch_bytes, mr_field_plan_scratch(head));
+    out->whole = head->identity;
     out->as_decoded = head->identity && !head->one_hot;
     return 0;
 }

@@ -25,6 +25,7 @@ struct mr_chain_tail {
     uint64_t in_bytes, out_bytes;
     const struct mr_op *flip; /* the tail's hflip; NULL: none */
     bool as_decoded;          /* the head does nothing */
+    bool whole;               /* the head moves nothing: at most it checks a label */
     char text[96];            /* "cast,scale,normalize" */
 };
 

@@ -32,6 +32,12 @@ resumed: same
 d
 e
 s.json
+# On the device as a whole: only indices are copied; what cannot lie there is refused.
+$ for o in '--device cpu' '--device sim' '--device sim --cache device'; do millrace feed d -s -t 'hflip(0.5),cast(f32)' --digest $o | tail -n 1; done | uniq | wc -l
+1
+$ millrace feed d --cache device --device cpu
+millrace feed: cache device: device cpu has no memory of its own: use the cache host
+[2]
 # Another seed is another digest.
 $ [ "$(millrace feed d -s --seed 1 --digest | tail -n 1)" != "$(millrace feed d -s --seed 2 --digest | tail -n 1)" ] && echo differ
 differ

@@ -6,7 +6,8 @@
 struct job {
     const char *set, *chain;
     uint64_t batch_size;
-    bool on_host;
+    bool on_host, resident;
+    uint64_t epochs; /* 0: 1 */
 };
 
 static uint64_t hash_bytes(uint64_t h, const unsigned char *data, uint64_t bytes)
@@ -52,6 +53,8 @@ static uint64_t digest(struct mr_device *dev, const struct job *job, struct mr_l
     opts.batch_size = job->batch_size;
     opts.seed = 5;
     opts.device_transforms = !job->on_host;
+    opts.cache = job->resident ? MR_CACHE_DEVICE : MR_CACHE_NONE;
+    opts.epochs = job->epochs ? job->epochs : 1;
     must(mr_loader_open(ds, sampler, chain, dev, &opts, &ld));
     while ((rc = mr_loader_next(ld, stream, &b)) > 0) {
         h = take_batch(h, &b, info.unified != 0, stream);
@@ -131,11 +134,41 @@ static void test_fewer_bytes(struct mr_device *dev)
     check(4 * with.copied_bytes == without.copied_bytes && with.bytes == without.bytes);
 }
 
+/* A set that lies in the GPU's memory: rows of lengths that are copied by 16 bytes, by 4 and by 1. */
+static void test_resident(struct mr_device *dev)
+{
+    static const char *const set_shapes[] = {"3x16x20", "3x4x5", "3x13x17"};
+    char set[128];
+    if (mr_device_has_kernel(dev, "gather") != 1) {
+        printf("  this build has no kernels for this GPU\n");
+        return;
+    }
+    struct mr_device *cpu = NULL;
+    must(mr_device_open("cpu", &cpu));
+    for (size_t i = 0; i < COUNT(set_shapes); i++) {
+        struct mr_loader_stats stats;
+        snprintf(set, sizeof set, "synthetic:n=5000,shape=%s,dtype=u8,classes=10", set_shapes[i]);
+        struct job job = {.set = set,
+                          .chain = "hflip(0.5,layout=nchw),cast(f32),scale(1/255),label.one_hot(10)",
+                          .batch_size = 1 + 131 * i,
+                          .epochs = 3};
+        struct job thrice = job;
+        thrice.resident = true;
+        uint64_t got = digest(dev, &thrice, &stats);
+        check(stats.copied_bytes < 3 * 5000 * 9 + stats.batches * 512);
+        printf("  %s: %.2f M samples/s\n", set,
+               (double)stats.samples / ((double)(stats.elapsed_ns - stats.first_batch_ns) * 1e-3));
+        check(got == digest(cpu, &job, &stats));
+    }
+    mr_device_close(cpu);
+}
+
 int main(void)
 {
     static const struct gpu_test tests[] = {
         {"same bits", test_same_bits},
         {"fewer bytes", test_fewer_bytes},
+        {"resident", test_resident},
     };
     return gpu_main(tests, COUNT(tests));
 }

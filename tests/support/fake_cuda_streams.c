@@ -454,8 +454,8 @@ int cuLaunchKernel(struct CUfunc_st *function, unsigned grid_x, unsigned grid_y,
     (void)shared_bytes, (void)extra;
     int result = fake_begin(__func__, FAKE_CONTEXT);
     const struct mr_kernel *kernel = NULL;
-    static const char *const names[] = {"pointwise", "one_hot"};
-    for (int i = 0; i < 2; i++)
+    static const char *const names[] = {"pointwise", "one_hot", "gather"};
+    for (int i = 0; i < 3; i++)
         if ((const void *)mr_kernel_find(names[i]) == (const void *)function)
             kernel = mr_kernel_find(names[i]);
     bool one = grid_x == 1 && grid_y == 1 && grid_z == 1 && block_x == 1 && block_y == 1 && block_z == 1;

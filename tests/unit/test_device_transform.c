@@ -103,6 +103,65 @@ static void random_chains_give_the_same_bits(void **state)
     assert_true(n_flips > 8);
 }
 
+/* Gathered on the device: the same bits, for any order, and indices alone are copied. */
+static void a_resident_set_gives_the_same_bits(void **state)
+{
+    (void)state;
+    static const char *const chains[] = {NULL, "cast(f32),scale(1/255)",
+                                         "hflip(0.5,layout=nchw),cast(f16),label.one_hot(10)", "label.one_hot(12,u8)"};
+    for (uint32_t round = 0; round < 60; round++) {
+        char set[128];
+        snprintf(set, sizeof set, "synthetic:n=%u,shape=3x%ux%u,dtype=u8,classes=10", 30 + draw(200), 2 + draw(6),
+                 2 + draw(9));
+        struct run_config c = run_config(set);
+        c.chain = chains[round % MR_COUNT(chains)];
+        c.sampler = draw(4) ? "random" : "sequential";
+        c.opts.seed = draw(1000);
+        c.opts.epochs = 1 + draw(3);
+        c.opts.batch_size = 1 + draw(40);
+        c.opts.prefetch = 1 + draw(4);
+        c.opts.world = 1 + draw(2);
+        struct run cpu = run_loader(&c);
+        c.device = "sim:latency=1us";
+        c.opts.workers = 1 + draw(4);
+        c.opts.streams = 1 + draw(3);
+        c.opts.cache = MR_CACHE_DEVICE;
+        struct run sim = run_loader(&c);
+        if (sim.rc < 0)
+            fail_msg("%s: %s", set, sim.error);
+        assert_same_rows(&cpu, &sim);
+        assert_true(sim.stats.copied_bytes <= sim.n * 8 + sim.batches * 256);
+        run_free(&cpu);
+        run_free(&sim);
+    }
+}
+
+static void a_set_that_cannot_be_resident_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *set, *chain, *device, *says;
+        int code;
+    } cases[] = {
+        {"synthetic:n=100,shape=8,dtype=u8", NULL, "cpu", "no memory of its own", MR_EOPTION},
+        {"synthetic:n=100,shape=3x8x8,dtype=u8", "random_crop(4,4),cast(f32)", "sim", "random_crop", MR_EOPTION},
+        {"synthetic:n=100,shape=8,dtype=f32", "scale(2)", "sim", "scale", MR_EOPTION},
+        {"synthetic:n=9000,shape=1024,dtype=u8", NULL, "sim:mem=4MiB", "9000 samples take 9216000", MR_EDEVICEMEM},
+        {"synthetic:n=100,shape=8,dtype=u8,classes=10", "label.one_hot(3)", "sim", "want 0..2", MR_EFORMAT},
+    };
+    for (size_t i = 0; i < MR_COUNT(cases); i++) {
+        struct run_config c = run_config(cases[i].set);
+        c.chain = cases[i].chain;
+        c.device = cases[i].device;
+        c.opts.cache = MR_CACHE_DEVICE;
+        c.opts.prefetch = 2;
+        struct run run = run_loader(&c);
+        if (run.rc != cases[i].code || !strstr(run.error, cases[i].says))
+            fail_msg("case %zu: %d: %s", i, run.rc, run.error);
+        run_free(&run);
+    }
+}
+
 #define MNIST_CHAIN "cast(f32),scale(1/255),normalize(0.1307,0.3081)"
 
 static void bytes_shrink_to_a_quarter(void **state)
@@ -267,10 +326,15 @@ static void kernels_refuse_wrong_arguments(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_chains_give_the_same_bits), cmocka_unit_test(bytes_shrink_to_a_quarter),
-        cmocka_unit_test(the_host_serves_otherwise),        cmocka_unit_test(bad_samples_are_the_same),
-        cmocka_unit_test(outputs_count_as_memory),          cmocka_unit_test(the_chain_stays_whole),
+        cmocka_unit_test(random_chains_give_the_same_bits),
+        cmocka_unit_test(bytes_shrink_to_a_quarter),
+        cmocka_unit_test(the_host_serves_otherwise),
+        cmocka_unit_test(bad_samples_are_the_same),
+        cmocka_unit_test(outputs_count_as_memory),
+        cmocka_unit_test(the_chain_stays_whole),
         cmocka_unit_test(kernels_refuse_wrong_arguments),
+        cmocka_unit_test(a_resident_set_gives_the_same_bits),
+        cmocka_unit_test(a_set_that_cannot_be_resident_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

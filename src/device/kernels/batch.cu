@@ -133,3 +133,30 @@ extern "C" __global__ void mr_one_hot(const __grid_constant__ struct mr_one_hot_
         break;
     }
 }
+
+template <typename T> __device__ void gather_as(const struct mr_gather_args &a)
+{
+    uint64_t n = a.row_bytes / sizeof(T), step = (uint64_t)gridDim.x * blockDim.x;
+    for (uint64_t row = blockIdx.y; row < a.rows; row += gridDim.y) {
+        uint64_t from = a.index[row];
+        if (from >= a.in_rows)
+            continue;
+        const T *in = (const T *)a.in + from * n;
+        T *out = (T *)a.out + row * n;
+#pragma unroll 1
+        for (uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step)
+            out[i] = in[i];
+    }
+}
+
+/* Rows start at multiples of their length behind aligned memory. */
+extern "C" __global__ void mr_gather(const __grid_constant__ struct mr_gather_args a)
+{
+    uint64_t together = a.row_bytes | (uintptr_t)a.in | (uintptr_t)a.out;
+    if (together % 16 == 0)
+        gather_as<uint4>(a);
+    else if (together % 4 == 0)
+        gather_as<uint32_t>(a);
+    else
+        gather_as<uint8_t>(a);
+}
