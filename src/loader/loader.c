@@ -85,59 +85,12 @@ static int check_collate(const struct mr_loader *ld, const struct mr_loader_fiel
     return 0;
 }
 
-static int has_kernel(void *device, const char *kernel)
-{
-    return mr_device_has_kernel(device, kernel);
-}
-
-/* Looks for an end of the field's chain that the device can do with fewer bytes copied. */
-static int plan_tail(struct mr_loader *ld, int f)
-{
-    struct mr_loader_field *fp = &ld->field[f];
-    struct mr_chain_tail tail;
-    fp->out_bytes = fp->row_bytes;
-    if (!ld->chain || ld->device_info.unified || !ld->opts.device_transforms || fp->varies || fp->identity)
-        return 0;
-    int rc = mr_tail_find(ld->chain, f, has_kernel, ld->device, &tail);
-    if (rc <= 0)
-        return rc;
-    fp->tail = malloc(sizeof *fp->tail);
-    if (!fp->tail)
-        return mr_error_nomem("loader", sizeof *fp->tail);
-    *fp->tail = tail;
-    fp->row_bytes = tail.in_bytes;
-    fp->identity = tail.as_decoded;
-    return 0;
-}
-
-/* The parts of a slot that tails add: a byte a row for mirroring, in front of the fields, and their results. */
-static int lay_out_tails(struct mr_loader *ld, uint64_t *at)
-{
-    for (int f = 0; f < ld->n_fields; f++) {
-        struct mr_loader_field *fp = &ld->field[f];
-        uint64_t bytes;
-        if (fp->tail && fp->tail->flip) {
-            fp->flip_offset = *at;
-            *at = mr_round_up(*at + ld->opts.batch_size, 256);
-        }
-        if (!fp->tail)
-            continue;
-        fp->out_offset = ld->output_bytes;
-        if (!mr_mul(fp->out_bytes, ld->opts.batch_size, &bytes) || !mr_add(ld->output_bytes, bytes, &bytes) ||
-            bytes > 1ull << 62)
-            return mr_error_set(MR_ELIMIT, "a batch of %llu samples is more than 2^62 bytes",
-                                (unsigned long long)ld->opts.batch_size);
-        ld->output_bytes = mr_round_up(bytes, 256);
-    }
-    return 0;
-}
-
 /* Fields lie in a slot smallest first (ship.c copies up to the last byte used). */
 static int lay_out_slot(struct mr_loader *ld)
 {
     bool placed[MR_MAX_FIELDS] = {false};
     uint64_t at = 0;
-    int rc = lay_out_tails(ld, &at);
+    int rc = mr_tails_lay_out(ld, &at);
     if (rc < 0)
         return rc;
     if (ld->resident) {
@@ -191,7 +144,7 @@ static int plan_fields(struct mr_loader *ld)
         if (rc == 0)
             rc = check_collate(ld, fp);
         if (rc == 0)
-            rc = plan_tail(ld, f);
+            rc = mr_tails_plan(ld, f);
     }
     ld->scratch_bytes = ld->chain && rc == 0 ? mr_transform_scratch_bytes(ld->chain) : 0;
     ld->resident = ld->opts.cache == MR_CACHE_DEVICE;

@@ -7,6 +7,7 @@
  *   worker.c    the threads: claim runs, read ahead, make samples, complete slots
  *   sample.c    one sample: bytes -> decode -> chain -> row; bad.c: what happens to bad ones
  *   collate.c   rows of different size or absence -> one batch
+ *   tails.c     the ends of chains that run on the device
  *   resident.c  a data set that is kept in device memory
  *   state.c     saving and loading; stats.c: figures and the bottleneck; loader.c: open and close
  *
@@ -217,6 +218,15 @@ int mr_ship_hand_out(struct mr_loader *ld, struct mr_slot *slot, uint64_t t, str
 int mr_ship_release(struct mr_loader *ld, struct mr_slot *slot, uint64_t t, struct mr_stream *stream);
 /* How long copies and use took, and how much of it was at once, over the batches whose times are kept. */
 void mr_ship_overlap(struct mr_loader *ld, struct mr_loader_stats *out);
+
+/* ---- tails.c ---- */
+/* Looks for an end of the field's chain that the device can do with fewer bytes copied. Returns 0, -ENOMEM, MR_EDEVICE. */
+int mr_tails_plan(struct mr_loader *ld, int f);
+/* The parts of a slot that tails add: a byte a row for mirroring, in front of the fields (moves *at), and their results.
+ * Returns 0, MR_ELIMIT. */
+int mr_tails_lay_out(struct mr_loader *ld, uint64_t *at);
+/* Enqueues them, each one kernel over the batch. [ship_lock] */
+int mr_tails_launch(struct mr_loader *ld, const struct mr_slot *slot, struct mr_stream *stream);
 
 /* ---- resident.c ---- */
 /* Can the data set be kept on the device? Lays it out. Returns 0, MR_EOPTION, MR_EUNSUPPORTED, MR_ESHAPE, MR_ELIMIT. */

@@ -92,31 +92,6 @@ static uint64_t used_bytes(const struct mr_loader *ld, const struct mr_slot *slo
     return used;
 }
 
-/* Enqueues the ends of the fields' chains, each one kernel over the batch. [ship_lock] */
-static int launch_tails(struct mr_loader *ld, const struct mr_slot *slot, struct mr_stream *stream)
-{
-    int rc = 0;
-    for (int f = 0; f < ld->n_fields && rc == 0; f++) {
-        const struct mr_loader_field *fp = &ld->field[f];
-        if (!fp->tail || slot->size == 0)
-            continue;
-        struct mr_chain_tail tail = *fp->tail;
-        void *in = slot->device + fp->offset, *out = slot->output + fp->out_offset;
-        if (strcmp(tail.kernel, "one_hot") == 0) {
-            tail.args.one_hot.in = in;
-            tail.args.one_hot.out = out;
-            tail.args.one_hot.rows = slot->size;
-        } else {
-            tail.args.point.in = in;
-            tail.args.point.out = out;
-            tail.args.point.rows = slot->size;
-            tail.args.point.flip = tail.flip ? slot->device + fp->flip_offset : NULL;
-        }
-        rc = mr_launch(stream, tail.kernel, &tail.args, tail.arg_bytes);
-    }
-    return rc;
-}
-
 int mr_ship(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
 {
     enum mr_memory kind = ld->opts.pageable ? MR_PAGEABLE : MR_PINNED;
@@ -136,7 +111,7 @@ int mr_ship(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
     if (rc == 0)
         rc = mr_resident_gather(ld, slot, stream);
     if (rc == 0)
-        rc = launch_tails(ld, slot, stream);
+        rc = mr_tails_launch(ld, slot, stream);
     if (rc == 0)
         rc = mr_event_record(ev->copied, stream);
     ev->copy_recorded = rc == 0;
