@@ -202,10 +202,15 @@ struct mr_kernel_matmul { /* n x n, row-major, in device memory: c = a b */
  *   "matmul_f32"  struct mr_kernel_matmul. On "cuda" by cuBLAS, which is looked for when first needed: the file that the
  *                 environment's MILLRACE_CUBLAS names, or libcublas.so.13, .12 or .11 where the dynamic linker looks. "sim"
  *                 is busy for 2 n^3 floating-point operations at its rate `tflops` and computes nothing.
- * Returns 0, MR_EUNSUPPORTED for a name that the device does not have ("cpu" has "busy" only), MR_ENODEVICE without cuBLAS,
- * MR_EMISUSE for arguments of the wrong size, MR_EDEVICE.
+ * and the library's own, which mr_device_has_kernel() tells of. Returns 0, MR_EUNSUPPORTED for a name that the device does not
+ * have (of those above, "cpu" has "busy" only), MR_ENODEVICE without cuBLAS, MR_EMISUSE for arguments of the wrong size,
+ * MR_EDEVICE.
  */
 MR_API int mr_launch(struct mr_stream *stream, const char *kernel, const void *args, size_t arg_bytes);
+
+/* 1: mr_launch() knows this name on the device, 0: not, negative: error. The library's own kernels, "pointwise", "one_hot"
+ * and "gather", make batches on devices (transform.h, loader.h); on GPUs they are there when nvcc was found at build time. */
+MR_API int mr_device_has_kernel(struct mr_device *dev, const char *kernel);
 
 #ifdef __cplusplus
 }

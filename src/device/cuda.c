@@ -286,6 +286,8 @@ const struct mr_device_ops mr_device_cuda = {
     .copy_batch = mr_cuda_copy_batch,
     .memset_async = mr_cuda_memset_async,
     .launch = mr_cuda_launch,
+    .has_kernel = mr_cuda_has_kernel,
+    .n_simple = MR_N_KERNELS,
     .stream_size = sizeof(struct cuda_stream),
     .event_size = sizeof(struct cuda_event),
 };

@@ -10,6 +10,8 @@
 #include "device/cuda_driver.h"
 #include "device/device.h"
 
+#define MR_CUDA_KERNELS 3
+
 enum cuda_pinned { CUDA_PINNED_REGISTER, CUDA_PINNED_ALLOC };
 
 struct cuda_options {
@@ -43,8 +45,10 @@ struct mr_cuda {
     struct cuda_anchor *anchor; /* the last; NULL: none yet */
     struct CUstream_st *clock_stream;
     struct CUmod_st *module;                      /* NULL: not loaded yet */
-    struct CUfunc_st *function[MR_KERNEL_MATMUL]; /* by enum mr_kernel */
+    struct CUfunc_st *function[MR_KERNEL_MATMUL]; /* by enum mr_simple_kernel */
     struct cublasContext *blas;                   /* NULL: not needed yet */
+    struct CUmod_st *kernels;                     /* those of kernels.h; NULL: not loaded yet */
+    struct CUfunc_st *kernel[MR_CUDA_KERNELS];
 };
 
 struct cuda_stream {
@@ -91,6 +95,7 @@ int mr_cuda_clock_elapsed(struct mr_cuda *c, const struct cuda_event *from, cons
 
 /* cuda_launch.c */
 int mr_cuda_launch(struct mr_stream *stream, const char *kernel, const void *args, size_t arg_bytes);
+int mr_cuda_has_kernel(struct mr_device *dev, const char *name);
 void mr_cuda_unload(struct mr_cuda *c); /* with the context current */
 
 /* cuda_blas.c, with the context current */

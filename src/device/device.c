@@ -1,5 +1,6 @@
 /* The front of the devices: which there are, URIs, checks of what callers pass. */
 #include "device/device.h"
+#include "device/kernels.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -375,4 +376,14 @@ int mr_launch(struct mr_stream *stream, const char *kernel, const void *args, si
     if (!kernel || (arg_bytes && !args))
         return mr_error_set(MR_EMISUSE, "mr_launch: the kernel's name or its arguments are NULL");
     return stream->dev->ops->launch(stream, kernel, args, arg_bytes);
+}
+
+int mr_device_has_kernel(struct mr_device *dev, const char *kernel)
+{
+    int simple = mr_simple_find(kernel);
+    if (simple >= 0)
+        return simple < dev->ops->n_simple;
+    if (!mr_kernel_find(kernel))
+        return 0;
+    return dev->ops->has_kernel ? dev->ops->has_kernel(dev, kernel) : 1;
 }

@@ -188,15 +188,32 @@ static struct sim_work work_of(struct sim_device *sim, const struct mr_launched 
     return work;
 }
 
+/* The host's implementation, run by the compute engine: as fast as it goes. */
+static int find_kernel(struct mr_device *dev, const char *name, const void *args, size_t arg_bytes,
+                       struct sim_work *work)
+{
+    struct mr_kernel_range touched[3];
+    int rc = mr_kernel_args("sim", name, args, arg_bytes, &work->kernel, touched);
+    for (int i = 0; i < 3 && rc == 0; i++)
+        if (touched[i].bytes > 0)
+            rc = mr_sim_check_range(dev, "kernel's memory", touched[i].ptr, touched[i].bytes);
+    work->args = args;
+    return rc;
+}
+
 static int launch(struct mr_stream *stream, const char *kernel, const void *args, size_t arg_bytes)
 {
     struct sim_device *sim = stream->dev->state;
     struct sim_stream *s = stream->state;
+    struct sim_work work = {.engine = SIM_COMPUTE};
     struct mr_launched it;
-    int rc = mr_launch_args("sim", MR_N_KERNELS, kernel, args, arg_bytes, &it);
+    bool fused = mr_kernel_find(kernel) != NULL;
+    int rc = fused ? find_kernel(stream->dev, kernel, args, arg_bytes, &work)
+                   : mr_launch_args("sim", stream->dev->ops->n_simple, kernel, args, arg_bytes, &it);
     if (rc < 0)
         return rc;
-    struct sim_work work = work_of(sim, &it);
+    if (!fused)
+        work = work_of(sim, &it);
     if (!mr_add(work.cost_ns, sim->opts.latency_ns, &work.cost_ns))
         work.cost_ns = UINT64_MAX;
     pthread_mutex_lock(&s->submit);
@@ -233,6 +250,7 @@ const struct mr_device_ops mr_device_sim = {
     .copy_async = mr_sim_copy_async,
     .memset_async = mr_sim_memset_async,
     .launch = launch,
+    .n_simple = MR_N_KERNELS,
     .stream_size = sizeof(struct sim_stream),
     .event_size = sizeof(struct sim_event),
 };

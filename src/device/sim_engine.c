@@ -17,7 +17,7 @@ static struct sim_op *take_op(struct sim_device *sim)
     if (!op)
         return calloc(1, sizeof *op);
     sim->spare_ops = op->next;
-    memset(op, 0, sizeof *op);
+    memset(op, 0, offsetof(struct sim_op, args));
     return op;
 }
 
@@ -119,7 +119,9 @@ static void trace_work(const struct sim_op *op, uint64_t start_ns, uint64_t end_
 {
     static const char *const tracks[SIM_N_ENGINES] = {"sim H2D engine", "sim D2H engine", "sim compute"};
     static const char *const names[SIM_N_ENGINES] = {"copy H2D", "copy D2H", "busy"};
-    if (op->bytes && op->engine == SIM_COMPUTE)
+    if (op->kernel)
+        mr_trace_span_on(tracks[op->engine], op->kernel->name, start_ns, end_ns, NULL, 0);
+    else if (op->bytes && op->engine == SIM_COMPUTE)
         mr_trace_span_on(tracks[op->engine], op->src ? "copy on device" : "set on device", start_ns, end_ns, "bytes",
                          op->bytes);
     else
@@ -140,8 +142,10 @@ static uint64_t do_work(const struct sim_op *op, uint64_t start_ns)
     uint64_t end_ns;
     if (!mr_add(start_ns, op->cost_ns, &end_ns))
         end_ns = UINT64_MAX;
-    if (op->bytes) {
-        if (op->src)
+    if (op->bytes || op->kernel) {
+        if (op->kernel)
+            op->kernel->run(op->args);
+        else if (op->src)
             memmove(op->dst, op->src, op->bytes);
         else
             memset(op->dst, op->byte, op->bytes);
@@ -252,6 +256,9 @@ int mr_sim_enqueue(struct mr_stream *stream, const struct sim_work *work, uint64
         op->bytes = work->bytes;
         op->byte = work->byte;
         op->flag = work->flag;
+        op->kernel = work->kernel;
+        if (work->kernel)
+            memcpy(op->args, work->args, work->kernel->arg_bytes);
         append(sim, s, op);
         if (out_ticket)
             *out_ticket = s->n_enqueued;
