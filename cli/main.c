@@ -22,7 +22,7 @@ const char *const cli_log_levels[] = {"debug", "info", "warning", "none", NULL};
 
 struct cli_common cli;
 static const char *running = ""; /* the command, for messages */
-static _Atomic int interrupted; /* lock-free: set in a signal handler, read by other threads */
+static _Atomic int interrupted;  /* lock-free: set in a signal handler, read by other threads */
 
 const struct cli_command *cli_command_at(int i)
 {
