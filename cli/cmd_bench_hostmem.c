@@ -280,7 +280,7 @@ static int run(void *values, int n_args, char **args)
     (void)n_args, (void)args;
     struct options *o = values;
     struct mr_device *dev = NULL;
-    struct mr_device_info info;
+    struct mr_device_info info = {0};
     struct result r[N_WAYS] = {{0}};
     int code = plot_check(o->plot), rc;
     if (code != CLI_OK)

@@ -174,12 +174,16 @@ static void draw_x_ticks(struct writer *w, const struct axes *a)
     } else if (p->log_x) {
         double base = p->x_ticks == PLOT_DECIMAL ? 10 : 2, x1 = pow(10, a->x1) * 1.001;
         double all = floor((a->x1 - a->x0) / log10(base)), each = pow(base, fmax(1, ceil(all / 7)));
-        for (double v = pow(base, ceil(a->x0 / log10(base) - 1e-9)); v <= x1; v *= each)
+        double v = pow(base, ceil(a->x0 / log10(base) - 1e-9));
+        while (v <= x1) {
             x_tick(w, a, v);
+            v *= each;
+        }
     } else {
         double step = nice_step(a->x1 - a->x0);
-        for (double v = ceil(a->x0 / step) * step; v <= a->x1 * 1.0001; v += step)
-            x_tick(w, a, v);
+        int first = (int)ceil(a->x0 / step), last = (int)floor(a->x1 * 1.0001 / step);
+        for (int i = first; i <= last; i++)
+            x_tick(w, a, i * step);
     }
 }
 
@@ -189,11 +193,11 @@ static void draw_axes(struct writer *w, const struct axes *a)
     char turned[96];
     double middle = a->top + a->height / 2, step = nice_step(a->y1);
     if (p->log_y) {
-        for (double e = a->y0; e <= a->y1; e++)
+        for (int e = (int)a->y0; e <= (int)a->y1; e++)
             y_tick(w, a, pow(10, e));
     } else {
-        for (double v = 0; v <= a->y1; v += step)
-            y_tick(w, a, v);
+        for (int i = 0; i <= (int)(a->y1 / step + 1e-9); i++)
+            y_tick(w, a, i * step);
     }
     draw_x_ticks(w, a);
     put(w, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"none\" stroke=\"#888\"/>\n", a->left,
@@ -270,7 +274,8 @@ static void draw_panel(struct writer *w, const struct plot_panel *p, double left
 static void draw_legend(struct writer *w, int per_line, double top)
 {
     for (int i = 0; i < w->n_names; i++) {
-        double x = LEFT + i % per_line * 270.0, y = top + i / per_line * LEGEND_LINE;
+        int line = i / per_line;
+        double x = LEFT + i % per_line * 270.0, y = top + line * LEGEND_LINE;
         put(w, "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\" stroke-width=\"4\" stroke=\"%s\"%s/>\n", x,
             x + 26, y - 4, y - 4, colour_of(i), dash_of(i));
         put_text(w, x + 32, y, "", w->names[i]);
@@ -293,7 +298,8 @@ static void draw(struct writer *w, const struct plot *plot)
     put_text(w, LEFT, 28, "font-size=\"18\" font-weight=\"bold\"", plot->title);
     put_text(w, LEFT, 48, "fill=\"#555\"", plot->subtitle);
     for (int i = 0; i < plot->n_panels; i++)
-        draw_panel(w, &plot->panels[i], i % columns * PANEL_W, HEAD + i / columns * PANEL_H);
+        int row = i / columns;
+    draw_panel(w, &plot->panels[i], i % columns * PANEL_W, HEAD + row * PANEL_H);
     draw_legend(w, per_line, HEAD + rows * PANEL_H + 12);
     put(w, "</svg>\n");
 }

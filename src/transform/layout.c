@@ -234,7 +234,7 @@ static int one_hot_apply(const struct mr_op *op, struct mr_op_call *call)
 {
     const struct one_hot_args *a = op->args;
     size_t element = mr_dtype_size(op->out.dtype);
-    uint64_t label;
+    uint64_t label = 0;
     int rc = mr_one_hot_check(op, call->in, &label);
     if (rc < 0)
         return rc;

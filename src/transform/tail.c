@@ -197,7 +197,8 @@ static int plan_head(struct mr_transform *chain, int field, uint32_t first, stru
     if (!head)
         return mr_error_nomem("transform", sizeof *head);
     head->n_ops = first;
-    memcpy(head->op, plan->op, first * sizeof *head->op);
+    for (int i = 0; i < (int)first; i++)
+        head->op[i] = plan->op[i];
     int rc = mr_field_plan_make(head, &chain->in[field], &out->in, false);
     if (rc < 0) {
         mr_field_plan_destroy(head);

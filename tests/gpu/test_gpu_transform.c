@@ -80,8 +80,7 @@ static const char *const chains[] = {
     "hflip(0.5,layout=nchw),cast(f32),scale(1/255)",
     "cast(f32),normalize([120,110,100],[60,61,62],axis=0)",
     "random_crop(12,13,layout=nchw),hflip(0.5,layout=nchw),cast(f32),normalize([1,2,3],[4,5,6],axis=0),layout(nhwc)",
-    "layout(nhwc),hflip(0.5,layout=nhwc),cast(f32),scale(1/"
-    "255),normalize([0.4,0.5,0.6],[0.2,0.3,0.4],axis=2),cast(f16)",
+    "layout(nhwc),hflip(0.5,layout=nhwc),cast(f32),scale(1/255),normalize([0.4,1,2],[3,4,5],axis=2),cast(f16)",
     "cast(f32),scale(1/7),scale(1/11,0.3),normalize(0.3,0.7),scale(1.7),flatten",
 };
 static const char *const labels[] = {"", ",label.one_hot(10)", ",label.one_hot(11,f16)", ",label.one_hot(10,u8)",
