@@ -297,9 +297,10 @@ static void draw(struct writer *w, const struct plot *plot)
         width, height, width, height, width, height);
     put_text(w, LEFT, 28, "font-size=\"18\" font-weight=\"bold\"", plot->title);
     put_text(w, LEFT, 48, "fill=\"#555\"", plot->subtitle);
-    for (int i = 0; i < plot->n_panels; i++)
+    for (int i = 0; i < plot->n_panels; i++) {
         int row = i / columns;
-    draw_panel(w, &plot->panels[i], i % columns * PANEL_W, HEAD + row * PANEL_H);
+        draw_panel(w, &plot->panels[i], i % columns * PANEL_W, HEAD + row * PANEL_H);
+    }
     draw_legend(w, per_line, HEAD + rows * PANEL_H + 12);
     put(w, "</svg>\n");
 }
