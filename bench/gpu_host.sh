@@ -1,7 +1,8 @@
 #!/bin/bash
 # Everything that only a GPU host can tell, in a few minutes: the GPU tests, doctor, MNIST on the CPU and on the GPU with
-# the same digest, 1024-float samples in memory into the GPU, and PyTorch's page-locked copy as the peer. Each step writes
-# a file of its own under $OUT and one line to the terminal; the exit code is the number of steps that failed.
+# the same digest, 1024-float samples in memory into the GPU, the experiments, and PyTorch's copies and streams as peers.
+# Each step writes a file of its own under $OUT and one line to the terminal; the exit code is the number of steps that
+# failed.
 # usage: [OUT=.] [PYTHON=python3] [MNIST=DIR] bench/gpu_host.sh [DIST]
 # DIST: the folder that `make dist` made (with -DMILLRACE_DIST_TESTS=ON for the tests); default: the folder above this one.
 set -u
@@ -84,9 +85,26 @@ rm -f "$floats" "${floats%.npy}-labels.npy"
 step trace 20 "$millrace" feed "$mnist" --batch-size 256 --shuffle --epochs 3 --transform "$chain" --device cuda \
     --trace "$out/feed-cuda.trace.json"
 
+# The experiments, each as text, as JSON and as a chart. cuBLAS comes with PyTorch when the system has none.
+if [ -z "${MILLRACE_CUBLAS:-}" ]; then
+    MILLRACE_CUBLAS=$("$python" -c 'import glob, sysconfig
+found = sorted(glob.glob(sysconfig.get_paths()["purelib"] + "/nvidia/**/libcublas.so.1?", recursive=True))
+print(found[-1] if found else "")' 2>/dev/null)
+    if [ -n "$MILLRACE_CUBLAS" ]; then export MILLRACE_CUBLAS; else unset MILLRACE_CUBLAS; fi
+fi
+step bench-transfer 60 "$millrace" bench transfer --device cuda --plot "$out/transfer.svg"
+step bench-transfer-json 40 "$millrace" bench transfer --device cuda --max 16MiB --repeats 5 --json
+step bench-streams 30 "$millrace" bench streams --device cuda --plot "$out/streams.svg"
+step bench-streams-json 30 "$millrace" bench streams --device cuda --json
+step bench-workers 40 "$millrace" bench workers --device cuda --workers-list 1,2,4,8,16 --time 200ms --plot "$out/workers.svg"
+step bench-workers-json 40 "$millrace" bench workers --device cuda --workers-list 4,16 --time 200ms --json
+step bench-hostmem 30 "$millrace" bench hostmem --device cuda --plot "$out/hostmem.svg"
+step bench-hostmem-json 30 "$millrace" bench hostmem --device cuda --repeats 1 --json
+
 if "$python" -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' 2>/dev/null; then
     step torch-pinned-copy 60 "$python" "$here/peers/pinned_copy.py"
+    step torch-streams 60 "$python" "$here/peers/streams.py"
 else
-    echo "SKIP  torch-pinned-copy: $python has no torch with a GPU"
+    echo "SKIP  torch-pinned-copy, torch-streams: $python has no torch with a GPU"
 fi
 exit $failed

@@ -17,6 +17,10 @@
     X(inspect)                                                                                                         \
     X(synth)                                                                                                           \
     X(bench_loader)                                                                                                    \
+    X(bench_transfer)                                                                                                  \
+    X(bench_streams)                                                                                                   \
+    X(bench_workers)                                                                                                   \
+    X(bench_hostmem)                                                                                                   \
     X(doctor)                                                                                                          \
     X(man)
 

@@ -313,7 +313,7 @@ static const struct cli_note json[] = {
      "For each GPU name, error (null: none), model, uuid, pci_id, driver, driver_api (13000: CUDA 13.0), "
      "compute_capability (90: 9.0), memory_bytes, free_bytes, bar1_bytes, copy_engines, numa_node (-1: unknown), "
      "link_generation, link_width, link_generation_max, link_width_max (0: unknown; an idle link is trained down), "
-     "link_gb_per_s (estimated from the most, one way)"},
+     "link_gb_per_s (estimated from the most, one way), device_transforms (this build's kernels run on it)"},
     {"findings", "For each thing set wrong the problem and its remedy"},
     {NULL},
 };

@@ -8,7 +8,7 @@ static const char *const tails[] = {"drop", "pad", NULL};
 static const char *const collates[] = {"stack", "pad", "fixed", "ragged", NULL};
 static const char *const policies[] = {"fail", "skip", "replace", NULL};
 static const char *const storages[] = {"auto", "uring", "pread", NULL};
-static const char *const caches[] = {"none", "host", NULL};
+static const char *const caches[] = {"none", "host", "device", NULL};
 
 #define OPT(option, letter, kind, member, ...)                                                                         \
     {                                                                                                                  \
@@ -53,7 +53,9 @@ const struct mr_option feed_options[] = {
     OPT("storage", 0, MR_OPT_ENUM, storage, .initial = "auto", .choices = storages,
         .help = "How files are read; auto: io_uring where the kernel gives it, else pread", .group = "Pipeline"),
     OPT("cache", 0, MR_OPT_ENUM, cache, .initial = "none", .choices = caches,
-        .help = "host: keep files in memory once read", .group = "Pipeline"),
+        .help =
+            "host: keep files in memory once read; device: keep all samples on the device, and gather batches there",
+        .group = "Pipeline"),
     OPT("read-ahead", 0, MR_OPT_UINT, read_ahead, .initial = "0", .max = 1 << 24, .unit = "samples",
         .help = "Samples read ahead of decoding; 0: chosen", .group = "Pipeline"),
     OPT("queue-depth", 0, MR_OPT_UINT, queue_depth, .initial = "0", .max = 65536, .unit = "reads",
@@ -65,6 +67,15 @@ const struct mr_option feed_options[] = {
         .help = "auto, cpu, cuda, cuda:1, or sim:h2d=55,d2h=55,pageable=12,latency=10us,step=4ms,mem=16GiB",
         .group = "Device"),
     OPT("pin", 0, MR_OPT_FLAG, pin, .initial = "1", .help = "Pageable slots, to see what page-locked ones save",
+        .group = "Device"),
+    OPT("blocking", 0, MR_OPT_FLAG, blocking, .help = "Workers wait for each copy; shows what that costs",
+        .group = "Device"),
+    OPT("streams", 0, MR_OPT_UINT, streams, .initial = "1", .min = 1, .max = 16, .unit = "streams",
+        .help = "Streams that copies take turns on", .group = "Device"),
+    OPT("device-transforms", 0, MR_OPT_FLAG, device_transforms, .initial = "1",
+        .help = "The end of a chain (cast, scale, normalize, layout, hflip, one_hot) on the device, where that copies "
+                "fewer "
+                "bytes; same bits either way",
         .group = "Device"),
     OPT("sink-ms", 0, MR_OPT_DOUBLE, sink_ms, .initial = "0", .max = 1e6, .unit = "ms",
         .help = "A consumer that takes this long a step; its utilization is reported as MLPerf Storage's AU",
@@ -183,6 +194,7 @@ static const struct cli_note json_notes[] = {
     {"reads, read_bytes, reads_in_flight_mean", "of the storage"},
     {"overlap", "on devices with copies: batches timed, copy_ms, step_ms, both_ms, and copy_hidden from 0 to 1"},
     {"memory", "pageable_bytes, pinned_bytes, pinned_locked_bytes, device_bytes, cache_bytes"},
+    {"copied_bytes, transform_on_device", "bytes copied to the device; the ops of each field that ran there, or null"},
     {"stopped", "true when --time, --batches or an interrupt ended the run"},
     {"trace_spans_lost", "spans that did not fit into the trace's rings"},
     {"config", "every option as it stands, and in resolved what was chosen"},

@@ -19,6 +19,7 @@ int doctor_measure_disk(const char *dir, uint64_t bytes, struct doctor_disk *out
 struct doctor_gpu {
     char name[16];
     struct mr_device_info info;
+    int kernels;     /* 1: ends of transform chains run on it */
     char error[512]; /* "": info counts */
 };
 

@@ -23,9 +23,18 @@ int doctor_look_at_gpus(struct doctor_gpu *out, int max)
         }
         if (rc == 0)
             n_devices = gpu->info.n_devices;
+        gpu->kernels = rc == 0 && mr_device_has_kernel(dev, "pointwise") == 1;
         mr_device_close(dev);
     }
     return n_devices < max ? n_devices : max;
+}
+
+static const char *where_transforms_run(const struct doctor_gpu *gpu)
+{
+    return gpu->kernels
+               ? "the end of a chain runs on the GPU where that copies fewer bytes"
+               : "all on the host: this build has no kernels for it (nvcc was not there, or the GPU is too old), "
+                 "so up to four times the bytes are copied";
 }
 
 void doctor_gpu_rows(const struct doctor_gpu *gpu, struct cli_table *t)
@@ -53,6 +62,7 @@ void doctor_gpu_rows(const struct doctor_gpu *gpu, struct cli_table *t)
         cli_table_row(t, "  host\tnearest memory node %d; %d copy engines", info->numa_node, info->copy_engines);
     else
         cli_table_row(t, "  host\tnearest memory node unknown; %d copy engines", info->copy_engines);
+    cli_table_row(t, "  transforms\t%s", where_transforms_run(gpu));
 }
 
 void doctor_gpu_json(const struct doctor_gpu *gpu, struct mr_json *json)
@@ -77,6 +87,7 @@ void doctor_gpu_json(const struct doctor_gpu *gpu, struct mr_json *json)
     mr_json_int(json, "link_generation_max", info->link_generation_max);
     mr_json_int(json, "link_width_max", info->link_width_max);
     mr_json_double(json, "link_gb_per_s", info->h2d_gb_per_s);
+    mr_json_bool(json, "device_transforms", gpu->kernels);
     mr_json_object_end(json);
 }
 

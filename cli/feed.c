@@ -69,6 +69,9 @@ static int loader_opts(struct feed *feed, struct mr_loader_opts *lo)
     lo->pad_value = o->pad_value;
     lo->bad = (enum mr_bad_policy)o->bad;
     lo->pageable = !o->pin;
+    lo->blocking = o->blocking;
+    lo->streams = (uint32_t)o->streams;
+    lo->device_transforms = o->device_transforms;
     int rc = parse_max_bad(o->max_bad, lo);
     if (rc == 0 && o->state_in)
         rc = read_text(o->state_in, &feed->state_text);

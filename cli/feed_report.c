@@ -141,6 +141,8 @@ int feed_print_json(const struct feed *feed)
     json_stages(json, st);
     json_overlap(json, st);
     json_memory(json, r);
+    mr_json_uint(json, "copied_bytes", st->copied_bytes);
+    mr_json_string(json, "transform_on_device", st->device_ops[0] ? st->device_ops : NULL);
     mr_json_bool(json, "stopped", r->stopped);
     mr_json_uint(json, "trace_spans_lost", r->lost_spans);
     json_config(json, feed);
@@ -207,6 +209,9 @@ static void print_consumer(const struct feed_result *r)
         printf("  device: copies %s, steps %s, both at once %s: %.0f%% of the copying was hidden under steps\n",
                cli_time(st->timed_copy_ns, a), cli_time(st->timed_use_ns, b), cli_time(st->timed_both_ns, c),
                percent(st->timed_both_ns, st->timed_copy_ns));
+    if (st->copied_bytes > 0)
+        printf("  copied to the device: %s%s%s\n", cli_bytes(st->copied_bytes, a),
+               st->device_ops[0] ? "; transform on device: " : "", st->device_ops);
     if (st->reads > 0)
         printf("  storage %s: %s reads, %s, %.1f in flight\n", st->storage, cli_count((double)st->reads, a),
                cli_bytes(st->read_bytes, b), st->reads_in_flight_mean);

@@ -118,6 +118,17 @@ MR_API void mr_memory_count(struct mr_device *dev, enum mr_memory kind, struct m
 MR_API int mr_memory_register(struct mr_device *dev, void *ptr, uint64_t bytes);
 MR_API int mr_memory_unregister(struct mr_device *dev, void *ptr, uint64_t bytes);
 
+/*
+ * Page-locked host memory straight from the driver's own allocator, outside the pool; copies take it as MR_PINNED. For
+ * memory of a kind that the pool does not keep, and to compare with it.
+ * flags: 0 or MR_MAKE_WRITE_COMBINED (the host does not cache it: written front to back it is as fast, read it is many times
+ * slower). [out] out: on success; given back by mr_memory_unmake when no copy uses it any more, before the device closes.
+ * Returns 0, MR_EMISUSE, MR_EUNSUPPORTED (all devices but "cuda"), MR_EDEVICE, MR_EDEVICEMEM.
+ */
+enum { MR_MAKE_WRITE_COMBINED = 1 };
+MR_API int mr_memory_make(struct mr_device *dev, unsigned flags, uint64_t bytes, void **out);
+MR_API void mr_memory_unmake(struct mr_device *dev, void *ptr);
+
 /* Streams. [out] out: on success. */
 MR_API int mr_stream_create(struct mr_device *dev, const char *name, struct mr_stream **out);
 MR_API void mr_stream_destroy(struct mr_stream *stream);
@@ -168,11 +179,38 @@ MR_API int mr_copy_batch_async(struct mr_stream *stream, const struct mr_copy *c
  */
 MR_API int mr_memset_async(struct mr_stream *stream, void *dst, enum mr_memory kind, int byte, uint64_t bytes);
 
+/* Arguments of kernels. Pointers are not checked. */
+struct mr_kernel_copy { /* ends aligned to 16 bytes */
+    void *dst;
+    const void *src;
+    uint64_t bytes;
+};
+struct mr_kernel_matmul { /* n x n, row-major, in device memory: c = a b */
+    uint64_t n;
+    const float *a, *b;
+    float *c;
+};
+
 /*
- * Enqueues a kernel by name. "busy": occupies the compute queue for *(const uint64_t *)args nanoseconds (on "cpu" the
- * caller's thread sleeps). args are copied. Returns 0, MR_EUNSUPPORTED for a name that the device does not have.
+ * Enqueues a kernel by name; args are copied.
+ *   "busy"        *(const uint64_t *)args nanoseconds during which the compute queue is occupied (on "cpu" the caller's
+ *                 thread sleeps)
+ *   "wait"        *(const volatile uint32_t *const *)args points to page-locked memory: occupies the compute queue until
+ *                 that is not 0, so that what is enqueued behind it starts at once when the host says so. Gives up after
+ *                 10 s. Calls that block until the stream's earlier work is done must not follow before the release.
+ *   "copy"        struct mr_kernel_copy: the processors copy, not the copy engines; page-locked or device memory
+ *   "matmul_f32"  struct mr_kernel_matmul. On "cuda" by cuBLAS, which is looked for when first needed: the file that the
+ *                 environment's MILLRACE_CUBLAS names, or libcublas.so.13, .12 or .11 where the dynamic linker looks. "sim"
+ *                 is busy for 2 n^3 floating-point operations at its rate `tflops` and computes nothing.
+ * and the library's own, which mr_device_has_kernel() tells of. Returns 0, MR_EUNSUPPORTED for a name that the device does not
+ * have (of those above, "cpu" has "busy" only), MR_ENODEVICE without cuBLAS, MR_EMISUSE for arguments of the wrong size,
+ * MR_EDEVICE.
  */
 MR_API int mr_launch(struct mr_stream *stream, const char *kernel, const void *args, size_t arg_bytes);
+
+/* 1: mr_launch() knows this name on the device, 0: not, negative: error. The library's own kernels, "pointwise", "one_hot"
+ * and "gather", make batches on devices (transform.h, loader.h); on GPUs they are there when nvcc was found at build time. */
+MR_API int mr_device_has_kernel(struct mr_device *dev, const char *kernel);
 
 #ifdef __cplusplus
 }

@@ -64,6 +64,8 @@ struct mr_loader_opts {
     uint32_t queue_depth; /* reads in flight at most, all workers together (one a worker at least); 0: chosen */
     uint64_t max_memory;  /* bytes of all slots, read buffers and caches, host and device; 0: no ceiling */
     enum mr_storage_kind storage;
+    /* DEVICE: opening reads every sample once, through the workers, into device memory; from then on only indices are copied.
+     * Wants samples of one shape, all good, and a chain that runs on the device as a whole (see device_transforms). */
     enum mr_cache_kind cache;
     enum mr_collate collate;
     double pad_value; /* for padding */
@@ -72,6 +74,10 @@ struct mr_loader_opts {
     double max_bad_fraction; /* of the samples delivered so far plus one batch; 0: not used */
     int pageable;            /* 1: slots in pageable memory (to show the mistake) */
     const char *state;       /* JSON from mr_loader_state(), to go on from there; NULL: start at epoch 0 */
+    int device_transforms; /* 1, the default: the end of a field's chain runs on the device where that ships fewer bytes and
+                                the device has the kernels; the bits are the same. 0: all ops on the host */
+    int blocking;          /* 1: the worker that ships a batch waits for its copy (to show the mistake) */
+    uint32_t streams;      /* streams that copies take turns on, 1..16; default 1 */
 };
 
 MR_API void mr_loader_opts_init(struct mr_loader_opts *opts);
@@ -80,7 +86,8 @@ MR_API void mr_loader_opts_init(struct mr_loader_opts *opts);
  * Starts a loader. The data set, sampler, chain and device are borrowed and must outlive it; sampler NULL: sequential;
  * chain NULL: none (it is bound by this call, may not change
  * while the loader lives, and serves one loader at a time); device NULL: cpu.
- * [out] out: on success. Returns 0, MR_EOPTION, MR_ESHAPE, MR_ELIMIT (the text shows the sum), MR_ESTATE, -ENOMEM, -errno.
+ * [out] out: on success. Returns 0, MR_EOPTION, MR_ESHAPE, MR_ELIMIT (the text shows the sum), MR_ESTATE, -ENOMEM, -errno;
+ * with MR_CACHE_DEVICE also MR_EUNSUPPORTED, MR_EDEVICEMEM (the text shows the sum), the error of a bad sample.
  */
 MR_API int mr_loader_open(struct mr_dataset *ds, struct mr_sampler *sampler, struct mr_transform *chain,
                           struct mr_device *device, const struct mr_loader_opts *opts, struct mr_loader **out);
@@ -92,7 +99,9 @@ MR_API void mr_loader_close(struct mr_loader *loader);
 struct mr_batch_field {
     struct mr_spec spec; /* of the whole batch: batch dimension first (RAGGED: values' total length first) */
     void *data;          /* on the loader's device (host memory on "cpu") */
-    const void *host;    /* the same bytes in host memory, until the batch is released */
+    const void
+        *host; /* the same bytes in host memory, until the batch is released; NULL where they never were there (the
+                            device made them) */
     uint64_t bytes;
     const uint64_t *offsets; /* RAGGED with variable dimensions: size + 1 offsets in elements of the first dimension, in
                                 host memory; else NULL */
@@ -181,7 +190,9 @@ struct mr_loader_stats {
     uint64_t worker_ns;             /* all workers' lifetime together */
     uint64_t consumer_wait_ns;      /* in mr_loader_next() */
     uint64_t consumer_busy_ns;      /* between batches */
-    uint64_t copy_ns;               /* of copies to the device, where they can be timed */
+    uint64_t copy_ns;      /* of copies to the device and the transforms behind them, where they can be timed */
+    uint64_t copied_bytes; /* to the device; 0 where nothing is copied */
+    char device_ops[192];  /* "image: cast,scale,normalize; label: one_hot": run on the device; "": none */
     /* Over the latest timed batches (at most 4,096), from the device's events: time copying, time in the consumer's work
      * on a batch (from its stream's passing mr_loader_next() to release), and time that both ran at once. */
     uint64_t timed_batches, timed_copy_ns, timed_use_ns, timed_both_ns;

@@ -18,7 +18,8 @@ enum mr_storage_kind {
 
 enum mr_cache_kind {
     MR_CACHE_NONE,
-    MR_CACHE_HOST, /* files are kept in memory once read, and read from there */
+    MR_CACHE_HOST,   /* files are kept in memory once read, and read from there */
+    MR_CACHE_DEVICE, /* a loader alone: samples as decoded lie in device memory, and batches are gathered there */
 };
 
 /* NULL when reads can go through io_uring here; else why not, in a few words. Any thread. */

@@ -33,6 +33,12 @@
  * computed in, and 1 / std is the reciprocal of the rounded std. No products and sums are contracted, nothing is
  * reassociated: the result is the same, bit for bit, on every machine, and however ops are fused.
  *
+ * A loader may run the end of a chain on a device that is not the host, where fewer bytes are copied then: cast, scale and
+ * normalize from bool, u8, i8, u16 or i16 to f32, f16 or bf16, with layout, flatten and one hflip among them; one_hot. One
+ * kernel does a field of a batch; its result is that of the host, bit for bit: f32 sums and products rounded each, f16 and
+ * bf16 rounded to nearest even, and chains whose constants could overflow (infinities make NaNs, whose bits differ between
+ * processors) stay on the host. So do samples of varying shape there.
+ *
  * A dimension that varies from sample to sample stays so through cast, scale, normalize (but not as its axis), layout, pad
  * and hflip; flatten makes the one dimension vary; crop and random_crop fix it: a sample that is too small is bad.
  *

@@ -95,6 +95,7 @@ static void close_cuda(struct mr_device *dev)
     struct mr_cuda *c = dev->state;
     if (!mr_cuda_is_forked()) {
         if (mr_cuda_enter_to_release(c) >= 0) {
+            mr_cuda_blas_close(c);
             mr_cuda_unload(c);
             mr_cuda_clock_close(c);
             mr_cuda_leave(c, 0);
@@ -267,6 +268,8 @@ const struct mr_device_ops mr_device_cuda = {
     .info = mr_cuda_info,
     .memory_make = mr_cuda_memory_make,
     .memory_drop = mr_cuda_memory_drop,
+    .host_make = mr_cuda_host_make,
+    .host_drop = mr_cuda_host_drop,
     .memory_register = mr_cuda_memory_register,
     .memory_unregister = mr_cuda_memory_unregister,
     .stream_open = stream_open,
@@ -283,6 +286,8 @@ const struct mr_device_ops mr_device_cuda = {
     .copy_batch = mr_cuda_copy_batch,
     .memset_async = mr_cuda_memset_async,
     .launch = mr_cuda_launch,
+    .has_kernel = mr_cuda_has_kernel,
+    .n_simple = MR_N_KERNELS,
     .stream_size = sizeof(struct cuda_stream),
     .event_size = sizeof(struct cuda_event),
 };

@@ -10,6 +10,8 @@
 #include "device/cuda_driver.h"
 #include "device/device.h"
 
+#define MR_CUDA_KERNELS 3
+
 enum cuda_pinned { CUDA_PINNED_REGISTER, CUDA_PINNED_ALLOC };
 
 struct cuda_options {
@@ -27,6 +29,7 @@ struct cuda_block {
 };
 
 struct cuda_anchor;
+struct cublasContext;
 
 struct mr_cuda {
     const struct mr_cuda_driver *cu;
@@ -41,8 +44,11 @@ struct mr_cuda {
     struct cuda_block *blocks;
     struct cuda_anchor *anchor; /* the last; NULL: none yet */
     struct CUstream_st *clock_stream;
-    struct CUmod_st *module; /* NULL: not loaded yet */
-    struct CUfunc_st *busy;
+    struct CUmod_st *module;                      /* NULL: not loaded yet */
+    struct CUfunc_st *function[MR_KERNEL_MATMUL]; /* by enum mr_simple_kernel */
+    struct cublasContext *blas;                   /* NULL: not needed yet */
+    struct CUmod_st *kernels;                     /* those of kernels.h; NULL: not loaded yet */
+    struct CUfunc_st *kernel[MR_CUDA_KERNELS];
 };
 
 struct cuda_stream {
@@ -67,6 +73,8 @@ int mr_cuda_info(struct mr_device *dev, struct mr_device_info *out);
 /* cuda_memory.c: hooks. */
 int mr_cuda_memory_make(struct mr_device *dev, enum mr_memory kind, uint64_t bytes, void **out, uint64_t *out_locked);
 void mr_cuda_memory_drop(struct mr_device *dev, enum mr_memory kind, void *ptr, uint64_t bytes);
+int mr_cuda_host_make(struct mr_device *dev, unsigned flags, uint64_t bytes, void **out);
+void mr_cuda_host_drop(struct mr_device *dev, void *ptr);
 int mr_cuda_memory_register(struct mr_device *dev, void *ptr, uint64_t bytes);
 int mr_cuda_memory_unregister(struct mr_device *dev, void *ptr, uint64_t bytes);
 
@@ -87,6 +95,11 @@ int mr_cuda_clock_elapsed(struct mr_cuda *c, const struct cuda_event *from, cons
 
 /* cuda_launch.c */
 int mr_cuda_launch(struct mr_stream *stream, const char *kernel, const void *args, size_t arg_bytes);
+int mr_cuda_has_kernel(struct mr_device *dev, const char *name);
 void mr_cuda_unload(struct mr_cuda *c); /* with the context current */
+
+/* cuda_blas.c, with the context current */
+int mr_cuda_matmul(struct mr_cuda *c, struct mr_stream *stream, const struct mr_kernel_matmul *m);
+void mr_cuda_blas_close(struct mr_cuda *c);
 
 #endif

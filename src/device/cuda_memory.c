@@ -195,3 +195,31 @@ int mr_cuda_memory_register(struct mr_device *dev, void *ptr, uint64_t bytes)
         mr_cuda_memory_unregister(dev, ptr, bytes);
     return left;
 }
+
+int mr_cuda_host_make(struct mr_device *dev, unsigned flags, uint64_t bytes, void **out)
+{
+    const struct mr_cuda *c = dev->state;
+    void *ptr = NULL;
+    unsigned more = flags & MR_MAKE_WRITE_COMBINED ? CU_MEMHOSTALLOC_WRITECOMBINED : 0;
+    int rc = mr_cuda_enter(c);
+    if (rc < 0)
+        return rc;
+    int result = c->cu->cuMemHostAlloc(&ptr, bytes, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | more);
+    if (result != CUDA_SUCCESS)
+        rc = mr_cuda_error(c->cu, result, c->name, "cuMemHostAlloc(%llu bytes)", (unsigned long long)bytes);
+    int left = mr_cuda_leave(c, rc);
+    if (left < 0 && rc >= 0)
+        mr_cuda_host_drop(dev, ptr);
+    if (left >= 0)
+        *out = ptr;
+    return left;
+}
+
+void mr_cuda_host_drop(struct mr_device *dev, void *ptr)
+{
+    const struct mr_cuda *c = dev->state;
+    if (mr_cuda_enter_to_release(c) < 0)
+        return;
+    c->cu->cuMemFreeHost(ptr);
+    mr_cuda_leave(c, 0);
+}

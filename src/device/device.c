@@ -1,5 +1,6 @@
 /* The front of the devices: which there are, URIs, checks of what callers pass. */
 #include "device/device.h"
+#include "device/kernels.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -354,9 +355,35 @@ int mr_memory_unregister(struct mr_device *dev, void *ptr, uint64_t bytes)
     return dev->ops->memory_unregister(dev, ptr, bytes);
 }
 
+int mr_memory_make(struct mr_device *dev, unsigned flags, uint64_t bytes, void **out)
+{
+    if (!bytes || !out || flags > MR_MAKE_WRITE_COMBINED)
+        return mr_error_set(MR_EMISUSE, "mr_memory_make: want at least one byte and no other flags");
+    if (!dev->ops->host_make)
+        return mr_error_set(MR_EUNSUPPORTED, "device %s: it has no allocator of its own for host memory",
+                            dev->ops->name);
+    return dev->ops->host_make(dev, flags, bytes, out);
+}
+
+void mr_memory_unmake(struct mr_device *dev, void *ptr)
+{
+    if (ptr)
+        dev->ops->host_drop(dev, ptr);
+}
+
 int mr_launch(struct mr_stream *stream, const char *kernel, const void *args, size_t arg_bytes)
 {
     if (!kernel || (arg_bytes && !args))
         return mr_error_set(MR_EMISUSE, "mr_launch: the kernel's name or its arguments are NULL");
     return stream->dev->ops->launch(stream, kernel, args, arg_bytes);
+}
+
+int mr_device_has_kernel(struct mr_device *dev, const char *kernel)
+{
+    int simple = mr_simple_find(kernel);
+    if (simple >= 0)
+        return simple < dev->ops->n_simple;
+    if (!mr_kernel_find(kernel))
+        return 0;
+    return dev->ops->has_kernel ? dev->ops->has_kernel(dev, kernel) : 1;
 }

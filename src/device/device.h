@@ -19,6 +19,9 @@ struct mr_device_ops {
     int (*ready)(const struct mr_device *dev);
     /* Optional: n > 0 copies, each of > 0 bytes; NULL: one by one. */
     int (*copy_batch)(struct mr_stream *stream, const struct mr_copy *copies, uint64_t n);
+    /* Optional, both or none: mr_memory_make. */
+    int (*host_make)(struct mr_device *dev, unsigned flags, uint64_t bytes, void **out);
+    void (*host_drop)(struct mr_device *dev, void *ptr);
     /* Required, all of these. */
     int (*open)(struct mr_device *dev, const void *opts);
     void (*close)(struct mr_device *dev);
@@ -42,6 +45,9 @@ struct mr_device_ops {
                       enum mr_memory src_kind, uint64_t bytes);
     int (*memset_async)(struct mr_stream *stream, void *dst, enum mr_memory kind, int byte, uint64_t bytes);
     int (*launch)(struct mr_stream *stream, const char *kernel, const void *args, size_t arg_bytes);
+    /* Optional: 1: has this one of kernels.h, 0: not, negative: error; NULL: has them all. */
+    int (*has_kernel)(struct mr_device *dev, const char *name);
+    int n_simple;                   /* the first so many of enum mr_simple_kernel are there */
     size_t stream_size, event_size; /* of stream->state and event->state */
 };
 
@@ -108,8 +114,29 @@ int mr_host_unregister(struct mr_device *dev, void *ptr, uint64_t bytes);
 /* Sleeps until mr_time_ns() has reached the time; waits of less than 30 us are spun. */
 void mr_sleep_until(uint64_t time_ns);
 
-/* The kernel "busy" of mr_launch(). Returns 0, MR_EUNSUPPORTED for another name, MR_EMISUSE for wrong arguments. */
-int mr_busy_args(const char *device, const char *kernel, const void *args, size_t arg_bytes, uint64_t *out_ns);
+/* The kernels that make no batches; those that do are in kernels.h. */
+enum mr_simple_kernel { MR_KERNEL_BUSY, MR_KERNEL_WAIT, MR_KERNEL_COPY, MR_KERNEL_MATMUL, MR_N_KERNELS };
+
+/* A launch, taken apart. */
+struct mr_launched {
+    enum mr_simple_kernel kernel;
+    union {
+        uint64_t busy_ns;
+        volatile uint32_t *flag;
+        struct mr_kernel_copy copy;
+        struct mr_kernel_matmul matmul;
+    };
+};
+
+#define MR_WAIT_MOST_NS 10000000000ull /* of the kernel "wait" */
+
+/* Negative: no such name. */
+int mr_simple_find(const char *name);
+
+/* n_kernels: how many of enum mr_simple_kernel the device has. Returns 0, MR_EUNSUPPORTED for another name, MR_EMISUSE for
+ * arguments of another size. */
+int mr_launch_args(const char *device, int n_kernels, const char *kernel, const void *args, size_t arg_bytes,
+                   struct mr_launched *out);
 
 extern const struct mr_device_ops mr_device_cpu, mr_device_sim, mr_device_cuda;
 

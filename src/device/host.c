@@ -1,5 +1,6 @@
 /* What devices without a driver need from the host: memory locked in place by the system, and exact sleep. */
 #include "device/device.h"
+#include "device/kernels.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -78,13 +79,57 @@ void mr_sleep_until(uint64_t time_ns)
         continue;
 }
 
-int mr_busy_args(const char *device, const char *kernel, const void *args, size_t arg_bytes, uint64_t *out_ns)
+static const struct {
+    const char *name;
+    size_t bytes;
+} simple[MR_N_KERNELS] = {
+    [MR_KERNEL_BUSY] = {"busy", sizeof(uint64_t)},
+    [MR_KERNEL_WAIT] = {"wait", sizeof(uint32_t *)},
+    [MR_KERNEL_COPY] = {"copy", sizeof(struct mr_kernel_copy)},
+    [MR_KERNEL_MATMUL] = {"matmul_f32", sizeof(struct mr_kernel_matmul)},
+};
+
+int mr_simple_find(const char *name)
 {
-    if (strcmp(kernel, "busy"))
-        return mr_error_set(MR_EUNSUPPORTED, "device %s: no kernel \"%.64s\"; it has: busy", device, kernel);
-    if (arg_bytes != sizeof *out_ns)
-        return mr_error_set(MR_EMISUSE, "kernel busy: want one uint64_t (8 bytes) of arguments, got %zu bytes",
+    for (int i = 0; i < MR_N_KERNELS; i++)
+        if (strcmp(simple[i].name, name) == 0)
+            return i;
+    return -1;
+}
+
+int mr_launch_args(const char *device, int n_kernels, const char *kernel, const void *args, size_t arg_bytes,
+                   struct mr_launched *out)
+{
+    int found = mr_simple_find(kernel);
+    char known[64] = "";
+    for (int i = 0; i < n_kernels; i++) {
+        size_t used = strlen(known);
+        snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", simple[i].name);
+    }
+    if (found < 0 || found >= n_kernels)
+        return mr_error_set(MR_EUNSUPPORTED, "device %s: no kernel \"%.64s\"; it has: %s", device, kernel, known);
+    if (arg_bytes != simple[found].bytes)
+        return mr_error_set(MR_EMISUSE, "kernel %s: want %zu bytes of arguments, got %zu", kernel, simple[found].bytes,
                             arg_bytes);
-    memcpy(out_ns, args, sizeof *out_ns);
+    out->kernel = (enum mr_simple_kernel)found;
+    memcpy(&out->matmul, args, arg_bytes); /* all of the union begin at one place */
+    return 0;
+}
+
+int mr_kernel_args(const char *device, const char *name, const void *args, size_t arg_bytes,
+                   const struct mr_kernel **out, struct mr_kernel_range ranges[3])
+{
+    const struct mr_kernel *k = mr_kernel_find(name);
+    if (!k)
+        return mr_error_set(MR_EUNSUPPORTED, "%s: no kernel \"%s\"", device, name);
+    if (arg_bytes != k->arg_bytes)
+        return mr_error_set(MR_EMISUSE, "%s: kernel \"%s\": arguments of %zu bytes, want %zu", device, name, arg_bytes,
+                            k->arg_bytes);
+    const char *wrong = k->check(args, ranges);
+    for (int i = 0; i < 2 && !wrong; i++)
+        wrong = ranges[i].ptr || ranges[i].bytes == 0 ? NULL : "in or out is NULL";
+    if (wrong)
+        return mr_error_set(MR_EMISUSE, "%s: kernel \"%s\": %s", device, name, wrong);
+    *out = k;
     return 0;
 }

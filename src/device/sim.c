@@ -39,6 +39,14 @@ static const struct mr_option options[] = {
      .max = 10e9,
      .unit = "us",
      .help = "time that every copy and kernel takes to start"},
+    {.name = "tflops",
+     .type = MR_OPT_DOUBLE,
+     .offset = offsetof(struct sim_options, tflops),
+     .initial = "50",
+     .min = MIN_RATE,
+     .max = MAX_RATE,
+     .unit = "Tflop/s",
+     .help = "rate of matrix products"},
     {.name = "step",
      .type = MR_OPT_DURATION,
      .offset = offsetof(struct sim_options, step_ns),
@@ -157,14 +165,55 @@ static void memory_drop(struct mr_device *dev, enum mr_memory kind, void *ptr, u
     mr_host_memory_drop(ptr, bytes);
 }
 
+static struct sim_work work_of(struct sim_device *sim, const struct mr_launched *it)
+{
+    const struct sim_options *opts = &sim->opts;
+    struct sim_work work = {.engine = SIM_COMPUTE};
+    double n = (double)it->matmul.n;
+    if (it->kernel == MR_KERNEL_BUSY) {
+        work.cost_ns = it->busy_ns;
+    } else if (it->kernel == MR_KERNEL_WAIT) {
+        work.flag = it->flag;
+    } else if (it->kernel == MR_KERNEL_COPY) { /* within the device as fast as it goes */
+        double rate = !mr_sim_on_device(sim, it->copy.src)   ? opts->h2d
+                      : !mr_sim_on_device(sim, it->copy.dst) ? opts->d2h
+                                                             : MAX_RATE;
+        work.cost_ns = (uint64_t)((double)it->copy.bytes / rate);
+        work.dst = it->copy.dst;
+        work.src = it->copy.src;
+        work.bytes = it->copy.bytes;
+    } else {
+        work.cost_ns = (uint64_t)(2 * n * n * n / (opts->tflops * 1e3));
+    }
+    return work;
+}
+
+/* The host's implementation, run by the compute engine: as fast as it goes. */
+static int find_kernel(struct mr_device *dev, const char *name, const void *args, size_t arg_bytes,
+                       struct sim_work *work)
+{
+    struct mr_kernel_range touched[3];
+    int rc = mr_kernel_args("sim", name, args, arg_bytes, &work->kernel, touched);
+    for (int i = 0; i < 3 && rc == 0; i++)
+        if (touched[i].bytes > 0)
+            rc = mr_sim_check_range(dev, "kernel's memory", touched[i].ptr, touched[i].bytes);
+    work->args = args;
+    return rc;
+}
+
 static int launch(struct mr_stream *stream, const char *kernel, const void *args, size_t arg_bytes)
 {
     struct sim_device *sim = stream->dev->state;
     struct sim_stream *s = stream->state;
     struct sim_work work = {.engine = SIM_COMPUTE};
-    int rc = mr_busy_args("sim", kernel, args, arg_bytes, &work.cost_ns);
+    struct mr_launched it;
+    bool fused = mr_kernel_find(kernel) != NULL;
+    int rc = fused ? find_kernel(stream->dev, kernel, args, arg_bytes, &work)
+                   : mr_launch_args("sim", stream->dev->ops->n_simple, kernel, args, arg_bytes, &it);
     if (rc < 0)
         return rc;
+    if (!fused)
+        work = work_of(sim, &it);
     if (!mr_add(work.cost_ns, sim->opts.latency_ns, &work.cost_ns))
         work.cost_ns = UINT64_MAX;
     pthread_mutex_lock(&s->submit);
@@ -201,6 +250,7 @@ const struct mr_device_ops mr_device_sim = {
     .copy_async = mr_sim_copy_async,
     .memset_async = mr_sim_memset_async,
     .launch = launch,
+    .n_simple = MR_N_KERNELS,
     .stream_size = sizeof(struct sim_stream),
     .event_size = sizeof(struct sim_event),
 };

@@ -15,11 +15,13 @@
 #define MR_SIM_H
 
 #include "device/device.h"
+#include "device/kernels.h"
 
 enum sim_engine_kind { SIM_H2D, SIM_D2H, SIM_COMPUTE, SIM_N_ENGINES };
 
 struct sim_options {
     double h2d, d2h, pageable; /* GB/s */
+    double tflops;
     uint64_t latency_ns, step_ns, memory_bytes;
 };
 
@@ -54,6 +56,9 @@ struct sim_op {
     const void *src; /* NULL: dst is set to `byte` */
     uint64_t bytes;  /* 0: nothing to copy */
     int byte;
+    volatile uint32_t *flag;        /* not NULL: the work lasts until that is not 0 */
+    const struct mr_kernel *kernel; /* instead of a copy; NULL: none */
+    _Alignas(16) unsigned char args[MR_KERNEL_ARGS];
 };
 
 struct sim_stream {
@@ -116,6 +121,9 @@ struct sim_work {
     const void *src; /* NULL: dst is set to `byte` */
     uint64_t bytes;
     int byte;
+    volatile uint32_t *flag;        /* not NULL: the work lasts until that is not 0 */
+    const struct mr_kernel *kernel; /* instead of a copy; NULL: none */
+    const void *args;               /* the kernel's: copied */
 };
 
 /* Enqueues, with the stream's `submit` held. [out] out_ticket: what mr_sim_wait_done() takes; may be NULL. */
@@ -127,6 +135,10 @@ void mr_sim_wait_done(struct mr_stream *stream, uint64_t ticket);
 uint64_t mr_sim_last_ticket(struct mr_stream *stream);
 
 /* sim_copy.c */
+/* A device that is there faults on such a range; here it would go unseen. what: "destination". Returns 0, MR_EDEVICE. */
+int mr_sim_check_range(struct mr_device *dev, const char *what, const void *ptr, uint64_t bytes);
+/* Does the pointer lie within device memory? Takes the lock. */
+bool mr_sim_on_device(struct sim_device *sim, const void *ptr);
 int mr_sim_copy_async(struct mr_stream *stream, void *dst, enum mr_memory dst_kind, const void *src,
                       enum mr_memory src_kind, uint64_t bytes);
 int mr_sim_memset_async(struct mr_stream *stream, void *dst, enum mr_memory kind, int byte, uint64_t bytes);

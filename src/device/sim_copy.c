@@ -110,8 +110,17 @@ static int copy_pinned(struct mr_stream *stream, enum sim_engine_kind engine, vo
     return mr_sim_enqueue(stream, &work, NULL);
 }
 
-/* A device that is there faults on such a range; here it would go unseen. */
-static int check_device_range(struct mr_device *dev, const char *what, const void *ptr, uint64_t bytes)
+bool mr_sim_on_device(struct sim_device *sim, const void *ptr)
+{
+    bool inside = false;
+    pthread_mutex_lock(&sim->lock);
+    for (const struct sim_block *b = sim->blocks; b && !inside; b = b->next)
+        inside = (uintptr_t)ptr - (uintptr_t)b->ptr < b->bytes;
+    pthread_mutex_unlock(&sim->lock);
+    return inside;
+}
+
+int mr_sim_check_range(struct mr_device *dev, const char *what, const void *ptr, uint64_t bytes)
 {
     struct sim_device *sim = dev->state;
     bool inside = false;
@@ -131,9 +140,9 @@ int mr_sim_copy_async(struct mr_stream *stream, void *dst, enum mr_memory dst_ki
                       enum mr_memory src_kind, uint64_t bytes)
 {
     struct sim_stream *s = stream->state;
-    int rc = dst_kind == MR_DEVICE ? check_device_range(stream->dev, "destination", dst, bytes) : 0;
+    int rc = dst_kind == MR_DEVICE ? mr_sim_check_range(stream->dev, "destination", dst, bytes) : 0;
     if (rc >= 0 && src_kind == MR_DEVICE)
-        rc = check_device_range(stream->dev, "source", src, bytes);
+        rc = mr_sim_check_range(stream->dev, "source", src, bytes);
     if (rc < 0)
         return rc;
     bool to_device = dst_kind == MR_DEVICE, from_device = src_kind == MR_DEVICE;
@@ -155,7 +164,7 @@ int mr_sim_memset_async(struct mr_stream *stream, void *dst, enum mr_memory kind
 {
     struct sim_stream *s = stream->state;
     const struct sim_options *opts = &((struct sim_device *)stream->dev->state)->opts;
-    int rc = kind == MR_DEVICE ? check_device_range(stream->dev, "destination", dst, bytes) : 0;
+    int rc = kind == MR_DEVICE ? mr_sim_check_range(stream->dev, "destination", dst, bytes) : 0;
     if (rc < 0)
         return rc;
     pthread_mutex_lock(&s->submit);

@@ -17,7 +17,7 @@ static struct sim_op *take_op(struct sim_device *sim)
     if (!op)
         return calloc(1, sizeof *op);
     sim->spare_ops = op->next;
-    memset(op, 0, sizeof *op);
+    memset(op, 0, offsetof(struct sim_op, args));
     return op;
 }
 
@@ -119,12 +119,21 @@ static void trace_work(const struct sim_op *op, uint64_t start_ns, uint64_t end_
 {
     static const char *const tracks[SIM_N_ENGINES] = {"sim H2D engine", "sim D2H engine", "sim compute"};
     static const char *const names[SIM_N_ENGINES] = {"copy H2D", "copy D2H", "busy"};
-    if (op->bytes && op->engine == SIM_COMPUTE)
+    if (op->kernel)
+        mr_trace_span_on(tracks[op->engine], op->kernel->name, start_ns, end_ns, NULL, 0);
+    else if (op->bytes && op->engine == SIM_COMPUTE)
         mr_trace_span_on(tracks[op->engine], op->src ? "copy on device" : "set on device", start_ns, end_ns, "bytes",
                          op->bytes);
     else
         mr_trace_span_on(tracks[op->engine], names[op->engine], start_ns, end_ns, op->bytes ? "bytes" : NULL,
                          op->bytes);
+}
+
+static void wait_for(const volatile uint32_t *flag)
+{
+    uint64_t until = mr_time_ns() + MR_WAIT_MOST_NS;
+    while (__atomic_load_n(flag, __ATOMIC_ACQUIRE) == 0 && mr_time_ns() < until)
+        mr_sleep_until(mr_time_ns() + 50000);
 }
 
 /* The real bytes, then the time that the model says; without the lock. Returns the end. */
@@ -133,11 +142,17 @@ static uint64_t do_work(const struct sim_op *op, uint64_t start_ns)
     uint64_t end_ns;
     if (!mr_add(start_ns, op->cost_ns, &end_ns))
         end_ns = UINT64_MAX;
-    if (op->bytes) {
-        if (op->src)
+    if (op->bytes || op->kernel) {
+        if (op->kernel)
+            op->kernel->run(op->args);
+        else if (op->src)
             memmove(op->dst, op->src, op->bytes);
         else
             memset(op->dst, op->byte, op->bytes);
+        end_ns = MR_MAX(end_ns, mr_time_ns());
+    }
+    if (op->flag) {
+        wait_for(op->flag);
         end_ns = MR_MAX(end_ns, mr_time_ns());
     }
     mr_sleep_until(end_ns);
@@ -240,6 +255,10 @@ int mr_sim_enqueue(struct mr_stream *stream, const struct sim_work *work, uint64
         op->src = work->src;
         op->bytes = work->bytes;
         op->byte = work->byte;
+        op->flag = work->flag;
+        op->kernel = work->kernel;
+        if (work->kernel)
+            memcpy(op->args, work->args, work->kernel->arg_bytes);
         append(sim, s, op);
         if (out_ticket)
             *out_ticket = s->n_enqueued;

@@ -69,6 +69,10 @@ static uint64_t drop_bad_rows(struct mr_loader *ld, struct mr_slot *slot)
                 unsigned char *base = slot->host + ld->field[f].offset;
                 memcpy(base + kept * ld->field[f].row_bytes, base + row * ld->field[f].row_bytes,
                        ld->field[f].row_bytes);
+                if (ld->field[f].tail && ld->field[f].tail->flip) {
+                    unsigned char *flip = slot->host + ld->field[f].flip_offset;
+                    flip[kept] = flip[row];
+                }
                 if (slot->dims)
                     memcpy(dims_of(ld, slot, kept, f), dims_of(ld, slot, row, f), MR_MAX_RANK * sizeof(uint64_t));
             }
@@ -158,7 +162,7 @@ void mr_collate(struct mr_loader *ld, struct mr_slot *slot, unsigned char *room)
             collate_varying(ld, slot, f, room);
         } else {
             batch_spec(slot, f, &fp->out, slot->size, fp->out.dim);
-            slot->bytes[f] = slot->size * fp->row_bytes;
+            slot->bytes[f] = slot->size * fp->out_bytes;
         }
     }
 }

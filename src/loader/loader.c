@@ -22,8 +22,13 @@
 
 void mr_loader_opts_init(struct mr_loader_opts *opts)
 {
-    *opts =
-        (struct mr_loader_opts){.size = sizeof *opts, .batch_size = 64, .epochs = 1, .world = 1, .max_bad = UINT64_MAX};
+    *opts = (struct mr_loader_opts){.size = sizeof *opts,
+                                    .batch_size = 64,
+                                    .epochs = 1,
+                                    .world = 1,
+                                    .max_bad = UINT64_MAX,
+                                    .device_transforms = 1,
+                                    .streams = 1};
 }
 
 /* The caller's struct may be of an older, shorter version: what it lacks takes the defaults. */
@@ -53,7 +58,8 @@ static int check_opts(const struct mr_loader_opts *o)
         {"rank", o->rank, 0, o->world ? o->world - 1 : 0}, {"queue_depth", o->queue_depth, 0, MAX_DEPTH},
         {"read_ahead", o->read_ahead, 0, 1u << 24},        {"collate", (uint64_t)o->collate, 0, MR_COLLATE_RAGGED},
         {"bad", (uint64_t)o->bad, 0, MR_BAD_REPLACE},      {"storage", (uint64_t)o->storage, 0, MR_STORAGE_PREAD},
-        {"cache", (uint64_t)o->cache, 0, MR_CACHE_HOST},   {"tail", (uint64_t)o->tail, 0, MR_TAIL_PAD},
+        {"cache", (uint64_t)o->cache, 0, MR_CACHE_DEVICE}, {"tail", (uint64_t)o->tail, 0, MR_TAIL_PAD},
+        {"streams", o->streams, 1, MR_MAX_STREAMS},
     };
     for (size_t i = 0; i < MR_COUNT(ranges); i++)
         if (ranges[i].value < ranges[i].min || ranges[i].value > ranges[i].max)
@@ -79,11 +85,19 @@ static int check_collate(const struct mr_loader *ld, const struct mr_loader_fiel
     return 0;
 }
 
-/* Fields lie in a slot smallest first (ring.c copies up to the last byte used). */
+/* Fields lie in a slot smallest first (ship.c copies up to the last byte used). */
 static int lay_out_slot(struct mr_loader *ld)
 {
     bool placed[MR_MAX_FIELDS] = {false};
     uint64_t at = 0;
+    int rc = mr_tails_lay_out(ld, &at);
+    if (rc < 0)
+        return rc;
+    if (ld->resident) {
+        ld->index_offset = at;
+        at = mr_round_up(at + ld->opts.batch_size * sizeof(uint64_t), 256);
+    }
+    uint64_t front = at;
     for (int k = 0; k < ld->n_fields; k++) {
         int smallest = -1;
         for (int f = 0; f < ld->n_fields; f++)
@@ -99,13 +113,14 @@ static int lay_out_slot(struct mr_loader *ld)
         at = mr_round_up(at, 256);
     }
     ld->slot_bytes = MR_MAX(at, 256);
+    ld->host_bytes = ld->resident ? front : ld->slot_bytes;
     /* Small batches come in larger numbers, so that threads hand over many at a time. */
     uint64_t fit = (uint64_t)PREFETCH_BYTES * ld->n_workers / ld->slot_bytes;
     uint64_t least = MR_MAX(MIN_PREFETCH, MR_MIN(ld->n_workers / 2, 8));
     uint64_t chosen = MR_MAX(least, MR_MIN(fit, MAX_CHOSEN_PREFETCH));
     ld->n_slots = ld->opts.prefetch ? ld->opts.prefetch : (uint32_t)chosen;
     uint64_t ring;
-    if (!mr_mul(ld->slot_bytes, ld->n_slots, &ring) || ring > 1ull << 62)
+    if (!mr_mul(ld->slot_bytes + ld->output_bytes, ld->n_slots, &ring) || ring > 1ull << 62)
         return mr_error_set(MR_ELIMIT, "%u batches of %llu bytes are more than 2^62 bytes", ld->n_slots,
                             (unsigned long long)ld->slot_bytes);
     return 0;
@@ -128,8 +143,13 @@ static int plan_fields(struct mr_loader *ld)
             rc = mr_spec_bytes(&fp->out, &fp->row_bytes);
         if (rc == 0)
             rc = check_collate(ld, fp);
+        if (rc == 0)
+            rc = mr_tails_plan(ld, f);
     }
     ld->scratch_bytes = ld->chain && rc == 0 ? mr_transform_scratch_bytes(ld->chain) : 0;
+    ld->resident = ld->opts.cache == MR_CACHE_DEVICE;
+    if (rc == 0 && ld->resident)
+        rc = mr_resident_plan(ld);
     return rc == 0 ? lay_out_slot(ld) : rc;
 }
 
@@ -178,10 +198,11 @@ struct memory_sum {
 
 static struct memory_sum sum_memory(const struct mr_loader *ld, const struct mr_files_kinds *kinds)
 {
-    struct memory_sum m = {.slot = ld->slot_bytes, .files = kinds->memory_bytes};
-    m.device = ld->device_info.unified ? 0 : ld->slot_bytes;
+    struct memory_sum m = {.slot = ld->host_bytes, .files = kinds->memory_bytes};
+    m.device = ld->device_info.unified ? 0 : ld->slot_bytes + ld->output_bytes;
     m.reads = ld->depth ? ld->n_workers * ld->runs_per_worker * ld->run_rows * ld->sample_bytes : 0;
     m.cache = ld->caching ? kinds->path_bytes - kinds->cached_bytes : 0;
+    m.cache += ld->resident_bytes;
     m.rooms = ld->scratch_bytes;
     for (int f = 0; f < ld->n_fields; f++)
         m.rooms += ld->field[f].in_bytes;
@@ -220,7 +241,9 @@ static int open_storage(struct mr_loader *ld)
     struct mr_files_kinds kinds;
     mr_files_count(ld->ds->files, &kinds);
     ld->caching = ld->opts.cache == MR_CACHE_HOST && kinds.n_path > 0;
-    int rc = measure_sample(ld);
+    if (ld->resident)
+        kinds.n_path = kinds.n_null = 0; /* all has been read when workers start */
+    int rc = ld->resident ? 0 : measure_sample(ld);
     if (rc < 0)
         return rc;
     plan_runs(ld, &kinds);
@@ -318,6 +341,8 @@ int mr_loader_open(struct mr_dataset *ds, struct mr_sampler *sampler, struct mr_
         rc = open_storage(ld);
     if (rc == 0)
         rc = mr_ring_create(ld);
+    if (rc == 0 && ld->resident)
+        rc = mr_resident_fill(ld);
     if (rc == 0)
         rc = start_workers(ld);
     if (rc < 0) {
@@ -351,6 +376,7 @@ void mr_loader_close(struct mr_loader *ld)
     stop_workers(ld);
     if (ld->slot)
         mr_ring_destroy(ld);
+    mr_resident_free(ld);
     if (ld->storage)
         mr_storage_close(ld->storage);
     if (ld->caching)
@@ -361,6 +387,8 @@ void mr_loader_close(struct mr_loader *ld)
         mr_sampler_destroy(ld->own_sampler);
     if (ld->own_device)
         mr_device_close(ld->own_device);
+    for (int f = 0; f < MR_MAX_FIELDS; f++)
+        free(ld->field[f].tail);
     pthread_cond_destroy(&ld->slot_opened);
     pthread_cond_destroy(&ld->batch_ready);
     pthread_mutex_destroy(&ld->lock);

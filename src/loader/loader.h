@@ -7,10 +7,12 @@
  *   worker.c    the threads: claim runs, read ahead, make samples, complete slots
  *   sample.c    one sample: bytes -> decode -> chain -> row; bad.c: what happens to bad ones
  *   collate.c   rows of different size or absence -> one batch
+ *   tails.c     the ends of chains that run on the device
+ *   resident.c  a data set that is kept in device memory
  *   state.c     saving and loading; stats.c: figures and the bottleneck; loader.c: open and close
  *
  * Threads: workers and one consumer. One lock, loader->lock, guards what is marked [lock]; no other lock is taken while it
- * is held. loader->ship_lock serialises what is enqueued to the copy stream; loader->lock is never held then.
+ * is held. loader->ship_lock serialises what is enqueued to the copy streams; loader->lock is never held then.
  */
 #ifndef MR_LOADER_H
 #define MR_LOADER_H
@@ -19,6 +21,7 @@
 #include "dataset/dataset.h"
 #include "sampler/sampler.h"
 #include "storage/storage.h"
+#include "transform/tail.h"
 #include <millrace/loader.h>
 #include <millrace/trace.h>
 
@@ -84,6 +87,7 @@ struct mr_slot {
     struct mr_bad *bad; /* [lock while being filled] unordered; the consumer's once ready */
     bool bad_lost;      /* [the same] there was no memory to note one: the batch cannot be handed out */
     unsigned char *host, *device;
+    unsigned char *output;           /* on the device: what tails make; NULL: there are none */
     struct mr_slot_events events[2]; /* of batch t: [t / n_slots % 2] */
     struct mr_plan_batch info;
     uint64_t size; /* rows delivered: info.rows less the skipped */
@@ -98,12 +102,20 @@ struct mr_slot {
 struct mr_loader_field {
     struct mr_spec in, out; /* of one sample: as decoded, as delivered */
     uint64_t in_bytes, row_bytes;
-    uint64_t offset; /* in the slot */
-    bool identity;   /* the chain leaves it as it is */
+    uint64_t offset; /* in the slot's halves */
+    bool identity;   /* what the workers do leaves it as it is */
     bool varies;
+    /* The end of the chain runs on the device: a row is what it starts from, and its results lie in a part of their own. */
+    struct mr_chain_tail *tail; /* NULL: none */
+    uint64_t out_bytes;         /* of a row as delivered */
+    uint64_t out_offset;        /* in the slot's outputs */
+    uint64_t cache_offset;      /* in the loader's device cache: all samples, row_bytes apart */
+    uint64_t flip_offset;       /* in the slot's halves: a byte a row, when the tail has an hflip */
 };
 
 struct mr_worker;
+
+#define MR_MAX_STREAMS 16 /* for copies */
 
 struct mr_loader {
     struct mr_loader_opts opts;
@@ -119,16 +131,23 @@ struct mr_loader {
     int n_fields;
     struct mr_loader_field field[MR_MAX_FIELDS];
     uint64_t slot_bytes, scratch_bytes;
+    uint64_t host_bytes;   /* of a slot's host half: slot_bytes, or the indices alone */
+    uint64_t output_bytes; /* of a slot, on the device alone: what tails make */
     bool varies;
+    bool resident;              /* samples lie in device memory: workers only say which */
+    unsigned char *resident_at; /* on the device: every sample's rows, field by field */
+    uint64_t resident_bytes,
+        index_offset; /* index_offset: in a slot's halves, a u64 a row; nothing is shipped behind */
 
     struct mr_slot *slot;
     uint32_t n_slots;
-    unsigned char *host, *on_device; /* all slots' halves, slot_bytes apart */
-    struct mr_stream *copy_stream;
-    pthread_mutex_t ship_lock; /* guards the copy stream's order and times */
-    struct mr_event *base;     /* time 0 of times */
-    struct mr_times *times;    /* [ship_lock] ring of MR_TIMES */
-    uint64_t n_times;          /* [ship_lock] */
+    unsigned char *host,
+        *on_device; /* all slots' halves, slot_bytes apart; behind these on the device: their outputs */
+    struct mr_stream *copy_stream[MR_MAX_STREAMS]; /* a slot keeps to one: [slot % opts.streams] */
+    pthread_mutex_t ship_lock;                     /* guards the copy streams' order and times */
+    struct mr_event *base;                         /* time 0 of times */
+    struct mr_times *times;                        /* [ship_lock] ring of MR_TIMES */
+    uint64_t n_times;                              /* [ship_lock] */
 
     uint64_t run_rows, runs_per_batch, runs_per_worker;
     uint64_t sample_bytes; /* read for one sample, as the first one needs */
@@ -158,8 +177,8 @@ struct mr_loader {
 
     /* statistics: written by the consumer (and shippers, where atomic), read by any */
     uint64_t open_ns;
-    _Atomic uint64_t first_batch_ns, first_wait_ns, samples, batches, bytes, wait_ns, busy_ns, copy_ns, ready_sum,
-        bad_count;
+    _Atomic uint64_t first_batch_ns, first_wait_ns, samples, batches, bytes, wait_ns, busy_ns, copy_ns, copied_bytes,
+        ready_sum, bad_count;
     _Atomic uint64_t collate_ns;
     struct mr_hist interval, wait, make;
     _Atomic uint64_t
@@ -199,6 +218,24 @@ int mr_ship_hand_out(struct mr_loader *ld, struct mr_slot *slot, uint64_t t, str
 int mr_ship_release(struct mr_loader *ld, struct mr_slot *slot, uint64_t t, struct mr_stream *stream);
 /* How long copies and use took, and how much of it was at once, over the batches whose times are kept. */
 void mr_ship_overlap(struct mr_loader *ld, struct mr_loader_stats *out);
+
+/* ---- tails.c ---- */
+/* Looks for an end of the field's chain that the device can do with fewer bytes copied. Returns 0, -ENOMEM, MR_EDEVICE. */
+int mr_tails_plan(struct mr_loader *ld, int f);
+/* The parts of a slot that tails add: a byte a row for mirroring, in front of the fields (moves *at), and their results.
+ * Returns 0, MR_ELIMIT. */
+int mr_tails_lay_out(struct mr_loader *ld, uint64_t *at);
+/* Enqueues them, each one kernel over the batch. [ship_lock] */
+int mr_tails_launch(struct mr_loader *ld, const struct mr_slot *slot, struct mr_stream *stream);
+
+/* ---- resident.c ---- */
+/* Can the data set be kept on the device? Lays it out. Returns 0, MR_EOPTION, MR_EUNSUPPORTED, MR_ESHAPE, MR_ELIMIT. */
+int mr_resident_plan(struct mr_loader *ld);
+/* Reads every sample once, into device memory. Returns 0, MR_EDEVICEMEM, the error of a bad sample. */
+int mr_resident_fill(struct mr_loader *ld);
+void mr_resident_free(struct mr_loader *ld);
+/* Enqueues the gathering of a batch's rows from their indices. [ship_lock] */
+int mr_resident_gather(struct mr_loader *ld, const struct mr_slot *slot, struct mr_stream *stream);
 
 /* ---- collate.c ---- */
 /* Turns a slot's rows into the batch: leaves out bad rows, pads or packs varying fields, sets spec, bytes and size.

@@ -12,8 +12,10 @@ static int slot_create(struct mr_loader *ld, struct mr_slot *slot)
     uint64_t rows = ld->opts.batch_size;
     uint64_t at = (uint64_t)(slot - ld->slot) * ld->slot_bytes;
     int rc = 0;
-    slot->host = ld->host + at;
+    slot->host = ld->host + (uint64_t)(slot - ld->slot) * ld->host_bytes;
     slot->device = ld->on_device ? ld->on_device + at : NULL;
+    if (ld->output_bytes > 0)
+        slot->output = ld->on_device + ld->n_slots * ld->slot_bytes + (uint64_t)(slot - ld->slot) * ld->output_bytes;
     for (int i = 0; i < 2 && rc == 0 && slot->device; i++)
         rc = mr_slot_events_create(ld, &slot->events[i]);
     if (rc < 0)
@@ -51,9 +53,9 @@ static enum mr_memory host_kind(const struct mr_loader *ld)
 static int acquire_memory(struct mr_loader *ld)
 {
     uint64_t bytes = ld->slot_bytes * ld->n_slots;
-    int rc = mr_memory_acquire(ld->device, host_kind(ld), bytes, (void **)&ld->host);
+    int rc = mr_memory_acquire(ld->device, host_kind(ld), ld->host_bytes * ld->n_slots, (void **)&ld->host);
     if (rc == 0 && !ld->device_info.unified)
-        rc = mr_memory_acquire(ld->device, MR_DEVICE, bytes, (void **)&ld->on_device);
+        rc = mr_memory_acquire(ld->device, MR_DEVICE, bytes + ld->output_bytes * ld->n_slots, (void **)&ld->on_device);
     return rc;
 }
 
@@ -228,8 +230,9 @@ static void fill_batch(struct mr_loader *ld, struct mr_slot *slot, struct mr_bat
     for (int f = 0; f < ld->n_fields; f++) {
         struct mr_batch_field *bf = &out->field[f];
         bf->spec = slot->spec[f];
-        bf->host = slot->host + ld->field[f].offset;
-        bf->data = (slot->device ? slot->device : slot->host) + ld->field[f].offset;
+        const struct mr_loader_field *fp = &ld->field[f];
+        bf->host = fp->tail || ld->resident ? NULL : slot->host + fp->offset;
+        bf->data = fp->tail ? slot->output + fp->out_offset : (slot->device ? slot->device : slot->host) + fp->offset;
         bf->bytes = slot->bytes[f];
         bf->offsets = ragged ? slot->offsets[f] : NULL;
         bf->lengths = slot->lengths[f];

@@ -75,12 +75,31 @@ static void place_varying(struct mr_loader *ld, const struct mr_loader_field *fp
     mr_place(&fp->out, data, dim, row, pad ? fp->out.dim : dim, fill);
 }
 
+/* What the device is to start from. */
+static int write_head(struct mr_worker *w, int f, uint64_t epoch, uint64_t index, const struct mr_sample *in,
+                      unsigned char *row)
+{
+    struct mr_loader *ld = w->ld;
+    const struct mr_loader_field *fp = &ld->field[f];
+    const void *data = in->field[f].data;
+    if (!fp->identity)
+        return mr_transform_apply_head(ld->chain, f, ld->opts.seed, epoch, index, data, in->field[f].dim, row,
+                                       w->scratch);
+    if (data != row)
+        memcpy(row, data, fp->row_bytes);
+    return 0;
+}
+
 static int write_field(struct mr_worker *w, int f, uint64_t epoch, uint64_t index, const struct mr_sample *in,
                        unsigned char *row, uint64_t *out_dim)
 {
     struct mr_loader *ld = w->ld;
     const struct mr_loader_field *fp = &ld->field[f];
     const void *data = in->field[f].data;
+    if (fp->tail) {
+        memcpy(out_dim, fp->out.dim, sizeof fp->out.dim);
+        return write_head(w, f, epoch, index, in, row);
+    }
     if (fp->identity) {
         memcpy(out_dim, in->field[f].dim, sizeof in->field[f].dim);
         if (fp->varies)
@@ -110,11 +129,24 @@ static void count_timed(struct mr_worker *w, uint64_t start, uint64_t decoded, u
     mr_trace_span("transform", decoded, end, "sample", index);
 }
 
+/* All that the device needs of a sample which it has. */
+static void say_which(struct mr_loader *ld, struct mr_slot *slot, uint32_t row, uint64_t epoch, uint64_t index)
+{
+    memcpy(slot->host + ld->index_offset + row * sizeof index, &index, sizeof index);
+    for (int f = 0; f < ld->n_fields; f++)
+        if (ld->field[f].tail && ld->field[f].tail->flip)
+            slot->host[ld->field[f].flip_offset + row] = mr_tail_flips(ld->field[f].tail, ld->opts.seed, epoch, index);
+}
+
 /* Decodes and transforms one sample, whose bytes are there, into row `row` of a slot. timed: take the two apart. */
 static int make(struct mr_worker *w, struct mr_slot *slot, uint32_t row, uint64_t epoch, struct mr_run_sample *s,
                 bool timed)
 {
     struct mr_loader *ld = w->ld;
+    if (ld->resident) {
+        say_which(ld, slot, row, epoch, s->index);
+        return 0;
+    }
     unsigned char *to[MR_MAX_FIELDS];
     for (int f = 0; f < ld->n_fields; f++)
         to[f] = slot->host + ld->field[f].offset + row * ld->field[f].row_bytes;
@@ -126,6 +158,9 @@ static int make(struct mr_worker *w, struct mr_slot *slot, uint32_t row, uint64_
         uint64_t dim[MR_MAX_RANK];
         /* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): mr_sample_init() has set every field's data */
         rc = write_field(w, f, epoch, s->index, &sample, to[f], dim);
+        if (rc == 0 && ld->field[f].tail && ld->field[f].tail->flip)
+            slot->host[ld->field[f].flip_offset + row] =
+                mr_tail_flips(ld->field[f].tail, ld->opts.seed, epoch, s->index);
         if (rc == 0 && slot->dims)
             memcpy(slot->dims + ((uint64_t)row * (uint64_t)ld->n_fields + (uint64_t)f) * MR_MAX_RANK, dim, sizeof dim);
     }

@@ -4,6 +4,7 @@
  */
 #include "loader/loader.h"
 
+#include <stdio.h>
 #include <string.h>
 
 int mr_ship_init(struct mr_loader *ld)
@@ -11,16 +12,23 @@ int mr_ship_init(struct mr_loader *ld)
     ld->times = calloc(MR_TIMES, sizeof *ld->times);
     if (!ld->times)
         return mr_error_nomem("copy times", MR_TIMES * sizeof *ld->times);
-    int rc = mr_stream_create(ld->device, "copy", &ld->copy_stream);
+    int rc = 0;
+    for (uint32_t i = 0; i < ld->opts.streams && rc == 0; i++) {
+        char name[24] = "copy";
+        if (i > 0)
+            snprintf(name, sizeof name, "copy %u", i + 1);
+        rc = mr_stream_create(ld->device, name, &ld->copy_stream[i]);
+    }
     if (rc == 0)
         rc = mr_event_create(ld->device, 1, &ld->base);
-    return rc == 0 ? mr_event_record(ld->base, ld->copy_stream) : rc;
+    return rc == 0 ? mr_event_record(ld->base, ld->copy_stream[0]) : rc;
 }
 
 void mr_ship_free(struct mr_loader *ld)
 {
-    if (ld->copy_stream)
-        mr_stream_destroy(ld->copy_stream);
+    for (int i = 0; i < MR_MAX_STREAMS; i++)
+        if (ld->copy_stream[i])
+            mr_stream_destroy(ld->copy_stream[i]);
     if (ld->base)
         mr_event_destroy(ld->base);
     free(ld->times);
@@ -76,8 +84,11 @@ static void keep_times(struct mr_loader *ld, struct mr_slot_events *ev)
 static uint64_t used_bytes(const struct mr_loader *ld, const struct mr_slot *slot)
 {
     uint64_t used = 0;
+    if (ld->resident)
+        return ld->index_offset + slot->size * sizeof(uint64_t);
     for (int f = 0; f < ld->n_fields; f++)
-        used = MR_MAX(used, ld->field[f].offset + slot->bytes[f]);
+        used = MR_MAX(used,
+                      ld->field[f].offset + (ld->field[f].tail ? slot->size * ld->field[f].row_bytes : slot->bytes[f]));
     return used;
 }
 
@@ -85,22 +96,28 @@ int mr_ship(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
 {
     enum mr_memory kind = ld->opts.pageable ? MR_PAGEABLE : MR_PINNED;
     struct mr_slot_events *ev = mr_slot_events(ld, slot, t), *before = mr_slot_events(ld, slot, t + ld->n_slots);
+    struct mr_stream *stream = ld->copy_stream[t % ld->n_slots % ld->opts.streams];
     uint64_t bytes = used_bytes(ld, slot);
     int rc = 0;
     pthread_mutex_lock(&ld->ship_lock);
     keep_times(ld, ev);
     ev->release_recorded = false;
     if (before->release_recorded)
-        rc = mr_stream_wait(ld->copy_stream, before->released);
+        rc = mr_stream_wait(stream, before->released);
     if (rc == 0)
-        rc = mr_event_record(ev->copy_start, ld->copy_stream);
+        rc = mr_event_record(ev->copy_start, stream);
     if (rc == 0 && bytes > 0)
-        rc = mr_copy_async(ld->copy_stream, slot->device, MR_DEVICE, slot->host, kind, bytes);
+        rc = mr_copy_async(stream, slot->device, MR_DEVICE, slot->host, kind, bytes);
     if (rc == 0)
-        rc = mr_event_record(ev->copied, ld->copy_stream);
+        rc = mr_resident_gather(ld, slot, stream);
+    if (rc == 0)
+        rc = mr_tails_launch(ld, slot, stream);
+    if (rc == 0)
+        rc = mr_event_record(ev->copied, stream);
     ev->copy_recorded = rc == 0;
+    mr_count(&ld->copied_bytes, rc == 0 ? bytes : 0);
     pthread_mutex_unlock(&ld->ship_lock);
-    return rc;
+    return rc == 0 && ld->opts.blocking ? mr_event_synchronize(ev->copied) : rc;
 }
 
 int mr_ship_hand_out(struct mr_loader *ld, struct mr_slot *slot, uint64_t t, struct mr_stream *stream)

@@ -48,14 +48,24 @@ static double mean_in_flight(const struct mr_loader *ld)
 
 static void memory_held(const struct mr_loader *ld, struct mr_loader_stats *out)
 {
-    uint64_t slots = ld->slot_bytes * ld->n_slots;
+    uint64_t slots = ld->host_bytes * ld->n_slots;
     bool pageable = ld->device_info.unified || ld->opts.pageable;
     *(pageable ? &out->pageable_bytes : &out->pinned_bytes) = slots;
-    out->device_bytes = ld->device_info.unified ? 0 : slots;
+    out->device_bytes =
+        ld->device_info.unified ? 0 : (ld->slot_bytes + ld->output_bytes) * ld->n_slots + ld->resident_bytes;
     struct mr_files_kinds kinds;
     mr_files_count(ld->ds->files, &kinds);
     out->cache_bytes = kinds.memory_bytes;
     out->pageable_bytes += ld->storage ? ld->n_workers * ld->runs_per_worker * ld->run_rows * ld->sample_bytes : 0;
+}
+
+static void list_device_ops(const struct mr_loader *ld, struct mr_loader_stats *out)
+{
+    size_t at = 0;
+    for (int f = 0; f < ld->n_fields && at < sizeof out->device_ops; f++)
+        if (ld->field[f].tail)
+            at += (size_t)snprintf(out->device_ops + at, sizeof out->device_ops - at, "%s%.*s: %s", at ? "; " : "",
+                                   MR_NAME_BYTES, ld->field[f].out.name, ld->field[f].tail->text);
 }
 
 static void say(struct mr_loader_stats *st, const char *name, const char *fmt, ...)
@@ -205,6 +215,8 @@ void mr_loader_stats(struct mr_loader *ld, struct mr_loader_stats *out)
     memory_held(ld, st);
     mr_ship_overlap(ld, st);
     st->copy_ns = mr_counted(&ld->copy_ns);
+    st->copied_bytes = mr_counted(&ld->copied_bytes);
+    list_device_ops(ld, st);
     struct steady steady = steady_of(ld, st);
     find_bottleneck(ld, st, &steady);
 }

@@ -264,6 +264,12 @@ static int normalize_infer(struct mr_op *op, struct mr_spec *spec)
     return 0;
 }
 
+uint32_t mr_normalize_channels(const struct mr_op *op)
+{
+    const struct normalize_args *a = op->args;
+    return (uint32_t)MR_MAX(a->mean.n, a->std.n);
+}
+
 /* 0 when a dimension behind the axis varies. */
 static uint64_t fixed_inner(const struct mr_op *op)
 {
@@ -275,7 +281,7 @@ static uint64_t fixed_inner(const struct mr_op *op)
 static bool normalize_fuse(const struct mr_op *op, struct mr_pointwise *p, uint32_t op_in_stage)
 {
     const struct normalize_args *a = op->args;
-    uint32_t channels = (uint32_t)MR_MAX(a->mean.n, a->std.n);
+    uint32_t channels = mr_normalize_channels(op);
     uint64_t inner = channels > 1 ? fixed_inner(op) : 0;
     bool same = p->channels == channels && p->inner == inner && inner > 0;
     if (!computes(p, 1) || (channels > 1 && p->channels > 1 && !same))

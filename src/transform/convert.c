@@ -3,6 +3,7 @@
  *
  * f16 and bf16 are converted by integer arithmetic: the hardware's instructions are not everywhere, and the result must be.
  */
+#include "device/kernels.h"
 #include "transform/kernels.h"
 
 #include <math.h>
@@ -21,61 +22,28 @@ typedef int64_t i64 ELEMENT;
 typedef float f32 ELEMENT;
 typedef double f64 ELEMENT;
 
-static inline float as_f32(uint32_t u)
-{
-    float f;
-    memcpy(&f, &u, sizeof f);
-    return f;
-}
-
-static inline uint32_t bits_f32(float f)
-{
-    uint32_t u;
-    memcpy(&u, &f, sizeof u);
-    return u;
-}
-
 /* The exponent moves by a multiplication, which also normalises subnormals. */
 static inline float from_f16(uint16_t h)
 {
     uint32_t magnitude = (uint32_t)(h & 0x7fff) << 13;
-    uint32_t scaled = bits_f32(as_f32(magnitude) * 0x1p112f);
+    uint32_t scaled = mr_bits_of_f32(mr_f32_of_bits(magnitude) * 0x1p112f);
     uint32_t special = magnitude | 0x7f800000;
-    return as_f32((magnitude >= 0x0f800000 ? special : scaled) | (uint32_t)(h & 0x8000) << 16);
+    return mr_f32_of_bits((magnitude >= 0x0f800000 ? special : scaled) | (uint32_t)(h & 0x8000) << 16);
 }
 
 static inline float from_bf16(uint16_t h)
 {
-    return as_f32((uint32_t)h << 16);
-}
-
-/* Subnormals: adding 0.5 puts their bits, rounded, at the low end of the mantissa. Else: the rounding carry may run into
- * the exponent, up to infinity. */
-static inline uint16_t to_f16(float f)
-{
-    uint32_t all = bits_f32(f), u = all & 0x7fffffff;
-    uint32_t subnormal = bits_f32(as_f32(u) + 0.5f) - 0x3f000000;
-    uint32_t normal = (u - 0x38000000 + 0xfff + (u >> 13 & 1)) >> 13;
-    uint32_t special = u > 0x7f800000 ? 0x7e00 : 0x7c00;
-    uint32_t r = u >= 0x47800000 ? special : u < 0x38800000 ? subnormal : normal;
-    return (uint16_t)(r | (all >> 16 & 0x8000));
-}
-
-static inline uint16_t to_bf16(float f)
-{
-    uint32_t u = bits_f32(f);
-    uint32_t rounded = (u + 0x7fff + (u >> 16 & 1)) >> 16;
-    return (uint16_t)((u & 0x7fffffff) > 0x7f800000 ? (u >> 16 & 0x8000) | 0x7fc0 : rounded);
+    return mr_f32_of_bits((uint32_t)h << 16);
 }
 
 /* f64 -> f32 rounded to odd: rounding that to f16 or bf16 is rounding once. */
 static inline float to_f32_odd(double d)
 {
     float f = (float)d;
-    uint32_t u = bits_f32(f);
+    uint32_t u = mr_bits_of_f32(f);
     bool inexact = (double)f != d && d == d;
     uint32_t odd = fabs(d) > fabs((double)f) ? u + 1 : u - 1;
-    return as_f32(inexact && !(u & 1) ? odd : u);
+    return mr_f32_of_bits(inexact && !(u & 1) ? odd : u);
 }
 
 /* x in [lo, hi], both of at most 16 (f32) or 32 bits (f64): adding 1.5 * 2^23 or 2^52 rounds to nearest even. */
@@ -175,8 +143,8 @@ LOOP(i64_to_u64, i64, u64, x < 0 ? 0 : (uint64_t)x)
     X(MR_I8, i8, (int8_t)(int32_t)clamp_f32(x, -128, 127))                                                             \
     X(MR_U16, u16, (uint16_t)(int32_t)clamp_f32(x, 0, 65535))                                                          \
     X(MR_I16, i16, (int16_t)(int32_t)clamp_f32(x, -32768, 32767))                                                      \
-    X(MR_F16, u16, to_f16(x))                                                                                          \
-    X(MR_BF16, u16, to_bf16(x))                                                                                        \
+    X(MR_F16, u16, mr_f16_of_f32(x))                                                                                   \
+    X(MR_BF16, u16, mr_bf16_of_f32(x))                                                                                 \
     X(MR_F32, f32, x)
 
 #define STORE_F64_TYPES(X)                                                                                             \
@@ -189,8 +157,8 @@ LOOP(i64_to_u64, i64, u64, x < 0 ? 0 : (uint64_t)x)
     X(MR_I32, i32, (int32_t)clamp_f64(x, -2147483648.0, 2147483647.0))                                                 \
     X(MR_U64, u64, to_u64(x))                                                                                          \
     X(MR_I64, i64, to_i64(x))                                                                                          \
-    X(MR_F16, u16, to_f16(to_f32_odd(x)))                                                                              \
-    X(MR_BF16, u16, to_bf16(to_f32_odd(x)))                                                                            \
+    X(MR_F16, u16, mr_f16_of_f32(to_f32_odd(x)))                                                                       \
+    X(MR_BF16, u16, mr_bf16_of_f32(to_f32_odd(x)))                                                                     \
     X(MR_F32, f32, (float)x)                                                                                           \
     X(MR_F64, f64, x)
 

@@ -237,13 +237,18 @@ static void mirror_row(const char *in, char *out, uint64_t w, uint64_t pixel)
     }
 }
 
-static int hflip_apply(const struct mr_op *op, struct mr_op_call *call)
+bool mr_hflip_mirrors(const struct mr_op *op, const uint32_t random[4])
 {
     const struct hflip_args *a = op->args;
+    return mr_unit_f64(random[0], random[1]) < a->p;
+}
+
+static int hflip_apply(const struct mr_op *op, struct mr_op_call *call)
+{
     struct mr_pixels p = mr_pixels_of(op, call->in_dim);
     memcpy(call->out_dim, call->in_dim, sizeof(uint64_t[MR_MAX_RANK]));
     uint64_t rows = p.outer * p.h, row = p.w * p.pixel;
-    if (!(mr_unit_f64(call->random[0], call->random[1]) < a->p)) {
+    if (!mr_hflip_mirrors(op, call->random)) {
         memcpy(call->out, call->in, rows * row);
         return 0;
     }

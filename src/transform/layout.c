@@ -27,8 +27,7 @@ static int layout_check(const struct mr_op *op)
     return 0;
 }
 
-/* Output dimension d is input dimension source(op, d). */
-static int source(const struct mr_op *op, int d)
+int mr_layout_source(const struct mr_op *op, int d)
 {
     const struct layout_args *a = op->args;
     return a->to == TO_NCHW ? (d + 2) % 3 : (d + 1) % 3;
@@ -40,8 +39,8 @@ static int layout_infer(struct mr_op *op, struct mr_spec *spec)
         return mr_op_misfit(op, spec, "wants 3 dimensions, not");
     uint32_t var_dims = 0;
     for (int d = 0; d < 3; d++) {
-        spec->dim[d] = op->in.dim[source(op, d)];
-        var_dims |= (op->in.var_dims >> source(op, d) & 1) << d;
+        spec->dim[d] = op->in.dim[mr_layout_source(op, d)];
+        var_dims |= (op->in.var_dims >> mr_layout_source(op, d) & 1) << d;
     }
     spec->var_dims = var_dims;
     return 0;
@@ -50,7 +49,7 @@ static int layout_infer(struct mr_op *op, struct mr_spec *spec)
 static void layout_shape(const struct mr_op *op, const uint64_t *in_dim, uint64_t *out_dim)
 {
     for (int d = 0; d < 3; d++)
-        out_dim[d] = in_dim[source(op, d)];
+        out_dim[d] = in_dim[mr_layout_source(op, d)];
 }
 
 /* [rows][columns] -> [columns][rows]. 3 channels, on either side, have loops that vectorise; else in strips of rows that
@@ -212,14 +211,13 @@ static int one_hot_infer(struct mr_op *op, struct mr_spec *spec)
     return 0;
 }
 
-static int one_hot_apply(const struct mr_op *op, struct mr_op_call *call)
+int mr_one_hot_check(const struct mr_op *op, const void *from, uint64_t *out_class)
 {
     const struct one_hot_args *a = op->args;
-    size_t element = mr_dtype_size(op->out.dtype);
     bool is_signed =
         op->in.dtype == MR_I8 || op->in.dtype == MR_I16 || op->in.dtype == MR_I32 || op->in.dtype == MR_I64;
     uint64_t bits = 0;
-    memcpy(&bits, call->in, mr_dtype_size(op->in.dtype)); /* little-endian */
+    memcpy(&bits, from, mr_dtype_size(op->in.dtype)); /* little-endian */
     unsigned unused = 64 - 8 * (unsigned)mr_dtype_size(op->in.dtype);
     int64_t label = (int64_t)(bits << unused) >> unused;
     if (is_signed && label < 0)
@@ -228,8 +226,20 @@ static int one_hot_apply(const struct mr_op *op, struct mr_op_call *call)
     if (bits >= a->classes)
         return mr_op_error(op, MR_EFORMAT, "label %llu: want 0..%llu", (unsigned long long)bits,
                            (unsigned long long)(a->classes - 1));
+    *out_class = bits;
+    return 0;
+}
+
+static int one_hot_apply(const struct mr_op *op, struct mr_op_call *call)
+{
+    const struct one_hot_args *a = op->args;
+    size_t element = mr_dtype_size(op->out.dtype);
+    uint64_t label = 0;
+    int rc = mr_one_hot_check(op, call->in, &label);
+    if (rc < 0)
+        return rc;
     memset(call->out, 0, a->classes * element);
-    memcpy((char *)call->out + bits * element, op->bound.value, element);
+    memcpy((char *)call->out + label * element, op->bound.value, element);
     call->out_dim[0] = a->classes;
     return 0;
 }

@@ -139,6 +139,12 @@ int mr_field_plan_make(struct mr_field_plan *plan, const struct mr_spec *in, con
     return 0;
 }
 
+uint64_t mr_field_plan_scratch(const struct mr_field_plan *plan)
+{
+    uint64_t halves = plan->n_stages > 2 ? 2 : plan->n_stages > 1 ? 1 : 0;
+    return halves * plan->half_bytes;
+}
+
 void mr_field_plan_destroy(struct mr_field_plan *plan)
 {
     for (uint32_t k = 0; plan && k < plan->n_stages; k++) {
@@ -153,7 +159,8 @@ void mr_transform_unbind(struct mr_transform *chain)
 {
     for (int f = 0; f < MR_MAX_FIELDS; f++) {
         mr_field_plan_destroy(chain->plan[f]);
-        chain->plan[f] = NULL;
+        mr_field_plan_destroy(chain->head[f]);
+        chain->plan[f] = chain->head[f] = NULL;
     }
     chain->bound = false;
     chain->n_fields = 0;
@@ -172,8 +179,7 @@ static int plan_field(struct mr_transform *chain, int f, bool plain)
     int rc = mr_field_plan_make(plan, &chain->in[f], &chain->out[f], plain);
     if (rc)
         return rc;
-    uint64_t halves = plan->n_stages > 2 ? 2 : plan->n_stages > 1 ? 1 : 0;
-    chain->scratch_bytes = MR_MAX(chain->scratch_bytes, halves * plan->half_bytes);
+    chain->scratch_bytes = MR_MAX(chain->scratch_bytes, mr_field_plan_scratch(plan));
     return 0;
 }
 

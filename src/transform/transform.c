@@ -1,5 +1,6 @@
 /* The chain: making it, asking it, applying it. */
 #include "transform/transform.h"
+#include "transform/tail.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -211,28 +212,45 @@ static int take_dims(const struct mr_spec *spec, const uint64_t *in_dim, uint64_
     return 0;
 }
 
+/* Applies a plan of the field. out_spec: of what comes out of it. */
+static int apply_plan(const struct mr_transform *chain, int field, const struct mr_field_plan *plan,
+                      const struct mr_spec *out_spec, const struct sample *s, const void *in, const uint64_t *in_dim,
+                      void *out, uint64_t *out_dim, void *scratch)
+{
+    const struct mr_pointwise *only = plan->n_stages == 1 && plan->fixed ? plan->stage[0].point : NULL;
+    if (only) {
+        mr_pointwise_run(only, only->inner, in, out, plan->in_elements);
+        memcpy(out_dim, out_spec->dim, sizeof out_spec->dim);
+        return 0;
+    }
+    uint64_t dim[MR_MAX_RANK];
+    int rc = take_dims(&chain->in[field], in_dim, dim);
+    if (!rc && plan->n_stages > 0)
+        rc = run_stages(plan, s, in, dim, out, scratch);
+    else if (!rc)
+        memcpy(out, in, mr_dims_after(dim, out_spec->rank, -1) * mr_dtype_size(out_spec->dtype));
+    if (!rc)
+        memcpy(out_dim, dim, sizeof dim);
+    return rc;
+}
+
 int mr_transform_apply(const struct mr_transform *chain, int field, uint64_t seed, uint64_t epoch, uint64_t index,
                        const void *in, const uint64_t *in_dim, void *out, uint64_t *out_dim, void *scratch)
 {
     if (!chain->bound || field < 0 || field >= chain->n_fields)
         return mr_error_set(MR_EMISUSE, "transform: field %d of %d: the chain is not bound to it", field,
                             chain->n_fields);
-    const struct mr_field_plan *plan = chain->plan[field];
-    const struct mr_spec *spec = &chain->out[field];
-    const struct mr_pointwise *only = plan->n_stages == 1 && plan->fixed ? plan->stage[0].point : NULL;
-    if (only) {
-        mr_pointwise_run(only, only->inner, in, out, plan->in_elements);
-        memcpy(out_dim, spec->dim, sizeof spec->dim);
-        return 0;
-    }
     struct sample s = {seed, epoch, index};
-    uint64_t dim[MR_MAX_RANK];
-    int rc = take_dims(&chain->in[field], in_dim, dim);
-    if (!rc && plan->n_stages > 0)
-        rc = run_stages(plan, &s, in, dim, out, scratch);
-    else if (!rc)
-        memcpy(out, in, mr_dims_after(dim, spec->rank, -1) * mr_dtype_size(spec->dtype));
-    if (!rc)
-        memcpy(out_dim, dim, sizeof dim);
-    return rc;
+    return apply_plan(chain, field, chain->plan[field], &chain->out[field], &s, in, in_dim, out, out_dim, scratch);
+}
+
+int mr_transform_apply_head(const struct mr_transform *chain, int field, uint64_t seed, uint64_t epoch, uint64_t index,
+                            const void *in, const uint64_t *in_dim, void *out, void *scratch)
+{
+    const struct mr_field_plan *head = chain->head[field];
+    const struct mr_spec *spec = &chain->plan[field]->op[head->n_ops]->in;
+    struct sample s = {seed, epoch, index};
+    uint64_t dim[MR_MAX_RANK], label;
+    int rc = apply_plan(chain, field, head, spec, &s, in, in_dim, out, dim, scratch);
+    return rc == 0 && head->one_hot ? mr_one_hot_check(head->one_hot, out, &label) : rc;
 }

@@ -109,7 +109,8 @@ struct mr_field_plan {
     bool identity;
     uint64_t in_elements; /* fixed */
     uint64_t out_bytes;
-    uint64_t half_bytes; /* of each of the two halves of scratch */
+    uint64_t half_bytes;         /* of each of the two halves of scratch */
+    const struct mr_op *one_hot; /* of a head (tail.h): checks the label that comes out, for the device; NULL: none */
 };
 
 struct mr_transform {
@@ -120,6 +121,7 @@ struct mr_transform {
     int n_fields;
     struct mr_spec in[MR_MAX_FIELDS], out[MR_MAX_FIELDS];
     struct mr_field_plan *plan[MR_MAX_FIELDS];
+    struct mr_field_plan *head[MR_MAX_FIELDS]; /* what the host does before a tail, see tail.h; NULL: all */
     uint64_t scratch_bytes;
     _Atomic uint32_t users; /* loaders that apply it: it may not change meanwhile */
 };
@@ -135,6 +137,13 @@ void mr_transform_let_go(struct mr_transform *chain);
 /* Plans one field: its ops, bound, are in plan->op. Returns 0, MR_ELIMIT, -ENOMEM. */
 int mr_field_plan_make(struct mr_field_plan *plan, const struct mr_spec *in, const struct mr_spec *out, bool plain);
 void mr_field_plan_destroy(struct mr_field_plan *plan);
+uint64_t mr_field_plan_scratch(const struct mr_field_plan *plan); /* bytes */
+
+/* What tail.c needs of single ops. */
+uint32_t mr_normalize_channels(const struct mr_op *op); /* 1: the same numbers for all elements */
+int mr_layout_source(const struct mr_op *op, int d);    /* output dimension d is this of the input's */
+bool mr_hflip_mirrors(const struct mr_op *op, const uint32_t random[4]);
+int mr_one_hot_check(const struct mr_op *op, const void *label, uint64_t *out_class); /* 0 or MR_EFORMAT */
 
 /* Parses a chain's text into ops with places from `place` on; on failure *n_out of them are to be destroyed too. */
 int mr_ops_parse(const char *text, uint32_t place, struct mr_op *out, uint32_t cap, uint32_t *n_out);

@@ -41,6 +41,7 @@ static int feed(char *text, size_t bytes)
 {
     struct mr_dataset *ds = NULL;
     struct mr_sampler *sampler = NULL;
+    struct mr_transform *chain = NULL;
     struct mr_device *dev = NULL;
     struct mr_stream *stream = NULL;
     struct mr_loader *ld = NULL;
@@ -53,17 +54,22 @@ static int feed(char *text, size_t bytes)
     if (rc >= 0)
         rc = mr_sampler_open("sequential", 128, 0, &sampler);
     if (rc >= 0)
+        rc = mr_transform_create(&chain);
+    if (rc >= 0)
+        rc = mr_transform_add(chain, "cast(f32),scale(0.5)"); /* on the device, where it has kernels */
+    if (rc >= 0)
         rc = mr_device_open("cuda", &dev);
     if (rc >= 0)
         rc = mr_stream_create(dev, "consumer", &stream);
     if (rc >= 0)
-        rc = mr_loader_open(ds, sampler, NULL, dev, &opts, &ld);
+        rc = mr_loader_open(ds, sampler, chain, dev, &opts, &ld);
     if (rc >= 0)
         rc = consume(ld, dev, stream);
     snprintf(text, bytes, "%s", rc < 0 ? mr_last_error() : "");
     mr_loader_close(ld);
     mr_stream_destroy(stream);
     mr_device_close(dev);
+    mr_transform_destroy(chain);
     mr_sampler_destroy(sampler);
     mr_dataset_close(ds);
     return rc;

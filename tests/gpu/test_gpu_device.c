@@ -1,4 +1,5 @@
 /* The device "cuda" on a real GPU: bytes, order, overlap, memory, and living beside other users of the GPU. */
+#include "../support/kernels.h"
 #include "gpu.h"
 
 #include <dlfcn.h>
@@ -141,6 +142,19 @@ static void test_events(struct mr_device *dev)
     mr_event_destroy(to);
     mr_event_destroy(from);
     mr_stream_destroy(stream);
+}
+
+/* Kernels that wait and copy, and memory that the host does not cache. */
+static void test_kernels(struct mr_device *dev)
+{
+    void *combined = NULL;
+    const char *wrong = kernels_wrong(dev);
+    if (wrong)
+        fprintf(stderr, "kernels: %s\n", wrong);
+    check(wrong == NULL);
+    must(mr_memory_make(dev, MR_MAKE_WRITE_COMBINED, 1 << 20, &combined));
+    memset(combined, 7, 1 << 20);
+    mr_memory_unmake(dev, combined);
 }
 
 /* A chain of copies through streams, each after the event of the one before; any missed wait shows in the bytes. */
@@ -416,6 +430,7 @@ int main(void)
         {"pinned by alloc", test_pinned_by_alloc},
         {"batch and set", test_batch_and_set},
         {"events", test_events},
+        {"kernels", test_kernels},
         {"order across streams", test_order_across_streams},
         {"overlap", test_overlap},
         {"pool", test_pool},

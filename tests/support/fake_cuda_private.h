@@ -29,6 +29,10 @@ struct fake_range {
     uint64_t *count;
 };
 
+/* Kernels: a function's handle is its module's address and this. */
+enum fake_kernel { FAKE_BUSY, FAKE_WAIT, FAKE_COPY };
+extern char fake_module[4];
+
 enum fake_needs { FAKE_NOTHING, FAKE_CONTEXT };
 
 extern pthread_mutex_t fake_lock;

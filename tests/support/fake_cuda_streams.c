@@ -1,6 +1,8 @@
 /* Streams of the driver that is not there: a thread each, which does what is enqueued in order. */
 #include "fake_cuda_private.h"
 
+#include "device/kernels.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -12,7 +14,7 @@ struct mark {
     uint64_t time_ns;
 };
 
-enum kind { COPY, SET, RECORD, WAIT, BUSY };
+enum kind { COPY, SET, RECORD, WAIT, BUSY, FLAG, KERNEL };
 
 struct op {
     struct op *next;
@@ -23,6 +25,8 @@ struct op {
     size_t bytes;
     int byte;
     uint64_t busy_ns;
+    const volatile uint32_t *flag;
+    const struct mr_kernel *kernel; /* its arguments are `staged` */
     struct mark *mark;
 };
 
@@ -73,6 +77,12 @@ static void work(const struct op *op)
         memset(op->dst, op->byte, op->bytes);
     if (op->kind == BUSY)
         nanosleep(&t, NULL);
+    t = (struct timespec){0, 20000};
+    for (uint64_t waited = 0;
+         op->kind == FLAG && __atomic_load_n(op->flag, __ATOMIC_ACQUIRE) == 0 && waited < op->busy_ns; waited += 20000)
+        nanosleep(&t, NULL);
+    if (op->kind == KERNEL)
+        op->kernel->run(op->staged);
 }
 
 static void *run_stream(void *arg)
@@ -424,16 +434,81 @@ int cuMemsetD8Async(uint64_t dst, unsigned char byte, size_t bytes, struct CUstr
                            : enqueue(stream, (struct op){.kind = SET, .dst = ptr, .byte = byte, .bytes = bytes}));
 }
 
+/* Memory that a kernel may touch: the device's, or page-locked. */
+static bool reachable(const void *ptr, uint64_t bytes)
+{
+    return fake_find(ptr, bytes, true) || fake_find(ptr, bytes, false);
+}
+
+/* A kernel of the library, with the host's implementation; the memory that it touches has to be the device's. */
+static int launch_kernel(struct CUstream_st *stream, const struct mr_kernel *kernel, const void *args)
+{
+    struct mr_kernel_range touched[3];
+    if (kernel->check(args, touched))
+        return 1;
+    for (int i = 0; i < 3; i++)
+        if (touched[i].bytes > 0 && !fake_find(touched[i].ptr, touched[i].bytes, true)) {
+            fake_misuse("cuLaunchKernel on memory that is not the device's");
+            return 1;
+        }
+    void *copy = malloc(kernel->arg_bytes);
+    if (!copy)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    memcpy(copy, args, kernel->arg_bytes);
+    int result = enqueue(stream, (struct op){.kind = KERNEL, .kernel = kernel, .staged = copy});
+    if (result)
+        free(copy);
+    return result;
+}
+
+/* One of the library's kernels.h, or NULL. */
+static const struct mr_kernel *kernel_of(const struct CUfunc_st *function)
+{
+    static const char *const names[] = {"pointwise", "one_hot", "gather"};
+    for (int i = 0; i < 3; i++)
+        if ((const void *)mr_kernel_find(names[i]) == (const void *)function)
+            return mr_kernel_find(names[i]);
+    return NULL;
+}
+
+/* A kernel of the hand-written PTX. */
+static int launch_simple(struct CUstream_st *stream, int which, void **params)
+{
+    struct op op = {.kind = BUSY};
+    if (which == FAKE_BUSY)
+        memcpy(&op.busy_ns, params[0], sizeof op.busy_ns);
+    if (which == FAKE_WAIT) {
+        op.kind = FLAG;
+        memcpy(&op.flag, params[0], sizeof op.flag);
+        memcpy(&op.busy_ns, params[1], sizeof op.busy_ns);
+    }
+    if (which == FAKE_COPY) {
+        op.kind = COPY;
+        memcpy(&op.dst, params[0], sizeof op.dst);
+        memcpy(&op.src, params[1], sizeof op.src);
+        memcpy(&op.bytes, params[2], sizeof op.bytes);
+    }
+    bool bad = (which == FAKE_WAIT && !reachable((const void *)(uintptr_t)op.flag, 4)) ||
+               (which == FAKE_COPY && (!reachable(op.dst, op.bytes) || !reachable(op.src, op.bytes)));
+    if (bad)
+        fake_misuse("a kernel's pointer is out of the bounds of device and page-locked memory");
+    return bad ? CUDA_ERROR_ILLEGAL_ADDRESS : enqueue(stream, op);
+}
+
 int cuLaunchKernel(struct CUfunc_st *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
                    unsigned block_y, unsigned block_z, unsigned shared_bytes, struct CUstream_st *stream, void **params,
                    void **extra)
 {
     (void)shared_bytes, (void)extra;
-    uint64_t busy_ns;
-    memcpy(&busy_ns, params[0], sizeof busy_ns);
     int result = fake_begin(__func__, FAKE_CONTEXT);
+    const struct mr_kernel *kernel = kernel_of(function);
+    uintptr_t which = (uintptr_t)function - (uintptr_t)fake_module;
     bool one = grid_x == 1 && grid_y == 1 && grid_z == 1 && block_x == 1 && block_y == 1 && block_z == 1;
-    if (!result && (!function || !one || !is_stream(__func__, stream)))
+    bool many = grid_x > 0 && grid_y > 0 && grid_y < 65536 && grid_z == 1 && block_x == 256 && block_y == 1;
+    bool fits = kernel ? many : which <= FAKE_COPY && (one || which == FAKE_COPY);
+    if (!result && (!function || !fits || !is_stream(__func__, stream)))
         result = CUDA_ERROR_INVALID_HANDLE;
-    return fake_end(result ? result : enqueue(stream, (struct op){.kind = BUSY, .busy_ns = busy_ns}));
+    if (result)
+        return fake_end(result);
+    return fake_end(kernel ? launch_kernel(stream, kernel, params[0]) : launch_simple(stream, (int)which, params));
 }

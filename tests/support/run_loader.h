@@ -23,6 +23,7 @@ struct run {
     int rc;          /* what the last mr_loader_next() returned */
     char error[512]; /* its text when negative */
     char state[1024];
+    struct mr_loader_stats stats; /* at the end */
 };
 
 struct run_config {
@@ -124,8 +125,10 @@ static inline struct run run_loader(const struct run_config *c)
     }
     if (run.rc < 0)
         snprintf(run.error, sizeof run.error, "%s", mr_last_error());
-    if (ld)
+    if (ld) {
         must(mr_loader_state(ld, run.state, sizeof run.state));
+        mr_loader_stats(ld, &run.stats);
+    }
     mr_loader_close(ld);
     mr_stream_destroy(stream);
     mr_device_close(dev);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "fake.h"
+#include "kernels.h"
 
 static struct mr_device *must_open(const char *uri)
 {
@@ -447,14 +448,43 @@ static int check_misuse(void)
     return 0;
 }
 
+/* Kernels that wait and copy; the driver's own host memory; no cuBLAS is an error that says what to do. */
+static void test_kernels(void **state)
+{
+    (void)state;
+    struct mr_device *dev = must_open("cuda");
+    struct mr_kernel_matmul args = {.n = 16};
+    struct mr_stream *stream = NULL;
+    void *combined = NULL;
+    const char *wrong = kernels_wrong(dev);
+    if (wrong)
+        fail_msg("%s", wrong);
+    must(mr_memory_make(dev, MR_MAKE_WRITE_COMBINED, 12345, &combined));
+    memset(combined, 1, 12345);
+    mr_memory_unmake(dev, combined);
+    must(mr_stream_create(dev, "s", &stream));
+    setenv("MILLRACE_CUBLAS", "/nowhere/libcublas.so.13", 1);
+    assert_int_equal(mr_launch(stream, "matmul_f32", &args, sizeof args), MR_ENODEVICE);
+    assert_non_null(strstr(mr_last_error(), "/nowhere/libcublas.so.13"));
+    unsetenv("MILLRACE_CUBLAS");
+    mr_stream_destroy(stream);
+    mr_device_close(dev);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_info),         cmocka_unit_test(test_bad_uris),
-        cmocka_unit_test(test_round_trips),  cmocka_unit_test(test_batch),
-        cmocka_unit_test(test_long_times),   cmocka_unit_test(test_out_of_memory),
-        cmocka_unit_test(test_lock_refused), cmocka_unit_test(test_consumer_never_blocks),
-        cmocka_unit_test(test_fork),         cmocka_unit_test(test_context_is_kept),
+        cmocka_unit_test(test_kernels),
+        cmocka_unit_test(test_info),
+        cmocka_unit_test(test_bad_uris),
+        cmocka_unit_test(test_round_trips),
+        cmocka_unit_test(test_batch),
+        cmocka_unit_test(test_long_times),
+        cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_lock_refused),
+        cmocka_unit_test(test_consumer_never_blocks),
+        cmocka_unit_test(test_fork),
+        cmocka_unit_test(test_context_is_kept),
         cmocka_unit_test(test_sticky_error),
     };
     fake_load();

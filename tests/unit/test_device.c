@@ -10,6 +10,8 @@
 
 #include <cmocka.h>
 
+#include "../support/kernels.h"
+
 static const char *const every[] = {"cpu", "sim:latency=0"};
 
 static struct mr_device *must_open(const char *uri)
@@ -212,6 +214,54 @@ static void test_busy_and_elapsed(void **state)
     }
 }
 
+static void test_wait_and_copy(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < MR_COUNT(every); i++) {
+        struct mr_device *dev = must_open(every[i]);
+        struct mr_device_info info;
+        struct mr_stream *stream = NULL;
+        void *ptr = &info;
+        assert_int_equal(mr_device_get(dev, &info), 0);
+        assert_int_equal(mr_stream_create(dev, "compute", &stream), 0);
+        const char *wrong = info.unified ? NULL : kernels_wrong(dev);
+        if (wrong)
+            fail_msg("%s: %s", every[i], wrong);
+        if (info.unified)
+            assert_int_equal(mr_launch(stream, "wait", &ptr, sizeof ptr), MR_EUNSUPPORTED);
+        assert_int_equal(mr_memory_make(dev, MR_MAKE_WRITE_COMBINED, 4096, &ptr), MR_EUNSUPPORTED);
+        assert_int_equal(mr_memory_make(dev, 0, 0, &ptr), MR_EMISUSE);
+        assert_int_equal(mr_memory_make(dev, 2, 4096, &ptr), MR_EMISUSE);
+        mr_memory_unmake(dev, NULL);
+        mr_stream_destroy(stream);
+        mr_device_close(dev);
+    }
+}
+
+/* A matrix product on the simulated device takes as long as its rate says. */
+static void test_product_takes_its_time(void **state)
+{
+    (void)state;
+    struct mr_device *dev = must_open("sim:tflops=0.002,latency=0");
+    struct mr_kernel_matmul args = {.n = 200}; /* 16 Mflop: 8 ms */
+    struct mr_stream *stream = NULL;
+    struct mr_event *from = NULL, *to = NULL;
+    int64_t took = 0;
+    assert_int_equal(mr_stream_create(dev, "compute", &stream), 0);
+    assert_int_equal(mr_event_create(dev, 1, &from), 0);
+    assert_int_equal(mr_event_create(dev, 1, &to), 0);
+    assert_int_equal(mr_event_record(from, stream), 0);
+    assert_int_equal(mr_launch(stream, "matmul_f32", &args, sizeof args), 0);
+    assert_int_equal(mr_event_record(to, stream), 0);
+    assert_int_equal(mr_stream_synchronize(stream), 0);
+    assert_int_equal(mr_event_elapsed(from, to, &took), 0);
+    assert_true(took >= 8000000);
+    mr_event_destroy(to);
+    mr_event_destroy(from);
+    mr_stream_destroy(stream);
+    mr_device_close(dev);
+}
+
 /* What goes to the device and comes back is the same, for odd sizes and offsets and every pair of kinds. */
 static void test_round_trip(void **state)
 {
@@ -298,11 +348,18 @@ static void test_memory_names(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_auto_is_best),     cmocka_unit_test(test_sim_options),
-        cmocka_unit_test(test_bad_uris),         cmocka_unit_test(test_each),
-        cmocka_unit_test(test_misuse),           cmocka_unit_test(test_new_event),
-        cmocka_unit_test(test_busy_and_elapsed), cmocka_unit_test(test_round_trip),
-        cmocka_unit_test(test_memory_names),     cmocka_unit_test(test_batch_and_set),
+        cmocka_unit_test(test_auto_is_best),
+        cmocka_unit_test(test_sim_options),
+        cmocka_unit_test(test_bad_uris),
+        cmocka_unit_test(test_each),
+        cmocka_unit_test(test_misuse),
+        cmocka_unit_test(test_new_event),
+        cmocka_unit_test(test_busy_and_elapsed),
+        cmocka_unit_test(test_wait_and_copy),
+        cmocka_unit_test(test_product_takes_its_time),
+        cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_memory_names),
+        cmocka_unit_test(test_batch_and_set),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

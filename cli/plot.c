@@ -1,0 +1,341 @@
+/* Charts as SVG. */
+#include "plot.h"
+#include "cli.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PANEL_W = 560, PANEL_H = 380, LEFT = 74, RIGHT = 30, TOP = 44, BOTTOM = 58, HEAD = 64, LEGEND_LINE = 20 };
+#define MAX_NAMES 24
+
+/* Okabe and Ito's colours, which colour-blind readers tell apart; the second round of them is dashed. */
+static const char *const colours[] = {"#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#444444"};
+
+struct writer {
+    struct cli_output file;
+    int code;
+    const char *names[MAX_NAMES];
+    int n_names;
+};
+
+struct axes {
+    const struct plot_panel *panel;
+    double left, top, width, height, x0, x1, y0, y1; /* ranges: logarithms where the axis is logarithmic */
+};
+
+__attribute__((format(printf, 2, 3))) static void put(struct writer *w, const char *fmt, ...)
+{
+    char text[1024];
+    va_list args;
+    va_start(args, fmt);
+    int n = vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    if (w->code == CLI_OK && n > 0)
+        w->code = cli_output_write(&w->file, text, n < (int)sizeof text ? (size_t)n : sizeof text - 1);
+}
+
+/* style: more attributes. */
+static void put_text(struct writer *w, double x, double y, const char *style, const char *text)
+{
+    put(w, "<text x=\"%.1f\" y=\"%.1f\" %s>", x, y, style);
+    for (; *text; text++) {
+        const char *as = *text == '&' ? "&amp;" : *text == '<' ? "&lt;" : *text == '>' ? "&gt;" : NULL;
+        if (as)
+            put(w, "%s", as);
+        else
+            put(w, "%c", *text);
+    }
+    put(w, "</text>\n");
+}
+
+static int name_index(struct writer *w, const char *name)
+{
+    for (int i = 0; i < w->n_names; i++)
+        if (strcmp(w->names[i], name) == 0)
+            return i;
+    if (w->n_names == MAX_NAMES)
+        return MAX_NAMES - 1;
+    w->names[w->n_names] = name;
+    return w->n_names++;
+}
+
+static const char *colour_of(int index)
+{
+    return colours[(size_t)index % CLI_COUNT(colours)];
+}
+
+static const char *dash_of(int index)
+{
+    static const char *const dashes[] = {"", " stroke-dasharray=\"6 3\"", " stroke-dasharray=\"2 3\"", ""};
+    return dashes[(size_t)index / CLI_COUNT(colours) % CLI_COUNT(dashes)];
+}
+
+static double scaled(double v, bool log)
+{
+    return log ? log10(v) : v;
+}
+
+static double at_x(const struct axes *a, double x)
+{
+    return a->left + (scaled(x, a->panel->log_x) - a->x0) / (a->x1 - a->x0) * a->width;
+}
+
+static double at_y(const struct axes *a, double y)
+{
+    return a->top + a->height - (scaled(y, a->panel->log_y) - a->y0) / (a->y1 - a->y0) * a->height;
+}
+
+static bool shown(const struct plot_panel *p, const struct plot_series *s, int i)
+{
+    return s->y[i] > 0 || (s->y[i] == 0 && !p->log_y);
+}
+
+static void find_ranges(struct axes *a)
+{
+    const struct plot_panel *p = a->panel;
+    double low = 1e300, high = p->limit.name ? p->limit.y : 0, x0 = 1e300, x1 = 0;
+    for (int k = 0; k < p->n_series; k++) {
+        const struct plot_series *s = &p->series[k];
+        for (int i = 0; i < s->n; i++) {
+            if (!shown(p, s, i))
+                continue;
+            low = fmin(low, s->y[i]);
+            high = fmax(high, s->y[i]);
+            x0 = s->x ? fmin(x0, s->x[i]) : 0;
+            x1 = s->x ? fmax(x1, s->x[i]) : s->n;
+        }
+    }
+    if (high <= 0)
+        high = 1;
+    if (low > high)
+        low = high;
+    if (x1 <= x0)
+        x1 = x0 = x1 > 0 ? x1 : 1, x0 /= 2;
+    a->y0 = p->log_y ? floor(log10(low)) : 0;
+    a->y1 = p->log_y ? fmax(ceil(log10(high * 1.05)), a->y0 + 1) : high * 1.12;
+    a->x0 = scaled(x0, p->log_x);
+    a->x1 = scaled(x1, p->log_x);
+}
+
+/* 1, 2 or 5 times a power of ten, for about five steps. */
+static double nice_step(double range)
+{
+    double raw = range / 5, power = pow(10, floor(log10(raw))), m = raw / power;
+    return power * (m < 1.5 ? 1 : m < 3.5 ? 2 : m < 7.5 ? 5 : 10);
+}
+
+/* "20k", "1.5M" from ten thousand on. out: CLI_HUMAN bytes. */
+static void number(double v, int digits, char *out)
+{
+    static const char *const suffix[] = {"", "k", "M", "G", "T"};
+    int k = 0;
+    for (double limit = 1e4; v >= limit && k < 4; limit = 1000, k++)
+        v /= 1000;
+    snprintf(out, CLI_HUMAN, "%.*g%s", digits, v, suffix[k]);
+}
+
+static void y_tick(struct writer *w, const struct axes *a, double v)
+{
+    char label[CLI_HUMAN];
+    double y = at_y(a, v);
+    number(v, 6, label);
+    put(w, "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#e2e2e2\"/>\n", a->left, a->left + a->width,
+        y, y);
+    put_text(w, a->left - 6, y + 4, "text-anchor=\"end\"", label);
+}
+
+static void x_tick(struct writer *w, const struct axes *a, double v)
+{
+    char label[CLI_HUMAN];
+    double x = at_x(a, v);
+    snprintf(label, sizeof label, "%.6g", v);
+    if (a->panel->x_ticks == PLOT_BYTES) {
+        static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+        int unit = 0;
+        for (; v >= 1024 && unit < 4; unit++)
+            v /= 1024;
+        snprintf(label, sizeof label, "%.4g %s", v, units[unit]);
+    }
+    put(w, "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#e2e2e2\"/>\n", x, x, a->top,
+        a->top + a->height);
+    put_text(w, x, a->top + a->height + 17, "text-anchor=\"middle\"", label);
+}
+
+static void draw_x_ticks(struct writer *w, const struct axes *a)
+{
+    const struct plot_panel *p = a->panel;
+    double slot = p->n_series ? a->width / p->series[0].n : 0;
+    if (p->categories) {
+        for (int i = 0; i < p->series[0].n; i++)
+            put_text(w, a->left + slot * (i + 0.5), a->top + a->height + 17, "text-anchor=\"middle\"",
+                     p->categories[i]);
+    } else if (p->log_x) {
+        double base = p->x_ticks == PLOT_DECIMAL ? 10 : 2, x1 = pow(10, a->x1) * 1.001;
+        double all = floor((a->x1 - a->x0) / log10(base)), each = pow(base, fmax(1, ceil(all / 7)));
+        double v = pow(base, ceil(a->x0 / log10(base) - 1e-9));
+        while (v <= x1) {
+            x_tick(w, a, v);
+            v *= each;
+        }
+    } else {
+        double step = nice_step(a->x1 - a->x0);
+        int first = (int)ceil(a->x0 / step), last = (int)floor(a->x1 * 1.0001 / step);
+        for (int i = first; i <= last; i++)
+            x_tick(w, a, i * step);
+    }
+}
+
+static void draw_axes(struct writer *w, const struct axes *a)
+{
+    const struct plot_panel *p = a->panel;
+    char turned[96];
+    double middle = a->top + a->height / 2, step = nice_step(a->y1);
+    if (p->log_y) {
+        for (int e = (int)a->y0; e <= (int)a->y1; e++)
+            y_tick(w, a, pow(10, e));
+    } else {
+        for (int i = 0; i <= (int)(a->y1 / step + 1e-9); i++)
+            y_tick(w, a, i * step);
+    }
+    draw_x_ticks(w, a);
+    put(w, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"none\" stroke=\"#888\"/>\n", a->left,
+        a->top, a->width, a->height);
+    put_text(w, a->left, a->top - 10, "font-weight=\"bold\" font-size=\"14\"", p->title);
+    put_text(w, a->left + a->width / 2, a->top + a->height + 38, "text-anchor=\"middle\"", p->x_label);
+    snprintf(turned, sizeof turned, "text-anchor=\"middle\" transform=\"rotate(-90 %.1f %.1f)\"", a->left - 56, middle);
+    put_text(w, a->left - 56, middle, turned, p->y_label);
+}
+
+static void draw_limit(struct writer *w, const struct axes *a)
+{
+    const struct plot_limit *limit = &a->panel->limit;
+    if (!limit->name || limit->y <= 0)
+        return;
+    double y = at_y(a, limit->y);
+    put(w, "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#c00\" stroke-dasharray=\"8 4\"/>\n",
+        a->left, a->left + a->width, y, y);
+    char label[96], value[CLI_HUMAN];
+    number(limit->y, 4, value);
+    snprintf(label, sizeof label, "- - %s: %s %s", limit->name, value, a->panel->y_label);
+    put_text(w, a->left + a->width, a->top - 10, "text-anchor=\"end\" fill=\"#c00\"", label);
+}
+
+static void draw_line(struct writer *w, const struct axes *a, const struct plot_series *s)
+{
+    int index = name_index(w, s->name);
+    put(w, "<polyline fill=\"none\" stroke-width=\"2\" stroke=\"%s\"%s points=\"", colour_of(index), dash_of(index));
+    for (int i = 0; i < s->n; i++)
+        if (shown(a->panel, s, i))
+            put(w, "%.1f,%.1f ", at_x(a, s->x[i]), at_y(a, s->y[i]));
+    put(w, "\"/>\n");
+    for (int i = 0; i < s->n; i++)
+        if (shown(a->panel, s, i))
+            put(w, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\" fill=\"%s\"/>\n", at_x(a, s->x[i]), at_y(a, s->y[i]),
+                colour_of(index));
+}
+
+/* The k-th of the bars of each category, with its value above it. */
+static void draw_bars(struct writer *w, const struct axes *a, const struct plot_series *s, int k)
+{
+    char label[CLI_HUMAN];
+    int index = name_index(w, s->name);
+    double slot = a->width / s->n, bar = slot * 0.8 / a->panel->n_series;
+    for (int i = 0; i < s->n; i++) {
+        if (!shown(a->panel, s, i))
+            continue;
+        double x = a->left + slot * i + slot * 0.1 + bar * k, y = at_y(a, s->y[i]);
+        put(w, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"%s\"/>\n", x, y, bar * 0.94,
+            a->top + a->height - y, colour_of(index));
+        snprintf(label, sizeof label, "%.3g", s->y[i]);
+        put_text(w, x + bar / 2, y - 4, "text-anchor=\"middle\" font-size=\"11\"", label);
+    }
+}
+
+static void draw_panel(struct writer *w, const struct plot_panel *p, double left, double top)
+{
+    struct axes a = {.panel = p,
+                     .left = left + LEFT,
+                     .top = top + TOP,
+                     .width = PANEL_W - LEFT - RIGHT,
+                     .height = PANEL_H - TOP - BOTTOM};
+    find_ranges(&a);
+    draw_axes(w, &a);
+    for (int k = 0; k < p->n_series; k++) {
+        if (p->categories)
+            draw_bars(w, &a, &p->series[k], k);
+        else
+            draw_line(w, &a, &p->series[k]);
+    }
+    draw_limit(w, &a);
+}
+
+static void draw_legend(struct writer *w, int per_line, double top)
+{
+    for (int i = 0; i < w->n_names; i++) {
+        int line = i / per_line;
+        double x = LEFT + i % per_line * 270.0, y = top + line * LEGEND_LINE;
+        put(w, "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\" stroke-width=\"4\" stroke=\"%s\"%s/>\n", x,
+            x + 26, y - 4, y - 4, colour_of(i), dash_of(i));
+        put_text(w, x + 32, y, "", w->names[i]);
+    }
+}
+
+static void draw(struct writer *w, const struct plot *plot)
+{
+    int columns = plot->n_panels > 1 ? 2 : 1, rows = (plot->n_panels + columns - 1) / columns, per_line = 2 * columns;
+    for (int i = 0; i < plot->n_panels; i++)
+        for (int k = 0; k < plot->panels[i].n_series; k++)
+            name_index(w, plot->panels[i].series[k].name);
+    int legend = (w->n_names + per_line - 1) / per_line, width = columns * PANEL_W,
+        height = HEAD + rows * PANEL_H + legend * LEGEND_LINE + 16;
+    put(w,
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" "
+        "font-family=\"sans-serif\" font-size=\"12\" fill=\"#222\">\n<rect width=\"%d\" height=\"%d\" "
+        "fill=\"#fff\"/>\n",
+        width, height, width, height, width, height);
+    put_text(w, LEFT, 28, "font-size=\"18\" font-weight=\"bold\"", plot->title);
+    put_text(w, LEFT, 48, "fill=\"#555\"", plot->subtitle);
+    for (int i = 0; i < plot->n_panels; i++) {
+        int row = i / columns;
+        draw_panel(w, &plot->panels[i], i % columns * PANEL_W, HEAD + row * PANEL_H);
+    }
+    draw_legend(w, per_line, HEAD + rows * PANEL_H + 12);
+    put(w, "</svg>\n");
+}
+
+static bool ends_in(const char *path, const char *end)
+{
+    size_t n = strlen(path), m = strlen(end);
+    return n > m && strcmp(path + n - m, end) == 0;
+}
+
+int plot_check(const char *path)
+{
+    if (path && !ends_in(path, ".svg") && !ends_in(path, ".html"))
+        return cli_misuse("--plot %s: want a name that ends in .svg or .html", path);
+    return CLI_OK;
+}
+
+int plot_write(const struct plot *plot, const char *path)
+{
+    struct writer w = {.code = plot_check(path)};
+    bool html = ends_in(path, ".html");
+    if (w.code != CLI_OK)
+        return w.code;
+    w.code = cli_output_open(&w.file, path, true, false);
+    if (w.code != CLI_OK)
+        return w.code;
+    if (html)
+        put(&w,
+            "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/><title>millrace</title></head><body>\n");
+    draw(&w, plot);
+    if (html)
+        put(&w, "</body></html>\n");
+    if (w.code == CLI_OK)
+        w.code = cli_output_commit(&w.file);
+    else
+        cli_output_abort(&w.file);
+    return w.code;
+}

@@ -1,0 +1,47 @@
+/*
+ * Charts as SVG, or as an HTML page around it when the file's name ends in .html. One or more panels side by side and below
+ * each other; series of one name have one colour in all of them and one line in the legend.
+ */
+#ifndef CLI_PLOT_H
+#define CLI_PLOT_H
+
+#include <stdbool.h>
+
+struct plot_series {
+    const char *name;
+    const double *x; /* bars: NULL */
+    const double *y; /* negative: left out */
+    int n;           /* points, or bars: one a category */
+};
+
+struct plot_limit {
+    const char *name; /* NULL: none */
+    double y;
+};
+
+enum plot_ticks { PLOT_DECIMAL, PLOT_BINARY, PLOT_BYTES };
+
+struct plot_panel {
+    const char *title, *x_label, *y_label; /* with units */
+    const char *const *categories;         /* bars: n of each series; NULL: lines */
+    const struct plot_series *series;
+    int n_series;
+    struct plot_limit limit;
+    bool log_x, log_y;
+    enum plot_ticks x_ticks;
+};
+
+struct plot {
+    const char *title, *subtitle;
+    const struct plot_panel *panels;
+    int n_panels;
+};
+
+/* Whether the file's name says what to write, for before the measuring; NULL is allowed. Prints an error. Returns an exit
+ * code. */
+int plot_check(const char *path);
+
+/* Replaces the file. Prints an error and returns an exit code. */
+int plot_write(const struct plot *plot, const char *path);
+
+#endif

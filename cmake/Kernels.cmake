@@ -1,0 +1,29 @@
+# Kernels for NVIDIA GPUs: compiled by nvcc where there is one, into one image that the library holds. No CUDA library is
+# linked. Without them the host does that work.
+set(MILLRACE_CUDA_KERNELS AUTO CACHE STRING "Transforms on NVIDIA GPUs (wants nvcc): AUTO, ON or OFF")
+set(MILLRACE_HAVE_CUDA_KERNELS 0)
+if(NOT MILLRACE_CUDA_KERNELS STREQUAL "OFF")
+  find_program(MILLRACE_NVCC nvcc HINTS $ENV{CUDA_HOME}/bin $ENV{CUDA_PATH}/bin /usr/local/cuda/bin)
+  if(MILLRACE_NVCC)
+    set(MILLRACE_HAVE_CUDA_KERNELS 1)
+  elseif(MILLRACE_CUDA_KERNELS STREQUAL "ON")
+    message(FATAL_ERROR "MILLRACE_CUDA_KERNELS=ON: nvcc was not found; set -DMILLRACE_NVCC=.../nvcc or use OFF")
+  endif()
+endif()
+target_compile_definitions(millrace_flags INTERFACE MILLRACE_HAVE_CUDA_KERNELS=${MILLRACE_HAVE_CUDA_KERNELS})
+set(kernels_source ${CMAKE_SOURCE_DIR}/src/device/kernels/batch.cu)
+set(kernels_image ${PROJECT_BINARY_DIR}/kernels/batch.fatbin)
+set(MILLRACE_KERNELS_C ${PROJECT_BINARY_DIR}/kernels/cuda_kernels_image.c)
+if(MILLRACE_HAVE_CUDA_KERNELS)
+  # Machine code for Turing, Ampere and Hopper; the PTX serves what comes between and after.
+  add_custom_command(OUTPUT ${MILLRACE_KERNELS_C}
+    COMMAND ${MILLRACE_NVCC} -fatbin -O3 -fmad=false -I${CMAKE_SOURCE_DIR}/include -I${CMAKE_SOURCE_DIR}/src
+      -gencode arch=compute_75,code=[sm_75,compute_75] -gencode arch=compute_80,code=sm_80
+      -gencode arch=compute_90,code=sm_90 ${kernels_source} -o ${kernels_image}
+    COMMAND ${CMAKE_COMMAND} -DIN=${kernels_image} -DOUT=${MILLRACE_KERNELS_C} -DNAME=mr_cuda_kernels_image
+      -P ${CMAKE_SOURCE_DIR}/cmake/Embed.cmake
+    DEPENDS ${kernels_source} ${CMAKE_SOURCE_DIR}/src/device/kernels.h ${CMAKE_SOURCE_DIR}/cmake/Embed.cmake
+    COMMENT "Compiling the CUDA kernels"
+    VERBATIM)
+endif()
+message(STATUS "millrace ${PROJECT_VERSION}: transforms on NVIDIA GPUs: ${MILLRACE_HAVE_CUDA_KERNELS} (nvcc: ${MILLRACE_NVCC})")

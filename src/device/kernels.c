@@ -1,0 +1,159 @@
+/* The kernels as plain C: what "cpu", "sim" and the tests' driver run, which links this file alone. */
+#include "device/kernels.h"
+
+#define BLOCK 256 /* elements that are worked on together, so that loops vectorise */
+
+#define LOAD(type)                                                                                                     \
+    do {                                                                                                               \
+        const type *p = (const type *)a->in + row * a->elements;                                                       \
+        if (linear)                                                                                                    \
+            for (uint32_t i = 0; i < n; i++)                                                                           \
+                x[i] = (float)p[at + i];                                                                               \
+        else                                                                                                           \
+            for (uint32_t i = 0; i < n; i++)                                                                           \
+                x[i] = (float)p[mr_point_source(a, at + i, flipped)];                                                  \
+    } while (0)
+
+static void load(const struct mr_point_args *a, uint64_t row, uint32_t at, uint32_t n, float *restrict x)
+{
+    int linear = mr_point_is_linear(a), flipped = a->flip && a->flip[row];
+    switch (a->from) {
+    case MR_I8:
+        LOAD(int8_t);
+        break;
+    case MR_U16:
+        LOAD(uint16_t);
+        break;
+    case MR_I16:
+        LOAD(int16_t);
+        break;
+    default:
+        LOAD(uint8_t);
+        break;
+    }
+}
+
+static void compute(const struct mr_point_args *a, uint32_t at, uint32_t n, float *restrict x)
+{
+    if (a->channels > 1)
+        for (uint32_t i = 0; i < n; i++)
+            x[i] = mr_point_compute(a, at + i, x[i]);
+    else
+        for (uint32_t k = 0; k < a->n_pairs; k++)
+            for (uint32_t i = 0; i < n; i++)
+                x[i] = mr_point_pair(x[i], a->pair[k]);
+}
+
+static void store(const struct mr_point_args *a, uint64_t first, uint32_t n, const float *restrict x)
+{
+    uint16_t *half = (uint16_t *)a->out + first;
+    if (a->to == MR_F32)
+        memcpy((float *)a->out + first, x, n * sizeof *x);
+    else if (a->to == MR_F16)
+        for (uint32_t i = 0; i < n; i++)
+            half[i] = mr_f16_of_f32(x[i]);
+    else
+        for (uint32_t i = 0; i < n; i++)
+            half[i] = mr_bf16_of_f32(x[i]);
+}
+
+static void run_point(const void *args)
+{
+    const struct mr_point_args *a = args;
+    float x[BLOCK];
+    for (uint64_t row = 0; row < a->rows; row++)
+        for (uint32_t at = 0; at < a->elements; at += BLOCK) {
+            uint32_t n = a->elements - at < BLOCK ? a->elements - at : BLOCK;
+            load(a, row, at, n, x);
+            compute(a, at, n, x);
+            store(a, row * a->elements + at, n, x);
+        }
+}
+
+static const char *check_point(const void *args, struct mr_kernel_range out[3])
+{
+    const struct mr_point_args *a = args;
+    int small = a->from == MR_BOOL || a->from == MR_U8 || a->from == MR_I8 || a->from == MR_U16 || a->from == MR_I16;
+    if (!small || (a->to != MR_F32 && a->to != MR_F16 && a->to != MR_BF16))
+        return "from and to: want a small integer's dtype and f32, f16 or bf16";
+    if (a->n_dims < 1 || a->n_dims > MR_POINT_DIMS)
+        return "n_dims";
+    uint64_t elements = 1, last = 0;
+    for (uint32_t k = 0; k < a->n_dims; k++) {
+        elements *= a->dim[k];
+        if (elements == 0 || elements > INT32_MAX)
+            return "dim";
+        last += (uint64_t)(a->dim[k] - 1) * a->stride[k];
+    }
+    if (elements != a->elements || last >= elements)
+        return "elements, dim and stride do not belong together";
+    if (a->channels < 1 || (uint64_t)a->channels * a->n_pairs > MR_POINT_PAIRS || a->channel_inner < 1)
+        return "channels, channel_inner or n_pairs";
+    out[0] = (struct mr_kernel_range){a->in, a->rows * elements * (a->from == MR_U16 || a->from == MR_I16 ? 2 : 1)};
+    out[1] = (struct mr_kernel_range){a->out, a->rows * elements * (a->to == MR_F32 ? 4 : 2)};
+    out[2] = (struct mr_kernel_range){a->flip, a->flip ? a->rows : 0};
+    return NULL;
+}
+
+static void run_one_hot(const void *args)
+{
+    const struct mr_one_hot_args *a = args;
+    uint64_t row_bytes = (uint64_t)a->classes * a->element_bytes;
+    memset(a->out, 0, a->rows * row_bytes);
+    for (uint64_t row = 0; row < a->rows; row++) {
+        uint64_t label = 0; /* little-endian */
+        memcpy(&label, (const char *)a->in + row * a->label_bytes, a->label_bytes);
+        if (label < a->classes)
+            memcpy((char *)a->out + row * row_bytes + label * a->element_bytes, a->value, a->element_bytes);
+    }
+}
+
+static int is_size(uint32_t bytes)
+{
+    return bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8;
+}
+
+static const char *check_one_hot(const void *args, struct mr_kernel_range out[3])
+{
+    const struct mr_one_hot_args *a = args;
+    if (!is_size(a->label_bytes) || !is_size(a->element_bytes) || a->classes < 1)
+        return "label_bytes, element_bytes or classes";
+    out[0] = (struct mr_kernel_range){a->in, a->rows * a->label_bytes};
+    out[1] = (struct mr_kernel_range){a->out, a->rows * a->classes * a->element_bytes};
+    out[2] = (struct mr_kernel_range){NULL, 0};
+    return NULL;
+}
+
+static void run_gather(const void *args)
+{
+    const struct mr_gather_args *a = args;
+    for (uint64_t row = 0; row < a->rows; row++)
+        if (a->index[row] < a->in_rows)
+            memcpy((char *)a->out + row * a->row_bytes, (const char *)a->in + a->index[row] * a->row_bytes,
+                   a->row_bytes);
+}
+
+static const char *check_gather(const void *args, struct mr_kernel_range out[3])
+{
+    const struct mr_gather_args *a = args;
+    if (!a->index || a->row_bytes < 1)
+        return "index or row_bytes";
+    out[0] = (struct mr_kernel_range){a->in, a->in_rows * a->row_bytes};
+    out[1] = (struct mr_kernel_range){a->out, a->rows * a->row_bytes};
+    out[2] = (struct mr_kernel_range){a->index, a->rows * sizeof *a->index};
+    return NULL;
+}
+
+static const struct mr_kernel kernels[] = {
+    {"pointwise", sizeof(struct mr_point_args), check_point, run_point},
+    {"one_hot", sizeof(struct mr_one_hot_args), check_one_hot, run_one_hot},
+    {"gather", sizeof(struct mr_gather_args), check_gather, run_gather},
+};
+
+const struct mr_kernel *mr_kernel_find(const char *name)
+{
+    for (size_t i = 0; i < sizeof kernels / sizeof kernels[0]; i++)
+        if (strcmp(kernels[i].name, name) == 0)
+            return &kernels[i];
+    return NULL;
+}

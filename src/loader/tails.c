@@ -1,0 +1,73 @@
+/* The ends of fields' chains that run on the device: which, where they lie in a slot, their kernels. */
+#include "loader/loader.h"
+
+#include <string.h>
+
+static int has_kernel(void *device, const char *kernel)
+{
+    return mr_device_has_kernel(device, kernel);
+}
+
+int mr_tails_plan(struct mr_loader *ld, int f)
+{
+    struct mr_loader_field *fp = &ld->field[f];
+    struct mr_chain_tail tail;
+    fp->out_bytes = fp->row_bytes;
+    if (!ld->chain || ld->device_info.unified || !ld->opts.device_transforms || fp->varies || fp->identity)
+        return 0;
+    int rc = mr_tail_find(ld->chain, f, has_kernel, ld->device, &tail);
+    if (rc <= 0)
+        return rc;
+    fp->tail = malloc(sizeof *fp->tail);
+    if (!fp->tail)
+        return mr_error_nomem("loader", sizeof *fp->tail);
+    *fp->tail = tail;
+    fp->row_bytes = tail.in_bytes;
+    fp->identity = tail.as_decoded;
+    return 0;
+}
+
+int mr_tails_lay_out(struct mr_loader *ld, uint64_t *at)
+{
+    for (int f = 0; f < ld->n_fields; f++) {
+        struct mr_loader_field *fp = &ld->field[f];
+        uint64_t bytes;
+        if (fp->tail && fp->tail->flip) {
+            fp->flip_offset = *at;
+            *at = mr_round_up(*at + ld->opts.batch_size, 256);
+        }
+        if (!fp->tail)
+            continue;
+        fp->out_offset = ld->output_bytes;
+        if (!mr_mul(fp->out_bytes, ld->opts.batch_size, &bytes) || !mr_add(ld->output_bytes, bytes, &bytes) ||
+            bytes > 1ull << 62)
+            return mr_error_set(MR_ELIMIT, "a batch of %llu samples is more than 2^62 bytes",
+                                (unsigned long long)ld->opts.batch_size);
+        ld->output_bytes = mr_round_up(bytes, 256);
+    }
+    return 0;
+}
+
+int mr_tails_launch(struct mr_loader *ld, const struct mr_slot *slot, struct mr_stream *stream)
+{
+    int rc = 0;
+    for (int f = 0; f < ld->n_fields && rc == 0; f++) {
+        const struct mr_loader_field *fp = &ld->field[f];
+        if (!fp->tail || slot->size == 0)
+            continue;
+        struct mr_chain_tail tail = *fp->tail;
+        void *in = slot->device + fp->offset, *out = slot->output + fp->out_offset;
+        if (strcmp(tail.kernel, "one_hot") == 0) {
+            tail.args.one_hot.in = in;
+            tail.args.one_hot.out = out;
+            tail.args.one_hot.rows = slot->size;
+        } else {
+            tail.args.point.in = in;
+            tail.args.point.out = out;
+            tail.args.point.rows = slot->size;
+            tail.args.point.flip = tail.flip ? slot->device + fp->flip_offset : NULL;
+        }
+        rc = mr_launch(stream, tail.kernel, &tail.args, tail.arg_bytes);
+    }
+    return rc;
+}

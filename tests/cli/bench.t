@@ -1,0 +1,99 @@
+# Copies: what is printed, the JSON's members, a chart that is XML.
+$ millrace bench transfer -d sim:h2d=2,d2h=2,latency=2us --max 64KiB --repeats 3 --plot t.svg
+sim; limit 2.00 GB/s to the device, 2.00 GB/s back
+medians of 3; .* (re)
+...
+Host to device, GB/s
+  size +pageable  pageable, blocking  pinned  pinned, blocking  pinned, batch of 64  pinned, kernel  registered  huge pages (re)
+  64 B( +[0-9.]+)+ (re)
+...
+Both ways at once \(total\), GB/s (re)
+...
+Within the device, GB/s
+...
+One copy takes latency \+ bytes / bandwidth, fitted; .* (re)
+...
+  h2d +pinned +[0-9.]+ us +[0-9.]+ GB/s +[0-9.]+ GB/s +2.00 GB/s +[0-9.]+% .* (re)
+...
+  left out: write_combined: device sim: it has no allocator of its own for host memory
+$ xml() { if command -v xmllint >/dev/null; then xmllint --noout "$1"; else python3 -c 'import sys, xml.dom.minidom as m; m.parse(sys.argv[1])' "$1"; fi; }; xml t.svg && grep -c '<polyline' t.svg
+21
+$ millrace bench transfer -d sim --max 1KiB --repeats 2 --directions d2h,d2d --json --plot t.html > t.json; for k in device model link series notes; do grep -q "^  \"$k\":" t.json || echo "missing: $k"; done; for k in direction memory way clock limit_gb_per_s points; do grep -q "^      \"$k\":" t.json || echo "missing: $k"; done; for k in bytes copies gb_per_s variation of_limit; do grep -q "^          \"$k\":" t.json || echo "missing: $k"; done; grep -c '"direction": "h2d"' t.json; head -n 1 t.html
+0
+<!DOCTYPE html>
+$ millrace bench transfer -d cpu
+millrace bench transfer: --device cpu: its memory is the host's, so nothing is copied; give --device cuda or sim
+[2]
+$ millrace bench transfer -d sim --plot t.png
+millrace bench transfer: --plot t.png: want a name that ends in .svg or .html
+[2]
+$ millrace bench transfer -d sim --directions h2d,up
+millrace bench transfer: --directions h2d,up: want a list of h2d, d2h, both, d2d
+[2]
+$ millrace bench transfer -d sim --min 1MiB --max 1KiB
+millrace bench transfer: --min is larger than --max
+[2]
+$ millrace bench transfer -d sim:mem=64KiB --max 1MiB 2>&1 | cut -c 1-60
+millrace bench transfer: sim: out of device memory: asked fo
+# Streams: the ring overlaps what one stream does not.
+$ millrace bench streams -d sim:h2d=2,d2h=2,tflops=0.2 --size 256 -n 12 --repeats 3 --plot s.svg
+sim: 12 times copy a 256 x 256 f32 matrix, multiply, copy back; medians of 3
+alone: copies to the device [0-9.]+ ms, matrix products [0-9.]+ ms \(0.[12] Tflop/s\), copies back [0-9.]+ ms (re)
+lower bound: [0-9.]+ ms, the (matrix products|copies to the device|copies back) (re)
+...
+  one stream +[0-9.]+ +[0-9.]+% +[0-9.]+x .* 0.000 +0.000 +768 KiB (re)
+  a stream for each input +.* +6.25 MiB (re)
+  ring of 3 buffers +.* +1.75 MiB (re)
+...
+  This device is simulated: products take their time and compute nothing.
+$ python3 -c 'import sys, xml.dom.minidom as m; m.parse("s.svg")' && grep -c 'lower bound' s.svg
+1
+$ millrace bench streams -d sim:tflops=0.2 --size 128 -n 5 --repeats 2 --json > s.json; for k in device model alone_ms lower_bound_ms ways checked config; do grep -q "^  \"$k\":" s.json || echo "missing: $k"; done; for k in way wall_ms variation of_bound busy_ms copies_under_compute_ms both_copies_ms device_bytes; do grep -q "^      \"$k\":" s.json || echo "missing: $k"; done; grep '"way"' s.json
+      "way": "one",
+      "way": "each",
+      "way": "ring",
+$ millrace bench streams -d cpu
+millrace bench streams: --device cpu: its memory is the host's, so nothing is copied; give --device cuda or sim
+[2]
+$ millrace bench streams -d sim -n 0
+millrace bench streams: --n 0: want .* (re)
+[2]
+# Workers: every cell of the grid, also on the CPU, where nothing is copied.
+$ millrace bench workers -d sim:h2d=2 -w 1,2 --time 20ms --samples 1024 -b 64 --plot w.svg
+sim: batches of 64, 100 us of the device's work on each
+limit of the link: 488,281 samples/s
+limit of the work: 640,000 samples/s
+1024 floats a sample, in memory
+  workers  memory, host               transfer us/batch  step us/batch  samples/s  of limit (re)
+        1  page-locked, not blocking +[0-9.]+ +[0-9.]+ .* [0-9.]+% (re)
+        1  page-locked, blocking .* (re)
+        1  pageable, not blocking .* (re)
+        1  pageable, blocking .* (re)
+        2  page-locked, not blocking .* (re)
+...
+2 ms of latency a sample
+...
+$ python3 -c 'import sys, xml.dom.minidom as m; m.parse("w.svg")' && grep -c '<polyline' w.svg
+8
+$ millrace bench workers -d cpu -w 2 --time 10ms --samples 512 --json > w.json; for k in device model link_limit_samples_per_s step_limit_samples_per_s cells config; do grep -q "^  \"$k\":" w.json || echo "missing: $k"; done; for k in set workers pinned blocking step_us samples_per_s; do grep -q "^      \"$k\":" w.json || echo "missing: $k"; done; grep -c '"set"' w.json
+8
+$ millrace bench workers -d cpu -w 1,,2
+millrace bench workers: --workers-list 1,,2: want at most 16 numbers of 1..512 with commas between
+[2]
+# Host memory: locking where the system allows it, and the peak of two copies at once.
+$ millrace bench hostmem -d sim --bytes 8MiB --plot h.svg
+sim: 8.00 MiB of host memory, ready for use; medians of 3
+...
+  not pinned +[0-9.]+ +[0-9.]+% +1.00x .* (re)
+  pinned: pool .* (re)
+...
+limits: as much memory as was asked for \(8.00 MiB\), in the time .* (re)
+...
+  pinned: driver  left out: device sim: it has no allocator of its own for host memory
+...
+$ python3 -c 'import sys, xml.dom.minidom as m; m.parse("h.svg")' && grep -c 'asked for' h.svg
+1
+$ millrace bench hostmem -d cpu --bytes 1MiB --json > h.json; for k in device model ways config; do grep -q "^  \"$k\":" h.json || echo "missing: $k"; done; for k in way s_per_gib variation system_bytes locked_bytes left_out; do grep -q "^      \"$k\":" h.json || echo "missing: $k"; done
+$ millrace bench hostmem --bytes 12
+millrace bench hostmem: --bytes 12: want .* (re)
+[2]
