@@ -306,6 +306,7 @@ void mr_memory_release(struct mr_device *dev, enum mr_memory kind, void *ptr, st
     while (*at && (*at)->ptr != ptr)
         at = &(*at)->next;
     struct block *b = *at;
+    bool known = b, same_kind = b && b->kind == kind; /* once unlocked, another thread may use the block, or drop it */
     if (b) {
         *at = b->next;
         b->after = after;
@@ -314,7 +315,7 @@ void mr_memory_release(struct mr_device *dev, enum mr_memory kind, void *ptr, st
         pool->count[b->kind].requested_bytes -= b->requested_bytes;
     }
     pthread_mutex_unlock(&pool->lock);
-    if (!b || b->kind != kind)
+    if (!same_kind)
         mr_log(MR_LOG_WARNING, "device %s: released %s memory %p that %s", dev->ops->name, mr_memory_name(kind), ptr,
-               b ? "is of another kind" : "is not in use");
+               known ? "is of another kind" : "is not in use");
 }
