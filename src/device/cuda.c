@@ -25,12 +25,20 @@ static const struct mr_option options[] = {
 
 static const char *const positional[] = {"device", NULL};
 
+/* Of each enter of this thread that has not left yet whether it pushed, the innermost in the lowest bit. */
+static _Thread_local uint64_t pushed;
+
 int mr_cuda_enter(const struct mr_cuda *c)
 {
+    struct CUctx_st *now = NULL;
     if (mr_cuda_is_forked())
         return mr_cuda_forked_error(c->name);
-    int result = c->cu->cuCtxPushCurrent_v2(c->context);
-    return result == CUDA_SUCCESS ? 0 : mr_cuda_error(c->cu, result, c->name, "cuCtxPushCurrent_v2");
+    bool is_current = c->cu->cuCtxGetCurrent(&now) == CUDA_SUCCESS && now == c->context;
+    int result = is_current ? CUDA_SUCCESS : c->cu->cuCtxPushCurrent_v2(c->context);
+    if (result != CUDA_SUCCESS)
+        return mr_cuda_error(c->cu, result, c->name, "cuCtxPushCurrent_v2");
+    pushed = pushed << 1 | !is_current;
+    return 0;
 }
 
 /* A push may return the error of earlier work on the GPU; that must not keep us from giving back what we have. */
@@ -44,7 +52,8 @@ int mr_cuda_enter_to_release(const struct mr_cuda *c)
 int mr_cuda_leave(const struct mr_cuda *c, int rc)
 {
     struct CUctx_st *was = NULL;
-    int result = c->cu->cuCtxPopCurrent_v2(&was);
+    int result = pushed & 1 ? c->cu->cuCtxPopCurrent_v2(&was) : CUDA_SUCCESS;
+    pushed >>= 1;
     return result == CUDA_SUCCESS || rc < 0 ? rc : mr_cuda_error(c->cu, result, c->name, "cuCtxPopCurrent_v2");
 }
 
@@ -52,6 +61,16 @@ static int ready(const struct mr_device *dev)
 {
     const struct mr_cuda *c = dev->state;
     return mr_cuda_is_forked() ? mr_cuda_forked_error(c->name[0] ? c->name : "cuda") : 0;
+}
+
+static int enter(const struct mr_device *dev)
+{
+    return mr_cuda_enter(dev->state);
+}
+
+static void leave(const struct mr_device *dev)
+{
+    mr_cuda_leave(dev->state, 0);
 }
 
 static int check_ordinal(const struct mr_cuda_driver *cu, int64_t ordinal)
@@ -263,6 +282,8 @@ const struct mr_device_ops mr_device_cuda = {
     .state_size = sizeof(struct mr_cuda),
     .probe = mr_cuda_driver_why_not,
     .ready = ready,
+    .enter = enter,
+    .leave = leave,
     .open = open_cuda,
     .close = close_cuda,
     .info = mr_cuda_info,

@@ -16,8 +16,8 @@ static int slot_create(struct mr_loader *ld, struct mr_slot *slot)
     slot->device = ld->on_device ? ld->on_device + at : NULL;
     if (ld->output_bytes > 0)
         slot->output = ld->on_device + ld->n_slots * ld->slot_bytes + (uint64_t)(slot - ld->slot) * ld->output_bytes;
-    for (int i = 0; i < 2 && rc == 0 && slot->device; i++)
-        rc = mr_slot_events_create(ld, &slot->events[i]);
+    if (slot->device)
+        rc = mr_slot_events_create(ld, slot);
     if (rc < 0)
         return rc;
     slot->indices = calloc(rows, sizeof *slot->indices);
@@ -41,7 +41,7 @@ static void open_for(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
     slot->bad_lost = false;
     atomic_store_explicit(&slot->claim_ns, 0, memory_order_relaxed);
     atomic_store_explicit(&slot->rows_left, slot->info.rows, memory_order_relaxed);
-    atomic_store_explicit(&slot->open_for, t, memory_order_release);
+    atomic_store(&slot->open_for, t); /* before a look at n_waiting_workers: see give_back() */
 }
 
 static enum mr_memory host_kind(const struct mr_loader *ld)
@@ -66,7 +66,7 @@ int mr_ring_create(struct mr_loader *ld)
         return mr_error_nomem("slots", ld->n_slots * sizeof *ld->slot);
     memset(ld->slot, 0, ld->n_slots * sizeof *ld->slot);
     for (uint32_t i = 0; i < ld->n_slots; i++) {
-        ld->slot[i].ready_for = UINT64_MAX;
+        atomic_store(&ld->slot[i].ready_for, UINT64_MAX);
         atomic_store(&ld->slot[i].open_for, UINT64_MAX);
     }
     int rc = acquire_memory(ld);
@@ -83,8 +83,7 @@ int mr_ring_create(struct mr_loader *ld)
 
 static void slot_destroy(struct mr_slot *slot)
 {
-    for (int i = 0; i < 2; i++)
-        mr_slot_events_destroy(&slot->events[i]);
+    mr_slot_events_destroy(slot);
     mr_bad_free(slot->bad);
     free(slot->indices);
     free(slot->positions);
@@ -110,43 +109,69 @@ void mr_ring_destroy(struct mr_loader *ld)
     free(ld->listed);
 }
 
+static void wake_workers(struct mr_loader *ld)
+{
+    if (atomic_load(&ld->n_waiting_workers) == 0)
+        return;
+    pthread_mutex_lock(&ld->lock);
+    pthread_cond_broadcast(&ld->slot_opened);
+    pthread_mutex_unlock(&ld->lock);
+}
+
 bool mr_ring_is_open(struct mr_loader *ld, uint64_t t)
 {
     struct mr_slot *slot = mr_ring_slot(ld, t);
     if (atomic_load_explicit(&slot->open_for, memory_order_acquire) != t)
         return false;
     if (atomic_load_explicit(&slot->host_busy, memory_order_acquire)) {
-        if (mr_event_query(mr_slot_events(ld, slot, t - ld->n_slots)->copied) == 0)
+        if (atomic_load_explicit(&slot->asking, memory_order_relaxed) || mr_event_query(slot->copied) == 0)
             return false;
-        atomic_store_explicit(&slot->host_busy, false, memory_order_release); /* a failed copy: its batch reports it */
+        atomic_store(&slot->host_busy, false); /* passed, or failed: its batch reports it */
     }
     return true;
+}
+
+/* Until the copy of the slot's batch before has passed. One worker waits for the device, the others for that one. */
+static void wait_host_free(struct mr_loader *ld, struct mr_slot *slot)
+{
+    while (atomic_load(&slot->host_busy) && !atomic_load(&ld->stop)) {
+        if (!atomic_exchange(&slot->asking, true)) {
+            mr_event_synchronize(slot->copied);
+            atomic_store(&slot->host_busy, false);
+            atomic_store(&slot->asking, false);
+            wake_workers(ld);
+            return;
+        }
+        pthread_mutex_lock(&ld->lock);
+        atomic_fetch_add(&ld->n_waiting_workers, 1);
+        while (atomic_load(&slot->host_busy) && atomic_load(&slot->asking) && !atomic_load(&ld->stop))
+            pthread_cond_wait(&ld->slot_opened, &ld->lock);
+        atomic_fetch_sub(&ld->n_waiting_workers, 1);
+        pthread_mutex_unlock(&ld->lock);
+    }
 }
 
 bool mr_ring_wait_open(struct mr_loader *ld, uint64_t t)
 {
     struct mr_slot *slot = mr_ring_slot(ld, t);
     pthread_mutex_lock(&ld->lock);
-    ld->n_waiting_workers++;
+    atomic_fetch_add(&ld->n_waiting_workers, 1);
     while (atomic_load(&slot->open_for) != t && !atomic_load(&ld->stop))
         pthread_cond_wait(&ld->slot_opened, &ld->lock);
-    ld->n_waiting_workers--;
+    atomic_fetch_sub(&ld->n_waiting_workers, 1);
     pthread_mutex_unlock(&ld->lock);
-    if (atomic_load(&ld->stop))
-        return false;
-    if (atomic_load_explicit(&slot->host_busy, memory_order_acquire)) {
-        mr_event_synchronize(mr_slot_events(ld, slot, t - ld->n_slots)->copied);
-        atomic_store_explicit(&slot->host_busy, false, memory_order_release);
-    }
-    return true;
+    if (!atomic_load(&ld->stop))
+        wait_host_free(ld, slot);
+    return !atomic_load(&ld->stop);
 }
 
-static void mark_ready(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
+void mr_ring_ready(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
 {
     uint64_t claimed = mr_counted(&slot->claim_ns), now = mr_time_ns();
     pthread_mutex_lock(&ld->lock);
     mr_hist_add(&ld->make, now > claimed ? now - claimed : 0);
-    slot->ready_for = t;
+    mr_count(&ld->n_ready, 1);
+    atomic_store_explicit(&slot->ready_for, t, memory_order_release);
     if (ld->consumer_waits && t == ld->next_batch)
         pthread_cond_signal(&ld->batch_ready);
     pthread_mutex_unlock(&ld->lock);
@@ -159,16 +184,13 @@ bool mr_ring_rows_done(struct mr_loader *ld, uint64_t t, uint64_t rows, void *ro
         return false;
     uint64_t start = mr_time_ns();
     mr_collate(ld, slot, room);
-    if (!ld->device_info.unified) {
-        int rc = mr_ship(ld, slot, t);
-        struct mr_run_sample none = {.n_extents = 0};
-        if (rc < 0)
-            mr_bad_add(ld, t, 0, &none, slot->info.epoch, rc, true);
-    }
+    if (ld->device_info.unified)
+        mr_ring_ready(ld, slot, t);
+    else
+        mr_ship(ld, slot, t);
     uint64_t end = mr_time_ns();
     atomic_fetch_add_explicit(&ld->collate_ns, end - start, memory_order_relaxed);
     mr_trace_span("collate+ship", start, end, "batch", t);
-    mark_ready(ld, slot, t);
     return true;
 }
 
@@ -180,35 +202,29 @@ static int end_with(struct mr_loader *ld, int code)
     return code;
 }
 
-/* How many batches stand ready, from the next on. */
-static uint64_t count_ready(const struct mr_loader *ld)
+static bool is_ready(const struct mr_loader *ld, const struct mr_slot *slot)
 {
-    uint64_t n = 0;
-    while (n < ld->n_slots && ld->slot[(ld->next_batch + n) % ld->n_slots].ready_for == ld->next_batch + n)
-        n++;
-    return n;
+    return atomic_load_explicit(&slot->ready_for, memory_order_acquire) == ld->next_batch;
 }
 
-/* Wakes workers that wait for slots. [lock] */
-static void wake_workers(struct mr_loader *ld)
+static void sleep_until_ready(struct mr_loader *ld, struct mr_slot *slot)
 {
     ld->n_opened = 0;
-    if (ld->n_waiting_workers)
-        pthread_cond_broadcast(&ld->slot_opened);
+    wake_workers(ld);
+    pthread_mutex_lock(&ld->lock);
+    ld->consumer_waits = true;
+    while (!is_ready(ld, slot) && !atomic_load(&ld->cancelled))
+        pthread_cond_wait(&ld->batch_ready, &ld->lock);
+    ld->consumer_waits = false;
+    pthread_mutex_unlock(&ld->lock);
 }
 
 /* Waits for the next batch's slot. Returns 0, or the error. */
 static int wait_ready(struct mr_loader *ld, struct mr_slot *slot)
 {
-    pthread_mutex_lock(&ld->lock);
-    uint64_t ready = count_ready(ld);
-    ld->consumer_waits = true;
-    if (ready == 0)
-        wake_workers(ld);
-    while (slot->ready_for != ld->next_batch && !atomic_load(&ld->cancelled))
-        pthread_cond_wait(&ld->batch_ready, &ld->lock);
-    ld->consumer_waits = false;
-    pthread_mutex_unlock(&ld->lock);
+    uint64_t ready = mr_counted(&ld->n_ready) - ld->next_batch; /* in whatever order */
+    if (!is_ready(ld, slot))
+        sleep_until_ready(ld, slot);
     mr_count(&ld->ready_sum, ready);
     if (mr_trace_on())
         mr_trace_counter("ready batches", mr_time_ns(), (int64_t)ready);
@@ -260,16 +276,19 @@ static void count_batch(struct mr_loader *ld, const struct mr_slot *slot, uint64
         mr_count(&ld->bytes, slot->bytes[f]);
 }
 
+/*
+ * Workers are woken for several slots at once; at the latest when the consumer itself has to wait. No lock: a worker raises
+ * n_waiting_workers before it looks at the slot, and here the slot is opened before that is looked at, so one sees the other.
+ */
 static void give_back(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
 {
     if (!ld->device_info.unified)
         atomic_store_explicit(&slot->host_busy, true, memory_order_release);
-    pthread_mutex_lock(&ld->lock);
     open_for(ld, slot, t + ld->n_slots);
-    /* Workers are woken for several slots at once; at the latest when the consumer itself has to wait. */
-    if (++ld->n_opened * 4 >= ld->n_slots)
-        wake_workers(ld);
-    pthread_mutex_unlock(&ld->lock);
+    if (++ld->n_opened * 4 < ld->n_slots)
+        return;
+    ld->n_opened = 0;
+    wake_workers(ld);
 }
 
 int mr_loader_next(struct mr_loader *ld, struct mr_stream *stream, struct mr_batch *out)
@@ -285,12 +304,12 @@ int mr_loader_next(struct mr_loader *ld, struct mr_stream *stream, struct mr_bat
             return mr_error_set(MR_EMISUSE,
                                 "the next batch needs the slot of batch %llu, which is held: release it first, or "
                                 "raise prefetch above %u",
-                                (unsigned long long)slot->ready_for, ld->n_slots);
+                                (unsigned long long)atomic_load(&slot->ready_for), ld->n_slots);
         int rc = wait_ready(ld, slot);
         if (rc == 0)
             rc = mr_bad_take(ld, slot);
         if (rc == 0)
-            rc = mr_ship_hand_out(ld, slot, ld->next_batch, stream);
+            rc = mr_ship_hand_out(ld, slot, stream);
         if (rc < 0)
             return ld->ended < 0 ? rc : end_with(ld, rc);
         ld->next_batch++;
@@ -310,7 +329,7 @@ int mr_loader_release(struct mr_loader *ld, struct mr_batch *batch, struct mr_st
     struct mr_slot *slot = batch->slot;
     if (!slot || !slot->held || slot->ready_for != batch->number)
         return mr_error_set(MR_EMISUSE, "this batch is not held: it was released before");
-    int rc = mr_ship_release(ld, slot, slot->ready_for, stream);
+    int rc = mr_ship_release(ld, slot, stream);
     slot->held = false;
     batch->slot = NULL;
     give_back(ld, slot, slot->ready_for);

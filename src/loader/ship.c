@@ -1,17 +1,48 @@
 /*
  * Shipping: the copy of a full slot to the device, and the events that order it against the consumer's work without a host
- * that waits. The worker that completes a batch enqueues its copy itself.
+ * that waits. The worker that completes a batch enqueues its copy itself, unless another is at that: then it leaves the slot
+ * with that one and goes on, for calls of a driver queue up behind each other anyway.
+ *
+ * Three calls of the driver a batch are needed here: the stream waits for the consumer's last work on the slot, the copy, an
+ * event behind it. Times cost ten more. Where batches come fast only some are timed, whole bursts of neighbours: a batch's
+ * copy lies under the use of the n_slots before it, so those must have been timed too before it can be counted.
  */
 #include "loader/loader.h"
 
 #include <stdio.h>
 #include <string.h>
 
+#define TIMING_NS                                                                                                      \
+    300000 /* batches that are further apart are all timed; nearer ones so seldom that it costs a few percent */
+#define MOST_SKIPS 64
+
+/* Brackets the base event by the host's clock, closely: the first records on a device take longer. */
+#define BASE_TRIES 10
+#define BASE_NEAR  40000
+
+static int mark_base(struct mr_loader *ld)
+{
+    uint64_t from = 0, to = BASE_NEAR + 1;
+    int rc = mr_event_create(ld->device, 1, &ld->base);
+    for (int i = 0; i < BASE_TRIES && to - from > BASE_NEAR && rc == 0; i++) {
+        from = mr_time_ns();
+        rc = mr_event_record(ld->base, ld->copy_stream[0]);
+        if (rc == 0)
+            rc = mr_event_synchronize(ld->base);
+        to = mr_time_ns();
+    }
+    ld->base_ns = from + (to - from) / 2;
+    return rc;
+}
+
 int mr_ship_init(struct mr_loader *ld)
 {
     ld->times = calloc(MR_TIMES, sizeof *ld->times);
     if (!ld->times)
         return mr_error_nomem("copy times", MR_TIMES * sizeof *ld->times);
+    ld->burst_batches = MR_MAX(4ull * ld->n_slots, 64);
+    ld->burst_timed[0] = true;
+    ld->burst_ns = mr_time_ns();
     int rc = 0;
     for (uint32_t i = 0; i < ld->opts.streams && rc == 0; i++) {
         char name[24] = "copy";
@@ -19,9 +50,7 @@ int mr_ship_init(struct mr_loader *ld)
             snprintf(name, sizeof name, "copy %u", i + 1);
         rc = mr_stream_create(ld->device, name, &ld->copy_stream[i]);
     }
-    if (rc == 0)
-        rc = mr_event_create(ld->device, 1, &ld->base);
-    return rc == 0 ? mr_event_record(ld->base, ld->copy_stream[0]) : rc;
+    return rc == 0 ? mark_base(ld) : rc;
 }
 
 void mr_ship_free(struct mr_loader *ld)
@@ -34,50 +63,118 @@ void mr_ship_free(struct mr_loader *ld)
     free(ld->times);
 }
 
-int mr_slot_events_create(struct mr_loader *ld, struct mr_slot_events *ev)
+/* A slot's events: two without timing, then those of its clocks. */
+#define SLOT_EVENTS 10
+static void list_events(struct mr_slot *slot, struct mr_event **out[SLOT_EVENTS])
 {
-    struct mr_event **all[] = {&ev->copy_start, &ev->copied, &ev->handed, &ev->released};
-    for (size_t i = 0; i < MR_COUNT(all); i++) {
-        int rc = mr_event_create(ld->device, 1, all[i]);
-        if (rc < 0)
-            return rc;
+    int n = 0;
+    out[n++] = &slot->copied;
+    out[n++] = &slot->released;
+    for (int i = 0; i < 2; i++) {
+        out[n++] = &slot->clock[i].copy_start;
+        out[n++] = &slot->clock[i].copy_end;
+        out[n++] = &slot->clock[i].use_start;
+        out[n++] = &slot->clock[i].use_end;
     }
-    return 0;
 }
 
-void mr_slot_events_destroy(struct mr_slot_events *ev)
+int mr_slot_events_create(struct mr_loader *ld, struct mr_slot *slot)
 {
-    if (ev->copy_recorded)
-        mr_event_synchronize(ev->copied);
-    if (ev->release_recorded)
-        mr_event_synchronize(ev->released); /* the consumer's work may still read the device half */
-    struct mr_event *all[] = {ev->copy_start, ev->copied, ev->handed, ev->released};
-    for (size_t i = 0; i < MR_COUNT(all); i++)
-        if (all[i])
-            mr_event_destroy(all[i]);
+    struct mr_event **all[SLOT_EVENTS];
+    int rc = 0;
+    list_events(slot, all);
+    for (int i = 0; i < SLOT_EVENTS && rc == 0; i++)
+        rc = mr_event_create(ld->device, i >= 2, all[i]);
+    return rc;
+}
+
+void mr_slot_events_destroy(struct mr_slot *slot)
+{
+    struct mr_event **all[SLOT_EVENTS];
+    if (slot->copy_recorded)
+        mr_event_synchronize(slot->copied);
+    if (slot->release_recorded)
+        mr_event_synchronize(slot->released); /* the consumer's work may still read the device half */
+    list_events(slot, all);
+    for (int i = 0; i < SLOT_EVENTS; i++)
+        if (*all[i])
+            mr_event_destroy(*all[i]);
+}
+
+/* The device's queues as tracks of a trace. The simulated device shows its engines itself. */
+static void trace_times(const struct mr_loader *ld, const struct mr_slot_clock *clock, const struct mr_times *t,
+                        bool used)
+{
+    static const char *const tracks[MR_MAX_STREAMS] = {
+        "H2D copy stream",    "H2D copy stream 2",  "H2D copy stream 3",  "H2D copy stream 4",
+        "H2D copy stream 5",  "H2D copy stream 6",  "H2D copy stream 7",  "H2D copy stream 8",
+        "H2D copy stream 9",  "H2D copy stream 10", "H2D copy stream 11", "H2D copy stream 12",
+        "H2D copy stream 13", "H2D copy stream 14", "H2D copy stream 15", "H2D copy stream 16"};
+    uint64_t base = ld->base_ns;
+    if (!mr_trace_on() || !ld->device_info.pci_id[0])
+        return;
+    mr_trace_span_on(tracks[clock->stream], "copy", base + (uint64_t)t->copy_start, base + (uint64_t)t->copy_end,
+                     "batch", clock->t);
+    if (used)
+        mr_trace_span_on("consumer stream", "step", base + (uint64_t)t->use_start, base + (uint64_t)t->use_end, "batch",
+                         clock->t);
 }
 
 /* Keeps the times of the batch that used these events, if they are all passed. [ship_lock] */
-static void keep_times(struct mr_loader *ld, struct mr_slot_events *ev)
+static void keep_times(struct mr_loader *ld, struct mr_slot_clock *clock)
 {
-    struct mr_times t = {0};
-    if (!ev->copy_recorded || mr_event_query(ev->copied) != 1)
+    struct mr_times t = {.lead = clock->lead};
+    if (!clock->copy_recorded || mr_event_query(clock->copy_end) != 1)
         return;
-    bool used = ev->handed_recorded && ev->release_recorded;
-    if (used && mr_event_query(ev->released) != 1)
+    bool used = clock->start_recorded && clock->end_recorded;
+    if (used && mr_event_query(clock->use_end) != 1)
         return;
-    int rc = mr_event_elapsed(ld->base, ev->copy_start, &t.copy_start);
+    int rc = mr_event_elapsed(ld->base, clock->copy_start, &t.copy_start);
     if (rc == 0)
-        rc = mr_event_elapsed(ld->base, ev->copied, &t.copy_end);
+        rc = mr_event_elapsed(ld->base, clock->copy_end, &t.copy_end);
     if (rc == 0 && used)
-        rc = mr_event_elapsed(ld->base, ev->handed, &t.use_start);
+        rc = mr_event_elapsed(ld->base, clock->use_start, &t.use_start);
     if (rc == 0 && used)
-        rc = mr_event_elapsed(ld->base, ev->released, &t.use_end);
+        rc = mr_event_elapsed(ld->base, clock->use_end, &t.use_end);
     if (rc == 0) {
         ld->times[ld->n_times++ % MR_TIMES] = t;
         mr_count(&ld->copy_ns, (uint64_t)MR_MAX(t.copy_end - t.copy_start, 0));
+        trace_times(ld, clock, &t, used);
     }
-    ev->copy_recorded = ev->handed_recorded = false;
+    clock->copy_recorded = clock->start_recorded = clock->end_recorded = false;
+}
+
+/* Decides on a burst when its first batch comes. Batches under way belong to two at most: one is four rings long. */
+static void decide_burst(struct mr_loader *ld, uint64_t burst)
+{
+    uint64_t now = mr_time_ns(), period = (now - ld->burst_ns) / ((burst - ld->burst) * ld->burst_batches);
+    uint64_t every = MR_MAX(MR_MIN(TIMING_NS / MR_MAX(period, 1), MOST_SKIPS), 1);
+    bool timed = burst - ld->last_timed >= every;
+    if (timed) {
+        ld->burst_leads = !ld->burst_timed[(burst - 1) % 2];
+        ld->last_timed = burst;
+    }
+    ld->burst_timed[burst % 2] = timed;
+    ld->burst = burst;
+    ld->burst_ns = now;
+}
+
+/* The events that time this batch, or NULL. [ship_lock] */
+static struct mr_slot_clock *choose_clock(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
+{
+    uint64_t burst = t / ld->burst_batches;
+    struct mr_slot_clock *clock = &slot->clock[t / ld->n_slots % 2];
+    if (burst > ld->burst)
+        decide_burst(ld, burst);
+    bool in_burst = ld->burst_timed[burst % 2];
+    if (!in_burst && !mr_trace_on())
+        return NULL;
+    keep_times(ld, clock);
+    clock->copy_recorded = clock->start_recorded = clock->end_recorded = false;
+    clock->t = t;
+    clock->stream = (int)(t % ld->n_slots % ld->opts.streams);
+    clock->lead = !in_burst || (burst == ld->last_timed && ld->burst_leads && t % ld->burst_batches < ld->n_slots);
+    return clock;
 }
 
 /* Bytes of the slot that hold something: fields lie smallest first, so that the last one's unused end is not copied. */
@@ -92,55 +189,113 @@ static uint64_t used_bytes(const struct mr_loader *ld, const struct mr_slot *slo
     return used;
 }
 
-int mr_ship(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
+/* [ship_lock] */
+static int enqueue(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
 {
     enum mr_memory kind = ld->opts.pageable ? MR_PAGEABLE : MR_PINNED;
-    struct mr_slot_events *ev = mr_slot_events(ld, slot, t), *before = mr_slot_events(ld, slot, t + ld->n_slots);
+    struct mr_slot_clock *clock = choose_clock(ld, slot, t);
     struct mr_stream *stream = ld->copy_stream[t % ld->n_slots % ld->opts.streams];
     uint64_t bytes = used_bytes(ld, slot);
-    int rc = 0;
-    pthread_mutex_lock(&ld->ship_lock);
-    keep_times(ld, ev);
-    ev->release_recorded = false;
-    if (before->release_recorded)
-        rc = mr_stream_wait(stream, before->released);
-    if (rc == 0)
-        rc = mr_event_record(ev->copy_start, stream);
+    int rc = slot->release_recorded ? mr_stream_wait(stream, slot->released) : 0;
+    if (rc == 0 && clock)
+        rc = mr_event_record(clock->copy_start, stream);
     if (rc == 0 && bytes > 0)
         rc = mr_copy_async(stream, slot->device, MR_DEVICE, slot->host, kind, bytes);
     if (rc == 0)
         rc = mr_resident_gather(ld, slot, stream);
     if (rc == 0)
         rc = mr_tails_launch(ld, slot, stream);
+    if (rc == 0 && clock)
+        rc = mr_event_record(clock->copy_end, stream);
     if (rc == 0)
-        rc = mr_event_record(ev->copied, stream);
-    ev->copy_recorded = rc == 0;
+        rc = mr_event_record(slot->copied, stream);
+    slot->copy_recorded |= rc == 0;
+    slot->clocked = rc == 0 ? clock : NULL;
+    if (slot->clocked)
+        clock->copy_recorded = true;
     mr_count(&ld->copied_bytes, rc == 0 ? bytes : 0);
-    pthread_mutex_unlock(&ld->ship_lock);
-    return rc == 0 && ld->opts.blocking ? mr_event_synchronize(ev->copied) : rc;
-}
-
-int mr_ship_hand_out(struct mr_loader *ld, struct mr_slot *slot, uint64_t t, struct mr_stream *stream)
-{
-    struct mr_slot_events *ev = mr_slot_events(ld, slot, t);
-    if (ld->device_info.unified)
-        return 0;
-    if (!stream)
-        return mr_event_synchronize(ev->copied);
-    int rc = mr_stream_wait(stream, ev->copied);
-    if (rc == 0)
-        rc = mr_event_record(ev->handed, stream);
-    ev->handed_recorded = rc == 0;
     return rc;
 }
 
-int mr_ship_release(struct mr_loader *ld, struct mr_slot *slot, uint64_t t, struct mr_stream *stream)
+static void ship_one(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
 {
-    struct mr_slot_events *ev = mr_slot_events(ld, slot, t);
+    struct mr_run_sample none = {.n_extents = 0};
+    pthread_mutex_lock(&ld->ship_lock);
+    int rc = enqueue(ld, slot, t);
+    pthread_mutex_unlock(&ld->ship_lock);
+    if (rc == 0 && ld->opts.blocking)
+        rc = mr_event_synchronize(slot->copied);
+    if (rc < 0)
+        mr_bad_add(ld, t, 0, &none, slot->info.epoch, rc, true);
+    mr_ring_ready(ld, slot, t);
+}
+
+/* The oldest of the slots left with the shipper: there is one. */
+static struct mr_slot *next_to_ship(struct mr_loader *ld)
+{
+    if (!ld->to_ship) {
+        struct mr_slot *newest = atomic_exchange(&ld->full, NULL);
+        while (newest) {
+            struct mr_slot *older = newest->next_full;
+            newest->next_full = ld->to_ship;
+            ld->to_ship = newest;
+            newest = older;
+        }
+    }
+    struct mr_slot *slot = ld->to_ship;
+    ld->to_ship = slot->next_full;
+    return slot;
+}
+
+/*
+ * A slot is put on the list before it is counted, so as many as are counted can be had. The shipper counts one down after
+ * each; the count's reaching 0 ends its turn, and who raises it from 0 takes the next.
+ */
+void mr_ship(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
+{
+    if (ld->opts.blocking) {
+        ship_one(ld, slot, t);
+        return;
+    }
+    slot->full_for = t;
+    slot->next_full = atomic_load(&ld->full);
+    while (!atomic_compare_exchange_weak(&ld->full, &slot->next_full, slot))
+        ;
+    if (atomic_fetch_add(&ld->n_full, 1) > 0)
+        return;
+    do {
+        slot = next_to_ship(ld);
+        ship_one(ld, slot, slot->full_for);
+    } while (atomic_fetch_sub(&ld->n_full, 1) > 1);
+}
+
+int mr_ship_hand_out(struct mr_loader *ld, struct mr_slot *slot, struct mr_stream *stream)
+{
+    if (ld->device_info.unified)
+        return 0;
+    if (!stream)
+        return mr_event_synchronize(slot->copied);
+    int rc = mr_stream_wait(stream, slot->copied);
+    if (rc == 0 && slot->clocked) {
+        rc = mr_event_record(slot->clocked->use_start, stream);
+        slot->clocked->start_recorded = rc == 0;
+    }
+    return rc;
+}
+
+int mr_ship_release(struct mr_loader *ld, struct mr_slot *slot, struct mr_stream *stream)
+{
+    int rc = 0;
+    slot->release_recorded = false;
     if (ld->device_info.unified || !stream)
         return 0;
-    int rc = mr_event_record(ev->released, stream);
-    ev->release_recorded = rc == 0;
+    if (slot->clocked && slot->clocked->start_recorded) {
+        rc = mr_event_record(slot->clocked->use_end, stream);
+        slot->clocked->end_recorded = rc == 0;
+    }
+    if (rc == 0)
+        rc = mr_event_record(slot->released, stream);
+    slot->release_recorded = rc == 0;
     return rc;
 }
 
@@ -187,26 +342,34 @@ static uint64_t common(const struct interval *a, uint64_t n_a, const struct inte
 
 void mr_ship_overlap(struct mr_loader *ld, struct mr_loader_stats *out)
 {
-    struct interval *copy = ld->times ? calloc(2 * MR_TIMES, sizeof *copy) : NULL;
+    struct interval *copy = ld->times ? calloc(3 * MR_TIMES, sizeof *copy) : NULL;
     if (!copy)
         return; /* a device without copies, or no memory: no figures */
-    struct interval *use = copy + MR_TIMES;
+    struct interval *use = copy + MR_TIMES, *all_use = use + MR_TIMES;
+    uint64_t n_copy = 0, n_use = 0, n_all = 0, all_ns;
     pthread_mutex_lock(&ld->ship_lock);
     for (uint32_t i = 0; i < ld->n_slots; i++)
-        for (int set = 0; set < 2; set++)
-            if (ld->slot[i].events[set].release_recorded)
-                keep_times(ld, &ld->slot[i].events[set]);
-    uint64_t n = MR_MIN(ld->n_times, MR_TIMES), n_use = 0;
-    for (uint64_t i = 0; i < n; i++) {
+        for (int k = 0; k < 2; k++)
+            if (ld->slot[i].clock[k].end_recorded)
+                keep_times(ld, &ld->slot[i].clock[k]);
+    for (uint64_t i = 0; i < MR_MIN(ld->n_times, MR_TIMES); i++) {
         const struct mr_times *t = &ld->times[i];
-        copy[i] = (struct interval){t->copy_start, t->copy_end};
+        struct interval used = {t->use_start, t->use_end};
+        if (!t->lead)
+            copy[n_copy++] = (struct interval){t->copy_start, t->copy_end};
         if (t->use_end > t->use_start)
-            use[n_use++] = (struct interval){t->use_start, t->use_end};
+            all_use[n_all++] = used;
+        if (t->use_end > t->use_start && !t->lead)
+            use[n_use++] = used;
     }
+    out->copy_ns = mr_counted(&ld->copy_ns);
+    if (ld->n_times > 0 && out->batches > ld->n_times)
+        out->copy_ns = (uint64_t)((double)out->copy_ns * (double)out->batches / (double)ld->n_times);
     pthread_mutex_unlock(&ld->ship_lock);
-    out->timed_batches = n;
-    uint64_t n_copy = unite(copy, n, &out->timed_copy_ns);
-    n_use = unite(use, n_use, &out->timed_use_ns);
-    out->timed_both_ns = common(copy, n_copy, use, n_use);
+    out->timed_batches = n_copy;
+    n_copy = unite(copy, n_copy, &out->timed_copy_ns);
+    unite(use, n_use, &out->timed_use_ns);
+    n_all = unite(all_use, n_all, &all_ns);
+    out->timed_both_ns = common(copy, n_copy, all_use, n_all);
     free(copy);
 }

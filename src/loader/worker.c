@@ -255,7 +255,10 @@ void *mr_worker_main(void *worker)
     snprintf(name, sizeof name, "worker %u", w->id);
     mr_trace_thread(name);
     uint64_t start = w->lap_ns = mr_time_ns();
+    bool entered = mr_device_enter(w->ld->device) == 0; /* else each call says so */
     work(w);
+    if (entered)
+        mr_device_leave(w->ld->device);
     atomic_store(&w->life_ns, mr_time_ns() - start);
     return NULL;
 }
