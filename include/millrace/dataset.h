@@ -83,6 +83,24 @@ struct mr_synthetic_opts {
 MR_API void mr_synthetic_opts_init(struct mr_synthetic_opts *opts);
 MR_API int mr_dataset_open_synthetic(const struct mr_synthetic_opts *opts, struct mr_dataset **out);
 
+/*
+ * How data sets with pictures decode them. JPEG, PNG (8 and 16 bit, palettes) and WebP are told apart by their bytes.
+ * A loader whose chain begins with ops that cut a window (crop, random_resized_crop, ...) or resize decodes only the rows and
+ * columns that are needed, JPEG at the smallest of the sizes 1/8 .. 8/8 that is at least what is asked for; `exact` turns
+ * the latter off. Without such an op the largest size must be given, as rows of batches have to have one.
+ */
+enum mr_picture_color { MR_PICTURE_RGB, MR_PICTURE_GRAY, MR_PICTURE_RGBA };
+enum mr_picture_alpha { MR_PICTURE_DROP, MR_PICTURE_BLACK, MR_PICTURE_WHITE }; /* what lies under transparent pixels */
+
+struct mr_picture_opts {
+    int color;                      /* enum mr_picture_color */
+    int alpha;                      /* enum mr_picture_alpha; DROP: the colours as stored */
+    int ignore_orientation;         /* 0: EXIF's orientation is applied */
+    int exact;                      /* 1: always decode at full size */
+    uint64_t max_pixels;            /* a larger picture is a bad sample; 0: 100 million */
+    uint64_t max_height, max_width; /* 0: not known */
+};
+
 /* Arrays in memory. Borrows data and keeps it unchanged; each array holds n tensors of its spec, one after the other. */
 struct mr_array_opts {
     size_t size;
