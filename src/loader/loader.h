@@ -178,6 +178,7 @@ struct mr_loader {
 
     _Alignas(MR_CACHE_LINE) struct mr_worker *worker;
     uint32_t n_workers, n_started;
+    bool spare_processor; /* there are more than workers */
     _Atomic bool stop;
     _Atomic bool cancelled;
 

@@ -172,9 +172,10 @@ void mr_ring_ready(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
     mr_hist_add(&ld->make, now > claimed ? now - claimed : 0);
     mr_count(&ld->n_ready, 1);
     atomic_store_explicit(&slot->ready_for, t, memory_order_release);
-    if (ld->consumer_waits && t == ld->next_batch)
-        pthread_cond_signal(&ld->batch_ready);
+    bool awaited = ld->consumer_waits && t == ld->next_batch;
     pthread_mutex_unlock(&ld->lock);
+    if (awaited)
+        pthread_cond_signal(&ld->batch_ready);
 }
 
 bool mr_ring_rows_done(struct mr_loader *ld, uint64_t t, uint64_t rows, void *room)
@@ -207,10 +208,23 @@ static bool is_ready(const struct mr_loader *ld, const struct mr_slot *slot)
     return atomic_load_explicit(&slot->ready_for, memory_order_acquire) == ld->next_batch;
 }
 
+/* The worker that wakes a sleeper is often the shipper, which all batches wait for: where there is a processor for it the
+ * consumer looks for a little while instead. */
+#define LOOK_NS 20000
+
+static void look_until_ready(const struct mr_loader *ld, const struct mr_slot *slot)
+{
+    uint64_t until = mr_time_ns() + LOOK_NS;
+    while (!is_ready(ld, slot) && !atomic_load_explicit(&ld->cancelled, memory_order_relaxed) && mr_time_ns() < until)
+        ;
+}
+
 static void sleep_until_ready(struct mr_loader *ld, struct mr_slot *slot)
 {
     ld->n_opened = 0;
     wake_workers(ld);
+    if (ld->spare_processor)
+        look_until_ready(ld, slot);
     pthread_mutex_lock(&ld->lock);
     ld->consumer_waits = true;
     while (!is_ready(ld, slot) && !atomic_load(&ld->cancelled))
