@@ -2,7 +2,9 @@
  * The loader's parts and what they share.
  *
  *   plan.c      which samples make up batch number t (pure arithmetic over epochs, ranks, resume)
- *   ring.c      the slots: opened, filled, shipped, handed out, released
+ *   ring.c      the slots: opened, filled, ready
+ *   handout.c   the consumer's side of the ring: next, release
+ *   ship.c      the copy of a full slot to the device; times.c: when batches were copied and used
  *   run.c       a claimed run of samples: its order, extents, reads
  *   worker.c    the threads: claim runs, read ahead, make samples, complete slots
  *   sample.c    one sample: bytes -> decode -> chain -> row; bad.c: what happens to bad ones
@@ -162,7 +164,7 @@ struct mr_loader {
     uint64_t base_ns;       /* the same by mr_time_ns */
     struct mr_times *times; /* [ship_lock] ring of MR_TIMES */
     uint64_t n_times;       /* [ship_lock] */
-    /* Which batches are timed, whole bursts of them (ship.c). [ship_lock] */
+    /* Which batches are timed, whole bursts of them (times.c). [ship_lock] */
     uint64_t burst_batches, burst, burst_ns, last_timed; /* burst: the last decided on, when; the last that is timed */
     bool burst_timed[2];                                 /* of burst b: [b % 2] */
     bool burst_leads;                                    /* the last timed one was not preceded by a timed one */
@@ -216,6 +218,10 @@ static inline struct mr_slot *mr_ring_slot(struct mr_loader *ld, uint64_t t)
 {
     return &ld->slot[t % ld->n_slots];
 }
+/* The slot is free for batch t, if there is one. */
+void mr_ring_open_for(struct mr_loader *ld, struct mr_slot *slot, uint64_t t);
+/* Workers that wait for slots, if any. */
+void mr_ring_wake_workers(struct mr_loader *ld);
 /* May rows of batch t be written now? Not while the copy of the slot's batch before still runs. */
 bool mr_ring_is_open(struct mr_loader *ld, uint64_t t);
 /* Waits until the slot of batch t is open; false: stop. */
@@ -239,9 +245,15 @@ void mr_ship(struct mr_loader *ld, struct mr_slot *slot, uint64_t t);
 int mr_ship_hand_out(struct mr_loader *ld, struct mr_slot *slot, struct mr_stream *stream);
 /* The consumer's work on the batch ends where its stream stands. */
 int mr_ship_release(struct mr_loader *ld, struct mr_slot *slot, struct mr_stream *stream);
+
+/* ---- times.c: when batches were copied and used ---- */
+int mr_times_init(struct mr_loader *ld); /* once there are streams */
+void mr_times_free(struct mr_loader *ld);
+/* The events that time this batch, or NULL. [ship_lock] */
+struct mr_slot_clock *mr_times_choose(struct mr_loader *ld, struct mr_slot *slot, uint64_t t);
 /* How long copies and use took, and how much of it was at once, over the batches whose times are kept. out->batches is
  * there. */
-void mr_ship_overlap(struct mr_loader *ld, struct mr_loader_stats *out);
+void mr_times_overlap(struct mr_loader *ld, struct mr_loader_stats *out);
 
 /* ---- tails.c ---- */
 /* Looks for an end of the field's chain that the device can do with fewer bytes copied. Returns 0, -ENOMEM, MR_EDEVICE. */
