@@ -173,7 +173,7 @@ struct mr_loader {
     struct mr_slot *_Atomic full;                    /* newest first */
     struct mr_slot *to_ship;                         /* the shipper's: taken from `full`, oldest first */
 
-    uint64_t run_rows, runs_per_batch, runs_per_worker;
+    _Alignas(MR_CACHE_LINE) uint64_t run_rows, runs_per_batch, runs_per_worker;
     uint64_t sample_bytes; /* read for one sample, as the first one needs */
     uint32_t depth;
     _Alignas(MR_CACHE_LINE) _Atomic uint64_t next_run; /* the claims: all workers write it */
