@@ -74,6 +74,8 @@ struct mr_device_info {
     int link_generation, link_width, link_generation_max, link_width_max;
     int numa_node;       /* memory node of the host nearest the device; -1: unknown (everywhere but on GPUs) */
     uint64_t bar1_bytes; /* window through which the bus reaches device memory */
+
+    int simulated; /* 1: the host's processors play the device */
 };
 MR_API int mr_device_get(struct mr_device *dev, struct mr_device_info *out);
 

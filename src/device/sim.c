@@ -81,6 +81,7 @@ static int open_sim(struct mr_device *dev, const void *opts)
 static int info(struct mr_device *dev, struct mr_device_info *out)
 {
     struct sim_device *sim = dev->state;
+    out->simulated = 1;
     out->copy_engines = 2;
     out->h2d_gb_per_s = sim->opts.h2d;
     out->d2h_gb_per_s = sim->opts.d2h;
