@@ -65,7 +65,7 @@ const struct mr_option feed_options[] = {
         .help = "Ceiling for slots, read buffers and cache, host and device together; 0: none", .group = "Pipeline"),
 
     OPT("device", 'd', MR_OPT_STRING, device, .initial = "auto", .meta = "DEVICE",
-        .help = "auto, cpu, cuda, cuda:1, or sim:h2d=55,d2h=55,pageable=12,latency=10us,step=4ms,mem=16GiB",
+        .help = "auto, cpu, cuda, cuda:1, or sim:h2d=55,d2h=55,peer=100,pageable=12,latency=10us,step=4ms,mem=16GiB",
         .group = "Device"),
     OPT("pin", 0, MR_OPT_FLAG, pin, .initial = "1", .help = "Pageable slots, to see what page-locked ones save",
         .group = "Device"),

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-const char *const transfer_directions[] = {"h2d", "d2h", "both", "d2d", NULL};
+const char *const transfer_directions[] = {"h2d", "d2h", "both", "d2d", "peer", NULL};
 const char *const transfer_memories[] = {"pageable", "pinned", "write_combined", "registered", "huge_pages", "device"};
 const char *const transfer_ways[] = {"async", "blocking", "batch", "kernel"};
 
@@ -19,6 +19,8 @@ struct route {
 
 static struct route route_of(const struct transfer_lab *lab, enum transfer_direction direction, int side)
 {
+    if (direction == TRANSFER_PEER)
+        return (struct route){&lab->device[0], &lab->peer, 3};
     if (direction == TRANSFER_D2D)
         return (struct route){&lab->device[0], &lab->device[1], 2};
     if (direction == TRANSFER_D2H || (direction == TRANSFER_BOTH && side == 1))
@@ -45,7 +47,9 @@ static int enqueue(struct mr_stream *stream, enum transfer_way way, struct route
     for (uint64_t i = 0; i < n && rc == 0; i++) {
         const struct mr_copy *c = &copies[i];
         struct mr_kernel_copy args = {c->dst, c->src, c->bytes};
-        if (way == TRANSFER_KERNEL)
+        if (r.src->dev != r.dst->dev)
+            rc = mr_copy_peer_async(stream, c->dst, r.dst->dev, c->src, r.src->dev, c->bytes);
+        else if (way == TRANSFER_KERNEL)
             rc = mr_launch(stream, "copy", &args, sizeof args);
         else
             rc = mr_copy_async(stream, c->dst, c->dst_kind, c->src, c->src_kind, c->bytes);
@@ -202,7 +206,8 @@ static int measure_point(struct transfer_lab *lab, const struct transfer_series 
 int transfer_series_measure(struct transfer_lab *lab, const struct mr_device_info *info, struct transfer_series *s)
 {
     double x[TRANSFER_MAX_SIZES], y[TRANSFER_MAX_SIZES];
-    double limits[] = {info->h2d_gb_per_s, info->d2h_gb_per_s, info->h2d_gb_per_s + info->d2h_gb_per_s, 0};
+    double limits[] = {info->h2d_gb_per_s, info->d2h_gb_per_s, info->h2d_gb_per_s + info->d2h_gb_per_s, 0,
+                       lab->peer_gb_per_s};
     static const char *const kinds[] = {"pageable", "pinned", "write-combined", "registered", "huge pages", "device"};
     static const char *const ways[] = {"", ", blocking", ", batch of 64", ", kernel"};
     snprintf(s->name, sizeof s->name, "%s%s", kinds[s->memory], ways[s->way]);

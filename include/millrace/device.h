@@ -40,7 +40,7 @@ MR_API const char *mr_memory_name(enum mr_memory kind);
 
 /*
  * Opens a device.
- * uri: "auto" (the best that is usable), "cpu", "sim" or "sim:h2d=55,d2h=55,pageable=12,latency=10us,step=4ms,mem=16GiB",
+ * uri: "auto" (the best that is usable), "cpu", "sim" or "sim:h2d=55,d2h=55,peer=100,pageable=12,latency=10us,step=4ms,mem=16GiB",
  * "cuda" (the first GPU), "cuda:1" or "cuda:1,pinned=alloc". GPUs are numbered as the driver shows them to this process
  * (CUDA_VISIBLE_DEVICES). pinned=register (the default) page-locks by touching pages in parallel on the memory node
  * nearest the GPU and registering them, pinned=alloc by the driver's own allocator.
@@ -76,6 +76,8 @@ struct mr_device_info {
     uint64_t bar1_bytes; /* window through which the bus reaches device memory */
 
     int simulated; /* 1: the host's processors play the device */
+    double
+        peer_gb_per_s; /* to other devices, one way: all NVLinks together, or what is simulated; 0: none, or unknown */
 };
 MR_API int mr_device_get(struct mr_device *dev, struct mr_device_info *out);
 
@@ -174,6 +176,23 @@ struct mr_copy {
  * many times cheaper. After an error some of them may be under way. Returns 0, MR_EMISUSE, MR_EDEVICE, -ENOMEM.
  */
 MR_API int mr_copy_batch_async(struct mr_stream *stream, const struct mr_copy *copies, uint64_t n);
+
+/*
+ * Can bytes go from one device's memory to the other's without the host's memory between? Asking prepares it, which may
+ * block for milliseconds the first time: on GPUs each may reach the other's memory from then on, other libraries of the
+ * process included. Returns 1: they can (also for one device alone), 0: the driver stages them in host memory,
+ * MR_EUNSUPPORTED for devices that have no copies between them ("cpu", different kinds), MR_EMISUSE, MR_EDEVICE.
+ */
+MR_API int mr_device_reach(struct mr_device *one, struct mr_device *other);
+
+/*
+ * Enqueues a copy between the memories (MR_DEVICE) of two devices. stream: of either. The stream's order is the only one:
+ * what other streams, those of the other device above all, still do with the two ranges is waited for by the caller before.
+ * Prepares as mr_device_reach() does when that was not called. Both ranges stay valid and the source unchanged until the
+ * copy is done. Returns 0, MR_EUNSUPPORTED as mr_device_reach(), MR_EMISUSE, MR_EDEVICE, -ENOMEM.
+ */
+MR_API int mr_copy_peer_async(struct mr_stream *stream, void *dst, struct mr_device *dst_device, const void *src,
+                              struct mr_device *src_device, uint64_t bytes);
 
 /*
  * Enqueues setting memory to one byte value. Host memory is set by the calling thread, which blocks until the stream's

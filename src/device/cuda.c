@@ -69,7 +69,9 @@ static int check_ordinal(const struct mr_cuda_driver *cu, int64_t ordinal)
 
 static int open_cuda(struct mr_device *dev, const void *opts)
 {
+    static _Atomic uint64_t opened;
     struct mr_cuda *c = dev->state;
+    c->serial = atomic_fetch_add(&opened, 1) + 1;
     c->opts = *(const struct cuda_options *)opts;
     int rc = mr_cuda_driver_get(&c->cu);
     if (rc >= 0)
@@ -285,6 +287,8 @@ const struct mr_device_ops mr_device_cuda = {
     .copy_async = mr_cuda_copy_async,
     .copy_batch = mr_cuda_copy_batch,
     .memset_async = mr_cuda_memset_async,
+    .reach = mr_cuda_reach,
+    .copy_peer = mr_cuda_copy_peer,
     .launch = mr_cuda_launch,
     .has_kernel = mr_cuda_has_kernel,
     .n_simple = MR_N_KERNELS,

@@ -24,6 +24,7 @@ enum {
     CUDA_ERROR_INVALID_IMAGE = 200,
     CUDA_ERROR_NO_BINARY_FOR_GPU = 209,
     CUDA_ERROR_ECC_UNCORRECTABLE = 214,
+    CUDA_ERROR_PEER_ACCESS_UNSUPPORTED = 217,
     CUDA_ERROR_INVALID_PTX = 218,
     CUDA_ERROR_NVLINK_UNCORRECTABLE = 220,
     CUDA_ERROR_UNSUPPORTED_PTX_VERSION = 222,
@@ -32,8 +33,10 @@ enum {
     CUDA_ERROR_NOT_READY = 600,
     CUDA_ERROR_ILLEGAL_ADDRESS = 700,
     CUDA_ERROR_LAUNCH_TIMEOUT = 702,
+    CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED = 704,
     CUDA_ERROR_CONTEXT_IS_DESTROYED = 709,
     CUDA_ERROR_ASSERT = 710,
+    CUDA_ERROR_TOO_MANY_PEERS = 711,
     CUDA_ERROR_HARDWARE_STACK_ERROR = 714,
     CUDA_ERROR_LAUNCH_FAILED = 719,
     CUDA_ERROR_NOT_PERMITTED = 800,
@@ -98,6 +101,10 @@ struct cuda_copy_attributes {
     X(cuMemcpyHtoDAsync_v2, (uint64_t dst, const void *src, size_t bytes, struct CUstream_st *stream))                 \
     X(cuMemcpyDtoHAsync_v2, (void *dst, uint64_t src, size_t bytes, struct CUstream_st *stream))                       \
     X(cuMemcpyAsync, (uint64_t dst, uint64_t src, size_t bytes, struct CUstream_st * stream))                          \
+    X(cuDeviceCanAccessPeer, (int *out, int device, int peer))                                                         \
+    X(cuCtxEnablePeerAccess, (struct CUctx_st * peer, unsigned flags))                                                 \
+    X(cuMemcpyPeerAsync, (uint64_t dst, struct CUctx_st * dst_context, uint64_t src, struct CUctx_st * src_context,    \
+                          size_t bytes, struct CUstream_st * stream))                                                  \
     X(cuMemsetD8Async, (uint64_t dst, unsigned char byte, size_t bytes, struct CUstream_st *stream))                   \
     X(cuModuleLoadData, (struct CUmod_st * *out, const void *image))                                                   \
     X(cuModuleUnload, (struct CUmod_st * module))                                                                      \
@@ -152,6 +159,7 @@ struct mr_nvml_info {
     char driver[32];
     unsigned link_generation, link_width, link_generation_max, link_width_max;
     uint64_t bar1_bytes;
+    double nvlink_gb_per_s; /* all links that are up together, one way */
 };
 /* pci_id: "0000:1b:00.0". Never fails: NVML is a help, not a need. */
 void mr_nvml_get(const char *pci_id, struct mr_nvml_info *out);

@@ -122,5 +122,6 @@ int mr_cuda_info(struct mr_device *dev, struct mr_device_info *out)
     out->link_width_max = (int)nvml.link_width_max;
     out->h2d_gb_per_s = out->d2h_gb_per_s = link_gb_per_s(out->link_generation_max, out->link_width_max);
     out->bar1_bytes = nvml.bar1_bytes;
+    out->peer_gb_per_s = nvml.nvlink_gb_per_s;
     return 0;
 }

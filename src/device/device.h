@@ -19,6 +19,10 @@ struct mr_device_ops {
     int (*ready)(const struct mr_device *dev);
     /* Optional: n > 0 copies, each of > 0 bytes; NULL: one by one. */
     int (*copy_batch)(struct mr_stream *stream, const struct mr_copy *copies, uint64_t n);
+    /* Optional, both or none: mr_device_reach, mr_copy_peer_async; two different devices with this vtable, bytes > 0. */
+    int (*reach)(struct mr_device *one, struct mr_device *other);
+    int (*copy_peer)(struct mr_stream *stream, void *dst, struct mr_device *dst_device, const void *src,
+                     struct mr_device *src_device, uint64_t bytes);
     /* Optional, both or none: mr_memory_make. */
     int (*host_make)(struct mr_device *dev, unsigned flags, uint64_t bytes, void **out);
     void (*host_drop)(struct mr_device *dev, void *ptr);

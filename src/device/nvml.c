@@ -21,9 +21,15 @@ struct nvml_bar1 {
     X(nvmlDeviceGetMaxPcieLinkWidth, (struct nvmlDevice_st * device, unsigned *out))                                   \
     X(nvmlDeviceGetBAR1MemoryInfo, (struct nvmlDevice_st * device, struct nvml_bar1 * out))
 
+/* NULL where NVML is older, or the driver knows no such thing. */
+#define NVML_OPTIONAL(X)                                                                                               \
+    X(nvmlDeviceGetNvLinkState, (struct nvmlDevice_st * device, unsigned link, unsigned *out_up))                      \
+    X(nvmlDeviceGetNvLinkVersion, (struct nvmlDevice_st * device, unsigned link, unsigned *out))
+
 static struct {
 #define X(symbol, arguments) int(*symbol) arguments;
     NVML_SYMBOLS(X)
+    NVML_OPTIONAL(X)
 #undef X
     bool usable;
 } nvml;
@@ -42,6 +48,9 @@ static void load(void)
     whole = whole && nvml.symbol;
     NVML_SYMBOLS(X)
 #undef X
+#define X(symbol, arguments) *(void **)(void *)&nvml.symbol = dlsym(library, #symbol);
+    NVML_OPTIONAL(X)
+#undef X
     nvml.usable = whole && nvml.nvmlInit_v2() == 0;
 }
 
@@ -49,6 +58,21 @@ static unsigned number(int (*get)(struct nvmlDevice_st *, unsigned *), struct nv
 {
     unsigned value = 0;
     return get(device, &value) == 0 ? value : 0;
+}
+
+/* A link's rate one way follows from its version; the numbers are those of NVML: 6 is 4.0, 7 is 5.0. */
+static double nvlink_gb_per_s(struct nvmlDevice_st *device)
+{
+    static const double rates[] = {0, 20, 25, 25, 25, 25, 25, 50};
+    double all = 0;
+    for (unsigned link = 0; link < 18 && nvml.nvmlDeviceGetNvLinkState && nvml.nvmlDeviceGetNvLinkVersion; link++) {
+        unsigned up = 0, version = 0;
+        if (nvml.nvmlDeviceGetNvLinkState(device, link, &up) != 0 || !up ||
+            nvml.nvmlDeviceGetNvLinkVersion(device, link, &version) != 0)
+            continue;
+        all += version < MR_COUNT(rates) ? rates[version] : 0;
+    }
+    return all;
 }
 
 void mr_nvml_get(const char *pci_id, struct mr_nvml_info *out)
@@ -69,4 +93,5 @@ void mr_nvml_get(const char *pci_id, struct mr_nvml_info *out)
     out->link_width_max = number(nvml.nvmlDeviceGetMaxPcieLinkWidth, device);
     if (nvml.nvmlDeviceGetBAR1MemoryInfo(device, &bar1) == 0)
         out->bar1_bytes = bar1.total;
+    out->nvlink_gb_per_s = nvlink_gb_per_s(device);
 }

@@ -20,7 +20,7 @@
 enum sim_engine_kind { SIM_H2D, SIM_D2H, SIM_COMPUTE, SIM_N_ENGINES };
 
 struct sim_options {
-    double h2d, d2h, pageable; /* GB/s */
+    double h2d, d2h, peer, pageable; /* GB/s */
     double tflops;
     uint64_t latency_ns, step_ns, memory_bytes;
 };
@@ -56,6 +56,7 @@ struct sim_op {
     const void *src; /* NULL: dst is set to `byte` */
     uint64_t bytes;  /* 0: nothing to copy */
     int byte;
+    bool peer;                      /* the other end is another device's */
     volatile uint32_t *flag;        /* not NULL: the work lasts until that is not 0 */
     const struct mr_kernel *kernel; /* instead of a copy; NULL: none */
     _Alignas(16) unsigned char args[MR_KERNEL_ARGS];
@@ -121,6 +122,7 @@ struct sim_work {
     const void *src; /* NULL: dst is set to `byte` */
     uint64_t bytes;
     int byte;
+    bool peer;                      /* the other end is another device's */
     volatile uint32_t *flag;        /* not NULL: the work lasts until that is not 0 */
     const struct mr_kernel *kernel; /* instead of a copy; NULL: none */
     const void *args;               /* the kernel's: copied */
@@ -141,6 +143,10 @@ int mr_sim_check_range(struct mr_device *dev, const char *what, const void *ptr,
 bool mr_sim_on_device(struct sim_device *sim, const void *ptr);
 int mr_sim_copy_async(struct mr_stream *stream, void *dst, enum mr_memory dst_kind, const void *src,
                       enum mr_memory src_kind, uint64_t bytes);
+/* sim_peer.c */
+int mr_sim_reach(struct mr_device *one, struct mr_device *other);
+int mr_sim_copy_peer(struct mr_stream *stream, void *dst, struct mr_device *dst_device, const void *src,
+                     struct mr_device *src_device, uint64_t bytes);
 int mr_sim_memset_async(struct mr_stream *stream, void *dst, enum mr_memory kind, int byte, uint64_t bytes);
 
 #endif

@@ -121,6 +121,9 @@ static void trace_work(const struct sim_op *op, uint64_t start_ns, uint64_t end_
     static const char *const names[SIM_N_ENGINES] = {"copy H2D", "copy D2H", "busy"};
     if (op->kernel)
         mr_trace_span_on(tracks[op->engine], op->kernel->name, start_ns, end_ns, NULL, 0);
+    else if (op->peer)
+        mr_trace_span_on(tracks[op->engine], op->engine == SIM_H2D ? "copy from peer" : "copy to peer", start_ns,
+                         end_ns, "bytes", op->bytes);
     else if (op->bytes && op->engine == SIM_COMPUTE)
         mr_trace_span_on(tracks[op->engine], op->src ? "copy on device" : "set on device", start_ns, end_ns, "bytes",
                          op->bytes);
@@ -255,6 +258,7 @@ int mr_sim_enqueue(struct mr_stream *stream, const struct sim_work *work, uint64
         op->src = work->src;
         op->bytes = work->bytes;
         op->byte = work->byte;
+        op->peer = work->peer;
         op->flag = work->flag;
         op->kernel = work->kernel;
         if (work->kernel)

@@ -46,9 +46,15 @@ int fake_end(int result);
 void fake_misuse(const char *what);
 /* The calling thread's call is one that blocks. */
 void fake_blocks(void);
+/* Which GPU a context is of; -1: of none, or not retained. */
+int fake_gpu_of(const struct CUctx_st *context);
+/* The primary context of a GPU went away, and with it what it could reach. */
+void fake_peers_forget(int gpu);
 /* The range that holds all of it, or NULL. */
 struct fake_range *fake_find(const void *ptr, uint64_t bytes, bool device);
 /* Under the lock, which is let go meanwhile: until all streams are idle. */
 void fake_wait_all(void);
+/* Under the lock: a copy in device memory, checked. Returns a result. */
+int fake_copy_device(const char *call, struct CUstream_st *stream, void *dst, const void *src, size_t bytes);
 
 #endif

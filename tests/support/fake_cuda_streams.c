@@ -362,6 +362,11 @@ static int copy(const char *call, struct CUstream_st *stream, void *dst, bool to
     return result;
 }
 
+int fake_copy_device(const char *call, struct CUstream_st *stream, void *dst, const void *src, size_t bytes)
+{
+    return copy(call, stream, dst, true, src, true, bytes);
+}
+
 int cuMemcpyHtoDAsync_v2(uint64_t dst, const void *src, size_t bytes, struct CUstream_st *stream)
 {
     int result = fake_begin(__func__, FAKE_CONTEXT);

@@ -16,6 +16,23 @@ NUMBER(nvmlDeviceGetCurrPcieLinkWidth, 16)
 NUMBER(nvmlDeviceGetMaxPcieLinkGeneration, 5)
 NUMBER(nvmlDeviceGetMaxPcieLinkWidth, 16)
 
+/* Four NVLinks of 25 GB/s, two of them up. */
+FAKE_API int nvmlDeviceGetNvLinkState(void *device, unsigned link, unsigned *out);
+int nvmlDeviceGetNvLinkState(void *device, unsigned link, unsigned *out)
+{
+    (void)device;
+    *out = link < 2;
+    return link < 4 ? 0 : 2;
+}
+
+FAKE_API int nvmlDeviceGetNvLinkVersion(void *device, unsigned link, unsigned *out);
+int nvmlDeviceGetNvLinkVersion(void *device, unsigned link, unsigned *out)
+{
+    (void)device;
+    *out = 5;
+    return link < 4 ? 0 : 2;
+}
+
 FAKE_API int nvmlInit_v2(void);
 int nvmlInit_v2(void)
 {
