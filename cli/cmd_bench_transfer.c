@@ -84,9 +84,9 @@ static const struct cli_note json_notes[] = {
     {"link",
      "h2d_limit_gb_per_s, d2h_limit_gb_per_s (0: unknown); generation, width, under load and at most; numa_node"},
     {"peer, peer_direct", "the other device (null: none), and whether its copies avoid the host's memory"},
-    {"series",
-     "for each: direction (h2d, d2h, both, d2d, peer), memory, way (async, blocking, batch, kernel), clock (device, "
-     "host), limit_gb_per_s, and fit_latency_ns and fit_gb_per_s: one copy takes latency + bytes / rate"},
+    {"series", "for each: direction (h2d, d2h, both, d2d, peer), memory, way (async, blocking, batch, graph, kernel), "
+               "clock (device, "
+               "host), limit_gb_per_s, and fit_latency_ns and fit_gb_per_s: one copy takes latency + bytes / rate"},
     {"series.points",
      "for each size: bytes, copies timed together, gb_per_s (median), variation (standard deviation over "
      "mean), of_limit; for both also h2d_gb_per_s and d2h_gb_per_s"},
@@ -108,7 +108,8 @@ const struct cli_command cli_bench_transfer = {
     .text =
         "Copies 64 B to 1 GiB to the device, back, both at once, within the device and from another; from pageable, "
         "page-locked, "
-        "write-combined, registered and huge-page memory; one by one, 64 in a call, waiting for each, and by the "
+        "write-combined, registered and huge-page memory; one by one, 64 in a call, 64 recorded as a graph, waiting "
+        "for each, and by the "
         "device's processors instead of its copy engines. A kernel holds the copies back until all are submitted, so "
         "that submitting is not measured; bytes are checked after each.\n\nA straight line, latency + bytes / "
         "bandwidth, "

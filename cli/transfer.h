@@ -31,6 +31,7 @@ enum transfer_way {
     TRANSFER_ASYNC,    /* back to back in a stream */
     TRANSFER_BLOCKING, /* the host waits for each */
     TRANSFER_BATCH,    /* 64 in one call */
+    TRANSFER_GRAPH,    /* 64 recorded once, launched as one graph */
     TRANSFER_KERNEL,   /* the processors copy, from and to mapped memory */
     TRANSFER_N_WAYS
 };

@@ -16,7 +16,8 @@ static bool wanted(const struct transfer_lab *lab, enum transfer_direction direc
 static const unsigned char host_ways[TRANSFER_N_MEMORY] = {
     /* bits: 1 << way */
     [TRANSFER_PAGEABLE] = 1 << TRANSFER_ASYNC | 1 << TRANSFER_BLOCKING,
-    [TRANSFER_PINNED] = 1 << TRANSFER_ASYNC | 1 << TRANSFER_BLOCKING | 1 << TRANSFER_BATCH | 1 << TRANSFER_KERNEL,
+    [TRANSFER_PINNED] =
+        1 << TRANSFER_ASYNC | 1 << TRANSFER_BLOCKING | 1 << TRANSFER_BATCH | 1 << TRANSFER_GRAPH | 1 << TRANSFER_KERNEL,
     [TRANSFER_COMBINED] = 1 << TRANSFER_ASYNC,
     [TRANSFER_REGISTERED] = 1 << TRANSFER_ASYNC,
     [TRANSFER_HUGE] = 1 << TRANSFER_ASYNC,

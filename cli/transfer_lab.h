@@ -18,8 +18,9 @@ struct transfer_lab {
     struct transfer_block device[2], host[2]; /* [0]: host to device; [1]: device to host */
     struct mr_device *peer_dev;               /* NULL: none */
     struct transfer_block peer;
-    double peer_gb_per_s; /* limit; 0: unknown */
-    unsigned char *check; /* page-locked, CHECK_BYTES */
+    struct mr_graph *graph; /* of the point that is measured; NULL: none */
+    double peer_gb_per_s;   /* limit; 0: unknown */
+    unsigned char *check;   /* page-locked, CHECK_BYTES */
 };
 
 /* Opens the other device and fills memory there. What does not go is told in out->left_out; peer_dev is then NULL. */

@@ -26,6 +26,7 @@ extern "C" {
 struct mr_device;
 struct mr_stream;
 struct mr_event;
+struct mr_graph;
 
 /* Kinds of memory. */
 enum mr_memory {
@@ -228,6 +229,32 @@ struct mr_kernel_matmul { /* n x n, row-major, in device memory: c = a b */
  * MR_EDEVICE.
  */
 MR_API int mr_launch(struct mr_stream *stream, const char *kernel, const void *args, size_t arg_bytes);
+
+/*
+ * Graphs: a step that repeats, recorded once and launched as one piece of work, which on a GPU costs the host one call and the
+ * device one start for all of it.
+ *
+ * Between mr_graph_begin and mr_graph_end the stream does nothing: copies between page-locked and device memory, copies
+ * between devices, setting of device memory and launches of kernels that are enqueued to it are checked and recorded, with
+ * their addresses and arguments as they are then. Everything else on that stream is refused with MR_EMISUSE and leaves
+ * the recording as it was: pageable memory, copies within the host's, synchronising, recording and waiting for events, another
+ * graph's launch. On a GPU launch what will be recorded once before: libraries load what they need at their first use.
+ *
+ * Ownership: the caller destroys the graph, when no launch of it is under way and before its device closes; what it
+ * refers to stays valid until then, and on "cuda" so do the devices of recorded peer copies. The stream that recorded may go.
+ * Threads: a stream that is being recorded belongs to the recording thread, and a graph to one thread at a time.
+ */
+
+/* Begins to record on a stream. Returns 0, MR_EMISUSE when it is being recorded already, MR_EDEVICE. */
+MR_API int mr_graph_begin(struct mr_stream *stream);
+/* Ends it; whatever it returns, the stream works again. An empty graph is allowed. [out] out: on success; NULL: what was
+ * recorded is dropped. Returns 0, MR_EMISUSE when nothing is being recorded, MR_EDEVICE, -ENOMEM. */
+MR_API int mr_graph_end(struct mr_stream *stream, struct mr_graph **out);
+/* Enqueues the recorded work, in its order, to a stream of the same device; the memory's contents are those of that moment in
+ * the stream. Launches of one graph in several streams run one after the other. "cpu" does it at once. Returns 0, MR_EMISUSE
+ * for a stream of another device or one that is being recorded, MR_EDEVICE, -ENOMEM (then nothing was enqueued). */
+MR_API int mr_graph_launch(struct mr_graph *graph, struct mr_stream *stream);
+MR_API void mr_graph_destroy(struct mr_graph *graph);
 
 /* 1: mr_launch() knows this name on the device, 0: not, negative: error. The library's own kernels, "pointwise", "one_hot"
  * and "gather", make batches on devices (transform.h, loader.h); on GPUs they are there when nvcc was found at build time. */

@@ -93,6 +93,15 @@ int mr_cuda_reach(struct mr_device *one, struct mr_device *other);
 int mr_cuda_copy_peer(struct mr_stream *stream, void *dst, struct mr_device *dst_device, const void *src,
                       struct mr_device *src_device, uint64_t bytes);
 
+/* cuda_graph.c: hooks. */
+struct cuda_graph {
+    struct CUgraphExec_st *exec;
+};
+int mr_cuda_graph_begin(struct mr_stream *stream);
+int mr_cuda_graph_end(struct mr_stream *stream, struct mr_graph *graph);
+int mr_cuda_graph_launch(struct mr_graph *graph, struct mr_stream *stream);
+void mr_cuda_graph_close(struct mr_graph *graph);
+
 /* cuda_clock.c, all with the context current. mark: before a timed event is recorded. elapsed: returns the driver's
  * result. */
 void mr_cuda_clock_mark(struct mr_cuda *c, struct cuda_event *e);

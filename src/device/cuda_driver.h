@@ -13,6 +13,8 @@ struct CUstream_st;
 struct CUevent_st;
 struct CUmod_st;
 struct CUfunc_st;
+struct CUgraph_st;
+struct CUgraphExec_st;
 
 #define CUDA_OLDEST_API 11040 /* oldest that serves all required symbols */
 
@@ -41,6 +43,8 @@ enum {
     CUDA_ERROR_LAUNCH_FAILED = 719,
     CUDA_ERROR_NOT_PERMITTED = 800,
     CUDA_ERROR_NOT_SUPPORTED = 801,
+    CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED = 900,
+    CUDA_ERROR_STREAM_CAPTURE_INVALIDATED = 901,
 };
 
 enum {
@@ -56,6 +60,7 @@ enum {
     CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
     CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76,
     CU_MEMCPY_SRC_ACCESS_ORDER_STREAM = 1,
+    CU_STREAM_CAPTURE_MODE_RELAXED = 2,
 };
 
 /* CUmemcpyAttributes with its two CUmemLocation */
@@ -101,6 +106,13 @@ struct cuda_copy_attributes {
     X(cuMemcpyHtoDAsync_v2, (uint64_t dst, const void *src, size_t bytes, struct CUstream_st *stream))                 \
     X(cuMemcpyDtoHAsync_v2, (void *dst, uint64_t src, size_t bytes, struct CUstream_st *stream))                       \
     X(cuMemcpyAsync, (uint64_t dst, uint64_t src, size_t bytes, struct CUstream_st * stream))                          \
+    X(cuStreamBeginCapture_v2, (struct CUstream_st * stream, int mode))                                                \
+    X(cuStreamEndCapture, (struct CUstream_st * stream, struct CUgraph_st * *out))                                     \
+    X(cuGraphInstantiateWithFlags,                                                                                     \
+      (struct CUgraphExec_st * *out, struct CUgraph_st * graph, unsigned long long flags))                             \
+    X(cuGraphLaunch, (struct CUgraphExec_st * exec, struct CUstream_st * stream))                                      \
+    X(cuGraphExecDestroy, (struct CUgraphExec_st * exec))                                                              \
+    X(cuGraphDestroy, (struct CUgraph_st * graph))                                                                     \
     X(cuDeviceCanAccessPeer, (int *out, int device, int peer))                                                         \
     X(cuCtxEnablePeerAccess, (struct CUctx_st * peer, unsigned flags))                                                 \
     X(cuMemcpyPeerAsync, (uint64_t dst, struct CUctx_st * dst_context, uint64_t src, struct CUctx_st * src_context,    \

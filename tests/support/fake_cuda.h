@@ -11,11 +11,12 @@
 #include <stdint.h>
 
 struct fake_cuda_report {
-    uint64_t calls;                                                                              /* that can fail */
-    uint64_t batches;                                                                            /* batches of copies */
-    uint64_t peer_direct, peer_staged;                                                           /* copies */
-    uint64_t misuse;                                                                             /* times */
-    char first_misuse[256];                                                                      /* "" when none */
+    uint64_t calls;                    /* that can fail */
+    uint64_t batches;                  /* batches of copies */
+    uint64_t peer_direct, peer_staged; /* copies */
+    uint64_t misuse;                   /* times */
+    char first_misuse[256];            /* "" when none */
+    uint64_t graphs;                   /* recorded and executable ones alive */
     uint64_t streams, events, device_blocks, host_registered, host_allocated, modules, contexts; /* alive */
 };
 
