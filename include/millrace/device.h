@@ -76,11 +76,21 @@ struct mr_device_info {
     int numa_node;       /* memory node of the host nearest the device; -1: unknown (everywhere but on GPUs) */
     uint64_t bar1_bytes; /* window through which the bus reaches device memory */
 
-    int simulated; /* 1: the host's processors play the device */
-    double
-        peer_gb_per_s; /* to other devices, one way: all NVLinks together, or what is simulated; 0: none, or unknown */
+    int simulated;          /* 1: the host's processors play the device */
+    uint64_t context_bytes; /* of its memory that opening took, about; 0: none, or unknown */
+    double peer_gb_per_s;   /* to other devices, one way: all NVLinks, or what is simulated; 0: none, or unknown */
 };
 MR_API int mr_device_get(struct mr_device *dev, struct mr_device_info *out);
+
+/* A process that computes on a GPU. */
+struct mr_device_process {
+    uint64_t pid;   /* in a container perhaps the host's */
+    uint64_t bytes; /* of the GPU's memory; 0: unknown */
+};
+
+/* Lists the processes that use a GPU now, this one among them. [out] out: the first max of them. Returns how many there are,
+ * MR_EUNSUPPORTED where that is not known (other devices, no NVML), MR_EMISUSE, MR_EDEVICE. */
+MR_API int mr_device_processes(struct mr_device *dev, struct mr_device_process *out, int max);
 
 /* Calls fn for each kind of device known to this build, best first: name, one line about it, and NULL or the reason
  * why it is not usable here. Stops when fn returns nonzero, and returns that. */

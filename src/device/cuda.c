@@ -85,9 +85,12 @@ static int open_cuda(struct mr_device *dev, const void *opts)
     rc = mr_cuda_look_up(c);
     if (rc < 0)
         return rc;
+    uint64_t free_bytes = mr_nvml_free_bytes(c->fixed.pci_id);
     result = c->cu->cuDevicePrimaryCtxRetain(&c->context, c->device);
     if (result != CUDA_SUCCESS)
         return mr_cuda_error(c->cu, result, c->name, "cuDevicePrimaryCtxRetain");
+    uint64_t left = mr_nvml_free_bytes(c->fixed.pci_id);
+    c->fixed.context_bytes = left && left < free_bytes ? free_bytes - left : 0;
     pthread_mutex_init(&c->lock, NULL);
     return 0;
 }
@@ -268,6 +271,7 @@ const struct mr_device_ops mr_device_cuda = {
     .open = open_cuda,
     .close = close_cuda,
     .info = mr_cuda_info,
+    .processes = mr_cuda_processes,
     .memory_make = mr_cuda_memory_make,
     .memory_drop = mr_cuda_memory_drop,
     .host_make = mr_cuda_host_make,

@@ -72,6 +72,7 @@ int mr_cuda_leave(const struct mr_cuda *c, int rc);
 /* cuda_info.c: fills c->fixed and c->near. */
 int mr_cuda_look_up(struct mr_cuda *c);
 int mr_cuda_info(struct mr_device *dev, struct mr_device_info *out);
+int mr_cuda_processes(struct mr_device *dev, struct mr_device_process *out, int max);
 
 /* cuda_memory.c: hooks. */
 int mr_cuda_memory_make(struct mr_device *dev, enum mr_memory kind, uint64_t bytes, void **out, uint64_t *out_locked);

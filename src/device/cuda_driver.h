@@ -7,6 +7,7 @@
 #define MR_CUDA_DRIVER_H
 
 #include "base/base.h"
+#include <millrace/device.h>
 
 struct CUctx_st;
 struct CUstream_st;
@@ -175,5 +176,9 @@ struct mr_nvml_info {
 };
 /* pci_id: "0000:1b:00.0". Never fails: NVML is a help, not a need. */
 void mr_nvml_get(const char *pci_id, struct mr_nvml_info *out);
+/* Memory of the GPU that nobody uses; 0: unknown. */
+uint64_t mr_nvml_free_bytes(const char *pci_id);
+/* Processes that compute on the GPU. Returns how many, of which out has at most max; -1: unknown. */
+int mr_nvml_processes(const char *pci_id, struct mr_device_process *out, int max);
 
 #endif

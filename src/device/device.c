@@ -167,6 +167,15 @@ int mr_device_get(struct mr_device *dev, struct mr_device_info *out)
     return 0;
 }
 
+int mr_device_processes(struct mr_device *dev, struct mr_device_process *out, int max)
+{
+    if (!dev || max < 0 || (max && !out))
+        return mr_error_set(MR_EMISUSE, "mr_device_processes: want a device, and an array for max > 0 processes");
+    if (!dev->ops->processes)
+        return mr_error_set(MR_EUNSUPPORTED, "device %s: nobody counts who uses it", dev->ops->name);
+    return dev->ops->processes(dev, out, max);
+}
+
 int mr_device_each(int (*fn)(void *user, const char *name, const char *summary, const char *why_not), void *user)
 {
     for (size_t i = 0; i < MR_COUNT(devices); i++) {

@@ -19,6 +19,8 @@ struct mr_device_ops {
     int (*ready)(const struct mr_device *dev);
     /* Optional: n > 0 copies, each of > 0 bytes; NULL: one by one. */
     int (*copy_batch)(struct mr_stream *stream, const struct mr_copy *copies, uint64_t n);
+    /* Optional: mr_device_processes. */
+    int (*processes)(struct mr_device *dev, struct mr_device_process *out, int max);
     /* Optional, both or none: mr_device_reach, mr_copy_peer_async; two different devices with this vtable, bytes > 0. */
     int (*reach)(struct mr_device *one, struct mr_device *other);
     int (*copy_peer)(struct mr_stream *stream, void *dst, struct mr_device *dst_device, const void *src,

@@ -30,6 +30,7 @@ From the peer device, GB/s
   64 B +[0-9.]+ (re)
 ...
   peer +device .* 2.00 GB/s .* (re)
+...
 $ millrace bench transfer -d sim --peer sim --max 256 --repeats 1 --directions peer --json | grep -e '"peer' -e direction
   "peer": "sim",
   "peer_direct": true,
