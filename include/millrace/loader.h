@@ -50,6 +50,15 @@ enum mr_tail {
     MR_TAIL_PAD,  /* ceil(length / world): positions wrap to the epoch's start */
 };
 
+/* Where the end of a field's chain runs, if that ships fewer bytes and the device has the kernels; the bits are the same. */
+enum mr_device_transforms {
+    MR_DEVICE_TRANSFORMS_OFF, /* all ops on the host */
+    MR_DEVICE_TRANSFORMS_ON,  /* on the device */
+    MR_DEVICE_TRANSFORMS_AUTO, /* on a device with processors of its own; on the host when that plays the device ("sim"), since
+                                  its own cores would do the work either way, in line with the copies. The cache DEVICE
+                                  means ON. */
+};
+
 struct mr_loader_opts {
     size_t size;          /* of this struct: set by mr_loader_opts_init() */
     uint64_t batch_size;  /* samples; default 64 */
@@ -74,10 +83,9 @@ struct mr_loader_opts {
     double max_bad_fraction; /* of the samples delivered so far plus one batch; 0: not used */
     int pageable;            /* 1: slots in pageable memory (to show the mistake) */
     const char *state;       /* JSON from mr_loader_state(), to go on from there; NULL: start at epoch 0 */
-    int device_transforms; /* 1, the default: the end of a field's chain runs on the device where that ships fewer bytes and
-                                the device has the kernels; the bits are the same. 0: all ops on the host */
-    int blocking;          /* 1: the worker that ships a batch waits for its copy (to show the mistake) */
-    uint32_t streams;      /* streams that copies take turns on, 1..16; default 1 */
+    int device_transforms;   /* enum mr_device_transforms; default MR_DEVICE_TRANSFORMS_AUTO */
+    int blocking;            /* 1: the worker that ships a batch waits for its copy (to show the mistake) */
+    uint32_t streams;        /* streams that copies take turns on, 1..16; default 1 */
 };
 
 MR_API void mr_loader_opts_init(struct mr_loader_opts *opts);

@@ -91,7 +91,9 @@ static int check_ordinal(const struct mr_cuda_driver *cu, int64_t ordinal)
 
 static int open_cuda(struct mr_device *dev, const void *opts)
 {
+    static _Atomic uint64_t opened;
     struct mr_cuda *c = dev->state;
+    c->serial = atomic_fetch_add(&opened, 1) + 1;
     c->opts = *(const struct cuda_options *)opts;
     int rc = mr_cuda_driver_get(&c->cu);
     if (rc >= 0)
@@ -105,9 +107,12 @@ static int open_cuda(struct mr_device *dev, const void *opts)
     rc = mr_cuda_look_up(c);
     if (rc < 0)
         return rc;
+    uint64_t free_bytes = mr_nvml_free_bytes(c->fixed.pci_id);
     result = c->cu->cuDevicePrimaryCtxRetain(&c->context, c->device);
     if (result != CUDA_SUCCESS)
         return mr_cuda_error(c->cu, result, c->name, "cuDevicePrimaryCtxRetain");
+    uint64_t left = mr_nvml_free_bytes(c->fixed.pci_id);
+    c->fixed.context_bytes = left && left < free_bytes ? free_bytes - left : 0;
     pthread_mutex_init(&c->lock, NULL);
     return 0;
 }
@@ -305,6 +310,7 @@ const struct mr_device_ops mr_device_cuda = {
     .open = open_cuda,
     .close = close_cuda,
     .info = mr_cuda_info,
+    .processes = mr_cuda_processes,
     .memory_make = mr_cuda_memory_make,
     .memory_drop = mr_cuda_memory_drop,
     .host_make = mr_cuda_host_make,
@@ -324,7 +330,14 @@ const struct mr_device_ops mr_device_cuda = {
     .copy_async = mr_cuda_copy_async,
     .copy_batch = mr_cuda_copy_batch,
     .memset_async = mr_cuda_memset_async,
+    .reach = mr_cuda_reach,
+    .copy_peer = mr_cuda_copy_peer,
     .launch = mr_cuda_launch,
+    .graph_begin = mr_cuda_graph_begin,
+    .graph_end = mr_cuda_graph_end,
+    .graph_launch = mr_cuda_graph_launch,
+    .graph_close = mr_cuda_graph_close,
+    .graph_size = sizeof(struct cuda_graph),
     .has_kernel = mr_cuda_has_kernel,
     .n_simple = MR_N_KERNELS,
     .stream_size = sizeof(struct cuda_stream),
