@@ -19,6 +19,8 @@ target_compile_definitions(millrace_flags INTERFACE MILLRACE_HAVE_URING=${MILLRA
 
 # Still pictures, one library a format.
 set(MILLRACE_JPEG AUTO CACHE STRING "JPEG pictures by libjpeg-turbo: AUTO, ON or OFF")
+set(MILLRACE_PNG AUTO CACHE STRING "PNG pictures by libspng: AUTO, ON or OFF")
+set(MILLRACE_WEBP AUTO CACHE STRING "WebP pictures by libwebp: AUTO, ON or OFF")
 set(MILLRACE_PICTURE_FORMATS "")
 set(MILLRACE_PICTURE_MODULES "") # format=module, for the installed files
 macro(picture_library format package modules)
@@ -41,10 +43,12 @@ macro(picture_library format package modules)
   target_compile_definitions(millrace_flags INTERFACE MILLRACE_HAVE_${format}=${MILLRACE_HAVE_${format}})
 endmacro()
 picture_library(JPEG libjpeg-dev "libjpeg>=2.0")
+picture_library(PNG libspng-dev spng)
+picture_library(WEBP libwebp-dev "libwebp;libwebpdemux")
 
 # The program alone: batch digests; gzip output.
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 set(MILLRACE_CLI_LIBRARIES PkgConfig::XXHASH ZLIB::ZLIB)
 
 message(STATUS "millrace ${PROJECT_VERSION}: reads by io_uring: ${MILLRACE_HAVE_URING}; sanitizers: ${MILLRACE_SANITIZE}")
-message(STATUS "millrace ${PROJECT_VERSION}: pictures: jpeg: ${MILLRACE_HAVE_JPEG}")
+message(STATUS "millrace ${PROJECT_VERSION}: pictures: jpeg: ${MILLRACE_HAVE_JPEG}; png: ${MILLRACE_HAVE_PNG}; webp: ${MILLRACE_HAVE_WEBP}")

@@ -14,6 +14,7 @@
 
 #define MAX_SCANS    100 /* of a progressive picture; encoders write some ten; each one is a pass over all of it */
 #define LIBRARY_ROOM (64l << 20)
+#define EDGE         2
 #define ROWS         16 /* asked for at a time */
 
 /*
@@ -29,7 +30,7 @@ struct job {
     int rc;
     const struct mr_image_call *call;
     struct mr_image_info info;
-    bool exif_seen;
+    bool exif_seen, complete; /* all rows are there */
     struct mr_picture *out;
 };
 
@@ -75,10 +76,17 @@ static void no_message(j_common_ptr z, int level)
     (void)level;
 }
 
-/* All bytes are there from the begin on: to be asked for more means that they end early. */
+/* All bytes are there from the begin on: to be asked for more means that they end early. Behind the last row nothing is
+ * missed, not even the end's marker. */
 static boolean no_more(j_decompress_ptr z)
 {
+    static const JOCTET end[2] = {0xff, JPEG_EOI};
     struct job *j = job_of((j_common_ptr)z);
+    if (j->complete) {
+        z->src->next_input_byte = end;
+        z->src->bytes_in_buffer = sizeof end;
+        return TRUE;
+    }
     j->rc = mr_error_set(MR_ETRUNCATED, "%s: truncated: the JPEG data end early, after %llu bytes", j->call->name,
                          (unsigned long long)j->call->n);
     longjmp(j->escape, 1);
@@ -88,8 +96,10 @@ static void skip(j_decompress_ptr z, long bytes)
 {
     if (bytes <= 0)
         return;
-    if ((unsigned long)bytes > z->src->bytes_in_buffer)
+    if ((unsigned long)bytes > z->src->bytes_in_buffer) {
         no_more(z);
+        return;
+    }
     z->src->next_input_byte += bytes;
     z->src->bytes_in_buffer -= (size_t)bytes;
 }
@@ -114,7 +124,7 @@ static boolean read_app1(j_decompress_ptr z)
 {
     struct job *j = job_of((j_common_ptr)z);
     if (z->src->bytes_in_buffer < 2)
-        no_more(z);
+        return no_more(z);
     const unsigned char *marker = z->src->next_input_byte;
     long length = marker[0] << 8 | marker[1];
     if (length >= 8 && (unsigned long)length <= z->src->bytes_in_buffer && !memcmp(marker + 2, "Exif\0", 6) &&
@@ -241,22 +251,63 @@ static void cmyk_convert(struct mr_picture *p, unsigned char *data, int channels
     p->stride = (uint64_t)p->width * p->channels;
 }
 
-static int decode_pixels(struct job *j, struct mr_region r)
+/* The layouts of components that encoders write. With others the library's crops and skips are not trusted: all of the
+ * rows are decoded then, up to the last that is needed. */
+static bool usual_sampling(const struct jpeg_decompress_struct *z)
+{
+    const jpeg_component_info *c = z->comp_info;
+    if (z->num_components == 1)
+        return true;
+    for (int i = 1; i < z->num_components; i++)
+        if (c[i].h_samp_factor != 1 || c[i].v_samp_factor != 1)
+            return false;
+    return z->num_components == 3 && c[0].h_samp_factor <= 2 && c[0].v_samp_factor <= 2;
+}
+
+/*
+ * Leaves out columns and rows. Columns go by whole iMCUs; at their edges chroma would be interpolated without its
+ * neighbours, so that EDGE more are decoded on each side.
+ * [out] x, y: the first column and row that will be read.
+ */
+static void leave_out(struct jpeg_decompress_struct *z, unsigned eighths, struct mr_region r, uint32_t *x, uint32_t *y)
+{
+    *x = *y = 0;
+    if (!usual_sampling(z))
+        return;
+    JDIMENSION imcu = eighths * (z->num_components == 1 ? 1 : (JDIMENSION)z->max_h_samp_factor);
+    JDIMENSION begin = r.x0 > EDGE ? (r.x0 - EDGE) / imcu * imcu : 0;
+    JDIMENSION end = MR_MIN((JDIMENSION)mr_round_up(r.x1 + EDGE, imcu), z->output_width);
+    if (begin > 0 || end < z->output_width) {
+        JDIMENSION width = end - begin;
+        jpeg_crop_scanline(z, &begin, &width);
+        *x = begin;
+    }
+    if (r.y0 > 0)
+        *y = jpeg_skip_scanlines(z, r.y0);
+}
+
+static int decode_pixels(struct job *j, unsigned eighths, struct mr_region r)
 {
     struct jpeg_decompress_struct *z = &j->z;
     struct mr_room *room = &j->call->decoder->pixels;
-    uint64_t stride = (uint64_t)z->output_width * (unsigned)z->output_components, bytes;
-    if (!mr_mul(stride, r.y1, &bytes))
+    uint32_t x, y;
+    leave_out(z, eighths, r, &x, &y);
+    uint64_t pixel = (uint64_t)z->output_components, stride = z->output_width * pixel, bytes;
+    if (!mr_mul(stride, r.y1 - y, &bytes))
         return mr_error_nomem(j->call->name, UINT64_MAX);
     int rc = mr_room_need(room, bytes, j->call->name);
     if (rc < 0)
         return rc;
     read_rows(z, room->data, stride, r.y1);
-    *j->out = (struct mr_picture){.data = room->data + r.y0 * stride + (uint64_t)r.x0 * (unsigned)z->output_components,
+    *j->out = (struct mr_picture){.data = room->data + (r.y0 - y) * stride + (r.x0 - x) * pixel,
                                   .stride = stride,
                                   .width = r.x1 - r.x0,
                                   .height = r.y1 - r.y0,
-                                  .channels = (uint32_t)z->output_components};
+                                  .channels = (uint32_t)pixel};
+    if (z->output_scanline == z->output_height) { /* what follows the pixels may still be damaged */
+        j->complete = true;
+        jpeg_finish_decompress(z);
+    }
     if (z->out_color_space == JCS_CMYK)
         cmyk_convert(j->out, room->data, j->call->opts->channels);
     return 0;
@@ -286,7 +337,7 @@ static int decode_picture(struct job *j)
     jpeg_start_decompress(z);
     uint32_t width = turn.swap ? z->output_height : z->output_width;
     uint32_t height = turn.swap ? z->output_width : z->output_height;
-    rc = decode_pixels(j, mr_region_stored(r, turn, width, height));
+    rc = decode_pixels(j, eighths, mr_region_stored(r, turn, width, height));
     if (rc == 0)
         rc = mr_picture_turn(j->call, turn, j->out);
     j->out->x = r.x0;

@@ -10,13 +10,17 @@ import warnings
 
 try:
     import numpy
-    from PIL import Image, ImageOps
+    from PIL import Image
 except ImportError as missing:
     print(f"SKIP compare_pillow: {missing}: want python3 with numpy and Pillow")
     sys.exit(77)
 
 TOLERANCE = 2  # of 255: Pillow's wheels bring a libjpeg-turbo of their own, whose IDCT may round otherwise
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".mpo", ".jfif"}
+DAMAGED = "crashtest"  # what libraries of different versions make of damaged files differs: told, not judged
+TURNS = dict(zip(range(2, 9), (Image.Transpose.FLIP_LEFT_RIGHT, Image.Transpose.ROTATE_180,
+                               Image.Transpose.FLIP_TOP_BOTTOM, Image.Transpose.TRANSPOSE, Image.Transpose.ROTATE_270,
+                               Image.Transpose.TRANSVERSE, Image.Transpose.ROTATE_90)))
 warnings.simplefilter("ignore")
 Image.MAX_IMAGE_PIXELS = 100_000_000
 
@@ -28,12 +32,13 @@ def by_pillow(path):
             if image.format not in ("JPEG", "MPO", "PNG", "WEBP"):
                 return f"a {image.format}"
             image.load()
-            orientation = image.getexif().get(0x0112, 1)
+            exif = Image.Exif()
+            exif.load(image.info.get("exif", b""))  # not what XMP and texts say
+            turn = TURNS.get(exif.get(0x0112))
             if image.mode.startswith("I"):
                 image = Image.fromarray((numpy.asarray(image).astype(numpy.uint32) >> 8).astype(numpy.uint8))
-            if orientation in range(2, 9):
-                image.getexif()[0x0112] = orientation
-                image = ImageOps.exif_transpose(image)
+            if turn is not None:
+                image = image.transpose(turn)
             if image.mode == "LA":
                 image = image.convert("RGBA")
             return numpy.asarray(image.convert("RGB"))
@@ -77,6 +82,10 @@ def main(dump, folders):
             most = 255
         else:
             d = numpy.abs(ours.astype(numpy.int16) - theirs)
+            if DAMAGED in path.parts:
+                if d.max() > 0:
+                    print(f"{path}: damaged; differs by at most {d.max()}, in the mean {d.mean():.4f}")
+                continue
             most, total, values = max(most, int(d.max())), total + int(d.sum()), values + d.size
             if d.max() > 0:
                 differ += 1
@@ -86,8 +95,8 @@ def main(dump, folders):
     process.stdin.close()
     ok = process.wait() == 0 and most <= TOLERANCE and same + differ > 0
     print(f"{same + differ} pictures decoded by both: {same} equal, {differ} differ; greatest difference {most}, mean "
-          f"{total / max(values, 1):.6f}; {refused} refused by both, {only_ours} by Pillow alone, {only_pillow} by us "
-          "alone")
+          f"{total / max(values, 1):.6f}; {refused} refused by both, {only_ours} by Pillow alone, "
+          f"{only_pillow} by us alone")
     print("PASS compare_pillow" if ok else "FAIL compare_pillow")
     return 0 if ok else 1
 
