@@ -9,6 +9,7 @@
  *   idx:DIR | idx:IMAGES[,labels=FILE][,split=train|test]    MNIST's format, plain or .gz
  *   npy:FILE[,labels=FILE]                                   first dimension = samples
  *   raw:FILE,shape=3x32x32,dtype=u8[,skip=BYTES][,record=BYTES]   records of fixed size
+ *   safetensors:FILE[,fields=[NAME,NAME]]                    first dimension = samples
  *   synthetic:n=1e6,shape=1024,dtype=f32,values=uniform[,classes=10][,delay=2ms][,work=50us]
  * `millrace inspect --formats` lists all options of each. A path may itself hold commas and colons: the longest front part,
  * up to a comma or the end, that is on the disk is the path; and a URI that is on the disk as it stands is a path.
@@ -55,6 +56,16 @@ struct mr_npy_opts {
 MR_API void mr_npy_opts_init(struct mr_npy_opts *opts);
 MR_API int mr_dataset_open_npy(const struct mr_npy_opts *opts, struct mr_dataset **out);
 
+/* A sample's fields are tensors with the same first dimension, named as they are (of a long name, the last 23 bytes). 8-bit
+ * floats are u8. Files of several shards are opened by their index. */
+struct mr_safetensors_opts {
+    size_t size;
+    const char *path;   /* .safetensors or .safetensors.index.json */
+    const char *fields; /* "NAME" or "[NAME,NAME]"; NULL: all */
+};
+MR_API void mr_safetensors_opts_init(struct mr_safetensors_opts *opts);
+MR_API int mr_dataset_open_safetensors(const struct mr_safetensors_opts *opts, struct mr_dataset **out);
+
 struct mr_raw_opts {
     size_t size;
     const char *path;
@@ -82,6 +93,24 @@ struct mr_synthetic_opts {
 };
 MR_API void mr_synthetic_opts_init(struct mr_synthetic_opts *opts);
 MR_API int mr_dataset_open_synthetic(const struct mr_synthetic_opts *opts, struct mr_dataset **out);
+
+/*
+ * How data sets with pictures decode them. JPEG, PNG (8 and 16 bit, palettes) and WebP are told apart by their bytes.
+ * A loader whose chain begins with ops that cut a window (crop, random_resized_crop, ...) or resize decodes only the rows and
+ * columns that are needed, JPEG at the smallest of the sizes 1/8 .. 8/8 that is at least what is asked for; `exact` turns
+ * the latter off. Without such an op the largest size must be given, as rows of batches have to have one.
+ */
+enum mr_picture_color { MR_PICTURE_RGB, MR_PICTURE_GRAY, MR_PICTURE_RGBA };
+enum mr_picture_alpha { MR_PICTURE_DROP, MR_PICTURE_BLACK, MR_PICTURE_WHITE }; /* what lies under transparent pixels */
+
+struct mr_picture_opts {
+    int color;                      /* enum mr_picture_color */
+    int alpha;                      /* enum mr_picture_alpha; DROP: the colours as stored */
+    int ignore_orientation;         /* 0: EXIF's orientation is applied */
+    int exact;                      /* 1: always decode at full size */
+    uint64_t max_pixels;            /* a larger picture is a bad sample; 0: 100 million */
+    uint64_t max_height, max_width; /* 0: not known */
+};
 
 /* Arrays in memory. Borrows data and keeps it unchanged; each array holds n tensors of its spec, one after the other. */
 struct mr_array_opts {

@@ -217,10 +217,11 @@ struct mr_kernel_copy { /* ends aligned to 16 bytes */
     const void *src;
     uint64_t bytes;
 };
-struct mr_kernel_matmul { /* n x n, row-major, in device memory: c = a b */
+struct mr_kernel_matmul { /* row-major, in device memory: c = a b; b is n x n, a and c are rows x n */
     uint64_t n;
     const float *a, *b;
     float *c;
+    uint64_t rows; /* 0: n. May be left out, with the size of the arguments. */
 };
 
 /*
@@ -233,7 +234,7 @@ struct mr_kernel_matmul { /* n x n, row-major, in device memory: c = a b */
  *   "copy"        struct mr_kernel_copy: the processors copy, not the copy engines; page-locked or device memory
  *   "matmul_f32"  struct mr_kernel_matmul. On "cuda" by cuBLAS, which is looked for when first needed: the file that the
  *                 environment's MILLRACE_CUBLAS names, or libcublas.so.13, .12 or .11 where the dynamic linker looks. "sim"
- *                 is busy for 2 n^3 floating-point operations at its rate `tflops` and computes nothing.
+ *                 is busy for 2 rows n^2 floating-point operations at its rate `tflops` and computes nothing.
  * and the library's own, which mr_device_has_kernel() tells of. Returns 0, MR_EUNSUPPORTED for a name that the device does not
  * have (of those above, "cpu" has "busy" only), MR_ENODEVICE without cuBLAS, MR_EMISUSE for arguments of the wrong size,
  * MR_EDEVICE.

@@ -198,11 +198,16 @@ struct mr_loader_stats {
     uint64_t worker_ns;             /* all workers' lifetime together */
     uint64_t consumer_wait_ns;      /* in mr_loader_next() */
     uint64_t consumer_busy_ns;      /* between batches */
-    uint64_t copy_ns;      /* of copies to the device and the transforms behind them, where they can be timed */
+    uint64_t
+        copy_ns; /* of copies to the device and the transforms behind them, where they can be timed; where not all are,
+                         reckoned from those that are */
     uint64_t copied_bytes; /* to the device; 0 where nothing is copied */
     char device_ops[192];  /* "image: cast,scale,normalize; label: one_hot": run on the device; "": none */
     /* Over the latest timed batches (at most 4,096), from the device's events: time copying, time in the consumer's work
-     * on a batch (from its stream's passing mr_loader_next() to release), and time that both ran at once. */
+     * on a batch (from its stream's passing mr_loader_next() to release), and time that both ran at once. All batches are
+     * timed that are 0.3 ms or more apart, and all while a trace runs; of quicker ones bursts of neighbours (at least 64
+     * batches, four times `prefetch`), so seldom that timing costs a few percent. A burst's first `prefetch` batches are not
+     * counted themselves: copies lie under the use of batches before them, which were not timed. */
     uint64_t timed_batches, timed_copy_ns, timed_use_ns, timed_both_ns;
     double ready_mean; /* batches ready when mr_loader_next() was called, mean */
     double reads_in_flight_mean;

@@ -115,6 +115,7 @@ enum mr_draw {
     MR_DRAW_WEIGHTED,
     MR_DRAW_TRANSFORM,
     MR_DRAW_VALUES,
+    MR_DRAW_DATASET,
 };
 
 /* Four numbers keyed by (seed, purpose, a, b, c). */

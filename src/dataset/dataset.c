@@ -172,6 +172,7 @@ int mr_dataset_make(const struct mr_dataset_ops *ops, const void *opts, struct m
         goto free_copy;
     }
     ds->ops = ops;
+    ds->picture = -1;
     ds->fingerprint = MR_HASH_START;
     ds->state = calloc(1, MR_MAX(ops->state_size, 1));
     ds->files = mr_files_create();
@@ -238,6 +239,11 @@ uint64_t mr_dataset_fingerprint(const struct mr_dataset *ds)
 
 void mr_sample_init(const struct mr_dataset *ds, void *const rooms[], struct mr_sample *out)
 {
+    out->index = out->epoch = out->seed = 0;
+    out->decoder = NULL;
+    out->choose = NULL;
+    out->choose_user = NULL;
+    out->picture.data = NULL;
     for (int f = 0; f < ds->n_fields; f++) {
         out->field[f].room = rooms[f];
         out->field[f].data = rooms[f];
@@ -245,16 +251,17 @@ void mr_sample_init(const struct mr_dataset *ds, void *const rooms[], struct mr_
     }
 }
 
-/* [out] bytes: where the extent's bytes are; owned: what to free() afterwards, or NULL. */
-static int fetch(const struct mr_dataset *ds, const struct mr_extent *e, const void **bytes, void **owned)
+/* [out] out: where the extent's bytes are; owned: what to free() afterwards, or NULL. */
+static int fetch(const struct mr_dataset *ds, const struct mr_extent *e, struct mr_bytes *out, void **owned)
 {
-    int rc = mr_files_view(ds->files, e->file, e->offset, e->bytes, bytes);
+    out->n = e->bytes;
+    int rc = mr_files_view(ds->files, e->file, e->offset, e->bytes, &out->data);
     if (rc != 0)
         return rc < 0 ? rc : 0;
     *owned = malloc(MR_MAX(e->bytes, 1));
     if (!*owned)
         return mr_error_nomem(mr_files_name(ds->files, e->file), e->bytes);
-    *bytes = *owned;
+    out->data = *owned;
     return mr_files_read(ds->files, e->file, e->offset, *owned, e->bytes);
 }
 
@@ -263,21 +270,21 @@ static int read_located(const struct mr_dataset *ds, uint64_t index, struct mr_s
                         void *owned[MR_MAX_EXTENTS])
 {
     struct mr_extent extent[MR_MAX_EXTENTS];
-    const void *bytes[MR_MAX_EXTENTS];
+    struct mr_bytes in[MR_MAX_EXTENTS];
     int n = ds->ops->locate(ds, index, extent);
     bool decode = false;
     for (int e = 0; e < n; e++) {
-        int rc = fetch(ds, &extent[e], &bytes[e], &owned[e]);
+        int rc = fetch(ds, &extent[e], &in[e], &owned[e]);
         if (rc < 0)
             return rc;
         if (extent[e].field >= 0)
-            sample->field[extent[e].field].data = bytes[e];
+            sample->field[extent[e].field].data = in[e].data;
         else
             decode = true;
     }
     if (n < 0 || !decode)
         return MR_MIN(n, 0);
-    return ds->ops->decode(ds, index, bytes, sample);
+    return ds->ops->decode(ds, index, in, sample);
 }
 
 static void copy_out(const struct mr_dataset *ds, const struct mr_sample *sample, void *const row[],
@@ -300,13 +307,17 @@ int mr_dataset_read(const struct mr_dataset *ds, uint64_t index, void *const row
     if (index >= ds->n)
         return mr_error_set(MR_EMISUSE, "%s: sample %llu: want 0..%llu", ds->ops->name, (unsigned long long)index,
                             (unsigned long long)ds->n - 1);
-    struct mr_sample sample = {0};
+    struct mr_sample sample;
     void *owned[MR_MAX_EXTENTS] = {NULL};
     mr_sample_init(ds, row, &sample);
-    int rc = ds->ops->get ? ds->ops->get(ds, index, &sample) : read_located(ds, index, &sample, owned);
+    sample.index = index;
+    int rc = ds->picture >= 0 ? mr_decoder_create(&sample.decoder) : 0;
+    if (rc == 0)
+        rc = ds->ops->get ? ds->ops->get(ds, index, &sample) : read_located(ds, index, &sample, owned);
     if (rc >= 0)
         copy_out(ds, &sample, row, dim);
     for (int e = 0; e < MR_MAX_EXTENTS; e++)
         free(owned[e]);
+    mr_decoder_destroy(sample.decoder);
     return MR_MIN(rc, 0);
 }

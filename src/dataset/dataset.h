@@ -5,10 +5,13 @@
 #define MR_DATASET_H
 
 #include "base/base.h"
+#include "codec/image.h"
 #include "storage/storage.h"
 #include <millrace/dataset.h>
 
 #define MR_MAX_EXTENTS MR_MAX_FIELDS /* byte ranges of one sample */
+
+#define MR_WHOLE       UINT64_MAX /* an extent's bytes: all of its file, from offset 0; the engine finds how many */
 
 /* One byte range. field >= 0: these bytes are that field as it is (C order, this machine's byte order, spec's size): the
  * engine may use or copy them without decode. */
@@ -18,15 +21,32 @@ struct mr_extent {
     uint64_t offset, bytes;
 };
 
-/* One sample on its way. For each field: data points to the bytes. Before decode or get, data == room, a buffer of the
+/* What an extent's read brought. */
+struct mr_bytes {
+    const void *data;
+    uint64_t n;
+};
+
+/*
+ * One sample on its way. For each field: data points to the bytes. Before decode or get, data == room, a buffer of the
  * spec's bytes, and dim is the spec's shape; the data set writes there, or points data at bytes that stay valid until the
- * sample is done (an input of decode, its own memory). */
+ * sample is done (an input of decode, its own memory, the decoder's).
+ *
+ * Pictures (fields in ds->pictures) have no room: their size is not known before. mr_sample_decode() decodes the part that
+ * the chain wants of them, and sets data, dim (of what was decoded) and picture.
+ */
 struct mr_sample {
+    uint64_t index, epoch,
+        seed; /* what random choices are keyed by: mr_draw4(seed, MR_DRAW_DATASET, index, epoch, ...) */
+    struct mr_decoder *decoder; /* the calling thread's; NULL for data sets without pictures */
+    mr_window_choice *choose;   /* what is wanted of the picture; NULL: all of it */
+    void *choose_user;
     struct {
         const void *data;
         void *room;
         uint64_t dim[MR_MAX_RANK];
     } field[MR_MAX_FIELDS];
+    struct mr_picture picture; /* of field ds->picture, once decoded */
 };
 
 struct mr_dataset_ops {
@@ -45,7 +65,7 @@ struct mr_dataset_ops {
     /* Either locate (and decode, when some extent has field < 0) ... decode gets the bytes of every extent, in locate's
      * order; of extents with field >= 0 it sets the field's data to them where they are not NULL. */
     int (*locate)(const struct mr_dataset *ds, uint64_t index, struct mr_extent out[MR_MAX_EXTENTS]); /* count, >= 1 */
-    int (*decode)(const struct mr_dataset *ds, uint64_t index, const void *const bytes[], struct mr_sample *out);
+    int (*decode)(const struct mr_dataset *ds, uint64_t index, const struct mr_bytes in[], struct mr_sample *out);
     /* ... or get. */
     int (*get)(const struct mr_dataset *ds, uint64_t index, struct mr_sample *out);
 };
@@ -56,6 +76,9 @@ struct mr_dataset {
     uint64_t n;
     int n_fields;
     struct mr_spec field[MR_MAX_FIELDS];
+    int picture; /* the field that is a picture (u8, height x width x channels, the first two varying); -1: none */
+    bool picture_bounded;       /* its spec's height and width were given by the user; else they are only a guess */
+    struct mr_image_opts image; /* how pictures are decoded */
     struct mr_files *files;
     uint64_t fingerprint;
     char text[160];
@@ -99,12 +122,66 @@ struct mr_records {
 };
 /* What locate and decode of such data sets do: field f is records[f]. */
 int mr_records_locate(const struct mr_records *records, int n, uint64_t index, struct mr_extent out[MR_MAX_EXTENTS]);
-int mr_records_decode(const struct mr_records *records, int n, const void *const bytes[], struct mr_sample *out);
+int mr_records_decode(const struct mr_records *records, int n, const struct mr_bytes in[], struct mr_sample *out);
 
-/* Presets a sample's room and dims; rooms[f] NULL where the engine expects a view. */
+/* Presets a sample's room and dims, and zeroes what is around them; rooms[f] NULL where the engine expects a view. */
 void mr_sample_init(const struct mr_dataset *ds, void *const rooms[], struct mr_sample *out);
 
+/* What data sets with pictures have in common (pictures.c). Makes field f a picture; its name is the caller's to set. */
+void mr_picture_declare(struct mr_dataset *ds, int f, const struct mr_picture_opts *opts);
+/* Decodes the bytes of a picture (in: a whole file) into its field, as the sample's `choose` wants it. name: of the file,
+ * for errors. Returns what mr_image_decode() does. */
+int mr_sample_decode(const struct mr_dataset *ds, const char *name, const struct mr_bytes *in, struct mr_sample *out);
+
+/* Rows of a data set's option table, for its struct's member `m` of struct mr_picture_opts. */
+extern const char *const mr_picture_colors[], *const mr_picture_alphas[];
+#define MR_PICTURE_OPTIONS(T, m)                                                                                       \
+    {.name = "color",                                                                                                  \
+     .type = MR_OPT_ENUM,                                                                                              \
+     .offset = offsetof(T, m.color),                                                                                   \
+     .initial = "rgb",                                                                                                 \
+     .choices = mr_picture_colors,                                                                                     \
+     .help = "channels that pictures are given",                                                                       \
+     .group = "Pictures"},                                                                                             \
+        {.name = "alpha",                                                                                              \
+         .type = MR_OPT_ENUM,                                                                                          \
+         .offset = offsetof(T, m.alpha),                                                                               \
+         .initial = "drop",                                                                                            \
+         .choices = mr_picture_alphas,                                                                                 \
+         .help = "what lies under transparent pixels; drop: their colours as stored",                                  \
+         .group = "Pictures"},                                                                                         \
+        {.name = "ignore-orientation",                                                                                 \
+         .type = MR_OPT_FLAG,                                                                                          \
+         .offset = offsetof(T, m.ignore_orientation),                                                                  \
+         .help = "leave pictures as stored, whatever EXIF says",                                                       \
+         .group = "Pictures"},                                                                                         \
+        {.name = "exact",                                                                                              \
+         .type = MR_OPT_FLAG,                                                                                          \
+         .offset = offsetof(T, m.exact),                                                                               \
+         .help = "decode JPEG at full size even when a smaller one is enough",                                         \
+         .group = "Pictures"},                                                                                         \
+        {.name = "max-pixels",                                                                                         \
+         .type = MR_OPT_UINT,                                                                                          \
+         .offset = offsetof(T, m.max_pixels),                                                                          \
+         .initial = "100000000",                                                                                       \
+         .min = 1,                                                                                                     \
+         .max = 0x1p31,                                                                                                \
+         .unit = "pixels",                                                                                             \
+         .help = "a larger picture is a bad sample",                                                                   \
+         .group = "Pictures"},                                                                                         \
+        {.name = "max-height",                                                                                         \
+         .type = MR_OPT_UINT,                                                                                          \
+         .offset = offsetof(T, m.max_height),                                                                          \
+         .max = 65535,                                                                                                 \
+         .unit = "rows",                                                                                               \
+         .help = "of any picture: needed when no transform makes them one size",                                       \
+         .group = "Pictures"},                                                                                         \
+    {                                                                                                                  \
+        .name = "max-width", .type = MR_OPT_UINT, .offset = offsetof(T, m.max_width), .max = 65535, .unit = "columns", \
+        .help = "of any picture", .group = "Pictures"                                                                  \
+    }
+
 extern const struct mr_dataset_ops mr_dataset_idx, mr_dataset_npy, mr_dataset_raw, mr_dataset_synthetic,
-    mr_dataset_array, mr_dataset_callback;
+    mr_dataset_array, mr_dataset_callback, mr_dataset_safetensors;
 
 #endif

@@ -273,10 +273,10 @@ static int locate(const struct mr_dataset *ds, uint64_t index, struct mr_extent 
     return mr_records_locate(((const struct state *)ds->state)->field, ds->n_fields, index, out);
 }
 
-static int decode(const struct mr_dataset *ds, uint64_t index, const void *const bytes[], struct mr_sample *out)
+static int decode(const struct mr_dataset *ds, uint64_t index, const struct mr_bytes in[], struct mr_sample *out)
 {
     (void)index;
-    return mr_records_decode(((const struct state *)ds->state)->field, ds->n_fields, bytes, out);
+    return mr_records_decode(((const struct state *)ds->state)->field, ds->n_fields, in, out);
 }
 
 static bool sniff(const char *path)

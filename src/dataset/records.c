@@ -39,14 +39,14 @@ int mr_records_locate(const struct mr_records *records, int n, uint64_t index, s
     return n;
 }
 
-int mr_records_decode(const struct mr_records *records, int n, const void *const bytes[], struct mr_sample *out)
+int mr_records_decode(const struct mr_records *records, int n, const struct mr_bytes in[], struct mr_sample *out)
 {
     for (int f = 0; f < n; f++) {
         if (records[f].swap) {
-            mr_swap_copy(out->field[f].room, bytes[f], records[f].bytes / records[f].swap, records[f].swap);
+            mr_swap_copy(out->field[f].room, in[f].data, records[f].bytes / records[f].swap, records[f].swap);
             out->field[f].data = out->field[f].room;
-        } else if (bytes[f]) {
-            out->field[f].data = bytes[f];
+        } else if (in[f].data) {
+            out->field[f].data = in[f].data;
         }
     }
     return 0;

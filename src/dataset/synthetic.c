@@ -310,9 +310,9 @@ static int locate(const struct mr_dataset *ds, uint64_t index, struct mr_extent 
     return 1;
 }
 
-static int decode(const struct mr_dataset *ds, uint64_t index, const void *const bytes[], struct mr_sample *out)
+static int decode(const struct mr_dataset *ds, uint64_t index, const struct mr_bytes in[], struct mr_sample *out)
 {
-    (void)bytes;
+    (void)in;
     return get(ds, index, out);
 }
 

@@ -2,7 +2,7 @@
  * The device "cuda": what its files share.
  *
  * Every call makes the GPU's primary context current on the calling thread and takes it away again, so a caller finds its
- * own context as it was. Results of the driver become errors here and nowhere else.
+ * own context as it was; where it is current already (PyTorch's threads, our workers) there is nothing to do. Results of the driver become errors here and nowhere else.
  */
 #ifndef MR_CUDA_H
 #define MR_CUDA_H

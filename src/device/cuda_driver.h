@@ -85,6 +85,7 @@ struct cuda_copy_attributes {
     X(cuDeviceGetPCIBusId, (char *out, int bytes, int device))                                                         \
     X(cuDevicePrimaryCtxRetain, (struct CUctx_st * *out, int device))                                                  \
     X(cuDevicePrimaryCtxRelease_v2, (int device))                                                                      \
+    X(cuCtxGetCurrent, (struct CUctx_st * *out))                                                                       \
     X(cuCtxPushCurrent_v2, (struct CUctx_st * context))                                                                \
     X(cuCtxPopCurrent_v2, (struct CUctx_st * *out))                                                                    \
     X(cuMemGetInfo_v2, (size_t * out_free, size_t * out_total))                                                        \

@@ -17,6 +17,9 @@ struct mr_device_ops {
     const char *(*probe)(void); /* NULL: usable; else why not. Required. */
     /* Optional: 0 when calls can work at all (not after a fork, for instance). What fails is asked before any lock. */
     int (*ready)(const struct mr_device *dev);
+    /* Optional, both or none: mr_device_enter. */
+    int (*enter)(const struct mr_device *dev);
+    void (*leave)(const struct mr_device *dev);
     /* Optional: n > 0 copies, each of > 0 bytes; NULL: one by one. */
     int (*copy_batch)(struct mr_stream *stream, const struct mr_copy *copies, uint64_t n);
     /* Optional: mr_device_processes. */
@@ -104,6 +107,21 @@ int mr_stream_check_live(const struct mr_stream *stream, const char *call);
 static inline int mr_device_ready(const struct mr_device *dev)
 {
     return dev->ops->ready ? dev->ops->ready(dev) : 0;
+}
+
+/*
+ * What every call would do and undo on the calling thread (a GPU's context) is done once for all calls until
+ * mr_device_leave(), on the same thread: for threads of our own. Returns 0, or an error, after which there is nothing to
+ * leave and each call stands for itself.
+ */
+static inline int mr_device_enter(const struct mr_device *dev)
+{
+    return dev->ops->enter ? dev->ops->enter(dev) : 0;
+}
+static inline void mr_device_leave(const struct mr_device *dev)
+{
+    if (dev->ops->leave)
+        dev->ops->leave(dev);
 }
 
 /* The part of the host that is nearest a device. */

@@ -193,7 +193,7 @@ static struct sim_work work_of(struct sim_device *sim, const struct mr_launched 
         work.src = it->copy.src;
         work.bytes = it->copy.bytes;
     } else {
-        work.cost_ns = (uint64_t)(2 * n * n * n / (opts->tflops * 1e3));
+        work.cost_ns = (uint64_t)(2 * (double)it->matmul.rows * n * n / (opts->tflops * 1e3));
     }
     return work;
 }

@@ -337,6 +337,7 @@ int mr_loader_open(struct mr_dataset *ds, struct mr_sampler *sampler, struct mr_
     ld->chain = chain;
     ld->open_ns = start;
     ld->n_workers = full.workers ? full.workers : (uint32_t)MR_MIN(mr_cpu_count(), MAX_WORKERS);
+    ld->spare_processor = (int64_t)ld->n_workers < mr_cpu_count();
     rc = init_locks(ld);
     if (rc == 0)
         rc = open_device(ld, device);

@@ -16,18 +16,18 @@ static int read_alone(struct mr_loader *ld, const struct mr_run_sample *s, int e
 }
 
 /* Where an extent's bytes are (NULL when it has none), or the error of its read. */
-static int extent_bytes(struct mr_loader *ld, const struct mr_run_sample *s, int e, const void **out)
+static int extent_bytes(struct mr_loader *ld, const struct mr_run_sample *s, int e, struct mr_bytes *out)
 {
     const struct mr_read *r = s->extent[e].read;
-    *out = s->extent[e].view;
-    if (*out || !r)
+    *out = (struct mr_bytes){s->extent[e].view, s->extent[e].at.bytes};
+    if (out->data || !r)
         return 0;
     if (r->status == 0) {
-        *out = r->view ? (const unsigned char *)r->view + s->extent[e].skip : NULL;
+        out->data = r->view ? (const unsigned char *)r->view + s->extent[e].skip : NULL;
         return 0;
     }
     if (r->want > s->extent[e].at.bytes)
-        return read_alone(ld, s, e, out);
+        return read_alone(ld, s, e, &out->data);
     return r->error ? mr_error_put(r->error) : mr_error_set(r->status, "read failed: %s", mr_strerror(r->status));
 }
 
@@ -41,11 +41,11 @@ static void rooms_of(struct mr_worker *w, unsigned char *const row[], void *room
 static int decode(struct mr_worker *w, struct mr_run_sample *s, unsigned char *const row[], struct mr_sample *out)
 {
     struct mr_loader *ld = w->ld;
-    const void *bytes[MR_MAX_EXTENTS] = {NULL};
+    struct mr_bytes in[MR_MAX_EXTENTS] = {{NULL, 0}};
     int rc = 0;
     for (int e = 0; e < s->n_extents && rc == 0; e++) {
         s->failed_extent = e;
-        rc = extent_bytes(ld, s, e, &bytes[e]);
+        rc = extent_bytes(ld, s, e, &in[e]);
     }
     if (rc < 0)
         return rc;
@@ -60,9 +60,9 @@ static int decode(struct mr_worker *w, struct mr_run_sample *s, unsigned char *c
         int f = s->extent[e].at.field;
         as_is = as_is && f >= 0;
         if (f >= 0)
-            out->field[f].data = bytes[e];
+            out->field[f].data = in[e].data;
     }
-    return as_is ? 0 : ld->ds->ops->decode(ld->ds, s->index, bytes, out);
+    return as_is ? 0 : ld->ds->ops->decode(ld->ds, s->index, in, out);
 }
 
 /* Puts a field of varying shape into its row: padded to the bound, or dense for collating. */

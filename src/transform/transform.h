@@ -8,6 +8,7 @@
 #ifndef MR_TRANSFORM_H
 #define MR_TRANSFORM_H
 
+#include "codec/image.h"
 #include "transform/kernels.h"
 #include <millrace/options.h>
 #include <millrace/transform.h>
@@ -24,6 +25,26 @@ struct mr_op_call {
     void *out;
     uint64_t *out_dim; /* preset to the inferred spec's */
     uint32_t random[4];
+};
+
+/*
+ * Where a sample stands: what its random draws are keyed by, and what is known of its picture.
+ *
+ * Windows. Ops that cut a window out of a picture or give it another size (crop, random_crop, center_crop, resize,
+ * random_resized_crop) say which by their `window` hook: a function of the whole picture's size and the draws alone. Such ops
+ * at the front of a picture's plan are one stage, their windows put together into one where that is exact (a resize may
+ * follow a crop, a crop a resize, not a resize a resize); a decoder that is asked by mr_transform_window() may decode only what
+ * the window needs, smaller where the format can, and hands over what it decoded: `picture`. The stage then resamples the
+ * window out of that. The same stage works on whole pictures that came from elsewhere.
+ *
+ * Points. A field named "points" (floats, last dimension 2: x, y in pixels of the whole picture, (0, 0) its top left corner's
+ * pixel centre) is moved as the pixels of the picture (the first field) are: each op that moves pixels gives an affine map of
+ * its sample (hook `map`), and their product is applied.
+ */
+struct mr_at {
+    uint64_t seed, epoch, index;
+    const struct mr_picture *picture; /* what was decoded of field 0; NULL: `in` is all of it */
+    uint64_t height, width;           /* of the whole picture, for points */
 };
 
 /* A fused pass over the elements. */
@@ -129,6 +150,16 @@ struct mr_transform {
 /* mr_transform_bind(); plain: one stage an op, nothing fused: what the fused path is tested against. */
 int mr_transform_bind_as(struct mr_transform *chain, const struct mr_spec *fields, int n_fields, bool plain);
 void mr_transform_unbind(struct mr_transform *chain);
+
+/* Does the field's plan begin with a window that a decoder may be asked to heed? The field is a picture, HWC. */
+bool mr_transform_has_window(const struct mr_transform *chain, int field);
+/* The window that this sample's draws choose of a picture of this size: a mr_window_choice's body. Returns 0, MR_ESHAPE when
+ * it does not fit. */
+int mr_transform_window(const struct mr_transform *chain, int field, const struct mr_at *at, uint32_t width,
+                        uint32_t height, struct mr_window *out);
+/* mr_transform_apply() for a sample of which more is known. */
+int mr_transform_apply_at(const struct mr_transform *chain, int field, const struct mr_at *at, const void *in,
+                          const uint64_t *in_dim, void *out, uint64_t *out_dim, void *scratch);
 
 /* A loader binds the chain and keeps it from changing until it lets go. Returns what mr_transform_bind() does. */
 int mr_transform_hold(struct mr_transform *chain, const struct mr_spec *fields, int n_fields);

@@ -49,7 +49,7 @@ $ millrace inspect nowhere.npy --json 2>/dev/null; echo "$?"; millrace feed --js
 {
   "command": "inspect",
   "version": .* (re)
-  "error": "nowhere.npy: .*", (re)
+  "error": "nowhere.npy.*", (re)
   "exit_status": 1
 }
 1

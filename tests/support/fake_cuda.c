@@ -286,6 +286,13 @@ int cuDevicePrimaryCtxRelease_v2(int device)
     return fake_end(result);
 }
 
+int cuCtxGetCurrent(struct CUctx_st **out)
+{
+    int result = fake_begin(__func__, FAKE_NOTHING);
+    *out = depth > 0 ? current[depth - 1] : NULL;
+    return fake_end(result);
+}
+
 int cuCtxPushCurrent_v2(struct CUctx_st *ctx)
 {
     int result = fake_begin(__func__, FAKE_NOTHING);
