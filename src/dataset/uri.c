@@ -16,6 +16,9 @@ static const struct mr_dataset_ops *const formats[] = {
     &mr_dataset_npy,
     &mr_dataset_raw,
     &mr_dataset_synthetic,
+    &mr_dataset_folder,
+    &mr_dataset_list,
+    &mr_dataset_csv,
 };
 
 const char *mr_format_names(char *buf, size_t cap)
