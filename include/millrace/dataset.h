@@ -110,9 +110,9 @@ struct mr_picture_opts {
  * those in folders within it, come in the order of folder and name: labels and order are torchvision's ImageFolder's.
  */
 enum mr_folder_labels {
-    MR_FOLDER_AUTO,   /* classes when there are sub-folders */
+    MR_FOLDER_AUTO,    /* classes when there are sub-folders */
     MR_FOLDER_CLASSES, /* no sub-folders: an error */
-    MR_FOLDER_PLAIN,  /* no field "label": all pictures in the folder and below it */
+    MR_FOLDER_PLAIN,   /* no field "label": all pictures in the folder and below it */
 };
 
 struct mr_folder_opts {
@@ -145,7 +145,11 @@ MR_API int mr_dataset_open_list(const struct mr_list_opts *opts, struct mr_datas
  * field "points" f32[n,2], in pixels, x first. The others are field "label": i64 when it is one column of whole numbers, else
  * f32, a vector when there are several. One column of other text, chosen by `labels`, is names of classes.
  */
-enum mr_csv_points { MR_CSV_POINTS_AUTO, MR_CSV_POINTS_YES, MR_CSV_POINTS_NO }; /* YES: all numbers, when no names pair */
+enum mr_csv_points {
+    MR_CSV_POINTS_AUTO,
+    MR_CSV_POINTS_YES,
+    MR_CSV_POINTS_NO
+}; /* YES: all numbers, when no names pair */
 enum mr_csv_header { MR_CSV_HEADER_AUTO, MR_CSV_HEADER_YES, MR_CSV_HEADER_NO };
 enum mr_csv_delimiter { MR_CSV_AUTO, MR_CSV_COMMA, MR_CSV_SEMICOLON, MR_CSV_TAB, MR_CSV_PIPE };
 
@@ -156,9 +160,9 @@ struct mr_csv_opts {
     const char *root;   /* what paths are relative to, and must lie below; NULL: the CSV file's own folder */
     const char *labels; /* "all" (NULL): every other numeric column; "none"; or columns: "a:b" or "[a,b]" */
     int points;         /* enum mr_csv_points */
-    int header;         /* enum mr_csv_header; AUTO: yes when no cell of the first line is a number or a picture's path */
-    int delimiter;      /* enum mr_csv_delimiter; AUTO: the commonest of the first line */
-    int allow_nan;      /* 1: NaN, infinities, and empty cells as NaN; else they are errors */
+    int header;    /* enum mr_csv_header; AUTO: yes when no cell of the first line is a number or a picture's path */
+    int delimiter; /* enum mr_csv_delimiter; AUTO: the commonest of the first line */
+    int allow_nan; /* 1: NaN, infinities, and empty cells as NaN; else they are errors */
     struct mr_picture_opts picture;
 };
 MR_API void mr_csv_opts_init(struct mr_csv_opts *opts);

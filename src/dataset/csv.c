@@ -239,8 +239,8 @@ static void describe(struct mr_dataset *ds, const struct reading *r)
 
 static int open_csv(struct mr_dataset *ds, const void *options)
 {
-    static const char delimiters[] = {[MR_CSV_COMMA] = ',', [MR_CSV_SEMICOLON] = ';', [MR_CSV_TAB] = '\t',
-                                      [MR_CSV_PIPE] = '|'};
+    static const char delimiters[] = {
+        [MR_CSV_COMMA] = ',', [MR_CSV_SEMICOLON] = ';', [MR_CSV_TAB] = '\t', [MR_CSV_PIPE] = '|'};
     const struct mr_csv_opts *o = options;
     if (!o->path || !o->path[0])
         return mr_error_set(MR_EOPTION, "csv: no path: want csv:FILE");
@@ -287,7 +287,8 @@ static const struct mr_option options_table[] = {
     {"root", 0, MR_OPT_STRING, AT(root), .meta = "DIR",
      .help = "What paths are relative to and must lie below; the CSV file's own folder by default"},
     {"labels", 0, MR_OPT_STRING, AT(labels), .initial = "all", .meta = "COLUMNS",
-     .help = "all: every numeric column that is no point's; none; or columns, a:b or [a,b]; one of text: names of classes"},
+     .help =
+         "all: every numeric column that is no point's; none; or columns, a:b or [a,b]; one of text: names of classes"},
     {"points", 0, MR_OPT_ENUM, AT(points), .choices = answers, .initial = "auto",
      .help = "Columns a_x and a_y side by side are a point; yes: when none are, all numbers in turn"},
     {"header", 0, MR_OPT_ENUM, AT(header), .choices = answers, .initial = "auto",

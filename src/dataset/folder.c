@@ -119,7 +119,7 @@ static int list(const char *place, struct listing *l)
 /* ---- all folders of a class ---- */
 
 struct dir {
-    size_t path; /* in walk.paths: below the root, "" for the root */
+    size_t path;   /* in walk.paths: below the root, "" for the root */
     int64_t above; /* its folder, -1: none */
     int depth;
     dev_t device; /* both 0 where the store has no such things */
@@ -142,9 +142,9 @@ static int join(char path[PATH_MAX], const char *front, const char *name)
     size_t n = strlen(front);
     const char *slash = n > 0 && name[0] && front[n - 1] != '/' ? "/" : "";
     int length = snprintf(path, PATH_MAX, "%s%s%s", front, slash, name);
-    return length < PATH_MAX ? 0
-                             : mr_error_set(MR_ELIMIT, "%s: a path of %d bytes: want at most %d", front, length,
-                                            PATH_MAX - 1);
+    return length < PATH_MAX
+               ? 0
+               : mr_error_set(MR_ELIMIT, "%s: a path of %d bytes: want at most %d", front, length, PATH_MAX - 1);
 }
 
 /* A link to a folder above would be walked for ever. */
@@ -391,8 +391,9 @@ static const char *const label_kinds[] = {"auto", "folders", "none", NULL};
 static const struct mr_option options_table[] = {
     {"path", 0, MR_OPT_STRING, AT(path), .meta = "DIR", .help = "A folder with a sub-folder a class, or with pictures"},
     {"labels", 0, MR_OPT_ENUM, AT(labels), .initial = "auto", .choices = label_kinds,
-     .help = "Sub-folders are classes, or all pictures in and below the folder are taken, without labels; auto: classes "
-             "where there are sub-folders"},
+     .help =
+         "Sub-folders are classes, or all pictures in and below the folder are taken, without labels; auto: classes "
+         "where there are sub-folders"},
     {"allow-empty", 0, MR_OPT_FLAG, AT(allow_empty), .help = "Classes without pictures are no error"},
     MR_PICTURE_OPTIONS(struct mr_folder_opts, picture),
     {NULL},

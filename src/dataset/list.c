@@ -37,7 +37,8 @@ static int read_line(struct reading *r, const char *p, const char *end)
         return mr_error_set(MR_EFORMAT, "%s:%llu: %s label behind a tab: want one on every line, or on none", r->path,
                             (unsigned long long)r->line, r->labelled ? "no" : "a");
     if (tab && memchr(tab + 1, '\t', (size_t)(end - tab - 1)))
-        return mr_error_set(MR_EFORMAT, "%s:%llu: two tabs: want PATH, or PATH, a tab and a label", r->path, (unsigned long long)r->line);
+        return mr_error_set(MR_EFORMAT, "%s:%llu: two tabs: want PATH, or PATH, a tab and a label", r->path,
+                            (unsigned long long)r->line);
     if (tab)
         r->labels[i] = (struct mr_slice){tab + 1, (size_t)(end - tab - 1)};
     return mr_photos_add(r->ds, r->root, (struct mr_slice){p, (size_t)((tab ? tab : end) - p)}, r->path, r->line);

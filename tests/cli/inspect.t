@@ -64,6 +64,9 @@ idx:
 npy:
 raw:
 synthetic:
+folder:
+list:
+csv:
 $ millrace inspect --transforms | sed 's/[^a-z_].*//'
 cast
 scale
