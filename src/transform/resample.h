@@ -1,7 +1,8 @@
 /*
  * Resampling as Pillow does it: separable, antialiased (the filter is as wide as the output's pixels when these are larger),
  * across first, then down. u8: coefficients of 22 fractional bits, each pass rounded to u8: Pillow's pixels, bit for bit.
- * Other dtypes are summed in f64, the result rounded once.
+ * (Newer versions of Pillow go down first where that is
+ * cheaper: these differ by 1 at most.) Other dtypes are summed in f64, the result rounded once.
  */
 #ifndef MR_TRANSFORM_RESAMPLE_H
 #define MR_TRANSFORM_RESAMPLE_H
