@@ -410,7 +410,7 @@ static void sweep(const struct job *job, enum fault_kind kind, uint64_t only, bo
         return;
     }
     for (int on = 0; on < 2; on++) { /* the first calls one by one: that is where things are opened */
-        uint64_t last = on && kind == FAULT_SUBMIT && count > 1 ? 1 : count; /* waits seconds before it gives up */
+        uint64_t last = on && kind == FAULT_SUBMIT && count > 1 ? 1 : count; /* waits before it gives up */
         for (uint64_t n = 1; n <= last; n += n < MOST_RUNS / 3 ? 1 : stride, n_runs++)
             n_failed += (uint64_t)run_failing(job, kind, n, on, &want, &was);
     }
