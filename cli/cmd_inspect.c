@@ -13,8 +13,9 @@
 
 struct options {
     struct cli_common common;
-    uint64_t n, index, scan;
-    int formats, transforms;
+    uint64_t n, index, scan, rows, columns, tile, seed;
+    char *sheet, *transform;
+    int formats, transforms, vary, force;
 };
 
 #define AT(member) offsetof(struct options, member)
@@ -23,6 +24,20 @@ static const struct mr_option table[] = {
     {"index", 'i', MR_OPT_UINT, AT(index), "0", .help = "First sample to show"},
     {"scan", 0, MR_OPT_UINT, AT(scan), "0",
      .help = "Samples to make the statistics from; 0: the first 1,000, or fewer that make 256 MiB"},
+    {"sheet", 0, MR_OPT_STRING, AT(sheet), .meta = "FILE",
+     .help = "Write a contact sheet of the pictures from --index on, as PNG, instead; points are crosses",
+     .group = "Contact sheet"},
+    {"transform", 't', MR_OPT_STRING, AT(transform), .meta = "CHAIN",
+     .help = "Transforms, as feed takes them, that the pictures go through first", .group = "Contact sheet"},
+    {"rows", 0, MR_OPT_UINT, AT(rows), "4", 1, 100, "rows", .help = "Rows of pictures", .group = "Contact sheet"},
+    {"columns", 0, MR_OPT_UINT, AT(columns), "8", 1, 100, "columns", .help = "Pictures in a row",
+     .group = "Contact sheet"},
+    {"tile", 0, MR_OPT_UINT, AT(tile), "160", 16, 1024, "pixels", .help = "Height and width that a picture is given",
+     .group = "Contact sheet"},
+    {"vary", 0, MR_OPT_FLAG, AT(vary),
+     .help = "A row is one sample in successive epochs: what random transforms do to it", .group = "Contact sheet"},
+    {"seed", 0, MR_OPT_UINT, AT(seed), "0", .help = "Of random transforms", .group = "Contact sheet"},
+    {"force", 0, MR_OPT_FLAG, AT(force), .help = "Replace a sheet that is there", .group = "Contact sheet"},
     {"formats", 0, MR_OPT_FLAG, AT(formats), .help = "List the formats and their options instead"},
     {"transforms", 0, MR_OPT_FLAG, AT(transforms), .help = "List the transforms instead"},
     CLI_COMMON_OPTIONS,
@@ -372,6 +387,26 @@ static int look(const struct options *o, const char *uri)
     return code;
 }
 
+static int write_sheet(const struct options *o, const char *uri)
+{
+    struct mr_dataset *ds;
+    int rc = mr_dataset_open(uri, &ds);
+    if (rc)
+        return cli_error(rc);
+    struct inspect_sheet sheet = {.path = o->sheet,
+                                  .transform = o->transform,
+                                  .rows = (uint32_t)o->rows,
+                                  .columns = (uint32_t)o->columns,
+                                  .tile = (uint32_t)o->tile,
+                                  .index = o->index,
+                                  .seed = o->seed,
+                                  .vary = o->vary,
+                                  .force = o->force};
+    int code = inspect_draw_sheet(ds, &sheet);
+    mr_dataset_close(ds);
+    return code;
+}
+
 static int run(void *options, int n_args, char **args)
 {
     const struct options *o = options;
@@ -380,7 +415,7 @@ static int run(void *options, int n_args, char **args)
                       : inspect_list(o->formats, o->transforms);
     if (n_args == 0)
         return cli_misuse("an argument is missing: millrace inspect DATASET [options]");
-    return look(o, args[0]);
+    return o->sheet ? write_sheet(o, args[0]) : look(o, args[0]);
 }
 
 static const struct cli_note json[] = {
@@ -402,6 +437,9 @@ static const struct cli_note json[] = {
 static const struct cli_note examples[] = {
     {"millrace inspect mnist/", "The training part of a folder with MNIST's files"},
     {"millrace inspect idx:mnist/,split=test --index 100 -n 1", "One sample of the test part"},
+    {"millrace inspect photos/ --sheet photos.png", "The first 32 pictures of a folder"},
+    {"millrace inspect csv:faces.csv --sheet s.png --vary -t 'random_resized_crop(224),hflip(0.5)'",
+     "What transforms do to pictures and the points in them"},
     {"millrace inspect --formats", "What can be opened, and how"},
     {NULL},
 };
