@@ -121,12 +121,12 @@ static void draw_pixels(const struct source *s, const struct place *p)
 }
 
 /* A green cross on black, so that it is seen on anything. Points outside the picture are not drawn. */
-static void draw_cross(const struct place *p, double x, double y)
+static void draw_cross(const struct place *p, int arm, double x, double y)
 {
-    for (int dy = -3; dy <= 3; dy++)
-        for (int dx = -3; dx <= 3; dx++) {
-            bool green = (dx == 0 && abs(dy) <= 2) || (dy == 0 && abs(dx) <= 2);
-            bool black = abs(dx) <= 1 ? abs(dy) <= 3 : abs(dy) <= 1;
+    for (int dy = -arm - 1; dy <= arm + 1; dy++)
+        for (int dx = -arm - 1; dx <= arm + 1; dx++) {
+            bool green = (dx == 0 && abs(dy) <= arm) || (dy == 0 && abs(dx) <= arm);
+            bool black = abs(dx) <= 1 || abs(dy) <= 1;
             double fx = floor(x) + dx, fy = floor(y) + dy;
             if (!black || !(fx >= 0 && fy >= 0 && fx < (double)p->w && fy < (double)p->h))
                 continue;
@@ -159,6 +159,7 @@ void sheet_draw(struct sheet *sheet, uint32_t at, const struct mr_spec *spec, co
     p.at = sheet->rgb + top * p.stride + left * 3;
     draw_pixels(&s, &p);
     for (uint64_t i = 0; i < n_points; i++)
-        draw_cross(&p, ((double)points[2 * i] + 0.5) * (double)p.w / (double)s.w,
+        draw_cross(&p, sheet->tile < 200 ? 1 : (int)sheet->tile / 100,
+                   ((double)points[2 * i] + 0.5) * (double)p.w / (double)s.w,
                    ((double)points[2 * i + 1] + 0.5) * (double)p.h / (double)s.h);
 }
