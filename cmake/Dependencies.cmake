@@ -49,6 +49,9 @@ picture_library(WEBP libwebp-dev "libwebp;libwebpdemux")
 # The program alone: batch digests; gzip output.
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 set(MILLRACE_CLI_LIBRARIES PkgConfig::XXHASH ZLIB::ZLIB)
+if(MILLRACE_HAVE_PNG) # contact sheets
+  list(APPEND MILLRACE_CLI_LIBRARIES PkgConfig::PNG)
+endif()
 
 message(STATUS "millrace ${PROJECT_VERSION}: reads by io_uring: ${MILLRACE_HAVE_URING}; sanitizers: ${MILLRACE_SANITIZE}")
 message(STATUS "millrace ${PROJECT_VERSION}: pictures: jpeg: ${MILLRACE_HAVE_JPEG}; png: ${MILLRACE_HAVE_PNG}; webp: ${MILLRACE_HAVE_WEBP}")
