@@ -5,10 +5,11 @@
  * One that cannot say where its bytes lie gives whole samples through a callback.
  *
  * URI: [FORMAT:]PATH[,option=value...] ; FORMAT may be left out when the path tells it (a folder with MNIST's files, *.npy,
- * *-ubyte[.gz]).
+ * *-ubyte[.gz], *.tar[.gz|.zst]).
  *   idx:DIR | idx:IMAGES[,labels=FILE][,split=train|test]    MNIST's format, plain or .gz
  *   npy:FILE[,labels=FILE]                                   first dimension = samples
  *   raw:FILE,shape=3x32x32,dtype=u8[,skip=BYTES][,record=BYTES]   records of fixed size
+ *   tar:shards-{000..127}.tar[,fields=[image:jpg;png,label:cls]][,index=auto|beside|cache|none]   WebDataset's, also .gz, .zst
  *   synthetic:n=1e6,shape=1024,dtype=f32,values=uniform[,classes=10][,delay=2ms][,work=50us]
  * `millrace inspect --formats` lists all options of each. A path may itself hold commas and colons: the longest front part,
  * up to a comma or the end, that is on the disk is the path; and a URI that is on the disk as it stands is a path.
@@ -100,6 +101,35 @@ struct mr_picture_opts {
     uint64_t max_pixels;            /* a larger picture is a bad sample; 0: 100 million */
     uint64_t max_height, max_width; /* 0: not known */
 };
+
+/*
+ * Tar archives with WebDataset's names: members of one key, the path up to the first dot of its base name, make a sample; what
+ * follows the dot says which field a member is. Samples come in the order of their first members, shard after shard.
+ *
+ *   jpg jpeg png webp          a picture, the field "image"; one a sample
+ *   cls                        an integer in text, the field "label" (i64)
+ *   npy, NAME.npy              an array, "x" or NAME, of the first sample's dtype and shape
+ *   others                     bytes (u8), of varying length unless all have one: when there are no pictures and arrays, or
+ *                              when `fields` asks for them
+ *
+ * Plain archives are read in place, by an index of where members lie: made in one pass over the headers, kept as
+ * FILE.tar.idx and valid while the archive's size and time stay. Archives packed by gzip or zstd are unpacked at open.
+ * A sample that lacks a field's member is a bad one; two members of one name, absolute paths, "..", links and damaged headers
+ * are errors at open.
+ */
+enum mr_tar_index_place { MR_TAR_INDEX_AUTO, MR_TAR_INDEX_BESIDE, MR_TAR_INDEX_CACHE, MR_TAR_INDEX_NONE };
+
+struct mr_tar_opts {
+    size_t size;
+    const char *path;      /* shards-{000..127}.tar, {train,val}.tar, a.tar::b.tar; URLs */
+    const char *fields;    /* "image:jpg;png,label:cls": names, and the extensions that each is looked for under, the first
+                              that is there; NULL: by the first sample */
+    int index;             /* enum mr_tar_index_place; AUTO: beside the archive, else in $XDG_CACHE_HOME/millrace */
+    uint64_t memory_bytes; /* packed archives together take at most this of memory, and then temporary files in that folder */
+    struct mr_picture_opts picture;
+};
+MR_API void mr_tar_opts_init(struct mr_tar_opts *opts);
+MR_API int mr_dataset_open_tar(const struct mr_tar_opts *opts, struct mr_dataset **out);
 
 /* Arrays in memory. Borrows data and keeps it unchanged; each array holds n tensors of its spec, one after the other. */
 struct mr_array_opts {

@@ -76,8 +76,9 @@ int mr_unzstd_end(struct mr_unzstd *z)
 
 struct mr_unzstd *mr_unzstd_create(const char *name)
 {
-    mr_error_set(MR_EUNSUPPORTED, "%s: is zstd data, and this build was made without libzstd: install libzstd-dev and "
-                                  "build again, or unpack it first",
+    mr_error_set(MR_EUNSUPPORTED,
+                 "%s: is zstd data, and this build was made without libzstd: install libzstd-dev and "
+                 "build again, or unpack it first",
                  name);
     return NULL;
 }

@@ -51,8 +51,9 @@ int mr_tar_field_rank(const struct mr_tar_field *field, const char *ext)
 
 static int bad_fields(const char *text, const char *what)
 {
-    return mr_error_set(MR_EOPTION, "tar: fields=%.200s: %s: want NAME:EXTENSION[;EXTENSION...], fields between commas, "
-                                    "e.g. fields=[image:jpg;png,label:cls]",
+    return mr_error_set(MR_EOPTION,
+                        "tar: fields=%.200s: %s: want NAME:EXTENSION[;EXTENSION...], fields between commas, "
+                        "e.g. fields=[image:jpg;png,label:cls]",
                         text, what);
 }
 

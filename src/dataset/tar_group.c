@@ -71,11 +71,10 @@ static int add_sample(struct group *g, uint32_t m)
 static int duplicate(const struct group *g, uint32_t m, uint32_t other)
 {
     const char *name = name_of(g, m);
-    return mr_error_set(MR_EFORMAT,
-                        "%s: '%.200s' at byte %llu and '%.200s' at byte %llu: one key has the extension twice",
-                        g->archive, name_of(g, other),
-                        (unsigned long long)(g->index->member[other].offset - MR_TAR_BLOCK), name,
-                        (unsigned long long)(g->index->member[m].offset - MR_TAR_BLOCK));
+    return mr_error_set(
+        MR_EFORMAT, "%s: '%.200s' at byte %llu and '%.200s' at byte %llu: one key has the extension twice", g->archive,
+        name_of(g, other), (unsigned long long)(g->index->member[other].offset - MR_TAR_BLOCK), name,
+        (unsigned long long)(g->index->member[m].offset - MR_TAR_BLOCK));
 }
 
 /* Member m is of sample i, counted from `before`. */

@@ -1,6 +1,6 @@
 /* One pass over the headers of a tar archive. */
-#include "dataset/tar.h"
 #include "dataset/npy.h"
+#include "dataset/tar.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -183,8 +183,8 @@ static int refuse_type(const struct scan *s, uint64_t at, const char *name, char
                             "%s: header at byte %llu: '%.200s' is a sparse file: pack it again without tar's --sparse",
                             archive, o, name);
     case 'M':
-        return mr_error_set(MR_EUNSUPPORTED, "%s: header at byte %llu: '%.200s' goes on from another volume", archive, o,
-                            name);
+        return mr_error_set(MR_EUNSUPPORTED, "%s: header at byte %llu: '%.200s' goes on from another volume", archive,
+                            o, name);
     default:
         return mr_error_set(MR_EFORMAT,
                             "%s: header at byte %llu: '%.200s' is of type '%c' (byte %02x): want files and folders",
@@ -291,7 +291,8 @@ static int scan_all(struct scan *s)
     }
     if (bytes == 0)
         return mr_error_set(MR_ETRUNCATED, "%s: an empty file: want a tar archive", s->source->name);
-    mr_log(MR_LOG_WARNING, "%s: the archive has no end mark: it may have been cut off between members", s->source->name);
+    mr_log(MR_LOG_WARNING, "%s: the archive has no end mark: it may have been cut off between members",
+           s->source->name);
     return 0;
 }
 
