@@ -127,6 +127,20 @@ static int lay_out_slot(struct mr_loader *ld)
     return 0;
 }
 
+/* Rows of a batch need a size: of pictures whose size nobody knows the chain has to give one. */
+static int check_picture(const struct mr_loader *ld)
+{
+    int f = ld->ds->picture;
+    if (f < 0 || ld->ds->picture_bounded || (ld->windows && !ld->field[f].varies))
+        return 0;
+    return mr_error_set(
+        MR_ESHAPE,
+        "%s: the pictures' largest size is not known: begin the transforms of it with a resize or crop "
+        "to one size (resize(256,256), or resize(256),center_crop(224), or random_resized_crop(224)), or "
+        "give the data set max-height and max-width and collate by pad",
+        ld->field[f].in.name);
+}
+
 static int plan_fields(struct mr_loader *ld)
 {
     ld->n_fields = ld->ds->n_fields;
@@ -147,6 +161,9 @@ static int plan_fields(struct mr_loader *ld)
         if (rc == 0)
             rc = mr_tails_plan(ld, f);
     }
+    ld->windows = ld->chain && rc == 0 && ld->ds->picture >= 0 && mr_transform_has_window(ld->chain, ld->ds->picture);
+    if (rc == 0)
+        rc = check_picture(ld);
     ld->scratch_bytes = ld->chain && rc == 0 ? mr_transform_scratch_bytes(ld->chain) : 0;
     ld->resident = ld->opts.cache == MR_CACHE_DEVICE;
     if (rc == 0 && ld->resident)
@@ -217,7 +234,7 @@ static struct memory_sum sum_memory(const struct mr_loader *ld, const struct mr_
     m.cache += ld->resident_bytes;
     m.rooms = ld->scratch_bytes;
     for (int f = 0; f < ld->n_fields; f++)
-        m.rooms += ld->field[f].in_bytes;
+        m.rooms += f == ld->ds->picture ? 0 : ld->field[f].in_bytes;
     m.rooms *= ld->n_workers;
     m.total = (m.slot + m.device) * ld->n_slots + m.reads + m.cache + m.rooms + m.files;
     return m;

@@ -127,6 +127,7 @@ struct mr_loader {
     struct mr_storage *storage; /* NULL: nothing is read */
     struct mr_plan plan;
     bool caching, holds_chain;
+    bool windows; /* pictures are decoded as far as the chain's first ops want them */
 
     int n_fields;
     struct mr_loader_field field[MR_MAX_FIELDS];
@@ -289,7 +290,8 @@ struct mr_worker {
     uint64_t n_made;                    /* runs made: every few, one sample is timed */
     uint64_t *order;                    /* room for mapping: run_rows indices */
     void *scratch;                      /* the chain's */
-    unsigned char *room[MR_MAX_FIELDS]; /* where decode writes when a chain follows */
+    struct mr_decoder *decoder;         /* NULL: no pictures */
+    unsigned char *room[MR_MAX_FIELDS]; /* where decode writes when a chain follows; a picture has none */
     unsigned char *place_room;          /* largest row: for collating */
     /* written by this worker, read by any */
     _Atomic uint64_t stage_ns[MR_N_STAGES];

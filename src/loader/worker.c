@@ -28,6 +28,8 @@ int mr_worker_init(struct mr_worker *w, struct mr_loader *ld, uint32_t id)
     for (int f = 0; f < ld->n_fields; f++) {
         const struct mr_loader_field *fp = &ld->field[f];
         largest = MR_MAX(largest, fp->row_bytes);
+        if (f == ld->ds->picture) /* lies in the decoder */
+            continue;
         if (!(w->room[f] = aligned_alloc(MR_CACHE_LINE, mr_round_up(fp->in_bytes + 1, MR_CACHE_LINE))))
             return mr_error_nomem("worker", fp->in_bytes);
     }
@@ -35,7 +37,9 @@ int mr_worker_init(struct mr_worker *w, struct mr_loader *ld, uint32_t id)
     w->scratch = aligned_alloc(MR_CACHE_LINE, mr_round_up(ld->scratch_bytes + 1, MR_CACHE_LINE));
     if (!w->place_room || !w->scratch)
         return mr_error_nomem("worker", largest + ld->scratch_bytes);
-    int rc = ld->storage ? mr_reader_open(ld->storage, &w->reader) : 0;
+    int rc = ld->ds->picture >= 0 ? mr_decoder_create(&w->decoder) : 0;
+    if (rc == 0 && ld->storage)
+        rc = mr_reader_open(ld->storage, &w->reader);
     if (rc == 0 && ld->storage && ld->whole)
         rc = mr_reader_reserve(w->reader, (uint32_t)(ld->runs_per_worker * ld->run_rows), ld->sample_bytes);
     return rc;
@@ -51,6 +55,7 @@ void mr_worker_free(struct mr_worker *w)
     free(w->order);
     free(w->place_room);
     free(w->scratch);
+    mr_decoder_destroy(w->decoder);
     for (int f = 0; f < MR_MAX_FIELDS; f++)
         free(w->room[f]);
 }

@@ -16,7 +16,8 @@ static bool channel_like(const struct mr_spec *spec, int d)
 bool mr_image_axes(const struct mr_spec *spec, int layout, struct mr_image *out)
 {
     int rank = spec->rank;
-    if (layout == LAYOUT_AUTO && rank == 3 && channel_like(spec, 2) && !channel_like(spec, 0))
+    bool images = rank == 3 || rank == 4; /* one, or a clip of them */
+    if (layout == LAYOUT_AUTO && images && channel_like(spec, rank - 1) && !channel_like(spec, rank - 3))
         layout = LAYOUT_NHWC;
     int behind = layout == LAYOUT_NHWC;
     if (rank < 2 + behind)
