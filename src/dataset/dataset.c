@@ -241,6 +241,21 @@ const char *mr_dataset_text(const struct mr_dataset *ds)
     return ds->text;
 }
 
+uint64_t mr_dataset_classes(const struct mr_dataset *ds)
+{
+    return ds->n_classes;
+}
+
+const char *mr_dataset_class_name(const struct mr_dataset *ds, uint64_t k)
+{
+    return k < ds->n_classes ? ds->class[k].name : NULL;
+}
+
+uint64_t mr_dataset_class_samples(const struct mr_dataset *ds, uint64_t k)
+{
+    return k < ds->n_classes ? ds->class[k].n : 0;
+}
+
 uint64_t mr_dataset_fingerprint(const struct mr_dataset *ds)
 {
     return ds->fingerprint;

@@ -68,6 +68,12 @@ struct mr_dataset_ops {
     int (*get)(const struct mr_dataset *ds, uint64_t index, struct mr_sample *out);
 };
 
+/* A class that labels name. */
+struct mr_class {
+    const char *name;
+    uint64_t n; /* samples */
+};
+
 struct mr_dataset {
     const struct mr_dataset_ops *ops;
     void *state; /* ops->state_size bytes, zeroed before open */
@@ -78,6 +84,8 @@ struct mr_dataset {
     bool picture_bounded;       /* its spec's height and width were given by the user; else they are only a guess */
     struct mr_image_opts image; /* how pictures are decoded */
     struct mr_files *files;
+    uint64_t n_classes;
+    const struct mr_class *class; /* the format's own, freed by its close; NULL: labels have no names */
     uint64_t fingerprint;
     char text[160];
 };
@@ -180,6 +188,7 @@ extern const char *const mr_picture_colors[], *const mr_picture_alphas[];
     }
 
 extern const struct mr_dataset_ops mr_dataset_idx, mr_dataset_npy, mr_dataset_raw, mr_dataset_synthetic,
-    mr_dataset_array, mr_dataset_callback, mr_dataset_tar, mr_dataset_safetensors;
+    mr_dataset_array, mr_dataset_callback, mr_dataset_tar, mr_dataset_safetensors, mr_dataset_folder, mr_dataset_list,
+    mr_dataset_csv;
 
 #endif
