@@ -60,6 +60,9 @@ picture_library(WEBP libwebp-dev "libwebp;libwebpdemux")
 # The program alone: batch digests; gzip output.
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 set(MILLRACE_CLI_LIBRARIES PkgConfig::XXHASH ZLIB::ZLIB)
+if(MILLRACE_HAVE_JPEG) # millrace pack encodes
+  list(APPEND MILLRACE_CLI_LIBRARIES PkgConfig::JPEG)
+endif()
 
 message(STATUS "millrace ${PROJECT_VERSION}: reads by io_uring: ${MILLRACE_HAVE_URING}; .tar.zst: ${MILLRACE_HAVE_ZSTD}; sanitizers: ${MILLRACE_SANITIZE}")
 message(STATUS "millrace ${PROJECT_VERSION}: pictures: jpeg: ${MILLRACE_HAVE_JPEG}; png: ${MILLRACE_HAVE_PNG}; webp: ${MILLRACE_HAVE_WEBP}")

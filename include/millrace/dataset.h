@@ -268,6 +268,32 @@ MR_API uint64_t mr_dataset_fingerprint(const struct mr_dataset *ds);
 MR_API int mr_dataset_read(const struct mr_dataset *ds, uint64_t index, void *const row[],
                            uint64_t (*dim)[MR_MAX_RANK]);
 
+/*
+ * A sample as it is stored: its picture undecoded, the other fields' values. For copying samples into other files.
+ * bytes: of data, which is malloc'd. dim: the sample's shape; of no use for pictures.
+ */
+struct mr_stored {
+    void *data;
+    uint64_t bytes;
+    uint64_t dim[MR_MAX_RANK];
+};
+/* The field that is a picture in a compressed format; -1: none. */
+MR_API int mr_dataset_picture(const struct mr_dataset *ds);
+/* [out] out: of each field, on success; to be freed by mr_stored_free(). Blocks; any thread. Returns what
+ * mr_dataset_read() does. */
+MR_API int mr_dataset_read_stored(const struct mr_dataset *ds, uint64_t index, struct mr_stored out[MR_MAX_FIELDS]);
+MR_API void mr_stored_free(struct mr_stored stored[MR_MAX_FIELDS]);
+
+/*
+ * Decodes a picture that is in memory, upright, into rows of interleaved u8.
+ * name: in errors. opts: channels and limits; the sizes are not looked at. shorter: 0, or pixels that the shorter side should
+ * at least keep: a JPEG is then decoded at the smallest of its eighths that does.
+ * [out] pixels: malloc'd, height * width * channels bytes. Blocks; any thread. Returns 0, MR_EFORMAT, MR_ETRUNCATED,
+ * MR_EUNSUPPORTED, MR_ELIMIT, -ENOMEM.
+ */
+MR_API int mr_picture_decode(const char *name, const void *bytes, uint64_t n, const struct mr_picture_opts *opts,
+                             uint64_t shorter, void **pixels, uint32_t *height, uint32_t *width);
+
 /* Calls fn for each format: name, one line about it, its options. Stops when fn returns nonzero, and returns that. */
 MR_API int mr_dataset_each(int (*fn)(void *user, const char *name, const char *summary,
                                      const struct mr_option *options),
