@@ -14,8 +14,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define STATE "pack.state"
-#define SUMS  "XXH64SUMS"
+#define STATE        "pack.state"
+#define SUMS         "XXH64SUMS"
+#define LOCK_TRIES   100
+#define LOCK_WAIT_US 50000
 #define LINE                                                                                                           \
     "shard %" SCNu64 " first %" SCNu64 " samples %" SCNu64 " skipped %" SCNu64 " bytes %" SCNu64 " xxh64 %" SCNx64
 
@@ -32,9 +34,13 @@ static int lock_dir(struct pack_state *st)
     st->lock = open(st->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (st->lock < 0)
         return cli_fail("%s: cannot be opened: %s", st->dir, strerror(errno));
-    if (flock(st->lock, LOCK_EX | LOCK_NB) == 0)
-        return CLI_OK;
-    if (errno == EWOULDBLOCK)
+    /* One that was killed keeps its lock until what it was writing is on the disk. */
+    bool locked = flock(st->lock, LOCK_EX | LOCK_NB) == 0;
+    for (int i = 0; i < LOCK_TRIES && !locked && errno == EWOULDBLOCK && !cli_interrupted(); i++) {
+        usleep(LOCK_WAIT_US);
+        locked = flock(st->lock, LOCK_EX | LOCK_NB) == 0;
+    }
+    if (!locked && errno == EWOULDBLOCK)
         return cli_fail("%s: another millrace pack is writing there", st->dir);
     return CLI_OK; /* a file system without locks */
 }
