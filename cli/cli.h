@@ -15,6 +15,7 @@
 #define CLI_COMMANDS(X)                                                                                                \
     X(feed)                                                                                                            \
     X(inspect)                                                                                                         \
+    X(pack)                                                                                                            \
     X(synth)                                                                                                           \
     X(bench_loader)                                                                                                    \
     X(bench_transfer)                                                                                                  \

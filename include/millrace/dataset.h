@@ -5,10 +5,11 @@
  * One that cannot say where its bytes lie gives whole samples through a callback.
  *
  * URI: [FORMAT:]PATH[,option=value...] ; FORMAT may be left out when the path tells it (a folder with MNIST's files, *.npy,
- * *-ubyte[.gz], *.csv and *.tsv, a folder with pictures in it or in its sub-folders).
+ * *-ubyte[.gz], *.tar[.gz|.zst], *.csv and *.tsv, a folder with pictures in it or in its sub-folders).
  *   idx:DIR | idx:IMAGES[,labels=FILE][,split=train|test]    MNIST's format, plain or .gz
  *   npy:FILE[,labels=FILE]                                   first dimension = samples
  *   raw:FILE,shape=3x32x32,dtype=u8[,skip=BYTES][,record=BYTES]   records of fixed size
+ *   tar:shards-{000..127}.tar[,fields=[image:jpg;png,label:cls]][,index=auto|beside|cache|none]   WebDataset's, also .gz, .zst
  *   safetensors:FILE[,fields=[NAME,NAME]]                    first dimension = samples
  *   synthetic:n=1e6,shape=1024,dtype=f32,values=uniform[,classes=10][,delay=2ms][,work=50us]
  *   folder:DIR[,labels=auto|folders|none][,allow-empty]      pictures, one class a sub-folder
@@ -114,6 +115,35 @@ struct mr_picture_opts {
     uint64_t max_pixels;            /* a larger picture is a bad sample; 0: 100 million */
     uint64_t max_height, max_width; /* 0: not known */
 };
+
+/*
+ * Tar archives with WebDataset's names: members of one key, the path up to the first dot of its base name, make a sample; what
+ * follows the dot says which field a member is. Samples come in the order of their first members, shard after shard.
+ *
+ *   jpg jpeg png webp          a picture, the field "image"; one a sample
+ *   cls                        an integer in text, the field "label" (i64)
+ *   npy, NAME.npy              an array, "x" or NAME, of the first sample's dtype and shape
+ *   others                     bytes (u8), of varying length unless all have one: when there are no pictures and arrays, or
+ *                              when `fields` asks for them
+ *
+ * Plain archives are read in place, by an index of where members lie: made in one pass over the headers, kept as
+ * FILE.tar.idx and valid while the archive's size and time stay. Archives packed by gzip or zstd are unpacked at open.
+ * A sample that lacks a field's member is a bad one; two members of one name, absolute paths, "..", links and damaged headers
+ * are errors at open.
+ */
+enum mr_tar_index_place { MR_TAR_INDEX_AUTO, MR_TAR_INDEX_BESIDE, MR_TAR_INDEX_CACHE, MR_TAR_INDEX_NONE };
+
+struct mr_tar_opts {
+    size_t size;
+    const char *path;      /* shards-{000..127}.tar, {train,val}.tar, a.tar::b.tar; URLs */
+    const char *fields;    /* "image:jpg;png,label:cls": names, and the extensions that each is looked for under, the first
+                              that is there; NULL: by the first sample */
+    int index;             /* enum mr_tar_index_place; AUTO: beside the archive, else in $XDG_CACHE_HOME/millrace */
+    uint64_t memory_bytes; /* packed archives together take at most this of memory, and then temporary files in that folder */
+    struct mr_picture_opts picture;
+};
+MR_API void mr_tar_opts_init(struct mr_tar_opts *opts);
+MR_API int mr_dataset_open_tar(const struct mr_tar_opts *opts, struct mr_dataset **out);
 
 /*
  * A folder of pictures: *.jpg, *.jpeg, *.png and *.webp, in any case of letters; names that begin with a dot are skipped.
@@ -237,6 +267,32 @@ MR_API uint64_t mr_dataset_fingerprint(const struct mr_dataset *ds);
  */
 MR_API int mr_dataset_read(const struct mr_dataset *ds, uint64_t index, void *const row[],
                            uint64_t (*dim)[MR_MAX_RANK]);
+
+/*
+ * A sample as it is stored: its picture undecoded, the other fields' values. For copying samples into other files.
+ * bytes: of data, which is malloc'd. dim: the sample's shape; of no use for pictures.
+ */
+struct mr_stored {
+    void *data;
+    uint64_t bytes;
+    uint64_t dim[MR_MAX_RANK];
+};
+/* The field that is a picture in a compressed format; -1: none. */
+MR_API int mr_dataset_picture(const struct mr_dataset *ds);
+/* [out] out: of each field, on success; to be freed by mr_stored_free(). Blocks; any thread. Returns what
+ * mr_dataset_read() does. */
+MR_API int mr_dataset_read_stored(const struct mr_dataset *ds, uint64_t index, struct mr_stored out[MR_MAX_FIELDS]);
+MR_API void mr_stored_free(struct mr_stored stored[MR_MAX_FIELDS]);
+
+/*
+ * Decodes a picture that is in memory, upright, into rows of interleaved u8.
+ * name: in errors. opts: channels and limits; the sizes are not looked at. shorter: 0, or pixels that the shorter side should
+ * at least keep: a JPEG is then decoded at the smallest of its eighths that does.
+ * [out] pixels: malloc'd, height * width * channels bytes. Blocks; any thread. Returns 0, MR_EFORMAT, MR_ETRUNCATED,
+ * MR_EUNSUPPORTED, MR_ELIMIT, -ENOMEM.
+ */
+MR_API int mr_picture_decode(const char *name, const void *bytes, uint64_t n, const struct mr_picture_opts *opts,
+                             uint64_t shorter, void **pixels, uint32_t *height, uint32_t *width);
 
 /* Calls fn for each format: name, one line about it, its options. Stops when fn returns nonzero, and returns that. */
 MR_API int mr_dataset_each(int (*fn)(void *user, const char *name, const char *summary,
