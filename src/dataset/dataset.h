@@ -11,9 +11,7 @@
 
 #define MR_MAX_EXTENTS MR_MAX_FIELDS /* byte ranges of one sample */
 
-#define MR_WHOLE       UINT64_MAX /* an extent's bytes: all of its file, from offset 0; the engine finds how many */
-
-/* One byte range. field >= 0: these bytes are that field as it is (C order, this machine's byte order, spec's size): the
+/* One byte range; bytes MR_WHOLE (offset 0, field -1): all of the file, however long. field >= 0: these bytes are that field as it is (C order, this machine's byte order, spec's size): the
  * engine may use or copy them without decode. */
 struct mr_extent {
     int file;

@@ -18,6 +18,7 @@
 #define READ_AHEAD_SAMPLES  1024
 #define READ_AHEAD_BYTES    (64u << 20)
 #define FILE_DEPTH          256
+#define GUESSED_FILE_BYTES  (128u << 10) /* when the first one cannot be looked at */
 #define MAX_DEPTH           65536
 
 void mr_loader_opts_init(struct mr_loader_opts *opts)
@@ -153,6 +154,14 @@ static int plan_fields(struct mr_loader *ld)
     return rc == 0 ? lay_out_slot(ld) : rc;
 }
 
+/* Of a file that is read whole, its size now. One that is missing is the sample's error, later. */
+static uint64_t measure_whole(struct mr_loader *ld, int file)
+{
+    uint64_t bytes;
+    ld->whole = true;
+    return mr_files_size(ld->ds->files, file, &bytes) == 0 && bytes <= MR_WHOLE_LIMIT ? bytes : GUESSED_FILE_BYTES;
+}
+
 /* Bytes that the first sample's extents take: what read-ahead is sized by. */
 static int measure_sample(struct mr_loader *ld)
 {
@@ -160,8 +169,10 @@ static int measure_sample(struct mr_loader *ld)
         return 0;
     struct mr_extent at[MR_MAX_EXTENTS];
     int n = ld->ds->ops->locate(ld->ds, 0, at);
-    for (int e = 0; e < n; e++)
-        ld->sample_bytes += mr_round_up(at[e].bytes, MR_CACHE_LINE);
+    for (int e = 0; e < n; e++) {
+        uint64_t bytes = at[e].bytes == MR_WHOLE ? measure_whole(ld, at[e].file) : at[e].bytes;
+        ld->sample_bytes += mr_round_up(bytes, MR_CACHE_LINE);
+    }
     return MR_MIN(n, 0);
 }
 
@@ -169,12 +180,13 @@ static int measure_sample(struct mr_loader *ld)
 static void plan_runs(struct mr_loader *ld, const struct mr_files_kinds *kinds)
 {
     const struct mr_loader_opts *o = &ld->opts;
-    bool reads = kinds->n_path + kinds->n_null > 0;
+    bool reads = kinds->n_path + kinds->n_null + kinds->n_remote > 0;
+    uint32_t files = kinds->n_path + kinds->n_remote;
     uint64_t share = (o->batch_size + 4ull * ld->n_workers - 1) / (4ull * ld->n_workers);
     uint64_t worthwhile = RUN_BYTES * o->batch_size / ld->slot_bytes;
     uint64_t most = MR_MIN((o->batch_size + ld->n_workers - 1) / ld->n_workers, MAX_RUN_ROWS);
     ld->run_rows = MR_MAX(1, MR_MIN(MR_MAX(share, worthwhile), most));
-    if (reads && mr_sampler_is_sequential(ld->sampler) && ld->opts.world == 1) {
+    if (reads && !ld->whole && mr_sampler_is_sequential(ld->sampler) && ld->opts.world == 1) {
         uint64_t joined = JOINED_READ_BYTES / MR_MAX(ld->sample_bytes, 1);
         uint64_t whole = (o->batch_size + ld->n_workers - 1) / ld->n_workers;
         ld->run_rows = MR_MIN(MR_MAX(ld->run_rows, joined), MR_MIN(whole, 4096));
@@ -184,10 +196,10 @@ static void plan_runs(struct mr_loader *ld, const struct mr_files_kinds *kinds)
     if (!reads)
         return;
     uint64_t ahead = o->read_ahead ? o->read_ahead : MR_MAX(READ_AHEAD_SAMPLES, 2 * ld->n_slots * o->batch_size);
-    if (o->read_ahead == 0 && kinds->n_path > 0)
+    if (o->read_ahead == 0 && files > 0)
         ahead = MR_MAX(MR_MIN(ahead, READ_AHEAD_BYTES / MR_MAX(ld->sample_bytes, 1)), ld->run_rows * ld->n_workers);
     ld->runs_per_worker = MR_MAX(1, ahead / ld->n_workers / ld->run_rows);
-    ld->depth = o->queue_depth ? o->queue_depth : (uint32_t)MR_MIN(kinds->n_path ? FILE_DEPTH : MAX_DEPTH, ahead);
+    ld->depth = o->queue_depth ? o->queue_depth : (uint32_t)MR_MIN(files ? FILE_DEPTH : MAX_DEPTH, ahead);
     ld->depth = MR_MAX(ld->depth, ld->n_workers); /* a worker without a read in flight could not go on */
 }
 
@@ -240,9 +252,9 @@ static int open_storage(struct mr_loader *ld)
 {
     struct mr_files_kinds kinds;
     mr_files_count(ld->ds->files, &kinds);
-    ld->caching = ld->opts.cache == MR_CACHE_HOST && kinds.n_path > 0;
+    ld->caching = ld->opts.cache == MR_CACHE_HOST && kinds.n_path + kinds.n_remote > 0;
     if (ld->resident)
-        kinds.n_path = kinds.n_null = 0; /* all has been read when workers start */
+        kinds.n_path = kinds.n_null = kinds.n_remote = 0; /* all has been read when workers start */
     int rc = ld->resident ? 0 : measure_sample(ld);
     if (rc < 0)
         return rc;

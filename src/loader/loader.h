@@ -151,6 +151,7 @@ struct mr_loader {
 
     uint64_t run_rows, runs_per_batch, runs_per_worker;
     uint64_t sample_bytes; /* read for one sample, as the first one needs */
+    bool whole;            /* it has files that are read whole: their bytes are known only when they are opened */
     uint32_t depth;
     _Alignas(MR_CACHE_LINE) _Atomic uint64_t next_run; /* the claims: all workers write it */
 
@@ -308,8 +309,10 @@ void mr_run_fill(struct mr_worker *w, struct mr_run *run, uint64_t number);
 int mr_run_error(const struct mr_worker *w, const struct mr_run *run, uint32_t i);
 int mr_run_init(struct mr_run *run, const struct mr_loader *ld);
 void mr_run_free(struct mr_run *run); /* after its reader */
-/* Frees the errors of reads that have landed. */
-void mr_run_end_reads(struct mr_run *run);
+/* Frees the errors of reads that have landed, and gives the memory of whole files back to the reader (NULL: it is closed). */
+void mr_run_end_reads(struct mr_run *run, struct mr_reader *reader);
+/* Sets extent e of a sample and its view; bytes MR_WHOLE are replaced as far as they are known. Returns as mr_files_view(). */
+int mr_extent_view(struct mr_files *files, struct mr_run_sample *s, int e, const struct mr_extent *at);
 
 /* Makes sample i of a run into its row. timed: its decoding and transforming are timed. The slot is open and the sample's reads have landed. */
 void mr_sample_make(struct mr_worker *w, struct mr_run *run, uint32_t i, bool timed);

@@ -22,11 +22,15 @@ static int extent_bytes(struct mr_loader *ld, const struct mr_run_sample *s, int
     *out = (struct mr_bytes){s->extent[e].view, s->extent[e].at.bytes};
     if (out->data || !r)
         return 0;
+    if (r->status == 0 && r->bytes == MR_WHOLE) {
+        *out = (struct mr_bytes){r->view, r->done};
+        return 0;
+    }
     if (r->status == 0) {
         out->data = r->view ? (const unsigned char *)r->view + s->extent[e].skip : NULL;
         return 0;
     }
-    if (r->want > s->extent[e].at.bytes)
+    if (r->bytes != MR_WHOLE && r->want > s->extent[e].at.bytes)
         return read_alone(ld, s, e, &out->data);
     return r->error ? mr_error_put(r->error) : mr_error_set(r->status, "read failed: %s", mr_strerror(r->status));
 }
@@ -169,39 +173,39 @@ static int make(struct mr_worker *w, struct mr_slot *slot, uint32_t row, uint64_
     return rc;
 }
 
-/* Reads the sample at index on this thread into the run's own memory: the rare way, for replacements. */
-static int fetch_now(struct mr_loader *ld, uint64_t index, struct mr_run_sample *s, unsigned char **out_bytes)
+/* Reads one extent on this thread, when it has no view. [out] owned: what to free() then, or NULL. */
+static int fetch_extent(struct mr_loader *ld, struct mr_run_sample *s, int e, const struct mr_extent *at, void **owned)
 {
-    *out_bytes = NULL;
+    int rc = mr_extent_view(ld->ds->files, s, e, at);
+    if (rc != 0)
+        return MR_MIN(rc, 0);
+    struct mr_extent *to = &s->extent[e].at;
+    if (to->bytes == MR_WHOLE) {
+        rc = mr_files_read_whole(ld->ds->files, to->file, owned, &to->bytes);
+    } else {
+        *owned = malloc(MR_MAX(to->bytes, 1));
+        if (!*owned)
+            return mr_error_nomem("replacement sample", to->bytes);
+        rc = mr_files_read(ld->ds->files, to->file, to->offset, *owned, to->bytes);
+    }
+    s->extent[e].view = *owned;
+    return rc;
+}
+
+/* Reads the sample at index on this thread into memory of its own: the rare way, for replacements. owned: zeroed; the caller
+ * frees what stands there. */
+static int fetch_now(struct mr_loader *ld, uint64_t index, struct mr_run_sample *s, void *owned[MR_MAX_EXTENTS])
+{
     s->index = index;
     s->n_extents = 0;
     if (ld->ds->ops->get)
         return 0;
     struct mr_extent at[MR_MAX_EXTENTS];
-    int n = ld->ds->ops->locate(ld->ds, index, at);
-    if (n < 0)
-        return n;
-    uint64_t total = 0;
-    for (int e = 0; e < n; e++)
-        total += mr_round_up(at[e].bytes, MR_CACHE_LINE);
-    unsigned char *to = malloc(total + 1);
-    if (!to)
-        return mr_error_nomem("replacement sample", total);
-    int rc = 0;
-    *out_bytes = to;
-    for (int e = 0; e < n && rc >= 0; e++) {
-        s->extent[e].at = at[e];
-        s->extent[e].view = NULL;
-        rc = mr_files_view(ld->ds->files, at[e].file, at[e].offset, at[e].bytes, &s->extent[e].view);
-        if (rc == 0)
-            rc = mr_files_read(ld->ds->files, at[e].file, at[e].offset, to, at[e].bytes);
-        if (rc == 0 && !s->extent[e].view) {
-            s->extent[e].view = to;
-            to += mr_round_up(at[e].bytes, MR_CACHE_LINE);
-        }
-    }
-    s->n_extents = n;
-    return rc < 0 ? rc : 0;
+    int n = ld->ds->ops->locate(ld->ds, index, at), rc = MR_MIN(n, 0);
+    for (int e = 0; e < n && rc == 0; e++)
+        rc = fetch_extent(ld, s, e, &at[e], &owned[e]);
+    s->n_extents = MR_MAX(n, 0);
+    return rc;
 }
 
 /*
@@ -216,14 +220,15 @@ static int replace(struct mr_worker *w, struct mr_run *run, uint32_t i)
     uint64_t tries = MR_MIN(length - 1, MAX_REPLACE_TRIES);
     for (uint64_t k = 1; k <= tries; k++) {
         struct mr_run_sample s = {.position = run->sample[i].position};
-        unsigned char *bytes = NULL;
+        void *owned[MR_MAX_EXTENTS] = {NULL};
         uint64_t index;
         int rc = mr_sampler_map(ld->sampler, run->info.epoch, (p + k) % length, 1, &index);
         if (rc == 0)
-            rc = fetch_now(ld, index, &s, &bytes);
+            rc = fetch_now(ld, index, &s, owned);
         if (rc == 0)
             rc = make(w, mr_ring_slot(ld, run->t), run->row0 + i, run->info.epoch, &s, false);
-        free(bytes);
+        for (int e = 0; e < MR_MAX_EXTENTS; e++)
+            free(owned[e]);
         if (rc == -ENOMEM) /* says nothing about the sample */
             return rc;
         if (rc == 0) {
@@ -247,7 +252,8 @@ void mr_sample_make(struct mr_worker *w, struct mr_run *run, uint32_t i, bool ti
     int rc = s->status < 0 ? mr_run_error(w, run, i) : make(w, slot, row, run->info.epoch, s, timed);
     if (rc == 0)
         return;
-    bool fatal = run->error.code < 0;
+    /* Too many open files say nothing about the sample: another try would find it good. */
+    bool fatal = run->error.code < 0 || rc == -EMFILE || rc == -ENFILE;
     mr_bad_add(ld, run->t, row, s, run->info.epoch, rc, fatal);
     if (ld->opts.bad == MR_BAD_REPLACE && !fatal) {
         rc = replace(w, run, i);

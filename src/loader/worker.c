@@ -35,7 +35,10 @@ int mr_worker_init(struct mr_worker *w, struct mr_loader *ld, uint32_t id)
     w->scratch = aligned_alloc(MR_CACHE_LINE, mr_round_up(ld->scratch_bytes + 1, MR_CACHE_LINE));
     if (!w->place_room || !w->scratch)
         return mr_error_nomem("worker", largest + ld->scratch_bytes);
-    return ld->storage ? mr_reader_open(ld->storage, &w->reader) : 0;
+    int rc = ld->storage ? mr_reader_open(ld->storage, &w->reader) : 0;
+    if (rc == 0 && ld->storage && ld->whole)
+        rc = mr_reader_reserve(w->reader, (uint32_t)(ld->runs_per_worker * ld->run_rows), ld->sample_bytes);
+    return rc;
 }
 
 void mr_worker_free(struct mr_worker *w)
@@ -203,7 +206,7 @@ static bool make_ready(struct mr_worker *w)
             progress |= make_run(w, run) > 0;
     }
     while (w->n_runs > 0 && is_over(nth_run(w, 0))) {
-        mr_run_end_reads(nth_run(w, 0));
+        mr_run_end_reads(nth_run(w, 0), w->reader);
         w->first = (w->first + 1) % (uint32_t)w->ld->runs_per_worker;
         w->n_runs--;
         progress = true;

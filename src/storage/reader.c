@@ -25,6 +25,7 @@ struct mr_storage {
 struct mr_reader {
     struct mr_storage *st;
     struct mr_lane lane[MR_N_LANES];
+    struct mr_blocks blocks;
     struct mr_read *first, *last; /* done when they were submitted: they wait for reap */
     /* Written by the reader's thread; read by any for statistics. */
     _Atomic uint32_t in_flight;
@@ -125,6 +126,7 @@ static int lane_try(struct mr_reader *r, size_t i)
         return mr_error_nomem(ops->name, ops->lane_size);
     lane->files = r->st->files;
     lane->shared = r->st->shared[i];
+    lane->blocks = &r->blocks;
     lane->depth = r->st->reader_depth;
     int rc = ops->lane_open(lane);
     if (rc) {
@@ -158,11 +160,13 @@ int mr_reader_open(struct mr_storage *st, struct mr_reader **out)
 {
     struct mr_files_kinds kinds;
     mr_files_count(st->files, &kinds);
-    const uint32_t n[MR_N_LANES] = {[MR_FILE_PATH] = kinds.n_path, [MR_FILE_NULL] = kinds.n_null};
+    const uint32_t n[MR_N_LANES] = {
+        [MR_FILE_PATH] = kinds.n_path, [MR_FILE_NULL] = kinds.n_null, [MR_FILE_REMOTE] = kinds.n_remote};
     struct mr_reader *r = calloc(1, sizeof *r);
     if (!r)
         return mr_error_nomem("reader", sizeof *r);
     r->st = st;
+    mr_blocks_init(&r->blocks);
     for (int kind = 0; kind < MR_N_LANES; kind++) {
         int rc = n[kind] ? lane_open(r, kind) : 0;
         if (rc) {
@@ -187,6 +191,7 @@ void mr_reader_close(struct mr_reader *r)
         for (uint32_t i = 0; i < n; i++) {
             free(out[i]->error);
             out[i]->error = NULL;
+            mr_reader_recycle(r, out[i]);
         }
     }
     for (struct mr_lane *lane = r->lane; lane < r->lane + MR_N_LANES; lane++) {
@@ -194,6 +199,7 @@ void mr_reader_close(struct mr_reader *r)
             lane->ops->lane_close(lane);
         free(lane->state);
     }
+    mr_blocks_free(&r->blocks);
     free(r);
 }
 
@@ -219,12 +225,16 @@ uint32_t mr_reader_room(const struct mr_reader *r)
     return r->st->reader_depth - MR_MIN(mr_reader_in_flight(r), r->st->reader_depth);
 }
 
-static void keep_error(struct mr_read *read, int status)
+void mr_reader_recycle(struct mr_reader *r, struct mr_read *read)
 {
-    read->status = status;
-    read->error = malloc(sizeof *read->error);
-    if (read->error)
-        mr_error_keep(status, read->error);
+    if (read->block && !read->block->kept)
+        mr_blocks_give(r ? &r->blocks : NULL, read->block);
+    read->block = NULL;
+}
+
+int mr_reader_reserve(struct mr_reader *r, uint32_t n, uint64_t bytes)
+{
+    return mr_blocks_reserve(&r->blocks, n, bytes);
 }
 
 /* A store is done with it. */
@@ -232,12 +242,16 @@ static void finish(struct mr_reader *r, struct mr_read *read)
 {
     struct mr_file *f = r->st->files->file[read->file];
     read->view = read->buf;
+    if (read->block) {
+        read->view = read->block->data;
+        mr_read_keep(r->st->files, f, read);
+    }
     add(&r->reads, 1);
     add(&r->bytes, f->kind == MR_FILE_NULL ? 0 : read->done);
     if (read->chunks)
         mr_cache_finish(atomic_load_explicit(&f->cache, memory_order_acquire), read);
-    if (read->status)
-        keep_error(read, mr_file_read_error(f, read->status, read->want, read->at, read->done));
+    if (read->status && !read->error)
+        mr_read_fail(read, mr_file_read_error(f, read->status, read->want, read->at, read->done));
 }
 
 static void put_ready(struct mr_reader *r, struct mr_read *read)
@@ -250,33 +264,56 @@ static void put_ready(struct mr_reader *r, struct mr_read *read)
     r->last = read;
 }
 
+static void clear(struct mr_read *read)
+{
+    read->view = NULL;
+    read->status = 0;
+    read->error = NULL;
+    read->block = NULL;
+    read->fd = -1;
+    read->done = read->chunks = 0;
+    read->at = read->offset;
+    read->want = read->bytes;
+    read->to = read->buf;
+}
+
+/* As prepare(), for a whole file. */
+static bool prepare_whole(struct mr_reader *r, struct mr_read *read)
+{
+    struct mr_file *f = r->st->files->file[read->file];
+    uint64_t bytes;
+    int rc = mr_files_view_whole(r->st->files, read->file, &bytes, &read->view);
+    if (rc > 0)
+        read->done = bytes;
+    if (rc < 0)
+        mr_read_fail(read, rc);
+    return rc == 0 && (bytes == MR_WHOLE || mr_read_sized(read, f, bytes) == 0);
+}
+
 /* Sets what is to be read. false: it is done, its bytes are there or the request is wrong. */
 static bool prepare(struct mr_reader *r, struct mr_read *read)
 {
     struct mr_file *f = r->st->files->file[read->file];
     struct mr_file_cache *cache = atomic_load_explicit(&f->cache, memory_order_acquire);
-    read->view = NULL;
-    read->status = 0;
-    read->error = NULL;
-    read->done = read->chunks = 0;
-    read->at = read->offset;
-    read->want = read->bytes;
-    read->to = read->buf;
+    if (read->bytes == MR_WHOLE)
+        return prepare_whole(r, read);
     int rc = mr_files_view(r->st->files, read->file, read->offset, read->bytes, &read->view);
     if (rc < 0)
-        keep_error(read, rc);
+        mr_read_fail(read, rc);
     return rc == 0 && !(cache && mr_cache_claim(f, cache, read));
 }
 
 /* true: done already. */
 static bool start(struct mr_reader *r, struct mr_read *read)
 {
+    struct mr_file *f = r->st->files->file[read->file];
+    clear(read);
+    /* Kinds without a lane have a view. */
+    struct mr_lane *lane = read->lane = f->kind < MR_N_LANES ? &r->lane[f->kind] : r->lane;
     if (!prepare(r, read))
         return true;
-    struct mr_file *f = r->st->files->file[read->file];
-    struct mr_lane *lane = read->lane = &r->lane[f->kind];
     if (!lane->ops) {
-        keep_error(read, mr_error_set(MR_EMISUSE, "%s: was added after the reader was opened", f->name));
+        mr_read_fail(read, mr_error_set(MR_EMISUSE, "%s: was added after the reader was opened", f->name));
         return true;
     }
     bool done = lane->ops->start(lane, f, read);

@@ -2,9 +2,11 @@
 #include "storage/private.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <liburing.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define MOST_ENTRIES 4096u
 #define ONE_READ     (1ull << 30)  /* a submission's length has 32 bits */
@@ -57,8 +59,9 @@ static void probe(void)
     struct io_uring_probe *ops = io_uring_get_probe_ring(&ring);
     if (!(ring.features & IORING_FEAT_EXT_ARG)) /* else a wait takes an entry of its own */
         snprintf(why_not, sizeof why_not, "the kernel's io_uring cannot wait with a timeout (Linux 5.11 can)");
-    else if (!ops || !io_uring_opcode_supported(ops, IORING_OP_READ))
-        snprintf(why_not, sizeof why_not, "the kernel's io_uring has no read operation (Linux 5.6 has)");
+    else if (!ops || !io_uring_opcode_supported(ops, IORING_OP_READ) ||
+             !io_uring_opcode_supported(ops, IORING_OP_OPENAT))
+        snprintf(why_not, sizeof why_not, "the kernel's io_uring has no read or no open operation (Linux 5.6 has)");
     io_uring_free_probe(ops);
     io_uring_queue_exit(&ring);
 }
@@ -98,6 +101,17 @@ static void wait_in_line(struct lane *l, struct mr_read *read)
     l->last = read;
 }
 
+/* A lazy file is opened through the ring too: looking up its name may wait for a disk as well. */
+static void prepare(struct io_uring_sqe *sqe, const struct mr_file *f, struct mr_read *read)
+{
+    if (f->lazy && read->fd < 0)
+        io_uring_prep_openat(sqe, AT_FDCWD, f->name, MR_OPEN_FLAGS, 0);
+    else
+        io_uring_prep_read(sqe, f->lazy ? read->fd : f->fd, (char *)read->to + read->done,
+                           (unsigned)MR_MIN(read->want - read->done, ONE_READ), read->at + read->done);
+    io_uring_sqe_set_data(sqe, read);
+}
+
 /* Entries for the reads in line, as far as the ring has room. */
 static void enter(struct mr_lane *lane)
 {
@@ -109,9 +123,7 @@ static void enter(struct mr_lane *lane)
         struct io_uring_sqe *sqe = io_uring_get_sqe(&l->ring);
         if (!sqe)
             return;
-        io_uring_prep_read(sqe, lane->files->file[read->file]->fd, (char *)read->to + read->done,
-                           (unsigned)MR_MIN(read->want - read->done, ONE_READ), read->at + read->done);
-        io_uring_sqe_set_data(sqe, read);
+        prepare(sqe, lane->files->file[read->file], read);
     }
 }
 
@@ -161,9 +173,35 @@ static bool uring_start(struct mr_lane *lane, struct mr_file *f, struct mr_read 
     return l->broken;
 }
 
-/* What a completion says of its read. true: the read has ended. */
-static bool complete(struct lane *l, struct mr_read *read, int res)
+/* What the end of its opening says of a read. true: the read has ended. */
+static bool opened(struct lane *l, struct mr_file *f, struct mr_read *read, int res)
 {
+    uint64_t bytes;
+    if (res >= 0) {
+        res = mr_file_opened(f->name, res, &bytes);
+        if (res < 0)
+            mr_read_fail(read, res);
+        else
+            read->fd = res;
+        if (read->fd >= 0 && mr_read_sized(read, f, bytes) == 0 && read->want)
+            wait_in_line(l, read);
+        return read->status || !read->want;
+    }
+    if (res != -EINTR && res != -EAGAIN) {
+        mr_read_fail(read, mr_file_open_error(f->name, -res));
+        return true;
+    }
+    wait_in_line(l, read);
+    return false;
+}
+
+/* What a completion says of its read. true: the read has ended. */
+static bool complete(struct mr_lane *lane, struct mr_read *read, int res)
+{
+    struct lane *l = lane->state;
+    struct mr_file *f = lane->files->file[read->file];
+    if (f->lazy && read->fd < 0)
+        return opened(l, f, read, res);
     if (res > 0)
         read->done += (uint64_t)res;
     else if (res == 0)
@@ -176,8 +214,16 @@ static bool complete(struct lane *l, struct mr_read *read, int res)
     return false;
 }
 
-static uint32_t take_completed(struct lane *l, struct mr_read **out, uint32_t cap)
+static void end(struct mr_read *read)
 {
+    if (read->fd >= 0)
+        close(read->fd);
+    read->fd = -1;
+}
+
+static uint32_t take_completed(struct mr_lane *lane, struct mr_read **out, uint32_t cap)
+{
+    struct lane *l = lane->state;
     uint32_t n = 0;
     struct io_uring_cqe *cqe;
     while (n < cap && !io_uring_peek_cqe(&l->ring, &cqe)) {
@@ -185,8 +231,10 @@ static uint32_t take_completed(struct lane *l, struct mr_read **out, uint32_t ca
         int res = cqe->res;
         io_uring_cqe_seen(&l->ring, cqe);
         l->refused_ns = 0;
-        if (complete(l, read, res))
+        if (complete(lane, read, res)) {
+            end(read);
             out[n++] = read;
+        }
     }
     return n;
 }
@@ -197,6 +245,7 @@ static uint32_t take_refused(struct lane *l, struct mr_read **out, uint32_t cap)
     uint32_t n = 0;
     for (; l->broken && n < cap && l->first; l->first = l->first->next) {
         l->first->status = l->broken;
+        end(l->first);
         out[n++] = l->first;
     }
     return n;
@@ -219,7 +268,7 @@ static uint32_t uring_reap(struct mr_lane *lane, struct mr_read **out, uint32_t 
 {
     struct lane *l = lane->state;
     for (;;) {
-        uint32_t n = take_completed(l, out, cap);
+        uint32_t n = take_completed(lane, out, cap);
         uring_flush(lane);
         n += take_refused(l, out + n, cap - n);
         if (n || !until_ns || until_ns <= mr_time_ns())
