@@ -14,29 +14,27 @@ static const char *shown(const struct mr_http_job *job, char buf[SHOWN])
 
 /* ---- the object ---- */
 
-static int changed(const struct mr_http_job *job, const char *what, const char *was, const char *is)
+static int changed(const char *url, const char *what, const char *was, const char *is)
 {
-    char url[SHOWN];
+    char buf[SHOWN];
     return mr_error_set(-ESTALE,
                         "%s: the object changed while it was in use: %s was %.200s, is %.200s: start the run again",
-                        shown(job, url), what, was, is[0] ? is : "missing");
+                        mr_url_show(url, buf, sizeof buf), what, was, is[0] ? is : "missing");
 }
 
-static int check_object(const struct mr_http_job *job, bool has_total, uint64_t total)
+int mr_object_check(const char *url, const struct mr_object *was, const struct mr_http_head *is, uint64_t total)
 {
-    const struct mr_object *was = job->request->expect;
-    const struct mr_http_head *is = &job->request->answer;
     char a[24], b[24];
     if (!was)
         return 0;
     snprintf(a, sizeof a, "%llu", (unsigned long long)was->total);
     snprintf(b, sizeof b, "%llu", (unsigned long long)total);
-    if (has_total && total != was->total)
-        return changed(job, "its size", a, b);
+    if (total != MR_WHOLE && total != was->total)
+        return changed(url, "its size", a, b);
     if (mr_object_etag(was)[0] && is->etag[0] && strcmp(mr_object_etag(was), is->etag) != 0)
-        return changed(job, "its ETag", mr_object_etag(was), is->etag);
+        return changed(url, "its ETag", mr_object_etag(was), is->etag);
     if (!mr_object_etag(was)[0] && was->modified[0] && is->modified[0] && strcmp(was->modified, is->modified) != 0)
-        return changed(job, "Last-Modified", was->modified, is->modified);
+        return changed(url, "Last-Modified", was->modified, is->modified);
     return 0;
 }
 
@@ -128,11 +126,21 @@ static int grow(struct mr_http_job *job, uint64_t room)
 /* Room for all that is expected, or a first piece. */
 static int make_room(struct mr_http_job *job)
 {
-    const struct mr_http_request *r = job->request;
+    struct mr_http_request *r = job->request;
     if (r->to) {
         job->buf = r->to;
         job->room = r->want;
         return 0;
+    }
+    if (r->sized && job->expected != UINT64_MAX) {
+        void *room = NULL;
+        int rc = r->sized(job->request, job->expected, &room);
+        if (job->buf_owned)
+            free(job->buf);
+        job->buf_owned = false;
+        job->buf = room;
+        job->room = rc ? 0 : job->expected;
+        return rc;
     }
     uint64_t room = job->expected == UINT64_MAX ? MR_MIN(r->limit, 65536u) : job->expected;
     return room > job->room ? grow(job, room) : 0;
@@ -141,11 +149,12 @@ static int make_room(struct mr_http_job *job)
 int mr_http_judge(struct mr_http_job *job)
 {
     const struct mr_http_head *h = &job->request->answer;
-    uint64_t length = 0, total = h->status == 206 ? h->total : h->length;
+    uint64_t length = 0, total = MR_WHOLE;
     job->judged = true;
     if (h->bad || h->twice)
         return lie(job, h->bad ? h->bad : "it says two different lengths");
-    int rc = check_object(job, h->status == 206 ? h->has_total : h->has_length, total);
+    mr_http_total(job->request, &total);
+    int rc = mr_object_check(job->request->url, job->request->expect, h, total);
     if (rc || job->request->head)
         return rc;
     rc = h->status == 206 ? judge_part(job, &length) : judge_whole(job, &length);

@@ -35,6 +35,7 @@ struct mr_http {
     int refs; /* under the global lock */
     pid_t pid;
     struct mr_s3_account *account;
+    struct mr_disk_cache *cache;
     char dir[4096];
     struct mr_remote_opts opts;
     _Atomic uint64_t next_id;
@@ -137,7 +138,7 @@ static void try_begin(struct mr_http_thread *t, struct mr_http_job *job)
         job_end(job, rc);
         return;
     }
-    atomic_fetch_add_explicit(&mr_remote_counts.requests, 1, memory_order_relaxed);
+    mr_remote_count(&mr_remote_counts.requests, 1);
     put(&t->active, job);
     t->n_active++;
 }
@@ -161,7 +162,7 @@ static void try_again(struct mr_http_thread *t, struct mr_http_job *job)
     if (!o || !mr_http_strong(mr_object_etag(o)))
         job->got = 0;
     job->due_ns = mr_time_ns() + wait_of(job);
-    atomic_fetch_add_explicit(&mr_remote_counts.retries, 1, memory_order_relaxed);
+    mr_remote_count(&mr_remote_counts.retries, 1);
     put(&t->waiting, job);
 }
 
@@ -332,6 +333,10 @@ static int client_create(struct mr_http **out)
         return rc;
     }
     client->n_threads = 1;
+    if (client->opts.cache_dir && !(client->cache = mr_disk_cache_open(client->dir, client->opts.cache_limit))) {
+        mr_log(MR_LOG_WARNING, "%s; reading goes on without the disk cache", mr_last_error());
+        mr_remote_count(&mr_remote_counts.cache_errors, 1);
+    }
     *out = client;
     return 0;
 }
@@ -366,8 +371,22 @@ void mr_http_close(struct mr_http *client)
     for (uint32_t i = 0; i < client->n_threads; i++)
         thread_close(&client->thread[i]);
     mr_s3_account_destroy(client->account);
+    mr_disk_cache_close(client->cache);
     pthread_mutex_destroy(&client->lock);
     free(client);
+}
+
+struct mr_http *mr_http_again(struct mr_http *client)
+{
+    pthread_mutex_lock(&global_lock);
+    client->refs++;
+    pthread_mutex_unlock(&global_lock);
+    return client;
+}
+
+struct mr_disk_cache *mr_http_disk_cache(const struct mr_http *client)
+{
+    return client->cache;
 }
 
 /* ---- requests ---- */

@@ -53,8 +53,14 @@ static void load(void)
         snprintf(why_not, sizeof why_not, "libcurl cannot start: %s", mr_curl.easy_strerror(rc));
 }
 
-int mr_curl_load(void)
+const char *mr_curl_why_not(void)
 {
     pthread_once(&once, load);
-    return why_not[0] ? mr_error_set(MR_EUNSUPPORTED, "http, https and s3 cannot be used here: %s", why_not) : 0;
+    return why_not[0] ? why_not : NULL;
+}
+
+int mr_curl_load(void)
+{
+    const char *why = mr_curl_why_not();
+    return why ? mr_error_set(MR_EUNSUPPORTED, "http, https and s3 cannot be used here: %s", why) : 0;
 }

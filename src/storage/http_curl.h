@@ -44,5 +44,6 @@ extern struct mr_curl mr_curl;
 
 /* Opens libcurl, once a process. 0, or MR_EUNSUPPORTED with what is missing. Any thread. */
 int mr_curl_load(void);
+const char *mr_curl_why_not(void); /* NULL: it can be used */
 
 #endif

@@ -67,7 +67,7 @@ static size_t on_body(char *data, size_t one, size_t n, void *user)
         return give_up(job, rc);
     memcpy(job->buf + job->got, data, n);
     job->got += n;
-    atomic_fetch_add_explicit(&mr_remote_counts.bytes, n, memory_order_relaxed);
+    mr_remote_count(&mr_remote_counts.bytes, n);
     return n;
 }
 

@@ -24,7 +24,12 @@ struct mr_names {
 
 /* ---- schemes ---- */
 
-static const struct mr_remote_ops *const remotes[] = {NULL};
+static const struct mr_remote_ops *const remotes[] = {
+#if MILLRACE_HAVE_HTTP
+    &mr_remote_http,
+#endif
+    NULL,
+};
 
 const struct mr_remote_ops *mr_remote_of(const char *name)
 {
