@@ -208,6 +208,12 @@ static int fetch_now(struct mr_loader *ld, uint64_t index, struct mr_run_sample 
     return rc;
 }
 
+/* Says nothing about the sample: another try would find it good. */
+static bool machine_lacks(int rc)
+{
+    return rc == -ENOMEM || rc == -EMFILE || rc == -ENFILE;
+}
+
 /*
  * Puts the sample of the next position that decodes in place of a bad one: positions p + 1, p + 2, ... of the same epoch's
  * order, wrapping round. A function of p alone, so every run chooses the same.
@@ -229,7 +235,7 @@ static int replace(struct mr_worker *w, struct mr_run *run, uint32_t i)
             rc = make(w, mr_ring_slot(ld, run->t), run->row0 + i, run->info.epoch, &s, false);
         for (int e = 0; e < MR_MAX_EXTENTS; e++)
             free(owned[e]);
-        if (rc == -ENOMEM) /* says nothing about the sample */
+        if (machine_lacks(rc))
             return rc;
         if (rc == 0) {
             mr_ring_slot(ld, run->t)->indices[run->row0 + i] = index;
@@ -252,8 +258,7 @@ void mr_sample_make(struct mr_worker *w, struct mr_run *run, uint32_t i, bool ti
     int rc = s->status < 0 ? mr_run_error(w, run, i) : make(w, slot, row, run->info.epoch, s, timed);
     if (rc == 0)
         return;
-    /* Too many open files say nothing about the sample: another try would find it good. */
-    bool fatal = run->error.code < 0 || rc == -EMFILE || rc == -ENFILE;
+    bool fatal = run->error.code < 0 || machine_lacks(rc);
     mr_bad_add(ld, run->t, row, s, run->info.epoch, rc, fatal);
     if (ld->opts.bad == MR_BAD_REPLACE && !fatal) {
         rc = replace(w, run, i);

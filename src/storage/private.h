@@ -162,6 +162,7 @@ struct mr_lane {
     struct mr_files *files;
     struct mr_blocks *blocks; /* the reader's */
     uint32_t depth;           /* reads in flight at most */
+    bool refuses;             /* its new reads go to the fallback */
     uint32_t in_flight;       /* submitted to it, not yet reaped from it */
 };
 
@@ -192,6 +193,9 @@ struct mr_storage_ops {
     void (*flush)(struct mr_lane *lane);
     /* Required: writes finished reads to out, at most cap; waits for the first until until_ns (0: does not wait). */
     uint32_t (*reap)(struct mr_lane *lane, struct mr_read **out, uint32_t cap, uint64_t until_ns);
+    /* Reads that it will never do, though their files could be read: written to out, at most cap; they are the reader's again, as
+     * they were before start(). From the first of them on, other reads go to the next store too. Optional. */
+    uint32_t (*refused)(struct mr_lane *lane, struct mr_read **out, uint32_t cap);
     /* When the next read will be done, UINT64_MAX for none; for stores that know it, so that a reader can wait in another
      * lane. Optional. */
     uint64_t (*next_ns)(const struct mr_lane *lane);

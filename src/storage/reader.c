@@ -14,6 +14,7 @@ static const struct mr_storage_ops *const stores[] = {
 };
 
 #define N_STORES MR_COUNT(stores)
+#define FALLBACK MR_N_LANES /* a reader's lane for reads that the store of their kind refuses */
 #define SLICE_NS 200000 /* wait in one lane while another one may finish too */
 
 struct mr_storage {
@@ -27,7 +28,7 @@ struct mr_storage {
 
 struct mr_reader {
     struct mr_storage *st;
-    struct mr_lane lane[MR_N_LANES];
+    struct mr_lane lane[MR_N_LANES + 1];
     struct mr_blocks blocks;
     struct mr_read *first, *last; /* done when they were submitted: they wait for reap */
     /* Written by the reader's thread; read by any for statistics. */
@@ -49,10 +50,16 @@ static bool asked_for(const struct mr_storage_ops *ops, int kind)
     return kind == MR_STORAGE_AUTO || ops->kind == MR_STORAGE_AUTO || ops->kind == kind;
 }
 
+/* Reads that another store refuses to do go to pread, whatever was asked for. */
+static bool serves_refused(const struct mr_storage_ops *ops)
+{
+    return ops == &mr_storage_pread;
+}
+
 static int store_open(struct mr_storage *st, size_t i, uint32_t depth)
 {
     const struct mr_storage_ops *ops = stores[i];
-    if (!asked_for(ops, st->kind))
+    if (!asked_for(ops, st->kind) && !serves_refused(ops))
         return 0;
     const char *why = ops->why_not ? ops->why_not() : NULL;
     if (why && st->kind != MR_STORAGE_AUTO)
@@ -71,7 +78,7 @@ static int store_open(struct mr_storage *st, size_t i, uint32_t depth)
         return rc;
     }
     st->usable[i] = true;
-    if (ops->serves == MR_FILE_PATH && !atomic_load(&st->name))
+    if (ops->serves == MR_FILE_PATH && asked_for(ops, st->kind) && !atomic_load(&st->name))
         atomic_store(&st->name, ops->name);
     return 0;
 }
@@ -120,10 +127,9 @@ const char *mr_storage_name(const struct mr_storage *st)
 
 /* ---- opening and closing a reader ---- */
 
-static int lane_try(struct mr_reader *r, size_t i)
+static int lane_try(struct mr_reader *r, struct mr_lane *lane, size_t i)
 {
     const struct mr_storage_ops *ops = stores[i];
-    struct mr_lane *lane = &r->lane[ops->serves];
     lane->state = calloc(1, MR_MAX(ops->lane_size, 1u));
     if (!lane->state)
         return mr_error_nomem(ops->name, ops->lane_size);
@@ -146,11 +152,11 @@ static int lane_open(struct mr_reader *r, enum mr_file_kind kind)
 {
     int rc = 0;
     for (size_t i = 0; i < N_STORES; i++) {
-        if (stores[i]->serves != kind || !r->st->usable[i])
+        if (stores[i]->serves != kind || !r->st->usable[i] || !asked_for(stores[i], r->st->kind))
             continue;
         if (rc)
             mr_log(MR_LOG_WARNING, "%s; reading by %s", mr_last_error(), stores[i]->name);
-        rc = lane_try(r, i);
+        rc = lane_try(r, &r->lane[kind], i);
         if (!rc && kind == MR_FILE_PATH)
             atomic_store(&r->st->name, stores[i]->name);
         if (!rc)
@@ -185,7 +191,7 @@ void mr_reader_close(struct mr_reader *r)
 {
     if (!r)
         return;
-    for (struct mr_lane *lane = r->lane; lane < r->lane + MR_N_LANES; lane++)
+    for (struct mr_lane *lane = r->lane; lane < r->lane + MR_N_LANES + 1; lane++)
         if (lane->ops && lane->ops->cancel)
             lane->ops->cancel(lane);
     struct mr_read *out[64];
@@ -197,7 +203,7 @@ void mr_reader_close(struct mr_reader *r)
             mr_reader_recycle(r, out[i]);
         }
     }
-    for (struct mr_lane *lane = r->lane; lane < r->lane + MR_N_LANES; lane++) {
+    for (struct mr_lane *lane = r->lane; lane < r->lane + MR_N_LANES + 1; lane++) {
         if (lane->ops)
             lane->ops->lane_close(lane);
         free(lane->state);
@@ -306,6 +312,29 @@ static bool prepare(struct mr_reader *r, struct mr_read *read)
     return rc == 0 && !(cache && mr_cache_claim(f, cache, read));
 }
 
+/* Starts a read in a lane. true: done already. */
+static bool start_in(struct mr_reader *r, struct mr_lane *lane, struct mr_read *read)
+{
+    struct mr_file *f = r->st->files->file[read->file];
+    read->lane = lane;
+    bool done = lane->ops->start(lane, f, read);
+    if (done)
+        finish(r, read);
+    lane->in_flight += !done;
+    return done;
+}
+
+static int open_fallback(struct mr_reader *r)
+{
+    for (size_t i = 0; i < N_STORES; i++)
+        if (serves_refused(stores[i]) && r->st->usable[i]) {
+            mr_log(MR_LOG_WARNING, "reading by %s from now on", stores[i]->name);
+            atomic_store(&r->st->name, stores[i]->name);
+            return lane_try(r, &r->lane[FALLBACK], i);
+        }
+    return mr_error_set(MR_EUNSUPPORTED, "storage: no store takes the reads that another refuses");
+}
+
 /* true: done already. */
 static bool start(struct mr_reader *r, struct mr_read *read)
 {
@@ -319,11 +348,7 @@ static bool start(struct mr_reader *r, struct mr_read *read)
         mr_read_fail(read, mr_error_set(MR_EMISUSE, "%s: was added after the reader was opened", f->name));
         return true;
     }
-    bool done = lane->ops->start(lane, f, read);
-    if (done)
-        finish(r, read);
-    lane->in_flight += !done;
-    return done;
+    return start_in(r, lane->refuses && r->lane[FALLBACK].ops ? &r->lane[FALLBACK] : lane, read);
 }
 
 void mr_reader_submit(struct mr_reader *r, struct mr_read **reads, uint32_t n)
@@ -335,7 +360,7 @@ void mr_reader_submit(struct mr_reader *r, struct mr_read **reads, uint32_t n)
         if (start(r, read))
             put_ready(r, read);
     }
-    for (struct mr_lane *lane = r->lane; lane < r->lane + MR_N_LANES; lane++)
+    for (struct mr_lane *lane = r->lane; lane < r->lane + MR_N_LANES + 1; lane++)
         if (lane->in_flight && lane->ops->flush)
             lane->ops->flush(lane);
     set_in_flight(r, mr_reader_in_flight(r) + n);
@@ -351,6 +376,27 @@ static uint32_t take_ready(struct mr_reader *r, struct mr_read **out, uint32_t c
     return n;
 }
 
+/* Starts what a lane refuses anew in the fallback; what is done then waits for take_ready(). */
+static void take_refused(struct mr_reader *r, struct mr_lane *lane)
+{
+    struct mr_lane *to = &r->lane[FALLBACK];
+    struct mr_read *refused[64];
+    uint32_t n;
+    while ((n = lane->ops->refused(lane, refused, MR_COUNT(refused))) > 0) {
+        lane->in_flight -= n;
+        lane->refuses = true;
+        int rc = to->ops ? 0 : open_fallback(r);
+        for (uint32_t i = 0; i < n; i++) {
+            if (rc < 0) {
+                mr_read_fail(refused[i], rc);
+                finish(r, refused[i]);
+            }
+            if (rc < 0 || start_in(r, to, refused[i]))
+                put_ready(r, refused[i]);
+        }
+    }
+}
+
 static uint32_t lane_reap(struct mr_reader *r, struct mr_lane *lane, struct mr_read **out, uint32_t cap,
                           uint64_t until_ns)
 {
@@ -358,13 +404,15 @@ static uint32_t lane_reap(struct mr_reader *r, struct mr_lane *lane, struct mr_r
     for (uint32_t i = 0; i < n; i++)
         finish(r, out[i]);
     lane->in_flight -= n;
+    if (lane->in_flight && lane->ops->refused)
+        take_refused(r, lane);
     return n;
 }
 
 static uint32_t poll_lanes(struct mr_reader *r, struct mr_read **out, uint32_t cap)
 {
     uint32_t n = 0;
-    for (struct mr_lane *lane = r->lane; lane < r->lane + MR_N_LANES; lane++)
+    for (struct mr_lane *lane = r->lane; lane < r->lane + MR_N_LANES + 1; lane++)
         n += lane_reap(r, lane, out + n, cap - n, 0);
     return n;
 }
@@ -373,7 +421,7 @@ static uint32_t poll_lanes(struct mr_reader *r, struct mr_read **out, uint32_t c
 static uint32_t wait_once(struct mr_reader *r, struct mr_read **out, uint32_t cap, uint64_t deadline_ns)
 {
     struct mr_lane *in = NULL;
-    for (struct mr_lane *lane = r->lane; lane < r->lane + MR_N_LANES; lane++) {
+    for (struct mr_lane *lane = r->lane; lane < r->lane + MR_N_LANES + 1; lane++) {
         if (!lane->in_flight)
             continue;
         if (lane->ops->next_ns)
@@ -397,6 +445,7 @@ uint32_t mr_reader_reap(struct mr_reader *r, struct mr_read **out, uint32_t cap,
         while (!n && now < deadline && mr_reader_in_flight(r)) {
             n = wait_once(r, out, cap, deadline);
             n += poll_lanes(r, out + n, cap - n);
+            n += take_ready(r, out + n, cap - n);
             now = mr_time_ns();
         }
     }

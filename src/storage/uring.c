@@ -11,7 +11,7 @@
 #define MOST_ENTRIES 4096u
 #define ONE_READ     (1ull << 30)  /* a submission's length has 32 bits */
 #define RETRY_NS     1000000ull    /* when the kernel takes no reads for now */
-#define GIVE_UP_NS   2000000000ull /* of nothing taken and nothing completed */
+#define GIVE_UP_NS   200000000ull /* of nothing taken and nothing completed */
 
 struct lane {
     struct io_uring ring;
@@ -20,7 +20,7 @@ struct lane {
     struct mr_read *first, *last;
     uint32_t n_entered;
     uint64_t refused_ns; /* since when the kernel takes nothing; 0: it takes */
-    int broken;          /* -errno: the kernel refuses entries for good */
+    bool broken;         /* the kernel refuses entries for good */
 };
 
 /* ---- is it usable? ---- */
@@ -136,13 +136,20 @@ static void taken(struct lane *l, uint32_t n)
 }
 
 /* -EAGAIN, -EBUSY and the like: the next reap tries again, when some may have ended. */
+static bool may_pass(int rc)
+{
+    return rc == 0 || rc == -EAGAIN || rc == -EBUSY || rc == -ENOMEM || rc == -ENOBUFS;
+}
+
 static void refused(struct lane *l, int rc)
 {
     uint64_t now = mr_time_ns();
     if (!l->refused_ns)
         l->refused_ns = now;
-    else if (now - l->refused_ns > GIVE_UP_NS)
-        l->broken = rc < 0 ? rc : -EIO;
+    if (!may_pass(rc) || now - l->refused_ns > GIVE_UP_NS) {
+        l->broken = true;
+        mr_log(MR_LOG_WARNING, "io_uring takes no more reads (%s)", mr_strerror(rc < 0 ? rc : -EIO));
+    }
 }
 
 /* Hands the reads in line to the kernel, all that it takes. */
@@ -167,10 +174,8 @@ static bool uring_start(struct mr_lane *lane, struct mr_file *f, struct mr_read 
     (void)f;
     if (!read->want)
         return true;
-    read->status = l->broken;
-    if (!l->broken)
-        wait_in_line(l, read);
-    return l->broken;
+    wait_in_line(l, read);
+    return false;
 }
 
 /* What the end of its opening says of a read. true: the read has ended. */
@@ -239,13 +244,14 @@ static uint32_t take_completed(struct mr_lane *lane, struct mr_read **out, uint3
     return n;
 }
 
-/* Reads that the kernel will never take end with its refusal. */
-static uint32_t take_refused(struct lane *l, struct mr_read **out, uint32_t cap)
+/* All that wait in line, from their beginning: the kernel has none of these. */
+static uint32_t uring_refused(struct mr_lane *lane, struct mr_read **out, uint32_t cap)
 {
+    struct lane *l = lane->state;
     uint32_t n = 0;
     for (; l->broken && n < cap && l->first; l->first = l->first->next) {
-        l->first->status = l->broken;
         end(l->first);
+        l->first->done = 0;
         out[n++] = l->first;
     }
     return n;
@@ -270,8 +276,7 @@ static uint32_t uring_reap(struct mr_lane *lane, struct mr_read **out, uint32_t 
     for (;;) {
         uint32_t n = take_completed(lane, out, cap);
         uring_flush(lane);
-        n += take_refused(l, out + n, cap - n);
-        if (n || !until_ns || until_ns <= mr_time_ns())
+        if (n || (l->broken && l->first) || !until_ns || until_ns <= mr_time_ns())
             return n;
         wait_some(l, until_ns);
     }
@@ -288,4 +293,5 @@ const struct mr_storage_ops mr_storage_uring = {
     .start = uring_start,
     .flush = uring_flush,
     .reap = uring_reap,
+    .refused = uring_refused,
 };
