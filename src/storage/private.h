@@ -149,6 +149,9 @@ struct mr_remote_ops {
 extern const struct mr_remote_ops mr_remote_http;
 /* Who serves this name; NULL: it is a path, or a scheme that nobody knows. */
 const struct mr_remote_ops *mr_remote_of(const char *name);
+/* Can a file of this name be read here? 0 or MR_EUNSUPPORTED; paths: 0. */
+int mr_remote_check(const char *name);
+void mr_remote_forget(struct mr_file *f); /* frees what its store keeps of it */
 
 /* ---- stores ---- */
 
