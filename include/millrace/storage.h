@@ -38,10 +38,10 @@ struct mr_remote_opts {
     size_t size;                 /* sizeof, set by mr_remote_opts_init() */
     uint32_t retries;            /* after the first try; default 5 */
     uint32_t connect_timeout_ms; /* default 10,000 */
-    uint32_t stall_timeout_ms;   /* a request that brings less than 1 KiB/s for so long is tried again; default 30,000 */
-    const char *cache_dir;       /* keep what is read there; NULL: nowhere. "default": $XDG_CACHE_HOME/millrace or
+    uint32_t stall_timeout_ms; /* a request that brings less than 1 KiB/s for so long is tried again; default 30,000 */
+    const char *cache_dir;     /* keep what is read there; NULL: nowhere. "default": $XDG_CACHE_HOME/millrace or
                                     ~/.cache/millrace. Default: $MILLRACE_CACHE_DIR, else NULL */
-    uint64_t cache_limit;        /* bytes of all files in it; default: $MILLRACE_CACHE_LIMIT, else 16 GiB */
+    uint64_t cache_limit;      /* bytes of all files in it; default: $MILLRACE_CACHE_LIMIT, else 16 GiB */
 };
 
 /* Fills opts with the defaults. */
@@ -51,10 +51,10 @@ MR_API int mr_remote_opts_set(const struct mr_remote_opts *opts);
 
 /* What the remote reading of this process has come to so far. */
 struct mr_remote_stats {
-    uint64_t requests, retries, bytes;           /* bytes: of bodies, from the network */
-    uint64_t cache_hits, cache_bytes;            /* reads that the disk cache served, and their bytes */
-    uint64_t cache_stored_bytes;                 /* written to it */
-    uint64_t cache_damaged, cache_errors;        /* entries whose checksum was wrong; writes that failed (a full disk) */
+    uint64_t requests, retries, bytes;    /* bytes: of bodies, from the network */
+    uint64_t cache_hits, cache_bytes;     /* reads that the disk cache served, and their bytes */
+    uint64_t cache_stored_bytes;          /* written to it */
+    uint64_t cache_damaged, cache_errors; /* entries whose checksum was wrong; writes that failed (a full disk) */
 };
 MR_API void mr_remote_stats_get(struct mr_remote_stats *out);
 

@@ -114,7 +114,11 @@ static int sniff(const char *path, const struct mr_dataset_ops **out)
             return 0;
         }
     return mr_error_set(MR_EUNSUPPORTED, "%s: %s whose format its name does not tell: put one in front (formats: %s)",
-                        path, url ? "a URL" : S_ISDIR(st.st_mode) ? "a folder" : "a file", mr_format_names(names, sizeof names));
+                        path,
+                        url                   ? "a URL"
+                        : S_ISDIR(st.st_mode) ? "a folder"
+                                              : "a file",
+                        mr_format_names(names, sizeof names));
 }
 
 /* Does text begin with "option=" of this format, where its path would stand? */

@@ -37,18 +37,18 @@ static inline const char *mr_object_etag(const struct mr_object *o)
  * too.
  */
 struct mr_http_request {
-    const char *url;                /* http://, https:// or s3://bucket/key */
-    const char *query;              /* behind the URL's '?', ready-made and sorted; NULL: none */
-    bool head;                      /* HEAD: no bytes */
-    uint64_t at, want;              /* the range; want MR_WHOLE: all there is from the front (at is 0) */
-    void *to;                       /* room for want bytes; NULL: the client mallocs, as much as comes, up to limit */
+    const char *url;   /* http://, https:// or s3://bucket/key */
+    const char *query; /* behind the URL's '?', ready-made and sorted; NULL: none */
+    bool head;         /* HEAD: no bytes */
+    uint64_t at, want; /* the range; want MR_WHOLE: all there is from the front (at is 0) */
+    void *to;          /* room for want bytes; NULL: the client mallocs, as much as comes, up to limit */
     uint64_t limit;
     /* Gives room for a whole object once its size is known, to NULL; else the client mallocs. On an I/O thread. Returns 0 or the
      * error. Optional. */
     int (*sized)(struct mr_http_request *request, uint64_t bytes, void **out);
     const struct mr_object *expect; /* it must still be this; NULL: first contact */
     const char *if_none_match;      /* an ETag: the answer may be 304 and no bytes; NULL: no */
-    const _Atomic bool *stop;       /* once true (and after mr_http_kick()) the request ends soon, MR_ECANCELLED; or NULL */
+    const _Atomic bool *stop; /* once true (and after mr_http_kick()) the request ends soon, MR_ECANCELLED; or NULL */
     void (*done)(struct mr_http_request *request); /* on an I/O thread; must not block */
     void *user;
     /* result */
@@ -64,8 +64,8 @@ struct mr_http_request {
 
 /* The process's client, started when there is none. 0, or MR_EUNSUPPORTED without libcurl. */
 int mr_http_open(struct mr_http **out);
-void mr_http_close(struct mr_http *client); /* after the caller's requests */
-struct mr_http *mr_http_again(struct mr_http *client);               /* another use of it, to be closed too */
+void mr_http_close(struct mr_http *client);                             /* after the caller's requests */
+struct mr_http *mr_http_again(struct mr_http *client);                  /* another use of it, to be closed too */
 struct mr_disk_cache *mr_http_disk_cache(const struct mr_http *client); /* NULL: none */
 
 /* Starts a request. Failures come by done(), too, which may then be called before this returns. */
@@ -91,8 +91,8 @@ void mr_s3_account_destroy(struct mr_s3_account *account);
 
 /* How a request for s3://bucket/key goes out. */
 struct mr_s3_target {
-    char *url;   /* malloc'd */
-    bool sign;   /* these are set: */
+    char *url; /* malloc'd */
+    bool sign; /* these are set: */
     char sigv4[80];
     char *keys;  /* "access:secret", malloc'd */
     char *token; /* a header line, malloc'd, or NULL */

@@ -98,11 +98,12 @@ static int judge_whole(struct mr_http_job *job, uint64_t *length)
         return 0;
     if (h->has_length && h->length < r->at + r->want)
         return past_end(job, h->length);
-    return mr_error_set(MR_EUNSUPPORTED,
-                        "%s: the server ignores Range: %llu bytes at offset %llu were asked for, all %lld came: it must "
-                        "serve ranges (206), or the data set must be one of whole files",
-                        shown(job, url), (unsigned long long)r->want, (unsigned long long)r->at,
-                        h->has_length ? (long long)h->length : -1);
+    return mr_error_set(
+        MR_EUNSUPPORTED,
+        "%s: the server ignores Range: %llu bytes at offset %llu were asked for, all %lld came: it must "
+        "serve ranges (206), or the data set must be one of whole files",
+        shown(job, url), (unsigned long long)r->want, (unsigned long long)r->at,
+        h->has_length ? (long long)h->length : -1);
 }
 
 /* ---- the buffer ---- */
@@ -226,6 +227,6 @@ int mr_http_status_error(const struct mr_http_job *job, bool *again)
     const char *keys = job->target.url && (status == 403 || status == 401 || status == 400)
                            ? (job->target.sign ? " (the request was signed)" : " (no AWS keys were found: unsigned)")
                            : "";
-    return mr_error_set(code, "%s%s: the server says %d %s%s%s: %s%s%s; tries: %u", shown(job, url), range, status, name,
-                        detail[0] ? ": " : "", detail, advice, keys, region, job->tries);
+    return mr_error_set(code, "%s%s: the server says %d %s%s%s: %s%s%s; tries: %u", shown(job, url), range, status,
+                        name, detail[0] ? ": " : "", detail, advice, keys, region, job->tries);
 }

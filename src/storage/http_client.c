@@ -44,7 +44,8 @@ struct mr_http {
     struct mr_http_thread thread[MR_HTTP_THREADS];
 };
 
-static pthread_mutex_t global_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the_client and its refs; client->lock inside */
+static pthread_mutex_t global_lock =
+    PTHREAD_MUTEX_INITIALIZER; /* guards the_client and its refs; client->lock inside */
 static struct mr_http *the_client;
 
 static void put(struct list *l, struct mr_http_job *job)

@@ -136,7 +136,7 @@ static const struct {
     const char *name;
     bool (*set)(struct mr_http_head *head, struct text value);
 } headers[] = {
-    {"Content-Length", set_length}, {"Content-Range", set_range},   {"ETag", set_etag},
+    {"Content-Length", set_length}, {"Content-Range", set_range},    {"ETag", set_etag},
     {"Retry-After", set_retry},     {"Last-Modified", set_modified}, {"x-amz-bucket-region", set_region},
 };
 

@@ -128,7 +128,8 @@ static void set_protocols(CURL *easy, const char *url)
     mr_curl.easy_setopt(easy, CURLOPT_REDIR_PROTOCOLS_STR, tls ? "https" : "http,https");
 #else
     mr_curl.easy_setopt(easy, CURLOPT_PROTOCOLS, (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS));
-    mr_curl.easy_setopt(easy, CURLOPT_REDIR_PROTOCOLS, (long)(tls ? CURLPROTO_HTTPS : CURLPROTO_HTTP | CURLPROTO_HTTPS));
+    mr_curl.easy_setopt(easy, CURLOPT_REDIR_PROTOCOLS,
+                        (long)(tls ? CURLPROTO_HTTPS : CURLPROTO_HTTP | CURLPROTO_HTTPS));
 #endif
 }
 
@@ -169,10 +170,10 @@ static int set_target(struct mr_http_job *job)
             rc = mr_curl.easy_setopt(job->easy, CURLOPT_USERPWD, job->target.keys);
     }
     char shown[512];
-    return rc == CURLE_OK ? 0
-                          : mr_error_set(rc == CURLE_OUT_OF_MEMORY ? -ENOMEM : MR_EUNSUPPORTED, "%s: libcurl: %s",
-                                         mr_url_show(job->request->url, shown, sizeof shown),
-                                         mr_curl.easy_strerror(rc));
+    return rc == CURLE_OK
+               ? 0
+               : mr_error_set(rc == CURLE_OUT_OF_MEMORY ? -ENOMEM : MR_EUNSUPPORTED, "%s: libcurl: %s",
+                              mr_url_show(job->request->url, shown, sizeof shown), mr_curl.easy_strerror(rc));
 }
 
 int mr_http_try(struct mr_http_job *job, const struct mr_remote_opts *opts)
@@ -223,7 +224,6 @@ static const struct {
     {CURLE_UNSUPPORTED_PROTOCOL, MR_EUNSUPPORTED, false, "redirected to something that is not http or https"},
     {CURLE_URL_MALFORMAT, MR_EOPTION, false, "not a URL"},
     {CURLE_WEIRD_SERVER_REPLY, MR_EFORMAT, false, "the server does not speak HTTP"},
-    {CURLE_UNSUPPORTED_PROTOCOL, MR_EUNSUPPORTED, false, "libcurl was built without it"},
     {CURLE_OUT_OF_MEMORY, -ENOMEM, false, "out of memory"},
 };
 
@@ -240,6 +240,10 @@ static enum mr_http_verdict transport_error(struct mr_http_job *job, CURLcode cu
             again = outcomes[i].again;
             break;
         }
+    if (curl == CURLE_UNSUPPORTED_PROTOCOL && job->request->answer.status / 100 != 3) { /* HTTP/0.9, or what looks so */
+        *code = MR_EFORMAT;
+        advice = "the server does not speak HTTP";
+    }
     mr_error_set(*code, "%s: %s: %s; tries: %u", mr_url_show(job->request->url, url, sizeof url), advice,
                  job->curl_text[0] ? job->curl_text : mr_curl.easy_strerror(curl), job->tries);
     return again ? MR_HTTP_AGAIN : MR_HTTP_FAILED;

@@ -55,7 +55,8 @@ static int resolve_dir(const char *dir, char *out)
     else if (home && home[0])
         n = snprintf(out, sizeof dir_now, "%s/.cache/millrace", home);
     else
-        return mr_error_set(MR_EOPTION, "cache folder 'default': neither XDG_CACHE_HOME nor HOME is set: name a folder");
+        return mr_error_set(MR_EOPTION,
+                            "cache folder 'default': neither XDG_CACHE_HOME nor HOME is set: name a folder");
     if (n < 0 || (size_t)n >= sizeof dir_now)
         return mr_error_set(MR_EOPTION, "cache folder: its name is longer than %zu bytes", sizeof dir_now - 1);
     return 0;
@@ -81,8 +82,7 @@ int mr_remote_opts_set(const struct mr_remote_opts *opts)
     if (opts->connect_timeout_ms == 0 || opts->stall_timeout_ms == 0 || opts->retries > 100)
         return mr_error_set(MR_EOPTION, "remote options: want timeouts over 0 ms and at most 100 retries");
     if (opts->cache_dir && opts->cache_limit < 1u << 20)
-        return mr_error_set(MR_EOPTION, "cache limit %llu: want at least 1 MiB",
-                            (unsigned long long)opts->cache_limit);
+        return mr_error_set(MR_EOPTION, "cache limit %llu: want at least 1 MiB", (unsigned long long)opts->cache_limit);
     pthread_mutex_lock(&lock);
     int rc = set_locked(opts);
     pthread_mutex_unlock(&lock);

@@ -15,8 +15,8 @@ int mr_s3_split(const char *url, char bucket[64], const char **key)
         fine = (at[i] >= 'a' && at[i] <= 'z') || (at[i] >= 'A' && at[i] <= 'Z') || (at[i] >= '0' && at[i] <= '9') ||
                strchr("-._", at[i]) != NULL;
     if (!fine)
-        return mr_error_set(MR_EOPTION, "%.200s: no bucket: want s3://BUCKET/KEY, the bucket of letters, digits, '-', '.'",
-                            url);
+        return mr_error_set(MR_EOPTION,
+                            "%.200s: no bucket: want s3://BUCKET/KEY, the bucket of letters, digits, '-', '.'", url);
     memcpy(bucket, at, n);
     bucket[n] = 0;
     *key = at[n] ? at + n + 1 : at + n;

@@ -117,9 +117,10 @@ struct mr_s3_account *mr_s3_account_create(void)
     if (!a)
         return NULL;
     set(a->access, sizeof a->access, getenv("AWS_ACCESS_KEY_ID"));
-    set(a->secret, sizeof a->secret, getenv("AWS_SECRET_ACCESS_KEY"));
-    if (a->access[0])
+    if (a->access[0]) { /* a key's parts belong together */
+        set(a->secret, sizeof a->secret, getenv("AWS_SECRET_ACCESS_KEY"));
         set_token(a, getenv("AWS_SESSION_TOKEN"));
+    }
     set(a->region, sizeof a->region, getenv("AWS_REGION"));
     set_if_empty(a->region, sizeof a->region, getenv("AWS_DEFAULT_REGION"));
     set(a->endpoint, sizeof a->endpoint, getenv("AWS_ENDPOINT_URL_S3"));

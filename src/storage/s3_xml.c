@@ -152,7 +152,8 @@ static void XMLCALL on_end(void *user, const XML_Char *name)
 }
 
 /* Entities are not S3's: a document that declares one is not read on, whatever it would grow to. */
-static void XMLCALL on_doctype(void *user, const XML_Char *name, const XML_Char *system, const XML_Char *public, int own)
+static void XMLCALL on_doctype(void *user, const XML_Char *name, const XML_Char *system, const XML_Char *public,
+                               int own)
 {
     (void)name, (void)system, (void)public, (void)own;
     stop(user);
@@ -185,7 +186,9 @@ int mr_s3_page_parse(const char *place, const char *xml, size_t bytes, struct mr
     int rc = run(p, xml, bytes, &why);
     if (rc == 0 && !page->stopped && (why || p->bad || !p->is_list))
         rc = mr_error_set(MR_EFORMAT, "%s: the server's list of objects makes no sense: %s", place,
-                          !p->is_list ? "not a ListBucketResult: is this endpoint S3?" : why ? why : "damaged");
+                          !p->is_list ? "not a ListBucketResult: is this endpoint S3?"
+                          : why       ? why
+                                      : "damaged");
     free(p);
     return rc;
 }
