@@ -146,8 +146,12 @@ struct mr_remote_ops {
     int (*list)(const char *place, int (*fn)(void *user, const char *name, bool folder, uint64_t bytes), void *user);
     void (*forget)(struct mr_file *f); /* frees f->own. Optional */
 };
+extern const struct mr_remote_ops mr_remote_http;
 /* Who serves this name; NULL: it is a path, or a scheme that nobody knows. */
 const struct mr_remote_ops *mr_remote_of(const char *name);
+/* Can a file of this name be read here? 0 or MR_EUNSUPPORTED; paths: 0. */
+int mr_remote_check(const char *name);
+void mr_remote_forget(struct mr_file *f); /* frees what its store keeps of it */
 
 /* ---- stores ---- */
 
@@ -202,6 +206,6 @@ struct mr_storage_ops {
     void (*cancel)(struct mr_lane *lane);
 };
 
-extern const struct mr_storage_ops mr_storage_uring, mr_storage_pread, mr_storage_null;
+extern const struct mr_storage_ops mr_storage_uring, mr_storage_pread, mr_storage_null, mr_storage_remote;
 
 #endif

@@ -8,6 +8,9 @@ static const struct mr_storage_ops *const stores[] = {
 #endif
     &mr_storage_pread,
     &mr_storage_null,
+#if MILLRACE_HAVE_HTTP
+    &mr_storage_remote,
+#endif
 };
 
 #define N_STORES MR_COUNT(stores)
