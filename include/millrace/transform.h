@@ -39,6 +39,13 @@
  *   erase(p,scale_min,scale_max,ratio_min,ratio_max,value)   with probability p (0.5) fills a rectangle of 0.02..0.33 of the
  *                               area, height / width 0.3..3.3, with value (0) (Zhong et al., Random Erasing, AAAI 2020)
  *
+ *   mixup(alpha) cutmix(alpha)  at the end of the first field's ops: each row of a batch is mixed with another row, one ring
+ *                               through all of them by a keyed order; its part is drawn once a batch from Beta(alpha, alpha) (1),
+ *                               keyed by seed, epoch and the batch's place. mixup: x * part + other * (1 - part) on floats or u8;
+ *                               cutmix: a rectangle of the other. "label" is mixed by the same parts and has to be a vector of
+ *                               floats: label.one_hot(classes). They do nothing to single samples; a loader does them on the
+ *                               host, and keeps the whole chain there (Zhang et al., ICLR 2018; Yun et al., ICCV 2019)
+ *
  * Arguments may be named: normalize(mean=0.1307,std=0.3081). A number may be a quotient: 1/255.
  *
  * Height and width are the last two dimensions, but of 3 or 4 the two before the last when the last is 1, 3 or 4 and the one
