@@ -191,7 +191,7 @@ static const struct cli_note json_notes[] = {
      "n, p50_ms, p95_ms, p99_ms, max_ms: from batch to batch, waiting for one, "
      "from its first sample's claim to ready"},
     {"consumer_wait_ms, ready_batches_mean", "time spent waiting for batches; batches that stood ready, mean"},
-    {"reads, read_bytes, reads_in_flight_mean", "of the storage"},
+    {"reads, read_bytes, reads_in_flight_mean, read_latency_ms", "of the storage"},
     {"overlap", "on devices with copies: batches timed, copy_ms, step_ms, both_ms, and copy_hidden from 0 to 1"},
     {"memory", "pageable_bytes, pinned_bytes, pinned_locked_bytes, device_bytes, cache_bytes"},
     {"copied_bytes, transform_on_device", "bytes copied to the device; the ops of each field that ran there, or null"},

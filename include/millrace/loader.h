@@ -183,13 +183,15 @@ struct mr_loader_stats {
     uint64_t read_bytes, reads; /* from storage */
     uint64_t elapsed_ns;        /* since open */
     uint64_t first_batch_ns;    /* from open to the first batch handed out; 0: none yet */
-    uint32_t workers, prefetch, queue_depth;
-    uint64_t read_ahead;
-    char storage[16];               /* "uring", "pread", "memory", "null" (simulated latency), "none" */
-    uint64_t stage_ns[MR_N_STAGES]; /* all workers together */
-    uint64_t worker_ns;             /* all workers' lifetime together */
-    uint64_t consumer_wait_ns;      /* in mr_loader_next() */
-    uint64_t consumer_busy_ns;      /* between batches */
+    uint32_t workers, prefetch;
+    /* As they stand now: what was not asked for grows until latency is hidden. */
+    uint32_t queue_depth;
+    uint64_t read_ahead, read_latency_ns; /* latency: the shortest of the latest reads; 0: not measured */
+    char storage[16];                     /* "uring", "pread", "memory", "null" (simulated latency), "none" */
+    uint64_t stage_ns[MR_N_STAGES];       /* all workers together */
+    uint64_t worker_ns;                   /* all workers' lifetime together */
+    uint64_t consumer_wait_ns;            /* in mr_loader_next() */
+    uint64_t consumer_busy_ns;            /* between batches */
     uint64_t copy_ns;      /* of copies to the device and the transforms behind them, where they can be timed */
     uint64_t copied_bytes; /* to the device; 0 where nothing is copied */
     char device_ops[192];  /* "image: cast,scale,normalize; label: one_hot": run on the device; "": none */

@@ -107,6 +107,7 @@ struct mr_block {
     uint64_t bytes; /* the file's */
     bool exact;     /* made for the host cache: room is counted in block_bytes */
     bool kept;      /* by the host cache: it frees it */
+    bool reserved;  /* part of its reader's reserve */
 };
 
 #define MR_BLOCK_SIZES 96
@@ -115,13 +116,15 @@ struct mr_block {
 struct mr_blocks {
     pthread_mutex_t lock;                  /* guards the rest; taken alone */
     struct mr_block *free[MR_BLOCK_SIZES]; /* by size, 4 sizes an octave */
-    uint64_t free_bytes, keep_bytes;       /* no more than keep_bytes stay */
+    uint64_t free_bytes;                   /* of those that were made one by one */
+    struct mr_block *reserve; /* one array, and one memory for all of them: pages that are not used are not there */
+    void *reserved;
 };
 
 void mr_blocks_init(struct mr_blocks *blocks);
 void mr_blocks_free(struct mr_blocks *blocks);
 struct mr_block *mr_blocks_take(struct mr_blocks *blocks, uint64_t bytes); /* NULL without memory */
-void mr_blocks_give(struct mr_blocks *blocks, struct mr_block *block);     /* blocks NULL: frees it */
+void mr_blocks_give(struct mr_blocks *blocks, struct mr_block *block);
 int mr_blocks_reserve(struct mr_blocks *blocks, uint32_t n, uint64_t bytes);
 void mr_block_destroy(struct mr_block *block);
 

@@ -12,7 +12,7 @@ static const struct mr_storage_ops *const stores[] = {
 
 #define N_STORES MR_COUNT(stores)
 #define FALLBACK MR_N_LANES /* a reader's lane for reads that the store of their kind refuses */
-#define SLICE_NS 200000 /* wait in one lane while another one may finish too */
+#define SLICE_NS 200000     /* wait in one lane while another one may finish too */
 
 struct mr_storage {
     struct mr_files *files;
@@ -234,7 +234,7 @@ uint32_t mr_reader_room(const struct mr_reader *r)
 void mr_reader_recycle(struct mr_reader *r, struct mr_read *read)
 {
     if (read->block && !read->block->kept)
-        mr_blocks_give(r ? &r->blocks : NULL, read->block);
+        mr_blocks_give(&r->blocks, read->block);
     read->block = NULL;
 }
 

@@ -150,10 +150,10 @@ void mr_reader_submit(struct mr_reader *r, struct mr_read **reads, uint32_t n);
  */
 uint32_t mr_reader_reap(struct mr_reader *r, struct mr_read **out, uint32_t cap, uint64_t wait_ns);
 uint32_t mr_reader_in_flight(const struct mr_reader *r);
-/* Takes back the memory of a whole file's read that was reaped, for later reads: its view ends. Does nothing for other reads.
- * r NULL: the reader is closed. */
+/* Takes back the memory of a whole file's read that was reaped, for later reads: its view ends. Does nothing for other reads. To
+ * be called before the reader is closed. */
 void mr_reader_recycle(struct mr_reader *r, struct mr_read *read);
-/* Makes room for n whole files of about `bytes` each now, rather than when they are first needed. Returns 0, -ENOMEM. */
+/* Room for n whole files of about `bytes` each, once and for all: memory that is not used does not count. Returns 0, -ENOMEM. */
 int mr_reader_reserve(struct mr_reader *r, uint32_t n, uint64_t bytes);
 void mr_reader_count(const struct mr_reader *r, struct mr_reader_stats *out);
 

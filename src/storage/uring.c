@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #define MOST_ENTRIES 4096u
-#define ONE_READ     (1ull << 30)  /* a submission's length has 32 bits */
-#define RETRY_NS     1000000ull    /* when the kernel takes no reads for now */
+#define ONE_READ     (1ull << 30) /* a submission's length has 32 bits */
+#define RETRY_NS     1000000ull   /* when the kernel takes no reads for now */
 #define GIVE_UP_NS   200000000ull /* of nothing taken and nothing completed */
 
 struct lane {
