@@ -17,8 +17,38 @@ if(NOT MILLRACE_URING STREQUAL "OFF")
 endif()
 target_compile_definitions(millrace_flags INTERFACE MILLRACE_HAVE_URING=${MILLRACE_HAVE_URING})
 
+# Still pictures, one library a format.
+set(MILLRACE_JPEG AUTO CACHE STRING "JPEG pictures by libjpeg-turbo: AUTO, ON or OFF")
+set(MILLRACE_PNG AUTO CACHE STRING "PNG pictures by libspng: AUTO, ON or OFF")
+set(MILLRACE_WEBP AUTO CACHE STRING "WebP pictures by libwebp: AUTO, ON or OFF")
+set(MILLRACE_PICTURE_FORMATS "")
+set(MILLRACE_PICTURE_MODULES "") # format=module, for the installed files
+macro(picture_library format package modules)
+  set(MILLRACE_HAVE_${format} 0)
+  if(NOT MILLRACE_${format} STREQUAL "OFF")
+    pkg_check_modules(${format} IMPORTED_TARGET ${modules})
+    if(${format}_FOUND)
+      set(MILLRACE_HAVE_${format} 1)
+      list(APPEND MILLRACE_LIBRARIES PkgConfig::${format})
+      foreach(module ${modules})
+        string(REGEX REPLACE "[<>=].*" "" module ${module})
+        list(APPEND MILLRACE_PICTURE_MODULES ${format}=${module})
+      endforeach()
+      list(APPEND MILLRACE_PICTURE_FORMATS ${format})
+    elseif(MILLRACE_${format} STREQUAL "ON")
+      message(FATAL_ERROR "MILLRACE_${format}=ON: ${modules} was not found; install ${package} or use "
+        "-DMILLRACE_${format}=OFF")
+    endif()
+  endif()
+  target_compile_definitions(millrace_flags INTERFACE MILLRACE_HAVE_${format}=${MILLRACE_HAVE_${format}})
+endmacro()
+picture_library(JPEG libjpeg-dev "libjpeg>=2.0")
+picture_library(PNG libspng-dev spng)
+picture_library(WEBP libwebp-dev "libwebp;libwebpdemux")
+
 # The program alone: batch digests; gzip output.
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 set(MILLRACE_CLI_LIBRARIES PkgConfig::XXHASH ZLIB::ZLIB)
 
 message(STATUS "millrace ${PROJECT_VERSION}: reads by io_uring: ${MILLRACE_HAVE_URING}; sanitizers: ${MILLRACE_SANITIZE}")
+message(STATUS "millrace ${PROJECT_VERSION}: pictures: jpeg: ${MILLRACE_HAVE_JPEG}; png: ${MILLRACE_HAVE_PNG}; webp: ${MILLRACE_HAVE_WEBP}")

@@ -9,6 +9,7 @@
  *   idx:DIR | idx:IMAGES[,labels=FILE][,split=train|test]    MNIST's format, plain or .gz
  *   npy:FILE[,labels=FILE]                                   first dimension = samples
  *   raw:FILE,shape=3x32x32,dtype=u8[,skip=BYTES][,record=BYTES]   records of fixed size
+ *   safetensors:FILE[,fields=[NAME,NAME]]                    first dimension = samples
  *   synthetic:n=1e6,shape=1024,dtype=f32,values=uniform[,classes=10][,delay=2ms][,work=50us]
  * `millrace inspect --formats` lists all options of each. A path may itself hold commas and colons: the longest front part,
  * up to a comma or the end, that is on the disk is the path; and a URI that is on the disk as it stands is a path.
@@ -54,6 +55,16 @@ struct mr_npy_opts {
 };
 MR_API void mr_npy_opts_init(struct mr_npy_opts *opts);
 MR_API int mr_dataset_open_npy(const struct mr_npy_opts *opts, struct mr_dataset **out);
+
+/* A sample's fields are tensors with the same first dimension, named as they are (of a long name, the last 23 bytes). 8-bit
+ * floats are u8. Files of several shards are opened by their index. */
+struct mr_safetensors_opts {
+    size_t size;
+    const char *path;   /* .safetensors or .safetensors.index.json */
+    const char *fields; /* "NAME" or "[NAME,NAME]"; NULL: all */
+};
+MR_API void mr_safetensors_opts_init(struct mr_safetensors_opts *opts);
+MR_API int mr_dataset_open_safetensors(const struct mr_safetensors_opts *opts, struct mr_dataset **out);
 
 struct mr_raw_opts {
     size_t size;

@@ -180,6 +180,6 @@ extern const char *const mr_picture_colors[], *const mr_picture_alphas[];
     }
 
 extern const struct mr_dataset_ops mr_dataset_idx, mr_dataset_npy, mr_dataset_raw, mr_dataset_synthetic,
-    mr_dataset_array, mr_dataset_callback;
+    mr_dataset_array, mr_dataset_callback, mr_dataset_safetensors;
 
 #endif

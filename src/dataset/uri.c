@@ -12,10 +12,7 @@
 
 /* Those that can be had by URI, in the order in which they are asked whether a path is theirs. */
 static const struct mr_dataset_ops *const formats[] = {
-    &mr_dataset_idx,
-    &mr_dataset_npy,
-    &mr_dataset_raw,
-    &mr_dataset_synthetic,
+    &mr_dataset_idx, &mr_dataset_npy, &mr_dataset_safetensors, &mr_dataset_raw, &mr_dataset_synthetic,
 };
 
 const char *mr_format_names(char *buf, size_t cap)
