@@ -86,6 +86,7 @@ struct mr_loader_opts {
     int device_transforms;   /* enum mr_device_transforms; default MR_DEVICE_TRANSFORMS_AUTO */
     int blocking;            /* 1: the worker that ships a batch waits for its copy (to show the mistake) */
     uint32_t streams;        /* streams that copies take turns on, 1..16; default 1 */
+    int direct;              /* 1: files are read past the page cache (O_DIRECT), where their file system can */
 };
 
 MR_API void mr_loader_opts_init(struct mr_loader_opts *opts);
@@ -194,6 +195,7 @@ struct mr_loader_stats {
     uint32_t workers, prefetch;
     /* As they stand now: what was not asked for grows until latency is hidden. */
     uint32_t queue_depth;
+    const char *direct_refused;           /* with direct, a file whose file system refused it; NULL: none */
     uint64_t read_ahead, read_latency_ns; /* latency: the shortest of the latest reads; 0: not measured */
     char storage[16];                     /* "uring", "pread", "memory", "null" (simulated latency), "none" */
     uint64_t stage_ns[MR_N_STAGES];       /* all workers together */

@@ -306,7 +306,8 @@ static int open_storage(struct mr_loader *ld)
         ld->caching = rc == 0;
     }
     if (rc == 0 && ld->depth > 0)
-        rc = mr_storage_open(ld->ds->files, ld->opts.storage, ld->depth, ld->n_workers, &ld->storage);
+        rc = mr_storage_open(ld->ds->files, (int)ld->opts.storage | (ld->opts.direct ? MR_STORAGE_DIRECT : 0),
+                             ld->depth, ld->n_workers, &ld->storage);
     return rc;
 }
 

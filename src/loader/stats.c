@@ -216,6 +216,7 @@ void mr_loader_stats(struct mr_loader *ld, struct mr_loader_stats *out)
                                 : "memory");
     add_workers(ld, elapsed, st);
     read_ahead(ld, st);
+    st->direct_refused = ld->storage ? mr_storage_refused(ld->storage) : NULL;
     uint64_t calls = st->batches;
     st->ready_mean = calls ? (double)mr_counted(&ld->ready_sum) / (double)calls : 0;
     st->reads_in_flight_mean = mean_in_flight(ld);

@@ -142,6 +142,7 @@ static struct mr_block *take_to_keep(struct mr_files *files, uint64_t bytes)
     uint64_t limit = atomic_load_explicit(&files->block_limit, memory_order_relaxed);
     if (!limit)
         return NULL;
+    bytes = mr_round_up(MR_MAX(bytes, 1u), MR_CACHE_LINE);
     uint64_t before = atomic_fetch_add_explicit(&files->block_bytes, bytes, memory_order_relaxed);
     struct mr_block *block = before + bytes <= limit ? block_create(bytes) : NULL;
     if (!block)
@@ -160,33 +161,33 @@ void mr_read_keep(struct mr_files *files, struct mr_file *f, struct mr_read *rea
     block->kept = read->status == 0 && atomic_compare_exchange_strong_explicit(
                                            &f->block, &none, block, memory_order_acq_rel, memory_order_relaxed);
     if (!block->kept)
-        atomic_fetch_sub_explicit(&files->block_bytes, block->bytes, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&files->block_bytes, block->room, memory_order_relaxed);
 }
 
 int mr_read_sized(struct mr_read *read, struct mr_file *f, uint64_t bytes)
 {
     if (read->bytes != MR_WHOLE)
         return 0;
-    struct mr_block *before = read->block;
+    struct mr_block *before = read->block, *block = before;
+    uint64_t room = read->direct ? mr_round_up(bytes, MR_DIRECT_BYTES) : bytes;
     int rc = mr_file_check_whole(f, bytes);
-    if (rc == 0 && before && before->room >= bytes && !before->exact) {
-        before->bytes = read->want = bytes;
-        return 0;
+    if (rc == 0 && (!before || before->room < room || before->exact)) {
+        block = before ? NULL : take_to_keep(read->lane->files, room);
+        if (!block && !(block = mr_blocks_take(read->lane->blocks, room)))
+            rc = mr_error_nomem(f->name, bytes);
     }
-    struct mr_block *block = rc == 0 && !before ? take_to_keep(read->lane->files, bytes) : NULL;
-    if (rc == 0 && !block && !(block = mr_blocks_take(read->lane->blocks, bytes)))
-        rc = mr_error_nomem(f->name, bytes);
     if (rc) {
         mr_read_fail(read, rc);
         return rc;
     }
-    if (before) {
+    if (before && before != block) {
         memcpy(block->data, before->data, MR_MIN(read->done, bytes));
         if (before->exact)
-            atomic_fetch_sub_explicit(&read->lane->files->block_bytes, before->bytes, memory_order_relaxed);
+            atomic_fetch_sub_explicit(&read->lane->files->block_bytes, before->room, memory_order_relaxed);
         mr_blocks_give(read->lane->blocks, before);
     }
-    block->bytes = read->want = bytes;
+    block->bytes = read->need = bytes;
+    read->want = room;
     read->block = block;
     read->to = block->data;
     return 0;
