@@ -34,6 +34,8 @@ static void file_destroy(struct mr_file *f)
         mr_remote_forget(f);
     if (f->fd >= 0)
         close(f->fd);
+    if (atomic_load(&f->direct_fd) >= 0)
+        close(atomic_load(&f->direct_fd));
     free(f->name);
     free(f);
 }
@@ -77,6 +79,7 @@ static int file_create(struct mr_files *files, enum mr_file_kind kind, const cha
         return mr_error_nomem(name, sizeof *f);
     f->kind = kind;
     f->fd = -1;
+    atomic_init(&f->direct_fd, -1);
     f->name = strdup(name);
     if (!f->name) {
         free(f);

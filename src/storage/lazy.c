@@ -99,6 +99,7 @@ int mr_lazy_create(struct mr_files *files, const char *name, struct mr_file **ou
     f->kind = remote ? MR_FILE_REMOTE : MR_FILE_PATH;
     f->lazy = true;
     f->fd = -1;
+    atomic_init(&f->direct_fd, -1);
     f->bytes = MR_WHOLE;
     f->name = kept;
     atomic_init(&f->ready, MR_WHOLE);
