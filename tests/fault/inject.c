@@ -134,7 +134,7 @@ uint64_t fault_live_blocks(void)
 
 #define WRAP(type, name, parameters)                                                                                   \
     type __real_##name parameters;                                                                                     \
-    type __wrap_##name parameters;                                                                                     \
+    __attribute__((visibility("default"))) type __wrap_##name parameters;                                              \
     type __wrap_##name parameters
 
 WRAP(void *, malloc, (size_t bytes))
