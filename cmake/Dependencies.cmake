@@ -17,6 +17,17 @@ if(NOT MILLRACE_URING STREQUAL "OFF")
 endif()
 target_compile_definitions(millrace_flags INTERFACE MILLRACE_HAVE_URING=${MILLRACE_HAVE_URING})
 
+set(MILLRACE_HAVE_ZSTD 0)
+if(NOT MILLRACE_ZSTD STREQUAL "OFF")
+  pkg_check_modules(ZSTD IMPORTED_TARGET libzstd)
+  if(ZSTD_FOUND)
+    set(MILLRACE_HAVE_ZSTD 1)
+    list(APPEND MILLRACE_LIBRARIES PkgConfig::ZSTD)
+  elseif(MILLRACE_ZSTD STREQUAL "ON")
+    message(FATAL_ERROR "MILLRACE_ZSTD=ON: libzstd was not found; install libzstd-dev or use -DMILLRACE_ZSTD=OFF")
+  endif()
+endif()
+target_compile_definitions(millrace_flags INTERFACE MILLRACE_HAVE_ZSTD=${MILLRACE_HAVE_ZSTD})
 # Still pictures, one library a format.
 set(MILLRACE_JPEG AUTO CACHE STRING "JPEG pictures by libjpeg-turbo: AUTO, ON or OFF")
 set(MILLRACE_PNG AUTO CACHE STRING "PNG pictures by libspng: AUTO, ON or OFF")
@@ -49,6 +60,12 @@ picture_library(WEBP libwebp-dev "libwebp;libwebpdemux")
 # The program alone: batch digests; gzip output.
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 set(MILLRACE_CLI_LIBRARIES PkgConfig::XXHASH ZLIB::ZLIB)
+if(MILLRACE_HAVE_PNG) # contact sheets
+  list(APPEND MILLRACE_CLI_LIBRARIES PkgConfig::PNG)
+endif()
+if(MILLRACE_HAVE_JPEG) # millrace pack encodes
+  list(APPEND MILLRACE_CLI_LIBRARIES PkgConfig::JPEG)
+endif()
 
-message(STATUS "millrace ${PROJECT_VERSION}: reads by io_uring: ${MILLRACE_HAVE_URING}; sanitizers: ${MILLRACE_SANITIZE}")
+message(STATUS "millrace ${PROJECT_VERSION}: reads by io_uring: ${MILLRACE_HAVE_URING}; .tar.zst: ${MILLRACE_HAVE_ZSTD}; sanitizers: ${MILLRACE_SANITIZE}")
 message(STATUS "millrace ${PROJECT_VERSION}: pictures: jpeg: ${MILLRACE_HAVE_JPEG}; png: ${MILLRACE_HAVE_PNG}; webp: ${MILLRACE_HAVE_WEBP}")

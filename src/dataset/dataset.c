@@ -111,20 +111,29 @@ static uint64_t fingerprint(const struct mr_dataset *ds)
 
 /* The front of each file: sets of one shape are told apart by what is in them. (The end of a .gz would have to be waited for.) */
 #define FRONT_BYTES 65536
+static int hash_front(struct mr_dataset *ds, int id, unsigned char *front)
+{
+    uint64_t bytes = MR_MIN(mr_files_bytes(ds->files, id), FRONT_BYTES);
+    int rc = mr_files_read(ds->files, id, 0, front, bytes);
+    if (rc == 0)
+        ds->fingerprint = mr_hash(ds->fingerprint, front, bytes);
+    return rc;
+}
+
+/* Lazy files are not looked at now: their data set hashes what it knows of them. */
 static int hash_fronts(struct mr_dataset *ds)
 {
     struct mr_files_kinds kinds;
     mr_files_count(ds->files, &kinds);
+    int rc = 0, n = mr_files_length(ds->files);
+    if (kinds.n_null > 0 || kinds.n_lazy == (uint32_t)n)
+        return 0;
     unsigned char *front = malloc(FRONT_BYTES);
     if (!front)
         return mr_error_nomem("fingerprint", FRONT_BYTES);
-    int rc = 0, n = (int)(kinds.n_path + kinds.n_memory + kinds.n_gzip);
-    for (int id = 0; id < n && rc == 0 && kinds.n_null == 0; id++) {
-        uint64_t bytes = MR_MIN(mr_files_bytes(ds->files, id), FRONT_BYTES);
-        rc = mr_files_read(ds->files, id, 0, front, bytes);
-        if (rc == 0)
-            ds->fingerprint = mr_hash(ds->fingerprint, front, bytes);
-    }
+    for (int id = 0; id < n && rc == 0; id++)
+        if (!mr_files_is_lazy(ds->files, id))
+            rc = hash_front(ds, id, front);
     free(front);
     return rc;
 }
@@ -232,6 +241,21 @@ const char *mr_dataset_text(const struct mr_dataset *ds)
     return ds->text;
 }
 
+uint64_t mr_dataset_classes(const struct mr_dataset *ds)
+{
+    return ds->n_classes;
+}
+
+const char *mr_dataset_class_name(const struct mr_dataset *ds, uint64_t k)
+{
+    return k < ds->n_classes ? ds->class[k].name : NULL;
+}
+
+uint64_t mr_dataset_class_samples(const struct mr_dataset *ds, uint64_t k)
+{
+    return k < ds->n_classes ? ds->class[k].n : 0;
+}
+
 uint64_t mr_dataset_fingerprint(const struct mr_dataset *ds)
 {
     return ds->fingerprint;
@@ -244,6 +268,7 @@ void mr_sample_init(const struct mr_dataset *ds, void *const rooms[], struct mr_
     out->choose = NULL;
     out->choose_user = NULL;
     out->picture.data = NULL;
+    out->stored = NULL;
     for (int f = 0; f < ds->n_fields; f++) {
         out->field[f].room = rooms[f];
         out->field[f].data = rooms[f];
@@ -254,10 +279,17 @@ void mr_sample_init(const struct mr_dataset *ds, void *const rooms[], struct mr_
 /* [out] out: where the extent's bytes are; owned: what to free() afterwards, or NULL. */
 static int fetch(const struct mr_dataset *ds, const struct mr_extent *e, struct mr_bytes *out, void **owned)
 {
+    bool whole = e->bytes == MR_WHOLE;
     out->n = e->bytes;
-    int rc = mr_files_view(ds->files, e->file, e->offset, e->bytes, &out->data);
+    int rc = whole ? mr_files_view_whole(ds->files, e->file, &out->n, &out->data)
+                   : mr_files_view(ds->files, e->file, e->offset, e->bytes, &out->data);
     if (rc != 0)
         return rc < 0 ? rc : 0;
+    if (whole) {
+        rc = mr_files_read_whole(ds->files, e->file, owned, &out->n);
+        out->data = *owned;
+        return rc;
+    }
     *owned = malloc(MR_MAX(e->bytes, 1));
     if (!*owned)
         return mr_error_nomem(mr_files_name(ds->files, e->file), e->bytes);
@@ -265,7 +297,6 @@ static int fetch(const struct mr_dataset *ds, const struct mr_extent *e, struct 
     return mr_files_read(ds->files, e->file, e->offset, *owned, e->bytes);
 }
 
-/* owned: zeroed; the caller frees what stands there when it is done with the sample. */
 static int read_located(const struct mr_dataset *ds, uint64_t index, struct mr_sample *sample,
                         void *owned[MR_MAX_EXTENTS])
 {
@@ -287,6 +318,15 @@ static int read_located(const struct mr_dataset *ds, uint64_t index, struct mr_s
     return ds->ops->decode(ds, index, in, sample);
 }
 
+int mr_sample_read(const struct mr_dataset *ds, uint64_t index, struct mr_sample *sample, void *owned[MR_MAX_EXTENTS])
+{
+    if (index >= ds->n)
+        return mr_error_set(MR_EMISUSE, "%s: sample %llu: want 0..%llu", ds->ops->name, (unsigned long long)index,
+                            (unsigned long long)ds->n - 1);
+    sample->index = index;
+    return ds->ops->get ? ds->ops->get(ds, index, sample) : read_located(ds, index, sample, owned);
+}
+
 static void copy_out(const struct mr_dataset *ds, const struct mr_sample *sample, void *const row[],
                      uint64_t (*dim)[MR_MAX_RANK])
 {
@@ -304,16 +344,12 @@ static void copy_out(const struct mr_dataset *ds, const struct mr_sample *sample
 
 int mr_dataset_read(const struct mr_dataset *ds, uint64_t index, void *const row[], uint64_t (*dim)[MR_MAX_RANK])
 {
-    if (index >= ds->n)
-        return mr_error_set(MR_EMISUSE, "%s: sample %llu: want 0..%llu", ds->ops->name, (unsigned long long)index,
-                            (unsigned long long)ds->n - 1);
     struct mr_sample sample;
     void *owned[MR_MAX_EXTENTS] = {NULL};
     mr_sample_init(ds, row, &sample);
-    sample.index = index;
     int rc = ds->picture >= 0 ? mr_decoder_create(&sample.decoder) : 0;
     if (rc == 0)
-        rc = ds->ops->get ? ds->ops->get(ds, index, &sample) : read_located(ds, index, &sample, owned);
+        rc = mr_sample_read(ds, index, &sample, owned);
     if (rc >= 0)
         copy_out(ds, &sample, row, dim);
     for (int e = 0; e < MR_MAX_EXTENTS; e++)

@@ -18,6 +18,7 @@
 #define READ_AHEAD_SAMPLES  1024
 #define READ_AHEAD_BYTES    (64u << 20)
 #define FILE_DEPTH          256
+#define GUESSED_FILE_BYTES  (128u << 10) /* when the first one cannot be looked at */
 #define MAX_DEPTH           65536
 
 void mr_loader_opts_init(struct mr_loader_opts *opts)
@@ -27,7 +28,7 @@ void mr_loader_opts_init(struct mr_loader_opts *opts)
                                     .epochs = 1,
                                     .world = 1,
                                     .max_bad = UINT64_MAX,
-                                    .device_transforms = 1,
+                                    .device_transforms = MR_DEVICE_TRANSFORMS_AUTO,
                                     .streams = 1};
 }
 
@@ -53,13 +54,20 @@ static int check_opts(const struct mr_loader_opts *o)
         const char *name;
         uint64_t value, min, max;
     } ranges[] = {
-        {"batch_size", o->batch_size, 1, MAX_BATCH},       {"workers", o->workers, 0, MAX_WORKERS},
-        {"prefetch", o->prefetch, 0, MAX_PREFETCH},        {"world", o->world, 1, 1u << 20},
-        {"rank", o->rank, 0, o->world ? o->world - 1 : 0}, {"queue_depth", o->queue_depth, 0, MAX_DEPTH},
-        {"read_ahead", o->read_ahead, 0, 1u << 24},        {"collate", (uint64_t)o->collate, 0, MR_COLLATE_RAGGED},
-        {"bad", (uint64_t)o->bad, 0, MR_BAD_REPLACE},      {"storage", (uint64_t)o->storage, 0, MR_STORAGE_PREAD},
-        {"cache", (uint64_t)o->cache, 0, MR_CACHE_DEVICE}, {"tail", (uint64_t)o->tail, 0, MR_TAIL_PAD},
+        {"batch_size", o->batch_size, 1, MAX_BATCH},
+        {"workers", o->workers, 0, MAX_WORKERS},
+        {"prefetch", o->prefetch, 0, MAX_PREFETCH},
+        {"world", o->world, 1, 1u << 20},
+        {"rank", o->rank, 0, o->world ? o->world - 1 : 0},
+        {"queue_depth", o->queue_depth, 0, MAX_DEPTH},
+        {"read_ahead", o->read_ahead, 0, 1u << 24},
+        {"collate", (uint64_t)o->collate, 0, MR_COLLATE_RAGGED},
+        {"bad", (uint64_t)o->bad, 0, MR_BAD_REPLACE},
+        {"storage", (uint64_t)o->storage, 0, MR_STORAGE_PREAD},
+        {"cache", (uint64_t)o->cache, 0, MR_CACHE_DEVICE},
+        {"tail", (uint64_t)o->tail, 0, MR_TAIL_PAD},
         {"streams", o->streams, 1, MR_MAX_STREAMS},
+        {"device_transforms", (uint64_t)o->device_transforms, 0, MR_DEVICE_TRANSFORMS_AUTO},
     };
     for (size_t i = 0; i < MR_COUNT(ranges); i++)
         if (ranges[i].value < ranges[i].min || ranges[i].value > ranges[i].max)
@@ -126,6 +134,20 @@ static int lay_out_slot(struct mr_loader *ld)
     return 0;
 }
 
+/* Rows of a batch need a size: of pictures whose size nobody knows the chain has to give one. */
+static int check_picture(const struct mr_loader *ld)
+{
+    int f = ld->ds->picture;
+    if (f < 0 || ld->ds->picture_bounded || (ld->windows && !ld->field[f].varies))
+        return 0;
+    return mr_error_set(
+        MR_ESHAPE,
+        "%s: the pictures' largest size is not known: begin the transforms of it with a resize or crop "
+        "to one size (resize(256,256), or resize(256),center_crop(224), or random_resized_crop(224)), or "
+        "give the data set max-height and max-width and collate by pad",
+        ld->field[f].in.name);
+}
+
 static int plan_fields(struct mr_loader *ld)
 {
     ld->n_fields = ld->ds->n_fields;
@@ -146,11 +168,22 @@ static int plan_fields(struct mr_loader *ld)
         if (rc == 0)
             rc = mr_tails_plan(ld, f);
     }
+    ld->windows = ld->chain && rc == 0 && ld->ds->picture >= 0 && mr_transform_has_window(ld->chain, ld->ds->picture);
+    if (rc == 0)
+        rc = check_picture(ld);
     ld->scratch_bytes = ld->chain && rc == 0 ? mr_transform_scratch_bytes(ld->chain) : 0;
     ld->resident = ld->opts.cache == MR_CACHE_DEVICE;
     if (rc == 0 && ld->resident)
         rc = mr_resident_plan(ld);
     return rc == 0 ? lay_out_slot(ld) : rc;
+}
+
+/* Of a file that is read whole, its size now. One that is missing is the sample's error, later. */
+static uint64_t measure_whole(struct mr_loader *ld, int file)
+{
+    uint64_t bytes;
+    ld->whole = true;
+    return mr_files_size(ld->ds->files, file, &bytes) == 0 && bytes <= MR_WHOLE_LIMIT ? bytes : GUESSED_FILE_BYTES;
 }
 
 /* Bytes that the first sample's extents take: what read-ahead is sized by. */
@@ -160,8 +193,10 @@ static int measure_sample(struct mr_loader *ld)
         return 0;
     struct mr_extent at[MR_MAX_EXTENTS];
     int n = ld->ds->ops->locate(ld->ds, 0, at);
-    for (int e = 0; e < n; e++)
-        ld->sample_bytes += mr_round_up(at[e].bytes, MR_CACHE_LINE);
+    for (int e = 0; e < n; e++) {
+        uint64_t bytes = at[e].bytes == MR_WHOLE ? measure_whole(ld, at[e].file) : at[e].bytes;
+        ld->sample_bytes += mr_round_up(bytes, MR_CACHE_LINE);
+    }
     return MR_MIN(n, 0);
 }
 
@@ -169,12 +204,13 @@ static int measure_sample(struct mr_loader *ld)
 static void plan_runs(struct mr_loader *ld, const struct mr_files_kinds *kinds)
 {
     const struct mr_loader_opts *o = &ld->opts;
-    bool reads = kinds->n_path + kinds->n_null > 0;
+    bool reads = kinds->n_path + kinds->n_null + kinds->n_remote > 0;
+    uint32_t files = kinds->n_path + kinds->n_remote;
     uint64_t share = (o->batch_size + 4ull * ld->n_workers - 1) / (4ull * ld->n_workers);
     uint64_t worthwhile = RUN_BYTES * o->batch_size / ld->slot_bytes;
     uint64_t most = MR_MIN((o->batch_size + ld->n_workers - 1) / ld->n_workers, MAX_RUN_ROWS);
     ld->run_rows = MR_MAX(1, MR_MIN(MR_MAX(share, worthwhile), most));
-    if (reads && mr_sampler_is_sequential(ld->sampler) && ld->opts.world == 1) {
+    if (reads && !ld->whole && mr_sampler_is_sequential(ld->sampler) && ld->opts.world == 1) {
         uint64_t joined = JOINED_READ_BYTES / MR_MAX(ld->sample_bytes, 1);
         uint64_t whole = (o->batch_size + ld->n_workers - 1) / ld->n_workers;
         ld->run_rows = MR_MIN(MR_MAX(ld->run_rows, joined), MR_MIN(whole, 4096));
@@ -184,10 +220,10 @@ static void plan_runs(struct mr_loader *ld, const struct mr_files_kinds *kinds)
     if (!reads)
         return;
     uint64_t ahead = o->read_ahead ? o->read_ahead : MR_MAX(READ_AHEAD_SAMPLES, 2 * ld->n_slots * o->batch_size);
-    if (o->read_ahead == 0 && kinds->n_path > 0)
+    if (o->read_ahead == 0 && files > 0)
         ahead = MR_MAX(MR_MIN(ahead, READ_AHEAD_BYTES / MR_MAX(ld->sample_bytes, 1)), ld->run_rows * ld->n_workers);
     ld->runs_per_worker = MR_MAX(1, ahead / ld->n_workers / ld->run_rows);
-    ld->depth = o->queue_depth ? o->queue_depth : (uint32_t)MR_MIN(kinds->n_path ? FILE_DEPTH : MAX_DEPTH, ahead);
+    ld->depth = o->queue_depth ? o->queue_depth : (uint32_t)MR_MIN(files ? FILE_DEPTH : MAX_DEPTH, ahead);
     ld->depth = MR_MAX(ld->depth, ld->n_workers); /* a worker without a read in flight could not go on */
 }
 
@@ -205,7 +241,7 @@ static struct memory_sum sum_memory(const struct mr_loader *ld, const struct mr_
     m.cache += ld->resident_bytes;
     m.rooms = ld->scratch_bytes;
     for (int f = 0; f < ld->n_fields; f++)
-        m.rooms += ld->field[f].in_bytes;
+        m.rooms += f == ld->ds->picture ? 0 : ld->field[f].in_bytes;
     m.rooms *= ld->n_workers;
     m.total = (m.slot + m.device) * ld->n_slots + m.reads + m.cache + m.rooms + m.files;
     return m;
@@ -240,9 +276,9 @@ static int open_storage(struct mr_loader *ld)
 {
     struct mr_files_kinds kinds;
     mr_files_count(ld->ds->files, &kinds);
-    ld->caching = ld->opts.cache == MR_CACHE_HOST && kinds.n_path > 0;
+    ld->caching = ld->opts.cache == MR_CACHE_HOST && kinds.n_path + kinds.n_remote > 0;
     if (ld->resident)
-        kinds.n_path = kinds.n_null = 0; /* all has been read when workers start */
+        kinds.n_path = kinds.n_null = kinds.n_remote = 0; /* all has been read when workers start */
     int rc = ld->resident ? 0 : measure_sample(ld);
     if (rc < 0)
         return rc;
@@ -330,6 +366,7 @@ int mr_loader_open(struct mr_dataset *ds, struct mr_sampler *sampler, struct mr_
     ld->chain = chain;
     ld->open_ns = start;
     ld->n_workers = full.workers ? full.workers : (uint32_t)MR_MIN(mr_cpu_count(), MAX_WORKERS);
+    ld->spare_processor = (int64_t)ld->n_workers < mr_cpu_count();
     rc = init_locks(ld);
     if (rc == 0)
         rc = open_device(ld, device);

@@ -28,23 +28,24 @@ int mr_run_init(struct mr_run *run, const struct mr_loader *ld)
     if (!run->sample || (ld->storage && (!run->read || !run->landed)))
         return mr_error_nomem("a run of samples", ld->run_rows * sizeof *run->sample);
     uint64_t bytes;
-    if (!ld->storage || !mr_mul(ld->run_rows, ld->sample_bytes, &bytes))
+    if (!ld->storage || ld->whole || !mr_mul(ld->run_rows, ld->sample_bytes, &bytes))
         return 0;
     return grow_buffer(run, bytes);
 }
 
-void mr_run_end_reads(struct mr_run *run)
+void mr_run_end_reads(struct mr_run *run, struct mr_reader *reader)
 {
     for (uint32_t r = 0; r < run->n_reads; r++)
         if (run->landed[r]) { /* the reader's, otherwise */
             free(run->read[r].error);
             run->read[r].error = NULL;
+            mr_reader_recycle(reader, &run->read[r]);
         }
 }
 
 void mr_run_free(struct mr_run *run)
 {
-    mr_run_end_reads(run);
+    mr_run_end_reads(run, NULL);
     free(run->sample);
     free(run->read);
     free(run->landed);
@@ -86,7 +87,8 @@ static unsigned char *row_of(struct mr_loader *ld, const struct mr_run *run, uin
 /* Does the extent go on where the last read of this run ends, in the file and in memory? */
 static bool joins(const struct mr_read *last, const struct mr_extent *at, const unsigned char *to)
 {
-    return last->file == at->file && last->offset + last->bytes == at->offset && last->bytes > 0 &&
+    return last->file == at->file && last->bytes != MR_WHOLE && at->bytes != MR_WHOLE &&
+           last->offset + last->bytes == at->offset && last->bytes > 0 &&
            (!to || (unsigned char *)last->buf + last->bytes == to);
 }
 
@@ -119,6 +121,16 @@ static void plan_read(struct mr_loader *ld, struct mr_run *run, uint32_t i, int 
     s->extent[e].read = read;
 }
 
+int mr_extent_view(struct mr_files *files, struct mr_run_sample *s, int e, const struct mr_extent *at)
+{
+    struct mr_extent *to = &s->extent[e].at;
+    *to = *at;
+    s->extent[e].view = NULL;
+    if (at->bytes == MR_WHOLE)
+        return mr_files_view_whole(files, at->file, &to->bytes, &s->extent[e].view);
+    return mr_files_view(files, at->file, at->offset, at->bytes, &s->extent[e].view);
+}
+
 static void locate_sample(struct mr_worker *w, struct mr_run *run, uint32_t i, bool open)
 {
     struct mr_loader *ld = w->ld;
@@ -129,11 +141,9 @@ static void locate_sample(struct mr_worker *w, struct mr_run *run, uint32_t i, b
     s->status = MR_MIN(n, 0);
     for (int e = 0; e < n && s->status == 0; e++) {
         s->failed_extent = e;
-        s->extent[e].at = at[e];
-        s->extent[e].view = NULL;
         s->extent[e].read = NULL;
         s->n_extents = e + 1;
-        int rc = mr_files_view(ld->ds->files, at[e].file, at[e].offset, at[e].bytes, &s->extent[e].view);
+        int rc = mr_extent_view(ld->ds->files, s, e, &at[e]);
         if (rc == 0)
             plan_read(ld, run, i, e, open);
         s->status = MR_MIN(rc, 0);
@@ -146,15 +156,20 @@ int mr_run_error(const struct mr_worker *w, const struct mr_run *run, uint32_t i
     if (run->error.code < 0)
         return mr_error_put(&run->error);
     struct mr_extent at[MR_MAX_EXTENTS];
+    struct mr_run_sample again;
     int n = w->ld->ds->ops->locate(w->ld->ds, s->index, at), rc = 0;
-    for (int e = 0; e < n && rc >= 0; e++) {
-        const void *view;
-        rc = mr_files_view(w->ld->ds->files, at[e].file, at[e].offset, at[e].bytes, &view);
-    }
+    for (int e = 0; e < n && rc >= 0; e++)
+        rc = mr_extent_view(w->ld->ds->files, &again, e, &at[e]);
     if (n < 0 || rc < 0)
         return n < 0 ? n : rc;
     return mr_error_set(s->status, "sample %llu: cannot be located: %s", (unsigned long long)s->index,
                         mr_strerror(s->status));
+}
+
+/* Whole files come in the reader's own memory. */
+static bool needs_place(const struct mr_read *read)
+{
+    return !read->buf && read->bytes != MR_WHOLE;
 }
 
 /* Gives each read that does not go straight into a row its place in the run's buffer, which grows when samples are larger than
@@ -163,13 +178,13 @@ static int place_reads(struct mr_run *run)
 {
     uint64_t need = 0;
     for (uint32_t r = 0; r < run->n_reads; r++)
-        need += run->read[r].buf ? 0 : mr_round_up(run->read[r].bytes, MR_CACHE_LINE);
+        need += needs_place(&run->read[r]) ? mr_round_up(run->read[r].bytes, MR_CACHE_LINE) : 0;
     int rc = grow_buffer(run, need);
     if (rc < 0)
         return rc;
     uint64_t at = 0;
     for (uint32_t r = 0; r < run->n_reads; r++)
-        if (!run->read[r].buf) {
+        if (needs_place(&run->read[r])) {
             run->read[r].buf = run->buffer + at;
             at += mr_round_up(run->read[r].bytes, MR_CACHE_LINE);
         }

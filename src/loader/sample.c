@@ -1,5 +1,6 @@
 /* One sample: bytes -> decode -> chain -> row; and what happens to a bad one. */
 #include "loader/loader.h"
+#include "transform/transform.h"
 
 #include <errno.h>
 #include <string.h>
@@ -22,11 +23,15 @@ static int extent_bytes(struct mr_loader *ld, const struct mr_run_sample *s, int
     *out = (struct mr_bytes){s->extent[e].view, s->extent[e].at.bytes};
     if (out->data || !r)
         return 0;
+    if (r->status == 0 && r->bytes == MR_WHOLE) {
+        *out = (struct mr_bytes){r->view, r->done};
+        return 0;
+    }
     if (r->status == 0) {
         out->data = r->view ? (const unsigned char *)r->view + s->extent[e].skip : NULL;
         return 0;
     }
-    if (r->want > s->extent[e].at.bytes)
+    if (r->bytes != MR_WHOLE && r->want > s->extent[e].at.bytes)
         return read_alone(ld, s, e, &out->data);
     return r->error ? mr_error_put(r->error) : mr_error_set(r->status, "read failed: %s", mr_strerror(r->status));
 }
@@ -38,7 +43,20 @@ static void rooms_of(struct mr_worker *w, unsigned char *const row[], void *room
         rooms[f] = ld->field[f].identity && !ld->field[f].varies ? row[f] : w->room[f];
 }
 
-static int decode(struct mr_worker *w, struct mr_run_sample *s, unsigned char *const row[], struct mr_sample *out)
+/* A mr_window_choice: what the chain wants of a picture. */
+struct wish {
+    const struct mr_loader *ld;
+    struct mr_at at;
+};
+
+static int choose_window(void *user, uint32_t width, uint32_t height, struct mr_window *out)
+{
+    const struct wish *wish = user;
+    return mr_transform_window(wish->ld->chain, wish->ld->ds->picture, &wish->at, width, height, out);
+}
+
+static int decode(struct mr_worker *w, struct mr_run_sample *s, unsigned char *const row[], struct wish *wish,
+                  struct mr_sample *out)
 {
     struct mr_loader *ld = w->ld;
     struct mr_bytes in[MR_MAX_EXTENTS] = {{NULL, 0}};
@@ -53,6 +71,12 @@ static int decode(struct mr_worker *w, struct mr_run_sample *s, unsigned char *c
     void *rooms[MR_MAX_FIELDS];
     rooms_of(w, row, rooms);
     mr_sample_init(ld->ds, rooms, out);
+    out->index = s->index;
+    out->epoch = wish->at.epoch;
+    out->seed = ld->opts.seed;
+    out->decoder = w->decoder;
+    out->choose = ld->windows ? choose_window : NULL;
+    out->choose_user = wish;
     if (ld->ds->ops->get)
         return ld->ds->ops->get(ld->ds, s->index, out);
     bool as_is = true;
@@ -75,22 +99,34 @@ static void place_varying(struct mr_loader *ld, const struct mr_loader_field *fp
     mr_place(&fp->out, data, dim, row, pad ? fp->out.dim : dim, fill);
 }
 
+/* What the transforms are to know of a sample besides its bytes. */
+static struct mr_at place_of(const struct mr_loader *ld, const struct mr_at *at, int f, const struct mr_sample *in)
+{
+    struct mr_at here = *at;
+    here.dim = in->field[0].dim;
+    if (ld->ds->picture < 0 || !in->picture.data)
+        return here;
+    here.picture = ld->windows && f == ld->ds->picture ? &in->picture : NULL;
+    here.height = in->picture.full_height;
+    here.width = in->picture.full_width;
+    return here;
+}
+
 /* What the device is to start from. */
-static int write_head(struct mr_worker *w, int f, uint64_t epoch, uint64_t index, const struct mr_sample *in,
+static int write_head(struct mr_worker *w, int f, const struct mr_at *at, const struct mr_sample *in,
                       unsigned char *row)
 {
     struct mr_loader *ld = w->ld;
     const struct mr_loader_field *fp = &ld->field[f];
     const void *data = in->field[f].data;
     if (!fp->identity)
-        return mr_transform_apply_head(ld->chain, f, ld->opts.seed, epoch, index, data, in->field[f].dim, row,
-                                       w->scratch);
+        return mr_transform_apply_head(ld->chain, f, at, data, in->field[f].dim, row, w->scratch);
     if (data != row)
         memcpy(row, data, fp->row_bytes);
     return 0;
 }
 
-static int write_field(struct mr_worker *w, int f, uint64_t epoch, uint64_t index, const struct mr_sample *in,
+static int write_field(struct mr_worker *w, int f, const struct mr_at *at, const struct mr_sample *in,
                        unsigned char *row, uint64_t *out_dim)
 {
     struct mr_loader *ld = w->ld;
@@ -98,7 +134,7 @@ static int write_field(struct mr_worker *w, int f, uint64_t epoch, uint64_t inde
     const void *data = in->field[f].data;
     if (fp->tail) {
         memcpy(out_dim, fp->out.dim, sizeof fp->out.dim);
-        return write_head(w, f, epoch, index, in, row);
+        return write_head(w, f, at, in, row);
     }
     if (fp->identity) {
         memcpy(out_dim, in->field[f].dim, sizeof in->field[f].dim);
@@ -110,8 +146,7 @@ static int write_field(struct mr_worker *w, int f, uint64_t epoch, uint64_t inde
     }
     unsigned char *to = fp->varies ? w->place_room : row;
     memcpy(out_dim, fp->out.dim, sizeof fp->out.dim);
-    int rc =
-        mr_transform_apply(ld->chain, f, ld->opts.seed, epoch, index, data, in->field[f].dim, to, out_dim, w->scratch);
+    int rc = mr_transform_apply_at(ld->chain, f, at, data, in->field[f].dim, to, out_dim, w->scratch);
     if (rc == 0 && fp->varies)
         place_varying(ld, fp, to, out_dim, row);
     return rc;
@@ -152,12 +187,14 @@ static int make(struct mr_worker *w, struct mr_slot *slot, uint32_t row, uint64_
         to[f] = slot->host + ld->field[f].offset + row * ld->field[f].row_bytes;
     struct mr_sample sample;
     uint64_t t0 = timed ? mr_time_ns() : 0;
-    int rc = decode(w, s, to, &sample);
+    struct wish wish = {ld, {.seed = ld->opts.seed, .epoch = epoch, .index = s->index}};
+    int rc = decode(w, s, to, &wish, &sample);
     uint64_t t1 = timed ? mr_time_ns() : 0;
     for (int f = 0; f < ld->n_fields && rc == 0; f++) {
         uint64_t dim[MR_MAX_RANK];
         /* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): mr_sample_init() has set every field's data */
-        rc = write_field(w, f, epoch, s->index, &sample, to[f], dim);
+        struct mr_at at = place_of(ld, &wish.at, f, &sample);
+        rc = write_field(w, f, &at, &sample, to[f], dim);
         if (rc == 0 && ld->field[f].tail && ld->field[f].tail->flip)
             slot->host[ld->field[f].flip_offset + row] =
                 mr_tail_flips(ld->field[f].tail, ld->opts.seed, epoch, s->index);
@@ -169,39 +206,45 @@ static int make(struct mr_worker *w, struct mr_slot *slot, uint32_t row, uint64_
     return rc;
 }
 
-/* Reads the sample at index on this thread into the run's own memory: the rare way, for replacements. */
-static int fetch_now(struct mr_loader *ld, uint64_t index, struct mr_run_sample *s, unsigned char **out_bytes)
+/* Reads one extent on this thread, when it has no view. [out] owned: what to free() then, or NULL. */
+static int fetch_extent(struct mr_loader *ld, struct mr_run_sample *s, int e, const struct mr_extent *at, void **owned)
 {
-    *out_bytes = NULL;
+    int rc = mr_extent_view(ld->ds->files, s, e, at);
+    if (rc != 0)
+        return MR_MIN(rc, 0);
+    struct mr_extent *to = &s->extent[e].at;
+    if (to->bytes == MR_WHOLE) {
+        rc = mr_files_read_whole(ld->ds->files, to->file, owned, &to->bytes);
+    } else {
+        *owned = malloc(MR_MAX(to->bytes, 1));
+        if (!*owned)
+            return mr_error_nomem("replacement sample", to->bytes);
+        rc = mr_files_read(ld->ds->files, to->file, to->offset, *owned, to->bytes);
+    }
+    s->extent[e].view = *owned;
+    return rc;
+}
+
+/* Reads the sample at index on this thread into memory of its own: the rare way, for replacements. owned: zeroed; the caller
+ * frees what stands there. */
+static int fetch_now(struct mr_loader *ld, uint64_t index, struct mr_run_sample *s, void *owned[MR_MAX_EXTENTS])
+{
     s->index = index;
     s->n_extents = 0;
     if (ld->ds->ops->get)
         return 0;
     struct mr_extent at[MR_MAX_EXTENTS];
-    int n = ld->ds->ops->locate(ld->ds, index, at);
-    if (n < 0)
-        return n;
-    uint64_t total = 0;
-    for (int e = 0; e < n; e++)
-        total += mr_round_up(at[e].bytes, MR_CACHE_LINE);
-    unsigned char *to = malloc(total + 1);
-    if (!to)
-        return mr_error_nomem("replacement sample", total);
-    int rc = 0;
-    *out_bytes = to;
-    for (int e = 0; e < n && rc >= 0; e++) {
-        s->extent[e].at = at[e];
-        s->extent[e].view = NULL;
-        rc = mr_files_view(ld->ds->files, at[e].file, at[e].offset, at[e].bytes, &s->extent[e].view);
-        if (rc == 0)
-            rc = mr_files_read(ld->ds->files, at[e].file, at[e].offset, to, at[e].bytes);
-        if (rc == 0 && !s->extent[e].view) {
-            s->extent[e].view = to;
-            to += mr_round_up(at[e].bytes, MR_CACHE_LINE);
-        }
-    }
-    s->n_extents = n;
-    return rc < 0 ? rc : 0;
+    int n = ld->ds->ops->locate(ld->ds, index, at), rc = MR_MIN(n, 0);
+    for (int e = 0; e < n && rc == 0; e++)
+        rc = fetch_extent(ld, s, e, &at[e], &owned[e]);
+    s->n_extents = MR_MAX(n, 0);
+    return rc;
+}
+
+/* Says nothing about the sample: another try would find it good. */
+static bool machine_lacks(int rc)
+{
+    return rc == -ENOMEM || rc == -EMFILE || rc == -ENFILE;
 }
 
 /*
@@ -216,15 +259,16 @@ static int replace(struct mr_worker *w, struct mr_run *run, uint32_t i)
     uint64_t tries = MR_MIN(length - 1, MAX_REPLACE_TRIES);
     for (uint64_t k = 1; k <= tries; k++) {
         struct mr_run_sample s = {.position = run->sample[i].position};
-        unsigned char *bytes = NULL;
+        void *owned[MR_MAX_EXTENTS] = {NULL};
         uint64_t index;
         int rc = mr_sampler_map(ld->sampler, run->info.epoch, (p + k) % length, 1, &index);
         if (rc == 0)
-            rc = fetch_now(ld, index, &s, &bytes);
+            rc = fetch_now(ld, index, &s, owned);
         if (rc == 0)
             rc = make(w, mr_ring_slot(ld, run->t), run->row0 + i, run->info.epoch, &s, false);
-        free(bytes);
-        if (rc == -ENOMEM) /* says nothing about the sample */
+        for (int e = 0; e < MR_MAX_EXTENTS; e++)
+            free(owned[e]);
+        if (machine_lacks(rc))
             return rc;
         if (rc == 0) {
             mr_ring_slot(ld, run->t)->indices[run->row0 + i] = index;
@@ -247,7 +291,7 @@ void mr_sample_make(struct mr_worker *w, struct mr_run *run, uint32_t i, bool ti
     int rc = s->status < 0 ? mr_run_error(w, run, i) : make(w, slot, row, run->info.epoch, s, timed);
     if (rc == 0)
         return;
-    bool fatal = run->error.code < 0;
+    bool fatal = run->error.code < 0 || machine_lacks(rc);
     mr_bad_add(ld, run->t, row, s, run->info.epoch, rc, fatal);
     if (ld->opts.bad == MR_BAD_REPLACE && !fatal) {
         rc = replace(w, run, i);

@@ -137,7 +137,7 @@ static int make_all(struct mr_files *files)
     for (int i = 0; i < files->n; i++) {
         struct mr_file *f = files->file[i];
         struct mr_file_cache *c;
-        if (f->kind != MR_FILE_PATH || atomic_load(&f->cache))
+        if (f->kind != MR_FILE_PATH || f->lazy || atomic_load(&f->cache))
             continue;
         int rc = cache_create(f, &c);
         if (rc)
@@ -161,6 +161,15 @@ static int check_limit(uint64_t need, uint64_t limit)
     return 0;
 }
 
+/* What whole files of unknown size may take: they are kept as they come, until there is no more room. */
+static uint64_t lazy_limit(uint64_t others, uint64_t limit)
+{
+    struct mr_memory_info memory;
+    mr_memory_get(&memory);
+    uint64_t most = limit ? limit - others : memory.available_bytes / 4 * 3;
+    return MR_MIN(most, memory.total_bytes);
+}
+
 int mr_files_cache(struct mr_files *files, uint64_t limit)
 {
     struct mr_files_kinds kinds;
@@ -170,8 +179,11 @@ int mr_files_cache(struct mr_files *files, uint64_t limit)
         return rc;
     pthread_mutex_lock(&files->lock);
     rc = make_all(files);
-    if (!rc)
+    if (!rc) {
         files->cache_refs++;
+        if (files->n_lazy)
+            atomic_store(&files->block_limit, lazy_limit(kinds.path_bytes, limit));
+    }
     pthread_mutex_unlock(&files->lock);
     return rc;
 }

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -40,7 +41,9 @@ void mr_files_destroy(struct mr_files *files)
     if (!files)
         return;
     for (int i = 0; i < files->n; i++)
-        file_destroy(files->file[i]);
+        if (!files->file[i]->lazy)
+            file_destroy(files->file[i]);
+    mr_lazy_free_all(files);
     free(files->file);
     pthread_mutex_destroy(&files->lock);
     free(files);
@@ -50,6 +53,8 @@ static int table_grow(struct mr_files *files)
 {
     if (files->n < files->room)
         return 0;
+    if (files->room > INT32_MAX / 2)
+        return mr_error_set(MR_ELIMIT, "a data set of more than %d files", files->room);
     int room = files->room ? files->room * 2 : 8;
     struct mr_file **grown = realloc(files->file, (size_t)room * sizeof(struct mr_file *));
     if (!grown)
@@ -96,15 +101,23 @@ static const char *mode_text(mode_t mode)
     return "a device";
 }
 
-int mr_file_open(const char *path, uint64_t *bytes)
+int mr_file_open_error(const char *path, int errnum)
 {
-    /* O_NONBLOCK: opening a pipe does not wait for its writer. It is taken back, as io_uring would heed it. */
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     struct stat st;
-    if (fd < 0 && errno == ENXIO && !stat(path, &st))
+    struct rlimit most;
+    if (errnum == ENXIO && !stat(path, &st))
         return mr_error_set(-ENXIO, "%s: is %s; want a regular file", path, mode_text(st.st_mode));
-    if (fd < 0)
-        return mr_error_errno(errno, "%s: cannot be opened", path);
+    if (errnum == EMFILE && !getrlimit(RLIMIT_NOFILE, &most))
+        return mr_error_set(-EMFILE,
+                            "%s: cannot be opened: this process has as many files open as it may (ulimit -n is %llu): "
+                            "raise it, or lower queue_depth",
+                            path, (unsigned long long)most.rlim_cur);
+    return mr_error_errno(errnum, "%s: cannot be opened", path);
+}
+
+int mr_file_opened(const char *path, int fd, uint64_t *bytes)
+{
+    struct stat st;
     int rc = 0;
     if (fstat(fd, &st))
         rc = mr_error_errno(errno, "%s: fstat", path);
@@ -121,6 +134,12 @@ int mr_file_open(const char *path, uint64_t *bytes)
     return fd;
 }
 
+int mr_file_open(const char *path, uint64_t *bytes)
+{
+    int fd = open(path, MR_OPEN_FLAGS);
+    return fd < 0 ? mr_file_open_error(path, errno) : mr_file_opened(path, fd, bytes);
+}
+
 int mr_files_add_path(struct mr_files *files, const char *path)
 {
     struct mr_file *f = NULL;
@@ -134,6 +153,18 @@ int mr_files_add_path(struct mr_files *files, const char *path)
         file_destroy(f);
         return rc;
     }
+    return file_put(files, f);
+}
+
+int mr_files_add_lazy(struct mr_files *files, const char *name)
+{
+    struct mr_file *f = NULL;
+    int rc = table_grow(files);
+    if (rc == 0)
+        rc = mr_lazy_create(files, name, &f);
+    if (rc < 0)
+        return rc;
+    files->n_lazy++;
     return file_put(files, f);
 }
 
@@ -176,9 +207,20 @@ int mr_files_add_gzip(struct mr_files *files, const char *path, void *head, size
     return file_put(files, f);
 }
 
+int mr_files_length(const struct mr_files *files)
+{
+    return files->n;
+}
+
+bool mr_files_is_lazy(const struct mr_files *files, int id)
+{
+    return files->file[id]->lazy;
+}
+
 uint64_t mr_files_bytes(const struct mr_files *files, int id)
 {
-    return files->file[id]->bytes;
+    const struct mr_file *f = files->file[id];
+    return f->lazy ? atomic_load_explicit(&f->ready, memory_order_relaxed) : f->bytes;
 }
 
 const char *mr_files_name(const struct mr_files *files, int id)
@@ -190,6 +232,15 @@ static __attribute__((noinline)) int range_error(const struct mr_file *f, uint64
 {
     return mr_error_set(MR_ETRUNCATED, "%s: %llu bytes at offset %llu were asked for, the file has %llu", f->name,
                         (unsigned long long)bytes, (unsigned long long)offset, (unsigned long long)f->bytes);
+}
+
+static int view_lazy(const struct mr_file *f, uint64_t offset, uint64_t end, const void **out)
+{
+    const struct mr_block *block = atomic_load_explicit(&f->block, memory_order_acquire);
+    if (!block || end > block->bytes)
+        return 0;
+    *out = block->data + offset;
+    return 1;
 }
 
 int mr_files_view(struct mr_files *files, int id, uint64_t offset, uint64_t bytes, const void **out)
@@ -207,8 +258,24 @@ int mr_files_view(struct mr_files *files, int id, uint64_t offset, uint64_t byte
         *out = f->data + offset;
         return 1;
     }
+    if (f->lazy)
+        return view_lazy(f, offset, end, out);
     const struct mr_file_cache *cache = atomic_load_explicit(&f->cache, memory_order_acquire);
     return cache ? mr_cache_view(f, cache, offset, bytes, out) : 0;
+}
+
+int mr_files_view_whole(struct mr_files *files, int id, uint64_t *bytes, const void **out)
+{
+    const struct mr_file *f = files->file[id];
+    *bytes = f->bytes;
+    if (!f->lazy)
+        return mr_files_view(files, id, 0, *bytes, out);
+    const struct mr_block *block = atomic_load_explicit(&f->block, memory_order_acquire);
+    if (!block)
+        return 0;
+    *bytes = block->bytes;
+    *out = block->data;
+    return 1;
 }
 
 int mr_file_pread(int fd, void *buf, uint64_t want, uint64_t at, uint64_t *done)
@@ -232,7 +299,7 @@ int mr_file_read_error(const struct mr_file *f, int status, uint64_t want, uint6
         return mr_error_errno(-status, "%s: reading %llu bytes at offset %llu (%llu done)", f->name, n, o, d);
     struct stat st;
     unsigned long long now = at + done;
-    if (f->fd >= 0 && !fstat(f->fd, &st))
+    if (f->fd >= 0 ? !fstat(f->fd, &st) : f->lazy && f->kind == MR_FILE_PATH && !stat(f->name, &st))
         now = (unsigned long long)st.st_size;
     return mr_error_set(status,
                         "%s: shrank while it was read: expected %llu bytes at offset %llu, the file now ends at %llu",
@@ -249,7 +316,7 @@ static void null_read(const struct mr_file *f)
 
 int mr_files_read(struct mr_files *files, int id, uint64_t offset, void *buf, uint64_t bytes)
 {
-    const struct mr_file *f = files->file[id];
+    struct mr_file *f = files->file[id];
     const void *view = NULL;
     int rc = mr_files_view(files, id, offset, bytes, &view);
     if (rc < 0)
@@ -262,6 +329,8 @@ int mr_files_read(struct mr_files *files, int id, uint64_t offset, void *buf, ui
         null_read(f);
         return 0;
     }
+    if (f->lazy)
+        return mr_lazy_read(f, offset, buf, bytes);
     uint64_t done = 0;
     rc = mr_file_pread(f->fd, buf, bytes, offset, &done);
     return rc ? mr_file_read_error(f, rc, bytes, offset, done) : 0;
@@ -301,7 +370,7 @@ static int load_file(struct mr_files *files, int id)
 int mr_files_load_small(struct mr_files *files)
 {
     for (int i = 0; i < files->n; i++) {
-        if (files->file[i]->kind != MR_FILE_PATH || files->file[i]->bytes > SMALL_BYTES)
+        if (files->file[i]->kind != MR_FILE_PATH || files->file[i]->lazy || files->file[i]->bytes > SMALL_BYTES)
             continue;
         int rc = load_file(files, i);
         if (rc)
@@ -310,20 +379,29 @@ int mr_files_load_small(struct mr_files *files)
     return 0;
 }
 
+static void count_file(const struct mr_file *f, struct mr_files_kinds *out)
+{
+    const struct mr_file_cache *cache = atomic_load(&f->cache);
+    bool known = !f->lazy;
+    out->n_path += f->kind == MR_FILE_PATH;
+    out->n_memory += f->kind == MR_FILE_MEMORY;
+    out->n_gzip += f->kind == MR_FILE_GZIP;
+    out->n_null += f->kind == MR_FILE_NULL;
+    out->n_remote += f->kind == MR_FILE_REMOTE;
+    out->path_bytes += known && f->kind == MR_FILE_PATH ? f->bytes : 0;
+    out->cache_bytes += cache ? f->bytes : 0;
+    out->cached_bytes += cache ? mr_cache_bytes(cache) : 0;
+    out->memory_bytes += f->owned || f->kind == MR_FILE_GZIP ? f->bytes : 0;
+}
+
 void mr_files_count(const struct mr_files *files, struct mr_files_kinds *out)
 {
     memset(out, 0, sizeof *out);
-    for (int i = 0; i < files->n; i++) {
-        struct mr_file *f = files->file[i];
-        const struct mr_file_cache *cache = atomic_load(&f->cache);
-        out->n_path += f->kind == MR_FILE_PATH;
-        out->n_memory += f->kind == MR_FILE_MEMORY;
-        out->n_gzip += f->kind == MR_FILE_GZIP;
-        out->n_null += f->kind == MR_FILE_NULL;
-        out->path_bytes += f->kind == MR_FILE_PATH ? f->bytes : 0;
-        out->cache_bytes += cache ? f->bytes : 0;
-        out->cached_bytes += cache ? mr_cache_bytes(cache) : 0;
-        out->memory_bytes += f->owned || f->kind == MR_FILE_GZIP ? f->bytes : 0;
-    }
+    for (int i = 0; i < files->n; i++)
+        count_file(files->file[i], out);
+    uint64_t limit = atomic_load(&files->block_limit), kept = MR_MIN(atomic_load(&files->block_bytes), limit);
+    out->n_lazy = files->n_lazy;
+    out->cache_bytes += limit;
+    out->cached_bytes += kept;
     out->memory_bytes += out->cached_bytes;
 }

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 #define MAX_THREADS 64
 
@@ -63,9 +64,27 @@ static void pread_lane_close(struct mr_lane *lane)
     pthread_mutex_destroy(&l->lock);
 }
 
+/* Opening is part of the read: it, too, may wait for a disk. */
+static void read_lazy(struct mr_file *f, struct mr_read *read)
+{
+    uint64_t bytes;
+    int fd = mr_file_open(f->name, &bytes);
+    if (fd < 0) {
+        mr_read_fail(read, fd);
+        return;
+    }
+    if (mr_read_sized(read, f, bytes) == 0)
+        read->status = mr_file_pread(fd, read->to, read->want, read->at, &read->done);
+    close(fd);
+}
+
 static void read_blocking(struct pool *pool, struct mr_read *read)
 {
-    read->status = mr_file_pread(pool->files->file[read->file]->fd, read->to, read->want, read->at, &read->done);
+    struct mr_file *f = pool->files->file[read->file];
+    if (f->lazy)
+        read_lazy(f, read);
+    else
+        read->status = mr_file_pread(f->fd, read->to, read->want, read->at, &read->done);
 }
 
 /* Signals under the lock: the lane may be gone as soon as its reader has the read. */
@@ -131,7 +150,7 @@ static bool read_cached(struct mr_file *f, struct mr_read *read)
 static bool pread_start(struct mr_lane *lane, struct mr_file *f, struct mr_read *read)
 {
     struct pool *pool = lane->shared;
-    if (!atomic_load_explicit(&f->no_nowait, memory_order_relaxed) && read_cached(f, read))
+    if (!f->lazy && !atomic_load_explicit(&f->no_nowait, memory_order_relaxed) && read_cached(f, read))
         return true;
     atomic_fetch_add_explicit(&pool->pending, 1, memory_order_relaxed);
     if (pool_grow(pool) && mr_queue_push(pool->queue, read))

@@ -12,6 +12,7 @@
 enum mr_file_kind {
     MR_FILE_PATH,
     MR_FILE_NULL,
+    MR_FILE_REMOTE,
     MR_N_LANES,
     MR_FILE_MEMORY = MR_N_LANES,
     MR_FILE_GZIP,
@@ -20,30 +21,52 @@ enum mr_file_kind {
 struct mr_file_cache;
 struct mr_inflater;
 
-/* One file. Constant once added, but for its atomics. */
+/* One file. Constant once added, but for its atomics. A lazy one's bytes are MR_WHOLE. Kept small: there may be millions. */
 struct mr_file {
-    const uint8_t *data;    /* memory and gzip: the bytes; else NULL */
-    _Atomic uint64_t ready; /* of data, may be viewed: grows while a gzip file is inflated */
+    const uint8_t *data; /* memory and gzip: the bytes; else NULL */
+    _Atomic uint64_t
+        ready; /* of data, may be viewed: grows while a gzip file is inflated. Lazy files: size as last seen */
     uint64_t bytes;
     struct mr_file_cache *_Atomic cache; /* path files; NULL: none */
-    enum mr_file_kind kind;
-    int fd; /* path files; else -1 */
-    bool owned;
+    struct mr_block *_Atomic block;      /* lazy files: all of it, kept by the host cache; NULL: not */
+    uint8_t kind;                        /* enum mr_file_kind */
+    bool owned, lazy;
     _Atomic bool no_nowait; /* the file system knows no RWF_NOWAIT */
+    int fd;                 /* path files; else -1 */
     uint64_t delay_ns;
     struct mr_inflater *inflater;
+    _Atomic(void *) own; /* remote files: their store's, which frees it in forget() */
     char *name;
 };
 
 struct mr_files {
     struct mr_file **file; /* each on the heap: they stay in place while the table grows */
     int n, room;
-    pthread_mutex_t lock; /* guards cache_refs and making the cache; taken alone */
+    uint32_t n_lazy;
+    struct mr_slab *slabs;  /* lazy files' entries */
+    struct mr_names *names; /* and names */
+    pthread_mutex_t lock;   /* guards cache_refs and making the cache; taken alone */
     uint32_t cache_refs;
+    _Atomic uint64_t block_limit; /* bytes that the host cache may keep of lazy files; 0: none */
+    _Atomic uint64_t block_bytes; /* kept, or about to be */
 };
 
 /* Opens a regular file; returns its descriptor and [out] bytes, or a negative error that names it. */
 int mr_file_open(const char *path, uint64_t *bytes);
+/* The second half of that, for a descriptor that was opened elsewhere with MR_OPEN_FLAGS: closes it on failure. */
+int mr_file_opened(const char *path, int fd, uint64_t *bytes);
+/* The error of an open() that failed. */
+int mr_file_open_error(const char *path, int errnum);
+/* O_NONBLOCK: opening a pipe does not wait for its writer. mr_file_opened() takes it back, as io_uring would heed it. */
+#define MR_OPEN_FLAGS (O_RDONLY | O_CLOEXEC | O_NONBLOCK)
+
+/* An entry that is freed with the table's slabs, and its name. lazy.c */
+int mr_lazy_create(struct mr_files *files, const char *name, struct mr_file **out);
+void mr_lazy_free_all(struct mr_files *files);
+/* As mr_files_read(), of a lazy file whose bytes are not in memory. */
+int mr_lazy_read(struct mr_file *f, uint64_t offset, void *buf, uint64_t bytes);
+/* May a file of so many bytes be read whole? Returns 0 or MR_ELIMIT. */
+int mr_file_check_whole(const struct mr_file *f, uint64_t bytes);
 
 /* Reads on from *done up to want bytes, at file offset at + *done. Returns 0, -errno, or MR_ETRUNCATED at the file's
  * end; sets no text. */
@@ -74,6 +97,58 @@ void mr_cache_destroy(struct mr_file *f);
 /* Bytes of this file that are in the cache. */
 uint64_t mr_cache_bytes(const struct mr_file_cache *c);
 
+/* ---- whole files ---- */
+
+/* Memory for one whole file. */
+struct mr_block {
+    struct mr_block *next;
+    uint8_t *data;
+    uint64_t room;  /* of data */
+    uint64_t bytes; /* the file's */
+    bool exact;     /* made for the host cache: room is counted in block_bytes */
+    bool kept;      /* by the host cache: it frees it */
+};
+
+#define MR_BLOCK_SIZES 96
+
+/* Blocks for later use, of one reader: its thread and those that read for it take and give. */
+struct mr_blocks {
+    pthread_mutex_t lock;                  /* guards the rest; taken alone */
+    struct mr_block *free[MR_BLOCK_SIZES]; /* by size, 4 sizes an octave */
+    uint64_t free_bytes, keep_bytes;       /* no more than keep_bytes stay */
+};
+
+void mr_blocks_init(struct mr_blocks *blocks);
+void mr_blocks_free(struct mr_blocks *blocks);
+struct mr_block *mr_blocks_take(struct mr_blocks *blocks, uint64_t bytes); /* NULL without memory */
+void mr_blocks_give(struct mr_blocks *blocks, struct mr_block *block);     /* blocks NULL: frees it */
+int mr_blocks_reserve(struct mr_blocks *blocks, uint32_t n, uint64_t bytes);
+void mr_block_destroy(struct mr_block *block);
+
+/*
+ * For stores: once the size of a lazy file is known. Of a whole read it gets the memory and sets to, at and want; what was read
+ * so far (done) is kept when the size is corrected. Any thread. Returns 0; else the read has failed, as by mr_read_fail().
+ */
+int mr_read_sized(struct mr_read *read, struct mr_file *f, uint64_t bytes);
+/* The host cache's part in the end of a whole read that has a block. */
+void mr_read_keep(struct mr_files *files, struct mr_file *f, struct mr_read *read);
+/* Ends a read with the calling thread's error text; for failures that mr_file_read_error() would not describe. */
+void mr_read_fail(struct mr_read *read, int status);
+
+/* ---- remote files ---- */
+
+/* What the table of files and the listing ask of a store of URLs, besides its lane. All block; errors name the file. */
+struct mr_remote_ops {
+    const char *const *schemes;   /* "http://", ...; NULL at the end */
+    const char *(*why_not)(void); /* NULL: usable; else what is missing. Optional */
+    int (*size)(struct mr_file *f, uint64_t *out);
+    int (*read)(struct mr_file *f, uint64_t offset, void *buf, uint64_t bytes);
+    int (*list)(const char *place, int (*fn)(void *user, const char *name, bool folder, uint64_t bytes), void *user);
+    void (*forget)(struct mr_file *f); /* frees f->own. Optional */
+};
+/* Who serves this name; NULL: it is a path, or a scheme that nobody knows. */
+const struct mr_remote_ops *mr_remote_of(const char *name);
+
 /* ---- stores ---- */
 
 /*
@@ -84,8 +159,10 @@ struct mr_lane {
     void *state;                      /* ops->lane_size bytes, zeroed */
     void *shared;                     /* the store's, ops->shared_size bytes */
     struct mr_files *files;
-    uint32_t depth;     /* reads in flight at most */
-    uint32_t in_flight; /* submitted to it, not yet reaped from it */
+    struct mr_blocks *blocks; /* the reader's */
+    uint32_t depth;           /* reads in flight at most */
+    bool refuses;             /* its new reads go to the fallback */
+    uint32_t in_flight;       /* submitted to it, not yet reaped from it */
 };
 
 /*
@@ -93,7 +170,8 @@ struct mr_lane {
  * reader.c; new kinds of files get an enum mr_file_kind before MR_N_LANES.
  *
  * A read asks for [at, at + want) of the file into `to`; a store sets done and status (0, -errno, MR_ETRUNCATED), and
- * reader.c does the rest: the cache, the error's text, the statistics.
+ * reader.c does the rest: the cache, the error's text (where mr_read_fail() did not keep one), the statistics.
+ * want MR_WHOLE: the whole file, into memory that mr_read_sized() gives.
  */
 struct mr_storage_ops {
     const char *name;
@@ -114,6 +192,9 @@ struct mr_storage_ops {
     void (*flush)(struct mr_lane *lane);
     /* Required: writes finished reads to out, at most cap; waits for the first until until_ns (0: does not wait). */
     uint32_t (*reap)(struct mr_lane *lane, struct mr_read **out, uint32_t cap, uint64_t until_ns);
+    /* Reads that it will never do, though their files could be read: written to out, at most cap; they are the reader's again, as
+     * they were before start(). From the first of them on, other reads go to the next store too. Optional. */
+    uint32_t (*refused)(struct mr_lane *lane, struct mr_read **out, uint32_t cap);
     /* When the next read will be done, UINT64_MAX for none; for stores that know it, so that a reader can wait in another
      * lane. Optional. */
     uint64_t (*next_ns)(const struct mr_lane *lane);

@@ -11,6 +11,7 @@ static const struct mr_storage_ops *const stores[] = {
 };
 
 #define N_STORES MR_COUNT(stores)
+#define FALLBACK MR_N_LANES /* a reader's lane for reads that the store of their kind refuses */
 #define SLICE_NS 200000 /* wait in one lane while another one may finish too */
 
 struct mr_storage {
@@ -24,7 +25,8 @@ struct mr_storage {
 
 struct mr_reader {
     struct mr_storage *st;
-    struct mr_lane lane[MR_N_LANES];
+    struct mr_lane lane[MR_N_LANES + 1];
+    struct mr_blocks blocks;
     struct mr_read *first, *last; /* done when they were submitted: they wait for reap */
     /* Written by the reader's thread; read by any for statistics. */
     _Atomic uint32_t in_flight;
@@ -45,10 +47,16 @@ static bool asked_for(const struct mr_storage_ops *ops, int kind)
     return kind == MR_STORAGE_AUTO || ops->kind == MR_STORAGE_AUTO || ops->kind == kind;
 }
 
+/* Reads that another store refuses to do go to pread, whatever was asked for. */
+static bool serves_refused(const struct mr_storage_ops *ops)
+{
+    return ops == &mr_storage_pread;
+}
+
 static int store_open(struct mr_storage *st, size_t i, uint32_t depth)
 {
     const struct mr_storage_ops *ops = stores[i];
-    if (!asked_for(ops, st->kind))
+    if (!asked_for(ops, st->kind) && !serves_refused(ops))
         return 0;
     const char *why = ops->why_not ? ops->why_not() : NULL;
     if (why && st->kind != MR_STORAGE_AUTO)
@@ -67,7 +75,7 @@ static int store_open(struct mr_storage *st, size_t i, uint32_t depth)
         return rc;
     }
     st->usable[i] = true;
-    if (ops->serves == MR_FILE_PATH && !atomic_load(&st->name))
+    if (ops->serves == MR_FILE_PATH && asked_for(ops, st->kind) && !atomic_load(&st->name))
         atomic_store(&st->name, ops->name);
     return 0;
 }
@@ -116,15 +124,15 @@ const char *mr_storage_name(const struct mr_storage *st)
 
 /* ---- opening and closing a reader ---- */
 
-static int lane_try(struct mr_reader *r, size_t i)
+static int lane_try(struct mr_reader *r, struct mr_lane *lane, size_t i)
 {
     const struct mr_storage_ops *ops = stores[i];
-    struct mr_lane *lane = &r->lane[ops->serves];
     lane->state = calloc(1, MR_MAX(ops->lane_size, 1u));
     if (!lane->state)
         return mr_error_nomem(ops->name, ops->lane_size);
     lane->files = r->st->files;
     lane->shared = r->st->shared[i];
+    lane->blocks = &r->blocks;
     lane->depth = r->st->reader_depth;
     int rc = ops->lane_open(lane);
     if (rc) {
@@ -141,11 +149,11 @@ static int lane_open(struct mr_reader *r, enum mr_file_kind kind)
 {
     int rc = 0;
     for (size_t i = 0; i < N_STORES; i++) {
-        if (stores[i]->serves != kind || !r->st->usable[i])
+        if (stores[i]->serves != kind || !r->st->usable[i] || !asked_for(stores[i], r->st->kind))
             continue;
         if (rc)
             mr_log(MR_LOG_WARNING, "%s; reading by %s", mr_last_error(), stores[i]->name);
-        rc = lane_try(r, i);
+        rc = lane_try(r, &r->lane[kind], i);
         if (!rc && kind == MR_FILE_PATH)
             atomic_store(&r->st->name, stores[i]->name);
         if (!rc)
@@ -158,11 +166,13 @@ int mr_reader_open(struct mr_storage *st, struct mr_reader **out)
 {
     struct mr_files_kinds kinds;
     mr_files_count(st->files, &kinds);
-    const uint32_t n[MR_N_LANES] = {[MR_FILE_PATH] = kinds.n_path, [MR_FILE_NULL] = kinds.n_null};
+    const uint32_t n[MR_N_LANES] = {
+        [MR_FILE_PATH] = kinds.n_path, [MR_FILE_NULL] = kinds.n_null, [MR_FILE_REMOTE] = kinds.n_remote};
     struct mr_reader *r = calloc(1, sizeof *r);
     if (!r)
         return mr_error_nomem("reader", sizeof *r);
     r->st = st;
+    mr_blocks_init(&r->blocks);
     for (int kind = 0; kind < MR_N_LANES; kind++) {
         int rc = n[kind] ? lane_open(r, kind) : 0;
         if (rc) {
@@ -178,7 +188,7 @@ void mr_reader_close(struct mr_reader *r)
 {
     if (!r)
         return;
-    for (struct mr_lane *lane = r->lane; lane < r->lane + MR_N_LANES; lane++)
+    for (struct mr_lane *lane = r->lane; lane < r->lane + MR_N_LANES + 1; lane++)
         if (lane->ops && lane->ops->cancel)
             lane->ops->cancel(lane);
     struct mr_read *out[64];
@@ -187,13 +197,15 @@ void mr_reader_close(struct mr_reader *r)
         for (uint32_t i = 0; i < n; i++) {
             free(out[i]->error);
             out[i]->error = NULL;
+            mr_reader_recycle(r, out[i]);
         }
     }
-    for (struct mr_lane *lane = r->lane; lane < r->lane + MR_N_LANES; lane++) {
+    for (struct mr_lane *lane = r->lane; lane < r->lane + MR_N_LANES + 1; lane++) {
         if (lane->ops)
             lane->ops->lane_close(lane);
         free(lane->state);
     }
+    mr_blocks_free(&r->blocks);
     free(r);
 }
 
@@ -219,12 +231,16 @@ uint32_t mr_reader_room(const struct mr_reader *r)
     return r->st->reader_depth - MR_MIN(mr_reader_in_flight(r), r->st->reader_depth);
 }
 
-static void keep_error(struct mr_read *read, int status)
+void mr_reader_recycle(struct mr_reader *r, struct mr_read *read)
 {
-    read->status = status;
-    read->error = malloc(sizeof *read->error);
-    if (read->error)
-        mr_error_keep(status, read->error);
+    if (read->block && !read->block->kept)
+        mr_blocks_give(r ? &r->blocks : NULL, read->block);
+    read->block = NULL;
+}
+
+int mr_reader_reserve(struct mr_reader *r, uint32_t n, uint64_t bytes)
+{
+    return mr_blocks_reserve(&r->blocks, n, bytes);
 }
 
 /* A store is done with it. */
@@ -232,12 +248,16 @@ static void finish(struct mr_reader *r, struct mr_read *read)
 {
     struct mr_file *f = r->st->files->file[read->file];
     read->view = read->buf;
+    if (read->block) {
+        read->view = read->block->data;
+        mr_read_keep(r->st->files, f, read);
+    }
     add(&r->reads, 1);
     add(&r->bytes, f->kind == MR_FILE_NULL ? 0 : read->done);
     if (read->chunks)
         mr_cache_finish(atomic_load_explicit(&f->cache, memory_order_acquire), read);
-    if (read->status)
-        keep_error(read, mr_file_read_error(f, read->status, read->want, read->at, read->done));
+    if (read->status && !read->error)
+        mr_read_fail(read, mr_file_read_error(f, read->status, read->want, read->at, read->done));
 }
 
 static void put_ready(struct mr_reader *r, struct mr_read *read)
@@ -250,40 +270,82 @@ static void put_ready(struct mr_reader *r, struct mr_read *read)
     r->last = read;
 }
 
+static void clear(struct mr_read *read)
+{
+    read->view = NULL;
+    read->status = 0;
+    read->error = NULL;
+    read->block = NULL;
+    read->fd = -1;
+    read->done = read->chunks = 0;
+    read->at = read->offset;
+    read->want = read->bytes;
+    read->to = read->buf;
+}
+
+/* As prepare(), for a whole file. */
+static bool prepare_whole(struct mr_reader *r, struct mr_read *read)
+{
+    struct mr_file *f = r->st->files->file[read->file];
+    uint64_t bytes;
+    int rc = mr_files_view_whole(r->st->files, read->file, &bytes, &read->view);
+    if (rc > 0)
+        read->done = bytes;
+    if (rc < 0)
+        mr_read_fail(read, rc);
+    return rc == 0 && (bytes == MR_WHOLE || mr_read_sized(read, f, bytes) == 0);
+}
+
 /* Sets what is to be read. false: it is done, its bytes are there or the request is wrong. */
 static bool prepare(struct mr_reader *r, struct mr_read *read)
 {
     struct mr_file *f = r->st->files->file[read->file];
     struct mr_file_cache *cache = atomic_load_explicit(&f->cache, memory_order_acquire);
-    read->view = NULL;
-    read->status = 0;
-    read->error = NULL;
-    read->done = read->chunks = 0;
-    read->at = read->offset;
-    read->want = read->bytes;
-    read->to = read->buf;
+    if (read->bytes == MR_WHOLE)
+        return prepare_whole(r, read);
     int rc = mr_files_view(r->st->files, read->file, read->offset, read->bytes, &read->view);
     if (rc < 0)
-        keep_error(read, rc);
+        mr_read_fail(read, rc);
     return rc == 0 && !(cache && mr_cache_claim(f, cache, read));
 }
 
-/* true: done already. */
-static bool start(struct mr_reader *r, struct mr_read *read)
+/* Starts a read in a lane. true: done already. */
+static bool start_in(struct mr_reader *r, struct mr_lane *lane, struct mr_read *read)
 {
-    if (!prepare(r, read))
-        return true;
     struct mr_file *f = r->st->files->file[read->file];
-    struct mr_lane *lane = read->lane = &r->lane[f->kind];
-    if (!lane->ops) {
-        keep_error(read, mr_error_set(MR_EMISUSE, "%s: was added after the reader was opened", f->name));
-        return true;
-    }
+    read->lane = lane;
     bool done = lane->ops->start(lane, f, read);
     if (done)
         finish(r, read);
     lane->in_flight += !done;
     return done;
+}
+
+static int open_fallback(struct mr_reader *r)
+{
+    for (size_t i = 0; i < N_STORES; i++)
+        if (serves_refused(stores[i]) && r->st->usable[i]) {
+            mr_log(MR_LOG_WARNING, "reading by %s from now on", stores[i]->name);
+            atomic_store(&r->st->name, stores[i]->name);
+            return lane_try(r, &r->lane[FALLBACK], i);
+        }
+    return mr_error_set(MR_EUNSUPPORTED, "storage: no store takes the reads that another refuses");
+}
+
+/* true: done already. */
+static bool start(struct mr_reader *r, struct mr_read *read)
+{
+    struct mr_file *f = r->st->files->file[read->file];
+    clear(read);
+    /* Kinds without a lane have a view. */
+    struct mr_lane *lane = read->lane = f->kind < MR_N_LANES ? &r->lane[f->kind] : r->lane;
+    if (!prepare(r, read))
+        return true;
+    if (!lane->ops) {
+        mr_read_fail(read, mr_error_set(MR_EMISUSE, "%s: was added after the reader was opened", f->name));
+        return true;
+    }
+    return start_in(r, lane->refuses && r->lane[FALLBACK].ops ? &r->lane[FALLBACK] : lane, read);
 }
 
 void mr_reader_submit(struct mr_reader *r, struct mr_read **reads, uint32_t n)
@@ -295,7 +357,7 @@ void mr_reader_submit(struct mr_reader *r, struct mr_read **reads, uint32_t n)
         if (start(r, read))
             put_ready(r, read);
     }
-    for (struct mr_lane *lane = r->lane; lane < r->lane + MR_N_LANES; lane++)
+    for (struct mr_lane *lane = r->lane; lane < r->lane + MR_N_LANES + 1; lane++)
         if (lane->in_flight && lane->ops->flush)
             lane->ops->flush(lane);
     set_in_flight(r, mr_reader_in_flight(r) + n);
@@ -311,6 +373,27 @@ static uint32_t take_ready(struct mr_reader *r, struct mr_read **out, uint32_t c
     return n;
 }
 
+/* Starts what a lane refuses anew in the fallback; what is done then waits for take_ready(). */
+static void take_refused(struct mr_reader *r, struct mr_lane *lane)
+{
+    struct mr_lane *to = &r->lane[FALLBACK];
+    struct mr_read *refused[64];
+    uint32_t n;
+    while ((n = lane->ops->refused(lane, refused, MR_COUNT(refused))) > 0) {
+        lane->in_flight -= n;
+        lane->refuses = true;
+        int rc = to->ops ? 0 : open_fallback(r);
+        for (uint32_t i = 0; i < n; i++) {
+            if (rc < 0) {
+                mr_read_fail(refused[i], rc);
+                finish(r, refused[i]);
+            }
+            if (rc < 0 || start_in(r, to, refused[i]))
+                put_ready(r, refused[i]);
+        }
+    }
+}
+
 static uint32_t lane_reap(struct mr_reader *r, struct mr_lane *lane, struct mr_read **out, uint32_t cap,
                           uint64_t until_ns)
 {
@@ -318,13 +401,15 @@ static uint32_t lane_reap(struct mr_reader *r, struct mr_lane *lane, struct mr_r
     for (uint32_t i = 0; i < n; i++)
         finish(r, out[i]);
     lane->in_flight -= n;
+    if (lane->in_flight && lane->ops->refused)
+        take_refused(r, lane);
     return n;
 }
 
 static uint32_t poll_lanes(struct mr_reader *r, struct mr_read **out, uint32_t cap)
 {
     uint32_t n = 0;
-    for (struct mr_lane *lane = r->lane; lane < r->lane + MR_N_LANES; lane++)
+    for (struct mr_lane *lane = r->lane; lane < r->lane + MR_N_LANES + 1; lane++)
         n += lane_reap(r, lane, out + n, cap - n, 0);
     return n;
 }
@@ -333,7 +418,7 @@ static uint32_t poll_lanes(struct mr_reader *r, struct mr_read **out, uint32_t c
 static uint32_t wait_once(struct mr_reader *r, struct mr_read **out, uint32_t cap, uint64_t deadline_ns)
 {
     struct mr_lane *in = NULL;
-    for (struct mr_lane *lane = r->lane; lane < r->lane + MR_N_LANES; lane++) {
+    for (struct mr_lane *lane = r->lane; lane < r->lane + MR_N_LANES + 1; lane++) {
         if (!lane->in_flight)
             continue;
         if (lane->ops->next_ns)
@@ -357,6 +442,7 @@ uint32_t mr_reader_reap(struct mr_reader *r, struct mr_read **out, uint32_t cap,
         while (!n && now < deadline && mr_reader_in_flight(r)) {
             n = wait_once(r, out, cap, deadline);
             n += poll_lanes(r, out + n, cap - n);
+            n += take_ready(r, out + n, cap - n);
             now = mr_time_ns();
         }
     }

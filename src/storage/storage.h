@@ -12,6 +12,9 @@
 
 struct mr_files;
 
+#define MR_WHOLE                                                                                                       \
+    UINT64_MAX /* bytes of a read or an extent: all of its file, from offset 0; who reads it finds how many */
+
 struct mr_files *mr_files_create(void); /* NULL without memory */
 void mr_files_destroy(struct mr_files *files);
 
@@ -29,13 +32,26 @@ int mr_files_add_memory(struct mr_files *files, const char *name, void *data, ui
  */
 int mr_files_add_gzip(struct mr_files *files, const char *path, void *head, size_t head_bytes,
                       int (*want)(void *user, const void *head, uint64_t *out_total), void *user);
+/*
+ * A path, or a URL (http://, https://, s3://): nothing is looked at now. The file is opened when a read of it starts and closed
+ * after, so that a million of them cost a small table entry each and no descriptor.
+ */
+int mr_files_add_lazy(struct mr_files *files, const char *name);
 /* No bytes: each read takes delay_ns and delivers nothing. */
 int mr_files_add_null(struct mr_files *files, const char *name, uint64_t bytes, uint64_t delay_ns);
 
+int mr_files_length(const struct mr_files *files); /* ids are below it */
+bool mr_files_is_lazy(const struct mr_files *files, int id);
+/* MR_WHOLE: a lazy file's that mr_files_size() was not asked for yet. */
 uint64_t mr_files_bytes(const struct mr_files *files, int id);
+/* The same, of lazy files too: looks where it is not known (blocking), and remembers. */
+int mr_files_size(struct mr_files *files, int id, uint64_t *out);
 const char *mr_files_name(const struct mr_files *files, int id);
 /* Reads bytes from the front, e.g. a header, blocking. Fewer bytes than asked for: MR_ETRUNCATED. */
 int mr_files_read(struct mr_files *files, int id, uint64_t offset, void *buf, uint64_t bytes);
+/* A whole file, into memory that the caller frees (never NULL); blocking. At most MR_WHOLE_LIMIT bytes. */
+int mr_files_read_whole(struct mr_files *files, int id, void **out, uint64_t *bytes);
+#define MR_WHOLE_LIMIT (4ull << 30)
 /* Waits until every gzip file is inflated; 0, or the first one's error. */
 int mr_files_check(struct mr_files *files);
 /* Small path files (<= 1 MiB, e.g. labels) become memory files: read whole, now. */
@@ -43,7 +59,8 @@ int mr_files_load_small(struct mr_files *files);
 
 /* What kinds of files are in the table. */
 struct mr_files_kinds {
-    uint32_t n_path, n_memory, n_gzip, n_null;
+    uint32_t n_path, n_memory, n_gzip, n_null, n_remote;
+    uint32_t n_lazy;       /* of the paths and the remote ones; their bytes are in no sum */
     uint64_t path_bytes;   /* all path files together: what a host cache would need */
     uint64_t memory_bytes; /* held by memory and gzip files that the table owns, and by the cache (cached_bytes) */
     uint64_t cache_bytes;  /* what the cache may grow to; 0: no cache */
@@ -66,26 +83,43 @@ void mr_files_uncache(struct mr_files *files);
  * end). Waits for a gzip file's inflating thread where needed.
  */
 int mr_files_view(struct mr_files *files, int id, uint64_t offset, uint64_t bytes, const void **out);
+/* The same for a whole file. [out] bytes: how many, as far as that is known now; else MR_WHOLE. */
+int mr_files_view_whole(struct mr_files *files, int id, uint64_t *bytes, const void **out);
+
+/* ---- places ---- */
+
+/* Does this name a file by URL? */
+bool mr_store_is_remote(const char *name);
+/*
+ * The entries of a directory or of s3://bucket/prefix/, not of what lies below, in any order and without "." and "..":
+ * fn(user, name, folder, bytes), bytes UINT64_MAX where not known. Links count as what they lead to; entries that are neither
+ * folder nor file are left out. Stops when fn returns nonzero, and returns that; else 0, or an error that names the place.
+ */
+int mr_store_list(const char *place, int (*fn)(void *user, const char *name, bool folder, uint64_t bytes), void *user);
 
 /* ---- readers ---- */
 
 /* One read. The caller fills the upper part and keeps it in place until it comes back from mr_reader_reap(). */
 struct mr_read {
     int file;
-    uint64_t offset, bytes;
-    void *buf; /* room for bytes; for cached files the reader reads into the cache and sets view */
+    uint64_t offset, bytes; /* bytes MR_WHOLE, with offset 0: the whole file, into memory of the reader's */
+    void *buf; /* room for bytes; NULL with MR_WHOLE; for cached files the reader reads into the cache and sets view */
     void *user;
     /* result */
-    const void *view;            /* where the bytes are: buf, or in the cache */
-    int status;                  /* 0, or the error; its text in `error` */
+    const void
+        *view;     /* where the bytes are: buf, in the cache, or for MR_WHOLE what mr_reader_recycle() is to get back */
+    uint64_t done; /* of MR_WHOLE: how many there are */
+    int status;    /* 0, or the error; its text in `error` */
     struct mr_error_kept *error; /* malloc'd when status != 0, NULL without memory; the caller frees it */
     /* the reader's own */
     struct mr_read *next;
-    uint64_t done, due_ns, submit_ns;
+    uint64_t due_ns, submit_ns;
     uint64_t at, want; /* the range really read (a cache rounds it out) */
     void *to;
     struct mr_lane *lane;
-    uint64_t chunks; /* of the cache, claimed by this read: n; their first is at / MR_CACHE_CHUNK */
+    uint64_t chunks;        /* of the cache, claimed by this read: n; their first is at / MR_CACHE_CHUNK */
+    struct mr_block *block; /* of a whole file */
+    int fd;                 /* of a lazy file, while it is open */
 };
 
 struct mr_reader;
@@ -116,6 +150,11 @@ void mr_reader_submit(struct mr_reader *r, struct mr_read **reads, uint32_t n);
  */
 uint32_t mr_reader_reap(struct mr_reader *r, struct mr_read **out, uint32_t cap, uint64_t wait_ns);
 uint32_t mr_reader_in_flight(const struct mr_reader *r);
+/* Takes back the memory of a whole file's read that was reaped, for later reads: its view ends. Does nothing for other reads.
+ * r NULL: the reader is closed. */
+void mr_reader_recycle(struct mr_reader *r, struct mr_read *read);
+/* Makes room for n whole files of about `bytes` each now, rather than when they are first needed. Returns 0, -ENOMEM. */
+int mr_reader_reserve(struct mr_reader *r, uint32_t n, uint64_t bytes);
 void mr_reader_count(const struct mr_reader *r, struct mr_reader_stats *out);
 
 #endif

@@ -2,14 +2,16 @@
 #include "storage/private.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <liburing.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define MOST_ENTRIES 4096u
 #define ONE_READ     (1ull << 30)  /* a submission's length has 32 bits */
 #define RETRY_NS     1000000ull    /* when the kernel takes no reads for now */
-#define GIVE_UP_NS   2000000000ull /* of nothing taken and nothing completed */
+#define GIVE_UP_NS   200000000ull /* of nothing taken and nothing completed */
 
 struct lane {
     struct io_uring ring;
@@ -18,7 +20,7 @@ struct lane {
     struct mr_read *first, *last;
     uint32_t n_entered;
     uint64_t refused_ns; /* since when the kernel takes nothing; 0: it takes */
-    int broken;          /* -errno: the kernel refuses entries for good */
+    bool broken;         /* the kernel refuses entries for good */
 };
 
 /* ---- is it usable? ---- */
@@ -57,8 +59,9 @@ static void probe(void)
     struct io_uring_probe *ops = io_uring_get_probe_ring(&ring);
     if (!(ring.features & IORING_FEAT_EXT_ARG)) /* else a wait takes an entry of its own */
         snprintf(why_not, sizeof why_not, "the kernel's io_uring cannot wait with a timeout (Linux 5.11 can)");
-    else if (!ops || !io_uring_opcode_supported(ops, IORING_OP_READ))
-        snprintf(why_not, sizeof why_not, "the kernel's io_uring has no read operation (Linux 5.6 has)");
+    else if (!ops || !io_uring_opcode_supported(ops, IORING_OP_READ) ||
+             !io_uring_opcode_supported(ops, IORING_OP_OPENAT))
+        snprintf(why_not, sizeof why_not, "the kernel's io_uring has no read or no open operation (Linux 5.6 has)");
     io_uring_free_probe(ops);
     io_uring_queue_exit(&ring);
 }
@@ -98,6 +101,17 @@ static void wait_in_line(struct lane *l, struct mr_read *read)
     l->last = read;
 }
 
+/* A lazy file is opened through the ring too: looking up its name may wait for a disk as well. */
+static void prepare(struct io_uring_sqe *sqe, const struct mr_file *f, struct mr_read *read)
+{
+    if (f->lazy && read->fd < 0)
+        io_uring_prep_openat(sqe, AT_FDCWD, f->name, MR_OPEN_FLAGS, 0);
+    else
+        io_uring_prep_read(sqe, f->lazy ? read->fd : f->fd, (char *)read->to + read->done,
+                           (unsigned)MR_MIN(read->want - read->done, ONE_READ), read->at + read->done);
+    io_uring_sqe_set_data(sqe, read);
+}
+
 /* Entries for the reads in line, as far as the ring has room. */
 static void enter(struct mr_lane *lane)
 {
@@ -109,9 +123,7 @@ static void enter(struct mr_lane *lane)
         struct io_uring_sqe *sqe = io_uring_get_sqe(&l->ring);
         if (!sqe)
             return;
-        io_uring_prep_read(sqe, lane->files->file[read->file]->fd, (char *)read->to + read->done,
-                           (unsigned)MR_MIN(read->want - read->done, ONE_READ), read->at + read->done);
-        io_uring_sqe_set_data(sqe, read);
+        prepare(sqe, lane->files->file[read->file], read);
     }
 }
 
@@ -124,13 +136,20 @@ static void taken(struct lane *l, uint32_t n)
 }
 
 /* -EAGAIN, -EBUSY and the like: the next reap tries again, when some may have ended. */
+static bool may_pass(int rc)
+{
+    return rc == 0 || rc == -EAGAIN || rc == -EBUSY || rc == -ENOMEM || rc == -ENOBUFS;
+}
+
 static void refused(struct lane *l, int rc)
 {
     uint64_t now = mr_time_ns();
     if (!l->refused_ns)
         l->refused_ns = now;
-    else if (now - l->refused_ns > GIVE_UP_NS)
-        l->broken = rc < 0 ? rc : -EIO;
+    if (!may_pass(rc) || now - l->refused_ns > GIVE_UP_NS) {
+        l->broken = true;
+        mr_log(MR_LOG_WARNING, "io_uring takes no more reads (%s)", mr_strerror(rc < 0 ? rc : -EIO));
+    }
 }
 
 /* Hands the reads in line to the kernel, all that it takes. */
@@ -155,15 +174,39 @@ static bool uring_start(struct mr_lane *lane, struct mr_file *f, struct mr_read 
     (void)f;
     if (!read->want)
         return true;
-    read->status = l->broken;
-    if (!l->broken)
-        wait_in_line(l, read);
-    return l->broken;
+    wait_in_line(l, read);
+    return false;
+}
+
+/* What the end of its opening says of a read. true: the read has ended. */
+static bool opened(struct lane *l, struct mr_file *f, struct mr_read *read, int res)
+{
+    uint64_t bytes;
+    if (res >= 0) {
+        res = mr_file_opened(f->name, res, &bytes);
+        if (res < 0)
+            mr_read_fail(read, res);
+        else
+            read->fd = res;
+        if (read->fd >= 0 && mr_read_sized(read, f, bytes) == 0 && read->want)
+            wait_in_line(l, read);
+        return read->status || !read->want;
+    }
+    if (res != -EINTR && res != -EAGAIN) {
+        mr_read_fail(read, mr_file_open_error(f->name, -res));
+        return true;
+    }
+    wait_in_line(l, read);
+    return false;
 }
 
 /* What a completion says of its read. true: the read has ended. */
-static bool complete(struct lane *l, struct mr_read *read, int res)
+static bool complete(struct mr_lane *lane, struct mr_read *read, int res)
 {
+    struct lane *l = lane->state;
+    struct mr_file *f = lane->files->file[read->file];
+    if (f->lazy && read->fd < 0)
+        return opened(l, f, read, res);
     if (res > 0)
         read->done += (uint64_t)res;
     else if (res == 0)
@@ -176,8 +219,16 @@ static bool complete(struct lane *l, struct mr_read *read, int res)
     return false;
 }
 
-static uint32_t take_completed(struct lane *l, struct mr_read **out, uint32_t cap)
+static void end(struct mr_read *read)
 {
+    if (read->fd >= 0)
+        close(read->fd);
+    read->fd = -1;
+}
+
+static uint32_t take_completed(struct mr_lane *lane, struct mr_read **out, uint32_t cap)
+{
+    struct lane *l = lane->state;
     uint32_t n = 0;
     struct io_uring_cqe *cqe;
     while (n < cap && !io_uring_peek_cqe(&l->ring, &cqe)) {
@@ -185,18 +236,22 @@ static uint32_t take_completed(struct lane *l, struct mr_read **out, uint32_t ca
         int res = cqe->res;
         io_uring_cqe_seen(&l->ring, cqe);
         l->refused_ns = 0;
-        if (complete(l, read, res))
+        if (complete(lane, read, res)) {
+            end(read);
             out[n++] = read;
+        }
     }
     return n;
 }
 
-/* Reads that the kernel will never take end with its refusal. */
-static uint32_t take_refused(struct lane *l, struct mr_read **out, uint32_t cap)
+/* All that wait in line, from their beginning: the kernel has none of these. */
+static uint32_t uring_refused(struct mr_lane *lane, struct mr_read **out, uint32_t cap)
 {
+    struct lane *l = lane->state;
     uint32_t n = 0;
     for (; l->broken && n < cap && l->first; l->first = l->first->next) {
-        l->first->status = l->broken;
+        end(l->first);
+        l->first->done = 0;
         out[n++] = l->first;
     }
     return n;
@@ -219,10 +274,9 @@ static uint32_t uring_reap(struct mr_lane *lane, struct mr_read **out, uint32_t 
 {
     struct lane *l = lane->state;
     for (;;) {
-        uint32_t n = take_completed(l, out, cap);
+        uint32_t n = take_completed(lane, out, cap);
         uring_flush(lane);
-        n += take_refused(l, out + n, cap - n);
-        if (n || !until_ns || until_ns <= mr_time_ns())
+        if (n || (l->broken && l->first) || !until_ns || until_ns <= mr_time_ns())
             return n;
         wait_some(l, until_ns);
     }
@@ -239,4 +293,5 @@ const struct mr_storage_ops mr_storage_uring = {
     .start = uring_start,
     .flush = uring_flush,
     .reap = uring_reap,
+    .refused = uring_refused,
 };

@@ -6,6 +6,7 @@
  */
 #include "files.h"
 #include "inject.h"
+#include "whole.h"
 
 #include <millrace/millrace.h>
 #include <signal.h>
@@ -70,6 +71,13 @@ static int open_array(struct mr_dataset **out)
     return mr_dataset_open_array(&o, out);
 }
 
+static const struct whole_opts whole = {.size = sizeof whole, .dir = files_dir, .n = N_SAMPLES, .most = 9000};
+
+static int open_whole(struct mr_dataset **out)
+{
+    return mr_dataset_make(&whole_ops, &whole, out);
+}
+
 static int map_backwards(void *user, uint64_t epoch, uint64_t position, uint64_t count, uint64_t *out_indices)
 {
     (void)user;
@@ -101,6 +109,10 @@ static const struct job jobs[] = {
      .collate = MR_COLLATE_RAGGED},
     {"callback", NULL, open_callback, "random", NULL, "cpu", .bad = MR_BAD_REPLACE},
     {"array", NULL, open_array, "random", "scale(2)", "cpu", .bad = MR_BAD_SKIP},
+    {"whole-pread", NULL, open_whole, "random", NULL, "cpu", .storage = MR_STORAGE_PREAD},
+    {"whole-uring", NULL, open_whole, "random", NULL, "cpu", .storage = MR_STORAGE_URING, .bad = MR_BAD_REPLACE},
+    {"whole-cache", NULL, open_whole, "random", NULL, SIM, .storage = MR_STORAGE_PREAD, .cache = MR_CACHE_HOST,
+     .bad = MR_BAD_SKIP},
     {"raw-bad-fail", "raw:%s/x.bin,shape=64x256,dtype=u8", NULL, "random", NULL, "cpu", .storage = MR_STORAGE_PREAD,
      .bad = MR_BAD_FAIL, .bad_byte = true},
     {"raw-bad-skip", "raw:%s/x.bin,shape=64x256,dtype=u8", NULL, "random", NULL, "cpu", .storage = MR_STORAGE_PREAD,
@@ -398,7 +410,7 @@ static void sweep(const struct job *job, enum fault_kind kind, uint64_t only, bo
         return;
     }
     for (int on = 0; on < 2; on++) { /* the first calls one by one: that is where things are opened */
-        uint64_t last = on && kind == FAULT_SUBMIT && count > 1 ? 1 : count; /* waits seconds before it gives up */
+        uint64_t last = on && kind == FAULT_SUBMIT && count > 1 ? 1 : count; /* waits before it gives up */
         for (uint64_t n = 1; n <= last; n += n < MOST_RUNS / 3 ? 1 : stride, n_runs++)
             n_failed += (uint64_t)run_failing(job, kind, n, on, &want, &was);
     }
@@ -413,6 +425,8 @@ int main(int argc, char **argv)
     signal(SIGALRM, on_alarm);
     setvbuf(stdout, NULL, _IOLBF, 0);
     files_make();
+    if (whole_write(&whole))
+        die("%s: the whole files cannot be made", files_dir);
     atexit(files_drop);
     mr_uring_why_not(); /* asked once a process */
     bool known = false;

@@ -279,6 +279,28 @@ static void broken_gzip(void)
     }
 }
 
+/* A kernel that takes no reads any more, from the first or in mid-run: pread does them, and all is delivered. */
+static void refusing_ring(uint64_t from, const char *sampler, uint32_t workers)
+{
+    static struct delivered whole, got;
+    struct setting s = setting("x.bin", "raw", ",shape=64x256,dtype=u8");
+    s.sampler = sampler;
+    run(&s, &whole);
+    s.opts.storage = MR_STORAGE_URING;
+    s.opts.workers = workers;
+    s.opts.epochs = 2;
+    s.opts.queue_depth = 8;
+    files_forget("x.bin");
+    fault_arm(FAULT_SUBMIT, from, true);
+    run(&s, &got);
+    if (got.rc || got.n != 2 * whole.n || fault_hits() == 0)
+        die("%s: from submit %llu on refused: %d '%s', %llu samples, %llu refusals", what, (unsigned long long)from,
+            got.rc, got.error, (unsigned long long)got.n, (unsigned long long)fault_hits());
+    fault_disarm();
+    got.n = whole.n; /* the first epoch */
+    same(&whole, &got);
+}
+
 static int map_and_fail(void *user, uint64_t epoch, uint64_t position, uint64_t count, uint64_t *out_indices)
 {
     (void)user;
@@ -361,6 +383,11 @@ int main(void)
             shrinking(storages[i], MR_BAD_FAIL, workers);
             shrinking(storages[i], MR_BAD_SKIP, workers);
         }
+    }
+    for (uint32_t workers = 1; n_storages > 1 && workers <= 3; workers += 2) {
+        refusing_ring(1, "sequential", workers);
+        refusing_ring(1, "random", workers);
+        refusing_ring(4, "random", workers);
     }
     broken_gzip();
     for (int bad = MR_BAD_FAIL; bad <= MR_BAD_REPLACE; bad++)

@@ -5,6 +5,7 @@
  * The functions are this program's own here, in front of the C library's: every library's calls are seen.
  */
 #include "unit.h"
+#include "whole.h"
 
 #include <errno.h>
 #include <millrace/millrace.h>
@@ -83,7 +84,11 @@ void *mmap(void *at, size_t bytes, int protection, int flags, int fd, off_t offs
 #define N_RECORDS  4096
 #define FILE_BYTES (16 + N_RECORDS * 28 * 28)
 
-static char dir[256], raw_uri[400], idx_uri[400];
+/* Of one size of block: how many of each other size are in use at once would be a matter of chance. */
+static char dir[256];
+static struct whole_opts whole = {.size = sizeof whole, .dir = dir, .n = 300, .most = 4000};
+
+static char raw_uri[400], idx_uri[400];
 
 static uint64_t cpu_ns(void)
 {
@@ -152,6 +157,7 @@ static void run(const struct kind *k)
     struct mr_loader_opts opts;
     if (k->storage == MR_STORAGE_URING && mr_uring_why_not()) {
         print_message("SKIP %s: %s\n", k->name, mr_uring_why_not());
+        mr_dataset_close(ds);
         return;
     }
     if (!ds)
@@ -167,6 +173,7 @@ static void run(const struct kind *k)
     opts.epochs = 0;
     opts.workers = 2;
     opts.prefetch = 4;
+    opts.device_transforms = MR_DEVICE_TRANSFORMS_ON;
     opts.storage = k->storage;
     opts.cache = k->cache;
     opts.collate = k->collate;
@@ -231,6 +238,22 @@ static void varying(void **state)
     run(&(struct kind){"synthetic, delay", "synthetic:n=3000,shape=64,delay=200us", "random"});
 }
 
+static void whole_files(void **state)
+{
+    (void)state;
+    const struct kind kinds[] = {
+        {"whole files, pread, shuffled", .storage = MR_STORAGE_PREAD},
+        {"whole files, uring, shuffled", .storage = MR_STORAGE_URING},
+        {"whole files, pread, cache", .storage = MR_STORAGE_PREAD, .cache = MR_CACHE_HOST},
+    };
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        struct kind k = kinds[i];
+        k.sampler = "random";
+        must(mr_dataset_make(&whole_ops, &whole, &k.ds));
+        run(&k);
+    }
+}
+
 static int write_files(void **state)
 {
     (void)state;
@@ -246,6 +269,8 @@ static int write_files(void **state)
     FILE *f = fopen(path, "wb");
     if (!f || fwrite(bytes, 1, sizeof bytes, f) != sizeof bytes || fclose(f))
         return -1;
+    if (whole_write(&whole))
+        return -1;
     snprintf(idx_uri, sizeof idx_uri, "idx:%s", path);
     snprintf(raw_uri, sizeof raw_uri, "raw:%s,shape=28x28,dtype=u8,skip=16", path);
     return 0;
@@ -254,14 +279,15 @@ static int write_files(void **state)
 static int drop_files(void **state)
 {
     (void)state;
+    whole_remove(&whole);
     unlink(strchr(idx_uri, ':') + 1);
     return rmdir(dir);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(memory), cmocka_unit_test(files), cmocka_unit_test(images),
-                                       cmocka_unit_test(varying)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(memory), cmocka_unit_test(files), cmocka_unit_test(whole_files),
+                                       cmocka_unit_test(images), cmocka_unit_test(varying)};
     return cmocka_run_group_tests(tests, write_files, drop_files);
 }
 #endif

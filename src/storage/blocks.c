@@ -1,0 +1,185 @@
+/*
+ * Memory for whole files whose size is known only when they are opened: blocks that a reader uses again and again, and that
+ * the host cache keeps.
+ */
+#include "storage/private.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define LEAST_BYTES  4096u
+#define KEEP_BYTES   (64ull << 20)
+#define LOOK_FURTHER 8 /* sizes above the wanted one: up to four times as large */
+
+/* Sizes are (4 + k) / 4 * 2^m pages, k in 0..3: at most a quarter is room for nothing. */
+static uint64_t size_bytes(uint32_t size)
+{
+    return (uint64_t)(4 + size % 4) << (size / 4) << 10;
+}
+
+static uint32_t size_for(uint64_t bytes)
+{
+    if (bytes <= LEAST_BYTES)
+        return 0;
+    uint32_t octave = 63u - (uint32_t)__builtin_clzll(bytes - 1) - 12; /* 2^octave pages < bytes <= twice that */
+    uint32_t size = octave * 4;
+    while (size_bytes(size) < bytes)
+        size++;
+    return size;
+}
+
+/* The header lies behind the data, which so can be aligned for any kind of read. */
+static struct mr_block *block_create(uint64_t room)
+{
+    void *data;
+    room = mr_round_up(MR_MAX(room, 1u), MR_CACHE_LINE);
+    size_t alignment = room >= LEAST_BYTES ? LEAST_BYTES : MR_CACHE_LINE;
+    if (posix_memalign(&data, alignment, room + sizeof(struct mr_block)) != 0)
+        return NULL;
+    struct mr_block *block = (struct mr_block *)((uint8_t *)data + room);
+    *block = (struct mr_block){.data = data, .room = room};
+    return block;
+}
+
+void mr_block_destroy(struct mr_block *block)
+{
+    if (block)
+        free(block->data);
+}
+
+void mr_blocks_init(struct mr_blocks *blocks)
+{
+    pthread_mutex_init(&blocks->lock, NULL);
+    blocks->keep_bytes = KEEP_BYTES;
+}
+
+void mr_blocks_free(struct mr_blocks *blocks)
+{
+    for (uint32_t size = 0; size < MR_BLOCK_SIZES; size++)
+        while (blocks->free[size]) {
+            struct mr_block *block = blocks->free[size];
+            blocks->free[size] = block->next;
+            mr_block_destroy(block);
+        }
+    pthread_mutex_destroy(&blocks->lock);
+}
+
+static struct mr_block *take_free(struct mr_blocks *blocks, uint32_t size)
+{
+    struct mr_block *block = NULL;
+    pthread_mutex_lock(&blocks->lock);
+    for (uint32_t s = size; s < MR_MIN(size + LOOK_FURTHER + 1, MR_BLOCK_SIZES) && !block; s++) {
+        block = blocks->free[s];
+        if (block) {
+            blocks->free[s] = block->next;
+            blocks->free_bytes -= block->room;
+        }
+    }
+    pthread_mutex_unlock(&blocks->lock);
+    return block;
+}
+
+struct mr_block *mr_blocks_take(struct mr_blocks *blocks, uint64_t bytes)
+{
+    uint32_t size = size_for(bytes);
+    struct mr_block *block = take_free(blocks, size);
+    return block ? block : block_create(size_bytes(size));
+}
+
+void mr_blocks_give(struct mr_blocks *blocks, struct mr_block *block)
+{
+    if (!blocks || block->exact) {
+        mr_block_destroy(block);
+        return;
+    }
+    pthread_mutex_lock(&blocks->lock);
+    bool stays = blocks->free_bytes + block->room <= blocks->keep_bytes;
+    if (stays) {
+        uint32_t size = size_for(block->room);
+        block->next = blocks->free[size];
+        blocks->free[size] = block;
+        blocks->free_bytes += block->room;
+    }
+    pthread_mutex_unlock(&blocks->lock);
+    if (!stays)
+        mr_block_destroy(block);
+}
+
+int mr_blocks_reserve(struct mr_blocks *blocks, uint32_t n, uint64_t bytes)
+{
+    uint64_t room = size_bytes(size_for(bytes));
+    blocks->keep_bytes = MR_MAX(blocks->keep_bytes, 2 * n * room);
+    for (uint32_t i = 0; i < n; i++) {
+        struct mr_block *block = block_create(room);
+        if (!block)
+            return mr_error_nomem("memory for whole files", n * room);
+        mr_blocks_give(blocks, block);
+    }
+    return 0;
+}
+
+/* ---- reads ---- */
+
+void mr_read_fail(struct mr_read *read, int status)
+{
+    read->status = status;
+    read->error = malloc(sizeof *read->error);
+    if (read->error)
+        mr_error_keep(status, read->error);
+}
+
+/* A block for the host cache, when it has room for one. */
+static struct mr_block *take_to_keep(struct mr_files *files, uint64_t bytes)
+{
+    uint64_t limit = atomic_load_explicit(&files->block_limit, memory_order_relaxed);
+    if (!limit)
+        return NULL;
+    uint64_t before = atomic_fetch_add_explicit(&files->block_bytes, bytes, memory_order_relaxed);
+    struct mr_block *block = before + bytes <= limit ? block_create(bytes) : NULL;
+    if (!block)
+        atomic_fetch_sub_explicit(&files->block_bytes, bytes, memory_order_relaxed);
+    else
+        block->exact = true;
+    return block;
+}
+
+/* The host cache keeps the first block of a file; one that another read has made meanwhile goes back. */
+void mr_read_keep(struct mr_files *files, struct mr_file *f, struct mr_read *read)
+{
+    struct mr_block *block = read->block, *none = NULL;
+    if (!block->exact)
+        return;
+    block->kept = read->status == 0 && atomic_compare_exchange_strong_explicit(
+                                           &f->block, &none, block, memory_order_acq_rel, memory_order_relaxed);
+    if (!block->kept)
+        atomic_fetch_sub_explicit(&files->block_bytes, block->bytes, memory_order_relaxed);
+}
+
+int mr_read_sized(struct mr_read *read, struct mr_file *f, uint64_t bytes)
+{
+    if (read->bytes != MR_WHOLE)
+        return 0;
+    struct mr_block *before = read->block;
+    int rc = mr_file_check_whole(f, bytes);
+    if (rc == 0 && before && before->room >= bytes && !before->exact) {
+        before->bytes = read->want = bytes;
+        return 0;
+    }
+    struct mr_block *block = rc == 0 && !before ? take_to_keep(read->lane->files, bytes) : NULL;
+    if (rc == 0 && !block && !(block = mr_blocks_take(read->lane->blocks, bytes)))
+        rc = mr_error_nomem(f->name, bytes);
+    if (rc) {
+        mr_read_fail(read, rc);
+        return rc;
+    }
+    if (before) {
+        memcpy(block->data, before->data, MR_MIN(read->done, bytes));
+        if (before->exact)
+            atomic_fetch_sub_explicit(&read->lane->files->block_bytes, before->bytes, memory_order_relaxed);
+        mr_blocks_give(read->lane->blocks, before);
+    }
+    block->bytes = read->want = bytes;
+    read->block = block;
+    read->to = block->data;
+    return 0;
+}

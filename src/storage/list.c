@@ -1,0 +1,58 @@
+/* What lies in a directory, or in a place that a URL names. */
+#include "storage/private.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* Folder or file? false: neither. A link to nothing is taken for a file: reading it says what is wrong. */
+static bool what_is(DIR *dir, const struct dirent *entry, bool *folder)
+{
+    struct stat st;
+    *folder = entry->d_type == DT_DIR;
+    if (entry->d_type != DT_LNK && entry->d_type != DT_UNKNOWN)
+        return *folder || entry->d_type == DT_REG;
+    if (fstatat(dirfd(dir), entry->d_name, &st, 0))
+        return true;
+    *folder = S_ISDIR(st.st_mode);
+    return *folder || S_ISREG(st.st_mode);
+}
+
+static int list_directory(const char *place, int (*fn)(void *user, const char *name, bool folder, uint64_t bytes),
+                          void *user)
+{
+    DIR *dir = opendir(place);
+    if (!dir)
+        return mr_error_errno(errno, "%s: cannot be listed", place);
+    int rc = 0;
+    while (rc == 0) {
+        errno = 0;
+        const struct dirent *entry = readdir(dir);
+        bool folder;
+        if (!entry) {
+            rc = errno ? mr_error_errno(errno, "%s: cannot be listed to its end", place) : 0;
+            break;
+        }
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 && what_is(dir, entry, &folder))
+            rc = fn(user, entry->d_name, folder, UINT64_MAX);
+    }
+    closedir(dir);
+    return rc;
+}
+
+int mr_store_list(const char *place, int (*fn)(void *user, const char *name, bool folder, uint64_t bytes), void *user)
+{
+    const struct mr_remote_ops *remote = mr_remote_of(place);
+    if (!remote && mr_store_is_remote(place))
+        return mr_error_set(MR_EUNSUPPORTED, "%s: cannot be listed here: built without libcurl", place);
+    if (!remote)
+        return list_directory(place, fn, user);
+    const char *why = remote->why_not ? remote->why_not() : NULL;
+    if (why)
+        return mr_error_set(MR_EUNSUPPORTED, "%s: cannot be listed here: %s", place, why);
+    if (!remote->list)
+        return mr_error_set(MR_EUNSUPPORTED, "%s: this kind of place has no listing", place);
+    return remote->list(place, fn, user);
+}
