@@ -7,6 +7,9 @@ file(RELATIVE_PATH lib_from_bin ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FUL
 set_target_properties(millrace PROPERTIES INSTALL_RPATH "$ORIGIN")
 install(TARGETS millrace EXPORT millrace_shared COMPONENT library)
 install(TARGETS millrace_static EXPORT millrace_static COMPONENT library)
+if(TARGET millrace-video)
+  install(TARGETS millrace-video LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/millrace COMPONENT video)
+endif()
 install(DIRECTORY include/millrace TYPE INCLUDE COMPONENT library FILES_MATCHING PATTERN "*.h")
 
 set(cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/millrace)
