@@ -71,6 +71,15 @@ if(NOT MILLRACE_HTTP STREQUAL "OFF")
   endif()
 endif()
 target_compile_definitions(millrace_flags INTERFACE MILLRACE_HAVE_HTTP=${MILLRACE_HAVE_HTTP})
+set(MILLRACE_HAVE_VIDEO 0)
+if(NOT MILLRACE_VIDEO STREQUAL "OFF")
+  pkg_check_modules(LIBAV IMPORTED_TARGET libavformat libavcodec libswscale libavutil)
+  if(LIBAV_FOUND)
+    set(MILLRACE_HAVE_VIDEO 1)
+  elseif(MILLRACE_VIDEO STREQUAL "ON")
+    message(FATAL_ERROR "MILLRACE_VIDEO=ON: libav was not found; install libavformat-dev, libavcodec-dev and libswscale-dev")
+  endif()
+endif()
 
 # The program alone: batch digests; gzip output.
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
@@ -83,4 +92,4 @@ if(MILLRACE_HAVE_JPEG) # millrace pack encodes
 endif()
 
 message(STATUS "millrace ${PROJECT_VERSION}: reads by io_uring: ${MILLRACE_HAVE_URING}; http and s3: ${MILLRACE_HAVE_HTTP}; .tar.zst: ${MILLRACE_HAVE_ZSTD}; sanitizers: ${MILLRACE_SANITIZE}")
-message(STATUS "millrace ${PROJECT_VERSION}: pictures: jpeg: ${MILLRACE_HAVE_JPEG}; png: ${MILLRACE_HAVE_PNG}; webp: ${MILLRACE_HAVE_WEBP}")
+message(STATUS "millrace ${PROJECT_VERSION}: pictures: jpeg: ${MILLRACE_HAVE_JPEG}; png: ${MILLRACE_HAVE_PNG}; webp: ${MILLRACE_HAVE_WEBP}; video: ${MILLRACE_HAVE_VIDEO}")
