@@ -285,11 +285,13 @@ static int print_text(struct look *k)
 {
     char count[CLI_HUMAN], scanned[CLI_HUMAN];
     printf("%s\n", mr_dataset_text(k->ds));
-    printf("%s samples, format %s, fingerprint %016llx\n\n", cli_count((double)mr_dataset_length(k->ds), count),
-           mr_dataset_format(k->ds), (unsigned long long)mr_dataset_fingerprint(k->ds));
+    printf("%s sample%s, format %s, fingerprint %016llx\n\n", cli_count((double)mr_dataset_length(k->ds), count),
+           cli_s(mr_dataset_length(k->ds)), mr_dataset_format(k->ds),
+           (unsigned long long)mr_dataset_fingerprint(k->ds));
     print_fields(k);
     if (k->scanned < mr_dataset_length(k->ds))
-        printf("(min, max and mean over the first %s samples)\n", cli_count((double)k->scanned, count));
+        printf("(min, max and mean over the first %s sample%s)\n", cli_count((double)k->scanned, count),
+               cli_s(k->scanned));
     for (int f = 0; f < k->n_fields; f++)
         inspect_print_sizes(&k->field[f].sizes, k->field[f].spec);
     if (k->n_bad > 0)
@@ -390,8 +392,8 @@ static int look(const struct options *o, const char *uri)
     if (rc)
         return cli_error(rc);
     int code = o->n > 0 && o->index >= mr_dataset_length(k.ds)
-                   ? cli_misuse("--index %llu: %s has %llu samples", (unsigned long long)o->index, uri,
-                                (unsigned long long)mr_dataset_length(k.ds))
+                   ? cli_misuse("--index %llu: %s has %llu sample%s", (unsigned long long)o->index, uri,
+                                (unsigned long long)mr_dataset_length(k.ds), cli_s(mr_dataset_length(k.ds)))
                    : prepare(&k);
     if (code == CLI_OK)
         scan(&k);

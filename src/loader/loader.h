@@ -253,8 +253,8 @@ int mr_times_init(struct mr_loader *ld); /* once there are streams */
 void mr_times_free(struct mr_loader *ld);
 /* The events that time this batch, or NULL. [ship_lock] */
 struct mr_slot_clock *mr_times_choose(struct mr_loader *ld, struct mr_slot *slot, uint64_t t);
-/* How long copies and use took, and how much of it was at once, over the batches whose times are kept. out->batches is
- * there. */
+/* How long copies and use took, and how much of it was at once, over the batches whose times are kept. out->batches and
+ * elapsed_ns are there. */
 void mr_times_overlap(struct mr_loader *ld, struct mr_loader_stats *out);
 
 /* ---- tails.c ---- */
