@@ -286,7 +286,7 @@ static const struct mr_option options_table[] = {
      .help = "The column of paths: its name, or its number from 1; by default the first that is no number"},
     {"root", 0, MR_OPT_STRING, AT(root), .meta = "DIR",
      .help = "What paths are relative to and must lie below; the CSV file's own folder by default"},
-    {"labels", 0, MR_OPT_STRING, AT(labels), .initial = "all", .meta = "COLUMNS",
+    {"labels", 0, MR_OPT_STRING, AT(labels), .meta = "COLUMNS",
      .help =
          "all: every numeric column that is no point's; none; or columns, a:b or [a,b]; one of text: names of classes"},
     {"points", 0, MR_OPT_ENUM, AT(points), .choices = answers, .initial = "auto",

@@ -71,7 +71,7 @@ millrace feed: some: subset sampler: index 99999 (number 2 of 2): want 0..3002
 $ millrace feed
 millrace feed: an argument is missing: millrace feed DATASET [options]
 [2]
-$ millrace feed nowhere 2>&1 | sed 's/idx, .*synthetic/.../'
+$ millrace feed nowhere 2>&1 | sed 's/idx, [a-z0-9, ]*/.../'
 millrace feed: nowhere (no format was given; formats: ...): No such file or directory
 $ millrace feed d --workers 0x
 millrace feed: --workers 0x: want 0..512 threads
