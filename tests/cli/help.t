@@ -22,7 +22,6 @@ $ millrace inspect -h x | head -n 1
 usage: millrace inspect DATASET [options]
 # No line of help is wider than 100 columns.
 $ for c in $(millrace --help | sed -n 's/^  \([a-z]*\)  .*/\1/p'); do millrace $c --help; done | awk 'length > 100 && !/^  millrace /'
-  photos   a folder with PNG pictures of many sizes, a sub-folder a class, and points.csv with points in them
 # Misuse: exit status 2, the message on standard error.
 $ millrace insepct >/dev/null
 millrace: insepct: no such command; did you mean inspect?
