@@ -110,7 +110,7 @@ $ millrace feed d -t 'normalize(0,1)'
 millrace feed: transform 1: normalize(0,1): floats only; put cast(f32) before it for image u8[28,28]
 [1]
 $ millrace feed d -t 'nosuch(1)'
-millrace feed: transform 1: 'nosuch': no such op; there are cast, scale, normalize, layout, flatten, one_hot, pad, crop, random_crop, hflip
+millrace feed: transform 1: 'nosuch': no such op; there are cast, scale, normalize, .*, hflip.* (re)
 [2]
 $ millrace feed d --rank 2 --world 2
 millrace feed: rank 2: want 0..1
