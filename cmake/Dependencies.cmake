@@ -60,6 +60,9 @@ picture_library(WEBP libwebp-dev "libwebp;libwebpdemux")
 # The program alone: batch digests; gzip output.
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 set(MILLRACE_CLI_LIBRARIES PkgConfig::XXHASH ZLIB::ZLIB)
+if(MILLRACE_HAVE_PNG) # contact sheets
+  list(APPEND MILLRACE_CLI_LIBRARIES PkgConfig::PNG)
+endif()
 if(MILLRACE_HAVE_JPEG) # millrace pack encodes
   list(APPEND MILLRACE_CLI_LIBRARIES PkgConfig::JPEG)
 endif()

@@ -201,15 +201,16 @@ static bool begins_whole(const struct job *j, unsigned eighths)
            (!turn.flip_y || (uint64_t)j->z.image_height * eighths % 8 == 0);
 }
 
+/* 5/8 to 7/8 are left out: libjpeg-turbo has no SIMD code for them, they take longer than the whole. */
 static unsigned choose_scale(const struct job *j, const struct mr_window *w)
 {
-    unsigned eighths = 8;
+    static const unsigned scales[] = {1, 2, 3, 4};
     if (j->call->opts->exact || !j->call->choose)
-        return eighths;
-    for (unsigned s = 7; s > 0; s--)
-        if (w->w * s >= 8. * w->out_w && w->h * s >= 8. * w->out_h && begins_whole(j, s))
-            eighths = s;
-    return eighths;
+        return 8;
+    for (size_t i = 0; i < MR_COUNT(scales); i++)
+        if (w->w * scales[i] >= 8. * w->out_w && w->h * scales[i] >= 8. * w->out_h && begins_whole(j, scales[i]))
+            return scales[i];
+    return 8;
 }
 
 /* Rows until `end` of the output, into room of `stride` bytes a row. */

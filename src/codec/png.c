@@ -44,6 +44,8 @@ static int open_png(const char *name, const unsigned char *bytes, uint64_t n, sp
         rc = spng_set_png_buffer(c, bytes, n);
     if (rc == 0)
         rc = spng_get_ihdr(c, &head);
+    if (rc == 0)
+        rc = spng_decode_chunks(c); /* those before the pixels */
     if (rc) {
         spng_ctx_free(c);
         return png_error(name, rc);

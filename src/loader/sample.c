@@ -103,6 +103,7 @@ static void place_varying(struct mr_loader *ld, const struct mr_loader_field *fp
 static struct mr_at place_of(const struct mr_loader *ld, const struct mr_at *at, int f, const struct mr_sample *in)
 {
     struct mr_at here = *at;
+    here.dim = in->field[0].dim;
     if (ld->ds->picture < 0 || !in->picture.data)
         return here;
     here.picture = ld->windows && f == ld->ds->picture ? &in->picture : NULL;

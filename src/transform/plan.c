@@ -188,7 +188,7 @@ void mr_transform_unbind(struct mr_transform *chain)
         chain->plan[f] = chain->head[f] = NULL;
     }
     chain->bound = false;
-    chain->n_fields = 0;
+    chain->n_fields = chain->points = 0;
     chain->scratch_bytes = 0;
 }
 
@@ -226,6 +226,12 @@ static int check_fields(const struct mr_spec *fields, int n_fields)
     return 0;
 }
 
+/* Moved points, before their own ops. */
+static uint64_t points_room(const struct mr_transform *chain)
+{
+    return mr_round_up(bytes_of(&chain->in[chain->points]), MR_CACHE_LINE);
+}
+
 int mr_transform_bind_as(struct mr_transform *chain, const struct mr_spec *fields, int n_fields, bool plain)
 {
     mr_transform_unbind(chain);
@@ -243,6 +249,11 @@ int mr_transform_bind_as(struct mr_transform *chain, const struct mr_spec *field
     }
     chain->n_fields = n_fields;
     chain->bound = true;
+    if (mr_points_find(chain, &chain->points)) {
+        struct mr_field_plan *plan = chain->plan[chain->points];
+        plan->identity = false;
+        chain->scratch_bytes = MR_MAX(chain->scratch_bytes, mr_field_plan_scratch(plan) + points_room(chain));
+    }
     return 0;
 }
 

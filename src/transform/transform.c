@@ -241,12 +241,35 @@ static int apply_plan(const struct mr_transform *chain, int field, const struct 
     return rc;
 }
 
+/* The field of points: moved with the picture first, then its own ops. */
+static int apply_points(const struct mr_transform *chain, const struct mr_at *at, const void *in,
+                        const uint64_t *in_dim, void *out, uint64_t *out_dim, void *scratch)
+{
+    int f = chain->points;
+    const struct mr_field_plan *plan = chain->plan[f];
+    uint64_t dim[MR_MAX_RANK], bytes = 0;
+    int rc = take_dims(&chain->in[f], in_dim, dim);
+    void *moved = plan->n_stages > 0 ? scratch : out;
+    if (!rc)
+        rc = mr_points_move(chain, at, in, mr_dims_after(dim, chain->in[f].rank, -1), moved);
+    if (rc)
+        return rc;
+    memcpy(out_dim, dim, sizeof dim);
+    if (plan->n_stages == 0)
+        return 0;
+    mr_spec_bytes(&chain->in[f], &bytes); /* checked when the chain was bound */
+    void *rest = (char *)scratch + mr_round_up(bytes, MR_CACHE_LINE);
+    return apply_plan(chain, f, plan, &chain->out[f], at, moved, dim, out, out_dim, rest);
+}
+
 int mr_transform_apply_at(const struct mr_transform *chain, int field, const struct mr_at *at, const void *in,
                           const uint64_t *in_dim, void *out, uint64_t *out_dim, void *scratch)
 {
     if (!chain->bound || field < 0 || field >= chain->n_fields)
         return mr_error_set(MR_EMISUSE, "transform: field %d of %d: the chain is not bound to it", field,
                             chain->n_fields);
+    if (field > 0 && field == chain->points)
+        return apply_points(chain, at, in, in_dim, out, out_dim, scratch);
     return apply_plan(chain, field, chain->plan[field], &chain->out[field], at, in, in_dim, out, out_dim, scratch);
 }
 

@@ -59,7 +59,8 @@ enum mr_filter { MR_FILTER_BILINEAR, MR_FILTER_BICUBIC, MR_FILTER_NEAREST };
 struct mr_at {
     uint64_t seed, epoch, index;
     const struct mr_picture *picture; /* what was decoded of field 0; NULL: `in` is all of it */
-    uint64_t height, width;           /* of the whole picture, for points */
+    uint64_t height, width;           /* of the whole picture, for points; 0: see dim */
+    const uint64_t *dim;              /* of field 0, for points, where it is no picture; NULL: its spec's */
 };
 
 /* A fused pass over the elements. */
@@ -107,7 +108,7 @@ struct mr_op_ops {
 
 extern const struct mr_op_ops mr_op_cast, mr_op_scale, mr_op_normalize, mr_op_layout, mr_op_flatten, mr_op_one_hot,
     mr_op_pad, mr_op_crop, mr_op_random_crop, mr_op_center_crop, mr_op_resize, mr_op_random_resized_crop, mr_op_hflip,
-    mr_op_custom;
+    mr_op_vflip, mr_op_rotate, mr_op_color_jitter, mr_op_to_gray, mr_op_gaussian_blur, mr_op_erase, mr_op_custom;
 
 /* The dimensions that are an image's height and width. */
 struct mr_image {
@@ -170,6 +171,7 @@ struct mr_transform {
     struct mr_field_plan *plan[MR_MAX_FIELDS];
     struct mr_field_plan *head[MR_MAX_FIELDS]; /* what the host does before a tail, see tail.h; NULL: all */
     uint64_t scratch_bytes;
+    int points;             /* the field whose points are moved as field 0's pixels are; 0: none */
     _Atomic uint32_t users; /* loaders that apply it: it may not change meanwhile */
 };
 
@@ -224,6 +226,11 @@ void mr_cut_all(uint64_t width, uint64_t height, struct mr_cut *out); /* the who
 uint64_t mr_window_work(const struct mr_op *first, const struct mr_op *last, bool resamples);
 int mr_window_run(const struct mr_field_plan *plan, const struct mr_pass *stage, const struct mr_at *at,
                   const struct mr_picture *picture, const void *in, void *out, uint64_t *dim, void *work);
+
+/* Points (points.c). Is there a field of points that the chain moves? */
+bool mr_points_find(const struct mr_transform *chain, int *out);
+int mr_points_move(const struct mr_transform *chain, const struct mr_at *at, const void *in, uint64_t elements,
+                   void *out);
 
 /* The image axes of a spec. layout: 0 by the shape, 1 nchw, 2 nhwc. false: rank too low. */
 bool mr_image_axes(const struct mr_spec *spec, int layout, struct mr_image *out);

@@ -4,6 +4,7 @@ orientation, and which files are refused. Prints a line for each file that diffe
 by more than the tolerance. Exit 77 without Pillow.
 usage: compare_pillow.py IMAGE_DUMP FOLDER..."""
 import pathlib
+import struct
 import subprocess
 import sys
 import warnings
@@ -25,6 +26,16 @@ warnings.simplefilter("ignore")
 Image.MAX_IMAGE_PIXELS = 100_000_000
 
 
+def orientation(image):
+    """By EXIF alone, not by what XMP and texts say; None when the EXIF is damaged."""
+    exif = Image.Exif()
+    try:
+        exif.load(image.info.get("exif", b""))
+        return exif.get(0x0112)
+    except (SyntaxError, struct.error):
+        return None
+
+
 def by_pillow(path):
     """RGB, upright; 16 bits by their upper 8; or the error's text."""
     try:
@@ -32,9 +43,7 @@ def by_pillow(path):
             if image.format not in ("JPEG", "MPO", "PNG", "WEBP"):
                 return f"a {image.format}"
             image.load()
-            exif = Image.Exif()
-            exif.load(image.info.get("exif", b""))  # not what XMP and texts say
-            turn = TURNS.get(exif.get(0x0112))
+            turn = TURNS.get(orientation(image))
             if image.mode.startswith("I"):
                 image = Image.fromarray((numpy.asarray(image).astype(numpy.uint32) >> 8).astype(numpy.uint8))
             if turn is not None:

@@ -299,6 +299,12 @@ static void random_chain(uint32_t seed, char *text, size_t cap)
         "resize(7,7,nearest)",
         "center_crop(3)",
         "random_resized_crop(6)",
+        "vflip",
+        "color_jitter(0.5,0.5,0.5,0.5)",
+        "to_gray(0.5)",
+        "gaussian_blur(3)",
+        "rotate(45,3)",
+        "erase",
     };
     uint32_t n = 1 + (uint32_t)(test_u64(seed) % 7);
     text[0] = '\0';
@@ -772,7 +778,7 @@ static void test_ops_are_listed(void **state)
     (void)state;
     int n = 0;
     assert_int_equal(mr_transform_each(count_op, &n), 0);
-    assert_int_equal(n, 13);
+    assert_int_equal(n, 19);
 }
 
 int main(void)
