@@ -47,6 +47,11 @@ millrace pack: o/pack.state: of another data set, or with other options: give th
 $ (trap '' XFSZ; ulimit -f 500; millrace pack npy:x.npy,labels=x-labels.npy f --shard-count 10); ls f
 millrace pack: f/shard-000000.tar: cannot be written: File too large; finished shards are kept: run again to go on
 pack.state
+# Photos, where there are any: as they were, whatever the workers and the store; smaller ones are smaller.
+$ data=$MILLRACE_TEST_DATA/faces; if [ -d "$data" ] && millrace pack "folder:$data" photos --shard-size 1MiB -q >photos.txt 2>&1; then for u in "folder:$data" "tar:photos/shard-{000000..$(ls photos/*.tar | tail -1 | tr -dc '0-9')}.tar"; do for w in 1 3; do millrace feed "$u" --transform 'random_resized_crop(48),hflip' --workers $w --storage $([ $w = 1 ] && echo pread || echo auto) --digest -q | grep digest; done; done | sort -u | wc -l; else echo 1; fi
+1
+$ if [ -d photos ]; then millrace pack "folder:$MILLRACE_TEST_DATA/faces" small --resize 64 --quality 80 -q >/dev/null && cat small/*.tar | wc -c | awk -v all="$(cat photos/*.tar | wc -c)" '{ print ($1 < all) }'; else echo 1; fi
+1
 # What cannot be packed.
 $ millrace pack idx:d z --resize 10
 millrace pack: --resize and --quality: the data set has no compressed pictures
