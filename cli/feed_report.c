@@ -141,6 +141,7 @@ int feed_print_json(const struct feed *feed)
     json_stages(json, st);
     json_overlap(json, st);
     json_memory(json, r);
+    feed_json_remote(json);
     mr_json_uint(json, "copied_bytes", st->copied_bytes);
     mr_json_string(json, "transform_on_device", st->device_ops[0] ? st->device_ops : NULL);
     mr_json_bool(json, "stopped", r->stopped);
@@ -215,6 +216,7 @@ static void print_consumer(const struct feed_result *r)
     if (st->reads > 0)
         printf("  storage %s: %s reads, %s, %.1f in flight\n", st->storage, cli_count((double)st->reads, a),
                cli_bytes(st->read_bytes, b), st->reads_in_flight_mean);
+    feed_print_remote();
     printf("  memory: pageable %s, pinned %s, device %s, files %s\n", cli_bytes(st->pageable_bytes, a),
            cli_bytes(st->pinned_bytes, b), cli_bytes(st->device_bytes, c), cli_bytes(st->cache_bytes, d));
     if (r->utilization >= 0)
