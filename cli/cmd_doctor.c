@@ -18,7 +18,7 @@ struct options {
 
 #define AT(member) offsetof(struct options, member)
 static const struct mr_option table[] = {
-    {"path", 'p', MR_OPT_STRING, AT(path), ".", .meta = "DIR", .help = "Folder whose disk is measured"},
+    {"path", 0, MR_OPT_STRING, AT(path), ".", .meta = "DIR", .help = "Folder whose disk is measured"},
     {"disk", 0, MR_OPT_FLAG, AT(disk), "1", .help = "Leave the disk alone"},
     {"disk-bytes", 0, MR_OPT_BYTES, AT(disk_bytes), "256MiB", 0x1p23, 0x1p36,
      .help = "Size of the temporary file; a file in DIR as large as this is read instead, if there is one"},
@@ -45,6 +45,7 @@ struct report {
     int n_devices;
     struct doctor_gpu gpu[DOCTOR_MAX_GPUS];
     int n_gpus;
+    struct doctor_mps mps;
     struct doctor_disk disk;
     struct utsname kernel;
     struct finding finding[MAX_FINDINGS];
@@ -149,11 +150,13 @@ static int examine(const struct options *o, struct report *r)
     r->uring = mr_uring_why_not();
     uname(&r->kernel);
     look_at_devices(r);
+    doctor_look_at_mps(&r->mps);
     judge_processors(r);
     judge_memory(r);
     judge_uring(r);
     for (int i = 0; i < r->n_gpus; i++)
-        doctor_judge_gpu(&r->gpu[i], find, r);
+        doctor_judge_gpu(&r->gpu[i], &r->mps, find, r);
+    doctor_judge_mps(&r->mps, find, r);
     if (!o->disk)
         return CLI_OK;
     cli_catch_interrupts();
@@ -195,6 +198,8 @@ static int print_text(const struct report *r)
                       r->device[i].usable ? r->device[i].summary : r->device[i].why_not);
     for (int i = 0; i < r->n_gpus; i++)
         doctor_gpu_rows(&r->gpu[i], t);
+    if (r->n_gpus > 0)
+        doctor_mps_row(&r->mps, t);
     int code = cli_table_print(t, stdout, 0);
     for (int i = 0; i < r->n_findings; i++)
         printf("%s! %s\n  mend: %s\n", i == 0 ? "\n" : "", r->finding[i].problem, r->finding[i].remedy);
@@ -272,6 +277,7 @@ static int print_json(const struct report *r)
     for (int i = 0; i < r->n_gpus; i++)
         doctor_gpu_json(&r->gpu[i], json);
     mr_json_array_end(json);
+    doctor_mps_json(&r->mps, json);
     mr_json_array(json, "findings");
     for (int i = 0; i < r->n_findings; i++) {
         mr_json_object(json, NULL);
@@ -313,7 +319,11 @@ static const struct cli_note json[] = {
      "For each GPU name, error (null: none), model, uuid, pci_id, driver, driver_api (13000: CUDA 13.0), "
      "compute_capability (90: 9.0), memory_bytes, free_bytes, bar1_bytes, copy_engines, numa_node (-1: unknown), "
      "link_generation, link_width, link_generation_max, link_width_max (0: unknown; an idle link is trained down), "
-     "link_gb_per_s (estimated from the most, one way), device_transforms (this build's kernels run on it)"},
+     "link_gb_per_s (estimated from the most, one way), numa_distance (from its memory node to the nearest processor "
+     "of this process; 10: the same node, null: unknown), context_bytes (what opening it takes; 0: unknown), "
+     "peer_gb_per_s (all its NVLinks, one way), processes (others that use it: pid, bytes; null: unknown), "
+     "device_transforms (this build's kernels run on it)"},
+    {"mps", "NVIDIA's Multi-Process Service: running, pipes (its control pipe is there), directory"},
     {"findings", "For each thing set wrong the problem and its remedy"},
     {NULL},
 };

@@ -9,6 +9,7 @@ static const char *const collates[] = {"stack", "pad", "fixed", "ragged", NULL};
 static const char *const policies[] = {"fail", "skip", "replace", NULL};
 static const char *const storages[] = {"auto", "uring", "pread", NULL};
 static const char *const caches[] = {"none", "host", "device", NULL};
+static const char *const device_transforms[] = {"off", "on", "auto", NULL}; /* as enum mr_device_transforms */
 
 #define OPT(option, letter, kind, member, ...)                                                                         \
     {                                                                                                                  \
@@ -80,7 +81,7 @@ const struct mr_option feed_options[] = {
         .group = "Remote data"),
 
     OPT("device", 'd', MR_OPT_STRING, device, .initial = "auto", .meta = "DEVICE",
-        .help = "auto, cpu, cuda, cuda:1, or sim:h2d=55,d2h=55,pageable=12,latency=10us,step=4ms,mem=16GiB",
+        .help = "auto, cpu, cuda, cuda:1, or sim:h2d=55,d2h=55,peer=100,pageable=12,latency=10us,step=4ms,mem=16GiB",
         .group = "Device"),
     OPT("pin", 0, MR_OPT_FLAG, pin, .initial = "1", .help = "Pageable slots, to see what page-locked ones save",
         .group = "Device"),
@@ -88,10 +89,9 @@ const struct mr_option feed_options[] = {
         .group = "Device"),
     OPT("streams", 0, MR_OPT_UINT, streams, .initial = "1", .min = 1, .max = 16, .unit = "streams",
         .help = "Streams that copies take turns on", .group = "Device"),
-    OPT("device-transforms", 0, MR_OPT_FLAG, device_transforms, .initial = "1",
+    OPT("device-transforms", 0, MR_OPT_ENUM, device_transforms, .initial = "auto", .choices = device_transforms,
         .help = "The end of a chain (cast, scale, normalize, layout, hflip, one_hot) on the device, where that copies "
-                "fewer "
-                "bytes; same bits either way",
+                "fewer bytes; same bits either way. auto: on GPUs, not on sim, whose kernels this host would run",
         .group = "Device"),
     OPT("sink-ms", 0, MR_OPT_DOUBLE, sink_ms, .initial = "0", .max = 1e6, .unit = "ms",
         .help = "A consumer that takes this long a step; its utilization is reported as MLPerf Storage's AU",

@@ -192,8 +192,8 @@ static int step(struct feed *feed)
 {
     uint64_t ns = feed->result.step_ns;
     int rc = ns ? mr_launch(feed->stream, "busy", &ns, sizeof ns) : 0;
-    if (rc == 0)
-        rc = mr_event_record(feed->n_steps == 0 ? feed->first_step : feed->last_step, feed->stream);
+    if (rc == 0 && feed->n_steps == 0)
+        rc = mr_event_record(feed->first_step, feed->stream);
     feed->n_steps += rc == 0;
     return rc;
 }
@@ -221,10 +221,11 @@ static double utilization(const struct feed *feed)
 static void finish(struct feed *feed)
 {
     struct feed_result *r = &feed->result;
+    bool ended = feed->n_steps > 1 && mr_event_record(feed->last_step, feed->stream) == 0;
     mr_stream_synchronize(feed->stream);
     r->seconds = (double)(mr_time_ns() - feed->start_ns) * 1e-9;
     int64_t span;
-    if (feed->n_steps > 1 && mr_event_elapsed(feed->first_step, feed->last_step, &span) == 0 && span > 0)
+    if (ended && mr_event_elapsed(feed->first_step, feed->last_step, &span) == 0 && span > 0)
         r->span_seconds = (double)span * 1e-9;
     mr_loader_stats(feed->ld, &r->stats);
     r->utilization = utilization(feed);

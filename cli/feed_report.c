@@ -154,23 +154,24 @@ static void print_head(const struct feed *feed)
 {
     const struct mr_loader_stats *st = &feed->result.stats;
     char in[160], out[160], n[CLI_HUMAN];
-    printf("%s: %s samples\n", mr_dataset_text(feed->ds), cli_count((double)mr_dataset_length(feed->ds), n));
+    printf("%s: %s sample%s\n", mr_dataset_text(feed->ds), cli_count((double)mr_dataset_length(feed->ds), n),
+           cli_s(mr_dataset_length(feed->ds)));
     for (int f = 0; f < mr_dataset_fields(feed->ds); f++) {
         mr_spec_format(mr_dataset_field(feed->ds, f), in, sizeof in);
         mr_spec_format(mr_loader_field(feed->ld, f), out, sizeof out);
         printf("  %s%s%s\n", in, strcmp(in, out) == 0 ? "" : " -> ", strcmp(in, out) == 0 ? "" : out);
     }
     printf("  order %s, batches of %" PRIu64 ", %u worker%s, prefetch %u, read from %s, device %s\n\n",
-           mr_sampler_text(feed->sampler), feed->opts->batch_size, st->workers, st->workers == 1 ? "" : "s",
-           st->prefetch, st->storage, feed->result.device.name);
+           mr_sampler_text(feed->sampler), feed->opts->batch_size, st->workers, cli_s(st->workers), st->prefetch,
+           st->storage, feed->result.device.name);
 }
 
 static void print_rates(const struct feed_result *r)
 {
     const struct mr_loader_stats *st = &r->stats;
     char a[CLI_HUMAN], b[CLI_HUMAN], c[CLI_HUMAN], d[CLI_HUMAN];
-    printf("%s samples in %.3f s: %s samples/s, %s%s\n", cli_count((double)st->samples, a), r->seconds,
-           cli_count(per_second((double)st->samples, r->seconds), b),
+    printf("%s sample%s in %.3f s: %s samples/s, %s%s\n", cli_count((double)st->samples, a), cli_s(st->samples),
+           r->seconds, cli_count(per_second((double)st->samples, r->seconds), b),
            cli_rate(per_second((double)st->bytes, r->seconds), c), r->stopped ? " (stopped before the end)" : "");
     printf("first batch after %s; from batch to batch: p50 %s, p95 %s, p99 %s\n\n", cli_time(st->first_batch_ns, a),
            cli_time(st->interval.p50_ns, b), cli_time(st->interval.p95_ns, c), cli_time(st->interval.p99_ns, d));
@@ -229,7 +230,7 @@ static void print_bad(const struct feed *feed)
     struct mr_bad_sample bad;
     if (feed->result.stats.bad_samples == 0)
         return;
-    printf("\n  %" PRIu64 " bad samples:\n", feed->result.stats.bad_samples);
+    printf("\n  %" PRIu64 " bad sample%s:\n", feed->result.stats.bad_samples, cli_s(feed->result.stats.bad_samples));
     for (uint64_t i = 0; i < 10 && mr_loader_bad(feed->ld, i, &bad); i++)
         printf("    sample %" PRIu64 " (%s at %" PRIu64 "): %s\n", bad.index, bad.file, bad.offset, bad.reason);
     if (feed->result.stats.bad_samples > 10 && !feed->opts->quarantine)

@@ -49,59 +49,72 @@ static void disarrange(struct streams_lab *lab)
     mr_memory_trim(lab->dev);
 }
 
-static int work(struct streams_lab *lab, enum streams_engine engine, uint64_t i, int slot, struct mr_stream *stream)
+/* One piece of one input: a block of its rows. */
+static int work(struct streams_lab *lab, enum streams_engine engine, int step, int slot, struct mr_stream *stream)
 {
-    struct mr_kernel_matmul m = {lab->o->size, lab->a[slot], lab->weights, lab->c[slot]};
+    uint64_t size = lab->o->size, pieces = (uint64_t)lab->n_pieces, i = (uint64_t)step / pieces;
+    uint64_t piece = (uint64_t)step % pieces, row = size * piece / pieces, rows = size * (piece + 1) / pieces - row;
+    uint64_t at = row * size, bytes = rows * size * sizeof(float);
+    struct mr_kernel_matmul m = {
+        .n = size, .a = lab->a[slot] + at, .b = lab->weights, .c = lab->c[slot] + at, .rows = rows};
     if (engine == STREAMS_COMPUTE)
         return mr_launch(stream, "matmul_f32", &m, sizeof m);
     if (engine == STREAMS_H2D)
-        return mr_copy_async(stream, lab->a[slot], MR_DEVICE, lab->in[i], MR_PINNED, lab->bytes);
-    return mr_copy_async(stream, lab->out[i], MR_PINNED, lab->c[slot], MR_DEVICE, lab->bytes);
+        return mr_copy_async(stream, lab->a[slot] + at, MR_DEVICE, lab->in[i] + at, MR_PINNED, bytes);
+    return mr_copy_async(stream, lab->out[i] + at, MR_PINNED, m.c, MR_DEVICE, bytes);
 }
 
-/* Work of one engine on one input. ordered: its end is recorded, for others to wait for; traced: its begin, too. */
-static int step(struct streams_lab *lab, enum streams_engine engine, uint64_t i, int slot, struct mr_stream *stream,
-                bool ordered, bool traced)
+/* Work of one engine. ordered: its end is recorded, for others to wait for; traced: it is timed. */
+static int take_step(struct streams_lab *lab, enum streams_engine engine, int step, int slot, struct mr_stream *stream,
+                     bool ordered, bool traced)
 {
-    int rc = traced ? mr_event_record(lab->mark[i][engine][BEGIN], stream) : 0;
+    int rc = traced ? mr_event_record(lab->mark[step][engine][BEGIN], stream) : 0;
     if (rc == 0)
-        rc = work(lab, engine, i, slot, stream);
-    if (rc == 0 && (ordered || traced))
-        rc = mr_event_record(lab->mark[i][engine][END], stream);
+        rc = work(lab, engine, step, slot, stream);
+    if (rc == 0 && traced)
+        rc = mr_event_record(lab->mark[step][engine][END], stream);
+    if (rc == 0 && ordered)
+        rc = mr_event_record(lab->done[step][engine], stream);
     return rc;
 }
 
-/* A stream an engine; a slot's next input waits until the product, and its next product until the copy back, are done. */
-static int enqueue_ring(struct streams_lab *lab, uint64_t i, bool traced)
+/*
+ * One stream a direction of copies, and for the products as many as there are buffers: a product's waiting for its input is
+ * over when the one before it ends, and takes no time of its own. A buffer's next rows wait until the product of those in
+ * it is done, the next product's until they are copied back; nothing waits for a whole buffer.
+ */
+enum { RING_H2D, RING_D2H, RING_COMPUTE, RING_STREAMS = RING_COMPUTE + STREAMS_RING_SLOTS };
+
+static int enqueue_ring(struct streams_lab *lab, int step, bool traced)
 {
-    int slot = (int)(i % STREAMS_RING_SLOTS), rc = 0;
-    uint64_t before = i - STREAMS_RING_SLOTS;
-    if (i >= STREAMS_RING_SLOTS)
-        rc = mr_stream_wait(lab->stream[STREAMS_H2D], lab->mark[before][STREAMS_COMPUTE][END]);
+    struct mr_stream *in = lab->stream[RING_H2D], *back = lab->stream[RING_D2H];
+    struct mr_stream *product = lab->stream[RING_COMPUTE + step % STREAMS_RING_SLOTS];
+    int slot = step / lab->n_pieces % STREAMS_RING_SLOTS, before = step - STREAMS_RING_SLOTS * lab->n_pieces;
+    int rc = before >= 0 ? mr_stream_wait(in, lab->done[before][STREAMS_COMPUTE]) : 0;
     if (rc == 0)
-        rc = step(lab, STREAMS_H2D, i, slot, lab->stream[STREAMS_H2D], true, traced);
+        rc = take_step(lab, STREAMS_H2D, step, slot, in, true, traced);
     if (rc == 0)
-        rc = mr_stream_wait(lab->stream[STREAMS_COMPUTE], lab->mark[i][STREAMS_H2D][END]);
-    if (rc == 0 && i >= STREAMS_RING_SLOTS)
-        rc = mr_stream_wait(lab->stream[STREAMS_COMPUTE], lab->mark[before][STREAMS_D2H][END]);
+        rc = mr_stream_wait(product, lab->done[step][STREAMS_H2D]);
+    if (rc == 0 && before >= 0)
+        rc = mr_stream_wait(product, lab->done[before][STREAMS_D2H]);
     if (rc == 0)
-        rc = step(lab, STREAMS_COMPUTE, i, slot, lab->stream[STREAMS_COMPUTE], true, traced);
+        rc = take_step(lab, STREAMS_COMPUTE, step, slot, product, true, traced);
     if (rc == 0)
-        rc = mr_stream_wait(lab->stream[STREAMS_D2H], lab->mark[i][STREAMS_COMPUTE][END]);
-    return rc < 0 ? rc : step(lab, STREAMS_D2H, i, slot, lab->stream[STREAMS_D2H], true, traced);
+        rc = mr_stream_wait(back, lab->done[step][STREAMS_COMPUTE]);
+    return rc < 0 ? rc : take_step(lab, STREAMS_D2H, step, slot, back, true, traced);
 }
 
 static int enqueue(struct streams_lab *lab, enum streams_way way, bool traced)
 {
     int rc = 0;
-    for (uint64_t i = 0; i < lab->o->n && rc == 0; i++) {
+    for (int i = 0; i < streams_steps(lab) && rc == 0; i++) {
         if (way == STREAMS_RING) {
             rc = enqueue_ring(lab, i, traced);
             continue;
         }
-        int at = way == STREAMS_EACH ? (int)i : 0;
+        int at = way == STREAMS_EACH ? i : 0;
         for (int engine = 0; engine < STREAMS_N_ENGINES && rc == 0; engine++)
-            rc = step(lab, (enum streams_engine)engine, i, at, lab->stream[at], false, traced);
+            rc = take_step(lab, (enum streams_engine)engine, i, at, lab->stream[at], false, traced);
     }
     return rc;
 }
@@ -131,7 +144,8 @@ static int run_once(struct streams_lab *lab, enum streams_way way, bool traced, 
 static int measure_way(struct streams_lab *lab, enum streams_way way, struct streams_result *out)
 {
     struct streams_way_result *r = &out->way[way];
-    static const int ring_slots = STREAMS_RING_SLOTS, ring_streams = STREAMS_N_ENGINES;
+    static const int ring_slots = STREAMS_RING_SLOTS, ring_streams = RING_STREAMS;
+    lab->n_pieces = way == STREAMS_RING ? (int)lab->o->pieces : 1;
     int n = (int)lab->o->n, slots = way == STREAMS_ONE ? 1 : way == STREAMS_EACH ? n : ring_slots;
     int rc = arrange(lab, slots, way == STREAMS_ONE ? 1 : way == STREAMS_EACH ? n : ring_streams);
     double ms[STREAMS_REPEATS];
@@ -173,7 +187,7 @@ static int measure_alone(struct streams_lab *lab, enum streams_engine engine, do
             rc = gate_hold(&lab->gate, stream);
         if (rc == 0)
             rc = mr_event_record(lab->start, stream);
-        for (uint64_t i = 0; i < lab->o->n && rc == 0; i++)
+        for (int i = 0; i < (int)lab->o->n && rc == 0; i++)
             rc = work(lab, engine, i, 0, stream);
         if (rc == 0)
             rc = mr_event_record(end, stream);
@@ -198,6 +212,19 @@ static void fill(float *to, uint64_t n, uint32_t seed)
     }
 }
 
+static int make_events(struct streams_lab *lab, uint64_t step)
+{
+    int rc = 0;
+    for (int k = 0; k < STREAMS_N_ENGINES && rc == 0; k++) {
+        rc = mr_event_create(lab->dev, 1, &lab->mark[step][k][BEGIN]);
+        if (rc == 0)
+            rc = mr_event_create(lab->dev, 1, &lab->mark[step][k][END]);
+        if (rc == 0)
+            rc = mr_event_create(lab->dev, 0, &lab->done[step][k]);
+    }
+    return rc;
+}
+
 static int open_lab(struct streams_lab *lab)
 {
     uint64_t n = lab->o->size * lab->o->size;
@@ -216,9 +243,9 @@ static int open_lab(struct streams_lab *lab)
             rc = acquire(lab, MR_PINNED, &lab->out[i]);
         if (rc == 0)
             fill(lab->in[i], n, (uint32_t)i + 1);
-        for (int k = 0; k < 2 * STREAMS_N_ENGINES && rc == 0; k++)
-            rc = mr_event_create(lab->dev, 1, &lab->mark[i][k / 2][k % 2]);
     }
+    for (uint64_t i = 0; i < lab->o->n * lab->o->pieces && rc == 0; i++)
+        rc = make_events(lab, i);
     return rc;
 }
 
@@ -226,11 +253,15 @@ static void close_lab(struct streams_lab *lab)
 {
     disarrange(lab);
     for (uint64_t i = 0; i < lab->o->n; i++) {
-        for (int k = 0; k < 2 * STREAMS_N_ENGINES; k++)
-            mr_event_destroy(lab->mark[i][k / 2][k % 2]);
         release(lab, MR_PINNED, &lab->in[i]);
         release(lab, MR_PINNED, &lab->out[i]);
     }
+    for (uint64_t i = 0; i < lab->o->n * lab->o->pieces; i++)
+        for (int k = 0; k < STREAMS_N_ENGINES; k++) {
+            mr_event_destroy(lab->mark[i][k][BEGIN]);
+            mr_event_destroy(lab->mark[i][k][END]);
+            mr_event_destroy(lab->done[i][k]);
+        }
     mr_event_destroy(lab->start);
     release(lab, MR_PINNED, &lab->host_weights);
     release(lab, MR_DEVICE, &lab->weights);
@@ -253,7 +284,7 @@ static int measure_bound(struct streams_lab *lab, struct streams_result *out)
 int streams_measure(struct mr_device *dev, const struct streams_opts *o, struct streams_result *out)
 {
     static struct streams_lab lab;
-    lab = (struct streams_lab){.dev = dev, .o = o, .bytes = o->size * o->size * sizeof(float)};
+    lab = (struct streams_lab){.dev = dev, .o = o, .bytes = o->size * o->size * sizeof(float), .n_pieces = 1};
     int rc = mr_device_get(dev, &out->info);
     out->checked = out->info.pci_id[0] != 0; /* the simulated device multiplies nothing */
     if (rc == 0)

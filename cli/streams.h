@@ -7,7 +7,7 @@
 struct streams_opts {
     struct cli_common common;
     char *device, *plot;
-    uint64_t n, size, repeats;
+    uint64_t n, size, repeats, pieces;
 };
 
 enum streams_way { STREAMS_ONE, STREAMS_EACH, STREAMS_RING, STREAMS_N_WAYS };
@@ -15,6 +15,8 @@ enum streams_engine { STREAMS_H2D, STREAMS_COMPUTE, STREAMS_D2H, STREAMS_N_ENGIN
 
 #define STREAMS_RING_SLOTS 3
 #define STREAMS_MAX_N      256
+#define STREAMS_MAX_PIECES 8
+#define STREAMS_MAX_STEPS  (STREAMS_MAX_N * STREAMS_MAX_PIECES)
 #define STREAMS_REPEATS    100
 
 struct streams_way_result {

@@ -9,7 +9,7 @@ static int read_spans(struct streams_lab *lab, enum streams_engine engine, struc
 {
     int64_t ns[2] = {0, 0};
     int rc = 0;
-    for (uint64_t i = 0; i < lab->o->n && rc == 0; i++) {
+    for (int i = 0; i < streams_steps(lab) && rc == 0; i++) {
         for (int end = BEGIN; end <= END && rc == 0; end++)
             rc = mr_event_elapsed(lab->start, lab->mark[i][engine][end], &ns[end]);
         out[i] = (struct stats_span){(double)ns[BEGIN] * 1e-6, (double)ns[END] * 1e-6};
@@ -19,9 +19,10 @@ static int read_spans(struct streams_lab *lab, enum streams_engine engine, struc
 
 int streams_overlap(struct streams_lab *lab, struct streams_way_result *out)
 {
-    static struct stats_span spans[STREAMS_N_ENGINES][STREAMS_MAX_N], copies[2 * STREAMS_MAX_N];
+    static struct stats_span spans[STREAMS_N_ENGINES][STREAMS_MAX_STEPS], copies[2 * STREAMS_MAX_STEPS];
+    static struct stats_span own[STREAMS_MAX_STEPS];
     double first = 1e300, last = 0;
-    int n = (int)lab->o->n, rc = 0;
+    int n = streams_steps(lab), rc = 0;
     for (int engine = 0; engine < STREAMS_N_ENGINES && rc == 0; engine++) {
         rc = read_spans(lab, (enum streams_engine)engine, spans[engine]);
         for (int i = 0; i < n; i++) {
@@ -35,13 +36,10 @@ int streams_overlap(struct streams_lab *lab, struct streams_way_result *out)
     memcpy(copies + n, spans[STREAMS_D2H], (size_t)n * sizeof *copies);
     out->traced_ms = last - first;
     for (int engine = 0; engine < STREAMS_N_ENGINES; engine++) { /* joining spoils what it is given */
-        struct stats_span own[STREAMS_MAX_N];
-        memcpy(own, spans[engine], sizeof own);
+        memcpy(own, spans[engine], (size_t)n * sizeof *own);
         out->busy_ms[engine] = stats_union(own, n);
     }
-    struct stats_span compute[STREAMS_MAX_N];
-    memcpy(compute, spans[STREAMS_COMPUTE], sizeof compute);
-    out->under_compute_ms = stats_both(copies, 2 * n, compute, n);
+    out->under_compute_ms = stats_both(copies, 2 * n, spans[STREAMS_COMPUTE], n);
     out->both_copies_ms = stats_both(spans[STREAMS_H2D], n, spans[STREAMS_D2H], n);
     return 0;
 }

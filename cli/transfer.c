@@ -5,9 +5,9 @@
 
 #include <string.h>
 
-const char *const transfer_directions[] = {"h2d", "d2h", "both", "d2d", NULL};
+const char *const transfer_directions[] = {"h2d", "d2h", "both", "d2d", "peer", NULL};
 const char *const transfer_memories[] = {"pageable", "pinned", "write_combined", "registered", "huge_pages", "device"};
-const char *const transfer_ways[] = {"async", "blocking", "batch", "kernel"};
+const char *const transfer_ways[] = {"async", "blocking", "batch", "graph", "kernel"};
 
 #define BURST_BYTES (256ull << 20) /* copies back to back: about so much, at most BATCH */
 
@@ -19,6 +19,8 @@ struct route {
 
 static struct route route_of(const struct transfer_lab *lab, enum transfer_direction direction, int side)
 {
+    if (direction == TRANSFER_PEER)
+        return (struct route){&lab->device[0], &lab->peer, 3};
     if (direction == TRANSFER_D2D)
         return (struct route){&lab->device[0], &lab->device[1], 2};
     if (direction == TRANSFER_D2H || (direction == TRANSFER_BOTH && side == 1))
@@ -34,18 +36,23 @@ static struct mr_copy copy_at(struct route r, uint64_t bytes, uint64_t i)
     return (struct mr_copy){r.dst->ptr + at, r.src->ptr + at, bytes, r.dst->kind, r.src->kind};
 }
 
-static int enqueue(struct mr_stream *stream, enum transfer_way way, struct route r, uint64_t bytes, uint64_t n)
+static int enqueue(const struct transfer_lab *lab, struct mr_stream *stream, enum transfer_way way, struct route r,
+                   uint64_t bytes, uint64_t n)
 {
     struct mr_copy copies[BATCH];
     int rc = 0;
     for (uint64_t i = 0; i < n; i++)
         copies[i] = copy_at(r, bytes, i);
+    if (way == TRANSFER_GRAPH && lab->graph)
+        return mr_graph_launch(lab->graph, stream);
     if (way == TRANSFER_BATCH)
         return mr_copy_batch_async(stream, copies, n);
     for (uint64_t i = 0; i < n && rc == 0; i++) {
         const struct mr_copy *c = &copies[i];
         struct mr_kernel_copy args = {c->dst, c->src, c->bytes};
-        if (way == TRANSFER_KERNEL)
+        if (r.src->dev != r.dst->dev)
+            rc = mr_copy_peer_async(stream, c->dst, r.dst->dev, c->src, r.src->dev, c->bytes);
+        else if (way == TRANSFER_KERNEL)
             rc = mr_launch(stream, "copy", &args, sizeof args);
         else
             rc = mr_copy_async(stream, c->dst, c->dst_kind, c->src, c->src_kind, c->bytes);
@@ -68,7 +75,7 @@ static int time_on_host(struct transfer_lab *lab, const struct transfer_series *
                         int64_t ns[3])
 {
     uint64_t start = mr_time_ns();
-    int rc = enqueue(lab->stream[0], s->way, route_of(lab, s->direction, 0), bytes, n);
+    int rc = enqueue(lab, lab->stream[0], s->way, route_of(lab, s->direction, 0), bytes, n);
     if (rc == 0)
         rc = synchronize(lab, 1);
     ns[0] = ns[1] = ns[2] = (int64_t)(mr_time_ns() - start);
@@ -85,7 +92,7 @@ static int time_on_device(struct transfer_lab *lab, const struct transfer_series
         if (rc == 0)
             rc = mr_event_record(lab->start[i], lab->stream[i]);
         if (rc == 0)
-            rc = enqueue(lab->stream[i], s->way, route_of(lab, s->direction, i), bytes, n);
+            rc = enqueue(lab, lab->stream[i], s->way, route_of(lab, s->direction, i), bytes, n);
         if (rc == 0)
             rc = mr_event_record(lab->end[i], lab->stream[i]);
     }
@@ -164,21 +171,34 @@ static int each_side(struct transfer_lab *lab, const struct transfer_series *s, 
 static uint64_t copies_for(const struct transfer_series *s, uint64_t bytes)
 {
     uint64_t n = (s->host_timed ? BURST_BYTES / 4 : BURST_BYTES) / bytes, most = s->host_timed ? BATCH / 4 : BATCH;
-    if (s->way == TRANSFER_BATCH)
+    if (s->way == TRANSFER_BATCH || s->way == TRANSFER_GRAPH)
         return BATCH;
     return n < 1 ? 1 : n > most ? most : n;
 }
 
+/* The copies of one point. */
+static int record(struct transfer_lab *lab, const struct transfer_series *s, uint64_t bytes, uint64_t n)
+{
+    struct mr_graph *graph = NULL;
+    int rc = mr_graph_begin(lab->stream[0]);
+    if (rc < 0)
+        return rc;
+    rc = enqueue(lab, lab->stream[0], TRANSFER_ASYNC, route_of(lab, s->direction, 0), bytes, n);
+    int ended = mr_graph_end(lab->stream[0], rc == 0 ? &graph : NULL);
+    lab->graph = graph;
+    return rc < 0 ? rc : ended;
+}
+
 /* The first run warms up, outside the gate: what a driver loads at first use it may load only while nothing runs. */
-static int measure_point(struct transfer_lab *lab, const struct transfer_series *s, uint64_t bytes,
-                         struct transfer_point *out)
+static int measure_recorded(struct transfer_lab *lab, const struct transfer_series *s, uint64_t bytes,
+                            struct transfer_point *out)
 {
     double rates[3][TRANSFER_REPEATS];
     int64_t ns[3];
     uint64_t n = copies_for(s, bytes);
     int sides = s->direction == TRANSFER_BOTH ? 2 : 1, rc = each_side(lab, s, bytes, n, clear_piece);
     for (int i = 0; i < sides && rc == 0; i++)
-        rc = enqueue(lab->stream[i], s->way, route_of(lab, s->direction, i), bytes, n);
+        rc = enqueue(lab, lab->stream[i], s->way, route_of(lab, s->direction, i), bytes, n);
     if (rc == 0)
         rc = synchronize(lab, 2);
     for (uint64_t k = 0; k < lab->o->repeats && rc == 0; k++) {
@@ -199,12 +219,24 @@ static int measure_point(struct transfer_lab *lab, const struct transfer_series 
     return 0;
 }
 
+static int measure_point(struct transfer_lab *lab, const struct transfer_series *s, uint64_t bytes,
+                         struct transfer_point *out)
+{
+    int rc = s->way == TRANSFER_GRAPH ? record(lab, s, bytes, copies_for(s, bytes)) : 0;
+    if (rc == 0)
+        rc = measure_recorded(lab, s, bytes, out);
+    mr_graph_destroy(lab->graph);
+    lab->graph = NULL;
+    return rc;
+}
+
 int transfer_series_measure(struct transfer_lab *lab, const struct mr_device_info *info, struct transfer_series *s)
 {
     double x[TRANSFER_MAX_SIZES], y[TRANSFER_MAX_SIZES];
-    double limits[] = {info->h2d_gb_per_s, info->d2h_gb_per_s, info->h2d_gb_per_s + info->d2h_gb_per_s, 0};
+    double limits[] = {info->h2d_gb_per_s, info->d2h_gb_per_s, info->h2d_gb_per_s + info->d2h_gb_per_s, 0,
+                       lab->peer_gb_per_s};
     static const char *const kinds[] = {"pageable", "pinned", "write-combined", "registered", "huge pages", "device"};
-    static const char *const ways[] = {"", ", blocking", ", batch of 64", ", kernel"};
+    static const char *const ways[] = {"", ", blocking", ", batch of 64", ", graph of 64", ", kernel"};
     snprintf(s->name, sizeof s->name, "%s%s", kinds[s->memory], ways[s->way]);
     s->host_timed = s->memory == TRANSFER_PAGEABLE || s->way == TRANSFER_BLOCKING;
     s->limit_gb_per_s = limits[s->direction];
@@ -212,7 +244,8 @@ int transfer_series_measure(struct transfer_lab *lab, const struct mr_device_inf
         s->limit_gb_per_s = info->pageable_gb_per_s;
     int rc = 0;
     for (uint64_t bytes = lab->o->min_bytes; bytes <= lab->o->max_bytes && rc == 0; bytes *= 4) {
-        if (s->n == TRANSFER_MAX_SIZES || (s->way == TRANSFER_BATCH && bytes > BATCH_MAX_BYTES))
+        if (s->n == TRANSFER_MAX_SIZES ||
+            ((s->way == TRANSFER_BATCH || s->way == TRANSFER_GRAPH) && bytes > BATCH_MAX_BYTES))
             break;
         if (cli_interrupted())
             return mr_error_set(MR_ECANCELLED, "interrupted");

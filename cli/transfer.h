@@ -6,11 +6,18 @@
 
 struct transfer_opts {
     struct cli_common common;
-    char *device, *plot, *directions;
+    char *device, *peer, *plot, *directions;
     uint64_t min_bytes, max_bytes, repeats;
 };
 
-enum transfer_direction { TRANSFER_H2D, TRANSFER_D2H, TRANSFER_BOTH, TRANSFER_D2D, TRANSFER_N_DIRECTIONS };
+enum transfer_direction {
+    TRANSFER_H2D,
+    TRANSFER_D2H,
+    TRANSFER_BOTH,
+    TRANSFER_D2D,
+    TRANSFER_PEER, /* from another device */
+    TRANSFER_N_DIRECTIONS
+};
 enum transfer_memory {
     TRANSFER_PAGEABLE,
     TRANSFER_PINNED,
@@ -24,6 +31,7 @@ enum transfer_way {
     TRANSFER_ASYNC,    /* back to back in a stream */
     TRANSFER_BLOCKING, /* the host waits for each */
     TRANSFER_BATCH,    /* 64 in one call */
+    TRANSFER_GRAPH,    /* 64 recorded once, launched as one graph */
     TRANSFER_KERNEL,   /* the processors copy, from and to mapped memory */
     TRANSFER_N_WAYS
 };
@@ -60,7 +68,9 @@ struct transfer_result {
     struct mr_device_info before, after; /* after: right behind the fastest copies, when the link is awake */
     struct transfer_series series[TRANSFER_MAX_SERIES];
     int n_series;
-    char left_out[512]; /* which memory the device or the system does not give, and why */
+    char peer[64];       /* the other device's name; "": none */
+    int direct;          /* 1: its copies do not go through the host's memory */
+    char left_out[1024]; /* which memory the device or the system does not give, and why */
 };
 
 /* Returns 0 or the library's error. */

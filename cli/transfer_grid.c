@@ -16,7 +16,8 @@ static bool wanted(const struct transfer_lab *lab, enum transfer_direction direc
 static const unsigned char host_ways[TRANSFER_N_MEMORY] = {
     /* bits: 1 << way */
     [TRANSFER_PAGEABLE] = 1 << TRANSFER_ASYNC | 1 << TRANSFER_BLOCKING,
-    [TRANSFER_PINNED] = 1 << TRANSFER_ASYNC | 1 << TRANSFER_BLOCKING | 1 << TRANSFER_BATCH | 1 << TRANSFER_KERNEL,
+    [TRANSFER_PINNED] =
+        1 << TRANSFER_ASYNC | 1 << TRANSFER_BLOCKING | 1 << TRANSFER_BATCH | 1 << TRANSFER_GRAPH | 1 << TRANSFER_KERNEL,
     [TRANSFER_COMBINED] = 1 << TRANSFER_ASYNC,
     [TRANSFER_REGISTERED] = 1 << TRANSFER_ASYNC,
     [TRANSFER_HUGE] = 1 << TRANSFER_ASYNC,
@@ -24,6 +25,8 @@ static const unsigned char host_ways[TRANSFER_N_MEMORY] = {
 
 static bool has_series(enum transfer_direction d, enum transfer_memory m, int way)
 {
+    if (d == TRANSFER_PEER)
+        return m == TRANSFER_DEVICE && way == TRANSFER_ASYNC;
     if (d == TRANSFER_D2D)
         return m == TRANSFER_DEVICE && way != TRANSFER_BLOCKING;
     if (m == TRANSFER_DEVICE)
@@ -38,7 +41,8 @@ static int measure_memory(struct transfer_lab *lab, enum transfer_memory m, stru
     int rc = 0;
     for (int d = 0; d < TRANSFER_N_DIRECTIONS; d++) {
         for (int way = 0; way < TRANSFER_N_WAYS && rc == 0; way++) {
-            if (!has_series(d, m, way) || !wanted(lab, d) || out->n_series == TRANSFER_MAX_SERIES)
+            if (!has_series(d, m, way) || !wanted(lab, d) || (d == TRANSFER_PEER && !lab->peer_dev) ||
+                out->n_series == TRANSFER_MAX_SERIES)
                 continue;
             struct transfer_series *s = &out->series[out->n_series++];
             s->direction = (enum transfer_direction)d;
@@ -52,16 +56,15 @@ static int measure_memory(struct transfer_lab *lab, enum transfer_memory m, stru
     return rc;
 }
 
-static int fill_device(struct transfer_lab *lab)
+int transfer_fill(struct transfer_lab *lab, struct mr_stream *stream, const struct transfer_block *b, uint32_t seed)
 {
-    const struct transfer_block *b = &lab->device[1];
     int rc = 0;
     for (uint64_t at = 0; at < b->bytes && rc == 0; at += CHECK_BYTES) {
         uint64_t n = b->bytes - at < CHECK_BYTES ? b->bytes - at : CHECK_BYTES;
-        transfer_pattern(lab->check, at, n, 2);
-        rc = mr_copy_async(lab->stream[0], b->ptr + at, MR_DEVICE, lab->check, MR_PINNED, n);
+        transfer_pattern(lab->check, at, n, seed);
+        rc = mr_copy_async(stream, b->ptr + at, MR_DEVICE, lab->check, MR_PINNED, n);
         if (rc == 0)
-            rc = mr_stream_synchronize(lab->stream[0]);
+            rc = mr_stream_synchronize(stream);
     }
     return rc;
 }
@@ -82,11 +85,12 @@ static int open_lab(struct transfer_lab *lab, uint64_t bytes)
     if (rc == 0)
         rc = mr_memory_acquire(lab->dev, MR_PINNED, CHECK_BYTES, &check);
     lab->check = check;
-    return rc == 0 ? fill_device(lab) : rc;
+    return rc == 0 ? transfer_fill(lab, lab->stream[0], &lab->device[1], 2) : rc;
 }
 
 static void close_lab(struct transfer_lab *lab)
 {
+    transfer_peer_close(lab);
     for (int i = 0; i < 2; i++) {
         mr_stream_destroy(lab->stream[i]);
         mr_event_destroy(lab->start[i]);
@@ -96,6 +100,12 @@ static void close_lab(struct transfer_lab *lab)
     if (lab->check)
         mr_memory_release(lab->dev, MR_PINNED, lab->check, NULL);
     gate_drop(&lab->gate);
+}
+
+void transfer_leave_out(struct transfer_result *out, const char *what, const char *why)
+{
+    size_t used = strlen(out->left_out);
+    snprintf(out->left_out + used, sizeof out->left_out - used, "%s%s: %s", used ? "; " : "", what, why);
 }
 
 /* Memory that this device or system does not give is left out. */
@@ -108,9 +118,7 @@ static int measure_host(struct transfer_lab *lab, enum transfer_memory m, uint64
         transfer_pattern(lab->host[0].ptr, 0, lab->host[0].bytes, 1);
         rc = measure_memory(lab, m, out);
     } else if (rc == MR_EUNSUPPORTED || rc == MR_ELIMIT) {
-        size_t used = strlen(out->left_out);
-        snprintf(out->left_out + used, sizeof out->left_out - used, "%s%s: %s", used ? "; " : "", transfer_memories[m],
-                 mr_last_error());
+        transfer_leave_out(out, transfer_memories[m], mr_last_error());
         rc = 0;
     }
     for (int i = 0; i < 2; i++)
@@ -127,6 +135,8 @@ int transfer_measure(struct mr_device *dev, const struct transfer_opts *o, struc
     out->after = out->before;
     if (rc == 0)
         rc = open_lab(&lab, bytes);
+    if (rc == 0 && wanted(&lab, TRANSFER_PEER))
+        rc = transfer_peer_open(&lab, bytes, out);
     for (int m = 0; m < TRANSFER_N_MEMORY && rc == 0; m++)
         rc = measure_host(&lab, (enum transfer_memory)m, bytes, out);
     if (rc == 0)

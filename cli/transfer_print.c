@@ -5,7 +5,7 @@
 #include <string.h>
 
 static const char *const titles[] = {"Host to device", "Device to host", "Both ways at once (total)",
-                                     "Within the device"};
+                                     "Within the device", "From the peer device"};
 
 static const struct transfer_point *last_point(const struct transfer_series *s)
 {
@@ -135,6 +135,8 @@ static int print_text(const struct transfer_result *r, const struct transfer_opt
                at->link_generation_max, at->link_width_max);
     if (at->h2d_gb_per_s > 0)
         printf("; limit %.2f GB/s to the device, %.2f GB/s back", at->h2d_gb_per_s, at->d2h_gb_per_s);
+    if (r->peer[0])
+        printf("; peer %s, %s", r->peer, r->direct ? "reached directly" : "through the host's memory");
     printf("\nmedians of %llu; copies wait behind a kernel until all are submitted, and the device's clock times them; "
            "pageable\nand blocking copies cannot wait so: the host's clock times them, submitting included. The bytes "
            "were "
@@ -191,6 +193,8 @@ static int print_json(const struct transfer_result *r)
     mr_json_int(json, "width_max", r->after.link_width_max);
     mr_json_int(json, "numa_node", r->after.numa_node);
     mr_json_object_end(json);
+    mr_json_string(json, "peer", r->peer[0] ? r->peer : NULL);
+    mr_json_bool(json, "peer_direct", r->peer[0] && r->direct);
     mr_json_array(json, "series");
     for (int i = 0; i < r->n_series; i++) {
         const struct transfer_series *s = &r->series[i];

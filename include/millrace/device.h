@@ -26,6 +26,7 @@ extern "C" {
 struct mr_device;
 struct mr_stream;
 struct mr_event;
+struct mr_graph;
 
 /* Kinds of memory. */
 enum mr_memory {
@@ -40,7 +41,7 @@ MR_API const char *mr_memory_name(enum mr_memory kind);
 
 /*
  * Opens a device.
- * uri: "auto" (the best that is usable), "cpu", "sim" or "sim:h2d=55,d2h=55,pageable=12,latency=10us,step=4ms,mem=16GiB",
+ * uri: "auto" (the best that is usable), "cpu", "sim" or "sim:h2d=55,d2h=55,peer=100,pageable=12,latency=10us,step=4ms,mem=16GiB",
  * "cuda" (the first GPU), "cuda:1" or "cuda:1,pinned=alloc". GPUs are numbered as the driver shows them to this process
  * (CUDA_VISIBLE_DEVICES). pinned=register (the default) page-locks by touching pages in parallel on the memory node
  * nearest the GPU and registering them, pinned=alloc by the driver's own allocator.
@@ -74,8 +75,22 @@ struct mr_device_info {
     int link_generation, link_width, link_generation_max, link_width_max;
     int numa_node;       /* memory node of the host nearest the device; -1: unknown (everywhere but on GPUs) */
     uint64_t bar1_bytes; /* window through which the bus reaches device memory */
+
+    int simulated;          /* 1: the host's processors play the device */
+    uint64_t context_bytes; /* of its memory that opening took, about; 0: none, or unknown */
+    double peer_gb_per_s;   /* to other devices, one way: all NVLinks, or what is simulated; 0: none, or unknown */
 };
 MR_API int mr_device_get(struct mr_device *dev, struct mr_device_info *out);
+
+/* A process that computes on a GPU. */
+struct mr_device_process {
+    uint64_t pid;   /* in a container perhaps the host's */
+    uint64_t bytes; /* of the GPU's memory; 0: unknown */
+};
+
+/* Lists the processes that use a GPU now, this one among them. [out] out: the first max of them. Returns how many there are,
+ * MR_EUNSUPPORTED where that is not known (other devices, no NVML), MR_EMISUSE, MR_EDEVICE. */
+MR_API int mr_device_processes(struct mr_device *dev, struct mr_device_process *out, int max);
 
 /* Calls fn for each kind of device known to this build, best first: name, one line about it, and NULL or the reason
  * why it is not usable here. Stops when fn returns nonzero, and returns that. */
@@ -174,6 +189,23 @@ struct mr_copy {
 MR_API int mr_copy_batch_async(struct mr_stream *stream, const struct mr_copy *copies, uint64_t n);
 
 /*
+ * Can bytes go from one device's memory to the other's without the host's memory between? Asking prepares it, which may
+ * block for milliseconds the first time: on GPUs each may reach the other's memory from then on, other libraries of the
+ * process included. Returns 1: they can (also for one device alone), 0: the driver stages them in host memory,
+ * MR_EUNSUPPORTED for devices that have no copies between them ("cpu", different kinds), MR_EMISUSE, MR_EDEVICE.
+ */
+MR_API int mr_device_reach(struct mr_device *one, struct mr_device *other);
+
+/*
+ * Enqueues a copy between the memories (MR_DEVICE) of two devices. stream: of either. The stream's order is the only one:
+ * what other streams, those of the other device above all, still do with the two ranges is waited for by the caller before.
+ * Prepares as mr_device_reach() does when that was not called. Both ranges stay valid and the source unchanged until the
+ * copy is done. Returns 0, MR_EUNSUPPORTED as mr_device_reach(), MR_EMISUSE, MR_EDEVICE, -ENOMEM.
+ */
+MR_API int mr_copy_peer_async(struct mr_stream *stream, void *dst, struct mr_device *dst_device, const void *src,
+                              struct mr_device *src_device, uint64_t bytes);
+
+/*
  * Enqueues setting memory to one byte value. Host memory is set by the calling thread, which blocks until the stream's
  * earlier work is done. Returns 0, MR_EMISUSE, MR_EDEVICE, -ENOMEM.
  */
@@ -185,10 +217,11 @@ struct mr_kernel_copy { /* ends aligned to 16 bytes */
     const void *src;
     uint64_t bytes;
 };
-struct mr_kernel_matmul { /* n x n, row-major, in device memory: c = a b */
+struct mr_kernel_matmul { /* row-major, in device memory: c = a b; b is n x n, a and c are rows x n */
     uint64_t n;
     const float *a, *b;
     float *c;
+    uint64_t rows; /* 0: n. May be left out, with the size of the arguments. */
 };
 
 /*
@@ -201,12 +234,38 @@ struct mr_kernel_matmul { /* n x n, row-major, in device memory: c = a b */
  *   "copy"        struct mr_kernel_copy: the processors copy, not the copy engines; page-locked or device memory
  *   "matmul_f32"  struct mr_kernel_matmul. On "cuda" by cuBLAS, which is looked for when first needed: the file that the
  *                 environment's MILLRACE_CUBLAS names, or libcublas.so.13, .12 or .11 where the dynamic linker looks. "sim"
- *                 is busy for 2 n^3 floating-point operations at its rate `tflops` and computes nothing.
+ *                 is busy for 2 rows n^2 floating-point operations at its rate `tflops` and computes nothing.
  * and the library's own, which mr_device_has_kernel() tells of. Returns 0, MR_EUNSUPPORTED for a name that the device does not
  * have (of those above, "cpu" has "busy" only), MR_ENODEVICE without cuBLAS, MR_EMISUSE for arguments of the wrong size,
  * MR_EDEVICE.
  */
 MR_API int mr_launch(struct mr_stream *stream, const char *kernel, const void *args, size_t arg_bytes);
+
+/*
+ * Graphs: a step that repeats, recorded once and launched as one piece of work, which on a GPU costs the host one call and the
+ * device one start for all of it.
+ *
+ * Between mr_graph_begin and mr_graph_end the stream does nothing: copies between page-locked and device memory, copies
+ * between devices, setting of device memory and launches of kernels that are enqueued to it are checked and recorded, with
+ * their addresses and arguments as they are then. Everything else on that stream is refused with MR_EMISUSE and leaves
+ * the recording as it was: pageable memory, copies within the host's, synchronising, recording and waiting for events, another
+ * graph's launch. On a GPU launch what will be recorded once before: libraries load what they need at their first use.
+ *
+ * Ownership: the caller destroys the graph, when no launch of it is under way and before its device closes; what it
+ * refers to stays valid until then, and on "cuda" so do the devices of recorded peer copies. The stream that recorded may go.
+ * Threads: a stream that is being recorded belongs to the recording thread, and a graph to one thread at a time.
+ */
+
+/* Begins to record on a stream. Returns 0, MR_EMISUSE when it is being recorded already, MR_EDEVICE. */
+MR_API int mr_graph_begin(struct mr_stream *stream);
+/* Ends it; whatever it returns, the stream works again. An empty graph is allowed. [out] out: on success; NULL: what was
+ * recorded is dropped. Returns 0, MR_EMISUSE when nothing is being recorded, MR_EDEVICE, -ENOMEM. */
+MR_API int mr_graph_end(struct mr_stream *stream, struct mr_graph **out);
+/* Enqueues the recorded work, in its order, to a stream of the same device; the memory's contents are those of that moment in
+ * the stream. Launches of one graph in several streams run one after the other. "cpu" does it at once. Returns 0, MR_EMISUSE
+ * for a stream of another device or one that is being recorded, MR_EDEVICE, -ENOMEM (then nothing was enqueued). */
+MR_API int mr_graph_launch(struct mr_graph *graph, struct mr_stream *stream);
+MR_API void mr_graph_destroy(struct mr_graph *graph);
 
 /* 1: mr_launch() knows this name on the device, 0: not, negative: error. The library's own kernels, "pointwise", "one_hot"
  * and "gather", make batches on devices (transform.h, loader.h); on GPUs they are there when nvcc was found at build time. */

@@ -50,6 +50,15 @@ enum mr_tail {
     MR_TAIL_PAD,  /* ceil(length / world): positions wrap to the epoch's start */
 };
 
+/* Where the end of a field's chain runs, if that ships fewer bytes and the device has the kernels; the bits are the same. */
+enum mr_device_transforms {
+    MR_DEVICE_TRANSFORMS_OFF, /* all ops on the host */
+    MR_DEVICE_TRANSFORMS_ON,  /* on the device */
+    MR_DEVICE_TRANSFORMS_AUTO, /* on a device with processors of its own; on the host when that plays the device ("sim"), since
+                                  its own cores would do the work either way, in line with the copies. The cache DEVICE
+                                  means ON. */
+};
+
 struct mr_loader_opts {
     size_t size;          /* of this struct: set by mr_loader_opts_init() */
     uint64_t batch_size;  /* samples; default 64 */
@@ -74,10 +83,9 @@ struct mr_loader_opts {
     double max_bad_fraction; /* of the samples delivered so far plus one batch; 0: not used */
     int pageable;            /* 1: slots in pageable memory (to show the mistake) */
     const char *state;       /* JSON from mr_loader_state(), to go on from there; NULL: start at epoch 0 */
-    int device_transforms; /* 1, the default: the end of a field's chain runs on the device where that ships fewer bytes and
-                                the device has the kernels; the bits are the same. 0: all ops on the host */
-    int blocking;          /* 1: the worker that ships a batch waits for its copy (to show the mistake) */
-    uint32_t streams;      /* streams that copies take turns on, 1..16; default 1 */
+    int device_transforms;   /* enum mr_device_transforms; default MR_DEVICE_TRANSFORMS_AUTO */
+    int blocking;            /* 1: the worker that ships a batch waits for its copy (to show the mistake) */
+    uint32_t streams;        /* streams that copies take turns on, 1..16; default 1 */
 };
 
 MR_API void mr_loader_opts_init(struct mr_loader_opts *opts);
@@ -190,11 +198,16 @@ struct mr_loader_stats {
     uint64_t worker_ns;             /* all workers' lifetime together */
     uint64_t consumer_wait_ns;      /* in mr_loader_next() */
     uint64_t consumer_busy_ns;      /* between batches */
-    uint64_t copy_ns;      /* of copies to the device and the transforms behind them, where they can be timed */
+    uint64_t
+        copy_ns; /* of copies to the device and the transforms behind them, where they can be timed; where not all are,
+                         reckoned from those that are */
     uint64_t copied_bytes; /* to the device; 0 where nothing is copied */
     char device_ops[192];  /* "image: cast,scale,normalize; label: one_hot": run on the device; "": none */
     /* Over the latest timed batches (at most 4,096), from the device's events: time copying, time in the consumer's work
-     * on a batch (from its stream's passing mr_loader_next() to release), and time that both ran at once. */
+     * on a batch (from its stream's passing mr_loader_next() to release), and time that both ran at once. All batches are
+     * timed that are 0.3 ms or more apart, and all while a trace runs; of quicker ones bursts of neighbours (at least 64
+     * batches, four times `prefetch`), so seldom that timing costs a few percent. A burst's first `prefetch` batches are not
+     * counted themselves: copies lie under the use of batches before them, which were not timed. */
     uint64_t timed_batches, timed_copy_ns, timed_use_ns, timed_both_ns;
     double ready_mean; /* batches ready when mr_loader_next() was called, mean */
     double reads_in_flight_mean;

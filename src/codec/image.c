@@ -4,6 +4,15 @@
 #include <errno.h>
 
 static const struct mr_image_codec *const codecs[] = {
+#if MILLRACE_HAVE_JPEG
+    &mr_jpeg_codec,
+#endif
+#if MILLRACE_HAVE_PNG
+    &mr_png_codec,
+#endif
+#if MILLRACE_HAVE_WEBP
+    &mr_webp_codec,
+#endif
     NULL,
 };
 
@@ -36,7 +45,7 @@ void mr_decoder_destroy(struct mr_decoder *d)
     if (!d)
         return;
     for (const struct mr_image_codec *const *c = codecs; *c; c++)
-        if (d->state[(*c)->format])
+        if ((*c)->close && d->state[(*c)->format])
             (*c)->close(d->state[(*c)->format]);
     free(d->pixels.data);
     free(d->turned.data);

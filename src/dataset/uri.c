@@ -12,10 +12,8 @@
 
 /* Those that can be had by URI, in the order in which they are asked whether a path is theirs. */
 static const struct mr_dataset_ops *const formats[] = {
-    &mr_dataset_idx,
-    &mr_dataset_npy,
-    &mr_dataset_raw,
-    &mr_dataset_synthetic,
+    &mr_dataset_idx,    &mr_dataset_npy,  &mr_dataset_raw, &mr_dataset_tar,       &mr_dataset_safetensors,
+    &mr_dataset_folder, &mr_dataset_list, &mr_dataset_csv, &mr_dataset_synthetic,
 };
 
 const char *mr_format_names(char *buf, size_t cap)
@@ -44,6 +42,15 @@ static bool on_disk(const char *path)
     return stat(path, &st) == 0;
 }
 
+/* Bytes up to the first comma that stands in no braces (shards-{a,b}.tar). */
+static size_t up_to_comma(const char *text)
+{
+    size_t n = 0;
+    for (int depth = 0; text[n] && (text[n] != ',' || depth > 0); n++)
+        depth += text[n] == '{' ? 1 : text[n] == '}' && depth > 0 ? -1 : 0;
+    return n;
+}
+
 /* Is the text up to its first '=' or ',' an option of this format (NULL: of any)? */
 static bool names_option(const struct mr_dataset_ops *ops, const char *text)
 {
@@ -58,10 +65,10 @@ static bool names_option(const struct mr_dataset_ops *ops, const char *text)
 /* A URL cannot be looked for; it ends at the first comma that an option follows. */
 static size_t url_length(const struct mr_dataset_ops *ops, const char *text)
 {
-    const char *comma = strchr(text, ',');
-    while (comma && !names_option(ops, comma + 1))
-        comma = strchr(comma + 1, ',');
-    return comma ? (size_t)(comma - text) : strlen(text);
+    size_t n = up_to_comma(text);
+    while (text[n] && !names_option(ops, text + n + 1))
+        n += 1 + up_to_comma(text + n + 1);
+    return n;
 }
 
 /* Where text's path ends: at a comma or at its end. Returns -ENOMEM, or 0. */
@@ -78,7 +85,7 @@ static int path_length(const struct mr_dataset_ops *ops, const char *text, size_
     while (!on_disk(copy)) {
         char *comma = strrchr(copy, ',');
         if (!comma) {
-            length = strcspn(text, ",");
+            length = up_to_comma(text);
             break;
         }
         length = (size_t)(comma - copy);
@@ -103,6 +110,10 @@ static int sniff(const char *path, const struct mr_dataset_ops **out)
     char names[128];
     struct stat st;
     bool url = mr_store_is_remote(path);
+    if (!url && stat(path, &st) != 0 && strchr(path, '{') && mr_dataset_tar.sniff(path)) {
+        *out = &mr_dataset_tar; /* the name of many files */
+        return 0;
+    }
     if (!url && stat(path, &st) != 0) {
         int errnum = errno; /* before it is lost in formatting */
         return mr_error_errno(errnum, "%s (no format was given; formats: %s)", path,

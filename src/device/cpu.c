@@ -1,8 +1,27 @@
 /* The device "cpu": the consumer reads host memory in place. Streams run inline, on the thread that enqueues. */
 #include "device/device.h"
+#include "device/graph.h"
 #include "device/kernels.h"
 
 #include <string.h>
+
+/* A piece of work: a kernel, or else a copy, or else the setting of memory, or else waiting. */
+struct cpu_op {
+    const struct mr_kernel *kernel;
+    void *dst;
+    const void *src;
+    uint64_t bytes, busy_ns;
+    int byte;
+    _Alignas(16) unsigned char args[MR_KERNEL_ARGS];
+};
+
+struct stream_state {
+    struct mr_op_list recorded;
+};
+
+struct graph_state {
+    struct mr_op_list ops;
+};
 
 struct event_state {
     _Atomic uint64_t time_ns; /* of the last record; 0: never recorded */
@@ -38,6 +57,59 @@ static void memory_drop(struct mr_device *dev, enum mr_memory kind, void *ptr, u
 {
     (void)dev, (void)kind;
     mr_host_memory_drop(ptr, bytes);
+}
+
+static void work(const struct cpu_op *op)
+{
+    uint64_t now = op->busy_ns ? mr_time_ns() : 0;
+    if (op->kernel)
+        op->kernel->run(op->args);
+    else if (op->src)
+        memmove(op->dst, op->src, op->bytes);
+    else if (op->dst)
+        memset(op->dst, op->byte, op->bytes);
+    if (op->busy_ns)
+        mr_sleep_until(op->busy_ns > UINT64_MAX - now ? UINT64_MAX : now + op->busy_ns);
+}
+
+static int work_or_record(struct mr_stream *stream, const struct cpu_op *op)
+{
+    struct stream_state *s = stream->state;
+    if (atomic_load(&stream->recording))
+        return mr_op_list_add(&s->recorded, op, sizeof *op);
+    work(op);
+    return 0;
+}
+
+static int graph_begin(struct mr_stream *stream)
+{
+    (void)stream;
+    return 0;
+}
+
+static int graph_end(struct mr_stream *stream, struct mr_graph *graph)
+{
+    struct stream_state *s = stream->state;
+    if (graph)
+        ((struct graph_state *)graph->state)->ops = s->recorded;
+    else
+        mr_op_list_clear(&s->recorded);
+    s->recorded = (struct mr_op_list){0};
+    return 0;
+}
+
+static int graph_launch(struct mr_graph *graph, struct mr_stream *stream)
+{
+    (void)stream;
+    const struct graph_state *g = graph->state;
+    for (uint64_t i = 0; i < g->ops.n; i++)
+        work((const struct cpu_op *)g->ops.ops + i);
+    return 0;
+}
+
+static void graph_close(struct mr_graph *graph)
+{
+    mr_op_list_clear(&((struct graph_state *)graph->state)->ops);
 }
 
 static int stream_open(struct mr_stream *stream)
@@ -110,36 +182,36 @@ static int event_elapsed(struct mr_event *start, struct mr_event *end, int64_t *
 static int copy_async(struct mr_stream *stream, void *dst, enum mr_memory dst_kind, const void *src,
                       enum mr_memory src_kind, uint64_t bytes)
 {
-    (void)stream, (void)dst_kind, (void)src_kind;
-    memmove(dst, src, bytes);
-    return 0;
+    (void)dst_kind, (void)src_kind;
+    if (!atomic_load(&stream->recording)) {
+        memmove(dst, src, bytes);
+        return 0;
+    }
+    return work_or_record(stream, &(struct cpu_op){.dst = dst, .src = src, .bytes = bytes});
 }
 
 static int memset_async(struct mr_stream *stream, void *dst, enum mr_memory kind, int byte, uint64_t bytes)
 {
-    (void)stream, (void)kind;
-    memset(dst, byte, bytes);
-    return 0;
+    (void)kind;
+    return work_or_record(stream, &(struct cpu_op){.dst = dst, .byte = byte, .bytes = bytes});
 }
 
 static int launch(struct mr_stream *stream, const char *kernel, const void *args, size_t arg_bytes)
 {
     const struct mr_device_ops *ops = stream->dev->ops;
-    const struct mr_kernel *k = NULL;
     struct mr_kernel_range touched[3];
+    struct cpu_op op = {0};
     struct mr_launched it;
-    uint64_t now = mr_time_ns();
+    int rc;
     if (mr_kernel_find(kernel)) {
-        int wrong = mr_kernel_args(ops->name, kernel, args, arg_bytes, &k, touched);
-        if (wrong == 0)
-            k->run(args);
-        return wrong;
+        rc = mr_kernel_args(ops->name, kernel, args, arg_bytes, &op.kernel, touched);
+        if (rc == 0)
+            memcpy(op.args, args, arg_bytes);
+    } else {
+        rc = mr_launch_args(ops->name, ops->n_simple, kernel, args, arg_bytes, &it);
+        op.busy_ns = rc == 0 ? it.busy_ns : 0;
     }
-    int rc = mr_launch_args(ops->name, ops->n_simple, kernel, args, arg_bytes, &it);
-    if (rc < 0)
-        return rc;
-    mr_sleep_until(it.busy_ns > UINT64_MAX - now ? UINT64_MAX : now + it.busy_ns);
-    return 0;
+    return rc < 0 ? rc : work_or_record(stream, &op);
 }
 
 const struct mr_device_ops mr_device_cpu = {
@@ -166,6 +238,12 @@ const struct mr_device_ops mr_device_cpu = {
     .copy_async = copy_async,
     .memset_async = memset_async,
     .launch = launch,
+    .graph_begin = graph_begin,
+    .graph_end = graph_end,
+    .graph_launch = graph_launch,
+    .graph_close = graph_close,
+    .graph_size = sizeof(struct graph_state),
     .n_simple = MR_KERNEL_BUSY + 1,
+    .stream_size = sizeof(struct stream_state),
     .event_size = sizeof(struct event_state),
 };

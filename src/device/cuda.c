@@ -3,8 +3,11 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
-#define SPIN_NS 20000 /* a copy that is nearly done passes sooner than a thread sleeps and wakes */
+#define SPIN_NS      20000 /* a copy that is nearly done passes sooner than a thread sleeps and wakes */
+#define LEAST_NAP_NS 5000
+#define MOST_NAP_NS  200000
 
 static const char *const pinned_names[] = {[CUDA_PINNED_REGISTER] = "register", [CUDA_PINNED_ALLOC] = "alloc", NULL};
 
@@ -25,12 +28,20 @@ static const struct mr_option options[] = {
 
 static const char *const positional[] = {"device", NULL};
 
+/* Of each enter of this thread that has not left yet whether it pushed, the innermost in the lowest bit. */
+static _Thread_local uint64_t pushed;
+
 int mr_cuda_enter(const struct mr_cuda *c)
 {
+    struct CUctx_st *now = NULL;
     if (mr_cuda_is_forked())
         return mr_cuda_forked_error(c->name);
-    int result = c->cu->cuCtxPushCurrent_v2(c->context);
-    return result == CUDA_SUCCESS ? 0 : mr_cuda_error(c->cu, result, c->name, "cuCtxPushCurrent_v2");
+    bool is_current = c->cu->cuCtxGetCurrent(&now) == CUDA_SUCCESS && now == c->context;
+    int result = is_current ? CUDA_SUCCESS : c->cu->cuCtxPushCurrent_v2(c->context);
+    if (result != CUDA_SUCCESS)
+        return mr_cuda_error(c->cu, result, c->name, "cuCtxPushCurrent_v2");
+    pushed = pushed << 1 | !is_current;
+    return 0;
 }
 
 /* A push may return the error of earlier work on the GPU; that must not keep us from giving back what we have. */
@@ -44,7 +55,8 @@ int mr_cuda_enter_to_release(const struct mr_cuda *c)
 int mr_cuda_leave(const struct mr_cuda *c, int rc)
 {
     struct CUctx_st *was = NULL;
-    int result = c->cu->cuCtxPopCurrent_v2(&was);
+    int result = pushed & 1 ? c->cu->cuCtxPopCurrent_v2(&was) : CUDA_SUCCESS;
+    pushed >>= 1;
     return result == CUDA_SUCCESS || rc < 0 ? rc : mr_cuda_error(c->cu, result, c->name, "cuCtxPopCurrent_v2");
 }
 
@@ -52,6 +64,16 @@ static int ready(const struct mr_device *dev)
 {
     const struct mr_cuda *c = dev->state;
     return mr_cuda_is_forked() ? mr_cuda_forked_error(c->name[0] ? c->name : "cuda") : 0;
+}
+
+static int enter(const struct mr_device *dev)
+{
+    return mr_cuda_enter(dev->state);
+}
+
+static void leave(const struct mr_device *dev)
+{
+    mr_cuda_leave(dev->state, 0);
 }
 
 static int check_ordinal(const struct mr_cuda_driver *cu, int64_t ordinal)
@@ -69,7 +91,9 @@ static int check_ordinal(const struct mr_cuda_driver *cu, int64_t ordinal)
 
 static int open_cuda(struct mr_device *dev, const void *opts)
 {
+    static _Atomic uint64_t opened;
     struct mr_cuda *c = dev->state;
+    c->serial = atomic_fetch_add(&opened, 1) + 1;
     c->opts = *(const struct cuda_options *)opts;
     int rc = mr_cuda_driver_get(&c->cu);
     if (rc >= 0)
@@ -83,9 +107,12 @@ static int open_cuda(struct mr_device *dev, const void *opts)
     rc = mr_cuda_look_up(c);
     if (rc < 0)
         return rc;
+    uint64_t free_bytes = mr_nvml_free_bytes(c->fixed.pci_id);
     result = c->cu->cuDevicePrimaryCtxRetain(&c->context, c->device);
     if (result != CUDA_SUCCESS)
         return mr_cuda_error(c->cu, result, c->name, "cuDevicePrimaryCtxRetain");
+    uint64_t left = mr_nvml_free_bytes(c->fixed.pci_id);
+    c->fixed.context_bytes = left && left < free_bytes ? free_bytes - left : 0;
     pthread_mutex_init(&c->lock, NULL);
     return 0;
 }
@@ -156,12 +183,16 @@ static void event_close(struct mr_event *event)
     mr_cuda_leave(c, 0);
 }
 
-/* Threads that wait sleep: there are as many workers as processors, and they have other work. */
+/*
+ * Threads that wait sleep: there are as many workers as processors, and they have other work. An event that can wake a
+ * thread interrupts the host each time it passes, whether or not a thread waits; those without timing, of which every batch
+ * has two, are looked at in between instead.
+ */
 static int event_open(struct mr_event *event)
 {
     const struct mr_cuda *c = event->dev->state;
     struct cuda_event *e = event->state;
-    unsigned flags = CU_EVENT_BLOCKING_SYNC | (event->timing ? 0u : (unsigned)CU_EVENT_DISABLE_TIMING);
+    unsigned flags = event->timing ? CU_EVENT_BLOCKING_SYNC : CU_EVENT_DISABLE_TIMING;
     int rc = mr_cuda_enter(c);
     if (rc < 0)
         return rc;
@@ -218,6 +249,13 @@ static int event_query(struct mr_event *event)
     return rc < 0 ? rc : result == CUDA_SUCCESS;
 }
 
+/* An eighth of the time waited so far: that is how much later than it could the wait may end. */
+static void nap(uint64_t waited)
+{
+    struct timespec t = {.tv_nsec = (long)MR_MAX(MR_MIN(waited / 8, MOST_NAP_NS), LEAST_NAP_NS)};
+    nanosleep(&t, NULL);
+}
+
 static int event_synchronize(struct mr_event *event)
 {
     const struct mr_cuda *c = event->dev->state;
@@ -225,10 +263,14 @@ static int event_synchronize(struct mr_event *event)
     int rc = mr_cuda_enter(c);
     if (rc < 0)
         return rc;
-    uint64_t until = mr_time_ns() + SPIN_NS;
+    uint64_t start = mr_time_ns(), waited = 0;
     int result = c->cu->cuEventQuery(e->handle);
-    while (result == CUDA_ERROR_NOT_READY && mr_time_ns() < until)
+    while (result == CUDA_ERROR_NOT_READY && (waited < SPIN_NS || !event->timing)) {
+        if (waited >= SPIN_NS)
+            nap(waited);
         result = c->cu->cuEventQuery(e->handle);
+        waited = mr_time_ns() - start;
+    }
     if (result == CUDA_ERROR_NOT_READY)
         result = c->cu->cuEventSynchronize(e->handle);
     if (result != CUDA_SUCCESS)
@@ -263,9 +305,12 @@ const struct mr_device_ops mr_device_cuda = {
     .state_size = sizeof(struct mr_cuda),
     .probe = mr_cuda_driver_why_not,
     .ready = ready,
+    .enter = enter,
+    .leave = leave,
     .open = open_cuda,
     .close = close_cuda,
     .info = mr_cuda_info,
+    .processes = mr_cuda_processes,
     .memory_make = mr_cuda_memory_make,
     .memory_drop = mr_cuda_memory_drop,
     .host_make = mr_cuda_host_make,
@@ -285,7 +330,14 @@ const struct mr_device_ops mr_device_cuda = {
     .copy_async = mr_cuda_copy_async,
     .copy_batch = mr_cuda_copy_batch,
     .memset_async = mr_cuda_memset_async,
+    .reach = mr_cuda_reach,
+    .copy_peer = mr_cuda_copy_peer,
     .launch = mr_cuda_launch,
+    .graph_begin = mr_cuda_graph_begin,
+    .graph_end = mr_cuda_graph_end,
+    .graph_launch = mr_cuda_graph_launch,
+    .graph_close = mr_cuda_graph_close,
+    .graph_size = sizeof(struct cuda_graph),
     .has_kernel = mr_cuda_has_kernel,
     .n_simple = MR_N_KERNELS,
     .stream_size = sizeof(struct cuda_stream),

@@ -2,7 +2,7 @@
  * The device "cuda": what its files share.
  *
  * Every call makes the GPU's primary context current on the calling thread and takes it away again, so a caller finds its
- * own context as it was. Results of the driver become errors here and nowhere else.
+ * own context as it was; where it is current already (PyTorch's threads, our workers) there is nothing to do. Results of the driver become errors here and nowhere else.
  */
 #ifndef MR_CUDA_H
 #define MR_CUDA_H
@@ -10,7 +10,8 @@
 #include "device/cuda_driver.h"
 #include "device/device.h"
 
-#define MR_CUDA_KERNELS 3
+#define MR_CUDA_KERNELS   3
+#define MR_CUDA_MAX_PEERS 64
 
 enum cuda_pinned { CUDA_PINNED_REGISTER, CUDA_PINNED_ALLOC };
 
@@ -39,6 +40,8 @@ struct mr_cuda {
     char name[32];               /* "cuda:0" */
     struct mr_device_info fixed; /* what does not change */
     struct mr_host_near near;
+    uint64_t serial;                          /* of the opening, from 1; never used twice */
+    _Atomic uint64_t peer[MR_CUDA_MAX_PEERS]; /* by ordinal: serial << 1 | whether we reach each other; 0: unknown */
     atomic_bool no_batch; /* the driver does not take batches, or some pinned memory could not be locked */
     pthread_mutex_t lock; /* guards all below; nothing of ours is locked under it */
     struct cuda_block *blocks;
@@ -69,6 +72,7 @@ int mr_cuda_leave(const struct mr_cuda *c, int rc);
 /* cuda_info.c: fills c->fixed and c->near. */
 int mr_cuda_look_up(struct mr_cuda *c);
 int mr_cuda_info(struct mr_device *dev, struct mr_device_info *out);
+int mr_cuda_processes(struct mr_device *dev, struct mr_device_process *out, int max);
 
 /* cuda_memory.c: hooks. */
 int mr_cuda_memory_make(struct mr_device *dev, enum mr_memory kind, uint64_t bytes, void **out, uint64_t *out_locked);
@@ -84,6 +88,20 @@ int mr_cuda_copy_async(struct mr_stream *stream, void *dst, enum mr_memory dst_k
 int mr_cuda_copy_batch(struct mr_stream *stream, const struct mr_copy *copies, uint64_t n);
 int mr_cuda_memset_async(struct mr_stream *stream, void *dst, enum mr_memory kind, int byte, uint64_t bytes);
 int mr_cuda_stream_synchronize(struct mr_stream *stream);
+
+/* cuda_peer.c: hooks. */
+int mr_cuda_reach(struct mr_device *one, struct mr_device *other);
+int mr_cuda_copy_peer(struct mr_stream *stream, void *dst, struct mr_device *dst_device, const void *src,
+                      struct mr_device *src_device, uint64_t bytes);
+
+/* cuda_graph.c: hooks. */
+struct cuda_graph {
+    struct CUgraphExec_st *exec;
+};
+int mr_cuda_graph_begin(struct mr_stream *stream);
+int mr_cuda_graph_end(struct mr_stream *stream, struct mr_graph *graph);
+int mr_cuda_graph_launch(struct mr_graph *graph, struct mr_stream *stream);
+void mr_cuda_graph_close(struct mr_graph *graph);
 
 /* cuda_clock.c, all with the context current. mark: before a timed event is recorded. elapsed: returns the driver's
  * result. */

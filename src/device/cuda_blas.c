@@ -74,8 +74,9 @@ int mr_cuda_matmul(struct mr_cuda *c, struct mr_stream *stream, const struct mr_
     pthread_once(&once, find);
     if (blas.why_not[0])
         return mr_error_set(MR_ENODEVICE, "device %s: matmul_f32 needs cuBLAS: %s", c->name, blas.why_not);
-    if (m->n == 0 || m->n > 65536)
-        return mr_error_set(MR_EMISUSE, "kernel matmul_f32: want n of 1..65536, got %llu", (unsigned long long)m->n);
+    if (m->n == 0 || m->n > 65536 || m->rows == 0 || m->rows > 65536)
+        return mr_error_set(MR_EMISUSE, "kernel matmul_f32: want n and rows of 1..65536, got %llu and %llu",
+                            (unsigned long long)m->n, (unsigned long long)m->rows);
     pthread_mutex_lock(&c->lock);
     if (!c->blas)
         status = blas.create(&c->blas);
@@ -87,7 +88,7 @@ int mr_cuda_matmul(struct mr_cuda *c, struct mr_stream *stream, const struct mr_
     }
     if (!status) {
         call = "cublasSgemm_v2";
-        status = blas.sgemm(c->blas, 0, 0, n, n, n, &one, m->b, n, m->a, n, &zero, m->c, n);
+        status = blas.sgemm(c->blas, 0, 0, n, (int)m->rows, n, &one, m->b, n, m->a, n, &zero, m->c, n);
     }
     pthread_mutex_unlock(&c->lock);
     return status ? failed(c, call, status) : 0;

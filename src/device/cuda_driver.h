@@ -7,12 +7,15 @@
 #define MR_CUDA_DRIVER_H
 
 #include "base/base.h"
+#include <millrace/device.h>
 
 struct CUctx_st;
 struct CUstream_st;
 struct CUevent_st;
 struct CUmod_st;
 struct CUfunc_st;
+struct CUgraph_st;
+struct CUgraphExec_st;
 
 #define CUDA_OLDEST_API 11040 /* oldest that serves all required symbols */
 
@@ -24,6 +27,7 @@ enum {
     CUDA_ERROR_INVALID_IMAGE = 200,
     CUDA_ERROR_NO_BINARY_FOR_GPU = 209,
     CUDA_ERROR_ECC_UNCORRECTABLE = 214,
+    CUDA_ERROR_PEER_ACCESS_UNSUPPORTED = 217,
     CUDA_ERROR_INVALID_PTX = 218,
     CUDA_ERROR_NVLINK_UNCORRECTABLE = 220,
     CUDA_ERROR_UNSUPPORTED_PTX_VERSION = 222,
@@ -32,12 +36,16 @@ enum {
     CUDA_ERROR_NOT_READY = 600,
     CUDA_ERROR_ILLEGAL_ADDRESS = 700,
     CUDA_ERROR_LAUNCH_TIMEOUT = 702,
+    CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED = 704,
     CUDA_ERROR_CONTEXT_IS_DESTROYED = 709,
     CUDA_ERROR_ASSERT = 710,
+    CUDA_ERROR_TOO_MANY_PEERS = 711,
     CUDA_ERROR_HARDWARE_STACK_ERROR = 714,
     CUDA_ERROR_LAUNCH_FAILED = 719,
     CUDA_ERROR_NOT_PERMITTED = 800,
     CUDA_ERROR_NOT_SUPPORTED = 801,
+    CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED = 900,
+    CUDA_ERROR_STREAM_CAPTURE_INVALIDATED = 901,
 };
 
 enum {
@@ -53,6 +61,7 @@ enum {
     CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
     CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76,
     CU_MEMCPY_SRC_ACCESS_ORDER_STREAM = 1,
+    CU_STREAM_CAPTURE_MODE_RELAXED = 2,
 };
 
 /* CUmemcpyAttributes with its two CUmemLocation */
@@ -76,6 +85,7 @@ struct cuda_copy_attributes {
     X(cuDeviceGetPCIBusId, (char *out, int bytes, int device))                                                         \
     X(cuDevicePrimaryCtxRetain, (struct CUctx_st * *out, int device))                                                  \
     X(cuDevicePrimaryCtxRelease_v2, (int device))                                                                      \
+    X(cuCtxGetCurrent, (struct CUctx_st * *out))                                                                       \
     X(cuCtxPushCurrent_v2, (struct CUctx_st * context))                                                                \
     X(cuCtxPopCurrent_v2, (struct CUctx_st * *out))                                                                    \
     X(cuMemGetInfo_v2, (size_t * out_free, size_t * out_total))                                                        \
@@ -98,6 +108,17 @@ struct cuda_copy_attributes {
     X(cuMemcpyHtoDAsync_v2, (uint64_t dst, const void *src, size_t bytes, struct CUstream_st *stream))                 \
     X(cuMemcpyDtoHAsync_v2, (void *dst, uint64_t src, size_t bytes, struct CUstream_st *stream))                       \
     X(cuMemcpyAsync, (uint64_t dst, uint64_t src, size_t bytes, struct CUstream_st * stream))                          \
+    X(cuStreamBeginCapture_v2, (struct CUstream_st * stream, int mode))                                                \
+    X(cuStreamEndCapture, (struct CUstream_st * stream, struct CUgraph_st * *out))                                     \
+    X(cuGraphInstantiateWithFlags,                                                                                     \
+      (struct CUgraphExec_st * *out, struct CUgraph_st * graph, unsigned long long flags))                             \
+    X(cuGraphLaunch, (struct CUgraphExec_st * exec, struct CUstream_st * stream))                                      \
+    X(cuGraphExecDestroy, (struct CUgraphExec_st * exec))                                                              \
+    X(cuGraphDestroy, (struct CUgraph_st * graph))                                                                     \
+    X(cuDeviceCanAccessPeer, (int *out, int device, int peer))                                                         \
+    X(cuCtxEnablePeerAccess, (struct CUctx_st * peer, unsigned flags))                                                 \
+    X(cuMemcpyPeerAsync, (uint64_t dst, struct CUctx_st * dst_context, uint64_t src, struct CUctx_st * src_context,    \
+                          size_t bytes, struct CUstream_st * stream))                                                  \
     X(cuMemsetD8Async, (uint64_t dst, unsigned char byte, size_t bytes, struct CUstream_st *stream))                   \
     X(cuModuleLoadData, (struct CUmod_st * *out, const void *image))                                                   \
     X(cuModuleUnload, (struct CUmod_st * module))                                                                      \
@@ -152,8 +173,13 @@ struct mr_nvml_info {
     char driver[32];
     unsigned link_generation, link_width, link_generation_max, link_width_max;
     uint64_t bar1_bytes;
+    double nvlink_gb_per_s; /* all links that are up together, one way */
 };
 /* pci_id: "0000:1b:00.0". Never fails: NVML is a help, not a need. */
 void mr_nvml_get(const char *pci_id, struct mr_nvml_info *out);
+/* Memory of the GPU that nobody uses; 0: unknown. */
+uint64_t mr_nvml_free_bytes(const char *pci_id);
+/* Processes that compute on the GPU. Returns how many, of which out has at most max; -1: unknown. */
+int mr_nvml_processes(const char *pci_id, struct mr_device_process *out, int max);
 
 #endif

@@ -97,6 +97,16 @@ static double link_gb_per_s(int generation, int width)
     return lane[generation] * width * PAYLOAD;
 }
 
+int mr_cuda_processes(struct mr_device *dev, struct mr_device_process *out, int max)
+{
+    const struct mr_cuda *c = dev->state;
+    int n = mr_nvml_processes(c->fixed.pci_id, out, max);
+    if (n >= 0)
+        return n;
+    return mr_error_set(MR_EUNSUPPORTED, "%s: NVML (libnvidia-ml.so.1) was not found, or does not tell who uses it",
+                        c->name);
+}
+
 int mr_cuda_info(struct mr_device *dev, struct mr_device_info *out)
 {
     const struct mr_cuda *c = dev->state;
@@ -122,5 +132,6 @@ int mr_cuda_info(struct mr_device *dev, struct mr_device_info *out)
     out->link_width_max = (int)nvml.link_width_max;
     out->h2d_gb_per_s = out->d2h_gb_per_s = link_gb_per_s(out->link_generation_max, out->link_width_max);
     out->bar1_bytes = nvml.bar1_bytes;
+    out->peer_gb_per_s = nvml.nvlink_gb_per_s;
     return 0;
 }

@@ -167,6 +167,15 @@ int mr_device_get(struct mr_device *dev, struct mr_device_info *out)
     return 0;
 }
 
+int mr_device_processes(struct mr_device *dev, struct mr_device_process *out, int max)
+{
+    if (!dev || max < 0 || (max && !out))
+        return mr_error_set(MR_EMISUSE, "mr_device_processes: want a device, and an array for max > 0 processes");
+    if (!dev->ops->processes)
+        return mr_error_set(MR_EUNSUPPORTED, "device %s: nobody counts who uses it", dev->ops->name);
+    return dev->ops->processes(dev, out, max);
+}
+
 int mr_device_each(int (*fn)(void *user, const char *name, const char *summary, const char *why_not), void *user)
 {
     for (size_t i = 0; i < MR_COUNT(devices); i++) {
@@ -177,8 +186,7 @@ int mr_device_each(int (*fn)(void *user, const char *name, const char *summary, 
     return 0;
 }
 
-/* The state follows the object in the same block. */
-static void *make_object(size_t object_bytes, size_t state_bytes, void **out_state)
+void *mr_device_object(size_t object_bytes, size_t state_bytes, void **out_state)
 {
     size_t at = mr_round_up(object_bytes, _Alignof(max_align_t));
     char *object = calloc(1, at + state_bytes);
@@ -191,7 +199,7 @@ static void *make_object(size_t object_bytes, size_t state_bytes, void **out_sta
 int mr_stream_create(struct mr_device *dev, const char *name, struct mr_stream **out)
 {
     void *state = NULL;
-    struct mr_stream *stream = make_object(sizeof *stream, dev->ops->stream_size, &state);
+    struct mr_stream *stream = mr_device_object(sizeof *stream, dev->ops->stream_size, &state);
     if (!stream)
         return mr_error_nomem("stream", sizeof *stream + dev->ops->stream_size);
     stream->dev = dev;
@@ -210,19 +218,22 @@ void mr_stream_destroy(struct mr_stream *stream)
 {
     if (!stream)
         return;
+    if (atomic_load(&stream->recording))
+        mr_graph_end(stream, NULL);
     stream->dev->ops->stream_close(stream);
     free(stream);
 }
 
 int mr_stream_synchronize(struct mr_stream *stream)
 {
-    return stream->dev->ops->stream_synchronize(stream);
+    int rc = mr_stream_check_live(stream, "mr_stream_synchronize");
+    return rc < 0 ? rc : stream->dev->ops->stream_synchronize(stream);
 }
 
 int mr_event_create(struct mr_device *dev, int timing, struct mr_event **out)
 {
     void *state = NULL;
-    struct mr_event *event = make_object(sizeof *event, dev->ops->event_size, &state);
+    struct mr_event *event = mr_device_object(sizeof *event, dev->ops->event_size, &state);
     if (!event)
         return mr_error_nomem("event", sizeof *event + dev->ops->event_size);
     event->dev = dev;
@@ -259,12 +270,16 @@ static int check_same_device(const struct mr_stream *stream, const struct mr_eve
 int mr_event_record(struct mr_event *event, struct mr_stream *stream)
 {
     int rc = check_same_device(stream, event);
+    if (rc == 0)
+        rc = mr_stream_check_live(stream, "mr_event_record");
     return rc < 0 ? rc : event->dev->ops->event_record(event, stream);
 }
 
 int mr_stream_wait(struct mr_stream *stream, struct mr_event *event)
 {
     int rc = check_same_device(stream, event);
+    if (rc == 0)
+        rc = mr_stream_check_live(stream, "mr_stream_wait");
     return rc < 0 ? rc : event->dev->ops->event_wait(stream, event);
 }
 
@@ -287,13 +302,16 @@ int mr_event_elapsed(struct mr_event *start, struct mr_event *end, int64_t *out_
     return start->dev->ops->event_elapsed(start, end, out_ns);
 }
 
-static int check_copy(const char *call, const struct mr_copy *copy)
+static int check_copy(const char *call, const struct mr_stream *stream, const struct mr_copy *copy)
 {
     if ((unsigned)copy->dst_kind >= MR_N_MEMORY || (unsigned)copy->src_kind >= MR_N_MEMORY)
         return mr_error_set(MR_EMISUSE, "%s: no such kinds of memory: %d to %d", call, (int)copy->src_kind,
                             (int)copy->dst_kind);
     if (copy->bytes && (!copy->dst || !copy->src))
         return mr_error_set(MR_EMISUSE, "%s: %s is NULL", call, copy->dst ? "the source" : "the destination");
+    bool host = copy->dst_kind != MR_DEVICE && copy->src_kind != MR_DEVICE;
+    if (host || copy->dst_kind == MR_PAGEABLE || copy->src_kind == MR_PAGEABLE)
+        return mr_stream_check_live(stream, host ? "a copy within host memory" : "a copy of pageable memory");
     return 0;
 }
 
@@ -301,7 +319,7 @@ int mr_copy_async(struct mr_stream *stream, void *dst, enum mr_memory dst_kind, 
                   enum mr_memory src_kind, uint64_t bytes)
 {
     struct mr_copy copy = {dst, src, bytes, dst_kind, src_kind};
-    int rc = check_copy("mr_copy_async", &copy);
+    int rc = check_copy("mr_copy_async", stream, &copy);
     if (rc < 0 || !bytes)
         return rc;
     return stream->dev->ops->copy_async(stream, dst, dst_kind, src, src_kind, bytes);
@@ -314,12 +332,12 @@ int mr_copy_batch_async(struct mr_stream *stream, const struct mr_copy *copies, 
     if (n && !copies)
         return mr_error_set(MR_EMISUSE, "mr_copy_batch_async: copies is NULL");
     for (uint64_t i = 0; i < n; i++) {
-        int rc = check_copy("mr_copy_batch_async", &copies[i]);
+        int rc = check_copy("mr_copy_batch_async", stream, &copies[i]);
         if (rc < 0)
             return rc;
         n_empty += copies[i].bytes == 0;
     }
-    if (ops->copy_batch && n > 1 && !n_empty)
+    if (ops->copy_batch && n > 1 && !n_empty && !atomic_load(&stream->recording))
         return ops->copy_batch(stream, copies, n);
     for (uint64_t i = 0; i < n; i++) {
         const struct mr_copy *c = &copies[i];
@@ -338,6 +356,9 @@ int mr_memset_async(struct mr_stream *stream, void *dst, enum mr_memory kind, in
         return 0;
     if (!dst)
         return mr_error_set(MR_EMISUSE, "mr_memset_async: the destination is NULL");
+    int rc = kind == MR_DEVICE ? 0 : mr_stream_check_live(stream, "mr_memset_async of host memory");
+    if (rc < 0)
+        return rc;
     return stream->dev->ops->memset_async(stream, dst, kind, byte, bytes);
 }
 

@@ -17,11 +17,26 @@ struct mr_device_ops {
     const char *(*probe)(void); /* NULL: usable; else why not. Required. */
     /* Optional: 0 when calls can work at all (not after a fork, for instance). What fails is asked before any lock. */
     int (*ready)(const struct mr_device *dev);
+    /* Optional, both or none: mr_device_enter. */
+    int (*enter)(const struct mr_device *dev);
+    void (*leave)(const struct mr_device *dev);
     /* Optional: n > 0 copies, each of > 0 bytes; NULL: one by one. */
     int (*copy_batch)(struct mr_stream *stream, const struct mr_copy *copies, uint64_t n);
+    /* Optional: mr_device_processes. */
+    int (*processes)(struct mr_device *dev, struct mr_device_process *out, int max);
+    /* Optional, both or none: mr_device_reach, mr_copy_peer_async; two different devices with this vtable, bytes > 0. */
+    int (*reach)(struct mr_device *one, struct mr_device *other);
+    int (*copy_peer)(struct mr_stream *stream, void *dst, struct mr_device *dst_device, const void *src,
+                     struct mr_device *src_device, uint64_t bytes);
     /* Optional, both or none: mr_memory_make. */
     int (*host_make)(struct mr_device *dev, unsigned flags, uint64_t bytes, void **out);
     void (*host_drop)(struct mr_device *dev, void *ptr);
+    /* Optional, all or none: graphs. end: graph NULL: drops what was recorded; recording is over whatever it returns. */
+    int (*graph_begin)(struct mr_stream *stream);
+    int (*graph_end)(struct mr_stream *stream, struct mr_graph *graph);
+    int (*graph_launch)(struct mr_graph *graph, struct mr_stream *stream);
+    void (*graph_close)(struct mr_graph *graph);
+    size_t graph_size;
     /* Required, all of these. */
     int (*open)(struct mr_device *dev, const void *opts);
     void (*close)(struct mr_device *dev);
@@ -64,6 +79,12 @@ struct mr_stream {
     struct mr_device *dev;
     void *state;
     char name[24];
+    atomic_bool recording; /* between mr_graph_begin and mr_graph_end; set by that thread alone */
+};
+
+struct mr_graph {
+    struct mr_device *dev;
+    void *state;
 };
 
 struct mr_event {
@@ -77,9 +98,30 @@ void mr_pool_destroy(struct mr_pool *pool);
 /* The event has passed and goes away: blocks that were released with it are free, and the pool asks it no more. */
 void mr_pool_forget(struct mr_pool *pool, const struct mr_event *event);
 
+/* An object of object_bytes with its state behind it, zeroed and freed as one; NULL: no memory. */
+void *mr_device_object(size_t object_bytes, size_t state_bytes, void **out_state);
+
+/* 0, or MR_EMISUSE when the stream is being recorded into a graph, where this call has no place. */
+int mr_stream_check_live(const struct mr_stream *stream, const char *call);
+
 static inline int mr_device_ready(const struct mr_device *dev)
 {
     return dev->ops->ready ? dev->ops->ready(dev) : 0;
+}
+
+/*
+ * What every call would do and undo on the calling thread (a GPU's context) is done once for all calls until
+ * mr_device_leave(), on the same thread: for threads of our own. Returns 0, or an error, after which there is nothing to
+ * leave and each call stands for itself.
+ */
+static inline int mr_device_enter(const struct mr_device *dev)
+{
+    return dev->ops->enter ? dev->ops->enter(dev) : 0;
+}
+static inline void mr_device_leave(const struct mr_device *dev)
+{
+    if (dev->ops->leave)
+        dev->ops->leave(dev);
 }
 
 /* The part of the host that is nearest a device. */

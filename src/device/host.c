@@ -97,22 +97,30 @@ int mr_simple_find(const char *name)
     return -1;
 }
 
-int mr_launch_args(const char *device, int n_kernels, const char *kernel, const void *args, size_t arg_bytes,
-                   struct mr_launched *out)
+static int unknown_kernel(const char *device, int n_kernels, const char *kernel)
 {
-    int found = mr_simple_find(kernel);
     char known[64] = "";
     for (int i = 0; i < n_kernels; i++) {
         size_t used = strlen(known);
         snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", simple[i].name);
     }
+    return mr_error_set(MR_EUNSUPPORTED, "device %s: no kernel \"%.64s\"; it has: %s", device, kernel, known);
+}
+
+int mr_launch_args(const char *device, int n_kernels, const char *kernel, const void *args, size_t arg_bytes,
+                   struct mr_launched *out)
+{
+    int found = mr_simple_find(kernel);
     if (found < 0 || found >= n_kernels)
-        return mr_error_set(MR_EUNSUPPORTED, "device %s: no kernel \"%.64s\"; it has: %s", device, kernel, known);
-    if (arg_bytes != simple[found].bytes)
+        return unknown_kernel(device, n_kernels, kernel);
+    *out = (struct mr_launched){.kernel = (enum mr_simple_kernel)found};
+    bool whole = found == MR_KERNEL_MATMUL && arg_bytes == offsetof(struct mr_kernel_matmul, rows);
+    if (arg_bytes != simple[found].bytes && !whole)
         return mr_error_set(MR_EMISUSE, "kernel %s: want %zu bytes of arguments, got %zu", kernel, simple[found].bytes,
                             arg_bytes);
-    out->kernel = (enum mr_simple_kernel)found;
     memcpy(&out->matmul, args, arg_bytes); /* all of the union begin at one place */
+    if (found == MR_KERNEL_MATMUL && out->matmul.rows == 0)
+        out->matmul.rows = out->matmul.n;
     return 0;
 }
 

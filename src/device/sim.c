@@ -23,6 +23,14 @@ static const struct mr_option options[] = {
      .max = MAX_RATE,
      .unit = "GB/s",
      .help = "rate of copies from the device to page-locked memory"},
+    {.name = "peer",
+     .type = MR_OPT_DOUBLE,
+     .offset = offsetof(struct sim_options, peer),
+     .initial = "100",
+     .min = MIN_RATE,
+     .max = MAX_RATE,
+     .unit = "GB/s",
+     .help = "rate of copies between this device and another simulated one; the slower of the two counts"},
     {.name = "pageable",
      .type = MR_OPT_DOUBLE,
      .offset = offsetof(struct sim_options, pageable),
@@ -81,9 +89,11 @@ static int open_sim(struct mr_device *dev, const void *opts)
 static int info(struct mr_device *dev, struct mr_device_info *out)
 {
     struct sim_device *sim = dev->state;
+    out->simulated = 1;
     out->copy_engines = 2;
     out->h2d_gb_per_s = sim->opts.h2d;
     out->d2h_gb_per_s = sim->opts.d2h;
+    out->peer_gb_per_s = sim->opts.peer;
     out->pageable_gb_per_s = sim->opts.pageable;
     out->step_ns = sim->opts.step_ns;
     out->memory_bytes = sim->opts.memory_bytes;
@@ -183,7 +193,7 @@ static struct sim_work work_of(struct sim_device *sim, const struct mr_launched 
         work.src = it->copy.src;
         work.bytes = it->copy.bytes;
     } else {
-        work.cost_ns = (uint64_t)(2 * n * n * n / (opts->tflops * 1e3));
+        work.cost_ns = (uint64_t)(2 * (double)it->matmul.rows * n * n / (opts->tflops * 1e3));
     }
     return work;
 }
@@ -249,7 +259,14 @@ const struct mr_device_ops mr_device_sim = {
     .event_elapsed = mr_sim_event_elapsed,
     .copy_async = mr_sim_copy_async,
     .memset_async = mr_sim_memset_async,
+    .reach = mr_sim_reach,
+    .copy_peer = mr_sim_copy_peer,
     .launch = launch,
+    .graph_begin = mr_sim_graph_begin,
+    .graph_end = mr_sim_graph_end,
+    .graph_launch = mr_sim_graph_launch,
+    .graph_close = mr_sim_graph_close,
+    .graph_size = sizeof(struct sim_graph),
     .n_simple = MR_N_KERNELS,
     .stream_size = sizeof(struct sim_stream),
     .event_size = sizeof(struct sim_event),

@@ -15,12 +15,13 @@
 #define MR_SIM_H
 
 #include "device/device.h"
+#include "device/graph.h"
 #include "device/kernels.h"
 
 enum sim_engine_kind { SIM_H2D, SIM_D2H, SIM_COMPUTE, SIM_N_ENGINES };
 
 struct sim_options {
-    double h2d, d2h, pageable; /* GB/s */
+    double h2d, d2h, peer, pageable; /* GB/s */
     double tflops;
     uint64_t latency_ns, step_ns, memory_bytes;
 };
@@ -56,6 +57,7 @@ struct sim_op {
     const void *src; /* NULL: dst is set to `byte` */
     uint64_t bytes;  /* 0: nothing to copy */
     int byte;
+    bool peer;                      /* the other end is another device's */
     volatile uint32_t *flag;        /* not NULL: the work lasts until that is not 0 */
     const struct mr_kernel *kernel; /* instead of a copy; NULL: none */
     _Alignas(16) unsigned char args[MR_KERNEL_ARGS];
@@ -70,11 +72,17 @@ struct sim_stream {
     uint64_t n_enqueued, n_done;
     uint64_t end_ns; /* model time at which the last work ended */
     /* Under submit. */
-    char *bounce; /* SIM_N_BOUNCE chunks; NULL until the first staged copy */
+    struct mr_op_list recorded; /* struct sim_op; while the stream is being recorded */
+    char *bounce;               /* SIM_N_BOUNCE chunks; NULL until the first staged copy */
 };
 
 struct sim_event {
     struct sim_mark *mark; /* NULL: never recorded; under the device's lock */
+};
+
+struct sim_graph {
+    struct mr_op_list ops; /* struct sim_op */
+    struct sim_event last; /* the end of the last launch */
 };
 
 struct sim_block {
@@ -121,6 +129,7 @@ struct sim_work {
     const void *src; /* NULL: dst is set to `byte` */
     uint64_t bytes;
     int byte;
+    bool peer;                      /* the other end is another device's */
     volatile uint32_t *flag;        /* not NULL: the work lasts until that is not 0 */
     const struct mr_kernel *kernel; /* instead of a copy; NULL: none */
     const void *args;               /* the kernel's: copied */
@@ -128,6 +137,10 @@ struct sim_work {
 
 /* Enqueues, with the stream's `submit` held. [out] out_ticket: what mr_sim_wait_done() takes; may be NULL. */
 int mr_sim_enqueue(struct mr_stream *stream, const struct sim_work *work, uint64_t *out_ticket);
+
+/* Enqueues copies of recorded operations behind `last`, which moves to their end; all or nothing. Returns 0, -ENOMEM. */
+int mr_sim_enqueue_all(struct mr_stream *stream, const struct sim_op *ops, uint64_t n, struct sim_event *last);
+void mr_sim_forget(struct mr_device *dev, struct sim_event *event);
 
 /* Blocks until the stream's work up to the ticket is done. */
 void mr_sim_wait_done(struct mr_stream *stream, uint64_t ticket);
@@ -141,6 +154,16 @@ int mr_sim_check_range(struct mr_device *dev, const char *what, const void *ptr,
 bool mr_sim_on_device(struct sim_device *sim, const void *ptr);
 int mr_sim_copy_async(struct mr_stream *stream, void *dst, enum mr_memory dst_kind, const void *src,
                       enum mr_memory src_kind, uint64_t bytes);
+/* sim_graph.c */
+int mr_sim_graph_begin(struct mr_stream *stream);
+int mr_sim_graph_end(struct mr_stream *stream, struct mr_graph *graph);
+int mr_sim_graph_launch(struct mr_graph *graph, struct mr_stream *stream);
+void mr_sim_graph_close(struct mr_graph *graph);
+
+/* sim_peer.c */
+int mr_sim_reach(struct mr_device *one, struct mr_device *other);
+int mr_sim_copy_peer(struct mr_stream *stream, void *dst, struct mr_device *dst_device, const void *src,
+                     struct mr_device *src_device, uint64_t bytes);
 int mr_sim_memset_async(struct mr_stream *stream, void *dst, enum mr_memory kind, int byte, uint64_t bytes);
 
 #endif

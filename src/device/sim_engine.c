@@ -121,6 +121,9 @@ static void trace_work(const struct sim_op *op, uint64_t start_ns, uint64_t end_
     static const char *const names[SIM_N_ENGINES] = {"copy H2D", "copy D2H", "busy"};
     if (op->kernel)
         mr_trace_span_on(tracks[op->engine], op->kernel->name, start_ns, end_ns, NULL, 0);
+    else if (op->peer)
+        mr_trace_span_on(tracks[op->engine], op->engine == SIM_H2D ? "copy from peer" : "copy to peer", start_ns,
+                         end_ns, "bytes", op->bytes);
     else if (op->bytes && op->engine == SIM_COMPUTE)
         mr_trace_span_on(tracks[op->engine], op->src ? "copy on device" : "set on device", start_ns, end_ns, "bytes",
                          op->bytes);
@@ -240,25 +243,36 @@ void mr_sim_engines_stop(struct mr_device *dev)
     }
 }
 
+static void describe(struct sim_op *op, const struct sim_work *work)
+{
+    op->kind = SIM_WORK;
+    op->engine = work->engine;
+    op->ready_ns = work->ready_ns;
+    op->cost_ns = work->cost_ns;
+    op->dst = work->dst;
+    op->src = work->src;
+    op->bytes = work->bytes;
+    op->byte = work->byte;
+    op->peer = work->peer;
+    op->flag = work->flag;
+    op->kernel = work->kernel;
+    if (work->kernel)
+        memcpy(op->args, work->args, work->kernel->arg_bytes);
+}
+
 int mr_sim_enqueue(struct mr_stream *stream, const struct sim_work *work, uint64_t *out_ticket)
 {
     struct sim_device *sim = sim_of(stream->dev);
     struct sim_stream *s = stream->state;
+    if (atomic_load(&stream->recording)) {
+        struct sim_op recorded = {0};
+        describe(&recorded, work);
+        return mr_op_list_add(&s->recorded, &recorded, sizeof recorded);
+    }
     pthread_mutex_lock(&sim->lock);
     struct sim_op *op = take_op(sim);
     if (op) {
-        op->kind = SIM_WORK;
-        op->engine = work->engine;
-        op->ready_ns = work->ready_ns;
-        op->cost_ns = work->cost_ns;
-        op->dst = work->dst;
-        op->src = work->src;
-        op->bytes = work->bytes;
-        op->byte = work->byte;
-        op->flag = work->flag;
-        op->kernel = work->kernel;
-        if (work->kernel)
-            memcpy(op->args, work->args, work->kernel->arg_bytes);
+        describe(op, work);
         append(sim, s, op);
         if (out_ticket)
             *out_ticket = s->n_enqueued;
@@ -320,6 +334,7 @@ void mr_sim_stream_close(struct mr_stream *stream)
     *at = s->next;
     pthread_mutex_unlock(&sim->lock);
     pthread_mutex_destroy(&s->submit);
+    mr_op_list_clear(&s->recorded);
     free(s->bounce);
 }
 
@@ -331,11 +346,7 @@ int mr_sim_event_open(struct mr_event *event)
 
 void mr_sim_event_close(struct mr_event *event)
 {
-    struct sim_device *sim = sim_of(event->dev);
-    struct sim_event *e = event->state;
-    pthread_mutex_lock(&sim->lock);
-    leave_mark(sim, e->mark);
-    pthread_mutex_unlock(&sim->lock);
+    mr_sim_forget(event->dev, event->state);
 }
 
 static int record_locked(struct sim_device *sim, struct sim_event *e, struct sim_stream *s, uint64_t now_ns)
@@ -398,6 +409,60 @@ int mr_sim_event_wait(struct mr_stream *stream, struct mr_event *event)
     pthread_mutex_unlock(&sim->lock);
     pthread_mutex_unlock(&s->submit);
     return rc < 0 ? mr_error_nomem("sim: wait for an event", sizeof(struct sim_op)) : 0;
+}
+
+/* Operations for all of it are taken before any is appended. Without settle(): who calls does that. */
+static int enqueue_all_locked(struct sim_device *sim, struct sim_stream *s, const struct sim_op *ops, uint64_t n)
+{
+    uint64_t now_ns = mr_time_ns();
+    struct sim_op *taken = NULL;
+    for (uint64_t i = 0; i < n; i++) {
+        struct sim_op *op = take_op(sim);
+        if (!op)
+            break;
+        op->next = taken;
+        taken = op;
+        if (i + 1 < n)
+            continue;
+        for (uint64_t k = 0; k < n; k++) {
+            op = taken;
+            taken = op->next;
+            *op = ops[k];
+            op->ready_ns = now_ns;
+            append(sim, s, op);
+        }
+        return 0;
+    }
+    while (taken) {
+        struct sim_op *next = taken->next;
+        give_op(sim, taken);
+        taken = next;
+    }
+    return n ? -1 : 0;
+}
+
+int mr_sim_enqueue_all(struct mr_stream *stream, const struct sim_op *ops, uint64_t n, struct sim_event *last)
+{
+    struct sim_device *sim = sim_of(stream->dev);
+    struct sim_stream *s = stream->state;
+    pthread_mutex_lock(&sim->lock);
+    int rc = wait_locked(sim, s, last->mark, mr_time_ns());
+    if (rc >= 0)
+        rc = enqueue_all_locked(sim, s, ops, n);
+    if (rc >= 0)
+        rc = record_locked(sim, last, s, mr_time_ns());
+    settle(sim);
+    pthread_mutex_unlock(&sim->lock);
+    return rc < 0 ? mr_error_nomem("sim: launch of a graph", n * sizeof *ops) : 0;
+}
+
+void mr_sim_forget(struct mr_device *dev, struct sim_event *event)
+{
+    struct sim_device *sim = sim_of(dev);
+    pthread_mutex_lock(&sim->lock);
+    leave_mark(sim, event->mark);
+    event->mark = NULL;
+    pthread_mutex_unlock(&sim->lock);
 }
 
 int mr_sim_event_query(struct mr_event *event)

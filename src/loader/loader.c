@@ -28,7 +28,7 @@ void mr_loader_opts_init(struct mr_loader_opts *opts)
                                     .epochs = 1,
                                     .world = 1,
                                     .max_bad = UINT64_MAX,
-                                    .device_transforms = 1,
+                                    .device_transforms = MR_DEVICE_TRANSFORMS_AUTO,
                                     .streams = 1};
 }
 
@@ -54,13 +54,20 @@ static int check_opts(const struct mr_loader_opts *o)
         const char *name;
         uint64_t value, min, max;
     } ranges[] = {
-        {"batch_size", o->batch_size, 1, MAX_BATCH},       {"workers", o->workers, 0, MAX_WORKERS},
-        {"prefetch", o->prefetch, 0, MAX_PREFETCH},        {"world", o->world, 1, 1u << 20},
-        {"rank", o->rank, 0, o->world ? o->world - 1 : 0}, {"queue_depth", o->queue_depth, 0, MAX_DEPTH},
-        {"read_ahead", o->read_ahead, 0, 1u << 24},        {"collate", (uint64_t)o->collate, 0, MR_COLLATE_RAGGED},
-        {"bad", (uint64_t)o->bad, 0, MR_BAD_REPLACE},      {"storage", (uint64_t)o->storage, 0, MR_STORAGE_PREAD},
-        {"cache", (uint64_t)o->cache, 0, MR_CACHE_DEVICE}, {"tail", (uint64_t)o->tail, 0, MR_TAIL_PAD},
+        {"batch_size", o->batch_size, 1, MAX_BATCH},
+        {"workers", o->workers, 0, MAX_WORKERS},
+        {"prefetch", o->prefetch, 0, MAX_PREFETCH},
+        {"world", o->world, 1, 1u << 20},
+        {"rank", o->rank, 0, o->world ? o->world - 1 : 0},
+        {"queue_depth", o->queue_depth, 0, MAX_DEPTH},
+        {"read_ahead", o->read_ahead, 0, 1u << 24},
+        {"collate", (uint64_t)o->collate, 0, MR_COLLATE_RAGGED},
+        {"bad", (uint64_t)o->bad, 0, MR_BAD_REPLACE},
+        {"storage", (uint64_t)o->storage, 0, MR_STORAGE_PREAD},
+        {"cache", (uint64_t)o->cache, 0, MR_CACHE_DEVICE},
+        {"tail", (uint64_t)o->tail, 0, MR_TAIL_PAD},
         {"streams", o->streams, 1, MR_MAX_STREAMS},
+        {"device_transforms", (uint64_t)o->device_transforms, 0, MR_DEVICE_TRANSFORMS_AUTO},
     };
     for (size_t i = 0; i < MR_COUNT(ranges); i++)
         if (ranges[i].value < ranges[i].min || ranges[i].value > ranges[i].max)
@@ -127,6 +134,20 @@ static int lay_out_slot(struct mr_loader *ld)
     return 0;
 }
 
+/* Rows of a batch need a size: of pictures whose size nobody knows the chain has to give one. */
+static int check_picture(const struct mr_loader *ld)
+{
+    int f = ld->ds->picture;
+    if (f < 0 || ld->ds->picture_bounded || (ld->windows && !ld->field[f].varies))
+        return 0;
+    return mr_error_set(
+        MR_ESHAPE,
+        "%s: the pictures' largest size is not known: begin the transforms of it with a resize or crop "
+        "to one size (resize(256,256), or resize(256),center_crop(224), or random_resized_crop(224)), or "
+        "give the data set max-height and max-width and collate by pad",
+        ld->field[f].in.name);
+}
+
 static int plan_fields(struct mr_loader *ld)
 {
     ld->n_fields = ld->ds->n_fields;
@@ -147,6 +168,9 @@ static int plan_fields(struct mr_loader *ld)
         if (rc == 0)
             rc = mr_tails_plan(ld, f);
     }
+    ld->windows = ld->chain && rc == 0 && ld->ds->picture >= 0 && mr_transform_has_window(ld->chain, ld->ds->picture);
+    if (rc == 0)
+        rc = check_picture(ld);
     ld->scratch_bytes = ld->chain && rc == 0 ? mr_transform_scratch_bytes(ld->chain) : 0;
     ld->resident = ld->opts.cache == MR_CACHE_DEVICE;
     if (rc == 0 && ld->resident)
@@ -217,7 +241,7 @@ static struct memory_sum sum_memory(const struct mr_loader *ld, const struct mr_
     m.cache += ld->resident_bytes;
     m.rooms = ld->scratch_bytes;
     for (int f = 0; f < ld->n_fields; f++)
-        m.rooms += ld->field[f].in_bytes;
+        m.rooms += f == ld->ds->picture ? 0 : ld->field[f].in_bytes;
     m.rooms *= ld->n_workers;
     m.total = (m.slot + m.device) * ld->n_slots + m.reads + m.cache + m.rooms + m.files;
     return m;
@@ -342,6 +366,7 @@ int mr_loader_open(struct mr_dataset *ds, struct mr_sampler *sampler, struct mr_
     ld->chain = chain;
     ld->open_ns = start;
     ld->n_workers = full.workers ? full.workers : (uint32_t)MR_MIN(mr_cpu_count(), MAX_WORKERS);
+    ld->spare_processor = (int64_t)ld->n_workers < mr_cpu_count();
     rc = init_locks(ld);
     if (rc == 0)
         rc = open_device(ld, device);

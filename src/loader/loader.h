@@ -2,7 +2,9 @@
  * The loader's parts and what they share.
  *
  *   plan.c      which samples make up batch number t (pure arithmetic over epochs, ranks, resume)
- *   ring.c      the slots: opened, filled, shipped, handed out, released
+ *   ring.c      the slots: opened, filled, ready
+ *   handout.c   the consumer's side of the ring: next, release
+ *   ship.c      the copy of a full slot to the device; times.c: when batches were copied and used
  *   run.c       a claimed run of samples: its order, extents, reads
  *   worker.c    the threads: claim runs, read ahead, make samples, complete slots
  *   sample.c    one sample: bytes -> decode -> chain -> row; bad.c: what happens to bad ones
@@ -12,13 +14,16 @@
  *   state.c     saving and loading; stats.c: figures and the bottleneck; loader.c: open and close
  *
  * Threads: workers and one consumer. One lock, loader->lock, guards what is marked [lock]; no other lock is taken while it
- * is held. loader->ship_lock serialises what is enqueued to the copy streams; loader->lock is never held then.
+ * is held. What is enqueued to the copy streams is serialised: one worker at a time is the shipper, and the others leave
+ * their full slots with it and go on (ship.c). loader->ship_lock is the shipper's, and of those who look at its times;
+ * loader->lock is never held then. A consumer that finds its batch ready, and room among the slots, takes no lock.
  */
 #ifndef MR_LOADER_H
 #define MR_LOADER_H
 
 #include "base/base.h"
 #include "dataset/dataset.h"
+#include "device/device.h"
 #include "sampler/sampler.h"
 #include "storage/storage.h"
 #include "transform/tail.h"
@@ -63,17 +68,21 @@ struct mr_bad {
 
 /* ---- slots ---- */
 
-/* Events of one batch on its device. A slot has two sets, used in turn, so that the times of a batch can be read when it is
- * certain that they have passed: two rounds later, without waiting. */
-struct mr_slot_events {
-    struct mr_event *copy_start, *copied; /* copy stream: around the copy */
-    struct mr_event *handed, *released;   /* consumer's stream: around its work on the batch */
-    _Atomic bool copy_recorded, release_recorded, handed_recorded;
+/* Events with timing around one batch's copy and use. A slot has two sets, used in turn by its batches that are timed, so
+ * that the times of a batch can be read when it is all but certain that they have passed: two rounds later, without waiting. */
+struct mr_slot_clock {
+    struct mr_event *copy_start, *copy_end; /* copy stream: around the copy */
+    struct mr_event *use_start, *use_end;   /* consumer's stream: around its work on the batch */
+    uint64_t t;
+    int stream;
+    bool lead; /* see struct mr_times */
+    _Atomic bool copy_recorded, start_recorded, end_recorded;
 };
 
 /* When a batch was copied and used, in ns after the loader's first event. */
 struct mr_times {
     int64_t copy_start, copy_end, use_start, use_end;
+    bool lead; /* not all uses that its copy can lie under were timed: it only serves those that follow */
 };
 #define MR_TIMES 4096 /* batches whose times are kept, the latest */
 
@@ -81,14 +90,20 @@ struct mr_slot {
     _Alignas(MR_CACHE_LINE) _Atomic uint64_t rows_left; /* of the batch being written: counted down by all workers */
     _Alignas(MR_CACHE_LINE) _Atomic uint64_t open_for;  /* the batch that may be written; UINT64_MAX: none yet */
     _Atomic bool host_busy;                             /* the copy of the batch before may still read the host half */
-    _Atomic uint64_t claim_ns;                          /* when its first run was started; 0: not yet */
-    uint64_t ready_for;                                 /* [lock] batch that is ready to be handed out */
-    bool held;                                          /* consumer's */
-    struct mr_bad *bad; /* [lock while being filled] unordered; the consumer's once ready */
-    bool bad_lost;      /* [the same] there was no memory to note one: the batch cannot be handed out */
+    _Atomic bool asking;        /* one worker waits for the device about that: the others for it */
+    _Atomic uint64_t claim_ns;  /* when its first run was started; 0: not yet */
+    _Atomic uint64_t ready_for; /* batch that is ready to be handed out; UINT64_MAX: none */
+    bool held;                  /* consumer's */
+    struct mr_bad *bad;         /* [lock while being filled] unordered; the consumer's once ready */
+    bool bad_lost;              /* [the same] there was no memory to note one: the batch cannot be handed out */
     unsigned char *host, *device;
-    unsigned char *output;           /* on the device: what tails make; NULL: there are none */
-    struct mr_slot_events events[2]; /* of batch t: [t / n_slots % 2] */
+    unsigned char *output;              /* on the device: what tails make; NULL: there are none */
+    struct mr_event *copied, *released; /* no timing: ends of the last copy, and of the consumer's last work */
+    bool copy_recorded, release_recorded;
+    struct mr_slot_clock clock[2]; /* of batch t: [t / n_slots % 2] */
+    struct mr_slot_clock *clocked; /* the one of the batch in it; NULL: it is not timed */
+    struct mr_slot *next_full;     /* of those left with the shipper */
+    uint64_t full_for;             /* the batch it was left for */
     struct mr_plan_batch info;
     uint64_t size; /* rows delivered: info.rows less the skipped */
     uint64_t *indices, *positions;
@@ -127,6 +142,7 @@ struct mr_loader {
     struct mr_storage *storage; /* NULL: nothing is read */
     struct mr_plan plan;
     bool caching, holds_chain;
+    bool windows; /* pictures are decoded as far as the chain's first ops want them */
 
     int n_fields;
     struct mr_loader_field field[MR_MAX_FIELDS];
@@ -144,12 +160,21 @@ struct mr_loader {
     unsigned char *host,
         *on_device; /* all slots' halves, slot_bytes apart; behind these on the device: their outputs */
     struct mr_stream *copy_stream[MR_MAX_STREAMS]; /* a slot keeps to one: [slot % opts.streams] */
-    pthread_mutex_t ship_lock;                     /* guards the copy streams' order and times */
-    struct mr_event *base;                         /* time 0 of times */
-    struct mr_times *times;                        /* [ship_lock] ring of MR_TIMES */
-    uint64_t n_times;                              /* [ship_lock] */
+    pthread_mutex_t ship_lock;
+    struct mr_event *base;  /* time 0 of times */
+    uint64_t base_ns;       /* the same by mr_time_ns */
+    struct mr_times *times; /* [ship_lock] ring of MR_TIMES */
+    uint64_t n_times;       /* [ship_lock] */
+    /* Which batches are timed, whole bursts of them (times.c). [ship_lock] */
+    uint64_t burst_batches, burst, burst_ns, last_timed; /* burst: the last decided on, when; the last that is timed */
+    bool burst_timed[2];                                 /* of burst b: [b % 2] */
+    bool burst_leads;                                    /* the last timed one was not preceded by a timed one */
 
-    uint64_t run_rows, runs_per_batch, runs_per_worker;
+    _Alignas(MR_CACHE_LINE) _Atomic uint64_t n_full; /* slots left with the shipper; who makes it 1 is the shipper */
+    struct mr_slot *_Atomic full;                    /* newest first */
+    struct mr_slot *to_ship;                         /* the shipper's: taken from `full`, oldest first */
+
+    _Alignas(MR_CACHE_LINE) uint64_t run_rows, runs_per_batch, runs_per_worker;
     uint64_t sample_bytes; /* read for one sample, as the first one needs */
     bool whole;            /* it has files that are read whole: their bytes are known only when they are opened */
     uint32_t depth;
@@ -157,19 +182,21 @@ struct mr_loader {
 
     _Alignas(MR_CACHE_LINE) struct mr_worker *worker;
     uint32_t n_workers, n_started;
+    bool spare_processor; /* there are more than workers */
     _Atomic bool stop;
     _Atomic bool cancelled;
 
     pthread_mutex_t lock;
-    pthread_cond_t slot_opened; /* workers wait: a slot was released */
-    pthread_cond_t batch_ready; /* the consumer waits */
-    uint32_t n_waiting_workers; /* [lock] */
-    uint32_t n_opened;          /* [lock] slots opened since workers were last woken */
-    bool consumer_waits;        /* [lock] */
+    pthread_cond_t slot_opened;         /* workers wait: a slot was released */
+    pthread_cond_t batch_ready;         /* the consumer waits */
+    _Atomic uint32_t n_waiting_workers; /* written under lock */
+    bool consumer_waits;                /* [lock] */
+    _Atomic uint64_t n_ready;           /* batches made ready so far; written under lock */
 
     /* consumer's */
     uint64_t next_batch;
-    int ended; /* negative: the error that ended the run */
+    uint32_t n_opened; /* slots opened since workers were last woken */
+    int ended;         /* negative: the error that ended the run */
     struct mr_error_kept end_error;
     struct mr_bad **listed; /* the quarantine list */
     uint64_t n_listed;
@@ -189,36 +216,46 @@ struct mr_loader {
 /* ---- ring.c ---- */
 int mr_ring_create(struct mr_loader *ld);
 void mr_ring_destroy(struct mr_loader *ld);
-static inline struct mr_slot_events *mr_slot_events(const struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
-{
-    return &slot->events[t / ld->n_slots % 2];
-}
 static inline struct mr_slot *mr_ring_slot(struct mr_loader *ld, uint64_t t)
 {
     return &ld->slot[t % ld->n_slots];
 }
+/* The slot is free for batch t, if there is one. */
+void mr_ring_open_for(struct mr_loader *ld, struct mr_slot *slot, uint64_t t);
+/* Workers that wait for slots, if any. */
+void mr_ring_wake_workers(struct mr_loader *ld);
 /* May rows of batch t be written now? Not while the copy of the slot's batch before still runs. */
 bool mr_ring_is_open(struct mr_loader *ld, uint64_t t);
 /* Waits until the slot of batch t is open; false: stop. */
 bool mr_ring_wait_open(struct mr_loader *ld, uint64_t t);
-/* `rows` more rows are done; the call that completes the batch collates and ships it, and returns true. room: a worker's
- * scratch. */
+/* `rows` more rows are done; the call that completes the batch collates it, sends it on its way, and returns true. room: a
+ * worker's scratch. */
 bool mr_ring_rows_done(struct mr_loader *ld, uint64_t t, uint64_t rows, void *room);
+/* The batch in this slot is whole and shipped: it may be handed out. */
+void mr_ring_ready(struct mr_loader *ld, struct mr_slot *slot, uint64_t t);
 
 /* ---- ship.c: the copy to the device and its events ---- */
 int mr_ship_init(struct mr_loader *ld);
 void mr_ship_free(struct mr_loader *ld);
-int mr_slot_events_create(struct mr_loader *ld, struct mr_slot_events *ev);
+int mr_slot_events_create(struct mr_loader *ld, struct mr_slot *slot);
 /* Waits for what is recorded, then destroys. */
-void mr_slot_events_destroy(struct mr_slot_events *ev);
-/* Enqueues the copy of batch t. */
-int mr_ship(struct mr_loader *ld, struct mr_slot *slot, uint64_t t);
-/* Work enqueued to the consumer's stream from now on sees batch t; stream NULL: the host waits. */
-int mr_ship_hand_out(struct mr_loader *ld, struct mr_slot *slot, uint64_t t, struct mr_stream *stream);
-/* The consumer's work on batch t ends where its stream stands. */
-int mr_ship_release(struct mr_loader *ld, struct mr_slot *slot, uint64_t t, struct mr_stream *stream);
-/* How long copies and use took, and how much of it was at once, over the batches whose times are kept. */
-void mr_ship_overlap(struct mr_loader *ld, struct mr_loader_stats *out);
+void mr_slot_events_destroy(struct mr_slot *slot);
+/* Enqueues the copy of batch t and makes it ready, or leaves both to the worker that is at it. An error is kept with the
+ * batch. */
+void mr_ship(struct mr_loader *ld, struct mr_slot *slot, uint64_t t);
+/* Work enqueued to the consumer's stream from now on sees the batch; stream NULL: the host waits. */
+int mr_ship_hand_out(struct mr_loader *ld, struct mr_slot *slot, struct mr_stream *stream);
+/* The consumer's work on the batch ends where its stream stands. */
+int mr_ship_release(struct mr_loader *ld, struct mr_slot *slot, struct mr_stream *stream);
+
+/* ---- times.c: when batches were copied and used ---- */
+int mr_times_init(struct mr_loader *ld); /* once there are streams */
+void mr_times_free(struct mr_loader *ld);
+/* The events that time this batch, or NULL. [ship_lock] */
+struct mr_slot_clock *mr_times_choose(struct mr_loader *ld, struct mr_slot *slot, uint64_t t);
+/* How long copies and use took, and how much of it was at once, over the batches whose times are kept. out->batches and
+ * elapsed_ns are there. */
+void mr_times_overlap(struct mr_loader *ld, struct mr_loader_stats *out);
 
 /* ---- tails.c ---- */
 /* Looks for an end of the field's chain that the device can do with fewer bytes copied. Returns 0, -ENOMEM, MR_EDEVICE. */
@@ -289,7 +326,8 @@ struct mr_worker {
     uint64_t n_made;                    /* runs made: every few, one sample is timed */
     uint64_t *order;                    /* room for mapping: run_rows indices */
     void *scratch;                      /* the chain's */
-    unsigned char *room[MR_MAX_FIELDS]; /* where decode writes when a chain follows */
+    struct mr_decoder *decoder;         /* NULL: no pictures */
+    unsigned char *room[MR_MAX_FIELDS]; /* where decode writes when a chain follows; a picture has none */
     unsigned char *place_room;          /* largest row: for collating */
     /* written by this worker, read by any */
     _Atomic uint64_t stage_ns[MR_N_STAGES];

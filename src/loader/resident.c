@@ -3,6 +3,7 @@
  * own; after that workers only ship indices, and a kernel gathers the batch's rows, from which the chains' ends start.
  */
 #include "loader/loader.h"
+#include "transform/transform.h"
 
 #include <string.h>
 
@@ -56,8 +57,9 @@ static int check_labels(struct mr_loader *ld, const struct mr_batch *b, int f)
         return 0;
     for (uint64_t r = 0; r < b->size && rc == 0; r++) {
         uint64_t label;
-        rc = mr_transform_apply_head(ld->chain, f, 0, 0, b->indices[r],
-                                     (const char *)b->field[f].host + r * fp->in_bytes, fp->in.dim, &label, NULL);
+        struct mr_at at = {.index = b->indices[r]};
+        rc = mr_transform_apply_head(ld->chain, f, &at, (const char *)b->field[f].host + r * fp->in_bytes, fp->in.dim,
+                                     &label, NULL);
     }
     return rc;
 }

@@ -16,8 +16,8 @@ static int slot_create(struct mr_loader *ld, struct mr_slot *slot)
     slot->device = ld->on_device ? ld->on_device + at : NULL;
     if (ld->output_bytes > 0)
         slot->output = ld->on_device + ld->n_slots * ld->slot_bytes + (uint64_t)(slot - ld->slot) * ld->output_bytes;
-    for (int i = 0; i < 2 && rc == 0 && slot->device; i++)
-        rc = mr_slot_events_create(ld, &slot->events[i]);
+    if (slot->device)
+        rc = mr_slot_events_create(ld, slot);
     if (rc < 0)
         return rc;
     slot->indices = calloc(rows, sizeof *slot->indices);
@@ -32,7 +32,7 @@ static int slot_create(struct mr_loader *ld, struct mr_slot *slot)
     return got ? 0 : mr_error_nomem("batch slot", rows * sizeof *slot->indices);
 }
 
-static void open_for(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
+void mr_ring_open_for(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
 {
     if (t >= ld->plan.total)
         return;
@@ -41,7 +41,7 @@ static void open_for(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
     slot->bad_lost = false;
     atomic_store_explicit(&slot->claim_ns, 0, memory_order_relaxed);
     atomic_store_explicit(&slot->rows_left, slot->info.rows, memory_order_relaxed);
-    atomic_store_explicit(&slot->open_for, t, memory_order_release);
+    atomic_store(&slot->open_for, t); /* before a look at n_waiting_workers: see give_back() in handout.c */
 }
 
 static enum mr_memory host_kind(const struct mr_loader *ld)
@@ -66,7 +66,7 @@ int mr_ring_create(struct mr_loader *ld)
         return mr_error_nomem("slots", ld->n_slots * sizeof *ld->slot);
     memset(ld->slot, 0, ld->n_slots * sizeof *ld->slot);
     for (uint32_t i = 0; i < ld->n_slots; i++) {
-        ld->slot[i].ready_for = UINT64_MAX;
+        atomic_store(&ld->slot[i].ready_for, UINT64_MAX);
         atomic_store(&ld->slot[i].open_for, UINT64_MAX);
     }
     int rc = acquire_memory(ld);
@@ -76,15 +76,14 @@ int mr_ring_create(struct mr_loader *ld)
         rc = slot_create(ld, &ld->slot[i]);
         if (rc < 0)
             return rc;
-        open_for(ld, &ld->slot[i], i);
+        mr_ring_open_for(ld, &ld->slot[i], i);
     }
     return ld->device_info.unified ? 0 : mr_ship_init(ld);
 }
 
 static void slot_destroy(struct mr_slot *slot)
 {
-    for (int i = 0; i < 2; i++)
-        mr_slot_events_destroy(&slot->events[i]);
+    mr_slot_events_destroy(slot);
     mr_bad_free(slot->bad);
     free(slot->indices);
     free(slot->positions);
@@ -110,46 +109,73 @@ void mr_ring_destroy(struct mr_loader *ld)
     free(ld->listed);
 }
 
+void mr_ring_wake_workers(struct mr_loader *ld)
+{
+    if (atomic_load(&ld->n_waiting_workers) == 0)
+        return;
+    pthread_mutex_lock(&ld->lock);
+    pthread_cond_broadcast(&ld->slot_opened);
+    pthread_mutex_unlock(&ld->lock);
+}
+
 bool mr_ring_is_open(struct mr_loader *ld, uint64_t t)
 {
     struct mr_slot *slot = mr_ring_slot(ld, t);
     if (atomic_load_explicit(&slot->open_for, memory_order_acquire) != t)
         return false;
     if (atomic_load_explicit(&slot->host_busy, memory_order_acquire)) {
-        if (mr_event_query(mr_slot_events(ld, slot, t - ld->n_slots)->copied) == 0)
+        if (atomic_load_explicit(&slot->asking, memory_order_relaxed) || mr_event_query(slot->copied) == 0)
             return false;
-        atomic_store_explicit(&slot->host_busy, false, memory_order_release); /* a failed copy: its batch reports it */
+        atomic_store(&slot->host_busy, false); /* passed, or failed: its batch reports it */
     }
     return true;
+}
+
+/* Until the copy of the slot's batch before has passed. One worker waits for the device, the others for that one. */
+static void wait_host_free(struct mr_loader *ld, struct mr_slot *slot)
+{
+    while (atomic_load(&slot->host_busy) && !atomic_load(&ld->stop)) {
+        if (!atomic_exchange(&slot->asking, true)) {
+            mr_event_synchronize(slot->copied);
+            atomic_store(&slot->host_busy, false);
+            atomic_store(&slot->asking, false);
+            mr_ring_wake_workers(ld);
+            return;
+        }
+        pthread_mutex_lock(&ld->lock);
+        atomic_fetch_add(&ld->n_waiting_workers, 1);
+        while (atomic_load(&slot->host_busy) && atomic_load(&slot->asking) && !atomic_load(&ld->stop))
+            pthread_cond_wait(&ld->slot_opened, &ld->lock);
+        atomic_fetch_sub(&ld->n_waiting_workers, 1);
+        pthread_mutex_unlock(&ld->lock);
+    }
 }
 
 bool mr_ring_wait_open(struct mr_loader *ld, uint64_t t)
 {
     struct mr_slot *slot = mr_ring_slot(ld, t);
     pthread_mutex_lock(&ld->lock);
-    ld->n_waiting_workers++;
+    atomic_fetch_add(&ld->n_waiting_workers, 1);
     while (atomic_load(&slot->open_for) != t && !atomic_load(&ld->stop))
         pthread_cond_wait(&ld->slot_opened, &ld->lock);
-    ld->n_waiting_workers--;
+    atomic_fetch_sub(&ld->n_waiting_workers, 1);
     pthread_mutex_unlock(&ld->lock);
-    if (atomic_load(&ld->stop))
-        return false;
-    if (atomic_load_explicit(&slot->host_busy, memory_order_acquire)) {
-        mr_event_synchronize(mr_slot_events(ld, slot, t - ld->n_slots)->copied);
-        atomic_store_explicit(&slot->host_busy, false, memory_order_release);
-    }
-    return true;
+    if (!atomic_load(&ld->stop))
+        wait_host_free(ld, slot);
+    return !atomic_load(&ld->stop);
 }
 
-static void mark_ready(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
+void mr_ring_ready(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
 {
     uint64_t claimed = mr_counted(&slot->claim_ns), now = mr_time_ns();
     pthread_mutex_lock(&ld->lock);
     mr_hist_add(&ld->make, now > claimed ? now - claimed : 0);
-    slot->ready_for = t;
-    if (ld->consumer_waits && t == ld->next_batch)
-        pthread_cond_signal(&ld->batch_ready);
+    mr_count(&ld->n_ready, 1);
+    atomic_store_explicit(&slot->ready_for, t, memory_order_release);
+    bool awaited = ld->consumer_waits && t == ld->next_batch;
     pthread_mutex_unlock(&ld->lock);
+    if (awaited)
+        pthread_cond_signal(&ld->batch_ready);
 }
 
 bool mr_ring_rows_done(struct mr_loader *ld, uint64_t t, uint64_t rows, void *room)
@@ -159,168 +185,12 @@ bool mr_ring_rows_done(struct mr_loader *ld, uint64_t t, uint64_t rows, void *ro
         return false;
     uint64_t start = mr_time_ns();
     mr_collate(ld, slot, room);
-    if (!ld->device_info.unified) {
-        int rc = mr_ship(ld, slot, t);
-        struct mr_run_sample none = {.n_extents = 0};
-        if (rc < 0)
-            mr_bad_add(ld, t, 0, &none, slot->info.epoch, rc, true);
-    }
+    if (ld->device_info.unified)
+        mr_ring_ready(ld, slot, t);
+    else
+        mr_ship(ld, slot, t);
     uint64_t end = mr_time_ns();
     atomic_fetch_add_explicit(&ld->collate_ns, end - start, memory_order_relaxed);
     mr_trace_span("collate+ship", start, end, "batch", t);
-    mark_ready(ld, slot, t);
     return true;
-}
-
-/* Ends the run with an error, which later calls return again. */
-static int end_with(struct mr_loader *ld, int code)
-{
-    mr_error_keep(code, &ld->end_error);
-    ld->ended = code;
-    return code;
-}
-
-/* How many batches stand ready, from the next on. */
-static uint64_t count_ready(const struct mr_loader *ld)
-{
-    uint64_t n = 0;
-    while (n < ld->n_slots && ld->slot[(ld->next_batch + n) % ld->n_slots].ready_for == ld->next_batch + n)
-        n++;
-    return n;
-}
-
-/* Wakes workers that wait for slots. [lock] */
-static void wake_workers(struct mr_loader *ld)
-{
-    ld->n_opened = 0;
-    if (ld->n_waiting_workers)
-        pthread_cond_broadcast(&ld->slot_opened);
-}
-
-/* Waits for the next batch's slot. Returns 0, or the error. */
-static int wait_ready(struct mr_loader *ld, struct mr_slot *slot)
-{
-    pthread_mutex_lock(&ld->lock);
-    uint64_t ready = count_ready(ld);
-    ld->consumer_waits = true;
-    if (ready == 0)
-        wake_workers(ld);
-    while (slot->ready_for != ld->next_batch && !atomic_load(&ld->cancelled))
-        pthread_cond_wait(&ld->batch_ready, &ld->lock);
-    ld->consumer_waits = false;
-    pthread_mutex_unlock(&ld->lock);
-    mr_count(&ld->ready_sum, ready);
-    if (mr_trace_on())
-        mr_trace_counter("ready batches", mr_time_ns(), (int64_t)ready);
-    return atomic_load(&ld->cancelled) ? end_with(ld, mr_error_set(MR_ECANCELLED, "the loader was cancelled")) : 0;
-}
-
-static void fill_batch(struct mr_loader *ld, struct mr_slot *slot, struct mr_batch *out)
-{
-    *out = (struct mr_batch){.size = slot->size,
-                             .epoch = slot->info.epoch,
-                             .index = slot->info.index,
-                             .last = slot->info.last,
-                             .n_fields = ld->n_fields,
-                             .indices = slot->indices,
-                             .positions = slot->positions,
-                             .slot = slot,
-                             .number = slot->ready_for};
-    bool ragged = ld->opts.collate == MR_COLLATE_RAGGED;
-    for (int f = 0; f < ld->n_fields; f++) {
-        struct mr_batch_field *bf = &out->field[f];
-        bf->spec = slot->spec[f];
-        const struct mr_loader_field *fp = &ld->field[f];
-        bf->host = fp->tail || ld->resident ? NULL : slot->host + fp->offset;
-        bf->data = fp->tail ? slot->output + fp->out_offset : (slot->device ? slot->device : slot->host) + fp->offset;
-        bf->bytes = slot->bytes[f];
-        bf->offsets = ragged ? slot->offsets[f] : NULL;
-        bf->lengths = slot->lengths[f];
-    }
-}
-
-static void count_batch(struct mr_loader *ld, const struct mr_slot *slot, uint64_t entered)
-{
-    uint64_t now = mr_time_ns();
-    if (ld->last_return_ns) {
-        mr_hist_add(&ld->interval, now - ld->last_return_ns);
-        mr_count(&ld->busy_ns, entered - ld->last_return_ns);
-    } else {
-        atomic_store(&ld->first_batch_ns, now - ld->open_ns);
-        atomic_store(&ld->first_wait_ns, now - entered);
-        mr_stats_started(ld);
-    }
-    ld->last_return_ns = now;
-    mr_count(&ld->wait_ns, now - entered);
-    mr_hist_add(&ld->wait, now - entered);
-    mr_trace_span("wait: batch", entered, now, "batch", ld->next_batch);
-    mr_count(&ld->batches, 1);
-    mr_count(&ld->samples, slot->size);
-    for (int f = 0; f < ld->n_fields; f++)
-        mr_count(&ld->bytes, slot->bytes[f]);
-}
-
-static void give_back(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
-{
-    if (!ld->device_info.unified)
-        atomic_store_explicit(&slot->host_busy, true, memory_order_release);
-    pthread_mutex_lock(&ld->lock);
-    open_for(ld, slot, t + ld->n_slots);
-    /* Workers are woken for several slots at once; at the latest when the consumer itself has to wait. */
-    if (++ld->n_opened * 4 >= ld->n_slots)
-        wake_workers(ld);
-    pthread_mutex_unlock(&ld->lock);
-}
-
-int mr_loader_next(struct mr_loader *ld, struct mr_stream *stream, struct mr_batch *out)
-{
-    uint64_t entered = mr_time_ns();
-    for (;;) {
-        if (ld->ended < 0)
-            return mr_error_put(&ld->end_error);
-        if (ld->next_batch >= ld->plan.total)
-            return 0;
-        struct mr_slot *slot = mr_ring_slot(ld, ld->next_batch);
-        if (slot->held)
-            return mr_error_set(MR_EMISUSE,
-                                "the next batch needs the slot of batch %llu, which is held: release it first, or "
-                                "raise prefetch above %u",
-                                (unsigned long long)slot->ready_for, ld->n_slots);
-        int rc = wait_ready(ld, slot);
-        if (rc == 0)
-            rc = mr_bad_take(ld, slot);
-        if (rc == 0)
-            rc = mr_ship_hand_out(ld, slot, ld->next_batch, stream);
-        if (rc < 0)
-            return ld->ended < 0 ? rc : end_with(ld, rc);
-        ld->next_batch++;
-        if (slot->size == 0) { /* every sample was bad and skipped */
-            give_back(ld, slot, ld->next_batch - 1);
-            continue;
-        }
-        count_batch(ld, slot, entered);
-        fill_batch(ld, slot, out);
-        slot->held = true;
-        return 1;
-    }
-}
-
-int mr_loader_release(struct mr_loader *ld, struct mr_batch *batch, struct mr_stream *stream)
-{
-    struct mr_slot *slot = batch->slot;
-    if (!slot || !slot->held || slot->ready_for != batch->number)
-        return mr_error_set(MR_EMISUSE, "this batch is not held: it was released before");
-    int rc = mr_ship_release(ld, slot, slot->ready_for, stream);
-    slot->held = false;
-    batch->slot = NULL;
-    give_back(ld, slot, slot->ready_for);
-    return rc;
-}
-
-void mr_loader_cancel(struct mr_loader *ld)
-{
-    pthread_mutex_lock(&ld->lock);
-    atomic_store(&ld->cancelled, true);
-    pthread_cond_broadcast(&ld->batch_ready);
-    pthread_mutex_unlock(&ld->lock);
 }

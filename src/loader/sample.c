@@ -1,5 +1,6 @@
 /* One sample: bytes -> decode -> chain -> row; and what happens to a bad one. */
 #include "loader/loader.h"
+#include "transform/transform.h"
 
 #include <errno.h>
 #include <string.h>
@@ -42,7 +43,20 @@ static void rooms_of(struct mr_worker *w, unsigned char *const row[], void *room
         rooms[f] = ld->field[f].identity && !ld->field[f].varies ? row[f] : w->room[f];
 }
 
-static int decode(struct mr_worker *w, struct mr_run_sample *s, unsigned char *const row[], struct mr_sample *out)
+/* A mr_window_choice: what the chain wants of a picture. */
+struct wish {
+    const struct mr_loader *ld;
+    struct mr_at at;
+};
+
+static int choose_window(void *user, uint32_t width, uint32_t height, struct mr_window *out)
+{
+    const struct wish *wish = user;
+    return mr_transform_window(wish->ld->chain, wish->ld->ds->picture, &wish->at, width, height, out);
+}
+
+static int decode(struct mr_worker *w, struct mr_run_sample *s, unsigned char *const row[], struct wish *wish,
+                  struct mr_sample *out)
 {
     struct mr_loader *ld = w->ld;
     struct mr_bytes in[MR_MAX_EXTENTS] = {{NULL, 0}};
@@ -57,6 +71,12 @@ static int decode(struct mr_worker *w, struct mr_run_sample *s, unsigned char *c
     void *rooms[MR_MAX_FIELDS];
     rooms_of(w, row, rooms);
     mr_sample_init(ld->ds, rooms, out);
+    out->index = s->index;
+    out->epoch = wish->at.epoch;
+    out->seed = ld->opts.seed;
+    out->decoder = w->decoder;
+    out->choose = ld->windows ? choose_window : NULL;
+    out->choose_user = wish;
     if (ld->ds->ops->get)
         return ld->ds->ops->get(ld->ds, s->index, out);
     bool as_is = true;
@@ -79,22 +99,34 @@ static void place_varying(struct mr_loader *ld, const struct mr_loader_field *fp
     mr_place(&fp->out, data, dim, row, pad ? fp->out.dim : dim, fill);
 }
 
+/* What the transforms are to know of a sample besides its bytes. */
+static struct mr_at place_of(const struct mr_loader *ld, const struct mr_at *at, int f, const struct mr_sample *in)
+{
+    struct mr_at here = *at;
+    here.dim = in->field[0].dim;
+    if (ld->ds->picture < 0 || !in->picture.data)
+        return here;
+    here.picture = ld->windows && f == ld->ds->picture ? &in->picture : NULL;
+    here.height = in->picture.full_height;
+    here.width = in->picture.full_width;
+    return here;
+}
+
 /* What the device is to start from. */
-static int write_head(struct mr_worker *w, int f, uint64_t epoch, uint64_t index, const struct mr_sample *in,
+static int write_head(struct mr_worker *w, int f, const struct mr_at *at, const struct mr_sample *in,
                       unsigned char *row)
 {
     struct mr_loader *ld = w->ld;
     const struct mr_loader_field *fp = &ld->field[f];
     const void *data = in->field[f].data;
     if (!fp->identity)
-        return mr_transform_apply_head(ld->chain, f, ld->opts.seed, epoch, index, data, in->field[f].dim, row,
-                                       w->scratch);
+        return mr_transform_apply_head(ld->chain, f, at, data, in->field[f].dim, row, w->scratch);
     if (data != row)
         memcpy(row, data, fp->row_bytes);
     return 0;
 }
 
-static int write_field(struct mr_worker *w, int f, uint64_t epoch, uint64_t index, const struct mr_sample *in,
+static int write_field(struct mr_worker *w, int f, const struct mr_at *at, const struct mr_sample *in,
                        unsigned char *row, uint64_t *out_dim)
 {
     struct mr_loader *ld = w->ld;
@@ -102,7 +134,7 @@ static int write_field(struct mr_worker *w, int f, uint64_t epoch, uint64_t inde
     const void *data = in->field[f].data;
     if (fp->tail) {
         memcpy(out_dim, fp->out.dim, sizeof fp->out.dim);
-        return write_head(w, f, epoch, index, in, row);
+        return write_head(w, f, at, in, row);
     }
     if (fp->identity) {
         memcpy(out_dim, in->field[f].dim, sizeof in->field[f].dim);
@@ -114,8 +146,7 @@ static int write_field(struct mr_worker *w, int f, uint64_t epoch, uint64_t inde
     }
     unsigned char *to = fp->varies ? w->place_room : row;
     memcpy(out_dim, fp->out.dim, sizeof fp->out.dim);
-    int rc =
-        mr_transform_apply(ld->chain, f, ld->opts.seed, epoch, index, data, in->field[f].dim, to, out_dim, w->scratch);
+    int rc = mr_transform_apply_at(ld->chain, f, at, data, in->field[f].dim, to, out_dim, w->scratch);
     if (rc == 0 && fp->varies)
         place_varying(ld, fp, to, out_dim, row);
     return rc;
@@ -156,12 +187,14 @@ static int make(struct mr_worker *w, struct mr_slot *slot, uint32_t row, uint64_
         to[f] = slot->host + ld->field[f].offset + row * ld->field[f].row_bytes;
     struct mr_sample sample;
     uint64_t t0 = timed ? mr_time_ns() : 0;
-    int rc = decode(w, s, to, &sample);
+    struct wish wish = {ld, {.seed = ld->opts.seed, .epoch = epoch, .index = s->index}};
+    int rc = decode(w, s, to, &wish, &sample);
     uint64_t t1 = timed ? mr_time_ns() : 0;
     for (int f = 0; f < ld->n_fields && rc == 0; f++) {
         uint64_t dim[MR_MAX_RANK];
         /* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): mr_sample_init() has set every field's data */
-        rc = write_field(w, f, epoch, s->index, &sample, to[f], dim);
+        struct mr_at at = place_of(ld, &wish.at, f, &sample);
+        rc = write_field(w, f, &at, &sample, to[f], dim);
         if (rc == 0 && ld->field[f].tail && ld->field[f].tail->flip)
             slot->host[ld->field[f].flip_offset + row] =
                 mr_tail_flips(ld->field[f].tail, ld->opts.seed, epoch, s->index);

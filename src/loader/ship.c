@@ -1,17 +1,17 @@
 /*
  * Shipping: the copy of a full slot to the device, and the events that order it against the consumer's work without a host
- * that waits. The worker that completes a batch enqueues its copy itself.
+ * that waits. The worker that completes a batch enqueues its copy itself, unless another is at that: then it leaves the slot
+ * with that one and goes on, for calls of a driver queue up behind each other anyway.
+ *
+ * Three calls of the driver a batch are needed: the stream waits for the consumer's last work on the slot, the copy, an event
+ * behind it. Which batches are timed as well, times.c decides.
  */
 #include "loader/loader.h"
 
 #include <stdio.h>
-#include <string.h>
 
 int mr_ship_init(struct mr_loader *ld)
 {
-    ld->times = calloc(MR_TIMES, sizeof *ld->times);
-    if (!ld->times)
-        return mr_error_nomem("copy times", MR_TIMES * sizeof *ld->times);
     int rc = 0;
     for (uint32_t i = 0; i < ld->opts.streams && rc == 0; i++) {
         char name[24] = "copy";
@@ -19,9 +19,7 @@ int mr_ship_init(struct mr_loader *ld)
             snprintf(name, sizeof name, "copy %u", i + 1);
         rc = mr_stream_create(ld->device, name, &ld->copy_stream[i]);
     }
-    if (rc == 0)
-        rc = mr_event_create(ld->device, 1, &ld->base);
-    return rc == 0 ? mr_event_record(ld->base, ld->copy_stream[0]) : rc;
+    return rc == 0 ? mr_times_init(ld) : rc;
 }
 
 void mr_ship_free(struct mr_loader *ld)
@@ -29,55 +27,45 @@ void mr_ship_free(struct mr_loader *ld)
     for (int i = 0; i < MR_MAX_STREAMS; i++)
         if (ld->copy_stream[i])
             mr_stream_destroy(ld->copy_stream[i]);
-    if (ld->base)
-        mr_event_destroy(ld->base);
-    free(ld->times);
+    mr_times_free(ld);
 }
 
-int mr_slot_events_create(struct mr_loader *ld, struct mr_slot_events *ev)
+/* A slot's events: two without timing, then those of its clocks. */
+#define SLOT_EVENTS 10
+static void list_events(struct mr_slot *slot, struct mr_event **out[SLOT_EVENTS])
 {
-    struct mr_event **all[] = {&ev->copy_start, &ev->copied, &ev->handed, &ev->released};
-    for (size_t i = 0; i < MR_COUNT(all); i++) {
-        int rc = mr_event_create(ld->device, 1, all[i]);
-        if (rc < 0)
-            return rc;
+    int n = 0;
+    out[n++] = &slot->copied;
+    out[n++] = &slot->released;
+    for (int i = 0; i < 2; i++) {
+        out[n++] = &slot->clock[i].copy_start;
+        out[n++] = &slot->clock[i].copy_end;
+        out[n++] = &slot->clock[i].use_start;
+        out[n++] = &slot->clock[i].use_end;
     }
-    return 0;
 }
 
-void mr_slot_events_destroy(struct mr_slot_events *ev)
+int mr_slot_events_create(struct mr_loader *ld, struct mr_slot *slot)
 {
-    if (ev->copy_recorded)
-        mr_event_synchronize(ev->copied);
-    if (ev->release_recorded)
-        mr_event_synchronize(ev->released); /* the consumer's work may still read the device half */
-    struct mr_event *all[] = {ev->copy_start, ev->copied, ev->handed, ev->released};
-    for (size_t i = 0; i < MR_COUNT(all); i++)
-        if (all[i])
-            mr_event_destroy(all[i]);
+    struct mr_event **all[SLOT_EVENTS];
+    int rc = 0;
+    list_events(slot, all);
+    for (int i = 0; i < SLOT_EVENTS && rc == 0; i++)
+        rc = mr_event_create(ld->device, i >= 2, all[i]);
+    return rc;
 }
 
-/* Keeps the times of the batch that used these events, if they are all passed. [ship_lock] */
-static void keep_times(struct mr_loader *ld, struct mr_slot_events *ev)
+void mr_slot_events_destroy(struct mr_slot *slot)
 {
-    struct mr_times t = {0};
-    if (!ev->copy_recorded || mr_event_query(ev->copied) != 1)
-        return;
-    bool used = ev->handed_recorded && ev->release_recorded;
-    if (used && mr_event_query(ev->released) != 1)
-        return;
-    int rc = mr_event_elapsed(ld->base, ev->copy_start, &t.copy_start);
-    if (rc == 0)
-        rc = mr_event_elapsed(ld->base, ev->copied, &t.copy_end);
-    if (rc == 0 && used)
-        rc = mr_event_elapsed(ld->base, ev->handed, &t.use_start);
-    if (rc == 0 && used)
-        rc = mr_event_elapsed(ld->base, ev->released, &t.use_end);
-    if (rc == 0) {
-        ld->times[ld->n_times++ % MR_TIMES] = t;
-        mr_count(&ld->copy_ns, (uint64_t)MR_MAX(t.copy_end - t.copy_start, 0));
-    }
-    ev->copy_recorded = ev->handed_recorded = false;
+    struct mr_event **all[SLOT_EVENTS];
+    if (slot->copy_recorded)
+        mr_event_synchronize(slot->copied);
+    if (slot->release_recorded)
+        mr_event_synchronize(slot->released); /* the consumer's work may still read the device half */
+    list_events(slot, all);
+    for (int i = 0; i < SLOT_EVENTS; i++)
+        if (*all[i])
+            mr_event_destroy(*all[i]);
 }
 
 /* Bytes of the slot that hold something: fields lie smallest first, so that the last one's unused end is not copied. */
@@ -92,121 +80,112 @@ static uint64_t used_bytes(const struct mr_loader *ld, const struct mr_slot *slo
     return used;
 }
 
-int mr_ship(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
+/* [ship_lock] */
+static int enqueue(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
 {
     enum mr_memory kind = ld->opts.pageable ? MR_PAGEABLE : MR_PINNED;
-    struct mr_slot_events *ev = mr_slot_events(ld, slot, t), *before = mr_slot_events(ld, slot, t + ld->n_slots);
+    struct mr_slot_clock *clock = mr_times_choose(ld, slot, t);
     struct mr_stream *stream = ld->copy_stream[t % ld->n_slots % ld->opts.streams];
     uint64_t bytes = used_bytes(ld, slot);
-    int rc = 0;
-    pthread_mutex_lock(&ld->ship_lock);
-    keep_times(ld, ev);
-    ev->release_recorded = false;
-    if (before->release_recorded)
-        rc = mr_stream_wait(stream, before->released);
-    if (rc == 0)
-        rc = mr_event_record(ev->copy_start, stream);
+    int rc = slot->release_recorded ? mr_stream_wait(stream, slot->released) : 0;
+    if (rc == 0 && clock)
+        rc = mr_event_record(clock->copy_start, stream);
     if (rc == 0 && bytes > 0)
         rc = mr_copy_async(stream, slot->device, MR_DEVICE, slot->host, kind, bytes);
     if (rc == 0)
         rc = mr_resident_gather(ld, slot, stream);
     if (rc == 0)
         rc = mr_tails_launch(ld, slot, stream);
+    if (rc == 0 && clock)
+        rc = mr_event_record(clock->copy_end, stream);
     if (rc == 0)
-        rc = mr_event_record(ev->copied, stream);
-    ev->copy_recorded = rc == 0;
+        rc = mr_event_record(slot->copied, stream);
+    slot->copy_recorded |= rc == 0;
+    slot->clocked = rc == 0 ? clock : NULL;
+    if (slot->clocked)
+        clock->copy_recorded = true;
     mr_count(&ld->copied_bytes, rc == 0 ? bytes : 0);
-    pthread_mutex_unlock(&ld->ship_lock);
-    return rc == 0 && ld->opts.blocking ? mr_event_synchronize(ev->copied) : rc;
+    return rc;
 }
 
-int mr_ship_hand_out(struct mr_loader *ld, struct mr_slot *slot, uint64_t t, struct mr_stream *stream)
+static void ship_one(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
 {
-    struct mr_slot_events *ev = mr_slot_events(ld, slot, t);
+    struct mr_run_sample none = {.n_extents = 0};
+    pthread_mutex_lock(&ld->ship_lock);
+    int rc = enqueue(ld, slot, t);
+    pthread_mutex_unlock(&ld->ship_lock);
+    if (rc == 0 && ld->opts.blocking)
+        rc = mr_event_synchronize(slot->copied);
+    if (rc < 0)
+        mr_bad_add(ld, t, 0, &none, slot->info.epoch, rc, true);
+    mr_ring_ready(ld, slot, t);
+}
+
+/* The oldest of the slots left with the shipper: there is one. */
+static struct mr_slot *next_to_ship(struct mr_loader *ld)
+{
+    if (!ld->to_ship) {
+        struct mr_slot *newest = atomic_exchange(&ld->full, NULL);
+        while (newest) {
+            struct mr_slot *older = newest->next_full;
+            newest->next_full = ld->to_ship;
+            ld->to_ship = newest;
+            newest = older;
+        }
+    }
+    struct mr_slot *slot = ld->to_ship;
+    ld->to_ship = slot->next_full;
+    return slot;
+}
+
+/*
+ * A slot is put on the list before it is counted, so as many as are counted can be had. The shipper counts one down after
+ * each; the count's reaching 0 ends its turn, and who raises it from 0 takes the next.
+ */
+void mr_ship(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
+{
+    if (ld->opts.blocking) {
+        ship_one(ld, slot, t);
+        return;
+    }
+    slot->full_for = t;
+    slot->next_full = atomic_load(&ld->full);
+    while (!atomic_compare_exchange_weak(&ld->full, &slot->next_full, slot))
+        ;
+    if (atomic_fetch_add(&ld->n_full, 1) > 0)
+        return;
+    do {
+        slot = next_to_ship(ld);
+        ship_one(ld, slot, slot->full_for);
+    } while (atomic_fetch_sub(&ld->n_full, 1) > 1);
+}
+
+int mr_ship_hand_out(struct mr_loader *ld, struct mr_slot *slot, struct mr_stream *stream)
+{
     if (ld->device_info.unified)
         return 0;
     if (!stream)
-        return mr_event_synchronize(ev->copied);
-    int rc = mr_stream_wait(stream, ev->copied);
-    if (rc == 0)
-        rc = mr_event_record(ev->handed, stream);
-    ev->handed_recorded = rc == 0;
+        return mr_event_synchronize(slot->copied);
+    int rc = mr_stream_wait(stream, slot->copied);
+    if (rc == 0 && slot->clocked) {
+        rc = mr_event_record(slot->clocked->use_start, stream);
+        slot->clocked->start_recorded = rc == 0;
+    }
     return rc;
 }
 
-int mr_ship_release(struct mr_loader *ld, struct mr_slot *slot, uint64_t t, struct mr_stream *stream)
+int mr_ship_release(struct mr_loader *ld, struct mr_slot *slot, struct mr_stream *stream)
 {
-    struct mr_slot_events *ev = mr_slot_events(ld, slot, t);
+    int rc = 0;
+    slot->release_recorded = false;
     if (ld->device_info.unified || !stream)
         return 0;
-    int rc = mr_event_record(ev->released, stream);
-    ev->release_recorded = rc == 0;
+    if (slot->clocked && slot->clocked->start_recorded) {
+        rc = mr_event_record(slot->clocked->use_end, stream);
+        slot->clocked->end_recorded = rc == 0;
+    }
+    if (rc == 0)
+        rc = mr_event_record(slot->released, stream);
+    slot->release_recorded = rc == 0;
     return rc;
-}
-
-struct interval {
-    int64_t start, end;
-};
-
-static int by_start(const void *a, const void *b)
-{
-    int64_t x = ((const struct interval *)a)->start, y = ((const struct interval *)b)->start;
-    return (x > y) - (x < y);
-}
-
-/* Sorts intervals and joins those that touch. Returns how many are left; *total: their length together. */
-static uint64_t unite(struct interval *v, uint64_t n, uint64_t *total)
-{
-    uint64_t kept = 0;
-    qsort(v, n, sizeof *v, by_start);
-    for (uint64_t i = 0; i < n; i++) {
-        if (kept > 0 && v[i].start <= v[kept - 1].end)
-            v[kept - 1].end = MR_MAX(v[kept - 1].end, v[i].end);
-        else
-            v[kept++] = v[i];
-    }
-    *total = 0;
-    for (uint64_t i = 0; i < kept; i++)
-        *total += (uint64_t)(v[i].end - v[i].start);
-    return kept;
-}
-
-static uint64_t common(const struct interval *a, uint64_t n_a, const struct interval *b, uint64_t n_b)
-{
-    uint64_t sum = 0;
-    for (uint64_t i = 0, k = 0; i < n_a && k < n_b;) {
-        int64_t start = MR_MAX(a[i].start, b[k].start), end = MR_MIN(a[i].end, b[k].end);
-        sum += end > start ? (uint64_t)(end - start) : 0;
-        if (a[i].end < b[k].end)
-            i++;
-        else
-            k++;
-    }
-    return sum;
-}
-
-void mr_ship_overlap(struct mr_loader *ld, struct mr_loader_stats *out)
-{
-    struct interval *copy = ld->times ? calloc(2 * MR_TIMES, sizeof *copy) : NULL;
-    if (!copy)
-        return; /* a device without copies, or no memory: no figures */
-    struct interval *use = copy + MR_TIMES;
-    pthread_mutex_lock(&ld->ship_lock);
-    for (uint32_t i = 0; i < ld->n_slots; i++)
-        for (int set = 0; set < 2; set++)
-            if (ld->slot[i].events[set].release_recorded)
-                keep_times(ld, &ld->slot[i].events[set]);
-    uint64_t n = MR_MIN(ld->n_times, MR_TIMES), n_use = 0;
-    for (uint64_t i = 0; i < n; i++) {
-        const struct mr_times *t = &ld->times[i];
-        copy[i] = (struct interval){t->copy_start, t->copy_end};
-        if (t->use_end > t->use_start)
-            use[n_use++] = (struct interval){t->use_start, t->use_end};
-    }
-    pthread_mutex_unlock(&ld->ship_lock);
-    out->timed_batches = n;
-    uint64_t n_copy = unite(copy, n, &out->timed_copy_ns);
-    n_use = unite(use, n_use, &out->timed_use_ns);
-    out->timed_both_ns = common(copy, n_copy, use, n_use);
-    free(copy);
 }

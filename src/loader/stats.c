@@ -213,8 +213,7 @@ void mr_loader_stats(struct mr_loader *ld, struct mr_loader_stats *out)
     percentiles(&ld->wait, &st->wait);
     percentiles(&ld->make, &st->make);
     memory_held(ld, st);
-    mr_ship_overlap(ld, st);
-    st->copy_ns = mr_counted(&ld->copy_ns);
+    mr_times_overlap(ld, st);
     st->copied_bytes = mr_counted(&ld->copied_bytes);
     list_device_ops(ld, st);
     struct steady steady = steady_of(ld, st);

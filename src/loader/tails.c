@@ -8,12 +8,19 @@ static int has_kernel(void *device, const char *kernel)
     return mr_device_has_kernel(device, kernel);
 }
 
+static bool wanted(const struct mr_loader *ld)
+{
+    if (ld->opts.device_transforms != MR_DEVICE_TRANSFORMS_AUTO)
+        return ld->opts.device_transforms == MR_DEVICE_TRANSFORMS_ON;
+    return !ld->device_info.simulated || ld->opts.cache == MR_CACHE_DEVICE;
+}
+
 int mr_tails_plan(struct mr_loader *ld, int f)
 {
     struct mr_loader_field *fp = &ld->field[f];
     struct mr_chain_tail tail;
     fp->out_bytes = fp->row_bytes;
-    if (!ld->chain || ld->device_info.unified || !ld->opts.device_transforms || fp->varies || fp->identity)
+    if (!ld->chain || ld->device_info.unified || !wanted(ld) || fp->varies || fp->identity)
         return 0;
     int rc = mr_tail_find(ld->chain, f, has_kernel, ld->device, &tail);
     if (rc <= 0)

@@ -7,10 +7,12 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 /* Bounds how long a stop can take, not how fast reads are seen: reap returns as soon as one has finished. */
 #define REAP_WAIT_NS   20000000ull
 #define CLAIMS_A_ROUND 4
+#define NAP_SLACK_NS   1000 /* devices' waits nap for microseconds; the kernel's usual slack is 50 */
 #define TRACE_READ_NS  5000 /* shorter spans of claiming, starting and collecting reads are left out of the trace */
 
 int mr_worker_init(struct mr_worker *w, struct mr_loader *ld, uint32_t id)
@@ -28,6 +30,8 @@ int mr_worker_init(struct mr_worker *w, struct mr_loader *ld, uint32_t id)
     for (int f = 0; f < ld->n_fields; f++) {
         const struct mr_loader_field *fp = &ld->field[f];
         largest = MR_MAX(largest, fp->row_bytes);
+        if (f == ld->ds->picture) /* lies in the decoder */
+            continue;
         if (!(w->room[f] = aligned_alloc(MR_CACHE_LINE, mr_round_up(fp->in_bytes + 1, MR_CACHE_LINE))))
             return mr_error_nomem("worker", fp->in_bytes);
     }
@@ -35,7 +39,9 @@ int mr_worker_init(struct mr_worker *w, struct mr_loader *ld, uint32_t id)
     w->scratch = aligned_alloc(MR_CACHE_LINE, mr_round_up(ld->scratch_bytes + 1, MR_CACHE_LINE));
     if (!w->place_room || !w->scratch)
         return mr_error_nomem("worker", largest + ld->scratch_bytes);
-    int rc = ld->storage ? mr_reader_open(ld->storage, &w->reader) : 0;
+    int rc = ld->ds->picture >= 0 ? mr_decoder_create(&w->decoder) : 0;
+    if (rc == 0 && ld->storage)
+        rc = mr_reader_open(ld->storage, &w->reader);
     if (rc == 0 && ld->storage && ld->whole)
         rc = mr_reader_reserve(w->reader, (uint32_t)(ld->runs_per_worker * ld->run_rows), ld->sample_bytes);
     return rc;
@@ -51,6 +57,7 @@ void mr_worker_free(struct mr_worker *w)
     free(w->order);
     free(w->place_room);
     free(w->scratch);
+    mr_decoder_destroy(w->decoder);
     for (int f = 0; f < MR_MAX_FIELDS; f++)
         free(w->room[f]);
 }
@@ -258,7 +265,11 @@ void *mr_worker_main(void *worker)
     snprintf(name, sizeof name, "worker %u", w->id);
     mr_trace_thread(name);
     uint64_t start = w->lap_ns = mr_time_ns();
+    prctl(PR_SET_TIMERSLACK, NAP_SLACK_NS, 0, 0, 0);
+    bool entered = mr_device_enter(w->ld->device) == 0; /* else each call says so */
     work(w);
+    if (entered)
+        mr_device_leave(w->ld->device);
     atomic_store(&w->life_ns, mr_time_ns() - start);
     return NULL;
 }

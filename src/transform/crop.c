@@ -1,24 +1,7 @@
-/* crop and random_crop. */
+/* crop, center_crop and random_crop: windows of a given size. */
 #include "transform/transform.h"
 
 #include <string.h>
-
-/* A window of every image, to `out` of the window's size. */
-static void copy_window(const struct mr_pixels *p, uint64_t top, uint64_t left, uint64_t h, uint64_t w, const char *in,
-                        char *out)
-{
-    uint64_t row = p->w * p->pixel, out_row = w * p->pixel;
-    for (uint64_t o = 0; o < p->outer; o++) {
-        const char *from = in + (o * p->h + top) * row + left * p->pixel;
-        if (out_row == row) {
-            memcpy(out, from, h * row);
-            out += h * row;
-            continue;
-        }
-        for (uint64_t y = 0; y < h; y++, from += row, out += out_row)
-            memcpy(out, from, out_row);
-    }
-}
 
 /* crop(height,width[,top,left]) and random_crop(height,width) */
 struct crop_args {
@@ -113,40 +96,63 @@ static void crop_shape(const struct mr_op *op, const uint64_t *in_dim, uint64_t 
     out_dim[op->image.w] = a->width;
 }
 
-static int too_small(const struct mr_op *op, const struct mr_pixels *p)
-{
-    return mr_op_error(op, MR_ESHAPE, "does not fit a sample of height %llu and width %llu", (unsigned long long)p->h,
-                       (unsigned long long)p->w);
-}
-
-static int crop_apply(const struct mr_op *op, struct mr_op_call *call)
+static int cut(const struct mr_op *op, uint64_t width, uint64_t height, struct mr_cut *out)
 {
     const struct crop_args *a = op->args;
-    struct mr_pixels p = mr_pixels_of(op, call->in_dim);
-    if (!window_fits(p.h, a->height, a->top) || !window_fits(p.w, a->width, a->left))
-        return too_small(op, &p);
-    crop_shape(op, call->in_dim, call->out_dim);
-    copy_window(&p, first_of(p.h, a->height, a->top), first_of(p.w, a->width, a->left), a->height, a->width, call->in,
-                call->out);
+    mr_cut_all(width, height, out);
+    if (!window_fits(height, a->height, a->top) || !window_fits(width, a->width, a->left))
+        return mr_op_error(op, MR_ESHAPE, "does not fit a sample of height %llu and width %llu",
+                           (unsigned long long)height, (unsigned long long)width);
+    out->clip_w = out->size_w = out->out_w = a->width;
+    out->clip_h = out->size_h = out->out_h = a->height;
+    out->w = (double)a->width;
+    out->h = (double)a->height;
     return 0;
 }
 
-/* [0, n): the high word of a product; n fits 32 bits or the draw is of 64. */
+static int crop_window(const struct mr_op *op, const struct mr_at *at, uint64_t width, uint64_t height,
+                       struct mr_cut *out)
+{
+    const struct crop_args *a = op->args;
+    (void)at;
+    int rc = cut(op, width, height, out);
+    if (rc)
+        return rc;
+    out->clip_x = first_of(width, a->width, a->left);
+    out->clip_y = first_of(height, a->height, a->top);
+    return 0;
+}
+
+/* [0, n): the high word of a product. */
 static uint64_t below(uint32_t high, uint32_t low, uint64_t n)
 {
     return (uint64_t)((unsigned __int128)((uint64_t)high << 32 | low) * n >> 64);
 }
 
-static int random_crop_apply(const struct mr_op *op, struct mr_op_call *call)
+static int random_crop_window(const struct mr_op *op, const struct mr_at *at, uint64_t width, uint64_t height,
+                              struct mr_cut *out)
 {
     const struct crop_args *a = op->args;
-    struct mr_pixels p = mr_pixels_of(op, call->in_dim);
-    if (!window_fits(p.h, a->height, 0) || !window_fits(p.w, a->width, 0))
-        return too_small(op, &p);
-    crop_shape(op, call->in_dim, call->out_dim);
-    uint64_t top = below(call->random[0], call->random[1], p.h - a->height + 1);
-    uint64_t left = below(call->random[2], call->random[3], p.w - a->width + 1);
-    copy_window(&p, top, left, a->height, a->width, call->in, call->out);
+    uint32_t random[4];
+    int rc = cut(op, width, height, out);
+    if (rc)
+        return rc;
+    mr_op_draw(op, at, 0, random);
+    out->clip_y = below(random[0], random[1], height - a->height + 1);
+    out->clip_x = below(random[2], random[3], width - a->width + 1);
+    return 0;
+}
+
+/* center_crop(size) or center_crop(height,width) */
+static const struct mr_option center_crop_options[] = {CROP_OPTIONS{0}};
+
+static int center_crop_check(const struct mr_op *op)
+{
+    struct crop_args *a = op->args;
+    if (a->width == 0)
+        a->width = a->height;
+    if (a->height == 0)
+        return mr_op_error(op, MR_EOPTION, "want center_crop(size) or center_crop(height,width), above 0");
     return 0;
 }
 
@@ -161,7 +167,7 @@ const struct mr_op_ops mr_op_crop = {
     .check = crop_check,
     .infer = crop_infer,
     .shape = crop_shape,
-    .apply = crop_apply,
+    .window = crop_window,
 };
 
 const struct mr_op_ops mr_op_random_crop = {
@@ -176,5 +182,19 @@ const struct mr_op_ops mr_op_random_crop = {
     .check = crop_check,
     .infer = crop_infer,
     .shape = crop_shape,
-    .apply = random_crop_apply,
+    .window = random_crop_window,
+};
+
+const struct mr_op_ops mr_op_center_crop = {
+    .name = "center_crop",
+    .arguments = "size|height,width[,layout=]",
+    .summary = "the middle of a picture",
+    .options = center_crop_options,
+    .positional = (const char *const[]){"height", "width", NULL},
+    .args_bytes = sizeof(struct crop_args),
+    .preset = crop_preset,
+    .check = center_crop_check,
+    .infer = crop_infer,
+    .shape = crop_shape,
+    .window = crop_window,
 };

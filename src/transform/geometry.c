@@ -16,7 +16,8 @@ static bool channel_like(const struct mr_spec *spec, int d)
 bool mr_image_axes(const struct mr_spec *spec, int layout, struct mr_image *out)
 {
     int rank = spec->rank;
-    if (layout == LAYOUT_AUTO && rank == 3 && channel_like(spec, 2) && !channel_like(spec, 0))
+    bool images = rank == 3 || rank == 4; /* one, or a clip of them */
+    if (layout == LAYOUT_AUTO && images && channel_like(spec, rank - 1) && !channel_like(spec, rank - 3))
         layout = LAYOUT_NHWC;
     int behind = layout == LAYOUT_NHWC;
     if (rank < 2 + behind)
@@ -142,6 +143,13 @@ static int pad_apply(const struct mr_op *op, struct mr_op_call *call)
     return 0;
 }
 
+static void pad_map(const struct mr_op *op, const struct mr_at *at, uint64_t width, uint64_t height, double m[6])
+{
+    (void)at, (void)width, (void)height;
+    m[2] = (double)pad_size(op, LEFT);
+    m[5] = (double)pad_size(op, TOP);
+}
+
 const struct mr_op_ops mr_op_pad = {
     .name = "pad",
     .arguments = "n|top:bottom:left:right[,value][,layout=]",
@@ -153,6 +161,7 @@ const struct mr_op_ops mr_op_pad = {
     .infer = pad_infer,
     .shape = pad_shape,
     .apply = pad_apply,
+    .map = pad_map,
 };
 
 /* hflip([p]) */
@@ -257,6 +266,17 @@ static int hflip_apply(const struct mr_op *op, struct mr_op_call *call)
     return 0;
 }
 
+static void hflip_map(const struct mr_op *op, const struct mr_at *at, uint64_t width, uint64_t height, double m[6])
+{
+    uint32_t random[4];
+    (void)height;
+    mr_op_draw(op, at, 0, random);
+    if (!mr_hflip_mirrors(op, random))
+        return;
+    m[0] = -1;
+    m[2] = (double)width - 1;
+}
+
 const struct mr_op_ops mr_op_hflip = {
     .name = "hflip",
     .arguments = "[p][,layout=]",
@@ -267,4 +287,5 @@ const struct mr_op_ops mr_op_hflip = {
     .random = true,
     .infer = hflip_infer,
     .apply = hflip_apply,
+    .map = hflip_map,
 };

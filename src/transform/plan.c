@@ -54,15 +54,33 @@ static int infer_all(struct mr_transform *chain, struct mr_spec *specs, int n_fi
 
 static bool moves(const struct mr_op *op)
 {
-    return op->ops->fuse || op->ops->apply;
+    return op->ops->fuse || op->ops->apply || op->ops->window;
+}
+
+/* A window stage takes one more window: of the same axes, and at most one of them resamples. */
+static bool join_windows(const struct mr_field_plan *plan, struct mr_pass *stage, const struct mr_op *op)
+{
+    const struct mr_op *first = plan->op[stage->first];
+    if (!op->ops->window || stage->n_windows != stage->n_ops || (stage->resamples && op->ops->resamples) ||
+        op->image.h != first->image.h || op->image.w != first->image.w)
+        return false;
+    stage->n_windows++;
+    stage->resamples |= op->ops->resamples;
+    stage->moves = true;
+    return true;
 }
 
 /* Puts op i into the stage, or says that it needs a new one. */
-static int join_stage(struct mr_pass *stage, const struct mr_op *op, uint32_t i, bool *joined)
+static int join_stage(const struct mr_field_plan *plan, struct mr_pass *stage, const struct mr_op *op, uint32_t i,
+                      bool *joined)
 {
     *joined = true;
     if (!moves(op))
         return 0;
+    if (op->ops->window || stage->n_windows > 0) {
+        *joined = join_windows(plan, stage, op);
+        return 0;
+    }
     uint32_t in_stage = i - stage->first;
     if (!stage->moves && op->ops->apply) {
         stage->mover = in_stage;
@@ -85,10 +103,10 @@ static int make_stages(struct mr_field_plan *plan, bool plain)
         bool joined = false;
         int rc = 0;
         if (plan->n_stages > 0 && !plain)
-            rc = join_stage(&plan->stage[plan->n_stages - 1], plan->op[i], i, &joined);
+            rc = join_stage(plan, &plan->stage[plan->n_stages - 1], plan->op[i], i, &joined);
         if (!rc && !joined) {
             plan->stage[plan->n_stages++] = (struct mr_pass){.first = i};
-            rc = join_stage(&plan->stage[plan->n_stages - 1], plan->op[i], i, &joined);
+            rc = join_stage(plan, &plan->stage[plan->n_stages - 1], plan->op[i], i, &joined);
         }
         if (rc)
             return rc;
@@ -129,7 +147,14 @@ int mr_field_plan_make(struct mr_field_plan *plan, const struct mr_spec *in, con
         plan->fixed = plan->fixed && plan->op[i]->out.var_dims == 0;
     for (uint32_t k = 0; k < plan->n_stages; k++) {
         const struct mr_pass *stage = &plan->stage[k];
+        const struct mr_op *mover = plan->op[stage->first + stage->mover];
         plan->identity = plan->identity && !stage->moves;
+        if (stage->n_windows > 0)
+            plan->work_bytes = MR_MAX(plan->work_bytes,
+                                      mr_window_work(plan->op[stage->first],
+                                                     plan->op[stage->first + stage->n_windows - 1], stage->resamples));
+        else if (stage->moves && !stage->point && mover->ops->work)
+            plan->work_bytes = MR_MAX(plan->work_bytes, mover->ops->work(mover));
         if (k + 1 < plan->n_stages)
             plan->half_bytes = MR_MAX(plan->half_bytes, bytes_of(&plan->op[stage->first + stage->n_ops - 1]->out));
     }
@@ -142,7 +167,7 @@ int mr_field_plan_make(struct mr_field_plan *plan, const struct mr_spec *in, con
 uint64_t mr_field_plan_scratch(const struct mr_field_plan *plan)
 {
     uint64_t halves = plan->n_stages > 2 ? 2 : plan->n_stages > 1 ? 1 : 0;
-    return halves * plan->half_bytes;
+    return halves * plan->half_bytes + plan->work_bytes;
 }
 
 void mr_field_plan_destroy(struct mr_field_plan *plan)
@@ -163,7 +188,7 @@ void mr_transform_unbind(struct mr_transform *chain)
         chain->plan[f] = chain->head[f] = NULL;
     }
     chain->bound = false;
-    chain->n_fields = 0;
+    chain->n_fields = chain->points = 0;
     chain->scratch_bytes = 0;
 }
 
@@ -201,6 +226,12 @@ static int check_fields(const struct mr_spec *fields, int n_fields)
     return 0;
 }
 
+/* Moved points, before their own ops. */
+static uint64_t points_room(const struct mr_transform *chain)
+{
+    return mr_round_up(bytes_of(&chain->in[chain->points]), MR_CACHE_LINE);
+}
+
 int mr_transform_bind_as(struct mr_transform *chain, const struct mr_spec *fields, int n_fields, bool plain)
 {
     mr_transform_unbind(chain);
@@ -218,6 +249,11 @@ int mr_transform_bind_as(struct mr_transform *chain, const struct mr_spec *field
     }
     chain->n_fields = n_fields;
     chain->bound = true;
+    if (mr_points_find(chain, &chain->points)) {
+        struct mr_field_plan *plan = chain->plan[chain->points];
+        plan->identity = false;
+        chain->scratch_bytes = MR_MAX(chain->scratch_bytes, mr_field_plan_scratch(plan) + points_room(chain));
+    }
     return 0;
 }
 

@@ -40,8 +40,9 @@ int mr_tail_find(struct mr_transform *chain, int field, int (*has)(void *user, c
 
 /* mr_transform_apply() for the head; the result has the shape of the tail's `in`. What the tail would refuse is refused
  * here: a label that one_hot has no class for. */
-int mr_transform_apply_head(const struct mr_transform *chain, int field, uint64_t seed, uint64_t epoch, uint64_t index,
-                            const void *in, const uint64_t *in_dim, void *out, void *scratch);
+struct mr_at;
+int mr_transform_apply_head(const struct mr_transform *chain, int field, const struct mr_at *at, const void *in,
+                            const uint64_t *in_dim, void *out, void *scratch);
 
 /* Does the tail's hflip mirror this sample? */
 bool mr_tail_flips(const struct mr_chain_tail *tail, uint64_t seed, uint64_t epoch, uint64_t index);

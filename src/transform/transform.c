@@ -141,25 +141,27 @@ int mr_transform_each(int (*fn)(void *user, const char *name, const char *argume
     return 0;
 }
 
-/* A sample being worked on. */
-struct sample {
-    uint64_t seed, epoch, index;
-};
-
-static int apply_mover(const struct mr_op *op, const struct sample *s, const void *in, const uint64_t *in_dim,
-                       void *out, uint64_t *out_dim)
+void mr_op_draw(const struct mr_op *op, const struct mr_at *at, uint32_t k, uint32_t out[4])
 {
-    struct mr_op_call call = {.in = in, .in_dim = in_dim, .out = out, .out_dim = out_dim};
+    mr_draw4(at->seed, MR_DRAW_TRANSFORM, at->index, at->epoch, op->place | k << 8, out);
+}
+
+static int apply_mover(const struct mr_op *op, const struct mr_at *at, const void *in, const uint64_t *in_dim,
+                       void *out, uint64_t *out_dim, void *work)
+{
+    struct mr_op_call call = {.in = in, .in_dim = in_dim, .out = out, .out_dim = out_dim, .at = at, .work = work};
     if (op->ops->random)
-        mr_draw4(s->seed, MR_DRAW_TRANSFORM, s->index, s->epoch, op->place, call.random);
+        mr_op_draw(op, at, 0, call.random);
     memcpy(out_dim, op->out.dim, sizeof op->out.dim);
     return op->ops->apply(op, &call);
 }
 
 /* Follows the shape through the stage's ops, dim in place, and moves the bytes where the mover stands. */
-static int run_stage(const struct mr_field_plan *plan, const struct mr_pass *stage, const struct sample *s,
-                     const void *in, void *out, uint64_t *dim)
+static int run_stage(const struct mr_field_plan *plan, const struct mr_pass *stage, const struct mr_at *at,
+                     const void *in, void *out, uint64_t *dim, void *work)
 {
+    if (stage->n_windows > 0)
+        return mr_window_run(plan, stage, at, stage == plan->stage ? at->picture : NULL, in, out, dim, work);
     uint64_t n = mr_dims_after(dim, plan->op[stage->first]->in.rank, -1), inner = 0;
     for (uint32_t i = 0; i < stage->n_ops; i++) {
         const struct mr_op *op = plan->op[stage->first + i];
@@ -168,7 +170,7 @@ static int run_stage(const struct mr_field_plan *plan, const struct mr_pass *sta
             inner = mr_dims_after(dim, op->in.rank, stage->point->axis);
         memcpy(next, dim, sizeof next);
         if (!stage->point && stage->moves && i == stage->mover) {
-            int rc = apply_mover(op, s, in, dim, out, next);
+            int rc = apply_mover(op, at, in, dim, out, next, work);
             if (rc)
                 return rc;
         } else if (op->ops->shape) {
@@ -183,13 +185,14 @@ static int run_stage(const struct mr_field_plan *plan, const struct mr_pass *sta
     return 0;
 }
 
-static int run_stages(const struct mr_field_plan *plan, const struct sample *s, const void *in, uint64_t *dim,
+static int run_stages(const struct mr_field_plan *plan, const struct mr_at *at, const void *in, uint64_t *dim,
                       void *out, void *scratch)
 {
+    void *work = (char *)scratch + (mr_field_plan_scratch(plan) - plan->work_bytes);
     for (uint32_t k = 0; k < plan->n_stages; k++) {
         bool last = k + 1 == plan->n_stages;
         void *to = last ? out : (char *)scratch + k % 2 * plan->half_bytes;
-        int rc = run_stage(plan, &plan->stage[k], s, in, to, dim);
+        int rc = run_stage(plan, &plan->stage[k], at, in, to, dim, work);
         if (rc)
             return rc;
         in = to;
@@ -214,7 +217,7 @@ static int take_dims(const struct mr_spec *spec, const uint64_t *in_dim, uint64_
 
 /* Applies a plan of the field. out_spec: of what comes out of it. */
 static int apply_plan(const struct mr_transform *chain, int field, const struct mr_field_plan *plan,
-                      const struct mr_spec *out_spec, const struct sample *s, const void *in, const uint64_t *in_dim,
+                      const struct mr_spec *out_spec, const struct mr_at *at, const void *in, const uint64_t *in_dim,
                       void *out, uint64_t *out_dim, void *scratch)
 {
     const struct mr_pointwise *only = plan->n_stages == 1 && plan->fixed ? plan->stage[0].point : NULL;
@@ -224,9 +227,13 @@ static int apply_plan(const struct mr_transform *chain, int field, const struct 
         return 0;
     }
     uint64_t dim[MR_MAX_RANK];
-    int rc = take_dims(&chain->in[field], in_dim, dim);
+    int rc = 0;
+    if (at->picture && plan->n_stages > 0 && plan->stage[0].n_windows > 0)
+        memcpy(dim, in_dim, sizeof dim); /* the window's stage looks at the picture; the spec's size may be a guess */
+    else
+        rc = take_dims(&chain->in[field], in_dim, dim);
     if (!rc && plan->n_stages > 0)
-        rc = run_stages(plan, s, in, dim, out, scratch);
+        rc = run_stages(plan, at, in, dim, out, scratch);
     else if (!rc)
         memcpy(out, in, mr_dims_after(dim, out_spec->rank, -1) * mr_dtype_size(out_spec->dtype));
     if (!rc)
@@ -234,23 +241,51 @@ static int apply_plan(const struct mr_transform *chain, int field, const struct 
     return rc;
 }
 
-int mr_transform_apply(const struct mr_transform *chain, int field, uint64_t seed, uint64_t epoch, uint64_t index,
-                       const void *in, const uint64_t *in_dim, void *out, uint64_t *out_dim, void *scratch)
+/* The field of points: moved with the picture first, then its own ops. */
+static int apply_points(const struct mr_transform *chain, const struct mr_at *at, const void *in,
+                        const uint64_t *in_dim, void *out, uint64_t *out_dim, void *scratch)
+{
+    int f = chain->points;
+    const struct mr_field_plan *plan = chain->plan[f];
+    uint64_t dim[MR_MAX_RANK], bytes = 0;
+    int rc = take_dims(&chain->in[f], in_dim, dim);
+    void *moved = plan->n_stages > 0 ? scratch : out;
+    if (!rc)
+        rc = mr_points_move(chain, at, in, mr_dims_after(dim, chain->in[f].rank, -1), moved);
+    if (rc)
+        return rc;
+    memcpy(out_dim, dim, sizeof dim);
+    if (plan->n_stages == 0)
+        return 0;
+    mr_spec_bytes(&chain->in[f], &bytes); /* checked when the chain was bound */
+    void *rest = (char *)scratch + mr_round_up(bytes, MR_CACHE_LINE);
+    return apply_plan(chain, f, plan, &chain->out[f], at, moved, dim, out, out_dim, rest);
+}
+
+int mr_transform_apply_at(const struct mr_transform *chain, int field, const struct mr_at *at, const void *in,
+                          const uint64_t *in_dim, void *out, uint64_t *out_dim, void *scratch)
 {
     if (!chain->bound || field < 0 || field >= chain->n_fields)
         return mr_error_set(MR_EMISUSE, "transform: field %d of %d: the chain is not bound to it", field,
                             chain->n_fields);
-    struct sample s = {seed, epoch, index};
-    return apply_plan(chain, field, chain->plan[field], &chain->out[field], &s, in, in_dim, out, out_dim, scratch);
+    if (field > 0 && field == chain->points)
+        return apply_points(chain, at, in, in_dim, out, out_dim, scratch);
+    return apply_plan(chain, field, chain->plan[field], &chain->out[field], at, in, in_dim, out, out_dim, scratch);
 }
 
-int mr_transform_apply_head(const struct mr_transform *chain, int field, uint64_t seed, uint64_t epoch, uint64_t index,
-                            const void *in, const uint64_t *in_dim, void *out, void *scratch)
+int mr_transform_apply(const struct mr_transform *chain, int field, uint64_t seed, uint64_t epoch, uint64_t index,
+                       const void *in, const uint64_t *in_dim, void *out, uint64_t *out_dim, void *scratch)
+{
+    struct mr_at at = {.seed = seed, .epoch = epoch, .index = index};
+    return mr_transform_apply_at(chain, field, &at, in, in_dim, out, out_dim, scratch);
+}
+
+int mr_transform_apply_head(const struct mr_transform *chain, int field, const struct mr_at *at, const void *in,
+                            const uint64_t *in_dim, void *out, void *scratch)
 {
     const struct mr_field_plan *head = chain->head[field];
     const struct mr_spec *spec = &chain->plan[field]->op[head->n_ops]->in;
-    struct sample s = {seed, epoch, index};
     uint64_t dim[MR_MAX_RANK], label;
-    int rc = apply_plan(chain, field, head, spec, &s, in, in_dim, out, dim, scratch);
+    int rc = apply_plan(chain, field, head, spec, at, in, in_dim, out, dim, scratch);
     return rc == 0 && head->one_hot ? mr_one_hot_check(head->one_hot, out, &label) : rc;
 }

@@ -25,7 +25,22 @@ struct mr_op_call {
     void *out;
     uint64_t *out_dim; /* preset to the inferred spec's */
     uint32_t random[4];
+    const struct mr_at *at;
+    void *work; /* ops->work()'s bytes, aligned to 64 */
 };
+
+/* What an op cuts out of a picture and what size it becomes: [x, x + w) x [y, y + h) becomes size_w x size_h pixels, of which
+ * out_w x out_h from (x0, y0) on come out. Filters look at pixels within clip only. */
+struct mr_cut {
+    uint64_t clip_x, clip_y, clip_w, clip_h;
+    double x, y, w, h; /* relative to clip */
+    uint64_t size_w, size_h;
+    uint64_t x0, y0, out_w, out_h;
+    int filter; /* enum mr_filter */
+    bool resamples;
+};
+
+enum mr_filter { MR_FILTER_BILINEAR, MR_FILTER_BICUBIC, MR_FILTER_NEAREST };
 
 /*
  * Where a sample stands: what its random draws are keyed by, and what is known of its picture.
@@ -44,7 +59,8 @@ struct mr_op_call {
 struct mr_at {
     uint64_t seed, epoch, index;
     const struct mr_picture *picture; /* what was decoded of field 0; NULL: `in` is all of it */
-    uint64_t height, width;           /* of the whole picture, for points */
+    uint64_t height, width;           /* of the whole picture, for points; 0: see dim */
+    const uint64_t *dim;              /* of field 0, for points, where it is no picture; NULL: its spec's */
 };
 
 /* A fused pass over the elements. */
@@ -79,12 +95,20 @@ struct mr_op_ops {
     void (*shape)(const struct mr_op *op, const uint64_t *in_dim, uint64_t *out_dim);
     /* Adds the op to a pointwise pass; false: does not fit there (p unchanged). */
     bool (*fuse)(const struct mr_op *op, struct mr_pointwise *p, uint32_t op_in_stage);
-    /* Moves one sample. Neither fuse nor apply: the bytes stay as they are. */
+    /* Moves one sample. None of fuse, window and apply: the bytes stay as they are. */
     int (*apply)(const struct mr_op *op, struct mr_op_call *call);
+    /* Instead of apply: what is cut out of a picture of this size. Returns 0, MR_ESHAPE. */
+    int (*window)(const struct mr_op *op, const struct mr_at *at, uint64_t width, uint64_t height, struct mr_cut *out);
+    bool resamples; /* window may give another size than it cuts out */
+    /* Where the pixels of a picture of this size go: x' = m[0] x + m[1] y + m[2], y' = m[3] x + m[4] y + m[5], m preset to
+     * the identity. NULL: they stay, or window says. */
+    void (*map)(const struct mr_op *op, const struct mr_at *at, uint64_t width, uint64_t height, double m[6]);
+    uint64_t (*work)(const struct mr_op *op); /* bytes that apply needs beside in and out; NULL: none */
 };
 
 extern const struct mr_op_ops mr_op_cast, mr_op_scale, mr_op_normalize, mr_op_layout, mr_op_flatten, mr_op_one_hot,
-    mr_op_pad, mr_op_crop, mr_op_random_crop, mr_op_hflip, mr_op_custom;
+    mr_op_pad, mr_op_crop, mr_op_random_crop, mr_op_center_crop, mr_op_resize, mr_op_random_resized_crop, mr_op_hflip,
+    mr_op_vflip, mr_op_rotate, mr_op_color_jitter, mr_op_to_gray, mr_op_gaussian_blur, mr_op_erase, mr_op_custom;
 
 /* The dimensions that are an image's height and width. */
 struct mr_image {
@@ -119,6 +143,8 @@ struct mr_pass {
     uint32_t mover;             /* among these: the one whose apply moves the bytes */
     struct mr_pointwise *point; /* a pointwise stage */
     bool moves;                 /* false: shapes only */
+    uint32_t n_windows;         /* a window stage: its first ops, put together into one cut */
+    bool resamples;             /* one of these may resample */
 };
 
 /* What happens to one field. */
@@ -131,6 +157,7 @@ struct mr_field_plan {
     uint64_t in_elements; /* fixed */
     uint64_t out_bytes;
     uint64_t half_bytes;         /* of each of the two halves of scratch */
+    uint64_t work_bytes;         /* of what stages need beside, behind the halves */
     const struct mr_op *one_hot; /* of a head (tail.h): checks the label that comes out, for the device; NULL: none */
 };
 
@@ -144,6 +171,7 @@ struct mr_transform {
     struct mr_field_plan *plan[MR_MAX_FIELDS];
     struct mr_field_plan *head[MR_MAX_FIELDS]; /* what the host does before a tail, see tail.h; NULL: all */
     uint64_t scratch_bytes;
+    int points;             /* the field whose points are moved as field 0's pixels are; 0: none */
     _Atomic uint32_t users; /* loaders that apply it: it may not change meanwhile */
 };
 
@@ -188,6 +216,21 @@ void mr_pointwise_run(const struct mr_pointwise *p, uint64_t inner, const void *
 
 /* Elements of a shape, or of the part behind dimension d (d = -1: all). */
 uint64_t mr_dims_after(const uint64_t *dim, int rank, int d);
+
+/* An op's k-th four numbers, k from 0: the first are those of mr_op_call. */
+void mr_op_draw(const struct mr_op *op, const struct mr_at *at, uint32_t k, uint32_t out[4]);
+
+/* Window stages (window.c). */
+void mr_cut_all(uint64_t width, uint64_t height, struct mr_cut *out); /* the whole picture as it is */
+/* Bytes that the ops first .. last as one stage need. */
+uint64_t mr_window_work(const struct mr_op *first, const struct mr_op *last, bool resamples);
+int mr_window_run(const struct mr_field_plan *plan, const struct mr_pass *stage, const struct mr_at *at,
+                  const struct mr_picture *picture, const void *in, void *out, uint64_t *dim, void *work);
+
+/* Points (points.c). Is there a field of points that the chain moves? */
+bool mr_points_find(const struct mr_transform *chain, int *out);
+int mr_points_move(const struct mr_transform *chain, const struct mr_at *at, const void *in, uint64_t elements,
+                   void *out);
 
 /* The image axes of a spec. layout: 0 by the shape, 1 nchw, 2 nhwc. false: rank too low. */
 bool mr_image_axes(const struct mr_spec *spec, int layout, struct mr_image *out);

@@ -4,7 +4,7 @@ sim; limit 2.00 GB/s to the device, 2.00 GB/s back
 medians of 3; .* (re)
 ...
 Host to device, GB/s
-  size +pageable  pageable, blocking  pinned  pinned, blocking  pinned, batch of 64  pinned, kernel  registered  huge pages (re)
+  size +pageable  pageable, blocking  pinned  pinned, blocking  pinned, batch of 64  pinned, graph of 64  pinned, kernel  registered  huge pages (re)
   64 B( +[0-9.]+)+ (re)
 ...
 Both ways at once \(total\), GB/s (re)
@@ -15,12 +15,29 @@ One copy takes latency \+ bytes / bandwidth, fitted; .* (re)
 ...
   h2d +pinned +[0-9.]+ us +[0-9.]+ GB/s +[0-9.]+ GB/s +2.00 GB/s +[0-9.]+% .* (re)
 ...
-  left out: write_combined: device sim: it has no allocator of its own for host memory
+  left out: peer: there is one device: give another by --peer sim; write_combined: device sim: it has no allocator of its own for host memory
 $ xml() { if command -v xmllint >/dev/null; then xmllint --noout "$1"; else python3 -c 'import sys, xml.dom.minidom as m; m.parse(sys.argv[1])' "$1"; fi; }; xml t.svg && grep -c '<polyline' t.svg
-21
+24
 $ millrace bench transfer -d sim --max 1KiB --repeats 2 --directions d2h,d2d --json --plot t.html > t.json; for k in device model link series notes; do grep -q "^  \"$k\":" t.json || echo "missing: $k"; done; for k in direction memory way clock limit_gb_per_s points; do grep -q "^      \"$k\":" t.json || echo "missing: $k"; done; for k in bytes copies gb_per_s variation of_limit; do grep -q "^          \"$k\":" t.json || echo "missing: $k"; done; grep -c '"direction": "h2d"' t.json; head -n 1 t.html
 0
 <!DOCTYPE html>
+# A second device, and the slower one's limit.
+$ millrace bench transfer -d sim --peer sim:peer=2,h2d=2 --max 1KiB --repeats 2 --directions peer --plot p.svg
+sim; limit 55.00 GB/s to the device, 55.00 GB/s back; peer sim, reached directly
+...
+From the peer device, GB/s
+  size +device (re)
+  64 B +[0-9.]+ (re)
+...
+  peer +device .* 2.00 GB/s .* (re)
+...
+$ millrace bench transfer -d sim --peer sim --max 256 --repeats 1 --directions peer --json | grep -e '"peer' -e direction
+  "peer": "sim",
+  "peer_direct": true,
+      "direction": "peer",
+$ millrace bench transfer -d sim --peer cpu --max 256 --directions peer
+millrace bench transfer: mr_device_reach: there are no copies between devices sim and cpu: copy to host memory, and on from there
+[1]
 $ millrace bench transfer -d cpu
 millrace bench transfer: --device cpu: its memory is the host's, so nothing is copied; give --device cuda or sim
 [2]
@@ -28,7 +45,7 @@ $ millrace bench transfer -d sim --plot t.png
 millrace bench transfer: --plot t.png: want a name that ends in .svg or .html
 [2]
 $ millrace bench transfer -d sim --directions h2d,up
-millrace bench transfer: --directions h2d,up: want a list of h2d, d2h, both, d2d
+millrace bench transfer: --directions h2d,up: want a list of h2d, d2h, both, d2d, peer
 [2]
 $ millrace bench transfer -d sim --min 1MiB --max 1KiB
 millrace bench transfer: --min is larger than --max

@@ -59,22 +59,14 @@ sample 1
 sample 2
 ...
 # Lists.
-$ millrace inspect --formats | grep -o '^[a-z]*:'
+$ millrace inspect --formats | grep -o -e '^idx:' -e '^npy:' -e '^synthetic:'
 idx:
 npy:
-raw:
 synthetic:
-$ millrace inspect --transforms | sed 's/[^a-z_].*//'
+$ millrace inspect --transforms | sed 's/[^a-z_].*//' | head -3
 cast
 scale
 normalize
-layout
-flatten
-one_hot
-pad
-crop
-random_crop
-hflip
 $ millrace inspect --formats --transforms --json | grep -c -e '"formats"' -e '"transforms"'
 2
 $ millrace inspect --formats d

@@ -134,7 +134,8 @@ uint64_t fault_live_blocks(void)
 
 #define WRAP(type, name, parameters)                                                                                   \
     type __real_##name parameters;                                                                                     \
-    type __wrap_##name parameters;                                                                                     \
+    /* libraries that are linked too call it: it may not be hidden */                                                  \
+    __attribute__((visibility("default"))) type __wrap_##name parameters;                                              \
     type __wrap_##name parameters
 
 WRAP(void *, malloc, (size_t bytes))

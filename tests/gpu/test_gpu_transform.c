@@ -52,7 +52,7 @@ static uint64_t digest(struct mr_device *dev, const struct job *job, struct mr_l
     mr_loader_opts_init(&opts);
     opts.batch_size = job->batch_size;
     opts.seed = 5;
-    opts.device_transforms = !job->on_host;
+    opts.device_transforms = job->on_host ? MR_DEVICE_TRANSFORMS_OFF : MR_DEVICE_TRANSFORMS_ON;
     opts.cache = job->resident ? MR_CACHE_DEVICE : MR_CACHE_NONE;
     opts.epochs = job->epochs ? job->epochs : 1;
     must(mr_loader_open(ds, sampler, chain, dev, &opts, &ld));

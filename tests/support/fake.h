@@ -36,14 +36,15 @@ static inline const char *fake_left(void)
     static char text[512];
     struct fake_cuda_report r;
     fake_report(&r);
-    uint64_t left =
-        r.streams + r.events + r.device_blocks + r.host_registered + r.host_allocated + r.modules + r.contexts;
+    uint64_t left = r.streams + r.events + r.device_blocks + r.host_registered + r.host_allocated + r.modules +
+                    r.contexts + r.graphs;
     snprintf(text, sizeof text,
              "misuse %llu (%s); left: %llu streams, %llu events, %llu device blocks, %llu registered, %llu allocated, "
-             "%llu modules, %llu contexts",
+             "%llu modules, %llu contexts, %llu graphs",
              (unsigned long long)r.misuse, r.first_misuse, (unsigned long long)r.streams, (unsigned long long)r.events,
              (unsigned long long)r.device_blocks, (unsigned long long)r.host_registered,
-             (unsigned long long)r.host_allocated, (unsigned long long)r.modules, (unsigned long long)r.contexts);
+             (unsigned long long)r.host_allocated, (unsigned long long)r.modules, (unsigned long long)r.contexts,
+             (unsigned long long)r.graphs);
     return left || r.misuse ? text : NULL;
 }
 

@@ -94,6 +94,13 @@ struct fake_range *fake_find(const void *ptr, uint64_t bytes, bool device)
     return NULL;
 }
 
+int fake_gpu_of(const struct CUctx_st *ctx)
+{
+    const char *at = (const char *)ctx;
+    bool known = at >= context && at < context + MAX_DEVICES && retained[at - context];
+    return known ? (int)(at - context) : -1;
+}
+
 static int add_range(void *ptr, uint64_t bytes, bool device, uint64_t *count)
 {
     struct fake_range *r = calloc(1, sizeof *r);
@@ -125,13 +132,19 @@ static int drop_range(const char *call, void *ptr, uint64_t *count, uint64_t *ou
     return 0;
 }
 
+static int n_retained(void)
+{
+    int n = 0;
+    for (int i = 0; i < MAX_DEVICES; i++)
+        n += retained[i];
+    return n;
+}
+
 FAKE_API void fake_cuda_report(struct fake_cuda_report *out)
 {
     pthread_mutex_lock(&fake_lock);
     *out = fake_count;
-    out->contexts = 0;
-    for (int i = 0; i < MAX_DEVICES; i++)
-        out->contexts += (uint64_t)retained[i];
+    out->contexts = (uint64_t)n_retained();
     pthread_mutex_unlock(&fake_lock);
 }
 
@@ -265,8 +278,18 @@ int cuDevicePrimaryCtxRelease_v2(int device)
     int result = fake_begin(__func__, FAKE_NOTHING);
     if (retained[device] == 0)
         fake_misuse("cuDevicePrimaryCtxRelease_v2 of a context that is not retained");
-    else if (--retained[device] == 0 && (fake_count.streams || fake_count.events || fake_count.modules))
+    else if (--retained[device] == 0 && n_retained() == 0 &&
+             (fake_count.streams || fake_count.events || fake_count.modules))
         fake_misuse("cuDevicePrimaryCtxRelease_v2 with streams, events or modules alive");
+    if (retained[device] == 0)
+        fake_peers_forget(device);
+    return fake_end(result);
+}
+
+int cuCtxGetCurrent(struct CUctx_st **out)
+{
+    int result = fake_begin(__func__, FAKE_NOTHING);
+    *out = depth > 0 ? current[depth - 1] : NULL;
     return fake_end(result);
 }
 

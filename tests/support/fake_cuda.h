@@ -3,7 +3,7 @@
  * counts calls by thread, fails one when asked, and notes misuse that a real driver would answer with a crash or silence.
  *
  * Environment, read when it is loaded: FAKE_CUDA_DEVICES (2), FAKE_CUDA_VERSION (13000), FAKE_CUDA_MEMORY (bytes a GPU,
- * 1 GiB), FAKE_CUDA_NO_BATCH, FAKE_CUDA_FAIL_CALL, FAKE_CUDA_FAIL_AT, FAKE_CUDA_FAIL_WITH, FAKE_CUDA_STICKY.
+ * 1 GiB), FAKE_CUDA_NO_BATCH, FAKE_CUDA_NO_PEER (GPUs do not reach each other), FAKE_CUDA_FAIL_CALL, FAKE_CUDA_FAIL_AT, FAKE_CUDA_FAIL_WITH, FAKE_CUDA_STICKY.
  */
 #ifndef FAKE_CUDA_H
 #define FAKE_CUDA_H
@@ -11,10 +11,12 @@
 #include <stdint.h>
 
 struct fake_cuda_report {
-    uint64_t calls;                                                                              /* that can fail */
-    uint64_t batches;                                                                            /* batches of copies */
-    uint64_t misuse;                                                                             /* times */
-    char first_misuse[256];                                                                      /* "" when none */
+    uint64_t calls;                    /* that can fail */
+    uint64_t batches;                  /* batches of copies */
+    uint64_t peer_direct, peer_staged; /* copies */
+    uint64_t misuse;                   /* times */
+    char first_misuse[256];            /* "" when none */
+    uint64_t graphs;                   /* recorded and executable ones alive */
     uint64_t streams, events, device_blocks, host_registered, host_allocated, modules, contexts; /* alive */
 };
 

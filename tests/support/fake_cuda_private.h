@@ -20,6 +20,38 @@ FAKE_API fake_cuda_advance_fn fake_cuda_advance;
 FAKE_API fake_cuda_current_fn fake_cuda_current;
 FAKE_API fake_cuda_set_current_fn fake_cuda_set_current;
 
+/* A point in a stream, alive while an event or enqueued work refers to it. */
+struct mark {
+    int users;
+    bool passed;
+    uint64_t time_ns;
+};
+
+enum fake_kind { COPY, SET, RECORD, WAIT, BUSY, FLAG, KERNEL };
+
+struct op {
+    struct op *next;
+    enum fake_kind kind;
+    void *dst;
+    const void *src;
+    void *staged; /* to be freed */
+    size_t bytes;
+    int byte;
+    uint64_t busy_ns;
+    const volatile uint32_t *flag;
+    const struct mr_kernel *kernel; /* its arguments are `staged` */
+    struct mark *mark;
+};
+
+struct CUstream_st {
+    struct CUstream_st *next;
+    pthread_t thread;
+    struct op *head, **tail;
+    bool working, stop;
+    bool capturing, broken; /* broken: something happened that a capture does not survive */
+    struct op *recorded, **recorded_tail;
+};
+
 struct fake_range {
     struct fake_range *next;
     void *ptr;
@@ -46,9 +78,18 @@ int fake_end(int result);
 void fake_misuse(const char *what);
 /* The calling thread's call is one that blocks. */
 void fake_blocks(void);
+/* Which GPU a context is of; -1: of none, or not retained. */
+int fake_gpu_of(const struct CUctx_st *context);
+/* The primary context of a GPU went away, and with it what it could reach. */
+void fake_peers_forget(int gpu);
 /* The range that holds all of it, or NULL. */
 struct fake_range *fake_find(const void *ptr, uint64_t bytes, bool device);
 /* Under the lock, which is let go meanwhile: until all streams are idle. */
 void fake_wait_all(void);
+/* Under the lock. */
+int fake_enqueue(struct CUstream_st *s, struct op what);
+bool fake_is_stream(const char *call, const struct CUstream_st *stream);
+/* Under the lock: a copy in device memory, checked. Returns a result. */
+int fake_copy_device(const char *call, struct CUstream_st *stream, void *dst, const void *src, size_t bytes);
 
 #endif

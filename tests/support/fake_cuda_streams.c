@@ -7,36 +7,6 @@
 #include <string.h>
 #include <time.h>
 
-/* A point in a stream, alive while an event or enqueued work refers to it. */
-struct mark {
-    int users;
-    bool passed;
-    uint64_t time_ns;
-};
-
-enum kind { COPY, SET, RECORD, WAIT, BUSY, FLAG, KERNEL };
-
-struct op {
-    struct op *next;
-    enum kind kind;
-    void *dst;
-    const void *src;
-    void *staged; /* to be freed */
-    size_t bytes;
-    int byte;
-    uint64_t busy_ns;
-    const volatile uint32_t *flag;
-    const struct mr_kernel *kernel; /* its arguments are `staged` */
-    struct mark *mark;
-};
-
-struct CUstream_st {
-    struct CUstream_st *next;
-    pthread_t thread;
-    struct op *head, **tail;
-    bool working, stop;
-};
-
 struct CUevent_st {
     struct CUevent_st *next;
     bool timing;
@@ -118,7 +88,7 @@ static void *run_stream(void *arg)
     return NULL;
 }
 
-static bool is_stream(const char *call, const struct CUstream_st *stream)
+bool fake_is_stream(const char *call, const struct CUstream_st *stream)
 {
     for (const struct CUstream_st *s = streams; s; s = s->next)
         if (s == stream)
@@ -134,6 +104,16 @@ static bool is_event(const char *call, const struct CUevent_st *event)
             return true;
     fake_misuse(call);
     return false;
+}
+
+/* A call that a capturing stream does not take. */
+static int refuse_capture(const char *call, struct CUstream_st *s)
+{
+    if (!s->capturing)
+        return 0;
+    fake_misuse(call);
+    s->broken = true;
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
 static void drain(struct CUstream_st *s)
@@ -154,15 +134,16 @@ void fake_wait_all(void)
     }
 }
 
-static int enqueue(struct CUstream_st *s, struct op what)
+int fake_enqueue(struct CUstream_st *s, struct op what)
 {
     struct op *op = malloc(sizeof *op);
     if (!op)
         return CUDA_ERROR_OUT_OF_MEMORY;
     *op = what;
     op->next = NULL;
-    *s->tail = op;
-    s->tail = &op->next;
+    struct op ***tail = s->capturing ? &s->recorded_tail : &s->tail;
+    **tail = op;
+    *tail = &op->next;
     pthread_cond_broadcast(&fake_changed);
     return 0;
 }
@@ -193,8 +174,9 @@ int cuStreamCreate(struct CUstream_st **out, unsigned flags)
 int cuStreamDestroy_v2(struct CUstream_st *stream)
 {
     int result = fake_begin(__func__, FAKE_CONTEXT);
-    if (!is_stream(__func__, stream))
+    if (!fake_is_stream(__func__, stream))
         return fake_end(CUDA_ERROR_INVALID_HANDLE);
+    refuse_capture(__func__, stream);
     drain(stream);
     struct CUstream_st **at = &streams;
     while (*at != stream)
@@ -213,8 +195,10 @@ int cuStreamSynchronize(struct CUstream_st *stream)
 {
     int result = fake_begin(__func__, FAKE_CONTEXT);
     fake_blocks();
-    if (!result && !is_stream(__func__, stream))
+    if (!result && !fake_is_stream(__func__, stream))
         result = CUDA_ERROR_INVALID_HANDLE;
+    if (!result)
+        result = refuse_capture(__func__, stream);
     if (!result)
         drain(stream);
     return fake_end(result);
@@ -224,10 +208,12 @@ int cuStreamWaitEvent(struct CUstream_st *stream, struct CUevent_st *event, unsi
 {
     (void)flags;
     int result = fake_begin(__func__, FAKE_CONTEXT);
-    if (!result && (!is_stream(__func__, stream) || !is_event(__func__, event)))
+    if (!result && (!fake_is_stream(__func__, stream) || !is_event(__func__, event)))
         result = CUDA_ERROR_INVALID_HANDLE;
+    if (!result)
+        result = refuse_capture(__func__, stream);
     if (!result && event->mark) {
-        result = enqueue(stream, (struct op){.kind = WAIT, .mark = event->mark});
+        result = fake_enqueue(stream, (struct op){.kind = WAIT, .mark = event->mark});
         event->mark->users += result == 0;
     }
     return fake_end(result);
@@ -268,12 +254,14 @@ int cuEventRecord(struct CUevent_st *event, struct CUstream_st *stream)
 {
     int result = fake_begin(__func__, FAKE_CONTEXT);
     struct mark *mark = NULL;
-    if (!result && (!is_stream(__func__, stream) || !is_event(__func__, event)))
+    if (!result && (!fake_is_stream(__func__, stream) || !is_event(__func__, event)))
         result = CUDA_ERROR_INVALID_HANDLE;
+    if (!result)
+        result = refuse_capture(__func__, stream);
     if (!result && !(mark = calloc(1, sizeof *mark)))
         result = CUDA_ERROR_OUT_OF_MEMORY;
     if (!result)
-        result = enqueue(stream, (struct op){.kind = RECORD, .mark = mark});
+        result = fake_enqueue(stream, (struct op){.kind = RECORD, .mark = mark});
     if (!result) {
         mark->users = 2; /* the event and the record */
         leave_mark(event->mark);
@@ -338,13 +326,15 @@ static int copy(const char *call, struct CUstream_st *stream, void *dst, bool to
                 bool from_device, size_t bytes)
 {
     struct op op = {.kind = COPY, .dst = dst, .src = src, .bytes = bytes};
-    if (!is_stream(call, stream))
+    if (!fake_is_stream(call, stream))
         return CUDA_ERROR_INVALID_HANDLE;
     if ((to_device && !fake_find(dst, bytes, true)) || (from_device && !fake_find(src, bytes, true))) {
         fake_misuse("a copy out of the bounds of device memory");
         return 1;
     }
     bool staged = !from_device && !fake_find(src, bytes, false), waits = !to_device && !fake_find(dst, bytes, false);
+    if ((staged || waits) && refuse_capture(call, stream))
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     if (staged) {
         op.staged = malloc(bytes);
         if (!op.staged)
@@ -352,7 +342,7 @@ static int copy(const char *call, struct CUstream_st *stream, void *dst, bool to
         memcpy(op.staged, src, bytes);
         op.src = op.staged;
     }
-    int result = enqueue(stream, op);
+    int result = fake_enqueue(stream, op);
     if (result)
         free(op.staged);
     if (staged || waits)
@@ -360,6 +350,11 @@ static int copy(const char *call, struct CUstream_st *stream, void *dst, bool to
     if (!result && waits)
         drain(stream);
     return result;
+}
+
+int fake_copy_device(const char *call, struct CUstream_st *stream, void *dst, const void *src, size_t bytes)
+{
+    return copy(call, stream, dst, true, src, true, bytes);
 }
 
 int cuMemcpyHtoDAsync_v2(uint64_t dst, const void *src, size_t bytes, struct CUstream_st *stream)
@@ -397,6 +392,8 @@ static int batch(const char *call, const uint64_t *dst, const uint64_t *src, con
     if (!result &&
         (n == 0 || n_attributes != 1 || from[0] != 0 || attributes->source_order != CU_MEMCPY_SRC_ACCESS_ORDER_STREAM))
         result = 1;
+    if (!result)
+        result = refuse_capture(call, stream);
     fake_count.batches += !result;
     /* Backwards: there is no order within a batch. */
     for (size_t i = n; i-- > 0 && !result;) {
@@ -426,12 +423,12 @@ int cuMemsetD8Async(uint64_t dst, unsigned char byte, size_t bytes, struct CUstr
 {
     void *ptr = (void *)(uintptr_t)dst;
     int result = fake_begin(__func__, FAKE_CONTEXT);
-    if (!result && (!is_stream(__func__, stream) || !fake_find(ptr, bytes, true))) {
+    if (!result && (!fake_is_stream(__func__, stream) || !fake_find(ptr, bytes, true))) {
         fake_misuse("cuMemsetD8Async out of the bounds of device memory");
         result = 1;
     }
     return fake_end(result ? result
-                           : enqueue(stream, (struct op){.kind = SET, .dst = ptr, .byte = byte, .bytes = bytes}));
+                           : fake_enqueue(stream, (struct op){.kind = SET, .dst = ptr, .byte = byte, .bytes = bytes}));
 }
 
 /* Memory that a kernel may touch: the device's, or page-locked. */
@@ -455,7 +452,7 @@ static int launch_kernel(struct CUstream_st *stream, const struct mr_kernel *ker
     if (!copy)
         return CUDA_ERROR_OUT_OF_MEMORY;
     memcpy(copy, args, kernel->arg_bytes);
-    int result = enqueue(stream, (struct op){.kind = KERNEL, .kernel = kernel, .staged = copy});
+    int result = fake_enqueue(stream, (struct op){.kind = KERNEL, .kernel = kernel, .staged = copy});
     if (result)
         free(copy);
     return result;
@@ -492,7 +489,7 @@ static int launch_simple(struct CUstream_st *stream, int which, void **params)
                (which == FAKE_COPY && (!reachable(op.dst, op.bytes) || !reachable(op.src, op.bytes)));
     if (bad)
         fake_misuse("a kernel's pointer is out of the bounds of device and page-locked memory");
-    return bad ? CUDA_ERROR_ILLEGAL_ADDRESS : enqueue(stream, op);
+    return bad ? CUDA_ERROR_ILLEGAL_ADDRESS : fake_enqueue(stream, op);
 }
 
 int cuLaunchKernel(struct CUfunc_st *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
@@ -506,7 +503,7 @@ int cuLaunchKernel(struct CUfunc_st *function, unsigned grid_x, unsigned grid_y,
     bool one = grid_x == 1 && grid_y == 1 && grid_z == 1 && block_x == 1 && block_y == 1 && block_z == 1;
     bool many = grid_x > 0 && grid_y > 0 && grid_y < 65536 && grid_z == 1 && block_x == 256 && block_y == 1;
     bool fits = kernel ? many : which <= FAKE_COPY && (one || which == FAKE_COPY);
-    if (!result && (!function || !fits || !is_stream(__func__, stream)))
+    if (!result && (!function || !fits || !fake_is_stream(__func__, stream)))
         result = CUDA_ERROR_INVALID_HANDLE;
     if (result)
         return fake_end(result);

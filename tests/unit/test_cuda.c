@@ -39,6 +39,16 @@ static void test_info(void **state)
     assert_true(info.link_width == 16 && info.link_width_max == 16);
     assert_true(info.h2d_gb_per_s > 54 && info.h2d_gb_per_s < 63 && info.bar1_bytes == 256ull << 20);
     assert_true(info.memory_bytes == 1ull << 30 && info.free_bytes == 1ull << 30);
+    assert_true(info.context_bytes == 310ull << 20 && info.peer_gb_per_s == 50);
+    struct mr_device_process process[2] = {{0}};
+    assert_int_equal(mr_device_processes(dev, process, 2), 3);
+    assert_true(process[0].pid == (uint64_t)getpid() && process[0].bytes == 310ull << 20);
+    assert_true(process[1].pid == 4242 && process[1].bytes == 0);
+    assert_int_equal(mr_device_processes(dev, NULL, 0), 3);
+    assert_int_equal(mr_device_processes(dev, NULL, 1), MR_EMISUSE);
+    struct mr_device *sim = must_open("sim");
+    assert_int_equal(mr_device_processes(sim, process, 2), MR_EUNSUPPORTED);
+    mr_device_close(sim);
     close_clean(dev);
 }
 

@@ -339,8 +339,9 @@ static void callback_versions_change_the_fingerprint(void **state)
 static void every_format_has_what_it_must(void **state)
 {
     (void)state;
-    static const struct mr_dataset_ops *const all[] = {&mr_dataset_idx,       &mr_dataset_npy,   &mr_dataset_raw,
-                                                       &mr_dataset_synthetic, &mr_dataset_array, &mr_dataset_callback};
+    static const struct mr_dataset_ops *const all[] = {
+        &mr_dataset_idx,       &mr_dataset_npy,   &mr_dataset_raw,     &mr_dataset_safetensors,
+        &mr_dataset_synthetic, &mr_dataset_array, &mr_dataset_callback};
     for (size_t i = 0; i < MR_COUNT(all); i++) {
         const struct mr_dataset_ops *ops = all[i];
         assert_true(ops->name[0] && ops->summary[0]);

@@ -74,12 +74,13 @@ static void random_chains_give_the_same_bits(void **state)
         c.opts.prefetch = 1 + draw(4);
         struct run cpu = run_loader(&c);
         c.device = "sim:latency=1us";
+        c.opts.device_transforms = MR_DEVICE_TRANSFORMS_ON;
         c.opts.workers = 1 + draw(4);
         c.opts.pageable = draw(4) == 0;
         c.opts.blocking = draw(4) == 0;
         c.opts.streams = 1 + draw(5);
         struct run with = run_loader(&c);
-        c.opts.device_transforms = 0;
+        c.opts.device_transforms = MR_DEVICE_TRANSFORMS_OFF;
         struct run without = run_loader(&c);
         if (cpu.rc != 0 || with.rc != 0 || without.rc != 0)
             fail_msg("%s: %s: %s %s %s", set, chain, cpu.error, with.error, without.error);
@@ -170,9 +171,10 @@ static void bytes_shrink_to_a_quarter(void **state)
     struct run_config c = run_config("synthetic:n=2048,shape=28x28,dtype=u8");
     c.chain = MNIST_CHAIN;
     c.device = "sim";
+    c.opts.device_transforms = MR_DEVICE_TRANSFORMS_ON;
     c.opts.prefetch = 4;
     struct run with = run_loader(&c);
-    c.opts.device_transforms = 0;
+    c.opts.device_transforms = MR_DEVICE_TRANSFORMS_OFF;
     struct run without = run_loader(&c);
     assert_string_equal(with.stats.device_ops + strlen(with.stats.device_ops) - 20, "cast,scale,normalize");
     assert_int_equal(with.stats.copied_bytes, 2048 * 784);
@@ -183,6 +185,36 @@ static void bytes_shrink_to_a_quarter(void **state)
     assert_int_equal(without.stats.device_bytes, 4 * 4 * 64 * 784);
     run_free(&with);
     run_free(&without);
+}
+
+/* On a device that the host's own processors play, they had better not do it in line with the copies. */
+static void auto_leaves_the_work_with_who_has_the_processors(void **state)
+{
+    (void)state;
+    struct run_config c = run_config("synthetic:n=640,shape=28x28,dtype=u8");
+    c.chain = MNIST_CHAIN;
+    c.device = "sim";
+    assert_int_equal(c.opts.device_transforms, MR_DEVICE_TRANSFORMS_AUTO);
+    struct run sim = run_loader(&c);
+    c.opts.cache = MR_CACHE_DEVICE; /* there are no host ops then */
+    struct run resident = run_loader(&c);
+    c.opts.cache = MR_CACHE_NONE;
+    c.device = "cpu";
+    c.opts.device_transforms = MR_DEVICE_TRANSFORMS_ON; /* where there is one memory, no bytes can be saved */
+    struct run cpu = run_loader(&c);
+    assert_string_equal(sim.stats.device_ops, "");
+    assert_string_equal(cpu.stats.device_ops, "");
+    assert_non_null(strstr(resident.stats.device_ops, "cast,scale,normalize"));
+    assert_same_rows(&cpu, &sim);
+    assert_same_rows(&cpu, &resident);
+    c.opts.device_transforms = 3;
+    struct run wrong = run_loader(&c);
+    assert_int_equal(wrong.rc, MR_EOPTION);
+    assert_non_null(strstr(wrong.error, "device_transforms 3: want 0..2"));
+    run_free(&wrong);
+    run_free(&cpu);
+    run_free(&resident);
+    run_free(&sim);
 }
 
 /* What no kernel does, or what would ship more, stays with the host. */
@@ -207,6 +239,7 @@ static void the_host_serves_otherwise(void **state)
         c.chain = chains[i][1];
         struct run cpu = run_loader(&c);
         c.device = "sim";
+        c.opts.device_transforms = MR_DEVICE_TRANSFORMS_ON;
         struct run sim = run_loader(&c);
         assert_int_equal(sim.rc, 0);
         if (sim.stats.device_ops[0])
@@ -229,6 +262,7 @@ static void bad_samples_are_the_same(void **state)
         c.opts.bad = policies[i];
         struct run cpu = run_loader(&c);
         c.device = "sim";
+        c.opts.device_transforms = MR_DEVICE_TRANSFORMS_ON;
         struct run sim = run_loader(&c);
         assert_non_null(strstr(sim.stats.device_ops, "one_hot"));
         assert_non_null(strstr(sim.stats.device_ops, "hflip"));
@@ -249,6 +283,7 @@ static void outputs_count_as_memory(void **state)
     struct run_config c = run_config("synthetic:n=512,shape=28x28,dtype=u8");
     c.chain = MNIST_CHAIN;
     c.device = "sim";
+    c.opts.device_transforms = MR_DEVICE_TRANSFORMS_ON;
     c.opts.prefetch = 4;
     c.opts.max_memory = 4 * 64 * 784 * 5; /* without the host's half */
     struct run run = run_loader(&c);
@@ -274,6 +309,7 @@ static void the_chain_stays_whole(void **state)
     must(mr_transform_create(&chain));
     must(mr_transform_add(chain, "cast(f32),scale(0.5)"));
     mr_loader_opts_init(&opts);
+    opts.device_transforms = MR_DEVICE_TRANSFORMS_ON;
     must(mr_loader_open(ds, NULL, chain, dev, &opts, &ld));
     must(mr_transform_apply(chain, 0, 0, 0, 0, in, dim, out, dim, NULL));
     for (int i = 0; i < 4; i++)
@@ -330,6 +366,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_chains_give_the_same_bits),
         cmocka_unit_test(bytes_shrink_to_a_quarter),
+        cmocka_unit_test(auto_leaves_the_work_with_who_has_the_processors),
         cmocka_unit_test(the_host_serves_otherwise),
         cmocka_unit_test(bad_samples_are_the_same),
         cmocka_unit_test(outputs_count_as_memory),

@@ -173,6 +173,7 @@ static void run(const struct kind *k)
     opts.epochs = 0;
     opts.workers = 2;
     opts.prefetch = 4;
+    opts.device_transforms = MR_DEVICE_TRANSFORMS_ON;
     opts.storage = k->storage;
     opts.cache = k->cache;
     opts.collate = k->collate;

@@ -1,0 +1,263 @@
+/* safetensors files: each chosen tensor is a field, its first dimension counts the samples. One file, or shards by an index. */
+#include "dataset/dataset.h"
+#include "dataset/safetensors_head.h"
+
+#include <cjson/cJSON.h>
+#include <stdio.h>
+#include <string.h>
+
+#define INDEX_BYTES (64ull << 20) /* of model.safetensors.index.json, at most */
+
+struct state {
+    struct mr_records field[MR_MAX_FIELDS];
+};
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+/* ---- which tensors ---- */
+
+/* Is the name among the chosen ones, "a,b,c"? Returns its place or -1; count: how many are chosen. */
+static int place_in(const char *chosen, const char *name, int *count)
+{
+    int at = -1;
+    *count = 0;
+    for (const char *p = chosen; p && *p;) {
+        size_t n = strcspn(p, ",");
+        if (strlen(name) == n && strncmp(p, name, n) == 0)
+            at = *count;
+        ++*count;
+        p += n + (p[n] == ',');
+    }
+    return at;
+}
+
+/* A field's name is the tensor's; of a longer one, its end, which tells more than its front. */
+static void name_field(struct mr_spec *spec, const char *tensor)
+{
+    size_t n = strlen(tensor), most = sizeof spec->name - 1;
+    snprintf(spec->name, sizeof spec->name, "%s", n > most ? tensor + n - most : tensor);
+}
+
+static int add_tensor(struct mr_dataset *ds, const char *path, int file, const struct mr_safetensor *t, int f)
+{
+    struct mr_spec *spec = &ds->field[f];
+    if (t->rank == 0 || t->dim[0] == 0)
+        return mr_error_set(MR_EFORMAT, "%s: tensor '%.100s' has no samples: leave it out by fields=[...]", path,
+                            t->name);
+    spec->dtype = t->dtype;
+    spec->rank = t->rank - 1;
+    memcpy(spec->dim, t->dim + 1, sizeof spec->dim - sizeof spec->dim[0]);
+    name_field(spec, t->name);
+    uint64_t bytes = t->bytes / t->dim[0];
+    if (bytes == 0)
+        return mr_error_set(MR_EFORMAT, "%s: tensor '%.100s': its samples have no elements", path, t->name);
+    ((struct state *)ds->state)->field[f] =
+        (struct mr_records){.file = file, .offset = t->offset, .stride = bytes, .bytes = bytes};
+    if (ds->n && ds->n != t->dim[0])
+        return mr_error_set(
+            MR_EFORMAT,
+            "%s: tensor '%.100s' has a first dimension of %llu, those before %llu: it counts the samples, so want "
+            "the same; choose with fields=[NAME,...]",
+            path, t->name, (unsigned long long)t->dim[0], (unsigned long long)ds->n);
+    ds->n = t->dim[0];
+    ds->n_fields++;
+    return 0;
+}
+
+/* What is being opened. */
+struct opening {
+    struct mr_dataset *ds;
+    const char *chosen; /* NULL: all */
+    int n_chosen;
+    bool have[MR_MAX_FIELDS];
+};
+
+static int add_file(struct opening *o, const char *path, const char *only)
+{
+    struct mr_safetensors st;
+    int file = mr_files_add_path(o->ds->files, path);
+    if (file < 0)
+        return file;
+    int rc = mr_safetensors_read(o->ds->files, file, path, &st);
+    for (int i = 0; i < st.n && rc == 0; i++) {
+        const struct mr_safetensor *t = &st.tensor[i];
+        int n, f = o->chosen ? place_in(o->chosen, t->name, &n) : o->ds->n_fields;
+        if (f < 0 || (only && strcmp(only, t->name) != 0))
+            continue;
+        if (f >= MR_MAX_FIELDS) {
+            rc =
+                mr_error_set(MR_ELIMIT, "%s: more than %d tensors: choose with fields=[NAME,...]", path, MR_MAX_FIELDS);
+        } else if (o->have[f]) {
+            rc = mr_error_set(MR_EFORMAT, "%s: tensor '%.100s' stands in two files", path, t->name);
+        } else {
+            o->have[f] = true;
+            rc = add_tensor(o->ds, path, file, t, f);
+        }
+    }
+    mr_safetensors_free(&st);
+    return rc;
+}
+
+/* ---- shards ---- */
+
+static char *beside(const char *path, const char *name)
+{
+    const char *slash = strrchr(path, '/');
+    size_t front = slash ? (size_t)(slash - path) + 1 : 0, bytes = front + strlen(name) + 1;
+    char *out = malloc(bytes);
+    if (out)
+        snprintf(out, bytes, "%.*s%s", (int)front, path, name);
+    return out;
+}
+
+static int add_shard(struct opening *o, const char *index, const cJSON *entry)
+{
+    const char *name = cJSON_GetStringValue(entry);
+    if (!name || !name[0] || strchr(name, '/'))
+        return mr_error_set(MR_EFORMAT, "%s: tensor '%.100s': its file must stand beside the index, found '%.100s'",
+                            index, entry->string, name ? name : "(no text)");
+    char *path = beside(index, name);
+    if (!path)
+        return mr_error_nomem(index, strlen(name));
+    int rc = add_file(o, path, entry->string);
+    free(path);
+    return rc;
+}
+
+static int read_index(const char *path, char **out)
+{
+    struct mr_files *files = mr_files_create();
+    char *text = NULL;
+    if (!files)
+        return mr_error_nomem(path, 0);
+    int id = mr_files_add_path(files, path), rc = MR_MIN(id, 0);
+    uint64_t bytes = id >= 0 ? mr_files_bytes(files, id) : 0;
+    if (rc == 0 && bytes > INDEX_BYTES)
+        rc = mr_error_set(MR_ELIMIT, "%s: %llu bytes: want an index of at most %llu", path, (unsigned long long)bytes,
+                          INDEX_BYTES);
+    if (rc == 0 && !(text = malloc(bytes + 1)))
+        rc = mr_error_nomem(path, bytes);
+    if (rc == 0)
+        rc = mr_files_read(files, id, 0, text, bytes);
+    mr_files_destroy(files);
+    if (rc < 0) {
+        free(text);
+        return rc;
+    }
+    text[bytes] = 0;
+    *out = text;
+    return 0;
+}
+
+/* "weight_map": tensor -> file. */
+static int add_sharded(struct opening *o, const char *path)
+{
+    char *text = NULL;
+    int rc = read_index(path, &text);
+    if (rc < 0)
+        return rc;
+    cJSON *root = cJSON_ParseWithOpts(text, NULL, 1);
+    const cJSON *map = cJSON_GetObjectItemCaseSensitive(root, "weight_map"), *entry;
+    if (!cJSON_IsObject(map))
+        rc = mr_error_set(MR_EFORMAT, "%s: no index of safetensors: want a JSON object with \"weight_map\"", path);
+    cJSON_ArrayForEach(entry, map)
+    {
+        int n;
+        if (rc == 0 && (!o->chosen || place_in(o->chosen, entry->string, &n) >= 0))
+            rc = add_shard(o, path, entry);
+    }
+    cJSON_Delete(root);
+    free(text);
+    return rc;
+}
+
+/* ---- opening ---- */
+
+static int check_chosen(const struct opening *o, const char *path)
+{
+    if (o->ds->n_fields == 0)
+        return mr_error_set(MR_EFORMAT, "%s: %s", path,
+                            o->chosen ? "no tensor has a name that fields= gives" : "no tensors");
+    for (int f = 0; f < o->n_chosen; f++)
+        if (!o->have[f])
+            return mr_error_set(MR_EOPTION, "%s: fields=[%.200s]: no tensor has the name that stands at place %d", path,
+                                o->chosen, f + 1);
+    return 0;
+}
+
+static int open_safetensors(struct mr_dataset *ds, const void *options)
+{
+    const struct mr_safetensors_opts *opts = options;
+    if (!opts->path || !opts->path[0])
+        return mr_error_set(MR_EOPTION, "safetensors: no path: want safetensors:FILE");
+    struct opening o = {.ds = ds};
+    char *chosen = NULL;
+    if (opts->fields && opts->fields[0]) { /* "[a,b]" or "a" */
+        bool bracket = opts->fields[0] == '[';
+        chosen = strdup(opts->fields + bracket);
+        if (!chosen)
+            return mr_error_nomem(opts->path, strlen(opts->fields));
+        if (bracket && ends_with(chosen, "]"))
+            chosen[strlen(chosen) - 1] = 0;
+        o.chosen = chosen;
+        place_in(chosen, "", &o.n_chosen);
+    }
+    int rc = o.n_chosen > MR_MAX_FIELDS ? mr_error_set(MR_ELIMIT, "%s: fields=: %d names: want at most %d", opts->path,
+                                                       o.n_chosen, MR_MAX_FIELDS)
+                                        : 0;
+    if (rc == 0)
+        rc = ends_with(opts->path, ".json") ? add_sharded(&o, opts->path) : add_file(&o, opts->path, NULL);
+    if (rc == 0)
+        rc = check_chosen(&o, opts->path);
+    free(chosen);
+    snprintf(ds->text, sizeof ds->text, "safetensors: %.80s, %d tensor%s", mr_base_name(opts->path), ds->n_fields,
+             ds->n_fields == 1 ? "" : "s");
+    return rc;
+}
+
+static int locate(const struct mr_dataset *ds, uint64_t index, struct mr_extent out[MR_MAX_EXTENTS])
+{
+    return mr_records_locate(((const struct state *)ds->state)->field, ds->n_fields, index, out);
+}
+
+static bool sniff(const char *path)
+{
+    return ends_with(path, ".safetensors") || ends_with(path, ".safetensors.index.json");
+}
+
+#define AT(member) offsetof(struct mr_safetensors_opts, member)
+static const struct mr_option options_table[] = {
+    {"path", 0, MR_OPT_STRING, AT(path), .meta = "FILE",
+     .help = "A .safetensors file, or the .safetensors.index.json of several"},
+    {"fields", 0, MR_OPT_STRING, AT(fields), .meta = "[NAME,...]",
+     .help = "The tensors that are a sample's fields, in this order; all by default"},
+    {NULL},
+};
+
+static const char *const positional[] = {"path", NULL};
+
+const struct mr_dataset_ops mr_dataset_safetensors = {
+    .name = "safetensors",
+    .summary = "tensors whose first dimension counts samples, one file or shards",
+    .options = options_table,
+    .positional = positional,
+    .opts_size = sizeof(struct mr_safetensors_opts),
+    .state_size = sizeof(struct state),
+    .sniff = sniff,
+    .open = open_safetensors,
+    .locate = locate,
+};
+
+void mr_safetensors_opts_init(struct mr_safetensors_opts *opts)
+{
+    mr_dataset_opts_init(&mr_dataset_safetensors, opts);
+}
+
+int mr_dataset_open_safetensors(const struct mr_safetensors_opts *opts, struct mr_dataset **out)
+{
+    return mr_dataset_make(&mr_dataset_safetensors, opts, out);
+}

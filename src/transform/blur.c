@@ -1,0 +1,280 @@
+/* gaussian_blur and rotate: pixels made of their neighbours, in f32. */
+#include "transform/transform.h"
+
+#include <math.h>
+#include <string.h>
+
+#define LAYOUT_OPTION(T)                                                                                               \
+    {                                                                                                                  \
+        .name = "layout", .type = MR_OPT_ENUM, .offset = offsetof(T, layout), .initial = "auto",                       \
+        .choices = mr_layout_choices, .help = "where height and width are"                                             \
+    }
+#define MAX_KERNEL 255
+
+/* gaussian_blur(kernel[,sigma_min,sigma_max]) */
+struct blur_args {
+    uint64_t kernel;
+    double sigma_min, sigma_max;
+    int layout;
+};
+
+static const struct mr_option blur_options[] = {
+    {.name = "kernel",
+     .type = MR_OPT_UINT,
+     .offset = offsetof(struct blur_args, kernel),
+     .max = MAX_KERNEL,
+     .unit = "pixels",
+     .help = "across, odd"},
+    {.name = "sigma_min",
+     .type = MR_OPT_DOUBLE,
+     .offset = offsetof(struct blur_args, sigma_min),
+     .initial = "0.1",
+     .max = 1000,
+     .unit = "pixels",
+     .help = "least standard deviation"},
+    {.name = "sigma_max",
+     .type = MR_OPT_DOUBLE,
+     .offset = offsetof(struct blur_args, sigma_max),
+     .initial = "2",
+     .max = 1000,
+     .unit = "pixels",
+     .help = "largest"},
+    LAYOUT_OPTION(struct blur_args),
+    {0},
+};
+
+static int blur_check(const struct mr_op *op)
+{
+    const struct blur_args *a = op->args;
+    if (a->kernel % 2 == 0 || !(a->sigma_min > 0 && a->sigma_min <= a->sigma_max))
+        return mr_op_error(op, MR_EOPTION,
+                           "want gaussian_blur(kernel[,sigma_min,sigma_max]), kernel odd, 0 < sigma_min <= sigma_max");
+    return 0;
+}
+
+static int small_only(const struct mr_op *op, const struct mr_spec *spec)
+{
+    bool good = mr_load_f32(spec->dtype) && mr_store_f32(spec->dtype) && spec->dtype != MR_BOOL;
+    return good ? 0 : mr_op_misfit(op, spec, "u8, i8, u16, i16, f16, bf16 and f32 only; not for");
+}
+
+static int blur_infer(struct mr_op *op, struct mr_spec *spec)
+{
+    int rc = mr_op_find_axes(op, spec, ((const struct blur_args *)op->args)->layout);
+    return rc ? rc : small_only(op, spec);
+}
+
+static uint64_t row_elements(const struct mr_op *op, const uint64_t *dim)
+{
+    return mr_dims_after(dim, op->in.rank, op->image.h);
+}
+
+/* A ring of rows blurred across, and one row each as loaded and of the result. */
+static uint64_t blur_work(const struct mr_op *op)
+{
+    const struct blur_args *a = op->args;
+    return (a->kernel + 2) * mr_round_up(row_elements(op, op->in.dim) * sizeof(float), MR_CACHE_LINE);
+}
+
+/* Mirrored at the edge's pixel, as torchvision pads: ... 2 1 0 1 2 ... */
+static uint64_t mirrored(int64_t i, uint64_t n)
+{
+    if (i < 0)
+        i = -i;
+    return (uint64_t)(i < (int64_t)n ? i : 2 * ((int64_t)n - 1) - i);
+}
+
+MR_CLONES static void add_weighted(float *restrict sum, const float *restrict row, float w, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++)
+        sum[i] += row[i] * w;
+}
+
+static void blur_across(const float *in, float *out, uint64_t width, uint64_t channels, const float *w, int64_t half)
+{
+    uint64_t edge = MR_MIN((uint64_t)half, width), n = width * channels;
+    memset(out, 0, n * sizeof *out);
+    for (int64_t k = -half; k <= half; k++) {
+        for (uint64_t x = 0; x < width; x++) {
+            if (x == edge && width > 2 * edge) { /* the middle in one piece */
+                uint64_t middle = width - 2 * edge;
+                add_weighted(out + x * channels, in + ((int64_t)x + k) * (int64_t)channels, w[k + half],
+                             middle * channels);
+                x += middle;
+            }
+            uint64_t from = mirrored((int64_t)x + k, width);
+            for (uint64_t c = 0; c < channels && x < width; c++)
+                out[x * channels + c] += in[from * channels + c] * w[k + half];
+        }
+    }
+}
+
+static void gauss(double sigma, int64_t half, float *out)
+{
+    double sum = 0, w[MAX_KERNEL];
+    for (int64_t k = -half; k <= half; k++)
+        sum += w[k + half] = exp(-0.5 * ((double)k / sigma) * ((double)k / sigma));
+    for (int64_t k = 0; k <= 2 * half; k++)
+        out[k] = (float)(w[k] / sum);
+}
+
+static int blur_apply(const struct mr_op *op, struct mr_op_call *call)
+{
+    const struct blur_args *a = op->args;
+    struct mr_pixels p = mr_pixels_of(op, call->in_dim);
+    int64_t half = (int64_t)a->kernel / 2;
+    memcpy(call->out_dim, call->in_dim, sizeof(uint64_t[MR_MAX_RANK]));
+    if (p.h <= (uint64_t)half || p.w <= (uint64_t)half)
+        return mr_op_error(op, MR_ESHAPE, "half of the kernel reaches past a sample of height %llu and width %llu",
+                           (unsigned long long)p.h, (unsigned long long)p.w);
+    float w[MAX_KERNEL];
+    gauss(a->sigma_min + (a->sigma_max - a->sigma_min) * mr_unit_f64(call->random[0], call->random[1]), half, w);
+    uint64_t channels = p.pixel / mr_dtype_size(op->in.dtype), n = p.w * channels, row = p.w * p.pixel;
+    uint64_t step = mr_round_up(n * sizeof(float), MR_CACHE_LINE) / sizeof(float);
+    float *ring = call->work, *line = ring + a->kernel * step, *sum = line + step;
+    for (uint64_t o = 0; o < p.outer; o++) {
+        const char *in = (const char *)call->in + o * p.h * row;
+        char *out = (char *)call->out + o * p.h * row;
+        uint64_t next = 0;
+        for (uint64_t y = 0; y < p.h; y++) {
+            for (; next < p.h && next <= y + (uint64_t)half; next++) {
+                mr_load_f32(op->in.dtype)(in + next * row, line, n);
+                blur_across(line, ring + next % a->kernel * step, p.w, channels, w, half);
+            }
+            memset(sum, 0, n * sizeof *sum);
+            for (int64_t k = -half; k <= half; k++)
+                add_weighted(sum, ring + mirrored((int64_t)y + k, p.h) % a->kernel * step, w[k + half], n);
+            mr_store_f32(op->in.dtype)(sum, out + y * row, n);
+        }
+    }
+    return 0;
+}
+
+const struct mr_op_ops mr_op_gaussian_blur = {
+    .name = "gaussian_blur",
+    .arguments = "kernel[,sigma_min,sigma_max][,layout=]",
+    .summary = "blur by a Gaussian of random width",
+    .options = blur_options,
+    .positional = (const char *const[]){"kernel", "sigma_min", "sigma_max", NULL},
+    .args_bytes = sizeof(struct blur_args),
+    .random = true,
+    .check = blur_check,
+    .infer = blur_infer,
+    .apply = blur_apply,
+    .work = blur_work,
+};
+
+/* rotate(degrees[,fill]) */
+struct rotate_args {
+    double degrees, fill;
+    int layout;
+};
+
+static const struct mr_option rotate_options[] = {
+    {.name = "degrees",
+     .type = MR_OPT_DOUBLE,
+     .offset = offsetof(struct rotate_args, degrees),
+     .max = 180,
+     .unit = "degrees",
+     .help = "the largest angle, either way"},
+    {.name = "fill",
+     .type = MR_OPT_DOUBLE,
+     .offset = offsetof(struct rotate_args, fill),
+     .help = "what lies outside of the picture"},
+    LAYOUT_OPTION(struct rotate_args),
+    {0},
+};
+
+static int rotate_infer(struct mr_op *op, struct mr_spec *spec)
+{
+    int rc = mr_op_find_axes(op, spec, ((const struct rotate_args *)op->args)->layout);
+    return rc ? rc : small_only(op, spec);
+}
+
+static uint64_t rotate_work(const struct mr_op *op)
+{
+    uint64_t n = row_elements(op, op->in.dim);
+    return mr_round_up(n * sizeof(float), MR_CACHE_LINE);
+}
+
+static double angle_of(const struct mr_op *op, const uint32_t random[4])
+{
+    const struct rotate_args *a = op->args;
+    return (2 * mr_unit_f64(random[0], random[1]) - 1) * a->degrees * (3.14159265358979323846 / 180);
+}
+
+/* Counter-clockwise about the middle; y goes down. */
+static void rotate_map(const struct mr_op *op, const struct mr_at *at, uint64_t width, uint64_t height, double m[6])
+{
+    uint32_t random[4];
+    mr_op_draw(op, at, 0, random);
+    double angle = angle_of(op, random), c = cos(angle), s = sin(angle);
+    double x = ((double)width - 1) / 2, y = ((double)height - 1) / 2;
+    memcpy(m, (const double[6]){c, s, x - c * x - s * y, -s, c, y + s * x - c * y}, 6 * sizeof *m);
+}
+
+/* Four neighbours, weighted; those outside are `fill`. */
+struct corner {
+    const char *at; /* NULL: outside */
+    float w;
+};
+
+static void find_corners(const struct mr_pixels *p, const char *image, double x, double y, struct corner out[4])
+{
+    double left = floor(x), top = floor(y);
+    float fx = (float)(x - left), fy = (float)(y - top);
+    for (int k = 0; k < 4; k++) {
+        double cx = left + k % 2, cy = top + k / 2;
+        bool in = cx >= 0 && cy >= 0 && cx < (double)p->w && cy < (double)p->h;
+        out[k].at = in ? image + ((uint64_t)cy * p->w + (uint64_t)cx) * p->pixel : NULL;
+        out[k].w = (k % 2 ? fx : 1 - fx) * (k / 2 ? fy : 1 - fy);
+    }
+}
+
+static int rotate_apply(const struct mr_op *op, struct mr_op_call *call)
+{
+    const struct rotate_args *a = op->args;
+    struct mr_pixels p = mr_pixels_of(op, call->in_dim);
+    size_t size = mr_dtype_size(op->in.dtype);
+    uint64_t channels = p.pixel / size, n = p.w * channels;
+    double angle = angle_of(op, call->random), c = cos(angle), s = sin(angle);
+    double mx = ((double)p.w - 1) / 2, my = ((double)p.h - 1) / 2;
+    float *row = call->work;
+    mr_convert *load = mr_load_f32(op->in.dtype), *store = mr_store_f32(op->in.dtype);
+    memcpy(call->out_dim, call->in_dim, sizeof(uint64_t[MR_MAX_RANK]));
+    for (uint64_t y = 0; y < p.outer * p.h; y++) {
+        const char *image = (const char *)call->in + y / MR_MAX(p.h, 1) * p.h * p.w * p.pixel;
+        double dy = (double)(y % MR_MAX(p.h, 1)) - my;
+        for (uint64_t x = 0; x < p.w; x++) {
+            struct corner corner[4];
+            double dx = (double)x - mx;
+            find_corners(&p, image, mx + c * dx - s * dy, my + s * dx + c * dy, corner);
+            for (uint64_t k = 0; k < channels; k++) {
+                float sum = 0, v;
+                for (int q = 0; q < 4; q++) {
+                    v = (float)a->fill;
+                    if (corner[q].at)
+                        load(corner[q].at + k * size, &v, 1);
+                    sum += corner[q].w * v;
+                }
+                row[x * channels + k] = sum;
+            }
+        }
+        store(row, (char *)call->out + y * n * size, n);
+    }
+    return 0;
+}
+
+const struct mr_op_ops mr_op_rotate = {
+    .name = "rotate",
+    .arguments = "degrees[,fill][,layout=]",
+    .summary = "turn by a random angle of up to degrees, bilinear, same size",
+    .options = rotate_options,
+    .positional = (const char *const[]){"degrees", "fill", NULL},
+    .args_bytes = sizeof(struct rotate_args),
+    .random = true,
+    .infer = rotate_infer,
+    .apply = rotate_apply,
+    .map = rotate_map,
+    .work = rotate_work,
+};

@@ -1,0 +1,298 @@
+/*
+ * color_jitter and to_gray, as torchvision's operations on tensors: u8 is cut down to a whole number after each step, as
+ * there; f32 is kept within 0..1. All sums are f32, in order.
+ */
+#include "transform/transform.h"
+
+#include <math.h>
+#include <string.h>
+
+#define BLOCK 256
+
+/* Images of three channels at any strides, counted in elements. */
+struct colors {
+    bool u8;
+    uint64_t images, pixels, image_step, channel_step, pixel_step;
+};
+
+static int find_colors(struct mr_op *op, const struct mr_spec *spec, int layout)
+{
+    int rc = mr_op_find_axes(op, spec, layout);
+    if (rc)
+        return rc;
+    int h = op->image.h, w = op->image.w, channels = w + 1 < spec->rank ? w + 1 : h - 1;
+    if (channels < 0 || spec->rank > w + 2 || spec->dim[channels] != 3 || spec->var_dims >> channels & 1)
+        return mr_op_misfit(op, spec, "three channels only; not for");
+    if (spec->dtype != MR_U8 && spec->dtype != MR_F32)
+        return mr_op_misfit(op, spec, "u8 and f32 only; not for");
+    return 0;
+}
+
+static struct colors colors_of(const struct mr_op *op, const uint64_t *dim)
+{
+    struct mr_pixels p = mr_pixels_of(op, dim);
+    struct colors c = {.u8 = op->in.dtype == MR_U8, .pixels = p.h * p.w, .image_step = 3 * p.h * p.w};
+    bool behind = op->image.w + 1 < op->in.rank;
+    c.images = behind ? p.outer : p.outer / 3;
+    c.channel_step = behind ? 1 : c.pixels;
+    c.pixel_step = behind ? 3 : 1;
+    return c;
+}
+
+static void load(const struct colors *c, const void *image, uint64_t at, size_t n, float x[3][BLOCK])
+{
+    for (int k = 0; k < 3; k++) {
+        uint64_t first = (uint64_t)k * c->channel_step + at * c->pixel_step;
+        for (size_t i = 0; i < n && c->u8; i++)
+            x[k][i] = ((const uint8_t *)image)[first + i * c->pixel_step];
+        for (size_t i = 0; i < n && !c->u8; i++)
+            memcpy(&x[k][i], (const char *)image + (first + i * c->pixel_step) * 4, 4);
+    }
+}
+
+/* Cut into the range; u8: what is behind the point is cut off. */
+static void store(const struct colors *c, void *image, uint64_t at, size_t n, float x[3][BLOCK])
+{
+    float most = c->u8 ? 255 : 1;
+    for (int k = 0; k < 3; k++) {
+        uint64_t first = (uint64_t)k * c->channel_step + at * c->pixel_step;
+        for (size_t i = 0; i < n; i++)
+            x[k][i] = x[k][i] < 0 ? 0 : x[k][i] > most ? most : x[k][i];
+        for (size_t i = 0; i < n && c->u8; i++)
+            ((uint8_t *)image)[first + i * c->pixel_step] = (uint8_t)(int32_t)x[k][i];
+        for (size_t i = 0; i < n && !c->u8; i++)
+            memcpy((char *)image + (first + i * c->pixel_step) * 4, &x[k][i], 4);
+    }
+}
+
+/* ITU-R 601's luma with torchvision's digits. */
+static void gray_of(const struct colors *c, size_t n, float x[3][BLOCK], float *out)
+{
+    for (size_t i = 0; i < n; i++)
+        out[i] = 0.2989f * x[0][i] + 0.587f * x[1][i] + 0.114f * x[2][i];
+    for (size_t i = 0; i < n && c->u8; i++)
+        out[i] = (float)(int32_t)out[i];
+}
+
+static void brighten(size_t n, float factor, float x[3][BLOCK])
+{
+    for (int k = 0; k < 3; k++)
+        for (size_t i = 0; i < n; i++)
+            x[k][i] *= factor;
+}
+
+static void blend(size_t n, float factor, const float *other, float x[3][BLOCK])
+{
+    for (int k = 0; k < 3; k++)
+        for (size_t i = 0; i < n; i++)
+            x[k][i] = factor * x[k][i] + (1 - factor) * other[i];
+}
+
+/* One pixel's hue turned; 0..1. Smith, Color gamut transform pairs, SIGGRAPH 1978. */
+static void turn_hue(float turn, float *r, float *g, float *b)
+{
+    float most = fmaxf(*r, fmaxf(*g, *b)), least = fminf(*r, fminf(*g, *b)), range = most - least;
+    if (range == 0)
+        return;
+    float s = range / most, rc = (most - *r) / range, gc = (most - *g) / range, bc = (most - *b) / range;
+    float h = most == *r ? bc - gc : most == *g ? 2 + rc - bc : 4 + gc - rc;
+    h = h / 6 + 1 + turn;
+    h -= floorf(h);
+    float f = h * 6, i = floorf(f);
+    f -= i;
+    float p = most * (1 - s), q = most * (1 - s * f), t = most * (1 - s * (1 - f));
+    const float table[6][3] = {{most, t, p}, {q, most, p}, {p, most, t}, {p, q, most}, {t, p, most}, {most, p, q}};
+    const float *rgb = table[(int)i % 6];
+    *r = rgb[0];
+    *g = rgb[1];
+    *b = rgb[2];
+}
+
+static void turn_hues(const struct colors *c, size_t n, float turn, float x[3][BLOCK])
+{
+    for (size_t i = 0; i < n; i++) {
+        float in = c->u8 ? 1 / 255.0f : 1, out = c->u8 ? 255.999f : 1; /* torchvision's way back to u8 */
+        float r = x[0][i] * in, g = x[1][i] * in, b = x[2][i] * in;
+        turn_hue(turn, &r, &g, &b);
+        x[0][i] = r * out;
+        x[1][i] = g * out;
+        x[2][i] = b * out;
+    }
+}
+
+enum step { BRIGHTNESS, CONTRAST, SATURATION, HUE, N_STEPS };
+
+static float mean_gray(const struct colors *c, const void *image)
+{
+    double sum = 0;
+    for (uint64_t at = 0; at < c->pixels; at += BLOCK) {
+        float x[3][BLOCK], gray[BLOCK];
+        size_t n = (size_t)MR_MIN(c->pixels - at, BLOCK);
+        load(c, image, at, n, x);
+        gray_of(c, n, x, gray);
+        for (size_t i = 0; i < n; i++)
+            sum += gray[i];
+    }
+    return (float)(sum / (double)MR_MAX(c->pixels, 1));
+}
+
+/* In place. */
+static void run_step(const struct colors *c, enum step step, float factor, void *image)
+{
+    float x[3][BLOCK], other[BLOCK], mean = step == CONTRAST ? mean_gray(c, image) : 0;
+    for (size_t i = 0; i < BLOCK; i++)
+        other[i] = mean;
+    for (uint64_t at = 0; at < c->pixels; at += BLOCK) {
+        size_t n = (size_t)MR_MIN(c->pixels - at, BLOCK);
+        load(c, image, at, n, x);
+        if (step == SATURATION)
+            gray_of(c, n, x, other);
+        if (step == BRIGHTNESS)
+            brighten(n, factor, x);
+        else if (step == HUE)
+            turn_hues(c, n, factor, x);
+        else
+            blend(n, factor, other, x);
+        store(c, image, at, n, x);
+    }
+}
+
+struct jitter_args {
+    double amount[N_STEPS];
+    int layout;
+};
+
+#define AMOUNT_OPTION(step, title, most, text)                                                                         \
+    {                                                                                                                  \
+        .name = title, .type = MR_OPT_DOUBLE, .offset = offsetof(struct jitter_args, amount[step]), .max = (most),     \
+        .help = text                                                                                                   \
+    }
+#define LAYOUT_OPTION(T)                                                                                               \
+    {                                                                                                                  \
+        .name = "layout", .type = MR_OPT_ENUM, .offset = offsetof(T, layout), .initial = "auto",                       \
+        .choices = mr_layout_choices, .help = "where height and width are"                                             \
+    }
+
+static const struct mr_option jitter_options[] = {
+    AMOUNT_OPTION(BRIGHTNESS, "brightness", 100, "a factor of 1 - this (0 at least) to 1 + this"),
+    AMOUNT_OPTION(CONTRAST, "contrast", 100, "the same, about the mean luma"),
+    AMOUNT_OPTION(SATURATION, "saturation", 100, "the same, about each pixel's luma"),
+    AMOUNT_OPTION(HUE, "hue", 0.5, "part of the circle that hues turn by at most, either way"),
+    LAYOUT_OPTION(struct jitter_args),
+    {0},
+};
+
+static int jitter_infer(struct mr_op *op, struct mr_spec *spec)
+{
+    return find_colors(op, spec, ((const struct jitter_args *)op->args)->layout);
+}
+
+static double between(uint32_t random, double a, double b)
+{
+    return a + (b - a) * ((double)random * 0x1p-32);
+}
+
+/* One of 24 orders: the n-th of those left is taken each time. */
+static void choose_order(uint32_t random, int order[N_STEPS])
+{
+    int left[N_STEPS] = {BRIGHTNESS, CONTRAST, SATURATION, HUE};
+    uint32_t rest = (uint32_t)((uint64_t)random * 24 >> 32);
+    for (int n = N_STEPS; n > 0; n--) {
+        int k = (int)(rest % (uint32_t)n);
+        rest /= (uint32_t)n;
+        order[N_STEPS - n] = left[k];
+        left[k] = left[n - 1];
+    }
+}
+
+static int jitter_apply(const struct mr_op *op, struct mr_op_call *call)
+{
+    const struct jitter_args *a = op->args;
+    struct colors c = colors_of(op, call->in_dim);
+    size_t size = c.u8 ? 1 : 4;
+    int order[N_STEPS];
+    uint32_t more[4];
+    memcpy(call->out_dim, call->in_dim, sizeof(uint64_t[MR_MAX_RANK]));
+    memcpy(call->out, call->in, c.images * c.image_step * size);
+    mr_op_draw(op, call->at, 1, more);
+    choose_order(more[0], order);
+    for (int k = 0; k < N_STEPS; k++) {
+        double amount = a->amount[order[k]];
+        double factor = order[k] == HUE ? between(call->random[HUE], -amount, amount)
+                                        : between(call->random[order[k]], MR_MAX(0, 1 - amount), 1 + amount);
+        for (uint64_t i = 0; i < c.images && amount > 0; i++)
+            run_step(&c, (enum step)order[k], (float)factor, (char *)call->out + i * c.image_step * size);
+    }
+    return 0;
+}
+
+const struct mr_op_ops mr_op_color_jitter = {
+    .name = "color_jitter",
+    .arguments = "brightness[,contrast,saturation,hue][,layout=]",
+    .summary = "random brightness, contrast, saturation and hue, in random order",
+    .options = jitter_options,
+    .positional = (const char *const[]){"brightness", "contrast", "saturation", "hue", NULL},
+    .args_bytes = sizeof(struct jitter_args),
+    .random = true,
+    .infer = jitter_infer,
+    .apply = jitter_apply,
+};
+
+/* to_gray([p]) */
+struct gray_args {
+    double p;
+    int layout;
+};
+
+static const struct mr_option gray_options[] = {
+    {.name = "p",
+     .type = MR_OPT_PERCENT,
+     .offset = offsetof(struct gray_args, p),
+     .initial = "1",
+     .max = 1,
+     .help = "probability"},
+    LAYOUT_OPTION(struct gray_args),
+    {0},
+};
+
+static int gray_infer(struct mr_op *op, struct mr_spec *spec)
+{
+    return find_colors(op, spec, ((const struct gray_args *)op->args)->layout);
+}
+
+static void make_gray(const struct colors *c, void *image)
+{
+    for (uint64_t at = 0; at < c->pixels; at += BLOCK) {
+        float x[3][BLOCK], gray[BLOCK];
+        size_t n = (size_t)MR_MIN(c->pixels - at, BLOCK);
+        load(c, image, at, n, x);
+        gray_of(c, n, x, gray);
+        for (int k = 0; k < 3; k++)
+            memcpy(x[k], gray, n * sizeof *gray);
+        store(c, image, at, n, x);
+    }
+}
+
+static int gray_apply(const struct mr_op *op, struct mr_op_call *call)
+{
+    const struct gray_args *a = op->args;
+    struct colors c = colors_of(op, call->in_dim);
+    size_t size = c.u8 ? 1 : 4;
+    memcpy(call->out_dim, call->in_dim, sizeof(uint64_t[MR_MAX_RANK]));
+    memcpy(call->out, call->in, c.images * c.image_step * size);
+    for (uint64_t i = 0; i < c.images && mr_unit_f64(call->random[0], call->random[1]) < a->p; i++)
+        make_gray(&c, (char *)call->out + i * c.image_step * size);
+    return 0;
+}
+
+const struct mr_op_ops mr_op_to_gray = {
+    .name = "to_gray",
+    .arguments = "[p][,layout=]",
+    .summary = "three equal channels of luma, with probability p (1)",
+    .options = gray_options,
+    .positional = (const char *const[]){"p", NULL},
+    .args_bytes = sizeof(struct gray_args),
+    .random = true,
+    .infer = gray_infer,
+    .apply = gray_apply,
+};
