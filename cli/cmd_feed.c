@@ -66,6 +66,22 @@ const struct mr_option feed_options[] = {
     OPT("max-memory", 0, MR_OPT_BYTES, max_memory, .initial = "0",
         .help = "Ceiling for slots, read buffers and cache, host and device together; 0: none", .group = "Pipeline"),
 
+    OPT("cache-dir", 0, MR_OPT_STRING, cache_dir, .meta = "DIR",
+        .help = "Keep what is read by http or s3 in this folder, for this run and others at the same time; 'default': "
+                "$XDG_CACHE_HOME/millrace; not given: $MILLRACE_CACHE_DIR, else nowhere",
+        .group = "Remote data"),
+    OPT("cache-limit", 0, MR_OPT_BYTES, cache_limit, .initial = "0",
+        .help =
+            "Bytes that the folder may hold: what was not used for longest goes first; 0: $MILLRACE_CACHE_LIMIT, else "
+            "16 GiB",
+        .group = "Remote data"),
+    OPT("retries", 0, MR_OPT_UINT, retries, .initial = "5", .max = 100, .unit = "tries",
+        .help = "How often a request that failed is tried again, after random waits that double",
+        .group = "Remote data"),
+    OPT("stall-timeout", 0, MR_OPT_DURATION, stall_ns, .initial = "30", .min = 1000000, .max = 86400000000000,
+        .unit = "s", .help = "A request that brings less than 1 KiB/s for this long is tried again",
+        .group = "Remote data"),
+
     OPT("device", 'd', MR_OPT_STRING, device, .initial = "auto", .meta = "DEVICE",
         .help = "auto, cpu, cuda, cuda:1, or sim:h2d=55,d2h=55,peer=100,pageable=12,latency=10us,step=4ms,mem=16GiB",
         .group = "Device"),
@@ -197,6 +213,9 @@ static const struct cli_note json_notes[] = {
     {"direct_refused", "with --direct, a file whose file system refused it, else null"},
     {"overlap", "on devices with copies: batches timed, copy_ms, step_ms, both_ms, and copy_hidden from 0 to 1"},
     {"memory", "pageable_bytes, pinned_bytes, pinned_locked_bytes, device_bytes, cache_bytes"},
+    {"remote",
+     "of http and s3, null when there was none: requests, retries, bytes from the network; of the disk cache: "
+     "cache_hits, cache_bytes, cache_stored_bytes, cache_damaged, cache_errors"},
     {"copied_bytes, transform_on_device", "bytes copied to the device; the ops of each field that ran there, or null"},
     {"stopped", "true when --time, --batches or an interrupt ended the run"},
     {"trace_spans_lost", "spans that did not fit into the trace's rings"},

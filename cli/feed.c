@@ -112,6 +112,8 @@ int feed_open(struct feed *feed, const char *dataset, const struct feed_opts *op
     if (opts->sampler && opts->shuffle)
         return mr_error_set(MR_EOPTION, "--shuffle and --sampler %s: give one of the two", opts->sampler);
     int rc = loader_opts(feed, &lo);
+    if (rc == 0)
+        rc = feed_set_remote(opts);
     if (rc == 0 && opts->digest_from)
         rc = feed_digest_parse(opts->digest_from, &feed->result.digest);
     if (rc == 0)

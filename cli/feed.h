@@ -20,6 +20,8 @@ struct feed_opts {
     double pad_value;
     /* pipeline */
     uint64_t workers, prefetch, read_ahead, queue_depth, max_memory;
+    char *cache_dir;
+    uint64_t cache_limit, retries, stall_ns;
     int storage, cache, direct, pin, blocking, device_transforms;
     uint64_t streams;
     char *device;
@@ -90,6 +92,11 @@ int feed_write_quarantine(const struct feed *feed);
 int feed_write_state(const struct feed *feed);
 /* Can the files be made where they are wanted? Asked before the run. */
 int feed_check_files(const struct feed_opts *opts);
+
+/* feed_remote.c: http and s3. The options must be set before the data set is opened. */
+int feed_set_remote(const struct feed_opts *opts);
+void feed_json_remote(struct mr_json *json);
+void feed_print_remote(void);
 
 /* Adds the digest of each row of a batch in host memory: data[f] as field f of the batch lies there. */
 void feed_digest_add(struct feed_digest *digest, const struct mr_batch *batch, const unsigned char *const data[]);

@@ -143,6 +143,7 @@ int feed_print_json(const struct feed *feed)
     json_stages(json, st);
     json_overlap(json, st);
     json_memory(json, r);
+    feed_json_remote(json);
     mr_json_uint(json, "copied_bytes", st->copied_bytes);
     mr_json_string(json, "transform_on_device", st->device_ops[0] ? st->device_ops : NULL);
     mr_json_bool(json, "stopped", r->stopped);
@@ -222,6 +223,7 @@ static void print_consumer(const struct feed_result *r)
                st->read_latency_ns ? cli_time(st->read_latency_ns, d) : "");
     if (st->direct_refused)
         printf("  direct I/O refused by the file system of %s: read through the page cache\n", st->direct_refused);
+    feed_print_remote();
     printf("  memory: pageable %s, pinned %s, device %s, files %s\n", cli_bytes(st->pageable_bytes, a),
            cli_bytes(st->pinned_bytes, b), cli_bytes(st->device_bytes, c), cli_bytes(st->cache_bytes, d));
     if (r->utilization >= 0)

@@ -46,7 +46,7 @@ struct mr_remote_opts {
 
 /* Fills opts with the defaults. */
 MR_API void mr_remote_opts_init(struct mr_remote_opts *opts);
-/* Sets them for data sets opened from now on. Strings are copied. Returns 0, MR_EOPTION, -ENOMEM. Any thread. */
+/* Sets them, in force as soon as no remote data set is open any more: call it first. Strings are copied. Returns 0, MR_EOPTION, -ENOMEM. Any thread. */
 MR_API int mr_remote_opts_set(const struct mr_remote_opts *opts);
 
 /* What the remote reading of this process has come to so far. */

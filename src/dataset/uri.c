@@ -65,10 +65,10 @@ static bool names_option(const struct mr_dataset_ops *ops, const char *text)
 /* A URL cannot be looked for; it ends at the first comma that an option follows. */
 static size_t url_length(const struct mr_dataset_ops *ops, const char *text)
 {
-    const char *comma = strchr(text, ',');
-    while (comma && !names_option(ops, comma + 1))
-        comma = strchr(comma + 1, ',');
-    return comma ? (size_t)(comma - text) : strlen(text);
+    size_t n = up_to_comma(text);
+    while (text[n] && !names_option(ops, text + n + 1))
+        n += 1 + up_to_comma(text + n + 1);
+    return n;
 }
 
 /* Where text's path ends: at a comma or at its end. Returns -ENOMEM, or 0. */

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -25,6 +26,7 @@
 #define NAME_BYTES  64
 #define PAUSE_NS    5000000000ull /* after a failed write */
 #define OBJECT_ROOM 4096
+#define TOUCH_S     10
 
 struct head {
     char magic[8];
@@ -125,6 +127,14 @@ static void discard(struct mr_disk_cache *c, int fd, const char *name)
     mr_log(MR_LOG_WARNING, "disk cache %s: %s is damaged: removed, read from the network", c->dir, name);
 }
 
+/* Marks a file as used now, if the last mark is not of just now: a mark is a write. When it is refused, the file looks older. */
+static void touch(int fd)
+{
+    struct stat st;
+    if (!fstat(fd, &st) && time(NULL) - st.st_mtim.tv_sec >= TOUCH_S)
+        futimens(fd, NULL);
+}
+
 bool mr_disk_cache_get(struct mr_disk_cache *c, const struct mr_disk_key *key, uint64_t chunk_bytes, uint64_t at,
                        void *to, uint64_t bytes)
 {
@@ -136,7 +146,7 @@ bool mr_disk_cache_get(struct mr_disk_cache *c, const struct mr_disk_key *key, u
         return false;
     bool fine = read_head(fd, key, chunk_bytes, &h) && read_blocks(fd, &h, at, to, bytes);
     if (fine)
-        futimens(fd, NULL); /* used just now; if that is refused, it only looks older */
+        touch(fd);
     else
         discard(c, fd, name);
     close(fd);

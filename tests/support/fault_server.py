@@ -30,6 +30,7 @@ COUNTS = {"requests": 0, "connections": 0, "most_at_once": 0, "heads": 0, "not_m
 AT_ONCE = [0]
 FILES = {}
 TAGS = {}
+OTHERS = {}
 STATUSES = {"s400": 400, "s401": 401, "s403": 403, "s404": 404, "s410": 410, "s416": 416, "s429": 429, "s500": 500,
             "s502": 502, "s503": 503, "s504": 504}
 
@@ -218,7 +219,7 @@ class Handler(BaseHTTPRequestHandler):
         if fault == "chunked":
             return self.serve(data, chunked=True)
         if fault in ("change", "changed"):
-            now = data if fault == "change" else bytes(b ^ 0x55 for b in data)
+            now = data if fault == "change" else OTHERS.setdefault(len(data), data[1:] + data[:1])
             return self.serve(now)
         if fault == "grow":
             return self.serve(data + b"more", etag=False)

@@ -178,7 +178,7 @@ static void past_the_end_is_said(void **state)
 static void changes_in_mid_run_are_errors(void **state)
 {
     (void)state;
-    quick_options(1, NULL, 0);
+    quick_options(2, NULL, 0);
     struct mr_files *files = mr_files_create();
     uint8_t got[100];
     int id = add(files, url("change-2/big.bin"));
