@@ -8,9 +8,10 @@
 
 struct bench_opts {
     struct cli_common common;
-    char *mnist, *cases;
+    char *mnist, *cases, *dataset;
     uint64_t workers, prefetch, rounds, samples;
     uint64_t time_ns;
+    int cache; /* enum mr_cache_kind */
 };
 
 /* A data set as a case uses it. */

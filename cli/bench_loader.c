@@ -65,6 +65,7 @@ int bench_ours(const struct bench_set *set, const struct bench_opts *o, double s
     lo.epochs = 0;
     lo.workers = (uint32_t)o->workers;
     lo.prefetch = (uint32_t)o->prefetch;
+    lo.cache = (enum mr_cache_kind)o->cache;
     int rc = mr_sampler_open("random", mr_dataset_length(set->ds), 1, &sampler);
     if (rc == 0 && set->chain)
         rc = mr_transform_create(&chain);

@@ -15,6 +15,7 @@
 #define CLI_COMMANDS(X)                                                                                                \
     X(feed)                                                                                                            \
     X(inspect)                                                                                                         \
+    X(pack)                                                                                                            \
     X(synth)                                                                                                           \
     X(bench_loader)                                                                                                    \
     X(bench_transfer)                                                                                                  \
@@ -41,7 +42,9 @@ extern const char *const cli_log_levels[];
         name, key, type, offsetof(struct cli_common, member), initial, .group = "Common options", __VA_ARGS__          \
     }
 #define CLI_COMMON_OPTIONS                                                                                             \
-    CLI_COMMON_OPTION("json", 0, MR_OPT_FLAG, json, NULL, .help = "Print one JSON object instead of text"),            \
+    CLI_COMMON_OPTION(                                                                                                 \
+        "json", 0, MR_OPT_FLAG, json, NULL,                                                                            \
+        .help = "Print one JSON object instead of text; after a failure its member error tells what it was"),          \
         CLI_COMMON_OPTION("quiet", 'q', MR_OPT_FLAG, quiet, NULL, .help = "No progress bar, no warnings"),             \
         CLI_COMMON_OPTION("progress", 0, MR_OPT_FLAG, progress, "1",                                                   \
                           .help = "No progress bar; there is none either when standard error is no terminal"),         \
@@ -99,6 +102,7 @@ const char *cli_bytes(uint64_t bytes, char *buf);    /* "1.50 GiB" */
 const char *cli_rate(double bytes_per_s, char *buf); /* "12.3 GB/s" */
 const char *cli_count(double n, char *buf);          /* "60,000", "1.25 M" from ten million on */
 const char *cli_time(uint64_t ns, char *buf);        /* "2.35 ms" */
+const char *cli_s(uint64_t n);                       /* "s" of a plural, "" after one */
 
 /*
  * Text tables. Column heads that begin with '>' mark columns of numbers, aligned to the right. Rows are printf texts with

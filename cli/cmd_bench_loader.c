@@ -12,15 +12,21 @@
         .name = option, .type = kind, .offset = offsetof(struct bench_opts, member), __VA_ARGS__                       \
     }
 
+static const char *const caches[] = {"none", "host", NULL};
+
 static const struct mr_option options[] = {
     OPT("cases", MR_OPT_STRING, cases, .meta = "LIST",
-        .help = "Only these, with commas between: memory_f32, mnist, delay_2ms, first_batch, billion"),
+        .help = "Only these, with commas between: memory_f32, mnist, delay_2ms, first_batch, billion, dataset"),
     OPT("mnist", MR_OPT_STRING, mnist, .meta = "DIR",
         .help = "Folder with MNIST's four files (millrace synth digits makes one); without it its cases are left out"),
+    OPT("dataset", MR_OPT_STRING, dataset, .meta = "DATASET",
+        .help = "A data set of the case `dataset`, whose samples have one shape: delivered as they are, batches of 64"),
     OPT("workers", MR_OPT_UINT, workers, .initial = "0", .max = 512, .unit = "threads",
         .help = "Worker threads, and threads of memcpy; 0: one a processor"),
     OPT("prefetch", MR_OPT_UINT, prefetch, .initial = "0", .max = 1024, .unit = "batches",
         .help = "Slots in the ring; 0: chosen"),
+    OPT("cache", MR_OPT_ENUM, cache, .initial = "none", .choices = caches,
+        .help = "host: bytes of files once read stay in memory"),
     OPT("rounds", MR_OPT_UINT, rounds, .initial = "5", .min = 1, .max = 1000, .unit = "rounds",
         .help = "How often each is measured, in turn; medians are printed"),
     OPT("samples", MR_OPT_UINT, samples, .initial = "65536", .min = 256, .max = 1e9, .unit = "samples",
@@ -116,6 +122,17 @@ static int case_mnist(const struct bench_opts *o, struct bench_result *out)
 {
     struct bench_set set = {.batch_size = 64, .chain = "cast(f32),scale(1/255),normalize(0.1307,0.3081)"};
     int rc = mr_dataset_open(o->mnist, &set.ds);
+    if (rc < 0)
+        return rc;
+    rc = measure(&set, o, true, out);
+    mr_dataset_close(set.ds);
+    return rc;
+}
+
+static int case_dataset(const struct bench_opts *o, struct bench_result *out)
+{
+    struct bench_set set = {.batch_size = 64};
+    int rc = mr_dataset_open(o->dataset, &set.ds);
     if (rc < 0)
         return rc;
     rc = measure(&set, o, true, out);
@@ -225,7 +242,7 @@ static const struct {
     bool needs_mnist;
 } cases[] = {
     {"memory_f32", case_memory, false},       {"mnist", case_mnist, true},       {"delay_2ms", case_delay, false},
-    {"first_batch", bench_first_batch, true}, {"billion", bench_billion, false},
+    {"first_batch", bench_first_batch, true}, {"billion", bench_billion, false}, {"dataset", case_dataset, false},
 };
 
 static int run(void *values, int n_args, char **args)
@@ -236,6 +253,8 @@ static int run(void *values, int n_args, char **args)
     size_t n = 0;
     for (size_t i = 0; i < CLI_COUNT(cases); i++) {
         if (!wanted(o, cases[i].name))
+            continue;
+        if (cases[i].run == case_dataset && !o->dataset)
             continue;
         if (cases[i].needs_mnist && !o->mnist) {
             cli_warn("%s: left out: --mnist DIR is not given", cases[i].name);

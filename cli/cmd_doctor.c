@@ -18,7 +18,7 @@ struct options {
 
 #define AT(member) offsetof(struct options, member)
 static const struct mr_option table[] = {
-    {"path", 'p', MR_OPT_STRING, AT(path), ".", .meta = "DIR", .help = "Folder whose disk is measured"},
+    {"path", 0, MR_OPT_STRING, AT(path), ".", .meta = "DIR", .help = "Folder whose disk is measured"},
     {"disk", 0, MR_OPT_FLAG, AT(disk), "1", .help = "Leave the disk alone"},
     {"disk-bytes", 0, MR_OPT_BYTES, AT(disk_bytes), "256MiB", 0x1p23, 0x1p36,
      .help = "Size of the temporary file; a file in DIR as large as this is read instead, if there is one"},

@@ -9,12 +9,15 @@
 #define MAX_PICTURE   64        /* pixels a side that are drawn */
 #define SCAN_BYTES    (1 << 28) /* read for the statistics, unless --scan asks for more */
 #define DEFAULT_SCAN  1000
+#define VARYING_BYTES (1 << 20) /* taken for a sample whose size is not known before */
+#define MAX_BAD_SHOWN 5
 #define MAX_ROW_BYTES (1ull << 32)
 
 struct options {
     struct cli_common common;
-    uint64_t n, index, scan;
-    int formats, transforms;
+    uint64_t n, index, scan, rows, columns, tile, seed;
+    char *sheet, *transform;
+    int formats, transforms, vary, force;
 };
 
 #define AT(member) offsetof(struct options, member)
@@ -23,6 +26,20 @@ static const struct mr_option table[] = {
     {"index", 'i', MR_OPT_UINT, AT(index), "0", .help = "First sample to show"},
     {"scan", 0, MR_OPT_UINT, AT(scan), "0",
      .help = "Samples to make the statistics from; 0: the first 1,000, or fewer that make 256 MiB"},
+    {"sheet", 0, MR_OPT_STRING, AT(sheet), .meta = "FILE",
+     .help = "Write a contact sheet of the pictures from --index on, as PNG, instead; points are crosses",
+     .group = "Contact sheet"},
+    {"transform", 't', MR_OPT_STRING, AT(transform), .meta = "CHAIN",
+     .help = "Transforms, as feed takes them, that the pictures go through first", .group = "Contact sheet"},
+    {"rows", 0, MR_OPT_UINT, AT(rows), "4", 1, 100, "rows", .help = "Rows of pictures", .group = "Contact sheet"},
+    {"columns", 0, MR_OPT_UINT, AT(columns), "8", 1, 100, "columns", .help = "Pictures in a row",
+     .group = "Contact sheet"},
+    {"tile", 0, MR_OPT_UINT, AT(tile), "160", 16, 1024, "pixels", .help = "Height and width that a picture is given",
+     .group = "Contact sheet"},
+    {"vary", 0, MR_OPT_FLAG, AT(vary),
+     .help = "A row is one sample in successive epochs: what random transforms do to it", .group = "Contact sheet"},
+    {"seed", 0, MR_OPT_UINT, AT(seed), "0", .help = "Of random transforms", .group = "Contact sheet"},
+    {"force", 0, MR_OPT_FLAG, AT(force), .help = "Replace a sheet that is there", .group = "Contact sheet"},
     {"formats", 0, MR_OPT_FLAG, AT(formats), .help = "List the formats and their options instead"},
     {"transforms", 0, MR_OPT_FLAG, AT(transforms), .help = "List the transforms instead"},
     CLI_COMMON_OPTIONS,
@@ -34,6 +51,7 @@ struct field {
     void *row;
     uint64_t n; /* values seen, not counting NaN */
     double min, max, sum;
+    struct inspect_sizes sizes;
     bool is_label; /* an integer scalar */
     uint64_t n_classes, other;
     struct {
@@ -47,7 +65,7 @@ struct look {
     struct mr_dataset *ds;
     const char *uri;
     int n_fields;
-    uint64_t scanned;
+    uint64_t scanned, n_bad;
     struct field *field;
     void *row[MR_MAX_FIELDS];
     uint64_t dim[MR_MAX_FIELDS][MR_MAX_RANK];
@@ -96,8 +114,18 @@ static int read_sample(struct look *k, uint64_t index)
     for (int f = 0; f < k->n_fields; f++)
         /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): every field below n_fields has a spec */
         memcpy(k->dim[f], k->field[f].spec->dim, sizeof k->dim[f]);
-    int rc = mr_dataset_read(k->ds, index, k->row, k->dim);
-    return rc < 0 ? cli_error(rc) : CLI_OK;
+    return mr_dataset_read(k->ds, index, k->row, k->dim);
+}
+
+/* A bad sample is told, and the look goes on. */
+static bool read_good(struct look *k, uint64_t index)
+{
+    int rc = read_sample(k, index);
+    if (rc >= 0)
+        return true;
+    if (k->n_bad++ < MAX_BAD_SHOWN)
+        cli_warn("sample %llu is bad: %s", (unsigned long long)index, mr_last_error());
+    return false;
 }
 
 static int prepare(struct look *k)
@@ -122,7 +150,7 @@ static int prepare(struct look *k)
             cli_fail("out of memory (%llu bytes for one sample)", (unsigned long long)bytes);
             return CLI_FAILED;
         }
-        sample_bytes += bytes;
+        sample_bytes += field->spec->var_dims && bytes > VARYING_BYTES ? VARYING_BYTES : bytes;
     }
     uint64_t fit = SCAN_BYTES / (sample_bytes ? sample_bytes : 1);
     k->scanned = k->o->scan ? k->o->scan : fit < DEFAULT_SCAN ? (fit ? fit : 1) : DEFAULT_SCAN;
@@ -130,19 +158,19 @@ static int prepare(struct look *k)
     return CLI_OK;
 }
 
-static int scan(struct look *k)
+static void scan(struct look *k)
 {
     struct cli_progress progress;
-    int code = CLI_OK;
     cli_progress_begin(&progress, "reading", k->scanned, "samples");
-    for (uint64_t i = 0; code == CLI_OK && i < k->scanned; i++) {
-        code = read_sample(k, i);
-        for (int f = 0; code == CLI_OK && f < k->n_fields; f++)
+    for (uint64_t i = 0; i < k->scanned; i++) {
+        bool good = read_good(k, i);
+        for (int f = 0; good && f < k->n_fields; f++) {
             count_field(&k->field[f], k->dim[f]);
+            inspect_count_size(&k->field[f].sizes, k->field[f].spec, k->dim[f]);
+        }
         cli_progress_update(&progress, i + 1);
     }
     cli_progress_end(&progress);
-    return code;
 }
 
 /* ---- text ---- */
@@ -255,22 +283,29 @@ static uint64_t last_shown(const struct look *k)
 
 static int print_text(struct look *k)
 {
-    char count[CLI_HUMAN];
+    char count[CLI_HUMAN], scanned[CLI_HUMAN];
     printf("%s\n", mr_dataset_text(k->ds));
-    printf("%s samples, format %s, fingerprint %016llx\n\n", cli_count((double)mr_dataset_length(k->ds), count),
-           mr_dataset_format(k->ds), (unsigned long long)mr_dataset_fingerprint(k->ds));
+    printf("%s sample%s, format %s, fingerprint %016llx\n\n", cli_count((double)mr_dataset_length(k->ds), count),
+           cli_s(mr_dataset_length(k->ds)), mr_dataset_format(k->ds),
+           (unsigned long long)mr_dataset_fingerprint(k->ds));
     print_fields(k);
     if (k->scanned < mr_dataset_length(k->ds))
-        printf("(min, max and mean over the first %s samples)\n", cli_count((double)k->scanned, count));
+        printf("(min, max and mean over the first %s sample%s)\n", cli_count((double)k->scanned, count),
+               cli_s(k->scanned));
     for (int f = 0; f < k->n_fields; f++)
+        inspect_print_sizes(&k->field[f].sizes, k->field[f].spec);
+    if (k->n_bad > 0)
+        printf("%s of %s samples that were read are bad\n", cli_count((double)k->n_bad, count),
+               cli_count((double)k->scanned, scanned));
+    bool named = mr_dataset_classes(k->ds) > 0;
+    if (named)
+        inspect_print_classes(k->ds);
+    for (int f = 0; f < k->n_fields && !named; f++)
         print_labels(&k->field[f]);
-    for (uint64_t i = k->o->index; i < last_shown(k); i++) {
-        int code = read_sample(k, i);
-        if (code != CLI_OK)
-            return code;
-        print_sample(k, i);
-    }
-    return CLI_OK;
+    for (uint64_t i = k->o->index; i < last_shown(k); i++)
+        if (read_good(k, i))
+            print_sample(k, i);
+    return k->n_bad ? CLI_FAILED : CLI_OK;
 }
 
 /* ---- JSON ---- */
@@ -304,15 +339,15 @@ static void json_field(struct mr_json *json, const struct field *f)
     mr_json_object_end(json);
 }
 
-static int json_shown(struct mr_json *json, struct look *k)
+static void json_shown(struct mr_json *json, struct look *k)
 {
-    int code = CLI_OK;
     mr_json_array(json, "shown");
-    for (uint64_t i = k->o->index; code == CLI_OK && i < last_shown(k); i++) {
-        code = read_sample(k, i);
+    for (uint64_t i = k->o->index; i < last_shown(k); i++) {
+        if (!read_good(k, i))
+            continue;
         mr_json_object(json, NULL);
         mr_json_uint(json, "index", i);
-        for (int f = 0; code == CLI_OK && f < k->n_fields; f++) {
+        for (int f = 0; f < k->n_fields; f++) {
             const struct mr_spec *spec = k->field[f].spec;
             uint64_t n = inspect_count(spec, k->dim[f]), show = n < 4096 ? n : 4096;
             mr_json_array(json, spec->name);
@@ -324,7 +359,6 @@ static int json_shown(struct mr_json *json, struct look *k)
         mr_json_object_end(json);
     }
     mr_json_array_end(json);
-    return code;
 }
 
 static int print_json(struct look *k)
@@ -344,11 +378,11 @@ static int print_json(struct look *k)
     for (int f = 0; f < k->n_fields; f++)
         json_field(json, &k->field[f]);
     mr_json_array_end(json);
-    int code = json_shown(json, k);
-    if (code == CLI_OK)
-        return cli_json_end(json);
-    mr_json_destroy(json);
-    return code;
+    inspect_json_classes(k->ds, json);
+    json_shown(json, k);
+    mr_json_uint(json, "bad_samples", k->n_bad);
+    int code = cli_json_end(json);
+    return code == CLI_OK && k->n_bad ? CLI_FAILED : code;
 }
 
 static int look(const struct options *o, const char *uri)
@@ -358,17 +392,37 @@ static int look(const struct options *o, const char *uri)
     if (rc)
         return cli_error(rc);
     int code = o->n > 0 && o->index >= mr_dataset_length(k.ds)
-                   ? cli_misuse("--index %llu: %s has %llu samples", (unsigned long long)o->index, uri,
-                                (unsigned long long)mr_dataset_length(k.ds))
+                   ? cli_misuse("--index %llu: %s has %llu sample%s", (unsigned long long)o->index, uri,
+                                (unsigned long long)mr_dataset_length(k.ds), cli_s(mr_dataset_length(k.ds)))
                    : prepare(&k);
     if (code == CLI_OK)
-        code = scan(&k);
+        scan(&k);
     if (code == CLI_OK)
         code = o->common.json ? print_json(&k) : print_text(&k);
     for (int f = 0; f < k.n_fields; f++)
         free(k.row[f]);
     free(k.field);
     mr_dataset_close(k.ds);
+    return code;
+}
+
+static int write_sheet(const struct options *o, const char *uri)
+{
+    struct mr_dataset *ds;
+    int rc = mr_dataset_open(uri, &ds);
+    if (rc)
+        return cli_error(rc);
+    struct inspect_sheet sheet = {.path = o->sheet,
+                                  .transform = o->transform,
+                                  .rows = (uint32_t)o->rows,
+                                  .columns = (uint32_t)o->columns,
+                                  .tile = (uint32_t)o->tile,
+                                  .index = o->index,
+                                  .seed = o->seed,
+                                  .vary = o->vary,
+                                  .force = o->force};
+    int code = inspect_draw_sheet(ds, &sheet);
+    mr_dataset_close(ds);
     return code;
 }
 
@@ -380,7 +434,7 @@ static int run(void *options, int n_args, char **args)
                       : inspect_list(o->formats, o->transforms);
     if (n_args == 0)
         return cli_misuse("an argument is missing: millrace inspect DATASET [options]");
-    return look(o, args[0]);
+    return o->sheet ? write_sheet(o, args[0]) : look(o, args[0]);
 }
 
 static const struct cli_note json[] = {
@@ -393,6 +447,8 @@ static const struct cli_note json[] = {
     {"fields",
      "For each field name, dtype, shape, variable_dims (bit d: dimension d varies up to what shape says), bytes, "
      "min, max, mean, and for whole-number scalars a histogram of value and samples"},
+    {"classes", "For each class that has a name, in the order of labels: name, samples"},
+    {"bad_samples", "How many of the samples that were read could not be"},
     {"shown", "For each sample shown its index, and each field's first 4,096 values in C order"},
     {"formats", "With --formats: name, summary and options (name, default, help) of each"},
     {"transforms", "With --transforms: name, arguments and summary of each"},
@@ -402,6 +458,9 @@ static const struct cli_note json[] = {
 static const struct cli_note examples[] = {
     {"millrace inspect mnist/", "The training part of a folder with MNIST's files"},
     {"millrace inspect idx:mnist/,split=test --index 100 -n 1", "One sample of the test part"},
+    {"millrace inspect photos/ --sheet photos.png", "The first 32 pictures of a folder"},
+    {"millrace inspect csv:faces.csv --sheet s.png --vary -t 'random_resized_crop(224),hflip(0.5)'",
+     "What transforms do to pictures and the points in them"},
     {"millrace inspect --formats", "What can be opened, and how"},
     {NULL},
 };
@@ -413,7 +472,9 @@ const struct cli_command cli_inspect = {
     .text =
         "Opens a data set and shows its fields with their shapes and element types, their range and mean, how often "
         "each label occurs, and some samples; small grey pictures as characters.\n\n"
-        "Every sample that is looked at is read and decoded, so this is also a quick check of a data set.",
+        "Every sample that is looked at is read and decoded, so this is also a quick check of a data set: bad samples "
+        "are "
+        "told, and the exit status is then 1.",
     .options = table,
     .options_bytes = sizeof(struct options),
     .min_args = 0,

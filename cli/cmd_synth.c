@@ -25,7 +25,9 @@ static const struct mr_option table[] = {
     {"order", 0, MR_OPT_ENUM, AT(order), "C", .choices = orders,
      .help = "npy: C or Fortran order; the values are the same", .group = arrays},
     {"classes", 0, MR_OPT_UINT, AT(classes), "10", 0, 1e9, "classes",
-     .help = "npy: labels below this go to NAME-labels.npy; 0: no labels", .group = arrays},
+     .help = "npy: labels below this go to NAME-labels.npy; 0: no labels. photos: sub-folders", .group = arrays},
+    {"side", 0, MR_OPT_UINT, AT(side), "128", 16, 4096, "pixels",
+     .help = "photos: height and width, of which each picture has between 3/4 and 7/4", .group = "Photos"},
     CLI_COMMON_OPTIONS,
     {NULL},
 };
@@ -37,12 +39,18 @@ static const struct {
     {"digits", "images", synth_write_digits},
     {"npy", "samples", synth_write_npy},
     {"raw", "samples", synth_write_raw},
+    {"photos", "pictures", synth_write_photos},
 };
 
 /* How to open what was written. */
 static void uri_of(const struct synth_options *o, size_t kind, const char *path, char *buf, size_t cap)
 {
-    size_t at = (size_t)snprintf(buf, cap, "%s:%s", kind == 0 ? "idx" : kinds[kind].name, path), n = strlen(path);
+    size_t at = (size_t)snprintf(buf, cap, "%s:%s",
+                                 kind == 0   ? "idx"
+                                 : kind == 3 ? "folder"
+                                             : kinds[kind].name,
+                                 path),
+           n = strlen(path);
     if (kind == 1 && o->classes > 0 && at < cap)
         snprintf(buf + at, cap - at, ",labels=%.*s-labels.npy",
                  (int)(n > 4 && strcmp(path + n - 4, ".npy") == 0 ? n - 4 : n), path);
@@ -94,7 +102,7 @@ static int run(void *options, int n_args, char **args)
     const char *nearest = mr_nearest(args[0], names);
     if (nearest)
         return cli_misuse("%s: no such kind; did you mean %s?", args[0], nearest);
-    return cli_misuse("%s: no such kind; want digits, npy or raw", args[0]);
+    return cli_misuse("%s: no such kind; want digits, npy, raw or photos", args[0]);
 }
 
 static const struct cli_note json[] = {
@@ -109,6 +117,7 @@ static const struct cli_note json[] = {
 static const struct cli_note examples[] = {
     {"millrace synth digits digits/ --n 60000 --n-test 10000", "As many digits as MNIST has, in its format"},
     {"millrace synth npy x.npy --n 100000 --shape 3x32x32 --dtype u8", "x.npy and x-labels.npy"},
+    {"millrace synth photos photos/ --n 1000", "For folder:photos and csv:photos/points.csv"},
     {"millrace synth raw x.bin --shape 1024", "10,000 records of 1,024 floats"},
     {NULL},
 };
@@ -116,12 +125,14 @@ static const struct cli_note examples[] = {
 const struct cli_command cli_synth = {
     .name = "synth",
     .summary = "Generate a data set",
-    .synopsis = "digits|npy|raw PATH [options]",
+    .synopsis = "digits|npy|raw|photos PATH [options]",
     .text =
         "Writes a generated data set to PATH.\n\n"
         "  digits   handwritten-looking digits in IDX format, in a folder with MNIST's four file names\n"
         "  npy      an array of random numbers as .npy file, samples along the first dimension, with labels\n"
-        "  raw      the same as records without any header\n\n"
+        "  raw      the same as records without any header\n"
+        "  photos   a folder with PNG pictures of many sizes, a sub-folder a class, and points.csv with points in "
+        "them\n\n"
         "Files appear whole or not at all, and files that are there are not replaced without --force. The same options "
         "give the same bytes on every machine.",
     .options = table,

@@ -53,6 +53,8 @@ static void json_stages(struct mr_json *json, const struct mr_loader_stats *st)
     mr_json_uint(json, "reads", st->reads);
     mr_json_uint(json, "read_bytes", st->read_bytes);
     mr_json_double(json, "reads_in_flight_mean", st->reads_in_flight_mean);
+    mr_json_double(json, "read_latency_ms", ms(st->read_latency_ns));
+    mr_json_string(json, "direct_refused", st->direct_refused);
 }
 
 static void json_overlap(struct mr_json *json, const struct mr_loader_stats *st)
@@ -153,23 +155,24 @@ static void print_head(const struct feed *feed)
 {
     const struct mr_loader_stats *st = &feed->result.stats;
     char in[160], out[160], n[CLI_HUMAN];
-    printf("%s: %s samples\n", mr_dataset_text(feed->ds), cli_count((double)mr_dataset_length(feed->ds), n));
+    printf("%s: %s sample%s\n", mr_dataset_text(feed->ds), cli_count((double)mr_dataset_length(feed->ds), n),
+           cli_s(mr_dataset_length(feed->ds)));
     for (int f = 0; f < mr_dataset_fields(feed->ds); f++) {
         mr_spec_format(mr_dataset_field(feed->ds, f), in, sizeof in);
         mr_spec_format(mr_loader_field(feed->ld, f), out, sizeof out);
         printf("  %s%s%s\n", in, strcmp(in, out) == 0 ? "" : " -> ", strcmp(in, out) == 0 ? "" : out);
     }
     printf("  order %s, batches of %" PRIu64 ", %u worker%s, prefetch %u, read from %s, device %s\n\n",
-           mr_sampler_text(feed->sampler), feed->opts->batch_size, st->workers, st->workers == 1 ? "" : "s",
-           st->prefetch, st->storage, feed->result.device.name);
+           mr_sampler_text(feed->sampler), feed->opts->batch_size, st->workers, cli_s(st->workers), st->prefetch,
+           st->storage, feed->result.device.name);
 }
 
 static void print_rates(const struct feed_result *r)
 {
     const struct mr_loader_stats *st = &r->stats;
     char a[CLI_HUMAN], b[CLI_HUMAN], c[CLI_HUMAN], d[CLI_HUMAN];
-    printf("%s samples in %.3f s: %s samples/s, %s%s\n", cli_count((double)st->samples, a), r->seconds,
-           cli_count(per_second((double)st->samples, r->seconds), b),
+    printf("%s sample%s in %.3f s: %s samples/s, %s%s\n", cli_count((double)st->samples, a), cli_s(st->samples),
+           r->seconds, cli_count(per_second((double)st->samples, r->seconds), b),
            cli_rate(per_second((double)st->bytes, r->seconds), c), r->stopped ? " (stopped before the end)" : "");
     printf("first batch after %s; from batch to batch: p50 %s, p95 %s, p99 %s\n\n", cli_time(st->first_batch_ns, a),
            cli_time(st->interval.p50_ns, b), cli_time(st->interval.p95_ns, c), cli_time(st->interval.p99_ns, d));
@@ -213,8 +216,12 @@ static void print_consumer(const struct feed_result *r)
         printf("  copied to the device: %s%s%s\n", cli_bytes(st->copied_bytes, a),
                st->device_ops[0] ? "; transform on device: " : "", st->device_ops);
     if (st->reads > 0)
-        printf("  storage %s: %s reads, %s, %.1f in flight\n", st->storage, cli_count((double)st->reads, a),
-               cli_bytes(st->read_bytes, b), st->reads_in_flight_mean);
+        printf("  storage %s: %s reads, %s, %.1f in flight; %s samples ahead%s%s\n", st->storage,
+               cli_count((double)st->reads, a), cli_bytes(st->read_bytes, b), st->reads_in_flight_mean,
+               cli_count((double)st->read_ahead, c), st->read_latency_ns ? ", latency " : "",
+               st->read_latency_ns ? cli_time(st->read_latency_ns, d) : "");
+    if (st->direct_refused)
+        printf("  direct I/O refused by the file system of %s: read through the page cache\n", st->direct_refused);
     printf("  memory: pageable %s, pinned %s, device %s, files %s\n", cli_bytes(st->pageable_bytes, a),
            cli_bytes(st->pinned_bytes, b), cli_bytes(st->device_bytes, c), cli_bytes(st->cache_bytes, d));
     if (r->utilization >= 0)
@@ -227,7 +234,7 @@ static void print_bad(const struct feed *feed)
     struct mr_bad_sample bad;
     if (feed->result.stats.bad_samples == 0)
         return;
-    printf("\n  %" PRIu64 " bad samples:\n", feed->result.stats.bad_samples);
+    printf("\n  %" PRIu64 " bad sample%s:\n", feed->result.stats.bad_samples, cli_s(feed->result.stats.bad_samples));
     for (uint64_t i = 0; i < 10 && mr_loader_bad(feed->ld, i, &bad); i++)
         printf("    sample %" PRIu64 " (%s at %" PRIu64 "): %s\n", bad.index, bad.file, bad.offset, bad.reason);
     if (feed->result.stats.bad_samples > 10 && !feed->opts->quarantine)

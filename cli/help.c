@@ -68,6 +68,8 @@ void cli_help_all(FILE *out)
     cli_paragraphs(out,
                    "millrace COMMAND --help tells more about one. A DATASET is [FORMAT:]PATH[,option=value...]; "
                    "millrace inspect --formats lists formats and their options.\n\n"
-                   "Exit status: 0 done, 1 failed, 2 misused.",
+                   "Exit status: 0 done, 1 failed, 2 misused. With --json a failure prints an object, too, with what "
+                   "failed as its "
+                   "member error.",
                    0);
 }

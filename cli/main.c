@@ -22,7 +22,9 @@ const char *const cli_log_levels[] = {"debug", "info", "warning", "none", NULL};
 
 struct cli_common cli;
 static const char *running = ""; /* the command, for messages */
-static _Atomic int interrupted;  /* lock-free: set in a signal handler, read by other threads */
+static char first_error[1024];   /* what failed: "": nothing did */
+static bool json_printed;
+static _Atomic int interrupted; /* lock-free: set in a signal handler, read by other threads */
 
 const struct cli_command *cli_command_at(int i)
 {
@@ -52,6 +54,12 @@ static const struct cli_command *find_words(int argc, char **argv, int *used)
 
 static void message(const char *kind, const char *fmt, va_list args)
 {
+    if (!kind[0] && !first_error[0]) {
+        va_list again;
+        va_copy(again, args);
+        vsnprintf(first_error, sizeof first_error, fmt, again);
+        va_end(again);
+    }
     fflush(stdout);
     fprintf(stderr, "millrace%s%s: %s", running[0] ? " " : "", running, kind);
     vfprintf(stderr, fmt, args);
@@ -152,12 +160,48 @@ int cli_json_end(struct mr_json *json)
     int code = bytes < 0 ? cli_error((int)bytes) : CLI_OK;
     if (code == CLI_OK)
         printf("%s\n", text);
+    json_printed = json_printed || code == CLI_OK;
     mr_json_destroy(json);
     return code;
 }
 
-/* Lists the commands whose first of two words this is; false when there are none. */
-static bool list_family(FILE *out, const char *first)
+static bool asks_for_json(int argc, char **argv)
+{
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (strcmp(argv[i], "--json") == 0)
+            return true;
+    return false;
+}
+
+/* Who asked for JSON finds an object on standard output even when there is no result; the message went to standard error. */
+static void print_json_error(int code)
+{
+    struct mr_json *json = cli_json_begin(running);
+    if (!json)
+        return;
+    mr_json_string(json, "error", first_error);
+    mr_json_int(json, "exit_status", code);
+    cli_json_end(json);
+}
+
+/* "usage: millrace bench loader|transfer [options]" */
+static void print_family_usage(FILE *out, const char *first)
+{
+    size_t n = strlen(first);
+    const char *between = " ";
+    fprintf(out, "usage: millrace %s", first);
+    for (size_t i = 0; i < CLI_COUNT(commands); i++) {
+        const char *name = commands[i]->name;
+        if (!commands[i]->summary || strncmp(name, first, n) != 0 || name[n] != ' ')
+            continue;
+        fprintf(out, "%s%s", between, name + n + 1);
+        between = "|";
+    }
+    fputs(" [options]\n\n", out);
+}
+
+/* Lists the commands whose first of two words this is, if wanted with a line on their use; false when there are none. */
+static bool list_family(FILE *out, const char *first, bool usage)
 {
     size_t n = strlen(first);
     bool any = false;
@@ -165,6 +209,8 @@ static bool list_family(FILE *out, const char *first)
         const char *name = commands[i]->name;
         if (!commands[i]->summary || strncmp(name, first, n) != 0 || name[n] != ' ')
             continue;
+        if (!any && usage)
+            print_family_usage(out, first);
         fprintf(out, "%s  millrace %-14s %s\n", any ? "" : "Commands:\n", name, commands[i]->summary);
         any = true;
     }
@@ -182,7 +228,7 @@ static int no_such_command(int argc, char **argv)
             names[n++] = commands[i]->name;
     names[n++] = "help";
     names[n] = NULL;
-    if ((strcmp(second, "--help") == 0 || strcmp(second, "-h") == 0) && list_family(stdout, argv[0]))
+    if ((strcmp(second, "--help") == 0 || strcmp(second, "-h") == 0) && list_family(stdout, argv[0], true))
         return CLI_OK;
     bool two = second[0] && second[0] != '-';
     snprintf(words, sizeof words, "%s%s%s", argv[0], two ? " " : "", two ? second : "");
@@ -192,7 +238,7 @@ static int no_such_command(int argc, char **argv)
     if (nearest)
         return cli_misuse("%s: no such command; did you mean %s?", strchr(nearest, ' ') ? words : argv[0], nearest);
     int code = cli_misuse("%s: no such command; millrace --help lists them", argv[0]);
-    list_family(stderr, argv[0]);
+    list_family(stderr, argv[0], false);
     return code;
 }
 
@@ -204,6 +250,8 @@ static int help(int argc, char **argv)
     }
     int used;
     const struct cli_command *command = find_words(argc, argv, &used);
+    if (!command && argc == 1 && list_family(stdout, argv[0], true))
+        return CLI_OK;
     if (!command)
         return no_such_command(argc, argv);
     cli_help(stdout, command);
@@ -262,6 +310,7 @@ int main(int argc, char **argv)
         cli_help_all(stderr);
         return CLI_MISUSED;
     }
+    bool json = asks_for_json(argc, argv);
     int used;
     const struct cli_command *command = find_words(argc - 1, argv + 1, &used);
     if (command)
@@ -274,6 +323,8 @@ int main(int argc, char **argv)
         code = cli_misuse("%s: no such option; millrace --help lists the commands", argv[1]);
     else
         code = no_such_command(argc - 1, argv + 1);
+    if (json && code != CLI_OK && !json_printed)
+        print_json_error(code);
     if ((fflush(stdout) != 0 || ferror(stdout)) && code == CLI_OK)
         code = cli_fail("standard output: %s", strerror(errno));
     return code;

@@ -170,6 +170,11 @@ const char *cli_count(double n, char *buf)
     return buf;
 }
 
+const char *cli_s(uint64_t n)
+{
+    return n == 1 ? "" : "s";
+}
+
 const char *cli_time(uint64_t ns, char *buf)
 {
     static const char *const units[] = {"ns", "us", "ms", "s"};

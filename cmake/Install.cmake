@@ -4,9 +4,14 @@
 include(CMakePackageConfigHelpers)
 
 file(RELATIVE_PATH lib_from_bin ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
+# DT_RPATH, not DT_RUNPATH: it also holds for what the libraries in the relocatable folder need themselves.
 set_target_properties(millrace PROPERTIES INSTALL_RPATH "$ORIGIN")
+target_link_options(millrace PRIVATE -Wl,--disable-new-dtags)
 install(TARGETS millrace EXPORT millrace_shared COMPONENT library)
 install(TARGETS millrace_static EXPORT millrace_static COMPONENT library)
+if(TARGET millrace-video)
+  install(TARGETS millrace-video LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/millrace COMPONENT video)
+endif()
 install(DIRECTORY include/millrace TYPE INCLUDE COMPONENT library FILES_MATCHING PATTERN "*.h")
 
 set(cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/millrace)
@@ -24,15 +29,22 @@ set(pc_requires "zlib libcjson")
 if(MILLRACE_HAVE_URING)
   string(APPEND pc_requires " liburing")
 endif()
+if(MILLRACE_HAVE_ZSTD)
+  string(APPEND pc_requires " libzstd")
+endif()
 list(TRANSFORM MILLRACE_PICTURE_MODULES REPLACE ".*=" "" OUTPUT_VARIABLE pc_pictures)
 list(JOIN pc_pictures " " pc_pictures)
 string(APPEND pc_requires " ${pc_pictures}")
+if(MILLRACE_HAVE_HTTP)
+  string(APPEND pc_requires " expat")
+endif()
 configure_file(cmake/millrace.pc.in ${PROJECT_BINARY_DIR}/millrace.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/millrace.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT library)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT library)
 
 if(TARGET millrace_cli)
   set_target_properties(millrace_cli PROPERTIES INSTALL_RPATH "$ORIGIN/${lib_from_bin}")
+  target_link_options(millrace_cli PRIVATE -Wl,--disable-new-dtags)
   install(TARGETS millrace_cli COMPONENT program)
 
   # The pages come from the option tables that parse the options, so the program writes them.

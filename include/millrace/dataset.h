@@ -5,17 +5,21 @@
  * One that cannot say where its bytes lie gives whole samples through a callback.
  *
  * URI: [FORMAT:]PATH[,option=value...] ; FORMAT may be left out when the path tells it (a folder with MNIST's files, *.npy,
- * *-ubyte[.gz]).
+ * *-ubyte[.gz], *.tar[.gz|.zst], *.csv and *.tsv, a folder with pictures in it or in its sub-folders).
  *   idx:DIR | idx:IMAGES[,labels=FILE][,split=train|test]    MNIST's format, plain or .gz
  *   npy:FILE[,labels=FILE]                                   first dimension = samples
  *   raw:FILE,shape=3x32x32,dtype=u8[,skip=BYTES][,record=BYTES]   records of fixed size
+ *   tar:shards-{000..127}.tar[,fields=[image:jpg;png,label:cls]][,index=auto|beside|cache|none]   WebDataset's, also .gz, .zst
  *   safetensors:FILE[,fields=[NAME,NAME]]                    first dimension = samples
  *   synthetic:n=1e6,shape=1024,dtype=f32,values=uniform[,classes=10][,delay=2ms][,work=50us]
+ *   folder:DIR[,labels=auto|folders|none][,allow-empty]      pictures, one class a sub-folder
+ *   list:FILE[,root=DIR]                                     a picture's path a line, optionally a tab and its label
+ *   csv:FILE[,path=COLUMN][,root=DIR][,labels=all|none|a:b][,points=auto|yes|no][,header=auto|yes|no][,delimiter=auto]
  * `millrace inspect --formats` lists all options of each. A path may itself hold commas and colons: the longest front part,
  * up to a comma or the end, that is on the disk is the path; and a URI that is on the disk as it stands is a path.
  *
  * Fields: idx "image" ("value" when a sample is one number) and "label"; npy, raw and synthetic "image" for u8 of rank 2 and
- * more, else "x", and "label".
+ * more, else "x", and "label"; folder, list and csv "image" (a picture), "label" where there are labels, and csv "points".
  *
  * Threads: an open data set is constant; any number of loaders and threads may use it at once.
  */
@@ -112,6 +116,99 @@ struct mr_picture_opts {
     uint64_t max_height, max_width; /* 0: not known */
 };
 
+/*
+ * Tar archives with WebDataset's names: members of one key, the path up to the first dot of its base name, make a sample; what
+ * follows the dot says which field a member is. Samples come in the order of their first members, shard after shard.
+ *
+ *   jpg jpeg png webp          a picture, the field "image"; one a sample
+ *   cls                        an integer in text, the field "label" (i64)
+ *   npy, NAME.npy              an array, "x" or NAME, of the first sample's dtype and shape
+ *   others                     bytes (u8), of varying length unless all have one: when there are no pictures and arrays, or
+ *                              when `fields` asks for them
+ *
+ * Plain archives are read in place, by an index of where members lie: made in one pass over the headers, kept as
+ * FILE.tar.idx and valid while the archive's size and time stay. Archives packed by gzip or zstd are unpacked at open.
+ * A sample that lacks a field's member is a bad one; two members of one name, absolute paths, "..", links and damaged headers
+ * are errors at open.
+ */
+enum mr_tar_index_place { MR_TAR_INDEX_AUTO, MR_TAR_INDEX_BESIDE, MR_TAR_INDEX_CACHE, MR_TAR_INDEX_NONE };
+
+struct mr_tar_opts {
+    size_t size;
+    const char *path;      /* shards-{000..127}.tar, {train,val}.tar, a.tar::b.tar; URLs */
+    const char *fields;    /* "image:jpg;png,label:cls": names, and the extensions that each is looked for under, the first
+                              that is there; NULL: by the first sample */
+    int index;             /* enum mr_tar_index_place; AUTO: beside the archive, else in $XDG_CACHE_HOME/millrace */
+    uint64_t memory_bytes; /* packed archives together take at most this of memory, and then temporary files in that folder */
+    struct mr_picture_opts picture;
+};
+MR_API void mr_tar_opts_init(struct mr_tar_opts *opts);
+MR_API int mr_dataset_open_tar(const struct mr_tar_opts *opts, struct mr_dataset **out);
+
+/*
+ * A folder of pictures: *.jpg, *.jpeg, *.png and *.webp, in any case of letters; names that begin with a dot are skipped.
+ * Each sub-folder is a class; classes are numbered in the order of their names (by bytes), and a class's pictures, also
+ * those in folders within it, come in the order of folder and name: labels and order are torchvision's ImageFolder's.
+ */
+enum mr_folder_labels {
+    MR_FOLDER_AUTO,    /* classes when there are sub-folders */
+    MR_FOLDER_CLASSES, /* no sub-folders: an error */
+    MR_FOLDER_PLAIN,   /* no field "label": all pictures in the folder and below it */
+};
+
+struct mr_folder_opts {
+    size_t size;
+    const char *path;
+    int labels;      /* enum mr_folder_labels */
+    int allow_empty; /* 1: a class without pictures is no error */
+    struct mr_picture_opts picture;
+};
+MR_API void mr_folder_opts_init(struct mr_folder_opts *opts);
+MR_API int mr_dataset_open_folder(const struct mr_folder_opts *opts, struct mr_dataset **out);
+
+/*
+ * A text file with the path of a picture a line, and behind a tab its label: on every line or on none. Labels that are all
+ * whole numbers are taken as they are; else they are names of classes, numbered in the order of the names (by bytes).
+ * Paths are looked at when a picture is read: one that is not there is a bad sample then.
+ */
+struct mr_list_opts {
+    size_t size;
+    const char *path;
+    const char *root; /* what paths are relative to, and must lie below; NULL: the list's own folder */
+    struct mr_picture_opts picture;
+};
+MR_API void mr_list_opts_init(struct mr_list_opts *opts);
+MR_API int mr_dataset_open_list(const struct mr_list_opts *opts, struct mr_dataset **out);
+
+/*
+ * A CSV file (RFC 4180: quotes, also around line ends; CRLF; a byte order mark) with a column of pictures' paths. Of its
+ * numeric columns, neighbours named alike but for an x and a y ("part_0_x", "part_0_y") are the coordinates of points:
+ * field "points" f32[n,2], in pixels, x first. The others are field "label": i64 when it is one column of whole numbers, else
+ * f32, a vector when there are several. One column of other text, chosen by `labels`, is names of classes.
+ */
+enum mr_csv_points {
+    MR_CSV_POINTS_AUTO,
+    MR_CSV_POINTS_YES,
+    MR_CSV_POINTS_NO
+}; /* YES: all numbers, when no names pair */
+enum mr_csv_header { MR_CSV_HEADER_AUTO, MR_CSV_HEADER_YES, MR_CSV_HEADER_NO };
+enum mr_csv_delimiter { MR_CSV_AUTO, MR_CSV_COMMA, MR_CSV_SEMICOLON, MR_CSV_TAB, MR_CSV_PIPE };
+
+struct mr_csv_opts {
+    size_t size;
+    const char *path;   /* the CSV file */
+    const char *column; /* of the pictures' paths: a name, or a number from 1; NULL: the first that is no number */
+    const char *root;   /* what paths are relative to, and must lie below; NULL: the CSV file's own folder */
+    const char *labels; /* "all" (NULL): every other numeric column; "none"; or columns: "a:b" or "[a,b]" */
+    int points;         /* enum mr_csv_points */
+    int header;    /* enum mr_csv_header; AUTO: yes when no cell of the first line is a number or a picture's path */
+    int delimiter; /* enum mr_csv_delimiter; AUTO: the commonest of the first line */
+    int allow_nan; /* 1: NaN, infinities, and empty cells as NaN; else they are errors */
+    struct mr_picture_opts picture;
+};
+MR_API void mr_csv_opts_init(struct mr_csv_opts *opts);
+MR_API int mr_dataset_open_csv(const struct mr_csv_opts *opts, struct mr_dataset **out);
+
 /* Arrays in memory. Borrows data and keeps it unchanged; each array holds n tensors of its spec, one after the other. */
 struct mr_array_opts {
     size_t size;
@@ -154,8 +251,14 @@ MR_API const struct mr_spec *mr_dataset_field(const struct mr_dataset *ds, int f
 MR_API const char *mr_dataset_format(const struct mr_dataset *ds);
 MR_API const char *mr_dataset_text(const struct mr_dataset *ds);
 
+/* Classes that have names: how many (0: labels have none), and, for label k, its name (NULL: no such class) and how many
+ * samples are of it. */
+MR_API uint64_t mr_dataset_classes(const struct mr_dataset *ds);
+MR_API const char *mr_dataset_class_name(const struct mr_dataset *ds, uint64_t k);
+MR_API uint64_t mr_dataset_class_samples(const struct mr_dataset *ds, uint64_t k);
+
 /* 64 bits over format, length, specs, and sizes, headers and first 64 KiB of the files (not their place): what a saved state is checked
- * against. */
+ * against. Of pictures in files of their own: over their names, labels and points. */
 MR_API uint64_t mr_dataset_fingerprint(const struct mr_dataset *ds);
 
 /*
@@ -164,6 +267,32 @@ MR_API uint64_t mr_dataset_fingerprint(const struct mr_dataset *ds);
  */
 MR_API int mr_dataset_read(const struct mr_dataset *ds, uint64_t index, void *const row[],
                            uint64_t (*dim)[MR_MAX_RANK]);
+
+/*
+ * A sample as it is stored: its picture undecoded, the other fields' values. For copying samples into other files.
+ * bytes: of data, which is malloc'd. dim: the sample's shape; of no use for pictures.
+ */
+struct mr_stored {
+    void *data;
+    uint64_t bytes;
+    uint64_t dim[MR_MAX_RANK];
+};
+/* The field that is a picture in a compressed format; -1: none. */
+MR_API int mr_dataset_picture(const struct mr_dataset *ds);
+/* [out] out: of each field, on success; to be freed by mr_stored_free(). Blocks; any thread. Returns what
+ * mr_dataset_read() does. */
+MR_API int mr_dataset_read_stored(const struct mr_dataset *ds, uint64_t index, struct mr_stored out[MR_MAX_FIELDS]);
+MR_API void mr_stored_free(struct mr_stored stored[MR_MAX_FIELDS]);
+
+/*
+ * Decodes a picture that is in memory, upright, into rows of interleaved u8.
+ * name: in errors. opts: channels and limits; the sizes are not looked at. shorter: 0, or pixels that the shorter side should
+ * at least keep: a JPEG is then decoded at the smallest of its eighths that does.
+ * [out] pixels: malloc'd, height * width * channels bytes. Blocks; any thread. Returns 0, MR_EFORMAT, MR_ETRUNCATED,
+ * MR_EUNSUPPORTED, MR_ELIMIT, -ENOMEM.
+ */
+MR_API int mr_picture_decode(const char *name, const void *bytes, uint64_t n, const struct mr_picture_opts *opts,
+                             uint64_t shorter, void **pixels, uint32_t *height, uint32_t *width);
 
 /* Calls fn for each format: name, one line about it, its options. Stops when fn returns nonzero, and returns that. */
 MR_API int mr_dataset_each(int (*fn)(void *user, const char *name, const char *summary,

@@ -37,4 +37,12 @@ uint64_t mr_gunzip_made(const struct mr_gunzip *z);
 /* No gzip file of `bytes` bytes inflates to more than this (deflate's limit of 1,032 to 1). */
 uint64_t mr_gunzip_most(uint64_t bytes);
 
+/* A zstd file as a stream of frames, in the same way; needs libzstd: create sets MR_EUNSUPPORTED without it, -ENOMEM. step
+ * takes io as mr_gunzip_step() does. */
+struct mr_unzstd;
+struct mr_unzstd *mr_unzstd_create(const char *name);
+void mr_unzstd_destroy(struct mr_unzstd *z);
+int mr_unzstd_step(struct mr_unzstd *z, struct mr_gunzip_io *io);
+int mr_unzstd_end(struct mr_unzstd *z);
+
 #endif

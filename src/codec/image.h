@@ -54,7 +54,8 @@ struct mr_picture {
     uint64_t stride;
     uint32_t width, height, channels; /* of what is decoded */
     uint32_t x, y;                    /* its first column and row, in decoded pixels */
-    double scale_x, scale_y;          /* 1: full size; else 1/8 .. 7/8, near: odd sizes are rounded up */
+    double scale_x, scale_y; /* 1: full size; else eighths, exactly: of an odd size, the last column and row cover
+                                       * less of the picture than they stand for */
     uint32_t full_width, full_height; /* of the whole picture */
 };
 
@@ -73,16 +74,26 @@ const char *mr_image_format_name(enum mr_image_format format); /* "jpeg", ... */
 /* NULL when such pictures can be decoded in this build; else why not. */
 const char *mr_image_why_not(enum mr_image_format format);
 
-/* Reads the header alone. name: of the file, for errors. Returns 0, MR_EFORMAT, MR_ETRUNCATED, MR_EUNSUPPORTED. */
+/* Reads what stands before the pixels. name: of the file, for errors. Returns 0, MR_EFORMAT, MR_ETRUNCATED, MR_EUNSUPPORTED. */
 int mr_image_probe(const char *name, const void *bytes, uint64_t n, struct mr_image_info *out);
 
 /*
- * Decodes. choose: NULL, or asked once, after the header: then only the rows and columns that its window needs are decoded,
- * by the smallest scale the format has (JPEG: eighths) that is at least the output's size, unless opts->exact.
+ * Decodes. choose: NULL, or asked once, after the header: then only the rows and columns that its window needs are decoded
+ * (JPEG, WebP; PNG always as a whole), with what a bicubic filter looks at around the box, and by the smallest scale that is
+ * at least the output's size, unless opts->exact (JPEG: 1, 2, 3, 4 or 8 eighths; others: 1). The pixels are those of a
+ * decode of the whole picture at that scale, byte for byte.
+ *
+ * JPEG: what libjpeg-turbo makes of damaged data with a warning is a picture, as with Pillow: bad codes, lost restart markers,
+ * junk between markers. Data that end before the last row is complete are truncated; the end's marker may be missing. With a
+ * window, what follows its last row is not looked at, so that damage there goes unseen. CMYK is taken to be inverted, as
+ * Adobe writes it; gray of a colour picture is its Y; at most 100 scans.
+ * PNG: 16 bits are cut to their upper 8; checksums are verified, also of what follows the pixels. WebP: still pictures only.
+ * Colour profiles and gamma are ignored. The orientation is EXIF's (PNG: when it stands before the pixels).
+ *
  * [out] out: the pixels are the decoder's and stay until its next call; without choose their rows follow each other
  * (stride == width * channels).
- * Returns 0; MR_EFORMAT, MR_ETRUNCATED (also when the pixels end early), MR_EUNSUPPORTED, MR_ELIMIT (max_pixels), -ENOMEM,
- * or choose's error. The same bytes always give the same result.
+ * Returns 0; MR_EFORMAT, MR_ETRUNCATED (also when the pixels end early), MR_EUNSUPPORTED, MR_ELIMIT (max_pixels, scans,
+ * texts beside the pixels), MR_EMISUSE (a window that is not within the picture), -ENOMEM, or choose's error. The same bytes always give the same result.
  */
 int mr_image_decode(struct mr_decoder *d, const struct mr_image_opts *opts, const char *name, const void *bytes,
                     uint64_t n, mr_window_choice *choose, void *user, struct mr_picture *out);

@@ -201,15 +201,16 @@ static bool begins_whole(const struct job *j, unsigned eighths)
            (!turn.flip_y || (uint64_t)j->z.image_height * eighths % 8 == 0);
 }
 
+/* 5/8 to 7/8 are left out: libjpeg-turbo has no SIMD code for them, they take longer than the whole. */
 static unsigned choose_scale(const struct job *j, const struct mr_window *w)
 {
-    unsigned eighths = 8;
+    static const unsigned scales[] = {1, 2, 3, 4};
     if (j->call->opts->exact || !j->call->choose)
-        return eighths;
-    for (unsigned s = 7; s > 0; s--)
-        if (w->w * s >= 8. * w->out_w && w->h * s >= 8. * w->out_h && begins_whole(j, s))
-            eighths = s;
-    return eighths;
+        return 8;
+    for (size_t i = 0; i < MR_COUNT(scales); i++)
+        if (w->w * scales[i] >= 8. * w->out_w && w->h * scales[i] >= 8. * w->out_h && begins_whole(j, scales[i]))
+            return scales[i];
+    return 8;
 }
 
 /* Rows until `end` of the output, into room of `stride` bytes a row. */
@@ -348,11 +349,6 @@ static int decode_picture(struct job *j)
     return rc;
 }
 
-static bool sniff(const unsigned char *bytes, uint64_t n)
-{
-    return n >= 3 && bytes[0] == 0xff && bytes[1] == 0xd8 && bytes[2] == 0xff;
-}
-
 static int probe(const char *name, const unsigned char *bytes, uint64_t n, struct mr_image_info *out)
 {
     struct mr_image_call call = {.name = name, .bytes = bytes, .n = n};
@@ -376,10 +372,4 @@ static int decode(const struct mr_image_call *call, struct mr_picture *out)
     return rc;
 }
 
-const struct mr_image_codec mr_jpeg_codec = {
-    .format = MR_IMAGE_JPEG,
-    .name = "jpeg",
-    .sniff = sniff,
-    .probe = probe,
-    .decode = decode,
-};
+const struct mr_image_codec mr_jpeg_codec = {.probe = probe, .decode = decode};

@@ -48,8 +48,9 @@ static int open_array(struct mr_dataset *ds, const void *options)
     if (rc < 0)
         return rc;
     char first[96];
-    snprintf(ds->text, sizeof ds->text, "array: %llu samples of %s%s", (unsigned long long)ds->n,
-             mr_spec_format(&ds->field[0], first, sizeof first), ds->n_fields > 1 ? " and more" : "");
+    snprintf(ds->text, sizeof ds->text, "array: %llu sample%s of %s%s", (unsigned long long)ds->n,
+             ds->n == 1 ? "" : "s", mr_spec_format(&ds->field[0], first, sizeof first),
+             ds->n_fields > 1 ? " and more" : "");
     return 0;
 }
 

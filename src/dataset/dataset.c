@@ -241,6 +241,21 @@ const char *mr_dataset_text(const struct mr_dataset *ds)
     return ds->text;
 }
 
+uint64_t mr_dataset_classes(const struct mr_dataset *ds)
+{
+    return ds->n_classes;
+}
+
+const char *mr_dataset_class_name(const struct mr_dataset *ds, uint64_t k)
+{
+    return k < ds->n_classes ? ds->class[k].name : NULL;
+}
+
+uint64_t mr_dataset_class_samples(const struct mr_dataset *ds, uint64_t k)
+{
+    return k < ds->n_classes ? ds->class[k].n : 0;
+}
+
 uint64_t mr_dataset_fingerprint(const struct mr_dataset *ds)
 {
     return ds->fingerprint;
@@ -253,6 +268,7 @@ void mr_sample_init(const struct mr_dataset *ds, void *const rooms[], struct mr_
     out->choose = NULL;
     out->choose_user = NULL;
     out->picture.data = NULL;
+    out->stored = NULL;
     for (int f = 0; f < ds->n_fields; f++) {
         out->field[f].room = rooms[f];
         out->field[f].data = rooms[f];
@@ -281,7 +297,6 @@ static int fetch(const struct mr_dataset *ds, const struct mr_extent *e, struct 
     return mr_files_read(ds->files, e->file, e->offset, *owned, e->bytes);
 }
 
-/* owned: zeroed; the caller frees what stands there when it is done with the sample. */
 static int read_located(const struct mr_dataset *ds, uint64_t index, struct mr_sample *sample,
                         void *owned[MR_MAX_EXTENTS])
 {
@@ -303,6 +318,15 @@ static int read_located(const struct mr_dataset *ds, uint64_t index, struct mr_s
     return ds->ops->decode(ds, index, in, sample);
 }
 
+int mr_sample_read(const struct mr_dataset *ds, uint64_t index, struct mr_sample *sample, void *owned[MR_MAX_EXTENTS])
+{
+    if (index >= ds->n)
+        return mr_error_set(MR_EMISUSE, "%s: sample %llu: want 0..%llu", ds->ops->name, (unsigned long long)index,
+                            (unsigned long long)ds->n - 1);
+    sample->index = index;
+    return ds->ops->get ? ds->ops->get(ds, index, sample) : read_located(ds, index, sample, owned);
+}
+
 static void copy_out(const struct mr_dataset *ds, const struct mr_sample *sample, void *const row[],
                      uint64_t (*dim)[MR_MAX_RANK])
 {
@@ -320,16 +344,12 @@ static void copy_out(const struct mr_dataset *ds, const struct mr_sample *sample
 
 int mr_dataset_read(const struct mr_dataset *ds, uint64_t index, void *const row[], uint64_t (*dim)[MR_MAX_RANK])
 {
-    if (index >= ds->n)
-        return mr_error_set(MR_EMISUSE, "%s: sample %llu: want 0..%llu", ds->ops->name, (unsigned long long)index,
-                            (unsigned long long)ds->n - 1);
     struct mr_sample sample;
     void *owned[MR_MAX_EXTENTS] = {NULL};
     mr_sample_init(ds, row, &sample);
-    sample.index = index;
     int rc = ds->picture >= 0 ? mr_decoder_create(&sample.decoder) : 0;
     if (rc == 0)
-        rc = ds->ops->get ? ds->ops->get(ds, index, &sample) : read_located(ds, index, &sample, owned);
+        rc = mr_sample_read(ds, index, &sample, owned);
     if (rc >= 0)
         copy_out(ds, &sample, row, dim);
     for (int e = 0; e < MR_MAX_EXTENTS; e++)

@@ -45,6 +45,7 @@ struct mr_sample {
         uint64_t dim[MR_MAX_RANK];
     } field[MR_MAX_FIELDS];
     struct mr_picture picture; /* of field ds->picture, once decoded */
+    struct mr_bytes *stored;   /* not NULL: pictures stay as they are stored, and where that is goes here */
 };
 
 struct mr_dataset_ops {
@@ -68,6 +69,12 @@ struct mr_dataset_ops {
     int (*get)(const struct mr_dataset *ds, uint64_t index, struct mr_sample *out);
 };
 
+/* A class that labels name. */
+struct mr_class {
+    const char *name;
+    uint64_t n; /* samples */
+};
+
 struct mr_dataset {
     const struct mr_dataset_ops *ops;
     void *state; /* ops->state_size bytes, zeroed before open */
@@ -78,6 +85,8 @@ struct mr_dataset {
     bool picture_bounded;       /* its spec's height and width were given by the user; else they are only a guess */
     struct mr_image_opts image; /* how pictures are decoded */
     struct mr_files *files;
+    uint64_t n_classes;
+    const struct mr_class *class; /* the format's own, freed by its close; NULL: labels have no names */
     uint64_t fingerprint;
     char text[160];
 };
@@ -121,6 +130,9 @@ struct mr_records {
 /* What locate and decode of such data sets do: field f is records[f]. */
 int mr_records_locate(const struct mr_records *records, int n, uint64_t index, struct mr_extent out[MR_MAX_EXTENTS]);
 int mr_records_decode(const struct mr_records *records, int n, const struct mr_bytes in[], struct mr_sample *out);
+
+/* Reads one sample on this thread. owned: zeroed; the caller frees what stands there when it is done with the sample. */
+int mr_sample_read(const struct mr_dataset *ds, uint64_t index, struct mr_sample *sample, void *owned[MR_MAX_EXTENTS]);
 
 /* Presets a sample's room and dims, and zeroes what is around them; rooms[f] NULL where the engine expects a view. */
 void mr_sample_init(const struct mr_dataset *ds, void *const rooms[], struct mr_sample *out);
@@ -180,6 +192,7 @@ extern const char *const mr_picture_colors[], *const mr_picture_alphas[];
     }
 
 extern const struct mr_dataset_ops mr_dataset_idx, mr_dataset_npy, mr_dataset_raw, mr_dataset_synthetic,
-    mr_dataset_array, mr_dataset_callback, mr_dataset_safetensors;
+    mr_dataset_array, mr_dataset_callback, mr_dataset_tar, mr_dataset_safetensors, mr_dataset_folder, mr_dataset_list,
+    mr_dataset_csv;
 
 #endif

@@ -66,6 +66,9 @@ static int read_head(struct mr_files *files, int id, struct source *s, uint64_t 
     rc = mr_files_read(files, id, at, text, bytes);
     if (rc >= 0)
         rc = mr_npy_parse(s->path, text, bytes, &s->head);
+    if (rc >= 0 && s->head.rank == 0)
+        rc = mr_error_set(MR_EUNSUPPORTED, "%s: a 0-dimensional array: want a first dimension that counts samples",
+                          s->path);
     if (rc >= 0)
         rc = size_up(s);
     *hash = mr_hash(*hash, text, rc < 0 ? 0 : bytes);

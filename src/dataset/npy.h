@@ -14,8 +14,8 @@ struct mr_npy_head {
     uint64_t length;     /* characters or bytes of a string or void element; 0: no such type */
     uint64_t item_bytes; /* of one element, strings whole */
     bool fortran;
-    int rank;                      /* 1 and more */
-    uint64_t dim[MR_MAX_RANK + 1]; /* dim[0]: samples */
+    int rank;
+    uint64_t dim[MR_MAX_RANK + 1]; /* of npy data sets dim[0] counts samples */
 };
 
 /* Reads what stands before the header: [out] at, bytes: where the header lies. have: how many bytes are in b, of the

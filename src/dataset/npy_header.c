@@ -273,9 +273,6 @@ int mr_npy_parse(const char *name, const char *text, uint64_t bytes, struct mr_n
                             !(seen & 1)   ? "descr"
                             : !(seen & 2) ? "fortran_order"
                                           : "shape");
-    if (head.rank == 0)
-        return mr_error_set(MR_EUNSUPPORTED, "%s: a 0-dimensional array: want a first dimension that counts samples",
-                            name);
     *out = head;
     return 0;
 }

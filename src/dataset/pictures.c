@@ -31,6 +31,10 @@ int mr_sample_decode(const struct mr_dataset *ds, const char *name, const struct
 {
     int f = ds->picture;
     struct mr_picture *p = &out->picture;
+    if (out->stored) {
+        *out->stored = *in;
+        return 0;
+    }
     int rc = mr_image_decode(out->decoder, &ds->image, name, in->data, in->n, out->choose, out->choose_user, p);
     if (rc < 0)
         return rc;

@@ -369,8 +369,8 @@ static int open_synthetic(struct mr_dataset *ds, const void *options)
     uint64_t content[] = {(uint64_t)o->values, o->classes, o->seed, o->min_length};
     ds->fingerprint = mr_hash(ds->fingerprint, content, sizeof content);
     char spec[96];
-    snprintf(ds->text, sizeof ds->text, "synthetic: %llu samples of %s", (unsigned long long)o->n,
-             mr_spec_format(&ds->field[0], spec, sizeof spec));
+    snprintf(ds->text, sizeof ds->text, "synthetic: %llu sample%s of %s", (unsigned long long)o->n,
+             o->n == 1 ? "" : "s", mr_spec_format(&ds->field[0], spec, sizeof spec));
     return 0;
 }
 

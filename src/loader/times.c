@@ -188,6 +188,8 @@ void mr_times_overlap(struct mr_loader *ld, struct mr_loader_stats *out)
     out->copy_ns = mr_counted(&ld->copy_ns);
     if (ld->n_times > 0 && out->batches > ld->n_times)
         out->copy_ns = (uint64_t)((double)out->copy_ns * (double)out->batches / (double)ld->n_times);
+    /* Batches that came slowly are timed more often: what is reckoned from them can be more than there was time for. */
+    out->copy_ns = MR_MIN(out->copy_ns, out->elapsed_ns * ld->opts.streams);
     pthread_mutex_unlock(&ld->ship_lock);
     out->timed_batches = n_copy;
     n_copy = unite(copy, n_copy, &out->timed_copy_ns);

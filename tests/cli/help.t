@@ -5,7 +5,8 @@ usage: millrace COMMAND [arguments] [options]
 ...
   inspect +Show what is in a data set (re)
 ...
-Exit status: 0 done, 1 failed, 2 misused.
+Exit status: 0 done, 1 failed, 2 misused. With --json a failure .* (re)
+failed as its member error.
 $ millrace >/dev/null
 millrace keeps .* (re)
 ...
@@ -39,8 +40,29 @@ Commands:
 $ millrace bench loadr
 millrace: bench loadr: no such command; did you mean bench loader?
 [2]
-$ millrace bench --help | head -n 1
+$ millrace bench --help | head -n 3; millrace help bench | head -n 1
+usage: millrace bench loader|transfer|streams|workers|hostmem [options]
 Commands:
+usage: millrace bench loader|transfer|streams|workers|hostmem [options]
+# With --json a failure is an object on standard output, and a message on standard error as ever.
+$ millrace inspect nowhere.npy --json 2>/dev/null; echo "$?"; millrace feed --json --wrokers 2 synthetic:n=4,shape=2 2>/dev/null
+{
+  "command": "inspect",
+  "version": .* (re)
+  "error": "nowhere.npy.*", (re)
+  "exit_status": 1
+}
+1
+{
+  "command": "feed",
+  "version": .* (re)
+  "error": "--wrokers: no such option; did you mean --workers\?", (re)
+  "exit_status": 2
+}
+[2]
+$ millrace qqq --json 2>&1 >/dev/null; millrace qqq --json 2>/dev/null | grep -c '"error": "qqq: no such command'
+millrace: qqq: no such command; millrace --help lists them
+1
 $ millrace help bench loader | head -n 1
 usage: millrace bench loader .* (re)
 $ millrace --verson

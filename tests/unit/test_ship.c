@@ -158,8 +158,7 @@ static void test_sampled_times(void **state)
     assert_true(fast.stats.timed_both_ns <= fast.stats.timed_copy_ns);
     if (fast.stats.elapsed_ns / fast.batches < 100000)
         assert_true(fast.stats.timed_batches < fast.batches);
-    assert_true(fast.stats.copy_ns >= fast.stats.timed_copy_ns);
-    assert_true(fast.stats.copy_ns <= fast.to_ns - fast.from_ns);
+    assert_true(fast.stats.copy_ns <= fast.stats.elapsed_ns);
 }
 
 /* While a trace runs every batch is timed, and its copy and use lie on tracks of their own, by the host's clock. */

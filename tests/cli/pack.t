@@ -1,0 +1,60 @@
+$ millrace synth digits d --n 300 --n-test 10 --seed 5 -q >/dev/null
+$ millrace pack idx:d p --shard-count 100
+packed 300 samples into 3 shards \(.*\) in .*; open as 'tar:p/shard-\{000000..000002\}.tar' (re)
+$ ls p
+XXH64SUMS
+shard-000000.tar
+shard-000000.tar.idx
+shard-000001.tar
+shard-000001.tar.idx
+shard-000002.tar
+shard-000002.tar.idx
+# Other programs read them.
+$ tar tf p/shard-000001.tar | head -4
+000100.image.npy
+000100.cls
+000101.image.npy
+000101.cls
+# The same bytes whatever the workers are; the same samples as before.
+$ millrace pack idx:d q --shard-count 100 --workers 5 -q >/dev/null; cmp p/XXH64SUMS q/XXH64SUMS
+$ millrace feed idx:d --transform 'label.cast(i64)' --digest -q | grep digest >a; millrace feed 'tar:p/shard-{000000..000002}.tar' --digest -q | grep digest | cmp a -
+$ millrace feed 'p/shard-{000000..000002}.tar' --digest -q --workers 3 --storage pread | grep digest | cmp a -
+# A pack of a pack is the same.
+$ millrace pack 'tar:p/shard-{000000..000002}.tar' r --shard-count 100 -q >/dev/null; cmp p/XXH64SUMS r/XXH64SUMS
+# By size.
+$ millrace pack idx:d s --shard-size 200KiB -q >/dev/null; find s -name '*.tar' -size +400 | wc -l; ls s/*.tar | wc -l
+0
+4
+# Nothing is replaced without --force.
+$ millrace pack idx:d p
+millrace pack: p: holds shards already; --force replaces them
+[1]
+$ millrace pack idx:d q --shard-count 150 --force -q >/dev/null; ls q/*.tar
+q/shard-000000.tar
+q/shard-000001.tar
+# Killed at whatever moment, it goes on to the same end.
+$ millrace synth npy x.npy --n 400 --shape 25000 --classes 3 -q >/dev/null; millrace pack npy:x.npy,labels=x-labels.npy whole --shard-count 10 -q >/dev/null
+$ for t in 0.02 0.05 0.1 0.2; do timeout -s KILL $t millrace pack npy:x.npy,labels=x-labels.npy k --shard-count 10 -q >/dev/null 2>&1; done; if [ -e k/XXH64SUMS ]; then rm k/XXH64SUMS; else millrace pack npy:x.npy,labels=x-labels.npy k --shard-count 10 -q >/dev/null; cmp whole/XXH64SUMS k/XXH64SUMS; fi
+$ ls k | grep -c -e part -e state
+0
+[1]
+$ for f in k/*.tar; do cmp "$f" "whole/${f#k/}"; done
+# Other options do not go on with it.
+$ mkdir o; echo 'millrace pack 1: of something else' >o/pack.state; millrace pack idx:d o
+millrace pack: o/pack.state: of another data set, or with other options: give those again, another folder, or --force to begin anew
+[1]
+# A full disk: an error, and no half shard. (Limits count blocks of 512 bytes.)
+$ (trap '' XFSZ; ulimit -f 500; millrace pack npy:x.npy,labels=x-labels.npy f --shard-count 10); ls f
+millrace pack: f/shard-000000.tar: cannot be written: File too large; finished shards are kept: run again to go on
+pack.state
+# What cannot be packed.
+$ millrace pack idx:d z --resize 10
+millrace pack: --resize and --quality: the data set has no compressed pictures
+[1]
+$ millrace pack nowhere z
+millrace pack: nowhere .*: No such file or directory (re)
+[1]
+$ millrace pack idx:d u --json | grep -e '"shards"' -e '"samples"' -e '"dataset"'
+  "dataset": "tar:u/shard-000000.tar",
+  "samples": 300,
+  "shards": 1,
