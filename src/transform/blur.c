@@ -109,12 +109,15 @@ static void blur_across(const float *in, float *out, uint64_t width, uint64_t ch
     }
 }
 
-static void gauss(double sigma, int64_t half, float *out)
+static void gauss(double sigma, uint64_t kernel, float out[MAX_KERNEL])
 {
-    double sum = 0, w[MAX_KERNEL];
-    for (int64_t k = -half; k <= half; k++)
-        sum += w[k + half] = exp(-0.5 * ((double)k / sigma) * ((double)k / sigma));
-    for (int64_t k = 0; k <= 2 * half; k++)
+    double sum = 0, w[MAX_KERNEL] = {0};
+    for (uint64_t k = 0; k < kernel; k++) {
+        double x = ((double)k - (double)(kernel / 2)) / sigma;
+        w[k] = exp(-0.5 * x * x);
+        sum += w[k];
+    }
+    for (uint64_t k = 0; k < MAX_KERNEL; k++)
         out[k] = (float)(w[k] / sum);
 }
 
@@ -128,7 +131,7 @@ static int blur_apply(const struct mr_op *op, struct mr_op_call *call)
         return mr_op_error(op, MR_ESHAPE, "half of the kernel reaches past a sample of height %llu and width %llu",
                            (unsigned long long)p.h, (unsigned long long)p.w);
     float w[MAX_KERNEL];
-    gauss(a->sigma_min + (a->sigma_max - a->sigma_min) * mr_unit_f64(call->random[0], call->random[1]), half, w);
+    gauss(a->sigma_min + (a->sigma_max - a->sigma_min) * mr_unit_f64(call->random[0], call->random[1]), a->kernel, w);
     uint64_t channels = p.pixel / mr_dtype_size(op->in.dtype), n = p.w * channels, row = p.w * p.pixel;
     uint64_t step = mr_round_up(n * sizeof(float), MR_CACHE_LINE) / sizeof(float);
     float *ring = call->work, *line = ring + a->kernel * step, *sum = line + step;
@@ -224,7 +227,7 @@ static void find_corners(const struct mr_pixels *p, const char *image, double x,
     double left = floor(x), top = floor(y);
     float fx = (float)(x - left), fy = (float)(y - top);
     for (int k = 0; k < 4; k++) {
-        double cx = left + k % 2, cy = top + k / 2;
+        double cx = left + (k & 1), cy = top + (k >> 1);
         bool in = cx >= 0 && cy >= 0 && cx < (double)p->w && cy < (double)p->h;
         out[k].at = in ? image + ((uint64_t)cy * p->w + (uint64_t)cx) * p->pixel : NULL;
         out[k].w = (k % 2 ? fx : 1 - fx) * (k / 2 ? fy : 1 - fy);

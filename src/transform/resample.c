@@ -214,12 +214,12 @@ static void run_f64(const struct room *r, const struct mr_source *src, const uin
         uint64_t first = r->down.first[y], n = r->down.count[y];
         for (next = MR_MAX(next, first); next < first + n; next++) {
             load(image + next * src->stride, r->line, src->width * src->channels);
-            f64_across(&r->across, (double *)r->line, (double *)(r->ring + next % r->ring_rows * r->row_bytes),
-                       src->channels);
+            f64_across(&r->across, (double *)(void *)r->line,
+                       (double *)(void *)(r->ring + next % r->ring_rows * r->row_bytes), src->channels);
         }
         memset(r->sum, 0, r->row_bytes);
         for (uint64_t k = 0; k < n; k++)
-            f64_down(r->sum, (double *)(r->ring + (first + k) % r->ring_rows * r->row_bytes),
+            f64_down(r->sum, (double *)(void *)(r->ring + (first + k) % r->ring_rows * r->row_bytes),
                      r->down.weight[y * r->down.room + k], elements);
         store(r->sum, out, elements);
     }

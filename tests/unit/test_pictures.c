@@ -220,6 +220,85 @@ static void test_points_come_along(void **state)
     mr_dataset_close(ds);
 }
 
+/* A real photo's whole pixels, what its window alone gives, and what a smaller decode gives. */
+struct photo_call {
+    const struct mr_transform *chain;
+    struct mr_at at;
+};
+
+static int choose_for_photo(void *user, uint32_t width, uint32_t height, struct mr_window *out)
+{
+    const struct photo_call *call = user;
+    return mr_transform_window(call->chain, 0, &call->at, width, height, out);
+}
+
+static void make_photo(struct mr_decoder *d, struct photo_call *call, bool windows, bool exact, const void *bytes,
+                       uint64_t n, uint8_t *out)
+{
+    struct mr_image_opts opts = {.channels = 3, .exact = exact};
+    struct mr_picture p;
+    uint64_t out_dim[MR_MAX_RANK];
+    void *scratch = aligned_alloc(64, mr_round_up(mr_transform_scratch_bytes(call->chain) + 1, 64));
+    must(mr_image_decode(d, &opts, "photo", bytes, n, windows ? choose_for_photo : NULL, call, &p));
+    uint64_t dim[MR_MAX_RANK] = {p.height, p.width, 3};
+    struct mr_at at = call->at;
+    at.picture = &p;
+    must(mr_transform_apply_at(call->chain, 0, &at, p.data, dim, out, out_dim, scratch));
+    free(scratch);
+}
+
+enum { SIZE = 160, PIXELS = SIZE * SIZE * 3 };
+
+static void check_photo(const char *text, struct mr_decoder *d, const void *bytes, uint64_t n)
+{
+    static uint8_t whole[PIXELS], part[PIXELS], small[PIXELS];
+    struct mr_spec spec = {.name = "image", .dtype = MR_U8, .rank = 3, .dim = {16384, 16384, 3}, .var_dims = 3};
+    struct mr_transform *chain;
+    must(mr_transform_create(&chain));
+    must(mr_transform_add(chain, text));
+    must(mr_transform_bind(chain, &spec, 1));
+    for (uint64_t index = 0; index < 4; index++) {
+        struct photo_call call = {chain, {.seed = 2, .index = index}};
+        make_photo(d, &call, false, true, bytes, n, whole);
+        make_photo(d, &call, true, true, bytes, n, part);
+        make_photo(d, &call, true, false, bytes, n, small);
+        assert_memory_equal(whole, part, PIXELS);
+        uint64_t off = 0;
+        for (int i = 0; i < PIXELS; i++)
+            off += (uint64_t)abs(whole[i] - small[i]);
+        if (off > 4 * PIXELS)
+            fail_msg("%s: smaller decode: %g off in the mean", text, (double)off / PIXELS);
+    }
+    mr_transform_destroy(chain);
+}
+
+static void test_photos(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"n01440764_tench.JPEG", "n01494475_hammerhead.JPEG"};
+    const char *data = getenv("MILLRACE_TEST_DATA");
+    struct mr_decoder *d;
+    must(mr_decoder_create(&d));
+    for (size_t k = 0; k < MR_COUNT(names); k++) {
+        char path[600];
+        static unsigned char bytes[4 << 20];
+        snprintf(path, sizeof path, "%s/imagenet-sample/%s", data ? data : ".", names[k]);
+        FILE *f = fopen(path, "rb");
+        if (!f || mr_image_why_not(MR_IMAGE_JPEG)) {
+            printf("SKIP %s: no such photo, or no JPEG in this build\n", path);
+            if (f)
+                fclose(f);
+            continue;
+        }
+        size_t n = fread(bytes, 1, sizeof bytes, f);
+        fclose(f);
+        check_photo("random_resized_crop(160)", d, bytes, n);
+        check_photo("resize(180,filter=bicubic),center_crop(160)", d, bytes, n);
+        check_photo("resize(180),random_crop(160,160)", d, bytes, n);
+    }
+    mr_decoder_destroy(d);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -227,6 +306,7 @@ int main(void)
         cmocka_unit_test(test_unknown_sizes_are_refused),
         cmocka_unit_test(test_small_pictures_are_bad_samples),
         cmocka_unit_test(test_points_come_along),
+        cmocka_unit_test(test_photos),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
