@@ -323,7 +323,7 @@ static int decode_picture(struct job *j)
         rc = mr_image_check_size(j->call, j->info.width, j->info.height);
     if (rc == 0)
         rc = mr_image_window(j->call, j->info.width, j->info.height, &w);
-    if (rc < 0)
+    if (rc != 0)
         return rc;
     unsigned eighths = choose_scale(j, &w);
     struct mr_turn turn = mr_turn_of(j->info.orientation);

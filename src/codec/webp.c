@@ -126,7 +126,7 @@ static int decode(const struct mr_image_call *call, struct mr_picture *out)
     rc = mr_image_check_size(call, info.width, info.height);
     if (rc == 0)
         rc = mr_image_window(call, info.width, info.height, &w);
-    if (rc < 0)
+    if (rc != 0)
         return rc;
     struct mr_region upright = mr_image_region(&w, 8, info.width, info.height);
     struct mr_region r = mr_region_stored(upright, turn, info.width, info.height);
