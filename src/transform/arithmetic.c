@@ -254,6 +254,9 @@ static int normalize_infer(struct mr_op *op, struct mr_spec *spec)
     if (rc || channels == 1)
         return rc;
     int64_t axis = a->axis != AXIS_DEFAULT ? a->axis : spec->rank == 3 ? 0 : spec->rank - 1;
+    bool last = a->axis == AXIS_DEFAULT && axis == 0 && spec->dim[0] != (uint64_t)channels;
+    if (last && spec->dim[2] == (uint64_t)channels) /* pictures come as height x width x channels */
+        axis = 2;
     axis += axis < 0 ? spec->rank : 0;
     if (axis < 0 || axis >= spec->rank)
         return mr_op_misfit(op, spec, "no such axis in");
