@@ -12,7 +12,8 @@
  *                               NaN -> 0. To bool: x != 0. Not from or to complex
  *   scale(factor[,offset])      x * factor + offset, rounded after each; floats only. An offset of 0 adds nothing
  *   normalize(mean,std)         (x - mean) * (1 / std); one number each, or one a channel [a,b,c] with axis= (default: the
- *                               first dimension for 3 dimensions, the last otherwise; negative: from the last); floats only
+ *                               first of 3 dimensions when it is as long as the lists, else the last; negative: from the
+ *                               last); floats only
  *   layout(nchw|nhwc)           reorder 3 dimensions: HWC -> CHW or CHW -> HWC
  *   flatten                     to one dimension
  *   one_hot(classes[,dtype])    integer scalar -> vector of 0 and 1 (f32 by default); a label outside [0, classes) makes the
