@@ -11,9 +11,9 @@
  *   cast(dtype)                 convert, rounding once. To floats: to nearest even. To integers: to nearest even, saturated,
  *                               NaN -> 0. To bool: x != 0. Not from or to complex
  *   scale(factor[,offset])      x * factor + offset, rounded after each; floats only. An offset of 0 adds nothing
- *   normalize(mean,std)         (x - mean) * (1 / std); one number each, or one a channel [a,b,c] with axis= (default: for 3
- *                               dimensions the first, or the last if only that has as many; else the last; negative: from
- *                               the last); floats only
+ *   normalize(mean,std)         (x - mean) * (1 / std); one number each, or one a channel [a,b,c] with axis= (default: the
+ *                               first of 3 dimensions when it is as long as the lists, else the last; negative: from the
+ *                               last); floats only
  *   layout(nchw|nhwc)           reorder 3 dimensions: HWC -> CHW or CHW -> HWC
  *   flatten                     to one dimension
  *   one_hot(classes[,dtype])    integer scalar -> vector of 0 and 1 (f32 by default); a label outside [0, classes) makes the

@@ -245,6 +245,13 @@ static int normalize_check(const struct mr_op *op)
     return 0;
 }
 
+/* The first of 3 dimensions when it is as long as the lists (CHW), else the last. */
+static int64_t default_axis(const struct mr_spec *spec, int channels)
+{
+    bool first = spec->rank == 3 && !(spec->var_dims & 1) && spec->dim[0] == (uint64_t)channels;
+    return first ? 0 : spec->rank - 1;
+}
+
 static int normalize_infer(struct mr_op *op, struct mr_spec *spec)
 {
     const struct normalize_args *a = op->args;
@@ -253,10 +260,7 @@ static int normalize_infer(struct mr_op *op, struct mr_spec *spec)
     op->bound.axis = 0;
     if (rc || channels == 1)
         return rc;
-    int64_t axis = a->axis != AXIS_DEFAULT ? a->axis : spec->rank == 3 ? 0 : spec->rank - 1;
-    bool last = a->axis == AXIS_DEFAULT && axis == 0 && spec->dim[0] != (uint64_t)channels;
-    if (last && spec->dim[2] == (uint64_t)channels) /* pictures come as height x width x channels */
-        axis = 2;
+    int64_t axis = a->axis != AXIS_DEFAULT ? a->axis : default_axis(spec, channels);
     axis += axis < 0 ? spec->rank : 0;
     if (axis < 0 || axis >= spec->rank)
         return mr_op_misfit(op, spec, "no such axis in");

@@ -107,7 +107,7 @@ static struct run run_chain(struct mr_dataset *ds, const char *chain, uint32_t w
 }
 
 static const char *const chains[] = {
-    "random_resized_crop(24),hflip,cast(f32),scale(1/255),normalize([0.4,0.5,0.6],[0.2,0.3,0.2],axis=2),layout(nchw)",
+    "random_resized_crop(24),hflip,cast(f32),scale(1/255),normalize([0.4,0.5,0.6],[0.2,0.3,0.2]),layout(nchw)",
     "resize(40),center_crop(32),layout(nchw)",
     "random_crop(33,31),color_jitter(0.4,0.4,0.4,0.1),erase",
     "crop(20,20),points.scale(1/20)",
