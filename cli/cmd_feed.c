@@ -53,6 +53,8 @@ const struct mr_option feed_options[] = {
         .help = "Batches made ahead: slots in the ring; 0: chosen, 4 to 64 by their size", .group = "Pipeline"),
     OPT("storage", 0, MR_OPT_ENUM, storage, .initial = "auto", .choices = storages,
         .help = "How files are read; auto: io_uring where the kernel gives it, else pread", .group = "Pipeline"),
+    OPT("direct", 0, MR_OPT_FLAG, direct, .help = "Read files past the page cache, where their file system can",
+        .group = "Pipeline"),
     OPT("cache", 0, MR_OPT_ENUM, cache, .initial = "none", .choices = caches,
         .help =
             "host: keep files in memory once read; device: keep all samples on the device, and gather batches there",
@@ -191,7 +193,8 @@ static const struct cli_note json_notes[] = {
      "n, p50_ms, p95_ms, p99_ms, max_ms: from batch to batch, waiting for one, "
      "from its first sample's claim to ready"},
     {"consumer_wait_ms, ready_batches_mean", "time spent waiting for batches; batches that stood ready, mean"},
-    {"reads, read_bytes, reads_in_flight_mean", "of the storage"},
+    {"reads, read_bytes, reads_in_flight_mean, read_latency_ms", "of the storage"},
+    {"direct_refused", "with --direct, a file whose file system refused it, else null"},
     {"overlap", "on devices with copies: batches timed, copy_ms, step_ms, both_ms, and copy_hidden from 0 to 1"},
     {"memory", "pageable_bytes, pinned_bytes, pinned_locked_bytes, device_bytes, cache_bytes"},
     {"copied_bytes, transform_on_device", "bytes copied to the device; the ops of each field that ran there, or null"},

@@ -131,8 +131,7 @@ const struct cli_command cli_synth = {
         "  digits   handwritten-looking digits in IDX format, in a folder with MNIST's four file names\n"
         "  npy      an array of random numbers as .npy file, samples along the first dimension, with labels\n"
         "  raw      the same as records without any header\n"
-        "  photos   a folder with PNG pictures of many sizes, a sub-folder a class, and points.csv with points in "
-        "them\n\n"
+        "  photos   a folder of PNG pictures, a sub-folder a class, and points.csv: points in them\n\n"
         "Files appear whole or not at all, and files that are there are not replaced without --force. The same options "
         "give the same bytes on every machine.",
     .options = table,

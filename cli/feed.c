@@ -65,6 +65,7 @@ static int loader_opts(struct feed *feed, struct mr_loader_opts *lo)
     lo->max_memory = o->max_memory;
     lo->storage = (enum mr_storage_kind)o->storage;
     lo->cache = (enum mr_cache_kind)o->cache;
+    lo->direct = o->direct;
     lo->collate = (enum mr_collate)o->collate;
     lo->pad_value = o->pad_value;
     lo->bad = (enum mr_bad_policy)o->bad;

@@ -20,7 +20,7 @@ struct feed_opts {
     double pad_value;
     /* pipeline */
     uint64_t workers, prefetch, read_ahead, queue_depth, max_memory;
-    int storage, cache, pin, blocking, device_transforms;
+    int storage, cache, direct, pin, blocking, device_transforms;
     uint64_t streams;
     char *device;
     /* bad samples */

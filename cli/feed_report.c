@@ -53,6 +53,8 @@ static void json_stages(struct mr_json *json, const struct mr_loader_stats *st)
     mr_json_uint(json, "reads", st->reads);
     mr_json_uint(json, "read_bytes", st->read_bytes);
     mr_json_double(json, "reads_in_flight_mean", st->reads_in_flight_mean);
+    mr_json_double(json, "read_latency_ms", ms(st->read_latency_ns));
+    mr_json_string(json, "direct_refused", st->direct_refused);
 }
 
 static void json_overlap(struct mr_json *json, const struct mr_loader_stats *st)
@@ -214,8 +216,12 @@ static void print_consumer(const struct feed_result *r)
         printf("  copied to the device: %s%s%s\n", cli_bytes(st->copied_bytes, a),
                st->device_ops[0] ? "; transform on device: " : "", st->device_ops);
     if (st->reads > 0)
-        printf("  storage %s: %s reads, %s, %.1f in flight\n", st->storage, cli_count((double)st->reads, a),
-               cli_bytes(st->read_bytes, b), st->reads_in_flight_mean);
+        printf("  storage %s: %s reads, %s, %.1f in flight; %s samples ahead%s%s\n", st->storage,
+               cli_count((double)st->reads, a), cli_bytes(st->read_bytes, b), st->reads_in_flight_mean,
+               cli_count((double)st->read_ahead, c), st->read_latency_ns ? ", latency " : "",
+               st->read_latency_ns ? cli_time(st->read_latency_ns, d) : "");
+    if (st->direct_refused)
+        printf("  direct I/O refused by the file system of %s: read through the page cache\n", st->direct_refused);
     printf("  memory: pageable %s, pinned %s, device %s, files %s\n", cli_bytes(st->pageable_bytes, a),
            cli_bytes(st->pinned_bytes, b), cli_bytes(st->device_bytes, c), cli_bytes(st->cache_bytes, d));
     if (r->utilization >= 0)

@@ -56,6 +56,30 @@ endmacro()
 picture_library(JPEG libjpeg-dev "libjpeg>=2.0")
 picture_library(PNG libspng-dev spng)
 picture_library(WEBP libwebp-dev "libwebp;libwebpdemux")
+# Remote data: libcurl's headers alone, for the library itself is opened when the first URL is (it brings thirty others along);
+# expat reads lists of S3 objects; xxhash (its header alone) guards the disk cache.
+set(MILLRACE_HAVE_HTTP 0)
+if(NOT MILLRACE_HTTP STREQUAL "OFF")
+  pkg_check_modules(CURL libcurl>=7.75)
+  pkg_check_modules(EXPAT IMPORTED_TARGET expat)
+  if(CURL_FOUND AND EXPAT_FOUND)
+    set(MILLRACE_HAVE_HTTP 1)
+    list(APPEND MILLRACE_LIBRARIES PkgConfig::EXPAT)
+  elseif(MILLRACE_HTTP STREQUAL "ON")
+    message(FATAL_ERROR "MILLRACE_HTTP=ON: libcurl (>= 7.75) and expat were not found; install libcurl4-openssl-dev and "
+      "libexpat1-dev or use -DMILLRACE_HTTP=OFF")
+  endif()
+endif()
+target_compile_definitions(millrace_flags INTERFACE MILLRACE_HAVE_HTTP=${MILLRACE_HAVE_HTTP})
+set(MILLRACE_HAVE_VIDEO 0)
+if(NOT MILLRACE_VIDEO STREQUAL "OFF")
+  pkg_check_modules(LIBAV IMPORTED_TARGET libavformat libavcodec libswscale libavutil)
+  if(LIBAV_FOUND)
+    set(MILLRACE_HAVE_VIDEO 1)
+  elseif(MILLRACE_VIDEO STREQUAL "ON")
+    message(FATAL_ERROR "MILLRACE_VIDEO=ON: libav was not found; install libavformat-dev, libavcodec-dev and libswscale-dev")
+  endif()
+endif()
 
 # The program alone: batch digests; gzip output.
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
@@ -67,5 +91,5 @@ if(MILLRACE_HAVE_JPEG) # millrace pack encodes
   list(APPEND MILLRACE_CLI_LIBRARIES PkgConfig::JPEG)
 endif()
 
-message(STATUS "millrace ${PROJECT_VERSION}: reads by io_uring: ${MILLRACE_HAVE_URING}; .tar.zst: ${MILLRACE_HAVE_ZSTD}; sanitizers: ${MILLRACE_SANITIZE}")
-message(STATUS "millrace ${PROJECT_VERSION}: pictures: jpeg: ${MILLRACE_HAVE_JPEG}; png: ${MILLRACE_HAVE_PNG}; webp: ${MILLRACE_HAVE_WEBP}")
+message(STATUS "millrace ${PROJECT_VERSION}: reads by io_uring: ${MILLRACE_HAVE_URING}; http and s3: ${MILLRACE_HAVE_HTTP}; .tar.zst: ${MILLRACE_HAVE_ZSTD}; sanitizers: ${MILLRACE_SANITIZE}")
+message(STATUS "millrace ${PROJECT_VERSION}: pictures: jpeg: ${MILLRACE_HAVE_JPEG}; png: ${MILLRACE_HAVE_PNG}; webp: ${MILLRACE_HAVE_WEBP}; video: ${MILLRACE_HAVE_VIDEO}")

@@ -42,7 +42,7 @@ lint_tidy() {
 lint_cppcheck() {
     nice cppcheck --quiet -j"$jobs" --error-exitcode=1 --std=c11 --inline-suppr --enable=warning,portability,performance \
         --suppress=missingIncludeSystem --suppress=missingInclude --suppressions-list=.cppcheck-suppressions \
-        -Iinclude -Isrc -D_GNU_SOURCE -DMILLRACE_HAVE_URING=1 src cli
+        -Iinclude -Isrc -D_GNU_SOURCE -DMILLRACE_HAVE_URING=1 -DMILLRACE_HAVE_HTTP=1 src cli
 }
 
 lint_shell() {

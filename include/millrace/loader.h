@@ -86,6 +86,7 @@ struct mr_loader_opts {
     int device_transforms;   /* enum mr_device_transforms; default MR_DEVICE_TRANSFORMS_AUTO */
     int blocking;            /* 1: the worker that ships a batch waits for its copy (to show the mistake) */
     uint32_t streams;        /* streams that copies take turns on, 1..16; default 1 */
+    int direct;              /* 1: files are read past the page cache (O_DIRECT), where their file system can */
 };
 
 MR_API void mr_loader_opts_init(struct mr_loader_opts *opts);
@@ -191,13 +192,16 @@ struct mr_loader_stats {
     uint64_t read_bytes, reads; /* from storage */
     uint64_t elapsed_ns;        /* since open */
     uint64_t first_batch_ns;    /* from open to the first batch handed out; 0: none yet */
-    uint32_t workers, prefetch, queue_depth;
-    uint64_t read_ahead;
-    char storage[16];               /* "uring", "pread", "memory", "null" (simulated latency), "none" */
-    uint64_t stage_ns[MR_N_STAGES]; /* all workers together */
-    uint64_t worker_ns;             /* all workers' lifetime together */
-    uint64_t consumer_wait_ns;      /* in mr_loader_next() */
-    uint64_t consumer_busy_ns;      /* between batches */
+    uint32_t workers, prefetch;
+    /* As they stand now: what was not asked for grows until latency is hidden. */
+    uint32_t queue_depth;
+    const char *direct_refused;           /* with direct, a file whose file system refused it; NULL: none */
+    uint64_t read_ahead, read_latency_ns; /* latency: the shortest of the latest reads; 0: not measured */
+    char storage[16];                     /* "uring", "pread", "memory", "null" (simulated latency), "none" */
+    uint64_t stage_ns[MR_N_STAGES];       /* all workers together */
+    uint64_t worker_ns;                   /* all workers' lifetime together */
+    uint64_t consumer_wait_ns;            /* in mr_loader_next() */
+    uint64_t consumer_busy_ns;            /* between batches */
     uint64_t
         copy_ns; /* of copies to the device and the transforms behind them, where they can be timed; where not all are,
                          reckoned from those that are */

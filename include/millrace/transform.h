@@ -21,13 +21,49 @@
  *   crop(height,width[,top,left])  a fixed window, the centre by default (half a pixel is rounded to even, as torchvision
  *                               does)
  *   random_crop(height,width)   a window at a random place
- *   hflip(p)                    mirror left to right with probability p (0.5)
+ *   center_crop(size) center_crop(height,width)   the middle; half a pixel as for crop
+ *   resize(size) resize(height,width)   [,filter=bilinear|bicubic|nearest][,max=]   one number: the shorter side becomes it,
+ *                               the longer one is cut down to a whole number, and max bounds it (as torchvision's Resize)
+ *   random_resized_crop(size[,scale_min,scale_max,ratio_min,ratio_max][,filter][,width=])   a part of the area between
+ *                               scale_min (0.08) and scale_max (1) times the whole, width / height between ratio_min (3/4) and
+ *                               ratio_max (4/3), resized to size x size; ten tries, then the middle (as torchvision's)
+ *   hflip(p) vflip(p)           mirror left to right, top to bottom, with probability p (0.5)
+ *   rotate(degrees[,fill])      by a random angle of up to degrees either way, about the middle, bilinear, same size; what lies
+ *                               outside is fill (0). Within 1 of torchvision's for u8, 1e-4 for floats of 0..1
+ *   color_jitter(brightness[,contrast,saturation,hue])   each a random factor of 1 - x .. 1 + x, hue a turn of -x .. x
+ *                               (0..0.5), in random order; three channels of u8 or f32 (0..1). As torchvision's on tensors: u8 is
+ *                               cut down after each; within 1 a step
+ *   to_gray(p)                  three equal channels of ITU-R 601 luma with probability p (1); u8 is cut down
+ *   gaussian_blur(kernel[,sigma_min,sigma_max])   kernel odd, sigma random in 0.1..2, edges mirrored; sums in f32, within 1 of
+ *                               torchvision's for u8
+ *   erase(p,scale_min,scale_max,ratio_min,ratio_max,value)   with probability p (0.5) fills a rectangle of 0.02..0.33 of the
+ *                               area, height / width 0.3..3.3, with value (0) (Zhong et al., Random Erasing, AAAI 2020)
+ *
+ *   mixup(alpha) cutmix(alpha)  at the end of the first field's ops: each row of a batch is mixed with another row, one ring
+ *                               through all of them by a keyed order; its part is drawn once a batch from Beta(alpha, alpha) (1),
+ *                               keyed by seed, epoch and the batch's place. mixup: x * part + other * (1 - part) on floats or u8;
+ *                               cutmix: a rectangle of the other. "label" is mixed by the same parts and has to be a vector of
+ *                               floats: label.one_hot(classes). They do nothing to single samples; a loader does them on the
+ *                               host, and keeps the whole chain there (Zhang et al., ICLR 2018; Yun et al., ICCV 2019)
  *
  * Arguments may be named: normalize(mean=0.1307,std=0.3081). A number may be a quotient: 1/255.
  *
- * Height and width (pad, crop, random_crop, hflip) are the last two dimensions, but dimensions 0 and 1 of 3 when the last
- * is 1, 3 or 4 and the first is none of these (28x28x1, 224x224x3). layout=nchw given to the op always means the last two,
- * layout=nhwc the two before the last.
+ * Height and width are the last two dimensions, but of 3 or 4 the two before the last when the last is 1, 3 or 4 and the one
+ * before height is none of these (28x28x1, 224x224x3, clips of 16x224x224x3). layout=nchw given to the op always means the
+ * last two, layout=nhwc the two before the last. The frames of a clip are all changed in the same way.
+ *
+ * Resampling is antialiased: where the result is smaller, bilinear (a triangle) and bicubic (Keys, a = -0.5) are as wide as its
+ * pixels. u8 gives the bytes of Pillow's resize, rounded after each of the two passes, across first (versions of Pillow that go
+ * down first where that is cheaper differ by 1 in 3% of a photo's bytes, bicubic by up to 8). Other dtypes are summed in f64 and
+ * rounded once. nearest takes the pixel that the middle of the result's lies in.
+ *
+ * Ops that cut or resize and follow each other (crop, center_crop, random_crop, with one resize or random_resized_crop among
+ * them) are one pass. At the front of a chain on compressed pictures they also say how much is decoded, and JPEG is then
+ * decoded at the smallest of the sizes 1/8 .. 8/8 that is enough, which changes the pixels a little: see the data set's `exact`.
+ *
+ * Points: a field named "points" (f32 or f64, last dimension 2: x, y in pixels, (0, 0) the middle of the first pixel) is moved as
+ * the pixels of the first field are by crops, resizes, flips, rotate and pad, before ops of its own. Points may leave the picture.
+ * A caller's own ops are taken to move none.
  *
  * Arithmetic is in the field's dtype, f16 and bf16 in f32 and rounded after each op; constants are rounded to the dtype
  * computed in, and 1 / std is the reciprocal of the rounded std. No products and sums are contracted, nothing is
@@ -40,7 +76,8 @@
  * processors) stay on the host. So do samples of varying shape there.
  *
  * A dimension that varies from sample to sample stays so through cast, scale, normalize (but not as its axis), layout, pad
- * and hflip; flatten makes the one dimension vary; crop and random_crop fix it: a sample that is too small is bad.
+ * and flips; flatten makes the one dimension vary; crops and resizes to one size fix it: a sample that is too small for a
+ * crop is bad. resize(size) of varying pictures gives varying ones, with a bound that is large unless max is given.
  *
  * Threads: a bound chain is constant and may be applied from several threads, each with its own scratch.
  */

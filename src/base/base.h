@@ -116,6 +116,7 @@ enum mr_draw {
     MR_DRAW_TRANSFORM,
     MR_DRAW_VALUES,
     MR_DRAW_DATASET,
+    MR_DRAW_RETRY,
 };
 
 /* Four numbers keyed by (seed, purpose, a, b, c). */

@@ -2,21 +2,33 @@
 #include "codec/image_codec.h"
 
 #include <errno.h>
+#include <string.h>
 
-static const struct mr_image_codec *const codecs[] = {
 #if MILLRACE_HAVE_JPEG
-    &mr_jpeg_codec,
+#define JPEG &mr_jpeg_codec
+#else
+#define JPEG NULL
 #endif
 #if MILLRACE_HAVE_PNG
-    &mr_png_codec,
+#define PNG &mr_png_codec
+#else
+#define PNG NULL
 #endif
 #if MILLRACE_HAVE_WEBP
-    &mr_webp_codec,
+#define WEBP &mr_webp_codec
+#else
+#define WEBP NULL
 #endif
-    NULL,
-};
 
-static const char *const names[MR_N_IMAGE_FORMATS] = {"unknown", "jpeg", "png", "webp"};
+static const struct format {
+    const char *name, *why_not; /* why_not: without a codec */
+    const struct mr_image_codec *codec;
+} formats[MR_N_IMAGE_FORMATS] = {
+    [MR_IMAGE_UNKNOWN] = {"unknown", "no picture: want JPEG, PNG or WebP", NULL},
+    [MR_IMAGE_JPEG] = {"jpeg", "this build was made without libjpeg-turbo (libjpeg-dev)", JPEG},
+    [MR_IMAGE_PNG] = {"png", "this build was made without libspng (libspng-dev)", PNG},
+    [MR_IMAGE_WEBP] = {"webp", "this build was made without libwebp (libwebp-dev)", WEBP},
+};
 
 int mr_room_need(struct mr_room *room, uint64_t bytes, const char *name)
 {
@@ -44,57 +56,63 @@ void mr_decoder_destroy(struct mr_decoder *d)
 {
     if (!d)
         return;
-    for (const struct mr_image_codec *const *c = codecs; *c; c++)
-        if ((*c)->close && d->state[(*c)->format])
-            (*c)->close(d->state[(*c)->format]);
     free(d->pixels.data);
     free(d->turned.data);
     free(d);
 }
 
-static const struct mr_image_codec *find(const void *bytes, uint64_t n)
-{
-    for (const struct mr_image_codec *const *c = codecs; *c; c++)
-        if ((*c)->sniff(bytes, n))
-            return *c;
-    return NULL;
-}
-
 enum mr_image_format mr_image_sniff(const void *bytes, uint64_t n)
 {
-    const struct mr_image_codec *c = find(bytes, n);
-    return c ? c->format : MR_IMAGE_UNKNOWN;
+    const unsigned char *b = bytes;
+    if (n >= 3 && !memcmp(b, "\xff\xd8\xff", 3))
+        return MR_IMAGE_JPEG;
+    if (n >= 8 && !memcmp(b, "\x89PNG\r\n\x1a\n", 8))
+        return MR_IMAGE_PNG;
+    if (n >= 12 && !memcmp(b, "RIFF", 4) && !memcmp(b + 8, "WEBP", 4))
+        return MR_IMAGE_WEBP;
+    return MR_IMAGE_UNKNOWN;
+}
+
+static const struct format *format_get(enum mr_image_format format)
+{
+    return &formats[(unsigned)format < MR_N_IMAGE_FORMATS ? format : MR_IMAGE_UNKNOWN];
 }
 
 const char *mr_image_format_name(enum mr_image_format format)
 {
-    return (unsigned)format < MR_N_IMAGE_FORMATS ? names[format] : names[0];
+    return format_get(format)->name;
 }
 
 const char *mr_image_why_not(enum mr_image_format format)
 {
-    for (const struct mr_image_codec *const *c = codecs; *c; c++)
-        if ((*c)->format == format)
-            return NULL;
-    return "this build was made without the library that decodes it";
+    return format_get(format)->codec ? NULL : format_get(format)->why_not;
 }
 
-static int unknown(const char *name, uint64_t n)
+/* 0, or the error of bytes that cannot be decoded here. */
+static int find(const char *name, const void *bytes, uint64_t n, const struct mr_image_codec **out)
 {
-    return mr_error_set(MR_EFORMAT, "%s: %llu bytes that are no picture: want JPEG, PNG or WebP", name,
-                        (unsigned long long)n);
+    enum mr_image_format format = mr_image_sniff(bytes, n);
+    *out = formats[format].codec;
+    if (*out)
+        return 0;
+    if (format == MR_IMAGE_UNKNOWN)
+        return mr_error_set(MR_EFORMAT, "%s: %llu bytes that are %s", name, (unsigned long long)n,
+                            formats[format].why_not);
+    return mr_error_set(MR_EUNSUPPORTED, "%s: a %s picture: %s", name, formats[format].name, formats[format].why_not);
 }
 
 int mr_image_probe(const char *name, const void *bytes, uint64_t n, struct mr_image_info *out)
 {
-    const struct mr_image_codec *c = find(bytes, n);
-    return c ? c->probe(name, bytes, n, out) : unknown(name, n);
+    const struct mr_image_codec *codec;
+    int rc = find(name, bytes, n, &codec);
+    return rc < 0 ? rc : codec->probe(name, bytes, n, out);
 }
 
 int mr_image_decode(struct mr_decoder *d, const struct mr_image_opts *opts, const char *name, const void *bytes,
                     uint64_t n, mr_window_choice *choose, void *user, struct mr_picture *out)
 {
-    const struct mr_image_codec *c = find(bytes, n);
+    const struct mr_image_codec *codec;
     struct mr_image_call call = {d, opts, name, bytes, n, choose, user};
-    return c ? c->decode(&call, out) : unknown(name, n);
+    int rc = find(name, bytes, n, &codec);
+    return rc < 0 ? rc : codec->decode(&call, out);
 }

@@ -1,4 +1,4 @@
-/* The formats of pictures: one file and one line in image.c's array each. */
+/* The formats of pictures: one file and one line in image.c's table each. */
 #ifndef MR_CODEC_IMAGE_CODEC_H
 #define MR_CODEC_IMAGE_CODEC_H
 
@@ -12,11 +12,9 @@ struct mr_room {
 /* Makes room for at least this much; what was there is lost. Returns 0, -ENOMEM. */
 int mr_room_need(struct mr_room *room, uint64_t bytes, const char *name);
 
-struct mr_image_codec;
-
+/* The libraries' handles are made anew for each picture: what they would keep of the one before could show in the next. */
 struct mr_decoder {
-    struct mr_room pixels, turned;   /* as decoded; after orientation or another change */
-    void *state[MR_N_IMAGE_FORMATS]; /* a codec's own, made at its first picture, closed by its `close` */
+    struct mr_room pixels, turned; /* as decoded; after orientation or another change */
 };
 
 /* One call of mr_image_decode(). */
@@ -31,12 +29,8 @@ struct mr_image_call {
 };
 
 struct mr_image_codec {
-    enum mr_image_format format;
-    const char *name;
-    bool (*sniff)(const unsigned char *bytes, uint64_t n);
     int (*probe)(const char *name, const unsigned char *bytes, uint64_t n, struct mr_image_info *out);
     int (*decode)(const struct mr_image_call *call, struct mr_picture *out);
-    void (*close)(void *state); /* NULL: decode keeps none */
 };
 
 /* Those that this build has libraries for. */

@@ -15,12 +15,23 @@ int mr_image_check_size(const struct mr_image_call *call, uint32_t width, uint32
                         call->name, width, height, (unsigned long long)most);
 }
 
+#define SLACK 1e-6 /* of a pixel: boxes come from products such as 224 * (450 / 224.), which are not exact */
+
 static bool window_fits(const struct mr_window *w, uint32_t width, uint32_t height)
 {
     return w->w > 0 && w->h > 0 && w->out_w && w->out_h && w->clip_w && w->clip_h && w->clip_x < width &&
            w->clip_y < height && w->clip_w <= width - w->clip_x && w->clip_h <= height - w->clip_y &&
-           w->x >= w->clip_x && w->y >= w->clip_y && w->x + w->w <= (double)w->clip_x + w->clip_w &&
-           w->y + w->h <= (double)w->clip_y + w->clip_h;
+           w->x >= w->clip_x - SLACK && w->y >= w->clip_y - SLACK &&
+           w->x + w->w <= (double)w->clip_x + w->clip_w + SLACK && w->y + w->h <= (double)w->clip_y + w->clip_h + SLACK;
+}
+
+/* Takes the slack away: what follows may count on a box within its clip. */
+static void settle(double *at, double *size, uint32_t clip, uint32_t clip_size)
+{
+    double end = MR_MIN(*at + *size, (double)clip + clip_size);
+    *at = MR_MAX(*at, clip);
+    if (*at + *size > end)
+        *size = end - *at;
 }
 
 int mr_image_window(const struct mr_image_call *call, uint32_t width, uint32_t height, struct mr_window *out)
@@ -39,6 +50,8 @@ int mr_image_window(const struct mr_image_call *call, uint32_t width, uint32_t h
             "%u x %u",
             call->name, out->w, out->h, out->x, out->y, out->clip_w, out->clip_h, out->clip_x, out->clip_y, width,
             height);
+    settle(&out->x, &out->w, out->clip_x, out->clip_w);
+    settle(&out->y, &out->h, out->clip_y, out->clip_h);
     return 0;
 }
 

@@ -349,11 +349,6 @@ static int decode_picture(struct job *j)
     return rc;
 }
 
-static bool sniff(const unsigned char *bytes, uint64_t n)
-{
-    return n >= 3 && bytes[0] == 0xff && bytes[1] == 0xd8 && bytes[2] == 0xff;
-}
-
 static int probe(const char *name, const unsigned char *bytes, uint64_t n, struct mr_image_info *out)
 {
     struct mr_image_call call = {.name = name, .bytes = bytes, .n = n};
@@ -377,10 +372,4 @@ static int decode(const struct mr_image_call *call, struct mr_picture *out)
     return rc;
 }
 
-const struct mr_image_codec mr_jpeg_codec = {
-    .format = MR_IMAGE_JPEG,
-    .name = "jpeg",
-    .sniff = sniff,
-    .probe = probe,
-    .decode = decode,
-};
+const struct mr_image_codec mr_jpeg_codec = {.probe = probe, .decode = decode};

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <spng.h>
-#include <string.h>
 
 #define SIDE        0x7fffffff /* PNG's own limit */
 #define CHUNK_BYTES (64u << 20)
@@ -138,16 +137,4 @@ static int probe(const char *name, const unsigned char *bytes, uint64_t n, struc
     return rc;
 }
 
-static bool sniff(const unsigned char *bytes, uint64_t n)
-{
-    static const unsigned char magic[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
-    return n >= sizeof magic && !memcmp(bytes, magic, sizeof magic);
-}
-
-const struct mr_image_codec mr_png_codec = {
-    .format = MR_IMAGE_PNG,
-    .name = "png",
-    .sniff = sniff,
-    .probe = probe,
-    .decode = decode,
-};
+const struct mr_image_codec mr_png_codec = {.probe = probe, .decode = decode};

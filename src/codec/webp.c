@@ -145,15 +145,4 @@ static int decode(const struct mr_image_call *call, struct mr_picture *out)
     return 0;
 }
 
-static bool sniff(const unsigned char *bytes, uint64_t n)
-{
-    return n >= 12 && !memcmp(bytes, "RIFF", 4) && !memcmp(bytes + 8, "WEBP", 4);
-}
-
-const struct mr_image_codec mr_webp_codec = {
-    .format = MR_IMAGE_WEBP,
-    .name = "webp",
-    .sniff = sniff,
-    .probe = probe,
-    .decode = decode,
-};
+const struct mr_image_codec mr_webp_codec = {.probe = probe, .decode = decode};

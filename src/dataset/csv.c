@@ -286,9 +286,9 @@ static const struct mr_option options_table[] = {
      .help = "The column of paths: its name, or its number from 1; by default the first that is no number"},
     {"root", 0, MR_OPT_STRING, AT(root), .meta = "DIR",
      .help = "What paths are relative to and must lie below; the CSV file's own folder by default"},
-    {"labels", 0, MR_OPT_STRING, AT(labels), .initial = "all", .meta = "COLUMNS",
-     .help =
-         "all: every numeric column that is no point's; none; or columns, a:b or [a,b]; one of text: names of classes"},
+    {"labels", 0, MR_OPT_STRING, AT(labels), .meta = "COLUMNS",
+     .help = "all (default): every numeric column that is no point's; none; or columns, a:b or [a,b]; one of text: "
+             "names of classes"},
     {"points", 0, MR_OPT_ENUM, AT(points), .choices = answers, .initial = "auto",
      .help = "Columns a_x and a_y side by side are a point; yes: when none are, all numbers in turn"},
     {"header", 0, MR_OPT_ENUM, AT(header), .choices = answers, .initial = "auto",

@@ -51,9 +51,33 @@ static size_t up_to_comma(const char *text)
     return n;
 }
 
-/* Where text's path ends: at a comma or at its end. Returns -ENOMEM, or 0. */
-static int path_length(const char *text, size_t *out)
+/* Is the text up to its first '=' or ',' an option of this format (NULL: of any)? */
+static bool names_option(const struct mr_dataset_ops *ops, const char *text)
 {
+    size_t length = strcspn(text, "=,");
+    for (size_t i = 0; i < MR_COUNT(formats); i++)
+        for (const struct mr_option *o = formats[i]->options; o->name && (!ops || ops == formats[i]); o++)
+            if (strlen(o->name) == length && memcmp(o->name, text, length) == 0)
+                return true;
+    return false;
+}
+
+/* A URL cannot be looked for; it ends at the first comma that an option follows. */
+static size_t url_length(const struct mr_dataset_ops *ops, const char *text)
+{
+    const char *comma = strchr(text, ',');
+    while (comma && !names_option(ops, comma + 1))
+        comma = strchr(comma + 1, ',');
+    return comma ? (size_t)(comma - text) : strlen(text);
+}
+
+/* Where text's path ends: at a comma or at its end. Returns -ENOMEM, or 0. */
+static int path_length(const struct mr_dataset_ops *ops, const char *text, size_t *out)
+{
+    if (mr_store_is_remote(text)) {
+        *out = url_length(ops, text);
+        return 0;
+    }
     char *copy = strdup(text);
     if (!copy)
         return mr_error_nomem(text, strlen(text) + 1);
@@ -85,11 +109,12 @@ static int sniff(const char *path, const struct mr_dataset_ops **out)
 {
     char names[128];
     struct stat st;
-    if (stat(path, &st) != 0 && strchr(path, '{') && mr_dataset_tar.sniff(path)) {
+    bool url = mr_store_is_remote(path);
+    if (!url && stat(path, &st) != 0 && strchr(path, '{') && mr_dataset_tar.sniff(path)) {
         *out = &mr_dataset_tar; /* the name of many files */
         return 0;
     }
-    if (stat(path, &st) != 0) {
+    if (!url && stat(path, &st) != 0) {
         int errnum = errno; /* before it is lost in formatting */
         return mr_error_errno(errnum, "%s (no format was given; formats: %s)", path,
                               mr_format_names(names, sizeof names));
@@ -100,7 +125,11 @@ static int sniff(const char *path, const struct mr_dataset_ops **out)
             return 0;
         }
     return mr_error_set(MR_EUNSUPPORTED, "%s: %s whose format its name does not tell: put one in front (formats: %s)",
-                        path, S_ISDIR(st.st_mode) ? "a folder" : "a file", mr_format_names(names, sizeof names));
+                        path,
+                        url                   ? "a URL"
+                        : S_ISDIR(st.st_mode) ? "a folder"
+                                              : "a file",
+                        mr_format_names(names, sizeof names));
 }
 
 /* Does text begin with "option=" of this format, where its path would stand? */
@@ -125,7 +154,7 @@ struct uri {
 static int split_path(const char *text, struct uri *out)
 {
     size_t length = 0;
-    int rc = path_length(text, &length);
+    int rc = path_length(out->format, text, &length);
     if (rc < 0)
         return rc;
     out->options = text[length] == ',' ? text + length + 1 : "";
@@ -153,13 +182,13 @@ static int split(const char *text, struct uri *out)
         return mr_error_set(MR_EOPTION, "empty data set: want [FORMAT:]PATH[,option=value...] (formats: %s)",
                             mr_format_names(names, sizeof names));
     size_t prefix = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789_");
-    if (prefix > 0 && text[prefix] == ':' && !on_disk(text)) {
+    if (prefix > 0 && text[prefix] == ':' && !mr_store_is_remote(text) && !on_disk(text)) {
         out->format = find_format(text, prefix);
         if (out->format)
             return split_after_format(text + prefix + 1, out);
     }
     int rc = split_path(text, out);
-    if (rc < 0 || !out->path || on_disk(out->path) || prefix == 0 || text[prefix] != ':')
+    if (rc < 0 || !out->path || mr_store_is_remote(text) || on_disk(out->path) || prefix == 0 || text[prefix] != ':')
         return rc;
     return mr_error_set(MR_EOPTION, "%s: unknown format '%.*s': formats: %s", text, (int)MR_MIN(prefix, 64), text,
                         mr_format_names(names, sizeof names));

@@ -1,5 +1,6 @@
 /* From a slot's rows to the batch: bad rows left out, varying fields padded to the longest or packed end to end. */
 #include "loader/loader.h"
+#include "transform/transform.h"
 
 #include <math.h>
 #include <string.h>
@@ -150,12 +151,23 @@ static void collate_varying(struct mr_loader *ld, struct mr_slot *slot, int f, u
     }
 }
 
+/* mixup, cutmix: over the rows that are delivered. */
+static void mix(struct mr_loader *ld, struct mr_slot *slot, unsigned char *room)
+{
+    const struct mr_loader_field *image = &ld->field[ld->chain->mix->on], *label = &ld->field[ld->chain->mix_label];
+    struct mr_mix_at at = {ld->opts.seed, slot->info.epoch, slot->info.index};
+    mr_transform_mix(ld->chain, &at, slot->size, slot->host + image->offset, image->row_bytes,
+                     slot->host + label->offset, label->row_bytes, room);
+}
+
 void mr_collate(struct mr_loader *ld, struct mr_slot *slot, unsigned char *room)
 {
     slot->size = slot->info.rows;
     /* Replaced samples have good rows; under FAIL the batch is not delivered. */
     if (slot->bad && ld->opts.bad != MR_BAD_REPLACE)
         slot->size = drop_bad_rows(ld, slot);
+    if (ld->chain && ld->chain->mix)
+        mix(ld, slot, room);
     for (int f = 0; f < ld->n_fields; f++) {
         const struct mr_loader_field *fp = &ld->field[f];
         if (fp->varies) {

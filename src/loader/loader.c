@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <math.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #define MAX_WORKERS         512
 #define MAX_PREFETCH        1024
@@ -17,7 +18,10 @@
 #define JOINED_READ_BYTES   (256u << 10) /* neighbouring samples in a sequential order are read together up to this */
 #define READ_AHEAD_SAMPLES  1024
 #define READ_AHEAD_BYTES    (64u << 20)
+#define MOST_AHEAD_SAMPLES  65536        /* 50 ms at 1.3 million samples/s */
+#define MOST_AHEAD_BYTES    (256u << 20) /* 50 ms at 5 GB/s */
 #define FILE_DEPTH          256
+#define MOST_FILE_DEPTH     4096
 #define GUESSED_FILE_BYTES  (128u << 10) /* when the first one cannot be looked at */
 #define MAX_DEPTH           65536
 
@@ -182,8 +186,11 @@ static int plan_fields(struct mr_loader *ld)
 static uint64_t measure_whole(struct mr_loader *ld, int file)
 {
     uint64_t bytes;
-    ld->whole = true;
-    return mr_files_size(ld->ds->files, file, &bytes) == 0 && bytes <= MR_WHOLE_LIMIT ? bytes : GUESSED_FILE_BYTES;
+    bool known = mr_files_size(ld->ds->files, file, &bytes) == 0 && bytes <= MR_WHOLE_LIMIT;
+    bytes = mr_round_up(known ? bytes : GUESSED_FILE_BYTES, MR_CACHE_LINE);
+    ld->whole_bytes += bytes;
+    ld->n_whole++;
+    return bytes;
 }
 
 /* Bytes that the first sample's extents take: what read-ahead is sized by. */
@@ -193,6 +200,7 @@ static int measure_sample(struct mr_loader *ld)
         return 0;
     struct mr_extent at[MR_MAX_EXTENTS];
     int n = ld->ds->ops->locate(ld->ds, 0, at);
+    ld->sample_reads = MR_MAX(n, 0);
     for (int e = 0; e < n; e++) {
         uint64_t bytes = at[e].bytes == MR_WHOLE ? measure_whole(ld, at[e].file) : at[e].bytes;
         ld->sample_bytes += mr_round_up(bytes, MR_CACHE_LINE);
@@ -200,31 +208,56 @@ static int measure_sample(struct mr_loader *ld)
     return MR_MIN(n, 0);
 }
 
-/* How many samples a run has, how many runs a worker keeps in flight, and how deep the queue is. */
+/* Lazy files: each read in flight has a descriptor, and they are not all for us. */
+static uint32_t most_descriptors(const struct mr_files_kinds *kinds)
+{
+    struct rlimit most;
+    if (kinds->n_lazy == 0 || getrlimit(RLIMIT_NOFILE, &most) || most.rlim_cur == RLIM_INFINITY)
+        return MAX_DEPTH;
+    return (uint32_t)MR_MIN(most.rlim_cur / 2, MAX_DEPTH);
+}
+
+/* How many runs a worker keeps in flight, and how deep the queue is: at the start, and at most once latencies are known. */
+static void plan_ahead(struct mr_loader *ld, const struct mr_files_kinds *kinds)
+{
+    const struct mr_loader_opts *o = &ld->opts;
+    bool files = kinds->n_path + kinds->n_remote > 0;
+    uint64_t each = MR_MAX(ld->sample_bytes, 1), least = ld->run_rows * ld->n_workers;
+    uint64_t start = MR_MAX(READ_AHEAD_SAMPLES, 2 * ld->n_slots * o->batch_size);
+    if (files)
+        start = MR_MAX(MR_MIN(start, READ_AHEAD_BYTES / each), least);
+    uint64_t most = MR_MAX(MR_MIN(MOST_AHEAD_SAMPLES, MOST_AHEAD_BYTES / each), start);
+    if (o->read_ahead)
+        start = most = o->read_ahead;
+    ld->runs_per_worker = MR_MAX(1, most / ld->n_workers / ld->run_rows);
+    ld->start_runs = MR_MAX(1, start / ld->n_workers / ld->run_rows);
+    uint32_t bound = MR_MIN(most_descriptors(kinds), files ? MOST_FILE_DEPTH : MAX_DEPTH);
+    uint64_t per_sample = (uint64_t)MR_MAX(ld->sample_reads, 1);
+    ld->depth = o->queue_depth ? o->queue_depth : (uint32_t)MR_MIN(bound, most * per_sample);
+    ld->start_depth =
+        o->queue_depth ? o->queue_depth : (uint32_t)MR_MIN(MR_MIN(files ? FILE_DEPTH : MAX_DEPTH, bound), start);
+    ld->depth = MR_MAX(ld->depth, ld->n_workers); /* a worker without a read in flight could not go on */
+    ld->start_depth = MR_MIN(MR_MAX(ld->start_depth, ld->n_workers), ld->depth);
+}
+
+/* How many samples a run has. */
 static void plan_runs(struct mr_loader *ld, const struct mr_files_kinds *kinds)
 {
     const struct mr_loader_opts *o = &ld->opts;
     bool reads = kinds->n_path + kinds->n_null + kinds->n_remote > 0;
-    uint32_t files = kinds->n_path + kinds->n_remote;
     uint64_t share = (o->batch_size + 4ull * ld->n_workers - 1) / (4ull * ld->n_workers);
     uint64_t worthwhile = RUN_BYTES * o->batch_size / ld->slot_bytes;
     uint64_t most = MR_MIN((o->batch_size + ld->n_workers - 1) / ld->n_workers, MAX_RUN_ROWS);
     ld->run_rows = MR_MAX(1, MR_MIN(MR_MAX(share, worthwhile), most));
-    if (reads && !ld->whole && mr_sampler_is_sequential(ld->sampler) && ld->opts.world == 1) {
+    if (reads && ld->n_whole == 0 && mr_sampler_is_sequential(ld->sampler) && ld->opts.world == 1) {
         uint64_t joined = JOINED_READ_BYTES / MR_MAX(ld->sample_bytes, 1);
         uint64_t whole = (o->batch_size + ld->n_workers - 1) / ld->n_workers;
         ld->run_rows = MR_MIN(MR_MAX(ld->run_rows, joined), MR_MIN(whole, 4096));
     }
     ld->runs_per_batch = (o->batch_size + ld->run_rows - 1) / ld->run_rows;
-    ld->runs_per_worker = 1;
-    if (!reads)
-        return;
-    uint64_t ahead = o->read_ahead ? o->read_ahead : MR_MAX(READ_AHEAD_SAMPLES, 2 * ld->n_slots * o->batch_size);
-    if (o->read_ahead == 0 && files > 0)
-        ahead = MR_MAX(MR_MIN(ahead, READ_AHEAD_BYTES / MR_MAX(ld->sample_bytes, 1)), ld->run_rows * ld->n_workers);
-    ld->runs_per_worker = MR_MAX(1, ahead / ld->n_workers / ld->run_rows);
-    ld->depth = o->queue_depth ? o->queue_depth : (uint32_t)MR_MIN(files ? FILE_DEPTH : MAX_DEPTH, ahead);
-    ld->depth = MR_MAX(ld->depth, ld->n_workers); /* a worker without a read in flight could not go on */
+    ld->runs_per_worker = ld->start_runs = 1;
+    if (reads)
+        plan_ahead(ld, kinds);
 }
 
 /* What a loader will hold, by part. */
@@ -284,12 +317,14 @@ static int open_storage(struct mr_loader *ld)
         return rc;
     plan_runs(ld, &kinds);
     rc = check_memory(ld, &kinds);
+    ld->start_runs = MR_MIN(ld->start_runs, ld->runs_per_worker);
     if (rc == 0 && ld->caching) {
         rc = mr_files_cache(ld->ds->files, ld->opts.max_memory);
         ld->caching = rc == 0;
     }
     if (rc == 0 && ld->depth > 0)
-        rc = mr_storage_open(ld->ds->files, ld->opts.storage, ld->depth, ld->n_workers, &ld->storage);
+        rc = mr_storage_open(ld->ds->files, (int)ld->opts.storage | (ld->opts.direct ? MR_STORAGE_DIRECT : 0),
+                             ld->depth, ld->n_workers, &ld->storage);
     return rc;
 }
 

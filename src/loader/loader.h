@@ -7,6 +7,7 @@
  *   ship.c      the copy of a full slot to the device; times.c: when batches were copied and used
  *   run.c       a claimed run of samples: its order, extents, reads
  *   worker.c    the threads: claim runs, read ahead, make samples, complete slots
+ *   ahead.c     how many runs a worker keeps in flight: what latency and pace ask for
  *   sample.c    one sample: bytes -> decode -> chain -> row; bad.c: what happens to bad ones
  *   collate.c   rows of different size or absence -> one batch
  *   tails.c     the ends of chains that run on the device
@@ -174,10 +175,13 @@ struct mr_loader {
     struct mr_slot *_Atomic full;                    /* newest first */
     struct mr_slot *to_ship;                         /* the shipper's: taken from `full`, oldest first */
 
-    _Alignas(MR_CACHE_LINE) uint64_t run_rows, runs_per_batch, runs_per_worker;
-    uint64_t sample_bytes; /* read for one sample, as the first one needs */
-    bool whole;            /* it has files that are read whole: their bytes are known only when they are opened */
-    uint32_t depth;
+    _Alignas(MR_CACHE_LINE) uint64_t run_rows, runs_per_batch;
+    uint64_t runs_per_worker, start_runs; /* in flight: at most, and before latencies have been measured (ahead.c) */
+    uint64_t sample_bytes;                /* read for one sample, as the first one needs */
+    uint32_t n_whole; /* of its extents, files that are read whole: their bytes are known only when they are opened */
+    uint64_t whole_bytes;        /* their part of sample_bytes */
+    int sample_reads;            /* of the first sample */
+    uint32_t depth, start_depth; /* reads in flight, all workers together; as runs_per_worker and start_runs */
     _Alignas(MR_CACHE_LINE) _Atomic uint64_t next_run; /* the claims: all workers write it */
 
     _Alignas(MR_CACHE_LINE) struct mr_worker *worker;
@@ -312,6 +316,19 @@ struct mr_run {
     bool *landed;                 /* of each read: reaped. Until then its result is its store's, on any thread */
     unsigned char *buffer;
     uint64_t buffer_bytes;
+    bool own_buffer; /* larger than its part of the worker's */
+};
+
+/* How far a worker reads ahead. Its own, but for the atomics, which any thread reads. */
+struct mr_ahead {
+    _Atomic uint64_t runs;             /* in flight at most */
+    _Atomic uint32_t depth;            /* reads in flight at most */
+    _Atomic uint64_t latency_ns;       /* of reads: the shortest of the latest period */
+    uint64_t low_ns, landed, since_ns; /* this period's */
+    uint64_t busy_ns, samples;         /* made_ns and n_samples when it began */
+    double rate;                       /* reads landed a ns, before the latest growth */
+    uint32_t patience;                 /* periods until growing is tried again after it did not help */
+    bool starved, grew;
 };
 
 struct mr_worker {
@@ -321,6 +338,15 @@ struct mr_worker {
     struct mr_reader *reader; /* NULL: nothing is read */
     struct mr_run *run;       /* ring of runs in flight, in the order they were claimed */
     uint32_t first, n_runs;
+    struct mr_run_sample
+        *run_samples; /* all runs' parts, one behind the other; pages that are not used are not there */
+    struct mr_read *run_reads;
+    bool *run_landed;
+    unsigned char *run_buffers;
+    uint32_t n_sent; /* runs from the first on whose reads have all been started */
+    struct mr_ahead ahead;
+    uint64_t n_samples;  /* made */
+    uint64_t held_bytes; /* of whole files that have landed */
     bool no_more;
     uint64_t lap_ns;                    /* up to when its time has been accounted for */
     uint64_t n_made;                    /* runs made: every few, one sample is timed */
@@ -345,15 +371,21 @@ void *mr_worker_main(void *worker);
 void mr_run_fill(struct mr_worker *w, struct mr_run *run, uint64_t number);
 /* Sets the error of a sample with a negative status, on the thread that makes it; returns its code. */
 int mr_run_error(const struct mr_worker *w, const struct mr_run *run, uint32_t i);
-int mr_run_init(struct mr_run *run, const struct mr_loader *ld);
-void mr_run_free(struct mr_run *run); /* after its reader */
-/* Frees the errors of reads that have landed, and gives the memory of whole files back to the reader (NULL: it is closed). */
-void mr_run_end_reads(struct mr_run *run, struct mr_reader *reader);
+/* The parts of all runs of a worker. */
+int mr_runs_create(struct mr_worker *w);
+void mr_runs_free(struct mr_worker *w); /* after its reader */
+/* Frees the errors of reads that have landed, and gives the memory of whole files back to the reader. */
+void mr_run_end_reads(struct mr_worker *w, struct mr_run *run);
 /* Sets extent e of a sample and its view; bytes MR_WHOLE are replaced as far as they are known. Returns as mr_files_view(). */
 int mr_extent_view(struct mr_files *files, struct mr_run_sample *s, int e, const struct mr_extent *at);
 
 /* Makes sample i of a run into its row. timed: its decoding and transforming are timed. The slot is open and the sample's reads have landed. */
 void mr_sample_make(struct mr_worker *w, struct mr_run *run, uint32_t i, bool timed);
+
+/* ---- ahead.c ---- */
+void mr_ahead_init(struct mr_worker *w);
+/* n reads have landed, the shortest after low_ns. Grows the window when it has to. */
+void mr_ahead_landed(struct mr_worker *w, uint32_t n, uint64_t low_ns, uint64_t now_ns);
 
 /* ---- bad.c ---- */
 /* Hangs a bad sample on its slot, which is open; takes the calling thread's error text. */

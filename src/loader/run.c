@@ -4,52 +4,90 @@
 #include <errno.h>
 #include <string.h>
 
+static void free_buffer(struct mr_run *run)
+{
+    if (run->own_buffer)
+        free(run->buffer);
+    run->own_buffer = false;
+    run->buffer = NULL;
+    run->buffer_bytes = 0;
+}
+
 static int grow_buffer(struct mr_run *run, uint64_t bytes)
 {
+    void *buffer;
     if (bytes <= run->buffer_bytes)
         return 0;
-    free(run->buffer);
-    run->buffer_bytes = 0;
-    if (posix_memalign((void **)&run->buffer, 4096, bytes) != 0) {
-        run->buffer = NULL;
+    free_buffer(run);
+    if (posix_memalign(&buffer, 4096, bytes) != 0)
         return mr_error_nomem("read buffer", bytes);
-    }
+    run->buffer = buffer;
     run->buffer_bytes = bytes;
+    run->own_buffer = true;
     return 0;
 }
 
-/* The buffer is made for the most that a run of such samples needs, now: whether its reads go straight into their rows
+/* Each run's buffer is made for the most that a run of such samples needs, now: whether its reads go straight into their rows
  * depends on time. */
-int mr_run_init(struct mr_run *run, const struct mr_loader *ld)
+static int create_buffers(struct mr_worker *w)
 {
-    run->sample = calloc(ld->run_rows, sizeof *run->sample);
-    run->read = ld->storage ? calloc(ld->run_rows * MR_MAX_EXTENTS, sizeof *run->read) : NULL;
-    run->landed = ld->storage ? calloc(ld->run_rows * MR_MAX_EXTENTS, sizeof *run->landed) : NULL;
-    if (!run->sample || (ld->storage && (!run->read || !run->landed)))
-        return mr_error_nomem("a run of samples", ld->run_rows * sizeof *run->sample);
-    uint64_t bytes;
-    if (!ld->storage || ld->whole || !mr_mul(ld->run_rows, ld->sample_bytes, &bytes))
+    const struct mr_loader *ld = w->ld;
+    uint64_t each, all, sample = ld->sample_bytes - ld->whole_bytes;
+    void *buffers;
+    if (!ld->storage || sample == 0)
         return 0;
-    return grow_buffer(run, bytes);
+    if (!mr_mul(ld->run_rows, sample, &each) || !mr_mul(each, ld->runs_per_worker, &all))
+        return mr_error_nomem("read buffers", UINT64_MAX);
+    if (posix_memalign(&buffers, 4096, all) != 0)
+        return mr_error_nomem("read buffers", all);
+    w->run_buffers = buffers;
+    for (uint64_t r = 0; r < ld->runs_per_worker; r++) {
+        w->run[r].buffer = w->run_buffers + r * each;
+        w->run[r].buffer_bytes = each;
+    }
+    return 0;
 }
 
-void mr_run_end_reads(struct mr_run *run, struct mr_reader *reader)
+int mr_runs_create(struct mr_worker *w)
 {
-    for (uint32_t r = 0; r < run->n_reads; r++)
-        if (run->landed[r]) { /* the reader's, otherwise */
-            free(run->read[r].error);
-            run->read[r].error = NULL;
-            mr_reader_recycle(reader, &run->read[r]);
-        }
+    const struct mr_loader *ld = w->ld;
+    uint64_t rows = ld->runs_per_worker * ld->run_rows, reads = ld->run_rows * MR_MAX_EXTENTS;
+    w->run = calloc(ld->runs_per_worker, sizeof *w->run);
+    w->run_samples = calloc(rows, sizeof *w->run_samples);
+    w->run_reads = ld->storage ? calloc(rows * MR_MAX_EXTENTS, sizeof *w->run_reads) : NULL;
+    w->run_landed = ld->storage ? calloc(rows * MR_MAX_EXTENTS, sizeof *w->run_landed) : NULL;
+    if (!w->run || !w->run_samples || (ld->storage && (!w->run_reads || !w->run_landed)))
+        return mr_error_nomem("runs of samples", rows * sizeof *w->run_samples);
+    for (uint64_t r = 0; r < ld->runs_per_worker; r++) {
+        w->run[r].sample = w->run_samples + r * ld->run_rows;
+        w->run[r].read = ld->storage ? w->run_reads + r * reads : NULL;
+        w->run[r].landed = ld->storage ? w->run_landed + r * reads : NULL;
+    }
+    return create_buffers(w);
 }
 
-void mr_run_free(struct mr_run *run)
+void mr_run_end_reads(struct mr_worker *w, struct mr_run *run)
 {
-    mr_run_end_reads(run, NULL);
-    free(run->sample);
-    free(run->read);
-    free(run->landed);
-    free(run->buffer);
+    for (uint32_t r = 0; r < run->n_reads; r++) {
+        struct mr_read *read = &run->read[r];
+        if (!run->landed[r]) /* the reader's */
+            continue;
+        free(read->error);
+        read->error = NULL;
+        w->held_bytes -= read->bytes == MR_WHOLE ? MR_MIN(read->done, w->held_bytes) : 0;
+        mr_reader_recycle(w->reader, read);
+    }
+}
+
+void mr_runs_free(struct mr_worker *w)
+{
+    for (uint64_t r = 0; w->run && r < w->ld->runs_per_worker; r++)
+        free_buffer(&w->run[r]);
+    free(w->run);
+    free(w->run_samples);
+    free(w->run_reads);
+    free(w->run_landed);
+    free(w->run_buffers);
 }
 
 /* Global order -> data set indices. Positions of one rank are `world` apart, so only one process maps them in one call. */

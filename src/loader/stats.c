@@ -46,6 +46,17 @@ static double mean_in_flight(const struct mr_loader *ld)
     return mean;
 }
 
+/* As far as it has grown, and the latency that it has grown by. */
+static void read_ahead(const struct mr_loader *ld, struct mr_loader_stats *out)
+{
+    for (uint32_t i = 0; i < ld->n_workers; i++) {
+        const struct mr_ahead *a = &ld->worker[i].ahead;
+        out->read_ahead += mr_counted(&a->runs) * ld->run_rows;
+        out->queue_depth += ld->storage ? atomic_load_explicit(&a->depth, memory_order_relaxed) : 0;
+        out->read_latency_ns = MR_MAX(out->read_latency_ns, mr_counted(&a->latency_ns));
+    }
+}
+
 static void memory_held(const struct mr_loader *ld, struct mr_loader_stats *out)
 {
     uint64_t slots = ld->host_bytes * ld->n_slots;
@@ -56,7 +67,7 @@ static void memory_held(const struct mr_loader *ld, struct mr_loader_stats *out)
     struct mr_files_kinds kinds;
     mr_files_count(ld->ds->files, &kinds);
     out->cache_bytes = kinds.memory_bytes;
-    out->pageable_bytes += ld->storage ? ld->n_workers * ld->runs_per_worker * ld->run_rows * ld->sample_bytes : 0;
+    out->pageable_bytes += ld->storage ? out->read_ahead * ld->sample_bytes : 0;
 }
 
 static void list_device_ops(const struct mr_loader *ld, struct mr_loader_stats *out)
@@ -194,8 +205,6 @@ void mr_loader_stats(struct mr_loader *ld, struct mr_loader_stats *out)
         .first_batch_ns = mr_counted(&ld->first_batch_ns),
         .workers = ld->n_workers,
         .prefetch = ld->n_slots,
-        .queue_depth = ld->depth,
-        .read_ahead = ld->runs_per_worker * ld->run_rows * ld->n_workers,
         .consumer_wait_ns = mr_counted(&ld->wait_ns),
         .consumer_busy_ns = mr_counted(&ld->busy_ns),
     };
@@ -206,6 +215,8 @@ void mr_loader_stats(struct mr_loader *ld, struct mr_loader_stats *out)
              : ld->ds->ops->get ? "none"
                                 : "memory");
     add_workers(ld, elapsed, st);
+    read_ahead(ld, st);
+    st->direct_refused = ld->storage ? mr_storage_refused(ld->storage) : NULL;
     uint64_t calls = st->batches;
     st->ready_mean = calls ? (double)mr_counted(&ld->ready_sum) / (double)calls : 0;
     st->reads_in_flight_mean = mean_in_flight(ld);

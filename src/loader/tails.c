@@ -1,5 +1,6 @@
 /* The ends of fields' chains that run on the device: which, where they lie in a slot, their kernels. */
 #include "loader/loader.h"
+#include "transform/transform.h"
 
 #include <string.h>
 
@@ -10,6 +11,8 @@ static int has_kernel(void *device, const char *kernel)
 
 static bool wanted(const struct mr_loader *ld)
 {
+    if (ld->chain->mix) /* the host mixes whole rows */
+        return false;
     if (ld->opts.device_transforms != MR_DEVICE_TRANSFORMS_AUTO)
         return ld->opts.device_transforms == MR_DEVICE_TRANSFORMS_ON;
     return !ld->device_info.simulated || ld->opts.cache == MR_CACHE_DEVICE;

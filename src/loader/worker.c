@@ -19,13 +19,11 @@ int mr_worker_init(struct mr_worker *w, struct mr_loader *ld, uint32_t id)
 {
     w->ld = ld;
     w->id = id;
-    w->run = calloc(ld->runs_per_worker, sizeof *w->run);
+    mr_ahead_init(w);
     w->order = calloc(ld->run_rows, sizeof *w->order);
-    if (!w->run || !w->order)
-        return mr_error_nomem("worker", ld->runs_per_worker * sizeof *w->run);
-    for (uint64_t r = 0; r < ld->runs_per_worker; r++)
-        if (mr_run_init(&w->run[r], ld) < 0)
-            return mr_error_nomem("worker", ld->run_rows * sizeof(struct mr_run_sample));
+    int rc = w->order ? mr_runs_create(w) : mr_error_nomem("worker", ld->run_rows * sizeof *w->order);
+    if (rc < 0)
+        return rc;
     uint64_t largest = MR_CACHE_LINE;
     for (int f = 0; f < ld->n_fields; f++) {
         const struct mr_loader_field *fp = &ld->field[f];
@@ -39,32 +37,33 @@ int mr_worker_init(struct mr_worker *w, struct mr_loader *ld, uint32_t id)
     w->scratch = aligned_alloc(MR_CACHE_LINE, mr_round_up(ld->scratch_bytes + 1, MR_CACHE_LINE));
     if (!w->place_room || !w->scratch)
         return mr_error_nomem("worker", largest + ld->scratch_bytes);
-    int rc = ld->ds->picture >= 0 ? mr_decoder_create(&w->decoder) : 0;
+    rc = ld->ds->picture >= 0 ? mr_decoder_create(&w->decoder) : 0;
     if (rc == 0 && ld->storage)
         rc = mr_reader_open(ld->storage, &w->reader);
-    if (rc == 0 && ld->storage && ld->whole)
-        rc = mr_reader_reserve(w->reader, (uint32_t)(ld->runs_per_worker * ld->run_rows), ld->sample_bytes);
+    if (rc == 0 && ld->storage && ld->n_whole)
+        rc = mr_reader_reserve(w->reader, (uint32_t)(ld->runs_per_worker * ld->run_rows * ld->n_whole),
+                               ld->whole_bytes / ld->n_whole);
     return rc;
+}
+
+static struct mr_run *nth_run(struct mr_worker *w, uint32_t i)
+{
+    return &w->run[(w->first + i) % w->ld->runs_per_worker];
 }
 
 void mr_worker_free(struct mr_worker *w)
 {
+    for (uint32_t i = 0; i < w->n_runs; i++)
+        mr_run_end_reads(w, nth_run(w, i));
     if (w->reader)
         mr_reader_close(w->reader);
-    for (uint64_t r = 0; w->run && r < w->ld->runs_per_worker; r++)
-        mr_run_free(&w->run[r]);
-    free(w->run);
+    mr_runs_free(w);
     free(w->order);
     free(w->place_room);
     free(w->scratch);
     mr_decoder_destroy(w->decoder);
     for (int f = 0; f < MR_MAX_FIELDS; f++)
         free(w->room[f]);
-}
-
-static struct mr_run *nth_run(struct mr_worker *w, uint32_t i)
-{
-    return &w->run[(w->first + i) % w->ld->runs_per_worker];
 }
 
 static void note_claim(struct mr_loader *ld, const struct mr_run *run, uint64_t now)
@@ -88,7 +87,7 @@ static uint64_t lap(struct mr_worker *w, _Atomic uint64_t *stage_ns)
 static bool claim(struct mr_worker *w)
 {
     struct mr_loader *ld = w->ld;
-    if (w->no_more || w->n_runs == ld->runs_per_worker)
+    if (w->no_more || w->n_runs >= mr_counted(&w->ahead.runs))
         return false;
     uint64_t number = atomic_fetch_add_explicit(&ld->next_run, 1, memory_order_relaxed);
     if (number / ld->runs_per_batch >= ld->plan.total) {
@@ -100,11 +99,26 @@ static bool claim(struct mr_worker *w)
     return true;
 }
 
+/* How many more reads may be started. */
+static uint32_t room_for_reads(const struct mr_worker *w)
+{
+    uint32_t depth = atomic_load_explicit(&w->ahead.depth, memory_order_relaxed);
+    return MR_MIN(mr_reader_room(w->reader), depth - MR_MIN(mr_reader_in_flight(w->reader), depth));
+}
+
+/* Whole files may be larger than the first one: what has landed then is used before more is read, but for the first run, which
+ * can always go on. */
+static bool holds_enough(const struct mr_worker *w, uint32_t i)
+{
+    return i > 0 && w->ld->n_whole > 0 &&
+           w->held_bytes > w->ld->runs_per_worker * w->ld->run_rows * w->ld->sample_bytes;
+}
+
 static void submit(struct mr_worker *w)
 {
     struct mr_read *batch[64];
-    uint32_t n = 0, room = w->reader ? mr_reader_room(w->reader) : 0;
-    for (uint32_t i = 0; i < w->n_runs; i++) {
+    uint32_t n = 0, room = room_for_reads(w);
+    for (uint32_t i = w->n_sent; i < w->n_runs && room > 0 && !holds_enough(w, i); i++) {
         struct mr_run *run = nth_run(w, i);
         while (run->n_submitted < run->n_reads && room > 0) {
             batch[n++] = &run->read[run->n_submitted++];
@@ -114,6 +128,7 @@ static void submit(struct mr_worker *w)
                 n = 0;
             }
         }
+        w->n_sent += run->n_submitted == run->n_reads;
     }
     if (n > 0)
         mr_reader_submit(w->reader, batch, n);
@@ -126,10 +141,17 @@ static void reap(struct mr_worker *w, uint64_t wait_ns)
     uint32_t n;
     do {
         n = mr_reader_reap(w->reader, landed, MR_COUNT(landed), wait_ns);
+        uint64_t first_ns = 0;
         for (uint32_t i = 0; i < n; i++) {
             struct mr_run *run = landed[i]->user;
             run->landed[landed[i] - run->read] = true;
             run->n_landed++;
+            first_ns = MR_MAX(first_ns, landed[i]->submit_ns);
+            w->held_bytes += landed[i]->bytes == MR_WHOLE ? landed[i]->done : 0;
+        }
+        if (n > 0 && w->ld->runs_per_worker > w->ld->start_runs) {
+            uint64_t now = mr_time_ns();
+            mr_ahead_landed(w, n, now - MR_MIN(first_ns, now), now);
         }
         wait_ns = 0;
     } while (n == MR_COUNT(landed));
@@ -194,6 +216,7 @@ static uint32_t make_run(struct mr_worker *w, struct mr_run *run)
     note_claim(w->ld, run, w->lap_ns);
     uint32_t made = make_landed(w, run);
     run->n_done += made;
+    w->n_samples += made;
     if (made == 0)
         return 0;
     uint64_t start = lap(w, &w->made_ns);
@@ -209,13 +232,16 @@ static bool make_ready(struct mr_worker *w)
     bool progress = false;
     for (uint32_t i = 0; i < w->n_runs; i++) {
         struct mr_run *run = nth_run(w, i);
+        if (run->t - nth_run(w, 0)->t >= w->ld->n_slots) /* its slot cannot be open yet */
+            break;
         if (run->n_done < run->n && mr_ring_is_open(w->ld, run->t))
             progress |= make_run(w, run) > 0;
     }
     while (w->n_runs > 0 && is_over(nth_run(w, 0))) {
-        mr_run_end_reads(nth_run(w, 0), w->reader);
+        mr_run_end_reads(w, nth_run(w, 0));
         w->first = (w->first + 1) % (uint32_t)w->ld->runs_per_worker;
         w->n_runs--;
+        w->n_sent -= w->n_sent > 0;
         progress = true;
     }
     return progress;
@@ -228,6 +254,7 @@ static bool wait_for_something(struct mr_worker *w)
     struct mr_run *run = nth_run(w, 0);
     bool open = run->n_done == run->n || mr_ring_is_open(ld, run->t);
     bool go = true;
+    w->ahead.starved |= open;
     if (open && w->reader)
         reap(w, REAP_WAIT_NS);
     else

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #define LEAST_BYTES  4096u
-#define KEEP_BYTES   (64ull << 20)
-#define LOOK_FURTHER 8 /* sizes above the wanted one: up to four times as large */
+#define KEEP_BYTES   (64ull << 20) /* beside the reserve, of one reader */
+#define LOOK_FURTHER 8             /* sizes above the wanted one: up to four times as large */
 
 /* Sizes are (4 + k) / 4 * 2^m pages, k in 0..3: at most a quarter is room for nothing. */
 static uint64_t size_bytes(uint32_t size)
@@ -43,14 +43,13 @@ static struct mr_block *block_create(uint64_t room)
 
 void mr_block_destroy(struct mr_block *block)
 {
-    if (block)
+    if (block && !block->reserved)
         free(block->data);
 }
 
 void mr_blocks_init(struct mr_blocks *blocks)
 {
     pthread_mutex_init(&blocks->lock, NULL);
-    blocks->keep_bytes = KEEP_BYTES;
 }
 
 void mr_blocks_free(struct mr_blocks *blocks)
@@ -61,6 +60,8 @@ void mr_blocks_free(struct mr_blocks *blocks)
             blocks->free[size] = block->next;
             mr_block_destroy(block);
         }
+    free(blocks->reserve);
+    free(blocks->reserved);
     pthread_mutex_destroy(&blocks->lock);
 }
 
@@ -72,7 +73,7 @@ static struct mr_block *take_free(struct mr_blocks *blocks, uint32_t size)
         block = blocks->free[s];
         if (block) {
             blocks->free[s] = block->next;
-            blocks->free_bytes -= block->room;
+            blocks->free_bytes -= block->reserved ? 0 : block->room;
         }
     }
     pthread_mutex_unlock(&blocks->lock);
@@ -88,17 +89,17 @@ struct mr_block *mr_blocks_take(struct mr_blocks *blocks, uint64_t bytes)
 
 void mr_blocks_give(struct mr_blocks *blocks, struct mr_block *block)
 {
-    if (!blocks || block->exact) {
+    if (block->exact) {
         mr_block_destroy(block);
         return;
     }
     pthread_mutex_lock(&blocks->lock);
-    bool stays = blocks->free_bytes + block->room <= blocks->keep_bytes;
+    bool stays = block->reserved || blocks->free_bytes + block->room <= KEEP_BYTES;
     if (stays) {
         uint32_t size = size_for(block->room);
         block->next = blocks->free[size];
         blocks->free[size] = block;
-        blocks->free_bytes += block->room;
+        blocks->free_bytes += block->reserved ? 0 : block->room;
     }
     pthread_mutex_unlock(&blocks->lock);
     if (!stays)
@@ -107,13 +108,20 @@ void mr_blocks_give(struct mr_blocks *blocks, struct mr_block *block)
 
 int mr_blocks_reserve(struct mr_blocks *blocks, uint32_t n, uint64_t bytes)
 {
-    uint64_t room = size_bytes(size_for(bytes));
-    blocks->keep_bytes = MR_MAX(blocks->keep_bytes, 2 * n * room);
-    for (uint32_t i = 0; i < n; i++) {
-        struct mr_block *block = block_create(room);
-        if (!block)
-            return mr_error_nomem("memory for whole files", n * room);
-        mr_blocks_give(blocks, block);
+    uint64_t room = size_bytes(size_for(bytes)), all = UINT64_MAX;
+    if (n == 0 || blocks->reserve)
+        return 0;
+    if (!mr_mul(n, room, &all) || posix_memalign(&blocks->reserved, LEAST_BYTES, all) != 0) {
+        blocks->reserved = NULL;
+        return mr_error_nomem("memory for whole files", all);
+    }
+    blocks->reserve = calloc(n, sizeof *blocks->reserve);
+    if (!blocks->reserve)
+        return mr_error_nomem("memory for whole files", n * sizeof *blocks->reserve);
+    for (uint32_t i = n; i-- > 0;) { /* the first is taken first: those used lie together */
+        blocks->reserve[i] =
+            (struct mr_block){.data = (uint8_t *)blocks->reserved + i * room, .room = room, .reserved = true};
+        mr_blocks_give(blocks, &blocks->reserve[i]);
     }
     return 0;
 }
@@ -134,6 +142,7 @@ static struct mr_block *take_to_keep(struct mr_files *files, uint64_t bytes)
     uint64_t limit = atomic_load_explicit(&files->block_limit, memory_order_relaxed);
     if (!limit)
         return NULL;
+    bytes = mr_round_up(MR_MAX(bytes, 1u), MR_CACHE_LINE);
     uint64_t before = atomic_fetch_add_explicit(&files->block_bytes, bytes, memory_order_relaxed);
     struct mr_block *block = before + bytes <= limit ? block_create(bytes) : NULL;
     if (!block)
@@ -152,33 +161,33 @@ void mr_read_keep(struct mr_files *files, struct mr_file *f, struct mr_read *rea
     block->kept = read->status == 0 && atomic_compare_exchange_strong_explicit(
                                            &f->block, &none, block, memory_order_acq_rel, memory_order_relaxed);
     if (!block->kept)
-        atomic_fetch_sub_explicit(&files->block_bytes, block->bytes, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&files->block_bytes, block->room, memory_order_relaxed);
 }
 
 int mr_read_sized(struct mr_read *read, struct mr_file *f, uint64_t bytes)
 {
     if (read->bytes != MR_WHOLE)
         return 0;
-    struct mr_block *before = read->block;
+    struct mr_block *before = read->block, *block = before;
+    uint64_t room = read->direct ? mr_round_up(bytes, MR_DIRECT_BYTES) : bytes;
     int rc = mr_file_check_whole(f, bytes);
-    if (rc == 0 && before && before->room >= bytes && !before->exact) {
-        before->bytes = read->want = bytes;
-        return 0;
+    if (rc == 0 && (!before || before->room < room || before->exact)) {
+        block = before ? NULL : take_to_keep(read->lane->files, room);
+        if (!block && !(block = mr_blocks_take(read->lane->blocks, room)))
+            rc = mr_error_nomem(f->name, bytes);
     }
-    struct mr_block *block = rc == 0 && !before ? take_to_keep(read->lane->files, bytes) : NULL;
-    if (rc == 0 && !block && !(block = mr_blocks_take(read->lane->blocks, bytes)))
-        rc = mr_error_nomem(f->name, bytes);
     if (rc) {
         mr_read_fail(read, rc);
         return rc;
     }
-    if (before) {
+    if (before && before != block) {
         memcpy(block->data, before->data, MR_MIN(read->done, bytes));
         if (before->exact)
-            atomic_fetch_sub_explicit(&read->lane->files->block_bytes, before->bytes, memory_order_relaxed);
+            atomic_fetch_sub_explicit(&read->lane->files->block_bytes, before->room, memory_order_relaxed);
         mr_blocks_give(read->lane->blocks, before);
     }
-    block->bytes = read->want = bytes;
+    block->bytes = read->need = bytes;
+    read->want = room;
     read->block = block;
     read->to = block->data;
     return 0;

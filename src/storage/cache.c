@@ -137,7 +137,7 @@ static int make_all(struct mr_files *files)
     for (int i = 0; i < files->n; i++) {
         struct mr_file *f = files->file[i];
         struct mr_file_cache *c;
-        if (f->kind != MR_FILE_PATH || f->lazy || atomic_load(&f->cache))
+        if ((f->kind != MR_FILE_PATH && f->kind != MR_FILE_REMOTE) || f->lazy || atomic_load(&f->cache))
             continue;
         int rc = cache_create(f, &c);
         if (rc)

@@ -30,8 +30,12 @@ static void file_destroy(struct mr_file *f)
     mr_cache_destroy(f);
     if (f->kind == MR_FILE_MEMORY && f->owned)
         free((void *)f->data);
+    if (f->kind == MR_FILE_REMOTE)
+        mr_remote_forget(f);
     if (f->fd >= 0)
         close(f->fd);
+    if (atomic_load(&f->direct_fd) >= 0)
+        close(atomic_load(&f->direct_fd));
     free(f->name);
     free(f);
 }
@@ -75,6 +79,7 @@ static int file_create(struct mr_files *files, enum mr_file_kind kind, const cha
         return mr_error_nomem(name, sizeof *f);
     f->kind = kind;
     f->fd = -1;
+    atomic_init(&f->direct_fd, -1);
     f->name = strdup(name);
     if (!f->name) {
         free(f);
@@ -140,8 +145,27 @@ int mr_file_open(const char *path, uint64_t *bytes)
     return fd < 0 ? mr_file_open_error(path, errno) : mr_file_opened(path, fd, bytes);
 }
 
+/* A URL as a file of known size, for data sets of few files: looked at now. */
+static int add_remote(struct mr_files *files, const char *url)
+{
+    struct mr_file *f = NULL;
+    int rc = mr_remote_check(url);
+    if (rc == 0)
+        rc = file_create(files, MR_FILE_REMOTE, url, &f);
+    if (rc)
+        return rc;
+    rc = mr_remote_of(url)->size(f, &f->bytes);
+    if (rc) {
+        file_destroy(f);
+        return rc;
+    }
+    return file_put(files, f);
+}
+
 int mr_files_add_path(struct mr_files *files, const char *path)
 {
+    if (mr_store_is_remote(path))
+        return add_remote(files, path);
     struct mr_file *f = NULL;
     int rc = file_create(files, MR_FILE_PATH, path, &f);
     if (rc)
@@ -329,7 +353,7 @@ int mr_files_read(struct mr_files *files, int id, uint64_t offset, void *buf, ui
         null_read(f);
         return 0;
     }
-    if (f->lazy)
+    if (f->lazy || f->kind == MR_FILE_REMOTE)
         return mr_lazy_read(f, offset, buf, bytes);
     uint64_t done = 0;
     rc = mr_file_pread(f->fd, buf, bytes, offset, &done);
@@ -358,7 +382,10 @@ static int load_file(struct mr_files *files, int id)
         free(data);
         return rc;
     }
-    close(f->fd);
+    if (f->kind == MR_FILE_REMOTE)
+        mr_remote_forget(f);
+    else
+        close(f->fd);
     f->fd = -1;
     f->kind = MR_FILE_MEMORY;
     f->owned = true;
@@ -370,7 +397,8 @@ static int load_file(struct mr_files *files, int id)
 int mr_files_load_small(struct mr_files *files)
 {
     for (int i = 0; i < files->n; i++) {
-        if (files->file[i]->kind != MR_FILE_PATH || files->file[i]->lazy || files->file[i]->bytes > SMALL_BYTES)
+        const struct mr_file *f = files->file[i];
+        if ((f->kind != MR_FILE_PATH && f->kind != MR_FILE_REMOTE) || f->lazy || f->bytes > SMALL_BYTES)
             continue;
         int rc = load_file(files, i);
         if (rc)
@@ -388,7 +416,7 @@ static void count_file(const struct mr_file *f, struct mr_files_kinds *out)
     out->n_gzip += f->kind == MR_FILE_GZIP;
     out->n_null += f->kind == MR_FILE_NULL;
     out->n_remote += f->kind == MR_FILE_REMOTE;
-    out->path_bytes += known && f->kind == MR_FILE_PATH ? f->bytes : 0;
+    out->path_bytes += known && (f->kind == MR_FILE_PATH || f->kind == MR_FILE_REMOTE) ? f->bytes : 0;
     out->cache_bytes += cache ? f->bytes : 0;
     out->cached_bytes += cache ? mr_cache_bytes(cache) : 0;
     out->memory_bytes += f->owned || f->kind == MR_FILE_GZIP ? f->bytes : 0;

@@ -24,7 +24,12 @@ struct mr_names {
 
 /* ---- schemes ---- */
 
-static const struct mr_remote_ops *const remotes[] = {NULL};
+static const struct mr_remote_ops *const remotes[] = {
+#if MILLRACE_HAVE_HTTP
+    &mr_remote_http,
+#endif
+    NULL,
+};
 
 const struct mr_remote_ops *mr_remote_of(const char *name)
 {
@@ -72,14 +77,21 @@ static struct mr_file *put_entry(struct mr_files *files)
     return &slab->file[slab->n++];
 }
 
-int mr_lazy_create(struct mr_files *files, const char *name, struct mr_file **out)
+int mr_remote_check(const char *name)
 {
     const struct mr_remote_ops *remote = mr_remote_of(name);
     const char *why = remote && remote->why_not ? remote->why_not() : NULL;
     if (!remote && mr_store_is_remote(name))
         why = "built without libcurl";
-    if (why)
-        return mr_error_set(MR_EUNSUPPORTED, "%s: cannot be read here: %s", name, why);
+    return why ? mr_error_set(MR_EUNSUPPORTED, "%s: cannot be read here: %s", name, why) : 0;
+}
+
+int mr_lazy_create(struct mr_files *files, const char *name, struct mr_file **out)
+{
+    const struct mr_remote_ops *remote = mr_remote_of(name);
+    int rc = mr_remote_check(name);
+    if (rc)
+        return rc;
     char *kept = put_name(files, name);
     struct mr_file *f = kept ? put_entry(files) : NULL;
     if (!f)
@@ -87,6 +99,7 @@ int mr_lazy_create(struct mr_files *files, const char *name, struct mr_file **ou
     f->kind = remote ? MR_FILE_REMOTE : MR_FILE_PATH;
     f->lazy = true;
     f->fd = -1;
+    atomic_init(&f->direct_fd, -1);
     f->bytes = MR_WHOLE;
     f->name = kept;
     atomic_init(&f->ready, MR_WHOLE);
@@ -94,11 +107,17 @@ int mr_lazy_create(struct mr_files *files, const char *name, struct mr_file **ou
     return 0;
 }
 
-static void forget(struct mr_file *f)
+void mr_remote_forget(struct mr_file *f)
 {
-    const struct mr_remote_ops *remote = f->kind == MR_FILE_REMOTE ? mr_remote_of(f->name) : NULL;
+    const struct mr_remote_ops *remote = mr_remote_of(f->name);
     if (remote && remote->forget)
         remote->forget(f);
+}
+
+static void forget(struct mr_file *f)
+{
+    if (f->kind == MR_FILE_REMOTE)
+        mr_remote_forget(f);
     mr_block_destroy(atomic_load(&f->block));
 }
 

@@ -73,8 +73,11 @@ static void read_lazy(struct mr_file *f, struct mr_read *read)
         mr_read_fail(read, fd);
         return;
     }
+    read->fd = fd;
+    mr_read_opened(read, f);
     if (mr_read_sized(read, f, bytes) == 0)
-        read->status = mr_file_pread(fd, read->to, read->want, read->at, &read->done);
+        read->status = mr_read_pread(read, f);
+    read->fd = -1;
     close(fd);
 }
 
@@ -84,7 +87,7 @@ static void read_blocking(struct pool *pool, struct mr_read *read)
     if (f->lazy)
         read_lazy(f, read);
     else
-        read->status = mr_file_pread(f->fd, read->to, read->want, read->at, &read->done);
+        read->status = mr_read_pread(read, f);
 }
 
 /* Signals under the lock: the lane may be gone as soon as its reader has the read. */
@@ -150,7 +153,7 @@ static bool read_cached(struct mr_file *f, struct mr_read *read)
 static bool pread_start(struct mr_lane *lane, struct mr_file *f, struct mr_read *read)
 {
     struct pool *pool = lane->shared;
-    if (!f->lazy && !atomic_load_explicit(&f->no_nowait, memory_order_relaxed) && read_cached(f, read))
+    if (!f->lazy && !read->direct && !atomic_load_explicit(&f->no_nowait, memory_order_relaxed) && read_cached(f, read))
         return true;
     atomic_fetch_add_explicit(&pool->pending, 1, memory_order_relaxed);
     if (pool_grow(pool) && mr_queue_push(pool->queue, read))

@@ -33,6 +33,7 @@ struct mr_file {
     bool owned, lazy;
     _Atomic bool no_nowait; /* the file system knows no RWF_NOWAIT */
     int fd;                 /* path files; else -1 */
+    _Atomic int direct_fd;  /* path files that are not lazy: opened with O_DIRECT; -1: not */
     uint64_t delay_ns;
     struct mr_inflater *inflater;
     _Atomic(void *) own; /* remote files: their store's, which frees it in forget() */
@@ -107,6 +108,7 @@ struct mr_block {
     uint64_t bytes; /* the file's */
     bool exact;     /* made for the host cache: room is counted in block_bytes */
     bool kept;      /* by the host cache: it frees it */
+    bool reserved;  /* part of its reader's reserve */
 };
 
 #define MR_BLOCK_SIZES 96
@@ -115,13 +117,15 @@ struct mr_block {
 struct mr_blocks {
     pthread_mutex_t lock;                  /* guards the rest; taken alone */
     struct mr_block *free[MR_BLOCK_SIZES]; /* by size, 4 sizes an octave */
-    uint64_t free_bytes, keep_bytes;       /* no more than keep_bytes stay */
+    uint64_t free_bytes;                   /* of those that were made one by one */
+    struct mr_block *reserve; /* one array, and one memory for all of them: pages that are not used are not there */
+    void *reserved;
 };
 
 void mr_blocks_init(struct mr_blocks *blocks);
 void mr_blocks_free(struct mr_blocks *blocks);
 struct mr_block *mr_blocks_take(struct mr_blocks *blocks, uint64_t bytes); /* NULL without memory */
-void mr_blocks_give(struct mr_blocks *blocks, struct mr_block *block);     /* blocks NULL: frees it */
+void mr_blocks_give(struct mr_blocks *blocks, struct mr_block *block);
 int mr_blocks_reserve(struct mr_blocks *blocks, uint32_t n, uint64_t bytes);
 void mr_block_destroy(struct mr_block *block);
 
@@ -132,6 +136,19 @@ void mr_block_destroy(struct mr_block *block);
 int mr_read_sized(struct mr_read *read, struct mr_file *f, uint64_t bytes);
 /* The host cache's part in the end of a whole read that has a block. */
 void mr_read_keep(struct mr_files *files, struct mr_file *f, struct mr_read *read);
+#define MR_DIRECT_BYTES 4096u /* what direct reads are aligned to: offset, length and memory */
+/* The descriptor that a read goes to. */
+int mr_read_fd(const struct mr_file *f, const struct mr_read *read);
+/* Makes the lazy file that a direct read has opened a direct one, or notes that it cannot be. */
+void mr_read_opened(struct mr_read *read, const struct mr_file *f);
+/* The file system refuses this direct read (-EINVAL): it goes on through the page cache. */
+void mr_read_refused(struct mr_read *read, const struct mr_file *f);
+/* As mr_file_pread() for this read, from where it stands. */
+int mr_read_pread(struct mr_read *read, const struct mr_file *f);
+/* Opens the files that are not lazy for direct reads. */
+void mr_direct_open(struct mr_files *files, _Atomic(const char *) *refused);
+/* Rounds a read out to what can be read directly, into memory of the reader's. false: it has failed. */
+bool mr_direct_prepare(struct mr_read *read, const struct mr_file *f, struct mr_blocks *blocks);
 /* Ends a read with the calling thread's error text; for failures that mr_file_read_error() would not describe. */
 void mr_read_fail(struct mr_read *read, int status);
 
@@ -146,8 +163,12 @@ struct mr_remote_ops {
     int (*list)(const char *place, int (*fn)(void *user, const char *name, bool folder, uint64_t bytes), void *user);
     void (*forget)(struct mr_file *f); /* frees f->own. Optional */
 };
+extern const struct mr_remote_ops mr_remote_http;
 /* Who serves this name; NULL: it is a path, or a scheme that nobody knows. */
 const struct mr_remote_ops *mr_remote_of(const char *name);
+/* Can a file of this name be read here? 0 or MR_EUNSUPPORTED; paths: 0. */
+int mr_remote_check(const char *name);
+void mr_remote_forget(struct mr_file *f); /* frees what its store keeps of it */
 
 /* ---- stores ---- */
 
@@ -159,10 +180,11 @@ struct mr_lane {
     void *state;                      /* ops->lane_size bytes, zeroed */
     void *shared;                     /* the store's, ops->shared_size bytes */
     struct mr_files *files;
-    struct mr_blocks *blocks; /* the reader's */
-    uint32_t depth;           /* reads in flight at most */
-    bool refuses;             /* its new reads go to the fallback */
-    uint32_t in_flight;       /* submitted to it, not yet reaped from it */
+    struct mr_blocks *blocks;              /* the reader's */
+    uint32_t depth;                        /* reads in flight at most */
+    _Atomic(const char *) *refused_direct; /* the storage's: see mr_storage_refused() */
+    bool refuses;                          /* its new reads go to the fallback */
+    uint32_t in_flight;                    /* submitted to it, not yet reaped from it */
 };
 
 /*
@@ -202,6 +224,6 @@ struct mr_storage_ops {
     void (*cancel)(struct mr_lane *lane);
 };
 
-extern const struct mr_storage_ops mr_storage_uring, mr_storage_pread, mr_storage_null;
+extern const struct mr_storage_ops mr_storage_uring, mr_storage_pread, mr_storage_null, mr_storage_remote;
 
 #endif

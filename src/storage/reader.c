@@ -8,15 +8,20 @@ static const struct mr_storage_ops *const stores[] = {
 #endif
     &mr_storage_pread,
     &mr_storage_null,
+#if MILLRACE_HAVE_HTTP
+    &mr_storage_remote,
+#endif
 };
 
 #define N_STORES MR_COUNT(stores)
 #define FALLBACK MR_N_LANES /* a reader's lane for reads that the store of their kind refuses */
-#define SLICE_NS 200000 /* wait in one lane while another one may finish too */
+#define SLICE_NS 200000     /* wait in one lane while another one may finish too */
 
 struct mr_storage {
     struct mr_files *files;
     int kind;
+    bool direct;
+    _Atomic(const char *) refused_direct;
     uint32_t reader_depth;
     void *shared[N_STORES];
     bool usable[N_STORES];
@@ -87,7 +92,10 @@ int mr_storage_open(struct mr_files *files, int kind, uint32_t depth, uint32_t n
         return mr_error_nomem("storage", sizeof *st);
     n_readers = MR_MAX(n_readers, 1u);
     st->files = files;
-    st->kind = kind;
+    st->direct = kind & MR_STORAGE_DIRECT;
+    st->kind = kind &= ~MR_STORAGE_DIRECT;
+    if (st->direct)
+        mr_direct_open(files, &st->refused_direct);
     st->reader_depth = MR_MAX(depth / n_readers, 1u);
     for (size_t i = 0; i < N_STORES; i++) {
         int rc = store_open(st, i, st->reader_depth * n_readers);
@@ -122,6 +130,11 @@ const char *mr_storage_name(const struct mr_storage *st)
     return atomic_load(&st->name);
 }
 
+const char *mr_storage_refused(const struct mr_storage *st)
+{
+    return atomic_load(&st->refused_direct);
+}
+
 /* ---- opening and closing a reader ---- */
 
 static int lane_try(struct mr_reader *r, struct mr_lane *lane, size_t i)
@@ -133,6 +146,7 @@ static int lane_try(struct mr_reader *r, struct mr_lane *lane, size_t i)
     lane->files = r->st->files;
     lane->shared = r->st->shared[i];
     lane->blocks = &r->blocks;
+    lane->refused_direct = &r->st->refused_direct;
     lane->depth = r->st->reader_depth;
     int rc = ops->lane_open(lane);
     if (rc) {
@@ -234,13 +248,13 @@ uint32_t mr_reader_room(const struct mr_reader *r)
 void mr_reader_recycle(struct mr_reader *r, struct mr_read *read)
 {
     if (read->block && !read->block->kept)
-        mr_blocks_give(r ? &r->blocks : NULL, read->block);
+        mr_blocks_give(&r->blocks, read->block);
     read->block = NULL;
 }
 
 int mr_reader_reserve(struct mr_reader *r, uint32_t n, uint64_t bytes)
 {
-    return mr_blocks_reserve(&r->blocks, n, bytes);
+    return r->st->direct ? 0 : mr_blocks_reserve(&r->blocks, n, bytes); /* blocks of the reserve are not aligned */
 }
 
 /* A store is done with it. */
@@ -249,15 +263,16 @@ static void finish(struct mr_reader *r, struct mr_read *read)
     struct mr_file *f = r->st->files->file[read->file];
     read->view = read->buf;
     if (read->block) {
-        read->view = read->block->data;
+        read->view = read->block->data + (read->offset - read->at);
         mr_read_keep(r->st->files, f, read);
     }
+    read->done = MR_MIN(read->done, read->need);
     add(&r->reads, 1);
     add(&r->bytes, f->kind == MR_FILE_NULL ? 0 : read->done);
     if (read->chunks)
         mr_cache_finish(atomic_load_explicit(&f->cache, memory_order_acquire), read);
     if (read->status && !read->error)
-        mr_read_fail(read, mr_file_read_error(f, read->status, read->want, read->at, read->done));
+        mr_read_fail(read, mr_file_read_error(f, read->status, read->need, read->at, read->done));
 }
 
 static void put_ready(struct mr_reader *r, struct mr_read *read)
@@ -279,7 +294,8 @@ static void clear(struct mr_read *read)
     read->fd = -1;
     read->done = read->chunks = 0;
     read->at = read->offset;
-    read->want = read->bytes;
+    read->want = read->need = read->bytes;
+    read->direct = false;
     read->to = read->buf;
 }
 
@@ -293,6 +309,8 @@ static bool prepare_whole(struct mr_reader *r, struct mr_read *read)
         read->done = bytes;
     if (rc < 0)
         mr_read_fail(read, rc);
+    if (rc == 0 && r->st->direct)
+        mr_direct_prepare(read, f, &r->blocks);
     return rc == 0 && (bytes == MR_WHOLE || mr_read_sized(read, f, bytes) == 0);
 }
 
@@ -306,7 +324,10 @@ static bool prepare(struct mr_reader *r, struct mr_read *read)
     int rc = mr_files_view(r->st->files, read->file, read->offset, read->bytes, &read->view);
     if (rc < 0)
         mr_read_fail(read, rc);
-    return rc == 0 && !(cache && mr_cache_claim(f, cache, read));
+    if (rc != 0 || (cache && mr_cache_claim(f, cache, read)))
+        return false;
+    read->need = read->want;
+    return !r->st->direct || mr_direct_prepare(read, f, &r->blocks);
 }
 
 /* Starts a read in a lane. true: done already. */

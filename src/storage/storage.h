@@ -114,12 +114,14 @@ struct mr_read {
     /* the reader's own */
     struct mr_read *next;
     uint64_t due_ns, submit_ns;
-    uint64_t at, want; /* the range really read (a cache rounds it out) */
+    uint64_t at, want; /* the range really read (a cache rounds it out, and so do direct reads) */
+    uint64_t need;     /* of want, bytes that must be there: the rest may lie behind the file's end */
     void *to;
     struct mr_lane *lane;
     uint64_t chunks;        /* of the cache, claimed by this read: n; their first is at / MR_CACHE_CHUNK */
     struct mr_block *block; /* of a whole file */
     int fd;                 /* of a lazy file, while it is open */
+    bool direct;            /* its descriptor is opened with O_DIRECT */
 };
 
 struct mr_reader;
@@ -132,8 +134,11 @@ struct mr_reader_stats {
 /* What readers of one loader share (pread's thread pool). kind: enum mr_storage_kind. depth: reads in flight, all
  * readers together. Returns 0, or MR_EUNSUPPORTED with the reason when the kind was asked for and is not to be had. */
 struct mr_storage;
+#define MR_STORAGE_DIRECT 256 /* or'ed to kind: path files are read past the page cache, where their file system can */
 int mr_storage_open(struct mr_files *files, int kind, uint32_t depth, uint32_t n_readers, struct mr_storage **out);
-void mr_storage_close(struct mr_storage *st);             /* after its readers */
+void mr_storage_close(struct mr_storage *st); /* after its readers */
+/* A file whose file system refused direct reads, so that it is read through the page cache; NULL: none so far. */
+const char *mr_storage_refused(const struct mr_storage *st);
 const char *mr_storage_name(const struct mr_storage *st); /* "uring", "pread" */
 
 int mr_reader_open(struct mr_storage *st, struct mr_reader **out);
@@ -150,10 +155,10 @@ void mr_reader_submit(struct mr_reader *r, struct mr_read **reads, uint32_t n);
  */
 uint32_t mr_reader_reap(struct mr_reader *r, struct mr_read **out, uint32_t cap, uint64_t wait_ns);
 uint32_t mr_reader_in_flight(const struct mr_reader *r);
-/* Takes back the memory of a whole file's read that was reaped, for later reads: its view ends. Does nothing for other reads.
- * r NULL: the reader is closed. */
+/* Takes back the memory of a whole file's read that was reaped, for later reads: its view ends. Does nothing for other reads. To
+ * be called before the reader is closed. */
 void mr_reader_recycle(struct mr_reader *r, struct mr_read *read);
-/* Makes room for n whole files of about `bytes` each now, rather than when they are first needed. Returns 0, -ENOMEM. */
+/* Room for n whole files of about `bytes` each, once and for all: memory that is not used does not count. Returns 0, -ENOMEM. */
 int mr_reader_reserve(struct mr_reader *r, uint32_t n, uint64_t bytes);
 void mr_reader_count(const struct mr_reader *r, struct mr_reader_stats *out);
 

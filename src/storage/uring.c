@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #define MOST_ENTRIES 4096u
-#define ONE_READ     (1ull << 30)  /* a submission's length has 32 bits */
-#define RETRY_NS     1000000ull    /* when the kernel takes no reads for now */
+#define ONE_READ     (1ull << 30) /* a submission's length has 32 bits */
+#define RETRY_NS     1000000ull   /* when the kernel takes no reads for now */
 #define GIVE_UP_NS   200000000ull /* of nothing taken and nothing completed */
 
 struct lane {
@@ -107,7 +107,7 @@ static void prepare(struct io_uring_sqe *sqe, const struct mr_file *f, struct mr
     if (f->lazy && read->fd < 0)
         io_uring_prep_openat(sqe, AT_FDCWD, f->name, MR_OPEN_FLAGS, 0);
     else
-        io_uring_prep_read(sqe, f->lazy ? read->fd : f->fd, (char *)read->to + read->done,
+        io_uring_prep_read(sqe, mr_read_fd(f, read), (char *)read->to + read->done,
                            (unsigned)MR_MIN(read->want - read->done, ONE_READ), read->at + read->done);
     io_uring_sqe_set_data(sqe, read);
 }
@@ -188,6 +188,8 @@ static bool opened(struct lane *l, struct mr_file *f, struct mr_read *read, int 
             mr_read_fail(read, res);
         else
             read->fd = res;
+        if (read->fd >= 0)
+            mr_read_opened(read, f);
         if (read->fd >= 0 && mr_read_sized(read, f, bytes) == 0 && read->want)
             wait_in_line(l, read);
         return read->status || !read->want;
@@ -209,11 +211,13 @@ static bool complete(struct mr_lane *lane, struct mr_read *read, int res)
         return opened(l, f, read, res);
     if (res > 0)
         read->done += (uint64_t)res;
+    else if (res == -EINVAL && read->direct)
+        mr_read_refused(read, f);
     else if (res == 0)
         read->status = MR_ETRUNCATED;
     else if (res != -EINTR && res != -EAGAIN)
         read->status = res;
-    if (read->status || read->done == read->want)
+    if (read->status || read->done >= read->need)
         return true;
     wait_in_line(l, read);
     return false;

@@ -102,7 +102,7 @@ static void turn_hue(float turn, float *r, float *g, float *b)
     f -= i;
     float p = most * (1 - s), q = most * (1 - s * f), t = most * (1 - s * (1 - f));
     const float table[6][3] = {{most, t, p}, {q, most, p}, {p, most, t}, {p, q, most}, {t, p, most}, {most, p, q}};
-    const float *rgb = table[(int)i % 6];
+    const float *rgb = table[i >= 0 && i < 6 ? (int)i : 0]; /* 6: rounding; NaN: of a pixel that is no colour */
     *r = rgb[0];
     *g = rgb[1];
     *b = rgb[2];

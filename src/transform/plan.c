@@ -189,6 +189,7 @@ void mr_transform_unbind(struct mr_transform *chain)
     }
     chain->bound = false;
     chain->n_fields = chain->points = 0;
+    chain->mix = NULL;
     chain->scratch_bytes = 0;
 }
 
@@ -243,11 +244,13 @@ int mr_transform_bind_as(struct mr_transform *chain, const struct mr_spec *field
     rc = infer_all(chain, chain->out, n_fields);
     for (int f = 0; f < n_fields && !rc; f++)
         rc = plan_field(chain, f, plain);
+    chain->n_fields = n_fields;
+    if (!rc)
+        rc = mr_mix_bind(chain);
     if (rc) {
         mr_transform_unbind(chain);
         return rc;
     }
-    chain->n_fields = n_fields;
     chain->bound = true;
     if (mr_points_find(chain, &chain->points)) {
         struct mr_field_plan *plan = chain->plan[chain->points];

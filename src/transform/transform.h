@@ -108,7 +108,8 @@ struct mr_op_ops {
 
 extern const struct mr_op_ops mr_op_cast, mr_op_scale, mr_op_normalize, mr_op_layout, mr_op_flatten, mr_op_one_hot,
     mr_op_pad, mr_op_crop, mr_op_random_crop, mr_op_center_crop, mr_op_resize, mr_op_random_resized_crop, mr_op_hflip,
-    mr_op_vflip, mr_op_rotate, mr_op_color_jitter, mr_op_to_gray, mr_op_gaussian_blur, mr_op_erase, mr_op_custom;
+    mr_op_vflip, mr_op_rotate, mr_op_color_jitter, mr_op_to_gray, mr_op_gaussian_blur, mr_op_erase, mr_op_mixup,
+    mr_op_cutmix, mr_op_custom;
 
 /* The dimensions that are an image's height and width. */
 struct mr_image {
@@ -171,8 +172,10 @@ struct mr_transform {
     struct mr_field_plan *plan[MR_MAX_FIELDS];
     struct mr_field_plan *head[MR_MAX_FIELDS]; /* what the host does before a tail, see tail.h; NULL: all */
     uint64_t scratch_bytes;
-    int points;             /* the field whose points are moved as field 0's pixels are; 0: none */
-    _Atomic uint32_t users; /* loaders that apply it: it may not change meanwhile */
+    int points;              /* the field whose points are moved as field 0's pixels are; 0: none */
+    const struct mr_op *mix; /* the op that mixes rows of batches; NULL: none */
+    int mix_label;           /* the field of soft labels */
+    _Atomic uint32_t users;  /* loaders that apply it: it may not change meanwhile */
 };
 
 /* mr_transform_bind(); plain: one stage an op, nothing fused: what the fused path is tested against. */
@@ -226,6 +229,15 @@ void mr_cut_all(uint64_t width, uint64_t height, struct mr_cut *out); /* the who
 uint64_t mr_window_work(const struct mr_op *first, const struct mr_op *last, bool resamples);
 int mr_window_run(const struct mr_field_plan *plan, const struct mr_pass *stage, const struct mr_at *at,
                   const struct mr_picture *picture, const void *in, void *out, uint64_t *dim, void *work);
+
+/* Mixing rows of a batch (mix.c). */
+struct mr_mix_at {
+    uint64_t seed, epoch, batch;
+};
+int mr_mix_bind(struct mr_transform *chain); /* 0, MR_ESHAPE */
+/* chain->mix over rows of its field and of chain->mix_label, as the chain leaves them. room: for a row of either. */
+void mr_transform_mix(const struct mr_transform *chain, const struct mr_mix_at *at, uint64_t rows, unsigned char *image,
+                      uint64_t image_bytes, unsigned char *label, uint64_t label_bytes, unsigned char *room);
 
 /* Points (points.c). Is there a field of points that the chain moves? */
 bool mr_points_find(const struct mr_transform *chain, int *out);

@@ -159,6 +159,14 @@ int mr_window_run(const struct mr_field_plan *plan, const struct mr_pass *stage,
     return 0;
 }
 
+/* Sums of fractions may come out a last bit past the clip's end: they do not. */
+static double within(double from, double size, double end)
+{
+    while (from + size > end)
+        size = nextafter(MR_MIN(size, end - from), 0);
+    return size;
+}
+
 bool mr_transform_has_window(const struct mr_transform *chain, int field)
 {
     if (!chain->bound || field < 0 || field >= chain->n_fields)
@@ -189,5 +197,7 @@ int mr_transform_window(const struct mr_transform *chain, int field, const struc
                               .out_w = (uint32_t)cut.out_w,
                               .out_h = (uint32_t)cut.out_h,
                               .filter = cut.filter};
+    out->w = within(out->x, out->w, (double)(cut.clip_x + cut.clip_w));
+    out->h = within(out->y, out->h, (double)(cut.clip_y + cut.clip_h));
     return 0;
 }

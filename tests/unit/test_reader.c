@@ -149,6 +149,7 @@ static void *worker_main(void *arg)
             w->errors += spare[i]->status != 0;
             w->wrong += spare[i]->status == 0 && !right(spare[i]);
             free(spare[i]->error);
+            mr_reader_recycle(r, spare[i]);
         }
         n_spare += n;
         done += n;
@@ -202,8 +203,11 @@ static void any_mix_returns_the_files_bytes(void **state)
     static const uint32_t depths[] = {1, 7, 64};
     for (size_t k = 0; k < MR_COUNT(kinds); k++)
         for (size_t d = 0; usable(kinds[k]) && d < MR_COUNT(depths); d++)
-            for (uint32_t n = 1; n <= 3; n++)
+            for (uint32_t n = 1; n <= 3; n++) {
                 run_mix(kinds[k], n, depths[d], (d + n) % 2);
+                if (n == 2)
+                    run_mix(kinds[k] | MR_STORAGE_DIRECT, n, depths[d], d % 2);
+            }
 }
 
 /* One read, waited for. */

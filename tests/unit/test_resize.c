@@ -156,7 +156,7 @@ static void test_parts_give_what_wholes_give(void **state)
             uint64_t bytes = mr_dims_after(dim_a, 3, -1) * mr_dtype_size(mr_transform_specs(chain)->dtype);
             assert_memory_equal(a, b, bytes);
             assert_int_equal(mr_transform_window(chain, 0, &at, SIDE_W, SIDE_H, &w), 0);
-            assert_true(w.x >= w.clip_x && w.x + w.w <= w.clip_x + w.clip_w + 1e-9);
+            assert_true(w.x >= w.clip_x && w.x + w.w <= w.clip_x + w.clip_w && w.y + w.h <= w.clip_y + w.clip_h);
             assert_true(w.clip_x + w.clip_w <= SIDE_W && w.clip_y + w.clip_h <= SIDE_H);
             hold(all, &w, room, &p);
             at.picture = &p;

@@ -80,14 +80,15 @@ static void every_sample_has_its_files_bytes(void **state)
 {
     (void)state;
     static const char *const orders[] = {"sequential", "random"};
-    for (int i = 0; i < 2 * 2 * 2 * 3; i++) {
+    for (int i = 0; i < 2 * 2 * 2 * 3 + 8; i++) {
         struct mr_dataset *ds;
         struct mr_loader_opts lo;
         uint64_t n_bad;
         mr_loader_opts_init(&lo);
         lo.storage = kinds[i & 1];
         lo.cache = i & 2 ? MR_CACHE_HOST : MR_CACHE_NONE;
-        lo.workers = (uint32_t)(i / 8 + 1);
+        lo.workers = (uint32_t)(i / 8 % 3 + 1);
+        lo.direct = i >= 2 * 2 * 2 * 3;
         lo.batch_size = 17;
         lo.epochs = 3;
         if (i % 3 == 1)

@@ -1,0 +1,68 @@
+/* Finds and loads the video module, once. */
+#include "codec/video.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MODULE_FILE "libmillrace-video.so"
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static const struct mr_video_module *module; /* constant after once, as is why_not */
+static char why_not[400];
+
+static const struct mr_video_module *load(const char *path)
+{
+    static const struct mr_video_host host = {.error = mr_error_set};
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!library) {
+        snprintf(why_not, sizeof why_not, "%s", dlerror());
+        return NULL;
+    }
+    mr_video_module_fn *get;
+    void *symbol = dlsym(library, "mr_video_module_get");
+    memcpy(&get, &symbol, sizeof get);
+    const struct mr_video_module *found = symbol ? get(MR_VIDEO_VERSION, &host) : NULL;
+    if (!found) {
+        snprintf(why_not, sizeof why_not, "%.300s: was made for another version of millrace", path);
+        dlclose(library);
+    }
+    return found;
+}
+
+static void find(void)
+{
+    static const char *const folders[] = {"", "millrace/", "../lib/millrace/"};
+    const char *given = getenv("MILLRACE_VIDEO_MODULE");
+    Dl_info self;
+    if (given && given[0]) {
+        module = load(given);
+        return;
+    }
+    void *here;
+    int (*const me)(const struct mr_video_module **) = mr_video_module;
+    memcpy(&here, &me, sizeof here);
+    if (!dladdr(here, &self) || !self.dli_fname)
+        return;
+    const char *slash = strrchr(self.dli_fname, '/');
+    int front = slash ? (int)(slash - self.dli_fname) + 1 : 0;
+    for (size_t i = 0; i < MR_COUNT(folders) && !module; i++) {
+        char path[4096];
+        int n = snprintf(path, sizeof path, "%.*s%s" MODULE_FILE, front, self.dli_fname, folders[i]);
+        if (n > 0 && (size_t)n < sizeof path)
+            module = load(path);
+    }
+}
+
+int mr_video_module(const struct mr_video_module **out)
+{
+    pthread_once(&once, find);
+    if (!module)
+        return mr_error_set(MR_EUNSUPPORTED,
+                            "video needs the module " MODULE_FILE
+                            ", beside the library, in millrace/ there, or named by "
+                            "MILLRACE_VIDEO_MODULE, and libavformat, libavcodec and libswscale: %s",
+                            why_not[0] ? why_not : "not found");
+    *out = module;
+    return 0;
+}

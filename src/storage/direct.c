@@ -1,0 +1,89 @@
+/*
+ * Reads past the page cache. O_DIRECT wants offset, length and memory aligned: a read is rounded out into a block of the
+ * reader's, and its view lies within. What a file system refuses goes through the page cache as ever.
+ */
+#include "storage/private.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+static void note_refused(_Atomic(const char *) *refused, const struct mr_file *f)
+{
+    if (!atomic_exchange(refused, f->name))
+        mr_log(MR_LOG_INFO, "%s: its file system has no direct reads: read through the page cache", f->name);
+}
+
+void mr_direct_open(struct mr_files *files, _Atomic(const char *) *refused)
+{
+    pthread_mutex_lock(&files->lock);
+    for (int i = 0; i < files->n; i++) {
+        struct mr_file *f = files->file[i];
+        if (f->kind != MR_FILE_PATH || f->lazy || atomic_load(&f->direct_fd) >= 0)
+            continue;
+        atomic_store(&f->direct_fd, open(f->name, MR_OPEN_FLAGS | O_DIRECT));
+        if (atomic_load(&f->direct_fd) < 0)
+            note_refused(refused, f);
+    }
+    pthread_mutex_unlock(&files->lock);
+}
+
+int mr_read_fd(const struct mr_file *f, const struct mr_read *read)
+{
+    if (f->lazy)
+        return read->fd;
+    return read->direct ? atomic_load_explicit(&f->direct_fd, memory_order_relaxed) : f->fd;
+}
+
+void mr_read_opened(struct mr_read *read, const struct mr_file *f)
+{
+    if (read->direct && fcntl(read->fd, F_SETFL, O_DIRECT))
+        mr_read_refused(read, f);
+}
+
+void mr_read_refused(struct mr_read *read, const struct mr_file *f)
+{
+    if (f->lazy)
+        fcntl(read->fd, F_SETFL, 0); /* if this fails too, so does the read, again */
+    read->direct = false;
+    note_refused(read->lane->refused_direct, f);
+}
+
+/* After a part that ends at the file's end a direct read cannot go on: the page cache says whether it is the end. */
+int mr_read_pread(struct mr_read *read, const struct mr_file *f)
+{
+    int rc = mr_file_pread(mr_read_fd(f, read), read->to, read->want, read->at, &read->done);
+    if (rc == -EINVAL && read->direct && read->done < read->need) {
+        mr_read_refused(read, f);
+        rc = mr_file_pread(mr_read_fd(f, read), read->to, read->want, read->at, &read->done);
+    }
+    return read->done >= read->need ? 0 : rc;
+}
+
+bool mr_direct_prepare(struct mr_read *read, const struct mr_file *f, struct mr_blocks *blocks)
+{
+    uint64_t end;
+    if (f->kind != MR_FILE_PATH || (!f->lazy && atomic_load(&f->direct_fd) < 0) || read->want == 0)
+        return true;
+    read->direct = true;
+    if (read->bytes == MR_WHOLE) /* mr_read_sized() does the rest */
+        return true;
+    if (!mr_add(read->at, read->want, &end) || !mr_add(end, MR_DIRECT_BYTES, &end)) {
+        read->direct = false;
+        return true;
+    }
+    uint64_t from = read->at / MR_DIRECT_BYTES * MR_DIRECT_BYTES;
+    read->need = read->at + read->want - from;
+    read->want = mr_round_up(read->need, MR_DIRECT_BYTES);
+    read->at = from;
+    if (read->chunks) /* the cache's memory is aligned, and its last page is whole */
+        return true;
+    read->block = mr_blocks_take(blocks, read->want);
+    if (!read->block) {
+        mr_read_fail(read, mr_error_nomem(f->name, read->want));
+        return false;
+    }
+    read->block->bytes = read->want;
+    read->to = read->block->data;
+    return true;
+}

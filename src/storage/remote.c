@@ -1,0 +1,121 @@
+/* Settings and counts of remote reading: in every build, so that the public functions are. */
+#include "storage/remote.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+struct mr_remote_counts mr_remote_counts;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the two below; taken alone */
+static struct mr_remote_opts now;
+static char dir_now[4096];
+
+#define DEFAULT_LIMIT (16ull << 30)
+
+/* Digits, perhaps with KiB, MiB, GiB or TiB behind them. 0: no such number. */
+static uint64_t bytes_of(const char *text)
+{
+    static const char units[] = "KMGT";
+    char *end;
+    errno = 0;
+    uint64_t n = text[0] >= '0' && text[0] <= '9' ? strtoull(text, &end, 10) : 0;
+    if (n == 0 || errno)
+        return 0;
+    const char *unit = *end ? strchr(units, *end) : NULL;
+    for (long i = 0; unit && i <= unit - units; i++)
+        if (!mr_mul(n, 1024, &n))
+            return 0;
+    return n;
+}
+
+void mr_remote_opts_init(struct mr_remote_opts *opts)
+{
+    const char *dir = getenv("MILLRACE_CACHE_DIR"), *limit = getenv("MILLRACE_CACHE_LIMIT");
+    uint64_t bytes = limit ? bytes_of(limit) : 0;
+    *opts = (struct mr_remote_opts){
+        .size = sizeof *opts,
+        .retries = 5,
+        .connect_timeout_ms = 10000,
+        .stall_timeout_ms = 30000,
+        .cache_dir = dir && dir[0] ? dir : NULL,
+        .cache_limit = bytes ? bytes : DEFAULT_LIMIT,
+    };
+}
+
+/* [out] out: room for sizeof dir_now. */
+static int resolve_dir(const char *dir, char *out)
+{
+    const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    int n;
+    if (!dir || strcmp(dir, "default") != 0)
+        n = snprintf(out, sizeof dir_now, "%s", dir ? dir : "");
+    else if (xdg && xdg[0] == '/')
+        n = snprintf(out, sizeof dir_now, "%s/millrace", xdg);
+    else if (home && home[0])
+        n = snprintf(out, sizeof dir_now, "%s/.cache/millrace", home);
+    else
+        return mr_error_set(MR_EOPTION,
+                            "cache folder 'default': neither XDG_CACHE_HOME nor HOME is set: name a folder");
+    if (n < 0 || (size_t)n >= sizeof dir_now)
+        return mr_error_set(MR_EOPTION, "cache folder: its name is longer than %zu bytes", sizeof dir_now - 1);
+    return 0;
+}
+
+static int set_locked(const struct mr_remote_opts *opts)
+{
+    char dir[sizeof dir_now];
+    int rc = resolve_dir(opts->cache_dir, dir);
+    if (rc)
+        return rc;
+    memcpy(dir_now, dir, sizeof dir);
+    now = *opts;
+    now.cache_dir = dir_now[0] ? dir_now : NULL;
+    return 0;
+}
+
+int mr_remote_opts_set(const struct mr_remote_opts *opts)
+{
+    if (opts->size != sizeof *opts)
+        return mr_error_set(MR_EOPTION, "remote options: size is %zu, want %zu: call mr_remote_opts_init() first",
+                            opts->size, sizeof *opts);
+    if (opts->connect_timeout_ms == 0 || opts->stall_timeout_ms == 0 || opts->retries > 100)
+        return mr_error_set(MR_EOPTION, "remote options: want timeouts over 0 ms and at most 100 retries");
+    if (opts->cache_dir && opts->cache_limit < 1u << 20)
+        return mr_error_set(MR_EOPTION, "cache limit %llu: want at least 1 MiB", (unsigned long long)opts->cache_limit);
+    pthread_mutex_lock(&lock);
+    int rc = set_locked(opts);
+    pthread_mutex_unlock(&lock);
+    return rc;
+}
+
+int mr_remote_opts_now(struct mr_remote_opts *out, char *dir, size_t cap)
+{
+    int rc = 0;
+    pthread_mutex_lock(&lock);
+    if (now.size == 0) {
+        struct mr_remote_opts first;
+        mr_remote_opts_init(&first);
+        rc = set_locked(&first);
+    }
+    *out = now;
+    snprintf(dir, cap, "%s", dir_now);
+    pthread_mutex_unlock(&lock);
+    out->cache_dir = dir[0] ? dir : NULL;
+    return rc;
+}
+
+void mr_remote_stats_get(struct mr_remote_stats *out)
+{
+    const struct mr_remote_counts *c = &mr_remote_counts;
+    *out = (struct mr_remote_stats){
+        .requests = atomic_load(&c->requests),
+        .retries = atomic_load(&c->retries),
+        .bytes = atomic_load(&c->bytes),
+        .cache_hits = atomic_load(&c->cache_hits),
+        .cache_bytes = atomic_load(&c->cache_bytes),
+        .cache_stored_bytes = atomic_load(&c->cache_stored_bytes),
+        .cache_damaged = atomic_load(&c->cache_damaged),
+        .cache_errors = atomic_load(&c->cache_errors),
+    };
+}

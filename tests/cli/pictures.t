@@ -1,0 +1,63 @@
+# Folders, lists and CSV files of pictures, generated.
+$ millrace synth photos p --n 60 --classes 4 --side 40 -q | sed 's/ in .*;/;/'
+wrote 60 pictures; open as folder:p
+$ millrace inspect p -n 1
+folder: p: 60 pictures of 4 classes
+60 samples, format folder, fingerprint [0-9a-f]* (re)
+field .* (re)
+image u8.* (re)
+label i64 .* (re)
+image sizes: [0-9]+\.\.[0-9]+ \(mean [0-9]+\) x [0-9]+\.\.[0-9]+ \(mean [0-9]+\) (re)
+classes:
+  label  name       samples
+      0  class-000       15  ########################################
+      1  class-001       15  ########################################
+      2  class-002       15  ########################################
+      3  class-003       15  ########################################
+sample 0
+...
+$ millrace inspect p/points.csv -n 0 | sed -n -e 1p -e '/^points/s/ *32 B.*//p'
+csv: points.csv: 60 pictures, 4 points each
+points f32[4,2]
+$ (cd p && ls class-00*/*.png) >list.txt; millrace inspect list:list.txt,root=p -n 0 | head -1
+list: list.txt: 60 pictures
+# Any workers, storage, cache, prefetch: the same batches.
+$ digest() { millrace feed "$1" -b 7 -s -e 2 --seed 3 -t 'resize(32),random_crop(32,32),hflip(0.5),cast(f32)' --digest $2 | sed -n 's/^digest: //p'; }; for d in folder:p csv:p/points.csv list:list.txt,root=p; do one=$(digest $d '-w 1'); [ ${#one} = 32 ] || echo "$d: no digest"; for o in '-w 2' '-w 5' '-p 1' '--storage pread' '--cache host' '--read-ahead 3 --queue-depth 1' '--device sim:h2d=20'; do [ "$(digest $d "$o")" = "$one" ] || echo "$d: $o: another digest"; done; echo "$d: same"; done
+folder:p: same
+csv:p/points.csv: same
+list:list.txt,root=p: same
+# The same of real photos and faces, where they are there.
+$ t=${MILLRACE_TEST_DATA:-none}; digest() { millrace feed "$1" -b 16 -s -t 'resize(224),random_crop(224,224)' --digest $2 | sed -n 's/^digest: //p'; }; for d in folder:$t/imagenet-sample csv:$t/faces/face_landmarks.csv; do [ -e "${d#*:}" ] || { echo "SKIP ${d##*/}: same"; continue; }; one=$(digest $d '-w 1'); [ ${#one} = 32 ] && [ "$(digest $d '-w 3 --storage pread')" = "$one" ] && [ "$(digest $d '-w 2 --cache host')" = "$one" ] && echo "${d##*/}: same"; done
+(SKIP )?imagenet-sample: same (re)
+(SKIP )?face_landmarks.csv: same (re)
+# Contact sheets.
+$ millrace inspect p --sheet s.png --rows 2 --columns 3 --tile 64; head -c 24 s.png | od -An -tu1 | tr -s ' \n' ' '
+ 137 80 78 71 13 10 26 10 0 0 0 13 73 72 68 82 0 0 0 208 0 0 0 140 
+$ millrace inspect p/points.csv --sheet s.png --rows 2 --columns 3 --tile 64
+millrace inspect: s.png: is there already; --force replaces it
+[1]
+$ millrace inspect p/points.csv --sheet s.png --force --vary -t 'resize(32),random_crop(32,32)' && echo drawn
+drawn
+$ millrace inspect synthetic:n=5,shape=2 --sheet t.png
+millrace inspect: --sheet: no field is a picture; the first is x f32[2]
+[1]
+$ ls
+list.txt
+p
+s.png
+# Bad pictures are told and counted; the rest is shown.
+$ echo no picture >p/class-001/bad.png; millrace inspect p -n 0 2>&1 | grep bad; millrace inspect p -n 0 >/dev/null 2>&1
+millrace inspect: warning: sample [0-9]+ is bad: p/class-001/bad.png: .* (re)
+1 of 61 samples that were read are bad
+[1]
+$ echo gone.png >>list.txt; millrace feed list:list.txt,root=p -b 8 -t 'resize(32),center_crop(32)' --bad skip -s 2>&1 | grep -c 'gone.png\|bad.png'
+1
+$ printf 'path,v\na.png,1\n../b.png,2\n' >out.csv; millrace feed out.csv
+millrace feed: out.csv:3: '../b.png' lies outside the root folder '.': want a path below it, without '..' (root=DIR sets another)
+[1]
+$ mkdir -p e/none; millrace feed e
+millrace feed: e: a folder whose format its name does not tell: .* (re)
+[1]
+$ millrace feed folder:e
+millrace feed: e: class 'none' has no pictures (.jpg, .jpeg, .png, .webp): remove the folder, or set allow-empty
+[1]
