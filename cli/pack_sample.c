@@ -103,6 +103,7 @@ static int make_npy(const struct mr_spec *spec, const struct mr_stored *stored, 
     if (!out)
         return no_memory(total + stored->bytes);
     memset(out, ' ', total);
+    /* NOLINTNEXTLINE(bugprone-not-null-terminated-result): bytes, no text */
     memcpy(out, "\x93NUMPY\1\0", 8);
     out[8] = (char)((total - 10) & 255);
     out[9] = (char)((total - 10) >> 8);

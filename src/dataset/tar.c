@@ -48,6 +48,7 @@ static int fill_members(struct mr_dataset *ds, uint32_t *const *sample_of)
     for (uint64_t s = 0; s < st->n_shards; s++) {
         const struct mr_tar_index *x = &st->shard[s].index;
         for (uint32_t m = 0; m < x->n; m++) {
+            /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): group_all() has made one for each shard */
             uint32_t i = sample_of[s][m];
             const char *ext = i == MR_TAR_NONE ? NULL : mr_tar_extension(x->names + x->member[m].name);
             for (int f = 0; ext && f < ds->n_fields; f++) {
