@@ -104,6 +104,10 @@ int mr_storage_open(struct mr_files *files, int kind, uint32_t depth, uint32_t n
             return rc;
         }
     }
+    struct mr_files_kinds kinds;
+    mr_files_count(files, &kinds);
+    if (kinds.n_path == 0 && kinds.n_remote > 0)
+        atomic_store(&st->name, "http");
     if (!atomic_load(&st->name)) {
         mr_storage_close(st);
         const char *why = kind == MR_STORAGE_URING ? mr_uring_why_not() : "no such kind";
