@@ -352,7 +352,7 @@ struct mr_worker {
     uint64_t n_made;                    /* runs made: every few, one sample is timed */
     uint64_t *order;                    /* room for mapping: run_rows indices */
     void *scratch;                      /* the chain's */
-    struct mr_decoder *decoder;         /* NULL: no pictures */
+    struct mr_decoder *decoder;         /* NULL: the data set needs none */
     unsigned char *room[MR_MAX_FIELDS]; /* where decode writes when a chain follows; a picture has none */
     unsigned char *place_room;          /* largest row: for collating */
     /* written by this worker, read by any */

@@ -27,6 +27,9 @@ int mr_resident_plan(struct mr_loader *ld)
     if (ld->device_info.unified)
         return mr_error_set(MR_EOPTION, "cache device: device %s has no memory of its own: use the cache host",
                             ld->device_info.name);
+    if (ld->ds->draws)
+        return mr_error_set(MR_EOPTION, "cache device: %s: samples differ from epoch to epoch: they cannot be kept",
+                            ld->ds->ops->name);
     int has = mr_device_has_kernel(ld->device, "gather");
     if (has <= 0)
         return has < 0 ? has

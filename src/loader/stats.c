@@ -211,9 +211,9 @@ void mr_loader_stats(struct mr_loader *ld, struct mr_loader_stats *out)
     struct mr_files_kinds kinds;
     mr_files_count(ld->ds->files, &kinds);
     snprintf(st->storage, sizeof st->storage, "%s",
-             ld->storage        ? mr_storage_name(ld->storage)
-             : ld->ds->ops->get ? "none"
-                                : "memory");
+             ld->storage            ? mr_storage_name(ld->storage)
+             : !ld->ds->ops->locate ? "none"
+                                    : "memory");
     add_workers(ld, elapsed, st);
     read_ahead(ld, st);
     st->direct_refused = ld->storage ? mr_storage_refused(ld->storage) : NULL;

@@ -37,7 +37,7 @@ int mr_worker_init(struct mr_worker *w, struct mr_loader *ld, uint32_t id)
     w->scratch = aligned_alloc(MR_CACHE_LINE, mr_round_up(ld->scratch_bytes + 1, MR_CACHE_LINE));
     if (!w->place_room || !w->scratch)
         return mr_error_nomem("worker", largest + ld->scratch_bytes);
-    rc = ld->ds->picture >= 0 ? mr_decoder_create(&w->decoder) : 0;
+    rc = mr_dataset_decodes(ld->ds) ? mr_decoder_create(&w->decoder) : 0;
     if (rc == 0 && ld->storage)
         rc = mr_reader_open(ld->storage, &w->reader);
     if (rc == 0 && ld->storage && ld->n_whole)
