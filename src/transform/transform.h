@@ -146,6 +146,8 @@ struct mr_pass {
     bool moves;                 /* false: shapes only */
     uint32_t n_windows;         /* a window stage: its first ops, put together into one cut */
     bool resamples;             /* one of these may resample */
+    bool planar;                /* a pointwise stage that ends in a layout(nchw) (planar.c) */
+    const struct mr_op *flip;   /* the hflip that it begins with; NULL: none */
 };
 
 /* What happens to one field. */
@@ -216,6 +218,14 @@ const struct mr_op_ops *const *mr_ops_known(void); /* NULL-terminated */
 void mr_pointwise_start(struct mr_pointwise *p, enum mr_dtype from);
 int mr_pointwise_finish(struct mr_pointwise *p); /* chooses kernels; 0 or -ENOMEM */
 void mr_pointwise_run(const struct mr_pointwise *p, uint64_t inner, const void *in, void *out, uint64_t n);
+/* n elements of one channel. */
+void mr_pointwise_run_channel(const struct mr_pointwise *p, uint32_t channel, const void *in, void *out, uint64_t n);
+
+/* Stages that make planes (planar.c). */
+void mr_planar_join(struct mr_field_plan *plan);
+void mr_planar_run(const struct mr_pass *stage, const struct mr_at *at, const uint64_t *dim, const void *in, void *out);
+void mr_split_u8(const void *in, void *out, uint64_t pixels); /* of 3 channels, to 3 runs of elements */
+void mr_mirror_u8(const void *in, void *out, size_t n);
 
 /* Elements of a shape, or of the part behind dimension d (d = -1: all). */
 uint64_t mr_dims_after(const uint64_t *dim, int rank, int d);
