@@ -116,7 +116,7 @@ static void merge_dims(struct build *b)
 static bool stays_finite(const struct mr_pointwise *p, bool adds)
 {
     for (uint32_t c = 0; c < p->channels; c++) {
-        double most = 65536;
+        double most = p->from == MR_U16 || p->from == MR_I16 ? 65536 : 255;
         for (uint32_t k = 0; k < p->n_pairs; k++) {
             most = (most + fabs((double)p->c.f32[c][k][0])) * fabs((double)p->c.f32[c][k][1]);
             if (!(most < 1e38))
