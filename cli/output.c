@@ -19,9 +19,13 @@ static void open_to_umask(int fd)
 
 int cli_output_open(struct cli_output *out, const char *path, bool force, bool gz)
 {
+    struct stat st;
+    bool there = stat(path, &st) == 0;
     *out = (struct cli_output){0};
-    if (!force && access(path, F_OK) == 0)
+    if (there && !force)
         return cli_fail("%s: is there already; --force replaces it", path);
+    if (there && !S_ISREG(st.st_mode)) /* a device would be gone */
+        return cli_fail("%s: is no regular file: --force does not replace it", path);
     out->path = strdup(path);
     if (!out->path || asprintf(&out->temporary, "%s.XXXXXX", path) < 0) {
         out->temporary = NULL;

@@ -47,7 +47,7 @@ static int keep_field(const struct mr_dataset *ds, int f, const struct mr_sample
     out->bytes = mr_dtype_size(ds->field[f].dtype);
     for (int d = 0; d < ds->field[f].rank; d++)
         out->bytes *= out->dim[d];
-    if (sample->field[f].data && sample->field[f].data != out->data && out->bytes > 0)
+    if (sample->field[f].data && sample->field[f].data != out->data && out->data && out->bytes > 0)
         memcpy(out->data, sample->field[f].data, out->bytes);
     return 0;
 }
@@ -100,8 +100,8 @@ int mr_picture_decode(const char *name, const void *bytes, uint64_t n, const str
     if (rc < 0)
         return rc;
     rc = mr_image_decode(decoder, &set.image, name, bytes, n, shorter ? choose_all : NULL, &shorter, &p);
-    uint64_t row = rc < 0 ? 0 : (uint64_t)p.width * p.channels;
-    unsigned char *out = rc < 0 ? NULL : malloc(row * p.height + 1);
+    uint64_t row = rc == 0 ? (uint64_t)p.width * p.channels : 0;
+    unsigned char *out = rc == 0 ? malloc(row * p.height + 1) : NULL;
     if (rc == 0 && !out)
         rc = mr_error_nomem(name, row * p.height);
     for (uint32_t y = 0; rc == 0 && y < p.height; y++)
