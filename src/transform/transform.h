@@ -244,10 +244,16 @@ int mr_window_run(const struct mr_field_plan *plan, const struct mr_pass *stage,
 struct mr_mix_at {
     uint64_t seed, epoch, batch;
 };
+struct mr_mixture;
 int mr_mix_bind(struct mr_transform *chain); /* 0, MR_ESHAPE */
-/* chain->mix over rows of its field and of chain->mix_label, as the chain leaves them. room: for a row of either. */
-void mr_transform_mix(const struct mr_transform *chain, const struct mr_mix_at *at, uint64_t rows, unsigned char *image,
-                      uint64_t image_bytes, unsigned char *label, uint64_t label_bytes, unsigned char *room);
+/* Is the field mixed by taking rectangles of the partner, or by adding products? */
+bool mr_mix_cuts(const struct mr_transform *chain, int field);
+bool mr_mix_adds(const struct mr_transform *chain, int field);
+/* Chooses chain->mix's numbers for a batch: fewer than two rows stay as they are. */
+void mr_mix_choose(const struct mr_transform *chain, const struct mr_mix_at *at, uint64_t rows, struct mr_mixture *out);
+/* Mixes a field's rows, as the chain leaves them, on the host. room: for a row. */
+void mr_mix_rows(const struct mr_transform *chain, const struct mr_mixture *m, int field, unsigned char *base,
+                 uint64_t row_bytes, unsigned char *room);
 
 /* Points (points.c). Is there a field of points that the chain moves? */
 bool mr_points_find(const struct mr_transform *chain, int *out);
