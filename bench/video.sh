@@ -4,6 +4,6 @@
 set -eu
 cd "$(dirname "$0")/.."
 folder=${1:?usage: bench/video.sh FOLDER}
-[ -x build/release/tests/support/video_bench ] || scripts/build.sh release
+[ -x build/release/bench/video_limit ] || scripts/build.sh release
 export MILLRACE_VIDEO_MODULE=$PWD/build/release/libmillrace-video.so
-build/release/tests/support/video_bench "${ROUNDS:-7}" "${FRAMES:-16}" "${STRIDE:-4}" "${CLIPS:-4}" "${SIDE:-112}" "$folder"
+build/release/bench/video_limit "${ROUNDS:-7}" "${FRAMES:-16}" "${STRIDE:-4}" "${CLIPS:-4}" "${SIDE:-112}" "$folder"

@@ -31,7 +31,8 @@ static int find_fields(const struct mr_spec *const *specs, int n, struct fields 
     }
     if (out->picture >= 0)
         return CLI_OK;
-    return cli_fail("--sheet: no field is a picture; the first is %s", mr_spec_format(specs[0], text, sizeof text));
+    cli_fail("--sheet: no field is a picture; the first is %s", mr_spec_format(specs[0], text, sizeof text));
+    return CLI_FAILED;
 }
 
 /* at: a tile; of clips, a row. */
@@ -69,9 +70,9 @@ static int draw_plain(struct mr_dataset *ds, const struct inspect_sheet *o, stru
     void *row[MR_MAX_FIELDS] = {NULL};
     uint64_t dim[MR_MAX_FIELDS][MR_MAX_RANK];
     struct fields fields;
-    int n_fields = mr_dataset_fields(ds);
-    for (int f = 0; f < n_fields; f++)
-        specs[f] = mr_dataset_field(ds, f);
+    int n_fields = 0;
+    while (n_fields < MR_MAX_FIELDS && (specs[n_fields] = mr_dataset_field(ds, n_fields)))
+        n_fields++;
     int code = find_fields(specs, n_fields, &fields);
     if (code == CLI_OK)
         code = make_rows(specs, n_fields, row);
@@ -138,8 +139,8 @@ static void draw_batch(const struct mr_batch *batch, struct mr_loader *loader, c
                        struct sheet *sheet)
 {
     const struct mr_spec *specs[MR_MAX_FIELDS] = {NULL};
-    void *data[MR_MAX_FIELDS];
-    uint64_t dim[MR_MAX_FIELDS][MR_MAX_RANK];
+    void *data[MR_MAX_FIELDS] = {NULL};
+    uint64_t dim[MR_MAX_FIELDS][MR_MAX_RANK] = {{0}};
     for (int f = 0; f < batch->n_fields; f++) {
         specs[f] = mr_loader_field(loader, f);
         data[f] = batch->field[f].data;

@@ -142,8 +142,7 @@ struct mr_tar_opts {
     const char *fields; /* "image:jpg;png,label:cls": names, and the extensions that each is looked for under, the first
                               that is there; NULL: by the first sample */
     int index;          /* enum mr_tar_index_place; AUTO: beside the archive, else in $XDG_CACHE_HOME/millrace */
-    uint64_t
-        memory_bytes; /* packed archives together take at most this of memory, and then temporary files in that folder */
+    uint64_t memory_bytes; /* packed archives together take at most this of memory; more: temporary files there */
     struct mr_picture_opts picture;
 };
 MR_API void mr_tar_opts_init(struct mr_tar_opts *opts);

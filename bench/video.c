@@ -1,7 +1,7 @@
 /*
  * Clips a second from `video:` on one worker, beside libav alone on the same frames: opening each file, seeking to the key
  * frame before a clip unless decoding on gets there as soon, decoding. "with RGB" also scales what a clip takes, as the module
- * does. All in turn in one run; medians of the rounds. usage: video_bench ROUNDS FRAMES STRIDE CLIPS SIDE FOLDER
+ * does. All in turn in one run; medians of the rounds. usage: video_limit ROUNDS FRAMES STRIDE CLIPS SIDE FOLDER
  */
 #include "codec/video.h"
 #include "dataset/dataset.h"
@@ -25,7 +25,7 @@ struct bench {
 
 static void stop(const char *what)
 {
-    fprintf(stderr, "video_bench: %s: %s\n", what, mr_last_error());
+    fprintf(stderr, "video_limit: %s: %s\n", what, mr_last_error());
     exit(1);
 }
 
@@ -202,7 +202,7 @@ static double median(double *v, int n)
 int main(int argc, char **argv)
 {
     if (argc != 7) {
-        fprintf(stderr, "usage: video_bench ROUNDS FRAMES STRIDE CLIPS SIDE FOLDER\n");
+        fprintf(stderr, "usage: video_limit ROUNDS FRAMES STRIDE CLIPS SIDE FOLDER\n");
         return 2;
     }
     double rate[4][MAX_ROUNDS];
