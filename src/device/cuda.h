@@ -10,7 +10,7 @@
 #include "device/cuda_driver.h"
 #include "device/device.h"
 
-#define MR_CUDA_KERNELS   3
+#define MR_CUDA_KERNELS   5
 #define MR_CUDA_MAX_PEERS 64
 
 enum cuda_pinned { CUDA_PINNED_REGISTER, CUDA_PINNED_ALLOC };

@@ -202,9 +202,9 @@ static struct sim_work work_of(struct sim_device *sim, const struct mr_launched 
 static int find_kernel(struct mr_device *dev, const char *name, const void *args, size_t arg_bytes,
                        struct sim_work *work)
 {
-    struct mr_kernel_range touched[3];
+    struct mr_kernel_range touched[MR_KERNEL_RANGES];
     int rc = mr_kernel_args("sim", name, args, arg_bytes, &work->kernel, touched);
-    for (int i = 0; i < 3 && rc == 0; i++)
+    for (int i = 0; i < MR_KERNEL_RANGES && rc == 0; i++)
         if (touched[i].bytes > 0)
             rc = mr_sim_check_range(dev, "kernel's memory", touched[i].ptr, touched[i].bytes);
     work->args = args;

@@ -208,7 +208,7 @@ static uint64_t measure_whole(struct mr_loader *ld, int file)
 /* Bytes that the first sample's extents take: what read-ahead is sized by. */
 static int measure_sample(struct mr_loader *ld)
 {
-    if (ld->ds->ops->get)
+    if (!ld->ds->ops->locate)
         return 0;
     struct mr_extent at[MR_MAX_EXTENTS];
     int n = ld->ds->ops->locate(ld->ds, 0, at);
@@ -333,6 +333,8 @@ static int open_storage(struct mr_loader *ld)
 {
     struct mr_files_kinds kinds;
     mr_files_count(ld->ds->files, &kinds);
+    if (!ld->ds->ops->locate) /* it reads by itself */
+        kinds.n_path = kinds.n_null = kinds.n_remote = 0;
     ld->caching = ld->opts.cache == MR_CACHE_HOST && kinds.n_path + kinds.n_remote > 0;
     if (ld->resident)
         kinds.n_path = kinds.n_null = kinds.n_remote = 0; /* all has been read when workers start */

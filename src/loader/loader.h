@@ -110,7 +110,8 @@ struct mr_slot {
     struct mr_slot *next_full;     /* of those left with the shipper */
     uint64_t full_for;             /* the batch it was left for */
     struct mr_plan_batch info;
-    uint64_t size; /* rows delivered: info.rows less the skipped */
+    struct mr_mixture mixture; /* a chain that mixes rows: how those of this batch */
+    uint64_t size;             /* rows delivered: info.rows less the skipped */
     uint64_t *indices, *positions;
     uint64_t *dims; /* [row][field][MR_MAX_RANK], when some field varies; else NULL */
     uint64_t *lengths[MR_MAX_FIELDS], *offsets[MR_MAX_FIELDS];
@@ -156,8 +157,10 @@ struct mr_loader {
     int n_fields;
     struct mr_loader_field field[MR_MAX_FIELDS];
     uint64_t slot_bytes, scratch_bytes;
-    uint64_t host_bytes;   /* of a slot's host half: slot_bytes, or the indices alone */
-    uint64_t output_bytes; /* of a slot, on the device alone: what tails make */
+    uint64_t partner_offset; /* in a slot's halves, a u32 a row, when tails mix */
+    bool mixes;              /* tails do */
+    uint64_t host_bytes;     /* of a slot's host half: slot_bytes, or the indices alone */
+    uint64_t output_bytes;   /* of a slot, on the device alone: what tails make */
     bool varies;
     bool resident;              /* samples lie in device memory: workers only say which */
     unsigned char *resident_at; /* on the device: every sample's rows, field by field */
@@ -272,7 +275,7 @@ void mr_times_overlap(struct mr_loader *ld, struct mr_loader_stats *out);
 /* ---- tails.c ---- */
 /* Looks for an end of the field's chain that the device can do with fewer bytes copied. Returns 0, -ENOMEM, MR_EDEVICE. */
 int mr_tails_plan(struct mr_loader *ld, int f);
-/* The parts of a slot that tails add: a byte a row for mirroring, in front of the fields (moves *at), and their results.
+/* The parts of a slot that tails add: a byte a row for mirroring and a number a row for mixing, in front of the fields (moves *at), and their results.
  * Returns 0, MR_ELIMIT. */
 int mr_tails_lay_out(struct mr_loader *ld, uint64_t *at);
 /* Enqueues them, each one kernel over the batch. [ship_lock] */
@@ -381,7 +384,7 @@ struct mr_worker {
     uint64_t n_made;                    /* runs made: every few, one sample is timed */
     uint64_t *order;                    /* room for mapping: run_rows indices */
     void *scratch;                      /* the chain's */
-    struct mr_decoder *decoder;         /* NULL: no pictures */
+    struct mr_decoder *decoder;         /* NULL: the data set needs none */
     unsigned char *room[MR_MAX_FIELDS]; /* where decode writes when a chain follows; a picture has none */
     unsigned char *place_room;          /* largest row: for collating */
     /* written by this worker, read by any */

@@ -13,7 +13,8 @@ static int check_field(const struct mr_loader *ld, int f)
     if (fp->varies || fp->in.var_dims)
         return mr_error_set(MR_ESHAPE, "cache device: %.*s: samples differ in shape: use the cache host", MR_NAME_BYTES,
                             fp->in.name);
-    if ((fp->tail ? !fp->tail->whole : !fp->identity) || (ld->chain && ld->chain->mix))
+    bool host_mixes = ld->chain && !fp->tail && (mr_mix_cuts(ld->chain, f) || mr_mix_adds(ld->chain, f));
+    if ((fp->tail ? !fp->tail->whole : !fp->identity) || host_mixes)
         return mr_error_set(
             MR_EOPTION,
             "cache device: %.*s: not all of \"%s\" can run on the device (see device_transforms): change "
@@ -27,6 +28,9 @@ int mr_resident_plan(struct mr_loader *ld)
     if (ld->device_info.unified)
         return mr_error_set(MR_EOPTION, "cache device: device %s has no memory of its own: use the cache host",
                             ld->device_info.name);
+    if (ld->ds->draws)
+        return mr_error_set(MR_EOPTION, "cache device: %s: samples differ from epoch to epoch: they cannot be kept",
+                            ld->ds->ops->name);
     int has = mr_device_has_kernel(ld->device, "gather");
     if (has <= 0)
         return has < 0 ? has

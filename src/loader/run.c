@@ -175,7 +175,7 @@ static void locate_sample(struct mr_worker *w, struct mr_run *run, uint32_t i, b
     struct mr_run_sample *s = &run->sample[i];
     struct mr_extent at[MR_MAX_EXTENTS];
     s->n_extents = 0;
-    int n = ld->ds->ops->get || ld->resident ? 0 : ld->ds->ops->locate(ld->ds, s->index, at);
+    int n = !ld->ds->ops->locate || ld->resident ? 0 : ld->ds->ops->locate(ld->ds, s->index, at);
     s->status = MR_MIN(n, 0);
     s->direct = n > 0 && ld->gds && mr_gds_takes(ld, at, n);
     for (int e = 0; e < n && s->status == 0; e++) {

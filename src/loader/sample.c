@@ -77,7 +77,7 @@ static int decode(struct mr_worker *w, struct mr_run_sample *s, unsigned char *c
     out->decoder = w->decoder;
     out->choose = ld->windows ? choose_window : NULL;
     out->choose_user = wish;
-    if (ld->ds->ops->get)
+    if (s->n_extents == 0)
         return ld->ds->ops->get(ld->ds, s->index, out);
     bool as_is = true;
     for (int e = 0; e < s->n_extents; e++) {
@@ -234,7 +234,7 @@ static int fetch_now(struct mr_loader *ld, uint64_t index, struct mr_run_sample 
 {
     s->index = index;
     s->n_extents = 0;
-    if (ld->ds->ops->get)
+    if (!ld->ds->ops->locate)
         return 0;
     struct mr_extent at[MR_MAX_EXTENTS];
     int n = ld->ds->ops->locate(ld->ds, index, at), rc = MR_MIN(n, 0);

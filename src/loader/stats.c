@@ -213,10 +213,10 @@ void mr_loader_stats(struct mr_loader *ld, struct mr_loader_stats *out)
     struct mr_files_kinds kinds;
     mr_files_count(ld->ds->files, &kinds);
     snprintf(st->storage, sizeof st->storage, "%s",
-             ld->gds            ? "gds"
-             : ld->storage      ? mr_storage_name(ld->storage)
-             : ld->ds->ops->get ? "none"
-                                : "memory");
+             ld->gds                ? "gds"
+             : ld->storage          ? mr_storage_name(ld->storage)
+             : !ld->ds->ops->locate ? "none"
+                                    : "memory");
     add_workers(ld, elapsed, st);
     read_ahead(ld, st);
     snprintf(st->gds, sizeof st->gds, "%s", ld->gds_text);
