@@ -184,7 +184,7 @@ static void print_stages(const struct mr_loader_stats *st)
     static const char *const what[MR_N_STAGES] = {
         [MR_STAGE_READ] = "reads: order, starting and waiting for them",
         [MR_STAGE_DECODE] = "bytes to tensors",
-        [MR_STAGE_TRANSFORM] = "the chain, writing the batch's rows",
+        [MR_STAGE_TRANSFORM] = "the chain (of pictures: decoding, too), writing the batch's rows",
         [MR_STAGE_COLLATE] = "completing batches, starting copies",
         [MR_STAGE_SLOT] = "waiting for a free slot: the consumer sets the pace",
     };
