@@ -65,6 +65,10 @@ static uint64_t drop_bad_rows(struct mr_loader *ld, struct mr_slot *slot)
     for (uint64_t row = 0; row < slot->info.rows; row++) {
         if (slot->positions[row] == UINT64_MAX)
             continue;
+        if (slot->came_from) {
+            slot->moved = true;
+            slot->came_from[kept] = (uint32_t)row;
+        }
         if (kept != row) {
             for (int f = 0; f < ld->n_fields; f++) {
                 unsigned char *base = slot->host + ld->field[f].offset;
@@ -77,6 +81,8 @@ static uint64_t drop_bad_rows(struct mr_loader *ld, struct mr_slot *slot)
                 if (slot->dims)
                     memcpy(dims_of(ld, slot, kept, f), dims_of(ld, slot, row, f), MR_MAX_RANK * sizeof(uint64_t));
             }
+            if (slot->from_host)
+                slot->from_host[kept] = slot->from_host[row];
             slot->indices[kept] = slot->indices[row];
             slot->positions[kept] = slot->positions[row];
         }
@@ -169,6 +175,7 @@ static void mix(struct mr_loader *ld, struct mr_slot *slot, unsigned char *room)
 void mr_collate(struct mr_loader *ld, struct mr_slot *slot, unsigned char *room)
 {
     slot->size = slot->info.rows;
+    slot->moved = false;
     /* Replaced samples have good rows; under FAIL the batch is not delivered. */
     if (slot->bad && ld->opts.bad != MR_BAD_REPLACE)
         slot->size = drop_bad_rows(ld, slot);

@@ -10,6 +10,7 @@
  *   ahead.c     how many runs a worker keeps in flight: what latency and pace ask for
  *   sample.c    one sample: bytes -> decode -> chain -> row; bad.c: what happens to bad ones
  *   collate.c   rows of different size or absence -> one batch
+ *   gds.c       samples that are read straight into the device half
  *   tails.c     the ends of chains that run on the device
  *   resident.c  a data set that is kept in device memory
  *   state.c     saving and loading; stats.c: figures and the bottleneck; loader.c: open and close
@@ -94,6 +95,9 @@ struct mr_slot {
     _Atomic bool asking;        /* one worker waits for the device about that: the others for it */
     _Atomic uint64_t claim_ns;  /* when its first run was started; 0: not yet */
     _Atomic uint64_t ready_for; /* batch that is ready to be handed out; UINT64_MAX: none */
+    bool *from_host;            /* with gds, of each row: its bytes are in the host half, for shipping */
+    uint32_t *came_from;        /* with gds: the row where a row of the batch was read to; NULL without gds */
+    bool moved;                 /* ... which is not everywhere its own */
     bool held;                  /* consumer's */
     struct mr_bad *bad;         /* [lock while being filled] unordered; the consumer's once ready */
     bool bad_lost;              /* [the same] there was no memory to note one: the batch cannot be handed out */
@@ -122,6 +126,7 @@ struct mr_loader_field {
     uint64_t offset; /* in the slot's halves */
     bool identity;   /* what the workers do leaves it as it is */
     bool varies;
+    bool gds; /* read straight into the device half */
     /* The end of the chain runs on the device: a row is what it starts from, and its results lie in a part of their own. */
     struct mr_chain_tail *tail; /* NULL: none */
     uint64_t out_bytes;         /* of a row as delivered */
@@ -131,6 +136,7 @@ struct mr_loader_field {
 };
 
 struct mr_worker;
+struct mr_run;
 
 #define MR_MAX_STREAMS 16 /* for copies */
 
@@ -142,6 +148,8 @@ struct mr_loader {
     struct mr_device *device, *own_device;
     struct mr_device_info device_info;
     struct mr_storage *storage; /* NULL: nothing is read */
+    struct mr_gds *gds;         /* NULL: no field is read straight into device memory */
+    char gds_text[256];         /* what the statistics say of that */
     struct mr_plan plan;
     bool caching, holds_chain;
     bool windows; /* pictures are decoded as far as the chain's first ops want them */
@@ -273,6 +281,25 @@ int mr_tails_lay_out(struct mr_loader *ld, uint64_t *at);
 /* Enqueues them, each one kernel over the batch. [ship_lock] */
 int mr_tails_launch(struct mr_loader *ld, const struct mr_slot *slot, struct mr_stream *stream);
 
+/* ---- gds.c: fields that are read straight into the device half ---- */
+/* Which fields? Opens what reads them; none is no error: gds_text says why. Returns 0, -ENOMEM. */
+int mr_gds_plan(struct mr_loader *ld);
+/* The rings' memory is there. */
+void mr_gds_memory(struct mr_loader *ld);
+void mr_gds_free(struct mr_loader *ld); /* before the ring; its workers are gone */
+int mr_gds_slot_create(struct mr_loader *ld, struct mr_slot *slot);
+void mr_gds_slot_free(struct mr_slot *slot);
+/* Are all its gds fields to be read so? */
+bool mr_gds_takes(const struct mr_loader *ld, const struct mr_extent *at, int n);
+/* Reads sample i's gds fields into its row, and those of its neighbours on the way. Blocks. The slot is open, its device half
+ * free. Returns 0; else the sample's error, or MR_EDEVICE. */
+int mr_gds_read(struct mr_worker *w, struct mr_run *run, uint32_t i);
+/* Enqueues what is missing in the device half: rows that have come by the host, rows that moved over bad ones. [ship_lock]
+ * [out] copied: adds what came from the host. */
+int mr_gds_complete(struct mr_loader *ld, const struct mr_slot *slot, struct mr_stream *stream, uint64_t *copied);
+/* Has the consumer's last work on the slot passed, so that its device half may be written? 1, 0, negative: error. */
+int mr_gds_slot_passed(const struct mr_slot *slot);
+
 /* ---- resident.c ---- */
 /* Can the data set be kept on the device? Lays it out. Returns 0, MR_EOPTION, MR_EUNSUPPORTED, MR_ESHAPE, MR_ELIMIT. */
 int mr_resident_plan(struct mr_loader *ld);
@@ -300,11 +327,13 @@ struct mr_run_sample {
     int status;               /* negative: it could not be located, see mr_run_error() */
     int failed_extent;        /* whose bytes could not be had */
     bool done;
+    bool direct; /* its gds fields are read into the device half, on the thread that makes it */
     struct {
         struct mr_extent at;
         const void *view; /* in memory; NULL: see read */
         struct mr_read *read;
-        uint64_t skip; /* bytes into the read */
+        uint64_t skip;  /* bytes into the read */
+        bool on_device; /* gds: it has been read into its row */
     } extent[MR_MAX_EXTENTS];
 };
 
@@ -361,7 +390,9 @@ struct mr_worker {
     /* written by this worker, read by any */
     _Atomic uint64_t stage_ns[MR_N_STAGES];
     _Atomic uint64_t timed_decode_ns, timed_transform_ns; /* of the samples that were timed */
-    _Atomic uint64_t made_ns;                             /* decode and transform together, all samples */
+    _Atomic uint64_t direct_reads, direct_bytes;
+    uint64_t direct_ns;       /* of made_ns, since the last lap */
+    _Atomic uint64_t made_ns; /* decode and transform together, all samples */
     _Atomic uint64_t life_ns;
     _Atomic uint64_t reads, read_bytes, in_flight_sum, in_flight_n;
 };

@@ -91,7 +91,7 @@ static int read_all(struct mr_loader *ld, struct mr_stream *stream)
     opts.workers = ld->n_workers;
     opts.read_ahead = ld->opts.read_ahead;
     opts.queue_depth = ld->opts.queue_depth;
-    opts.storage = ld->opts.storage;
+    opts.storage = ld->opts.storage == MR_STORAGE_GDS ? MR_STORAGE_AUTO : ld->opts.storage; /* labels are looked at */
     opts.prefetch = MR_MIN(ld->n_slots, 4);
     opts.pageable = ld->opts.pageable;
     int rc = mr_loader_open(ld->ds, NULL, NULL, ld->device, &opts, &reader);

@@ -221,6 +221,9 @@ static uint32_t make_run(struct mr_worker *w, struct mr_run *run)
     if (made == 0)
         return 0;
     uint64_t start = lap(w, &w->made_ns);
+    mr_count(&w->made_ns, 0 - w->direct_ns); /* that was reading */
+    mr_count(&w->stage_ns[MR_STAGE_READ], w->direct_ns);
+    w->direct_ns = 0;
     mr_trace_span("samples", start, w->lap_ns, "batch", run->t);
     if (mr_ring_rows_done(w->ld, run->t, made, w->place_room))
         w->lap_ns = mr_time_ns(); /* what completing took has been counted */
