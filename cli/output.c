@@ -17,15 +17,22 @@ static void open_to_umask(int fd)
     fchmod(fd, 0666 & ~mask);
 }
 
-int cli_output_open(struct cli_output *out, const char *path, bool force, bool gz)
+int cli_output_check(const char *path)
 {
     struct stat st;
-    bool there = stat(path, &st) == 0;
+    if (stat(path, &st) != 0 || S_ISREG(st.st_mode))
+        return CLI_OK;
+    return cli_fail("%s: is there and no regular file: want a file's name, which is written beside it and renamed",
+                    path);
+}
+
+int cli_output_open(struct cli_output *out, const char *path, bool force, bool gz)
+{
     *out = (struct cli_output){0};
-    if (there && !force)
+    if (cli_output_check(path) != CLI_OK)
+        return CLI_FAILED;
+    if (!force && access(path, F_OK) == 0)
         return cli_fail("%s: is there already; --force replaces it", path);
-    if (there && !S_ISREG(st.st_mode)) /* a device would be gone */
-        return cli_fail("%s: is no regular file: --force does not replace it", path);
     out->path = strdup(path);
     if (!out->path || asprintf(&out->temporary, "%s.XXXXXX", path) < 0) {
         out->temporary = NULL;

@@ -89,7 +89,10 @@ static int check_collate(const struct mr_loader *ld, const struct mr_loader_fiel
     char text[160];
     mr_spec_format(&fp->out, text, sizeof text);
     if (fp->varies && ld->opts.collate == MR_COLLATE_STACK)
-        return mr_error_set(MR_ESHAPE, "%s: samples differ in shape: collate by pad, fixed or ragged, or crop them",
+        return mr_error_set(MR_ESHAPE,
+                            "%s: samples differ in shape: make them one size by a transform (pictures: "
+                            "resize(224,224), random_resized_crop(224), or resize(256),center_crop(224)), "
+                            "or collate by pad, fixed or ragged",
                             text);
     if (fp->varies && ld->opts.collate == MR_COLLATE_RAGGED && fp->out.var_dims != 1)
         return mr_error_set(MR_ESHAPE, "%s: ragged collation wants the first dimension alone to vary", text);
