@@ -77,7 +77,7 @@ static int decode(struct mr_worker *w, struct mr_run_sample *s, unsigned char *c
     out->decoder = w->decoder;
     out->choose = ld->windows ? choose_window : NULL;
     out->choose_user = wish;
-    if (ld->ds->ops->get)
+    if (s->n_extents == 0)
         return ld->ds->ops->get(ld->ds, s->index, out);
     bool as_is = true;
     for (int e = 0; e < s->n_extents; e++) {
@@ -190,11 +190,14 @@ static int make(struct mr_worker *w, struct mr_slot *slot, uint32_t row, uint64_
     struct wish wish = {ld, {.seed = ld->opts.seed, .epoch = epoch, .index = s->index}};
     int rc = decode(w, s, to, &wish, &sample);
     uint64_t t1 = timed ? mr_time_ns() : 0;
+    if (slot->from_host)
+        slot->from_host[row] = !s->direct;
     for (int f = 0; f < ld->n_fields && rc == 0; f++) {
-        uint64_t dim[MR_MAX_RANK];
+        uint64_t dim[MR_MAX_RANK] = {0};
         /* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): mr_sample_init() has set every field's data */
         struct mr_at at = place_of(ld, &wish.at, f, &sample);
-        rc = write_field(w, f, &at, &sample, to[f], dim);
+        if (!s->direct || !ld->field[f].gds) /* else its bytes are in their row */
+            rc = write_field(w, f, &at, &sample, to[f], dim);
         if (rc == 0 && ld->field[f].tail && ld->field[f].tail->flip)
             slot->host[ld->field[f].flip_offset + row] =
                 mr_tail_flips(ld->field[f].tail, ld->opts.seed, epoch, s->index);
@@ -231,7 +234,7 @@ static int fetch_now(struct mr_loader *ld, uint64_t index, struct mr_run_sample 
 {
     s->index = index;
     s->n_extents = 0;
-    if (ld->ds->ops->get)
+    if (!ld->ds->ops->locate)
         return 0;
     struct mr_extent at[MR_MAX_EXTENTS];
     int n = ld->ds->ops->locate(ld->ds, index, at), rc = MR_MIN(n, 0);
@@ -288,10 +291,13 @@ void mr_sample_make(struct mr_worker *w, struct mr_run *run, uint32_t i, bool ti
     uint32_t row = run->row0 + i;
     slot->indices[row] = s->index;
     slot->positions[row] = s->position;
-    int rc = s->status < 0 ? mr_run_error(w, run, i) : make(w, slot, row, run->info.epoch, s, timed);
+    int rc = s->status < 0 ? mr_run_error(w, run, i) : s->direct ? mr_gds_read(w, run, i) : 0;
+    bool device_failed = rc == MR_EDEVICE;
+    if (rc == 0)
+        rc = make(w, slot, row, run->info.epoch, s, timed);
     if (rc == 0)
         return;
-    bool fatal = run->error.code < 0 || machine_lacks(rc);
+    bool fatal = run->error.code < 0 || machine_lacks(rc) || device_failed;
     mr_bad_add(ld, run->t, row, s, run->info.epoch, rc, fatal);
     if (ld->opts.bad == MR_BAD_REPLACE && !fatal) {
         rc = replace(w, run, i);
