@@ -182,7 +182,7 @@ static int make(struct mr_worker *w, struct mr_slot *slot, uint32_t row, uint64_
         say_which(ld, slot, row, epoch, s->index);
         return 0;
     }
-    unsigned char *to[MR_MAX_FIELDS];
+    unsigned char *to[MR_MAX_FIELDS] = {NULL};
     for (int f = 0; f < ld->n_fields; f++)
         to[f] = slot->host + ld->field[f].offset + row * ld->field[f].row_bytes;
     struct mr_sample sample;

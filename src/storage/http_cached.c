@@ -102,7 +102,7 @@ int mr_cached_first(struct mr_http *client, struct mr_file *f, void **body, uint
     struct mr_http_request request = {.url = f->name, .want = MR_WHOLE, .limit = MR_WHOLE_LIMIT, .stop = stop};
     request.if_none_match = etag[0] ? etag : NULL;
     int rc = mr_http_run(client, &request);
-    if (rc == 0 && request.answer.status == 304) {
+    if (rc == 0 && kept && request.answer.status == 304) {
         void *none = NULL;
         struct mr_object *o = kept;
         if (atomic_compare_exchange_strong_explicit(&f->own, &none, o, memory_order_acq_rel, memory_order_acquire)) {

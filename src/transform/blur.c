@@ -113,7 +113,8 @@ static void gauss(double sigma, uint64_t kernel, float out[MAX_KERNEL])
 {
     double sum = 0, w[MAX_KERNEL] = {0};
     for (uint64_t k = 0; k < kernel; k++) {
-        double x = ((double)k - (double)(kernel / 2)) / sigma;
+        uint64_t middle = kernel / 2;
+        double x = ((double)k - (double)middle) / sigma;
         w[k] = exp(-0.5 * x * x);
         sum += w[k];
     }
