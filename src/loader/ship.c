@@ -94,6 +94,8 @@ static int enqueue(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
         rc = mr_copy_async(stream, slot->device, MR_DEVICE, slot->host, kind, bytes);
     if (rc == 0)
         rc = mr_resident_gather(ld, slot, stream);
+    if (rc == 0 && ld->gpu)
+        rc = mr_gpu_place(ld, slot, stream);
     if (rc == 0)
         rc = mr_tails_launch(ld, slot, stream);
     if (rc == 0 && clock)

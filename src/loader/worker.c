@@ -221,7 +221,7 @@ static uint32_t make_run(struct mr_worker *w, struct mr_run *run)
         return 0;
     uint64_t start = lap(w, &w->made_ns);
     mr_trace_span("samples", start, w->lap_ns, "batch", run->t);
-    if (mr_ring_rows_done(w->ld, run->t, made, w->place_room))
+    if (mr_ring_rows_done(w, run->t, made))
         w->lap_ns = mr_time_ns(); /* what completing took has been counted */
     return made;
 }

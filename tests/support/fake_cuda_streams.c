@@ -461,8 +461,8 @@ static int launch_kernel(struct CUstream_st *stream, const struct mr_kernel *ker
 /* One of the library's kernels.h, or NULL. */
 static const struct mr_kernel *kernel_of(const struct CUfunc_st *function)
 {
-    static const char *const names[] = {"pointwise", "one_hot", "gather"};
-    for (int i = 0; i < 3; i++)
+    static const char *const names[] = {"pointwise", "one_hot", "gather", "resample"};
+    for (int i = 0; i < 4; i++)
         if ((const void *)mr_kernel_find(names[i]) == (const void *)function)
             return mr_kernel_find(names[i]);
     return NULL;
