@@ -283,6 +283,8 @@ static struct memory_sum sum_memory(const struct mr_loader *ld, const struct mr_
         m.rooms += f == ld->ds->picture ? 0 : ld->field[f].in_bytes;
     m.rooms *= ld->n_workers;
     m.cache += mr_gpu_device_bytes(ld);
+    if (ld->gpu) /* compressed pictures that wait for the device */
+        m.reads += ld->n_slots * ld->opts.batch_size * ld->sample_bytes;
     m.total = (m.slot + m.device) * ld->n_slots + m.reads + m.cache + m.rooms + m.files;
     return m;
 }

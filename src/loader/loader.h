@@ -150,7 +150,7 @@ struct mr_gpu_sample {
 
 /* A decoder and what works with it. Work of one batch has passed before the next begins. */
 struct mr_gpu_lane {
-    pthread_mutex_t lock; /* guards all of it; device locks may be taken while it is held, loader->lock too */
+    pthread_mutex_t lock; /* guards all of it; device locks may be taken while it is held */
     struct mr_jpeg_unit *unit;
     struct mr_stream *stream;
     struct mr_event *done;

@@ -295,6 +295,7 @@ static void test_faults(void **state)
     struct run_config c = config(folder("good", ",exact"), "cuda", 1);
     c.opts.epochs = 1;
     c.opts.batch_size = 30;
+    c.opts.prefetch = 1;
     struct run good = run_loader(&c);
     for (size_t k = 0; k < MR_COUNT(codes); k++) {
         uint64_t n_errors = 0, at = 1;
