@@ -1,7 +1,7 @@
 #!/bin/bash
 # Photos in tar shards, read from the disk (page cache), from an HTTP server on loopback that answers after 50 ms, and from the
 # same through a warm disk cache, in turn, ROUNDS times. Prints one markdown table of medians, with the ratio to local.
-# usage: bench/remote.sh FOLDER_OF_JPEGS     ROUNDS=3 LATENCY_MS=50 COPIES=8 MILLRACE=build/release/millrace
+# usage: bench/remote.sh FOLDER_OF_JPEGS     ROUNDS=3 LATENCY_MS=50 COPIES=1 EPOCHS=4 MILLRACE=build/release/millrace
 set -eu
 cd "$(dirname "$0")/.."
 photos=${1:?usage: bench/remote.sh FOLDER_OF_JPEGS}
@@ -9,7 +9,7 @@ millrace=${MILLRACE:-build/release/millrace}
 work=$(mktemp -d)
 trap 'exec 9>&-; rm -rf "$work"' EXIT
 
-for copy in $(seq "${COPIES:-8}"); do
+for copy in $(seq "${COPIES:-1}"); do
     mkdir -p "$work/photos/class$copy"
     find "$photos" -iname '*.jp*g' -exec cp {} "$work/photos/class$copy/" \;
 done
@@ -22,9 +22,9 @@ exec 9>"$work/in"
 while [ ! -s "$work/port" ]; do sleep 0.1; done
 port=$(awk '{ print $2 }' "$work/port")
 
-chain='random_resized_crop(224),hflip,cast(f32),scale(1/255),layout(nchw)'
+chain='resize(256),center_crop(224),hflip,cast(f32),scale(1/255),layout(nchw)'
 feed() { # name, data set, more options
-    "$millrace" feed "$2" --shuffle --epochs 4 --batch-size 32 --transform "$chain" --device cpu --digest --json "${@:3}" |
+    "$millrace" feed "$2" --shuffle --epochs "${EPOCHS:-4}" --batch-size 32 --transform "$chain" --device cpu --digest --json "${@:3}" |
         python3 -c "import json, sys; r = json.load(sys.stdin); print('$1', r['samples_per_s'], r['first_batch_ms'], r['digest'])"
 }
 local=tar:$work/shards/$shard remote=tar:http://127.0.0.1:$port/ok/shards/$shard

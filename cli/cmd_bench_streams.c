@@ -16,9 +16,10 @@ static const struct mr_option options[] = {
         .help = "How many matrices"),
     OPT("size", MR_OPT_UINT, size, .initial = "2048", .min = 16, .max = 16384, .unit = "rows",
         .help = "Rows and columns of each, of f32"),
-    OPT("pieces", MR_OPT_UINT, pieces, .initial = "2", .min = 1, .max = STREAMS_MAX_PIECES, .unit = "pieces",
-        .help = "Blocks of rows that the ring takes each matrix in: the first product starts, and the last copy back "
-                "ends, that much sooner"),
+    OPT("pieces", MR_OPT_UINT, pieces, .initial = "4", .min = 1, .max = STREAMS_MAX_PIECES, .unit = "pieces",
+        .help =
+            "Blocks of rows that the ring takes the first and the last matrix in: the first product starts, and the "
+            "last copy back ends, that much sooner"),
     OPT("repeats", MR_OPT_UINT, repeats, .initial = "5", .min = 1, .max = STREAMS_REPEATS, .unit = "repeats",
         .help = "How often each way is measured; medians are printed"),
     OPT("plot", MR_OPT_STRING, plot, .meta = "FILE", .help = "Draw a chart: FILE.svg or FILE.html"),
@@ -179,8 +180,8 @@ const struct cli_command cli_bench_streams = {
     .text =
         "Copies n matrices to the device, multiplies each by the same weights, and copies the products back: in one "
         "stream; in a stream for each, all in memory at once; and in a ring of 3 buffers with a stream for copies in, "
-        "three that products take turns on and one for copies out, tied by events, in constant memory. There each "
-        "matrix goes "
+        "three that products take turns on and one for copies out, tied by events, in constant memory. There the "
+        "first and the last matrix go "
         "through in pieces: until the first is copied in, and after the last product, nothing can be computed.\n\nNo "
         "order can be faster than the "
         "longest of the three alone, which is measured and printed as the lower bound. GPUs need cuBLAS: "

@@ -7,7 +7,7 @@
 static const char *const tails[] = {"drop", "pad", NULL};
 static const char *const collates[] = {"stack", "pad", "fixed", "ragged", NULL};
 static const char *const policies[] = {"fail", "skip", "replace", NULL};
-static const char *const storages[] = {"auto", "uring", "pread", NULL};
+static const char *const storages[] = {"auto", "uring", "pread", "gds", NULL};
 static const char *const caches[] = {"none", "host", "device", NULL};
 static const char *const device_transforms[] = {"off", "on", "auto", NULL}; /* as enum mr_device_transforms */
 
@@ -52,7 +52,10 @@ const struct mr_option feed_options[] = {
     OPT("prefetch", 'p', MR_OPT_UINT, prefetch, .initial = "0", .max = 1024, .unit = "batches",
         .help = "Batches made ahead: slots in the ring; 0: chosen, 4 to 64 by their size", .group = "Pipeline"),
     OPT("storage", 0, MR_OPT_ENUM, storage, .initial = "auto", .choices = storages,
-        .help = "How files are read; auto: io_uring where the kernel gives it, else pread", .group = "Pipeline"),
+        .help = "How files are read; auto: io_uring where the kernel gives it, else pread; gds: plain samples straight "
+                "into a "
+                "GPU's memory by cuFile, all else as by auto",
+        .group = "Pipeline"),
     OPT("direct", 0, MR_OPT_FLAG, direct, .help = "Read files past the page cache, where their file system can",
         .group = "Pipeline"),
     OPT("cache", 0, MR_OPT_ENUM, cache, .initial = "none", .choices = caches,
@@ -216,6 +219,7 @@ static const struct cli_note json_notes[] = {
      "from its first sample's claim to ready"},
     {"consumer_wait_ms, ready_batches_mean", "time spent waiting for batches; batches that stood ready, mean"},
     {"reads, read_bytes, reads_in_flight_mean, read_latency_ms", "of the storage"},
+    {"gds", "with --storage gds, the fields that it reads and how, or why none; else null"},
     {"direct_refused", "with --direct, a file whose file system refused it, else null"},
     {"overlap", "on devices with copies: batches timed, copy_ms, step_ms, both_ms, and copy_hidden from 0 to 1"},
     {"memory", "pageable_bytes, pinned_bytes, pinned_locked_bytes, device_bytes, cache_bytes"},

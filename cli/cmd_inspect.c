@@ -27,7 +27,8 @@ static const struct mr_option table[] = {
     {"scan", 0, MR_OPT_UINT, AT(scan), "0",
      .help = "Samples to make the statistics from; 0: the first 1,000, or fewer that make 256 MiB"},
     {"sheet", 0, MR_OPT_STRING, AT(sheet), .meta = "FILE",
-     .help = "Write a contact sheet of the pictures from --index on, as PNG, instead; points are crosses",
+     .help = "Write a contact sheet of the pictures from --index on, as PNG, instead; points are crosses; a clip is a "
+             "row of its frames",
      .group = "Contact sheet"},
     {"transform", 't', MR_OPT_STRING, AT(transform), .meta = "CHAIN",
      .help = "Transforms, as feed takes them, that the pictures go through first", .group = "Contact sheet"},
@@ -37,7 +38,9 @@ static const struct mr_option table[] = {
     {"tile", 0, MR_OPT_UINT, AT(tile), "160", 16, 1024, "pixels", .help = "Height and width that a picture is given",
      .group = "Contact sheet"},
     {"vary", 0, MR_OPT_FLAG, AT(vary),
-     .help = "A row is one sample in successive epochs: what random transforms do to it", .group = "Contact sheet"},
+     .help = "A row is one sample in successive epochs: what random transforms do to it; of clips, the rows are the "
+             "first one",
+     .group = "Contact sheet"},
     {"seed", 0, MR_OPT_UINT, AT(seed), "0", .help = "Of random transforms", .group = "Contact sheet"},
     {"force", 0, MR_OPT_FLAG, AT(force), .help = "Replace a sheet that is there", .group = "Contact sheet"},
     {"formats", 0, MR_OPT_FLAG, AT(formats), .help = "List the formats and their options instead"},
@@ -461,6 +464,7 @@ static const struct cli_note examples[] = {
     {"millrace inspect photos/ --sheet photos.png", "The first 32 pictures of a folder"},
     {"millrace inspect csv:faces.csv --sheet s.png --vary -t 'random_resized_crop(224),hflip(0.5)'",
      "What transforms do to pictures and the points in them"},
+    {"millrace inspect video:clips/,frames=8 --sheet strips.png", "A row of frames for each of the first four clips"},
     {"millrace inspect --formats", "What can be opened, and how"},
     {NULL},
 };

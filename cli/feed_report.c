@@ -54,6 +54,7 @@ static void json_stages(struct mr_json *json, const struct mr_loader_stats *st)
     mr_json_uint(json, "read_bytes", st->read_bytes);
     mr_json_double(json, "reads_in_flight_mean", st->reads_in_flight_mean);
     mr_json_double(json, "read_latency_ms", ms(st->read_latency_ns));
+    mr_json_string(json, "gds", st->gds[0] ? st->gds : NULL);
     mr_json_string(json, "direct_refused", st->direct_refused);
 }
 
@@ -256,6 +257,8 @@ static void print_consumer(const struct feed_result *r)
                cli_count((double)st->reads, a), cli_bytes(st->read_bytes, b), st->reads_in_flight_mean,
                cli_count((double)st->read_ahead, c), st->read_latency_ns ? ", latency " : "",
                st->read_latency_ns ? cli_time(st->read_latency_ns, d) : "");
+    if (st->gds[0])
+        printf("  gds: %s\n", st->gds);
     if (st->direct_refused)
         printf("  direct I/O refused by the file system of %s: read through the page cache\n", st->direct_refused);
     feed_print_remote();

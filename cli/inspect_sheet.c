@@ -31,12 +31,18 @@ static int find_fields(const struct mr_spec *const *specs, int n, struct fields 
     }
     if (out->picture >= 0)
         return CLI_OK;
-    return cli_fail("--sheet: no field is a picture; the first is %s", mr_spec_format(specs[0], text, sizeof text));
+    cli_fail("--sheet: no field is a picture; the first is %s", mr_spec_format(specs[0], text, sizeof text));
+    return CLI_FAILED;
 }
 
+/* at: a tile; of clips, a row. */
 static void draw(struct sheet *sheet, uint32_t at, const struct fields *fields, const struct mr_spec *const *specs,
                  void *const *data, uint64_t (*dim)[MR_MAX_RANK])
 {
+    if (sheet_is_clip(specs[fields->picture])) {
+        sheet_draw_strip(sheet, at, specs[fields->picture], dim[fields->picture], data[fields->picture]);
+        return;
+    }
     const float *points = fields->points >= 0 ? data[fields->points] : NULL;
     sheet_draw(sheet, at, specs[fields->picture], dim[fields->picture], data[fields->picture], points,
                points ? dim[fields->points][0] : 0);
@@ -64,9 +70,9 @@ static int draw_plain(struct mr_dataset *ds, const struct inspect_sheet *o, stru
     void *row[MR_MAX_FIELDS] = {NULL};
     uint64_t dim[MR_MAX_FIELDS][MR_MAX_RANK];
     struct fields fields;
-    int n_fields = mr_dataset_fields(ds);
-    for (int f = 0; f < n_fields; f++)
-        specs[f] = mr_dataset_field(ds, f);
+    int n_fields = 0;
+    while (n_fields < MR_MAX_FIELDS && (specs[n_fields] = mr_dataset_field(ds, n_fields)))
+        n_fields++;
     int code = find_fields(specs, n_fields, &fields);
     if (code == CLI_OK)
         code = make_rows(specs, n_fields, row);
@@ -117,8 +123,9 @@ static int feed_open(struct mr_dataset *ds, const struct inspect_sheet *o, uint6
     opts.epochs = epochs;
     opts.seed = o->seed;
     opts.bad = MR_BAD_SKIP;
-    int rc = mr_transform_create(&f->chain);
-    if (rc == 0)
+    bool chain = o->transform && o->transform[0];
+    int rc = chain ? mr_transform_create(&f->chain) : 0;
+    if (rc == 0 && chain)
         rc = mr_transform_add(f->chain, o->transform);
     if (rc == 0)
         rc = mr_sampler_create(&order, mr_dataset_length(ds), &f->sampler);
@@ -132,8 +139,8 @@ static void draw_batch(const struct mr_batch *batch, struct mr_loader *loader, c
                        struct sheet *sheet)
 {
     const struct mr_spec *specs[MR_MAX_FIELDS] = {NULL};
-    void *data[MR_MAX_FIELDS];
-    uint64_t dim[MR_MAX_FIELDS][MR_MAX_RANK];
+    void *data[MR_MAX_FIELDS] = {NULL};
+    uint64_t dim[MR_MAX_FIELDS][MR_MAX_RANK] = {{0}};
     for (int f = 0; f < batch->n_fields; f++) {
         specs[f] = mr_loader_field(loader, f);
         data[f] = batch->field[f].data;
@@ -142,15 +149,16 @@ static void draw_batch(const struct mr_batch *batch, struct mr_loader *loader, c
     draw(sheet, at, fields, specs, data, dim);
 }
 
-/* vary: row r shows sample r in as many epochs as there are columns. */
-static int draw_changed(struct mr_dataset *ds, const struct inspect_sheet *o, struct sheet *sheet, uint64_t n)
+/* vary: row r shows sample r in as many epochs as there are columns; of clips, the first one in as many as there are rows. */
+static int draw_changed(struct mr_dataset *ds, const struct inspect_sheet *o, struct sheet *sheet, uint64_t n,
+                        bool clips)
 {
     struct feed feed = {0};
     const struct mr_spec *specs[MR_MAX_FIELDS] = {NULL};
     struct fields fields;
     struct mr_batch batch;
-    uint64_t samples = o->vary && n > o->rows ? o->rows : n;
-    int code = feed_open(ds, o, samples, o->vary ? o->columns : 1, &feed), n_fields = 0, rc = 0;
+    uint64_t samples = !o->vary ? n : clips ? 1 : n > o->rows ? o->rows : n;
+    int code = feed_open(ds, o, samples, !o->vary ? 1 : clips ? o->rows : o->columns, &feed), n_fields = 0, rc = 0;
     while (code == CLI_OK && n_fields < MR_MAX_FIELDS && (specs[n_fields] = mr_loader_field(feed.loader, n_fields)))
         n_fields++;
     if (code == CLI_OK)
@@ -158,7 +166,11 @@ static int draw_changed(struct mr_dataset *ds, const struct inspect_sheet *o, st
     while (code == CLI_OK && (rc = mr_loader_next(feed.loader, NULL, &batch)) > 0) {
         uint64_t i = batch.index;
         if (batch.size == 1)
-            draw_batch(&batch, feed.loader, &fields, (uint32_t)(o->vary ? i * o->columns + batch.epoch : i), sheet);
+            draw_batch(&batch, feed.loader, &fields,
+                       (uint32_t)(!o->vary ? i
+                                  : clips  ? batch.epoch
+                                           : i * o->columns + batch.epoch),
+                       sheet);
         mr_loader_release(feed.loader, &batch, NULL);
     }
     if (code == CLI_OK && rc < 0)
@@ -170,18 +182,32 @@ static int draw_changed(struct mr_dataset *ds, const struct inspect_sheet *o, st
     return code;
 }
 
+/* Frames of a sample, when what is drawn are clips; else 0. */
+static uint64_t clip_frames(const struct mr_dataset *ds)
+{
+    for (int f = 0; f < mr_dataset_fields(ds); f++) {
+        const struct mr_spec *spec = mr_dataset_field(ds, f);
+        if (sheet_drawable(spec))
+            return sheet_is_clip(spec) ? spec->dim[0] : 0;
+    }
+    return 0;
+}
+
 int inspect_draw_sheet(struct mr_dataset *ds, const struct inspect_sheet *o)
 {
     struct sheet sheet;
-    bool changed = o->transform && o->transform[0];
-    uint64_t length = mr_dataset_length(ds), n = (uint64_t)o->rows * o->columns;
+    uint64_t frames = clip_frames(ds), length = mr_dataset_length(ds);
+    uint64_t n = frames ? o->rows : (uint64_t)o->rows * o->columns;
+    bool changed = (o->transform && o->transform[0]) || (frames && o->vary);
     if (o->index >= length)
         return cli_misuse("--index %llu: there are %llu samples", (unsigned long long)o->index,
                           (unsigned long long)length);
     n = n < length - o->index ? n : length - o->index;
-    int code = sheet_create(&sheet, o->rows, o->columns, o->tile);
+    uint32_t rows = frames && !o->vary && n < o->rows ? (uint32_t)n : o->rows;
+    uint32_t columns = frames && frames < o->columns ? (uint32_t)frames : o->columns;
+    int code = sheet_create(&sheet, rows, columns, o->tile);
     if (code == CLI_OK)
-        code = changed ? draw_changed(ds, o, &sheet, n) : draw_plain(ds, o, &sheet, n);
+        code = changed ? draw_changed(ds, o, &sheet, n, frames > 0) : draw_plain(ds, o, &sheet, n);
     if (code == CLI_OK)
         code = cli_png_write(o->path, o->force, sheet.rgb, sheet_height(&sheet), sheet_width(&sheet));
     sheet_destroy(&sheet);

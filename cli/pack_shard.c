@@ -79,7 +79,7 @@ static bool put_header(struct pack_shard *s, const char *key, const struct pack_
     memset(h + 148, ' ', 8);
     h[156] = '0';
     memcpy(h + 257, "ustar", 6);
-    memcpy(h + 263, "00", 2);
+    h[263] = h[264] = '0';
     for (size_t i = 0; i < BLOCK; i++)
         sum += (unsigned char)h[i];
     snprintf(h + 148, 8, "%06o", sum & 0777777);

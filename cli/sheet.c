@@ -51,10 +51,27 @@ static bool channels(uint64_t n)
     return n == 1 || n == 3 || n == 4;
 }
 
+/* One of a clip's frames. */
+static struct mr_spec frame_of(const struct mr_spec *spec)
+{
+    struct mr_spec frame = *spec;
+    frame.rank = spec->rank - 1;
+    memmove(frame.dim, spec->dim + 1, sizeof frame.dim - sizeof frame.dim[0]);
+    return frame;
+}
+
+bool sheet_is_clip(const struct mr_spec *spec)
+{
+    struct mr_spec frame = frame_of(spec);
+    return spec->rank == 4 && sheet_drawable(&frame);
+}
+
 bool sheet_drawable(const struct mr_spec *spec)
 {
     if (spec->dtype == MR_C64 || spec->dtype == MR_C128)
         return false;
+    if (spec->rank == 4)
+        return sheet_is_clip(spec);
     return spec->rank == 2 || (spec->rank == 3 && (channels(spec->dim[0]) || channels(spec->dim[2])));
 }
 
@@ -162,4 +179,18 @@ void sheet_draw(struct sheet *sheet, uint32_t at, const struct mr_spec *spec, co
         draw_cross(&p, sheet->tile < 200 ? 1 : (int)sheet->tile / 100,
                    ((double)points[2 * i] + 0.5) * (double)p.w / (double)s.w,
                    ((double)points[2 * i + 1] + 0.5) * (double)p.h / (double)s.h);
+}
+
+void sheet_draw_strip(struct sheet *sheet, uint32_t row, const struct mr_spec *spec, const uint64_t *dim,
+                      const void *data)
+{
+    struct mr_spec frame = frame_of(spec);
+    uint64_t n = dim[0] < sheet->columns ? dim[0] : sheet->columns, bytes = mr_dtype_size(spec->dtype);
+    for (int d = 1; d < spec->rank; d++)
+        bytes *= dim[d];
+    for (uint64_t i = 0; i < n; i++) {
+        uint64_t at = n > 1 ? i * (dim[0] - 1) / (n - 1) : 0;
+        sheet_draw(sheet, row * sheet->columns + (uint32_t)i, &frame, dim + 1, (const char *)data + at * bytes, NULL,
+                   0);
+    }
 }

@@ -20,7 +20,12 @@ uint32_t sheet_width(const struct sheet *sheet);
 void sheet_draw(struct sheet *sheet, uint32_t at, const struct mr_spec *spec, const uint64_t *dim, const void *data,
                 const float *points, uint64_t n_points);
 
-/* May a field be drawn? */
+/* Draws frames of a clip, [t,h,w,c] or [t,c,h,w], into row `row`: all, or as many as there are columns, evenly chosen. */
+void sheet_draw_strip(struct sheet *sheet, uint32_t row, const struct mr_spec *spec, const uint64_t *dim,
+                      const void *data);
+
+/* May a field be drawn, as a picture or as a strip? */
 bool sheet_drawable(const struct mr_spec *spec);
+bool sheet_is_clip(const struct mr_spec *spec);
 
 #endif

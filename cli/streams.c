@@ -49,11 +49,29 @@ static void disarrange(struct streams_lab *lab)
     mr_memory_trim(lab->dev);
 }
 
+/* The first and the last input go through in pieces, the others whole: smaller products take longer in all. */
+static void plan_steps(struct streams_lab *lab, int pieces)
+{
+    int n = (int)lab->o->n;
+    for (int i = 0; i < n; i++)
+        lab->first_step[i + 1] = lab->first_step[i] + (i == 0 || i == n - 1 ? pieces : 1);
+}
+
+static int input_of(const struct streams_lab *lab, int step)
+{
+    int i = 0;
+    while (lab->first_step[i + 1] <= step)
+        i++;
+    return i;
+}
+
 /* One piece of one input: a block of its rows. */
 static int work(struct streams_lab *lab, enum streams_engine engine, int step, int slot, struct mr_stream *stream)
 {
-    uint64_t size = lab->o->size, pieces = (uint64_t)lab->n_pieces, i = (uint64_t)step / pieces;
-    uint64_t piece = (uint64_t)step % pieces, row = size * piece / pieces, rows = size * (piece + 1) / pieces - row;
+    int i = input_of(lab, step);
+    uint64_t size = lab->o->size, pieces = (uint64_t)(lab->first_step[i + 1] - lab->first_step[i]);
+    uint64_t piece = (uint64_t)(step - lab->first_step[i]);
+    uint64_t row = size * piece / pieces, rows = size * (piece + 1) / pieces - row;
     uint64_t at = row * size, bytes = rows * size * sizeof(float);
     struct mr_kernel_matmul m = {
         .n = size, .a = lab->a[slot] + at, .b = lab->weights, .c = lab->c[slot] + at, .rows = rows};
@@ -80,23 +98,35 @@ static int take_step(struct streams_lab *lab, enum streams_engine engine, int st
 
 /*
  * One stream a direction of copies, and for the products as many as there are buffers: a product's waiting for its input is
- * over when the one before it ends, and takes no time of its own. A buffer's next rows wait until the product of those in
- * it is done, the next product's until they are copied back; nothing waits for a whole buffer.
+ * over when the one before it ends, and takes no time of its own. A buffer's next rows wait until the products of those in
+ * it are done, the next product's until they are copied back.
  */
 enum { RING_H2D, RING_D2H, RING_COMPUTE, RING_STREAMS = RING_COMPUTE + STREAMS_RING_SLOTS };
+
+/* Waits until an engine is done with the input that was in this buffer before input i. */
+static int wait_before(struct streams_lab *lab, enum streams_engine engine, int i, struct mr_stream *stream)
+{
+    int rc = 0, before = i - STREAMS_RING_SLOTS;
+    for (int step = before >= 0 ? lab->first_step[before] : 0; before >= 0 && rc == 0; step++) {
+        if (step == lab->first_step[before + 1])
+            break;
+        rc = mr_stream_wait(stream, lab->done[step][engine]);
+    }
+    return rc;
+}
 
 static int enqueue_ring(struct streams_lab *lab, int step, bool traced)
 {
     struct mr_stream *in = lab->stream[RING_H2D], *back = lab->stream[RING_D2H];
     struct mr_stream *product = lab->stream[RING_COMPUTE + step % STREAMS_RING_SLOTS];
-    int slot = step / lab->n_pieces % STREAMS_RING_SLOTS, before = step - STREAMS_RING_SLOTS * lab->n_pieces;
-    int rc = before >= 0 ? mr_stream_wait(in, lab->done[before][STREAMS_COMPUTE]) : 0;
+    int i = input_of(lab, step), slot = i % STREAMS_RING_SLOTS;
+    int rc = wait_before(lab, STREAMS_COMPUTE, i, in);
     if (rc == 0)
         rc = take_step(lab, STREAMS_H2D, step, slot, in, true, traced);
     if (rc == 0)
         rc = mr_stream_wait(product, lab->done[step][STREAMS_H2D]);
-    if (rc == 0 && before >= 0)
-        rc = mr_stream_wait(product, lab->done[before][STREAMS_D2H]);
+    if (rc == 0)
+        rc = wait_before(lab, STREAMS_D2H, i, product);
     if (rc == 0)
         rc = take_step(lab, STREAMS_COMPUTE, step, slot, product, true, traced);
     if (rc == 0)
@@ -145,7 +175,7 @@ static int measure_way(struct streams_lab *lab, enum streams_way way, struct str
 {
     struct streams_way_result *r = &out->way[way];
     static const int ring_slots = STREAMS_RING_SLOTS, ring_streams = RING_STREAMS;
-    lab->n_pieces = way == STREAMS_RING ? (int)lab->o->pieces : 1;
+    plan_steps(lab, way == STREAMS_RING ? (int)lab->o->pieces : 1);
     int n = (int)lab->o->n, slots = way == STREAMS_ONE ? 1 : way == STREAMS_EACH ? n : ring_slots;
     int rc = arrange(lab, slots, way == STREAMS_ONE ? 1 : way == STREAMS_EACH ? n : ring_streams);
     double ms[STREAMS_REPEATS];
@@ -244,7 +274,7 @@ static int open_lab(struct streams_lab *lab)
         if (rc == 0)
             fill(lab->in[i], n, (uint32_t)i + 1);
     }
-    for (uint64_t i = 0; i < lab->o->n * lab->o->pieces && rc == 0; i++)
+    for (uint64_t i = 0; i < lab->o->n + 2 * lab->o->pieces && rc == 0; i++)
         rc = make_events(lab, i);
     return rc;
 }
@@ -256,7 +286,7 @@ static void close_lab(struct streams_lab *lab)
         release(lab, MR_PINNED, &lab->in[i]);
         release(lab, MR_PINNED, &lab->out[i]);
     }
-    for (uint64_t i = 0; i < lab->o->n * lab->o->pieces; i++)
+    for (uint64_t i = 0; i < lab->o->n + 2 * lab->o->pieces; i++)
         for (int k = 0; k < STREAMS_N_ENGINES; k++) {
             mr_event_destroy(lab->mark[i][k][BEGIN]);
             mr_event_destroy(lab->mark[i][k][END]);
@@ -284,7 +314,8 @@ static int measure_bound(struct streams_lab *lab, struct streams_result *out)
 int streams_measure(struct mr_device *dev, const struct streams_opts *o, struct streams_result *out)
 {
     static struct streams_lab lab;
-    lab = (struct streams_lab){.dev = dev, .o = o, .bytes = o->size * o->size * sizeof(float), .n_pieces = 1};
+    lab = (struct streams_lab){.dev = dev, .o = o, .bytes = o->size * o->size * sizeof(float)};
+    plan_steps(&lab, 1);
     int rc = mr_device_get(dev, &out->info);
     out->checked = out->info.pci_id[0] != 0; /* the simulated device multiplies nothing */
     if (rc == 0)

@@ -14,18 +14,20 @@ struct streams_lab {
     struct gate gate;
     float *in[STREAMS_MAX_N], *out[STREAMS_MAX_N]; /* page-locked */
     float *host_weights, *weights;
-    int n_slots, n_streams, n_pieces;           /* n_pieces: blocks of rows that each input goes through in */
+    int n_slots, n_streams;
+    int first_step[STREAMS_MAX_N +
+                   1]; /* of each input; input i goes through in first_step[i + 1] - first_step[i] blocks of rows */
     float *a[STREAMS_MAX_N], *c[STREAMS_MAX_N]; /* device */
     struct mr_stream *stream[STREAMS_MAX_N];
     struct mr_event *start;
-    /* By step, input * n_pieces + piece: those of a traced run, timed, and the ends that the ring's order hangs on. */
+    /* By step: those of a traced run, timed, and the ends that the ring's order hangs on. */
     struct mr_event *mark[STREAMS_MAX_STEPS][STREAMS_N_ENGINES][2];
     struct mr_event *done[STREAMS_MAX_STEPS][STREAMS_N_ENGINES];
 };
 
 static inline int streams_steps(const struct streams_lab *lab)
 {
-    return (int)lab->o->n * lab->n_pieces;
+    return lab->first_step[lab->o->n];
 }
 
 /* Overlap, after a traced run. Returns 0 or the library's error. */

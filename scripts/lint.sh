@@ -7,7 +7,7 @@ steps=${*:-format tidy cppcheck shell man}
 failed=0
 sources() {
     git ls-files -co --exclude-standard -- 'src/*.[ch]' 'include/*.h' 'cli/*.[ch]' 'tests/*.[ch]' 'examples/*.[ch]' \
-        'bench/*.[ch]'
+        'bench/*.[ch]' 'modules/*.[ch]'
 }
 compiled() { # the library's and the program's own C files that the dev build compiles
     git ls-files -co --exclude-standard -- 'src/*.c' 'cli/*.c' 'tests/*.c' | while read -r file; do
@@ -42,7 +42,7 @@ lint_tidy() {
 lint_cppcheck() {
     nice cppcheck --quiet -j"$jobs" --error-exitcode=1 --std=c11 --inline-suppr --enable=warning,portability,performance \
         --suppress=missingIncludeSystem --suppress=missingInclude --suppressions-list=.cppcheck-suppressions \
-        -Iinclude -Isrc -D_GNU_SOURCE -DMILLRACE_HAVE_URING=1 -DMILLRACE_HAVE_HTTP=1 src cli
+        -Iinclude -Isrc -D_GNU_SOURCE -DMILLRACE_HAVE_URING=1 -DMILLRACE_HAVE_HTTP=1 src cli modules
 }
 
 lint_shell() {

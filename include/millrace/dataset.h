@@ -5,7 +5,7 @@
  * One that cannot say where its bytes lie gives whole samples through a callback.
  *
  * URI: [FORMAT:]PATH[,option=value...] ; FORMAT may be left out when the path tells it (a folder with MNIST's files, *.npy,
- * *-ubyte[.gz], *.tar[.gz|.zst], *.csv and *.tsv, a folder with pictures in it or in its sub-folders).
+ * *-ubyte[.gz], *.tar[.gz|.zst], *.csv and *.tsv, *.npz, *.mp4, *.mkv, *.avi, *.mov and *.webm, a folder with pictures or videos in it or in its sub-folders).
  *   idx:DIR | idx:IMAGES[,labels=FILE][,split=train|test]    MNIST's format, plain or .gz
  *   npy:FILE[,labels=FILE]                                   first dimension = samples
  *   raw:FILE,shape=3x32x32,dtype=u8[,skip=BYTES][,record=BYTES]   records of fixed size
@@ -15,11 +15,14 @@
  *   folder:DIR[,labels=auto|folders|none][,allow-empty]      pictures, one class a sub-folder
  *   list:FILE[,root=DIR]                                     a picture's path a line, optionally a tab and its label
  *   csv:FILE[,path=COLUMN][,root=DIR][,labels=all|none|a:b][,points=auto|yes|no][,header=auto|yes|no][,delimiter=auto]
+ *   video:DIR|FILE[,frames=16][,stride=4][,size=HxW][,crop][,clips=1][,at=random|uniform|start][,labels=auto|folders|none]
+ *   npz:FILE[,fields=[NAME,NAME]][,memory=4GiB]              several arrays; first dimension = samples
+ *   mix:0.7*URI,0.3*[URI,option=value][,length=N]            samples of several data sets, by weight
  * `millrace inspect --formats` lists all options of each. A path may itself hold commas and colons: the longest front part,
  * up to a comma or the end, that is on the disk is the path; and a URI that is on the disk as it stands is a path.
  *
  * Fields: idx "image" ("value" when a sample is one number) and "label"; npy, raw and synthetic "image" for u8 of rank 2 and
- * more, else "x", and "label"; folder, list and csv "image" (a picture), "label" where there are labels, and csv "points".
+ * more, else "x", and "label"; folder, list and csv "image" (a picture), "label" where there are labels, and csv "points"; video "video" and "label".
  *
  * Threads: an open data set is constant; any number of loaders and threads may use it at once.
  */
@@ -135,11 +138,11 @@ enum mr_tar_index_place { MR_TAR_INDEX_AUTO, MR_TAR_INDEX_BESIDE, MR_TAR_INDEX_C
 
 struct mr_tar_opts {
     size_t size;
-    const char *path;      /* shards-{000..127}.tar, {train,val}.tar, a.tar::b.tar; URLs */
-    const char *fields;    /* "image:jpg;png,label:cls": names, and the extensions that each is looked for under, the first
+    const char *path;   /* shards-{000..127}.tar, {train,val}.tar, a.tar::b.tar; URLs */
+    const char *fields; /* "image:jpg;png,label:cls": names, and the extensions that each is looked for under, the first
                               that is there; NULL: by the first sample */
-    int index;             /* enum mr_tar_index_place; AUTO: beside the archive, else in $XDG_CACHE_HOME/millrace */
-    uint64_t memory_bytes; /* packed archives together take at most this of memory, and then temporary files in that folder */
+    int index;          /* enum mr_tar_index_place; AUTO: beside the archive, else in $XDG_CACHE_HOME/millrace */
+    uint64_t memory_bytes; /* packed archives together take at most this of memory; more: temporary files there */
     struct mr_picture_opts picture;
 };
 MR_API void mr_tar_opts_init(struct mr_tar_opts *opts);
@@ -208,6 +211,69 @@ struct mr_csv_opts {
 };
 MR_API void mr_csv_opts_init(struct mr_csv_opts *opts);
 MR_API int mr_dataset_open_csv(const struct mr_csv_opts *opts, struct mr_dataset **out);
+
+/*
+ * Clips of videos: *.mp4, *.mkv, *.avi, *.mov and *.webm, in any case of letters, in folders as mr_folder_opts has them, or one
+ * file. A sample is a clip: field "video" u8[frames,height,width,3], and "label" from the folders. Sample i is clip i % clips of
+ * video i / clips. All clips have one size: `shape`, or that of the first video (one of the first 16 that opens); videos of
+ * another size are scaled to it, stretched unless `crop` is set.
+ *
+ * A random start is drawn anew each epoch, from the loader's seed; mr_dataset_read() shows that of seed 0 and epoch 0. A
+ * video too short for a clip repeats its last frame. A file that does not decode is a bad sample when it is read.
+ * Where a file's frames lie is found when it is first read, by going through it once, and kept: 16 bytes a frame.
+ * Needs the video module (libmillrace-video.so, made with libav): else MR_EUNSUPPORTED.
+ */
+enum mr_video_at {
+    MR_VIDEO_RANDOM,
+    MR_VIDEO_UNIFORM, /* clip c of n begins c / (n - 1) of the way to the last place; a single one in the middle */
+    MR_VIDEO_START,   /* the first at frame 0, each next one where the one before ends */
+};
+
+struct mr_video_opts {
+    size_t size;
+    const char *path;
+    uint64_t frames, stride, clips; /* of a clip; from one to the next; of a video */
+    struct mr_shape shape;          /* height x width; rank 0: not given */
+    int crop;                       /* 1: the middle is cut to the shape before it is scaled */
+    int at;                         /* enum mr_video_at */
+    int labels;                     /* enum mr_folder_labels */
+    int allow_empty;                /* 1: a class without videos is no error */
+    uint64_t max_pixels;            /* of a frame; 0: 100 million */
+};
+MR_API void mr_video_opts_init(struct mr_video_opts *opts);
+MR_API int mr_dataset_open_video(const struct mr_video_opts *opts, struct mr_dataset **out);
+
+/*
+ * Arrays of numpy's savez and savez_compressed. A sample's fields are the arrays, which have one first dimension; dtypes are as
+ * for npy. They are read into memory at open.
+ */
+struct mr_npz_opts {
+    size_t size;
+    const char *path;
+    const char *fields;    /* "NAME" or "[NAME,NAME]", without ".npy"; NULL: all */
+    uint64_t memory_bytes; /* the chosen arrays together may take; more is MR_ELIMIT */
+};
+MR_API void mr_npz_opts_init(struct mr_npz_opts *opts);
+MR_API int mr_dataset_open_npz(const struct mr_npz_opts *opts, struct mr_dataset **out);
+
+/*
+ * Samples of several data sets by weight. parts: "WEIGHT*URI,WEIGHT*URI,..."; a URI with commas stands in brackets:
+ * "0.7*photos/,0.3*[csv:x.csv,root=y]". Weights are numbers with at most 6 digits behind the point, of which the sums matter:
+ * 7 and 3 are 0.7 and 0.3; reduced, they may add up to 1,048,576.
+ *
+ * Sample i comes from a part that i alone decides: of the first n samples, any n, each part has its weight's share to within
+ * one. Within a part samples follow each other, from its first again after its last. The length is the smallest with which
+ * each sample of each part occurs; the others occur more often. `length` sets another.
+ * Parts have the same fields: names in one order, dtypes and shapes, of varying dimensions the larger bound; and the same
+ * classes, where they name them (counted: how many samples the parts have). A part may be a mixture itself, 8 deep.
+ */
+struct mr_mix_opts {
+    size_t size;
+    const char *parts;
+    uint64_t length; /* 0: by the rule above */
+};
+MR_API void mr_mix_opts_init(struct mr_mix_opts *opts);
+MR_API int mr_dataset_open_mix(const struct mr_mix_opts *opts, struct mr_dataset **out);
 
 /* Arrays in memory. Borrows data and keeps it unchanged; each array holds n tensors of its spec, one after the other. */
 struct mr_array_opts {

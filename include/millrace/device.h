@@ -267,8 +267,8 @@ MR_API int mr_graph_end(struct mr_stream *stream, struct mr_graph **out);
 MR_API int mr_graph_launch(struct mr_graph *graph, struct mr_stream *stream);
 MR_API void mr_graph_destroy(struct mr_graph *graph);
 
-/* 1: mr_launch() knows this name on the device, 0: not, negative: error. The library's own kernels, "pointwise", "one_hot"
- * and "gather", make batches on devices (transform.h, loader.h); on GPUs they are there when nvcc was found at build time. */
+/* 1: mr_launch() knows this name on the device, 0: not, negative: error. The library's own kernels, "pointwise", "one_hot",
+ * the same followed by "_mix", and "gather", make batches on devices (transform.h, loader.h); on GPUs they are there when nvcc was found at build time. */
 MR_API int mr_device_has_kernel(struct mr_device *dev, const char *kernel);
 
 #ifdef __cplusplus

@@ -212,9 +212,10 @@ struct mr_loader_stats {
     uint32_t workers, prefetch;
     /* As they stand now: what was not asked for grows until latency is hidden. */
     uint32_t queue_depth;
-    const char *direct_refused;           /* with direct, a file whose file system refused it; NULL: none */
+    char gds[256];              /* with MR_STORAGE_GDS: the fields that it reads and how, or why none; else "" */
+    const char *direct_refused; /* with direct, a file whose file system refused it; NULL: none */
     uint64_t read_ahead, read_latency_ns; /* latency: the shortest of the latest reads; 0: not measured */
-    char storage[16];                     /* "uring", "pread", "memory", "null" (simulated latency), "none" */
+    char storage[16];                     /* "uring", "pread", "gds", "memory", "null" (simulated latency), "none" */
     uint64_t stage_ns[MR_N_STAGES];       /* all workers together */
     uint64_t worker_ns;                   /* all workers' lifetime together */
     uint64_t consumer_wait_ns;            /* in mr_loader_next() */

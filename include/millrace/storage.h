@@ -15,6 +15,9 @@ enum mr_storage_kind {
     MR_STORAGE_AUTO, /* io_uring where the kernel gives it, else pread */
     MR_STORAGE_URING,
     MR_STORAGE_PREAD,
+    /* Samples that are plain ranges of files go straight into the memory of the device (cuFile on "cuda"), past the host; what
+     * cannot, and all of it where there is no such way, is read as by AUTO. mr_loader_stats says what is done, and why. */
+    MR_STORAGE_GDS,
 };
 
 enum mr_cache_kind {

@@ -44,8 +44,8 @@
  *                               through all of them by a keyed order; its part is drawn once a batch from Beta(alpha, alpha) (1),
  *                               keyed by seed, epoch and the batch's place. mixup: x * part + other * (1 - part) on floats or u8;
  *                               cutmix: a rectangle of the other. "label" is mixed by the same parts and has to be a vector of
- *                               floats: label.one_hot(classes). They do nothing to single samples; a loader does them on the
- *                               host, and keeps the whole chain there (Zhang et al., ICLR 2018; Yun et al., ICCV 2019)
+ *                               floats: label.one_hot(classes). They do nothing to single samples: a loader does them, over the
+ *                               rows that a batch delivers (Zhang et al., ICLR 2018; Yun et al., ICCV 2019)
  *
  * Arguments may be named: normalize(mean=0.1307,std=0.3081). A number may be a quotient: 1/255.
  *
@@ -74,7 +74,8 @@
  * normalize from bool, u8, i8, u16 or i16 to f32, f16 or bf16, with layout, flatten and one hflip among them; one_hot. One
  * kernel does a field of a batch; its result is that of the host, bit for bit: f32 sums and products rounded each, f16 and
  * bf16 rounded to nearest even, and chains whose constants could overflow (infinities make NaNs, whose bits differ between
- * processors) stay on the host. So do samples of varying shape there.
+ * processors) stay on the host. So do samples of varying shape there. mixup and cutmix are part of that kernel, for each of the
+ * two fields that has such an end; rows that are not yet mixed take no memory, and a number a row is all that is copied for it.
  *
  * A dimension that varies from sample to sample stays so through cast, scale, normalize (but not as its axis), layout, pad
  * and flips; flatten makes the one dimension vary; crops and resizes to one size fix it: a sample that is too small for a

@@ -52,10 +52,53 @@ int mr_decoder_create(struct mr_decoder **out)
     return 0;
 }
 
+static void empty(struct mr_kept *k)
+{
+    if (k->thing)
+        k->close(k->thing);
+    *k = (struct mr_kept){0};
+}
+
+static struct mr_kept *find_kept(struct mr_decoder *d, const void *owner, uint64_t key)
+{
+    for (size_t i = 0; i < MR_COUNT(d->kept); i++)
+        if (d->kept[i].thing && d->kept[i].owner == owner && d->kept[i].key == key)
+            return &d->kept[i];
+    return NULL;
+}
+
+void *mr_decoder_find(struct mr_decoder *d, const void *owner, uint64_t key)
+{
+    struct mr_kept *k = find_kept(d, owner, key);
+    if (!k)
+        return NULL;
+    k->used = ++d->uses;
+    return k->thing;
+}
+
+void mr_decoder_keep(struct mr_decoder *d, const void *owner, uint64_t key, void *thing, void (*close)(void *thing))
+{
+    struct mr_kept *oldest = &d->kept[0];
+    for (size_t i = 1; i < MR_COUNT(d->kept); i++)
+        if (d->kept[i].used < oldest->used)
+            oldest = &d->kept[i];
+    empty(oldest);
+    *oldest = (struct mr_kept){owner, key, thing, close, ++d->uses};
+}
+
+void mr_decoder_drop(struct mr_decoder *d, const void *owner, uint64_t key)
+{
+    struct mr_kept *k = find_kept(d, owner, key);
+    if (k)
+        empty(k);
+}
+
 void mr_decoder_destroy(struct mr_decoder *d)
 {
     if (!d)
         return;
+    for (size_t i = 0; i < MR_COUNT(d->kept); i++)
+        empty(&d->kept[i]);
     free(d->pixels.data);
     free(d->turned.data);
     free(d);

@@ -69,6 +69,14 @@ struct mr_decoder;
 int mr_decoder_create(struct mr_decoder **out); /* 0, -ENOMEM */
 void mr_decoder_destroy(struct mr_decoder *d);
 
+/* Things that are dear to open and that a thread keeps from one sample to the next: the latest few, whoever they belong to. */
+#define MR_DECODER_KEPT 4
+/* NULL: not kept, or not any more. owner: a data set, which outlives the decoder. */
+void *mr_decoder_find(struct mr_decoder *d, const void *owner, uint64_t key);
+/* Takes it over, and closes the one that was not used for longest. */
+void mr_decoder_keep(struct mr_decoder *d, const void *owner, uint64_t key, void *thing, void (*close)(void *thing));
+void mr_decoder_drop(struct mr_decoder *d, const void *owner, uint64_t key); /* closes it, if it is kept */
+
 /* The format by the first bytes; 12 are enough. */
 enum mr_image_format mr_image_sniff(const void *bytes, uint64_t n);
 const char *mr_image_format_name(enum mr_image_format format); /* "jpeg", ... */

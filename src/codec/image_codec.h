@@ -12,9 +12,20 @@ struct mr_room {
 /* Makes room for at least this much; what was there is lost. Returns 0, -ENOMEM. */
 int mr_room_need(struct mr_room *room, uint64_t bytes, const char *name);
 
+/* What a thread keeps open from one sample to the next. */
+struct mr_kept {
+    const void *owner;
+    uint64_t key;
+    void *thing; /* NULL: free */
+    void (*close)(void *thing);
+    uint64_t used; /* the latest has the largest */
+};
+
 /* The libraries' handles are made anew for each picture: what they would keep of the one before could show in the next. */
 struct mr_decoder {
     struct mr_room pixels, turned; /* as decoded; after orientation or another change */
+    struct mr_kept kept[MR_DECODER_KEPT];
+    uint64_t uses;
 };
 
 /* One call of mr_image_decode(). */

@@ -152,7 +152,9 @@ static int make_rows(struct reading *r)
 static void *shrink(void *data, uint64_t bytes)
 {
     void *less = realloc(data, bytes);
-    return less ? less : data;
+    if (!less)
+        return data;
+    return less;
 }
 
 static int finish_classes(struct reading *r)

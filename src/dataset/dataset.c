@@ -126,12 +126,12 @@ static int hash_fronts(struct mr_dataset *ds)
     struct mr_files_kinds kinds;
     mr_files_count(ds->files, &kinds);
     int rc = 0, n = mr_files_length(ds->files);
-    if (kinds.n_null > 0 || kinds.n_lazy == (uint32_t)n)
+    if (kinds.n_null > 0 || kinds.n_lazy == (uint32_t)n || ds->first_file == n)
         return 0;
     unsigned char *front = malloc(FRONT_BYTES);
     if (!front)
         return mr_error_nomem("fingerprint", FRONT_BYTES);
-    for (int id = 0; id < n && rc == 0; id++)
+    for (int id = ds->first_file; id < n && rc == 0; id++)
         if (!mr_files_is_lazy(ds->files, id))
             rc = hash_front(ds, id, front);
     free(front);
@@ -169,7 +169,8 @@ static int copy_opts(const struct mr_dataset_ops *ops, const void *opts, void **
     return 0;
 }
 
-int mr_dataset_make(const struct mr_dataset_ops *ops, const void *opts, struct mr_dataset **out)
+/* files: of the mixture that it is a part of, or NULL. */
+static int make(const struct mr_dataset_ops *ops, const void *opts, struct mr_files *files, struct mr_dataset **out)
 {
     void *copy = NULL;
     int rc = copy_opts(ops, opts, &copy);
@@ -184,7 +185,9 @@ int mr_dataset_make(const struct mr_dataset_ops *ops, const void *opts, struct m
     ds->picture = -1;
     ds->fingerprint = MR_HASH_START;
     ds->state = calloc(1, MR_MAX(ops->state_size, 1));
-    ds->files = mr_files_create();
+    ds->part = files != NULL;
+    ds->files = files ? files : mr_files_create();
+    ds->first_file = files ? mr_files_length(files) : 0;
     if (!ds->state || !ds->files) {
         rc = mr_error_nomem(ops->name, ops->state_size);
         goto free_ds;
@@ -204,11 +207,38 @@ free_copy:
     return rc;
 }
 
+int mr_dataset_make(const struct mr_dataset_ops *ops, const void *opts, struct mr_dataset **out)
+{
+    return make(ops, opts, NULL, out);
+}
+
+int mr_dataset_open_part(const char *uri, struct mr_files *files, struct mr_dataset **out)
+{
+    const struct mr_dataset_ops *ops;
+    void *opts;
+    int rc = mr_uri_parse(uri, &ops, &opts);
+    if (rc < 0)
+        return rc;
+    rc = make(ops, opts, files, out);
+    mr_uri_free(ops, opts);
+    return rc;
+}
+
+int mr_dataset_open(const char *uri, struct mr_dataset **out)
+{
+    return mr_dataset_open_part(uri, NULL, out);
+}
+
+bool mr_dataset_decodes(const struct mr_dataset *ds)
+{
+    return ds->picture >= 0 || ds->wants_decoder;
+}
+
 void mr_dataset_close(struct mr_dataset *ds)
 {
     if (!ds)
         return;
-    if (ds->files)
+    if (ds->files && !ds->part)
         mr_files_destroy(ds->files);
     if (ds->state && ds->ops->close)
         ds->ops->close(ds);
@@ -304,6 +334,8 @@ static int read_located(const struct mr_dataset *ds, uint64_t index, struct mr_s
     struct mr_bytes in[MR_MAX_EXTENTS];
     int n = ds->ops->locate(ds, index, extent);
     bool decode = false;
+    if (n == 0)
+        return ds->ops->get(ds, index, sample);
     for (int e = 0; e < n; e++) {
         int rc = fetch(ds, &extent[e], &in[e], &owned[e]);
         if (rc < 0)
@@ -324,7 +356,7 @@ int mr_sample_read(const struct mr_dataset *ds, uint64_t index, struct mr_sample
         return mr_error_set(MR_EMISUSE, "%s: sample %llu: want 0..%llu", ds->ops->name, (unsigned long long)index,
                             (unsigned long long)ds->n - 1);
     sample->index = index;
-    return ds->ops->get ? ds->ops->get(ds, index, sample) : read_located(ds, index, sample, owned);
+    return ds->ops->locate ? read_located(ds, index, sample, owned) : ds->ops->get(ds, index, sample);
 }
 
 static void copy_out(const struct mr_dataset *ds, const struct mr_sample *sample, void *const row[],
@@ -347,7 +379,7 @@ int mr_dataset_read(const struct mr_dataset *ds, uint64_t index, void *const row
     struct mr_sample sample;
     void *owned[MR_MAX_EXTENTS] = {NULL};
     mr_sample_init(ds, row, &sample);
-    int rc = ds->picture >= 0 ? mr_decoder_create(&sample.decoder) : 0;
+    int rc = mr_dataset_decodes(ds) ? mr_decoder_create(&sample.decoder) : 0;
     if (rc == 0)
         rc = mr_sample_read(ds, index, &sample, owned);
     if (rc >= 0)

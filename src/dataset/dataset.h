@@ -34,9 +34,10 @@ struct mr_bytes {
  * the chain wants of them, and sets data, dim (of what was decoded) and picture.
  */
 struct mr_sample {
-    uint64_t index, epoch,
-        seed; /* what random choices are keyed by: mr_draw4(seed, MR_DRAW_DATASET, index, epoch, ...) */
-    struct mr_decoder *decoder; /* the calling thread's; NULL for data sets without pictures */
+    /* What random choices are keyed by: mr_draw4(seed, MR_DRAW_DATASET, index, epoch, ...). Of a mixture's part the index is the
+     * mixture's, so that a sample that comes twice in an epoch is not the same twice. */
+    uint64_t index, epoch, seed;
+    struct mr_decoder *decoder; /* the calling thread's; NULL for data sets without pictures that do not want one */
     mr_window_choice *choose;   /* what is wanted of the picture; NULL: all of it */
     void *choose_user;
     struct {
@@ -61,11 +62,13 @@ struct mr_dataset_ops {
      * not say. May set ds->ops to a variant of itself. On failure the core closes and destroys. */
     int (*open)(struct mr_dataset *ds, const void *opts);
     void (*close)(struct mr_dataset *ds); /* frees what state holds, also after a failed open; optional */
+    /* Where the path ends in a URI's text, when it is no path. Optional. */
+    size_t (*path_length)(const char *text);
     /* Either locate (and decode, when some extent has field < 0) ... decode gets the bytes of every extent, in locate's
      * order; of extents with field >= 0 it sets the field's data to them where they are not NULL. */
     int (*locate)(const struct mr_dataset *ds, uint64_t index, struct mr_extent out[MR_MAX_EXTENTS]); /* count, >= 1 */
     int (*decode)(const struct mr_dataset *ds, uint64_t index, const struct mr_bytes in[], struct mr_sample *out);
-    /* ... or get. */
+    /* ... or get; or both: get then gives the samples for which locate returns 0. */
     int (*get)(const struct mr_dataset *ds, uint64_t index, struct mr_sample *out);
 };
 
@@ -83,8 +86,12 @@ struct mr_dataset {
     struct mr_spec field[MR_MAX_FIELDS];
     int picture; /* the field that is a picture (u8, height x width x channels, the first two varying); -1: none */
     bool picture_bounded;       /* its spec's height and width were given by the user; else they are only a guess */
+    bool wants_decoder;         /* get keeps things in the thread's decoder */
+    bool draws;                 /* samples differ from epoch to epoch */
     struct mr_image_opts image; /* how pictures are decoded */
     struct mr_files *files;
+    bool part;      /* of a mixture, whose files these are, too */
+    int first_file; /* the files from this one on are its own */
     uint64_t n_classes;
     const struct mr_class *class; /* the format's own, freed by its close; NULL: labels have no names */
     uint64_t fingerprint;
@@ -93,6 +100,10 @@ struct mr_dataset {
 
 /* Opens by ops and public options struct: what every mr_dataset_open_* does. */
 int mr_dataset_make(const struct mr_dataset_ops *ops, const void *opts, struct mr_dataset **out);
+/* The same for a part of a mixture: by URI, its files in a table that is there already and outlives it, or nearly. */
+int mr_dataset_open_part(const char *uri, struct mr_files *files, struct mr_dataset **out);
+/* Will a worker's samples need a struct mr_decoder? */
+bool mr_dataset_decodes(const struct mr_dataset *ds);
 
 /* Are n and the fields' specs such that the engine can work with them? Returns 0, MR_EMISUSE or MR_ELIMIT; who: what the
  * error text starts with. mr_dataset_make() asks after open. */
@@ -193,6 +204,6 @@ extern const char *const mr_picture_colors[], *const mr_picture_alphas[];
 
 extern const struct mr_dataset_ops mr_dataset_idx, mr_dataset_npy, mr_dataset_raw, mr_dataset_synthetic,
     mr_dataset_array, mr_dataset_callback, mr_dataset_tar, mr_dataset_safetensors, mr_dataset_folder, mr_dataset_list,
-    mr_dataset_csv;
+    mr_dataset_csv, mr_dataset_video, mr_dataset_mix, mr_dataset_npz;
 
 #endif

@@ -11,15 +11,7 @@ struct state {
     struct mr_records field[2];
 };
 
-/* One file, opened to look at its header. */
-struct source {
-    const char *path;
-    struct mr_npy_head head;
-    uint64_t data_at, data_bytes, file_bytes;
-    uint64_t n, record_bytes;
-};
-
-static int size_up(struct source *s)
+static int size_up(struct mr_npy_file *s)
 {
     const struct mr_npy_head *h = &s->head;
     bool fits = true;
@@ -44,8 +36,7 @@ static int size_up(struct source *s)
     return 0;
 }
 
-/* Reads the header of files' file id. *hash: grows by the file's size and header. */
-static int read_head(struct mr_files *files, int id, struct source *s, uint64_t *hash)
+int mr_npy_look(struct mr_files *files, int id, struct mr_npy_file *s, uint64_t *hash)
 {
     uint8_t b[MR_NPY_PREAMBLE_BYTES] = {0};
     uint64_t at, bytes;
@@ -145,7 +136,7 @@ static void scatter(struct scatter *s, const char *from, uint64_t n, char *to)
     }
 }
 
-static int transpose(struct mr_files *files, int id, const struct source *src, char *to)
+static int transpose(struct mr_files *files, int id, const struct mr_npy_file *src, char *to)
 {
     uint64_t size = src->head.item_bytes;
     uint64_t chunk = MR_MAX(CHUNK_BYTES / size, 1) * size;
@@ -165,8 +156,7 @@ static int transpose(struct mr_files *files, int id, const struct source *src, c
     return rc;
 }
 
-/* Reads the whole array into memory in C order. Returns the new file's id in ds->files. */
-static int load_fortran(struct mr_dataset *ds, struct mr_files *files, int id, const struct source *s)
+int mr_npy_gather(struct mr_files *to, struct mr_files *files, int id, const struct mr_npy_file *s)
 {
     struct mr_memory_info memory;
     mr_memory_get(&memory);
@@ -182,7 +172,7 @@ static int load_fortran(struct mr_dataset *ds, struct mr_files *files, int id, c
     if (rc >= 0 && s->head.swap)
         mr_swap_copy(data, data, s->data_bytes / s->head.swap, s->head.swap);
     if (rc >= 0)
-        rc = mr_files_add_memory(ds->files, s->path, data, s->data_bytes, true);
+        rc = mr_files_add_memory(to, s->path, data, s->data_bytes, true);
     if (rc < 0)
         free(data);
     return rc;
@@ -190,7 +180,7 @@ static int load_fortran(struct mr_dataset *ds, struct mr_files *files, int id, c
 
 /* ---- opening ---- */
 
-static int fill_spec(const struct source *s, struct mr_spec *spec)
+int mr_npy_spec(const struct mr_npy_file *s, struct mr_spec *spec)
 {
     const struct mr_npy_head *h = &s->head;
     int rank = h->rank - 1 + (h->length > 0);
@@ -205,23 +195,28 @@ static int fill_spec(const struct source *s, struct mr_spec *spec)
     return 0;
 }
 
+bool mr_npy_scattered(const struct mr_npy_file *s)
+{
+    return s->head.fortran && s->head.rank > 1;
+}
+
 /* A table of its own for the header, because a file in Fortran order is not one that samples are read from. */
-static int add_file(struct mr_dataset *ds, const char *path, int f, struct source *s)
+static int add_file(struct mr_dataset *ds, const char *path, int f, struct mr_npy_file *s)
 {
     struct mr_records *r = &((struct state *)ds->state)->field[f];
     struct mr_files *files = mr_files_create();
-    *s = (struct source){.path = path};
+    *s = (struct mr_npy_file){.path = path};
     if (!files)
         return mr_error_nomem(path, 0);
     int id = mr_files_add_path(files, path);
-    int rc = id < 0 ? id : read_head(files, id, s, &ds->fingerprint);
+    int rc = id < 0 ? id : mr_npy_look(files, id, s, &ds->fingerprint);
     if (rc >= 0)
-        rc = fill_spec(s, &ds->field[f]);
+        rc = mr_npy_spec(s, &ds->field[f]);
     if (rc < 0)
         goto destroy;
     *r = (struct mr_records){.bytes = s->record_bytes, .stride = s->record_bytes};
-    if (s->head.fortran && s->head.rank > 1) {
-        rc = r->file = load_fortran(ds, files, id, s);
+    if (mr_npy_scattered(s)) {
+        rc = r->file = mr_npy_gather(ds->files, files, id, s);
     } else {
         r->offset = s->data_at;
         r->swap = s->head.swap;
@@ -234,7 +229,7 @@ destroy:
 
 static int add_labels(struct mr_dataset *ds, const struct mr_npy_opts *o)
 {
-    struct source s;
+    struct mr_npy_file s;
     int rc = add_file(ds, o->labels, 1, &s);
     if (rc < 0)
         return rc;
@@ -249,7 +244,7 @@ static int add_labels(struct mr_dataset *ds, const struct mr_npy_opts *o)
 static int open_npy(struct mr_dataset *ds, const void *options)
 {
     const struct mr_npy_opts *o = options;
-    struct source s;
+    struct mr_npy_file s;
     if (!o->path || !o->path[0])
         return mr_error_set(MR_EOPTION, "npy: no path: want npy:FILE");
     int rc = add_file(ds, o->path, 0, &s);

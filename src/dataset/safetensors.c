@@ -1,5 +1,5 @@
 /* safetensors files: each chosen tensor is a field, its first dimension counts the samples. One file, or shards by an index. */
-#include "dataset/dataset.h"
+#include "dataset/chosen.h"
 #include "dataset/safetensors_head.h"
 
 #include <cjson/cJSON.h>
@@ -20,28 +20,6 @@ static bool ends_with(const char *text, const char *end)
 
 /* ---- which tensors ---- */
 
-/* Is the name among the chosen ones, "a,b,c"? Returns its place or -1; count: how many are chosen. */
-static int place_in(const char *chosen, const char *name, int *count)
-{
-    int at = -1;
-    *count = 0;
-    for (const char *p = chosen; p && *p;) {
-        size_t n = strcspn(p, ",");
-        if (strlen(name) == n && strncmp(p, name, n) == 0)
-            at = *count;
-        ++*count;
-        p += n + (p[n] == ',');
-    }
-    return at;
-}
-
-/* A field's name is the tensor's; of a longer one, its end, which tells more than its front. */
-static void name_field(struct mr_spec *spec, const char *tensor)
-{
-    size_t n = strlen(tensor), most = sizeof spec->name - 1;
-    snprintf(spec->name, sizeof spec->name, "%s", n > most ? tensor + n - most : tensor);
-}
-
 static int add_tensor(struct mr_dataset *ds, const char *path, int file, const struct mr_safetensor *t, int f)
 {
     struct mr_spec *spec = &ds->field[f];
@@ -51,7 +29,7 @@ static int add_tensor(struct mr_dataset *ds, const char *path, int file, const s
     spec->dtype = t->dtype;
     spec->rank = t->rank - 1;
     memcpy(spec->dim, t->dim + 1, sizeof spec->dim - sizeof spec->dim[0]);
-    name_field(spec, t->name);
+    mr_chosen_name(spec, t->name);
     uint64_t bytes = t->bytes / t->dim[0];
     if (bytes == 0)
         return mr_error_set(MR_EFORMAT, "%s: tensor '%.100s': its samples have no elements", path, t->name);
@@ -71,9 +49,7 @@ static int add_tensor(struct mr_dataset *ds, const char *path, int file, const s
 /* What is being opened. */
 struct opening {
     struct mr_dataset *ds;
-    const char *chosen; /* NULL: all */
-    int n_chosen;
-    bool have[MR_MAX_FIELDS];
+    struct mr_chosen chosen;
 };
 
 static int add_file(struct opening *o, const char *path, const char *only)
@@ -85,18 +61,10 @@ static int add_file(struct opening *o, const char *path, const char *only)
     int rc = mr_safetensors_read(o->ds->files, file, path, &st);
     for (int i = 0; i < st.n && rc == 0; i++) {
         const struct mr_safetensor *t = &st.tensor[i];
-        int n, f = o->chosen ? place_in(o->chosen, t->name, &n) : o->ds->n_fields;
-        if (f < 0 || (only && strcmp(only, t->name) != 0))
+        if (!mr_chosen_wants(&o->chosen, t->name) || (only && strcmp(only, t->name) != 0))
             continue;
-        if (f >= MR_MAX_FIELDS) {
-            rc =
-                mr_error_set(MR_ELIMIT, "%s: more than %d tensors: choose with fields=[NAME,...]", path, MR_MAX_FIELDS);
-        } else if (o->have[f]) {
-            rc = mr_error_set(MR_EFORMAT, "%s: tensor '%.100s' stands in two files", path, t->name);
-        } else {
-            o->have[f] = true;
-            rc = add_tensor(o->ds, path, file, t, f);
-        }
+        int f = mr_chosen_take(&o->chosen, path, "tensor", t->name);
+        rc = f < 0 ? f : add_tensor(o->ds, path, file, t, f);
     }
     mr_safetensors_free(&st);
     return rc;
@@ -166,8 +134,7 @@ static int add_sharded(struct opening *o, const char *path)
         rc = mr_error_set(MR_EFORMAT, "%s: no index of safetensors: want a JSON object with \"weight_map\"", path);
     cJSON_ArrayForEach(entry, map)
     {
-        int n;
-        if (rc == 0 && (!o->chosen || place_in(o->chosen, entry->string, &n) >= 0))
+        if (rc == 0 && mr_chosen_wants(&o->chosen, entry->string))
             rc = add_shard(o, path, entry);
     }
     cJSON_Delete(root);
@@ -177,43 +144,18 @@ static int add_sharded(struct opening *o, const char *path)
 
 /* ---- opening ---- */
 
-static int check_chosen(const struct opening *o, const char *path)
-{
-    if (o->ds->n_fields == 0)
-        return mr_error_set(MR_EFORMAT, "%s: %s", path,
-                            o->chosen ? "no tensor has a name that fields= gives" : "no tensors");
-    for (int f = 0; f < o->n_chosen; f++)
-        if (!o->have[f])
-            return mr_error_set(MR_EOPTION, "%s: fields=[%.200s]: no tensor has the name that stands at place %d", path,
-                                o->chosen, f + 1);
-    return 0;
-}
-
 static int open_safetensors(struct mr_dataset *ds, const void *options)
 {
     const struct mr_safetensors_opts *opts = options;
     if (!opts->path || !opts->path[0])
         return mr_error_set(MR_EOPTION, "safetensors: no path: want safetensors:FILE");
     struct opening o = {.ds = ds};
-    char *chosen = NULL;
-    if (opts->fields && opts->fields[0]) { /* "[a,b]" or "a" */
-        bool bracket = opts->fields[0] == '[';
-        chosen = strdup(opts->fields + bracket);
-        if (!chosen)
-            return mr_error_nomem(opts->path, strlen(opts->fields));
-        if (bracket && ends_with(chosen, "]"))
-            chosen[strlen(chosen) - 1] = 0;
-        o.chosen = chosen;
-        place_in(chosen, "", &o.n_chosen);
-    }
-    int rc = o.n_chosen > MR_MAX_FIELDS ? mr_error_set(MR_ELIMIT, "%s: fields=: %d names: want at most %d", opts->path,
-                                                       o.n_chosen, MR_MAX_FIELDS)
-                                        : 0;
+    int rc = mr_chosen_parse(opts->path, opts->fields, &o.chosen);
     if (rc == 0)
         rc = ends_with(opts->path, ".json") ? add_sharded(&o, opts->path) : add_file(&o, opts->path, NULL);
     if (rc == 0)
-        rc = check_chosen(&o, opts->path);
-    free(chosen);
+        rc = mr_chosen_check(&o.chosen, opts->path, "tensor");
+    mr_chosen_free(&o.chosen);
     snprintf(ds->text, sizeof ds->text, "safetensors: %.80s, %d tensor%s", mr_base_name(opts->path), ds->n_fields,
              ds->n_fields == 1 ? "" : "s");
     return rc;

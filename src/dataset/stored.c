@@ -61,10 +61,13 @@ int mr_dataset_read_stored(const struct mr_dataset *ds, uint64_t index, struct m
     int rc = make_rooms(ds, made, room);
     mr_sample_init(ds, room, &sample);
     sample.stored = &picture;
+    if (rc == 0 && ds->wants_decoder)
+        rc = mr_decoder_create(&sample.decoder);
     if (rc == 0)
         rc = mr_sample_read(ds, index, &sample, owned);
     for (int f = 0; f < ds->n_fields && rc >= 0; f++)
         rc = keep_field(ds, f, &sample, &made[f]);
+    mr_decoder_destroy(sample.decoder);
     for (int e = 0; e < MR_MAX_EXTENTS; e++)
         free(owned[e]);
     if (rc < 0)

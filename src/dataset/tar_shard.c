@@ -102,7 +102,7 @@ static int index_plain(struct open *o, struct mr_tar_shard *s, const struct mr_t
                        const struct mr_tar_source *source)
 {
     enum mr_tar_keep keep = (enum mr_tar_keep)o->opts->index;
-    struct mr_tar_identity now;
+    struct mr_tar_identity now = *id;
     int rc = mr_tar_scan(source, &s->index);
     if (rc == 0)
         rc = identify(o, s, &now);
@@ -145,10 +145,10 @@ static int open_shard(struct open *o, struct mr_tar_shard *s)
 static void *open_shards(void *arg)
 {
     struct open *o = arg;
-    for (;;) {
+    while (!atomic_load(&o->failed)) { /* before it claims one: each that was claimed is opened */
         uint64_t i = atomic_fetch_add(&o->next, 1);
-        if (i >= o->state->n_shards || atomic_load(&o->failed))
-            return NULL;
+        if (i >= o->state->n_shards)
+            break;
         int rc = open_shard(o, &o->state->shard[i]);
         if (rc >= 0)
             continue;
@@ -160,6 +160,7 @@ static void *open_shards(void *arg)
         }
         pthread_mutex_unlock(&o->lock);
     }
+    return NULL;
 }
 
 static int open_all(struct open *o)

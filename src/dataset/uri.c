@@ -12,8 +12,9 @@
 
 /* Those that can be had by URI, in the order in which they are asked whether a path is theirs. */
 static const struct mr_dataset_ops *const formats[] = {
-    &mr_dataset_idx,    &mr_dataset_npy,  &mr_dataset_raw, &mr_dataset_tar,       &mr_dataset_safetensors,
-    &mr_dataset_folder, &mr_dataset_list, &mr_dataset_csv, &mr_dataset_synthetic,
+    &mr_dataset_idx,         &mr_dataset_npy,    &mr_dataset_raw,  &mr_dataset_tar,
+    &mr_dataset_safetensors, &mr_dataset_folder, &mr_dataset_list, &mr_dataset_csv,
+    &mr_dataset_video,       &mr_dataset_npz,    &mr_dataset_mix,  &mr_dataset_synthetic,
 };
 
 const char *mr_format_names(char *buf, size_t cap)
@@ -74,6 +75,10 @@ static size_t url_length(const struct mr_dataset_ops *ops, const char *text)
 /* Where text's path ends: at a comma or at its end. Returns -ENOMEM, or 0. */
 static int path_length(const struct mr_dataset_ops *ops, const char *text, size_t *out)
 {
+    if (ops && ops->path_length) {
+        *out = ops->path_length(text);
+        return 0;
+    }
     if (mr_store_is_remote(text)) {
         *out = url_length(ops, text);
         return 0;
@@ -240,16 +245,4 @@ void mr_uri_free(const struct mr_dataset_ops *ops, void *opts)
 {
     mr_options_free(ops->options, opts);
     free(opts);
-}
-
-int mr_dataset_open(const char *uri, struct mr_dataset **out)
-{
-    const struct mr_dataset_ops *ops;
-    void *opts;
-    int rc = mr_uri_parse(uri, &ops, &opts);
-    if (rc < 0)
-        return rc;
-    rc = mr_dataset_make(ops, opts, out);
-    mr_uri_free(ops, opts);
-    return rc;
 }

@@ -199,7 +199,7 @@ static int memset_async(struct mr_stream *stream, void *dst, enum mr_memory kind
 static int launch(struct mr_stream *stream, const char *kernel, const void *args, size_t arg_bytes)
 {
     const struct mr_device_ops *ops = stream->dev->ops;
-    struct mr_kernel_range touched[3];
+    struct mr_kernel_range touched[MR_KERNEL_RANGES];
     struct cpu_op op = {0};
     struct mr_launched it;
     int rc;

@@ -11,7 +11,7 @@
 #include "device/device.h"
 #include "device/nvjpeg.h"
 
-#define MR_CUDA_KERNELS   4
+#define MR_CUDA_KERNELS   6
 #define MR_CUDA_MAX_PEERS 64
 
 enum cuda_pinned { CUDA_PINNED_REGISTER, CUDA_PINNED_ALLOC };
@@ -111,6 +111,16 @@ int mr_cuda_copy_async(struct mr_stream *stream, void *dst, enum mr_memory dst_k
 int mr_cuda_copy_batch(struct mr_stream *stream, const struct mr_copy *copies, uint64_t n);
 int mr_cuda_memset_async(struct mr_stream *stream, void *dst, enum mr_memory kind, int byte, uint64_t bytes);
 int mr_cuda_stream_synchronize(struct mr_stream *stream);
+
+/* cuda_file.c: hooks. */
+int mr_cuda_files_begin(struct mr_device *dev, char *note, size_t note_bytes);
+void mr_cuda_files_end(struct mr_device *dev);
+int mr_cuda_file_open(struct mr_device *dev, int fd, const char *name, void **out);
+void mr_cuda_file_close(struct mr_device *dev, void *file);
+int mr_cuda_file_memory(struct mr_device *dev, void *memory, uint64_t bytes);
+void mr_cuda_file_memory_end(struct mr_device *dev, void *memory);
+int64_t mr_cuda_file_read(struct mr_device *dev, void *file, uint64_t offset, void *memory, uint64_t at,
+                          uint64_t bytes);
 
 /* cuda_peer.c: hooks. */
 int mr_cuda_reach(struct mr_device *one, struct mr_device *other);

@@ -148,7 +148,8 @@ static int start(struct mr_cuda *c, struct mr_stream *stream, struct mr_launched
 /* A fatbin: machine code for several generations, and PTX for later ones. Generated from kernels/batch.cu by nvcc. */
 extern const unsigned char mr_cuda_kernels_image[];
 
-static const char *const names[MR_CUDA_KERNELS] = {"pointwise", "one_hot", "gather", "resample"};
+static const char *const names[MR_CUDA_KERNELS] = {"pointwise",     "one_hot",     "gather",
+                                                   "pointwise_mix", "one_hot_mix", "resample"};
 
 /* The image has nothing for this GPU or driver: not an error, the host does the work. */
 static bool does_not_suit(int result)
@@ -223,6 +224,10 @@ static void shape_of(const struct mr_kernel *k, void *args, unsigned grid[2])
         }
         per_row = mr_point_is_linear(a) ? (a->elements + 3) / 4 : a->elements;
         rows = a->rows;
+    } else if (strcmp(k->name, "pointwise_mix") == 0) {
+        const struct mr_point_args *a = &((const struct mr_point_mix_args *)args)->point;
+        per_row = mr_point_is_linear(a) ? (a->elements + 3) / 4 : a->elements;
+        rows = a->rows;
     } else if (strcmp(k->name, "gather") == 0) {
         const struct mr_gather_args *a = args;
         per_row = (a->row_bytes + 15) / 16;
@@ -231,7 +236,7 @@ static void shape_of(const struct mr_kernel *k, void *args, unsigned grid[2])
         const struct mr_resample_args *a = args;
         per_row = ((uint64_t)a->out_w + 31) / 32 * ((a->out_h + 7) / 8) * BLOCK;
         rows = a->n;
-    } else {
+    } else { /* both that make one_hot: their arguments begin alike */
         const struct mr_one_hot_args *a = args;
         per_row = a->rows * a->classes;
     }
@@ -263,7 +268,7 @@ int mr_cuda_launch(struct mr_stream *stream, const char *kernel, const void *arg
 {
     struct mr_cuda *c = stream->dev->state;
     const struct mr_kernel *k = NULL;
-    struct mr_kernel_range touched[3];
+    struct mr_kernel_range touched[MR_KERNEL_RANGES];
     struct mr_launched it = {0};
     int rc = mr_kernel_find(kernel) ? mr_kernel_args(c->name, kernel, args, arg_bytes, &k, touched)
                                     : mr_launch_args(c->name, stream->dev->ops->n_simple, kernel, args, arg_bytes, &it);

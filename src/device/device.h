@@ -46,6 +46,18 @@ struct mr_device_ops {
     /* Optional, both or none: mr_memory_make. */
     int (*host_make)(struct mr_device *dev, unsigned flags, uint64_t bytes, void **out);
     void (*host_drop)(struct mr_device *dev, void *ptr);
+    /*
+     * Optional, all or none: files that are read straight into device memory (file.c). begin and end: around everything;
+     * [out] note: what is to be said of how it is done, else "". open: of a file that is open for reading at fd, which stays
+     * the caller's. memory: an allocation that reads will go into; when it is refused they go into it all the same.
+     */
+    int (*files_begin)(struct mr_device *dev, char *note, size_t note_bytes);
+    void (*files_end)(struct mr_device *dev);
+    int (*file_open)(struct mr_device *dev, int fd, const char *name, void **out);
+    void (*file_close)(struct mr_device *dev, void *file);
+    int (*file_memory)(struct mr_device *dev, void *memory, uint64_t bytes);
+    void (*file_memory_end)(struct mr_device *dev, void *memory);
+    int64_t (*file_read)(struct mr_device *dev, void *file, uint64_t offset, void *memory, uint64_t at, uint64_t bytes);
     /* Optional, all or none: graphs. end: graph NULL: drops what was recorded; recording is over whatever it returns. */
     int (*graph_begin)(struct mr_stream *stream);
     int (*graph_end)(struct mr_stream *stream, struct mr_graph *graph);
@@ -183,6 +195,26 @@ int mr_host_unregister(struct mr_device *dev, void *ptr, uint64_t bytes);
 
 /* Sleeps until mr_time_ns() has reached the time; waits of less than 30 us are spun. */
 void mr_sleep_until(uint64_t time_ns);
+
+/*
+ * Files read straight into device memory. begin: 0, MR_EUNSUPPORTED (such a device has no way), MR_EDEVICE; each 0 is
+ * followed by an end. note: of the way it is done, "" when there is nothing to say. file_open: fd stays the caller's and open;
+ * returns 0, MR_EUNSUPPORTED (its file system refuses), MR_EDEVICE, -errno. memory: reads will go into this allocation; an
+ * error only says that they will be slower.
+ */
+int mr_device_files_begin(struct mr_device *dev, char *note, size_t note_bytes);
+void mr_device_files_end(struct mr_device *dev);
+int mr_device_file_open(struct mr_device *dev, int fd, const char *name, void **out);
+void mr_device_file_close(struct mr_device *dev, void *file);
+int mr_device_file_memory(struct mr_device *dev, void *memory, uint64_t bytes);
+void mr_device_file_memory_end(struct mr_device *dev, void *memory);
+/*
+ * Reads into memory + at; the bytes are there when it returns. memory: an allocation of this device, that nothing enqueued
+ * still uses there. Blocks. Returns how many bytes: fewer than asked for at the file's end alone, 0 there; -errno without a
+ * text, MR_EDEVICE with one. Any thread.
+ */
+int64_t mr_device_file_read(struct mr_device *dev, void *file, uint64_t offset, void *memory, uint64_t at,
+                            uint64_t bytes);
 
 /* The kernels that make no batches; those that do are in kernels.h. */
 enum mr_simple_kernel { MR_KERNEL_BUSY, MR_KERNEL_WAIT, MR_KERNEL_COPY, MR_KERNEL_MATMUL, MR_N_KERNELS };

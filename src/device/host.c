@@ -125,7 +125,7 @@ int mr_launch_args(const char *device, int n_kernels, const char *kernel, const 
 }
 
 int mr_kernel_args(const char *device, const char *name, const void *args, size_t arg_bytes,
-                   const struct mr_kernel **out, struct mr_kernel_range ranges[3])
+                   const struct mr_kernel **out, struct mr_kernel_range ranges[MR_KERNEL_RANGES])
 {
     const struct mr_kernel *k = mr_kernel_find(name);
     if (!k)
@@ -133,6 +133,7 @@ int mr_kernel_args(const char *device, const char *name, const void *args, size_
     if (arg_bytes != k->arg_bytes)
         return mr_error_set(MR_EMISUSE, "%s: kernel \"%s\": arguments of %zu bytes, want %zu", device, name, arg_bytes,
                             k->arg_bytes);
+    memset(ranges, 0, MR_KERNEL_RANGES * sizeof *ranges);
     const char *wrong = k->check(args, ranges);
     for (int i = 0; i < 2 && !wrong; i++)
         wrong = ranges[i].ptr || ranges[i].bytes == 0 ? NULL : "in or out is NULL";

@@ -1,6 +1,8 @@
 /* The kernels as plain C: what "cpu", "sim" and the tests' driver run, which links this file alone. */
 #include "device/kernels.h"
 
+#include <stdbool.h>
+
 #define BLOCK 256 /* elements that are worked on together, so that loops vectorise */
 
 #define LOAD(type)                                                                                                     \
@@ -70,7 +72,7 @@ static void run_point(const void *args)
         }
 }
 
-static const char *check_point(const void *args, struct mr_kernel_range out[3])
+static const char *check_point(const void *args, struct mr_kernel_range out[MR_KERNEL_RANGES])
 {
     const struct mr_point_args *a = args;
     int small = a->from == MR_BOOL || a->from == MR_U8 || a->from == MR_I8 || a->from == MR_U16 || a->from == MR_I16;
@@ -95,14 +97,77 @@ static const char *check_point(const void *args, struct mr_kernel_range out[3])
     return NULL;
 }
 
+/* As they would be read back from the output. */
+static void round_to(int to, uint32_t n, float *restrict x)
+{
+    if (to == MR_F16)
+        for (uint32_t i = 0; i < n; i++)
+            x[i] = mr_f32_of_f16(mr_f16_of_f32(x[i]));
+    else if (to == MR_BF16)
+        for (uint32_t i = 0; i < n; i++)
+            x[i] = mr_f32_of_bf16(mr_bf16_of_f32(x[i]));
+}
+
+static void mix(const struct mr_point_mix_args *m, uint32_t at, uint32_t n, float *restrict x, float *restrict other)
+{
+    if (m->mix.cuts) {
+        for (uint32_t i = 0; i < n; i++)
+            x[i] = mr_mix_cut(&m->mix, at + i) ? other[i] : x[i];
+        return;
+    }
+    round_to(m->point.to, n, x);
+    round_to(m->point.to, n, other);
+    for (uint32_t i = 0; i < n; i++)
+        x[i] = mr_mix_two(x[i], other[i], m->mix.part, m->mix.rest);
+}
+
+static void run_point_mix(const void *args)
+{
+    const struct mr_point_mix_args *m = args;
+    const struct mr_point_args *a = &m->point;
+    float x[BLOCK], other[BLOCK];
+    for (uint64_t row = 0; row < a->rows; row++) {
+        uint64_t partner = mr_mix_partner(m->mix.partner, row, a->rows);
+        for (uint32_t at = 0; at < a->elements; at += BLOCK) {
+            uint32_t n = a->elements - at < BLOCK ? a->elements - at : BLOCK;
+            load(a, row, at, n, x);
+            compute(a, at, n, x);
+            load(a, partner, at, n, other);
+            compute(a, at, n, other);
+            mix(m, at, n, x, other);
+            store(a, row * a->elements + at, n, x);
+        }
+    }
+}
+
+static const char *check_point_mix(const void *args, struct mr_kernel_range out[MR_KERNEL_RANGES])
+{
+    const struct mr_point_mix_args *m = args;
+    const struct mr_mix_how *h = &m->mix;
+    const char *wrong = check_point(&m->point, out);
+    if (wrong)
+        return wrong;
+    bool box = h->pixel >= 1 && h->width >= 1 && h->height >= 1 && h->x1 <= h->width && h->y1 <= h->height;
+    if (!h->partner || (h->cuts && !box))
+        return "partner or the rectangle";
+    out[3] = (struct mr_kernel_range){h->partner, m->point.rows * sizeof *h->partner};
+    return NULL;
+}
+
+static uint64_t label_at(const struct mr_one_hot_args *a, uint64_t row)
+{
+    uint64_t label = 0; /* little-endian */
+    memcpy(&label, (const char *)a->in + row * a->label_bytes, a->label_bytes);
+    return label;
+}
+
 static void run_one_hot(const void *args)
 {
     const struct mr_one_hot_args *a = args;
     uint64_t row_bytes = (uint64_t)a->classes * a->element_bytes;
     memset(a->out, 0, a->rows * row_bytes);
     for (uint64_t row = 0; row < a->rows; row++) {
-        uint64_t label = 0; /* little-endian */
-        memcpy(&label, (const char *)a->in + row * a->label_bytes, a->label_bytes);
+        uint64_t label = label_at(a, row);
         if (label < a->classes)
             memcpy((char *)a->out + row * row_bytes + label * a->element_bytes, a->value, a->element_bytes);
     }
@@ -113,7 +178,7 @@ static int is_size(uint32_t bytes)
     return bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8;
 }
 
-static const char *check_one_hot(const void *args, struct mr_kernel_range out[3])
+static const char *check_one_hot(const void *args, struct mr_kernel_range out[MR_KERNEL_RANGES])
 {
     const struct mr_one_hot_args *a = args;
     if (!is_size(a->label_bytes) || !is_size(a->element_bytes) || a->classes < 1)
@@ -121,6 +186,28 @@ static const char *check_one_hot(const void *args, struct mr_kernel_range out[3]
     out[0] = (struct mr_kernel_range){a->in, a->rows * a->label_bytes};
     out[1] = (struct mr_kernel_range){a->out, a->rows * a->classes * a->element_bytes};
     out[2] = (struct mr_kernel_range){NULL, 0};
+    return NULL;
+}
+
+static void run_one_hot_mix(const void *args)
+{
+    const struct mr_one_hot_mix_args *m = args;
+    const struct mr_one_hot_args *a = &m->hot;
+    for (uint64_t row = 0; row < a->rows; row++) {
+        uint64_t own = label_at(a, row), other = label_at(a, mr_mix_partner(m->partner, row, a->rows));
+        char *out = (char *)a->out + row * a->classes * a->element_bytes;
+        for (uint32_t c = 0; c < a->classes; c++)
+            memcpy(out + (uint64_t)c * a->element_bytes, m->value[(c == own) + 2 * (c == other)], a->element_bytes);
+    }
+}
+
+static const char *check_one_hot_mix(const void *args, struct mr_kernel_range out[MR_KERNEL_RANGES])
+{
+    const struct mr_one_hot_mix_args *m = args;
+    const char *wrong = check_one_hot(&m->hot, out);
+    if (wrong || !m->partner)
+        return wrong ? wrong : "partner";
+    out[3] = (struct mr_kernel_range){m->partner, m->hot.rows * sizeof *m->partner};
     return NULL;
 }
 
@@ -133,7 +220,7 @@ static void run_gather(const void *args)
                    a->row_bytes);
 }
 
-static const char *check_gather(const void *args, struct mr_kernel_range out[3])
+static const char *check_gather(const void *args, struct mr_kernel_range out[MR_KERNEL_RANGES])
 {
     const struct mr_gather_args *a = args;
     if (!a->index || a->row_bytes < 1)
@@ -170,7 +257,7 @@ static void run_resample(const void *args)
                              a->out_w - x < COLUMNS ? a->out_w - x : COLUMNS);
 }
 
-static const char *check_resample(const void *args, struct mr_kernel_range out[3])
+static const char *check_resample(const void *args, struct mr_kernel_range out[MR_KERNEL_RANGES])
 {
     const struct mr_resample_args *a = args;
     if (a->out_w < 1 || a->out_h < 1 || a->out_w > 65536 || a->out_h > 65536)
@@ -186,6 +273,8 @@ static const struct mr_kernel kernels[] = {
     {"one_hot", sizeof(struct mr_one_hot_args), check_one_hot, run_one_hot},
     {"gather", sizeof(struct mr_gather_args), check_gather, run_gather},
     {"resample", sizeof(struct mr_resample_args), check_resample, run_resample},
+    {"pointwise_mix", sizeof(struct mr_point_mix_args), check_point_mix, run_point_mix},
+    {"one_hot_mix", sizeof(struct mr_one_hot_mix_args), check_one_hot_mix, run_one_hot_mix},
 };
 
 const struct mr_kernel *mr_kernel_find(const char *name)

@@ -50,6 +50,31 @@ struct mr_one_hot_args {
     uint32_t value[2];                   /* little-endian */
 };
 
+/*
+ * How rows of a batch are mixed with each other: row r with row partner[r], which is below `rows`, else with itself. A value and
+ * the partner's become value * part + the partner's * rest, each product and the sum rounded; or, with cuts, elements in a
+ * rectangle are the partner's. The rectangle: element o of a row belongs to pixel o / pixel of pictures of height x width pixels.
+ */
+struct mr_mix_how {
+    const uint32_t *partner;
+    float part, rest;
+    uint32_t cuts;
+    uint32_t height, width, pixel, x0, x1, y0, y1; /* set when it cuts */
+};
+
+/* "pointwise_mix": "pointwise", whose results are mixed as they would be stored. */
+struct mr_point_mix_args {
+    struct mr_point_args point;
+    struct mr_mix_how mix;
+};
+
+/* "one_hot_mix": element c of a row is value[(c is the row's label) + 2 * (c is its partner's)]; hot.value is not used. */
+struct mr_one_hot_mix_args {
+    struct mr_one_hot_args hot;
+    const uint32_t *partner;
+    uint32_t value[4][2]; /* little-endian */
+};
+
 /* "gather": row r of the output is row index[r] of the input. */
 struct mr_gather_args {
     const void *in;
@@ -91,7 +116,8 @@ struct mr_resample_args {
     uint32_t out_w, out_h;
 };
 
-#define MR_KERNEL_ARGS 1024 /* bytes at most */
+#define MR_KERNEL_ARGS   1024 /* bytes at most */
+#define MR_KERNEL_RANGES 4    /* parts of memory at most: in and out, then what may be NULL */
 
 struct mr_kernel_range {
     const void *ptr;
@@ -101,8 +127,9 @@ struct mr_kernel_range {
 struct mr_kernel {
     const char *name;
     size_t arg_bytes;
-    /* NULL: the arguments make sense; else what does not. [out] out: the memory that is touched. */
-    const char *(*check)(const void *args, struct mr_kernel_range out[3]);
+    /* NULL: the arguments make sense; else what does not. [out] out: the memory that is touched, behind it
+     * nothing is written. */
+    const char *(*check)(const void *args, struct mr_kernel_range out[MR_KERNEL_RANGES]);
     void (*run)(const void *args); /* on the host */
 };
 
@@ -110,7 +137,7 @@ struct mr_kernel {
 const struct mr_kernel *mr_kernel_find(const char *name);
 /* Finds and checks. Returns 0, MR_EUNSUPPORTED, MR_EMISUSE. [out] out, ranges: on success. */
 int mr_kernel_args(const char *device, const char *name, const void *args, size_t arg_bytes,
-                   const struct mr_kernel **out, struct mr_kernel_range ranges[3]);
+                   const struct mr_kernel **out, struct mr_kernel_range ranges[MR_KERNEL_RANGES]);
 
 MR_ELEMENT uint32_t mr_bits_of_f32(float f)
 {
@@ -143,6 +170,20 @@ MR_ELEMENT uint16_t mr_bf16_of_f32(float f)
     uint32_t u = mr_bits_of_f32(f);
     uint32_t rounded = (u + 0x7fff + (u >> 16 & 1)) >> 16;
     return (uint16_t)((u & 0x7fffffff) > 0x7f800000 ? (u >> 16 & 0x8000) | 0x7fc0 : rounded);
+}
+
+/* The exponent moves by a multiplication by 2^112, which also normalises subnormals. */
+MR_ELEMENT float mr_f32_of_f16(uint16_t h)
+{
+    uint32_t magnitude = (uint32_t)(h & 0x7fff) << 13;
+    uint32_t scaled = mr_bits_of_f32(mr_f32_of_bits(magnitude) * mr_f32_of_bits(0x77800000));
+    uint32_t special = magnitude | 0x7f800000;
+    return mr_f32_of_bits((magnitude >= 0x0f800000 ? special : scaled) | (uint32_t)(h & 0x8000) << 16);
+}
+
+MR_ELEMENT float mr_f32_of_bf16(uint16_t h)
+{
+    return mr_f32_of_bits((uint32_t)h << 16);
 }
 
 MR_ELEMENT float mr_point_pair(float x, const float pair[2])
@@ -254,6 +295,27 @@ MR_ELEMENT void mr_resample_pixel(const struct mr_resample_row *r, const uint8_t
     }
     for (int c = 0; c < 3; c++)
         out[c] = mr_resample_round(sum[c]);
+}
+
+MR_ELEMENT float mr_mix_two(float own, float other, float part, float rest)
+{
+#ifdef __CUDA_ARCH__
+    return __fadd_rn(__fmul_rn(own, part), __fmul_rn(other, rest));
+#else
+    return own * part + other * rest;
+#endif
+}
+
+/* Does element o of a row come from its partner? */
+MR_ELEMENT int mr_mix_cut(const struct mr_mix_how *m, uint32_t o)
+{
+    uint32_t p = o / m->pixel, x = p % m->width, y = p / m->width % m->height;
+    return x >= m->x0 && x < m->x1 && y >= m->y0 && y < m->y1;
+}
+
+MR_ELEMENT uint64_t mr_mix_partner(const uint32_t *partner, uint64_t row, uint64_t rows)
+{
+    return partner[row] < rows ? partner[row] : row;
 }
 
 /* Output rows are input rows, element by element. */

@@ -202,9 +202,9 @@ static struct sim_work work_of(struct sim_device *sim, const struct mr_launched 
 static int find_kernel(struct mr_device *dev, const char *name, const void *args, size_t arg_bytes,
                        struct sim_work *work)
 {
-    struct mr_kernel_range touched[3];
+    struct mr_kernel_range touched[MR_KERNEL_RANGES];
     int rc = mr_kernel_args("sim", name, args, arg_bytes, &work->kernel, touched);
-    for (int i = 0; i < 3 && rc == 0; i++)
+    for (int i = 0; i < MR_KERNEL_RANGES && rc == 0; i++)
         if (touched[i].bytes > 0)
             rc = mr_sim_check_range(dev, "kernel's memory", touched[i].ptr, touched[i].bytes);
     work->args = args;
@@ -261,6 +261,13 @@ const struct mr_device_ops mr_device_sim = {
     .memset_async = mr_sim_memset_async,
     .reach = mr_sim_reach,
     .copy_peer = mr_sim_copy_peer,
+    .files_begin = mr_sim_files_begin,
+    .files_end = mr_sim_files_end,
+    .file_open = mr_sim_file_open,
+    .file_close = mr_sim_file_close,
+    .file_memory = mr_sim_file_memory,
+    .file_memory_end = mr_sim_file_memory_end,
+    .file_read = mr_sim_file_read,
     .launch = launch,
     .graph_begin = mr_sim_graph_begin,
     .graph_end = mr_sim_graph_end,

@@ -160,6 +160,15 @@ int mr_sim_graph_end(struct mr_stream *stream, struct mr_graph *graph);
 int mr_sim_graph_launch(struct mr_graph *graph, struct mr_stream *stream);
 void mr_sim_graph_close(struct mr_graph *graph);
 
+/* sim_file.c: hooks. */
+int mr_sim_files_begin(struct mr_device *dev, char *note, size_t note_bytes);
+void mr_sim_files_end(struct mr_device *dev);
+int mr_sim_file_open(struct mr_device *dev, int fd, const char *name, void **out);
+void mr_sim_file_close(struct mr_device *dev, void *file);
+int mr_sim_file_memory(struct mr_device *dev, void *memory, uint64_t bytes);
+void mr_sim_file_memory_end(struct mr_device *dev, void *memory);
+int64_t mr_sim_file_read(struct mr_device *dev, void *file, uint64_t offset, void *memory, uint64_t at, uint64_t bytes);
+
 /* sim_peer.c */
 int mr_sim_reach(struct mr_device *one, struct mr_device *other);
 int mr_sim_copy_peer(struct mr_stream *stream, void *dst, struct mr_device *dst_device, const void *src,

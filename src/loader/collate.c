@@ -65,6 +65,10 @@ static uint64_t drop_bad_rows(struct mr_loader *ld, struct mr_slot *slot)
     for (uint64_t row = 0; row < slot->info.rows; row++) {
         if (slot->positions[row] == UINT64_MAX)
             continue;
+        if (slot->came_from) {
+            slot->moved = true;
+            slot->came_from[kept] = (uint32_t)row;
+        }
         if (kept != row) {
             for (int f = 0; f < ld->n_fields; f++) {
                 unsigned char *base = slot->host + ld->field[f].offset;
@@ -81,6 +85,8 @@ static uint64_t drop_bad_rows(struct mr_loader *ld, struct mr_slot *slot)
                 uint64_t *from = (uint64_t *)(void *)(slot->host + ld->gpu->from_offset);
                 from[kept] = from[row];
             }
+            if (slot->from_host)
+                slot->from_host[kept] = slot->from_host[row];
             slot->indices[kept] = slot->indices[row];
             slot->positions[kept] = slot->positions[row];
         }
@@ -155,18 +161,25 @@ static void collate_varying(struct mr_loader *ld, struct mr_slot *slot, int f, u
     }
 }
 
-/* mixup, cutmix: over the rows that are delivered. */
+/* mixup, cutmix: over the rows that are delivered. Fields with a tail wait for the device, which is told who goes with whom. */
 static void mix(struct mr_loader *ld, struct mr_slot *slot, unsigned char *room)
 {
-    const struct mr_loader_field *image = &ld->field[ld->chain->mix->on], *label = &ld->field[ld->chain->mix_label];
+    const int mixed[] = {ld->chain->mix->on, ld->chain->mix_label};
     struct mr_mix_at at = {ld->opts.seed, slot->info.epoch, slot->info.index};
-    mr_transform_mix(ld->chain, &at, slot->size, slot->host + image->offset, image->row_bytes,
-                     slot->host + label->offset, label->row_bytes, room);
+    mr_mix_choose(ld->chain, &at, slot->size, &slot->mixture);
+    for (size_t k = 0; k < MR_COUNT(mixed); k++) {
+        const struct mr_loader_field *fp = &ld->field[mixed[k]];
+        if (!fp->tail)
+            mr_mix_rows(ld->chain, &slot->mixture, mixed[k], slot->host + fp->offset, fp->row_bytes, room);
+    }
+    if (ld->mixes)
+        mr_mix_partners(&slot->mixture, (uint32_t *)(slot->host + ld->partner_offset));
 }
 
 void mr_collate(struct mr_loader *ld, struct mr_slot *slot, unsigned char *room)
 {
     slot->size = slot->info.rows;
+    slot->moved = false;
     /* Replaced samples have good rows; under FAIL the batch is not delivered. */
     if (slot->bad && ld->opts.bad != MR_BAD_REPLACE)
         slot->size = drop_bad_rows(ld, slot);

@@ -22,6 +22,7 @@
 #define MOST_AHEAD_BYTES    (256u << 20) /* 50 ms at 5 GB/s */
 #define FILE_DEPTH          256
 #define MOST_FILE_DEPTH     4096
+#define GDS_ALIGNMENT       4096         /* cuFile reads into such places without a detour */
 #define GUESSED_FILE_BYTES  (128u << 10) /* when the first one cannot be looked at */
 #define MAX_DEPTH           65536
 
@@ -67,7 +68,7 @@ static int check_opts(const struct mr_loader_opts *o)
         {"read_ahead", o->read_ahead, 0, 1u << 24},
         {"collate", (uint64_t)o->collate, 0, MR_COLLATE_RAGGED},
         {"bad", (uint64_t)o->bad, 0, MR_BAD_REPLACE},
-        {"storage", (uint64_t)o->storage, 0, MR_STORAGE_PREAD},
+        {"storage", (uint64_t)o->storage, 0, MR_STORAGE_GDS},
         {"cache", (uint64_t)o->cache, 0, MR_CACHE_DEVICE},
         {"tail", (uint64_t)o->tail, 0, MR_TAIL_PAD},
         {"streams", o->streams, 1, MR_MAX_STREAMS},
@@ -99,6 +100,18 @@ static int check_collate(const struct mr_loader *ld, const struct mr_loader_fiel
     return 0;
 }
 
+/* The field that lies next in a slot: those of gds last, each kind smallest first. */
+static int next_field(const struct mr_loader *ld, const bool placed[])
+{
+    int next = -1;
+    for (int f = 0; f < ld->n_fields; f++) {
+        const struct mr_loader_field *fp = &ld->field[f], *best = next >= 0 ? &ld->field[next] : NULL;
+        if (!placed[f] && (!best || fp->gds < best->gds || (fp->gds == best->gds && fp->row_bytes < best->row_bytes)))
+            next = f;
+    }
+    return next;
+}
+
 /* Fields lie in a slot smallest first (ship.c copies up to the last byte used). */
 static int lay_out_slot(struct mr_loader *ld)
 {
@@ -115,18 +128,15 @@ static int lay_out_slot(struct mr_loader *ld)
     }
     uint64_t front = at;
     for (int k = 0; k < ld->n_fields; k++) {
-        int smallest = -1;
-        for (int f = 0; f < ld->n_fields; f++)
-            if (!placed[f] && (smallest < 0 || ld->field[f].row_bytes < ld->field[smallest].row_bytes))
-                smallest = f;
-        struct mr_loader_field *fp = &ld->field[smallest];
-        uint64_t bytes;
-        fp->offset = at;
-        placed[smallest] = true;
+        int f = next_field(ld, placed);
+        struct mr_loader_field *fp = &ld->field[f];
+        uint64_t bytes, alignment = ld->gds ? GDS_ALIGNMENT : 256;
+        fp->offset = at = mr_round_up(at, fp->gds ? alignment : 256);
+        placed[f] = true;
         if (!mr_mul(fp->row_bytes, ld->opts.batch_size, &bytes) || !mr_add(at, bytes, &at) || at > 1ull << 62)
             return mr_error_set(MR_ELIMIT, "a batch of %llu samples is more than 2^62 bytes",
                                 (unsigned long long)ld->opts.batch_size);
-        at = mr_round_up(at, 256);
+        at = mr_round_up(at, alignment);
     }
     ld->slot_bytes = MR_MAX(at, 256);
     ld->host_bytes = ld->resident ? front : ld->slot_bytes;
@@ -185,6 +195,8 @@ static int plan_fields(struct mr_loader *ld)
         rc = mr_resident_plan(ld);
     if (rc == 0)
         rc = mr_gpu_plan(ld);
+    if (rc == 0)
+        rc = mr_gds_plan(ld);
     return rc == 0 ? lay_out_slot(ld) : rc;
 }
 
@@ -202,12 +214,15 @@ static uint64_t measure_whole(struct mr_loader *ld, int file)
 /* Bytes that the first sample's extents take: what read-ahead is sized by. */
 static int measure_sample(struct mr_loader *ld)
 {
-    if (ld->ds->ops->get)
+    if (!ld->ds->ops->locate)
         return 0;
     struct mr_extent at[MR_MAX_EXTENTS];
     int n = ld->ds->ops->locate(ld->ds, 0, at);
-    ld->sample_reads = MR_MAX(n, 0);
+    bool direct = n > 0 && ld->gds && mr_gds_takes(ld, at, n);
     for (int e = 0; e < n; e++) {
+        if (direct && (ld->field[at[e].field].gds || mr_files_fd(ld->ds->files, at[e].file) < 0))
+            continue;
+        ld->sample_reads++;
         uint64_t bytes = at[e].bytes == MR_WHOLE ? measure_whole(ld, at[e].file) : at[e].bytes;
         ld->sample_bytes += mr_round_up(bytes, MR_CACHE_LINE);
     }
@@ -264,6 +279,8 @@ static void plan_runs(struct mr_loader *ld, const struct mr_files_kinds *kinds)
     ld->runs_per_worker = ld->start_runs = 1;
     if (reads)
         plan_ahead(ld, kinds);
+    if (ld->gds && ld->sample_reads == 0) /* nothing is read ahead of its slot */
+        ld->runs_per_worker = ld->start_runs = 1;
 }
 
 /* What a loader will hold, by part. */
@@ -314,10 +331,19 @@ static int check_memory(struct mr_loader *ld, const struct mr_files_kinds *kinds
     return 0;
 }
 
+/* What reads all that gds does not. */
+static int other_storage(const struct mr_loader *ld)
+{
+    int kind = ld->opts.storage == MR_STORAGE_GDS ? MR_STORAGE_AUTO : (int)ld->opts.storage;
+    return kind | (ld->opts.direct ? MR_STORAGE_DIRECT : 0);
+}
+
 static int open_storage(struct mr_loader *ld)
 {
     struct mr_files_kinds kinds;
     mr_files_count(ld->ds->files, &kinds);
+    if (!ld->ds->ops->locate) /* it reads by itself */
+        kinds.n_path = kinds.n_null = kinds.n_remote = 0;
     ld->caching = ld->opts.cache == MR_CACHE_HOST && kinds.n_path + kinds.n_remote > 0;
     if (ld->resident)
         kinds.n_path = kinds.n_null = kinds.n_remote = 0; /* all has been read when workers start */
@@ -332,8 +358,7 @@ static int open_storage(struct mr_loader *ld)
         ld->caching = rc == 0;
     }
     if (rc == 0 && ld->depth > 0)
-        rc = mr_storage_open(ld->ds->files, (int)ld->opts.storage | (ld->opts.direct ? MR_STORAGE_DIRECT : 0),
-                             ld->depth, ld->n_workers, &ld->storage);
+        rc = mr_storage_open(ld->ds->files, other_storage(ld), ld->depth, ld->n_workers, &ld->storage);
     return rc;
 }
 
@@ -424,6 +449,8 @@ int mr_loader_open(struct mr_dataset *ds, struct mr_sampler *sampler, struct mr_
         rc = mr_ring_create(ld);
     if (rc == 0 && ld->gpu)
         rc = mr_gpu_open(ld);
+    if (rc == 0)
+        mr_gds_memory(ld);
     if (rc == 0 && ld->resident)
         rc = mr_resident_fill(ld);
     if (rc == 0)
@@ -457,6 +484,7 @@ void mr_loader_close(struct mr_loader *ld)
     struct mr_error_kept kept; /* closing after a failed open must not lose its text */
     mr_error_keep(0, &kept);
     stop_workers(ld);
+    mr_gds_free(ld);
     if (ld->slot)
         mr_ring_destroy(ld);
     mr_gpu_close(ld);

@@ -10,6 +10,7 @@
  *   ahead.c     how many runs a worker keeps in flight: what latency and pace ask for
  *   sample.c    one sample: bytes -> decode -> chain -> row; bad.c: what happens to bad ones
  *   collate.c   rows of different size or absence -> one batch
+ *   gds.c       samples that are read straight into the device half
  *   tails.c     the ends of chains that run on the device
  *   gpu_decode.c  pictures that the device decodes: which, their bytes, their batches; gpu_open.c: opening that, and its share
  *   resident.c  a data set that is kept in device memory
@@ -96,6 +97,9 @@ struct mr_slot {
     _Atomic bool asking;        /* one worker waits for the device about that: the others for it */
     _Atomic uint64_t claim_ns;  /* when its first run was started; 0: not yet */
     _Atomic uint64_t ready_for; /* batch that is ready to be handed out; UINT64_MAX: none */
+    bool *from_host;            /* with gds, of each row: its bytes are in the host half, for shipping */
+    uint32_t *came_from;        /* with gds: the row where a row of the batch was read to; NULL without gds */
+    bool moved;                 /* ... which is not everywhere its own */
     bool held;                  /* consumer's */
     struct mr_bad *bad;         /* [lock while being filled] unordered; the consumer's once ready */
     bool bad_lost;              /* [the same] there was no memory to note one: the batch cannot be handed out */
@@ -112,7 +116,8 @@ struct mr_slot {
     struct mr_slot *next_full; /* of those left with the shipper */
     uint64_t full_for;         /* the batch it was left for */
     struct mr_plan_batch info;
-    uint64_t size; /* rows delivered: info.rows less the skipped */
+    struct mr_mixture mixture; /* a chain that mixes rows: how those of this batch */
+    uint64_t size;             /* rows delivered: info.rows less the skipped */
     uint64_t *indices, *positions;
     uint64_t *dims; /* [row][field][MR_MAX_RANK], when some field varies; else NULL */
     uint64_t *lengths[MR_MAX_FIELDS], *offsets[MR_MAX_FIELDS];
@@ -127,6 +132,7 @@ struct mr_loader_field {
     uint64_t offset; /* in the slot's halves */
     bool identity;   /* what the workers do leaves it as it is */
     bool varies;
+    bool gds; /* read straight into the device half */
     /* The end of the chain runs on the device: a row is what it starts from, and its results lie in a part of their own. */
     struct mr_chain_tail *tail; /* NULL: none */
     uint64_t out_bytes;         /* of a row as delivered */
@@ -136,6 +142,7 @@ struct mr_loader_field {
 };
 
 struct mr_worker;
+struct mr_run;
 
 /* ---- pictures that the device decodes ---- */
 
@@ -187,6 +194,8 @@ struct mr_loader {
     struct mr_device *device, *own_device;
     struct mr_device_info device_info;
     struct mr_storage *storage; /* NULL: nothing is read */
+    struct mr_gds *gds;         /* NULL: no field is read straight into device memory */
+    char gds_text[256];         /* what the statistics say of that */
     struct mr_plan plan;
     bool caching, holds_chain;
     bool windows; /* pictures are decoded as far as the chain's first ops want them */
@@ -197,8 +206,10 @@ struct mr_loader {
     int n_fields;
     struct mr_loader_field field[MR_MAX_FIELDS];
     uint64_t slot_bytes, scratch_bytes;
-    uint64_t host_bytes;   /* of a slot's host half: slot_bytes, or the indices alone */
-    uint64_t output_bytes; /* of a slot, on the device alone: what tails make */
+    uint64_t partner_offset; /* in a slot's halves, a u32 a row, when tails mix */
+    bool mixes;              /* tails do */
+    uint64_t host_bytes;     /* of a slot's host half: slot_bytes, or the indices alone */
+    uint64_t output_bytes;   /* of a slot, on the device alone: what tails make */
     bool varies;
     bool resident;              /* samples lie in device memory: workers only say which */
     unsigned char *resident_at; /* on the device: every sample's rows, field by field */
@@ -312,7 +323,7 @@ void mr_times_overlap(struct mr_loader *ld, struct mr_loader_stats *out);
 /* ---- tails.c ---- */
 /* Looks for an end of the field's chain that the device can do with fewer bytes copied. Returns 0, -ENOMEM, MR_EDEVICE. */
 int mr_tails_plan(struct mr_loader *ld, int f);
-/* The parts of a slot that tails add: a byte a row for mirroring, in front of the fields (moves *at), and their results.
+/* The parts of a slot that tails add: a byte a row for mirroring and a number a row for mixing, in front of the fields (moves *at), and their results.
  * Returns 0, MR_ELIMIT. */
 int mr_tails_lay_out(struct mr_loader *ld, uint64_t *at);
 /* Enqueues them, each one kernel over the batch. [ship_lock] */
@@ -344,6 +355,25 @@ int mr_gpu_decode_rows(struct mr_loader *ld, struct mr_gpu_lane *lane, struct mr
 /* Enqueues the moving of a batch's rows to where they belong, behind its copy. [ship_lock] */
 int mr_gpu_place(struct mr_loader *ld, const struct mr_slot *slot, struct mr_stream *stream);
 
+/* ---- gds.c: fields that are read straight into the device half ---- */
+/* Which fields? Opens what reads them; none is no error: gds_text says why. Returns 0, -ENOMEM. */
+int mr_gds_plan(struct mr_loader *ld);
+/* The rings' memory is there. */
+void mr_gds_memory(struct mr_loader *ld);
+void mr_gds_free(struct mr_loader *ld); /* before the ring; its workers are gone */
+int mr_gds_slot_create(struct mr_loader *ld, struct mr_slot *slot);
+void mr_gds_slot_free(struct mr_slot *slot);
+/* Are all its gds fields to be read so? */
+bool mr_gds_takes(const struct mr_loader *ld, const struct mr_extent *at, int n);
+/* Reads sample i's gds fields into its row, and those of its neighbours on the way. Blocks. The slot is open, its device half
+ * free. Returns 0; else the sample's error, or MR_EDEVICE. */
+int mr_gds_read(struct mr_worker *w, struct mr_run *run, uint32_t i);
+/* Enqueues what is missing in the device half: rows that have come by the host, rows that moved over bad ones. [ship_lock]
+ * [out] copied: adds what came from the host. */
+int mr_gds_complete(struct mr_loader *ld, const struct mr_slot *slot, struct mr_stream *stream, uint64_t *copied);
+/* Has the consumer's last work on the slot passed, so that its device half may be written? 1, 0, negative: error. */
+int mr_gds_slot_passed(const struct mr_slot *slot);
+
 /* ---- resident.c ---- */
 /* Can the data set be kept on the device? Lays it out. Returns 0, MR_EOPTION, MR_EUNSUPPORTED, MR_ESHAPE, MR_ELIMIT. */
 int mr_resident_plan(struct mr_loader *ld);
@@ -371,11 +401,13 @@ struct mr_run_sample {
     int status;               /* negative: it could not be located, see mr_run_error() */
     int failed_extent;        /* whose bytes could not be had */
     bool done;
+    bool direct; /* its gds fields are read into the device half, on the thread that makes it */
     struct {
         struct mr_extent at;
         const void *view; /* in memory; NULL: see read */
         struct mr_read *read;
-        uint64_t skip; /* bytes into the read */
+        uint64_t skip;  /* bytes into the read */
+        bool on_device; /* gds: it has been read into its row */
     } extent[MR_MAX_EXTENTS];
 };
 
@@ -426,14 +458,16 @@ struct mr_worker {
     uint64_t n_made;                    /* runs made: every few, one sample is timed */
     uint64_t *order;                    /* room for mapping: run_rows indices */
     void *scratch;                      /* the chain's */
-    struct mr_decoder *decoder;         /* NULL: no pictures */
     bool on_host;                       /* pictures are not left to the device */
+    struct mr_decoder *decoder;         /* NULL: the data set needs none */
     unsigned char *room[MR_MAX_FIELDS]; /* where decode writes when a chain follows; a picture has none */
     unsigned char *place_room;          /* largest row: for collating */
     /* written by this worker, read by any */
     _Atomic uint64_t stage_ns[MR_N_STAGES];
     _Atomic uint64_t timed_decode_ns, timed_transform_ns; /* of the samples that were timed */
-    _Atomic uint64_t made_ns;                             /* decode and transform together, all samples */
+    _Atomic uint64_t direct_reads, direct_bytes;
+    uint64_t direct_ns;       /* of made_ns, since the last lap */
+    _Atomic uint64_t made_ns; /* decode and transform together, all samples */
     _Atomic uint64_t life_ns;
     _Atomic uint64_t reads, read_bytes, in_flight_sum, in_flight_n;
 };

@@ -13,7 +13,8 @@ static int check_field(const struct mr_loader *ld, int f)
     if (fp->varies || fp->in.var_dims)
         return mr_error_set(MR_ESHAPE, "cache device: %.*s: samples differ in shape: use the cache host", MR_NAME_BYTES,
                             fp->in.name);
-    if ((fp->tail ? !fp->tail->whole : !fp->identity) || (ld->chain && ld->chain->mix))
+    bool host_mixes = ld->chain && !fp->tail && (mr_mix_cuts(ld->chain, f) || mr_mix_adds(ld->chain, f));
+    if ((fp->tail ? !fp->tail->whole : !fp->identity) || host_mixes)
         return mr_error_set(
             MR_EOPTION,
             "cache device: %.*s: not all of \"%s\" can run on the device (see device_transforms): change "
@@ -27,6 +28,9 @@ int mr_resident_plan(struct mr_loader *ld)
     if (ld->device_info.unified)
         return mr_error_set(MR_EOPTION, "cache device: device %s has no memory of its own: use the cache host",
                             ld->device_info.name);
+    if (ld->ds->draws)
+        return mr_error_set(MR_EOPTION, "cache device: %s: samples differ from epoch to epoch: they cannot be kept",
+                            ld->ds->ops->name);
     int has = mr_device_has_kernel(ld->device, "gather");
     if (has <= 0)
         return has < 0 ? has
@@ -87,7 +91,7 @@ static int read_all(struct mr_loader *ld, struct mr_stream *stream)
     opts.workers = ld->n_workers;
     opts.read_ahead = ld->opts.read_ahead;
     opts.queue_depth = ld->opts.queue_depth;
-    opts.storage = ld->opts.storage;
+    opts.storage = ld->opts.storage == MR_STORAGE_GDS ? MR_STORAGE_AUTO : ld->opts.storage; /* labels are looked at */
     opts.prefetch = MR_MIN(ld->n_slots, 4);
     opts.pageable = ld->opts.pageable;
     int rc = mr_loader_open(ld->ds, NULL, NULL, ld->device, &opts, &reader);

@@ -1,7 +1,8 @@
 /*
  * The ring of slots. Batch t lives in slot t % n. A slot opens for batch t when the consumer has released batch t - n; its
  * host half is written once the copy of that batch has passed, and its device half once the consumer's stream has passed
- * the event recorded at release: the copy stream waits for that, no thread does.
+ * the event recorded at release: the copy stream waits for that, no thread does, but for workers who write there themselves
+ * (gds.c).
  */
 #include "loader/loader.h"
 
@@ -29,7 +30,9 @@ static int slot_create(struct mr_loader *ld, struct mr_slot *slot)
         if (ld->field[f].varies)
             got = (slot->lengths[f] = calloc(rows, sizeof(uint64_t))) &&
                   (slot->offsets[f] = calloc(rows + 1, sizeof(uint64_t)));
-    return got ? 0 : mr_error_nomem("batch slot", rows * sizeof *slot->indices);
+    if (!got)
+        return mr_error_nomem("batch slot", rows * sizeof *slot->indices);
+    return ld->gds ? mr_gds_slot_create(ld, slot) : 0;
 }
 
 void mr_ring_open_for(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
@@ -93,6 +96,7 @@ static void slot_destroy(struct mr_loader *ld, struct mr_slot *slot)
     free(slot->indices);
     free(slot->positions);
     free(slot->dims);
+    mr_gds_slot_free(slot);
     for (int f = 0; f < MR_MAX_FIELDS; f++) {
         free(slot->lengths[f]);
         free(slot->offsets[f]);
@@ -130,7 +134,8 @@ bool mr_ring_is_open(struct mr_loader *ld, uint64_t t)
     if (atomic_load_explicit(&slot->open_for, memory_order_acquire) != t)
         return false;
     if (atomic_load_explicit(&slot->host_busy, memory_order_acquire)) {
-        if (atomic_load_explicit(&slot->asking, memory_order_relaxed) || mr_event_query(slot->copied) == 0)
+        if (atomic_load_explicit(&slot->asking, memory_order_relaxed) || mr_event_query(slot->copied) == 0 ||
+            (ld->gds && mr_gds_slot_passed(slot) == 0))
             return false;
         atomic_store(&slot->host_busy, false); /* passed, or failed: its batch reports it */
     }
@@ -143,6 +148,8 @@ static void wait_host_free(struct mr_loader *ld, struct mr_slot *slot)
     while (atomic_load(&slot->host_busy) && !atomic_load(&ld->stop)) {
         if (!atomic_exchange(&slot->asking, true)) {
             mr_event_synchronize(slot->copied);
+            if (ld->gds && slot->release_recorded)
+                mr_event_synchronize(slot->released);
             atomic_store(&slot->host_busy, false);
             atomic_store(&slot->asking, false);
             mr_ring_wake_workers(ld);

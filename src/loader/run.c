@@ -175,14 +175,16 @@ static void locate_sample(struct mr_worker *w, struct mr_run *run, uint32_t i, b
     struct mr_run_sample *s = &run->sample[i];
     struct mr_extent at[MR_MAX_EXTENTS];
     s->n_extents = 0;
-    int n = ld->ds->ops->get || ld->resident ? 0 : ld->ds->ops->locate(ld->ds, s->index, at);
+    int n = !ld->ds->ops->locate || ld->resident ? 0 : ld->ds->ops->locate(ld->ds, s->index, at);
     s->status = MR_MIN(n, 0);
+    s->direct = n > 0 && ld->gds && mr_gds_takes(ld, at, n);
     for (int e = 0; e < n && s->status == 0; e++) {
         s->failed_extent = e;
         s->extent[e].read = NULL;
+        s->extent[e].on_device = false;
         s->n_extents = e + 1;
         int rc = mr_extent_view(ld->ds->files, s, e, &at[e]);
-        if (rc == 0)
+        if (rc == 0 && !(s->direct && ld->field[at[e].field].gds))
             plan_read(ld, run, i, e, open);
         s->status = MR_MIN(rc, 0);
     }

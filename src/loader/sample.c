@@ -79,7 +79,7 @@ static int decode(struct mr_worker *w, struct mr_run_sample *s, unsigned char *c
     out->choose = ld->windows ? choose_window : NULL;
     out->choose_user = wish;
     out->stored = stored;
-    if (ld->ds->ops->get)
+    if (s->n_extents == 0)
         return ld->ds->ops->get(ld->ds, s->index, out);
     bool as_is = true;
     for (int e = 0; e < s->n_extents; e++) {
@@ -209,13 +209,15 @@ static int make(struct mr_worker *w, struct mr_slot *slot, uint32_t row, uint64_
         rc = decode(w, s, to, &wish, NULL, &sample);
     rc = MR_MIN(rc, 0);
     uint64_t t1 = timed ? mr_time_ns() : 0;
+    if (slot->from_host)
+        slot->from_host[row] = !s->direct;
     for (int f = 0; f < ld->n_fields && rc == 0; f++) {
-        uint64_t dim[MR_MAX_RANK];
+        uint64_t dim[MR_MAX_RANK] = {0};
         /* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): mr_sample_init() has set every field's data */
         struct mr_at at = place_of(ld, &wish.at, f, &sample);
         if (away && f == ld->ds->picture)
             memcpy(dim, ld->field[f].out.dim, sizeof dim);
-        else
+        else if (!s->direct || !ld->field[f].gds) /* else its bytes are in their row */
             rc = write_field(w, f, &at, &sample, to[f], dim);
         if (rc == 0 && ld->field[f].tail && ld->field[f].tail->flip)
             slot->host[ld->field[f].flip_offset + row] =
@@ -255,7 +257,7 @@ static int fetch_now(struct mr_loader *ld, uint64_t index, struct mr_run_sample 
 {
     s->index = index;
     s->n_extents = 0;
-    if (ld->ds->ops->get)
+    if (!ld->ds->ops->locate)
         return 0;
     struct mr_extent at[MR_MAX_EXTENTS];
     int n = ld->ds->ops->locate(ld->ds, index, at), rc = MR_MIN(n, 0);
@@ -305,12 +307,12 @@ static int replace(struct mr_worker *w, struct mr_run *run, uint32_t i)
 }
 
 /* Notes a sample that could not be made, and puts another in its place where the policy says so. */
-static void give_up(struct mr_worker *w, struct mr_run *run, uint32_t i, int rc)
+static void give_up(struct mr_worker *w, struct mr_run *run, uint32_t i, int rc, bool device_failed)
 {
     struct mr_loader *ld = w->ld;
     struct mr_run_sample *s = &run->sample[i];
     uint32_t row = run->row0 + i;
-    bool fatal = run->error.code < 0 || machine_lacks(rc);
+    bool fatal = run->error.code < 0 || machine_lacks(rc) || device_failed;
     mr_bad_add(ld, run->t, row, s, run->info.epoch, rc, fatal);
     if (ld->opts.bad == MR_BAD_REPLACE && !fatal) {
         rc = replace(w, run, i);
@@ -328,9 +330,12 @@ void mr_sample_make(struct mr_worker *w, struct mr_run *run, uint32_t i, bool ti
     slot->positions[row] = s->position;
     if (slot->gpu)
         slot->gpu[row].used = false;
-    int rc = s->status < 0 ? mr_run_error(w, run, i) : make(w, slot, row, run->info.epoch, s, timed);
+    int rc = s->status < 0 ? mr_run_error(w, run, i) : s->direct ? mr_gds_read(w, run, i) : 0;
+    bool device_failed = rc == MR_EDEVICE;
+    if (rc == 0)
+        rc = make(w, slot, row, run->info.epoch, s, timed);
     if (rc < 0)
-        give_up(w, run, i, rc);
+        give_up(w, run, i, rc, device_failed);
 }
 
 void mr_sample_make_again(struct mr_worker *w, uint64_t t, uint32_t row)
@@ -344,7 +349,7 @@ void mr_sample_make_again(struct mr_worker *w, uint64_t t, uint32_t row)
     if (rc == 0)
         rc = make(w, slot, row, slot->info.epoch, &s, false);
     if (rc < 0)
-        give_up(w, &run, 0, rc);
+        give_up(w, &run, 0, rc, false);
     w->on_host = false;
     for (int e = 0; e < MR_MAX_EXTENTS; e++)
         free(owned[e]);

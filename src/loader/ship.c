@@ -74,9 +74,13 @@ static uint64_t used_bytes(const struct mr_loader *ld, const struct mr_slot *slo
     uint64_t used = 0;
     if (ld->resident)
         return ld->index_offset + slot->size * sizeof(uint64_t);
-    for (int f = 0; f < ld->n_fields; f++)
-        used = MR_MAX(used,
-                      ld->field[f].offset + (ld->field[f].tail ? slot->size * ld->field[f].row_bytes : slot->bytes[f]));
+    for (int f = 0; f < ld->n_fields; f++) {
+        const struct mr_loader_field *fp = &ld->field[f];
+        if (!fp->gds) /* those lie behind all others */
+            used = MR_MAX(used, fp->offset + (fp->tail ? slot->size * fp->row_bytes : slot->bytes[f]));
+        if (fp->tail && fp->tail->flip)
+            used = MR_MAX(used, fp->flip_offset + slot->size);
+    }
     return used;
 }
 
@@ -92,6 +96,8 @@ static int enqueue(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
         rc = mr_event_record(clock->copy_start, stream);
     if (rc == 0 && bytes > 0)
         rc = mr_copy_async(stream, slot->device, MR_DEVICE, slot->host, kind, bytes);
+    if (rc == 0 && ld->gds)
+        rc = mr_gds_complete(ld, slot, stream, &bytes);
     if (rc == 0)
         rc = mr_resident_gather(ld, slot, stream);
     if (rc == 0 && ld->gpu)

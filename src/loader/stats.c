@@ -32,8 +32,8 @@ static void add_worker(const struct mr_worker *w, uint64_t now_life, struct mr_l
     out->stage_ns[MR_STAGE_TRANSFORM] += made - (uint64_t)((double)made * share);
     uint64_t life = mr_counted(&w->life_ns);
     out->worker_ns += life ? life : now_life;
-    out->reads += mr_counted(&w->reads);
-    out->read_bytes += mr_counted(&w->read_bytes);
+    out->reads += mr_counted(&w->reads) + mr_counted(&w->direct_reads);
+    out->read_bytes += mr_counted(&w->read_bytes) + mr_counted(&w->direct_bytes);
 }
 
 static double mean_in_flight(const struct mr_loader *ld)
@@ -119,6 +119,8 @@ struct steady {
 
 static const char *advice_for(const struct mr_loader *ld, enum mr_stage stage)
 {
+    if (stage == MR_STAGE_READ && ld->gds)
+        return "more workers, of which each reads one range at a time, or faster storage";
     if (stage == MR_STAGE_READ)
         return ld->storage ? "raise read-ahead and queue depth, cache, or use faster storage"
                            : "files are inflated once; a longer run, or unpacked files, show the rest";
@@ -225,11 +227,13 @@ void mr_loader_stats(struct mr_loader *ld, struct mr_loader_stats *out)
     struct mr_files_kinds kinds;
     mr_files_count(ld->ds->files, &kinds);
     snprintf(st->storage, sizeof st->storage, "%s",
-             ld->storage        ? mr_storage_name(ld->storage)
-             : ld->ds->ops->get ? "none"
-                                : "memory");
+             ld->gds                ? "gds"
+             : ld->storage          ? mr_storage_name(ld->storage)
+             : !ld->ds->ops->locate ? "none"
+                                    : "memory");
     add_workers(ld, elapsed, st);
     read_ahead(ld, st);
+    snprintf(st->gds, sizeof st->gds, "%s", ld->gds_text);
     st->direct_refused = ld->storage ? mr_storage_refused(ld->storage) : NULL;
     uint64_t calls = st->batches;
     st->ready_mean = calls ? (double)mr_counted(&ld->ready_sum) / (double)calls : 0;

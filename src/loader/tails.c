@@ -2,8 +2,6 @@
 #include "loader/loader.h"
 #include "transform/transform.h"
 
-#include <string.h>
-
 static int has_kernel(void *device, const char *kernel)
 {
     return mr_device_has_kernel(device, kernel);
@@ -11,8 +9,6 @@ static int has_kernel(void *device, const char *kernel)
 
 static bool wanted(const struct mr_loader *ld)
 {
-    if (ld->chain->mix) /* the host mixes whole rows */
-        return false;
     if (ld->opts.device_transforms != MR_DEVICE_TRANSFORMS_AUTO)
         return ld->opts.device_transforms == MR_DEVICE_TRANSFORMS_ON;
     return !ld->device_info.simulated || ld->opts.cache == MR_CACHE_DEVICE;
@@ -42,6 +38,11 @@ int mr_tails_lay_out(struct mr_loader *ld, uint64_t *at)
     for (int f = 0; f < ld->n_fields; f++) {
         struct mr_loader_field *fp = &ld->field[f];
         uint64_t bytes;
+        if (fp->tail && fp->tail->mixes && !ld->mixes) {
+            ld->mixes = true;
+            ld->partner_offset = *at;
+            *at = mr_round_up(*at + ld->opts.batch_size * sizeof(uint32_t), 256);
+        }
         if (fp->tail && fp->tail->flip) {
             fp->flip_offset = *at;
             *at = mr_round_up(*at + ld->opts.batch_size, 256);
@@ -67,7 +68,7 @@ int mr_tails_launch(struct mr_loader *ld, const struct mr_slot *slot, struct mr_
             continue;
         struct mr_chain_tail tail = *fp->tail;
         void *in = slot->device + fp->offset, *out = slot->output + fp->out_offset;
-        if (strcmp(tail.kernel, "one_hot") == 0) {
+        if (tail.hot) {
             tail.args.one_hot.in = in;
             tail.args.one_hot.out = out;
             tail.args.one_hot.rows = slot->size;
@@ -77,6 +78,8 @@ int mr_tails_launch(struct mr_loader *ld, const struct mr_slot *slot, struct mr_
             tail.args.point.rows = slot->size;
             tail.args.point.flip = tail.flip ? slot->device + fp->flip_offset : NULL;
         }
+        if (tail.mixes)
+            mr_mix_tail(ld->chain, &slot->mixture, f, (const uint32_t *)(slot->device + ld->partner_offset), &tail);
         rc = mr_launch(stream, tail.kernel, &tail.args, tail.arg_bytes);
     }
     return rc;

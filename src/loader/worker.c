@@ -37,7 +37,7 @@ int mr_worker_init(struct mr_worker *w, struct mr_loader *ld, uint32_t id)
     w->scratch = aligned_alloc(MR_CACHE_LINE, mr_round_up(ld->scratch_bytes + 1, MR_CACHE_LINE));
     if (!w->place_room || !w->scratch)
         return mr_error_nomem("worker", largest + ld->scratch_bytes);
-    rc = ld->ds->picture >= 0 ? mr_decoder_create(&w->decoder) : 0;
+    rc = mr_dataset_decodes(ld->ds) ? mr_decoder_create(&w->decoder) : 0;
     if (rc == 0 && ld->storage)
         rc = mr_reader_open(ld->storage, &w->reader);
     if (rc == 0 && ld->storage && ld->n_whole)
@@ -195,7 +195,7 @@ static bool is_over(const struct mr_run *run)
 
 static uint32_t make_landed(struct mr_worker *w, struct mr_run *run)
 {
-    bool tracing = mr_trace_on(), timed = tracing || w->n_made++ % TIMED_RUNS == 0;
+    bool tracing = mr_trace_on(), timed = tracing || w->n_made % TIMED_RUNS == 0;
     uint32_t made = 0;
     for (uint32_t i = 0; i < run->n; i++) {
         struct mr_run_sample *s = &run->sample[i];
@@ -207,6 +207,7 @@ static uint32_t make_landed(struct mr_worker *w, struct mr_run *run)
         timed = tracing;
         made++;
     }
+    w->n_made += made > 0; /* rounds that found nothing to make are not counted: they may come in step */
     return made;
 }
 
@@ -220,6 +221,9 @@ static uint32_t make_run(struct mr_worker *w, struct mr_run *run)
     if (made == 0)
         return 0;
     uint64_t start = lap(w, &w->made_ns);
+    mr_count(&w->made_ns, 0 - w->direct_ns); /* that was reading */
+    mr_count(&w->stage_ns[MR_STAGE_READ], w->direct_ns);
+    w->direct_ns = 0;
     mr_trace_span("samples", start, w->lap_ns, "batch", run->t);
     if (mr_ring_rows_done(w, run->t, made))
         w->lap_ns = mr_time_ns(); /* what completing took has been counted */

@@ -101,7 +101,8 @@ static int lock_dir(struct mr_disk_cache *c, int how)
 /* Removes the oldest until no more than `most` is there, and sets what is used right. */
 static void shrink(struct mr_disk_cache *c, struct entries *all, uint64_t most)
 {
-    qsort(all->entry, all->n, sizeof *all->entry, by_use);
+    if (all->n)
+        qsort(all->entry, all->n, sizeof *all->entry, by_use);
     for (size_t i = 0; i < all->n && all->bytes > most; i++)
         if (!unlinkat(c->fd, all->entry[i].name, 0) || errno == ENOENT)
             all->bytes -= all->entry[i].bytes;

@@ -247,6 +247,18 @@ uint64_t mr_files_bytes(const struct mr_files *files, int id)
     return f->lazy ? atomic_load_explicit(&f->ready, memory_order_relaxed) : f->bytes;
 }
 
+int mr_files_fd(const struct mr_files *files, int id)
+{
+    const struct mr_file *f = files->file[id];
+    return f->kind == MR_FILE_PATH && !f->lazy ? f->fd : -1;
+}
+
+int mr_files_read_error(const struct mr_files *files, int id, int status, uint64_t offset, uint64_t bytes,
+                        uint64_t done)
+{
+    return mr_file_read_error(files->file[id], status, bytes, offset, done);
+}
+
 const char *mr_files_name(const struct mr_files *files, int id)
 {
     return files->file[id]->name;

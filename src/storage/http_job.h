@@ -41,7 +41,7 @@ enum mr_http_verdict { MR_HTTP_DONE, MR_HTTP_AGAIN, MR_HTTP_FAILED };
 /* Sets job->easy up for the next try. 0 or the error. */
 int mr_http_try(struct mr_http_job *job, const struct mr_remote_opts *opts);
 /* What a finished try came to. AGAIN and FAILED: the error is set; [out] code. */
-enum mr_http_verdict mr_http_verdict(struct mr_http_job *job, CURLcode code, int *out);
+enum mr_http_verdict mr_http_verdict(struct mr_http_job *job, CURLcode curl, int *code);
 
 /* ---- http_answer.c ---- */
 

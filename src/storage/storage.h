@@ -47,6 +47,12 @@ uint64_t mr_files_bytes(const struct mr_files *files, int id);
 /* The same, of lazy files too: looks where it is not known (blocking), and remembers. */
 int mr_files_size(struct mr_files *files, int id, uint64_t *out);
 const char *mr_files_name(const struct mr_files *files, int id);
+/* The descriptor of a path file, which the table keeps open; -1 of any other, and of lazy files. */
+int mr_files_fd(const struct mr_files *files, int id);
+/* Sets the text of a read of [offset, offset + bytes) which others did by that descriptor, and that failed with -errno or
+ * MR_ETRUNCATED after `done` bytes. Returns status. */
+int mr_files_read_error(const struct mr_files *files, int id, int status, uint64_t offset, uint64_t bytes,
+                        uint64_t done);
 /* Reads bytes from the front, e.g. a header, blocking. Fewer bytes than asked for: MR_ETRUNCATED. */
 int mr_files_read(struct mr_files *files, int id, uint64_t offset, void *buf, uint64_t bytes);
 /* A whole file, into memory that the caller frees (never NULL); blocking. At most MR_WHOLE_LIMIT bytes. */

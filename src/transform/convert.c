@@ -22,20 +22,6 @@ typedef int64_t i64 ELEMENT;
 typedef float f32 ELEMENT;
 typedef double f64 ELEMENT;
 
-/* The exponent moves by a multiplication, which also normalises subnormals. */
-static inline float from_f16(uint16_t h)
-{
-    uint32_t magnitude = (uint32_t)(h & 0x7fff) << 13;
-    uint32_t scaled = mr_bits_of_f32(mr_f32_of_bits(magnitude) * 0x1p112f);
-    uint32_t special = magnitude | 0x7f800000;
-    return mr_f32_of_bits((magnitude >= 0x0f800000 ? special : scaled) | (uint32_t)(h & 0x8000) << 16);
-}
-
-static inline float from_bf16(uint16_t h)
-{
-    return mr_f32_of_bits((uint32_t)h << 16);
-}
-
 /* f64 -> f32 rounded to odd: rounding that to f16 or bf16 is rounding once. */
 static inline float to_f32_odd(double d)
 {
@@ -121,8 +107,8 @@ static inline double from_u64_odd(uint64_t v)
     X(MR_I32, i32, (x))                                                                                                \
     X(MR_U64, u64, (x))                                                                                                \
     X(MR_I64, i64, (x))                                                                                                \
-    X(MR_F16, u16, from_f16(x))                                                                                        \
-    X(MR_BF16, u16, from_bf16(x))                                                                                      \
+    X(MR_F16, u16, mr_f32_of_f16(x))                                                                                   \
+    X(MR_BF16, u16, mr_f32_of_bf16(x))                                                                                 \
     X(MR_F32, f32, (x))                                                                                                \
     X(MR_F64, f64, (x))
 

@@ -207,6 +207,11 @@ MIRROR(16)
 MIRROR(32)
 MIRROR(64)
 
+void mr_mirror_u8(const void *in, void *out, size_t n)
+{
+    mirror_8(in, out, n);
+}
+
 /* 8..63 bytes, too short for vectors: 8 at a time, the last 8 overlapping. */
 static void mirror_short(const char *in, char *out, uint64_t w)
 {

@@ -97,6 +97,11 @@ TRANSPOSE(16)
 TRANSPOSE(32)
 TRANSPOSE(64)
 
+void mr_split_u8(const void *in, void *out, uint64_t pixels)
+{
+    split_8(in, out, pixels);
+}
+
 static void transpose_any(const char *in, char *out, uint64_t rows, uint64_t columns, size_t element)
 {
     for (uint64_t c = 0; c < columns; c++)

@@ -4,6 +4,7 @@
  * Zhang et al., mixup: Beyond Empirical Risk Minimization (ICLR 2018); Yun et al., CutMix (ICCV 2019). Gamma variates:
  * Marsaglia and Tsang, A simple method for generating gamma variables (ACM TOMS 26(3), 2000).
  */
+#include "transform/tail.h"
 #include "transform/transform.h"
 
 #include <math.h>
@@ -177,42 +178,62 @@ static void mix_elements(enum mr_dtype dtype, unsigned char *a, const unsigned c
     }
 }
 
-struct mix {
-    const struct mr_op *op;
-    bool cuts;
-    double part; /* that stays */
-    uint64_t x0, x1, y0, y1;
-};
-
-static struct mix choose(const struct mr_op *op, const struct mr_mix_at *at)
+bool mr_mix_cuts(const struct mr_transform *chain, int field)
 {
-    const struct mix_args *a = op->args;
-    struct draws d = {at, op->place, 0};
-    struct mix m = {.op = op, .cuts = op->ops == &mr_op_cutmix, .part = beta_of(&d, a->alpha)};
-    uint32_t r[4];
-    if (!m.cuts)
-        return m;
-    draw(&d, r);
-    uint64_t h = op->in.dim[op->image.h], w = op->in.dim[op->image.w];
-    double half = 0.5 * sqrt(1 - m.part);
-    uint64_t half_h = (uint64_t)(half * (double)h), half_w = (uint64_t)(half * (double)w);
-    uint64_t y = r[0] * h >> 32, x = r[1] * w >> 32;
-    m.y0 = y - MR_MIN(y, half_h);
-    m.x0 = x - MR_MIN(x, half_w);
-    m.y1 = MR_MIN(y + half_h, h);
-    m.x1 = MR_MIN(x + half_w, w);
-    m.part = 1 - (double)((m.x1 - m.x0) * (m.y1 - m.y0)) / (double)(h * w);
-    return m;
+    return chain->mix && chain->mix->on == field && chain->mix->ops == &mr_op_cutmix;
 }
 
-static void mix_row(const struct mix *m, unsigned char *a, const unsigned char *b)
+bool mr_mix_adds(const struct mr_transform *chain, int field)
 {
-    const struct mr_spec *spec = &m->op->in;
-    if (!m->cuts) {
-        mix_elements(spec->dtype, a, b, mr_dims_after(spec->dim, spec->rank, -1), m->part);
+    return chain->mix && (chain->mix->on == field ? !mr_mix_cuts(chain, field) : chain->mix_label == field);
+}
+
+static void choose_box(const struct mr_op *op, struct draws *d, struct mr_mixture *m)
+{
+    uint32_t r[4];
+    draw(d, r);
+    uint64_t h = op->in.dim[op->image.h], w = op->in.dim[op->image.w];
+    double half = 0.5 * sqrt(1 - m->part);
+    uint64_t half_h = (uint64_t)(half * (double)h), half_w = (uint64_t)(half * (double)w);
+    uint64_t y = r[0] * h >> 32, x = r[1] * w >> 32;
+    m->y0 = y - MR_MIN(y, half_h);
+    m->x0 = x - MR_MIN(x, half_w);
+    m->y1 = MR_MIN(y + half_h, h);
+    m->x1 = MR_MIN(x + half_w, w);
+    m->part = 1 - (double)((m->x1 - m->x0) * (m->y1 - m->y0)) / (double)(h * w);
+}
+
+void mr_mix_choose(const struct mr_transform *chain, const struct mr_mix_at *at, uint64_t rows, struct mr_mixture *out)
+{
+    const struct mr_op *op = chain->mix;
+    struct draws d = {at, op->place, 0};
+    *out = (struct mr_mixture){.rows = rows, .part = 1, .epoch = at->epoch};
+    out->key = mr_mix64(at->seed ^ mr_mix64(at->batch + 0x6d6978));
+    if (rows < 2)
         return;
+    out->part = beta_of(&d, ((const struct mix_args *)op->args)->alpha);
+    if (op->ops == &mr_op_cutmix)
+        choose_box(op, &d, out);
+}
+
+/* One ring through all rows: who stands at place i gives to the one before. */
+static uint64_t at_place(const struct mr_mixture *m, uint64_t i)
+{
+    return mr_permute(i < m->rows ? i : 0, m->rows, m->key, m->epoch);
+}
+
+void mr_mix_partners(const struct mr_mixture *m, uint32_t *partner)
+{
+    for (uint64_t i = 0, row = m->rows ? at_place(m, 0) : 0; i < m->rows; i++) {
+        uint64_t next = at_place(m, i + 1);
+        partner[row] = (uint32_t)next;
+        row = next;
     }
-    struct mr_pixels p = mr_pixels_of(m->op, spec->dim);
+}
+
+static void cut_row(const struct mr_op *op, const struct mr_mixture *m, unsigned char *a, const unsigned char *b)
+{
+    struct mr_pixels p = mr_pixels_of(op, op->in.dim);
     for (uint64_t o = 0; o < p.outer; o++)
         for (uint64_t y = m->y0; y < m->y1; y++) {
             uint64_t at = ((o * p.h + y) * p.w + m->x0) * p.pixel;
@@ -220,27 +241,62 @@ static void mix_row(const struct mix *m, unsigned char *a, const unsigned char *
         }
 }
 
-void mr_transform_mix(const struct mr_transform *chain, const struct mr_mix_at *at, uint64_t rows, unsigned char *image,
-                      uint64_t image_bytes, unsigned char *label, uint64_t label_bytes, unsigned char *room)
+void mr_mix_rows(const struct mr_transform *chain, const struct mr_mixture *m, int field, unsigned char *base,
+                 uint64_t row_bytes, unsigned char *room)
 {
-    const struct mr_spec *soft = &chain->out[chain->mix_label];
-    if (rows < 2)
+    const struct mr_spec *spec = &chain->out[field];
+    if (m->rows < 2)
         return;
-    struct mix m = choose(chain->mix, at);
-    uint64_t key = mr_mix64(at->seed ^ mr_mix64(at->batch + 0x6d6978)), first = mr_permute(0, rows, key, at->epoch);
-    for (int k = 0; k < 2;
-         k++) { /* one ring through all rows: each takes from the next, the last from the first as it was */
-        unsigned char *base = k ? label : image;
-        uint64_t bytes = k ? label_bytes : image_bytes, to = first;
-        memcpy(room, base + first * bytes, bytes);
-        for (uint64_t i = 0; i < rows; i++) {
-            uint64_t from = i + 1 < rows ? mr_permute(i + 1, rows, key, at->epoch) : first;
-            const unsigned char *other = i + 1 < rows ? base + from * bytes : room;
-            if (k)
-                mix_elements(soft->dtype, base + to * bytes, other, soft->dim[0], m.part);
-            else
-                mix_row(&m, base + to * bytes, other);
-            to = from;
-        }
+    uint64_t first = at_place(m, 0), to = first, elements = mr_dims_after(spec->dim, spec->rank, -1);
+    memcpy(room, base + first * row_bytes, row_bytes); /* the last takes from it as it was */
+    for (uint64_t i = 0; i < m->rows; i++) {
+        uint64_t from = at_place(m, i + 1);
+        const unsigned char *other = i + 1 < m->rows ? base + from * row_bytes : room;
+        if (mr_mix_cuts(chain, field))
+            cut_row(chain->mix, m, base + to * row_bytes, other);
+        else
+            mix_elements(spec->dtype, base + to * row_bytes, other, elements, m->part);
+        to = from;
     }
+}
+
+/* What an element of a one_hot becomes: neither row's class, its own row's, its partner's, both. */
+static void mix_hot(enum mr_dtype dtype, const uint32_t one[2], double part, uint32_t value[4][2])
+{
+    static const uint32_t zero[2];
+    for (int k = 0; k < 4; k++) {
+        memcpy(value[k], k & 1 ? one : zero, sizeof value[k]);
+        mix_elements(dtype, (unsigned char *)value[k], (const unsigned char *)(k & 2 ? one : zero), 1, part);
+    }
+}
+
+static struct mr_mix_how how_of(const struct mr_transform *chain, const struct mr_mixture *m, int field)
+{
+    struct mr_mix_how how = {.part = (float)m->part, .rest = (float)(1 - m->part)};
+    if (!mr_mix_cuts(chain, field))
+        return how;
+    const struct mr_op *op = chain->mix;
+    struct mr_pixels p = mr_pixels_of(op, op->in.dim);
+    how.cuts = 1;
+    how.height = (uint32_t)p.h;
+    how.width = (uint32_t)p.w;
+    how.pixel = (uint32_t)(p.pixel / mr_dtype_size(op->in.dtype));
+    how.x0 = (uint32_t)m->x0;
+    how.x1 = (uint32_t)m->x1;
+    how.y0 = (uint32_t)m->y0;
+    how.y1 = (uint32_t)m->y1;
+    return how;
+}
+
+void mr_mix_tail(const struct mr_transform *chain, const struct mr_mixture *m, int field, const uint32_t *partner,
+                 struct mr_chain_tail *tail)
+{
+    if (tail->hot) {
+        struct mr_one_hot_mix_args *a = &tail->args.one_hot_mix;
+        a->partner = partner;
+        mix_hot(chain->out[field].dtype, a->hot.value, m->part, a->value);
+        return;
+    }
+    tail->args.point_mix.mix = how_of(chain, m, field);
+    tail->args.point_mix.mix.partner = partner;
 }

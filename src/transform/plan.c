@@ -112,6 +112,8 @@ static int make_stages(struct mr_field_plan *plan, bool plain)
             return rc;
         plan->stage[plan->n_stages - 1].n_ops++;
     }
+    if (!plain)
+        mr_planar_join(plan);
     for (uint32_t k = 0; k < plan->n_stages; k++) {
         int rc = plan->stage[k].point ? mr_pointwise_finish(plan->stage[k].point) : 0;
         if (rc)

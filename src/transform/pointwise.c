@@ -105,6 +105,11 @@ static bool single(const struct mr_pointwise *p)
                                              (p->from == MR_U8 || p->from == MR_F32)));
 }
 
+void mr_pointwise_run_channel(const struct mr_pointwise *p, uint32_t channel, const void *in, void *out, uint64_t n)
+{
+    run_range(p, false, channel, in, out, n, single(p) ? UINT64_MAX : BLOCK);
+}
+
 void mr_pointwise_run(const struct mr_pointwise *p, uint64_t inner, const void *in, void *out, uint64_t n)
 {
     uint64_t piece = single(p) ? UINT64_MAX : BLOCK;

@@ -79,25 +79,37 @@ AVX2 static inline __m256i spread_weights(const int16_t *w)
     return _mm256_permutevar8x32_epi32(_mm256_set1_epi64x(four), _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1));
 }
 
-AVX2 static inline uint32_t finish_pixel(__m256i high, __m256i low)
+/* One pixel of each of 4 rows: sums over two lanes, added, rounded and packed for all rows together. */
+AVX2 static inline void finish_four(const __m256i high[4], const __m256i low[4], uint8_t *const out[4], uint64_t at)
 {
-    __m256i sum = _mm256_add_epi32(_mm256_slli_epi32(high, 11), low);
-    __m128i s = _mm_add_epi32(_mm256_castsi256_si128(sum), _mm256_extracti128_si256(sum, 1));
-    s = _mm_srai_epi32(_mm_add_epi32(s, _mm_set1_epi32(HALF)), 22);
-    s = _mm_packs_epi32(s, s);
-    return (uint32_t)_mm_cvtsi128_si32(_mm_packus_epi16(s, s));
+    __m256i s[4];
+    for (int r = 0; r < 4; r++)
+        s[r] = _mm256_add_epi32(_mm256_slli_epi32(high[r], 11), low[r]);
+    __m256i a =
+        _mm256_add_epi32(_mm256_permute2x128_si256(s[0], s[1], 0x20), _mm256_permute2x128_si256(s[0], s[1], 0x31));
+    __m256i b =
+        _mm256_add_epi32(_mm256_permute2x128_si256(s[2], s[3], 0x20), _mm256_permute2x128_si256(s[2], s[3], 0x31));
+    __m256i words = _mm256_packs_epi32(_mm256_srai_epi32(a, 22), _mm256_srai_epi32(b, 22));
+    __m256i bytes = _mm256_packus_epi16(words, words); /* rows 0 and 2 in the lower lane, 1 and 3 in the upper */
+    uint64_t even = (uint64_t)_mm_cvtsi128_si64(_mm256_castsi256_si128(bytes));
+    uint64_t odd = (uint64_t)_mm_cvtsi128_si64(_mm256_extracti128_si256(bytes, 1));
+    uint32_t pixel[4] = {(uint32_t)even, (uint32_t)odd, (uint32_t)(even >> 32), (uint32_t)(odd >> 32)};
+    for (int r = 0; r < 4; r++)
+        memcpy(out[r] + at, &pixel[r], 4);
 }
 
 AVX2 static void across_avx2(const struct mr_taps *taps, const uint8_t *const in[4], uint8_t *const out[4],
                              uint32_t channels)
 {
-    __m256i mask = pair_mask(channels);
+    __m256i mask = pair_mask(channels), half = _mm256_setr_epi32(HALF, HALF, HALF, HALF, 0, 0, 0, 0);
     for (uint64_t i = 0; i < taps->n; i++) {
         const int16_t *high = taps->high + i * taps->room, *low = taps->low + i * taps->room;
         uint64_t at = (uint64_t)taps->first[i] * channels;
         __m256i h[4], l[4];
-        for (int r = 0; r < 4; r++)
-            h[r] = l[r] = _mm256_setzero_si256();
+        for (int r = 0; r < 4; r++) {
+            h[r] = _mm256_setzero_si256();
+            l[r] = half;
+        }
         for (uint32_t t = 0; t < taps->count[i]; t += 4, at += 4 * (uint64_t)channels) {
             __m256i wh = spread_weights(high + t), wl = spread_weights(low + t);
             for (int r = 0; r < 4; r++) {
@@ -107,10 +119,7 @@ AVX2 static void across_avx2(const struct mr_taps *taps, const uint8_t *const in
                 l[r] = _mm256_add_epi32(l[r], _mm256_madd_epi16(p, wl));
             }
         }
-        for (int r = 0; r < 4; r++) {
-            uint32_t pixel = finish_pixel(h[r], l[r]);
-            memcpy(out[r] + i * channels, &pixel, 4);
-        }
+        finish_four(h, l, out, i * channels);
     }
 }
 
@@ -126,36 +135,50 @@ AVX2 static inline __m256i weight_pair(const int16_t *w, uint32_t t, uint32_t n)
     return _mm256_set1_epi32((int32_t)(second << 16 | (uint16_t)w[t]));
 }
 
-/* 16 bytes of each row. */
-AVX2 static inline __m128i down_sixteen(const uint8_t *const *row, const int16_t *high, const int16_t *low, uint32_t n,
-                                        uint64_t at)
+/* 16 bytes of a pair of rows, weighted. */
+AVX2 static inline void add_pair(const uint8_t *first, const uint8_t *second, __m256i wh, __m256i wl, __m256i h[2],
+                                 __m256i l[2])
 {
-    __m256i h0 = _mm256_setzero_si256(), h1 = h0, l0 = h0, l1 = h0;
-    for (uint32_t t = 0; t < n; t += 2) {
-        __m128i a = _mm_loadu_si128((const __m128i *)(row[t] + at));
-        __m128i b = _mm_loadu_si128((const __m128i *)(row[t + 1 < n ? t + 1 : t] + at));
-        __m256i p0 = _mm256_cvtepu8_epi16(_mm_unpacklo_epi8(a, b));
-        __m256i p1 = _mm256_cvtepu8_epi16(_mm_unpackhi_epi8(a, b));
-        __m256i wh = weight_pair(high, t, n), wl = weight_pair(low, t, n);
-        h0 = _mm256_add_epi32(h0, _mm256_madd_epi16(p0, wh));
-        h1 = _mm256_add_epi32(h1, _mm256_madd_epi16(p1, wh));
-        l0 = _mm256_add_epi32(l0, _mm256_madd_epi16(p0, wl));
-        l1 = _mm256_add_epi32(l1, _mm256_madd_epi16(p1, wl));
-    }
-    __m256i words = _mm256_packs_epi32(finish_eight(h0, l0), finish_eight(h1, l1));
+    __m128i a = _mm_loadu_si128((const __m128i *)first), b = _mm_loadu_si128((const __m128i *)second);
+    __m256i p0 = _mm256_cvtepu8_epi16(_mm_unpacklo_epi8(a, b)), p1 = _mm256_cvtepu8_epi16(_mm_unpackhi_epi8(a, b));
+    h[0] = _mm256_add_epi32(h[0], _mm256_madd_epi16(p0, wh));
+    h[1] = _mm256_add_epi32(h[1], _mm256_madd_epi16(p1, wh));
+    l[0] = _mm256_add_epi32(l[0], _mm256_madd_epi16(p0, wl));
+    l[1] = _mm256_add_epi32(l[1], _mm256_madd_epi16(p1, wl));
+}
+
+AVX2 static inline __m128i finish_sixteen(const __m256i h[2], const __m256i l[2])
+{
+    __m256i words = _mm256_packs_epi32(finish_eight(h[0], l[0]), finish_eight(h[1], l[1]));
     words = _mm256_permute4x64_epi64(words, 0xd8);
     return _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+}
+
+/* 32 bytes of each row, so that weights are set up half as often. */
+AVX2 static inline void down_block(const uint8_t *const *row, const int16_t *high, const int16_t *low, uint32_t n,
+                                   uint64_t at, uint8_t *out)
+{
+    __m256i zero = _mm256_setzero_si256();
+    __m256i h0[2] = {zero, zero}, h1[2] = {zero, zero}, l0[2] = {zero, zero}, l1[2] = {zero, zero};
+    for (uint32_t t = 0; t < n; t += 2) {
+        const uint8_t *a = row[t] + at, *b = row[t + 1 < n ? t + 1 : t] + at;
+        __m256i wh = weight_pair(high, t, n), wl = weight_pair(low, t, n);
+        add_pair(a, b, wh, wl, h0, l0);
+        add_pair(a + 16, b + 16, wh, wl, h1, l1);
+    }
+    _mm_storeu_si128((__m128i *)out, finish_sixteen(h0, l0));
+    _mm_storeu_si128((__m128i *)(out + 16), finish_sixteen(h1, l1));
 }
 
 AVX2 static void down_avx2(const uint8_t *const *row, const int16_t *high, const int16_t *low, uint32_t n, uint8_t *out,
                            uint64_t bytes)
 {
     uint64_t at = 0;
-    for (; at + 16 <= bytes; at += 16)
-        _mm_storeu_si128((__m128i *)(out + at), down_sixteen(row, high, low, n, at));
+    for (; at + 32 <= bytes; at += 32)
+        down_block(row, high, low, n, at, out + at);
     if (at < bytes) {
-        uint8_t last[16];
-        _mm_storeu_si128((__m128i *)last, down_sixteen(row, high, low, n, at));
+        uint8_t last[32];
+        down_block(row, high, low, n, at, last);
         memcpy(out + at, last, bytes - at);
     }
 }

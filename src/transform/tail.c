@@ -16,6 +16,7 @@ struct build {
     } at[MR_MAX_RANK];
     bool flat; /* flattened: the dimensions above are no longer the ops' */
     const struct mr_op *flip;
+    bool cuts, adds; /* rows are mixed at the end */
 };
 
 static uint64_t bytes_of(const struct mr_spec *spec)
@@ -75,6 +76,11 @@ static bool add_hflip(struct build *b, const struct mr_op *op)
     return true;
 }
 
+static bool is_mix(const struct mr_op *op)
+{
+    return op->ops == &mr_op_mixup || op->ops == &mr_op_cutmix;
+}
+
 static bool add_op(struct build *b, const struct mr_op *op)
 {
     if (op->ops->fuse)
@@ -85,7 +91,7 @@ static bool add_op(struct build *b, const struct mr_op *op)
         return add_hflip(b, op);
     if (op->ops == &mr_op_flatten)
         b->flat = true;
-    return op->ops == &mr_op_flatten;
+    return op->ops == &mr_op_flatten || is_mix(op);
 }
 
 /* Neighbouring dimensions that lie in the input as in the output become one. */
@@ -105,16 +111,19 @@ static void merge_dims(struct build *b)
     b->n_dims = n;
 }
 
-/* No step can overflow: then there is no infinity and no NaN, whose bits differ between processors. */
-static bool stays_finite(const struct mr_pointwise *p)
+/* No step can overflow: then there is no infinity and no NaN, whose bits differ between processors. Infinities of f16 are
+ * none of arithmetic's, until rows are added. */
+static bool stays_finite(const struct mr_pointwise *p, bool adds)
 {
     for (uint32_t c = 0; c < p->channels; c++) {
-        double most = 65536;
+        double most = p->from == MR_U16 || p->from == MR_I16 ? 65536 : 255;
         for (uint32_t k = 0; k < p->n_pairs; k++) {
             most = (most + fabs((double)p->c.f32[c][k][0])) * fabs((double)p->c.f32[c][k][1]);
             if (!(most < 1e38))
                 return false;
         }
+        if (adds && p->to == MR_F16 && most > 65504)
+            return false;
     }
     return true;
 }
@@ -124,7 +133,7 @@ static bool finish_point(struct build *b, struct mr_chain_tail *out)
     const struct mr_pointwise *p = &b->pass;
     struct mr_point_args *a = &out->args.point;
     bool good = p->compute == MR_F32 && (p->to == MR_F32 || p->to == MR_F16 || p->to == MR_BF16);
-    if (!good || p->channels * p->n_pairs > MR_POINT_PAIRS || !stays_finite(p))
+    if (!good || p->channels * p->n_pairs > MR_POINT_PAIRS || !stays_finite(p, b->adds))
         return false;
     *a = (struct mr_point_args){.from = p->from, .to = p->to, .flip_dim = -1, .n_pairs = p->n_pairs};
     a->channels = p->channels;
@@ -147,16 +156,18 @@ static bool finish_point(struct build *b, struct mr_chain_tail *out)
     }
     for (uint32_t c = 0; c < p->channels; c++)
         memcpy(a->pair[c * p->n_pairs], p->c.f32[c], p->n_pairs * sizeof a->pair[0]);
-    out->kernel = "pointwise";
-    out->arg_bytes = sizeof *a;
+    out->mixes = b->cuts || b->adds;
+    out->kernel = out->mixes ? "pointwise_mix" : "pointwise";
+    out->arg_bytes = out->mixes ? sizeof out->args.point_mix : sizeof *a;
     out->flip = b->flip;
     return true;
 }
 
 /* The ops from `first` on as one pointwise kernel. */
-static bool try_point(const struct mr_field_plan *plan, uint32_t first, struct mr_chain_tail *out)
+static bool try_point(const struct mr_transform *chain, int field, uint32_t first, struct mr_chain_tail *out)
 {
-    struct build b = {.flip = NULL};
+    const struct mr_field_plan *plan = chain->plan[field];
+    struct build b = {.cuts = mr_mix_cuts(chain, field), .adds = mr_mix_adds(chain, field)};
     if (!start(&b, &plan->op[first]->in))
         return false;
     for (uint32_t i = first; i < plan->n_ops; i++)
@@ -165,7 +176,7 @@ static bool try_point(const struct mr_field_plan *plan, uint32_t first, struct m
     return finish_point(&b, out);
 }
 
-static bool try_one_hot(const struct mr_op *op, struct mr_chain_tail *out)
+static bool try_one_hot(const struct mr_transform *chain, int field, const struct mr_op *op, struct mr_chain_tail *out)
 {
     struct mr_one_hot_args *a = &out->args.one_hot;
     if (op->ops != &mr_op_one_hot || op->out.dim[0] > UINT32_MAX)
@@ -174,19 +185,24 @@ static bool try_one_hot(const struct mr_op *op, struct mr_chain_tail *out)
                                   .label_bytes = (uint32_t)mr_dtype_size(op->in.dtype),
                                   .element_bytes = (uint32_t)mr_dtype_size(op->out.dtype)};
     memcpy(a->value, op->bound.value, sizeof a->value);
-    out->kernel = "one_hot";
-    out->arg_bytes = sizeof *a;
+    out->hot = true;
+    out->mixes = mr_mix_adds(chain, field);
+    out->kernel = out->mixes ? "one_hot_mix" : "one_hot";
+    out->arg_bytes = out->mixes ? sizeof out->args.one_hot_mix : sizeof *a;
     out->flip = NULL;
     return true;
 }
 
-static void describe(const struct mr_field_plan *plan, uint32_t first, struct mr_chain_tail *out)
+static void describe(const struct mr_transform *chain, int field, uint32_t first, struct mr_chain_tail *out)
 {
+    const struct mr_field_plan *plan = chain->plan[field];
     size_t at = 0;
     out->text[0] = '\0';
     for (uint32_t i = first; i < plan->n_ops && at < sizeof out->text; i++)
         at += (size_t)snprintf(out->text + at, sizeof out->text - at, "%s%s", i > first ? "," : "",
                                plan->op[i]->ops->name);
+    if (out->mixes && field == chain->mix_label && at < sizeof out->text)
+        snprintf(out->text + at, sizeof out->text - at, ",%s", chain->mix->ops->name);
 }
 
 /* Plans the ops before `first`; the result takes the place of an earlier head. */
@@ -204,7 +220,7 @@ static int plan_head(struct mr_transform *chain, int field, uint32_t first, stru
         mr_field_plan_destroy(head);
         return rc;
     }
-    head->one_hot = strcmp(out->kernel, "one_hot") == 0 ? plan->op[first] : NULL;
+    head->one_hot = out->hot ? plan->op[first] : NULL;
     mr_field_plan_destroy(chain->head[field]);
     chain->head[field] = head;
     chain->scratch_bytes = MR_MAX(chain->scratch_bytes, mr_field_plan_scratch(head));
@@ -223,7 +239,8 @@ int mr_tail_find(struct mr_transform *chain, int field, int (*has)(void *user, c
         struct mr_chain_tail tail = {.in = plan->op[i]->in, .out_bytes = bytes_of(&chain->out[field])};
         tail.in_bytes = bytes_of(&tail.in);
         bool last = i + 1 == plan->n_ops;
-        if (tail.in_bytes >= best || !(try_point(plan, i, &tail) || (last && try_one_hot(plan->op[i], &tail))))
+        if (tail.in_bytes >= best ||
+            !(try_point(chain, field, i, &tail) || (last && try_one_hot(chain, field, plan->op[i], &tail))))
             continue;
         int there = has(user, tail.kernel);
         if (there < 0)
@@ -236,7 +253,7 @@ int mr_tail_find(struct mr_transform *chain, int field, int (*has)(void *user, c
     }
     if (first == UINT32_MAX)
         return 0;
-    describe(plan, first, out);
+    describe(chain, field, first, out);
     int rc = plan_head(chain, field, first, out);
     return rc < 0 ? rc : 1;
 }

@@ -163,6 +163,8 @@ static int run_stage(const struct mr_field_plan *plan, const struct mr_pass *sta
     if (stage->n_windows > 0)
         return mr_window_run(plan, stage, at, stage == plan->stage ? at->picture : NULL, in, out, dim, work);
     uint64_t n = mr_dims_after(dim, plan->op[stage->first]->in.rank, -1), inner = 0;
+    if (stage->planar)
+        mr_planar_run(stage, at, dim, in, out);
     for (uint32_t i = 0; i < stage->n_ops; i++) {
         const struct mr_op *op = plan->op[stage->first + i];
         uint64_t next[MR_MAX_RANK];
@@ -178,9 +180,9 @@ static int run_stage(const struct mr_field_plan *plan, const struct mr_pass *sta
         }
         memcpy(dim, next, sizeof next);
     }
-    if (stage->point)
+    if (stage->point && !stage->planar)
         mr_pointwise_run(stage->point, inner, in, out, n);
-    else if (!stage->moves)
+    else if (!stage->point && !stage->moves)
         memcpy(out, in, n * mr_dtype_size(plan->op[stage->first]->in.dtype));
     return 0;
 }
@@ -220,7 +222,8 @@ static int apply_plan(const struct mr_transform *chain, int field, const struct 
                       const struct mr_spec *out_spec, const struct mr_at *at, const void *in, const uint64_t *in_dim,
                       void *out, uint64_t *out_dim, void *scratch)
 {
-    const struct mr_pointwise *only = plan->n_stages == 1 && plan->fixed ? plan->stage[0].point : NULL;
+    const struct mr_pointwise *only =
+        plan->n_stages == 1 && plan->fixed && !plan->stage[0].planar ? plan->stage[0].point : NULL;
     if (only) {
         mr_pointwise_run(only, only->inner, in, out, plan->in_elements);
         memcpy(out_dim, out_spec->dim, sizeof out_spec->dim);

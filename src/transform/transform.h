@@ -146,6 +146,8 @@ struct mr_pass {
     bool moves;                 /* false: shapes only */
     uint32_t n_windows;         /* a window stage: its first ops, put together into one cut */
     bool resamples;             /* one of these may resample */
+    bool planar;                /* a pointwise stage that ends in a layout(nchw) (planar.c) */
+    const struct mr_op *flip;   /* the hflip that it begins with; NULL: none */
 };
 
 /* What happens to one field. */
@@ -221,6 +223,14 @@ const struct mr_op_ops *const *mr_ops_known(void); /* NULL-terminated */
 void mr_pointwise_start(struct mr_pointwise *p, enum mr_dtype from);
 int mr_pointwise_finish(struct mr_pointwise *p); /* chooses kernels; 0 or -ENOMEM */
 void mr_pointwise_run(const struct mr_pointwise *p, uint64_t inner, const void *in, void *out, uint64_t n);
+/* n elements of one channel. */
+void mr_pointwise_run_channel(const struct mr_pointwise *p, uint32_t channel, const void *in, void *out, uint64_t n);
+
+/* Stages that make planes (planar.c). */
+void mr_planar_join(struct mr_field_plan *plan);
+void mr_planar_run(const struct mr_pass *stage, const struct mr_at *at, const uint64_t *dim, const void *in, void *out);
+void mr_split_u8(const void *in, void *out, uint64_t pixels); /* of 3 channels, to 3 runs of elements */
+void mr_mirror_u8(const void *in, void *out, size_t n);
 
 /* Elements of a shape, or of the part behind dimension d (d = -1: all). */
 uint64_t mr_dims_after(const uint64_t *dim, int rank, int d);
@@ -239,10 +249,16 @@ int mr_window_run(const struct mr_field_plan *plan, const struct mr_pass *stage,
 struct mr_mix_at {
     uint64_t seed, epoch, batch;
 };
+struct mr_mixture;
 int mr_mix_bind(struct mr_transform *chain); /* 0, MR_ESHAPE */
-/* chain->mix over rows of its field and of chain->mix_label, as the chain leaves them. room: for a row of either. */
-void mr_transform_mix(const struct mr_transform *chain, const struct mr_mix_at *at, uint64_t rows, unsigned char *image,
-                      uint64_t image_bytes, unsigned char *label, uint64_t label_bytes, unsigned char *room);
+/* Is the field mixed by taking rectangles of the partner, or by adding products? */
+bool mr_mix_cuts(const struct mr_transform *chain, int field);
+bool mr_mix_adds(const struct mr_transform *chain, int field);
+/* Chooses chain->mix's numbers for a batch: fewer than two rows stay as they are. */
+void mr_mix_choose(const struct mr_transform *chain, const struct mr_mix_at *at, uint64_t rows, struct mr_mixture *out);
+/* Mixes a field's rows, as the chain leaves them, on the host. room: for a row. */
+void mr_mix_rows(const struct mr_transform *chain, const struct mr_mixture *m, int field, unsigned char *base,
+                 uint64_t row_bytes, unsigned char *room);
 
 /* Points (points.c). Is there a field of points that the chain moves? */
 bool mr_points_find(const struct mr_transform *chain, int *out);

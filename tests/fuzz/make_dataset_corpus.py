@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Writes the seeds of fuzz_idx, fuzz_npy and fuzz_uri below corpus/, beside this script."""
+"""Writes the seeds of fuzz_idx, fuzz_npy, fuzz_npz and fuzz_uri below corpus/, beside this script."""
 
 import gzip
+import io
 import pathlib
 import struct
+import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parent / "corpus"
 
@@ -17,6 +19,8 @@ URIS = [
     "synthetic:dtype=c128,values=index",
     "synthetic:dtype=bool,shape=7,values=zero",
     "s3://bucket/prefix",
+    "mix:0.7*[synthetic:n=3],2*[mix:1*x.npy,1*[csv:y,root=z]],length=9",
+    "video:clips/,frames=8,size=112x112,crop,at=uniform,clips=3",
     "path=x,shape=,=",
 ]
 
@@ -26,6 +30,14 @@ def idx(kind, *dims, size=1):
     for dim in dims:
         count *= dim
     return bytes([0, 0, kind, len(dims)]) + struct.pack(f">{len(dims)}I", *dims) + bytes(i & 255 for i in range(count))
+
+
+def npz(method, members):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", method) as archive:
+        for name, data in members.items():
+            archive.writestr(zipfile.ZipInfo(name), data, method)
+    return out.getvalue()
 
 
 def npy(version, descr, order, shape, data):
@@ -47,6 +59,10 @@ def main():
     write("idx", "huge", idx(8) [:3] + b"\4" + b"\x7f\xff\xff\xff" * 4)
     write("idx", "images-gz", gzip.compress(idx(8, 2, 3, 4), mtime=0))
     write("idx", "short-gz", gzip.compress(idx(8, 2, 3, 4), mtime=0)[:-12])
+    for name, method in (("stored", zipfile.ZIP_STORED), ("deflated", zipfile.ZIP_DEFLATED)):
+        write("npz", name, npz(method, {"x.npy": npy(1, "'<f4'", False, "(2, 3)", 24),
+                                        "y.npy": npy(2, "'>i2'", True, "(2, 2)", range(8)), "z.txt": b"z"}))
+    write("npz", "objects", npz(zipfile.ZIP_STORED, {"o.npy": npy(1, "'|O'", False, "(3,)", 24)}))
     write("npy", "f4", npy(1, "'<f4'", False, "(2, 3)", 24))
     write("npy", "fortran", npy(2, "'>i2'", True, "(3, 2, 2)", range(24)))
     write("npy", "strings", npy(3, "'<U3'", False, "(2,)", 24))

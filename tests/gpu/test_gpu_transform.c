@@ -114,6 +114,43 @@ static void test_same_bits(struct mr_device *dev)
     mr_device_close(cpu);
 }
 
+/* Rows mixed with each other: batches of one row, whole ones, and a part of one at the end. */
+static void test_mixes(struct mr_device *dev)
+{
+    static const char *const mixes[] = {
+        "cast(f32),scale(1/255),label.one_hot(10),mixup(0.2)",
+        "cast(f32),scale(1/3),normalize(0.7,0.3),cast(bf16),label.one_hot(10,bf16),mixup",
+        "hflip(0.5,layout=nchw),cast(f32),scale(1/255),cast(f16),label.one_hot(11,f16),mixup(2)",
+        "cast(f32),normalize([120,110,100],[60,61,62],axis=0),label.one_hot(10,f64),cutmix",
+        "hflip(0.5,layout=nchw),cast(f16),label.one_hot(10,u8),label.cast(f32),cutmix(0.3)",
+        "layout(nhwc),cast(f32),scale(1/255),label.one_hot(10),cutmix(1,layout=nhwc)",
+        "cast(bf16),label.one_hot(10),cutmix",
+    };
+    struct mr_device *cpu = NULL;
+    char set[128];
+    unsigned n = 0, n_mixed = 0;
+    must(mr_device_open("cpu", &cpu));
+    for (size_t c = 0; c < COUNT(mixes); c++)
+        for (size_t d = 0; d < COUNT(dtypes); d++)
+            for (size_t s = 0; s < COUNT(shapes); s++) {
+                struct mr_loader_stats stats;
+                snprintf(set, sizeof set, "synthetic:n=333,shape=%s,dtype=%s,classes=10", shapes[s], dtypes[d]);
+                struct job job = {.set = set, .chain = mixes[c], .batch_size = 1 + 37 * (n++ % 5)};
+                uint64_t want = digest(cpu, &job, &stats);
+                job.resident = n % 3 == 0 && !strstr(mixes[c], "label.cast") && !strcmp(dtypes[d], "u8") &&
+                               mr_device_has_kernel(dev, "gather") == 1;
+                uint64_t got = digest(dev, &job, &stats);
+                n_mixed += stats.device_ops[0] && strncmp(stats.device_ops, "label", 5) != 0;
+                if (got != want)
+                    printf("  %s: %s, batches of %llu: differs; on the GPU: %s\n", set, mixes[c],
+                           (unsigned long long)job.batch_size, stats.device_ops);
+                check(got == want);
+            }
+    printf("  %u chains that mix, %u of them on the GPU\n", n, n_mixed);
+    check((n_mixed > n / 2) == (mr_device_has_kernel(dev, "pointwise_mix") == 1));
+    mr_device_close(cpu);
+}
+
 /* MNIST's chain: a quarter of the bytes; the rates are printed. */
 static void test_fewer_bytes(struct mr_device *dev)
 {
@@ -166,6 +203,7 @@ int main(void)
 {
     static const struct gpu_test tests[] = {
         {"same bits", test_same_bits},
+        {"mixes", test_mixes},
         {"fewer bytes", test_fewer_bytes},
         {"resident", test_resident},
     };

@@ -440,10 +440,10 @@ static bool reachable(const void *ptr, uint64_t bytes)
 /* A kernel of the library, with the host's implementation; the memory that it touches has to be the device's. */
 static int launch_kernel(struct CUstream_st *stream, const struct mr_kernel *kernel, const void *args)
 {
-    struct mr_kernel_range touched[3];
+    struct mr_kernel_range touched[MR_KERNEL_RANGES] = {{0}};
     if (kernel->check(args, touched))
         return 1;
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < MR_KERNEL_RANGES; i++)
         if (touched[i].bytes > 0 && !fake_find(touched[i].ptr, touched[i].bytes, true)) {
             fake_misuse("cuLaunchKernel on memory that is not the device's");
             return 1;
@@ -461,8 +461,8 @@ static int launch_kernel(struct CUstream_st *stream, const struct mr_kernel *ker
 /* One of the library's kernels.h, or NULL. */
 static const struct mr_kernel *kernel_of(const struct CUfunc_st *function)
 {
-    static const char *const names[] = {"pointwise", "one_hot", "gather", "resample"};
-    for (int i = 0; i < 4; i++)
+    static const char *const names[] = {"pointwise", "one_hot", "gather", "pointwise_mix", "one_hot_mix", "resample"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if ((const void *)mr_kernel_find(names[i]) == (const void *)function)
             return mr_kernel_find(names[i]);
     return NULL;

@@ -28,6 +28,8 @@ LOCK = threading.Lock()
 SEEN = {}
 COUNTS = {"requests": 0, "connections": 0, "most_at_once": 0, "heads": 0, "not_modified": 0, "body_bytes": 0}
 AT_ONCE = [0]
+GATE = threading.Condition()
+GATHERED = [0]
 FILES = {}
 TAGS = {}
 OTHERS = {}
@@ -252,6 +254,12 @@ class Handler(BaseHTTPRequestHandler):
             time.sleep(20)
             self.close_connection = True
             return None
+        if fault == "gather":  # the first ten wait for each other
+            with GATE:
+                GATHERED[0] += 1
+                GATE.notify_all()
+                GATE.wait_for(lambda: GATHERED[0] >= 10, 60)
+            return self.serve(data)
         if fault == "drip":
             return self.drip(data)
         if fault == "redirect":

@@ -336,12 +336,9 @@ static bool bind_both(struct mr_transform *fast, struct mr_transform *plain, con
     return a == 0;
 }
 
-static bool compare_with_plain(uint32_t seed)
+static bool compare_chain(const char *text, struct mr_spec spec, uint32_t seed)
 {
     static char in[MAX_BYTES], a[MAX_BYTES], b[MAX_BYTES];
-    char text[512];
-    random_chain(seed, text, sizeof text);
-    struct mr_spec spec = random_spec(seed);
     struct mr_transform *fast = make(text), *plain = make(text);
     bool bound = bind_both(fast, plain, &spec);
     for (uint64_t k = 0; bound && k < 3; k++) {
@@ -363,6 +360,43 @@ static bool compare_with_plain(uint32_t seed)
     mr_transform_destroy(fast);
     mr_transform_destroy(plain);
     return bound;
+}
+
+static bool compare_with_plain(uint32_t seed)
+{
+    char text[512];
+    random_chain(seed, text, sizeof text);
+    return compare_chain(text, random_spec(seed), seed);
+}
+
+/* Pixels to planes in one stage, with a mirror, longer and shorter than its blocks, of sizes that vary and that do not. */
+static void test_planes_are_bit_equal_to_plain(void **state)
+{
+    static const char *const begins[] = {"", "hflip(1),", "hflip,", "vflip,", "hflip(1),hflip(1),"};
+    static const char *const middles[] = {
+        "cast(f32)",
+        "cast(f16)",
+        "cast(i32)",
+        "cast(f64),scale(1/255)",
+        "cast(f32),scale(1/255,0.5),normalize([1,2,3],[4,5,6])",
+        "cast(f32),scale(1/255),normalize([1,2,3],[4,5,6]),cast(bf16)",
+        "cast(f32),normalize(3,4),scale(2,1),scale(3,1),scale(0.1)",
+    };
+    static const char *const ends[] = {",layout(nchw)", ",layout(nchw),flatten", ",layout(nchw),hflip(1)",
+                                       ",layout(nhwc)"};
+    static const uint64_t sizes[][2] = {{1, 1}, {3, 5}, {7, 224}, {2, 1030}, {40, 64}, {1, 2049}};
+    (void)state;
+    uint32_t seed = 0;
+    for (size_t b = 0; b < MR_COUNT(begins); b++)
+        for (size_t m = 0; m < MR_COUNT(middles); m++)
+            for (size_t e = 0; e < MR_COUNT(ends); e++)
+                for (size_t k = 0; k < 2 * MR_COUNT(sizes); k++) {
+                    char text[512];
+                    struct mr_spec spec = spec_of(MR_U8, 3, sizes[k / 2][0], sizes[k / 2][1], 3);
+                    spec.var_dims = k % 2 ? 3 : 0;
+                    snprintf(text, sizeof text, "%s%s%s", begins[b], middles[m], ends[e]);
+                    assert_true(compare_chain(text, spec, seed++));
+                }
 }
 
 static void test_fused_is_bit_equal_to_plain(void **state)
@@ -789,6 +823,7 @@ int main(void)
         cmocka_unit_test(test_casts_at_halfway_points),
         cmocka_unit_test(test_every_half_survives),
         cmocka_unit_test(test_fused_is_bit_equal_to_plain),
+        cmocka_unit_test(test_planes_are_bit_equal_to_plain),
         cmocka_unit_test(test_arithmetic_is_what_the_header_says),
         cmocka_unit_test(test_random_ops),
         cmocka_unit_test(test_draws_are_keyed),

@@ -60,8 +60,8 @@ template <typename From, typename To> __device__ void point_linear(const struct 
 
 template <typename From, typename To> __device__ void point(const struct mr_point_args &a)
 {
-    bool aligned = a.elements % 4 == 0 && (uintptr_t)a.in % (4 * sizeof(From)) == 0 &&
-                   (uintptr_t)a.out % (4 * sizeof(To)) == 0;
+    bool aligned =
+        a.elements % 4 == 0 && (uintptr_t)a.in % (4 * sizeof(From)) == 0 && (uintptr_t)a.out % (4 * sizeof(To)) == 0;
     if (mr_point_is_linear(&a) && aligned)
         point_linear<From, To>(a);
     else
@@ -96,6 +96,118 @@ extern "C" __global__ void mr_pointwise(const __grid_constant__ struct mr_point_
     }
 }
 
+/* What is read back of a value that was stored. */
+template <typename To> __device__ float rounded_to(float x);
+template <> __device__ float rounded_to<float>(float x)
+{
+    return x;
+}
+template <> __device__ float rounded_to<half_bits>(float x)
+{
+    return mr_f32_of_f16(mr_f16_of_f32(x));
+}
+template <> __device__ float rounded_to<bfloat_bits>(float x)
+{
+    return mr_f32_of_bf16(mr_bf16_of_f32(x));
+}
+
+template <typename From, typename To>
+__device__ To mixed(const struct mr_point_mix_args &m, uint32_t o, From own, From other)
+{
+    if (m.mix.cuts)
+        return store_as<To>(mr_point_compute(&m.point, o, (float)(mr_mix_cut(&m.mix, o) ? other : own)));
+    float x = rounded_to<To>(mr_point_compute(&m.point, o, (float)own));
+    float y = rounded_to<To>(mr_point_compute(&m.point, o, (float)other));
+    return store_as<To>(mr_mix_two(x, y, m.mix.part, m.mix.rest));
+}
+
+template <typename From, typename To> __device__ void point_mix_each(const struct mr_point_mix_args &m)
+{
+    const struct mr_point_args &a = m.point;
+    uint32_t first = blockIdx.x * blockDim.x + threadIdx.x, step = gridDim.x * blockDim.x;
+    for (uint64_t row = blockIdx.y; row < a.rows; row += gridDim.y) {
+        uint64_t partner = mr_mix_partner(m.mix.partner, row, a.rows);
+        const From *own = (const From *)a.in + row * a.elements, *other = (const From *)a.in + partner * a.elements;
+        To *out = (To *)a.out + row * a.elements;
+        int flip_own = a.flip && a.flip[row], flip_other = a.flip && a.flip[partner];
+#pragma unroll 1
+        for (uint32_t o = first; o < a.elements; o += step) {
+            From x = own[mr_point_source(&a, o, flip_own)], y = other[mr_point_source(&a, o, flip_other)];
+            out[o] = mixed<From, To>(m, o, x, y);
+        }
+    }
+}
+
+template <typename From, typename To> __device__ void point_mix_linear(const struct mr_point_mix_args &m)
+{
+    const struct mr_point_args &a = m.point;
+    uint32_t first = blockIdx.x * blockDim.x + threadIdx.x, step = gridDim.x * blockDim.x;
+    for (uint64_t row = blockIdx.y; row < a.rows; row += gridDim.y) {
+        uint64_t partner = mr_mix_partner(m.mix.partner, row, a.rows);
+        const four<From> *own = (const four<From> *)((const From *)a.in + row * a.elements);
+        const four<From> *other = (const four<From> *)((const From *)a.in + partner * a.elements);
+        four<To> *out = (four<To> *)((To *)a.out + row * a.elements);
+#pragma unroll 1
+        for (uint32_t q = first; q < a.elements / 4; q += step) {
+            four<From> x = own[q], y = other[q];
+            four<To> z;
+            for (uint32_t k = 0; k < 4; k++)
+                z.v[k] = mixed<From, To>(m, 4 * q + k, x.v[k], y.v[k]);
+            out[q] = z;
+        }
+    }
+}
+
+template <typename From, typename To> __device__ void point_mix(const struct mr_point_mix_args &m)
+{
+    const struct mr_point_args &a = m.point;
+    bool aligned =
+        a.elements % 4 == 0 && (uintptr_t)a.in % (4 * sizeof(From)) == 0 && (uintptr_t)a.out % (4 * sizeof(To)) == 0;
+    if (mr_point_is_linear(&a) && aligned)
+        point_mix_linear<From, To>(m);
+    else
+        point_mix_each<From, To>(m);
+}
+
+template <typename From> __device__ void point_mix_from(const struct mr_point_mix_args &m)
+{
+    if (m.point.to == MR_F32)
+        point_mix<From, float>(m);
+    else if (m.point.to == MR_F16)
+        point_mix<From, half_bits>(m);
+    else
+        point_mix<From, bfloat_bits>(m);
+}
+
+extern "C" __global__ void mr_pointwise_mix(const __grid_constant__ struct mr_point_mix_args m)
+{
+    switch (m.point.from) {
+    case MR_I8:
+        point_mix_from<int8_t>(m);
+        break;
+    case MR_U16:
+        point_mix_from<uint16_t>(m);
+        break;
+    case MR_I16:
+        point_mix_from<int16_t>(m);
+        break;
+    default:
+        point_mix_from<uint8_t>(m);
+        break;
+    }
+}
+
+__device__ uint64_t label_at(const struct mr_one_hot_args &a, uint64_t row)
+{
+    if (a.label_bytes == 1)
+        return ((const uint8_t *)a.in)[row];
+    if (a.label_bytes == 2)
+        return ((const uint16_t *)a.in)[row];
+    if (a.label_bytes == 4)
+        return ((const uint32_t *)a.in)[row];
+    return ((const uint64_t *)a.in)[row];
+}
+
 template <typename T> __device__ void one_hot_as(const struct mr_one_hot_args &a)
 {
     uint64_t n = a.rows * a.classes, step = (uint64_t)gridDim.x * blockDim.x;
@@ -103,16 +215,7 @@ template <typename T> __device__ void one_hot_as(const struct mr_one_hot_args &a
     memcpy(&value, a.value, sizeof value);
 #pragma unroll 1
     for (uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
-        uint64_t row = i / a.classes, label;
-        if (a.label_bytes == 1)
-            label = ((const uint8_t *)a.in)[row];
-        else if (a.label_bytes == 2)
-            label = ((const uint16_t *)a.in)[row];
-        else if (a.label_bytes == 4)
-            label = ((const uint32_t *)a.in)[row];
-        else
-            label = ((const uint64_t *)a.in)[row];
-        ((T *)a.out)[i] = i % a.classes == label ? value : (T)0;
+        ((T *)a.out)[i] = i % a.classes == label_at(a, i / a.classes) ? value : (T)0;
     }
 }
 
@@ -130,6 +233,38 @@ extern "C" __global__ void mr_one_hot(const __grid_constant__ struct mr_one_hot_
         break;
     default:
         one_hot_as<uint64_t>(a);
+        break;
+    }
+}
+
+template <typename T> __device__ void one_hot_mix_as(const struct mr_one_hot_mix_args &m)
+{
+    const struct mr_one_hot_args &a = m.hot;
+    uint64_t n = a.rows * a.classes, step = (uint64_t)gridDim.x * blockDim.x;
+#pragma unroll 1
+    for (uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
+        uint64_t row = i / a.classes, c = i % a.classes;
+        bool own = c == label_at(a, row), other = c == label_at(a, mr_mix_partner(m.partner, row, a.rows));
+        T value;
+        memcpy(&value, m.value[own + 2 * other], sizeof value);
+        ((T *)a.out)[i] = value;
+    }
+}
+
+extern "C" __global__ void mr_one_hot_mix(const __grid_constant__ struct mr_one_hot_mix_args m)
+{
+    switch (m.hot.element_bytes) {
+    case 1:
+        one_hot_mix_as<uint8_t>(m);
+        break;
+    case 2:
+        one_hot_mix_as<uint16_t>(m);
+        break;
+    case 4:
+        one_hot_mix_as<uint32_t>(m);
+        break;
+    default:
+        one_hot_mix_as<uint64_t>(m);
         break;
     }
 }
