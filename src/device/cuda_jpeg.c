@@ -12,7 +12,7 @@ static struct {
     NVJPEG_REQUIRED(X)
     NVJPEG_OPTIONAL(X)
 #undef X
-        char why_not[400]; /* "": usable */
+    char why_not[400]; /* "": usable */
 } nv;
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -202,6 +202,7 @@ static void sort_out(struct cuda_jpeg *j, struct mr_jpeg *picture, uint32_t n)
         if (p->refused)
             continue;
         struct cuda_jpeg_list *list = hardware_takes(j, p) ? &j->hardware.list : &j->kernels.list;
+        /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): list_room() has made it */
         list->data[list->n] = p->bytes;
         list->bytes[list->n] = p->n_bytes;
         list->to[list->n] = (struct nvjpeg_image){{p->to}, {(size_t)p->width * 3}};

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define LEAST_SCRATCH (64ull << 20)
+#define LEAST_SCRATCH (24ull << 20)
 #define MOST_SCRATCH  (512ull << 20)
 #define MEAN_PICTURE  (3ull << 19) /* bytes of a decoded one: 700 x 700 */
 #define MOST_PIXELS   (16ull << 20)
@@ -72,7 +72,7 @@ int mr_gpu_plan(struct mr_loader *ld)
     g->below = (uint64_t)(g->fraction * 0x1p32);
     g->row_bytes = fp->row_bytes;
     g->scratch_bytes = most;
-    g->most_pixels = MOST_PIXELS;
+    g->most_pixels = MR_MIN(MOST_PIXELS, most / 4);
     g->out_h = (uint32_t)dim[0];
     g->out_w = (uint32_t)dim[1];
     int rc = 0;
