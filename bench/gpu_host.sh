@@ -3,7 +3,8 @@
 # the same digest, 1024-float samples in memory into the GPU, the experiments, and PyTorch's copies and streams as peers.
 # Each step writes a file of its own under $OUT and one line to the terminal; the exit code is the number of steps that
 # failed.
-# usage: [OUT=.] [PYTHON=python3] [MNIST=DIR] bench/gpu_host.sh [DIST]
+# usage: [OUT=.] [PYTHON=python3] [MNIST=DIR] [PHOTOS=DIR] bench/gpu_host.sh [DIST]
+# PHOTOS: JPEGs, in class folders or not; default: imagenet-sample in $MILLRACE_TEST_DATA.
 # DIST: the folder that `make dist` made (with -DMILLRACE_DIST_TESTS=ON for the tests); default: the folder above this one.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
@@ -84,6 +85,43 @@ done
 rm -f "$floats" "${floats%.npy}-labels.npy"
 step trace 20 "$millrace" feed "$mnist" --batch-size 256 --shuffle --epochs 3 --transform "$chain" --device cuda \
     --trace "$out/feed-cuda.trace.json"
+
+# Photos, decoded by the CPU: beside libjpeg-turbo alone, and Pillow and torchvision where $PYTHON has them. The digest of an epoch
+# is the same on both devices, whoever flips and normalizes.
+photos=${PHOTOS:-${MILLRACE_TEST_DATA:+$MILLRACE_TEST_DATA/imagenet-sample}}
+if [ -n "$photos" ] && [ -d "$photos" ]; then
+    photos_chain='random_resized_crop(224),hflip,cast(f32),scale(1/255),normalize([0.485,0.456,0.406],[0.229,0.224,0.225]),layout(nchw)'
+    folder=$photos
+    if [ -z "$(find "$photos" -mindepth 2 -iname '*.jp*g' -print -quit)" ]; then
+        folder=$out/photos
+        mkdir -p "$folder/all"
+        find "$photos" -maxdepth 1 -iname '*.jp*g' -exec cp -t "$folder/all" {} +
+    fi
+    photos_feed=("$millrace" feed "folder:$folder" --batch-size 256 --shuffle --transform "$photos_chain")
+    for device in cpu cuda; do
+        step photos-digest-$device 60 "${photos_feed[@]}" --epochs 1 --digest --device $device
+        step photos-$device 30 "${photos_feed[@]}" --epochs 0 --time 5s --device $device
+        step photos-$device-json 30 "${photos_feed[@]}" --epochs 0 --time 5s --device $device --json
+    done
+    step photos-cuda-first-batch 30 "${photos_feed[@]}" --batch-size 64 --epochs 1 --device cuda
+    digests=$(sed -n 's/^digest: //p' "$out"/photos-digest-cpu.txt "$out"/photos-digest-cuda.txt | sort | uniq -c)
+    if [ "$(echo "$digests" | awk '{ print $1 }')" = 2 ]; then
+        echo "ok    photos' digests: $(echo "$digests" | awk '{ print $2 }') twice"
+    else
+        echo "FAIL  photos' digests: ${digests//$'\n'/;}"
+        failed=$((failed + 1))
+    fi
+    limit=$bin/photos_limit
+    if [ ! -x "$limit" ]; then limit=$bin/bench/photos_limit; fi
+    if [ -x "$limit" ]; then
+        step photos-table 400 env PHOTOS="$photos" PYTHON="$python" "$python" "$here/photos.py" --millrace "$millrace" \
+            --photos-limit "$limit" --device cpu --device cuda --rounds 3
+    else
+        echo "SKIP  photos-table: no photos_limit: configure with -DMILLRACE_DIST_TESTS=ON"
+    fi
+else
+    echo "SKIP  photos: no folder PHOTOS='$photos'"
+fi
 
 # The experiments, each as text, as JSON and as a chart. cuBLAS comes with PyTorch when the system has none.
 if [ -z "${MILLRACE_CUBLAS:-}" ]; then

@@ -3,6 +3,9 @@
 libjpeg-turbo alone needs. All cases take turns, --rounds times, so that a slow minute falls on all; medians are printed as one
 markdown table.
 
+Per core is pictures a second of CPU time: ours is the whole process's, starting and reading included; the peers' are counted from
+their first batch on.
+
 Needs no compiler and no package: it runs `millrace` and `photos_limit` (made beside the tests; `make dist` with
 -DMILLRACE_DIST_TESTS=ON puts it into the folder); the peers are left out, with a line that says so, where $PYTHON lacks them.
 
@@ -10,6 +13,7 @@ environment: PHOTOS=DIR, JPEGs in it or in class folders in it; PYTHON=python3 f
 """
 import argparse
 import json
+import math
 import os
 import shutil
 import statistics
@@ -22,6 +26,7 @@ CHAIN = (
     "random_resized_crop(224),hflip,cast(f32),scale(1/255),normalize([0.485,0.456,0.406],[0.229,0.224,0.225]),"
     "layout(nchw)"
 )
+GUESS = 600  # pictures a second and core: --seconds of ours are so many
 ENDS = (".jpg", ".jpeg")
 
 
@@ -51,10 +56,10 @@ def class_folders(photos, into):
     return into
 
 
-def run_feed(millrace, folder, workers, seconds, device, chain):
-    """(its JSON, seconds of CPU time)."""
+def run_feed(millrace, folder, workers, epochs, device, chain):
+    """(its JSON, seconds of CPU time). Whole epochs: all that is made is counted."""
     command = [millrace, "feed", "folder:" + folder, "--batch-size", "64", "--shuffle", "--transform", chain]
-    command += ["--workers", str(workers), "--epochs", "0", "--time", f"{seconds}s", "--device", device, "--json"]
+    command += ["--workers", str(workers), "--epochs", str(epochs), "--device", device, "--json"]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
     text = child.stdout.read()
     _, status, usage = os.wait4(child.pid, 0)
@@ -64,8 +69,9 @@ def run_feed(millrace, folder, workers, seconds, device, chain):
     return json.loads(text), usage.ru_utime + usage.ru_stime
 
 
-def ours(args, folder, device, workers, chain, case):
-    result, cpu = run_feed(args.millrace, folder, workers, args.seconds, device, chain)
+def ours(args, folder, n_photos, device, workers, chain, case):
+    epochs = max(1, math.ceil(args.seconds * GUESS * workers / n_photos))
+    result, cpu = run_feed(args.millrace, folder, workers, epochs, device, chain)
     row = {"case": case, "threads": workers, "per_s": result["samples_per_s"]}
     row["first_batch_ms"] = result["first_batch_ms"]
     if device == "cpu":  # elsewhere the consumer's waiting counts too
@@ -92,7 +98,7 @@ def plan(args, photos, folder):
         for device in args.device:
             for name, chain in (("f32", CHAIN), ("u8", "random_resized_crop(224),hflip")):
                 case = f"millrace {device} {name}"
-                cases.append(lambda t=threads, d=device, c=chain, n=case: ours(args, folder, d, t, c, n))
+                cases.append(lambda t=threads, d=device, c=chain, n=case: ours(args, folder, len(photos), d, t, c, n))
     if not args.no_peers:
         cases.append(lambda: lines(peer + ["pillow", folder, "--seconds", seconds]))
         for workers in sorted({0, 1, cores}):

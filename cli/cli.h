@@ -133,6 +133,8 @@ struct cli_output {
     FILE *file;
     void *gz; /* gzFile */
 };
+/* Refuses a folder, a device or a pipe: the rename at the end would fail, or put a file in its place. */
+int cli_output_check(const char *path);
 int cli_output_open(struct cli_output *out, const char *path, bool force, bool gz);
 int cli_output_write(struct cli_output *out, const void *data, size_t bytes);
 int cli_output_finish(struct cli_output *out); /* everything is on its way to the disk; the rename remains */

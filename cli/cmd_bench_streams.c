@@ -16,7 +16,7 @@ static const struct mr_option options[] = {
         .help = "How many matrices"),
     OPT("size", MR_OPT_UINT, size, .initial = "2048", .min = 16, .max = 16384, .unit = "rows",
         .help = "Rows and columns of each, of f32"),
-    OPT("pieces", MR_OPT_UINT, pieces, .initial = "4", .min = 1, .max = STREAMS_MAX_PIECES, .unit = "pieces",
+    OPT("pieces", MR_OPT_UINT, pieces, .initial = "2", .min = 1, .max = STREAMS_MAX_PIECES, .unit = "pieces",
         .help =
             "Blocks of rows that the ring takes the first and the last matrix in: the first product starts, and the "
             "last copy back ends, that much sooner"),

@@ -409,6 +409,16 @@ static int look(const struct options *o, const char *uri)
     return code;
 }
 
+static int sheet_json(const struct options *o, const char *uri)
+{
+    struct mr_json *json = cli_json_begin("inspect");
+    if (!json)
+        return CLI_FAILED;
+    mr_json_string(json, "dataset", uri);
+    mr_json_string(json, "sheet", o->sheet);
+    return cli_json_end(json);
+}
+
 static int write_sheet(const struct options *o, const char *uri)
 {
     struct mr_dataset *ds;
@@ -426,7 +436,7 @@ static int write_sheet(const struct options *o, const char *uri)
                                   .force = o->force};
     int code = inspect_draw_sheet(ds, &sheet);
     mr_dataset_close(ds);
-    return code;
+    return code == CLI_OK && o->common.json ? sheet_json(o, uri) : code;
 }
 
 static int run(void *options, int n_args, char **args)
@@ -437,6 +447,8 @@ static int run(void *options, int n_args, char **args)
                       : inspect_list(o->formats, o->transforms);
     if (n_args == 0)
         return cli_misuse("an argument is missing: millrace inspect DATASET [options]");
+    if (!o->sheet && (o->transform || o->vary))
+        return cli_misuse("%s: of a contact sheet only: give --sheet FILE, too", o->vary ? "--vary" : "--transform");
     return o->sheet ? write_sheet(o, args[0]) : look(o, args[0]);
 }
 
@@ -453,6 +465,7 @@ static const struct cli_note json[] = {
     {"classes", "For each class that has a name, in the order of labels: name, samples"},
     {"bad_samples", "How many of the samples that were read could not be"},
     {"shown", "For each sample shown its index, and each field's first 4,096 values in C order"},
+    {"sheet", "With --sheet, after dataset and instead of what follows it: the file written"},
     {"formats", "With --formats: name, summary and options (name, default, help) of each"},
     {"transforms", "With --transforms: name, arguments and summary of each"},
     {NULL},

@@ -160,11 +160,14 @@ static void go_on(struct pack *p)
 static int report(const struct pack *p, const char *dir, uint64_t ns)
 {
     char uri[4096], count[CLI_HUMAN], bytes[CLI_HUMAN], time[CLI_HUMAN];
+    int n_dir = (int)strlen(dir);
+    while (n_dir > 1 && dir[n_dir - 1] == '/')
+        n_dir--;
     uint64_t shards = p->state.n, written = mr_dataset_length(p->ds) - p->skipped;
     if (shards > 1)
-        snprintf(uri, sizeof uri, "tar:%s/shard-{000000..%06" PRIu64 "}.tar", dir, shards - 1);
+        snprintf(uri, sizeof uri, "tar:%.*s/shard-{000000..%06" PRIu64 "}.tar", n_dir, dir, shards - 1);
     else
-        snprintf(uri, sizeof uri, "tar:%s/shard-000000.tar", dir);
+        snprintf(uri, sizeof uri, "tar:%.*s/shard-000000.tar", n_dir, dir);
     if (!p->o->common.json) {
         printf("packed %s samples into %" PRIu64 " shard%s (%s) in %s; open as '%s'\n",
                cli_count((double)written, count), shards, shards == 1 ? "" : "s", cli_bytes(p->bytes, bytes),

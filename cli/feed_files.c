@@ -58,6 +58,10 @@ static int check_folder(const char *path)
     char *copy = path ? strdup(path) : NULL;
     if (!copy)
         return path ? cli_fail("out of memory") : CLI_OK;
+    if (path && cli_output_check(path) != CLI_OK) { /* now, not after the run */
+        free(copy);
+        return CLI_FAILED;
+    }
     bool there = access(path, W_OK) == 0 || (errno == ENOENT && access(dirname(copy), W_OK) == 0);
     int errnum = errno;
     free(copy);

@@ -219,7 +219,7 @@ static void print_stages(const struct mr_loader_stats *st)
     static const char *const what[MR_N_STAGES] = {
         [MR_STAGE_READ] = "reads: order, starting and waiting for them",
         [MR_STAGE_DECODE] = "bytes to tensors",
-        [MR_STAGE_TRANSFORM] = "the chain, writing the batch's rows",
+        [MR_STAGE_TRANSFORM] = "the chain (of pictures: decoding, too), writing the batch's rows",
         [MR_STAGE_COLLATE] = "completing batches, starting copies",
         [MR_STAGE_SLOT] = "waiting for a free slot: the consumer sets the pace",
     };
@@ -276,9 +276,14 @@ static void print_bad(const struct feed *feed)
         return;
     printf("\n  %" PRIu64 " bad sample%s:\n", feed->result.stats.bad_samples, cli_s(feed->result.stats.bad_samples));
     for (uint64_t i = 0; i < 10 && mr_loader_bad(feed->ld, i, &bad); i++)
-        printf("    sample %" PRIu64 " (%s at %" PRIu64 "): %s\n", bad.index, bad.file, bad.offset, bad.reason);
-    if (feed->result.stats.bad_samples > 10 && !feed->opts->quarantine)
-        printf("    ... --quarantine FILE lists all\n");
+        if (strncmp(bad.reason, bad.file, strlen(bad.file)) == 0 && bad.offset == 0)
+            printf("    sample %" PRIu64 ": %s\n", bad.index, bad.reason); /* the reason begins with the file */
+        else
+            printf("    sample %" PRIu64 " (%s at %" PRIu64 "): %s\n", bad.index, bad.file, bad.offset, bad.reason);
+    if (feed->result.stats.bad_samples > 10)
+        printf("    ... and %" PRIu64 " more: %s%s\n", feed->result.stats.bad_samples - 10,
+               feed->opts->quarantine ? "all are in " : "--quarantine FILE lists all",
+               feed->opts->quarantine ? feed->opts->quarantine : "");
 }
 
 int feed_print_text(const struct feed *feed)

@@ -67,7 +67,10 @@ int inspect_list(bool formats, bool transforms)
         struct cli_table *t = cli_table_create(NULL);
         if (t)
             mr_transform_each(transform_text, t);
-        return cli_table_print(t, stdout, 0);
+        int code = cli_table_print(t, stdout, 0);
+        if (code == CLI_OK)
+            printf("\nOps are of the first field; FIELD.op(...) is of another: label.one_hot(10)\n");
+        return code;
     }
     struct mr_json *json = cli_json_begin("inspect");
     if (!json)

@@ -17,9 +17,20 @@ static void open_to_umask(int fd)
     fchmod(fd, 0666 & ~mask);
 }
 
+int cli_output_check(const char *path)
+{
+    struct stat st;
+    if (stat(path, &st) != 0 || S_ISREG(st.st_mode))
+        return CLI_OK;
+    return cli_fail("%s: is there and no regular file: want a file's name, which is written beside it and renamed",
+                    path);
+}
+
 int cli_output_open(struct cli_output *out, const char *path, bool force, bool gz)
 {
     *out = (struct cli_output){0};
+    if (cli_output_check(path) != CLI_OK)
+        return CLI_FAILED;
     if (!force && access(path, F_OK) == 0)
         return cli_fail("%s: is there already; --force replaces it", path);
     out->path = strdup(path);

@@ -114,7 +114,7 @@ static unsigned char mean(const struct source *s, uint64_t y0, uint64_t y1, uint
         for (uint64_t x = x0; x < x1; x++)
             sum += element(s, y * s->row + x * s->column + c * s->channel);
     double v = (sum / (double)((y1 - y0) * (x1 - x0)) - s->low) * s->gain;
-    return v >= 255 ? 255 : v > 0 ? (unsigned char)(v + 0.5) : 0;
+    return v >= 255 ? 255 : v > 0 ? (unsigned char)lround(v) : 0;
 }
 
 /* Where a picture's drawing stands: h x w pixels of the sheet from `at`. */

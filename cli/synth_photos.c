@@ -120,7 +120,9 @@ int synth_write_photos(const struct synth_options *o, const char *dir)
         return cli_misuse("--classes %llu: photos want 1..1000", (unsigned long long)o->classes);
     snprintf(path, sizeof path, "%s/points.csv", dir);
     unsigned char *rgb = malloc(o->side * o->side * 3 * 9 / 4);
-    int code = rgb ? make_folder(dir) : cli_fail("out of memory");
+    if (!rgb)
+        return cli_fail("out of memory");
+    int code = make_folder(dir);
     if (code == CLI_OK)
         code = cli_output_open(&csv, path, o->force, false);
     if (code == CLI_OK)

@@ -128,6 +128,7 @@ static void video_close(struct mr_video *v)
         return;
     sws_freeContext(v->scaler);
     av_frame_free(&v->frame);
+    av_frame_free(&v->before);
     av_packet_free(&v->packet);
     avcodec_free_context(&v->codec);
     avformat_close_input(&v->format);
@@ -146,9 +147,11 @@ static int video_open(const struct mr_video_source *source, uint64_t max_pixels,
         return video_host->error(-ENOMEM, "%s: out of memory", source->name);
     v->source = *source;
     v->name = strdup(source->name);
+    v->last = UINT64_MAX;
     v->frame = av_frame_alloc();
+    v->before = av_frame_alloc();
     v->packet = av_packet_alloc();
-    int rc = v->name && v->frame && v->packet ? 0 : video_error(v, AVERROR(ENOMEM), "open");
+    int rc = v->name && v->frame && v->before && v->packet ? 0 : video_error(v, AVERROR(ENOMEM), "open");
     if (rc == 0) {
         v->source.name = v->name;
         rc = open_format(v);

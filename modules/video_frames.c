@@ -34,7 +34,7 @@ static int grow(const struct mr_video *v, struct mr_video_index **index, uint64_
 static int to_front(struct mr_video *v)
 {
     avcodec_flush_buffers(v->codec);
-    v->placed = v->ended = false;
+    v->placed = v->ended = v->holds = false;
     int64_t start = v->stream->start_time != AV_NOPTS_VALUE ? v->stream->start_time : 0;
     int rc = av_seek_frame(v->format, v->stream->index, start < 0 ? start : 0, AVSEEK_FLAG_BACKWARD);
     if (rc < 0)
@@ -86,6 +86,8 @@ int video_make_index(struct mr_video *v, struct mr_video_index **out)
 /* The next frame in showing order. Returns 1, 0 at the end, or an error. */
 static int next_frame(struct mr_video *v)
 {
+    av_frame_unref(v->before);
+    av_frame_move_ref(v->before, v->frame);
     for (;;) {
         int rc = avcodec_receive_frame(v->codec, v->frame);
         if (rc >= 0)
@@ -138,7 +140,7 @@ static int place(struct mr_video *v, const struct mr_video_index *index, uint64_
     if (key == 0 || !index->exact)
         return to_front(v);
     avcodec_flush_buffers(v->codec);
-    v->placed = false;
+    v->placed = v->holds = false;
     int rc = av_seek_frame(v->format, v->stream->index, index->frame[key].pts, AVSEEK_FLAG_BACKWARD);
     if (rc < 0)
         return to_front(v);
@@ -147,12 +149,27 @@ static int place(struct mr_video *v, const struct mr_video_index *index, uint64_
     return 0;
 }
 
-/* Decodes up to frame `number`, which is then in v->frame. Returns 1, or 0 when the file ends before. */
+#define MISSING 8 /* frames that a file may promise and not have: the last one that comes out stands for them */
+
+/* The file has ended after frame v->next - 1, if that one came just now: does that one stand for `number`? Then it is in v->frame. */
+static int at_end(struct mr_video *v, uint64_t number)
+{
+    v->placed = false;
+    if (!v->holds || v->next == 0 || number < v->next || number - (v->next - 1) > MISSING)
+        return 0;
+    v->last = v->next - 1;
+    av_frame_move_ref(v->frame, v->before);
+    return 1;
+}
+
+/* Decodes up to frame `number`, which is then in v->frame. Returns 1, or 0 when it does not come. */
 static int reach(struct mr_video *v, const struct mr_video_index *index, uint64_t number)
 {
     for (;;) {
         int rc = next_frame(v);
-        if (rc <= 0) {
+        if (rc == 0)
+            return at_end(v, number);
+        if (rc < 0) {
             v->placed = false;
             return rc;
         }
@@ -161,9 +178,11 @@ static int reach(struct mr_video *v, const struct mr_video_index *index, uint64_
             is = number_of(index, v->frame->best_effort_timestamp);
         if (is == UINT64_MAX || is < number) {
             v->next = is == UINT64_MAX ? v->next : is + 1;
+            v->holds = is != UINT64_MAX;
             continue;
         }
         v->next = is + 1;
+        v->holds = true;
         return is == number ? 1 : 0;
     }
 }
@@ -184,7 +203,7 @@ static int get_frame(struct mr_video *v, const struct mr_video_index *index, uin
  * stands for such a one. */
 static int frame_or_before(struct mr_video *v, const struct mr_video_index *index, uint64_t number)
 {
-    for (uint64_t back = 0; back <= 8 && back <= number; back++) {
+    for (uint64_t back = 0; back <= MISSING && back <= number; back++) {
         int rc = get_frame(v, index, number - back);
         if (rc != 0)
             return rc;
@@ -206,16 +225,20 @@ int video_frames(struct mr_video *v, const struct mr_video_index *index, const u
     to.width = to.width ? to.width : info.width;
     to.height = to.height ? to.height : info.height;
     uint64_t bytes = (uint64_t)to.width * to.height * 3;
+    uint64_t shown = UINT64_MAX;
     for (uint32_t i = 0; i < n; i++) {
-        if (i > 0 && number[i] == number[i - 1]) {
+        bool missing = number[i] > v->last && number[i] - v->last <= MISSING;
+        uint64_t want = missing ? v->last : number[i];
+        if (want == shown) {
             memcpy(out + i * bytes, out + (i - 1) * bytes, bytes);
             continue;
         }
-        int rc = frame_or_before(v, index, number[i]);
+        int rc = frame_or_before(v, index, want);
         if (rc > 0)
             rc = video_write_rgb(v, v->frame, &to, out + i * bytes);
         if (rc < 0)
             return rc;
+        shown = MR_MIN(want, v->last);
     }
     return 0;
 }

@@ -29,6 +29,9 @@ struct mr_video {
     int turns;          /* quarter turns clockwise that showing takes */
     uint64_t next;      /* number of the frame that the decoder gives next, when `placed` */
     bool placed, ended; /* ended: no more packets */
+    bool holds;         /* `frame` is frame next - 1 */
+    AVFrame *before;    /* what was in it before the decoder was asked for the next */
+    uint64_t last;      /* number of the last frame that comes out; UINT64_MAX: not known yet */
     struct SwsContext *scaler;
     struct video_scaling scaling; /* what it was made for */
     uint8_t *turned;              /* room for one frame before it is turned */

@@ -355,7 +355,7 @@ MR_API void mr_stored_free(struct mr_stored stored[MR_MAX_FIELDS]);
  * name: in errors. opts: channels and limits; the sizes are not looked at. shorter: 0, or pixels that the shorter side should
  * at least keep: a JPEG is then decoded at the smallest of its eighths that does.
  * [out] pixels: malloc'd, height * width * channels bytes. Blocks; any thread. Returns 0, MR_EFORMAT, MR_ETRUNCATED,
- * MR_EUNSUPPORTED, MR_ELIMIT, -ENOMEM.
+ * MR_EUNSUPPORTED, MR_ELIMIT, MR_EOPTION, -ENOMEM.
  */
 MR_API int mr_picture_decode(const char *name, const void *bytes, uint64_t n, const struct mr_picture_opts *opts,
                              uint64_t shorter, void **pixels, uint32_t *height, uint32_t *width);

@@ -118,6 +118,9 @@ static int unknown(const struct mr_option *table, const char *who, const char *n
         return mr_error_nomem("option names", 0);
     bool line = strcmp(who, "--") == 0;
     const char *nearest = mr_nearest(name, names);
+    for (size_t i = 0; !nearest && names[i] && strlen(name) > 2; i++)
+        if (strncmp(names[i], name, strlen(name)) == 0) /* --batch: cut short */
+            nearest = names[i];
     char list[512] = "";
     for (size_t i = 0, at = 0; !line && names[i] && at < sizeof list - 1; i++)
         at += (size_t)snprintf(list + at, sizeof list - at, "%s%s", i ? ", " : "", names[i]);

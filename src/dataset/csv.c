@@ -151,7 +151,7 @@ static int make_rows(struct reading *r)
 /* Gives back what the rows do not need. */
 static void *shrink(void *data, uint64_t bytes)
 {
-    void *less = realloc(data, bytes);
+    void *less = realloc(data, MR_MAX(bytes, 1u));
     if (!less)
         return data;
     return less;

@@ -151,6 +151,23 @@ static int finish(struct mr_dataset *ds)
     return rc;
 }
 
+/* Values that a URI cannot give, but a struct can. */
+static int check_choices(const struct mr_dataset_ops *ops, const void *opts)
+{
+    for (const struct mr_option *o = ops->options; o && o->name; o++) {
+        int value = 0, n = 0;
+        if (o->type != MR_OPT_ENUM)
+            continue;
+        memcpy(&value, (const char *)opts + o->offset, sizeof value);
+        while (o->choices[n])
+            n++;
+        if (value < 0 || value >= n)
+            return mr_error_set(MR_EOPTION, "%s: %s=%d: want 0 (%s) .. %d (%s)", ops->name, o->name, value,
+                                o->choices[0], n - 1, o->choices[n - 1]);
+    }
+    return 0;
+}
+
 /* The caller's struct may be of an older, shorter version: what it lacks takes the defaults. */
 static int copy_opts(const struct mr_dataset_ops *ops, const void *opts, void **out)
 {
@@ -165,8 +182,12 @@ static int copy_opts(const struct mr_dataset_ops *ops, const void *opts, void **
     mr_dataset_opts_init(ops, copy);
     memcpy(copy, opts, size);
     *(size_t *)copy = ops->opts_size;
-    *out = copy;
-    return 0;
+    int rc = check_choices(ops, copy);
+    if (rc < 0)
+        free(copy);
+    else
+        *out = copy;
+    return rc;
 }
 
 /* files: of the mixture that it is a part of, or NULL. */

@@ -167,12 +167,12 @@ int mr_photos_classes(struct mr_dataset *ds, const struct mr_slice *names, uint6
 {
     struct mr_photos *p = photos(ds);
     uint64_t bytes, n_classes;
-    const struct mr_slice **order = n < SIZE_MAX / sizeof *order ? malloc(MR_MAX(n, 1) * sizeof *order) : NULL;
+    const struct mr_slice **order = n < SIZE_MAX / sizeof(void *) ? malloc(MR_MAX(n, 1) * sizeof(void *)) : NULL;
     if (!order)
-        return mr_error_nomem(ds->ops->name, n * sizeof *order);
+        return mr_error_nomem(ds->ops->name, n * sizeof(void *));
     for (uint64_t i = 0; i < n; i++)
         order[i] = &names[i];
-    qsort(order, n, sizeof *order, by_text);
+    qsort(order, n, sizeof(void *), by_text);
     n_classes = number(names, order, n, labels, &bytes);
     p->class = calloc(MR_MAX(n_classes, 1), sizeof *p->class);
     p->class_text = malloc(MR_MAX(bytes, 1));

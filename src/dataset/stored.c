@@ -47,7 +47,7 @@ static int keep_field(const struct mr_dataset *ds, int f, const struct mr_sample
     out->bytes = mr_dtype_size(ds->field[f].dtype);
     for (int d = 0; d < ds->field[f].rank; d++)
         out->bytes *= out->dim[d];
-    if (sample->field[f].data && sample->field[f].data != out->data && out->bytes > 0)
+    if (sample->field[f].data && sample->field[f].data != out->data && out->data && out->bytes > 0)
         memcpy(out->data, sample->field[f].data, out->bytes);
     return 0;
 }
@@ -95,13 +95,17 @@ int mr_picture_decode(const char *name, const void *bytes, uint64_t n, const str
     struct mr_dataset set = {0}; /* reads the options */
     struct mr_decoder *decoder = NULL;
     struct mr_picture p;
+    if ((unsigned)opts->color > MR_PICTURE_RGBA || (unsigned)opts->alpha > MR_PICTURE_WHITE)
+        return mr_error_set(MR_EOPTION,
+                            "%s: color %d, alpha %d: want one of enum mr_picture_color and mr_picture_alpha", name,
+                            opts->color, opts->alpha);
     mr_picture_declare(&set, 0, opts);
     int rc = mr_decoder_create(&decoder);
     if (rc < 0)
         return rc;
     rc = mr_image_decode(decoder, &set.image, name, bytes, n, shorter ? choose_all : NULL, &shorter, &p);
-    uint64_t row = rc < 0 ? 0 : (uint64_t)p.width * p.channels;
-    unsigned char *out = rc < 0 ? NULL : malloc(row * p.height + 1);
+    uint64_t row = rc == 0 ? (uint64_t)p.width * p.channels : 0;
+    unsigned char *out = rc == 0 ? malloc(row * p.height + 1) : NULL;
     if (rc == 0 && !out)
         rc = mr_error_nomem(name, row * p.height);
     for (uint32_t y = 0; rc == 0 && y < p.height; y++)

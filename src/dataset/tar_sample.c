@@ -234,7 +234,7 @@ static int make_field(const struct mr_dataset *ds, uint64_t index, int f, const 
         return rc;
     }
     case MR_TAR_NPY:
-        if (p->as_is) {
+        if (p->as_is || !p->array) {
             out->field[f].data = in->data ? in->data : out->field[f].data;
             return 0;
         }

@@ -100,8 +100,10 @@ int mr_host_pages_make(struct mr_device *dev, enum mr_memory kind, uint64_t byte
     cpu_set_t cpus;
     void *ptr = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (ptr == MAP_FAILED)
-        return mr_error_set(-ENOMEM, "device %s: the system refused %llu bytes of %s memory: %s", dev->ops->name,
-                            (unsigned long long)bytes, mr_memory_name(kind), mr_strerror(-errno));
+        return mr_error_set(-ENOMEM,
+                            "device %s: the system refused %llu bytes of %s memory: %s; lower the batch size, "
+                            "prefetch, or the samples' size",
+                            dev->ops->name, (unsigned long long)bytes, mr_memory_name(kind), mr_strerror(-errno));
     if (bytes >= HUGE_PAGE)
         madvise(ptr, bytes, MADV_HUGEPAGE); /* advice: fewer faults and TLB misses where the system follows it */
     if (kind != MR_PAGEABLE) { /* a device's memory does not fault at the first copy, and simulated memory must not */

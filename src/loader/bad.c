@@ -130,7 +130,8 @@ static int judge(const struct mr_loader *ld, const struct mr_bad *list, uint64_t
     }
     uint64_t seen = mr_counted(&ld->samples) + rows, bad = ld->n_bad + *n;
     if (last && over_limit(ld, bad, seen))
-        return mr_error_set(MR_EBADSAMPLES, "%llu bad samples in %llu are more than the limit; the last: %s",
+        return mr_error_set(MR_EBADSAMPLES,
+                            "%llu bad samples in %llu are more than the limit (max_bad, --max-bad); the last: %s",
                             (unsigned long long)bad, (unsigned long long)seen, last->text);
     return 0;
 }

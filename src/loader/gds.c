@@ -56,7 +56,7 @@ static bool is_plain(const struct mr_extent *at, int n)
 static int choose_fields(struct mr_loader *ld)
 {
     struct mr_extent at[MR_MAX_EXTENTS];
-    int chosen = 0, n = ld->ds->ops->get ? 0 : ld->ds->ops->locate(ld->ds, 0, at);
+    int chosen = 0, n = ld->ds->ops->get || !ld->ds->ops->locate ? 0 : ld->ds->ops->locate(ld->ds, 0, at);
     if (!is_plain(at, n)) {
         say(ld, "not used: samples of %s are not plain ranges of files", ld->ds->text);
         return 0;

@@ -91,7 +91,10 @@ static int check_collate(const struct mr_loader *ld, const struct mr_loader_fiel
     char text[160];
     mr_spec_format(&fp->out, text, sizeof text);
     if (fp->varies && ld->opts.collate == MR_COLLATE_STACK)
-        return mr_error_set(MR_ESHAPE, "%s: samples differ in shape: collate by pad, fixed or ragged, or crop them",
+        return mr_error_set(MR_ESHAPE,
+                            "%s: samples differ in shape: make them one size by a transform (pictures: "
+                            "resize(224,224), random_resized_crop(224), or resize(256),center_crop(224)), "
+                            "or collate by pad, fixed or ragged",
                             text);
     if (fp->varies && ld->opts.collate == MR_COLLATE_RAGGED && fp->out.var_dims != 1)
         return mr_error_set(MR_ESHAPE, "%s: ragged collation wants the first dimension alone to vary", text);
@@ -331,6 +334,14 @@ static int check_memory(struct mr_loader *ld, const struct mr_files_kinds *kinds
     return 0;
 }
 
+/* What the ceiling leaves to the host cache; 0: there is no ceiling. Files of unknown size are not in the sum: without this
+ * they would take the ceiling once more. */
+static uint64_t room_for_cache(const struct mr_loader *ld, const struct mr_files_kinds *kinds)
+{
+    uint64_t others = sum_memory(ld, kinds).total - kinds->path_bytes; /* what is cached already counts in neither */
+    return ld->opts.max_memory ? MR_MAX(ld->opts.max_memory - others, 1) : 0;
+}
+
 /* What reads all that gds does not. */
 static int other_storage(const struct mr_loader *ld)
 {
@@ -354,7 +365,7 @@ static int open_storage(struct mr_loader *ld)
     rc = check_memory(ld, &kinds);
     ld->start_runs = MR_MIN(ld->start_runs, ld->runs_per_worker);
     if (rc == 0 && ld->caching) {
-        rc = mr_files_cache(ld->ds->files, ld->opts.max_memory);
+        rc = mr_files_cache(ld->ds->files, room_for_cache(ld, &kinds));
         ld->caching = rc == 0;
     }
     if (rc == 0 && ld->depth > 0)

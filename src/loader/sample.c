@@ -283,7 +283,7 @@ static int replace(struct mr_worker *w, struct mr_run *run, uint32_t i)
     struct mr_loader *ld = w->ld;
     uint64_t length = ld->plan.length, p = run->sample[i].position % length;
     uint64_t tries = MR_MIN(length - 1, MAX_REPLACE_TRIES);
-    for (uint64_t k = 1; k <= tries; k++) {
+    for (uint64_t k = 1; k <= tries && !atomic_load_explicit(&ld->stop, memory_order_relaxed); k++) {
         struct mr_run_sample s = {.position = run->sample[i].position};
         void *owned[MR_MAX_EXTENTS] = {NULL};
         uint64_t index;

@@ -197,7 +197,7 @@ static uint32_t make_landed(struct mr_worker *w, struct mr_run *run)
 {
     bool tracing = mr_trace_on(), timed = tracing || w->n_made % TIMED_RUNS == 0;
     uint32_t made = 0;
-    for (uint32_t i = 0; i < run->n; i++) {
+    for (uint32_t i = 0; i < run->n && !atomic_load_explicit(&w->ld->stop, memory_order_relaxed); i++) {
         struct mr_run_sample *s = &run->sample[i];
         if (s->done || !landed(run, s))
             continue;

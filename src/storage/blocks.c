@@ -171,7 +171,7 @@ int mr_read_sized(struct mr_read *read, struct mr_file *f, uint64_t bytes)
     struct mr_block *before = read->block, *block = before;
     uint64_t room = read->direct ? mr_round_up(bytes, MR_DIRECT_BYTES) : bytes;
     int rc = mr_file_check_whole(f, bytes);
-    if (rc == 0 && (!before || before->room < room || before->exact)) {
+    if (rc == 0 && (!before || before->room < room)) {
         block = before ? NULL : take_to_keep(read->lane->files, room);
         if (!block && !(block = mr_blocks_take(read->lane->blocks, room)))
             rc = mr_error_nomem(f->name, bytes);

@@ -43,8 +43,9 @@ struct mr_http_request {
     uint64_t at, want; /* the range; want MR_WHOLE: all there is from the front (at is 0) */
     void *to;          /* room for want bytes; NULL: the client mallocs, as much as comes, up to limit */
     uint64_t limit;
-    /* Gives room for a whole object once its size is known, to NULL; else the client mallocs. On an I/O thread. Returns 0 or the
-     * error. Optional. */
+    /* Gives room for a whole object once its size is known, to NULL; else the client mallocs. On an I/O thread. When a try
+     * goes on where one before broke off it is called again: the first `got` bytes of the room it gave before stay. Returns 0
+     * or the error. Optional. */
     int (*sized)(struct mr_http_request *request, uint64_t bytes, void **out);
     const struct mr_object *expect; /* it must still be this; NULL: first contact */
     const char *if_none_match;      /* an ETag: the answer may be 304 and no bytes; NULL: no */

@@ -124,6 +124,23 @@ static int grow(struct mr_http_job *job, uint64_t room)
     return 0;
 }
 
+/* The caller's room for all of it. What earlier tries brought goes along: from memory of ours here, else by sized(). */
+static int take_room(struct mr_http_job *job)
+{
+    struct mr_http_request *r = job->request;
+    void *room = NULL;
+    r->got = job->got;
+    int rc = r->sized(r, job->expected, &room);
+    if (rc == 0 && job->buf_owned && job->got > 0)
+        memcpy(room, job->buf, job->got);
+    if (job->buf_owned)
+        free(job->buf);
+    job->buf_owned = false;
+    job->buf = room;
+    job->room = rc ? 0 : job->expected;
+    return rc;
+}
+
 /* Room for all that is expected, or a first piece. */
 static int make_room(struct mr_http_job *job)
 {
@@ -133,15 +150,11 @@ static int make_room(struct mr_http_job *job)
         job->room = r->want;
         return 0;
     }
-    if (r->sized && job->expected != UINT64_MAX) {
-        void *room = NULL;
-        int rc = r->sized(job->request, job->expected, &room);
-        if (job->buf_owned)
-            free(job->buf);
-        job->buf_owned = false;
-        job->buf = room;
-        job->room = rc ? 0 : job->expected;
-        return rc;
+    if (r->sized && job->expected != UINT64_MAX)
+        return take_room(job);
+    if (!job->buf_owned) { /* what sized() gave for a try before: it cannot grow, and a body of unknown length is whole */
+        job->buf = NULL;
+        job->room = 0;
     }
     uint64_t room = job->expected == UINT64_MAX ? MR_MIN(r->limit, 65536u) : job->expected;
     return room > job->room ? grow(job, room) : 0;

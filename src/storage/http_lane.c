@@ -58,6 +58,7 @@ static void fail(struct mr_read *read, int status)
 static int on_sized(struct mr_http_request *request, uint64_t bytes, void **out)
 {
     struct flight *flight = request->user;
+    flight->read->done = request->got; /* what is kept when the block has to be another one */
     int rc = mr_read_sized(flight->read, flight->file, bytes);
     *out = flight->read->to;
     return rc;

@@ -49,6 +49,14 @@ $ millrace feed d --json --digest --sink-ms 0.1 > out.json; for k in samples bat
   "bad_samples": 0,
     "batches": 0,
 # A trace file appears whole.
+# Nothing but a file is replaced by a file, and that is told before the run.
+$ mkdir no; mkfifo pipe; for to in no pipe; do for o in state-out quarantine trace; do millrace feed d --$o $to; done; done; rmdir no; [ -p pipe ] && rm pipe
+(millrace feed: no: is there and no regular file: .*) (re)
+(millrace feed: no: is there and no regular file: .*) (re)
+(millrace feed: no: is there and no regular file: .*) (re)
+(millrace feed: pipe: is there and no regular file: .*) (re)
+(millrace feed: pipe: is there and no regular file: .*) (re)
+(millrace feed: pipe: is there and no regular file: .*) (re)
 $ millrace feed d --trace t.pftrace -q >/dev/null && [ -s t.pftrace ] && echo traced
 traced
 # Files that are cut off; other formats; samplers from files.

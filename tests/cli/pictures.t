@@ -27,7 +27,7 @@ folder:p: same
 csv:p/points.csv: same
 list:list.txt,root=p: same
 # The same of real photos and faces, where they are there.
-$ t=${MILLRACE_TEST_DATA:-none}; digest() { millrace feed "$1" -b 16 -s -t 'resize(224),random_crop(224,224)' --digest $2 | sed -n 's/^digest: //p'; }; for d in folder:$t/imagenet-sample csv:$t/faces/face_landmarks.csv; do [ -e "${d#*:}" ] || { echo "SKIP ${d##*/}: same"; continue; }; one=$(digest $d '-w 1'); [ ${#one} = 32 ] && [ "$(digest $d '-w 3 --storage pread')" = "$one" ] && [ "$(digest $d '-w 2 --cache host')" = "$one" ] && echo "${d##*/}: same"; done
+$ t=${MILLRACE_TEST_DATA:-none}; digest() { millrace feed "$1" -b 16 -s -t 'resize(224),random_crop(224,224)' --batches 3 --digest $2 | sed -n 's/^digest: //p'; }; for d in folder:$t/imagenet-sample csv:$t/faces/face_landmarks.csv; do [ -e "${d#*:}" ] || { echo "SKIP ${d##*/}: same"; continue; }; one=$(digest $d '-w 1'); [ ${#one} = 32 ] && [ "$(digest $d '-w 3 --storage pread')" = "$one" ] && [ "$(digest $d '-w 2 --cache host')" = "$one" ] && echo "${d##*/}: same"; done
 (SKIP )?imagenet-sample: same (re)
 (SKIP )?face_landmarks.csv: same (re)
 # Contact sheets.
@@ -45,6 +45,11 @@ $ ls
 list.txt
 p
 s.png
+$ millrace inspect p --sheet u.png --json | grep '"sheet"' && rm u.png
+  "sheet": "u.png"
+$ millrace inspect p -t 'resize(32,32)'
+millrace inspect: --transform: of a contact sheet only: give --sheet FILE, too
+[2]
 # Bad pictures are told and counted; the rest is shown.
 $ echo no picture >p/class-001/bad.png; millrace inspect p -n 0 2>&1 | grep bad; millrace inspect p -n 0 >/dev/null 2>&1
 millrace inspect: warning: sample [0-9]+ is bad: p/class-001/bad.png: .* (re)

@@ -54,7 +54,7 @@ static void round_trip(struct mr_device *dev, struct mr_stream *stream, uint64_t
 
 static void test_round_trips(struct mr_device *dev)
 {
-    static const uint64_t sizes[] = {1, 2, 63, 4095, 65537, (1 << 20) - 1, (33 << 20) + 12345};
+    static const uint64_t sizes[] = {1, 2, 63, 4095, 65537, (1 << 20) - 1, LESS(33 << 20) + 12345};
     struct mr_stream *stream = gpu_stream(dev, "copy");
     for (size_t i = 0; i < COUNT(sizes); i++)
         for (unsigned c = 0; c < 8; c++)

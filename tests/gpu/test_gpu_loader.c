@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <unistd.h>
 
-#define N_SAMPLES 20000
+#define N_SAMPLES LESS(20000)
 #define SIDE      28
 
 static char images[256], labels[256];

@@ -3,7 +3,7 @@
 
 #include <stdbool.h>
 
-#define BYTES ((64u << 20) + 12345)
+#define BYTES (LESS(64u << 20) + 12345)
 
 /* Of ten copies after one, in GB/s. stream: of `to`. */
 static double rate(struct mr_stream *stream, struct mr_device *to, unsigned char *dst, struct mr_device *from,

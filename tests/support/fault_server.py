@@ -130,9 +130,9 @@ class Handler(BaseHTTPRequestHandler):
             return self.s3(kind, rest, url)
         fault, _, times = kind.partition("-")
         with LOCK:
-            SEEN[url.path] = n = SEEN.get(url.path, 0) + 1
+            SEEN[self.path] = n = SEEN.get(self.path, 0) + 1
         if times and n > int(times):
-            fault = "changed" if fault == "change" else "ok"
+            fault = {"change": "changed", "cutchunked": "chunked"}.get(fault, "ok")
         data = load(urllib.parse.unquote(rest))
         if data is None:
             return self.plain(404, b"not here")
@@ -196,7 +196,8 @@ class Handler(BaseHTTPRequestHandler):
             for at in range(0, len(body), 1000):
                 part = body[at:at + 1000]
                 self.wfile.write(b"%x\r\n" % len(part) + part + b"\r\n")
-            self.wfile.write(b"0\r\n\r\n")
+            if not lies.get("unended"):
+                self.wfile.write(b"0\r\n\r\n")
         else:
             self.wfile.write(body)
         return None
@@ -204,7 +205,7 @@ class Handler(BaseHTTPRequestHandler):
     def fault(self, fault, data):
         head = self.command == "HEAD"
         if fault == "ok" or (head and fault in ("cut", "more", "wrongrange", "badrange", "drip", "hang", "reset",
-                                                "empty", "short", "garbage")):
+                                                "empty", "short", "garbage", "chunkcut", "cutchunked")):
             return self.serve(data)
         if fault in STATUSES:
             more = [("Retry-After", "1")] if fault == "s429" else []
@@ -225,8 +226,10 @@ class Handler(BaseHTTPRequestHandler):
             return self.serve(now)
         if fault == "grow":
             return self.serve(data + b"more", etag=False)
-        if fault == "cut":
+        if fault in ("cut", "cutchunked"):
             return self.serve(data, cut=0.5)
+        if fault == "chunkcut":
+            return self.serve(data, chunked=True, cut=0.5, unended=True)
         if fault == "more":
             return self.serve(data, more=10, cut=1.0)
         if fault == "wrongrange":

@@ -6,7 +6,7 @@ folder=$1
 if [ -e "$folder/ready" ]; then exit 0; fi
 rm -rf "$folder"
 if python3 -m venv "$folder" >/dev/null 2>&1 &&
-    timeout 250 "$folder/bin/pip" install -q --no-compile --disable-pip-version-check --retries 1 --timeout 10 \
+    timeout 150 "$folder/bin/pip" install -q --no-compile --disable-pip-version-check --retries 1 --timeout 10 \
         'moto[s3]==5.0.28' flask flask-cors >/dev/null 2>&1; then
     touch "$folder/ready"
 else

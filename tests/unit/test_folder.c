@@ -299,6 +299,31 @@ static void missing_pictures_are_bad_samples(void **state)
     mr_dataset_close(ds);
 }
 
+/* Of structs, which no parser has seen. */
+static void choices_that_are_none_are_refused(void **state)
+{
+    (void)state;
+    struct mr_dataset *ds;
+    struct mr_folder_opts folder;
+    struct mr_csv_opts csv;
+    mr_folder_opts_init(&folder);
+    folder.path = test_dir;
+    folder.labels = 3;
+    test_fails(mr_dataset_open_folder(&folder, &ds), MR_EOPTION, "labels=3");
+    mr_folder_opts_init(&folder);
+    folder.path = test_dir;
+    folder.picture.color = 1000;
+    test_fails(mr_dataset_open_folder(&folder, &ds), MR_EOPTION, "color=1000");
+    mr_csv_opts_init(&csv);
+    csv.path = test_path("none.csv");
+    csv.delimiter = -1;
+    test_fails(mr_dataset_open_csv(&csv, &ds), MR_EOPTION, "delimiter=-1");
+    struct mr_picture_opts opts = {.alpha = 9};
+    void *pixels;
+    uint32_t h, w;
+    test_fails(mr_picture_decode("x", "", 0, &opts, 0, &pixels, &h, &w), MR_EOPTION, "alpha 9");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -312,6 +337,7 @@ int main(void)
         cmocka_unit_test(lists_may_have_their_root_in_a_bucket),
         cmocka_unit_test(bad_lists_are_refused),
         cmocka_unit_test(missing_pictures_are_bad_samples),
+        cmocka_unit_test(choices_that_are_none_are_refused),
     };
     return cmocka_run_group_tests(tests, test_dir_make, test_tree_drop);
 }

@@ -131,29 +131,39 @@ static struct run reference(const struct run_config *c)
     return run;
 }
 
-static void compare(const struct run_config *c, bool used)
+static void compare_with(const struct run *want, const struct run_config *c, bool used)
 {
-    struct run want = reference(c), got = run_loader(c);
+    struct run got = run_loader(c);
     if (got.rc < 0)
         fail_msg("%s", got.error);
-    assert_same_rows(&want, &got);
-    assert_int_equal(want.batches, got.batches);
+    assert_same_rows(want, &got);
+    assert_int_equal(want->batches, got.batches);
     is_used(&got, used);
-    run_free(&want);
     run_free(&got);
+}
+
+static void compare(const struct run_config *c, bool used)
+{
+    struct run want = reference(c);
+    compare_with(&want, c, used);
+    run_free(&want);
 }
 
 static void same_batches(void **state)
 {
     (void)state;
-    for (size_t s = 0; s < MR_COUNT(sets); s++)
-        for (unsigned i = 0; i < 16; i++) {
-            struct run_config c = config(sets[s], devices[i & 1], i & 2 ? "random" : "sequential");
-            c.opts.prefetch = i & 4 ? 1 : 4;
-            c.opts.workers = i & 8 ? 1 : 5;
-            c.opts.epochs = 2;
-            compare(&c, true);
+    for (unsigned i = 0; i < 2 * MR_COUNT(sets); i++) {
+        struct run_config c = config(sets[i / 2], "sim", i & 1 ? "random" : "sequential");
+        c.opts.epochs = 1 + (i == 1);
+        struct run want = reference(&c);
+        for (unsigned k = 0; k < 4; k++) {
+            c.device = devices[k & 1];
+            c.opts.prefetch = k & 2 ? 1 : 4;
+            c.opts.workers = k == 3 ? 1 : 4;
+            compare_with(&want, &c, true);
         }
+        run_free(&want);
+    }
 }
 
 static void ranks_share(void **state)
@@ -272,14 +282,14 @@ static void file_that_shrank(void **state)
 {
     (void)state;
     static const enum mr_bad_policy policies[] = {MR_BAD_FAIL, MR_BAD_SKIP, MR_BAD_REPLACE};
-    for (unsigned i = 0; i < 12; i++) {
+    for (unsigned i = 0; i < 6; i++) {
         test_write("short.raw", pixels, sizeof pixels);
-        struct run_config c = config("raw", devices[i & 1], i & 2 ? "random" : "sequential");
+        struct run_config c = config("raw", devices[i & 1], (i ^ i >> 1) & 1 ? "random" : "sequential");
         char uri[800];
         snprintf(uri, sizeof uri, "raw:%s,shape=" SHAPE ",dtype=u8", test_path("short.raw"));
         must(mr_dataset_open(uri, &c.ds));
         assert_int_equal(truncate(test_path("short.raw"), 650 * ROW_BYTES + 100), 0);
-        c.opts.bad = policies[i / 4];
+        c.opts.bad = policies[i / 2];
         c.opts.workers = 1 + i % 4;
         struct run want = reference(&c), got = run_loader(&c);
         assert_int_equal(want.rc, got.rc);

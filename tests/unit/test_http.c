@@ -39,6 +39,44 @@ static void whole_files_need_neither_lengths_nor_ranges(void **state)
     }
 }
 
+/* Whole files whose first try breaks off in the middle. */
+static void broken_tries_leave_no_trace(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *path;
+        bool known, cached; /* their size beforehand; by the host */
+    } cases[] = {{"cut-2/big.bin", true, false},          {"cut-2/big.bin", true, true},
+                 {"cut-1/big.bin", false, true},          {"chunkcut-2/big.bin", true, false},
+                 {"chunkcut-2/small.bin", true, true},    {"cutchunked-1/small.bin", false, false},
+                 {"cutchunked-1/small.bin", false, true}, {"cutchunked-1/big.bin", false, true}};
+    quick_options(4, NULL, 0);
+    for (size_t i = 0; i < MR_COUNT(cases); i++) {
+        struct mr_files *files = mr_files_create();
+        struct mr_storage *st = NULL;
+        struct mr_reader *reader = NULL;
+        char path[80];
+        uint64_t bytes, want = strstr(cases[i].path, "big") ? BIG_BYTES : 1000;
+        snprintf(path, sizeof path, "%s?%zu", cases[i].path, i); /* the server counts tries by address */
+        struct mr_read read = {.file = add(files, url(path)), .bytes = MR_WHOLE}, *reads = &read;
+        if (cases[i].known)
+            test_works(mr_files_size(files, read.file, &bytes));
+        if (cases[i].cached)
+            test_works(mr_files_cache(files, 64 << 20));
+        test_works(mr_storage_open(files, MR_STORAGE_AUTO, 4, 1, &st));
+        test_works(mr_reader_open(st, &reader));
+        mr_reader_submit(reader, &reads, 1);
+        assert_int_equal(mr_reader_reap(reader, &reads, 1, 60000000000ull), 1);
+        test_works(read.status);
+        assert_int_equal(read.done, want);
+        assert_memory_equal(read.view, big, want);
+        mr_reader_recycle(reader, &read);
+        mr_reader_close(reader);
+        mr_storage_close(st);
+        mr_files_destroy(files);
+    }
+}
+
 static void sizes_and_blocking_reads(void **state)
 {
     (void)state;
@@ -309,6 +347,7 @@ int main(void)
         cmocka_unit_test(heads_say_what_they_say),
         cmocka_unit_test(right_bytes_from_good_and_odd_servers),
         cmocka_unit_test(whole_files_need_neither_lengths_nor_ranges),
+        cmocka_unit_test(broken_tries_leave_no_trace),
         cmocka_unit_test(sizes_and_blocking_reads),
         cmocka_unit_test(connections_are_kept),
         cmocka_unit_test(a_server_that_hangs_once),

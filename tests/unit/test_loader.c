@@ -256,6 +256,54 @@ static void *cancel_soon(void *loader)
     return NULL;
 }
 
+struct gate {
+    _Atomic bool closing;
+    _Atomic uint32_t calls;
+};
+
+static int get_slowly(void *user, uint64_t index, void *const row[], uint64_t (*dim)[MR_MAX_RANK])
+{
+    struct gate *g = user;
+    (void)dim;
+    if (atomic_fetch_add(&g->calls, 1) == 0) {
+        while (!atomic_load(&g->closing))
+            usleep(1000);
+        usleep(100000); /* close has begun */
+    }
+    usleep(10000);
+    *(uint64_t *)row[0] = index;
+    return 0;
+}
+
+/* Closing waits for the samples being made, not for all that their workers have claimed. */
+static void close_between_slow_samples(void **state)
+{
+    (void)state;
+    struct gate gate = {.closing = false};
+    struct mr_callback_opts o;
+    struct mr_loader_opts opts;
+    struct mr_dataset *ds;
+    struct mr_loader *ld;
+    mr_callback_opts_init(&o);
+    o.name = "slow";
+    o.n = 1024;
+    o.n_fields = 1;
+    o.field[0] = (struct mr_spec){.name = "x", .dtype = MR_U64};
+    o.get = get_slowly;
+    o.user = &gate;
+    must(mr_dataset_open_callback(&o, &ds));
+    mr_loader_opts_init(&opts);
+    opts.workers = 1;
+    opts.batch_size = 1024;
+    must(mr_loader_open(ds, NULL, NULL, NULL, &opts, &ld));
+    while (atomic_load(&gate.calls) == 0)
+        usleep(1000);
+    atomic_store(&gate.closing, true);
+    mr_loader_close(ld);
+    assert_true(atomic_load(&gate.calls) < 20);
+    mr_dataset_close(ds);
+}
+
 static void cancel_and_close_at_any_moment(void **state)
 {
     (void)state;
@@ -400,6 +448,7 @@ int main(void)
         cmocka_unit_test(resume_with_another_world),
         cmocka_unit_test(equals_the_plain_path),
         cmocka_unit_test(storages_agree),
+        cmocka_unit_test(close_between_slow_samples),
         cmocka_unit_test(cancel_and_close_at_any_moment),
         cmocka_unit_test(misuse_is_told),
         cmocka_unit_test(states_are_checked),

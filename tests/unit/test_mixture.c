@@ -40,7 +40,7 @@ static const char *uri_of(char *buf, size_t cap, const char *const *weights, int
 {
     size_t at = (size_t)snprintf(buf, cap, "mix:");
     for (int i = 0; i < k; i++) {
-        char name[16];
+        char name[32];
         snprintf(name, sizeof name, "s%d.npy", i);
         at += (size_t)snprintf(buf + at, cap - at, "%s%s*%s", i ? "," : "", weights[i], test_path(name));
     }
@@ -65,7 +65,7 @@ static void shares_hold_in_every_prefix(void **state)
         {{"3"}, {1}, {4}, 1},
     };
     for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
-        char uri[2000], name[16];
+        char uri[2000], name[32];
         uint64_t count[6] = {0};
         bool seen[6][100] = {{false}};
         for (int i = 0; i < cases[c].k; i++) {
@@ -102,7 +102,7 @@ static void any_weights(void **state)
         uint64_t count[8] = {0};
         int k = 2 + (int)(test_random(r) % 7);
         for (int i = 0; i < k; i++) {
-            char name[16];
+            char name[32];
             uint64_t weight = 1 + test_random(1000 + r * 10 + (uint32_t)i) % 500;
             snprintf(text[i], sizeof text[i], "%llu.%llu", (unsigned long long)weight / 100,
                      (unsigned long long)weight / 10 % 10);

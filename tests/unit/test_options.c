@@ -172,6 +172,7 @@ static void errors_say_what_is_wanted(void **state)
         {"--", "share", "110%", "--share 110%: want a share, like 10% or 0.1, each 0..1"},
         {"--", "wrokers", "1", "--wrokers: no such option; did you mean --workers?"},
         {"synthetic:", "shpae", "1", "synthetic:shpae: no such option; did you mean shape?"},
+        {"--", "work", "1", "--work: no such option; did you mean --workers?"},
         {"--", "qqqqqq", "1", "--qqqqqq: no such option; --help lists them"},
         {"--", "verbose", "maybe", "--verbose maybe: want no value, or one of 1 0 true false yes no on off"},
     };

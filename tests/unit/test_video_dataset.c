@@ -245,6 +245,29 @@ static void broken_files_are_bad_samples(void **state)
     run_free(&many);
 }
 
+/* The library that scales may write past what it is asked for: not past our rows. */
+static void nothing_is_written_behind_a_clip(void **state)
+{
+    (void)state;
+    char uri[900], options[80];
+    for (int r = 0; r < 60; r++) {
+        int h = 1 + (int)(test_random((uint32_t)r) % 70),
+            w = r < 40 ? 9 + r : 1 + (int)(test_random((uint32_t)r + 99) % 150);
+        snprintf(options, sizeof options, ",frames=1,labels=none,size=%dx%d%s", h, w, r % 2 ? ",crop" : "");
+        struct mr_dataset *ds = test_open(made(uri, sizeof uri, options));
+        size_t bytes = (size_t)h * (size_t)w * 3;
+        uint8_t *room = malloc(bytes + 64);
+        for (uint64_t i = 0; i < 6; i += 5) {
+            memset(room + bytes, 0xa5, 64);
+            test_works(mr_dataset_read(ds, i, (void *[]){room}, NULL));
+            for (int k = 0; k < 64; k++)
+                assert_int_equal(room[bytes + (size_t)k], 0xa5);
+        }
+        free(room);
+        mr_dataset_close(ds);
+    }
+}
+
 static void the_module_may_be_missing(void **state)
 {
     (void)state;
@@ -265,6 +288,30 @@ static int expect_missing(const char *uri)
                    strstr(mr_last_error(), "/nowhere/module.so")
                ? 0
                : 1;
+}
+
+/* Of a damaged file it is the same clips that are bad, and the same pixels in the others, in whatever order. */
+static void damage_is_the_same_for_any_workers(void **state)
+{
+    (void)state;
+    const char *path = test_data("video/decord/corrupted.mp4");
+    if (!path)
+        skip();
+    char uri[900];
+    snprintf(uri, sizeof uri, "video:%s,frames=3,stride=2,clips=24,size=30x40,at=uniform", path);
+    struct run_config c = config(uri);
+    c.opts.bad = MR_BAD_SKIP;
+    c.opts.epochs = 1;
+    struct run one = run_loader(&c);
+    assert_int_equal(one.rc, 0);
+    assert_int_equal(one.n + one.stats.bad_samples, 24);
+    c.sampler = "sequential";
+    struct run straight = run_loader(&c);
+    assert_int_equal(one.n, straight.n);
+    for (uint64_t i = 0; i < one.n; i++)
+        assert_int_equal(one.row[i].hash, hash_of(&straight, 0, one.row[i].index));
+    run_free(&one);
+    run_free(&straight);
 }
 
 static void real_videos(void **state)
@@ -298,7 +345,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(clips_are_the_same_for_any_workers),
         cmocka_unit_test(random_places_are_the_seeds),
         cmocka_unit_test(broken_files_are_bad_samples),
+        cmocka_unit_test(nothing_is_written_behind_a_clip),
         cmocka_unit_test(the_module_may_be_missing),
+        cmocka_unit_test(damage_is_the_same_for_any_workers),
         cmocka_unit_test(real_videos),
     };
     if (argc == 3 && strcmp(argv[1], "--missing") == 0)

@@ -128,6 +128,36 @@ static void a_full_cache_keeps_what_it_has(void **state)
     mr_dataset_close(ds);
 }
 
+/* The cache has what the ceiling leaves beside the slots. */
+static void the_cache_keeps_to_the_ceiling(void **state)
+{
+    (void)state;
+    const uint64_t most = 8 << 20;
+    struct mr_dataset *ds;
+    struct mr_loader_opts lo;
+    struct mr_loader *ld;
+    struct mr_loader_stats st;
+    struct mr_batch b;
+    int rc;
+    mr_loader_opts_init(&lo);
+    lo.cache = MR_CACHE_HOST;
+    lo.max_memory = most;
+    lo.batch_size = 1024;
+    lo.prefetch = 64; /* 5 MiB of slots; the files have 5 MB */
+    lo.workers = 1;
+    lo.epochs = 3;
+    must(mr_dataset_make(&whole_ops, &opts, &ds));
+    must(mr_loader_open(ds, NULL, NULL, NULL, &lo, &ld));
+    while ((rc = mr_loader_next(ld, NULL, &b)) > 0)
+        must(mr_loader_release(ld, &b, NULL));
+    must(rc);
+    mr_loader_stats(ld, &st);
+    assert_in_range(st.cache_bytes, 1 << 19, most);
+    assert_in_range(st.pageable_bytes + st.pinned_bytes + st.device_bytes + st.cache_bytes, 1, most);
+    mr_loader_close(ld);
+    mr_dataset_close(ds);
+}
+
 /* Broken files, one of each sort: samples 10, 20, 30. */
 static void spoil(bool on)
 {
@@ -373,6 +403,7 @@ int main(void)
         cmocka_unit_test(a_million_are_cheap), /* first: no memory lies around that it could use again */
         cmocka_unit_test(every_sample_has_its_files_bytes),
         cmocka_unit_test(a_full_cache_keeps_what_it_has),
+        cmocka_unit_test(the_cache_keeps_to_the_ceiling),
         cmocka_unit_test(a_file_that_cannot_be_read_is_a_bad_sample),
         cmocka_unit_test(one_file_changes),
         cmocka_unit_test(too_few_descriptors_are_not_bad_samples),
