@@ -98,6 +98,12 @@ const struct mr_option feed_options[] = {
         .help = "The end of a chain (cast, scale, normalize, layout, hflip, one_hot) on the device, where that copies "
                 "fewer bytes; same bits either way. auto: on GPUs, not on sim, whose kernels this host would run",
         .group = "Device"),
+    OPT("gpu-decode", 0, MR_OPT_STRING, gpu_decode, .initial = "off", .meta = "off|on|auto|FRACTION",
+        .help =
+            "JPEG on the GPU by nvJPEG: the share of the pictures, chosen by seed, epoch and index; the host decodes "
+            "the rest, and what nvJPEG does not take. Pixels differ a little from the host's. auto: by the rates of "
+            "both, measured at the start, which differ from run to run",
+        .group = "Device"),
     OPT("sink-ms", 0, MR_OPT_DOUBLE, sink_ms, .initial = "0", .max = 1e6, .unit = "ms",
         .help = "A consumer that takes this long a step; its utilization is reported as MLPerf Storage's AU",
         .group = "Device"),
@@ -221,6 +227,8 @@ static const struct cli_note json_notes[] = {
      "of http and s3, null when there was none: requests, retries, bytes from the network; of the disk cache: "
      "cache_hits, cache_bytes, cache_stored_bytes, cache_damaged, cache_errors"},
     {"copied_bytes, transform_on_device", "bytes copied to the device; the ops of each field that ran there, or null"},
+    {"gpu_decode",
+     "null without --gpu-decode: fraction, decoded, refused; with auto cpu_rate and gpu_rate in pictures/s, why_not"},
     {"stopped", "true when --time, --batches or an interrupt ended the run"},
     {"trace_spans_lost", "spans that did not fit into the trace's rings"},
     {"config", "every option as it stands, and in resolved what was chosen"},

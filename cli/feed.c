@@ -47,6 +47,19 @@ static int read_text(const char *path, char **out)
     return 0;
 }
 
+static int parse_gpu_decode(const char *text, double *out)
+{
+    char *end;
+    if (!strcmp(text, "off") || !strcmp(text, "on") || !strcmp(text, "auto")) {
+        *out = !strcmp(text, "auto") ? MR_GPU_DECODE_AUTO : !strcmp(text, "on");
+        return 0;
+    }
+    *out = strtod(text, &end);
+    if (end != text && !*end && *out >= 0 && *out <= 1)
+        return 0;
+    return mr_error_set(MR_EOPTION, "--gpu-decode %s: want off, on, auto or a fraction, 0..1", text);
+}
+
 static int loader_opts(struct feed *feed, struct mr_loader_opts *lo)
 {
     const struct feed_opts *o = feed->opts;
@@ -74,6 +87,8 @@ static int loader_opts(struct feed *feed, struct mr_loader_opts *lo)
     lo->streams = (uint32_t)o->streams;
     lo->device_transforms = o->device_transforms;
     int rc = parse_max_bad(o->max_bad, lo);
+    if (rc == 0)
+        rc = parse_gpu_decode(o->gpu_decode, &lo->gpu_decode);
     if (rc == 0 && o->state_in)
         rc = read_text(o->state_in, &feed->state_text);
     lo->state = feed->state_text;

@@ -24,7 +24,7 @@ struct feed_opts {
     uint64_t cache_limit, retries, stall_ns;
     int storage, cache, direct, pin, blocking, device_transforms;
     uint64_t streams;
-    char *device;
+    char *device, *gpu_decode;
     /* bad samples */
     int bad;
     char *max_bad, *quarantine;

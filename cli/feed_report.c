@@ -116,6 +116,23 @@ static void json_config(struct mr_json *json, const struct feed *feed)
     mr_json_object_end(json);
 }
 
+static void json_gpu_decode(struct mr_json *json, const struct feed *feed)
+{
+    const struct mr_loader_stats *st = &feed->result.stats;
+    if (strcmp(feed->opts->gpu_decode, "off") == 0) {
+        mr_json_null(json, "gpu_decode");
+        return;
+    }
+    mr_json_object(json, "gpu_decode");
+    mr_json_double(json, "fraction", st->gpu_decode);
+    mr_json_uint(json, "decoded", st->gpu_decoded);
+    mr_json_uint(json, "refused", st->gpu_refused);
+    mr_json_double(json, "cpu_rate", st->cpu_decode_rate);
+    mr_json_double(json, "gpu_rate", st->gpu_decode_rate);
+    mr_json_string(json, "why_not", st->gpu_why_not[0] ? st->gpu_why_not : NULL);
+    mr_json_object_end(json);
+}
+
 int feed_print_json(const struct feed *feed)
 {
     const struct feed_result *r = &feed->result;
@@ -147,10 +164,27 @@ int feed_print_json(const struct feed *feed)
     feed_json_remote(json);
     mr_json_uint(json, "copied_bytes", st->copied_bytes);
     mr_json_string(json, "transform_on_device", st->device_ops[0] ? st->device_ops : NULL);
+    json_gpu_decode(json, feed);
     mr_json_bool(json, "stopped", r->stopped);
     mr_json_uint(json, "trace_spans_lost", r->lost_spans);
     json_config(json, feed);
     return cli_json_end(json);
+}
+
+static void print_gpu_decode(const struct mr_loader_stats *st)
+{
+    char a[CLI_HUMAN], b[CLI_HUMAN], c[CLI_HUMAN];
+    if (st->gpu_why_not[0])
+        printf("  JPEG decoded on the device: none: %s\n", st->gpu_why_not);
+    if (st->gpu_decode <= 0 && st->gpu_decode_rate <= 0)
+        return;
+    printf("  JPEG decoded on the device: %s pictures, a share of %.3f; it refused %s",
+           cli_count((double)st->gpu_decoded, a), st->gpu_decode, cli_count((double)st->gpu_refused, b));
+    if (st->gpu_decode_rate > 0)
+        printf("; measured: device %s/s", cli_count(st->gpu_decode_rate, c));
+    if (st->gpu_decode_rate > 0)
+        printf(", host %s/s", cli_count(st->cpu_decode_rate, c));
+    printf("\n");
 }
 
 static void print_head(const struct feed *feed)
@@ -217,6 +251,7 @@ static void print_consumer(const struct feed_result *r)
     if (st->copied_bytes > 0)
         printf("  copied to the device: %s%s%s\n", cli_bytes(st->copied_bytes, a),
                st->device_ops[0] ? "; transform on device: " : "", st->device_ops);
+    print_gpu_decode(st);
     if (st->reads > 0)
         printf("  storage %s: %s reads, %s, %.1f in flight; %s samples ahead%s%s\n", st->storage,
                cli_count((double)st->reads, a), cli_bytes(st->read_bytes, b), st->reads_in_flight_mean,

@@ -59,6 +59,8 @@ enum mr_device_transforms {
                                   means ON. */
 };
 
+#define MR_GPU_DECODE_AUTO (-1.0)
+
 struct mr_loader_opts {
     size_t size;          /* of this struct: set by mr_loader_opts_init() */
     uint64_t batch_size;  /* samples; default 64 */
@@ -87,6 +89,21 @@ struct mr_loader_opts {
     int blocking;            /* 1: the worker that ships a batch waits for its copy (to show the mistake) */
     uint32_t streams;        /* streams that copies take turns on, 1..16; default 1 */
     int direct;              /* 1: files are read past the page cache (O_DIRECT), where their file system can */
+    /*
+     * The share of JPEG pictures that the device decodes (cuda: by nvJPEG), 0 (default) to 1, or MR_GPU_DECODE_AUTO. A draw
+     * by seed, epoch and sample index says which, so that a batch's content depends on the share, but not on workers or
+     * timing. Pictures that nvJPEG does not take (not gray or YCbCr of 8 bits, Huffman, usual sampling; over 1 MiB, or many
+     * pixels; shrunk to less than 1/31, bicubic 1/15) the host decodes. Both resample alike; but the host decodes to the
+     * smallest of 1/8, 1/4, 3/8, 1/2 that will do, and nvJPEG's inverse transform and chroma upsampling round otherwise:
+     * a channel of a pixel differs by 1 to 2 in 255 in the mean where the host decodes at full size (the data set's option
+     * exact), and by some 3 where it does not; at sharp edges by more.
+     *
+     * Wants a chain that begins with windows (crops, resize, random_resized_crop), the rest of which, if any, runs on the
+     * device, colour rgb, and samples of one shape. Opening fails with MR_EUNSUPPORTED or MR_EOPTION where that is not so;
+     * AUTO then leaves all to the host. AUTO decodes some of the first pictures both ways, while opening, and chooses the
+     * share by the rates, in 32nds: another run, or machine, may choose another one. See stats.
+     */
+    double gpu_decode;
 };
 
 MR_API void mr_loader_opts_init(struct mr_loader_opts *opts);
@@ -206,7 +223,12 @@ struct mr_loader_stats {
     uint64_t
         copy_ns; /* of copies to the device and the transforms behind them, where they can be timed; where not all are,
                          reckoned from those that are */
-    uint64_t copied_bytes; /* to the device; 0 where nothing is copied */
+    uint64_t copied_bytes;             /* to the device; 0 where nothing is copied */
+    double gpu_decode;                 /* the share of pictures meant for the device's decoder, as given or chosen */
+    uint64_t gpu_decoded, gpu_refused; /* pictures that it decoded; that it did not take after all, and the host did */
+    double cpu_decode_rate,
+        gpu_decode_rate;   /* pictures/s that AUTO found, all workers together and the device; else 0 */
+    char gpu_why_not[256]; /* AUTO: why the device decodes none; "": it does, or was not asked to */
     char device_ops[192];  /* "image: cast,scale,normalize; label: one_hot": run on the device; "": none */
     /* Over the latest timed batches (at most 4,096), from the device's events: time copying, time in the consumer's work
      * on a batch (from its stream's passing mr_loader_next() to release), and time that both ran at once. All batches are

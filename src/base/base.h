@@ -117,6 +117,7 @@ enum mr_draw {
     MR_DRAW_VALUES,
     MR_DRAW_DATASET,
     MR_DRAW_RETRY,
+    MR_DRAW_DECODE,
 };
 
 /* Four numbers keyed by (seed, purpose, a, b, c). */

@@ -17,6 +17,7 @@ struct mr_image_info {
     uint32_t width, height; /* upright */
     int orientation;        /* EXIF's 1..8; 1 when it says nothing, or nothing valid */
     int channels, bits;     /* as stored: 1 gray, 2 gray+alpha, 3 colour (or palette), 4 colour+alpha or CMYK; 1..16 */
+    bool plain; /* a JPEG of gray or YCbCr, 8 bits, Huffman, usual sampling: what decoders of devices take */
 };
 
 enum mr_alpha {

@@ -154,6 +154,19 @@ static int guarded(struct job *j, int (*fn)(struct job *j))
     return j->rc;
 }
 
+/* The layouts of components that encoders write. With others the library's crops and skips are not trusted: all of the
+ * rows are decoded then, up to the last that is needed. */
+static bool usual_sampling(const struct jpeg_decompress_struct *z)
+{
+    const jpeg_component_info *c = z->comp_info;
+    if (z->num_components == 1)
+        return true;
+    for (int i = 1; i < z->num_components; i++)
+        if (c[i].h_samp_factor != 1 || c[i].v_samp_factor != 1)
+            return false;
+    return z->num_components == 3 && c[0].h_samp_factor <= 2 && c[0].v_samp_factor <= 2;
+}
+
 static int read_header(struct job *j)
 {
     struct jpeg_decompress_struct *z = &j->z;
@@ -178,6 +191,8 @@ static int read_header(struct job *j)
     j->info.height = swap ? z->image_width : z->image_height;
     j->info.channels = z->num_components;
     j->info.bits = z->data_precision;
+    j->info.plain = z->data_precision == 8 && !z->arith_code && usual_sampling(z) &&
+                    (z->jpeg_color_space == JCS_GRAYSCALE || z->jpeg_color_space == JCS_YCbCr);
     return 0;
 }
 
@@ -250,19 +265,6 @@ static void cmyk_convert(struct mr_picture *p, unsigned char *data, int channels
     p->data = data;
     p->channels = (uint32_t)channels;
     p->stride = (uint64_t)p->width * p->channels;
-}
-
-/* The layouts of components that encoders write. With others the library's crops and skips are not trusted: all of the
- * rows are decoded then, up to the last that is needed. */
-static bool usual_sampling(const struct jpeg_decompress_struct *z)
-{
-    const jpeg_component_info *c = z->comp_info;
-    if (z->num_components == 1)
-        return true;
-    for (int i = 1; i < z->num_components; i++)
-        if (c[i].h_samp_factor != 1 || c[i].v_samp_factor != 1)
-            return false;
-    return z->num_components == 3 && c[0].h_samp_factor <= 2 && c[0].v_samp_factor <= 2;
 }
 
 /*

@@ -9,8 +9,9 @@
 
 #include "device/cuda_driver.h"
 #include "device/device.h"
+#include "device/nvjpeg.h"
 
-#define MR_CUDA_KERNELS   5
+#define MR_CUDA_KERNELS   6
 #define MR_CUDA_MAX_PEERS 64
 
 enum cuda_pinned { CUDA_PINNED_REGISTER, CUDA_PINNED_ALLOC };
@@ -56,6 +57,28 @@ struct mr_cuda {
 
 struct cuda_stream {
     struct CUstream_st *handle;
+};
+
+/* Pictures of one call. */
+struct cuda_jpeg_list {
+    const unsigned char **data;
+    size_t *bytes;
+    struct nvjpeg_image *to;
+    uint32_t *which; /* of the call's pictures */
+    uint32_t n, cap;
+};
+
+struct cuda_jpeg_half {
+    struct nvjpegHandle *handle; /* NULL: not to be had */
+    struct nvjpegJpegState *state;
+    uint32_t ready_for; /* pictures that the state is set up for; 0: none */
+    struct cuda_jpeg_list list;
+};
+
+struct cuda_jpeg {
+    struct cuda_jpeg_half hardware, kernels;
+    struct nvjpegJpegStream *header; /* the hardware's question */
+    struct nvjpegJpegState *single;  /* of `kernels` */
 };
 
 struct cuda_event {
@@ -125,6 +148,11 @@ int mr_cuda_clock_elapsed(struct mr_cuda *c, const struct cuda_event *from, cons
 int mr_cuda_launch(struct mr_stream *stream, const char *kernel, const void *args, size_t arg_bytes);
 int mr_cuda_has_kernel(struct mr_device *dev, const char *name);
 void mr_cuda_unload(struct mr_cuda *c); /* with the context current */
+
+/* cuda_jpeg.c: hooks. */
+int mr_cuda_jpeg_open(struct mr_device *dev, struct mr_jpeg_unit *unit);
+void mr_cuda_jpeg_close(struct mr_jpeg_unit *unit);
+int mr_cuda_jpeg_decode(struct mr_jpeg_unit *unit, struct mr_stream *stream, struct mr_jpeg *picture, uint32_t n);
 
 /* cuda_blas.c, with the context current */
 int mr_cuda_matmul(struct mr_cuda *c, struct mr_stream *stream, const struct mr_kernel_matmul *m);

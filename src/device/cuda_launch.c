@@ -148,7 +148,8 @@ static int start(struct mr_cuda *c, struct mr_stream *stream, struct mr_launched
 /* A fatbin: machine code for several generations, and PTX for later ones. Generated from kernels/batch.cu by nvcc. */
 extern const unsigned char mr_cuda_kernels_image[];
 
-static const char *const names[MR_CUDA_KERNELS] = {"pointwise", "one_hot", "gather", "pointwise_mix", "one_hot_mix"};
+static const char *const names[MR_CUDA_KERNELS] = {"pointwise",     "one_hot",     "gather",
+                                                   "pointwise_mix", "one_hot_mix", "resample"};
 
 /* The image has nothing for this GPU or driver: not an error, the host does the work. */
 static bool does_not_suit(int result)
@@ -231,6 +232,10 @@ static void shape_of(const struct mr_kernel *k, void *args, unsigned grid[2])
         const struct mr_gather_args *a = args;
         per_row = (a->row_bytes + 15) / 16;
         rows = a->rows;
+    } else if (strcmp(k->name, "resample") == 0) { /* tiles of 32 x 8 pixels */
+        const struct mr_resample_args *a = args;
+        per_row = ((uint64_t)a->out_w + 31) / 32 * ((a->out_h + 7) / 8) * BLOCK;
+        rows = a->n;
     } else { /* both that make one_hot: their arguments begin alike */
         const struct mr_one_hot_args *a = args;
         per_row = a->rows * a->classes;

@@ -8,6 +8,21 @@
 #include <millrace/device.h>
 #include <millrace/options.h>
 
+/* One picture for the device's decoder: its bytes, which stay until the work has passed, become rows of RGB. */
+struct mr_jpeg {
+    const void *bytes;
+    uint64_t n_bytes;
+    uint32_t width, height; /* as stored: a picture that says otherwise is refused */
+    void *to;               /* device memory: height rows of width * 3 bytes */
+    bool refused;           /* [out] not decoded: the decoder does not take it, or found it damaged */
+};
+
+/* A decoder of the device's own. One thread at a time; work of one call has passed before the next. */
+struct mr_jpeg_unit {
+    struct mr_device *dev;
+    void *state;
+};
+
 struct mr_device_ops {
     const char *name;
     const char *summary;
@@ -74,6 +89,12 @@ struct mr_device_ops {
     int (*launch)(struct mr_stream *stream, const char *kernel, const void *args, size_t arg_bytes);
     /* Optional: 1: has this one of kernels.h, 0: not, negative: error; NULL: has them all. */
     int (*has_kernel)(struct mr_device *dev, const char *name);
+    /* Optional, all or none: JPEG decoders of the device's own, see struct mr_jpeg_unit. open: unit->state is zeroed room of
+     * jpeg_size; close also after a failed open. */
+    int (*jpeg_open)(struct mr_device *dev, struct mr_jpeg_unit *unit);
+    void (*jpeg_close)(struct mr_jpeg_unit *unit);
+    int (*jpeg_decode)(struct mr_jpeg_unit *unit, struct mr_stream *stream, struct mr_jpeg *picture, uint32_t n);
+    size_t jpeg_size;
     int n_simple;                   /* the first so many of enum mr_simple_kernel are there */
     size_t stream_size, event_size; /* of stream->state and event->state */
 };
@@ -115,6 +136,13 @@ void *mr_device_object(size_t object_bytes, size_t state_bytes, void **out_state
 
 /* 0, or MR_EMISUSE when the stream is being recorded into a graph, where this call has no place. */
 int mr_stream_check_live(const struct mr_stream *stream, const char *call);
+
+/* Returns 0, MR_EUNSUPPORTED (why not), MR_EDEVICE, -ENOMEM. */
+int mr_jpeg_open(struct mr_device *dev, struct mr_jpeg_unit **out);
+void mr_jpeg_close(struct mr_jpeg_unit *unit); /* NULL is allowed */
+/* What the host has to do of the decodes, and the rest enqueued to the stream. Pictures that are refused are no error.
+ * Returns 0, MR_EDEVICE. */
+int mr_jpeg_decode(struct mr_jpeg_unit *unit, struct mr_stream *stream, struct mr_jpeg *picture, uint32_t n);
 
 static inline int mr_device_ready(const struct mr_device *dev)
 {

@@ -81,6 +81,10 @@ static uint64_t drop_bad_rows(struct mr_loader *ld, struct mr_slot *slot)
                 if (slot->dims)
                     memcpy(dims_of(ld, slot, kept, f), dims_of(ld, slot, row, f), MR_MAX_RANK * sizeof(uint64_t));
             }
+            if (ld->gpu) {
+                uint64_t *from = (uint64_t *)(void *)(slot->host + ld->gpu->from_offset);
+                from[kept] = from[row];
+            }
             if (slot->from_host)
                 slot->from_host[kept] = slot->from_host[row];
             slot->indices[kept] = slot->indices[row];

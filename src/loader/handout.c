@@ -67,7 +67,8 @@ static void fill_batch(struct mr_loader *ld, struct mr_slot *slot, struct mr_bat
         struct mr_batch_field *bf = &out->field[f];
         bf->spec = slot->spec[f];
         const struct mr_loader_field *fp = &ld->field[f];
-        bf->host = fp->tail || fp->gds || ld->resident ? NULL : slot->host + fp->offset;
+        bf->host =
+            fp->tail || fp->gds || ld->resident || (ld->gpu && f == ld->gpu->field) ? NULL : slot->host + fp->offset;
         bf->data = fp->tail ? slot->output + fp->out_offset : (slot->device ? slot->device : slot->host) + fp->offset;
         bf->bytes = slot->bytes[f];
         bf->offsets = ragged ? slot->offsets[f] : NULL;

@@ -79,6 +79,8 @@ static int check_opts(const struct mr_loader_opts *o)
             return mr_error_set(MR_EOPTION, "%s %llu: want %llu..%llu", ranges[i].name,
                                 (unsigned long long)ranges[i].value, (unsigned long long)ranges[i].min,
                                 (unsigned long long)ranges[i].max);
+    if (!(o->gpu_decode >= 0 && o->gpu_decode <= 1) && o->gpu_decode != MR_GPU_DECODE_AUTO)
+        return mr_error_set(MR_EOPTION, "gpu_decode %g: want a fraction, 0..1, or MR_GPU_DECODE_AUTO", o->gpu_decode);
     if (!(o->max_bad_fraction >= 0 && o->max_bad_fraction <= 1))
         return mr_error_set(MR_EOPTION, "max_bad_fraction %g: want 0..1", o->max_bad_fraction);
     return 0;
@@ -121,6 +123,8 @@ static int lay_out_slot(struct mr_loader *ld)
     int rc = mr_tails_lay_out(ld, &at);
     if (rc < 0)
         return rc;
+    if (ld->gpu)
+        mr_gpu_lay_out(ld, &at);
     if (ld->resident) {
         ld->index_offset = at;
         at = mr_round_up(at + ld->opts.batch_size * sizeof(uint64_t), 256);
@@ -192,6 +196,8 @@ static int plan_fields(struct mr_loader *ld)
     ld->resident = ld->opts.cache == MR_CACHE_DEVICE;
     if (rc == 0 && ld->resident)
         rc = mr_resident_plan(ld);
+    if (rc == 0)
+        rc = mr_gpu_plan(ld);
     if (rc == 0)
         rc = mr_gds_plan(ld);
     return rc == 0 ? lay_out_slot(ld) : rc;
@@ -296,6 +302,9 @@ static struct memory_sum sum_memory(const struct mr_loader *ld, const struct mr_
     for (int f = 0; f < ld->n_fields; f++)
         m.rooms += f == ld->ds->picture ? 0 : ld->field[f].in_bytes;
     m.rooms *= ld->n_workers;
+    m.cache += mr_gpu_device_bytes(ld);
+    if (ld->gpu) /* compressed pictures that wait for the device */
+        m.reads += ld->n_slots * ld->opts.batch_size * ld->sample_bytes;
     m.total = (m.slot + m.device) * ld->n_slots + m.reads + m.cache + m.rooms + m.files;
     return m;
 }
@@ -449,6 +458,8 @@ int mr_loader_open(struct mr_dataset *ds, struct mr_sampler *sampler, struct mr_
         rc = open_storage(ld);
     if (rc == 0)
         rc = mr_ring_create(ld);
+    if (rc == 0 && ld->gpu)
+        rc = mr_gpu_open(ld);
     if (rc == 0)
         mr_gds_memory(ld);
     if (rc == 0 && ld->resident)
@@ -487,6 +498,8 @@ void mr_loader_close(struct mr_loader *ld)
     mr_gds_free(ld);
     if (ld->slot)
         mr_ring_destroy(ld);
+    mr_gpu_close(ld);
+    free(ld->gpu);
     mr_resident_free(ld);
     if (ld->storage)
         mr_storage_close(ld->storage);

@@ -12,6 +12,7 @@
  *   collate.c   rows of different size or absence -> one batch
  *   gds.c       samples that are read straight into the device half
  *   tails.c     the ends of chains that run on the device
+ *   gpu_decode.c  pictures that the device decodes: which, their bytes, their batches; gpu_open.c: opening that, and its share
  *   resident.c  a data set that is kept in device memory
  *   state.c     saving and loading; stats.c: figures and the bottleneck; loader.c: open and close
  *
@@ -29,6 +30,7 @@
 #include "sampler/sampler.h"
 #include "storage/storage.h"
 #include "transform/tail.h"
+#include "transform/transform.h"
 #include <millrace/loader.h>
 #include <millrace/trace.h>
 
@@ -107,8 +109,12 @@ struct mr_slot {
     bool copy_recorded, release_recorded;
     struct mr_slot_clock clock[2]; /* of batch t: [t / n_slots % 2] */
     struct mr_slot_clock *clocked; /* the one of the batch in it; NULL: it is not timed */
-    struct mr_slot *next_full;     /* of those left with the shipper */
-    uint64_t full_for;             /* the batch it was left for */
+    struct mr_gpu_sample *gpu;     /* a row each, when the device decodes pictures; else NULL */
+    struct mr_event *gpu_done;     /* its pictures lie in gpu_rows */
+    unsigned char *gpu_rows;   /* on the device: batch_size rows of the picture's field, as its windows leave them */
+    uint32_t n_gpu;            /* of the batch in it */
+    struct mr_slot *next_full; /* of those left with the shipper */
+    uint64_t full_for;         /* the batch it was left for */
     struct mr_plan_batch info;
     struct mr_mixture mixture; /* a chain that mixes rows: how those of this batch */
     uint64_t size;             /* rows delivered: info.rows less the skipped */
@@ -138,6 +144,46 @@ struct mr_loader_field {
 struct mr_worker;
 struct mr_run;
 
+/* ---- pictures that the device decodes ---- */
+
+/* One row of a slot. The bytes stay until the slot's batch has been copied. */
+struct mr_gpu_sample {
+    bool used;              /* else the row is the host's */
+    uint32_t width, height; /* as stored */
+    uint64_t n_bytes, cap;
+    unsigned char *bytes;          /* cap of them, malloc'd; used again */
+    struct mr_resample_row window; /* at: relative to the picture */
+};
+
+/* A decoder and what works with it. Work of one batch has passed before the next begins. */
+struct mr_gpu_lane {
+    pthread_mutex_t lock; /* guards all of it; device locks may be taken while it is held */
+    struct mr_jpeg_unit *unit;
+    struct mr_stream *stream;
+    struct mr_event *done;
+    bool recorded, locked;                         /* locked: there is a lock */
+    unsigned char *scratch;                        /* on the device: decoded pictures */
+    struct mr_resample_row *rows, *rows_on_device; /* batch_size of them; page-locked */
+    struct mr_jpeg *picture;
+    uint32_t *row; /* of the slot, of each picture */
+};
+
+#define MR_GPU_LANES 2
+
+struct mr_gpu_decode {
+    int field;
+    double fraction;
+    uint64_t below; /* 2^32 * fraction: draws below it */
+    uint64_t row_bytes,
+        from_offset; /* from_offset: in a slot's halves, a u64 a row: its place in gpu_rows, or UINT64_MAX */
+    uint64_t scratch_bytes, most_pixels; /* of a lane, of a picture */
+    uint32_t out_w, out_h;
+    unsigned char *rows; /* all slots' gpu_rows */
+    struct mr_gpu_lane lane[MR_GPU_LANES];
+    double cpu_rate, gpu_rate; /* pictures/s when the share was chosen; 0: it was given */
+    _Atomic uint64_t decoded, refused;
+};
+
 #define MR_MAX_STREAMS 16 /* for copies */
 
 struct mr_loader {
@@ -153,6 +199,9 @@ struct mr_loader {
     struct mr_plan plan;
     bool caching, holds_chain;
     bool windows; /* pictures are decoded as far as the chain's first ops want them */
+
+    struct mr_gpu_decode *gpu; /* NULL: the device decodes no pictures */
+    char gpu_why_not[256];     /* that, when it was to be chosen */
 
     int n_fields;
     struct mr_loader_field field[MR_MAX_FIELDS];
@@ -243,9 +292,8 @@ void mr_ring_wake_workers(struct mr_loader *ld);
 bool mr_ring_is_open(struct mr_loader *ld, uint64_t t);
 /* Waits until the slot of batch t is open; false: stop. */
 bool mr_ring_wait_open(struct mr_loader *ld, uint64_t t);
-/* `rows` more rows are done; the call that completes the batch collates it, sends it on its way, and returns true. room: a
- * worker's scratch. */
-bool mr_ring_rows_done(struct mr_loader *ld, uint64_t t, uint64_t rows, void *room);
+/* `rows` more rows are done; the call that completes the batch collates it, sends it on its way, and returns true. */
+bool mr_ring_rows_done(struct mr_worker *w, uint64_t t, uint64_t rows);
 /* The batch in this slot is whole and shipped: it may be handed out. */
 void mr_ring_ready(struct mr_loader *ld, struct mr_slot *slot, uint64_t t);
 
@@ -280,6 +328,32 @@ int mr_tails_plan(struct mr_loader *ld, int f);
 int mr_tails_lay_out(struct mr_loader *ld, uint64_t *at);
 /* Enqueues them, each one kernel over the batch. [ship_lock] */
 int mr_tails_launch(struct mr_loader *ld, const struct mr_slot *slot, struct mr_stream *stream);
+
+/* ---- gpu_open.c ---- */
+/* Can the device decode pictures of this data set and chain, as opts.gpu_decode asks? Makes ld->gpu, or leaves it NULL.
+ * Returns 0, MR_EUNSUPPORTED, MR_EOPTION, -ENOMEM. After mr_tails_plan(). */
+int mr_gpu_plan(struct mr_loader *ld);
+/* The part of a slot that it adds, in front of the fields (moves *at). */
+void mr_gpu_lay_out(struct mr_loader *ld, uint64_t *at);
+uint64_t mr_gpu_device_bytes(const struct mr_loader *ld); /* of all slots and lanes */
+/* Memory, decoders; measures the share, when that is to be chosen. Once there are slots. Returns 0, MR_EUNSUPPORTED,
+ * MR_EDEVICEMEM, MR_EDEVICE, -ENOMEM. */
+int mr_gpu_open(struct mr_loader *ld);
+void mr_gpu_close(struct mr_loader *ld);
+
+/* ---- gpu_decode.c ---- */
+bool mr_gpu_wants(const struct mr_loader *ld, uint64_t epoch, uint64_t index);
+/* Takes a picture's bytes for the device. Returns 1, 0: the host is to decode it; -ENOMEM. */
+int mr_gpu_take(struct mr_loader *ld, struct mr_gpu_sample *to, const struct mr_at *at, const struct mr_bytes *bytes,
+                struct mr_picture *out);
+/* Decodes the pictures of a batch whose rows are all made, but for these; those that are refused the worker decodes. */
+void mr_gpu_batch(struct mr_worker *w, struct mr_slot *slot, uint64_t t);
+/* Decodes n rows of `sample` into `out`, which holds as many; those that are refused are marked: from[row] stays
+ * UINT64_MAX. [out] n_out: rows of out that are written. Returns 0, MR_EDEVICE. The lane is locked. */
+int mr_gpu_decode_rows(struct mr_loader *ld, struct mr_gpu_lane *lane, struct mr_gpu_sample *sample, uint64_t n,
+                       unsigned char *out, uint64_t *from, uint32_t *n_out);
+/* Enqueues the moving of a batch's rows to where they belong, behind its copy. [ship_lock] */
+int mr_gpu_place(struct mr_loader *ld, const struct mr_slot *slot, struct mr_stream *stream);
 
 /* ---- gds.c: fields that are read straight into the device half ---- */
 /* Which fields? Opens what reads them; none is no error: gds_text says why. Returns 0, -ENOMEM. */
@@ -384,6 +458,7 @@ struct mr_worker {
     uint64_t n_made;                    /* runs made: every few, one sample is timed */
     uint64_t *order;                    /* room for mapping: run_rows indices */
     void *scratch;                      /* the chain's */
+    bool on_host;                       /* pictures are not left to the device */
     struct mr_decoder *decoder;         /* NULL: the data set needs none */
     unsigned char *room[MR_MAX_FIELDS]; /* where decode writes when a chain follows; a picture has none */
     unsigned char *place_room;          /* largest row: for collating */
@@ -415,6 +490,9 @@ int mr_extent_view(struct mr_files *files, struct mr_run_sample *s, int e, const
 
 /* Makes sample i of a run into its row. timed: its decoding and transforming are timed. The slot is open and the sample's reads have landed. */
 void mr_sample_make(struct mr_worker *w, struct mr_run *run, uint32_t i, bool timed);
+
+/* Makes a row of a slot, all of whose rows are made, anew: from its sample, which is decoded on this thread. */
+void mr_sample_make_again(struct mr_worker *w, uint64_t t, uint32_t row);
 
 /* ---- ahead.c ---- */
 void mr_ahead_init(struct mr_worker *w);

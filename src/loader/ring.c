@@ -84,8 +84,13 @@ int mr_ring_create(struct mr_loader *ld)
     return ld->device_info.unified ? 0 : mr_ship_init(ld);
 }
 
-static void slot_destroy(struct mr_slot *slot)
+static void slot_destroy(struct mr_loader *ld, struct mr_slot *slot)
 {
+    for (uint64_t row = 0; slot->gpu && row < ld->opts.batch_size; row++)
+        free(slot->gpu[row].bytes);
+    free(slot->gpu);
+    if (slot->gpu_done)
+        mr_event_destroy(slot->gpu_done);
     mr_slot_events_destroy(slot);
     mr_bad_free(slot->bad);
     free(slot->indices);
@@ -100,8 +105,9 @@ static void slot_destroy(struct mr_slot *slot)
 
 void mr_ring_destroy(struct mr_loader *ld)
 {
+    mr_gpu_close(ld); /* waits for its work, whose bytes are the slots' */
     for (uint32_t i = 0; ld->slot && i < ld->n_slots; i++)
-        slot_destroy(&ld->slot[i]);
+        slot_destroy(ld, &ld->slot[i]);
     mr_ship_free(ld);
     if (ld->host)
         mr_memory_release(ld->device, host_kind(ld), ld->host, NULL);
@@ -185,13 +191,16 @@ void mr_ring_ready(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
         pthread_cond_signal(&ld->batch_ready);
 }
 
-bool mr_ring_rows_done(struct mr_loader *ld, uint64_t t, uint64_t rows, void *room)
+bool mr_ring_rows_done(struct mr_worker *w, uint64_t t, uint64_t rows)
 {
+    struct mr_loader *ld = w->ld;
     struct mr_slot *slot = mr_ring_slot(ld, t);
     if (atomic_fetch_sub_explicit(&slot->rows_left, rows, memory_order_acq_rel) != rows)
         return false;
     uint64_t start = mr_time_ns();
-    mr_collate(ld, slot, room);
+    if (ld->gpu)
+        mr_gpu_batch(w, slot, t);
+    mr_collate(ld, slot, w->place_room);
     if (ld->device_info.unified)
         mr_ring_ready(ld, slot, t);
     else

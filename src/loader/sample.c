@@ -55,8 +55,9 @@ static int choose_window(void *user, uint32_t width, uint32_t height, struct mr_
     return mr_transform_window(wish->ld->chain, wish->ld->ds->picture, &wish->at, width, height, out);
 }
 
+/* stored: not NULL: pictures stay as they are, and where they are goes there. */
 static int decode(struct mr_worker *w, struct mr_run_sample *s, unsigned char *const row[], struct wish *wish,
-                  struct mr_sample *out)
+                  struct mr_bytes *stored, struct mr_sample *out)
 {
     struct mr_loader *ld = w->ld;
     struct mr_bytes in[MR_MAX_EXTENTS] = {{NULL, 0}};
@@ -77,6 +78,7 @@ static int decode(struct mr_worker *w, struct mr_run_sample *s, unsigned char *c
     out->decoder = w->decoder;
     out->choose = ld->windows ? choose_window : NULL;
     out->choose_user = wish;
+    out->stored = stored;
     if (s->n_extents == 0)
         return ld->ds->ops->get(ld->ds, s->index, out);
     bool as_is = true;
@@ -104,9 +106,9 @@ static struct mr_at place_of(const struct mr_loader *ld, const struct mr_at *at,
 {
     struct mr_at here = *at;
     here.dim = in->field[0].dim;
-    if (ld->ds->picture < 0 || !in->picture.data)
+    if (ld->ds->picture < 0 || in->picture.full_width == 0)
         return here;
-    here.picture = ld->windows && f == ld->ds->picture ? &in->picture : NULL;
+    here.picture = ld->windows && f == ld->ds->picture && in->picture.data ? &in->picture : NULL;
     here.height = in->picture.full_height;
     here.width = in->picture.full_width;
     return here;
@@ -173,6 +175,18 @@ static void say_which(struct mr_loader *ld, struct mr_slot *slot, uint32_t row, 
             slot->host[ld->field[f].flip_offset + row] = mr_tail_flips(ld->field[f].tail, ld->opts.seed, epoch, index);
 }
 
+/* The device's part, as far as it is to do with this sample: then its picture is not decoded here. Returns 1, 0: the host
+ * decodes; or an error. */
+static int leave_to_device(struct mr_worker *w, struct mr_gpu_sample *to, struct mr_run_sample *s,
+                           unsigned char *const row[], struct wish *wish, struct mr_sample *out)
+{
+    struct mr_bytes stored = {NULL, 0};
+    if (w->on_host || !mr_gpu_wants(w->ld, wish->at.epoch, s->index))
+        return 0;
+    int rc = decode(w, s, row, wish, &stored, out);
+    return rc == 0 && stored.data ? mr_gpu_take(w->ld, to, &wish->at, &stored, &out->picture) : rc;
+}
+
 /* Decodes and transforms one sample, whose bytes are there, into row `row` of a slot. timed: take the two apart. */
 static int make(struct mr_worker *w, struct mr_slot *slot, uint32_t row, uint64_t epoch, struct mr_run_sample *s,
                 bool timed)
@@ -188,7 +202,12 @@ static int make(struct mr_worker *w, struct mr_slot *slot, uint32_t row, uint64_
     struct mr_sample sample;
     uint64_t t0 = timed ? mr_time_ns() : 0;
     struct wish wish = {ld, {.seed = ld->opts.seed, .epoch = epoch, .index = s->index}};
-    int rc = decode(w, s, to, &wish, &sample);
+    struct mr_gpu_sample *gpu = slot->gpu ? &slot->gpu[row] : NULL;
+    int rc = gpu ? leave_to_device(w, gpu, s, to, &wish, &sample) : 0;
+    bool away = rc == 1;
+    if (rc == 0)
+        rc = decode(w, s, to, &wish, NULL, &sample);
+    rc = MR_MIN(rc, 0);
     uint64_t t1 = timed ? mr_time_ns() : 0;
     if (slot->from_host)
         slot->from_host[row] = !s->direct;
@@ -196,7 +215,9 @@ static int make(struct mr_worker *w, struct mr_slot *slot, uint32_t row, uint64_
         uint64_t dim[MR_MAX_RANK] = {0};
         /* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): mr_sample_init() has set every field's data */
         struct mr_at at = place_of(ld, &wish.at, f, &sample);
-        if (!s->direct || !ld->field[f].gds) /* else its bytes are in their row */
+        if (away && f == ld->ds->picture)
+            memcpy(dim, ld->field[f].out.dim, sizeof dim);
+        else if (!s->direct || !ld->field[f].gds) /* else its bytes are in their row */
             rc = write_field(w, f, &at, &sample, to[f], dim);
         if (rc == 0 && ld->field[f].tail && ld->field[f].tail->flip)
             slot->host[ld->field[f].flip_offset + row] =
@@ -204,6 +225,8 @@ static int make(struct mr_worker *w, struct mr_slot *slot, uint32_t row, uint64_
         if (rc == 0 && slot->dims)
             memcpy(slot->dims + ((uint64_t)row * (uint64_t)ld->n_fields + (uint64_t)f) * MR_MAX_RANK, dim, sizeof dim);
     }
+    if (gpu)
+        gpu->used = away && rc == 0;
     if (timed)
         count_timed(w, t0, t1, mr_time_ns(), s->index);
     return rc;
@@ -283,20 +306,12 @@ static int replace(struct mr_worker *w, struct mr_run *run, uint32_t i)
                         (unsigned long long)tries, (unsigned long long)p);
 }
 
-void mr_sample_make(struct mr_worker *w, struct mr_run *run, uint32_t i, bool timed)
+/* Notes a sample that could not be made, and puts another in its place where the policy says so. */
+static void give_up(struct mr_worker *w, struct mr_run *run, uint32_t i, int rc, bool device_failed)
 {
     struct mr_loader *ld = w->ld;
     struct mr_run_sample *s = &run->sample[i];
-    struct mr_slot *slot = mr_ring_slot(ld, run->t);
     uint32_t row = run->row0 + i;
-    slot->indices[row] = s->index;
-    slot->positions[row] = s->position;
-    int rc = s->status < 0 ? mr_run_error(w, run, i) : s->direct ? mr_gds_read(w, run, i) : 0;
-    bool device_failed = rc == MR_EDEVICE;
-    if (rc == 0)
-        rc = make(w, slot, row, run->info.epoch, s, timed);
-    if (rc == 0)
-        return;
     bool fatal = run->error.code < 0 || machine_lacks(rc) || device_failed;
     mr_bad_add(ld, run->t, row, s, run->info.epoch, rc, fatal);
     if (ld->opts.bad == MR_BAD_REPLACE && !fatal) {
@@ -304,4 +319,38 @@ void mr_sample_make(struct mr_worker *w, struct mr_run *run, uint32_t i, bool ti
         if (rc < 0)
             mr_bad_add(ld, run->t, row, s, run->info.epoch, rc, true);
     }
+}
+
+void mr_sample_make(struct mr_worker *w, struct mr_run *run, uint32_t i, bool timed)
+{
+    struct mr_run_sample *s = &run->sample[i];
+    struct mr_slot *slot = mr_ring_slot(w->ld, run->t);
+    uint32_t row = run->row0 + i;
+    slot->indices[row] = s->index;
+    slot->positions[row] = s->position;
+    if (slot->gpu)
+        slot->gpu[row].used = false;
+    int rc = s->status < 0 ? mr_run_error(w, run, i) : s->direct ? mr_gds_read(w, run, i) : 0;
+    bool device_failed = rc == MR_EDEVICE;
+    if (rc == 0)
+        rc = make(w, slot, row, run->info.epoch, s, timed);
+    if (rc < 0)
+        give_up(w, run, i, rc, device_failed);
+}
+
+void mr_sample_make_again(struct mr_worker *w, uint64_t t, uint32_t row)
+{
+    struct mr_slot *slot = mr_ring_slot(w->ld, t);
+    struct mr_run_sample s = {.position = slot->positions[row]};
+    struct mr_run run = {.t = t, .info = slot->info, .row0 = row, .n = 1, .sample = &s};
+    void *owned[MR_MAX_EXTENTS] = {NULL};
+    w->on_host = true;
+    int rc = fetch_now(w->ld, slot->indices[row], &s, owned);
+    if (rc == 0)
+        rc = make(w, slot, row, slot->info.epoch, &s, false);
+    if (rc < 0)
+        give_up(w, &run, 0, rc, false);
+    w->on_host = false;
+    for (int e = 0; e < MR_MAX_EXTENTS; e++)
+        free(owned[e]);
 }

@@ -100,6 +100,8 @@ static int enqueue(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
         rc = mr_gds_complete(ld, slot, stream, &bytes);
     if (rc == 0)
         rc = mr_resident_gather(ld, slot, stream);
+    if (rc == 0 && ld->gpu)
+        rc = mr_gpu_place(ld, slot, stream);
     if (rc == 0)
         rc = mr_tails_launch(ld, slot, stream);
     if (rc == 0 && clock)

@@ -70,6 +70,20 @@ static void memory_held(const struct mr_loader *ld, struct mr_loader_stats *out)
     out->pageable_bytes += ld->storage ? out->read_ahead * ld->sample_bytes : 0;
 }
 
+static void gpu_decoding(const struct mr_loader *ld, struct mr_loader_stats *out)
+{
+    const struct mr_gpu_decode *g = ld->gpu;
+    snprintf(out->gpu_why_not, sizeof out->gpu_why_not, "%s", ld->gpu_why_not);
+    if (!g)
+        return;
+    out->gpu_decode = g->fraction;
+    out->gpu_decoded = mr_counted(&g->decoded);
+    out->gpu_refused = mr_counted(&g->refused);
+    out->cpu_decode_rate = g->cpu_rate;
+    out->gpu_decode_rate = g->gpu_rate;
+    out->device_bytes += mr_gpu_device_bytes(ld);
+}
+
 static void list_device_ops(const struct mr_loader *ld, struct mr_loader_stats *out)
 {
     size_t at = 0;
@@ -230,6 +244,7 @@ void mr_loader_stats(struct mr_loader *ld, struct mr_loader_stats *out)
     memory_held(ld, st);
     mr_times_overlap(ld, st);
     st->copied_bytes = mr_counted(&ld->copied_bytes);
+    gpu_decoding(ld, st);
     list_device_ops(ld, st);
     struct steady steady = steady_of(ld, st);
     find_bottleneck(ld, st, &steady);

@@ -225,7 +225,7 @@ static uint32_t make_run(struct mr_worker *w, struct mr_run *run)
     mr_count(&w->stage_ns[MR_STAGE_READ], w->direct_ns);
     w->direct_ns = 0;
     mr_trace_span("samples", start, w->lap_ns, "batch", run->t);
-    if (mr_ring_rows_done(w->ld, run->t, made, w->place_room))
+    if (mr_ring_rows_done(w, run->t, made))
         w->lap_ns = mr_time_ns(); /* what completing took has been counted */
     return made;
 }

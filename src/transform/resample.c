@@ -1,20 +1,11 @@
 /* Weights, and the walk over rows: each is resampled across once, kept while an output row below needs it. */
 #include "transform/resample.h"
+#include "device/kernels.h"
 
 #include <math.h>
 #include <string.h>
 
 #define WIDEST 2 /* the widest filter's support */
-
-static double filter_at(int filter, double x)
-{
-    x = fabs(x);
-    if (filter == MR_FILTER_BILINEAR)
-        return x < 1 ? 1 - x : 0;
-    if (x < 1)
-        return (1.5 * x - 2.5) * x * x + 1; /* Keys' cubic, a = -0.5 */
-    return x < 2 ? (((x - 5) * x + 8) * x - 4) * -0.5 : 0;
-}
 
 /* One axis of a cut in the coordinates of the held pixels. */
 struct axis {
@@ -143,7 +134,7 @@ static void make_taps(struct mr_taps *t, const struct axis *a, double *weight)
         to = MR_MAX(MR_MIN(to, most), from + 1);
         uint32_t n = (uint32_t)MR_MIN(to - from, t->room);
         for (uint32_t k = 0; k < n; k++) {
-            weight[k] = filter_at(a->filter, ((double)(from + k) - centre + 0.5) * narrow);
+            weight[k] = mr_resample_weight(a->filter, ((double)(from + k) - centre + 0.5) * narrow);
             sum += weight[k];
         }
         if (sum == 0) /* pixels that were not decoded: the nearest of those that were */

@@ -190,6 +190,11 @@ bool mr_transform_has_window(const struct mr_transform *chain, int field);
  * it does not fit. */
 int mr_transform_window(const struct mr_transform *chain, int field, const struct mr_at *at, uint32_t width,
                         uint32_t height, struct mr_window *out);
+/* Are the windows at the front all that the field's chain does (head: all that the host does of it, see tail.h)? */
+bool mr_transform_is_window(const struct mr_transform *chain, int field, bool head);
+/* mr_transform_window() as the cut that the stage makes: of a field that has a window. */
+int mr_transform_cut(const struct mr_transform *chain, int field, const struct mr_at *at, uint32_t width,
+                     uint32_t height, struct mr_cut *out);
 /* mr_transform_apply() for a sample of which more is known. */
 int mr_transform_apply_at(const struct mr_transform *chain, int field, const struct mr_at *at, const void *in,
                           const uint64_t *in_dim, void *out, uint64_t *out_dim, void *scratch);

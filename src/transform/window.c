@@ -201,3 +201,17 @@ int mr_transform_window(const struct mr_transform *chain, int field, const struc
     out->h = within(out->y, out->h, (double)(cut.clip_y + cut.clip_h));
     return 0;
 }
+
+bool mr_transform_is_window(const struct mr_transform *chain, int field, bool head)
+{
+    const struct mr_field_plan *plan = head ? chain->head[field] : chain->plan[field];
+    return mr_transform_has_window(chain, field) && plan->n_stages == 1 && plan->stage[0].n_ops == plan->n_ops &&
+           plan->stage[0].n_windows == plan->n_ops;
+}
+
+int mr_transform_cut(const struct mr_transform *chain, int field, const struct mr_at *at, uint32_t width,
+                     uint32_t height, struct mr_cut *out)
+{
+    const struct mr_field_plan *plan = chain->plan[field];
+    return cut_of(plan, &plan->stage[0], at, width, height, out);
+}

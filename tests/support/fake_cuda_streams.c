@@ -461,7 +461,7 @@ static int launch_kernel(struct CUstream_st *stream, const struct mr_kernel *ker
 /* One of the library's kernels.h, or NULL. */
 static const struct mr_kernel *kernel_of(const struct CUfunc_st *function)
 {
-    static const char *const names[] = {"pointwise", "one_hot", "gather", "pointwise_mix", "one_hot_mix"};
+    static const char *const names[] = {"pointwise", "one_hot", "gather", "pointwise_mix", "one_hot_mix", "resample"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if ((const void *)mr_kernel_find(names[i]) == (const void *)function)
             return mr_kernel_find(names[i]);

@@ -295,3 +295,32 @@ extern "C" __global__ void mr_gather(const __grid_constant__ struct mr_gather_ar
     else
         gather_as<uint8_t>(a);
 }
+
+/* A block makes tiles of RESAMPLE_X x RESAMPLE_Y pixels of one picture; its first threads make their weights. */
+#define RESAMPLE_X 32
+#define RESAMPLE_Y 8
+
+extern "C" __global__ void mr_resample(const __grid_constant__ struct mr_resample_args a)
+{
+    __shared__ int32_t across[MR_RESAMPLE_TAPS * RESAMPLE_X], down[MR_RESAMPLE_TAPS * RESAMPLE_Y];
+    __shared__ int32_t n_across[RESAMPLE_X], x_first[RESAMPLE_X], n_down[RESAMPLE_Y], y_first[RESAMPLE_Y];
+    uint32_t tiles_x = (a.out_w + RESAMPLE_X - 1) / RESAMPLE_X, tiles_y = (a.out_h + RESAMPLE_Y - 1) / RESAMPLE_Y;
+    uint32_t tx = threadIdx.x % RESAMPLE_X, ty = threadIdx.x / RESAMPLE_X;
+    for (uint64_t row = blockIdx.y; row < a.n; row += gridDim.y) {
+        const struct mr_resample_row r = a.rows[row];
+        for (uint32_t tile = blockIdx.x; tile < tiles_x * tiles_y; tile += gridDim.x) {
+            uint32_t x0 = tile % tiles_x * RESAMPLE_X, y0 = tile / tiles_x * RESAMPLE_Y;
+            __syncthreads();
+            if (ty == 0)
+                n_across[tx] = mr_resample_taps(&r.across, x0 + tx, across + tx, RESAMPLE_X, &x_first[tx]);
+            else if (ty == 1 && tx < RESAMPLE_Y)
+                n_down[tx] = mr_resample_taps(&r.down, y0 + tx, down + tx, RESAMPLE_Y, &y_first[tx]);
+            __syncthreads();
+            if (x0 + tx >= a.out_w || y0 + ty >= a.out_h)
+                continue;
+            const uint8_t *in = (const uint8_t *)a.in + r.at + y_first[ty] * r.step_y + x_first[tx] * r.step_x;
+            uint8_t *out = (uint8_t *)a.out + ((row * a.out_h + y0 + ty) * a.out_w + x0 + tx) * 3;
+            mr_resample_pixel(&r, in, across + tx, n_across[tx], RESAMPLE_X, down + ty, n_down[ty], RESAMPLE_Y, out);
+        }
+    }
+}
