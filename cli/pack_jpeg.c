@@ -7,6 +7,7 @@
 #define USUAL_QUALITY 90
 
 #if MILLRACE_HAVE_JPEG
+#include <jerror.h>
 #include <jpeglib.h>
 #include <setjmp.h>
 
@@ -33,21 +34,54 @@ struct pixels {
     uint32_t height, width, channels;
 };
 
+/* Memory that grows, and that stays known when growing fails: libjpeg's own destination then leaves a freed pointer behind. */
+struct sink {
+    struct jpeg_destination_mgr manager; /* first, as above */
+    unsigned char *data;
+    size_t room;
+};
+
+#define SINK_BYTES 65536
+
+static boolean sink_grow(j_compress_ptr c)
+{
+    struct sink *s = (struct sink *)c->dest;
+    size_t used = s->room, room = used ? used * 2 : SINK_BYTES; /* libjpeg calls when all of it is full */
+    unsigned char *grown = realloc(s->data, room);
+    if (!grown)
+        ERREXIT1(c, JERR_OUT_OF_MEMORY, 0);
+    s->data = grown;
+    s->room = room;
+    s->manager.next_output_byte = grown + used;
+    s->manager.free_in_buffer = room - used;
+    return TRUE;
+}
+
+static void sink_start(j_compress_ptr c)
+{
+    sink_grow(c);
+}
+
+static void sink_end(j_compress_ptr c)
+{
+    (void)c;
+}
+
 static int encode(const char *name, const struct pixels *p, int quality, unsigned char **out, unsigned long *bytes)
 {
     struct jpeg_compress_struct c;
     struct failure failure;
+    struct sink sink = {
+        .manager = {.init_destination = sink_start, .empty_output_buffer = sink_grow, .term_destination = sink_end}};
     c.err = jpeg_std_error(&failure.manager);
     failure.manager.error_exit = fail;
-    *out = NULL;
-    *bytes = 0;
     if (setjmp(failure.jump)) {
         jpeg_destroy_compress(&c);
-        free(*out);
+        free(sink.data);
         return mr_error_set(MR_EFORMAT, "%s: cannot be encoded: %s", name, failure.text);
     }
     jpeg_create_compress(&c);
-    jpeg_mem_dest(&c, out, bytes);
+    c.dest = &sink.manager;
     c.image_width = p->width;
     c.image_height = p->height;
     c.input_components = (int)p->channels;
@@ -62,6 +96,8 @@ static int encode(const char *name, const struct pixels *p, int quality, unsigne
     }
     jpeg_finish_compress(&c);
     jpeg_destroy_compress(&c);
+    *out = sink.data;
+    *bytes = sink.room - sink.manager.free_in_buffer;
     return 0;
 }
 
