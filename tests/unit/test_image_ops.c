@@ -148,9 +148,10 @@ static bool find_light(const float *image, const uint64_t *dim, double out[2])
 {
     double sum = 0, x = 0, y = 0;
     for (uint64_t i = 0; i < dim[0] * dim[1]; i++) {
+        uint64_t row = i / dim[1], column = i % dim[1];
         sum += (double)image[i];
-        x += (double)(i % dim[1]) * (double)image[i];
-        y += (double)(i / dim[1]) * (double)image[i];
+        x += (double)column * (double)image[i];
+        y += (double)row * (double)image[i];
     }
     out[0] = x / sum;
     out[1] = y / sum;
@@ -186,7 +187,8 @@ static void test_points_follow_pixels(void **state)
             float point[4] = {30.25f + (float)(index % 4), 27.75f + (float)(index % 3), NAN, 1}, moved[4];
             uint64_t dim[MR_MAX_RANK], points_dim[MR_MAX_RANK];
             for (int i = 0; i < H * W; i++) {
-                float dx = (float)(i % W) - point[0], dy = (float)(i / W) - point[1];
+                int row = i / W, column = i % W;
+                float dx = (float)column - point[0], dy = (float)row - point[1];
                 in[i] = expf(-(dx * dx + dy * dy) / 8);
             }
             apply(chain, &specs[0], 0, index, in, out, dim);
