@@ -321,6 +321,11 @@ static void test_faults(void **state)
 
 int main(void)
 {
+    if (!MILLRACE_HAVE_CUDA_KERNELS) {
+        print_message("SKIP test_gpu_decode: this build has no kernels for the device (no nvcc): windows are not "
+                      "resampled there\n");
+        return 77;
+    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_no_library), /* first: its child must find that nobody has looked */
         cmocka_unit_test(test_same_windows), cmocka_unit_test(test_share), cmocka_unit_test(test_refused_and_bad),
