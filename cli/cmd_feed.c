@@ -109,7 +109,8 @@ const struct mr_option feed_options[] = {
         .group = "Device"),
 
     OPT("bad", 0, MR_OPT_ENUM, bad, .initial = "fail", .choices = policies,
-        .help = "Samples that cannot be read or decoded: fail, skip, or replace by the next that decodes. Of a picture only "
+        .help = "Samples that cannot be read or decoded: fail, skip, or replace by the next that decodes. Of a picture "
+                "only "
                 "what the crop needs is looked at: damage elsewhere goes unseen (inspect --scan N sees it)",
         .group = "Bad samples"),
     OPT("max-bad", 0, MR_OPT_STRING, max_bad, .meta = "N|P%", .help = "Most bad samples allowed: 10, or 1%",

@@ -220,7 +220,7 @@ static void test_long_times(void **state)
     must(mr_stream_synchronize(stream));
     fake_advance(86400ull * 1000000000);
     usleep(1100000); /* anchors come once a second */
-    int good = 0; /* a loaded machine may be late with an anchor, not for ever */
+    int good = 0;    /* a loaded machine may be late with an anchor, not for ever */
     for (int round = 0; round < 50 && good < 3; round++) {
         must(mr_event_record(from, stream));
         must(mr_launch(stream, "busy", &busy_ns, sizeof busy_ns));
