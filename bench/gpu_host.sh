@@ -41,9 +41,16 @@ step() {
 }
 
 nvidia-smi >"$out/nvidia-smi.txt" 2>&1 || echo "nvidia-smi does not work" >&2
-for test in test_gpu_device test_gpu_loader; do
-    if [ -x "$bin/$test" ]; then step $test 60 "$bin/$test"; fi
-    if [ -x "$dist/build/release/tests/gpu/$test" ]; then step $test 60 "$dist/build/release/tests/gpu/$test"; fi
+tests=$(find "$bin" "$bin/tests/gpu" -maxdepth 1 -name 'test_gpu_*' -type f -perm -u+x 2>/dev/null | sort)
+sanitizer=$(command -v compute-sanitizer || find /usr/local/cuda*/bin -name compute-sanitizer 2>/dev/null | head -1)
+for test in $tests; do
+    [ -n "${PHOTOS:-}" ] && export MILLRACE_GPU_PHOTOS=folder:$PHOTOS
+    step "$(basename "$test")" 60 "$test"
+    if [ -n "$sanitizer" ]; then # errors that the tests provoke in calls are theirs
+        step "memcheck-$(basename "$test")" 120 "$sanitizer" --report-api-errors no --error-exitcode 9 "$test"
+    else
+        echo "SKIP  memcheck-$(basename "$test"): no compute-sanitizer"
+    fi
 done
 step doctor 30 "$millrace" doctor --no-disk
 step doctor-json 30 "$millrace" doctor --no-disk --json
