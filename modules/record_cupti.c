@@ -104,9 +104,9 @@ static void called(void *user, uint32_t domain, uint32_t cbid, const struct cupt
         domain == CUPTI_DOMAIN_RUNTIME ? cbid == CUPTI_RUNTIME_PROFILER_STOP : cbid == CUPTI_DRIVER_PROFILER_STOP;
     if (generation != record_generation())
         return;
-    if (start && data->site == CUPTI_API_EXIT)
+    if (start && data->site == CUPTI_SITE_EXIT)
         record_capture(true);
-    if (stop && data->site == CUPTI_API_ENTER)
+    if (stop && data->site == CUPTI_SITE_ENTER)
         record_capture(false);
 }
 

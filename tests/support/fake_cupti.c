@@ -271,7 +271,7 @@ EXPORT int cuptiSetThreadIdType(uint32_t type)
 EXPORT uint32_t fake_call(int driver, uint32_t cbid, uint32_t correlation)
 {
     uint32_t domain = driver ? CUPTI_DOMAIN_DRIVER : CUPTI_DOMAIN_RUNTIME;
-    struct cupti_callback_data data = {CUPTI_API_ENTER};
+    struct cupti_callback_data data = {CUPTI_SITE_ENTER};
     bool listened = fake.callback && fake.callbacks[domain][cbid];
     if (listened) {
         in_callback = true;
@@ -289,7 +289,7 @@ EXPORT uint32_t fake_call(int driver, uint32_t cbid, uint32_t correlation)
     if (fake.enabled[api.kind] || (driver ? fake.driver : fake.runtime)[cbid])
         emit(api.kind, &api, sizeof api);
     if (listened) {
-        data.site = CUPTI_API_EXIT;
+        data.site = CUPTI_SITE_EXIT;
         fake.callback(NULL, domain, cbid, &data);
         in_callback = false;
     }
