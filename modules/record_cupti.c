@@ -139,7 +139,8 @@ static void *work(void *unused)
         uint64_t now = record_now();
         if (atomic_exchange(&flush_soon, false) || now >= next) {
             cupti.ActivityFlushAll(0);
-            record_cupti_buffers_convert();
+            if (!record_cupti_buffers_convert())
+                record_cupti_convert_flush(true);
             now = record_now();
             next = now + flush_ns;
         }
@@ -153,6 +154,7 @@ static void *work(void *unused)
     cupti.ActivityFlushAll(CUPTI_FLUSH_FORCED);
     while (record_cupti_buffers_convert())
         ;
+    record_cupti_convert_flush(true);
     atomic_store(&stage, ENDED);
     record_wake(&wake);
     return NULL;
@@ -177,6 +179,7 @@ static void at_exit(void)
     if (!have_thread) {
         cupti.ActivityFlushAll(CUPTI_FLUSH_FORCED);
         record_cupti_buffers_convert();
+        record_cupti_convert_flush(true);
     } else {
         atomic_store(&flush_soon, false);
         atomic_store(&stage, ENDING);

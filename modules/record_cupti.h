@@ -199,7 +199,7 @@ bool record_cupti_call_matters(const char *name, bool light);
 
 /* record_cupti_convert.c: writes a buffer's records; on CUPTI's thread only */
 void record_cupti_convert(uint8_t *buffer, size_t valid);
-void record_cupti_convert_flush(void);
+void record_cupti_convert_flush(bool all); /* all: nothing is held back for a call that may follow */
 
 /* record_cupti_buffers.c */
 void record_cupti_request(uint8_t **buffer, size_t *bytes, size_t *max_records);

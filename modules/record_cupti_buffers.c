@@ -114,6 +114,7 @@ bool record_cupti_buffers_convert(void)
         push(buffer);
         buffer = next;
     }
-    record_cupti_convert_flush();
+    if (any)
+        record_cupti_convert_flush(false);
     return any;
 }

@@ -37,13 +37,29 @@ static struct {
 STAGES(X)
 #undef X
 
-void record_cupti_convert_flush(void)
+/* A driver call's runtime call may come with the next buffer. */
+static void flush_calls(bool all)
 {
+    uint32_t n = stage.n_api;
+    if (!all && n > 0 && stage.api[n - 1].class == MR_PART_DRIVER)
+        n--;
+    record_put_many(MR_PART_API, stage.api, n);
+    if (n < stage.n_api)
+        stage.api[0] = stage.api[n];
+    stage.n_api -= n;
+}
+
+void record_cupti_convert_flush(bool all)
+{
+    flush_calls(all);
+    uint32_t held = stage.n_api;
+    stage.n_api = 0;
 #define X(name, type)                                                                                                  \
     record_put_many(type, stage.name, stage.n_##name);                                                                 \
     stage.n_##name = 0;
     STAGES(X)
 #undef X
+    stage.n_api = held;
 }
 
 static void take_kernel(const struct cupti_kernel *k)
@@ -165,11 +181,8 @@ static void take_api(const struct cupti_api *a)
         return;
     if (domain == CUPTI_DOMAIN_RUNTIME && !cupti.all_calls)
         forget_inner(a);
-    if (stage.n_api == STAGED && stage.api[STAGED - 1].class == MR_PART_DRIVER) { /* its runtime call may be the next */
-        record_put_many(MR_PART_API, stage.api, STAGED - 1);
-        stage.api[0] = stage.api[STAGED - 1];
-        stage.n_api = 1;
-    }
+    if (stage.n_api == STAGED)
+        flush_calls(false);
     *next_api() = (struct mr_part_api){
         .start_ns = a->start,
         .end_ns = a->end,

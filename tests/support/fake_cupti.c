@@ -33,7 +33,7 @@ static struct {
     bool enabled[64], runtime[2048], driver[2048], callbacks[3][2048], system_threads, zeroed;
     bool subscribed;
     uint32_t correlation;
-    uint32_t errors; /* things that CUPTI's rules forbid */
+    atomic_uint errors; /* things that CUPTI's rules forbid */
 } fake = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static _Thread_local bool in_callback;
@@ -282,7 +282,7 @@ EXPORT uint32_t fake_call(int driver, uint32_t cbid, uint32_t correlation)
         correlation = __atomic_add_fetch(&fake.correlation, 1, __ATOMIC_RELAXED);
     struct cupti_api api = {.kind = driver ? CUPTI_DRIVER : CUPTI_RUNTIME,
                             .cbid = cbid,
-                            .start = driver ? now : now - 1000000,
+                            .start = driver ? now : now - 1000000000,
                             .end = driver ? now + 50 : now + 100,
                             .thread = (uint32_t)syscall(SYS_gettid),
                             .correlation = correlation};
