@@ -98,17 +98,18 @@ static void print_summary(const struct profile_run *run, const struct mr_merge_s
         cli_warn("%llu records were dropped: buffers were full", (unsigned long long)stats->n_dropped);
     if (stats->n_lost_timestamps)
         cli_warn("%llu device records have lost their times", (unsigned long long)stats->n_lost_timestamps);
-    if (run->n_running != 0)
-        cli_warn("%d of the program's processes still run: what they do from now on is not recorded", run->n_running);
+    if (run->n_running > 0)
+        cli_warn("%d process%s of the program still run%s: what happens from now on is not recorded", run->n_running,
+                 run->n_running == 1 ? "" : "es", run->n_running == 1 ? "s" : "");
     if (stats->n_records == 0)
         cli_warn("nothing was recorded: the program made none of the calls that --trace %s is about",
                  run->options->trace);
     if (run->options->common.quiet)
         return;
-    fprintf(stderr, "millrace profile: %s: %s records of %llu process%s in %s, %s", run->output,
-            cli_count((double)stats->n_records, records), (unsigned long long)stats->n_processes,
-            stats->n_processes == 1 ? "" : "es", cli_time(run->end_ns - run->begin_ns, time),
-            cli_bytes(stats->bytes, bytes));
+    fprintf(stderr, "millrace profile: %s: %s record%s of %llu process%s in %s, %s", run->output,
+            cli_count((double)stats->n_records, records), cli_s(stats->n_records),
+            (unsigned long long)stats->n_processes, stats->n_processes == 1 ? "" : "es",
+            cli_time(run->end_ns - run->begin_ns, time), cli_bytes(stats->bytes, bytes));
     if (stats->n_cut)
         fprintf(stderr, "; %llu cut short", (unsigned long long)stats->n_cut);
     fputc('\n', stderr);
@@ -150,6 +151,10 @@ static int print_json(const struct profile_run *run, const struct mr_merge_stats
     return cli_json_end(json);
 }
 
+/* Reports are a part of the library that may be left out. */
+#pragma weak mr_report_make
+#pragma weak mr_report_opts_init
+
 /* What nsys prints by its --stats, in its order. */
 static int print_reports(const struct profile_run *run)
 {
@@ -157,6 +162,8 @@ static int print_reports(const struct profile_run *run)
         "nvtx_sum", "osrt_sum", "cuda_api_sum", "cuda_gpu_kern_sum", "cuda_gpu_mem_time_sum", "cuda_gpu_mem_size_sum"};
     struct mr_recording *recording;
     struct mr_report_opts opts;
+    if (!mr_report_make || !mr_report_opts_init)
+        return cli_fail("--stats: this library has no reports");
     int rc = mr_recording_open(run->output, &recording), code = CLI_OK;
     if (rc)
         return cli_error(rc);
