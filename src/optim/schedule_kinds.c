@@ -11,7 +11,7 @@
         .min = low, .max = high, .help = about                                                                         \
     }
 #define FLAG(member, about) ENTRY(member, MR_OPT_FLAG, "0", 0, 0, about)
-#define LENGTH(about)       ENTRY(length, MR_OPT_UINT, "0", 1, 1e15, about)
+#define LENGTH(about)       ENTRY(length, MR_OPT_UINT, "0", 0, 1e15, about)
 static const char *const counters[] = {"epoch", "iteration", NULL};
 #define PER(text)                                                                                                      \
     {                                                                                                                  \
