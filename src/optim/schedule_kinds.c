@@ -43,8 +43,9 @@ static const struct mr_option step_options[] = {
 static const char *const step_positional[] = {"gamma", "every", NULL};
 static double step_lr(const struct mr_schedule_values *v, const struct mr_schedule_seen *seen, double base, uint64_t t)
 {
+    uint64_t times = t / v->every;
     (void)seen;
-    return base * pow(v->gamma, (double)(t / v->every));
+    return base * pow(v->gamma, (double)times);
 }
 
 /* multistep */
@@ -178,7 +179,7 @@ static double plateau_lr(const struct mr_schedule_values *v, const struct mr_sch
                          uint64_t t)
 {
     (void)t;
-    for (double i = 0; i < seen->reductions; i++) {
+    for (uint64_t i = 0, n = (uint64_t)seen->reductions; i < n; i++) {
         double next = MR_MAX(base * v->gamma, v->min);
         if (!(base - next > v->eps))
             break; /* nor would any later one */
