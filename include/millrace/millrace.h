@@ -21,6 +21,7 @@
 #include <millrace/loader.h>
 #include <millrace/optim.h>
 #include <millrace/options.h>
+#include <millrace/profile.h>
 #include <millrace/sampler.h>
 #include <millrace/storage.h>
 #include <millrace/system.h>
