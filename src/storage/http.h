@@ -11,7 +11,7 @@
 #include "storage/private.h"
 #include "storage/remote.h"
 
-#define MR_HTTP_THREADS 2
+#define MR_HTTP_THREADS 4
 
 struct mr_http; /* the client */
 struct mr_http_job;

@@ -4,10 +4,15 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
-#define MAX_ACTIVE    128 /* requests under way in one thread: as many connections */
-#define BUSY          16  /* requests of a thread, from which on the next thread is started */
+#define MAX_ACTIVE    256 /* requests under way in one thread: as many connections */
+#define BUSY          64  /* requests of a thread, from which on the next thread is started */
+#define MAX_EVENTS    256
+#define NEVER         UINT64_MAX
 #define FIRST_WAIT_NS 100000000ull
 #define MOST_WAIT_NS  10000000000ull
 #define MOST_TOLD_S   60 /* of Retry-After */
@@ -20,12 +25,15 @@ struct mr_http_thread {
     struct mr_http *client;
     pthread_t thread;
     CURLM *multi;
-    _Atomic uint32_t n_jobs; /* coming, waiting, active */
+    int epoll, wakeup;       /* an epoll of what libcurl waits for and of an eventfd */
+    _Atomic uint32_t n_jobs; /* coming, ready, waiting, active */
     _Atomic bool kicked, closing;
     pthread_mutex_t lock; /* guards coming; taken alone */
     struct list coming;
     /* the thread's own */
-    struct list waiting, active;
+    struct list ready, waiting; /* for a free connection, for the time of their next try */
+    struct mr_http_job *active;
+    uint64_t waiting_ns, curl_ns; /* when the first of the waiting is due, when libcurl wants to be called */
     uint32_t n_active;
     CURL *spare[MAX_ACTIVE];
     uint32_t n_spare;
@@ -38,6 +46,7 @@ struct mr_http {
     struct mr_disk_cache *cache;
     char dir[4096];
     struct mr_remote_opts opts;
+    uint32_t max_active; /* of a thread */
     _Atomic uint64_t next_id;
     pthread_mutex_t lock; /* guards starting of threads; a thread's lock may not be taken under it */
     _Atomic uint32_t n_threads;
@@ -56,6 +65,35 @@ static void put(struct list *l, struct mr_http_job *job)
     else
         l->first = job;
     l->last = job;
+}
+
+/* All of them, in their order; the list is empty then. */
+static struct mr_http_job *take_all(struct list *l)
+{
+    struct mr_http_job *first = l->first;
+    l->first = NULL;
+    return first;
+}
+
+static void link_active(struct mr_http_thread *t, struct mr_http_job *job)
+{
+    job->before = NULL;
+    job->next = t->active;
+    if (t->active)
+        t->active->before = job;
+    t->active = job;
+    t->n_active++;
+}
+
+static void unlink_active(struct mr_http_thread *t, struct mr_http_job *job)
+{
+    if (job->before)
+        job->before->next = job->next;
+    else
+        t->active = job->next;
+    if (job->next)
+        job->next->before = job->before;
+    t->n_active--;
 }
 
 /* ---- the end of a job ---- */
@@ -140,8 +178,7 @@ static void try_begin(struct mr_http_thread *t, struct mr_http_job *job)
         return;
     }
     mr_remote_count(&mr_remote_counts.requests, 1);
-    put(&t->active, job);
-    t->n_active++;
+    link_active(t, job);
 }
 
 /* Full jitter: anywhere from nothing to the doubled wait, so that those who failed together do not come back together. */
@@ -165,19 +202,7 @@ static void try_again(struct mr_http_thread *t, struct mr_http_job *job)
     job->due_ns = mr_time_ns() + wait_of(job);
     mr_remote_count(&mr_remote_counts.retries, 1);
     put(&t->waiting, job);
-}
-
-static void unlink_active(struct mr_http_thread *t, const struct mr_http_job *job)
-{
-    struct mr_http_job **at = &t->active.first, *before = NULL;
-    while (*at != job) {
-        before = *at;
-        at = &(*at)->next;
-    }
-    *at = job->next;
-    if (t->active.last == job)
-        t->active.last = before;
-    t->n_active--;
+    t->waiting_ns = MR_MIN(t->waiting_ns, job->due_ns);
 }
 
 static void try_end(struct mr_http_thread *t, struct mr_http_job *job, CURLcode curl)
@@ -202,38 +227,54 @@ static void try_end(struct mr_http_thread *t, struct mr_http_job *job, CURLcode 
 static void take_coming(struct mr_http_thread *t)
 {
     pthread_mutex_lock(&t->lock);
-    struct mr_http_job *job = t->coming.first;
-    t->coming.first = NULL;
+    struct mr_http_job *job = take_all(&t->coming);
     pthread_mutex_unlock(&t->lock);
-    while (job) {
-        struct mr_http_job *next = job->next;
-        put(&t->waiting, job);
-        job = next;
+    for (struct mr_http_job *next; job; job = next) {
+        next = job->next;
+        put(&t->ready, job);
     }
 }
 
-/* Begins what is due. Returns when the next one will be; UINT64_MAX: none waits. */
-static uint64_t begin_due(struct mr_http_thread *t)
+/* Those whose next try is due become ready. */
+static void take_waiting(struct mr_http_thread *t)
 {
-    struct mr_http_job *job = t->waiting.first;
-    uint64_t now = mr_time_ns(), next_due = UINT64_MAX;
-    t->waiting.first = NULL;
-    while (job) {
-        struct mr_http_job *next = job->next;
-        if ((job->due_ns <= now && t->n_active < MAX_ACTIVE) || stopped(job)) {
-            try_begin(t, job);
-        } else {
-            next_due = MR_MIN(next_due, job->due_ns);
-            put(&t->waiting, job);
-        }
-        job = next;
+    uint64_t now = mr_time_ns();
+    if (t->waiting_ns > now)
+        return;
+    t->waiting_ns = NEVER;
+    for (struct mr_http_job *job = take_all(&t->waiting), *next; job; job = next) {
+        next = job->next;
+        put(job->due_ns <= now ? &t->ready : &t->waiting, job);
+        if (job->due_ns > now)
+            t->waiting_ns = MR_MIN(t->waiting_ns, job->due_ns);
     }
-    return next_due;
+}
+
+static void begin_ready(struct mr_http_thread *t)
+{
+    while (t->ready.first && t->n_active < t->client->max_active) {
+        struct mr_http_job *job = t->ready.first;
+        t->ready.first = job->next;
+        try_begin(t, job);
+    }
+}
+
+static void end_stopped_in(struct list *l)
+{
+    for (struct mr_http_job *job = take_all(l), *next; job; job = next) {
+        next = job->next;
+        if (stopped(job))
+            job_end(job, cancelled(job));
+        else
+            put(l, job);
+    }
 }
 
 static void end_stopped(struct mr_http_thread *t)
 {
-    for (struct mr_http_job *job = t->active.first, *next; job; job = next) {
+    end_stopped_in(&t->ready);
+    end_stopped_in(&t->waiting);
+    for (struct mr_http_job *job = t->active, *next; job; job = next) {
         next = job->next;
         if (!stopped(job))
             continue;
@@ -256,60 +297,154 @@ static void end_finished(struct mr_http_thread *t)
     }
 }
 
-static int poll_ms(uint64_t next_due)
+/* ---- waiting ---- */
+
+/* libcurl's word on what to wait for at a socket. known: not NULL once the epoll has it. */
+static int on_socket(CURL *easy, curl_socket_t fd, int what, void *user, void *known)
 {
-    uint64_t now = mr_time_ns();
-    if (next_due <= now)
-        return 1;
-    return (int)MR_MIN((next_due - now) / 1000000 + 1, 1000u);
+    struct mr_http_thread *t = user;
+    struct epoll_event ev = {.data.fd = fd};
+    (void)easy;
+    if (what == CURL_POLL_REMOVE) {
+        epoll_ctl(t->epoll, EPOLL_CTL_DEL, fd,
+                  &ev); /* fails when it is closed already: then the epoll has forgotten it */
+        mr_curl.multi_assign(t->multi, fd, NULL);
+        return 0;
+    }
+    ev.events = (what & CURL_POLL_IN ? EPOLLIN : 0u) | (what & CURL_POLL_OUT ? EPOLLOUT : 0u);
+    if (!known)
+        mr_curl.multi_assign(t->multi, fd, t);
+    int first = known ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, second = known ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
+    if (epoll_ctl(t->epoll, first, fd, &ev) && (errno == ENOENT || errno == EEXIST))
+        return epoll_ctl(t->epoll, second, fd, &ev);
+    return 0;
+}
+
+static int on_timer(CURLM *multi, long wait_ms, void *user)
+{
+    struct mr_http_thread *t = user;
+    (void)multi;
+    t->curl_ns = wait_ms < 0 ? NEVER : mr_time_ns() + (uint64_t)wait_ms * 1000000;
+    return 0;
+}
+
+static int wait_ms(const struct mr_http_thread *t)
+{
+    uint64_t now = mr_time_ns(), due = MR_MIN(t->waiting_ns, t->curl_ns);
+    if (due == NEVER)
+        return -1;
+    return due <= now ? 0 : (int)MR_MIN((due - now) / 1000000 + 1, 1000u);
+}
+
+/* Waits until a socket, a due time or another thread calls, and lets libcurl do what is to be done. */
+static void turn(struct mr_http_thread *t)
+{
+    struct epoll_event ev[MAX_EVENTS];
+    int running, n = epoll_wait(t->epoll, ev, MAX_EVENTS, wait_ms(t));
+    for (int i = 0; i < n; i++) {
+        uint64_t calls;
+        uint32_t is = ev[i].events;
+        if (ev[i].data.fd == t->wakeup) {
+            (void)!read(t->wakeup, &calls, sizeof calls); /* nothing to read: another turn took it */
+            continue;
+        }
+        int what = (is & EPOLLIN ? CURL_CSELECT_IN : 0) | (is & EPOLLOUT ? CURL_CSELECT_OUT : 0) |
+                   (is & (EPOLLERR | EPOLLHUP) ? CURL_CSELECT_ERR : 0);
+        mr_curl.multi_socket_action(t->multi, ev[i].data.fd, what, &running);
+    }
+    if (t->curl_ns <= mr_time_ns()) {
+        t->curl_ns = NEVER;
+        mr_curl.multi_socket_action(t->multi, CURL_SOCKET_TIMEOUT, 0, &running);
+    }
+}
+
+static void wake(struct mr_http_thread *t)
+{
+    uint64_t one = 1;
+    (void)!write(t->wakeup, &one, sizeof one); /* can only fail when it is awake 2^64 times already */
 }
 
 static void *thread_main(void *arg)
 {
     struct mr_http_thread *t = arg;
-    int running;
     while (!atomic_load(&t->closing) || atomic_load(&t->n_jobs)) {
         take_coming(t);
         if (atomic_exchange(&t->kicked, false))
             end_stopped(t);
-        uint64_t next_due = begin_due(t);
-        mr_curl.multi_perform(t->multi, &running);
-        uint32_t before = t->n_active;
+        take_waiting(t);
+        begin_ready(t);
+        turn(t);
         end_finished(t);
-        if (t->n_active == before || !t->waiting.first) /* else there is room for one that waits */
-            mr_curl.multi_poll(t->multi, NULL, 0, poll_ms(next_due), NULL);
     }
     return NULL;
+}
+
+/* ---- a thread's begin and end ---- */
+
+static int thread_open_fds(struct mr_http_thread *t)
+{
+    struct epoll_event ev = {.events = EPOLLIN};
+    t->epoll = epoll_create1(EPOLL_CLOEXEC);
+    t->wakeup = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    ev.data.fd = t->wakeup;
+    if (t->epoll < 0 || t->wakeup < 0 || epoll_ctl(t->epoll, EPOLL_CTL_ADD, t->wakeup, &ev))
+        return mr_error_errno(errno, "HTTP client: no descriptors to wait by (ulimit -n)");
+    return 0;
+}
+
+static void thread_free(struct mr_http_thread *t)
+{
+    if (t->multi)
+        mr_curl.multi_cleanup(t->multi);
+    if (t->epoll >= 0)
+        close(t->epoll);
+    if (t->wakeup >= 0)
+        close(t->wakeup);
+    pthread_mutex_destroy(&t->lock);
 }
 
 static int thread_open(struct mr_http *client, struct mr_http_thread *t)
 {
     t->client = client;
-    t->multi = mr_curl.multi_init();
-    if (!t->multi)
-        return mr_error_nomem("libcurl", 0);
-    mr_curl.multi_setopt(t->multi, CURLMOPT_MAXCONNECTS, (long)MAX_ACTIVE);
+    t->epoll = t->wakeup = -1;
+    t->waiting_ns = t->curl_ns = NEVER;
     pthread_mutex_init(&t->lock, NULL);
-    int rc = mr_thread_start(&t->thread, "mr-http", thread_main, t);
-    if (rc) {
-        mr_curl.multi_cleanup(t->multi);
-        pthread_mutex_destroy(&t->lock);
+    t->multi = mr_curl.multi_init();
+    int rc = t->multi ? thread_open_fds(t) : mr_error_nomem("libcurl", 0);
+    if (rc == 0) {
+        mr_curl.multi_setopt(t->multi, CURLMOPT_MAXCONNECTS, (long)client->max_active);
+        mr_curl.multi_setopt(t->multi, CURLMOPT_SOCKETFUNCTION, on_socket);
+        mr_curl.multi_setopt(t->multi, CURLMOPT_SOCKETDATA, (void *)t);
+        mr_curl.multi_setopt(t->multi, CURLMOPT_TIMERFUNCTION, on_timer);
+        mr_curl.multi_setopt(t->multi, CURLMOPT_TIMERDATA, (void *)t);
+        rc = mr_thread_start(&t->thread, "mr-http", thread_main, t);
     }
+    if (rc)
+        thread_free(t);
     return rc;
 }
 
 static void thread_close(struct mr_http_thread *t)
 {
     atomic_store(&t->closing, true);
-    mr_curl.multi_wakeup(t->multi);
+    wake(t);
     pthread_join(t->thread, NULL);
     for (uint32_t i = 0; i < t->n_spare; i++)
         mr_curl.easy_cleanup(t->spare[i]);
-    mr_curl.multi_cleanup(t->multi);
-    pthread_mutex_destroy(&t->lock);
+    thread_free(t);
 }
 
 /* ---- the client ---- */
+
+/* Connections of a thread: half of the descriptors that may be open are for files. */
+static uint32_t most_active(void)
+{
+    struct rlimit most;
+    if (getrlimit(RLIMIT_NOFILE, &most) || most.rlim_cur == RLIM_INFINITY)
+        return MAX_ACTIVE;
+    uint64_t share = most.rlim_cur / 2 / MR_HTTP_THREADS;
+    return (uint32_t)MR_MAX(MR_MIN(share, MAX_ACTIVE), 1u);
+}
 
 static int client_create(struct mr_http **out)
 {
@@ -320,6 +455,7 @@ static int client_create(struct mr_http **out)
     if (!client)
         return mr_error_nomem("HTTP client", sizeof *client);
     client->pid = getpid();
+    client->max_active = most_active();
     pthread_mutex_init(&client->lock, NULL);
     rc = mr_remote_opts_now(&client->opts, client->dir, sizeof client->dir);
     client->account = rc ? NULL : mr_s3_account_create();
@@ -446,16 +582,18 @@ void mr_http_start(struct mr_http *client, struct mr_http_request *request)
     struct mr_http_thread *t = job->thread = choose(client);
     atomic_fetch_add(&t->n_jobs, 1);
     pthread_mutex_lock(&t->lock);
+    bool first = !t->coming.first; /* else somebody has woken it, and it takes all */
     put(&t->coming, job);
     pthread_mutex_unlock(&t->lock);
-    mr_curl.multi_wakeup(t->multi);
+    if (first)
+        wake(t);
 }
 
 void mr_http_kick(struct mr_http *client)
 {
     for (uint32_t i = 0, n = client->pid == getpid() ? atomic_load(&client->n_threads) : 0; i < n; i++) {
         atomic_store(&client->thread[i].kicked, true);
-        mr_curl.multi_wakeup(client->thread[i].multi);
+        wake(&client->thread[i]);
     }
 }
 
@@ -465,7 +603,7 @@ struct waiter {
     bool done;
 };
 
-static void wake(struct mr_http_request *request)
+static void end_wait(struct mr_http_request *request)
 {
     struct waiter *w = request->user;
     pthread_mutex_lock(&w->lock);
@@ -478,7 +616,7 @@ int mr_http_run(struct mr_http *client, struct mr_http_request *request)
 {
     struct waiter w = {.lock = PTHREAD_MUTEX_INITIALIZER, .ended = PTHREAD_COND_INITIALIZER};
     request->user = &w;
-    request->done = wake;
+    request->done = end_wait;
     mr_http_start(client, request);
     pthread_mutex_lock(&w.lock);
     while (!w.done)

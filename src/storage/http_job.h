@@ -14,9 +14,9 @@ struct mr_http_thread;
 struct mr_http_job {
     struct mr_http_request *request;
     struct mr_http_thread *thread;
-    struct mr_http_job *next; /* in the list that it is in: coming, waiting or active */
-    uint64_t id, due_ns;      /* due: when the next try may begin */
-    uint32_t tries;           /* begun */
+    struct mr_http_job *next, *before; /* in the list that it is in: coming, ready, waiting or, with before, active */
+    uint64_t id, due_ns;               /* due: when the next try may begin */
+    uint32_t tries;                    /* begun */
     struct mr_s3_target target;
     /* the try under way */
     CURL *easy;
