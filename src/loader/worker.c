@@ -13,8 +13,9 @@
 #define REAP_WAIT_NS   20000000ull
 #define FAIR_WAIT_NS   500000ull /* for another worker's claim */
 #define CLAIMS_A_ROUND 4
-#define NAP_SLACK_NS   1000 /* devices' waits nap for microseconds; the kernel's usual slack is 50 */
-#define TRACE_READ_NS  5000 /* shorter spans of claiming, starting and collecting reads are left out of the trace */
+#define ROUND_NS       1000000u /* of making samples; then reads are claimed, started and collected */
+#define NAP_SLACK_NS   1000     /* devices' waits nap for microseconds; the kernel's usual slack is 50 */
+#define TRACE_READ_NS  5000     /* shorter spans of claiming, starting and collecting reads are left out of the trace */
 
 int mr_worker_init(struct mr_worker *w, struct mr_loader *ld, uint32_t id)
 {
@@ -255,11 +256,12 @@ static uint32_t make_run(struct mr_worker *w, struct mr_run *run)
     return made;
 }
 
-/* Goes over the runs in flight, earliest first, and drops those that are done from the front. */
+/* Goes over the runs in flight, earliest first, for about a round's time, and drops those that are done from the front. */
 static bool make_ready(struct mr_worker *w)
 {
     bool progress = false;
-    for (uint32_t i = 0; i < w->n_runs; i++) {
+    uint64_t start_ns = w->lap_ns;
+    for (uint32_t i = 0; i < w->n_runs && w->lap_ns - start_ns < ROUND_NS; i++) {
         struct mr_run *run = nth_run(w, i);
         if (run->t - nth_run(w, 0)->t >= w->ld->n_slots) /* its slot cannot be open yet */
             break;

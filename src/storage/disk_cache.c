@@ -3,8 +3,8 @@
  * grow old. Files appear by rename, whole; sums of each 16 KiB are checked whenever they are read. Whatever is wrong with a
  * file, it is removed and its bytes come from the network.
  *
- * DIR/xx/32 hex digits: a chunk; DIR/xx/32 hex digits.o: what a URL's object was; DIR/used: bytes of all; DIR/lock: held
- * while room is made.
+ * DIR/xx/32 hex digits: a chunk; DIR/xx/32 hex digits.o: what a URL's object was; DIR/used: bytes of all; DIR/lock: see
+ * disk_cache.h.
  */
 #include "storage/disk_cache.h"
 
@@ -121,8 +121,11 @@ static bool read_blocks(int fd, const struct chunk_head *h, uint64_t at, uint8_t
 static void discard(struct mr_disk_cache *c, int fd, const char *name)
 {
     struct stat st;
-    if (!fstat(fd, &st) && !unlinkat(c->fd, name, 0))
+    int held = mr_disk_cache_hold(c);
+    if (!fstat(fd, &st) && st.st_nlink > 0 && !unlinkat(c->fd, name, 0))
         atomic_fetch_sub(c->used, MR_MIN((uint64_t)st.st_size, atomic_load(c->used)));
+    if (held >= 0)
+        close(held);
     mr_remote_count(&mr_remote_counts.cache_damaged, 1);
     mr_log(MR_LOG_WARNING, "disk cache %s: %s is damaged: removed, read from the network", c->dir, name);
 }
@@ -211,14 +214,15 @@ static void put_file(struct mr_disk_cache *c, const char *name, const void *head
                      uint64_t bytes)
 {
     struct stat st;
-    if (paused(c))
+    uint64_t all = n_head + bytes;
+    int held = paused(c) ? -1 : mr_disk_cache_reserve(c, all);
+    if (held < 0)
         return;
-    uint64_t there = fstatat(c->fd, name, &st, 0) ? 0 : (uint64_t)st.st_size, all = n_head + bytes;
-    if (!mr_disk_cache_reserve(c, all))
-        return;
+    uint64_t there = fstatat(c->fd, name, &st, 0) ? 0 : (uint64_t)st.st_size;
     int errnum = write_file(c, name, head, n_head, data, bytes);
     uint64_t gone = errnum ? all : there; /* what it replaces */
     atomic_fetch_sub(c->used, MR_MIN(gone, atomic_load(c->used)));
+    close(held);
     if (errnum)
         write_failed(c, errnum);
     else
@@ -290,11 +294,11 @@ static struct mr_disk_busy **find_busy(struct mr_disk_cache *c, const struct mr_
     return at;
 }
 
-bool mr_disk_cache_begin(struct mr_disk_cache *c, const struct mr_disk_key *key)
+int mr_disk_cache_begin(struct mr_disk_cache *c, const struct mr_disk_key *key, const _Atomic bool *stop)
 {
     struct mr_disk_busy *mine = malloc(sizeof *mine);
     if (!mine)
-        return true; /* then perhaps two fetch it */
+        return 1; /* then perhaps two fetch it */
     *mine = (struct mr_disk_busy){.key = *key};
     pthread_mutex_lock(&c->lock);
     bool first = !*find_busy(c, key);
@@ -302,12 +306,24 @@ bool mr_disk_cache_begin(struct mr_disk_cache *c, const struct mr_disk_key *key)
         mine->next = c->busy;
         c->busy = mine;
     }
-    while (!first && *find_busy(c, key))
-        pthread_cond_wait(&c->ended, &c->lock);
+    bool stopped = false;
+    while (!first && !stopped && *find_busy(c, key)) {
+        stopped = stop && atomic_load_explicit(stop, memory_order_acquire);
+        if (!stopped)
+            pthread_cond_wait(&c->ended, &c->lock);
+    }
     pthread_mutex_unlock(&c->lock);
-    if (!first)
-        free(mine);
-    return first;
+    if (first)
+        return 1;
+    free(mine);
+    return stopped ? mr_error_set(MR_ECANCELLED, "disk cache %s: cancelled", c->dir) : 0;
+}
+
+void mr_disk_cache_kick(struct mr_disk_cache *c)
+{
+    pthread_mutex_lock(&c->lock);
+    pthread_cond_broadcast(&c->ended);
+    pthread_mutex_unlock(&c->lock);
 }
 
 void mr_disk_cache_end(struct mr_disk_cache *c, const struct mr_disk_key *key)

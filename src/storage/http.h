@@ -73,7 +73,7 @@ struct mr_disk_cache *mr_http_disk_cache(const struct mr_http *client); /* NULL:
 void mr_http_start(struct mr_http *client, struct mr_http_request *request);
 /* Starts it and waits: its status, with the error set. done is not the caller's here. */
 int mr_http_run(struct mr_http *client, struct mr_http_request *request);
-/* Makes the I/O threads look at their requests' stop flags. */
+/* Makes the I/O threads, and who waits for another's fetch into the disk cache, look at their stop flags. */
 void mr_http_kick(struct mr_http *client);
 
 /* What an answer says about the object as a whole: its size, if the answer tells it. */
@@ -103,9 +103,6 @@ void mr_s3_target_free(struct mr_s3_target *target);
 
 /* s3://bucket/key cut in two. bucket: room for 64. 0 or MR_EOPTION. */
 int mr_s3_split(const char *url, char bucket[64], const char **key);
-/* text with all but unreserved characters (and '/', if keep_slash) as %XX. malloc'd. */
-char *mr_s3_encode(const char *text, bool keep_slash);
-
 /* As mr_store_list(). */
 int mr_s3_list(const char *place, int (*fn)(void *user, const char *name, bool folder, uint64_t bytes), void *user);
 
@@ -149,8 +146,10 @@ bool mr_disk_cache_get(struct mr_disk_cache *cache, const struct mr_disk_key *ke
                        void *to, uint64_t bytes);
 /* Keeps a whole chunk, if there is room. */
 void mr_disk_cache_put(struct mr_disk_cache *cache, const struct mr_disk_key *key, const void *data, uint64_t bytes);
-/* One at a time fetches a chunk: true: the caller does, and ends it. false: another one did, look again. */
-bool mr_disk_cache_begin(struct mr_disk_cache *cache, const struct mr_disk_key *key);
+/* One at a time fetches a chunk: 1: the caller does, and ends it. 0: another one did, look again. MR_ECANCELLED: stop, as of a
+ * request, became true (and mr_disk_cache_kick() was called) while another one did. */
+int mr_disk_cache_begin(struct mr_disk_cache *cache, const struct mr_disk_key *key, const _Atomic bool *stop);
+void mr_disk_cache_kick(struct mr_disk_cache *cache);
 void mr_disk_cache_end(struct mr_disk_cache *cache, const struct mr_disk_key *key);
 /* The object that a URL was when it was last kept: malloc'd, or NULL. */
 struct mr_object *mr_disk_cache_recall(struct mr_disk_cache *cache, const char *url);

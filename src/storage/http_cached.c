@@ -49,14 +49,17 @@ static int read_chunk(struct mr_http *client, struct mr_file *f, uint64_t chunk,
     const struct mr_object *o = mr_remote_object(f);
     struct mr_disk_key key;
     mr_disk_cache_key(f->name, o, chunk, &key);
+    int rc;
     do
         if (hit(cache, &key, chunk_bytes(o, chunk), at, to, bytes))
             return 0;
-    while (!mr_disk_cache_begin(cache, &key));
+    while ((rc = mr_disk_cache_begin(cache, &key, stop)) == 0);
+    if (rc < 0)
+        return rc;
     /* Another one may have ended between our look and our turn. */
-    int rc = hit(cache, &key, chunk_bytes(o, chunk), at, to, bytes)
-                 ? 0
-                 : fetch_chunk(client, f, &key, chunk, at, to, bytes, stop);
+    rc = hit(cache, &key, chunk_bytes(o, chunk), at, to, bytes)
+             ? 0
+             : fetch_chunk(client, f, &key, chunk, at, to, bytes, stop);
     mr_disk_cache_end(cache, &key);
     return rc;
 }
