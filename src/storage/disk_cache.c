@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 #define XXH_INLINE_ALL
@@ -94,27 +95,62 @@ static bool read_all(int fd, void *to, uint64_t bytes, uint64_t at)
     return mr_file_pread(fd, to, bytes, at, &done) == 0;
 }
 
-static bool read_head(int fd, const struct mr_disk_key *key, uint64_t bytes, struct chunk_head *h)
+/* Reads all parts, from `at` on. later: not NULL: only if that needs no disk; else it becomes true. */
+static bool read_parts(int fd, const struct iovec *part, int n, uint64_t at, bool *later)
 {
-    return read_all(fd, h, head_bytes(bytes), 0) && !memcmp(h->head.magic, MAGIC, 8) && h->head.bytes == bytes &&
+    uint64_t bytes = 0;
+    for (int i = 0; i < n; i++)
+        bytes += part[i].iov_len;
+    ssize_t got = preadv2(fd, part, n, (off_t)at, later ? RWF_NOWAIT : 0);
+    if (got >= 0 && (uint64_t)got == bytes)
+        return true;
+    if (later) {
+        *later = true;
+        return false;
+    }
+    for (int i = 0; i < n; at += part[i++].iov_len) /* interrupted, or it is too short */
+        if (!read_all(fd, part[i].iov_base, part[i].iov_len, at))
+            return false;
+    return true;
+}
+
+static bool read_head(int fd, const struct mr_disk_key *key, uint64_t bytes, struct chunk_head *h, bool *later)
+{
+    const struct iovec part = {h, head_bytes(bytes)};
+    return read_parts(fd, &part, 1, 0, later) && !memcmp(h->head.magic, MAGIC, 8) && h->head.bytes == bytes &&
            h->head.key[0] == key->hi && h->head.key[1] == key->lo && h->head.sum == head_sum(h, n_blocks(bytes));
 }
 
 /* Blocks that are wanted whole go straight to their place, the ends of a range by way of a block. */
-static bool read_blocks(int fd, const struct chunk_head *h, uint64_t at, uint8_t *to, uint64_t bytes)
+static bool read_blocks(int fd, const struct chunk_head *h, uint64_t at, uint8_t *to, uint64_t bytes, bool *later)
 {
-    uint8_t block[BLOCK_BYTES];
-    uint64_t data = head_bytes(h->head.bytes), end = at + bytes;
-    for (uint64_t b = at / BLOCK_BYTES; b * BLOCK_BYTES < end; b++) {
-        uint64_t first = b * BLOCK_BYTES, n = MR_MIN(BLOCK_BYTES, h->head.bytes - first);
-        bool direct = first >= at && first + n <= end;
-        uint8_t *place = direct ? to + (first - at) : block;
-        if (!read_all(fd, place, n, data + first) || XXH3_64bits(place, n) != h->sums[b])
+    uint8_t front[BLOCK_BYTES], back[BLOCK_BYTES];
+    uint64_t end = at + bytes, first = at / BLOCK_BYTES, last = (end - 1) / BLOCK_BYTES;
+    uint64_t from = first * BLOCK_BYTES, tail = last * BLOCK_BYTES, upto = MR_MIN(tail + BLOCK_BYTES, h->head.bytes);
+    bool in_front = from < at || (first == last && upto > end), in_back = first < last && upto > end;
+    uint64_t head = in_front ? MR_MIN(from + BLOCK_BYTES, upto) : from; /* what is between head and stop is direct */
+    uint64_t stop = in_back ? tail : upto;
+    struct iovec part[3];
+    int n = 0;
+    if (in_front)
+        part[n++] = (struct iovec){front, head - from};
+    if (head < stop)
+        part[n++] = (struct iovec){to + (head - at), stop - head};
+    if (in_back)
+        part[n++] = (struct iovec){back, upto - tail};
+    if (!read_parts(fd, part, n, head_bytes(h->head.bytes) + from, later))
+        return false;
+    for (uint64_t b = first; b <= last; b++) {
+        const uint8_t *block = in_front && b == first ? front
+                               : in_back && b == last ? back
+                                                      : to + (b * BLOCK_BYTES - at);
+        if (XXH3_64bits(block, MR_MIN(BLOCK_BYTES, h->head.bytes - b * BLOCK_BYTES)) != h->sums[b])
             return false;
-        uint64_t from = MR_MAX(first, at), upto = MR_MIN(first + n, end);
-        if (!direct)
-            memcpy(to + (from - at), block + (from - first), upto - from);
     }
+    if (in_front)
+        memcpy(to, front + (at - from), MR_MIN(head, end) - at);
+    if (in_back)
+        memcpy(to + (tail - at), back, end - tail);
     return true;
 }
 
@@ -139,7 +175,7 @@ static void touch(int fd)
 }
 
 bool mr_disk_cache_get(struct mr_disk_cache *c, const struct mr_disk_key *key, uint64_t chunk_bytes, uint64_t at,
-                       void *to, uint64_t bytes)
+                       void *to, uint64_t bytes, bool *later)
 {
     char name[NAME_BYTES];
     struct chunk_head h;
@@ -147,10 +183,10 @@ bool mr_disk_cache_get(struct mr_disk_cache *c, const struct mr_disk_key *key, u
     int fd = openat(c->fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0)
         return false;
-    bool fine = read_head(fd, key, chunk_bytes, &h) && read_blocks(fd, &h, at, to, bytes);
+    bool fine = read_head(fd, key, chunk_bytes, &h, later) && read_blocks(fd, &h, at, to, bytes, later);
     if (fine)
         touch(fd);
-    else
+    else if (!later || !*later)
         discard(c, fd, name);
     close(fd);
     return fine;

@@ -118,6 +118,8 @@ int mr_remote_learn(struct mr_http *client, struct mr_file *f, const struct mr_h
 /* As mr_remote_ops.read, of a client with a disk cache, through it. stop: as of a request. */
 int mr_cached_read(struct mr_http *client, struct mr_file *f, uint64_t at, void *to, uint64_t bytes,
                    const _Atomic bool *stop);
+/* The same for bytes that the page cache has, without waiting for anything. false: not all of them. */
+bool mr_cached_now(struct mr_http *client, struct mr_file *f, uint64_t at, void *to, uint64_t bytes);
 /* Looks at the object, by HEAD or what the server has instead. */
 int mr_remote_look(struct mr_http *client, struct mr_file *f, const _Atomic bool *stop);
 /* Reads a range past any cache. */
@@ -141,9 +143,10 @@ void mr_disk_cache_close(struct mr_disk_cache *cache);
 
 /* What the bytes of a chunk are kept by: address, validator, size; and which chunk. */
 void mr_disk_cache_key(const char *url, const struct mr_object *object, uint64_t chunk, struct mr_disk_key *out);
-/* Reads [at, at + bytes) of a chunk of chunk_bytes. false: it is not there, or was damaged and is gone now. */
+/* Reads [at, at + bytes) of a chunk of chunk_bytes. false: it is not there, or was damaged and is gone now. later: NULL, or set
+ * when the page cache does not have it: false then, too. */
 bool mr_disk_cache_get(struct mr_disk_cache *cache, const struct mr_disk_key *key, uint64_t chunk_bytes, uint64_t at,
-                       void *to, uint64_t bytes);
+                       void *to, uint64_t bytes, bool *later);
 /* Keeps a whole chunk, if there is room. */
 void mr_disk_cache_put(struct mr_disk_cache *cache, const struct mr_disk_key *key, const void *data, uint64_t bytes);
 /* One at a time fetches a chunk: 1: the caller does, and ends it. 0: another one did, look again. MR_ECANCELLED: stop, as of a
