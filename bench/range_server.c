@@ -168,14 +168,14 @@ static void take_connections(struct server *s)
         struct connection *c = calloc(1, sizeof *c);
         struct epoll_event ev = {.events = EPOLLIN | EPOLLONESHOT, .data.ptr = c};
         int on = 1;
-        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-        if (!c || epoll_ctl(s->epoll, EPOLL_CTL_ADD, fd, &ev)) {
-            close(fd);
-            free(c);
-            continue;
+        if (c) {
+            *c = (struct connection){.fd = fd, .file = -1};
+            setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
         }
-        c->fd = fd;
-        c->file = -1;
+        if (c && epoll_ctl(s->epoll, EPOLL_CTL_ADD, fd, &ev) == 0)
+            continue; /* NOLINT(clang-analyzer-unix.Malloc): the epoll has it */
+        close(fd);
+        free(c);
     }
 }
 
