@@ -191,7 +191,7 @@ static uint64_t used_bytes(void)
     return used;
 }
 
-#define PUTS 300
+#define PUTS 100
 /* Half of them only open and close it, and so count all that is there while the others write. */
 static void what_is_counted_is_what_is_there(void **state)
 {
