@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #define MR_ERROR_BYTES  1024
@@ -88,6 +89,13 @@ bool mr_queue_try_push(struct mr_queue *q, void *item); /* false: full or closed
 bool mr_queue_pop(struct mr_queue *q, void **out);      /* blocks while empty; false: closed and empty */
 bool mr_queue_try_pop(struct mr_queue *q, void **out);
 void mr_queue_close(struct mr_queue *q); /* wakes everyone; what is inside can still be popped */
+
+/*
+ * Makes a file under a temporary name beside its place, then renames it; a pipe or a device is written in place: renaming over
+ * it would take it away. what: of the error's text. fill: returns 0, an errno, or a negative code with the error set; failures of
+ * the stream that it did not look at are found. Returns 0 or a negative code.
+ */
+int mr_file_write(const char *path, const char *what, int (*fill)(FILE *file, void *arg), void *arg);
 
 /* Numbers as text, whatever the process's locale says. */
 double mr_text_to_f64(const char *text, char **end);    /* strtod in the C locale */
