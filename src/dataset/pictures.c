@@ -25,7 +25,8 @@ void mr_picture_declare(struct mr_dataset *ds, int f, const struct mr_picture_op
                                        .exact = opts->exact,
                                        .max_pixels = opts->max_pixels};
     uint64_t pixels = opts->max_pixels ? opts->max_pixels : DEFAULT_PIXELS;
-    mr_files_limit_whole(ds->files, MR_MIN(pixels, MR_WHOLE_LIMIT) * PIXEL_BYTES + BESIDE_BYTES);
+    if (ds->files) /* one picture that is in memory has none */
+        mr_files_limit_whole(ds->files, MR_MIN(pixels, MR_WHOLE_LIMIT) * PIXEL_BYTES + BESIDE_BYTES);
     spec->dtype = MR_U8;
     spec->rank = 3;
     spec->var_dims = 1 << 0 | 1 << 1;
