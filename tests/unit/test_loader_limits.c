@@ -175,9 +175,12 @@ static void what_is_touched_is_what_is_said(void **state)
     assert_true(fd >= 0);
     assert_int_equal(ftruncate(fd, 1500ll << 18), 0); /* holes */
     close(fd);
-    snprintf(uri, sizeof uri, "raw:%s,shape=262144,dtype=u8", path);
+    snprintf(uri, sizeof uri, "raw:%s,shape=512x512,dtype=u8", path);
     struct mr_dataset *ds = open_set(uri);
     struct mr_sampler *order;
+    struct mr_transform *chain; /* so that reads do not go straight into their rows */
+    must(mr_transform_create(&chain));
+    must(mr_transform_add(chain, "vflip(1)"));
     must(mr_sampler_open("random", 1500, 1, &order));
     struct mr_loader_opts opts;
     mr_loader_opts_init(&opts);
@@ -188,7 +191,7 @@ static void what_is_touched_is_what_is_said(void **state)
     struct mr_loader_stats st;
     struct mr_loader *ld;
     struct mr_batch b;
-    must(mr_loader_open(ds, order, NULL, NULL, &opts, &ld));
+    must(mr_loader_open(ds, order, chain, NULL, &opts, &ld));
     while (mr_loader_next(ld, NULL, &b) > 0) {
         if (b.index % 50 == 49)
             touched = MR_MAX(touched, anonymous_bytes() - before);
@@ -197,6 +200,7 @@ static void what_is_touched_is_what_is_said(void **state)
     mr_loader_stats(ld, &st);
     assert_in_range(touched, 1, st.pageable_bytes + st.pinned_bytes + (16 << 20));
     mr_loader_close(ld);
+    mr_transform_destroy(chain);
     mr_sampler_destroy(order);
     mr_dataset_close(ds);
     unlink(path);
