@@ -12,6 +12,9 @@ install(TARGETS millrace_static EXPORT millrace_static COMPONENT library)
 if(TARGET millrace-video)
   install(TARGETS millrace-video LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/millrace COMPONENT video)
 endif()
+if(TARGET millrace-record)
+  install(TARGETS millrace-record LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/millrace COMPONENT program)
+endif()
 install(DIRECTORY include/millrace TYPE INCLUDE COMPONENT library FILES_MATCHING PATTERN "*.h")
 
 set(cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/millrace)
@@ -25,7 +28,7 @@ install(FILES ${PROJECT_BINARY_DIR}/millraceConfig.cmake ${PROJECT_BINARY_DIR}/m
 
 file(RELATIVE_PATH prefix_from_pc ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
 string(REGEX REPLACE "/$" "" prefix_from_pc "${prefix_from_pc}")
-set(pc_requires "zlib libcjson")
+set(pc_requires "zlib libcjson sqlite3")
 if(MILLRACE_HAVE_URING)
   string(APPEND pc_requires " liburing")
 endif()

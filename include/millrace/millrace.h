@@ -24,6 +24,7 @@
 #include <millrace/json.h>
 #include <millrace/loader.h>
 #include <millrace/options.h>
+#include <millrace/profile.h>
 #include <millrace/sampler.h>
 #include <millrace/storage.h>
 #include <millrace/system.h>
