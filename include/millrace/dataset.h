@@ -9,7 +9,7 @@
  *   idx:DIR | idx:IMAGES[,labels=FILE][,split=train|test]    MNIST's format, plain or .gz
  *   npy:FILE[,labels=FILE]                                   first dimension = samples
  *   raw:FILE,shape=3x32x32,dtype=u8[,skip=BYTES][,record=BYTES]   records of fixed size
- *   tar:shards-{000..127}.tar[,fields=[image:jpg;png,label:cls]][,index=auto|beside|cache|none]   WebDataset's, also .gz, .zst
+ *   tar:shards-{000..127}.tar|FOLDER|FOLDER/a-*.tar[,fields=[image:jpg;png,label:cls]][,index=auto|beside|cache|none]   WebDataset's, also .gz, .zst
  *   safetensors:FILE[,fields=[NAME,NAME]][,fp8=refuse|u8]     first dimension = samples
  *   synthetic:n=1e6,shape=1024,dtype=f32,values=uniform[,classes=10][,delay=2ms][,work=50us]
  *   folder:DIR[,labels=auto|folders|none][,allow-empty]      pictures, one class a sub-folder
@@ -128,7 +128,8 @@ MR_API int mr_dataset_open_synthetic(const struct mr_synthetic_opts *opts, struc
  * How data sets with pictures decode them. JPEG, PNG (8 and 16 bit, palettes) and WebP are told apart by their bytes.
  * A loader whose chain begins with ops that cut a window (crop, random_resized_crop, ...) or resize decodes only the rows and
  * columns that are needed, JPEG at the smallest of the sizes 1/8 .. 8/8 that is at least what is asked for; `exact` turns
- * the latter off. Without such an op the largest size must be given, as rows of batches have to have one.
+ * the latter off. A file of more than 8 bytes for each of max_pixels, and 64 MiB, is a bad sample without being read.
+ * Without such an op the largest size must be given, as rows of batches have to have one.
  */
 enum mr_picture_color { MR_PICTURE_RGB, MR_PICTURE_GRAY, MR_PICTURE_RGBA };
 enum mr_picture_alpha { MR_PICTURE_DROP, MR_PICTURE_BLACK, MR_PICTURE_WHITE }; /* what lies under transparent pixels */
@@ -154,6 +155,7 @@ struct mr_picture_opts {
  *
  * Plain archives are read in place, by an index of where members lie: made in one pass over the headers, kept as
  * FILE.tar.idx and valid while the archive's size and time stay. Archives packed by gzip or zstd are unpacked at open.
+ * A list of the classes' names, classes.json (a JSON array of texts), may stand beside the first shard: `millrace pack` writes it.
  * A sample that lacks a field's member is a bad one; two members of one name, absolute paths, "..", links and damaged headers
  * are errors at open.
  */
@@ -161,7 +163,7 @@ enum mr_tar_index_place { MR_TAR_INDEX_AUTO, MR_TAR_INDEX_BESIDE, MR_TAR_INDEX_C
 
 struct mr_tar_opts {
     size_t size;
-    const char *path;   /* shards-{000..127}.tar, {train,val}.tar, a.tar::b.tar; URLs */
+    const char *path;   /* shards-{000..127}.tar, {train,val}.tar, train-*.tar, a folder, a.tar::b.tar; URLs */
     const char *fields; /* "image:jpg;png,label:cls": names, and the extensions that each is looked for under, the first
                               that is there; NULL: by the first sample */
     int index;          /* enum mr_tar_index_place; AUTO: beside the archive, else in $XDG_CACHE_HOME/millrace */

@@ -38,8 +38,9 @@ static int unknown_device(const char *name, size_t length)
     }
     snprintf(word, sizeof word, "%.*s", (int)MR_MIN(length, sizeof word - 1), name);
     const char *nearest = mr_nearest(word, names);
-    return mr_error_set(MR_EOPTION, "device \"%s\": not known to this build; %s%s%sknown are %s", word,
-                        nearest ? "did you mean " : "", nearest ? nearest : "", nearest ? "? " : "", known);
+    mr_error_set(MR_EOPTION, "device \"%s\": not known to this build; %s%s%sknown are %s", word,
+                 nearest ? "did you mean " : "", nearest ? nearest : "", nearest ? "? " : "", known);
+    return MR_EOPTION;
 }
 
 static int best_device(const struct mr_device_ops **out)
