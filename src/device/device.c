@@ -136,7 +136,7 @@ int mr_device_open(const char *uri, struct mr_device **out)
         return mr_error_set(MR_EOPTION, "%s: \"auto\" takes no options; name the device", uri);
     const struct mr_device_ops *ops = NULL;
     int rc = find_device(uri, colon ? (size_t)(colon - uri) : strlen(uri), &ops);
-    if (rc < 0)
+    if (!ops)
         return rc;
     rc = check_ops(ops);
     if (rc < 0)
