@@ -17,9 +17,10 @@ static const struct {
     const char *name;
     uint32_t bit;
 } traces[] = {{"cuda", 1}, {"cuda-light", 2}, {"nvtx", 4}, {"osrt", 8}, {"millrace", 16}, {"none", 0}};
-#define TRACE_CUDA 3u
-#define TRACE_NVTX 4u
-#define TRACE_OSRT 8u
+#define TRACE_CUDA    3u
+#define TRACE_NVTX    4u
+#define TRACE_OSRT    8u
+#define TRACE_METRICS 32u
 
 int profile_traces(const char *text, uint32_t *out_bits)
 {
@@ -195,7 +196,7 @@ int profile_environment(struct profile_run *run)
               setenv("MILLRACE_RECORD_API", o->api ? "all" : "some", 1) == 0 &&
               setenv("MILLRACE_RECORD_GRAPHS", o->graph_trace ? "graph" : "node", 1) == 0 &&
               setenv("MILLRACE_RECORD_MODULE", run->module, 1) == 0;
-    if (ok && run->traced & TRACE_CUDA)
+    if (ok && run->traced & (TRACE_CUDA | TRACE_METRICS))
         ok = inject("CUDA_INJECTION64_PATH", "MILLRACE_RECORD_NEXT_CUDA", run);
     if (ok && run->traced & TRACE_NVTX)
         ok = inject("NVTX_INJECTION64_PATH", "MILLRACE_RECORD_NEXT_NVTX", run);
