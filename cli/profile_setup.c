@@ -78,17 +78,16 @@ static bool is_there(const char *path)
 int profile_find_output(struct profile_run *run)
 {
     const char *given = run->options->output, *base;
-    int n = 0;
     if (!given || !given[0]) {
         for (unsigned i = 1; i < 1000000; i++) {
-            n = snprintf(run->output, sizeof run->output, "report%u.sqlite", i);
+            snprintf(run->output, sizeof run->output, "report%u.sqlite", i);
             if (!is_there(run->output))
                 break;
         }
         return CLI_OK;
     }
     base = strrchr(given, '/') ? strrchr(given, '/') + 1 : given;
-    n = snprintf(run->output, sizeof run->output, "%s%s", given, strchr(base, '.') ? "" : ".sqlite");
+    int n = snprintf(run->output, sizeof run->output, "%s%s", given, strchr(base, '.') ? "" : ".sqlite");
     if (n < 0 || (size_t)n >= sizeof run->output || !base[0])
         return cli_misuse("--output %s: want the name of a file", given);
     if (!is_there(run->output))
