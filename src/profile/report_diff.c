@@ -74,7 +74,8 @@ static uint64_t mark(struct pair *pairs, uint64_t n, double threshold)
         double least = LEAST_SHARE * total_of(pairs, n, pairs[i].category);
         for (from = i; from < n && strcmp(pairs[from].category, pairs[i].category) == 0; from++) {
             struct pair *p = &pairs[from];
-            p->beyond = fabs(p->change) > least && fabs(p->change) > p->before.total * threshold / 100;
+            bool alone = p->before.n == 0 || p->after.n == 0;
+            p->beyond = fabs(p->change) > least && (alone || fabs(p->change) > p->before.total * threshold / 100);
             slower += p->beyond && p->change > 0;
         }
     }

@@ -210,7 +210,8 @@ static void put_call(struct trace *t, const struct mr_rows *rows, const struct m
     mr_table_int(t->table, thread >> 24 & 0xffffff);
     mr_table_int(t->table, thread & 0xffffff);
     mr_table_empty(t->table); /* priorities are not recorded */
-    mr_table_text(t->table, mr_labels_thread(labels, &t->names, thread));
+    const char *label = mr_labels_thread(labels, &t->names, thread);
+    mr_table_text(t->table, *label ? label : NULL);
 }
 
 static int put_calls(struct trace *t)

@@ -1,5 +1,6 @@
 /*
- * Makes a large recording of a training loop that never ran: for measuring what reads recordings (bench/report.sh).
+ * Makes a large recording of a training loop that never ran: for measuring what reads recordings (bench/report.sh),
+ * and for tests of the program.
  * usage: recording_make FILE RECORDS [JSON]
  *
  * Of each 100 records 46 are API calls, 40 kernels of 64 names, 6 copies, 2 memsets, 4 NVTX ranges and 2 OS calls. With JSON the
