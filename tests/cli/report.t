@@ -1,6 +1,6 @@
 $ "$RECORDING_MAKE" run.sqlite 1000
 1000 records
-$ millrace report run.sqlite | cut -c1-70
+$ millrace report run.sqlite -n 3 | cut -c1-70
 NVTX ranges (nvtx_sum)
 
  Time  Total Time  Instances       Avg       Med       Min       Max  
@@ -199,7 +199,7 @@ millrace report: text.sqlite: is no recording: it is not a SQLite database; `mil
 [1]
 $ head -c 40000 run.sqlite >cut.sqlite; millrace report cut.sqlite 2>&1 | grep -c .
 1
-$ millrace report --list | sed 's/ .*//' | sort
+$ millrace report --list | grep -c '^[a-z_]*_\(sum\|trace\|ops\)  *[A-Z]'
 cuda_api_sum
 cuda_api_trace
 cuda_gpu_kern_sum

@@ -582,7 +582,11 @@ static void strange_exports_do_no_harm(void **state)
 static void a_million_names(void **state)
 {
     (void)state;
+#ifdef __SANITIZE_THREAD__
+    const uint32_t n = 100000;
+#else
     const uint32_t n = 1000000;
+#endif
     sqlite3_stmt *string, *kernel;
     char name[64];
     sqlite3 *db = start_export(OTHER);
@@ -611,8 +615,10 @@ static void a_million_names(void **state)
     struct mr_recording *recording = open_at(OTHER);
     struct mr_table *table = report(recording, "cuda_gpu_kern_sum", NULL);
     assert_int_equal(mr_table_rows(table), n);
+    char last[64];
+    snprintf(last, sizeof last, "kernel_%u", n - 1);
     /* the last kernel's durations: 1000 + i and 1000 + i + n */
-    assert_string_equal(text(table, 0, "Name"), "kernel_999999");
+    assert_string_equal(text(table, 0, "Name"), last);
     assert_true(number(table, 0, "Total Time") == 2 * (1000.0 + n - 1) + n);
     assert_true(number(table, 0, "Med") == 1000.0 + n - 1 + n / 2.0);
     assert_true(number(table, n - 1, "Total Time") == 2000.0 + n);
