@@ -4,11 +4,11 @@
 # usage: bench/report.sh      RECORDS=10000000 JSON_RECORDS=1000000 CORES=0,1
 set -eu
 cd "$(dirname "$0")/.."
-if [ -z "${MILLRACE:-}" ]; then
-    scripts/build.sh release
-fi
-build=${BUILD:-build/release}
-millrace=${MILLRACE:-$build/millrace} make=$build/tests/support/recording_make
+# scripts/build.sh makes this preset without tests, whose generator is wanted here
+build=build/release
+cmake --preset release -DMILLRACE_TESTS=ON >/dev/null
+ninja -C $build millrace_cli recording_make >/dev/null
+millrace=$build/millrace make=$build/tests/support/recording_make
 records=${RECORDS:-10000000} json_records=${JSON_RECORDS:-1000000} cores=${CORES:-0,1}
 work=build/bench
 mkdir -p "$work"
