@@ -18,7 +18,7 @@ cat "$file" >/dev/null
 
 measure() {
     printf '%-44s ' "$*"
-    /usr/bin/time -f '%e s  %M KB' taskset -c "$cores" "$millrace" report "$@" 2>&1 >/dev/null | tail -1
+    /usr/bin/time -f '%e s, of CPU %U + %S s, %M KB' taskset -c "$cores" "$millrace" report "$@" 2>&1 >/dev/null | tail -1
 }
 measure "$file"
 for report in nvtx_sum osrt_sum cuda_api_sum cuda_gpu_kern_sum cuda_gpu_mem_time_sum cuda_gpu_mem_size_sum cuda_gpu_sum \

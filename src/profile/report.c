@@ -7,9 +7,10 @@
 
 #define MAX_KINDS 32
 
-/* until their files are here */
+/* until their files are here. NOLINTBEGIN(readability-redundant-declaration) */
 extern const struct mr_report_kind mr_report_step_breakdown __attribute__((weak));
 extern const struct mr_report_kind mr_report_overlap __attribute__((weak));
+/* NOLINTEND(readability-redundant-declaration) */
 
 /* [out] kinds: ended by NULL. */
 static void list_kinds(const struct mr_report_kind *kinds[MAX_KINDS + 1])

@@ -143,7 +143,9 @@ static uint64_t process_of(const struct mr_calls *c, const struct mr_call *call)
 
 static uint64_t bucket_of(const struct mr_calls *c, uint64_t process, uint32_t correlation)
 {
-    uint64_t mask = c->n_buckets - 1, b = mr_mix64(process << 32 ^ correlation) & mask;
+    /* neighbours in correlation lie in one cache line, and are asked for one after the other */
+    uint64_t mask = c->n_buckets - 1;
+    uint64_t b = (mr_mix64(process << 32 ^ correlation >> 4) << 4 | (correlation & 15)) & mask;
     while (c->buckets[b]) {
         const struct mr_call *call = &c->calls[c->buckets[b] - 1];
         if (call->correlation == correlation && process_of(c, call) == process)
@@ -158,7 +160,7 @@ static int index_calls(struct mr_calls *c)
     if (c->n > UINT32_MAX / 4)
         return mr_error_set(MR_EUNSUPPORTED,
                             "more than a thousand million API calls: give a window with --from and --to");
-    for (c->n_buckets = 64; c->n_buckets < c->n + c->n / 2;)
+    for (c->n_buckets = 64; c->n_buckets < 2 * c->n;)
         c->n_buckets *= 2;
     c->buckets = calloc(c->n_buckets, sizeof *c->buckets);
     if (!c->buckets)

@@ -1,7 +1,7 @@
 /*
  * mem_ops: each copy and memset with the call that made it, and whether that call's thread had to wait for it.
  *
- * Whether the host was blocked, from what is recorded of calls (docs/recordings.md):
+ * Whether the host was blocked, from what is recorded of calls:
  *   "in the call"   the call blocks by its name (cudaMemcpy, cuMemcpyHtoD_v2: no Async) and the memory is the host's at either
  *                   end; or it is asynchronous by name, but the host's memory is pageable and it returned after the copy ended
  *   "synchronised"  the same thread's next synchronising call began before the copy ended and returned after it did, and no

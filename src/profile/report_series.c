@@ -201,6 +201,7 @@ struct mr_series *mr_groups_at(struct mr_groups *g, struct mr_key key)
     if (i >= g->capacity) {
         uint32_t capacity = MR_MAX(i + 1, 2 * g->capacity);
         size_t bytes = (size_t)capacity * g->n_series * sizeof *g->series;
+        /* NOLINTNEXTLINE(clang-analyzer-optin.portability.UnixAPI): n_series is 1 or more */
         struct mr_series *series = realloc(g->series, bytes);
         if (!series) {
             mr_error_nomem("names", bytes);
