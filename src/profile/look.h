@@ -57,6 +57,9 @@ int mr_steps_mark(struct mr_steps *steps, const uint64_t *mark_ns, const uint64_
 /* Whether a range is called so: "NAME" as it is or with a number after it, "DOMAIN@NAME"; case counts only without fold. */
 bool mr_range_named(const struct mr_recording *rec, const struct mr_rec_range *range, const char *name, bool fold);
 
+/* The time inside ranges of this name (NULL: an empty list). thread: of one thread only, or MR_NONE. */
+int mr_ranges_named(const struct mr_recording *rec, uint32_t thread, const char *name, struct mr_intervals *out);
+
 /* ---- what a thread did ---- */
 
 enum mr_doing_what { MR_DOING_OWN, MR_DOING_OS, MR_DOING_API };
@@ -107,6 +110,8 @@ struct mr_look {
 /* step: as in mr_steps_find(). warm: steps that warm up are looked at too. */
 int mr_look_make(const struct mr_recording *rec, const struct mr_place *place, const char *step, bool warm,
                  struct mr_look *out);
+/* The same over everything that the device did, without steps. */
+int mr_look_whole(const struct mr_recording *rec, const struct mr_place *place, struct mr_look *out);
 void mr_look_free(struct mr_look *look);
 
 bool mr_op_computes(const struct mr_rec_op *op);

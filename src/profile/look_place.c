@@ -225,27 +225,46 @@ static void note_what_is_there(struct mr_look *look)
     look->has_os |= (rec->traced & MR_TRACE_OSRT) != 0;
 }
 
+/* The rest of a look whose operations and steps are there. */
+static int fill(struct mr_look *look, bool warm)
+{
+    const struct mr_recording *rec = look->rec;
+    uint64_t end_ns = 0;
+    int rc = look->steps.n > 0 ? choose_steps(look, warm) : 0;
+    for (uint64_t i = 0; i < look->n_ops; i++)
+        end_ns = MR_MAX(end_ns, rec->ops[look->ops[i]].end_ns);
+    if (!rc && look->steps.n == 0 && look->n_ops > 0)
+        mr_intervals_add(&look->in, rec->ops[look->ops[0]].start_ns, end_ns);
+    look->wall_ns = mr_intervals_measure(&look->in);
+    rc = rc ? rc : make_logs(look);
+    if (rc)
+        return rc;
+    note_what_is_there(look);
+    clip(look);
+    if (look->busy.lost || look->idle.lost || look->d2d.lost || look->in.lost)
+        rc = mr_error_nomem("intervals", look->n_ops * sizeof(struct mr_interval));
+    return rc;
+}
+
 int mr_look_make(const struct mr_recording *rec, const struct mr_place *place, const char *step, bool warm,
                  struct mr_look *out)
 {
     struct mr_look look = {.rec = rec, .place = *place};
-    uint64_t end_ns = 0;
     int rc = mr_place_ops(rec, place, &look.ops, &look.n_ops);
     rc = rc ? rc : mr_steps_find(rec, place, look.ops, look.n_ops, step, &look.steps);
-    if (!rc && look.steps.n > 0)
-        rc = choose_steps(&look, warm);
-    for (uint64_t i = 0; i < look.n_ops; i++)
-        end_ns = MR_MAX(end_ns, rec->ops[look.ops[i]].end_ns);
-    if (!rc && look.steps.n == 0 && look.n_ops > 0)
-        mr_intervals_add(&look.in, rec->ops[look.ops[0]].start_ns, end_ns);
-    look.wall_ns = mr_intervals_measure(&look.in);
-    rc = rc ? rc : make_logs(&look);
-    if (!rc) {
-        note_what_is_there(&look);
-        clip(&look);
-        if (look.busy.lost || look.idle.lost || look.d2d.lost || look.in.lost)
-            rc = mr_error_nomem("intervals", look.n_ops * sizeof(struct mr_interval));
-    }
+    rc = rc ? rc : fill(&look, warm);
+    if (rc)
+        mr_look_free(&look);
+    else
+        *out = look;
+    return rc;
+}
+
+int mr_look_whole(const struct mr_recording *rec, const struct mr_place *place, struct mr_look *out)
+{
+    struct mr_look look = {.rec = rec, .place = *place};
+    int rc = mr_place_ops(rec, place, &look.ops, &look.n_ops);
+    rc = rc ? rc : fill(&look, true);
     if (rc)
         mr_look_free(&look);
     else

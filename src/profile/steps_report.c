@@ -189,14 +189,6 @@ static int place_rows(const struct mr_look *look, const struct mr_report_opts *o
     return rc;
 }
 
-static void add_ranges(const struct mr_recording *rec, const char *name, struct mr_intervals *out)
-{
-    for (uint64_t i = 0; name && i < rec->n_ranges; i++)
-        if (rec->ranges[i].type != MR_RANGE_MARK && mr_range_named(rec, &rec->ranges[i], name, false))
-            mr_intervals_add(out, rec->ranges[i].start_ns, rec->ranges[i].end_ns);
-    mr_intervals_unite(out);
-}
-
 static void set_note(struct mr_table *table, const struct mr_recording *rec, const struct mr_place *places,
                      uint32_t n_places, const char *how, uint64_t n_steps, double confidence, uint64_t n_pauses)
 {
@@ -229,7 +221,7 @@ static int make(struct mr_recording *recording, const struct mr_report_opts *opt
     if (rc)
         return rc;
     struct mr_table *table = mr_table_create("step_breakdown", columns, MR_COUNT(columns));
-    add_ranges(recording, opts->range, &inside);
+    rc = table ? mr_ranges_named(recording, MR_NONE, opts->range, &inside) : mr_error_nomem("a report", sizeof columns);
     for (uint32_t i = 0; !rc && i < n_places; i++) {
         struct mr_look look;
         rc = mr_look_make(recording, &places[i], opts->step, true, &look);
@@ -249,7 +241,7 @@ static int make(struct mr_recording *recording, const struct mr_report_opts *opt
         n_steps += look.steps.n;
         mr_look_free(&look);
     }
-    if (!rc && table) {
+    if (!rc) {
         set_note(table, recording, places, n_places, how, n_steps, confidence, n_pauses);
         if (opts->sort)
             rc = mr_table_sort(table, opts->sort[0] == '-' ? opts->sort + 1 : opts->sort, opts->sort[0] == '-');
