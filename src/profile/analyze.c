@@ -43,6 +43,9 @@ static void tail(const struct mr_case *c, const struct mr_advice *advice, char *
                                 look->n_warm ? " after warming up" : "", look->steps.how);
     else
         used = (size_t)snprintf(out, cap, "; no steps were found, so figures are of the whole recording");
+    if (look->steps.n_pauses && used < cap)
+        used += (size_t)snprintf(out + used, cap - used, "; %" PRIu64 " pauses between steps, %.3f s, are left out",
+                                 look->steps.n_pauses, (double)look->steps.pause_ns / 1e9);
     if (most && used < cap)
         used += (size_t)snprintf(out + used, cap - used, "; most would be saved by %s (%.1f%%)", most->rule,
                                  most->saving_percent);

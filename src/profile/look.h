@@ -20,12 +20,12 @@ enum mr_steps_method {
 
 /*
  * Steps follow each other: one lasts from a mark (a range's start, the start of an operation) to the next, so that what lies
- * between the ranges (the loader, often) is inside. A pause of more than 10 median steps (an epoch's end) is left out: the step
- * before it ends with its range or its last operation.
+ * between the ranges (the loader, often) is inside. A pause of more than 100 mean steps (an epoch's end) is left out and told:
+ * the step before it ends with its range or its last operation.
  */
 struct mr_steps {
     struct mr_interval *at; /* sorted, without overlap */
-    uint64_t n, n_pauses;
+    uint64_t n, n_pauses, pause_ns;
     enum mr_steps_method method;
     double confidence; /* 0..1 */
     char how[320];     /* a sentence for people */

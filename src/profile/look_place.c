@@ -118,33 +118,21 @@ int mr_place_ops(const struct mr_recording *rec, const struct mr_place *place, u
 
 /* ---- a place over its steps ---- */
 
-static int by_number(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return (x > y) - (x < y);
-}
-
-/* Steps that warm up, not looked at: the first of four or more, and those after it as long as they take twice the median. */
-static int choose_steps(struct mr_look *look, bool warm)
+/* Steps that warm up, not looked at: the first of four or more, and those after it as long as they take three times the mean. */
+static void choose_steps(struct mr_look *look, bool warm)
 {
     const struct mr_steps *steps = &look->steps;
-    uint64_t *wall = malloc((steps->n + 1) * sizeof *wall), median;
-    if (!wall)
-        return mr_error_nomem("steps", steps->n * sizeof *wall);
+    uint64_t mean = 0;
     for (uint64_t i = 0; i < steps->n; i++)
-        wall[i] = steps->at[i].end_ns - steps->at[i].start_ns;
-    qsort(wall, steps->n, sizeof *wall, by_number);
-    median = wall[steps->n / 2];
-    free(wall);
+        mean += (steps->at[i].end_ns - steps->at[i].start_ns) / steps->n;
     look->n_warm = steps->n >= 4 && !warm;
     while (look->n_warm > 0 && look->n_warm < steps->n / 4 &&
-           steps->at[look->n_warm].end_ns - steps->at[look->n_warm].start_ns > 2 * median)
+           steps->at[look->n_warm].end_ns - steps->at[look->n_warm].start_ns > 3 * mean)
         look->n_warm++;
     for (uint64_t i = look->n_warm; i < steps->n; i++)
         mr_intervals_add(&look->in, steps->at[i].start_ns, steps->at[i].end_ns);
     mr_intervals_unite(&look->in);
     look->n_steps = steps->n - look->n_warm;
-    return 0;
 }
 
 static void add_op(const struct mr_rec_op *op, struct mr_intervals *all)
@@ -230,13 +218,14 @@ static int fill(struct mr_look *look, bool warm)
 {
     const struct mr_recording *rec = look->rec;
     uint64_t end_ns = 0;
-    int rc = look->steps.n > 0 ? choose_steps(look, warm) : 0;
+    if (look->steps.n > 0)
+        choose_steps(look, warm);
     for (uint64_t i = 0; i < look->n_ops; i++)
         end_ns = MR_MAX(end_ns, rec->ops[look->ops[i]].end_ns);
-    if (!rc && look->steps.n == 0 && look->n_ops > 0)
+    if (look->steps.n == 0 && look->n_ops > 0)
         mr_intervals_add(&look->in, rec->ops[look->ops[0]].start_ns, end_ns);
     look->wall_ns = mr_intervals_measure(&look->in);
-    rc = rc ? rc : make_logs(look);
+    int rc = make_logs(look);
     if (rc)
         return rc;
     note_what_is_there(look);

@@ -102,7 +102,8 @@ static void flatten(const struct mr_recording *rec, struct mr_thread_log *log, s
             continue;
         while (n_open > 0 && open[n_open - 1].end_ns <= range->start_ns) {
             add_scope(log, at, open[n_open - 1].end_ns, open[n_open - 1].text);
-            at = MR_MAX(at, open[--n_open].end_ns);
+            n_open--;
+            at = MR_MAX(at, open[n_open].end_ns);
         }
         if (n_open > 0)
             add_scope(log, at, range->start_ns, open[n_open - 1].text);
@@ -111,7 +112,8 @@ static void flatten(const struct mr_recording *rec, struct mr_thread_log *log, s
     }
     while (n_open > 0) {
         add_scope(log, at, open[n_open - 1].end_ns, open[n_open - 1].text);
-        at = MR_MAX(at, open[--n_open].end_ns);
+        n_open--;
+        at = MR_MAX(at, open[n_open].end_ns);
     }
 }
 

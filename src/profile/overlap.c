@@ -4,7 +4,7 @@
  * A copy is overlapped when at least 90% of its time lies under compute. Any other has exactly one reason, the first of:
  *   pageable      one end is pageable memory: the driver stages it, and the call blocks
  *   synchronized  its call blocks by itself (no "Async" in its name), or the same thread's next call that is no query waits
- *                 (stream, device, event) and begins before the copy has ended
+ *                 (stream, device, event), begins before the copy has ended and returns before anything else ends
  *   same stream   kernels run on the copy's stream: it orders them
  *   engine busy   a copy of the same direction ran until (at most 20 us before) it began, though it was issued earlier
  *   dependency    a kernel was launched before the copy ended and began only after it: it waited for the copy
@@ -65,13 +65,38 @@ static const struct mr_rec_api *next_call(const struct mr_look *look, const stru
     return NULL;
 }
 
+static uint64_t first_at(const struct mr_look *look, uint64_t time_ns)
+{
+    uint64_t low = 0, high = look->n_ops;
+    while (low < high) {
+        uint64_t mid = low + (high - low) / 2;
+        if (look->rec->ops[look->ops[mid]].start_ns >= time_ns)
+            high = mid;
+        else
+            low = mid + 1;
+    }
+    return low;
+}
+
+/* Something else ended after the copy and before the call did, which then waited for that: kernels of another stream. Of the 64
+ * operations that began last. */
+static bool waited_longer(const struct mr_look *look, const struct mr_rec_op *copy, const struct mr_rec_api *sync)
+{
+    uint64_t at = first_at(look, sync->end_ns);
+    for (uint64_t i = at; i-- > 0 && at - i <= 64;) {
+        const struct mr_rec_op *op = &look->rec->ops[look->ops[i]];
+        if (op->end_ns > copy->end_ns && op->end_ns <= sync->end_ns)
+            return true;
+    }
+    return false;
+}
+
 const struct mr_rec_api *mr_sync_after(const struct mr_look *look, const struct mr_rec_op *copy)
 {
-    const struct mr_rec_api *api = call_of(look->rec, copy), *next;
-    if (!api)
+    const struct mr_rec_api *api = call_of(look->rec, copy), *next = api ? next_call(look, api) : NULL;
+    if (!next || next->class != MR_CALL_SYNC || next->start_ns >= copy->end_ns || next->end_ns < copy->end_ns)
         return NULL;
-    next = next_call(look, api);
-    return next && next->class == MR_CALL_SYNC && next->start_ns < copy->end_ns ? next : NULL;
+    return waited_longer(look, copy, next) ? NULL : next;
 }
 
 static bool synchronized(const struct mr_look *look, const struct mr_rec_op *copy)
@@ -122,19 +147,6 @@ bool mr_kernel_streams_has(const struct mr_kernel_streams *streams, const struct
 }
 
 /* ---- reasons ---- */
-
-static uint64_t first_at(const struct mr_look *look, uint64_t time_ns)
-{
-    uint64_t low = 0, high = look->n_ops;
-    while (low < high) {
-        uint64_t mid = low + (high - low) / 2;
-        if (look->rec->ops[look->ops[mid]].start_ns >= time_ns)
-            high = mid;
-        else
-            low = mid + 1;
-    }
-    return low;
-}
 
 /* Copies of one direction run one after the other: the one before ended last. At most 64 operations back. */
 static bool engine_busy(const struct mr_look *look, uint64_t at)

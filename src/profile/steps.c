@@ -4,7 +4,8 @@
 #include <ctype.h>
 #include <string.h>
 
-#define PAUSE       10  /* medians between two marks: an epoch's end, not a step */
+#define PAUSE                                                                                                          \
+    100 /* mean steps between two marks: an epoch's end; less may be a loader that hands out batches in bursts */
 #define MIN_REGULAR 3   /* ranges that may be steps without being called so */
 #define MIN_COVER   0.5 /* of the place's time, by ranges that nobody named */
 
@@ -67,24 +68,18 @@ static uint64_t median_of(uint64_t *values, uint64_t n)
 
 int mr_steps_mark(struct mr_steps *steps, const uint64_t *mark_ns, const uint64_t *end_ns, uint64_t n)
 {
-    uint64_t *apart = malloc((n + 1) * sizeof *apart), median = 0;
+    uint64_t mean = n > 1 ? (mark_ns[n - 1] - mark_ns[0]) / (n - 1) : 0;
     steps->at = malloc((n + 1) * sizeof *steps->at);
-    if (!apart || !steps->at) {
-        free(apart);
+    if (!steps->at)
         return mr_error_nomem("steps", n * sizeof *steps->at);
-    }
-    for (uint64_t i = 0; i + 1 < n; i++)
-        apart[i] = mark_ns[i + 1] - mark_ns[i];
-    if (n > 1)
-        median = median_of(apart, n - 1);
-    free(apart);
     steps->n = 0;
     for (uint64_t i = 0; i < n; i++) {
-        bool last = i + 1 == n, pause = !last && n > 2 && (mark_ns[i + 1] - mark_ns[i]) / PAUSE > median;
+        bool last = i + 1 == n, pause = !last && (mark_ns[i + 1] - mark_ns[i]) / PAUSE > mean;
         uint64_t end = last ? end_ns[i] : mark_ns[i + 1];
         if (pause) {
-            steps->n_pauses++;
             end = MR_MIN(MR_MAX(end_ns[i], mark_ns[i]), mark_ns[i + 1]);
+            steps->pause_ns += mark_ns[i + 1] - end;
+            steps->n_pauses++;
         }
         if (end > mark_ns[i])
             steps->at[steps->n++] = (struct mr_interval){mark_ns[i], end};
