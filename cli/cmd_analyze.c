@@ -35,20 +35,25 @@ static const struct mr_option table[] = {
 
 /* ---- text ---- */
 
-/* Prints a text wrapped at 100 columns with its first line after a label. */
-static void paragraph(const char *label, const char *text)
+/* Prints a text after what is in its line already, wrapped at 100 columns; its other lines begin after `indent` blanks. */
+static void wrap(const char *text, int indent)
 {
-    size_t at = 0, width = 100 - 12, length = strlen(text);
-    printf("  %-10s", label);
+    size_t at = 0, width = 100 - (size_t)indent, length = strlen(text);
     while (length - at > width) {
         size_t cut = at + width;
         while (cut > at && text[cut] != ' ')
             cut--;
         cut = cut == at ? at + width : cut;
-        printf("%.*s\n%12s", (int)(cut - at), text + at, "");
+        printf("%.*s\n%*s", (int)(cut - at), text + at, indent, "");
         at = cut + (text[cut] == ' ');
     }
     printf("%s\n", text + at);
+}
+
+static void paragraph(const char *label, const char *text)
+{
+    printf("  %-10s", label);
+    wrap(text, 12);
 }
 
 static void cell_text(const struct mr_column *column, struct mr_cell cell, char *out, size_t cap)
@@ -117,43 +122,57 @@ static bool chosen(const struct options *o, const struct mr_finding *f)
     return !o->rule || strcmp(o->rule, f->rule) == 0;
 }
 
+static void print_untold(const struct options *o, const struct mr_advice *advice)
+{
+    for (uint32_t i = 0, told = 0; i < mr_advice_count(advice); i++) {
+        const struct mr_finding *f = mr_advice_get(advice, i);
+        if (f->verdict != MR_CANNOT_TELL || !chosen(o, f))
+            continue;
+        printf("%s  %s, because ", told++ ? "" : "\nCannot tell:\n", f->rule);
+        wrap(f->why, 4);
+    }
+}
+
+/* Rules that found nothing: their names in a line or, asked for, what each computed. */
+static void print_fine(const struct options *o, const struct mr_advice *advice)
+{
+    bool whole = o->all || o->rule;
+    char names[2048] = "";
+    for (uint32_t i = 0, told = 0; i < mr_advice_count(advice); i++) {
+        const struct mr_finding *f = mr_advice_get(advice, i);
+        size_t used = strlen(names);
+        if (f->verdict != MR_FINE || !chosen(o, f))
+            continue;
+        snprintf(names + used, sizeof names - used, "%s%s", told ? ", " : "", f->rule);
+        if (whole) {
+            printf("%s  %s: ", told ? "" : "\nFine:\n", f->rule);
+            wrap(f->why, 4);
+        }
+        told++;
+    }
+    if (names[0] && !whole) {
+        printf("\nFine: ");
+        wrap(names, 6);
+    }
+}
+
 static int print_text(const struct options *o, const struct mr_advice *advice)
 {
-    uint32_t n = mr_advice_count(advice), n_found = 0, n_fine = 0;
+    uint32_t n = mr_advice_count(advice), n_found = 0;
     int code = CLI_OK;
-    paragraph("", mr_advice_summary(advice));
+    wrap(mr_advice_summary(advice), 0);
     for (uint32_t i = 0; i < n && code == CLI_OK; i++) {
         const struct mr_finding *f = mr_advice_get(advice, i);
         if (!chosen(o, f))
             continue;
         n_found += f->verdict == MR_FOUND;
-        n_fine += f->verdict == MR_FINE;
         if (f->verdict == MR_FOUND)
             code = print_found(f, o->all || o->rule);
     }
     if (n_found > 1)
         printf("\nSavings are those of mending one fault alone: they share time and do not add up.\n");
-    for (uint32_t i = 0, told = 0; i < n; i++) {
-        const struct mr_finding *f = mr_advice_get(advice, i);
-        if (f->verdict != MR_CANNOT_TELL || !chosen(o, f))
-            continue;
-        if (told++ == 0)
-            printf("\nCannot tell:\n");
-        printf("  %s, because %s\n", f->rule, f->why);
-    }
-    if (n_fine == 0)
-        return code;
-    printf(o->all || o->rule ? "\nFine:\n" : "\nFine:");
-    for (uint32_t i = 0, told = 0; i < n; i++) {
-        const struct mr_finding *f = mr_advice_get(advice, i);
-        if (f->verdict != MR_FINE || !chosen(o, f))
-            continue;
-        if (o->all || o->rule)
-            printf("  %s: %s\n", f->rule, f->why);
-        else
-            printf("%s %s", told++ ? "," : "", f->rule);
-    }
-    printf(o->all || o->rule ? "" : "\n");
+    print_untold(o, advice);
+    print_fine(o, advice);
     return code;
 }
 

@@ -35,7 +35,11 @@ static int by_start(const void *a, const void *b)
 static uint64_t outermost(struct mr_doing *doing, uint64_t n)
 {
     uint64_t kept = 0, until = 0;
-    qsort(doing, n, sizeof *doing, by_start);
+    bool sorted = true;
+    for (uint64_t i = 1; i < n && sorted; i++)
+        sorted = by_start(&doing[i - 1], &doing[i]) <= 0;
+    if (!sorted)
+        qsort(doing, n, sizeof *doing, by_start);
     for (uint64_t i = 0; i < n; i++) {
         struct mr_doing d = doing[i];
         d.start_ns = MR_MAX(d.start_ns, until);

@@ -59,42 +59,57 @@ static int by_launch(const void *a, const void *b)
     return (x->op > y->op) - (x->op < y->op);
 }
 
-static int by_hash(const void *a, const void *b)
+/* Numbers the distinct tokens in the order in which they first come. slot: n_slots zeroes, a power of two. */
+static void number(struct period *p, uint32_t *slot, uint64_t n_slots)
 {
-    const struct token *x = *(struct token *const *)a, *y = *(struct token *const *)b;
-    return (x->hash > y->hash) - (x->hash < y->hash);
+    uint64_t *seen = p->by_id; /* of each id its hash, until positions are filled in */
+    for (uint64_t i = 0; i < p->n; i++) {
+        uint64_t at = p->tokens[i].hash & (n_slots - 1);
+        while (slot[at] != 0 && seen[slot[at] - 1] != p->tokens[i].hash)
+            at = (at + 1) & (n_slots - 1);
+        if (slot[at] == 0) {
+            seen[p->n_ids++] = p->tokens[i].hash;
+            slot[at] = p->n_ids;
+        }
+        p->tokens[i].id = slot[at] - 1;
+    }
 }
 
-/* Numbers the distinct tokens and sorts their positions by them. */
-static void number(struct period *p, struct token **order)
+/* Sorts the positions by token. */
+static void sort_positions(struct period *p)
 {
-    for (uint64_t i = 0; i < p->n; i++)
-        order[i] = &p->tokens[i];
-    qsort(order, p->n, sizeof(struct token *), by_hash); /* NOLINT(bugprone-sizeof-expression) */
-    for (uint64_t i = 0; i < p->n; i++) {
-        p->n_ids += i == 0 || order[i]->hash != order[i - 1]->hash;
-        order[i]->id = p->n_ids - 1;
-    }
     for (uint64_t i = 0; i < p->n; i++)
         p->first[p->tokens[i].id + 1]++;
     for (uint32_t id = 0; id < p->n_ids; id++)
         p->first[id + 1] += p->first[id];
-    for (uint64_t i = p->n; i-- > 0;) /* filled from the back: first[id + 1] sinks to where the next id ... */
-        p->by_id[--p->first[p->tokens[i].id + 1]] = i;
-    /* ... and each entry has sunk to its own start: shift them back. */
-    memmove(p->first, p->first + 1, p->n_ids * sizeof *p->first);
+    for (uint64_t i = p->n; i-- > 0;) { /* filled from the back: first[id + 1] sinks to where id begins ... */
+        uint64_t *at = &p->first[p->tokens[i].id + 1];
+        p->by_id[--*at] = i;
+    }
+    memmove(p->first, p->first + 1, p->n_ids * sizeof *p->first); /* ... and is moved there */
     p->first[p->n_ids] = p->n;
+}
+
+static bool in_order(const struct period *p)
+{
+    for (uint64_t i = 1; i < p->n; i++)
+        if (p->tokens[i].launched_ns < p->tokens[i - 1].launched_ns)
+            return false;
+    return true;
 }
 
 static int read_tokens(struct period *p, const uint32_t *ops)
 {
-    struct token **order = malloc((p->n + 1) * sizeof(struct token *)); /* NOLINT(bugprone-sizeof-expression) */
+    uint64_t n_slots = 64;
+    while (n_slots < 2 * p->n)
+        n_slots *= 2;
+    uint32_t *slot = calloc(n_slots, sizeof *slot);
     p->tokens = malloc((p->n + 1) * sizeof *p->tokens);
     p->by_id = malloc((p->n + 1) * sizeof *p->by_id);
     p->first = calloc(p->n + 2, sizeof *p->first);
     p->fed = malloc((p->n + 1) * sizeof *p->fed);
-    if (!order || !p->tokens || !p->by_id || !p->first || !p->fed) {
-        free(order);
+    if (!slot || !p->tokens || !p->by_id || !p->first || !p->fed) {
+        free(slot);
         return mr_error_nomem("the device's work", p->n * sizeof *p->tokens);
     }
     for (uint64_t i = 0; i < p->n; i++) {
@@ -102,9 +117,11 @@ static int read_tokens(struct period *p, const uint32_t *ops)
         uint64_t launched = op->api < p->rec->n_apis ? p->rec->apis[op->api].start_ns : op->start_ns;
         p->tokens[i] = (struct token){token_hash(op), launched, ops[i], 0};
     }
-    qsort(p->tokens, p->n, sizeof *p->tokens, by_launch);
-    number(p, order);
-    free(order);
+    if (!in_order(p))
+        qsort(p->tokens, p->n, sizeof *p->tokens, by_launch);
+    number(p, slot, n_slots);
+    free(slot);
+    sort_positions(p);
     p->fed[0] = 0;
     for (uint64_t i = 0; i < p->n; i++)
         p->fed[i + 1] = p->fed[i] + feeds(&p->rec->ops[p->tokens[i].op]);

@@ -11,7 +11,7 @@ static struct mr_table *report(const char *path)
     struct mr_report_opts opts;
     struct mr_table *table = NULL;
     struct mr_recording *rec = make_load(path);
-    mr_report_opts_init(&opts);
+    opts = (struct mr_report_opts){.size = sizeof opts};
     if (mr_report_overlap.make(rec, &opts, &table) < 0)
         fail_msg("%s", mr_last_error());
     mr_recording_close(rec);

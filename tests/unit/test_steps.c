@@ -11,7 +11,7 @@ static struct mr_table *report(struct mr_recording *rec, const struct mr_report_
 {
     struct mr_report_opts plain;
     struct mr_table *table = NULL;
-    mr_report_opts_init(&plain);
+    plain = (struct mr_report_opts){.size = sizeof plain};
     if (mr_report_step_breakdown.make(rec, opts ? opts : &plain, &table) < 0)
         fail_msg("%s", mr_last_error());
     return table;
@@ -228,7 +228,7 @@ static void odd_ranges(void **state)
     check_sums(table);
     mr_table_destroy(table);
     struct mr_report_opts opts;
-    mr_report_opts_init(&opts);
+    opts = (struct mr_report_opts){.size = sizeof opts};
     opts.step = "dom@step";
     table = report(rec, &opts);
     assert_int_equal(mr_table_rows(table), 3); /* one step: median, p95, itself */
