@@ -35,10 +35,10 @@ static const struct mr_option table[] = {
 
 /* ---- text ---- */
 
-/* Prints a text after what is in its line already, wrapped at 100 columns; its other lines begin after `indent` blanks. */
-static void wrap(const char *text, int indent)
+/* Prints a text after `used` columns of its line, wrapped at 100 columns; its other lines begin after `indent` blanks. */
+static void wrap(const char *text, size_t used, int indent)
 {
-    size_t at = 0, width = 100 - (size_t)indent, length = strlen(text);
+    size_t at = 0, width = 100 - used, length = strlen(text);
     while (length - at > width) {
         size_t cut = at + width;
         while (cut > at && text[cut] != ' ')
@@ -46,6 +46,7 @@ static void wrap(const char *text, int indent)
         cut = cut == at ? at + width : cut;
         printf("%.*s\n%*s", (int)(cut - at), text + at, indent, "");
         at = cut + (text[cut] == ' ');
+        width = 100 - (size_t)indent;
     }
     printf("%s\n", text + at);
 }
@@ -53,7 +54,7 @@ static void wrap(const char *text, int indent)
 static void paragraph(const char *label, const char *text)
 {
     printf("  %-10s", label);
-    wrap(text, 12);
+    wrap(text, 12, 12);
 }
 
 static void cell_text(const struct mr_column *column, struct mr_cell cell, char *out, size_t cap)
@@ -129,7 +130,7 @@ static void print_untold(const struct options *o, const struct mr_advice *advice
         if (f->verdict != MR_CANNOT_TELL || !chosen(o, f))
             continue;
         printf("%s  %s, because ", told++ ? "" : "\nCannot tell:\n", f->rule);
-        wrap(f->why, 4);
+        wrap(f->why, strlen(f->rule) + 12, 4);
     }
 }
 
@@ -146,13 +147,13 @@ static void print_fine(const struct options *o, const struct mr_advice *advice)
         snprintf(names + used, sizeof names - used, "%s%s", told ? ", " : "", f->rule);
         if (whole) {
             printf("%s  %s: ", told ? "" : "\nFine:\n", f->rule);
-            wrap(f->why, 4);
+            wrap(f->why, strlen(f->rule) + 4, 4);
         }
         told++;
     }
     if (names[0] && !whole) {
         printf("\nFine: ");
-        wrap(names, 6);
+        wrap(names, 6, 6);
     }
 }
 
@@ -160,7 +161,7 @@ static int print_text(const struct options *o, const struct mr_advice *advice)
 {
     uint32_t n = mr_advice_count(advice), n_found = 0;
     int code = CLI_OK;
-    wrap(mr_advice_summary(advice), 0);
+    wrap(mr_advice_summary(advice), 0, 0);
     for (uint32_t i = 0; i < n && code == CLI_OK; i++) {
         const struct mr_finding *f = mr_advice_get(advice, i);
         if (!chosen(o, f))

@@ -74,7 +74,10 @@ void mr_judge_saving(const struct mr_case *c, struct mr_judgement *out, double s
     out->confidence = confidence;
     out->verdict = saving_ns >= MR_WORTH * (double)c->look->wall_ns && saving_ns > 0 ? MR_FOUND : MR_FINE;
     size_t used = strlen(out->why);
-    snprintf(out->why + used, sizeof out->why - used, " Threshold: %.0f%% of the time.", 100 * MR_WORTH);
+    bool blind = c->look->place.n_kernels == 0;
+    out->confidence *= blind ? 0.3 : 1;
+    snprintf(out->why + used, sizeof out->why - used, " Threshold: %.0f%% of the time.%s", 100 * MR_WORTH,
+             blind ? " No kernels were recorded, so what compute hides is not known: at most this is saved." : "");
 }
 
 /* ---- the loader ---- */
