@@ -60,9 +60,9 @@ loader, 0.005 ms for copies to the device), computed 100% and was idle 0%; 39 st
 up, from one NVTX range "step" to the next
 
 Fine:
-  tensor_cores: kernels named as matrix products or convolutions, without what marks tensor cores (s16816, hmma,
-    tensorop, ...): 0.000 ms a step. Counted: that x (1 - 1/2), as tensor cores are at least twice
-    as fast; from 5% of kernel time on. Names only hint. Threshold: 1% of the time.
+  tensor_cores: kernels named as matrix products or convolutions, without what marks tensor cores
+    (s16816, hmma, tensorop, ...): 0.000 ms a step. Counted: that x (1 - 1/2), as tensor cores are
+    at least twice as fast; from 5% of kernel time on. Names only hint. Threshold: 1% of the time.
 # Waiting for the loader, and how many workers would do.
 $ millrace analyze starved.sqlite --rule data_starvation --cores 64 | head -14
 data-bound: the GPU waited 50% of the step (2.924 of 5.849 ms) for data: 2.757 ms for the loader,
