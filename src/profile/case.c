@@ -225,7 +225,7 @@ static void find_rates(struct mr_case *c)
     c->link_rate = c->opts->link_gbps > 0 ? c->opts->link_gbps : named;
     if (c->opts->link_gbps > 0)
         snprintf(c->link_how, sizeof c->link_how, "as given");
-    else if (named > 0)
+    else if (device && named > 0)
         snprintf(c->link_how, sizeof c->link_how, "usual for %.50s", mr_case_string(c, device->name));
     for (uint64_t i = 0; i < c->look->n_ops; i++) {
         const struct mr_rec_op *op = &rec->ops[c->look->ops[i]];

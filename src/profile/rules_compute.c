@@ -237,7 +237,7 @@ static int judge_switches(const struct mr_case *c, struct mr_judgement *out)
              (double)n / steps, mr_case_per(c));
     snprintf(out->why, sizeof out->why,
              "%" PRIu64 " times a kernel followed one of another process, the device idle before this process's for "
-                        "%.3f ms%s (gaps up to 2 ms); "
+             "%.3f ms%s (gaps up to 2 ms); "
              "counted: that less the usual gap (%.1f us) each. Device numbers of processes with CUDA_VISIBLE_DEVICES "
              "may differ.",
              n, mr_case_ms(c, gap_ns), mr_case_per(c), plain / 1e3);

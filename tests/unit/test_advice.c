@@ -387,6 +387,32 @@ static void context_switches(void **state)
     assert_true(got.saving_ms > 1.0 && got.saving_ms < 4.0); /* 10 a step, 0.2 ms before each of ours */
 }
 
+/* PyTorch's main thread waits while another one launches the backward pass: the device's gaps then are not for want of data. */
+static void waits_for_autograd(void **state)
+{
+    struct make m;
+    (void)state;
+    make_begin(&m, PATH);
+    for (uint64_t i = 0; i < 20; i++) {
+        uint64_t at = 1000000 + i * 1000000;
+        m.tid = 100;
+        make_copy(&m, 7, at + 210000, at + 220000, 100000, MR_COPY_H2D, MR_MEM_PINNED);
+        make_kernel(&m, 7, "forward", at + 300000, at + 500000);
+        make_os(&m, "poll", at + 20000, at + 200000, 0);
+        make_os(&m, "pthread_cond_wait", at + 310000, at + 900000, 0);
+        m.tid = 101;
+        make_os(&m, "pthread_cond_wait", at, at + 450000, 0);
+        make_kernel(&m, 7, "backward", at + 800000, at + 1000000);
+    }
+    make_end(&m);
+    struct mr_recording *rec = make_load(PATH);
+    struct got got = judge_recording(rec, "data_starvation", NULL);
+    assert_int_equal(got.verdict, MR_FOUND);
+    assert_true(got.saving_ms > 0.17 && got.saving_ms < 0.19);
+    mr_recording_close(rec);
+    unlink(PATH);
+}
+
 /* ---- what must not matter ---- */
 
 struct all {
@@ -529,6 +555,52 @@ static void kernels_without_calls(void **state)
     unlink(PATH);
 }
 
+/* Anything at any time, crossing, nested, of no length: advice is made, and keeps its promises. */
+static void anything(void **state)
+{
+    static const char *const calls[] = {"cudaLaunchKernel_v7000", "cudaStreamSynchronize_v3020", "cudaFree_v3020",
+                                        "cudaHostAlloc_v3020",    "cuMemcpyHtoDAsync_v2",        "cudaEventQuery_v3020",
+                                        "cudaMemset_v3020"};
+    static const char *const names[] = {"step", "data", "gemm", "read", "poll", "DataLoader.__next__"};
+    (void)state;
+    for (uint32_t round = 0; round < 30; round++) {
+        struct make m;
+        make_begin(&m, PATH);
+        if (round % 2)
+            make_device(&m, 0, "Some GPU");
+        for (uint32_t i = 0; i < 150; i++) {
+            uint32_t r = (round * 200 + i) * 6;
+            uint64_t start = 10000 + test_u64(r) % 5000000, end = start + (i % 7 ? test_u64(r + 1) % 300000 : 0);
+            uint32_t pick = (uint32_t)(test_u64(r + 2) % 1000), stream = 7 + pick % 3;
+            m.tid = 100 + (uint32_t)(test_u64(r + 3) % 3);
+            m.device = pick % 11 == 0;
+            switch (test_u64(r + 4) % 6) {
+            case 0:
+                make_kernel(&m, stream, names[pick % 6], start, end);
+                break;
+            case 1:
+                make_copy(&m, stream, start, end, test_u64(r + 5) % (4u << 20), (enum mr_copy_kind)(pick % 11),
+                          (enum mr_mem_kind)(pick % 8));
+                break;
+            case 2:
+                make_range_of(&m, NULL, pick % 5 ? MR_RANGE_PUSH_POP : MR_RANGE_START_END, names[pick % 6], start, end);
+                break;
+            case 3:
+                make_os(&m, names[pick % 6], start, end, pick);
+                break;
+            case 4:
+                make_set(&m, stream, start, end, pick, (enum mr_mem_kind)(pick % 8));
+                break;
+            default:
+                make_kernel_of(&m, make_call(&m, calls[pick % 7], start, end), stream, "k", start, end);
+            }
+        }
+        make_end(&m);
+        judge_all(make_load(PATH));
+        unlink(PATH);
+    }
+}
+
 static void wrong_names(void **state)
 {
     struct mr_advice *advice = NULL;
@@ -577,6 +649,8 @@ int main(void)
         cmocka_unit_test(copies_without_kernels),
         cmocka_unit_test(kernels_without_calls),
         cmocka_unit_test(wrong_names),
+        cmocka_unit_test(waits_for_autograd),
+        cmocka_unit_test(anything),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
