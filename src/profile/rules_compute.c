@@ -30,12 +30,40 @@ static bool launching(const struct mr_blame *p)
                                        p->class != MR_CALL_ALLOC && p->class != MR_CALL_PIN);
 }
 
+/* Rows of kernels by name: time and count of each string. */
+static int kernels_table(const struct mr_case *c, const uint64_t *ns, const uint64_t *count, struct mr_table **out)
+{
+    static const struct mr_column columns[] = {{"Time", MR_UNIT_NS, MR_CELL_INT},
+                                               {"Instances", MR_UNIT_COUNT, MR_CELL_INT},
+                                               {"Name", MR_UNIT_NONE, MR_CELL_TEXT}};
+    struct mr_table *table = mr_table_create("kernels", columns, MR_COUNT(columns));
+    int rc = table ? 0 : mr_error_nomem("evidence", sizeof columns);
+    for (uint32_t s = 0; !rc && s < c->look->rec->n_strings; s++) {
+        if (count[s] == 0)
+            continue;
+        mr_table_row(table);
+        mr_table_int(table, (int64_t)ns[s]);
+        mr_table_int(table, (int64_t)count[s]);
+        mr_table_text(table, mr_case_string(c, s));
+    }
+    rc = rc ? rc : mr_table_sort(table, "Time", false);
+    if (rc) {
+        mr_table_destroy(table);
+        return rc;
+    }
+    mr_table_limit(table, MR_EVIDENCE);
+    return mr_table_finish(table, out);
+}
+
 static int judge_launches(const struct mr_case *c, struct mr_judgement *out)
 {
     const struct mr_look *look = c->look;
     const struct mr_recording *rec = look->rec;
     uint64_t n = 0, b = 0, n_known = 0, steps = look->n_steps ? look->n_steps : 1;
     double ns = 0;
+    uint64_t *sum = calloc((size_t)rec->n_strings * 2 + 2, sizeof *sum), *count = sum ? sum + rec->n_strings + 1 : NULL;
+    if (!sum)
+        return mr_error_nomem("names of kernels", rec->n_strings * sizeof *sum);
     for (size_t i = 0; i < look->idle.n; i++) {
         const struct mr_interval *gap = &look->idle.at[i];
         const struct mr_rec_op *next = op_from(look, gap->end_ns);
@@ -51,11 +79,15 @@ static int judge_launches(const struct mr_case *c, struct mr_judgement *out)
             continue;
         n++;
         ns += own - NODE_NS;
+        sum[next->name < rec->n_strings ? next->name : 0] += (uint64_t)own;
+        count[next->name < rec->n_strings ? next->name : 0]++;
     }
-    if (look->place.n_kernels == 0)
-        return mr_cannot_tell(out, "no kernels were recorded");
-    if (n_known == 0 && look->idle.n > 0)
-        return mr_cannot_tell(out, "the calls that launched the kernels were not recorded");
+    if (look->place.n_kernels == 0 || (n_known == 0 && look->idle.n > 0)) {
+        free(sum);
+        return mr_cannot_tell(out, look->place.n_kernels == 0
+                                       ? "no kernels were recorded"
+                                       : "the calls that launched the kernels were not recorded");
+    }
     double each = (double)n / (double)steps;
     snprintf(out->title, sizeof out->title, "the device waits for launches: %.0f short gaps%s", each, mr_case_per(c));
     snprintf(
@@ -72,7 +104,9 @@ static int judge_launches(const struct mr_case *c, struct mr_judgement *out)
     mr_judge_saving(c, out, ns, 0.7);
     if (each < LAUNCH_GAPS || ns < LAUNCH_SHARE * (double)look->wall_ns)
         out->verdict = MR_FINE;
-    return 0;
+    int rc = out->verdict == MR_FOUND ? kernels_table(c, sum, count, &out->evidence) : 0;
+    free(sum);
+    return rc;
 }
 
 /* ---- tensor_cores ---- */
@@ -112,30 +146,6 @@ static const struct mr_rec_device *device_of(const struct mr_look *look)
         if (look->rec->devices[i].id == look->place.device)
             return &look->rec->devices[i];
     return NULL;
-}
-
-static int kernels_table(const struct mr_case *c, const uint64_t *ns, const uint64_t *count, struct mr_table **out)
-{
-    static const struct mr_column columns[] = {{"Time", MR_UNIT_NS, MR_CELL_INT},
-                                               {"Instances", MR_UNIT_COUNT, MR_CELL_INT},
-                                               {"Name", MR_UNIT_NONE, MR_CELL_TEXT}};
-    struct mr_table *table = mr_table_create("kernels", columns, MR_COUNT(columns));
-    int rc = table ? 0 : mr_error_nomem("evidence", sizeof columns);
-    for (uint32_t s = 0; !rc && s < c->look->rec->n_strings; s++) {
-        if (count[s] == 0)
-            continue;
-        mr_table_row(table);
-        mr_table_int(table, (int64_t)ns[s]);
-        mr_table_int(table, (int64_t)count[s]);
-        mr_table_text(table, mr_case_string(c, s));
-    }
-    rc = rc ? rc : mr_table_sort(table, "Time", false);
-    if (rc) {
-        mr_table_destroy(table);
-        return rc;
-    }
-    mr_table_limit(table, MR_EVIDENCE);
-    return mr_table_finish(table, out);
 }
 
 static int judge_tensor(const struct mr_case *c, struct mr_judgement *out)
@@ -196,6 +206,41 @@ static int judge_tensor(const struct mr_case *c, struct mr_judgement *out)
 #define MANY_SWITCHES 1 /* a step */
 #define SLICE_NS      2000000
 
+/* A row for each process that runs kernels on this device in the time looked at. */
+static int processes_table(const struct mr_case *c, struct mr_table **out)
+{
+    static const struct mr_column columns[] = {{"PID", MR_UNIT_NONE, MR_CELL_INT},
+                                               {"Kernels", MR_UNIT_COUNT, MR_CELL_INT},
+                                               {"Time", MR_UNIT_NS, MR_CELL_INT},
+                                               {"Command", MR_UNIT_NONE, MR_CELL_TEXT}};
+    const struct mr_recording *rec = c->look->rec;
+    uint64_t *n = calloc((size_t)rec->n_processes * 2 + 2, sizeof *n), *ns = n ? n + rec->n_processes + 1 : NULL;
+    struct mr_table *table = n ? mr_table_create("processes", columns, MR_COUNT(columns)) : NULL;
+    if (!table) {
+        free(n);
+        return mr_error_nomem("evidence", rec->n_processes * sizeof *n);
+    }
+    for (uint64_t i = 0; i < rec->n_ops; i++) {
+        const struct mr_rec_op *op = &rec->ops[i];
+        if (op->device != c->look->place.device || op->kind != MR_OP_KERNEL || op->process >= rec->n_processes ||
+            !mr_case_in(c, op->start_ns))
+            continue;
+        n[op->process]++;
+        ns[op->process] += op->end_ns - op->start_ns;
+    }
+    for (uint32_t p = 0; p < rec->n_processes; p++) {
+        if (n[p] == 0)
+            continue;
+        mr_table_row(table);
+        mr_table_int(table, rec->processes[p].pid);
+        mr_table_int(table, (int64_t)n[p]);
+        mr_table_int(table, (int64_t)ns[p]);
+        mr_table_text(table, mr_case_string(c, rec->processes[p].command));
+    }
+    free(n);
+    return mr_table_finish(table, out);
+}
+
 /* Kernels of all processes on this device by start: a gap before one of ours that follows another's is a switch. */
 static int judge_switches(const struct mr_case *c, struct mr_judgement *out)
 {
@@ -248,7 +293,7 @@ static int judge_switches(const struct mr_case *c, struct mr_judgement *out)
     mr_judge_saving(c, out, gap_ns - plain * (double)n / 2, 0.3);
     if ((double)n < MANY_SWITCHES * steps)
         out->verdict = MR_FINE;
-    return 0;
+    return out->verdict == MR_FOUND ? processes_table(c, &out->evidence) : 0;
 }
 
 const struct mr_rule mr_rules_compute[] = {

@@ -202,7 +202,7 @@ static int judge_gaps(const struct mr_case *c, struct mr_judgement *out)
     snprintf(out->title, sizeof out->title, "the device idles while the launching thread runs its own code");
     snprintf(out->why, sizeof out->why,
              "%" PRIu64 " gaps of at least %.3f ms (5%% of a step, 100 us) make %.3f ms%s; %.3f ms of it the launching "
-                        "thread was in no "
+             "thread was in no "
              "CUDA call%s and not in the loader's time. At most that is saved.",
              n, (double)least / 1e6, mr_case_ms(c, (double)ns), mr_case_per(c), mr_case_ms(c, (double)c->own_gap_ns),
              look->has_os ? ", in no call of the system"
