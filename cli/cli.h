@@ -24,6 +24,7 @@
     X(bench_hostmem)                                                                                                   \
     X(profile)                                                                                                         \
     X(report)                                                                                                          \
+    X(analyze)                                                                                                         \
     X(doctor)                                                                                                          \
     X(man)
 

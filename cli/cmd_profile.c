@@ -152,10 +152,6 @@ static int print_json(const struct profile_run *run, const struct mr_merge_stats
     return cli_json_end(json);
 }
 
-/* Reports are a part of the library that may be left out. */
-#pragma weak mr_report_make
-#pragma weak mr_report_opts_init
-
 /* What nsys prints by its --stats, in its order. */
 static int print_reports(const struct profile_run *run)
 {
@@ -163,8 +159,6 @@ static int print_reports(const struct profile_run *run)
         "nvtx_sum", "osrt_sum", "cuda_api_sum", "cuda_gpu_kern_sum", "cuda_gpu_mem_time_sum", "cuda_gpu_mem_size_sum"};
     struct mr_recording *recording;
     struct mr_report_opts opts;
-    if (!mr_report_make || !mr_report_opts_init)
-        return cli_fail("--stats: this library has no reports");
     int rc = mr_recording_open(run->output, &recording), code = CLI_OK;
     if (rc)
         return cli_error(rc);

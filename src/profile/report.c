@@ -7,11 +7,6 @@
 
 #define MAX_KINDS 32
 
-/* until their files are here. NOLINTBEGIN(readability-redundant-declaration) */
-extern const struct mr_report_kind mr_report_step_breakdown __attribute__((weak));
-extern const struct mr_report_kind mr_report_overlap __attribute__((weak));
-/* NOLINTEND(readability-redundant-declaration) */
-
 /* [out] kinds: ended by NULL. */
 static void list_kinds(const struct mr_report_kind *kinds[MAX_KINDS + 1])
 {
@@ -23,10 +18,8 @@ static void list_kinds(const struct mr_report_kind *kinds[MAX_KINDS + 1])
         kinds[n++] = &mr_report_trace_kinds[i];
     kinds[n++] = &mr_report_kern_exec_sum;
     kinds[n++] = &mr_report_mem_ops;
-    if (&mr_report_step_breakdown)
-        kinds[n++] = &mr_report_step_breakdown;
-    if (&mr_report_overlap)
-        kinds[n++] = &mr_report_overlap;
+    kinds[n++] = &mr_report_step_breakdown;
+    kinds[n++] = &mr_report_overlap;
     kinds[n] = NULL;
 }
 

@@ -1,6 +1,7 @@
 # One page a command and one for all, without anything a linter would say.
 $ mkdir pages && millrace man pages
 $ ls pages | grep -v -e '-feed' -e '-bench'
+millrace-analyze.1
 millrace-doctor.1
 millrace-inspect.1
 millrace-pack.1
