@@ -74,6 +74,12 @@ bool record_start(void);
 void record_flush(void);
 void record_finish(void);
 
+/* Called once before the part is closed in an orderly end, to put what is still open. Two at most, for the process's life. */
+void record_on_finish(void (*function)(void));
+
+/* Does this thread, interrupted by a signal, hold anything of the recorder? Then it may not wait for the recorder. */
+bool record_is_busy(void);
+
 /* The flush interval. */
 uint32_t record_flush_ms(void);
 

@@ -12,7 +12,10 @@
 static void futex(atomic_uint *word, int operation, unsigned value, const struct timespec *timeout)
 {
     int saved = errno;
+    bool inside = record_inside; /* syscall() itself may be one that is recorded */
+    record_inside = true;
     syscall(SYS_futex, word, operation, value, timeout, NULL, 0);
+    record_inside = inside;
     errno = saved;
 }
 
