@@ -307,7 +307,7 @@ void nvtx_end(uint64_t id)
     uint32_t i = (uint32_t)(id & (MAX_STARTS - 1));
     record_lock(&starts.lock);
     bool found = id && i < starts.n && starts.slot[i].id == id;
-    bool inherited = id >> 24 <= starts.inherited;
+    bool inherited = id >> 24 && id >> 24 <= starts.inherited;
     if (found) {
         open = starts.slot[i].open;
         starts.slot[i].id = 0;
