@@ -14,9 +14,6 @@
 #include <unistd.h>
 
 int __poll_chk(struct pollfd *fds, nfds_t n, int timeout_ms, size_t room);
-int pthread_cond_clockwait(pthread_cond_t *restrict condition, pthread_mutex_t *restrict mutex, clockid_t clock,
-                           const struct timespec *restrict until);
-int sem_clockwait(sem_t *restrict semaphore, clockid_t clock, const struct timespec *restrict until);
 
 /* ---- events and time ---- */
 

@@ -5,8 +5,8 @@
 #ifndef RECORD_RUN_H
 #define RECORD_RUN_H
 
-#include "part_look.h"
 #include "../unit/unit.h"
+#include "part_look.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -58,6 +58,15 @@ static int record_teardown(void **state)
     return system(command);
 }
 
+/* Sanitizers: no looking for leaks in forked children, where that cannot work, and threads after a fork as ever. */
+static void record_calm(const char *variable, const char *option)
+{
+    char options[1000];
+    const char *given = getenv(variable);
+    snprintf(options, sizeof options, "%.900s:%s", given ? given : "", option);
+    setenv(variable, options, 1);
+}
+
 /* In the child: output to this file, the environment, the program. */
 static void record_become(const char *output, const char *const *command, const char *const *environment)
 {
@@ -67,6 +76,10 @@ static void record_become(const char *output, const char *const *command, const 
     close(fd);
     setenv("MILLRACE_RECORD_DIR", record_folder, 1);
     setenv("MILLRACE_RECORD_FLUSH_MS", "50", 1);
+    if (SANITIZED) {
+        record_calm("ASAN_OPTIONS", "detect_leaks=0");
+        record_calm("TSAN_OPTIONS", "die_after_fork=0");
+    }
     for (; environment && *environment; environment++)
         putenv((char *)*environment);
     execvp(command[0], (char *const *)command);

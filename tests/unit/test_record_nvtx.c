@@ -79,7 +79,8 @@ static int run_ranges(void)
     EXPECT(PUSH(text) == 1);
     EXPECT(CALL(core, CORE_PUSH_W, int (*)(const wchar_t *), L"w\u00e4it \u4e16 \U0001f600") == 2);
     void *domain = DOMAIN("loader");
-    EXPECT(domain && domain == DOMAIN("loader") && domain != DOMAIN("other"));
+    void *again = DOMAIN("loader"), *other = DOMAIN("other");
+    EXPECT(domain && domain == again && domain != other);
     CALL(core2, CORE2_CATEGORY_A, void (*)(void *, uint32_t, const char *), domain, 7, "reads");
     struct nvtx_attributes a = named("batch", 12345678901234u);
     a.category = 7;
