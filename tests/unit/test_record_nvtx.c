@@ -87,7 +87,8 @@ static int run_ranges(void)
     a.color_type = NVTX_COLOR_IS_ARGB;
     a.color = 0xff00aa11;
     EXPECT(PUSH_IN(domain, &a) == 0);
-    EXPECT(POP() == 2 && POP() == 1);
+    EXPECT(POP() == 2);
+    EXPECT(POP() == 1);
     EXPECT(POP_IN(domain) == 0 && POP() == 0);
     void *registered = CALL(core2, CORE2_STRING_A, void *(*)(void *, const char *), domain, "registered");
     a = (struct nvtx_attributes){.version = 3, .bytes = sizeof a, .payload_type = 6, .payload = 0xdeadbeef3f800000u};
