@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -357,7 +358,14 @@ bool record_is_busy(void)
     return record_inside || mine.busy || record_strings_busy();
 }
 
-void record_finish(void)
+static void tell_own_name(void)
+{
+    char comm[32] = "";
+    if (prctl(PR_GET_NAME, comm) == 0 && comm[0])
+        record_tell_name_of(record_tid(), record_string(comm));
+}
+
+static void finish(void (*tell_names)(void))
 {
     bool inside = record_inside;
     if (!ours_to_write())
@@ -370,7 +378,7 @@ void record_finish(void)
     }
     record_lock(&record_core.drain);
     if (atomic_load(&record_core.state) == RECORD_ON) {
-        record_tell_names();
+        tell_names();
         struct mr_part_note exit = {(int64_t)record_now(), record_string("exit"), 0};
         record_drain();
         record_part_write(MR_PART_NOTE, sizeof exit, 1, &exit, sizeof exit);
@@ -380,6 +388,16 @@ void record_finish(void)
     record_unlock(&record_core.drain);
     record_wake(&record_core.wake);
     record_inside = inside;
+}
+
+void record_finish(void)
+{
+    finish(record_tell_names);
+}
+
+void record_finish_at_once(void)
+{
+    finish(tell_own_name);
 }
 
 /* The one thread of a forked child. What its parent had buffered is the parent's to write. */

@@ -73,6 +73,7 @@ bool record_start(void);
 /* Writes all that was put so far. At the end of the process the library does so itself, and its "exit" note. */
 void record_flush(void);
 void record_finish(void);
+void record_finish_at_once(void); /* also in a signal handler, unless record_is_busy(): nothing is allocated */
 
 /* Called once before the part is closed in an orderly end, to put what is still open. Two at most, for the process's life. */
 void record_on_finish(void (*function)(void));

@@ -78,7 +78,7 @@ void record_os_end(enum record_os_call call, uint64_t start_ns, int64_t result, 
 void record_os_leave(void)
 {
     if (!record_is_busy() && (pid_t)syscall(SYS_getpid) == own_pid)
-        record_finish();
+        record_finish_at_once();
 }
 
 static void forked(void)

@@ -5,6 +5,7 @@
 #include "record_os.h"
 #include "record_run.h"
 
+#include <linux/futex.h>
 #include <poll.h>
 #include <pthread.h>
 #include <semaphore.h>
@@ -12,6 +13,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/uio.h>
 
@@ -57,14 +59,31 @@ static pthread_cond_t condition = PTHREAD_COND_INITIALIZER;
 static sem_t semaphore;
 static bool told;
 
+static atomic_bool at_mutex;
+
+/* The main thread said that it goes for the mutex, and sleeps. */
+static bool main_waits(void)
+{
+    char text[400] = "";
+    FILE *file = at_mutex ? fopen("/proc/self/stat", "r") : NULL;
+    if (file) {
+        text[fread(text, 1, sizeof text - 1, file)] = 0;
+        fclose(file);
+    }
+    return strstr(text, ") S ") != NULL;
+}
+
 static void *hold(void *unused)
 {
     pthread_mutex_lock(&mutex);
     sem_post(&semaphore);
-    usleep(20000);
+    while (!main_waits())
+        usleep(1000);
+    usleep(5000);
     pthread_mutex_unlock(&mutex);
-    usleep(20000);
-    pthread_mutex_lock(&mutex);
+    sem_wait(&semaphore);
+    pthread_mutex_lock(&mutex); /* which the main thread has, until it waits for the condition */
+    usleep(5000);
     told = true;
     pthread_cond_signal(&condition);
     pthread_mutex_unlock(&mutex);
@@ -82,7 +101,8 @@ static int run_waits(void)
         EXPECT(pthread_mutex_unlock(&mutex) == 0);
     }
     EXPECT(pthread_create(&thread, NULL, hold, NULL) == 0 && sem_wait(&semaphore) == 0);
-    EXPECT(pthread_mutex_lock(&mutex) == 0);
+    at_mutex = true;
+    EXPECT(pthread_mutex_lock(&mutex) == 0 && sem_post(&semaphore) == 0);
     while (!told)
         EXPECT(pthread_cond_wait(&condition, &mutex) == 0);
     clock_gettime(CLOCK_REALTIME, &until);
@@ -218,6 +238,27 @@ static int run_threshold(void)
     return 0;
 }
 
+static atomic_uint word;
+static void *wake_later(void *unused)
+{
+    usleep(20000);
+    word = 1;
+    syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    return unused;
+}
+
+static int run_futex(void)
+{
+    pthread_t thread;
+    EXPECT(pthread_create(&thread, NULL, wake_later, NULL) == 0);
+    while (word == 0)
+        EXPECT(syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0) == 0 || errno == EAGAIN);
+    errno = 0;
+    EXPECT(syscall(SYS_close, -1) == -1 && errno == EBADF);
+    EXPECT(pthread_join(thread, NULL) == 0);
+    return 0;
+}
+
 static int run_sockets(void)
 {
     int pair[2];
@@ -252,9 +293,9 @@ static int run_direct(void)
 }
 
 static const struct record_mode modes[] = {
-    {"files", run_files},         {"waits", run_waits},       {"cancelled", run_cancelled},
-    {"jumps", run_jumps},         {"handlers", run_handlers}, {"children", run_children},
-    {"threshold", run_threshold}, {"sockets", run_sockets},   {"direct", run_direct},
+    {"files", run_files},       {"waits", run_waits},       {"cancelled", run_cancelled}, {"jumps", run_jumps},
+    {"handlers", run_handlers}, {"children", run_children}, {"threshold", run_threshold}, {"sockets", run_sockets},
+    {"direct", run_direct},     {"futex", run_futex},
 };
 
 /* ---- the tests ---- */
@@ -331,8 +372,8 @@ static void test_waits(void **state)
     assert_true(longest(look, "pthread_cond_wait") > 1000000);
     assert_true(longest(look, "pthread_cond_timedwait") > 1000000);
     assert_true(longest(look, "poll") >= 9000000);
-    assert_true(longest(look, "usleep") >= 20000000);
-    assert_true(calls_named(look, "sem_wait", &os) == 1 && calls_named(look, "pthread_join", &os) == 1);
+    assert_true(longest(look, "usleep") >= 5000000);
+    assert_true(calls_named(look, "sem_wait", &os) == 2 && calls_named(look, "pthread_join", &os) == 1);
 }
 
 static void test_programs_that_leave_calls(void **state)
@@ -392,6 +433,13 @@ static void test_sockets(void **state)
     assert_int_equal(moved(&looks[0], "recv", 5, 5), 1);
     assert_int_equal(moved(&looks[0], "sendmsg", 10, 10), 1);
     assert_int_equal(moved(&looks[0], "recvmsg", 10, 10), 1);
+}
+
+static void test_futexes(void **state)
+{
+    (void)state;
+    assert_int_equal(record_run("MODE=futex", TRACE, (const char *const[]){preload(), ALL, NULL}), 0);
+    assert_true(longest(&looks[0], "futex") > 1000000);
 }
 
 static void test_not_traced(void **state)
@@ -461,9 +509,10 @@ int main(void)
         return code;
 #define TEST(function) cmocka_unit_test_setup_teardown(function, record_setup, record_teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_files),      TEST(test_waits),          TEST(test_programs_that_leave_calls),
-        TEST(test_children),   TEST(test_sockets),        TEST(test_threshold),
-        TEST(test_not_traced), TEST(test_other_programs), TEST(test_the_common_part),
+        TEST(test_files),           TEST(test_waits),      TEST(test_programs_that_leave_calls),
+        TEST(test_children),        TEST(test_sockets),    TEST(test_threshold),
+        TEST(test_futexes),         TEST(test_not_traced), TEST(test_other_programs),
+        TEST(test_the_common_part),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
