@@ -255,9 +255,10 @@ static int note_add(struct mr_load *load, const struct mr_rec_note *note)
 static int our_note_row(struct mr_load *load, sqlite3_stmt *values)
 {
     struct mr_rec_note note = {.value = sqlite3_column_int64(values, 3)};
-    uint16_t process = 0;
-    int rc = mr_load_process(load, sqlite3_column_int64(values, 0), &process);
-    note.process = process;
+    uint16_t process;
+    int64_t global = sqlite3_column_int64(values, 0);
+    int rc = global ? mr_load_process(load, global, &process) : 0; /* 0: the merging's own */
+    note.process = rc == 0 && global ? process : MR_NONE;
     if (rc == 0)
         rc = mr_load_text(load, values, 1, &note.name);
     if (rc == 0)

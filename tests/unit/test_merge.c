@@ -294,6 +294,8 @@ static void test_nothing(void **state)
     struct mr_recording *r = merged(NULL);
     assert_int_equal(r->n_ops + r->n_apis + r->n_ranges, 0);
     assert_int_equal(r->n_notes, 1);
+    assert_int_equal(r->notes[0].process, MR_NONE);
+    assert_int_equal(r->n_processes, 0);
     assert_non_null(strstr(r->strings[r->notes[0].text], "nothing is recorded"));
     mr_recording_close(r);
     remove_parts();
