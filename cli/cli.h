@@ -22,6 +22,7 @@
     X(bench_streams)                                                                                                   \
     X(bench_workers)                                                                                                   \
     X(bench_hostmem)                                                                                                   \
+    X(profile)                                                                                                         \
     X(doctor)                                                                                                          \
     X(man)
 

@@ -2,9 +2,11 @@
 #include "record_private.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -216,10 +218,29 @@ void record_put_many(enum mr_part_type type, const void *records, uint32_t n)
     record_unlock(&record_core.drain);
 }
 
+/* What is for people's eyes stands in the folder too, in a file of lines: "name<tab>text". */
+static void tell_folder(const char *name, const char *text)
+{
+    char path[PATH_MAX], line[1200];
+    int n = snprintf(path, sizeof path, "%s/notes", record_config.folder ? record_config.folder : "");
+    int bytes = snprintf(line, sizeof line, "%s\t%.1000s\n", name, text);
+    if (!record_config.folder || n < 0 || (size_t)n >= sizeof path || bytes < 0 || (size_t)bytes >= sizeof line)
+        return;
+    int saved = errno;
+    int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    if (fd >= 0) {
+        (void)!syscall(SYS_write, fd, line, (size_t)bytes);
+        syscall(SYS_close, fd);
+    }
+    errno = saved;
+}
+
 void record_note(const char *name, int64_t value, const char *text)
 {
     struct mr_part_note note = {value, record_string(name), record_string(text)};
     record_put(MR_PART_NOTE, &note);
+    if (text)
+        tell_folder(name, text);
 }
 
 static void chain_take(struct record_thread *thread,

@@ -454,6 +454,8 @@ struct mr_worker {
     uint64_t n_samples;  /* made */
     uint64_t held_bytes; /* of whole files that have landed */
     bool no_more;
+    bool held_back;                     /* from a claim: it has its share of that batch */
+    uint64_t claimed_batch, n_claimed;  /* the last batch of which it has claimed runs, and how many */
     uint64_t lap_ns;                    /* up to when its time has been accounted for */
     uint64_t n_made;                    /* runs made: every few, one sample is timed */
     uint64_t *order;                    /* room for mapping: run_rows indices */

@@ -11,9 +11,11 @@
 
 /* Bounds how long a stop can take, not how fast reads are seen: reap returns as soon as one has finished. */
 #define REAP_WAIT_NS   20000000ull
+#define FAIR_WAIT_NS   500000ull /* for another worker's claim */
 #define CLAIMS_A_ROUND 4
-#define NAP_SLACK_NS   1000 /* devices' waits nap for microseconds; the kernel's usual slack is 50 */
-#define TRACE_READ_NS  5000 /* shorter spans of claiming, starting and collecting reads are left out of the trace */
+#define ROUND_NS       1000000u /* of making samples; then reads are claimed, started and collected */
+#define NAP_SLACK_NS   1000     /* devices' waits nap for microseconds; the kernel's usual slack is 50 */
+#define TRACE_READ_NS  5000     /* shorter spans of claiming, starting and collecting reads are left out of the trace */
 
 int mr_worker_init(struct mr_worker *w, struct mr_loader *ld, uint32_t id)
 {
@@ -83,19 +85,43 @@ static uint64_t lap(struct mr_worker *w, _Atomic uint64_t *stage_ns)
     return start;
 }
 
+/*
+ * Claims far ahead must interleave: a worker that owns whole batches in a row makes them alone, while the others find no slot
+ * open, and as each run that is made makes room for one claim, that would go on for ever. So of a batch a worker gets its share
+ * and half as much again, for those that are faster; but one run it can always have.
+ */
+static bool is_fair(const struct mr_worker *w, uint64_t batch)
+{
+    const struct mr_loader *ld = w->ld;
+    uint64_t most = (3 * ld->runs_per_batch + 2 * ld->n_workers - 1) / (2 * ld->n_workers);
+    return w->n_runs == 0 || w->claimed_batch != batch || w->n_claimed < most;
+}
+
+static void note_claimed(struct mr_worker *w, uint64_t batch)
+{
+    if (w->claimed_batch != batch)
+        w->n_claimed = 0;
+    w->claimed_batch = batch;
+    w->n_claimed++;
+}
+
 /* Claims one run. false: none left, or no room. */
 static bool claim(struct mr_worker *w)
 {
     struct mr_loader *ld = w->ld;
+    uint64_t number = atomic_load_explicit(&ld->next_run, memory_order_relaxed);
+    w->held_back = false;
     if (w->no_more || w->n_runs >= mr_counted(&w->ahead.runs))
         return false;
-    uint64_t number = atomic_fetch_add_explicit(&ld->next_run, 1, memory_order_relaxed);
-    if (number / ld->runs_per_batch >= ld->plan.total) {
-        w->no_more = true;
-        return false;
-    }
-    struct mr_run *run = nth_run(w, w->n_runs++);
-    mr_run_fill(w, run, number);
+    do {
+        w->no_more = number / ld->runs_per_batch >= ld->plan.total;
+        w->held_back = !w->no_more && !is_fair(w, number / ld->runs_per_batch);
+        if (w->no_more || w->held_back)
+            return false;
+    } while (!atomic_compare_exchange_weak_explicit(&ld->next_run, &number, number + 1, memory_order_relaxed,
+                                                    memory_order_relaxed));
+    note_claimed(w, number / ld->runs_per_batch);
+    mr_run_fill(w, nth_run(w, w->n_runs++), number);
     return true;
 }
 
@@ -230,11 +256,12 @@ static uint32_t make_run(struct mr_worker *w, struct mr_run *run)
     return made;
 }
 
-/* Goes over the runs in flight, earliest first, and drops those that are done from the front. */
+/* Goes over the runs in flight, earliest first, for about a round's time, and drops those that are done from the front. */
 static bool make_ready(struct mr_worker *w)
 {
     bool progress = false;
-    for (uint32_t i = 0; i < w->n_runs; i++) {
+    uint64_t start_ns = w->lap_ns;
+    for (uint32_t i = 0; i < w->n_runs && w->lap_ns - start_ns < ROUND_NS; i++) {
         struct mr_run *run = nth_run(w, i);
         if (run->t - nth_run(w, 0)->t >= w->ld->n_slots) /* its slot cannot be open yet */
             break;
@@ -260,7 +287,7 @@ static bool wait_for_something(struct mr_worker *w)
     bool go = true;
     w->ahead.starved |= open;
     if (open && w->reader)
-        reap(w, REAP_WAIT_NS);
+        reap(w, w->held_back ? FAIR_WAIT_NS : REAP_WAIT_NS);
     else
         go = mr_ring_wait_open(ld, run->t);
     uint64_t start = lap(w, &w->stage_ns[open ? MR_STAGE_READ : MR_STAGE_SLOT]);

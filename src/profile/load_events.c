@@ -47,7 +47,8 @@ static int op_of_row(struct mr_load *load, sqlite3_stmt *values, struct mr_rec_o
     op->api = mr_load_u32(values, OP_CORRELATION);
     op->detail = mr_load_u32(values, OP_ROW);
     uint64_t node = (uint64_t)sqlite3_column_int64(values, OP_NODE);
-    op->graph_node = node && !(uint32_t)node ? 1 : (uint32_t)node;
+    uint32_t low = (uint32_t)node; /* its number in the graph, which may be 0 */
+    op->graph_node = node != 0 && low == 0 ? 1 : low;
     int rc = op_process(load, values, op);
     if (rc == 0)
         rc = mr_load_device(load, sqlite3_column_int64(values, OP_PID), mr_load_u32(values, OP_DEVICE), &op->device);

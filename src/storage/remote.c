@@ -1,5 +1,6 @@
 /* Settings and counts of remote reading: in every build, so that the public functions are. */
 #include "storage/remote.h"
+#include "storage/storage.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -118,4 +119,26 @@ void mr_remote_stats_get(struct mr_remote_stats *out)
         .cache_damaged = atomic_load(&c->cache_damaged),
         .cache_errors = atomic_load(&c->cache_errors),
     };
+}
+
+/* ---- names in URLs ---- */
+
+static bool unreserved(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || (c && strchr("-._~", c));
+}
+
+char *mr_url_encode(const char *text, size_t n, const char *keep)
+{
+    char *out = n < SIZE_MAX / 3 ? malloc(3 * n + 1) : NULL;
+    if (!out)
+        return NULL;
+    char *to = out;
+    for (size_t i = 0; i < n; i++)
+        if (unreserved(text[i]) || (text[i] && strchr(keep, text[i])))
+            *to++ = text[i];
+        else
+            to += sprintf(to, "%%%02X", (unsigned char)text[i]);
+    *to = 0;
+    return out;
 }

@@ -96,6 +96,11 @@ int mr_files_view_whole(struct mr_files *files, int id, uint64_t *bytes, const v
 
 /* Does this name a file by URL? */
 bool mr_store_is_remote(const char *name);
+/* n bytes as they stand in a URL: all but unreserved characters and those in keep as %XX. malloc'd; NULL without memory. Keys
+ * of s3:// are not encoded in names: they are where a request goes out. */
+char *mr_url_encode(const char *text, size_t n, const char *keep);
+#define MR_URL_PATH  "/"                   /* keep, of a file's name, which may have any characters */
+#define MR_URL_WHOLE "/%?#:@!$&'()*+,;=[]" /* of what is a URL, or a part of one, already */
 /*
  * The entries of a directory or of s3://bucket/prefix/, not of what lies below, in any order and without "." and "..":
  * fn(user, name, folder, bytes), bytes UINT64_MAX where not known. Links count as what they lead to; entries that are neither
