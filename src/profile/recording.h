@@ -123,7 +123,8 @@ struct mr_rec_device {
     uint64_t memory_bytes, memory_bandwidth;
 };
 
-struct mr_rec_note { /* part.h says which there are; nsys' DIAGNOSTIC_EVENT come as "warning" */
+/* part.h says which there are; nsys' DIAGNOSTIC_EVENT come as "warning". process: MR_NONE: of the whole recording. */
+struct mr_rec_note {
     uint32_t name, text, process;
     int64_t value;
 };
