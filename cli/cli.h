@@ -23,6 +23,7 @@
     X(bench_workers)                                                                                                   \
     X(bench_hostmem)                                                                                                   \
     X(profile)                                                                                                         \
+    X(report)                                                                                                          \
     X(doctor)                                                                                                          \
     X(man)
 

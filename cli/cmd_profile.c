@@ -35,7 +35,8 @@ static const struct mr_option table[] = {
     OPTION("force-overwrite", 'f', MR_OPT_FLAG, force, NULL, .help = "Replace the recording if it is there"),
     OPTION("stats", 0, MR_OPT_FLAG, stats, NULL, .help = "Print the usual reports at the end, on standard output"),
     OPTION("gpu-metrics", 0, MR_OPT_FLAG, gpu_metrics, NULL,
-           .help = "Sample the GPU's own counters where the machine permits it; else a note says why not"),
+           .help = "Sample the GPU's own counters; not in this version: a note says so, and whether the driver would "
+                   "permit it"),
     OPTION("cuda-graph-trace", 0, MR_OPT_ENUM, graph_trace, "node", .choices = graph_traces,
            .help = "Record each node of a CUDA graph, or each launch of a graph as a whole, which costs less"),
     OPTION(

@@ -382,11 +382,11 @@ static uint64_t number(const char *name, uint64_t otherwise)
     return text && text[0] && !*end ? value : otherwise;
 }
 
-static void configure(void)
+static void configure(const char *folder)
 {
     const char *capture = getenv("MILLRACE_RECORD_CAPTURE"), *end = getenv("MILLRACE_RECORD_CAPTURE_END");
     /* The environment may change under us: copies, of the process's length of life. */
-    record_config.folder = strdup(getenv("MILLRACE_RECORD_DIR"));
+    record_config.folder = strdup(folder);
     record_config.profiler_range = capture && strcmp(capture, "cudaProfilerApi") == 0;
     record_config.nvtx_range = capture && strncmp(capture, "nvtx:", 5) == 0 ? strdup(capture + 5) : NULL;
     record_config.repeat = end && strcmp(end, "repeat") == 0;
@@ -406,7 +406,7 @@ __attribute__((constructor)) static void loaded(void)
     if (!folder || folder[0] != '/')
         return;
     record_inside = true;
-    configure();
+    configure(folder);
     record_gate_open_file();
     have_key = pthread_key_create(&at_thread_end, thread_ended) == 0;
     pthread_atfork(NULL, NULL, forked);

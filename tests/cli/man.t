@@ -5,6 +5,7 @@ millrace-doctor.1
 millrace-inspect.1
 millrace-pack.1
 millrace-profile.1
+millrace-report.1
 millrace-synth.1
 millrace.1
 $ if command -v mandoc >/dev/null; then mandoc -T lint -W warning pages/*.1; fi
