@@ -23,6 +23,8 @@
     X(bench_workers)                                                                                                   \
     X(bench_hostmem)                                                                                                   \
     X(profile)                                                                                                         \
+    X(report)                                                                                                          \
+    X(analyze)                                                                                                         \
     X(doctor)                                                                                                          \
     X(man)
 

@@ -35,7 +35,8 @@ static const struct mr_option table[] = {
     OPTION("force-overwrite", 'f', MR_OPT_FLAG, force, NULL, .help = "Replace the recording if it is there"),
     OPTION("stats", 0, MR_OPT_FLAG, stats, NULL, .help = "Print the usual reports at the end, on standard output"),
     OPTION("gpu-metrics", 0, MR_OPT_FLAG, gpu_metrics, NULL,
-           .help = "Sample the GPU's own counters where the machine permits it; else a note says why not"),
+           .help = "Sample the GPU's own counters; not in this version: a note says so, and whether the driver would "
+                   "permit it"),
     OPTION("cuda-graph-trace", 0, MR_OPT_ENUM, graph_trace, "node", .choices = graph_traces,
            .help = "Record each node of a CUDA graph, or each launch of a graph as a whole, which costs less"),
     OPTION(
@@ -151,10 +152,6 @@ static int print_json(const struct profile_run *run, const struct mr_merge_stats
     return cli_json_end(json);
 }
 
-/* Reports are a part of the library that may be left out. */
-#pragma weak mr_report_make
-#pragma weak mr_report_opts_init
-
 /* What nsys prints by its --stats, in its order. */
 static int print_reports(const struct profile_run *run)
 {
@@ -162,8 +159,6 @@ static int print_reports(const struct profile_run *run)
         "nvtx_sum", "osrt_sum", "cuda_api_sum", "cuda_gpu_kern_sum", "cuda_gpu_mem_time_sum", "cuda_gpu_mem_size_sum"};
     struct mr_recording *recording;
     struct mr_report_opts opts;
-    if (!mr_report_make || !mr_report_opts_init)
-        return cli_fail("--stats: this library has no reports");
     int rc = mr_recording_open(run->output, &recording), code = CLI_OK;
     if (rc)
         return cli_error(rc);

@@ -73,8 +73,7 @@ static int start(const struct profile_run *run, const struct sigaction *before)
     error = pid < 0 ? errno : 0;
     sigprocmask(SIG_SETMASK, &mask, NULL);
     close(ends[1]);
-    ssize_t got;
-    while (pid > 0 && (got = read(ends[0], &error, sizeof error)) < 0 && errno == EINTR)
+    while (pid > 0 && read(ends[0], &error, sizeof error) < 0 && errno == EINTR)
         ;
     close(ends[0]);
     if (error && pid > 0)

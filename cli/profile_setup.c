@@ -17,9 +17,10 @@ static const struct {
     const char *name;
     uint32_t bit;
 } traces[] = {{"cuda", 1}, {"cuda-light", 2}, {"nvtx", 4}, {"osrt", 8}, {"millrace", 16}, {"none", 0}};
-#define TRACE_CUDA 3u
-#define TRACE_NVTX 4u
-#define TRACE_OSRT 8u
+#define TRACE_CUDA    3u
+#define TRACE_NVTX    4u
+#define TRACE_OSRT    8u
+#define TRACE_METRICS 32u
 
 int profile_traces(const char *text, uint32_t *out_bits)
 {
@@ -77,17 +78,16 @@ static bool is_there(const char *path)
 int profile_find_output(struct profile_run *run)
 {
     const char *given = run->options->output, *base;
-    int n = 0;
     if (!given || !given[0]) {
         for (unsigned i = 1; i < 1000000; i++) {
-            n = snprintf(run->output, sizeof run->output, "report%u.sqlite", i);
+            snprintf(run->output, sizeof run->output, "report%u.sqlite", i);
             if (!is_there(run->output))
                 break;
         }
         return CLI_OK;
     }
     base = strrchr(given, '/') ? strrchr(given, '/') + 1 : given;
-    n = snprintf(run->output, sizeof run->output, "%s%s", given, strchr(base, '.') ? "" : ".sqlite");
+    int n = snprintf(run->output, sizeof run->output, "%s%s", given, strchr(base, '.') ? "" : ".sqlite");
     if (n < 0 || (size_t)n >= sizeof run->output || !base[0])
         return cli_misuse("--output %s: want the name of a file", given);
     if (!is_there(run->output))
@@ -195,7 +195,7 @@ int profile_environment(struct profile_run *run)
               setenv("MILLRACE_RECORD_API", o->api ? "all" : "some", 1) == 0 &&
               setenv("MILLRACE_RECORD_GRAPHS", o->graph_trace ? "graph" : "node", 1) == 0 &&
               setenv("MILLRACE_RECORD_MODULE", run->module, 1) == 0;
-    if (ok && run->traced & TRACE_CUDA)
+    if (ok && run->traced & (TRACE_CUDA | TRACE_METRICS))
         ok = inject("CUDA_INJECTION64_PATH", "MILLRACE_RECORD_NEXT_CUDA", run);
     if (ok && run->traced & TRACE_NVTX)
         ok = inject("NVTX_INJECTION64_PATH", "MILLRACE_RECORD_NEXT_NVTX", run);

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -19,6 +20,9 @@
 struct record_config record_config;
 struct record_core record_core = {.fd = -1};
 _Thread_local bool record_inside;
+
+#define N_FINISHERS 2
+static _Atomic(void (*)(void)) finishers[N_FINISHERS];
 
 static pthread_key_t at_thread_end;
 static bool have_key;
@@ -143,10 +147,8 @@ static void thread_ended(void *thread)
         return;
     char comm[32] = "";
     record_inside = true;
-    if (pthread_getname_np(pthread_self(), comm, sizeof comm) == 0 && comm[0]) {
-        struct mr_part_thread record = {record_tid(), record_string(comm)};
-        record_put(MR_PART_THREAD, &record);
-    }
+    if (pthread_getname_np(pthread_self(), comm, sizeof comm) == 0 && comm[0])
+        mine.thread->name = record_string(comm);
     record_inside = false;
     mine.thread = NULL;
     atomic_store_explicit(&((struct record_thread *)thread)->ended, true, memory_order_release);
@@ -271,6 +273,8 @@ static void remove_thread(struct record_thread *thread)
         at = &(*at)->next;
     *at = thread->next;
     record_unlock(&record_core.threads_lock);
+    if (thread->name)
+        record_tell_name_of(thread->tid, thread->name);
     block_put(thread->first);
     record_unmap(thread, sizeof *thread);
 }
@@ -340,15 +344,41 @@ void record_flush(void)
     record_inside = inside;
 }
 
-void record_finish(void)
+void record_on_finish(void (*function)(void))
+{
+    for (int i = 0; i < N_FINISHERS; i++) {
+        void (*none)(void) = NULL;
+        if (atomic_compare_exchange_strong(&finishers[i], &none, function))
+            return;
+    }
+}
+
+bool record_is_busy(void)
+{
+    return record_inside || mine.busy || record_strings_busy();
+}
+
+static void tell_own_name(void)
+{
+    char comm[32] = "";
+    if (prctl(PR_GET_NAME, comm) == 0 && comm[0])
+        record_tell_name_of(record_tid(), record_string(comm));
+}
+
+static void finish(void (*tell_names)(void))
 {
     bool inside = record_inside;
     if (!ours_to_write())
         return;
     record_inside = true;
+    for (int i = 0; i < N_FINISHERS; i++) {
+        void (*function)(void) = atomic_load(&finishers[i]);
+        if (function)
+            function();
+    }
     record_lock(&record_core.drain);
     if (atomic_load(&record_core.state) == RECORD_ON) {
-        record_tell_names();
+        tell_names();
         struct mr_part_note exit = {(int64_t)record_now(), record_string("exit"), 0};
         record_drain();
         record_part_write(MR_PART_NOTE, sizeof exit, 1, &exit, sizeof exit);
@@ -358,6 +388,16 @@ void record_finish(void)
     record_unlock(&record_core.drain);
     record_wake(&record_core.wake);
     record_inside = inside;
+}
+
+void record_finish(void)
+{
+    finish(record_tell_names);
+}
+
+void record_finish_at_once(void)
+{
+    finish(tell_own_name);
 }
 
 /* The one thread of a forked child. What its parent had buffered is the parent's to write. */
@@ -382,11 +422,11 @@ static uint64_t number(const char *name, uint64_t otherwise)
     return text && text[0] && !*end ? value : otherwise;
 }
 
-static void configure(void)
+static void configure(const char *folder)
 {
     const char *capture = getenv("MILLRACE_RECORD_CAPTURE"), *end = getenv("MILLRACE_RECORD_CAPTURE_END");
     /* The environment may change under us: copies, of the process's length of life. */
-    record_config.folder = strdup(getenv("MILLRACE_RECORD_DIR"));
+    record_config.folder = strdup(folder);
     record_config.profiler_range = capture && strcmp(capture, "cudaProfilerApi") == 0;
     record_config.nvtx_range = capture && strncmp(capture, "nvtx:", 5) == 0 ? strdup(capture + 5) : NULL;
     record_config.repeat = end && strcmp(end, "repeat") == 0;
@@ -406,7 +446,7 @@ __attribute__((constructor)) static void loaded(void)
     if (!folder || folder[0] != '/')
         return;
     record_inside = true;
-    configure();
+    configure(folder);
     record_gate_open_file();
     have_key = pthread_key_create(&at_thread_end, thread_ended) == 0;
     pthread_atfork(NULL, NULL, forked);

@@ -212,6 +212,23 @@ static bool start_thread(void)
     return made;
 }
 
+/* Says why there are no GPU metrics: sampling the counters is not in this recorder, and most machines would not permit it. */
+static void tell_metrics(void)
+{
+    char line[256];
+    bool closed = false;
+    FILE *file = fopen("/proc/driver/nvidia/params", "re");
+    while (file && fgets(line, sizeof line, file))
+        closed = closed || strncmp(line, "RmProfilingAdminOnly: 1", 23) == 0;
+    if (file)
+        fclose(file);
+    record_note("no_metrics", 0,
+                closed && geteuid() != 0
+                    ? "this recorder does not sample the GPU's counters, and the driver keeps them for "
+                      "administrators here (RmProfilingAdminOnly: 1)"
+                    : "this recorder does not sample the GPU's counters (CUPTI PM sampling)");
+}
+
 /* The injection. */
 
 static bool fail(const char *what, int rc)
@@ -313,10 +330,13 @@ RECORD_EXPORT int InitializeInjection(void)
     if (atomic_exchange(&done, true))
         return 1;
     chain();
-    if (record_ever_wants(MR_TRACE_CUDA | MR_TRACE_CUDA_LIGHT) && record_start()) {
+    if (record_ever_wants(MR_TRACE_CUDA | MR_TRACE_CUDA_LIGHT | MR_TRACE_GPU_METRICS) && record_start()) {
         bool inside = record_inside;
         record_inside = true;
-        inject();
+        if (record_ever_wants(MR_TRACE_GPU_METRICS))
+            tell_metrics();
+        if (record_ever_wants(MR_TRACE_CUDA | MR_TRACE_CUDA_LIGHT))
+            inject();
         record_inside = inside;
     }
     return 1;

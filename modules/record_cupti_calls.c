@@ -50,6 +50,16 @@ static void learn(uint32_t domain)
     }
 }
 
+/* Whether one by one works here; else all are recorded and most are thrown away later. */
+static bool choose(uint32_t domain, int (*enable)(uint32_t, uint8_t), bool on)
+{
+    bool any = false;
+    for (uint32_t cbid = 1; enable && cbid < calls.n[domain]; cbid++)
+        if (calls.kept[domain][cbid])
+            any = enable(cbid, on) == CUPTI_OK || any;
+    return any;
+}
+
 void record_cupti_calls_enable(bool on)
 {
     if (!calls.known) {
@@ -57,17 +67,10 @@ void record_cupti_calls_enable(bool on)
         learn(CUPTI_DOMAIN_RUNTIME);
         calls.known = true;
     }
-    if (cupti.all_calls || !cupti.ActivityEnableRuntimeApi || !cupti.ActivityEnableDriverApi) {
+    if (cupti.all_calls || !choose(CUPTI_DOMAIN_RUNTIME, cupti.ActivityEnableRuntimeApi, on))
         (on ? cupti.ActivityEnable : cupti.ActivityDisable)(CUPTI_RUNTIME);
+    if (cupti.all_calls || !choose(CUPTI_DOMAIN_DRIVER, cupti.ActivityEnableDriverApi, on))
         (on ? cupti.ActivityEnable : cupti.ActivityDisable)(CUPTI_DRIVER);
-        return;
-    }
-    for (uint32_t cbid = 1; cbid < calls.n[CUPTI_DOMAIN_RUNTIME]; cbid++)
-        if (calls.kept[CUPTI_DOMAIN_RUNTIME][cbid])
-            cupti.ActivityEnableRuntimeApi(cbid, on);
-    for (uint32_t cbid = 1; cbid < calls.n[CUPTI_DOMAIN_DRIVER]; cbid++)
-        if (calls.kept[CUPTI_DOMAIN_DRIVER][cbid])
-            cupti.ActivityEnableDriverApi(cbid, on);
 }
 
 bool record_cupti_call_kept(uint32_t domain, uint32_t cbid)

@@ -17,6 +17,24 @@
 #define NAP_SLACK_NS   1000     /* devices' waits nap for microseconds; the kernel's usual slack is 50 */
 #define TRACE_READ_NS  5000     /* shorter spans of claiming, starting and collecting reads are left out of the trace */
 
+/* The largest row: collating works in one. */
+static uint64_t place_bytes(const struct mr_loader *ld)
+{
+    uint64_t largest = MR_CACHE_LINE;
+    for (int f = 0; f < ld->n_fields; f++)
+        largest = MR_MAX(largest, ld->field[f].row_bytes);
+    return mr_round_up(largest, MR_CACHE_LINE);
+}
+
+uint64_t mr_worker_room_bytes(const struct mr_loader *ld)
+{
+    uint64_t sum =
+        place_bytes(ld) + mr_round_up(ld->scratch_bytes + 1, MR_CACHE_LINE) + ld->run_rows * sizeof(uint64_t);
+    for (int f = 0; f < ld->n_fields; f++)
+        sum += f == ld->ds->picture ? 0 : mr_round_up(ld->field[f].in_bytes + 1, MR_CACHE_LINE);
+    return sum;
+}
+
 int mr_worker_init(struct mr_worker *w, struct mr_loader *ld, uint32_t id)
 {
     w->ld = ld;
@@ -26,19 +44,17 @@ int mr_worker_init(struct mr_worker *w, struct mr_loader *ld, uint32_t id)
     int rc = w->order ? mr_runs_create(w) : mr_error_nomem("worker", ld->run_rows * sizeof *w->order);
     if (rc < 0)
         return rc;
-    uint64_t largest = MR_CACHE_LINE;
     for (int f = 0; f < ld->n_fields; f++) {
         const struct mr_loader_field *fp = &ld->field[f];
-        largest = MR_MAX(largest, fp->row_bytes);
         if (f == ld->ds->picture) /* lies in the decoder */
             continue;
         if (!(w->room[f] = aligned_alloc(MR_CACHE_LINE, mr_round_up(fp->in_bytes + 1, MR_CACHE_LINE))))
             return mr_error_nomem("worker", fp->in_bytes);
     }
-    w->place_room = aligned_alloc(MR_CACHE_LINE, mr_round_up(largest, MR_CACHE_LINE));
+    w->place_room = aligned_alloc(MR_CACHE_LINE, place_bytes(ld));
     w->scratch = aligned_alloc(MR_CACHE_LINE, mr_round_up(ld->scratch_bytes + 1, MR_CACHE_LINE));
     if (!w->place_room || !w->scratch)
-        return mr_error_nomem("worker", largest + ld->scratch_bytes);
+        return mr_error_nomem("worker", mr_worker_room_bytes(ld));
     rc = mr_dataset_decodes(ld->ds) ? mr_decoder_create(&w->decoder) : 0;
     if (rc == 0 && ld->storage)
         rc = mr_reader_open(ld->storage, &w->reader);
@@ -50,7 +66,7 @@ int mr_worker_init(struct mr_worker *w, struct mr_loader *ld, uint32_t id)
 
 static struct mr_run *nth_run(struct mr_worker *w, uint32_t i)
 {
-    return &w->run[(w->first + i) % w->ld->runs_per_worker];
+    return w->in_flight[(w->first + i) % w->ld->runs_per_worker];
 }
 
 void mr_worker_free(struct mr_worker *w)
@@ -121,7 +137,9 @@ static bool claim(struct mr_worker *w)
     } while (!atomic_compare_exchange_weak_explicit(&ld->next_run, &number, number + 1, memory_order_relaxed,
                                                     memory_order_relaxed));
     note_claimed(w, number / ld->runs_per_batch);
-    mr_run_fill(w, nth_run(w, w->n_runs++), number);
+    struct mr_run *run = w->spare[--w->n_spare];
+    w->in_flight[(w->first + w->n_runs++) % ld->runs_per_worker] = run;
+    mr_run_fill(w, run, number);
     return true;
 }
 
@@ -270,6 +288,7 @@ static bool make_ready(struct mr_worker *w)
     }
     while (w->n_runs > 0 && is_over(nth_run(w, 0))) {
         mr_run_end_reads(w, nth_run(w, 0));
+        w->spare[w->n_spare++] = nth_run(w, 0);
         w->first = (w->first + 1) % (uint32_t)w->ld->runs_per_worker;
         w->n_runs--;
         w->n_sent -= w->n_sent > 0;

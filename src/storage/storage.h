@@ -37,6 +37,8 @@ int mr_files_add_gzip(struct mr_files *files, const char *path, void *head, size
  * after, so that a million of them cost a small table entry each and no descriptor.
  */
 int mr_files_add_lazy(struct mr_files *files, const char *name);
+/* What lazy files that are added from now on may have when they are read whole: at most MR_WHOLE_LIMIT, the default. */
+void mr_files_limit_whole(struct mr_files *files, uint64_t bytes);
 /* No bytes: each read takes delay_ns and delivers nothing. */
 int mr_files_add_null(struct mr_files *files, const char *name, uint64_t bytes, uint64_t delay_ns);
 

@@ -6,6 +6,8 @@ $ FAKE_CUPTI_REFUSE=39 millrace profile -t cuda -o b -- fake_app steps 1 2>&1 | 
 1
 $ FAKE_CUPTI_DROP=5 millrace profile -t cuda -o c -- fake_app steps 1 2>&1 | grep -c '5 records were dropped'
 1
+$ millrace profile -t cuda --gpu-metrics -o m -- fake_app steps 1 2>&1 | grep -c 'no GPU metrics are recorded: '
+1
 # A killed program's records are there.
 $ millrace profile -t cuda -o k -- fake_app kill 1500 2>&1 | sed 's/[0-9.]* s, .*//'
 millrace profile: warning: 1 device records have lost their times
@@ -21,4 +23,5 @@ c.sqlite
 e.sqlite
 f.sqlite
 k.sqlite
+m.sqlite
 p.sqlite
