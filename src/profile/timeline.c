@@ -420,6 +420,8 @@ int mr_timeline_write(struct mr_recording *recording, const char *path, enum mr_
     int rc = mr_timeline_make(recording, &all, &tl);
     if (rc == 0)
         rc = mr_file_write(path, "picture", job_run, &(struct job){&tl, writers[format]});
+    if (rc == 0 && all.out_events)
+        *all.out_events = tl.n_events;
     mr_timeline_free(&tl);
     return rc;
 }

@@ -103,7 +103,6 @@ void mr_lane_group(const struct mr_timeline *tl, const struct mr_lane *lane, cha
 const struct mr_lane *mr_timeline_call_lane(const struct mr_timeline *tl, uint32_t api);
 /* A device's engine; NULL when nothing ran on it. */
 const struct mr_lane *mr_timeline_engine(const struct mr_timeline *tl, uint16_t device, enum mr_engine engine);
-const char *mr_memory_name(uint8_t kind);
 bool mr_timeline_shows(const struct mr_timeline *tl, uint64_t start_ns, uint64_t end_ns);
 
 /* What a lane's event is beside its name: "pageable to device", "grid 128 x 1 x 1, ...". "": nothing. */

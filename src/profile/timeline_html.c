@@ -32,7 +32,8 @@ static void put_base64(FILE *file, const unsigned char *bytes, size_t n)
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     for (size_t i = 0; i < n; i += 3) {
         size_t left = n - i;
-        uint32_t x = (uint32_t)bytes[i] << 16 | (left > 1 ? (uint32_t)bytes[i + 1] << 8 : 0) | (left > 2 ? bytes[i + 2] : 0);
+        uint32_t x =
+            (uint32_t)bytes[i] << 16 | (left > 1 ? (uint32_t)bytes[i + 1] << 8 : 0) | (left > 2 ? bytes[i + 2] : 0);
         char text[4] = {digits[x >> 18], digits[x >> 12 & 63], left > 1 ? digits[x >> 6 & 63] : '=',
                         left > 2 ? digits[x & 63] : '='};
         fwrite(text, 1, sizeof(text), file);
@@ -93,10 +94,10 @@ struct page {
     FILE *file;
     const struct mr_timeline *tl;
     struct mr_tl_details *details;
-    struct mr_texts names;      /* that are used */
-    uint32_t *name_of;          /* of each name of the timeline, its number there */
-    uint32_t **in_rows;         /* of each lane: its events, level by level */
-    uint32_t **row_of;          /* of each lane of calls: the place of each event among these */
+    struct mr_texts names; /* that are used */
+    uint32_t *name_of;     /* of each name of the timeline, its number there */
+    uint32_t **in_rows;    /* of each lane: its events, level by level */
+    uint32_t **row_of;     /* of each lane of calls: the place of each event among these */
     struct column *column;
 };
 
@@ -171,9 +172,9 @@ static uint64_t value_result(const struct page *page, const struct row *row)
 static const struct {
     const char *name;
     uint64_t (*value)(const struct page *page, const struct row *row);
-} columns[] = {{"start", value_start},   {"duration", value_duration}, {"name", value_name},
-               {"shape", value_shape},   {"bytes", value_bytes},       {"detail", value_detail},
-               {"link", value_link},     {"number", value_number},     {"result", value_result}};
+} columns[] = {{"start", value_start}, {"duration", value_duration}, {"name", value_name},
+               {"shape", value_shape}, {"bytes", value_bytes},       {"detail", value_detail},
+               {"link", value_link},   {"number", value_number},     {"result", value_result}};
 
 static void put_column(struct page *page, uint64_t (*value)(const struct page *page, const struct row *row))
 {
@@ -385,7 +386,11 @@ static int put_object(struct page *page)
 static void put_escaped(FILE *file, const char *text)
 {
     for (; *text; text++) {
-        const char *as = *text == '&' ? "&amp;" : *text == '<' ? "&lt;" : *text == '>' ? "&gt;" : *text == '"' ? "&quot;" : NULL;
+        const char *as = *text == '&'   ? "&amp;"
+                         : *text == '<' ? "&lt;"
+                         : *text == '>' ? "&gt;"
+                         : *text == '"' ? "&quot;"
+                                        : NULL;
         if (as)
             fputs(as, file);
         else

@@ -7,8 +7,8 @@
 
 #include <sqlite3.h>
 
-#define MAX_DEPTH     256
-#define MAX_FLOWS     32 /* of one call: a graph's launch may make thousands of operations */
+#define MAX_DEPTH 256
+#define MAX_FLOWS 32 /* of one call: a graph's launch may make thousands of operations */
 
 /* Which interned texts were written: a bit for each. */
 struct interned {
@@ -189,7 +189,8 @@ static bool has_flow(const struct perfetto *p, uint32_t op)
     return false;
 }
 
-static void put_flows(struct perfetto *p, struct message *out, const struct mr_lane *lane, const struct mr_tl_event *event)
+static void put_flows(struct perfetto *p, struct message *out, const struct mr_lane *lane,
+                      const struct mr_tl_event *event)
 {
     const struct mr_recording *rec = p->tl->rec;
     if (lane->kind == MR_LANE_STREAM && has_flow(p, event->source))

@@ -5,7 +5,7 @@
 #include <sqlite3.h>
 #include <string.h>
 
-const char *mr_memory_name(uint8_t kind)
+static const char *memory_name(uint8_t kind)
 {
     static const char *const names[] = {
         [MR_MEM_UNKNOWN] = "unknown",
@@ -145,7 +145,7 @@ static int add_copies(struct mr_tl_details *details)
     char text[64];
     int rc = 0;
     for (uint8_t i = 0; i < 64 && rc == 0; i++) {
-        snprintf(text, sizeof(text), "%s to %s", mr_memory_name(i / 8), mr_memory_name(i % 8));
+        snprintf(text, sizeof(text), "%s to %s", memory_name(i / 8), memory_name(i % 8));
         rc = add_text(details, text, &details->copy[i / 8][i % 8]);
     }
     return rc;
