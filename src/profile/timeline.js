@@ -118,8 +118,11 @@ function moment(ns, step) {
   const units = [["s", 1e9], ["ms", 1e6], ["µs", 1e3], ["ns", 1]];
   const [unit, each] = units.find(([, e]) => step >= e / 10 || e === 1);
   const d = Math.max(0, Math.min(9, -Math.floor(Math.log10(step / each) + 1e-9)));
-  return (ns / each).toLocaleString("en-US", { minimumFractionDigits: d, maximumFractionDigits: d }) + thin + unit;
+  return (ns / each + 0).toLocaleString("en-US", { minimumFractionDigits: d, maximumFractionDigits: d }).replace(/^-(?=[0.]*$)/, "") + thin + unit;
 }
+/* A moment of a table or of an event, as long as the recording asks for. */
+const clock = (ns) => about.to < 10e9 ? (ns / 1e6).toLocaleString("en-US", { minimumFractionDigits: 3, maximumFractionDigits: 3 }) + thin + "ms"
+  : (ns / 1e9).toLocaleString("en-US", { minimumFractionDigits: 6, maximumFractionDigits: 6 }) + thin + "s";
 function element(tag, attributes, ...inside) {
   const e = document.createElement(tag);
   for (const [k, v] of Object.entries(attributes || {})) if (k === "class") e.className = v; else if (k.startsWith("on")) e[k] = v; else e.setAttribute(k, v);
@@ -148,9 +151,9 @@ function setTheme() {
   for (const k of ["bg", "panel", "line", "text", "soft", "faint", "accent", "accent-soft", "hot"]) css[k] = style.getPropertyValue("--" + k).trim();
   css.hit = theme === dark ? "#ffd24a" : "#e0a100";
 }
-/* Names of one kind get near shades, the same for the same name. */
-const tints = new Uint8Array(names.length);
-names.forEach((text, i) => { let h = 2166136261; const plain = text.replace(/[ _#:]*\d+$/, ""); for (let k = 0; k < plain.length; k++) h = Math.imul(h ^ plain.charCodeAt(k), 16777619); tints[i] = (h >>> 8) % 240; });
+/* Kernels of one name have one shade; ranges take colours in turn, those that differ in a number alone the same. */
+const tints = new Uint8Array(names.length), plainNames = new Map();
+names.forEach((text, i) => { const plain = text.replace(/[ _#:]*\d+$/, ""); if (!plainNames.has(plain)) plainNames.set(plain, plainNames.size % 240); tints[i] = plainNames.get(plain); });
 function colourOf(i) {
   const s = E.shape[i];
   if (s === 0 && rows[E.row[i]].lane.kind === "stream") return theme.kernels[tints[E.name[i]] % theme.kernels.length];
@@ -196,7 +199,7 @@ function layOut() {
 /* ---- drawing ---- */
 
 const chart = $("chart"), map = $("map");
-let W = 0, H = 0, cx, mx, MW = 0;
+let W = 0, H = 0, cx, mx, MW = 0, ready = false;
 function fitCanvas(canvas) {
   const ratio = window.devicePixelRatio || 1, box = canvas.getBoundingClientRect();
   canvas.width = Math.max(1, Math.round(box.width * ratio));
@@ -219,8 +222,8 @@ const widths = new Map();
 function fitted(text, room) {
   let each = widths.get("m");
   if (!each) widths.set("m", each = cx.measureText("abcdefghijklmnopqrstuvwxyz_<>").width / 29);
-  const n = Math.floor(room / each);
-  return text.length <= n ? text : n < 4 ? "" : text.slice(0, n - 1) + "…";
+  const n = Math.floor((room - 3) / each);
+  return text.length <= n || cx.measureText(text).width <= room ? text : n < 4 ? "" : text.slice(0, n - 1) + "…";
 }
 
 function drawRow(item, y, h) {
@@ -242,7 +245,7 @@ function drawRow(item, y, h) {
       if (hits && hit) { cx.strokeStyle = css.hit; cx.lineWidth = 1.5; cx.strokeRect(left + 0.5, top + 0.5, Math.max(1, width - 1.5), tallness - 1); }
       if (width > 26 && hit && !(thinRow && E.shape[i] === 6)) {
         const seen = Math.max(left, GUTTER), room = Math.min(x1, W) - seen - 9;
-        const text = fitted(thinRow ? (E.bytes[i] ? size(E.bytes[i]) : "") : nameOf(i), room);
+        const text = fitted(thinRow ? (E.bytes[i] ? size(E.bytes[i]) : "") : nameOf(i).replace(/_v\d+(_ptsz|_ptds)?$/, ""), room);
         if (text) { cx.fillStyle = ink(c); colour = ""; cx.fillText(text, seen + 4.5, y + h / 2 + 0.5); }
       }
       i++;
@@ -268,7 +271,7 @@ function drawCounter(c, y, h, left, right, from, to, ctx, colour) {
   const s = (right - left) / (to - from), base = y + h - 3, high = h - 8;
   let i = Math.max(0, above(c.time, from, 0, c.time.length) - 1);
   ctx.beginPath();
-  ctx.moveTo(left, base);
+  ctx.moveTo(Math.max(left, left + ((c.time[i] || 0) - from) * s), base);
   let px = -1, peak = 0;
   for (; i < c.time.length && c.time[i] < to; i++) {
     const x = Math.max(left, left + (c.time[i] - from) * s), stop = i + 1 < c.time.length ? c.time[i + 1] : to;
@@ -282,7 +285,7 @@ function drawCounter(c, y, h, left, right, from, to, ctx, colour) {
     ctx.lineTo(end, top);
     if (px < 0) peak = 0;
   }
-  ctx.lineTo(right, base);
+  ctx.lineTo(Math.min(right, Math.max(left, left + ((c.time[c.time.length - 1] || 0) - from) * s)), base);
   ctx.closePath();
   ctx.globalAlpha = 0.28; ctx.fillStyle = colour; ctx.fill();
   ctx.globalAlpha = 0.9; ctx.strokeStyle = colour; ctx.lineWidth = 1; ctx.stroke();
@@ -296,9 +299,8 @@ function drawAxis() {
   cx.fillStyle = css.panel; cx.fillRect(0, 0, W, AXIS);
   cx.strokeStyle = css.line; cx.lineWidth = 1;
   cx.textAlign = "center"; cx.font = "11px " + sans; cx.fillStyle = css.soft;
-  for (let t = Math.ceil(view.from / step) * step; t <= view.to; t += step) {
+  for (let t = Math.ceil(Math.max(view.from, 0) / step) * step; t <= view.to; t += step) {
     const x = Math.round(X(t)) + 0.5;
-    if (x < GUTTER) continue;
     cx.beginPath(); cx.moveTo(x, AXIS - 5); cx.lineTo(x, AXIS); cx.stroke();
     if (x < W - 26 && x > GUTTER + 22) cx.fillText(moment(t, step), x, AXIS / 2 - 1);
     else if (x <= GUTTER + 22) { cx.textAlign = "left"; cx.fillText(moment(t, step), Math.max(x, GUTTER) + 2, AXIS / 2 - 1); cx.textAlign = "center"; }
@@ -311,7 +313,7 @@ function gridLines() {
   const step = niceStep((view.to - view.from) / Math.max(2, (W - GUTTER) / 120));
   cx.strokeStyle = css.line; cx.lineWidth = 1; cx.globalAlpha = 0.55;
   cx.beginPath();
-  for (let t = Math.ceil(view.from / step) * step; t <= view.to; t += step) { const x = Math.round(X(t)) + 0.5; if (x > GUTTER) { cx.moveTo(x, AXIS); cx.lineTo(x, H); } }
+  for (let t = Math.ceil(Math.max(view.from, 0) / step) * step; t <= view.to; t += step) { const x = Math.round(X(t)) + 0.5; if (x > GUTTER) { cx.moveTo(x, AXIS); cx.lineTo(x, H); } }
   cx.stroke();
   cx.globalAlpha = 1;
 }
@@ -392,9 +394,8 @@ function drawMap() {
   mx.fillText(span(whole.to - whole.from), 14, 31);
   const at = (t) => GUTTER + (t - whole.from) / (whole.to - whole.from) * (MW - GUTTER);
   const paint = (c) => drawCounter(c, 2, 44, GUTTER, MW, whole.from, whole.to, mx, counterColour(c));
-  const first = counters.find((c) => c.name === "GPU busy"), h2d = counters.find((c) => c.name === "H2D rate" && c.most > 0);
+  const first = counters.find((c) => c.name === "GPU busy" && c.most > 0);
   if (first) paint(first);
-  if (h2d) paint(h2d);
   const x0 = at(view.from), x1 = Math.max(at(view.to), x0 + 3);
   mx.fillStyle = theme === dark ? "rgba(5,8,12,.55)" : "rgba(110,125,140,.22)";
   mx.fillRect(GUTTER, 0, x0 - GUTTER, 46); mx.fillRect(x1, 0, MW - x1, 46);
@@ -405,7 +406,7 @@ function drawMap() {
 }
 
 function draw() {
-  if (!cx) return;
+  if (!cx || !ready) return;
   cx.textBaseline = "middle";
   cx.fillStyle = css.bg; cx.fillRect(0, 0, W, H);
   view.y = Math.max(0, Math.min(view.y, tall - (H - AXIS)));
@@ -434,7 +435,7 @@ function draw() {
     cx.beginPath(); cx.roundRect(W - 7, AXIS + 2 + view.y / (tall - (H - AXIS)) * (H - AXIS - long - 4), 4, long, 2); cx.fill(); cx.globalAlpha = 1;
   }
   drawMap();
-  $("where").textContent = moment(view.from, (view.to - view.from) / 100) + " – " + moment(view.to, (view.to - view.from) / 100) + "  ·  " + span(view.to - view.from);
+  $("where").textContent = moment(Math.max(view.from, whole.from), (view.to - view.from) / 100) + " – " + moment(Math.min(view.to, whole.to), (view.to - view.from) / 100) + "  ·  " + span(Math.min(view.to, whole.to) - Math.max(view.from, whole.from));
 }
 
 let asked = false, later = 0;
@@ -450,7 +451,7 @@ function settled() {
 function resize() {
   [cx, W, H] = fitCanvas(chart);
   [mx, MW] = fitCanvas(map);
-  redraw(false);
+  draw(); /* at once: a new size has cleared the canvas */
   if (tab === "table") drawCells();
 }
 
@@ -488,7 +489,7 @@ function facts(i, all) {
   const lane = rows[E.row[i]].lane, out = [];
   const add = (k, v, bad) => out.push([k, v, bad]);
   add("Kind", shapes[E.shape[i]].name + (lane.kind === "engine" ? " (" + lane.label + ")" : ""));
-  add("Start", moment(E.start[i], 1e3 > whole.to - whole.from ? 1 : 1000));
+  add("Start", clock(E.start[i]));
   add("Duration", span(E.end[i] - E.start[i]));
   if (E.bytes[i]) add("Bytes", size(E.bytes[i]) + (all ? " (" + count(E.bytes[i]) + ")" : ""));
   if (rateOf(i) && E.shape[i] < 6) add("Rate", rate(rateOf(i)));
@@ -661,7 +662,7 @@ function drawCells() {
   for (let k = first; k < Math.min(listed.length, first + seen); k++) {
     const i = listed[k], lane = rows[E.row[i]].lane, r = rateOf(i);
     const line = element("div", { class: "cell-row", role: "row", "aria-selected": String(i === picked), onclick: () => { pick(i, true); reveal(i); }, ondblclick: () => reveal(i, true) },
-      element("span", { class: "num" }, moment(E.start[i], 1000)), element("span", { class: "num" }, span(E.end[i] - E.start[i])), element("span", {}, swatch(colourOf(i)), shapes[E.shape[i]].name),
+      element("span", { class: "num" }, clock(E.start[i])), element("span", { class: "num" }, span(E.end[i] - E.start[i])), element("span", {}, swatch(colourOf(i)), shapes[E.shape[i]].name),
       element("span", { class: "name", title: nameOf(i) }, nameOf(i)), element("span", { title: lane.group + " · " + lane.label }, lane.kind === "stream" ? lane.label : lane.group.replace(/^.*· /, "")),
       element("span", { class: "num" }, E.bytes[i] ? size(E.bytes[i]) : ""), element("span", { class: "num" }, r && E.shape[i] < 6 ? rate(r) : ""), element("span", { title: details[E.detail[i]] }, details[E.detail[i]]));
     line.style.top = top + (k - first) * LINE + "px";
@@ -870,6 +871,7 @@ function openAt() {
   legend();
   drawHeads();
   layOut();
+  ready = true;
   resize();
   $("loading").hidden = true;
   $("empty").hidden = total > 0;

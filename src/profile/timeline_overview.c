@@ -21,14 +21,15 @@ enum {
     MAX_DEPTH = 3,
     MAX_STREAMS = 6
 };
-#define WIDE  (MR_OVERVIEW_W - LEFT - MARGIN)
+#define MAX_NAMES 64
+#define WIDE      (MR_OVERVIEW_W - LEFT - MARGIN)
 
-#define TEXT  0x1d2733
-#define SOFT  0x5b6876
-#define FAINT 0x8a96a3
-#define LINE  0xe3e7ec
-#define PANEL 0xf4f6f8
-#define STEP  0xc2410c
+#define TEXT      0x1d2733
+#define SOFT      0x5b6876
+#define FAINT     0x8a96a3
+#define LINE      0xe3e7ec
+#define PANEL     0xf4f6f8
+#define STEP      0xc2410c
 
 /* As in timeline.js. */
 static const uint32_t colours[MR_N_SHAPES] = {0x4b7fb3, 0x4f9d69, 0xdd8b3a, 0xa076b0, 0x9a7b62,
@@ -41,7 +42,10 @@ struct overview {
     const struct mr_timeline *tl;
     struct mr_canvas *canvas; /* NULL: only the height is asked for */
     double y;
-    double scale;          /* pixels a ns */
+    double scale;               /* pixels a ns */
+    bool events;                /* of the lanes: the second time; the first time their grounds and names */
+    uint64_t ranges[MAX_NAMES]; /* hashes of ranges' names, as they came: they take colours in turn */
+    uint32_t n_ranges;
     double busy[WIDE];     /* of the row that is drawn: each column's share of time ... */
     uint32_t colour[WIDE]; /* ... and colour */
     struct mr_steps steps;
@@ -117,7 +121,7 @@ static const char *fitted(const char *what, double room, char *out)
     return out;
 }
 
-static uint32_t colour_of(const struct overview *o, const struct mr_tl_event *event)
+static uint32_t colour_of(struct overview *o, const struct mr_tl_event *event)
 {
     if (event->shape != MR_SHAPE_RANGE)
         return colours[event->shape];
@@ -125,7 +129,13 @@ static uint32_t colour_of(const struct overview *o, const struct mr_tl_event *ev
     size_t n = strlen(name);
     while (n && ((name[n - 1] >= '0' && name[n - 1] <= '9') || name[n - 1] == ' '))
         n--;
-    return range_colours[mr_hash(MR_HASH_START, name, n) % MR_COUNT(range_colours)];
+    uint64_t hash = mr_hash(MR_HASH_START, name, n);
+    uint32_t i = 0;
+    while (i < o->n_ranges && o->ranges[i] != hash)
+        i++;
+    if (i == o->n_ranges && i < MAX_NAMES)
+        o->ranges[o->n_ranges++] = hash;
+    return range_colours[i % MR_COUNT(range_colours)];
 }
 
 static void put_columns(struct overview *o, double y, double h)
@@ -186,7 +196,10 @@ static void draw_label(struct overview *o, double y, const char *label, double s
     text(o, MARGIN + 8, y, MR_LEFT, false, 12, SOFT, fitted(label, LEFT - MARGIN - 70, cut));
     if (share < 0)
         return;
-    snprintf(part, sizeof(part), share >= 0.0995 ? "%.0f%%" : "%.1f%%", share * 100);
+    if (share > 0 && share < 0.0005)
+        snprintf(part, sizeof(part), "<0.1%%");
+    else
+        snprintf(part, sizeof(part), share >= 0.0995 ? "%.0f%%" : "%.1f%%", share * 100);
     text(o, LEFT - 10, y, MR_RIGHT, true, 12, TEXT, part);
 }
 
@@ -194,7 +207,8 @@ static void draw_group(struct overview *o, const struct mr_lane *lane)
 {
     char name[256], cut[256];
     mr_lane_group(o->tl, lane, name, sizeof(name));
-    text(o, MARGIN, o->y + GROUP / 2.0 + 3, MR_LEFT, true, 12, TEXT, fitted(name, MR_OVERVIEW_W - 2 * MARGIN, cut));
+    if (!o->events)
+        text(o, MARGIN, o->y + GROUP / 2.0 + 3, MR_LEFT, true, 12, TEXT, fitted(name, MR_OVERVIEW_W - 2 * MARGIN, cut));
     o->y += GROUP;
 }
 
@@ -205,10 +219,12 @@ static void draw_lane(struct overview *o, const struct mr_lane *lane)
     int height = engine ? LANE : THREAD_ROW, depth = MR_MIN(lane->n_levels, engine ? 1 : MAX_DEPTH);
     double wide = (double)(o->tl->to_ns - o->tl->from_ns);
     mr_lane_label(o->tl, lane, label, sizeof(label));
-    draw_label(o, o->y + height / 2.0, label, engine ? (double)lane->busy_ns / wide : -1);
-    rect(o, LEFT, o->y + 1, WIDE, height * depth - 2, PANEL);
+    if (!o->events) {
+        draw_label(o, o->y + height / 2.0, label, engine ? (double)lane->busy_ns / wide : -1);
+        rect(o, LEFT, o->y + 1, WIDE, height * depth - 2, PANEL);
+    }
     for (int level = 0; level < depth; level++) {
-        if (o->canvas)
+        if (o->canvas && o->events)
             draw_level(o, lane, (uint16_t)level, o->y + 2, height - 4);
         o->y += height;
     }
@@ -385,8 +401,11 @@ int mr_overview_draw(const struct mr_timeline *tl, struct mr_canvas *canvas)
         draw_head(o);
         o->y = TOP;
         draw_lanes(o);
-        draw_axis(o, bottom);
+        draw_axis(o, bottom); /* lines lie on the grounds and under the events */
         draw_steps(o, bottom);
+        o->y = TOP;
+        o->events = true;
+        draw_lanes(o);
         draw_legend(o, bottom + AXIS + 10);
     }
     if (rc == 0 && tl->n_lanes == 0)

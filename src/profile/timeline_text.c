@@ -221,13 +221,14 @@ const struct mr_texts *mr_tl_detail_texts(const struct mr_tl_details *details)
 
 /* ---- notes ---- */
 
-static int add_note(struct mr_texts *out, uint64_t n, const char *what)
+/* what: after the number, of one and of more. */
+static int add_note(struct mr_texts *out, uint64_t n, const char *one, const char *more)
 {
     char line[160];
     uint32_t number;
     if (!n)
         return 0;
-    int bytes = snprintf(line, sizeof(line), "%llu %s", (unsigned long long)n, what);
+    int bytes = snprintf(line, sizeof(line), "%llu %s", (unsigned long long)n, n == 1 ? one : more);
     return mr_texts_add(out, line, (size_t)MR_MIN(bytes, (int)sizeof(line) - 1), &number, NULL);
 }
 
@@ -254,14 +255,19 @@ int mr_timeline_notes(const struct mr_timeline *tl, struct mr_texts *out)
         killed += rec->processes[i].killed == 1;
     int rc = mr_texts_init(out);
     if (rc == 0)
-        rc = add_note(out, rec->n_dropped, "records were dropped while recording: what is shown is not all");
+        rc = add_note(out, rec->n_dropped, "record was dropped while recording: what is shown is not all",
+                      "records were dropped while recording: what is shown is not all");
     if (rc == 0)
-        rc = add_note(out, rec->n_lost_times, "device records have no times and are not shown");
+        rc = add_note(out, rec->n_lost_times, "device record has no times and is not shown",
+                      "device records have no times and are not shown");
     if (rc == 0)
-        rc = add_note(out, rec->n_unbalanced, "NVTX ranges are open or cross each other");
+        rc = add_note(out, rec->n_unbalanced, "NVTX range is open or crosses another",
+                      "NVTX ranges are open or cross each other");
     if (rc == 0)
-        rc = add_note(out, killed, "processes were killed: their last moments may be missing");
+        rc = add_note(out, killed, "process was killed: its last moments may be missing",
+                      "processes were killed: their last moments may be missing");
     if (rc == 0)
-        rc = add_note(out, tl->n_hidden, "events are left out: too many at once on one row");
+        rc = add_note(out, tl->n_hidden, "event is left out: too many at once on one row",
+                      "events are left out: too many at once on one row");
     return rc == 0 ? recorded_notes(tl, out) : rc;
 }
