@@ -435,7 +435,7 @@ function draw() {
     cx.beginPath(); cx.roundRect(W - 7, AXIS + 2 + view.y / (tall - (H - AXIS)) * (H - AXIS - long - 4), 4, long, 2); cx.fill(); cx.globalAlpha = 1;
   }
   drawMap();
-  $("where").textContent = moment(Math.max(view.from, whole.from), (view.to - view.from) / 100) + " – " + moment(Math.min(view.to, whole.to), (view.to - view.from) / 100) + "  ·  " + span(Math.min(view.to, whole.to) - Math.max(view.from, whole.from));
+  $("where").textContent = moment(Math.max(view.from, whole.from), (view.to - view.from) / 50) + " – " + moment(Math.min(view.to, whole.to), (view.to - view.from) / 50) + "  ·  " + span(Math.min(view.to, whole.to) - Math.max(view.from, whole.from));
 }
 
 let asked = false, later = 0;

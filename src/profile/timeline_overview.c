@@ -207,8 +207,11 @@ static void draw_group(struct overview *o, const struct mr_lane *lane)
 {
     char name[256], cut[256];
     mr_lane_group(o->tl, lane, name, sizeof(name));
-    if (!o->events)
-        text(o, MARGIN, o->y + GROUP / 2.0 + 3, MR_LEFT, true, 12, TEXT, fitted(name, MR_OVERVIEW_W - 2 * MARGIN, cut));
+    if (o->events) { /* over the lines of steps */
+        fitted(name, MR_OVERVIEW_W - 2 * MARGIN, cut);
+        rect(o, MARGIN, o->y + 9, (double)strlen(cut) * MR_LETTER_W + 4, 17, 0xffffff);
+        text(o, MARGIN, o->y + GROUP / 2.0 + 3, MR_LEFT, true, 12, TEXT, cut);
+    }
     o->y += GROUP;
 }
 
@@ -316,7 +319,7 @@ static void draw_steps(struct overview *o, double bottom)
         rect(o, LEFT + x, TOP - 8, 1.4, 7, STEP);
         if (lines)
             for (double y = TOP; y < bottom; y += 6)
-                rect(o, LEFT + x, y, 1, 2, STEP);
+                rect(o, LEFT + x, y, 1, 2, faded(STEP, 0.55));
     }
     if (steps->n) {
         char label[96], mean[32];

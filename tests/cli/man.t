@@ -8,13 +8,14 @@ millrace-pack.1
 millrace-profile.1
 millrace-report.1
 millrace-synth.1
+millrace-timeline.1
 millrace.1
 $ if command -v mandoc >/dev/null; then mandoc -T lint -W warning pages/*.1; fi
 $ grep -c 'SH ' pages/millrace-synth.1
 8
 $ for c in $(millrace --help | sed -n 's/^  \([a-z]*\)  .*/\1/p'); do test -s pages/millrace-$c.1 || echo $c; done
 $ sed -n 1p pages/millrace-synth.1
-.TH MILLRACE\\-SYNTH 1 "1970-01-01" "millrace [0-9.]*" "User Commands" (re)
+.TH MILLRACE\-SYNTH 1 "1970-01-01" "millrace 0.1.0" "User Commands"
 # Every long option of the help is in the page.
 $ millrace synth --help | grep -o -e '--[a-z-]*' | sort -u | while read -r o; do sed 's/\\-/-/g' pages/millrace-synth.1 | grep -q -e "$o" || echo "$o"; done
 $ millrace man nowhere
