@@ -15,7 +15,7 @@ $ grep -c 'SH ' pages/millrace-synth.1
 8
 $ for c in $(millrace --help | sed -n 's/^  \([a-z]*\)  .*/\1/p'); do test -s pages/millrace-$c.1 || echo $c; done
 $ sed -n 1p pages/millrace-synth.1
-.TH MILLRACE\-SYNTH 1 "1970-01-01" "millrace 0.1.0" "User Commands"
+.TH MILLRACE\\-SYNTH 1 "1970-01-01" "millrace [0-9.]*" "User Commands" (re)
 # Every long option of the help is in the page.
 $ millrace synth --help | grep -o -e '--[a-z-]*' | sort -u | while read -r o; do sed 's/\\-/-/g' pages/millrace-synth.1 | grep -q -e "$o" || echo "$o"; done
 $ millrace man nowhere
