@@ -76,14 +76,17 @@ struct mr_nn_ops {
                    const void *x, void *y);
     int (*add)(struct mr_nn_backend *b, uint64_t count, const void *x, void *y); /* y += x */
     /* Softmax and log-softmax over `classes`, and their losses: adds to the totals; dx: gradient of the mean loss with respect to
-     * the layer's input, times *loss_scale; NULL: not training. out: f32/f64 outputs, NULL: not wanted. */
+     * the layer's input, times *loss_scale; NULL: not training. labels NULL: only out. out: f32/f64 outputs, NULL: not wanted. */
     int (*softmax)(struct mr_nn_backend *b, uint32_t n, uint32_t classes, int log, const void *x, void *y);
     int (*softmax_backward)(struct mr_nn_backend *b, uint32_t n, uint32_t classes, int log, const void *y,
                             const void *dy, void *dx);
     int (*loss)(struct mr_nn_backend *b, enum mr_loss loss, uint32_t n, uint32_t classes, const void *x,
                 const void *labels, enum mr_dtype label_dtype, const float *loss_scale, void *dx, void *out);
-    /* Input batches into activations (u8 by 1/255, f32, bf16, fp16), in the net's layout. */
-    int (*input)(struct mr_nn_backend *b, uint64_t count, const void *in, enum mr_dtype dtype, void *x);
+    /* Batches into activations: u8 by 1/255, f32, f64, bf16, fp16; from the batch's layout into the backend's own. */
+    int (*input)(struct mr_nn_backend *b, uint32_t n, uint32_t c, uint32_t hw, enum mr_layout from, const void *in,
+                 enum mr_dtype dtype, void *x);
+    /* Between the backend's NHWC and NCHW, for flattening: y[n, c, hw] = x[n, hw, c] with to_nchw, else back. */
+    int (*permute)(struct mr_nn_backend *b, uint32_t n, uint32_t c, uint32_t hw, int to_nchw, const void *x, void *y);
     int (*step_done)(struct mr_nn_backend *b); /* increments the step counter that dropout reads */
     int (*set_step)(struct mr_nn_backend *b, uint64_t step);
     int (*zero_totals)(struct mr_nn_backend *b);
