@@ -36,6 +36,10 @@ struct bench_result {
     double gz_first_batch_ms, inflate_ms, state_save_ms, state_load_ms, order_bytes;
 };
 
+/* Opens the device of an experiment that Ctrl-C may end. copies: devices without memory of their own are refused. info may be
+ * NULL. [out] out: NULL after a failure. Returns an exit code, the error printed. */
+int bench_open(const char *uri, bool copies, struct mr_device **out, struct mr_device_info *info);
+
 /* Sorts v. */
 double bench_median(double *v, uint64_t n);
 

@@ -282,14 +282,12 @@ static int run(void *values, int n_args, char **args)
     struct mr_device *dev = NULL;
     struct mr_device_info info = {0};
     struct result r[N_WAYS] = {{0}};
-    int code = plot_check(o->plot), rc;
+    int code = plot_check(o->plot), rc = 0;
+    if (code == CLI_OK)
+        code = bench_open(o->device, false, &dev, &info);
     if (code != CLI_OK)
         return code;
     o->bytes = (o->bytes + 4095) / 4096 * 4096;
-    cli_catch_interrupts();
-    rc = mr_device_open(o->device, &dev);
-    if (rc == 0)
-        rc = mr_device_get(dev, &info);
     for (int i = 0; i < N_WAYS && rc == 0; i++)
         rc = measure(dev, (enum way)i, o, &r[i]);
     if (rc < 0)

@@ -1,4 +1,5 @@
 /* millrace bench streams: does copying hide behind computing? */
+#include "bench.h"
 #include "plot.h"
 #include "streams.h"
 
@@ -129,20 +130,13 @@ static int run(void *values, int n_args, char **args)
     (void)n_args, (void)args;
     struct streams_opts *o = values;
     struct mr_device *dev = NULL;
-    struct mr_device_info info;
     struct streams_result r = {0};
-    int code = plot_check(o->plot), rc;
+    int code = plot_check(o->plot);
+    if (code == CLI_OK)
+        code = bench_open(o->device, true, &dev, NULL);
     if (code != CLI_OK)
         return code;
-    cli_catch_interrupts();
-    rc = mr_device_open(o->device, &dev);
-    if (rc == 0)
-        rc = mr_device_get(dev, &info);
-    if (rc == 0 && info.unified)
-        code = cli_misuse("--device %s: its memory is the host's, so nothing is copied; give --device cuda or sim",
-                          info.name);
-    if (rc == 0 && code == CLI_OK)
-        rc = streams_measure(dev, o, &r);
+    int rc = streams_measure(dev, o, &r);
     if (rc < 0)
         code = cli_error(rc);
     if (code == CLI_OK && o->plot)

@@ -1,4 +1,5 @@
 /* millrace bench transfer: every way to copy to and from a device, beside the link's limit. */
+#include "bench.h"
 #include "plot.h"
 #include "transfer.h"
 
@@ -47,7 +48,6 @@ static int run(void *values, int n_args, char **args)
     (void)n_args, (void)args;
     struct transfer_opts *o = values;
     struct mr_device *dev = NULL;
-    struct mr_device_info info;
     int code = plot_check(o->plot);
     if (code == CLI_OK)
         code = check_directions(o->directions);
@@ -59,20 +59,13 @@ static int run(void *values, int n_args, char **args)
     struct transfer_result *r = calloc(1, sizeof *r);
     if (!r)
         return cli_fail("out of memory");
-    cli_catch_interrupts();
-    int rc = mr_device_open(o->device, &dev);
-    if (rc == 0)
-        rc = mr_device_get(dev, &info);
-    if (rc == 0 && info.unified)
-        code = cli_misuse("--device %s: its memory is the host's, so nothing is copied; give --device cuda or sim",
-                          info.name);
-    if (rc == 0 && code == CLI_OK)
-        rc = transfer_measure(dev, o, r);
+    code = bench_open(o->device, true, &dev, NULL);
+    int rc = code == CLI_OK ? transfer_measure(dev, o, r) : 0;
     if (rc < 0)
         code = cli_error(rc);
-    else if (code == CLI_OK && o->plot)
+    if (code == CLI_OK && o->plot)
         code = transfer_plot(r, o->plot);
-    if (rc == 0 && code == CLI_OK)
+    if (code == CLI_OK)
         code = transfer_print(r, o);
     mr_device_close(dev);
     free(r);

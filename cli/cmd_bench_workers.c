@@ -1,4 +1,5 @@
 /* millrace bench workers: how many workers, page-locked or not, waiting for the device or not. */
+#include "bench.h"
 #include "plot.h"
 #include "workers.h"
 
@@ -153,10 +154,8 @@ static int run(void *values, int n_args, char **args)
     struct workers_result *r = calloc(1, sizeof *r);
     if (!r)
         return cli_fail("out of memory");
-    cli_catch_interrupts();
-    int rc = mr_device_open(o->device, &dev);
-    if (rc == 0)
-        rc = workers_measure(dev, o, list, n_list, r);
+    code = bench_open(o->device, false, &dev, NULL);
+    int rc = code == CLI_OK ? workers_measure(dev, o, list, n_list, r) : 0;
     if (rc < 0)
         code = cli_error(rc);
     if (code == CLI_OK && o->plot)

@@ -17,6 +17,9 @@
  *   MILLRACE_RECORD_OSRT_NS      shortest OS call that is kept; default 1000
  *   MILLRACE_RECORD_FLUSH_MS     default 500
  *   MILLRACE_RECORD_API          all: every API call is kept; else only those that matter
+ *   MILLRACE_RECORD_BEGIN_NS     CLOCK_MONOTONIC from which the delay counts, in every process alike
+ *
+ * What a capture range opens or closes holds for all processes of the recording: its state is a file that they share.
  */
 #ifndef MILLRACE_RECORD_H
 #define MILLRACE_RECORD_H
@@ -52,6 +55,27 @@ void record_note(const char *name, int64_t value, const char *text);
 
 /* A capture range begins or ends (cudaProfilerStart/Stop, or the NVTX range that was asked for). */
 void record_capture(bool begin);
+
+/* Grows by one in a forked child: what record_string() gave before is then void. */
+uint32_t record_generation(void);
+
+/* Called, with whether events are wanted now, whenever that changed: at record_capture() on its thread, else within some 50 ms
+ * on the writer's. One listener; it is told the present state at once. */
+void record_on_capture(void (*listener)(bool on));
+
+/* Is the capture range that of cudaProfilerStart/Stop? Else the text after "nvtx:", or NULL. */
+bool record_captures_profiler(void);
+const char *record_captures_range(void);
+
+/* Makes the part and the writer now; false when nothing is recorded in this process. */
+bool record_start(void);
+
+/* Writes all that was put so far. At the end of the process the library does so itself, and its "exit" note. */
+void record_flush(void);
+void record_finish(void);
+
+/* The flush interval. */
+uint32_t record_flush_ms(void);
 
 /* Does this thread run inside the recorder (its writer, or a wrapper that calls on)? Then nothing of it is recorded. */
 extern _Thread_local bool record_inside;

@@ -44,17 +44,18 @@ MR_API void mr_recording_close(struct mr_recording *recording);
 
 /*
  * Tables: what reports are made of. A cell is empty, a text, an integer or a number; columns have a name as users of
- * `nsys stats` know it and a unit (MR_UNIT_*), so that a reader can scale times and sizes for people.
+ * `nsys stats` know it and a unit (MR_UNIT_*), so that a reader can scale times and sizes for people. Times that are moments have a name
+ * that begins with Start or End.
  */
 struct mr_table;
 
 enum mr_unit {
-    MR_UNIT_NONE,
+    MR_UNIT_NONE, /* numbers that name something: streams, threads */
     MR_UNIT_NS,
     MR_UNIT_BYTES,
     MR_UNIT_BYTES_PER_S,
     MR_UNIT_PERCENT, /* 0..100 */
-    MR_UNIT_COUNT
+    MR_UNIT_COUNT    /* how many: with thousands marked for people */
 };
 enum mr_cell_type { MR_CELL_EMPTY, MR_CELL_TEXT, MR_CELL_INT, MR_CELL_REAL };
 
@@ -81,8 +82,11 @@ MR_API uint64_t mr_table_rows(const struct mr_table *table);
 MR_API const struct mr_column *mr_table_column(const struct mr_table *table, uint32_t column);
 MR_API struct mr_cell mr_table_cell(const struct mr_table *table, uint64_t row, uint32_t column);
 /* Writes a table to `to`: text for people (times and sizes with fitting units), CSV (RFC 4180, plain numbers, units in the
- * heads as nsys writes them: "Total Time (ns)"), or a JSON array of objects (the same names). Returns 0 or -errno. */
+ * heads as nsys writes them: "Total Time (ns)"; sizes in MB, rates in MB/s), or a JSON array of objects (the same names). Returns 0 or -errno. */
 MR_API int mr_table_write(const struct mr_table *table, enum mr_table_format format, FILE *to);
+/* The text; long texts are cut in the middle to make lines of this many columns. 0: the terminal's, 120 where `to` is none;
+ * UINT32_MAX: nothing is cut. */
+MR_API int mr_table_write_text(const struct mr_table *table, uint32_t columns, FILE *to);
 MR_API void mr_table_destroy(struct mr_table *table);
 
 struct mr_report_opts {

@@ -50,11 +50,11 @@ struct mr_rec_op {
     uint32_t detail; /* row id in its table, for what is not here (grids, registers, ...) */
     uint32_t api;    /* of apis: the call that made it (runtime preferred over driver); MR_NONE */
     uint32_t context, stream;
-    uint16_t process, device;
-    uint8_t kind;        /* enum mr_op_kind */
-    uint8_t copy_kind;   /* enum mr_copy_kind */
-    uint8_t src, dst;    /* enum mr_mem_kind; a set's memory in dst */
-    uint32_t graph_node; /* nonzero: of a graph's launch */
+    uint16_t process, device; /* of processes, of devices */
+    uint8_t kind;             /* enum mr_op_kind; a whole graph's launch is a kernel "CUDA graph" without detail */
+    uint8_t copy_kind;        /* enum mr_copy_kind */
+    uint8_t src, dst;         /* enum mr_mem_kind; a set's memory in dst */
+    uint32_t graph_node;      /* nonzero: of a graph's launch */
 };
 
 /* What a call is for. From its name, without cuda/cu and version suffixes: mr_call_class_of() is one table. */

@@ -1,0 +1,121 @@
+/* Whether events are wanted now: delay, duration and capture range, alike in all processes of the recording. */
+#include "record_private.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { BEFORE, INSIDE, AFTER };
+
+struct gate {
+    atomic_uint_fast64_t start_ns;
+    atomic_uint state;
+};
+
+static struct gate own;
+static struct gate *gate = &own; /* shared between processes when there is a capture range; constant once loaded */
+static bool gated, ranged;
+static _Atomic(void (*)(bool)) listener;
+static struct record_lock telling; /* what the listener is told comes in order */
+static int told = -1;              /* what it knows; -1: nothing */
+
+/* The folder is the recording's own, so the file's name cannot meet another's. */
+static void share(void)
+{
+    char path[PATH_MAX];
+    int n = snprintf(path, sizeof path, "%s/capture", record_config.folder);
+    int fd = n > 0 && (size_t)n < sizeof path
+                 ? (int)syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CREAT | O_CLOEXEC, 0600)
+                 : -1;
+    if (fd < 0)
+        return;
+    void *memory = MAP_FAILED;
+    if (ftruncate(fd, 4096) == 0)
+        memory = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    syscall(SYS_close, fd);
+    if (memory != MAP_FAILED)
+        gate = memory;
+}
+
+void record_gate_open_file(void)
+{
+    ranged = record_config.profiler_range || record_config.nvtx_range;
+    gated = ranged || record_config.delay_ns || record_config.duration_ns;
+    if (ranged)
+        share();
+}
+
+bool record_gate_is_gated(void)
+{
+    return gated;
+}
+
+bool record_gate_open(void)
+{
+    if (!gated)
+        return true;
+    if (ranged && atomic_load_explicit(&gate->state, memory_order_acquire) != INSIDE)
+        return false;
+    if (!record_config.delay_ns && !record_config.duration_ns)
+        return true;
+    uint64_t now = record_now(), from = record_config.begin_ns + record_config.delay_ns;
+    if (ranged && atomic_load(&gate->start_ns) > from)
+        from = atomic_load(&gate->start_ns);
+    return now >= from && (!record_config.duration_ns || now - from < record_config.duration_ns);
+}
+
+void record_gate_poll(void)
+{
+    record_lock(&telling);
+    void (*tell)(bool) = atomic_load(&listener);
+    int open = record_gate_open();
+    if (tell && told != open) {
+        told = open;
+        tell(open);
+    }
+    record_unlock(&telling);
+}
+
+void record_on_capture(void (*function)(bool on))
+{
+    record_lock(&telling);
+    told = -1;
+    atomic_store(&listener, function);
+    record_unlock(&telling);
+    record_gate_poll();
+}
+
+void record_capture(bool begin)
+{
+    unsigned from = begin ? BEFORE : INSIDE, to = begin ? INSIDE : record_config.repeat ? BEFORE : AFTER;
+    if (!ranged)
+        return;
+    uint64_t now = record_now();
+    if (begin && atomic_load(&gate->state) == BEFORE)
+        atomic_store(&gate->start_ns, now);
+    if (!atomic_compare_exchange_strong(&gate->state, &from, to))
+        return;
+    record_note(begin ? "capture_start" : "capture_stop", (int64_t)now, NULL);
+    record_gate_poll();
+}
+
+bool record_captures_profiler(void)
+{
+    return record_config.profiler_range;
+}
+
+const char *record_captures_range(void)
+{
+    return record_config.nvtx_range;
+}
+
+/* CUDA is of no use after a fork: its listener stays with the parent. */
+void record_gate_forked(void)
+{
+    atomic_store(&listener, NULL);
+    atomic_store(&telling.word, 0);
+}

@@ -1,0 +1,59 @@
+/* Locks, waiting and memory by the kernel's own calls, which nobody wraps. */
+#include "record_private.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Saved by those who call from wrappers: what the program sees of errno is the wrapped call's. */
+static void futex(atomic_uint *word, int operation, unsigned value, const struct timespec *timeout)
+{
+    int saved = errno;
+    syscall(SYS_futex, word, operation, value, timeout, NULL, 0);
+    errno = saved;
+}
+
+void record_lock(struct record_lock *lock)
+{
+    unsigned seen = 0;
+    if (atomic_compare_exchange_strong_explicit(&lock->word, &seen, 1, memory_order_acquire, memory_order_relaxed))
+        return;
+    while (atomic_exchange_explicit(&lock->word, 2, memory_order_acquire) != 0)
+        futex(&lock->word, FUTEX_WAIT_PRIVATE, 2, NULL);
+}
+
+void record_unlock(struct record_lock *lock)
+{
+    if (atomic_exchange_explicit(&lock->word, 0, memory_order_release) == 2)
+        futex(&lock->word, FUTEX_WAKE_PRIVATE, 1, NULL);
+}
+
+void record_wait(atomic_uint *word, unsigned value, uint64_t ns)
+{
+    struct timespec timeout = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
+    futex(word, FUTEX_WAIT_PRIVATE, value, ns ? &timeout : NULL);
+}
+
+void record_wake(atomic_uint *word)
+{
+    atomic_fetch_add_explicit(word, 1, memory_order_release);
+    futex(word, FUTEX_WAKE_PRIVATE, 1, NULL);
+}
+
+void *record_map(size_t bytes)
+{
+    int saved = errno;
+    long address = syscall(SYS_mmap, NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0L);
+    errno = saved;
+    return address == -1 ? NULL : (void *)address;
+}
+
+void record_unmap(void *memory, size_t bytes)
+{
+    int saved = errno;
+    syscall(SYS_munmap, memory, bytes);
+    errno = saved;
+}
