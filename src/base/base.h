@@ -119,7 +119,6 @@ enum mr_draw {
     MR_DRAW_RETRY,
     MR_DRAW_DECODE,
     MR_DRAW_INIT,
-    MR_DRAW_DROPOUT,
 };
 
 /* Four numbers keyed by (seed, purpose, a, b, c). */

@@ -196,13 +196,13 @@ static int add_norm(struct builder *b, const struct args *a)
     return 0;
 }
 
-/* An activation joins the product or norm before it, when that is the tensor's only reader and has none yet. */
+/* An activation joins the product or norm before it; but GELU, whose gradient wants what went into it. */
 static int add_act(struct builder *b, enum mr_act act, const char *text)
 {
     struct mr_net *net = b->net;
     struct mr_node *last = net->n_nodes ? &net->node[net->n_nodes - 1] : NULL;
     bool product = last && (last->kind == MR_NODE_LINEAR || last->kind == MR_NODE_CONV || last->kind == MR_NODE_NORM);
-    if (product && last->out == b->at && last->act == MR_ACT_NONE) {
+    if (product && last->out == b->at && last->act == MR_ACT_NONE && act != MR_ACT_GELU) {
         last->act = act;
         struct mr_net_layer *layer = layer_of(net, last);
         size_t at = strlen(layer->text);

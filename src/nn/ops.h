@@ -43,7 +43,8 @@ struct mr_nn_ops {
     int (*open)(struct mr_device *device, const struct mr_net_opts *opts, struct mr_nn_backend **out);
     void (*close)(struct mr_nn_backend *b);
     void (*use_stream)(struct mr_nn_backend *b, struct mr_stream *stream);
-    size_t element;                                               /* of activations: 2, 4 or 8 */
+    /* Bytes of an activation's element: 2, 4 or 8. [out] out_layout: the layout that it wants pictures in. */
+    size_t (*element)(struct mr_nn_backend *b, enum mr_layout *out_layout);
     const char *(*runs_on)(struct mr_nn_backend *b, int product); /* product: 0 elementwise, 1 linear, 2 conv */
 
     /* Told before training, once for each shape that will come, so that algorithms are chosen and workspace is taken. */
