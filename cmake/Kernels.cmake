@@ -11,19 +11,27 @@ if(NOT MILLRACE_CUDA_KERNELS STREQUAL "OFF")
   endif()
 endif()
 target_compile_definitions(millrace_flags INTERFACE MILLRACE_HAVE_CUDA_KERNELS=${MILLRACE_HAVE_CUDA_KERNELS})
-set(kernels_source ${CMAKE_SOURCE_DIR}/src/device/kernels/batch.cu)
-set(kernels_image ${PROJECT_BINARY_DIR}/kernels/batch.fatbin)
-set(MILLRACE_KERNELS_C ${PROJECT_BINARY_DIR}/kernels/cuda_kernels_image.c)
+set(MILLRACE_KERNELS_C "")
 if(MILLRACE_HAVE_CUDA_KERNELS)
   # Machine code for Turing, Ampere and Hopper; the PTX serves what comes between and after.
-  add_custom_command(OUTPUT ${MILLRACE_KERNELS_C}
-    COMMAND ${MILLRACE_NVCC} -fatbin -O3 -fmad=false -I${CMAKE_SOURCE_DIR}/include -I${CMAKE_SOURCE_DIR}/src
-      -gencode arch=compute_75,code=[sm_75,compute_75] -gencode arch=compute_80,code=sm_80
-      -gencode arch=compute_90,code=sm_90 ${kernels_source} -o ${kernels_image}
-    COMMAND ${CMAKE_COMMAND} -DIN=${kernels_image} -DOUT=${MILLRACE_KERNELS_C} -DNAME=mr_cuda_kernels_image
-      -P ${CMAKE_SOURCE_DIR}/cmake/Embed.cmake
-    DEPENDS ${kernels_source} ${CMAKE_SOURCE_DIR}/src/device/kernels.h ${CMAKE_SOURCE_DIR}/cmake/Embed.cmake
-    COMMENT "Compiling the CUDA kernels"
-    VERBATIM)
+  foreach(kernels batch optim)
+    set(kernels_source ${CMAKE_SOURCE_DIR}/src/device/kernels/${kernels}.cu)
+    set(kernels_image ${PROJECT_BINARY_DIR}/kernels/${kernels}.fatbin)
+    set(kernels_c ${PROJECT_BINARY_DIR}/kernels/cuda_${kernels}_image.c)
+    set(kernels_headers ${CMAKE_SOURCE_DIR}/src/device/kernels.h)
+    if(kernels STREQUAL optim)
+      list(APPEND kernels_headers ${CMAKE_SOURCE_DIR}/src/device/kernels_optim.h ${CMAKE_SOURCE_DIR}/src/device/optim_element.h)
+    endif()
+    add_custom_command(OUTPUT ${kernels_c}
+      COMMAND ${MILLRACE_NVCC} -fatbin -O3 -fmad=false -I${CMAKE_SOURCE_DIR}/include -I${CMAKE_SOURCE_DIR}/src
+        -gencode arch=compute_75,code=[sm_75,compute_75] -gencode arch=compute_80,code=sm_80
+        -gencode arch=compute_90,code=sm_90 ${kernels_source} -o ${kernels_image}
+      COMMAND ${CMAKE_COMMAND} -DIN=${kernels_image} -DOUT=${kernels_c} -DNAME=mr_cuda_${kernels}_image
+        -P ${CMAKE_SOURCE_DIR}/cmake/Embed.cmake
+      DEPENDS ${kernels_source} ${kernels_headers} ${CMAKE_SOURCE_DIR}/cmake/Embed.cmake
+      COMMENT "Compiling the CUDA kernels: ${kernels}"
+      VERBATIM)
+    list(APPEND MILLRACE_KERNELS_C ${kernels_c})
+  endforeach()
 endif()
 message(STATUS "millrace ${PROJECT_VERSION}: transforms on NVIDIA GPUs: ${MILLRACE_HAVE_CUDA_KERNELS} (nvcc: ${MILLRACE_NVCC})")

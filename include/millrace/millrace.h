@@ -9,6 +9,7 @@
  * dataset.h    formats: where samples lie         sampler.h    the order of samples
  * transform.h  ops on samples                     storage.h    how files are read
  * loader.h     the engine: batches, state, statistics          trace.h      what happened when
+ * optim.h      optimizers and schedules
  */
 #ifndef MILLRACE_H
 #define MILLRACE_H
@@ -18,6 +19,7 @@
 #include <millrace/error.h>
 #include <millrace/json.h>
 #include <millrace/loader.h>
+#include <millrace/optim.h>
 #include <millrace/options.h>
 #include <millrace/profile.h>
 #include <millrace/sampler.h>

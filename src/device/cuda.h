@@ -9,9 +9,10 @@
 
 #include "device/cuda_driver.h"
 #include "device/device.h"
+#include "device/kernels.h"
 #include "device/nvjpeg.h"
 
-#define MR_CUDA_KERNELS   6
+#define MR_CUDA_KERNELS   64 /* at most */
 #define MR_CUDA_MAX_PEERS 64
 
 enum cuda_pinned { CUDA_PINNED_REGISTER, CUDA_PINNED_ALLOC };
@@ -51,8 +52,8 @@ struct mr_cuda {
     struct CUmod_st *module;                      /* NULL: not loaded yet */
     struct CUfunc_st *function[MR_KERNEL_MATMUL]; /* by enum mr_simple_kernel */
     struct cublasContext *blas;                   /* NULL: not needed yet */
-    struct CUmod_st *kernels;                     /* those of kernels.h; NULL: not loaded yet */
-    struct CUfunc_st *kernel[MR_CUDA_KERNELS];
+    struct CUmod_st *kernels[MR_N_IMAGES];        /* those of kernels.h; NULL: not loaded yet */
+    struct CUfunc_st *kernel[MR_CUDA_KERNELS];    /* as mr_kernel_at() numbers them */
 };
 
 struct cuda_stream {

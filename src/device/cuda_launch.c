@@ -117,9 +117,11 @@ void mr_cuda_unload(struct mr_cuda *c)
     if (c->module)
         c->cu->cuModuleUnload(c->module);
     c->module = NULL;
-    if (c->kernels)
-        c->cu->cuModuleUnload(c->kernels);
-    c->kernels = NULL;
+    for (int i = 0; i < MR_N_IMAGES; i++) {
+        if (c->kernels[i])
+            c->cu->cuModuleUnload(c->kernels[i]);
+        c->kernels[i] = NULL;
+    }
 }
 
 static int start(struct mr_cuda *c, struct mr_stream *stream, struct mr_launched *it)
@@ -145,11 +147,11 @@ static int start(struct mr_cuda *c, struct mr_stream *stream, struct mr_launched
 }
 
 #if MILLRACE_HAVE_CUDA_KERNELS
-/* A fatbin: machine code for several generations, and PTX for later ones. Generated from kernels/batch.cu by nvcc. */
-extern const unsigned char mr_cuda_kernels_image[];
+/* Fatbins: machine code for several generations, and PTX for later ones. Generated from kernels/ by nvcc. */
+extern const unsigned char mr_cuda_batch_image[], mr_cuda_optim_image[];
 
-static const char *const names[MR_CUDA_KERNELS] = {"pointwise",     "one_hot",     "gather",
-                                                   "pointwise_mix", "one_hot_mix", "resample"};
+static const unsigned char *const images[] = {
+    [MR_IMAGE_BATCH] = mr_cuda_batch_image, [MR_IMAGE_OPTIM] = mr_cuda_optim_image};
 
 /* The image has nothing for this GPU or driver: not an error, the host does the work. */
 static bool does_not_suit(int result)
@@ -159,35 +161,43 @@ static bool does_not_suit(int result)
 }
 
 /* With the context current, under the lock. Returns 0, MR_EUNSUPPORTED, MR_EDEVICE. */
-static int load_kernels(struct mr_cuda *c)
+static int load_kernels(struct mr_cuda *c, int image)
 {
     struct CUmod_st *module = NULL;
-    int result = c->cu->cuModuleLoadData(&module, mr_cuda_kernels_image);
+    const struct mr_kernel *k;
+    int result = c->cu->cuModuleLoadData(&module, images[image]);
     if (result != CUDA_SUCCESS)
         return does_not_suit(result)
                    ? mr_error_set(MR_EUNSUPPORTED, "%s: the kernels in this build do not run on this GPU", c->name)
                    : mr_cuda_error(c->cu, result, c->name, "cuModuleLoadData(kernels)");
-    for (int i = 0; i < MR_CUDA_KERNELS && result == CUDA_SUCCESS; i++) {
-        char symbol[32];
-        snprintf(symbol, sizeof symbol, "mr_%s", names[i]);
-        result = c->cu->cuModuleGetFunction(&c->kernel[i], module, symbol);
+    for (size_t i = 0; i < MR_CUDA_KERNELS && (k = mr_kernel_at(i)) && result == CUDA_SUCCESS; i++) {
+        char symbol[64];
+        snprintf(symbol, sizeof symbol, "mr_%s", k->name);
+        if (k->image == image)
+            result = c->cu->cuModuleGetFunction(&c->kernel[i], module, symbol);
     }
     if (result != CUDA_SUCCESS) {
         c->cu->cuModuleUnload(module);
         return mr_cuda_error(c->cu, result, c->name, "cuModuleGetFunction(kernels)");
     }
-    c->kernels = module;
+    c->kernels[image] = module;
     return 0;
 }
 
+/* A name that is none: 0, and *out stays. */
 static int find_function(struct mr_cuda *c, const char *name, struct CUfunc_st **out)
 {
+    const struct mr_kernel *k = NULL;
+    size_t i = 0;
+    while (i < MR_CUDA_KERNELS && (k = mr_kernel_at(i)) && strcmp(k->name, name) != 0)
+        i++;
+    if (i == MR_CUDA_KERNELS || !k)
+        return 0;
     pthread_mutex_lock(&c->lock);
-    int rc = c->kernels ? 0 : load_kernels(c);
+    int rc = c->kernels[k->image] ? 0 : load_kernels(c, k->image);
+    if (rc == 0)
+        *out = c->kernel[i];
     pthread_mutex_unlock(&c->lock);
-    for (int i = 0; i < MR_CUDA_KERNELS && rc == 0; i++)
-        if (strcmp(names[i], name) == 0)
-            *out = c->kernel[i];
     return rc;
 }
 #else
@@ -216,6 +226,10 @@ int mr_cuda_has_kernel(struct mr_device *dev, const char *name)
 static void shape_of(const struct mr_kernel *k, void *args, unsigned grid[2])
 {
     uint64_t per_row = 0, rows = 1;
+    if (k->shape) {
+        k->shape(args, grid);
+        return;
+    }
     if (strcmp(k->name, "pointwise") == 0) {
         struct mr_point_args *a = args;
         if (mr_point_is_linear(a) && a->rows * a->elements <= MAX_TOTAL) {

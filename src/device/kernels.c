@@ -1,5 +1,7 @@
-/* The kernels as plain C: what "cpu", "sim" and the tests' driver run, which links this file alone. */
+/* The kernels as plain C: what "cpu", "sim" and the tests' driver run, which links
+ * this file and kernels_optim.c alone. */
 #include "device/kernels.h"
+#include "device/kernels_optim.h"
 
 #include <stdbool.h>
 
@@ -269,18 +271,27 @@ static const char *check_resample(const void *args, struct mr_kernel_range out[M
 }
 
 static const struct mr_kernel kernels[] = {
-    {"pointwise", sizeof(struct mr_point_args), check_point, run_point},
-    {"one_hot", sizeof(struct mr_one_hot_args), check_one_hot, run_one_hot},
-    {"gather", sizeof(struct mr_gather_args), check_gather, run_gather},
-    {"resample", sizeof(struct mr_resample_args), check_resample, run_resample},
-    {"pointwise_mix", sizeof(struct mr_point_mix_args), check_point_mix, run_point_mix},
-    {"one_hot_mix", sizeof(struct mr_one_hot_mix_args), check_one_hot_mix, run_one_hot_mix},
+    {"pointwise", sizeof(struct mr_point_args), check_point, run_point, MR_IMAGE_BATCH, NULL},
+    {"one_hot", sizeof(struct mr_one_hot_args), check_one_hot, run_one_hot, MR_IMAGE_BATCH, NULL},
+    {"gather", sizeof(struct mr_gather_args), check_gather, run_gather, MR_IMAGE_BATCH, NULL},
+    {"resample", sizeof(struct mr_resample_args), check_resample, run_resample, MR_IMAGE_BATCH, NULL},
+    {"pointwise_mix", sizeof(struct mr_point_mix_args), check_point_mix, run_point_mix, MR_IMAGE_BATCH, NULL},
+    {"one_hot_mix", sizeof(struct mr_one_hot_mix_args), check_one_hot_mix, run_one_hot_mix, MR_IMAGE_BATCH, NULL},
 };
+
+const struct mr_kernel *mr_kernel_at(size_t i)
+{
+    size_t n = sizeof kernels / sizeof kernels[0];
+    if (i < n)
+        return &kernels[i];
+    return i - n < mr_optim_n_kernels ? &mr_optim_kernel_table[i - n] : NULL;
+}
 
 const struct mr_kernel *mr_kernel_find(const char *name)
 {
-    for (size_t i = 0; i < sizeof kernels / sizeof kernels[0]; i++)
-        if (strcmp(kernels[i].name, name) == 0)
-            return &kernels[i];
+    const struct mr_kernel *k;
+    for (size_t i = 0; (k = mr_kernel_at(i)); i++)
+        if (strcmp(k->name, name) == 0)
+            return k;
     return NULL;
 }

@@ -117,7 +117,7 @@ struct mr_resample_args {
 };
 
 #define MR_KERNEL_ARGS   1024 /* bytes at most */
-#define MR_KERNEL_RANGES 4    /* parts of memory at most: in and out, then what may be NULL */
+#define MR_KERNEL_RANGES 12   /* parts of memory at most: in and out, then what may be NULL */
 
 struct mr_kernel_range {
     const void *ptr;
@@ -131,7 +131,16 @@ struct mr_kernel {
      * nothing is written. */
     const char *(*check)(const void *args, struct mr_kernel_range out[MR_KERNEL_RANGES]);
     void (*run)(const void *args); /* on the host */
+    int image;                     /* enum mr_kernel_image: where the CUDA one is */
+    /* Blocks of 256 threads on a GPU; 0 in grid[1]: there is nothing to do. NULL: cuda_launch.c knows. */
+    void (*shape)(const void *args, unsigned grid[2]);
 };
+
+/* The fatbins, a source in kernels/ each. */
+enum mr_kernel_image { MR_IMAGE_BATCH, MR_IMAGE_OPTIM, MR_N_IMAGES };
+
+/* The i-th of all kernels, in no order; NULL behind the last. */
+const struct mr_kernel *mr_kernel_at(size_t i);
 
 /* NULL: no such kernel. */
 const struct mr_kernel *mr_kernel_find(const char *name);

@@ -461,10 +461,10 @@ static int launch_kernel(struct CUstream_st *stream, const struct mr_kernel *ker
 /* One of the library's kernels.h, or NULL. */
 static const struct mr_kernel *kernel_of(const struct CUfunc_st *function)
 {
-    static const char *const names[] = {"pointwise", "one_hot", "gather", "pointwise_mix", "one_hot_mix", "resample"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if ((const void *)mr_kernel_find(names[i]) == (const void *)function)
-            return mr_kernel_find(names[i]);
+    const struct mr_kernel *k;
+    for (size_t i = 0; (k = mr_kernel_at(i)); i++)
+        if ((const void *)k == (const void *)function)
+            return k;
     return NULL;
 }
 

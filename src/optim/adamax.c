@@ -1,0 +1,23 @@
+/* Adam with the infinity norm in the place of the second average. */
+#include "optim/optim.h"
+
+static const struct mr_option options[] = {
+    MR_OPTIM_LR("2e-3"),
+    MR_OPTIM_BETAS("0.9/0.999"),
+    MR_OPTIM_EPS("1e-8"),
+    MR_OPTIM_COMMON("0", "0"),
+};
+
+static enum mr_optim_kernel kernel(const struct mr_optim_opts *opts, uint8_t state_of[MR_OPTIM_STATES])
+{
+    (void)opts, (void)state_of;
+    return MR_OPTIM_adamax;
+}
+
+const struct mr_optim_ops mr_optim_adamax = {
+    .name = "adamax",
+    .summary = "adam with the infinity norm",
+    .options = options,
+    .state = {"exp_avg", "exp_inf"},
+    .kernel = kernel,
+};

@@ -1,0 +1,333 @@
+/* Making optimizers: groups, state, and what callers set and ask. */
+#include "optim/optim.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define MAX_GROUPS 4096
+#define HUGE_PAGE  (2ull << 20)
+#define NORM_PART  4096 /* elements; parts of a sum are a multiple of it */
+#define NORM_PARTS 1024 /* of a group, at most */
+
+int mr_optim_check_stream(const struct mr_optim *o, const struct mr_stream *stream, const char *call)
+{
+    if (!o->host && (!stream || stream->dev != o->device))
+        return mr_error_set(MR_EMISUSE, "%s: want a stream of the optimizer's device", call);
+    return 0;
+}
+
+static int check_group(const struct mr_optim_group *g, uint32_t i, uint64_t from, uint64_t n_params)
+{
+    if (g->begin < from || g->begin > n_params || g->n > n_params - g->begin || g->n < 1)
+        return mr_error_set(
+            MR_EOPTION,
+            "optimizer: group %u of %llu elements from %llu on: want it behind %llu and within %llu parameters", i,
+            (unsigned long long)g->n, (unsigned long long)g->begin, (unsigned long long)from,
+            (unsigned long long)n_params);
+    return 0;
+}
+
+static int set_part(struct mr_optim *o, uint32_t i, const struct mr_optim_group *g)
+{
+    struct mr_optim_part *p = &o->parts[i];
+    char who[48];
+    int rc = 0;
+    *p = (struct mr_optim_part){.begin = g->begin, .end = g->begin + g->n, .opts = o->opts, .state_of = {0, 1, 2}};
+    snprintf(who, sizeof who, "%s, group %u: ", o->ops->name, i);
+    if (g->options)
+        rc = mr_optim_parse_more(o->ops, who, g->options, &p->opts);
+    if (rc < 0)
+        return rc;
+    if (p->opts.clip_norm != o->opts.clip_norm || p->opts.accumulate != o->opts.accumulate ||
+        p->opts.threads != o->opts.threads)
+        return mr_error_set(MR_EOPTION, "%sclip_norm, accumulate and threads are for all groups, not for one", who);
+    p->lr = p->opts.lr;
+    p->kernel = o->ops->kernel(&p->opts, p->state_of);
+    if (o->opts.clip_norm > 0) {
+        p->norm_part = mr_round_up(MR_MAX((g->n + NORM_PARTS - 1) / NORM_PARTS, 1), NORM_PART);
+        p->n_norms = (uint32_t)((g->n + p->norm_part - 1) / p->norm_part);
+        p->first_norm = o->n_norms;
+        o->n_norms += p->n_norms;
+    }
+    return 0;
+}
+
+static int set_parts(struct mr_optim *o, const struct mr_optim_group *groups, uint32_t n_groups)
+{
+    const struct mr_optim_group all = {.n = o->n};
+    uint64_t from = 0;
+    int rc = 0;
+    o->n_parts = n_groups ? n_groups : 1;
+    o->parts = calloc(o->n_parts, sizeof *o->parts);
+    if (!o->parts)
+        return mr_error_nomem("optimizer's groups", o->n_parts * sizeof *o->parts);
+    for (uint32_t i = 0; i < o->n_parts && rc == 0; i++) {
+        const struct mr_optim_group *g = n_groups ? &groups[i] : &all;
+        rc = check_group(g, i, from, o->n);
+        if (rc == 0)
+            rc = set_part(o, i, g);
+        from = g->begin + g->n;
+    }
+    return rc;
+}
+
+/* Zeros. Huge pages: a step goes through all of it, and would wait for the page tables. */
+static int host_make(uint64_t bytes, void **out)
+{
+    void *p = NULL;
+    uint64_t whole = mr_round_up(bytes, bytes < HUGE_PAGE ? 64 : HUGE_PAGE);
+    if (posix_memalign(&p, bytes < HUGE_PAGE ? 64 : HUGE_PAGE, whole))
+        return mr_error_nomem("optimizer's state", bytes);
+    if (bytes >= HUGE_PAGE)
+        (void)madvise(p, whole, MADV_HUGEPAGE); /* a wish */
+    memset(p, 0, whole);
+    *out = p;
+    return 0;
+}
+
+static int make(struct mr_optim *o, struct mr_stream *stream, uint64_t bytes, void **out)
+{
+    if (o->host)
+        return host_make(bytes, out);
+    int rc = mr_memory_acquire(o->device, MR_DEVICE, bytes, out);
+    return rc < 0 ? rc : mr_memset_async(stream, *out, MR_DEVICE, 0, bytes);
+}
+
+static void drop(struct mr_optim *o, void *p)
+{
+    if (o->host)
+        free(p);
+    else if (p)
+        mr_memory_release(o->device, MR_DEVICE, p, NULL);
+}
+
+/* Into an array of the optimizer's: on devices by a copy that blocks. */
+static int put(struct mr_optim *o, struct mr_stream *stream, void *to, const void *from, uint64_t bytes)
+{
+    if (!o->host)
+        return mr_copy_async(stream, to, MR_DEVICE, from, MR_PAGEABLE, bytes);
+    memcpy(to, from, bytes);
+    return 0;
+}
+
+static int make_records(struct mr_optim *o, struct mr_stream *stream)
+{
+    uint64_t bytes = o->n_parts * sizeof *o->records;
+    struct mr_optim_record *first = calloc(o->n_parts, sizeof *first);
+    if (!first)
+        return mr_error_nomem("optimizer's groups", bytes);
+    for (uint32_t i = 0; i < o->n_parts; i++)
+        first[i] = (struct mr_optim_record){.lr = o->parts[i].lr, .mu_product = 1};
+    int rc = make(o, stream, bytes, (void **)&o->records);
+    if (rc == 0)
+        rc = put(o, stream, o->records, first, bytes);
+    if (rc == 0)
+        rc = make(o, stream, o->n_parts * sizeof *o->tickets, (void **)&o->tickets);
+    if (rc == 0 && o->n_norms)
+        rc = make(o, stream, o->n_norms * sizeof *o->norms, (void **)&o->norms);
+    if (rc == 0 && !o->host)
+        rc = mr_stream_synchronize(stream); /* before `first` goes */
+    free(first);
+    return rc;
+}
+
+/* Adagrad's sums start where the options say, group by group. */
+static int fill_sums(struct mr_optim *o, struct mr_stream *stream)
+{
+    enum { CHUNK = 8192 };
+    double room[CHUNK];
+    int rc = 0;
+    for (uint32_t i = 0; i < o->n_parts && rc == 0; i++) {
+        const struct mr_optim_part *p = &o->parts[i];
+        double value = p->opts.initial_accumulator_value;
+        for (uint32_t k = 0; k < CHUNK; k++)
+            if (o->dtype == MR_F64)
+                room[k] = value;
+            else
+                ((float *)(void *)room)[k] = (float)value;
+        for (uint64_t at = p->begin; at < p->end && rc == 0 && value != 0; at += CHUNK)
+            rc = put(o, stream, (char *)o->array[0].data + at * mr_optim_size(o), room,
+                     MR_MIN(p->end - at, (uint64_t)CHUNK) * mr_optim_size(o));
+        if (rc == 0 && !o->host)
+            rc = mr_stream_synchronize(stream);
+    }
+    return rc;
+}
+
+static int make_arrays(struct mr_optim *o, struct mr_stream *stream)
+{
+    static const uint8_t n_states[] = {
+#define X(name, n_state) n_state,
+        MR_OPTIM_KERNELS(X)
+#undef X
+    };
+    int rc = make_records(o, stream);
+    for (uint32_t i = 0; i < o->n_parts; i++)
+        for (int k = 0; k < n_states[o->parts[i].kernel]; k++) {
+            int which = o->parts[i].state_of[k];
+            o->array[which].name = o->ops->state[which];
+        }
+    if (o->opts.accumulate > 1)
+        o->array[MR_OPTIM_STATES].name = "accumulated";
+    for (int k = 0; k <= MR_OPTIM_STATES && rc == 0; k++)
+        if (o->array[k].name)
+            rc = make(o, stream, o->n * mr_optim_size(o), &o->array[k].data);
+    if (rc == 0)
+        rc = fill_sums(o, stream);
+    return rc;
+}
+
+static int make_memory(struct mr_optim *o)
+{
+    struct mr_stream *stream = NULL;
+    int rc = o->host ? 0 : mr_stream_create(o->device, "optim", &stream);
+    if (rc == 0)
+        rc = make_arrays(o, stream);
+    if (rc == 0 && stream)
+        rc = mr_stream_synchronize(stream);
+    mr_stream_destroy(stream);
+    return rc;
+}
+
+static int set_device(struct mr_optim *o, struct mr_device *device)
+{
+    struct mr_device_info info;
+    o->host = true;
+    if (!device)
+        return 0;
+    int rc = mr_device_get(device, &info);
+    if (rc < 0)
+        return rc;
+    o->device = device;
+    o->host = info.unified;
+    rc = mr_device_has_kernel(device, "optim_sgd_f32");
+    if (rc == 0)
+        return mr_error_set(
+            MR_EUNSUPPORTED,
+            "optimizer: %s has no kernels for it: this build was made without nvcc, or not for this GPU", info.name);
+    return rc < 0 ? rc : 0;
+}
+
+static int check_create(const char *spec, enum mr_dtype dtype, uint64_t n_params, const struct mr_optim_group *groups,
+                        uint32_t n_groups, struct mr_optim **out)
+{
+    if (!spec || !out || (n_groups && !groups))
+        return mr_error_set(MR_EMISUSE, "mr_optim_create: spec, out or groups is NULL");
+    if (dtype != MR_F32 && dtype != MR_F64)
+        return mr_error_set(MR_EUNSUPPORTED, "optimizer: parameters of %s: want f32 or f64", mr_dtype_name(dtype));
+    if (n_params < 1 || n_params > 1ull << 48)
+        return mr_error_set(MR_ELIMIT, "optimizer: %llu parameters: want 1..2^48", (unsigned long long)n_params);
+    if (n_groups > MAX_GROUPS)
+        return mr_error_set(MR_ELIMIT, "optimizer: %u groups: want at most %d", n_groups, MAX_GROUPS);
+    return 0;
+}
+
+int mr_optim_create(struct mr_device *device, const char *spec, enum mr_dtype dtype, uint64_t n_params,
+                    const struct mr_optim_group *groups, uint32_t n_groups, struct mr_optim **out)
+{
+    int rc = check_create(spec, dtype, n_params, groups, n_groups, out);
+    if (rc < 0)
+        return rc;
+    struct mr_optim *o = calloc(1, sizeof *o);
+    if (!o)
+        return mr_error_nomem("optimizer", sizeof *o);
+    o->dtype = dtype;
+    o->n = n_params;
+    mr_optim_extra_init(o, &o->extra);
+    rc = mr_optim_parse_spec(spec, &o->ops, &o->opts);
+    if (rc == 0)
+        rc = set_device(o, device);
+    if (rc == 0)
+        rc = set_parts(o, groups, n_groups);
+    if (rc == 0)
+        rc = make_memory(o);
+    uint64_t threads = o->opts.threads ? o->opts.threads : (uint64_t)mr_cpu_count();
+    if (rc == 0 && o->host && threads > 1)
+        rc = mr_optim_team_create((uint32_t)threads, &o->team);
+    if (rc < 0)
+        mr_optim_destroy(o);
+    else
+        *out = o;
+    return rc;
+}
+
+void mr_optim_destroy(struct mr_optim *optim)
+{
+    if (!optim)
+        return;
+    mr_optim_team_destroy(optim->team);
+    for (int k = 0; k <= MR_OPTIM_STATES; k++)
+        drop(optim, optim->array[k].data);
+    drop(optim, optim->records);
+    drop(optim, optim->tickets);
+    drop(optim, optim->norms);
+    free(optim->parts);
+    free(optim);
+}
+
+void mr_optim_extra_init(const struct mr_optim *optim, struct mr_optim_extra *extra)
+{
+    *extra = (struct mr_optim_extra){.size = sizeof *extra, .grad_dtype = optim->dtype, .copy_dtype = MR_BF16};
+}
+
+int mr_optim_attach(struct mr_optim *optim, const struct mr_optim_extra *extra)
+{
+    struct mr_optim_extra full;
+    mr_optim_extra_init(optim, &full);
+    if (!extra || extra->size < offsetof(struct mr_optim_extra, copy))
+        return mr_error_set(MR_EMISUSE, "mr_optim_attach: call mr_optim_extra_init() first");
+    memcpy(&full, extra, MR_MIN(extra->size, sizeof full));
+    full.size = sizeof full;
+    bool half = full.grad_dtype == MR_F16 || full.grad_dtype == MR_BF16;
+    if (full.grad_dtype != optim->dtype && !(half && optim->dtype == MR_F32))
+        return mr_error_set(MR_EUNSUPPORTED, "optimizer: gradients of %s for parameters of %s: want the same%s",
+                            mr_dtype_name(full.grad_dtype), mr_dtype_name(optim->dtype),
+                            optim->dtype == MR_F32 ? ", f16 or bf16" : "");
+    if (full.copy && (optim->dtype != MR_F32 || (full.copy_dtype != MR_F16 && full.copy_dtype != MR_BF16)))
+        return mr_error_set(MR_EUNSUPPORTED, "optimizer: a copy in %s of parameters of %s: want f16 or bf16, of f32",
+                            mr_dtype_name(full.copy_dtype), mr_dtype_name(optim->dtype));
+    optim->extra = full;
+    return 0;
+}
+
+uint32_t mr_optim_n_groups(const struct mr_optim *optim)
+{
+    return optim->n_parts;
+}
+
+const struct mr_optim_opts *mr_optim_options(const struct mr_optim *optim, uint32_t group)
+{
+    return group < optim->n_parts ? &optim->parts[group].opts : NULL;
+}
+
+double mr_optim_get_lr(const struct mr_optim *optim, uint32_t group)
+{
+    return group < optim->n_parts ? optim->parts[group].lr : NAN;
+}
+
+int mr_optim_set_lr(struct mr_optim *optim, uint32_t group, double lr)
+{
+    if (!(lr >= 0 && lr <= MR_OPTIM_MOST) || (group >= optim->n_parts && group != UINT32_MAX))
+        return mr_error_set(MR_EMISUSE, "mr_optim_set_lr: group %u, rate %g: want one of %u groups and a rate >= 0",
+                            group, lr, optim->n_parts);
+    for (uint32_t i = 0; i < optim->n_parts; i++) {
+        if ((group != UINT32_MAX && i != group) || optim->parts[i].lr == lr)
+            continue;
+        optim->parts[i].lr = lr;
+        if (optim->host)
+            optim->records[i].lr = lr;
+        else
+            optim->dirty = true;
+    }
+    return 0;
+}
+
+int mr_optim_follow(struct mr_optim *optim, const struct mr_schedule *schedule, uint64_t step, uint64_t epoch)
+{
+    int rc = 0;
+    for (uint32_t i = 0; i < optim->n_parts && rc == 0; i++)
+        rc = mr_optim_set_lr(optim, i, mr_schedule_lr(schedule, optim->parts[i].opts.lr, step, epoch));
+    return rc;
+}

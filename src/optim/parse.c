@@ -1,0 +1,156 @@
+/* Optimizers from text. */
+#include "optim/optim.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct mr_optim_ops *const kinds[] = {
+    &mr_optim_sgd,     &mr_optim_momentum, &mr_optim_nesterov, &mr_optim_adagrad, &mr_optim_adadelta,
+    &mr_optim_rmsprop, &mr_optim_adam,     &mr_optim_adamw,    &mr_optim_amsgrad, &mr_optim_adamax,
+    &mr_optim_nadam,   &mr_optim_radam,    &mr_optim_lion,
+};
+
+const struct mr_optim_ops *mr_optim_ops_find(const char *name, size_t n)
+{
+    for (size_t i = 0; i < MR_COUNT(kinds); i++)
+        if (strlen(kinds[i]->name) == n && strncmp(kinds[i]->name, name, n) == 0)
+            return kinds[i];
+    return NULL;
+}
+
+int mr_optim_each(int (*fn)(void *user, const char *name, const char *summary, const struct mr_option *table),
+                  void *user)
+{
+    int rc = 0;
+    for (size_t i = 0; i < MR_COUNT(kinds) && rc == 0; i++)
+        rc = fn(user, kinds[i]->name, kinds[i]->summary, kinds[i]->options);
+    return rc;
+}
+
+static int no_such(const char *name, size_t n)
+{
+    const char *names[MR_COUNT(kinds) + 1] = {0};
+    char word[64], all[256] = "";
+    size_t at = 0;
+    snprintf(word, sizeof word, "%.*s", (int)MR_MIN(n, sizeof word - 1), name);
+    for (size_t i = 0; i < MR_COUNT(kinds); i++) {
+        names[i] = kinds[i]->name;
+        at += (size_t)snprintf(all + at, sizeof all - at, "%s%s", i ? ", " : "", names[i]);
+    }
+    const char *near = mr_nearest(word, names);
+    return mr_error_set(MR_EOPTION, "optimizer \"%s\": no such optimizer%s%s%s; there are %s", word,
+                        near ? ", did you mean \"" : "", near ? near : "", near ? "\"?" : "", all);
+}
+
+/* The table's names behind the error of an option that it does not have. */
+static int list_options(const struct mr_option *table)
+{
+    char text[MR_ERROR_BYTES], all[512] = "";
+    size_t at = 0;
+    snprintf(text, sizeof text, "%s", mr_last_error());
+    for (const struct mr_option *o = table; o->name && at < sizeof all; o++)
+        at += (size_t)snprintf(all + at, sizeof all - at, "%s%s", o == table ? "" : ", ", o->name);
+    return mr_error_set(MR_EOPTION, "%s; there are %s", text, all);
+}
+
+static int read_betas(const char *who, const char *text, struct mr_optim_opts *opts)
+{
+    char *end = NULL;
+    double first = mr_text_to_f64(text, &end), second = -1;
+    if (end != text && (*end == '/' || *end == ':')) {
+        const char *rest = end + 1;
+        second = mr_text_to_f64(rest, &end);
+        if (end == rest || *end)
+            second = -1;
+    }
+    if (!(first >= 0 && first < 1 && second >= 0 && second < 1))
+        return mr_error_set(MR_EOPTION, "%sbetas=%s: want two numbers from 0 to below 1, as 0.9/0.999", who, text);
+    opts->beta1 = first;
+    opts->beta2 = second;
+    return 0;
+}
+
+static bool is_known(const struct mr_option *table, const char *name, size_t n)
+{
+    for (const struct mr_option *o = table; o->name; o++) {
+        size_t i = 0;
+        while (i < n && o->name[i] && (o->name[i] == name[i] || (o->name[i] == '_' && name[i] == '-')))
+            i++;
+        if (i == n && !o->name[i])
+            return true;
+    }
+    return false;
+}
+
+static bool all_known(const struct mr_option *table, const char *text)
+{
+    for (const char *p = text; *p;) {
+        size_t item = strcspn(p, ","), name = strcspn(p, "=,");
+        if (name > 0 && !is_known(table, p, name))
+            return false;
+        p += item + (p[item] == ',');
+    }
+    return true;
+}
+
+int mr_optim_parse_more(const struct mr_optim_ops *ops, const char *who, const char *text, struct mr_optim_opts *opts)
+{
+    struct mr_optim_values values = {.opts = *opts};
+    int rc = mr_options_parse(ops->options, &values, who, text, NULL);
+    if (rc == MR_EOPTION && !all_known(ops->options, text))
+        rc = list_options(ops->options);
+    if (rc == 0 && values.betas)
+        rc = read_betas(who, values.betas, &values.opts);
+    if (rc == 0 && ops->check)
+        rc = ops->check(&values.opts);
+    if (rc == 0)
+        *opts = values.opts;
+    mr_options_free(ops->options, &values);
+    return rc;
+}
+
+static int defaults(const struct mr_optim_ops *ops, struct mr_optim_opts *out)
+{
+    struct mr_optim_values values = {0};
+    int rc = mr_options_init(ops->options, &values);
+    if (rc == 0 && values.betas)
+        rc = read_betas(ops->name, values.betas, &values.opts);
+    mr_options_free(ops->options, &values);
+    if (rc < 0)
+        return rc;
+    *out = values.opts;
+    out->size = sizeof *out;
+    snprintf(out->name, sizeof out->name, "%s", ops->name);
+    return 0;
+}
+
+int mr_optim_parse_spec(const char *spec, const struct mr_optim_ops **out_ops, struct mr_optim_opts *out)
+{
+    size_t n = strcspn(spec, ":");
+    const struct mr_optim_ops *ops = mr_optim_ops_find(spec, n);
+    char who[32];
+    if (!ops)
+        return no_such(spec, n);
+    int rc = defaults(ops, out);
+    snprintf(who, sizeof who, "%s:", ops->name);
+    if (rc == 0)
+        rc = mr_optim_parse_more(ops, who, spec[n] ? spec + n + 1 : "", out);
+    if (rc == 0)
+        *out_ops = ops;
+    return rc;
+}
+
+int mr_optim_parse(const char *spec, struct mr_optim_opts *out)
+{
+    const struct mr_optim_ops *ops;
+    struct mr_optim_opts full;
+    if (!spec || !out || out->size < offsetof(struct mr_optim_opts, lr))
+        return mr_error_set(MR_EMISUSE, "mr_optim_parse: want a text, and out with its size set");
+    int rc = mr_optim_parse_spec(spec, &ops, &full);
+    if (rc < 0)
+        return rc;
+    size_t size = MR_MIN(out->size, sizeof full);
+    full.size = out->size;
+    memcpy(out, &full, size);
+    return 0;
+}

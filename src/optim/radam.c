@@ -1,0 +1,23 @@
+/* Adam that starts as momentum until the variance of its second average is small. */
+#include "optim/optim.h"
+
+static const struct mr_option options[] = {
+    MR_OPTIM_LR("1e-3"),
+    MR_OPTIM_BETAS("0.9/0.999"),
+    MR_OPTIM_EPS("1e-8"),
+    MR_OPTIM_COMMON("0", "0"),
+};
+
+static enum mr_optim_kernel kernel(const struct mr_optim_opts *opts, uint8_t state_of[MR_OPTIM_STATES])
+{
+    (void)opts, (void)state_of;
+    return MR_OPTIM_radam;
+}
+
+const struct mr_optim_ops mr_optim_radam = {
+    .name = "radam",
+    .summary = "adam, rectified at its start",
+    .options = options,
+    .state = {"exp_avg", "exp_avg_sq"},
+    .kernel = kernel,
+};

@@ -1,0 +1,228 @@
+/* Steps: by kernels on devices, by the team on the host. */
+#include "optim/optim.h"
+
+#include <string.h>
+
+#define CHUNK 32768 /* elements that one thread takes at a time */
+
+static const char *const kernel_names[][2] = {
+#define X(name, n_state) {"optim_" #name "_f32", "optim_" #name "_f64"},
+    MR_OPTIM_KERNELS(X)
+#undef X
+};
+
+static int is_f64(const struct mr_optim *o)
+{
+    return o->dtype == MR_F64;
+}
+
+static struct mr_optim_hyper hyper_of(const struct mr_optim_opts *s)
+{
+    return (struct mr_optim_hyper){
+        .weight_decay = s->weight_decay,
+        .beta1 = s->beta1,
+        .beta2 = s->rho != 0     ? s->rho
+                 : s->alpha != 0 ? s->alpha
+                                 : s->beta2, /* an optimizer has one of them */
+        .eps = s->eps,
+        .momentum = s->momentum,
+        .dampening = s->dampening,
+        .lr_decay = s->lr_decay,
+        .momentum_decay = s->momentum_decay,
+        .clip_norm = s->clip_norm,
+        .clip_value = s->clip_value,
+    };
+}
+
+static struct mr_optim_args args_of(const struct mr_optim *o, uint32_t i, void *params, const void *grads,
+                                    enum mr_dtype grad_dtype)
+{
+    const struct mr_optim_part *p = &o->parts[i];
+    struct mr_optim_args a = {
+        .params = params,
+        .grads = grads,
+        .copy = o->extra.copy,
+        .record = &o->records[i],
+        .ticket = &o->tickets[i],
+        .norms = o->norms,
+        .grad_scale = o->extra.grad_scale,
+        .skip = o->extra.skip,
+        .begin = p->begin,
+        .end = p->end,
+        .kernel = (int32_t)p->kernel,
+        .grad_dtype = (int32_t)grad_dtype,
+        .copy_dtype = (int32_t)o->extra.copy_dtype,
+        .n_norms = o->n_norms,
+        .decoupled = p->opts.decoupled != 0,
+        .maximize = p->opts.maximize != 0,
+        .hyper = hyper_of(&p->opts),
+    };
+    for (int k = 0; k < MR_OPTIM_STATES; k++)
+        a.state[k] = o->array[p->state_of[k]].data;
+    return a;
+}
+
+static struct mr_optim_norm_args norm_args_of(const struct mr_optim *o, uint32_t i, const void *grads,
+                                              enum mr_dtype grad_dtype)
+{
+    const struct mr_optim_part *p = &o->parts[i];
+    return (struct mr_optim_norm_args){
+        .grads = grads,
+        .out = o->norms + p->first_norm,
+        .begin = p->begin,
+        .end = p->end,
+        .part = p->norm_part,
+        .n_out = p->n_norms,
+        .grad_dtype = (int32_t)grad_dtype,
+    };
+}
+
+/* On the host, by the team. */
+struct host_work {
+    const struct mr_optim_args *args;
+    const struct mr_optim_scalars *scalars;
+    const struct mr_optim_norm_args *norm;
+    const struct mr_optim_add_args *add;
+    int f64;
+};
+
+static void host_apply(void *user, uint64_t i)
+{
+    const struct host_work *w = user;
+    uint64_t begin = w->args->begin + i * CHUNK;
+    mr_optim_apply(w->args, w->scalars, w->f64, begin, MR_MIN(begin + CHUNK, w->args->end));
+}
+
+static void host_norm(void *user, uint64_t i)
+{
+    const struct host_work *w = user;
+    w->norm->out[i] = mr_optim_norm_part(w->norm, (uint32_t)i);
+}
+
+static void host_add(void *user, uint64_t i)
+{
+    const struct host_work *w = user;
+    mr_optim_add_range(w->add, w->f64, i * CHUNK, MR_MIN((i + 1) * CHUNK, w->add->n));
+}
+
+static uint64_t chunks(uint64_t n)
+{
+    return (n + CHUNK - 1) / CHUNK;
+}
+
+static void host_step(struct mr_optim *o, void *params, const void *grads, enum mr_dtype grad_dtype)
+{
+    struct mr_optim_scalars scalars;
+    for (uint32_t i = 0; i < o->n_parts && o->n_norms > 0; i++) {
+        struct mr_optim_norm_args norm = norm_args_of(o, i, grads, grad_dtype);
+        struct host_work w = {.norm = &norm};
+        mr_optim_team_run(o->team, host_norm, &w, norm.n_out);
+    }
+    for (uint32_t i = 0; i < o->n_parts; i++) {
+        struct mr_optim_args args = args_of(o, i, params, grads, grad_dtype);
+        struct host_work w = {.args = &args, .scalars = &scalars, .f64 = is_f64(o)};
+        if (mr_optim_prepare(&args, &scalars)) {
+            mr_optim_team_run(o->team, host_apply, &w, chunks(args.end - args.begin));
+            mr_optim_finish(&args, &scalars);
+        }
+        o->records[i].pending = 0;
+    }
+}
+
+static int launch_step(struct mr_optim *o, void *params, const void *grads, enum mr_dtype grad_dtype,
+                       struct mr_stream *stream)
+{
+    int rc = 0;
+    for (uint32_t i = 0; i < o->n_parts && o->n_norms > 0 && rc == 0; i++) {
+        struct mr_optim_norm_args norm = norm_args_of(o, i, grads, grad_dtype);
+        rc = mr_launch(stream, is_f64(o) ? "optim_norm_f64" : "optim_norm_f32", &norm, sizeof norm);
+    }
+    for (uint32_t i = 0; i < o->n_parts && rc == 0; i++) {
+        struct mr_optim_args args = args_of(o, i, params, grads, grad_dtype);
+        rc = mr_launch(stream, kernel_names[args.kernel][is_f64(o)], &args, sizeof args);
+    }
+    return rc;
+}
+
+static bool recording(const struct mr_stream *stream)
+{
+    return stream && atomic_load(&((struct mr_stream *)(uintptr_t)stream)->recording);
+}
+
+/* Graphs of "cpu" are recorded launches too; what is not recorded is done by the team. */
+static bool by_launch(const struct mr_optim *o, const struct mr_stream *stream)
+{
+    return !o->host || recording(stream);
+}
+
+static int accumulate(struct mr_optim *o, const void *grads, struct mr_stream *stream)
+{
+    const struct mr_optim_add_args add = {
+        .grads = grads,
+        .sum = o->array[MR_OPTIM_STATES].data,
+        .records = o->records,
+        .n = o->n,
+        .factor = 1 / (double)o->opts.accumulate,
+        .pending = (double)o->pending + 1,
+        .grad_dtype = (int32_t)o->extra.grad_dtype,
+        .n_records = o->n_parts,
+        .first = o->pending == 0,
+    };
+    int rc = 0;
+    if (by_launch(o, stream)) {
+        rc = mr_launch(stream, is_f64(o) ? "optim_add_f64" : "optim_add_f32", &add, sizeof add);
+    } else {
+        struct host_work w = {.add = &add, .f64 = is_f64(o)};
+        mr_optim_team_run(o->team, host_add, &w, chunks(add.n));
+        for (uint32_t i = 0; i < o->n_parts; i++)
+            o->records[i].pending = add.pending;
+    }
+    if (rc == 0)
+        o->pending++;
+    return rc;
+}
+
+int mr_optim_push(struct mr_optim *optim, struct mr_stream *stream)
+{
+    int rc = optim->dirty ? mr_optim_check_stream(optim, stream, "mr_optim_push") : 0;
+    if (rc < 0 || !optim->dirty)
+        return rc;
+    if (recording(stream))
+        return mr_error_set(MR_EMISUSE,
+                            "optimizer: learning rates were set and not pushed: a graph would keep them: call "
+                            "mr_optim_push() before mr_graph_begin()");
+    for (uint32_t at = 0; at < optim->n_parts && rc == 0; at += MR_OPTIM_SET) {
+        struct mr_optim_set_args set = {.records = optim->records + at,
+                                        .n = MR_MIN(optim->n_parts - at, (uint32_t)MR_OPTIM_SET)};
+        for (uint32_t i = 0; i < set.n; i++)
+            set.lr[i] = optim->parts[at + i].lr;
+        rc = mr_launch(stream, "optim_set", &set, sizeof set);
+    }
+    if (rc == 0)
+        optim->dirty = false;
+    return rc;
+}
+
+int mr_optim_step(struct mr_optim *optim, void *params, const void *grads, struct mr_stream *stream)
+{
+    enum mr_dtype grad_dtype = optim->extra.grad_dtype;
+    if (!params || !grads)
+        return mr_error_set(MR_EMISUSE, "mr_optim_step: params or grads is NULL");
+    int rc = mr_optim_check_stream(optim, stream, "mr_optim_step");
+    if (rc == 0)
+        rc = mr_optim_push(optim, stream);
+    if (rc == 0 && optim->opts.accumulate > 1) {
+        rc = accumulate(optim, grads, stream);
+        if (rc < 0 || optim->pending < optim->opts.accumulate)
+            return rc;
+        optim->pending = 0;
+        grads = optim->array[MR_OPTIM_STATES].data;
+        grad_dtype = optim->dtype;
+    }
+    if (rc < 0)
+        return rc;
+    if (by_launch(optim, stream))
+        return launch_step(optim, params, grads, grad_dtype, stream);
+    host_step(optim, params, grads, grad_dtype);
+    return 0;
+}
