@@ -94,8 +94,9 @@ struct mr_net_totals {
     double loss;      /* sum over samples */
     uint64_t n_right; /* argmax equals label */
     uint64_t n_samples;
-    uint64_t n_bad_labels; /* out of range: their loss and gradient are left out */
-    uint64_t n_not_finite; /* batches whose loss was NaN or infinite */
+    uint64_t n_bad_labels;     /* out of range: their loss and gradient are left out */
+    uint64_t n_not_finite;     /* batches whose loss was NaN or infinite */
+    uint64_t first_not_finite; /* the step of the first of them; UINT64_MAX: none */
 };
 MR_API int mr_net_zero_totals(struct mr_net *net, struct mr_stream *stream);
 /* Blocks until the stream has come here. */
@@ -119,6 +120,20 @@ struct mr_net_batch {
 };
 MR_API int mr_net_train(struct mr_net *net, const struct mr_net_batch *batch, struct mr_stream *stream);
 MR_API int mr_net_set_step(struct mr_net *net, uint64_t step, struct mr_stream *stream);
+
+/*
+ * Loss scaling for MR_F16 (Micikevicius et al.: Mixed precision training, ICLR 2018): the places that hold the scale for
+ * mr_net_batch.loss_scale, its inverse for an optimizer's grad_scale, and its skip; all NULL for other types. mr_net_rescale(),
+ * enqueued after the pass and before the optimizer's step, looks for gradients that overflowed: then the step is to be skipped and
+ * the scale halves; after 2,000 good ones in a row it doubles. It begins at 65,536.
+ */
+MR_API void mr_net_scaling(struct mr_net *net, const float **loss_scale, const float **grad_scale,
+                           const uint32_t **skip);
+MR_API int mr_net_rescale(struct mr_net *net, struct mr_stream *stream);
+
+/* After a loss that was not finite: the first layer, in the order of the pass, with a parameter or an output that is not. Blocks.
+ * [out] what: "parameters" or "output". Returns the layer's number for mr_net_layer_get(), -ENODATA when all is finite. */
+MR_API int mr_net_find_bad(struct mr_net *net, struct mr_stream *stream, const char **what);
 
 /* Forward without dropout, with batch-norm's running statistics; adds to the totals when batch->labels. [out] outputs:
  * [n, classes] of the net's last layer in f32 (f64), in the device's memory, until the next call; may be NULL. */

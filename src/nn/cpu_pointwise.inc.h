@@ -348,7 +348,8 @@ static int FN(loss)(struct mr_nn_backend *b, enum mr_loss loss, uint32_t n, uint
     }
     b->totals.loss += sum;
     b->totals.n_samples += n;
-    b->totals.n_not_finite += !isfinite(sum);
+    if (!isfinite(sum) && b->totals.n_not_finite++ == 0)
+        b->totals.first_not_finite = b->step;
     return 0;
 }
 

@@ -41,7 +41,7 @@ static int FN(set_step)(struct mr_nn_backend *b, uint64_t step)
 
 static int FN(zero_totals)(struct mr_nn_backend *b)
 {
-    b->totals = (struct mr_net_totals){0};
+    b->totals = (struct mr_net_totals){.first_not_finite = UINT64_MAX};
     return 0;
 }
 

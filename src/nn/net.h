@@ -61,6 +61,7 @@ struct mr_net {
     struct mr_nn_tensor tensor[MR_NN_MAX_NODES + 1]; /* 0 is the input */
     struct mr_net_layer layer[MR_NN_MAX_NODES];      /* for people: one a node */
     struct mr_net_param param[MR_NN_MAX_PARAMS], buffer[MR_NN_MAX_PARAMS];
+    uint32_t last_n; /* samples of the last batch */
     uint32_t n_nodes, n_tensors, n_params, n_buffers, n_dropouts;
     uint32_t n_named[3]; /* conv, fc, bn so far */
     uint64_t n_flat, n_flat_buffers;

@@ -200,6 +200,7 @@ static int backward(struct pass *p)
 static int forward(struct pass *p, const struct mr_net_batch *batch)
 {
     struct mr_net *net = p->net;
+    net->last_n = p->n;
     const struct mr_nn_tensor *in = &net->tensor[0];
     int rc = net->ops->input(net->backend, p->n, in->c, in->h * in->w, net->opts.layout, batch->input,
                              batch->input_dtype, in->value);
@@ -296,4 +297,20 @@ int mr_net_get_totals(struct mr_net *net, struct mr_stream *stream, struct mr_ne
 {
     net->ops->use_stream(net->backend, stream);
     return net->ops->get_totals(net->backend, out);
+}
+
+void mr_net_scaling(struct mr_net *net, const float **loss_scale, const float **grad_scale, const uint32_t **skip)
+{
+    *loss_scale = *grad_scale = NULL;
+    *skip = NULL;
+    if (net->opts.dtype == MR_F16)
+        net->ops->scaling(net->backend, loss_scale, grad_scale, skip);
+}
+
+int mr_net_rescale(struct mr_net *net, struct mr_stream *stream)
+{
+    if (net->opts.dtype != MR_F16)
+        return 0;
+    net->ops->use_stream(net->backend, stream);
+    return net->ops->rescale(net->backend, net->n_flat, net->grads);
 }

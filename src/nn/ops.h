@@ -90,6 +90,9 @@ struct mr_nn_ops {
     int (*permute)(struct mr_nn_backend *b, uint32_t n, uint32_t c, uint32_t hw, int to_nchw, const void *x, void *y);
     int (*step_done)(struct mr_nn_backend *b); /* increments the step counter that dropout reads */
     int (*set_step)(struct mr_nn_backend *b, uint64_t step);
+    /* fp16 alone, else NULL: mr_net_scaling() and mr_net_rescale(); count: of grads, f32. */
+    void (*scaling)(struct mr_nn_backend *b, const float **loss_scale, const float **grad_scale, const uint32_t **skip);
+    int (*rescale)(struct mr_nn_backend *b, uint64_t count, const void *grads);
     int (*zero_totals)(struct mr_nn_backend *b);
     int (*get_totals)(struct mr_nn_backend *b, struct mr_net_totals *out);
 };
