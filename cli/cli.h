@@ -22,6 +22,9 @@
     X(bench_streams)                                                                                                   \
     X(bench_workers)                                                                                                   \
     X(bench_hostmem)                                                                                                   \
+    X(profile)                                                                                                         \
+    X(report)                                                                                                          \
+    X(analyze)                                                                                                         \
     X(doctor)                                                                                                          \
     X(man)
 
