@@ -40,6 +40,7 @@ static uint32_t part_of(const struct shape *s, uint32_t n)
 static struct mr_nn_div div_by(uint32_t d)
 {
     uint32_t shift = 0;
+    d = MR_MAX(d, 1);
     while (shift < 31 && 1u << shift < d)
         shift++;
     uint64_t rest = (1ull << shift) - d;

@@ -4,7 +4,7 @@
 uint32_t mr_nn_cuda_strips(uint32_t rows, uint32_t cols, uint32_t *out_strip)
 {
     uint32_t strips = MR_MIN(MR_NN_GPU_STRIPS, (rows - 1) / 32 + 1);
-    strips = MR_MIN(strips, MR_MAX(MR_NN_MOST_SUMS / cols, 1));
+    strips = MR_MAX(MR_MIN(strips, MR_NN_MOST_SUMS / MR_MAX(cols, 1)), 1);
     *out_strip = (rows - 1) / strips + 1;
     return (rows - 1) / *out_strip + 1;
 }

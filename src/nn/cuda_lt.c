@@ -316,12 +316,11 @@ int mr_nn_cuda_product(struct mr_nn_backend *b, const struct mr_nn_product *p)
     if (rc < 0)
         return rc;
     rc = plan_of(b, p, &plan);
-    if (!rc && plan->own)
-        rc = multiply_own(b, p);
-    else if (!rc)
-        rc = multiply(b, p, plan);
+    bool own = plan && plan->own;
+    if (!rc)
+        rc = own ? multiply_own(b, p) : multiply(b, p, plan);
     rc = mr_cuda_leave(b->cuda, rc);
-    if (rc || plan->own || p->act == MR_ACT_NONE || p->act == MR_ACT_RELU)
+    if (rc || own || p->act == MR_ACT_NONE || p->act == MR_ACT_RELU)
         return rc;
     return mr_nn_cuda_act_forward(b, p->act, (uint64_t)p->m * p->n, p->d, p->d);
 }
