@@ -53,6 +53,26 @@ static __device__ inline uint64_t index_step()
     return (uint64_t)gridDim.x * BLOCK;
 }
 
+/* n / d and [out] the rest; divisions of 64 bits take four times as long as those of 32. */
+static __device__ inline uint64_t split(uint64_t n, uint32_t d, uint32_t *rest)
+{
+    if (n >> 32) {
+        *rest = (uint32_t)(n % d);
+        return n / d;
+    }
+    uint32_t q = (uint32_t)n / d;
+    *rest = (uint32_t)n - q * d;
+    return q;
+}
+
+/* Where element i of [n, hw, c] lies in [n, c, hw]. */
+static __device__ inline uint64_t as_nchw(uint64_t i, uint32_t c, uint32_t hw)
+{
+    uint32_t channel, pixel;
+    uint64_t sample = split(split(i, c, &channel), hw, &pixel);
+    return (sample * c + channel) * hw + pixel;
+}
+
 static __device__ inline uint32_t over(uint32_t n, const struct mr_nn_div &by)
 {
     return (__umulhi(n, by.mul) + n) >> by.shift;
@@ -127,11 +147,7 @@ static __device__ float number_at(const void *in, int32_t dtype, uint64_t i)
 template <typename T> static __device__ void do_input(const struct mr_nn_gpu_input &a)
 {
     for (uint64_t i = first_index(); i < a.count; i += index_step()) {
-        uint64_t from = i;
-        if (a.from_nchw) {
-            uint64_t pixel = i / a.c, sample = pixel / a.hw;
-            from = (sample * a.c + i % a.c) * a.hw + pixel % a.hw;
-        }
+        uint64_t from = a.from_nchw ? as_nchw(i, a.c, a.hw) : i;
         put((T *)a.out + i, number_at(a.in, a.dtype, from));
     }
 }
@@ -164,7 +180,9 @@ template <typename T> static __device__ void do_bias_act(const struct mr_nn_gpu_
 {
     uint64_t count = (uint64_t)a.rows * a.cols;
     for (uint64_t i = first_index(); i < count; i += index_step()) {
-        float bias = a.bias ? get(in_of<T>(a.bias)[i % a.cols]) : 0;
+        uint32_t col;
+        split(i, a.cols, &col);
+        float bias = a.bias ? get(in_of<T>(a.bias)[col]) : 0;
         put((T *)a.dy + i, act_of(a.act, get(((T *)a.dy)[i]) + bias));
     }
 }
@@ -217,13 +235,9 @@ template <typename T> static __device__ void do_dropout(const struct mr_nn_gpu_d
 {
     uint64_t step = *a.step;
     for (uint64_t i = first_index(); i < a.count; i += index_step()) {
-        uint64_t draw = i;
-        if (a.c > 1 && a.hw > 1) {
-            uint64_t pixel = i / a.c, sample = pixel / a.hw;
-            draw = (sample * a.c + i % a.c) * a.hw + pixel % a.hw;
-        }
-        draw = a.per > 1 ? draw / a.per : draw;
-        uint32_t r[4];
+        uint64_t draw = a.c > 1 && a.hw > 1 ? as_nchw(i, a.c, a.hw) : i;
+        uint32_t r[4], rest;
+        draw = a.per > 1 ? split(draw, a.per, &rest) : draw;
         mr_nn_draw(a.key, step, draw / 4, r);
         uint32_t low = draw & 1 ? r[1] : r[0], high = draw & 1 ? r[3] : r[2];
         uint32_t mine = draw & 2 ? high : low;
@@ -234,12 +248,8 @@ template <typename T> static __device__ void do_dropout(const struct mr_nn_gpu_d
 /* The window of output i: its first input element; [out] sample's and pixel's places are folded into it. */
 static __device__ uint64_t window_of(const struct mr_nn_gpu_pool &a, uint64_t i)
 {
-    uint32_t c = (uint32_t)(i % a.c);
-    uint64_t pixel = i / a.c;
-    uint32_t ox = (uint32_t)(pixel % a.out_w);
-    uint64_t line = pixel / a.out_w;
-    uint32_t oy = (uint32_t)(line % a.out_h);
-    uint64_t sample = line / a.out_h;
+    uint32_t c, ox, oy;
+    uint64_t sample = split(split(split(i, a.c, &c), a.out_w, &ox), a.out_h, &oy);
     return ((sample * a.h + oy * a.stride) * a.w + (uint64_t)ox * a.stride) * a.c + c;
 }
 
@@ -302,9 +312,8 @@ template <typename T> static __device__ void do_pool_scatter(const struct mr_nn_
 template <typename T> static __device__ void do_pool_gather(const struct mr_nn_gpu_pool &a)
 {
     for (uint64_t i = first_index(); i < a.count; i += index_step()) {
-        uint32_t c = (uint32_t)(i % a.c);
-        uint64_t pixel = i / a.c, line = pixel / a.w, sample = line / a.h;
-        uint32_t ix = (uint32_t)(pixel % a.w), iy = (uint32_t)(line % a.h);
+        uint32_t c, ix, iy;
+        uint64_t sample = split(split(split(i, a.c, &c), a.w, &ix), a.h, &iy);
         uint32_t y0 = iy + 1 > a.k ? (iy + 1 - a.k + a.stride - 1) / a.stride : 0, y1 = iy / a.stride;
         uint32_t x0 = ix + 1 > a.k ? (ix + 1 - a.k + a.stride - 1) / a.stride : 0, x1 = ix / a.stride;
         float sum = 0, top;
@@ -389,7 +398,8 @@ template <typename T> static __device__ void do_norm_apply(const struct mr_nn_gp
 {
     uint64_t count = (uint64_t)a.rows * a.cols;
     for (uint64_t i = first_index(); i < count; i += index_step()) {
-        uint32_t c = (uint32_t)(i % a.cols);
+        uint32_t c;
+        split(i, a.cols, &c);
         float mean = a.training ? a.saved[c] : a.mean[c];
         float scale = a.training ? a.saved[a.cols + c] : (float)(1 / sqrt((double)a.var[c] + a.epsilon));
         put((T *)a.out + i, act_of(a.act, (get(in_of<T>(a.x)[i]) - mean) * scale * a.gamma[c] + a.beta[c]));
@@ -454,7 +464,8 @@ template <typename T> static __device__ void do_norm_dx(const struct mr_nn_gpu_n
 {
     uint64_t count = (uint64_t)a.rows * a.cols;
     for (uint64_t i = first_index(); i < count; i += index_step()) {
-        uint32_t c = (uint32_t)(i % a.cols);
+        uint32_t c;
+        split(i, a.cols, &c);
         float scale = a.saved[a.cols + c], normal = (get(in_of<T>(a.x)[i]) - a.saved[c]) * scale;
         float dy = get(((T *)a.dy)[i]) - a.sums[c] - normal * a.sums[a.cols + c];
         put((T *)a.out + i, a.gamma[c] * scale * dy);
@@ -640,8 +651,9 @@ template <typename T> static __device__ void do_permute(const struct mr_nn_gpu_p
 {
     for (uint64_t i = first_index(); i < a.count; i += index_step()) {
         uint32_t inner = a.to_nchw ? a.hw : a.c, outer = a.to_nchw ? a.c : a.hw;
-        uint64_t row = i / inner, sample = row / outer;
-        ((T *)a.out)[i] = in_of<T>(a.x)[(sample * inner + i % inner) * outer + row % outer];
+        uint32_t x, y;
+        uint64_t sample = split(split(i, inner, &x), outer, &y);
+        ((T *)a.out)[i] = in_of<T>(a.x)[(sample * inner + x) * outer + y];
     }
 }
 
@@ -717,11 +729,12 @@ template <typename T> static __device__ void do_filter(const struct mr_nn_gpu_fi
 {
     uint64_t count = (uint64_t)a.n * a.patch;
     for (uint64_t i = first_index(); i < count; i += index_step()) {
-        uint32_t o = (uint32_t)(i / a.patch), j = (uint32_t)(i % a.patch), tap = j / a.in, c = j % a.in;
+        uint32_t j, c;
+        uint64_t o = split(i, a.patch, &j), tap = split(j, a.in, &c);
         T v;
         put(&v, 0);
         if (tap < a.kk)
-            v = in_of<T>(a.x)[((uint64_t)o * a.in + c) * a.kk + tap];
+            v = in_of<T>(a.x)[(o * a.in + c) * a.kk + tap];
         ((T *)a.out)[i] = v;
     }
 }
@@ -731,9 +744,8 @@ template <typename T> static __device__ void do_unfilter(const struct mr_nn_gpu_
     uint64_t count = (uint64_t)a.n * a.in * a.kk;
     float *out = (float *)a.out;
     for (uint64_t i = first_index(); i < count; i += index_step()) {
-        uint32_t tap = (uint32_t)(i % a.kk);
-        uint64_t oc = i / a.kk, o = oc / a.in;
-        uint32_t c = (uint32_t)(oc % a.in);
+        uint32_t tap, c;
+        uint64_t o = split(split(i, a.kk, &tap), a.in, &c);
         float v = in_of<float>(a.x)[o * a.patch + (uint64_t)tap * a.in + c];
         out[i] = a.accumulate ? out[i] + v : v;
     }
