@@ -317,7 +317,7 @@ int mr_nn_cuda_product(struct mr_nn_backend *b, const struct mr_nn_product *p)
         return rc;
     rc = plan_of(b, p, &plan);
     bool own = plan && plan->own;
-    if (!rc)
+    if (plan)
         rc = own ? multiply_own(b, p) : multiply(b, p, plan);
     rc = mr_cuda_leave(b->cuda, rc);
     if (rc || own || p->act == MR_ACT_NONE || p->act == MR_ACT_RELU)
