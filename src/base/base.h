@@ -130,6 +130,7 @@ enum mr_draw {
     MR_DRAW_DATASET,
     MR_DRAW_RETRY,
     MR_DRAW_DECODE,
+    MR_DRAW_INIT,
 };
 
 /* Four numbers keyed by (seed, purpose, a, b, c). */

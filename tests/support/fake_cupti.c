@@ -244,6 +244,8 @@ EXPORT int cuptiActivityEnableRuntimeApi(uint32_t cbid, uint8_t on)
 {
     if (cbid < 2048)
         fake.runtime[cbid] = on;
+    if (cbid < 2048 && !on) /* as libcupti 13.0 does */
+        fake.callbacks[2][cbid] = false;
     return 0;
 }
 
@@ -251,6 +253,8 @@ EXPORT int cuptiActivityEnableDriverApi(uint32_t cbid, uint8_t on)
 {
     if (cbid < 2048)
         fake.driver[cbid] = on;
+    if (cbid < 2048 && !on)
+        fake.callbacks[1][cbid] = false;
     return 0;
 }
 
