@@ -225,7 +225,7 @@ static int add_all(struct mr_timeline *tl, uint64_t n, int (*add)(struct mr_time
  */
 static int set_levels(struct mr_timeline *tl, struct mr_lane *lane)
 {
-    uint64_t *free_at = malloc(MAX_LEVELS * sizeof(*free_at)), kept = 0;
+    uint64_t *free_at = calloc(MAX_LEVELS, sizeof(*free_at)), kept = 0;
     if (!free_at)
         return mr_error_nomem("timeline: levels", MAX_LEVELS * sizeof(*free_at));
     for (uint64_t i = 0; i < lane->n; i++) {

@@ -293,7 +293,8 @@ static void draw_axis(struct overview *o, double bottom)
     for (; step / each >= 100 && unit < 3; unit++)
         each *= 1000;
     int digits = (int)MR_MAX(0, MR_MIN(6, -floor(log10(step / each) + 1e-9)));
-    for (double t = ceil(from / step) * step; t <= to; t += step) {
+    for (int i = (int)ceil(from / step), last = (int)floor(to / step); i <= last; i++) {
+        double t = i * step;
         char label[64];
         double x = LEFT + (t - from) * o->scale;
         rect(o, x, TOP, 1, bottom - TOP, LINE);
@@ -318,7 +319,7 @@ static void draw_steps(struct overview *o, double bottom)
         last = x;
         rect(o, LEFT + x, TOP - 8, 1.4, 7, STEP);
         if (lines)
-            for (double y = TOP; y < bottom; y += 6)
+            for (int y = TOP; y < (int)bottom; y += 6)
                 rect(o, LEFT + x, y, 1, 2, faded(STEP, 0.55));
     }
     if (steps->n) {

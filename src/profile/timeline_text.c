@@ -115,12 +115,15 @@ static int read_launches(struct mr_tl_details *details, struct mr_map *of_row)
     if (sqlite3_prepare_v2(details->tl->rec->db, sql, -1, &row, NULL) != SQLITE_OK)
         return 0; /* a table without them: no details */
     int rc = 0, step;
-    while (rc == 0 && (step = sqlite3_step(row)) == SQLITE_ROW) {
+    while ((step = sqlite3_step(row)) == SQLITE_ROW && rc == 0) {
         uint32_t text = 0;
         rc = launch_text(details, row, &text);
         if (rc == 0 && !mr_map_at(of_row, (uint64_t)sqlite3_column_int64(row, SQL_ROW), text, NULL))
             rc = -ENOMEM;
     }
+    if (rc == 0 && step != SQLITE_DONE)
+        rc = mr_error_set(MR_EFORMAT, "%s: kernels: the database is damaged or cut: sqlite: %s", details->tl->rec->path,
+                          sqlite3_errmsg(details->tl->rec->db));
     sqlite3_finalize(row);
     return rc;
 }
