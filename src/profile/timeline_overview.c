@@ -293,8 +293,8 @@ static void draw_axis(struct overview *o, double bottom)
     for (; step / each >= 100 && unit < 3; unit++)
         each *= 1000;
     int digits = (int)MR_MAX(0, MR_MIN(6, -floor(log10(step / each) + 1e-9)));
-    for (int i = (int)ceil(from / step), last = (int)floor(to / step); i <= last; i++) {
-        double t = i * step;
+    for (int64_t i = (int64_t)ceil(from / step), last = (int64_t)floor(to / step); i <= last; i++) {
+        double t = (double)i * step;
         char label[64];
         double x = LEFT + (t - from) * o->scale;
         rect(o, x, TOP, 1, bottom - TOP, LINE);
