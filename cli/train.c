@@ -30,22 +30,33 @@ int train_net_open(struct train_data *data, const struct train_opts *o, uint32_t
     return mr_net_create(data->dev, &no, out);
 }
 
+/* The shortest text that reads back. */
+static const char *number_text(double v, char buf[32])
+{
+    for (int digits = 6; digits <= 17; digits++) {
+        snprintf(buf, 32, "%.*g", digits, v);
+        if (strtod(buf, NULL) == v)
+            break;
+    }
+    return buf;
+}
+
 /* "adam" and --lr 0.01 --clip-norm 1 are "adam:lr=0.01,clip_norm=1". */
 static int make_optim_text(struct train *t)
 {
     const struct train_opts *o = t->opts;
-    char lr[48] = "", norm[48] = "", value[48] = "";
+    char lr[48] = "", norm[48] = "", value[48] = "", buf[32];
     const char *mark = strchr(o->optimizer, ':') ? "," : ":";
     if (o->lr >= 0) {
-        snprintf(lr, sizeof lr, "%slr=%.17g", mark, o->lr);
+        snprintf(lr, sizeof lr, "%slr=%s", mark, number_text(o->lr, buf));
         mark = ",";
     }
     if (o->clip_norm > 0) {
-        snprintf(norm, sizeof norm, "%sclip_norm=%.17g", mark, o->clip_norm);
+        snprintf(norm, sizeof norm, "%sclip_norm=%s", mark, number_text(o->clip_norm, buf));
         mark = ",";
     }
     if (o->clip_value > 0)
-        snprintf(value, sizeof value, "%sclip_value=%.17g", mark, o->clip_value);
+        snprintf(value, sizeof value, "%sclip_value=%s", mark, number_text(o->clip_value, buf));
     if (asprintf(&t->optim_text, "%s%s%s%s", o->optimizer, lr, norm, value) >= 0)
         return 0;
     t->optim_text = NULL;

@@ -19,6 +19,16 @@ static bool tensor_cores(const struct train *t)
     return false;
 }
 
+/* The flat buffer is longer: each parameter begins aligned. */
+static uint64_t n_params(const struct train *t)
+{
+    const struct mr_net_layer *l;
+    uint64_t n = 0;
+    for (uint32_t i = 0; (l = mr_net_layer_get(t->net, i)); i++)
+        n += l->n_params;
+    return n;
+}
+
 static const char *precision(const struct train *t)
 {
     static const char *const names[] = {"f32", "tf32", "bf16 (parameters f32)", "fp16 (parameters f32, loss scaled)"};
@@ -55,7 +65,7 @@ void train_print_head(const struct train *t)
     struct mr_loader_stats st;
     mr_loader_stats(t->ld, &st);
     print_data(d);
-    printf("\n%s: %s parameters, %u classes\n", t->opts->model, cli_count((double)mr_net_n_params(t->net), n),
+    printf("\n%s: %s parameters, %u classes\n", t->opts->model, cli_count((double)n_params(t), n),
            d->classes);
     print_layers(t);
     printf("\n  %s, schedule %s, batches of %" PRIu64 ", seed %" PRIu64 "\n", t->optim_text, t->opts->schedule,
@@ -242,7 +252,7 @@ int train_print_json(const struct train *t)
     mr_json_uint(json, "steps_skipped", t->skipped);
     mr_json_string(json, "ended_by", ends[t->end]);
     mr_json_string(json, "model", t->opts->model);
-    mr_json_uint(json, "parameters", mr_net_n_params(t->net));
+    mr_json_uint(json, "parameters", n_params(t));
     mr_json_uint(json, "activation_bytes", mr_net_memory(t->net));
     json_layers(json, t);
     json_times(json, t);
