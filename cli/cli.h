@@ -24,6 +24,9 @@
     X(bench_streams)                                                                                                   \
     X(bench_workers)                                                                                                   \
     X(bench_hostmem)                                                                                                   \
+    X(bench_optimizers)                                                                                                \
+    X(bench_batch_size)                                                                                                \
+    X(bench_story)                                                                                                     \
     X(doctor)                                                                                                          \
     X(man)
 

@@ -136,7 +136,8 @@ int train_loader_open(struct train_data *d, bool test, struct mr_sampler *sample
     const struct train_opts *o = d->opts;
     struct mr_loader_opts lo;
     mr_loader_opts_init(&lo);
-    lo.batch_size = o->batch_size;
+    uint64_t length = mr_dataset_length(d->ds); /* the net is made for batches of at most that */
+    lo.batch_size = o->batch_size < length ? o->batch_size : length;
     lo.epochs = test ? 0 : o->epochs;
     lo.seed = o->seed;
     lo.workers = (uint32_t)o->workers;
