@@ -168,9 +168,9 @@ int train_draw(const struct train *t)
     struct plot_panel panels[] = {{"Loss", "epoch", "mean of a sample", NULL, series, 2, {0}, false, true, 0},
                                   {"Accuracy", "epoch", "%", NULL, series + 2, 2, {0}, false, false, 0}};
     char title[160], subtitle[240];
-    snprintf(title, sizeof title, "%.80s on %.60s", t->opts->model, mr_dataset_text(t->data->ds));
-    snprintf(subtitle, sizeof subtitle, "%.100s, schedule %.60s, batches of %llu", t->optim_text, t->opts->schedule,
-             (unsigned long long)t->opts->batch_size);
+    snprintf(title, sizeof title, "%.150s", t->opts->model);
+    snprintf(subtitle, sizeof subtitle, "%.90s; %.60s, schedule %.40s, batches of %llu", mr_dataset_text(t->data->ds),
+             t->optim_text, t->opts->schedule, (unsigned long long)t->opts->batch_size);
     int code = plot_write(&(struct plot){title, subtitle, panels, 2}, t->opts->plot);
     free(x);
     return code;

@@ -133,3 +133,26 @@ millrace train: --checkpoint-every soon: .* (re)
 $ millrace train d --log l.txt
 millrace train: --log l.txt: want a name that ends in .csv or .jsonl
 [2]
+# Real MNIST, if it is there: a perceptron and a short run of the CNN.
+$ m=${MILLRACE_TEST_DATA:-none}/mnist; if [ -d $m ]; then millrace train $m --model mlp:300s,100r,50s -o adam -e 3 --device cpu --target-acc 96% --json > m.json && grep -c ended_by m.json; else echo "SKIP MNIST: 1"; fi | sed 's/^SKIP.*: //'
+1
+$ m=${MILLRACE_TEST_DATA:-none}/mnist; if [ -d $m ]; then millrace train $m --model mnist-cnn -o adadelta --lr 1 --max-steps 80 --test none --device cpu -c cnn.st >/dev/null && millrace predict cnn.st $m,split=test --device cpu --json -n 0 | awk '/"accuracy"/ {print ($2 + 0 > 0.9)}'; else echo "SKIP MNIST: 1"; fi | sed 's/^SKIP.*: //'
+1
+# The benches of training.
+$ millrace bench optimizers d --models 'softmax|mlp:20r' --optimizers 'sgd:lr=0.1|adam:lr=1e-3' -n 40 --plot o.html --json > o.json; grep -c '"optimizer"' o.json; grep -c '<polyline' o.html; grep -c '^<tr>' o.html
+4
+8
+5
+$ millrace bench optimizers d --models 'mlp:50r' --optimizers 'sgd:lr=1e6|adam:lr=1e-3' -n 40 --plot o.svg | grep -c 'not finite at step'
+1
+$ millrace bench batch-size d --model softmax --sizes 32,256 --target-acc 80% -e 2 --plot b.svg | sed -n 's/^\(knee\): \(32\|256\), .*/\1/p'; millrace bench batch-size d --model softmax --sizes 64 -e 1 --json | grep -E '"(batch_size|knee)"'
+knee
+      "batch_size": 64,
+  "knee": 64,
+$ millrace bench batch-size d --sizes 64,32
+millrace bench batch-size: --sizes 64,32: want at most 24 numbers of 1..1048576, ascending, with commas between
+[2]
+$ millrace bench story d --model softmax --time 30ms -d cpu | sed -n 's/^  \([a-z]*\) .*\(no meaning on cpu\).*/\1: \2/p'; millrace bench story d --model softmax --time 30ms -d cpu --json | grep -c '"measured": true'
+pinned: no meaning on cpu
+mixed: no meaning on cpu
+2
