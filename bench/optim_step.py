@@ -3,7 +3,8 @@
 that a slow minute falls on all; medians are printed as one markdown table. GB/s count each array that a step has to read or
 write once. PyTorch's steps are of one tensor of the same size, by the fastest of its ways that is there (fused, foreach, plain).
 
-usage: optim_step.py [--device cpu|cuda] [--n 1e8] [--seconds 2] [--rounds 3] [--threads 0] [--program optim_step]
+usage: optim_step.py [--device cpu|cuda] [--n 1e8] [--seconds 2] [--rounds 3] [--threads 0]
+                     [--cases sgd,adam] [--program optim_step]
 The peer is left out, with a line that says so, where this Python has no PyTorch.
 """
 import argparse
@@ -89,8 +90,12 @@ def main():
     parser.add_argument("--seconds", type=float, default=2)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=0)
+    parser.add_argument("--cases", help="names of optimizers, by commas; all of them by default")
     parser.add_argument("--program")
     args = parser.parse_args()
+    if args.cases:
+        for case in [c for c in CASES if c.split(":")[0] not in args.cases.split(",")]:
+            del CASES[case]
     program = find(args.program)
     threads = args.threads or len(os.sched_getaffinity(0))
     try:

@@ -27,6 +27,9 @@
     X(bench_optimizers)                                                                                                \
     X(bench_batch_size)                                                                                                \
     X(bench_story)                                                                                                     \
+    X(profile)                                                                                                         \
+    X(report)                                                                                                          \
+    X(analyze)                                                                                                         \
     X(doctor)                                                                                                          \
     X(man)
 

@@ -116,7 +116,9 @@ const struct mr_option feed_options[] = {
     OPT("max-bad", 0, MR_OPT_STRING, max_bad, .meta = "N|P%", .help = "Most bad samples allowed: 10, or 1%",
         .group = "Bad samples"),
     OPT("quarantine", 0, MR_OPT_STRING, quarantine, .meta = "FILE",
-        .help = "Write a line of JSON for each bad sample: file, offset, reason", .group = "Bad samples"),
+        .help = "Write a line of JSON for each bad sample: file, offset, reason; without any there is no file, and one "
+                "of a run before is removed",
+        .group = "Bad samples"),
 
     OPT("time", 0, MR_OPT_DURATION, time_ns, .initial = "0", .unit = "s",
         .help = "Stop after this long; a bare number is seconds; 0: no limit", .group = "Run"),
@@ -178,8 +180,10 @@ static int feed_and_report(struct feed *feed, const char *dataset, const struct 
         failed = feed_write_state(feed);
     if (failed != CLI_OK)
         return failed;
-    if (feed->result.stats.samples == 0 && opts->state_in && !feed->result.stopped)
-        cli_warn("%s: the run that it is of has done its epochs; raise --epochs, which counts from that run's start",
+    feed->result.finished = feed->result.stats.samples == 0 && opts->state_in && !feed->result.stopped;
+    if (feed->result.finished)
+        cli_warn("%s: the run that it is of has done its epochs: there is nothing left to feed; raise --epochs, which "
+                 "counts from that run's start, or leave out --state-in",
                  opts->state_in);
     failed = cli_interrupted() ? CLI_FAILED : CLI_OK;
     return report(feed) == CLI_OK ? failed : CLI_FAILED;
@@ -231,6 +235,7 @@ static const struct cli_note json_notes[] = {
     {"copied_bytes, transform_on_device", "bytes copied to the device; the ops of each field that ran there, or null"},
     {"gpu_decode",
      "null without --gpu-decode: fraction, decoded, refused; with auto cpu_rate and gpu_rate in pictures/s, why_not"},
+    {"finished", "true when nothing was fed because --state-in is of a run that has done its epochs"},
     {"stopped", "true when --time, --batches or an interrupt ended the run"},
     {"trace_spans_lost", "spans that did not fit into the trace's rings"},
     {"config", "every option as it stands, and in resolved what was chosen"},

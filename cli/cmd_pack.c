@@ -139,7 +139,7 @@ static int pack_all(struct pack *p)
         code = cli_fail("no sample could be read: nothing was written");
     cli_progress_end(&progress);
     if (code == CLI_OK)
-        code = pack_state_finish(&p->state);
+        code = pack_state_finish(&p->state, p->ds);
     pack_shard_abort(&p->shard);
     free(p->sample);
     return code;
@@ -264,7 +264,9 @@ const struct cli_command cli_pack = {
         "000017.cls (the field \"label\", in text), 000017.NAME (bytes of varying length) and 000017.NAME.npy (other "
         "fields).\n\n"
         "Each shard is written as FILE.part and renamed when it is whole and on the disk; its index FILE.tar.idx lies "
-        "beside it. XXH64SUMS, written at the end, has the checksums; `xxhsum -c XXH64SUMS` checks them.\n\n"
+        "beside it. XXH64SUMS, written at the end, has the checksums; `xxhsum -c XXH64SUMS` checks them. classes.json "
+        "has "
+        "the names of the classes, where DATASET's labels have names; tar: shows them again.\n\n"
         "A pack that was interrupted, killed, or ran out of disk goes on where its last whole shard ended when it is "
         "run "
         "again with the same data set and options; DIR/pack.state holds what is done. The same data set and options "

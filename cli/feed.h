@@ -52,7 +52,8 @@ struct feed_result {
     struct mr_memory_counters memory[MR_N_MEMORY];
     struct mr_device_info device;
     uint64_t lost_spans;
-    int stopped; /* by time, batches or a signal, before the epochs' end */
+    bool finished; /* nothing to feed: --state-in is of a run that has done its epochs */
+    int stopped;   /* by time, batches or a signal, before the epochs' end */
     char state[1024];
 };
 

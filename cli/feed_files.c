@@ -11,6 +11,11 @@ int feed_write_quarantine(const struct feed *feed)
 {
     struct cli_output out;
     struct mr_bad_sample bad;
+    if (!mr_loader_bad(feed->ld, 0, &bad)) /* no file says so; a list of a run before would say otherwise */
+        return unlink(feed->opts->quarantine) == 0 || errno == ENOENT
+                   ? CLI_OK
+                   : cli_fail("%s: is of a run before and cannot be removed: %s", feed->opts->quarantine,
+                              strerror(errno));
     int rc = cli_output_open(&out, feed->opts->quarantine, true, false);
     for (uint64_t i = 0; rc == CLI_OK && mr_loader_bad(feed->ld, i, &bad); i++) {
         const char *text = NULL;

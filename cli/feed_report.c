@@ -165,6 +165,7 @@ int feed_print_json(const struct feed *feed)
     mr_json_uint(json, "copied_bytes", st->copied_bytes);
     mr_json_string(json, "transform_on_device", st->device_ops[0] ? st->device_ops : NULL);
     json_gpu_decode(json, feed);
+    mr_json_bool(json, "finished", r->finished);
     mr_json_bool(json, "stopped", r->stopped);
     mr_json_uint(json, "trace_spans_lost", r->lost_spans);
     json_config(json, feed);
@@ -290,6 +291,12 @@ int feed_print_text(const struct feed *feed)
 {
     const struct feed_result *r = &feed->result;
     print_head(feed);
+    if (r->finished) {
+        printf("nothing fed: %s is the state of a run that has done its epochs; raise --epochs, which counts from that "
+               "run's start, or leave out --state-in to begin anew\n",
+               feed->opts->state_in);
+        return CLI_OK;
+    }
     print_rates(r);
     print_stages(&r->stats);
     print_consumer(r);

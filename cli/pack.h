@@ -69,7 +69,8 @@ struct pack_state {
 /* Locks the folder, made when it is not there, and reads what is done. */
 int pack_state_open(struct pack_state *st, const char *dir, const struct mr_dataset *ds, const struct pack_options *o);
 int pack_state_add(struct pack_state *st, const struct pack_shard *s); /* and writes it */
-int pack_state_finish(struct pack_state *st);                          /* writes the sums, removes the state */
+/* Writes the sums, and the names of classes where the data set has them; removes the state. */
+int pack_state_finish(struct pack_state *st, const struct mr_dataset *ds);
 void pack_state_close(struct pack_state *st);
 
 #endif

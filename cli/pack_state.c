@@ -16,6 +16,7 @@
 
 #define STATE        "pack.state"
 #define SUMS         "XXH64SUMS"
+#define CLASSES      "classes.json"
 #define LOCK_TRIES   100
 #define LOCK_WAIT_US 50000
 #define LINE                                                                                                           \
@@ -105,7 +106,8 @@ static int look(const struct pack_state *st, bool remove, bool *found)
     int code = CLI_OK;
     *found = false;
     for (struct dirent *e = readdir(dir); e && code == CLI_OK; e = readdir(dir)) {
-        if (!is_ours(e->d_name) && strcmp(e->d_name, SUMS) != 0 && strcmp(e->d_name, STATE) != 0)
+        if (!is_ours(e->d_name) && strcmp(e->d_name, SUMS) != 0 && strcmp(e->d_name, STATE) != 0 &&
+            strcmp(e->d_name, CLASSES) != 0)
             continue;
         *found = true;
         if (remove && unlinkat(st->lock, e->d_name, 0) != 0)
@@ -175,11 +177,44 @@ int pack_state_add(struct pack_state *st, const struct pack_shard *s)
     return code == CLI_OK ? write_state(st) : code;
 }
 
-int pack_state_finish(struct pack_state *st)
+/* A JSON array of the classes' names: entry k is label k's. */
+static int write_classes(const struct pack_state *st, const struct mr_dataset *ds)
 {
     struct cli_output out;
+    const char *text = NULL;
+    uint64_t n = mr_dataset_classes(ds);
+    if (n == 0)
+        return CLI_OK;
+    char *path = in_dir(st, CLASSES);
+    struct mr_json *json = mr_json_create(0);
+    int code = path && json ? cli_output_open(&out, path, true, false) : cli_fail("out of memory");
+    free(path);
+    if (code == CLI_OK) {
+        mr_json_array(json, NULL);
+        for (uint64_t k = 0; k < n; k++)
+            mr_json_string(json, NULL, mr_dataset_class_name(ds, k));
+        mr_json_array_end(json);
+        int64_t length = mr_json_finish(json, &text);
+        code = length < 0 ? cli_error((int)length) : cli_output_write(&out, text, (size_t)length);
+        if (code == CLI_OK)
+            code = cli_output_write(&out, "\n", 1);
+        if (code == CLI_OK)
+            code = cli_output_commit(&out);
+        else
+            cli_output_abort(&out);
+    }
+    mr_json_destroy(json);
+    return code;
+}
+
+int pack_state_finish(struct pack_state *st, const struct mr_dataset *ds)
+{
+    struct cli_output out;
+    int code = write_classes(st, ds);
+    if (code != CLI_OK)
+        return code;
     char *path = in_dir(st, SUMS), line[128];
-    int code = path ? cli_output_open(&out, path, true, false) : cli_fail("out of memory");
+    code = path ? cli_output_open(&out, path, true, false) : cli_fail("out of memory");
     free(path);
     if (code != CLI_OK)
         return code;

@@ -2,11 +2,14 @@
 #include "record_private.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -17,6 +20,9 @@
 struct record_config record_config;
 struct record_core record_core = {.fd = -1};
 _Thread_local bool record_inside;
+
+#define N_FINISHERS 2
+static _Atomic(void (*)(void)) finishers[N_FINISHERS];
 
 static pthread_key_t at_thread_end;
 static bool have_key;
@@ -141,10 +147,8 @@ static void thread_ended(void *thread)
         return;
     char comm[32] = "";
     record_inside = true;
-    if (pthread_getname_np(pthread_self(), comm, sizeof comm) == 0 && comm[0]) {
-        struct mr_part_thread record = {record_tid(), record_string(comm)};
-        record_put(MR_PART_THREAD, &record);
-    }
+    if (pthread_getname_np(pthread_self(), comm, sizeof comm) == 0 && comm[0])
+        mine.thread->name = record_string(comm);
     record_inside = false;
     mine.thread = NULL;
     atomic_store_explicit(&((struct record_thread *)thread)->ended, true, memory_order_release);
@@ -216,10 +220,29 @@ void record_put_many(enum mr_part_type type, const void *records, uint32_t n)
     record_unlock(&record_core.drain);
 }
 
+/* What is for people's eyes stands in the folder too, in a file of lines: "name<tab>text". */
+static void tell_folder(const char *name, const char *text)
+{
+    char path[PATH_MAX], line[1200];
+    int n = snprintf(path, sizeof path, "%s/notes", record_config.folder ? record_config.folder : "");
+    int bytes = snprintf(line, sizeof line, "%s\t%.1000s\n", name, text);
+    if (!record_config.folder || n < 0 || (size_t)n >= sizeof path || bytes < 0 || (size_t)bytes >= sizeof line)
+        return;
+    int saved = errno;
+    int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    if (fd >= 0) {
+        (void)!syscall(SYS_write, fd, line, (size_t)bytes);
+        syscall(SYS_close, fd);
+    }
+    errno = saved;
+}
+
 void record_note(const char *name, int64_t value, const char *text)
 {
     struct mr_part_note note = {value, record_string(name), record_string(text)};
     record_put(MR_PART_NOTE, &note);
+    if (text)
+        tell_folder(name, text);
 }
 
 static void chain_take(struct record_thread *thread,
@@ -250,6 +273,8 @@ static void remove_thread(struct record_thread *thread)
         at = &(*at)->next;
     *at = thread->next;
     record_unlock(&record_core.threads_lock);
+    if (thread->name)
+        record_tell_name_of(thread->tid, thread->name);
     block_put(thread->first);
     record_unmap(thread, sizeof *thread);
 }
@@ -319,15 +344,41 @@ void record_flush(void)
     record_inside = inside;
 }
 
-void record_finish(void)
+void record_on_finish(void (*function)(void))
+{
+    for (int i = 0; i < N_FINISHERS; i++) {
+        void (*none)(void) = NULL;
+        if (atomic_compare_exchange_strong(&finishers[i], &none, function))
+            return;
+    }
+}
+
+bool record_is_busy(void)
+{
+    return record_inside || mine.busy || record_strings_busy();
+}
+
+static void tell_own_name(void)
+{
+    char comm[32] = "";
+    if (prctl(PR_GET_NAME, comm) == 0 && comm[0])
+        record_tell_name_of(record_tid(), record_string(comm));
+}
+
+static void finish(void (*tell_names)(void))
 {
     bool inside = record_inside;
     if (!ours_to_write())
         return;
     record_inside = true;
+    for (int i = 0; i < N_FINISHERS; i++) {
+        void (*function)(void) = atomic_load(&finishers[i]);
+        if (function)
+            function();
+    }
     record_lock(&record_core.drain);
     if (atomic_load(&record_core.state) == RECORD_ON) {
-        record_tell_names();
+        tell_names();
         struct mr_part_note exit = {(int64_t)record_now(), record_string("exit"), 0};
         record_drain();
         record_part_write(MR_PART_NOTE, sizeof exit, 1, &exit, sizeof exit);
@@ -337,6 +388,16 @@ void record_finish(void)
     record_unlock(&record_core.drain);
     record_wake(&record_core.wake);
     record_inside = inside;
+}
+
+void record_finish(void)
+{
+    finish(record_tell_names);
+}
+
+void record_finish_at_once(void)
+{
+    finish(tell_own_name);
 }
 
 /* The one thread of a forked child. What its parent had buffered is the parent's to write. */
@@ -361,11 +422,11 @@ static uint64_t number(const char *name, uint64_t otherwise)
     return text && text[0] && !*end ? value : otherwise;
 }
 
-static void configure(void)
+static void configure(const char *folder)
 {
     const char *capture = getenv("MILLRACE_RECORD_CAPTURE"), *end = getenv("MILLRACE_RECORD_CAPTURE_END");
     /* The environment may change under us: copies, of the process's length of life. */
-    record_config.folder = strdup(getenv("MILLRACE_RECORD_DIR"));
+    record_config.folder = strdup(folder);
     record_config.profiler_range = capture && strcmp(capture, "cudaProfilerApi") == 0;
     record_config.nvtx_range = capture && strncmp(capture, "nvtx:", 5) == 0 ? strdup(capture + 5) : NULL;
     record_config.repeat = end && strcmp(end, "repeat") == 0;
@@ -385,7 +446,7 @@ __attribute__((constructor)) static void loaded(void)
     if (!folder || folder[0] != '/')
         return;
     record_inside = true;
-    configure();
+    configure(folder);
     record_gate_open_file();
     have_key = pthread_key_create(&at_thread_end, thread_ended) == 0;
     pthread_atfork(NULL, NULL, forked);

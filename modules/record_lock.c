@@ -8,11 +8,23 @@
 #include <time.h>
 #include <unistd.h>
 
+/* A sanitizer must see that memory came and went, or takes the next owner's writes for a race with the last one's. */
+#ifdef __SANITIZE_THREAD__
+#define MMAP   mmap
+#define MUNMAP munmap
+#else
+#define MMAP(...)   (void *)syscall(SYS_mmap, __VA_ARGS__)
+#define MUNMAP(...) syscall(SYS_munmap, __VA_ARGS__)
+#endif
+
 /* Saved by those who call from wrappers: what the program sees of errno is the wrapped call's. */
 static void futex(atomic_uint *word, int operation, unsigned value, const struct timespec *timeout)
 {
     int saved = errno;
+    bool inside = record_inside; /* syscall() itself may be one that is recorded */
+    record_inside = true;
     syscall(SYS_futex, word, operation, value, timeout, NULL, 0);
+    record_inside = inside;
     errno = saved;
 }
 
@@ -46,14 +58,14 @@ void record_wake(atomic_uint *word)
 void *record_map(size_t bytes)
 {
     int saved = errno;
-    long address = syscall(SYS_mmap, NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0L);
+    void *address = MMAP(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0L);
     errno = saved;
-    return address == -1 ? NULL : (void *)address;
+    return address == MAP_FAILED ? NULL : address;
 }
 
 void record_unmap(void *memory, size_t bytes)
 {
     int saved = errno;
-    syscall(SYS_munmap, memory, bytes);
+    MUNMAP(memory, bytes);
     errno = saved;
 }

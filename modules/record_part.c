@@ -46,29 +46,33 @@ static int open_file(int flags)
     return fd;
 }
 
-/* The program may have closed the number, and opened something else under it. */
+/* The program may have closed the number, and opened something else under it. A part that was removed is not ours any more:
+ * `millrace profile` has gone on without us. */
 static bool still_ours(void)
 {
     struct stat now;
     return record_core.fd >= 0 && fstat(record_core.fd, &now) == 0 && now.st_dev == record_core.dev &&
-           now.st_ino == record_core.ino;
+           now.st_ino == record_core.ino && now.st_nlink > 0;
+}
+
+void record_part_close(void)
+{
+    struct stat now;
+    if (record_core.fd >= 0 && fstat(record_core.fd, &now) == 0 && now.st_dev == record_core.dev &&
+        now.st_ino == record_core.ino)
+        syscall(SYS_close, record_core.fd);
+    record_core.fd = -1;
 }
 
 static bool reopened(void)
 {
+    record_part_close();
     record_core.fd = open_file(0);
     if (!still_ours() && record_core.fd >= 0) {
         syscall(SYS_close, record_core.fd);
         record_core.fd = -1;
     }
     return record_core.fd >= 0;
-}
-
-void record_part_close(void)
-{
-    if (still_ours())
-        syscall(SYS_close, record_core.fd);
-    record_core.fd = -1;
 }
 
 static bool append(struct iovec *pieces, int n, size_t bytes)

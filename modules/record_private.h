@@ -48,6 +48,7 @@ struct record_thread {
     struct record_block *first; /* the drainer's end */
     struct record_block *last;  /* the thread's */
     uint32_t tid;
+    uint32_t name; /* the kernel's, when it ended; 0: not asked */
     atomic_bool ended;
 };
 
@@ -95,6 +96,7 @@ void record_gate_forked(void);
 
 /* record_strings.c: texts that are not in the part yet, as records of strings, a piece at a time; 0: none is left. */
 size_t record_strings_take(char *to, size_t bytes, uint32_t *out_n);
+bool record_strings_busy(void); /* this thread adds one */
 void record_strings_forked(void);
 
 /* record_part.c: all with record.drain held */
@@ -106,8 +108,9 @@ void record_part_forked(void);
 /* record_writer.c */
 uint16_t record_bytes_of(enum mr_part_type type);
 void record_writer_start(void);
-void record_drain(void);      /* with record.drain held */
-void record_tell_names(void); /* of the process's threads; with record.drain held */
+void record_drain(void);                               /* with record.drain held */
+void record_tell_names(void);                          /* of the process's threads; with record.drain held */
+void record_tell_name_of(uint32_t tid, uint32_t name); /* of a thread that ended; with record.drain held */
 void record_names_forked(void);
 
 #endif

@@ -171,6 +171,11 @@ size_t record_strings_take(char *to, size_t bytes, uint32_t *out_n)
     return used;
 }
 
+bool record_strings_busy(void)
+{
+    return adding;
+}
+
 void record_strings_forked(void)
 {
     memset(&strings, 0, sizeof strings);

@@ -26,6 +26,7 @@ static struct {
 
 static struct {
     uint32_t tid, name;
+    bool given; /* by the program: the kernel's is not told */
 } names[N_NAMES];
 
 uint16_t record_bytes_of(enum mr_part_type type)
@@ -66,12 +67,43 @@ static void tell_lost(void)
     gather(MR_PART_NOTE, &note, sizeof note);
 }
 
+/* A name that the program put itself. */
+static void take(enum mr_part_type type, const void *record, uint32_t bytes)
+{
+    if (type == MR_PART_THREAD) {
+        const struct mr_part_thread *thread = record;
+        names[thread->tid % N_NAMES].tid = thread->tid;
+        names[thread->tid % N_NAMES].name = thread->name;
+        names[thread->tid % N_NAMES].given = true;
+    }
+    gather(type, record, bytes);
+}
+
 void record_drain(void)
 {
-    record_chains_take(gather);
+    record_chains_take(take);
     tell_lost();
     for (unsigned type = MR_PART_STRING + 1; type < MR_N_PART_TYPES; type++)
         write_gathered(type);
+}
+
+static void gather_name(uint32_t tid, uint32_t name)
+{
+    struct mr_part_thread thread = {tid, name};
+    if (names[tid % N_NAMES].tid == tid && (names[tid % N_NAMES].given || names[tid % N_NAMES].name == name))
+        return;
+    names[tid % N_NAMES].tid = tid;
+    names[tid % N_NAMES].name = name;
+    names[tid % N_NAMES].given = false;
+    gather(MR_PART_THREAD, &thread, sizeof thread);
+}
+
+/* The number may come back with another thread. */
+void record_tell_name_of(uint32_t tid, uint32_t name)
+{
+    gather_name(tid, name);
+    if (names[tid % N_NAMES].tid == tid)
+        names[tid % N_NAMES].tid = 0;
 }
 
 static void tell_name(uint32_t tid)
@@ -86,12 +118,7 @@ static void tell_name(uint32_t tid)
     if (n <= 1)
         return;
     comm[comm[n - 1] == '\n' ? n - 1 : n] = 0;
-    struct mr_part_thread thread = {tid, record_string(comm)};
-    if (names[tid % N_NAMES].tid == tid && names[tid % N_NAMES].name == thread.name)
-        return;
-    names[tid % N_NAMES].tid = tid;
-    names[tid % N_NAMES].name = thread.name;
-    gather(MR_PART_THREAD, &thread, sizeof thread);
+    gather_name(tid, record_string(comm));
 }
 
 void record_tell_names(void)

@@ -9,8 +9,8 @@
  *   idx:DIR | idx:IMAGES[,labels=FILE][,split=train|test]    MNIST's format, plain or .gz
  *   npy:FILE[,labels=FILE]                                   first dimension = samples
  *   raw:FILE,shape=3x32x32,dtype=u8[,skip=BYTES][,record=BYTES]   records of fixed size
- *   tar:shards-{000..127}.tar[,fields=[image:jpg;png,label:cls]][,index=auto|beside|cache|none]   WebDataset's, also .gz, .zst
- *   safetensors:FILE[,fields=[NAME,NAME]]                    first dimension = samples
+ *   tar:shards-{000..127}.tar|FOLDER|FOLDER/a-*.tar[,fields=[image:jpg;png,label:cls]][,index=auto|beside|cache|none]   WebDataset's, also .gz, .zst
+ *   safetensors:FILE[,fields=[NAME,NAME]][,fp8=refuse|u8]     first dimension = samples
  *   synthetic:n=1e6,shape=1024,dtype=f32,values=uniform[,classes=10][,delay=2ms][,work=50us]
  *   folder:DIR[,labels=auto|folders|none][,allow-empty]      pictures, one class a sub-folder
  *   list:FILE[,root=DIR]                                     a picture's path a line, optionally a tab and its label
@@ -50,7 +50,11 @@ struct mr_idx_opts {
     const char *labels; /* labels file; NULL: beside the images file by MNIST's names, if there, "none": none */
     int split;          /* folder: 0 train, 1 test */
 };
-MR_API void mr_idx_opts_init(struct mr_idx_opts *opts);
+MR_API void mr_idx_opts_fill(struct mr_idx_opts *opts, size_t size);
+static inline void mr_idx_opts_init(struct mr_idx_opts *opts)
+{
+    mr_idx_opts_fill(opts, sizeof *opts);
+}
 MR_API int mr_dataset_open_idx(const struct mr_idx_opts *opts, struct mr_dataset **out);
 
 /* Dtypes: all of fixed size; S<n> and V<n> are u8, U<n> u32, with a last dimension of n more; times are i64. Arrays in
@@ -60,17 +64,28 @@ struct mr_npy_opts {
     const char *path;
     const char *labels; /* NULL or "none": none */
 };
-MR_API void mr_npy_opts_init(struct mr_npy_opts *opts);
+MR_API void mr_npy_opts_fill(struct mr_npy_opts *opts, size_t size);
+static inline void mr_npy_opts_init(struct mr_npy_opts *opts)
+{
+    mr_npy_opts_fill(opts, sizeof *opts);
+}
 MR_API int mr_dataset_open_npy(const struct mr_npy_opts *opts, struct mr_dataset **out);
 
-/* A sample's fields are tensors with the same first dimension, named as they are (of a long name, the last 23 bytes). 8-bit
- * floats are u8. Files of several shards are opened by their index. */
+/* A sample's fields are tensors with the same first dimension, named as they are (of a long name, the last 23 bytes). Files
+ * of several shards are opened by their index. */
+enum mr_fp8 { MR_FP8_REFUSE, MR_FP8_U8 }; /* 8-bit floats: MR_EUNSUPPORTED, or their bytes as u8 */
+
 struct mr_safetensors_opts {
     size_t size;
     const char *path;   /* .safetensors or .safetensors.index.json */
     const char *fields; /* "NAME" or "[NAME,NAME]"; NULL: all */
+    int fp8;            /* enum mr_fp8 */
 };
-MR_API void mr_safetensors_opts_init(struct mr_safetensors_opts *opts);
+MR_API void mr_safetensors_opts_fill(struct mr_safetensors_opts *opts, size_t size);
+static inline void mr_safetensors_opts_init(struct mr_safetensors_opts *opts)
+{
+    mr_safetensors_opts_fill(opts, sizeof *opts);
+}
 MR_API int mr_dataset_open_safetensors(const struct mr_safetensors_opts *opts, struct mr_dataset **out);
 
 struct mr_raw_opts {
@@ -81,7 +96,11 @@ struct mr_raw_opts {
     uint64_t skip_bytes;   /* before the first record */
     uint64_t record_bytes; /* from one record to the next; 0: the tensor's bytes */
 };
-MR_API void mr_raw_opts_init(struct mr_raw_opts *opts);
+MR_API void mr_raw_opts_fill(struct mr_raw_opts *opts, size_t size);
+static inline void mr_raw_opts_init(struct mr_raw_opts *opts)
+{
+    mr_raw_opts_fill(opts, sizeof *opts);
+}
 MR_API int mr_dataset_open_raw(const struct mr_raw_opts *opts, struct mr_dataset **out);
 
 enum mr_values { MR_VALUES_UNIFORM, MR_VALUES_NORMAL, MR_VALUES_ZERO, MR_VALUES_INDEX };
@@ -98,14 +117,19 @@ struct mr_synthetic_opts {
     uint64_t seed;       /* of the values */
     uint64_t min_length; /* > 0: the first dimension varies from this to shape's, by index */
 };
-MR_API void mr_synthetic_opts_init(struct mr_synthetic_opts *opts);
+MR_API void mr_synthetic_opts_fill(struct mr_synthetic_opts *opts, size_t size);
+static inline void mr_synthetic_opts_init(struct mr_synthetic_opts *opts)
+{
+    mr_synthetic_opts_fill(opts, sizeof *opts);
+}
 MR_API int mr_dataset_open_synthetic(const struct mr_synthetic_opts *opts, struct mr_dataset **out);
 
 /*
  * How data sets with pictures decode them. JPEG, PNG (8 and 16 bit, palettes) and WebP are told apart by their bytes.
  * A loader whose chain begins with ops that cut a window (crop, random_resized_crop, ...) or resize decodes only the rows and
  * columns that are needed, JPEG at the smallest of the sizes 1/8 .. 8/8 that is at least what is asked for; `exact` turns
- * the latter off. Without such an op the largest size must be given, as rows of batches have to have one.
+ * the latter off. A file of more than 8 bytes for each of max_pixels, and 64 MiB, is a bad sample without being read.
+ * Without such an op the largest size must be given, as rows of batches have to have one.
  */
 enum mr_picture_color { MR_PICTURE_RGB, MR_PICTURE_GRAY, MR_PICTURE_RGBA };
 enum mr_picture_alpha { MR_PICTURE_DROP, MR_PICTURE_BLACK, MR_PICTURE_WHITE }; /* what lies under transparent pixels */
@@ -131,6 +155,7 @@ struct mr_picture_opts {
  *
  * Plain archives are read in place, by an index of where members lie: made in one pass over the headers, kept as
  * FILE.tar.idx and valid while the archive's size and time stay. Archives packed by gzip or zstd are unpacked at open.
+ * A list of the classes' names, classes.json (a JSON array of texts), may stand beside the first shard: `millrace pack` writes it.
  * A sample that lacks a field's member is a bad one; two members of one name, absolute paths, "..", links and damaged headers
  * are errors at open.
  */
@@ -138,14 +163,18 @@ enum mr_tar_index_place { MR_TAR_INDEX_AUTO, MR_TAR_INDEX_BESIDE, MR_TAR_INDEX_C
 
 struct mr_tar_opts {
     size_t size;
-    const char *path;   /* shards-{000..127}.tar, {train,val}.tar, a.tar::b.tar; URLs */
+    const char *path;   /* shards-{000..127}.tar, {train,val}.tar, train-*.tar, a folder, a.tar::b.tar; URLs */
     const char *fields; /* "image:jpg;png,label:cls": names, and the extensions that each is looked for under, the first
                               that is there; NULL: by the first sample */
     int index;          /* enum mr_tar_index_place; AUTO: beside the archive, else in $XDG_CACHE_HOME/millrace */
     uint64_t memory_bytes; /* packed archives together take at most this of memory; more: temporary files there */
     struct mr_picture_opts picture;
 };
-MR_API void mr_tar_opts_init(struct mr_tar_opts *opts);
+MR_API void mr_tar_opts_fill(struct mr_tar_opts *opts, size_t size);
+static inline void mr_tar_opts_init(struct mr_tar_opts *opts)
+{
+    mr_tar_opts_fill(opts, sizeof *opts);
+}
 MR_API int mr_dataset_open_tar(const struct mr_tar_opts *opts, struct mr_dataset **out);
 
 /*
@@ -166,7 +195,11 @@ struct mr_folder_opts {
     int allow_empty; /* 1: a class without pictures is no error */
     struct mr_picture_opts picture;
 };
-MR_API void mr_folder_opts_init(struct mr_folder_opts *opts);
+MR_API void mr_folder_opts_fill(struct mr_folder_opts *opts, size_t size);
+static inline void mr_folder_opts_init(struct mr_folder_opts *opts)
+{
+    mr_folder_opts_fill(opts, sizeof *opts);
+}
 MR_API int mr_dataset_open_folder(const struct mr_folder_opts *opts, struct mr_dataset **out);
 
 /*
@@ -180,14 +213,19 @@ struct mr_list_opts {
     const char *root; /* what paths are relative to, and must lie below; NULL: the list's own folder */
     struct mr_picture_opts picture;
 };
-MR_API void mr_list_opts_init(struct mr_list_opts *opts);
+MR_API void mr_list_opts_fill(struct mr_list_opts *opts, size_t size);
+static inline void mr_list_opts_init(struct mr_list_opts *opts)
+{
+    mr_list_opts_fill(opts, sizeof *opts);
+}
 MR_API int mr_dataset_open_list(const struct mr_list_opts *opts, struct mr_dataset **out);
 
 /*
  * A CSV file (RFC 4180: quotes, also around line ends; CRLF; a byte order mark) with a column of pictures' paths. Of its
  * numeric columns, neighbours named alike but for an x and a y ("part_0_x", "part_0_y") are the coordinates of points:
  * field "points" f32[n,2], in pixels, x first. The others are field "label": i64 when it is one column of whole numbers, else
- * f32, a vector when there are several. One column of other text, chosen by `labels`, is names of classes.
+ * f32, a vector when there are several; where a whole number among them is one that f32 does not hold (above 2^24), i64 when all
+ * are whole, else f64. Whole numbers that f64 does not hold either are refused. One column of other text, chosen by `labels`, is names of classes.
  */
 enum mr_csv_points {
     MR_CSV_POINTS_AUTO,
@@ -209,7 +247,11 @@ struct mr_csv_opts {
     int allow_nan; /* 1: NaN, infinities, and empty cells as NaN; else they are errors */
     struct mr_picture_opts picture;
 };
-MR_API void mr_csv_opts_init(struct mr_csv_opts *opts);
+MR_API void mr_csv_opts_fill(struct mr_csv_opts *opts, size_t size);
+static inline void mr_csv_opts_init(struct mr_csv_opts *opts)
+{
+    mr_csv_opts_fill(opts, sizeof *opts);
+}
 MR_API int mr_dataset_open_csv(const struct mr_csv_opts *opts, struct mr_dataset **out);
 
 /*
@@ -240,7 +282,11 @@ struct mr_video_opts {
     int allow_empty;                /* 1: a class without videos is no error */
     uint64_t max_pixels;            /* of a frame; 0: 100 million */
 };
-MR_API void mr_video_opts_init(struct mr_video_opts *opts);
+MR_API void mr_video_opts_fill(struct mr_video_opts *opts, size_t size);
+static inline void mr_video_opts_init(struct mr_video_opts *opts)
+{
+    mr_video_opts_fill(opts, sizeof *opts);
+}
 MR_API int mr_dataset_open_video(const struct mr_video_opts *opts, struct mr_dataset **out);
 
 /*
@@ -253,7 +299,11 @@ struct mr_npz_opts {
     const char *fields;    /* "NAME" or "[NAME,NAME]", without ".npy"; NULL: all */
     uint64_t memory_bytes; /* the chosen arrays together may take; more is MR_ELIMIT */
 };
-MR_API void mr_npz_opts_init(struct mr_npz_opts *opts);
+MR_API void mr_npz_opts_fill(struct mr_npz_opts *opts, size_t size);
+static inline void mr_npz_opts_init(struct mr_npz_opts *opts)
+{
+    mr_npz_opts_fill(opts, sizeof *opts);
+}
 MR_API int mr_dataset_open_npz(const struct mr_npz_opts *opts, struct mr_dataset **out);
 
 /*
@@ -272,7 +322,11 @@ struct mr_mix_opts {
     const char *parts;
     uint64_t length; /* 0: by the rule above */
 };
-MR_API void mr_mix_opts_init(struct mr_mix_opts *opts);
+MR_API void mr_mix_opts_fill(struct mr_mix_opts *opts, size_t size);
+static inline void mr_mix_opts_init(struct mr_mix_opts *opts)
+{
+    mr_mix_opts_fill(opts, sizeof *opts);
+}
 MR_API int mr_dataset_open_mix(const struct mr_mix_opts *opts, struct mr_dataset **out);
 
 /* Arrays in memory. Borrows data and keeps it unchanged; each array holds n tensors of its spec, one after the other. */
@@ -283,7 +337,11 @@ struct mr_array_opts {
     struct mr_spec field[MR_MAX_FIELDS]; /* no variable dimensions */
     const void *data[MR_MAX_FIELDS];
 };
-MR_API void mr_array_opts_init(struct mr_array_opts *opts);
+MR_API void mr_array_opts_fill(struct mr_array_opts *opts, size_t size);
+static inline void mr_array_opts_init(struct mr_array_opts *opts)
+{
+    mr_array_opts_fill(opts, sizeof *opts);
+}
 MR_API int mr_dataset_open_array(const struct mr_array_opts *opts, struct mr_dataset **out);
 
 /* A user's own source of samples. */
@@ -303,7 +361,11 @@ struct mr_callback_opts {
     void *user;
     uint64_t version; /* goes into the fingerprint: change it when the content changes */
 };
-MR_API void mr_callback_opts_init(struct mr_callback_opts *opts);
+MR_API void mr_callback_opts_fill(struct mr_callback_opts *opts, size_t size);
+static inline void mr_callback_opts_init(struct mr_callback_opts *opts)
+{
+    mr_callback_opts_fill(opts, sizeof *opts);
+}
 MR_API int mr_dataset_open_callback(const struct mr_callback_opts *opts, struct mr_dataset **out);
 
 /* Samples. */

@@ -42,11 +42,11 @@ MR_API const char *mr_memory_name(enum mr_memory kind);
 /*
  * Opens a device.
  * uri: "auto" (the best that is usable), "cpu", "sim" or "sim:h2d=55,d2h=55,peer=100,pageable=12,latency=10us,step=4ms,mem=16GiB",
- * "cuda" (the first GPU), "cuda:1" or "cuda:1,pinned=alloc". GPUs are numbered as the driver shows them to this process
+ * "cuda" or "gpu" (the first GPU), "cuda:1" or "cuda:1,pinned=alloc". GPUs are numbered as the driver shows them to this process
  * (CUDA_VISIBLE_DEVICES). pinned=register (the default) page-locks by touching pages in parallel on the memory node
  * nearest the GPU and registering them, pinned=alloc by the driver's own allocator.
  * [out] out: on success; the caller closes it after all that was made from it is gone.
- * Returns 0, MR_ENODEVICE, MR_EDEVICE, MR_EOPTION, -ENOMEM.
+ * Returns 0, MR_ENODEVICE (it is not there, or not usable), MR_EDEVICE, MR_EOPTION (no such name, or option), -ENOMEM.
  */
 MR_API int mr_device_open(const char *uri, struct mr_device **out);
 MR_API void mr_device_close(struct mr_device *dev);

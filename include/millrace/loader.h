@@ -107,7 +107,11 @@ struct mr_loader_opts {
     double gpu_decode;
 };
 
-MR_API void mr_loader_opts_init(struct mr_loader_opts *opts);
+MR_API void mr_loader_opts_fill(struct mr_loader_opts *opts, size_t size);
+static inline void mr_loader_opts_init(struct mr_loader_opts *opts)
+{
+    mr_loader_opts_fill(opts, sizeof *opts);
+}
 
 /*
  * Starts a loader. The data set, sampler, chain and device are borrowed and must outlive it; sampler NULL: sequential;
@@ -242,7 +246,8 @@ struct mr_loader_stats {
     struct mr_percentiles interval;                      /* from one batch handed out to the next */
     struct mr_percentiles wait;                          /* of mr_loader_next() */
     struct mr_percentiles make;                          /* from a batch's first claim to ready */
-    uint64_t pageable_bytes, pinned_bytes, device_bytes; /* held for slots and read buffers */
+    uint64_t pageable_bytes, pinned_bytes, device_bytes; /* held for slots, reads ahead and workers' rooms; not
+                                                            decoders', which are as large as the pictures that come */
     uint64_t cache_bytes; /* of files that are in memory: inflated, loaded, cached; shared by a data set's loaders */
     char bottleneck[16];  /* "consumer", "read", "decode", "transform", "collate", "copy", "prefetch", or
                                          "none" */

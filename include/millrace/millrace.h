@@ -10,6 +10,11 @@
  * transform.h  ops on samples                     storage.h    how files are read
  * loader.h     the engine: batches, state, statistics          trace.h      what happened when
  * optim.h      optimizers and schedules
+ *
+ * Structs of options begin with their size, which mr_x_opts_init() sets; it is the caller's, as compiled, and nothing is
+ * written past it (mr_x_opts_fill() is that function with the size as an argument, for other languages). They grow at their end:
+ * a program that was made with an older, shorter one goes on working, and what it lacks takes its default. A struct longer than
+ * the library knows is refused.
  */
 #ifndef MILLRACE_H
 #define MILLRACE_H

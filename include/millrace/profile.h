@@ -87,6 +87,11 @@ MR_API int mr_table_write(const struct mr_table *table, enum mr_table_format for
 /* The text; long texts are cut in the middle to make lines of this many columns. 0: the terminal's, 120 where `to` is none;
  * UINT32_MAX: nothing is cut. */
 MR_API int mr_table_write_text(const struct mr_table *table, uint32_t columns, FILE *to);
+/* Puts the rows into another order; rows alike stay as they were, empty cells come last. column: as in its head, in any case,
+ * with or without blanks and signs. MR_EOPTION: no such column; the error names those that there are. */
+MR_API int mr_table_sort(struct mr_table *table, const char *column, int ascending);
+/* Shows the first rows only. */
+MR_API void mr_table_limit(struct mr_table *table, uint64_t rows);
 MR_API void mr_table_destroy(struct mr_table *table);
 
 struct mr_report_opts {

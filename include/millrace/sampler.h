@@ -11,6 +11,7 @@
 #define MILLRACE_SAMPLER_H
 
 #include <millrace/error.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -48,7 +49,11 @@ struct mr_sampler_opts {
     uint64_t length; /* CUSTOM: positions an epoch */
 };
 
-MR_API void mr_sampler_opts_init(struct mr_sampler_opts *opts);
+MR_API void mr_sampler_opts_fill(struct mr_sampler_opts *opts, size_t size);
+static inline void mr_sampler_opts_init(struct mr_sampler_opts *opts)
+{
+    mr_sampler_opts_fill(opts, sizeof *opts);
+}
 
 /* n_samples: the data set's length, >= 1. [out] out: on success; freed with mr_sampler_destroy().
  * Returns 0, MR_EOPTION, -ENOMEM. */

@@ -5,6 +5,7 @@
 #define MILLRACE_STORAGE_H
 
 #include <millrace/error.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -47,8 +48,12 @@ struct mr_remote_opts {
     uint64_t cache_limit;      /* bytes of all files in it; default: $MILLRACE_CACHE_LIMIT, else 16 GiB */
 };
 
-/* Fills opts with the defaults. */
-MR_API void mr_remote_opts_init(struct mr_remote_opts *opts);
+/* Fill opts with the defaults: opts_init() is what C and C++ call, see millrace.h. */
+MR_API void mr_remote_opts_fill(struct mr_remote_opts *opts, size_t size);
+static inline void mr_remote_opts_init(struct mr_remote_opts *opts)
+{
+    mr_remote_opts_fill(opts, sizeof *opts);
+}
 /* Sets them, in force as soon as no remote data set is open any more: call it first. Strings are copied. Returns 0, MR_EOPTION, -ENOMEM. Any thread. */
 MR_API int mr_remote_opts_set(const struct mr_remote_opts *opts);
 

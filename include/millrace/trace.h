@@ -5,6 +5,9 @@
  * oldest spans are lost and counted. mr_trace_stop() writes a file in Perfetto's protobuf format (TrackEvent packets),
  * which ui.perfetto.dev and trace_processor open.
  *
+ * In a program that `millrace profile` runs, spans and counters go into its recording too, from the start and without
+ * mr_trace_start(): mr_trace_on() is 1 all the time.
+ *
  * Threads: spans may be recorded from any thread; start and stop belong to one.
  */
 #ifndef MILLRACE_TRACE_H

@@ -63,7 +63,7 @@
  * decoded at the smallest of the sizes 1/8 .. 8/8 that is enough, which changes the pixels a little: see the data set's `exact`.
  *
  * Points: a field named "points" (f32 or f64, last dimension 2: x, y in pixels, (0, 0) the middle of the first pixel) is moved as
- * the pixels of the first field are by crops, resizes, flips, rotate and pad, before ops of its own. Points may leave the picture.
+ * the pixels of the picture ("image", or else the first field whose pixels are moved) are by crops, resizes, flips, rotate and pad, before ops of its own. Points may leave the picture.
  * A caller's own ops are taken to move none.
  *
  * Arithmetic is in the field's dtype, f16 and bf16 in f32 and rounded after each op; constants are rounded to the dtype

@@ -133,6 +133,14 @@ static int unknown(const struct mr_option *table, const char *who, const char *n
     return mr_error_set(MR_EOPTION, "%s%s: no such option; there %s %s", who, name, list[0] ? "are" : "are none", list);
 }
 
+void mr_opts_copy(void *opts, size_t size, const void *full, size_t full_size)
+{
+    memset(opts, 0, size);
+    memcpy(opts, full, MR_MIN(size, full_size));
+    if (size >= sizeof size)
+        memcpy(opts, &size, sizeof size);
+}
+
 int mr_options_init(const struct mr_option *table, void *values)
 {
     for (const struct mr_option *o = table; o->name; o++)

@@ -293,12 +293,14 @@ int mr_option_assign(const struct mr_option *option, void *values, const char *w
         return 0;
     }
     union mr_option_value v = {0};
+    const char *nearest = option->type == MR_OPT_ENUM && text ? mr_nearest(text, option->choices) : NULL;
     if (!text && option->type != MR_OPT_FLAG)
         return mr_error_set(MR_EOPTION, "%s: needs a value: %s", place(who, option->name, NULL, buf, sizeof buf),
                             mr_option_want(option, want, sizeof want));
     if (!read_value(option, text, &v) || !all_in_range(option, &v))
-        return mr_error_set(MR_EOPTION, "%s: want %s", place(who, option->name, text, buf, sizeof buf),
-                            mr_option_want(option, want, sizeof want));
+        return mr_error_set(MR_EOPTION, "%s: want %s%s%s%s", place(who, option->name, text, buf, sizeof buf),
+                            mr_option_want(option, want, sizeof want), nearest ? "; did you mean " : "",
+                            nearest ? nearest : "", nearest ? "?" : "");
     memcpy(member, &v, mr_option_bytes(option->type));
     return 0;
 }

@@ -68,9 +68,9 @@ const struct mr_dataset_ops mr_dataset_array = {
     .locate = locate,
 };
 
-void mr_array_opts_init(struct mr_array_opts *opts)
+void mr_array_opts_fill(struct mr_array_opts *opts, size_t size)
 {
-    mr_dataset_opts_init(&mr_dataset_array, opts);
+    mr_dataset_opts_fill(&mr_dataset_array, opts, size);
 }
 
 int mr_dataset_open_array(const struct mr_array_opts *opts, struct mr_dataset **out)

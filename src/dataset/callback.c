@@ -92,9 +92,9 @@ const struct mr_dataset_ops mr_dataset_callback = {
     .get = get,
 };
 
-void mr_callback_opts_init(struct mr_callback_opts *opts)
+void mr_callback_opts_fill(struct mr_callback_opts *opts, size_t size)
 {
-    mr_dataset_opts_init(&mr_dataset_callback, opts);
+    mr_dataset_opts_fill(&mr_dataset_callback, opts, size);
 }
 
 int mr_dataset_open_callback(const struct mr_callback_opts *opts, struct mr_dataset **out)

@@ -41,6 +41,35 @@ void mr_chosen_free(struct mr_chosen *c)
     *c = (struct mr_chosen){0};
 }
 
+#define SHOWN 12 /* names in an error */
+
+void mr_chosen_see(struct mr_chosen *c, const char *name)
+{
+    size_t at = strlen(c->seen);
+    if (c->n_seen++ < SHOWN)
+        snprintf(c->seen + at, sizeof c->seen - at, "%s%.38s%s", at ? ", " : "", name, strlen(name) > 38 ? "..." : "");
+}
+
+/* "; there are a, b, c and 9 more". Returns buf. */
+static const char *there_are(const struct mr_chosen *c, char *buf, size_t cap)
+{
+    buf[0] = 0;
+    if (c->n_seen > SHOWN)
+        snprintf(buf, cap, "; there are %s and %llu more", c->seen, (unsigned long long)(c->n_seen - SHOWN));
+    else if (c->n_seen > 0)
+        snprintf(buf, cap, "; there %s %s", c->n_seen == 1 ? "is" : "are", c->seen);
+    return buf;
+}
+
+int mr_chosen_check_count(const struct mr_chosen *c, const char *path, const char *what)
+{
+    char names[600];
+    if (c->names || c->n_seen <= MR_MAX_FIELDS)
+        return 0;
+    return mr_error_set(MR_ELIMIT, "%s: %llu %ss, a sample has at most %d fields: choose with fields=[NAME,...]%s",
+                        path, (unsigned long long)c->n_seen, what, MR_MAX_FIELDS, there_are(c, names, sizeof names));
+}
+
 bool mr_chosen_wants(const struct mr_chosen *c, const char *name)
 {
     int n;
@@ -64,19 +93,31 @@ int mr_chosen_take(struct mr_chosen *c, const char *path, const char *what, cons
     return at;
 }
 
+/* The name at place f of "a,b,c". */
+static const char *name_at(const char *names, int f, size_t *length)
+{
+    while (f-- > 0)
+        names += strcspn(names, ",") + 1;
+    *length = strcspn(names, ",");
+    return names;
+}
+
 int mr_chosen_check(const struct mr_chosen *c, const char *path, const char *what)
 {
+    char names[600];
     bool any = false;
     for (int f = 0; f < MR_MAX_FIELDS; f++)
         any |= c->have[f];
-    if (!any)
-        return c->names ? mr_error_set(MR_EFORMAT, "%s: no %s has a name that fields= gives", path, what)
-                        : mr_error_set(MR_EFORMAT, "%s: no %ss", path, what);
+    if (!any && !c->names)
+        return mr_error_set(MR_EFORMAT, "%s: no %ss", path, what);
     for (int f = 0; f < c->n; f++)
-        if (!c->have[f])
-            return mr_error_set(MR_EOPTION, "%s: fields=[%.200s]: no %s has the name that stands at place %d", path,
-                                c->names, what, f + 1);
-    return 0;
+        if (!c->have[f]) {
+            size_t length;
+            const char *name = name_at(c->names, f, &length);
+            return mr_error_set(MR_EOPTION, "%s: fields=: no %s has the name '%.*s'%s", path, what,
+                                (int)MR_MIN(length, 100), name, there_are(c, names, sizeof names));
+        }
+    return any ? 0 : mr_error_set(MR_EFORMAT, "%s: no %s has a name that fields= gives", path, what);
 }
 
 void mr_chosen_name(struct mr_spec *spec, const char *name)

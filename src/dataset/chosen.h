@@ -8,12 +8,19 @@ struct mr_chosen {
     char *names; /* "a,b"; NULL: all */
     int n;
     bool have[MR_MAX_FIELDS]; /* by place */
+    uint64_t n_seen;
+    char seen[512]; /* the first dozen names that there are, for errors */
 };
 
 /* fields: "[a,b]", "a", NULL or "". path: for errors. What stands in out is freed with mr_chosen_free(), also after an error.
  * Returns 0, MR_ELIMIT (more than MR_MAX_FIELDS), -ENOMEM. */
 int mr_chosen_parse(const char *path, const char *fields, struct mr_chosen *out);
 void mr_chosen_free(struct mr_chosen *c);
+
+/* Notes a name that there is: errors show the first dozen. All are noted before the first is taken. */
+void mr_chosen_see(struct mr_chosen *c, const char *name);
+/* Nothing chosen, and more there than a sample may have fields? 0, or MR_ELIMIT with the names. */
+int mr_chosen_check_count(const struct mr_chosen *c, const char *path, const char *what);
 
 /* Is a name wanted? */
 bool mr_chosen_wants(const struct mr_chosen *c, const char *name);

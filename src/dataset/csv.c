@@ -23,9 +23,8 @@ struct reading {
     struct mr_csv csv;
     struct mr_csv_columns columns;
     float *points;          /* rows of 2 * n_points */
-    double *one;            /* the only label column; made i64 or f32 at the end */
-    bool whole;             /* all of one are whole numbers */
-    float *labels;          /* rows of n_labels > 1 */
+    double *labels;         /* rows of n_labels; made the field's dtype at the end */
+    bool whole, wide;       /* all of them are whole numbers; some whole one is none in f32 */
     struct mr_slice *names; /* of classes */
 };
 
@@ -76,15 +75,39 @@ static int read_floats(const struct reading *r, const size_t *column, uint64_t n
     return 0;
 }
 
-static int read_one(struct reading *r, size_t c, uint64_t i)
+/* Is the cell all digits, a number that someone counts or names by, but not the number that it was read as? */
+static bool is_rounded(struct mr_slice cell, double x)
+{
+    size_t at = cell.length > 0 && (cell.text[0] == '-' || cell.text[0] == '+');
+    uint64_t n = 0;
+    bool fits = true;
+    for (; at < cell.length && cell.text[at] >= '0' && cell.text[at] <= '9'; at++)
+        fits = fits && mr_mul(n, 10, &n) && mr_add(n, (uint64_t)(cell.text[at] - '0'), &n) && n < 1ull << 63;
+    return at == cell.length && (!fits || fabs(x) >= 0x1p63 || (uint64_t)fabs(x) != n);
+}
+
+/* A label, and what its column's type has to hold. */
+static int read_label(struct reading *r, size_t c, double *out)
 {
     float narrow;
-    int rc = number(r, c, &r->one[i]);
+    int rc = number(r, c, out);
     if (rc < 0)
         return rc;
-    double x = r->one[i];
-    r->whole = r->whole && fabs(x) <= 0x1p53 && x == floor(x);
-    return r->whole ? 0 : number_f32(r, c, &narrow);
+    double x = *out;
+    bool whole = fabs(x) <= 0x1p53 && x == floor(x);
+    if (fabs(x) >= 0x1p53 && is_rounded(r->csv.cell[c], x))
+        return refuse_cell(r, c, "more than 2^53, and not held exactly: leave its column out by labels=[A,B]");
+    r->whole = r->whole && whole;
+    r->wide = r->wide || (whole && (double)(float)x != x);
+    return whole ? 0 : number_f32(r, c, &narrow);
+}
+
+static int read_labels(struct reading *r, double *row)
+{
+    int rc = 0;
+    for (size_t i = 0; i < r->columns.n_labels && rc == 0; i++)
+        rc = read_label(r, r->columns.labels[i], &row[i]);
+    return rc;
 }
 
 static int read_record(struct reading *r)
@@ -97,10 +120,8 @@ static int read_record(struct reading *r)
                             (unsigned long long)r->csv.record_line, r->csv.n, k->n);
     if (r->points)
         rc = read_floats(r, k->points, k->n_points * 2, r->points + i * k->n_points * 2);
-    if (rc == 0 && r->one)
-        rc = read_one(r, k->labels[0], i);
     if (rc == 0 && r->labels)
-        rc = read_floats(r, k->labels, k->n_labels, r->labels + i * k->n_labels);
+        rc = read_labels(r, r->labels + i * k->n_labels);
     if (r->names)
         r->names[i] = r->csv.cell[k->labels[0]];
     if (rc == 0)
@@ -132,16 +153,13 @@ static int make_rows(struct reading *r)
 {
     const struct mr_csv_columns *k = &r->columns;
     uint64_t n = most_records(&r->csv);
-    void *points = NULL, *one = NULL, *labels = NULL, *names = NULL;
+    void *points = NULL, *labels = NULL, *names = NULL;
     int rc = k->n_points ? rows(r, n, k->n_points * 2, sizeof *r->points, &points) : 0;
     if (rc == 0 && k->text_labels)
         rc = rows(r, n, 1, sizeof *r->names, &names);
-    else if (rc == 0 && k->n_labels == 1)
-        rc = rows(r, n, 1, sizeof *r->one, &one);
-    else if (rc == 0 && k->n_labels > 1)
+    else if (rc == 0 && k->n_labels > 0)
         rc = rows(r, n, k->n_labels, sizeof *r->labels, &labels);
     r->points = points;
-    r->one = one;
     r->labels = labels;
     r->names = names;
     r->whole = true;
@@ -170,28 +188,31 @@ static int finish_classes(struct reading *r)
     return rc;
 }
 
-/* The doubles become what the field holds, where they are. */
-static int finish_one(struct reading *r)
+/* f32, unless a whole number asks for more; one column of whole numbers is of classes. */
+static enum mr_dtype label_dtype(const struct reading *r)
 {
-    struct mr_spec spec = {.name = "label", .dtype = r->whole ? MR_I64 : MR_F32};
-    char *bytes = (char *)r->one;
-    size_t unit = mr_dtype_size(spec.dtype);
-    for (uint64_t i = 0; i < r->ds->n; i++) {
-        double x = r->one[i];
-        int64_t whole = r->whole ? (int64_t)x : 0;
-        float narrow = (float)x;
-        memcpy(bytes + i * unit, r->whole ? (void *)&whole : (void *)&narrow, unit);
-    }
-    r->one = NULL;
-    return mr_photos_add_field(r->ds, &spec, shrink(bytes, r->ds->n * unit));
+    if (r->whole && (r->columns.n_labels == 1 || r->wide))
+        return MR_I64;
+    return r->wide ? MR_F64 : MR_F32;
 }
 
+/* The doubles become what the field holds, where they are. */
 static int finish_labels(struct reading *r)
 {
-    struct mr_spec spec = {.name = "label", .dtype = MR_F32, .rank = 1, .dim = {r->columns.n_labels}};
-    float *labels = r->labels;
+    struct mr_spec spec = {.name = "label", .dtype = label_dtype(r), .rank = r->columns.n_labels > 1};
+    char *bytes = (char *)r->labels;
+    size_t unit = mr_dtype_size(spec.dtype);
+    uint64_t n = r->ds->n * r->columns.n_labels;
+    spec.dim[0] = spec.rank ? r->columns.n_labels : 0;
+    for (uint64_t i = 0; i < n; i++) {
+        double x = r->labels[i];
+        int64_t whole = spec.dtype == MR_I64 ? (int64_t)x : 0;
+        float narrow = (float)x;
+        const void *from = spec.dtype == MR_I64 ? (void *)&whole : spec.dtype == MR_F64 ? (void *)&x : (void *)&narrow;
+        memmove(bytes + i * unit, from, unit);
+    }
     r->labels = NULL;
-    return mr_photos_add_field(r->ds, &spec, shrink(labels, r->ds->n * spec.dim[0] * sizeof *labels));
+    return mr_photos_add_field(r->ds, &spec, shrink(bytes, n * unit));
 }
 
 static int finish_points(struct reading *r)
@@ -207,8 +228,6 @@ static int finish(struct reading *r)
     int rc = r->points ? finish_points(r) : 0;
     if (rc == 0 && r->names)
         rc = finish_classes(r);
-    if (rc == 0 && r->one)
-        rc = finish_one(r);
     if (rc == 0 && r->labels)
         rc = finish_labels(r);
     return rc;
@@ -265,7 +284,6 @@ static int open_csv(struct mr_dataset *ds, const void *options)
     mr_csv_columns_free(&r.columns);
     mr_csv_free(&r.csv);
     free(r.points);
-    free(r.one);
     free(r.labels);
     free(r.names);
     free(text);
@@ -318,9 +336,9 @@ const struct mr_dataset_ops mr_dataset_csv = {
     .decode = mr_photos_decode,
 };
 
-void mr_csv_opts_init(struct mr_csv_opts *opts)
+void mr_csv_opts_fill(struct mr_csv_opts *opts, size_t size)
 {
-    mr_dataset_opts_init(&mr_dataset_csv, opts);
+    mr_dataset_opts_fill(&mr_dataset_csv, opts, size);
 }
 
 int mr_dataset_open_csv(const struct mr_csv_opts *opts, struct mr_dataset **out)

@@ -1,16 +1,18 @@
 /* The core of data sets: opening by format, the checks that every format's result must pass, and the plain read. */
 #include "dataset/dataset.h"
 
+#include <stddef.h>
 #include <string.h>
 
 #define MAX_SAMPLES (1ull << 62)
 
-void mr_dataset_opts_init(const struct mr_dataset_ops *ops, void *opts)
+/* An older caller's struct is shorter than the table's. */
+void mr_dataset_opts_fill(const struct mr_dataset_ops *ops, void *opts, size_t size)
 {
-    memset(opts, 0, ops->opts_size);
+    _Alignas(max_align_t) unsigned char full[MR_MAX_OPTS_BYTES] = {0};
     if (ops->options)
-        mr_options_init(ops->options, opts); /* fails only on a default that does not parse: a test asks all tables */
-    *(size_t *)opts = ops->opts_size;
+        mr_options_init(ops->options, full); /* fails only on a default that does not parse: a test asks all tables */
+    mr_opts_copy(opts, size, full, ops->opts_size);
 }
 
 const char *mr_base_name(const char *path)
@@ -179,7 +181,7 @@ static int copy_opts(const struct mr_dataset_ops *ops, const void *opts, void **
     void *copy = malloc(ops->opts_size);
     if (!copy)
         return mr_error_nomem(ops->name, ops->opts_size);
-    mr_dataset_opts_init(ops, copy);
+    mr_dataset_opts_fill(ops, copy, ops->opts_size);
     memcpy(copy, opts, size);
     *(size_t *)copy = ops->opts_size;
     int rc = check_choices(ops, copy);

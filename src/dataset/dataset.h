@@ -109,8 +109,9 @@ bool mr_dataset_decodes(const struct mr_dataset *ds);
  * error text starts with. mr_dataset_make() asks after open. */
 int mr_dataset_check(const struct mr_dataset *ds, const char *who);
 
-/* Fills a public options struct with its format's defaults: what every mr_*_opts_init() does. */
-void mr_dataset_opts_init(const struct mr_dataset_ops *ops, void *opts);
+/* Fills a caller's options struct of `size` bytes with its format's defaults: what every mr_*_opts_fill() does. */
+void mr_dataset_opts_fill(const struct mr_dataset_ops *ops, void *opts, size_t size);
+#define MR_MAX_OPTS_BYTES 4096 /* of any format's struct */
 
 /* Reads a URI into its format and a malloc'd options struct, to be freed with mr_uri_free(). Looks at the disk only to
  * find where the path ends and which format it has. */

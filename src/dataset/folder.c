@@ -102,9 +102,9 @@ const struct mr_dataset_ops mr_dataset_folder = {
     .decode = mr_photos_decode,
 };
 
-void mr_folder_opts_init(struct mr_folder_opts *opts)
+void mr_folder_opts_fill(struct mr_folder_opts *opts, size_t size)
 {
-    mr_dataset_opts_init(&mr_dataset_folder, opts);
+    mr_dataset_opts_fill(&mr_dataset_folder, opts, size);
 }
 
 int mr_dataset_open_folder(const struct mr_folder_opts *opts, struct mr_dataset **out)

@@ -346,9 +346,9 @@ const struct mr_dataset_ops mr_dataset_idx = {
     .decode = decode,
 };
 
-void mr_idx_opts_init(struct mr_idx_opts *opts)
+void mr_idx_opts_fill(struct mr_idx_opts *opts, size_t size)
 {
-    mr_dataset_opts_init(&mr_dataset_idx, opts);
+    mr_dataset_opts_fill(&mr_dataset_idx, opts, size);
 }
 
 int mr_dataset_open_idx(const struct mr_idx_opts *opts, struct mr_dataset **out)

@@ -153,9 +153,9 @@ const struct mr_dataset_ops mr_dataset_list = {
     .decode = mr_photos_decode,
 };
 
-void mr_list_opts_init(struct mr_list_opts *opts)
+void mr_list_opts_fill(struct mr_list_opts *opts, size_t size)
 {
-    mr_dataset_opts_init(&mr_dataset_list, opts);
+    mr_dataset_opts_fill(&mr_dataset_list, opts, size);
 }
 
 int mr_dataset_open_list(const struct mr_list_opts *opts, struct mr_dataset **out)

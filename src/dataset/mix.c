@@ -386,9 +386,9 @@ const struct mr_dataset_ops mr_dataset_mix = {MIX, .locate = locate, .decode = d
 /* When no part is read. */
 static const struct mr_dataset_ops no_reads = {MIX};
 
-void mr_mix_opts_init(struct mr_mix_opts *opts)
+void mr_mix_opts_fill(struct mr_mix_opts *opts, size_t size)
 {
-    mr_dataset_opts_init(&mr_dataset_mix, opts);
+    mr_dataset_opts_fill(&mr_dataset_mix, opts, size);
 }
 
 int mr_dataset_open_mix(const struct mr_mix_opts *opts, struct mr_dataset **out)

@@ -314,9 +314,9 @@ const struct mr_dataset_ops mr_dataset_npy = {
     .decode = decode,
 };
 
-void mr_npy_opts_init(struct mr_npy_opts *opts)
+void mr_npy_opts_fill(struct mr_npy_opts *opts, size_t size)
 {
-    mr_dataset_opts_init(&mr_dataset_npy, opts);
+    mr_dataset_opts_fill(&mr_dataset_npy, opts, size);
 }
 
 int mr_dataset_open_npy(const struct mr_npy_opts *opts, struct mr_dataset **out)

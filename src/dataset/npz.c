@@ -281,6 +281,16 @@ static int add_member(struct opening *o, zip_uint64_t index)
     return rc;
 }
 
+static void see_member(struct opening *o, zip_uint64_t index)
+{
+    zip_stat_t st;
+    char name[64];
+    if (zip_stat_index(o->zip, index, 0, &st) < 0 || !(st.valid & ZIP_STAT_NAME) || !ends_with(st.name, ".npy"))
+        return;
+    snprintf(name, sizeof name, "%.*s", (int)MR_MIN(strlen(st.name) - 4, sizeof name - 1), st.name);
+    mr_chosen_see(&o->chosen, name);
+}
+
 static int add_members(struct mr_dataset *ds, const struct mr_npz_opts *opts)
 {
     struct opening o = {.ds = ds, .memory = opts->memory_bytes, .memory_left = opts->memory_bytes};
@@ -290,6 +300,10 @@ static int add_members(struct mr_dataset *ds, const struct mr_npz_opts *opts)
     if (rc == 0)
         rc = open_zip(&o.in, &o.zip);
     zip_int64_t n = rc == 0 ? zip_get_num_entries(o.zip, 0) : 0;
+    for (zip_int64_t i = 0; i < n; i++)
+        see_member(&o, (zip_uint64_t)i);
+    if (rc == 0)
+        rc = mr_chosen_check_count(&o.chosen, opts->path, "array");
     for (zip_int64_t i = 0; rc == 0 && i < n; i++)
         rc = add_member(&o, (zip_uint64_t)i);
     if (rc == 0)
@@ -363,9 +377,9 @@ const struct mr_dataset_ops mr_dataset_npz = {
     .decode = decode,
 };
 
-void mr_npz_opts_init(struct mr_npz_opts *opts)
+void mr_npz_opts_fill(struct mr_npz_opts *opts, size_t size)
 {
-    mr_dataset_opts_init(&mr_dataset_npz, opts);
+    mr_dataset_opts_fill(&mr_dataset_npz, opts, size);
 }
 
 int mr_dataset_open_npz(const struct mr_npz_opts *opts, struct mr_dataset **out)

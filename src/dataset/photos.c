@@ -105,19 +105,32 @@ static int refuse(const char *root, struct mr_slice name, const char *file, uint
                         file, at, shown, name.text, root);
 }
 
+/* root/rest. Below an http root a name is that of a file, and is encoded; but not where the whole URL was given. Returns how long
+ * it is, though there may be no room; negative: without memory. */
+static int join(const char *root, struct mr_slice rest, bool was_url, char path[PATH_MAX])
+{
+    int front = (int)MR_MIN(root_length(root), PATH_MAX), bytes = (int)MR_MIN(rest.length, INT_MAX / 4);
+    if (strncmp(root, "http://", 7) != 0 && strncmp(root, "https://", 8) != 0)
+        return snprintf(path, PATH_MAX, "%.*s/%.*s", front, root, bytes, rest.text);
+    char *encoded = mr_url_encode(rest.text, (size_t)bytes, was_url ? MR_URL_WHOLE : MR_URL_PATH);
+    if (!encoded)
+        return mr_error_nomem(root, rest.length);
+    int n = snprintf(path, PATH_MAX, "%.*s/%s", front, root, encoded);
+    free(encoded);
+    return n;
+}
+
 int mr_photos_add(struct mr_dataset *ds, const char *root, struct mr_slice name, const char *file, uint64_t line)
 {
     char path[PATH_MAX];
     struct mr_slice rest = below(root, name);
-    uint64_t front = root_length(root), bytes = front + 1 + rest.length;
     if (rest.length == 0 || rest.text[0] == '/' || climbs(rest) || has_scheme(rest))
         return refuse(root, name, file, line, 0);
-    if (bytes >= sizeof path)
-        return refuse(root, name, file, line, (int)MR_MIN(bytes, INT_MAX));
-    memcpy(path, root, front);
-    path[front] = '/';
-    memcpy(path + front + 1, rest.text, rest.length);
-    path[bytes] = 0;
+    int bytes = join(root, rest, rest.text != name.text, path);
+    if (bytes < 0)
+        return bytes;
+    if (bytes >= PATH_MAX)
+        return refuse(root, name, file, line, bytes);
     int id = mr_files_add_lazy(ds->files, path);
     if (id < 0)
         return id;

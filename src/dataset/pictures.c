@@ -3,7 +3,12 @@
 
 #include <string.h>
 
-#define GUESS 16384 /* height and width of a spec whose pictures' sizes are not known */
+#define GUESS          16384 /* height and width of a spec whose pictures' sizes are not known */
+
+/* A file of more is no picture of so many pixels: 16-bit RGBA that does not compress, and what may stand beside it. */
+#define PIXEL_BYTES    8
+#define BESIDE_BYTES   (64ull << 20)
+#define DEFAULT_PIXELS 100000000ull
 
 const char *const mr_picture_colors[] = {"rgb", "gray", "rgba", NULL};
 const char *const mr_picture_alphas[] = {"drop", "black", "white", NULL};
@@ -19,6 +24,9 @@ void mr_picture_declare(struct mr_dataset *ds, int f, const struct mr_picture_op
                                        .ignore_orientation = opts->ignore_orientation,
                                        .exact = opts->exact,
                                        .max_pixels = opts->max_pixels};
+    uint64_t pixels = opts->max_pixels ? opts->max_pixels : DEFAULT_PIXELS;
+    if (ds->files) /* one picture that is in memory has none */
+        mr_files_limit_whole(ds->files, MR_MIN(pixels, MR_WHOLE_LIMIT) * PIXEL_BYTES + BESIDE_BYTES);
     spec->dtype = MR_U8;
     spec->rank = 3;
     spec->var_dims = 1 << 0 | 1 << 1;

@@ -104,9 +104,9 @@ const struct mr_dataset_ops mr_dataset_raw = {
     .locate = locate,
 };
 
-void mr_raw_opts_init(struct mr_raw_opts *opts)
+void mr_raw_opts_fill(struct mr_raw_opts *opts, size_t size)
 {
-    mr_dataset_opts_init(&mr_dataset_raw, opts);
+    mr_dataset_opts_fill(&mr_dataset_raw, opts, size);
 }
 
 int mr_dataset_open_raw(const struct mr_raw_opts *opts, struct mr_dataset **out)

@@ -20,6 +20,17 @@ static bool ends_with(const char *text, const char *end)
 
 /* ---- which tensors ---- */
 
+/* Bytes that look like numbers, but are none, are only for those who ask for them. */
+static int check_dtype(const char *path, const struct mr_safetensor *t, int fp8)
+{
+    if (!t->foreign || fp8 == MR_FP8_U8)
+        return 0;
+    return mr_error_set(MR_EUNSUPPORTED,
+                        "%s: tensor '%.100s' is %s: there are no 8-bit floats here: fp8=u8 gives their bytes as u8; or "
+                        "leave it out by fields=[...]",
+                        path, t->name, t->foreign);
+}
+
 static int add_tensor(struct mr_dataset *ds, const char *path, int file, const struct mr_safetensor *t, int f)
 {
     struct mr_spec *spec = &ds->field[f];
@@ -50,7 +61,33 @@ static int add_tensor(struct mr_dataset *ds, const char *path, int file, const s
 struct opening {
     struct mr_dataset *ds;
     struct mr_chosen chosen;
+    int fp8; /* enum mr_fp8 */
 };
+
+/* Of all tensors in a file, the wanted ones; of a shard (only: the one that its index says is there) that. */
+static int add_tensors(struct opening *o, const char *path, int file, const struct mr_safetensors *st, const char *only)
+{
+    bool found = false;
+    int rc = 0;
+    for (int i = 0; i < st->n && !only; i++)
+        mr_chosen_see(&o->chosen, st->tensor[i].name);
+    rc = only ? 0 : mr_chosen_check_count(&o->chosen, path, "tensor");
+    for (int i = 0; i < st->n && rc == 0; i++) {
+        const struct mr_safetensor *t = &st->tensor[i];
+        if (!mr_chosen_wants(&o->chosen, t->name) || (only && strcmp(only, t->name) != 0))
+            continue;
+        found = true;
+        rc = check_dtype(path, t, o->fp8);
+        int f = rc == 0 ? mr_chosen_take(&o->chosen, path, "tensor", t->name) : rc;
+        rc = f < 0 ? f : add_tensor(o->ds, path, file, t, f);
+    }
+    if (rc == 0 && only && !found)
+        return mr_error_set(MR_EFORMAT,
+                            "%s: no tensor '%.100s', which its index says is in this file: get the shard again, or the "
+                            "index that belongs to it",
+                            path, only);
+    return rc;
+}
 
 static int add_file(struct opening *o, const char *path, const char *only)
 {
@@ -59,13 +96,8 @@ static int add_file(struct opening *o, const char *path, const char *only)
     if (file < 0)
         return file;
     int rc = mr_safetensors_read(o->ds->files, file, path, &st);
-    for (int i = 0; i < st.n && rc == 0; i++) {
-        const struct mr_safetensor *t = &st.tensor[i];
-        if (!mr_chosen_wants(&o->chosen, t->name) || (only && strcmp(only, t->name) != 0))
-            continue;
-        int f = mr_chosen_take(&o->chosen, path, "tensor", t->name);
-        rc = f < 0 ? f : add_tensor(o->ds, path, file, t, f);
-    }
+    if (rc == 0)
+        rc = add_tensors(o, path, file, &st, only);
     mr_safetensors_free(&st);
     return rc;
 }
@@ -132,6 +164,9 @@ static int add_sharded(struct opening *o, const char *path)
     const cJSON *map = cJSON_GetObjectItemCaseSensitive(root, "weight_map"), *entry;
     if (!cJSON_IsObject(map))
         rc = mr_error_set(MR_EFORMAT, "%s: no index of safetensors: want a JSON object with \"weight_map\"", path);
+    cJSON_ArrayForEach(entry, map) mr_chosen_see(&o->chosen, entry->string);
+    if (rc == 0)
+        rc = mr_chosen_check_count(&o->chosen, path, "tensor");
     cJSON_ArrayForEach(entry, map)
     {
         if (rc == 0 && mr_chosen_wants(&o->chosen, entry->string))
@@ -149,7 +184,7 @@ static int open_safetensors(struct mr_dataset *ds, const void *options)
     const struct mr_safetensors_opts *opts = options;
     if (!opts->path || !opts->path[0])
         return mr_error_set(MR_EOPTION, "safetensors: no path: want safetensors:FILE");
-    struct opening o = {.ds = ds};
+    struct opening o = {.ds = ds, .fp8 = opts->fp8};
     int rc = mr_chosen_parse(opts->path, opts->fields, &o.chosen);
     if (rc == 0)
         rc = ends_with(opts->path, ".json") ? add_sharded(&o, opts->path) : add_file(&o, opts->path, NULL);
@@ -172,11 +207,14 @@ static bool sniff(const char *path)
 }
 
 #define AT(member) offsetof(struct mr_safetensors_opts, member)
+static const char *const fp8_choices[] = {"refuse", "u8", NULL};
 static const struct mr_option options_table[] = {
     {"path", 0, MR_OPT_STRING, AT(path), .meta = "FILE",
      .help = "A .safetensors file, or the .safetensors.index.json of several"},
     {"fields", 0, MR_OPT_STRING, AT(fields), .meta = "[NAME,...]",
      .help = "The tensors that are a sample's fields, in this order; all by default"},
+    {"fp8", 0, MR_OPT_ENUM, AT(fp8), .initial = "refuse", .choices = fp8_choices,
+     .help = "8-bit floats (F8_E4M3, ...), which there are none of here: an error, or their bytes as u8"},
     {NULL},
 };
 
@@ -194,9 +232,9 @@ const struct mr_dataset_ops mr_dataset_safetensors = {
     .locate = locate,
 };
 
-void mr_safetensors_opts_init(struct mr_safetensors_opts *opts)
+void mr_safetensors_opts_fill(struct mr_safetensors_opts *opts, size_t size)
 {
-    mr_dataset_opts_init(&mr_dataset_safetensors, opts);
+    mr_dataset_opts_fill(&mr_dataset_safetensors, opts, size);
 }
 
 int mr_dataset_open_safetensors(const struct mr_safetensors_opts *opts, struct mr_dataset **out)

@@ -11,10 +11,13 @@
 static const struct {
     const char *name;
     enum mr_dtype dtype;
+    bool foreign; /* 8-bit floats: only their bytes */
 } dtypes[] = {
-    {"BOOL", MR_BOOL}, {"U8", MR_U8},   {"I8", MR_I8},   {"F8_E4M3", MR_U8}, {"F8_E5M2", MR_U8}, {"F8_E8M0", MR_U8},
-    {"U16", MR_U16},   {"I16", MR_I16}, {"F16", MR_F16}, {"BF16", MR_BF16},  {"U32", MR_U32},    {"I32", MR_I32},
-    {"F32", MR_F32},   {"U64", MR_U64}, {"I64", MR_I64}, {"F64", MR_F64},    {"C64", MR_C64},
+    {"BOOL", MR_BOOL, false}, {"U8", MR_U8, false},         {"I8", MR_I8, false},         {"U16", MR_U16, false},
+    {"I16", MR_I16, false},   {"F16", MR_F16, false},       {"BF16", MR_BF16, false},     {"U32", MR_U32, false},
+    {"I32", MR_I32, false},   {"F32", MR_F32, false},       {"U64", MR_U64, false},       {"I64", MR_I64, false},
+    {"F64", MR_F64, false},   {"C64", MR_C64, false},       {"F8_E4M3", MR_U8, true},     {"F8_E5M2", MR_U8, true},
+    {"F8_E8M0", MR_U8, true}, {"F8_E4M3FNUZ", MR_U8, true}, {"F8_E5M2FNUZ", MR_U8, true},
 };
 
 static int bad(const char *path, const char *name, const char *what)
@@ -40,6 +43,7 @@ static int get_dtype(const char *path, const cJSON *item, struct mr_safetensor *
     for (size_t i = 0; i < MR_COUNT(dtypes); i++)
         if (strcmp(dtypes[i].name, text->valuestring) == 0) {
             out->dtype = dtypes[i].dtype;
+            out->foreign = dtypes[i].foreign ? dtypes[i].name : NULL;
             return 0;
         }
     return mr_error_set(MR_EUNSUPPORTED, "%s: tensor '%.100s': dtype '%.20s' is not known here", path, out->name,

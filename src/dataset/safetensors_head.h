@@ -7,7 +7,8 @@
 
 struct mr_safetensor {
     char *name;
-    enum mr_dtype dtype; /* 8-bit floats are u8 */
+    enum mr_dtype dtype; /* of 8-bit floats u8: their bytes */
+    const char *foreign; /* what the file calls a dtype that there is none of here ("F8_E4M3"); NULL: there is */
     int rank;
     uint64_t dim[MR_MAX_RANK];
     uint64_t offset, bytes; /* in the file */

@@ -417,9 +417,9 @@ static const struct mr_dataset_ops delayed = {
     .decode = decode,
 };
 
-void mr_synthetic_opts_init(struct mr_synthetic_opts *opts)
+void mr_synthetic_opts_fill(struct mr_synthetic_opts *opts, size_t size)
 {
-    mr_dataset_opts_init(&mr_dataset_synthetic, opts);
+    mr_dataset_opts_fill(&mr_dataset_synthetic, opts, size);
 }
 
 int mr_dataset_open_synthetic(const struct mr_synthetic_opts *opts, struct mr_dataset **out)

@@ -1,9 +1,13 @@
 /* Tar archives as a data set: opening. */
+#include "dataset/photos.h"
 #include "dataset/tar_state.h"
+#include "dataset/tree.h"
 
+#include <cjson/cJSON.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define MAX_PARTS_SHOWN 64
 
@@ -236,6 +240,8 @@ static int open_tar(struct mr_dataset *ds, const void *options)
         free(sample_of[s]);
     free(sample_of);
     if (rc >= 0)
+        rc = mr_tar_classes_open(ds);
+    if (rc >= 0)
         describe(ds);
     return rc;
 }
@@ -248,18 +254,27 @@ static void close_tar(struct mr_dataset *ds)
         mr_tar_inflated_free(&st->shard[s].inflated);
     }
     free(st->shard);
+    free(st->class);
+    cJSON_Delete(st->class_names);
     mr_tar_samples_free(&st->samples);
     mr_tar_names_free(&st->names);
 }
 
+static int is_archive(void *user, const char *name, bool folder, uint64_t bytes)
+{
+    (void)user;
+    (void)bytes;
+    return !folder && name[0] != '.' && mr_tar_named(name);
+}
+
+/* A folder of archives; one of pictures may have some, too. */
 static bool sniff(const char *path)
 {
-    static const char *const ends[] = {".tar", ".tar.gz", ".tgz", ".tar.zst"};
-    size_t n = strlen(path);
-    for (size_t i = 0; i < MR_COUNT(ends); i++)
-        if (n > strlen(ends[i]) && strcmp(path + n - strlen(ends[i]), ends[i]) == 0)
-            return true;
-    return false;
+    struct stat st;
+    if (mr_tar_named(path))
+        return true;
+    bool folder = !mr_store_is_remote(path) && stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+    return folder && mr_store_list(path, is_archive, NULL) > 0 && !mr_tree_sniff(path, mr_photos_named);
 }
 
 static const char *const places[] = {"auto", "beside", "cache", "none", NULL};
@@ -267,7 +282,9 @@ static const char *const places[] = {"auto", "beside", "cache", "none", NULL};
 #define AT(member) offsetof(struct mr_tar_opts, member)
 static const struct mr_option options_table[] = {
     {"path", 0, MR_OPT_STRING, AT(path), .meta = "FILES",
-     .help = "Archives: a file or URL, with ranges {000..127} and choices {a,b}; several between '::'"},
+     .help =
+         "Archives: a file or URL, with ranges {000..127} and choices {a,b}, or wildcards * and ? in its last part; a "
+         "folder: all archives in it, by name; several of these between '::'"},
     {"fields", 0, MR_OPT_STRING, AT(fields), .meta = "LIST",
      .help = "Fields, and the extensions each is looked for under: [image:jpg;png,label:cls]; by default as the first "
              "sample has them"},
@@ -296,9 +313,9 @@ const struct mr_dataset_ops mr_dataset_tar = {
     .decode = mr_tar_decode,
 };
 
-void mr_tar_opts_init(struct mr_tar_opts *opts)
+void mr_tar_opts_fill(struct mr_tar_opts *opts, size_t size)
 {
-    mr_dataset_opts_init(&mr_dataset_tar, opts);
+    mr_dataset_opts_fill(&mr_dataset_tar, opts, size);
 }
 
 int mr_dataset_open_tar(const struct mr_tar_opts *opts, struct mr_dataset **out)

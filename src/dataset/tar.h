@@ -75,8 +75,11 @@ struct mr_tar_names {
     char **name;
     uint64_t n, room;
 };
-/* Expands "shards/{000..127}.tar", "{train,val}-{0..9}.tar", and lists "a.tar::b.tar". Returns 0, MR_EOPTION, MR_ELIMIT,
- * -ENOMEM. On error out is empty. */
+/* Does a name end as archives' do: .tar, .tar.gz, .tgz, .tar.zst? */
+bool mr_tar_named(const char *name);
+/* Expands "shards/{000..127}.tar", "{train,val}-{0..9}.tar", and lists "a.tar::b.tar"; and, by looking: a folder (one of a
+ * store ends with '/') to the archives in it, "shards/train-*.tar" to those that match, both in the order of their names by
+ * bytes. Returns 0, MR_EOPTION, MR_EFORMAT (none there), MR_ELIMIT, -ENOMEM, the error of listing. On error out is empty. */
 int mr_tar_names_expand(const char *text, struct mr_tar_names *out);
 void mr_tar_names_free(struct mr_tar_names *names);
 

@@ -1,9 +1,11 @@
-/* Shards by name: brace ranges and lists. */
+/* Shards by name: brace ranges and lists, folders and wildcards. */
 #include "dataset/tar.h"
+#include "storage/storage.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define MAX_SHARDS 1000000u
 #define MAX_NAME   8192u /* of a shard, with what stands in braces written out */
@@ -36,6 +38,114 @@ static int add_name(struct mr_tar_names *names, const char *name)
     names->n++;
     return 0;
 }
+
+/* ---- folders and wildcards ---- */
+
+bool mr_tar_named(const char *name)
+{
+    static const char *const ends[] = {".tar", ".tar.gz", ".tgz", ".tar.zst"};
+    size_t n = strlen(name);
+    for (size_t i = 0; i < MR_COUNT(ends); i++)
+        if (n > strlen(ends[i]) && strcmp(name + n - strlen(ends[i]), ends[i]) == 0)
+            return true;
+    return false;
+}
+
+/* '*': any bytes, '?': any one. On a mismatch the last '*' takes a byte more. */
+static bool matches(const char *pattern, const char *name)
+{
+    const char *star = NULL, *from = name;
+    while (*name) {
+        if (*pattern == '*') {
+            star = pattern++;
+            from = name;
+        } else if (*pattern == '?' || *pattern == *name) {
+            pattern++;
+            name++;
+        } else if (star) {
+            pattern = star + 1;
+            name = ++from;
+        } else {
+            return false;
+        }
+    }
+    while (*pattern == '*')
+        pattern++;
+    return *pattern == 0;
+}
+
+struct looking {
+    struct mr_tar_names *out;
+    const char *place; /* that is listed */
+    size_t n_place;    /* of it, without a '/' at the end */
+    const char *pattern;
+};
+
+static int on_entry(void *user, const char *name, bool folder, uint64_t bytes)
+{
+    const struct looking *k = user;
+    char *path = NULL;
+    (void)bytes;
+    if (folder || name[0] == '.' || !mr_tar_named(name) || !matches(k->pattern, name))
+        return 0;
+    if (asprintf(&path, "%.*s%s%s", (int)k->n_place, k->place, k->n_place || k->place[0] == '/' ? "/" : "", name) < 0)
+        return mr_error_nomem("list of shards", strlen(name));
+    int rc = add_name(k->out, path);
+    free(path);
+    return rc;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Adds the archives in a folder whose names match. shown: for errors. */
+static int add_listed(const char *shown, const char *place, const char *pattern, struct mr_tar_names *out)
+{
+    struct looking k = {out, place, strlen(place), pattern};
+    uint64_t before = out->n;
+    while (k.n_place > 0 && place[k.n_place - 1] == '/')
+        k.n_place--;
+    int rc = mr_store_list(place[0] ? place : ".", on_entry, &k);
+    if (rc < 0)
+        return rc;
+    if (out->n == before)
+        return mr_error_set(MR_EFORMAT, "tar:%.300s: no archive (.tar, .tar.gz, .tgz, .tar.zst) %s", shown,
+                            strcmp(pattern, "*") == 0 ? "in that folder" : "has a name that matches");
+    qsort(out->name + before, out->n - before, sizeof *out->name, by_name);
+    return 0;
+}
+
+static int add_matching(const char *text, struct mr_tar_names *out)
+{
+    const char *slash = strrchr(text, '/');
+    size_t front = slash ? (size_t)(slash - text) + 1 : 0;
+    char *place = strndup(text, front);
+    if (!place)
+        return mr_error_nomem("list of shards", front);
+    int rc = strpbrk(place, "*?") ? mr_error_set(MR_EOPTION,
+                                                 "tar:%.300s: want '*' and '?' in the last part of a path only: list "
+                                                 "folders with {A,B} or '::'",
+                                                 text)
+                                  : add_listed(text, place, text + front, out);
+    free(place);
+    return rc;
+}
+
+/* A name without braces. In http's URLs '?' and '*' are what they are. */
+static int add_place(const char *text, struct mr_tar_names *out)
+{
+    struct stat st;
+    bool url = mr_store_is_remote(text), http = strncmp(text, "http", 4) == 0 && url;
+    size_t n = strlen(text);
+    if (url ? n > 0 && text[n - 1] == '/' : !mr_tar_named(text) && stat(text, &st) == 0 && S_ISDIR(st.st_mode))
+        return add_listed(text, text, "*", out);
+    bool wild = strpbrk(text, "*?") && !http && (url || stat(text, &st) != 0);
+    return wild ? add_matching(text, out) : add_name(out, text);
+}
+
+/* ---- braces ---- */
 
 static int expand(const char *text, struct mr_tar_names *out);
 
@@ -104,7 +214,7 @@ static int expand(const char *text, struct mr_tar_names *out)
 {
     const char *open = strchr(text, '{');
     if (!open)
-        return add_name(out, text);
+        return add_place(text, out);
     const char *close = strchr(open, '}');
     if (!close || memchr(open + 1, '{', (size_t)(close - open - 1)))
         return mr_error_set(MR_EOPTION, "tar:%.200s: want each '{' closed by a '}', and none within another", text);

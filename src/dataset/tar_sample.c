@@ -22,7 +22,7 @@ static int lacks(const struct mr_dataset *ds, uint64_t sample, int f)
 
 /* ---- integers ---- */
 
-static int parse_label(const struct mr_dataset *ds, uint64_t sample, const struct mr_tar_member *m, int64_t *out)
+int mr_tar_label(const struct mr_dataset *ds, uint64_t sample, const struct mr_tar_member *m, int64_t *out)
 {
     char name[MR_TAR_WHO_BYTES];
     const struct mr_tar_state *st = ds->state;
@@ -226,7 +226,7 @@ static int make_field(const struct mr_dataset *ds, uint64_t index, int f, const 
         return mr_sample_decode(ds, mr_tar_who(st, index, m, name), in, out);
     case MR_TAR_LABEL: {
         int64_t label = 0;
-        int rc = parse_label(ds, index, m, &label);
+        int rc = mr_tar_label(ds, index, m, &label);
         if (rc == 0) {
             memcpy(out->field[f].room, &label, sizeof label);
             out->field[f].data = out->field[f].room;

@@ -30,7 +30,9 @@ struct mr_tar_state {
     struct mr_tar_samples samples;
     struct mr_tar_field field[MR_MAX_FIELDS];
     struct mr_tar_array array[MR_MAX_FIELDS]; /* of npy fields: the first sample's */
-    int nothing;                              /* a file in memory, of one byte: for samples that need no bytes */
+    struct mr_class *class;                   /* NULL: labels have no names */
+    struct cJSON *class_names;
+    int nothing; /* a file in memory, of one byte: for samples that need no bytes */
 };
 
 /* Adds the shards to ds->files and finds out where their members lie. */
@@ -44,6 +46,14 @@ int mr_tar_array_parse(const char *who, const struct mr_tar_index *index, const 
 const struct mr_tar_shard *mr_tar_shard_of(const struct mr_tar_state *st, uint64_t sample);
 const struct mr_tar_index *mr_tar_index_of(const struct mr_tar_state *st, uint64_t sample);
 const struct mr_tar_member *mr_tar_member_of(const struct mr_dataset *ds, uint64_t sample, int f);
+
+/* The names of classes from the list beside the first shard (MR_TAR_CLASSES: a JSON array of texts), on this machine. None, or
+ * one that does not fit the labels: none (a warning). Returns 0 or -ENOMEM. */
+#define MR_TAR_CLASSES "classes.json"
+int mr_tar_classes_open(struct mr_dataset *ds);
+
+/* An integer as the text of a member, which field f of the sample is. */
+int mr_tar_label(const struct mr_dataset *ds, uint64_t sample, const struct mr_tar_member *m, int64_t *out);
 
 #define MR_TAR_WHO_BYTES 512
 /* "shard.tar: x/000017.jpg", for errors. Returns buf. */

@@ -115,7 +115,7 @@ static int sniff(const char *path, const struct mr_dataset_ops **out)
     char names[128];
     struct stat st;
     bool url = mr_store_is_remote(path);
-    if (!url && stat(path, &st) != 0 && strchr(path, '{') && mr_dataset_tar.sniff(path)) {
+    if (!url && stat(path, &st) != 0 && strpbrk(path, "{*?") && mr_dataset_tar.sniff(path)) {
         *out = &mr_dataset_tar; /* the name of many files */
         return 0;
     }
@@ -180,6 +180,19 @@ static int split_after_format(const char *text, struct uri *out)
     return split_path(text, out);
 }
 
+static int unknown_format(const char *text, size_t prefix)
+{
+    const char *names[MR_COUNT(formats) + 1] = {NULL};
+    char word[64], list[128];
+    snprintf(word, sizeof word, "%.*s", (int)MR_MIN(prefix, sizeof word - 1), text);
+    for (size_t i = 0; i < MR_COUNT(formats); i++)
+        names[i] = formats[i]->name;
+    const char *nearest = mr_nearest(word, names);
+    return mr_error_set(MR_EOPTION, "%s: unknown format '%s'%s%s%s: formats: %s", text, word,
+                        nearest ? "; did you mean " : "", nearest ? nearest : "", nearest ? "?" : "",
+                        mr_format_names(list, sizeof list));
+}
+
 static int split(const char *text, struct uri *out)
 {
     char names[128];
@@ -195,8 +208,7 @@ static int split(const char *text, struct uri *out)
     int rc = split_path(text, out);
     if (rc < 0 || !out->path || mr_store_is_remote(text) || on_disk(out->path) || prefix == 0 || text[prefix] != ':')
         return rc;
-    return mr_error_set(MR_EOPTION, "%s: unknown format '%.*s': formats: %s", text, (int)MR_MIN(prefix, 64), text,
-                        mr_format_names(names, sizeof names));
+    return unknown_format(text, prefix);
 }
 
 static int fill(const struct mr_dataset_ops *format, const struct uri *uri, void *opts)
@@ -217,7 +229,7 @@ static int make_opts(const struct mr_dataset_ops *format, const struct uri *uri,
     void *opts = malloc(format->opts_size);
     if (!opts)
         return mr_error_nomem(format->name, format->opts_size);
-    mr_dataset_opts_init(format, opts);
+    mr_dataset_opts_fill(format, opts, format->opts_size);
     int rc = fill(format, uri, opts);
     if (rc < 0)
         mr_uri_free(format, opts);

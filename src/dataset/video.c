@@ -26,6 +26,7 @@ struct state {
     struct file *file;
     uint64_t n_files, n_locks; /* locks: made so far */
     int first;                 /* file 0 in the table; the others follow */
+    uint64_t n_beside;         /* videos that stand beside the classes' folders: left out */
     int64_t *labels;           /* a file's; NULL: none */
     struct mr_class *class;
     char *class_text;
@@ -233,6 +234,7 @@ static int add_folder(struct mr_dataset *ds, const struct mr_video_opts *o)
     ds->class = st->class = tree.class;
     st->class_text = tree.class_text;
     ds->n_classes = tree.n_classes;
+    st->n_beside = tree.n_beside;
     if (rc < 0 || tree.n_classes == 0)
         return rc;
     st->labels = mr_tree_labels(&tree);
@@ -333,8 +335,11 @@ static void describe(struct mr_dataset *ds, const char *path)
                      (unsigned long long)ds->n, ds->n == 1 ? "" : "s", (unsigned long long)st->n_files,
                      st->n_files == 1 ? "" : "s");
     if (st->labels && n > 0 && (size_t)n < sizeof ds->text)
-        snprintf(ds->text + n, sizeof ds->text - (size_t)n, ", %llu class%s", (unsigned long long)ds->n_classes,
-                 ds->n_classes == 1 ? "" : "es");
+        n += snprintf(ds->text + n, sizeof ds->text - (size_t)n, ", %llu class%s", (unsigned long long)ds->n_classes,
+                      ds->n_classes == 1 ? "" : "es");
+    if (st->n_beside > 0 && n > 0 && (size_t)n < sizeof ds->text)
+        snprintf(ds->text + n, sizeof ds->text - (size_t)n, " (left out: %llu beside the classes)",
+                 (unsigned long long)st->n_beside);
 }
 
 static int open_videos(struct mr_dataset *ds, const void *options)
@@ -423,9 +428,9 @@ const struct mr_dataset_ops mr_dataset_video = {
     .get = get,
 };
 
-void mr_video_opts_init(struct mr_video_opts *opts)
+void mr_video_opts_fill(struct mr_video_opts *opts, size_t size)
 {
-    mr_dataset_opts_init(&mr_dataset_video, opts);
+    mr_dataset_opts_fill(&mr_dataset_video, opts, size);
 }
 
 int mr_dataset_open_video(const struct mr_video_opts *opts, struct mr_dataset **out)

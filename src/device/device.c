@@ -29,13 +29,18 @@ static int check_ops(const struct mr_device_ops *ops)
 
 static int unknown_device(const char *name, size_t length)
 {
-    char known[256] = "auto";
+    char known[256] = "auto", word[65];
+    const char *names[MR_COUNT(devices) + 2] = {"auto"};
     for (size_t i = 0; i < MR_COUNT(devices); i++) {
         size_t used = strlen(known);
         snprintf(known + used, sizeof known - used, ", %s", devices[i]->name);
+        names[i + 1] = devices[i]->name;
     }
-    return mr_error_set(MR_ENODEVICE, "device \"%.*s\": not known to this build; known are %s",
-                        (int)MR_MIN(length, (size_t)64), name, known);
+    snprintf(word, sizeof word, "%.*s", (int)MR_MIN(length, sizeof word - 1), name);
+    const char *nearest = mr_nearest(word, names);
+    mr_error_set(MR_EOPTION, "device \"%s\": not known to this build; %s%s%sknown are %s", word,
+                 nearest ? "did you mean " : "", nearest ? nearest : "", nearest ? "? " : "", known);
+    return MR_EOPTION;
 }
 
 static int best_device(const struct mr_device_ops **out)
@@ -53,6 +58,10 @@ static int find_device(const char *name, size_t length, const struct mr_device_o
 {
     if (length == 4 && !memcmp(name, "auto", 4))
         return best_device(out);
+    if (length == 3 && !memcmp(name, "gpu", 3)) {
+        name = "cuda";
+        length = 4;
+    }
     for (size_t i = 0; i < MR_COUNT(devices); i++) {
         if (strlen(devices[i]->name) == length && !memcmp(devices[i]->name, name, length)) {
             *out = devices[i];
@@ -127,7 +136,7 @@ int mr_device_open(const char *uri, struct mr_device **out)
         return mr_error_set(MR_EOPTION, "%s: \"auto\" takes no options; name the device", uri);
     const struct mr_device_ops *ops = NULL;
     int rc = find_device(uri, colon ? (size_t)(colon - uri) : strlen(uri), &ops);
-    if (rc < 0)
+    if (!ops)
         return rc;
     rc = check_ops(ops);
     if (rc < 0)

@@ -26,15 +26,15 @@
 #define GUESSED_FILE_BYTES  (128u << 10) /* when the first one cannot be looked at */
 #define MAX_DEPTH           65536
 
-void mr_loader_opts_init(struct mr_loader_opts *opts)
+void mr_loader_opts_fill(struct mr_loader_opts *opts, size_t size)
 {
-    *opts = (struct mr_loader_opts){.size = sizeof *opts,
-                                    .batch_size = 64,
-                                    .epochs = 1,
-                                    .world = 1,
-                                    .max_bad = UINT64_MAX,
-                                    .device_transforms = MR_DEVICE_TRANSFORMS_AUTO,
-                                    .streams = 1};
+    const struct mr_loader_opts full = {.batch_size = 64,
+                                        .epochs = 1,
+                                        .world = 1,
+                                        .max_bad = UINT64_MAX,
+                                        .device_transforms = MR_DEVICE_TRANSFORMS_AUTO,
+                                        .streams = 1};
+    mr_opts_copy(opts, size, &full, sizeof full);
 }
 
 /* The caller's struct may be of an older, shorter version: what it lacks takes the defaults. */
@@ -295,13 +295,11 @@ static struct memory_sum sum_memory(const struct mr_loader *ld, const struct mr_
 {
     struct memory_sum m = {.slot = ld->host_bytes, .files = kinds->memory_bytes};
     m.device = ld->device_info.unified ? 0 : ld->slot_bytes + ld->output_bytes;
-    m.reads = ld->depth ? ld->n_workers * ld->runs_per_worker * ld->run_rows * ld->sample_bytes : 0;
+    uint64_t ahead = ld->n_workers * ld->runs_per_worker * ld->run_rows;
+    m.reads = ahead * ((ld->depth ? ld->sample_bytes : 0) + mr_run_row_bytes(ld));
     m.cache = ld->caching ? kinds->path_bytes - kinds->cached_bytes : 0;
     m.cache += ld->resident_bytes;
-    m.rooms = ld->scratch_bytes;
-    for (int f = 0; f < ld->n_fields; f++)
-        m.rooms += f == ld->ds->picture ? 0 : ld->field[f].in_bytes;
-    m.rooms *= ld->n_workers;
+    m.rooms = mr_worker_room_bytes(ld) * ld->n_workers;
     m.cache += mr_gpu_device_bytes(ld);
     if (ld->gpu) /* compressed pictures that wait for the device */
         m.reads += ld->n_slots * ld->opts.batch_size * ld->sample_bytes;

@@ -441,9 +441,11 @@ struct mr_worker {
     _Alignas(2 * MR_CACHE_LINE) struct mr_loader *ld;
     uint32_t id;
     pthread_t thread;
-    struct mr_reader *reader; /* NULL: nothing is read */
-    struct mr_run *run;       /* ring of runs in flight, in the order they were claimed */
-    uint32_t first, n_runs;
+    struct mr_reader *reader;  /* NULL: nothing is read */
+    struct mr_run *run;        /* all there can be */
+    struct mr_run **in_flight; /* ring, in the order they were claimed */
+    struct mr_run **spare;     /* the others, the one that was used last on top: no more memory is touched than flies */
+    uint32_t first, n_runs, n_spare;
     struct mr_run_sample
         *run_samples; /* all runs' parts, one behind the other; pages that are not used are not there */
     struct mr_read *run_reads;
@@ -454,6 +456,8 @@ struct mr_worker {
     uint64_t n_samples;  /* made */
     uint64_t held_bytes; /* of whole files that have landed */
     bool no_more;
+    bool held_back;                     /* from a claim: it has its share of that batch */
+    uint64_t claimed_batch, n_claimed;  /* the last batch of which it has claimed runs, and how many */
     uint64_t lap_ns;                    /* up to when its time has been accounted for */
     uint64_t n_made;                    /* runs made: every few, one sample is timed */
     uint64_t *order;                    /* room for mapping: run_rows indices */
@@ -473,6 +477,9 @@ struct mr_worker {
 };
 
 int mr_worker_init(struct mr_worker *w, struct mr_loader *ld, uint32_t id);
+/* What a worker holds beside its runs: room for a sample's fields, the chain's scratch. Without a decoder's: that is as large
+ * as the pictures that come. */
+uint64_t mr_worker_room_bytes(const struct mr_loader *ld);
 void mr_worker_free(struct mr_worker *w);
 void *mr_worker_main(void *worker);
 
@@ -480,6 +487,8 @@ void *mr_worker_main(void *worker);
 void mr_run_fill(struct mr_worker *w, struct mr_run *run, uint64_t number);
 /* Sets the error of a sample with a negative status, on the thread that makes it; returns its code. */
 int mr_run_error(const struct mr_worker *w, const struct mr_run *run, uint32_t i);
+/* What the tables of one sample of a run in flight take, beside its bytes. */
+uint64_t mr_run_row_bytes(const struct mr_loader *ld);
 /* The parts of all runs of a worker. */
 int mr_runs_create(struct mr_worker *w);
 void mr_runs_free(struct mr_worker *w); /* after its reader */

@@ -48,21 +48,31 @@ static int create_buffers(struct mr_worker *w)
     return 0;
 }
 
+uint64_t mr_run_row_bytes(const struct mr_loader *ld)
+{
+    uint64_t reads = ld->depth ? (uint64_t)MR_MAX(ld->sample_reads, 1) : 0;
+    return sizeof(struct mr_run_sample) + reads * (sizeof(struct mr_read) + sizeof(bool));
+}
+
 int mr_runs_create(struct mr_worker *w)
 {
     const struct mr_loader *ld = w->ld;
     uint64_t rows = ld->runs_per_worker * ld->run_rows, reads = ld->run_rows * MR_MAX_EXTENTS;
     w->run = calloc(ld->runs_per_worker, sizeof *w->run);
+    w->in_flight = calloc(ld->runs_per_worker, sizeof(struct mr_run *));
+    w->spare = calloc(ld->runs_per_worker, sizeof(struct mr_run *));
     w->run_samples = calloc(rows, sizeof *w->run_samples);
     w->run_reads = ld->storage ? calloc(rows * MR_MAX_EXTENTS, sizeof *w->run_reads) : NULL;
     w->run_landed = ld->storage ? calloc(rows * MR_MAX_EXTENTS, sizeof *w->run_landed) : NULL;
-    if (!w->run || !w->run_samples || (ld->storage && (!w->run_reads || !w->run_landed)))
+    if (!w->run || !w->in_flight || !w->spare || !w->run_samples || (ld->storage && (!w->run_reads || !w->run_landed)))
         return mr_error_nomem("runs of samples", rows * sizeof *w->run_samples);
     for (uint64_t r = 0; r < ld->runs_per_worker; r++) {
+        w->spare[ld->runs_per_worker - 1 - r] = &w->run[r];
         w->run[r].sample = w->run_samples + r * ld->run_rows;
         w->run[r].read = ld->storage ? w->run_reads + r * reads : NULL;
         w->run[r].landed = ld->storage ? w->run_landed + r * reads : NULL;
     }
+    w->n_spare = (uint32_t)ld->runs_per_worker;
     return create_buffers(w);
 }
 
@@ -84,6 +94,8 @@ void mr_runs_free(struct mr_worker *w)
     for (uint64_t r = 0; w->run && r < w->ld->runs_per_worker; r++)
         free_buffer(&w->run[r]);
     free(w->run);
+    free(w->in_flight);
+    free(w->spare);
     free(w->run_samples);
     free(w->run_reads);
     free(w->run_landed);

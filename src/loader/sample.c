@@ -105,10 +105,13 @@ static void place_varying(struct mr_loader *ld, const struct mr_loader_field *fp
 static struct mr_at place_of(const struct mr_loader *ld, const struct mr_at *at, int f, const struct mr_sample *in)
 {
     struct mr_at here = *at;
-    here.dim = in->field[0].dim;
+    int pointed = ld->chain && ld->chain->pointed >= 0 ? ld->chain->pointed : MR_MAX(ld->ds->picture, 0);
+    here.dim = in->field[pointed].dim;
     if (ld->ds->picture < 0 || in->picture.full_width == 0)
         return here;
     here.picture = ld->windows && f == ld->ds->picture && in->picture.data ? &in->picture : NULL;
+    if (pointed != ld->ds->picture)
+        return here;
     here.height = in->picture.full_height;
     here.width = in->picture.full_width;
     return here;

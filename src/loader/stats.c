@@ -67,7 +67,8 @@ static void memory_held(const struct mr_loader *ld, struct mr_loader_stats *out)
     struct mr_files_kinds kinds;
     mr_files_count(ld->ds->files, &kinds);
     out->cache_bytes = kinds.memory_bytes;
-    out->pageable_bytes += ld->storage ? out->read_ahead * ld->sample_bytes : 0;
+    out->pageable_bytes += out->read_ahead * ((ld->storage ? ld->sample_bytes : 0) + mr_run_row_bytes(ld));
+    out->pageable_bytes += mr_worker_room_bytes(ld) * ld->n_workers;
 }
 
 static void gpu_decoding(const struct mr_loader *ld, struct mr_loader_stats *out)

@@ -11,9 +11,29 @@
 
 /* Bounds how long a stop can take, not how fast reads are seen: reap returns as soon as one has finished. */
 #define REAP_WAIT_NS   20000000ull
+#define FAIR_WAIT_NS   500000ull /* for another worker's claim */
 #define CLAIMS_A_ROUND 4
-#define NAP_SLACK_NS   1000 /* devices' waits nap for microseconds; the kernel's usual slack is 50 */
-#define TRACE_READ_NS  5000 /* shorter spans of claiming, starting and collecting reads are left out of the trace */
+#define ROUND_NS       1000000u /* of making samples; then reads are claimed, started and collected */
+#define NAP_SLACK_NS   1000     /* devices' waits nap for microseconds; the kernel's usual slack is 50 */
+#define TRACE_READ_NS  5000     /* shorter spans of claiming, starting and collecting reads are left out of the trace */
+
+/* The largest row: collating works in one. */
+static uint64_t place_bytes(const struct mr_loader *ld)
+{
+    uint64_t largest = MR_CACHE_LINE;
+    for (int f = 0; f < ld->n_fields; f++)
+        largest = MR_MAX(largest, ld->field[f].row_bytes);
+    return mr_round_up(largest, MR_CACHE_LINE);
+}
+
+uint64_t mr_worker_room_bytes(const struct mr_loader *ld)
+{
+    uint64_t sum =
+        place_bytes(ld) + mr_round_up(ld->scratch_bytes + 1, MR_CACHE_LINE) + ld->run_rows * sizeof(uint64_t);
+    for (int f = 0; f < ld->n_fields; f++)
+        sum += f == ld->ds->picture ? 0 : mr_round_up(ld->field[f].in_bytes + 1, MR_CACHE_LINE);
+    return sum;
+}
 
 int mr_worker_init(struct mr_worker *w, struct mr_loader *ld, uint32_t id)
 {
@@ -24,19 +44,17 @@ int mr_worker_init(struct mr_worker *w, struct mr_loader *ld, uint32_t id)
     int rc = w->order ? mr_runs_create(w) : mr_error_nomem("worker", ld->run_rows * sizeof *w->order);
     if (rc < 0)
         return rc;
-    uint64_t largest = MR_CACHE_LINE;
     for (int f = 0; f < ld->n_fields; f++) {
         const struct mr_loader_field *fp = &ld->field[f];
-        largest = MR_MAX(largest, fp->row_bytes);
         if (f == ld->ds->picture) /* lies in the decoder */
             continue;
         if (!(w->room[f] = aligned_alloc(MR_CACHE_LINE, mr_round_up(fp->in_bytes + 1, MR_CACHE_LINE))))
             return mr_error_nomem("worker", fp->in_bytes);
     }
-    w->place_room = aligned_alloc(MR_CACHE_LINE, mr_round_up(largest, MR_CACHE_LINE));
+    w->place_room = aligned_alloc(MR_CACHE_LINE, place_bytes(ld));
     w->scratch = aligned_alloc(MR_CACHE_LINE, mr_round_up(ld->scratch_bytes + 1, MR_CACHE_LINE));
     if (!w->place_room || !w->scratch)
-        return mr_error_nomem("worker", largest + ld->scratch_bytes);
+        return mr_error_nomem("worker", mr_worker_room_bytes(ld));
     rc = mr_dataset_decodes(ld->ds) ? mr_decoder_create(&w->decoder) : 0;
     if (rc == 0 && ld->storage)
         rc = mr_reader_open(ld->storage, &w->reader);
@@ -48,7 +66,7 @@ int mr_worker_init(struct mr_worker *w, struct mr_loader *ld, uint32_t id)
 
 static struct mr_run *nth_run(struct mr_worker *w, uint32_t i)
 {
-    return &w->run[(w->first + i) % w->ld->runs_per_worker];
+    return w->in_flight[(w->first + i) % w->ld->runs_per_worker];
 }
 
 void mr_worker_free(struct mr_worker *w)
@@ -83,18 +101,44 @@ static uint64_t lap(struct mr_worker *w, _Atomic uint64_t *stage_ns)
     return start;
 }
 
+/*
+ * Claims far ahead must interleave: a worker that owns whole batches in a row makes them alone, while the others find no slot
+ * open, and as each run that is made makes room for one claim, that would go on for ever. So of a batch a worker gets its share
+ * and half as much again, for those that are faster; but one run it can always have.
+ */
+static bool is_fair(const struct mr_worker *w, uint64_t batch)
+{
+    const struct mr_loader *ld = w->ld;
+    uint64_t most = (3 * ld->runs_per_batch + 2 * ld->n_workers - 1) / (2 * ld->n_workers);
+    return w->n_runs == 0 || w->claimed_batch != batch || w->n_claimed < most;
+}
+
+static void note_claimed(struct mr_worker *w, uint64_t batch)
+{
+    if (w->claimed_batch != batch)
+        w->n_claimed = 0;
+    w->claimed_batch = batch;
+    w->n_claimed++;
+}
+
 /* Claims one run. false: none left, or no room. */
 static bool claim(struct mr_worker *w)
 {
     struct mr_loader *ld = w->ld;
+    uint64_t number = atomic_load_explicit(&ld->next_run, memory_order_relaxed);
+    w->held_back = false;
     if (w->no_more || w->n_runs >= mr_counted(&w->ahead.runs))
         return false;
-    uint64_t number = atomic_fetch_add_explicit(&ld->next_run, 1, memory_order_relaxed);
-    if (number / ld->runs_per_batch >= ld->plan.total) {
-        w->no_more = true;
-        return false;
-    }
-    struct mr_run *run = nth_run(w, w->n_runs++);
+    do {
+        w->no_more = number / ld->runs_per_batch >= ld->plan.total;
+        w->held_back = !w->no_more && !is_fair(w, number / ld->runs_per_batch);
+        if (w->no_more || w->held_back)
+            return false;
+    } while (!atomic_compare_exchange_weak_explicit(&ld->next_run, &number, number + 1, memory_order_relaxed,
+                                                    memory_order_relaxed));
+    note_claimed(w, number / ld->runs_per_batch);
+    struct mr_run *run = w->spare[--w->n_spare];
+    w->in_flight[(w->first + w->n_runs++) % ld->runs_per_worker] = run;
     mr_run_fill(w, run, number);
     return true;
 }
@@ -230,11 +274,12 @@ static uint32_t make_run(struct mr_worker *w, struct mr_run *run)
     return made;
 }
 
-/* Goes over the runs in flight, earliest first, and drops those that are done from the front. */
+/* Goes over the runs in flight, earliest first, for about a round's time, and drops those that are done from the front. */
 static bool make_ready(struct mr_worker *w)
 {
     bool progress = false;
-    for (uint32_t i = 0; i < w->n_runs; i++) {
+    uint64_t start_ns = w->lap_ns;
+    for (uint32_t i = 0; i < w->n_runs && w->lap_ns - start_ns < ROUND_NS; i++) {
         struct mr_run *run = nth_run(w, i);
         if (run->t - nth_run(w, 0)->t >= w->ld->n_slots) /* its slot cannot be open yet */
             break;
@@ -243,6 +288,7 @@ static bool make_ready(struct mr_worker *w)
     }
     while (w->n_runs > 0 && is_over(nth_run(w, 0))) {
         mr_run_end_reads(w, nth_run(w, 0));
+        w->spare[w->n_spare++] = nth_run(w, 0);
         w->first = (w->first + 1) % (uint32_t)w->ld->runs_per_worker;
         w->n_runs--;
         w->n_sent -= w->n_sent > 0;
@@ -260,7 +306,7 @@ static bool wait_for_something(struct mr_worker *w)
     bool go = true;
     w->ahead.starved |= open;
     if (open && w->reader)
-        reap(w, REAP_WAIT_NS);
+        reap(w, w->held_back ? FAIR_WAIT_NS : REAP_WAIT_NS);
     else
         go = mr_ring_wait_open(ld, run->t);
     uint64_t start = lap(w, &w->stage_ns[open ? MR_STAGE_READ : MR_STAGE_SLOT]);

@@ -168,9 +168,10 @@ static void FN(dropout_task)(void *arg, uint32_t task, void *room)
     }
 }
 
-static int FN(dropout)(struct mr_nn_backend *b, uint64_t seed, uint32_t layer, double p, uint64_t count, uint32_t per,
-                       const void *x, void *y)
+static int FN(dropout)(struct mr_nn_backend *b, uint64_t seed, uint32_t layer, double p, uint64_t count, uint32_t c,
+                       uint32_t hw, uint32_t per, const void *x, void *y)
 {
+    (void)c, (void)hw; /* NCHW as it lies */
     struct FN(point_job) j = {.count = count,
                               .x = x,
                               .out = y,

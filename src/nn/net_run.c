@@ -114,8 +114,8 @@ static int forward_node(struct pass *p, const struct mr_node *node)
     case MR_NODE_DROPOUT:
         if (!p->training)
             return ops->act_forward(b, MR_ACT_NONE, count, in->value, out->value);
-        return ops->dropout(b, net->opts.seed, node->number, node->p, count, node->per_channel ? in->h * in->w : 1,
-                            in->value, out->value);
+        return ops->dropout(b, net->opts.seed, node->number, node->p, count, in->c, in->h * in->w,
+                            node->per_channel ? in->h * in->w : 1, in->value, out->value);
     case MR_NODE_SOFTMAX:
         return ops->softmax(b, p->n, in->c, node->log, in->value, out->value);
     case MR_NODE_FLATTEN:
@@ -166,8 +166,8 @@ static int backward_node(struct pass *p, const struct mr_node *node, void *dx)
     case MR_NODE_ACT:
         return dx ? ops->act_backward(b, node->act, count, in->value, out->value, out->grad, dx) : 0;
     case MR_NODE_DROPOUT:
-        return dx ? ops->dropout(b, net->opts.seed, node->number, node->p, count, node->per_channel ? in->h * in->w : 1,
-                                 out->grad, dx)
+        return dx ? ops->dropout(b, net->opts.seed, node->number, node->p, count, in->c, in->h * in->w,
+                                 node->per_channel ? in->h * in->w : 1, out->grad, dx)
                   : 0;
     case MR_NODE_SOFTMAX:
         return dx ? ops->softmax_backward(b, p->n, in->c, node->log, out->value, out->grad, dx) : 0;
@@ -202,7 +202,9 @@ static int forward(struct pass *p, const struct mr_net_batch *batch)
     struct mr_net *net = p->net;
     net->last_n = p->n;
     const struct mr_nn_tensor *in = &net->tensor[0];
-    int rc = net->ops->input(net->backend, p->n, in->c, in->h * in->w, net->opts.layout, batch->input,
+    int rc = net->low ? net->ops->refresh(net->backend, net->n_flat, net->params, net->low) : 0;
+    if (!rc)
+        rc = net->ops->input(net->backend, p->n, in->c, in->h * in->w, net->opts.layout, batch->input,
                              batch->input_dtype, in->value);
     for (uint32_t i = 0; !rc && i < net->n_nodes; i++)
         rc = forward_node(p, &net->node[i]);

@@ -6,7 +6,9 @@
 #ifndef MR_NN_OPS_H
 #define MR_NN_OPS_H
 
+#ifndef __CUDACC__
 #include "base/base.h"
+#endif
 #include <millrace/nn.h>
 
 enum mr_act { MR_ACT_NONE, MR_ACT_RELU, MR_ACT_SIGMOID, MR_ACT_TANH, MR_ACT_GELU };
@@ -71,10 +73,11 @@ struct mr_nn_ops {
     int (*act_forward)(struct mr_nn_backend *b, enum mr_act act, uint64_t count, const void *x, void *y);
     int (*act_backward)(struct mr_nn_backend *b, enum mr_act act, uint64_t count, const void *x, const void *y,
                         const void *dy, void *dx);
-    /* Philox keyed by (seed, layer) and counted by (step, element): nothing is stored, backward draws again. per: elements that
-     * share a draw (h*w for 2d dropout, else 1). */
-    int (*dropout)(struct mr_nn_backend *b, uint64_t seed, uint32_t layer, double p, uint64_t count, uint32_t per,
-                   const void *x, void *y);
+    /* Philox keyed by (seed, layer) and counted by (step, element): nothing is stored, backward draws again. Elements
+     * are numbered as NCHW lies, whatever the backend's layout: samples of c x hw. per: elements that share a draw (hw for
+     * 2d dropout, else 1). */
+    int (*dropout)(struct mr_nn_backend *b, uint64_t seed, uint32_t layer, double p, uint64_t count, uint32_t c,
+                   uint32_t hw, uint32_t per, const void *x, void *y);
     int (*add)(struct mr_nn_backend *b, uint64_t count, const void *x, void *y); /* y += x */
     /* Softmax and log-softmax over `classes`, and their losses: adds to the totals; dx: gradient of the mean loss with respect to
      * the layer's input, times *loss_scale; NULL: not training. labels NULL: only out. out: f32/f64 outputs, NULL: not wanted. */
@@ -88,6 +91,8 @@ struct mr_nn_ops {
                  enum mr_dtype dtype, void *x);
     /* Between the backend's NHWC and NCHW, for flattening: y[n, c, hw] = x[n, hw, c] with to_nchw, else back. */
     int (*permute)(struct mr_nn_backend *b, uint32_t n, uint32_t c, uint32_t hw, int to_nchw, const void *x, void *y);
+    /* Low precision alone, else NULL: the copy of the parameters that the products of a pass read. */
+    int (*refresh)(struct mr_nn_backend *b, uint64_t count, const void *params, void *low);
     int (*step_done)(struct mr_nn_backend *b); /* increments the step counter that dropout reads */
     int (*set_step)(struct mr_nn_backend *b, uint64_t step);
     /* fp16 alone, else NULL: mr_net_scaling() and mr_net_rescale(); count: of grads, f32. */

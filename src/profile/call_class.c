@@ -13,6 +13,7 @@ struct class_of_name {
 /* The first that fits counts. */
 static const struct class_of_name classes[] = {
     {"GraphLaunch", true, MR_CALL_GRAPH_LAUNCH},
+    {"LaunchHostFunc", false, MR_CALL_OTHER},
     {"Launch", false, MR_CALL_LAUNCH},
     {"MemcpyBatch", false, MR_CALL_COPY},
     {"Memcpy", false, MR_CALL_COPY},
@@ -71,7 +72,7 @@ static const struct class_of_name classes[] = {
     {"Kernel", false, MR_CALL_MODULE},
 };
 
-/* "_v3020", "_ptsz", "_v2_ptds", "3D", "Async" may stand behind a whole name. */
+/* "Async", "_v3020", "_ptsz", "_v2_ptds" may stand behind a whole name. */
 static bool only_suffixes(const char *text)
 {
     if (!strncmp(text, "Async", 5))

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static int load_error(struct mr_load *load)
 {
@@ -33,8 +34,13 @@ int mr_load_rows(struct mr_load *load, const char *table, const char *const *col
     if (sqlite3_prepare_v2(load->recording->db, sql, -1, &values, NULL) != SQLITE_OK)
         return load_error(load);
     int rc = 0, step;
-    while ((step = sqlite3_step(values)) == SQLITE_ROW && rc == 0)
+    uint64_t n_rows = 0;
+    while ((step = sqlite3_step(values)) == SQLITE_ROW && rc == 0) {
         rc = row(load, values);
+        if (rc == 0 && ++n_rows > load->rows_most)
+            rc = mr_error_set(MR_EFORMAT, "%s: %s: the database is damaged: a table has more rows than bytes",
+                              load->recording->path, table);
+    }
     if (rc == 0 && step != SQLITE_DONE)
         rc = load_error(load);
     sqlite3_finalize(values);
@@ -74,6 +80,7 @@ int mr_load_room(struct mr_load *load, void *array, uint64_t n, uint64_t *room, 
         return mr_error_nomem(load->recording->path, more * bytes);
     memcpy(array, &bigger, sizeof(bigger));
     *room = more;
+    /* cppcheck-suppress memleak ; it went into the array */
     return 0;
 }
 
@@ -249,9 +256,10 @@ static int note_add(struct mr_load *load, const struct mr_rec_note *note)
 static int our_note_row(struct mr_load *load, sqlite3_stmt *values)
 {
     struct mr_rec_note note = {.value = sqlite3_column_int64(values, 3)};
-    uint16_t process = 0;
-    int rc = mr_load_process(load, sqlite3_column_int64(values, 0), &process);
-    note.process = process;
+    uint16_t process;
+    int64_t global = sqlite3_column_int64(values, 0);
+    int rc = global ? mr_load_process(load, global, &process) : 0; /* 0: the merging's own */
+    note.process = rc == 0 && global ? process : MR_NONE;
     if (rc == 0)
         rc = mr_load_text(load, values, 1, &note.name);
     if (rc == 0)
@@ -316,6 +324,9 @@ int mr_recording_load(struct mr_recording *recording)
     if (recording->loaded)
         return 0;
     struct mr_load load = {.recording = recording, .texts = &((struct mr_recording_whole *)recording)->texts};
+    struct stat st;
+    /* pages that are children of many others would multiply rows without end */
+    load.rows_most = stat(recording->path, &st) == 0 ? (uint64_t)st.st_size / 4 : UINT64_MAX;
     if (load.texts->n)
         return mr_error_set(MR_EFORMAT, "%s: loading failed before; open it again", recording->path);
     int rc = mr_load_names(&load);

@@ -26,7 +26,8 @@ struct mr_load {
     uint32_t unknown; /* the text "?" */
     uint64_t ops_room, apis_room, syncs_room, ranges_room, os_room, threads_room, processes_room, devices_room,
         notes_room;
-    const char *table; /* that is being read */
+    const char *table;  /* that is being read */
+    uint64_t rows_most; /* that a table of a file of this size can have */
 };
 
 /*

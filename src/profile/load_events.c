@@ -47,7 +47,8 @@ static int op_of_row(struct mr_load *load, sqlite3_stmt *values, struct mr_rec_o
     op->api = mr_load_u32(values, OP_CORRELATION);
     op->detail = mr_load_u32(values, OP_ROW);
     uint64_t node = (uint64_t)sqlite3_column_int64(values, OP_NODE);
-    op->graph_node = node && !(uint32_t)node ? 1 : (uint32_t)node;
+    uint32_t low = (uint32_t)node; /* its number in the graph, which may be 0 */
+    op->graph_node = node != 0 && low == 0 ? 1 : low;
     int rc = op_process(load, values, op);
     if (rc == 0)
         rc = mr_load_device(load, sqlite3_column_int64(values, OP_PID), mr_load_u32(values, OP_DEVICE), &op->device);
@@ -137,8 +138,12 @@ static bool is_driver(const struct mr_load *load, int64_t class, uint32_t name)
     return class == 1 || (class != 0 && !strncmp(text, "cu", 2) && strncmp(text, "cuda", 4) != 0);
 }
 
+#define CLASS_BACKTRACE 67 /* rows of the export that repeat a call to give it a stack */
+
 static int api_row(struct mr_load *load, sqlite3_stmt *values)
 {
+    if (sqlite3_column_int64(values, 2) == CLASS_BACKTRACE)
+        return 0;
     struct mr_recording *recording = load->recording;
     struct mr_rec_api api = {.correlation = mr_load_u32(values, 4), .result = (int32_t)sqlite3_column_int64(values, 6)};
     mr_load_span(values, 0, 1, &api.start_ns, &api.end_ns);

@@ -214,6 +214,9 @@ int mr_load_join(struct mr_load *load)
         recording->ranges[i].end_ns = recording->end_ns;
         recording->n_unbalanced++;
     }
+    for (uint32_t i = 0; i < recording->n_processes; i++) /* an export does not say when */
+        if (recording->processes[i].end_ns == 0)
+            recording->processes[i].end_ns = recording->end_ns;
     int rc = sort_events(load, recording->apis, recording->n_apis, sizeof(*recording->apis), false);
     if (rc == 0)
         rc = sort_events(load, recording->ops, recording->n_ops, sizeof(*recording->ops), false);

@@ -79,7 +79,13 @@ struct mr_part_string { /* followed by `bytes` bytes, no NUL, padded to 8 */
     uint32_t id, bytes;
 };
 
-struct mr_part_thread {
+/*
+ * Numbers from here on (the kernel's end at 2^22, and both fit the export's 24 bits) are not threads but named tracks of the
+ * process, of engines that are simulated for example: their spans stand on no thread.
+ */
+#define MR_PART_FIRST_TRACK 0x800000u
+
+struct mr_part_thread { /* the last record of a number holds */
     uint32_t tid, name;
 };
 
@@ -191,10 +197,11 @@ struct mr_part_range {
     uint64_t payload;          /* as payload_type says, its bits */
     uint32_t text, domain;     /* domain 0: the default one */
     uint32_t tid, end_tid;
-    uint32_t category, category_name; /* 0: none */
-    uint32_t color;                   /* ARGB; 0: none */
-    uint16_t type;                    /* enum mr_part_range_type */
-    uint16_t payload_type;            /* nvtxPayloadType_t; 0: none */
+    uint32_t category,
+        category_name;     /* 0: none. A name without a category is the payload's, as in the domain "millrace" */
+    uint32_t color;        /* ARGB; 0: none */
+    uint16_t type;         /* enum mr_part_range_type */
+    uint16_t payload_type; /* nvtxPayloadType_t; 0: none */
 };
 
 struct mr_part_os {

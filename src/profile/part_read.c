@@ -201,7 +201,7 @@ int mr_part_record(struct mr_part_reader *reader, struct mr_part_record *out)
 
 int mr_part_string(struct mr_part_reader *reader, uint32_t *out_id, char *text, size_t *out_bytes)
 {
-    struct mr_part_string head;
+    struct mr_part_string head = {0};
     if (reader->left == 0)
         return 0;
     uint64_t offset = reader->offset;

@@ -123,7 +123,8 @@ struct mr_rec_device {
     uint64_t memory_bytes, memory_bandwidth;
 };
 
-struct mr_rec_note { /* part.h says which there are; nsys' DIAGNOSTIC_EVENT come as "warning" */
+/* part.h says which there are; nsys' DIAGNOSTIC_EVENT come as "warning". process: MR_NONE: of the whole recording. */
+struct mr_rec_note {
     uint32_t name, text, process;
     int64_t value;
 };
@@ -180,9 +181,6 @@ void mr_table_int(struct mr_table *table, int64_t value);
 void mr_table_real(struct mr_table *table, double value);
 void mr_table_empty(struct mr_table *table);
 void mr_table_set_note(struct mr_table *table, const char *format, ...) __attribute__((format(printf, 2, 3)));
-int mr_table_sort(struct mr_table *table, const char *column,
-                  bool ascending); /* stable; MR_EOPTION names the columns */
-void mr_table_limit(struct mr_table *table, uint64_t rows);
 int mr_table_finish(struct mr_table *table, struct mr_table **out);
 
 /* A report; the const array is in report.c. */

@@ -10,9 +10,7 @@ static size_t past_closing(const char *text, size_t bytes, size_t i)
     for (; i < bytes; i++) {
         if (strchr("([{<", text[i]) && text[i])
             depth++;
-        else if (strchr(")]}", text[i]) && text[i])
-            depth--;
-        else if (text[i] == '>' && (i == 0 || text[i - 1] != '-'))
+        else if ((strchr(")]}", text[i]) && text[i]) || (text[i] == '>' && (i == 0 || text[i - 1] != '-')))
             depth--;
         if (depth == 0)
             return i + 1;

@@ -5,15 +5,18 @@
 #include <math.h>
 #include <string.h>
 
-static bool starts_with(const char *text, const char *with)
-{
-    return strncasecmp(text, with, strlen(with)) == 0;
-}
-
-/* Moments, unlike durations, are told from each other by their last digits. */
+/* Moments, unlike durations, are told from each other by their last digits: their name begins or ends with one of these. */
 static bool is_moment(const struct mr_column *column)
 {
-    return column->unit == MR_UNIT_NS && (starts_with(column->name, "start") || starts_with(column->name, "end"));
+    static const char *const words[] = {"Start", "End"};
+    size_t length = strlen(column->name);
+    for (size_t i = 0; i < MR_COUNT(words) && column->unit == MR_UNIT_NS; i++) {
+        size_t n = strlen(words[i]);
+        if (length >= n &&
+            (strncasecmp(column->name, words[i], n) == 0 || strcasecmp(column->name + length - n, words[i]) == 0))
+            return true;
+    }
+    return false;
 }
 
 char *mr_table_head(const struct mr_column *column)

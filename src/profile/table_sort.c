@@ -146,7 +146,7 @@ static int no_such_column(const struct mr_table *table, const char *name)
                         near ? "; did you mean \"" : "", near ? near : "", near ? "\"" : "", list);
 }
 
-int mr_table_sort(struct mr_table *table, const char *column, bool ascending)
+int mr_table_sort(struct mr_table *table, const char *column, int ascending)
 {
     uint32_t c = mr_table_find(table, column);
     if (table->failed)

@@ -11,6 +11,7 @@
 
 #define DEFAULT_COLUMNS 120
 #define MIN_TEXT        16 /* a text is not cut below this */
+#define MIN_LAST        40 /* nor the last column's, which names the row */
 #define GAP             2
 
 struct layout {
@@ -98,6 +99,12 @@ static void measure(struct layout *l)
     }
 }
 
+static uint32_t least_width(const struct mr_table *table, uint32_t c)
+{
+    uint32_t least = c + 1 == table->n_columns ? MIN_LAST : MIN_TEXT;
+    return MR_MAX(characters(table->columns[c].head.name), least);
+}
+
 /* Takes from the widest texts until a line fits, or they are as short as their head or MIN_TEXT. */
 static void fit(struct layout *l, uint32_t room)
 {
@@ -106,7 +113,7 @@ static void fit(struct layout *l, uint32_t room)
         uint64_t sum = 0;
         uint32_t widest = UINT32_MAX;
         for (uint32_t c = 0; c < table->n_columns; c++) {
-            uint32_t least = MR_MAX(characters(table->columns[c].head.name), (uint32_t)MIN_TEXT);
+            uint32_t least = least_width(table, c);
             sum += l->width[c] + (c ? GAP : 0);
             if (table->columns[c].head.type == MR_CELL_TEXT && l->width[c] > least &&
                 (widest == UINT32_MAX || l->width[c] > l->width[widest]))
@@ -114,7 +121,7 @@ static void fit(struct layout *l, uint32_t room)
         }
         if (sum <= room || widest == UINT32_MAX)
             return;
-        uint32_t least = MR_MAX(characters(table->columns[widest].head.name), (uint32_t)MIN_TEXT);
+        uint32_t least = least_width(table, widest);
         uint64_t over = sum - room;
         /* by halves, so that two texts of a like width share what is to be taken */
         uint32_t take = (uint32_t)MR_MIN((uint64_t)(l->width[widest] - least), over);

@@ -11,17 +11,18 @@ static const struct mr_sampler_ops *const kinds[] = {
     [MR_SAMPLER_CUSTOM] = &mr_sampler_custom,
 };
 
-void mr_sampler_opts_init(struct mr_sampler_opts *opts)
+void mr_sampler_opts_fill(struct mr_sampler_opts *opts, size_t size)
 {
-    *opts = (struct mr_sampler_opts){.size = sizeof *opts, .replacement = 1};
+    const struct mr_sampler_opts full = {.replacement = 1};
+    mr_opts_copy(opts, size, &full, sizeof full);
 }
 
 static int check_opts(const struct mr_sampler_opts *given, uint64_t n_samples, struct mr_sampler_opts *full)
 {
     mr_sampler_opts_init(full);
-    if (given->size < offsetof(struct mr_sampler_opts, seed))
+    if (given->size < offsetof(struct mr_sampler_opts, seed) || given->size > sizeof *full)
         return mr_error_set(MR_EOPTION, "sampler: opts.size is %zu: call mr_sampler_opts_init() first", given->size);
-    memcpy(full, given, MR_MIN(given->size, sizeof *full));
+    memcpy(full, given, given->size);
     if ((unsigned)full->kind >= MR_COUNT(kinds))
         return mr_error_set(MR_EOPTION, "sampler: kind %d: want 0..%d", (int)full->kind, (int)MR_COUNT(kinds) - 1);
     if (n_samples < 1 || n_samples > 1ull << 63)

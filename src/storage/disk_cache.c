@@ -3,8 +3,8 @@
  * grow old. Files appear by rename, whole; sums of each 16 KiB are checked whenever they are read. Whatever is wrong with a
  * file, it is removed and its bytes come from the network.
  *
- * DIR/xx/32 hex digits: a chunk; DIR/xx/32 hex digits.o: what a URL's object was; DIR/used: bytes of all; DIR/lock: held
- * while room is made.
+ * DIR/xx/32 hex digits: a chunk; DIR/xx/32 hex digits.o: what a URL's object was; DIR/used: bytes of all; DIR/lock: see
+ * disk_cache.h.
  */
 #include "storage/disk_cache.h"
 
@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 #define XXH_INLINE_ALL
@@ -94,35 +95,73 @@ static bool read_all(int fd, void *to, uint64_t bytes, uint64_t at)
     return mr_file_pread(fd, to, bytes, at, &done) == 0;
 }
 
-static bool read_head(int fd, const struct mr_disk_key *key, uint64_t bytes, struct chunk_head *h)
+/* Reads all parts, from `at` on. later: not NULL: only if that needs no disk; else it becomes true. */
+static bool read_parts(int fd, const struct iovec *part, int n, uint64_t at, bool *later)
 {
-    return read_all(fd, h, head_bytes(bytes), 0) && !memcmp(h->head.magic, MAGIC, 8) && h->head.bytes == bytes &&
+    uint64_t bytes = 0;
+    for (int i = 0; i < n; i++)
+        bytes += part[i].iov_len;
+    ssize_t got = preadv2(fd, part, n, (off_t)at, later ? RWF_NOWAIT : 0);
+    if (got >= 0 && (uint64_t)got == bytes)
+        return true;
+    if (later) {
+        *later = true;
+        return false;
+    }
+    for (int i = 0; i < n; at += part[i++].iov_len) /* interrupted, or it is too short */
+        if (!read_all(fd, part[i].iov_base, part[i].iov_len, at))
+            return false;
+    return true;
+}
+
+static bool read_head(int fd, const struct mr_disk_key *key, uint64_t bytes, struct chunk_head *h, bool *later)
+{
+    const struct iovec part = {h, head_bytes(bytes)};
+    return read_parts(fd, &part, 1, 0, later) && !memcmp(h->head.magic, MAGIC, 8) && h->head.bytes == bytes &&
            h->head.key[0] == key->hi && h->head.key[1] == key->lo && h->head.sum == head_sum(h, n_blocks(bytes));
 }
 
 /* Blocks that are wanted whole go straight to their place, the ends of a range by way of a block. */
-static bool read_blocks(int fd, const struct chunk_head *h, uint64_t at, uint8_t *to, uint64_t bytes)
+static bool read_blocks(int fd, const struct chunk_head *h, uint64_t at, uint8_t *to, uint64_t bytes, bool *later)
 {
-    uint8_t block[BLOCK_BYTES];
-    uint64_t data = head_bytes(h->head.bytes), end = at + bytes;
-    for (uint64_t b = at / BLOCK_BYTES; b * BLOCK_BYTES < end; b++) {
-        uint64_t first = b * BLOCK_BYTES, n = MR_MIN(BLOCK_BYTES, h->head.bytes - first);
-        bool direct = first >= at && first + n <= end;
-        uint8_t *place = direct ? to + (first - at) : block;
-        if (!read_all(fd, place, n, data + first) || XXH3_64bits(place, n) != h->sums[b])
+    uint8_t front[BLOCK_BYTES], back[BLOCK_BYTES];
+    uint64_t end = at + bytes, first = at / BLOCK_BYTES, last = (end - 1) / BLOCK_BYTES;
+    uint64_t from = first * BLOCK_BYTES, tail = last * BLOCK_BYTES, upto = MR_MIN(tail + BLOCK_BYTES, h->head.bytes);
+    bool in_front = from < at || (first == last && upto > end), in_back = first < last && upto > end;
+    uint64_t head = in_front ? MR_MIN(from + BLOCK_BYTES, upto) : from; /* what is between head and stop is direct */
+    uint64_t stop = in_back ? tail : upto;
+    struct iovec part[3];
+    int n = 0;
+    if (in_front)
+        part[n++] = (struct iovec){front, head - from};
+    if (head < stop)
+        part[n++] = (struct iovec){to + (head - at), stop - head};
+    if (in_back)
+        part[n++] = (struct iovec){back, upto - tail};
+    if (!read_parts(fd, part, n, head_bytes(h->head.bytes) + from, later))
+        return false;
+    for (uint64_t b = first; b <= last; b++) {
+        const uint8_t *block = in_front && b == first ? front
+                               : in_back && b == last ? back
+                                                      : to + (b * BLOCK_BYTES - at);
+        if (XXH3_64bits(block, MR_MIN(BLOCK_BYTES, h->head.bytes - b * BLOCK_BYTES)) != h->sums[b])
             return false;
-        uint64_t from = MR_MAX(first, at), upto = MR_MIN(first + n, end);
-        if (!direct)
-            memcpy(to + (from - at), block + (from - first), upto - from);
     }
+    if (in_front)
+        memcpy(to, front + (at - from), MR_MIN(head, end) - at);
+    if (in_back)
+        memcpy(to + (tail - at), back, end - tail);
     return true;
 }
 
 static void discard(struct mr_disk_cache *c, int fd, const char *name)
 {
     struct stat st;
-    if (!fstat(fd, &st) && !unlinkat(c->fd, name, 0))
+    int held = mr_disk_cache_hold(c);
+    if (!fstat(fd, &st) && st.st_nlink > 0 && !unlinkat(c->fd, name, 0))
         atomic_fetch_sub(c->used, MR_MIN((uint64_t)st.st_size, atomic_load(c->used)));
+    if (held >= 0)
+        close(held);
     mr_remote_count(&mr_remote_counts.cache_damaged, 1);
     mr_log(MR_LOG_WARNING, "disk cache %s: %s is damaged: removed, read from the network", c->dir, name);
 }
@@ -136,7 +175,7 @@ static void touch(int fd)
 }
 
 bool mr_disk_cache_get(struct mr_disk_cache *c, const struct mr_disk_key *key, uint64_t chunk_bytes, uint64_t at,
-                       void *to, uint64_t bytes)
+                       void *to, uint64_t bytes, bool *later)
 {
     char name[NAME_BYTES];
     struct chunk_head h;
@@ -144,10 +183,10 @@ bool mr_disk_cache_get(struct mr_disk_cache *c, const struct mr_disk_key *key, u
     int fd = openat(c->fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0)
         return false;
-    bool fine = read_head(fd, key, chunk_bytes, &h) && read_blocks(fd, &h, at, to, bytes);
+    bool fine = read_head(fd, key, chunk_bytes, &h, later) && read_blocks(fd, &h, at, to, bytes, later);
     if (fine)
         touch(fd);
-    else
+    else if (!later || !*later)
         discard(c, fd, name);
     close(fd);
     return fine;
@@ -211,14 +250,15 @@ static void put_file(struct mr_disk_cache *c, const char *name, const void *head
                      uint64_t bytes)
 {
     struct stat st;
-    if (paused(c))
+    uint64_t all = n_head + bytes;
+    int held = paused(c) ? -1 : mr_disk_cache_reserve(c, all);
+    if (held < 0)
         return;
-    uint64_t there = fstatat(c->fd, name, &st, 0) ? 0 : (uint64_t)st.st_size, all = n_head + bytes;
-    if (!mr_disk_cache_reserve(c, all))
-        return;
+    uint64_t there = fstatat(c->fd, name, &st, 0) ? 0 : (uint64_t)st.st_size;
     int errnum = write_file(c, name, head, n_head, data, bytes);
     uint64_t gone = errnum ? all : there; /* what it replaces */
     atomic_fetch_sub(c->used, MR_MIN(gone, atomic_load(c->used)));
+    close(held);
     if (errnum)
         write_failed(c, errnum);
     else
@@ -290,11 +330,11 @@ static struct mr_disk_busy **find_busy(struct mr_disk_cache *c, const struct mr_
     return at;
 }
 
-bool mr_disk_cache_begin(struct mr_disk_cache *c, const struct mr_disk_key *key)
+int mr_disk_cache_begin(struct mr_disk_cache *c, const struct mr_disk_key *key, const _Atomic bool *stop)
 {
     struct mr_disk_busy *mine = malloc(sizeof *mine);
     if (!mine)
-        return true; /* then perhaps two fetch it */
+        return 1; /* then perhaps two fetch it */
     *mine = (struct mr_disk_busy){.key = *key};
     pthread_mutex_lock(&c->lock);
     bool first = !*find_busy(c, key);
@@ -302,12 +342,24 @@ bool mr_disk_cache_begin(struct mr_disk_cache *c, const struct mr_disk_key *key)
         mine->next = c->busy;
         c->busy = mine;
     }
-    while (!first && *find_busy(c, key))
-        pthread_cond_wait(&c->ended, &c->lock);
+    bool stopped = false;
+    while (!first && !stopped && *find_busy(c, key)) {
+        stopped = stop && atomic_load_explicit(stop, memory_order_acquire);
+        if (!stopped)
+            pthread_cond_wait(&c->ended, &c->lock);
+    }
     pthread_mutex_unlock(&c->lock);
-    if (!first)
-        free(mine);
-    return first;
+    if (first)
+        return 1;
+    free(mine);
+    return stopped ? mr_error_set(MR_ECANCELLED, "disk cache %s: cancelled", c->dir) : 0;
+}
+
+void mr_disk_cache_kick(struct mr_disk_cache *c)
+{
+    pthread_mutex_lock(&c->lock);
+    pthread_cond_broadcast(&c->ended);
+    pthread_mutex_unlock(&c->lock);
 }
 
 void mr_disk_cache_end(struct mr_disk_cache *c, const struct mr_disk_key *key)

@@ -16,8 +16,15 @@ struct mr_disk_cache {
     struct mr_disk_busy *busy; /* chunks that are being fetched */
 };
 
-/* Counts bytes as used; when that is over the limit, makes room. false: there is none. */
-bool mr_disk_cache_reserve(struct mr_disk_cache *cache, uint64_t bytes);
+/*
+ * The file "lock" is held shared by whoever adds or removes a file and counts it, and alone by who counts all of them: so what is
+ * counted is what is there, whichever process comes or goes. Who dies gives it back; what it had counted for nothing the next
+ * survey sets right.
+ */
+/* The lock, shared: a descriptor, to be closed. -1: it cannot be had in a time that is worth waiting. */
+int mr_disk_cache_hold(struct mr_disk_cache *cache);
+/* Counts bytes as used; when that is over the limit, makes room. Returns the held lock, -1: there is no room. */
+int mr_disk_cache_reserve(struct mr_disk_cache *cache, uint64_t bytes);
 /* Counts what is there and removes what nobody will finish. 0 or the error. */
 int mr_disk_cache_survey(struct mr_disk_cache *cache);
 

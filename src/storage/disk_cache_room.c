@@ -11,7 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define STALE_S 3600 /* temporary files older than that are of processes that died */
+#define LOCK_NAPS 500  /* of 1 ms */
+#define STALE_S   3600 /* temporary files older than that are of processes that died */
 
 struct entry {
     int64_t used_ns;
@@ -87,15 +88,28 @@ static int by_use(const void *a, const void *b)
     return (x->used_ns > y->used_ns) - (x->used_ns < y->used_ns);
 }
 
-/* The lock of the process that makes room, -1: another one does, or it cannot be had. */
+/* Waits a while only: who holds the lock may be a process that was stopped. A descriptor, or a negative errno. */
 static int lock_dir(struct mr_disk_cache *c, int how)
 {
+    const struct timespec nap = {.tv_nsec = 1000000};
     int fd = openat(c->fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (fd >= 0 && flock(fd, how)) {
-        close(fd);
-        return -1;
+    if (fd < 0)
+        return -errno;
+    for (int naps = 0; flock(fd, how | LOCK_NB); naps++) {
+        int errnum = errno;
+        if ((errnum != EWOULDBLOCK && errnum != EINTR) || naps == LOCK_NAPS) {
+            close(fd);
+            return -errnum;
+        }
+        nanosleep(&nap, NULL);
     }
     return fd;
+}
+
+int mr_disk_cache_hold(struct mr_disk_cache *c)
+{
+    int fd = lock_dir(c, LOCK_SH);
+    return fd < 0 ? -1 : fd;
 }
 
 /* Removes the oldest until no more than `most` is there, and sets what is used right. */
@@ -109,38 +123,44 @@ static void shrink(struct mr_disk_cache *c, struct entries *all, uint64_t most)
     atomic_store(c->used, all->bytes);
 }
 
-static int make_room(struct mr_disk_cache *c, uint64_t most, int how)
+/* bytes: what room is wanted for: perhaps another one has made it meanwhile. MR_WHOLE: looks anyway. */
+static int make_room(struct mr_disk_cache *c, uint64_t most, uint64_t bytes)
 {
     struct entries all = {0};
-    int fd = lock_dir(c, how);
+    int fd = lock_dir(c, LOCK_EX);
     if (fd < 0)
-        return -EAGAIN;
-    int rc = scan(c, &all) ? 0 : -ENOMEM;
-    if (rc == 0)
+        return fd;
+    bool needed = bytes == MR_WHOLE || atomic_load(c->used) + bytes > c->limit;
+    int rc = !needed || scan(c, &all) ? 0 : -ENOMEM;
+    if (rc == 0 && needed)
         shrink(c, &all, most);
     free(all.entry);
     close(fd); /* gives the lock back */
     return rc;
 }
 
-bool mr_disk_cache_reserve(struct mr_disk_cache *c, uint64_t bytes)
+int mr_disk_cache_reserve(struct mr_disk_cache *c, uint64_t bytes)
 {
     uint64_t tenth = c->limit / 10;
     if (bytes > c->limit - tenth)
-        return false;
+        return -1;
     for (int tries = 0; tries < 2; tries++) {
-        if (atomic_fetch_add(c->used, bytes) + bytes <= c->limit)
-            return true;
-        atomic_fetch_sub(c->used, MR_MIN(bytes, atomic_load(c->used)));
-        if (make_room(c, c->limit - MR_MAX(tenth, bytes), LOCK_EX | LOCK_NB))
-            return false;
+        int held = mr_disk_cache_hold(c);
+        if (held < 0 || atomic_fetch_add(c->used, bytes) + bytes <= c->limit)
+            return held;
+        atomic_fetch_sub(c->used, bytes);
+        close(held);
+        if (make_room(c, c->limit - MR_MAX(tenth, bytes), bytes))
+            return -1;
     }
-    return false;
+    return -1;
 }
 
+/* A cache that others are busy with all the time goes by what they have counted. */
 int mr_disk_cache_survey(struct mr_disk_cache *c)
 {
-    int rc = make_room(c, c->limit, LOCK_EX);
-    return rc ? mr_error_set(rc, "disk cache %s: cannot be looked through: is it on a file system with locks?", c->dir)
-              : 0;
+    int rc = make_room(c, c->limit, MR_WHOLE);
+    return rc && rc != -EWOULDBLOCK
+               ? mr_error_set(rc, "disk cache %s: cannot be looked through: is it on a file system with locks?", c->dir)
+               : 0;
 }

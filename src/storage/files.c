@@ -20,6 +20,7 @@ struct mr_files *mr_files_create(void)
         return NULL;
     }
     pthread_mutex_init(&files->lock, NULL);
+    files->whole_limit = MR_WHOLE_LIMIT;
     return files;
 }
 

@@ -11,7 +11,7 @@
 #include "storage/private.h"
 #include "storage/remote.h"
 
-#define MR_HTTP_THREADS 2
+#define MR_HTTP_THREADS 4
 
 struct mr_http; /* the client */
 struct mr_http_job;
@@ -73,7 +73,7 @@ struct mr_disk_cache *mr_http_disk_cache(const struct mr_http *client); /* NULL:
 void mr_http_start(struct mr_http *client, struct mr_http_request *request);
 /* Starts it and waits: its status, with the error set. done is not the caller's here. */
 int mr_http_run(struct mr_http *client, struct mr_http_request *request);
-/* Makes the I/O threads look at their requests' stop flags. */
+/* Makes the I/O threads, and who waits for another's fetch into the disk cache, look at their stop flags. */
 void mr_http_kick(struct mr_http *client);
 
 /* What an answer says about the object as a whole: its size, if the answer tells it. */
@@ -103,9 +103,6 @@ void mr_s3_target_free(struct mr_s3_target *target);
 
 /* s3://bucket/key cut in two. bucket: room for 64. 0 or MR_EOPTION. */
 int mr_s3_split(const char *url, char bucket[64], const char **key);
-/* text with all but unreserved characters (and '/', if keep_slash) as %XX. malloc'd. */
-char *mr_s3_encode(const char *text, bool keep_slash);
-
 /* As mr_store_list(). */
 int mr_s3_list(const char *place, int (*fn)(void *user, const char *name, bool folder, uint64_t bytes), void *user);
 
@@ -121,6 +118,8 @@ int mr_remote_learn(struct mr_http *client, struct mr_file *f, const struct mr_h
 /* As mr_remote_ops.read, of a client with a disk cache, through it. stop: as of a request. */
 int mr_cached_read(struct mr_http *client, struct mr_file *f, uint64_t at, void *to, uint64_t bytes,
                    const _Atomic bool *stop);
+/* The same for bytes that the page cache has, without waiting for anything. false: not all of them. */
+bool mr_cached_now(struct mr_http *client, struct mr_file *f, uint64_t at, void *to, uint64_t bytes);
 /* Looks at the object, by HEAD or what the server has instead. */
 int mr_remote_look(struct mr_http *client, struct mr_file *f, const _Atomic bool *stop);
 /* Reads a range past any cache. */
@@ -144,13 +143,16 @@ void mr_disk_cache_close(struct mr_disk_cache *cache);
 
 /* What the bytes of a chunk are kept by: address, validator, size; and which chunk. */
 void mr_disk_cache_key(const char *url, const struct mr_object *object, uint64_t chunk, struct mr_disk_key *out);
-/* Reads [at, at + bytes) of a chunk of chunk_bytes. false: it is not there, or was damaged and is gone now. */
+/* Reads [at, at + bytes) of a chunk of chunk_bytes. false: it is not there, or was damaged and is gone now. later: NULL, or set
+ * when the page cache does not have it: false then, too. */
 bool mr_disk_cache_get(struct mr_disk_cache *cache, const struct mr_disk_key *key, uint64_t chunk_bytes, uint64_t at,
-                       void *to, uint64_t bytes);
+                       void *to, uint64_t bytes, bool *later);
 /* Keeps a whole chunk, if there is room. */
 void mr_disk_cache_put(struct mr_disk_cache *cache, const struct mr_disk_key *key, const void *data, uint64_t bytes);
-/* One at a time fetches a chunk: true: the caller does, and ends it. false: another one did, look again. */
-bool mr_disk_cache_begin(struct mr_disk_cache *cache, const struct mr_disk_key *key);
+/* One at a time fetches a chunk: 1: the caller does, and ends it. 0: another one did, look again. MR_ECANCELLED: stop, as of a
+ * request, became true (and mr_disk_cache_kick() was called) while another one did. */
+int mr_disk_cache_begin(struct mr_disk_cache *cache, const struct mr_disk_key *key, const _Atomic bool *stop);
+void mr_disk_cache_kick(struct mr_disk_cache *cache);
 void mr_disk_cache_end(struct mr_disk_cache *cache, const struct mr_disk_key *key);
 /* The object that a URL was when it was last kept: malloc'd, or NULL. */
 struct mr_object *mr_disk_cache_recall(struct mr_disk_cache *cache, const char *url);

@@ -17,7 +17,7 @@ static bool may_keep(const struct mr_object *o)
 static bool hit(struct mr_disk_cache *cache, const struct mr_disk_key *key, uint64_t whole, uint64_t at, void *to,
                 uint64_t bytes)
 {
-    if (!mr_disk_cache_get(cache, key, whole, at, to, bytes))
+    if (!mr_disk_cache_get(cache, key, whole, at, to, bytes, NULL))
         return false;
     mr_remote_count(&mr_remote_counts.cache_hits, 1);
     mr_remote_count(&mr_remote_counts.cache_bytes, bytes);
@@ -49,14 +49,17 @@ static int read_chunk(struct mr_http *client, struct mr_file *f, uint64_t chunk,
     const struct mr_object *o = mr_remote_object(f);
     struct mr_disk_key key;
     mr_disk_cache_key(f->name, o, chunk, &key);
+    int rc;
     do
         if (hit(cache, &key, chunk_bytes(o, chunk), at, to, bytes))
             return 0;
-    while (!mr_disk_cache_begin(cache, &key));
+    while ((rc = mr_disk_cache_begin(cache, &key, stop)) == 0);
+    if (rc < 0)
+        return rc;
     /* Another one may have ended between our look and our turn. */
-    int rc = hit(cache, &key, chunk_bytes(o, chunk), at, to, bytes)
-                 ? 0
-                 : fetch_chunk(client, f, &key, chunk, at, to, bytes, stop);
+    rc = hit(cache, &key, chunk_bytes(o, chunk), at, to, bytes)
+             ? 0
+             : fetch_chunk(client, f, &key, chunk, at, to, bytes, stop);
     mr_disk_cache_end(cache, &key);
     return rc;
 }
@@ -78,6 +81,28 @@ int mr_cached_read(struct mr_http *client, struct mr_file *f, uint64_t at, void 
         done += n;
     }
     return rc;
+}
+
+bool mr_cached_now(struct mr_http *client, struct mr_file *f, uint64_t at, void *to, uint64_t bytes)
+{
+    const struct mr_object *o = mr_remote_object(f);
+    uint64_t end, done = 0, chunks = 0;
+    if (!o || !mr_add(at, bytes, &end) || end > o->total || !may_keep(o))
+        return false;
+    for (; done < bytes; chunks++) {
+        uint64_t chunk = (at + done) / MR_DISK_CHUNK, in = (at + done) % MR_DISK_CHUNK;
+        uint64_t n = MR_MIN(bytes - done, MR_DISK_CHUNK - in);
+        struct mr_disk_key key;
+        bool later = false;
+        mr_disk_cache_key(f->name, o, chunk, &key);
+        if (!mr_disk_cache_get(mr_http_disk_cache(client), &key, chunk_bytes(o, chunk), in, (char *)to + done, n,
+                               &later))
+            return false;
+        done += n;
+    }
+    mr_remote_count(&mr_remote_counts.cache_hits, chunks);
+    mr_remote_count(&mr_remote_counts.cache_bytes, bytes);
+    return true;
 }
 
 static void put_all(struct mr_http *client, struct mr_file *f, const char *body)

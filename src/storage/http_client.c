@@ -1,315 +1,28 @@
-/* The client's I/O threads: requests come in, wait for their turn or their next try, are under way, and are done. */
+/* The process's client: made for the first who uses it, ended by the last; which thread takes a request. */
 #include "storage/http_job.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
-#define MAX_ACTIVE    128 /* requests under way in one thread: as many connections */
-#define BUSY          16  /* requests of a thread, from which on the next thread is started */
-#define FIRST_WAIT_NS 100000000ull
-#define MOST_WAIT_NS  10000000000ull
-#define MOST_TOLD_S   60 /* of Retry-After */
-
-struct list {
-    struct mr_http_job *first, *last;
-};
-
-struct mr_http_thread {
-    struct mr_http *client;
-    pthread_t thread;
-    CURLM *multi;
-    _Atomic uint32_t n_jobs; /* coming, waiting, active */
-    _Atomic bool kicked, closing;
-    pthread_mutex_t lock; /* guards coming; taken alone */
-    struct list coming;
-    /* the thread's own */
-    struct list waiting, active;
-    uint32_t n_active;
-    CURL *spare[MAX_ACTIVE];
-    uint32_t n_spare;
-};
-
-struct mr_http {
-    int refs; /* under the global lock */
-    pid_t pid;
-    struct mr_s3_account *account;
-    struct mr_disk_cache *cache;
-    char dir[4096];
-    struct mr_remote_opts opts;
-    _Atomic uint64_t next_id;
-    pthread_mutex_t lock; /* guards starting of threads; a thread's lock may not be taken under it */
-    _Atomic uint32_t n_threads;
-    struct mr_http_thread thread[MR_HTTP_THREADS];
-};
+#define BUSY 64 /* requests of a thread, from which on the next thread is started */
 
 static pthread_mutex_t global_lock =
     PTHREAD_MUTEX_INITIALIZER; /* guards the_client and its refs; client->lock inside */
 static struct mr_http *the_client;
 
-static void put(struct list *l, struct mr_http_job *job)
-{
-    job->next = NULL;
-    if (l->first)
-        l->last->next = job;
-    else
-        l->first = job;
-    l->last = job;
-}
-
-/* ---- the end of a job ---- */
-
-static void job_free(struct mr_http_job *job)
-{
-    mr_s3_target_free(&job->target);
-    if (job->headers)
-        mr_curl.slist_free_all(job->headers);
-    if (job->buf_owned)
-        free(job->buf);
-    free(job);
-}
-
-static void keep_error(struct mr_http_request *request, int code)
-{
-    request->status = code;
-    request->error = malloc(sizeof *request->error);
-    if (request->error)
-        mr_error_keep(code, request->error);
-}
-
-/* code: 0, or an error that is set. The request is the caller's again as soon as done() runs. */
-static void job_end(struct mr_http_job *job, int code)
-{
-    struct mr_http_request *request = job->request;
-    struct mr_http_thread *t = job->thread;
-    request->got = job->got;
-    request->status = 0;
-    if (code) {
-        keep_error(request, code);
-    } else {
-        request->body = job->buf;
-        job->buf_owned = false;
-    }
-    job_free(job);
-    request->job = NULL;
-    if (t)
-        atomic_fetch_sub(&t->n_jobs, 1);
-    request->done(request);
-}
-
-static int cancelled(const struct mr_http_job *job)
-{
-    char url[512];
-    return mr_error_set(MR_ECANCELLED, "%s: cancelled", mr_url_show(job->request->url, url, sizeof url));
-}
-
-static bool stopped(const struct mr_http_job *job)
-{
-    return job->request->stop && atomic_load_explicit(job->request->stop, memory_order_acquire);
-}
-
-/* ---- tries ---- */
-
-static CURL *take_easy(struct mr_http_thread *t)
-{
-    return t->n_spare ? t->spare[--t->n_spare] : mr_curl.easy_init();
-}
-
-static void give_easy(struct mr_http_thread *t, struct mr_http_job *job)
-{
-    if (job->easy)
-        t->spare[t->n_spare++] = job->easy;
-    job->easy = NULL;
-}
-
-static void try_begin(struct mr_http_thread *t, struct mr_http_job *job)
-{
-    int rc = stopped(job) ? cancelled(job) : 0;
-    if (rc == 0) {
-        job->easy = take_easy(t);
-        rc = job->easy ? mr_http_try(job, &t->client->opts) : mr_error_nomem("libcurl handle", 0);
-    }
-    if (rc == 0) {
-        CURLMcode mc = mr_curl.multi_add_handle(t->multi, job->easy);
-        rc = mc ? mr_error_set(-EIO, "libcurl: %s", mr_curl.multi_strerror(mc)) : 0;
-    }
-    if (rc) {
-        give_easy(t, job);
-        job_end(job, rc);
-        return;
-    }
-    mr_remote_count(&mr_remote_counts.requests, 1);
-    put(&t->active, job);
-    t->n_active++;
-}
-
-/* Full jitter: anywhere from nothing to the doubled wait, so that those who failed together do not come back together. */
-static uint64_t wait_of(const struct mr_http_job *job)
-{
-    uint32_t draw[4];
-    uint64_t most = MR_MIN(FIRST_WAIT_NS << MR_MIN(job->tries - 1, 16u), MOST_WAIT_NS);
-    mr_draw4((uint64_t)getpid(), MR_DRAW_RETRY, job->id, job->tries, 0, draw);
-    uint64_t wait = (uint64_t)(mr_unit_f64(draw[0], draw[1]) * (double)most);
-    const struct mr_http_head *h = &job->request->answer;
-    uint64_t told = h->has_retry ? MR_MIN(h->retry_after_s, MOST_TOLD_S) * 1000000000ull : 0;
-    return MR_MAX(wait, told);
-}
-
-/* What came stays only when the next try can make sure that the rest is of the same object. */
-static void try_again(struct mr_http_thread *t, struct mr_http_job *job)
-{
-    const struct mr_object *o = job->request->expect;
-    if (!o || !mr_http_strong(mr_object_etag(o)))
-        job->got = 0;
-    job->due_ns = mr_time_ns() + wait_of(job);
-    mr_remote_count(&mr_remote_counts.retries, 1);
-    put(&t->waiting, job);
-}
-
-static void unlink_active(struct mr_http_thread *t, const struct mr_http_job *job)
-{
-    struct mr_http_job **at = &t->active.first, *before = NULL;
-    while (*at != job) {
-        before = *at;
-        at = &(*at)->next;
-    }
-    *at = job->next;
-    if (t->active.last == job)
-        t->active.last = before;
-    t->n_active--;
-}
-
-static void try_end(struct mr_http_thread *t, struct mr_http_job *job, CURLcode curl)
-{
-    int code = 0;
-    enum mr_http_verdict verdict = mr_http_verdict(job, curl, &code);
-    mr_curl.multi_remove_handle(t->multi, job->easy);
-    give_easy(t, job);
-    unlink_active(t, job);
-    bool complete = verdict == MR_HTTP_AGAIN && job->request->want != MR_WHOLE && job->got == job->request->want &&
-                    !job->request->head && job->judged;
-    if (complete) /* all bytes had come when the connection broke */
-        job_end(job, 0);
-    else if (verdict == MR_HTTP_AGAIN && job->tries <= t->client->opts.retries && !stopped(job))
-        try_again(t, job);
-    else
-        job_end(job, code);
-}
-
-/* ---- the thread ---- */
-
-static void take_coming(struct mr_http_thread *t)
-{
-    pthread_mutex_lock(&t->lock);
-    struct mr_http_job *job = t->coming.first;
-    t->coming.first = NULL;
-    pthread_mutex_unlock(&t->lock);
-    while (job) {
-        struct mr_http_job *next = job->next;
-        put(&t->waiting, job);
-        job = next;
-    }
-}
-
-/* Begins what is due. Returns when the next one will be; UINT64_MAX: none waits. */
-static uint64_t begin_due(struct mr_http_thread *t)
-{
-    struct mr_http_job *job = t->waiting.first;
-    uint64_t now = mr_time_ns(), next_due = UINT64_MAX;
-    t->waiting.first = NULL;
-    while (job) {
-        struct mr_http_job *next = job->next;
-        if ((job->due_ns <= now && t->n_active < MAX_ACTIVE) || stopped(job)) {
-            try_begin(t, job);
-        } else {
-            next_due = MR_MIN(next_due, job->due_ns);
-            put(&t->waiting, job);
-        }
-        job = next;
-    }
-    return next_due;
-}
-
-static void end_stopped(struct mr_http_thread *t)
-{
-    for (struct mr_http_job *job = t->active.first, *next; job; job = next) {
-        next = job->next;
-        if (!stopped(job))
-            continue;
-        mr_curl.multi_remove_handle(t->multi, job->easy);
-        give_easy(t, job);
-        unlink_active(t, job);
-        job_end(job, cancelled(job));
-    }
-}
-
-static void end_finished(struct mr_http_thread *t)
-{
-    int left;
-    CURLMsg *msg;
-    while ((msg = mr_curl.multi_info_read(t->multi, &left))) {
-        struct mr_http_job *job = NULL;
-        CURLcode curl = msg->data.result;
-        mr_curl.easy_getinfo(msg->easy_handle, CURLINFO_PRIVATE, (char **)&job);
-        try_end(t, job, curl);
-    }
-}
-
-static int poll_ms(uint64_t next_due)
-{
-    uint64_t now = mr_time_ns();
-    if (next_due <= now)
-        return 1;
-    return (int)MR_MIN((next_due - now) / 1000000 + 1, 1000u);
-}
-
-static void *thread_main(void *arg)
-{
-    struct mr_http_thread *t = arg;
-    int running;
-    while (!atomic_load(&t->closing) || atomic_load(&t->n_jobs)) {
-        take_coming(t);
-        if (atomic_exchange(&t->kicked, false))
-            end_stopped(t);
-        uint64_t next_due = begin_due(t);
-        mr_curl.multi_perform(t->multi, &running);
-        uint32_t before = t->n_active;
-        end_finished(t);
-        if (t->n_active == before || !t->waiting.first) /* else there is room for one that waits */
-            mr_curl.multi_poll(t->multi, NULL, 0, poll_ms(next_due), NULL);
-    }
-    return NULL;
-}
-
-static int thread_open(struct mr_http *client, struct mr_http_thread *t)
-{
-    t->client = client;
-    t->multi = mr_curl.multi_init();
-    if (!t->multi)
-        return mr_error_nomem("libcurl", 0);
-    mr_curl.multi_setopt(t->multi, CURLMOPT_MAXCONNECTS, (long)MAX_ACTIVE);
-    pthread_mutex_init(&t->lock, NULL);
-    int rc = mr_thread_start(&t->thread, "mr-http", thread_main, t);
-    if (rc) {
-        mr_curl.multi_cleanup(t->multi);
-        pthread_mutex_destroy(&t->lock);
-    }
-    return rc;
-}
-
-static void thread_close(struct mr_http_thread *t)
-{
-    atomic_store(&t->closing, true);
-    mr_curl.multi_wakeup(t->multi);
-    pthread_join(t->thread, NULL);
-    for (uint32_t i = 0; i < t->n_spare; i++)
-        mr_curl.easy_cleanup(t->spare[i]);
-    mr_curl.multi_cleanup(t->multi);
-    pthread_mutex_destroy(&t->lock);
-}
-
 /* ---- the client ---- */
+
+/* Connections of a thread: half of the descriptors that may be open are for files. */
+static uint32_t most_active(void)
+{
+    struct rlimit most;
+    if (getrlimit(RLIMIT_NOFILE, &most) || most.rlim_cur == RLIM_INFINITY)
+        return MR_HTTP_ACTIVE;
+    uint64_t share = most.rlim_cur / 2 / MR_HTTP_THREADS;
+    return (uint32_t)MR_MAX(MR_MIN(share, MR_HTTP_ACTIVE), 1u);
+}
 
 static int client_create(struct mr_http **out)
 {
@@ -320,13 +33,14 @@ static int client_create(struct mr_http **out)
     if (!client)
         return mr_error_nomem("HTTP client", sizeof *client);
     client->pid = getpid();
+    client->max_active = most_active();
     pthread_mutex_init(&client->lock, NULL);
     rc = mr_remote_opts_now(&client->opts, client->dir, sizeof client->dir);
     client->account = rc ? NULL : mr_s3_account_create();
     if (rc == 0 && !client->account)
         rc = mr_error_nomem("S3 account", 0);
     if (rc == 0)
-        rc = thread_open(client, &client->thread[0]);
+        rc = mr_http_thread_open(client, &client->thread[0]);
     if (rc) {
         mr_s3_account_destroy(client->account);
         pthread_mutex_destroy(&client->lock);
@@ -370,7 +84,7 @@ void mr_http_close(struct mr_http *client)
     if (!last)
         return;
     for (uint32_t i = 0; i < client->n_threads; i++)
-        thread_close(&client->thread[i]);
+        mr_http_thread_close(&client->thread[i]);
     mr_s3_account_destroy(client->account);
     mr_disk_cache_close(client->cache);
     pthread_mutex_destroy(&client->lock);
@@ -404,7 +118,7 @@ static struct mr_http_thread *choose(struct mr_http *client)
         return best;
     pthread_mutex_lock(&client->lock);
     n = atomic_load(&client->n_threads);
-    if (n < MR_HTTP_THREADS && thread_open(client, &client->thread[n]) == 0) {
+    if (n < MR_HTTP_THREADS && mr_http_thread_open(client, &client->thread[n]) == 0) {
         best = &client->thread[n];
         atomic_store(&client->n_threads, n + 1);
     }
@@ -431,7 +145,7 @@ void mr_http_start(struct mr_http *client, struct mr_http_request *request)
     request->got = 0;
     request->body = NULL;
     if (!job) {
-        keep_error(request, mr_error_nomem("request", sizeof *job));
+        mr_http_keep_error(request, mr_error_nomem("request", sizeof *job));
         request->done(request);
         return;
     }
@@ -439,24 +153,19 @@ void mr_http_start(struct mr_http *client, struct mr_http_request *request)
     request->job = job;
     int rc = resolve(client, request, job);
     if (rc) {
-        job_end(job, rc);
+        mr_http_job_end(job, rc);
         return;
     }
     job->id = atomic_fetch_add(&client->next_id, 1);
-    struct mr_http_thread *t = job->thread = choose(client);
-    atomic_fetch_add(&t->n_jobs, 1);
-    pthread_mutex_lock(&t->lock);
-    put(&t->coming, job);
-    pthread_mutex_unlock(&t->lock);
-    mr_curl.multi_wakeup(t->multi);
+    mr_http_thread_add(choose(client), job);
 }
 
 void mr_http_kick(struct mr_http *client)
 {
-    for (uint32_t i = 0, n = client->pid == getpid() ? atomic_load(&client->n_threads) : 0; i < n; i++) {
-        atomic_store(&client->thread[i].kicked, true);
-        mr_curl.multi_wakeup(client->thread[i].multi);
-    }
+    for (uint32_t i = 0, n = client->pid == getpid() ? atomic_load(&client->n_threads) : 0; i < n; i++)
+        mr_http_thread_kick(&client->thread[i]);
+    if (client->cache && client->pid == getpid())
+        mr_disk_cache_kick(client->cache);
 }
 
 struct waiter {
@@ -465,7 +174,7 @@ struct waiter {
     bool done;
 };
 
-static void wake(struct mr_http_request *request)
+static void end_wait(struct mr_http_request *request)
 {
     struct waiter *w = request->user;
     pthread_mutex_lock(&w->lock);
@@ -478,7 +187,7 @@ int mr_http_run(struct mr_http *client, struct mr_http_request *request)
 {
     struct waiter w = {.lock = PTHREAD_MUTEX_INITIALIZER, .ended = PTHREAD_COND_INITIALIZER};
     request->user = &w;
-    request->done = wake;
+    request->done = end_wait;
     mr_http_start(client, request);
     pthread_mutex_lock(&w.lock);
     while (!w.done)

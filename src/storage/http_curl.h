@@ -24,9 +24,8 @@
     X(multi_setopt)                                                                                                    \
     X(multi_add_handle)                                                                                                \
     X(multi_remove_handle)                                                                                             \
-    X(multi_perform)                                                                                                   \
-    X(multi_poll)                                                                                                      \
-    X(multi_wakeup)                                                                                                    \
+    X(multi_assign)                                                                                                    \
+    X(multi_socket_action)                                                                                             \
     X(multi_info_read)                                                                                                 \
     X(multi_strerror)
 

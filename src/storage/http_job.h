@@ -1,5 +1,6 @@
 /*
- * A request under way: shared by the client's threads (http_client.c) and what one try does (http_try.c, http_answer.c).
+ * A request under way: shared by the client (http_client.c), its threads (http_loop.c) and what one try does (http_try.c,
+ * http_answer.c).
  */
 #ifndef MR_HTTP_JOB_H
 #define MR_HTTP_JOB_H
@@ -9,14 +10,12 @@
 
 #define MR_EXCERPT_BYTES 1024
 
-struct mr_http_thread;
-
 struct mr_http_job {
     struct mr_http_request *request;
     struct mr_http_thread *thread;
-    struct mr_http_job *next; /* in the list that it is in: coming, waiting or active */
-    uint64_t id, due_ns;      /* due: when the next try may begin */
-    uint32_t tries;           /* begun */
+    struct mr_http_job *next, *before; /* in the list that it is in: coming, ready, waiting or, with before, active */
+    uint64_t id, due_ns;               /* due: when the next try may begin */
+    uint32_t tries;                    /* begun */
     struct mr_s3_target target;
     /* the try under way */
     CURL *easy;
@@ -34,9 +33,59 @@ struct mr_http_job {
     char curl_text[CURL_ERROR_SIZE];
 };
 
-enum mr_http_verdict { MR_HTTP_DONE, MR_HTTP_AGAIN, MR_HTTP_FAILED };
+#define MR_HTTP_ACTIVE 256 /* requests under way in one thread: as many connections */
+
+struct mr_http_list {
+    struct mr_http_job *first, *last;
+};
+
+struct mr_http_thread {
+    struct mr_http *client;
+    pthread_t thread;
+    CURLM *multi;
+    int epoll, wakeup;       /* an epoll of what libcurl waits for and of an eventfd */
+    _Atomic uint32_t n_jobs; /* coming, ready, waiting, active */
+    _Atomic bool kicked, closing;
+    pthread_mutex_t lock; /* guards coming; taken alone */
+    struct mr_http_list coming;
+    /* the thread's own */
+    struct mr_http_list ready, waiting; /* for a free connection, for the time of their next try */
+    struct mr_http_job *active;
+    uint64_t waiting_ns, curl_ns; /* when the first of the waiting is due, when libcurl wants to be called */
+    uint32_t n_active;
+    CURL *spare[MR_HTTP_ACTIVE];
+    uint32_t n_spare;
+};
+
+struct mr_http {
+    int refs; /* under the global lock */
+    pid_t pid;
+    struct mr_s3_account *account;
+    struct mr_disk_cache *cache;
+    char dir[4096];
+    struct mr_remote_opts opts;
+    uint32_t max_active; /* of a thread */
+    _Atomic uint64_t next_id;
+    pthread_mutex_t lock; /* guards starting of threads; a thread's lock may not be taken under it */
+    _Atomic uint32_t n_threads;
+    struct mr_http_thread thread[MR_HTTP_THREADS];
+};
+
+/* ---- http_loop.c ---- */
+
+/* Starts a thread of a client, whose max_active is set. 0 or the error. */
+int mr_http_thread_open(struct mr_http *client, struct mr_http_thread *t);
+void mr_http_thread_close(struct mr_http_thread *t); /* waits for its jobs */
+void mr_http_thread_add(struct mr_http_thread *t, struct mr_http_job *job);
+void mr_http_thread_kick(struct mr_http_thread *t); /* it looks at its jobs' stop flags */
+/* Ends a job, of no thread yet too. code: 0, or an error that is set. The request is the caller's again as soon as done() runs. */
+void mr_http_job_end(struct mr_http_job *job, int code);
+/* Makes the error that is set the request's. */
+void mr_http_keep_error(struct mr_http_request *request, int code);
 
 /* ---- http_try.c ---- */
+
+enum mr_http_verdict { MR_HTTP_DONE, MR_HTTP_AGAIN, MR_HTTP_FAILED };
 
 /* Sets job->easy up for the next try. 0 or the error. */
 int mr_http_try(struct mr_http_job *job, const struct mr_remote_opts *opts);

@@ -178,8 +178,13 @@ static bool pool_grow(struct pool *pool)
     return some;
 }
 
-static bool start_cached(struct pool *pool, struct mr_read *read)
+/* What the page cache has is copied at once, by the reader's own thread. */
+static bool start_cached(struct pool *pool, struct mr_file *f, struct mr_read *read)
 {
+    if (read->want != MR_WHOLE && mr_cached_now(pool->client, f, read->at, read->to, read->want)) {
+        read->done = read->want;
+        return true;
+    }
     atomic_fetch_add_explicit(&pool->pending, 1, memory_order_relaxed);
     if (pool_grow(pool) && mr_queue_push(pool->queue, read))
         return false;
@@ -252,7 +257,7 @@ static bool remote_start(struct mr_lane *lane, struct mr_file *f, struct mr_read
     struct pool *pool = lane->shared;
     if (read->want == 0)
         return true;
-    return pool->queue ? start_cached(pool, read) : start_request(lane, f, read);
+    return pool->queue ? start_cached(pool, f, read) : start_request(lane, f, read);
 }
 
 static uint32_t remote_reap(struct mr_lane *lane, struct mr_read **out, uint32_t cap, uint64_t until_ns)

@@ -6,7 +6,8 @@
 #include <string.h>
 
 #define MAX_REDIRECTS 5
-#define SLOW_BYTES    1024 /* a second: less for the stall timeout ends a try */
+#define SLOW_BYTES    1024         /* a second: less for the stall timeout ends a try */
+#define BUFFER_BYTES  (100 * 1024) /* made for each request: below what malloc asks the kernel for and gives back */
 
 /* ---- taking in ---- */
 
@@ -142,7 +143,7 @@ static void set_limits(CURL *easy, const struct mr_remote_opts *opts)
     mr_curl.easy_setopt(easy, CURLOPT_MAXREDIRS, (long)MAX_REDIRECTS);
     mr_curl.easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_2TLS);
     mr_curl.easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
-    mr_curl.easy_setopt(easy, CURLOPT_BUFFERSIZE, 256 * 1024L);
+    mr_curl.easy_setopt(easy, CURLOPT_BUFFERSIZE, (long)BUFFER_BYTES);
     mr_curl.easy_setopt(easy, CURLOPT_USERAGENT, "millrace");
     mr_curl.easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L);
 }

@@ -101,6 +101,7 @@ int mr_lazy_create(struct mr_files *files, const char *name, struct mr_file **ou
     f->fd = -1;
     atomic_init(&f->direct_fd, -1);
     f->bytes = MR_WHOLE;
+    f->whole_limit = files->whole_limit;
     f->name = kept;
     atomic_init(&f->ready, MR_WHOLE);
     *out = f;
@@ -175,12 +176,19 @@ int mr_lazy_read(struct mr_file *f, uint64_t offset, void *buf, uint64_t bytes)
     return rc ? mr_file_read_error(f, rc, bytes, offset, done) : 0;
 }
 
+void mr_files_limit_whole(struct mr_files *files, uint64_t bytes)
+{
+    files->whole_limit = MR_MIN(bytes, MR_WHOLE_LIMIT);
+}
+
 int mr_file_check_whole(const struct mr_file *f, uint64_t bytes)
 {
-    if (bytes <= MR_WHOLE_LIMIT)
+    uint64_t most = f->lazy ? f->whole_limit : MR_WHOLE_LIMIT;
+    if (bytes <= most)
         return 0;
-    return mr_error_set(MR_ELIMIT, "%s: has %llu bytes: a file that is read whole may have %llu at most", f->name,
-                        (unsigned long long)bytes, (unsigned long long)MR_WHOLE_LIMIT);
+    return mr_error_set(MR_ELIMIT, "%s: has %llu bytes: a file that is read whole may have %llu at most%s", f->name,
+                        (unsigned long long)bytes, (unsigned long long)most,
+                        most < MR_WHOLE_LIMIT ? " here, which follows from max-pixels" : "");
 }
 
 /* A size that was remembered may be of long ago, so it is asked for anew. */

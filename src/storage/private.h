@@ -34,7 +34,10 @@ struct mr_file {
     _Atomic bool no_nowait; /* the file system knows no RWF_NOWAIT */
     int fd;                 /* path files; else -1 */
     _Atomic int direct_fd;  /* path files that are not lazy: opened with O_DIRECT; -1: not */
-    uint64_t delay_ns;
+    union {
+        uint64_t delay_ns;    /* of null files */
+        uint64_t whole_limit; /* of lazy ones: what one that is read whole may have */
+    };
     struct mr_inflater *inflater;
     _Atomic(void *) own; /* remote files: their store's, which frees it in forget() */
     char *name;
@@ -44,6 +47,7 @@ struct mr_files {
     struct mr_file **file; /* each on the heap: they stay in place while the table grows */
     int n, room;
     uint32_t n_lazy;
+    uint64_t whole_limit;   /* of lazy files that are added now */
     struct mr_slab *slabs;  /* lazy files' entries */
     struct mr_names *names; /* and names */
     pthread_mutex_t lock;   /* guards cache_refs and making the cache; taken alone */

@@ -1,5 +1,6 @@
 /* Settings and counts of remote reading: in every build, so that the public functions are. */
 #include "storage/remote.h"
+#include "storage/storage.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -29,18 +30,18 @@ static uint64_t bytes_of(const char *text)
     return n;
 }
 
-void mr_remote_opts_init(struct mr_remote_opts *opts)
+void mr_remote_opts_fill(struct mr_remote_opts *opts, size_t size)
 {
     const char *dir = getenv("MILLRACE_CACHE_DIR"), *limit = getenv("MILLRACE_CACHE_LIMIT");
     uint64_t bytes = limit ? bytes_of(limit) : 0;
-    *opts = (struct mr_remote_opts){
-        .size = sizeof *opts,
+    const struct mr_remote_opts full = {
         .retries = 5,
         .connect_timeout_ms = 10000,
         .stall_timeout_ms = 30000,
         .cache_dir = dir && dir[0] ? dir : NULL,
         .cache_limit = bytes ? bytes : DEFAULT_LIMIT,
     };
+    mr_opts_copy(opts, size, &full, sizeof full);
 }
 
 /* [out] out: room for sizeof dir_now. */
@@ -74,11 +75,16 @@ static int set_locked(const struct mr_remote_opts *opts)
     return 0;
 }
 
-int mr_remote_opts_set(const struct mr_remote_opts *opts)
+int mr_remote_opts_set(const struct mr_remote_opts *given)
 {
-    if (opts->size != sizeof *opts)
-        return mr_error_set(MR_EOPTION, "remote options: size is %zu, want %zu: call mr_remote_opts_init() first",
-                            opts->size, sizeof *opts);
+    struct mr_remote_opts full, *opts = &full;
+    mr_remote_opts_init(opts);
+    if (given->size < offsetof(struct mr_remote_opts, connect_timeout_ms) || given->size > sizeof *opts)
+        return mr_error_set(MR_EOPTION,
+                            "remote options: size is %zu, want at most %zu: call mr_remote_opts_init() first",
+                            given->size, sizeof *opts);
+    memcpy(opts, given, given->size); /* an older caller's is shorter */
+    opts->size = sizeof *opts;
     if (opts->connect_timeout_ms == 0 || opts->stall_timeout_ms == 0 || opts->retries > 100)
         return mr_error_set(MR_EOPTION, "remote options: want timeouts over 0 ms and at most 100 retries");
     if (opts->cache_dir && opts->cache_limit < 1u << 20)
@@ -118,4 +124,26 @@ void mr_remote_stats_get(struct mr_remote_stats *out)
         .cache_damaged = atomic_load(&c->cache_damaged),
         .cache_errors = atomic_load(&c->cache_errors),
     };
+}
+
+/* ---- names in URLs ---- */
+
+static bool unreserved(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || (c && strchr("-._~", c));
+}
+
+char *mr_url_encode(const char *text, size_t n, const char *keep)
+{
+    char *out = n < SIZE_MAX / 3 ? malloc(3 * n + 1) : NULL;
+    if (!out)
+        return NULL;
+    char *to = out;
+    for (size_t i = 0; i < n; i++)
+        if (unreserved(text[i]) || (text[i] && strchr(keep, text[i])))
+            *to++ = text[i];
+        else
+            to += sprintf(to, "%%%02X", (unsigned char)text[i]);
+    *to = 0;
+    return out;
 }

@@ -23,28 +23,6 @@ int mr_s3_split(const char *url, char bucket[64], const char **key)
     return 0;
 }
 
-static bool unreserved(char c, bool keep_slash)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || (c && strchr("-._~", c)) ||
-           (keep_slash && c == '/');
-}
-
-char *mr_s3_encode(const char *text, bool keep_slash)
-{
-    size_t n = strlen(text);
-    char *out = n < SIZE_MAX / 3 ? malloc(3 * n + 1) : NULL;
-    if (!out)
-        return NULL;
-    char *to = out;
-    for (; *text; text++)
-        if (unreserved(*text, keep_slash))
-            *to++ = *text;
-        else
-            to += sprintf(to, "%%%02X", (unsigned char)*text);
-    *to = 0;
-    return out;
-}
-
 /* Names with dots do not fit the certificate of *.s3.amazonaws.com, and others' endpoints know paths at least. */
 static char *endpoint_url(const struct mr_s3_account *a, const char *bucket, const char *key, const char *query)
 {
@@ -82,7 +60,7 @@ int mr_s3_target(const struct mr_s3_account *a, const char *url, const char *que
     if (rc)
         return rc;
     *out = (struct mr_s3_target){0};
-    char *encoded = mr_s3_encode(key, true);
+    char *encoded = mr_url_encode(key, strlen(key), "/");
     out->url = encoded ? endpoint_url(a, bucket, encoded, query) : NULL;
     free(encoded);
     if (!out->url || sign(a, out)) {

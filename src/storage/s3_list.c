@@ -38,7 +38,8 @@ static int on_key(void *user, const char *key, bool folder, uint64_t bytes)
 /* In the order of their names: a signature covers them sorted, and libcurl 7.88 does not sort. */
 static char *query_text(const char *prefix, const char *token)
 {
-    char *text = NULL, *p = mr_s3_encode(prefix, false), *t = token ? mr_s3_encode(token, false) : NULL;
+    char *text = NULL, *p = mr_url_encode(prefix, strlen(prefix), ""),
+         *t = token ? mr_url_encode(token, strlen(token), "") : NULL;
     if (p && (t || !token) &&
         asprintf(&text, "%s%s%sdelimiter=%%2F&encoding-type=url&list-type=2&prefix=%s", t ? "continuation-token=" : "",
                  t ? t : "", t ? "&" : "", p) < 0)

@@ -37,6 +37,8 @@ int mr_files_add_gzip(struct mr_files *files, const char *path, void *head, size
  * after, so that a million of them cost a small table entry each and no descriptor.
  */
 int mr_files_add_lazy(struct mr_files *files, const char *name);
+/* What lazy files that are added from now on may have when they are read whole: at most MR_WHOLE_LIMIT, the default. */
+void mr_files_limit_whole(struct mr_files *files, uint64_t bytes);
 /* No bytes: each read takes delay_ns and delivers nothing. */
 int mr_files_add_null(struct mr_files *files, const char *name, uint64_t bytes, uint64_t delay_ns);
 
@@ -96,6 +98,11 @@ int mr_files_view_whole(struct mr_files *files, int id, uint64_t *bytes, const v
 
 /* Does this name a file by URL? */
 bool mr_store_is_remote(const char *name);
+/* n bytes as they stand in a URL: all but unreserved characters and those in keep as %XX. malloc'd; NULL without memory. Keys
+ * of s3:// are not encoded in names: they are where a request goes out. */
+char *mr_url_encode(const char *text, size_t n, const char *keep);
+#define MR_URL_PATH  "/"                   /* keep, of a file's name, which may have any characters */
+#define MR_URL_WHOLE "/%?#:@!$&'()*+,;=[]" /* of what is a URL, or a part of one, already */
 /*
  * The entries of a directory or of s3://bucket/prefix/, not of what lies below, in any order and without "." and "..":
  * fn(user, name, folder, bytes), bytes UINT64_MAX where not known. Links count as what they lead to; entries that are neither

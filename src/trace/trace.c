@@ -1,5 +1,6 @@
 /*
- * The recorder: a ring of records for every thread, without a lock on the writer's side.
+ * The recorder: a ring of records for every thread, without a lock on the writer's side. Under `millrace profile` every record
+ * goes to the profiler's part as well, whether or not a trace runs.
  *
  * A writer raises `writing`, then looks at `on`; mr_trace_stop() clears `on`, then waits until no `writing` is raised. All
  * four are sequentially consistent, so either the writer sees that the trace is off, or stop sees the writer. What
@@ -124,13 +125,21 @@ static void record(const struct mr_trace_record *what)
     atomic_store_explicit(&track->writing, false, memory_order_release);
 }
 
-int mr_trace_on(void)
+static bool running_now(void)
 {
     return atomic_load_explicit(&on, memory_order_relaxed);
 }
 
+int mr_trace_on(void)
+{
+    return running_now() || mr_trace_recorder();
+}
+
 void mr_trace_thread(const char *name)
 {
+    const struct mr_recorder *recorder = mr_trace_recorder();
+    if (recorder)
+        recorder->thread(name);
     struct track *track = get_track();
     if (!track)
         return;
@@ -141,7 +150,10 @@ void mr_trace_thread(const char *name)
 
 void mr_trace_span(const char *name, uint64_t start_ns, uint64_t end_ns, const char *arg_name, uint64_t arg)
 {
-    if (!mr_trace_on())
+    const struct mr_recorder *recorder = mr_trace_recorder();
+    if (recorder)
+        recorder->span(NULL, name, start_ns, end_ns, arg_name, arg);
+    if (!running_now())
         return;
     record(&(struct mr_trace_record){
         .name = name, .arg_name = arg_name, .start_ns = start_ns, .end_ns = end_ns, .arg = arg, .kind = MR_TRACE_SPAN});
@@ -150,7 +162,10 @@ void mr_trace_span(const char *name, uint64_t start_ns, uint64_t end_ns, const c
 void mr_trace_span_on(const char *track, const char *name, uint64_t start_ns, uint64_t end_ns, const char *arg_name,
                       uint64_t arg)
 {
-    if (!mr_trace_on())
+    const struct mr_recorder *recorder = mr_trace_recorder();
+    if (recorder)
+        recorder->span(track, name, start_ns, end_ns, arg_name, arg);
+    if (!running_now())
         return;
     record(&(struct mr_trace_record){.name = name,
                                      .track = track,
@@ -163,7 +178,10 @@ void mr_trace_span_on(const char *track, const char *name, uint64_t start_ns, ui
 
 void mr_trace_counter(const char *name, uint64_t time_ns, int64_t value)
 {
-    if (!mr_trace_on())
+    const struct mr_recorder *recorder = mr_trace_recorder();
+    if (recorder)
+        recorder->counter(name, time_ns, value);
+    if (!running_now())
         return;
     record(&(struct mr_trace_record){
         .name = name, .start_ns = time_ns, .end_ns = time_ns, .arg = (uint64_t)value, .kind = MR_TRACE_COUNTER});

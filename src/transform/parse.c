@@ -74,6 +74,18 @@ static const char *op_end(const char *p)
     return depth == 0 ? p : NULL;
 }
 
+static int unknown_op(struct span name, uint32_t place, const char *list)
+{
+    const char *names[MR_COUNT(known)] = {NULL};
+    char word[64];
+    snprintf(word, sizeof word, "%.*s", width(name), name.p);
+    for (size_t i = 0; known[i]; i++)
+        names[i] = known[i]->name;
+    const char *nearest = mr_nearest(word, names);
+    return mr_error_set(MR_EOPTION, "transform %u: '%.*s': no such op; %s%s%sthere are %s", place, width(name), name.p,
+                        nearest ? "did you mean " : "", nearest ? nearest : "", nearest ? "? " : "", list);
+}
+
 static const struct mr_op_ops *find_op(struct span name, uint32_t place)
 {
     char list[512] = "";
@@ -84,7 +96,7 @@ static const struct mr_op_ops *find_op(struct span name, uint32_t place)
         size_t at = strlen(list);
         snprintf(list + at, sizeof list - at, "%s%s", i ? ", " : "", known[i]->name);
     }
-    mr_error_set(MR_EOPTION, "transform %u: '%.*s': no such op; there are %s", place, width(name), name.p, list);
+    unknown_op(name, place, list);
     return NULL;
 }
 

@@ -190,7 +190,8 @@ void mr_transform_unbind(struct mr_transform *chain)
         chain->plan[f] = chain->head[f] = NULL;
     }
     chain->bound = false;
-    chain->n_fields = chain->points = 0;
+    chain->n_fields = 0;
+    chain->points = chain->pointed = -1;
     chain->mix = NULL;
     chain->scratch_bytes = 0;
 }
@@ -254,7 +255,7 @@ int mr_transform_bind_as(struct mr_transform *chain, const struct mr_spec *field
         return rc;
     }
     chain->bound = true;
-    if (mr_points_find(chain, &chain->points)) {
+    if (mr_points_find(chain, &chain->points, &chain->pointed)) {
         struct mr_field_plan *plan = chain->plan[chain->points];
         plan->identity = false;
         chain->scratch_bytes = MR_MAX(chain->scratch_bytes, mr_field_plan_scratch(plan) + points_room(chain));

@@ -3,19 +3,43 @@
 
 #include <string.h>
 
-bool mr_points_find(const struct mr_transform *chain, int *out)
+static bool is_points(const struct mr_spec *spec)
 {
-    const struct mr_field_plan *plan = chain->plan[0];
+    bool floats = spec->dtype == MR_F32 || spec->dtype == MR_F64;
+    return strcmp(spec->name, "points") == 0 && floats && spec->rank >= 1 && spec->dim[spec->rank - 1] == 2 &&
+           !(spec->var_dims >> (spec->rank - 1) & 1);
+}
+
+static bool moves(const struct mr_field_plan *plan)
+{
     bool moved = false;
     for (uint32_t i = 0; i < plan->n_ops; i++)
         moved |= plan->op[i]->ops->map || plan->op[i]->ops->window;
-    for (int f = 1; f < chain->n_fields && moved; f++) {
-        const struct mr_spec *spec = &chain->in[f];
-        bool floats = spec->dtype == MR_F32 || spec->dtype == MR_F64;
-        if (strcmp(spec->name, "points") != 0 || !floats || spec->rank < 1 || spec->dim[spec->rank - 1] != 2 ||
-            spec->var_dims >> (spec->rank - 1) & 1)
+    return moved;
+}
+
+/* The picture is "image", or else the first field whose pixels some op moves. */
+static int find_picture(const struct mr_transform *chain, int points)
+{
+    int first = -1;
+    for (int f = 0; f < chain->n_fields; f++) {
+        if (f == points || !moves(chain->plan[f]))
+            continue;
+        if (strcmp(chain->in[f].name, "image") == 0)
+            return f;
+        first = first < 0 ? f : first;
+    }
+    return first;
+}
+
+bool mr_points_find(const struct mr_transform *chain, int *out, int *picture)
+{
+    for (int f = 0; f < chain->n_fields; f++) {
+        int p = is_points(&chain->in[f]) ? find_picture(chain, f) : -1;
+        if (p < 0)
             continue;
         *out = f;
+        *picture = p;
         return true;
     }
     return false;
@@ -69,7 +93,7 @@ static int step_of(const struct mr_op *op, const struct mr_at *at, uint64_t *dim
 
 static int find_dims(const struct mr_transform *chain, const struct mr_at *at, uint64_t *dim)
 {
-    const struct mr_spec *spec = &chain->in[0];
+    const struct mr_spec *spec = &chain->in[chain->pointed];
     memcpy(dim, at->dim ? at->dim : spec->dim, sizeof spec->dim);
     if (at->height > 0) {
         dim[0] = at->height;
@@ -83,7 +107,7 @@ static int find_dims(const struct mr_transform *chain, const struct mr_at *at, u
 
 static int matrix_of(const struct mr_transform *chain, const struct mr_at *at, double m[6])
 {
-    const struct mr_field_plan *plan = chain->plan[0];
+    const struct mr_field_plan *plan = chain->plan[chain->pointed];
     uint64_t dim[MR_MAX_RANK];
     int rc = find_dims(chain, at, dim);
     memcpy(m, (const double[6]){1, 0, 0, 0, 1, 0}, 6 * sizeof *m);

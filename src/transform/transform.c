@@ -27,6 +27,8 @@ int mr_transform_create(struct mr_transform **out)
     struct mr_transform *chain = calloc(1, sizeof *chain);
     if (chain)
         chain->op = calloc(MR_MAX_OPS, sizeof *chain->op);
+    if (chain)
+        chain->points = chain->pointed = -1;
     if (chain && chain->op)
         chain->text = strdup("");
     if (!chain || !chain->op || !chain->text) {
@@ -271,7 +273,7 @@ int mr_transform_apply_at(const struct mr_transform *chain, int field, const str
     if (!chain->bound || field < 0 || field >= chain->n_fields)
         return mr_error_set(MR_EMISUSE, "transform: field %d of %d: the chain is not bound to it", field,
                             chain->n_fields);
-    if (field > 0 && field == chain->points)
+    if (field == chain->points)
         return apply_points(chain, at, in, in_dim, out, out_dim, scratch);
     return apply_plan(chain, field, chain->plan[field], &chain->out[field], at, in, in_dim, out, out_dim, scratch);
 }

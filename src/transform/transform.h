@@ -53,14 +53,14 @@ enum mr_filter { MR_FILTER_BILINEAR, MR_FILTER_BICUBIC, MR_FILTER_NEAREST };
  * window out of that. The same stage works on whole pictures that came from elsewhere.
  *
  * Points. A field named "points" (floats, last dimension 2: x, y in pixels of the whole picture, (0, 0) its top left corner's
- * pixel centre) is moved as the pixels of the picture (the first field) are: each op that moves pixels gives an affine map of
+ * pixel centre) is moved as the pixels of the picture ("image", or the first field whose pixels move) are: each op that moves pixels gives an affine map of
  * its sample (hook `map`), and their product is applied.
  */
 struct mr_at {
     uint64_t seed, epoch, index;
-    const struct mr_picture *picture; /* what was decoded of field 0; NULL: `in` is all of it */
+    const struct mr_picture *picture; /* what was decoded of the field; NULL: `in` is all of it */
     uint64_t height, width;           /* of the whole picture, for points; 0: see dim */
-    const uint64_t *dim;              /* of field 0, for points, where it is no picture; NULL: its spec's */
+    const uint64_t *dim; /* of the field that points lie on, where it is no compressed picture; NULL: its spec's */
 };
 
 /* A fused pass over the elements. */
@@ -174,7 +174,7 @@ struct mr_transform {
     struct mr_field_plan *plan[MR_MAX_FIELDS];
     struct mr_field_plan *head[MR_MAX_FIELDS]; /* what the host does before a tail, see tail.h; NULL: all */
     uint64_t scratch_bytes;
-    int points;              /* the field whose points are moved as field 0's pixels are; 0: none */
+    int points, pointed;     /* the field whose points are moved as field `pointed`'s pixels are; -1: none */
     const struct mr_op *mix; /* the op that mixes rows of batches; NULL: none */
     int mix_label;           /* the field of soft labels */
     _Atomic uint32_t users;  /* loaders that apply it: it may not change meanwhile */
@@ -260,8 +260,8 @@ void mr_mix_choose(const struct mr_transform *chain, const struct mr_mix_at *at,
 void mr_mix_rows(const struct mr_transform *chain, const struct mr_mixture *m, int field, unsigned char *base,
                  uint64_t row_bytes, unsigned char *room);
 
-/* Points (points.c). Is there a field of points that the chain moves? */
-bool mr_points_find(const struct mr_transform *chain, int *out);
+/* Points (points.c). Is there a field of points that the chain moves, and as which picture's pixels? */
+bool mr_points_find(const struct mr_transform *chain, int *out, int *picture);
 int mr_points_move(const struct mr_transform *chain, const struct mr_at *at, const void *in, uint64_t elements,
                    void *out);
 

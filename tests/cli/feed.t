@@ -102,9 +102,12 @@ millrace feed: --max-bad many: want a number of samples, or a percentage such as
 $ millrace feed d --max-memory 100k
 millrace feed: max_memory 102400 bytes: needs [0-9]+: [0-9]+ slots x .* (re)
 [1]
-$ millrace feed d --device gpu
-millrace feed: device "gpu": not known to this build; known are auto, cuda, cpu, sim
+$ millrace feed d --device gpu:99
+millrace feed: device cuda: .* (re)
 [1]
+$ millrace feed d --device cudda
+millrace feed: device "cudda": not known to this build; did you mean cuda? known are auto, cuda, cpu, sim
+[2]
 $ millrace feed d --device sim:mem=64k
 millrace feed: sim: out of device memory: asked for 3227648 bytes, 65536 of 65536 are free; lower --prefetch or --batch-size, or raise mem= of the device
 [1]
@@ -119,6 +122,13 @@ millrace feed: transform 1: normalize(0,1): floats only; put cast(f32) before it
 [1]
 $ millrace feed d -t 'nosuch(1)'
 millrace feed: transform 1: 'nosuch': no such op; there are cast, scale, normalize, .*, hflip.* (re)
+[2]
+$ millrace feed d -t 'normalise(0,1)' 2>&1 | sed 's/there are.*/.../'
+millrace feed: transform 1: 'normalise': no such op; did you mean normalize? ...
+$ millrace feed npi:x.npy 2>&1 | sed 's/formats:.*/.../'
+millrace feed: npi:x.npy: unknown format 'npi'; did you mean npy?: ...
+$ millrace feed d --collate padd
+millrace feed: --collate padd: want stack, pad, fixed or ragged; did you mean pad?
 [2]
 $ millrace feed d --rank 2 --world 2
 millrace feed: rank 2: want 0..1
@@ -160,6 +170,16 @@ $ timeout -s INT 1 millrace feed synthetic:n=1e9,shape=4,delay=100s -q --state-o
 $ millrace feed synthetic:n=1e6,shape=4,delay=60s --time 200ms --json | grep '"stopped"'
   "stopped": true,
 # A state whose run is over says so.
-$ millrace feed d --state-out over.json -q >/dev/null; millrace feed d --state-in over.json | sed -n '1d;s/^\([0-9]* samples\) in.*/\1/p'
-millrace feed: warning: over.json: the run that it is of has done its epochs; raise --epochs, which counts from that run's start
-0 samples
+$ millrace feed d --state-out over.json -q >/dev/null; millrace feed d --state-in over.json | grep -v -e '^  ' -e '^$'
+millrace feed: warning: over.json: the run that it is of has done its epochs: .* (re)
+idx: train-images-idx3-ubyte .* (re)
+nothing fed: over.json is the state of a run that has done its epochs; .* (re)
+$ millrace feed d --state-in over.json -q --json | grep -e '"finished"' -e '"samples"'
+  "samples": 0,
+  "finished": true,
+# No bad samples, no list of them, nor one of a run before; one of each otherwise.
+$ echo old >bad.jsonl; millrace feed d --quarantine bad.jsonl -q >/dev/null; ls bad.jsonl
+ls: cannot access 'bad.jsonl': No such file or directory
+[2]
+$ echo gone.jpg >l; millrace feed list:l,max-height=9,max-width=9 --collate pad --bad skip --quarantine bad.jsonl -q >/dev/null; grep -c gone.jpg bad.jsonl
+1

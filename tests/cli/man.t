@@ -1,9 +1,12 @@
 # One page a command and one for all, without anything a linter would say.
 $ mkdir pages && millrace man pages
 $ ls pages | grep -v -e '-feed' -e '-bench'
+millrace-analyze.1
 millrace-doctor.1
 millrace-inspect.1
 millrace-pack.1
+millrace-profile.1
+millrace-report.1
 millrace-synth.1
 millrace.1
 $ if command -v mandoc >/dev/null; then mandoc -T lint -W warning pages/*.1; fi

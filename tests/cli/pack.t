@@ -52,6 +52,14 @@ $ data=$MILLRACE_TEST_DATA/faces; if [ -d "$data" ] && millrace pack "folder:$da
 1
 $ if [ -d photos ]; then millrace pack "folder:$MILLRACE_TEST_DATA/faces" small --resize 64 --quality 80 -q >/dev/null && cat small/*.tar | wc -c | awk -v all="$(cat photos/*.tar | wc -c)" '{ print ($1 < all) }'; else echo 1; fi
 1
+# Classes keep their names; a folder of shards is a data set.
+$ mkdir -p c/cat "c/big dog"; for f in cat/1 cat/2 'big dog/3'; do printf '\211PNG\r\n\032\nno more' >"c/$f.png"; done; millrace pack folder:c packed -q >/dev/null; cat packed/classes.json; millrace inspect tar:packed --scan 0 2>/dev/null | sed -n '/^classes/,/cat/p'; millrace inspect packed/ --json --scan 0 2>/dev/null | grep -c -e '"name": "cat"' -e '"name": "big dog"'
+["big dog", "cat"]
+classes:
+  label  name     samples
+      0  big dog        1  ####################
+      1  cat            2  ########################################
+2
 # What cannot be packed.
 $ millrace pack idx:d z --resize 10
 millrace pack: --resize and --quality: the data set has no compressed pictures

@@ -226,6 +226,9 @@ static void whole_numbers_are_i64_and_others_f32(void **state)
         {{"1", "2", "2.5"}, "label f32"},
         {{"9007199254740992", "0", "1e3"}, "label i64"},
         {{"9007199254740994", "0", "1"}, "label f32"},
+        {{"16777216", "0", "2.5"}, "label f32"},
+        {{"16777217", "0", "2.5"}, "label f64"},
+        {{"2.5", "1", "-20000001"}, "label f64"},
         {{"nan", "1", "2"}, "label f32"},
         {{"1", "", "3"}, "label f32"},
     };
@@ -244,12 +247,36 @@ static void whole_numbers_are_i64_and_others_f32(void **state)
             if (ds->field[1].dtype == MR_I64) {
                 memcpy(&whole, row, 8);
                 assert_true((double)whole == want);
+            } else if (ds->field[1].dtype == MR_F64) {
+                double wide;
+                memcpy(&wide, row, 8);
+                assert_true(wide == want);
             } else {
                 assert_true(narrow == (float)want || (isnan(narrow) && isnan(want)));
             }
         }
         mr_dataset_close(ds);
     }
+}
+
+/* Of several columns, too, no whole number comes out as another. */
+static void large_whole_numbers_stay(void **state)
+{
+    (void)state;
+    struct mr_dataset *ds = open_text("a.jpg,1,16777217\nb.jpg,-16777219,2\n", "");
+    test_field_is(ds, 1, "label i64[2]");
+    static const int64_t want[2][2] = {{1, 16777217}, {-16777219, 2}};
+    for (uint64_t k = 0; k < 2; k++)
+        assert_memory_equal(test_row(ds, "label", k), want[k], sizeof want[k]);
+    mr_dataset_close(ds);
+    ds = open_text("a.jpg,0.5,16777217\nb.jpg,1,2\n", "");
+    test_field_is(ds, 1, "label f64[2]");
+    assert_memory_equal(test_row(ds, "label", 0), ((const double[]){0.5, 16777217}), 16);
+    mr_dataset_close(ds);
+    ds = open_text("a.jpg,1,16777216\nb.jpg,1,2\n", "");
+    test_field_is(ds, 1, "label f32[2]");
+    mr_dataset_close(ds);
+    test_fails(fails("a.jpg,9007199254740993\n", ""), MR_EFORMAT, "t.csv:1", "9007199254740993", "2^53", "labels=");
 }
 
 static void faults_are_named_with_their_line(void **state)
@@ -362,6 +389,7 @@ int main(void)
         cmocka_unit_test(what_is_written_is_read),
         cmocka_unit_test(numbers_are_exact),
         cmocka_unit_test(whole_numbers_are_i64_and_others_f32),
+        cmocka_unit_test(large_whole_numbers_stay),
         cmocka_unit_test(faults_are_named_with_their_line),
         cmocka_unit_test(many_columns_are_refused),
         cmocka_unit_test(fingerprints_tell_sets_apart),

@@ -2,6 +2,8 @@
 #include "dataset/dataset.h"
 #include "samples.h"
 
+#include <millrace/loader.h>
+
 #include <errno.h>
 
 #define N 100
@@ -340,17 +342,51 @@ static void every_format_has_what_it_must(void **state)
 {
     (void)state;
     static const struct mr_dataset_ops *const all[] = {
-        &mr_dataset_idx,       &mr_dataset_npy,   &mr_dataset_raw,     &mr_dataset_safetensors,
-        &mr_dataset_synthetic, &mr_dataset_array, &mr_dataset_callback};
+        &mr_dataset_idx,   &mr_dataset_npy,      &mr_dataset_raw, &mr_dataset_safetensors, &mr_dataset_synthetic,
+        &mr_dataset_array, &mr_dataset_callback, &mr_dataset_tar, &mr_dataset_folder,      &mr_dataset_list,
+        &mr_dataset_csv,   &mr_dataset_npz,      &mr_dataset_mix};
     for (size_t i = 0; i < MR_COUNT(all); i++) {
         const struct mr_dataset_ops *ops = all[i];
         assert_true(ops->name[0] && ops->summary[0]);
         assert_non_null(ops->open);
-        assert_true(ops->opts_size >= sizeof(size_t));
-        assert_true((ops->locate != NULL) != (ops->get != NULL));
+        assert_true(ops->opts_size >= sizeof(size_t) && ops->opts_size <= MR_MAX_OPTS_BYTES);
+        assert_true(ops->locate != NULL || ops->get != NULL);
         assert_true(ops->decode == NULL || ops->locate != NULL);
         assert_true(ops->positional == NULL || ops->options != NULL);
     }
+}
+
+/* Callers that were compiled with a shorter struct: nothing is written behind it, and its size is theirs. */
+#define shorter(name)                                                                                                  \
+    for (size_t size = sizeof(size_t); size <= sizeof(struct mr_##name##_opts); size += 8) {                           \
+        unsigned char *room = malloc(size);                                                                            \
+        _Alignas(max_align_t) unsigned char all[sizeof(struct mr_##name##_opts)];                                      \
+        assert_non_null(room); /* of this size: the sanitizer watches its end */                                       \
+        mr_##name##_opts_fill((struct mr_##name##_opts *)(void *)room, size);                                          \
+        mr_##name##_opts_init((struct mr_##name##_opts *)(void *)all);                                                 \
+        assert_int_equal(*(size_t *)(void *)room, size);                                                               \
+        assert_memory_equal(room + sizeof size, all + sizeof size, size - sizeof size);                                \
+        free(room);                                                                                                    \
+    }
+
+static void older_structs_are_not_overrun(void **state)
+{
+    (void)state;
+    shorter(idx) shorter(npy) shorter(safetensors) shorter(raw) shorter(synthetic) shorter(tar) shorter(folder);
+    shorter(list) shorter(csv) shorter(video) shorter(npz) shorter(mix) shorter(array) shorter(callback);
+    shorter(loader) shorter(sampler) shorter(remote);
+    _Alignas(size_t) unsigned char guarded[16 + 64];
+    memset(guarded, 0xa5, sizeof guarded);
+    mr_loader_opts_fill((struct mr_loader_opts *)(void *)guarded, 16);
+    for (size_t i = 16; i < sizeof guarded; i++)
+        assert_int_equal(guarded[i], 0xa5);
+    /* A newer one: what this library does not know is zero, and the size says that it is there. */
+    _Alignas(size_t) unsigned char newer[sizeof(struct mr_loader_opts) + 16];
+    memset(newer, 0xa5, sizeof newer);
+    mr_loader_opts_fill((struct mr_loader_opts *)(void *)newer, sizeof newer);
+    assert_int_equal(*(size_t *)(void *)newer, sizeof newer);
+    for (size_t i = sizeof(struct mr_loader_opts); i < sizeof newer; i++)
+        assert_int_equal(newer[i], 0);
 }
 
 /* Every length around the vector widths, in place and not, from any alignment. */
@@ -384,6 +420,7 @@ int main(void)
         cmocka_unit_test(callbacks_that_fail_are_named),
         cmocka_unit_test(a_failed_open_does_not_close_the_users_source),
         cmocka_unit_test(callback_versions_change_the_fingerprint),
+        cmocka_unit_test(older_structs_are_not_overrun),
         cmocka_unit_test(every_format_has_what_it_must),
         cmocka_unit_test(swaps_reverse_each_element),
     };

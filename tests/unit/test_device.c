@@ -1,6 +1,7 @@
 /* Devices: names, URIs, misuse, and what must hold on every device. */
 #include "base/base.h"
 #include <millrace/device.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <setjmp.h>
@@ -69,12 +70,18 @@ static void test_bad_uris(void **state)
         int code;
         const char *says;
     } bad[] = {
-        {"", MR_ENODEVICE, "known"},           {"cp", MR_ENODEVICE, "cpu"},
-        {"cpux", MR_ENODEVICE, "cpu"},         {"tpu:7", MR_ENODEVICE, "tpu"},
-        {"cpu:x=1", MR_EOPTION, "no options"}, {"auto:h2d=1", MR_EOPTION, "auto"},
-        {"sim:h2d=0", MR_EOPTION, "h2d"},      {"sim:h2d=-3", MR_EOPTION, "h2d"},
-        {"sim:h2d=nan", MR_EOPTION, "h2d"},    {"sim:bandwidth=3", MR_EOPTION, "bandwidth"},
-        {"sim:mem=5", MR_EOPTION, "mem"},      {"sim:latency=fast", MR_EOPTION, "latency"},
+        {"", MR_EOPTION, "known"},
+        {"cp", MR_EOPTION, "did you mean cpu?"},
+        {"cpux", MR_EOPTION, "cpu"},
+        {"tpu:7", MR_EOPTION, "tpu"},
+        {"cpu:x=1", MR_EOPTION, "no options"},
+        {"auto:h2d=1", MR_EOPTION, "auto"},
+        {"sim:h2d=0", MR_EOPTION, "h2d"},
+        {"sim:h2d=-3", MR_EOPTION, "h2d"},
+        {"sim:h2d=nan", MR_EOPTION, "h2d"},
+        {"sim:bandwidth=3", MR_EOPTION, "bandwidth"},
+        {"sim:mem=5", MR_EOPTION, "mem"},
+        {"sim:latency=fast", MR_EOPTION, "latency"},
     };
     for (size_t i = 0; i < MR_COUNT(bad); i++) {
         struct mr_device *dev = NULL;
@@ -83,6 +90,19 @@ static void test_bad_uris(void **state)
             fail_msg("%s: %d \"%s\", want %d and \"%s\"", bad[i].uri, rc, mr_last_error(), bad[i].code, bad[i].says);
         assert_null(dev);
     }
+}
+
+/* "gpu" is "cuda": what the one says of a machine, so does the other. */
+static void test_gpu_is_cuda(void **state)
+{
+    (void)state;
+    struct mr_device *dev[2] = {NULL, NULL};
+    char text[1024];
+    int rc = mr_device_open("cuda:99", &dev[0]);
+    assert_true(rc < 0);
+    snprintf(text, sizeof text, "%s", mr_last_error());
+    assert_int_equal(mr_device_open("gpu:99", &dev[1]), rc);
+    assert_string_equal(mr_last_error(), text);
 }
 
 struct seen {
@@ -364,17 +384,12 @@ static void test_memory_names(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_auto_is_best),
-        cmocka_unit_test(test_sim_options),
-        cmocka_unit_test(test_bad_uris),
-        cmocka_unit_test(test_each),
-        cmocka_unit_test(test_misuse),
-        cmocka_unit_test(test_new_event),
-        cmocka_unit_test(test_busy_and_elapsed),
-        cmocka_unit_test(test_wait_and_copy),
-        cmocka_unit_test(test_product_takes_its_time),
-        cmocka_unit_test(test_round_trip),
-        cmocka_unit_test(test_memory_names),
+        cmocka_unit_test(test_auto_is_best),  cmocka_unit_test(test_sim_options),
+        cmocka_unit_test(test_bad_uris),      cmocka_unit_test(test_gpu_is_cuda),
+        cmocka_unit_test(test_each),          cmocka_unit_test(test_misuse),
+        cmocka_unit_test(test_new_event),     cmocka_unit_test(test_busy_and_elapsed),
+        cmocka_unit_test(test_wait_and_copy), cmocka_unit_test(test_product_takes_its_time),
+        cmocka_unit_test(test_round_trip),    cmocka_unit_test(test_memory_names),
         cmocka_unit_test(test_batch_and_set),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

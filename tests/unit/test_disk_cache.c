@@ -1,7 +1,7 @@
 /* The disk cache: what was read once comes from it, checked; damage, a full disk and a limit cost only speed. */
 #include "remote.h"
 
-#include "base/base.h"
+#include "storage/http.h"
 #include <fcntl.h>
 #include <ftw.h>
 #include <signal.h>
@@ -179,6 +179,90 @@ static void no_folder_only_costs_speed(void **state)
     assert_true(counts().cache_errors > errors);
 }
 
+static uint64_t used_bytes(void)
+{
+    char path[340];
+    uint64_t used = 0;
+    snprintf(path, sizeof path, "%s/used", cache_dir);
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    assert_int_equal(fread(&used, sizeof used, 1, f), 1);
+    fclose(f);
+    return used;
+}
+
+#define PUTS 100
+/* Half of them only open and close it, and so count all that is there while the others write. */
+static void what_is_counted_is_what_is_there(void **state)
+{
+    (void)state;
+    pid_t child[4];
+    fflush(NULL);
+    for (int c = 0; c < 4; c++) {
+        child[c] = fork();
+        for (uint64_t r = 0; child[c] == 0; r++) {
+            struct mr_disk_cache *cache = mr_disk_cache_open(cache_dir, 8 << 20);
+            for (uint64_t n = 0; cache && c % 2 && n < 10; n++) {
+                struct mr_disk_key key = {test_random((uint32_t)(r * 10 + n)) << 33, (uint64_t)c};
+                mr_disk_cache_put(cache, &key, big, 1 + test_random((uint32_t)n) % 400000);
+            }
+            mr_disk_cache_close(cache);
+            if (!cache || r == PUTS / 10)
+                _exit(!cache);
+        }
+    }
+    for (int c = 0; c < 4; c++) {
+        int status = -1;
+        waitpid(child[c], &status, 0);
+        assert_int_equal(status, 0);
+    }
+    look();
+    assert_int_equal(used_bytes(), found_bytes);
+    assert_true(found_bytes > 0 && found_bytes <= 8 << 20);
+}
+
+struct waiting {
+    struct mr_disk_cache *cache;
+    struct mr_disk_key key;
+    _Atomic bool stop, ended;
+    int rc;
+};
+
+static void *wait_for_turn(void *arg)
+{
+    struct waiting *w = arg;
+    w->rc = mr_disk_cache_begin(w->cache, &w->key, &w->stop);
+    atomic_store(&w->ended, true);
+    return NULL;
+}
+
+/* One fetches; a second one waits for it until it is stopped, a third one until it has ended. */
+static void who_waits_for_a_fetch_can_be_stopped(void **state)
+{
+    (void)state;
+    struct waiting w[2] = {{.key = {1, 2}}, {.key = {1, 2}}};
+    pthread_t thread[2];
+    struct mr_disk_cache *cache = w[0].cache = w[1].cache = mr_disk_cache_open(cache_dir, 8 << 20);
+    assert_non_null(cache);
+    assert_int_equal(mr_disk_cache_begin(cache, &w[0].key, NULL), 1);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&thread[i], NULL, wait_for_turn, &w[i]), 0);
+    usleep(20000);
+    mr_disk_cache_kick(cache);
+    assert_false(atomic_load(&w[0].ended) || atomic_load(&w[1].ended));
+    atomic_store(&w[0].stop, true);
+    mr_disk_cache_kick(cache);
+    pthread_join(thread[0], NULL);
+    assert_int_equal(w[0].rc, MR_ECANCELLED);
+    assert_false(atomic_load(&w[1].ended));
+    mr_disk_cache_end(cache, &w[0].key);
+    pthread_join(thread[1], NULL);
+    assert_int_equal(w[1].rc, 0);
+    assert_int_equal(mr_disk_cache_begin(cache, &w[0].key, NULL), 1);
+    mr_disk_cache_end(cache, &w[0].key);
+    mr_disk_cache_close(cache);
+}
+
 #define CHILDREN 4
 static void several_processes_share_it(void **state)
 {
@@ -208,6 +292,7 @@ static void several_processes_share_it(void **state)
     }
     look();
     assert_true(found_bytes <= 3 << 20);
+    assert_int_equal(used_bytes(), found_bytes); /* whoever came, counted all and went meanwhile */
     assert_int_equal(counts().cache_damaged, 0);
 }
 
@@ -235,6 +320,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(several_processes_share_it, fresh),
+        cmocka_unit_test_setup(what_is_counted_is_what_is_there, fresh),
+        cmocka_unit_test_setup(who_waits_for_a_fetch_can_be_stopped, fresh),
         cmocka_unit_test_setup(what_was_read_is_not_fetched_again, fresh),
         cmocka_unit_test_setup(what_nothing_tells_apart_is_not_kept, fresh),
         cmocka_unit_test_setup(a_new_object_is_fetched, fresh),

@@ -2,6 +2,7 @@
 #include "pictures.h"
 
 #include <errno.h>
+#include <millrace/loader.h>
 
 struct want {
     const char *name;
@@ -56,6 +57,27 @@ static void order_is_image_folders(void **state)
     assert_null(mr_dataset_class_name(ds, 4));
     assert_int_equal(mr_dataset_class_samples(ds, 4), 0);
     assert_string_equal(mr_dataset_text(ds), "folder: o: 10 pictures of 4 classes (left out: 1 beside the classes)");
+    mr_dataset_close(ds);
+}
+
+/* What no picture of max-pixels can be is not read: a file of holes, here, that would take its time. */
+static void absurd_sizes_are_not_read(void **state)
+{
+    (void)state;
+    test_touch("huge/a.jpg");
+    assert_int_equal(truncate(test_path("huge/a.jpg"), (64ll << 20) + 8001), 0);
+    struct mr_dataset *ds = open_below("folder", "huge", ",max-pixels=1000,max-height=10,max-width=10");
+    uint8_t row[300];
+    int rc = mr_dataset_read(ds, 0, (void *const[]){row}, NULL);
+    test_fails(rc, MR_ELIMIT, "huge/a.jpg", "67116865 bytes", "67116864 at most", "max-pixels");
+    struct mr_loader_opts lo;
+    struct mr_loader *ld;
+    struct mr_batch b;
+    mr_loader_opts_init(&lo);
+    lo.collate = MR_COLLATE_PAD;
+    test_works(mr_loader_open(ds, NULL, NULL, NULL, &lo, &ld));
+    test_fails(mr_loader_next(ld, NULL, &b), MR_ELIMIT, "huge/a.jpg", "67116864 at most");
+    mr_loader_close(ld);
     mr_dataset_close(ds);
 }
 
@@ -328,6 +350,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(order_is_image_folders),
+        cmocka_unit_test(absurd_sizes_are_not_read),
         cmocka_unit_test(without_classes_there_is_no_label),
         cmocka_unit_test(what_cannot_be_a_data_set_is_named),
         cmocka_unit_test(links_are_followed_but_not_in_circles),

@@ -1,4 +1,5 @@
 /* Remote files: right bytes from servers that are well, slow or odd; clear errors, and an end, from those that are broken. */
+#include "pictures.h"
 #include "remote.h"
 
 #include "base/base.h"
@@ -291,6 +292,38 @@ static void closing_does_not_wait_for_a_server_that_hangs(void **state)
     mr_files_destroy(files);
 }
 
+/* Names are those of files, whatever characters they have; a URL that is given whole is one already. */
+static void names_in_lists_become_urls(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"odd/a b.jpg", "odd/c#d?e&f=g+h.jpg", "odd/100%41.jpg", "odd/\xc3\xbc;[x]'.jpg",
+                                        "odd/plain-1_2~3.jpg"};
+    const char *ok = url("ok/odd/100%2541.jpg");
+    char text[1000] = "", uri[400];
+    test_folders("odd/");
+    for (size_t i = 0; i < MR_COUNT(names); i++) {
+        test_write(names[i], big + i, 1000 + i);
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s\n", names[i]);
+    }
+    snprintf(text + strlen(text), sizeof text - strlen(text), "%s\n%s?key=a%%20b\n", ok, url("ok/odd/a b.jpg"));
+    test_write("list.txt", text, strlen(text));
+    for (int from_there = 0; from_there < 2; from_there++) {
+        if (from_there)
+            snprintf(uri, sizeof uri, "list:%s", url("ok/list.txt"));
+        else
+            snprintf(uri, sizeof uri, "list:%s,root=%s", test_path("list.txt"), url("ok/"));
+        struct mr_dataset *ds = test_open(uri);
+        assert_int_equal(mr_dataset_length(ds), MR_COUNT(names) + 2);
+        for (size_t i = 0; i < MR_COUNT(names); i++)
+            reads_well(test_name_of(ds, i), big + i, 1000 + i);
+        assert_string_equal(test_name_of(ds, MR_COUNT(names)), ok);
+        reads_well(test_name_of(ds, MR_COUNT(names)), big + 2, 1002);
+        reads_well(test_name_of(ds, MR_COUNT(names) + 1), big, 1000);
+        assert_non_null(strstr(test_name_of(ds, MR_COUNT(names) + 1), "ok/odd/a%20b.jpg?key=a%20b"));
+        mr_dataset_close(ds);
+    }
+}
+
 static void http_has_no_listing(void **state)
 {
     (void)state;
@@ -357,6 +390,7 @@ int main(void)
         cmocka_unit_test(changes_in_mid_run_are_errors),
         cmocka_unit_test(many_reads_in_flight),
         cmocka_unit_test(closing_does_not_wait_for_a_server_that_hangs),
+        cmocka_unit_test(names_in_lists_become_urls),
         cmocka_unit_test(http_has_no_listing),
     };
     void *state = NULL;

@@ -208,6 +208,33 @@ static void test_points_follow_pixels(void **state)
     }
 }
 
+/* The picture may stand anywhere among the fields, and so may the points. */
+static void test_points_follow_the_picture(void **state)
+{
+    (void)state;
+    const struct mr_spec image = {.name = "image", .dtype = MR_U8, .rank = 3, .dim = {40, 50, 3}};
+    const struct mr_spec depth = {.name = "depth", .dtype = MR_U8, .rank = 3, .dim = {40, 50, 3}};
+    const struct mr_spec points = {.name = "points", .dtype = MR_F64, .rank = 1, .dim = {2}};
+    const struct mr_spec label = {.name = "label", .dtype = MR_I64};
+    const struct mr_spec orders[][3] = {{label, image, points}, {points, label, image}, {depth, points, image}};
+    const int at[] = {2, 0, 1};
+    for (size_t i = 0; i < MR_COUNT(orders); i++) {
+        struct mr_transform *chain =
+            make(i == 2 ? "hflip(1),image.resize(20,100)" : "image.resize(20,100)", orders[i], 3);
+        double in[2] = {24.5, 19.5}, out[2];
+        uint64_t dim[MR_MAX_RANK];
+        apply(chain, &orders[i][at[i]], at[i], 0, in, out, dim);
+        assert_true(fabs(out[0] - 49.5) < 1e-9 && fabs(out[1] - 9.5) < 1e-9);
+        mr_transform_destroy(chain);
+    }
+    struct mr_transform *chain = make("hflip(1)", (const struct mr_spec[]){depth, points}, 2);
+    double in[2] = {0, 3}, out[2];
+    uint64_t dim[MR_MAX_RANK];
+    apply(chain, &points, 1, 0, in, out, dim);
+    assert_true(out[0] == 49 && out[1] == 3);
+    mr_transform_destroy(chain);
+}
+
 static void test_points_have_ops_of_their_own(void **state)
 {
     (void)state;
@@ -307,6 +334,7 @@ int main(void)
         cmocka_unit_test(test_agrees_with_torchvision),
         cmocka_unit_test(test_clips_are_their_frames),
         cmocka_unit_test(test_points_follow_pixels),
+        cmocka_unit_test(test_points_follow_the_picture),
         cmocka_unit_test(test_points_have_ops_of_their_own),
         cmocka_unit_test(test_chances),
         cmocka_unit_test(test_rotate_fills),

@@ -151,6 +151,61 @@ static void one_cache_for_two_loaders(void **state)
     unlink(path);
 }
 
+static uint64_t anonymous_bytes(void)
+{
+    char line[128];
+    unsigned long long kib = 0;
+    FILE *f = fopen("/proc/self/status", "re");
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f) && sscanf(line, "RssAnon: %llu kB", &kib) != 1)
+        ;
+    fclose(f);
+    return kib << 10;
+}
+
+/* Reads ahead touch no more memory than the statistics say: not, in time, all that they might grow to. */
+static void what_is_touched_is_what_is_said(void **state)
+{
+    (void)state;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    skip(); /* they keep memory of their own, as large */
+#endif
+    char path[] = "/tmp/millrace-test-XXXXXX", uri[96];
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_int_equal(ftruncate(fd, 1500ll << 18), 0); /* holes */
+    close(fd);
+    snprintf(uri, sizeof uri, "raw:%s,shape=512x512,dtype=u8", path);
+    struct mr_dataset *ds = open_set(uri);
+    struct mr_sampler *order;
+    struct mr_transform *chain; /* so that reads do not go straight into their rows */
+    must(mr_transform_create(&chain));
+    must(mr_transform_add(chain, "vflip(1)"));
+    must(mr_sampler_open("random", 1500, 1, &order));
+    struct mr_loader_opts opts;
+    mr_loader_opts_init(&opts);
+    opts.batch_size = 4;
+    opts.prefetch = 2;
+    opts.workers = 1;
+    uint64_t before = anonymous_bytes(), touched = 0;
+    struct mr_loader_stats st;
+    struct mr_loader *ld;
+    struct mr_batch b;
+    must(mr_loader_open(ds, order, chain, NULL, &opts, &ld));
+    while (mr_loader_next(ld, NULL, &b) > 0) {
+        if (b.index % 50 == 49)
+            touched = MR_MAX(touched, anonymous_bytes() - before);
+        must(mr_loader_release(ld, &b, NULL));
+    }
+    mr_loader_stats(ld, &st);
+    assert_in_range(touched, 1, st.pageable_bytes + st.pinned_bytes + (16 << 20));
+    mr_loader_close(ld);
+    mr_transform_destroy(chain);
+    mr_sampler_destroy(order);
+    mr_dataset_close(ds);
+    unlink(path);
+}
+
 static void closing_does_not_wait_for_latency(void **state)
 {
     (void)state;
@@ -167,9 +222,13 @@ static void closing_does_not_wait_for_latency(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_held_slot_is_told),       cmocka_unit_test(a_chain_serves_one_loader),
-        cmocka_unit_test(skip_in_a_large_batch),     cmocka_unit_test(limits_after_a_resume),
-        cmocka_unit_test(one_cache_for_two_loaders), cmocka_unit_test(closing_does_not_wait_for_latency),
+        cmocka_unit_test(a_held_slot_is_told),
+        cmocka_unit_test(a_chain_serves_one_loader),
+        cmocka_unit_test(skip_in_a_large_batch),
+        cmocka_unit_test(limits_after_a_resume),
+        cmocka_unit_test(one_cache_for_two_loaders),
+        cmocka_unit_test(what_is_touched_is_what_is_said),
+        cmocka_unit_test(closing_does_not_wait_for_latency),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,13 +32,16 @@ static int remove_folder(void **state)
 /* A part in memory. */
 struct bytes {
     char *data;
-    size_t n;
+    size_t n, room;
 };
 
 static void add(struct bytes *b, const void *data, size_t n)
 {
-    b->data = realloc(b->data, b->n + n);
-    assert_non_null(b->data);
+    if (b->n + n > b->room) {
+        b->room = (b->n + n) * 2;
+        b->data = realloc(b->data, b->room);
+        assert_non_null(b->data);
+    }
     memcpy(b->data + b->n, data, n);
     b->n += n;
 }
@@ -172,7 +175,7 @@ static void test_cut(void **state)
     struct bytes part = whole_part(70, 1000);
     uint64_t before = 0;
     for (size_t n = 0; n <= part.n; n += n < 64 ? 8 : 3) {
-        struct bytes some = {part.data, n};
+        struct bytes some = {part.data, n, n};
         write_part("a.part", &some);
         struct mr_merge_stats stats;
         if (mr_recording_merge(folder, out, 1, &stats) < 0)
@@ -181,7 +184,7 @@ static void test_cut(void **state)
         before = stats.n_records;
     }
     assert_int_equal(before, 2);
-    struct bytes almost = {part.data, part.n - 1};
+    struct bytes almost = {part.data, part.n - 1, 0};
     write_part("a.part", &almost);
     struct mr_merge_stats stats;
     struct mr_recording *r = merged(&stats);
@@ -206,7 +209,7 @@ static void test_damaged(void **state)
 {
     (void)state;
     struct bytes part = whole_part(70, 1000);
-    const struct bytes page = {(char[]){"<!DOCTYPE html>"}, 15};
+    const struct bytes page = {(char[]){"<!DOCTYPE html>"}, 15, 0};
     expect_refused(MR_EFORMAT, &page, "does not begin with");
     struct mr_part_header *header = (struct mr_part_header *)(void *)part.data;
     header->version = 2;
@@ -294,6 +297,8 @@ static void test_nothing(void **state)
     struct mr_recording *r = merged(NULL);
     assert_int_equal(r->n_ops + r->n_apis + r->n_ranges, 0);
     assert_int_equal(r->n_notes, 1);
+    assert_int_equal(r->notes[0].process, MR_NONE);
+    assert_int_equal(r->n_processes, 0);
     assert_non_null(strstr(r->strings[r->notes[0].text], "nothing is recorded"));
     mr_recording_close(r);
     remove_parts();

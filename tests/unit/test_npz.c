@@ -108,8 +108,16 @@ static void what_does_not_fit_is_refused(void **state)
     test_fails(fails_with(path, ",fields=[s]"), MR_EUNSUPPORTED, "0-dimensional");
     test_fails(fails_with(path, ",fields=[cut]"), MR_ETRUNCATED, "cut.npy", "promises");
     test_fails(fails_with(path, ",fields=[r]"), MR_EUNSUPPORTED, "structured");
-    test_fails(fails_with(path, ",fields=[x,no]"), MR_EOPTION, "place 2");
-    test_fails(fails_with(path, ",fields=[no]"), MR_EFORMAT, "fields=");
+    test_fails(fails_with(path, ",fields=[x,no]"), MR_EOPTION, "the name 'no'", "there are x, z, o, s, cut, r");
+    test_fails(fails_with(path, ",fields=[no]"), MR_EOPTION, "fields=", "the name 'no'");
+    struct member many[10];
+    char names[10][16];
+    for (int i = 0; i < 10; i++) {
+        snprintf(names[i], sizeof names[i], "a%d.npy", i);
+        many[i] = (struct member){names[i], "'|u1'", "(4,)", "False", 4};
+    }
+    const char *more = write_npz("many.npz", many, 10, ZIP_CM_STORE);
+    test_fails(fails_with(more, ""), MR_ELIMIT, "10 arrays", "fields=[NAME,...]", "a0, a1, a2");
     test_fails(fails_with(path, ",fields=[x],memory=64"), MR_ELIMIT, "'x.npy'", "64 bytes", "memory=");
     test_fails(fails_with("/nowhere/a.npz", ""), -ENOENT, "/nowhere/a.npz");
     test_fails(fails_with(test_write("t.npz", "no archive, only text", 21), ""), MR_EFORMAT, "t.npz", "zip");

@@ -64,6 +64,64 @@ static void shards_are_one(void **state)
     test_fails(test_open_fails(uri), MR_EFORMAT, "n.safetensors.index.json", "'x'", "beside the index");
 }
 
+static int open_fails(const char *path, const char *options)
+{
+    char uri[900];
+    snprintf(uri, sizeof uri, "safetensors:%s%s", path, options);
+    return test_open_fails(uri);
+}
+
+/* 8-bit floats are no numbers here: only who asks gets their bytes, and only chosen tensors matter. */
+static void floats_of_8_bits_must_be_asked_for(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"F8_E4M3", "F8_E5M2", "F8_E8M0", "F8_E4M3FNUZ"};
+    uint8_t data[8] = {1, 2, 3, 4, 5, 6, 7, 8}, row[2];
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char text[300], uri[800];
+        snprintf(text, sizeof text,
+                 "{\"w\":{\"dtype\":\"%s\",\"shape\":[2,2],\"data_offsets\":[0,4]},"
+                 "\"x\":{\"dtype\":\"U8\",\"shape\":[2,2],\"data_offsets\":[4,8]}}",
+                 names[i]);
+        const char *path = write_st("f8.safetensors", text, data, sizeof data);
+        test_fails(open_fails(path, ""), MR_EUNSUPPORTED, path, "'w'", names[i], "fp8=u8", "fields=");
+        mr_dataset_close(open_fields(path, "x"));
+        snprintf(uri, sizeof uri, "safetensors:%s,fields=[w],fp8=u8", path);
+        struct mr_dataset *ds = test_open(uri);
+        test_field_is(ds, 0, "w u8[2]");
+        test_works(mr_dataset_read(ds, 1, (void *const[]){row}, NULL));
+        assert_memory_equal(row, data + 2, 2);
+        mr_dataset_close(ds);
+    }
+}
+
+static void too_many_are_listed(void **state)
+{
+    (void)state;
+    char text[4096] = "{";
+    for (int i = 0; i < 14; i++)
+        snprintf(text + strlen(text), sizeof text - strlen(text),
+                 "%s\"layer.%02d\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[%d,%d]}", i ? "," : "", i, i,
+                 i + 1);
+    strcat(text, "}");
+    const char *path = write_st("many.safetensors", text, "abcdefghijklmn", 14);
+    test_fails(open_fails(path, ""), MR_ELIMIT, path, "14 tensors", "at most 8 fields", "fields=[NAME,...]", "layer.00",
+               "layer.11 and 2 more");
+    test_fails(open_fails(path, ",fields=[layer.13,layr.3]"), MR_EOPTION, "no tensor has the name 'layr.3'",
+               "layer.00");
+    mr_dataset_close(open_fields(path, "[layer.13,layer.02]"));
+}
+
+static void a_shard_without_its_tensor_is_named(void **state)
+{
+    (void)state;
+    write_st("l-1.safetensors", "{\"x\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}", "ab", 2);
+    static const char index[] = "{\"weight_map\":{\"x\":\"l-1.safetensors\",\"y\":\"l-1.safetensors\"}}";
+    const char *path = test_write("l.safetensors.index.json", index, sizeof index - 1);
+    test_fails(open_fails(path, ""), MR_EFORMAT, "l-1.safetensors", "no tensor 'y'", "index");
+    mr_dataset_close(open_fields(path, "x"));
+}
+
 static void what_is_wrong_is_named(void **state)
 {
     (void)state;
@@ -131,6 +189,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tensors_are_fields),
         cmocka_unit_test(shards_are_one),
+        cmocka_unit_test(floats_of_8_bits_must_be_asked_for),
+        cmocka_unit_test(too_many_are_listed),
+        cmocka_unit_test(a_shard_without_its_tensor_is_named),
         cmocka_unit_test(what_is_wrong_is_named),
         cmocka_unit_test(files_that_others_made),
     };

@@ -270,6 +270,109 @@ static void shards(void **state)
     test_fails(test_open_fails("tar:a.tar::"), MR_EOPTION, "empty name");
 }
 
+/* A folder is its archives, by name; a wildcard those that match. */
+static void folders_and_wildcards(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"f-b.tar", "f-c.tgz", "e-a.tar",
+                                        "f-a.tar.gz"}; /* in the folder's order: 2 3 0 1 */
+    static const int first[] = {10, 15, 0, 5};
+    rm_index(NULL);
+    for (int s = 0; s < 4; s++) {
+        struct tar_text t = {0};
+        add_samples(&t, first[s], 5, 100);
+        tar_end(&t);
+        if (s % 2 == 0)
+            write_tar(names[s], &t);
+        else
+            test_write_gz(names[s], t.data, t.n);
+        if (s % 2)
+            tar_free(&t);
+    }
+    test_write("f-x.txt", "no archive", 10);
+    test_write(".hidden.tar", "x", 1);
+    static const char *const all[] = {"", "/", "//", "/*", "/?-?.t*", "/{e,f}-*"};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        char text[800];
+        snprintf(text, sizeof text, "%s%s", test_dir, all[i]);
+        struct mr_dataset *ds = test_open(uri(text, ",index=none"));
+        check_samples(ds, 20, 100);
+        mr_dataset_close(ds);
+    }
+    struct mr_dataset *ds = test_open(test_dir); /* told by what is in it */
+    assert_string_equal(mr_dataset_format(ds), "tar");
+    mr_dataset_close(ds);
+    char text[800];
+    snprintf(text, sizeof text, "%s/e*.tar", test_dir);
+    ds = test_open(text);
+    check_samples(ds, 5, 100);
+    mr_dataset_close(ds);
+    snprintf(text, sizeof text, "%s/g*.tar", test_dir);
+    test_fails(test_open_fails(text), MR_EFORMAT, "g*.tar", "matches");
+    test_fails(test_open_fails("tar:/x*/a.tar"), MR_EOPTION, "last part");
+    test_fails(test_open_fails("tar:/nowhere/*.tar"), -ENOENT, "/nowhere");
+    rm_index(NULL);
+}
+
+static const char *logged(const char *set)
+{
+    static char text[1024];
+    if (set)
+        snprintf(text, sizeof text, "%s", set);
+    return text;
+}
+
+static void take_log(void *user, enum mr_log_level level, const char *text)
+{
+    (void)user;
+    (void)level;
+    logged(text);
+}
+
+/* Classes have the names that stand beside the first shard; a list that does not fit is none, and said. */
+static void classes_have_names(void **state)
+{
+    (void)state;
+    struct tar_text t = {0};
+    rm_index(NULL);
+    for (int i = 0; i < 7; i++) {
+        char name[32], label[8];
+        snprintf(name, sizeof name, "%d.bin", i);
+        tar_add(&t, name, "x", 1);
+        snprintf(name, sizeof name, "%d.cls", i);
+        snprintf(label, sizeof label, "%d", i % 3);
+        tar_add_text(&t, name, label);
+    }
+    tar_end(&t);
+    const char *path = write_tar("n.tar", &t);
+    static const char good[] = "[\"cat\", \"a \\\"dog\\\"\", \"\u00e9\", \"none\"]";
+    static const char *const bad[] = {"[\"one\",\"two\"]", "{}", "[1,2,3]", "[", ""};
+    struct mr_dataset *ds = test_open(uri(path, ""));
+    uint64_t fingerprint = mr_dataset_fingerprint(ds);
+    assert_int_equal(mr_dataset_classes(ds), 0);
+    mr_dataset_close(ds);
+    test_write("classes.json", good, sizeof good - 1);
+    ds = test_open(uri(path, ""));
+    assert_int_equal(mr_dataset_classes(ds), 4);
+    assert_string_equal(mr_dataset_class_name(ds, 1), "a \"dog\"");
+    assert_string_equal(mr_dataset_class_name(ds, 2), "\xc3\xa9");
+    assert_int_equal(mr_dataset_class_samples(ds, 0), 3);
+    assert_int_equal(mr_dataset_class_samples(ds, 3), 0);
+    assert_int_equal(mr_dataset_fingerprint(ds), fingerprint);
+    mr_dataset_close(ds);
+    mr_log_set(take_log, NULL);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        test_write("classes.json", bad[i], strlen(bad[i]));
+        logged("");
+        ds = test_open(uri(path, ""));
+        assert_int_equal(mr_dataset_classes(ds), 0);
+        assert_non_null(strstr(logged(NULL), "classes.json"));
+        mr_dataset_close(ds);
+    }
+    mr_log_set(NULL, NULL);
+    rm_index(NULL);
+}
+
 static ino_t inode(const char *path)
 {
     struct stat st;
@@ -466,7 +569,8 @@ static void duplicates_and_damage(void **state)
     test_fails(test_open_fails(uri(test_write("d.tar", t.data, 2048), ",index=none")), MR_EFORMAT, "no samples");
     tar_free(&t);
     test_fails(test_open_fails(uri(test_path("none.tar"), "")), -ENOENT, "none.tar");
-    test_fails(test_open_fails(uri(test_dir, "")), -EISDIR, test_dir);
+    rm_index(NULL);
+    test_fails(test_open_fails(uri(test_dir, "")), MR_EFORMAT, test_dir, "no archive", "in that folder");
 }
 
 /* The engine delivers the same whatever its workers, storage and the kind of archive; bad samples by the policy. */
@@ -557,6 +661,8 @@ int main(void)
         cmocka_unit_test_teardown(arrays, rm_index),
         cmocka_unit_test_teardown(labels, rm_index),
         cmocka_unit_test_teardown(shards, rm_index),
+        cmocka_unit_test_teardown(folders_and_wildcards, rm_index),
+        cmocka_unit_test_teardown(classes_have_names, rm_index),
         cmocka_unit_test_teardown(index_files, rm_index),
         cmocka_unit_test_teardown(packed, rm_index),
         cmocka_unit_test_teardown(bad_archives, rm_index),

@@ -1,0 +1,165 @@
+#!/usr/bin/env python3
+"""What recording costs, and whether the recording is right, on a machine with a GPU and PyTorch.
+
+Worst case: a small launch-bound training loop, some 28,000 kernels and 1,000 copies a second, plain, under torch.profiler, and
+under `millrace profile`. Ordinary case: bench/profile_mnist.py. Each variant is a process of its own; rounds interleave the
+variants; medians are compared. The loop does the same each time, so the numbers, bytes and summed durations of kernels and copies
+in our recording are compared with torch.profiler's of its own run (both cannot hold CUPTI in one process).
+
+usage: profile_overhead.py --millrace PROGRAM [--rounds 3] [--out FILE.json]
+"""
+import argparse
+import json
+import os
+import sqlite3
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+STEPS, WARM = 1000, 50
+
+
+def loop(kind, trace):
+    """The child: runs the loop, prints its seconds."""
+    import torch
+    from torch import nn
+    torch.manual_seed(1)
+    model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10)).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), 0.01, momentum=0.9, foreach=False)
+    data = torch.randn(64, 64)
+    pinned = torch.randn(64, 64).pin_memory()
+    target = torch.randint(0, 10, (64,), device="cuda")
+
+    def run(n):
+        for i in range(n):
+            torch.cuda.nvtx.range_push("step")
+            images = (pinned if i % 2 else data).to("cuda", non_blocking=True)
+            optimizer.zero_grad(set_to_none=True)
+            nn.functional.cross_entropy(model(images), target).backward()
+            optimizer.step()
+            torch.cuda.nvtx.range_pop()
+        torch.cuda.synchronize()
+
+    run(WARM)
+    if kind == "torch":
+        from torch.profiler import ProfilerActivity, profile
+        with profile(activities=[ProfilerActivity.CUDA]):  # its own start-up is not counted
+            run(WARM)
+        with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
+            begin = time.perf_counter()
+            run(STEPS)
+            seconds = time.perf_counter() - begin
+        if trace:
+            profiler.export_chrome_trace(trace)
+    else:
+        torch.cuda.profiler.start()
+        begin = time.perf_counter()
+        run(STEPS)
+        seconds = time.perf_counter() - begin
+        torch.cuda.profiler.stop()
+    print(json.dumps({"seconds": seconds}))
+
+
+def totals_of_torch(path):
+    kinds = {"kernel": "kernels", "gpu_memcpy": "copies", "gpu_memset": "sets"}
+    totals = {name: {"count": 0, "bytes": 0, "ns": 0} for name in kinds.values()}
+    with open(path, encoding="utf-8") as file:
+        for event in json.load(file)["traceEvents"]:
+            name = kinds.get(event.get("cat"))
+            if name and event.get("ph") == "X":
+                totals[name]["count"] += 1
+                totals[name]["bytes"] += event.get("args", {}).get("bytes", 0)
+                totals[name]["ns"] += int(event["dur"] * 1000)
+    return totals
+
+
+def totals_of_ours(path):
+    database = sqlite3.connect(path)
+    totals = {}
+    for name, table, size in (("kernels", "KERNEL", "0"), ("copies", "MEMCPY", "bytes"), ("sets", "MEMSET", "bytes")):
+        row = database.execute(f"SELECT COUNT(*), COALESCE(SUM({size}), 0), COALESCE(SUM(end - start), 0) "
+                               f"FROM CUPTI_ACTIVITY_KIND_{table}").fetchone()
+        totals[name] = dict(zip(("count", "bytes", "ns"), row))
+    database.close()
+    return totals
+
+
+def run(command):
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)}: exit status {done.returncode}\n{done.stdout}{done.stderr}")
+    return json.loads(done.stdout.strip().splitlines()[-1])["seconds"], done.stderr
+
+
+def measure(variants, rounds):
+    times, said = {name: [] for name in variants}, {}
+    for _ in range(rounds):
+        for name, command in variants.items():
+            seconds, said[name] = run(command)
+            times[name].append(seconds)
+    base = statistics.median(times["plain"])
+    return {name: {"seconds": t, "median": statistics.median(t), "ratio": statistics.median(t) / base, "said": said[name]}
+            for name, t in times.items()}
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--loop", choices=["plain", "torch"])
+    parser.add_argument("--trace")
+    parser.add_argument("--millrace", default="millrace")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--keep", help="folder for the recordings")
+    parser.add_argument("--out")
+    args = parser.parse_args()
+    if args.loop:
+        loop(args.loop, args.trace)
+        return
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = args.keep or scratch
+        os.makedirs(folder, exist_ok=True)
+        me = [sys.executable, os.path.abspath(__file__)]
+        mnist = [sys.executable, os.path.join(HERE, "profile_mnist.py"), "--workers", "2", "--epochs", str(args.epochs)]
+        mnist += [] if os.environ.get("MNIST") else ["--synthetic"]
+
+        def ours(trace, name, command, *more):
+            return [args.millrace, "profile", "-f", "-t", trace, "-o", os.path.join(folder, name), *more, "--", *command]
+
+        chrome = os.path.join(scratch, "torch.json")
+        plain = [*me, "--loop", "plain"]
+        worst = measure({
+            "plain": plain,
+            "torch.profiler": [*me, "--loop", "torch", "--trace", chrome],
+            "cuda,nvtx": ours("cuda,nvtx", "loop.sqlite", plain),
+            "cuda-light": ours("cuda-light", "light.sqlite", plain),
+            "cuda,nvtx, all calls": ours("cuda,nvtx", "all.sqlite", plain, "--cuda-api", "all"),
+        }, args.rounds)
+        # The same 1,000 steps as torch.profiler saw.
+        run(ours("cuda,nvtx", "range.sqlite", plain, "-c", "cudaProfilerApi"))
+        totals = {"torch.profiler": totals_of_torch(chrome), "ours": totals_of_ours(os.path.join(folder, "range.sqlite"))}
+        ordinary = measure({
+            "plain": mnist,
+            "cuda,nvtx": ours("cuda,nvtx", "mnist.sqlite", mnist),
+            "cuda,nvtx,osrt": ours("cuda,nvtx,osrt", "mnist-osrt.sqlite", mnist),
+        }, args.rounds)
+        result = {"launch_bound": worst, "totals": totals, "mnist": ordinary,
+                  "bytes": {name: os.path.getsize(os.path.join(folder, name)) for name in sorted(os.listdir(folder))
+                            if name.endswith(".sqlite")},
+                  "chrome_json_bytes": os.path.getsize(chrome)}
+    text = json.dumps(result, indent=1)
+    if args.out:
+        with open(args.out, "w", encoding="utf-8") as file:
+            file.write(text + "\n")
+    for name, part in (("launch-bound loop", worst), ("MNIST training", ordinary)):
+        print(name)
+        for variant, row in part.items():
+            print(f"  {variant:24s} {row['median']:7.3f} s   x {row['ratio']:.3f}")
+    for kind in ("kernels", "copies", "sets"):
+        print(f"{kind}: torch.profiler {totals['torch.profiler'][kind]}, ours {totals['ours'][kind]}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,324 @@
+/* millrace analyze FILE: what is wrong in a recording, what mending it would save, and what cannot be told. */
+#include "cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define EVIDENCE 5 /* rows, without --all */
+
+struct options {
+    struct cli_common common;
+    char *step, *range, *rule;
+    double link_gbps;
+    uint64_t cores;
+    int all;
+};
+
+#define AT(member) offsetof(struct options, member)
+static const struct mr_option table[] = {
+    {"step", 0, MR_OPT_STRING, AT(step), .meta = "NAME",
+     .help = "The NVTX range that is a step, as NAME or DOMAIN@NAME; without it steps are found"},
+    {"range", 0, MR_OPT_STRING, AT(range), .meta = "NAME",
+     .help = "The NVTX range in which the program waits for data; without it known names are looked for "
+             "(DataLoader.__next__, data, load, ...), then waits in the system"},
+    {"rule", 0, MR_OPT_STRING, AT(rule), .meta = "NAME", .help = "Only this rule, with all it says"},
+    {"link-gbps", 0, MR_OPT_DOUBLE, AT(link_gbps), "0", 0, 1e6, "GB/s",
+     .help = "What the link between host and device reaches one way, as bench transfer measures it; 0: the recording's "
+             "fastest large page-locked copy, or what is usual for the device"},
+    {"cores", 0, MR_OPT_UINT, AT(cores), "0", 0, 65536, "cores",
+     .help = "Of the machine that was recorded, for the suggested number of workers; 0: as recorded"},
+    {"all", 0, MR_OPT_FLAG, AT(all),
+     .help = "All rows of evidence, and what was computed for each rule that found nothing"},
+    CLI_COMMON_OPTIONS,
+    {NULL},
+};
+
+/* ---- text ---- */
+
+/* Prints a text after `used` columns of its line, wrapped at 100 columns; its other lines begin after `indent` blanks. */
+static void wrap(const char *text, size_t used, int indent)
+{
+    size_t at = 0, width = 100 - used, length = strlen(text);
+    while (length - at > width) {
+        size_t cut = at + width;
+        while (cut > at && text[cut] != ' ')
+            cut--;
+        cut = cut == at ? at + width : cut;
+        printf("%.*s\n%*s", (int)(cut - at), text + at, indent, "");
+        at = cut + (text[cut] == ' ');
+        width = 100 - (size_t)indent;
+    }
+    printf("%s\n", text + at);
+}
+
+static void paragraph(const char *label, const char *text)
+{
+    printf("  %-10s", label);
+    wrap(text, 12, 12);
+}
+
+static void cell_text(const struct mr_column *column, struct mr_cell cell, char *out, size_t cap)
+{
+    char human[CLI_HUMAN];
+    double value = cell.type == MR_CELL_INT ? (double)cell.integer : cell.real;
+    if (cell.type == MR_CELL_EMPTY)
+        out[0] = 0;
+    else if (cell.type == MR_CELL_TEXT)
+        snprintf(out, cap, "%s", cell.text);
+    else if (column->unit == MR_UNIT_NS)
+        snprintf(out, cap, "%s", cli_time((uint64_t)value, human));
+    else if (column->unit == MR_UNIT_BYTES)
+        snprintf(out, cap, "%s", cli_bytes((uint64_t)value, human));
+    else if (column->unit == MR_UNIT_BYTES_PER_S)
+        snprintf(out, cap, "%s", cli_rate(value, human));
+    else if (column->unit == MR_UNIT_PERCENT)
+        snprintf(out, cap, "%.1f%%", value);
+    else if (cell.type == MR_CELL_INT)
+        snprintf(out, cap, "%lld", (long long)cell.integer);
+    else
+        snprintf(out, cap, "%g", value);
+}
+
+static int print_evidence(const struct mr_table *evidence, bool all)
+{
+    uint32_t n_columns = mr_table_columns(evidence);
+    uint64_t n = mr_table_rows(evidence), shown = all || n <= EVIDENCE ? n : EVIDENCE;
+    char line[2048], cell[256];
+    size_t used = 0;
+    for (uint32_t c = 0; c < n_columns && used < sizeof line; c++) {
+        const struct mr_column *column = mr_table_column(evidence, c);
+        used += (size_t)snprintf(line + used, sizeof line - used, "%s%s%s", c ? "\t" : "",
+                                 column->type == MR_CELL_TEXT ? "" : ">", column->name);
+    }
+    struct cli_table *rows = cli_table_create(line);
+    for (uint64_t r = 0; r < shown; r++) {
+        used = 0;
+        for (uint32_t c = 0; c < n_columns && used < sizeof line; c++) {
+            cell_text(mr_table_column(evidence, c), mr_table_cell(evidence, r, c), cell, sizeof cell);
+            for (char *p = cell; *p; p++)
+                *p = *p == '\t' ? ' ' : *p;
+            used += (size_t)snprintf(line + used, sizeof line - used, "%s%s", c ? "\t" : "", cell);
+        }
+        cli_table_row(rows, "%s", line);
+    }
+    int code = cli_table_print(rows, stdout, 12);
+    if (shown < n)
+        printf("%12s(%llu more: --all)\n", "", (unsigned long long)(n - shown));
+    return code;
+}
+
+static int print_found(const struct mr_finding *f, bool all)
+{
+    printf("\n%s: %s\n", f->rule, f->title);
+    printf("  %-10s%.3f ms%s, %.1f%% (confidence %.2f)\n", "saves", f->saving_ms, f->per_step ? " a step" : "",
+           f->saving_percent, f->confidence);
+    paragraph("why", f->why);
+    if (f->advice)
+        paragraph("do", f->advice);
+    return f->evidence && mr_table_rows(f->evidence) > 0 ? print_evidence(f->evidence, all) : CLI_OK;
+}
+
+static bool chosen(const struct options *o, const struct mr_finding *f)
+{
+    return !o->rule || strcmp(o->rule, f->rule) == 0;
+}
+
+static void print_untold(const struct options *o, const struct mr_advice *advice)
+{
+    for (uint32_t i = 0, told = 0; i < mr_advice_count(advice); i++) {
+        const struct mr_finding *f = mr_advice_get(advice, i);
+        if (f->verdict != MR_CANNOT_TELL || !chosen(o, f))
+            continue;
+        printf("%s  %s, because ", told++ ? "" : "\nCannot tell:\n", f->rule);
+        wrap(f->why, strlen(f->rule) + 12, 4);
+    }
+}
+
+/* Rules that found nothing: their names in a line or, asked for, what each computed. */
+static void print_fine(const struct options *o, const struct mr_advice *advice)
+{
+    bool whole = o->all || o->rule;
+    char names[2048] = "";
+    for (uint32_t i = 0, told = 0; i < mr_advice_count(advice); i++) {
+        const struct mr_finding *f = mr_advice_get(advice, i);
+        size_t used = strlen(names);
+        if (f->verdict != MR_FINE || !chosen(o, f))
+            continue;
+        snprintf(names + used, sizeof names - used, "%s%s", told ? ", " : "", f->rule);
+        if (whole) {
+            printf("%s  %s: ", told ? "" : "\nFine:\n", f->rule);
+            wrap(f->why, strlen(f->rule) + 4, 4);
+        }
+        told++;
+    }
+    if (names[0] && !whole) {
+        printf("\nFine: ");
+        wrap(names, 6, 6);
+    }
+}
+
+static int print_text(const struct options *o, const struct mr_advice *advice)
+{
+    uint32_t n = mr_advice_count(advice), n_found = 0;
+    int code = CLI_OK;
+    wrap(mr_advice_summary(advice), 0, 0);
+    for (uint32_t i = 0; i < n && code == CLI_OK; i++) {
+        const struct mr_finding *f = mr_advice_get(advice, i);
+        if (!chosen(o, f))
+            continue;
+        n_found += f->verdict == MR_FOUND;
+        if (f->verdict == MR_FOUND)
+            code = print_found(f, o->all || o->rule);
+    }
+    if (n_found > 1)
+        printf("\nSavings are those of mending one fault alone: they share time and do not add up.\n");
+    print_untold(o, advice);
+    print_fine(o, advice);
+    return code;
+}
+
+/* ---- JSON ---- */
+
+static void json_cell(struct mr_json *json, const char *key, struct mr_cell cell)
+{
+    if (cell.type == MR_CELL_INT)
+        mr_json_int(json, key, cell.integer);
+    else if (cell.type == MR_CELL_REAL)
+        mr_json_double(json, key, cell.real);
+    else
+        mr_json_string(json, key, cell.type == MR_CELL_TEXT ? cell.text : NULL);
+}
+
+static void json_evidence(struct mr_json *json, const struct mr_table *evidence)
+{
+    static const char *const units[] = {[MR_UNIT_NS] = " (ns)",
+                                        [MR_UNIT_BYTES] = " (bytes)",
+                                        [MR_UNIT_BYTES_PER_S] = " (bytes/s)",
+                                        [MR_UNIT_PERCENT] = " (%)"};
+    char key[128];
+    mr_json_array(json, "evidence");
+    for (uint64_t r = 0; evidence && r < mr_table_rows(evidence); r++) {
+        mr_json_object(json, NULL);
+        for (uint32_t c = 0; c < mr_table_columns(evidence); c++) {
+            const struct mr_column *column = mr_table_column(evidence, c);
+            const char *unit = column->unit < CLI_COUNT(units) && units[column->unit] ? units[column->unit] : "";
+            snprintf(key, sizeof key, "%s%s", column->name, unit);
+            json_cell(json, key, mr_table_cell(evidence, r, c));
+        }
+        mr_json_object_end(json);
+    }
+    mr_json_array_end(json);
+}
+
+static int print_json(const struct options *o, const char *path, const struct mr_advice *advice)
+{
+    static const char *const verdicts[] = {[MR_FINE] = "fine", [MR_FOUND] = "found", [MR_CANNOT_TELL] = "cannot tell"};
+    struct mr_json *json = cli_json_begin("analyze");
+    if (!json)
+        return CLI_FAILED;
+    mr_json_string(json, "file", path);
+    mr_json_string(json, "summary", mr_advice_summary(advice));
+    mr_json_array(json, "findings");
+    for (uint32_t i = 0; i < mr_advice_count(advice); i++) {
+        const struct mr_finding *f = mr_advice_get(advice, i);
+        if (!chosen(o, f))
+            continue;
+        mr_json_object(json, NULL);
+        mr_json_string(json, "rule", f->rule);
+        mr_json_string(json, "verdict", verdicts[f->verdict]);
+        mr_json_string(json, "title", f->title);
+        mr_json_string(json, "why", f->why);
+        mr_json_string(json, "advice", f->advice);
+        mr_json_double(json, "saving_ms", f->saving_ms);
+        mr_json_double(json, "saving_percent", f->saving_percent);
+        mr_json_bool(json, "per_step", f->per_step);
+        mr_json_double(json, "confidence", f->confidence);
+        json_evidence(json, f->evidence);
+        mr_json_object_end(json);
+    }
+    mr_json_array_end(json);
+    return cli_json_end(json);
+}
+
+/* ---- the command ---- */
+
+static int check_rule(const struct options *o, const struct mr_advice *advice)
+{
+    const char *names[64];
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < mr_advice_count(advice) && n + 1 < CLI_COUNT(names); i++)
+        names[n++] = mr_advice_get(advice, i)->rule;
+    names[n] = NULL;
+    for (uint32_t i = 0; o->rule && i < n; i++)
+        if (strcmp(names[i], o->rule) == 0)
+            return CLI_OK;
+    if (!o->rule)
+        return CLI_OK;
+    const char *nearest = mr_nearest(o->rule, names);
+    return cli_misuse("--rule %s: no such rule%s%s%s", o->rule, nearest ? "; did you mean " : "",
+                      nearest ? nearest : "", nearest ? "?" : "; analyze without it lists all");
+}
+
+static int run(void *options, int n_args, char **args)
+{
+    const struct options *o = options;
+    struct mr_recording *recording = NULL;
+    struct mr_advice *advice = NULL;
+    struct mr_advice_opts opts;
+    (void)n_args;
+    mr_advice_opts_init(&opts);
+    opts.step = o->step;
+    opts.range = o->range;
+    opts.link_gbps = o->link_gbps;
+    opts.n_cores = (uint32_t)o->cores;
+    int rc = mr_recording_open(args[0], &recording);
+    rc = rc ? rc : mr_analyze(recording, &opts, &advice);
+    int code = rc ? cli_error(rc) : check_rule(o, advice);
+    if (code == CLI_OK)
+        code = cli.json ? print_json(o, args[0], advice) : print_text(o, advice);
+    mr_advice_destroy(advice);
+    mr_recording_close(recording);
+    return code;
+}
+
+static const struct cli_note json[] = {
+    {"file", "The argument"},
+    {"summary", "One line that answers \"am I data-bound?\" with its figures"},
+    {"findings", "For each rule, the largest saving first, then those that cannot tell, then what is fine: rule, "
+                 "verdict (found, cannot tell, "
+                 "fine), title, why (what was computed and its threshold, or why it cannot be told), advice, saving_ms "
+                 "and saving_percent (of a "
+                 "step with per_step, else of the recording; of mending this fault alone), confidence (0 to 1), and "
+                 "evidence: rows"},
+    {NULL},
+};
+
+static const struct cli_note examples[] = {
+    {"millrace analyze run.sqlite", "One page: is it data-bound, what is wrong, what would mending it save"},
+    {"millrace analyze run.sqlite --step iteration --range load_batch", "With a program's own NVTX ranges"},
+    {"millrace analyze run.sqlite --rule pageable_copies", "One rule with all its evidence"},
+    {"millrace analyze run.sqlite --json", "For programs"},
+    {NULL},
+};
+
+const struct cli_command cli_analyze = {
+    .name = "analyze",
+    .summary = "Say why a recorded program waits, and what to do",
+    .synopsis = "FILE [options]",
+    .text = "Reads a recording (made by millrace profile, or by nsys export --type sqlite) and answers whether the "
+            "program is "
+            "data-bound. Rules look for faults; each that finds one tells what it computed and from which threshold "
+            "on, shows rows of "
+            "evidence, and predicts what mending this fault alone would save. What a recording cannot tell is said, "
+            "with the reason.\n\n"
+            "Of several processes and devices, that pair with the most work is looked at. The first of four or more "
+            "steps, and long ones "
+            "after it, warm up and are left out.",
+    .options = table,
+    .options_bytes = sizeof(struct options),
+    .min_args = 1,
+    .max_args = 1,
+    .json = json,
+    .examples = examples,
+    .run = run,
+};

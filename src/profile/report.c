@@ -1,0 +1,152 @@
+/* The reports there are, and what they share: filters, orders, notes. */
+#include "profile/report.h"
+
+#include <errno.h>
+#include <millrace/options.h>
+#include <string.h>
+
+#define MAX_KINDS 32
+
+/* [out] kinds: ended by NULL. */
+static void list_kinds(const struct mr_report_kind *kinds[MAX_KINDS + 1])
+{
+    uint32_t n = 0;
+    kinds[n++] = &mr_report_nvtx_sum;
+    for (uint32_t i = 0; i < mr_report_n_sum_kinds; i++)
+        kinds[n++] = &mr_report_sum_kinds[i];
+    for (uint32_t i = 0; i < mr_report_n_trace_kinds; i++)
+        kinds[n++] = &mr_report_trace_kinds[i];
+    kinds[n++] = &mr_report_kern_exec_sum;
+    kinds[n++] = &mr_report_mem_ops;
+    kinds[n++] = &mr_report_step_breakdown;
+    kinds[n++] = &mr_report_overlap;
+    kinds[n] = NULL;
+}
+
+const char *mr_report_name(uint32_t i, const char **out_help)
+{
+    const struct mr_report_kind *kinds[MAX_KINDS + 1];
+    uint32_t n = 0;
+    list_kinds(kinds);
+    while (kinds[n])
+        n++;
+    if (i >= n)
+        return NULL;
+    if (out_help)
+        *out_help = kinds[i]->help;
+    return kinds[i]->name;
+}
+
+void mr_report_opts_init(struct mr_report_opts *opts)
+{
+    *opts = (struct mr_report_opts){.size = sizeof *opts};
+}
+
+static int no_such_report(const char *name, const struct mr_report_kind *const *kinds)
+{
+    const char *names[MAX_KINDS + 1] = {NULL};
+    char list[1024] = "";
+    size_t used = 0;
+    for (uint32_t i = 0; kinds[i]; i++) {
+        names[i] = kinds[i]->name;
+        int n = snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", kinds[i]->name);
+        used = MR_MIN(used + (size_t)MR_MAX(n, 0), sizeof list - 1);
+    }
+    const char *near = mr_nearest(name, names);
+    return mr_error_set(MR_EOPTION, "no report \"%s\"%s%s%s; there are: %s", name, near ? "; did you mean \"" : "",
+                        near ? near : "", near ? "\"" : "", list);
+}
+
+int mr_report_make(struct mr_recording *recording, const char *name, const struct mr_report_opts *opts,
+                   struct mr_table **out)
+{
+    const struct mr_report_kind *kinds[MAX_KINDS + 1];
+    struct mr_report_opts all;
+    mr_report_opts_init(&all);
+    if (opts)
+        memcpy(&all, opts, MR_MIN(opts->size, sizeof all));
+    list_kinds(kinds);
+    for (uint32_t i = 0; kinds[i]; i++)
+        if (strcmp(kinds[i]->name, name) == 0)
+            return kinds[i]->make(recording, &all, out);
+    return no_such_report(name, kinds);
+}
+
+int mr_report_finish(struct mr_table *table, const struct mr_report_opts *opts, const char *own_sort,
+                     struct mr_table **out)
+{
+    struct mr_table *done;
+    const char *sort = opts->sort && *opts->sort ? opts->sort : NULL;
+    int rc = mr_table_finish(table, &done);
+    if (rc)
+        return rc;
+    /* the own order first: rows alike in what the user sorts by stay in it */
+    if (own_sort)
+        rc = mr_table_sort(done, own_sort + (*own_sort == '-'), *own_sort == '-');
+    if (rc == 0 && sort)
+        rc = mr_table_sort(done, sort + (*sort == '-'), *sort == '-');
+    if (rc) {
+        mr_table_destroy(done);
+        return rc;
+    }
+    if (opts->limit)
+        mr_table_limit(done, opts->limit);
+    *out = done;
+    return 0;
+}
+
+const char *mr_report_missing(struct mr_recording *recording, const char *table, const char *what, const char *trace,
+                              const struct mr_report_opts *opts, char buf[MR_MISSING_BYTES])
+{
+    bool there = mr_recording_has(recording, table, NULL);
+    if (there && (opts->from_ns || opts->to_ns || opts->range))
+        snprintf(buf, MR_MISSING_BYTES, "no %s in this window", what);
+    else
+        snprintf(buf, MR_MISSING_BYTES, "no %s in this recording%s; --trace %s records them", what,
+                 there ? "" : ", which has no table of them", trace);
+    return buf;
+}
+
+void mr_report_note(struct mr_table *table, const struct mr_left_out *left, const char *missing)
+{
+    char lost[128] = "", backward[128] = "";
+    if (left->n_lost)
+        snprintf(lost, sizeof lost, "%llu record%s without a time left out", (unsigned long long)left->n_lost,
+                 left->n_lost == 1 ? "" : "s");
+    if (left->n_backward)
+        snprintf(backward, sizeof backward, "%llu record%s that end%s before %s begin%s left out",
+                 (unsigned long long)left->n_backward, left->n_backward == 1 ? "" : "s",
+                 left->n_backward == 1 ? "s" : "", left->n_backward == 1 ? "it" : "they",
+                 left->n_backward == 1 ? "s" : "");
+    bool some = mr_table_rows(table) > 0;
+    if (some && !*lost && !*backward)
+        return;
+    mr_table_set_note(table, "%s%s%s%s%s", some ? "" : missing, !some && (*lost || *backward) ? "; " : "", lost,
+                      *lost && *backward ? "; " : "", backward);
+}
+
+const char *mr_copy_label(int64_t kind)
+{
+    static const char *const labels[] = {"Unknown",
+                                         "Host-to-Device",
+                                         "Device-to-Host",
+                                         "Host-to-Array",
+                                         "Array-to-Host",
+                                         "Array-to-Array",
+                                         "Array-to-Device",
+                                         "Device-to-Array",
+                                         "Device-to-Device",
+                                         "Host-to-Host",
+                                         "Peer-to-Peer",
+                                         "Unified Host-to-Device",
+                                         "Unified Device-to-Host",
+                                         "Unified Device-to-Device"};
+    return labels[kind >= 0 && kind < (int64_t)MR_COUNT(labels) ? kind : 0];
+}
+
+const char *mr_memory_label(int64_t kind)
+{
+    static const char *const labels[] = {"Pageable", "Pinned",        "Device",        "Array",
+                                         "Managed",  "Device Static", "Managed Static"};
+    return kind >= 0 && kind < (int64_t)MR_COUNT(labels) ? labels[kind] : "Unknown";
+}

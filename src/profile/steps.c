@@ -1,0 +1,356 @@
+/* Steps of a training loop: from NVTX ranges, else by the period of the device's work. */
+#include "profile/look.h"
+
+#include <ctype.h>
+#include <string.h>
+
+#define PAUSE                                                                                                          \
+    100 /* mean steps between two marks: an epoch's end; less may be a loader that hands out batches in bursts */
+#define MIN_REGULAR 3   /* ranges that may be steps without being called so */
+#define MIN_COVER   0.5 /* of the place's time, by ranges that nobody named */
+
+static const char *text_of(const struct mr_recording *rec, uint32_t string)
+{
+    return string < rec->n_strings && rec->strings[string] ? rec->strings[string] : "";
+}
+
+/* Length without a number at the end and what parts it from the name: "step 12", "ProfilerStep#3", "iter_0007". */
+static size_t base_length(const char *text)
+{
+    size_t n = strlen(text), digits = n;
+    while (digits > 0 && isdigit((unsigned char)text[digits - 1]))
+        digits--;
+    if (digits == n || digits == 0)
+        return n;
+    while (digits > 1 && strchr(" _#:-=[(", text[digits - 1]))
+        digits--;
+    return digits;
+}
+
+static bool same(const char *text, size_t n, const char *name, bool fold)
+{
+    return strlen(name) == n && (fold ? strncasecmp(text, name, n) : strncmp(text, name, n)) == 0;
+}
+
+bool mr_range_named(const struct mr_recording *rec, const struct mr_rec_range *range, const char *name, bool fold)
+{
+    const char *text = text_of(rec, range->text), *domain = text_of(rec, range->domain), *at = strchr(name, '@');
+    if (same(text, strlen(text), name, fold) || same(text, base_length(text), name, fold))
+        return true;
+    if (!at || strlen(domain) != (size_t)(at - name) || strncmp(domain, name, strlen(domain)) != 0)
+        return false;
+    return same(text, strlen(text), at + 1, fold) || same(text, base_length(text), at + 1, fold);
+}
+
+int mr_ranges_named(const struct mr_recording *rec, uint32_t thread, const char *name, struct mr_intervals *out)
+{
+    for (uint64_t i = 0; name && i < rec->n_ranges; i++)
+        if (rec->ranges[i].type != MR_RANGE_MARK && (thread == MR_NONE || rec->ranges[i].thread == thread) &&
+            mr_range_named(rec, &rec->ranges[i], name, false))
+            mr_intervals_add(out, rec->ranges[i].start_ns, rec->ranges[i].end_ns);
+    mr_intervals_unite(out);
+    return out->lost ? mr_error_nomem("ranges", rec->n_ranges * sizeof *out->at) : 0;
+}
+
+/* ---- marks ---- */
+
+static int by_number(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static uint64_t median_of(uint64_t *values, uint64_t n)
+{
+    qsort(values, n, sizeof *values, by_number);
+    return values[n / 2];
+}
+
+int mr_steps_mark(struct mr_steps *steps, const uint64_t *mark_ns, const uint64_t *end_ns, uint64_t n)
+{
+    uint64_t mean = n > 1 ? (mark_ns[n - 1] - mark_ns[0]) / (n - 1) : 0;
+    steps->at = malloc((n + 1) * sizeof *steps->at);
+    if (!steps->at)
+        return mr_error_nomem("steps", n * sizeof *steps->at);
+    steps->n = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        bool last = i + 1 == n, pause = !last && (mark_ns[i + 1] - mark_ns[i]) / PAUSE > mean;
+        uint64_t end = last ? end_ns[i] : mark_ns[i + 1];
+        if (pause) {
+            end = MR_MIN(MR_MAX(end_ns[i], mark_ns[i]), mark_ns[i + 1]);
+            steps->pause_ns += mark_ns[i + 1] - end;
+            steps->n_pauses++;
+        }
+        if (end > mark_ns[i])
+            steps->at[steps->n++] = (struct mr_interval){mark_ns[i], end};
+    }
+    return 0;
+}
+
+/* ---- groups of ranges with the same name on the same thread ---- */
+
+struct named {
+    uint64_t key;
+    uint32_t range;
+};
+
+struct group {
+    uint64_t first, n; /* of the sorted names */
+    uint64_t median_ns, start_ns, span_ns;
+    double regular; /* share of distances within 25% of the median */
+    uint32_t thread;
+    uint16_t depth;
+};
+
+static int by_key(const void *a, const void *b)
+{
+    const struct named *x = a, *y = b;
+    if (x->key != y->key)
+        return x->key < y->key ? -1 : 1;
+    return (x->range > y->range) - (x->range < y->range);
+}
+
+static uint64_t key_of(const struct mr_recording *rec, const struct mr_rec_range *range)
+{
+    const char *text = text_of(rec, range->text);
+    uint64_t h = mr_hash(MR_HASH_START, text, base_length(text));
+    return mr_mix64(h ^ mr_mix64((uint64_t)range->domain << 32 | range->thread));
+}
+
+/* Of nested ranges of one name the outer one counts. */
+static uint64_t drop_nested(const struct mr_recording *rec, struct named *names, uint64_t n)
+{
+    uint64_t kept = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        const struct named *before = kept > 0 ? &names[kept - 1] : NULL;
+        if (before && before->key == names[i].key &&
+            rec->ranges[before->range].end_ns > rec->ranges[names[i].range].start_ns)
+            continue;
+        names[kept++] = names[i];
+    }
+    return kept;
+}
+
+static struct group measure(const struct mr_recording *rec, const struct named *names, uint64_t first, uint64_t n,
+                            uint64_t *scratch)
+{
+    const struct mr_rec_range *begin = &rec->ranges[names[first].range],
+                              *end = &rec->ranges[names[first + n - 1].range];
+    struct group g = {.first = first, .n = n, .thread = begin->thread, .depth = begin->depth};
+    uint64_t near = 0;
+    g.start_ns = begin->start_ns;
+    g.span_ns = end->end_ns - begin->start_ns;
+    for (uint64_t i = 1; i < n; i++)
+        scratch[i - 1] =
+            rec->ranges[names[first + i].range].start_ns - rec->ranges[names[first + i - 1].range].start_ns;
+    if (n > 1)
+        g.median_ns = median_of(scratch, n - 1);
+    for (uint64_t i = 0; i + 1 < n; i++)
+        near += scratch[i] >= g.median_ns - g.median_ns / 4 && scratch[i] <= g.median_ns + g.median_ns / 4;
+    g.regular = n > 1 ? (double)near / (double)(n - 1) : 0;
+    return g;
+}
+
+struct search {
+    const struct mr_recording *rec;
+    const struct mr_place *place;
+    struct named *names;
+    uint64_t n_names, *scratch;
+    struct group *groups;
+    uint64_t n_groups;
+    uint64_t op_start_ns, op_end_ns;
+};
+
+static int make_groups(struct search *s)
+{
+    const struct mr_recording *rec = s->rec;
+    s->names = malloc((rec->n_ranges + 1) * sizeof *s->names);
+    s->scratch = malloc((rec->n_ranges + 1) * sizeof *s->scratch);
+    s->groups = malloc((rec->n_ranges + 1) * sizeof *s->groups);
+    if (!s->names || !s->scratch || !s->groups)
+        return mr_error_nomem("ranges", (rec->n_ranges + 1) * sizeof *s->groups);
+    for (uint64_t i = 0; i < rec->n_ranges; i++) {
+        const struct mr_rec_range *range = &rec->ranges[i];
+        if (range->type != MR_RANGE_MARK && range->thread < rec->n_threads && range->end_ns > range->start_ns &&
+            rec->threads[range->thread].process == s->place->process)
+            s->names[s->n_names++] = (struct named){key_of(rec, range), (uint32_t)i};
+    }
+    if (s->n_names > 0)
+        qsort(s->names, s->n_names, sizeof *s->names, by_key);
+    s->n_names = drop_nested(rec, s->names, s->n_names);
+    for (uint64_t i = 0, n; i < s->n_names; i += n) {
+        for (n = 1; i + n < s->n_names && s->names[i + n].key == s->names[i].key;)
+            n++;
+        s->groups[s->n_groups++] = measure(rec, s->names, i, n, s->scratch);
+    }
+    return 0;
+}
+
+static const struct mr_rec_range *first_of(const struct search *s, const struct group *g)
+{
+    return &s->rec->ranges[s->names[g->first].range];
+}
+
+/* On the driving thread before others, then the more often. */
+static bool better(const struct search *s, const struct group *a, const struct group *b)
+{
+    bool x = a->thread == s->place->thread, y = b->thread == s->place->thread;
+    return x != y ? x : a->n > b->n;
+}
+
+static const struct group *named_group(const struct search *s, const char *name, bool fold, uint64_t min_n)
+{
+    const struct group *best = NULL;
+    for (uint64_t i = 0; i < s->n_groups; i++) {
+        const struct group *g = &s->groups[i];
+        if (g->n >= min_n && mr_range_named(s->rec, first_of(s, g), name, fold) && (!best || better(s, g, best)))
+            best = g;
+    }
+    return best;
+}
+
+static const struct group *known_group(const struct search *s)
+{
+    static const char *const names[] = {
+        "step",       "train_step", "training_step", "train step",   "training step", "iteration",           "iter",
+        "train_iter", "batch",      "train_batch",   "ProfilerStep", "millrace@step", "millrace@wait: batch"};
+    for (size_t i = 0; i < MR_COUNT(names); i++) {
+        const struct group *g = named_group(s, names[i], true, 2);
+        if (g)
+            return g;
+    }
+    return NULL;
+}
+
+static double cover(const struct search *s, const struct group *g)
+{
+    uint64_t span = s->op_end_ns - s->op_start_ns;
+    double time = (double)g->median_ns * (double)g->n;
+    return span > 0 ? time / (double)span : 0;
+}
+
+static bool is_epoch(const struct search *s, const struct group *g)
+{
+    static const char *const names[] = {"epoch", "train", "training", "fit", "main", "train_epoch", "run"};
+    for (size_t i = 0; i < MR_COUNT(names); i++)
+        if (mr_range_named(s->rec, first_of(s, g), names[i], true))
+            return true;
+    return false;
+}
+
+/* Outermost first, then what fills more of the time, then what begins first: "load" before "train" of the same step. */
+static const struct group *regular_group(const struct search *s)
+{
+    const struct group *best = NULL;
+    for (uint64_t i = 0; i < s->n_groups; i++) {
+        const struct group *g = &s->groups[i];
+        if (g->thread != s->place->thread || g->n < MIN_REGULAR || g->regular < 0.5 || cover(s, g) < MIN_COVER ||
+            is_epoch(s, g))
+            continue;
+        bool same_cover = best && cover(s, g) > cover(s, best) * 0.9 && cover(s, g) < cover(s, best) * 1.1;
+        if (!best || g->depth < best->depth ||
+            (g->depth == best->depth && (same_cover ? g->start_ns < best->start_ns : cover(s, g) > cover(s, best))))
+            best = g;
+    }
+    return best;
+}
+
+static int take_group(const struct search *s, const struct group *g, struct mr_steps *out)
+{
+    uint64_t *mark = malloc((g->n + 1) * sizeof *mark), *end = malloc((g->n + 1) * sizeof *end);
+    int rc = mark && end ? 0 : mr_error_nomem("steps", g->n * sizeof *mark);
+    for (uint64_t i = 0; !rc && i < g->n; i++) {
+        const struct mr_rec_range *range = &s->rec->ranges[s->names[g->first + i].range];
+        mark[i] = range->start_ns;
+        end[i] = range->end_ns;
+    }
+    rc = rc ? rc : mr_steps_mark(out, mark, end, g->n);
+    free(mark);
+    free(end);
+    const char *text = text_of(s->rec, first_of(s, g)->text);
+    snprintf(out->how, sizeof out->how, "from one NVTX range \"%.*s\" to the next%s",
+             (int)MR_MIN(base_length(text), 80u), text,
+             out->method == MR_STEPS_RANGE ? ", the most regular outermost range of the launching thread" : "");
+    return rc;
+}
+
+static int no_such_range(const struct search *s, const char *name)
+{
+    char list[400] = "";
+    size_t used = 0;
+    for (uint64_t i = 0, told = 0; i < s->n_groups && told < 8; i++) {
+        const char *text = text_of(s->rec, first_of(s, &s->groups[i])->text);
+        int n = snprintf(list + used, sizeof list - used, "%s\"%.*s\"", told ? ", " : "",
+                         (int)MR_MIN(base_length(text), 60u), text);
+        if (n < 0 || (size_t)n >= sizeof list - used)
+            break;
+        used += (size_t)n;
+        told++;
+    }
+    list[used] = 0;
+    if (s->n_groups == 0)
+        return mr_error_set(MR_EOPTION,
+                            "step %s: this recording's process has no NVTX ranges; leave the step out and it is "
+                            "found by the period of the device's work",
+                            name);
+    return mr_error_set(MR_EOPTION, "step %s: no NVTX range is called so; want one of %s%s", name, list,
+                        s->n_groups > 8 ? ", ..." : "");
+}
+
+static int find(struct search *s, const uint32_t *ops, uint64_t n_ops, const char *name, struct mr_steps *out)
+{
+    const struct group *g = NULL;
+    int rc = make_groups(s);
+    if (rc)
+        return rc;
+    if (name) {
+        g = named_group(s, name, false, 1);
+        out->method = MR_STEPS_NAMED;
+        out->confidence = 1;
+        return g ? take_group(s, g, out) : no_such_range(s, name);
+    }
+    g = known_group(s);
+    out->method = g ? MR_STEPS_KNOWN : MR_STEPS_RANGE;
+    out->confidence = g ? 0.95 : 0.8;
+    g = g ? g : regular_group(s);
+    if (g)
+        return take_group(s, g, out);
+    out->method = MR_STEPS_PERIOD;
+    rc = mr_steps_period(s->rec, ops, n_ops, out);
+    if (!rc && out->n == 0) {
+        out->method = MR_STEPS_NONE;
+        out->confidence = 0;
+    }
+    return rc;
+}
+
+int mr_steps_find(const struct mr_recording *rec, const struct mr_place *place, const uint32_t *ops, uint64_t n_ops,
+                  const char *name, struct mr_steps *out)
+{
+    struct search s = {.rec = rec, .place = place};
+    struct mr_steps steps = {0};
+    s.op_start_ns = n_ops ? rec->ops[ops[0]].start_ns : 0;
+    for (uint64_t i = 0; i < n_ops; i++)
+        s.op_end_ns = MR_MAX(s.op_end_ns, rec->ops[ops[i]].end_ns);
+    int rc = find(&s, ops, n_ops, name, &steps);
+    free(s.names);
+    free(s.scratch);
+    free(s.groups);
+    if (!rc && steps.n == 0) {
+        steps.method = MR_STEPS_NONE;
+        if (steps.how[0] == 0)
+            snprintf(steps.how, sizeof steps.how,
+                     "no steps were found: no NVTX range repeats and the device's work has no period");
+    }
+    if (rc)
+        mr_steps_free(&steps);
+    else
+        *out = steps;
+    return rc;
+}
+
+void mr_steps_free(struct mr_steps *steps)
+{
+    free(steps->at);
+    *steps = (struct mr_steps){0};
+}

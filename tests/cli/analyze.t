@@ -1,0 +1,118 @@
+$ "$MAKE_RECORDING" good good.sqlite && "$MAKE_RECORDING" pageable pageable.sqlite
+$ "$MAKE_RECORDING" starved starved.sqlite && "$MAKE_RECORDING" empty empty.sqlite
+# The same loop with pageable and with page-locked memory: different, right things.
+$ millrace analyze pageable.sqlite
+data-bound: the GPU waited 36% of the step (1.693 of 4.751 ms) for data: 0.015 ms for the loader,
+1.678 ms for copies to the device; 39 steps after warming up, from one NVTX range "step" to the
+next; most would be saved by pageable_copies (32.9%)
+
+pageable_copies: 39 of 39 copies use pageable memory (5.0 GB/s)
+  saves     1.564 ms a step, 32.9% (confidence 0.66)
+  why       exposed time 1.678 ms a step x (1 - pageable 5.0 GB/s / page-locked 55.0 GB/s, usual for
+            NVIDIA H100 80GB HBM3), for each copy, + 0.039 ms in which their calls held the
+            launching thread and the device idled (beyond 5 us a call). Threshold: 1% of the time.
+  do        Page-lock the host memory: DataLoader(pin_memory=True) with .to(device,
+            non_blocking=True); in CUDA cudaHostAlloc or cudaHostRegister once, before the loop, and
+            cudaMemcpyAsync. Do not call .pin_memory() just before the copy: it copies once more in
+            the launching thread.
+              Start  Duration     Bytes  Throughput  Operation  Host Memory  Strm  Call                   Exposed
+            6.81 ms   1.68 ms  8.00 MiB   5.00 GB/s  H2D        pageable        7  cudaMemcpyAsync_v3020  1.68 ms
+            11.6 ms   1.68 ms  8.00 MiB   5.00 GB/s  H2D        pageable        7  cudaMemcpyAsync_v3020  1.68 ms
+            16.3 ms   1.68 ms  8.00 MiB   5.00 GB/s  H2D        pageable        7  cudaMemcpyAsync_v3020  1.68 ms
+            21.1 ms   1.68 ms  8.00 MiB   5.00 GB/s  H2D        pageable        7  cudaMemcpyAsync_v3020  1.68 ms
+            25.8 ms   1.68 ms  8.00 MiB   5.00 GB/s  H2D        pageable        7  cudaMemcpyAsync_v3020  1.68 ms
+            (34 more: --all)
+
+blocking_async: 39 asynchronous copies block the launching thread all the same
+  saves     0.050 ms a step, 1.1% (confidence 0.71)
+  why       calls of 1.722 ms a step: asynchronous copies of pageable memory that did not return,
+            and waits for a page-locked copy directly after its call (0 of the 39 costliest).
+            Counted: the device's idle time until the next operation, at most each call's own time.
+            Threshold: 1% of the time.
+  do        non_blocking=True needs page-locked memory (pin_memory=True), and .to(device) without it
+            waits for the copy: use both, and synchronise only where a result is read.
+              Start  Duration  Name                   TID  Idle Caused
+            6.77 ms   1.72 ms  cudaMemcpyAsync_v3020  100      50.0 us
+            11.5 ms   1.72 ms  cudaMemcpyAsync_v3020  100      50.0 us
+            16.3 ms   1.72 ms  cudaMemcpyAsync_v3020  100      50.0 us
+            21.0 ms   1.72 ms  cudaMemcpyAsync_v3020  100      50.0 us
+            25.8 ms   1.72 ms  cudaMemcpyAsync_v3020  100      50.0 us
+            (34 more: --all)
+
+Savings are those of mending one fault alone: they share time and do not add up.
+
+Cannot tell:
+  link_rate, because no page-locked copy of 1 MiB or more was recorded in the steps
+
+Fine: allocation_in_loop, context_switches, copy_on_compute_stream, data_starvation, gpu_gaps,
+      launch_bound, memset_sync, pinning_in_loop, small_copies, sync_in_loop, tensor_cores
+$ millrace analyze good.sqlite
+not data-bound: the GPU waited 0.2% of the step (0.005 of 2.931 ms) for data (0.000 ms for the
+loader, 0.005 ms for copies to the device), computed 100% and was idle 0%; 39 steps after warming
+up, from one NVTX range "step" to the next
+
+Fine: allocation_in_loop, blocking_async, context_switches, copy_on_compute_stream, data_starvation,
+      gpu_gaps, launch_bound, link_rate, memset_sync, pageable_copies, pinning_in_loop,
+      small_copies, sync_in_loop, tensor_cores
+$ millrace analyze good.sqlite --rule tensor_cores
+not data-bound: the GPU waited 0.2% of the step (0.005 of 2.931 ms) for data (0.000 ms for the
+loader, 0.005 ms for copies to the device), computed 100% and was idle 0%; 39 steps after warming
+up, from one NVTX range "step" to the next
+
+Fine:
+  tensor_cores: kernels named as matrix products or convolutions, without what marks tensor cores
+    (s16816, hmma, tensorop, ...): 0.000 ms a step. Counted: that x (1 - 1/2), as tensor cores are
+    at least twice as fast; from 5% of kernel time on. Names only hint. Threshold: 1% of the time.
+# Waiting for the loader, and how many workers would do.
+$ millrace analyze starved.sqlite --rule data_starvation --cores 64 | head -14
+data-bound: the GPU waited 50% of the step (2.924 of 5.849 ms) for data: 2.757 ms for the loader,
+0.167 ms for copies to the device; 39 steps after warming up, from one NVTX range "step" to the
+next; most would be saved by data_starvation (47.1%)
+
+data_starvation: the device waits for data 47.1% of the time
+  saves     2.757 ms a step, 47.1% (confidence 0.85)
+  why       the device idles 2.760 ms a step, of it 2.757 ms while the launching thread is in the
+            range "data". The saving is that of a loader that is never waited for. Threshold: 1% of
+            the time.
+  do        Load ahead on more workers (DataLoader(num_workers=N, prefetch_factor=4,
+            persistent_workers=True)), or make samples cheaper: decode at the size that is used,
+            resize and normalise on the device, pack small files. 2 worker processes are in the
+            recording: 2 x 5.849 ms / (5.849 - 2.757 ms) = 4 workers would keep up.
+              Start  Duration  Name
+$ millrace analyze starved.sqlite --rule data_starvation --cores 3 --json | grep -o 'has 3 cores only'
+has 3 cores only
+# Nothing recorded: nothing is made up.
+$ millrace analyze empty.sqlite | head -5
+cannot tell: no work of a device is in this recording
+
+Cannot tell:
+  data_starvation, because no work of a device is in this recording
+  gpu_gaps, because no work of a device is in this recording
+$ millrace analyze pageable.sqlite --step step --range data --link-gbps 25 --rule pageable_copies --json | grep -o '25.0 GB/s, as given'
+25.0 GB/s, as given
+$ millrace analyze pageable.sqlite --json | grep -e '"summary"' -e '"rule": "pageable' -A 2 | cut -c1-80
+  "summary": "data-bound: the GPU waited 36% of the step (1.693 of 4.751 ms) for
+  "findings": [
+    {
+      "rule": "pageable_copies",
+      "verdict": "found",
+      "title": "39 of 39 copies use pageable memory (5.0 GB/s)",
+# Names that are not there.
+$ millrace analyze good.sqlite --step epok
+millrace analyze: step epok: no NVTX range is called so; want one of "data", "step"
+[2]
+$ millrace analyze good.sqlite --range epok
+millrace analyze: range epok: the process that uses the device has no NVTX range of this name; leave it out, or see the names in the report nvtx_sum
+[2]
+$ millrace analyze good.sqlite --rule pageable_copys
+millrace analyze: --rule pageable_copys: no such rule; did you mean pageable_copies?
+[2]
+$ millrace analyze none.sqlite
+millrace analyze: none.sqlite: cannot be read: No such file or directory
+[1]
+$ echo no recording > text && millrace analyze text
+millrace analyze: text: is no recording: it is not a SQLite database; `millrace profile` makes recordings, and `nsys export --type sqlite` makes them of .nsys-rep files
+[1]
+$ millrace analyze
+millrace analyze: an argument is missing: millrace analyze FILE [options]
+[2]

@@ -1,0 +1,27 @@
+# A CUDA program, with a CUPTI that is not there.
+$ millrace profile -t cuda -o a -- fake_app steps 200
+millrace profile: warning: 2 device records have lost their times
+millrace profile: a.sqlite: 1,.* records of 1 process in .* (re)
+$ FAKE_CUPTI_REFUSE=39 millrace profile -t cuda -o b -- fake_app steps 1 2>&1 | grep -c 'no CUDA activity is recorded: another profiler'
+1
+$ FAKE_CUPTI_DROP=5 millrace profile -t cuda -o c -- fake_app steps 1 2>&1 | grep -c '5 records were dropped'
+1
+$ millrace profile -t cuda --gpu-metrics -o m -- fake_app steps 1 2>&1 | grep -c 'no GPU metrics are recorded: '
+1
+# A killed program's records are there.
+$ millrace profile -t cuda -o k -- fake_app kill 1500 2>&1 | sed 's/[0-9.]* s, .*//'
+millrace profile: warning: 1 device records have lost their times
+millrace profile: k.sqlite: .* records of 1 process in  (re)
+millrace profile: the program was killed by signal 9: at most the last 500 ms are missing
+# fork, exec, capture range.
+$ millrace profile -q -t cuda -o f -- fake_app fork; millrace profile -q -t cuda -o e -- fake_app exec fake_app steps 3
+$ millrace profile -q -t cuda -c cudaProfilerApi -o p -- fake_app capture
+$ ls -d *
+a.sqlite
+b.sqlite
+c.sqlite
+e.sqlite
+f.sqlite
+k.sqlite
+m.sqlite
+p.sqlite

@@ -1,0 +1,72 @@
+# Errors come before the program runs, and leave nothing behind.
+$ millrace profile -o x
+millrace profile: want "--" before the program: millrace profile [options] -- CMD...
+[2]
+$ millrace profile -o x sh -- true
+millrace profile: sh: want "--" before the program: millrace profile [options] -- CMD...
+[2]
+$ millrace profile --
+millrace profile: a program is missing after "--"
+[2]
+$ millrace profile -t cuda,gpu -- touch ran
+millrace profile: --trace cuda,gpu: gpu: want a list of cuda, cuda-light, nvtx, osrt, millrace, or none
+[2]
+$ millrace profile -t cuda,cuda-light -- touch ran
+millrace profile: --trace cuda,cuda-light: cuda-light is a part of cuda: want one of them
+[2]
+$ millrace profile -c nvtx: -- touch ran
+millrace profile: --capture-range nvtx:: want none, cudaProfilerApi or nvtx:NAME
+[2]
+$ touch there.sqlite; millrace profile -o there -- touch ran
+millrace profile: there.sqlite: is there already; --force-overwrite replaces it
+[2]
+$ millrace profile -o nowhere/x -- touch ran
+millrace profile: nowhere/x.sqlite: a folder beside it cannot be made: No such file or directory
+[1]
+$ MILLRACE_RECORD_MODULE=/nowhere.so millrace profile -o x -- touch ran
+millrace profile: MILLRACE_RECORD_MODULE: /nowhere.so: No such file or directory
+[1]
+$ millrace profile -o x -- ./no-such-program
+millrace profile: ./no-such-program: no such program
+[127]
+$ touch plain; millrace profile -o x -- ./plain
+millrace profile: ./plain: Permission denied
+[126]
+$ ls
+plain
+there.sqlite
+# The program's output, input and exit status are its own; a program without CUDA makes an empty recording.
+$ echo in | millrace profile -t cuda,nvtx -o a -- sh -c 'cat; echo err >&2; exit 7'
+in
+err
+millrace profile: warning: nothing was recorded: the program made none of the calls that --trace cuda,nvtx is about
+millrace profile: a.sqlite: 0 records of 0 processes in .* (re)
+[7]
+$ millrace profile -q -t cuda -f -o a -- sh -c 'kill -TERM $$'
+[143]
+$ millrace profile -t none -o b --json -- true | grep -e '"file"' -e exit_status -e '"records"'
+millrace profile: warning: nothing was recorded: the program made none of the calls that --trace none is about
+millrace profile: b.sqlite: 0 records of 0 processes in .* (re)
+  "file": "b.sqlite",
+  "exit_status": 0,
+  "records": 0,
+# Names are counted up when none is given; no parts stay.
+$ millrace profile -q -t none -- true; millrace profile -q -t none -- true; ls
+a.sqlite
+b.sqlite
+plain
+report1.sqlite
+report2.sqlite
+there.sqlite
+# What the user injects himself stays.
+$ CUDA_INJECTION64_PATH=/mine.so millrace profile -t cuda -f -o a -- sh -c 'echo $MILLRACE_RECORD_NEXT_CUDA; basename $CUDA_INJECTION64_PATH' 2>/dev/null
+/mine.so
+libmillrace-record.so
+# A process that stays is told of, and not waited for; or is waited for.
+$ millrace profile -t none -f -o a -- sh -c 'sleep 4 >/dev/null 2>&1 &' 2>&1 | grep still
+millrace profile: warning: 1 process of the program still runs: what happens from now on is not recorded
+$ millrace profile -q -t none -f -o a --wait all -- sh -c '(sleep 2; touch late) >/dev/null 2>&1 &'; ls late
+late
+# What is sent to us alone is for the program.
+$ millrace profile -q -t none -f -o a -- sh -c 'trap "exit 9" TERM; kill -TERM $PPID; while :; do sleep 0.1; done'
+[9]

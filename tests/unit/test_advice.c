@@ -1,0 +1,657 @@
+/*
+ * Rules against loops whose truth is known: a loop with a fault and the same one without it are both run, and what a rule predicts is
+ * compared with the difference.
+ */
+#include "loop_sim.h"
+
+#include <unistd.h>
+
+#define PATH "test_advice.sqlite"
+
+struct got {
+    enum mr_verdict verdict;
+    double saving_ms, percent;
+    char why[1200], advice[1200], summary[1800];
+    uint64_t n_rows;
+};
+
+static const struct mr_finding *find(const struct mr_advice *advice, const char *rule)
+{
+    for (uint32_t i = 0; i < mr_advice_count(advice); i++)
+        if (strcmp(mr_advice_get(advice, i)->rule, rule) == 0)
+            return mr_advice_get(advice, i);
+    fail_msg("no rule %s", rule);
+    return NULL;
+}
+
+/* What holds of every advice: order, ranges, words. */
+static void check_all(const struct mr_advice *advice)
+{
+    int last = 0;
+    double saving = 1e300;
+    assert_true(strlen(mr_advice_summary(advice)) > 0);
+    assert_null(mr_advice_get(advice, mr_advice_count(advice)));
+    for (uint32_t i = 0; i < mr_advice_count(advice); i++) {
+        const struct mr_finding *f = mr_advice_get(advice, i);
+        int rank = f->verdict == MR_FOUND ? 0 : f->verdict == MR_CANNOT_TELL ? 1 : 2;
+        assert_true(rank >= last);
+        last = rank;
+        assert_true(strlen(f->title) > 0 && strlen(f->why) > 0);
+        assert_true(f->confidence >= 0 && f->confidence <= 1);
+        assert_true(f->saving_percent >= 0 && f->saving_percent <= 100.0001);
+        if (f->verdict != MR_FOUND) {
+            assert_true(f->saving_ms == 0 && !f->advice && !f->evidence);
+            continue;
+        }
+        assert_true(f->saving_ms > 0 && f->saving_ms <= saving && f->confidence > 0);
+        assert_non_null(f->advice);
+        assert_true(f->evidence && mr_table_rows(f->evidence) > 0 && mr_table_rows(f->evidence) <= 50);
+        saving = f->saving_ms;
+    }
+}
+
+static struct got judge_recording(struct mr_recording *rec, const char *rule, const struct mr_advice_opts *opts)
+{
+    struct mr_advice *advice = NULL;
+    struct got got = {0};
+    if (mr_analyze(rec, opts, &advice) < 0)
+        fail_msg("%s", mr_last_error());
+    check_all(advice);
+    const struct mr_finding *f = find(advice, rule);
+    got.verdict = f->verdict;
+    got.saving_ms = f->saving_ms;
+    got.percent = f->saving_percent;
+    got.n_rows = f->evidence ? mr_table_rows(f->evidence) : 0;
+    snprintf(got.why, sizeof got.why, "%s", f->why);
+    snprintf(got.advice, sizeof got.advice, "%s", f->advice ? f->advice : "");
+    snprintf(got.summary, sizeof got.summary, "%s", mr_advice_summary(advice));
+    if (getenv("SHOW"))
+        printf("[%s] %d %.3f ms %.1f%% %s\n    %s\n    %s\n", rule, got.verdict, got.saving_ms, got.percent, f->title,
+               got.why, got.summary);
+    mr_advice_destroy(advice);
+    return got;
+}
+
+static struct got judge(const struct loop *l, const char *rule, double *out_step_ms)
+{
+    double ns;
+    struct mr_recording *rec = loop_record(PATH, l, &ns);
+    struct got got = judge_recording(rec, rule, NULL);
+    mr_recording_close(rec);
+    unlink(PATH);
+    if (out_step_ms)
+        *out_step_ms = ns / 1e6;
+    return got;
+}
+
+/* The prediction lies within `factor` of what mending saves; the mended loop is not found faulty. Both by both APIs. */
+static void predicts(struct loop bad, struct loop good, const char *rule, double factor)
+{
+    for (int driver = 0; driver < 2; driver++) {
+        double before, after;
+        bad.driver_api = good.driver_api = driver;
+        struct got found = judge(&bad, rule, &before), fine = judge(&good, rule, &after);
+        if (found.verdict != MR_FOUND)
+            fail_msg("%s is not found: %s", rule, found.why);
+        if (fine.verdict == MR_FOUND)
+            fail_msg("%s is found where it was mended: %s", rule, fine.why);
+        double truth = before - after;
+        assert_true(truth > 0.01 * before);
+        if (found.saving_ms > truth * factor || found.saving_ms < truth / factor)
+            fail_msg("%s predicts %.3f ms, mending saves %.3f ms of %.3f: %s", rule, found.saving_ms, truth, before,
+                     found.why);
+        double percent = 100 * found.saving_ms / before;
+        assert_true(found.percent > percent * 0.9 && found.percent < percent * 1.1);
+    }
+}
+
+static void pageable_copies(void **state)
+{
+    (void)state;
+    struct loop bad = loop_plain(), good;
+    bad.copy_stream = false;
+    bad.sync_each = true;
+    good = bad;
+    bad.pageable = true;
+    good.bytes = bad.bytes;
+    /* the recording has no page-locked copy to compare with: the rate is given */
+    double before, after;
+    struct mr_advice_opts opts;
+    mr_advice_opts_init(&opts);
+    opts.link_gbps = good.pinned_rate;
+    struct mr_recording *rec = loop_record(PATH, &bad, &before);
+    struct got found = judge_recording(rec, "pageable_copies", &opts),
+               rateless = judge_recording(rec, "pageable_copies", NULL);
+    mr_recording_close(rec);
+    rec = loop_record(PATH, &good, &after);
+    struct got fine = judge_recording(rec, "pageable_copies", &opts);
+    mr_recording_close(rec);
+    double truth = (before - after) / 1e6;
+    assert_int_equal(found.verdict, MR_FOUND);
+    assert_int_equal(fine.verdict, MR_FINE);
+    assert_true(found.saving_ms > truth * 0.8 && found.saving_ms < truth * 1.25);
+    assert_true(found.n_rows > 0 && found.n_rows <= 50);
+    /* without any rate only what is sure is counted, and the text says so */
+    assert_true(rateless.saving_ms < truth * 0.2);
+    assert_non_null(strstr(rateless.why, "--link-gbps"));
+    /* a known device lends its link's usual rate */
+    bad.device = "NVIDIA A100-SXM4-80GB";
+    struct got named = judge(&bad, "pageable_copies", NULL);
+    assert_true(named.saving_ms > truth * 0.8 && named.saving_ms < truth * 1.25);
+    unlink(PATH);
+}
+
+static void blocking_async(void **state)
+{
+    (void)state;
+    struct loop bad = loop_plain();
+    bad.copy_stream = false;
+    bad.n_kernels = 200;
+    bad.kernel_ns = 5000;
+    bad.launch_ns = 5500;
+    bad.load_ns = 100000;
+    bad.sync_each = true;
+    struct loop good = bad;
+    bad.copy_sync = true;
+    double before, after;
+    struct got found = judge(&bad, "blocking_async", &before), fine = judge(&good, "blocking_async", &after);
+    assert_int_equal(found.verdict, MR_FINE); /* 10 us of a step: not worth a finding */
+    assert_int_equal(fine.verdict, MR_FINE);
+    /* where much is launched before the device has something to do, it is */
+    bad.own_ns = good.own_ns = 0;
+    bad.pageable = true;
+    found = judge(&bad, "blocking_async", &before);
+    assert_int_equal(found.verdict, MR_FOUND);
+    assert_true(found.saving_ms <= before - after);
+}
+
+static void copy_on_compute_stream(void **state)
+{
+    (void)state;
+    struct loop bad = loop_plain(), good = bad;
+    bad.copy_stream = false;
+    predicts(bad, good, "copy_on_compute_stream", 1.3);
+}
+
+static void starvation_by_ranges(void **state)
+{
+    (void)state;
+    struct loop bad = loop_plain(), good = bad;
+    bad.n_workers = 2;
+    bad.load_ns = 12000000;
+    good.load_ns = 12000000;
+    predicts(bad, good, "data_starvation", 1.2);
+    bad.os = good.os = false;
+    predicts(bad, good, "data_starvation", 1.2);
+    /* 6 ms a step with 2 workers, 3 ms of compute: 4 workers */
+    bad.os = true;
+    double before;
+    struct got got = judge(&bad, "data_starvation", &before);
+    const char *text = strstr(got.advice, "workers would keep up");
+    assert_non_null(text);
+    assert_true(text[-2] == '4' || text[-2] == '5');
+    assert_non_null(strstr(got.summary, "data-bound: the GPU waited"));
+    struct loop more = bad;
+    more.n_workers = (uint32_t)(text[-2] - '0');
+    double after;
+    got = judge(&more, "data_starvation", &after);
+    assert_int_equal(got.verdict, MR_FINE);
+    assert_true(after < before * 0.6);
+    assert_true(strncmp(got.summary, "not data-bound:", 15) == 0);
+}
+
+static void starvation_by_waits(void **state)
+{
+    (void)state;
+    struct loop bad = loop_plain(), good = bad;
+    bad.n_workers = 2;
+    bad.load_ns = good.load_ns = 12000000;
+    bad.ranges = good.ranges = false;
+    predicts(bad, good, "data_starvation", 1.2);
+    struct got got = judge(&bad, "data_starvation", NULL);
+    assert_non_null(strstr(got.summary, "data-bound: the GPU waited"));
+    /* neither ranges nor calls of the system: it cannot be told, and the summary says what to record */
+    bad.os = false;
+    got = judge(&bad, "data_starvation", NULL);
+    /* the maker's header says that calls of the system were traced: none are there, so there were none above the threshold */
+    assert_true(got.verdict != MR_FOUND);
+    assert_true(strncmp(got.summary, "cannot tell:", 12) == 0);
+}
+
+static void starvation_loads_itself(void **state)
+{
+    (void)state;
+    struct loop bad = loop_plain();
+    bad.copy_stream = false;
+    bad.n_workers = 0;
+    bad.load_ns = 2000000;
+    bad.sync_each = true;
+    struct got got = judge(&bad, "data_starvation", NULL);
+    assert_int_equal(got.verdict, MR_FOUND);
+    assert_non_null(strstr(got.advice, "loads by itself"));
+    assert_non_null(strstr(got.advice, ": 1 workers"));
+    struct loop good = bad;
+    good.n_workers = 8;
+    predicts(bad, good, "data_starvation", 1.2);
+}
+
+static void sync_in_loop(void **state)
+{
+    (void)state;
+    struct loop bad = loop_plain();
+    bad.kernel_ns = 20000;
+    bad.launch_ns = 8000;
+    bad.own_ns = 60000;
+    bad.load_ns = 500000;
+    bad.bytes = 1 << 20;
+    struct loop good = bad;
+    bad.sync_each = true;
+    predicts(bad, good, "sync_in_loop", 1.5);
+}
+
+static void pinning_in_loop(void **state)
+{
+    (void)state;
+    struct loop bad = loop_plain(), good = bad;
+    bad.pin_ns = 900000;
+    predicts(bad, good, "pinning_in_loop", 1.3);
+    bad.ranges = false;
+    bad.n_kernels = 20;
+    struct got got = judge(&bad, "pinning_in_loop", NULL);
+    assert_int_equal(got.verdict, MR_FOUND); /* steps by period */
+}
+
+static void allocation_in_loop(void **state)
+{
+    (void)state;
+    struct loop bad = loop_plain(), good = bad;
+    bad.alloc_ns = 500000;
+    predicts(bad, good, "allocation_in_loop", 1.3);
+}
+
+static void memset_sync(void **state)
+{
+    (void)state;
+    struct loop bad = loop_plain();
+    bad.kernel_ns = 20000;
+    bad.own_ns = 60000;
+    bad.bytes = 1 << 20;
+    struct loop good = bad;
+    bad.set_ns = 3000;
+    predicts(bad, good, "memset_sync", 1.5);
+}
+
+static void small_copies(void **state)
+{
+    (void)state;
+    struct loop bad = loop_plain(), good = bad;
+    bad.n_small = 200;
+    bad.sync_each = good.sync_each = true;
+    good.n_small = 1;
+    predicts(bad, good, "small_copies", 1.3);
+}
+
+static void launch_bound(void **state)
+{
+    (void)state;
+    struct loop bad = loop_plain();
+    bad.n_kernels = 300;
+    bad.kernel_ns = 3000;
+    bad.launch_ns = 9000;
+    bad.bytes = 1 << 20;
+    struct loop good = bad;
+    good.graph = true;
+    good.launch_ns = 20000;
+    predicts(bad, good, "launch_bound", 1.5);
+}
+
+static void gpu_gaps(void **state)
+{
+    (void)state;
+    struct loop bad = loop_plain();
+    bad.sync_each = true;
+    struct loop good = bad;
+    bad.own_ns = 2000000;
+    predicts(bad, good, "gpu_gaps", 1.3);
+}
+
+static void link_rate(void **state)
+{
+    (void)state;
+    struct loop bad = loop_plain();
+    bad.copy_stream = false;
+    bad.device = "NVIDIA A100-SXM4-80GB";
+    bad.sync_each = true;
+    struct loop good = bad;
+    bad.pinned_rate = 6;
+    predicts(bad, good, "link_rate", 1.3);
+    bad.bytes = 0;
+    assert_int_equal(judge(&bad, "link_rate", NULL).verdict, MR_CANNOT_TELL);
+}
+
+static void tensor_cores(void **state)
+{
+    (void)state;
+    struct loop bad = loop_plain(), good = bad;
+    bad.kernel = "ampere_sgemm_128x64_nn";
+    good.kernel_ns /= 2; /* what the rule assumes */
+    predicts(bad, good, "tensor_cores", 1.2);
+    bad.device = NULL;
+    assert_int_equal(judge(&bad, "tensor_cores", NULL).verdict, MR_CANNOT_TELL);
+    static const char *const with[] = {"ampere_s16816gemm_bf16",
+                                       "sm80_xmma_gemm_f16",
+                                       "cutlass_tensorop_gemm",
+                                       "vectorized_elementwise_kernel",
+                                       "nvjet_tst_128x64",
+                                       "gemv2T_kernel_val",
+                                       "gemmk1"};
+    bad = loop_plain();
+    for (int i = 0; i < 6; i++) {
+        bad.kernel = with[i];
+        assert_int_equal(judge(&bad, "tensor_cores", NULL).verdict, MR_FINE);
+    }
+    bad.kernel = "cutlass_80_simt_sgemm_128x128";
+    assert_int_equal(judge(&bad, "tensor_cores", NULL).verdict, MR_FOUND);
+}
+
+/* Two processes whose kernels take turns, with the time that a switch takes between them, or run at once. */
+static struct got turns(bool two, uint64_t switch_ns, bool together)
+{
+    struct make m;
+    make_begin(&m, PATH);
+    make_device(&m, 0, "Some GPU");
+    for (uint64_t p = 0; p < 1 + (uint64_t)two; p++) {
+        if (p)
+            make_process(&m, 300, "python3 other.py");
+        for (uint64_t i = 0; i < 400; i++) {
+            uint64_t start = 1000000 + i * 1000000 + (together ? 0 : p * 400000) + (two ? p * switch_ns : 0);
+            if (i % 10 == 0 && p == 0)
+                make_range(&m, "step", start - 10000, start + 5000000);
+            make_kernel(&m, 7, "k", start, start + (p ? 300000 : 400000 + (together ? 500000 : 0)));
+        }
+    }
+    make_end(&m);
+    struct mr_recording *rec = make_load(PATH);
+    struct got got = judge_recording(rec, "context_switches", NULL);
+    mr_recording_close(rec);
+    unlink(PATH);
+    return got;
+}
+
+static void context_switches(void **state)
+{
+    (void)state;
+    assert_int_equal(turns(false, 0, false).verdict, MR_FINE);
+    assert_int_equal(turns(true, 100000, true).verdict, MR_FINE);
+    struct got got = turns(true, 100000, false);
+    assert_int_equal(got.verdict, MR_FOUND);
+    assert_true(got.saving_ms > 1.0 && got.saving_ms < 4.0); /* 10 a step, 0.2 ms before each of ours */
+}
+
+/* PyTorch's main thread waits while another one launches the backward pass: the device's gaps then are not for want of data. */
+static void waits_for_autograd(void **state)
+{
+    struct make m;
+    (void)state;
+    make_begin(&m, PATH);
+    for (uint64_t i = 0; i < 20; i++) {
+        uint64_t at = 1000000 + i * 1000000;
+        m.tid = 100;
+        make_copy(&m, 7, at + 210000, at + 220000, 100000, MR_COPY_H2D, MR_MEM_PINNED);
+        make_kernel(&m, 7, "forward", at + 300000, at + 500000);
+        make_os(&m, "poll", at + 20000, at + 200000, 0);
+        make_os(&m, "pthread_cond_wait", at + 310000, at + 900000, 0);
+        m.tid = 101;
+        make_os(&m, "pthread_cond_wait", at, at + 450000, 0);
+        make_kernel(&m, 7, "backward", at + 800000, at + 1000000);
+    }
+    make_end(&m);
+    struct mr_recording *rec = make_load(PATH);
+    struct got got = judge_recording(rec, "data_starvation", NULL);
+    assert_int_equal(got.verdict, MR_FOUND);
+    assert_true(got.saving_ms > 0.17 && got.saving_ms < 0.19);
+    mr_recording_close(rec);
+    unlink(PATH);
+}
+
+/* ---- what must not matter ---- */
+
+struct all {
+    uint32_t n;
+    struct {
+        char rule[40];
+        enum mr_verdict verdict;
+        double ms, percent, confidence;
+    } f[64];
+    char summary[1800];
+};
+
+static struct all judge_all(struct mr_recording *rec)
+{
+    static struct all all;
+    struct mr_advice *advice = NULL;
+    memset(&all, 0, sizeof all);
+    assert_int_equal(mr_analyze(rec, NULL, &advice), 0);
+    check_all(advice);
+    all.n = mr_advice_count(advice);
+    for (uint32_t i = 0; i < all.n; i++) {
+        const struct mr_finding *f = mr_advice_get(advice, i);
+        snprintf(all.f[i].rule, sizeof all.f[i].rule, "%s", f->rule);
+        all.f[i].verdict = f->verdict;
+        all.f[i].ms = f->saving_ms;
+        all.f[i].percent = f->saving_percent;
+        all.f[i].confidence = f->confidence;
+    }
+    snprintf(all.summary, sizeof all.summary, "%s", mr_advice_summary(advice));
+    mr_advice_destroy(advice);
+    mr_recording_close(rec);
+    return all;
+}
+
+static struct loop faulty(void)
+{
+    struct loop l = loop_plain();
+    l.pageable = true;
+    l.copy_stream = false;
+    l.sync_each = true;
+    l.own_ns = 300000;
+    l.pin_ns = 200000;
+    l.n_small = 20;
+    return l;
+}
+
+static void shift_changes_nothing(void **state)
+{
+    (void)state;
+    struct loop l = faulty();
+    struct all here = judge_all(loop_record(PATH, &l, NULL));
+    l.at_ns += 123456789012;
+    struct all there = judge_all(loop_record(PATH, &l, NULL));
+    assert_memory_equal(&here, &there, sizeof here);
+    unlink(PATH);
+}
+
+static void strangers_change_nothing(void **state)
+{
+    (void)state;
+    struct loop l = faulty();
+    struct make m;
+    l.n_workers = 2;
+    make_begin(&m, PATH);
+    loop_run(&m, &l);
+    make_end(&m);
+    struct all alone = judge_all(make_load(PATH));
+    make_begin(&m, PATH);
+    make_process(&m, 50, "/usr/bin/other");
+    for (uint64_t i = 0; i < 500; i++) {
+        make_os(&m, "poll", i * 700000, i * 700000 + 600000, 0);
+        make_range(&m, "data", i * 700000, i * 700000 + 300000);
+        make_range(&m, "step", i * 700000, i * 700000 + 300000);
+        make_call(&m, "cudaStreamSynchronize_v3020", i * 700000, i * 700000 + 500000);
+    }
+    make_process(&m, 100, "python3 train.py");
+    loop_run(&m, &l);
+    make_end(&m);
+    struct all with = judge_all(make_load(PATH));
+    assert_memory_equal(&alone, &with, sizeof alone);
+    unlink(PATH);
+}
+
+/* ---- recordings with little in them ---- */
+
+static void nothing_there(void **state)
+{
+    struct make m;
+    (void)state;
+    make_begin(&m, PATH);
+    make_note(&m, "no_cuda", 0, "another subscriber holds CUPTI");
+    make_end(&m);
+    struct all all = judge_all(make_load(PATH));
+    assert_true(strncmp(all.summary, "cannot tell:", 12) == 0);
+    assert_non_null(strstr(all.summary, "another subscriber"));
+    for (uint32_t i = 0; i < all.n; i++)
+        assert_int_equal(all.f[i].verdict, MR_CANNOT_TELL);
+    unlink(PATH);
+}
+
+static void copies_without_kernels(void **state)
+{
+    struct make m;
+    (void)state;
+    make_begin(&m, PATH);
+    for (uint64_t i = 0; i < 50; i++)
+        make_copy(&m, 7, 100000 + i * 1000000, 600000 + i * 1000000, 4 << 20, MR_COPY_H2D, MR_MEM_PAGEABLE);
+    make_end(&m);
+    struct mr_recording *rec = make_load(PATH);
+    assert_int_equal(judge_recording(rec, "data_starvation", NULL).verdict, MR_CANNOT_TELL);
+    assert_int_equal(judge_recording(rec, "copy_on_compute_stream", NULL).verdict, MR_CANNOT_TELL);
+    assert_int_equal(judge_recording(rec, "launch_bound", NULL).verdict, MR_CANNOT_TELL);
+    struct mr_advice_opts opts;
+    mr_advice_opts_init(&opts);
+    opts.link_gbps = 25;
+    struct got got = judge_recording(rec, "pageable_copies", &opts);
+    assert_int_equal(got.verdict, MR_FOUND);
+    assert_non_null(strstr(got.why, "at most this is saved"));
+    mr_recording_close(rec);
+    unlink(PATH);
+}
+
+static void kernels_without_calls(void **state)
+{
+    struct make m;
+    (void)state;
+    make_begin(&m, PATH);
+    for (uint64_t i = 0; i < 50; i++) {
+        make_kernel_of(&m, 0, 7, "a", 100000 + i * 1000000, 600000 + i * 1000000);
+        make_copy_of(&m, 0, 7, 600000 + i * 1000000, 700000 + i * 1000000, 1 << 20, MR_COPY_H2D, MR_MEM_UNKNOWN);
+    }
+    make_end(&m);
+    static const char *const untold[] = {"blocking_async", "sync_in_loop",    "pinning_in_loop", "allocation_in_loop",
+                                         "memset_sync",    "pageable_copies", "gpu_gaps",        "launch_bound",
+                                         "tensor_cores",   "link_rate"};
+    struct mr_recording *rec = make_load(PATH);
+    for (size_t i = 0; i < sizeof untold / sizeof *untold; i++)
+        assert_int_equal(judge_recording(rec, untold[i], NULL).verdict, MR_CANNOT_TELL);
+    mr_recording_close(rec);
+    unlink(PATH);
+}
+
+/* Anything at any time, crossing, nested, of no length: advice is made, and keeps its promises. */
+static void anything(void **state)
+{
+    static const char *const calls[] = {"cudaLaunchKernel_v7000", "cudaStreamSynchronize_v3020", "cudaFree_v3020",
+                                        "cudaHostAlloc_v3020",    "cuMemcpyHtoDAsync_v2",        "cudaEventQuery_v3020",
+                                        "cudaMemset_v3020"};
+    static const char *const names[] = {"step", "data", "gemm", "read", "poll", "DataLoader.__next__"};
+    (void)state;
+    for (uint32_t round = 0; round < 30; round++) {
+        struct make m;
+        make_begin(&m, PATH);
+        if (round % 2)
+            make_device(&m, 0, "Some GPU");
+        for (uint32_t i = 0; i < 150; i++) {
+            uint32_t r = (round * 200 + i) * 6;
+            uint64_t start = 10000 + test_u64(r) % 5000000, end = start + (i % 7 ? test_u64(r + 1) % 300000 : 0);
+            uint32_t pick = (uint32_t)(test_u64(r + 2) % 1000), stream = 7 + pick % 3;
+            m.tid = 100 + (uint32_t)(test_u64(r + 3) % 3);
+            m.device = pick % 11 == 0;
+            switch (test_u64(r + 4) % 6) {
+            case 0:
+                make_kernel(&m, stream, names[pick % 6], start, end);
+                break;
+            case 1:
+                make_copy(&m, stream, start, end, test_u64(r + 5) % (4u << 20), (enum mr_copy_kind)(pick % 11),
+                          (enum mr_mem_kind)(pick % 8));
+                break;
+            case 2:
+                make_range_of(&m, NULL, pick % 5 ? MR_RANGE_PUSH_POP : MR_RANGE_START_END, names[pick % 6], start, end);
+                break;
+            case 3:
+                make_os(&m, names[pick % 6], start, end, pick);
+                break;
+            case 4:
+                make_set(&m, stream, start, end, pick, (enum mr_mem_kind)(pick % 8));
+                break;
+            default:
+                make_kernel_of(&m, make_call(&m, calls[pick % 7], start, end), stream, "k", start, end);
+            }
+        }
+        make_end(&m);
+        judge_all(make_load(PATH));
+        unlink(PATH);
+    }
+}
+
+static void wrong_names(void **state)
+{
+    struct mr_advice *advice = NULL;
+    struct mr_advice_opts opts;
+    (void)state;
+    struct loop l = loop_plain();
+    struct mr_recording *rec = loop_record(PATH, &l, NULL);
+    mr_advice_opts_init(&opts);
+    opts.step = "epok";
+    assert_int_equal(mr_analyze(rec, &opts, &advice), MR_EOPTION);
+    assert_non_null(strstr(mr_last_error(), "\"data\""));
+    opts.step = "step";
+    opts.range = "lode";
+    assert_int_equal(mr_analyze(rec, &opts, &advice), MR_EOPTION);
+    assert_non_null(strstr(mr_last_error(), "lode"));
+    assert_null(advice);
+    opts.range = "data";
+    assert_int_equal(mr_analyze(rec, &opts, &advice), 0);
+    mr_advice_destroy(advice);
+    mr_recording_close(rec);
+    unlink(PATH);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pageable_copies),
+        cmocka_unit_test(blocking_async),
+        cmocka_unit_test(copy_on_compute_stream),
+        cmocka_unit_test(starvation_by_ranges),
+        cmocka_unit_test(starvation_by_waits),
+        cmocka_unit_test(starvation_loads_itself),
+        cmocka_unit_test(sync_in_loop),
+        cmocka_unit_test(pinning_in_loop),
+        cmocka_unit_test(allocation_in_loop),
+        cmocka_unit_test(memset_sync),
+        cmocka_unit_test(small_copies),
+        cmocka_unit_test(launch_bound),
+        cmocka_unit_test(gpu_gaps),
+        cmocka_unit_test(link_rate),
+        cmocka_unit_test(tensor_cores),
+        cmocka_unit_test(context_switches),
+        cmocka_unit_test(shift_changes_nothing),
+        cmocka_unit_test(strangers_change_nothing),
+        cmocka_unit_test(nothing_there),
+        cmocka_unit_test(copies_without_kernels),
+        cmocka_unit_test(kernels_without_calls),
+        cmocka_unit_test(wrong_names),
+        cmocka_unit_test(waits_for_autograd),
+        cmocka_unit_test(anything),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

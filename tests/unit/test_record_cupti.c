@@ -1,0 +1,297 @@
+/*
+ * The CUPTI injection, with a CUPTI that is not there: a small program (tests/support/fake_app.c) is injected as the driver would do
+ * it, and the parts that it left are read.
+ */
+#include "part_look.h"
+#include "unit.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MAX_PARTS 4
+static char folder[64];
+static struct part_look looks[MAX_PARTS];
+static int n_looks;
+
+/* Runs fake_app; words: its arguments, NULL, then "NAME=VALUE" ..., NULL. Returns waitpid's status; it must print nothing. */
+static int record(const char *const *words)
+{
+    char output[128];
+    const char *arguments[16] = {FAKE_APP};
+    int n = 1, status;
+    struct stat printed;
+    snprintf(output, sizeof output, "%s/output", folder);
+    for (; *words; words++)
+        arguments[n++] = *words;
+    arguments[n] = NULL;
+    pid_t child = fork();
+    if (child == 0) {
+        int fd = open(output, O_CREAT | O_WRONLY | O_TRUNC, 0600);
+        dup2(fd, 1);
+        dup2(fd, 2);
+        setenv("CUDA_INJECTION64_PATH", RECORD_MODULE, 1);
+        setenv("MILLRACE_CUPTI", FAKE_CUPTI, 1);
+        setenv("MILLRACE_RECORD_DIR", folder, 1);
+        setenv("ASAN_OPTIONS", "detect_leaks=0", 1); /* its search prints when threads of ours are about to end */
+        setenv("MILLRACE_RECORD_TRACE", "1", 1);
+        setenv("MILLRACE_RECORD_FLUSH_MS", "50", 1);
+        for (words++; *words; words++)
+            putenv((char *)*words);
+        execv(FAKE_APP, (char *const *)arguments);
+        _exit(97);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(stat(output, &printed), 0);
+    if (printed.st_size) {
+        char command[256];
+        snprintf(command, sizeof command, "cat %s", output);
+        fail_msg("printed %d bytes; cat: %d", (int)printed.st_size, system(command));
+    }
+    n_looks = part_look_folder(folder, looks, MAX_PARTS);
+    return status;
+}
+
+#define RECORD(...)                   record((const char *const[]){__VA_ARGS__, NULL, NULL})
+#define AT(look, type, index, record) memcpy(&(record), (look)->of[type] + (index) * sizeof(record), sizeof(record))
+
+static const char *text(const struct part_look *look, uint32_t id)
+{
+    return id < 65536 && look->text[id] ? look->text[id] : "";
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    strcpy(folder, "/tmp/millrace-cupti.XXXXXX");
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    char command[128];
+    for (int i = 0; i < n_looks; i++)
+        part_look_free(&looks[i]);
+    n_looks = 0;
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    return system(command);
+}
+
+/* 300 steps of the program: what matters of each is there, once, with its fields; queries and inner driver calls are not. */
+static void check_steps(const struct part_look *look, uint64_t n, uint32_t copies_in_one)
+{
+    uint64_t lost = 0, launches = 0, driver = 0;
+    assert_int_equal(look->n[MR_PART_KERNEL], n);
+    assert_int_equal(look->n[MR_PART_COPY], 2 * n);
+    assert_int_equal(look->n[MR_PART_API], 4 * n);
+    for (uint64_t i = 0; i < n; i++) {
+        struct mr_part_kernel kernel;
+        AT(look, MR_PART_KERNEL, i, kernel);
+        lost += kernel.start_ns == 0 && kernel.end_ns == 0;
+        assert_string_equal(text(look, kernel.name), i % 2 ? "_Z3addPf" : "_Z3mulPf");
+        assert_true(kernel.grid[0] == 10 && kernel.grid[1] == 2 && kernel.block[0] == 256 && kernel.registers == 32);
+        assert_true(kernel.dynamic_shared == 1024 && kernel.graph == 5 && kernel.graph_node == 77 &&
+                    kernel.stream == 7);
+    }
+    assert_int_equal(lost, n / 100);
+    for (uint64_t i = 0; i < 2 * n; i += 2) {
+        struct mr_part_copy copy;
+        AT(look, MR_PART_COPY, i, copy);
+        assert_true(copy.bytes == 1000 + i / 2 && copy.src_kind == (i / 2 % 2 ? 1 : 2) && copy.dst_kind == 3);
+        assert_true(copy.count == copies_in_one && copy.kind == 1 && copy.end_ns - copy.start_ns == 500);
+    }
+    for (uint64_t i = 0; i < 4 * n; i++) {
+        struct mr_part_api api;
+        AT(look, MR_PART_API, i, api);
+        const char *name = text(look, api.name);
+        assert_string_not_equal(name, "cudaGetDevice_v3020");
+        assert_string_not_equal(name, "cuLaunchKernel");
+        launches += strcmp(name, "cudaLaunchKernel_v7000") == 0;
+        driver += strcmp(name, "cuMemcpyHtoDAsync_v2") == 0 && api.class == MR_PART_DRIVER;
+        assert_int_equal(api.tid, look->header.pid);
+    }
+    assert_int_equal(launches, n);
+    assert_int_equal(driver, n);
+    assert_true(part_look_note(look, "exit", NULL) > 0);
+}
+
+static void test_steps(void **state)
+{
+    (void)state;
+    assert_int_equal(RECORD("steps", "300"), 0);
+    assert_int_equal(n_looks, 1);
+    check_steps(&looks[0], 300, 3);
+    assert_int_equal(part_look_note(&looks[0], "no_cuda", NULL), -1);
+    assert_int_equal(part_look_note(&looks[0], "warning", NULL), -1);
+}
+
+/* CUDA 12.0, 12.4, 12.8, 13.1: their records have other sizes. */
+static void test_versions(void **state)
+{
+    static const char *const versions[] = {"19", "22", "26", "130100"};
+    for (size_t i = 0; i < 4; i++) {
+        char variable[64];
+        snprintf(variable, sizeof variable, "FAKE_CUPTI_VERSION=%s", versions[i]);
+        assert_int_equal(record((const char *const[]){"steps", "300", NULL, variable, NULL}), 0);
+        assert_int_equal(n_looks, 1);
+        check_steps(&looks[0], 300, i < 2 ? 1 : 3);
+        teardown(state);
+        setup(state);
+    }
+}
+
+static void test_unknown_version_warns(void **state)
+{
+    (void)state;
+    assert_int_equal(record((const char *const[]){"steps", "300", NULL, "FAKE_CUPTI_VERSION=140000", NULL}), 0);
+    check_steps(&looks[0], 300, 3);
+    assert_int_equal(part_look_note(&looks[0], "warning", NULL), 140000);
+}
+
+static void test_other_kinds(void **state)
+{
+    (void)state;
+    assert_int_equal(RECORD("others"), 0);
+    assert_int_equal(n_looks, 1);
+    const struct part_look *look = &looks[0];
+    struct mr_part_set set;
+    struct mr_part_copy peer;
+    struct mr_part_memory memory;
+    struct mr_part_overhead overhead;
+    struct mr_part_device device;
+    struct mr_part_context context;
+    struct mr_part_stream stream;
+    assert_true(look->n[MR_PART_SET] == 1 && look->n[MR_PART_COPY] == 1 && look->n[MR_PART_SYNC] == 1);
+    assert_true(look->n[MR_PART_MEMORY] == 1 && look->n[MR_PART_OVERHEAD] == 1 && look->n[MR_PART_DEVICE] == 1);
+    assert_true(look->n[MR_PART_CONTEXT] == 1 && look->n[MR_PART_STREAM] == 1 && look->n[MR_PART_GRAPH] == 0);
+    AT(look, MR_PART_SET, 0, set);
+    assert_true(set.bytes == 4096 && set.value == 5 && set.kind == 3);
+    AT(look, MR_PART_COPY, 0, peer);
+    assert_true(peer.src_device == 1 && peer.dst_device == 2 && peer.kind == 10 && peer.count == 1 && peer.bytes == 99);
+    AT(look, MR_PART_MEMORY, 0, memory);
+    assert_true(memory.address == 0x1000 && memory.bytes == 512 && memory.operation == 1);
+    AT(look, MR_PART_OVERHEAD, 0, overhead);
+    assert_int_equal(overhead.tid, 4242);
+    AT(look, MR_PART_DEVICE, 0, device);
+    assert_string_equal(text(look, device.name), "Fake H200");
+    assert_true(device.n_sms == 132 && device.n_copy_engines == 3 && device.memory_bandwidth == 4000000000ull);
+    AT(look, MR_PART_CONTEXT, 0, context);
+    assert_true(context.null_stream == 7 && context.green_parent == 9);
+    AT(look, MR_PART_STREAM, 0, stream);
+    assert_true(stream.stream == 13 && stream.flags == 2);
+}
+
+static void test_light(void **state)
+{
+    (void)state;
+    assert_int_equal(record((const char *const[]){"steps", "50", NULL, "MILLRACE_RECORD_TRACE=2", NULL}), 0);
+    assert_int_equal(looks[0].n[MR_PART_KERNEL], 0);
+    assert_int_equal(looks[0].n[MR_PART_COPY], 100);
+    assert_int_equal(looks[0].n[MR_PART_API], 150);
+}
+
+static void test_all_calls(void **state)
+{
+    (void)state;
+    assert_int_equal(record((const char *const[]){"steps", "50", NULL, "MILLRACE_RECORD_API=all", NULL}), 0);
+    assert_int_equal(looks[0].n[MR_PART_API], 50 * 15);
+}
+
+static void test_another_subscriber(void **state)
+{
+    (void)state;
+    const char *why = NULL;
+    assert_int_equal(record((const char *const[]){"steps", "50", NULL, "FAKE_CUPTI_REFUSE=39", NULL}), 0);
+    assert_int_equal(n_looks, 1);
+    assert_int_equal(part_look_note(&looks[0], "no_cuda", &why), 39);
+    assert_non_null(strstr(why, "another profiler"));
+    assert_int_equal(looks[0].n[MR_PART_API], 0);
+    assert_true(part_look_note(&looks[0], "exit", NULL) > 0);
+}
+
+static void test_too_old(void **state)
+{
+    (void)state;
+    const char *why = NULL;
+    assert_int_equal(record((const char *const[]){"steps", "50", NULL, "FAKE_CUPTI_VERSION=18", NULL}), 0);
+    assert_int_equal(part_look_note(&looks[0], "no_cuda", &why), 0);
+    assert_non_null(strstr(why, "version 18"));
+}
+
+static void test_drops_and_refused_kinds(void **state)
+{
+    (void)state;
+    const char *why = NULL;
+    assert_int_equal(
+        record((const char *const[]){"steps", "50", NULL, "FAKE_CUPTI_DROP=17", "FAKE_CUPTI_NO_KIND=49", NULL}), 0);
+    assert_int_equal(part_look_note(&looks[0], "dropped", NULL), 17);
+    assert_int_equal(part_look_note(&looks[0], "warning", &why), 21);
+    assert_non_null(strstr(why, "allocations"));
+    assert_int_equal(looks[0].n[MR_PART_KERNEL], 50);
+}
+
+static void test_threads(void **state)
+{
+    (void)state;
+    assert_int_equal(RECORD("threads", "16"), 0);
+    assert_int_equal(looks[0].n[MR_PART_KERNEL], 16000);
+    assert_int_equal(looks[0].n[MR_PART_COPY], 32000);
+    assert_int_equal(part_look_note(&looks[0], "dropped", NULL), -1);
+}
+
+static void test_killed(void **state)
+{
+    (void)state;
+    int status = RECORD("kill", "1000");
+    assert_true(WIFSIGNALED(status));
+    assert_int_equal(n_looks, 1);
+    assert_int_equal(looks[0].n[MR_PART_KERNEL], 100);
+    assert_int_equal(part_look_note(&looks[0], "exit", NULL), -1);
+}
+
+static void test_capture_range(void **state)
+{
+    (void)state;
+    const char *const once[] = {"capture", NULL, "MILLRACE_RECORD_CAPTURE=cudaProfilerApi", NULL};
+    const char *const each[] = {"capture", NULL, "MILLRACE_RECORD_CAPTURE=cudaProfilerApi",
+                                "MILLRACE_RECORD_CAPTURE_END=repeat", NULL};
+    assert_int_equal(record(once), 0);
+    assert_int_equal(looks[0].n[MR_PART_KERNEL], 100);
+    assert_true(part_look_note(&looks[0], "capture_start", NULL) < part_look_note(&looks[0], "capture_stop", NULL));
+    teardown(state);
+    setup(state);
+    assert_int_equal(record(each), 0);
+    assert_int_equal(looks[0].n[MR_PART_KERNEL], 200);
+    assert_int_equal(looks[0].n[MR_PART_COPY], 400);
+}
+
+static void test_fork(void **state)
+{
+    (void)state;
+    assert_int_equal(RECORD("fork"), 0);
+    assert_int_equal(n_looks, 1); /* the child has nothing to say */
+    assert_int_equal(looks[0].n[MR_PART_KERNEL], 20);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_steps, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_versions, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_unknown_version_warns, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_other_kinds, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_light, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_all_calls, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_another_subscriber, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_too_old, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_drops_and_refused_kinds, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_threads, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_killed, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_capture_range, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_fork, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,378 @@
+/* Steps, by ranges and by period, and the breakdown of their time. */
+#include "loop_sim.h"
+
+#include "profile/look.h"
+#include <inttypes.h>
+#include <unistd.h>
+
+#define PATH "test_steps.sqlite"
+
+static struct mr_table *report(struct mr_recording *rec, const struct mr_report_opts *opts)
+{
+    struct mr_report_opts plain;
+    struct mr_table *table = NULL;
+    plain = (struct mr_report_opts){.size = sizeof plain};
+    if (mr_report_step_breakdown.make(rec, opts ? opts : &plain, &table) < 0)
+        fail_msg("%s", mr_last_error());
+    return table;
+}
+
+static int64_t cell(const struct mr_table *table, uint64_t row, const char *name)
+{
+    for (uint32_t c = 0; c < mr_table_columns(table); c++)
+        if (strcmp(mr_table_column(table, c)->name, name) == 0)
+            return mr_table_cell(table, row, c).integer;
+    fail_msg("no column %s", name);
+    return 0;
+}
+
+static const char *text(const struct mr_table *table, uint64_t row, const char *name)
+{
+    for (uint32_t c = 0; c < mr_table_columns(table); c++)
+        if (strcmp(mr_table_column(table, c)->name, name) == 0)
+            return mr_table_cell(table, row, c).text;
+    fail_msg("no column %s", name);
+    return NULL;
+}
+
+/* Parts add up to the step, idle parts to idle, exactly. */
+static void check_sums(const struct mr_table *table)
+{
+    for (uint64_t r = 0; r < mr_table_rows(table); r++) {
+        int64_t wall = cell(table, r, "Duration"), idle = cell(table, r, "Idle");
+        assert_true(wall > 0);
+        assert_true(idle >= 0 && cell(table, r, "Compute Alone") >= 0 && cell(table, r, "Copy Exposed") >= 0);
+        assert_int_equal(cell(table, r, "Compute Alone") + cell(table, r, "Copy Hidden") +
+                             cell(table, r, "Copy Exposed") + idle,
+                         wall);
+        assert_int_equal(cell(table, r, "Idle in API Calls") + cell(table, r, "Idle in OS Calls") +
+                             cell(table, r, "Idle in Own Code"),
+                         idle);
+    }
+}
+
+static struct mr_steps steps_of(struct mr_recording *rec, const char *name)
+{
+    struct mr_place *places = NULL;
+    struct mr_steps steps = {0};
+    uint32_t n = 0, *ops = NULL;
+    uint64_t n_ops = 0;
+    assert_int_equal(mr_places_find(rec, &places, &n), 0);
+    assert_true(n > 0);
+    assert_int_equal(mr_place_ops(rec, &places[0], &ops, &n_ops), 0);
+    if (mr_steps_find(rec, &places[0], ops, n_ops, name, &steps) < 0)
+        fail_msg("%s", mr_last_error());
+    free(places);
+    free(ops);
+    return steps;
+}
+
+static void by_known_name(void **state)
+{
+    struct loop l = loop_plain();
+    struct mr_recording *rec = loop_record(PATH, &l, NULL);
+    (void)state;
+    struct mr_steps steps = steps_of(rec, NULL);
+    assert_int_equal(steps.method, MR_STEPS_KNOWN);
+    assert_int_equal(steps.n, l.n_steps);
+    for (uint64_t i = 1; i < steps.n; i++)
+        assert_true(steps.at[i].start_ns == steps.at[i - 1].end_ns); /* nothing between them is lost */
+    mr_steps_free(&steps);
+    steps = steps_of(rec, "data");
+    assert_int_equal(steps.method, MR_STEPS_NAMED);
+    assert_int_equal(steps.n, l.n_steps);
+    mr_steps_free(&steps);
+    struct mr_table *table = report(rec, NULL);
+    assert_int_equal(mr_table_rows(table), l.n_steps + 2);
+    assert_string_equal(text(table, 0, "Step"), "median");
+    assert_string_equal(text(table, 1, "Step"), "p95");
+    assert_true(cell(table, 0, "Duration") <= cell(table, 1, "Duration"));
+    check_sums(table);
+    mr_table_destroy(table);
+    mr_recording_close(rec);
+    unlink(PATH);
+}
+
+static void names_with_numbers(void **state)
+{
+    struct make m;
+    char name[32];
+    (void)state;
+    make_begin(&m, PATH);
+    make_range(&m, "epoch 1", 500, 99000000);
+    for (uint64_t i = 0; i < 20; i++) {
+        snprintf(name, sizeof name, "ProfilerStep#%d", (int)i);
+        make_range(&m, name, 1000 + i * 1000000, 800000 + i * 1000000);
+        make_kernel(&m, 7, "k", 100000 + i * 1000000, 400000 + i * 1000000);
+    }
+    make_end(&m);
+    struct mr_recording *rec = make_load(PATH);
+    struct mr_steps steps = steps_of(rec, NULL);
+    assert_int_equal(steps.method, MR_STEPS_KNOWN);
+    assert_int_equal(steps.n, 20);
+    assert_int_equal(steps.at[3].end_ns - steps.at[3].start_ns, 1000000);
+    mr_steps_free(&steps);
+    mr_recording_close(rec);
+    unlink(PATH);
+}
+
+/* Nobody's name: the outermost that repeat, beginning with the first of a step; not the epochs around, nor what is inside. */
+static void by_regular_ranges(void **state)
+{
+    struct make m;
+    (void)state;
+    make_begin(&m, PATH);
+    for (uint64_t i = 0; i < 30; i++) {
+        uint64_t at = 1000 + i * 1000000;
+        make_range(&m, "alpha", at, at + 300000);
+        make_range(&m, "beta", at + 310000, at + 900000);
+        for (uint64_t k = 0; k < 4; k++) {
+            make_range(&m, "layer", at + 320000 + k * 100000, at + 400000 + k * 100000);
+            make_kernel(&m, 7, "k", at + 330000 + k * 100000, at + 390000 + k * 100000);
+        }
+    }
+    make_end(&m);
+    struct mr_recording *rec = make_load(PATH);
+    struct mr_steps steps = steps_of(rec, NULL);
+    assert_int_equal(steps.method, MR_STEPS_RANGE);
+    assert_int_equal(steps.n, 30);
+    assert_int_equal(steps.at[0].start_ns, 1000);
+    mr_steps_free(&steps);
+    mr_recording_close(rec);
+    unlink(PATH);
+}
+
+/* Layers repeat within a step, a log is written each tenth: the period is the step's, with copies and without. */
+static void by_period(void **state)
+{
+    (void)state;
+    for (int copies = 0; copies < 2; copies++) {
+        struct make m;
+        uint64_t at = 1000000;
+        make_begin(&m, PATH);
+        for (uint64_t i = 0; i < 40; i++) {
+            if (copies)
+                make_copy(&m, 7, at, at + 100000, 1 << 20, MR_COPY_H2D, MR_MEM_PINNED);
+            at += 110000;
+            for (int k = 0; k < 12; k++) {
+                make_kernel(&m, 7, "gemm", at, at + 20000);
+                make_kernel(&m, 7, "relu", at + 21000, at + 30000);
+                at += 40000;
+            }
+            make_kernel(&m, 7, "loss", at, at + 20000);
+            make_kernel(&m, 7, "adam", at + 30000, at + 60000);
+            at += 100000 + test_u64((uint32_t)i) % 30000;
+        }
+        make_end(&m);
+        struct mr_recording *rec = make_load(PATH);
+        struct mr_steps steps = steps_of(rec, NULL);
+        assert_int_equal(steps.method, MR_STEPS_PERIOD);
+        assert_true(steps.n >= 39 && steps.n <= 40);
+        assert_true(steps.confidence > 0.5 && steps.confidence < 0.95);
+        struct mr_table *table = report(rec, NULL);
+        check_sums(table);
+        mr_table_destroy(table);
+        mr_steps_free(&steps);
+        mr_recording_close(rec);
+        unlink(PATH);
+    }
+}
+
+static void no_steps(void **state)
+{
+    struct make m;
+    (void)state;
+    make_begin(&m, PATH);
+    for (uint32_t i = 0; i < 300; i++) { /* no name comes twice */
+        char name[16];
+        snprintf(name, sizeof name, "k%x", (unsigned)test_u64(i) & 0xffffff);
+        make_kernel(&m, 7, name, 100000 + i * 10000, 104000 + i * 10000);
+    }
+    make_end(&m);
+    struct mr_recording *rec = make_load(PATH);
+    struct mr_steps steps = steps_of(rec, NULL);
+    assert_int_equal(steps.method, MR_STEPS_NONE);
+    assert_int_equal(steps.n, 0);
+    mr_steps_free(&steps);
+    struct mr_table *table = report(rec, NULL);
+    assert_int_equal(mr_table_rows(table), 0);
+    assert_non_null(strstr(mr_table_note(table), "no steps were found"));
+    mr_table_destroy(table);
+    mr_recording_close(rec);
+    unlink(PATH);
+}
+
+static void odd_ranges(void **state)
+{
+    struct make m;
+    (void)state;
+    make_begin(&m, PATH);
+    make_range(&m, "step", 1000, 500000); /* crossing, empty, open, inside its like: none may upset anything */
+    make_range(&m, "cross", 300000, 900000);
+    make_range(&m, "step", 1000000, 1000000);
+    make_range(&m, "step", 1000000, 1900000);
+    make_range(&m, "step", 1100000, 1200000);
+    make_range(&m, "step", 2000000, 0);
+    make_range_of(&m, "dom", MR_RANGE_MARK, "step", 2100000, 0);
+    make_range_of(&m, "dom", MR_RANGE_START_END, "step", 100000, 2500000);
+    make_kernel(&m, 7, "a", 100000, 100000);
+    make_kernel(&m, 7, "a", 200000, 1500000);
+    make_copy(&m, 8, 1400000, 2200000, 1000, MR_COPY_H2D, MR_MEM_PINNED);
+    make_kernel(&m, 7, "a", 2300000, 2400000);
+    make_end(&m);
+    struct mr_recording *rec = make_load(PATH);
+    struct mr_steps steps = steps_of(rec, NULL);
+    assert_int_equal(steps.n, 3);
+    mr_steps_free(&steps);
+    struct mr_table *table = report(rec, NULL);
+    check_sums(table);
+    mr_table_destroy(table);
+    struct mr_report_opts opts;
+    opts = (struct mr_report_opts){.size = sizeof opts};
+    opts.step = "dom@step";
+    table = report(rec, &opts);
+    assert_int_equal(mr_table_rows(table), 3); /* one step: median, p95, itself */
+    check_sums(table);
+    assert_int_equal(cell(table, 2, "Copy Hidden"), 100000);
+    assert_int_equal(cell(table, 2, "Copy Exposed"), 700000);
+    mr_table_destroy(table);
+    mr_recording_close(rec);
+    unlink(PATH);
+}
+
+/* The autograd thread launches while the main thread waits for it: that wait is not to blame, its own one is. */
+static void blame(void **state)
+{
+    struct make m;
+    (void)state;
+    make_begin(&m, PATH);
+    for (uint64_t i = 0; i < 10; i++) {
+        uint64_t at = 1000000 + i * 1000000;
+        m.tid = 100;
+        make_range(&m, "step", at, at + 990000);
+        make_range(&m, "load", at + 10000, at + 210000);
+        make_os(&m, "poll", at + 20000, at + 200000, 0);
+        make_kernel(&m, 7, "forward", at + 300000, at + 500000);
+        make_os(&m, "pthread_cond_wait", at + 310000, at + 900000, 0);
+        m.tid = 101;
+        make_os(&m, "pthread_cond_wait", at, at + 450000, 0);
+        make_call(&m, "cudaMalloc_v3020", at + 500000, at + 560000);
+        make_kernel(&m, 7, "backward", at + 600000, at + 900000);
+    }
+    make_end(&m);
+    struct mr_recording *rec = make_load(PATH);
+    struct mr_table *table = report(rec, NULL);
+    check_sums(table);
+    const char *why = text(table, 5, "While Idle");
+    assert_non_null(strstr(why, "load: poll"));
+    assert_non_null(strstr(why, "cudaMalloc"));
+    assert_null(strstr(why, "pthread_cond_wait"));
+    assert_int_equal(cell(table, 5, "Idle in OS Calls"), 180000);
+    mr_table_destroy(table);
+    mr_recording_close(rec);
+    unlink(PATH);
+}
+
+static void shift(void **state)
+{
+    (void)state;
+    struct loop l = loop_plain();
+    struct mr_recording *a = loop_record(PATH, &l, NULL);
+    l.at_ns += 987654321;
+    struct mr_recording *b = loop_record(PATH ".b", &l, NULL);
+    struct mr_table *x = report(a, NULL), *y = report(b, NULL);
+    assert_int_equal(mr_table_rows(x), mr_table_rows(y));
+    for (uint64_t r = 0; r < mr_table_rows(x); r++)
+        for (uint32_t c = 0; c < mr_table_columns(x); c++) {
+            struct mr_cell p = mr_table_cell(x, r, c), q = mr_table_cell(y, r, c);
+            int64_t moved = strcmp(mr_table_column(x, c)->name, "Start") == 0 ? 987654321 : 0;
+            assert_int_equal(p.integer + moved, q.integer);
+            assert_string_equal(p.text ? p.text : "", q.text ? q.text : "");
+        }
+    mr_table_destroy(x);
+    mr_table_destroy(y);
+    mr_recording_close(a);
+    mr_recording_close(b);
+    unlink(PATH);
+    unlink(PATH ".b");
+}
+
+/* ---- a million operations, made by hand ---- */
+
+#define MANY 1000000
+
+static void many(void **state)
+{
+    static const char *names[] = {"", "gemm", "relu", "loss", "cudaLaunchKernel", "cudaMemcpyAsync", "python3"};
+    struct mr_rec_thread thread = {.process = 0, .tid = 7};
+    struct mr_rec_process process = {.pid = 7, .name = 6, .command = 6};
+    struct mr_recording rec = {.path = (char *)"by hand",
+                               .loaded = true,
+                               .strings = names,
+                               .n_strings = 7,
+                               .threads = &thread,
+                               .n_threads = 1,
+                               .processes = &process,
+                               .n_processes = 1,
+                               .n_ops = MANY,
+                               .n_apis = MANY,
+                               .traced = MR_TRACE_CUDA};
+    (void)state;
+    rec.ops = calloc(MANY, sizeof *rec.ops);
+    rec.apis = calloc(MANY, sizeof *rec.apis);
+    rec.op_of_api = calloc(MANY, sizeof *rec.op_of_api);
+    assert_true(rec.ops && rec.apis && rec.op_of_api);
+    for (uint32_t i = 0; i < MANY; i++) {
+        bool copy = i % 100 == 0;
+        rec.apis[i] = (struct mr_rec_api){.start_ns = i * 5000ull,
+                                          .end_ns = i * 5000ull + 3000,
+                                          .name = copy ? 5 : 4,
+                                          .correlation = i + 1,
+                                          .class = copy ? MR_CALL_COPY : MR_CALL_LAUNCH,
+                                          .first_op = i,
+                                          .n_ops = 1};
+        rec.op_of_api[i] = i;
+        rec.ops[i] = (struct mr_rec_op){.start_ns = i * 5000ull + 4000,
+                                        .end_ns = i * 5000ull + 7000,
+                                        .name = copy            ? 0
+                                                : i % 100 == 99 ? 3
+                                                                : 1 + i % 2,
+                                        .api = i,
+                                        .context = 1,
+                                        .stream = 7,
+                                        .kind = copy ? MR_OP_COPY : MR_OP_KERNEL,
+                                        .bytes = copy ? 1 << 20 : 0,
+                                        .copy_kind = copy ? MR_COPY_H2D : 0,
+                                        .src = MR_MEM_PINNED,
+                                        .dst = MR_MEM_DEVICE};
+    }
+    rec.end_ns = rec.ops[MANY - 1].end_ns;
+    uint64_t begin = mr_time_ns();
+    struct mr_table *table = report(&rec, NULL);
+    struct mr_advice *advice = NULL;
+    assert_int_equal(mr_analyze(&rec, NULL, &advice), 0);
+    printf("10^6 operations: %.2f s\n", (double)(mr_time_ns() - begin) / 1e9);
+    assert_true(mr_table_rows(table) >= MANY / 100 && mr_table_rows(table) <= MANY / 100 + 2);
+    check_sums(table);
+    mr_advice_destroy(advice);
+    mr_table_destroy(table);
+    free(rec.ops);
+    free(rec.apis);
+    free(rec.op_of_api);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(by_known_name),
+        cmocka_unit_test(names_with_numbers),
+        cmocka_unit_test(by_regular_ranges),
+        cmocka_unit_test(by_period),
+        cmocka_unit_test(no_steps),
+        cmocka_unit_test(odd_ranges),
+        cmocka_unit_test(blame),
+        cmocka_unit_test(shift),
+        cmocka_unit_test(many),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
