@@ -99,8 +99,9 @@ static int measure(struct train *t, uint64_t time_ns, struct step_result *r)
     int rc = 1;
     for (int i = 0; i < WARM_STEPS && rc > 0; i++)
         rc = train_step(t, &last);
-    if (rc > 0)
-        rc = train_take_totals(t) < 0 ? -1 : 1;
+    int taken = rc > 0 ? train_take_totals(t) : 0;
+    if (taken < 0)
+        return taken;
     mr_loader_stats(t->ld, &st);
     uint64_t waited = st.consumer_wait_ns, start = mr_time_ns(), first = t->step;
     t->sums = (struct train_sums){0};

@@ -111,15 +111,6 @@ static int open_net(struct predict *p)
     return rc == 0 ? train_load_net(p->net, p->from) : rc;
 }
 
-/* A layer list says itself how many outputs it has. */
-static uint32_t n_outputs(const struct predict *p)
-{
-    const struct mr_net_layer *l, *last = NULL;
-    for (uint32_t i = 0; (l = mr_net_layer_get(p->net, i)); i++)
-        last = l;
-    return last ? last->out[0] * last->out[1] * last->out[2] : 0;
-}
-
 static int open_all(struct predict *p, const char *dataset)
 {
     const char *chain = p->opts->transform ? p->opts->transform : checkpoint_get(p->from, "test_transform");
@@ -149,7 +140,7 @@ static int open_all(struct predict *p, const char *dataset)
     for (int f = 1; f < mr_dataset_fields(p->ds); f++)
         if (strcmp(mr_dataset_field(p->ds, f)->name, "label") == 0)
             p->label = f;
-    p->classes = n_outputs(p);
+    p->classes = train_outputs(p->net); /* a list of layers says itself how many */
     p->outputs = calloc(p->opts->batch_size, p->classes * sizeof *p->outputs);
     p->labels = calloc(p->opts->batch_size, 8);
     return p->outputs && p->labels ? mr_net_zero_totals(p->net, p->stream)

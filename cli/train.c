@@ -11,6 +11,14 @@ enum mr_dtype train_dtype(const struct train_opts *opts)
     return opts->amp == TRAIN_BF16 ? MR_BF16 : opts->amp == TRAIN_FP16 ? MR_F16 : MR_F32;
 }
 
+uint32_t train_outputs(const struct mr_net *net)
+{
+    const struct mr_net_layer *l, *last = NULL;
+    for (uint32_t i = 0; (l = mr_net_layer_get(net, i)); i++)
+        last = l;
+    return last ? last->out[0] * last->out[1] * last->out[2] : 0;
+}
+
 int train_net_open(struct train_data *data, const struct train_opts *o, uint32_t max_batch, struct mr_net **out)
 {
     struct mr_net_opts no;

@@ -134,6 +134,8 @@ int train_open(struct train *t, struct train_data *data, const struct train_opts
 void train_close(struct train *t);
 /* What the net computes in, by --amp and the device. */
 enum mr_dtype train_dtype(const struct train_opts *opts);
+/* How many outputs its last layer has. */
+uint32_t train_outputs(const struct mr_net *net);
 int train_net_open(struct train_data *data, const struct train_opts *opts, uint32_t max_batch, struct mr_net **out);
 
 /* train_step.c: one batch, taken from the loader and released. [out] last: the epoch's. Returns 1, 0 at the end, or an error. */

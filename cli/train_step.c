@@ -22,15 +22,16 @@ static int bad_labels(struct train *t, uint64_t n)
 {
     int64_t low, high;
     uint64_t looked_at;
+    uint32_t most = train_outputs(t->net) - 1;
     enum mr_dtype dtype = mr_dataset_field(t->data->ds, t->data->label)->dtype;
     if (dtype != MR_U8 && dtype != MR_I32 && dtype != MR_I64)
-        return mr_error_set(MR_EFORMAT, "%" PRIu64 " labels are no class of 0..%u", n, t->data->classes - 1);
+        return mr_error_set(MR_EFORMAT, "%" PRIu64 " labels are no class of 0..%u", n, most);
     train_label_range(t->data, &low, &high, &looked_at);
     return mr_error_set(MR_EFORMAT,
-                        "%" PRIu64 " label%s of the last batches outside 0..%u (the first %" PRIu64
+                        "%" PRIu64 " label%s of the last batches %s outside 0..%u (the first %" PRIu64
                         " samples have %" PRId64 "..%" PRId64
                         "): want labels from 0; --classes N says how many there are",
-                        n, n == 1 ? " is" : "s are", t->data->classes - 1, looked_at, low, high);
+                        n, cli_s(n), n == 1 ? "is" : "are", most, looked_at, low, high);
 }
 
 /* step: the net's count, which is ours. */
@@ -202,7 +203,7 @@ int train_test(struct train *t, struct train_sums *out)
         rc = mr_net_zero_totals(t->net, d->stream);
     if (rc == 0 && totals.n_bad_labels)
         rc = mr_error_set(MR_EFORMAT, "test set: %" PRIu64 " of %" PRIu64 " labels are outside 0..%u",
-                          totals.n_bad_labels, totals.n_samples + totals.n_bad_labels, d->classes - 1);
+                          totals.n_bad_labels, totals.n_samples + totals.n_bad_labels, train_outputs(t->net) - 1);
     if (rc == 0)
         *out = (struct train_sums){totals.loss, totals.n_right, totals.n_samples};
     return rc;

@@ -4,8 +4,6 @@
  */
 #include "nn/net.h"
 
-#include "device/kernels.h"
-
 #include <math.h>
 #include <string.h>
 
@@ -56,26 +54,9 @@ static int upload(struct mr_net *net, void *to, const void *from, uint64_t bytes
     return rc ? rc : mr_stream_synchronize(net->stream);
 }
 
-/* What the products read: the parameters rounded once. */
-static int upload_low(struct mr_net *net, const float *params)
-{
-    if (!net->low)
-        return 0;
-    uint16_t *low = malloc(net->n_flat * sizeof *low);
-    if (!low)
-        return mr_error_nomem("parameters", net->n_flat * sizeof *low);
-    for (uint64_t i = 0; i < net->n_flat; i++)
-        low[i] = net->opts.dtype == MR_BF16 ? mr_bf16_of_f32(params[i]) : mr_f16_of_f32(params[i]);
-    int rc = upload(net, net->low, low, net->n_flat * sizeof *low);
-    free(low);
-    return rc;
-}
-
 int mr_net_set(struct mr_net *net, const void *params, const void *buffers)
 {
     int rc = params ? upload(net, net->params, params, net->n_flat * net->param_element) : 0;
-    if (!rc && params)
-        rc = upload_low(net, params);
     if (!rc && buffers)
         rc = upload(net, net->buffers, buffers, net->n_flat_buffers * net->param_element);
     return rc;
