@@ -65,8 +65,7 @@ void train_print_head(const struct train *t)
     struct mr_loader_stats st;
     mr_loader_stats(t->ld, &st);
     print_data(d);
-    printf("\n%s: %s parameters, %u classes\n", t->opts->model, cli_count((double)n_params(t), n),
-           d->classes);
+    printf("\n%s: %s parameters, %u classes\n", t->opts->model, cli_count((double)n_params(t), n), d->classes);
     print_layers(t);
     printf("\n  %s, schedule %s, batches of %" PRIu64 ", seed %" PRIu64 "\n", t->optim_text, t->opts->schedule,
            t->opts->batch_size, t->opts->seed);
