@@ -33,22 +33,20 @@ static const char *const sets[] = {"memory", "delay_2ms"};
 static const char *const mixes[] = {"page-locked, not blocking", "page-locked, blocking", "pageable, not blocking",
                                     "pageable, blocking"};
 
-static int parse_list(const char *text, uint32_t *list, int *n)
+/* Returns how many numbers there are; 0: it is no list of them. */
+static int parse_list(const char *at, uint32_t *list)
 {
-    const char *at = text;
-    for (*n = 0; *n < WORKERS_MAX; ++*n) {
+    for (int n = 0; n < WORKERS_MAX; n++) {
         char *end;
         unsigned long v = strtoul(at, &end, 10);
         if (end == at || *at < '0' || *at > '9' || v < 1 || v > 512 || (*end && *end != ','))
             break;
-        list[*n] = (uint32_t)v;
-        if (!*end) {
-            ++*n;
-            return CLI_OK;
-        }
+        list[n] = (uint32_t)v;
+        if (!*end)
+            return n + 1;
         at = end + 1;
     }
-    return cli_misuse("--workers-list %s: want at most %d numbers of 1..512 with commas between", text, WORKERS_MAX);
+    return 0;
 }
 
 static int print_text(const struct workers_result *r, const struct workers_opts *o)
@@ -147,10 +145,12 @@ static int run(void *values, int n_args, char **args)
     struct mr_device *dev = NULL;
     uint32_t list[WORKERS_MAX];
     int n_list = 0, code = plot_check(o->plot);
-    if (code == CLI_OK)
-        code = parse_list(o->list, list, &n_list);
     if (code != CLI_OK)
         return code;
+    n_list = parse_list(o->list, list);
+    if (n_list == 0)
+        return cli_misuse("--workers-list %s: want at most %d numbers of 1..512 with commas between", o->list,
+                          WORKERS_MAX);
     struct workers_result *r = calloc(1, sizeof *r);
     if (!r)
         return cli_fail("out of memory");

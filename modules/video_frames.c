@@ -53,8 +53,8 @@ int video_make_index(struct mr_video *v, struct mr_video_index **out)
     struct mr_video_index *index = NULL;
     uint64_t room = 0;
     bool exact = true;
-    int rc = 0, got;
-    while (rc == 0 && (got = av_read_frame(v->format, v->packet)) >= 0) {
+    int rc = 0;
+    while (rc == 0 && av_read_frame(v->format, v->packet) >= 0) {
         bool counts = v->packet->stream_index == v->stream->index && !(v->packet->flags & AV_PKT_FLAG_DISCARD);
         if (counts && (rc = grow(v, &index, &room)) == 0) {
             exact = exact && v->packet->pts != AV_NOPTS_VALUE;

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Makes the relocatable folder and its tarball: program, library, headers, man pages, and the shared libraries that they
 # need besides glibc, with their licences. Files and tarball are the same for the same build, whenever it is packed.
-# usage: scripts/dist.sh BUILD OUT
+# usage: scripts/dist.sh BUILD OUT        DIST_LEVEL=9: gzip's
 set -eu
 cd "$(dirname "$0")/.."
 build=$1 out=$2
@@ -39,5 +39,5 @@ cp README.md CHANGELOG.md "$folder/share/doc/millrace/" 2>/dev/null || true
 : "${SOURCE_DATE_EPOCH:=$(git log -1 --format=%ct 2>/dev/null || stat -c %Y CMakeLists.txt)}"
 find "$folder" -exec chmod u=rwX,go=rX {} +
 tar --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --format=gnu \
-    -C "$out" -cf - "$name" | gzip -9n >"$folder.tar.gz"
+    -C "$out" -cf - "$name" | gzip -"${DIST_LEVEL:-9}" -n >"$folder.tar.gz"
 echo "dist: $folder.tar.gz ($(du -k "$folder.tar.gz" | cut -f1) KiB)"

@@ -9,8 +9,10 @@ sources() {
     git ls-files -co --exclude-standard -- 'src/*.[ch]' 'include/*.h' 'cli/*.[ch]' 'tests/*.[ch]' 'examples/*.[ch]' \
         'bench/*.[ch]' 'modules/*.[ch]'
 }
-compiled() { # the library's and the program's own C files that the dev build compiles
-    git ls-files -co --exclude-standard -- 'src/*.c' 'cli/*.c' 'tests/*.c' | while read -r file; do
+# The library's, the program's and the recorder's own C files that the dev build compiles. Not the video module: its errors
+# come through a table, and the analyzer would follow paths on which one is success.
+compiled() {
+    git ls-files -co --exclude-standard -- 'src/*.c' 'cli/*.c' 'modules/record*.c' 'tests/*.c' | while read -r file; do
         if grep -q "\"file\": \"$PWD/$file\"" build/dev/compile_commands.json; then echo "$file"; fi
     done
 }
@@ -41,10 +43,12 @@ lint_tidy() {
     return 1
 }
 
+# It does not see the system's headers, so it is told of their macros that are no expressions.
 lint_cppcheck() {
     nice cppcheck --quiet -j"$jobs" --error-exitcode=1 --std=c11 --inline-suppr --enable=warning,portability,performance \
         --suppress=missingIncludeSystem --suppress=missingInclude --suppressions-list=.cppcheck-suppressions \
-        -Iinclude -Isrc -D_GNU_SOURCE -DMILLRACE_HAVE_URING=1 -DMILLRACE_HAVE_HTTP=1 src cli modules
+        -Iinclude -Isrc -D_GNU_SOURCE -DMILLRACE_HAVE_URING=1 -DMILLRACE_HAVE_HTTP=1 \
+        '-DcJSON_ArrayForEach(e, a)=while ((e = next_of(a)))' src cli modules
 }
 
 lint_shell() {

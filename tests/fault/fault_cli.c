@@ -40,7 +40,8 @@ static const struct command commands[] = {
      {"feed", "synthetic:n=300,shape=16", "--workers", "2", "--quiet", "--trace", "OUT/trace", "--state-out",
       "OUT/state"}},
     {"quarantine",
-     {"feed", "raw:IN/x.bin,shape=64x256,dtype=u8", "--quiet", "--bad", "skip", "--quarantine", "OUT/bad"}},
+     {"feed", "list:IN/gone.txt,max-height=8,max-width=8", "--collate", "pad", "--quiet", "--bad", "skip",
+      "--quarantine", "OUT/bad"}}, /* its pictures are not there: without bad samples there is no such file */
     {"digits", {"synth", "digits", "OUT", "--n", "60", "--n-test", "30", "--quiet"}},
     {"digits, gz", {"synth", "digits", "OUT", "--n", "60", "--n-test", "30", "--gz", "--quiet"}},
     {"npy", {"synth", "npy", "OUT/x.npy", "--n", "50", "--shape", "64", "--quiet"}},

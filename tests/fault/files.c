@@ -121,6 +121,7 @@ void files_make(void)
     write_idx(pixels);
     write_large_gz();
     write_records();
+    write_plain("gone.txt", "gone-a.jpg\ngone-b.jpg\ngone-c.jpg\n", 33);
     write_numbers("subset.txt", N_SAMPLES / 3, 2);
     write_numbers("weights.txt", N_SAMPLES, 1);
 }

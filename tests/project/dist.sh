@@ -15,7 +15,7 @@ fi
 rm -rf "$scratch"
 mkdir -p "$scratch/elsewhere"
 for turn in one two; do
-    "$root/scripts/dist.sh" "$build" "$scratch/$turn"
+    DIST_LEVEL=1 "$root/scripts/dist.sh" "$build" "$scratch/$turn"
 done
 tarball=$(cd "$scratch/one" && echo *.tar.gz)
 cmp "$scratch/one/$tarball" "$scratch/two/$tarball"

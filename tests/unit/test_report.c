@@ -171,7 +171,8 @@ static uint64_t check_row(const struct mr_table *table, const struct sum_report 
     for (uint64_t i = 0; i < n; i++)
         squares += ((double)values[i] - total / (double)n) * ((double)values[i] - total / (double)n);
     double deviation = n > 1 ? sqrt(squares / (double)(n - 1)) : 0;
-    double median = n % 2 ? (double)values[n / 2] : ((double)values[n / 2 - 1] + (double)values[n / 2]) / 2;
+    uint64_t half = n / 2;
+    double median = n % 2 ? (double)values[half] : ((double)values[half - 1] + (double)values[half]) / 2;
     assert_true(number(table, r, kind->count) == (double)n);
     assert_true(number(table, r, kind->total) == total);
     assert_true(number(table, r, "Avg") == total / (double)n);
