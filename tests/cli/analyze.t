@@ -79,7 +79,6 @@ data_starvation: the device waits for data 47.1% of the time
             size that is used, resize and normalise on the device, pack small files. 2 worker
             processes are in the recording: 2 x 5.849 ms / (5.849 - 2.757 ms) = 4 workers would keep
             up.
-              Start  Duration  Name
 $ millrace analyze starved.sqlite --rule data_starvation --cores 3 --json | grep -o 'has 3 cores only'
 has 3 cores only
 # Nothing recorded: nothing is made up.
