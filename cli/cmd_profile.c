@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const char *const range_ends[] = {"stop", "repeat", NULL};
@@ -51,6 +52,9 @@ static const struct mr_option table[] = {
     OPTION("wait", 0, MR_OPT_ENUM, wait, "primary", .choices = waits,
            .help = "Wait for the program alone, or for all processes that it started"),
     OPTION("keep-parts", 0, MR_OPT_FLAG, keep_parts, NULL, .help = "Keep the folder of what each process wrote"),
+    OPTION("merge", 0, MR_OPT_STRING, merge, NULL, .meta = "FOLDER",
+           .help = "Run nothing: make a recording of the folder (FILE.parts-XXXXXX) that a profile left which was "
+                   "killed itself, or whose disk was full; the folder stays"),
     CLI_COMMON_OPTIONS,
     {NULL},
 };
@@ -60,6 +64,8 @@ static int check(const struct profile_options *o, int n_args, char **args, uint3
     int code = profile_traces(o->trace, out_traced);
     if (code != CLI_OK)
         return code;
+    if (o->merge)
+        return n_args > 0 ? cli_misuse("--merge %s: runs no program: %s is too many", o->merge, args[0]) : CLI_OK;
     if (n_args == 0 || strcmp(args[0], "--") != 0)
         return cli_misuse("%s%swant \"--\" before the program: millrace profile [options] -- CMD...",
                           n_args ? args[0] : "", n_args ? ": " : "");
@@ -90,6 +96,30 @@ static void print_note(const char *note)
             cli_warn("%s: %s", heads[i].text, tab + 1);
 }
 
+static bool noted(const struct profile_run *run, const char *name)
+{
+    size_t n = strlen(name);
+    for (int i = 0; i < run->n_notes; i++)
+        if (strncmp(run->notes[i], name, n) == 0 && run->notes[i][n] == '\t')
+            return true;
+    return false;
+}
+
+static void warn_empty(const struct profile_run *run)
+{
+    const struct profile_options *o = run->options;
+    if (o->merge)
+        cli_warn("nothing was recorded: %s holds no events", o->merge);
+    else if (strcmp(o->capture_range, "none") != 0)
+        cli_warn(
+            "nothing was recorded: --capture-range %s never began (%s), or nothing happened inside", o->capture_range,
+            strncmp(o->capture_range, "nvtx:", 5) == 0 ? "an NVTX range of this very name, of domain @DOMAIN or none"
+                                                       : "cudaProfilerStart(), torch.cuda.profiler.start()");
+    else
+        cli_warn("nothing was recorded: the program made none of the calls that --trace %s is about%s", o->trace,
+                 o->delay_ns ? ", or ended before the --delay" : "");
+}
+
 static void print_summary(const struct profile_run *run, const struct mr_merge_stats *stats)
 {
     char bytes[CLI_HUMAN], records[CLI_HUMAN], time[CLI_HUMAN];
@@ -103,14 +133,17 @@ static void print_summary(const struct profile_run *run, const struct mr_merge_s
         cli_warn("%d process%s of the program still run%s: what happens from now on is not recorded", run->n_running,
                  run->n_running == 1 ? "" : "es", run->n_running == 1 ? "s" : "");
     if (stats->n_records == 0)
-        cli_warn("nothing was recorded: the program made none of the calls that --trace %s is about",
-                 run->options->trace);
+        warn_empty(run);
+    if (run->options->gpu_metrics && !noted(run, "no_metrics"))
+        cli_warn("--gpu-metrics: this version does not sample the GPU's counters: none are recorded");
     if (run->options->common.quiet)
         return;
-    fprintf(stderr, "millrace profile: %s: %s record%s of %llu process%s in %s, %s", run->output,
+    fprintf(stderr, "millrace profile: %s: %s record%s of %llu process%s", run->output,
             cli_count((double)stats->n_records, records), cli_s(stats->n_records),
-            (unsigned long long)stats->n_processes, stats->n_processes == 1 ? "" : "es",
-            cli_time(run->end_ns - run->begin_ns, time), cli_bytes(stats->bytes, bytes));
+            (unsigned long long)stats->n_processes, stats->n_processes == 1 ? "" : "es");
+    if (!run->options->merge)
+        fprintf(stderr, " in %s", cli_time(run->end_ns - run->begin_ns, time));
+    fprintf(stderr, ", %s", cli_bytes(stats->bytes, bytes));
     if (stats->n_cut)
         fprintf(stderr, "; %llu cut short", (unsigned long long)stats->n_cut);
     fputc('\n', stderr);
@@ -184,10 +217,13 @@ static int merge(struct profile_run *run)
     int rc = mr_recording_merge(run->parts, run->output, run->options->force, &stats);
     if (rc) {
         int code = cli_error(rc);
-        cli_fail("what was recorded is still in %s", run->parts);
+        cli_fail("what was recorded is still in %s: millrace profile --merge %s -o FILE tries again", run->parts,
+                 run->parts);
         return code;
     }
-    if (run->options->keep_parts)
+    if (run->options->merge)
+        cli_warn("the parts are still in %s", run->parts);
+    else if (run->options->keep_parts)
         cli_warn("the parts are in %s", run->parts);
     else
         profile_remove_parts(run);
@@ -197,6 +233,24 @@ static int merge(struct profile_run *run)
     return run->options->stats ? print_reports(run) : CLI_OK;
 }
 
+static void free_notes(struct profile_run *run)
+{
+    for (int i = 0; i < run->n_notes; i++)
+        free(run->notes[i]);
+}
+
+static int merge_left(struct profile_run *run)
+{
+    struct stat status;
+    snprintf(run->parts, sizeof run->parts, "%s", run->options->merge);
+    if (stat(run->parts, &status) != 0 || !S_ISDIR(status.st_mode))
+        return cli_fail("--merge %s: want a folder of parts, FILE.parts-XXXXXX", run->parts);
+    run->begin_ns = run->end_ns = mr_time_ns();
+    int code = merge(run);
+    free_notes(run);
+    return code;
+}
+
 static int run(void *options, int n_args, char **args)
 {
     struct profile_options *o = options;
@@ -204,6 +258,8 @@ static int run(void *options, int n_args, char **args)
     int code = check(o, n_args, args, &run.traced);
     if (code == CLI_OK)
         code = profile_find_output(&run);
+    if (code == CLI_OK && o->merge)
+        return merge_left(&run);
     if (code == CLI_OK)
         code = profile_find_module(run.module, sizeof run.module);
     if (code == CLI_OK)
@@ -224,8 +280,7 @@ static int run(void *options, int n_args, char **args)
     else
         profile_remove_parts(&run);
     free(run.command);
-    for (int i = 0; i < run.n_notes; i++)
-        free(run.notes[i]);
+    free_notes(&run);
     return run.exit_status ? run.exit_status : code;
 }
 
@@ -258,7 +313,7 @@ static const struct cli_note examples[] = {
 const struct cli_command cli_profile = {
     .name = "profile",
     .summary = "Record what any CUDA program does and waits for",
-    .synopsis = "[options] -- CMD...",
+    .synopsis = "[options] -- CMD... | --merge FOLDER",
     .text =
         "Runs a program, unchanged, with a recorder inside, and writes a recording that millrace report, analyze and "
         "timeline "

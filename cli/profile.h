@@ -9,7 +9,7 @@
 
 struct profile_options {
     struct cli_common common;
-    char *trace, *capture_range, *output;
+    char *trace, *capture_range, *output, *merge;
     int capture_range_end, force, stats, gpu_metrics, keep_parts, wait, graph_trace, api;
     uint64_t duration_ns, delay_ns, osrt_threshold_ns, flush_ns;
 };

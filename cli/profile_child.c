@@ -30,15 +30,24 @@ static void pass_on(int number, siginfo_t *info, void *context)
 
 static const int passed[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 
+/* Whoever closes our standard error (| head) shall have the recording all the same: SIGPIPE is ignored here from now on. */
 static void catch_signals(struct sigaction *before)
 {
     struct sigaction action = {.sa_sigaction = pass_on, .sa_flags = SA_SIGINFO};
     sigfillset(&action.sa_mask);
+    const struct sigaction ignore = {.sa_handler = SIG_IGN};
+    sigaction(SIGPIPE, &ignore, &before[CLI_COUNT(passed)]);
     for (size_t i = 0; i < CLI_COUNT(passed); i++) {
         sigaction(passed[i], NULL, &before[i]);
         if (before[i].sa_handler != SIG_IGN) /* as under nohup */
             sigaction(passed[i], &action, NULL);
     }
+}
+
+/* In the program; here SIGPIPE stays ignored. */
+static void restore_pipe(const struct sigaction *before)
+{
+    sigaction(SIGPIPE, &before[CLI_COUNT(passed)], NULL);
 }
 
 static void restore_signals(const struct sigaction *before)
@@ -50,6 +59,7 @@ static void restore_signals(const struct sigaction *before)
 static void become(const struct profile_run *run, int tell, const struct sigaction *before, const sigset_t *mask)
 {
     restore_signals(before);
+    restore_pipe(before);
     sigprocmask(SIG_SETMASK, mask, NULL);
     execvp(run->command[0], run->command);
     int error = errno;
@@ -129,12 +139,13 @@ static void wait_for_rest(struct profile_run *run)
 
 int profile_child(struct profile_run *run)
 {
-    struct sigaction before[CLI_COUNT(passed)];
+    struct sigaction before[CLI_COUNT(passed) + 1]; /* and SIGPIPE's */
     int status = 0, error;
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
     fflush(NULL);
     run->begin_ns = mr_time_ns();
-    catch_signals(before);
+    catch_signals(
+        before); /* of which SIGPIPE, too: who closes our standard error shall have the recording all the same */
     error = start(run, before);
     if (error) {
         restore_signals(before);

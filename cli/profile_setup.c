@@ -100,9 +100,23 @@ int profile_find_output(struct profile_run *run)
     return CLI_OK;
 }
 
+/* The folder in which a recording is to lie is not made: it is more often misspelt than missing. */
+static int check_folder(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char folder[4096];
+    struct stat status;
+    snprintf(folder, sizeof folder, "%.*s", slash && slash > path ? (int)(slash - path) : 1, slash ? path : ".");
+    if (stat(folder, &status) != 0 && (errno == ENOENT || errno == ENOTDIR))
+        return cli_fail("--output %s: there is no folder %s; make it first", path, folder);
+    return CLI_OK;
+}
+
 int profile_make_parts(struct profile_run *run)
 {
     char made[4200], *real;
+    if (check_folder(run->output) != CLI_OK)
+        return CLI_FAILED;
     int n = snprintf(made, sizeof made, "%s.parts-XXXXXX", run->output);
     if (n < 0 || (size_t)n >= sizeof made || !mkdtemp(made))
         return cli_fail("%s: a folder beside it cannot be made: %s", run->output, strerror(errno));

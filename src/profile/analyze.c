@@ -69,7 +69,7 @@ static void summarize(const struct mr_case *c, struct mr_advice *advice)
     if (look->place.n_kernels == 0)
         snprintf(advice->summary, sizeof advice->summary,
                  "cannot tell: no kernels were recorded, so when the GPU was idle is not known");
-    else if (share >= DATA_BOUND)
+    else if (share >= DATA_BOUND && (c->loader_how != MR_LOADER_WAITS || own <= share))
         snprintf(advice->summary, sizeof advice->summary,
                  "data-bound: the GPU waited %.0f%% of %s (%.3f of %.3f ms) for data: %s%s", share, of,
                  mr_case_ms(c, data), step, wait, end);

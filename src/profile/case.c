@@ -107,7 +107,8 @@ static int loader_by_name(struct mr_case *c)
         if (range->type == MR_RANGE_MARK || range->thread >= rec->n_threads ||
             rec->threads[range->thread].process != process)
             continue;
-        bool mine = range->thread == c->look->place.thread;
+        bool ours = !c->opts->range && mr_range_named(rec, range, "millrace@wait: batch", false);
+        bool mine = ours || range->thread == c->look->place.thread; /* the loader's own threads give its device work */
         if (c->opts->range ? !mr_range_named(rec, range, c->opts->range, false)
                            : !mine || !is_loader(mr_case_string(c, range->text)))
             continue;
@@ -115,6 +116,7 @@ static int loader_by_name(struct mr_case *c)
         if (c->loader_name[0] == 0)
             snprintf(c->loader_name, sizeof c->loader_name, "%.78s", mr_case_string(c, range->text));
         c->loader_how = MR_LOADER_RANGES;
+        c->millrace |= ours;
     }
     mr_intervals_unite(&c->loader);
     if (c->opts->range && c->loader_how == MR_LOADER_UNKNOWN)
@@ -166,6 +168,26 @@ static int find_loader(struct mr_case *c)
     if (!rc && c->loader_how == MR_LOADER_UNKNOWN && c->look->has_os)
         loader_by_waits(c);
     return rc;
+}
+
+/* Threads of millrace's loader that made samples. */
+static int count_threads(struct mr_case *c)
+{
+    const struct mr_recording *rec = c->look->rec;
+    bool *works = calloc((size_t)rec->n_threads + 1, sizeof *works);
+    if (!works)
+        return mr_error_nomem("threads", rec->n_threads);
+    for (uint64_t i = 0; i < rec->n_ranges; i++) {
+        const struct mr_rec_range *range = &rec->ranges[i];
+        if (range->thread >= rec->n_threads || works[range->thread] ||
+            rec->threads[range->thread].process != c->look->place.process ||
+            !mr_range_named(rec, range, "millrace@samples", false))
+            continue;
+        works[range->thread] = true;
+        c->n_workers++;
+    }
+    free(works);
+    return 0;
 }
 
 /* Processes that never use a device and run the same program: the loader's workers, forked. */
@@ -298,7 +320,7 @@ int mr_case_make(const struct mr_look *look, const struct mr_advice_opts *opts, 
     struct mr_case c = {.look = look, .opts = opts};
     int rc = mr_kernel_streams_make(look, &c.streams);
     rc = rc ? rc : find_loader(&c);
-    rc = rc ? rc : count_workers(&c);
+    rc = rc ? rc : c.millrace ? count_threads(&c) : count_workers(&c);
     rc = rc ? rc : find_copy_syncs(&c);
     rc = rc ? rc : blame_all(&c);
     if (!rc && c.loader.lost)

@@ -14,7 +14,7 @@ enum mr_steps_method {
     MR_STEPS_NONE,
     MR_STEPS_NAMED,  /* the caller's range */
     MR_STEPS_KNOWN,  /* a range with a name that frameworks use */
-    MR_STEPS_RANGE,  /* the most regular outermost range */
+    MR_STEPS_RANGE,  /* the outermost range that repeats with the same kernels */
     MR_STEPS_PERIOD, /* the period of the device's work */
 };
 
@@ -59,6 +59,20 @@ bool mr_range_named(const struct mr_recording *rec, const struct mr_rec_range *r
 
 /* The time inside ranges of this name (NULL: an empty list). thread: of one thread only, or MR_NONE. */
 int mr_ranges_named(const struct mr_recording *rec, uint32_t thread, const char *name, struct mr_intervals *out);
+
+/* Sums over the operations whose calls began before at_ns: their time, how many kernels, and which, in any order. Of a device
+ * without kernels: how many copies and sets, and which. */
+struct mr_work_sum {
+    uint64_t at_ns, busy_ns, n, hash;
+};
+struct mr_work {
+    struct mr_work_sum *at; /* by time, n + 1: the last one holds everything */
+    uint64_t n;
+};
+/* [out] out->at: for the caller to free(). */
+int mr_work_read(const struct mr_recording *rec, const struct mr_place *place, const uint32_t *ops, uint64_t n_ops,
+                 struct mr_work *out);
+struct mr_work_sum mr_work_between(const struct mr_work *work, uint64_t from_ns, uint64_t to_ns);
 
 /* ---- what a thread did ---- */
 

@@ -120,6 +120,17 @@ static int by_number(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* Kernels by which millrace's loader ends its transforms: they follow their copies on the copies' own stream. */
+static bool loaders_own(const struct mr_recording *rec, const struct mr_rec_op *op)
+{
+    static const char *const parts[] = {"mr_pointwise", "mr_one_hot", "mr_gather", "mr_resample"};
+    const char *name = op->name < rec->n_strings && rec->strings[op->name] ? rec->strings[op->name] : "";
+    for (size_t i = 0; i < MR_COUNT(parts); i++)
+        if (strncmp(name, parts[i], strlen(parts[i])) == 0)
+            return true;
+    return false;
+}
+
 int mr_kernel_streams_make(const struct mr_look *look, struct mr_kernel_streams *out)
 {
     uint64_t n = 0, last = 0;
@@ -128,7 +139,7 @@ int mr_kernel_streams_make(const struct mr_look *look, struct mr_kernel_streams 
         return mr_error_nomem("streams", look->n_ops * sizeof *key);
     for (uint64_t i = 0; i < look->n_ops; i++) {
         const struct mr_rec_op *op = &look->rec->ops[look->ops[i]];
-        if (op->kind == MR_OP_KERNEL && (n == 0 || stream_key(op) != last))
+        if (op->kind == MR_OP_KERNEL && (n == 0 || stream_key(op) != last) && !loaders_own(look->rec, op))
             key[n++] = last = stream_key(op);
     }
     if (n > 1)

@@ -3,7 +3,8 @@
  *
  * Whether the host was blocked, from what is recorded of calls:
  *   "in the call"   the call blocks by its name (cudaMemcpy, cuMemcpyHtoD_v2: no Async) and the memory is the host's at either
- *                   end; or it is asynchronous by name, but the host's memory is pageable and it returned after the copy ended
+ *                   end; or it is asynchronous by name, but the host's memory is pageable, and it returned after the copy ended or,
+ *                   of more than 64 KiB, took at least half as long as the copy: the last piece is staged when it returns
  *   "synchronised"  the same thread's next synchronising call began before the copy ended and returned after it did, and no
  *                   kernel or graph was launched by the thread between: PyTorch's blocking .to() does so
  *   "no"            neither
@@ -15,8 +16,9 @@
 #include <sqlite3.h>
 #include <string.h>
 
-#define LARGE_BYTES (1 << 20) /* copies from which a link's rate is taken: smaller ones are latency */
-#define N_KINDS     14        /* of copies */
+#define LARGE_BYTES  (1 << 20)  /* copies from which a link's rate is taken: smaller ones are latency */
+#define STAGED_BYTES (64 << 10) /* pageable copies up to here are taken along at once */
+#define N_KINDS      14         /* of copies */
 
 struct op {
     int64_t start, end, bytes;
@@ -142,6 +144,8 @@ static const char *blocked(const struct look *k, const struct op *op, const stru
     if ((class == MR_CALL_COPY || class == MR_CALL_SET) && !strstr(name, "Async") && host)
         return "in the call";
     if (pageable && call->end >= (uint64_t)op->end)
+        return "in the call";
+    if (pageable && op->bytes > STAGED_BYTES && (call->end - call->start) * 2 >= (uint64_t)(op->end - op->start))
         return "in the call";
     struct mr_sync *sync = waiting(k, op, call);
     return sync && atomic_load(&sync->last_launch) <= call->end ? "synchronised" : "no";

@@ -32,7 +32,8 @@ struct mr_case {
     char rate_how[2][80], link_how[80];
     uint64_t starved_ns, own_gap_ns; /* idle while the loader is waited for; in long gaps, in own code elsewhere */
     uint64_t exposed_h2d_ns;
-    uint32_t n_workers; /* processes that may be the loader's */
+    bool millrace;      /* the loader is millrace's: its consumer's waits are known, and its workers are threads */
+    uint32_t n_workers; /* processes, or threads of millrace, that may be the loader's */
 };
 
 struct mr_judgement {

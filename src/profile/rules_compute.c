@@ -133,9 +133,11 @@ static bool misses_tensor_cores(const char *name)
                                        "i16832", "i16816", "s16832",   "h161616", "s161616", "hmma",   "imma",
                                        "wgmma",  "gmma",   "tensorop", "tf32",    "s64x",    "nvjet",  "bf16gemm",
                                        "_tc_",   "h64x",   "qmma",     "dmma",    "d884"};
+    /* cuBLAS' xmma kernels of f32 without TF32: "sm80_xmma_gemm_f32f32_f32f32_f32_..._ffma_..." */
+    static const char *const without[] = {"simt", "_ffma_", "_hfma_", "gemm_f32f32_f32f32_f32"};
     if (!has_any(name, work, MR_COUNT(work)) || has_any(name, other, MR_COUNT(other)))
         return false;
-    if (strcasestr(name, "simt"))
+    if (has_any(name, without, MR_COUNT(without)))
         return true;
     return !has_any(name, with, MR_COUNT(with)) && !strcasestr(name, "xmma");
 }

@@ -35,11 +35,11 @@ static void suggest(const struct mr_case *c, char *out, size_t cap)
         return;
     if (c->n_workers > 0) {
         wanted = ceil(c->n_workers * step / (step - wait));
-        used = (size_t)snprintf(
-            out, cap,
-            " %u worker processes are in the recording: %u x %.3f ms / (%.3f - %.3f ms) = %.0f workers "
-            "would keep up.",
-            c->n_workers, c->n_workers, step / 1e6, step / 1e6, wait / 1e6, wanted);
+        used = (size_t)snprintf(out, cap,
+                                " %u worker %s in the recording: %u x %.3f ms / (%.3f - %.3f ms) = %.0f workers "
+                                "would keep up%s.",
+                                c->n_workers, c->millrace ? "threads are" : "processes are", c->n_workers, step / 1e6,
+                                step / 1e6, wait / 1e6, wanted, c->millrace ? ", if the workers set the pace" : "");
     } else if (c->loader_how == MR_LOADER_RANGES && look->has_os && loads_itself(c) > 0.5 && load < step) {
         wanted = ceil(load / (step - load));
         used = (size_t)snprintf(
@@ -123,11 +123,20 @@ static int judge_starvation(const struct mr_case *c, struct mr_judgement *out)
              c->loader_how == MR_LOADER_RANGES ? "the range \"" : "", c->loader_name,
              c->loader_how == MR_LOADER_RANGES ? "\"" : "",
              c->loader_how == MR_LOADER_WAITS ? ", which need not all be for data" : "");
-    snprintf(out->advice, sizeof out->advice,
-             "Load ahead on more workers (DataLoader(num_workers=N, prefetch_factor=4, persistent_workers=True)), or "
-             "make samples "
-             "cheaper: decode at the size that is used, resize and normalise on the device, pack small files.%s",
-             workers);
+    if (c->millrace)
+        snprintf(out->advice, sizeof out->advice,
+                 "The loader's statistics (bottleneck in mr_loader_stats, the last line of millrace feed) name the "
+                 "stage that sets the pace: more workers for decoding and transforms, --cache or packed shards for "
+                 "reading, u8 that is finished on the device (--device-transforms) for copying.%s",
+                 workers);
+    else
+        snprintf(
+            out->advice, sizeof out->advice,
+            "%sLoad ahead on more threads or processes (in PyTorch DataLoader(num_workers=N, prefetch_factor=4, "
+            "persistent_workers=True)), or make samples cheaper: decode at the size that is used, resize and normalise "
+            "on the device, pack small files.%s",
+            c->loader_how == MR_LOADER_WAITS ? "Put an NVTX range around the loading of data to be sure. " : "",
+            workers);
     mr_judge_saving(c, out, (double)c->starved_ns, c->loader_how == MR_LOADER_RANGES ? 0.9 : 0.6);
     return out->verdict == MR_FOUND ? waits_table(c, &out->evidence) : 0;
 }

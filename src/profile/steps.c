@@ -7,7 +7,10 @@
 #define PAUSE                                                                                                          \
     100 /* mean steps between two marks: an epoch's end; less may be a loader that hands out batches in bursts */
 #define MIN_REGULAR 3   /* ranges that may be steps without being called so */
-#define MIN_COVER   0.5 /* of the place's time, by ranges that nobody named */
+#define MIN_COVER   0.3 /* of the device's work, by ranges that nobody named */
+#define MIN_FED     0.8 /* of these ranges, those that give the device work */
+#define MIN_ALIKE   0.5 /* of them, those that launch the same kernels as the one before */
+#define NEARLY      0.9
 
 static const char *text_of(const struct mr_recording *rec, uint32_t string)
 {
@@ -158,7 +161,8 @@ struct search {
     uint64_t n_names, *scratch;
     struct group *groups;
     uint64_t n_groups;
-    uint64_t op_start_ns, op_end_ns;
+    struct mr_work work;
+    double cover; /* of the range that was found by its regularity */
 };
 
 static int make_groups(struct search *s)
@@ -209,6 +213,34 @@ static const struct group *named_group(const struct search *s, const char *name,
     return best;
 }
 
+struct worth {
+    double cover; /* of the device's time, launched in the steps */
+    double fed;   /* of the steps, those that launch something */
+    double alike; /* of the steps, those that launch what the one before launched */
+};
+
+static struct worth weigh(const struct search *s, const struct group *g)
+{
+    struct worth w = {0};
+    uint64_t all = s->work.at[s->work.n].busy_ns, mean = 0;
+    const struct named *at = s->names + g->first;
+    const struct mr_rec_range *ranges = s->rec->ranges;
+    struct mr_work_sum before = {0};
+    if (g->n > 1)
+        mean = (ranges[at[g->n - 1].range].start_ns - ranges[at[0].range].start_ns) / (g->n - 1);
+    for (uint64_t i = 0; i < g->n; i++) {
+        const struct mr_rec_range *range = &ranges[at[i].range];
+        uint64_t next = i + 1 < g->n ? ranges[at[i + 1].range].start_ns : range->end_ns;
+        bool pause = (next - range->start_ns) / PAUSE > mean;
+        struct mr_work_sum own = mr_work_between(&s->work, range->start_ns, pause ? MR_MIN(range->end_ns, next) : next);
+        w.cover += (double)own.busy_ns / (double)(all ? all : 1);
+        w.fed += (own.n > 0) / (double)g->n;
+        w.alike += i > 0 && own.n > 0 && own.n == before.n && own.hash == before.hash ? 1 / (double)(g->n - 1) : 0;
+        before = own;
+    }
+    return w;
+}
+
 static const struct group *known_group(const struct search *s)
 {
     static const char *const names[] = {
@@ -216,17 +248,10 @@ static const struct group *known_group(const struct search *s)
         "train_iter", "batch",      "train_batch",   "ProfilerStep", "millrace@step", "millrace@wait: batch"};
     for (size_t i = 0; i < MR_COUNT(names); i++) {
         const struct group *g = named_group(s, names[i], true, 2);
-        if (g)
+        if (g && weigh(s, g).cover > 0)
             return g;
     }
     return NULL;
-}
-
-static double cover(const struct search *s, const struct group *g)
-{
-    uint64_t span = s->op_end_ns - s->op_start_ns;
-    double time = (double)g->median_ns * (double)g->n;
-    return span > 0 ? time / (double)span : 0;
 }
 
 static bool is_epoch(const struct search *s, const struct group *g)
@@ -238,20 +263,41 @@ static bool is_epoch(const struct search *s, const struct group *g)
     return false;
 }
 
-/* Outermost first, then what fills more of the time, then what begins first: "load" before "train" of the same step. */
-static const struct group *regular_group(const struct search *s)
+/* Ranges of compilers, tuners and libraries repeat, too; those of steps launch the same kernels each time. */
+static bool may_be_step(const struct search *s, const struct group *g, double *out_cover)
+{
+    if (g->n < MIN_REGULAR || g->regular < 0.5 || is_epoch(s, g))
+        return false;
+    struct worth w = weigh(s, g);
+    *out_cover = w.cover;
+    return w.cover >= MIN_COVER && w.fed >= MIN_FED && w.alike >= MIN_ALIKE;
+}
+
+static bool outer(const struct search *s, const struct group *a, const struct group *b)
+{
+    bool x = a->thread == s->place->thread, y = b->thread == s->place->thread;
+    if (x != y)
+        return x;
+    return a->depth != b->depth ? a->depth < b->depth : a->start_ns < b->start_ns;
+}
+
+/*
+ * Of those that hold nearly as much of the device's work as any: on the driving thread first, then the outermost, then what begins
+ * first ("load" before "train" of the same step).
+ */
+static const struct group *regular_group(const struct search *s, double *out_cover)
 {
     const struct group *best = NULL;
-    for (uint64_t i = 0; i < s->n_groups; i++) {
-        const struct group *g = &s->groups[i];
-        if (g->thread != s->place->thread || g->n < MIN_REGULAR || g->regular < 0.5 || cover(s, g) < MIN_COVER ||
-            is_epoch(s, g))
-            continue;
-        bool same_cover = best && cover(s, g) > cover(s, best) * 0.9 && cover(s, g) < cover(s, best) * 1.1;
-        if (!best || g->depth < best->depth ||
-            (g->depth == best->depth && (same_cover ? g->start_ns < best->start_ns : cover(s, g) > cover(s, best))))
-            best = g;
-    }
+    double most = 0, cover = 0;
+    for (uint64_t i = 0; i < s->n_groups; i++)
+        if (may_be_step(s, &s->groups[i], &cover))
+            most = MR_MAX(most, cover);
+    for (uint64_t i = 0; most > 0 && i < s->n_groups; i++)
+        if (may_be_step(s, &s->groups[i], &cover) && cover >= NEARLY * most &&
+            (!best || outer(s, &s->groups[i], best))) {
+            best = &s->groups[i];
+            *out_cover = cover;
+        }
     return best;
 }
 
@@ -268,24 +314,43 @@ static int take_group(const struct search *s, const struct group *g, struct mr_s
     free(mark);
     free(end);
     const char *text = text_of(s->rec, first_of(s, g)->text);
-    snprintf(out->how, sizeof out->how, "from one NVTX range \"%.*s\" to the next%s",
-             (int)MR_MIN(base_length(text), 80u), text,
-             out->method == MR_STEPS_RANGE ? ", the most regular outermost range of the launching thread" : "");
+    size_t used = (size_t)snprintf(out->how, sizeof out->how, "from one NVTX range \"%.*s\" to the next",
+                                   (int)MR_MIN(base_length(text), 80u), text);
+    if (out->method == MR_STEPS_RANGE)
+        snprintf(out->how + used, sizeof out->how - used,
+                 ", an outermost one that repeats with the same kernels and holds %.0f%% of the device's work",
+                 100 * s->cover);
     return rc;
+}
+
+/* The same name on another thread. */
+static bool told_before(const struct search *s, uint64_t at)
+{
+    const char *text = text_of(s->rec, first_of(s, &s->groups[at])->text);
+    for (uint64_t i = 0; i < at; i++) {
+        const char *other = text_of(s->rec, first_of(s, &s->groups[i])->text);
+        if (base_length(other) == base_length(text) && strncmp(other, text, base_length(text)) == 0)
+            return true;
+    }
+    return false;
 }
 
 static int no_such_range(const struct search *s, const char *name)
 {
     char list[400] = "";
     size_t used = 0;
+    uint64_t last = 0;
     for (uint64_t i = 0, told = 0; i < s->n_groups && told < 8; i++) {
         const char *text = text_of(s->rec, first_of(s, &s->groups[i])->text);
+        if (told_before(s, i))
+            continue;
         int n = snprintf(list + used, sizeof list - used, "%s\"%.*s\"", told ? ", " : "",
                          (int)MR_MIN(base_length(text), 60u), text);
         if (n < 0 || (size_t)n >= sizeof list - used)
             break;
         used += (size_t)n;
         told++;
+        last = i;
     }
     list[used] = 0;
     if (s->n_groups == 0)
@@ -294,13 +359,14 @@ static int no_such_range(const struct search *s, const char *name)
                             "found by the period of the device's work",
                             name);
     return mr_error_set(MR_EOPTION, "step %s: no NVTX range is called so; want one of %s%s", name, list,
-                        s->n_groups > 8 ? ", ..." : "");
+                        last + 1 < s->n_groups ? ", ..." : "");
 }
 
 static int find(struct search *s, const uint32_t *ops, uint64_t n_ops, const char *name, struct mr_steps *out)
 {
     const struct group *g = NULL;
     int rc = make_groups(s);
+    rc = rc || name ? rc : mr_work_read(s->rec, s->place, ops, n_ops, &s->work);
     if (rc)
         return rc;
     if (name) {
@@ -312,7 +378,7 @@ static int find(struct search *s, const uint32_t *ops, uint64_t n_ops, const cha
     g = known_group(s);
     out->method = g ? MR_STEPS_KNOWN : MR_STEPS_RANGE;
     out->confidence = g ? 0.95 : 0.8;
-    g = g ? g : regular_group(s);
+    g = g ? g : regular_group(s, &s->cover);
     if (g)
         return take_group(s, g, out);
     out->method = MR_STEPS_PERIOD;
@@ -329,13 +395,11 @@ int mr_steps_find(const struct mr_recording *rec, const struct mr_place *place, 
 {
     struct search s = {.rec = rec, .place = place};
     struct mr_steps steps = {0};
-    s.op_start_ns = n_ops ? rec->ops[ops[0]].start_ns : 0;
-    for (uint64_t i = 0; i < n_ops; i++)
-        s.op_end_ns = MR_MAX(s.op_end_ns, rec->ops[ops[i]].end_ns);
     int rc = find(&s, ops, n_ops, name, &steps);
     free(s.names);
     free(s.scratch);
     free(s.groups);
+    free(s.work.at);
     if (!rc && steps.n == 0) {
         steps.method = MR_STEPS_NONE;
         if (steps.how[0] == 0)

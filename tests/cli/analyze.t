@@ -74,11 +74,11 @@ data_starvation: the device waits for data 47.1% of the time
   why       the device idles 2.760 ms a step, of it 2.757 ms while the launching thread is in the
             range "data". The saving is that of a loader that is never waited for. Threshold: 1% of
             the time.
-  do        Load ahead on more workers (DataLoader(num_workers=N, prefetch_factor=4,
-            persistent_workers=True)), or make samples cheaper: decode at the size that is used,
-            resize and normalise on the device, pack small files. 2 worker processes are in the
-            recording: 2 x 5.849 ms / (5.849 - 2.757 ms) = 4 workers would keep up.
-              Start  Duration  Name
+  do        Load ahead on more threads or processes (in PyTorch DataLoader(num_workers=N,
+            prefetch_factor=4, persistent_workers=True)), or make samples cheaper: decode at the
+            size that is used, resize and normalise on the device, pack small files. 2 worker
+            processes are in the recording: 2 x 5.849 ms / (5.849 - 2.757 ms) = 4 workers would keep
+            up.
 $ millrace analyze starved.sqlite --rule data_starvation --cores 3 --json | grep -o 'has 3 cores only'
 has 3 cores only
 # Nothing recorded: nothing is made up.

@@ -21,7 +21,7 @@ $ touch there.sqlite; millrace profile -o there -- touch ran
 millrace profile: there.sqlite: is there already; --force-overwrite replaces it
 [2]
 $ millrace profile -o nowhere/x -- touch ran
-millrace profile: nowhere/x.sqlite: a folder beside it cannot be made: No such file or directory
+millrace profile: --output nowhere/x.sqlite: there is no folder nowhere; make it first
 [1]
 $ MILLRACE_RECORD_MODULE=/nowhere.so millrace profile -o x -- touch ran
 millrace profile: MILLRACE_RECORD_MODULE: /nowhere.so: No such file or directory
@@ -50,6 +50,27 @@ millrace profile: b.sqlite: 0 records of 0 processes in .* (re)
   "file": "b.sqlite",
   "exit_status": 0,
   "records": 0,
+# A capture range that never came, and counters that are not sampled, are told of.
+$ millrace profile -t cuda,nvtx -f -o a -c nvtx:step -- true 2>&1 | head -1
+millrace profile: warning: nothing was recorded: --capture-range nvtx:step never began (an NVTX range of this very name, of domain @DOMAIN or none), or nothing happened inside
+$ millrace profile -t none -f -o a --gpu-metrics -- true 2>&1 | grep metrics
+millrace profile: warning: --gpu-metrics: this version does not sample the GPU's counters: none are recorded
+# A reader of our messages that goes away takes nothing with it; the program has SIGPIPE as it was.
+$ millrace profile -t none -f -o gone --wait all -- sh -c 'yes | head -1; sleep 0.2' 2>&1 >/dev/null | true; ls gone*
+gone.sqlite
+# What a full disk or a kill left becomes a recording.
+$ millrace profile -q -t osrt -f -o a --keep-parts -- sh -c 'sleep 0.2' 2>/dev/null; mv a.sqlite.parts-?????? left
+$ millrace profile --merge left -o merged 2>&1 | sed 's/ [0-9]* records/ N records/'
+millrace profile: warning: the parts are still in left
+millrace profile: merged.sqlite: N records of .* (re)
+$ millrace report merged.sqlite -r osrt_sum -f csv | cut -d, -f3,9 | grep -c wait
+1
+$ rm -r left merged.sqlite gone.sqlite; millrace profile --merge left -o merged
+millrace profile: --merge left: want a folder of parts, FILE.parts-XXXXXX
+[1]
+$ millrace profile --merge left -- true
+millrace profile: --merge left: runs no program: -- is too many
+[2]
 # Names are counted up when none is given; no parts stay.
 $ millrace profile -q -t none -- true; millrace profile -q -t none -- true; ls
 a.sqlite

@@ -352,6 +352,10 @@ static void tensor_cores(void **state)
     }
     bad.kernel = "cutlass_80_simt_sgemm_128x128";
     assert_int_equal(judge(&bad, "tensor_cores", NULL).verdict, MR_FOUND);
+    bad.kernel = "sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize128x64x8_stage3_warpsize2x2x1_ffma_aligna4_alignc4";
+    assert_int_equal(judge(&bad, "tensor_cores", NULL).verdict, MR_FOUND);
+    bad.kernel = "sm90_xmma_gemm_f32f32_tf32f32_f32_nn_n_tilesize64x128x32_warpgroupsize1x1x1_execute_segment_k_off";
+    assert_int_equal(judge(&bad, "tensor_cores", NULL).verdict, MR_FINE);
 }
 
 /* Two processes whose kernels take turns, with the time that a switch takes between them, or run at once. */
@@ -410,6 +414,60 @@ static void waits_for_autograd(void **state)
     struct got got = judge_recording(rec, "data_starvation", NULL);
     assert_int_equal(got.verdict, MR_FOUND);
     assert_true(got.saving_ms > 0.17 && got.saving_ms < 0.19);
+    mr_recording_close(rec);
+    unlink(PATH);
+}
+
+/*
+ * millrace's own loader: its threads copy and transform on the copies' stream, while the consumer, who launches nothing, waits for a
+ * batch for 600 of each 1000 us.
+ */
+static void millraces_own_loader(void **state)
+{
+    struct make m;
+    (void)state;
+    make_begin(&m, PATH);
+    for (uint64_t i = 0; i < 40; i++) {
+        uint64_t at = 1000000 + i * 1000000;
+        m.tid = 100;
+        make_range_of(&m, "millrace", MR_RANGE_PUSH_POP, "wait: batch", at, at + 600000);
+        make_range_of(&m, "millrace", MR_RANGE_PUSH_POP, "step", at + 600000, at + 610000);
+        m.tid = 200 + (uint32_t)(i % 4);
+        make_range_of(&m, "millrace", MR_RANGE_PUSH_POP, "samples", at, at + 500000);
+        make_os(&m, "pthread_cond_wait", at + 700000, at + 990000, 0);
+        make_copy(&m, 14, at + 600000, at + 700000, 200000, MR_COPY_H2D, MR_MEM_PINNED);
+        make_kernel(&m, 14, "mr_pointwise", at + 700000, at + 760000);
+    }
+    make_end(&m);
+    struct mr_recording *rec = make_load(PATH);
+    struct got got = judge_recording(rec, "data_starvation", NULL);
+    assert_int_equal(got.verdict, MR_FOUND);
+    assert_true(got.saving_ms > 0.57 && got.saving_ms < 0.61);
+    assert_null(strstr(got.advice, "DataLoader"));
+    assert_non_null(strstr(got.advice, "4 worker threads"));
+    got = judge_recording(rec, "copy_on_compute_stream", NULL);
+    assert_int_equal(got.verdict, MR_FINE);
+    mr_recording_close(rec);
+    unlink(PATH);
+}
+
+/* The thread runs its own code for most of each step and waits for something a little: whether for data is not known. */
+static void mostly_own_code(void **state)
+{
+    struct make m;
+    (void)state;
+    make_begin(&m, PATH);
+    for (uint64_t i = 0; i < 40; i++) {
+        uint64_t at = 1000000 + i * 1000000;
+        make_range(&m, "step", at, at + 900000);
+        make_os(&m, "futex", at + 100000, at + 250000, 0);
+        make_kernel(&m, 7, "k", at + 900000, at + 980000);
+    }
+    make_end(&m);
+    struct mr_recording *rec = make_load(PATH);
+    struct got got = judge_recording(rec, "gpu_gaps", NULL);
+    assert_int_equal(got.verdict, MR_FOUND);
+    assert_true(strncmp(got.summary, "cannot tell:", 12) == 0);
     mr_recording_close(rec);
     unlink(PATH);
 }
@@ -651,6 +709,8 @@ int main(void)
         cmocka_unit_test(kernels_without_calls),
         cmocka_unit_test(wrong_names),
         cmocka_unit_test(waits_for_autograd),
+        cmocka_unit_test(millraces_own_loader),
+        cmocka_unit_test(mostly_own_code),
         cmocka_unit_test(anything),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

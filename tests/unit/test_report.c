@@ -363,12 +363,18 @@ static void mem_ops_know_their_calls(void **state)
     make_copy_of(&m, call, 7, 1010000, 1099000, 64, MR_COPY_H2D, MR_MEM_PINNED);
     make_copy_of(&m, 4000, 7, 1200000, 1300000, 64, MR_COPY_H2D, MR_MEM_PINNED); /* of no call */
     make_set(&m, 7, 1400000, 1400500, 64, MR_MEM_DEVICE);
+    call = make_call(&m, "cudaMemcpyAsync_v3020", 1600000, 1680000); /* staged: returns a little before the end */
+    make_copy_of(&m, call, 7, 1610000, 1700000, 1 << 20, MR_COPY_H2D, MR_MEM_PAGEABLE);
+    call = make_call(&m, "cudaMemcpyAsync_v3020", 1800000, 1801000); /* small: taken along */
+    make_copy_of(&m, call, 7, 1800500, 1801800, 4096, MR_COPY_H2D, MR_MEM_PAGEABLE);
     make_process(&m, 200, "other"); /* with the same numbers of correlation */
     make_copy(&m, 7, 1500000, 1500100, 64, MR_COPY_H2D, MR_MEM_PAGEABLE);
     make_end(&m);
     struct mr_recording *recording = open_at(OTHER);
     struct mr_table *table = report(recording, "mem_ops", NULL);
-    assert_int_equal(mr_table_rows(table), 8);
+    assert_int_equal(mr_table_rows(table), 10);
+    assert_string_equal(blocked_at(table, 1610000), "in the call");
+    assert_string_equal(blocked_at(table, 1800500), "no");
     assert_string_equal(blocked_at(table, 100000), "in the call");
     assert_string_equal(blocked_at(table, 300000), "synchronised");
     assert_string_equal(blocked_at(table, 500000), "no");

@@ -142,6 +142,63 @@ static void by_regular_ranges(void **state)
     unlink(PATH);
 }
 
+/*
+ * A compiler's passes repeat, are outermost, long and regular, and even run kernels, to choose among them; a library's own ranges repeat
+ * without any. Steps launch the same kernels each time.
+ */
+static void not_by_compilation(void **state)
+{
+    struct make m;
+    char name[32];
+    (void)state;
+    make_begin(&m, PATH);
+    for (uint64_t i = 0; i < 6; i++) {
+        uint64_t at = 1000 + i * 50000000;
+        make_range(&m, "Pass:fusion", at, at + 40000000);
+        for (uint64_t k = 0; k <= i; k++) {
+            snprintf(name, sizeof name, "candidate_%d", (int)(i * 10 + k));
+            make_kernel(&m, 7, name, at + 1000000 + k * 300000, at + 1200000 + k * 300000);
+        }
+    }
+    for (uint64_t i = 0; i < 100; i++) {
+        uint64_t at = 310000000 + i * 1000000;
+        make_range(&m, "tick", at, at + 5000);
+        make_range(&m, "Module:jit_step", at + 600000, at + 700000);
+        make_kernel(&m, 7, "gemm", at + 650000, at + 690000);
+        make_kernel(&m, 7, "update", at + 690000, at + 699000);
+    }
+    make_end(&m);
+    struct mr_recording *rec = make_load(PATH);
+    struct mr_steps steps = steps_of(rec, NULL);
+    assert_int_equal(steps.method, MR_STEPS_RANGE);
+    assert_int_equal(steps.n, 100);
+    assert_true(steps.at[0].start_ns >= 310000000);
+    mr_steps_free(&steps);
+    mr_recording_close(rec);
+    unlink(PATH);
+}
+
+/* A name that frameworks use, of a thread that gives the device nothing, before the device is used at all: no steps of the device. */
+static void not_by_idle_names(void **state)
+{
+    struct make m;
+    (void)state;
+    make_begin(&m, PATH);
+    for (uint64_t i = 0; i < 10; i++)
+        make_range(&m, "batch", 1000 + i * 1000, 1800 + i * 1000);
+    for (uint64_t i = 0; i < 30; i++) {
+        make_copy(&m, 7, 1000000 + i * 100000, 1010000 + i * 100000, 1 << 20, MR_COPY_H2D, MR_MEM_PINNED);
+        make_kernel(&m, 7, "k", 1020000 + i * 100000, 1060000 + i * 100000);
+    }
+    make_end(&m);
+    struct mr_recording *rec = make_load(PATH);
+    struct mr_steps steps = steps_of(rec, NULL);
+    assert_int_equal(steps.method, MR_STEPS_PERIOD);
+    mr_steps_free(&steps);
+    mr_recording_close(rec);
+    unlink(PATH);
+}
+
 /* Layers repeat within a step, a log is written each tenth: the period is the step's, with copies and without. */
 static void by_period(void **state)
 {
@@ -367,6 +424,8 @@ int main(void)
         cmocka_unit_test(by_known_name),
         cmocka_unit_test(names_with_numbers),
         cmocka_unit_test(by_regular_ranges),
+        cmocka_unit_test(not_by_compilation),
+        cmocka_unit_test(not_by_idle_names),
         cmocka_unit_test(by_period),
         cmocka_unit_test(no_steps),
         cmocka_unit_test(odd_ranges),
