@@ -200,6 +200,8 @@ int mr_analyze(struct mr_recording *recording, const struct mr_advice_opts *opts
     struct mr_place *places = NULL;
     uint32_t n_places = 0, n_rules = count_rules();
     mr_advice_opts_init(&plain);
+    if (opts)
+        memcpy(&plain, opts, MR_MIN(opts->size, sizeof plain));
     int rc = mr_recording_load(recording);
     struct mr_advice *advice = rc ? NULL : calloc(1, sizeof *advice);
     if (!rc && advice) {
@@ -210,8 +212,7 @@ int mr_analyze(struct mr_recording *recording, const struct mr_advice_opts *opts
         rc = mr_error_nomem("advice", n_rules * sizeof *advice->judged);
     rc = rc ? rc : mr_places_find(recording, &places, &n_places);
     if (!rc)
-        rc = n_places > 0 ? look_and_judge(recording, &places[0], opts ? opts : &plain, advice)
-                          : no_work(recording, advice);
+        rc = n_places > 0 ? look_and_judge(recording, &places[0], &plain, advice) : no_work(recording, advice);
     if (!rc && n_places > 1) {
         size_t used = strlen(advice->summary);
         uint16_t p = places[0].process;

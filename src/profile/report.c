@@ -66,10 +66,19 @@ int mr_report_make(struct mr_recording *recording, const char *name, const struc
     if (opts)
         memcpy(&all, opts, MR_MIN(opts->size, sizeof all));
     list_kinds(kinds);
-    for (uint32_t i = 0; kinds[i]; i++)
-        if (strcmp(kinds[i]->name, name) == 0)
-            return kinds[i]->make(recording, &all, out);
-    return no_such_report(name, kinds);
+    uint32_t i = 0;
+    while (kinds[i] && strcmp(kinds[i]->name, name) != 0)
+        i++;
+    if (!kinds[i])
+        return no_such_report(name, kinds);
+    struct mr_table *table = NULL;
+    int rc = kinds[i]->make(recording, &all, &table);
+    int failed = mr_recording_result(recording, rc);
+    if (failed == 0)
+        *out = table;
+    else if (rc == 0)
+        mr_table_destroy(table);
+    return failed;
 }
 
 int mr_report_finish(struct mr_table *table, const struct mr_report_opts *opts, const char *own_sort,
