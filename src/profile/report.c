@@ -37,9 +37,10 @@ const char *mr_report_name(uint32_t i, const char **out_help)
     return kinds[i]->name;
 }
 
-void mr_report_opts_init(struct mr_report_opts *opts)
+void mr_report_opts_fill(struct mr_report_opts *opts, size_t size)
 {
-    *opts = (struct mr_report_opts){.size = sizeof *opts};
+    const struct mr_report_opts full = {0};
+    mr_opts_copy(opts, size, &full, sizeof full);
 }
 
 static int no_such_report(const char *name, const struct mr_report_kind *const *kinds)
@@ -63,8 +64,10 @@ int mr_report_make(struct mr_recording *recording, const char *name, const struc
     const struct mr_report_kind *kinds[MAX_KINDS + 1];
     struct mr_report_opts all;
     mr_report_opts_init(&all);
+    if (opts && (opts->size < sizeof opts->size || opts->size > sizeof all))
+        return mr_error_set(MR_EOPTION, "report: opts.size is %zu: call mr_report_opts_init() first", opts->size);
     if (opts)
-        memcpy(&all, opts, MR_MIN(opts->size, sizeof all));
+        memcpy(&all, opts, opts->size);
     list_kinds(kinds);
     uint32_t i = 0;
     while (kinds[i] && strcmp(kinds[i]->name, name) != 0)
