@@ -25,6 +25,7 @@
     X(profile)                                                                                                         \
     X(report)                                                                                                          \
     X(analyze)                                                                                                         \
+    X(timeline)                                                                                                        \
     X(doctor)                                                                                                          \
     X(man)
 

@@ -14,16 +14,22 @@ target_compile_definitions(millrace_flags INTERFACE MILLRACE_HAVE_CUDA_KERNELS=$
 set(MILLRACE_KERNELS_C "")
 if(MILLRACE_HAVE_CUDA_KERNELS)
   # Machine code for Turing, Ampere and Hopper; the PTX serves what comes between and after.
-  foreach(kernels batch optim)
+  foreach(kernels batch optim nn)
     set(kernels_source ${CMAKE_SOURCE_DIR}/src/device/kernels/${kernels}.cu)
+    set(kernels_fmad -fmad=false) # bit-equal to the host's
     set(kernels_image ${PROJECT_BINARY_DIR}/kernels/${kernels}.fatbin)
     set(kernels_c ${PROJECT_BINARY_DIR}/kernels/cuda_${kernels}_image.c)
     set(kernels_headers ${CMAKE_SOURCE_DIR}/src/device/kernels.h)
     if(kernels STREQUAL optim)
       list(APPEND kernels_headers ${CMAKE_SOURCE_DIR}/src/device/kernels_optim.h ${CMAKE_SOURCE_DIR}/src/device/optim_element.h)
+    elseif(kernels STREQUAL nn)
+      set(kernels_source ${CMAKE_SOURCE_DIR}/src/nn/cuda_kernels.cu)
+      set(kernels_fmad -fmad=true)
+      list(APPEND kernels_headers ${CMAKE_SOURCE_DIR}/src/nn/cuda_kernels.h ${CMAKE_SOURCE_DIR}/src/nn/draw.h
+        ${CMAKE_SOURCE_DIR}/src/nn/ops.h)
     endif()
     add_custom_command(OUTPUT ${kernels_c}
-      COMMAND ${MILLRACE_NVCC} -fatbin -O3 -fmad=false -I${CMAKE_SOURCE_DIR}/include -I${CMAKE_SOURCE_DIR}/src
+      COMMAND ${MILLRACE_NVCC} -fatbin -O3 ${kernels_fmad} -I${CMAKE_SOURCE_DIR}/include -I${CMAKE_SOURCE_DIR}/src
         -gencode arch=compute_75,code=[sm_75,compute_75] -gencode arch=compute_80,code=sm_80
         -gencode arch=compute_90,code=sm_90 ${kernels_source} -o ${kernels_image}
       COMMAND ${CMAKE_COMMAND} -DIN=${kernels_image} -DOUT=${kernels_c} -DNAME=mr_cuda_${kernels}_image

@@ -24,6 +24,7 @@
 #include <millrace/error.h>
 #include <millrace/json.h>
 #include <millrace/loader.h>
+#include <millrace/nn.h>
 #include <millrace/optim.h>
 #include <millrace/options.h>
 #include <millrace/profile.h>

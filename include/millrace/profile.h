@@ -167,6 +167,7 @@ struct mr_timeline_opts {
     size_t size;
     uint64_t from_ns, to_ns; /* 0, 0: everything */
     const char *title;       /* NULL: the recorded command */
+    uint64_t *out_events;    /* [out] when not NULL, on success: how many events are in the picture */
 };
 MR_API void mr_timeline_opts_init(struct mr_timeline_opts *opts);
 /* Writes the picture under a temporary name, then renames it. */

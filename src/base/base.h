@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #define MR_ERROR_BYTES  1024
@@ -93,6 +94,13 @@ bool mr_queue_pop(struct mr_queue *q, void **out);      /* blocks while empty; f
 bool mr_queue_try_pop(struct mr_queue *q, void **out);
 void mr_queue_close(struct mr_queue *q); /* wakes everyone; what is inside can still be popped */
 
+/*
+ * Makes a file under a temporary name beside its place, then renames it; a pipe or a device is written in place: renaming over
+ * it would take it away. what: of the error's text. fill: returns 0, an errno, or a negative code with the error set; failures of
+ * the stream that it did not look at are found. Returns 0 or a negative code.
+ */
+int mr_file_write(const char *path, const char *what, int (*fill)(FILE *file, void *arg), void *arg);
+
 /* Numbers as text, whatever the process's locale says. */
 double mr_text_to_f64(const char *text, char **end);    /* strtod in the C locale */
 const char *mr_f64_to_text(double value, char buf[32]); /* the shortest text that reads back as value; returns buf */
@@ -122,6 +130,7 @@ enum mr_draw {
     MR_DRAW_DATASET,
     MR_DRAW_RETRY,
     MR_DRAW_DECODE,
+    MR_DRAW_INIT,
 };
 
 /* Four numbers keyed by (seed, purpose, a, b, c). */

@@ -1,102 +1,16 @@
 /*
- * Writes a trace in Perfetto's protobuf format: a sequence of TracePacket messages, encoded by hand (we need a dozen
- * fields of it). Field numbers are those of protos/perfetto/trace/trace.proto and the files that it imports.
+ * Writes a trace in Perfetto's protobuf format: a sequence of TracePacket messages.
  *
  * Times are CLOCK_MONOTONIC. A ClockSnapshot makes that the trace's clock and ties it to wall-clock time.
  */
+#include "trace/packet.h"
 #include "trace/trace.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
-#define MAX_NAME      255
-#define MESSAGE_BYTES 1024 /* a packet with two names and a dozen numbers fits */
-
-#define SEQUENCE      1
-#define PROCESS_UUID  1
-#define FIRST_UUID    2
-
-/* Numbers of the messages' fields and of the enums' values. */
-enum { TRACE_PACKET = 1 };
-enum {
-    PACKET_CLOCK_SNAPSHOT = 6,
-    PACKET_TIMESTAMP = 8,
-    PACKET_SEQUENCE_ID = 10,
-    PACKET_TRACK_EVENT = 11,
-    PACKET_SEQUENCE_FLAGS = 13,
-    PACKET_CLOCK_ID = 58,
-    PACKET_TRACK_DESCRIPTOR = 60
-};
-enum { SNAPSHOT_CLOCKS = 1, SNAPSHOT_PRIMARY = 2, CLOCK_FIELD_ID = 1, CLOCK_FIELD_TIMESTAMP = 2 };
-enum { CLOCK_ID_REALTIME = 1, CLOCK_ID_MONOTONIC = 3, CLOCK_ID_BOOTTIME = 6 };
-enum { TRACK_UUID = 1, TRACK_NAME = 2, TRACK_PROCESS = 3, TRACK_THREAD = 4, TRACK_PARENT_UUID = 5, TRACK_COUNTER = 8 };
-enum { PROCESS_PID = 1, PROCESS_NAME = 6, THREAD_PID = 1, THREAD_TID = 2, THREAD_NAME = 5 };
-enum { EVENT_DEBUG_ANNOTATIONS = 4, EVENT_TYPE = 9, EVENT_TRACK_UUID = 11, EVENT_NAME = 23, EVENT_COUNTER_VALUE = 30 };
-enum { TYPE_SLICE_BEGIN = 1, TYPE_SLICE_END = 2, TYPE_COUNTER = 4 };
-enum { ANNOTATION_UINT_VALUE = 3, ANNOTATION_NAME = 10 };
-enum { INCREMENTAL_STATE_CLEARED = 1, NEEDS_INCREMENTAL_STATE = 2 };
-
-struct message {
-    size_t n;
-    uint8_t bytes[MESSAGE_BYTES];
-};
-
-static void put_varint(struct message *m, uint64_t x)
-{
-    for (; x >= 128; x >>= 7)
-        m->bytes[m->n++] = (uint8_t)(x | 128);
-    m->bytes[m->n++] = (uint8_t)x;
-}
-
-static void put_uint(struct message *m, uint32_t field, uint64_t x)
-{
-    put_varint(m, field << 3 | 0);
-    put_varint(m, x);
-}
-
-static void put_bytes(struct message *m, uint32_t field, const void *bytes, size_t n)
-{
-    put_varint(m, field << 3 | 2);
-    put_varint(m, n);
-    memcpy(m->bytes + m->n, bytes, n);
-    m->n += n;
-}
-
-static void put_string(struct message *m, uint32_t field, const char *text)
-{
-    size_t n = strlen(text);
-    put_bytes(m, field, text, MR_MIN(n, (size_t)MAX_NAME));
-}
-
-static void put_message(struct message *m, uint32_t field, const struct message *inner)
-{
-    put_bytes(m, field, inner->bytes, inner->n);
-}
-
-struct writer {
-    FILE *file;
-    bool cleared; /* the first packet of the sequence was written */
-    int errnum;   /* of the first write that failed */
-};
-
-static void write_packet(struct writer *w, struct message *packet)
-{
-    put_uint(packet, PACKET_SEQUENCE_ID, SEQUENCE);
-    put_uint(packet, PACKET_SEQUENCE_FLAGS, w->cleared ? NEEDS_INCREMENTAL_STATE : INCREMENTAL_STATE_CLEARED);
-    w->cleared = true;
-    struct message head = {0};
-    put_varint(&head, TRACE_PACKET << 3 | 2);
-    put_varint(&head, packet->n);
-    if (w->errnum)
-        return;
-    if (fwrite(head.bytes, 1, head.n, w->file) < head.n || fwrite(packet->bytes, 1, packet->n, w->file) < packet->n)
-        w->errnum = errno ? errno : EIO;
-}
+#define PROCESS_UUID 1
+#define FIRST_UUID   2
 
 static void write_clocks(struct writer *w)
 {
@@ -332,62 +246,13 @@ static void write_items(struct writer *w, const struct layout *l)
 }
 
 /* Returns 0 or the errno of the first write that failed. */
-static int write_all(FILE *file, const struct layout *l)
+static int write_all(FILE *file, void *layout)
 {
     struct writer w = {.file = file};
     write_clocks(&w);
     write_process(&w);
-    write_items(&w, l);
-    if (!w.errnum && fflush(file))
-        w.errnum = errno;
+    write_items(&w, layout);
     return w.errnum;
-}
-
-/* Writes to an open file and closes it. Returns 0 or an errno. */
-static int write_and_close(int fd, const struct layout *l)
-{
-    FILE *file = fdopen(fd, "wb");
-    if (!file) {
-        int bad = errno;
-        close(fd);
-        return bad;
-    }
-    int bad = write_all(file, l);
-    if (fclose(file) && !bad)
-        bad = errno;
-    return bad;
-}
-
-static int write_renamed(const char *path, const struct layout *l)
-{
-    char *temporary = NULL;
-    if (asprintf(&temporary, "%s.%d.tmp", path, (int)getpid()) < 0)
-        return mr_error_nomem("trace: name of the file", strlen(path));
-    unlink(temporary); /* of a process that had our number and died */
-    int bad = 0;
-    int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (fd < 0) {
-        bad = errno;
-    } else {
-        bad = write_and_close(fd, l);
-        if (!bad && rename(temporary, path))
-            bad = errno;
-        if (bad)
-            unlink(temporary);
-    }
-    free(temporary);
-    return bad ? mr_error_errno(bad, "%s: trace not written", path) : 0;
-}
-
-/* A pipe or a device is written in place: renaming over it would take it away. */
-static int write_file(const char *path, const struct layout *l)
-{
-    struct stat status;
-    if (stat(path, &status) || S_ISREG(status.st_mode) || S_ISDIR(status.st_mode))
-        return write_renamed(path, l);
-    int fd = open(path, O_WRONLY | O_CLOEXEC);
-    int bad = fd < 0 ? errno : write_and_close(fd, l);
-    return bad ? mr_error_errno(bad, "%s: trace not written", path) : 0;
 }
 
 int mr_trace_write_perfetto(const char *path, const struct mr_trace_thread *threads, uint64_t n_threads)
@@ -397,7 +262,7 @@ int mr_trace_write_perfetto(const char *path, const struct mr_trace_thread *thre
     if (rc >= 0) {
         if (l.n_items > 1)
             qsort(l.items, l.n_items, sizeof *l.items, compare_items);
-        rc = write_file(path, &l);
+        rc = mr_file_write(path, "trace", write_all, &l);
     }
     free(l.named);
     free(l.items);

@@ -17,7 +17,7 @@
 
 struct field {
     uint32_t number, type;
-    uint64_t value;       /* type 0 */
+    uint64_t value;       /* types 0 and 1 */
     const uint8_t *bytes; /* type 2, `value` of them */
 };
 
@@ -45,9 +45,16 @@ static inline bool read_field(struct cursor *c, struct field *out)
     uint64_t tag = read_varint(c);
     out->number = (uint32_t)(tag >> 3);
     out->type = tag & 7;
-    assert_true(out->type == 0 || out->type == 2);
-    out->value = read_varint(c);
+    assert_true(out->type <= 2);
     out->bytes = NULL;
+    if (out->type == 1) { /* 64 bits */
+        assert_true(c->end - c->at >= 8);
+        out->value = 0;
+        for (int i = 0; i < 8; i++)
+            out->value |= (uint64_t)*c->at++ << 8 * i;
+        return true;
+    }
+    out->value = read_varint(c);
     if (out->type == 2) {
         assert_true(out->value <= (uint64_t)(c->end - c->at));
         out->bytes = c->at;

@@ -1,0 +1,172 @@
+#!/usr/bin/env python3
+"""Training steps of nets (forward, loss, backward, optimizer) with the batch in the device's memory: millrace beside PyTorch, one
+by one and as a CUDA graph, in one run, as one markdown table.
+
+usage: nn_step.py [--device cuda|cpu] [--seconds 0.5] [--program nn_step] [--models mnist-cnn,...]
+The peer is left out, with a line that says so, where this Python has no PyTorch.
+"""
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+MODELS = "mnist-cnn mlp:300s,100r,50s softmax resnet20".split()
+
+
+def find(given):
+    root = os.path.dirname(HERE)
+    for path in (given, os.path.join(root, "bin", "nn_step"), os.path.join(root, "build", "release", "bench", "nn_step")):
+        if path and os.access(path, os.X_OK) and os.path.isfile(path):
+            return path
+    sys.exit("nn_step: no program nn_step: build it, or name it with --program")
+
+
+def block(nn, c_in, c_out, stride):
+    body = nn.Sequential(nn.Conv2d(c_in, c_out, 3, stride, 1, bias=False), nn.BatchNorm2d(c_out), nn.ReLU(),
+                         nn.Conv2d(c_out, c_out, 3, 1, 1, bias=False), nn.BatchNorm2d(c_out))
+    same = nn.Identity() if stride == 1 and c_in == c_out else nn.Sequential(
+        nn.Conv2d(c_in, c_out, 1, stride, bias=False), nn.BatchNorm2d(c_out))
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.same = body, same
+
+        def forward(self, x):
+            return (self.body(x) + self.same(x)).relu()
+
+    return Block()
+
+
+def net_of(nn, model):
+    if model == "softmax":
+        return nn.Sequential(nn.Flatten(), nn.Linear(784, 10))
+    if model.startswith("mlp:"):
+        layers, width = [nn.Flatten()], 784
+        for hidden in model[4:].split(","):
+            layers += [nn.Linear(width, int(hidden[:-1])), nn.Sigmoid() if hidden[-1] == "s" else nn.ReLU()]
+            width = int(hidden[:-1])
+        return nn.Sequential(*layers, nn.Linear(width, 10))
+    if model == "mnist-cnn":
+        return nn.Sequential(nn.Conv2d(1, 32, 3), nn.ReLU(), nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2),
+                             nn.Dropout(0.25), nn.Flatten(), nn.Linear(9216, 128), nn.ReLU(), nn.Dropout(0.5),
+                             nn.Linear(128, 10))
+    if model == "resnet20":
+        layers, c_in = [nn.Conv2d(3, 16, 3, 1, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU()], 16
+        for stage, c_out in enumerate((16, 32, 64)):
+            for i in range(3):
+                layers.append(block(nn, c_in, c_out, 2 if stage and not i else 1))
+                c_in = c_out
+        return nn.Sequential(*layers, nn.AvgPool2d(8), nn.Flatten(), nn.Linear(64, 10))
+    return None
+
+
+class Peer:
+    """One net of PyTorch's; float16 with its GradScaler, which no graph of ours takes: one by one alone."""
+
+    def __init__(self, torch, device, model, kind, n):
+        self.torch, self.device, self.kind = torch, device, kind
+        cuda = device.startswith("cuda")
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = kind != "f32"
+        torch.backends.cudnn.benchmark = True
+        torch.manual_seed(0)
+        self.net = net_of(torch.nn, model).to(device)
+        shape = (3, 32, 32) if model == "resnet20" else (1, 28, 28)
+        self.x, self.y = torch.rand(n, *shape, device=device), torch.arange(n, device=device) % 10
+        options = dict(lr=1.0)
+        if cuda:
+            options["capturable"] = True
+        self.optimizer = torch.optim.Adadelta(self.net.parameters(), **options)
+        self.scaler = torch.amp.GradScaler(device) if kind == "f16" else None
+
+    def step(self):
+        torch = self.torch
+        kinds = {"bf16": torch.bfloat16, "f16": torch.float16}
+        self.optimizer.zero_grad(set_to_none=True)
+        with torch.autocast(self.device.split(":")[0], dtype=kinds.get(self.kind, torch.bfloat16), enabled=self.kind in kinds,
+                            cache_enabled=False):
+            loss = torch.nn.functional.cross_entropy(self.net(self.x), self.y)
+        if self.scaler:
+            self.scaler.scale(loss).backward()
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+        else:
+            loss.backward()
+            self.optimizer.step()
+
+    def graph(self):
+        """A step as a graph; None where this PyTorch cannot."""
+        torch = self.torch
+        if self.scaler or not self.device.startswith("cuda"):
+            return None
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                self.step()
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self.step()
+        return graph.replay
+
+
+def timed(torch, step, device, seconds):
+    many, times = (20, []) if device.startswith("cuda") else (1, [])
+    sync = torch.cuda.synchronize if device.startswith("cuda") else lambda: None
+    for _ in range(3):
+        step()
+    sync()
+    end = time.perf_counter() + seconds
+    while len(times) < 3 or time.perf_counter() < end:
+        start = time.perf_counter()
+        for _ in range(many):
+            step()
+        sync()
+        times.append((time.perf_counter() - start) / many * 1e3)
+    return statistics.median(times)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--seconds", type=float, default=0.5)
+    parser.add_argument("--program")
+    parser.add_argument("--models", default=None, help="separated by spaces")
+    args = parser.parse_args()
+    models = args.models.split() if args.models else MODELS
+    command = [find(args.program), args.device, str(args.seconds), "adadelta:lr=1", *models]
+    ours = [json.loads(line) for line in subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()]
+    try:
+        import torch
+
+        if args.device.startswith("cuda") and not torch.cuda.is_available():
+            raise ImportError("this PyTorch has no CUDA")
+        name = "PyTorch " + torch.__version__.split("+")[0]
+    except ImportError as error:
+        torch, name = None, "no peer"
+        print(f"nn_step: the peer is left out: {error}", file=sys.stderr)
+    print(f"| net | batch | type | how | millrace ms | {name} ms | millrace / it |")
+    print("| --- | ---: | --- | --- | ---: | ---: | ---: |")
+    peers = {}
+    for line in ours:
+        key, theirs = (line["model"], line["batch"], line["type"]), None
+        if torch and net_of(torch.nn, line["model"]) is not None:
+            try:
+                if key not in peers:
+                    peers = {key: Peer(torch, args.device, *[key[0], key[2], key[1]])}
+                step = peers[key].step if line["how"] == "steps" else peers[key].graph()
+                theirs = timed(torch, step, args.device, args.seconds) if step else None
+            except RuntimeError as error:
+                print(f"nn_step: PyTorch, {key}, {line['how']}: {str(error).splitlines()[0]}", file=sys.stderr)
+        ratio = f"{theirs / line['ms']:.2f} x" if theirs else ""
+        print(f"| {line['model']} | {line['batch']} | {line['type']} | {line['how']} | {line['ms']:.3f} | "
+              + (f"{theirs:.3f}" if theirs else "") + f" | {ratio} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,190 @@
+/* millrace timeline FILE: a recording as a picture. */
+#include "cli.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+struct options {
+    struct cli_common common;
+    char *output, *title;
+    uint64_t from, to;
+    int format, force;
+};
+
+enum { BY_NAME, PERFETTO, HTML, SVG, PNG };
+static const char *const formats[] = {"auto", "perfetto", "html", "svg", "png", NULL};
+static const enum mr_timeline_format library_formats[] = {MR_TIMELINE_HTML, MR_TIMELINE_PERFETTO, MR_TIMELINE_HTML,
+                                                          MR_TIMELINE_SVG, MR_TIMELINE_PNG};
+
+#define AT(member) offsetof(struct options, member)
+static const struct mr_option table[] = {
+    {"format", 'F', MR_OPT_ENUM, AT(format), "auto", .choices = formats,
+     .help = "What to write; auto: by the ending of OUT (.html, .svg, .png, .pftrace or .perfetto-trace), html without "
+             "one"},
+    {"output", 'o', MR_OPT_STRING, AT(output), .meta = "OUT",
+     .help = "The file to write; default: FILE with the format's ending, beside it"},
+    {"from", 0, MR_OPT_DURATION, AT(from), "0", .unit = "s", .help = "Only what happens at this time or later"},
+    {"to", 0, MR_OPT_DURATION, AT(to), "0", .unit = "s", .help = "Only what begins before this time; 0: the end"},
+    {"title", 0, MR_OPT_STRING, AT(title), .meta = "TEXT",
+     .help = "The picture's title; default: the recorded command"},
+    {"force", 'f', MR_OPT_FLAG, AT(force), .help = "Replace OUT when it is there"},
+    CLI_COMMON_OPTIONS,
+    {NULL},
+};
+
+static const struct {
+    const char *ending;
+    int format;
+} endings[] = {{".html", HTML},         {".htm", HTML},
+               {".svg", SVG},           {".png", PNG},
+               {".pftrace", PERFETTO},  {".perfetto-trace", PERFETTO},
+               {".perfetto", PERFETTO}, {".perfetto.pb", PERFETTO}};
+
+static bool ends_in(const char *path, const char *end)
+{
+    size_t n = strlen(path), m = strlen(end);
+    return n > m && strcmp(path + n - m, end) == 0;
+}
+
+/* Returns BY_NAME when the name says nothing. */
+static int format_of(const char *path)
+{
+    for (size_t i = 0; i < CLI_COUNT(endings); i++)
+        if (ends_in(path, endings[i].ending))
+            return endings[i].format;
+    return BY_NAME;
+}
+
+/* Beside the recording, without its own ending. [out] out: for the caller to free(). */
+static int name_output(const char *file, int format, char **out)
+{
+    static const char *const own[] = {".sqlite", ".sqlite3", ".db"};
+    size_t n = strlen(file);
+    for (size_t i = 0; i < CLI_COUNT(own); i++)
+        if (ends_in(file, own[i])) {
+            n -= strlen(own[i]);
+            break;
+        }
+    if (asprintf(out, "%.*s%s", (int)n, file,
+                 format == PERFETTO ? ".pftrace"
+                 : format == SVG    ? ".svg"
+                 : format == PNG    ? ".png"
+                                    : ".html") < 0)
+        return cli_fail("out of memory");
+    return CLI_OK;
+}
+
+static int check_output(const struct options *o, const char *file, const char *path)
+{
+    struct stat out, in;
+    if (stat(path, &out))
+        return CLI_OK; /* a missing folder is told when it is written */
+    if (S_ISDIR(out.st_mode))
+        return cli_misuse("%s: is a folder: want a file's name", path);
+    if (stat(file, &in) == 0 && in.st_dev == out.st_dev && in.st_ino == out.st_ino)
+        return cli_misuse("%s: is the recording itself", path);
+    if (!o->force && S_ISREG(out.st_mode))
+        return cli_misuse("%s: is there already; --force replaces it", path);
+    return CLI_OK;
+}
+
+static int tell(const char *path, int format, uint64_t events)
+{
+    struct stat status;
+    uint64_t bytes = stat(path, &status) == 0 ? (uint64_t)status.st_size : 0;
+    if (cli.json) {
+        struct mr_json *json = cli_json_begin("timeline");
+        if (!json)
+            return CLI_FAILED;
+        mr_json_string(json, "path", path);
+        mr_json_string(json, "format", formats[format]);
+        mr_json_uint(json, "bytes", bytes);
+        mr_json_uint(json, "events", events);
+        return cli_json_end(json);
+    }
+    char size[CLI_HUMAN], n[CLI_HUMAN];
+    printf("%s: %s events, %s%s\n", path, cli_count((double)events, n), cli_bytes(bytes, size),
+           format == PERFETTO ? "; ui.perfetto.dev opens it" : "");
+    return CLI_OK;
+}
+
+static int write_picture(const struct options *o, const char *file, const char *path, int format)
+{
+    struct mr_recording *recording;
+    struct mr_timeline_opts opts;
+    uint64_t events = 0;
+    mr_timeline_opts_init(&opts);
+    opts.from_ns = o->from;
+    opts.to_ns = o->to;
+    opts.title = o->title;
+    opts.out_events = &events;
+    int rc = mr_recording_open(file, &recording);
+    if (rc)
+        return cli_error(rc);
+    rc = mr_timeline_write(recording, path, library_formats[format], &opts);
+    mr_recording_close(recording);
+    return rc ? cli_error(rc) : tell(path, format, events);
+}
+
+static int run(void *options, int n_args, char **args)
+{
+    const struct options *o = options;
+    char *named = NULL;
+    (void)n_args;
+    int format = o->format, code = CLI_OK;
+    if (format == BY_NAME && o->output) {
+        format = format_of(o->output);
+        if (format == BY_NAME)
+            return cli_misuse("-o %s: want a name that ends in .html, .svg, .png or .pftrace, or --format", o->output);
+    }
+    if (format == BY_NAME)
+        format = HTML;
+    if (!o->output)
+        code = name_output(args[0], format, &named);
+    const char *path = o->output ? o->output : named;
+    if (code == CLI_OK)
+        code = check_output(o, args[0], path);
+    if (code == CLI_OK)
+        code = write_picture(o, args[0], path, format);
+    free(named);
+    return code;
+}
+
+static const struct cli_note json_notes[] = {
+    {"path", "The file written."},
+    {"format", "What it is: perfetto, html, svg or png."},
+    {"bytes", "Its size."},
+    {"events", "Events in it: ranges, calls, OS calls, kernels, copies and sets."},
+    {NULL, NULL},
+};
+
+static const struct cli_note examples[] = {
+    {"millrace timeline report1.sqlite", "Write report1.html, a page that any browser opens, without a network"},
+    {"millrace timeline --from 2s --to 2.5s -o step.svg report1.sqlite", "A picture of half a second, for a README"},
+    {"millrace timeline -o run.pftrace report1.nsys.sqlite", "A trace for ui.perfetto.dev of what nsys exported"},
+    {NULL, NULL},
+};
+
+const struct cli_command cli_timeline = {
+    .name = "timeline",
+    .summary = "Draw a recording: an interactive page, a Perfetto trace, a picture",
+    .synopsis = "[options] FILE",
+    .text = "Draws a recording that millrace profile made, or that nsys export --type sqlite did.\n\n"
+            "A page (html) is one file that needs no network: rows of threads, streams and engines to zoom and pan, "
+            "search, sums of "
+            "a range, a table of all events, and links between calls and the work they gave to a device; \"?\" shows "
+            "its keys. A "
+            "trace (perfetto) is for ui.perfetto.dev and trace_processor, with flows and counters. Pictures (svg, png) "
+            "show the "
+            "whole at a glance, 1,200 pixels wide, with the share of time in which each engine was busy, and where "
+            "steps begin.",
+    .options = table,
+    .options_bytes = sizeof(struct options),
+    .min_args = 1,
+    .max_args = 1,
+    .json = json_notes,
+    .examples = examples,
+    .run = run,
+};

@@ -1,0 +1,146 @@
+/*
+ * Small nets, trained natively: perceptrons and small convolutional nets, to prove the loader end to end and to be a reference.
+ * Anyone with a larger net feeds it from their framework.
+ *
+ * A net is a list of layers over samples of one shape, written as text (mr_net_opts.model), on one device, for batches up to a
+ * bound. All its parameters lie in one flat buffer and all gradients in another of the same layout, which is what an
+ * optimizer (optim.h) steps on.
+ *
+ * Shapes: a sample is c x h x w (channels, rows, columns); a vector is c x 1 x 1. Batches are [n, c, h, w] (NCHW) or
+ * [n, h, w, c] (NHWC), as mr_net_opts.layout says; parameters are always in PyTorch's shapes.
+ * Precision: MR_F32 (on CUDA with `tf32` the products by TF32 tensor cores), MR_F64 (CPU only: tests), MR_BF16 and MR_F16 (CUDA:
+ * activations and products in that type, parameters and gradients in f32 with a copy of the parameters in that type).
+ * Determinism: the same bits on "cpu" for any number of threads; on CUDA as cuDNN's and cuBLAS's deterministic algorithms give.
+ *
+ * Threads: a net belongs to one thread at a time. On CUDA every call that takes a stream only enqueues.
+ * Errors: MR_EOPTION (a model's text: which layer, what is wrong), MR_ESHAPE (names the layer and both shapes), MR_EUNSUPPORTED
+ * (which library is missing and what it is for), MR_EDEVICE, -ENOMEM.
+ */
+#ifndef MILLRACE_NN_H
+#define MILLRACE_NN_H
+
+#include <millrace/device.h>
+#include <millrace/tensor.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct mr_net;
+
+enum mr_layout { MR_NCHW, MR_NHWC };
+enum mr_loss { MR_CROSS_ENTROPY, MR_NLL, MR_MSE };
+
+struct mr_net_opts {
+    size_t size;
+    /*
+     * A built-in model: "softmax", "mlp:100s", "mlp:300s,100r,50s" (hidden layers: width and s sigmoid, r ReLU, t tanh, g GELU),
+     * "mnist-cnn", "resnet20"; or layers in order, commas between:
+     *   linear:N  conv:N,k=3,s=1,p=0[,bias=0]  maxpool:2[,s=2]  avgpool:2[,s=2]  relu sigmoid tanh gelu  dropout:0.25[,2d]
+     *   batchnorm  flatten  softmax  logsoftmax  residual:{...}
+     */
+    const char *model;
+    uint32_t channels, height, width; /* of a sample */
+    uint32_t classes;                 /* outputs of the built-in models */
+    enum mr_loss loss;
+    enum mr_layout layout; /* of the input batch */
+    enum mr_dtype dtype;   /* MR_F32, ... */
+    int tf32;              /* CUDA, MR_F32: 1 (default): TF32 products */
+    uint32_t max_batch;
+    uint64_t seed;    /* of the initial parameters (PyTorch's distributions) and of dropout */
+    uint32_t threads; /* CPU; 0: all this process may use */
+};
+MR_API void mr_net_opts_init(struct mr_net_opts *opts);
+
+/* device: "cpu" or "cuda" kinds; stays open longer than the net. [out] out: on success. */
+MR_API int mr_net_create(struct mr_device *device, const struct mr_net_opts *opts, struct mr_net **out);
+MR_API void mr_net_destroy(struct mr_net *net);
+
+struct mr_net_param {
+    char name[48]; /* PyTorch's: "conv1.weight", "fc2.bias" */
+    int32_t rank;
+    uint64_t dim[4];
+    uint64_t offset, count; /* in the flat buffers, elements */
+    int decays;             /* 1: weights; 0: biases and norms, which people leave out of weight decay */
+};
+
+struct mr_net_layer {
+    char name[24], text[64];  /* "conv1", "conv 32, 3x3" */
+    uint32_t in[3], out[3];   /* c, h, w */
+    uint64_t n_params, flops; /* flops: of one sample forward, a multiply and an add are two */
+    char runs_on[48];         /* "cuDNN, tensor cores (tf32)", "OpenBLAS", "own kernel" */
+};
+
+/* What it is made of. The i-th, or NULL after the last; owned by the net. */
+MR_API const struct mr_net_param *mr_net_param_get(const struct mr_net *net, uint32_t i);
+MR_API const struct mr_net_layer *mr_net_layer_get(const struct mr_net *net, uint32_t i);
+MR_API uint64_t mr_net_n_params(const struct mr_net *net);
+/* Bytes of activations, gradients, workspace that it holds beside the parameters, of its device's memory. */
+MR_API uint64_t mr_net_memory(const struct mr_net *net);
+
+/* The flat buffers, in the device's memory: f32, or f64 for MR_F64. For bf16 and fp16: [out] of low_precision, the parameters'
+ * copy that the products read and an optimizer refreshes; NULL otherwise. They stay where they are as long as the net lives. */
+MR_API void mr_net_flat(struct mr_net *net, void **params, void **grads, void **low_precision);
+
+/* Running statistics of batch-norm and the like: flat too, saved with a model but not stepped. count 0: none. */
+MR_API void mr_net_buffers(struct mr_net *net, void **buffers, uint64_t *count);
+MR_API const struct mr_net_param *mr_net_buffer_get(const struct mr_net *net, uint32_t i);
+
+/*
+ * What a step adds up, in the device's memory: fixed places that kernels of a graph update and the trainer reads when it wants
+ * to. Zeroed by mr_net_zero_totals().
+ */
+struct mr_net_totals {
+    double loss;      /* sum over samples */
+    uint64_t n_right; /* argmax equals label */
+    uint64_t n_samples;
+    uint64_t n_bad_labels;     /* out of range: their loss and gradient are left out */
+    uint64_t n_not_finite;     /* batches whose loss was NaN or infinite */
+    uint64_t first_not_finite; /* the step of the first of them; UINT64_MAX: none */
+};
+MR_API int mr_net_zero_totals(struct mr_net *net, struct mr_stream *stream);
+/* Blocks until the stream has come here. */
+MR_API int mr_net_get_totals(struct mr_net *net, struct mr_stream *stream, struct mr_net_totals *out);
+
+/*
+ * A training pass: forward, loss (mean over the batch), backward; gradients are overwritten, or added to with `accumulate`.
+ * input: [n, ...] in the net's layout and f32, its low precision type, or u8 with values scaled by 1/255 (input_dtype says);
+ * labels: label_dtype MR_U8, MR_I32 or MR_I64, classes 0..classes-1 (MR_MSE: f32 targets). n <= max_batch.
+ * step: counted by the caller from 0: keys dropout with the seed. In a captured graph it comes from a counter in the device's
+ * memory that the pass increments, so a replay draws anew; `step` then only sets it (mr_net_set_step).
+ * loss_scale: the loss is multiplied by this before backward (fp16); the optimizer divides. A pointer in the device's memory
+ * (host's on "cpu") to a float, or NULL for 1.
+ */
+struct mr_net_batch {
+    const void *input, *labels;
+    enum mr_dtype input_dtype, label_dtype;
+    uint32_t n;
+    int accumulate;
+    const float *loss_scale;
+};
+MR_API int mr_net_train(struct mr_net *net, const struct mr_net_batch *batch, struct mr_stream *stream);
+MR_API int mr_net_set_step(struct mr_net *net, uint64_t step, struct mr_stream *stream);
+
+/*
+ * Loss scaling for MR_F16 (Micikevicius et al.: Mixed precision training, ICLR 2018): the places that hold the scale for
+ * mr_net_batch.loss_scale, its inverse for an optimizer's grad_scale, and its skip; all NULL for other types. mr_net_rescale(),
+ * enqueued after the pass and before the optimizer's step, looks for gradients that overflowed: then the step is to be skipped and
+ * the scale halves; after 2,000 good ones in a row it doubles. It begins at 65,536.
+ */
+MR_API void mr_net_scaling(struct mr_net *net, const float **loss_scale, const float **grad_scale,
+                           const uint32_t **skip);
+MR_API int mr_net_rescale(struct mr_net *net, struct mr_stream *stream);
+
+/* After a loss that was not finite: the first layer, in the order of the pass, with a parameter or an output that is not. Blocks.
+ * [out] what: "parameters" or "output". Returns the layer's number for mr_net_layer_get(), -ENODATA when all is finite. */
+MR_API int mr_net_find_bad(struct mr_net *net, struct mr_stream *stream, const char **what);
+
+/* Forward without dropout, with batch-norm's running statistics; adds to the totals when batch->labels. [out] outputs:
+ * [n, classes] of the net's last layer in f32 (f64), in the device's memory, until the next call; may be NULL. */
+MR_API int mr_net_eval(struct mr_net *net, const struct mr_net_batch *batch, const void **outputs,
+                       struct mr_stream *stream);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,201 @@
+/*
+ * The kernels of nets on GPUs (cuda_kernels.cu): their arguments, read by C and CUDA. Pictures are NHWC: an activation is rows of
+ * c elements, a row a pixel. Blocks have 256 threads. Sums are taken in an order that shapes alone decide: strips of rows, then
+ * strips in order by the block that ends last; tickets tell which that is, and are 0 before and after.
+ */
+#ifndef MR_NN_CUDA_KERNELS_H
+#define MR_NN_CUDA_KERNELS_H
+
+#include <millrace/nn.h>
+#include <stdint.h>
+
+#define MR_NN_GPU_BLOCK  256
+#define MR_NN_GPU_TILE   32  /* columns of a strip's block */
+#define MR_NN_GPU_STRIPS 256 /* at most */
+#define MR_NN_GPU_TILES  32768
+
+/* X(name): mr_nn_<name>_<f32|bf16|f16> in the image. */
+#define MR_NN_GPU_KERNELS(X)                                                                                           \
+    X(input)                                                                                                           \
+    X(act_forward)                                                                                                     \
+    X(act_backward)                                                                                                    \
+    X(bias_act)                                                                                                        \
+    X(undo)                                                                                                            \
+    X(dropout)                                                                                                         \
+    X(pool_forward)                                                                                                    \
+    X(pool_scatter)                                                                                                    \
+    X(pool_gather)                                                                                                     \
+    X(norm_stats)                                                                                                      \
+    X(norm_apply)                                                                                                      \
+    X(norm_sums)                                                                                                       \
+    X(norm_dx)                                                                                                         \
+    X(add)                                                                                                             \
+    X(softmax)                                                                                                         \
+    X(softmax_backward)                                                                                                \
+    X(loss)                                                                                                            \
+    X(permute)                                                                                                         \
+    X(im2col)                                                                                                          \
+    X(col2im)                                                                                                          \
+    X(filter)                                                                                                          \
+    X(unfilter)                                                                                                        \
+    X(gemm)                                                                                                            \
+    X(cast)                                                                                                            \
+    X(control)                                                                                                         \
+    X(rescale)
+
+enum mr_nn_gpu_kernel {
+#define X(name) MR_NN_GPU_##name,
+    MR_NN_GPU_KERNELS(X)
+#undef X
+        MR_NN_GPU_N
+};
+
+/* What lives in the device's memory between steps. */
+struct mr_nn_gpu_state {
+    struct mr_net_totals totals;
+    uint64_t step;
+    float scale, inverse; /* fp16's loss scale; 1 / that of the last pass */
+    uint32_t skip, good;  /* good: steps in a row without an overflow */
+    uint32_t found, ticket_loss, ticket_rescale, unused;
+    uint32_t ticket[MR_NN_GPU_TILES];
+};
+
+/* n / d of n < 2^31 by a multiplication: (high half of n * mul + n) >> shift. */
+struct mr_nn_div {
+    uint32_t d, mul, shift;
+};
+
+struct mr_nn_gpu_input { /* out[n, hw, c] */
+    const void *in;
+    void *out;
+    uint64_t count;
+    uint32_t c, hw;
+    int32_t dtype, from_nchw;
+};
+
+struct mr_nn_gpu_point { /* act_forward, act_backward, add */
+    const void *x, *y, *dy;
+    void *out;
+    uint64_t count;
+    int32_t act;
+};
+
+struct mr_nn_gpu_rows { /* bias_act: y = act(y + bias); undo: dy *= act'(y), db = the columns' sums */
+    const void *y;
+    void *dy; /* bias_act: y itself */
+    const void *bias;
+    float *db, *partial; /* db NULL: no sums */
+    uint32_t *ticket;
+    uint32_t rows, cols, strip; /* strip: rows of one */
+    int32_t act, accumulate;
+};
+
+struct mr_nn_gpu_dropout {
+    const void *x;
+    void *out;
+    const uint64_t *step;
+    uint64_t count, key;
+    uint32_t c, hw, per; /* draws are numbered as NCHW lies */
+    uint32_t threshold;
+    float keep;
+};
+
+struct mr_nn_gpu_pool {
+    const void *x, *dy;
+    void *out;
+    uint64_t count;
+    uint32_t c, h, w, k, stride, out_h, out_w;
+    int32_t average;
+};
+
+struct mr_nn_gpu_norm {
+    const void *x, *y;
+    void *dy, *out; /* out: y forward, dx backward */
+    const float *gamma, *beta;
+    float *mean, *var, *saved, *dgamma, *dbeta;
+    float *sums;     /* of backward: [c] sums, [c] dots, each by the count */
+    double *partial; /* [strip][3][c] */
+    uint32_t *ticket;
+    double epsilon, momentum;
+    uint32_t rows, cols, strip;
+    int32_t act, training, accumulate;
+};
+
+struct mr_nn_gpu_softmax {
+    const void *x, *y, *dy; /* backward: y and dy */
+    void *out;
+    uint32_t n, classes;
+    int32_t log;
+};
+
+struct mr_nn_gpu_loss {
+    const void *x, *labels;
+    const float *loss_scale;
+    void *dx;
+    float *out;
+    struct mr_nn_gpu_state *state;
+    double *row;     /* [n] losses */
+    uint32_t *flags; /* [n] 1: right, 2: bad label */
+    uint32_t n, classes;
+    int32_t loss, label_dtype;
+};
+
+struct mr_nn_gpu_permute { /* y[n, c, hw] = x[n, hw, c], or back */
+    const void *x;
+    void *out;
+    uint64_t count;
+    uint32_t c, hw;
+    int32_t to_nchw;
+};
+
+/*
+ * im2col: cols[pixel][patch], the patch in order ky, kx, channel, then zeros up to `patch` (a multiple of 8). col2im adds each
+ * pixel's up again, in order. Both move `width` elements at once (1, or 16 bytes of them): channels and patch are then in
+ * such units.
+ */
+struct mr_nn_gpu_cols {
+    const void *x;
+    void *out;
+    uint32_t count; /* units of the output */
+    uint32_t h, w, k, pad, stride, out_h, out_w;
+    uint32_t channels, patch; /* in units */
+    struct mr_nn_div by_patch, by_channels, by_k, by_out_w, by_out_h, by_w, by_h, by_stride;
+    int32_t wide;
+};
+
+struct mr_nn_gpu_filter { /* OIHW to [out][patch] and, of f32 gradients, back */
+    const void *x;
+    void *out;
+    uint32_t n, in, kk, patch;
+    int32_t accumulate;
+};
+
+struct mr_nn_gpu_gemm { /* d[m, n] = a b (+ d), for what cuBLASLt has no algorithm */
+    const void *a, *b;
+    void *d;
+    uint64_t a_row, a_col, b_row, b_col, ldd;
+    uint32_t m, n, k;
+    int32_t d_f32, accumulate;
+};
+
+struct mr_nn_gpu_cast {
+    const float *x;
+    void *out;
+    uint64_t count;
+};
+
+enum mr_nn_gpu_what { MR_NN_GPU_STEP_DONE, MR_NN_GPU_SET_STEP, MR_NN_GPU_ZERO_TOTALS, MR_NN_GPU_RESET };
+
+struct mr_nn_gpu_control {
+    struct mr_nn_gpu_state *state;
+    uint64_t step;
+    int32_t what;
+};
+
+struct mr_nn_gpu_rescale {
+    const float *grads;
+    struct mr_nn_gpu_state *state;
+    uint64_t count;
+};
+
+#endif

@@ -1,0 +1,183 @@
+/* Linear layers, pools and norms of nets on GPUs. */
+#include "nn/cuda.h"
+
+uint32_t mr_nn_cuda_strips(uint32_t rows, uint32_t cols, uint32_t *out_strip)
+{
+    uint32_t strips = MR_MIN(MR_NN_GPU_STRIPS, (rows - 1) / 32 + 1);
+    strips = MR_MAX(MR_MIN(strips, MR_NN_MOST_SUMS / MR_MAX(cols, 1)), 1);
+    *out_strip = (rows - 1) / strips + 1;
+    return (rows - 1) / *out_strip + 1;
+}
+
+static int check_columns(uint32_t cols)
+{
+    if (cols <= MR_NN_MOST_SUMS)
+        return 0;
+    return mr_error_set(MR_ELIMIT, "net: a layer of %u channels: on cuda there are at most %u", cols, MR_NN_MOST_SUMS);
+}
+
+static uint32_t tiles(uint32_t cols)
+{
+    return (cols - 1) / MR_NN_GPU_TILE + 1;
+}
+
+int mr_nn_cuda_undo(struct mr_nn_backend *b, enum mr_act act, uint32_t rows, uint32_t cols, const void *y, void *dy,
+                    void *db, int accumulate)
+{
+    struct mr_nn_gpu_rows a = {.y = y,
+                               .dy = dy,
+                               .db = db,
+                               .partial = b->partial,
+                               .ticket = b->state->ticket,
+                               .rows = rows,
+                               .cols = cols,
+                               .act = act,
+                               .accumulate = accumulate};
+    if (act == MR_ACT_NONE && !db)
+        return 0;
+    int rc = check_columns(cols);
+    uint32_t strips = mr_nn_cuda_strips(rows, cols, &a.strip);
+    return rc ? rc : mr_nn_cuda_launch(b, MR_NN_GPU_undo, strips, tiles(cols), &a);
+}
+
+int mr_nn_cuda_linear_forward(struct mr_nn_backend *b, const struct mr_nn_linear *l, const void *x, const void *w,
+                              const void *bias, void *y)
+{
+    struct mr_nn_product p = {.tb = 1,
+                              .m = l->n,
+                              .n = l->out,
+                              .k = l->in,
+                              .lda = l->in,
+                              .ldb = l->in,
+                              .ldd = l->out,
+                              .act = l->act,
+                              .a = x,
+                              .b = w,
+                              .bias = bias,
+                              .d = y};
+    return mr_nn_cuda_product(b, &p);
+}
+
+int mr_nn_cuda_linear_backward(struct mr_nn_backend *b, const struct mr_nn_linear *l, const void *x, const void *w,
+                               const void *y, void *dy, void *dx, void *dw, void *db, int accumulate)
+{
+    struct mr_nn_product to_x = {
+        .m = l->n, .n = l->in, .k = l->out, .lda = l->out, .ldb = l->in, .ldd = l->in, .a = dy, .b = w, .d = dx};
+    struct mr_nn_product to_w = {.ta = 1,
+                                 .m = l->out,
+                                 .n = l->in,
+                                 .k = l->n,
+                                 .lda = l->out,
+                                 .ldb = l->in,
+                                 .ldd = l->in,
+                                 .d_f32 = 1,
+                                 .accumulate = accumulate,
+                                 .a = dy,
+                                 .b = x,
+                                 .d = dw};
+    int rc = mr_nn_cuda_undo(b, l->act, l->n, l->out, y, dy, db, accumulate);
+    if (!rc && dx)
+        rc = mr_nn_cuda_product(b, &to_x);
+    return rc ? rc : mr_nn_cuda_product(b, &to_w);
+}
+
+static struct mr_nn_gpu_pool pool_of(const struct mr_nn_pool *p)
+{
+    return (struct mr_nn_gpu_pool){.c = p->c,
+                                   .h = p->h,
+                                   .w = p->w,
+                                   .k = p->k,
+                                   .stride = p->stride,
+                                   .out_h = p->out_h,
+                                   .out_w = p->out_w,
+                                   .average = p->average};
+}
+
+int mr_nn_cuda_pool_forward(struct mr_nn_backend *b, const struct mr_nn_pool *p, const void *x, void *y)
+{
+    struct mr_nn_gpu_pool a = pool_of(p);
+    a.x = x;
+    a.out = y;
+    a.count = (uint64_t)p->n * p->c * p->out_h * p->out_w;
+    return mr_nn_cuda_launch(b, MR_NN_GPU_pool_forward, mr_nn_cuda_blocks(a.count), 1, &a);
+}
+
+int mr_nn_cuda_pool_backward(struct mr_nn_backend *b, const struct mr_nn_pool *p, const void *x, const void *y,
+                             const void *dy, void *dx)
+{
+    (void)y;
+    struct mr_nn_gpu_pool a = pool_of(p);
+    a.x = x;
+    a.dy = dy;
+    a.out = dx;
+    uint64_t inputs = (uint64_t)p->n * p->c * p->h * p->w;
+    bool apart = p->stride >= p->k;
+    bool covers = p->stride == p->k && p->out_h * p->k == p->h && p->out_w * p->k == p->w;
+    int rc = apart && !covers ? mr_memset_async(b->stream, dx, MR_DEVICE, 0, inputs * b->element) : 0;
+    a.count = apart ? (uint64_t)p->n * p->c * p->out_h * p->out_w : inputs;
+    enum mr_nn_gpu_kernel kernel = apart ? MR_NN_GPU_pool_scatter : MR_NN_GPU_pool_gather;
+    return rc ? rc : mr_nn_cuda_launch(b, kernel, mr_nn_cuda_blocks(a.count), 1, &a);
+}
+
+static int norm_of(struct mr_nn_backend *b, const struct mr_nn_norm *m, struct mr_nn_gpu_norm *out)
+{
+    uint64_t rows = (uint64_t)m->n * m->hw;
+    if (rows > INT32_MAX)
+        return mr_error_set(MR_ELIMIT, "net: a norm over %llu pixels: on cuda there are at most 2^31",
+                            (unsigned long long)rows);
+    *out = (struct mr_nn_gpu_norm){.partial = b->partial,
+                                   .sums = b->sums,
+                                   .ticket = b->state->ticket,
+                                   .epsilon = m->epsilon,
+                                   .momentum = m->momentum,
+                                   .rows = (uint32_t)rows,
+                                   .cols = m->c,
+                                   .act = m->act};
+    return check_columns(m->c);
+}
+
+int mr_nn_cuda_norm_forward(struct mr_nn_backend *b, const struct mr_nn_norm *m, const void *x, const void *gamma,
+                            const void *beta, void *mean, void *var, void *saved, int training, void *y)
+{
+    struct mr_nn_gpu_norm a;
+    int rc = norm_of(b, m, &a);
+    if (rc)
+        return rc;
+    a.x = x;
+    a.gamma = gamma;
+    a.beta = beta;
+    a.mean = mean;
+    a.var = var;
+    a.saved = saved;
+    a.training = training;
+    a.out = y;
+    if (training) {
+        uint32_t strips = mr_nn_cuda_strips(a.rows, a.cols, &a.strip);
+        rc = mr_nn_cuda_launch(b, MR_NN_GPU_norm_stats, strips, tiles(a.cols), &a);
+    }
+    uint64_t count = (uint64_t)a.rows * a.cols;
+    return rc ? rc : mr_nn_cuda_launch(b, MR_NN_GPU_norm_apply, mr_nn_cuda_blocks(count), 1, &a);
+}
+
+int mr_nn_cuda_norm_backward(struct mr_nn_backend *b, const struct mr_nn_norm *m, const void *x, const void *gamma,
+                             const void *saved, const void *y, void *dy, void *dx, void *dgamma, void *dbeta,
+                             int accumulate)
+{
+    struct mr_nn_gpu_norm a;
+    int rc = norm_of(b, m, &a);
+    if (rc)
+        return rc;
+    a.x = x;
+    a.y = y;
+    a.dy = dy;
+    a.gamma = gamma;
+    a.saved = (float *)(uintptr_t)saved; /* read only here */
+    a.dgamma = dgamma;
+    a.dbeta = dbeta;
+    a.accumulate = accumulate;
+    a.out = dx;
+    uint32_t strips = mr_nn_cuda_strips(a.rows, a.cols, &a.strip);
+    rc = mr_nn_cuda_launch(b, MR_NN_GPU_norm_sums, strips, tiles(a.cols), &a);
+    uint64_t count = (uint64_t)a.rows * a.cols;
+    return rc || !dx ? rc : mr_nn_cuda_launch(b, MR_NN_GPU_norm_dx, mr_nn_cuda_blocks(count), 1, &a);
+}

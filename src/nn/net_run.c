@@ -1,0 +1,318 @@
+/* A batch through the net, forward and back. */
+#include "nn/net.h"
+
+struct pass {
+    struct mr_net *net;
+    uint32_t n;
+    bool training;
+    int accumulate;
+    bool has_grad[MR_NN_MAX_NODES + 1]; /* this tensor's gradient has been written in this pass */
+};
+
+static const void *weights(const struct mr_net *net, uint32_t which)
+{
+    if (which == MR_NN_NONE)
+        return NULL;
+    const char *base = net->low ? net->low : net->params;
+    return base + net->param[which].offset * (net->low ? 2 : net->param_element);
+}
+
+static void *gradient(const struct mr_net *net, uint32_t which)
+{
+    return which == MR_NN_NONE ? NULL : (char *)net->grads + net->param[which].offset * net->param_element;
+}
+
+/* gamma and beta of norms are read in full precision. */
+static void *full(const struct mr_net *net, uint32_t which)
+{
+    return (char *)net->params + net->param[which].offset * net->param_element;
+}
+
+static void *buffer(const struct mr_net *net, uint32_t which)
+{
+    return (char *)net->buffers + net->buffer[which].offset * net->param_element;
+}
+
+static struct mr_nn_linear linear_of(const struct pass *p, const struct mr_node *node)
+{
+    const struct mr_nn_tensor *t = p->net->tensor;
+    return (struct mr_nn_linear){.n = p->n, .in = t[node->in].c, .out = t[node->out].c, .act = node->act};
+}
+
+static struct mr_nn_conv conv_of(const struct pass *p, const struct mr_node *node)
+{
+    const struct mr_nn_tensor *in = &p->net->tensor[node->in], *out = &p->net->tensor[node->out];
+    return (struct mr_nn_conv){.n = p->n,
+                               .in = in->c,
+                               .h = in->h,
+                               .w = in->w,
+                               .out = out->c,
+                               .k = node->k,
+                               .stride = node->stride,
+                               .pad = node->pad,
+                               .out_h = out->h,
+                               .out_w = out->w,
+                               .act = node->act,
+                               .layout = p->net->layout};
+}
+
+static struct mr_nn_pool pool_of(const struct pass *p, const struct mr_node *node)
+{
+    const struct mr_nn_tensor *in = &p->net->tensor[node->in], *out = &p->net->tensor[node->out];
+    return (struct mr_nn_pool){.n = p->n,
+                               .c = in->c,
+                               .h = in->h,
+                               .w = in->w,
+                               .k = node->k,
+                               .stride = node->stride,
+                               .out_h = out->h,
+                               .out_w = out->w,
+                               .average = (int)node->k_average,
+                               .layout = p->net->layout};
+}
+
+static struct mr_nn_norm norm_of(const struct pass *p, const struct mr_node *node)
+{
+    const struct mr_nn_tensor *in = &p->net->tensor[node->in];
+    return (struct mr_nn_norm){.n = p->n,
+                               .c = in->c,
+                               .hw = in->h * in->w,
+                               .epsilon = node->epsilon,
+                               .momentum = node->p,
+                               .layout = p->net->layout,
+                               .act = node->act};
+}
+
+static int forward_node(struct pass *p, const struct mr_node *node)
+{
+    struct mr_net *net = p->net;
+    const struct mr_nn_ops *ops = net->ops;
+    struct mr_nn_backend *b = net->backend;
+    const struct mr_nn_tensor *in = &net->tensor[node->in], *out = &net->tensor[node->out];
+    uint64_t count = p->n * in->count;
+    switch (node->kind) {
+    case MR_NODE_LINEAR: {
+        struct mr_nn_linear l = linear_of(p, node);
+        return ops->linear_forward(b, &l, in->value, weights(net, node->weight), weights(net, node->bias), out->value);
+    }
+    case MR_NODE_CONV: {
+        struct mr_nn_conv c = conv_of(p, node);
+        return ops->conv_forward(b, &c, in->value, weights(net, node->weight), weights(net, node->bias), out->value);
+    }
+    case MR_NODE_POOL: {
+        struct mr_nn_pool q = pool_of(p, node);
+        return ops->pool_forward(b, &q, in->value, out->value);
+    }
+    case MR_NODE_NORM: {
+        struct mr_nn_norm m = norm_of(p, node);
+        return ops->norm_forward(b, &m, in->value, full(net, node->weight), full(net, node->bias),
+                                 buffer(net, node->mean), buffer(net, node->mean + 1), node->saved, p->training,
+                                 out->value);
+    }
+    case MR_NODE_ACT:
+        return ops->act_forward(b, node->act, count, in->value, out->value);
+    case MR_NODE_DROPOUT:
+        if (!p->training)
+            return ops->act_forward(b, MR_ACT_NONE, count, in->value, out->value);
+        return ops->dropout(b, net->opts.seed, node->number, node->p, count, in->c, in->h * in->w,
+                            node->per_channel ? in->h * in->w : 1, in->value, out->value);
+    case MR_NODE_SOFTMAX:
+        return ops->softmax(b, p->n, in->c, node->log, in->value, out->value);
+    case MR_NODE_FLATTEN:
+        if (in->value == out->value)
+            return 0;
+        return ops->permute(b, p->n, in->c, in->h * in->w, 1, in->value, out->value);
+    case MR_NODE_ADD:
+        return ops->add(b, count, in->value, out->value);
+    }
+    return MR_EMISUSE;
+}
+
+/* Where a node writes its input's gradient: NULL for the net's own input, scratch when another consumer's is there already. */
+static void *input_grad(const struct pass *p, const struct mr_node *node)
+{
+    if (node->in == 0)
+        return NULL;
+    return p->has_grad[node->in] ? p->net->scratch : p->net->tensor[node->in].grad;
+}
+
+static int backward_node(struct pass *p, const struct mr_node *node, void *dx)
+{
+    struct mr_net *net = p->net;
+    const struct mr_nn_ops *ops = net->ops;
+    struct mr_nn_backend *b = net->backend;
+    const struct mr_nn_tensor *in = &net->tensor[node->in], *out = &net->tensor[node->out];
+    uint64_t count = p->n * in->count;
+    switch (node->kind) {
+    case MR_NODE_LINEAR: {
+        struct mr_nn_linear l = linear_of(p, node);
+        return ops->linear_backward(b, &l, in->value, weights(net, node->weight), out->value, out->grad, dx,
+                                    gradient(net, node->weight), gradient(net, node->bias), p->accumulate);
+    }
+    case MR_NODE_CONV: {
+        struct mr_nn_conv c = conv_of(p, node);
+        return ops->conv_backward(b, &c, in->value, weights(net, node->weight), out->value, out->grad, dx,
+                                  gradient(net, node->weight), gradient(net, node->bias), p->accumulate);
+    }
+    case MR_NODE_POOL: {
+        struct mr_nn_pool q = pool_of(p, node);
+        return dx ? ops->pool_backward(b, &q, in->value, out->value, out->grad, dx) : 0;
+    }
+    case MR_NODE_NORM: {
+        struct mr_nn_norm m = norm_of(p, node);
+        return ops->norm_backward(b, &m, in->value, full(net, node->weight), node->saved, out->value, out->grad, dx,
+                                  gradient(net, node->weight), gradient(net, node->bias), p->accumulate);
+    }
+    case MR_NODE_ACT:
+        return dx ? ops->act_backward(b, node->act, count, in->value, out->value, out->grad, dx) : 0;
+    case MR_NODE_DROPOUT:
+        return dx ? ops->dropout(b, net->opts.seed, node->number, node->p, count, in->c, in->h * in->w,
+                                 node->per_channel ? in->h * in->w : 1, out->grad, dx)
+                  : 0;
+    case MR_NODE_SOFTMAX:
+        return dx ? ops->softmax_backward(b, p->n, in->c, node->log, out->value, out->grad, dx) : 0;
+    case MR_NODE_FLATTEN:
+        if (!dx || in->value == out->value)
+            return 0;
+        return ops->permute(b, p->n, in->c, in->h * in->w, 0, out->grad, dx);
+    case MR_NODE_ADD: /* the other summand's gradient is the sum's, in place */
+        return dx ? ops->act_forward(b, MR_ACT_NONE, count, out->grad, dx) : 0;
+    }
+    return MR_EMISUSE;
+}
+
+static int backward(struct pass *p)
+{
+    struct mr_net *net = p->net;
+    for (uint32_t i = net->n_nodes; i-- > 0;) {
+        const struct mr_node *node = &net->node[i];
+        void *dx = input_grad(p, node);
+        int rc = backward_node(p, node, dx);
+        if (!rc && dx && dx == net->scratch)
+            rc = net->ops->add(net->backend, p->n * net->tensor[node->in].count, dx, net->tensor[node->in].grad);
+        if (rc)
+            return rc;
+        p->has_grad[node->in] = true;
+    }
+    return 0;
+}
+
+static int forward(struct pass *p, const struct mr_net_batch *batch)
+{
+    struct mr_net *net = p->net;
+    net->last_n = p->n;
+    const struct mr_nn_tensor *in = &net->tensor[0];
+    int rc = net->low ? net->ops->refresh(net->backend, net->n_flat, net->params, net->low) : 0;
+    if (!rc)
+        rc = net->ops->input(net->backend, p->n, in->c, in->h * in->w, net->opts.layout, batch->input,
+                             batch->input_dtype, in->value);
+    for (uint32_t i = 0; !rc && i < net->n_nodes; i++)
+        rc = forward_node(p, &net->node[i]);
+    return rc;
+}
+
+static int check_batch(const struct mr_net *net, const struct mr_net_batch *batch)
+{
+    if (batch->n == 0 || batch->n > net->opts.max_batch)
+        return mr_error_set(MR_ESHAPE, "net: a batch of %u samples: it was made for 1..%u", batch->n,
+                            net->opts.max_batch);
+    enum mr_dtype t = batch->input_dtype, l = batch->label_dtype;
+    if (t != MR_U8 && t != MR_F32 && t != MR_F64 && t != MR_BF16 && t != MR_F16)
+        return mr_error_set(MR_ESHAPE, "net: input of %s: want u8, f32, bf16 or f16", mr_dtype_name(t));
+    bool fits = net->opts.loss == MR_MSE ? l == MR_F32 || l == MR_F64 : l == MR_U8 || l == MR_I32 || l == MR_I64;
+    if (batch->labels && !fits)
+        return mr_error_set(MR_ESHAPE, "net: labels of %s: want %s", mr_dtype_name(l),
+                            net->opts.loss == MR_MSE ? "f32" : "u8, i32 or i64");
+    return 0;
+}
+
+static struct mr_nn_tensor *last_tensor(struct mr_net *net)
+{
+    return &net->tensor[net->node[net->n_nodes - 1].out];
+}
+
+int mr_net_train(struct mr_net *net, const struct mr_net_batch *batch, struct mr_stream *stream)
+{
+    struct pass p = {.net = net, .n = batch->n, .training = true, .accumulate = batch->accumulate};
+    struct mr_nn_tensor *last = last_tensor(net);
+    int rc = check_batch(net, batch);
+    if (!rc && !batch->labels)
+        rc = mr_error_set(MR_EMISUSE, "net: training wants labels");
+    if (rc)
+        return rc;
+    net->ops->use_stream(net->backend, stream);
+    rc = forward(&p, batch);
+    if (!rc)
+        rc = net->ops->loss(net->backend, net->opts.loss, p.n, (uint32_t)last->count, last->value, batch->labels,
+                            batch->label_dtype, batch->loss_scale, last->grad, NULL);
+    p.has_grad[net->node[net->n_nodes - 1].out] = true;
+    if (!rc)
+        rc = backward(&p);
+    return rc ? rc : net->ops->step_done(net->backend);
+}
+
+int mr_net_eval(struct mr_net *net, const struct mr_net_batch *batch, const void **outputs, struct mr_stream *stream)
+{
+    struct pass p = {.net = net, .n = batch->n};
+    struct mr_nn_tensor *last = last_tensor(net);
+    int rc = check_batch(net, batch);
+    if (rc)
+        return rc;
+    net->ops->use_stream(net->backend, stream);
+    rc = forward(&p, batch);
+    if (!rc && (batch->labels || outputs))
+        rc = net->ops->loss(net->backend, net->opts.loss, p.n, (uint32_t)last->count, last->value, batch->labels,
+                            batch->label_dtype, NULL, NULL, outputs ? net->outputs : NULL);
+    if (!rc && outputs)
+        *outputs = net->outputs;
+    return rc;
+}
+
+/* Tells the backend every shape that will come, and warms it up, so that a later step can be recorded as a graph. */
+int mr_net_prepare(struct mr_net *net)
+{
+    struct pass p = {.net = net, .n = net->opts.max_batch};
+    for (uint32_t i = 0; i < net->n_nodes; i++) {
+        if (net->node[i].kind != MR_NODE_CONV)
+            continue;
+        struct mr_nn_conv c = conv_of(&p, &net->node[i]);
+        int rc = net->ops->plan_conv(net->backend, &c);
+        if (rc)
+            return rc;
+    }
+    return mr_stream_synchronize(net->stream);
+}
+
+int mr_net_set_step(struct mr_net *net, uint64_t step, struct mr_stream *stream)
+{
+    net->ops->use_stream(net->backend, stream);
+    return net->ops->set_step(net->backend, step);
+}
+
+int mr_net_zero_totals(struct mr_net *net, struct mr_stream *stream)
+{
+    net->ops->use_stream(net->backend, stream);
+    return net->ops->zero_totals(net->backend);
+}
+
+int mr_net_get_totals(struct mr_net *net, struct mr_stream *stream, struct mr_net_totals *out)
+{
+    net->ops->use_stream(net->backend, stream);
+    return net->ops->get_totals(net->backend, out);
+}
+
+void mr_net_scaling(struct mr_net *net, const float **loss_scale, const float **grad_scale, const uint32_t **skip)
+{
+    *loss_scale = *grad_scale = NULL;
+    *skip = NULL;
+    if (net->opts.dtype == MR_F16)
+        net->ops->scaling(net->backend, loss_scale, grad_scale, skip);
+}
+
+int mr_net_rescale(struct mr_net *net, struct mr_stream *stream)
+{
+    if (net->opts.dtype != MR_F16)
+        return 0;
+    net->ops->use_stream(net->backend, stream);
+    return net->ops->rescale(net->backend, net->n_flat, net->grads);
+}

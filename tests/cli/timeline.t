@@ -1,0 +1,57 @@
+# What a recording is drawn as; a name that is taken is kept.
+$ $MAKE_RECORDING good a.sqlite && millrace timeline a.sqlite
+a.html: .* events, .* KiB (re)
+$ millrace timeline a.sqlite
+millrace timeline: a.html: is there already; --force replaces it
+[2]
+$ millrace timeline --force --title 'A & B <x>' a.sqlite > /dev/null && grep -c '<title>A &amp; B &lt;x&gt; ' a.html
+1
+$ millrace timeline -o a.svg a.sqlite && head -c 4 a.svg
+a.svg: .* events, .* KiB (re)
+<svg
+$ millrace timeline -o a.pftrace a.sqlite
+a.pftrace: .* events, .* KiB; ui.perfetto.dev opens it (re)
+$ millrace timeline --format perfetto --json -f a.sqlite | grep -v -e version -e bytes -e events
+{
+  "command": "timeline",
+  "path": "a.pftrace",
+  "format": "perfetto",
+}
+$ millrace timeline --json --from 10ms --to 20ms -o part.html a.sqlite | grep '"format"'
+  "format": "html",
+# A page asks no network for anything.
+$ grep -c -e 'https\?://' -e '@import' -e ' src=' a.html
+0
+[1]
+# What cannot be drawn.
+$ millrace timeline -o a.txt a.sqlite
+millrace timeline: -o a.txt: want a name that ends in .html, .svg, .png or .pftrace, or --format
+[2]
+$ millrace timeline -f -o a.sqlite --format html a.sqlite
+millrace timeline: a.sqlite: is the recording itself
+[2]
+$ mkdir folder; millrace timeline --format html -o folder a.sqlite
+millrace timeline: folder: is a folder: want a file's name
+[2]
+$ millrace timeline -o no/where.html a.sqlite
+millrace timeline: no/where.html: picture not written: No such file or directory
+[1]
+$ millrace timeline -o late.html --from 100s a.sqlite
+millrace timeline: a.sqlite: from 100.000000 s to .* s: nothing lies between them; the recording has .* s (re)
+[2]
+$ echo no > plain; millrace timeline plain 2>&1 | cut -d: -f1-4
+millrace timeline: plain: is no recording: it is not a SQLite database; `millrace profile` makes recordings, and `nsys export --type sqlite` makes them of .nsys-rep files
+$ millrace timeline missing.sqlite
+millrace timeline: missing.sqlite: cannot be read: No such file or directory
+[1]
+$ ls
+a.html
+a.pftrace
+a.sqlite
+a.svg
+folder
+part.html
+plain
+# A recording of nothing.
+$ $MAKE_RECORDING empty e.sqlite && millrace timeline e.sqlite
+e.html: 0 events, .* KiB (re)

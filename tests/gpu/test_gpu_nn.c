@@ -1,0 +1,603 @@
+/*
+ * Nets on a GPU: gradients of every layer against the host's, in every precision; dropout, totals, bad labels, NaN; graphs against
+ * steps one by one; loss scaling; digits that are learnt. Without cuBLASLt: it says what is missing, and that is all.
+ */
+#include "gpu.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdbool.h>
+
+#define BATCH 6
+
+struct nets {
+    struct mr_device *dev, *host_dev;
+    struct mr_stream *stream, *host_stream;
+    struct mr_net *net, *host; /* host: MR_F32 on cpu, from the same seed */
+    struct mr_net_opts o;
+    uint64_t sample, n_params;
+    float *input;
+    void *far_input, *far_labels, *far_targets;
+    int32_t labels[64];
+    float targets[64 * 64];
+};
+
+static bool no_library; /* the first net said so */
+
+static float noise(uint64_t i)
+{
+    const uint32_t key[2] = {1, 2};
+    uint32_t r[4];
+    mr_philox((uint32_t[]){(uint32_t)i, 7, 7, 7}, key, r);
+    return (float)((r[0] / 4294967296.0 - 0.5) * 2);
+}
+
+static struct mr_net_opts options(const char *model, enum mr_dtype dtype, int tf32, uint32_t c, uint32_t h)
+{
+    struct mr_net_opts o;
+    mr_net_opts_init(&o);
+    o.model = model;
+    o.channels = c;
+    o.height = o.width = h;
+    o.classes = 5;
+    o.dtype = dtype;
+    o.tf32 = tf32;
+    o.max_batch = BATCH;
+    o.seed = 3;
+    return o;
+}
+
+static void *upload(struct nets *n, const void *from, uint64_t bytes)
+{
+    void *p = gpu_take(n->dev, MR_DEVICE, bytes);
+    must(mr_copy_async(n->stream, p, MR_DEVICE, from, MR_PAGEABLE, bytes));
+    must(mr_stream_synchronize(n->stream));
+    return p;
+}
+
+static void *fetch(struct nets *n, const void *from, uint64_t bytes)
+{
+    void *out = malloc(bytes);
+    check(out);
+    must(mr_copy_async(n->stream, out, MR_PAGEABLE, from, MR_DEVICE, bytes));
+    must(mr_stream_synchronize(n->stream));
+    return out;
+}
+
+static void nets_open(struct nets *n, struct mr_device *dev, const struct mr_net_opts *o)
+{
+    memset(n, 0, sizeof *n);
+    n->o = *o;
+    n->dev = dev;
+    n->stream = gpu_stream(dev, "nets");
+    must(mr_device_open("cpu", &n->host_dev));
+    n->host_stream = gpu_stream(n->host_dev, "host");
+    struct mr_net_opts host = *o;
+    host.dtype = MR_F32;
+    must(mr_net_create(dev, o, &n->net));
+    must(mr_net_create(n->host_dev, &host, &n->host));
+    n->n_params = mr_net_n_params(n->net);
+    n->sample = (uint64_t)o->channels * o->height * o->width;
+    check(n->input = malloc(o->max_batch * n->sample * sizeof *n->input));
+    for (uint64_t i = 0; i < o->max_batch * n->sample; i++)
+        n->input[i] = noise(i);
+    for (uint32_t i = 0; i < COUNT(n->labels); i++)
+        n->labels[i] = (int32_t)(i % 5);
+    for (uint32_t i = 0; i < COUNT(n->targets); i++)
+        n->targets[i] = noise(i + 100000);
+    n->far_input = upload(n, n->input, o->max_batch * n->sample * sizeof *n->input);
+    n->far_labels = upload(n, n->labels, sizeof n->labels);
+    n->far_targets = upload(n, n->targets, sizeof n->targets);
+}
+
+static void nets_close(struct nets *n)
+{
+    must(mr_stream_synchronize(n->stream));
+    mr_net_destroy(n->net);
+    mr_net_destroy(n->host);
+    mr_memory_release(n->dev, MR_DEVICE, n->far_input, NULL);
+    mr_memory_release(n->dev, MR_DEVICE, n->far_labels, NULL);
+    mr_memory_release(n->dev, MR_DEVICE, n->far_targets, NULL);
+    mr_stream_destroy(n->stream);
+    mr_stream_destroy(n->host_stream);
+    mr_device_close(n->host_dev);
+    free(n->input);
+}
+
+static struct mr_net_batch batch_of(struct nets *n, bool far, uint32_t count)
+{
+    bool mse = n->o.loss == MR_MSE;
+    const void *labels = mse ? (far ? n->far_targets : n->targets) : (far ? n->far_labels : (void *)n->labels);
+    return (struct mr_net_batch){.input = far ? n->far_input : n->input,
+                                 .input_dtype = MR_F32,
+                                 .n = count,
+                                 .labels = labels,
+                                 .label_dtype = mse ? MR_F32 : MR_I32};
+}
+
+static float *grads_of(struct nets *n)
+{
+    void *params, *grads, *low;
+    mr_net_flat(n->net, &params, &grads, &low);
+    check((low != NULL) == (n->o.dtype != MR_F32));
+    return fetch(n, grads, n->n_params * sizeof(float));
+}
+
+static const float *host_grads_of(struct nets *n)
+{
+    void *params, *grads, *low;
+    mr_net_flat(n->host, &params, &grads, &low);
+    return grads;
+}
+
+/* How far apart two gradients are: the norm of the difference by that of the tensor, or a hundredth of that of all gradients
+ * together, below which a tensor (a bias before a norm) is nothing but rounding. */
+static double apart(const float *got, const float *want, uint64_t count, double whole)
+{
+    double difference = 0, norm = 0;
+    for (uint64_t i = 0; i < count; i++) {
+        difference += ((double)got[i] - want[i]) * ((double)got[i] - want[i]);
+        norm += (double)want[i] * want[i];
+        if (!isfinite(got[i]))
+            return INFINITY;
+    }
+    return sqrt(difference) / (sqrt(norm) + 0.01 * whole);
+}
+
+static double norm_of(const float *x, uint64_t n)
+{
+    double sum = 0;
+    for (uint64_t i = 0; i < n; i++)
+        sum += (double)x[i] * x[i];
+    return sqrt(sum);
+}
+
+static void compare(struct nets *n, double bound)
+{
+    const float *want = host_grads_of(n);
+    float *got = grads_of(n);
+    double whole = norm_of(want, n->n_params), worst = 0;
+    const struct mr_net_param *p;
+    const char *where = "";
+    bool good = true;
+    check(whole > 0);
+    for (uint32_t i = 0; (p = mr_net_param_get(n->net, i)); i++) {
+        double a = apart(got + p->offset, want + p->offset, p->count, whole);
+        if (!(a <= bound)) {
+            good = false;
+            printf("  %s: %s: apart %.2e, allowed %.0e\n", n->o.model, p->name, a, bound);
+        }
+        if (!(a <= worst)) {
+            worst = a;
+            where = p->name;
+        }
+    }
+    printf("  %-60.60s %s%s: %.1e (%s)\n", n->o.model, mr_dtype_name(n->o.dtype), n->o.tf32 ? " tf32" : "", worst,
+           where);
+    fflush(stdout);
+    free(got);
+    check(good);
+}
+
+static void same_totals(struct nets *n, double bound)
+{
+    struct mr_net_totals a, b;
+    must(mr_net_get_totals(n->net, n->stream, &a));
+    must(mr_net_get_totals(n->host, n->host_stream, &b));
+    check(a.n_samples == b.n_samples && a.n_bad_labels == b.n_bad_labels && a.n_not_finite == b.n_not_finite &&
+          a.first_not_finite == b.first_not_finite);
+    check(fabs(a.loss - b.loss) <= bound * (fabs(b.loss) + 0.1));
+}
+
+static void one_model(struct mr_device *dev, struct mr_net_opts o, double bound)
+{
+    struct nets n;
+    nets_open(&n, dev, &o);
+    struct mr_net_batch far = batch_of(&n, true, BATCH), near = batch_of(&n, false, BATCH);
+    for (uint64_t step = 0; step < 2; step++) { /* another step: other draws; the second adds */
+        far.accumulate = near.accumulate = step == 1;
+        far.n = near.n = step ? BATCH - 1 : BATCH;
+        must(mr_net_set_step(n.net, 7 * step, n.stream));
+        must(mr_net_set_step(n.host, 7 * step, n.host_stream));
+        must(mr_net_train(n.net, &far, n.stream));
+        must(mr_net_train(n.host, &near, n.host_stream));
+        compare(&n, bound);
+    }
+    same_totals(&n, bound);
+    void *buffers;
+    uint64_t count;
+    mr_net_buffers(n.net, &buffers, &count);
+    if (count) {
+        void *host_buffers;
+        mr_net_buffers(n.host, &host_buffers, &count);
+        float *got = fetch(&n, buffers, count * sizeof *got);
+        check(apart(got, host_buffers, count, 0) <= bound);
+        free(got);
+    }
+    nets_close(&n);
+}
+
+static const char *const models[] = {
+    "softmax",
+    "mlp:7s",
+    "mlp:7t,6r,5g",
+    "mlp:64r,64r",
+    "flatten,linear:5,bias=0",
+    "conv:3,tanh,flatten,linear:5",
+    "conv:8,relu,conv:16,relu,flatten,linear:5",
+    "conv:3,k=3,s=2,p=1,tanh,flatten,linear:5",
+    "conv:4,k=2,bias=0,sigmoid,conv:3,k=2,gelu,flatten,linear:5",
+    "conv:8,k=1,tanh,conv:8,k=1,tanh,flatten,linear:5",
+    "conv:3,tanh,maxpool:2,flatten,linear:5",
+    "conv:3,tanh,maxpool:3,s=2,flatten,linear:5",
+    "conv:3,tanh,maxpool:2,s=3,flatten,linear:5",
+    "conv:3,tanh,avgpool:2,s=1,flatten,linear:5",
+    "conv:3,tanh,avgpool:2,flatten,linear:5",
+    "conv:3,batchnorm,tanh,flatten,linear:5",
+    "flatten,linear:9,batchnorm,tanh,linear:5",
+    "conv:3,tanh,dropout:0.4,flatten,linear:6,tanh,dropout:0.3,linear:5",
+    "conv:4,tanh,dropout:0.4,2d,flatten,linear:5",
+    "conv:4,p=1,tanh,residual:{conv:4,p=1,batchnorm,tanh,conv:4,p=1},tanh,flatten,linear:5",
+    "conv:3,p=1,tanh,residual:{conv:5,s=2,p=1,bias=0,batchnorm,tanh,conv:5,p=1,tanh},sigmoid,flatten,linear:5",
+};
+
+static void all_models(struct mr_device *dev, enum mr_dtype dtype, int tf32, double bound)
+{
+    struct mr_net_opts o;
+    for (size_t i = 0; i < COUNT(models); i++)
+        one_model(dev, options(models[i], dtype, tf32, 2, 7), bound);
+    one_model(dev, options("linear:4,tanh,linear:5", dtype, tf32, 6, 1), bound);
+    one_model(dev, options("mnist-cnn", dtype, tf32, 1, 12), bound);
+    o = options("flatten,linear:5,logsoftmax", dtype, tf32, 2, 5);
+    o.loss = MR_NLL;
+    one_model(dev, o, bound);
+    o = options("flatten,linear:5,tanh", dtype, tf32, 2, 5);
+    o.loss = MR_MSE;
+    one_model(dev, o, bound);
+    o.model = "flatten,linear:5,softmax";
+    one_model(dev, o, bound);
+    o = options("conv:3,tanh,flatten,linear:5", dtype, tf32, 3, 6);
+    o.layout = MR_NHWC;
+    one_model(dev, o, bound);
+}
+
+static void test_f32(struct mr_device *dev)
+{
+    all_models(dev, MR_F32, 0, 1e-4);
+    one_model(dev, options("resnet20", MR_F32, 0, 3, 16), 5e-3); /* 20 layers and their norms of 6 pictures amplify */
+}
+
+static void test_tf32(struct mr_device *dev)
+{
+    all_models(dev, MR_F32, 1, 0.05);
+}
+
+static void test_bf16(struct mr_device *dev)
+{
+    all_models(dev, MR_BF16, 0, 0.3);
+}
+
+static void test_f16(struct mr_device *dev)
+{
+    all_models(dev, MR_F16, 0, 0.05);
+}
+
+/* The same digits in every input type; labels of every type. */
+static void test_inputs(struct mr_device *dev)
+{
+    struct nets n;
+    struct mr_net_opts o = options("conv:8,relu,flatten,linear:5", MR_F32, 0, 3, 8);
+    nets_open(&n, dev, &o);
+    uint64_t count = BATCH * n.sample;
+    unsigned char *bytes = malloc(count), small[BATCH];
+    float *floats = malloc(count * sizeof *floats), *first = NULL;
+    int64_t large[BATCH];
+    check(bytes && floats);
+    gpu_fill(bytes, count, 5);
+    for (uint64_t i = 0; i < count; i++)
+        floats[i] = (float)bytes[i] * (float)(1.0 / 255);
+    for (int i = 0; i < BATCH; i++)
+        large[i] = small[i] = (unsigned char)n.labels[i];
+    void *far_bytes = upload(&n, bytes, count), *far_floats = upload(&n, floats, count * sizeof *floats);
+    void *labels[] = {upload(&n, small, sizeof small), upload(&n, n.labels, BATCH * sizeof *n.labels),
+                      upload(&n, large, sizeof large)};
+    const enum mr_dtype types[] = {MR_U8, MR_I32, MR_I64};
+    for (int i = 0; i < 6; i++) {
+        struct mr_net_batch b = {.input = i < 3 ? far_bytes : far_floats,
+                                 .input_dtype = i < 3 ? MR_U8 : MR_F32,
+                                 .labels = labels[i % 3],
+                                 .label_dtype = types[i % 3],
+                                 .n = BATCH};
+        must(mr_net_train(n.net, &b, n.stream));
+        float *grads = grads_of(&n);
+        if (first)
+            check(memcmp(first, grads, n.n_params * sizeof *grads) == 0);
+        if (first)
+            free(grads);
+        else
+            first = grads;
+    }
+    free(first);
+    free(bytes);
+    free(floats);
+    for (int i = 0; i < 3; i++)
+        mr_memory_release(dev, MR_DEVICE, labels[i], NULL);
+    mr_memory_release(dev, MR_DEVICE, far_bytes, NULL);
+    mr_memory_release(dev, MR_DEVICE, far_floats, NULL);
+    nets_close(&n);
+}
+
+/* Evaluation against the host's; bad labels are counted and left out. */
+static void test_eval(struct mr_device *dev)
+{
+    struct nets n;
+    struct mr_net_opts o = options("conv:3,batchnorm,relu,dropout:0.5,flatten,linear:5", MR_F32, 0, 2, 6);
+    nets_open(&n, dev, &o);
+    n.labels[1] = 5;
+    n.labels[2] = -1;
+    must(mr_copy_async(n.stream, n.far_labels, MR_DEVICE, n.labels, MR_PAGEABLE, sizeof n.labels));
+    must(mr_stream_synchronize(n.stream));
+    struct mr_net_batch far = batch_of(&n, true, 4), near = batch_of(&n, false, 4);
+    const void *got, *want;
+    must(mr_net_train(n.net, &far, n.stream));
+    must(mr_net_train(n.host, &near, n.host_stream));
+    compare(&n, 1e-4);
+    must(mr_net_zero_totals(n.net, n.stream));
+    must(mr_net_zero_totals(n.host, n.host_stream));
+    must(mr_net_eval(n.net, &far, &got, n.stream));
+    must(mr_net_eval(n.host, &near, &want, n.host_stream));
+    float *outputs = fetch(&n, got, 20 * sizeof *outputs);
+    check(apart(outputs, want, 20, 0) < 1e-4);
+    free(outputs);
+    same_totals(&n, 1e-4);
+    struct mr_net_totals a, b;
+    must(mr_net_get_totals(n.net, n.stream, &a));
+    must(mr_net_get_totals(n.host, n.host_stream, &b));
+    check(a.n_right == b.n_right && a.n_bad_labels == 2 && a.n_samples == 4);
+    nets_close(&n);
+}
+
+/* A NaN comes into a net: the step is known, and the layer found. */
+static void test_not_finite(struct mr_device *dev)
+{
+    struct nets n;
+    struct mr_net_opts o = options("flatten,linear:9,tanh,linear:5", MR_F32, 0, 2, 6);
+    nets_open(&n, dev, &o);
+    struct mr_net_batch far = batch_of(&n, true, BATCH);
+    const char *what = "";
+    const float nan = NAN;
+    void *params, *grads, *low;
+    for (int i = 0; i < 3; i++)
+        must(mr_net_train(n.net, &far, n.stream));
+    check(mr_net_find_bad(n.net, n.stream, &what) == -ENODATA);
+    mr_net_flat(n.net, &params, &grads, &low);
+    const struct mr_net_param *second = mr_net_param_get(n.net, 2);
+    must(mr_copy_async(n.stream, (float *)params + second->offset, MR_DEVICE, &nan, MR_PAGEABLE, sizeof nan));
+    must(mr_net_train(n.net, &far, n.stream));
+    must(mr_net_train(n.net, &far, n.stream));
+    struct mr_net_totals t;
+    must(mr_net_get_totals(n.net, n.stream, &t));
+    check(t.n_not_finite == 2 && t.first_not_finite == 3);
+    int layer = mr_net_find_bad(n.net, n.stream, &what);
+    check(layer >= 0 && strcmp(mr_net_layer_get(n.net, (uint32_t)layer)->name, "fc2") == 0 &&
+          strcmp(what, "parameters") == 0);
+    nets_close(&n);
+}
+
+struct trainer {
+    struct nets n;
+    struct mr_optim *optim;
+    struct mr_net_batch batch;
+    void *params, *grads, *low;
+};
+
+static void trainer_open(struct trainer *t, struct mr_device *dev, struct mr_net_opts o, const char *spec)
+{
+    struct mr_optim_extra extra;
+    nets_open(&t->n, dev, &o);
+    mr_net_flat(t->n.net, &t->params, &t->grads, &t->low);
+    must(mr_optim_create(dev, spec, MR_F32, t->n.n_params, NULL, 0, &t->optim));
+    mr_optim_extra_init(t->optim, &extra);
+    extra.copy = t->low;
+    extra.copy_dtype = t->low ? o.dtype : MR_BF16;
+    t->batch = batch_of(&t->n, true, o.max_batch);
+    mr_net_scaling(t->n.net, &t->batch.loss_scale, &extra.grad_scale, &extra.skip);
+    must(mr_optim_attach(t->optim, &extra));
+}
+
+static void trainer_close(struct trainer *t)
+{
+    must(mr_stream_synchronize(t->n.stream));
+    mr_optim_destroy(t->optim);
+    nets_close(&t->n);
+}
+
+static void step(struct trainer *t)
+{
+    must(mr_net_train(t->n.net, &t->batch, t->n.stream));
+    must(mr_net_rescale(t->n.net, t->n.stream));
+    must(mr_optim_step(t->optim, t->params, t->grads, t->n.stream));
+}
+
+static struct mr_graph *record(struct trainer *t)
+{
+    struct mr_graph *graph = NULL;
+    must(mr_graph_begin(t->n.stream));
+    step(t);
+    must(mr_graph_end(t->n.stream, &graph));
+    return graph;
+}
+
+/* Ten steps one by one, and two of them followed by a graph eight times: the same bits. */
+static void test_graph(struct mr_device *dev)
+{
+    static const struct {
+        enum mr_dtype dtype;
+        const char *model;
+    } cases[] = {{MR_F32, "mnist-cnn"},
+                 {MR_BF16, "mnist-cnn"},
+                 {MR_F16, "mnist-cnn"},
+                 {MR_F32, "mlp:30s,20r"},
+                 {MR_F32, "conv:8,p=1,batchnorm,relu,maxpool:3,s=2,flatten,linear:5"}};
+    for (size_t c = 0; c < COUNT(cases); c++) {
+        float *end[2];
+        for (int graphs = 0; graphs < 2; graphs++) {
+            struct trainer t;
+            trainer_open(&t, dev, options(cases[c].model, cases[c].dtype, 1, 1, 12), "momentum:lr=0.05");
+            struct mr_graph *graph = NULL;
+            for (int i = 0; i < 10; i++) {
+                if (graphs && i == 2)
+                    graph = record(&t);
+                if (graph)
+                    must(mr_graph_launch(graph, t.n.stream));
+                else
+                    step(&t);
+            }
+            struct mr_net_totals totals;
+            must(mr_net_get_totals(t.n.net, t.n.stream, &totals));
+            check(totals.n_samples == 10 * BATCH && totals.n_not_finite == 0);
+            end[graphs] = fetch(&t.n, t.params, t.n.n_params * sizeof(float));
+            mr_graph_destroy(graph);
+            trainer_close(&t);
+        }
+        struct mr_net *net = NULL;
+        struct mr_net_opts o = options(cases[c].model, cases[c].dtype, 1, 1, 12);
+        must(mr_net_create(dev, &o, &net));
+        check(memcmp(end[0], end[1], mr_net_n_params(net) * sizeof(float)) == 0);
+        mr_net_destroy(net);
+        free(end[0]);
+        free(end[1]);
+    }
+}
+
+/* A gradient that overflowed: the step is left out, and the scale halves; the inverse stays that of the pass. */
+static void test_rescale(struct mr_device *dev)
+{
+    struct trainer t;
+    const float *scale, *inverse, infinite = INFINITY;
+    const uint32_t *skip;
+    trainer_open(&t, dev, options("mlp:7t", MR_F16, 0, 1, 4), "sgd:lr=0.1");
+    mr_net_scaling(t.n.net, &scale, &inverse, &skip);
+    float *before = fetch(&t.n, t.params, t.n.n_params * sizeof *before);
+    must(mr_net_train(t.n.net, &t.batch, t.n.stream));
+    must(mr_copy_async(t.n.stream, t.grads, MR_DEVICE, &infinite, MR_PAGEABLE, sizeof infinite));
+    must(mr_net_rescale(t.n.net, t.n.stream));
+    must(mr_optim_step(t.optim, t.params, t.grads, t.n.stream));
+    float *after = fetch(&t.n, t.params, t.n.n_params * sizeof *after), *s = fetch(&t.n, scale, sizeof *s);
+    float *i = fetch(&t.n, inverse, sizeof *i);
+    uint32_t *k = fetch(&t.n, skip, sizeof *k);
+    check(*s == 32768 && *i == 1.0f / 65536 && *k == 1);
+    check(memcmp(before, after, t.n.n_params * sizeof *after) == 0);
+    free(s);
+    free(k);
+    free(after);
+    step(&t);
+    after = fetch(&t.n, t.params, t.n.n_params * sizeof *after);
+    s = fetch(&t.n, scale, sizeof *s);
+    k = fetch(&t.n, skip, sizeof *k);
+    check(*s == 32768 && *k == 0 && memcmp(before, after, t.n.n_params * sizeof *after) != 0);
+    free(before);
+    free(after);
+    free(s);
+    free(i);
+    free(k);
+    trainer_close(&t);
+}
+
+/* Digits: a bright bar whose row is the class, on noise. 200 steps of each precision bring the loss down. */
+static void test_training(struct mr_device *dev)
+{
+    static const struct {
+        enum mr_dtype dtype;
+        int tf32;
+    } cases[] = {{MR_F32, 0}, {MR_F32, 1}, {MR_BF16, 0}, {MR_F16, 0}};
+    for (size_t c = 0; c < COUNT(cases); c++) {
+        struct mr_net_opts o = options("mnist-cnn", cases[c].dtype, cases[c].tf32, 1, 28);
+        struct trainer t;
+        o.classes = 10;
+        o.max_batch = 64;
+        trainer_open(&t, dev, o, "momentum:lr=0.02");
+        for (uint32_t i = 0; i < 64; i++) {
+            t.n.labels[i] = (int32_t)(i % 10);
+            for (uint32_t k = 0; k < 784; k++)
+                t.n.input[i * 784 + k] = (k / 28) / 3 == i % 10 ? 1 : 0.3f * noise(i * 784 + k);
+        }
+        must(mr_copy_async(t.n.stream, t.n.far_input, MR_DEVICE, t.n.input, MR_PAGEABLE, 64 * 784 * sizeof(float)));
+        must(mr_copy_async(t.n.stream, t.n.far_labels, MR_DEVICE, t.n.labels, MR_PAGEABLE, sizeof t.n.labels));
+        struct mr_net_totals first, last;
+        step(&t);
+        must(mr_net_get_totals(t.n.net, t.n.stream, &first));
+        struct mr_graph *graph = record(&t);
+        for (int i = 0; i < 200; i++)
+            must(mr_graph_launch(graph, t.n.stream));
+        must(mr_net_zero_totals(t.n.net, t.n.stream));
+        for (int i = 0; i < 10; i++)
+            must(mr_graph_launch(graph, t.n.stream));
+        must(mr_net_get_totals(t.n.net, t.n.stream, &last));
+        printf("  %s%s: loss %.3f, after 200 steps %.4f, %llu of %llu right; %s; %s\n", mr_dtype_name(o.dtype),
+               o.tf32 ? " tf32" : "", first.loss / 64, last.loss / 640, (unsigned long long)last.n_right,
+               (unsigned long long)last.n_samples, mr_net_layer_get(t.n.net, 0)->runs_on,
+               mr_net_layer_get(t.n.net, 6)->runs_on);
+        check(last.n_samples == 640 && last.n_not_finite == 0);
+        check(last.loss / 640 < 0.5 * first.loss / 64 && last.n_right > 500);
+        mr_graph_destroy(graph);
+        trainer_close(&t);
+    }
+}
+
+/* Batches whose patches do not fit into one part, and a last one that is smaller. */
+static void test_parts(struct mr_device *dev)
+{
+    struct nets n;
+    struct mr_net_opts o = options("conv:8,relu,conv:8,k=5,relu,avgpool:4,flatten,linear:5", MR_F32, 0, 1, 64);
+    o.max_batch = 60;
+    nets_open(&n, dev, &o);
+    for (int i = 0; i < 2; i++) {
+        struct mr_net_batch far = batch_of(&n, true, i ? 37 : 60), near = batch_of(&n, false, i ? 37 : 60);
+        must(mr_net_train(n.net, &far, n.stream));
+        must(mr_net_train(n.host, &near, n.host_stream));
+        compare(&n, 1e-4);
+    }
+    nets_close(&n);
+}
+
+static void test_refusals(struct mr_device *dev)
+{
+    struct mr_net *net = NULL;
+    struct mr_net_opts o = options("mlp:7s", MR_F64, 0, 1, 4);
+    check(mr_net_create(dev, &o, &net) == MR_EUNSUPPORTED && strstr(mr_last_error(), "f64"));
+    o.dtype = MR_F32;
+    int rc = mr_net_create(dev, &o, &net);
+    if (rc == MR_EUNSUPPORTED) { /* then the error names what to do */
+        check(strstr(mr_last_error(), "MILLRACE_CUBLASLT") || strstr(mr_last_error(), "nvcc"));
+        printf("  %s\n", mr_last_error());
+        no_library = true;
+        return;
+    }
+    must(rc);
+    mr_net_destroy(net);
+}
+
+int main(void)
+{
+    static const struct gpu_test first[] = {{"refusals", test_refusals}};
+    static const struct gpu_test tests[] = {{"f32", test_f32},
+                                            {"tf32", test_tf32},
+                                            {"bf16", test_bf16},
+                                            {"f16", test_f16},
+                                            {"inputs", test_inputs},
+                                            {"eval", test_eval},
+                                            {"not finite", test_not_finite},
+                                            {"graph", test_graph},
+                                            {"rescale", test_rescale},
+                                            {"parts", test_parts},
+                                            {"training", test_training}};
+    int code = gpu_main(first, 1);
+    if (code)
+        return code;
+    if (no_library) {
+        printf("SKIP: no cuBLASLt, or no kernels\n");
+        return GPU_SKIP;
+    }
+    return gpu_main(tests, COUNT(tests));
+}

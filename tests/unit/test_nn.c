@@ -1,0 +1,320 @@
+/*
+ * Nets: gradients against finite differences in f64, equal bits for any number of threads, f32 against f64, models and their
+ * errors.
+ */
+#include "unit.h"
+
+#include <math.h>
+#include <millrace/nn.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_BATCH 6
+
+struct fixture {
+    struct mr_device *dev;
+    struct mr_stream *stream;
+    struct mr_net *net;
+    struct mr_net_opts o;
+    double *input;
+    int32_t labels[MAX_BATCH];
+    double targets[MAX_BATCH * 64];
+    uint64_t sample;
+};
+
+static double noise(uint64_t i)
+{
+    uint32_t r[4];
+    mr_philox((uint32_t[]){(uint32_t)i, 7, 7, 7}, (uint32_t[]){1, 2}, r);
+    return (r[0] / 4294967296.0 - 0.5) * 2;
+}
+
+static void open_net(struct fixture *f, const char *model, enum mr_dtype dtype, uint32_t c, uint32_t h,
+                     uint32_t threads)
+{
+    memset(f, 0, sizeof *f);
+    mr_net_opts_init(&f->o);
+    f->o.model = model;
+    f->o.channels = c;
+    f->o.height = f->o.width = h;
+    f->o.classes = 5;
+    f->o.dtype = dtype;
+    f->o.max_batch = MAX_BATCH;
+    f->o.seed = 3;
+    f->o.threads = threads;
+    assert_return_code(mr_device_open("cpu", &f->dev), 0);
+    assert_return_code(mr_stream_create(f->dev, "test", &f->stream), 0);
+    f->sample = (uint64_t)c * h * h;
+    f->input = malloc(MAX_BATCH * f->sample * sizeof *f->input);
+    for (uint64_t i = 0; i < MAX_BATCH * f->sample; i++)
+        f->input[i] = noise(i);
+    for (int i = 0; i < MAX_BATCH; i++)
+        f->labels[i] = i % 5;
+    for (int i = 0; i < MAX_BATCH * 64; i++)
+        f->targets[i] = noise((uint64_t)i + 100000);
+}
+
+static void close_net(struct fixture *f)
+{
+    mr_net_destroy(f->net);
+    mr_stream_destroy(f->stream);
+    mr_device_close(f->dev);
+    free(f->input);
+}
+
+static struct mr_net_batch batch_of(struct fixture *f, uint32_t n)
+{
+    bool mse = f->o.loss == MR_MSE;
+    return (struct mr_net_batch){.input = f->input,
+                                 .input_dtype = MR_F64,
+                                 .n = n,
+                                 .labels = mse ? (void *)f->targets : (void *)f->labels,
+                                 .label_dtype = mse ? MR_F64 : MR_I32};
+}
+
+/* The mean loss of a training pass, as dropout of step 0 sees it. */
+static double loss_of(struct fixture *f)
+{
+    struct mr_net_totals t;
+    struct mr_net_batch b = batch_of(f, MAX_BATCH);
+    assert_return_code(mr_net_zero_totals(f->net, f->stream), 0);
+    assert_return_code(mr_net_set_step(f->net, 0, f->stream), 0);
+    assert_return_code(mr_net_train(f->net, &b, f->stream), 0);
+    assert_return_code(mr_net_get_totals(f->net, f->stream, &t), 0);
+    assert_int_equal(t.n_samples, MAX_BATCH);
+    assert_int_equal(t.n_bad_labels, 0);
+    return t.loss / MAX_BATCH;
+}
+
+/* Central differences along single parameters: of each tensor up to 12, far apart. */
+static void check_gradients(const char *model, uint32_t c, uint32_t h, enum mr_loss loss)
+{
+    struct fixture f;
+    open_net(&f, model, MR_F64, c, h, 2);
+    f.o.loss = loss;
+    int rc = mr_net_create(f.dev, &f.o, &f.net);
+    if (rc)
+        fail_msg("%s: %s", model, mr_last_error());
+    void *params, *grads, *low;
+    mr_net_flat(f.net, &params, &grads, &low);
+    assert_null(low);
+    double *w = params;
+    loss_of(&f);
+    double *g = malloc(mr_net_n_params(f.net) * sizeof *g);
+    memcpy(g, grads, mr_net_n_params(f.net) * sizeof *g);
+    const struct mr_net_param *p;
+    uint32_t n_checked = 0;
+    double largest = 0;
+    for (uint32_t i = 0; (p = mr_net_param_get(f.net, i)); i++) {
+        uint64_t step = p->count / 12 + 1;
+        for (uint64_t k = 0; k < p->count; k += step) {
+            uint64_t at = p->offset + k;
+            double eps = 1e-5, old = w[at];
+            w[at] = old + eps;
+            double up = loss_of(&f);
+            w[at] = old - eps;
+            double down = loss_of(&f);
+            w[at] = old;
+            double slope = (up - down) / (2 * eps);
+            if (fabs(slope - g[at]) > 1e-6 * (1 + fabs(slope)))
+                fail_msg("%s: %s[%llu]: gradient %.9g, differences say %.9g", model, p->name, (unsigned long long)k,
+                         g[at], slope);
+            largest = fmax(largest, fabs(slope));
+            n_checked++;
+        }
+    }
+    assert_true(n_checked > 0 && largest > 1e-4); /* not all zero */
+    free(g);
+    close_net(&f);
+}
+
+static void test_gradients(void **state)
+{
+    (void)state;
+    static const char *const models[] = {
+        "softmax",
+        "mlp:7s",
+        "mlp:7t,6r,5g",
+        "flatten,linear:5,bias=0",
+        "conv:3,tanh,flatten,linear:5",
+        "conv:3,k=3,s=2,p=1,tanh,flatten,linear:5",
+        "conv:4,k=2,bias=0,sigmoid,conv:3,k=2,gelu,flatten,linear:5",
+        "conv:3,tanh,maxpool:2,flatten,linear:5",
+        "conv:3,tanh,maxpool:3,s=2,flatten,linear:5",
+        "conv:3,tanh,avgpool:2,s=1,flatten,linear:5",
+        "conv:3,batchnorm,tanh,flatten,linear:5",
+        "conv:3,tanh,dropout:0.4,flatten,linear:6,tanh,dropout:0.3,linear:5",
+        "conv:4,tanh,dropout:0.4,2d,flatten,linear:5",
+        "conv:4,p=1,tanh,residual:{conv:4,p=1,batchnorm,tanh,conv:4,p=1},tanh,flatten,linear:5",
+        "conv:3,p=1,tanh,residual:{conv:5,s=2,p=1,bias=0,batchnorm,tanh,conv:5,p=1,tanh},sigmoid,flatten,linear:5",
+        "linear:4,tanh,linear:5", /* refused on pictures: see below */
+    };
+    for (size_t i = 0; i + 1 < sizeof models / sizeof *models; i++)
+        check_gradients(models[i], 2, 7, MR_CROSS_ENTROPY);
+    check_gradients("linear:4,tanh,linear:5", 6, 1, MR_CROSS_ENTROPY);
+    check_gradients("flatten,linear:5,logsoftmax", 2, 5, MR_NLL);
+    check_gradients("flatten,linear:5,tanh", 2, 5, MR_MSE);
+    check_gradients("flatten,linear:5,softmax", 2, 5, MR_MSE);
+    check_gradients("mnist-cnn", 1, 8, MR_CROSS_ENTROPY);
+}
+
+/* The same bits for 1, 2 and 5 threads. */
+static void test_threads(void **state)
+{
+    (void)state;
+    static const char *const models[] = {"mlp:300s,100r,50s", "mnist-cnn", "resnet20"};
+    for (size_t m = 0; m < 3; m++) {
+        float *first = NULL;
+        uint64_t bytes = 0;
+        static const uint32_t threads[] = {1, 2, 5};
+        for (size_t i = 0; i < 3; i++) {
+            struct fixture f;
+            open_net(&f, models[m], MR_F32, 1, 12, threads[i]);
+            assert_return_code(mr_net_create(f.dev, &f.o, &f.net), 0);
+            loss_of(&f);
+            void *params, *grads, *low;
+            mr_net_flat(f.net, &params, &grads, &low);
+            bytes = mr_net_n_params(f.net) * 4;
+            if (!first) {
+                first = malloc(bytes);
+                memcpy(first, grads, bytes);
+            }
+            assert_memory_equal(first, grads, bytes);
+            close_net(&f);
+        }
+        free(first);
+    }
+}
+
+/* f32 near f64; accumulation adds; a larger loss scale scales. */
+static void test_precision(void **state)
+{
+    (void)state;
+    struct fixture a, b;
+    open_net(&a, "mnist-cnn", MR_F64, 1, 12, 1);
+    open_net(&b, "mnist-cnn", MR_F32, 1, 12, 1);
+    assert_return_code(mr_net_create(a.dev, &a.o, &a.net), 0);
+    assert_return_code(mr_net_create(b.dev, &b.o, &b.net), 0);
+    double la = loss_of(&a), lb = loss_of(&b);
+    assert_true(fabs(la - lb) < 1e-5 * la);
+    void *params, *ga, *gb, *low;
+    mr_net_flat(a.net, &params, &ga, &low);
+    mr_net_flat(b.net, &params, &gb, &low);
+    uint64_t n = mr_net_n_params(a.net);
+    double most = 0, apart = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        most = fmax(most, fabs(((double *)ga)[i]));
+        apart = fmax(apart, fabs(((double *)ga)[i] - ((float *)gb)[i]));
+    }
+    assert_true(most > 0 && apart < 1e-4 * most);
+    double *once = malloc(n * sizeof *once);
+    memcpy(once, ga, n * sizeof *once);
+    struct mr_net_batch batch = batch_of(&a, MAX_BATCH);
+    batch.accumulate = 1;
+    float scale = 4;
+    batch.loss_scale = &scale;
+    assert_return_code(mr_net_set_step(a.net, 0, a.stream), 0);
+    assert_return_code(mr_net_train(a.net, &batch, a.stream), 0);
+    for (uint64_t i = 0; i < n; i++)
+        assert_true(fabs(((double *)ga)[i] - 5 * once[i]) <= 1e-9 * (1 + fabs(once[i])));
+    free(once);
+    close_net(&a);
+    close_net(&b);
+}
+
+/* Evaluation: no dropout, running statistics; outputs and totals agree; bad labels are counted. */
+static void test_eval(void **state)
+{
+    (void)state;
+    struct fixture f;
+    open_net(&f, "conv:3,batchnorm,relu,dropout:0.5,flatten,linear:5", MR_F32, 2, 6, 2);
+    assert_return_code(mr_net_create(f.dev, &f.o, &f.net), 0);
+    struct mr_net_batch b = batch_of(&f, 4);
+    const void *one, *two;
+    struct mr_net_totals t;
+    f.labels[1] = 5;
+    f.labels[2] = -1;
+    assert_return_code(mr_net_eval(f.net, &b, &one, f.stream), 0);
+    float kept[20];
+    memcpy(kept, one, sizeof kept);
+    assert_return_code(mr_net_eval(f.net, &b, &two, f.stream), 0);
+    assert_memory_equal(kept, two, sizeof kept);
+    assert_return_code(mr_net_get_totals(f.net, f.stream, &t), 0);
+    assert_int_equal(t.n_samples, 8);
+    assert_int_equal(t.n_bad_labels, 4);
+    uint64_t right = 0;
+    for (int r = 0; r < 4; r++) {
+        int top = 0;
+        for (int i = 1; i < 5; i++)
+            top = kept[r * 5 + i] > kept[r * 5 + top] ? i : top;
+        right += top == f.labels[r];
+    }
+    assert_int_equal(t.n_right, 2 * right);
+    close_net(&f);
+}
+
+static void test_bad_models(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *model, *text;
+    } bad[] = {
+        {"conv:8,lineer:5", "did you mean linear"},
+        {"conv:8,linear:5", "2x7x7"}, /* not that: see below */
+        {"conv:8,k=9", "2x7x7"},
+        {"maxpool:8", "2x7x7"},
+        {"mlp:30x", "mlp:300s"},
+        {"conv", "how many outputs"},
+        {"relu", "no layer with parameters"},
+        {"residual:conv:3", "residual:{layers}"},
+        {"conv:3,,relu", "missing"},
+        {"dropout:2", "dropout"},
+        {"residual:{conv:4,k=3}", "residual"},
+        {"", "no model"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct fixture f;
+        open_net(&f, bad[i].model, MR_F32, 2, 7, 1);
+        int rc = mr_net_create(f.dev, &f.o, &f.net);
+        assert_true(rc == MR_EOPTION || rc == MR_ESHAPE);
+        const char *want = i == 1 ? "8x5x5" : bad[i].text;
+        if (!strstr(mr_last_error(), want))
+            fail_msg("%s: the error does not say '%s': %s", bad[i].model, want, mr_last_error());
+        close_net(&f);
+    }
+}
+
+/* PyTorch's example: 1,199,882 parameters; He et al.'s ResNet-20 with projections on CIFAR: 272,474. */
+static void test_known_sizes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *model;
+        uint32_t c, h;
+        uint64_t n;
+    } known[] = {{"mnist-cnn", 1, 28, 1199882},
+                 {"softmax", 1, 28, 7850},
+                 {"mlp:100s", 1, 28, 79510},
+                 {"mlp:300s,100r,50s", 1, 28, 235500 + 30100 + 5050 + 510}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        struct fixture f;
+        open_net(&f, known[i].model, MR_F32, known[i].c, known[i].h, 1);
+        f.o.classes = 10;
+        assert_return_code(mr_net_create(f.dev, &f.o, &f.net), 0);
+        uint64_t n = 0;
+        const struct mr_net_layer *l;
+        for (uint32_t k = 0; (l = mr_net_layer_get(f.net, k)); k++)
+            n += l->n_params;
+        assert_int_equal(n, known[i].n);
+        close_net(&f);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_gradients), cmocka_unit_test(test_threads),    cmocka_unit_test(test_precision),
+        cmocka_unit_test(test_eval),      cmocka_unit_test(test_bad_models), cmocka_unit_test(test_known_sizes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
