@@ -169,7 +169,11 @@ struct mr_timeline_opts {
     const char *title;       /* NULL: the recorded command */
     uint64_t *out_events;    /* [out] when not NULL, on success: how many events are in the picture */
 };
-MR_API void mr_timeline_opts_init(struct mr_timeline_opts *opts);
+MR_API void mr_timeline_opts_fill(struct mr_timeline_opts *opts, size_t size);
+static inline void mr_timeline_opts_init(struct mr_timeline_opts *opts)
+{
+    mr_timeline_opts_fill(opts, sizeof *opts);
+}
 /* Writes the picture under a temporary name, then renames it. */
 MR_API int mr_timeline_write(struct mr_recording *recording, const char *path, enum mr_timeline_format format,
                              const struct mr_timeline_opts *opts);

@@ -41,7 +41,8 @@ static const struct command commands[] = {
      {"feed", "synthetic:n=300,shape=16", "--workers", "2", "--quiet", "--trace", "OUT/trace", "--state-out",
       "OUT/state"}},
     {"quarantine",
-     {"feed", "raw:IN/x.bin,shape=64x256,dtype=u8", "--quiet", "--bad", "skip", "--quarantine", "OUT/bad"}},
+     {"feed", "list:IN/gone.txt,max-height=9,max-width=9", "--collate", "pad", "--quiet", "--bad", "skip",
+      "--quarantine", "OUT/bad"}},
     {"digits", {"synth", "digits", "OUT", "--n", "60", "--n-test", "30", "--quiet"}},
     {"digits, gz", {"synth", "digits", "OUT", "--n", "60", "--n-test", "30", "--gz", "--quiet"}},
     {"npy", {"synth", "npy", "OUT/x.npy", "--n", "50", "--shape", "64", "--quiet"}},
@@ -262,6 +263,16 @@ static void full_device(void)
     }
 }
 
+/* Pictures that are not there: an empty quarantine is not written. */
+static void make_list(void)
+{
+    FILE *file = fopen(files_path("gone.txt"), "w");
+    for (int i = 0; file && i < 20; i++)
+        fprintf(file, "gone-%d.jpg\n", i);
+    if (!file || fclose(file))
+        die("%s: %s", files_path("gone.txt"), strerror(errno));
+}
+
 static void make_recordings(void)
 {
     static const char *const names[] = {"good", "pageable"};
@@ -287,6 +298,7 @@ int main(int argc, char **argv)
     atexit(files_drop);
     if (mkdir(files_path("out"), 0755))
         die("%s: %s", files_path("out"), strerror(errno));
+    make_list();
     make_recordings();
     for (size_t c = 0; c < N_COMMANDS; c++) {
         if (argc > 2 && strcmp(argv[2], commands[c].name))

@@ -311,7 +311,7 @@ static bool stream_fails(FILE *file)
     if (!fault_fails(FAULT_WRITE))
         return false;
 #ifdef __GLIBC__
-    if (file) /* fflush(NULL) is of all */
+    if (file)                 /* fflush(NULL) is of all */
         file->_flags |= 0x20; /* what ferror() looks at */
 #endif
     return true;
