@@ -420,7 +420,7 @@ int mr_timeline_write(struct mr_recording *recording, const char *path, enum mr_
     if ((size_t)format >= MR_COUNT(writers))
         return mr_error_set(MR_EOPTION, "timeline: %d: no such format", (int)format);
     struct mr_timeline tl;
-    int rc = mr_timeline_make(recording, &all, &tl);
+    int rc = mr_recording_result(recording, mr_timeline_make(recording, &all, &tl));
     if (rc == 0)
         rc = mr_file_write(path, "picture", job_run, &(struct job){&tl, writers[format]});
     if (rc == 0 && all.out_events)

@@ -11,8 +11,10 @@
 #include "parts_write.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <millrace/millrace.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 struct job {
@@ -41,14 +43,18 @@ static int add_table(struct outcome *out, const struct mr_table *table)
     return rc;
 }
 
+/* Past the injector. */
 static void add_file(struct outcome *out, const char *path)
 {
     static char data[4 << 20];
-    FILE *file = fopen(path, "rb");
-    size_t n = file ? fread(data, 1, sizeof data, file) : 0;
-    if (!file || n == 0 || n == sizeof data)
+    size_t n = 0;
+    long got = -1;
+    int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+    while (fd >= 0 && n < sizeof data && (got = syscall(SYS_read, fd, data + n, sizeof data - n)) > 0)
+        n += (size_t)got;
+    if (fd < 0 || got != 0 || n == 0)
         die("%s: %s cannot be read", sweep_now(), path);
-    fclose(file);
+    close(fd);
     outcome_add(out, data, n);
 }
 
@@ -57,7 +63,6 @@ static int merge(struct outcome *out)
     struct mr_merge_stats stats;
     const char *path = files_path("merged.sqlite");
     int rc = mr_recording_merge(files_path("parts"), path, 0, &stats);
-    fault_disarm();
     if (rc == 0) {
         add_file(out, path);
         out->samples = stats.n_records;
@@ -169,6 +174,29 @@ static int analyze(struct outcome *out)
     return rc;
 }
 
+static int timeline(struct outcome *out)
+{
+    static const enum mr_timeline_format formats[] = {MR_TIMELINE_PERFETTO, MR_TIMELINE_HTML, MR_TIMELINE_SVG};
+    const char *path = files_path("picture");
+    struct mr_recording *recording;
+    struct mr_timeline_opts opts;
+    mr_timeline_opts_init(&opts);
+    opts.title = "a loop";
+    int rc = mr_recording_open(files_path("before.sqlite"), &recording);
+    if (rc < 0)
+        return rc;
+    for (size_t i = 0; i < MR_COUNT(formats) && rc == 0; i++) {
+        rc = mr_timeline_write(recording, path, formats[i], &opts);
+        if (rc == 0)
+            add_file(out, path);
+        else if (access(path, F_OK) == 0)
+            die("%s: the picture failed, yet its file is there", sweep_now());
+        unlink(path);
+    }
+    mr_recording_close(recording);
+    return rc;
+}
+
 /* ---- optimizers ---- */
 
 #define N_PARAMS 40000 /* more than one thread's share */
@@ -269,9 +297,9 @@ static int optim_sim(struct outcome *out)
 }
 
 static const struct job jobs[] = {
-    {"merge", merge},         {"reports", reports}, {"report of a range", report_of_range},
-    {"diff", diff},           {"analyze", analyze}, {"optim", optim},
-    {"optim-sim", optim_sim},
+    {"merge", merge}, {"reports", reports},     {"report of a range", report_of_range},
+    {"diff", diff},   {"analyze", analyze},     {"timeline", timeline},
+    {"optim", optim}, {"optim-sim", optim_sim},
 };
 
 static void run_job(const void *of, struct outcome *out)
