@@ -6,7 +6,7 @@ JOBS ?= $(shell nproc)
 export DESTDIR FUZZ_SECONDS JOBS
 
 help:
-	@echo 'make demo      set up this machine, build, and feed generated digits to two devices'
+	@echo 'make demo      set up this machine, build, feed generated digits to two devices, and train on them'
 	@echo 'make check     set up this machine, build, and run all tests'
 	@echo 'make asan      the tests under AddressSanitizer and UndefinedBehaviorSanitizer'
 	@echo 'make tsan      the tests under ThreadSanitizer'

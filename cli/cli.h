@@ -14,6 +14,8 @@
 /* All commands, in the order of --help. */
 #define CLI_COMMANDS(X)                                                                                                \
     X(feed)                                                                                                            \
+    X(train)                                                                                                           \
+    X(predict)                                                                                                         \
     X(inspect)                                                                                                         \
     X(pack)                                                                                                            \
     X(synth)                                                                                                           \
@@ -22,6 +24,9 @@
     X(bench_streams)                                                                                                   \
     X(bench_workers)                                                                                                   \
     X(bench_hostmem)                                                                                                   \
+    X(bench_optimizers)                                                                                                \
+    X(bench_batch_size)                                                                                                \
+    X(bench_story)                                                                                                     \
     X(profile)                                                                                                         \
     X(report)                                                                                                          \
     X(analyze)                                                                                                         \
@@ -141,6 +146,7 @@ struct cli_output {
 int cli_output_check(const char *path);
 int cli_output_open(struct cli_output *out, const char *path, bool force, bool gz);
 int cli_output_write(struct cli_output *out, const void *data, size_t bytes);
+int cli_output_sync(struct cli_output *out);   /* not of gz: what was written is on the disk, not only on its way */
 int cli_output_finish(struct cli_output *out); /* everything is on its way to the disk; the rename remains */
 int cli_output_commit(struct cli_output *out); /* finish, if not done, and rename; or abort */
 void cli_output_abort(struct cli_output *out); /* removes what was not committed; always safe */

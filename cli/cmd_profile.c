@@ -43,7 +43,7 @@ static const struct mr_option table[] = {
         "cuda-api", 0, MR_OPT_ENUM, api, "some", .choices = apis,
         .help =
             "Record some CUDA calls: launches, copies, synchronisation, allocation, loading of code; or all of them, "
-            "queries too, which costs more"),
+            "queries too, and CUPTI's own records of waiting, which costs more"),
     OPTION("osrt-threshold", 0, MR_OPT_DURATION, osrt_threshold_ns, "1us", .unit = "ns",
            .help = "Shortest call of the operating system that is kept"),
     OPTION("cuda-flush-interval", 0, MR_OPT_DURATION, flush_ns, "500ms", .min = 1e6, .max = 36e11,

@@ -331,6 +331,8 @@ int plot_write(const struct plot *plot, const char *path)
         put(&w,
             "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/><title>millrace</title></head><body>\n");
     draw(&w, plot);
+    if (html && plot->below && w.code == CLI_OK)
+        w.code = cli_output_write(&w.file, plot->below, strlen(plot->below));
     if (html)
         put(&w, "</body></html>\n");
     if (w.code == CLI_OK)

@@ -35,6 +35,7 @@ struct plot {
     const char *title, *subtitle;
     const struct plot_panel *panels;
     int n_panels;
+    const char *below; /* HTML for below the charts, in pages alone; NULL: none */
 };
 
 /* Whether the file's name says what to write, for before the measuring; NULL is allowed. Prints an error. Returns an exit

@@ -93,9 +93,9 @@ if(NOT MILLRACE_VIDEO STREQUAL "OFF")
   endif()
 endif()
 
-# The program alone: batch digests; gzip output.
+# The program alone: batch digests; gzip output; checkpoints' headers.
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
-set(MILLRACE_CLI_LIBRARIES PkgConfig::XXHASH ZLIB::ZLIB)
+set(MILLRACE_CLI_LIBRARIES PkgConfig::XXHASH ZLIB::ZLIB PkgConfig::CJSON)
 if(MILLRACE_HAVE_PNG) # contact sheets
   list(APPEND MILLRACE_CLI_LIBRARIES PkgConfig::PNG)
 endif()

@@ -16,7 +16,8 @@
  *   MILLRACE_RECORD_DELAY_MS, MILLRACE_RECORD_DURATION_MS   0: none
  *   MILLRACE_RECORD_OSRT_NS      shortest OS call that is kept; default 1000
  *   MILLRACE_RECORD_FLUSH_MS     default 500
- *   MILLRACE_RECORD_API          all: every API call is kept; else only those that matter
+ *   MILLRACE_RECORD_API          all: every API call is kept, and CUPTI's own records of waiting; else only the
+ *                                calls that matter
  *   MILLRACE_RECORD_BEGIN_NS     CLOCK_MONOTONIC from which the delay counts, in every process alike
  *
  * What a capture range opens or closes holds for all processes of the recording: its state is a file that they share.
@@ -62,6 +63,9 @@ uint32_t record_generation(void);
 /* Called, with whether events are wanted now, whenever that changed: at record_capture() on its thread, else within some 50 ms
  * on the writer's. One listener; it is told the present state at once. */
 void record_on_capture(void (*listener)(bool on));
+
+/* Was this moment inside of what is to be recorded? Of the last 64 ranges; any thread. */
+bool record_in_capture(uint64_t time_ns);
 
 /* Is the capture range that of cudaProfilerStart/Stop? Else the text after "nvtx:", or NULL. */
 bool record_captures_profiler(void);

@@ -177,7 +177,7 @@ static void forget_inner(const struct cupti_api *a)
 static void take_api(const struct cupti_api *a)
 {
     uint32_t domain = a->kind == CUPTI_RUNTIME ? CUPTI_DOMAIN_RUNTIME : CUPTI_DOMAIN_DRIVER;
-    if (!record_cupti_call_kept(domain, a->cbid))
+    if (!record_cupti_call_kept(domain, a->cbid) || !record_in_capture(a->start))
         return;
     if (domain == CUPTI_DOMAIN_RUNTIME && !cupti.all_calls)
         forget_inner(a);

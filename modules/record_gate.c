@@ -9,6 +9,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#define WINDOWS 64
+
 enum { BEFORE, INSIDE, AFTER };
 
 struct gate {
@@ -22,6 +24,10 @@ static bool gated, ranged;
 static _Atomic(void (*)(bool)) listener;
 static struct record_lock telling; /* what the listener is told comes in order */
 static int told = -1;              /* what it knows; -1: nothing */
+static struct window {             /* when it was told that recording is on, and off; under `telling` */
+    uint64_t from_ns, to_ns;       /* to 0: still on */
+} window[WINDOWS];
+static unsigned n_windows; /* so far */
 
 /* The folder is the recording's own, so the file's name cannot meet another's. */
 static void share(void)
@@ -74,10 +80,26 @@ void record_gate_poll(void)
     void (*tell)(bool) = atomic_load(&listener);
     int open = record_gate_open();
     if (tell && told != open) {
+        if (open)
+            window[n_windows++ % WINDOWS] = (struct window){.from_ns = record_now()};
+        else if (n_windows > 0)
+            window[(n_windows - 1) % WINDOWS].to_ns = record_now();
         told = open;
         tell(open);
     }
     record_unlock(&telling);
+}
+
+bool record_in_capture(uint64_t time_ns)
+{
+    if (!gated)
+        return true;
+    bool inside = false;
+    record_lock(&telling);
+    for (unsigned i = 0; i < n_windows && i < WINDOWS && !inside; i++)
+        inside = time_ns >= window[i].from_ns && (!window[i].to_ns || time_ns < window[i].to_ns);
+    record_unlock(&telling);
+    return inside;
 }
 
 void record_on_capture(void (*function)(bool on))

@@ -82,6 +82,10 @@ MR_API uint64_t mr_net_memory(const struct mr_net *net);
  * copy that the products read and an optimizer refreshes; NULL otherwise. They stay where they are as long as the net lives. */
 MR_API void mr_net_flat(struct mr_net *net, void **params, void **grads, void **low_precision);
 
+/* Puts values of the caller's, in host memory and f32 (f64 for MR_F64), into the flat buffers; the low precision copy follows
+ * with the next pass. NULL: left as they are. No pass may be under way. Blocks. Returns 0, MR_EDEVICE, -ENOMEM. */
+MR_API int mr_net_set(struct mr_net *net, const void *params, const void *buffers);
+
 /* Running statistics of batch-norm and the like: flat too, saved with a model but not stepped. count 0: none. */
 MR_API void mr_net_buffers(struct mr_net *net, void **buffers, uint64_t *count);
 MR_API const struct mr_net_param *mr_net_buffer_get(const struct mr_net *net, uint32_t i);

@@ -54,6 +54,14 @@ static int upload(struct mr_net *net, void *to, const void *from, uint64_t bytes
     return rc ? rc : mr_stream_synchronize(net->stream);
 }
 
+int mr_net_set(struct mr_net *net, const void *params, const void *buffers)
+{
+    int rc = params ? upload(net, net->params, params, net->n_flat * net->param_element) : 0;
+    if (!rc && buffers)
+        rc = upload(net, net->buffers, buffers, net->n_flat_buffers * net->param_element);
+    return rc;
+}
+
 int mr_net_init(struct mr_net *net)
 {
     uint64_t bytes = net->n_flat * net->param_element, buffer_bytes = net->n_flat_buffers * net->param_element;
@@ -62,9 +70,7 @@ int mr_net_init(struct mr_net *net)
     for (uint32_t i = 0; !rc && i < net->n_nodes; i++)
         init_node(net, &net->node[i], params, buffers);
     if (!rc)
-        rc = upload(net, net->params, params, bytes);
-    if (!rc)
-        rc = upload(net, net->buffers, buffers, buffer_bytes);
+        rc = mr_net_set(net, params, buffers);
     free(params);
     free(buffers);
     return rc;

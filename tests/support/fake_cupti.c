@@ -242,16 +242,16 @@ EXPORT int cuptiActivityRegisterTimestampCallback(uint64_t (*clock)(void))
 
 EXPORT int cuptiActivityEnableRuntimeApi(uint32_t cbid, uint8_t on)
 {
-    if (cbid < 2048)
+    if (cbid < 2048 && !(on && in_callback)) /* as libcupti 13.0 does */
         fake.runtime[cbid] = on;
-    if (cbid < 2048 && !on) /* as libcupti 13.0 does */
+    if (cbid < 2048 && !on)
         fake.callbacks[2][cbid] = false;
     return 0;
 }
 
 EXPORT int cuptiActivityEnableDriverApi(uint32_t cbid, uint8_t on)
 {
-    if (cbid < 2048)
+    if (cbid < 2048 && !(on && in_callback))
         fake.driver[cbid] = on;
     if (cbid < 2048 && !on)
         fake.callbacks[1][cbid] = false;

@@ -1,0 +1,177 @@
+/* --log: a row an epoch, and every so many steps; --plot: curves. */
+#include "plot.h"
+#include "train.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct log {
+    FILE *file;
+    bool json, failed;
+    uint64_t step;
+    struct train_sums sums; /* of the epoch, at the last row */
+};
+
+static bool ends_in(const char *path, const char *end)
+{
+    size_t n = strlen(path), m = strlen(end);
+    return n > m && strcmp(path + n - m, end) == 0;
+}
+
+static const char heads[] =
+    "kind,epoch,step,loss,accuracy,test_loss,test_accuracy,seconds,lr,samples_per_s,data_wait\n";
+
+int train_log_open(struct train *t)
+{
+    const char *path = t->opts->log;
+    if (!path)
+        return CLI_OK;
+    if (!ends_in(path, ".csv") && !ends_in(path, ".jsonl"))
+        return cli_misuse("--log %s: want a name that ends in .csv or .jsonl", path);
+    if (cli_output_check(path) != CLI_OK)
+        return CLI_FAILED;
+    struct log *log = calloc(1, sizeof *log);
+    if (!log)
+        return cli_fail("out of memory");
+    log->json = ends_in(path, ".jsonl");
+    log->file = fopen(path, t->opts->resume ? "a" : "w");
+    if (!log->file) {
+        int errnum = errno;
+        free(log);
+        return cli_fail("%s: cannot be made: %s", path, strerror(errnum));
+    }
+    t->log = log;
+    if (!log->json && fseek(log->file, 0, SEEK_END) == 0 && ftell(log->file) == 0)
+        fputs(heads, log->file);
+    return CLI_OK;
+}
+
+static void csv_number(FILE *file, double v)
+{
+    if (isnan(v))
+        fputc(',', file);
+    else
+        fprintf(file, ",%.9g", v);
+}
+
+static void csv_row(struct log *log, const char *kind, const struct train_epoch *e)
+{
+    const double v[] = {e->loss,    e->accuracy, e->test_loss,     e->test_accuracy,
+                        e->seconds, e->lr,       e->samples_per_s, e->waited};
+    fprintf(log->file, "%s,%llu,%llu", kind, (unsigned long long)e->epoch, (unsigned long long)e->steps);
+    for (size_t i = 0; i < CLI_COUNT(v); i++)
+        csv_number(log->file, v[i]);
+    fputc('\n', log->file);
+}
+
+static void json_row(struct log *log, const char *kind, const struct train_epoch *e)
+{
+    const char *text;
+    struct mr_json *json = mr_json_create(0);
+    if (!json)
+        return;
+    mr_json_object(json, NULL);
+    mr_json_string(json, "kind", kind);
+    mr_json_uint(json, "epoch", e->epoch);
+    mr_json_uint(json, "step", e->steps);
+    train_json_number(json, "loss", e->loss);
+    train_json_number(json, "accuracy", e->accuracy);
+    train_json_number(json, "test_loss", e->test_loss);
+    train_json_number(json, "test_accuracy", e->test_accuracy);
+    train_json_number(json, "seconds", e->seconds);
+    train_json_number(json, "lr", e->lr);
+    train_json_number(json, "samples_per_s", e->samples_per_s);
+    train_json_number(json, "data_wait", e->waited);
+    mr_json_object_end(json);
+    if (mr_json_finish(json, &text) > 0)
+        fprintf(log->file, "%s\n", text);
+    mr_json_destroy(json);
+}
+
+static void row(struct train *t, const char *kind, const struct train_epoch *e)
+{
+    struct log *log = t->log;
+    (log->json ? json_row : csv_row)(log, kind, e);
+    if ((fflush(log->file) != 0 || ferror(log->file)) && !log->failed) {
+        log->failed = true;
+        t->code = cli_fail("%s: cannot be written: %s", t->opts->log, strerror(errno));
+    }
+}
+
+void train_log_epoch(struct train *t, const struct train_epoch *e)
+{
+    struct log *log = t->log;
+    if (!log)
+        return;
+    log->sums = (struct train_sums){0};
+    log->step = t->step;
+    row(t, "epoch", e);
+}
+
+void train_log_steps(struct train *t)
+{
+    struct log *log = t->log;
+    if (!log || !t->opts->log_every || t->step % t->opts->log_every != 0 || train_take_totals(t) < 0)
+        return;
+    double n = (double)(t->sums.n_samples - log->sums.n_samples);
+    struct train_epoch e = {.epoch = t->epoch + 1,
+                            .steps = t->step,
+                            .loss = (t->sums.loss - log->sums.loss) / n,
+                            .accuracy = (double)(t->sums.n_right - log->sums.n_right) / n,
+                            .test_loss = NAN,
+                            .test_accuracy = NAN,
+                            .seconds = (double)(mr_time_ns() - t->epoch_ns) * 1e-9,
+                            .lr = mr_optim_get_lr(t->optim, 0),
+                            .samples_per_s = NAN,
+                            .waited = NAN};
+    log->sums = t->sums;
+    log->step = t->step;
+    if (n > 0)
+        row(t, "steps", &e);
+}
+
+int train_log_close(struct train *t)
+{
+    struct log *log = t->log;
+    if (!log)
+        return CLI_OK;
+    t->log = NULL;
+    int rc = fclose(log->file);
+    bool failed = log->failed;
+    free(log);
+    return rc != 0 && !failed ? cli_fail("%s: cannot be written: %s", t->opts->log, strerror(errno)) : CLI_OK;
+}
+
+enum { LOSS, TEST_LOSS, ACCURACY, TEST_ACCURACY, N_CURVES };
+
+int train_draw(const struct train *t)
+{
+    static const char *const names[N_CURVES] = {"training", "test", "training", "test"};
+    int n = (int)t->n_history;
+    if (!t->opts->plot || n == 0)
+        return CLI_OK;
+    double *x = calloc((size_t)n * (N_CURVES + 1), sizeof *x), *y = x + n;
+    struct plot_series series[N_CURVES];
+    if (!x)
+        return cli_fail("out of memory");
+    for (int i = 0; i < n; i++) {
+        const struct train_epoch *e = &t->history[i];
+        const double v[N_CURVES] = {e->loss, e->test_loss, 100 * e->accuracy, 100 * e->test_accuracy};
+        x[i] = (double)e->epoch;
+        for (int k = 0; k < N_CURVES; k++)
+            y[k * n + i] = isnan(v[k]) ? -1 : v[k];
+    }
+    for (int k = 0; k < N_CURVES; k++)
+        series[k] = (struct plot_series){names[k], x, y + k * n, n};
+    struct plot_panel panels[] = {{"Loss", "epoch", "mean of a sample", NULL, series, 2, {0}, false, true, 0},
+                                  {"Accuracy", "epoch", "%", NULL, series + 2, 2, {0}, false, false, 0}};
+    char title[160], subtitle[240];
+    snprintf(title, sizeof title, "%.150s", t->opts->model);
+    snprintf(subtitle, sizeof subtitle, "%.90s; %.60s, schedule %.40s, batches of %llu", mr_dataset_text(t->data->ds),
+             t->optim_text, t->opts->schedule, (unsigned long long)t->opts->batch_size);
+    int code = plot_write(&(struct plot){title, subtitle, panels, 2}, t->opts->plot);
+    free(x);
+    return code;
+}

@@ -1,0 +1,162 @@
+# Training on generated digits: an accuracy, where the time went.
+$ millrace synth digits d --n 3003 --n-test 500 -q >/dev/null
+$ millrace train d --model mlp:100s --optimizer adam --lr 0.003 -e 3 --seed 1
+idx: train-images-idx3-ubyte + train-labels-idx1-ubyte (train): 3,003 samples; test: idx: t10k-images-idx3-ubyte + t10k-labels-idx1-ubyte (test): 500 samples
+  transform cast(f32),scale(1/255),normalize(0.1307,0.3081) (the default for MNIST's format)
+mlp:100s: 79,510 parameters, 10 classes
+...
+  fc1      linear 100, sigmoid  784x1x1  100x1x1      78,500  .* (re)
+...
+  adam:lr=0.003, schedule constant, batches of 64, seed 1
+  device cpu, f32, tensor cores not used; .* (re)
+epoch  1/3  loss [0-9.]+, accuracy [0-9.]+%  test [0-9.]+, [0-9.]+%  [0-9.]+ s, .* samples/s, lr 0.003, waited for data [0-9.]+% (re)
+...
+best test accuracy: (9[5-9]|100)\.[0-9]+%, in epoch 3 (re)
+where the time went  seconds  share
+...
+loader's bottleneck: [a-z]+: .* (re)
+# JSON: the members that scripts rely on.
+$ millrace train d --model softmax -e 2 --json > out.json; for k in epochs test_accuracy best_accuracy best_epoch seconds seconds_to_target steps resumed_from_step ended_by model parameters layers times bottleneck config; do grep -q "^  \"$k\":" out.json || echo "missing: $k"; done; grep -c '"data_wait":' out.json; grep -E '^  "(steps|parameters|ended_by)"' out.json
+2
+  "steps": 94,
+  "ended_by": "epochs",
+  "parameters": 7850,
+# A model as a list of layers; samples as u8; a convolutional net learns.
+$ millrace train d --model 'conv:8,k=3,s=2,relu,maxpool:2,flatten,linear:10' -t '' -e 2 --target-acc 60% | sed -n 's/^  transform/transform/p;s/.*; 60% reached.*/reached/p'
+transform none: u8 is scaled by 1/255 by the net
+reached
+$ millrace train d --model softmax -e 1 --target-acc 100% >/dev/null
+millrace train: the accuracy of 100% was not reached
+[1]
+# The same parameters, bit for bit, for any workers and threads; another seed gives others. Dropout and optimizer state among them.
+$ tail_of() { python3 -c 'import sys,hashlib;b=open(sys.argv[1],"rb").read();n=int.from_bytes(b[:8],"little");print(hashlib.sha256(b[8+n:]).hexdigest())' $1; }; m='conv:4,k=3,s=3,batchnorm,relu,flatten,dropout:0.3,linear:10'; for o in '-w 1 --threads 1' '-w 2 --threads 2' '-w 4 --threads 3 -p 2' '-w 2 --seed 5'; do millrace train d --model "$m" -o nadam -e 1 $o -c w.st -f >/dev/null; tail_of w.st; done | uniq -c | awk '{print $1}'
+3
+1
+# Killed in mid-epoch and resumed: the parameters of a run that was not.
+$ tail_of() { python3 -c 'import sys,hashlib;b=open(sys.argv[1],"rb").read();n=int.from_bytes(b[:8],"little");print(hashlib.sha256(b[8+n:]).hexdigest())' $1; }; run="millrace train d --model conv:8,relu,flatten,dropout:0.3,linear:10 -o adam -e 4 --seed 3 -b 16 --schedule plateau:0.5/patience=0"; $run -c whole.st >/dev/null; for try in 1 2 3; do rm -f part.st; $run -c part.st --checkpoint-every 7 >/dev/null & pid=$!; n=0; while [ ! -s part.st ] && [ $n -lt 1000 ]; do sleep 0.02; n=$((n + 1)); done; sleep 0.0$((try * 3)); kill -9 $pid; wait $pid; step=$($run -c part.st --resume --json | sed -n 's/^  "resumed_from_step": \([0-9]*\),/\1/p'); [ "$(tail_of part.st)" = "$(tail_of whole.st)" ] && [ "$step" -gt 0 ] && [ "$step" -lt 752 ] && echo same; done 2>/dev/null
+same
+same
+same
+$ millrace train d --model mlp:20r -e 2 -c e.st --json | grep -c '"epoch":'; millrace train d --model mlp:20r -e 3 -c e.st --resume --json | grep -c '"epoch":'
+2
+3
+# What does not go together.
+$ millrace train d --model mlp:20r -e 3 -c e.st
+millrace train: e.st: is there already: --resume goes on from it, --force begins anew
+[1]
+$ millrace train d --model mlp:30r -e 3 -c e.st --resume
+millrace train: e.st: is of another run: --model there 'mlp:20r', here 'mlp:30r'
+[1]
+$ millrace train d --model mlp:20r -o sgd -e 3 -c e.st --resume
+millrace train: e.st: is of another run: --optimizer there 'adam', here 'sgd'
+[1]
+$ millrace synth digits other --n 2000 --n-test 500 --seed 9 -q >/dev/null; millrace train other --model mlp:20r -e 3 -c e.st --resume
+millrace train: e.st: is of another run: data set there '.*3003 samples.*', here '.*2000 samples.*' (re)
+[1]
+# Files that were cut off or changed, or are none.
+$ head -c 5000 e.st > cut.st; millrace train d --model mlp:20r -c cut.st --resume; head -c 40000 e.st > cut.st; millrace predict cut.st d
+(millrace train: cut.st: no checkpoint of this program: truncated.*) (re)
+(millrace predict: cut.st: no checkpoint of this program: truncated.*) (re)
+[1]
+$ python3 -c 'b=bytearray(open("e.st","rb").read());b[-9]^=1;open("bad.st","wb").write(b)'; millrace predict bad.st d
+millrace predict: bad.st: damaged or changed: its checksum is [0-9a-f]+, its contents give [0-9a-f]+ (re)
+[1]
+$ sed 's/"seed": "0"/"seed": "1"/' e.st > bad.st; millrace predict bad.st d
+millrace predict: bad.st: damaged or changed: its checksum is [0-9a-f]+, its contents give [0-9a-f]+ (re)
+[1]
+$ echo nothing at all > none.st; millrace predict none.st d
+millrace predict: none.st: no checkpoint of this program: not a safetensors file
+[1]
+# No room for a checkpoint: the old one stays, nothing else is left behind.
+$ cp e.st old.st; (trap '' XFSZ; ulimit -f 30; millrace train d --model mlp:20r -e 4 -c e.st --resume >/dev/null); ls e.st*; cmp e.st old.st && echo stays
+millrace train: e.st: cannot be written: File too large
+e.st
+stays
+# Predictions are the evaluation's.
+$ millrace train d --model mlp:50r -e 1 -c p.st --json > p.json; millrace predict p.st d,split=test --json --top 3 -n 2 --csv p.csv > q.json; a=$(sed -n 's/^  "test_accuracy": \(.*\),/\1/p' p.json); [ "$a" = "$(sed -n 's/^  "accuracy": \(.*\),/\1/p' q.json)" ] && echo same; wc -l < p.csv; head -n 1 p.csv; grep -c '"index":' q.json; awk -F, 'NR>1 && $2==$3 {n++} END {print n/(NR-1)}' p.csv | grep -c "^$a\$"
+same
+501
+index,label,predicted,score,predicted_2,score_2,predicted_3,score_3
+2
+1
+$ millrace predict p.st d,split=test -n 1 -k 2
+  sample  predicted           label
+.* (re)
+500 samples in .* (re)
+accuracy .* (re)
+$ millrace synth npy v --n 64 --shape 20 -q >/dev/null; millrace predict p.st npy:v
+millrace predict: p.st: its model takes samples of 1x28x28 nchw .channels, height, width., the data set gives .*\[20\] (re)
+[1]
+# Early ends, files beside.
+$ millrace train d --model mlp:20r -e 50 --target-acc 90% --log l.csv --log-every 10 --plot c.svg | sed -n 's/.*; \(90% reached\).*/\1/p'; head -n 1 l.csv; grep -c '^steps,1,' l.csv; grep -c '<svg' c.svg
+90% reached
+kind,epoch,step,loss,accuracy,test_loss,test_accuracy,seconds,lr,samples_per_s,data_wait
+4
+1
+$ millrace train d --model softmax -o sgd --lr 0 -e 50 --patience 2 | grep -c '^epoch'; millrace train d --model softmax --max-steps 5 --test none | grep 'no epoch'
+3
+no epoch was finished: 5 steps done
+# Bad input.
+$ millrace train d --model conv:8,k=31
+millrace train: model: layer 1: .* (re)
+[1]
+$ millrace train d --model mlp:10q
+millrace train: model: mlp:10q: want widths with s, r, t or g behind, as mlp:300s,100r,50s
+[2]
+$ millrace train d --optimizer adam:beta=3
+millrace train: .*beta.* (re)
+[2]
+$ millrace train d --optimizer nosuch
+millrace train: .*nosuch.* (re)
+[2]
+$ millrace train d --model softmax --classes 5 -e 1 >/dev/null
+millrace train: [0-9]+ labels of the last batches are outside 0..4 \(the first 3003 samples have 0..9\): want labels from 0; --classes N says how many there are (re)
+[1]
+$ millrace train d --model mlp:50r -o sgd --lr 1e6 -e 1 >/dev/null
+millrace train: the loss is not finite .NaN or infinite. at step [0-9]+ of epoch 1: first in layer fc[12] .*; a lower --lr, --clip-norm 1, or --on-nan skip may help (re)
+[1]
+$ millrace train d --amp bf16 -e 1 --device cpu
+millrace train: .*bf16.* (re)
+[1]
+$ millrace train d --device sim
+millrace train: device sim computes nothing: nets run on cpu and cuda
+[1]
+$ millrace train npy:v --model softmax
+millrace train: .*has no labels: want a data set whose samples have a second field, the label (re)
+[1]
+$ millrace train d --resume
+millrace train: --resume: want --checkpoint FILE, too
+[2]
+$ millrace train d -c x.st --checkpoint-every soon
+millrace train: --checkpoint-every soon: .* (re)
+[2]
+$ millrace train d --log l.txt
+millrace train: --log l.txt: want a name that ends in .csv or .jsonl
+[2]
+# Real MNIST, if it is there: a perceptron and a short run of the CNN.
+$ m=${MILLRACE_TEST_DATA:-none}/mnist; if [ -d $m ]; then millrace train $m --model mlp:300s,100r,50s -o adam -e 3 --device cpu --target-acc 96% --json > m.json && grep -c ended_by m.json; else echo "SKIP MNIST: 1"; fi | sed 's/^SKIP.*: //'
+1
+$ m=${MILLRACE_TEST_DATA:-none}/mnist; if [ -d $m ]; then millrace train $m --model mnist-cnn -o adadelta --lr 1 --max-steps 80 --test none --device cpu -c cnn.st >/dev/null && millrace predict cnn.st $m,split=test --device cpu --json -n 0 | awk '/"accuracy"/ {print ($2 + 0 > 0.9)}'; else echo "SKIP MNIST: 1"; fi | sed 's/^SKIP.*: //'
+1
+# The benches of training.
+$ millrace bench optimizers d --models 'softmax|mlp:20r' --optimizers 'sgd:lr=0.1|adam:lr=1e-3' -n 40 --plot o.html --json > o.json; grep -c '"optimizer"' o.json; grep -c '<polyline' o.html; grep -c '^<tr>' o.html
+4
+8
+5
+$ millrace bench optimizers d --models 'mlp:50r' --optimizers 'sgd:lr=1e6|adam:lr=1e-3' -n 40 --plot o.svg | grep -c 'not finite at step'
+1
+$ millrace bench batch-size d --model softmax --sizes 32,256 --target-acc 80% -e 2 --plot b.svg | sed -n 's/^\(knee\): \(32\|256\), .*/\1/p'; millrace bench batch-size d --model softmax --sizes 64 -e 1 --json | grep -E '"(batch_size|knee)"'
+knee
+      "batch_size": 64,
+  "knee": 64,
+$ millrace bench batch-size d --sizes 64,32
+millrace bench batch-size: --sizes 64,32: want at most 24 numbers of 1..1048576, ascending, with commas between
+[2]
+$ millrace bench story d --model softmax --time 30ms -d cpu | sed -n 's/^  \([a-z]*\) .*\(no meaning on cpu\).*/\1: \2/p'; millrace bench story d --model softmax --time 30ms -d cpu --json | grep -c '"measured": true'
+pinned: no meaning on cpu
+mixed: no meaning on cpu
+2
+# A list of layers whose last is too small for the labels.
+$ millrace train d --model flatten,linear:4 -e 1 >/dev/null
+millrace train: [0-9]+ labels of the last batches are outside 0..3 .* (re)
+[1]
