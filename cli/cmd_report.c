@@ -220,6 +220,8 @@ static int compare(const struct options *o, char **paths)
     else if (!o->common.json)
         code = print(o, made);
     struct mr_json *json = rc == 0 && o->common.json ? cli_json_begin("report") : NULL;
+    if (rc == 0 && o->common.json && !json)
+        code = CLI_FAILED;
     if (json) {
         mr_json_string(json, "before", paths[0]);
         mr_json_string(json, "after", paths[1]);

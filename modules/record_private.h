@@ -2,7 +2,7 @@
  * What the files of the recorder's core share.
  *
  * Locks are words of our own on futexes: the wrappers of pthread functions in this library may not be entered from here, and a
- * forked child can make them new. Order: record.drain, then record.start, then one of strings, threads, pool.
+ * forked child can make them new. Order: record.start, then record.drain, then one of strings, threads, pool.
  */
 #ifndef MILLRACE_RECORD_PRIVATE_H
 #define MILLRACE_RECORD_PRIVATE_H

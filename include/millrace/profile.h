@@ -104,7 +104,11 @@ struct mr_report_opts {
     const char *step;  /* the NVTX range that is a step, for step_breakdown; NULL: found */
     double link_gbps;  /* the link's measured rate for fractions of it, GB/s; 0: the fastest copy's of the recording */
 };
-MR_API void mr_report_opts_init(struct mr_report_opts *opts);
+MR_API void mr_report_opts_fill(struct mr_report_opts *opts, size_t size);
+static inline void mr_report_opts_init(struct mr_report_opts *opts)
+{
+    mr_report_opts_fill(opts, sizeof *opts);
+}
 
 /* The i-th report there is: its name and, [out] when not NULL, what it tells. NULL after the last. */
 MR_API const char *mr_report_name(uint32_t i, const char **out_help);
@@ -144,7 +148,11 @@ struct mr_advice_opts {
     double link_gbps;  /* 0: the recording's own fastest large pinned copy, or the device's PCIe by name */
     uint32_t n_cores;  /* of the machine recorded on, for the suggested workers; 0: as recorded, else unknown */
 };
-MR_API void mr_advice_opts_init(struct mr_advice_opts *opts);
+MR_API void mr_advice_opts_fill(struct mr_advice_opts *opts, size_t size);
+static inline void mr_advice_opts_init(struct mr_advice_opts *opts)
+{
+    mr_advice_opts_fill(opts, sizeof *opts);
+}
 MR_API int mr_analyze(struct mr_recording *recording, const struct mr_advice_opts *opts, struct mr_advice **out);
 /* One line that answers "am I data-bound?" with its figures. */
 MR_API const char *mr_advice_summary(const struct mr_advice *advice);
@@ -161,7 +169,11 @@ struct mr_timeline_opts {
     const char *title;       /* NULL: the recorded command */
     uint64_t *out_events;    /* [out] when not NULL, on success: how many events are in the picture */
 };
-MR_API void mr_timeline_opts_init(struct mr_timeline_opts *opts);
+MR_API void mr_timeline_opts_fill(struct mr_timeline_opts *opts, size_t size);
+static inline void mr_timeline_opts_init(struct mr_timeline_opts *opts)
+{
+    mr_timeline_opts_fill(opts, sizeof *opts);
+}
 /* Writes the picture under a temporary name, then renames it. */
 MR_API int mr_timeline_write(struct mr_recording *recording, const char *path, enum mr_timeline_format format,
                              const struct mr_timeline_opts *opts);

@@ -15,9 +15,10 @@ struct mr_advice {
     uint32_t n;
 };
 
-void mr_advice_opts_init(struct mr_advice_opts *opts)
+void mr_advice_opts_fill(struct mr_advice_opts *opts, size_t size)
 {
-    *opts = (struct mr_advice_opts){.size = sizeof *opts};
+    const struct mr_advice_opts full = {0};
+    mr_opts_copy(opts, size, &full, sizeof full);
 }
 
 /* ---- the summary ---- */
@@ -196,10 +197,14 @@ static int look_and_judge(const struct mr_recording *rec, const struct mr_place 
 
 int mr_analyze(struct mr_recording *recording, const struct mr_advice_opts *opts, struct mr_advice **out)
 {
-    struct mr_advice_opts plain;
+    struct mr_advice_opts all;
     struct mr_place *places = NULL;
     uint32_t n_places = 0, n_rules = count_rules();
-    mr_advice_opts_init(&plain);
+    mr_advice_opts_init(&all);
+    if (opts && (opts->size < sizeof opts->size || opts->size > sizeof all))
+        return mr_error_set(MR_EOPTION, "advice: opts.size is %zu: call mr_advice_opts_init() first", opts->size);
+    if (opts)
+        memcpy(&all, opts, opts->size);
     int rc = mr_recording_load(recording);
     struct mr_advice *advice = rc ? NULL : calloc(1, sizeof *advice);
     if (!rc && advice) {
@@ -210,8 +215,7 @@ int mr_analyze(struct mr_recording *recording, const struct mr_advice_opts *opts
         rc = mr_error_nomem("advice", n_rules * sizeof *advice->judged);
     rc = rc ? rc : mr_places_find(recording, &places, &n_places);
     if (!rc)
-        rc = n_places > 0 ? look_and_judge(recording, &places[0], opts ? opts : &plain, advice)
-                          : no_work(recording, advice);
+        rc = n_places > 0 ? look_and_judge(recording, &places[0], &all, advice) : no_work(recording, advice);
     if (!rc && n_places > 1) {
         size_t used = strlen(advice->summary);
         uint16_t p = places[0].process;

@@ -7,15 +7,8 @@
 
 static uint64_t next_start(const struct mr_look *look, uint64_t time_ns)
 {
-    uint64_t low = 0, high = look->n_ops;
-    while (low < high) {
-        uint64_t mid = low + (high - low) / 2;
-        if (look->rec->ops[look->ops[mid]].start_ns >= time_ns)
-            high = mid;
-        else
-            low = mid + 1;
-    }
-    return low < look->n_ops ? look->rec->ops[look->ops[low]].start_ns : UINT64_MAX;
+    uint64_t i = mr_look_op_from(look, time_ns);
+    return i < look->n_ops ? look->rec->ops[look->ops[i]].start_ns : UINT64_MAX;
 }
 
 static uint64_t idle_for_itself(const struct mr_case *c, uint64_t from_ns, uint64_t to_ns)

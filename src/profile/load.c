@@ -5,15 +5,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static int load_error(struct mr_load *load)
-{
-    sqlite3 *db = load->recording->db;
-    if (sqlite3_errcode(db) == SQLITE_NOMEM)
-        return mr_error_nomem(load->recording->path, 0);
-    return mr_error_set(MR_EFORMAT, "%s: %s: the database is damaged or cut: sqlite: %s", load->recording->path,
-                        load->table, sqlite3_errmsg(db));
-}
-
 int mr_load_rows(struct mr_load *load, const char *table, const char *const *columns, uint32_t n_columns,
                  int (*row)(struct mr_load *load, sqlite3_stmt *values))
 {
@@ -32,7 +23,7 @@ int mr_load_rows(struct mr_load *load, const char *table, const char *const *col
     load->table = table;
     sqlite3_stmt *values;
     if (sqlite3_prepare_v2(load->recording->db, sql, -1, &values, NULL) != SQLITE_OK)
-        return load_error(load);
+        return mr_recording_error(load->recording->db, load->recording->path, table);
     int rc = 0, step;
     uint64_t n_rows = 0;
     while ((step = sqlite3_step(values)) == SQLITE_ROW && rc == 0) {
@@ -42,7 +33,7 @@ int mr_load_rows(struct mr_load *load, const char *table, const char *const *col
                               load->recording->path, table);
     }
     if (rc == 0 && step != SQLITE_DONE)
-        rc = load_error(load);
+        rc = mr_recording_error(load->recording->db, load->recording->path, table);
     sqlite3_finalize(values);
     return rc;
 }
@@ -180,6 +171,8 @@ static int string_row(struct mr_load *load, sqlite3_stmt *values)
 {
     const char *text = (const char *)sqlite3_column_text(values, 1);
     uint32_t number = 0;
+    if (!text && sqlite3_column_type(values, 1) == SQLITE_TEXT)
+        return mr_error_nomem(load->recording->path, 0);
     int rc =
         mr_texts_add(load->texts, text ? text : "", text ? (size_t)sqlite3_column_bytes(values, 1) : 0, &number, NULL);
     if (rc < 0)
@@ -334,6 +327,7 @@ int mr_recording_load(struct mr_recording *recording)
         rc = mr_load_events(&load);
     if (rc == 0)
         rc = mr_load_join(&load);
+    rc = mr_recording_result(recording, rc);
     load_free(&load);
     recording->strings = load.texts->text;
     recording->n_strings = load.texts->n;

@@ -133,6 +133,9 @@ bool mr_op_computes(const struct mr_rec_op *op);
 const char *mr_copy_kind_text(uint8_t kind);
 const char *mr_mem_kind_text(uint8_t kind);
 
+/* Of the place's operations, by start: the first that begins at time_ns or later; n_ops: none. */
+uint64_t mr_look_op_from(const struct mr_look *look, uint64_t time_ns);
+
 /* ---- who is to blame for idle time ---- */
 
 /*

@@ -177,18 +177,24 @@ static uint64_t scope_at(const struct mr_thread_log *log, uint64_t time_ns)
     return low;
 }
 
-/* The thread whose operation is the first to begin at or after time_ns; the driving one when there is none. */
-static const struct mr_thread_log *ender(const struct mr_look *look, uint64_t time_ns)
+uint64_t mr_look_op_from(const struct mr_look *look, uint64_t time_ns)
 {
-    const struct mr_recording *rec = look->rec;
     uint64_t low = 0, high = look->n_ops;
     while (low < high) {
         uint64_t mid = low + (high - low) / 2;
-        if (rec->ops[look->ops[mid]].start_ns >= time_ns)
+        if (look->rec->ops[look->ops[mid]].start_ns >= time_ns)
             high = mid;
         else
             low = mid + 1;
     }
+    return low;
+}
+
+/* The thread whose operation is the first to begin at or after time_ns; the driving one when there is none. */
+static const struct mr_thread_log *ender(const struct mr_look *look, uint64_t time_ns)
+{
+    const struct mr_recording *rec = look->rec;
+    uint64_t low = mr_look_op_from(look, time_ns);
     if (low == look->n_ops || rec->ops[look->ops[low]].api >= rec->n_apis)
         return &look->logs[0];
     uint32_t thread = rec->apis[rec->ops[look->ops[low]].api].thread;

@@ -65,24 +65,11 @@ static const struct mr_rec_api *next_call(const struct mr_look *look, const stru
     return NULL;
 }
 
-static uint64_t first_at(const struct mr_look *look, uint64_t time_ns)
-{
-    uint64_t low = 0, high = look->n_ops;
-    while (low < high) {
-        uint64_t mid = low + (high - low) / 2;
-        if (look->rec->ops[look->ops[mid]].start_ns >= time_ns)
-            high = mid;
-        else
-            low = mid + 1;
-    }
-    return low;
-}
-
 /* Something else ended after the copy and before the call did, which then waited for that: kernels of another stream. Of the 64
  * operations that began last. */
 static bool waited_longer(const struct mr_look *look, const struct mr_rec_op *copy, const struct mr_rec_api *sync)
 {
-    uint64_t at = first_at(look, sync->end_ns);
+    uint64_t at = mr_look_op_from(look, sync->end_ns);
     for (uint64_t i = at; i-- > 0 && at - i <= 64;) {
         const struct mr_rec_op *op = &look->rec->ops[look->ops[i]];
         if (op->end_ns > copy->end_ns && op->end_ns <= sync->end_ns)
@@ -176,7 +163,7 @@ static bool engine_busy(const struct mr_look *look, uint64_t at)
 /* A kernel that was launched before the copy's end and began after it. Of the next 64 operations. */
 static bool waited_for(const struct mr_look *look, const struct mr_rec_op *copy)
 {
-    uint64_t at = first_at(look, copy->end_ns);
+    uint64_t at = mr_look_op_from(look, copy->end_ns);
     for (uint64_t i = at; i < look->n_ops && i < at + 64; i++) {
         const struct mr_rec_op *op = &look->rec->ops[look->ops[i]];
         const struct mr_rec_api *api = call_of(look->rec, op);

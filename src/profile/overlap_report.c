@@ -1,5 +1,6 @@
 /* The report overlap's rows. */
 #include "profile/overlap.h"
+#include "profile/report.h"
 
 #include <inttypes.h>
 
@@ -171,10 +172,6 @@ static int make(struct mr_recording *recording, const struct mr_report_opts *opt
             n_places == 0    ? "No work of a device is in this recording. "
             : n_kernels == 0 ? "No kernels were recorded: what copies overlapped with cannot be told. "
                              : "");
-        if (opts->sort)
-            rc = mr_table_sort(table, opts->sort[0] == '-' ? opts->sort + 1 : opts->sort, opts->sort[0] == '-');
-        if (opts->limit > 0)
-            mr_table_limit(table, opts->limit);
     }
     free(places);
     mr_intervals_free(&inside);
@@ -182,7 +179,7 @@ static int make(struct mr_recording *recording, const struct mr_report_opts *opt
         mr_table_destroy(table);
         return rc;
     }
-    return mr_table_finish(table, out);
+    return mr_report_finish(table, opts, NULL, out);
 }
 
 const struct mr_report_kind mr_report_overlap = {

@@ -6,35 +6,67 @@
 #include <string.h>
 #include <unistd.h>
 
-static int open_error(const struct mr_recording *recording, const char *what)
+int mr_recording_error(struct sqlite3 *db, const char *path, const char *what)
 {
-    int code = sqlite3_errcode(recording->db), system = sqlite3_system_errno(recording->db);
+    int code = sqlite3_errcode(db), system = sqlite3_system_errno(db);
     if (code == SQLITE_NOMEM)
-        return mr_error_nomem(recording->path, 0);
-    if ((code == SQLITE_CANTOPEN || (code & 0xff) == SQLITE_IOERR) && system)
-        return mr_error_errno(system, "%s: %s", recording->path, what);
+        return mr_error_nomem(path, 0);
+    if (code == SQLITE_FULL)
+        return mr_error_errno(ENOSPC, "%s: %s: the disk for temporary files is full", path, what);
+    if (((code & 0xff) == SQLITE_CANTOPEN || (code & 0xff) == SQLITE_IOERR) && system)
+        return mr_error_errno(system, "%s: %s", path, what);
     if (code == SQLITE_NOTADB)
         return mr_error_set(
             MR_EFORMAT,
             "%s: is no recording: it is not a SQLite database; `millrace profile` makes recordings, and "
             "`nsys export --type sqlite` makes them of .nsys-rep files",
-            recording->path);
-    return mr_error_set(MR_EFORMAT, "%s: %s: the database is damaged or cut: sqlite: %s", recording->path, what,
-                        sqlite3_errmsg(recording->db));
+            path);
+    return mr_error_set(MR_EFORMAT, "%s: %s: the database is damaged or cut: sqlite: %s", path, what,
+                        sqlite3_errmsg(db));
+}
+
+void mr_recording_fail(struct mr_recording *recording, int rc)
+{
+    if (!recording->failed.code)
+        mr_error_keep(rc, &recording->failed);
+}
+
+int mr_recording_result(struct mr_recording *recording, int rc)
+{
+    if (recording->failed.code)
+        rc = mr_error_put(&recording->failed);
+    recording->failed.code = 0;
+    return rc;
+}
+
+static void cannot_look(struct mr_recording *recording)
+{
+    mr_recording_fail(recording, mr_recording_error(recording->db, recording->path, "cannot be read"));
 }
 
 bool mr_recording_has(struct mr_recording *recording, const char *table, const char *column)
 {
-    return sqlite3_table_column_metadata(recording->db, NULL, table, column, NULL, NULL, NULL, NULL, NULL) == SQLITE_OK;
+    int code = sqlite3_table_column_metadata(recording->db, NULL, table, column, NULL, NULL, NULL, NULL, NULL);
+    if (code != SQLITE_OK && code != SQLITE_ERROR) /* the latter: not there */
+        cannot_look(recording);
+    return code == SQLITE_OK;
 }
 
 static int64_t meta(struct mr_recording *recording, const char *name)
 {
     sqlite3_stmt *statement;
-    if (sqlite3_prepare_v2(recording->db, "SELECT value FROM MILLRACE_META WHERE name = ?", -1, &statement, NULL))
+    int code =
+        sqlite3_prepare_v2(recording->db, "SELECT value FROM MILLRACE_META WHERE name = ?", -1, &statement, NULL);
+    if (code != SQLITE_OK) {
+        if (code != SQLITE_ERROR)
+            cannot_look(recording);
         return 0;
+    }
     sqlite3_bind_text(statement, 1, name, -1, SQLITE_STATIC);
-    int64_t value = sqlite3_step(statement) == SQLITE_ROW ? sqlite3_column_int64(statement, 0) : 0;
+    code = sqlite3_step(statement);
+    int64_t value = code == SQLITE_ROW ? sqlite3_column_int64(statement, 0) : 0;
+    if (code != SQLITE_ROW && code != SQLITE_DONE)
+        cannot_look(recording);
     sqlite3_finalize(statement);
     return value < 0 ? 0 : value;
 }
@@ -53,7 +85,7 @@ static int guard(struct mr_recording *recording)
                           "SELECT count(*) FROM sqlite_master";
     return sqlite3_exec(recording->db, pragmas, NULL, NULL, NULL) == SQLITE_OK
                ? 0
-               : open_error(recording, "cannot be read");
+               : mr_recording_error(recording->db, recording->path, "cannot be read");
 }
 
 static uint32_t tables_traced(struct mr_recording *recording)
@@ -111,11 +143,11 @@ int mr_recording_open(const char *path, struct mr_recording **out)
     if (rc == 0 && access(path, R_OK) != 0)
         rc = mr_error_errno(errno, "%s: cannot be read", path);
     if (rc == 0 && sqlite3_open_v2(path, &recording->db, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK)
-        rc = open_error(recording, "cannot be opened");
+        rc = mr_recording_error(recording->db, path, "cannot be opened");
     if (rc == 0)
         rc = guard(recording);
     if (rc == 0)
-        rc = identify(recording);
+        rc = mr_recording_result(recording, identify(recording));
     if (rc < 0) {
         mr_recording_close(recording);
         return rc;

@@ -134,10 +134,11 @@ struct mr_recording {
     struct sqlite3 *db;
     bool ours; /* written by us: our own tables are there */
     bool loaded;
-    uint64_t origin_ns; /* what was taken off all times */
-    uint64_t end_ns;    /* of the last event; the recording is [0, end_ns) */
-    uint32_t traced;    /* enum mr_part_trace bits; of an export: what tables are there */
-    uint32_t n_cores;   /* 0: not known */
+    uint64_t origin_ns;          /* what was taken off all times */
+    uint64_t end_ns;             /* of the last event; the recording is [0, end_ns) */
+    uint32_t traced;             /* enum mr_part_trace bits; of an export: what tables are there */
+    uint32_t n_cores;            /* 0: not known */
+    struct mr_error_kept failed; /* the first failure of what cannot return one; code 0: none */
 
     const char **strings; /* strings[0] is "" */
     uint32_t n_strings;
@@ -165,7 +166,14 @@ struct mr_recording {
 /* Fills the arrays; does nothing the second time. */
 int mr_recording_load(struct mr_recording *recording);
 
-/* Whether the database has this table and, unless NULL, column. */
+/* Sets the error of a sqlite call that failed on a connection of the file `path`. Returns it. */
+int mr_recording_error(struct sqlite3 *db, const char *path, const char *what);
+/* Keeps the error that is set, code rc, for those who look at things that cannot fail; the first one stays. */
+void mr_recording_fail(struct mr_recording *recording, int rc);
+/* What a call ends with: the failure that was kept, which is gone then, or rc. */
+int mr_recording_result(struct mr_recording *recording, int rc);
+
+/* Whether the database has this table and, unless NULL, column. When that cannot be read: false, and the recording failed. */
 bool mr_recording_has(struct mr_recording *recording, const char *table, const char *column);
 
 /* "cudaMemcpyAsync_v3020" -> MR_CALL_COPY. */

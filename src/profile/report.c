@@ -37,9 +37,10 @@ const char *mr_report_name(uint32_t i, const char **out_help)
     return kinds[i]->name;
 }
 
-void mr_report_opts_init(struct mr_report_opts *opts)
+void mr_report_opts_fill(struct mr_report_opts *opts, size_t size)
 {
-    *opts = (struct mr_report_opts){.size = sizeof *opts};
+    const struct mr_report_opts full = {0};
+    mr_opts_copy(opts, size, &full, sizeof full);
 }
 
 static int no_such_report(const char *name, const struct mr_report_kind *const *kinds)
@@ -63,13 +64,24 @@ int mr_report_make(struct mr_recording *recording, const char *name, const struc
     const struct mr_report_kind *kinds[MAX_KINDS + 1];
     struct mr_report_opts all;
     mr_report_opts_init(&all);
+    if (opts && (opts->size < sizeof opts->size || opts->size > sizeof all))
+        return mr_error_set(MR_EOPTION, "report: opts.size is %zu: call mr_report_opts_init() first", opts->size);
     if (opts)
-        memcpy(&all, opts, MR_MIN(opts->size, sizeof all));
+        memcpy(&all, opts, opts->size);
     list_kinds(kinds);
-    for (uint32_t i = 0; kinds[i]; i++)
-        if (strcmp(kinds[i]->name, name) == 0)
-            return kinds[i]->make(recording, &all, out);
-    return no_such_report(name, kinds);
+    uint32_t i = 0;
+    while (kinds[i] && strcmp(kinds[i]->name, name) != 0)
+        i++;
+    if (!kinds[i])
+        return no_such_report(name, kinds);
+    struct mr_table *table = NULL;
+    int rc = kinds[i]->make(recording, &all, &table);
+    int failed = mr_recording_result(recording, rc);
+    if (failed == 0)
+        *out = table;
+    else if (rc == 0)
+        mr_table_destroy(table);
+    return failed;
 }
 
 int mr_report_finish(struct mr_table *table, const struct mr_report_opts *opts, const char *own_sort,

@@ -57,7 +57,7 @@ struct mr_names {
     uint32_t capacity;
 };
 int mr_names_open(struct mr_names *names, struct mr_recording *recording);
-/* Never NULL: "" for a number that is not there, and when there was no memory. */
+/* Never NULL: "" for a number that is not there, and when it cannot be read: then the recording failed. */
 const char *mr_names_get(struct mr_names *names, int64_t id);
 void mr_names_close(struct mr_names *names);
 /* Bytes of a call's name without its version: "cudaMemcpy_v3020" -> 10. */
@@ -97,7 +97,8 @@ int mr_sql_prepare(struct mr_recording *recording, struct sqlite3_stmt **out, co
     __attribute__((format(printf, 3, 4)));
 /* 1: a row, 0: no more, else an error. */
 int mr_sql_step(struct mr_recording *recording, struct sqlite3_stmt *stmt);
-int mr_sql_error(struct mr_recording *recording, const char *what);
+/* Steps once and resets. [out] out: the first column's text, to be freed; NULL: no row, or NULL there. */
+int mr_sql_text(struct mr_recording *recording, struct sqlite3_stmt *stmt, char **out);
 /* The column, or the text `otherwise` where this schema has none. */
 const char *mr_sql_column(struct mr_recording *recording, const char *table, const char *column, const char *otherwise);
 

@@ -27,32 +27,46 @@ struct worker {
     struct found block[BLOCK];
 };
 
-/* Asks the worker's own connection. MR_NONE: no memory. */
-static uint32_t class_of(struct worker *w, struct sqlite3_stmt *stmt, int64_t name)
+/* In a table without names calls are others. */
+static int ask_class(struct sqlite3 *db, int64_t name, uint8_t *out)
+{
+    struct sqlite3_stmt *find = NULL;
+    const char *text = NULL;
+    int code = sqlite3_prepare_v2(db, "SELECT value FROM StringIds WHERE id = ?1", -1, &find, NULL);
+    if (code == SQLITE_OK) {
+        sqlite3_bind_int64(find, 1, name);
+        code = sqlite3_step(find);
+        text = code == SQLITE_ROW ? (const char *)sqlite3_column_text(find, 0) : NULL;
+        code = code == SQLITE_ROW && (text || sqlite3_errcode(db) != SQLITE_NOMEM) ? SQLITE_DONE : code;
+    }
+    *out = text ? (uint8_t)mr_call_class_of(text) : (uint8_t)MR_CALL_OTHER;
+    int rc =
+        code == SQLITE_DONE || code == SQLITE_ERROR ? 0 : mr_recording_error(db, "names of calls", "cannot be read");
+    sqlite3_finalize(find);
+    return rc;
+}
+
+/* Asks the worker's own connection. */
+static int class_of(struct worker *w, struct sqlite3_stmt *stmt, int64_t name, uint32_t *out)
 {
     uint32_t before = w->names.n, i = mr_keymap_put(&w->names, (struct mr_key){(uint64_t)name, 0});
     if (i == MR_NONE)
-        return MR_NONE;
-    if (i < before)
-        return w->class_of[i];
+        return -ENOMEM;
+    if (i < before) {
+        *out = w->class_of[i];
+        return 0;
+    }
     if (i >= w->class_capacity) {
         uint32_t capacity = w->class_capacity ? 2 * w->class_capacity : 256;
         uint8_t *grown = realloc(w->class_of, capacity);
         if (!grown)
-            return MR_NONE;
+            return mr_error_nomem("names of calls", capacity);
         w->class_of = grown;
         w->class_capacity = capacity;
     }
-    struct sqlite3_stmt *find = NULL;
-    w->class_of[i] = MR_CALL_OTHER;
-    if (sqlite3_prepare_v2(sqlite3_db_handle(stmt), "SELECT value FROM StringIds WHERE id = ?1", -1, &find, NULL) ==
-        SQLITE_OK) {
-        sqlite3_bind_int64(find, 1, name);
-        const char *text = sqlite3_step(find) == SQLITE_ROW ? (const char *)sqlite3_column_text(find, 0) : NULL;
-        w->class_of[i] = text ? (uint8_t)mr_call_class_of(text) : (uint8_t)MR_CALL_OTHER;
-    }
-    sqlite3_finalize(find);
-    return w->class_of[i];
+    int rc = ask_class(sqlite3_db_handle(stmt), name, &w->class_of[i]);
+    *out = w->class_of[i];
+    return rc;
 }
 
 static int keep_call(struct mr_calls *c, const struct mr_call *call)
@@ -121,10 +135,10 @@ static int add_row(void *state, struct sqlite3_stmt *stmt)
     call->correlation = (uint32_t)sqlite3_column_int64(stmt, 3);
     call->name = (uint32_t)sqlite3_column_int64(stmt, 4);
     call->driver = sqlite3_column_int64(stmt, 5) == 1;
-    uint32_t class = class_of(w, stmt, call->name);
-    int rc = 0;
-    if (class == MR_NONE)
-        return mr_error_nomem("API calls", 0);
+    uint32_t class;
+    int rc = class_of(w, stmt, call->name, &class);
+    if (rc < 0)
+        return rc;
     if (w->wanted && class == MR_CALL_SYNC) {
         call->sync = true;
         rc = add(w, found);
@@ -252,9 +266,10 @@ struct mr_sync *mr_calls_next_sync(const struct mr_calls *c, uint32_t thread, ui
 static int mark_row(void *state, struct sqlite3_stmt *stmt)
 {
     struct worker *w = state;
-    uint32_t class = class_of(w, stmt, sqlite3_column_int64(stmt, 4));
-    if (class == MR_NONE)
-        return mr_error_nomem("API calls", 0);
+    uint32_t class;
+    int rc = class_of(w, stmt, sqlite3_column_int64(stmt, 4), &class);
+    if (rc < 0)
+        return rc;
     if (class != MR_CALL_LAUNCH && class != MR_CALL_GRAPH_LAUNCH)
         return 0;
     uint64_t start = (uint64_t)sqlite3_column_int64(stmt, 0);

@@ -85,23 +85,20 @@ struct list {
     uint64_t n, capacity;
 };
 
-/* The name of a domain; "" for the default one. [out] must be freed. */
-static char *domain_name(struct sqlite3_stmt *find, uint64_t domain, uint64_t process)
+/* The name of a domain; "" for the default one. [out] must be freed; NULL: it failed, as the recording knows. */
+static char *domain_name(struct mr_recording *recording, struct sqlite3_stmt *find, uint64_t domain, uint64_t process)
 {
-    const char *name = NULL;
-    char *kept;
+    char *name = NULL;
     if (domain == 0 || !find)
         return strdup("");
     sqlite3_bind_int64(find, 1, (int64_t)domain);
     sqlite3_bind_int64(find, 2, (int64_t)process);
-    if (sqlite3_step(find) == SQLITE_ROW)
-        name = (const char *)sqlite3_column_text(find, 0);
-    if (name)
-        kept = strdup(name);
-    else if (asprintf(&kept, "domain %llu", (unsigned long long)domain) < 0)
-        kept = NULL;
-    sqlite3_reset(find);
-    return kept;
+    int rc = mr_sql_text(recording, find, &name);
+    if (rc < 0)
+        mr_recording_fail(recording, rc);
+    else if (!name && asprintf(&name, "domain %llu", (unsigned long long)domain) < 0)
+        name = NULL;
+    return name;
 }
 
 static int name_ranges(struct list *list, struct worker *w, struct mr_names *names, struct sqlite3_stmt *find)
@@ -117,7 +114,7 @@ static int name_ranges(struct list *list, struct worker *w, struct mr_names *nam
         struct mr_key key = w->groups.map.keys[i];
         if (!domain || last != key.a >> 1) {
             free(domain);
-            domain = domain_name(find, key.a >> 1 & UINT32_MAX, key.a >> 33);
+            domain = domain_name(names->recording, find, key.a >> 1 & UINT32_MAX, key.a >> 33);
             last = key.a >> 1;
         }
         const char *text = key.b & INLINE ? w->text[key.b & ~INLINE] : mr_names_get(names, (int64_t)key.b);

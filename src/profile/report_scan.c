@@ -12,14 +12,6 @@
 #define PARTS        64     /* of a table's rows: threads that are faster take more */
 #define MIN_PARALLEL 100000 /* rows below which threads don't pay */
 
-int mr_sql_error(struct mr_recording *recording, const char *what)
-{
-    int code = sqlite3_errcode(recording->db);
-    if (code == SQLITE_NOMEM)
-        return mr_error_nomem(recording->path, 0);
-    return mr_error_set(MR_EFORMAT, "%s: %s: %s", recording->path, what, sqlite3_errmsg(recording->db));
-}
-
 int mr_sql_prepare(struct mr_recording *recording, struct sqlite3_stmt **out, const char *format, ...)
 {
     va_list args;
@@ -30,7 +22,7 @@ int mr_sql_prepare(struct mr_recording *recording, struct sqlite3_stmt **out, co
         return mr_error_nomem(recording->path, 0);
     int rc = sqlite3_prepare_v2(recording->db, sql, -1, out, NULL) == SQLITE_OK
                  ? 0
-                 : mr_sql_error(recording, "cannot be read as a recording");
+                 : mr_recording_error(recording->db, recording->path, "cannot be read as a recording");
     sqlite3_free(sql);
     return rc;
 }
@@ -38,7 +30,9 @@ int mr_sql_prepare(struct mr_recording *recording, struct sqlite3_stmt **out, co
 int mr_sql_step(struct mr_recording *recording, struct sqlite3_stmt *stmt)
 {
     int rc = sqlite3_step(stmt);
-    return rc == SQLITE_ROW ? 1 : rc == SQLITE_DONE ? 0 : mr_sql_error(recording, "cannot be read");
+    return rc == SQLITE_ROW    ? 1
+           : rc == SQLITE_DONE ? 0
+                               : mr_recording_error(recording->db, recording->path, "cannot be read");
 }
 
 const char *mr_sql_column(struct mr_recording *recording, const char *table, const char *column, const char *otherwise)
@@ -56,30 +50,47 @@ int mr_names_open(struct mr_names *names, struct mr_recording *recording)
     return mr_sql_prepare(recording, &names->find, "SELECT value FROM StringIds WHERE id = ?1");
 }
 
+int mr_sql_text(struct mr_recording *recording, struct sqlite3_stmt *stmt, char **out)
+{
+    int rc = mr_sql_step(recording, stmt);
+    *out = NULL;
+    if (rc == 1 && sqlite3_column_type(stmt, 0) != SQLITE_NULL) {
+        const char *value = (const char *)sqlite3_column_text(stmt, 0);
+        *out = value ? strdup(value) : NULL;
+        rc = *out ? 0 : mr_error_nomem(recording->path, 0);
+    }
+    sqlite3_reset(stmt);
+    return rc < 0 ? rc : 0;
+}
+
 static char *find_text(struct mr_names *names, int64_t id)
 {
     char *text = NULL;
     if (!names->find)
         return NULL;
     sqlite3_bind_int64(names->find, 1, id);
-    if (sqlite3_step(names->find) == SQLITE_ROW) {
-        const char *value = (const char *)sqlite3_column_text(names->find, 0);
-        text = value ? strdup(value) : NULL;
-    }
-    sqlite3_reset(names->find);
+    int rc = mr_sql_text(names->recording, names->find, &text);
+    if (rc < 0)
+        mr_recording_fail(names->recording, rc);
     return text;
+}
+
+static const char *no_memory(struct mr_names *names)
+{
+    mr_recording_fail(names->recording, mr_error_nomem("names", 0));
+    return "";
 }
 
 const char *mr_names_get(struct mr_names *names, int64_t id)
 {
     uint32_t before = names->map.n, i = mr_keymap_put(&names->map, (struct mr_key){(uint64_t)id, 0});
     if (i == MR_NONE)
-        return "";
+        return no_memory(names);
     if (i >= names->capacity) {
         uint32_t capacity = names->capacity ? 2 * names->capacity : 64;
         char **texts = realloc(names->texts, capacity * sizeof *texts);
         if (!texts)
-            return "";
+            return no_memory(names);
         memset(texts + names->capacity, 0, (capacity - names->capacity) * sizeof *texts);
         names->texts = texts;
         names->capacity = capacity;
@@ -130,7 +141,7 @@ struct worker {
 
 static int scan_failed(const struct scan *scan, struct sqlite3 *db)
 {
-    return mr_error_set(MR_EFORMAT, "%s: cannot be read: %s", scan->recording->path, sqlite3_errmsg(db));
+    return mr_recording_error(db, scan->recording->path, "cannot be read");
 }
 
 static int read_part(struct worker *w, struct sqlite3 *db, struct sqlite3_stmt *stmt, uint64_t part)

@@ -291,7 +291,7 @@ int mr_report_sums(struct mr_recording *recording, struct mr_sum **out, uint64_t
     int rc = mr_filter_open(&filter, recording, &opts);
     if (rc)
         return rc;
-    rc = collect(recording, sources, MR_COUNT(sources), false, &filter, &list, &left);
+    rc = mr_recording_result(recording, collect(recording, sources, MR_COUNT(sources), false, &filter, &list, &left));
     struct mr_sum *sums = rc ? NULL : calloc(list.n + 1, sizeof *sums);
     if (rc == 0 && !sums)
         rc = mr_error_nomem("sums", list.n * sizeof *sums);

@@ -13,15 +13,8 @@
 
 static const struct mr_rec_op *op_from(const struct mr_look *look, uint64_t time_ns)
 {
-    uint64_t low = 0, high = look->n_ops;
-    while (low < high) {
-        uint64_t mid = low + (high - low) / 2;
-        if (look->rec->ops[look->ops[mid]].start_ns >= time_ns)
-            high = mid;
-        else
-            low = mid + 1;
-    }
-    return low < look->n_ops ? &look->rec->ops[look->ops[low]] : NULL;
+    uint64_t i = mr_look_op_from(look, time_ns);
+    return i < look->n_ops ? &look->rec->ops[look->ops[i]] : NULL;
 }
 
 static bool launching(const struct mr_blame *p)

@@ -1,5 +1,6 @@
 /* The report step_breakdown: what each step's time is made of, and what the launching thread did while the device was idle. */
 #include "profile/look.h"
+#include "profile/report.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -241,20 +242,15 @@ static int make(struct mr_recording *recording, const struct mr_report_opts *opt
         n_steps += look.steps.n;
         mr_look_free(&look);
     }
-    if (!rc) {
+    if (!rc)
         set_note(table, recording, places, n_places, how, n_steps, confidence, n_pauses);
-        if (opts->sort)
-            rc = mr_table_sort(table, opts->sort[0] == '-' ? opts->sort + 1 : opts->sort, opts->sort[0] == '-');
-        if (opts->limit > 0)
-            mr_table_limit(table, opts->limit);
-    }
     free(places);
     mr_intervals_free(&inside);
     if (rc) {
         mr_table_destroy(table);
         return rc;
     }
-    return mr_table_finish(table, out);
+    return mr_report_finish(table, opts, NULL, out);
 }
 
 const struct mr_report_kind mr_report_step_breakdown = {

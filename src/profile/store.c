@@ -53,14 +53,15 @@ int mr_store_run(struct mr_store *store, const char *sql, const char *types, ...
         return rc;
     va_list args;
     va_start(args, types);
-    for (int i = 0; types[i]; i++) {
+    int bound = SQLITE_OK;
+    for (int i = 0; types[i] && bound == SQLITE_OK; i++) {
         if (types[i] == 'i')
-            sqlite3_bind_int64(statement, i + 1, va_arg(args, int64_t));
+            bound = sqlite3_bind_int64(statement, i + 1, va_arg(args, int64_t));
         else if (types[i] == 't')
-            sqlite3_bind_text(statement, i + 1, va_arg(args, const char *), -1, SQLITE_TRANSIENT);
+            bound = sqlite3_bind_text(statement, i + 1, va_arg(args, const char *), -1, SQLITE_TRANSIENT);
     }
     va_end(args);
-    rc = mr_store_step(store, statement);
+    rc = bound == SQLITE_OK ? mr_store_step(store, statement) : mr_store_error(store, "a row was not written");
     sqlite3_finalize(statement);
     return rc;
 }
@@ -125,6 +126,7 @@ static int temporary_make(struct mr_store *store)
         int fd = open(store->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (fd >= 0) {
             close(fd);
+            store->made = true;
             return 0;
         }
         if (errno != EEXIST || unlink(store->temporary) != 0)
@@ -184,10 +186,10 @@ void mr_store_abandon(struct mr_store *store)
 {
     if (!store)
         return;
-    if (store->db) {
+    if (store->db)
         close_database(store);
+    if (store->made)
         unlink(store->temporary);
-    }
     if (store->demangler)
         dlclose(store->demangler);
     mr_map_free(&store->pids);
@@ -207,8 +209,10 @@ int mr_store_text(struct mr_store *store, const char *text, size_t bytes, uint32
     int rc = mr_texts_add(&store->texts, text, bytes, out, &is_new);
     if (rc < 0 || !is_new)
         return rc;
-    sqlite3_bind_int64(store->insert_string, 1, *out);
-    sqlite3_bind_text(store->insert_string, 2, store->texts.text[*out], (int)store->texts.bytes[*out], SQLITE_STATIC);
+    if (sqlite3_bind_int64(store->insert_string, 1, *out) != SQLITE_OK ||
+        sqlite3_bind_text(store->insert_string, 2, store->texts.text[*out], (int)store->texts.bytes[*out],
+                          SQLITE_STATIC) != SQLITE_OK)
+        return mr_store_error(store, "a name");
     return mr_store_step(store, store->insert_string);
 }
 
@@ -347,9 +351,9 @@ static int put_in_place(struct mr_store *store)
         rc = access(store->path, F_OK) == 0 ? -EEXIST : rename(store->temporary, store->path) == 0 ? 0 : -errno;
     else
         rc = -errno;
+    store->made = rc != 0;
     if (rc == 0)
         return 0;
-    unlink(store->temporary);
     return rc == -EEXIST ? refuse_existing(store->path)
                          : mr_error_errno(-rc, "%s: cannot be put in place", store->path);
 }

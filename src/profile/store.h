@@ -69,7 +69,7 @@ struct mr_store_name {           /* beside each text */
 
 struct mr_store {
     char *path, *temporary;
-    bool overwrite;
+    bool overwrite, made; /* made: the temporary file is ours */
     sqlite3 *db;
     sqlite3_stmt *insert[MR_N_PART_TYPES]; /* of the tables of records */
     const struct mr_store_table *table[MR_N_PART_TYPES];

@@ -386,9 +386,10 @@ const struct mr_lane *mr_timeline_engine(const struct mr_timeline *tl, uint16_t 
     return index ? &tl->lanes[*index] : NULL;
 }
 
-void mr_timeline_opts_init(struct mr_timeline_opts *opts)
+void mr_timeline_opts_fill(struct mr_timeline_opts *opts, size_t size)
 {
-    *opts = (struct mr_timeline_opts){.size = sizeof(*opts)};
+    const struct mr_timeline_opts full = {0};
+    mr_opts_copy(opts, size, &full, sizeof(full));
 }
 
 struct job {
@@ -412,12 +413,14 @@ int mr_timeline_write(struct mr_recording *recording, const char *path, enum mr_
                                                                    [MR_TIMELINE_PNG] = mr_timeline_png};
     struct mr_timeline_opts all;
     mr_timeline_opts_init(&all);
+    if (opts && (opts->size < sizeof(opts->size) || opts->size > sizeof(all)))
+        return mr_error_set(MR_EOPTION, "timeline: opts.size is %zu: call mr_timeline_opts_init() first", opts->size);
     if (opts)
-        memcpy((char *)&all, opts, MR_MIN(opts->size, sizeof(all)));
+        memcpy(&all, opts, opts->size);
     if ((size_t)format >= MR_COUNT(writers))
         return mr_error_set(MR_EOPTION, "timeline: %d: no such format", (int)format);
     struct mr_timeline tl;
-    int rc = mr_timeline_make(recording, &all, &tl);
+    int rc = mr_recording_result(recording, mr_timeline_make(recording, &all, &tl));
     if (rc == 0)
         rc = mr_file_write(path, "picture", job_run, &(struct job){&tl, writers[format]});
     if (rc == 0 && all.out_events)

@@ -115,6 +115,8 @@ static int metric_row(struct mr_timeline *tl, sqlite3_stmt *row, int64_t last[2]
     int64_t time = sqlite3_column_int64(row, 0), type = sqlite3_column_int64(row, 1),
             metric = sqlite3_column_int64(row, 2);
     const char *name = (const char *)sqlite3_column_text(row, 4);
+    if (!name && sqlite3_column_type(row, 4) == SQLITE_TEXT)
+        return mr_error_nomem(tl->rec->path, 0);
     if (time < 0 || !mr_timeline_shows(tl, (uint64_t)time, (uint64_t)time))
         return 0;
     struct mr_tl_counter *counter = tl->n_counters ? &tl->counters[tl->n_counters - 1] : NULL;
@@ -137,15 +139,17 @@ static int metric_row(struct mr_timeline *tl, sqlite3_stmt *row, int64_t last[2]
 static int read_metrics(struct mr_timeline *tl, const char *sql)
 {
     sqlite3_stmt *row;
-    if (sqlite3_prepare_v2(tl->rec->db, sql, -1, &row, NULL) != SQLITE_OK)
+    int code = sqlite3_prepare_v2(tl->rec->db, sql, -1, &row, NULL);
+    if (code == SQLITE_ERROR)
         return 0; /* the export of another version: its other tables are what counts */
+    if (code != SQLITE_OK)
+        return mr_recording_error(tl->rec->db, tl->rec->path, "metrics");
     int64_t last[2] = {INT64_MIN, INT64_MIN};
     int rc = 0, step;
     while ((step = sqlite3_step(row)) == SQLITE_ROW && rc == 0)
         rc = metric_row(tl, row, last);
     if (rc == 0 && step != SQLITE_DONE)
-        rc = mr_error_set(MR_EFORMAT, "%s: metrics: the database is damaged or cut: sqlite: %s", tl->rec->path,
-                          sqlite3_errmsg(tl->rec->db));
+        rc = mr_recording_error(tl->rec->db, tl->rec->path, "metrics");
     sqlite3_finalize(row);
     return rc;
 }

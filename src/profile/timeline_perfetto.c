@@ -370,17 +370,30 @@ static int write_lanes(struct perfetto *p)
     return rc;
 }
 
-/* Ties 0 to the wall-clock time of the recording, where it has that. */
-static void write_clock(struct perfetto *p)
+/* [out] out: 0 where the recording does not know. */
+static int read_epoch(const struct mr_recording *rec, uint64_t *out)
 {
-    sqlite3_stmt *row;
-    uint64_t epoch_ns = 0;
-    if (sqlite3_prepare_v2(p->tl->rec->db, "SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME", -1, &row, NULL) ==
-        SQLITE_OK) {
-        if (sqlite3_step(row) == SQLITE_ROW && sqlite3_column_int64(row, 0) > 0)
-            epoch_ns = (uint64_t)sqlite3_column_int64(row, 0);
-        sqlite3_finalize(row);
+    sqlite3_stmt *row = NULL;
+    int code = sqlite3_prepare_v2(rec->db, "SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME", -1, &row, NULL);
+    *out = 0;
+    if (code == SQLITE_OK) {
+        code = sqlite3_step(row);
+        int64_t ns = code == SQLITE_ROW ? sqlite3_column_int64(row, 0) : 0;
+        *out = ns > 0 ? (uint64_t)ns : 0;
     }
+    bool fine = code == SQLITE_ROW || code == SQLITE_DONE || code == SQLITE_ERROR;
+    int rc = fine ? 0 : mr_recording_error(rec->db, rec->path, "the time of its start");
+    sqlite3_finalize(row);
+    return rc;
+}
+
+/* Ties 0 to the wall-clock time of the recording, where it has that. */
+static int write_clock(struct perfetto *p)
+{
+    uint64_t epoch_ns;
+    int rc = read_epoch(p->tl->rec, &epoch_ns);
+    if (rc < 0)
+        return rc;
     const uint64_t clocks[][2] = {{CLOCK_ID_BOOTTIME, 0}, {CLOCK_ID_MONOTONIC, 0}, {CLOCK_ID_REALTIME, epoch_ns}};
     struct message packet, snapshot, clock;
     begin(&packet);
@@ -394,16 +407,19 @@ static void write_clock(struct perfetto *p)
     put_uint(&snapshot, SNAPSHOT_PRIMARY, CLOCK_ID_BOOTTIME);
     put_message(&packet, PACKET_CLOCK_SNAPSHOT, &snapshot);
     write_packet(&p->w, &packet);
+    return 0;
 }
 
 static int write_all(struct perfetto *p)
 {
-    write_clock(p);
+    int rc = write_clock(p);
+    if (rc < 0)
+        return rc;
     for (uint32_t i = 0; i < MR_N_SHAPES; i++)
         intern(p, INTERNED_CATEGORIES, i + 1u, mr_shape_names[i]);
     for (uint32_t i = 0; i < N_NOTES; i++)
         intern(p, INTERNED_ANNOTATION_NAMES, i + 1u, note_names[i]);
-    int rc = write_lanes(p);
+    rc = write_lanes(p);
     if (rc == 0)
         write_counters(p, 0, UINT16_MAX);
     return rc == 0 ? p->w.errnum : rc;

@@ -112,7 +112,10 @@ static int read_launches(struct mr_tl_details *details, struct mr_map *of_row)
         "SELECT rowid, gridX, gridY, gridZ, blockX, blockY, blockZ, registersPerThread, staticSharedMemory,"
         " dynamicSharedMemory FROM CUPTI_ACTIVITY_KIND_KERNEL";
     sqlite3_stmt *row;
-    if (sqlite3_prepare_v2(details->tl->rec->db, sql, -1, &row, NULL) != SQLITE_OK)
+    int code = sqlite3_prepare_v2(details->tl->rec->db, sql, -1, &row, NULL);
+    if (code != SQLITE_OK && code != SQLITE_ERROR)
+        return mr_recording_error(details->tl->rec->db, details->tl->rec->path, "details");
+    if (code == SQLITE_ERROR)
         return 0; /* a table without them: no details */
     int rc = 0, step;
     while ((step = sqlite3_step(row)) == SQLITE_ROW && rc == 0) {
@@ -122,8 +125,7 @@ static int read_launches(struct mr_tl_details *details, struct mr_map *of_row)
             rc = -ENOMEM;
     }
     if (rc == 0 && step != SQLITE_DONE)
-        rc = mr_error_set(MR_EFORMAT, "%s: kernels: the database is damaged or cut: sqlite: %s", details->tl->rec->path,
-                          sqlite3_errmsg(details->tl->rec->db));
+        rc = mr_recording_error(details->tl->rec->db, details->tl->rec->path, "kernels");
     sqlite3_finalize(row);
     return rc;
 }

@@ -33,6 +33,7 @@ static const char *program;
 struct command {
     const char *name;
     const char *args[MOST_ARGS]; /* OUT/x: x in the output folder; IN/x: an input */
+    bool prints;                 /* and nothing else: what it prints is its output */
 };
 
 static const struct command commands[] = {
@@ -47,6 +48,11 @@ static const struct command commands[] = {
     {"npy", {"synth", "npy", "OUT/x.npy", "--n", "50", "--shape", "64", "--quiet"}},
     {"raw", {"synth", "raw", "OUT/x.bin", "--n", "50", "--shape", "64", "--quiet"}},
     {"man pages", {"man", "OUT"}},
+    {"report", {"report", "IN/good.sqlite", "--quiet"}, true},
+    {"report, json", {"report", "IN/good.sqlite", "-r", "mem_ops,step_breakdown", "-n", "9", "--json"}, true},
+    {"diff", {"report", "--diff", "IN/good.sqlite", "IN/good.sqlite", "--quiet"}, true},
+    {"analyze", {"analyze", "IN/pageable.sqlite", "--quiet"}, true},
+    {"profile", {"profile", "-o", "OUT/run", "--quiet", "--", "/bin/true"}},
 };
 #define N_COMMANDS (sizeof commands / sizeof commands[0])
 
@@ -58,6 +64,7 @@ struct output {
 struct result {
     int code;
     int n_files;
+    off_t printed; /* bytes */
     struct output file[MOST_FILES];
     char text[2048]; /* of standard error */
 };
@@ -87,8 +94,7 @@ static void become(const struct command *command, const char *fault, rlim_t file
     if (fault)
         setenv("FAULT", fault, 1);
     dup2(err, 2);
-    int out = open("/dev/null", O_WRONLY);
-    dup2(out, 1);
+    dup2(open(command->prints ? files_path("printed") : "/dev/null", O_WRONLY | O_CREAT | O_TRUNC, 0600), 1);
     signal(SIGXFSZ, SIG_IGN);
     if (file_bytes)
         setrlimit(RLIMIT_FSIZE, &limit);
@@ -102,7 +108,7 @@ static void list_outputs(struct result *r)
     DIR *d = opendir(files_path("out"));
     for (struct dirent *e = d ? readdir(d) : NULL; e; e = readdir(d)) {
         struct stat st;
-        if (e->d_name[0] == '.')
+        if (e->d_name[0] == '.' || strstr(e->d_name, ".parts-")) /* what was recorded stays when it cannot be merged */
             continue;
         struct output *o = &r->file[r->n_files];
         if (++r->n_files > MOST_FILES || fstatat(dirfd(d), e->d_name, &st, 0))
@@ -121,7 +127,7 @@ static void clear_outputs(void)
     for (struct dirent *e = d ? readdir(d) : NULL; e; e = readdir(d)) {
         snprintf(path, sizeof path, "%s/out/%s", files_dir, e->d_name);
         if (e->d_name[0] != '.')
-            unlink(path);
+            remove(path);
     }
     if (d)
         closedir(d);
@@ -153,6 +159,8 @@ static void run(const struct command *command, const char *fault, rlim_t file_by
         die("%s: ended by signal %d: %s", what, WTERMSIG(status), out->text);
     out->code = WEXITSTATUS(status);
     list_outputs(out);
+    struct stat st;
+    out->printed = command->prints && stat(files_path("printed"), &st) == 0 ? st.st_size : 0;
 }
 
 /* A trace is as long as what happened: whole when its packets (tag 0x0a, length as a varint, bytes) end where the file does. */
@@ -185,6 +193,9 @@ static void check(const struct result *got, const struct result *whole)
         die("%s: exit code %d: %s", what, got->code, got->text);
     if (got->code == 0 && got->n_files != whole->n_files)
         die("%s: says nothing, but leaves %d files instead of %d", what, got->n_files, whole->n_files);
+    if (got->code == 0 && got->printed != whole->printed)
+        die("%s: says nothing, but prints %lld bytes instead of %lld", what, (long long)got->printed,
+            (long long)whole->printed);
     if (got->code != 0 && !strstr(got->text, "millrace"))
         die("%s: exit code %d with the text '%s'", what, got->code, got->text);
     for (int i = 0; i < got->n_files; i++) {
@@ -252,6 +263,29 @@ static void full_device(void)
     }
 }
 
+/* Pictures that are not there: an empty quarantine is not written. */
+static void make_list(void)
+{
+    FILE *file = fopen(files_path("gone.txt"), "w");
+    for (int i = 0; file && i < 20; i++)
+        fprintf(file, "gone-%d.jpg\n", i);
+    if (!file || fclose(file))
+        die("%s: %s", files_path("gone.txt"), strerror(errno));
+}
+
+static void make_recordings(void)
+{
+    static const char *const names[] = {"good", "pageable"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char line[1024];
+        snprintf(line, sizeof line, "'%s' %s '%s/%s.sqlite'", MAKE_RECORDING, names[i], files_dir, names[i]);
+        if (system(line) != 0)
+            die("%s: failed", line);
+    }
+    if (setenv("MILLRACE_RECORD_MODULE", RECORD_MODULE, 1))
+        die("setenv: %s", strerror(errno));
+}
+
 int main(int argc, char **argv)
 {
     const enum fault_kind kinds[] = {FAULT_WRITE, FAULT_OPEN, FAULT_RENAME, FAULT_MEMORY};
@@ -264,15 +298,18 @@ int main(int argc, char **argv)
     atexit(files_drop);
     if (mkdir(files_path("out"), 0755))
         die("%s: %s", files_path("out"), strerror(errno));
+    make_list();
+    make_recordings();
     for (size_t c = 0; c < N_COMMANDS; c++) {
         if (argc > 2 && strcmp(argv[2], commands[c].name))
             continue;
         run(&commands[c], NULL, 0, &whole);
-        if (whole.code || !whole.n_files)
+        if (whole.code || (commands[c].prints ? whole.printed == 0 : whole.n_files == 0))
             die("%s: exit code %d, %d files: %s", what, whole.code, whole.n_files, whole.text);
         full_disk(&commands[c], &whole);
         for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++)
-            sweep(&commands[c], kinds[k], &whole);
+            if (kinds[k] != FAULT_RENAME || !commands[c].prints)
+                sweep(&commands[c], kinds[k], &whole);
     }
     full_device();
     clear_outputs();

@@ -5,23 +5,14 @@
  *     fault_jobs KIND [JOB [N [on]]]      one kind; one job; one n, to look into a failure
  */
 #include "files.h"
-#include "inject.h"
+#include "sweep.h"
 #include "whole.h"
 
 #include <millrace/millrace.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define MOST_RUNS 25 /* of a job, a kind and a mode */
-#else
-#define MOST_RUNS 150
-#endif
-#define RUN_SECONDS 60 /* a hang, whatever else the machine does */
-#define STALE       "an error from before"
 
 struct job {
     const char *name;
@@ -122,12 +113,6 @@ static const struct job jobs[] = {
 };
 #define N_JOBS (sizeof jobs / sizeof jobs[0])
 
-struct outcome {
-    int rc;
-    uint64_t hash, samples, n_bad;
-    char error[256];
-};
-
 /* What a job has open. */
 struct parts {
     struct mr_dataset *ds;
@@ -137,33 +122,6 @@ struct parts {
     struct mr_stream *stream;
     struct mr_loader *loader;
 };
-
-static char now_running[256];
-#if defined(__SANITIZE_THREAD__)
-#define OWN_THREADS 2 /* with the sanitizer's */
-#else
-#define OWN_THREADS 1
-#endif
-
-static void on_alarm(int signal_number)
-{
-    (void)signal_number;
-    static const char text[] = "HANGS: ";
-    if (write(2, text, sizeof text - 1) > 0 && write(2, now_running, strlen(now_running)) > 0 && write(2, "\n", 1) > 0)
-        abort();
-    abort();
-}
-
-static void add_bytes(struct outcome *out, const void *data, uint64_t bytes)
-{
-    const unsigned char *p = data;
-    for (uint64_t i = 0; i < bytes; i += 8) {
-        uint64_t word = 0;
-        memcpy(&word, p + i, bytes - i < 8 ? bytes - i : 8);
-        out->hash = (out->hash ^ word) * 0x9e3779b97f4a7c15ull;
-        out->hash ^= out->hash >> 29;
-    }
-}
 
 /* A batch's bytes as the device holds them. */
 static int take_batch(const struct job *job, struct parts *p, const struct mr_batch *b, struct outcome *out)
@@ -180,9 +138,9 @@ static int take_batch(const struct job *job, struct parts *p, const struct mr_ba
             data = back;
         }
         if (rc >= 0)
-            add_bytes(out, data, b->field[f].bytes);
+            outcome_add(out, data, b->field[f].bytes);
     }
-    add_bytes(out, b->indices, b->size * sizeof *b->indices);
+    outcome_add(out, b->indices, b->size * sizeof *b->indices);
     out->samples += b->size;
     return rc;
 }
@@ -282,14 +240,19 @@ static int consume(const struct job *job, struct parts *p, struct outcome *out)
     return rc;
 }
 
-static void run_job(const struct job *job, struct outcome *out)
+static void forget(const void *of)
 {
+    (void)of;
+    files_forget("x.bin");
+    files_forget("x.npy");
+}
+
+static void run_job(const void *of, struct outcome *out)
+{
+    const struct job *job = of;
     struct parts p = {0};
     const char *trace = files_path("trace.perfetto");
-    *out = (struct outcome){.hash = 0xcbf29ce484222325ull};
-    mr_error_set(-1, STALE);
     fault_bad_byte(job->bad_byte ? files_path("x.bin") : NULL, 33 * RECORD + 5);
-    alarm(RUN_SECONDS);
     int rc = job->trace ? mr_trace_start(256) : 0;
     bool tracing = job->trace && rc >= 0;
     if (rc >= 0)
@@ -304,94 +267,18 @@ static void run_job(const struct job *job, struct outcome *out)
         if (stopped < 0 && rc >= 0)
             snprintf(out->error, sizeof out->error, "%s", mr_last_error());
         if (stopped < 0 && access(trace, F_OK) == 0)
-            die("%s: the trace failed, yet its file is there", now_running);
+            die("%s: the trace failed, yet its file is there", sweep_now());
         rc = rc < 0 ? rc : stopped;
     }
-    alarm(0);
-    out->rc = rc < 0 ? rc : 0;
+    out->rc = rc;
     unlink(trace);
 }
 
-/* What must be the same before and after each run. */
-struct holdings {
-    uint64_t blocks;
-    int fds, threads, files;
-};
-
-static struct holdings holdings(int threads)
+/* A failed read may make one more sample bad, or a replacement, where the policy lets it. */
+static bool may_differ(const void *of, enum fault_kind kind, const struct outcome *out, const struct outcome *want)
 {
-    return (struct holdings){fault_live_blocks(), open_fds(), threads_once_there_are(threads), files_count("")};
-}
-
-static void check_holdings(const struct holdings *was)
-{
-    struct holdings is = holdings(was->threads);
-    if (is.blocks != was->blocks)
-        die("%s: %lld blocks leaked", now_running, (long long)(is.blocks - was->blocks));
-    if (is.fds != was->fds)
-        die("%s: %d descriptors open, %d before", now_running, is.fds, was->fds);
-    if (is.threads != was->threads)
-        die("%s: %d threads, %d before", now_running, is.threads, was->threads);
-    if (is.files != was->files)
-        die("%s: %d files in the folder, %d before", now_running, is.files, was->files);
-}
-
-static void check_outcome(const struct job *job, enum fault_kind kind, const struct outcome *out,
-                          const struct outcome *want)
-{
-    if (out->rc < 0) {
-        if (!out->error[0] || strstr(out->error, STALE))
-            die("%s: error %d with the text '%s'", now_running, out->rc, out->error);
-        if (!strncmp(mr_strerror(out->rc), "unknown", 7))
-            die("%s: unknown code %d: %s", now_running, out->rc, out->error);
-        return;
-    }
-    if (want->rc < 0)
-        die("%s: succeeds, without the failure it ends with: %s", now_running, want->error);
-    if (out->hash == want->hash && out->samples == want->samples)
-        return;
-    /* A failed read may make one more sample bad, or a replacement, where the policy lets it. */
-    if (job->bad == MR_BAD_FAIL || (kind != FAULT_READ && out->n_bad <= want->n_bad))
-        die("%s: succeeds with other batches (%llu samples, %llu bad; %llu, %llu)", now_running,
-            (unsigned long long)out->samples, (unsigned long long)out->n_bad, (unsigned long long)want->samples,
-            (unsigned long long)want->n_bad);
-}
-
-static void name_run(const struct job *job, enum fault_kind kind, uint64_t n, bool on)
-{
-    snprintf(now_running, sizeof now_running, "fault_jobs %s %s %llu%s", fault_name(kind), job->name,
-             (unsigned long long)n, on ? " on" : "");
-}
-
-/* Returns 1 when the run failed. */
-static int run_failing(const struct job *job, enum fault_kind kind, uint64_t n, bool on, const struct outcome *want,
-                       const struct holdings *was)
-{
-    struct outcome out;
-    name_run(job, kind, n, on);
-    files_forget("x.bin");
-    files_forget("x.npy");
-    fault_arm(kind, n, on);
-    run_job(job, &out);
-    fault_disarm();
-    check_outcome(job, kind, &out, want);
-    check_holdings(was);
-    return out.rc < 0;
-}
-
-/* The first run warms up what is made once and kept; the second is the measure. */
-static void run_whole(const struct job *job, enum fault_kind kind, struct outcome *want, struct holdings *was)
-{
-    name_run(job, kind, 0, false);
-    run_job(job, want);
-    *was = holdings(OWN_THREADS);
-    files_forget("x.bin");
-    files_forget("x.npy");
-    fault_arm(kind, 0, false);
-    run_job(job, want);
-    if ((want->rc < 0) != (job->bad_byte && job->bad == MR_BAD_FAIL))
-        die("%s: %d: %s", now_running, want->rc, want->error);
-    check_holdings(was);
+    const struct job *job = of;
+    return job->bad != MR_BAD_FAIL && (kind == FAULT_READ || out->n_bad > want->n_bad);
 }
 
 static bool skipped(const struct job *job)
@@ -401,28 +288,22 @@ static bool skipped(const struct job *job)
 
 static void sweep(const struct job *job, enum fault_kind kind, uint64_t only, bool only_on)
 {
-    struct outcome want;
-    struct holdings was;
-    run_whole(job, kind, &want, &was);
-    uint64_t count = fault_calls(kind), stride = 1 + count / MOST_RUNS, n_runs = 0, n_failed = 0;
-    if (only) {
-        run_failing(job, kind, only, only_on, &want, &was);
-        return;
-    }
-    for (int on = 0; on < 2; on++) { /* the first calls one by one: that is where things are opened */
-        uint64_t last = on && kind == FAULT_SUBMIT && count > 1 ? 1 : count; /* waits before it gives up */
-        for (uint64_t n = 1; n <= last; n += n < MOST_RUNS / 3 ? 1 : stride, n_runs++)
-            n_failed += (uint64_t)run_failing(job, kind, n, on, &want, &was);
-    }
-    printf("%-8s %-22s %5llu calls, %4llu runs, %4llu ended with an error\n", fault_name(kind), job->name,
-           (unsigned long long)count, (unsigned long long)n_runs, (unsigned long long)n_failed);
+    sweep_run(&(struct sweep){.name = job->name,
+                              .job = job,
+                              .before = forget,
+                              .run = run_job,
+                              .may_differ = may_differ,
+                              .fails = job->bad_byte && job->bad == MR_BAD_FAIL,
+                              .not_on = kind == FAULT_SUBMIT,
+                              .only = only,
+                              .only_on = only_on},
+              kind);
 }
 
 int main(int argc, char **argv)
 {
     if (argc < 2)
         die("usage: fault_jobs KIND [JOB [N [on]]]");
-    signal(SIGALRM, on_alarm);
     setvbuf(stdout, NULL, _IOLBF, 0);
     files_make();
     if (whole_write(&whole))

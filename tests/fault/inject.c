@@ -71,8 +71,7 @@ static __attribute__((constructor)) void arm_from_environment(void)
             fault_arm((enum fault_kind)i, strtoull(colon + 1, NULL, 10), strstr(colon + 1, ":on") != NULL);
 }
 
-/* Counts a call; true, with errno set: it is to fail. */
-static bool fails(enum fault_kind kind)
+bool fault_fails(enum fault_kind kind)
 {
     uint64_t n = atomic_fetch_add(&calls[kind], 1) + 1;
     if (atomic_load(&armed) != (int)kind || (armed_on ? n < armed_nth : n != armed_nth))
@@ -140,17 +139,17 @@ uint64_t fault_live_blocks(void)
 
 WRAP(void *, malloc, (size_t bytes))
 {
-    return fails(FAULT_MEMORY) ? NULL : add_live(__real_malloc(bytes));
+    return fault_fails(FAULT_MEMORY) ? NULL : add_live(__real_malloc(bytes));
 }
 
 WRAP(void *, calloc, (size_t n, size_t bytes))
 {
-    return fails(FAULT_MEMORY) ? NULL : add_live(__real_calloc(n, bytes));
+    return fault_fails(FAULT_MEMORY) ? NULL : add_live(__real_calloc(n, bytes));
 }
 
 WRAP(void *, realloc, (void *old, size_t bytes))
 {
-    if (fails(FAULT_MEMORY))
+    if (fault_fails(FAULT_MEMORY))
         return NULL;
     remove_live(old); /* before another thread can be given its address */
     void *p = __real_realloc(old, bytes);
@@ -160,12 +159,12 @@ WRAP(void *, realloc, (void *old, size_t bytes))
 
 WRAP(void *, aligned_alloc, (size_t alignment, size_t bytes))
 {
-    return fails(FAULT_MEMORY) ? NULL : add_live(__real_aligned_alloc(alignment, bytes));
+    return fault_fails(FAULT_MEMORY) ? NULL : add_live(__real_aligned_alloc(alignment, bytes));
 }
 
 WRAP(int, posix_memalign, (void **out, size_t alignment, size_t bytes))
 {
-    if (fails(FAULT_MEMORY))
+    if (fault_fails(FAULT_MEMORY))
         return ENOMEM;
     int rc = __real_posix_memalign(out, alignment, bytes);
     if (!rc)
@@ -175,18 +174,18 @@ WRAP(int, posix_memalign, (void **out, size_t alignment, size_t bytes))
 
 WRAP(char *, strdup, (const char *text))
 {
-    return fails(FAULT_MEMORY) ? NULL : add_live(__real_strdup(text));
+    return fault_fails(FAULT_MEMORY) ? NULL : add_live(__real_strdup(text));
 }
 
 WRAP(char *, strndup, (const char *text, size_t n))
 {
-    return fails(FAULT_MEMORY) ? NULL : add_live(__real_strndup(text, n));
+    return fault_fails(FAULT_MEMORY) ? NULL : add_live(__real_strndup(text, n));
 }
 
 int __wrap_asprintf(char **out, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 int __wrap_asprintf(char **out, const char *fmt, ...)
 {
-    if (fails(FAULT_MEMORY))
+    if (fault_fails(FAULT_MEMORY))
         return -1;
     va_list args;
     va_start(args, fmt);
@@ -199,12 +198,12 @@ int __wrap_asprintf(char **out, const char *fmt, ...)
 
 WRAP(FILE *, open_memstream, (char **text, size_t *bytes))
 {
-    return fails(FAULT_MEMORY) ? NULL : __real_open_memstream(text, bytes);
+    return fault_fails(FAULT_MEMORY) ? NULL : __real_open_memstream(text, bytes);
 }
 
 WRAP(int, inflateInit2_, (z_streamp z, int bits, const char *version, int bytes))
 {
-    return fails(FAULT_MEMORY) ? Z_MEM_ERROR : __real_inflateInit2_(z, bits, version, bytes);
+    return fault_fails(FAULT_MEMORY) ? Z_MEM_ERROR : __real_inflateInit2_(z, bits, version, bytes);
 }
 
 WRAP(void, free, (void *p))
@@ -215,12 +214,12 @@ WRAP(void, free, (void *p))
 
 WRAP(void *, mmap, (void *at, size_t bytes, int protection, int flags, int fd, off_t offset))
 {
-    return fails(FAULT_MAP) ? MAP_FAILED : __real_mmap(at, bytes, protection, flags, fd, offset);
+    return fault_fails(FAULT_MAP) ? MAP_FAILED : __real_mmap(at, bytes, protection, flags, fd, offset);
 }
 
 WRAP(int, mlock, (const void *at, size_t bytes))
 {
-    return fails(FAULT_LOCK) ? -1 : __real_mlock(at, bytes);
+    return fault_fails(FAULT_LOCK) ? -1 : __real_mlock(at, bytes);
 }
 
 /* ---- files ---- */
@@ -233,27 +232,27 @@ int __wrap_open(const char *path, int flags, ...)
     va_start(args, flags);
     mode_t mode = flags & O_CREAT ? va_arg(args, mode_t) : 0;
     va_end(args);
-    return fails(FAULT_OPEN) ? -1 : __real_open(path, flags, mode);
+    return fault_fails(FAULT_OPEN) ? -1 : __real_open(path, flags, mode);
 }
 
 WRAP(FILE *, fopen, (const char *path, const char *mode))
 {
-    return fails(FAULT_OPEN) ? NULL : __real_fopen(path, mode);
+    return fault_fails(FAULT_OPEN) ? NULL : __real_fopen(path, mode);
 }
 
 WRAP(FILE *, fdopen, (int fd, const char *mode))
 {
-    return fails(FAULT_OPEN) ? NULL : __real_fdopen(fd, mode);
+    return fault_fails(FAULT_OPEN) ? NULL : __real_fdopen(fd, mode);
 }
 
 WRAP(int, mkostemp, (char *path, int flags))
 {
-    return fails(FAULT_OPEN) ? -1 : __real_mkostemp(path, flags);
+    return fault_fails(FAULT_OPEN) ? -1 : __real_mkostemp(path, flags);
 }
 
 WRAP(int, fstat, (int fd, struct stat *out))
 {
-    return fails(FAULT_STAT) ? -1 : __real_fstat(fd, out);
+    return fault_fails(FAULT_STAT) ? -1 : __real_fstat(fd, out);
 }
 
 /* The bad byte. Set while nothing reads. */
@@ -291,40 +290,52 @@ static bool is_bad(int fd, uint64_t offset, uint64_t bytes)
 
 WRAP(ssize_t, pread, (int fd, void *to, size_t bytes, off_t offset))
 {
-    return fails(FAULT_READ) || is_bad(fd, (uint64_t)offset, bytes) ? -1 : __real_pread(fd, to, bytes, offset);
+    return fault_fails(FAULT_READ) || is_bad(fd, (uint64_t)offset, bytes) ? -1 : __real_pread(fd, to, bytes, offset);
 }
 
 WRAP(ssize_t, preadv2, (int fd, const struct iovec *parts, int n, off_t offset, int flags))
 {
-    return fails(FAULT_READ) || is_bad(fd, (uint64_t)offset, parts[0].iov_len)
+    return fault_fails(FAULT_READ) || is_bad(fd, (uint64_t)offset, parts[0].iov_len)
                ? -1
                : __real_preadv2(fd, parts, n, offset, flags);
 }
 
 WRAP(ssize_t, read, (int fd, void *to, size_t bytes))
 {
-    return fails(FAULT_READ) ? -1 : __real_read(fd, to, bytes);
+    return fault_fails(FAULT_READ) ? -1 : __real_read(fd, to, bytes);
+}
+
+/* As the C library leaves a stream whose write failed. */
+static bool stream_fails(FILE *file)
+{
+    if (!fault_fails(FAULT_WRITE))
+        return false;
+#ifdef __GLIBC__
+    if (file)                 /* fflush(NULL) is of all */
+        file->_flags |= 0x20; /* what ferror() looks at */
+#endif
+    return true;
 }
 
 WRAP(size_t, fwrite, (const void *data, size_t bytes, size_t n, FILE *file))
 {
-    return fails(FAULT_WRITE) ? 0 : __real_fwrite(data, bytes, n, file);
+    return stream_fails(file) ? 0 : __real_fwrite(data, bytes, n, file);
 }
 
 WRAP(int, fputs, (const char *text, FILE *file))
 {
-    return fails(FAULT_WRITE) ? EOF : __real_fputs(text, file);
+    return stream_fails(file) ? EOF : __real_fputs(text, file);
 }
 
 WRAP(int, fflush, (FILE * file))
 {
-    return fails(FAULT_WRITE) ? EOF : __real_fflush(file);
+    return stream_fails(file) ? EOF : __real_fflush(file);
 }
 
 /* Closes in any case, as the real one does. */
 WRAP(int, fclose, (FILE * file))
 {
-    bool fail = fails(FAULT_WRITE);
+    bool fail = fault_fails(FAULT_WRITE);
     int errnum = errno, rc = __real_fclose(file);
     if (!fail)
         return rc;
@@ -334,12 +345,12 @@ WRAP(int, fclose, (FILE * file))
 
 WRAP(int, gzwrite, (gzFile file, const void *data, unsigned bytes))
 {
-    return fails(FAULT_WRITE) ? 0 : __real_gzwrite(file, data, bytes);
+    return fault_fails(FAULT_WRITE) ? 0 : __real_gzwrite(file, data, bytes);
 }
 
 WRAP(int, gzclose, (gzFile file))
 {
-    bool fail = fails(FAULT_WRITE);
+    bool fail = fault_fails(FAULT_WRITE);
     int errnum = errno, rc = __real_gzclose(file);
     if (!fail)
         return rc;
@@ -349,20 +360,20 @@ WRAP(int, gzclose, (gzFile file))
 
 WRAP(int, rename, (const char *from, const char *to))
 {
-    return fails(FAULT_RENAME) ? -1 : __real_rename(from, to);
+    return fault_fails(FAULT_RENAME) ? -1 : __real_rename(from, to);
 }
 
 /* ---- threads and rings ---- */
 
 WRAP(int, pthread_create, (pthread_t * out, const pthread_attr_t *attributes, void *(*fn)(void *), void *arg))
 {
-    return fails(FAULT_THREAD) ? EAGAIN : __real_pthread_create(out, attributes, fn, arg);
+    return fault_fails(FAULT_THREAD) ? EAGAIN : __real_pthread_create(out, attributes, fn, arg);
 }
 
 #if MILLRACE_HAVE_URING
 WRAP(int, io_uring_queue_init, (unsigned entries, struct io_uring *ring, unsigned flags))
 {
-    return fails(FAULT_RING) ? -ENOMEM : __real_io_uring_queue_init(entries, ring, flags);
+    return fault_fails(FAULT_RING) ? -ENOMEM : __real_io_uring_queue_init(entries, ring, flags);
 }
 
 /* Reading this process's memory at address 0 is what the kernel itself answers with EIO. */
@@ -393,7 +404,7 @@ static void spoil_bad(struct io_uring *ring)
 
 WRAP(int, io_uring_submit, (struct io_uring * ring))
 {
-    if (fails(FAULT_SUBMIT))
+    if (fault_fails(FAULT_SUBMIT))
         return -EAGAIN;
     spoil_bad(ring);
     return __real_io_uring_submit(ring);
@@ -402,6 +413,6 @@ WRAP(int, io_uring_submit, (struct io_uring * ring))
 WRAP(int, io_uring_wait_cqe_timeout,
      (struct io_uring * ring, struct io_uring_cqe **cqe, struct __kernel_timespec *timeout))
 {
-    return fails(FAULT_WAIT) ? -EINTR : __real_io_uring_wait_cqe_timeout(ring, cqe, timeout);
+    return fault_fails(FAULT_WAIT) ? -EINTR : __real_io_uring_wait_cqe_timeout(ring, cqe, timeout);
 }
 #endif

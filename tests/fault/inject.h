@@ -23,7 +23,7 @@
     X(FAULT_RING, "ring", ENOMEM)     /* io_uring_queue_init */                                                        \
     X(FAULT_SUBMIT, "submit", EAGAIN) /* io_uring_submit */                                                            \
     X(FAULT_WAIT, "wait", EINTR)      /* io_uring_wait_cqe_timeout */                                                  \
-    X(FAULT_WRITE, "write", ENOSPC)   /* fwrite, fputs, fflush, fclose, gzwrite, gzclose */                            \
+    X(FAULT_WRITE, "write", ENOSPC)   /* fwrite, fputs, fflush, fclose, gzwrite, gzclose, SQLite's pwrite */           \
     X(FAULT_RENAME, "rename", EACCES) /* rename */
 
 enum fault_kind {
@@ -41,6 +41,9 @@ void fault_disarm(void);
 /* Calls since arming, and how many of all kinds were made to fail. */
 uint64_t fault_calls(enum fault_kind kind);
 uint64_t fault_hits(void);
+
+/* Counts a call of a kind; true, with errno set: it is to fail. For calls that the linker does not send here. */
+bool fault_fails(enum fault_kind kind);
 
 /* Reads that touch this byte of this file fail with EIO, by whatever call; path NULL: none. */
 void fault_bad_byte(const char *path, uint64_t offset);

@@ -401,6 +401,15 @@ static void mem_ops_know_their_calls(void **state)
     assert_true(fabs(number(table, 0, "Of Link") - 100.0 * (1 << 20) / 100000 / 20) < 1e-9);
     assert_true(number(table, 0, "API Duration") == 200000 + 1000 - 95000);
     mr_table_destroy(table);
+    /* of a caller that was built with an older header, and of one that never filled them */
+    opts.size = offsetof(struct mr_report_opts, link_gbps);
+    table = report(recording, "mem_ops", &opts);
+    assert_true(number(table, 0, "Of Link") == 25);
+    mr_table_destroy(table);
+    opts.size = 0;
+    assert_int_equal(mr_report_make(recording, "mem_ops", &opts, &table), MR_EOPTION);
+    opts.size = sizeof opts + 8;
+    assert_int_equal(mr_report_make(recording, "mem_ops", &opts, &table), MR_EOPTION);
     mr_recording_close(recording);
 }
 

@@ -1,0 +1,359 @@
+/*
+ * Recordings and optimizers through the public API, with the nth call of one kind failing, SQLite's own included: each run ends
+ * with the same result as without the failure, or with a clean error.
+ *
+ *     fault_profile KIND [JOB [N [on]]]      one kind; one job; one n, to look into a failure
+ */
+#include "files.h"
+#include "sweep.h"
+
+#include "loop_sim.h"
+#include "parts_write.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <millrace/millrace.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+struct job {
+    const char *name;
+    int (*run)(struct outcome *out);
+};
+
+static int add_table(struct outcome *out, const struct mr_table *table)
+{
+    static const enum mr_table_format formats[] = {MR_TABLE_TEXT, MR_TABLE_CSV, MR_TABLE_JSON};
+    static char text[1 << 20];
+    int rc = 0;
+    for (size_t i = 0; i < MR_COUNT(formats) && rc == 0; i++) {
+        FILE *to = fmemopen(text, sizeof text, "w");
+        if (!to)
+            return mr_error_errno(errno, "fmemopen");
+        rc = mr_table_write(table, formats[i], to);
+        long bytes = ftell(to);
+        int closed = fclose(to);
+        if (rc == 0 && closed)
+            rc = mr_error_errno(errno, "fclose");
+        if (rc == 0)
+            outcome_add(out, text, (uint64_t)bytes);
+    }
+    out->samples += mr_table_rows(table);
+    return rc;
+}
+
+/* Past the injector. */
+static void add_file(struct outcome *out, const char *path)
+{
+    static char data[4 << 20];
+    size_t n = 0;
+    long got = -1;
+    int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+    while (fd >= 0 && n < sizeof data && (got = syscall(SYS_read, fd, data + n, sizeof data - n)) > 0)
+        n += (size_t)got;
+    if (fd < 0 || got != 0 || n == 0)
+        die("%s: %s cannot be read", sweep_now(), path);
+    close(fd);
+    outcome_add(out, data, n);
+}
+
+static int merge(struct outcome *out)
+{
+    struct mr_merge_stats stats;
+    const char *path = files_path("merged.sqlite");
+    int rc = mr_recording_merge(files_path("parts"), path, 0, &stats);
+    if (rc == 0) {
+        add_file(out, path);
+        out->samples = stats.n_records;
+    } else if (access(path, F_OK) == 0) {
+        die("%s: the merging failed, yet its file is there", sweep_now());
+    }
+    unlink(path);
+    return rc;
+}
+
+static int make_report(struct mr_recording *recording, const char *name, struct outcome *out)
+{
+    struct mr_report_opts opts;
+    struct mr_table *table;
+    mr_report_opts_init(&opts);
+    int rc = mr_report_make(recording, name, &opts, &table);
+    if (rc < 0)
+        return rc;
+    rc = add_table(out, table);
+    mr_table_destroy(table);
+    return rc;
+}
+
+static int reports(struct outcome *out)
+{
+    struct mr_recording *recording;
+    const char *name;
+    int rc = mr_recording_open(files_path("before.sqlite"), &recording);
+    if (rc < 0)
+        return rc;
+    for (uint32_t i = 0; rc == 0 && (name = mr_report_name(i, NULL)); i++)
+        rc = make_report(recording, name, out);
+    mr_recording_close(recording);
+    return rc;
+}
+
+/* What `millrace report --range --sort` does. */
+static int report_of_range(struct outcome *out)
+{
+    struct mr_recording *recording;
+    struct mr_report_opts opts;
+    struct mr_table *table;
+    int rc = mr_recording_open(files_path("before.sqlite"), &recording);
+    if (rc < 0)
+        return rc;
+    mr_report_opts_init(&opts);
+    opts.range = "step";
+    opts.sort = "-total time";
+    opts.limit = 3;
+    rc = mr_report_make(recording, "cuda_api_sum", &opts, &table);
+    if (rc == 0) {
+        rc = add_table(out, table);
+        mr_table_destroy(table);
+    }
+    mr_recording_close(recording);
+    return rc;
+}
+
+static int diff(struct outcome *out)
+{
+    struct mr_recording *before = NULL, *after = NULL;
+    struct mr_table *table;
+    int rc = mr_recording_open(files_path("before.sqlite"), &before);
+    if (rc == 0)
+        rc = mr_recording_open(files_path("after.sqlite"), &after);
+    if (rc == 0)
+        rc = mr_report_diff(before, after, 10, &out->n_bad, &table);
+    if (rc == 0) {
+        rc = add_table(out, table);
+        mr_table_destroy(table);
+    }
+    mr_recording_close(before);
+    mr_recording_close(after);
+    return rc;
+}
+
+static int add_advice(struct outcome *out, const struct mr_advice *advice)
+{
+    int rc = 0;
+    outcome_add(out, mr_advice_summary(advice), strlen(mr_advice_summary(advice)));
+    for (uint32_t i = 0; rc == 0 && i < mr_advice_count(advice); i++) {
+        const struct mr_finding *f = mr_advice_get(advice, i);
+        outcome_add(out, f->rule, strlen(f->rule));
+        outcome_add(out, &f->verdict, sizeof f->verdict);
+        outcome_add(out, &f->saving_ms, sizeof f->saving_ms);
+        outcome_add(out, f->why ? f->why : "", f->why ? strlen(f->why) : 0);
+        if (f->evidence)
+            rc = add_table(out, f->evidence);
+    }
+    return rc;
+}
+
+static int analyze(struct outcome *out)
+{
+    struct mr_recording *recording;
+    struct mr_advice_opts opts;
+    struct mr_advice *advice;
+    int rc = mr_recording_open(files_path("after.sqlite"), &recording);
+    if (rc < 0)
+        return rc;
+    mr_advice_opts_init(&opts);
+    opts.n_cores = 8;
+    rc = mr_analyze(recording, &opts, &advice);
+    if (rc == 0) {
+        rc = add_advice(out, advice);
+        mr_advice_destroy(advice);
+    }
+    mr_recording_close(recording);
+    return rc;
+}
+
+static int timeline(struct outcome *out)
+{
+    static const enum mr_timeline_format formats[] = {MR_TIMELINE_PERFETTO, MR_TIMELINE_HTML, MR_TIMELINE_SVG};
+    const char *path = files_path("picture");
+    struct mr_recording *recording;
+    struct mr_timeline_opts opts;
+    mr_timeline_opts_init(&opts);
+    opts.title = "a loop";
+    int rc = mr_recording_open(files_path("before.sqlite"), &recording);
+    if (rc < 0)
+        return rc;
+    for (size_t i = 0; i < MR_COUNT(formats) && rc == 0; i++) {
+        rc = mr_timeline_write(recording, path, formats[i], &opts);
+        if (rc == 0)
+            add_file(out, path);
+        else if (access(path, F_OK) == 0)
+            die("%s: the picture failed, yet its file is there", sweep_now());
+        unlink(path);
+    }
+    mr_recording_close(recording);
+    return rc;
+}
+
+/* ---- optimizers ---- */
+
+#define N_PARAMS 40000 /* more than one thread's share */
+static float params[N_PARAMS], grads[N_PARAMS];
+
+static int go_on(struct mr_optim *optim, struct mr_schedule *schedule, struct outcome *out)
+{
+    static double state[N_PARAMS];
+    int rc = 0;
+    for (uint64_t i = 0; rc == 0 && i < 3; i++) {
+        rc = mr_optim_follow(optim, schedule, i, 0);
+        if (rc == 0)
+            rc = mr_optim_step(optim, params, grads, NULL);
+    }
+    for (uint32_t i = 0; rc == 0 && i < mr_optim_state_count(optim); i++) {
+        enum mr_dtype dtype;
+        uint64_t n;
+        if (!mr_optim_state_data(optim, i, &dtype, &n))
+            die("%s: no state %u", sweep_now(), i);
+        n *= mr_dtype_size(dtype);
+        rc = mr_optim_state_read(optim, i, state, n, NULL);
+        if (rc == 0)
+            rc = mr_optim_state_write(optim, i, state, n, NULL);
+        if (rc == 0)
+            outcome_add(out, state, n);
+    }
+    outcome_add(out, params, sizeof params);
+    return rc;
+}
+
+static int optim_one(const char *spec, struct outcome *out)
+{
+    static const char schedule_text[] = "warmup:2,cosine:10/per=iteration";
+    const struct mr_optim_group groups[] = {{0, 10000, "lr=0.01"}, {10000, 30000, "weight_decay=0.1"}};
+    struct mr_optim *optim = NULL;
+    struct mr_schedule *schedule = NULL;
+    for (int i = 0; i < N_PARAMS; i++) {
+        params[i] = (float)(i % 17) * 0.1f;
+        grads[i] = (float)(i % 13 - 6) * 0.01f;
+    }
+    int rc = mr_schedule_parse(schedule_text, &schedule);
+    if (rc == 0)
+        rc = mr_optim_create(NULL, spec, MR_F32, N_PARAMS, groups, 2, &optim);
+    if (rc == 0)
+        rc = go_on(optim, schedule, out);
+    mr_optim_destroy(optim);
+    mr_schedule_destroy(schedule);
+    return rc;
+}
+
+static int optim(struct outcome *out)
+{
+    static const char *const specs[] = {"sgd", "adamw:threads=3,clip_norm=1", "rmsprop:centered,momentum=0.9,threads=2",
+                                        "adam:amsgrad,accumulate=2,threads=2"};
+    int rc = 0;
+    for (size_t i = 0; i < MR_COUNT(specs) && rc == 0; i++)
+        rc = optim_one(specs[i], out);
+    return rc;
+}
+
+static int optim_sim(struct outcome *out)
+{
+    struct mr_device *device;
+    struct mr_stream *stream = NULL;
+    struct mr_optim *optim = NULL;
+    void *memory[2] = {NULL, NULL};
+    int rc = mr_device_open("sim:h2d=50,latency=1us", &device);
+    if (rc < 0)
+        return rc;
+    rc = mr_stream_create(device, "train", &stream);
+    for (int i = 0; i < 2 && rc == 0; i++)
+        rc = mr_memory_acquire(device, MR_DEVICE, sizeof params, &memory[i]);
+    if (rc == 0)
+        rc = mr_optim_create(device, "adamw:clip_norm=1", MR_F32, N_PARAMS, NULL, 0, &optim);
+    if (rc == 0)
+        rc = mr_copy_async(stream, memory[0], MR_DEVICE, params, MR_PAGEABLE, sizeof params);
+    if (rc == 0)
+        rc = mr_copy_async(stream, memory[1], MR_DEVICE, grads, MR_PAGEABLE, sizeof grads);
+    if (rc == 0)
+        rc = mr_optim_step(optim, memory[0], memory[1], stream);
+    uint64_t step;
+    double norm;
+    if (rc == 0)
+        rc = mr_optim_get_step(optim, 0, stream, &step, &norm);
+    if (rc == 0) {
+        outcome_add(out, &norm, sizeof norm);
+        out->samples = step;
+    }
+    if (stream)
+        mr_stream_synchronize(stream);
+    mr_optim_destroy(optim);
+    for (int i = 0; i < 2; i++)
+        mr_memory_release(device, MR_DEVICE, memory[i], NULL);
+    if (stream)
+        mr_stream_destroy(stream);
+    mr_device_close(device);
+    return rc;
+}
+
+static const struct job jobs[] = {
+    {"merge", merge}, {"reports", reports},     {"report of a range", report_of_range},
+    {"diff", diff},   {"analyze", analyze},     {"timeline", timeline},
+    {"optim", optim}, {"optim-sim", optim_sim},
+};
+
+static void run_job(const void *of, struct outcome *out)
+{
+    const struct job *job = of;
+    out->rc = job->run(out);
+    if (out->rc < 0)
+        snprintf(out->error, sizeof out->error, "%s", mr_last_error());
+}
+
+static void make_recordings(void)
+{
+    struct loop l = loop_plain();
+    l.n_steps = 12;
+    mr_recording_close(loop_record(files_path("before.sqlite"), &l, NULL));
+    l.pageable = l.sync_each = true;
+    l.copy_stream = false;
+    l.n_workers = 2;
+    l.load_ns = 12000000;
+    mr_recording_close(loop_record(files_path("after.sqlite"), &l, NULL));
+    if (mkdir(files_path("parts"), 0777) || parts_write(files_path("parts"), 100, 20) ||
+        parts_write(files_path("parts"), 101, 3) || truncate(files_path("parts/101-1.part"), 900))
+        die("the parts cannot be made");
+}
+
+static void drop_parts(void)
+{
+    unlink(files_path("parts/100-1.part"));
+    unlink(files_path("parts/101-1.part"));
+    rmdir(files_path("parts"));
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2)
+        die("usage: fault_profile KIND [JOB [N [on]]]");
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    files_make();
+    atexit(files_drop);
+    atexit(drop_parts);
+    make_recordings();
+    bool known = false;
+    for (int kind = 0; kind < N_FAULT_KINDS; kind++) {
+        if (strcmp(fault_name((enum fault_kind)kind), argv[1]))
+            continue;
+        known = true;
+        for (size_t j = 0; j < MR_COUNT(jobs); j++)
+            if (argc < 3 || !strcmp(argv[2], jobs[j].name))
+                sweep_run(&(struct sweep){.name = jobs[j].name,
+                                          .job = &jobs[j],
+                                          .run = run_job,
+                                          .only = argc > 3 ? strtoull(argv[3], NULL, 10) : 0,
+                                          .only_on = argc > 4},
+                          (enum fault_kind)kind);
+    }
+    return known ? 0 : 1;
+}
