@@ -123,8 +123,22 @@ static bool chosen(const struct options *o, const struct mr_finding *f)
     return !o->rule || strcmp(o->rule, f->rule) == 0;
 }
 
+/* Every rule has the same reason: the summary has said it. */
+static bool all_untold_alike(const struct mr_advice *advice)
+{
+    const char *why = mr_advice_get(advice, 0)->why;
+    for (uint32_t i = 0; i < mr_advice_count(advice); i++) {
+        const struct mr_finding *f = mr_advice_get(advice, i);
+        if (f->verdict != MR_CANNOT_TELL || strcmp(f->why, why) != 0)
+            return false;
+    }
+    return true;
+}
+
 static void print_untold(const struct options *o, const struct mr_advice *advice)
 {
+    if (!o->rule && !o->all && all_untold_alike(advice))
+        return;
     for (uint32_t i = 0, told = 0; i < mr_advice_count(advice); i++) {
         const struct mr_finding *f = mr_advice_get(advice, i);
         if (f->verdict != MR_CANNOT_TELL || !chosen(o, f))

@@ -165,8 +165,9 @@ static int no_work(const struct mr_recording *rec, struct mr_advice *advice)
     for (uint32_t i = 0; i < rec->n_notes && !why; i++)
         if (rec->notes[i].name < rec->n_strings && strcmp(rec->strings[rec->notes[i].name], "no_cuda") == 0)
             why = rec->notes[i].text < rec->n_strings ? rec->strings[rec->notes[i].text] : NULL;
-    snprintf(advice->summary, sizeof advice->summary, "cannot tell: no work of a device is in this recording%s%.600s",
-             why ? ": " : "", why ? why : "");
+    snprintf(advice->summary, sizeof advice->summary, "cannot tell: no work of a device is in this recording: %.600s",
+             why ? why
+                 : "the program used no GPU, or it was recorded without --trace cuda or outside the capture range");
     for (size_t f = 0; f < MR_COUNT(families); f++)
         for (const struct mr_rule *rule = families[f]; rule->name; rule++) {
             struct mr_judgement *j = &advice->judged[advice->n];

@@ -82,11 +82,11 @@ data_starvation: the device waits for data 47.1% of the time
 $ millrace analyze starved.sqlite --rule data_starvation --cores 3 --json | grep -o 'has 3 cores only'
 has 3 cores only
 # Nothing recorded: nothing is made up.
-$ millrace analyze empty.sqlite | head -5
-cannot tell: no work of a device is in this recording
-
+$ millrace analyze empty.sqlite
+cannot tell: no work of a device is in this recording: the program used no GPU, or it was recorded
+without --trace cuda or outside the capture range
+$ millrace analyze empty.sqlite --rule gpu_gaps | tail -2
 Cannot tell:
-  data_starvation, because no work of a device is in this recording
   gpu_gaps, because no work of a device is in this recording
 $ millrace analyze pageable.sqlite --step step --range data --link-gbps 25 --rule pageable_copies --json | grep -o '25.0 GB/s, as given'
 25.0 GB/s, as given

@@ -1,0 +1,104 @@
+# Recordings of real programs on a real GPU: tests/data/README.md says which.
+$ for n in mnist_w0 mnist_w2 mnist_w2pin cupy; do gunzip -c "$TEST_DATA/$n.sqlite.gz" >$n.sqlite; done
+$ millrace analyze mnist_w0.sqlite | head -3
+data-bound: the GPU waited 78% of the step (11.391 of 14.631 ms) for data: 11.201 ms for the loader,
+0.189 ms for copies to the device; 20 steps after warming up, from one NVTX range "step" to the
+next; most would be saved by data_starvation (76.6%)
+$ millrace analyze mnist_w2.sqlite | grep -e '^[a-z_]*: ' -e ' workers would' -e 'workers that'
+data_starvation: the device waits for data 50.5% of the time
+            processes are in the recording: 2 x 6.807 ms / (6.807 - 3.441 ms) = 5 workers would keep
+pageable_copies: 19 of 38 copies use pageable memory (14.9 GB/s)
+tensor_cores: by their names, 13% of kernel time multiplies matrices without tensor cores
+blocking_async: 19 asynchronous copies block the launching thread all the same
+$ millrace analyze mnist_w2pin.sqlite | grep -e '^[a-z_]*: ' -e 'pageable_copies'
+data_starvation: the device waits for data 55.5% of the time
+tensor_cores: by their names, 13% of kernel time multiplies matrices without tensor cores
+copy_on_compute_stream: 19 copies run on the stream of the kernels
+      memset_sync, pageable_copies, pinning_in_loop, small_copies, sync_in_loop
+$ millrace analyze cupy.sqlite | sed -n '1,7p'
+data-bound: the GPU waited 28% of the step (0.142 of 0.507 ms) for data: 0.000 ms for the loader,
+0.142 ms for copies to the device; 59 steps after warming up, from one NVTX range "step" to the
+next; most would be saved by tensor_cores (22.0%)
+
+tensor_cores: by their names, 89% of kernel time multiplies matrices without tensor cores
+  saves     0.111 ms a step, 22.0% (confidence 0.38)
+  why       kernels named as matrix products or convolutions, without what marks tensor cores
+$ millrace report mnist_w2.sqlite -r mem_ops --sort duration --limit 3
+Copies and memsets in order (mem_ops)
+
+          Start  Duration     Bytes  Throughput  Of Link  Operation       SrcMemKd  DstMemKd  Dev  Strm  CorrId  API Call               API Start  API Duration   Tid  Thread Name  Host Blocked
+---------------  --------  --------  ----------  -------  --------------  --------  --------  ---  ----  ------  ---------------  ---------------  ------------  ----  -----------  ------------
+3,309.845335 ms  273.4 us  3.211 MB  11.74 GB/s    61.2%  Host-to-Device  Pageable  Device      0     7    1499  cudaMemcpyAsync  3,309.704335 ms      402.9 us  1146  python3      in the call
+3,369.301848 ms  271.4 us  3.211 MB  11.83 GB/s    61.7%  Host-to-Device  Pageable  Device      0     7    1971  cudaMemcpyAsync  3,369.155295 ms      407.4 us  1146  python3      in the call
+3,412.915205 ms  266.7 us  3.211 MB  12.04 GB/s    62.8%  Host-to-Device  Pageable  Device      0     7    2325  cudaMemcpyAsync  3,412.762240 ms      407.4 us  1146  python3      in the call
+
+Of Link: of the recording's fastest copy of the same kind that has 1 MiB or more; --link-gbps gives the link's measured rate (millrace bench transfer)
+$ millrace report mnist_w2pin.sqlite -r overlap
+overlap
+
+ PID  Device  What                                                   Time  Time Share  Share Of    Count     Bytes
+----  ------  -------------------------------------------------  --------  ----------  ----------  -----  --------
+1186       0  H2D                                                1.851 ms        1.4%  recording      40  64.39 MB
+1186       0  D2H                                                    0 ns        0.0%  recording       0       0 B
+1186       0  D2D                                                    0 ns        0.0%  recording       0       0 B
+1186       0  compute                                            59.01 ms       43.4%  recording   1,100  118.1 MB
+1186       0  H2D with D2H                                           0 ns        0.0%  H2D             -         -
+1186       0  H2D with D2D                                           0 ns        0.0%  H2D             -         -
+1186       0  H2D with compute                                       0 ns        0.0%  H2D             -         -
+1186       0  D2H with D2D                                           0 ns        0.0%  D2H             -         -
+1186       0  D2H with compute                                       0 ns        0.0%  D2H             -         -
+1186       0  D2D with compute                                       0 ns        0.0%  D2D             -         -
+1186       0  H2D copies exposed: on a stream that runs kernels  1.851 ms      100.0%  H2D copies     40  64.39 MB
+
+Times are unions; a pair's share is of the first. Copies exposed: the part of each that no compute hides, added up, with one reason each: the first that holds of pageable memory, a synchronizing call, a stream that runs kernels, the engine of its direction busy, kernels that waited for it, nothing queued.
+$ millrace report mnist_w2.sqlite -r step_breakdown --limit 4
+step_breakdown
+
+Step     PID  Device            Start  Duration  Compute Alone  Copy Hidden  Copy Exposed      Idle  Idle Share  Idle in API Calls  Idle in OS Calls  Idle in Own Code  While Idle
+------  ----  ------  ---------------  --------  -------------  -----------  ------------  --------  ----------  -----------------  ----------------  ----------------  ----------------------------------------
+median  1146       0  3,399.863190 ms  3.539 ms       3.089 ms         0 ns      169.7 us  280.5 us        7.9%           75.22 us          34.60 us          170.7 us  train: its own code...read_cond_wait 10%
+p95     1146       0  3,358.775776 ms  12.40 ms       2.936 ms         0 ns      272.5 us  9.188 ms       74.1%           190.4 us          8.113 ms          884.7 us  load: poll 58%, loa...%, load: munmap 5%
+1       1146       0  3,261.678798 ms  20.90 ms       1.638 ms         0 ns      242.3 us  19.02 ms       91.0%           188.7 us          17.84 ms          996.7 us  load: poll 82%, loa..., load: recvmsg 2%
+2       1146       0  3,282.580763 ms  3.321 ms       2.878 ms         0 ns      168.5 us  274.7 us        8.3%           64.56 us          34.72 us          175.4 us  train: its own code...hread_cond_wait 9%
+
+Steps from one NVTX range "step" to the next (confidence 0.95, 0 pauses left out). Compute: kernels, memsets, copies inside the device. Compute alone + copy hidden + copy exposed + idle = duration.
+$ millrace report cupy.sqlite -r cuda_gpu_mem_time_sum,cuda_gpu_mem_size_sum,cuda_gpu_kern_sum --limit 4
+Memory operations by time (cuda_gpu_mem_time_sum)
+
+ Time  Total Time  Count       Avg       Med       Min       Max    StdDev  Operation
+-----  ----------  -----  --------  --------  --------  --------  --------  ----------------------------
+98.9%    8.676 ms     60  144.6 us  131.0 us  78.14 us  419.8 us  77.27 us  [CUDA memcpy Host-to-Device]
+ 1.1%    93.98 us     60  1.566 us  1.568 us  1.408 us  1.600 us  21.59 ns  [CUDA memcpy Device-to-Host]
+
+Memory operations by size (cuda_gpu_mem_size_sum)
+
+   Total  Count       Avg       Med       Min       Max  StdDev  Operation
+--------  -----  --------  --------  --------  --------  ------  ----------------------------
+251.7 MB     60  4.194 MB  4.194 MB  4.194 MB  4.194 MB     0 B  [CUDA memcpy Host-to-Device]
+   240 B     60       4 B       4 B       4 B       4 B     0 B  [CUDA memcpy Device-to-Host]
+
+Kernels (cuda_gpu_kern_sum)
+
+ Time  Total Time  Instances       Avg       Med       Min       Max    StdDev  Name
+-----  ----------  ---------  --------  --------  --------  --------  --------  ----------------------------------------
+87.9%    13.35 ms        240  55.65 us  55.49 us  55.33 us  56.67 us  261.5 ns  sm80_xmma_gemm_f32f..._kernel__5x_cublas
+ 9.8%    1.496 ms        240  6.232 us  6.240 us  6.207 us  6.304 us  21.34 ns  cupy_tanh__float32_float32
+ 1.0%    157.0 us          1  157.0 us  157.0 us  157.0 us  157.0 us      0 ns  void generate_seed_...W*, unsigned int*)
+ 0.8%    115.1 us         60  1.919 us  1.920 us  1.855 us  2.144 us  41.71 ns  void cub::CUB_30010...td::__4::identity)
+$ millrace report --diff mnist_w2.sqlite mnist_w2.sqlite --threshold 5 | tail -3
+  0.0%         0 ns      232.4 us     232.4 us           200          200    1.162 us   1.162 us  same     MEMORY_OPER  [CUDA memset]
+
+0 got slower by more than 5%; changes below 0.1% of their category's time are left alone
+$ for n in mnist_w0 mnist_w2 mnist_w2pin cupy; do for f in html perfetto svg; do millrace timeline $n.sqlite --format $f -o $n.$f -q || echo $n $f; test -s $n.$f || echo empty $n $f; done; done
+mnist_w0.html: 2,447 events, 89.7 KiB
+mnist_w0.perfetto: 2,447 events, 257 KiB; ui.perfetto.dev opens it
+mnist_w0.svg: 2,447 events, 110 KiB
+mnist_w2.html: 4,826 events, 106 KiB
+mnist_w2.perfetto: 4,826 events, 358 KiB; ui.perfetto.dev opens it
+mnist_w2.svg: 4,826 events, 83.1 KiB
+mnist_w2pin.html: 4,866 events, 106 KiB
+mnist_w2pin.perfetto: 4,866 events, 360 KiB; ui.perfetto.dev opens it
+mnist_w2pin.svg: 4,866 events, 79.7 KiB
+cupy.html: 4,445 events, 99.7 KiB
+cupy.perfetto: 4,445 events, 285 KiB; ui.perfetto.dev opens it
+cupy.svg: 4,445 events, 37.2 KiB
