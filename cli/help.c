@@ -63,7 +63,7 @@ void cli_help_all(FILE *out)
     const struct cli_command *command;
     for (int i = 0; (command = cli_command_at(i)); i++)
         if (command->summary)
-            fprintf(out, "  %-13s %s\n", command->name, command->summary);
+            fprintf(out, "  %-16s %s\n", command->name, command->summary);
     fputc('\n', out);
     cli_paragraphs(out,
                    "millrace COMMAND --help tells more about one. A DATASET is [FORMAT:]PATH[,option=value...]; "

@@ -211,7 +211,7 @@ static bool list_family(FILE *out, const char *first, bool usage)
             continue;
         if (!any && usage)
             print_family_usage(out, first);
-        fprintf(out, "%s  millrace %-14s %s\n", any ? "" : "Commands:\n", name, commands[i]->summary);
+        fprintf(out, "%s  millrace %-16s %s\n", any ? "" : "Commands:\n", name, commands[i]->summary);
         any = true;
     }
     return any;

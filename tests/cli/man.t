@@ -5,10 +5,12 @@ millrace-analyze.1
 millrace-doctor.1
 millrace-inspect.1
 millrace-pack.1
+millrace-predict.1
 millrace-profile.1
 millrace-report.1
 millrace-synth.1
 millrace-timeline.1
+millrace-train.1
 millrace.1
 $ if command -v mandoc >/dev/null; then mandoc -T lint -W warning pages/*.1; fi
 $ grep -c 'SH ' pages/millrace-synth.1

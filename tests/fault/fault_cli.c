@@ -26,7 +26,7 @@
 #endif
 #define RUN_SECONDS 60
 #define MOST_ARGS   24
-#define MOST_FILES  16
+#define MOST_FILES  32
 
 static const char *program;
 
