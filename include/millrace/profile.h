@@ -168,6 +168,7 @@ struct mr_timeline_opts {
     uint64_t from_ns, to_ns; /* 0, 0: everything */
     const char *title;       /* NULL: the recorded command */
     uint64_t *out_events;    /* [out] when not NULL, on success: how many events are in the picture */
+    int whole;               /* svg, png with 0, 0: everything, not only the steps (or what devices did) */
 };
 MR_API void mr_timeline_opts_fill(struct mr_timeline_opts *opts, size_t size);
 static inline void mr_timeline_opts_init(struct mr_timeline_opts *opts)
