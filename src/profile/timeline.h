@@ -79,7 +79,7 @@ struct mr_tl_story {
     struct mr_steps steps;     /* of the device with the most to do */
     double part[MR_N_SHARES];  /* 0 all: kernels were not recorded */
     uint64_t n_steps, wall_ns; /* that the shares are of, without those that warm up */
-    uint64_t from_ns, to_ns;   /* where the steps are; 0, 0: nowhere */
+    uint64_t from_ns, to_ns;   /* where these are; 0, 0: nowhere */
     char verdict[640];         /* as millrace analyze begins; "": no device work */
 };
 /* timeline_story.c. Free with mr_timeline_story_free() in any case. */

@@ -111,7 +111,7 @@ const size = (b) => scaled(b, ["B", "KiB", "MiB", "GiB", "TiB"], 1024);
 const rate = (r) => scaled(r, ["B/s", "kB/s", "MB/s", "GB/s", "TB/s"], 1000);
 const count = (n) => n.toLocaleString("en-US");
 const share = (x) => (100 * x).toFixed(x >= 0.0995 && x < 0.9995 ? 1 : x >= 0.9995 ? 0 : 2) + "%";
-const nameOf = (i) => names[E.name[i]] || "(no name)";
+const nameOf = (i) => (rows[E.row[i]].lane.kind === "calls" ? names[E.name[i]].replace(/_v\d+(_ptsz|_ptds)?$/, "") : names[E.name[i]]) || "(no name)";
 const rateOf = (i) => E.bytes[i] && E.end[i] > E.start[i] ? E.bytes[i] / (E.end[i] - E.start[i]) * 1e9 : 0;
 /* A moment, with as many digits as a step needs. */
 function moment(ns, step) {
@@ -857,7 +857,7 @@ function summary() {
   const busy = lanes.filter((l) => l.kind === "engine" && l.engine === 0).map((l) => l.busy / (whole.to - whole.from));
   const tiles = [[span(whole.to - whole.from), "recorded"]];
   if (story.steps) tiles.push([span(story.wall / story.steps), "a step (" + count(story.steps) + ")"]);
-  if (busy.length) tiles.push([share(busy.reduce((a, b) => a + b, 0) / busy.length), busy.length > 1 ? "GPUs busy of it (" + busy.length + ")" : "GPU busy of it"]);
+  else if (busy.length) tiles.push([share(busy.reduce((a, b) => a + b, 0) / busy.length), busy.length > 1 ? "GPUs busy of it (" + busy.length + ")" : "GPU busy of it"]);
   tiles.push([count(shapes[0].count), "kernels"]);
   if (shapes[1].count) tiles.push([size(shapes[1].bytes), count(shapes[1].count) + " copies H2D"]);
   if (shapes[2].count) tiles.push([size(shapes[2].bytes), count(shapes[2].count) + " copies D2H"]);

@@ -11,7 +11,7 @@
 enum {
     MARGIN = 20,
     LEFT = 218,
-    TOP = 142,
+    TOP = 156,
     LANE = 26,
     THREAD_ROW = 18,
     GROUP = 30,
@@ -359,6 +359,19 @@ static void draw_parts(struct overview *o, double y)
     }
 }
 
+/* At most two lines. */
+static void draw_lines(struct overview *o, double y, uint32_t colour, const char *what)
+{
+    size_t most = (MR_OVERVIEW_W - 2 * MARGIN) / MR_LETTER_W, n = strlen(what);
+    char cut[256];
+    if (n > most)
+        for (n = most; n > most / 2 && what[n] != ' ';)
+            n--;
+    text(o, MARGIN, y, MR_LEFT, false, 12, colour, (snprintf(cut, sizeof(cut), "%.*s", (int)n, what), cut));
+    if (what[n])
+        text(o, MARGIN, y + 17, MR_LEFT, false, 12, colour, fitted(what + n + 1, MR_OVERVIEW_W - 2.0 * MARGIN, cut));
+}
+
 static void draw_head(struct overview *o)
 {
     const struct mr_timeline *tl = o->tl;
@@ -380,11 +393,10 @@ static void draw_head(struct overview *o)
              (unsigned long long)tl->count[MR_SHAPE_KERNEL], bytes_text((double)tl->bytes[MR_SHAPE_H2D], b, sizeof(b)),
              (unsigned long long)tl->count[MR_SHAPE_H2D], bytes_text((double)tl->bytes[MR_SHAPE_D2H], c, sizeof(c)),
              (unsigned long long)tl->count[MR_SHAPE_D2H], tl->rec->n_dropped ? "  \xc2\xb7  records were dropped" : "");
-    text(o, MARGIN, 76, MR_LEFT, false, 12, SOFT, line);
+    text(o, MARGIN, 50, MR_LEFT, false, 12, SOFT, line);
     bool bad = strncmp(tl->story->verdict, "data-bound", 10) == 0;
-    text(o, MARGIN, 52, MR_LEFT, false, 12, bad ? STEP : TEXT,
-         fitted(tl->story->verdict, MR_OVERVIEW_W - 2.0 * MARGIN, cut));
-    draw_parts(o, 94);
+    draw_lines(o, 72, bad ? STEP : TEXT, tl->story->verdict);
+    draw_parts(o, 106);
 }
 
 static void draw_legend(struct overview *o, double y)

@@ -35,6 +35,10 @@ static int look_at(struct mr_recording *rec, const struct mr_place *place, struc
         if (place->n_kernels > 0)
             share_out(&c, out);
         mr_case_free(&c);
+        if (look.n_steps && look.in.n) { /* a first step that compiles would be most of a picture */
+            out->from_ns = look.in.at[0].start_ns;
+            out->to_ns = look.in.at[look.in.n - 1].end_ns;
+        }
         out->steps = look.steps; /* now ours */
         look.steps = (struct mr_steps){0};
     }
@@ -42,7 +46,7 @@ static int look_at(struct mr_recording *rec, const struct mr_place *place, struc
     return rc;
 }
 
-/* The first line of the advice, without how it came about. */
+/* The first line of the advice, without how it came about. Who cannot tell whether data was waited for shows none of it. */
 static int put_verdict(struct mr_recording *rec, struct mr_tl_story *out)
 {
     struct mr_advice *advice;
@@ -52,18 +56,19 @@ static int put_verdict(struct mr_recording *rec, struct mr_tl_story *out)
     const char *text = mr_advice_summary(advice);
     snprintf(out->verdict, sizeof(out->verdict), "%.*s", (int)strcspn(text, ";"), text);
     mr_advice_destroy(advice);
+    if (strncmp(out->verdict, "cannot tell", 11) == 0) {
+        out->part[MR_SHARE_IDLE] += out->part[MR_SHARE_LOADER];
+        out->part[MR_SHARE_LOADER] = 0;
+    }
     return 0;
 }
 
-/* The steps with a little around them; without steps all that devices did. */
+/* The steps after warming up with a little around them; without steps all that devices did. */
 static void set_window(const struct mr_recording *rec, struct mr_tl_story *out)
 {
-    uint64_t from = UINT64_MAX, to = 0;
-    if (out->steps.n) {
-        from = out->steps.at[0].start_ns;
-        to = out->steps.at[out->steps.n - 1].end_ns;
-    }
-    for (uint64_t i = 0; i < rec->n_ops && out->steps.n == 0; i++) {
+    bool steps = out->from_ns < out->to_ns;
+    uint64_t from = steps ? out->from_ns : UINT64_MAX, to = steps ? out->to_ns : 0;
+    for (uint64_t i = 0; i < rec->n_ops && !steps; i++) {
         from = MR_MIN(from, rec->ops[i].start_ns);
         to = MR_MAX(to, rec->ops[i].end_ns);
     }
