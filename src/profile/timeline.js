@@ -873,7 +873,7 @@ function summary() {
 /* The answer in words, and a bar of where a step's time goes. */
 function tell() {
   $("story").hidden = !story.verdict;
-  $("verdict").textContent = story.verdict;
+  $("verdict").textContent = story.verdict.replace(/--(?=\w)/g, "\u2011\u2011");
   $("verdict").className = story.verdict.startsWith("data-bound") ? "bad" : "";
   const parts = [["compute", story.compute, theme.shapes[0]], ["copies", story.copy, theme.shapes[1]], ["waits for data", story.loader, theme.shapes[9]], ["idle", story.idle, theme === dark ? "#55606c" : "#7f8b97"]].filter(([, p]) => p >= 0.0005);
   $("parts").replaceChildren(...(story.wall ? parts : []).map(([name, p, colour]) => {
