@@ -313,6 +313,9 @@ static int set_window(struct mr_timeline *tl, const struct mr_timeline_opts *opt
     const struct mr_recording *rec = tl->rec;
     tl->from_ns = opts->from_ns;
     tl->to_ns = opts->to_ns ? MR_MIN(opts->to_ns, rec->end_ns + 1) : rec->end_ns + 1;
+    if (opts->from_ns > rec->end_ns)
+        return mr_error_set(MR_EOPTION, "%s: from %.6f s: the recording ends at %.6f s", rec->path,
+                            (double)opts->from_ns / 1e9, (double)rec->end_ns / 1e9);
     if (tl->from_ns >= tl->to_ns)
         return mr_error_set(MR_EOPTION,
                             "%s: from %.6f s to %.6f s: nothing lies between them; the recording has %.6f s", rec->path,

@@ -319,8 +319,7 @@ static void draw_steps(struct overview *o, double bottom)
         last = x;
         rect(o, LEFT + x, TOP - 8, 1.4, 7, STEP);
         if (lines)
-            for (int y = TOP; y < (int)bottom; y += 6)
-                rect(o, LEFT + x, y, 1, 2, faded(STEP, 0.55));
+            rect(o, LEFT + x, TOP, 1, bottom - TOP, faded(STEP, 0.3));
     }
     if (steps->n)
         text(o, LEFT - 10, TOP - 5, MR_RIGHT, false, 12, STEP, "steps begin");
