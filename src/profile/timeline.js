@@ -840,7 +840,7 @@ $("out").onclick = () => zoom(1 / 0.6);
 $("fit").onclick = fit;
 $("steps").onclick = showSteps;
 $("steps").hidden = !placed;
-if (!story.steps) { $("steps").textContent = "GPU work"; $("steps").title = "Show all that the GPU did (g)"; }
+if (!story.steps) { $("steps").textContent = "Work"; $("steps").title = "Show all that the GPU did, or all ranges (g)"; }
 $("into").onclick = intoSelection;
 $("help").onclick = () => $("helpbox").showModal();
 for (const t of ["range", "details", "table"]) $("tab-" + t).onclick = () => setTab(t);

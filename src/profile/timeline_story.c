@@ -63,7 +63,7 @@ static int put_verdict(struct mr_recording *rec, struct mr_tl_story *out)
     return 0;
 }
 
-/* The steps after warming up with a little around them; without steps all that devices did. */
+/* The steps after warming up with a little around them; without steps all that devices did, else the ranges. */
 static void set_window(const struct mr_recording *rec, struct mr_tl_story *out)
 {
     bool steps = out->from_ns < out->to_ns;
@@ -71,6 +71,10 @@ static void set_window(const struct mr_recording *rec, struct mr_tl_story *out)
     for (uint64_t i = 0; i < rec->n_ops && !steps; i++) {
         from = MR_MIN(from, rec->ops[i].start_ns);
         to = MR_MAX(to, rec->ops[i].end_ns);
+    }
+    for (uint64_t i = 0; i < rec->n_ranges && rec->n_ops == 0; i++) {
+        from = MR_MIN(from, rec->ranges[i].start_ns);
+        to = MR_MAX(to, rec->ranges[i].end_ns);
     }
     if (from >= to)
         return;
@@ -89,7 +93,7 @@ int mr_timeline_story(struct mr_recording *rec, struct mr_tl_story *out)
         rc = mr_places_find(rec, &places, &n_places);
     if (rc == 0 && n_places)
         rc = look_at(rec, &places[0], out);
-    if (rc == 0 && n_places)
+    if (rc == 0)
         rc = put_verdict(rec, out);
     if (rc == 0)
         set_window(rec, out);
