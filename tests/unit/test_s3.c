@@ -212,6 +212,16 @@ static void data_sets_by_url_equal_those_on_disk(void **state)
     snprintf(local, sizeof local, "raw:%s,dtype=u16,shape=2x2,skip=3,record=11", test_path("records.bin"));
     snprintf(remote, sizeof remote, "raw:%s,dtype=u16,shape=2x2,skip=3,record=11", url("ok/records.bin"));
     must_equal(remote, local);
+    snprintf(local, sizeof local, "cd '%s/bucket' && mkdir -p sh && tar cf sh/b.tar one two && tar cf sh/a.tar three",
+             test_dir);
+    assert_int_equal(system(local), 0); /* NOLINT(cert-env33-c) */
+    snprintf(local, sizeof local, "tar:%s,index=none,fields=[x:one;two;three]", test_path("bucket/sh"));
+    static const char *const shards[] = {"sh", "sh/", "sh/?.tar"};
+    for (size_t i = 0; i < MR_COUNT(shards); i++) {
+        snprintf(remote, sizeof remote, "tar:s3://bucket/%s,index=none,fields=[x:one;two;three]", shards[i]);
+        must_equal(remote, local);
+    }
+    test_fails(test_open_fails("tar:s3://bucket/absent"), -ENOENT, "s3://bucket/absent");
     write_npy("n.npy", 20000);
     must_equal(url("ok/n.npy"), test_path("n.npy"));
     char uri[400];
