@@ -133,11 +133,11 @@ static int add_matching(const char *text, struct mr_tar_names *out)
     return rc;
 }
 
-/* s3://BUCKET/SHARDS without a '/' at its end: a folder, unless no archive lies in it. */
+/* s3://BUCKET/SHARDS without a '/' at its end: a folder, unless nothing (MR_EOPTION) or no archive lies in it. */
 static int add_unnamed(const char *text, struct mr_tar_names *out)
 {
     int rc = add_listed(text, text, "*", out);
-    return rc == MR_EFORMAT || rc == -ENOENT ? add_name(out, text) : rc;
+    return rc == MR_EFORMAT || rc == MR_EOPTION ? add_name(out, text) : rc;
 }
 
 /* A name without braces. In http's URLs '?' and '*' are what they are. */
