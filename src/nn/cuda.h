@@ -100,6 +100,10 @@ int mr_nn_cuda_linear_backward(struct mr_nn_backend *b, const struct mr_nn_linea
 int mr_nn_cuda_pool_forward(struct mr_nn_backend *b, const struct mr_nn_pool *p, const void *x, void *y);
 int mr_nn_cuda_pool_backward(struct mr_nn_backend *b, const struct mr_nn_pool *p, const void *x, const void *y,
                              const void *dy, void *dx);
+int mr_nn_cuda_pool_drop_fits(const struct mr_nn_pool *p);
+int mr_nn_cuda_pool_drop_forward(struct mr_nn_backend *b, const struct mr_nn_pool_drop *d, const void *x, void *y);
+int mr_nn_cuda_pool_drop_backward(struct mr_nn_backend *b, const struct mr_nn_pool_drop *d, const void *x,
+                                  const void *dy, void *dx, void *db, int accumulate);
 int mr_nn_cuda_norm_forward(struct mr_nn_backend *b, const struct mr_nn_norm *m, const void *x, const void *gamma,
                             const void *beta, void *mean, void *var, void *saved, int training, void *y);
 int mr_nn_cuda_norm_backward(struct mr_nn_backend *b, const struct mr_nn_norm *m, const void *x, const void *gamma,

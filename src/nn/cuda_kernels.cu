@@ -65,6 +65,10 @@ static __device__ inline uint64_t split(uint64_t n, uint32_t d, uint32_t *rest)
     return q;
 }
 
+template <typename T, int N> struct alignas(N * sizeof(T)) vector_of {
+    T v[N];
+};
+
 /* Where element i of [n, hw, c] lies in [n, c, hw]. */
 static __device__ inline uint64_t as_nchw(uint64_t i, uint32_t c, uint32_t hw)
 {
@@ -187,10 +191,37 @@ template <typename T> static __device__ void do_bias_act(const struct mr_nn_gpu_
     }
 }
 
+/* The sums of columns, from those of a block's lanes: of its strip, then by the last block of all strips. */
+static __device__ void add_columns(const struct mr_nn_gpu_sums &a, uint32_t cols, float sum)
+{
+    __shared__ float part[LANES][TILE];
+    uint32_t tx = threadIdx.x % TILE, ty = threadIdx.x / TILE, col = blockIdx.y * TILE + tx;
+    part[ty][tx] = sum;
+    __syncthreads();
+    if (ty == 0 && col < cols) {
+        for (int i = 1; i < LANES; i++)
+            sum += part[i][tx];
+        a.partial[(uint64_t)blockIdx.x * cols + col] = sum;
+    }
+    if (!is_last(&a.ticket[blockIdx.y], gridDim.x))
+        return;
+    sum = 0;
+    if (col < cols)
+#pragma unroll 8
+        for (uint32_t s = ty; s < gridDim.x; s += LANES)
+            sum += __ldcg(&a.partial[(uint64_t)s * cols + col]);
+    part[ty][tx] = sum;
+    __syncthreads();
+    if (ty == 0 && col < cols) {
+        for (int i = 1; i < LANES; i++)
+            sum += part[i][tx];
+        a.to[col] = a.accumulate ? a.to[col] + sum : sum;
+    }
+}
+
 /* Grid: strips, tiles of columns. */
 template <typename T> static __device__ void do_undo(const struct mr_nn_gpu_rows &a)
 {
-    __shared__ float part[LANES][TILE];
     uint32_t tx = threadIdx.x % TILE, ty = threadIdx.x / TILE, col = blockIdx.y * TILE + tx;
     uint64_t begin = (uint64_t)blockIdx.x * a.strip, end = begin + a.strip < a.rows ? begin + a.strip : a.rows;
     float sum = 0;
@@ -207,28 +238,8 @@ template <typename T> static __device__ void do_undo(const struct mr_nn_gpu_rows
             sum += v;
         }
     }
-    if (!a.db)
-        return;
-    part[ty][tx] = sum;
-    __syncthreads();
-    if (ty == 0 && col < a.cols) {
-        for (int i = 1; i < LANES; i++)
-            sum += part[i][tx];
-        a.partial[(uint64_t)blockIdx.x * a.cols + col] = sum;
-    }
-    if (!is_last(&a.ticket[blockIdx.y], gridDim.x))
-        return;
-    sum = 0;
-    if (col < a.cols)
-        for (uint32_t s = ty; s < gridDim.x; s += LANES)
-            sum += __ldcg(&a.partial[(uint64_t)s * a.cols + col]);
-    part[ty][tx] = sum;
-    __syncthreads();
-    if (ty == 0 && col < a.cols) {
-        for (int i = 1; i < LANES; i++)
-            sum += part[i][tx];
-        a.db[col] = a.accumulate ? a.db[col] + sum : sum;
-    }
+    if (a.db.to)
+        add_columns(a.db, a.cols, sum);
 }
 
 template <typename T> static __device__ void do_dropout(const struct mr_nn_gpu_dropout &a)
@@ -329,6 +340,8 @@ template <typename T> static __device__ void do_pool_gather(const struct mr_nn_g
         put((T *)a.out + i, sum);
     }
 }
+
+#include "nn/cuda_pool_drop.cuh"
 
 /* Count, mean and sum of squared distances from it; two of these become one (Chan et al. 1979). */
 struct spread {
@@ -682,10 +695,6 @@ template <typename T> static __device__ void do_im2col(const struct mr_nn_gpu_co
         gather_patches<T>(a);
 }
 
-template <typename T, int N> struct alignas(N * sizeof(T)) vector_of {
-    T v[N];
-};
-
 template <typename T, int N> static __device__ void add_patches(const struct mr_nn_gpu_cols &a)
 {
     typedef vector_of<T, N> V;
@@ -850,6 +859,8 @@ KERNEL(dropout, mr_nn_gpu_dropout)
 KERNEL(pool_forward, mr_nn_gpu_pool)
 KERNEL(pool_scatter, mr_nn_gpu_pool)
 KERNEL(pool_gather, mr_nn_gpu_pool)
+KERNEL(pool_drop, mr_nn_gpu_pool_drop)
+KERNEL(pool_drop_back, mr_nn_gpu_pool_drop)
 KERNEL(norm_stats, mr_nn_gpu_norm)
 KERNEL(norm_apply, mr_nn_gpu_norm)
 KERNEL(norm_sums, mr_nn_gpu_norm)

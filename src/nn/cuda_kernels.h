@@ -25,6 +25,8 @@
     X(pool_forward)                                                                                                    \
     X(pool_scatter)                                                                                                    \
     X(pool_gather)                                                                                                     \
+    X(pool_drop)                                                                                                       \
+    X(pool_drop_back)                                                                                                  \
     X(norm_stats)                                                                                                      \
     X(norm_apply)                                                                                                      \
     X(norm_sums)                                                                                                       \
@@ -80,14 +82,19 @@ struct mr_nn_gpu_point { /* act_forward, act_backward, add */
     int32_t act;
 };
 
+struct mr_nn_gpu_sums {  /* of columns, f32 */
+    float *to, *partial; /* to NULL: not wanted. partial: [strip][column] */
+    uint32_t *ticket;    /* one a tile of columns */
+    int32_t accumulate;
+};
+
 struct mr_nn_gpu_rows { /* bias_act: y = act(y + bias); undo: dy *= act'(y), db = the columns' sums */
     const void *y;
     void *dy; /* bias_act: y itself */
     const void *bias;
-    float *db, *partial; /* db NULL: no sums */
-    uint32_t *ticket;
+    struct mr_nn_gpu_sums db;
     uint32_t rows, cols, strip; /* strip: rows of one */
-    int32_t act, accumulate;
+    int32_t act;
 };
 
 struct mr_nn_gpu_dropout {
@@ -106,6 +113,23 @@ struct mr_nn_gpu_pool {
     uint64_t count;
     uint32_t c, h, w, k, stride, out_h, out_w;
     int32_t average;
+};
+
+/*
+ * Largest of 2 x 2, dropout and flattening as one: flat[n, c, pixel] from x[n, h, w, c]; back: dx from dy[n, c, pixel], through x's
+ * activation, with its sums by channel. A thread makes a quad: 4 neighbours of `flat`, whose draws come together. Rows of strips
+ * are quads of all channels.
+ */
+struct mr_nn_gpu_pool_drop {
+    const void *x, *dy;
+    void *out;
+    const uint64_t *step;
+    struct mr_nn_gpu_sums db;
+    uint64_t key;
+    uint32_t rows, strip, quads; /* quads: of a sample's channel */
+    uint32_t c, h, w, out_w, threshold;
+    float keep;
+    int32_t act;
 };
 
 struct mr_nn_gpu_norm {

@@ -1,10 +1,20 @@
 /* Linear layers, pools and norms of nets on GPUs. */
 #include "nn/cuda.h"
+#include "nn/draw.h"
 
 uint32_t mr_nn_cuda_strips(uint32_t rows, uint32_t cols, uint32_t *out_strip)
 {
     uint32_t strips = MR_MIN(MR_NN_GPU_STRIPS, (rows - 1) / 32 + 1);
     strips = MR_MAX(MR_MIN(strips, MR_NN_MOST_SUMS / MR_MAX(cols, 1)), 1);
+    *out_strip = (rows - 1) / strips + 1;
+    return (rows - 1) / *out_strip + 1;
+}
+
+/* The same where a row is much work: a lane one row of a strip, or two, as long as sums allow. */
+static uint32_t narrow_strips(uint32_t rows, uint32_t cols, uint32_t *out_strip)
+{
+    uint32_t lanes = MR_NN_GPU_BLOCK / MR_NN_GPU_TILE, most = MR_MIN(1024, MR_NN_MOST_SUMS / MR_MAX(cols, 1));
+    uint32_t strips = MR_MAX(MR_MIN((rows - 1) / lanes + 1, most), 1);
     *out_strip = (rows - 1) / strips + 1;
     return (rows - 1) / *out_strip + 1;
 }
@@ -24,15 +34,8 @@ static uint32_t tiles(uint32_t cols)
 int mr_nn_cuda_undo(struct mr_nn_backend *b, enum mr_act act, uint32_t rows, uint32_t cols, const void *y, void *dy,
                     void *db, int accumulate)
 {
-    struct mr_nn_gpu_rows a = {.y = y,
-                               .dy = dy,
-                               .db = db,
-                               .partial = b->partial,
-                               .ticket = b->state->ticket,
-                               .rows = rows,
-                               .cols = cols,
-                               .act = act,
-                               .accumulate = accumulate};
+    struct mr_nn_gpu_rows a = {
+        .y = y, .dy = dy, .db = {db, b->partial, b->state->ticket, accumulate}, .rows = rows, .cols = cols, .act = act};
     if (act == MR_ACT_NONE && !db)
         return 0;
     int rc = check_columns(cols);
@@ -117,6 +120,52 @@ int mr_nn_cuda_pool_backward(struct mr_nn_backend *b, const struct mr_nn_pool *p
     a.count = apart ? (uint64_t)p->n * p->c * p->out_h * p->out_w : inputs;
     enum mr_nn_gpu_kernel kernel = apart ? MR_NN_GPU_pool_scatter : MR_NN_GPU_pool_gather;
     return rc ? rc : mr_nn_cuda_launch(b, kernel, mr_nn_cuda_blocks(a.count), 1, &a);
+}
+
+/* Whole quads of draws; every input is in a window. */
+int mr_nn_cuda_pool_drop_fits(const struct mr_nn_pool *p)
+{
+    uint64_t pixels = (uint64_t)p->out_h * p->out_w;
+    return !p->average && p->k == 2 && p->stride == 2 && p->h % 2 == 0 && p->w % 2 == 0 && p->c > 1 &&
+           pixels % 4 == 0 && p->n * (pixels / 4) <= INT32_MAX && p->c <= MR_NN_MOST_SUMS;
+}
+
+static struct mr_nn_gpu_pool_drop pool_drop_of(struct mr_nn_backend *b, const struct mr_nn_pool_drop *d)
+{
+    const struct mr_nn_pool *p = &d->pool;
+    uint32_t quads = p->out_h * p->out_w / 4;
+    return (struct mr_nn_gpu_pool_drop){.step = &b->state->step,
+                                        .key = mr_nn_draw_key(d->seed, d->layer),
+                                        .rows = p->n * quads,
+                                        .quads = quads,
+                                        .c = p->c,
+                                        .h = p->h,
+                                        .w = p->w,
+                                        .out_w = p->out_w,
+                                        .threshold = mr_nn_threshold(d->p),
+                                        .keep = (float)(1 / (1 - d->p)),
+                                        .act = d->act};
+}
+
+int mr_nn_cuda_pool_drop_forward(struct mr_nn_backend *b, const struct mr_nn_pool_drop *d, const void *x, void *y)
+{
+    struct mr_nn_gpu_pool_drop a = pool_drop_of(b, d);
+    a.x = x;
+    a.out = y;
+    uint32_t strips = narrow_strips(a.rows, a.c, &a.strip);
+    return mr_nn_cuda_launch(b, MR_NN_GPU_pool_drop, strips, tiles(a.c), &a);
+}
+
+int mr_nn_cuda_pool_drop_backward(struct mr_nn_backend *b, const struct mr_nn_pool_drop *d, const void *x,
+                                  const void *dy, void *dx, void *db, int accumulate)
+{
+    struct mr_nn_gpu_pool_drop a = pool_drop_of(b, d);
+    a.x = x;
+    a.dy = dy;
+    a.out = dx;
+    a.db = (struct mr_nn_gpu_sums){db, b->partial, b->state->ticket, accumulate};
+    uint32_t strips = narrow_strips(a.rows, a.c, &a.strip);
+    return mr_nn_cuda_launch(b, MR_NN_GPU_pool_drop_back, strips, tiles(a.c), &a);
 }
 
 static int norm_of(struct mr_nn_backend *b, const struct mr_nn_norm *m, struct mr_nn_gpu_norm *out)

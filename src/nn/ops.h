@@ -32,6 +32,15 @@ struct mr_nn_pool {
     enum mr_layout layout;
 };
 
+/* A pool of maxima behind a convolution, dropout (p 0: none) and flattening as one. */
+struct mr_nn_pool_drop {
+    struct mr_nn_pool pool;
+    enum mr_act act; /* the convolution's */
+    uint64_t seed;   /* of dropout, as are layer and p */
+    uint32_t layer;
+    double p;
+};
+
 struct mr_nn_norm { /* over n, h, w of each channel */
     uint32_t n, c, hw;
     double epsilon, momentum;
@@ -65,6 +74,11 @@ struct mr_nn_ops {
     int (*pool_forward)(struct mr_nn_backend *b, const struct mr_nn_pool *p, const void *x, void *y);
     int (*pool_backward)(struct mr_nn_backend *b, const struct mr_nn_pool *p, const void *x, const void *y,
                          const void *dy, void *dx);
+    /* fits NULL: a backend without. dx: the gradient before the activation; db: its sums by channel, or NULL. */
+    int (*pool_drop_fits)(const struct mr_nn_pool *p);
+    int (*pool_drop_forward)(struct mr_nn_backend *b, const struct mr_nn_pool_drop *d, const void *x, void *y);
+    int (*pool_drop_backward)(struct mr_nn_backend *b, const struct mr_nn_pool_drop *d, const void *x, const void *dy,
+                              void *dx, void *db, int accumulate);
     int (*norm_forward)(struct mr_nn_backend *b, const struct mr_nn_norm *m, const void *x, const void *gamma,
                         const void *beta, void *mean, void *var, void *saved, int training, void *y);
     int (*norm_backward)(struct mr_nn_backend *b, const struct mr_nn_norm *m, const void *x, const void *gamma,
