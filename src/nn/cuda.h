@@ -90,7 +90,15 @@ int mr_nn_cuda_conv_forward(struct mr_nn_backend *b, const struct mr_nn_conv *c,
                             const void *bias, void *y);
 int mr_nn_cuda_conv_backward(struct mr_nn_backend *b, const struct mr_nn_conv *c, const void *x, const void *w,
                              const void *y, void *dy, void *dx, void *dw, void *db, int accumulate);
+struct mr_nn_div mr_nn_cuda_div_by(uint32_t d);
 void mr_nn_cuda_conv_close(struct mr_nn_backend *b);
+
+/* cuda_thin.c: one channel by 3 x 3, without dx. */
+bool mr_nn_cuda_is_thin(const struct mr_nn_conv *c);
+int mr_nn_cuda_thin_forward(struct mr_nn_backend *b, const struct mr_nn_conv *c, const void *x, const void *w,
+                            const void *bias, void *y);
+int mr_nn_cuda_thin_backward(struct mr_nn_backend *b, const struct mr_nn_conv *c, const void *x, const void *y,
+                             const void *dy, void *dw, void *db, int accumulate);
 
 /* cuda_layers.c: the other layers. */
 int mr_nn_cuda_linear_forward(struct mr_nn_backend *b, const struct mr_nn_linear *l, const void *x, const void *w,

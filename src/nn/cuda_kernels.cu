@@ -734,6 +734,8 @@ template <typename T> static __device__ void do_col2im(const struct mr_nn_gpu_co
         add_patches<T, 1>(a);
 }
 
+#include "nn/cuda_thin.cuh"
+
 template <typename T> static __device__ void do_filter(const struct mr_nn_gpu_filter &a)
 {
     uint64_t count = (uint64_t)a.n * a.patch;
@@ -872,6 +874,9 @@ KERNEL(loss, mr_nn_gpu_loss)
 KERNEL(permute, mr_nn_gpu_permute)
 KERNEL(im2col, mr_nn_gpu_cols)
 KERNEL(col2im, mr_nn_gpu_cols)
+KERNEL(thin, mr_nn_gpu_thin)
+KERNEL(thin_back, mr_nn_gpu_thin)
+KERNEL(thin_sum, mr_nn_gpu_thin)
 KERNEL(filter, mr_nn_gpu_filter)
 KERNEL(unfilter, mr_nn_gpu_filter)
 KERNEL(gemm, mr_nn_gpu_gemm)

@@ -13,6 +13,7 @@
 #define MR_NN_GPU_TILE   32  /* columns of a strip's block */
 #define MR_NN_GPU_STRIPS 256 /* at most */
 #define MR_NN_GPU_TILES  32768
+#define MR_NN_GPU_THIN   256 /* filters of a thin convolution, at most */
 
 /* X(name): mr_nn_<name>_<f32|bf16|f16> in the image. */
 #define MR_NN_GPU_KERNELS(X)                                                                                           \
@@ -38,6 +39,9 @@
     X(permute)                                                                                                         \
     X(im2col)                                                                                                          \
     X(col2im)                                                                                                          \
+    X(thin)                                                                                                            \
+    X(thin_back)                                                                                                       \
+    X(thin_sum)                                                                                                        \
     X(filter)                                                                                                          \
     X(unfilter)                                                                                                        \
     X(gemm)                                                                                                            \
@@ -185,6 +189,19 @@ struct mr_nn_gpu_cols {
     uint32_t channels, patch; /* in units */
     struct mr_nn_div by_patch, by_channels, by_k, by_out_w, by_out_h, by_w, by_h, by_stride;
     int32_t wide;
+};
+
+/* A convolution of one channel by 3 x 3, without patches. back: sums of strips of output pixels: the taps', then the bias';
+ * sum: of the strips. */
+struct mr_nn_gpu_thin {
+    const void *x, *filter, *bias, *y, *dy;
+    void *out;      /* y forward */
+    float *partial; /* [strip][10][filters] */
+    float *dw, *db; /* db NULL: not wanted */
+    uint32_t rows, strip, strips;
+    uint32_t h, w, stride, pad, out_h, out_w, filters;
+    struct mr_nn_div by_out_w, by_out_h;
+    int32_t act, accumulate;
 };
 
 struct mr_nn_gpu_filter { /* OIHW to [out][patch] and, of f32 gradients, back */
