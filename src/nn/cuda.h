@@ -4,7 +4,8 @@
  * nets need cuBLASLt alone.
  *
  * Everything is enqueued to the stream of use_stream; memory is taken when a net is opened and planned, never in a step. The
- * scratch is one for all layers: the stream's order keeps them apart.
+ * scratch is one for all layers: the stream's order keeps them apart. Gradients of weights, which no other layer waits for, are
+ * computed in a second stream (aside), beside the gradients of inputs; it joins the first when the pass ends.
  */
 #ifndef MR_NN_CUDA_H
 #define MR_NN_CUDA_H
@@ -26,11 +27,21 @@ struct mr_nn_cuda_conv {
     void *cols;              /* patches of the last forward; NULL: they would be too large, or x is the patches */
 };
 
+/* Where work is enqueued, and what works of one stream share. */
+struct mr_nn_cuda_lane {
+    struct mr_stream *stream;
+    struct CUstream_st *raw; /* its handle */
+    void *workspace;         /* of cuBLASLt */
+    void *partial;           /* sums of strips */
+    uint32_t *ticket;
+};
+
 struct mr_nn_backend {
     struct mr_device *device;
     struct mr_cuda *cuda;
-    struct mr_stream *stream;
-    struct CUstream_st *raw; /* its handle */
+    struct mr_nn_cuda_lane lane, other; /* what is enqueued goes to `lane` */
+    struct CUevent_st *fork, *join;
+    bool aside, forked; /* aside: lane is the second stream; forked: it has work that the first has not waited for */
     enum mr_dtype dtype;
     size_t element;
     int tf32;
@@ -40,8 +51,6 @@ struct mr_nn_backend {
     struct CUfunc_st *kernel[MR_NN_GPU_N];
     struct mr_nn_lt *lt;
     struct mr_nn_gpu_state *state; /* all that follows: in the device's memory */
-    void *workspace;               /* of cuBLASLt */
-    void *partial;                 /* sums of strips */
     float *sums;                   /* of a norm's backward */
     double *row_loss;
     uint32_t *row_flags;
@@ -60,6 +69,12 @@ int mr_nn_cuda_launch(struct mr_nn_backend *b, enum mr_nn_gpu_kernel kernel, uin
 uint64_t mr_nn_cuda_blocks(uint64_t elements);
 int mr_nn_cuda_acquire(struct mr_nn_backend *b, uint64_t bytes, void **out);
 void mr_nn_cuda_release(struct mr_nn_backend *b, void *p);
+
+/* From here to mr_nn_cuda_back() work is enqueued beside the stream: it starts when what is in the stream by now is done. */
+int mr_nn_cuda_aside(struct mr_nn_backend *b);
+void mr_nn_cuda_back(struct mr_nn_backend *b);
+/* What is enqueued from here on waits for all that runs beside. */
+int mr_nn_cuda_join(struct mr_nn_backend *b);
 
 /* Rows in strips whose sums are added up. Returns how many; [out] strip: rows of one. */
 uint32_t mr_nn_cuda_strips(uint32_t rows, uint32_t cols, uint32_t *out_strip);

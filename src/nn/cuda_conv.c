@@ -247,6 +247,19 @@ static int part_to_x(struct mr_nn_backend *b, const struct mr_nn_conv *c, const 
     return rc || s->as_they_are ? rc : col2im(b, c, s, n, b->scratch, dx);
 }
 
+static int all_to_x(struct mr_nn_backend *b, const struct mr_nn_conv *c, const struct shape *s, const void *filter,
+                    const void *dy, void *dx)
+{
+    uint64_t in_bytes = (uint64_t)c->h * c->w * c->in * b->element,
+             out_bytes = (uint64_t)s->pixels * c->out * b->element;
+    uint32_t part = part_of(s, c->n);
+    int rc = 0;
+    for (uint32_t at = 0; at < c->n && !rc; at += part)
+        rc = part_to_x(b, c, s, MR_MIN(part, c->n - at), filter, (const char *)dy + at * out_bytes,
+                       (char *)dx + at * in_bytes);
+    return rc;
+}
+
 static int part_to_w(struct mr_nn_backend *b, const struct mr_nn_conv *c, const struct shape *s, uint32_t n,
                      const void *cols, const void *dy, void *dw, int accumulate)
 {
@@ -265,6 +278,37 @@ static int part_to_w(struct mr_nn_backend *b, const struct mr_nn_conv *c, const 
     return mr_nn_cuda_product(b, &p);
 }
 
+/* Of patches that forward kept, or that are made again. */
+static int all_to_w(struct mr_nn_backend *b, const struct mr_nn_conv *c, const struct shape *s,
+                    const struct mr_nn_cuda_conv *slot, const void *x, const void *dy, void *dw, int accumulate)
+{
+    uint64_t in_bytes = (uint64_t)c->h * c->w * c->in * b->element,
+             out_bytes = (uint64_t)s->pixels * c->out * b->element;
+    uint32_t part = part_of(s, c->n);
+    void *to = slot->filter ? b->dfilter : dw;
+    int rc = 0;
+    for (uint32_t at = 0; at < c->n && !rc; at += part) {
+        uint32_t n = MR_MIN(part, c->n - at);
+        const void *in = (const char *)x + at * in_bytes;
+        const void *cols = s->as_they_are ? in : slot->cols ? slot->cols : b->scratch;
+        if (cols == b->scratch)
+            rc = im2col(b, c, s, n, in, b->scratch);
+        if (!rc)
+            rc = part_to_w(b, c, s, n, cols, (const char *)dy + at * out_bytes, to,
+                           at > 0 || (accumulate && !slot->filter));
+    }
+    if (rc || !slot->filter)
+        return rc;
+    struct mr_nn_gpu_filter a = {.x = b->dfilter,
+                                 .out = dw,
+                                 .n = c->out,
+                                 .in = c->in,
+                                 .kk = s->taps,
+                                 .patch = s->patch,
+                                 .accumulate = accumulate};
+    return mr_nn_cuda_launch(b, MR_NN_GPU_unfilter, mr_nn_cuda_blocks((uint64_t)c->out * c->in * s->taps), 1, &a);
+}
+
 int mr_nn_cuda_conv_backward(struct mr_nn_backend *b, const struct mr_nn_conv *c, const void *x, const void *w,
                              const void *y, void *dy, void *dx, void *dw, void *db, int accumulate)
 {
@@ -274,27 +318,14 @@ int mr_nn_cuda_conv_backward(struct mr_nn_backend *b, const struct mr_nn_conv *c
         return MR_EMISUSE;
     if (mr_nn_cuda_is_thin(c) && !dx)
         return mr_nn_cuda_thin_backward(b, c, x, y, dy, dw, db, accumulate);
-    uint64_t in_bytes = (uint64_t)c->h * c->w * c->in * b->element,
-             out_bytes = (uint64_t)s.pixels * c->out * b->element;
-    uint32_t part = part_of(&s, c->n);
-    void *to = slot->filter ? b->dfilter : dw;
+    bool beside = dx && (s.as_they_are || slot->cols); /* dw and dx share no scratch then; dw's is all beside */
     int rc = mr_nn_cuda_undo(b, c->act, c->n * s.pixels, c->out, y, dy, db, accumulate);
     if (!rc && mr_nn_cuda_is_thin(c)) /* forward had no use for it */
         rc = order_filter(b, c, &s, w, slot->filter);
-    for (uint32_t at = 0; at < c->n && !rc; at += part) {
-        uint32_t n = MR_MIN(part, c->n - at);
-        const char *in = (const char *)x + at * in_bytes, *out_grad = (const char *)dy + at * out_bytes;
-        const void *cols = s.as_they_are ? (const void *)in : slot->cols ? slot->cols : b->scratch;
-        if (dx)
-            rc = part_to_x(b, c, &s, n, slot->filter ? slot->filter : w, out_grad, (char *)dx + at * in_bytes);
-        if (!rc && cols == b->scratch)
-            rc = im2col(b, c, &s, n, in, b->scratch);
-        if (!rc)
-            rc = part_to_w(b, c, &s, n, cols, out_grad, to, at > 0 || (accumulate && !slot->filter));
-    }
-    if (rc || !slot->filter)
-        return rc;
-    struct mr_nn_gpu_filter a = {
-        .x = b->dfilter, .out = dw, .n = c->out, .in = c->in, .kk = s.taps, .patch = s.patch, .accumulate = accumulate};
-    return mr_nn_cuda_launch(b, MR_NN_GPU_unfilter, mr_nn_cuda_blocks((uint64_t)c->out * c->in * s.taps), 1, &a);
+    if (!rc)
+        rc = beside ? mr_nn_cuda_aside(b) : mr_nn_cuda_join(b);
+    if (!rc)
+        rc = all_to_w(b, c, &s, slot, x, dy, dw, accumulate);
+    mr_nn_cuda_back(b);
+    return rc || !dx ? rc : all_to_x(b, c, &s, slot->filter ? slot->filter : w, dy, dx);
 }

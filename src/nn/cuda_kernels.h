@@ -63,7 +63,7 @@ struct mr_nn_gpu_state {
     float scale, inverse; /* fp16's loss scale; 1 / that of the last pass */
     uint32_t skip, good;  /* good: steps in a row without an overflow */
     uint32_t found, ticket_loss, ticket_rescale, unused;
-    uint32_t ticket[MR_NN_GPU_TILES];
+    uint32_t ticket[2][MR_NN_GPU_TILES]; /* of the stream, and of the one beside it */
 };
 
 /* n / d of n < 2^31 by a multiplication: (high half of n * mul + n) >> shift. */

@@ -34,8 +34,12 @@ static uint32_t tiles(uint32_t cols)
 int mr_nn_cuda_undo(struct mr_nn_backend *b, enum mr_act act, uint32_t rows, uint32_t cols, const void *y, void *dy,
                     void *db, int accumulate)
 {
-    struct mr_nn_gpu_rows a = {
-        .y = y, .dy = dy, .db = {db, b->partial, b->state->ticket, accumulate}, .rows = rows, .cols = cols, .act = act};
+    struct mr_nn_gpu_rows a = {.y = y,
+                               .dy = dy,
+                               .db = {db, b->lane.partial, b->lane.ticket, accumulate},
+                               .rows = rows,
+                               .cols = cols,
+                               .act = act};
     if (act == MR_ACT_NONE && !db)
         return 0;
     int rc = check_columns(cols);
@@ -78,10 +82,16 @@ int mr_nn_cuda_linear_backward(struct mr_nn_backend *b, const struct mr_nn_linea
                                  .a = dy,
                                  .b = x,
                                  .d = dw};
-    int rc = mr_nn_cuda_undo(b, l->act, l->n, l->out, y, dy, db, accumulate);
+    bool late = dx && l->act == MR_ACT_NONE; /* then dx does not wait for the bias' sums */
+    int rc = late ? 0 : mr_nn_cuda_undo(b, l->act, l->n, l->out, y, dy, db, accumulate);
     if (!rc && dx)
-        rc = mr_nn_cuda_product(b, &to_x);
-    return rc ? rc : mr_nn_cuda_product(b, &to_w);
+        rc = mr_nn_cuda_aside(b);
+    if (!rc && late)
+        rc = mr_nn_cuda_undo(b, l->act, l->n, l->out, y, dy, db, accumulate);
+    if (!rc)
+        rc = mr_nn_cuda_product(b, &to_w);
+    mr_nn_cuda_back(b);
+    return rc || !dx ? rc : mr_nn_cuda_product(b, &to_x);
 }
 
 static struct mr_nn_gpu_pool pool_of(const struct mr_nn_pool *p)
@@ -116,7 +126,7 @@ int mr_nn_cuda_pool_backward(struct mr_nn_backend *b, const struct mr_nn_pool *p
     uint64_t inputs = (uint64_t)p->n * p->c * p->h * p->w;
     bool apart = p->stride >= p->k;
     bool covers = p->stride == p->k && p->out_h * p->k == p->h && p->out_w * p->k == p->w;
-    int rc = apart && !covers ? mr_memset_async(b->stream, dx, MR_DEVICE, 0, inputs * b->element) : 0;
+    int rc = apart && !covers ? mr_memset_async(b->lane.stream, dx, MR_DEVICE, 0, inputs * b->element) : 0;
     a.count = apart ? (uint64_t)p->n * p->c * p->out_h * p->out_w : inputs;
     enum mr_nn_gpu_kernel kernel = apart ? MR_NN_GPU_pool_scatter : MR_NN_GPU_pool_gather;
     return rc ? rc : mr_nn_cuda_launch(b, kernel, mr_nn_cuda_blocks(a.count), 1, &a);
@@ -163,7 +173,7 @@ int mr_nn_cuda_pool_drop_backward(struct mr_nn_backend *b, const struct mr_nn_po
     a.x = x;
     a.dy = dy;
     a.out = dx;
-    a.db = (struct mr_nn_gpu_sums){db, b->partial, b->state->ticket, accumulate};
+    a.db = (struct mr_nn_gpu_sums){db, b->lane.partial, b->lane.ticket, accumulate};
     uint32_t strips = narrow_strips(a.rows, a.c, &a.strip);
     return mr_nn_cuda_launch(b, MR_NN_GPU_pool_drop_back, strips, tiles(a.c), &a);
 }
@@ -174,9 +184,9 @@ static int norm_of(struct mr_nn_backend *b, const struct mr_nn_norm *m, struct m
     if (rows > INT32_MAX)
         return mr_error_set(MR_ELIMIT, "net: a norm over %llu pixels: on cuda there are at most 2^31",
                             (unsigned long long)rows);
-    *out = (struct mr_nn_gpu_norm){.partial = b->partial,
+    *out = (struct mr_nn_gpu_norm){.partial = b->lane.partial,
                                    .sums = b->sums,
-                                   .ticket = b->state->ticket,
+                                   .ticket = b->lane.ticket,
                                    .epsilon = m->epsilon,
                                    .momentum = m->momentum,
                                    .rows = (uint32_t)rows,

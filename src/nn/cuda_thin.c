@@ -47,7 +47,7 @@ int mr_nn_cuda_thin_backward(struct mr_nn_backend *b, const struct mr_nn_conv *c
     a.dy = dy;
     a.dw = dw;
     a.db = db;
-    a.partial = b->partial;
+    a.partial = b->lane.partial;
     a.accumulate = accumulate;
     a.strip = MR_MAX((a.rows - 1) / STRIPS + 1, 2 * MR_NN_GPU_BLOCK / MR_NN_GPU_TILE);
     a.strips = (a.rows - 1) / a.strip + 1;
