@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#define CHECK_EVERY 64  /* steps between looks at a device's totals, each of which waits for it */
+#define CHECK_EVERY 256 /* steps between looks at a device's totals, each of which waits for it */
 #define SKIP_MOST   100 /* in a row: by then it is the parameters */
 
 static struct mr_net_batch net_batch(const struct train_data *d, const struct mr_batch *b)
