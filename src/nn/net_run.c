@@ -227,7 +227,7 @@ static int forward(struct pass *p, const struct mr_net_batch *batch)
     struct mr_net *net = p->net;
     net->last_n = p->n;
     const struct mr_nn_tensor *in = &net->tensor[0];
-    int rc = net->low ? net->ops->refresh(net->backend, net->n_flat, net->params, net->low) : 0;
+    int rc = net->low && !batch->copied ? net->ops->refresh(net->backend, net->n_flat, net->params, net->low) : 0;
     if (!rc)
         rc = net->ops->input(net->backend, p->n, in->c, in->h * in->w, net->opts.layout, batch->input,
                              batch->input_dtype, in->value);
