@@ -353,6 +353,7 @@ const struct mr_nn_ops mr_nn_cuda = {
     .element = element,
     .runs_on = runs_on,
     .plan_conv = mr_nn_cuda_plan_conv,
+    .drops = 1,
     .linear_forward = mr_nn_cuda_linear_forward,
     .linear_backward = mr_nn_cuda_linear_backward,
     .conv_forward = mr_nn_cuda_conv_forward,

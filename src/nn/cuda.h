@@ -78,9 +78,9 @@ int mr_nn_cuda_join(struct mr_nn_backend *b);
 
 /* Rows in strips whose sums are added up. Returns how many; [out] strip: rows of one. */
 uint32_t mr_nn_cuda_strips(uint32_t rows, uint32_t cols, uint32_t *out_strip);
-/* dy *= act'(y), db: its sums by column, or NULL. */
-int mr_nn_cuda_undo(struct mr_nn_backend *b, enum mr_act act, uint32_t rows, uint32_t cols, const void *y, void *dy,
-                    void *db, int accumulate);
+/* dy *= act'(y), or dy = undropped drop->dy * act'(y); db: its sums by column, or NULL. */
+int mr_nn_cuda_undo(struct mr_nn_backend *b, enum mr_act act, const struct mr_nn_drop *drop, uint32_t rows,
+                    uint32_t cols, const void *y, void *dy, void *db, int accumulate);
 
 /*
  * d[m, n] = act(a b + bias): row-major, a is m x k, or k x m with ta; b is k x n, or n x k with tb. ld: elements of a stored

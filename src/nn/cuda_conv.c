@@ -319,7 +319,7 @@ int mr_nn_cuda_conv_backward(struct mr_nn_backend *b, const struct mr_nn_conv *c
     if (mr_nn_cuda_is_thin(c) && !dx)
         return mr_nn_cuda_thin_backward(b, c, x, y, dy, dw, db, accumulate);
     bool beside = dx && (s.as_they_are || slot->cols); /* dw and dx share no scratch then; dw's is all beside */
-    int rc = mr_nn_cuda_undo(b, c->act, c->n * s.pixels, c->out, y, dy, db, accumulate);
+    int rc = mr_nn_cuda_undo(b, c->act, NULL, c->n * s.pixels, c->out, y, dy, db, accumulate);
     if (!rc && mr_nn_cuda_is_thin(c)) /* forward had no use for it */
         rc = order_filter(b, c, &s, w, slot->filter);
     if (!rc)

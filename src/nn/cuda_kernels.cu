@@ -191,6 +191,14 @@ template <typename T> static __device__ void do_bias_act(const struct mr_nn_gpu_
     }
 }
 
+static __device__ bool is_dropped(uint64_t key, uint64_t step, uint64_t draw, uint32_t threshold)
+{
+    uint32_t r[4];
+    mr_nn_draw(key, step, draw / 4, r);
+    uint32_t low = draw & 1 ? r[1] : r[0], high = draw & 1 ? r[3] : r[2];
+    return (draw & 2 ? high : low) < threshold;
+}
+
 /* The sums of columns, from those of a block's lanes: of its strip, then by the last block of all strips. */
 static __device__ void add_columns(const struct mr_nn_gpu_sums &a, uint32_t cols, float sum)
 {
@@ -227,14 +235,18 @@ template <typename T> static __device__ void do_undo(const struct mr_nn_gpu_rows
     float sum = 0;
     if (col < a.cols) {
         T *dy = (T *)a.dy;
-        const T *y = in_of<T>(a.y);
+        const T *y = in_of<T>(a.y), *from = a.behind ? in_of<T>(a.behind) : dy;
+        uint64_t step = a.behind ? *a.step : 0;
 #pragma unroll 4
         for (uint64_t r = begin + ty; r < end; r += LANES) {
-            float v = get(dy[r * a.cols + col]);
-            if (a.act != MR_ACT_NONE) {
-                v = unact(a.act, get(y[r * a.cols + col]), v);
-                put(&dy[r * a.cols + col], v);
-            }
+            uint64_t i = r * a.cols + col;
+            float v = get(from[i]);
+            if (a.behind)
+                v = is_dropped(a.key, step, i, a.threshold) ? 0 : v * a.keep;
+            if (a.act != MR_ACT_NONE)
+                v = unact(a.act, get(y[i]), v);
+            if (a.act != MR_ACT_NONE || a.behind)
+                put(&dy[i], v);
             sum += v;
         }
     }
@@ -247,12 +259,10 @@ template <typename T> static __device__ void do_dropout(const struct mr_nn_gpu_d
     uint64_t step = *a.step;
     for (uint64_t i = first_index(); i < a.count; i += index_step()) {
         uint64_t draw = a.c > 1 && a.hw > 1 ? as_nchw(i, a.c, a.hw) : i;
-        uint32_t r[4], rest;
+        uint32_t rest;
         draw = a.per > 1 ? split(draw, a.per, &rest) : draw;
-        mr_nn_draw(a.key, step, draw / 4, r);
-        uint32_t low = draw & 1 ? r[1] : r[0], high = draw & 1 ? r[3] : r[2];
-        uint32_t mine = draw & 2 ? high : low;
-        put((T *)a.out + i, mine < a.threshold ? 0.0f : get(in_of<T>(a.x)[i]) * a.keep);
+        bool dropped = is_dropped(a.key, step, draw, a.threshold);
+        put((T *)a.out + i, dropped ? 0.0f : get(in_of<T>(a.x)[i]) * a.keep);
     }
 }
 

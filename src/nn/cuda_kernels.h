@@ -97,6 +97,11 @@ struct mr_nn_gpu_rows { /* bias_act: y = act(y + bias); undo: dy *= act'(y), db 
     void *dy; /* bias_act: y itself */
     const void *bias;
     struct mr_nn_gpu_sums db;
+    const void *behind; /* undo: the gradient behind dropout, which is read instead of dy; NULL: no dropout */
+    const uint64_t *step;
+    uint64_t key;
+    uint32_t threshold;
+    float keep;
     uint32_t rows, cols, strip; /* strip: rows of one */
     int32_t act;
 };

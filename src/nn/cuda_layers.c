@@ -31,8 +31,8 @@ static uint32_t tiles(uint32_t cols)
     return (cols - 1) / MR_NN_GPU_TILE + 1;
 }
 
-int mr_nn_cuda_undo(struct mr_nn_backend *b, enum mr_act act, uint32_t rows, uint32_t cols, const void *y, void *dy,
-                    void *db, int accumulate)
+int mr_nn_cuda_undo(struct mr_nn_backend *b, enum mr_act act, const struct mr_nn_drop *drop, uint32_t rows,
+                    uint32_t cols, const void *y, void *dy, void *db, int accumulate)
 {
     struct mr_nn_gpu_rows a = {.y = y,
                                .dy = dy,
@@ -40,7 +40,14 @@ int mr_nn_cuda_undo(struct mr_nn_backend *b, enum mr_act act, uint32_t rows, uin
                                .rows = rows,
                                .cols = cols,
                                .act = act};
-    if (act == MR_ACT_NONE && !db)
+    if (drop) {
+        a.behind = drop->dy;
+        a.step = &b->state->step;
+        a.key = mr_nn_draw_key(drop->seed, drop->layer);
+        a.threshold = mr_nn_threshold(drop->p);
+        a.keep = (float)(1 / (1 - drop->p));
+    }
+    if (act == MR_ACT_NONE && !db && !drop)
         return 0;
     int rc = check_columns(cols);
     uint32_t strips = mr_nn_cuda_strips(rows, cols, &a.strip);
@@ -82,12 +89,12 @@ int mr_nn_cuda_linear_backward(struct mr_nn_backend *b, const struct mr_nn_linea
                                  .a = dy,
                                  .b = x,
                                  .d = dw};
-    bool late = dx && l->act == MR_ACT_NONE; /* then dx does not wait for the bias' sums */
-    int rc = late ? 0 : mr_nn_cuda_undo(b, l->act, l->n, l->out, y, dy, db, accumulate);
+    bool late = dx && l->act == MR_ACT_NONE && !l->drop; /* then dx does not wait for the bias' sums */
+    int rc = late ? 0 : mr_nn_cuda_undo(b, l->act, l->drop, l->n, l->out, y, dy, db, accumulate);
     if (!rc && dx)
         rc = mr_nn_cuda_aside(b);
     if (!rc && late)
-        rc = mr_nn_cuda_undo(b, l->act, l->n, l->out, y, dy, db, accumulate);
+        rc = mr_nn_cuda_undo(b, l->act, l->drop, l->n, l->out, y, dy, db, accumulate);
     if (!rc)
         rc = mr_nn_cuda_product(b, &to_w);
     mr_nn_cuda_back(b);

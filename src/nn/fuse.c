@@ -35,6 +35,9 @@ static void fuse_pool(struct mr_net *net, uint32_t conv)
 
 void mr_net_fuse(struct mr_net *net)
 {
+    for (uint32_t i = 0; net->ops->drops && i + 1 < net->n_nodes; i++)
+        if (net->node[i].kind == MR_NODE_LINEAR && follows(net, i, MR_NODE_DROPOUT))
+            net->node[i + 1].undone = net->tensor[net->node[i].out].h * net->tensor[net->node[i].out].w == 1;
     for (uint32_t i = 0; net->ops->pool_drop_fits && i < net->n_nodes; i++)
         if (net->node[i].kind == MR_NODE_CONV && follows(net, i, MR_NODE_POOL))
             fuse_pool(net, i);

@@ -43,8 +43,10 @@ struct mr_node {
     uint32_t number; /* dropouts: which, keys its draws */
     uint32_t fused;  /* of a pool: nodes from here that run as one; 0: alone */
     bool inside;     /* one of those, not the first */
-    bool undone;     /* a convolution: the pool behind it undoes its activation, and sums its bias' gradient */
-    void *saved;     /* norms: the batch's mean and 1/deviation */
+    bool
+        undone; /* a convolution: the pool behind it undoes its activation, and sums its bias' gradient; dropout: the linear
+                        layer before it does it backward */
+    void *saved; /* norms: the batch's mean and 1/deviation */
 };
 
 #define MR_NN_NONE UINT32_MAX

@@ -162,6 +162,11 @@ static int backward_node(struct pass *p, const struct mr_node *node, void *dx)
     switch (node->kind) {
     case MR_NODE_LINEAR: {
         struct mr_nn_linear l = linear_of(p, node);
+        struct mr_nn_drop drop;
+        if (node < &net->node[net->n_nodes - 1] && node[1].kind == MR_NODE_DROPOUT && node[1].undone) {
+            drop = (struct mr_nn_drop){net->opts.seed, node[1].number, node[1].p, net->tensor[node[1].out].grad};
+            l.drop = &drop;
+        }
         return ops->linear_backward(b, &l, in->value, weights(net, node->weight), out->value, out->grad, dx,
                                     gradient(net, node->weight), gradient(net, node->bias), p->accumulate);
     }
@@ -209,7 +214,7 @@ static int backward(struct pass *p)
     struct mr_net *net = p->net;
     for (uint32_t i = net->n_nodes; i-- > 0;) {
         const struct mr_node *node = &net->node[i];
-        if (node->inside)
+        if (node->inside || (node->kind == MR_NODE_DROPOUT && node->undone))
             continue;
         void *dx = input_grad(p, node);
         int rc = backward_node(p, node, dx);

@@ -15,9 +15,17 @@ enum mr_act { MR_ACT_NONE, MR_ACT_RELU, MR_ACT_SIGMOID, MR_ACT_TANH, MR_ACT_GELU
 
 struct mr_nn_backend; /* the backend's own state: threads, handles, workspace, stream */
 
+struct mr_nn_drop { /* dropout of vectors behind a layer, that the layer's backward undoes */
+    uint64_t seed;
+    uint32_t layer;
+    double p;
+    const void *dy; /* the gradient behind it */
+};
+
 struct mr_nn_linear { /* y[n, out] = act(x[n, in] w[out, in]^T + b[out]) */
     uint32_t n, in, out;
     enum mr_act act;
+    const struct mr_nn_drop *drop; /* backward; NULL: dy is the gradient. Else dy is written only */
 };
 
 struct mr_nn_conv { /* cross-correlation, as PyTorch's; w[out, in, k, k] */
@@ -61,6 +69,7 @@ struct mr_nn_ops {
     /* Told before training, once for each shape that will come, so that algorithms are chosen and workspace is taken. */
     int (*plan_conv)(struct mr_nn_backend *b, const struct mr_nn_conv *conv);
 
+    int drops; /* linear_backward() knows l->drop */
     int (*linear_forward)(struct mr_nn_backend *b, const struct mr_nn_linear *l, const void *x, const void *w,
                           const void *bias, void *y);
     /* dy is overwritten with the gradient before the activation; dx NULL: not wanted; dw, db (f32/f64 flat) are written, or

@@ -276,6 +276,7 @@ static const struct {
     {"conv:5,relu,maxpool:2,dropout:0.4,flatten,linear:5", 2, 7},     /* a row that no window covers, */
     {"conv:5,relu,avgpool:2,dropout:0.4,flatten,linear:5", 2, 10},    /* averages, */
     {"conv:5,gelu,maxpool:2,dropout:0.4,flatten,linear:5", 2, 10},    /* an activation of its own */
+    {"flatten,linear:40,dropout:0.3,linear:7,relu,dropout:0.5,linear:5", 2, 5},
     {"conv:32,relu,flatten,linear:5", 1, 7},
     {"conv:64,s=2,p=1,tanh,conv:8,relu,flatten,linear:5", 1, 9},
     {"conv:32,p=2,bias=0,gelu,flatten,linear:5", 1, 5},
