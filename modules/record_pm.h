@@ -179,7 +179,7 @@ struct pm_session {
     size_t available_bytes, config_bytes, data_bytes;
     const char *names[PM_METRICS];  /* CUPTI's, of those that are sampled */
     const char *labels[PM_METRICS]; /* ours, of the same */
-    uint32_t n;
+    uint32_t n, label_ids[PM_METRICS];
     unsigned n_overflows;
     uint64_t start_call_ns; /* on the host's clock: before sampling was started */
     uint64_t bound_ns;      /* when `lower` was last looked at; 0: never */

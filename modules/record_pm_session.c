@@ -111,6 +111,8 @@ int pm_session_open(struct pm_session *session, uint32_t hz, const char **what)
         rc = set_config(session, hz, what);
     if (rc == CUPTI_OK)
         rc = make_data(session, what);
+    for (uint32_t i = 0; i < session->n && rc == CUPTI_OK; i++)
+        session->label_ids[i] = record_string(session->labels[i]);
     if (rc == CUPTI_OK)
         session->open = true;
     else
@@ -176,8 +178,7 @@ static int put_sample(struct pm_session *session, size_t i, struct mr_part_metri
         return rc;
     rc = pm.ProfilerHostEvaluateToGpuValues(&evaluate);
     for (uint32_t m = 0; m < session->n && rc == CUPTI_OK; m++) {
-        uint32_t name = record_string(session->labels[m]);
-        to[(*n_put)++] = (struct mr_part_metric){time, values[m], name, session->device};
+        to[(*n_put)++] = (struct mr_part_metric){time, values[m], session->label_ids[m], session->device};
     }
     return rc;
 }
