@@ -218,6 +218,7 @@ static void *work(void *unused)
             n = driver.count ? 0 : (int)MAX_DEVICES;
         for (uint32_t i = 0; i < MAX_DEVICES && i < (unsigned)n; i++) {
             open_device(i);
+            any = any || devices[i].failed;
             if (devices[i].session.open) {
                 any = true;
                 soon = attend(i, wanted) || soon;

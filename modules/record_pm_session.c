@@ -186,7 +186,7 @@ static int put_sample(struct pm_session *session, size_t i, struct mr_part_metri
 static int put_samples(struct pm_session *session, size_t n, uint64_t host, const char **what)
 {
     static struct mr_part_metric batch[BATCH]; /* there is one thread */
-    struct cupti_pm_sample_info first, last;
+    struct cupti_pm_sample_info first = {0}, last = {0};
     uint32_t n_put = 0;
     *what = "cuptiPmSamplingCounterDataGetSampleInfo";
     int rc = sample_times(session, 0, &first);
