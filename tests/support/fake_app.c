@@ -1,7 +1,7 @@
 /*
  * A "CUDA program" for machines without a GPU: what the driver does in one (loads CUDA_INJECTION64_PATH and calls its
  * InitializeInjection) and calls of the stand-in for CUPTI.
- * usage: fake_app steps N | capture | threads N | kill | fork | spawn COMMAND... | daemon | hang | exit CODE
+ * usage: fake_app steps N | pause MS | capture | threads N | kill | fork | spawn COMMAND... | daemon | hang | exit CODE
  */
 #include "fake_cupti.h"
 
@@ -111,6 +111,10 @@ int main(int argc, char **argv)
     }
     if (strcmp(mode, "steps") == 0)
         steps((void *)(uintptr_t)n);
+    if (strcmp(mode, "pause") == 0) {
+        steps((void *)(uintptr_t)10);
+        usleep(n * 1000);
+    }
     if (strcmp(mode, "others") == 0)
         others(1);
     if (strcmp(mode, "threads") == 0)
