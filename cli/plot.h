@@ -29,6 +29,8 @@ struct plot_panel {
     struct plot_limit limit;
     bool log_x, log_y;
     enum plot_ticks x_ticks;
+    bool percent; /* y is a share that comes near 100: the axis is logarithmic in what is missing */
+    bool whole_x; /* x counts: ticks at whole numbers, from 0 when that is near */
 };
 
 struct plot {
