@@ -217,7 +217,7 @@ int train_check_state(const struct train *t, const struct checkpoint *c)
     describe(t, buf, common);
     for (int i = 0; i < N_COMMON; i++) {
         const char *was = checkpoint_get(c, common[i].key);
-        if (!was || strcmp(was, common[i].text) != 0)
+        if (!checkpoint_is(c, common[i].key, common[i].text))
             return mr_error_set(MR_ESTATE, "%s: is of another run: %s there '%s', here '%s'", c->path, common[i].option,
                                 was ? was : "(none)", common[i].text);
     }
