@@ -58,6 +58,8 @@ static void put_text(struct writer *w, double x, double y, const char *style, co
 
 static int name_index(struct writer *w, const char *name)
 {
+    if (!name)
+        return 0;
     for (int i = 0; i < w->n_names; i++)
         if (strcmp(w->names[i], name) == 0)
             return i;
@@ -149,12 +151,12 @@ static void find_ranges(struct axes *a)
     for (int k = 0; k < p->n_series; k++) {
         const struct plot_series *s = &p->series[k];
         for (int i = 0; i < s->n; i++) {
+            x0 = s->x ? fmin(x0, s->x[i]) : 0;
+            x1 = s->x ? fmax(x1, s->x[i]) : s->n;
             if (!shown(p, s, i))
                 continue;
             low = fmin(low, s->y[i]);
             high = fmax(high, s->y[i]);
-            x0 = s->x ? fmin(x0, s->x[i]) : 0;
-            x1 = s->x ? fmax(x1, s->x[i]) : s->n;
         }
     }
     if (high <= 0)
@@ -290,7 +292,7 @@ static void draw_line(struct writer *w, const struct axes *a, const struct plot_
         if (shown(a->panel, s, i))
             put(w, "%.1f,%.1f ", at_x(a, s->x[i]), at_y(a, s->y[i]));
     put(w, "\"><title>");
-    put_escaped(w, s->name);
+    put_escaped(w, s->name ? s->name : a->panel->title);
     put(w, "</title></polyline>\n");
     for (int i = 0; i < s->n && s->n <= MOST_MARKS; i++)
         if (shown(a->panel, s, i))

@@ -8,10 +8,10 @@
 #include <stdbool.h>
 
 struct plot_series {
-    const char *name;
-    const double *x; /* bars: NULL */
-    const double *y; /* negative: left out */
-    int n;           /* points, or bars: one a category */
+    const char *name; /* NULL: none, nor a line in the legend */
+    const double *x;  /* bars: NULL */
+    const double *y;  /* negative: left out */
+    int n;            /* points, or bars: one a category */
 };
 
 struct plot_limit {
