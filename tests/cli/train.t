@@ -151,7 +151,7 @@ millrace train: adam:momentum: no such option; there are lr, betas, eps, amsgrad
 $ millrace train d --model mlp:50r -o sgd --lr 1e6 -e 1 --on-nan skip --json | grep -c '"steps_skipped": [1-9]'
 1
 $ millrace train d --model softmax -t 'cast(f32),scale(1e30),scale(1e30)' -e 9 --on-nan skip >/dev/null
-millrace train: the loss is not finite .NaN or infinite. at step 101 of epoch 3: first in layer fc1 .output.; .* (re)
+millrace train: the loss is not finite .NaN or infinite. at step 101 of epoch 3: first in layer flatten .output.; .* (re)
 [1]
 # Photos by the residual net, channels last as they are decoded: it learns what it sees.
 $ millrace synth photos ph --n 48 --classes 2 -q >/dev/null && millrace train folder:ph --model resnet20 -t 'resize(20),center_crop(16,16)' -b 16 -e 3 --lr 0.003 --json > ph.json; sed -n 's/^      "loss": \(.*\),/\1/p' ph.json | awk 'NR==1 {a=$1} {b=$1} END {print NR, b<a}'
