@@ -70,8 +70,9 @@ static char *as_read(const char *text)
         return NULL;
     mr_json_string(json, NULL, text);
     cJSON *item = mr_json_finish(json, &written) > 0 ? cJSON_Parse(written) : NULL;
-    if (cJSON_IsString(item))
-        out = strdup(item->valuestring);
+    const char *value = cJSON_GetStringValue(item);
+    if (value)
+        out = strdup(value);
     cJSON_Delete(item);
     mr_json_destroy(json);
     return out;

@@ -86,9 +86,14 @@ static double scaled(double v, bool log)
 }
 
 /* Percent: by what is missing to 100, so that 99 and 99.5 lie as far apart as 80 and 90. */
+static double percent_y(double v)
+{
+    return -log10(fmax(100 - v, 0.01));
+}
+
 static double scaled_y(const struct plot_panel *p, double v)
 {
-    return p->percent ? -log10(fmax(100 - v, 0.01)) : scaled(v, p->log_y);
+    return p->percent ? percent_y(v) : scaled(v, p->log_y);
 }
 
 static double at_x(const struct axes *a, double x)
@@ -133,8 +138,8 @@ static void range_y(struct axes *a, double low, double high)
             i++;
         while (k > i + 1 && percents[k - 1] >= high)
             k--;
-        a->y0 = scaled_y(p, percents[i]);
-        a->y1 = scaled_y(p, percents[k]);
+        a->y0 = percent_y(percents[i]);
+        a->y1 = percent_y(percents[k]);
     } else if (p->log_y && is_short(low, high)) {
         a->y0 = log10(tick_near(low, true));
         a->y1 = fmax(log10(tick_near(high * 1.02, false)), a->y0 + 0.3);
@@ -248,7 +253,7 @@ static void draw_axes(struct writer *w, const struct axes *a)
     double middle = a->top + a->height / 2, step = nice_step(a->y1);
     if (p->percent) {
         for (size_t i = 0; i < CLI_COUNT(percents); i++)
-            if (scaled_y(p, percents[i]) > a->y0 - 1e-9 && scaled_y(p, percents[i]) < a->y1 + 1e-9)
+            if (percent_y(percents[i]) > a->y0 - 1e-9 && percent_y(percents[i]) < a->y1 + 1e-9)
                 y_tick(w, a, percents[i]);
     } else if (p->log_y) {
         double base[] = {1, 2, 5};
