@@ -156,7 +156,7 @@ millrace train: the loss is not finite .NaN or infinite. at step 101 of epoch 3:
 # Real MNIST, if it is there: a perceptron and a short run of the CNN.
 $ m=${MILLRACE_TEST_DATA:-none}/mnist; if [ -d $m ]; then millrace train $m --model mlp:300s,100r,50s -o adam -e 3 --device cpu --target-acc 96% --json > m.json && grep -c ended_by m.json; else echo "SKIP MNIST: 1"; fi | sed 's/^SKIP.*: //'
 1
-$ m=${MILLRACE_TEST_DATA:-none}/mnist; if [ -d $m ]; then millrace train $m --model mnist-cnn -o adadelta --lr 1 --max-steps 80 --test none --device cpu -c cnn.st >/dev/null && millrace predict cnn.st $m,split=test --device cpu --json -n 0 | awk '/"accuracy"/ {print ($2 + 0 > 0.9)}'; else echo "SKIP MNIST: 1"; fi | sed 's/^SKIP.*: //'
+$ m=${MILLRACE_TEST_DATA:-none}/mnist; if [ -d $m ]; then millrace train $m --model mnist-cnn -o adadelta --lr 1.0 --schedule step:0.7 --max-steps 80 --test none --device cpu -c cnn.st >/dev/null && millrace predict cnn.st $m,split=test --device cpu --json -n 0 | awk '/"accuracy"/ {print ($2 + 0 > 0.9)}'; else echo "SKIP MNIST: 1"; fi | sed 's/^SKIP.*: //'
 1
 # The benches of training.
 $ millrace bench optimizers d --models 'softmax|mlp:20r' --optimizers 'sgd:lr=0.1|adam:lr=1e-3' -n 40 --plot o.html --json > o.json; grep -c '"optimizer"' o.json; grep -c '<polyline' o.html; grep -c '^<tr>' o.html
