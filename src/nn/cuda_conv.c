@@ -230,9 +230,9 @@ int mr_nn_cuda_conv_forward(struct mr_nn_backend *b, const struct mr_nn_conv *c,
     return rc;
 }
 
-/* dx of a part: the patches' gradients, and each pixel's added up. */
-static int part_to_x(struct mr_nn_backend *b, const struct mr_nn_conv *c, const struct shape *s, uint32_t n,
-                     const void *filter, const void *dy, void *dx)
+/* The patches' gradients of a part; they are dx where x is the patches. */
+static int part_to_patches(struct mr_nn_backend *b, const struct mr_nn_conv *c, const struct shape *s, uint32_t n,
+                           const void *filter, const void *dy, void *dx)
 {
     struct mr_nn_product p = {.m = n * s->pixels,
                               .n = s->patch,
@@ -243,8 +243,14 @@ static int part_to_x(struct mr_nn_backend *b, const struct mr_nn_conv *c, const 
                               .a = dy,
                               .b = filter,
                               .d = s->as_they_are ? dx : b->scratch};
-    int rc = mr_nn_cuda_product(b, &p);
-    return rc || s->as_they_are ? rc : col2im(b, c, s, n, b->scratch, dx);
+    return mr_nn_cuda_product(b, &p);
+}
+
+/* ... and each pixel's added up. */
+static int patches_to_x(struct mr_nn_backend *b, const struct mr_nn_conv *c, const struct shape *s, uint32_t n,
+                        void *dx)
+{
+    return s->as_they_are ? 0 : col2im(b, c, s, n, b->scratch, dx);
 }
 
 static int all_to_x(struct mr_nn_backend *b, const struct mr_nn_conv *c, const struct shape *s, const void *filter,
@@ -254,9 +260,13 @@ static int all_to_x(struct mr_nn_backend *b, const struct mr_nn_conv *c, const s
              out_bytes = (uint64_t)s->pixels * c->out * b->element;
     uint32_t part = part_of(s, c->n);
     int rc = 0;
-    for (uint32_t at = 0; at < c->n && !rc; at += part)
-        rc = part_to_x(b, c, s, MR_MIN(part, c->n - at), filter, (const char *)dy + at * out_bytes,
-                       (char *)dx + at * in_bytes);
+    for (uint32_t at = 0; at < c->n && !rc; at += part) {
+        uint32_t n = MR_MIN(part, c->n - at);
+        char *to = (char *)dx + at * in_bytes;
+        rc = part_to_patches(b, c, s, n, filter, (const char *)dy + at * out_bytes, to);
+        if (!rc)
+            rc = patches_to_x(b, c, s, n, to);
+    }
     return rc;
 }
 
@@ -318,14 +328,20 @@ int mr_nn_cuda_conv_backward(struct mr_nn_backend *b, const struct mr_nn_conv *c
         return MR_EMISUSE;
     if (mr_nn_cuda_is_thin(c) && !dx)
         return mr_nn_cuda_thin_backward(b, c, x, y, dy, dw, db, accumulate);
+    const void *filter = slot->filter ? slot->filter : w;
     bool beside = dx && (s.as_they_are || slot->cols); /* dw and dx share no scratch then; dw's is all beside */
+    bool whole = beside && part_of(&s, c->n) == c->n;
     int rc = mr_nn_cuda_undo(b, c->act, NULL, c->n * s.pixels, c->out, y, dy, db, accumulate);
     if (!rc && mr_nn_cuda_is_thin(c)) /* forward had no use for it */
         rc = order_filter(b, c, &s, w, slot->filter);
+    if (!rc && whole) /* first: others wait for it, and two products at once wait for each other */
+        rc = part_to_patches(b, c, &s, c->n, filter, dy, dx);
     if (!rc)
         rc = beside ? mr_nn_cuda_aside(b) : mr_nn_cuda_join(b);
     if (!rc)
         rc = all_to_w(b, c, &s, slot, x, dy, dw, accumulate);
     mr_nn_cuda_back(b);
-    return rc || !dx ? rc : all_to_x(b, c, &s, slot->filter ? slot->filter : w, dy, dx);
+    if (rc || !dx)
+        return rc;
+    return whole ? patches_to_x(b, c, &s, c->n, dx) : all_to_x(b, c, &s, filter, dy, dx);
 }
