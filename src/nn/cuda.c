@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MOST_BLOCKS 4096 /* some waves of every GPU there is */
+#define MOST_BLOCKS 16384 /* some waves of every GPU there is */
 
 uint64_t mr_nn_cuda_blocks(uint64_t elements)
 {
