@@ -199,32 +199,52 @@ static __device__ bool is_dropped(uint64_t key, uint64_t step, uint64_t draw, ui
     return (draw & 2 ? high : low) < threshold;
 }
 
+/* A column's sums of strips, added up in order from the first on, every `step`th; the loads go out together. */
+template <int N>
+static __device__ float strips_sum(const float *partial, uint32_t strips, uint32_t cols, uint32_t first, uint32_t step)
+{
+    float sum = 0;
+    for (uint32_t s = first; s < strips; s += N * step) {
+        float v[N];
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            v[i] = s + i * step < strips ? __ldcg(&partial[(uint64_t)(s + i * step) * cols]) : 0;
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            sum += v[i];
+    }
+    return sum;
+}
+
+/* In the first lane: the lanes' sum. */
+static __device__ float lanes_sum(float sum)
+{
+    __shared__ float part[LANES][TILE];
+    uint32_t tx = threadIdx.x % TILE, ty = threadIdx.x / TILE;
+    part[ty][tx] = sum;
+    __syncthreads();
+    if (ty == 0)
+#pragma unroll
+        for (int i = 1; i < LANES; i++)
+            sum += part[i][tx];
+    __syncthreads();
+    return sum;
+}
+
 /* The sums of columns, from those of a block's lanes: of its strip, then by the last block of all strips. */
 static __device__ void add_columns(const struct mr_nn_gpu_sums &a, uint32_t cols, float sum)
 {
-    __shared__ float part[LANES][TILE];
     uint32_t tx = threadIdx.x % TILE, ty = threadIdx.x / TILE, col = blockIdx.y * TILE + tx;
-    part[ty][tx] = sum;
-    __syncthreads();
-    if (ty == 0 && col < cols) {
-        for (int i = 1; i < LANES; i++)
-            sum += part[i][tx];
-        a.partial[(uint64_t)blockIdx.x * cols + col] = sum;
+    sum = lanes_sum(sum);
+    if (gridDim.x > 1) {
+        if (ty == 0 && col < cols)
+            a.partial[(uint64_t)blockIdx.x * cols + col] = sum;
+        if (!is_last(&a.ticket[blockIdx.y], gridDim.x))
+            return;
+        sum = lanes_sum(col < cols ? strips_sum<24>(a.partial + col, gridDim.x, cols, ty, LANES) : 0);
     }
-    if (!is_last(&a.ticket[blockIdx.y], gridDim.x))
-        return;
-    sum = 0;
-    if (col < cols)
-#pragma unroll 8
-        for (uint32_t s = ty; s < gridDim.x; s += LANES)
-            sum += __ldcg(&a.partial[(uint64_t)s * cols + col]);
-    part[ty][tx] = sum;
-    __syncthreads();
-    if (ty == 0 && col < cols) {
-        for (int i = 1; i < LANES; i++)
-            sum += part[i][tx];
+    if (ty == 0 && col < cols)
         a.to[col] = a.accumulate ? a.to[col] + sum : sum;
-    }
 }
 
 /* Grid: strips, tiles of columns. */
@@ -237,17 +257,28 @@ template <typename T> static __device__ void do_undo(const struct mr_nn_gpu_rows
         T *dy = (T *)a.dy;
         const T *y = in_of<T>(a.y), *from = a.behind ? in_of<T>(a.behind) : dy;
         uint64_t step = a.behind ? *a.step : 0;
-#pragma unroll 4
-        for (uint64_t r = begin + ty; r < end; r += LANES) {
-            uint64_t i = r * a.cols + col;
-            float v = get(from[i]);
-            if (a.behind)
-                v = is_dropped(a.key, step, i, a.threshold) ? 0 : v * a.keep;
-            if (a.act != MR_ACT_NONE)
-                v = unact(a.act, get(y[i]), v);
-            if (a.act != MR_ACT_NONE || a.behind)
-                put(&dy[i], v);
-            sum += v;
+        for (uint64_t r = begin + ty; r < end; r += 4 * LANES) {
+            float v[4], was[4]; /* all are loaded before one is stored: for all the compiler knows they overlap */
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                uint64_t i = (r + j * LANES) * a.cols + col;
+                bool inside = r + j * LANES < end;
+                v[j] = inside ? get(from[i]) : 0;
+                was[j] = inside && a.act != MR_ACT_NONE ? get(y[i]) : 0;
+            }
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                uint64_t i = (r + j * LANES) * a.cols + col;
+                if (r + j * LANES >= end)
+                    break;
+                if (a.behind)
+                    v[j] = is_dropped(a.key, step, i, a.threshold) ? 0 : v[j] * a.keep;
+                if (a.act != MR_ACT_NONE)
+                    v[j] = unact(a.act, was[j], v[j]);
+                if (a.act != MR_ACT_NONE || a.behind)
+                    put(&dy[i], v[j]);
+                sum += v[j];
+            }
         }
     }
     if (a.db.to)

@@ -4,18 +4,18 @@
 
 uint32_t mr_nn_cuda_strips(uint32_t rows, uint32_t cols, uint32_t *out_strip)
 {
-    uint32_t strips = MR_MIN(MR_NN_GPU_STRIPS, (rows - 1) / 32 + 1);
+    uint32_t strips = rows <= 64 ? 1 : MR_MIN(MR_NN_GPU_STRIPS, (rows - 1) / 32 + 1); /* 1: nothing to add up */
     strips = MR_MAX(MR_MIN(strips, MR_NN_MOST_SUMS / MR_MAX(cols, 1)), 1);
     *out_strip = (rows - 1) / strips + 1;
     return (rows - 1) / *out_strip + 1;
 }
 
-/* The same where a row is much work: a lane one row of a strip, or two, as long as sums allow. */
-static uint32_t narrow_strips(uint32_t rows, uint32_t cols, uint32_t *out_strip)
+/* The same where a row is much work: a lane so many rows of a strip, and more where sums leave no other way. */
+static uint32_t narrow_strips(uint32_t rows, uint32_t cols, uint32_t of_lane, uint32_t *out_strip)
 {
     uint32_t lanes = MR_NN_GPU_BLOCK / MR_NN_GPU_TILE, most = MR_MIN(1024, MR_NN_MOST_SUMS / MR_MAX(cols, 1));
-    uint32_t strips = MR_MAX(MR_MIN((rows - 1) / lanes + 1, most), 1);
-    *out_strip = (rows - 1) / strips + 1;
+    uint32_t strips = MR_MAX(MR_MIN((rows - 1) / (lanes * of_lane) + 1, most), 1);
+    *out_strip = (uint32_t)mr_round_up((rows - 1) / strips + 1, lanes);
     return (rows - 1) / *out_strip + 1;
 }
 
@@ -169,7 +169,7 @@ int mr_nn_cuda_pool_drop_forward(struct mr_nn_backend *b, const struct mr_nn_poo
     struct mr_nn_gpu_pool_drop a = pool_drop_of(b, d);
     a.x = x;
     a.out = y;
-    uint32_t strips = narrow_strips(a.rows, a.c, &a.strip);
+    uint32_t strips = narrow_strips(a.rows, a.c, 1, &a.strip);
     return mr_nn_cuda_launch(b, MR_NN_GPU_pool_drop, strips, tiles(a.c), &a);
 }
 
@@ -181,7 +181,7 @@ int mr_nn_cuda_pool_drop_backward(struct mr_nn_backend *b, const struct mr_nn_po
     a.dy = dy;
     a.out = dx;
     a.db = (struct mr_nn_gpu_sums){db, b->lane.partial, b->lane.ticket, accumulate};
-    uint32_t strips = narrow_strips(a.rows, a.c, &a.strip);
+    uint32_t strips = narrow_strips(a.rows, a.c, 2, &a.strip);
     return mr_nn_cuda_launch(b, MR_NN_GPU_pool_drop_back, strips, tiles(a.c), &a);
 }
 

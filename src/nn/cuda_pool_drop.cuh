@@ -82,13 +82,19 @@ template <typename T> static __device__ void do_pool_drop_back(const struct mr_n
     for (uint64_t r = begin + threadIdx.x / TILE; channel < a.c && r < end; r += LANES) {
         quad q = quad_of(a, (uint32_t)r, channel, step);
         vector_of<T, 4> dy = in_of<vector_of<T, 4>>(a.dy)[q.flat];
+        uint64_t window[4];
+        T x[4][4]; /* all are loaded before one is stored: for all the compiler knows they overlap */
 #pragma unroll
         for (int j = 0; j < 4; j++) {
-            uint64_t at = next_window(a, &q, channel);
-            float v[4], top, d;
+            window[j] = next_window(a, &q, channel);
 #pragma unroll
             for (int i = 0; i < 4; i++)
-                v[i] = get(in_of<T>(a.x)[at + corner(a, i)]);
+                x[j][i] = in_of<T>(a.x)[window[j] + corner(a, i)];
+        }
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            uint64_t at = window[j];
+            float v[4] = {get(x[j][0]), get(x[j][1]), get(x[j][2]), get(x[j][3])}, top, d;
             int best = largest_of(v);
             top = best == 0 ? v[0] : best == 1 ? v[1] : best == 2 ? v[2] : v[3]; /* an index would put v into memory */
             d = q.draw[j] < a.threshold ? 0.0f : unact(a.act, top, get(dy.v[j]) * a.keep);
