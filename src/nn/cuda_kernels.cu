@@ -736,28 +736,28 @@ template <typename T> static __device__ void do_im2col(const struct mr_nn_gpu_co
         gather_patches<T>(a);
 }
 
-template <typename T, int N> static __device__ void add_patches(const struct mr_nn_gpu_cols &a)
+/* K: the window where its side is known and the stride is 1, so that all loads go out together; 0: any. */
+template <typename T, int N, int K> static __device__ void add_patches(const struct mr_nn_gpu_cols &a)
 {
     typedef vector_of<T, N> V;
+    constexpr int AHEAD = K ? K * K : 1;
+    const uint32_t k = K ? K : a.k;
     for (uint64_t at = first_index(); at < a.count; at += index_step()) {
         uint32_t i = (uint32_t)at, pixel = over(i, a.by_channels), c = i - pixel * a.channels;
         uint32_t line = over(pixel, a.by_w), ix = pixel - line * a.w, sample = over(line, a.by_h),
                  iy = line - sample * a.h;
         float sum[N] = {};
-        for (uint32_t ky = 0; ky < a.k && ky <= iy + a.pad; ky++) {
-            uint32_t ty = iy + a.pad - ky, oy = over(ty, a.by_stride);
-            if (oy * a.stride != ty || oy >= a.out_h)
-                continue;
-            for (uint32_t kx = 0; kx < a.k && kx <= ix + a.pad; kx++) {
-                uint32_t tx = ix + a.pad - kx, ox = over(tx, a.by_stride);
-                if (ox * a.stride != tx || ox >= a.out_w)
-                    continue;
-                uint64_t row = ((uint64_t)sample * a.out_h + oy) * a.out_w + ox;
-                V v = in_of<V>(a.x)[row * a.patch + (ky * a.k + kx) * a.channels + c];
+#pragma unroll AHEAD
+        for (uint32_t tap = 0; tap < k * k; tap++) {
+            uint32_t ky = K ? tap / k : over(tap, a.by_k), kx = tap - ky * k;
+            uint32_t ty = iy + a.pad - ky, tx = ix + a.pad - kx; /* before the first they wrap around */
+            uint32_t oy = K ? ty : over(ty, a.by_stride), ox = K ? tx : over(tx, a.by_stride);
+            V v = {};
+            if (oy < a.out_h && ox < a.out_w && (K || (oy * a.stride == ty && ox * a.stride == tx)))
+                v = in_of<V>(a.x)[(((uint64_t)sample * a.out_h + oy) * a.out_w + ox) * a.patch + tap * a.channels + c];
 #pragma unroll
-                for (int n = 0; n < N; n++)
-                    sum[n] += get(v.v[n]);
-            }
+            for (int n = 0; n < N; n++)
+                sum[n] += get(v.v[n]);
         }
         V out;
 #pragma unroll
@@ -769,10 +769,13 @@ template <typename T, int N> static __device__ void add_patches(const struct mr_
 
 template <typename T> static __device__ void do_col2im(const struct mr_nn_gpu_cols &a)
 {
-    if (a.wide)
-        add_patches<T, 16 / sizeof(T)>(a);
+    constexpr int N = 16 / sizeof(T);
+    if (a.wide && a.k == 3 && a.stride == 1)
+        add_patches<T, N, 3>(a);
+    else if (a.wide)
+        add_patches<T, N, 0>(a);
     else
-        add_patches<T, 1>(a);
+        add_patches<T, 1, 0>(a);
 }
 
 #include "nn/cuda_thin.cuh"

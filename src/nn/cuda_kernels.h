@@ -9,11 +9,12 @@
 #include <millrace/nn.h>
 #include <stdint.h>
 
-#define MR_NN_GPU_BLOCK  256
-#define MR_NN_GPU_TILE   32  /* columns of a strip's block */
-#define MR_NN_GPU_STRIPS 256 /* at most */
-#define MR_NN_GPU_TILES  32768
-#define MR_NN_GPU_THIN   256 /* filters of a thin convolution, at most */
+#define MR_NN_GPU_BLOCK     256
+#define MR_NN_GPU_TILE      32  /* columns of a strip's block */
+#define MR_NN_GPU_STRIPS    256 /* at most */
+#define MR_NN_GPU_TILES     32768
+#define MR_NN_GPU_THIN      256 /* filters of a thin convolution, at most */
+#define MR_NN_GPU_THIN_SUMS 8   /* a block's, of its backward */
 
 /* X(name): mr_nn_<name>_<f32|bf16|f16> in the image. */
 #define MR_NN_GPU_KERNELS(X)                                                                                           \
@@ -196,16 +197,17 @@ struct mr_nn_gpu_cols {
     int32_t wide;
 };
 
-/* A convolution of one channel by 3 x 3, without patches. back: sums of strips of output pixels: the taps', then the bias';
- * sum: of the strips. */
+/* A convolution of one channel by 3 x 3, without patches. back: sums of strips of runs, which are parts of the output's lines:
+ * the taps', then the bias'; sum: of the strips. */
 struct mr_nn_gpu_thin {
     const void *x, *filter, *bias, *y, *dy;
-    void *out;      /* y forward */
-    float *partial; /* [strip][10][filters] */
-    float *dw, *db; /* db NULL: not wanted */
-    uint32_t rows, strip, strips;
+    void *out;                    /* y forward */
+    float *partial;               /* [strip][10][filters] */
+    float *dw, *db;               /* db NULL: not wanted */
+    uint32_t rows, strip, strips; /* rows: pixels forward, runs backward */
+    uint32_t run, runs;           /* pixels of one; of a line */
     uint32_t h, w, stride, pad, out_h, out_w, filters;
-    struct mr_nn_div by_out_w, by_out_h;
+    struct mr_nn_div by_out_w, by_out_h, by_runs;
     int32_t act, accumulate;
 };
 

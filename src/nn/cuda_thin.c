@@ -6,6 +6,7 @@
 
 #define STRIPS 512
 #define SUMS   10
+#define RUN    16 /* pixels, at most */
 
 bool mr_nn_cuda_is_thin(const struct mr_nn_conv *c)
 {
@@ -49,8 +50,12 @@ int mr_nn_cuda_thin_backward(struct mr_nn_backend *b, const struct mr_nn_conv *c
     a.db = db;
     a.partial = b->lane.partial;
     a.accumulate = accumulate;
-    a.strip = MR_MAX((a.rows - 1) / STRIPS + 1, 2 * MR_NN_GPU_BLOCK / MR_NN_GPU_TILE);
+    a.run = (c->out_w - 1) / ((c->out_w - 1) / RUN + 1) + 1;
+    a.runs = (c->out_w - 1) / a.run + 1;
+    a.by_runs = mr_nn_cuda_div_by(a.runs);
+    a.rows = c->n * c->out_h * a.runs;
+    a.strip = (uint32_t)mr_round_up((a.rows - 1) / STRIPS + 1, MR_NN_GPU_BLOCK / MR_NN_GPU_TILE);
     a.strips = (a.rows - 1) / a.strip + 1;
     int rc = mr_nn_cuda_launch(b, MR_NN_GPU_thin_back, a.strips, c->out / MR_NN_GPU_TILE, &a);
-    return rc ? rc : mr_nn_cuda_launch(b, MR_NN_GPU_thin_sum, 1, SUMS * c->out / MR_NN_GPU_TILE, &a);
+    return rc ? rc : mr_nn_cuda_launch(b, MR_NN_GPU_thin_sum, 1, SUMS * c->out / MR_NN_GPU_THIN_SUMS, &a);
 }

@@ -49,22 +49,48 @@ template <typename T> static __device__ void do_thin(const struct mr_nn_gpu_thin
     }
 }
 
-/* Grid: strips, tiles of filters, which are whole ones. */
+/* Of a run: where it begins, and its pictures' lines, NULL where there are none. */
+template <typename T> struct thin_run {
+    uint32_t begin, end; /* output pixels of a line */
+    uint64_t pixel;      /* the first */
+    const T *line[3];
+};
+
+template <typename T> static __device__ thin_run<T> run_of(const struct mr_nn_gpu_thin &a, uint32_t r)
+{
+    uint32_t line = over(r, a.by_runs), sample = over(line, a.by_out_h), oy = line - sample * a.out_h;
+    thin_run<T> run;
+    run.begin = (r - line * a.runs) * a.run;
+    run.end = run.begin + a.run < a.out_w ? run.begin + a.run : a.out_w;
+    run.pixel = (uint64_t)line * a.out_w + run.begin;
+#pragma unroll
+    for (uint32_t ky = 0; ky < 3; ky++) {
+        uint32_t iy = oy * a.stride + ky - a.pad; /* above it wraps around */
+        run.line[ky] = iy < a.h ? in_of<T>(a.x) + ((uint64_t)sample * a.h + iy) * a.w : NULL;
+    }
+    return run;
+}
+
+/* Grid: strips of runs, tiles of filters, which are whole ones. A lane goes along a run. */
 template <typename T> static __device__ void do_thin_back(const struct mr_nn_gpu_thin &a)
 {
     __shared__ float part[LANES][SUMS][TILE];
     uint32_t tx = threadIdx.x % TILE, ty = threadIdx.x / TILE, col = blockIdx.y * TILE + tx;
     uint64_t begin = (uint64_t)blockIdx.x * a.strip, end = begin + a.strip < a.rows ? begin + a.strip : a.rows;
     float sum[SUMS] = {};
-#pragma unroll 4
     for (uint64_t r = begin + ty; r < end; r += LANES) {
-        float x[TAPS], d = get(in_of<T>(a.dy)[r * a.filters + col]);
-        d = unact(a.act, get(in_of<T>(a.y)[r * a.filters + col]), d);
-        thin_window<T>(a, (uint32_t)r, x);
+        thin_run<T> run = run_of<T>(a, (uint32_t)r);
+        uint64_t at = run.pixel * a.filters + col;
+#pragma unroll 4
+        for (uint32_t ox = run.begin; ox < run.end; ox++, at += a.filters) {
+            float d = unact(a.act, get(in_of<T>(a.y)[at]), get(in_of<T>(a.dy)[at]));
 #pragma unroll
-        for (int t = 0; t < TAPS; t++)
-            sum[t] += d * x[t];
-        sum[TAPS] += d;
+            for (uint32_t t = 0; t < TAPS; t++) {
+                uint32_t ix = ox * a.stride + t % 3 - a.pad;
+                sum[t] += d * (run.line[t / 3] && ix < a.w ? get(run.line[t / 3][ix]) : 0);
+            }
+            sum[TAPS] += d;
+        }
     }
 #pragma unroll
     for (int t = 0; t < SUMS; t++)
@@ -78,20 +104,19 @@ template <typename T> static __device__ void do_thin_back(const struct mr_nn_gpu
     }
 }
 
-/* Grid: 1, tiles of the sums. */
+/* Grid: 1, eights of the sums, whose strips are shared out to 32 threads each. */
 template <typename T> static __device__ void do_thin_sum(const struct mr_nn_gpu_thin &a)
 {
-    __shared__ float part[LANES][TILE];
-    uint32_t tx = threadIdx.x % TILE, ty = threadIdx.x / TILE, at = blockIdx.y * TILE + tx, cols = SUMS * a.filters;
-    float sum = 0;
-#pragma unroll 8
-    for (uint32_t s = ty; s < a.strips; s += LANES)
-        sum += a.partial[(uint64_t)s * cols + at];
+    constexpr uint32_t N = MR_NN_GPU_THIN_SUMS, THREADS = BLOCK / N;
+    __shared__ float part[THREADS][N];
+    uint32_t tx = threadIdx.x % N, ty = threadIdx.x / N, at = blockIdx.y * N + tx, cols = SUMS * a.filters;
+    float sum = strips_sum<16>(a.partial + at, a.strips, cols, ty, THREADS);
     part[ty][tx] = sum;
     __syncthreads();
     if (ty > 0)
         return;
-    for (int i = 1; i < LANES; i++)
+#pragma unroll
+    for (uint32_t i = 1; i < THREADS; i++)
         sum += part[i][tx];
     uint32_t tap = at / a.filters, filter = at - tap * a.filters;
     float *to = tap < TAPS ? &a.dw[filter * TAPS + tap] : a.db ? &a.db[filter] : NULL;
