@@ -285,6 +285,10 @@ static const struct {
     {"conv:1,p=1,tanh,conv:32,relu,flatten,linear:5", 2, 6}, /* one channel, but it wants dx */
     {"conv:40,relu,flatten,linear:5", 1, 7},                 /* no whole tiles of filters */
     {"conv:32,k=5,relu,flatten,linear:5", 1, 7},
+    {"conv:32,s=2,p=1,tanh,flatten,linear:5", 1, 37}, /* lines of 19, in two runs */
+    {"conv:32,p=1,tanh,flatten,linear:5", 1, 33},     /* of 33, in three */
+    {"conv:8,tanh,conv:8,s=2,p=1,tanh,conv:16,k=5,p=2,tanh,flatten,linear:20,tanh,linear:5", 2,
+     9}, /* patches added up */
 };
 
 static void fused_models(struct mr_device *dev, enum mr_dtype dtype, int tf32, double bound)
@@ -293,11 +297,10 @@ static void fused_models(struct mr_device *dev, enum mr_dtype dtype, int tf32, d
         one_model(dev, options(fused[i].model, dtype, tf32, fused[i].c, fused[i].h), bound);
 }
 
-/* Of several strips: a whole batch of mnist-cnn, one that is smaller, one sample. */
-static void large_batches(struct mr_device *dev, enum mr_dtype dtype, int tf32, double bound)
+/* Of several strips, and of as many as there are at most: a whole batch, one that is smaller, one sample. */
+static void large_batches(struct mr_device *dev, struct mr_net_opts o, double bound)
 {
     static const uint32_t sizes[] = {64, 63, 1};
-    struct mr_net_opts o = options("mnist-cnn", dtype, tf32, 1, 28);
     struct nets n;
     o.max_batch = 64;
     nets_open(&n, dev, &o);
@@ -320,7 +323,11 @@ static void test_fused(struct mr_device *dev)
     } cases[] = {{MR_F32, 0, 1e-4}, {MR_F32, 1, 0.15}, {MR_BF16, 0, 0.3}, {MR_F16, 0, 0.15}};
     for (size_t i = 0; i < COUNT(cases); i++) {
         fused_models(dev, cases[i].dtype, cases[i].tf32, cases[i].bound);
-        large_batches(dev, cases[i].dtype, cases[i].tf32, cases[i].bound);
+        large_batches(dev, options("mnist-cnn", cases[i].dtype, cases[i].tf32, 1, 28), cases[i].bound);
+        large_batches(
+            dev,
+            options("conv:8,tanh,conv:8,tanh,flatten,linear:20,tanh,linear:5", cases[i].dtype, cases[i].tf32, 2, 28),
+            cases[i].bound);
     }
 }
 
