@@ -124,6 +124,16 @@ static int open_sampler(struct train *t)
                            &t->sampler);
 }
 
+static int check_labels(const struct train *t)
+{
+    const struct train_data *d = t->data;
+    uint32_t outputs = train_outputs(t->net);
+    int rc = train_check_label(t->ld, d->label, t->opts->loss, outputs, mr_dataset_text(d->ds));
+    return rc == 0 && d->test_loader
+               ? train_check_label(d->test_loader, d->label, t->opts->loss, outputs, mr_dataset_text(d->test))
+               : rc;
+}
+
 int train_open(struct train *t, struct train_data *data, const struct train_opts *opts, const struct checkpoint *from)
 {
     uint64_t start = mr_time_ns();
@@ -143,6 +153,8 @@ int train_open(struct train *t, struct train_data *data, const struct train_opts
         rc = train_check_state(t, from);
     if (rc == 0)
         rc = train_loader_open(data, false, t->sampler, from ? checkpoint_get(from, "loader") : NULL, &t->ld);
+    if (rc == 0)
+        rc = check_labels(t);
     if (rc == 0 && from)
         rc = train_restore(t, from);
     if (rc == 0)

@@ -126,6 +126,9 @@ void train_data_close(struct train_data *data);
 int train_shape_of(const struct mr_spec *spec, struct train_shape *out);
 int train_loader_open(struct train_data *data, bool test, struct mr_sampler *sampler, const char *state,
                       struct mr_loader **out);
+/* Does the loader's field of labels hold what a net of so many outputs reads of each sample: one class, or (mse) a number an
+ * output? who: the data set, for the error. */
+int train_check_label(const struct mr_loader *ld, int field, int loss, uint32_t outputs, const char *who);
 /* How labels lie, for the error on those out of range. */
 void train_label_range(const struct train_data *data, int64_t *low, int64_t *high, uint64_t *looked_at);
 

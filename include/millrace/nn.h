@@ -109,7 +109,8 @@ MR_API int mr_net_get_totals(struct mr_net *net, struct mr_stream *stream, struc
 /*
  * A training pass: forward, loss (mean over the batch), backward; gradients are overwritten, or added to with `accumulate`.
  * input: [n, ...] in the net's layout and f32, its low precision type, or u8 with values scaled by 1/255 (input_dtype says);
- * labels: label_dtype MR_U8, MR_I32 or MR_I64, classes 0..classes-1 (MR_MSE: f32 targets). n <= max_batch.
+ * labels: label_dtype MR_U8, MR_I32 or MR_I64, classes 0..classes-1, one a sample; for MR_MSE targets of MR_F32 or
+ * MR_F64, [n, outputs of the last layer]: the caller sees to it that so many are there. 1 <= n <= max_batch.
  * step: counted by the caller from 0: keys dropout with the seed. In a captured graph it comes from a counter in the device's
  * memory that the pass increments, so a replay draws anew; `step` then only sets it (mr_net_set_step).
  * loss_scale: the loss is multiplied by this before backward (fp16); the optimizer divides. A pointer in the device's memory

@@ -160,3 +160,26 @@ mixed: no meaning on cpu
 $ millrace train d --model flatten,linear:4 -e 1 >/dev/null
 millrace train: [0-9]+ labels of the last batches are outside 0..3 .* (re)
 [1]
+# Labels and targets are as large as what the net reads of them, or refused before a byte is read.
+$ printf '%s\n' 'import struct,sys' 'def put(name,dtype,form,shape):' ' n=1' ' for d in shape: n*=d' ' h=str(dict(descr=dtype,fortran_order=False,shape=tuple(shape)))' ' h+=" "*(117-len(h))+"\n"' ' open(name,"wb").write(b"\x93NUMPY\x01\x00"+struct.pack("<H",118)+h.encode()+struct.pack("<%d%s"%(n,form),*[i*7%3 for i in range(n)]))' 'put("x.npy","<f4","f",[64,6])' 'put("y.npy","<f4","f",[64])' 'put("z.npy","<f4","f",[64,2,3])' 'put("k.npy","<i8","q",[64])' 'put("kk.npy","<i8","q",[64,6])' > npy.py; python3 npy.py
+$ for o in '--classes 10' '-m linear:5 -c y.st'; do millrace train npy:x.npy,labels=y.npy --loss mse -m softmax -e 1 $o; done
+millrace train: npy: x.npy + y.npy: targets are label f32, but the net has 10 outputs: want as many numbers as outputs in each target
+millrace train: npy: x.npy + y.npy: targets are label f32, but the net has 5 outputs: want as many numbers as outputs in each target
+[1]
+$ millrace train npy:x.npy,labels=kk.npy --classes 3 -m softmax -e 1
+millrace train: npy: x.npy + kk.npy: labels are label i64[6], for a net of 3 outputs: want one class in each label (--loss mse takes vectors)
+[1]
+$ millrace train npy:x.npy,labels=k.npy --classes 3 -m softmax -e 1 --test npy:x.npy,labels=kk.npy
+millrace train: npy: x.npy + kk.npy: labels are label i64[6], for a net of 3 outputs: want one class in each label (--loss mse takes vectors)
+[1]
+$ millrace train npy:x.npy,labels=k.npy --classes 3 -m softmax -e 1 --test npy:x.npy
+millrace train: npy: x.npy: has no field 1, where the labels are: want the fields of the training set
+[1]
+$ for y in y z; do millrace train npy:x.npy,labels=$y.npy --loss mse -m softmax -e 1 -c $y.st | grep -c '^epoch'; done
+1
+1
+$ millrace predict z.st npy:x.npy,labels=z.npy | grep -c '^loss'; millrace predict z.st npy:x.npy,labels=y.npy; millrace predict y.st npy:x.npy,labels=k.npy >/dev/null
+1
+millrace predict: npy: x.npy + y.npy: targets are label f32, but the net has 6 outputs: want as many numbers as outputs in each target
+millrace predict: net: labels of i64: want f32
+[1]
