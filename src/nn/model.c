@@ -47,6 +47,7 @@ struct builder {
     struct mr_net *net;
     uint32_t at;     /* the tensor that the next layer reads */
     uint32_t number; /* of the layer in the text, from 1 */
+    uint32_t fence;  /* the input of the latest residual: its producer is done, since the way around reads it, too */
 };
 
 static int add_layers(struct builder *b, const char *text, size_t bytes);
@@ -196,13 +197,15 @@ static int add_norm(struct builder *b, const struct args *a)
     return 0;
 }
 
-/* An activation joins the product or norm before it; but GELU, whose gradient wants what went into it. */
+/* An activation joins the product or norm before it; but GELU, whose gradient wants what went into it, and the first of a
+ * residual's body. */
 static int add_act(struct builder *b, enum mr_act act, const char *text)
 {
     struct mr_net *net = b->net;
     struct mr_node *last = net->n_nodes ? &net->node[net->n_nodes - 1] : NULL;
     bool product = last && (last->kind == MR_NODE_LINEAR || last->kind == MR_NODE_CONV || last->kind == MR_NODE_NORM);
-    if (product && last->out == b->at && last->act == MR_ACT_NONE && act != MR_ACT_GELU) {
+    bool alone = last && last->out == b->at && b->at != b->fence;
+    if (product && alone && last->act == MR_ACT_NONE && act != MR_ACT_GELU) {
         last->act = act;
         struct mr_net_layer *layer = layer_of(net, last);
         size_t at = strlen(layer->text);
@@ -283,6 +286,7 @@ static int add_residual(struct builder *b, const char *text, size_t bytes)
     uint32_t from = b->at;
     if (bytes < 2 || text[0] != '{' || text[bytes - 1] != '}')
         return mr_error_set(MR_EOPTION, "model: layer %u: want residual:{layers}", b->number);
+    b->fence = from;
     int rc = add_layers(b, text + 1, bytes - 2);
     if (rc)
         return rc;

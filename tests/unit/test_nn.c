@@ -158,6 +158,40 @@ static void test_gradients(void **state)
     check_gradients("mnist-cnn", 1, 8, MR_CROSS_ENTROPY);
 }
 
+/* Layers join where they can; a dropout of nothing between them keeps them apart, and must not change what is computed. */
+static void test_joining(void **state)
+{
+    (void)state;
+    static const char *const models[][2] = {
+        {"linear:4,tanh,linear:5", "linear:4,dropout:0,tanh,linear:5"},
+        {"linear:4,residual:{tanh,linear:4},linear:5", "linear:4,dropout:0,residual:{tanh,linear:4},linear:5"},
+        {"linear:4,batchnorm,residual:{sigmoid,linear:3,tanh,linear:4},linear:5",
+         "linear:4,batchnorm,dropout:0,residual:{sigmoid,linear:3,dropout:0,tanh,linear:4},linear:5"},
+        {"linear:4,residual:{residual:{tanh,linear:4},tanh,linear:4},linear:5",
+         "linear:4,dropout:0,residual:{residual:{tanh,linear:4},dropout:0,tanh,linear:4},linear:5"},
+    };
+    for (size_t m = 0; m < sizeof models / sizeof *models; m++) {
+        struct fixture f[2];
+        void *params, *grads[2], *low;
+        double loss[2];
+        for (int k = 0; k < 2; k++) {
+            open_net(&f[k], models[m][k], MR_F64, 6, 1, 1);
+            assert_return_code(mr_net_create(f[k].dev, &f[k].o, &f[k].net), 0);
+            loss[k] = loss_of(&f[k]);
+            mr_net_flat(f[k].net, &params, &grads[k], &low);
+        }
+        assert_int_equal(mr_net_n_params(f[0].net), mr_net_n_params(f[1].net));
+        for (uint64_t i = 0; i < mr_net_n_params(f[0].net); i++)
+            if (fabs(((double *)grads[0])[i] - ((double *)grads[1])[i]) > 1e-12)
+                fail_msg("%s and %s: different gradients", models[m][0], models[m][1]);
+        if (fabs(loss[0] - loss[1]) > 1e-12)
+            fail_msg("%s: loss %.9g, %s: %.9g", models[m][0], loss[0], models[m][1], loss[1]);
+        close_net(&f[0]);
+        close_net(&f[1]);
+        check_gradients(models[m][0], 6, 1, MR_CROSS_ENTROPY);
+    }
+}
+
 /* The same bits for 1, 2 and 5 threads. */
 static void test_threads(void **state)
 {
@@ -313,8 +347,9 @@ static void test_known_sizes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gradients), cmocka_unit_test(test_threads),    cmocka_unit_test(test_precision),
-        cmocka_unit_test(test_eval),      cmocka_unit_test(test_bad_models), cmocka_unit_test(test_known_sizes),
+        cmocka_unit_test(test_gradients),   cmocka_unit_test(test_joining), cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_precision),   cmocka_unit_test(test_eval),    cmocka_unit_test(test_bad_models),
+        cmocka_unit_test(test_known_sizes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
