@@ -241,6 +241,12 @@ static int add_flatten(struct builder *b)
 {
     struct mr_net *net = b->net;
     struct mr_nn_tensor in = net->tensor[b->at];
+    char shape[32];
+    if (in.h == 1 && in.w == 1) /* a vector already */
+        return 0;
+    if (in.count > UINT32_MAX)
+        return mr_error_set(MR_ELIMIT, "model: layer %u: flatten: its input %s has more than 2^32 - 1 elements",
+                            b->number, mr_shape_text(&in, shape));
     struct mr_node *node = add_node(b, MR_NODE_FLATTEN, (uint32_t)in.count, 1, 1);
     if (!node)
         return MR_ELIMIT;
@@ -281,6 +287,14 @@ static int add_shortcut(struct builder *b, uint32_t from, uint32_t to)
     return rc ? rc : add_norm(b, &(struct args){.epsilon = 1e-5, .momentum = 0.1});
 }
 
+/* The sum overwrites the body's output: no backward pass may read it. What a flatten gives may be another node's output. */
+static bool can_be_added_to(const struct mr_net *net, uint32_t body)
+{
+    const struct mr_node *last = &net->node[net->n_nodes - 1];
+    return last->out == body && last->act == MR_ACT_NONE && last->kind != MR_NODE_POOL &&
+           last->kind != MR_NODE_SOFTMAX && last->kind != MR_NODE_FLATTEN;
+}
+
 static int add_residual(struct builder *b, const char *text, size_t bytes)
 {
     uint32_t from = b->at;
@@ -291,11 +305,10 @@ static int add_residual(struct builder *b, const char *text, size_t bytes)
     if (rc)
         return rc;
     uint32_t body = b->at;
-    const struct mr_node *last = &b->net->node[b->net->n_nodes - 1];
     if (body == from)
         return mr_error_set(MR_EOPTION, "model: layer %u: a residual without layers", b->number);
-    if (last->out != body || last->act != MR_ACT_NONE || last->kind == MR_NODE_POOL || last->kind == MR_NODE_SOFTMAX) {
-        struct mr_nn_tensor in = b->net->tensor[body]; /* the sum must not overwrite what that node's backward reads */
+    if (!can_be_added_to(b->net, body)) {
+        struct mr_nn_tensor in = b->net->tensor[body];
         struct mr_node *copy = add_node(b, MR_NODE_ACT, in.c, in.h, in.w);
         if (!copy)
             return MR_ELIMIT;

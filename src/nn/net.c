@@ -54,11 +54,19 @@ static int open_backend(struct mr_net *net)
     return mr_stream_create(net->device, "net", &net->stream);
 }
 
-/* Tensors that are the input's bytes under another name: flattened NCHW. */
+static uint32_t readers(const struct mr_net *net, uint32_t tensor)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < net->n_nodes; i++)
+        n += net->node[i].in == tensor;
+    return n;
+}
+
+/* Tensors that are the input's bytes under another name: flattened NCHW that nothing else reads, as its gradient is the other's. */
 static bool is_alias(const struct mr_net *net, const struct mr_node *node)
 {
-    const struct mr_nn_tensor *in = &net->tensor[node->in];
-    return node->kind == MR_NODE_FLATTEN && (net->layout == MR_NCHW || in->h * in->w == 1 || in->c == 1);
+    return node->kind == MR_NODE_FLATTEN && (net->layout == MR_NCHW || net->tensor[node->in].c == 1) &&
+           readers(net, node->in) == 1;
 }
 
 /* The next piece of the arena; sums first (arena NULL), then places. */

@@ -121,6 +121,8 @@ static int forward_node(struct pass *p, const struct mr_node *node)
     case MR_NODE_FLATTEN:
         if (in->value == out->value)
             return 0;
+        if (net->layout == MR_NCHW)
+            return ops->act_forward(b, MR_ACT_NONE, count, in->value, out->value);
         return ops->permute(b, p->n, in->c, in->h * in->w, 1, in->value, out->value);
     case MR_NODE_ADD:
         return ops->add(b, count, in->value, out->value);
@@ -174,6 +176,8 @@ static int backward_node(struct pass *p, const struct mr_node *node, void *dx)
     case MR_NODE_FLATTEN:
         if (!dx || in->value == out->value)
             return 0;
+        if (net->layout == MR_NCHW)
+            return ops->act_forward(b, MR_ACT_NONE, count, out->grad, dx);
         return ops->permute(b, p->n, in->c, in->h * in->w, 0, out->grad, dx);
     case MR_NODE_ADD: /* the other summand's gradient is the sum's, in place */
         return dx ? ops->act_forward(b, MR_ACT_NONE, count, out->grad, dx) : 0;

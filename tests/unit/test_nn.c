@@ -147,11 +147,17 @@ static void test_gradients(void **state)
         "conv:4,tanh,dropout:0.4,2d,flatten,linear:5",
         "conv:4,p=1,tanh,residual:{conv:4,p=1,batchnorm,tanh,conv:4,p=1},tanh,flatten,linear:5",
         "conv:3,p=1,tanh,residual:{conv:5,s=2,p=1,bias=0,batchnorm,tanh,conv:5,p=1,tanh},sigmoid,flatten,linear:5",
+        "conv:3,p=1,tanh,residual:{flatten,linear:10},linear:5",
+        "conv:3,tanh,residual:{conv:3,tanh,flatten},linear:5",
+        "conv:3,tanh,residual:{maxpool:2,flatten},tanh,linear:5",
+        "residual:{flatten,linear:10},tanh,linear:5",
         "linear:4,tanh,linear:5", /* refused on pictures: see below */
     };
     for (size_t i = 0; i + 1 < sizeof models / sizeof *models; i++)
         check_gradients(models[i], 2, 7, MR_CROSS_ENTROPY);
     check_gradients("linear:4,tanh,linear:5", 6, 1, MR_CROSS_ENTROPY);
+    check_gradients("linear:6,tanh,residual:{linear:6,tanh,flatten},linear:5", 6, 1, MR_CROSS_ENTROPY);
+    check_gradients("linear:6,tanh,residual:{flatten,linear:6,tanh},linear:5", 6, 1, MR_CROSS_ENTROPY);
     check_gradients("flatten,linear:5,logsoftmax", 2, 5, MR_NLL);
     check_gradients("flatten,linear:5,tanh", 2, 5, MR_MSE);
     check_gradients("flatten,linear:5,softmax", 2, 5, MR_MSE);
