@@ -324,6 +324,41 @@ static void test_bad_models(void **state)
     }
 }
 
+/* n residuals in one another, around one layer. */
+static char *deep(uint32_t n)
+{
+    char *text = malloc(n * 12 + 32);
+    size_t at = 0;
+    for (uint32_t i = 0; i < n; i++)
+        at += (size_t)sprintf(text + at, "residual:{");
+    at += (size_t)sprintf(text + at, "linear:6");
+    memset(text + at, '}', n);
+    text[at + n] = 0;
+    return text;
+}
+
+static void test_limits(void **state)
+{
+    (void)state;
+    static const uint32_t depths[] = {1, 16, 17, 600};
+    for (size_t i = 0; i < sizeof depths / sizeof *depths; i++) {
+        struct fixture f;
+        char *text = deep(depths[i]);
+        open_net(&f, text, MR_F64, 6, 1, 1);
+        f.o.classes = 6;
+        assert_int_equal(mr_net_create(f.dev, &f.o, &f.net), depths[i] > 16 ? MR_ELIMIT : 0);
+        close_net(&f);
+        free(text);
+    }
+    struct fixture f; /* more elements a sample than 32 bits count */
+    open_net(&f, "flatten,linear:5", MR_F32, 2, 7, 1);
+    f.o.channels = 4;
+    f.o.height = f.o.width = 32769;
+    assert_int_equal(mr_net_create(f.dev, &f.o, &f.net), MR_ELIMIT);
+    assert_non_null(strstr(mr_last_error(), "flatten"));
+    close_net(&f);
+}
+
 /* PyTorch's example: 1,199,882 parameters; He et al.'s ResNet-20 with projections on CIFAR: 272,474. */
 static void test_known_sizes(void **state)
 {
@@ -353,9 +388,9 @@ static void test_known_sizes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gradients),   cmocka_unit_test(test_joining), cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_precision),   cmocka_unit_test(test_eval),    cmocka_unit_test(test_bad_models),
-        cmocka_unit_test(test_known_sizes),
+        cmocka_unit_test(test_gradients), cmocka_unit_test(test_joining),     cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_precision), cmocka_unit_test(test_eval),        cmocka_unit_test(test_bad_models),
+        cmocka_unit_test(test_limits),    cmocka_unit_test(test_known_sizes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
