@@ -124,9 +124,9 @@ struct mr_optim_extra {
                                  parameters are the "master weights". NULL: none */
     enum mr_dtype copy_dtype; /* MR_F16 or MR_BF16 */
     const float *grad_scale;  /* gradients are multiplied by it before all else (1 / loss scale); NULL: not */
-    const uint32_t
-        *skip; /* when it is not 0 there, the step changes nothing and is not counted: gradients overflowed. With
-                                 accumulate, that of the call which would step. NULL: never */
+    /* When it is not 0 there, the step changes nothing and is not counted: gradients overflowed. With accumulate each call reads
+     * scale and skip, and a step that one of its calls would skip is skipped. NULL: never */
+    const uint32_t *skip;
 };
 /* Sets size and grad_dtype (that of the parameters), all else to nothing. */
 MR_API void mr_optim_extra_init(const struct mr_optim *optim, struct mr_optim_extra *extra);
