@@ -50,9 +50,15 @@ struct mr_net_opts {
     uint64_t seed;    /* of the initial parameters (PyTorch's distributions) and of dropout */
     uint32_t threads; /* CPU; 0: all this process may use */
 };
-MR_API void mr_net_opts_init(struct mr_net_opts *opts);
+MR_API void mr_net_opts_fill(struct mr_net_opts *opts, size_t size);
+static inline void mr_net_opts_init(struct mr_net_opts *opts)
+{
+    mr_net_opts_fill(opts, sizeof *opts);
+}
 
-/* device: "cpu" or "cuda" kinds; stays open longer than the net. [out] out: on success. */
+/* device: "cpu" or "cuda" kinds; stays open longer than the net. opts, and the text in it, are read by this call alone.
+ * [out] out: on success. Blocks. Returns 0, MR_EOPTION, MR_ESHAPE, MR_ELIMIT (too many layers, parameters or activations),
+ * MR_EMISUSE for opts of a wrong size, MR_EUNSUPPORTED, MR_EDEVICE, MR_EDEVICEMEM, -ENOMEM. */
 MR_API int mr_net_create(struct mr_device *device, const struct mr_net_opts *opts, struct mr_net **out);
 MR_API void mr_net_destroy(struct mr_net *net);
 

@@ -129,8 +129,12 @@ struct mr_optim_extra {
     const uint32_t *skip;
 };
 /* Sets size and grad_dtype (that of the parameters), all else to nothing. */
-MR_API void mr_optim_extra_init(const struct mr_optim *optim, struct mr_optim_extra *extra);
-/* From the next step on. Returns 0, MR_EUNSUPPORTED for dtypes that do not go together, MR_EMISUSE. */
+MR_API void mr_optim_extra_fill(const struct mr_optim *optim, struct mr_optim_extra *extra, size_t size);
+static inline void mr_optim_extra_init(const struct mr_optim *optim, struct mr_optim_extra *extra)
+{
+    mr_optim_extra_fill(optim, extra, sizeof *extra);
+}
+/* From the next step on. Returns 0, MR_EUNSUPPORTED for dtypes that do not go together, MR_EMISUSE for a wrong size. */
 MR_API int mr_optim_attach(struct mr_optim *optim, const struct mr_optim_extra *extra);
 
 /*

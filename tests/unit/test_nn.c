@@ -324,6 +324,35 @@ static void test_bad_models(void **state)
     }
 }
 
+/* Structs of programs made with another version: nothing is written past their size, longer ones are refused. */
+static void test_versions(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct {
+        struct mr_net_opts o;
+        unsigned char rest[16];
+    } room;
+    open_net(&f, "softmax", MR_F32, 1, 28, 1);
+    memset(&room, 0xaa, sizeof room);
+    mr_net_opts_fill(&room.o, offsetof(struct mr_net_opts, max_batch));
+    assert_int_equal(room.o.size, offsetof(struct mr_net_opts, max_batch));
+    assert_int_equal(room.o.max_batch, 0xaaaaaaaa);
+    room.o.model = "softmax";
+    assert_return_code(mr_net_create(f.dev, &room.o, &f.net), 0); /* with the default of what it lacks */
+    assert_true(mr_net_memory(f.net) < 10 << 20);
+    mr_net_destroy(f.net);
+    f.net = NULL;
+    mr_net_opts_fill(&room.o, sizeof room);
+    assert_int_equal(mr_net_create(f.dev, &room.o, &f.net), MR_EMISUSE);
+    room.o.size = 0;
+    assert_int_equal(mr_net_create(f.dev, &room.o, &f.net), MR_EMISUSE);
+    mr_net_opts_init(&room.o);
+    room.o.loss = (enum mr_loss)7;
+    assert_int_equal(mr_net_create(f.dev, &room.o, &f.net), MR_EOPTION);
+    close_net(&f);
+}
+
 /* n residuals in one another, around one layer. */
 static char *deep(uint32_t n)
 {
@@ -388,9 +417,9 @@ static void test_known_sizes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gradients), cmocka_unit_test(test_joining),     cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_precision), cmocka_unit_test(test_eval),        cmocka_unit_test(test_bad_models),
-        cmocka_unit_test(test_limits),    cmocka_unit_test(test_known_sizes),
+        cmocka_unit_test(test_gradients), cmocka_unit_test(test_joining), cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_precision), cmocka_unit_test(test_eval),    cmocka_unit_test(test_bad_models),
+        cmocka_unit_test(test_versions),  cmocka_unit_test(test_limits),  cmocka_unit_test(test_known_sizes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

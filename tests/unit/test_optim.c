@@ -643,6 +643,17 @@ static void test_misuse(void **state)
     extra.copy = p;
     extra.copy_dtype = MR_F32;
     assert_int_equal(mr_optim_attach(o, &extra), MR_EUNSUPPORTED);
+    struct {
+        struct mr_optim_extra extra;
+        void *more;
+    } longer;
+    mr_optim_extra_fill(o, &longer.extra, sizeof longer); /* of a later version: it may hold what matters */
+    assert_int_equal(mr_optim_attach(o, &longer.extra), MR_EMISUSE);
+    memset(&longer, 0xaa, sizeof longer);
+    mr_optim_extra_fill(o, &longer.extra, offsetof(struct mr_optim_extra, grad_scale));
+    assert_int_equal((uintptr_t)longer.extra.grad_scale & 0xff, 0xaa);
+    longer.extra.copy = NULL;
+    must(mr_optim_attach(o, &longer.extra));
     must(mr_optim_step(o, p, g, NULL));
     mr_optim_destroy(o);
 }
