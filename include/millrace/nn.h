@@ -101,10 +101,10 @@ MR_API const struct mr_net_param *mr_net_buffer_get(const struct mr_net *net, ui
  * to. Zeroed by mr_net_zero_totals().
  */
 struct mr_net_totals {
-    double loss;      /* sum over samples */
-    uint64_t n_right; /* argmax equals label */
-    uint64_t n_samples;
-    uint64_t n_bad_labels;     /* out of range: their loss and gradient are left out */
+    double loss;               /* sum over samples */
+    uint64_t n_right;          /* argmax equals label */
+    uint64_t n_samples;        /* with a label in range */
+    uint64_t n_bad_labels;     /* out of range: the others, whose loss and gradient are left out */
     uint64_t n_not_finite;     /* batches whose loss was NaN or infinite */
     uint64_t first_not_finite; /* the step of the first of them; UINT64_MAX: none */
 };
