@@ -71,15 +71,19 @@ static int make_optim_text(struct train *t)
     return mr_error_set(-ENOMEM, "train: no memory");
 }
 
+/* Steps behind a loss that is not finite change nothing: what is wrong is still to be seen when the host looks. */
 static int attach(struct train *t, void *low)
 {
     struct mr_optim_extra extra;
     const float *loss_scale;
     mr_optim_extra_init(t->optim, &extra);
     extra.copy = low;
-    extra.copy_dtype = train_dtype(t->opts);
+    if (low)
+        extra.copy_dtype = train_dtype(t->opts);
     mr_net_scaling(t->net, &loss_scale, &extra.grad_scale, &extra.skip);
-    return low ? mr_optim_attach(t->optim, &extra) : 0;
+    if (!extra.skip)
+        extra.skip = mr_net_bad_loss(t->net);
+    return mr_optim_attach(t->optim, &extra);
 }
 
 static int open_optim(struct train *t)

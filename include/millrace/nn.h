@@ -142,6 +142,10 @@ MR_API void mr_net_scaling(struct mr_net *net, const float **loss_scale, const f
                            const uint32_t **skip);
 MR_API int mr_net_rescale(struct mr_net *net, struct mr_stream *stream);
 
+/* In the device's memory: not 0 from a loss that was not finite until mr_net_zero_totals(). As an optimizer's skip it keeps the
+ * parameters as they were before that loss until the host looks. For MR_F16 mr_net_scaling()'s skip does so. Owned by the net. */
+MR_API const uint32_t *mr_net_bad_loss(const struct mr_net *net);
+
 /* After a loss that was not finite: the first layer, in the order of the pass, with a parameter or an output that is not. Blocks.
  * [out] what: "parameters" or "output". Returns the layer's number for mr_net_layer_get(), -ENODATA when all is finite. */
 MR_API int mr_net_find_bad(struct mr_net *net, struct mr_stream *stream, const char **what);

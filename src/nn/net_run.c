@@ -305,6 +305,14 @@ int mr_net_get_totals(struct mr_net *net, struct mr_stream *stream, struct mr_ne
     return net->ops->get_totals(net->backend, out);
 }
 
+/* The low half of a count is 0 exactly when the count is: 2^32 batches are more than lie between two looks. */
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the low half of n_not_finite lies first");
+
+const uint32_t *mr_net_bad_loss(const struct mr_net *net)
+{
+    return (const uint32_t *)(const void *)&net->ops->totals(net->backend)->n_not_finite;
+}
+
 void mr_net_scaling(struct mr_net *net, const float **loss_scale, const float **grad_scale, const uint32_t **skip)
 {
     *loss_scale = *grad_scale = NULL;

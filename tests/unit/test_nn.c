@@ -6,6 +6,7 @@
 
 #include <math.h>
 #include <millrace/nn.h>
+#include <millrace/optim.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -293,6 +294,45 @@ static void test_eval(void **state)
     close_net(&f);
 }
 
+/* A loss that is not finite: with the net's flag as its skip, an optimizer leaves all as it was until the totals are zeroed, and
+ * the layer that is to blame is still to be found. */
+static void test_bad_loss(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct mr_optim *optim;
+    struct mr_optim_extra extra;
+    void *params, *grads, *low;
+    const char *what;
+    open_net(&f, "conv:3,tanh,flatten,linear:5", MR_F32, 2, 6, 1);
+    assert_return_code(mr_net_create(f.dev, &f.o, &f.net), 0);
+    mr_net_flat(f.net, &params, &grads, &low);
+    uint64_t bytes = mr_net_n_params(f.net) * 4;
+    assert_return_code(mr_optim_create(NULL, "adam", MR_F32, mr_net_n_params(f.net), NULL, 0, &optim), 0);
+    mr_optim_extra_init(optim, &extra);
+    extra.skip = mr_net_bad_loss(f.net);
+    assert_return_code(mr_optim_attach(optim, &extra), 0);
+    float *was = malloc(bytes);
+    for (int step = 0; step < 4; step++) {
+        struct mr_net_batch b = batch_of(&f, MAX_BATCH);
+        f.input[0] = step == 1 ? NAN : 0.25;
+        if (step == 3)
+            assert_return_code(mr_net_zero_totals(f.net, f.stream), 0);
+        memcpy(was, params, bytes);
+        assert_return_code(mr_net_train(f.net, &b, f.stream), 0);
+        assert_int_equal(*mr_net_bad_loss(f.net) != 0, step == 1 || step == 2);
+        assert_return_code(mr_optim_step(optim, params, grads, NULL), 0);
+        assert_int_equal(memcmp(was, params, bytes) == 0, step == 1 || step == 2);
+        if (step == 1) {
+            assert_int_equal(mr_net_find_bad(f.net, f.stream, &what), 0);
+            assert_string_equal(what, "output"); /* the parameters are good */
+        }
+    }
+    free(was);
+    mr_optim_destroy(optim);
+    close_net(&f);
+}
+
 static void test_bad_models(void **state)
 {
     (void)state;
@@ -417,9 +457,10 @@ static void test_known_sizes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gradients), cmocka_unit_test(test_joining), cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_precision), cmocka_unit_test(test_eval),    cmocka_unit_test(test_bad_models),
-        cmocka_unit_test(test_versions),  cmocka_unit_test(test_limits),  cmocka_unit_test(test_known_sizes),
+        cmocka_unit_test(test_gradients),   cmocka_unit_test(test_joining),  cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_precision),   cmocka_unit_test(test_eval),     cmocka_unit_test(test_bad_loss),
+        cmocka_unit_test(test_bad_models),  cmocka_unit_test(test_versions), cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_known_sizes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
