@@ -162,7 +162,8 @@ int train_load_net(struct mr_net *net, const struct checkpoint *c);
 
 /* train_files.c: --log and --plot. Print errors, return an exit code. */
 int train_log_open(struct train *t);
-void train_log_steps(struct train *t); /* a row every --log-every steps */
+int train_log_steps(
+    struct train *t); /* a row every --log-every steps; what train_take_totals() returns, if that is an error */
 void train_log_epoch(struct train *t, const struct train_epoch *e);
 int train_log_close(struct train *t);
 int train_draw(const struct train *t);

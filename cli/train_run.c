@@ -142,11 +142,9 @@ static bool save_is_due(const struct train *t)
 /* After a step: whatever else is due. */
 static int after_step(struct train *t, bool last)
 {
-    int rc = last ? end_epoch(t) : 0;
+    int rc = last ? end_epoch(t) : train_log_steps(t);
     if (rc < 0)
         return rc;
-    if (!last)
-        train_log_steps(t);
     if (t->opts->max_steps && t->step >= t->opts->max_steps && t->end == TRAIN_EPOCHS)
         t->end = TRAIN_STEPS;
     if (cli_interrupted())
