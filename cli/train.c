@@ -147,6 +147,8 @@ int train_open(struct train *t, struct train_data *data, const struct train_opts
     int rc = parse_every(t);
     if (rc == 0)
         rc = mr_schedule_parse(opts->schedule, &t->schedule);
+    if (rc == 0 && opts->loss == MR_MSE && mr_schedule_wants_more(t->schedule))
+        rc = mr_error_set(MR_EOPTION, "--schedule %s: max wants an accuracy, and --loss mse has none", opts->schedule);
     if (rc == 0)
         rc = train_net_open(data, opts, (uint32_t)(opts->batch_size < length ? opts->batch_size : length), &t->net);
     if (rc == 0)

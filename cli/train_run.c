@@ -111,7 +111,8 @@ static int end_epoch(struct train *t)
     if (rc < 0)
         return rc;
     t->epoch++;
-    mr_schedule_observe(t->schedule, isnan(e.test_loss) ? e.loss : e.test_loss);
+    double loss = isnan(e.test_loss) ? e.loss : e.test_loss;
+    mr_schedule_observe(t->schedule, mr_schedule_wants_more(t->schedule) ? score(&e) : loss);
     judge(t, t->n_history - 1, t->earlier_seconds + since(t->start_ns));
     train_log_epoch(t, &e);
     if (!cli.json) {

@@ -214,6 +214,8 @@ MR_API double mr_schedule_lr(const struct mr_schedule *schedule, double base_lr,
 
 /* Tells a plateau schedule the metric of an epoch (NaN is no improvement); others do nothing. */
 MR_API void mr_schedule_observe(struct mr_schedule *schedule, double metric);
+/* 1: a plateau with `max`, to be told a metric of which more is better (accuracy, not loss); else 0. */
+MR_API int mr_schedule_wants_more(const struct mr_schedule *schedule);
 
 /* What a schedule remembers; for checkpoints. */
 #define MR_SCHEDULE_STATE 4

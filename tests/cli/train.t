@@ -96,7 +96,15 @@ kind,epoch,step,loss,accuracy,test_loss,test_accuracy,seconds,lr,samples_per_s,d
 $ millrace train d --model softmax -o sgd --lr 0 -e 50 --patience 2 | grep -c '^epoch'; millrace train d --model softmax --max-steps 5 --test none | grep 'no epoch'
 3
 no epoch was finished: 5 steps done
+# A plateau with max looks at the accuracy, which grows here.
+$ millrace train d --model mlp:50r -o sgd --lr 0.01 -e 3 --schedule plateau:0.1/max/patience=0 | sed -n 's/^epoch.* lr \([0-9.e-]*\),.*/\1/p'
+0.01
+0.01
+0.01
 # Bad input.
+$ millrace train d --model softmax --loss mse --schedule plateau:0.1/max
+millrace train: --schedule plateau:0.1/max: max wants an accuracy, and --loss mse has none
+[2]
 $ millrace train d --model conv:8,k=31
 millrace train: model: layer 1: .* (re)
 [1]
