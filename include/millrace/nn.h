@@ -12,7 +12,8 @@
  * activations and products in that type, parameters and gradients in f32 with a copy of the parameters in that type).
  * Determinism: the same bits on "cpu" for any number of threads; on CUDA as cuDNN's and cuBLAS's deterministic algorithms give.
  *
- * Threads: a net belongs to one thread at a time. On CUDA every call that takes a stream only enqueues.
+ * Threads: a net belongs to one thread at a time. While a net on "cpu" computes, the process' BLAS library (OpenBLAS, BLIS, MKL)
+ * is set to one thread a call, then back to what it was. On CUDA every call that takes a stream only enqueues.
  * Errors: MR_EOPTION (a model's text: which layer, what is wrong), MR_ESHAPE (names the layer and both shapes), MR_EUNSUPPORTED
  * (which library is missing and what it is for), MR_EDEVICE, -ENOMEM.
  */

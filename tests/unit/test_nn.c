@@ -4,6 +4,7 @@
  */
 #include "unit.h"
 
+#include <dlfcn.h>
 #include <math.h>
 #include <millrace/nn.h>
 #include <millrace/optim.h>
@@ -225,6 +226,35 @@ static void test_threads(void **state)
         }
         free(first);
     }
+}
+
+/* The program's own use of the library that multiplies matrices is as it was after a pass. */
+static void test_blas_threads(void **state)
+{
+    (void)state;
+    void *blas = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
+    void *symbol[2] = {blas ? dlsym(blas, "openblas_get_num_threads") : NULL,
+                       blas ? dlsym(blas, "openblas_set_num_threads") : NULL};
+    int (*get)(void);
+    void (*set)(int);
+    memcpy(&get, &symbol[0], sizeof get);
+    memcpy(&set, &symbol[1], sizeof set);
+    if (!get || !set) {
+        print_message("SKIP threads of OpenBLAS: there is no libopenblas.so.0\n");
+        skip();
+    }
+    int before = get();
+    struct fixture f;
+    set(2);
+    int two = get(); /* 1 where it was built for one */
+    open_net(&f, "mlp:30r", MR_F32, 1, 12, 2);
+    assert_return_code(mr_net_create(f.dev, &f.o, &f.net), 0);
+    loss_of(&f);
+    assert_int_equal(get(), two);
+    close_net(&f);
+    assert_int_equal(get(), two);
+    set(before);
+    dlclose(blas);
 }
 
 /* f32 near f64; accumulation adds; a larger loss scale scales. */
@@ -457,9 +487,11 @@ static void test_known_sizes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gradients),   cmocka_unit_test(test_joining),  cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_precision),   cmocka_unit_test(test_eval),     cmocka_unit_test(test_bad_loss),
-        cmocka_unit_test(test_bad_models),  cmocka_unit_test(test_versions), cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_blas_threads), /* first: before a net has looked for the library */
+
+        cmocka_unit_test(test_gradients),    cmocka_unit_test(test_joining),  cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_precision),    cmocka_unit_test(test_eval),     cmocka_unit_test(test_bad_loss),
+        cmocka_unit_test(test_bad_models),   cmocka_unit_test(test_versions), cmocka_unit_test(test_limits),
         cmocka_unit_test(test_known_sizes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
