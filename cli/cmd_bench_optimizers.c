@@ -51,7 +51,8 @@ struct curve {
     double test_step[TESTS], accuracy[TESTS];
     int n_points, n_tests;
     double seconds, test_loss;
-    bool failed; /* its loss became infinite */
+    uint64_t steps; /* done */
+    bool failed;    /* its loss became infinite */
     char why[160];
 };
 
@@ -97,9 +98,14 @@ static int loss_point(struct train *t, struct curve *c)
     return rc < 0 ? rc : 0;
 }
 
+/* Is this step the end of one of n equal parts? The last step always is. */
+static bool ends_part(uint64_t step, uint64_t iterations, uint64_t n)
+{
+    return step * n / iterations > (step - 1) * n / iterations;
+}
+
 static int run_curve(struct bench *b, struct train *t, struct curve *c)
 {
-    uint64_t each = b->iterations / POINTS, tested = b->iterations / TESTS;
     bool last;
     int rc = 1;
     while (rc >= 0 && t->step < b->iterations && !cli_interrupted()) {
@@ -107,10 +113,11 @@ static int run_curve(struct bench *b, struct train *t, struct curve *c)
         rc = train_step(t, &last);
         if (rc <= 0)
             break;
-        if (t->step % each == 0)
+        if (ends_part(t->step, b->iterations, POINTS))
             rc = loss_point(t, c);
         c->seconds += (double)(mr_time_ns() - start) * 1e-9;
-        if (rc >= 0 && t->step % tested == 0)
+        c->steps = t->step;
+        if (rc >= 0 && ends_part(t->step, b->iterations, TESTS))
             rc = test_point(t, c);
         cli_progress_update(&b->progress, ++b->done);
     }
@@ -188,6 +195,11 @@ static double final_loss(const struct curve *c)
     return c->n_points ? c->loss[c->n_points - 1] : NAN;
 }
 
+static double ms_a_step(const struct curve *c)
+{
+    return c->steps ? 1e3 * c->seconds / (double)c->steps : NAN;
+}
+
 static void print_text(const struct bench *b)
 {
     printf("%s: %" PRIu64 " steps, batches of %" PRIu64 ", seed %" PRIu64 ", device %s%s%s\n",
@@ -199,7 +211,7 @@ static void print_text(const struct bench *b)
         for (int k = 0; k < b->net[i].n; k++) {
             const struct curve *c = &b->net[i].curve[k];
             cli_table_row(table, "%s\t%.4f\t%.4f\t%.2f%%\t%.3f\t%s", c->optimizer, final_loss(c), c->test_loss,
-                          final_accuracy(c), 1e3 * c->seconds / (double)b->iterations, c->why);
+                          final_accuracy(c), ms_a_step(c), c->why);
         }
         cli_table_print(table, stdout, 2);
     }
@@ -219,6 +231,7 @@ static int print_json(const struct bench *b)
             mr_json_object(json, NULL);
             mr_json_string(json, "model", b->net[i].model);
             mr_json_string(json, "optimizer", c->optimizer);
+            mr_json_uint(json, "steps", c->steps);
             mr_json_array(json, "loss");
             for (int p = 0; p < c->n_points; p++)
                 mr_json_double(json, NULL, c->loss[p]);
@@ -276,7 +289,7 @@ static char *html_table(const struct bench *b)
                 fprintf(out,
                         "<td align=\"right\">%.4f</td><td align=\"right\">%.4f</td><td align=\"right\">%.2f%%</td>",
                         final_loss(c), c->test_loss, final_accuracy(c));
-            fprintf(out, "<td align=\"right\">%.3f</td></tr>\n", 1e3 * c->seconds / (double)b->iterations);
+            fprintf(out, "<td align=\"right\">%.3f</td></tr>\n", ms_a_step(c));
         }
     fputs("</table>\n", out);
     if (fclose(out) == 0)
@@ -380,7 +393,8 @@ static int run(void *values, int n_args, char **args)
 
 static const struct cli_note json_notes[] = {
     {"device, iterations", "where; steps of each run"},
-    {"runs", "of each: model, optimizer, loss (means of 40 equal parts), test_accuracy (ten times), last_loss, seconds "
+    {"runs", "of each: model, optimizer, steps (done), loss (means of 40 nearly equal parts), test_accuracy (ten times), "
+             "last_loss, seconds "
              "(tests left out), failed (its loss became infinite)"},
     {"config", "every option as it stands"},
     {NULL, NULL},

@@ -153,6 +153,9 @@ $ millrace bench optimizers d --models 'softmax|mlp:20r' --optimizers 'sgd:lr=0.
 5
 $ millrace bench optimizers d --models 'mlp:50r' --optimizers 'sgd:lr=1e6|adam:lr=1e-3' -n 40 --plot o.svg | grep -c 'not finite at step'
 1
+$ millrace bench optimizers d --models softmax --optimizers adam:lr=1e-3 -n 79 --plot o.html --json > o.json; grep -A41 '"loss"' o.json | grep -c '[0-9],*$'; millrace train d --model softmax -o adam --lr 1e-3 -b 128 --max-steps 79 --log l.csv --log-every 1 -e 9 >/dev/null; tail -n 1 l.csv | awk -F, '{printf "%.4f\n", $4}' > want; sed -n 's/.*"last_loss": \([0-9.]*\),/\1/p' o.json | awk '{printf "%.4f\n", $1}' | cmp - want && echo last
+40
+last
 $ millrace bench batch-size d --model softmax --sizes 32,256 --target-acc 80% -e 2 --plot b.svg | sed -n 's/^\(knee\): \(32\|256\), .*/\1/p'; millrace bench batch-size d --model softmax --sizes 64 -e 1 --json | grep -E '"(batch_size|knee)"'
 knee
       "batch_size": 64,
