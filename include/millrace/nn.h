@@ -122,12 +122,14 @@ MR_API int mr_net_get_totals(struct mr_net *net, struct mr_stream *stream, struc
  * memory that the pass increments, so a replay draws anew; `step` then only sets it (mr_net_set_step).
  * loss_scale: the loss is multiplied by this before backward (fp16); the optimizer divides. A pointer in the device's memory
  * (host's on "cpu") to a float, or NULL for 1.
+ * copied: 1 says that the low precision copy holds the parameters already, as after a step of an optimizer that writes it
+ * (mr_optim_extra.copy); with 0 every pass makes it anew.
  */
 struct mr_net_batch {
     const void *input, *labels;
     enum mr_dtype input_dtype, label_dtype;
     uint32_t n;
-    int accumulate;
+    int accumulate, copied;
     const float *loss_scale;
 };
 MR_API int mr_net_train(struct mr_net *net, const struct mr_net_batch *batch, struct mr_stream *stream);

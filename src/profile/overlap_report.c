@@ -157,7 +157,7 @@ static int make(struct mr_recording *recording, const struct mr_report_opts *opt
     rc = rc ? rc : mr_places_find(recording, &places, &n_places);
     if (rc)
         return rc;
-    struct mr_table *table = mr_table_create("overlap", columns, MR_COUNT(columns));
+    struct mr_table *table = mr_table_create("Copies and compute at once (overlap)", columns, MR_COUNT(columns));
     rc = table ? mr_ranges_named(recording, MR_NONE, opts->range, &inside) : mr_error_nomem("a report", sizeof columns);
     for (uint32_t i = 0; !rc && i < n_places; i++) {
         rc = place_rows(recording, &places[i], opts, &inside, table);
