@@ -103,6 +103,7 @@ static int measure(struct train *t, uint64_t time_ns, struct step_result *r)
     if (taken < 0)
         return taken;
     mr_loader_stats(t->ld, &st);
+    train_use_begin(t);
     uint64_t waited = st.consumer_wait_ns, start = mr_time_ns(), first = t->step;
     t->sums = (struct train_sums){0};
     while (rc > 0 && mr_time_ns() - start < time_ns && !cli_interrupted())
@@ -116,7 +117,7 @@ static int measure(struct train *t, uint64_t time_ns, struct step_result *r)
     r->n_steps = t->step - first;
     r->samples_per_s = (double)t->sums.n_samples / seconds;
     r->step_ms = r->n_steps ? 1e3 * seconds / (double)r->n_steps : 0;
-    r->waited = train_waited(t, r->n_steps, seconds, st.consumer_wait_ns - waited);
+    r->waited = train_waited(t, seconds, st.consumer_wait_ns - waited);
     r->workers = st.workers;
     snprintf(r->bottleneck, sizeof r->bottleneck, "%s", st.bottleneck);
     r->done = true;

@@ -75,6 +75,12 @@ struct train_epoch {
     double loss, accuracy, test_loss, test_accuracy, seconds, test_seconds, lr, samples_per_s, waited; /* NaN: none */
 };
 
+/* How long batches kept the device, by its own clock. */
+struct train_use {
+    uint64_t batches, ns, step; /* the loader's count, and where the run was, at the latest look */
+    double seconds;             /* from the window's begin to that look */
+};
+
 struct train_graph {
     const void *input, *labels;
     uint32_t n;
@@ -113,6 +119,7 @@ struct train {
 
     /* where the time went, seconds; of this process */
     double opening, waiting, stepping, testing, saving;
+    struct train_use use; /* of this epoch */
     uint64_t start_ns, epoch_ns, saved_ns, epoch_wait_ns, epoch_steps;
     uint64_t every_steps, every_ns; /* checkpoints */
     struct mr_loader_stats stats;   /* at the end */
@@ -148,8 +155,9 @@ int train_step(struct train *t, bool *last);
 int train_take_totals(struct train *t);
 /* Goes over the test set. [out] out: sums. */
 int train_test(struct train *t, struct train_sums *out);
-/* The share of the time that the device (or, on cpu, the step's thread) had no batch, over `seconds` of `steps` steps. */
-double train_waited(const struct train *t, uint64_t steps, double seconds, uint64_t wait_ns);
+/* The share of the time that the device (or, on cpu, the step's thread) had no batch, in the `seconds` since train_use_begin(). */
+void train_use_begin(struct train *t);
+double train_waited(struct train *t, double seconds, uint64_t wait_ns);
 
 /* train_run.c: to the end. Returns 0 or the error. */
 int train_run(struct train *t);
