@@ -41,15 +41,15 @@ struct mr_net_opts {
      *   batchnorm  flatten  softmax  logsoftmax  residual:{...}
      */
     const char *model;
-    uint32_t channels, height, width; /* of a sample */
-    uint32_t classes;                 /* outputs of the built-in models */
+    uint32_t channels, height, width; /* of a sample: 1..65536 each */
+    uint32_t classes;                 /* outputs of the built-in models: 1..2^20 */
     enum mr_loss loss;
     enum mr_layout layout; /* of the input batch */
     enum mr_dtype dtype;   /* MR_F32, ... */
     int tf32;              /* CUDA, MR_F32: 1 (default): TF32 products */
-    uint32_t max_batch;
-    uint64_t seed;    /* of the initial parameters (PyTorch's distributions) and of dropout */
-    uint32_t threads; /* CPU; 0: all this process may use */
+    uint32_t max_batch;    /* samples of a batch at most: 1..2^20; activations are held for so many */
+    uint64_t seed;         /* of the initial parameters (PyTorch's distributions) and of dropout */
+    uint32_t threads;      /* CPU; 0: all this process may use */
 };
 MR_API void mr_net_opts_fill(struct mr_net_opts *opts, size_t size);
 static inline void mr_net_opts_init(struct mr_net_opts *opts)
@@ -115,7 +115,7 @@ MR_API int mr_net_get_totals(struct mr_net *net, struct mr_stream *stream, struc
 
 /*
  * A training pass: forward, loss (mean over the batch), backward; gradients are overwritten, or added to with `accumulate`.
- * input: [n, ...] in the net's layout and f32, its low precision type, or u8 with values scaled by 1/255 (input_dtype says);
+ * input: [n, ...] in the net's layout; MR_F32, MR_F64, MR_BF16, MR_F16, or MR_U8 with values scaled by 1/255 (input_dtype says);
  * labels: label_dtype MR_U8, MR_I32 or MR_I64, classes 0..classes-1, one a sample; for MR_MSE targets of MR_F32 or
  * MR_F64, [n, outputs of the last layer]: the caller sees to it that so many are there. 1 <= n <= max_batch.
  * step: counted by the caller from 0: keys dropout with the seed. In a captured graph it comes from a counter in the device's
@@ -132,6 +132,7 @@ struct mr_net_batch {
     int accumulate, copied;
     const float *loss_scale;
 };
+/* Returns 0, MR_ESHAPE (n, or a dtype, and what is wanted), MR_EMISUSE without labels, MR_EDEVICE, -ENOMEM. */
 MR_API int mr_net_train(struct mr_net *net, const struct mr_net_batch *batch, struct mr_stream *stream);
 MR_API int mr_net_set_step(struct mr_net *net, uint64_t step, struct mr_stream *stream);
 
@@ -154,7 +155,8 @@ MR_API const uint32_t *mr_net_bad_loss(const struct mr_net *net);
 MR_API int mr_net_find_bad(struct mr_net *net, struct mr_stream *stream, const char **what);
 
 /* Forward without dropout, with batch-norm's running statistics; adds to the totals when batch->labels. [out] outputs:
- * [n, classes] of the net's last layer in f32 (f64), in the device's memory, until the next call; may be NULL. */
+ * [n, outputs] of the net's last layer in f32 (f64), in the device's memory, until the next call; may be NULL. Without labels and
+ * outputs the pass alone. Returns 0, MR_ESHAPE, MR_EDEVICE, -ENOMEM. */
 MR_API int mr_net_eval(struct mr_net *net, const struct mr_net_batch *batch, const void **outputs,
                        struct mr_stream *stream);
 

@@ -252,11 +252,11 @@ static int check_batch(const struct mr_net *net, const struct mr_net_batch *batc
                             net->opts.max_batch);
     enum mr_dtype t = batch->input_dtype, l = batch->label_dtype;
     if (t != MR_U8 && t != MR_F32 && t != MR_F64 && t != MR_BF16 && t != MR_F16)
-        return mr_error_set(MR_ESHAPE, "net: input of %s: want u8, f32, bf16 or f16", mr_dtype_name(t));
+        return mr_error_set(MR_ESHAPE, "net: input of %s: want u8, f32, f64, bf16 or f16", mr_dtype_name(t));
     bool fits = net->opts.loss == MR_MSE ? l == MR_F32 || l == MR_F64 : l == MR_U8 || l == MR_I32 || l == MR_I64;
     if (batch->labels && !fits)
         return mr_error_set(MR_ESHAPE, "net: labels of %s: want %s", mr_dtype_name(l),
-                            net->opts.loss == MR_MSE ? "f32" : "u8, i32 or i64");
+                            net->opts.loss == MR_MSE ? "f32 or f64" : "u8, i32 or i64");
     return 0;
 }
 

@@ -192,5 +192,5 @@ $ for y in y z; do millrace train npy:x.npy,labels=$y.npy --loss mse -m softmax 
 $ millrace predict z.st npy:x.npy,labels=z.npy | grep -c '^loss'; millrace predict z.st npy:x.npy,labels=y.npy; millrace predict y.st npy:x.npy,labels=k.npy >/dev/null
 1
 millrace predict: npy: x.npy + y.npy: targets are label f32, but the net has 6 outputs: want as many numbers as outputs in each target
-millrace predict: net: labels of i64: want f32
+millrace predict: net: labels of i64: want f32 or f64
 [1]

@@ -418,6 +418,11 @@ static void test_versions(void **state)
     room.o.size = 0;
     assert_int_equal(mr_net_create(f.dev, &room.o, &f.net), MR_EMISUSE);
     mr_net_opts_init(&room.o);
+    f.o.classes = (1 << 20) + 1;
+    assert_int_equal(mr_net_create(f.dev, &f.o, &f.net), MR_EOPTION);
+    f.o.classes = 5;
+    f.o.max_batch = (1 << 20) + 1;
+    assert_int_equal(mr_net_create(f.dev, &f.o, &f.net), MR_EOPTION);
     room.o.loss = (enum mr_loss)7;
     assert_int_equal(mr_net_create(f.dev, &room.o, &f.net), MR_EOPTION);
     close_net(&f);
