@@ -246,10 +246,7 @@ static int print_json(const struct bench *b)
             mr_json_object_end(json);
         }
     mr_json_array_end(json);
-    mr_json_object(json, "config");
-    mr_options_json(options, b->opts, json);
-    mr_json_object_end(json);
-    return cli_json_end(json);
+    return bench_train_json_end(json, options, b->opts);
 }
 
 static void put_html(FILE *out, const char *text)
@@ -393,9 +390,10 @@ static int run(void *values, int n_args, char **args)
 
 static const struct cli_note json_notes[] = {
     {"device, iterations", "where; steps of each run"},
-    {"runs", "of each: model, optimizer, steps (done), loss (means of 40 nearly equal parts), test_accuracy (ten times), "
-             "last_loss, seconds "
-             "(tests left out), failed (its loss became infinite)"},
+    {"runs",
+     "of each: model, optimizer, steps (done), loss (means of 40 nearly equal parts), test_accuracy (ten times), "
+     "last_loss, seconds "
+     "(tests left out), failed (its loss became infinite)"},
     {"config", "every option as it stands"},
     {NULL, NULL},
 };

@@ -124,8 +124,9 @@ static int measure(struct train *t, uint64_t time_ns, struct step_result *r)
     return 0;
 }
 
-static int one(struct bench *b, int k)
+static int one(void *bench, int k)
 {
+    struct bench *b = bench;
     struct train_opts opts;
     struct train_data data = {0};
     struct train t = {0};
@@ -202,31 +203,16 @@ static int print_json(const struct bench *b)
         mr_json_object_end(json);
     }
     mr_json_array_end(json);
-    mr_json_object(json, "config");
-    mr_options_json(options, b->opts, json);
-    mr_json_object_end(json);
-    return cli_json_end(json);
+    return bench_train_json_end(json, options, b->opts);
 }
 
 static int run(void *values, int n_args, char **args)
 {
     (void)n_args;
     struct bench b = {.opts = values, .dataset = args[0]};
-    struct cli_progress progress;
-    int rc = 0;
-    cli_catch_interrupts();
-    cli_progress_begin(&progress, "story", N_STEPS, "steps");
-    for (int k = 0; k < N_STEPS && rc == 0 && !cli_interrupted(); k++) {
-        rc = one(&b, k);
-        cli_progress_update(&progress, (uint64_t)k + 1);
-    }
-    cli_progress_end(&progress);
-    if (rc < 0)
-        return cli_error(rc);
-    if (cli_interrupted())
-        return CLI_FAILED;
-    if (cli.json)
-        return print_json(&b);
+    int code = bench_train_each("story", "steps", N_STEPS, one, &b);
+    if (code != CLI_OK || cli.json)
+        return code == CLI_OK ? print_json(&b) : code;
     print_text(&b);
     return CLI_OK;
 }
