@@ -63,7 +63,7 @@ int train_take_totals(struct train *t)
         t->sums.loss += now.loss;
         t->sums.n_right += now.n_right;
         t->sums.n_samples += now.n_samples;
-        t->skipped_in_row = 0;
+        t->skipped_in_row = now.n_samples ? 0 : t->skipped_in_row; /* at an epoch's end nothing is left to take */
         return 0;
     }
     if (t->opts->on_nan == TRAIN_STOP || ++t->skipped_in_row > SKIP_MOST)

@@ -150,6 +150,11 @@ MR_API int mr_net_rescale(struct mr_net *net, struct mr_stream *stream);
  * parameters as they were before that loss until the host looks. For MR_F16 mr_net_scaling()'s skip does so. Owned by the net. */
 MR_API const uint32_t *mr_net_bad_loss(const struct mr_net *net);
 
+/* What it has come to, for checkpoints: the scale (a power of two up to 2^24), and good steps in a row since it changed (less
+ * than 2,000); 1 and 0 for types that are not scaled. Block. Setting returns MR_ESTATE for other numbers; MR_EDEVICE. */
+MR_API int mr_net_get_loss_scale(struct mr_net *net, struct mr_stream *stream, float *out_scale, uint32_t *out_good);
+MR_API int mr_net_set_loss_scale(struct mr_net *net, struct mr_stream *stream, float scale, uint32_t good);
+
 /* After a loss that was not finite: the first layer, in the order of the pass, with a parameter or an output that is not. Blocks.
  * [out] what: "parameters" or "output". Returns the layer's number for mr_net_layer_get(), -ENODATA when all is finite. */
 MR_API int mr_net_find_bad(struct mr_net *net, struct mr_stream *stream, const char **what);
