@@ -195,6 +195,17 @@ static bool inject(const char *variable, const char *next, const struct profile_
     return setenv(variable, run->module, 1) == 0;
 }
 
+/* ld.so takes a space or a colon in LD_PRELOAD for the end of a name: each program would complain of the pieces. */
+static void check_preload(struct profile_run *run)
+{
+    if (!(run->traced & TRACE_OSRT) || !strpbrk(run->module, " :\t\n"))
+        return;
+    cli_warn(
+        "%s: LD_PRELOAD takes no name with a space or a colon: waits (osrt) are not recorded; install it elsewhere",
+        run->module);
+    run->traced &= ~TRACE_OSRT;
+}
+
 static bool preload(const struct profile_run *run)
 {
     const char *own = getenv("LD_PRELOAD");
@@ -211,6 +222,7 @@ static bool preload(const struct profile_run *run)
 int profile_environment(struct profile_run *run)
 {
     const struct profile_options *o = run->options;
+    check_preload(run);
     bool ok = setenv("MILLRACE_RECORD_DIR", run->parts, 1) == 0 && set_number("MILLRACE_RECORD_TRACE", run->traced) &&
               setenv("MILLRACE_RECORD_CAPTURE", o->capture_range, 1) == 0 &&
               setenv("MILLRACE_RECORD_CAPTURE_END", o->capture_range_end ? "repeat" : "stop", 1) == 0 &&

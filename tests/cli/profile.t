@@ -83,6 +83,13 @@ there.sqlite
 $ CUDA_INJECTION64_PATH=/mine.so millrace profile -t cuda -f -o a -- sh -c 'echo $MILLRACE_RECORD_NEXT_CUDA; basename $CUDA_INJECTION64_PATH' 2>/dev/null
 /mine.so
 libmillrace-record.so
+# A name that LD_PRELOAD cannot take: nothing is preloaded in pieces, the rest is recorded.
+$ mkdir 'a b'; cp "$(dirname "$(realpath "$(command -v millrace)")")"/libmillrace-record.so 'a b'; for t in osrt osrt,nvtx; do MILLRACE_RECORD_MODULE='a b/libmillrace-record.so' millrace profile -t $t -f -o spaced -- sh -c 'echo "$LD_PRELOAD<"; basename "$NVTX_INJECTION64_PATH"' 2>&1 | grep -v 'nothing was recorded\|sqlite:'; done
+millrace profile: warning: .*/a b/libmillrace-record.so: LD_PRELOAD takes no name with a space or a colon: waits \(osrt\) are not recorded; install it elsewhere (re)
+<
+millrace profile: warning: .*/a b/libmillrace-record.so: LD_PRELOAD takes no name with a space or a colon: waits \(osrt\) are not recorded; install it elsewhere (re)
+<
+libmillrace-record.so
 # A process that stays is told of, and not waited for; or is waited for.
 $ millrace profile -t none -f -o a -- sh -c 'sleep 4 >/dev/null 2>&1 &' 2>&1 | grep still
 millrace profile: warning: 1 process of the program still runs: what happens from now on is not recorded
