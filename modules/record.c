@@ -453,7 +453,9 @@ __attribute__((constructor)) static void loaded(void)
     record_inside = false;
 }
 
+/* exit() in a signal handler may have come while this thread held the recorder's locks: then what was not written is lost. */
 __attribute__((destructor)) static void unloaded(void)
 {
-    record_finish();
+    if (!record_is_busy())
+        record_finish();
 }

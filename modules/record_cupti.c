@@ -175,6 +175,7 @@ static void at_exit(void)
     if (generation != record_generation() || getpid() != record_core.pid)
         return;
     uint64_t begin = record_now();
+    bool inside = record_inside;
     record_inside = true;
     ending_context = current_context();
     if (!have_thread) {
@@ -193,7 +194,7 @@ static void at_exit(void)
         if (atomic_load(&stage) != ENDED)
             record_note("warning", 0, "the device was still busy when the program ended: its last records are missing");
     }
-    record_inside = false;
+    record_inside = inside;
 }
 
 static bool start_thread(void)

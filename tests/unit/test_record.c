@@ -12,6 +12,7 @@
 #include <stdatomic.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -220,12 +221,47 @@ static int run_many(void)
     return 0;
 }
 
+static void exit_in_a_handler(int number)
+{
+    (void)number;
+    if (record_is_busy())
+        exit(7);
+}
+
+/* Until a signal comes while a new text is made. TSan gives signals only between calls: there it may never come so. */
+static int run_handler_exits(void)
+{
+    struct sigaction action = {.sa_handler = exit_in_a_handler};
+    struct itimerval timer = {{0, 1000}, {0, 1000}};
+    uint64_t begin = record_now();
+    char text[32];
+    alarm(40); /* ends us where we hang */
+    put_range(1, "first");
+    if (sigaction(SIGVTALRM, &action, NULL) != 0 || setitimer(ITIMER_VIRTUAL, &timer, NULL) != 0)
+        return 1;
+    for (unsigned i = 0; record_now() - begin < (SLOW ? 500000000u : 20000000000u); i++) {
+        snprintf(text, sizeof text, "%u", i % 1000000);
+        record_string(text);
+    }
+    return SLOW ? 7 : 2;
+}
+
 static const struct mode {
     const char *name;
     int (*run)(void);
-} modes[] = {{"plain", run_plain}, {"threads", run_threads}, {"killed", run_killed},    {"fork", run_fork},
-             {"forks", run_forks}, {"exec", run_exec},       {"quick", run_quick_exit}, {"closer", run_closer},
-             {"full", run_full},   {"capture", run_capture}, {"delay", run_delay},      {"many", run_many}};
+} modes[] = {{"plain", run_plain},
+             {"threads", run_threads},
+             {"killed", run_killed},
+             {"fork", run_fork},
+             {"forks", run_forks},
+             {"exec", run_exec},
+             {"quick", run_quick_exit},
+             {"closer", run_closer},
+             {"full", run_full},
+             {"capture", run_capture},
+             {"delay", run_delay},
+             {"many", run_many},
+             {"handler", run_handler_exits}};
 
 static int run_mode(const char *name)
 {
@@ -511,6 +547,15 @@ static void test_many_at_once(void **state)
     assert_string_equal(text, "a note");
 }
 
+static void test_exit_in_a_handler(void **state)
+{
+    (void)state;
+    int status = record("handler", NULL);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 7);
+    assert_int_equal(n_looks, 1);
+}
+
 int main(void)
 {
     const char *mode = getenv("MODE");
@@ -533,6 +578,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_capture_repeats, setup, teardown),
         cmocka_unit_test_setup_teardown(test_delay_and_duration, setup, teardown),
         cmocka_unit_test_setup_teardown(test_many_at_once, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_exit_in_a_handler, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
