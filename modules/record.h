@@ -60,8 +60,9 @@ void record_capture(bool begin);
 /* Grows by one in a forked child: what record_string() gave before is then void. */
 uint32_t record_generation(void);
 
-/* Called, with whether events are wanted now, whenever that changed: at record_capture() on its thread, else within some 50 ms
- * on the writer's. One listener; it is told the present state at once. */
+/* Called, with whether events are wanted now, whenever that changed: at record_capture() on its thread, unless another is just
+ * telling it, else within some 50 ms on the writer's; by one thread at a time, without a lock of ours. One listener; it is told
+ * the present state at once. */
 void record_on_capture(void (*listener)(bool on));
 
 /* Was this moment inside of what is to be recorded? Of the last 64 ranges; any thread. */

@@ -9,7 +9,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define WINDOWS 64
+#define WINDOWS     64
+#define PATIENCE_NS 100000000ull
 
 enum { BEFORE, INSIDE, AFTER };
 
@@ -22,7 +23,9 @@ static struct gate own;
 static struct gate *gate = &own; /* shared between processes when there is a capture range; constant once loaded */
 static bool gated, ranged;
 static _Atomic(void (*)(bool)) listener;
-static struct record_lock telling; /* what the listener is told comes in order */
+static struct record_lock telling; /* guards what follows; not held while the listener is called */
+static bool calling;               /* somebody tells the listener, and goes on until it knows the present state */
+static atomic_uint n_told;         /* counts up when somebody has told it all */
 static int told = -1;              /* what it knows; -1: nothing */
 static struct window {             /* when it was told that recording is on, and off; under `telling` */
     uint64_t from_ns, to_ns;       /* to 0: still on */
@@ -74,20 +77,47 @@ bool record_gate_open(void)
     return now >= from && (!record_config.duration_ns || now - from < record_config.duration_ns);
 }
 
-void record_gate_poll(void)
+static void note_window(bool open)
 {
+    if (open)
+        window[n_windows++ % WINDOWS] = (struct window){.from_ns = record_now()};
+    else if (n_windows > 0)
+        window[(n_windows - 1) % WINDOWS].to_ns = record_now();
+}
+
+/*
+ * The listener switches CUPTI, which may wait until the program's threads are out of its callbacks, where they may be about to come
+ * here: so it is told without the lock, by one thread at a time.
+ */
+static void tell_until_it_knows(void)
+{
+    void (*tell)(bool);
+    bool any = false;
     record_lock(&telling);
-    void (*tell)(bool) = atomic_load(&listener);
-    int open = record_gate_open();
-    if (tell && told != open) {
-        if (open)
-            window[n_windows++ % WINDOWS] = (struct window){.from_ns = record_now()};
-        else if (n_windows > 0)
-            window[(n_windows - 1) % WINDOWS].to_ns = record_now();
+    for (int open; !calling && (tell = atomic_load(&listener)) && told != (open = record_gate_open()); any = true) {
+        note_window(open);
         told = open;
+        calling = true;
+        record_unlock(&telling);
         tell(open);
+        record_lock(&telling);
+        calling = false;
     }
     record_unlock(&telling);
+    if (any)
+        record_wake(&n_told);
+}
+
+/* What another thread tells just now is waited for, so that nothing of the capture is missed, but not for ever. */
+void record_gate_poll(void)
+{
+    unsigned seen = atomic_load(&n_told);
+    record_lock(&telling);
+    bool other = calling;
+    record_unlock(&telling);
+    if (other)
+        record_wait(&n_told, seen, PATIENCE_NS);
+    tell_until_it_knows();
 }
 
 bool record_in_capture(uint64_t time_ns)
@@ -140,4 +170,5 @@ void record_gate_forked(void)
 {
     atomic_store(&listener, NULL);
     atomic_store(&telling.word, 0);
+    calling = false;
 }

@@ -221,6 +221,43 @@ static int run_many(void)
     return 0;
 }
 
+/* Plays a CUPTI that lets nobody switch it while a callback runs. */
+static pthread_mutex_t cupti_lock;
+static pthread_t callback_thread;
+static atomic_bool writer_waits, told_on;
+static void switch_cupti(bool on)
+{
+    if (!pthread_equal(pthread_self(), callback_thread))
+        atomic_store(&writer_waits, true);
+    pthread_mutex_lock(&cupti_lock);
+    atomic_store(&told_on, on);
+    pthread_mutex_unlock(&cupti_lock);
+}
+
+/* The duration ends within a callback of the program's thread, which then ends the range. */
+static int run_callbacks(void)
+{
+    pthread_mutexattr_t recursive;
+    pthread_mutexattr_init(&recursive);
+    pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
+    pthread_mutex_init(&cupti_lock, &recursive);
+    callback_thread = pthread_self();
+    alarm(40); /* ends us where we hang */
+    put_range(1, "the writer runs");
+    record_on_capture(switch_cupti);
+    pthread_mutex_lock(&cupti_lock);
+    record_capture(true);
+    if (!atomic_load(&told_on))
+        return 2;
+    while (!atomic_load(&writer_waits))
+        usleep(1000);
+    record_capture(false);
+    pthread_mutex_unlock(&cupti_lock);
+    while (atomic_load(&told_on))
+        usleep(1000);
+    return 0;
+}
+
 static void exit_in_a_handler(int number)
 {
     (void)number;
@@ -261,7 +298,8 @@ static const struct mode {
              {"capture", run_capture},
              {"delay", run_delay},
              {"many", run_many},
-             {"handler", run_handler_exits}};
+             {"handler", run_handler_exits},
+             {"callbacks", run_callbacks}};
 
 static int run_mode(const char *name)
 {
@@ -556,6 +594,14 @@ static void test_exit_in_a_handler(void **state)
     assert_int_equal(n_looks, 1);
 }
 
+static void test_no_waiting_for_callbacks(void **state)
+{
+    (void)state;
+    const char *const environment[] = {"MILLRACE_RECORD_CAPTURE=cudaProfilerApi", "MILLRACE_RECORD_CAPTURE_END=repeat",
+                                       "MILLRACE_RECORD_DURATION_MS=1000", NULL};
+    assert_int_equal(record("callbacks", environment), 0);
+}
+
 int main(void)
 {
     const char *mode = getenv("MODE");
@@ -579,6 +625,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_delay_and_duration, setup, teardown),
         cmocka_unit_test_setup_teardown(test_many_at_once, setup, teardown),
         cmocka_unit_test_setup_teardown(test_exit_in_a_handler, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_no_waiting_for_callbacks, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
