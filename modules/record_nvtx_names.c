@@ -223,4 +223,5 @@ bool nvtx_names_capture(const struct nvtx_domain *domain, const struct nvtx_mess
 void nvtx_names_forked(void)
 {
     atomic_store(&names.word, 0);
+    arena.room = 0; /* another thread may have been about to take some of it */
 }
