@@ -65,7 +65,8 @@ uint32_t record_generation(void);
  * the present state at once. */
 void record_on_capture(void (*listener)(bool on));
 
-/* Was this moment inside of what is to be recorded? Of the last 64 ranges; any thread. */
+/* Was this moment inside of what is to be recorded? Of the last 4096 ranges; what may have been in older ones is counted as dropped.
+ * Any thread. */
 bool record_in_capture(uint64_t time_ns);
 
 /* Is the capture range that of cudaProfilerStart/Stop? Else the text after "nvtx:", or NULL. */

@@ -9,7 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define WINDOWS     64
+#define WINDOWS     4096 /* remembered; CUPTI gives a call's record up to some seconds later */
 #define PATIENCE_NS 100000000ull
 
 enum { BEFORE, INSIDE, AFTER };
@@ -31,6 +31,7 @@ static struct window {             /* when it was told that recording is on, and
     uint64_t from_ns, to_ns;       /* to 0: still on */
 } window[WINDOWS];
 static unsigned n_windows; /* so far */
+static uint64_t first_ns;  /* of all of them */
 
 /* The folder is the recording's own, so the file's name cannot meet another's. */
 static void share(void)
@@ -79,6 +80,8 @@ bool record_gate_open(void)
 
 static void note_window(bool open)
 {
+    if (open && n_windows == 0)
+        first_ns = record_now();
     if (open)
         window[n_windows++ % WINDOWS] = (struct window){.from_ns = record_now()};
     else if (n_windows > 0)
@@ -120,15 +123,23 @@ void record_gate_poll(void)
     tell_until_it_knows();
 }
 
+/* Newest first: most records are recent. Of what began in windows that are forgotten nobody knows: it counts as dropped. */
 bool record_in_capture(uint64_t time_ns)
 {
     if (!gated)
         return true;
-    bool inside = false;
+    bool inside = false, known = false;
     record_lock(&telling);
-    for (unsigned i = 0; i < n_windows && i < WINDOWS && !inside; i++)
-        inside = time_ns >= window[i].from_ns && (!window[i].to_ns || time_ns < window[i].to_ns);
+    unsigned oldest = n_windows > WINDOWS ? n_windows - WINDOWS : 0;
+    for (unsigned i = n_windows; i > oldest && !known; i--) {
+        const struct window *w = &window[(i - 1) % WINDOWS];
+        known = time_ns >= w->from_ns;
+        inside = known && (!w->to_ns || time_ns < w->to_ns);
+    }
+    bool forgotten = !known && oldest > 0 && time_ns >= first_ns;
     record_unlock(&telling);
+    if (forgotten)
+        record_lose(1);
     return inside;
 }
 

@@ -221,6 +221,39 @@ static int run_many(void)
     return 0;
 }
 
+static void listen_to_nothing(bool on)
+{
+    (void)on;
+}
+
+/* A range for each short step, and CUPTI's records of its calls long after. Moments of the last 4000 are known; older ones count. */
+static int run_many_ranges(void)
+{
+    enum { N = 5000 };
+    static uint64_t inside[N], outside[N];
+    record_on_capture(listen_to_nothing);
+    if (record_in_capture(record_now()))
+        return 1;
+    uint64_t before = record_now();
+    for (int i = 0; i < N; i++) {
+        record_capture(true);
+        inside[i] = record_now();
+        while (record_now() <= inside[i])
+            ;
+        record_capture(false);
+        outside[i] = record_now();
+        while (record_now() <= outside[i])
+            ;
+    }
+    for (int i = N - 4000; i < N; i++)
+        if (!record_in_capture(inside[i]) || record_in_capture(outside[i]))
+            return 2;
+    for (int i = 0; i < 100; i++)
+        if (record_in_capture(inside[i]))
+            return 3;
+    return record_in_capture(before) ? 4 : 0; /* not even perhaps */
+}
+
 /* Plays a CUPTI that lets nobody switch it while a callback runs. */
 static pthread_mutex_t cupti_lock;
 static pthread_t callback_thread;
@@ -299,7 +332,8 @@ static const struct mode {
              {"delay", run_delay},
              {"many", run_many},
              {"handler", run_handler_exits},
-             {"callbacks", run_callbacks}};
+             {"callbacks", run_callbacks},
+             {"ranges", run_many_ranges}};
 
 static int run_mode(const char *name)
 {
@@ -602,6 +636,15 @@ static void test_no_waiting_for_callbacks(void **state)
     assert_int_equal(record("callbacks", environment), 0);
 }
 
+static void test_many_capture_ranges(void **state)
+{
+    (void)state;
+    const char *const environment[] = {"MILLRACE_RECORD_CAPTURE=cudaProfilerApi", "MILLRACE_RECORD_CAPTURE_END=repeat",
+                                       NULL};
+    assert_int_equal(record("ranges", environment), 0);
+    assert_int_equal(part_look_note(&looks[0], "dropped", NULL), 100);
+}
+
 int main(void)
 {
     const char *mode = getenv("MODE");
@@ -626,6 +669,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_many_at_once, setup, teardown),
         cmocka_unit_test_setup_teardown(test_exit_in_a_handler, setup, teardown),
         cmocka_unit_test_setup_teardown(test_no_waiting_for_callbacks, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_many_capture_ranges, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
