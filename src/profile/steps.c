@@ -4,8 +4,7 @@
 #include <ctype.h>
 #include <string.h>
 
-#define PAUSE                                                                                                          \
-    100 /* mean steps between two marks: an epoch's end; less may be a loader that hands out batches in bursts */
+#define PAUSE       100 /* usual steps between two marks: an epoch's end */
 #define MIN_REGULAR 3   /* ranges that may be steps without being called so */
 #define MIN_COVER   0.3 /* of the device's work, by ranges that nobody named */
 #define MIN_FED     0.8 /* of these ranges, those that give the device work */
@@ -69,20 +68,41 @@ static uint64_t median_of(uint64_t *values, uint64_t n)
     return values[n / 2];
 }
 
+/*
+ * The distance of which PAUSE are a pause: the median one, which a single pause in few steps does not move. Where long ones come more
+ * often than that they may be a loader's that hands out batches in bursts, whose waits belong to the steps: then the mean. Sorts.
+ */
+static uint64_t usual_distance(uint64_t *distance, uint64_t n)
+{
+    uint64_t sum = 0, n_long = 0, median = n > 0 ? median_of(distance, n) : 0;
+    for (uint64_t i = 0; i < n; i++) {
+        sum += distance[i];
+        n_long += distance[i] / PAUSE > median;
+    }
+    uint64_t mean = n > 0 ? sum / n : 0;
+    return n_long <= 1 + n / 100 ? MR_MIN(median, mean) : mean;
+}
+
 int mr_steps_mark(struct mr_steps *steps, const uint64_t *mark_ns, const uint64_t *end_ns, uint64_t n)
 {
-    uint64_t mean = n > 1 ? (mark_ns[n - 1] - mark_ns[0]) / (n - 1) : 0;
+    uint64_t *distance = malloc((n + 1) * sizeof *distance), usual;
     steps->at = malloc((n + 1) * sizeof *steps->at);
-    if (!steps->at)
-        return mr_error_nomem("steps", n * sizeof *steps->at);
     steps->n = 0;
+    if (!steps->at || !distance) {
+        free(distance);
+        return mr_error_nomem("steps", n * sizeof *steps->at);
+    }
+    for (uint64_t i = 0; i + 1 < n; i++)
+        distance[i] = mark_ns[i + 1] - mark_ns[i];
+    usual = usual_distance(distance, n > 0 ? n - 1 : 0);
+    free(distance);
     for (uint64_t i = 0; i < n; i++) {
-        bool last = i + 1 == n, pause = !last && (mark_ns[i + 1] - mark_ns[i]) / PAUSE > mean;
+        bool last = i + 1 == n, pause = !last && (mark_ns[i + 1] - mark_ns[i]) / PAUSE > usual;
         uint64_t end = last ? end_ns[i] : mark_ns[i + 1];
         if (pause) {
             end = MR_MIN(MR_MAX(end_ns[i], mark_ns[i]), mark_ns[i + 1]);
             steps->pause_ns += mark_ns[i + 1] - end;
-            steps->n_pauses++;
+            steps->n_pauses += mark_ns[i + 1] > end;
         }
         if (end > mark_ns[i])
             steps->at[steps->n++] = (struct mr_interval){mark_ns[i], end};
@@ -99,7 +119,7 @@ struct named {
 
 struct group {
     uint64_t first, n; /* of the sorted names */
-    uint64_t median_ns, start_ns, span_ns;
+    uint64_t median_ns, usual_ns, start_ns, span_ns;
     double regular; /* share of distances within 25% of the median */
     uint32_t thread;
     uint16_t depth;
@@ -150,6 +170,7 @@ static struct group measure(const struct mr_recording *rec, const struct named *
         g.median_ns = median_of(scratch, n - 1);
     for (uint64_t i = 0; i + 1 < n; i++)
         near += scratch[i] >= g.median_ns - g.median_ns / 4 && scratch[i] <= g.median_ns + g.median_ns / 4;
+    g.usual_ns = usual_distance(scratch, n - 1);
     g.regular = n > 1 ? (double)near / (double)(n - 1) : 0;
     return g;
 }
@@ -222,16 +243,14 @@ struct worth {
 static struct worth weigh(const struct search *s, const struct group *g)
 {
     struct worth w = {0};
-    uint64_t all = s->work.at[s->work.n].busy_ns, mean = 0;
+    uint64_t all = s->work.at[s->work.n].busy_ns;
     const struct named *at = s->names + g->first;
     const struct mr_rec_range *ranges = s->rec->ranges;
     struct mr_work_sum before = {0};
-    if (g->n > 1)
-        mean = (ranges[at[g->n - 1].range].start_ns - ranges[at[0].range].start_ns) / (g->n - 1);
     for (uint64_t i = 0; i < g->n; i++) {
         const struct mr_rec_range *range = &ranges[at[i].range];
         uint64_t next = i + 1 < g->n ? ranges[at[i + 1].range].start_ns : range->end_ns;
-        bool pause = (next - range->start_ns) / PAUSE > mean;
+        bool pause = (next - range->start_ns) / PAUSE > g->usual_ns;
         struct mr_work_sum own = mr_work_between(&s->work, range->start_ns, pause ? MR_MIN(range->end_ns, next) : next);
         w.cover += (double)own.busy_ns / (double)(all ? all : 1);
         w.fed += (own.n > 0) / (double)g->n;

@@ -116,6 +116,46 @@ static void names_with_numbers(void **state)
     unlink(PATH);
 }
 
+/* n steps of 1 ms, each with a range and a kernel, from `at` on; returns their end. */
+static uint64_t make_steps(struct make *m, uint64_t at, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++, at += 1000000) {
+        make_range(m, "step", at, at + 900000);
+        make_kernel(m, 7, "k", at + 100000, at + 600000);
+    }
+    return at;
+}
+
+/* A pause is none of the steps, however few they are; a loader's bursts of batches, even twenty at a time, are no pauses. */
+static void pauses(void **state)
+{
+    static const struct {
+        uint64_t steps, times, wait_ns, n_pauses;
+    } cases[] = {{20, 2, 5000000000, 1},
+                 {3, 2, 150000000, 1},
+                 {20, 6, 5000000000, 0},
+                 {150, 6, 5000000000, 5},
+                 {20, 2, 50000000, 0}};
+    (void)state;
+    for (size_t c = 0; c < MR_COUNT(cases); c++) {
+        struct make m;
+        make_begin(&m, PATH);
+        uint64_t at = 1000;
+        for (uint64_t i = 0; i < cases[c].times; i++)
+            at = make_steps(&m, at + (i ? cases[c].wait_ns : 0), cases[c].steps);
+        make_end(&m);
+        struct mr_recording *rec = make_load(PATH);
+        struct mr_steps steps = steps_of(rec, NULL);
+        assert_int_equal(steps.n, cases[c].steps * cases[c].times);
+        assert_int_equal(steps.n_pauses, cases[c].n_pauses);
+        assert_true(steps.pause_ns >= cases[c].n_pauses * cases[c].wait_ns);
+        assert_true(steps.n_pauses > 0 || steps.pause_ns == 0);
+        mr_steps_free(&steps);
+        mr_recording_close(rec);
+        unlink(PATH);
+    }
+}
+
 /* Nobody's name: the outermost that repeat, beginning with the first of a step; not the epochs around, nor what is inside. */
 static void by_regular_ranges(void **state)
 {
@@ -423,6 +463,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(by_known_name),
         cmocka_unit_test(names_with_numbers),
+        cmocka_unit_test(pauses),
         cmocka_unit_test(by_regular_ranges),
         cmocka_unit_test(not_by_compilation),
         cmocka_unit_test(not_by_idle_names),
