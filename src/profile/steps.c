@@ -44,16 +44,6 @@ bool mr_range_named(const struct mr_recording *rec, const struct mr_rec_range *r
     return same(text, strlen(text), at + 1, fold) || same(text, base_length(text), at + 1, fold);
 }
 
-int mr_ranges_named(const struct mr_recording *rec, uint32_t thread, const char *name, struct mr_intervals *out)
-{
-    for (uint64_t i = 0; name && i < rec->n_ranges; i++)
-        if (rec->ranges[i].type != MR_RANGE_MARK && (thread == MR_NONE || rec->ranges[i].thread == thread) &&
-            mr_range_named(rec, &rec->ranges[i], name, false))
-            mr_intervals_add(out, rec->ranges[i].start_ns, rec->ranges[i].end_ns);
-    mr_intervals_unite(out);
-    return out->lost ? mr_error_nomem("ranges", rec->n_ranges * sizeof *out->at) : 0;
-}
-
 /* ---- marks ---- */
 
 static int by_number(const void *a, const void *b)

@@ -116,6 +116,37 @@ static void names_with_numbers(void **state)
     unlink(PATH);
 }
 
+/* To the end from here; and inside of ranges; a range that is not there is said so. */
+static void windows(void **state)
+{
+    struct make m;
+    (void)state;
+    make_begin(&m, PATH);
+    for (uint64_t i = 0; i < 10; i++) {
+        make_range(&m, "step", 1000000 + i * 1000000, 1900000 + i * 1000000);
+        make_kernel(&m, 7, "k", 1100000 + i * 1000000, 1600000 + i * 1000000);
+    }
+    make_range(&m, "warm", 500000, 3500000);
+    make_end(&m);
+    struct mr_recording *rec = make_load(PATH);
+    struct mr_report_opts opts;
+    opts = (struct mr_report_opts){.size = sizeof opts, .from_ns = 4000000};
+    struct mr_table *table = report(rec, &opts);
+    assert_int_equal(mr_table_rows(table), 2 + 7);
+    assert_int_equal(cell(table, 2, "Start"), 4000000);
+    mr_table_destroy(table);
+    opts = (struct mr_report_opts){.size = sizeof opts, .range = "warm"};
+    table = report(rec, &opts);
+    assert_int_equal(mr_table_rows(table), 2 + 3);
+    mr_table_destroy(table);
+    opts.range = "worm";
+    table = NULL;
+    assert_int_equal(mr_report_step_breakdown.make(rec, &opts, &table), MR_EOPTION);
+    assert_null(table);
+    mr_recording_close(rec);
+    unlink(PATH);
+}
+
 /* n steps of 1 ms, each with a range and a kernel, from `at` on; returns their end. */
 static uint64_t make_steps(struct make *m, uint64_t at, uint64_t n)
 {
@@ -464,6 +495,7 @@ int main(void)
         cmocka_unit_test(by_known_name),
         cmocka_unit_test(names_with_numbers),
         cmocka_unit_test(pauses),
+        cmocka_unit_test(windows),
         cmocka_unit_test(by_regular_ranges),
         cmocka_unit_test(not_by_compilation),
         cmocka_unit_test(not_by_idle_names),
