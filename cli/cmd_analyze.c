@@ -17,7 +17,7 @@ struct options {
 #define AT(member) offsetof(struct options, member)
 static const struct mr_option table[] = {
     {"step", 0, MR_OPT_STRING, AT(step), .meta = "NAME",
-     .help = "The NVTX range that is a step, as NAME or DOMAIN@NAME; without it steps are found"},
+     .help = "The NVTX range that is a step, as NAME, DOMAIN@NAME or NAME@DOMAIN; without it steps are found"},
     {"range", 0, MR_OPT_STRING, AT(range), .meta = "NAME",
      .help = "The NVTX range in which the program waits for data; without it known names are looked for "
              "(DataLoader.__next__, data, load, ...), then waits in the system"},

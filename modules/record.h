@@ -11,7 +11,7 @@
  * The environment that `millrace profile` sets:
  *   MILLRACE_RECORD_DIR          folder of the parts; without it the recorder does nothing
  *   MILLRACE_RECORD_TRACE        decimal bits of enum mr_part_trace
- *   MILLRACE_RECORD_CAPTURE      none | cudaProfilerApi | nvtx:NAME (NAME or NAME@DOMAIN)
+ *   MILLRACE_RECORD_CAPTURE      none | cudaProfilerApi | nvtx:NAME (NAME, NAME@DOMAIN or DOMAIN@NAME)
  *   MILLRACE_RECORD_CAPTURE_END  stop | repeat
  *   MILLRACE_RECORD_DELAY_MS, MILLRACE_RECORD_DURATION_MS   0: none
  *   MILLRACE_RECORD_OSRT_NS      shortest OS call that is kept; default 1000

@@ -43,7 +43,7 @@ int mr_places_find(const struct mr_recording *rec, struct mr_place **out, uint32
 /* Indices of a place's operations, by start. [out] out: for the caller to free(). */
 int mr_place_ops(const struct mr_recording *rec, const struct mr_place *place, uint32_t **out, uint64_t *out_n);
 
-/* name: "NAME", "DOMAIN@NAME" or NULL. MR_EOPTION: no range of this name; the text lists some that there are. */
+/* name: "NAME", "DOMAIN@NAME", "NAME@DOMAIN" or NULL. MR_EOPTION: no range of this name; the text lists some that there are. */
 int mr_steps_find(const struct mr_recording *rec, const struct mr_place *place, const uint32_t *ops, uint64_t n_ops,
                   const char *name, struct mr_steps *out);
 void mr_steps_free(struct mr_steps *steps);
@@ -54,7 +54,7 @@ int mr_steps_period(const struct mr_recording *rec, const uint32_t *ops, uint64_
 /* Makes steps of n sorted marks; end_ns[i]: where a step that a pause or the recording's end follows ends. */
 int mr_steps_mark(struct mr_steps *steps, const uint64_t *mark_ns, const uint64_t *end_ns, uint64_t n);
 
-/* Whether a range is called so: "NAME" as it is or with a number after it, "DOMAIN@NAME"; case counts only without fold. */
+/* Whether a range is called so: "NAME" as it is or with a number after it, "DOMAIN@NAME" or "NAME@DOMAIN"; case counts only without fold. */
 bool mr_range_named(const struct mr_recording *rec, const struct mr_rec_range *range, const char *name, bool fold);
 
 

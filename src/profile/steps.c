@@ -29,19 +29,32 @@ static size_t base_length(const char *text)
     return digits;
 }
 
-static bool same(const char *text, size_t n, const char *name, bool fold)
+static bool same(const char *text, size_t text_n, const char *name, size_t n, bool fold)
 {
-    return strlen(name) == n && (fold ? strncasecmp(text, name, n) : strncmp(text, name, n)) == 0;
+    return text_n == n && (fold ? strncasecmp(text, name, n) : strncmp(text, name, n)) == 0;
+}
+
+static bool in_domain(const char *domain, const char *asked, size_t n)
+{
+    return strlen(domain) == n && strncmp(domain, asked, n) == 0;
+}
+
+static bool same_or_base(const char *text, const char *name, size_t n, bool fold)
+{
+    return same(text, strlen(text), name, n, fold) || same(text, base_length(text), name, n, fold);
 }
 
 bool mr_range_named(const struct mr_recording *rec, const struct mr_rec_range *range, const char *name, bool fold)
 {
-    const char *text = text_of(rec, range->text), *domain = text_of(rec, range->domain), *at = strchr(name, '@');
-    if (same(text, strlen(text), name, fold) || same(text, base_length(text), name, fold))
+    const char *text = text_of(rec, range->text), *domain = text_of(rec, range->domain);
+    const char *first = strchr(name, '@'), *last = strrchr(name, '@');
+    if (same_or_base(text, name, strlen(name), fold))
         return true;
-    if (!at || strlen(domain) != (size_t)(at - name) || strncmp(domain, name, strlen(domain)) != 0)
+    if (!first)
         return false;
-    return same(text, strlen(text), at + 1, fold) || same(text, base_length(text), at + 1, fold);
+    return (in_domain(domain, name, (size_t)(first - name)) &&
+            same_or_base(text, first + 1, strlen(first + 1), fold)) ||
+           (in_domain(domain, last + 1, strlen(last + 1)) && same_or_base(text, name, (size_t)(last - name), fold));
 }
 
 /* ---- marks ---- */

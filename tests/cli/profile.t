@@ -52,7 +52,7 @@ millrace profile: b.sqlite: 0 records of 0 processes in .* (re)
   "records": 0,
 # A capture range that never came, and counters that are not sampled, are told of.
 $ millrace profile -t cuda,nvtx -f -o a -c nvtx:step -- true 2>&1 | head -1
-millrace profile: warning: nothing was recorded: --capture-range nvtx:step never began (an NVTX range of this very name, of domain @DOMAIN or none), or nothing happened inside
+millrace profile: warning: nothing was recorded: --capture-range nvtx:step never began (an NVTX range of this very name, of the DOMAIN or none), or nothing happened inside
 $ millrace profile -t none -f -o a --gpu-metrics -- true 2>&1 | grep metrics
 millrace profile: warning: --gpu-metrics: this version does not sample the GPU's counters: none are recorded
 # A reader of our messages that goes away takes nothing with it; the program has SIGPIPE as it was.

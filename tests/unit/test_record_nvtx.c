@@ -499,6 +499,11 @@ static void test_capture_by_a_range(void **state)
     check_captured(&looks[0], 3);
     record_teardown(NULL);
     record_setup(NULL);
+    assert_int_equal(
+        record_run("MODE=capture", TRACE, (const char *const[]){"MILLRACE_RECORD_CAPTURE=nvtx:train@step", NULL}), 0);
+    check_captured(&looks[0], 1);
+    record_teardown(NULL);
+    record_setup(NULL);
     assert_int_equal(record_run("MODE=capture", TRACE, (const char *const[]){"MILLRACE_RECORD_CAPTURE=nvtx:no", NULL}),
                      0);
     assert_true(n_looks == 0 || looks[0].n[MR_PART_RANGE] == 0);

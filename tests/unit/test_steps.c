@@ -357,9 +357,13 @@ static void odd_ranges(void **state)
     mr_table_destroy(table);
     struct mr_report_opts opts;
     opts = (struct mr_report_opts){.size = sizeof opts};
-    opts.step = "dom@step";
+    opts.step = "step@dom";
     table = report(rec, &opts);
     assert_int_equal(mr_table_rows(table), 3); /* one step: median, p95, itself */
+    mr_table_destroy(table);
+    opts.step = "dom@step";
+    table = report(rec, &opts);
+    assert_int_equal(mr_table_rows(table), 3);
     check_sums(table);
     assert_int_equal(cell(table, 2, "Copy Hidden"), 100000);
     assert_int_equal(cell(table, 2, "Copy Exposed"), 700000);
