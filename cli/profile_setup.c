@@ -228,7 +228,7 @@ int profile_environment(struct profile_run *run)
               setenv("MILLRACE_RECORD_MODULE", run->module, 1) == 0;
     if (ok && run->traced & (TRACE_CUDA | TRACE_METRICS))
         ok = inject_cuda(run);
-    if (ok && run->traced & TRACE_NVTX)
+    if (ok && (run->traced & TRACE_NVTX || strncmp(o->capture_range, "nvtx:", 5) == 0))
         ok = inject_nvtx(run);
     if (ok && run->traced & TRACE_OSRT)
         ok = preload(run);

@@ -88,6 +88,9 @@ libmillrace-record.so
 millrace profile: warning: NVTX_INJECTION64_PATH=/mine.so is set: it is not loaded, as NVTX serves one tool; --trace without nvtx keeps it
 $ NVTX_INJECTION64_PATH=/mine.so millrace profile -q -t cuda -f -o a -- sh -c 'echo $NVTX_INJECTION64_PATH' 2>/dev/null
 /mine.so
+# A range of NVTX opens the capture though its ranges are not recorded.
+$ millrace profile -q -t cuda -c nvtx:step -f -o a -- sh -c 'basename "$NVTX_INJECTION64_PATH"' 2>/dev/null
+libmillrace-record.so
 # A process that stays is told of, and not waited for; or is waited for.
 $ millrace profile -t none -f -o a -- sh -c 'sleep 4 >/dev/null 2>&1 &' 2>&1 | grep still
 millrace profile: warning: 1 process of the program still runs: what happens from now on is not recorded
