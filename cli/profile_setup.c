@@ -199,9 +199,17 @@ static bool inject_nvtx(const struct profile_run *run)
     return setenv("NVTX_INJECTION64_PATH", run->module, 1) == 0;
 }
 
+/* The dynamic linker takes a list with spaces or colons between, and complains to the program's output of what it does not find. */
 static bool preload(const struct profile_run *run)
 {
     const char *own = getenv("LD_PRELOAD");
+    if (strpbrk(run->module, " :")) {
+        cli_warn(
+            "no calls of the operating system are recorded: LD_PRELOAD cannot name %s, which has a space or a colon; "
+            "MILLRACE_RECORD_MODULE=FILE names a copy of it elsewhere",
+            run->module);
+        return true;
+    }
     size_t bytes = strlen(run->module) + (own ? strlen(own) : 0) + 2;
     char *both = malloc(bytes);
     if (!both)
