@@ -251,6 +251,9 @@ static int print_json(const struct options *o, const char *path, const struct mr
         mr_json_object_end(json);
     }
     mr_json_array_end(json);
+    mr_json_object(json, "config");
+    mr_options_json(table, o, json);
+    mr_json_object_end(json);
     return cli_json_end(json);
 }
 
@@ -304,6 +307,7 @@ static const struct cli_note json[] = {
                  "and saving_percent (of a "
                  "step with per_step, else of the recording; of mending this fault alone), confidence (0 to 1), and "
                  "evidence: rows"},
+    {"config", "The options, defaults included"},
     {NULL},
 };
 
