@@ -301,7 +301,8 @@ static int run(void *options, int n_args, char **args)
 static const struct cli_note json[] = {
     {"file", "The argument"},
     {"summary", "One line that answers \"am I data-bound?\" with its figures"},
-    {"findings", "For each rule, the largest saving first, then those that cannot tell, then what is fine: rule, "
+    {"findings", "For each rule, the largest saving times its confidence first, then those that cannot tell, then what "
+                 "is fine: rule, "
                  "verdict (found, cannot tell, "
                  "fine), title, why (what was computed and its threshold, or why it cannot be told), advice, saving_ms "
                  "and saving_percent (of a "

@@ -39,7 +39,7 @@ static const struct mr_option table[] = {
      .help = "Compare two recordings, FILE before and FILE after; the exit status is 1 when something got slower",
      .group = "Comparison"},
     {"threshold", 0, MR_OPT_DOUBLE, AT(threshold), "10", 0, 1e6, "%",
-     .help = "Percent of total time by which a kernel, kind of copy or call has to change to count",
+     .help = "Percent of total time by which a kernel, kind of copy, call or NVTX range has to change to count",
      .group = "Comparison"},
     CLI_COMMON_OPTIONS,
     {NULL},

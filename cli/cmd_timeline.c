@@ -10,7 +10,7 @@ struct options {
     struct cli_common common;
     char *output, *title;
     uint64_t from, to;
-    int format, force;
+    int format, force, whole;
 };
 
 enum { BY_NAME, PERFETTO, HTML, SVG, PNG };
@@ -27,6 +27,8 @@ static const struct mr_option table[] = {
      .help = "The file to write; default: FILE with the format's ending, beside it"},
     {"from", 0, MR_OPT_DURATION, AT(from), "0", .unit = "s", .help = "Only what happens at this time or later"},
     {"to", 0, MR_OPT_DURATION, AT(to), "0", .unit = "s", .help = "Only what begins before this time; 0: the end"},
+    {"whole", 0, MR_OPT_FLAG, AT(whole),
+     .help = "Pictures: the whole recording, too where it has steps or device work to look at"},
     {"title", 0, MR_OPT_STRING, AT(title), .meta = "TEXT",
      .help = "The picture's title; default: the recorded command"},
     {"force", 'f', MR_OPT_FLAG, AT(force), .help = "Replace OUT when it is there"},
@@ -122,6 +124,7 @@ static int write_picture(const struct options *o, const char *file, const char *
     opts.from_ns = o->from;
     opts.to_ns = o->to;
     opts.title = o->title;
+    opts.whole = o->whole;
     opts.out_events = &events;
     int rc = mr_recording_open(file, &recording);
     if (rc)
@@ -179,11 +182,11 @@ const struct cli_command cli_timeline = {
             "A page (html) is one file that needs no network: rows of threads, streams and engines to zoom and pan, "
             "search, sums of "
             "a range, a table of all events, and links between calls and the work they gave to a device; \"?\" shows "
-            "its keys. A "
+            "its keys. It "
+            "opens where the steps are. A "
             "trace (perfetto) is for ui.perfetto.dev and trace_processor, with flows and counters. Pictures (svg, png) "
-            "show the "
-            "whole at a glance, 1,200 pixels wide, with the share of time in which each engine was busy, and where "
-            "steps begin.",
+            "show the steps at a glance, or all that devices did where there are none, 1,200 pixels wide: where a "
+            "step's time goes, the share of time in which each engine was busy, and where steps begin.",
     .options = table,
     .options_bytes = sizeof(struct options),
     .min_args = 1,

@@ -3,6 +3,16 @@
 
 #include <stdlib.h>
 
+/* " (rgb|rgba)", where there is a choice. */
+static void write_choices(const struct mr_option *option, char *out, size_t cap)
+{
+    size_t at = 0;
+    out[0] = 0;
+    for (int i = 0; option->choices && option->choices[i] && at < cap; i++)
+        at += (size_t)snprintf(out + at, cap - at, "%s%s%s", i ? "|" : " (", option->choices[i],
+                               option->choices[i + 1] ? "" : ")");
+}
+
 /* As they are written in a URI: name=value. */
 static int format_text(void *user, const char *name, const char *summary, const struct mr_option *options)
 {
@@ -11,8 +21,10 @@ static int format_text(void *user, const char *name, const char *summary, const 
     struct cli_table *t = cli_table_create(NULL);
     for (; options->name; options++) {
         bool initial = options->initial && options->initial[0];
-        cli_table_row(t, "%s%s%s\t%s", options->name, options->type == MR_OPT_FLAG ? "" : "=",
-                      initial ? options->initial : "", options->help ? options->help : "");
+        char choices[256];
+        write_choices(options, choices, sizeof choices);
+        cli_table_row(t, "%s%s%s\t%s%s", options->name, options->type == MR_OPT_FLAG ? "" : "=",
+                      initial ? options->initial : "", options->help ? options->help : "", choices);
     }
     return cli_table_print(t, stdout, 2);
 }
@@ -29,6 +41,12 @@ static int format_json(void *user, const char *name, const char *summary, const 
         mr_json_string(json, "name", options->name);
         mr_json_string(json, "default", options->initial);
         mr_json_string(json, "help", options->help);
+        if (options->choices) {
+            mr_json_array(json, "choices");
+            for (int i = 0; options->choices[i]; i++)
+                mr_json_string(json, NULL, options->choices[i]);
+            mr_json_array_end(json);
+        }
         mr_json_object_end(json);
     }
     mr_json_array_end(json);

@@ -162,7 +162,7 @@ static inline void mr_advice_opts_init(struct mr_advice_opts *opts)
 MR_API int mr_analyze(struct mr_recording *recording, const struct mr_advice_opts *opts, struct mr_advice **out);
 /* One line that answers "am I data-bound?" with its figures. */
 MR_API const char *mr_advice_summary(const struct mr_advice *advice);
-/* Findings, largest saving first, then those that cannot tell, then what is fine. */
+/* Findings, the largest saving times its confidence first, then those that cannot tell, then what is fine. */
 MR_API uint32_t mr_advice_count(const struct mr_advice *advice);
 MR_API const struct mr_finding *mr_advice_get(const struct mr_advice *advice, uint32_t i);
 MR_API void mr_advice_destroy(struct mr_advice *advice);
@@ -174,6 +174,7 @@ struct mr_timeline_opts {
     uint64_t from_ns, to_ns; /* 0, 0: everything */
     const char *title;       /* NULL: the recorded command */
     uint64_t *out_events;    /* [out] when not NULL, on success: how many events are in the picture */
+    int whole;               /* svg, png with 0, 0: everything, not only the steps (or what devices did) */
 };
 MR_API void mr_timeline_opts_fill(struct mr_timeline_opts *opts, size_t size);
 static inline void mr_timeline_opts_init(struct mr_timeline_opts *opts)

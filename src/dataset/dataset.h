@@ -70,6 +70,8 @@ struct mr_dataset_ops {
     int (*decode)(const struct mr_dataset *ds, uint64_t index, const struct mr_bytes in[], struct mr_sample *out);
     /* ... or get; or both: get then gives the samples for which locate returns 0. */
     int (*get)(const struct mr_dataset *ds, uint64_t index, struct mr_sample *out);
+    /* The name of the file that get() reads a sample from, for the list of bad ones; NULL: none. Optional. */
+    const char *(*file)(const struct mr_dataset *ds, uint64_t index);
 };
 
 /* A class that labels name. */

@@ -222,19 +222,32 @@ static bool join_field(struct mr_spec *to, const struct mr_spec *from)
     return true;
 }
 
+/* "image u8[224,224,3], label i64" */
+static void write_fields(const struct mr_dataset *ds, char *out, size_t cap)
+{
+    char one[160];
+    size_t at = 0;
+    out[0] = 0;
+    for (int f = 0; f < ds->n_fields && at < cap; f++)
+        at +=
+            (size_t)snprintf(out + at, cap - at, "%s%s", f ? ", " : "", mr_spec_format(&ds->field[f], one, sizeof one));
+}
+
 static int join_fields(struct mr_dataset *ds, const struct mr_dataset *part, int k)
 {
-    char have[160], found[160];
-    if (part->n_fields != ds->n_fields || part->picture != ds->picture)
-        return mr_error_set(MR_EFORMAT, "mix: %s has %d field%s%s, %s %d%s: want the same of all parts",
-                            ((struct state *)ds->state)->part[0].ds->text, ds->n_fields, ds->n_fields == 1 ? "" : "s",
-                            ds->picture >= 0 ? " with a picture" : "", part->text, part->n_fields,
-                            part->picture >= 0 ? " with a picture" : "");
-    for (int f = 0; f < ds->n_fields; f++)
-        if (!join_field(&ds->field[f], &part->field[f]))
-            return mr_error_set(
-                MR_EFORMAT, "mix: part %d, %s, has %s, those before have %s: want the same of all parts", k, part->text,
-                mr_spec_format(&part->field[f], found, sizeof found), mr_spec_format(&ds->field[f], have, sizeof have));
+    const struct mr_dataset *first = ((struct state *)ds->state)->part[0].ds;
+    bool same = part->n_fields == ds->n_fields && part->picture == ds->picture;
+    for (int f = 0; f < ds->n_fields && same; f++)
+        same = join_field(&ds->field[f], &part->field[f]);
+    if (!same) {
+        char have[512], found[512];
+        write_fields(ds, have, sizeof have);
+        write_fields(part, found, sizeof found);
+        return mr_error_set(MR_EFORMAT,
+                            "mix: parts have different fields: part %d (%s) %s; part 1 (%s) %s: want the same names, "
+                            "types and shapes of all, by the parts' own options",
+                            k, part->text, found, first->text, have);
+    }
     ds->picture_bounded = ds->picture_bounded && part->picture_bounded;
     return 0;
 }
@@ -365,6 +378,13 @@ static void close_mix(struct mr_dataset *ds)
     free(st->class);
 }
 
+static const char *file_of(const struct mr_dataset *ds, uint64_t i)
+{
+    uint64_t index;
+    const struct mr_dataset *part = find(ds, i, &index);
+    return part->ops->file ? part->ops->file(part, index) : NULL;
+}
+
 #define AT(member) offsetof(struct mr_mix_opts, member)
 static const struct mr_option options_table[] = {
     {"parts", 0, MR_OPT_STRING, AT(parts), .meta = "WEIGHT*URI,...",
@@ -379,7 +399,7 @@ static const char *const positional[] = {"parts", NULL};
 #define MIX                                                                                                            \
     .name = "mix", .summary = "samples of several data sets, by weight", .options = options_table,                     \
     .positional = positional, .opts_size = sizeof(struct mr_mix_opts), .state_size = sizeof(struct state),             \
-    .path_length = path_length, .open = open_mix, .close = close_mix, .get = get
+    .path_length = path_length, .open = open_mix, .close = close_mix, .get = get, .file = file_of
 
 const struct mr_dataset_ops mr_dataset_mix = {MIX, .locate = locate, .decode = decode};
 

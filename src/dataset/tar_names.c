@@ -133,6 +133,13 @@ static int add_matching(const char *text, struct mr_tar_names *out)
     return rc;
 }
 
+/* s3://BUCKET/SHARDS without a '/' at its end: a folder, unless nothing (MR_EOPTION) or no archive lies in it. */
+static int add_unnamed(const char *text, struct mr_tar_names *out)
+{
+    int rc = add_listed(text, text, "*", out);
+    return rc == MR_EFORMAT || rc == MR_EOPTION ? add_name(out, text) : rc;
+}
+
 /* A name without braces. In http's URLs '?' and '*' are what they are. */
 static int add_place(const char *text, struct mr_tar_names *out)
 {
@@ -142,7 +149,9 @@ static int add_place(const char *text, struct mr_tar_names *out)
     if (url ? n > 0 && text[n - 1] == '/' : !mr_tar_named(text) && stat(text, &st) == 0 && S_ISDIR(st.st_mode))
         return add_listed(text, text, "*", out);
     bool wild = strpbrk(text, "*?") && !http && (url || stat(text, &st) != 0);
-    return wild ? add_matching(text, out) : add_name(out, text);
+    if (wild)
+        return add_matching(text, out);
+    return strncmp(text, "s3://", 5) == 0 && !mr_tar_named(text) ? add_unnamed(text, out) : add_name(out, text);
 }
 
 /* ---- braces ---- */

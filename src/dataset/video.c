@@ -78,6 +78,12 @@ static void close_video(void *thing)
     free(v);
 }
 
+static const char *file_of(const struct mr_dataset *ds, uint64_t index)
+{
+    const struct state *st = ds->state;
+    return mr_files_name(ds->files, st->first + (int)(index / st->clips));
+}
+
 static int open_video(const struct mr_dataset *ds, uint64_t f, struct open_video **out)
 {
     const struct state *st = ds->state;
@@ -426,6 +432,7 @@ const struct mr_dataset_ops mr_dataset_video = {
     .open = open_videos,
     .close = close_videos,
     .get = get,
+    .file = file_of,
 };
 
 void mr_video_opts_fill(struct mr_video_opts *opts, size_t size)

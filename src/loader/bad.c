@@ -2,20 +2,35 @@
 #include "loader/loader.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 /* The list holds the first of them; all are counted. */
 #define MAX_LISTED 100000
 
+/* What stands before a text that does not name its file: transforms do not know whose sample they refuse. */
+static size_t write_place(const char *file, uint64_t index, const char *text, char *out, size_t cap)
+{
+    if (strstr(text, file))
+        return 0;
+    int n = snprintf(out, cap, "%s: sample %llu: ", file, (unsigned long long)index);
+    return n > 0 && (size_t)n < cap ? (size_t)n : 0;
+}
+
 static struct mr_bad *make_bad(struct mr_loader *ld, uint32_t row, const struct mr_run_sample *s, uint64_t epoch,
                                int code, bool fatal)
 {
     const char *text = mr_last_error();
-    struct mr_bad *bad = malloc(sizeof *bad + strlen(text) + 1);
-    if (!bad)
-        return NULL;
     bool located = s->n_extents > 0;
     int e = s->failed_extent < s->n_extents ? s->failed_extent : 0;
+    const char *file = located             ? mr_files_name(ld->ds->files, s->extent[e].at.file)
+                       : ld->ds->ops->file ? ld->ds->ops->file(ld->ds, s->index)
+                                           : NULL;
+    char place[4200];
+    size_t before = file ? write_place(file, s->index, text, place, sizeof place) : 0;
+    struct mr_bad *bad = malloc(sizeof *bad + before + strlen(text) + 1);
+    if (!bad)
+        return NULL;
     *bad = (struct mr_bad){.index = s->index,
                            .epoch = epoch,
                            .position = s->position,
@@ -23,8 +38,9 @@ static struct mr_bad *make_bad(struct mr_loader *ld, uint32_t row, const struct 
                            .code = code,
                            .fatal = fatal,
                            .offset = located ? s->extent[e].at.offset : 0,
-                           .file = located ? mr_files_name(ld->ds->files, s->extent[e].at.file) : ld->ds->text};
-    memcpy(bad->text, text, strlen(text) + 1);
+                           .file = file ? file : ld->ds->text};
+    memcpy(bad->text, place, before);
+    memcpy(bad->text + before, text, strlen(text) + 1);
     return bad;
 }
 

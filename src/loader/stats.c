@@ -160,7 +160,8 @@ static void find_bottleneck(const struct mr_loader *ld, struct mr_loader_stats *
     uint64_t wait = steady->wait_ns, active = wait + st->consumer_busy_ns;
     double idle = percent(steady->stage_ns[MR_STAGE_SLOT], steady->worker_ns);
     if (st->batches < 3 || active == 0)
-        say(st, "none", "%llu batches are too few to tell", (unsigned long long)st->batches);
+        say(st, "none", "%llu batch%s too few to tell", (unsigned long long)st->batches,
+            st->batches == 1 ? " is" : "es are");
     else if ((double)wait < STARVED * (double)active)
         say(st, "consumer", "it waited for %.1f%% of the time since its first batch: the loader keeps up",
             percent(wait, active));

@@ -23,7 +23,7 @@ void mr_advice_opts_fill(struct mr_advice_opts *opts, size_t size)
 
 /* ---- the summary ---- */
 
-/* Findings are sorted: the first that was found saves the most. */
+/* Findings are sorted: the first that was found is the first to mend. */
 static const struct mr_finding *largest(const struct mr_advice *advice)
 {
     for (uint32_t i = 0; i < advice->n; i++) {
@@ -45,10 +45,11 @@ static void tail(const struct mr_case *c, const struct mr_advice *advice, char *
     else
         used = (size_t)snprintf(out, cap, "; no steps were found, so figures are of the whole recording");
     if (look->steps.n_pauses && used < cap)
-        used += (size_t)snprintf(out + used, cap - used, "; %" PRIu64 " pauses between steps, %.3f s, are left out",
-                                 look->steps.n_pauses, (double)look->steps.pause_ns / 1e9);
+        used += (size_t)snprintf(out + used, cap - used, "; %" PRIu64 " pause%s between steps, %.1f ms, left out",
+                                 look->steps.n_pauses, look->steps.n_pauses > 1 ? "s" : "",
+                                 (double)look->steps.pause_ns / 1e6);
     if (most && used < cap)
-        used += (size_t)snprintf(out + used, cap - used, "; most would be saved by %s (%.1f%%)", most->rule,
+        used += (size_t)snprintf(out + used, cap - used, "; first to mend: %s (saves %.1f%%)", most->rule,
                                  most->saving_percent);
     if ((look->rec->n_dropped || look->rec->n_lost_times) && used < cap)
         snprintf(out + used, cap - used, "; %" PRIu64 " records were lost, so idle time is overstated",
@@ -100,13 +101,15 @@ static int rank(const struct mr_finding *f)
     return f->verdict == MR_FOUND ? 0 : f->verdict == MR_CANNOT_TELL ? 1 : 2;
 }
 
+/* By what can be counted on: a hint (names of kernels) is not to stand before what was measured. */
 static int by_saving(const void *a, const void *b)
 {
     const struct mr_finding *x = a, *y = b;
     if (rank(x) != rank(y))
         return rank(x) < rank(y) ? -1 : 1;
-    if (x->saving_ms != y->saving_ms)
-        return x->saving_ms < y->saving_ms ? 1 : -1;
+    double sure = x->saving_ms * x->confidence, other = y->saving_ms * y->confidence;
+    if (sure != other)
+        return sure < other ? 1 : -1;
     return strcmp(x->rule, y->rule);
 }
 

@@ -1,4 +1,5 @@
 /* What calls cost that hold up the launching thread, and rows of evidence. */
+#include "profile/report.h"
 #include "profile/rules.h"
 
 #include <string.h>
@@ -75,6 +76,15 @@ void mr_hold_free(struct mr_hold *hold)
     *hold = (struct mr_hold){0};
 }
 
+/* As reports name it: without the version of its parameters, "cudaMemcpyAsync" for "cudaMemcpyAsync_v3020". */
+static void put_call(const struct mr_case *c, struct mr_table *table, uint32_t name)
+{
+    char text[128];
+    const char *whole = mr_case_string(c, name);
+    snprintf(text, sizeof text, "%.*s", mr_call_name_bytes(whole), whole);
+    mr_table_text(table, text);
+}
+
 int mr_hold_table(const struct mr_case *c, const struct mr_hold *hold, struct mr_table **out)
 {
     static const struct mr_column columns[] = {
@@ -91,7 +101,7 @@ int mr_hold_table(const struct mr_case *c, const struct mr_hold *hold, struct mr
         mr_table_row(table);
         mr_table_int(table, (int64_t)api->start_ns);
         mr_table_int(table, (int64_t)(api->end_ns - api->start_ns));
-        mr_table_text(table, mr_case_string(c, api->name));
+        put_call(c, table, api->name);
         mr_table_int(table, api->thread < rec->n_threads ? rec->threads[api->thread].tid : 0);
         mr_table_int(table, (int64_t)hold->worst[i].cost_ns);
     }
@@ -125,7 +135,7 @@ static void copy_row(const struct mr_case *c, struct mr_table *table, const stru
     mr_table_text(table, mr_copy_kind_text(op->copy_kind));
     mr_table_text(table, mr_mem_kind_text(op->copy_kind == MR_COPY_D2H ? op->dst : op->src));
     mr_table_int(table, op->stream);
-    mr_table_text(table, op->api < c->look->rec->n_apis ? mr_case_string(c, c->look->rec->apis[op->api].name) : "");
+    put_call(c, table, op->api < c->look->rec->n_apis ? c->look->rec->apis[op->api].name : MR_NONE);
     mr_table_int(table, (int64_t)shown->exposed_ns);
 }
 

@@ -15,6 +15,10 @@ int mr_load_rows(struct mr_load *load, const char *table, const char *const *col
     for (uint32_t i = 0; i < n_columns; i++) {
         bool is_row = !strcmp(columns[i], "rowid"),
              there = is_row || mr_recording_has(load->recording, table, columns[i]);
+        if (!there && !strcmp(columns[i], "start"))
+            return mr_error_set(
+                MR_EFORMAT, "%s: its table %s has no column start: made by a program of another version, or damaged",
+                load->recording->path, table);
         const char *quote = there && !is_row ? "\"" : "";
         n += (size_t)snprintf(sql + n, sizeof(sql) - n, "%s%s%s%s", i ? ", " : "", quote, there ? columns[i] : "NULL",
                               quote);

@@ -207,7 +207,8 @@ static int notes_put(struct merge *merge)
         rc = note(merge, text);
     }
     if (rc == 0 && merge->store->n_backwards) {
-        snprintf(text, sizeof(text), "%llu times went backwards: such events have no length, or stand at the start",
+        snprintf(text, sizeof(text),
+                 "%llu records with times that go backwards: they have no length, or stand at the start",
                  (unsigned long long)merge->store->n_backwards);
         rc = note(merge, text);
     }

@@ -165,7 +165,7 @@ static int make(struct mr_recording *recording, const struct mr_report_opts *opt
     int rc = mr_filter_open(&filter, recording, opts);
     if (rc)
         return rc;
-    struct mr_table *table = mr_table_create("overlap", columns, MR_COUNT(columns));
+    struct mr_table *table = mr_table_create("Copies and compute at once (overlap)", columns, MR_COUNT(columns));
     rc = table ? mr_recording_load(recording) : mr_error_nomem("a report", sizeof columns);
     rc = rc ? rc : mr_places_find(recording, &places, &n_places);
     for (uint32_t i = 0; !rc && i < n_places; i++) {

@@ -104,6 +104,21 @@ static uint32_t tables_traced(struct mr_recording *recording)
     return traced;
 }
 
+/* All tables are always there in our own: without one a half is read as a whole that lacks something. */
+static int check_tables(struct mr_recording *recording)
+{
+    static const char *const tables[] = {"StringIds",   "CUPTI_ACTIVITY_KIND_KERNEL",  "CUPTI_ACTIVITY_KIND_MEMCPY",
+                                         "NVTX_EVENTS", "CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_MEMSET",
+                                         "OSRT_API"};
+    for (size_t i = 0; i < MR_COUNT(tables); i++)
+        if (!mr_recording_has(recording, tables[i], NULL))
+            return mr_error_set(MR_EFORMAT,
+                                "%s: is not whole: it has no table %s, which every recording of millrace profile has; "
+                                "merge its parts again (millrace profile --merge FOLDER) or record anew",
+                                recording->path, tables[i]);
+    return 0;
+}
+
 static int identify(struct mr_recording *recording)
 {
     recording->ours = mr_recording_has(recording, "MILLRACE_META", "value");
@@ -129,7 +144,7 @@ static int identify(struct mr_recording *recording)
     recording->traced = (uint32_t)meta(recording, "traced");
     recording->n_cores = (uint32_t)MR_MIN(meta(recording, "n_cores"), 1 << 20);
     recording->n_dropped = (uint64_t)meta(recording, "n_dropped");
-    return 0;
+    return check_tables(recording);
 }
 
 int mr_recording_open(const char *path, struct mr_recording **out)

@@ -1,5 +1,6 @@
-/* Two recordings side by side: total times of kernels, memory operations and API calls by name. */
+/* Two recordings side by side: total times of kernels, memory operations, API calls and NVTX ranges by name. */
 #include "profile/report.h"
+#include "profile/table.h"
 
 #include <errno.h>
 #include <math.h>
@@ -146,7 +147,7 @@ static int compare(const struct mr_sum *a, uint64_t n_a, const struct mr_sum *b,
         put_pair(table, &pairs[i]);
     free(pairs);
     if (n == 0)
-        mr_table_set_note(table, "neither recording has CUDA activity; --trace cuda records it");
+        mr_table_set_note(table, "neither recording has CUDA activity or NVTX ranges; --trace cuda,nvtx records them");
     else
         mr_table_set_note(
             table, "%llu got slower by more than %g%%; changes below %g%% of their category's time are left alone",
@@ -157,6 +158,45 @@ static int compare(const struct mr_sum *a, uint64_t n_a, const struct mr_sum *b,
     return rc;
 }
 
+static int by_category(const void *a, const void *b)
+{
+    return order_of(a, b);
+}
+
+/* Ranges by domain and text: the loader's wait is in no call and no kernel. Appends to the sums, and sorts all. */
+static int add_ranges(struct mr_recording *recording, struct mr_sum **sums, uint64_t *n)
+{
+    struct mr_report_opts opts;
+    struct mr_table *table;
+    mr_report_opts_init(&opts);
+    int rc = mr_report_nvtx_sum.make(recording, &opts, &table);
+    if (rc)
+        return rc;
+    uint64_t rows = mr_table_rows(table);
+    uint32_t total = mr_table_find(table, "Total Time"), count = mr_table_find(table, "Instances"),
+             style = mr_table_find(table, "Style"), range = mr_table_find(table, "Range");
+    struct mr_sum *more = realloc(*sums, (*n + rows + 1) * sizeof *more);
+    if (more)
+        *sums = more;
+    for (uint64_t i = 0; i < rows && more && rc == 0; i++) {
+        const char *text = mr_table_cell(table, i, range).text;
+        bool push = strcmp(mr_table_cell(table, i, style).text, "PushPop") == 0;
+        struct mr_sum *sum = &more[*n];
+        *sum = (struct mr_sum){.category = "NVTX_RANGE",
+                               .n = (uint64_t)mr_table_cell(table, i, count).integer,
+                               .total = (double)mr_table_cell(table, i, total).integer};
+        if (asprintf(&sum->name, "%s%s", text, push ? "" : " (start-end)") < 0)
+            rc = -ENOMEM;
+        else
+            (*n)++;
+    }
+    mr_table_destroy(table);
+    if (!more || rc)
+        return mr_error_nomem("a comparison", rows * sizeof *more);
+    qsort(more, *n, sizeof *more, by_category);
+    return 0;
+}
+
 int mr_report_diff(struct mr_recording *before, struct mr_recording *after, double threshold_percent,
                    uint64_t *out_changed, struct mr_table **out)
 {
@@ -165,7 +205,9 @@ int mr_report_diff(struct mr_recording *before, struct mr_recording *after, doub
     if (!(threshold_percent >= 0))
         return mr_error_set(MR_EOPTION, "threshold %g%%: want 0 or more", threshold_percent);
     int rc = mr_report_sums(before, &a, &n_a);
+    rc = rc ? rc : add_ranges(before, &a, &n_a);
     rc = rc ? rc : mr_report_sums(after, &b, &n_b);
+    rc = rc ? rc : add_ranges(after, &b, &n_b);
     rc = rc ? rc : compare(a, n_a, b, n_b, threshold_percent, out_changed, out);
     free_sums(a, n_a);
     free_sums(b, n_b);

@@ -183,8 +183,8 @@ static int judge_blocking(const struct mr_case *c, struct mr_judgement *out)
         snprintf(out->title, sizeof out->title,
                  "%" PRIu64 " asynchronous copies block the launching thread all the same", hold.n);
         snprintf(out->why, sizeof out->why,
-                 "calls of %.3f ms%s: asynchronous copies of pageable memory that did not return, and waits for a "
-                 "page-locked copy "
+                 "calls of %.3f ms%s: asynchronous copies of pageable memory that did not return "
+                 "before the memory was read, and waits for a page-locked copy "
                  "directly after its call (%" PRIu64 " of the %" PRIu64
                  " costliest). Counted: the device's idle time until the next "
                  "operation, at most each call's own time.",

@@ -60,9 +60,10 @@ static void tell(const struct mr_recording *rec, const struct mr_blame *piece, u
         double share = 100 * (double)p->end_ns / (double)idle_ns;
         if (i > 0 && share < 1)
             break;
-        int bytes = snprintf(out + used, cap - used, "%s%.40s%s%.48s %.0f%%", i ? ", " : "",
+        const char *name = p->what == MR_DOING_OWN ? "its own code" : rec->strings[p->name];
+        int bytes = snprintf(out + used, cap - used, "%s%.40s%s%.*s %.0f%%", i ? ", " : "",
                              p->range ? rec->strings[p->range] : "", p->range ? ": " : "",
-                             p->what == MR_DOING_OWN ? "its own code" : rec->strings[p->name], share);
+                             p->what == MR_DOING_API ? MR_MIN(mr_call_name_bytes(name), 48) : 48, name, share);
         if (bytes < 0 || (size_t)bytes >= cap - used) {
             out[used] = 0;
             break;
@@ -212,7 +213,7 @@ static int make(struct mr_recording *recording, const struct mr_report_opts *opt
     int rc = mr_filter_open(&filter, recording, opts);
     if (rc)
         return rc;
-    struct mr_table *table = mr_table_create("step_breakdown", columns, MR_COUNT(columns));
+    struct mr_table *table = mr_table_create("Steps (step_breakdown)", columns, MR_COUNT(columns));
     rc = table ? mr_recording_load(recording) : mr_error_nomem("a report", sizeof columns);
     rc = rc ? rc : mr_places_find(recording, &places, &n_places);
     for (uint32_t i = 0; !rc && i < n_places; i++) {

@@ -313,6 +313,9 @@ static int set_window(struct mr_timeline *tl, const struct mr_timeline_opts *opt
     const struct mr_recording *rec = tl->rec;
     tl->from_ns = opts->from_ns;
     tl->to_ns = opts->to_ns ? MR_MIN(opts->to_ns, rec->end_ns + 1) : rec->end_ns + 1;
+    if (opts->from_ns > rec->end_ns)
+        return mr_error_set(MR_EOPTION, "%s: from %.6f s: the recording ends at %.6f s", rec->path,
+                            (double)opts->from_ns / 1e9, (double)rec->end_ns / 1e9);
     if (tl->from_ns >= tl->to_ns)
         return mr_error_set(MR_EOPTION,
                             "%s: from %.6f s to %.6f s: nothing lies between them; the recording has %.6f s", rec->path,
@@ -419,12 +422,21 @@ int mr_timeline_write(struct mr_recording *recording, const char *path, enum mr_
         memcpy(&all, opts, opts->size);
     if ((size_t)format >= MR_COUNT(writers))
         return mr_error_set(MR_EOPTION, "timeline: %d: no such format", (int)format);
-    struct mr_timeline tl;
-    int rc = mr_recording_result(recording, mr_timeline_make(recording, &all, &tl));
+    struct mr_timeline tl = {0};
+    struct mr_tl_story story = {0};
+    bool picture = format == MR_TIMELINE_SVG || format == MR_TIMELINE_PNG;
+    int rc = format == MR_TIMELINE_PERFETTO ? 0 : mr_timeline_story(recording, &story);
+    if (picture && !all.whole && all.from_ns == 0 && all.to_ns == 0) {
+        all.from_ns = story.from_ns;
+        all.to_ns = story.to_ns;
+    }
+    rc = mr_recording_result(recording, rc == 0 ? mr_timeline_make(recording, &all, &tl) : rc);
+    tl.story = format == MR_TIMELINE_PERFETTO ? NULL : &story;
     if (rc == 0)
         rc = mr_file_write(path, "picture", job_run, &(struct job){&tl, writers[format]});
     if (rc == 0 && all.out_events)
         *all.out_events = tl.n_events;
     mr_timeline_free(&tl);
+    mr_timeline_story_free(&story);
     return rc;
 }

@@ -8,6 +8,7 @@
 #ifndef MR_PROFILE_TIMELINE_H
 #define MR_PROFILE_TIMELINE_H
 
+#include "profile/look.h"
 #include "profile/map.h"
 #include "profile/recording.h"
 
@@ -71,9 +72,24 @@ struct mr_tl_counter {
     double most;
 };
 
+/* Shares of the steps' time (of all the time that was looked at, without steps). */
+enum mr_tl_share { MR_SHARE_COMPUTE, MR_SHARE_COPY, MR_SHARE_LOADER, MR_SHARE_IDLE, MR_N_SHARES };
+
+struct mr_tl_story {
+    struct mr_steps steps;     /* of the device with the most to do */
+    double part[MR_N_SHARES];  /* 0 all: kernels were not recorded */
+    uint64_t n_steps, wall_ns; /* that the shares are of, without those that warm up */
+    uint64_t from_ns, to_ns;   /* where these are; 0, 0: nowhere */
+    char verdict[640];         /* as millrace analyze begins; "": no device work */
+};
+/* timeline_story.c. Free with mr_timeline_story_free() in any case. */
+int mr_timeline_story(struct mr_recording *rec, struct mr_tl_story *out);
+void mr_timeline_story_free(struct mr_tl_story *story);
+
 struct mr_timeline {
     struct mr_recording *rec;
     const char *title;
+    const struct mr_tl_story *story; /* NULL: none is told */
     uint64_t from_ns, to_ns;
     struct mr_lane *lanes;
     uint32_t n_lanes;

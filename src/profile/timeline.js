@@ -111,7 +111,7 @@ const size = (b) => scaled(b, ["B", "KiB", "MiB", "GiB", "TiB"], 1024);
 const rate = (r) => scaled(r, ["B/s", "kB/s", "MB/s", "GB/s", "TB/s"], 1000);
 const count = (n) => n.toLocaleString("en-US");
 const share = (x) => (100 * x).toFixed(x >= 0.0995 && x < 0.9995 ? 1 : x >= 0.9995 ? 0 : 2) + "%";
-const nameOf = (i) => names[E.name[i]] || "(no name)";
+const nameOf = (i) => (rows[E.row[i]].lane.kind === "calls" ? names[E.name[i]].replace(/_v\d+(_ptsz|_ptds)?$/, "") : names[E.name[i]]) || "(no name)";
 const rateOf = (i) => E.bytes[i] && E.end[i] > E.start[i] ? E.bytes[i] / (E.end[i] - E.start[i]) * 1e9 : 0;
 /* A moment, with as many digits as a step needs. */
 function moment(ns, step) {
@@ -305,10 +305,20 @@ function drawAxis() {
     if (x < W - 26 && x > GUTTER + 22) cx.fillText(moment(t, step), x, AXIS / 2 - 1);
     else if (x <= GUTTER + 22) { cx.textAlign = "left"; cx.fillText(moment(t, step), Math.max(x, GUTTER) + 2, AXIS / 2 - 1); cx.textAlign = "center"; }
   }
-  cx.textAlign = "left"; cx.fillStyle = css.faint; cx.fillText("Time", 14, AXIS / 2);
+  if (marks.length) { /* where steps begin */
+    cx.fillStyle = css.hot;
+    const last = above(marks, view.to, 0, marks.length);
+    for (let i = above(marks, view.from, 0, marks.length), px = -9; i < last; i++) {
+      const x = Math.round(X(marks[i]));
+      if (x >= px + 3 && x >= GUTTER) { cx.fillRect(x, AXIS - 6, 1.5, 6); px = x; }
+    }
+  }
+  cx.textAlign = "left"; cx.fillStyle = css.faint; cx.fillText(marks.length ? "Time, steps" : "Time", 14, AXIS / 2);
   cx.beginPath(); cx.moveTo(0, AXIS - 0.5); cx.lineTo(W, AXIS - 0.5); cx.stroke();
 }
 
+const stepsAt = (() => { let t = 0; return Float64Array.from(about.story.marks, (d) => t += d); })();
+const marks = stepsAt.filter((t) => t >= about.from && t <= about.to);
 function gridLines() {
   const step = niceStep((view.to - view.from) / Math.max(2, (W - GUTTER) / 120));
   cx.strokeStyle = css.line; cx.lineWidth = 1; cx.globalAlpha = 0.55;
@@ -318,6 +328,11 @@ function gridLines() {
   cx.globalAlpha = 1;
 }
 
+/* Of the time that is visible. */
+function seenShare(row) {
+  const from = Math.max(view.from, whole.from), to = Math.min(view.to, whole.to);
+  return rowSum(row, from, to).busy / Math.max(1, to - from);
+}
 function drawLabels(shown) {
   cx.fillStyle = css.panel; cx.fillRect(0, AXIS, GUTTER, H - AXIS);
   cx.strokeStyle = css.line; cx.beginPath(); cx.moveTo(GUTTER - 0.5, 0); cx.lineTo(GUTTER - 0.5, H); cx.stroke();
@@ -334,13 +349,13 @@ function drawLabels(shown) {
       cx.fillStyle = css.text; cx.font = "600 12px " + sans;
       cx.fillText(item.group, 24, middle + 0.5);
     } else if (item.type === "counter") {
-      cx.fillStyle = css.soft; cx.font = "11.5px " + sans; cx.fillText(item.counter.name, 24, middle - 5, GUTTER - 32);
+      cx.fillStyle = css.soft; cx.font = "11.5px " + sans; cx.fillText(item.counter.name === "GPU busy" ? "GPU busy, over time" : item.counter.name, 24, middle - 5, GUTTER - 32);
       cx.fillStyle = css.faint; cx.font = "10.5px " + sans; cx.fillText("peak " + counterText(item.counter, item.counter.most), 24, middle + 8, GUTTER - 32);
     } else if (item.row.level === 0) {
       const engine = item.lane.kind === "engine";
       cx.fillStyle = engine ? css.text : css.soft; cx.font = "11.5px " + sans;
       cx.fillText(item.lane.label, 24, middle + 0.5, GUTTER - (engine ? 78 : 32));
-      if (engine) { cx.textAlign = "right"; cx.fillStyle = css.faint; cx.fillText(share(item.lane.busy / (whole.to - whole.from)), GUTTER - 10, middle + 0.5); }
+      if (engine) { cx.textAlign = "right"; cx.fillStyle = css.faint; cx.fillText(share(seenShare(item.row)), GUTTER - 10, middle + 0.5); }
     }
   }
   cx.textAlign = "left";
@@ -466,6 +481,8 @@ function show(from, to) {
   view.from = from; view.to = from + width;
   redraw(true);
 }
+const { story } = about, placed = story.to > story.from;
+const showSteps = () => { if (placed) show(story.from, story.to); else fit(); };
 const fit = () => show(whole.from - (whole.to - whole.from) * 0.01, whole.to + (whole.to - whole.from) * 0.01);
 function zoom(factor, at = (view.from + view.to) / 2) { show(at - (at - view.from) * factor, at + (view.to - at) * factor); }
 function pan(part) { const d = (view.to - view.from) * part; show(view.from + d, view.to + d); }
@@ -474,7 +491,11 @@ function reveal(i, close) {
   if (folded.delete(row.lane.group)) layOut();
   const wide = view.to - view.from, long = E.end[i] - E.start[i];
   if (close || E.end[i] < view.from || E.start[i] > view.to || long < wide / 2000) {
-    const width = close || long > wide || long < wide / 400 ? Math.max(long * (close ? 3 : 12), 200) : wide, mid = (E.start[i] + E.end[i]) / 2;
+    /* With the call or the first work it is linked to, if both are to be seen. */
+    const others = related(i).slice(0, 1), first = Math.min(E.start[i], ...others.map((o) => E.start[o])), last = Math.max(E.end[i], ...others.map((o) => E.end[o]));
+    const both = !close && (last - first) * 1.3 < long * (W - GUTTER) / 4;
+    const low = both ? first : E.start[i], high = both ? last : E.end[i];
+    const width = close || long > wide || long < wide / 400 ? Math.max(long * (close ? 3 : 12), (high - low) * 1.3, 200) : wide, mid = width > (high - low) ? (low + high) / 2 : (E.start[i] + E.end[i]) / 2;
     show(mid - width / 2, mid + width / 2);
   }
   const item = row.item;
@@ -798,7 +819,7 @@ function intoSelection() {
 const keys = {
   w: () => zoom(0.75), s: () => zoom(1 / 0.75), "+": () => zoom(0.6), "=": () => zoom(0.6), "-": () => zoom(1 / 0.6), a: () => pan(-0.15), d: () => pan(0.15),
   ArrowLeft: () => pan(-0.08), ArrowRight: () => pan(0.08), ArrowUp: () => { view.y -= 40; redraw(false); }, ArrowDown: () => { view.y += 40; redraw(false); },
-  f: fit, 0: fit, Home: fit, z: intoSelection, "/": () => { $("search").focus(); $("search").select(); }, n: () => step(1), N: () => step(-1), t: () => setTab(tab === "table" ? "range" : "table"),
+  g: showSteps, f: fit, 0: fit, Home: fit, z: intoSelection, "/": () => { $("search").focus(); $("search").select(); }, n: () => step(1), N: () => step(-1), t: () => setTab(tab === "table" ? "range" : "table"),
   "?": () => $("helpbox").showModal(), Escape: clear, ",": () => beside(-1), ".": () => beside(1), l: () => { if (picked >= 0 && links.length) { const o = related(picked)[0]; pick(o); reveal(o); } } };
 addEventListener("keydown", (e) => {
   if (e.ctrlKey || e.metaKey || e.altKey || $("helpbox").open) return;
@@ -817,6 +838,9 @@ $("previous").onclick = () => step(-1);
 $("in").onclick = () => zoom(0.6);
 $("out").onclick = () => zoom(1 / 0.6);
 $("fit").onclick = fit;
+$("steps").onclick = showSteps;
+$("steps").hidden = !placed;
+if (!story.steps) { $("steps").textContent = "Work"; $("steps").title = "Show all that the GPU did, or all ranges (g)"; }
 $("into").onclick = intoSelection;
 $("help").onclick = () => $("helpbox").showModal();
 for (const t of ["range", "details", "table"]) $("tab-" + t).onclick = () => setTab(t);
@@ -831,8 +855,9 @@ $("scroll").addEventListener("scroll", () => { if (!scrolling) { scrolling = tru
 
 function summary() {
   const busy = lanes.filter((l) => l.kind === "engine" && l.engine === 0).map((l) => l.busy / (whole.to - whole.from));
-  const tiles = [[span(whole.to - whole.from), "duration"]];
-  if (busy.length) tiles.push([share(busy.reduce((a, b) => a + b, 0) / busy.length), busy.length > 1 ? "GPUs busy (" + busy.length + ")" : "GPU busy"]);
+  const tiles = [[span(whole.to - whole.from), "recorded"]];
+  if (story.steps) tiles.push([span(story.wall / story.steps), "a step (" + count(story.steps) + ")"]);
+  else if (busy.length) tiles.push([share(busy.reduce((a, b) => a + b, 0) / busy.length), busy.length > 1 ? "GPUs busy of it (" + busy.length + ")" : "GPU busy of it"]);
   tiles.push([count(shapes[0].count), "kernels"]);
   if (shapes[1].count) tiles.push([size(shapes[1].bytes), count(shapes[1].count) + " copies H2D"]);
   if (shapes[2].count) tiles.push([size(shapes[2].bytes), count(shapes[2].count) + " copies D2H"]);
@@ -845,12 +870,25 @@ function summary() {
   }
   chart.setAttribute("aria-label", "Timeline of " + about.title + ": " + tiles.map(([b, s]) => b + " " + s).join(", ") + ". The Table tab has all events as text.");
 }
+/* The answer in words, and a bar of where a step's time goes. */
+function tell() {
+  $("story").hidden = !story.verdict;
+  $("verdict").textContent = story.verdict.replace(/--(?=\w)/g, "\u2011\u2011");
+  $("verdict").className = story.verdict.startsWith("data-bound") ? "bad" : "";
+  const parts = [["compute", story.compute, theme.shapes[0]], ["copies", story.copy, theme.shapes[1]], ["waits for data", story.loader, theme.shapes[9]], ["idle", story.idle, theme === dark ? "#55606c" : "#7f8b97"]].filter(([, p]) => p >= 0.0005);
+  $("parts").replaceChildren(...(story.wall ? parts : []).map(([name, p, colour]) => {
+    const text = name + " " + (100 * p).toFixed(p < 0.0995 ? 1 : 0) + "%", part = element("span", { title: text + " of " + (story.steps ? "the step" : "the time") }, p > 0.09 ? text : "");
+    part.style.flex = p + " 0 0"; part.style.background = colour;
+    return part;
+  }));
+  $("parts").setAttribute("aria-label", (story.steps ? "A step's time: " : "Time: ") + parts.map(([name, p]) => name + " " + share(p)).join(", "));
+}
 function legend() {
   const seen = shapes.map((s, k) => [s, k]).filter(([s]) => s.count);
   $("legend").replaceChildren(...seen.map(([s, k]) => element("li", {}, swatch(k === 12 ? theme.ranges[0] : theme.shapes[k]), k === 12 ? "NVTX range" : s.name)));
 }
 
-media.addEventListener("change", () => { setTheme(); legend(); setTab(tab); redraw(false); });
+media.addEventListener("change", () => { setTheme(); tell(); legend(); setTab(tab); redraw(false); });
 new ResizeObserver(resize).observe($("stage"));
 
 /* #search=TEXT, #from=NS&to=NS, #range=NS-NS, #select=EVENT, #tab=table: a page can be opened at a place. */
@@ -867,6 +905,7 @@ function openAt() {
 (async () => {
   setTheme();
   summary();
+  tell();
   await load();
   legend();
   drawHeads();
@@ -875,7 +914,7 @@ function openAt() {
   resize();
   $("loading").hidden = true;
   $("empty").hidden = total > 0;
-  fit();
+  showSteps();
   openAt();
   draw();
   root.dataset.events = String(total);

@@ -347,6 +347,32 @@ static void put_sums(const struct page *page, struct mr_json *json)
     mr_json_array_end(json);
 }
 
+/* Starts of steps: differences; at most MAX_MARKS, evenly left out. */
+#define MAX_MARKS 20000
+
+static void put_story(const struct page *page, struct mr_json *json)
+{
+    static const char *const parts[] = {"compute", "copy", "loader", "idle"};
+    const struct mr_timeline *tl = page->tl;
+    const struct mr_tl_story *story = tl->story;
+    uint64_t each = story->steps.n / MAX_MARKS + 1, last = 0;
+    mr_json_object(json, "story");
+    mr_json_string(json, "verdict", story->verdict);
+    mr_json_uint(json, "steps", story->n_steps);
+    mr_json_uint(json, "wall", story->wall_ns);
+    mr_json_uint(json, "from", MR_MAX(story->from_ns, tl->from_ns));
+    mr_json_uint(json, "to", MR_MIN(story->to_ns, tl->to_ns));
+    for (int i = 0; i < MR_N_SHARES; i++)
+        mr_json_double(json, parts[i], story->part[i]);
+    mr_json_array(json, "marks");
+    for (uint64_t i = 0; i < story->steps.n; i += each) {
+        mr_json_uint(json, NULL, story->steps.at[i].start_ns - last);
+        last = story->steps.at[i].start_ns;
+    }
+    mr_json_array_end(json);
+    mr_json_object_end(json);
+}
+
 static int put_object(struct page *page)
 {
     const struct mr_timeline *tl = page->tl;
@@ -360,6 +386,7 @@ static int put_object(struct page *page)
         mr_json_uint(json, "from", tl->from_ns);
         mr_json_uint(json, "to", tl->to_ns - (tl->to_ns > tl->rec->end_ns && tl->rec->end_ns > tl->from_ns));
         mr_json_uint(json, "events", tl->n_events);
+        put_story(page, json);
         put_texts(json, "notes", &notes, 1);
         put_lanes(page, json);
         put_sums(page, json);

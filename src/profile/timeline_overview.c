@@ -11,7 +11,7 @@
 enum {
     MARGIN = 20,
     LEFT = 218,
-    TOP = 88,
+    TOP = 156,
     LANE = 26,
     THREAD_ROW = 18,
     GROUP = 30,
@@ -48,7 +48,6 @@ struct overview {
     uint32_t n_ranges;
     double busy[WIDE];     /* of the row that is drawn: each column's share of time ... */
     uint32_t colour[WIDE]; /* ... and colour */
-    struct mr_steps steps;
 };
 
 static void rect(struct overview *o, double x, double y, double w, double h, uint32_t colour)
@@ -234,10 +233,10 @@ static void draw_lane(struct overview *o, const struct mr_lane *lane)
     o->y += 3;
 }
 
-/* The threads with the most events, in the order of the lanes. */
+/* The threads with the most events, in the order of the lanes; not those with next to none. */
 static bool is_shown(const struct mr_timeline *tl, const struct mr_lane *lane)
 {
-    uint64_t mine = 0;
+    uint64_t mine = 0, most = 0;
     uint32_t ahead = 0;
     uint32_t before = MR_NONE;
     for (uint32_t i = 0; i < tl->n_lanes; i++)
@@ -252,8 +251,9 @@ static bool is_shown(const struct mr_timeline *tl, const struct mr_lane *lane)
         for (uint32_t k = i; k < tl->n_lanes && tl->lanes[tl->order[k]].thread == before; k++)
             n += tl->lanes[tl->order[k]].n;
         ahead += n > mine || (n == mine && first->thread < lane->thread);
+        most = MR_MAX(most, n);
     }
-    return ahead < MAX_THREADS;
+    return ahead < MAX_THREADS && mine >= most / 100;
 }
 
 static void draw_lanes(struct overview *o)
@@ -307,7 +307,7 @@ static void draw_axis(struct overview *o, double bottom)
 /* Marks where steps begin; a tick above the lanes, and a line through them while they are not too many. */
 static void draw_steps(struct overview *o, double bottom)
 {
-    const struct mr_steps *steps = &o->steps;
+    const struct mr_steps *steps = &o->tl->story->steps;
     double last = -100;
     bool lines = steps->n <= WIDE / 24;
     for (uint64_t i = 0; i < steps->n; i++) {
@@ -319,16 +319,56 @@ static void draw_steps(struct overview *o, double bottom)
         last = x;
         rect(o, LEFT + x, TOP - 8, 1.4, 7, STEP);
         if (lines)
-            for (int y = TOP; y < (int)bottom; y += 6)
-                rect(o, LEFT + x, y, 1, 2, faded(STEP, 0.55));
+            rect(o, LEFT + x, TOP, 1, bottom - TOP, faded(STEP, 0.3));
     }
-    if (steps->n) {
-        char label[96], mean[32];
-        time_text((double)(steps->at[steps->n - 1].end_ns - steps->at[0].start_ns) / (double)steps->n, mean,
-                  sizeof(mean));
-        snprintf(label, sizeof(label), "%llu steps, %s", (unsigned long long)steps->n, mean);
-        text(o, LEFT - 10, TOP - 5, MR_RIGHT, false, 12, STEP, label);
+    if (steps->n)
+        text(o, LEFT - 10, TOP - 5, MR_RIGHT, false, 12, STEP, "steps begin");
+}
+
+/* A bar of where a step's time goes. */
+static void draw_parts(struct overview *o, double y)
+{
+    static const struct {
+        const char *name;
+        uint32_t colour, ink;
+    } parts[MR_N_SHARES] = {[MR_SHARE_COMPUTE] = {"compute", 0x4b7fb3, 0xffffff},
+                            [MR_SHARE_COPY] = {"copies", 0x4f9d69, 0xffffff},
+                            [MR_SHARE_LOADER] = {"waits for data", 0xd5655f, 0xffffff},
+                            [MR_SHARE_IDLE] = {"idle", 0xd3d9e0, TEXT}};
+    const struct mr_tl_story *story = o->tl->story;
+    char label[96], mean[32], cut[256];
+    double x = 0;
+    if (story->wall_ns == 0)
+        return;
+    time_text((double)story->wall_ns / (double)MR_MAX(story->n_steps, 1), mean, sizeof(mean));
+    if (story->n_steps)
+        snprintf(label, sizeof(label), "%llu steps of %s", (unsigned long long)story->n_steps, mean);
+    else
+        snprintf(label, sizeof(label), "of %s", mean);
+    text(o, LEFT - 10, y + 9, MR_RIGHT, true, 12, TEXT, label);
+    for (int i = 0; i < MR_N_SHARES; i++) {
+        double wide = story->part[i] * WIDE;
+        if (wide < 0.5)
+            continue;
+        rect(o, LEFT + x, y, wide, 18, parts[i].colour);
+        snprintf(label, sizeof(label), "%s %.*f%%", parts[i].name, story->part[i] < 0.0995, 100 * story->part[i]);
+        if (*fitted(label, wide - 8, cut) && strcmp(cut, label) == 0)
+            text(o, LEFT + x + 6, y + 9, MR_LEFT, false, 11, parts[i].ink, label);
+        x += wide;
     }
+}
+
+/* At most two lines. */
+static void draw_lines(struct overview *o, double y, uint32_t colour, const char *what)
+{
+    size_t most = (MR_OVERVIEW_W - 2 * MARGIN) / MR_LETTER_W, n = strlen(what);
+    char cut[256];
+    if (n > most)
+        for (n = most; n > most / 2 && what[n] != ' ';)
+            n--;
+    text(o, MARGIN, y, MR_LEFT, false, 12, colour, (snprintf(cut, sizeof(cut), "%.*s", (int)n, what), cut));
+    if (what[n])
+        text(o, MARGIN, y + 17, MR_LEFT, false, 12, colour, fitted(what + n + 1, MR_OVERVIEW_W - 2.0 * MARGIN, cut));
 }
 
 static void draw_head(struct overview *o)
@@ -338,6 +378,8 @@ static void draw_head(struct overview *o)
     text(o, MARGIN, 26, MR_LEFT, true, 16, TEXT, fitted(tl->title, (MR_OVERVIEW_W - 2.0 * MARGIN) / 1.35, cut));
     time_text((double)(MR_MIN(tl->to_ns, tl->rec->end_ns) - MR_MIN(tl->from_ns, tl->rec->end_ns)), a, sizeof(a));
     int n = snprintf(line, sizeof(line), "%s", a);
+    if (tl->from_ns > 0 || tl->to_ns <= tl->rec->end_ns)
+        n += snprintf(line + n, sizeof(line) - (size_t)n, " of %s", time_text((double)tl->rec->end_ns, b, sizeof(b)));
     uint32_t devices = 0;
     for (uint32_t i = 0; i < tl->n_lanes; i++)
         devices += tl->lanes[i].kind == MR_LANE_ENGINE && tl->lanes[i].engine == MR_ENGINE_ALL;
@@ -351,6 +393,9 @@ static void draw_head(struct overview *o)
              (unsigned long long)tl->count[MR_SHAPE_H2D], bytes_text((double)tl->bytes[MR_SHAPE_D2H], c, sizeof(c)),
              (unsigned long long)tl->count[MR_SHAPE_D2H], tl->rec->n_dropped ? "  \xc2\xb7  records were dropped" : "");
     text(o, MARGIN, 50, MR_LEFT, false, 12, SOFT, line);
+    bool bad = strncmp(tl->story->verdict, "data-bound", 10) == 0;
+    draw_lines(o, 72, bad ? STEP : TEXT, tl->story->verdict);
+    draw_parts(o, 106);
 }
 
 static void draw_legend(struct overview *o, double y)
@@ -368,22 +413,6 @@ static void draw_legend(struct overview *o, double y)
     }
 }
 
-/* Steps of the device that had the most to do: what millrace analyze finds, too. */
-static int find_steps(struct overview *o)
-{
-    struct mr_place *places = NULL;
-    uint32_t n_places, *ops = NULL;
-    uint64_t n_ops;
-    int rc = mr_places_find(o->tl->rec, &places, &n_places);
-    if (rc == 0 && n_places)
-        rc = mr_place_ops(o->tl->rec, &places[0], &ops, &n_ops);
-    if (rc == 0 && n_places)
-        rc = mr_steps_find(o->tl->rec, &places[0], ops, n_ops, NULL, &o->steps);
-    free(ops);
-    free(places);
-    return rc;
-}
-
 uint32_t mr_overview_height(const struct mr_timeline *tl)
 {
     struct overview o = {.tl = tl, .y = TOP};
@@ -397,24 +426,20 @@ int mr_overview_draw(const struct mr_timeline *tl, struct mr_canvas *canvas)
     if (!o)
         return mr_error_nomem("timeline: overview", sizeof(*o));
     *o = (struct overview){.tl = tl, .canvas = canvas, .scale = WIDE / (double)(tl->to_ns - tl->from_ns)};
-    int rc = find_steps(o);
     uint32_t height = mr_overview_height(tl);
     double bottom = height - AXIS - LEGEND - 8;
     rect(o, 0, 0, MR_OVERVIEW_W, height, 0xffffff);
-    if (rc == 0) {
-        draw_head(o);
-        o->y = TOP;
-        draw_lanes(o);
-        draw_axis(o, bottom); /* lines lie on the grounds and under the events */
-        draw_steps(o, bottom);
-        o->y = TOP;
-        o->events = true;
-        draw_lanes(o);
-        draw_legend(o, bottom + AXIS + 10);
-    }
-    if (rc == 0 && tl->n_lanes == 0)
+    draw_head(o);
+    o->y = TOP;
+    draw_lanes(o);
+    draw_axis(o, bottom); /* lines lie on the grounds and under the events */
+    draw_steps(o, bottom);
+    o->y = TOP;
+    o->events = true;
+    draw_lanes(o);
+    draw_legend(o, bottom + AXIS + 10);
+    if (tl->n_lanes == 0)
         text(o, MR_OVERVIEW_W / 2.0, TOP + 10, MR_MIDDLE, false, 12, FAINT, "No events in this recording");
-    mr_steps_free(&o->steps);
     free(o);
-    return rc;
+    return 0;
 }

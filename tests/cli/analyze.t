@@ -4,7 +4,7 @@ $ "$MAKE_RECORDING" starved starved.sqlite && "$MAKE_RECORDING" empty empty.sqli
 $ millrace analyze pageable.sqlite
 data-bound: the GPU waited 36% of the step (1.693 of 4.751 ms) for data: 0.015 ms for the loader,
 1.678 ms for copies to the device; 39 steps after warming up, from one NVTX range "step" to the
-next; most would be saved by pageable_copies (32.9%)
+next; first to mend: pageable_copies (saves 32.9%)
 
 pageable_copies: 39 of 39 copies use pageable memory (5.0 GB/s)
   saves     1.564 ms a step, 32.9% (confidence 0.66)
@@ -15,28 +15,28 @@ pageable_copies: 39 of 39 copies use pageable memory (5.0 GB/s)
             non_blocking=True); in CUDA cudaHostAlloc or cudaHostRegister once, before the loop, and
             cudaMemcpyAsync. Do not call .pin_memory() just before the copy: it copies once more in
             the launching thread.
-              Start  Duration     Bytes  Throughput  Operation  Host Memory  Strm  Call                   Exposed
-            6.81 ms   1.68 ms  8.00 MiB   5.00 GB/s  H2D        pageable        7  cudaMemcpyAsync_v3020  1.68 ms
-            11.6 ms   1.68 ms  8.00 MiB   5.00 GB/s  H2D        pageable        7  cudaMemcpyAsync_v3020  1.68 ms
-            16.3 ms   1.68 ms  8.00 MiB   5.00 GB/s  H2D        pageable        7  cudaMemcpyAsync_v3020  1.68 ms
-            21.1 ms   1.68 ms  8.00 MiB   5.00 GB/s  H2D        pageable        7  cudaMemcpyAsync_v3020  1.68 ms
-            25.8 ms   1.68 ms  8.00 MiB   5.00 GB/s  H2D        pageable        7  cudaMemcpyAsync_v3020  1.68 ms
+              Start  Duration     Bytes  Throughput  Operation  Host Memory  Strm  Call             Exposed
+            6.81 ms   1.68 ms  8.00 MiB   5.00 GB/s  H2D        pageable        7  cudaMemcpyAsync  1.68 ms
+            11.6 ms   1.68 ms  8.00 MiB   5.00 GB/s  H2D        pageable        7  cudaMemcpyAsync  1.68 ms
+            16.3 ms   1.68 ms  8.00 MiB   5.00 GB/s  H2D        pageable        7  cudaMemcpyAsync  1.68 ms
+            21.1 ms   1.68 ms  8.00 MiB   5.00 GB/s  H2D        pageable        7  cudaMemcpyAsync  1.68 ms
+            25.8 ms   1.68 ms  8.00 MiB   5.00 GB/s  H2D        pageable        7  cudaMemcpyAsync  1.68 ms
             (34 more: --all)
 
 blocking_async: 39 asynchronous copies block the launching thread all the same
   saves     0.050 ms a step, 1.1% (confidence 0.71)
-  why       calls of 1.722 ms a step: asynchronous copies of pageable memory that did not return,
-            and waits for a page-locked copy directly after its call (0 of the 39 costliest).
-            Counted: the device's idle time until the next operation, at most each call's own time.
-            Threshold: 1% of the time.
+  why       calls of 1.722 ms a step: asynchronous copies of pageable memory that did not return
+            before the memory was read, and waits for a page-locked copy directly after its call (0
+            of the 39 costliest). Counted: the device's idle time until the next operation, at most
+            each call's own time. Threshold: 1% of the time.
   do        non_blocking=True needs page-locked memory (pin_memory=True), and .to(device) without it
             waits for the copy: use both, and synchronise only where a result is read.
-              Start  Duration  Name                   TID  Idle Caused
-            6.77 ms   1.72 ms  cudaMemcpyAsync_v3020  100      50.0 us
-            11.5 ms   1.72 ms  cudaMemcpyAsync_v3020  100      50.0 us
-            16.3 ms   1.72 ms  cudaMemcpyAsync_v3020  100      50.0 us
-            21.0 ms   1.72 ms  cudaMemcpyAsync_v3020  100      50.0 us
-            25.8 ms   1.72 ms  cudaMemcpyAsync_v3020  100      50.0 us
+              Start  Duration  Name             TID  Idle Caused
+            6.77 ms   1.72 ms  cudaMemcpyAsync  100      50.0 us
+            11.5 ms   1.72 ms  cudaMemcpyAsync  100      50.0 us
+            16.3 ms   1.72 ms  cudaMemcpyAsync  100      50.0 us
+            21.0 ms   1.72 ms  cudaMemcpyAsync  100      50.0 us
+            25.8 ms   1.72 ms  cudaMemcpyAsync  100      50.0 us
             (34 more: --all)
 
 Savings are those of mending one fault alone: they share time and do not add up.
@@ -67,7 +67,7 @@ Fine:
 $ millrace analyze starved.sqlite --rule data_starvation --cores 64 | head -14
 data-bound: the GPU waited 50% of the step (2.924 of 5.849 ms) for data: 2.757 ms for the loader,
 0.167 ms for copies to the device; 39 steps after warming up, from one NVTX range "step" to the
-next; most would be saved by data_starvation (47.1%)
+next; first to mend: data_starvation (saves 47.1%)
 
 data_starvation: the device waits for data 47.1% of the time
   saves     2.757 ms a step, 47.1% (confidence 0.85)

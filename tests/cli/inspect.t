@@ -63,6 +63,8 @@ $ millrace inspect --formats | grep -o -e '^idx:' -e '^npy:' -e '^synthetic:'
 idx:
 npy:
 synthetic:
+$ millrace inspect --formats | grep -m1 -o -e '(rgb|gray|rgba)'
+(rgb|gray|rgba)
 $ millrace inspect --transforms | sed 's/[^a-z_].*//' | head -3
 cast
 scale

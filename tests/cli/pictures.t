@@ -30,6 +30,9 @@ list:list.txt,root=p: same
 $ t=${MILLRACE_TEST_DATA:-none}; digest() { millrace feed "$1" -b 16 -s -t 'resize(224),random_crop(224,224)' --batches 3 --digest $2 | sed -n 's/^digest: //p'; }; for d in folder:$t/imagenet-sample csv:$t/faces/face_landmarks.csv; do [ -e "${d#*:}" ] || { echo "SKIP ${d##*/}: same"; continue; }; one=$(digest $d '-w 1'); [ ${#one} = 32 ] && [ "$(digest $d '-w 3 --storage pread')" = "$one" ] && [ "$(digest $d '-w 2 --cache host')" = "$one" ] && echo "${d##*/}: same"; done
 (SKIP )?imagenet-sample: same (re)
 (SKIP )?face_landmarks.csv: same (re)
+# What a transform refuses is told with the picture's file, the same at any number of workers.
+$ for w in 1 2 5; do millrace feed folder:p -b 7 -s -t 'crop(400,400)' -w $w; done 2>&1 | sort -u | sed 's/class-[0-9]*.[0-9]*/NAME/'
+millrace feed: p/NAME.png: sample [0-9]+: transform 1: crop\(400,400\): does not fit .* (re)
 # Contact sheets.
 $ millrace inspect p --sheet s.png --rows 2 --columns 3 --tile 64; head -c 24 s.png | od -An -tu1 | tr -s ' \n' ' '
  137 80 78 71 13 10 26 10 0 0 0 13 73 72 68 82 0 0 0 208 0 0 0 140 

@@ -40,7 +40,7 @@ $ millrace timeline -o no/where.html a.sqlite
 millrace timeline: no/where.html: picture not written: No such file or directory
 [1]
 $ millrace timeline -o late.html --from 100s a.sqlite
-millrace timeline: a.sqlite: from 100.000000 s to .* s: nothing lies between them; the recording has .* s (re)
+millrace timeline: a.sqlite: from 100.000000 s: the recording ends at .* s (re)
 [2]
 $ echo no > plain; millrace timeline plain 2>&1 | cut -d: -f1-4
 millrace timeline: plain: is no recording: it is not a SQLite database; `millrace profile` makes recordings, and `nsys export --type sqlite` makes them of .nsys-rep files

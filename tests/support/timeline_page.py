@@ -116,6 +116,7 @@ def check_training(pages):
     assert int(data["events"]) > 1500, data
     assert "12 records were dropped" in text and "GPU busy" in text, "summary"
     assert "data-start" not in text, "the data stays in the page"
+    assert re.search(r'id="verdict"[^>]*>[^<]*the GPU', text) and re.search(r'id="parts".*compute \d+%', text), "a step's time"
     drawn = colours(pages.picture(page))
     assert drawn.get((0x5d, 0x78, 0x90), 0) > 50, "the busy engine's colour"
     data, text = pages.dom(page, "search=gemm&next=1&tab=details")

@@ -183,7 +183,7 @@ static void parts_must_agree(void **state)
     } while (0)
     FAILS(MR_EFORMAT, "mix:1*%s,1*[synthetic:n=3,shape=2,dtype=i64]", "part 2", "x i64[2]", "x i64");
     FAILS(MR_EFORMAT, "mix:1*%s,1*[synthetic:n=3,shape=,dtype=f32]", "part 2", "f32");
-    FAILS(MR_EFORMAT, "mix:1*%s,1*[synthetic:n=3,shape=,dtype=i64,classes=2]", "1 field", "2");
+    FAILS(MR_EFORMAT, "mix:1*%s,1*[synthetic:n=3,shape=,dtype=i64,classes=2]", "part 2", "x i64, label i64", "part 1");
     FAILS(MR_EOPTION, "mix:%s", "WEIGHT*URI");
     FAILS(MR_EOPTION, "mix:0*%s", "weight '0'");
     FAILS(MR_EOPTION, "mix:0.0000001*%s", "6 digits");

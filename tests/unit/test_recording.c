@@ -466,6 +466,11 @@ static void test_bad_files(void **state)
     expect_refused(MR_EUNSUPPORTED, "not finished");
     make_database("CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (start INT PRIMARY KEY, end INT) WITHOUT ROWID");
     expect_refused(MR_EFORMAT, "CUPTI_ACTIVITY_KIND_MEMCPY");
+    make_database("CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (begin INT, end INT)");
+    expect_refused(MR_EFORMAT, "no column start");
+    make_database("CREATE TABLE MILLRACE_META (name TEXT PRIMARY KEY, value INTEGER); INSERT INTO MILLRACE_META VALUES"
+                  " ('schema', 1); CREATE TABLE StringIds (id INTEGER PRIMARY KEY, value TEXT)");
+    expect_refused(MR_EFORMAT, "is not whole");
 }
 
 /* Rows that make no sense are taken as well as they can be. */

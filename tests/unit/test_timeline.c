@@ -381,6 +381,30 @@ static void test_png(void **state)
     free(bytes);
 }
 
+/* A picture is of the steps after warming up, and says where their time goes; with whole it is of everything. */
+static void test_steps_only(void **state)
+{
+    (void)state;
+    uint64_t steps = 0, all = 0;
+    struct mr_timeline_opts opts;
+    size_t n;
+    mr_timeline_opts_init(&opts);
+    opts.out_events = &steps;
+    write_picture("tl_training.sqlite", "tl_steps.svg", MR_TIMELINE_SVG, &opts);
+    char *text = read_all("tl_steps.svg", &n);
+    assert_true(well_formed(text) > 50);
+    assert_non_null(strstr(text, " steps of "));
+    assert_non_null(strstr(text, ">compute "));
+    free(text);
+    opts.whole = 1;
+    opts.out_events = &all;
+    write_picture("tl_training.sqlite", "tl_whole.svg", MR_TIMELINE_SVG, &opts);
+    assert_true(steps > 0 && steps < all);
+    write_picture("tl_training.sqlite", "tl_all.html", MR_TIMELINE_HTML,
+                  &(struct mr_timeline_opts){sizeof(opts), 0, 0, NULL, &steps, 0});
+    assert_int_equal(steps, all); /* a page has everything, and opens at the steps */
+}
+
 /* Of nothing there is a picture, too. */
 static void test_empty(void **state)
 {
@@ -424,6 +448,7 @@ int main(void)
                                        cmocka_unit_test(test_flows_join),
                                        cmocka_unit_test(test_overlaps_are_split),
                                        cmocka_unit_test(test_window),
+                                       cmocka_unit_test(test_steps_only),
                                        cmocka_unit_test(test_svg_is_xml),
                                        cmocka_unit_test(test_html_is_alone),
                                        cmocka_unit_test(test_png),
