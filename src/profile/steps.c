@@ -100,12 +100,12 @@ int mr_steps_mark(struct mr_steps *steps, const uint64_t *mark_ns, const uint64_
     usual = usual_distance(distance, n > 0 ? n - 1 : 0);
     free(distance);
     for (uint64_t i = 0; i < n; i++) {
-        bool last = i + 1 == n, pause = !last && (mark_ns[i + 1] - mark_ns[i]) / PAUSE > usual;
-        uint64_t end = last ? end_ns[i] : mark_ns[i + 1];
-        if (pause) {
-            end = MR_MIN(MR_MAX(end_ns[i], mark_ns[i]), mark_ns[i + 1]);
-            steps->pause_ns += mark_ns[i + 1] - end;
-            steps->n_pauses += mark_ns[i + 1] > end;
+        uint64_t next = i + 1 < n ? mark_ns[i + 1] : end_ns[i], end = next;
+        uint64_t own = MR_MIN(MR_MAX(end_ns[i], mark_ns[i]), next);
+        if (i + 1 < n && (next - own) / PAUSE > usual) {
+            end = own;
+            steps->pause_ns += next - own;
+            steps->n_pauses++;
         }
         if (end > mark_ns[i])
             steps->at[steps->n++] = (struct mr_interval){mark_ns[i], end};
@@ -253,8 +253,9 @@ static struct worth weigh(const struct search *s, const struct group *g)
     for (uint64_t i = 0; i < g->n; i++) {
         const struct mr_rec_range *range = &ranges[at[i].range];
         uint64_t next = i + 1 < g->n ? ranges[at[i + 1].range].start_ns : range->end_ns;
-        bool pause = (next - range->start_ns) / PAUSE > g->usual_ns;
-        struct mr_work_sum own = mr_work_between(&s->work, range->start_ns, pause ? MR_MIN(range->end_ns, next) : next);
+        uint64_t end = MR_MIN(range->end_ns, next);
+        bool pause = (next - end) / PAUSE > g->usual_ns;
+        struct mr_work_sum own = mr_work_between(&s->work, range->start_ns, pause ? end : next);
         w.cover += (double)own.busy_ns / (double)(all ? all : 1);
         w.fed += (own.n > 0) / (double)g->n;
         w.alike += i > 0 && own.n > 0 && own.n == before.n && own.hash == before.hash ? 1 / (double)(g->n - 1) : 0;

@@ -157,6 +157,26 @@ static uint64_t make_steps(struct make *m, uint64_t at, uint64_t n)
     return at;
 }
 
+/* A first step that compiles is long, and yet a step. */
+static void long_first_step(void **state)
+{
+    struct make m;
+    (void)state;
+    make_begin(&m, PATH);
+    make_range(&m, "step", 1000, 2000000000);
+    make_kernel(&m, 7, "k", 1900000000, 1990000000);
+    make_steps(&m, 2000100000, 30);
+    make_end(&m);
+    struct mr_recording *rec = make_load(PATH);
+    struct mr_steps steps = steps_of(rec, NULL);
+    assert_int_equal(steps.n, 31);
+    assert_int_equal(steps.n_pauses, 0);
+    assert_int_equal(steps.at[0].end_ns, 2000100000);
+    mr_steps_free(&steps);
+    mr_recording_close(rec);
+    unlink(PATH);
+}
+
 /* A pause is none of the steps, however few they are; a loader's bursts of batches, even twenty at a time, are no pauses. */
 static void pauses(void **state)
 {
@@ -499,6 +519,7 @@ int main(void)
         cmocka_unit_test(by_known_name),
         cmocka_unit_test(names_with_numbers),
         cmocka_unit_test(pauses),
+        cmocka_unit_test(long_first_step),
         cmocka_unit_test(windows),
         cmocka_unit_test(by_regular_ranges),
         cmocka_unit_test(not_by_compilation),
