@@ -101,7 +101,7 @@ struct mr_report_opts {
     const char *sort; /* a column of the report, "duration" ...; "-NAME" ascending; NULL: the report's own order */
     uint64_t from_ns; /* only what begins in [from_ns, to_ns) */
     uint64_t to_ns;   /* 0: the end of the recording */
-    const char *range; /* only inside NVTX ranges of this name ("NAME", "DOMAIN@NAME" or "NAME@DOMAIN"); NULL: everything */
+    const char *range; /* only inside NVTX ranges "NAME", "DOMAIN@NAME" or "NAME@DOMAIN"; NULL: everything */
     const char *step;  /* the NVTX range that is a step, for step_breakdown; NULL: found */
     double link_gbps;  /* the link's measured rate for fractions of it, GB/s; 0: the fastest copy's of the recording */
 };
