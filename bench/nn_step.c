@@ -112,6 +112,7 @@ static void step(struct net *t)
     check(mr_net_train(t->net, &t->batch, b.stream), "train");
     check(mr_net_rescale(t->net, b.stream), "rescale");
     check(mr_optim_step(t->optim, t->params, t->grads, b.stream), "step");
+    t->batch.copied = 1;
 }
 
 static int by_size(const void *x, const void *y)

@@ -2,6 +2,7 @@
 #include "checkpoint.h"
 #include "checkpoint_hash.h"
 
+#include <cjson/cJSON.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -59,6 +60,33 @@ int checkpoint_add(struct checkpoint *c, const char *name, enum mr_dtype dtype, 
     return 0;
 }
 
+/* The text as it comes back from a file: bytes that are no UTF-8 are replaced. malloc'd; NULL: no memory. */
+static char *as_read(const char *text)
+{
+    const char *written;
+    char *out = NULL;
+    struct mr_json *json = mr_json_create(0);
+    if (!json)
+        return NULL;
+    mr_json_string(json, NULL, text);
+    cJSON *item = mr_json_finish(json, &written) > 0 ? cJSON_Parse(written) : NULL;
+    const char *value = cJSON_GetStringValue(item);
+    if (value)
+        out = strdup(value);
+    cJSON_Delete(item);
+    mr_json_destroy(json);
+    return out;
+}
+
+bool checkpoint_is(const struct checkpoint *c, const char *key, const char *text)
+{
+    const char *have = checkpoint_get(c, key);
+    char *want = have ? as_read(text) : NULL;
+    bool same = want && strcmp(have, want) == 0;
+    free(want);
+    return same;
+}
+
 int checkpoint_set(struct checkpoint *c, const char *key, const char *fmt, ...)
 {
     if (c->n_keys == CHECKPOINT_MAX_KEYS)
@@ -68,11 +96,14 @@ int checkpoint_set(struct checkpoint *c, const char *key, const char *fmt, ...)
     va_start(args, fmt);
     int n = vasprintf(&value, fmt, args);
     va_end(args);
-    if (n < 0)
+    char *kept = n < 0 ? NULL : as_read(value);
+    if (n >= 0)
+        free(value);
+    if (!kept)
         return mr_error_set(-ENOMEM, "checkpoint: no memory for %s", key);
     struct checkpoint_key *k = &c->key[c->n_keys++];
     snprintf(k->name, sizeof k->name, "%s", key);
-    k->value = value;
+    k->value = kept;
     return 0;
 }
 

@@ -47,6 +47,8 @@ void checkpoint_free(struct checkpoint *c);
 /* NULL: no such. */
 const struct checkpoint_tensor *checkpoint_find(const struct checkpoint *c, const char *name);
 const char *checkpoint_get(const struct checkpoint *c, const char *key);
+/* Is this what checkpoint_set() made of the text? (It replaces what is no UTF-8.) */
+bool checkpoint_is(const struct checkpoint *c, const char *key, const char *text);
 
 /* The key's number; an error names the file. Returns 0 or MR_EFORMAT. */
 int checkpoint_get_uint(const struct checkpoint *c, const char *key, uint64_t *out);

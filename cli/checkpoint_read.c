@@ -51,6 +51,14 @@ static bool whole(const cJSON *item, uint64_t *out)
     return true;
 }
 
+/* Names of ours are. */
+static bool is_ascii(const char *name)
+{
+    while (*name && (unsigned char)*name < 0x80)
+        name++;
+    return !*name;
+}
+
 static bool tensor_shape(const cJSON *shape, struct checkpoint_tensor *t, uint64_t *out_bytes)
 {
     const cJSON *item;
@@ -75,8 +83,8 @@ static int read_tensor(struct checkpoint *c, const cJSON *item, const unsigned c
     const cJSON *dtype = cJSON_GetObjectItemCaseSensitive(item, "dtype");
     const cJSON *offsets = cJSON_GetObjectItemCaseSensitive(item, "data_offsets");
     uint64_t begin, end, want;
-    if (!item->string || strlen(item->string) >= sizeof t.name || c->n_tensors == CHECKPOINT_MAX_TENSORS)
-        return bad(c, MR_EFORMAT, "too many tensors, or one with a long name");
+    if (!is_ascii(item->string) || strlen(item->string) >= sizeof t.name || c->n_tensors == CHECKPOINT_MAX_TENSORS)
+        return bad(c, MR_EFORMAT, "too many tensors, or one with a strange name");
     strcpy(t.name, item->string);
     bool known = cJSON_IsString(dtype) && (!strcmp(dtype->valuestring, "F32") || !strcmp(dtype->valuestring, "F64"));
     t.dtype = known && dtype->valuestring[1] == '6' ? MR_F64 : MR_F32;
@@ -104,7 +112,8 @@ static int read_keys(struct checkpoint *c, const cJSON *keys, char checksum[17])
     const cJSON *item;
     cJSON_ArrayForEach(item, keys)
     {
-        if (!item->string || !cJSON_IsString(item) || strlen(item->string) >= sizeof c->key[0].name)
+        if (!item->string || !cJSON_IsString(item) || !is_ascii(item->string) ||
+            strlen(item->string) >= sizeof c->key[0].name)
             return bad(c, MR_EFORMAT, "its metadata are not text under short names");
         if (strcmp(item->string, "checksum") == 0) {
             snprintf(checksum, 17, "%.16s", item->valuestring);

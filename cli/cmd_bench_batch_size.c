@@ -247,24 +247,30 @@ static int print_json(const struct bench *b)
 
 static int draw(const struct bench *b)
 {
-    double x[MAX_SIZES], y[3][MAX_SIZES];
-    struct plot_series series[3];
-    static const char *const names[] = {"throughput", "memory", "time to accuracy"};
+    enum { RATE, TIME, NET, LOADER, N };
+    double x[MAX_SIZES], y[N][MAX_SIZES];
+    struct plot_series series[N];
+    static const char *const names[N] = {
+        [NET] = "net: activations, parameters, gradients, optimizer state", [LOADER] = "loader: slots and buffers"};
     for (int i = 0; i < b->n; i++) {
         const struct size_result *r = &b->size[i];
         x[i] = (double)r->batch;
-        y[0][i] = r->samples_per_s;
-        y[1][i] = (double)(r->net_bytes + r->loader_bytes) / (1 << 20);
-        y[2][i] = isnan(r->seconds_to_target) ? -1 : r->seconds_to_target;
+        y[RATE][i] = r->samples_per_s;
+        y[TIME][i] = isnan(r->seconds_to_target) ? -1 : r->seconds_to_target;
+        y[NET][i] = (double)r->net_bytes / (1 << 20);
+        y[LOADER][i] = (double)r->loader_bytes / (1 << 20);
     }
-    for (int k = 0; k < 3; k++)
+    for (int k = 0; k < N; k++)
         series[k] = (struct plot_series){names[k], x, y[k], b->n};
+    char subtitle[256], rate[96], time[64];
+    snprintf(rate, sizeof rate, "Throughput; knee: %" PRIu64, b->size[b->knee].batch);
+    snprintf(time, sizeof time, "Time to a test accuracy of %.4g%%", 100 * b->opts->target);
     struct plot_panel panels[] = {
-        {"Throughput", "batch size", "samples/s", NULL, series, 1, {0}, true, false, PLOT_BINARY},
-        {"Memory", "batch size", "MiB", NULL, series + 1, 1, {0}, true, false, PLOT_BINARY},
-        {"Time to accuracy", "batch size", "s", NULL, series + 2, 1, {0}, true, false, PLOT_BINARY}};
-    char subtitle[200];
-    snprintf(subtitle, sizeof subtitle, "%.60s by %.60s, device %s", b->opts->model, b->opts->optimizer, b->device);
+        {rate, "batch size", "samples/s", NULL, series + RATE, 1, {0}, true, false, PLOT_BINARY},
+        {"Memory", "batch size", "MiB", NULL, series + NET, 2, {0}, true, true, PLOT_BINARY},
+        {time, "batch size", "s", NULL, series + TIME, 1, {0}, true, false, PLOT_BINARY}};
+    snprintf(subtitle, sizeof subtitle, "%.60s: %.40s by %.40s, device %s", b->data, b->opts->model, b->opts->optimizer,
+             b->device);
     return plot_write(&(struct plot){"Batch size", subtitle, panels, 3, NULL}, b->opts->plot);
 }
 

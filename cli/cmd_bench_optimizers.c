@@ -188,6 +188,20 @@ static double final_loss(const struct curve *c)
     return c->n_points ? c->loss[c->n_points - 1] : NAN;
 }
 
+/* Which run of a net ended with the highest test accuracy, or the lowest loss without tests; -1: none. */
+static int best_of(const struct net *net)
+{
+    int best = -1;
+    for (int k = 0; k < net->n; k++) {
+        const struct curve *c = &net->curve[k], *d = best < 0 ? c : &net->curve[best];
+        bool tested = c->n_tests && d->n_tests;
+        if (!c->failed && c->n_points &&
+            (best < 0 || (tested ? final_accuracy(c) > final_accuracy(d) : final_loss(c) < final_loss(d))))
+            best = k;
+    }
+    return best;
+}
+
 static void print_text(const struct bench *b)
 {
     printf("%s: %" PRIu64 " steps, batches of %" PRIu64 ", seed %" PRIu64 ", device %s%s%s\n",
@@ -199,7 +213,8 @@ static void print_text(const struct bench *b)
         for (int k = 0; k < b->net[i].n; k++) {
             const struct curve *c = &b->net[i].curve[k];
             cli_table_row(table, "%s\t%.4f\t%.4f\t%.2f%%\t%.3f\t%s", c->optimizer, final_loss(c), c->test_loss,
-                          final_accuracy(c), 1e3 * c->seconds / (double)b->iterations, c->why);
+                          final_accuracy(c), 1e3 * c->seconds / (double)b->iterations,
+                          k == best_of(&b->net[i]) ? "<- best" : c->why);
         }
         cli_table_print(table, stdout, 2);
     }
@@ -248,7 +263,21 @@ static void put_html(FILE *out, const char *text)
             fputc(*text, out);
 }
 
-/* The table below the charts, as HTML. */
+static void html_cells(FILE *out, const struct curve *c, bool best, uint64_t iterations)
+{
+    if (c->failed)
+        fprintf(out, "<td class=\"first\" colspan=\"3\">%s</td>", c->why);
+    else {
+        fprintf(out, "<td class=\"first\">%.4f</td><td%s>", final_loss(c), best ? " class=\"best\"" : "");
+        if (c->n_tests)
+            fprintf(out, "%.2f%%</td>", final_accuracy(c));
+        else
+            fputs("-</td>", out);
+        fprintf(out, "<td>%.3f</td>", 1e3 * c->seconds / (double)iterations);
+    }
+}
+
+/* The table below the charts, as HTML: a row an optimizer, three columns a net. */
 static char *html_table(const struct bench *b)
 {
     char *text = NULL;
@@ -256,28 +285,30 @@ static char *html_table(const struct bench *b)
     FILE *out = open_memstream(&text, &bytes);
     if (!out)
         return NULL;
-    fputs(
-        "<table style=\"font-family:sans-serif;font-size:13px;border-collapse:collapse;margin:20px 74px\" border=\"1\" "
-        "cellpadding=\"5\">\n<tr><th>net</th><th>optimizer</th><th>last loss</th><th>test loss</th><th>test "
-        "accuracy</th>"
-        "<th>ms a step</th></tr>\n",
-        out);
+    fputs("<style>table{font:13px sans-serif;color:#222;border-collapse:collapse;margin:8px 74px 40px}"
+          "th,td{padding:4px 10px;text-align:right;border-bottom:1px solid #ddd}th{border-bottom:1px solid #888}"
+          "td:first-child,th:first-child{text-align:left}.first,th[colspan]{border-left:1px solid #ccc}"
+          ".best{font-weight:bold;background:#dff0e2}p{font:13px sans-serif;color:#555;margin:0 74px 12px}</style>\n"
+          "<p>Where each ended: mean training loss of the last fortieth of the steps, test accuracy (the best of each "
+          "net is marked), time of a step.</p>\n<table>\n<tr><th rowspan=\"2\">optimizer</th>",
+          out);
+    for (int i = 0; i < b->n_nets; i++) {
+        fputs("<th colspan=\"3\" style=\"text-align:center\">", out);
+        put_html(out, b->net[i].model);
+        fputs("</th>", out);
+    }
+    fputs("</tr>\n<tr>", out);
     for (int i = 0; i < b->n_nets; i++)
-        for (int k = 0; k < b->net[i].n; k++) {
-            const struct curve *c = &b->net[i].curve[k];
-            fputs("<tr><td>", out);
-            put_html(out, b->net[i].model);
-            fputs("</td><td>", out);
-            put_html(out, c->optimizer);
-            fputs("</td>", out);
-            if (c->failed)
-                fprintf(out, "<td colspan=\"3\">%s</td>", c->why);
-            else
-                fprintf(out,
-                        "<td align=\"right\">%.4f</td><td align=\"right\">%.4f</td><td align=\"right\">%.2f%%</td>",
-                        final_loss(c), c->test_loss, final_accuracy(c));
-            fprintf(out, "<td align=\"right\">%.3f</td></tr>\n", 1e3 * c->seconds / (double)b->iterations);
-        }
+        fputs("<th class=\"first\">loss</th><th>test accuracy</th><th>ms a step</th>", out);
+    fputs("</tr>\n", out);
+    for (int k = 0; k < b->net[0].n; k++) {
+        fputs("<tr><td>", out);
+        put_html(out, b->net[0].curve[k].optimizer);
+        fputs("</td>", out);
+        for (int i = 0; i < b->n_nets; i++)
+            html_cells(out, &b->net[i].curve[k], k == best_of(&b->net[i]), b->iterations);
+        fputs("</tr>\n", out);
+    }
     fputs("</table>\n", out);
     if (fclose(out) == 0)
         return text;
@@ -306,10 +337,10 @@ static int draw(const struct bench *b)
         }
         snprintf(titles[2 * i], sizeof titles[0], "%.60s: training loss", net->model);
         snprintf(titles[2 * i + 1], sizeof titles[0], "%.60s: test accuracy", net->model);
-        panel[2 * i] =
-            (struct plot_panel){titles[2 * i], "step", "mean of a sample", NULL, loss, net->n, {0}, false, true, 0};
-        panel[2 * i + 1] =
-            (struct plot_panel){titles[2 * i + 1], "step", "%", NULL, accuracy, net->n, {0}, false, false, 0};
+        panel[2 * i] = (struct plot_panel){
+            titles[2 * i], "step", "mean of a sample", NULL, loss, net->n, {0}, false, true, 0, false, true};
+        panel[2 * i + 1] = (struct plot_panel){
+            titles[2 * i + 1], "step", "%", NULL, accuracy, net->n, {0}, false, false, 0, true, true};
     }
     snprintf(subtitle, sizeof subtitle, "%.100s, batches of %" PRIu64 ", %" PRIu64 " steps, device %s",
              mr_dataset_text(b->data.ds), b->opts->batch_size, b->iterations, b->data.info.name);

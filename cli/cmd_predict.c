@@ -149,7 +149,7 @@ static int open_all(struct predict *p, const char *dataset)
 
 static double score_of(const struct predict *p, const float *row, uint32_t k, double top, double sum)
 {
-    return p->loss == MR_MSE ? row[k] : p->loss == MR_NLL ? exp(row[k]) : exp(row[k] - top) / sum;
+    return p->loss == MR_MSE ? row[k] : p->loss == MR_NLL ? exp((double)row[k]) : exp(row[k] - top) / sum;
 }
 
 /* The best `top` classes of a row of outputs. */

@@ -36,8 +36,10 @@ static const struct mr_option table[] = {
     OPTION("force-overwrite", 'f', MR_OPT_FLAG, force, NULL, .help = "Replace the recording if it is there"),
     OPTION("stats", 0, MR_OPT_FLAG, stats, NULL, .help = "Print the usual reports at the end, on standard output"),
     OPTION("gpu-metrics", 0, MR_OPT_FLAG, gpu_metrics, NULL,
-           .help = "Sample the GPU's own counters; not in this version: a note says so, and whether the driver would "
-                   "permit it"),
+           .help = "Sample the GPU's own counters: how much of it and of its tensor cores is active, DRAM and PCIe "
+                   "throughput; where the driver does not permit it a warning says why"),
+    OPTION("gpu-metrics-frequency", 0, MR_OPT_UINT, metrics_hz, "10000", .meta = "HZ", .min = 10, .max = 200000,
+           .help = "Samples a second of --gpu-metrics"),
     OPTION("cuda-graph-trace", 0, MR_OPT_ENUM, graph_trace, "node", .choices = graph_traces,
            .help = "Record each node of a CUDA graph, or each launch of a graph as a whole, which costs less"),
     OPTION(
@@ -134,8 +136,8 @@ static void print_summary(const struct profile_run *run, const struct mr_merge_s
                  run->n_running == 1 ? "" : "es", run->n_running == 1 ? "s" : "");
     if (stats->n_records == 0)
         warn_empty(run);
-    if (run->options->gpu_metrics && !noted(run, "no_metrics"))
-        cli_warn("--gpu-metrics: this version does not sample the GPU's counters: none are recorded");
+    if (run->options->gpu_metrics && !run->metrics_tried && !noted(run, "no_metrics") && !run->options->merge)
+        cli_warn("no GPU metrics are recorded: no process of the program made a context on a GPU");
     if (run->options->common.quiet)
         return;
     fprintf(stderr, "millrace profile: %s: %s record%s of %llu process%s", run->output,
@@ -306,6 +308,8 @@ static const struct cli_note examples[] = {
     {"millrace profile -o run -f -c cudaProfilerApi -- python3 train.py",
      "Records from torch.cuda.profiler.start() to stop() into run.sqlite"},
     {"millrace profile -t cuda-light -d 10 -y 30 -- ./server", "Ten seconds of copies, after half a minute"},
+    {"millrace profile --gpu-metrics -o m -- python3 train.py", "Samples the GPU's counters too; millrace report -r "
+                                                                "gpu_metrics_sum m.sqlite adds them up"},
     {"millrace profile --stats -- ./vector_add", "Prints the usual tables at the end"},
     {NULL},
 };

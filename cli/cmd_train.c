@@ -218,8 +218,8 @@ const struct cli_command cli_train = {
         "as PyTorch's do. On cpu the same command gives the same parameters, bit for bit, for any --workers and "
         "--threads, and when it was killed and resumed. On a GPU a step is one graph, launched for each batch; the "
         "host looks at the loss every 64 steps.\n\nA checkpoint holds parameters under PyTorch's names "
-        "(safetensors.torch.load_file reads them), the state of optimizer, schedule and loader, and a checksum; it "
-        "is replaced as a whole. The loss scale of fp16 is not in it. An interrupt ends the run in order: with a "
+        "(safetensors.torch.load_file reads them), the state of optimizer, schedule and loader, the loss scale of "
+        "fp16, and a checksum; it is replaced as a whole. An interrupt ends the run in order: with a "
         "checkpoint, if one is wanted, and exit status 1.",
     .options = train_options,
     .options_bytes = sizeof(struct train_opts),

@@ -8,6 +8,7 @@
 #include <string.h>
 
 enum { PANEL_W = 560, PANEL_H = 380, LEFT = 74, RIGHT = 30, TOP = 44, BOTTOM = 58, HEAD = 64, LEGEND_LINE = 20 };
+enum { MOST_MARKS = 24 }; /* points of a line that are marked one by one */
 #define MAX_NAMES 24
 
 /* Okabe and Ito's colours, which colour-blind readers tell apart; the second round of them is dashed. */
@@ -36,10 +37,8 @@ __attribute__((format(printf, 2, 3))) static void put(struct writer *w, const ch
         w->code = cli_output_write(&w->file, text, n < (int)sizeof text ? (size_t)n : sizeof text - 1);
 }
 
-/* style: more attributes. */
-static void put_text(struct writer *w, double x, double y, const char *style, const char *text)
+static void put_escaped(struct writer *w, const char *text)
 {
-    put(w, "<text x=\"%.1f\" y=\"%.1f\" %s>", x, y, style);
     for (; *text; text++) {
         const char *as = *text == '&' ? "&amp;" : *text == '<' ? "&lt;" : *text == '>' ? "&gt;" : NULL;
         if (as)
@@ -47,11 +46,20 @@ static void put_text(struct writer *w, double x, double y, const char *style, co
         else
             put(w, "%c", *text);
     }
+}
+
+/* style: more attributes. */
+static void put_text(struct writer *w, double x, double y, const char *style, const char *text)
+{
+    put(w, "<text x=\"%.1f\" y=\"%.1f\" %s>", x, y, style);
+    put_escaped(w, text);
     put(w, "</text>\n");
 }
 
 static int name_index(struct writer *w, const char *name)
 {
+    if (!name)
+        return 0;
     for (int i = 0; i < w->n_names; i++)
         if (strcmp(w->names[i], name) == 0)
             return i;
@@ -77,6 +85,17 @@ static double scaled(double v, bool log)
     return log ? log10(v) : v;
 }
 
+/* Percent: by what is missing to 100, so that 99 and 99.5 lie as far apart as 80 and 90. */
+static double percent_y(double v)
+{
+    return -log10(fmax(100 - v, 0.01));
+}
+
+static double scaled_y(const struct plot_panel *p, double v)
+{
+    return p->percent ? percent_y(v) : scaled(v, p->log_y);
+}
+
 static double at_x(const struct axes *a, double x)
 {
     return a->left + (scaled(x, a->panel->log_x) - a->x0) / (a->x1 - a->x0) * a->width;
@@ -84,12 +103,50 @@ static double at_x(const struct axes *a, double x)
 
 static double at_y(const struct axes *a, double y)
 {
-    return a->top + a->height - (scaled(y, a->panel->log_y) - a->y0) / (a->y1 - a->y0) * a->height;
+    return a->top + a->height - (scaled_y(a->panel, y) - a->y0) / (a->y1 - a->y0) * a->height;
 }
 
 static bool shown(const struct plot_panel *p, const struct plot_series *s, int i)
 {
     return s->y[i] > 0 || (s->y[i] == 0 && !p->log_y);
+}
+
+static const double percents[] = {0, 50, 80, 90, 95, 98, 99, 99.5, 99.8, 99.9, 99.95, 99.98, 99.99};
+
+/* The ticks of a short logarithmic axis: 1, 2 and 5 times powers of ten. The nearest to v that is not above it, or not below. */
+static double tick_near(double v, bool below)
+{
+    static const double ticks[] = {1, 2, 5, 10};
+    double power = pow(10, floor(log10(v) + 1e-9)), m = v / power;
+    int i = 0;
+    while (i < 3 && (below ? ticks[i + 1] <= m * (1 + 1e-9) : ticks[i] < m * (1 - 1e-9)))
+        i++;
+    return power * ticks[i];
+}
+
+static bool is_short(double low, double high)
+{
+    return log10(high / low) < 2.2;
+}
+
+static void range_y(struct axes *a, double low, double high)
+{
+    const struct plot_panel *p = a->panel;
+    if (p->percent) {
+        size_t i = 0, k = CLI_COUNT(percents) - 1;
+        while (i + 2 < CLI_COUNT(percents) && percents[i + 1] <= low)
+            i++;
+        while (k > i + 1 && percents[k - 1] >= high)
+            k--;
+        a->y0 = percent_y(percents[i]);
+        a->y1 = percent_y(percents[k]);
+    } else if (p->log_y && is_short(low, high)) {
+        a->y0 = log10(tick_near(low, true));
+        a->y1 = fmax(log10(tick_near(high * 1.02, false)), a->y0 + 0.3);
+    } else {
+        a->y0 = p->log_y ? floor(log10(low)) : 0;
+        a->y1 = p->log_y ? fmax(ceil(log10(high * 1.05)), a->y0 + 1) : high * 1.12;
+    }
 }
 
 static void find_ranges(struct axes *a)
@@ -99,12 +156,12 @@ static void find_ranges(struct axes *a)
     for (int k = 0; k < p->n_series; k++) {
         const struct plot_series *s = &p->series[k];
         for (int i = 0; i < s->n; i++) {
+            x0 = s->x ? fmin(x0, s->x[i]) : 0;
+            x1 = s->x ? fmax(x1, s->x[i]) : s->n;
             if (!shown(p, s, i))
                 continue;
             low = fmin(low, s->y[i]);
             high = fmax(high, s->y[i]);
-            x0 = s->x ? fmin(x0, s->x[i]) : 0;
-            x1 = s->x ? fmax(x1, s->x[i]) : s->n;
         }
     }
     if (high <= 0)
@@ -113,8 +170,9 @@ static void find_ranges(struct axes *a)
         low = high;
     if (x1 <= x0)
         x1 = x0 = x1 > 0 ? x1 : 1, x0 /= 2;
-    a->y0 = p->log_y ? floor(log10(low)) : 0;
-    a->y1 = p->log_y ? fmax(ceil(log10(high * 1.05)), a->y0 + 1) : high * 1.12;
+    if (p->whole_x && x0 < x1 / 4)
+        x0 = 0;
+    range_y(a, low, high);
     a->x0 = scaled(x0, p->log_x);
     a->x1 = scaled(x1, p->log_x);
 }
@@ -181,6 +239,7 @@ static void draw_x_ticks(struct writer *w, const struct axes *a)
         }
     } else {
         double step = nice_step(a->x1 - a->x0);
+        step = p->whole_x ? fmax(step, 1) : step;
         int first = (int)ceil(a->x0 / step), last = (int)floor(a->x1 * 1.0001 / step);
         for (int i = first; i <= last; i++)
             x_tick(w, a, i * step);
@@ -192,9 +251,17 @@ static void draw_axes(struct writer *w, const struct axes *a)
     const struct plot_panel *p = a->panel;
     char turned[96];
     double middle = a->top + a->height / 2, step = nice_step(a->y1);
-    if (p->log_y) {
-        for (int e = (int)a->y0; e <= (int)a->y1; e++)
-            y_tick(w, a, pow(10, e));
+    if (p->percent) {
+        for (size_t i = 0; i < CLI_COUNT(percents); i++)
+            if (percent_y(percents[i]) > a->y0 - 1e-9 && percent_y(percents[i]) < a->y1 + 1e-9)
+                y_tick(w, a, percents[i]);
+    } else if (p->log_y) {
+        double base[] = {1, 2, 5};
+        bool all = a->y1 - a->y0 < 2.5;
+        for (int e = (int)floor(a->y0); e <= (int)ceil(a->y1); e++)
+            for (size_t i = 0; i < (all ? CLI_COUNT(base) : 1); i++)
+                if (e + log10(base[i]) > a->y0 - 1e-9 && e + log10(base[i]) < a->y1 + 1e-9)
+                    y_tick(w, a, base[i] * pow(10, e));
     } else {
         for (int i = 0; i <= (int)(a->y1 / step + 1e-9); i++)
             y_tick(w, a, i * step);
@@ -229,10 +296,12 @@ static void draw_line(struct writer *w, const struct axes *a, const struct plot_
     for (int i = 0; i < s->n; i++)
         if (shown(a->panel, s, i))
             put(w, "%.1f,%.1f ", at_x(a, s->x[i]), at_y(a, s->y[i]));
-    put(w, "\"/>\n");
-    for (int i = 0; i < s->n; i++)
+    put(w, "\"><title>");
+    put_escaped(w, s->name ? s->name : a->panel->title);
+    put(w, "</title></polyline>\n");
+    for (int i = 0; i < s->n && s->n <= MOST_MARKS; i++)
         if (shown(a->panel, s, i))
-            put(w, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\" fill=\"%s\"/>\n", at_x(a, s->x[i]), at_y(a, s->y[i]),
+            put(w, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"2.5\" fill=\"%s\"/>\n", at_x(a, s->x[i]), at_y(a, s->y[i]),
                 colour_of(index));
 }
 
@@ -271,11 +340,20 @@ static void draw_panel(struct writer *w, const struct plot_panel *p, double left
     draw_limit(w, &a);
 }
 
+/* Of an entry, by the longest name. */
+static int legend_width(const struct writer *w)
+{
+    size_t most = 0;
+    for (int i = 0; i < w->n_names; i++)
+        most = strlen(w->names[i]) > most ? strlen(w->names[i]) : most;
+    return 56 + 7 * (int)(most < 70 ? most : 70);
+}
+
 static void draw_legend(struct writer *w, int per_line, double top)
 {
     for (int i = 0; i < w->n_names; i++) {
         int line = i / per_line;
-        double x = LEFT + i % per_line * 270.0, y = top + line * LEGEND_LINE;
+        double x = LEFT + i % per_line * (double)legend_width(w), y = top + line * LEGEND_LINE;
         put(w, "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\" stroke-width=\"4\" stroke=\"%s\"%s/>\n", x,
             x + 26, y - 4, y - 4, colour_of(i), dash_of(i));
         put_text(w, x + 32, y, "", w->names[i]);
@@ -284,12 +362,13 @@ static void draw_legend(struct writer *w, int per_line, double top)
 
 static void draw(struct writer *w, const struct plot *plot)
 {
-    int columns = plot->n_panels > 1 ? 2 : 1, rows = (plot->n_panels + columns - 1) / columns, per_line = 2 * columns;
+    int columns = plot->n_panels > 1 ? 2 : 1, rows = (plot->n_panels + columns - 1) / columns,
+        width = columns * PANEL_W;
     for (int i = 0; i < plot->n_panels; i++)
         for (int k = 0; k < plot->panels[i].n_series; k++)
             name_index(w, plot->panels[i].series[k].name);
-    int legend = (w->n_names + per_line - 1) / per_line, width = columns * PANEL_W,
-        height = HEAD + rows * PANEL_H + legend * LEGEND_LINE + 16;
+    int fit = (width - LEFT) / legend_width(w), per_line = fit > 1 ? fit : 1,
+        top = HEAD + (w->n_names + per_line - 1) / per_line * LEGEND_LINE, height = top + rows * PANEL_H + 16;
     put(w,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" "
         "font-family=\"sans-serif\" font-size=\"12\" fill=\"#222\">\n<rect width=\"%d\" height=\"%d\" "
@@ -299,9 +378,9 @@ static void draw(struct writer *w, const struct plot *plot)
     put_text(w, LEFT, 48, "fill=\"#555\"", plot->subtitle);
     for (int i = 0; i < plot->n_panels; i++) {
         int row = i / columns;
-        draw_panel(w, &plot->panels[i], i % columns * PANEL_W, HEAD + row * PANEL_H);
+        draw_panel(w, &plot->panels[i], i % columns * PANEL_W, top + row * PANEL_H);
     }
-    draw_legend(w, per_line, HEAD + rows * PANEL_H + 12);
+    draw_legend(w, per_line, HEAD + 12);
     put(w, "</svg>\n");
 }
 
@@ -329,7 +408,9 @@ int plot_write(const struct plot *plot, const char *path)
         return w.code;
     if (html)
         put(&w,
-            "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/><title>millrace</title></head><body>\n");
+            "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/><title>%s - millrace</title></head>"
+            "<body>\n",
+            plot->title);
     draw(&w, plot);
     if (html && plot->below && w.code == CLI_OK)
         w.code = cli_output_write(&w.file, plot->below, strlen(plot->below));

@@ -8,10 +8,10 @@
 #include <stdbool.h>
 
 struct plot_series {
-    const char *name;
-    const double *x; /* bars: NULL */
-    const double *y; /* negative: left out */
-    int n;           /* points, or bars: one a category */
+    const char *name; /* NULL: none, nor a line in the legend */
+    const double *x;  /* bars: NULL */
+    const double *y;  /* negative: left out */
+    int n;            /* points, or bars: one a category */
 };
 
 struct plot_limit {
@@ -29,6 +29,8 @@ struct plot_panel {
     struct plot_limit limit;
     bool log_x, log_y;
     enum plot_ticks x_ticks;
+    bool percent; /* y is a share that comes near 100: the axis is logarithmic in what is missing */
+    bool whole_x; /* x counts: ticks at whole numbers, from 0 when that is near */
 };
 
 struct plot {

@@ -11,7 +11,7 @@ struct profile_options {
     struct cli_common common;
     char *trace, *capture_range, *output, *merge;
     int capture_range_end, force, stats, gpu_metrics, keep_parts, wait, graph_trace, api;
-    uint64_t duration_ns, delay_ns, osrt_threshold_ns, flush_ns;
+    uint64_t duration_ns, delay_ns, osrt_threshold_ns, flush_ns, metrics_hz;
 };
 
 enum { PROFILE_WAIT_PRIMARY, PROFILE_WAIT_ALL };
@@ -28,6 +28,7 @@ struct profile_run {
     int n_running;   /* of the program's processes when we stopped waiting; -1: not known */
     char *notes[PROFILE_NOTES];
     int n_notes;
+    bool metrics_tried; /* some process had a GPU of which to sample metrics */
 };
 
 /* profile_setup.c: each returns an exit code after a message */

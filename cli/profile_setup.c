@@ -131,11 +131,24 @@ int profile_make_parts(struct profile_run *run)
     return CLI_OK;
 }
 
+/* A process that samples a GPU's metrics holds the file gpu-... of it. */
+static bool metrics_tried(const char *parts)
+{
+    bool tried = false;
+    DIR *folder = opendir(parts);
+    for (const struct dirent *entry; folder && (entry = readdir(folder));)
+        tried = tried || strncmp(entry->d_name, "gpu-", 4) == 0;
+    if (folder)
+        closedir(folder);
+    return tried;
+}
+
 /* The recorder's lines "name<tab>text", each once. */
 void profile_read_notes(struct profile_run *run)
 {
     char path[4300], line[2048];
     snprintf(path, sizeof path, "%s/notes", run->parts);
+    run->metrics_tried = metrics_tried(run->parts);
     FILE *file = fopen(path, "r");
     while (file && run->n_notes < PROFILE_NOTES && fgets(line, sizeof line, file)) {
         char *tab = strchr(line, '\t');
@@ -230,6 +243,7 @@ int profile_environment(struct profile_run *run)
               set_number("MILLRACE_RECORD_DURATION_MS", o->duration_ns / 1000000) &&
               set_number("MILLRACE_RECORD_OSRT_NS", o->osrt_threshold_ns) &&
               set_number("MILLRACE_RECORD_FLUSH_MS", o->flush_ns / 1000000) &&
+              set_number("MILLRACE_RECORD_METRICS_HZ", o->metrics_hz) &&
               set_number("MILLRACE_RECORD_BEGIN_NS", mr_time_ns()) &&
               setenv("MILLRACE_RECORD_API", o->api ? "all" : "some", 1) == 0 &&
               setenv("MILLRACE_RECORD_GRAPHS", o->graph_trace ? "graph" : "node", 1) == 0 &&

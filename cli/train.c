@@ -19,6 +19,22 @@ uint32_t train_outputs(const struct mr_net *net)
     return last ? last->out[0] * last->out[1] * last->out[2] : 0;
 }
 
+/* A loss over what the last layer does not give trains to nonsense without an error. */
+static int check_loss(const struct mr_net *net, const struct train_opts *o)
+{
+    const struct mr_net_layer *l, *last = NULL;
+    for (uint32_t i = 0; (l = mr_net_layer_get(net, i)); i++)
+        last = l;
+    const char *name = last ? last->name : "";
+    if (o->loss == MR_NLL && strcmp(name, "log-softmax") != 0)
+        return mr_error_set(MR_EOPTION,
+                            "--loss nll: wants log-probabilities: a model that ends in logsoftmax, not in %s (%s)",
+                            name, last ? last->text : "");
+    if (o->loss == MR_CROSS_ENTROPY && strcmp(name, "softmax") == 0)
+        cli_warn("--loss cross-entropy takes the softmax itself: leave it out of the model, or learn slowly");
+    return 0;
+}
+
 int train_net_open(struct train_data *data, const struct train_opts *o, uint32_t max_batch, struct mr_net **out)
 {
     struct mr_net_opts no;
@@ -35,7 +51,8 @@ int train_net_open(struct train_data *data, const struct train_opts *o, uint32_t
     no.max_batch = max_batch;
     no.seed = o->seed;
     no.threads = (uint32_t)o->threads;
-    return mr_net_create(data->dev, &no, out);
+    int rc = mr_net_create(data->dev, &no, out);
+    return rc == 0 ? check_loss(*out, o) : rc;
 }
 
 /* The shortest text that reads back. */

@@ -100,6 +100,7 @@ struct train {
     struct train_sums sums; /* of this epoch, what was taken from the net's totals so far */
     uint64_t skipped;       /* steps left out for a loss that was not finite */
     uint32_t skipped_in_row;
+    bool stepped; /* in this run: the net's low precision copy, which the optimizer writes, holds the parameters */
     struct train_epoch *history;
     uint32_t n_history, cap_history;
     uint32_t best;         /* in history; by test accuracy, or training accuracy without a test set */

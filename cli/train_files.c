@@ -165,13 +165,15 @@ int train_draw(const struct train *t)
     }
     for (int k = 0; k < N_CURVES; k++)
         series[k] = (struct plot_series){names[k], x, y + k * n, n};
-    struct plot_panel panels[] = {{"Loss", "epoch", "mean of a sample", NULL, series, 2, {0}, false, true, 0},
-                                  {"Accuracy", "epoch", "%", NULL, series + 2, 2, {0}, false, false, 0}};
+    const int n_series = t->data->test ? 2 : 1; /* of a panel */
+    struct plot_panel panels[] = {
+        {"Loss", "epoch", "mean of a sample", NULL, series, n_series, {0}, false, true, 0, false, true},
+        {"Accuracy", "epoch", "%", NULL, series + 2, n_series, {0}, false, false, 0, true, true}};
     char title[160], subtitle[240];
     snprintf(title, sizeof title, "%.150s", t->opts->model);
     snprintf(subtitle, sizeof subtitle, "%.90s; %.60s, schedule %.40s, batches of %llu", mr_dataset_text(t->data->ds),
              t->optim_text, t->opts->schedule, (unsigned long long)t->opts->batch_size);
-    int code = plot_write(&(struct plot){title, subtitle, panels, 2}, t->opts->plot);
+    int code = plot_write(&(struct plot){title, subtitle, panels, t->opts->loss == MR_MSE ? 1 : 2}, t->opts->plot);
     free(x);
     return code;
 }

@@ -146,6 +146,10 @@ int train_print_end(const struct train *t)
     printf("\n");
     print_times(t, seconds);
     printf("\nloader's bottleneck: %s: %s\n", t->stats.bottleneck, t->stats.reason);
+    if (t->opts->plot && t->n_history)
+        printf("curves: %s\n", t->opts->plot);
+    if (t->opts->checkpoint)
+        printf("checkpoint: %s\n", t->opts->checkpoint);
     return CLI_OK;
 }
 

@@ -117,6 +117,15 @@ static int set_history(struct checkpoint *c, const struct train *t)
     return rc;
 }
 
+/* fp16's. */
+static int set_scale(struct checkpoint *c, struct train *t)
+{
+    float scale;
+    uint32_t good;
+    int rc = mr_net_get_loss_scale(t->net, t->data->stream, &scale, &good);
+    return rc == 0 ? checkpoint_set(c, "loss_scale", "%.9g %" PRIu32, (double)scale, good) : rc;
+}
+
 static int set_progress(struct checkpoint *c, struct train *t)
 {
     char loader[STATE_BYTES];
@@ -144,6 +153,8 @@ static int set_progress(struct checkpoint *c, struct train *t)
         rc = checkpoint_set(c, "epoch_samples", "%" PRIu64, t->sums.n_samples);
     if (rc == 0)
         rc = checkpoint_set(c, "seconds", "%.9g", t->earlier_seconds + (double)(mr_time_ns() - t->start_ns) * 1e-9);
+    if (rc == 0)
+        rc = set_scale(c, t);
     return rc == 0 ? set_history(c, t) : rc;
 }
 
@@ -206,7 +217,7 @@ int train_check_state(const struct train *t, const struct checkpoint *c)
     describe(t, buf, common);
     for (int i = 0; i < N_COMMON; i++) {
         const char *was = checkpoint_get(c, common[i].key);
-        if (!was || strcmp(was, common[i].text) != 0)
+        if (!checkpoint_is(c, common[i].key, common[i].text))
             return mr_error_set(MR_ESTATE, "%s: is of another run: %s there '%s', here '%s'", c->path, common[i].option,
                                 was ? was : "(none)", common[i].text);
     }
@@ -311,6 +322,17 @@ static int load_schedule(struct train *t, const struct checkpoint *c)
     return mr_schedule_restore(t->schedule, v);
 }
 
+static int load_scale(struct train *t, const struct checkpoint *c)
+{
+    const char *text = checkpoint_get(c, "loss_scale");
+    char *at = NULL, *end = NULL;
+    float scale = text ? strtof(text, &at) : 0;
+    unsigned long good = at && at != text ? strtoul(at, &end, 10) : 0;
+    if (!end || end == at || *end || good > UINT32_MAX)
+        return mr_error_set(MR_EFORMAT, "%s: key loss_scale: want two numbers", c->path);
+    return mr_net_set_loss_scale(t->net, t->data->stream, scale, (uint32_t)good);
+}
+
 int train_restore(struct train *t, const struct checkpoint *c)
 {
     int rc = train_load_net(t->net, c);
@@ -318,6 +340,8 @@ int train_restore(struct train *t, const struct checkpoint *c)
         rc = load_optim(t, c);
     if (rc == 0)
         rc = load_schedule(t, c);
+    if (rc == 0)
+        rc = load_scale(t, c);
     if (rc == 0)
         rc = checkpoint_get_uint(c, "step", &t->step);
     if (rc == 0)

@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#define CHECK_EVERY 64  /* steps between looks at a device's totals, each of which waits for it */
+#define CHECK_EVERY 256 /* steps between looks at a device's totals, each of which waits for it */
 #define SKIP_MOST   100 /* in a row: by then it is the parameters */
 
 static struct mr_net_batch net_batch(const struct train_data *d, const struct mr_batch *b)
@@ -61,7 +61,7 @@ int train_take_totals(struct train *t)
         t->sums.loss += now.loss;
         t->sums.n_right += now.n_right;
         t->sums.n_samples += now.n_samples;
-        t->skipped_in_row = 0;
+        t->skipped_in_row = now.n_samples ? 0 : t->skipped_in_row; /* at an epoch's end nothing is left to take */
         return 0;
     }
     if (t->opts->on_nan == TRAIN_STOP || ++t->skipped_in_row > SKIP_MOST)
@@ -152,6 +152,7 @@ static int step_on(struct train *t, const struct mr_batch *b)
     const uint32_t *skip;
     struct mr_net_batch batch = net_batch(t->data, b);
     mr_net_flat(t->net, &params, &grads, &low);
+    batch.copied = t->stepped;
     mr_net_scaling(t->net, &batch.loss_scale, &grad_scale, &skip);
     int rc = mr_optim_follow(t->optim, t->schedule, t->step, b->epoch);
     if (rc < 0)
@@ -178,6 +179,7 @@ int train_step(struct train *t, bool *last)
     if (rc < 0 || released < 0)
         return rc < 0 ? rc : released;
     t->step++;
+    t->stepped = true;
     t->epoch_steps++;
     return 1;
 }

@@ -26,7 +26,8 @@ if(MILLRACE_HAVE_CUDA_KERNELS)
       set(kernels_source ${CMAKE_SOURCE_DIR}/src/nn/cuda_kernels.cu)
       set(kernels_fmad -fmad=true)
       list(APPEND kernels_headers ${CMAKE_SOURCE_DIR}/src/nn/cuda_kernels.h ${CMAKE_SOURCE_DIR}/src/nn/draw.h
-        ${CMAKE_SOURCE_DIR}/src/nn/ops.h)
+        ${CMAKE_SOURCE_DIR}/src/nn/ops.h ${CMAKE_SOURCE_DIR}/src/nn/cuda_pool_drop.cuh
+        ${CMAKE_SOURCE_DIR}/src/nn/cuda_thin.cuh)
     endif()
     add_custom_command(OUTPUT ${kernels_c}
       COMMAND ${MILLRACE_NVCC} -fatbin -O3 ${kernels_fmad} -I${CMAKE_SOURCE_DIR}/include -I${CMAKE_SOURCE_DIR}/src

@@ -18,6 +18,7 @@
  *   MILLRACE_RECORD_FLUSH_MS     default 500
  *   MILLRACE_RECORD_API          all: every API call is kept, and CUPTI's own records of waiting; else only the
  *                                calls that matter
+ *   MILLRACE_RECORD_METRICS_HZ   samples of GPU metrics a second; default 10000
  *   MILLRACE_RECORD_BEGIN_NS     CLOCK_MONOTONIC from which the delay counts, in every process alike
  *
  * What a capture range opens or closes holds for all processes of the recording: its state is a file that they share.

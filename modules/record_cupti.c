@@ -2,7 +2,7 @@
  * The CUPTI injection: the driver calls InitializeInjection() while it initialises. Order matters: subscribe, thread numbers and
  * clock, attributes, kinds. One thread of ours flushes, converts and gives buffers back; nothing flushes inside a callback.
  */
-#include "record_cupti.h"
+#include "record_pm.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -94,6 +94,7 @@ static void capture(bool on)
         atomic_store(&flush_soon, true);
         record_wake(&wake);
     }
+    record_pm_capture(on);
 }
 
 /* cudaProfilerStart and Stop: from the exit of the one to the entry of the other. */
@@ -235,23 +236,6 @@ static bool start_thread(void)
     return made;
 }
 
-/* Says why there are no GPU metrics: sampling the counters is not in this recorder, and most machines would not permit it. */
-static void tell_metrics(void)
-{
-    char line[256];
-    bool closed = false;
-    FILE *file = fopen("/proc/driver/nvidia/params", "re");
-    while (file && fgets(line, sizeof line, file))
-        closed = closed || strncmp(line, "RmProfilingAdminOnly: 1", 23) == 0;
-    if (file)
-        fclose(file);
-    record_note("no_metrics", 0,
-                closed && geteuid() != 0
-                    ? "this recorder does not sample the GPU's counters, and the driver keeps them for "
-                      "administrators here (RmProfilingAdminOnly: 1)"
-                    : "this recorder does not sample the GPU's counters (CUPTI PM sampling)");
-}
-
 /* The injection. */
 
 static bool fail(const char *what, int rc)
@@ -308,21 +292,14 @@ static bool subscribe(void)
     return rc == CUPTI_OK || fail("registering buffers", rc);
 }
 
-static void inject(void)
+static bool inject(void)
 {
-    char why[1024] = "";
     const char *api = getenv("MILLRACE_RECORD_API"), *graphs = getenv("MILLRACE_RECORD_GRAPHS");
-    if (!record_cupti_load(why, sizeof why)) {
-        record_note("no_cuda", 0, why);
-        return;
-    }
     cupti.light = !record_ever_wants(MR_TRACE_CUDA);
     cupti.all_calls = api && strcmp(api, "all") == 0;
     cupti.whole_graphs = graphs && strcmp(graphs, "graph") == 0;
-    generation = record_generation();
-    record_cupti_buffers_begin();
     if (!subscribe())
-        return;
+        return false;
     if (cupti.version > CUPTI_NEWEST_SEEN)
         record_note("warning", cupti.version,
                     "this CUPTI is newer than this recorder; its records are read as CUDA 13.1's");
@@ -335,6 +312,31 @@ static void inject(void)
     record_on_capture(capture);
     atexit(at_exit);
     record_on_finish(leave);
+    return true;
+}
+
+/* Metrics alone need no subscription, except for a range that CUDA calls open. */
+static void begin(void)
+{
+    char why[1024] = "";
+    bool cuda = record_ever_wants(MR_TRACE_CUDA | MR_TRACE_CUDA_LIGHT);
+    bool metrics = record_ever_wants(MR_TRACE_GPU_METRICS);
+    generation = record_generation();
+    if (!record_cupti_load(why, sizeof why)) {
+        if (cuda)
+            record_note("no_cuda", 0, why);
+        if (metrics)
+            record_pm_refuse(why);
+        return;
+    }
+    record_cupti_buffers_begin();
+    if (!cuda && record_captures_profiler())
+        subscribe();
+    bool listens = cuda && inject();
+    if (metrics && !listens)
+        record_on_capture(record_pm_capture);
+    if (metrics)
+        record_pm_begin();
 }
 
 /* The user's own injection comes first: he is to find the program as it is without us, even if nothing is left to record then. */
@@ -359,10 +361,7 @@ RECORD_EXPORT int InitializeInjection(void)
     if (record_ever_wants(MR_TRACE_CUDA | MR_TRACE_CUDA_LIGHT | MR_TRACE_GPU_METRICS) && record_start()) {
         bool inside = record_inside;
         record_inside = true;
-        if (record_ever_wants(MR_TRACE_GPU_METRICS))
-            tell_metrics();
-        if (record_ever_wants(MR_TRACE_CUDA | MR_TRACE_CUDA_LIGHT))
-            inject();
+        begin();
         record_inside = inside;
     }
     return 1;

@@ -189,6 +189,7 @@ extern struct record_cupti cupti; /* constant once InitializeInjection() has ret
 
 /* record_cupti_load.c: finds CUPTI and its functions; [out] why: what was tried */
 bool record_cupti_load(char *why, size_t bytes);
+void *record_cupti_symbol(const char *name); /* of the one that was found; NULL: it has none of that name */
 
 /* record_cupti_calls.c */
 void record_cupti_calls_enable(bool on);

@@ -1,5 +1,5 @@
 /* CUPTI's records into the part's. */
-#include "record_cupti.h"
+#include "record_pm.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -255,6 +255,7 @@ static void take_context(const struct cupti_context *c)
     bool green = cupti.version >= CUPTI_SINCE_12_8 && c->is_green;
     struct mr_part_context context = {c->context, c->device, c->null_stream, green ? c->parent : 0};
     record_put(MR_PART_CONTEXT, &context);
+    record_pm_saw(c->device);
 }
 
 static void take_stream(const struct cupti_stream *s)

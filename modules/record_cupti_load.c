@@ -12,6 +12,7 @@
 
 static char folders[MAX_FOLDERS][512]; /* of the process's CUDA libraries */
 static int n_folders;
+static void *found;
 
 static int note_folder(struct dl_phdr_info *info, size_t bytes, void *unused)
 {
@@ -104,11 +105,17 @@ static void *find(char *why, size_t bytes)
     return library;
 }
 
+void *record_cupti_symbol(const char *name)
+{
+    return found ? dlsym(found, name) : NULL;
+}
+
 bool record_cupti_load(char *why, size_t bytes)
 {
     void *library = find(why, bytes);
     if (!library)
         return false;
+    found = library;
 #define X(name, optional, arguments)                                                                                   \
     {                                                                                                                  \
         void *symbol = dlsym(library, "cupti" #name);                                                                  \

@@ -114,12 +114,14 @@ MR_API int mr_net_get_totals(struct mr_net *net, struct mr_stream *stream, struc
  * memory that the pass increments, so a replay draws anew; `step` then only sets it (mr_net_set_step).
  * loss_scale: the loss is multiplied by this before backward (fp16); the optimizer divides. A pointer in the device's memory
  * (host's on "cpu") to a float, or NULL for 1.
+ * copied: 1 says that the low precision copy holds the parameters already, as after a step of an optimizer that writes it
+ * (mr_optim_extra.copy); with 0 every pass makes it anew.
  */
 struct mr_net_batch {
     const void *input, *labels;
     enum mr_dtype input_dtype, label_dtype;
     uint32_t n;
-    int accumulate;
+    int accumulate, copied;
     const float *loss_scale;
 };
 MR_API int mr_net_train(struct mr_net *net, const struct mr_net_batch *batch, struct mr_stream *stream);
@@ -134,6 +136,11 @@ MR_API int mr_net_set_step(struct mr_net *net, uint64_t step, struct mr_stream *
 MR_API void mr_net_scaling(struct mr_net *net, const float **loss_scale, const float **grad_scale,
                            const uint32_t **skip);
 MR_API int mr_net_rescale(struct mr_net *net, struct mr_stream *stream);
+
+/* What it has come to, for checkpoints: the scale (a power of two up to 2^24), and good steps in a row since it changed (less
+ * than 2,000); 1 and 0 for types that are not scaled. Block. Setting returns MR_ESTATE for other numbers; MR_EDEVICE. */
+MR_API int mr_net_get_loss_scale(struct mr_net *net, struct mr_stream *stream, float *out_scale, uint32_t *out_good);
+MR_API int mr_net_set_loss_scale(struct mr_net *net, struct mr_stream *stream, float scale, uint32_t good);
 
 /* After a loss that was not finite: the first layer, in the order of the pass, with a parameter or an output that is not. Blocks.
  * [out] what: "parameters" or "output". Returns the layer's number for mr_net_layer_get(), -ENODATA when all is finite. */

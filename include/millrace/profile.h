@@ -97,10 +97,10 @@ MR_API void mr_table_destroy(struct mr_table *table);
 
 struct mr_report_opts {
     size_t size;
-    uint64_t limit;   /* rows at most; 0: all */
-    const char *sort; /* a column of the report, "duration" ...; "-NAME" ascending; NULL: the report's own order */
-    uint64_t from_ns; /* only what begins in [from_ns, to_ns) */
-    uint64_t to_ns;   /* 0: the end of the recording */
+    uint64_t limit;    /* rows at most; 0: all */
+    const char *sort;  /* a column of the report, "duration" ...; "-NAME" ascending; NULL: the report's own order */
+    uint64_t from_ns;  /* only what begins in [from_ns, to_ns) */
+    uint64_t to_ns;    /* 0: the end of the recording */
     const char *range; /* only inside NVTX ranges "NAME", "DOMAIN@NAME" or "NAME@DOMAIN"; NULL: everything */
     const char *step;  /* the NVTX range that is a step, for step_breakdown; NULL: found */
     double link_gbps;  /* the link's measured rate for fractions of it, GB/s; 0: the fastest copy's of the recording */

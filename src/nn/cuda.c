@@ -27,7 +27,7 @@ int mr_nn_cuda_launch(struct mr_nn_backend *b, enum mr_nn_gpu_kernel kernel, uin
     if (rc < 0)
         return rc;
     int result = c->cu->cuLaunchKernel(b->kernel[kernel], (unsigned)blocks_x, blocks_y, 1, MR_NN_GPU_BLOCK, 1, 1, 0,
-                                       b->raw, params, NULL);
+                                       b->lane.raw, params, NULL);
     if (result != CUDA_SUCCESS)
         rc = mr_cuda_error(c->cu, result, c->name, "cuLaunchKernel(mr_nn_%s, %llu x %u blocks)", kernel_names[kernel],
                            (unsigned long long)blocks_x, blocks_y);
@@ -48,8 +48,56 @@ void mr_nn_cuda_release(struct mr_nn_backend *b, void *p)
 static void use_stream(struct mr_nn_backend *b, struct mr_stream *stream)
 {
     const struct cuda_stream *s = stream->state;
-    b->stream = stream;
-    b->raw = s->handle;
+    b->lane.stream = stream;
+    b->lane.raw = s->handle;
+}
+
+static void swap_lanes(struct mr_nn_backend *b)
+{
+    struct mr_nn_cuda_lane lane = b->lane;
+    b->lane = b->other;
+    b->other = lane;
+    b->aside = !b->aside;
+}
+
+/* By the driver's own calls: in a stream that is being recorded they become edges of the graph. */
+static int wait_for(const struct mr_nn_backend *b, struct CUevent_st *event, struct CUstream_st *first,
+                    struct CUstream_st *second)
+{
+    const struct mr_cuda *c = b->cuda;
+    int rc = mr_cuda_enter(c);
+    if (rc < 0)
+        return rc;
+    int result = c->cu->cuEventRecord(event, first);
+    if (result == CUDA_SUCCESS)
+        result = c->cu->cuStreamWaitEvent(second, event, 0);
+    if (result != CUDA_SUCCESS)
+        rc = mr_cuda_error(c->cu, result, c->name, "a net's second stream: cuEventRecord, cuStreamWaitEvent");
+    return mr_cuda_leave(c, rc);
+}
+
+int mr_nn_cuda_aside(struct mr_nn_backend *b)
+{
+    int rc = wait_for(b, b->fork, b->lane.raw, b->other.raw);
+    if (rc < 0)
+        return rc;
+    b->forked = true;
+    swap_lanes(b);
+    return 0;
+}
+
+void mr_nn_cuda_back(struct mr_nn_backend *b)
+{
+    if (b->aside)
+        swap_lanes(b);
+}
+
+int mr_nn_cuda_join(struct mr_nn_backend *b)
+{
+    if (!b->forked)
+        return 0;
+    b->forked = false;
+    return wait_for(b, b->join, b->other.raw, b->lane.raw);
 }
 
 #if MILLRACE_HAVE_CUDA_KERNELS
@@ -131,15 +179,53 @@ static int take_memory(struct mr_nn_backend *b)
         uint64_t bytes;
         void **to;
     } wanted[] = {{sizeof *b->state, (void **)&b->state},
-                  {MR_NN_LT_WORKSPACE, &b->workspace},
-                  {3ull * sizeof(double) * MR_NN_MOST_SUMS, &b->partial},
+                  {MR_NN_LT_WORKSPACE, &b->lane.workspace},
+                  {MR_NN_LT_WORKSPACE, &b->other.workspace},
+                  {3ull * sizeof(double) * MR_NN_MOST_SUMS, &b->lane.partial},
+                  {sizeof(float) * MR_NN_MOST_SUMS, &b->other.partial},
                   {2ull * sizeof(float) * MR_NN_MOST_SUMS, (void **)&b->sums},
                   {b->max_batch * sizeof(double), (void **)&b->row_loss},
                   {b->max_batch * sizeof(uint32_t), (void **)&b->row_flags}};
     int rc = 0;
     for (size_t i = 0; i < MR_COUNT(wanted) && !rc; i++)
         rc = mr_nn_cuda_acquire(b, wanted[i].bytes, wanted[i].to);
-    return rc;
+    if (rc)
+        return rc;
+    b->lane.ticket = b->state->ticket[0];
+    b->other.ticket = b->state->ticket[1];
+    return 0;
+}
+
+static int open_beside(struct mr_nn_backend *b)
+{
+    const struct mr_cuda *c = b->cuda;
+    int rc = mr_stream_create(b->device, "net beside", &b->other.stream);
+    if (rc)
+        return rc;
+    const struct cuda_stream *s = b->other.stream->state;
+    b->other.raw = s->handle;
+    rc = mr_cuda_enter(c);
+    if (rc < 0)
+        return rc;
+    int result = c->cu->cuEventCreate(&b->fork, CU_EVENT_DISABLE_TIMING);
+    if (result == CUDA_SUCCESS)
+        result = c->cu->cuEventCreate(&b->join, CU_EVENT_DISABLE_TIMING);
+    if (result != CUDA_SUCCESS)
+        rc = mr_cuda_error(c->cu, result, c->name, "cuEventCreate(of a net)");
+    return mr_cuda_leave(c, rc);
+}
+
+/* First of all: what runs there uses the memory. */
+static void close_beside(struct mr_nn_backend *b)
+{
+    mr_nn_cuda_back(b);
+    mr_stream_destroy(b->other.stream);
+    struct CUevent_st *const events[] = {b->fork, b->join};
+    for (size_t i = 0; i < MR_COUNT(events); i++)
+        if (events[i] && mr_cuda_enter_to_release(b->cuda) == 0) {
+            b->cuda->cu->cuEventDestroy_v2(events[i]);
+            mr_cuda_leave(b->cuda, 0);
+        }
 }
 
 static int control(struct mr_nn_backend *b, enum mr_nn_gpu_what what, uint64_t step)
@@ -161,16 +247,18 @@ static int reset(struct mr_nn_backend *b)
     if (!rc)
         rc = mr_stream_synchronize(stream);
     mr_stream_destroy(stream);
-    b->stream = NULL;
-    b->raw = NULL;
+    b->lane.stream = NULL;
+    b->lane.raw = NULL;
     return rc;
 }
 
 static void close_backend(struct mr_nn_backend *b)
 {
+    close_beside(b);
     mr_nn_lt_close(b);
     mr_nn_cuda_conv_close(b);
-    void *const all[] = {b->state, b->workspace, b->partial, b->sums, b->row_loss, b->row_flags};
+    void *const all[] = {b->state,         b->lane.workspace, b->other.workspace, b->lane.partial,
+                         b->other.partial, b->sums,           b->row_loss,        b->row_flags};
     for (size_t i = 0; i < MR_COUNT(all); i++)
         mr_nn_cuda_release(b, all[i]);
     if (b->module && mr_cuda_enter_to_release(b->cuda) == 0) {
@@ -200,6 +288,8 @@ static int open_backend(struct mr_device *device, const struct mr_net_opts *opts
     if (!rc)
         rc = take_memory(b);
     if (!rc)
+        rc = open_beside(b);
+    if (!rc)
         rc = reset(b);
     if (rc) {
         close_backend(b);
@@ -222,7 +312,8 @@ static const char *runs_on(struct mr_nn_backend *b, int product)
 
 static int step_done(struct mr_nn_backend *b)
 {
-    return control(b, MR_NN_GPU_STEP_DONE, 0);
+    int rc = mr_nn_cuda_join(b);
+    return rc ? rc : control(b, MR_NN_GPU_STEP_DONE, 0);
 }
 
 static int set_step(struct mr_nn_backend *b, uint64_t step)
@@ -237,8 +328,8 @@ static int zero_totals(struct mr_nn_backend *b)
 
 static int get_totals(struct mr_nn_backend *b, struct mr_net_totals *out)
 {
-    int rc = mr_copy_async(b->stream, out, MR_PAGEABLE, &b->state->totals, MR_DEVICE, sizeof *out);
-    return rc ? rc : mr_stream_synchronize(b->stream);
+    int rc = mr_copy_async(b->lane.stream, out, MR_PAGEABLE, &b->state->totals, MR_DEVICE, sizeof *out);
+    return rc ? rc : mr_stream_synchronize(b->lane.stream);
 }
 
 static void scaling(struct mr_nn_backend *b, const float **loss_scale, const float **grad_scale, const uint32_t **skip)
@@ -262,12 +353,16 @@ const struct mr_nn_ops mr_nn_cuda = {
     .element = element,
     .runs_on = runs_on,
     .plan_conv = mr_nn_cuda_plan_conv,
+    .drops = 1,
     .linear_forward = mr_nn_cuda_linear_forward,
     .linear_backward = mr_nn_cuda_linear_backward,
     .conv_forward = mr_nn_cuda_conv_forward,
     .conv_backward = mr_nn_cuda_conv_backward,
     .pool_forward = mr_nn_cuda_pool_forward,
     .pool_backward = mr_nn_cuda_pool_backward,
+    .pool_drop_fits = mr_nn_cuda_pool_drop_fits,
+    .pool_drop_forward = mr_nn_cuda_pool_drop_forward,
+    .pool_drop_backward = mr_nn_cuda_pool_drop_backward,
     .norm_forward = mr_nn_cuda_norm_forward,
     .norm_backward = mr_nn_cuda_norm_backward,
     .act_forward = mr_nn_cuda_act_forward,

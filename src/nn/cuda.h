@@ -4,7 +4,8 @@
  * nets need cuBLASLt alone.
  *
  * Everything is enqueued to the stream of use_stream; memory is taken when a net is opened and planned, never in a step. The
- * scratch is one for all layers: the stream's order keeps them apart.
+ * scratch is one for all layers: the stream's order keeps them apart. Gradients of weights, which no other layer waits for, are
+ * computed in a second stream (aside), beside the gradients of inputs; it joins the first when the pass ends.
  */
 #ifndef MR_NN_CUDA_H
 #define MR_NN_CUDA_H
@@ -26,11 +27,21 @@ struct mr_nn_cuda_conv {
     void *cols;              /* patches of the last forward; NULL: they would be too large, or x is the patches */
 };
 
+/* Where work is enqueued, and what works of one stream share. */
+struct mr_nn_cuda_lane {
+    struct mr_stream *stream;
+    struct CUstream_st *raw; /* its handle */
+    void *workspace;         /* of cuBLASLt */
+    void *partial;           /* sums of strips */
+    uint32_t *ticket;
+};
+
 struct mr_nn_backend {
     struct mr_device *device;
     struct mr_cuda *cuda;
-    struct mr_stream *stream;
-    struct CUstream_st *raw; /* its handle */
+    struct mr_nn_cuda_lane lane, other; /* what is enqueued goes to `lane` */
+    struct CUevent_st *fork, *join;
+    bool aside, forked; /* aside: lane is the second stream; forked: it has work that the first has not waited for */
     enum mr_dtype dtype;
     size_t element;
     int tf32;
@@ -40,8 +51,6 @@ struct mr_nn_backend {
     struct CUfunc_st *kernel[MR_NN_GPU_N];
     struct mr_nn_lt *lt;
     struct mr_nn_gpu_state *state; /* all that follows: in the device's memory */
-    void *workspace;               /* of cuBLASLt */
-    void *partial;                 /* sums of strips */
     float *sums;                   /* of a norm's backward */
     double *row_loss;
     uint32_t *row_flags;
@@ -61,11 +70,17 @@ uint64_t mr_nn_cuda_blocks(uint64_t elements);
 int mr_nn_cuda_acquire(struct mr_nn_backend *b, uint64_t bytes, void **out);
 void mr_nn_cuda_release(struct mr_nn_backend *b, void *p);
 
+/* From here to mr_nn_cuda_back() work is enqueued beside the stream: it starts when what is in the stream by now is done. */
+int mr_nn_cuda_aside(struct mr_nn_backend *b);
+void mr_nn_cuda_back(struct mr_nn_backend *b);
+/* What is enqueued from here on waits for all that runs beside. */
+int mr_nn_cuda_join(struct mr_nn_backend *b);
+
 /* Rows in strips whose sums are added up. Returns how many; [out] strip: rows of one. */
 uint32_t mr_nn_cuda_strips(uint32_t rows, uint32_t cols, uint32_t *out_strip);
-/* dy *= act'(y), db: its sums by column, or NULL. */
-int mr_nn_cuda_undo(struct mr_nn_backend *b, enum mr_act act, uint32_t rows, uint32_t cols, const void *y, void *dy,
-                    void *db, int accumulate);
+/* dy *= act'(y), or dy = undropped drop->dy * act'(y); db: its sums by column, or NULL. */
+int mr_nn_cuda_undo(struct mr_nn_backend *b, enum mr_act act, const struct mr_nn_drop *drop, uint32_t rows,
+                    uint32_t cols, const void *y, void *dy, void *db, int accumulate);
 
 /*
  * d[m, n] = act(a b + bias): row-major, a is m x k, or k x m with ta; b is k x n, or n x k with tb. ld: elements of a stored
@@ -90,7 +105,15 @@ int mr_nn_cuda_conv_forward(struct mr_nn_backend *b, const struct mr_nn_conv *c,
                             const void *bias, void *y);
 int mr_nn_cuda_conv_backward(struct mr_nn_backend *b, const struct mr_nn_conv *c, const void *x, const void *w,
                              const void *y, void *dy, void *dx, void *dw, void *db, int accumulate);
+struct mr_nn_div mr_nn_cuda_div_by(uint32_t d);
 void mr_nn_cuda_conv_close(struct mr_nn_backend *b);
+
+/* cuda_thin.c: one channel by 3 x 3, without dx. */
+bool mr_nn_cuda_is_thin(const struct mr_nn_conv *c);
+int mr_nn_cuda_thin_forward(struct mr_nn_backend *b, const struct mr_nn_conv *c, const void *x, const void *w,
+                            const void *bias, void *y);
+int mr_nn_cuda_thin_backward(struct mr_nn_backend *b, const struct mr_nn_conv *c, const void *x, const void *y,
+                             const void *dy, void *dw, void *db, int accumulate);
 
 /* cuda_layers.c: the other layers. */
 int mr_nn_cuda_linear_forward(struct mr_nn_backend *b, const struct mr_nn_linear *l, const void *x, const void *w,
@@ -100,6 +123,10 @@ int mr_nn_cuda_linear_backward(struct mr_nn_backend *b, const struct mr_nn_linea
 int mr_nn_cuda_pool_forward(struct mr_nn_backend *b, const struct mr_nn_pool *p, const void *x, void *y);
 int mr_nn_cuda_pool_backward(struct mr_nn_backend *b, const struct mr_nn_pool *p, const void *x, const void *y,
                              const void *dy, void *dx);
+int mr_nn_cuda_pool_drop_fits(const struct mr_nn_pool *p);
+int mr_nn_cuda_pool_drop_forward(struct mr_nn_backend *b, const struct mr_nn_pool_drop *d, const void *x, void *y);
+int mr_nn_cuda_pool_drop_backward(struct mr_nn_backend *b, const struct mr_nn_pool_drop *d, const void *x,
+                                  const void *dy, void *dx, void *db, int accumulate);
 int mr_nn_cuda_norm_forward(struct mr_nn_backend *b, const struct mr_nn_norm *m, const void *x, const void *gamma,
                             const void *beta, void *mean, void *var, void *saved, int training, void *y);
 int mr_nn_cuda_norm_backward(struct mr_nn_backend *b, const struct mr_nn_norm *m, const void *x, const void *gamma,

@@ -37,7 +37,7 @@ static uint32_t part_of(const struct shape *s, uint32_t n)
     return (uint32_t)MR_MIN(n, MR_MAX(most, 8));
 }
 
-static struct mr_nn_div div_by(uint32_t d)
+struct mr_nn_div mr_nn_cuda_div_by(uint32_t d)
 {
     uint32_t shift = 0;
     d = MR_MAX(d, 1);
@@ -89,7 +89,8 @@ int mr_nn_cuda_plan_conv(struct mr_nn_backend *b, const struct mr_nn_conv *c)
     struct shape s = shape_of(b, c);
     struct mr_nn_cuda_conv *slot;
     uint64_t part = part_of(&s, c->n) * s.sample_bytes;
-    bool keep = !s.as_they_are && part_of(&s, c->n) == c->n && part <= KEEP_BYTES && b->kept_bytes + part <= KEEP_ALL;
+    bool keep = !s.as_they_are && !mr_nn_cuda_is_thin(c) && part_of(&s, c->n) == c->n && part <= KEEP_BYTES &&
+                b->kept_bytes + part <= KEEP_ALL;
     int rc = check(c, &s);
     if (!rc)
         rc = grow_list(b);
@@ -156,14 +157,14 @@ static struct mr_nn_gpu_cols cols_of(const struct mr_nn_backend *b, const struct
                                    .out_w = c->out_w,
                                    .channels = channels,
                                    .patch = patch,
-                                   .by_patch = div_by(patch),
-                                   .by_channels = div_by(channels),
-                                   .by_k = div_by(c->k),
-                                   .by_out_w = div_by(c->out_w),
-                                   .by_out_h = div_by(c->out_h),
-                                   .by_w = div_by(c->w),
-                                   .by_h = div_by(c->h),
-                                   .by_stride = div_by(c->stride),
+                                   .by_patch = mr_nn_cuda_div_by(patch),
+                                   .by_channels = mr_nn_cuda_div_by(channels),
+                                   .by_k = mr_nn_cuda_div_by(c->k),
+                                   .by_out_w = mr_nn_cuda_div_by(c->out_w),
+                                   .by_out_h = mr_nn_cuda_div_by(c->out_h),
+                                   .by_w = mr_nn_cuda_div_by(c->w),
+                                   .by_h = mr_nn_cuda_div_by(c->h),
+                                   .by_stride = mr_nn_cuda_div_by(c->stride),
                                    .wide = wide};
 }
 
@@ -201,6 +202,8 @@ int mr_nn_cuda_conv_forward(struct mr_nn_backend *b, const struct mr_nn_conv *c,
     struct shape s = shape_of(b, c);
     if (!slot)
         return MR_EMISUSE;
+    if (mr_nn_cuda_is_thin(c))
+        return mr_nn_cuda_thin_forward(b, c, x, w, bias, y);
     int rc = slot->filter ? order_filter(b, c, &s, w, slot->filter) : 0;
     uint32_t part = part_of(&s, c->n);
     void *cols = slot->cols ? slot->cols : b->scratch;
@@ -244,6 +247,19 @@ static int part_to_x(struct mr_nn_backend *b, const struct mr_nn_conv *c, const 
     return rc || s->as_they_are ? rc : col2im(b, c, s, n, b->scratch, dx);
 }
 
+static int all_to_x(struct mr_nn_backend *b, const struct mr_nn_conv *c, const struct shape *s, const void *filter,
+                    const void *dy, void *dx)
+{
+    uint64_t in_bytes = (uint64_t)c->h * c->w * c->in * b->element,
+             out_bytes = (uint64_t)s->pixels * c->out * b->element;
+    uint32_t part = part_of(s, c->n);
+    int rc = 0;
+    for (uint32_t at = 0; at < c->n && !rc; at += part)
+        rc = part_to_x(b, c, s, MR_MIN(part, c->n - at), filter, (const char *)dy + at * out_bytes,
+                       (char *)dx + at * in_bytes);
+    return rc;
+}
+
 static int part_to_w(struct mr_nn_backend *b, const struct mr_nn_conv *c, const struct shape *s, uint32_t n,
                      const void *cols, const void *dy, void *dw, int accumulate)
 {
@@ -262,6 +278,37 @@ static int part_to_w(struct mr_nn_backend *b, const struct mr_nn_conv *c, const 
     return mr_nn_cuda_product(b, &p);
 }
 
+/* Of patches that forward kept, or that are made again. */
+static int all_to_w(struct mr_nn_backend *b, const struct mr_nn_conv *c, const struct shape *s,
+                    const struct mr_nn_cuda_conv *slot, const void *x, const void *dy, void *dw, int accumulate)
+{
+    uint64_t in_bytes = (uint64_t)c->h * c->w * c->in * b->element,
+             out_bytes = (uint64_t)s->pixels * c->out * b->element;
+    uint32_t part = part_of(s, c->n);
+    void *to = slot->filter ? b->dfilter : dw;
+    int rc = 0;
+    for (uint32_t at = 0; at < c->n && !rc; at += part) {
+        uint32_t n = MR_MIN(part, c->n - at);
+        const void *in = (const char *)x + at * in_bytes;
+        const void *cols = s->as_they_are ? in : slot->cols ? slot->cols : b->scratch;
+        if (cols == b->scratch)
+            rc = im2col(b, c, s, n, in, b->scratch);
+        if (!rc)
+            rc = part_to_w(b, c, s, n, cols, (const char *)dy + at * out_bytes, to,
+                           at > 0 || (accumulate && !slot->filter));
+    }
+    if (rc || !slot->filter)
+        return rc;
+    struct mr_nn_gpu_filter a = {.x = b->dfilter,
+                                 .out = dw,
+                                 .n = c->out,
+                                 .in = c->in,
+                                 .kk = s->taps,
+                                 .patch = s->patch,
+                                 .accumulate = accumulate};
+    return mr_nn_cuda_launch(b, MR_NN_GPU_unfilter, mr_nn_cuda_blocks((uint64_t)c->out * c->in * s->taps), 1, &a);
+}
+
 int mr_nn_cuda_conv_backward(struct mr_nn_backend *b, const struct mr_nn_conv *c, const void *x, const void *w,
                              const void *y, void *dy, void *dx, void *dw, void *db, int accumulate)
 {
@@ -269,25 +316,16 @@ int mr_nn_cuda_conv_backward(struct mr_nn_backend *b, const struct mr_nn_conv *c
     struct shape s = shape_of(b, c);
     if (!slot)
         return MR_EMISUSE;
-    uint64_t in_bytes = (uint64_t)c->h * c->w * c->in * b->element,
-             out_bytes = (uint64_t)s.pixels * c->out * b->element;
-    uint32_t part = part_of(&s, c->n);
-    void *to = slot->filter ? b->dfilter : dw;
-    int rc = mr_nn_cuda_undo(b, c->act, c->n * s.pixels, c->out, y, dy, db, accumulate);
-    for (uint32_t at = 0; at < c->n && !rc; at += part) {
-        uint32_t n = MR_MIN(part, c->n - at);
-        const char *in = (const char *)x + at * in_bytes, *out_grad = (const char *)dy + at * out_bytes;
-        const void *cols = s.as_they_are ? (const void *)in : slot->cols ? slot->cols : b->scratch;
-        if (dx)
-            rc = part_to_x(b, c, &s, n, slot->filter ? slot->filter : w, out_grad, (char *)dx + at * in_bytes);
-        if (!rc && cols == b->scratch)
-            rc = im2col(b, c, &s, n, in, b->scratch);
-        if (!rc)
-            rc = part_to_w(b, c, &s, n, cols, out_grad, to, at > 0 || (accumulate && !slot->filter));
-    }
-    if (rc || !slot->filter)
-        return rc;
-    struct mr_nn_gpu_filter a = {
-        .x = b->dfilter, .out = dw, .n = c->out, .in = c->in, .kk = s.taps, .patch = s.patch, .accumulate = accumulate};
-    return mr_nn_cuda_launch(b, MR_NN_GPU_unfilter, mr_nn_cuda_blocks((uint64_t)c->out * c->in * s.taps), 1, &a);
+    if (mr_nn_cuda_is_thin(c) && !dx)
+        return mr_nn_cuda_thin_backward(b, c, x, y, dy, dw, db, accumulate);
+    bool beside = dx && (s.as_they_are || slot->cols); /* dw and dx share no scratch then; dw's is all beside */
+    int rc = mr_nn_cuda_undo(b, c->act, NULL, c->n * s.pixels, c->out, y, dy, db, accumulate);
+    if (!rc && mr_nn_cuda_is_thin(c)) /* forward had no use for it */
+        rc = order_filter(b, c, &s, w, slot->filter);
+    if (!rc)
+        rc = beside ? mr_nn_cuda_aside(b) : mr_nn_cuda_join(b);
+    if (!rc)
+        rc = all_to_w(b, c, &s, slot, x, dy, dw, accumulate);
+    mr_nn_cuda_back(b);
+    return rc || !dx ? rc : all_to_x(b, c, &s, slot->filter ? slot->filter : w, dy, dx);
 }

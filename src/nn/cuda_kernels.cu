@@ -65,6 +65,10 @@ static __device__ inline uint64_t split(uint64_t n, uint32_t d, uint32_t *rest)
     return q;
 }
 
+template <typename T, int N> struct alignas(N * sizeof(T)) vector_of {
+    T v[N];
+};
+
 /* Where element i of [n, hw, c] lies in [n, c, hw]. */
 static __device__ inline uint64_t as_nchw(uint64_t i, uint32_t c, uint32_t hw)
 {
@@ -187,48 +191,67 @@ template <typename T> static __device__ void do_bias_act(const struct mr_nn_gpu_
     }
 }
 
+static __device__ bool is_dropped(uint64_t key, uint64_t step, uint64_t draw, uint32_t threshold)
+{
+    uint32_t r[4];
+    mr_nn_draw(key, step, draw / 4, r);
+    uint32_t low = draw & 1 ? r[1] : r[0], high = draw & 1 ? r[3] : r[2];
+    return (draw & 2 ? high : low) < threshold;
+}
+
+/* The sums of columns, from those of a block's lanes: of its strip, then by the last block of all strips. */
+static __device__ void add_columns(const struct mr_nn_gpu_sums &a, uint32_t cols, float sum)
+{
+    __shared__ float part[LANES][TILE];
+    uint32_t tx = threadIdx.x % TILE, ty = threadIdx.x / TILE, col = blockIdx.y * TILE + tx;
+    part[ty][tx] = sum;
+    __syncthreads();
+    if (ty == 0 && col < cols) {
+        for (int i = 1; i < LANES; i++)
+            sum += part[i][tx];
+        a.partial[(uint64_t)blockIdx.x * cols + col] = sum;
+    }
+    if (!is_last(&a.ticket[blockIdx.y], gridDim.x))
+        return;
+    sum = 0;
+    if (col < cols)
+#pragma unroll 8
+        for (uint32_t s = ty; s < gridDim.x; s += LANES)
+            sum += __ldcg(&a.partial[(uint64_t)s * cols + col]);
+    part[ty][tx] = sum;
+    __syncthreads();
+    if (ty == 0 && col < cols) {
+        for (int i = 1; i < LANES; i++)
+            sum += part[i][tx];
+        a.to[col] = a.accumulate ? a.to[col] + sum : sum;
+    }
+}
+
 /* Grid: strips, tiles of columns. */
 template <typename T> static __device__ void do_undo(const struct mr_nn_gpu_rows &a)
 {
-    __shared__ float part[LANES][TILE];
     uint32_t tx = threadIdx.x % TILE, ty = threadIdx.x / TILE, col = blockIdx.y * TILE + tx;
     uint64_t begin = (uint64_t)blockIdx.x * a.strip, end = begin + a.strip < a.rows ? begin + a.strip : a.rows;
     float sum = 0;
     if (col < a.cols) {
         T *dy = (T *)a.dy;
-        const T *y = in_of<T>(a.y);
+        const T *y = in_of<T>(a.y), *from = a.behind ? in_of<T>(a.behind) : dy;
+        uint64_t step = a.behind ? *a.step : 0;
 #pragma unroll 4
         for (uint64_t r = begin + ty; r < end; r += LANES) {
-            float v = get(dy[r * a.cols + col]);
-            if (a.act != MR_ACT_NONE) {
-                v = unact(a.act, get(y[r * a.cols + col]), v);
-                put(&dy[r * a.cols + col], v);
-            }
+            uint64_t i = r * a.cols + col;
+            float v = get(from[i]);
+            if (a.behind)
+                v = is_dropped(a.key, step, i, a.threshold) ? 0 : v * a.keep;
+            if (a.act != MR_ACT_NONE)
+                v = unact(a.act, get(y[i]), v);
+            if (a.act != MR_ACT_NONE || a.behind)
+                put(&dy[i], v);
             sum += v;
         }
     }
-    if (!a.db)
-        return;
-    part[ty][tx] = sum;
-    __syncthreads();
-    if (ty == 0 && col < a.cols) {
-        for (int i = 1; i < LANES; i++)
-            sum += part[i][tx];
-        a.partial[(uint64_t)blockIdx.x * a.cols + col] = sum;
-    }
-    if (!is_last(&a.ticket[blockIdx.y], gridDim.x))
-        return;
-    sum = 0;
-    if (col < a.cols)
-        for (uint32_t s = ty; s < gridDim.x; s += LANES)
-            sum += __ldcg(&a.partial[(uint64_t)s * a.cols + col]);
-    part[ty][tx] = sum;
-    __syncthreads();
-    if (ty == 0 && col < a.cols) {
-        for (int i = 1; i < LANES; i++)
-            sum += part[i][tx];
-        a.db[col] = a.accumulate ? a.db[col] + sum : sum;
-    }
+    if (a.db.to)
+        add_columns(a.db, a.cols, sum);
 }
 
 template <typename T> static __device__ void do_dropout(const struct mr_nn_gpu_dropout &a)
@@ -236,12 +259,10 @@ template <typename T> static __device__ void do_dropout(const struct mr_nn_gpu_d
     uint64_t step = *a.step;
     for (uint64_t i = first_index(); i < a.count; i += index_step()) {
         uint64_t draw = a.c > 1 && a.hw > 1 ? as_nchw(i, a.c, a.hw) : i;
-        uint32_t r[4], rest;
+        uint32_t rest;
         draw = a.per > 1 ? split(draw, a.per, &rest) : draw;
-        mr_nn_draw(a.key, step, draw / 4, r);
-        uint32_t low = draw & 1 ? r[1] : r[0], high = draw & 1 ? r[3] : r[2];
-        uint32_t mine = draw & 2 ? high : low;
-        put((T *)a.out + i, mine < a.threshold ? 0.0f : get(in_of<T>(a.x)[i]) * a.keep);
+        bool dropped = is_dropped(a.key, step, draw, a.threshold);
+        put((T *)a.out + i, dropped ? 0.0f : get(in_of<T>(a.x)[i]) * a.keep);
     }
 }
 
@@ -329,6 +350,8 @@ template <typename T> static __device__ void do_pool_gather(const struct mr_nn_g
         put((T *)a.out + i, sum);
     }
 }
+
+#include "nn/cuda_pool_drop.cuh"
 
 /* Count, mean and sum of squared distances from it; two of these become one (Chan et al. 1979). */
 struct spread {
@@ -682,10 +705,6 @@ template <typename T> static __device__ void do_im2col(const struct mr_nn_gpu_co
         gather_patches<T>(a);
 }
 
-template <typename T, int N> struct alignas(N * sizeof(T)) vector_of {
-    T v[N];
-};
-
 template <typename T, int N> static __device__ void add_patches(const struct mr_nn_gpu_cols &a)
 {
     typedef vector_of<T, N> V;
@@ -724,6 +743,8 @@ template <typename T> static __device__ void do_col2im(const struct mr_nn_gpu_co
     else
         add_patches<T, 1>(a);
 }
+
+#include "nn/cuda_thin.cuh"
 
 template <typename T> static __device__ void do_filter(const struct mr_nn_gpu_filter &a)
 {
@@ -850,6 +871,8 @@ KERNEL(dropout, mr_nn_gpu_dropout)
 KERNEL(pool_forward, mr_nn_gpu_pool)
 KERNEL(pool_scatter, mr_nn_gpu_pool)
 KERNEL(pool_gather, mr_nn_gpu_pool)
+KERNEL(pool_drop, mr_nn_gpu_pool_drop)
+KERNEL(pool_drop_back, mr_nn_gpu_pool_drop)
 KERNEL(norm_stats, mr_nn_gpu_norm)
 KERNEL(norm_apply, mr_nn_gpu_norm)
 KERNEL(norm_sums, mr_nn_gpu_norm)
@@ -861,6 +884,9 @@ KERNEL(loss, mr_nn_gpu_loss)
 KERNEL(permute, mr_nn_gpu_permute)
 KERNEL(im2col, mr_nn_gpu_cols)
 KERNEL(col2im, mr_nn_gpu_cols)
+KERNEL(thin, mr_nn_gpu_thin)
+KERNEL(thin_back, mr_nn_gpu_thin)
+KERNEL(thin_sum, mr_nn_gpu_thin)
 KERNEL(filter, mr_nn_gpu_filter)
 KERNEL(unfilter, mr_nn_gpu_filter)
 KERNEL(gemm, mr_nn_gpu_gemm)

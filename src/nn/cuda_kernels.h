@@ -13,6 +13,7 @@
 #define MR_NN_GPU_TILE   32  /* columns of a strip's block */
 #define MR_NN_GPU_STRIPS 256 /* at most */
 #define MR_NN_GPU_TILES  32768
+#define MR_NN_GPU_THIN   256 /* filters of a thin convolution, at most */
 
 /* X(name): mr_nn_<name>_<f32|bf16|f16> in the image. */
 #define MR_NN_GPU_KERNELS(X)                                                                                           \
@@ -25,6 +26,8 @@
     X(pool_forward)                                                                                                    \
     X(pool_scatter)                                                                                                    \
     X(pool_gather)                                                                                                     \
+    X(pool_drop)                                                                                                       \
+    X(pool_drop_back)                                                                                                  \
     X(norm_stats)                                                                                                      \
     X(norm_apply)                                                                                                      \
     X(norm_sums)                                                                                                       \
@@ -36,6 +39,9 @@
     X(permute)                                                                                                         \
     X(im2col)                                                                                                          \
     X(col2im)                                                                                                          \
+    X(thin)                                                                                                            \
+    X(thin_back)                                                                                                       \
+    X(thin_sum)                                                                                                        \
     X(filter)                                                                                                          \
     X(unfilter)                                                                                                        \
     X(gemm)                                                                                                            \
@@ -57,7 +63,7 @@ struct mr_nn_gpu_state {
     float scale, inverse; /* fp16's loss scale; 1 / that of the last pass */
     uint32_t skip, good;  /* good: steps in a row without an overflow */
     uint32_t found, ticket_loss, ticket_rescale, unused;
-    uint32_t ticket[MR_NN_GPU_TILES];
+    uint32_t ticket[2][MR_NN_GPU_TILES]; /* of the stream, and of the one beside it */
 };
 
 /* n / d of n < 2^31 by a multiplication: (high half of n * mul + n) >> shift. */
@@ -80,14 +86,24 @@ struct mr_nn_gpu_point { /* act_forward, act_backward, add */
     int32_t act;
 };
 
+struct mr_nn_gpu_sums {  /* of columns, f32 */
+    float *to, *partial; /* to NULL: not wanted. partial: [strip][column] */
+    uint32_t *ticket;    /* one a tile of columns */
+    int32_t accumulate;
+};
+
 struct mr_nn_gpu_rows { /* bias_act: y = act(y + bias); undo: dy *= act'(y), db = the columns' sums */
     const void *y;
     void *dy; /* bias_act: y itself */
     const void *bias;
-    float *db, *partial; /* db NULL: no sums */
-    uint32_t *ticket;
+    struct mr_nn_gpu_sums db;
+    const void *behind; /* undo: the gradient behind dropout, which is read instead of dy; NULL: no dropout */
+    const uint64_t *step;
+    uint64_t key;
+    uint32_t threshold;
+    float keep;
     uint32_t rows, cols, strip; /* strip: rows of one */
-    int32_t act, accumulate;
+    int32_t act;
 };
 
 struct mr_nn_gpu_dropout {
@@ -106,6 +122,23 @@ struct mr_nn_gpu_pool {
     uint64_t count;
     uint32_t c, h, w, k, stride, out_h, out_w;
     int32_t average;
+};
+
+/*
+ * Largest of 2 x 2, dropout and flattening as one: flat[n, c, pixel] from x[n, h, w, c]; back: dx from dy[n, c, pixel], through x's
+ * activation, with its sums by channel. A thread makes a quad: 4 neighbours of `flat`, whose draws come together. Rows of strips
+ * are quads of all channels.
+ */
+struct mr_nn_gpu_pool_drop {
+    const void *x, *dy;
+    void *out;
+    const uint64_t *step;
+    struct mr_nn_gpu_sums db;
+    uint64_t key;
+    uint32_t rows, strip, quads; /* quads: of a sample's channel */
+    uint32_t c, h, w, out_w, threshold;
+    float keep;
+    int32_t act;
 };
 
 struct mr_nn_gpu_norm {
@@ -161,6 +194,19 @@ struct mr_nn_gpu_cols {
     uint32_t channels, patch; /* in units */
     struct mr_nn_div by_patch, by_channels, by_k, by_out_w, by_out_h, by_w, by_h, by_stride;
     int32_t wide;
+};
+
+/* A convolution of one channel by 3 x 3, without patches. back: sums of strips of output pixels: the taps', then the bias';
+ * sum: of the strips. */
+struct mr_nn_gpu_thin {
+    const void *x, *filter, *bias, *y, *dy;
+    void *out;      /* y forward */
+    float *partial; /* [strip][10][filters] */
+    float *dw, *db; /* db NULL: not wanted */
+    uint32_t rows, strip, strips;
+    uint32_t h, w, stride, pad, out_h, out_w, filters;
+    struct mr_nn_div by_out_w, by_out_h;
+    int32_t act, accumulate;
 };
 
 struct mr_nn_gpu_filter { /* OIHW to [out][patch] and, of f32 gradients, back */

@@ -1,10 +1,20 @@
 /* Linear layers, pools and norms of nets on GPUs. */
 #include "nn/cuda.h"
+#include "nn/draw.h"
 
 uint32_t mr_nn_cuda_strips(uint32_t rows, uint32_t cols, uint32_t *out_strip)
 {
     uint32_t strips = MR_MIN(MR_NN_GPU_STRIPS, (rows - 1) / 32 + 1);
     strips = MR_MAX(MR_MIN(strips, MR_NN_MOST_SUMS / MR_MAX(cols, 1)), 1);
+    *out_strip = (rows - 1) / strips + 1;
+    return (rows - 1) / *out_strip + 1;
+}
+
+/* The same where a row is much work: a lane one row of a strip, or two, as long as sums allow. */
+static uint32_t narrow_strips(uint32_t rows, uint32_t cols, uint32_t *out_strip)
+{
+    uint32_t lanes = MR_NN_GPU_BLOCK / MR_NN_GPU_TILE, most = MR_MIN(1024, MR_NN_MOST_SUMS / MR_MAX(cols, 1));
+    uint32_t strips = MR_MAX(MR_MIN((rows - 1) / lanes + 1, most), 1);
     *out_strip = (rows - 1) / strips + 1;
     return (rows - 1) / *out_strip + 1;
 }
@@ -21,19 +31,23 @@ static uint32_t tiles(uint32_t cols)
     return (cols - 1) / MR_NN_GPU_TILE + 1;
 }
 
-int mr_nn_cuda_undo(struct mr_nn_backend *b, enum mr_act act, uint32_t rows, uint32_t cols, const void *y, void *dy,
-                    void *db, int accumulate)
+int mr_nn_cuda_undo(struct mr_nn_backend *b, enum mr_act act, const struct mr_nn_drop *drop, uint32_t rows,
+                    uint32_t cols, const void *y, void *dy, void *db, int accumulate)
 {
     struct mr_nn_gpu_rows a = {.y = y,
                                .dy = dy,
-                               .db = db,
-                               .partial = b->partial,
-                               .ticket = b->state->ticket,
+                               .db = {db, b->lane.partial, b->lane.ticket, accumulate},
                                .rows = rows,
                                .cols = cols,
-                               .act = act,
-                               .accumulate = accumulate};
-    if (act == MR_ACT_NONE && !db)
+                               .act = act};
+    if (drop) {
+        a.behind = drop->dy;
+        a.step = &b->state->step;
+        a.key = mr_nn_draw_key(drop->seed, drop->layer);
+        a.threshold = mr_nn_threshold(drop->p);
+        a.keep = (float)(1 / (1 - drop->p));
+    }
+    if (act == MR_ACT_NONE && !db && !drop)
         return 0;
     int rc = check_columns(cols);
     uint32_t strips = mr_nn_cuda_strips(rows, cols, &a.strip);
@@ -75,10 +89,16 @@ int mr_nn_cuda_linear_backward(struct mr_nn_backend *b, const struct mr_nn_linea
                                  .a = dy,
                                  .b = x,
                                  .d = dw};
-    int rc = mr_nn_cuda_undo(b, l->act, l->n, l->out, y, dy, db, accumulate);
+    bool late = dx && l->act == MR_ACT_NONE && !l->drop; /* then dx does not wait for the bias' sums */
+    int rc = late ? 0 : mr_nn_cuda_undo(b, l->act, l->drop, l->n, l->out, y, dy, db, accumulate);
     if (!rc && dx)
-        rc = mr_nn_cuda_product(b, &to_x);
-    return rc ? rc : mr_nn_cuda_product(b, &to_w);
+        rc = mr_nn_cuda_aside(b);
+    if (!rc && late)
+        rc = mr_nn_cuda_undo(b, l->act, l->drop, l->n, l->out, y, dy, db, accumulate);
+    if (!rc)
+        rc = mr_nn_cuda_product(b, &to_w);
+    mr_nn_cuda_back(b);
+    return rc || !dx ? rc : mr_nn_cuda_product(b, &to_x);
 }
 
 static struct mr_nn_gpu_pool pool_of(const struct mr_nn_pool *p)
@@ -113,10 +133,56 @@ int mr_nn_cuda_pool_backward(struct mr_nn_backend *b, const struct mr_nn_pool *p
     uint64_t inputs = (uint64_t)p->n * p->c * p->h * p->w;
     bool apart = p->stride >= p->k;
     bool covers = p->stride == p->k && p->out_h * p->k == p->h && p->out_w * p->k == p->w;
-    int rc = apart && !covers ? mr_memset_async(b->stream, dx, MR_DEVICE, 0, inputs * b->element) : 0;
+    int rc = apart && !covers ? mr_memset_async(b->lane.stream, dx, MR_DEVICE, 0, inputs * b->element) : 0;
     a.count = apart ? (uint64_t)p->n * p->c * p->out_h * p->out_w : inputs;
     enum mr_nn_gpu_kernel kernel = apart ? MR_NN_GPU_pool_scatter : MR_NN_GPU_pool_gather;
     return rc ? rc : mr_nn_cuda_launch(b, kernel, mr_nn_cuda_blocks(a.count), 1, &a);
+}
+
+/* Whole quads of draws; every input is in a window. */
+int mr_nn_cuda_pool_drop_fits(const struct mr_nn_pool *p)
+{
+    uint64_t pixels = (uint64_t)p->out_h * p->out_w;
+    return !p->average && p->k == 2 && p->stride == 2 && p->h % 2 == 0 && p->w % 2 == 0 && p->c > 1 &&
+           pixels % 4 == 0 && p->n * (pixels / 4) <= INT32_MAX && p->c <= MR_NN_MOST_SUMS;
+}
+
+static struct mr_nn_gpu_pool_drop pool_drop_of(struct mr_nn_backend *b, const struct mr_nn_pool_drop *d)
+{
+    const struct mr_nn_pool *p = &d->pool;
+    uint32_t quads = p->out_h * p->out_w / 4;
+    return (struct mr_nn_gpu_pool_drop){.step = &b->state->step,
+                                        .key = mr_nn_draw_key(d->seed, d->layer),
+                                        .rows = p->n * quads,
+                                        .quads = quads,
+                                        .c = p->c,
+                                        .h = p->h,
+                                        .w = p->w,
+                                        .out_w = p->out_w,
+                                        .threshold = mr_nn_threshold(d->p),
+                                        .keep = (float)(1 / (1 - d->p)),
+                                        .act = d->act};
+}
+
+int mr_nn_cuda_pool_drop_forward(struct mr_nn_backend *b, const struct mr_nn_pool_drop *d, const void *x, void *y)
+{
+    struct mr_nn_gpu_pool_drop a = pool_drop_of(b, d);
+    a.x = x;
+    a.out = y;
+    uint32_t strips = narrow_strips(a.rows, a.c, &a.strip);
+    return mr_nn_cuda_launch(b, MR_NN_GPU_pool_drop, strips, tiles(a.c), &a);
+}
+
+int mr_nn_cuda_pool_drop_backward(struct mr_nn_backend *b, const struct mr_nn_pool_drop *d, const void *x,
+                                  const void *dy, void *dx, void *db, int accumulate)
+{
+    struct mr_nn_gpu_pool_drop a = pool_drop_of(b, d);
+    a.x = x;
+    a.dy = dy;
+    a.out = dx;
+    a.db = (struct mr_nn_gpu_sums){db, b->lane.partial, b->lane.ticket, accumulate};
+    uint32_t strips = narrow_strips(a.rows, a.c, &a.strip);
+    return mr_nn_cuda_launch(b, MR_NN_GPU_pool_drop_back, strips, tiles(a.c), &a);
 }
 
 static int norm_of(struct mr_nn_backend *b, const struct mr_nn_norm *m, struct mr_nn_gpu_norm *out)
@@ -125,9 +191,9 @@ static int norm_of(struct mr_nn_backend *b, const struct mr_nn_norm *m, struct m
     if (rows > INT32_MAX)
         return mr_error_set(MR_ELIMIT, "net: a norm over %llu pixels: on cuda there are at most 2^31",
                             (unsigned long long)rows);
-    *out = (struct mr_nn_gpu_norm){.partial = b->partial,
+    *out = (struct mr_nn_gpu_norm){.partial = b->lane.partial,
                                    .sums = b->sums,
-                                   .ticket = b->state->ticket,
+                                   .ticket = b->lane.ticket,
                                    .epsilon = m->epsilon,
                                    .momentum = m->momentum,
                                    .rows = (uint32_t)rows,

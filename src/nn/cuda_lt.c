@@ -281,7 +281,7 @@ static int multiply(struct mr_nn_backend *b, const struct mr_nn_product *p, stru
     int status = plan->key.epilogue & LT_EPILOGUE_BIAS ? set(plan, LT_DESC_BIAS_POINTER, &p->bias, sizeof p->bias) : 0;
     if (!status)
         status = api.cublasLtMatmul(b->lt->handle, plan->desc, &one, p->b, plan->a, p->a, plan->b, &beta, p->d, plan->d,
-                                    p->d, plan->d, &plan->algo, b->workspace, plan->workspace_bytes, b->raw);
+                                    p->d, plan->d, &plan->algo, b->lane.workspace, plan->workspace_bytes, b->lane.raw);
     return status ? failed(b, "cublasLtMatmul", status) : 0;
 }
 

@@ -51,6 +51,7 @@ static int open_backend(struct mr_net *net)
         return rc;
     net->element = net->ops->element(net->backend, &net->layout);
     net->param_element = net->opts.dtype == MR_F64 ? 8 : 4;
+    mr_net_fuse(net);
     return mr_stream_create(net->device, "net", &net->stream);
 }
 
@@ -93,6 +94,8 @@ static int place(struct mr_net *net, uint64_t *out_bytes)
             net->tensor[node->out].value = net->tensor[node->in].value;
             net->tensor[node->out].grad = net->tensor[node->in].grad;
         }
+        for (uint32_t k = 0; k + 1 < node->fused; k++) /* between them nothing is kept */
+            net->tensor[node[k].out].value = net->tensor[node[node->fused - 1].out].value;
     }
     *out_bytes = at;
     return 0;

@@ -41,7 +41,12 @@ struct mr_node {
     double epsilon;
     int per_channel, log;
     uint32_t number; /* dropouts: which, keys its draws */
-    void *saved;     /* norms: the batch's mean and 1/deviation */
+    uint32_t fused;  /* of a pool: nodes from here that run as one; 0: alone */
+    bool inside;     /* one of those, not the first */
+    bool
+        undone; /* a convolution: the pool behind it undoes its activation, and sums its bias' gradient; dropout: the linear
+                        layer before it does it backward */
+    void *saved; /* norms: the batch's mean and 1/deviation */
 };
 
 #define MR_NN_NONE UINT32_MAX
@@ -78,6 +83,12 @@ int mr_model_build(struct mr_net *net);
 
 /* init.c: PyTorch's initial values, and into the device's memory. */
 int mr_net_init(struct mr_net *net);
+
+/* fuse.c: marks what runs as one. */
+void mr_net_fuse(struct mr_net *net);
+
+/* net_run.c: the pool of a node, for batches of n. */
+struct mr_nn_pool mr_net_pool_of(const struct mr_net *net, const struct mr_node *node, uint32_t n);
 
 /* net_run.c: plans what the backend wants planned. */
 int mr_net_prepare(struct mr_net *net);

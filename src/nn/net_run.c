@@ -56,10 +56,10 @@ static struct mr_nn_conv conv_of(const struct pass *p, const struct mr_node *nod
                                .layout = p->net->layout};
 }
 
-static struct mr_nn_pool pool_of(const struct pass *p, const struct mr_node *node)
+struct mr_nn_pool mr_net_pool_of(const struct mr_net *net, const struct mr_node *node, uint32_t n)
 {
-    const struct mr_nn_tensor *in = &p->net->tensor[node->in], *out = &p->net->tensor[node->out];
-    return (struct mr_nn_pool){.n = p->n,
+    const struct mr_nn_tensor *in = &net->tensor[node->in], *out = &net->tensor[node->out];
+    return (struct mr_nn_pool){.n = n,
                                .c = in->c,
                                .h = in->h,
                                .w = in->w,
@@ -68,7 +68,19 @@ static struct mr_nn_pool pool_of(const struct pass *p, const struct mr_node *nod
                                .out_h = out->h,
                                .out_w = out->w,
                                .average = (int)node->k_average,
-                               .layout = p->net->layout};
+                               .layout = net->layout};
+}
+
+/* The convolution before a pool whose nodes run as one. */
+static struct mr_nn_pool_drop pool_drop_of(const struct pass *p, const struct mr_node *pool)
+{
+    struct mr_nn_pool_drop d = {.pool = mr_net_pool_of(p->net, pool, p->n), .act = pool[-1].act};
+    if (p->training && pool[1].kind == MR_NODE_DROPOUT) {
+        d.seed = p->net->opts.seed;
+        d.layer = pool[1].number;
+        d.p = pool[1].p;
+    }
+    return d;
 }
 
 static struct mr_nn_norm norm_of(const struct pass *p, const struct mr_node *node)
@@ -100,7 +112,11 @@ static int forward_node(struct pass *p, const struct mr_node *node)
         return ops->conv_forward(b, &c, in->value, weights(net, node->weight), weights(net, node->bias), out->value);
     }
     case MR_NODE_POOL: {
-        struct mr_nn_pool q = pool_of(p, node);
+        if (node->fused) {
+            struct mr_nn_pool_drop d = pool_drop_of(p, node);
+            return ops->pool_drop_forward(b, &d, in->value, net->tensor[node[node->fused - 1].out].value);
+        }
+        struct mr_nn_pool q = mr_net_pool_of(net, node, p->n);
         return ops->pool_forward(b, &q, in->value, out->value);
     }
     case MR_NODE_NORM: {
@@ -146,16 +162,28 @@ static int backward_node(struct pass *p, const struct mr_node *node, void *dx)
     switch (node->kind) {
     case MR_NODE_LINEAR: {
         struct mr_nn_linear l = linear_of(p, node);
+        struct mr_nn_drop drop;
+        if (node < &net->node[net->n_nodes - 1] && node[1].kind == MR_NODE_DROPOUT && node[1].undone) {
+            drop = (struct mr_nn_drop){net->opts.seed, node[1].number, node[1].p, net->tensor[node[1].out].grad};
+            l.drop = &drop;
+        }
         return ops->linear_backward(b, &l, in->value, weights(net, node->weight), out->value, out->grad, dx,
                                     gradient(net, node->weight), gradient(net, node->bias), p->accumulate);
     }
     case MR_NODE_CONV: {
         struct mr_nn_conv c = conv_of(p, node);
+        c.act = node->undone ? MR_ACT_NONE : c.act;
         return ops->conv_backward(b, &c, in->value, weights(net, node->weight), out->value, out->grad, dx,
-                                  gradient(net, node->weight), gradient(net, node->bias), p->accumulate);
+                                  gradient(net, node->weight), node->undone ? NULL : gradient(net, node->bias),
+                                  p->accumulate);
     }
     case MR_NODE_POOL: {
-        struct mr_nn_pool q = pool_of(p, node);
+        if (node->fused) {
+            struct mr_nn_pool_drop d = pool_drop_of(p, node);
+            return ops->pool_drop_backward(b, &d, in->value, net->tensor[node[node->fused - 1].out].grad, dx,
+                                           gradient(net, node[-1].bias), p->accumulate);
+        }
+        struct mr_nn_pool q = mr_net_pool_of(net, node, p->n);
         return dx ? ops->pool_backward(b, &q, in->value, out->value, out->grad, dx) : 0;
     }
     case MR_NODE_NORM: {
@@ -186,6 +214,8 @@ static int backward(struct pass *p)
     struct mr_net *net = p->net;
     for (uint32_t i = net->n_nodes; i-- > 0;) {
         const struct mr_node *node = &net->node[i];
+        if (node->inside || (node->kind == MR_NODE_DROPOUT && node->undone))
+            continue;
         void *dx = input_grad(p, node);
         int rc = backward_node(p, node, dx);
         if (!rc && dx && dx == net->scratch)
@@ -202,12 +232,12 @@ static int forward(struct pass *p, const struct mr_net_batch *batch)
     struct mr_net *net = p->net;
     net->last_n = p->n;
     const struct mr_nn_tensor *in = &net->tensor[0];
-    int rc = net->low ? net->ops->refresh(net->backend, net->n_flat, net->params, net->low) : 0;
+    int rc = net->low && !batch->copied ? net->ops->refresh(net->backend, net->n_flat, net->params, net->low) : 0;
     if (!rc)
         rc = net->ops->input(net->backend, p->n, in->c, in->h * in->w, net->opts.layout, batch->input,
                              batch->input_dtype, in->value);
     for (uint32_t i = 0; !rc && i < net->n_nodes; i++)
-        rc = forward_node(p, &net->node[i]);
+        rc = net->node[i].inside ? 0 : forward_node(p, &net->node[i]);
     return rc;
 }
 

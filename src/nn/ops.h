@@ -15,9 +15,17 @@ enum mr_act { MR_ACT_NONE, MR_ACT_RELU, MR_ACT_SIGMOID, MR_ACT_TANH, MR_ACT_GELU
 
 struct mr_nn_backend; /* the backend's own state: threads, handles, workspace, stream */
 
+struct mr_nn_drop { /* dropout of vectors behind a layer, that the layer's backward undoes */
+    uint64_t seed;
+    uint32_t layer;
+    double p;
+    const void *dy; /* the gradient behind it */
+};
+
 struct mr_nn_linear { /* y[n, out] = act(x[n, in] w[out, in]^T + b[out]) */
     uint32_t n, in, out;
     enum mr_act act;
+    const struct mr_nn_drop *drop; /* backward; NULL: dy is the gradient. Else dy is written only */
 };
 
 struct mr_nn_conv { /* cross-correlation, as PyTorch's; w[out, in, k, k] */
@@ -30,6 +38,15 @@ struct mr_nn_pool {
     uint32_t n, c, h, w, k, stride, out_h, out_w;
     int average;
     enum mr_layout layout;
+};
+
+/* A pool of maxima behind a convolution, dropout (p 0: none) and flattening as one. */
+struct mr_nn_pool_drop {
+    struct mr_nn_pool pool;
+    enum mr_act act; /* the convolution's */
+    uint64_t seed;   /* of dropout, as are layer and p */
+    uint32_t layer;
+    double p;
 };
 
 struct mr_nn_norm { /* over n, h, w of each channel */
@@ -52,6 +69,7 @@ struct mr_nn_ops {
     /* Told before training, once for each shape that will come, so that algorithms are chosen and workspace is taken. */
     int (*plan_conv)(struct mr_nn_backend *b, const struct mr_nn_conv *conv);
 
+    int drops; /* linear_backward() knows l->drop */
     int (*linear_forward)(struct mr_nn_backend *b, const struct mr_nn_linear *l, const void *x, const void *w,
                           const void *bias, void *y);
     /* dy is overwritten with the gradient before the activation; dx NULL: not wanted; dw, db (f32/f64 flat) are written, or
@@ -65,6 +83,11 @@ struct mr_nn_ops {
     int (*pool_forward)(struct mr_nn_backend *b, const struct mr_nn_pool *p, const void *x, void *y);
     int (*pool_backward)(struct mr_nn_backend *b, const struct mr_nn_pool *p, const void *x, const void *y,
                          const void *dy, void *dx);
+    /* fits NULL: a backend without. dx: the gradient before the activation; db: its sums by channel, or NULL. */
+    int (*pool_drop_fits)(const struct mr_nn_pool *p);
+    int (*pool_drop_forward)(struct mr_nn_backend *b, const struct mr_nn_pool_drop *d, const void *x, void *y);
+    int (*pool_drop_backward)(struct mr_nn_backend *b, const struct mr_nn_pool_drop *d, const void *x, const void *dy,
+                              void *dx, void *db, int accumulate);
     int (*norm_forward)(struct mr_nn_backend *b, const struct mr_nn_norm *m, const void *x, const void *gamma,
                         const void *beta, void *mean, void *var, void *saved, int training, void *y);
     int (*norm_backward)(struct mr_nn_backend *b, const struct mr_nn_norm *m, const void *x, const void *gamma,

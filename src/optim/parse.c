@@ -48,6 +48,8 @@ static int list_options(const struct mr_option *table)
     char text[MR_ERROR_BYTES], all[512] = "";
     size_t at = 0;
     snprintf(text, sizeof text, "%s", mr_last_error());
+    if (strstr(text, "there are")) /* the option table's own list */
+        return MR_EOPTION;
     for (const struct mr_option *o = table; o->name && at < sizeof all; o++)
         at += (size_t)snprintf(all + at, sizeof all - at, "%s%s", o == table ? "" : ", ", o->name);
     return mr_error_set(MR_EOPTION, "%s; there are %s", text, all);

@@ -230,7 +230,8 @@ static int fill(struct mr_look *look, bool warm)
         return rc;
     note_what_is_there(look);
     clip(look);
-    if (look->busy.lost || look->idle.lost || look->d2d.lost || look->in.lost)
+    /* what was lost of `compute` and `copy` is lost of `busy` */
+    if (look->busy.lost || look->idle.lost || look->h2d.lost || look->d2h.lost || look->d2d.lost || look->in.lost)
         rc = mr_error_nomem("intervals", look->n_ops * sizeof(struct mr_interval));
     return rc;
 }

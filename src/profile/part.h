@@ -220,7 +220,7 @@ struct mr_part_metric { /* a sample */
 /*
  * What the recorder has to say of itself. name: one of
  *   "dropped" (value: records that CUPTI dropped), "lost_timestamps", "no_cuda" (text: why nothing of CUDA is recorded),
- *   "no_metrics" (text: why), "no_nvtx", "no_osrt", "warning" (text), "capture_start", "capture_stop" (value: time in ns),
+ *   "no_metrics" (text: why), "metrics_clock" (value: ns by which its clock is not known better), "no_nvtx", "no_osrt", "warning" (text), "capture_start", "capture_stop" (value: time in ns),
  *   "exit" (value: the process's orderly end in ns; a part without it was killed)
  */
 struct mr_part_note {

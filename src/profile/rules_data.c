@@ -75,7 +75,7 @@ static int waits_table(const struct mr_case *c, struct mr_table **out)
                                                {"Name", MR_UNIT_NONE, MR_CELL_TEXT}};
     struct mr_intervals starved = {0};
     mr_intervals_and(&c->look->idle, &c->loader, &starved);
-    struct wait_row *rows = malloc((starved.n + 1) * sizeof *rows);
+    struct wait_row *rows = starved.lost ? NULL : malloc((starved.n + 1) * sizeof *rows);
     struct mr_table *table = rows ? mr_table_create("waits", columns, MR_COUNT(columns)) : NULL;
     if (!table) {
         free(rows);

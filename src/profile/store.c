@@ -196,6 +196,7 @@ void mr_store_abandon(struct mr_store *store)
     mr_map_free(&store->contexts);
     mr_map_free(&store->declared);
     mr_map_free(&store->devices);
+    mr_map_free(&store->gpus);
     mr_texts_free(&store->texts);
     free(store->names);
     free(store->temporary);
@@ -312,6 +313,7 @@ int mr_store_process(struct mr_store *store, const struct mr_part_header *header
     store->traced |= header->traced;
     store->n_processes++;
     mr_map_free(&store->contexts);
+    mr_map_free(&store->gpus);
     return 0;
 }
 

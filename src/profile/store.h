@@ -89,6 +89,7 @@ struct mr_store {
     struct mr_map contexts; /* of the process: context -> device */
     struct mr_map declared; /* domains and categories that have their event */
     struct mr_map devices;  /* hash of a device -> its row */
+    struct mr_map gpus;     /* of the process: its number of a device -> the device's row */
     uint32_t traced;
     uint64_t n_records, n_lost_timestamps, n_backwards, n_dropped;
 };

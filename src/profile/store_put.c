@@ -235,7 +235,7 @@ static int device_put(struct mr_store *store, const struct mr_part_device *devic
     snprintf(bus, sizeof(bus), "%04x:%02x:%02x.0", device->pcie_domain, device->pcie_bus, device->pcie_device);
     bool is_new;
     uint32_t *id = mr_map_at(&store->devices, key, (uint32_t)store->devices.n, &is_new);
-    if (!id)
+    if (!id || !mr_map_at(&store->gpus, device->device, *id, NULL))
         return -ENOMEM;
     int rc = 0;
     if (is_new)
@@ -273,14 +273,15 @@ static int metric_put(struct mr_store *store, const struct mr_part_metric *metri
     int64_t time = mr_store_time(store, metric->time_ns);
     store->process_end_ns = MR_MAX(store->process_end_ns, (uint64_t)time);
     sqlite3_stmt **statement = &store->insert[MR_PART_METRIC];
+    const uint32_t *known = mr_map_find(&store->gpus, metric->device);
+    uint32_t gpu = known ? *known : metric->device;
     if (metric->device != UINT32_MAX) {
         bool is_new;
-        if (!mr_map_at(&store->declared, mr_mix64((uint64_t)metric->device << 32 | metric->name), 0, &is_new))
+        if (!mr_map_at(&store->declared, mr_mix64((uint64_t)gpu << 32 | metric->name), 0, &is_new))
             return -ENOMEM;
-        int rc = is_new
-                     ? mr_store_run(store, "INSERT INTO TARGET_INFO_GPU_METRICS VALUES (?, 0, 'millrace', ?, ?)", "iit",
-                                    (int64_t)metric->device, (int64_t)metric->name, text_of(store, metric->name))
-                     : 0;
+        int rc = is_new ? mr_store_run(store, "INSERT INTO TARGET_INFO_GPU_METRICS VALUES (?, 0, 'millrace', ?, ?)",
+                                       "iit", (int64_t)gpu, (int64_t)metric->name, text_of(store, metric->name))
+                        : 0;
         if (rc < 0)
             return rc;
         statement = &store->insert[MR_PART_NONE];
@@ -292,8 +293,7 @@ static int metric_put(struct mr_store *store, const struct mr_part_metric *metri
                            -1, statement, NULL))
         return mr_store_error(store, "counters");
     sqlite3_bind_int64(*statement, 1, time);
-    sqlite3_bind_int64(*statement, 2,
-                       metric->device == UINT32_MAX ? (int64_t)(store->process << 24) : (int64_t)metric->device);
+    sqlite3_bind_int64(*statement, 2, metric->device == UINT32_MAX ? (int64_t)(store->process << 24) : (int64_t)gpu);
     sqlite3_bind_int64(*statement, 3, metric->name);
     sqlite3_bind_double(*statement, 4, metric->value == metric->value ? metric->value : 0);
     return mr_store_step(store, *statement);

@@ -54,7 +54,7 @@ millrace profile: b.sqlite: 0 records of 0 processes in .* (re)
 $ millrace profile -t cuda,nvtx -f -o a -c nvtx:step -- true 2>&1 | head -1
 millrace profile: warning: nothing was recorded: --capture-range nvtx:step never began (an NVTX range of this very name, of the DOMAIN or none), or nothing happened inside
 $ millrace profile -t none -f -o a --gpu-metrics -- true 2>&1 | grep metrics
-millrace profile: warning: --gpu-metrics: this version does not sample the GPU's counters: none are recorded
+millrace profile: warning: no GPU metrics are recorded: no process of the program made a context on a GPU
 # A reader of our messages that goes away takes nothing with it; the program has SIGPIPE as it was.
 $ millrace profile -t none -f -o gone --wait all -- sh -c 'yes | head -1; sleep 0.2' 2>&1 >/dev/null | true; ls gone*
 gone.sqlite

@@ -139,4 +139,4 @@ millrace report: text.sqlite: is no recording: it is not a SQLite database; `mil
 $ head -c 40000 run.sqlite >cut.sqlite; millrace report cut.sqlite 2>&1 | grep -c .
 1
 $ millrace report --list | grep -c '^[a-z_]*_\(sum\|trace\|ops\)  *[A-Z]'
-11
+12

@@ -35,6 +35,7 @@ static const struct program {
 } programs[] = {
     {"steps", {FAKE_APP, "steps", "200"}, "23", "none", false},
     {"threads", {FAKE_APP, "threads", "3"}, "23", "none", false},
+    {"metrics", {FAKE_APP, "pause", "30"}, "55", "none", false},
     {"fork", {FAKE_APP, "fork"}, "23", "none", false},
     {"capture", {FAKE_APP, "capture"}, "23", "cudaProfilerApi", false},
     {"shell",

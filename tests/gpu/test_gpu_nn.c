@@ -261,6 +261,69 @@ static void all_models(struct mr_device *dev, enum mr_dtype dtype, int tf32, dou
     one_model(dev, o, bound);
 }
 
+/* What runs as one kernel where its shape fits, beside neighbours of it that do not. */
+static const struct {
+    const char *model;
+    uint32_t c, h;
+} fused[] = {
+    {"conv:5,relu,maxpool:2,dropout:0.4,flatten,linear:5", 2, 10}, /* 4 x 4 outputs */
+    {"conv:33,k=1,tanh,maxpool:2,flatten,linear:5", 2, 8},
+    {"conv:7,bias=0,tanh,maxpool:2,dropout:0.2,flatten,linear:9,relu,linear:5", 1, 14},
+    {"conv:64,relu,maxpool:2,dropout:0.25,flatten,linear:5", 3, 6},
+    {"conv:5,maxpool:2,dropout:0.4,flatten,linear:5", 2, 10},
+    {"conv:5,relu,maxpool:2,dropout:0.4,2d,flatten,linear:5", 2, 10}, /* not as one: draws of channels, */
+    {"conv:5,relu,maxpool:2,dropout:0.4,flatten,linear:5", 2, 8},     /* 3 x 3 outputs, */
+    {"conv:5,relu,maxpool:2,dropout:0.4,flatten,linear:5", 2, 7},     /* a row that no window covers, */
+    {"conv:5,relu,avgpool:2,dropout:0.4,flatten,linear:5", 2, 10},    /* averages, */
+    {"conv:5,gelu,maxpool:2,dropout:0.4,flatten,linear:5", 2, 10},    /* an activation of its own */
+    {"flatten,linear:40,dropout:0.3,linear:7,relu,dropout:0.5,linear:5", 2, 5},
+    {"conv:32,relu,flatten,linear:5", 1, 7},
+    {"conv:64,s=2,p=1,tanh,conv:8,relu,flatten,linear:5", 1, 9},
+    {"conv:32,p=2,bias=0,gelu,flatten,linear:5", 1, 5},
+    {"conv:96,p=1,batchnorm,relu,flatten,linear:5", 1, 6},
+    {"conv:32,relu,maxpool:2,dropout:0.3,flatten,linear:5", 1, 10},
+    {"conv:1,p=1,tanh,conv:32,relu,flatten,linear:5", 2, 6}, /* one channel, but it wants dx */
+    {"conv:40,relu,flatten,linear:5", 1, 7},                 /* no whole tiles of filters */
+    {"conv:32,k=5,relu,flatten,linear:5", 1, 7},
+};
+
+static void fused_models(struct mr_device *dev, enum mr_dtype dtype, int tf32, double bound)
+{
+    for (size_t i = 0; i < COUNT(fused); i++)
+        one_model(dev, options(fused[i].model, dtype, tf32, fused[i].c, fused[i].h), bound);
+}
+
+/* Of several strips: a whole batch of mnist-cnn, one that is smaller, one sample. */
+static void large_batches(struct mr_device *dev, enum mr_dtype dtype, int tf32, double bound)
+{
+    static const uint32_t sizes[] = {64, 63, 1};
+    struct mr_net_opts o = options("mnist-cnn", dtype, tf32, 1, 28);
+    struct nets n;
+    o.max_batch = 64;
+    nets_open(&n, dev, &o);
+    for (size_t i = 0; i < COUNT(sizes); i++) {
+        struct mr_net_batch far = batch_of(&n, true, sizes[i]), near = batch_of(&n, false, sizes[i]);
+        must(mr_net_train(n.net, &far, n.stream));
+        must(mr_net_train(n.host, &near, n.host_stream));
+        compare(&n, bound);
+    }
+    nets_close(&n);
+}
+
+/* Where two inputs of a window are the same but for rounding another one may win: of some hundred windows, that shows. */
+static void test_fused(struct mr_device *dev)
+{
+    static const struct {
+        enum mr_dtype dtype;
+        int tf32;
+        double bound;
+    } cases[] = {{MR_F32, 0, 1e-4}, {MR_F32, 1, 0.15}, {MR_BF16, 0, 0.3}, {MR_F16, 0, 0.15}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        fused_models(dev, cases[i].dtype, cases[i].tf32, cases[i].bound);
+        large_batches(dev, cases[i].dtype, cases[i].tf32, cases[i].bound);
+    }
+}
+
 static void test_f32(struct mr_device *dev)
 {
     all_models(dev, MR_F32, 0, 1e-4);
@@ -423,6 +486,7 @@ static struct mr_graph *record(struct trainer *t)
 {
     struct mr_graph *graph = NULL;
     must(mr_graph_begin(t->n.stream));
+    t->batch.copied = 1; /* the same bits as those of passes that make it anew */
     step(t);
     must(mr_graph_end(t->n.stream, &graph));
     return graph;
@@ -496,6 +560,15 @@ static void test_rescale(struct mr_device *dev)
     s = fetch(&t.n, scale, sizeof *s);
     k = fetch(&t.n, skip, sizeof *k);
     check(*s == 32768 && *k == 0 && memcmp(before, after, t.n.n_params * sizeof *after) != 0);
+    float saved = 0;
+    uint32_t good = 0;
+    must(mr_net_get_loss_scale(t.n.net, t.n.stream, &saved, &good));
+    check(saved == 32768 && good == 1);
+    must(mr_net_set_loss_scale(t.n.net, t.n.stream, 1024, 1999));
+    step(&t); /* the 2,000th good one in a row */
+    must(mr_net_get_loss_scale(t.n.net, t.n.stream, &saved, &good));
+    check(saved == 2048 && good == 0);
+    check(mr_net_set_loss_scale(t.n.net, t.n.stream, 3, 0) == MR_ESTATE);
     free(before);
     free(after);
     free(s);
@@ -581,17 +654,10 @@ static void test_refusals(struct mr_device *dev)
 int main(void)
 {
     static const struct gpu_test first[] = {{"refusals", test_refusals}};
-    static const struct gpu_test tests[] = {{"f32", test_f32},
-                                            {"tf32", test_tf32},
-                                            {"bf16", test_bf16},
-                                            {"f16", test_f16},
-                                            {"inputs", test_inputs},
-                                            {"eval", test_eval},
-                                            {"not finite", test_not_finite},
-                                            {"graph", test_graph},
-                                            {"rescale", test_rescale},
-                                            {"parts", test_parts},
-                                            {"training", test_training}};
+    static const struct gpu_test tests[] = {
+        {"f32", test_f32},     {"tf32", test_tf32},       {"bf16", test_bf16},   {"f16", test_f16},
+        {"fused", test_fused}, {"inputs", test_inputs},   {"eval", test_eval},   {"not finite", test_not_finite},
+        {"graph", test_graph}, {"rescale", test_rescale}, {"parts", test_parts}, {"training", test_training}};
     int code = gpu_main(first, 1);
     if (code)
         return code;

@@ -36,4 +36,11 @@ done
 # Killed: at most the last interval is missing.
 "$millrace" profile -q -t cuda -o "$dir/killed" -- sh -c '"$@" & sleep 3; kill -9 $!; wait' sh "$@" --epochs 1000000 >/dev/null 2>&1
 [ "$(column cuda_gpu_mem_size_sum 2 Host-to-Device killed)" -ge 100 ] || fail "the killed program's copies are missing"
+# GPU metrics where the machine permits them, else one line that says why not.
+"$millrace" profile -t cuda --gpu-metrics -o "$dir/metrics" -- sh -c '"$@" & sleep 5; kill $!; wait' sh "$@" --epochs 1000000 >/dev/null 2>"$dir/metrics.txt"
+if ! grep 'no GPU metrics are recorded: ' "$dir/metrics.txt"; then
+    samples=$(column gpu_metrics_sum 3 'SMs Active' metrics)
+    [ "${samples:-0}" -ge 1000 ] || fail "${samples:-0} samples of GPU metrics in 5 s, and no reason: $(cat "$dir/metrics.txt")"
+    "$millrace" report "$dir/metrics.sqlite" -r gpu_metrics_sum
+fi
 echo "ok: $copies copies, $megabytes MB; $(sed -n 's/^ *"summary": //p' "$dir/advice.json")"

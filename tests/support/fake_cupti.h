@@ -4,6 +4,8 @@
 
 #include <stdint.h>
 
+#define FAKE_DEVICE_AHEAD 5000000000000ull /* ns of the device's clock before CLOCK_MONOTONIC */
+
 enum {
     FAKE_GET_DEVICE = 17,
     FAKE_MEMCPY_ASYNC = 41,

@@ -186,6 +186,25 @@ static void test_threads(void **state)
     }
 }
 
+/* What is not scaled says so; nothing else can be put there. */
+static void test_loss_scale(void **state)
+{
+    (void)state;
+    struct fixture f;
+    float scale = 0;
+    uint32_t good = 9;
+    open_net(&f, "softmax", MR_F32, 1, 4, 1);
+    assert_return_code(mr_net_create(f.dev, &f.o, &f.net), 0);
+    assert_return_code(mr_net_get_loss_scale(f.net, f.stream, &scale, &good), 0);
+    assert_true(scale == 1 && good == 0);
+    assert_return_code(mr_net_set_loss_scale(f.net, f.stream, scale, good), 0);
+    static const float bad[] = {2, 0, -1, 3, NAN, INFINITY};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(mr_net_set_loss_scale(f.net, f.stream, bad[i], 0), MR_ESTATE);
+    assert_int_equal(mr_net_set_loss_scale(f.net, f.stream, 1, 5), MR_ESTATE);
+    close_net(&f);
+}
+
 /* f32 near f64; accumulation adds; a larger loss scale scales. */
 static void test_precision(void **state)
 {
@@ -313,8 +332,9 @@ static void test_known_sizes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gradients), cmocka_unit_test(test_threads),    cmocka_unit_test(test_precision),
-        cmocka_unit_test(test_eval),      cmocka_unit_test(test_bad_models), cmocka_unit_test(test_known_sizes),
+        cmocka_unit_test(test_gradients),   cmocka_unit_test(test_threads), cmocka_unit_test(test_precision),
+        cmocka_unit_test(test_loss_scale),  cmocka_unit_test(test_eval),    cmocka_unit_test(test_bad_models),
+        cmocka_unit_test(test_known_sizes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -290,6 +290,148 @@ static void test_fork(void **state)
     assert_int_equal(looks[0].n[MR_PART_KERNEL], 20);
 }
 
+/* The part's samples are one for each metric and time, on our clock and inside of the process's life. */
+static uint64_t check_samples(const struct part_look *look, uint64_t n_metrics)
+{
+    uint64_t n = look->n[MR_PART_METRIC], last = 0;
+    assert_int_equal(n % n_metrics, 0);
+    for (uint64_t i = 0; i < n; i++) {
+        struct mr_part_metric sample;
+        AT(look, MR_PART_METRIC, i, sample);
+        assert_true(sample.value == 10 * (double)(i % n_metrics + 1));
+        assert_int_equal(sample.device, 0);
+        assert_non_null(strstr(text(look, sample.name), "%]"));
+        assert_true(sample.time_ns + 1000000000 > look->header.start_ns);
+        assert_true(sample.time_ns < look->header.start_ns + 60000000000ull);
+        if (i % n_metrics)
+            assert_int_equal(sample.time_ns, last);
+        else if (i) /* the clock's distance is found more exactly as time passes */
+            assert_true(sample.time_ns >= last || last - sample.time_ns < 1000000000);
+        last = sample.time_ns;
+    }
+    return n / n_metrics;
+}
+
+static void test_metrics(void **state)
+{
+    (void)state;
+    assert_int_equal(record((const char *const[]){"pause", "400", NULL, "MILLRACE_RECORD_TRACE=33", NULL}), 0);
+    assert_true(check_samples(&looks[0], 6) > 1000);
+    assert_int_equal(looks[0].n[MR_PART_KERNEL], 10);
+    assert_true(part_look_note(&looks[0], "metrics_clock", NULL) > -1);
+    assert_int_equal(part_look_note(&looks[0], "no_metrics", NULL), -1);
+    teardown(state);
+    setup(state);
+    assert_int_equal(
+        record((const char *const[]){"pause", "400", NULL, "MILLRACE_RECORD_TRACE=32", "MILLRACE_RECORD_METRICS_HZ=200",
+                                     "FAKE_CUPTI_PM_UNKNOWN=sm__pipe_tensor", NULL}),
+        0);
+    uint64_t n = check_samples(&looks[0], 6);
+    assert_true(n > 10 && n < 2000);
+    assert_int_equal(looks[0].n[MR_PART_KERNEL], 0);
+}
+
+/* Names that no chip has: the others are sampled all the same. */
+static void test_metrics_unknown(void **state)
+{
+    (void)state;
+    assert_int_equal(record((const char *const[]){"pause", "200", NULL, "MILLRACE_RECORD_TRACE=33",
+                                                  "FAKE_CUPTI_PM_UNKNOWN=pcie__", NULL}),
+                     0);
+    assert_true(check_samples(&looks[0], 4) > 100);
+    teardown(state);
+    setup(state);
+    assert_int_equal(record((const char *const[]){"pause", "50", NULL, "MILLRACE_RECORD_TRACE=33",
+                                                  "FAKE_CUPTI_PM_UNKNOWN=__", NULL}),
+                     0);
+    assert_int_equal(looks[0].n[MR_PART_METRIC], 0);
+    assert_true(part_look_note(&looks[0], "no_metrics", NULL) >= 0);
+}
+
+static void test_metrics_refused(void **state)
+{
+    static const struct {
+        const char *setting, *why;
+    } cases[] = {{"FAKE_CUPTI_PM_ENABLE=35", "35)"},
+                 {"FAKE_CUPTI_PM_ENABLE=26", "another profiler"},
+                 {"FAKE_CUPTI_PM_ENABLE=43", "MIG"},
+                 {"MILLRACE_CUPTI=" FAKE_CUPTI_OLD, "CUDA 12.6"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char *why = NULL;
+        assert_int_equal(
+            record((const char *const[]){"pause", "50", NULL, "MILLRACE_RECORD_TRACE=33", cases[i].setting, NULL}), 0);
+        assert_int_equal(part_look_note(&looks[0], "no_metrics", &why), 0);
+        assert_non_null(strstr(why, cases[i].why));
+        assert_int_equal(looks[0].n[MR_PART_KERNEL], 10);
+        assert_int_equal(looks[0].n[MR_PART_METRIC], 0);
+        teardown(state);
+        setup(state);
+    }
+}
+
+/* The device's buffer was full: sampling goes on, and the recording says so. */
+static void test_metrics_overflow(void **state)
+{
+    (void)state;
+    const char *why = NULL;
+    assert_int_equal(record((const char *const[]){"pause", "300", NULL, "MILLRACE_RECORD_TRACE=33",
+                                                  "FAKE_CUPTI_PM_OVERFLOW=5", NULL}),
+                     0);
+    assert_true(part_look_note(&looks[0], "warning", &why) >= 0);
+    assert_non_null(strstr(why, "frequency"));
+    assert_true(check_samples(&looks[0], 6) > 100);
+}
+
+/* Each of the calls fails in turn, alone and with all after it: the program does not notice, and there are samples or a note. */
+static void test_metrics_failures(void **state)
+{
+    for (unsigned n = 1; n < 40; n++) {
+        char fail[64];
+        snprintf(fail, sizeof fail, "FAKE_CUPTI_PM_FAIL=%u%s", n, n % 2 ? "" : "+");
+        assert_int_equal(record((const char *const[]){"pause", "40", NULL, "MILLRACE_RECORD_TRACE=33", fail, NULL}), 0);
+        assert_int_equal(n_looks, 1);
+        assert_int_equal(looks[0].n[MR_PART_KERNEL], 10);
+        bool told =
+            part_look_note(&looks[0], "no_metrics", NULL) >= 0 || part_look_note(&looks[0], "warning", NULL) >= 0;
+        assert_true(told || looks[0].n[MR_PART_METRIC] > 0);
+        teardown(state);
+        setup(state);
+    }
+}
+
+static void test_metrics_killed(void **state)
+{
+    (void)state;
+    int status = record((const char *const[]){"kill", "600", NULL, "MILLRACE_RECORD_TRACE=33", NULL});
+    assert_true(WIFSIGNALED(status));
+    assert_true(check_samples(&looks[0], 6) > 500);
+}
+
+/* Only in the range; not in a forked child. */
+static void test_metrics_capture(void **state)
+{
+    (void)state;
+    assert_int_equal(record((const char *const[]){"pause", "200", NULL, "MILLRACE_RECORD_TRACE=33",
+                                                  "MILLRACE_RECORD_CAPTURE=cudaProfilerApi", NULL}),
+                     0);
+    for (int i = 0; i < n_looks; i++)
+        assert_int_equal(looks[i].n[MR_PART_METRIC], 0);
+    teardown(state);
+    setup(state);
+    assert_int_equal(record((const char *const[]){"fork", NULL, "MILLRACE_RECORD_TRACE=33", NULL}), 0);
+    assert_int_equal(n_looks, 1);
+    teardown(state);
+    setup(state);
+    assert_int_equal(record((const char *const[]){"pause", "600", NULL, "MILLRACE_RECORD_TRACE=32",
+                                                  "MILLRACE_RECORD_DURATION_MS=100", NULL}),
+                     0);
+    struct mr_part_metric first, last;
+    assert_true(looks[0].n[MR_PART_METRIC] > 6);
+    AT(&looks[0], MR_PART_METRIC, 0, first);
+    AT(&looks[0], MR_PART_METRIC, looks[0].n[MR_PART_METRIC] - 1, last);
+    assert_true(last.time_ns - first.time_ns < 400000000);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -307,6 +449,13 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_quick_exit, setup, teardown),
         cmocka_unit_test_setup_teardown(test_capture_range, setup, teardown),
         cmocka_unit_test_setup_teardown(test_fork, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_metrics, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_metrics_unknown, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_metrics_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_metrics_overflow, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_metrics_failures, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_metrics_killed, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_metrics_capture, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -699,6 +699,52 @@ static void comparisons_find_what_got_slower(void **state)
     remove(PATH ".before");
 }
 
+/* Sums by GPU and metric: the second process's device 0 is the first one's device 1. */
+static void gpu_metrics_are_added_up(void **state)
+{
+    (void)state;
+    struct make m;
+    make_begin(&m, OTHER);
+    make_device(&m, 0, "Some GPU");
+    make_device(&m, 1, "Some GPU");
+    for (uint32_t i = 0; i < 1000; i++) {
+        make_metric(&m, "SMs Active [Throughput %]", 0, 1000 * i, i < 500 ? 0 : 50);
+        make_metric(&m, "Tensor Active [Throughput %]", 0, 1000 * i, i % 10);
+    }
+    make_process(&m, 200, "python3 other.py");
+    struct mr_part_device other = {.device = 0, .uuid = {[0] = 0x42, [15] = 1}};
+    make_put(&m, MR_PART_DEVICE, &other);
+    make_metric(&m, "SMs Active [Throughput %]", 0, 5000, 99);
+    make_end(&m);
+    struct mr_recording *recording = open_at(OTHER);
+    struct mr_table *table = report(recording, "gpu_metrics_sum", NULL);
+    assert_int_equal(mr_table_rows(table), 3);
+    uint64_t n_samples = 0;
+    for (uint64_t row = 0; row < 3; row++) {
+        bool second = number(table, row, "Device") == 1, tensor = text(table, row, "Metric")[0] == 'T';
+        n_samples += (uint64_t)number(table, row, "Samples");
+        assert_true(fabs(number(table, row, "Avg") - (second ? 99 : tensor ? 4.5 : 25)) < 1e-9);
+        assert_true(number(table, row, "Max") == (second ? 99 : tensor ? 9 : 50));
+        assert_true(number(table, row, "Min") == (second ? 99 : 0));
+    }
+    assert_int_equal(n_samples, 2001);
+    mr_table_destroy(table);
+    struct mr_report_opts opts;
+    mr_report_opts_init(&opts);
+    opts.from_ns = 500 * 1000;
+    table = report(recording, "gpu_metrics_sum", &opts);
+    assert_int_equal(mr_table_rows(table), 2);
+    for (uint64_t row = 0; row < 2; row++)
+        assert_int_equal(number(table, row, "Samples"), 500);
+    mr_table_destroy(table);
+    mr_recording_close(recording);
+    recording = open_at(PATH);
+    table = report(recording, "gpu_metrics_sum", NULL);
+    assert_int_equal(mr_table_rows(table), 0);
+    mr_table_destroy(table);
+    mr_recording_close(recording);
+}
+
 static void misspellings_are_told(void **state)
 {
     (void)state;
@@ -737,6 +783,7 @@ int main(void)
         cmocka_unit_test(limits_are_those_of_the_whole),
         cmocka_unit_test(lost_times_are_left_out_and_counted),
         cmocka_unit_test(mem_ops_know_their_calls),
+        cmocka_unit_test(gpu_metrics_are_added_up),
         cmocka_unit_test(launches_are_followed_to_the_kernels_end),
         cmocka_unit_test(domains_and_open_ranges),
         cmocka_unit_test(exports_of_an_older_schema),

@@ -1,0 +1,100 @@
+/* A part of cuda_kernels.cu: convolutions of one channel by 3 x 3, which read their input as it is. */
+
+#define TAPS 9
+#define SUMS (TAPS + 1) /* and the bias */
+
+template <typename T>
+static __device__ void thin_window(const struct mr_nn_gpu_thin &a, uint32_t pixel, float out[TAPS])
+{
+    uint32_t line = over(pixel, a.by_out_w), ox = pixel - line * a.out_w;
+    uint32_t sample = over(line, a.by_out_h), oy = line - sample * a.out_h;
+    const T *x = in_of<T>(a.x) + (uint64_t)sample * a.h * a.w;
+#pragma unroll
+    for (uint32_t t = 0; t < TAPS; t++) {
+        uint32_t iy = oy * a.stride + t / 3 - a.pad, ix = ox * a.stride + t % 3 - a.pad; /* above it wraps around */
+        out[t] = iy < a.h && ix < a.w ? get(x[(uint64_t)iy * a.w + ix]) : 0;
+    }
+}
+
+/* A thread makes 16 bytes of a pixel's channels. */
+template <typename T> static __device__ void do_thin(const struct mr_nn_gpu_thin &a)
+{
+    constexpr int N = 16 / sizeof(T);
+    alignas(32) __shared__ float filter[SUMS][MR_NN_GPU_THIN];
+    for (uint32_t i = threadIdx.x; i < TAPS * a.filters; i += BLOCK)
+        filter[i % TAPS][i / TAPS] = get(in_of<T>(a.filter)[i]);
+    for (uint32_t i = threadIdx.x; i < a.filters; i += BLOCK)
+        filter[TAPS][i] = a.bias ? get(in_of<T>(a.bias)[i]) : 0;
+    __syncthreads();
+    uint32_t groups = a.filters / N;
+    uint64_t count = (uint64_t)a.rows * groups;
+    for (uint64_t i = first_index(); i < count; i += index_step()) {
+        uint32_t group;
+        uint64_t pixel = split(i, groups, &group);
+        float x[TAPS];
+        thin_window<T>(a, (uint32_t)pixel, x);
+        vector_of<float, N> sum = *(const vector_of<float, N> *)&filter[TAPS][group * N];
+#pragma unroll
+        for (int t = 0; t < TAPS; t++) {
+            vector_of<float, N> f = *(const vector_of<float, N> *)&filter[t][group * N];
+#pragma unroll
+            for (int n = 0; n < N; n++)
+                sum.v[n] += x[t] * f.v[n];
+        }
+        vector_of<T, N> out;
+#pragma unroll
+        for (int n = 0; n < N; n++)
+            put(&out.v[n], act_of(a.act, sum.v[n]));
+        ((vector_of<T, N> *)a.out)[i] = out;
+    }
+}
+
+/* Grid: strips, tiles of filters, which are whole ones. */
+template <typename T> static __device__ void do_thin_back(const struct mr_nn_gpu_thin &a)
+{
+    __shared__ float part[LANES][SUMS][TILE];
+    uint32_t tx = threadIdx.x % TILE, ty = threadIdx.x / TILE, col = blockIdx.y * TILE + tx;
+    uint64_t begin = (uint64_t)blockIdx.x * a.strip, end = begin + a.strip < a.rows ? begin + a.strip : a.rows;
+    float sum[SUMS] = {};
+#pragma unroll 4
+    for (uint64_t r = begin + ty; r < end; r += LANES) {
+        float x[TAPS], d = get(in_of<T>(a.dy)[r * a.filters + col]);
+        d = unact(a.act, get(in_of<T>(a.y)[r * a.filters + col]), d);
+        thin_window<T>(a, (uint32_t)r, x);
+#pragma unroll
+        for (int t = 0; t < TAPS; t++)
+            sum[t] += d * x[t];
+        sum[TAPS] += d;
+    }
+#pragma unroll
+    for (int t = 0; t < SUMS; t++)
+        part[ty][t][tx] = sum[t];
+    __syncthreads();
+    for (uint32_t i = threadIdx.x; i < SUMS * TILE; i += BLOCK) {
+        float whole = 0;
+        for (int lane = 0; lane < LANES; lane++)
+            whole += part[lane][i / TILE][i % TILE];
+        a.partial[((uint64_t)blockIdx.x * SUMS + i / TILE) * a.filters + blockIdx.y * TILE + i % TILE] = whole;
+    }
+}
+
+/* Grid: 1, tiles of the sums. */
+template <typename T> static __device__ void do_thin_sum(const struct mr_nn_gpu_thin &a)
+{
+    __shared__ float part[LANES][TILE];
+    uint32_t tx = threadIdx.x % TILE, ty = threadIdx.x / TILE, at = blockIdx.y * TILE + tx, cols = SUMS * a.filters;
+    float sum = 0;
+#pragma unroll 8
+    for (uint32_t s = ty; s < a.strips; s += LANES)
+        sum += a.partial[(uint64_t)s * cols + at];
+    part[ty][tx] = sum;
+    __syncthreads();
+    if (ty > 0)
+        return;
+    for (int i = 1; i < LANES; i++)
+        sum += part[i][tx];
+    uint32_t tap = at / a.filters, filter = at - tap * a.filters;
+    float *to = tap < TAPS ? &a.dw[filter * TAPS + tap] : a.db ? &a.db[filter] : NULL;
+    if (to)
+        *to = a.accumulate ? *to + sum : sum;
+}
