@@ -57,7 +57,6 @@ int mr_steps_mark(struct mr_steps *steps, const uint64_t *mark_ns, const uint64_
 /* Whether a range is called so: "NAME" as it is or with a number after it, "DOMAIN@NAME" or "NAME@DOMAIN"; case counts only without fold. */
 bool mr_range_named(const struct mr_recording *rec, const struct mr_rec_range *range, const char *name, bool fold);
 
-
 /* Sums over the operations whose calls began before at_ns: their time, how many kernels, and which, in any order. Of a device
  * without kernels: how many copies and sets, and which. */
 struct mr_work_sum {
