@@ -252,6 +252,20 @@ static void test_killed(void **state)
     assert_int_equal(part_look_note(&looks[0], "exit", NULL), -1);
 }
 
+/* _exit(), as Python's multiprocessing ends its workers, where OS calls are traced: nothing waits for a flush that does not come. */
+static void test_quick_exit(void **state)
+{
+    (void)state;
+    int status = record((const char *const[]){"leave", "100", NULL, "MILLRACE_RECORD_TRACE=9",
+                                              "MILLRACE_RECORD_FLUSH_MS=3600000", NULL});
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 5);
+    assert_int_equal(n_looks, 1);
+    assert_int_equal(looks[0].n[MR_PART_KERNEL], 100);
+    assert_int_equal(part_look_note(&looks[0], "warning", NULL), -1);
+    assert_true(part_look_note(&looks[0], "exit", NULL) > 0);
+}
+
 static void test_capture_range(void **state)
 {
     (void)state;
@@ -448,6 +462,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_drops_and_refused_kinds, setup, teardown),
         cmocka_unit_test_setup_teardown(test_threads, setup, teardown),
         cmocka_unit_test_setup_teardown(test_killed, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_quick_exit, setup, teardown),
         cmocka_unit_test_setup_teardown(test_capture_range, setup, teardown),
         cmocka_unit_test_setup_teardown(test_fork, setup, teardown),
         cmocka_unit_test_setup_teardown(test_metrics, setup, teardown),
