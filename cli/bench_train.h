@@ -11,6 +11,13 @@ void bench_train_free(struct train_opts *opts);
 /* Replaces one option by its text. Returns 0 or an error that names it. */
 int bench_train_set(struct train_opts *opts, const char *name, const char *text);
 
+/* Calls one(bench, i) for each of n, with a progress line, until one returns an error, which is printed, or an interrupt comes.
+ * Exit code: CLI_OK when all were done. */
+int bench_train_each(const char *what, const char *unit, int n, int (*one)(void *bench, int i), void *bench);
+
+/* Ends the JSON object by every option as it stands. Exit code. */
+int bench_train_json_end(struct mr_json *json, const struct mr_option *table, const void *values);
+
 /* The i-th of a list with ';' or '|' between its items, malloc'd; NULL: past the last, or no memory. */
 char *bench_item(const char *list, char between, int i);
 

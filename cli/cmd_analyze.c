@@ -17,7 +17,7 @@ struct options {
 #define AT(member) offsetof(struct options, member)
 static const struct mr_option table[] = {
     {"step", 0, MR_OPT_STRING, AT(step), .meta = "NAME",
-     .help = "The NVTX range that is a step, as NAME or DOMAIN@NAME; without it steps are found"},
+     .help = "The NVTX range that is a step, as NAME, DOMAIN@NAME or NAME@DOMAIN; without it steps are found"},
     {"range", 0, MR_OPT_STRING, AT(range), .meta = "NAME",
      .help = "The NVTX range in which the program waits for data; without it known names are looked for "
              "(DataLoader.__next__, data, load, ...), then waits in the system"},
@@ -251,6 +251,9 @@ static int print_json(const struct options *o, const char *path, const struct mr
         mr_json_object_end(json);
     }
     mr_json_array_end(json);
+    mr_json_object(json, "config");
+    mr_options_json(table, o, json);
+    mr_json_object_end(json);
     return cli_json_end(json);
 }
 
@@ -305,6 +308,7 @@ static const struct cli_note json[] = {
                  "and saving_percent (of a "
                  "step with per_step, else of the recording; of mending this fault alone), confidence (0 to 1), and "
                  "evidence: rows"},
+    {"config", "The options, defaults included"},
     {NULL},
 };
 

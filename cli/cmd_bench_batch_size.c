@@ -155,8 +155,10 @@ static int set_options(struct train_opts *train, const struct opts *o, struct si
     return rc == 0 ? bench_train_set(train, "device", o->device) : rc;
 }
 
-static int one(struct bench *b, struct size_result *r)
+static int one(void *bench, int i)
 {
+    struct bench *b = bench;
+    struct size_result *r = &b->size[i];
     struct train_opts opts;
     struct train_data data = {0};
     struct train t = {0};
@@ -239,10 +241,7 @@ static int print_json(const struct bench *b)
     }
     mr_json_array_end(json);
     mr_json_uint(json, "knee", b->size[b->knee].batch);
-    mr_json_object(json, "config");
-    mr_options_json(options, b->opts, json);
-    mr_json_object_end(json);
-    return cli_json_end(json);
+    return bench_train_json_end(json, options, b->opts);
 }
 
 static int draw(const struct bench *b)
@@ -278,23 +277,13 @@ static int run(void *values, int n_args, char **args)
 {
     (void)n_args;
     struct bench b = {.opts = values, .dataset = args[0]};
-    struct cli_progress progress;
-    int rc = 0, code = plot_check(b.opts->plot);
+    int code = plot_check(b.opts->plot);
     if (code == CLI_OK)
         code = read_sizes(&b);
+    if (code == CLI_OK)
+        code = bench_train_each("batch sizes", "sizes", b.n, one, &b);
     if (code != CLI_OK)
         return code;
-    cli_catch_interrupts();
-    cli_progress_begin(&progress, "batch sizes", (uint64_t)b.n, "sizes");
-    for (int i = 0; i < b.n && rc == 0 && !cli_interrupted(); i++) {
-        rc = one(&b, &b.size[i]);
-        cli_progress_update(&progress, (uint64_t)i + 1);
-    }
-    cli_progress_end(&progress);
-    if (rc < 0)
-        return cli_error(rc);
-    if (cli_interrupted())
-        return CLI_FAILED;
     find_knee(&b);
     if (b.opts->plot)
         code = draw(&b);

@@ -51,7 +51,8 @@ struct curve {
     double test_step[TESTS], accuracy[TESTS];
     int n_points, n_tests;
     double seconds, test_loss;
-    bool failed; /* its loss became infinite */
+    uint64_t steps; /* done */
+    bool failed;    /* its loss became infinite */
     char why[160];
 };
 
@@ -97,9 +98,14 @@ static int loss_point(struct train *t, struct curve *c)
     return rc < 0 ? rc : 0;
 }
 
+/* Is this step the end of one of n equal parts? The last step always is. */
+static bool ends_part(uint64_t step, uint64_t iterations, uint64_t n)
+{
+    return step * n / iterations > (step - 1) * n / iterations;
+}
+
 static int run_curve(struct bench *b, struct train *t, struct curve *c)
 {
-    uint64_t each = b->iterations / POINTS, tested = b->iterations / TESTS;
     bool last;
     int rc = 1;
     while (rc >= 0 && t->step < b->iterations && !cli_interrupted()) {
@@ -107,10 +113,11 @@ static int run_curve(struct bench *b, struct train *t, struct curve *c)
         rc = train_step(t, &last);
         if (rc <= 0)
             break;
-        if (t->step % each == 0)
+        if (ends_part(t->step, b->iterations, POINTS))
             rc = loss_point(t, c);
         c->seconds += (double)(mr_time_ns() - start) * 1e-9;
-        if (rc >= 0 && t->step % tested == 0)
+        c->steps = t->step;
+        if (rc >= 0 && ends_part(t->step, b->iterations, TESTS))
             rc = test_point(t, c);
         cli_progress_update(&b->progress, ++b->done);
     }
@@ -188,6 +195,11 @@ static double final_loss(const struct curve *c)
     return c->n_points ? c->loss[c->n_points - 1] : NAN;
 }
 
+static double ms_a_step(const struct curve *c)
+{
+    return c->steps ? 1e3 * c->seconds / (double)c->steps : NAN;
+}
+
 /* Which run of a net ended with the highest test accuracy, or the lowest loss without tests; -1: none. */
 static int best_of(const struct net *net)
 {
@@ -213,8 +225,7 @@ static void print_text(const struct bench *b)
         for (int k = 0; k < b->net[i].n; k++) {
             const struct curve *c = &b->net[i].curve[k];
             cli_table_row(table, "%s\t%.4f\t%.4f\t%.2f%%\t%.3f\t%s", c->optimizer, final_loss(c), c->test_loss,
-                          final_accuracy(c), 1e3 * c->seconds / (double)b->iterations,
-                          k == best_of(&b->net[i]) ? "<- best" : c->why);
+                          final_accuracy(c), ms_a_step(c), k == best_of(&b->net[i]) ? "<- best" : c->why);
         }
         cli_table_print(table, stdout, 2);
     }
@@ -234,6 +245,7 @@ static int print_json(const struct bench *b)
             mr_json_object(json, NULL);
             mr_json_string(json, "model", b->net[i].model);
             mr_json_string(json, "optimizer", c->optimizer);
+            mr_json_uint(json, "steps", c->steps);
             mr_json_array(json, "loss");
             for (int p = 0; p < c->n_points; p++)
                 mr_json_double(json, NULL, c->loss[p]);
@@ -248,10 +260,7 @@ static int print_json(const struct bench *b)
             mr_json_object_end(json);
         }
     mr_json_array_end(json);
-    mr_json_object(json, "config");
-    mr_options_json(options, b->opts, json);
-    mr_json_object_end(json);
-    return cli_json_end(json);
+    return bench_train_json_end(json, options, b->opts);
 }
 
 static void put_html(FILE *out, const char *text)
@@ -263,7 +272,7 @@ static void put_html(FILE *out, const char *text)
             fputc(*text, out);
 }
 
-static void html_cells(FILE *out, const struct curve *c, bool best, uint64_t iterations)
+static void html_cells(FILE *out, const struct curve *c, bool best)
 {
     if (c->failed)
         fprintf(out, "<td class=\"first\" colspan=\"3\">%s</td>", c->why);
@@ -273,7 +282,7 @@ static void html_cells(FILE *out, const struct curve *c, bool best, uint64_t ite
             fprintf(out, "%.2f%%</td>", final_accuracy(c));
         else
             fputs("-</td>", out);
-        fprintf(out, "<td>%.3f</td>", 1e3 * c->seconds / (double)iterations);
+        fprintf(out, "<td>%.3f</td>", ms_a_step(c));
     }
 }
 
@@ -306,7 +315,7 @@ static char *html_table(const struct bench *b)
         put_html(out, b->net[0].curve[k].optimizer);
         fputs("</td>", out);
         for (int i = 0; i < b->n_nets; i++)
-            html_cells(out, &b->net[i].curve[k], k == best_of(&b->net[i]), b->iterations);
+            html_cells(out, &b->net[i].curve[k], k == best_of(&b->net[i]));
         fputs("</tr>\n", out);
     }
     fputs("</table>\n", out);
@@ -411,8 +420,10 @@ static int run(void *values, int n_args, char **args)
 
 static const struct cli_note json_notes[] = {
     {"device, iterations", "where; steps of each run"},
-    {"runs", "of each: model, optimizer, loss (means of 40 equal parts), test_accuracy (ten times), last_loss, seconds "
-             "(tests left out), failed (its loss became infinite)"},
+    {"runs",
+     "of each: model, optimizer, steps (done), loss (means of 40 nearly equal parts), test_accuracy (ten times), "
+     "last_loss, seconds "
+     "(tests left out), failed (its loss became infinite)"},
     {"config", "every option as it stands"},
     {NULL, NULL},
 };

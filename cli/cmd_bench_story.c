@@ -103,6 +103,7 @@ static int measure(struct train *t, uint64_t time_ns, struct step_result *r)
     if (taken < 0)
         return taken;
     mr_loader_stats(t->ld, &st);
+    train_use_begin(t);
     uint64_t waited = st.consumer_wait_ns, start = mr_time_ns(), first = t->step;
     t->sums = (struct train_sums){0};
     while (rc > 0 && mr_time_ns() - start < time_ns && !cli_interrupted())
@@ -116,15 +117,16 @@ static int measure(struct train *t, uint64_t time_ns, struct step_result *r)
     r->n_steps = t->step - first;
     r->samples_per_s = (double)t->sums.n_samples / seconds;
     r->step_ms = r->n_steps ? 1e3 * seconds / (double)r->n_steps : 0;
-    r->waited = train_waited(t, r->n_steps, seconds, st.consumer_wait_ns - waited);
+    r->waited = train_waited(t, seconds, st.consumer_wait_ns - waited);
     r->workers = st.workers;
     snprintf(r->bottleneck, sizeof r->bottleneck, "%s", st.bottleneck);
     r->done = true;
     return 0;
 }
 
-static int one(struct bench *b, int k)
+static int one(void *bench, int k)
 {
+    struct bench *b = bench;
     struct train_opts opts;
     struct train_data data = {0};
     struct train t = {0};
@@ -201,31 +203,16 @@ static int print_json(const struct bench *b)
         mr_json_object_end(json);
     }
     mr_json_array_end(json);
-    mr_json_object(json, "config");
-    mr_options_json(options, b->opts, json);
-    mr_json_object_end(json);
-    return cli_json_end(json);
+    return bench_train_json_end(json, options, b->opts);
 }
 
 static int run(void *values, int n_args, char **args)
 {
     (void)n_args;
     struct bench b = {.opts = values, .dataset = args[0]};
-    struct cli_progress progress;
-    int rc = 0;
-    cli_catch_interrupts();
-    cli_progress_begin(&progress, "story", N_STEPS, "steps");
-    for (int k = 0; k < N_STEPS && rc == 0 && !cli_interrupted(); k++) {
-        rc = one(&b, k);
-        cli_progress_update(&progress, (uint64_t)k + 1);
-    }
-    cli_progress_end(&progress);
-    if (rc < 0)
-        return cli_error(rc);
-    if (cli_interrupted())
-        return CLI_FAILED;
-    if (cli.json)
-        return print_json(&b);
+    int code = bench_train_each("story", "steps", N_STEPS, one, &b);
+    if (code != CLI_OK || cli.json)
+        return code == CLI_OK ? print_json(&b) : code;
     print_text(&b);
     return CLI_OK;
 }

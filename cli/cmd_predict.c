@@ -141,6 +141,10 @@ static int open_all(struct predict *p, const char *dataset)
         if (strcmp(mr_dataset_field(p->ds, f)->name, "label") == 0)
             p->label = f;
     p->classes = train_outputs(p->net); /* a list of layers says itself how many */
+    if (p->label >= 0)
+        rc = train_check_label(p->ld, p->label, (int)p->loss, p->classes, mr_dataset_text(p->ds));
+    if (rc < 0)
+        return rc;
     p->outputs = calloc(p->opts->batch_size, p->classes * sizeof *p->outputs);
     p->labels = calloc(p->opts->batch_size, 8);
     return p->outputs && p->labels ? mr_net_zero_totals(p->net, p->stream)

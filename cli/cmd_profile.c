@@ -23,8 +23,8 @@ static const struct mr_option table[] = {
             "What is recorded: cuda (calls, kernels, copies), or cuda-light (copies, synchronisation and their calls), "
             "nvtx (ranges), osrt (long calls of the operating system), millrace (the library's own spans), none"),
     OPTION("capture-range", 'c', MR_OPT_STRING, capture_range, "none", .meta = "RANGE",
-           .help = "Record only inside cudaProfilerApi (from cudaProfilerStart to Stop) or nvtx:NAME (a range, NAME or "
-                   "NAME@DOMAIN); none: all the time"),
+           .help = "Record only inside cudaProfilerApi (from cudaProfilerStart to Stop) or nvtx:NAME (a range, NAME, "
+                   "NAME@DOMAIN or DOMAIN@NAME); none: all the time"),
     OPTION("capture-range-end", 0, MR_OPT_ENUM, capture_range_end, "stop", .choices = range_ends,
            .help = "After the first capture range stop recording, or repeat for each"),
     OPTION("delay", 'y', MR_OPT_DURATION, delay_ns, "0", .unit = "s", .help = "Record nothing for this long"),
@@ -113,10 +113,10 @@ static void warn_empty(const struct profile_run *run)
     if (o->merge)
         cli_warn("nothing was recorded: %s holds no events", o->merge);
     else if (strcmp(o->capture_range, "none") != 0)
-        cli_warn(
-            "nothing was recorded: --capture-range %s never began (%s), or nothing happened inside", o->capture_range,
-            strncmp(o->capture_range, "nvtx:", 5) == 0 ? "an NVTX range of this very name, of domain @DOMAIN or none"
-                                                       : "cudaProfilerStart(), torch.cuda.profiler.start()");
+        cli_warn("nothing was recorded: --capture-range %s never began (%s), or nothing happened inside",
+                 o->capture_range,
+                 strncmp(o->capture_range, "nvtx:", 5) == 0 ? "an NVTX range of this very name, of the DOMAIN or none"
+                                                            : "cudaProfilerStart(), torch.cuda.profiler.start()");
     else
         cli_warn("nothing was recorded: the program made none of the calls that --trace %s is about%s", o->trace,
                  o->delay_ns ? ", or ended before the --delay" : "");

@@ -26,7 +26,8 @@ static const struct mr_option table[] = {
          "Order by this column, largest first; -COLUMN: smallest first (--sort=-start); default: each report's own"},
     {"limit", 'n', MR_OPT_UINT, AT(limit), "0", .unit = "rows", .help = "Rows of a report at most; 0: all"},
     {"range", 0, MR_OPT_STRING, AT(range), .meta = "NAME",
-     .help = "Only what begins inside NVTX ranges of this name, of any domain; DOMAIN@NAME: of this one"},
+     .help =
+         "Only what begins inside NVTX ranges of this name, of any domain; DOMAIN@NAME or NAME@DOMAIN: of this one"},
     {"from", 0, MR_OPT_DURATION, AT(from), "0", .unit = "s", .help = "Only what begins at this time or later"},
     {"to", 0, MR_OPT_DURATION, AT(to), "0", .unit = "s", .help = "Only what begins before this time; 0: the end"},
     {"step", 0, MR_OPT_STRING, AT(step), .meta = "NAME", .help = "The NVTX range that is a step, for step_breakdown"},

@@ -92,7 +92,7 @@ static int check_output(const struct options *o, const char *file, const char *p
     return CLI_OK;
 }
 
-static int tell(const char *path, int format, uint64_t events)
+static int tell(const struct options *o, const char *path, int format, uint64_t events)
 {
     struct stat status;
     uint64_t bytes = stat(path, &status) == 0 ? (uint64_t)status.st_size : 0;
@@ -104,6 +104,9 @@ static int tell(const char *path, int format, uint64_t events)
         mr_json_string(json, "format", formats[format]);
         mr_json_uint(json, "bytes", bytes);
         mr_json_uint(json, "events", events);
+        mr_json_object(json, "config");
+        mr_options_json(table, o, json);
+        mr_json_object_end(json);
         return cli_json_end(json);
     }
     char size[CLI_HUMAN], n[CLI_HUMAN];
@@ -128,7 +131,7 @@ static int write_picture(const struct options *o, const char *file, const char *
         return cli_error(rc);
     rc = mr_timeline_write(recording, path, library_formats[format], &opts);
     mr_recording_close(recording);
-    return rc ? cli_error(rc) : tell(path, format, events);
+    return rc ? cli_error(rc) : tell(o, path, format, events);
 }
 
 static int run(void *options, int n_args, char **args)
@@ -160,6 +163,7 @@ static const struct cli_note json_notes[] = {
     {"format", "What it is: perfetto, html, svg or png."},
     {"bytes", "Its size."},
     {"events", "Events in it: ranges, calls, OS calls, kernels, copies and sets."},
+    {"config", "The options, defaults included."},
     {NULL, NULL},
 };
 

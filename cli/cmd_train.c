@@ -217,7 +217,8 @@ const struct cli_command cli_train = {
         "device had to wait for data; at the end, where the time went.\n\nThe net is on cpu or a GPU; parameters begin "
         "as PyTorch's do. On cpu the same command gives the same parameters, bit for bit, for any --workers and "
         "--threads, and when it was killed and resumed. On a GPU a step is one graph, launched for each batch; the "
-        "host looks at the loss every 64 steps.\n\nA checkpoint holds parameters under PyTorch's names "
+        "host looks at the loss every 256 steps; steps behind a loss that is not finite change nothing until then."
+        "\n\nA checkpoint holds parameters under PyTorch's names "
         "(safetensors.torch.load_file reads them), the state of optimizer, schedule and loader, the loss scale of "
         "fp16, and a checksum; it is replaced as a whole. An interrupt ends the run in order: with a "
         "checkpoint, if one is wanted, and exit status 1.",

@@ -183,21 +183,46 @@ static bool set_number(const char *name, uint64_t value)
     return setenv(name, text, 1) == 0;
 }
 
-/* A library that the user injects himself goes on being injected: by ours, which the driver or NVTX then loads in its place. */
-static bool inject(const char *variable, const char *next, const struct profile_run *run)
+/* What the user has there himself; NULL: nothing but us. */
+static const char *others(const char *variable, const struct profile_run *run)
 {
     const char *own = getenv(variable);
-    if (own && own[0] && strcmp(own, run->module) != 0) {
-        cli_warn("%s=%s is set: it is loaded too, before the recorder", variable, own);
-        if (setenv(next, own, 1) != 0)
-            return false;
-    }
-    return setenv(variable, run->module, 1) == 0;
+    return own && own[0] && strcmp(own, run->module) != 0 ? own : NULL;
 }
 
+/* A library that the user injects himself goes on being injected: by ours, which the driver loads in its place. */
+static bool inject_cuda(const struct profile_run *run)
+{
+    const char *own = others("CUDA_INJECTION64_PATH", run);
+    if (own)
+        cli_warn("CUDA_INJECTION64_PATH=%s is set: it is loaded too, before the recorder", own);
+    if (own && setenv("MILLRACE_RECORD_NEXT_CUDA", own, 1) != 0)
+        return false;
+    return setenv("CUDA_INJECTION64_PATH", run->module, 1) == 0;
+}
+
+/* NVTX has one place for each of its functions: who is loaded last takes them all from the one before. */
+static bool inject_nvtx(const struct profile_run *run)
+{
+    const char *own = others("NVTX_INJECTION64_PATH", run);
+    if (own)
+        cli_warn(
+            "NVTX_INJECTION64_PATH=%s is set: it is not loaded, as NVTX serves one tool; --trace without nvtx keeps it",
+            own);
+    return setenv("NVTX_INJECTION64_PATH", run->module, 1) == 0;
+}
+
+/* The dynamic linker takes a list with spaces or colons between, and complains to the program's output of what it does not find. */
 static bool preload(const struct profile_run *run)
 {
     const char *own = getenv("LD_PRELOAD");
+    if (strpbrk(run->module, " :")) {
+        cli_warn(
+            "no calls of the operating system are recorded: LD_PRELOAD cannot name %s, which has a space or a colon; "
+            "MILLRACE_RECORD_MODULE=FILE names a copy of it elsewhere",
+            run->module);
+        return true;
+    }
     size_t bytes = strlen(run->module) + (own ? strlen(own) : 0) + 2;
     char *both = malloc(bytes);
     if (!both)
@@ -224,9 +249,9 @@ int profile_environment(struct profile_run *run)
               setenv("MILLRACE_RECORD_GRAPHS", o->graph_trace ? "graph" : "node", 1) == 0 &&
               setenv("MILLRACE_RECORD_MODULE", run->module, 1) == 0;
     if (ok && run->traced & (TRACE_CUDA | TRACE_METRICS))
-        ok = inject("CUDA_INJECTION64_PATH", "MILLRACE_RECORD_NEXT_CUDA", run);
-    if (ok && run->traced & TRACE_NVTX)
-        ok = inject("NVTX_INJECTION64_PATH", "MILLRACE_RECORD_NEXT_NVTX", run);
+        ok = inject_cuda(run);
+    if (ok && (run->traced & TRACE_NVTX || strncmp(o->capture_range, "nvtx:", 5) == 0))
+        ok = inject_nvtx(run);
     if (ok && run->traced & TRACE_OSRT)
         ok = preload(run);
     return ok ? CLI_OK : cli_fail("out of memory");

@@ -88,15 +88,19 @@ static int make_optim_text(struct train *t)
     return mr_error_set(-ENOMEM, "train: no memory");
 }
 
+/* Steps behind a loss that is not finite change nothing: what is wrong is still to be seen when the host looks. */
 static int attach(struct train *t, void *low)
 {
     struct mr_optim_extra extra;
     const float *loss_scale;
     mr_optim_extra_init(t->optim, &extra);
     extra.copy = low;
-    extra.copy_dtype = train_dtype(t->opts);
+    if (low)
+        extra.copy_dtype = train_dtype(t->opts);
     mr_net_scaling(t->net, &loss_scale, &extra.grad_scale, &extra.skip);
-    return low ? mr_optim_attach(t->optim, &extra) : 0;
+    if (!extra.skip)
+        extra.skip = mr_net_bad_loss(t->net);
+    return mr_optim_attach(t->optim, &extra);
 }
 
 static int open_optim(struct train *t)
@@ -141,6 +145,16 @@ static int open_sampler(struct train *t)
                            &t->sampler);
 }
 
+static int check_labels(const struct train *t)
+{
+    const struct train_data *d = t->data;
+    uint32_t outputs = train_outputs(t->net);
+    int rc = train_check_label(t->ld, d->label, t->opts->loss, outputs, mr_dataset_text(d->ds));
+    return rc == 0 && d->test_loader
+               ? train_check_label(d->test_loader, d->label, t->opts->loss, outputs, mr_dataset_text(d->test))
+               : rc;
+}
+
 int train_open(struct train *t, struct train_data *data, const struct train_opts *opts, const struct checkpoint *from)
 {
     uint64_t start = mr_time_ns();
@@ -150,6 +164,8 @@ int train_open(struct train *t, struct train_data *data, const struct train_opts
     int rc = parse_every(t);
     if (rc == 0)
         rc = mr_schedule_parse(opts->schedule, &t->schedule);
+    if (rc == 0 && opts->loss == MR_MSE && mr_schedule_wants_more(t->schedule))
+        rc = mr_error_set(MR_EOPTION, "--schedule %s: max wants an accuracy, and --loss mse has none", opts->schedule);
     if (rc == 0)
         rc = train_net_open(data, opts, (uint32_t)(opts->batch_size < length ? opts->batch_size : length), &t->net);
     if (rc == 0)
@@ -160,6 +176,8 @@ int train_open(struct train *t, struct train_data *data, const struct train_opts
         rc = train_check_state(t, from);
     if (rc == 0)
         rc = train_loader_open(data, false, t->sampler, from ? checkpoint_get(from, "loader") : NULL, &t->ld);
+    if (rc == 0)
+        rc = check_labels(t);
     if (rc == 0 && from)
         rc = train_restore(t, from);
     if (rc == 0)

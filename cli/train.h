@@ -75,6 +75,12 @@ struct train_epoch {
     double loss, accuracy, test_loss, test_accuracy, seconds, test_seconds, lr, samples_per_s, waited; /* NaN: none */
 };
 
+/* How long batches kept the device, by its own clock. */
+struct train_use {
+    uint64_t batches, ns, step; /* the loader's count, and where the run was, at the latest look */
+    double seconds;             /* from the window's begin to that look */
+};
+
 struct train_graph {
     const void *input, *labels;
     uint32_t n;
@@ -113,6 +119,7 @@ struct train {
 
     /* where the time went, seconds; of this process */
     double opening, waiting, stepping, testing, saving;
+    struct train_use use; /* of this epoch */
     uint64_t start_ns, epoch_ns, saved_ns, epoch_wait_ns, epoch_steps;
     uint64_t every_steps, every_ns; /* checkpoints */
     struct mr_loader_stats stats;   /* at the end */
@@ -127,6 +134,9 @@ void train_data_close(struct train_data *data);
 int train_shape_of(const struct mr_spec *spec, struct train_shape *out);
 int train_loader_open(struct train_data *data, bool test, struct mr_sampler *sampler, const char *state,
                       struct mr_loader **out);
+/* Does the loader's field of labels hold what a net of so many outputs reads of each sample: one class, or (mse) a number an
+ * output? who: the data set, for the error. */
+int train_check_label(const struct mr_loader *ld, int field, int loss, uint32_t outputs, const char *who);
 /* How labels lie, for the error on those out of range. */
 void train_label_range(const struct train_data *data, int64_t *low, int64_t *high, uint64_t *looked_at);
 
@@ -145,8 +155,9 @@ int train_step(struct train *t, bool *last);
 int train_take_totals(struct train *t);
 /* Goes over the test set. [out] out: sums. */
 int train_test(struct train *t, struct train_sums *out);
-/* The share of the time that the device (or, on cpu, the step's thread) had no batch, over `seconds` of `steps` steps. */
-double train_waited(const struct train *t, uint64_t steps, double seconds, uint64_t wait_ns);
+/* The share of the time that the device (or, on cpu, the step's thread) had no batch, in the `seconds` since train_use_begin(). */
+void train_use_begin(struct train *t);
+double train_waited(struct train *t, double seconds, uint64_t wait_ns);
 
 /* train_run.c: to the end. Returns 0 or the error. */
 int train_run(struct train *t);
@@ -160,7 +171,8 @@ int train_load_net(struct mr_net *net, const struct checkpoint *c);
 
 /* train_files.c: --log and --plot. Print errors, return an exit code. */
 int train_log_open(struct train *t);
-void train_log_steps(struct train *t); /* a row every --log-every steps */
+int train_log_steps(
+    struct train *t); /* a row every --log-every steps; what train_take_totals() returns, if that is an error */
 void train_log_epoch(struct train *t, const struct train_epoch *e);
 int train_log_close(struct train *t);
 int train_draw(const struct train *t);

@@ -85,25 +85,52 @@ static int find_label(struct train_data *d)
                         mr_dataset_text(d->ds));
 }
 
+static uint32_t clip(uint64_t v)
+{
+    return v > UINT32_MAX ? UINT32_MAX : (uint32_t)v;
+}
+
+/* Elements of a field of one sample; 0: shapes vary. */
+static uint64_t elements(const struct mr_spec *spec)
+{
+    uint64_t bytes = 0;
+    return !spec->var_dims && mr_spec_bytes(spec, &bytes) == 0 ? bytes / mr_dtype_size(spec->dtype) : 0;
+}
+
+int train_check_label(const struct mr_loader *ld, int field, int loss, uint32_t outputs, const char *who)
+{
+    char text[160];
+    const struct mr_spec *spec = mr_loader_field(ld, field);
+    if (!spec)
+        return mr_error_set(MR_ESHAPE, "%s: has no field %d, where the labels are: want the fields of the training set",
+                            who, field);
+    uint64_t n = elements(spec), want = loss == MR_MSE ? outputs : 1;
+    if (n == want)
+        return 0;
+    mr_spec_format(spec, text, sizeof text);
+    if (loss == MR_MSE)
+        return mr_error_set(MR_ESHAPE,
+                            "%s: targets are %s, but the net has %u output%s: want as many numbers as outputs in each "
+                            "target",
+                            who, text, outputs, cli_s(outputs));
+    return mr_error_set(MR_ESHAPE,
+                        "%s: labels are %s, for a net of %u outputs: want one class in each label (--loss mse takes "
+                        "vectors)",
+                        who, text, outputs);
+}
+
 static int count_classes(struct train_data *d)
 {
     uint64_t n = d->opts->classes ? d->opts->classes : mr_dataset_classes(d->ds);
     if (n == 0 && is_idx(d->ds))
         n = 10;
-    if (n == 0 && d->opts->loss == MR_MSE) { /* as many outputs as targets */
-        const struct mr_spec *spec = mr_dataset_field(d->ds, d->label);
-        n = spec->rank == 0 ? 1 : spec->dim[0];
-    }
+    if (n == 0 && d->opts->loss == MR_MSE) /* as many outputs as targets */
+        n = clip(elements(mr_dataset_field(d->ds, d->label)));
     if (n == 0)
         return mr_error_set(MR_EOPTION, "%s: does not say how many classes there are: give --classes N",
                             mr_dataset_text(d->ds));
     d->classes = (uint32_t)n;
     return 0;
-}
-
-static uint32_t clip(uint64_t v)
-{
-    return v > UINT32_MAX ? UINT32_MAX : (uint32_t)v;
 }
 
 int train_shape_of(const struct mr_spec *spec, struct train_shape *out)

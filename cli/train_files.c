@@ -110,11 +110,14 @@ void train_log_epoch(struct train *t, const struct train_epoch *e)
     row(t, "epoch", e);
 }
 
-void train_log_steps(struct train *t)
+int train_log_steps(struct train *t)
 {
     struct log *log = t->log;
-    if (!log || !t->opts->log_every || t->step % t->opts->log_every != 0 || train_take_totals(t) < 0)
-        return;
+    if (!log || !t->opts->log_every || t->step % t->opts->log_every != 0)
+        return 0;
+    int rc = train_take_totals(t);
+    if (rc < 0)
+        return rc;
     double n = (double)(t->sums.n_samples - log->sums.n_samples);
     struct train_epoch e = {.epoch = t->epoch + 1,
                             .steps = t->step,
@@ -130,6 +133,7 @@ void train_log_steps(struct train *t)
     log->step = t->step;
     if (n > 0)
         row(t, "steps", &e);
+    return 0;
 }
 
 int train_log_close(struct train *t)

@@ -21,6 +21,7 @@ static void begin_epoch(struct train *t)
 {
     t->epoch_ns = mr_time_ns();
     t->epoch_wait_ns = wait_ns(t);
+    train_use_begin(t);
     t->epoch_steps = 0;
     t->sums = (struct train_sums){0};
 }
@@ -102,7 +103,7 @@ static int end_epoch(struct train *t)
                             .lr = mr_optim_get_lr(t->optim, 0)};
     uint64_t waited = wait_ns(t) - t->epoch_wait_ns;
     e.samples_per_s = e.seconds > 0 ? (double)t->sums.n_samples / e.seconds : 0;
-    e.waited = train_waited(t, t->epoch_steps, e.seconds, waited);
+    e.waited = train_waited(t, e.seconds, waited);
     t->waiting += e.waited * e.seconds;
     t->stepping += (1 - e.waited) * e.seconds;
     rc = test(t, &e);
@@ -111,7 +112,8 @@ static int end_epoch(struct train *t)
     if (rc < 0)
         return rc;
     t->epoch++;
-    mr_schedule_observe(t->schedule, isnan(e.test_loss) ? e.loss : e.test_loss);
+    double loss = isnan(e.test_loss) ? e.loss : e.test_loss;
+    mr_schedule_observe(t->schedule, mr_schedule_wants_more(t->schedule) ? score(&e) : loss);
     judge(t, t->n_history - 1, t->earlier_seconds + since(t->start_ns));
     train_log_epoch(t, &e);
     if (!cli.json) {
@@ -142,11 +144,9 @@ static bool save_is_due(const struct train *t)
 /* After a step: whatever else is due. */
 static int after_step(struct train *t, bool last)
 {
-    int rc = last ? end_epoch(t) : 0;
+    int rc = last ? end_epoch(t) : train_log_steps(t);
     if (rc < 0)
         return rc;
-    if (!last)
-        train_log_steps(t);
     if (t->opts->max_steps && t->step >= t->opts->max_steps && t->end == TRAIN_EPOCHS)
         t->end = TRAIN_STEPS;
     if (cli_interrupted())
@@ -182,7 +182,7 @@ int train_run(struct train *t)
     cli_progress_end(&t->progress);
     double rest = since(t->epoch_ns); /* of an epoch that did not end */
     if (t->epoch_steps) {
-        double waited = train_waited(t, t->epoch_steps, rest, wait_ns(t) - t->epoch_wait_ns);
+        double waited = train_waited(t, rest, wait_ns(t) - t->epoch_wait_ns);
         t->waiting += waited * rest;
         t->stepping += (1 - waited) * rest;
     }

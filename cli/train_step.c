@@ -6,7 +6,9 @@
 #include <stdlib.h>
 
 #define CHECK_EVERY 256 /* steps between looks at a device's totals, each of which waits for it */
-#define SKIP_MOST   100 /* in a row: by then it is the parameters */
+#define WARM_STEPS                                                                                                     \
+    64 /* of an epoch: the run's first ones load libraries and record graphs, and tell nothing of the rest */
+#define SKIP_MOST 100 /* in a row: by then it is the parameters */
 
 static struct mr_net_batch net_batch(const struct train_data *d, const struct mr_batch *b)
 {
@@ -166,6 +168,24 @@ static int step_on(struct train *t, const struct mr_batch *b)
     return rc;
 }
 
+void train_use_begin(struct train *t)
+{
+    struct mr_loader_stats st;
+    mr_loader_stats(t->ld, &st);
+    t->use = (struct train_use){.batches = st.used_batches, .ns = st.used_ns, .step = t->step};
+}
+
+/* Not all batches are timed: the steps since the latest look took as long as those of them that were, or as the run's. */
+static void look_at_use(struct train *t)
+{
+    struct mr_loader_stats st;
+    mr_loader_stats(t->ld, &st);
+    uint64_t n = st.used_batches - t->use.batches, ns = st.used_ns - t->use.ns;
+    double mean = n ? (double)ns / (double)n : st.used_batches ? (double)st.used_ns / (double)st.used_batches : 0;
+    double seconds = t->use.seconds + mean * (double)(t->step - t->use.step) * 1e-9;
+    t->use = (struct train_use){st.used_batches, st.used_ns, t->step, seconds};
+}
+
 int train_step(struct train *t, bool *last)
 {
     struct mr_batch b;
@@ -180,7 +200,8 @@ int train_step(struct train *t, bool *last)
         return rc < 0 ? rc : released;
     t->step++;
     t->stepped = true;
-    t->epoch_steps++;
+    if (++t->epoch_steps == WARM_STEPS)
+        look_at_use(t);
     return 1;
 }
 
@@ -211,15 +232,13 @@ int train_test(struct train *t, struct train_sums *out)
     return rc;
 }
 
-double train_waited(const struct train *t, uint64_t steps, double seconds, uint64_t wait_ns)
+double train_waited(struct train *t, double seconds, uint64_t wait_ns)
 {
-    struct mr_loader_stats st;
     if (!(seconds > 0))
         return 0;
-    mr_loader_stats(t->ld, &st);
+    look_at_use(t);
     double waited = (double)wait_ns * 1e-9 / seconds;
-    if (!t->data->info.unified &&
-        st.timed_batches > 0) /* by the device's own clock: a host that runs ahead waits, too */
-        waited = 1 - (double)st.timed_use_ns / (double)st.timed_batches * (double)steps * 1e-9 / seconds;
+    if (!t->data->info.unified && t->use.batches > 0) /* a host that runs ahead waits, too */
+        waited = 1 - t->use.seconds / seconds;
     return waited < 0 ? 0 : waited > 1 ? 1 : waited;
 }

@@ -154,7 +154,7 @@ static void thread_ended(void *thread)
     atomic_store_explicit(&((struct record_thread *)thread)->ended, true, memory_order_release);
 }
 
-static void lose(uint32_t n)
+void record_lose(uint32_t n)
 {
     atomic_fetch_add_explicit(&record_core.n_lost, n, memory_order_relaxed);
 }
@@ -192,13 +192,13 @@ static bool put(enum mr_part_type type, const void *record)
 void record_put(enum mr_part_type type, const void *record)
 {
     if (mine.busy || !record_start()) {
-        lose(mine.busy != 0);
+        record_lose(mine.busy != 0);
         return;
     }
     int saved = errno;
     mine.busy = 1;
     if (!put(type, record))
-        lose(1);
+        record_lose(1);
     mine.busy = 0;
     errno = saved;
 }
@@ -453,7 +453,9 @@ __attribute__((constructor)) static void loaded(void)
     record_inside = false;
 }
 
+/* exit() in a signal handler may have come while this thread held the recorder's locks: then what was not written is lost. */
 __attribute__((destructor)) static void unloaded(void)
 {
-    record_finish();
+    if (!record_is_busy())
+        record_finish();
 }

@@ -11,7 +11,7 @@
  * The environment that `millrace profile` sets:
  *   MILLRACE_RECORD_DIR          folder of the parts; without it the recorder does nothing
  *   MILLRACE_RECORD_TRACE        decimal bits of enum mr_part_trace
- *   MILLRACE_RECORD_CAPTURE      none | cudaProfilerApi | nvtx:NAME (NAME or NAME@DOMAIN)
+ *   MILLRACE_RECORD_CAPTURE      none | cudaProfilerApi | nvtx:NAME (NAME, NAME@DOMAIN or DOMAIN@NAME)
  *   MILLRACE_RECORD_CAPTURE_END  stop | repeat
  *   MILLRACE_RECORD_DELAY_MS, MILLRACE_RECORD_DURATION_MS   0: none
  *   MILLRACE_RECORD_OSRT_NS      shortest OS call that is kept; default 1000
@@ -61,11 +61,13 @@ void record_capture(bool begin);
 /* Grows by one in a forked child: what record_string() gave before is then void. */
 uint32_t record_generation(void);
 
-/* Called, with whether events are wanted now, whenever that changed: at record_capture() on its thread, else within some 50 ms
- * on the writer's. One listener; it is told the present state at once. */
+/* Called, with whether events are wanted now, whenever that changed: at record_capture() on its thread, unless another is just
+ * telling it, else within some 50 ms on the writer's; by one thread at a time, without a lock of ours. One listener; it is told
+ * the present state at once. */
 void record_on_capture(void (*listener)(bool on));
 
-/* Was this moment inside of what is to be recorded? Of the last 64 ranges; any thread. */
+/* Was this moment inside of what is to be recorded? Of the last 4096 ranges; what may have been in older ones is counted as dropped.
+ * Any thread. */
 bool record_in_capture(uint64_t time_ns);
 
 /* Is the capture range that of cudaProfilerStart/Stop? Else the text after "nvtx:", or NULL. */

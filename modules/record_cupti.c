@@ -16,6 +16,7 @@
 #define STACK_SIZE  (1024 * 1024)
 #define SYNC_NS     3000000000ull  /* the device is waited for at the end at most so long */
 #define END_NS      10000000000ull /* and all of the end */
+#define LEAVE_NS    1000000000ull  /* what _exit() waits: it may come in the middle of a callback or a signal handler */
 #define MAX_REPORTS 8              /* kinds that were refused */
 
 struct record_cupti cupti;
@@ -176,9 +177,11 @@ static void at_exit(void)
     if (generation != record_generation() || getpid() != record_core.pid)
         return;
     uint64_t begin = record_now();
+    bool inside = record_inside;
     record_inside = true;
     ending_context = current_context();
     if (!have_thread) {
+        atomic_store(&stage, ENDED);
         cupti.ActivityFlushAll(CUPTI_FLUSH_FORCED);
         record_cupti_buffers_convert();
         record_cupti_convert_flush(true);
@@ -194,7 +197,26 @@ static void at_exit(void)
         if (atomic_load(&stage) != ENDED)
             record_note("warning", 0, "the device was still busy when the program ended: its last records are missing");
     }
-    record_inside = false;
+    record_inside = inside;
+}
+
+/*
+ * _exit(), which calls no atexit functions: our thread is asked for what CUPTI has, without a look at the device and without a call
+ * of the dynamic linker on this thread, whose locks the caller may hold.
+ */
+static void leave(void)
+{
+    unsigned running = RUNNING;
+    if (generation != record_generation() || !atomic_compare_exchange_strong(&stage, &running, ENDING))
+        return;
+    record_wake(&wake);
+    uint64_t begin = record_now();
+    for (uint64_t now = begin; have_thread && atomic_load(&stage) != ENDED && now - begin < LEAVE_NS;
+         now = record_now())
+        record_wait(&wake, atomic_load(&wake), 20000000);
+    if (atomic_load(&stage) != ENDED)
+        record_note("warning", 0,
+                    "the program ended by _exit() and CUPTI did not answer: its last records are missing");
 }
 
 static bool start_thread(void)
@@ -289,6 +311,7 @@ static bool inject(void)
     record_cupti_calls_enable(true);
     record_on_capture(capture);
     atexit(at_exit);
+    record_on_finish(leave);
     return true;
 }
 

@@ -9,7 +9,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define WINDOWS 64
+#define WINDOWS     4096 /* remembered; CUPTI gives a call's record up to some seconds later */
+#define PATIENCE_NS 100000000ull
 
 enum { BEFORE, INSIDE, AFTER };
 
@@ -22,12 +23,15 @@ static struct gate own;
 static struct gate *gate = &own; /* shared between processes when there is a capture range; constant once loaded */
 static bool gated, ranged;
 static _Atomic(void (*)(bool)) listener;
-static struct record_lock telling; /* what the listener is told comes in order */
+static struct record_lock telling; /* guards what follows; not held while the listener is called */
+static bool calling;               /* somebody tells the listener, and goes on until it knows the present state */
+static atomic_uint n_told;         /* counts up when somebody has told it all */
 static int told = -1;              /* what it knows; -1: nothing */
 static struct window {             /* when it was told that recording is on, and off; under `telling` */
     uint64_t from_ns, to_ns;       /* to 0: still on */
 } window[WINDOWS];
 static unsigned n_windows; /* so far */
+static uint64_t first_ns;  /* of all of them */
 
 /* The folder is the recording's own, so the file's name cannot meet another's. */
 static void share(void)
@@ -74,31 +78,68 @@ bool record_gate_open(void)
     return now >= from && (!record_config.duration_ns || now - from < record_config.duration_ns);
 }
 
-void record_gate_poll(void)
+static void note_window(bool open)
 {
-    record_lock(&telling);
-    void (*tell)(bool) = atomic_load(&listener);
-    int open = record_gate_open();
-    if (tell && told != open) {
-        if (open)
-            window[n_windows++ % WINDOWS] = (struct window){.from_ns = record_now()};
-        else if (n_windows > 0)
-            window[(n_windows - 1) % WINDOWS].to_ns = record_now();
-        told = open;
-        tell(open);
-    }
-    record_unlock(&telling);
+    if (open && n_windows == 0)
+        first_ns = record_now();
+    if (open)
+        window[n_windows++ % WINDOWS] = (struct window){.from_ns = record_now()};
+    else if (n_windows > 0)
+        window[(n_windows - 1) % WINDOWS].to_ns = record_now();
 }
 
+/*
+ * The listener switches CUPTI, which may wait until the program's threads are out of its callbacks, where they may be about to come
+ * here: so it is told without the lock, by one thread at a time.
+ */
+static void tell_until_it_knows(void)
+{
+    void (*tell)(bool);
+    bool any = false;
+    record_lock(&telling);
+    for (int open; !calling && (tell = atomic_load(&listener)) && told != (open = record_gate_open()); any = true) {
+        note_window(open);
+        told = open;
+        calling = true;
+        record_unlock(&telling);
+        tell(open);
+        record_lock(&telling);
+        calling = false;
+    }
+    record_unlock(&telling);
+    if (any)
+        record_wake(&n_told);
+}
+
+/* What another thread tells just now is waited for, so that nothing of the capture is missed, but not for ever. */
+void record_gate_poll(void)
+{
+    unsigned seen = atomic_load(&n_told);
+    record_lock(&telling);
+    bool other = calling;
+    record_unlock(&telling);
+    if (other)
+        record_wait(&n_told, seen, PATIENCE_NS);
+    tell_until_it_knows();
+}
+
+/* Newest first: most records are recent. Of what began in windows that are forgotten nobody knows: it counts as dropped. */
 bool record_in_capture(uint64_t time_ns)
 {
     if (!gated)
         return true;
-    bool inside = false;
+    bool inside = false, known = false;
     record_lock(&telling);
-    for (unsigned i = 0; i < n_windows && i < WINDOWS && !inside; i++)
-        inside = time_ns >= window[i].from_ns && (!window[i].to_ns || time_ns < window[i].to_ns);
+    unsigned oldest = n_windows > WINDOWS ? n_windows - WINDOWS : 0;
+    for (unsigned i = n_windows; i > oldest && !known; i--) {
+        const struct window *w = &window[(i - 1) % WINDOWS];
+        known = time_ns >= w->from_ns;
+        inside = known && (!w->to_ns || time_ns < w->to_ns);
+    }
+    bool forgotten = !known && oldest > 0 && time_ns >= first_ns;
     record_unlock(&telling);
+    if (forgotten)
+        record_lose(1);
     return inside;
 }
 
@@ -140,4 +181,5 @@ void record_gate_forked(void)
 {
     atomic_store(&listener, NULL);
     atomic_store(&telling.word, 0);
+    calling = false;
 }

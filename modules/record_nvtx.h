@@ -118,7 +118,7 @@ struct nvtx_category {
 struct nvtx_domain {
     struct nvtx_domain *next;
     struct nvtx_text *name; /* NULL: the default domain */
-    bool captures;          /* the range that opens the capture is one of this domain */
+    uint8_t captures;       /* not 0: the range that opens the capture is one of this domain */
     _Atomic(struct nvtx_category *) categories[N_CATEGORY_LISTS];
 };
 

@@ -17,7 +17,9 @@ static struct {
 } arena;
 
 static struct nvtx_domain default_domain;
-static char capture_range[256], capture_domain[256]; /* constant once begun; "": none, or the default domain */
+static struct capture {
+    char range[256], domain[256]; /* "": none, or the default domain */
+} capture[2];                     /* the two readings of what was asked for; constant once begun */
 
 static void *take(size_t bytes)
 {
@@ -142,6 +144,16 @@ struct nvtx_domain *nvtx_domain_of(void *handle)
     return handle ? handle : &default_domain;
 }
 
+/* Bit i: the range of capture[i] opens the capture in this domain. */
+static uint8_t captures_of(const char *domain)
+{
+    uint8_t captures = 0;
+    for (int i = 0; i < 2; i++)
+        if (capture[i].range[0] && strcmp(capture[i].domain, domain) == 0)
+            captures |= (uint8_t)(1u << i);
+    return captures;
+}
+
 /* Two domains of one name are one. */
 struct nvtx_domain *nvtx_domain_find(const char *name)
 {
@@ -154,7 +166,7 @@ struct nvtx_domain *nvtx_domain_find(const char *name)
         domain = domain->next;
     if (kept && !domain && (domain = take(sizeof *domain))) {
         domain->name = kept;
-        domain->captures = capture_range[0] && strcmp(capture_domain, name) == 0;
+        domain->captures = captures_of(name);
         domain->next = domains;
         domains = domain;
     }
@@ -197,19 +209,30 @@ uint32_t nvtx_category_number(struct nvtx_domain *domain, uint32_t category)
 
 /* ---- the range that opens the capture ---- */
 
-/* NAME or NAME@DOMAIN: what follows the last '@'. */
+static bool read_capture(struct capture *to, const char *range, size_t range_bytes, const char *domain, size_t bytes)
+{
+    if (range_bytes >= sizeof to->range || bytes >= sizeof to->domain)
+        return false;
+    memcpy(to->range, range, range_bytes);
+    memcpy(to->domain, domain, bytes);
+    return true;
+}
+
+/* NAME, NAME@DOMAIN (what follows the last '@') or, as reports have it, DOMAIN@NAME: which, only the program's ranges tell. */
 void nvtx_names_begin(void)
 {
-    const char *asked = record_captures_range();
-    const char *at = asked ? strrchr(asked, '@') : NULL;
-    size_t n = asked ? (at ? (size_t)(at - asked) : strlen(asked)) : 0;
-    if (n >= sizeof capture_range || (at && strlen(at + 1) >= sizeof capture_domain)) {
+    const char *asked = record_captures_range() ? record_captures_range() : "";
+    const char *first = strchr(asked, '@'), *last = strrchr(asked, '@');
+    size_t n = strlen(asked);
+    bool fits = last ? read_capture(&capture[0], asked, (size_t)(last - asked), last + 1, strlen(last + 1))
+                     : read_capture(&capture[0], asked, n, "", 0);
+    if (fits && first)
+        fits = read_capture(&capture[1], first + 1, strlen(first + 1), asked, (size_t)(first - asked));
+    if (!fits) {
+        memset(capture, 0, sizeof capture);
         record_note("warning", 0, "the NVTX range of the capture has too long a name: nothing opens the capture");
-        return;
     }
-    memcpy(capture_range, asked ? asked : "", n);
-    memcpy(capture_domain, at ? at + 1 : "", at ? strlen(at + 1) : 0);
-    default_domain.captures = n && !capture_domain[0];
+    default_domain.captures = captures_of("");
 }
 
 bool nvtx_names_capture(const struct nvtx_domain *domain, const struct nvtx_message *message)
@@ -217,10 +240,14 @@ bool nvtx_names_capture(const struct nvtx_domain *domain, const struct nvtx_mess
     if (!domain->captures)
         return false;
     const char *text = message->registered ? message->registered->data : message->text;
-    return text && strcmp(text, capture_range) == 0;
+    for (int i = 0; text && i < 2; i++)
+        if (domain->captures >> i & 1 && strcmp(text, capture[i].range) == 0)
+            return true;
+    return false;
 }
 
 void nvtx_names_forked(void)
 {
     atomic_store(&names.word, 0);
+    arena.room = 0; /* another thread may have been about to take some of it */
 }

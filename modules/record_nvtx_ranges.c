@@ -186,12 +186,14 @@ static bool have_room(struct thread *thread)
     struct open *more = room <= MAX_ROOM ? record_map(room * sizeof *more) : NULL;
     if (!more)
         return false;
-    if (thread->open) {
-        memcpy(more, thread->open, thread->n * sizeof *more);
-        record_unmap(thread->open, thread->room * sizeof *more);
-    }
+    struct open *before = thread->open;
+    uint32_t before_room = thread->room;
+    if (before)
+        memcpy(more, before, thread->n * sizeof *more);
     thread->open = more;
     thread->room = room;
+    if (before)
+        record_unmap(before, before_room * sizeof *more);
     return true;
 }
 
@@ -364,7 +366,8 @@ void nvtx_ranges_forked(void)
     atomic_store(&threads_lock.word, 0);
     threads = NULL;
     atomic_store(&starts.lock.word, 0);
-    starts.n = starts.free = 0;
+    starts.slot = NULL; /* another thread may have been about to replace it: the child makes its own */
+    starts.n = starts.room = starts.free = 0;
     starts.inherited = starts.sequence;
     atomic_store(&n_capturing, 0);
     atomic_store(&n_unbalanced, 0);

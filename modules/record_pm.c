@@ -197,7 +197,7 @@ static bool attend(uint32_t device, bool wanted)
             pm_session_stop(session);
         do
             rc = pm_session_collect(session, &more, &what);
-        while (rc == CUPTI_OK && more);
+        while (rc == CUPTI_OK && more && (!session->started || atomic_load(&stage) == RUNNING));
     }
     if (rc != CUPTI_OK)
         give_up(device, what, rc);

@@ -168,6 +168,7 @@ extern struct record_pm_api pm; /* constant once record_pm_begin() has returned 
 #define PM_SIZE(parameters, last) (offsetof(struct parameters, last) + sizeof(((struct parameters *)0)->last))
 
 enum { PM_METRICS = 6 };
+enum { CUPTI_PM_DATA_FULL = 1 }; /* why decoding stopped */
 
 /* What one device samples. */
 struct pm_session {
@@ -179,8 +180,10 @@ struct pm_session {
     size_t available_bytes, config_bytes, data_bytes;
     const char *names[PM_METRICS];  /* CUPTI's, of those that are sampled */
     const char *labels[PM_METRICS]; /* ours, of the same */
+    double scale[PM_METRICS];       /* that makes them percent */
     uint32_t n, label_ids[PM_METRICS];
     unsigned n_overflows;
+    uint64_t interval_ns;   /* wanted, between samples */
     uint64_t start_call_ns; /* on the host's clock: before sampling was started */
     uint64_t bound_ns;      /* when `lower` was last looked at; 0: never */
     int64_t lower, upper;   /* the device's clock less the host's; upper: soon after sampling was started */
@@ -191,12 +194,13 @@ struct pm_session {
 /* record_pm_metrics.c: the chip's names for what we sample, those that fit one pass, and their configuration. CUPTI's code; [out]
  * what: the function that failed. */
 int pm_metrics_choose(struct pm_session *session, const char **what);
+double pm_metrics_scale(const char *name);
 void pm_metrics_free(struct pm_session *session);
 
 /* record_pm_session.c */
 int pm_session_open(struct pm_session *session, uint32_t hz, const char **what);
 int pm_session_start(struct pm_session *session, const char **what);
-/* Writes what was sampled so far. [out] more: there may be more at once. */
+/* Writes what was sampled so far. [out] more: there may be more at once; once stopped, until there is nothing. */
 int pm_session_collect(struct pm_session *session, bool *more, const char **what);
 int pm_session_stop(struct pm_session *session);
 void pm_session_close(struct pm_session *session);

@@ -14,8 +14,8 @@
 #define MAX_SAMPLES    4096u /* decoded at once */
 #define HARDWARE_BYTES ((size_t)128 << 20)
 #define MAX_SLACK_NS   200000
-#define FEW            64u /* samples: decoding them takes no time to speak of */
 #define DRIFT          10000 /* the lower bound gives way by this part of the time that passes: clocks drift 1 to 50 ppm */
+#define LONG           8u    /* periods: no sample of ours is so long */
 #define SOON_NS        1000000000ull
 #define MAX_RESTARTS   16u
 #define SYSCLK_HZ      1400000000u /* about: where sampling by time isn't there (Turing, A100) */
@@ -49,12 +49,13 @@ static int make_data(struct pm_session *session, const char **what)
 
 static int set_config(struct pm_session *session, uint32_t hz, const char **what)
 {
+    session->interval_ns = 1000000000u / hz;
     struct cupti_pm_config config = {.size = PM_SIZE(cupti_pm_config, append),
                                      .sampling = session->sampling,
                                      .config_bytes = session->config_bytes,
                                      .config = session->config,
                                      .hardware_bytes = HARDWARE_BYTES,
-                                     .interval = 1000000000u / hz,
+                                     .interval = session->interval_ns,
                                      .trigger = CUPTI_PM_BY_TIME};
     *what = "cuptiPmSamplingSetConfig";
     int rc = pm.PmSamplingSetConfig(&config);
@@ -111,8 +112,10 @@ int pm_session_open(struct pm_session *session, uint32_t hz, const char **what)
         rc = set_config(session, hz, what);
     if (rc == CUPTI_OK)
         rc = make_data(session, what);
-    for (uint32_t i = 0; i < session->n && rc == CUPTI_OK; i++)
+    for (uint32_t i = 0; i < session->n && rc == CUPTI_OK; i++) {
         session->label_ids[i] = record_string(session->labels[i]);
+        session->scale[i] = pm_metrics_scale(session->names[i]);
+    }
     if (rc == CUPTI_OK)
         session->open = true;
     else
@@ -157,7 +160,8 @@ static int sample_times(const struct pm_session *session, size_t i, struct cupti
     return pm.PmSamplingCounterDataGetSampleInfo(out);
 }
 
-/* A sample counts from its start on: the time of a sample without values is none. */
+/* A sample counts from its start on: the time of a sample without values is none. The first one begins long before sampling was
+ * started (half a second on an H200): it is left out. */
 static int put_sample(struct pm_session *session, size_t i, struct mr_part_metric *to, uint32_t *n_put)
 {
     struct cupti_pm_sample_info info;
@@ -171,14 +175,16 @@ static int put_sample(struct pm_session *session, size_t i, struct mr_part_metri
                                        .n = session->n,
                                        .values = values};
     int rc = sample_times(session, i, &info);
-    if (rc != CUPTI_OK || info.start == 0 || info.start >= info.end)
+    if (rc != CUPTI_OK || info.start == 0 || info.start >= info.end ||
+        info.end - info.start > LONG * session->interval_ns)
         return rc;
     uint64_t time = info.start - (uint64_t)(session->lower + session->slack_ns);
     if (!record_in_capture(time))
         return rc;
     rc = pm.ProfilerHostEvaluateToGpuValues(&evaluate);
     for (uint32_t m = 0; m < session->n && rc == CUPTI_OK; m++) {
-        to[(*n_put)++] = (struct mr_part_metric){time, values[m], session->label_ids[m], session->device};
+        to[(*n_put)++] =
+            (struct mr_part_metric){time, values[m] * session->scale[m], session->label_ids[m], session->device};
     }
     return rc;
 }
@@ -245,7 +251,7 @@ int pm_session_collect(struct pm_session *session, bool *more, const char **what
             *what = "cuptiPmSamplingCounterDataImageInitialize";
             rc = init_data(session);
         }
-        *more = info.n_completed > FEW;
+        *more = decode.stop_reason == CUPTI_PM_DATA_FULL || !session->started;
     }
     if (rc == CUPTI_OK && overflow && session->started)
         rc = restart(session, what);

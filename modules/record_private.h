@@ -87,6 +87,9 @@ struct record_core {
 };
 extern struct record_core record_core;
 
+/* Counts records that there was no room for. */
+void record_lose(uint32_t n);
+
 /* record_gate.c */
 void record_gate_open_file(void);
 bool record_gate_is_gated(void);

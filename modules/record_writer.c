@@ -63,7 +63,7 @@ static void tell_lost(void)
     if (!lost)
         return;
     note.name = record_string("dropped");
-    note.text = record_string("the recorder's buffers were full");
+    note.text = record_string("the recorder's buffers were full, or its memory of capture ranges");
     gather(MR_PART_NOTE, &note, sizeof note);
 }
 

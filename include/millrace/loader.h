@@ -241,6 +241,8 @@ struct mr_loader_stats {
      * batches, four times `prefetch`), so seldom that timing costs a few percent. A burst's first `prefetch` batches are not
      * counted themselves: copies lie under the use of batches before them, which were not timed. */
     uint64_t timed_batches, timed_copy_ns, timed_use_ns, timed_both_ns;
+    uint64_t used_batches,
+        used_ns;       /* since open: batches whose use was timed, and their uses' sum: differences tell of a while */
     double ready_mean; /* batches ready when mr_loader_next() was called, mean */
     double reads_in_flight_mean;
     struct mr_percentiles interval;                      /* from one batch handed out to the next */

@@ -9,7 +9,8 @@
  * dataset.h    formats: where samples lie         sampler.h    the order of samples
  * transform.h  ops on samples                     storage.h    how files are read
  * loader.h     the engine: batches, state, statistics          trace.h      what happened when
- * optim.h      optimizers and schedules
+ * optim.h      optimizers and schedules          nn.h         small networks: forward, backward, loss
+ * profile.h    recordings: reports, advice, pictures
  *
  * Structs of options begin with their size, which mr_x_opts_init() sets; it is the caller's, as compiled, and nothing is
  * written past it (mr_x_opts_fill() is that function with the size as an argument, for other languages). They grow at their end:

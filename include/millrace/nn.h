@@ -12,7 +12,8 @@
  * activations and products in that type, parameters and gradients in f32 with a copy of the parameters in that type).
  * Determinism: the same bits on "cpu" for any number of threads; on CUDA as cuDNN's and cuBLAS's deterministic algorithms give.
  *
- * Threads: a net belongs to one thread at a time. On CUDA every call that takes a stream only enqueues.
+ * Threads: a net belongs to one thread at a time. While a net on "cpu" computes, the process' BLAS library (OpenBLAS, BLIS, MKL)
+ * is set to one thread a call, then back to what it was. On CUDA every call that takes a stream only enqueues.
  * Errors: MR_EOPTION (a model's text: which layer, what is wrong), MR_ESHAPE (names the layer and both shapes), MR_EUNSUPPORTED
  * (which library is missing and what it is for), MR_EDEVICE, -ENOMEM.
  */
@@ -40,19 +41,25 @@ struct mr_net_opts {
      *   batchnorm  flatten  softmax  logsoftmax  residual:{...}
      */
     const char *model;
-    uint32_t channels, height, width; /* of a sample */
-    uint32_t classes;                 /* outputs of the built-in models */
+    uint32_t channels, height, width; /* of a sample: 1..65536 each */
+    uint32_t classes;                 /* outputs of the built-in models: 1..2^20 */
     enum mr_loss loss;
     enum mr_layout layout; /* of the input batch */
     enum mr_dtype dtype;   /* MR_F32, ... */
     int tf32;              /* CUDA, MR_F32: 1 (default): TF32 products */
-    uint32_t max_batch;
-    uint64_t seed;    /* of the initial parameters (PyTorch's distributions) and of dropout */
-    uint32_t threads; /* CPU; 0: all this process may use */
+    uint32_t max_batch;    /* samples of a batch at most: 1..2^20; activations are held for so many */
+    uint64_t seed;         /* of the initial parameters (PyTorch's distributions) and of dropout */
+    uint32_t threads;      /* CPU; 0: all this process may use */
 };
-MR_API void mr_net_opts_init(struct mr_net_opts *opts);
+MR_API void mr_net_opts_fill(struct mr_net_opts *opts, size_t size);
+static inline void mr_net_opts_init(struct mr_net_opts *opts)
+{
+    mr_net_opts_fill(opts, sizeof *opts);
+}
 
-/* device: "cpu" or "cuda" kinds; stays open longer than the net. [out] out: on success. */
+/* device: "cpu" or "cuda" kinds; stays open longer than the net. opts, and the text in it, are read by this call alone.
+ * [out] out: on success. Blocks. Returns 0, MR_EOPTION, MR_ESHAPE, MR_ELIMIT (too many layers, parameters or activations),
+ * MR_EMISUSE for opts of a wrong size, MR_EUNSUPPORTED, MR_EDEVICE, MR_EDEVICEMEM, -ENOMEM. */
 MR_API int mr_net_create(struct mr_device *device, const struct mr_net_opts *opts, struct mr_net **out);
 MR_API void mr_net_destroy(struct mr_net *net);
 
@@ -95,10 +102,10 @@ MR_API const struct mr_net_param *mr_net_buffer_get(const struct mr_net *net, ui
  * to. Zeroed by mr_net_zero_totals().
  */
 struct mr_net_totals {
-    double loss;      /* sum over samples */
-    uint64_t n_right; /* argmax equals label */
-    uint64_t n_samples;
-    uint64_t n_bad_labels;     /* out of range: their loss and gradient are left out */
+    double loss;               /* sum over samples */
+    uint64_t n_right;          /* argmax equals label */
+    uint64_t n_samples;        /* with a label in range */
+    uint64_t n_bad_labels;     /* out of range: the others, whose loss and gradient are left out */
     uint64_t n_not_finite;     /* batches whose loss was NaN or infinite */
     uint64_t first_not_finite; /* the step of the first of them; UINT64_MAX: none */
 };
@@ -108,8 +115,9 @@ MR_API int mr_net_get_totals(struct mr_net *net, struct mr_stream *stream, struc
 
 /*
  * A training pass: forward, loss (mean over the batch), backward; gradients are overwritten, or added to with `accumulate`.
- * input: [n, ...] in the net's layout and f32, its low precision type, or u8 with values scaled by 1/255 (input_dtype says);
- * labels: label_dtype MR_U8, MR_I32 or MR_I64, classes 0..classes-1 (MR_MSE: f32 targets). n <= max_batch.
+ * input: [n, ...] in the net's layout; MR_F32, MR_F64, MR_BF16, MR_F16, or MR_U8 with values scaled by 1/255 (input_dtype says);
+ * labels: label_dtype MR_U8, MR_I32 or MR_I64, classes 0..classes-1, one a sample; for MR_MSE targets of MR_F32 or
+ * MR_F64, [n, outputs of the last layer]: the caller sees to it that so many are there. 1 <= n <= max_batch.
  * step: counted by the caller from 0: keys dropout with the seed. In a captured graph it comes from a counter in the device's
  * memory that the pass increments, so a replay draws anew; `step` then only sets it (mr_net_set_step).
  * loss_scale: the loss is multiplied by this before backward (fp16); the optimizer divides. A pointer in the device's memory
@@ -124,6 +132,7 @@ struct mr_net_batch {
     int accumulate, copied;
     const float *loss_scale;
 };
+/* Returns 0, MR_ESHAPE (n, or a dtype, and what is wanted), MR_EMISUSE without labels, MR_EDEVICE, -ENOMEM. */
 MR_API int mr_net_train(struct mr_net *net, const struct mr_net_batch *batch, struct mr_stream *stream);
 MR_API int mr_net_set_step(struct mr_net *net, uint64_t step, struct mr_stream *stream);
 
@@ -137,6 +146,10 @@ MR_API void mr_net_scaling(struct mr_net *net, const float **loss_scale, const f
                            const uint32_t **skip);
 MR_API int mr_net_rescale(struct mr_net *net, struct mr_stream *stream);
 
+/* In the device's memory: not 0 from a loss that was not finite until mr_net_zero_totals(). As an optimizer's skip it keeps the
+ * parameters as they were before that loss until the host looks. For MR_F16 mr_net_scaling()'s skip does so. Owned by the net. */
+MR_API const uint32_t *mr_net_bad_loss(const struct mr_net *net);
+
 /* What it has come to, for checkpoints: the scale (a power of two up to 2^24), and good steps in a row since it changed (less
  * than 2,000); 1 and 0 for types that are not scaled. Block. Setting returns MR_ESTATE for other numbers; MR_EDEVICE. */
 MR_API int mr_net_get_loss_scale(struct mr_net *net, struct mr_stream *stream, float *out_scale, uint32_t *out_good);
@@ -147,7 +160,8 @@ MR_API int mr_net_set_loss_scale(struct mr_net *net, struct mr_stream *stream, f
 MR_API int mr_net_find_bad(struct mr_net *net, struct mr_stream *stream, const char **what);
 
 /* Forward without dropout, with batch-norm's running statistics; adds to the totals when batch->labels. [out] outputs:
- * [n, classes] of the net's last layer in f32 (f64), in the device's memory, until the next call; may be NULL. */
+ * [n, outputs] of the net's last layer in f32 (f64), in the device's memory, until the next call; may be NULL. Without labels and
+ * outputs the pass alone. Returns 0, MR_ESHAPE, MR_EDEVICE, -ENOMEM. */
 MR_API int mr_net_eval(struct mr_net *net, const struct mr_net_batch *batch, const void **outputs,
                        struct mr_stream *stream);
 

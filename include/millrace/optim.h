@@ -124,13 +124,17 @@ struct mr_optim_extra {
                                  parameters are the "master weights". NULL: none */
     enum mr_dtype copy_dtype; /* MR_F16 or MR_BF16 */
     const float *grad_scale;  /* gradients are multiplied by it before all else (1 / loss scale); NULL: not */
-    const uint32_t
-        *skip; /* when it is not 0 there, the step changes nothing and is not counted: gradients overflowed. With
-                                 accumulate, that of the call which would step. NULL: never */
+    /* When it is not 0 there, the step changes nothing and is not counted: gradients overflowed. With accumulate each call reads
+     * scale and skip, and a step that one of its calls would skip is skipped. NULL: never */
+    const uint32_t *skip;
 };
 /* Sets size and grad_dtype (that of the parameters), all else to nothing. */
-MR_API void mr_optim_extra_init(const struct mr_optim *optim, struct mr_optim_extra *extra);
-/* From the next step on. Returns 0, MR_EUNSUPPORTED for dtypes that do not go together, MR_EMISUSE. */
+MR_API void mr_optim_extra_fill(const struct mr_optim *optim, struct mr_optim_extra *extra, size_t size);
+static inline void mr_optim_extra_init(const struct mr_optim *optim, struct mr_optim_extra *extra)
+{
+    mr_optim_extra_fill(optim, extra, sizeof *extra);
+}
+/* From the next step on. Returns 0, MR_EUNSUPPORTED for dtypes that do not go together, MR_EMISUSE for a wrong size. */
 MR_API int mr_optim_attach(struct mr_optim *optim, const struct mr_optim_extra *extra);
 
 /*
@@ -210,6 +214,8 @@ MR_API double mr_schedule_lr(const struct mr_schedule *schedule, double base_lr,
 
 /* Tells a plateau schedule the metric of an epoch (NaN is no improvement); others do nothing. */
 MR_API void mr_schedule_observe(struct mr_schedule *schedule, double metric);
+/* 1: a plateau with `max`, to be told a metric of which more is better (accuracy, not loss); else 0. */
+MR_API int mr_schedule_wants_more(const struct mr_schedule *schedule);
 
 /* What a schedule remembers; for checkpoints. */
 #define MR_SCHEDULE_STATE 4

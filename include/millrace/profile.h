@@ -33,8 +33,9 @@ struct mr_merge_stats {
 /*
  * Merges the parts in folder `parts` into the SQLite file `path`, made under a temporary name and renamed.
  * overwrite: 0: an existing file is -EEXIST. [out] out_stats: may be NULL.
- * Returns 0; MR_EFORMAT when a part is none of ours; MR_ENODATA-like errors are not raised for an empty recording, whose
- * tables are empty and whose notes say why.
+ * Returns 0, also for a folder without parts: the recording then has empty tables, and a note that says why. MR_EFORMAT: a file
+ * that ends in .part is none of ours; MR_ELIMIT: more of something than the file can number; -errno: the folder, the file or the
+ * disk; -ENOMEM. After an error there is no file at `path`, or the one that was there before.
  */
 MR_API int mr_recording_merge(const char *parts, const char *path, int overwrite, struct mr_merge_stats *out_stats);
 
@@ -96,11 +97,11 @@ MR_API void mr_table_destroy(struct mr_table *table);
 
 struct mr_report_opts {
     size_t size;
-    uint64_t limit;   /* rows at most; 0: all */
-    const char *sort; /* a column of the report, "duration" ...; "-NAME" ascending; NULL: the report's own order */
-    uint64_t from_ns; /* only what begins in [from_ns, to_ns); 0, 0: everything */
-    uint64_t to_ns;
-    const char *range; /* only inside NVTX ranges of this name ("DOMAIN@NAME" or "NAME"); NULL: everything */
+    uint64_t limit;    /* rows at most; 0: all */
+    const char *sort;  /* a column of the report, "duration" ...; "-NAME" ascending; NULL: the report's own order */
+    uint64_t from_ns;  /* only what begins in [from_ns, to_ns) */
+    uint64_t to_ns;    /* 0: the end of the recording */
+    const char *range; /* only inside NVTX ranges "NAME", "DOMAIN@NAME" or "NAME@DOMAIN"; NULL: everything */
     const char *step;  /* the NVTX range that is a step, for step_breakdown; NULL: found */
     double link_gbps;  /* the link's measured rate for fractions of it, GB/s; 0: the fastest copy's of the recording */
 };
@@ -153,6 +154,11 @@ static inline void mr_advice_opts_init(struct mr_advice_opts *opts)
 {
     mr_advice_opts_fill(opts, sizeof *opts);
 }
+/*
+ * Looks at the process and device with the most work. opts: NULL: defaults. [out] out: written on success; mr_advice_destroy() it.
+ * What the accessors below return belongs to the advice, which needs the recording no more. A recording that has no work of a device
+ * is no error: then no rule can tell. MR_EOPTION: no range is called as opts say, or opts of another size; else as of the recording.
+ */
 MR_API int mr_analyze(struct mr_recording *recording, const struct mr_advice_opts *opts, struct mr_advice **out);
 /* One line that answers "am I data-bound?" with its figures. */
 MR_API const char *mr_advice_summary(const struct mr_advice *advice);

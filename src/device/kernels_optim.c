@@ -199,7 +199,7 @@ static double sum_pairs(const double *v, uint64_t n)
 
 int mr_optim_prepare(const struct mr_optim_args *args, struct mr_optim_scalars *out)
 {
-    if (args->skip && *args->skip)
+    if (mr_optim_is_skipped(args))
         return 0;
     mr_optim_make_scalars(args, sum_pairs(args->norms, args->n_norms), out);
     return 1;
@@ -269,16 +269,17 @@ static void run_norm(const void *args)
 static void add_part(const struct mr_optim_add_args *a, int f64, uint64_t at, size_t n)
 {
     float room[BLOCK];
+    double factor = mr_optim_add_factor(a);
     if (f64) {
         double *sum = (double *)a->sum + at;
         if (a->first)
             memset(sum, 0, n * sizeof *sum);
-        add_f64(sum, (const double *)a->grads + at, n, a->factor);
+        add_f64(sum, (const double *)a->grads + at, n, factor);
     } else {
         float *sum = (float *)a->sum + at;
         if (a->first)
             memset(sum, 0, n * sizeof *sum);
-        add_f32(sum, grads_f32(a->grads, a->grad_dtype, at, n, room), n, (float)a->factor);
+        add_f32(sum, grads_f32(a->grads, a->grad_dtype, at, n, room), n, (float)factor);
     }
 }
 
@@ -292,7 +293,7 @@ static void run_add(const struct mr_optim_add_args *a, int f64)
 {
     mr_optim_add_range(a, f64, 0, a->n);
     for (uint32_t i = 0; i < a->n_records; i++)
-        a->records[i].pending = a->pending;
+        a->records[i].pending = mr_optim_pending(a, a->records[i].pending);
 }
 static void run_add_f32(const void *args)
 {
@@ -362,6 +363,8 @@ static const char *check_add(const struct mr_optim_add_args *a, int f64, struct 
     out[0] = (struct mr_kernel_range){a->grads, a->n * bytes_of(a->grad_dtype)};
     out[1] = (struct mr_kernel_range){a->sum, a->n * (f64 ? 8 : 4)};
     out[2] = (struct mr_kernel_range){a->records, a->n_records * sizeof *a->records};
+    out[3] = (struct mr_kernel_range){a->grad_scale, a->grad_scale ? sizeof *a->grad_scale : 0};
+    out[4] = (struct mr_kernel_range){a->skip, a->skip ? sizeof *a->skip : 0};
     return NULL;
 }
 

@@ -43,7 +43,7 @@ struct mr_optim_record {
     double step;       /* steps done */
     double mu_product; /* NAdam */
     double grad_norm;  /* of the last step that clipped by norm */
-    double pending;    /* accumulated calls towards the next step */
+    double pending;    /* accumulated calls towards the next step; negative: one of them was to be skipped */
 };
 
 struct mr_optim_hyper {
@@ -78,11 +78,13 @@ struct mr_optim_norm_args {
     int32_t grad_dtype;
 };
 
-/* "optim_add_<dtype>": sum = (first ? 0 : sum) + grads * factor. Every record's pending becomes that. */
+/* "optim_add_<dtype>": sum = (first ? 0 : sum) + grads * factor * *grad_scale. Every record's pending becomes mr_optim_pending(). */
 struct mr_optim_add_args {
     const void *grads;
     void *sum;
     struct mr_optim_record *records;
+    const float *grad_scale; /* NULL: 1 */
+    const uint32_t *skip;    /* not 0 there: the step that this call is of is left out; NULL: never */
     uint64_t n;
     double factor, pending;
     int32_t grad_dtype;
@@ -106,6 +108,21 @@ struct mr_optim_scalars {
     double keep;                /* the parameter is multiplied by it first */
     double step, mu_product, grad_norm;
 };
+
+MR_ELEMENT double mr_optim_pending(const struct mr_optim_add_args *a, double before)
+{
+    return (a->skip && *a->skip) || (!a->first && before < 0) ? -a->pending : a->pending;
+}
+
+MR_ELEMENT double mr_optim_add_factor(const struct mr_optim_add_args *a)
+{
+    return a->grad_scale ? a->factor * (double)*a->grad_scale : a->factor;
+}
+
+MR_ELEMENT int mr_optim_is_skipped(const struct mr_optim_args *a)
+{
+    return (a->skip && *a->skip) || a->record->pending < 0;
+}
 
 MR_ELEMENT double mr_optim_nadam_mu(const struct mr_optim_hyper *h, double t)
 {

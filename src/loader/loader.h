@@ -269,8 +269,8 @@ struct mr_loader {
 
     /* statistics: written by the consumer (and shippers, where atomic), read by any */
     uint64_t open_ns;
-    _Atomic uint64_t first_batch_ns, first_wait_ns, samples, batches, bytes, wait_ns, busy_ns, copy_ns, copied_bytes,
-        ready_sum, bad_count;
+    _Atomic uint64_t first_batch_ns, first_wait_ns, samples, batches, bytes, wait_ns, busy_ns, copy_ns, used_ns,
+        used_batches, copied_bytes, ready_sum, bad_count;
     _Atomic uint64_t collate_ns;
     struct mr_hist interval, wait, make;
     _Atomic uint64_t

@@ -85,6 +85,8 @@ static void keep_times(struct mr_loader *ld, struct mr_slot_clock *clock)
     if (rc == 0) {
         ld->times[ld->n_times++ % MR_TIMES] = t;
         mr_count(&ld->copy_ns, (uint64_t)MR_MAX(t.copy_end - t.copy_start, 0));
+        mr_count(&ld->used_ns, used ? (uint64_t)MR_MAX(t.use_end - t.use_start, 0) : 0);
+        mr_count(&ld->used_batches, used);
         trace_times(ld, clock, &t, used);
     }
     clock->copy_recorded = clock->start_recorded = clock->end_recorded = false;
@@ -185,6 +187,8 @@ void mr_times_overlap(struct mr_loader *ld, struct mr_loader_stats *out)
         if (t->use_end > t->use_start && !t->lead)
             use[n_use++] = used;
     }
+    out->used_ns = mr_counted(&ld->used_ns);
+    out->used_batches = mr_counted(&ld->used_batches);
     out->copy_ns = mr_counted(&ld->copy_ns);
     if (ld->n_times > 0 && out->batches > ld->n_times)
         out->copy_ns = (uint64_t)((double)out->copy_ns * (double)out->batches / (double)ld->n_times);

@@ -78,7 +78,7 @@ static bool all_back(struct mr_nn_backend *b)
     return atomic_load_explicit(&b->n_working, memory_order_acquire) == 0;
 }
 
-void mr_nn_cpu_run(struct mr_nn_backend *b, uint32_t n, void (*run)(void *arg, uint32_t task, void *room), void *arg)
+static void run_all(struct mr_nn_backend *b, uint32_t n, void (*run)(void *arg, uint32_t task, void *room), void *arg)
 {
     if (n <= 1 || b->n_started == 0) {
         for (uint32_t i = 0; i < n; i++)
@@ -96,6 +96,13 @@ void mr_nn_cpu_run(struct mr_nn_backend *b, uint32_t n, void (*run)(void *arg, u
     while (atomic_load(&b->n_working) > 0)
         pthread_cond_wait(&b->done, &b->lock);
     pthread_mutex_unlock(&b->lock);
+}
+
+void mr_nn_cpu_run(struct mr_nn_backend *b, uint32_t n, void (*run)(void *arg, uint32_t task, void *room), void *arg)
+{
+    mr_nn_blas_begin();
+    run_all(b, n, run, arg);
+    mr_nn_blas_end();
 }
 
 static int grow(void **p, uint64_t *have, uint64_t bytes)

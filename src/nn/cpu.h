@@ -54,6 +54,9 @@ void mr_nn_gemm_f32(int ta, int tb, uint32_t m, uint32_t n, uint32_t k, const fl
 void mr_nn_gemm_f64(int ta, int tb, uint32_t m, uint32_t n, uint32_t k, const double *a, uint32_t lda, const double *b,
                     uint32_t ldb, double beta, double *c, uint32_t ldc);
 const char *mr_nn_blas_name(void);
+/* Around products, of any number of threads: the library computes each by one thread, and as before when the last has ended. */
+void mr_nn_blas_begin(void);
+void mr_nn_blas_end(void);
 
 /* One bf16 or f16 as a number. */
 static inline float mr_nn_half(uint16_t bits, enum mr_dtype dtype)

@@ -1,7 +1,7 @@
 /*
  * Matrix products on the host: by the CBLAS that is found when the first net is made (the file that MILLRACE_BLAS names, or
- * OpenBLAS, BLIS or whatever serves as libcblas or libblas), set to one thread a call, since the nets cut the work themselves;
- * else by plain loops.
+ * OpenBLAS, BLIS or whatever serves as libcblas or libblas), else by plain loops. The nets cut the work themselves: while one of
+ * them computes the library is set to one thread a call, and then back, since the rest of the program may use it, too.
  */
 #include "nn/cpu.h"
 
@@ -18,6 +18,14 @@ enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112 };
 
 static gemm_f32 *sgemm;
 static gemm_f64 *dgemm;
+/* OpenBLAS's and MKL's numbers are int, BLIS's long: both read and give a long's low half. */
+static long (*get_threads)(void);
+static void (*set_threads)(long);
+static struct {
+    pthread_mutex_t lock; /* a leaf */
+    uint32_t n;           /* jobs under way */
+    long before;          /* threads, as the program had set them */
+} users = {.lock = PTHREAD_MUTEX_INITIALIZER};
 static char name[64] = "plain loops";
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -28,14 +36,15 @@ static bool use(void *library, const char *file)
         return false;
     memcpy(&sgemm, &s, sizeof s);
     memcpy(&dgemm, &d, sizeof d);
-    static const char *const setters[] = {"openblas_set_num_threads", "bli_thread_set_num_threads",
-                                          "MKL_Set_Num_Threads"};
-    for (size_t i = 0; i < MR_COUNT(setters); i++) {
-        void *p = dlsym(library, setters[i]);
-        void (*set)(int);
-        memcpy(&set, &p, sizeof p);
-        if (p)
-            set(1);
+    static const char *const pairs[][2] = {{"openblas_get_num_threads", "openblas_set_num_threads"},
+                                           {"bli_thread_get_num_threads", "bli_thread_set_num_threads"},
+                                           {"MKL_Get_Max_Threads", "MKL_Set_Num_Threads"}};
+    for (size_t i = 0; i < MR_COUNT(pairs) && !set_threads; i++) {
+        void *get = dlsym(library, pairs[i][0]), *set = dlsym(library, pairs[i][1]);
+        if (!get || !set)
+            continue;
+        memcpy(&get_threads, &get, sizeof get);
+        memcpy(&set_threads, &set, sizeof set);
     }
     const char *slash = strrchr(file, '/');
     snprintf(name, sizeof name, "%s", slash ? slash + 1 : file);
@@ -53,6 +62,29 @@ static void find(void)
         if (library)
             dlclose(library);
     }
+}
+
+void mr_nn_blas_begin(void)
+{
+    pthread_once(&once, find);
+    if (!set_threads)
+        return;
+    pthread_mutex_lock(&users.lock);
+    if (users.n++ == 0) {
+        users.before = (int)get_threads();
+        set_threads(1);
+    }
+    pthread_mutex_unlock(&users.lock);
+}
+
+void mr_nn_blas_end(void)
+{
+    if (!set_threads)
+        return;
+    pthread_mutex_lock(&users.lock);
+    if (--users.n == 0)
+        set_threads(users.before);
+    pthread_mutex_unlock(&users.lock);
 }
 
 const char *mr_nn_blas_name(void)

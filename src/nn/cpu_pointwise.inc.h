@@ -337,6 +337,7 @@ static int FN(loss)(struct mr_nn_backend *b, enum mr_loss loss, uint32_t n, uint
                               .labels = labels,
                               .label_dtype = label_dtype,
                               .scale = (loss_scale ? (REAL)*loss_scale : 1) / (REAL)n};
+    uint64_t bad = b->totals.n_bad_labels;
     double sum = 0;
     if (out)
         memcpy(out, x_in, (size_t)n * classes * sizeof(REAL));
@@ -348,7 +349,7 @@ static int FN(loss)(struct mr_nn_backend *b, enum mr_loss loss, uint32_t n, uint
         sum += loss == MR_MSE ? FN(mse_row)(&l, r, x, row) : FN(class_row)(&l, r, x, row);
     }
     b->totals.loss += sum;
-    b->totals.n_samples += n;
+    b->totals.n_samples += n - (b->totals.n_bad_labels - bad);
     if (!isfinite(sum) && b->totals.n_not_finite++ == 0)
         b->totals.first_not_finite = b->step;
     return 0;

@@ -51,6 +51,11 @@ static int FN(get_totals)(struct mr_nn_backend *b, struct mr_net_totals *out)
     return 0;
 }
 
+static const struct mr_net_totals *FN(totals)(const struct mr_nn_backend *b)
+{
+    return &b->totals;
+}
+
 const struct mr_nn_ops TABLE = {
     .name = "cpu",
     .open = FN(open),
@@ -80,4 +85,5 @@ const struct mr_nn_ops TABLE = {
     .set_step = FN(set_step),
     .zero_totals = FN(zero_totals),
     .get_totals = FN(get_totals),
+    .totals = FN(totals),
 };

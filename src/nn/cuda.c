@@ -332,6 +332,11 @@ static int get_totals(struct mr_nn_backend *b, struct mr_net_totals *out)
     return rc ? rc : mr_stream_synchronize(b->lane.stream);
 }
 
+static const struct mr_net_totals *totals(const struct mr_nn_backend *b)
+{
+    return &b->state->totals;
+}
+
 static void scaling(struct mr_nn_backend *b, const float **loss_scale, const float **grad_scale, const uint32_t **skip)
 {
     *loss_scale = &b->state->scale;
@@ -381,4 +386,5 @@ const struct mr_nn_ops mr_nn_cuda = {
     .rescale = rescale,
     .zero_totals = zero_totals,
     .get_totals = get_totals,
+    .totals = totals,
 };

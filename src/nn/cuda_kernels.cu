@@ -670,7 +670,7 @@ static __device__ void add_totals(const struct mr_nn_gpu_loss &a)
     t->loss += sums[0];
     t->n_right += rights[0];
     t->n_bad_labels += bads[0];
-    t->n_samples += a.n;
+    t->n_samples += a.n - bads[0];
     if (!isfinite(sums[0])) {
         if (t->n_not_finite == 0)
             t->first_not_finite = a.state->step;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define TEXT_BYTES 8192
+#define MAX_DEPTH  16 /* of residuals in residuals */
 
 const char *mr_shape_text(const struct mr_nn_tensor *t, char buf[32])
 {
@@ -47,9 +48,11 @@ struct builder {
     struct mr_net *net;
     uint32_t at;     /* the tensor that the next layer reads */
     uint32_t number; /* of the layer in the text, from 1 */
+    uint32_t depth;
+    uint32_t fence; /* the input of the latest residual: its producer is done, since the way around reads it, too */
 };
 
-static int add_layers(struct builder *b, const char *text, size_t bytes);
+static int add_layers(struct builder *b, char *text, size_t bytes);
 
 /* A parameter of these dimensions behind the others, at a place that 16-byte loads reach in every precision. */
 static uint32_t add_param(struct mr_net_param *list, uint32_t *n, uint64_t *n_flat, const char *layer, const char *what,
@@ -196,13 +199,15 @@ static int add_norm(struct builder *b, const struct args *a)
     return 0;
 }
 
-/* An activation joins the product or norm before it; but GELU, whose gradient wants what went into it. */
+/* An activation joins the product or norm before it; but GELU, whose gradient wants what went into it, and the first of a
+ * residual's body. */
 static int add_act(struct builder *b, enum mr_act act, const char *text)
 {
     struct mr_net *net = b->net;
     struct mr_node *last = net->n_nodes ? &net->node[net->n_nodes - 1] : NULL;
     bool product = last && (last->kind == MR_NODE_LINEAR || last->kind == MR_NODE_CONV || last->kind == MR_NODE_NORM);
-    if (product && last->out == b->at && last->act == MR_ACT_NONE && act != MR_ACT_GELU) {
+    bool alone = last && last->out == b->at && b->at != b->fence;
+    if (product && alone && last->act == MR_ACT_NONE && act != MR_ACT_GELU) {
         last->act = act;
         struct mr_net_layer *layer = layer_of(net, last);
         size_t at = strlen(layer->text);
@@ -238,6 +243,12 @@ static int add_flatten(struct builder *b)
 {
     struct mr_net *net = b->net;
     struct mr_nn_tensor in = net->tensor[b->at];
+    char shape[32];
+    if (in.h == 1 && in.w == 1) /* a vector already */
+        return 0;
+    if (in.count > UINT32_MAX)
+        return mr_error_set(MR_ELIMIT, "model: layer %u: flatten: its input %s has more than 2^32 - 1 elements",
+                            b->number, mr_shape_text(&in, shape));
     struct mr_node *node = add_node(b, MR_NODE_FLATTEN, (uint32_t)in.count, 1, 1);
     if (!node)
         return MR_ELIMIT;
@@ -278,20 +289,32 @@ static int add_shortcut(struct builder *b, uint32_t from, uint32_t to)
     return rc ? rc : add_norm(b, &(struct args){.epsilon = 1e-5, .momentum = 0.1});
 }
 
-static int add_residual(struct builder *b, const char *text, size_t bytes)
+/* The sum overwrites the body's output: no backward pass may read it. What a flatten gives may be another node's output. */
+static bool can_be_added_to(const struct mr_net *net, uint32_t body)
+{
+    const struct mr_node *last = &net->node[net->n_nodes - 1];
+    return last->out == body && last->act == MR_ACT_NONE && last->kind != MR_NODE_POOL &&
+           last->kind != MR_NODE_SOFTMAX && last->kind != MR_NODE_FLATTEN;
+}
+
+static int add_residual(struct builder *b, char *text, size_t bytes)
 {
     uint32_t from = b->at;
     if (bytes < 2 || text[0] != '{' || text[bytes - 1] != '}')
         return mr_error_set(MR_EOPTION, "model: layer %u: want residual:{layers}", b->number);
+    if (b->depth == MAX_DEPTH)
+        return mr_error_set(MR_ELIMIT, "model: layer %u: residuals lie more than %d deep", b->number, MAX_DEPTH);
+    b->fence = from;
+    b->depth++;
     int rc = add_layers(b, text + 1, bytes - 2);
+    b->depth--;
     if (rc)
         return rc;
     uint32_t body = b->at;
-    const struct mr_node *last = &b->net->node[b->net->n_nodes - 1];
     if (body == from)
         return mr_error_set(MR_EOPTION, "model: layer %u: a residual without layers", b->number);
-    if (last->out != body || last->act != MR_ACT_NONE || last->kind == MR_NODE_POOL || last->kind == MR_NODE_SOFTMAX) {
-        struct mr_nn_tensor in = b->net->tensor[body]; /* the sum must not overwrite what that node's backward reads */
+    if (!can_be_added_to(b->net, body)) {
+        struct mr_nn_tensor in = b->net->tensor[body];
         struct mr_node *copy = add_node(b, MR_NODE_ACT, in.c, in.h, in.w);
         if (!copy)
             return MR_ELIMIT;
@@ -357,14 +380,12 @@ static int add_known(struct builder *b, const struct known *k, const struct args
     return mr_error_set(MR_EOPTION, "model: layer %u: %s", b->number, k->name);
 }
 
-/* "conv:32,k=3" of this many bytes. */
-static int add_layer(struct builder *b, const char *text, size_t bytes)
+/* "conv:32,k=3", which is cut up. */
+static int add_layer(struct builder *b, char *item)
 {
-    char item[TEXT_BYTES], who[48], *args;
+    char who[48], *args = strchr(item, ':');
     struct args a = {0};
     b->number++;
-    snprintf(item, sizeof item, "%.*s", (int)bytes, text);
-    args = strchr(item, ':');
     if (args)
         *args++ = 0;
     for (size_t i = 0; i < MR_COUNT(known); i++) {
@@ -372,7 +393,7 @@ static int add_layer(struct builder *b, const char *text, size_t bytes)
         if (strcmp(item, k->name) != 0)
             continue;
         if (!strcmp(k->name, "residual"))
-            return add_residual(b, args ? args : "", args ? strlen(args) : 0);
+            return add_residual(b, args, args ? strlen(args) : 0);
         const char *positional[] = {k->positional, NULL};
         snprintf(who, sizeof who, "model: layer %u: %s:", b->number, k->name);
         int rc = mr_options_init(k->options, &a);
@@ -405,7 +426,8 @@ static size_t layer_bytes(const char *p, size_t left)
     return left;
 }
 
-static int add_layers(struct builder *b, const char *text, size_t bytes)
+/* The text, which is cut up; text[bytes] is of no more use. */
+static int add_layers(struct builder *b, char *text, size_t bytes)
 {
     for (size_t at = 0; at < bytes;) {
         while (at < bytes && isspace((unsigned char)text[at]))
@@ -415,9 +437,8 @@ static int add_layers(struct builder *b, const char *text, size_t bytes)
             len--;
         if (len == 0)
             return mr_error_set(MR_EOPTION, "model: a layer is missing after layer %u", b->number);
-        if (len >= TEXT_BYTES)
-            return mr_error_set(MR_ELIMIT, "model: layer %u: more than %d bytes", b->number + 1, TEXT_BYTES);
-        int rc = add_layer(b, text + at, len);
+        text[at + len] = 0;
+        int rc = add_layer(b, text + at);
         if (rc)
             return rc;
         at += n + 1;

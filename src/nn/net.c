@@ -4,17 +4,29 @@
 #include <stdio.h>
 #include <string.h>
 
-void mr_net_opts_init(struct mr_net_opts *opts)
+void mr_net_opts_fill(struct mr_net_opts *opts, size_t size)
 {
-    *opts = (struct mr_net_opts){.size = sizeof *opts,
-                                 .model = "mnist-cnn",
-                                 .channels = 1,
-                                 .height = 28,
-                                 .width = 28,
-                                 .classes = 10,
-                                 .dtype = MR_F32,
-                                 .tf32 = 1,
-                                 .max_batch = 64};
+    const struct mr_net_opts full = {.model = "mnist-cnn",
+                                     .channels = 1,
+                                     .height = 28,
+                                     .width = 28,
+                                     .classes = 10,
+                                     .dtype = MR_F32,
+                                     .tf32 = 1,
+                                     .max_batch = 64};
+    mr_opts_copy(opts, size, &full, sizeof full);
+}
+
+/* The caller's struct may be of an older, shorter version: what it lacks takes the defaults. */
+static int complete(const struct mr_net_opts *opts, struct mr_net_opts *out)
+{
+    mr_net_opts_init(out);
+    if (opts->size < sizeof opts->size || opts->size > sizeof *out)
+        return mr_error_set(MR_EMISUSE, "mr_net_opts: size is %zu, want at most %zu: fill it with mr_net_opts_init()",
+                            opts->size, sizeof *out);
+    memcpy(out, opts, opts->size);
+    out->size = sizeof *out;
+    return 0;
 }
 
 static int check(const struct mr_net_opts *o)
@@ -31,6 +43,8 @@ static int check(const struct mr_net_opts *o)
         return mr_error_set(MR_EOPTION, "net: batches of up to %u: want 1..%d", o->max_batch, 1 << 20);
     if (o->dtype != MR_F32 && o->dtype != MR_F64 && o->dtype != MR_BF16 && o->dtype != MR_F16)
         return mr_error_set(MR_EOPTION, "net: computes in f32, f64, bf16 or f16, not in %s", mr_dtype_name(o->dtype));
+    if ((uint32_t)o->loss > MR_MSE || (uint32_t)o->layout > MR_NHWC)
+        return mr_error_set(MR_EOPTION, "net: loss %d, layout %d: no such", (int)o->loss, (int)o->layout);
     return 0;
 }
 
@@ -55,11 +69,19 @@ static int open_backend(struct mr_net *net)
     return mr_stream_create(net->device, "net", &net->stream);
 }
 
-/* Tensors that are the input's bytes under another name: flattened NCHW. */
+static uint32_t readers(const struct mr_net *net, uint32_t tensor)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < net->n_nodes; i++)
+        n += net->node[i].in == tensor;
+    return n;
+}
+
+/* Tensors that are the input's bytes under another name: flattened NCHW that nothing else reads, as its gradient is the other's. */
 static bool is_alias(const struct mr_net *net, const struct mr_node *node)
 {
-    const struct mr_nn_tensor *in = &net->tensor[node->in];
-    return node->kind == MR_NODE_FLATTEN && (net->layout == MR_NCHW || in->h * in->w == 1 || in->c == 1);
+    return node->kind == MR_NODE_FLATTEN && (net->layout == MR_NCHW || net->tensor[node->in].c == 1) &&
+           readers(net, node->in) == 1;
 }
 
 /* The next piece of the arena; sums first (arena NULL), then places. */
@@ -134,16 +156,19 @@ static void name_runners(struct mr_net *net)
 int mr_net_create(struct mr_device *device, const struct mr_net_opts *opts, struct mr_net **out)
 {
     struct mr_net *net = NULL;
-    int rc = check(opts);
+    struct mr_net_opts all;
+    int rc = complete(opts, &all);
+    if (!rc)
+        rc = check(&all);
     if (rc)
         return rc;
     net = calloc(1, sizeof *net);
     if (!net)
         return mr_error_nomem("net", sizeof *net);
     net->device = device;
-    net->opts = *opts;
-    net->opts.model = net->model = strdup(opts->model);
-    rc = net->model ? mr_model_build(net) : mr_error_nomem("net", strlen(opts->model));
+    net->opts = all;
+    net->opts.model = net->model = strdup(all.model);
+    rc = net->model ? mr_model_build(net) : mr_error_nomem("net", strlen(all.model));
     if (!rc)
         rc = open_backend(net);
     if (!rc)

@@ -137,6 +137,8 @@ static int forward_node(struct pass *p, const struct mr_node *node)
     case MR_NODE_FLATTEN:
         if (in->value == out->value)
             return 0;
+        if (net->layout == MR_NCHW)
+            return ops->act_forward(b, MR_ACT_NONE, count, in->value, out->value);
         return ops->permute(b, p->n, in->c, in->h * in->w, 1, in->value, out->value);
     case MR_NODE_ADD:
         return ops->add(b, count, in->value, out->value);
@@ -202,6 +204,8 @@ static int backward_node(struct pass *p, const struct mr_node *node, void *dx)
     case MR_NODE_FLATTEN:
         if (!dx || in->value == out->value)
             return 0;
+        if (net->layout == MR_NCHW)
+            return ops->act_forward(b, MR_ACT_NONE, count, out->grad, dx);
         return ops->permute(b, p->n, in->c, in->h * in->w, 0, out->grad, dx);
     case MR_NODE_ADD: /* the other summand's gradient is the sum's, in place */
         return dx ? ops->act_forward(b, MR_ACT_NONE, count, out->grad, dx) : 0;
@@ -248,11 +252,11 @@ static int check_batch(const struct mr_net *net, const struct mr_net_batch *batc
                             net->opts.max_batch);
     enum mr_dtype t = batch->input_dtype, l = batch->label_dtype;
     if (t != MR_U8 && t != MR_F32 && t != MR_F64 && t != MR_BF16 && t != MR_F16)
-        return mr_error_set(MR_ESHAPE, "net: input of %s: want u8, f32, bf16 or f16", mr_dtype_name(t));
+        return mr_error_set(MR_ESHAPE, "net: input of %s: want u8, f32, f64, bf16 or f16", mr_dtype_name(t));
     bool fits = net->opts.loss == MR_MSE ? l == MR_F32 || l == MR_F64 : l == MR_U8 || l == MR_I32 || l == MR_I64;
     if (batch->labels && !fits)
         return mr_error_set(MR_ESHAPE, "net: labels of %s: want %s", mr_dtype_name(l),
-                            net->opts.loss == MR_MSE ? "f32" : "u8, i32 or i64");
+                            net->opts.loss == MR_MSE ? "f32 or f64" : "u8, i32 or i64");
     return 0;
 }
 
@@ -329,6 +333,14 @@ int mr_net_get_totals(struct mr_net *net, struct mr_stream *stream, struct mr_ne
 {
     net->ops->use_stream(net->backend, stream);
     return net->ops->get_totals(net->backend, out);
+}
+
+/* The low half of a count is 0 exactly when the count is: 2^32 batches are more than lie between two looks. */
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the low half of n_not_finite lies first");
+
+const uint32_t *mr_net_bad_loss(const struct mr_net *net)
+{
+    return (const uint32_t *)(const void *)&net->ops->totals(net->backend)->n_not_finite;
 }
 
 void mr_net_scaling(struct mr_net *net, const float **loss_scale, const float **grad_scale, const uint32_t **skip)

@@ -123,6 +123,7 @@ struct mr_nn_ops {
     int (*rescale)(struct mr_nn_backend *b, uint64_t count, const void *grads);
     int (*zero_totals)(struct mr_nn_backend *b);
     int (*get_totals)(struct mr_nn_backend *b, struct mr_net_totals *out);
+    const struct mr_net_totals *(*totals)(const struct mr_nn_backend *b); /* where they are, in the device's memory */
 };
 
 extern const struct mr_nn_ops mr_nn_cpu_f32, mr_nn_cpu_f64; /* cpu*.c */

@@ -267,18 +267,21 @@ void mr_optim_destroy(struct mr_optim *optim)
     free(optim);
 }
 
-void mr_optim_extra_init(const struct mr_optim *optim, struct mr_optim_extra *extra)
+void mr_optim_extra_fill(const struct mr_optim *optim, struct mr_optim_extra *extra, size_t size)
 {
-    *extra = (struct mr_optim_extra){.size = sizeof *extra, .grad_dtype = optim->dtype, .copy_dtype = MR_BF16};
+    const struct mr_optim_extra full = {.grad_dtype = optim->dtype, .copy_dtype = MR_BF16};
+    mr_opts_copy(extra, size, &full, sizeof full);
 }
 
 int mr_optim_attach(struct mr_optim *optim, const struct mr_optim_extra *extra)
 {
     struct mr_optim_extra full;
     mr_optim_extra_init(optim, &full);
-    if (!extra || extra->size < offsetof(struct mr_optim_extra, copy))
-        return mr_error_set(MR_EMISUSE, "mr_optim_attach: call mr_optim_extra_init() first");
-    memcpy(&full, extra, MR_MIN(extra->size, sizeof full));
+    if (!extra || extra->size < offsetof(struct mr_optim_extra, copy) || extra->size > sizeof full)
+        return mr_error_set(MR_EMISUSE,
+                            "mr_optim_attach: size is %zu, want at most %zu: call mr_optim_extra_init() first",
+                            extra ? extra->size : 0, sizeof full);
+    memcpy(&full, extra, extra->size);
     full.size = sizeof full;
     bool half = full.grad_dtype == MR_F16 || full.grad_dtype == MR_BF16;
     if (full.grad_dtype != optim->dtype && !(half && optim->dtype == MR_F32))

@@ -158,6 +158,11 @@ void mr_schedule_observe(struct mr_schedule *schedule, double metric)
     }
 }
 
+int mr_schedule_wants_more(const struct mr_schedule *schedule)
+{
+    return schedule->values.max != 0;
+}
+
 void mr_schedule_save(const struct mr_schedule *schedule, double out[MR_SCHEDULE_STATE])
 {
     const struct mr_schedule_seen *s = &schedule->seen;

@@ -84,8 +84,8 @@ static int check_records(const struct mr_optim *o, const struct mr_optim_record 
 {
     for (uint32_t i = 0; i < o->n_parts; i++) {
         bool product = r[i].mu_product >= 0 && r[i].mu_product <= 1;
-        bool pending =
-            is_count(r[i].pending) && r[i].pending < (double)o->opts.accumulate && r[i].pending == r[0].pending;
+        bool pending = is_count(fabs(r[i].pending)) && fabs(r[i].pending) < (double)o->opts.accumulate &&
+                       r[i].pending == r[0].pending;
         if (!(r[i].lr >= 0 && r[i].lr <= MR_OPTIM_MOST) || !is_count(r[i].step) || !product || !pending)
             return mr_error_set(MR_ESTATE,
                                 "mr_optim_state_write: group %u: rate %g, step %g, product %g, pending %g: no such "
@@ -111,7 +111,7 @@ static int write_records(struct mr_optim *o, const void *data, uint64_t bytes, s
     if (rc == 0) {
         for (uint32_t i = 0; i < o->n_parts; i++)
             o->parts[i].lr = r[i].lr;
-        o->pending = (uint64_t)r[0].pending;
+        o->pending = (uint64_t)fabs(r[0].pending);
         o->dirty = false;
     }
     free(r);

@@ -38,6 +38,7 @@ static struct mr_optim_args args_of(const struct mr_optim *o, uint32_t i, void *
                                     enum mr_dtype grad_dtype)
 {
     const struct mr_optim_part *p = &o->parts[i];
+    bool sums = o->opts.accumulate > 1; /* scaled as they were added up, and skipped by the record */
     struct mr_optim_args a = {
         .params = params,
         .grads = grads,
@@ -45,8 +46,8 @@ static struct mr_optim_args args_of(const struct mr_optim *o, uint32_t i, void *
         .record = &o->records[i],
         .ticket = &o->tickets[i],
         .norms = o->norms,
-        .grad_scale = o->extra.grad_scale,
-        .skip = o->extra.skip,
+        .grad_scale = sums ? NULL : o->extra.grad_scale,
+        .skip = sums ? NULL : o->extra.skip,
         .begin = p->begin,
         .end = p->end,
         .kernel = (int32_t)p->kernel,
@@ -161,6 +162,8 @@ static int accumulate(struct mr_optim *o, const void *grads, struct mr_stream *s
         .grads = grads,
         .sum = o->array[MR_OPTIM_STATES].data,
         .records = o->records,
+        .grad_scale = o->extra.grad_scale,
+        .skip = o->extra.skip,
         .n = o->n,
         .factor = 1 / (double)o->opts.accumulate,
         .pending = (double)o->pending + 1,
@@ -175,7 +178,7 @@ static int accumulate(struct mr_optim *o, const void *grads, struct mr_stream *s
         struct host_work w = {.add = &add, .f64 = is_f64(o)};
         mr_optim_team_run(o->team, host_add, &w, chunks(add.n));
         for (uint32_t i = 0; i < o->n_parts; i++)
-            o->records[i].pending = add.pending;
+            o->records[i].pending = mr_optim_pending(&add, o->records[i].pending);
     }
     if (rc == 0)
         o->pending++;

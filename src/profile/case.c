@@ -1,6 +1,7 @@
 /* What rules share: when data was waited for, rates of the link, who is to blame for idle time. */
 #include "profile/rules.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <string.h>
@@ -215,35 +216,45 @@ static int count_workers(struct mr_case *c)
 
 /* ---- rates ---- */
 
-/* bytes/ns one way that PCIe and the like reach in practice; 0: not known. */
-static double rate_by_name(const char *device)
+/* One word or more of a pattern, whole words of the name. '#': a digit that is not 0; '*' at the end: the rest of the word. */
+static bool named_so(const char *name, const char *pattern)
+{
+    for (const char *at = name; *at; at++) {
+        size_t i = 0;
+        if (at > name && isalnum((unsigned char)at[-1]))
+            continue;
+        while (pattern[i] && pattern[i] != '*' &&
+               (pattern[i] == '#' ? at[i] >= '1' && at[i] <= '9' : at[i] == pattern[i]))
+            i++;
+        if (pattern[i] == '*' || (!pattern[i] && !isalnum((unsigned char)at[i])))
+            return true;
+    }
+    return false;
+}
+
+double mr_link_rate_of(const char *device)
 {
     static const struct {
         const char *part;
         double gbps;
-    } known[] = {{"GH200", 350}, {"GB200", 350}, {"GB300", 350}, {"H100", 55},   {"H200", 55}, {"H800", 55},
-                 {"H20", 55},    {"B200", 55},   {"B300", 55},   {"RTX 50", 55}, {"A100", 25}, {"A800", 25},
-                 {"A10", 25},    {"A30", 25},    {"A40", 25},    {"L40", 25},    {"L4", 25},   {"RTX 40", 25},
-                 {"RTX 30", 25}, {"RTX A", 25},  {"V100", 12.3}, {"T4", 12.3},   {"P100", 12}, {"RTX 20", 12.3}};
+    } known[] = {{"GH200", 350},       {"GB200", 350},       {"GB300", 350},   {"H100", 55},   {"H200", 55},
+                 {"H800", 55},         {"H20", 55},          {"B200", 55},     {"B300", 55},   {"RTX 50#0", 55},
+                 {"RTX PRO 6000", 55}, {"RTX PRO 5000", 55}, {"A100", 25},     {"A800", 25},   {"A10", 25},
+                 {"A10G", 25},         {"A30", 25},          {"A40", 25},      {"L40", 25},    {"L40S", 25},
+                 {"L4", 25},           {"RTX 40#0", 25},     {"RTX 30#0", 25}, {"RTX A*", 25}, {"RTX 4000 Ada", 25},
+                 {"RTX 5000 Ada", 25}, {"RTX 6000 Ada", 25}, {"V100", 12.3},   {"T4", 12.3},   {"P100", 12},
+                 {"RTX 20#0", 12.3}};
     for (size_t i = 0; i < MR_COUNT(known); i++)
-        if (strstr(device, known[i].part))
+        if (named_so(device, known[i].part))
             return known[i].gbps;
     return 0;
-}
-
-static const struct mr_rec_device *device_of(const struct mr_look *look)
-{
-    for (uint32_t i = 0; i < look->rec->n_devices; i++)
-        if (look->rec->devices[i].id == look->place.device)
-            return &look->rec->devices[i];
-    return NULL;
 }
 
 static void find_rates(struct mr_case *c)
 {
     const struct mr_recording *rec = c->look->rec;
-    const struct mr_rec_device *device = device_of(c->look);
-    double named = device ? rate_by_name(mr_case_string(c, device->name)) : 0;
+    const struct mr_rec_device *device = mr_look_device(c->look);
+    double named = device ? mr_link_rate_of(mr_case_string(c, device->name)) : 0;
     c->link_rate = c->opts->link_gbps > 0 ? c->opts->link_gbps : named;
     if (c->opts->link_gbps > 0)
         snprintf(c->link_how, sizeof c->link_how, "as given");

@@ -43,7 +43,7 @@ int mr_places_find(const struct mr_recording *rec, struct mr_place **out, uint32
 /* Indices of a place's operations, by start. [out] out: for the caller to free(). */
 int mr_place_ops(const struct mr_recording *rec, const struct mr_place *place, uint32_t **out, uint64_t *out_n);
 
-/* name: "NAME", "DOMAIN@NAME" or NULL. MR_EOPTION: no range of this name; the text lists some that there are. */
+/* name: "NAME", "DOMAIN@NAME", "NAME@DOMAIN" or NULL. MR_EOPTION: no range of this name; the text lists some that there are. */
 int mr_steps_find(const struct mr_recording *rec, const struct mr_place *place, const uint32_t *ops, uint64_t n_ops,
                   const char *name, struct mr_steps *out);
 void mr_steps_free(struct mr_steps *steps);
@@ -54,11 +54,8 @@ int mr_steps_period(const struct mr_recording *rec, const uint32_t *ops, uint64_
 /* Makes steps of n sorted marks; end_ns[i]: where a step that a pause or the recording's end follows ends. */
 int mr_steps_mark(struct mr_steps *steps, const uint64_t *mark_ns, const uint64_t *end_ns, uint64_t n);
 
-/* Whether a range is called so: "NAME" as it is or with a number after it, "DOMAIN@NAME"; case counts only without fold. */
+/* Whether a range is called so: "NAME" as it is or with a number after it, "DOMAIN@NAME" or "NAME@DOMAIN"; case counts only without fold. */
 bool mr_range_named(const struct mr_recording *rec, const struct mr_rec_range *range, const char *name, bool fold);
-
-/* The time inside ranges of this name (NULL: an empty list). thread: of one thread only, or MR_NONE. */
-int mr_ranges_named(const struct mr_recording *rec, uint32_t thread, const char *name, struct mr_intervals *out);
 
 /* Sums over the operations whose calls began before at_ns: their time, how many kernels, and which, in any order. Of a device
  * without kernels: how many copies and sets, and which. */
@@ -126,6 +123,8 @@ int mr_look_make(const struct mr_recording *rec, const struct mr_place *place, c
                  struct mr_look *out);
 /* The same over everything that the device did, without steps. */
 int mr_look_whole(const struct mr_recording *rec, const struct mr_place *place, struct mr_look *out);
+/* What the recording tells of the device; NULL: nothing. */
+const struct mr_rec_device *mr_look_device(const struct mr_look *look);
 void mr_look_free(struct mr_look *look);
 
 bool mr_op_computes(const struct mr_rec_op *op);

@@ -262,6 +262,14 @@ int mr_look_whole(const struct mr_recording *rec, const struct mr_place *place, 
     return rc;
 }
 
+const struct mr_rec_device *mr_look_device(const struct mr_look *look)
+{
+    for (uint32_t i = 0; i < look->rec->n_devices; i++)
+        if (look->rec->devices[i].id == look->place.device)
+            return &look->rec->devices[i];
+    return NULL;
+}
+
 void mr_look_free(struct mr_look *look)
 {
     struct mr_intervals *lists[] = {&look->in,  &look->compute, &look->h2d,  &look->d2h,

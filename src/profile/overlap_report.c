@@ -54,19 +54,13 @@ static void row(struct mr_table *table, const struct mr_look *look, const char *
     mr_table_int(table, (int64_t)bytes);
 }
 
-static bool wanted(const struct mr_report_opts *opts, uint64_t start_ns)
-{
-    return (!opts->from_ns && !opts->to_ns) || (start_ns >= opts->from_ns && start_ns < opts->to_ns);
-}
-
-static void add_up(const struct mr_look *look, const struct mr_kernel_streams *streams,
-                   const struct mr_report_opts *opts, const struct mr_intervals *inside, struct sums *sums)
+static void add_up(const struct mr_look *look, const struct mr_kernel_streams *streams, const struct mr_filter *filter,
+                   struct sums *sums)
 {
     for (uint64_t i = 0; i < look->n_ops; i++) {
         const struct mr_rec_op *op = &look->rec->ops[look->ops[i]];
         int side = side_of(op);
-        if (!wanted(opts, op->start_ns) || side == N_SIDES ||
-            (opts->range && mr_intervals_within(inside, op->start_ns, op->start_ns + 1) == 0))
+        if (side == N_SIDES || !mr_filter_takes(filter, op->start_ns))
             continue;
         sums->n[side]++;
         sums->bytes[side] += op->bytes;
@@ -81,27 +75,42 @@ static void add_up(const struct mr_look *look, const struct mr_kernel_streams *s
     }
 }
 
+/* What the filter takes of the recording. */
+static uint64_t window_ns(const struct mr_look *look, const struct mr_filter *filter, bool *out_lost)
+{
+    struct mr_intervals taken = {0};
+    for (uint64_t i = 0; i < filter->n_spans; i++)
+        mr_intervals_add(&taken, MR_MAX(filter->spans[i].start, filter->from),
+                         MR_MIN(filter->spans[i].end, filter->to));
+    if (!filter->by_range)
+        mr_intervals_add(&taken, filter->from, filter->to);
+    mr_intervals_unite(&taken);
+    uint64_t ns = mr_intervals_common(&look->in, &taken);
+    *out_lost = taken.lost;
+    mr_intervals_free(&taken);
+    return ns;
+}
+
 /* The rows of what ran and of what ran together. */
-static int union_rows(const struct mr_look *look, const struct mr_report_opts *opts, const struct mr_intervals *inside,
-                      const struct sums *sums, struct mr_table *table)
+static int union_rows(const struct mr_look *look, const struct mr_filter *filter, const struct sums *sums,
+                      struct mr_table *table)
 {
     /* kernels and sets alone: a copy inside the device is a side of its own here */
     struct mr_intervals of[N_SIDES] = {{0}};
-    uint64_t window = mr_intervals_measure(&look->in), ns[N_SIDES];
+    bool lost = false, all = !filter->by_range && filter->from == 0 && filter->to == UINT64_MAX;
+    uint64_t window = window_ns(look, filter, &lost), ns[N_SIDES];
     char what[64];
-    bool lost = false;
     for (uint64_t i = 0; i < look->n_ops; i++) {
         const struct mr_rec_op *op = &look->rec->ops[look->ops[i]];
         int side = side_of(op);
-        if (wanted(opts, op->start_ns) && side < N_SIDES &&
-            (!opts->range || mr_intervals_within(inside, op->start_ns, op->start_ns + 1) > 0))
+        if (side < N_SIDES && mr_filter_takes(filter, op->start_ns))
             mr_intervals_add(&of[side], op->start_ns, op->end_ns);
     }
     for (int a = 0; a < N_SIDES; a++) {
         mr_intervals_unite(&of[a]);
         lost |= of[a].lost;
         ns[a] = mr_intervals_measure(&of[a]);
-        row(table, look, sides[a], ns[a], window, "recording", sums->n[a], sums->bytes[a]);
+        row(table, look, sides[a], ns[a], window, all ? "recording" : "window", sums->n[a], sums->bytes[a]);
     }
     for (int a = 0; a < N_SIDES; a++)
         for (int b = a + 1; b < N_SIDES; b++) {
@@ -127,8 +136,8 @@ static void reason_rows(const struct mr_look *look, const struct sums *sums, str
         }
 }
 
-static int place_rows(const struct mr_recording *rec, const struct mr_place *place, const struct mr_report_opts *opts,
-                      const struct mr_intervals *inside, struct mr_table *table)
+static int place_rows(const struct mr_recording *rec, const struct mr_place *place, const struct mr_filter *filter,
+                      struct mr_table *table)
 {
     struct mr_look look;
     struct mr_kernel_streams streams = {0};
@@ -138,8 +147,8 @@ static int place_rows(const struct mr_recording *rec, const struct mr_place *pla
         return rc;
     rc = mr_kernel_streams_make(&look, &streams);
     if (!rc) {
-        add_up(&look, &streams, opts, inside, &sums);
-        rc = union_rows(&look, opts, inside, &sums, table);
+        add_up(&look, &streams, filter, &sums);
+        rc = union_rows(&look, filter, &sums, table);
         reason_rows(&look, &sums, table);
     }
     free(streams.key);
@@ -150,17 +159,17 @@ static int place_rows(const struct mr_recording *rec, const struct mr_place *pla
 static int make(struct mr_recording *recording, const struct mr_report_opts *opts, struct mr_table **out)
 {
     struct mr_place *places = NULL;
-    struct mr_intervals inside = {0};
+    struct mr_filter filter;
     uint32_t n_places = 0;
     uint64_t n_kernels = 0;
-    int rc = mr_recording_load(recording);
-    rc = rc ? rc : mr_places_find(recording, &places, &n_places);
+    int rc = mr_filter_open(&filter, recording, opts);
     if (rc)
         return rc;
     struct mr_table *table = mr_table_create("Copies and compute at once (overlap)", columns, MR_COUNT(columns));
-    rc = table ? mr_ranges_named(recording, MR_NONE, opts->range, &inside) : mr_error_nomem("a report", sizeof columns);
+    rc = table ? mr_recording_load(recording) : mr_error_nomem("a report", sizeof columns);
+    rc = rc ? rc : mr_places_find(recording, &places, &n_places);
     for (uint32_t i = 0; !rc && i < n_places; i++) {
-        rc = place_rows(recording, &places[i], opts, &inside, table);
+        rc = place_rows(recording, &places[i], &filter, table);
         n_kernels += places[i].n_kernels;
     }
     if (!rc) {
@@ -174,7 +183,7 @@ static int make(struct mr_recording *recording, const struct mr_report_opts *opt
                              : "");
     }
     free(places);
-    mr_intervals_free(&inside);
+    mr_filter_close(&filter);
     if (rc) {
         mr_table_destroy(table);
         return rc;

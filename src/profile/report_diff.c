@@ -169,7 +169,7 @@ static int add_ranges(struct mr_recording *recording, struct mr_sum **sums, uint
     struct mr_report_opts opts;
     struct mr_table *table;
     mr_report_opts_init(&opts);
-    int rc = mr_report_nvtx_sum.make(recording, &opts, &table);
+    int rc = mr_report_make(recording, "nvtx_sum", &opts, &table);
     if (rc)
         return rc;
     uint64_t rows = mr_table_rows(table);

@@ -68,6 +68,20 @@ static int read_spans(struct mr_filter *f, struct mr_recording *recording, const
     return rc;
 }
 
+/* "DOMAIN@NAME" with the first '@', else "NAME@DOMAIN" with the last, as profile's --capture-range has it. */
+static int read_spans_of_domain(struct mr_filter *f, struct mr_recording *recording, const char *range, const char *at,
+                                bool domain_first)
+{
+    const char *behind = at + 1;
+    char *before = strndup(range, (size_t)(at - range));
+    if (!before)
+        return mr_error_nomem("a range", 0);
+    const char *domain = domain_first ? before : behind, *name = domain_first ? behind : before;
+    int rc = read_spans(f, recording, *domain ? domain : NULL, name);
+    free(before);
+    return rc;
+}
+
 static int find_ranges(struct mr_filter *f, struct mr_recording *recording, const char *range)
 {
     if (!mr_recording_has(recording, "NVTX_EVENTS", "textId") || !mr_recording_has(recording, "StringIds", "value"))
@@ -75,11 +89,10 @@ static int find_ranges(struct mr_filter *f, struct mr_recording *recording, cons
                             recording->path);
     const char *at = strchr(range, '@');
     int rc = read_spans(f, recording, NULL, range);
-    if (rc == 0 && f->n_spans == 0 && at) {
-        char *domain = strndup(range, (size_t)(at - range));
-        rc = domain ? read_spans(f, recording, *domain ? domain : NULL, at + 1) : mr_error_nomem("a range", 0);
-        free(domain);
-    }
+    if (rc == 0 && f->n_spans == 0 && at)
+        rc = read_spans_of_domain(f, recording, range, at, true);
+    if (rc == 0 && f->n_spans == 0 && at)
+        rc = read_spans_of_domain(f, recording, range, strrchr(range, '@'), false);
     if (rc == 0 && f->n_spans == 0)
         rc = mr_error_set(MR_EOPTION, "range \"%s\": %s has no NVTX range of this name; the report nvtx_sum lists them",
                           range, recording->path);

@@ -51,6 +51,9 @@ struct mr_rule {
 /* Each family's rules, ended by one without a name. */
 extern const struct mr_rule mr_rules_copy[], mr_rules_host[], mr_rules_data[], mr_rules_compute[];
 
+/* bytes/ns one way that PCIe and the like reach in practice, by the device's name; 0: not known. */
+double mr_link_rate_of(const char *device);
+
 int mr_case_make(const struct mr_look *look, const struct mr_advice_opts *opts, struct mr_case *out);
 void mr_case_free(struct mr_case *c);
 

@@ -135,19 +135,11 @@ static bool misses_tensor_cores(const char *name)
     return !has_any(name, with, MR_COUNT(with)) && !strcasestr(name, "xmma");
 }
 
-static const struct mr_rec_device *device_of(const struct mr_look *look)
-{
-    for (uint32_t i = 0; i < look->rec->n_devices; i++)
-        if (look->rec->devices[i].id == look->place.device)
-            return &look->rec->devices[i];
-    return NULL;
-}
-
 static int judge_tensor(const struct mr_case *c, struct mr_judgement *out)
 {
     const struct mr_look *look = c->look;
     const struct mr_recording *rec = look->rec;
-    const struct mr_rec_device *device = device_of(look);
+    const struct mr_rec_device *device = mr_look_device(look);
     if (look->place.n_kernels == 0)
         return mr_cannot_tell(out, "no kernels were recorded");
     if (!device || device->major == 0)

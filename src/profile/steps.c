@@ -4,8 +4,7 @@
 #include <ctype.h>
 #include <string.h>
 
-#define PAUSE                                                                                                          \
-    100 /* mean steps between two marks: an epoch's end; less may be a loader that hands out batches in bursts */
+#define PAUSE       100 /* usual steps between two marks: an epoch's end */
 #define MIN_REGULAR 3   /* ranges that may be steps without being called so */
 #define MIN_COVER   0.3 /* of the device's work, by ranges that nobody named */
 #define MIN_FED     0.8 /* of these ranges, those that give the device work */
@@ -30,29 +29,32 @@ static size_t base_length(const char *text)
     return digits;
 }
 
-static bool same(const char *text, size_t n, const char *name, bool fold)
+static bool same(const char *text, size_t text_n, const char *name, size_t n, bool fold)
 {
-    return strlen(name) == n && (fold ? strncasecmp(text, name, n) : strncmp(text, name, n)) == 0;
+    return text_n == n && (fold ? strncasecmp(text, name, n) : strncmp(text, name, n)) == 0;
+}
+
+static bool in_domain(const char *domain, const char *asked, size_t n)
+{
+    return strlen(domain) == n && strncmp(domain, asked, n) == 0;
+}
+
+static bool same_or_base(const char *text, const char *name, size_t n, bool fold)
+{
+    return same(text, strlen(text), name, n, fold) || same(text, base_length(text), name, n, fold);
 }
 
 bool mr_range_named(const struct mr_recording *rec, const struct mr_rec_range *range, const char *name, bool fold)
 {
-    const char *text = text_of(rec, range->text), *domain = text_of(rec, range->domain), *at = strchr(name, '@');
-    if (same(text, strlen(text), name, fold) || same(text, base_length(text), name, fold))
+    const char *text = text_of(rec, range->text), *domain = text_of(rec, range->domain);
+    const char *first = strchr(name, '@'), *last = strrchr(name, '@');
+    if (same_or_base(text, name, strlen(name), fold))
         return true;
-    if (!at || strlen(domain) != (size_t)(at - name) || strncmp(domain, name, strlen(domain)) != 0)
+    if (!first)
         return false;
-    return same(text, strlen(text), at + 1, fold) || same(text, base_length(text), at + 1, fold);
-}
-
-int mr_ranges_named(const struct mr_recording *rec, uint32_t thread, const char *name, struct mr_intervals *out)
-{
-    for (uint64_t i = 0; name && i < rec->n_ranges; i++)
-        if (rec->ranges[i].type != MR_RANGE_MARK && (thread == MR_NONE || rec->ranges[i].thread == thread) &&
-            mr_range_named(rec, &rec->ranges[i], name, false))
-            mr_intervals_add(out, rec->ranges[i].start_ns, rec->ranges[i].end_ns);
-    mr_intervals_unite(out);
-    return out->lost ? mr_error_nomem("ranges", rec->n_ranges * sizeof *out->at) : 0;
+    return (in_domain(domain, name, (size_t)(first - name)) &&
+            same_or_base(text, first + 1, strlen(first + 1), fold)) ||
+           (in_domain(domain, last + 1, strlen(last + 1)) && same_or_base(text, name, (size_t)(last - name), fold));
 }
 
 /* ---- marks ---- */
@@ -69,19 +71,40 @@ static uint64_t median_of(uint64_t *values, uint64_t n)
     return values[n / 2];
 }
 
+/*
+ * The distance of which PAUSE are a pause: the median one, which a single pause in few steps does not move. Where long ones come more
+ * often than that they may be a loader's that hands out batches in bursts, whose waits belong to the steps: then the mean. Sorts.
+ */
+static uint64_t usual_distance(uint64_t *distance, uint64_t n)
+{
+    uint64_t sum = 0, n_long = 0, median = n > 0 ? median_of(distance, n) : 0;
+    for (uint64_t i = 0; i < n; i++) {
+        sum += distance[i];
+        n_long += distance[i] / PAUSE > median;
+    }
+    uint64_t mean = n > 0 ? sum / n : 0;
+    return n_long <= 1 + n / 100 ? MR_MIN(median, mean) : mean;
+}
+
 int mr_steps_mark(struct mr_steps *steps, const uint64_t *mark_ns, const uint64_t *end_ns, uint64_t n)
 {
-    uint64_t mean = n > 1 ? (mark_ns[n - 1] - mark_ns[0]) / (n - 1) : 0;
+    uint64_t *distance = malloc((n + 1) * sizeof *distance), usual;
     steps->at = malloc((n + 1) * sizeof *steps->at);
-    if (!steps->at)
-        return mr_error_nomem("steps", n * sizeof *steps->at);
     steps->n = 0;
+    if (!steps->at || !distance) {
+        free(distance);
+        return mr_error_nomem("steps", n * sizeof *steps->at);
+    }
+    for (uint64_t i = 0; i + 1 < n; i++)
+        distance[i] = mark_ns[i + 1] - mark_ns[i];
+    usual = usual_distance(distance, n > 0 ? n - 1 : 0);
+    free(distance);
     for (uint64_t i = 0; i < n; i++) {
-        bool last = i + 1 == n, pause = !last && (mark_ns[i + 1] - mark_ns[i]) / PAUSE > mean;
-        uint64_t end = last ? end_ns[i] : mark_ns[i + 1];
-        if (pause) {
-            end = MR_MIN(MR_MAX(end_ns[i], mark_ns[i]), mark_ns[i + 1]);
-            steps->pause_ns += mark_ns[i + 1] - end;
+        uint64_t next = i + 1 < n ? mark_ns[i + 1] : end_ns[i], end = next;
+        uint64_t own = MR_MIN(MR_MAX(end_ns[i], mark_ns[i]), next);
+        if (i + 1 < n && (next - own) / PAUSE > usual) {
+            end = own;
+            steps->pause_ns += next - own;
             steps->n_pauses++;
         }
         if (end > mark_ns[i])
@@ -99,7 +122,7 @@ struct named {
 
 struct group {
     uint64_t first, n; /* of the sorted names */
-    uint64_t median_ns, start_ns, span_ns;
+    uint64_t median_ns, usual_ns, start_ns, span_ns;
     double regular; /* share of distances within 25% of the median */
     uint32_t thread;
     uint16_t depth;
@@ -150,6 +173,7 @@ static struct group measure(const struct mr_recording *rec, const struct named *
         g.median_ns = median_of(scratch, n - 1);
     for (uint64_t i = 0; i + 1 < n; i++)
         near += scratch[i] >= g.median_ns - g.median_ns / 4 && scratch[i] <= g.median_ns + g.median_ns / 4;
+    g.usual_ns = usual_distance(scratch, n - 1);
     g.regular = n > 1 ? (double)near / (double)(n - 1) : 0;
     return g;
 }
@@ -222,17 +246,16 @@ struct worth {
 static struct worth weigh(const struct search *s, const struct group *g)
 {
     struct worth w = {0};
-    uint64_t all = s->work.at[s->work.n].busy_ns, mean = 0;
+    uint64_t all = s->work.at[s->work.n].busy_ns;
     const struct named *at = s->names + g->first;
     const struct mr_rec_range *ranges = s->rec->ranges;
     struct mr_work_sum before = {0};
-    if (g->n > 1)
-        mean = (ranges[at[g->n - 1].range].start_ns - ranges[at[0].range].start_ns) / (g->n - 1);
     for (uint64_t i = 0; i < g->n; i++) {
         const struct mr_rec_range *range = &ranges[at[i].range];
         uint64_t next = i + 1 < g->n ? ranges[at[i + 1].range].start_ns : range->end_ns;
-        bool pause = (next - range->start_ns) / PAUSE > mean;
-        struct mr_work_sum own = mr_work_between(&s->work, range->start_ns, pause ? MR_MIN(range->end_ns, next) : next);
+        uint64_t end = MR_MIN(range->end_ns, next);
+        bool pause = (next - end) / PAUSE > g->usual_ns;
+        struct mr_work_sum own = mr_work_between(&s->work, range->start_ns, pause ? end : next);
         w.cover += (double)own.busy_ns / (double)(all ? all : 1);
         w.fed += (own.n > 0) / (double)g->n;
         w.alike += i > 0 && own.n > 0 && own.n == before.n && own.hash == before.hash ? 1 / (double)(g->n - 1) : 0;

@@ -158,15 +158,7 @@ static int summary_rows(struct mr_table *table, const struct mr_look *look, stru
     return 0;
 }
 
-static bool wanted(const struct mr_report_opts *opts, const struct mr_intervals *inside, uint64_t start_ns)
-{
-    if ((opts->from_ns || opts->to_ns) && (start_ns < opts->from_ns || start_ns >= opts->to_ns))
-        return false;
-    return !opts->range || mr_intervals_within(inside, start_ns, start_ns + 1) > 0;
-}
-
-static int place_rows(const struct mr_look *look, const struct mr_report_opts *opts, const struct mr_intervals *inside,
-                      struct mr_table *table)
+static int place_rows(const struct mr_look *look, const struct mr_filter *filter, struct mr_table *table)
 {
     struct mr_intervals both = {0};
     struct mr_blames blames = {0};
@@ -176,7 +168,7 @@ static int place_rows(const struct mr_look *look, const struct mr_report_opts *o
     mr_intervals_and(&look->compute, &look->copy, &both);
     rc = rc ? rc : both.lost ? mr_error_nomem("intervals", both.n * sizeof *both.at) : 0;
     for (uint64_t i = 0; !rc && i < look->steps.n; i++)
-        if (wanted(opts, inside, look->steps.at[i].start_ns))
+        if (mr_filter_takes(filter, look->steps.at[i].start_ns))
             rc = measure(look, &both, &look->steps.at[i], &blames, &steps[n++]);
     if (!rc && n > 0)
         rc = summary_rows(table, look, steps, n);
@@ -213,17 +205,17 @@ static void set_note(struct mr_table *table, const struct mr_recording *rec, con
 static int make(struct mr_recording *recording, const struct mr_report_opts *opts, struct mr_table **out)
 {
     struct mr_place *places = NULL;
-    struct mr_intervals inside = {0};
+    struct mr_filter filter;
     uint32_t n_places = 0, n_named = 0;
     uint64_t n_steps = 0, n_pauses = 0;
     char how[320] = "";
     double confidence = 0;
-    int rc = mr_recording_load(recording);
-    rc = rc ? rc : mr_places_find(recording, &places, &n_places);
+    int rc = mr_filter_open(&filter, recording, opts);
     if (rc)
         return rc;
     struct mr_table *table = mr_table_create("Steps (step_breakdown)", columns, MR_COUNT(columns));
-    rc = table ? mr_ranges_named(recording, MR_NONE, opts->range, &inside) : mr_error_nomem("a report", sizeof columns);
+    rc = table ? mr_recording_load(recording) : mr_error_nomem("a report", sizeof columns);
+    rc = rc ? rc : mr_places_find(recording, &places, &n_places);
     for (uint32_t i = 0; !rc && i < n_places; i++) {
         struct mr_look look;
         rc = mr_look_make(recording, &places[i], opts->step, true, &look);
@@ -234,7 +226,7 @@ static int make(struct mr_recording *recording, const struct mr_report_opts *opt
         if (rc)
             break;
         n_named++;
-        rc = place_rows(&look, opts, &inside, table);
+        rc = place_rows(&look, &filter, table);
         if (n_steps == 0) {
             memcpy(how, look.steps.how, sizeof how);
             confidence = look.steps.confidence;
@@ -246,7 +238,7 @@ static int make(struct mr_recording *recording, const struct mr_report_opts *opt
     if (!rc)
         set_note(table, recording, places, n_places, how, n_steps, confidence, n_pauses);
     free(places);
-    mr_intervals_free(&inside);
+    mr_filter_close(&filter);
     if (rc) {
         mr_table_destroy(table);
         return rc;

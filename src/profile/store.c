@@ -274,6 +274,17 @@ static int process_end(struct mr_store *store)
                         (int64_t)store->header.traced);
 }
 
+/* A process that became another program told nobody: it was not killed, and went on until the other's recorder began. */
+static int exec_ended(struct mr_store *store, const struct mr_part_header *next, uint32_t times)
+{
+    int64_t end = mr_store_time(store, next->start_ns);
+    return mr_store_run(store,
+                        "UPDATE MILLRACE_PROCESSES SET exited = 2, \"end\" = max(\"end\", ?)"
+                        " WHERE globalPid = ? AND ppid = ? AND exited = 0",
+                        "iii", end, (int64_t)(((uint64_t)(times - 1) << 24 | (next->pid & 0xffffff)) << 24),
+                        (int64_t)next->ppid);
+}
+
 /* The same pid again, after an exec: the bits above the pid, a machine's number in the export, tell them apart. */
 int mr_store_process(struct mr_store *store, const struct mr_part_header *header)
 {
@@ -283,6 +294,10 @@ int mr_store_process(struct mr_store *store, const struct mr_part_header *header
     uint32_t *times = mr_map_at(&store->pids, header->pid & 0xffffff, 0, NULL);
     if (!times)
         return -ENOMEM;
+    if (*times > 0)
+        rc = exec_ended(store, header, *times);
+    if (rc < 0)
+        return rc;
     if (*times > 0x7fff)
         return mr_error_set(MR_ELIMIT, "%s: process number %u came more than %u times", store->path, header->pid,
                             *times);

@@ -88,6 +88,9 @@ without --trace cuda or outside the capture range
 $ millrace analyze empty.sqlite --rule gpu_gaps | tail -2
 Cannot tell:
   gpu_gaps, because no work of a device is in this recording
+$ millrace analyze pageable.sqlite --step step --json | sed -n '/"config"/,/}/p' | grep -e '"step"' -e '"link_gbps"'
+    "step": "step",
+    "link_gbps": 0,
 $ millrace analyze pageable.sqlite --step step --range data --link-gbps 25 --rule pageable_copies --json | grep -o '25.0 GB/s, as given'
 25.0 GB/s, as given
 $ millrace analyze pageable.sqlite --json | grep -e '"summary"' -e '"rule": "pageable' -A 2 | cut -c1-80

@@ -52,7 +52,7 @@ millrace profile: b.sqlite: 0 records of 0 processes in .* (re)
   "records": 0,
 # A capture range that never came, and counters that are not sampled, are told of.
 $ millrace profile -t cuda,nvtx -f -o a -c nvtx:step -- true 2>&1 | head -1
-millrace profile: warning: nothing was recorded: --capture-range nvtx:step never began (an NVTX range of this very name, of domain @DOMAIN or none), or nothing happened inside
+millrace profile: warning: nothing was recorded: --capture-range nvtx:step never began (an NVTX range of this very name, of the DOMAIN or none), or nothing happened inside
 $ millrace profile -t none -f -o a --gpu-metrics -- true 2>&1 | grep metrics
 millrace profile: warning: no GPU metrics are recorded: no process of the program made a context on a GPU
 # A reader of our messages that goes away takes nothing with it; the program has SIGPIPE as it was.
@@ -83,6 +83,20 @@ there.sqlite
 $ CUDA_INJECTION64_PATH=/mine.so millrace profile -t cuda -f -o a -- sh -c 'echo $MILLRACE_RECORD_NEXT_CUDA; basename $CUDA_INJECTION64_PATH' 2>/dev/null
 /mine.so
 libmillrace-record.so
+$ NVTX_INJECTION64_PATH=/mine.so millrace profile -t nvtx -f -o a -- sh -c 'basename $NVTX_INJECTION64_PATH' 2>&1 | grep -v nothing.was | head -2
+millrace profile: warning: NVTX_INJECTION64_PATH=/mine.so is set: it is not loaded, as NVTX serves one tool; --trace without nvtx keeps it
+libmillrace-record.so
+$ NVTX_INJECTION64_PATH=/mine.so millrace profile -q -t cuda -f -o a -- sh -c 'echo $NVTX_INJECTION64_PATH' 2>/dev/null
+/mine.so
+# A range of NVTX opens the capture though its ranges are not recorded.
+$ millrace profile -q -t cuda -c nvtx:step -f -o a -- sh -c 'basename "$NVTX_INJECTION64_PATH"' 2>/dev/null
+libmillrace-record.so
+# A recorder that the dynamic linker cannot be told of is not preloaded, and the program's output stays its own.
+$ mkdir "a b"; cp "$MILLRACE_RECORD_MODULE" "a b/c.so"; MILLRACE_RECORD_MODULE="a b/c.so" millrace profile -t osrt -f -o a -- sh -c 'echo out; ls "a b"' 2>&1 | grep -v -e nothing.was -e 0.records | sed 's,[^ ]*/a b/,,' | sort
+c.so
+millrace profile: warning: no calls of the operating system are recorded: LD_PRELOAD cannot name c.so, which has a space or a colon; MILLRACE_RECORD_MODULE=FILE names a copy of it elsewhere
+out
+$ rm -r "a b"
 # A process that stays is told of, and not waited for; or is waited for.
 $ millrace profile -t none -f -o a -- sh -c 'sleep 4 >/dev/null 2>&1 &' 2>&1 | grep still
 millrace profile: warning: 1 process of the program still runs: what happens from now on is not recorded

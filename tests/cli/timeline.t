@@ -11,14 +11,17 @@ a.svg: .* events, .* KiB (re)
 <svg
 $ millrace timeline -o a.pftrace a.sqlite
 a.pftrace: .* events, .* KiB; ui.perfetto.dev opens it (re)
-$ millrace timeline --format perfetto --json -f a.sqlite | grep -v -e version -e bytes -e events
+$ millrace timeline --format perfetto --json -f a.sqlite | grep -v -e version -e bytes -e events | sed '/"config"/,/}/d'
 {
   "command": "timeline",
   "path": "a.pftrace",
   "format": "perfetto",
 }
-$ millrace timeline --json --from 10ms --to 20ms -o part.html a.sqlite | grep '"format"'
+$ millrace timeline --json --from 10ms --to 20ms -o part.html a.sqlite | grep -e '"format"' -e '"config"' -e '"to_ns"'
   "format": "html",
+  "config": {
+    "format": "auto",
+    "to_ns": 20000000,
 # A page asks no network for anything.
 $ grep -c -e 'https\?://' -e '@import' -e ' src=' a.html
 0

@@ -99,7 +99,15 @@ kind,epoch,step,loss,accuracy,test_loss,test_accuracy,seconds,lr,samples_per_s,d
 $ millrace train d --model softmax -o sgd --lr 0 -e 50 --patience 2 | grep -c '^epoch'; millrace train d --model softmax --max-steps 5 --test none | grep 'no epoch'
 3
 no epoch was finished: 5 steps done
+# A plateau with max looks at the accuracy, which grows here.
+$ millrace train d --model mlp:50r -o sgd --lr 0.01 -e 3 --schedule plateau:0.1/max/patience=0 | sed -n 's/^epoch.* lr \([0-9.e-]*\),.*/\1/p'
+0.01
+0.01
+0.01
 # Bad input.
+$ millrace train d --model softmax --loss mse --schedule plateau:0.1/max
+millrace train: --schedule plateau:0.1/max: max wants an accuracy, and --loss mse has none
+[2]
 $ millrace train d --model conv:8,k=31
 millrace train: model: layer 1: .* (re)
 [1]
@@ -165,6 +173,9 @@ $ millrace bench optimizers d --models 'softmax|mlp:20r' --optimizers 'sgd:lr=0.
 4
 $ millrace bench optimizers d --models 'mlp:50r' --optimizers 'sgd:lr=1e6|adam:lr=1e-3' -n 40 --plot o.svg | grep -c 'not finite at step'
 1
+$ millrace bench optimizers d --models softmax --optimizers adam:lr=1e-3 -n 79 --plot o.html --json > o.json; grep -A41 '"loss"' o.json | grep -c '[0-9],*$'; millrace train d --model softmax -o adam --lr 1e-3 -b 128 --max-steps 79 --log l.csv --log-every 1 -e 9 >/dev/null; tail -n 1 l.csv | awk -F, '{printf "%.4f\n", $4}' > want; sed -n 's/.*"last_loss": \([0-9.]*\),/\1/p' o.json | awk '{printf "%.4f\n", $1}' | cmp - want && echo last
+40
+last
 $ millrace bench batch-size d --model softmax --sizes 32,256 --target-acc 80% -e 2 --plot b.svg | sed -n 's/^\(knee\): \(32\|256\), .*/\1/p'; millrace bench batch-size d --model softmax --sizes 64 -e 1 --json | grep -E '"(batch_size|knee)"'
 knee
       "batch_size": 64,
@@ -179,4 +190,27 @@ mixed: no meaning on cpu
 # A list of layers whose last is too small for the labels.
 $ millrace train d --model flatten,linear:4 -e 1 >/dev/null
 millrace train: [0-9]+ labels of the last batches are outside 0..3 .* (re)
+[1]
+# Labels and targets are as large as what the net reads of them, or refused before a byte is read.
+$ printf '%s\n' 'import struct,sys' 'def put(name,dtype,form,shape):' ' n=1' ' for d in shape: n*=d' ' h=str(dict(descr=dtype,fortran_order=False,shape=tuple(shape)))' ' h+=" "*(117-len(h))+"\n"' ' open(name,"wb").write(b"\x93NUMPY\x01\x00"+struct.pack("<H",118)+h.encode()+struct.pack("<%d%s"%(n,form),*[i*7%3 for i in range(n)]))' 'put("x.npy","<f4","f",[64,6])' 'put("y.npy","<f4","f",[64])' 'put("z.npy","<f4","f",[64,2,3])' 'put("k.npy","<i8","q",[64])' 'put("kk.npy","<i8","q",[64,6])' > npy.py; python3 npy.py
+$ for o in '--classes 10' '-m linear:5 -c y.st'; do millrace train npy:x.npy,labels=y.npy --loss mse -m softmax -e 1 $o; done
+millrace train: npy: x.npy + y.npy: targets are label f32, but the net has 10 outputs: want as many numbers as outputs in each target
+millrace train: npy: x.npy + y.npy: targets are label f32, but the net has 5 outputs: want as many numbers as outputs in each target
+[1]
+$ millrace train npy:x.npy,labels=kk.npy --classes 3 -m softmax -e 1
+millrace train: npy: x.npy + kk.npy: labels are label i64[6], for a net of 3 outputs: want one class in each label (--loss mse takes vectors)
+[1]
+$ millrace train npy:x.npy,labels=k.npy --classes 3 -m softmax -e 1 --test npy:x.npy,labels=kk.npy
+millrace train: npy: x.npy + kk.npy: labels are label i64[6], for a net of 3 outputs: want one class in each label (--loss mse takes vectors)
+[1]
+$ millrace train npy:x.npy,labels=k.npy --classes 3 -m softmax -e 1 --test npy:x.npy
+millrace train: npy: x.npy: has no field 1, where the labels are: want the fields of the training set
+[1]
+$ for y in y z; do millrace train npy:x.npy,labels=$y.npy --loss mse -m softmax -e 1 -c $y.st | grep -c '^epoch'; done
+1
+1
+$ millrace predict z.st npy:x.npy,labels=z.npy | grep -c '^loss'; millrace predict z.st npy:x.npy,labels=y.npy; millrace predict y.st npy:x.npy,labels=k.npy >/dev/null
+1
+millrace predict: npy: x.npy + y.npy: targets are label f32, but the net has 6 outputs: want as many numbers as outputs in each target
+millrace predict: net: labels of i64: want f32 or f64
 [1]

@@ -231,14 +231,17 @@ static void graphs(struct mr_device *dev)
     }
 }
 
-/* Scale and skip are read by the kernel, when it runs; the copy is the host's, bit for bit, where the parameters are. */
+/* Scale and skip are read by the kernel, when it runs, in steps of several calls, too; the copy is the host's, bit for bit, where
+ * the parameters are. */
 static void precision(struct mr_device *dev)
 {
     const uint64_t n = LESS(1000000) + 3;
-    for (int half = 0; half < 2; half++) {
+    for (int k = 0; k < 4; k++) {
+        int half = k & 1;
+        const char *spec = k < 2 ? "sgd:lr=0.125" : "sgd:lr=0.125,accumulate=2";
         struct arrays a = arrays_make(dev, MR_F32, n);
-        struct mr_optim *host = make(NULL, "sgd:lr=0.125", MR_F32, n, NULL, 0);
-        struct mr_optim *there = make(dev, "sgd:lr=0.125", MR_F32, n, NULL, 0);
+        struct mr_optim *host = make(NULL, spec, MR_F32, n, NULL, 0);
+        struct mr_optim *there = make(dev, spec, MR_F32, n, NULL, 0);
         struct mr_optim_extra extra, host_extra;
         float host_scale = 1 / 1024.0f, *scale = gpu_take(dev, MR_DEVICE, sizeof *scale);
         uint32_t host_skip = 0, *skip = gpu_take(dev, MR_DEVICE, sizeof *skip);
@@ -268,7 +271,7 @@ static void precision(struct mr_device *dev)
         check(memcmp(copy, host_extra.copy, n * 2) == 0);
         uint64_t done = 0;
         must(mr_optim_get_step(there, 0, a.stream, &done, NULL));
-        check(done == 5);
+        check(done == (k < 2 ? 5 : 2));
         free(p);
         free(copy);
         free(host_extra.copy);

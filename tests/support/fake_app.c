@@ -1,7 +1,7 @@
 /*
  * A "CUDA program" for machines without a GPU: what the driver does in one (loads CUDA_INJECTION64_PATH and calls its
  * InitializeInjection) and calls of the stand-in for CUPTI.
- * usage: fake_app steps N | pause MS | capture | threads N | kill | fork | spawn COMMAND... | daemon | hang | exit CODE
+ * usage: fake_app steps N | pause MS | capture | threads N | kill | leave | fork | spawn COMMAND... | daemon | hang | exit CODE
  */
 #include "fake_cupti.h"
 
@@ -41,6 +41,8 @@ static int find(void *library, const char *name, void *to)
     return symbol != NULL;
 }
 
+static void (*leave)(int); /* _exit() as the recorder wraps it where it is preloaded */
+
 static int initialize_driver(void)
 {
     const char *injection = getenv("CUDA_INJECTION64_PATH");
@@ -51,7 +53,8 @@ static int initialize_driver(void)
         !find(library, "fake_errors", &errors))
         return 0;
     void *injected = injection ? dlopen(injection, RTLD_NOW) : NULL;
-    return !injection || (injected && find(injected, "InitializeInjection", &inject) && inject() == 1);
+    return !injection || (injected && find(injected, "_exit", &leave) &&
+                          find(injected, "InitializeInjection", &inject) && inject() == 1);
 }
 
 /* As PyTorch's: a launch with its inner driver call, many queries, a copy. */
@@ -141,6 +144,10 @@ int main(int argc, char **argv)
         steps((void *)(uintptr_t)100);
         usleep(n * 1000);
         raise(SIGKILL);
+    }
+    if (strcmp(mode, "leave") == 0) {
+        steps((void *)(uintptr_t)n);
+        leave(5);
     }
     if (strcmp(mode, "hang") == 0) {
         steps((void *)(uintptr_t)100);

@@ -6,6 +6,7 @@
  * FAKE_CUPTI_PM_FAIL      N or N+: the Nth call of these functions fails, or all from it on
  * FAKE_CUPTI_PM_UNKNOWN   names with this in them are none of the chip's
  * FAKE_CUPTI_PM_OVERFLOW  the Nth decoding finds the buffer full
+ * FAKE_CUPTI_PM_SLOW      each decoding takes so many ms
  * FAKE_CUPTI_PM_CALLS     a file to which the functions' names are added as they are called
  * FAKE_CUPTI_NO_DEVICE    the program has no context on a device
  */
@@ -32,7 +33,7 @@ static struct {
     pthread_mutex_t lock;
     unsigned n_calls, n_decodes, max_samples;
     bool enabled, configured, started;
-    uint64_t interval, next; /* on the device's clock */
+    uint64_t interval, first, next, stopped; /* on the device's clock */
     uint64_t starts[MAX_SAMPLES];
     uint32_t n;
     int hosts;
@@ -130,7 +131,7 @@ EXPORT int cuptiPmSamplingStart(struct cupti_pm_sampling *p)
     if (!fake_pm.enabled || !fake_pm.configured || fake_pm.started)
         return 7;
     fake_pm.started = true;
-    fake_pm.next = device_now();
+    fake_pm.first = fake_pm.next = device_now();
     return 0;
 }
 
@@ -140,6 +141,7 @@ EXPORT int cuptiPmSamplingStop(struct cupti_pm_sampling *p)
     if (!fake_pm.started)
         return 7;
     fake_pm.started = false;
+    fake_pm.stopped = device_now();
     return 0;
 }
 
@@ -172,13 +174,17 @@ EXPORT int cuptiPmSamplingCounterDataImageInitialize(struct cupti_pm_data_init *
 EXPORT int cuptiPmSamplingDecodeData(struct cupti_pm_decode *p)
 {
     CALLED(PmSamplingDecodeData, cupti_pm_decode, overflow);
+    usleep((useconds_t)number("FAKE_CUPTI_PM_SLOW") * 1000);
     uint64_t now = device_now();
     if (!fake_pm.enabled)
         return 7;
+    if (!fake_pm.started)
+        now = fake_pm.stopped;
     while (fake_pm.next + fake_pm.interval <= now && fake_pm.n < fake_pm.max_samples) {
         fake_pm.starts[fake_pm.n++] = fake_pm.next;
         fake_pm.next += fake_pm.interval;
     }
+    p->stop_reason = fake_pm.n == fake_pm.max_samples ? CUPTI_PM_DATA_FULL : 2;
     p->overflow = ++fake_pm.n_decodes == (unsigned)number("FAKE_CUPTI_PM_OVERFLOW");
     return p->overflow ? 8 : 0;
 }
@@ -198,6 +204,8 @@ EXPORT int cuptiPmSamplingCounterDataGetSampleInfo(struct cupti_pm_sample_info *
         return 1;
     p->start = fake_pm.starts[p->i];
     p->end = p->start + fake_pm.interval;
+    if (p->start == fake_pm.first)
+        p->start -= 1000 * fake_pm.interval; /* as a real one */
     return 0;
 }
 
@@ -253,6 +261,6 @@ EXPORT int cuptiProfilerHostEvaluateToGpuValues(struct cupti_pm_values *p)
 {
     CALLED(ProfilerHostEvaluateToGpuValues, cupti_pm_values, values);
     for (size_t i = 0; i < p->n; i++)
-        p->values[i] = 10 * (double)(i + 1);
+        p->values[i] = (strstr(p->names[i], "_throughput.") ? 0.1 : 10) * (double)(i + 1); /* fractions, as real ones */
     return p->i < fake_pm.n ? 0 : 1;
 }

@@ -4,6 +4,8 @@
  */
 #include "loop_sim.h"
 
+#include "profile/rules.h"
+
 #include <unistd.h>
 
 #define PATH "test_advice.sqlite"
@@ -683,9 +685,38 @@ static void wrong_names(void **state)
     unlink(PATH);
 }
 
+/* Names alike at their beginnings are other devices. */
+static void links_by_name(void **state)
+{
+    static const struct {
+        const char *name;
+        double rate;
+    } devices[] = {{"NVIDIA H200", 55},
+                   {"NVIDIA H20", 55},
+                   {"NVIDIA GH200 480GB", 350},
+                   {"NVIDIA A100-SXM4-80GB", 25},
+                   {"Tesla V100-SXM2-16GB", 12.3},
+                   {"Tesla T4", 12.3},
+                   {"NVIDIA L40S", 25},
+                   {"NVIDIA GeForce RTX 5090", 55},
+                   {"NVIDIA GeForce RTX 3060 Ti", 25},
+                   {"NVIDIA RTX 5000 Ada Generation", 25},
+                   {"NVIDIA RTX A6000", 25},
+                   {"Quadro RTX 5000", 0},
+                   {"NVIDIA T400 4GB", 0},
+                   {"NVIDIA A1000", 0},
+                   {"NVIDIA L400", 0},
+                   {"", 0}};
+    (void)state;
+    for (size_t i = 0; i < MR_COUNT(devices); i++)
+        if (mr_link_rate_of(devices[i].name) != devices[i].rate)
+            fail_msg("%s: %g", devices[i].name, mr_link_rate_of(devices[i].name));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(links_by_name),
         cmocka_unit_test(pageable_copies),
         cmocka_unit_test(blocking_async),
         cmocka_unit_test(copy_on_compute_stream),

@@ -4,8 +4,10 @@
  */
 #include "unit.h"
 
+#include <dlfcn.h>
 #include <math.h>
 #include <millrace/nn.h>
+#include <millrace/optim.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -147,15 +149,55 @@ static void test_gradients(void **state)
         "conv:4,tanh,dropout:0.4,2d,flatten,linear:5",
         "conv:4,p=1,tanh,residual:{conv:4,p=1,batchnorm,tanh,conv:4,p=1},tanh,flatten,linear:5",
         "conv:3,p=1,tanh,residual:{conv:5,s=2,p=1,bias=0,batchnorm,tanh,conv:5,p=1,tanh},sigmoid,flatten,linear:5",
+        "conv:3,p=1,tanh,residual:{flatten,linear:10},linear:5",
+        "conv:3,tanh,residual:{conv:3,tanh,flatten},linear:5",
+        "conv:3,tanh,residual:{maxpool:2,flatten},tanh,linear:5",
+        "residual:{flatten,linear:10},tanh,linear:5",
         "linear:4,tanh,linear:5", /* refused on pictures: see below */
     };
     for (size_t i = 0; i + 1 < sizeof models / sizeof *models; i++)
         check_gradients(models[i], 2, 7, MR_CROSS_ENTROPY);
     check_gradients("linear:4,tanh,linear:5", 6, 1, MR_CROSS_ENTROPY);
+    check_gradients("linear:6,tanh,residual:{linear:6,tanh,flatten},linear:5", 6, 1, MR_CROSS_ENTROPY);
+    check_gradients("linear:6,tanh,residual:{flatten,linear:6,tanh},linear:5", 6, 1, MR_CROSS_ENTROPY);
     check_gradients("flatten,linear:5,logsoftmax", 2, 5, MR_NLL);
     check_gradients("flatten,linear:5,tanh", 2, 5, MR_MSE);
     check_gradients("flatten,linear:5,softmax", 2, 5, MR_MSE);
     check_gradients("mnist-cnn", 1, 8, MR_CROSS_ENTROPY);
+}
+
+/* Layers join where they can; a dropout of nothing between them keeps them apart, and must not change what is computed. */
+static void test_joining(void **state)
+{
+    (void)state;
+    static const char *const models[][2] = {
+        {"linear:4,tanh,linear:5", "linear:4,dropout:0,tanh,linear:5"},
+        {"linear:4,residual:{tanh,linear:4},linear:5", "linear:4,dropout:0,residual:{tanh,linear:4},linear:5"},
+        {"linear:4,batchnorm,residual:{sigmoid,linear:3,tanh,linear:4},linear:5",
+         "linear:4,batchnorm,dropout:0,residual:{sigmoid,linear:3,dropout:0,tanh,linear:4},linear:5"},
+        {"linear:4,residual:{residual:{tanh,linear:4},tanh,linear:4},linear:5",
+         "linear:4,dropout:0,residual:{residual:{tanh,linear:4},dropout:0,tanh,linear:4},linear:5"},
+    };
+    for (size_t m = 0; m < sizeof models / sizeof *models; m++) {
+        struct fixture f[2];
+        void *params, *grads[2], *low;
+        double loss[2];
+        for (int k = 0; k < 2; k++) {
+            open_net(&f[k], models[m][k], MR_F64, 6, 1, 1);
+            assert_return_code(mr_net_create(f[k].dev, &f[k].o, &f[k].net), 0);
+            loss[k] = loss_of(&f[k]);
+            mr_net_flat(f[k].net, &params, &grads[k], &low);
+        }
+        assert_int_equal(mr_net_n_params(f[0].net), mr_net_n_params(f[1].net));
+        for (uint64_t i = 0; i < mr_net_n_params(f[0].net); i++)
+            if (fabs(((double *)grads[0])[i] - ((double *)grads[1])[i]) > 1e-12)
+                fail_msg("%s and %s: different gradients", models[m][0], models[m][1]);
+        if (fabs(loss[0] - loss[1]) > 1e-12)
+            fail_msg("%s: loss %.9g, %s: %.9g", models[m][0], loss[0], models[m][1], loss[1]);
+        close_net(&f[0]);
+        close_net(&f[1]);
+        check_gradients(models[m][0], 6, 1, MR_CROSS_ENTROPY);
+    }
 }
 
 /* The same bits for 1, 2 and 5 threads. */
@@ -184,6 +226,35 @@ static void test_threads(void **state)
         }
         free(first);
     }
+}
+
+/* The program's own use of the library that multiplies matrices is as it was after a pass. */
+static void test_blas_threads(void **state)
+{
+    (void)state;
+    void *blas = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
+    void *symbol[2] = {blas ? dlsym(blas, "openblas_get_num_threads") : NULL,
+                       blas ? dlsym(blas, "openblas_set_num_threads") : NULL};
+    int (*get)(void);
+    void (*set)(int);
+    memcpy(&get, &symbol[0], sizeof get);
+    memcpy(&set, &symbol[1], sizeof set);
+    if (!get || !set) {
+        print_message("SKIP threads of OpenBLAS: there is no libopenblas.so.0\n");
+        skip();
+    }
+    int before = get();
+    struct fixture f;
+    set(2);
+    int two = get(); /* 1 where it was built for one */
+    open_net(&f, "mlp:30r", MR_F32, 1, 12, 2);
+    assert_return_code(mr_net_create(f.dev, &f.o, &f.net), 0);
+    loss_of(&f);
+    assert_int_equal(get(), two);
+    close_net(&f);
+    assert_int_equal(get(), two);
+    set(before);
+    dlclose(blas);
 }
 
 /* What is not scaled says so; nothing else can be put there. */
@@ -259,7 +330,7 @@ static void test_eval(void **state)
     assert_return_code(mr_net_eval(f.net, &b, &two, f.stream), 0);
     assert_memory_equal(kept, two, sizeof kept);
     assert_return_code(mr_net_get_totals(f.net, f.stream, &t), 0);
-    assert_int_equal(t.n_samples, 8);
+    assert_int_equal(t.n_samples, 4); /* of 8: means over samples are over those that count */
     assert_int_equal(t.n_bad_labels, 4);
     uint64_t right = 0;
     for (int r = 0; r < 4; r++) {
@@ -269,6 +340,45 @@ static void test_eval(void **state)
         right += top == f.labels[r];
     }
     assert_int_equal(t.n_right, 2 * right);
+    close_net(&f);
+}
+
+/* A loss that is not finite: with the net's flag as its skip, an optimizer leaves all as it was until the totals are zeroed, and
+ * the layer that is to blame is still to be found. */
+static void test_bad_loss(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct mr_optim *optim;
+    struct mr_optim_extra extra;
+    void *params, *grads, *low;
+    const char *what;
+    open_net(&f, "conv:3,tanh,flatten,linear:5", MR_F32, 2, 6, 1);
+    assert_return_code(mr_net_create(f.dev, &f.o, &f.net), 0);
+    mr_net_flat(f.net, &params, &grads, &low);
+    uint64_t bytes = mr_net_n_params(f.net) * 4;
+    assert_return_code(mr_optim_create(NULL, "adam", MR_F32, mr_net_n_params(f.net), NULL, 0, &optim), 0);
+    mr_optim_extra_init(optim, &extra);
+    extra.skip = mr_net_bad_loss(f.net);
+    assert_return_code(mr_optim_attach(optim, &extra), 0);
+    float *was = malloc(bytes);
+    for (int step = 0; step < 4; step++) {
+        struct mr_net_batch b = batch_of(&f, MAX_BATCH);
+        f.input[0] = step == 1 ? NAN : 0.25;
+        if (step == 3)
+            assert_return_code(mr_net_zero_totals(f.net, f.stream), 0);
+        memcpy(was, params, bytes);
+        assert_return_code(mr_net_train(f.net, &b, f.stream), 0);
+        assert_int_equal(*mr_net_bad_loss(f.net) != 0, step == 1 || step == 2);
+        assert_return_code(mr_optim_step(optim, params, grads, NULL), 0);
+        assert_int_equal(memcmp(was, params, bytes) == 0, step == 1 || step == 2);
+        if (step == 1) {
+            assert_int_equal(mr_net_find_bad(f.net, f.stream, &what), 0);
+            assert_string_equal(what, "output"); /* the parameters are good */
+        }
+    }
+    free(was);
+    mr_optim_destroy(optim);
     close_net(&f);
 }
 
@@ -303,6 +413,75 @@ static void test_bad_models(void **state)
     }
 }
 
+/* Structs of programs made with another version: nothing is written past their size, longer ones are refused. */
+static void test_versions(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct {
+        struct mr_net_opts o;
+        unsigned char rest[16];
+    } room;
+    open_net(&f, "softmax", MR_F32, 1, 28, 1);
+    memset(&room, 0xaa, sizeof room);
+    mr_net_opts_fill(&room.o, offsetof(struct mr_net_opts, max_batch));
+    assert_int_equal(room.o.size, offsetof(struct mr_net_opts, max_batch));
+    assert_int_equal(room.o.max_batch, 0xaaaaaaaa);
+    room.o.model = "softmax";
+    assert_return_code(mr_net_create(f.dev, &room.o, &f.net), 0); /* with the default of what it lacks */
+    assert_true(mr_net_memory(f.net) < 10 << 20);
+    mr_net_destroy(f.net);
+    f.net = NULL;
+    mr_net_opts_fill(&room.o, sizeof room);
+    assert_int_equal(mr_net_create(f.dev, &room.o, &f.net), MR_EMISUSE);
+    room.o.size = 0;
+    assert_int_equal(mr_net_create(f.dev, &room.o, &f.net), MR_EMISUSE);
+    mr_net_opts_init(&room.o);
+    f.o.classes = (1 << 20) + 1;
+    assert_int_equal(mr_net_create(f.dev, &f.o, &f.net), MR_EOPTION);
+    f.o.classes = 5;
+    f.o.max_batch = (1 << 20) + 1;
+    assert_int_equal(mr_net_create(f.dev, &f.o, &f.net), MR_EOPTION);
+    room.o.loss = (enum mr_loss)7;
+    assert_int_equal(mr_net_create(f.dev, &room.o, &f.net), MR_EOPTION);
+    close_net(&f);
+}
+
+/* n residuals in one another, around one layer. */
+static char *deep(uint32_t n)
+{
+    char *text = malloc(n * 12 + 32);
+    size_t at = 0;
+    for (uint32_t i = 0; i < n; i++)
+        at += (size_t)sprintf(text + at, "residual:{");
+    at += (size_t)sprintf(text + at, "linear:6");
+    memset(text + at, '}', n);
+    text[at + n] = 0;
+    return text;
+}
+
+static void test_limits(void **state)
+{
+    (void)state;
+    static const uint32_t depths[] = {1, 16, 17, 600};
+    for (size_t i = 0; i < sizeof depths / sizeof *depths; i++) {
+        struct fixture f;
+        char *text = deep(depths[i]);
+        open_net(&f, text, MR_F64, 6, 1, 1);
+        f.o.classes = 6;
+        assert_int_equal(mr_net_create(f.dev, &f.o, &f.net), depths[i] > 16 ? MR_ELIMIT : 0);
+        close_net(&f);
+        free(text);
+    }
+    struct fixture f; /* more elements a sample than 32 bits count */
+    open_net(&f, "flatten,linear:5", MR_F32, 2, 7, 1);
+    f.o.channels = 4;
+    f.o.height = f.o.width = 32769;
+    assert_int_equal(mr_net_create(f.dev, &f.o, &f.net), MR_ELIMIT);
+    assert_non_null(strstr(mr_last_error(), "flatten"));
+    close_net(&f);
+}
+
 /* PyTorch's example: 1,199,882 parameters; He et al.'s ResNet-20 with projections on CIFAR: 272,474. */
 static void test_known_sizes(void **state)
 {
@@ -332,9 +511,12 @@ static void test_known_sizes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gradients),   cmocka_unit_test(test_threads), cmocka_unit_test(test_precision),
-        cmocka_unit_test(test_loss_scale),  cmocka_unit_test(test_eval),    cmocka_unit_test(test_bad_models),
-        cmocka_unit_test(test_known_sizes),
+        cmocka_unit_test(test_blas_threads), /* first: before a net has looked for the library */
+
+        cmocka_unit_test(test_gradients),    cmocka_unit_test(test_joining),     cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_loss_scale),   cmocka_unit_test(test_precision),   cmocka_unit_test(test_eval),
+        cmocka_unit_test(test_bad_loss),     cmocka_unit_test(test_bad_models),  cmocka_unit_test(test_versions),
+        cmocka_unit_test(test_limits),       cmocka_unit_test(test_known_sizes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -367,6 +367,57 @@ static void test_master_weights(void **state)
     check_copy(MR_F16);
 }
 
+/* A scale that changes between the calls of a step, and calls whose gradients overflowed: their steps alone are left out. */
+static void test_accumulated_scale(void **state)
+{
+    (void)state;
+    enum { SIZE = 3001, CALLS = 12 };
+    static const uint32_t bad[CALLS] = {[3] = 1, [8] = 1};
+    float scale = 1;
+    uint32_t skip = 0;
+    struct mr_optim *o = make("adam:lr=0.1,clip_norm=5,accumulate=3", MR_F32, SIZE), *again = NULL;
+    struct mr_optim *plain = make("adam:lr=0.1,clip_norm=5,accumulate=3", MR_F32, SIZE);
+    struct mr_optim_extra extra;
+    mr_optim_extra_init(o, &extra);
+    extra.grad_scale = &scale;
+    extra.skip = &skip;
+    must(mr_optim_attach(o, &extra));
+    float *p = filled(MR_F32, SIZE, start_of, 0), *q = filled(MR_F32, SIZE, start_of, 0), *g = malloc(SIZE * sizeof *g);
+    for (uint32_t t = 0; t < CALLS; t++) {
+        float *true_g = filled(MR_F32, SIZE, gradient, t + 1);
+        bool left_out = bad[t / 3 * 3] || bad[t / 3 * 3 + 1] || bad[t / 3 * 3 + 2];
+        scale = 1 / (float)(1 << t);
+        skip = bad[t];
+        for (uint32_t i = 0; i < SIZE; i++)
+            g[i] = skip && i % 100 == 7 ? INFINITY : true_g[i] / scale;
+        must(mr_optim_step(o, p, g, NULL));
+        if (!left_out)
+            must(mr_optim_step(plain, q, true_g, NULL));
+        assert_memory_equal(p, q, SIZE * sizeof *p);
+        if (t == 3) { /* saved behind a call that is to be skipped, the state says so */
+            again = make("adam:lr=0.1,clip_norm=5,accumulate=3", MR_F32, SIZE);
+            for (uint32_t i = 0; i < mr_optim_state_count(o); i++) {
+                enum mr_dtype dtype;
+                uint64_t n;
+                const void *data = mr_optim_state_data(o, i, &dtype, &n);
+                must(mr_optim_state_write(again, i, data, n * mr_dtype_size(dtype), NULL));
+            }
+            must(mr_optim_attach(again, &extra));
+            mr_optim_destroy(o);
+            o = again;
+        }
+        free(true_g);
+    }
+    uint64_t done = 0;
+    must(mr_optim_get_step(o, 0, NULL, &done, NULL));
+    assert_int_equal(done, 2);
+    free(p);
+    free(q);
+    free(g);
+    mr_optim_destroy(o);
+    mr_optim_destroy(plain);
+}
+
 struct on_device {
     struct mr_device *dev;
     struct mr_stream *stream;
@@ -592,6 +643,17 @@ static void test_misuse(void **state)
     extra.copy = p;
     extra.copy_dtype = MR_F32;
     assert_int_equal(mr_optim_attach(o, &extra), MR_EUNSUPPORTED);
+    struct {
+        struct mr_optim_extra extra;
+        void *more;
+    } longer;
+    mr_optim_extra_fill(o, &longer.extra, sizeof longer); /* of a later version: it may hold what matters */
+    assert_int_equal(mr_optim_attach(o, &longer.extra), MR_EMISUSE);
+    memset(&longer, 0xaa, sizeof longer);
+    mr_optim_extra_fill(o, &longer.extra, offsetof(struct mr_optim_extra, grad_scale));
+    assert_int_equal((uintptr_t)longer.extra.grad_scale & 0xff, 0xaa);
+    longer.extra.copy = NULL;
+    must(mr_optim_attach(o, &longer.extra));
     must(mr_optim_step(o, p, g, NULL));
     mr_optim_destroy(o);
 }
@@ -620,13 +682,21 @@ static void test_each(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pytorch), cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_parts),   cmocka_unit_test(test_resume),
-        cmocka_unit_test(test_nan),     cmocka_unit_test(test_groups),
-        cmocka_unit_test(test_norm),    cmocka_unit_test(test_master_weights),
-        cmocka_unit_test(test_devices), cmocka_unit_test(test_graph),
-        cmocka_unit_test(test_parse),   cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_misuse),  cmocka_unit_test(test_each),
+        cmocka_unit_test(test_pytorch),
+        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_resume),
+        cmocka_unit_test(test_nan),
+        cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_norm),
+        cmocka_unit_test(test_master_weights),
+        cmocka_unit_test(test_accumulated_scale),
+        cmocka_unit_test(test_devices),
+        cmocka_unit_test(test_graph),
+        cmocka_unit_test(test_parse),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_misuse),
+        cmocka_unit_test(test_each),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,17 +6,22 @@
 
 #define PATH "test_overlap.sqlite"
 
-static struct mr_table *report(const char *path)
+static struct mr_table *report_from(const char *path, uint64_t from_ns)
 {
     struct mr_report_opts opts;
     struct mr_table *table = NULL;
     struct mr_recording *rec = make_load(path);
-    opts = (struct mr_report_opts){.size = sizeof opts};
+    opts = (struct mr_report_opts){.size = sizeof opts, .from_ns = from_ns};
     if (mr_report_overlap.make(rec, &opts, &table) < 0)
         fail_msg("%s", mr_last_error());
     mr_recording_close(rec);
     unlink(path);
     return table;
+}
+
+static struct mr_table *report(const char *path)
+{
+    return report_from(path, 0);
 }
 
 /* [out] out_n: Count; UINT64_MAX in vain. */
@@ -38,6 +43,30 @@ static uint64_t reasons(const struct mr_table *table)
         if (strstr(mr_table_cell(table, r, 2).text, "copies"))
             n += (uint64_t)mr_table_cell(table, r, 6).integer;
     return n;
+}
+
+/* To the end from here: shares are of that time. */
+static void a_window(void **state)
+{
+    struct make m;
+    (void)state;
+    make_begin(&m, PATH);
+    for (uint64_t i = 0; i < 10; i++) {
+        make_kernel(&m, 7, "k", i * 1000000, i * 1000000 + 600000);
+        make_copy(&m, 13, i * 1000000 + 500000, i * 1000000 + 1000000, 1 << 20, MR_COPY_H2D, MR_MEM_PINNED);
+    }
+    make_end(&m);
+    struct mr_table *table = report_from(PATH, 8000000);
+    uint64_t n = 0;
+    assert_int_equal(time_of(table, "compute", &n), 1200000);
+    assert_int_equal(n, 2);
+    assert_int_equal(time_of(table, "H2D with compute", NULL), 200000);
+    for (uint64_t r = 0; r < mr_table_rows(table); r++)
+        if (strcmp(mr_table_cell(table, r, 2).text, "H2D") == 0) {
+            assert_true(mr_table_cell(table, r, 4).real > 49.9 && mr_table_cell(table, r, 4).real < 50.1);
+            assert_string_equal(mr_table_cell(table, r, 5).text, "window");
+        }
+    mr_table_destroy(table);
 }
 
 /* One copy of each sort, far apart. */
@@ -169,10 +198,8 @@ static void empty(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_reason_each),
-        cmocka_unit_test(random_work),
-        cmocka_unit_test(loops),
-        cmocka_unit_test(empty),
+        cmocka_unit_test(a_window), cmocka_unit_test(a_reason_each), cmocka_unit_test(random_work),
+        cmocka_unit_test(loops),    cmocka_unit_test(empty),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

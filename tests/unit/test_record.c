@@ -12,6 +12,7 @@
 #include <stdatomic.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -220,12 +221,119 @@ static int run_many(void)
     return 0;
 }
 
+static void listen_to_nothing(bool on)
+{
+    (void)on;
+}
+
+/* A range for each short step, and CUPTI's records of its calls long after. Moments of the last 4000 are known; older ones count. */
+static int run_many_ranges(void)
+{
+    enum { N = 5000 };
+    static uint64_t inside[N], outside[N];
+    record_on_capture(listen_to_nothing);
+    if (record_in_capture(record_now()))
+        return 1;
+    uint64_t before = record_now();
+    for (int i = 0; i < N; i++) {
+        record_capture(true);
+        inside[i] = record_now();
+        while (record_now() <= inside[i])
+            ;
+        record_capture(false);
+        outside[i] = record_now();
+        while (record_now() <= outside[i])
+            ;
+    }
+    for (int i = N - 4000; i < N; i++)
+        if (!record_in_capture(inside[i]) || record_in_capture(outside[i]))
+            return 2;
+    for (int i = 0; i < 100; i++)
+        if (record_in_capture(inside[i]))
+            return 3;
+    return record_in_capture(before) ? 4 : 0; /* not even perhaps */
+}
+
+/* Plays a CUPTI that lets nobody switch it while a callback runs. */
+static pthread_mutex_t cupti_lock;
+static pthread_t callback_thread;
+static atomic_bool writer_waits, told_on;
+static void switch_cupti(bool on)
+{
+    if (!pthread_equal(pthread_self(), callback_thread))
+        atomic_store(&writer_waits, true);
+    pthread_mutex_lock(&cupti_lock);
+    atomic_store(&told_on, on);
+    pthread_mutex_unlock(&cupti_lock);
+}
+
+/* The duration ends within a callback of the program's thread, which then ends the range. */
+static int run_callbacks(void)
+{
+    pthread_mutexattr_t recursive;
+    pthread_mutexattr_init(&recursive);
+    pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
+    pthread_mutex_init(&cupti_lock, &recursive);
+    callback_thread = pthread_self();
+    alarm(40); /* ends us where we hang */
+    put_range(1, "the writer runs");
+    record_on_capture(switch_cupti);
+    pthread_mutex_lock(&cupti_lock);
+    record_capture(true);
+    if (!atomic_load(&told_on))
+        return 2;
+    while (!atomic_load(&writer_waits))
+        usleep(1000);
+    record_capture(false);
+    pthread_mutex_unlock(&cupti_lock);
+    while (atomic_load(&told_on))
+        usleep(1000);
+    return 0;
+}
+
+static void exit_in_a_handler(int number)
+{
+    (void)number;
+    if (record_is_busy())
+        exit(7);
+}
+
+/* Until a signal comes while a new text is made. TSan gives signals only between calls: there it may never come so. */
+static int run_handler_exits(void)
+{
+    struct sigaction action = {.sa_handler = exit_in_a_handler};
+    struct itimerval timer = {{0, 1000}, {0, 1000}};
+    uint64_t begin = record_now();
+    char text[32];
+    alarm(40); /* ends us where we hang */
+    put_range(1, "first");
+    if (sigaction(SIGVTALRM, &action, NULL) != 0 || setitimer(ITIMER_VIRTUAL, &timer, NULL) != 0)
+        return 1;
+    for (unsigned i = 0; record_now() - begin < (SLOW ? 500000000u : 20000000000u); i++) {
+        snprintf(text, sizeof text, "%u", i % 1000000);
+        record_string(text);
+    }
+    return SLOW ? 7 : 2;
+}
+
 static const struct mode {
     const char *name;
     int (*run)(void);
-} modes[] = {{"plain", run_plain}, {"threads", run_threads}, {"killed", run_killed},    {"fork", run_fork},
-             {"forks", run_forks}, {"exec", run_exec},       {"quick", run_quick_exit}, {"closer", run_closer},
-             {"full", run_full},   {"capture", run_capture}, {"delay", run_delay},      {"many", run_many}};
+} modes[] = {{"plain", run_plain},
+             {"threads", run_threads},
+             {"killed", run_killed},
+             {"fork", run_fork},
+             {"forks", run_forks},
+             {"exec", run_exec},
+             {"quick", run_quick_exit},
+             {"closer", run_closer},
+             {"full", run_full},
+             {"capture", run_capture},
+             {"delay", run_delay},
+             {"many", run_many},
+             {"handler", run_handler_exits},
+             {"callbacks", run_callbacks},
+             {"ranges", run_many_ranges}};
 
 static int run_mode(const char *name)
 {
@@ -511,6 +619,39 @@ static void test_many_at_once(void **state)
     assert_string_equal(text, "a note");
 }
 
+static void test_exit_in_a_handler(void **state)
+{
+    (void)state;
+    int status = record("handler", NULL);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 7);
+    assert_int_equal(n_looks, 1);
+}
+
+static void test_no_waiting_for_callbacks(void **state)
+{
+    (void)state;
+    const char *const environment[] = {"MILLRACE_RECORD_CAPTURE=cudaProfilerApi", "MILLRACE_RECORD_CAPTURE_END=repeat",
+                                       "MILLRACE_RECORD_DURATION_MS=1000", NULL};
+    assert_int_equal(record("callbacks", environment), 0);
+}
+
+static void test_many_capture_ranges(void **state)
+{
+    (void)state;
+    const char *const environment[] = {"MILLRACE_RECORD_CAPTURE=cudaProfilerApi", "MILLRACE_RECORD_CAPTURE_END=repeat",
+                                       NULL};
+    assert_int_equal(record("ranges", environment), 0);
+    int64_t dropped = 0; /* told in parts, as the writer comes by */
+    for (uint64_t i = 0; i < looks[0].n[MR_PART_NOTE]; i++) {
+        struct mr_part_note note;
+        memcpy(&note, looks[0].of[MR_PART_NOTE] + i * sizeof note, sizeof note);
+        if (looks[0].text[note.name] && strcmp(looks[0].text[note.name], "dropped") == 0)
+            dropped += note.value;
+    }
+    assert_int_equal(dropped, 100);
+}
+
 int main(void)
 {
     const char *mode = getenv("MODE");
@@ -533,6 +674,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_capture_repeats, setup, teardown),
         cmocka_unit_test_setup_teardown(test_delay_and_duration, setup, teardown),
         cmocka_unit_test_setup_teardown(test_many_at_once, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_exit_in_a_handler, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_no_waiting_for_callbacks, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_many_capture_ranges, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -252,6 +252,20 @@ static void test_killed(void **state)
     assert_int_equal(part_look_note(&looks[0], "exit", NULL), -1);
 }
 
+/* _exit(), as Python's multiprocessing ends its workers, where OS calls are traced: nothing waits for a flush that does not come. */
+static void test_quick_exit(void **state)
+{
+    (void)state;
+    int status = record((const char *const[]){"leave", "100", NULL, "MILLRACE_RECORD_TRACE=9",
+                                              "MILLRACE_RECORD_FLUSH_MS=3600000", NULL});
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 5);
+    assert_int_equal(n_looks, 1);
+    assert_int_equal(looks[0].n[MR_PART_KERNEL], 100);
+    assert_int_equal(part_look_note(&looks[0], "warning", NULL), -1);
+    assert_true(part_look_note(&looks[0], "exit", NULL) > 0);
+}
+
 static void test_capture_range(void **state)
 {
     (void)state;
@@ -284,7 +298,7 @@ static uint64_t check_samples(const struct part_look *look, uint64_t n_metrics)
     for (uint64_t i = 0; i < n; i++) {
         struct mr_part_metric sample;
         AT(look, MR_PART_METRIC, i, sample);
-        assert_true(sample.value == 10 * (double)(i % n_metrics + 1));
+        assert_float_equal(sample.value, 10 * (double)(i % n_metrics + 1), 1e-4);
         assert_int_equal(sample.device, 0);
         assert_non_null(strstr(text(look, sample.name), "%]"));
         assert_true(sample.time_ns + 1000000000 > look->header.start_ns);
@@ -303,6 +317,10 @@ static void test_metrics(void **state)
     (void)state;
     assert_int_equal(record((const char *const[]){"pause", "400", NULL, "MILLRACE_RECORD_TRACE=33", NULL}), 0);
     assert_true(check_samples(&looks[0], 6) > 1000);
+    struct mr_part_metric first, second;
+    AT(&looks[0], MR_PART_METRIC, 0, first);
+    AT(&looks[0], MR_PART_METRIC, 6, second);
+    assert_true(second.time_ns - first.time_ns < 50000000); /* what began before sampling is left out */
     assert_int_equal(looks[0].n[MR_PART_KERNEL], 10);
     assert_true(part_look_note(&looks[0], "metrics_clock", NULL) > -1);
     assert_int_equal(part_look_note(&looks[0], "no_metrics", NULL), -1);
@@ -366,6 +384,18 @@ static void test_metrics_overflow(void **state)
     assert_true(part_look_note(&looks[0], "warning", &why) >= 0);
     assert_non_null(strstr(why, "frequency"));
     assert_true(check_samples(&looks[0], 6) > 100);
+}
+
+/* However many samples come while others are decoded: sampling ends with the program. */
+static void test_metrics_slow(void **state)
+{
+    (void)state;
+    const char *why = "";
+    assert_int_equal(
+        record((const char *const[]){"pause", "300", NULL, "MILLRACE_RECORD_TRACE=33", "FAKE_CUPTI_PM_SLOW=20", NULL}),
+        0);
+    assert_int_equal(part_look_note(&looks[0], "warning", &why), -1);
+    assert_true(check_samples(&looks[0], 6) > 1000);
 }
 
 /* Each of the calls fails in turn, alone and with all after it: the program does not notice, and there are samples or a note. */
@@ -432,12 +462,14 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_drops_and_refused_kinds, setup, teardown),
         cmocka_unit_test_setup_teardown(test_threads, setup, teardown),
         cmocka_unit_test_setup_teardown(test_killed, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_quick_exit, setup, teardown),
         cmocka_unit_test_setup_teardown(test_capture_range, setup, teardown),
         cmocka_unit_test_setup_teardown(test_fork, setup, teardown),
         cmocka_unit_test_setup_teardown(test_metrics, setup, teardown),
         cmocka_unit_test_setup_teardown(test_metrics_unknown, setup, teardown),
         cmocka_unit_test_setup_teardown(test_metrics_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(test_metrics_overflow, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_metrics_slow, setup, teardown),
         cmocka_unit_test_setup_teardown(test_metrics_failures, setup, teardown),
         cmocka_unit_test_setup_teardown(test_metrics_killed, setup, teardown),
         cmocka_unit_test_setup_teardown(test_metrics_capture, setup, teardown),

@@ -156,6 +156,45 @@ static int run_fork(void)
     return 0;
 }
 
+/* The process forks, as another thread may do it, when the recorder has just unmapped a table that grew. */
+static bool fork_at_unmap;
+static int bad_forks, good_forks;
+void __real_record_unmap(void *memory, size_t bytes);
+void __wrap_record_unmap(void *memory, size_t bytes);
+void __wrap_record_unmap(void *memory, size_t bytes)
+{
+    int status;
+    __real_record_unmap(memory, bytes);
+    if (!fork_at_unmap)
+        return;
+    fork_at_unmap = false;
+    pid_t child = fork();
+    if (child == 0) {
+        bool fine = true;
+        for (int i = 0; i < 100; i++)
+            fine = START("child's") != 0 && PUSH("child's") == i && fine;
+        _exit(fine ? 0 : 1);
+    }
+    bool fine = waitpid(child, &status, 0) == child && status == 0;
+    good_forks += fine;
+    bad_forks += !fine;
+}
+
+static int run_fork_growing(void)
+{
+    EXPECT(InitializeInjectionNvtx2(get_export) == 1);
+    EXPECT(PUSH("begins the part") == 0 && POP() == 0);
+    fork_at_unmap = true;
+    for (int i = 0; i < 100; i++)
+        START("grows");
+    EXPECT(good_forks == 1 && bad_forks == 0);
+    fork_at_unmap = true;
+    for (int i = 0; i < 100; i++)
+        PUSH("grows");
+    EXPECT(good_forks == 2 && bad_forks == 0);
+    return 0;
+}
+
 static int run_capture(void)
 {
     EXPECT(InitializeInjectionNvtx2(get_export) == 1);
@@ -330,7 +369,7 @@ static const struct record_mode modes[] = {
     {"ranges", run_ranges},     {"unbalanced", run_unbalanced}, {"deep", run_deep},
     {"fork", run_fork},         {"capture", run_capture},       {"walk", run_walk},
     {"busy", run_busy_exit},    {"signals", run_signals},       {"refused", run_refused},
-    {"untraced", run_untraced},
+    {"untraced", run_untraced}, {"growing", run_fork_growing},
 };
 
 /* ---- the tests ---- */
@@ -424,6 +463,17 @@ static void test_fork(void **state)
         assert_int_equal(part_look_note(&looks[i], "warning", NULL), -1);
 }
 
+static void test_fork_while_tables_grow(void **state)
+{
+    (void)state;
+    struct mr_part_range range;
+    assert_int_equal(record_run("MODE=growing", TRACE, NULL), 0);
+    uint64_t n = 0;
+    for (int i = 0; i < n_looks; i++)
+        n += ranges_named(&looks[i], "grows", &range);
+    assert_int_equal(n, 200);
+}
+
 static void check_captured(const struct part_look *look, uint64_t n)
 {
     struct mr_part_range range;
@@ -447,6 +497,11 @@ static void test_capture_by_a_range(void **state)
     record_setup(NULL);
     assert_int_equal(record_run("MODE=capture", TRACE, repeat), 0);
     check_captured(&looks[0], 3);
+    record_teardown(NULL);
+    record_setup(NULL);
+    assert_int_equal(
+        record_run("MODE=capture", TRACE, (const char *const[]){"MILLRACE_RECORD_CAPTURE=nvtx:train@step", NULL}), 0);
+    check_captured(&looks[0], 1);
     record_teardown(NULL);
     record_setup(NULL);
     assert_int_equal(record_run("MODE=capture", TRACE, (const char *const[]){"MILLRACE_RECORD_CAPTURE=nvtx:no", NULL}),
@@ -523,6 +578,7 @@ int main(void)
         TEST(test_unbalanced),
         TEST(test_deeper_than_the_stack),
         TEST(test_fork),
+        TEST(test_fork_while_tables_grow),
         TEST(test_capture_by_a_range),
         TEST(test_whatever_programs_do),
         TEST(test_exit_while_threads_push),

@@ -145,6 +145,47 @@ static void test_entered_threads(void **state)
     finish_clean();
 }
 
+/* Uses are counted from the start, so that the difference over a while is of that while: a first batch that took long is not in
+ * it, and it is no longer than the while was. */
+static void test_uses_of_a_while(void **state)
+{
+    (void)state;
+    struct mr_dataset *ds = NULL;
+    struct mr_device *dev = NULL;
+    struct mr_stream *stream = NULL;
+    struct mr_loader *ld = NULL;
+    struct mr_loader_opts lo;
+    struct mr_loader_stats first, last;
+    struct mr_batch b;
+    must(mr_dataset_open("synthetic:n=400,shape=16", &ds));
+    must(mr_device_open("sim:latency=1us", &dev));
+    must(mr_stream_create(dev, "test", &stream));
+    mr_loader_opts_init(&lo);
+    lo.batch_size = 4;
+    must(mr_loader_open(ds, NULL, NULL, dev, &lo, &ld));
+    uint64_t start = 0;
+    for (uint64_t i = 0; mr_loader_next(ld, stream, &b) == 1; i++) {
+        uint64_t step_ns = i ? 1000000 : 400000000;
+        must(mr_launch(stream, "busy", &step_ns, sizeof step_ns));
+        must(mr_loader_release(ld, &b, stream));
+        must(mr_stream_synchronize(stream));
+        if (i > 0)
+            continue;
+        mr_loader_stats(ld, &first);
+        start = mr_time_ns();
+    }
+    mr_loader_stats(ld, &last);
+    uint64_t took = mr_time_ns() - start, n = last.used_batches - first.used_batches;
+    assert_int_equal(first.used_batches, 1);
+    assert_true(first.used_ns >= 400000000);
+    assert_int_equal(n, 99);
+    assert_true(last.used_ns - first.used_ns >= n * 1000000 && last.used_ns - first.used_ns <= took + 1000000);
+    mr_loader_close(ld);
+    mr_stream_destroy(stream);
+    mr_device_close(dev);
+    mr_dataset_close(ds);
+}
+
 /* Slow batches are timed one and all; of quick ones some, and their figures still fit the rest. */
 static void test_sampled_times(void **state)
 {
@@ -199,8 +240,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_many_shippers),   cmocka_unit_test(test_few_calls),
-        cmocka_unit_test(test_entered_threads), cmocka_unit_test(test_sampled_times),
-        cmocka_unit_test(test_traced_copies),
+        cmocka_unit_test(test_entered_threads), cmocka_unit_test(test_uses_of_a_while),
+        cmocka_unit_test(test_sampled_times),   cmocka_unit_test(test_traced_copies),
     };
     fake_load();
     return cmocka_run_group_tests(tests, NULL, NULL);

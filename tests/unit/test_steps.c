@@ -116,6 +116,97 @@ static void names_with_numbers(void **state)
     unlink(PATH);
 }
 
+/* To the end from here; and inside of ranges; a range that is not there is said so. */
+static void windows(void **state)
+{
+    struct make m;
+    (void)state;
+    make_begin(&m, PATH);
+    for (uint64_t i = 0; i < 10; i++) {
+        make_range(&m, "step", 1000000 + i * 1000000, 1900000 + i * 1000000);
+        make_kernel(&m, 7, "k", 1100000 + i * 1000000, 1600000 + i * 1000000);
+    }
+    make_range(&m, "warm", 500000, 3500000);
+    make_end(&m);
+    struct mr_recording *rec = make_load(PATH);
+    struct mr_report_opts opts;
+    opts = (struct mr_report_opts){.size = sizeof opts, .from_ns = 4000000};
+    struct mr_table *table = report(rec, &opts);
+    assert_int_equal(mr_table_rows(table), 2 + 7);
+    assert_int_equal(cell(table, 2, "Start"), 4000000);
+    mr_table_destroy(table);
+    opts = (struct mr_report_opts){.size = sizeof opts, .range = "warm"};
+    table = report(rec, &opts);
+    assert_int_equal(mr_table_rows(table), 2 + 3);
+    mr_table_destroy(table);
+    opts.range = "worm";
+    table = NULL;
+    assert_int_equal(mr_report_step_breakdown.make(rec, &opts, &table), MR_EOPTION);
+    assert_null(table);
+    mr_recording_close(rec);
+    unlink(PATH);
+}
+
+/* n steps of 1 ms, each with a range and a kernel, from `at` on; returns their end. */
+static uint64_t make_steps(struct make *m, uint64_t at, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++, at += 1000000) {
+        make_range(m, "step", at, at + 900000);
+        make_kernel(m, 7, "k", at + 100000, at + 600000);
+    }
+    return at;
+}
+
+/* A first step that compiles is long, and yet a step. */
+static void long_first_step(void **state)
+{
+    struct make m;
+    (void)state;
+    make_begin(&m, PATH);
+    make_range(&m, "step", 1000, 2000000000);
+    make_kernel(&m, 7, "k", 1900000000, 1990000000);
+    make_steps(&m, 2000100000, 30);
+    make_end(&m);
+    struct mr_recording *rec = make_load(PATH);
+    struct mr_steps steps = steps_of(rec, NULL);
+    assert_int_equal(steps.n, 31);
+    assert_int_equal(steps.n_pauses, 0);
+    assert_int_equal(steps.at[0].end_ns, 2000100000);
+    mr_steps_free(&steps);
+    mr_recording_close(rec);
+    unlink(PATH);
+}
+
+/* A pause is none of the steps, however few they are; a loader's bursts of batches, even twenty at a time, are no pauses. */
+static void pauses(void **state)
+{
+    static const struct {
+        uint64_t steps, times, wait_ns, n_pauses;
+    } cases[] = {{20, 2, 5000000000, 1},
+                 {3, 2, 150000000, 1},
+                 {20, 6, 5000000000, 0},
+                 {150, 6, 5000000000, 5},
+                 {20, 2, 50000000, 0}};
+    (void)state;
+    for (size_t c = 0; c < MR_COUNT(cases); c++) {
+        struct make m;
+        make_begin(&m, PATH);
+        uint64_t at = 1000;
+        for (uint64_t i = 0; i < cases[c].times; i++)
+            at = make_steps(&m, at + (i ? cases[c].wait_ns : 0), cases[c].steps);
+        make_end(&m);
+        struct mr_recording *rec = make_load(PATH);
+        struct mr_steps steps = steps_of(rec, NULL);
+        assert_int_equal(steps.n, cases[c].steps * cases[c].times);
+        assert_int_equal(steps.n_pauses, cases[c].n_pauses);
+        assert_true(steps.pause_ns >= cases[c].n_pauses * cases[c].wait_ns);
+        assert_true(steps.n_pauses > 0 || steps.pause_ns == 0);
+        mr_steps_free(&steps);
+        mr_recording_close(rec);
+        unlink(PATH);
+    }
+}
+
 /* Nobody's name: the outermost that repeat, beginning with the first of a step; not the epochs around, nor what is inside. */
 static void by_regular_ranges(void **state)
 {
@@ -286,9 +377,13 @@ static void odd_ranges(void **state)
     mr_table_destroy(table);
     struct mr_report_opts opts;
     opts = (struct mr_report_opts){.size = sizeof opts};
-    opts.step = "dom@step";
+    opts.step = "step@dom";
     table = report(rec, &opts);
     assert_int_equal(mr_table_rows(table), 3); /* one step: median, p95, itself */
+    mr_table_destroy(table);
+    opts.step = "dom@step";
+    table = report(rec, &opts);
+    assert_int_equal(mr_table_rows(table), 3);
     check_sums(table);
     assert_int_equal(cell(table, 2, "Copy Hidden"), 100000);
     assert_int_equal(cell(table, 2, "Copy Exposed"), 700000);
@@ -423,6 +518,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(by_known_name),
         cmocka_unit_test(names_with_numbers),
+        cmocka_unit_test(pauses),
+        cmocka_unit_test(long_first_step),
+        cmocka_unit_test(windows),
         cmocka_unit_test(by_regular_ranges),
         cmocka_unit_test(not_by_compilation),
         cmocka_unit_test(not_by_idle_names),

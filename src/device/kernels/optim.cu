@@ -206,7 +206,7 @@ template <typename Real, typename How> __device__ void step(const struct mr_opti
     __shared__ struct mr_optim_scalars s;
     double squares = 0;
     prefetch_first<Real, How>(a);
-    bool skip = a.skip && *a.skip;
+    bool skip = mr_optim_is_skipped(&a);
     if (a.n_norms > 0) {
         for (uint32_t i = threadIdx.x; i < a.n_norms; i += THREADS)
             squares += a.norms[i];
@@ -273,12 +273,12 @@ extern "C" __global__ void __launch_bounds__(THREADS) mr_optim_norm_f64(const st
 
 template <typename Real> __device__ void add(const struct mr_optim_add_args &a)
 {
-    Real *sum = (Real *)a.sum, factor = (Real)a.factor;
+    Real *sum = (Real *)a.sum, factor = (Real)mr_optim_add_factor(&a);
     uint64_t first = (uint64_t)blockIdx.x * THREADS + threadIdx.x;
     for (uint64_t i = first; i < a.n; i += (uint64_t)gridDim.x * THREADS)
         sum[i] = (a.first ? 0 : sum[i]) + grad_of<Real>(a.grads, a.grad_dtype, i) * factor;
     for (uint64_t i = first; i < a.n_records; i += (uint64_t)gridDim.x * THREADS)
-        a.records[i].pending = a.pending;
+        a.records[i].pending = mr_optim_pending(&a, a.records[i].pending);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) mr_optim_add_f32(const struct mr_optim_add_args a)
