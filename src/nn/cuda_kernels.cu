@@ -740,24 +740,29 @@ template <typename T> static __device__ void do_im2col(const struct mr_nn_gpu_co
 template <typename T, int N, int K> static __device__ void add_patches(const struct mr_nn_gpu_cols &a)
 {
     typedef vector_of<T, N> V;
-    constexpr int AHEAD = K ? K * K : 1;
+    constexpr uint32_t AHEAD = K ? K * K : 1;
     const uint32_t k = K ? K : a.k;
     for (uint64_t at = first_index(); at < a.count; at += index_step()) {
         uint32_t i = (uint32_t)at, pixel = over(i, a.by_channels), c = i - pixel * a.channels;
         uint32_t line = over(pixel, a.by_w), ix = pixel - line * a.w, sample = over(line, a.by_h),
                  iy = line - sample * a.h;
         float sum[N] = {};
-#pragma unroll AHEAD
-        for (uint32_t tap = 0; tap < k * k; tap++) {
-            uint32_t ky = K ? tap / k : over(tap, a.by_k), kx = tap - ky * k;
-            uint32_t ty = iy + a.pad - ky, tx = ix + a.pad - kx; /* before the first they wrap around */
-            uint32_t oy = K ? ty : over(ty, a.by_stride), ox = K ? tx : over(tx, a.by_stride);
-            V v = {};
-            if (oy < a.out_h && ox < a.out_w && (K || (oy * a.stride == ty && ox * a.stride == tx)))
-                v = in_of<V>(a.x)[(((uint64_t)sample * a.out_h + oy) * a.out_w + ox) * a.patch + tap * a.channels + c];
+        for (uint32_t first = 0; first < k * k; first += AHEAD) {
+            V v[AHEAD] = {};
 #pragma unroll
-            for (int n = 0; n < N; n++)
-                sum[n] += get(v.v[n]);
+            for (uint32_t j = 0; j < AHEAD; j++) {
+                uint32_t tap = first + j, ky = K ? j / k : over(tap, a.by_k), kx = tap - ky * k;
+                uint32_t ty = iy + a.pad - ky, tx = ix + a.pad - kx; /* before the first they wrap around */
+                uint32_t oy = K ? ty : over(ty, a.by_stride), ox = K ? tx : over(tx, a.by_stride);
+                uint64_t row = ((uint64_t)sample * a.out_h + oy) * a.out_w + ox;
+                if (oy < a.out_h && ox < a.out_w && (K || (oy * a.stride == ty && ox * a.stride == tx)))
+                    v[j] = in_of<V>(a.x)[row * a.patch + tap * a.channels + c];
+            }
+#pragma unroll
+            for (uint32_t j = 0; j < AHEAD; j++)
+#pragma unroll
+                for (int n = 0; n < N; n++)
+                    sum[n] += get(v[j].v[n]);
         }
         V out;
 #pragma unroll

@@ -81,15 +81,28 @@ template <typename T> static __device__ void do_thin_back(const struct mr_nn_gpu
     for (uint64_t r = begin + ty; r < end; r += LANES) {
         thin_run<T> run = run_of<T>(a, (uint32_t)r);
         uint64_t at = run.pixel * a.filters + col;
-#pragma unroll 4
-        for (uint32_t ox = run.begin; ox < run.end; ox++, at += a.filters) {
-            float d = unact(a.act, get(in_of<T>(a.y)[at]), get(in_of<T>(a.dy)[at]));
+        for (uint32_t ox = run.begin; ox < run.end; ox += 4) {
+            T y[4] = {}, dy[4] = {}; /* loaded together; an activation's branches would keep them apart */
+            float d[4];
 #pragma unroll
-            for (uint32_t t = 0; t < TAPS; t++) {
-                uint32_t ix = ox * a.stride + t % 3 - a.pad;
-                sum[t] += d * (run.line[t / 3] && ix < a.w ? get(run.line[t / 3][ix]) : 0);
+            for (uint32_t j = 0; j < 4; j++, at += a.filters)
+                if (ox + j < run.end) {
+                    y[j] = in_of<T>(a.y)[at];
+                    dy[j] = in_of<T>(a.dy)[at];
+                }
+#pragma unroll
+            for (uint32_t j = 0; j < 4; j++)
+                d[j] = unact(a.act, get(y[j]), get(dy[j]));
+#pragma unroll
+            for (uint32_t j = 0; j < 4; j++) {
+#pragma unroll
+                for (uint32_t t = 0; t < TAPS; t++) {
+                    uint32_t ix = (ox + j) * a.stride + t % 3 - a.pad;
+                    bool inside = ox + j < run.end && run.line[t / 3] && ix < a.w;
+                    sum[t] += d[j] * (inside ? get(run.line[t / 3][ix]) : 0);
+                }
+                sum[TAPS] += d[j];
             }
-            sum[TAPS] += d;
         }
     }
 #pragma unroll
