@@ -26,8 +26,10 @@ if(MILLRACE_HAVE_CUDA_KERNELS)
       set(kernels_source ${CMAKE_SOURCE_DIR}/src/nn/cuda_kernels.cu)
       set(kernels_fmad -fmad=true)
       list(APPEND kernels_headers ${CMAKE_SOURCE_DIR}/src/nn/cuda_kernels.h ${CMAKE_SOURCE_DIR}/src/nn/draw.h
-        ${CMAKE_SOURCE_DIR}/src/nn/ops.h ${CMAKE_SOURCE_DIR}/src/nn/cuda_pool_drop.cuh
-        ${CMAKE_SOURCE_DIR}/src/nn/cuda_thin.cuh)
+        ${CMAKE_SOURCE_DIR}/src/nn/ops.h)
+      foreach(part classes norm patches pool pool_drop thin)
+        list(APPEND kernels_headers ${CMAKE_SOURCE_DIR}/src/nn/cuda_${part}.cuh)
+      endforeach()
     endif()
     add_custom_command(OUTPUT ${kernels_c}
       COMMAND ${MILLRACE_NVCC} -fatbin -O3 ${kernels_fmad} -I${CMAKE_SOURCE_DIR}/include -I${CMAKE_SOURCE_DIR}/src
