@@ -415,8 +415,7 @@ static unsigned blocks_for(uint64_t elements)
 static void shape_step(const void *args, unsigned grid[2])
 {
     const struct mr_optim_args *a = args;
-    uint64_t n = a->end - a->begin + PER_THREAD; /* the first four may begin in the middle */
-    grid[0] = blocks_for((n + 1) / 2);           /* two turns: a second wave would compute the constants once more */
+    grid[0] = blocks_for(a->end - a->begin + PER_THREAD); /* the first four may begin in the middle */
     grid[1] = 1;
 }
 
