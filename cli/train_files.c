@@ -156,10 +156,11 @@ int train_draw(const struct train *t)
     int n = (int)t->n_history;
     if (!t->opts->plot || n == 0)
         return CLI_OK;
-    double *x = calloc((size_t)n * (N_CURVES + 1), sizeof *x), *y = x + n;
+    double *x = calloc((size_t)n * (N_CURVES + 1), sizeof *x);
     struct plot_series series[N_CURVES];
     if (!x)
         return cli_fail("out of memory");
+    double *y = x + n;
     for (int i = 0; i < n; i++) {
         const struct train_epoch *e = &t->history[i];
         const double v[N_CURVES] = {e->loss, e->test_loss, 100 * e->accuracy, 100 * e->test_accuracy};

@@ -247,10 +247,11 @@ static int FN(input)(struct mr_nn_backend *b, uint32_t n, uint32_t c, uint32_t h
 /* One row's softmax or its logarithm; returns log of the sum of exponentials. */
 static REAL FN(softmax_row)(uint32_t classes, int logs, const REAL *x, REAL *y)
 {
-    REAL top = x[0], sum = 0;
+    REAL top = x[0];
     for (uint32_t i = 1; i < classes; i++)
         top = x[i] > top ? x[i] : top;
-    for (uint32_t i = 0; i < classes; i++)
+    REAL sum = EXP(x[0] - top);
+    for (uint32_t i = 1; i < classes; i++)
         sum += EXP(x[i] - top);
     REAL whole = top + LOG(sum);
     for (uint32_t i = 0; y && i < classes; i++)

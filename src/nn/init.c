@@ -41,7 +41,8 @@ static void init_node(const struct mr_net *net, const struct mr_node *node, void
         fill(net, buffers, &net->buffer[node->mean + 1], 1);
     } else if (node->kind == MR_NODE_LINEAR || node->kind == MR_NODE_CONV) {
         const struct mr_net_param *w = &net->param[node->weight];
-        double bound = 1 / sqrt((double)(w->count / w->dim[0]));
+        uint64_t fan_in = w->count / w->dim[0];
+        double bound = 1 / sqrt((double)fan_in);
         draw_uniform(net, params, node->weight, bound);
         if (node->bias != MR_NN_NONE)
             draw_uniform(net, params, node->bias, bound);

@@ -188,7 +188,7 @@ void mr_store_abandon(struct mr_store *store)
         return;
     if (store->db)
         close_database(store);
-    if (store->made)
+    if (store->made && store->temporary)
         unlink(store->temporary);
     if (store->demangler)
         dlclose(store->demangler);

@@ -67,7 +67,7 @@ static void put_number(struct column *c, uint64_t x)
 
 static uint64_t zigzag(int64_t x)
 {
-    return (uint64_t)x << 1 ^ (uint64_t)(x >> 63);
+    return (uint64_t)x << 1 ^ (x < 0 ? UINT64_MAX : 0);
 }
 
 static int column_begin(struct column *c, FILE *file, const char *name)

@@ -8,7 +8,7 @@
 #include <cupti_profiler_target.h>
 #include <cupti_target.h>
 
-/* Newer versions may know more behind what we have. */
+/* NOLINTBEGIN(bugprone-sizeof-expression): of pointers, too, the size is meant. Newer versions may know more behind what we have. */
 #define SAME(ours, ours_last, real, real_last)                                                                         \
     _Static_assert(offsetof(struct ours, ours_last) == offsetof(real, real_last), #real);                              \
     _Static_assert(sizeof(((struct ours *)0)->ours_last) == sizeof(((real *)0)->real_last), #real);                    \
@@ -55,3 +55,4 @@ EQUAL(CUPTI_PROFILE_PM_SAMPLING, CUPTI_PROFILER_TYPE_PM_SAMPLING);
 EQUAL(CUPTI_PM_BY_SYSCLK, CUPTI_PM_SAMPLING_TRIGGER_MODE_GPU_SYSCLK_INTERVAL);
 EQUAL(CUPTI_PM_BY_TIME, CUPTI_PM_SAMPLING_TRIGGER_MODE_GPU_TIME_INTERVAL);
 #endif
+/* NOLINTEND(bugprone-sizeof-expression) */

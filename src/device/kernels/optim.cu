@@ -179,30 +179,10 @@ __device__ void finish(const struct mr_optim_args &a, const struct mr_optim_scal
     *a.ticket = 0;
 }
 
-__device__ inline void prefetch(const void *p)
-{
-    asm volatile("prefetch.global.L1 [%0];" ::"l"(__cvta_generic_to_global(p)));
-}
-
-/* What a thread reads first, on its way while one thread of the block computes the scalars. */
-template <typename Real, typename How> __device__ void prefetch_first(const struct mr_optim_args &a)
-{
-    uint64_t i = 4 * (a.begin / 4 + (uint64_t)blockIdx.x * THREADS + threadIdx.x);
-    uint32_t grad = a.grad_dtype == MR_F64 ? 8 : a.grad_dtype == MR_F32 ? 4 : 2;
-    if (i < a.begin || i + 4 > a.end)
-        return;
-    prefetch((const char *)a.grads + i * grad);
-    prefetch((const Real *)a.params + i);
-#pragma unroll
-    for (int j = 0; j < How::n; j++)
-        prefetch((const Real *)a.state[j] + i);
-}
-
 template <typename Real, typename How> __device__ void step(const struct mr_optim_args &a)
 {
     __shared__ struct mr_optim_scalars s;
     double squares = 0;
-    prefetch_first<Real, How>(a);
     bool skip = mr_optim_is_skipped(&a);
     if (a.n_norms > 0) {
         for (uint32_t i = threadIdx.x; i < a.n_norms; i += THREADS)
