@@ -93,7 +93,7 @@ struct mr_dataset {
     struct mr_image_opts image; /* how pictures are decoded */
     struct mr_files *files;
     bool part;      /* of a mixture, whose files these are, too */
-    int first_file; /* the files from this one on are its own */
+    int first_file; /* the fronts of the files from this one on go into the fingerprint */
     uint64_t n_classes;
     const struct mr_class *class; /* the format's own, freed by its close; NULL: labels have no names */
     uint64_t fingerprint;

@@ -243,6 +243,8 @@ static int open_tar(struct mr_dataset *ds, const void *options)
         rc = mr_tar_classes_open(ds);
     if (rc >= 0)
         describe(ds);
+    /* The indexes are in the fingerprint, wherever the archives lie: a state saved beside local ones goes on with a bucket's. */
+    ds->first_file = mr_files_length(ds->files);
     return rc;
 }
 

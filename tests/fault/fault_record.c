@@ -18,7 +18,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(__SANITIZE_THREAD__)
+#define MOST_RUNS 2
+#elif defined(__SANITIZE_ADDRESS__)
 #define MOST_RUNS 4
 #define PRELOAD   false /* sanitizers want to be first themselves */
 #else
