@@ -3,9 +3,10 @@
  * where the headers are.
  */
 #include "record_nvtx.h"
-#include "record_run.h"
 
 #ifdef HAVE_NVTX_HEADERS
+#include "record_run.h"
+
 #include <nvtx3/nvToolsExt.h>
 
 #define SAME(ours, theirs) _Static_assert((int)(ours) == (int)(theirs), #ours " is " #theirs)
@@ -139,6 +140,8 @@ int main(void)
     return code >= 0 ? code : cmocka_run_group_tests(tests, NULL, NULL);
 }
 #else
+#include <stdio.h>
+
 int main(void)
 {
     puts("SKIP: no NVTX headers to compare with (nvtx3/nvToolsExt.h, of the CUDA toolkit)");
