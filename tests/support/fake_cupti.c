@@ -38,6 +38,22 @@ static struct {
 
 static _Thread_local bool in_callback;
 
+static void lock_all(void)
+{
+    pthread_mutex_lock(&fake.lock);
+}
+
+static void unlock_all(void)
+{
+    pthread_mutex_unlock(&fake.lock);
+}
+
+/* A child of fork() uses it as well, whatever other threads did meanwhile. */
+__attribute__((constructor)) static void begin(void)
+{
+    pthread_atfork(lock_all, unlock_all, unlock_all);
+}
+
 static uint32_t version(void)
 {
     const char *text = getenv("FAKE_CUPTI_VERSION");

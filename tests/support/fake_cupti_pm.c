@@ -30,14 +30,13 @@ CUPTI_PM_FUNCTIONS(X)
 EXPORT int cuDevicePrimaryCtxGetState(int device, unsigned *flags, int *active);
 
 static struct {
-    pthread_mutex_t lock;
     unsigned n_calls, n_decodes, max_samples;
     bool enabled, configured, started;
     uint64_t interval, first, next, stopped; /* on the device's clock */
     uint64_t starts[MAX_SAMPLES];
     uint32_t n;
     int hosts;
-} fake_pm = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} fake_pm;
 
 static uint64_t device_now(void)
 {
