@@ -20,9 +20,10 @@
 
 #if defined(__SANITIZE_THREAD__)
 #define MOST_RUNS 2
+#define PRELOAD   false /* sanitizers want to be first themselves */
 #elif defined(__SANITIZE_ADDRESS__)
 #define MOST_RUNS 4
-#define PRELOAD   false /* sanitizers want to be first themselves */
+#define PRELOAD   false
 #else
 #define MOST_RUNS 12
 #define PRELOAD   true
