@@ -5,15 +5,12 @@
 #include "record_pm.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#define STACK_SIZE  (1024 * 1024)
 #define SYNC_NS     3000000000ull  /* the device is waited for at the end at most so long */
 #define END_NS      10000000000ull /* and all of the end */
 #define LEAVE_NS    1000000000ull  /* what _exit() waits: it may come in the middle of a callback or a signal handler */
@@ -219,23 +216,6 @@ static void leave(void)
                     "the program ended by _exit() and CUPTI did not answer: its last records are missing");
 }
 
-static bool start_thread(void)
-{
-    sigset_t all, before;
-    pthread_attr_t attributes;
-    pthread_t thread;
-    sigfillset(&all);
-    if (pthread_attr_init(&attributes) != 0)
-        return false;
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    pthread_attr_setstacksize(&attributes, STACK_SIZE);
-    pthread_sigmask(SIG_BLOCK, &all, &before);
-    bool made = pthread_create(&thread, &attributes, work, NULL) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attributes);
-    return made;
-}
-
 /* The injection. */
 
 static bool fail(const char *what, int rc)
@@ -303,7 +283,7 @@ static bool inject(void)
     if (cupti.version > CUPTI_NEWEST_SEEN)
         record_note("warning", cupti.version,
                     "this CUPTI is newer than this recorder; its records are read as CUDA 13.1's");
-    have_thread = start_thread();
+    have_thread = record_spawn(work);
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
         if (kinds[i].always)
             enable(kinds[i].kind, kinds[i].name, true);

@@ -8,8 +8,6 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +15,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define STACK_SIZE  (1024 * 1024)
 #define MAX_DEVICES 16u
 #define LOOK_NS     5000000ull   /* between looks for a context */
 #define TAKEN_NS    300000000ull /* between tries for a device that another process has */
@@ -259,23 +256,6 @@ static void at_exit(void)
     record_inside = inside;
 }
 
-static bool start_thread(void)
-{
-    sigset_t all, before;
-    pthread_attr_t attributes;
-    pthread_t thread;
-    sigfillset(&all);
-    if (pthread_attr_init(&attributes) != 0)
-        return false;
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    pthread_attr_setstacksize(&attributes, STACK_SIZE);
-    pthread_sigmask(SIG_BLOCK, &all, &before);
-    bool made = pthread_create(&thread, &attributes, work, NULL) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attributes);
-    return made;
-}
-
 /* CUPTI looks for these by name alone; they lie beside it, as in pip's packages, which no search path has. */
 static void load_helpers(void *of)
 {
@@ -318,7 +298,7 @@ void record_pm_begin(void)
         return;
     }
     load_helpers(record_cupti_symbol("cuptiPmSamplingEnable"));
-    if (start_thread())
+    if (record_spawn(work))
         atexit(at_exit);
     else
         record_pm_refuse("no thread can be started");

@@ -111,6 +111,7 @@ void record_part_forked(void);
 /* record_writer.c */
 uint16_t record_bytes_of(enum mr_part_type type);
 void record_writer_start(void);
+bool record_spawn(void *(*work)(void *));              /* a detached thread of ours; whether there is one */
 void record_drain(void);                               /* with record.drain held */
 void record_tell_names(void);                          /* of the process's threads; with record.drain held */
 void record_tell_name_of(uint32_t tid, uint32_t name); /* of a thread that ended; with record.drain held */

@@ -162,19 +162,26 @@ static void *write_on(void *unused)
     return NULL;
 }
 
-/* All signals are the program's. Without a thread, what was put is written at the end. */
-void record_writer_start(void)
+/* All signals are the program's. */
+bool record_spawn(void *(*work)(void *))
 {
     sigset_t all, before;
     pthread_attr_t attributes;
     pthread_t thread;
     sigfillset(&all);
     if (pthread_attr_init(&attributes) != 0)
-        return;
+        return false;
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     pthread_attr_setstacksize(&attributes, STACK_SIZE);
     pthread_sigmask(SIG_BLOCK, &all, &before);
-    (void)!pthread_create(&thread, &attributes, write_on, NULL);
+    bool made = pthread_create(&thread, &attributes, work, NULL) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attributes);
+    return made;
+}
+
+/* Without a thread, what was put is written at the end. */
+void record_writer_start(void)
+{
+    (void)record_spawn(write_on);
 }
