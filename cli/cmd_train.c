@@ -79,7 +79,9 @@ const struct mr_option train_options[] = {
     OPT("seed", 0, MR_OPT_UINT, seed, run_group, .initial = "0",
         .help = "Of initial parameters, order, dropout and random transforms"),
     OPT("target-acc", 0, MR_OPT_PERCENT, target, run_group, .initial = "0", .min = 0, .max = 1, .meta = "P%",
-        .help = "Stop when this test accuracy is reached (0.99 or 99%); the exit status is 1 when it was not"),
+        .help =
+            "Stop when this test accuracy (without a test set: training accuracy) is reached (0.99 or 99%); the exit "
+            "status is 1 when it was not"),
     OPT("patience", 0, MR_OPT_UINT, patience, run_group, .initial = "0", .unit = "epochs",
         .help = "Stop when the test loss did not get better for so many epochs; 0: do not"),
     OPT("on-nan", 0, MR_OPT_ENUM, on_nan, run_group, .initial = "stop", .choices = policies,

@@ -50,21 +50,22 @@ static int add_epoch(struct train *t, const struct train_epoch *e)
     return 0;
 }
 
-static double score(const struct train_epoch *e)
+/* NaN: of mse, or not tested although there is a test set. */
+static double score(const struct train *t, const struct train_epoch *e)
 {
-    return isnan(e->test_accuracy) ? e->accuracy : e->test_accuracy;
+    return t->data->test ? e->test_accuracy : e->accuracy;
 }
 
 /* Of the latest epoch: is it the best, does it end the run? Also replayed over a checkpoint's. */
 static void judge(struct train *t, uint32_t i, double seconds)
 {
     const struct train_epoch *e = &t->history[i];
-    double loss = isnan(e->test_loss) ? e->loss : e->test_loss;
-    if (i == 0 || score(e) > score(&t->history[t->best]))
+    double loss = isnan(e->test_loss) ? e->loss : e->test_loss, now = score(t, e);
+    if (!isnan(now) && !(now <= score(t, &t->history[t->best])))
         t->best = i;
     t->since_best = loss < t->best_test_loss ? 0 : t->since_best + 1;
     t->best_test_loss = fmin(loss, t->best_test_loss);
-    if (t->opts->target > 0 && score(e) >= t->opts->target && isnan(t->seconds_to_target)) {
+    if (t->opts->target > 0 && now >= t->opts->target && isnan(t->seconds_to_target)) {
         t->end = TRAIN_TARGET;
         t->seconds_to_target = seconds;
     } else if (t->opts->patience && t->since_best >= t->opts->patience && t->end == TRAIN_EPOCHS)
@@ -80,7 +81,7 @@ static int test(struct train *t, struct train_epoch *e)
     int rc = train_test(t, &sums);
     e->test_seconds = since(start);
     t->testing += e->test_seconds;
-    if (rc == 0 && !cli_interrupted()) {
+    if (rc == 0) {
         e->test_loss = per_sample(sums.loss, &sums);
         e->test_accuracy = accuracy(t, &sums);
     }
@@ -113,7 +114,7 @@ static int end_epoch(struct train *t)
         return rc;
     t->epoch++;
     double loss = isnan(e.test_loss) ? e.loss : e.test_loss;
-    mr_schedule_observe(t->schedule, mr_schedule_wants_more(t->schedule) ? score(&e) : loss);
+    mr_schedule_observe(t->schedule, mr_schedule_wants_more(t->schedule) ? score(t, &e) : loss);
     judge(t, t->n_history - 1, t->earlier_seconds + since(t->start_ns));
     train_log_epoch(t, &e);
     if (!cli.json) {

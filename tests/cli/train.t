@@ -90,6 +90,10 @@ accuracy .* (re)
 $ millrace synth npy v --n 64 --shape 20 -q >/dev/null; millrace predict p.st npy:v
 millrace predict: p.st: its model takes samples of 1x28x28 nchw .channels, height, width., the data set gives .*\[20\] (re)
 [1]
+# An interrupt in a test pass ends the run behind it: no epoch of a checkpoint is without its test.
+$ millrace train d --model softmax -e 1 -w 1 -p 1 --test 'synthetic:n=20000,shape=28x28,dtype=u8,classes=10,delay=200ms' -c i.st >/dev/null 2>&1 & sleep 0.4; kill -TERM $!; wait $!; head -c 20000 i.st | tr , '\n' | grep -ac 'test_accuracy.*null'
+0
+[1]
 # Early ends, files beside.
 $ millrace train d --model mlp:20r -e 50 --target-acc 90% --log l.csv --log-every 10 --plot c.svg | sed -n 's/.*; \(90% reached\).*/\1/p'; head -n 1 l.csv; grep -c '^steps,1,' l.csv; grep -c '<svg' c.svg
 90% reached
