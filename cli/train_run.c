@@ -142,14 +142,19 @@ static bool save_is_due(const struct train *t)
            (t->every_ns && mr_time_ns() - t->saved_ns >= t->every_ns);
 }
 
+static void look_at_limit(struct train *t)
+{
+    if (t->opts->max_steps && t->step >= t->opts->max_steps && t->end == TRAIN_EPOCHS)
+        t->end = TRAIN_STEPS;
+}
+
 /* After a step: whatever else is due. */
 static int after_step(struct train *t, bool last)
 {
     int rc = last ? end_epoch(t) : train_log_steps(t);
     if (rc < 0)
         return rc;
-    if (t->opts->max_steps && t->step >= t->opts->max_steps && t->end == TRAIN_EPOCHS)
-        t->end = TRAIN_STEPS;
+    look_at_limit(t);
     if (cli_interrupted())
         t->end = TRAIN_INTERRUPTED;
     if ((last || t->end != TRAIN_EPOCHS || save_is_due(t)) && save(t) != CLI_OK)
@@ -164,6 +169,7 @@ int train_run(struct train *t)
     struct train_sums sums = t->sums; /* of the epoch's part before a resume */
     for (uint32_t i = 0; i < t->n_history; i++)
         judge(t, i, NAN);
+    look_at_limit(t); /* a run that goes on may have done them */
     uint64_t total = mr_loader_samples(t->ld) * t->opts->epochs, done = t->step * t->opts->batch_size;
     begin_epoch(t);
     t->sums = sums;

@@ -53,6 +53,10 @@ millrace train: e.st: is of another run: --optimizer there 'adam', here 'sgd'
 $ millrace synth digits other --n 2000 --n-test 500 --seed 9 -q >/dev/null; millrace train other --model mlp:20r -e 3 -c e.st --resume
 millrace train: e.st: is of another run: data set there '.*3003 samples.*', here '.*2000 samples.*' (re)
 [1]
+$ for k in 1 2 3; do millrace train d --model softmax --max-steps 5 --test none -c m.st --resume --json 2>/dev/null | sed -n 's/^  "\(steps\|ended_by\)": //p' | tr -d '\n'; echo; done
+5,"steps",
+5,"steps",
+5,"steps",
 # Files that were cut off or changed, or are none.
 $ head -c 5000 e.st > cut.st; millrace train d --model mlp:20r -c cut.st --resume; head -c 40000 e.st > cut.st; millrace predict cut.st d
 (millrace train: cut.st: no checkpoint of this program: truncated.*) (re)
