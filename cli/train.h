@@ -102,9 +102,10 @@ struct train {
     uint32_t n_graphs, cap_graphs;
     uint32_t eager[8], n_eager; /* batch sizes that ran once without a graph */
 
-    uint64_t step, epoch;   /* done, from the run's start */
-    struct train_sums sums; /* of this epoch, what was taken from the net's totals so far */
-    uint64_t skipped;       /* steps left out for a loss that was not finite */
+    uint64_t step, epoch;            /* done, from the run's start */
+    struct train_sums sums;          /* of this epoch, what was taken from the net's totals so far */
+    struct train_sums sums_at_start; /* of the epoch's part before a resume, which took none of this process's time */
+    uint64_t skipped;                /* steps left out for a loss that was not finite */
     uint32_t skipped_in_row;
     bool stepped; /* in this run: the net's low precision copy, which the optimizer writes, holds the parameters */
     struct train_epoch *history;

@@ -42,6 +42,7 @@ int train_log_open(struct train *t)
         free(log);
         return cli_fail("%s: cannot be made: %s", path, strerror(errnum));
     }
+    log->sums = t->sums; /* a resumed epoch's so far: rows begin behind them */
     t->log = log;
     if (!log->json && fseek(log->file, 0, SEEK_END) == 0 && ftell(log->file) == 0)
         fputs(heads, log->file);

@@ -23,7 +23,7 @@ static void begin_epoch(struct train *t)
     t->epoch_wait_ns = wait_ns(t);
     train_use_begin(t);
     t->epoch_steps = 0;
-    t->sums = (struct train_sums){0};
+    t->sums = t->sums_at_start = (struct train_sums){0};
 }
 
 static double per_sample(double sum, const struct train_sums *s)
@@ -103,7 +103,7 @@ static int end_epoch(struct train *t)
                             .seconds = since(t->epoch_ns),
                             .lr = mr_optim_get_lr(t->optim, 0)};
     uint64_t waited = wait_ns(t) - t->epoch_wait_ns;
-    e.samples_per_s = e.seconds > 0 ? (double)t->sums.n_samples / e.seconds : 0;
+    e.samples_per_s = e.seconds > 0 ? (double)(t->sums.n_samples - t->sums_at_start.n_samples) / e.seconds : 0;
     e.waited = train_waited(t, e.seconds, waited);
     t->waiting += e.waited * e.seconds;
     t->stepping += (1 - e.waited) * e.seconds;
@@ -172,7 +172,7 @@ int train_run(struct train *t)
     look_at_limit(t); /* a run that goes on may have done them */
     uint64_t total = mr_loader_samples(t->ld) * t->opts->epochs, done = t->step * t->opts->batch_size;
     begin_epoch(t);
-    t->sums = sums;
+    t->sums = t->sums_at_start = sums;
     t->saved_ns = mr_time_ns();
     cli_progress_begin(&t->progress, "train", total, "samples");
     while (t->end == TRAIN_EPOCHS && t->code == CLI_OK) {

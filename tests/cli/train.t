@@ -57,6 +57,12 @@ $ for k in 1 2 3; do millrace train d --model softmax --max-steps 5 --test none 
 5,"steps",
 5,"steps",
 5,"steps",
+# The figures of an epoch that was resumed are those of one that was not; its rate is that of its own part.
+$ for n in 20 47; do millrace train d --model softmax --max-steps $n --test none -c n.st --resume --log n.csv --log-every 10 2>/dev/null; done | grep -c 'goes on'; millrace train d --model softmax --max-steps 47 --test none --log w.csv --log-every 10 >/dev/null; cut -d, -f1-5 w.csv > w; cut -d, -f1-5 n.csv | cmp - w && wc -l < w; awk -F, '/^epoch/ {printf "%.0f\n", $8 * $10}' n.csv w.csv
+1
+6
+1723
+3003
 # Files that were cut off or changed, or are none.
 $ head -c 5000 e.st > cut.st; millrace train d --model mlp:20r -c cut.st --resume; head -c 40000 e.st > cut.st; millrace predict cut.st d
 (millrace train: cut.st: no checkpoint of this program: truncated.*) (re)
