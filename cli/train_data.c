@@ -65,7 +65,7 @@ static int open_test(struct train_data *d, const char *dataset)
     if (rc < 0 || !d->test_uri)
         return rc;
     rc = mr_dataset_open(d->test_uri, &d->test);
-    if (rc < 0 && d->own_test_uri) { /* a folder with the training files alone */
+    if (rc == -ENOENT && d->own_test_uri) { /* a folder with the training files alone */
         snprintf(d->test_note, sizeof d->test_note, "none: the folder has no test files");
         d->test_uri = NULL;
         return 0;

@@ -104,6 +104,10 @@ millrace predict: p.st: its model takes samples of 1x28x28 nchw .channels, heigh
 $ millrace train d --model softmax -e 1 -w 1 -p 1 --test 'synthetic:n=20000,shape=28x28,dtype=u8,classes=10,delay=200ms' -c i.st >/dev/null 2>&1 & sleep 0.4; kill -TERM $!; wait $!; head -c 20000 i.st | tr , '\n' | grep -ac 'test_accuracy.*null'
 0
 [1]
+# MNIST's folder without its test files is trained on without a test; with damaged ones it is not.
+$ cp -r d alone; truncate -s 1000 alone/t10k-images*; millrace train alone --model softmax -e 1; rm alone/t10k*; millrace train alone --model softmax -e 1 | grep -o 'test set: .*'
+millrace train: .*t10k-images-idx3-ubyte: .*truncated.* (re)
+test set: none: the folder has no test files
 # Early ends, files beside.
 $ millrace train d --model mlp:20r -e 50 --target-acc 90% --log l.csv --log-every 10 --plot c.svg | sed -n 's/.*; \(90% reached\).*/\1/p'; head -n 1 l.csv; grep -c '^steps,1,' l.csv; grep -c '<svg' c.svg
 90% reached
