@@ -55,6 +55,7 @@ struct predict {
     struct mr_loader *ld;
     struct mr_net *net;
     int label; /* the field; -1: none */
+    uint64_t batch_size;
     uint32_t classes;
     enum mr_loss loss;
     const char *model;
@@ -103,7 +104,7 @@ static int open_net(struct predict *p)
     no.layout = want.layout;
     no.classes = p->classes = classes > UINT32_MAX ? UINT32_MAX : (uint32_t)classes;
     no.loss = p->loss;
-    no.max_batch = (uint32_t)p->opts->batch_size;
+    no.max_batch = (uint32_t)p->batch_size;
     no.threads = (uint32_t)p->opts->threads;
     if (!no.model)
         return mr_error_set(MR_EFORMAT, "%s: does not say what model it is of", p->from->path);
@@ -129,24 +130,21 @@ static int open_all(struct predict *p, const char *dataset)
     if (rc < 0)
         return rc;
     mr_loader_opts_init(&lo);
-    lo.batch_size = p->opts->batch_size;
+    lo.batch_size = p->batch_size = train_batch_size(p->ds, p->opts->batch_size);
     lo.workers = (uint32_t)p->opts->workers;
     rc = mr_loader_open(p->ds, NULL, p->chain, p->dev, &lo, &p->ld);
     if (rc == 0)
         rc = open_net(p);
     if (rc < 0)
         return rc;
-    p->label = -1;
-    for (int f = 1; f < mr_dataset_fields(p->ds); f++)
-        if (strcmp(mr_dataset_field(p->ds, f)->name, "label") == 0)
-            p->label = f;
+    p->label = train_label_field(p->ds);
     p->classes = train_outputs(p->net); /* a list of layers says itself how many */
     if (p->label >= 0)
         rc = train_check_label(p->ld, p->label, (int)p->loss, p->classes, mr_dataset_text(p->ds));
     if (rc < 0)
         return rc;
-    p->outputs = calloc(p->opts->batch_size, p->classes * sizeof *p->outputs);
-    p->labels = calloc(p->opts->batch_size, 8);
+    p->outputs = calloc(p->batch_size, p->classes * sizeof *p->outputs);
+    p->labels = calloc(p->batch_size, 8);
     return p->outputs && p->labels ? mr_net_zero_totals(p->net, p->stream)
                                    : mr_error_set(-ENOMEM, "predict: no memory for outputs");
 }

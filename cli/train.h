@@ -132,6 +132,9 @@ struct train {
 /* train_data.c. dataset: URI. Returns 0 or an error (mr_last_error()); close in either case. */
 int train_data_open(struct train_data *data, const char *dataset, const struct train_opts *opts);
 void train_data_close(struct train_data *data);
+int train_label_field(const struct mr_dataset *ds); /* where the labels are; -1: nowhere */
+/* No batch is larger than the data set. */
+uint64_t train_batch_size(const struct mr_dataset *ds, uint64_t asked);
 int train_shape_of(const struct mr_spec *spec, struct train_shape *out);
 int train_loader_open(struct train_data *data, bool test, struct mr_sampler *sampler, const char *state,
                       struct mr_loader **out);

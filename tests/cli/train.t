@@ -205,6 +205,10 @@ $ millrace bench story d --model softmax --time 30ms -d cpu | sed -n 's/^  \([a-
 pinned: no meaning on cpu
 mixed: no meaning on cpu
 2
+# Predictions look for labels where training does; no more memory than the data set's batches need.
+$ printf '%s\n' 'import struct,random,json,sys' 'random.seed(1)' 'x=[random.random() for i in range(64*6)]' 'y=[int(x[6*i]>.5) for i in range(64)]' 'xb=struct.pack("<384f",*x)' 'yb=struct.pack("<64q",*y)' 'h=json.dumps(dict(x=dict(dtype="F32",shape=[64,6],data_offsets=[0,1536]),y=dict(dtype="I64",shape=[64],data_offsets=[1536,2048]))).encode()' 'h+=b" "*(-len(h)%8)' 'open("xy.safetensors","wb").write(struct.pack("<Q",len(h))+h+xb+yb)' > st.py; python3 st.py; millrace train safetensors:xy.safetensors --classes 2 -m softmax -e 1 -c xy.st --json | sed -n 's/^  "steps"/steps/p'; millrace predict xy.st safetensors:xy.safetensors -n 0 -b 1048576 | grep -c '^accuracy .* of 64'
+steps: 1,
+1
 # A list of layers whose last is too small for the labels.
 $ millrace train d --model flatten,linear:4 -e 1 >/dev/null
 millrace train: [0-9]+ labels of the last batches are outside 0..3 .* (re)
