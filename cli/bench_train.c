@@ -1,6 +1,7 @@
 /* What the benches of training share. */
 #include "bench_train.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +19,15 @@ void bench_train_free(struct train_opts *opts)
 int bench_train_set(struct train_opts *opts, const char *name, const char *text)
 {
     return mr_options_set(train_options, opts, "--", name, text);
+}
+
+const char *bench_fixed(double v, int digits, const char *unit, char *buf)
+{
+    if (isnan(v))
+        snprintf(buf, CLI_HUMAN, "-");
+    else
+        snprintf(buf, CLI_HUMAN, "%.*f%s", digits, v, unit);
+    return buf;
 }
 
 char *bench_item(const char *list, char between, int i)

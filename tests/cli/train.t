@@ -201,6 +201,15 @@ knee
 $ millrace bench batch-size d --sizes 64,32
 millrace bench batch-size: --sizes 64,32: want at most 24 numbers of 1..1048576, ascending, with commas between
 [2]
+# Each size is measured over all its epochs, without a test set, too, and none that the data set has not.
+$ for e in 1 2; do millrace bench batch-size alone --model softmax --sizes 512,3003 --tests 100 -e $e | grep -E '^ +[0-9]|nan' | awk '{print $1, ($3 != "0"), $8, $9}'; done
+512 1 - -
+3003 1 - -
+512 1 - -
+3003 1 - -
+$ millrace bench batch-size d --model softmax --sizes 64,3004
+millrace bench batch-size: --sizes 64,3004: d has 3003 samples: want no larger batches
+[2]
 $ millrace bench story d --model softmax --time 30ms -d cpu | sed -n 's/^  \([a-z]*\) .*\(no meaning on cpu\).*/\1: \2/p'; millrace bench story d --model softmax --time 30ms -d cpu --json | grep -c '"measured": true'
 pinned: no meaning on cpu
 mixed: no meaning on cpu
