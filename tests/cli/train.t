@@ -201,6 +201,9 @@ knee
 $ millrace bench batch-size d --sizes 64,32
 millrace bench batch-size: --sizes 64,32: want at most 24 numbers of 1..1048576, ascending, with commas between
 [2]
+# Without a test set no test loss is told.
+$ millrace bench optimizers alone --models softmax --optimizers adam:lr=1e-3 -n 40 --plot o.svg | awk '/^  adam/ {print ($2 + 0 > 0), $3, $4, ($5 + 0 > 0)}'
+1 - - 1
 # Each size is measured over all its epochs, without a test set, too, and none that the data set has not.
 $ for e in 1 2; do millrace bench batch-size alone --model softmax --sizes 512,3003 --tests 100 -e $e | grep -E '^ +[0-9]|nan' | awk '{print $1, ($3 != "0"), $8, $9}'; done
 512 1 - -
