@@ -58,12 +58,27 @@ static uint64_t row_bytes(const struct bench_set *set)
     return bytes;
 }
 
+/* How many bytes the copy's source has: an epoch's, where two such buffers leave half of the memory that is free. */
+static uint64_t copied_bytes(const struct bench_set *set, const char *name)
+{
+    struct mr_memory_info memory;
+    char all[CLI_HUMAN], some[CLI_HUMAN];
+    double epoch = (double)row_bytes(set) * (double)mr_dataset_length(set->ds);
+    mr_memory_get(&memory);
+    uint64_t most = memory.available_bytes / 4;
+    if (epoch <= (double)most)
+        return (uint64_t)epoch;
+    cli_warn("%s: memcpy moves %s, a quarter of the memory that is free; an epoch has %s", name, cli_bytes(most, some),
+             cli_bytes(epoch < 0x1p63 ? (uint64_t)epoch : UINT64_MAX, all));
+    return most;
+}
+
 /* Ours and memcpy in turn. The copy's source is as large as an epoch delivered, its pieces a batch; its destination is once
  * as small as the loader's ring (the stricter limit), once as large as the source. */
 static int measure(const struct bench_set *set, const struct bench_opts *o, bool with_memcpy, struct bench_result *out)
 {
     double v[5][BENCH_MAX_ROUNDS], seconds = (double)o->time_ns * 1e-9;
-    uint64_t row = row_bytes(set), epoch = row * mr_dataset_length(set->ds), piece = row * set->batch_size;
+    uint64_t epoch = with_memcpy ? copied_bytes(set, out->name) : 0, piece = row_bytes(set) * set->batch_size;
     int rc = 0;
     for (uint64_t r = 0; r < o->rounds && rc == 0; r++) {
         struct bench_ours ours;
@@ -274,7 +289,8 @@ static const struct cli_note json_notes[] = {
     {"cases", "for each: case, and what it measured, medians over the rounds"},
     {"samples_per_s, bytes_per_s", "delivered by the loader, shuffled, after warming up"},
     {"memcpy_bytes_per_s",
-     "plain memcpy in as many threads, of as many bytes as an epoch delivers, into a ring of 4 MiB"},
+     "plain memcpy in as many threads, of as many bytes as an epoch delivers (at most a quarter of the memory that is "
+     "free), into a ring of 4 MiB"},
     {"memcpy_to_memory_bytes_per_s", "the same into memory as large as the source"},
     {"first_batch_ms, gz_first_batch_ms, inflate_ms", "from opening; inflating the .gz files alone"},
     {"cpu_ns_per_sample, heap_growth_bytes_per_sample", "processor time; growth of the heap in steady state"},
