@@ -99,6 +99,8 @@ struct mr_json *cli_json_begin(const char *command);
 int cli_json_end(struct mr_json *json);
 
 /* Help and man pages. */
+extern const char cli_dataset_text[]; /* a paragraph behind the text of each command whose synopsis has a DATASET */
+bool cli_takes_dataset(const struct cli_command *command);
 void cli_help(FILE *out, const struct cli_command *command);
 void cli_help_all(FILE *out);
 const struct cli_command *cli_find(const char *name);         /* NULL: none */

@@ -27,7 +27,8 @@ static const struct mr_option options[] = {
         .help = "How many samples to print; all of them count for the accuracy"),
     OPT("csv", 0, MR_OPT_STRING, csv, .meta = "FILE", .help = "Write all predictions"),
     OPT("transform", 't', MR_OPT_STRING, transform, .meta = "CHAIN",
-        .help = "Ops on each sample; without it those of the training's tests"),
+        .help =
+            "Ops on each sample, which millrace inspect --transforms lists; without it those of the training's tests"),
     OPT("device", 'd', MR_OPT_STRING, device, .initial = "auto", .meta = "DEVICE", .help = "auto, cpu, cuda, cuda:1"),
     OPT("batch-size", 'b', MR_OPT_UINT, batch_size, .initial = "64", .min = 1, .max = 1 << 20, .unit = "samples",
         .help = "Samples at a time"),

@@ -47,7 +47,7 @@ const struct mr_option train_options[] = {
     OPT("batch-size", 'b', MR_OPT_UINT, batch_size, data, .initial = "64", .min = 1, .max = 1 << 20, .unit = "samples",
         .help = "Samples in a batch"),
     OPT("transform", 't', MR_OPT_STRING, transform, data, .meta = "CHAIN",
-        .help = "Ops on each sample; without it one-channel IDX files get "
+        .help = "Ops on each sample, which millrace inspect --transforms lists; without it one-channel IDX files get "
                 "'cast(f32),scale(1/255),normalize(0.1307,0.3081)', other u8 is scaled by 1/255"),
     OPT("test", 0, MR_OPT_STRING, test, data, .meta = "DATASET",
         .help = "Test set; without it MNIST's own of the same folder; none: do not test"),
