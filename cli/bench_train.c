@@ -68,11 +68,3 @@ int bench_train_each(const char *what, const char *unit, int n, int (*one)(void 
         return cli_error(rc);
     return cli_interrupted() ? CLI_FAILED : CLI_OK;
 }
-
-int bench_train_json_end(struct mr_json *json, const struct mr_option *table, const void *values)
-{
-    mr_json_object(json, "config");
-    mr_options_json(table, values, json);
-    mr_json_object_end(json);
-    return cli_json_end(json);
-}

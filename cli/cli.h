@@ -97,6 +97,8 @@ bool cli_interrupted(void);
  * prints it, frees it; returns an exit code. */
 struct mr_json *cli_json_begin(const char *command);
 int cli_json_end(struct mr_json *json);
+/* The same, with every option as it stands as its last member, config. */
+int cli_json_end_config(struct mr_json *json, const struct mr_option *table, const void *values);
 
 /* Help and man pages. */
 extern const char cli_dataset_text[]; /* a paragraph behind the text of each command whose synopsis has a DATASET */

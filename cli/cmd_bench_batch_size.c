@@ -255,7 +255,7 @@ static int print_json(const struct bench *b)
     }
     mr_json_array_end(json);
     mr_json_uint(json, "knee", b->size[b->knee].batch);
-    return bench_train_json_end(json, options, b->opts);
+    return cli_json_end_config(json, options, b->opts);
 }
 
 static int draw(const struct bench *b)

@@ -201,10 +201,7 @@ static int print_json(const struct bench_result *results, size_t n, const struct
         mr_json_object_end(json);
     }
     mr_json_array_end(json);
-    mr_json_object(json, "config");
-    mr_options_json(options, o, json);
-    mr_json_object_end(json);
-    return cli_json_end(json);
+    return cli_json_end_config(json, options, o);
 }
 
 static void print_rates(const struct bench_result *results, size_t n)

@@ -204,7 +204,7 @@ static int print_json(const struct bench *b)
         mr_json_object_end(json);
     }
     mr_json_array_end(json);
-    return bench_train_json_end(json, options, b->opts);
+    return cli_json_end_config(json, options, b->opts);
 }
 
 static int run(void *values, int n_args, char **args)

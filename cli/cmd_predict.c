@@ -346,12 +346,9 @@ static int json_end(struct predict *p)
     mr_json_double(p->json, "seconds", p->seconds);
     mr_json_string(p->json, "model", p->model);
     mr_json_string(p->json, "device", p->info.name);
-    mr_json_object(p->json, "config");
-    mr_options_json(options, p->opts, p->json);
-    mr_json_object_end(p->json);
     struct mr_json *json = p->json;
     p->json = NULL;
-    return cli_json_end(json);
+    return cli_json_end_config(json, options, p->opts);
 }
 
 static int open_outputs(struct predict *p)

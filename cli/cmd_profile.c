@@ -181,10 +181,7 @@ static int print_json(const struct profile_run *run, const struct mr_merge_stats
         mr_json_object_end(json);
     }
     mr_json_array_end(json);
-    mr_json_object(json, "config");
-    mr_options_json(table, run->options, json);
-    mr_json_object_end(json);
-    return cli_json_end(json);
+    return cli_json_end_config(json, table, run->options);
 }
 
 /* What nsys prints by its --stats, in its order. */

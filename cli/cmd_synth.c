@@ -79,10 +79,7 @@ static int report(const struct synth_options *o, size_t kind, const char *path, 
     mr_json_string(json, "dataset", uri);
     mr_json_uint(json, "samples", n);
     mr_json_double(json, "seconds", (double)ns * 1e-9);
-    mr_json_object(json, "config");
-    mr_options_json(table, o, json);
-    mr_json_object_end(json);
-    return cli_json_end(json);
+    return cli_json_end_config(json, table, o);
 }
 
 static int run(void *options, int n_args, char **args)

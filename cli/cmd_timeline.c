@@ -104,10 +104,7 @@ static int tell(const struct options *o, const char *path, int format, uint64_t 
         mr_json_string(json, "format", formats[format]);
         mr_json_uint(json, "bytes", bytes);
         mr_json_uint(json, "events", events);
-        mr_json_object(json, "config");
-        mr_options_json(table, o, json);
-        mr_json_object_end(json);
-        return cli_json_end(json);
+        return cli_json_end_config(json, table, o);
     }
     char size[CLI_HUMAN], n[CLI_HUMAN];
     printf("%s: %s events, %s%s\n", path, cli_count((double)events, n), cli_bytes(bytes, size),
