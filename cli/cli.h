@@ -117,6 +117,8 @@ const char *cli_count(double n, char *buf);          /* "60,000", "1.25 M" from 
 const char *cli_time(uint64_t ns, char *buf);        /* "2.35 ms" */
 const char *cli_s(uint64_t n);                       /* "s" of a plural, "" after one */
 
+bool cli_ends_in(const char *text, const char *end); /* with something before it, as a file's name with its ending */
+
 /*
  * Text tables. Column heads that begin with '>' mark columns of numbers, aligned to the right. Rows are printf texts with
  * a tab between cells. Memory that runs out loses rows and is told by print.

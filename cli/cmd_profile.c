@@ -242,10 +242,8 @@ static bool has_parts(const char *folder)
 {
     bool found = false;
     DIR *dir = opendir(folder);
-    for (struct dirent *e = dir ? readdir(dir) : NULL; e && !found; e = readdir(dir)) {
-        size_t n = strlen(e->d_name);
-        found = n > 5 && strcmp(e->d_name + n - 5, ".part") == 0;
-    }
+    for (struct dirent *e = dir ? readdir(dir) : NULL; e && !found; e = readdir(dir))
+        found = cli_ends_in(e->d_name, ".part");
     if (dir)
         closedir(dir);
     return found;

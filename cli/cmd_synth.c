@@ -52,8 +52,7 @@ static void uri_of(const struct synth_options *o, size_t kind, const char *path,
                                  path),
            n = strlen(path);
     if (kind == 1 && o->classes > 0 && at < cap)
-        snprintf(buf + at, cap - at, ",labels=%.*s-labels.npy",
-                 (int)(n > 4 && strcmp(path + n - 4, ".npy") == 0 ? n - 4 : n), path);
+        snprintf(buf + at, cap - at, ",labels=%.*s-labels.npy", (int)(cli_ends_in(path, ".npy") ? n - 4 : n), path);
     if (kind != 2)
         return;
     for (int d = 0; d < o->shape.rank && at < cap; d++)
