@@ -20,7 +20,6 @@ struct opts {
 };
 
 static const char *const scales[] = {"none", "sqrt", "linear", NULL};
-static const char *const amps[] = {"off", "tf32", "bf16", "fp16", NULL};
 
 #define OPT(option, kind, member, ...)                                                                                 \
     {                                                                                                                  \
@@ -42,7 +41,7 @@ static const struct mr_option options[] = {
         .help = "Most epochs of each size"),
     OPT("tests", MR_OPT_UINT, tests, .initial = "4", .min = 1, .max = 1000, .unit = "tests",
         .help = "How often an epoch the accuracy is looked at; tests do not count as time"),
-    OPT("amp", MR_OPT_ENUM, amp, .initial = "tf32", .choices = amps, .help = "Precision, as for millrace train"),
+    OPT("amp", MR_OPT_ENUM, amp, .initial = "tf32", .choices = train_amps, .help = "Precision, as for millrace train"),
     OPT("device", MR_OPT_STRING, device, .key = 'd', .initial = "auto", .meta = "DEVICE", .help = "auto, cpu, cuda"),
     OPT("seed", MR_OPT_UINT, seed, .initial = "0", .help = "Of parameters and order"),
     OPT("threads", MR_OPT_UINT, threads, .initial = "0", .max = 512, .unit = "threads",

@@ -77,8 +77,13 @@ static int read_shape(const struct checkpoint *c, struct train_shape *s, uint64_
     if (!sample || !name || sscanf(sample, "%ux%ux%u %4s", &s->c, &s->h, &s->w, layout) != 4)
         return mr_error_set(MR_EFORMAT, "%s: does not say what samples its model takes", c->path);
     s->layout = strcmp(layout, "nhwc") == 0 ? MR_NHWC : MR_NCHW;
-    *loss = strcmp(name, "mse") == 0 ? MR_MSE : strcmp(name, "nll") == 0 ? MR_NLL : MR_CROSS_ENTROPY;
-    return checkpoint_get_uint(c, "classes", classes);
+    for (int i = 0; train_losses[i]; i++)
+        if (strcmp(name, train_losses[i]) == 0) {
+            *loss = (enum mr_loss)i;
+            return checkpoint_get_uint(c, "classes", classes);
+        }
+    return mr_error_set(MR_EFORMAT, "%s: key loss: %.40s: want %s, %s or %s", c->path, name,
+                        train_losses[MR_CROSS_ENTROPY], train_losses[MR_NLL], train_losses[MR_MSE]);
 }
 
 static int open_net(struct predict *p)

@@ -39,6 +39,7 @@ struct train_opts {
 };
 
 extern const struct mr_option train_options[];
+extern const char *const train_losses[], *const train_amps[]; /* by enum mr_loss, enum train_amp; end with NULL */
 
 /* How a field of samples looks to a net. */
 struct train_shape {
