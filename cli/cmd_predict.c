@@ -207,14 +207,17 @@ static const char *name_of(const struct predict *p, uint32_t k, char buf[16])
 
 static void print_row(struct predict *p, uint64_t index, const int64_t *label, const struct ranked *top, uint32_t n)
 {
-    char text[1024] = "", buf[16], known[24] = "";
-    size_t at = 0;
-    for (uint32_t i = 0; i < n && at < sizeof text - 64; i++)
-        at += (size_t)snprintf(text + at, sizeof text - at, "%s%.40s %.4f", i ? ", " : "",
-                               name_of(p, top[i].label, buf), top[i].score);
+    char *text = NULL, buf[16], known[24] = "";
+    size_t bytes;
+    FILE *out = open_memstream(&text, &bytes);
+    for (uint32_t i = 0; out && i < n; i++)
+        fprintf(out, "%s%.40s %.4f", i ? ", " : "", name_of(p, top[i].label, buf), top[i].score);
+    if (out)
+        fclose(out);
     if (label)
         snprintf(known, sizeof known, "%" PRId64 "%s", *label, (uint64_t)*label == top[0].label ? "" : " (wrong)");
-    cli_table_row(p->table, "%" PRIu64 "\t%s\t%s", index, text, known);
+    cli_table_row(p->table, "%" PRIu64 "\t%s\t%s", index, text ? text : "(out of memory)", known);
+    free(text);
 }
 
 static void json_row(struct predict *p, uint64_t index, const int64_t *label, const struct ranked *top, uint32_t n)

@@ -97,6 +97,8 @@ $ millrace predict p.st d,split=test -n 1 -k 2
 .* (re)
 500 samples in .* (re)
 accuracy .* (re)
+$ millrace train d -m flatten,linear:100 -e 1 -c h.st >/dev/null; millrace predict h.st d -n 1 -k 100 | sed -n 's/^ *0  //p' | grep -o '[0-9]* [01]\.[0-9]*' | wc -l
+100
 $ millrace synth npy v --n 64 --shape 20 -q >/dev/null; millrace predict p.st npy:v
 millrace predict: p.st: its model takes samples of 1x28x28 nchw .channels, height, width., the data set gives .*\[20\] (re)
 [1]
