@@ -19,6 +19,8 @@ struct opts {
     int scale, amp;
 };
 
+#define DEFAULT_SIZES "16,32,64,128,256,512,1024"
+
 static const char *const scales[] = {"none", "sqrt", "linear", NULL};
 
 #define OPT(option, kind, member, ...)                                                                                 \
@@ -27,8 +29,9 @@ static const char *const scales[] = {"none", "sqrt", "linear", NULL};
     }
 
 static const struct mr_option options[] = {
-    OPT("sizes", MR_OPT_STRING, sizes, .initial = "16,32,64,128,256,512,1024", .meta = "LIST",
-        .help = "Batch sizes, with commas between, ascending"),
+    OPT("sizes", MR_OPT_STRING, sizes, .meta = "LIST",
+        .help =
+            "Batch sizes, with commas between, ascending; by default " DEFAULT_SIZES ", as far as there are samples"),
     OPT("model", MR_OPT_STRING, model, .key = 'm', .initial = "mnist-cnn", .meta = "MODEL", .help = "The net"),
     OPT("optimizer", MR_OPT_STRING, optimizer, .key = 'o', .initial = "adam", .meta = "OPTIMIZER",
         .help = "The optimizer, with options"),
@@ -67,7 +70,7 @@ struct bench {
 
 static int read_sizes(struct bench *b)
 {
-    const char *at = b->opts->sizes;
+    const char *at = b->opts->sizes ? b->opts->sizes : DEFAULT_SIZES;
     for (b->n = 0; b->n < MAX_SIZES;) {
         char *end;
         unsigned long v = strtoul(at, &end, 10);
@@ -84,18 +87,20 @@ static int read_sizes(struct bench *b)
 }
 
 /* Larger batches than the data set would be cut to it, and the rows say what was not measured. */
-static int check_sizes(const struct bench *b)
+static int check_sizes(struct bench *b)
 {
     struct mr_dataset *ds;
-    uint64_t largest = b->size[b->n - 1].batch;
     int rc = mr_dataset_open(b->dataset, &ds);
     if (rc < 0)
         return cli_error(rc);
     uint64_t n = mr_dataset_length(ds);
     mr_dataset_close(ds);
-    return largest <= n ? CLI_OK
-                        : cli_misuse("--sizes %s: %s has %" PRIu64 " sample%s: want no larger batches", b->opts->sizes,
-                                     b->dataset, n, cli_s(n));
+    while (!b->opts->sizes && b->n > 1 && b->size[b->n - 1].batch > n)
+        b->n--;
+    return b->size[b->n - 1].batch <= n
+               ? CLI_OK
+               : cli_misuse("--sizes %s: %s has %" PRIu64 " sample%s: want no larger batches",
+                            b->opts->sizes ? b->opts->sizes : DEFAULT_SIZES, b->dataset, n, cli_s(n));
 }
 
 static uint64_t net_bytes(const struct train *t)

@@ -200,6 +200,8 @@ $ millrace bench batch-size d --model softmax --sizes 32,256 --target-acc 80% -e
 knee
       "batch_size": 64,
   "knee": 64,
+$ millrace synth digits few -n 100 --n-test 20 -q >/dev/null; millrace bench batch-size few --model softmax -e 1 | grep -cE '^ +[0-9]+ '; rm -r few
+3
 $ millrace bench batch-size d --sizes 64,32
 millrace bench batch-size: --sizes 64,32: want at most 24 numbers of 1..1048576, ascending, with commas between
 [2]
