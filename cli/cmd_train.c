@@ -104,13 +104,15 @@ const struct mr_option train_options[] = {
     {NULL},
 };
 
-/* Everything that can be wrong with files is told before the run. [out] from: read; NULL where the run begins anew. */
+/* Everything that can be wrong with options of files, and the rate, is told before the run. [out] from: read; NULL where the run begins anew. */
 static int check_files(const struct train_opts *o, struct checkpoint *room, struct checkpoint **from)
 {
     int code = plot_check(o->plot);
     *from = NULL;
     if (code != CLI_OK)
         return code;
+    if (o->lr < 0 && o->lr != -1)
+        return cli_misuse("--lr %g: want a rate of 0 or more, or -1: the optimizer's own default", o->lr);
     if (!o->checkpoint && (o->resume || o->checkpoint_every))
         return cli_misuse("--%s: want --checkpoint FILE, too", o->resume ? "resume" : "checkpoint-every");
     if (!o->checkpoint)
@@ -129,16 +131,25 @@ static int check_files(const struct train_opts *o, struct checkpoint *room, stru
     return rc < 0 ? cli_error(rc) : CLI_OK;
 }
 
+static int look_at_target(const struct train *t)
+{
+    bool missed = t->opts->target > 0 && isnan(t->seconds_to_target) && t->end != TRAIN_TARGET;
+    return missed && t->end != TRAIN_INTERRUPTED
+               ? cli_fail("the accuracy of %.4g%% was not reached", 100 * t->opts->target)
+               : CLI_OK;
+}
+
 static int report(struct train *t)
 {
     int code = t->code;
     if (train_draw(t) != CLI_OK)
         code = CLI_FAILED;
+    if (code == CLI_OK && cli.json) /* the object tells it, too */
+        code = look_at_target(t);
     if ((cli.json ? train_print_json(t) : train_print_end(t)) != CLI_OK)
         code = CLI_FAILED;
-    bool missed = t->opts->target > 0 && isnan(t->seconds_to_target) && t->end != TRAIN_TARGET;
-    if (code == CLI_OK && missed && t->end != TRAIN_INTERRUPTED)
-        code = cli_fail("the accuracy of %.4g%% was not reached", 100 * t->opts->target);
+    if (code == CLI_OK && !cli.json)
+        code = look_at_target(t);
     return t->end == TRAIN_INTERRUPTED ? CLI_FAILED : code;
 }
 

@@ -152,7 +152,7 @@ struct mr_json *cli_json_begin(const char *command)
     return json;
 }
 
-int cli_json_end(struct mr_json *json)
+static int end_object(struct mr_json *json)
 {
     const char *text;
     mr_json_object_end(json);
@@ -163,6 +163,13 @@ int cli_json_end(struct mr_json *json)
     json_printed = json_printed || code == CLI_OK;
     mr_json_destroy(json);
     return code;
+}
+
+int cli_json_end(struct mr_json *json)
+{
+    if (first_error[0]) /* what there is of a result comes with what failed */
+        mr_json_string(json, "error", first_error);
+    return end_object(json);
 }
 
 int cli_json_end_config(struct mr_json *json, const struct mr_option *table, const void *values)
@@ -189,7 +196,7 @@ static void print_json_error(int code)
         return;
     mr_json_string(json, "error", first_error);
     mr_json_int(json, "exit_status", code);
-    cli_json_end(json);
+    end_object(json);
 }
 
 /* "usage: millrace bench loader|transfer [options]" */

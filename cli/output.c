@@ -17,10 +17,23 @@ static void open_to_umask(int fd)
     fchmod(fd, 0666 & ~mask);
 }
 
+/* Files are made under another name in the same folder. */
+static int check_folder(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char *folder = slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
+    int errnum = !folder ? ENOMEM : access(folder, W_OK | X_OK) == 0 ? 0 : errno;
+    free(folder);
+    return errnum ? cli_fail("%s: cannot be made: %s", path, strerror(errnum)) : CLI_OK;
+}
+
 int cli_output_check(const char *path)
 {
     struct stat st;
-    if (stat(path, &st) != 0 || S_ISREG(st.st_mode))
+    bool there = stat(path, &st) == 0;
+    if (!there && errno == ENOENT)
+        return check_folder(path);
+    if (!there || S_ISREG(st.st_mode))
         return CLI_OK;
     return cli_fail("%s: is there and no regular file: want a file's name, which is written beside it and renamed",
                     path);

@@ -388,7 +388,7 @@ int plot_check(const char *path)
 {
     if (path && !cli_ends_in(path, ".svg") && !cli_ends_in(path, ".html"))
         return cli_misuse("--plot %s: want a name that ends in .svg or .html", path);
-    return CLI_OK;
+    return path ? cli_output_check(path) : CLI_OK;
 }
 
 int plot_write(const struct plot *plot, const char *path)

@@ -133,9 +133,10 @@ static void print_result(const struct train *t)
         printf("; %.4g%% reached after %.3f s", 100 * t->opts->target, t->seconds_to_target);
     if (t->skipped)
         printf("; %" PRIu64 " step%s left out: the loss was not finite", t->skipped, cli_s(t->skipped));
-    printf("%s\n", t->end == TRAIN_PATIENCE ? "; stopped: the loss got no better (--patience)"
-                   : t->end == TRAIN_STEPS  ? "; stopped by --max-steps"
-                                            : "");
+    printf("%s\n", t->code != CLI_OK          ? "; stopped: a file could not be written"
+                   : t->end == TRAIN_PATIENCE ? "; stopped: the loss got no better (--patience)"
+                   : t->end == TRAIN_STEPS    ? "; stopped by --max-steps"
+                                              : "");
 }
 
 int train_print_end(const struct train *t)
@@ -148,7 +149,7 @@ int train_print_end(const struct train *t)
     printf("\nloader's bottleneck: %s: %s\n", t->stats.bottleneck, t->stats.reason);
     if (t->opts->plot && t->n_history)
         printf("curves: %s\n", t->opts->plot);
-    if (t->opts->checkpoint)
+    if (t->opts->checkpoint && t->code == CLI_OK)
         printf("checkpoint: %s\n", t->opts->checkpoint);
     return CLI_OK;
 }

@@ -200,6 +200,18 @@ $ millrace bench batch-size d --model softmax --sizes 32,256 --target-acc 80% -e
 knee
       "batch_size": 64,
   "knee": 64,
+# Files that cannot be written, and a rate that is none, are told before the first step; what fails later is in the JSON.
+$ millrace train d --model softmax -c none/x.st
+millrace train: none/x.st: cannot be made: No such file or directory
+[1]
+$ millrace train d --model softmax --plot none/x.svg
+millrace train: none/x.svg: cannot be made: No such file or directory
+[1]
+$ millrace train d --model softmax --lr -0.5
+millrace train: --lr -0.5: want a rate of 0 or more, or -1: the optimizer's own default
+[2]
+$ millrace train d --model softmax -e 1 --target-acc 100% --json 2>/dev/null | grep '"error"'
+  "error": "the accuracy of 100% was not reached"
 $ millrace synth digits few -n 100 --n-test 20 -q >/dev/null; millrace bench batch-size few --model softmax -e 1 | grep -cE '^ +[0-9]+ '; rm -r few
 3
 $ millrace bench batch-size d --sizes 64,32
