@@ -146,12 +146,12 @@ static int forward_node(struct pass *p, const struct mr_node *node)
     return MR_EMISUSE;
 }
 
-/* Where a node writes its input's gradient: NULL for the net's own input, scratch when another consumer's is there already. */
+/* Where a node writes its input's gradient: NULL for the net's own input and aliases of it, scratch when another consumer's is
+ * there already. */
 static void *input_grad(const struct pass *p, const struct mr_node *node)
 {
-    if (node->in == 0)
-        return NULL;
-    return p->has_grad[node->in] ? p->net->scratch : p->net->tensor[node->in].grad;
+    void *own = p->net->tensor[node->in].grad;
+    return own && p->has_grad[node->in] ? p->net->scratch : own;
 }
 
 static int backward_node(struct pass *p, const struct mr_node *node, void *dx)

@@ -239,6 +239,8 @@ static const char *const models[] = {
     "conv:4,tanh,dropout:0.4,2d,flatten,linear:5",
     "conv:4,p=1,tanh,residual:{conv:4,p=1,batchnorm,tanh,conv:4,p=1},tanh,flatten,linear:5",
     "conv:3,p=1,tanh,residual:{conv:5,s=2,p=1,bias=0,batchnorm,tanh,conv:5,p=1,tanh},sigmoid,flatten,linear:5",
+    "flatten,residual:{linear:98,tanh},linear:5",
+    "flatten,residual:{linear:30,tanh},linear:5",
 };
 
 static void all_models(struct mr_device *dev, enum mr_dtype dtype, int tf32, double bound)

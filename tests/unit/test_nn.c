@@ -153,6 +153,8 @@ static void test_gradients(void **state)
         "conv:3,tanh,residual:{conv:3,tanh,flatten},linear:5",
         "conv:3,tanh,residual:{maxpool:2,flatten},tanh,linear:5",
         "residual:{flatten,linear:10},tanh,linear:5",
+        "flatten,residual:{linear:98,tanh},linear:5",
+        "flatten,residual:{linear:30,tanh},linear:5",
         "linear:4,tanh,linear:5", /* refused on pictures: see below */
     };
     for (size_t i = 0; i + 1 < sizeof models / sizeof *models; i++)
