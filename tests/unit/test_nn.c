@@ -384,6 +384,30 @@ static void test_bad_loss(void **state)
     close_net(&f);
 }
 
+/* A residual's sum lies where its body's output did: the way around is looked at before it. */
+static void test_bad_shortcut(void **state)
+{
+    (void)state;
+    struct fixture f;
+    const struct mr_net_param *p = NULL;
+    void *params, *grads, *low;
+    const char *what;
+    open_net(&f, "conv:4,p=1,tanh,residual:{conv:6,s=2,p=1,tanh,conv:6,p=1},tanh,flatten,linear:5", MR_F32, 2, 6, 1);
+    assert_return_code(mr_net_create(f.dev, &f.o, &f.net), 0);
+    mr_net_flat(f.net, &params, &grads, &low);
+    for (uint32_t i = 0; (p = mr_net_param_get(f.net, i)) && strcmp(p->name, "conv4.weight") != 0;)
+        i++;
+    assert_non_null(p);
+    ((float *)params)[p->offset] = NAN;
+    struct mr_net_batch b = batch_of(&f, MAX_BATCH);
+    assert_return_code(mr_net_train(f.net, &b, f.stream), 0);
+    int at = mr_net_find_bad(f.net, f.stream, &what);
+    assert_return_code(at, 0);
+    assert_string_equal(mr_net_layer_get(f.net, (uint32_t)at)->name, "conv4");
+    assert_string_equal(what, "parameters");
+    close_net(&f);
+}
+
 static void test_bad_models(void **state)
 {
     (void)state;
@@ -515,10 +539,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_blas_threads), /* first: before a net has looked for the library */
 
-        cmocka_unit_test(test_gradients),    cmocka_unit_test(test_joining),     cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_loss_scale),   cmocka_unit_test(test_precision),   cmocka_unit_test(test_eval),
-        cmocka_unit_test(test_bad_loss),     cmocka_unit_test(test_bad_models),  cmocka_unit_test(test_versions),
-        cmocka_unit_test(test_limits),       cmocka_unit_test(test_known_sizes),
+        cmocka_unit_test(test_gradients),    cmocka_unit_test(test_joining),      cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_loss_scale),   cmocka_unit_test(test_precision),    cmocka_unit_test(test_eval),
+        cmocka_unit_test(test_bad_loss),     cmocka_unit_test(test_bad_shortcut), cmocka_unit_test(test_bad_models),
+        cmocka_unit_test(test_versions),     cmocka_unit_test(test_limits),       cmocka_unit_test(test_known_sizes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
