@@ -7,7 +7,8 @@
  * optimizer (optim.h) steps on.
  *
  * Shapes: a sample is c x h x w (channels, rows, columns); a vector is c x 1 x 1. Batches are [n, c, h, w] (NCHW) or
- * [n, h, w, c] (NHWC), as mr_net_opts.layout says; parameters are always in PyTorch's shapes.
+ * [n, h, w, c] (NHWC), as mr_net_opts.layout says; parameters are always in PyTorch's shapes, and outputs and MR_MSE's targets
+ * are vectors: those of a net that ends in a picture are flattened in c, h, w order.
  * Precision: MR_F32 (on CUDA with `tf32` the products by TF32 tensor cores), MR_F64 (CPU only: tests), MR_BF16 and MR_F16 (CUDA:
  * activations and products in that type, parameters and gradients in f32 with a copy of the parameters in that type).
  * Determinism: the same bits on "cpu" for any number of threads; on CUDA as cuDNN's and cuBLAS's deterministic algorithms give.

@@ -516,6 +516,8 @@ int mr_model_build(struct mr_net *net)
     int rc = model_text(net, text, sizeof text);
     if (!rc)
         rc = add_layers(&b, text, strlen(text));
+    if (!rc)
+        rc = add_flatten(&b); /* losses and callers read c, h, w, whatever the backend's layout */
     if (!rc && net->n_params == 0)
         rc = mr_error_set(MR_EOPTION, "model: '%.80s' has no layer with parameters", net->model);
     return rc;

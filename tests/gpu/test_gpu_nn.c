@@ -258,6 +258,9 @@ static void all_models(struct mr_device *dev, enum mr_dtype dtype, int tf32, dou
     one_model(dev, o, bound);
     o.model = "flatten,linear:5,softmax";
     one_model(dev, o, bound);
+    o = options("conv:3,p=1", dtype, tf32, 2, 4);
+    o.loss = MR_MSE;
+    one_model(dev, o, bound);
     o = options("conv:3,tanh,flatten,linear:5", dtype, tf32, 3, 6);
     o.layout = MR_NHWC;
     one_model(dev, o, bound);

@@ -165,7 +165,24 @@ static void test_gradients(void **state)
     check_gradients("flatten,linear:5,logsoftmax", 2, 5, MR_NLL);
     check_gradients("flatten,linear:5,tanh", 2, 5, MR_MSE);
     check_gradients("flatten,linear:5,softmax", 2, 5, MR_MSE);
+    check_gradients("conv:3,p=1", 2, 4, MR_MSE);
     check_gradients("mnist-cnn", 1, 8, MR_CROSS_ENTROPY);
+}
+
+/* A net's outputs are vectors, in c, h, w order on every device: one that ends in a picture is flattened. */
+static void test_picture_outputs(void **state)
+{
+    (void)state;
+    struct fixture f;
+    const struct mr_net_layer *l, *last = NULL;
+    open_net(&f, "conv:3,p=1", MR_F32, 2, 4, 1);
+    assert_return_code(mr_net_create(f.dev, &f.o, &f.net), 0);
+    for (uint32_t i = 0; (l = mr_net_layer_get(f.net, i)); i++)
+        last = l;
+    assert_non_null(last);
+    assert_int_equal(last->out[0], 48);
+    assert_int_equal(last->out[1] * last->out[2], 1);
+    close_net(&f);
 }
 
 /* Layers join where they can; a dropout of nothing between them keeps them apart, and must not change what is computed. */
@@ -539,10 +556,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_blas_threads), /* first: before a net has looked for the library */
 
-        cmocka_unit_test(test_gradients),    cmocka_unit_test(test_joining),      cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_loss_scale),   cmocka_unit_test(test_precision),    cmocka_unit_test(test_eval),
-        cmocka_unit_test(test_bad_loss),     cmocka_unit_test(test_bad_shortcut), cmocka_unit_test(test_bad_models),
-        cmocka_unit_test(test_versions),     cmocka_unit_test(test_limits),       cmocka_unit_test(test_known_sizes),
+        cmocka_unit_test(test_gradients),    cmocka_unit_test(test_picture_outputs),
+        cmocka_unit_test(test_joining),      cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_loss_scale),   cmocka_unit_test(test_precision),
+        cmocka_unit_test(test_eval),         cmocka_unit_test(test_bad_loss),
+        cmocka_unit_test(test_bad_shortcut), cmocka_unit_test(test_bad_models),
+        cmocka_unit_test(test_versions),     cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_known_sizes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
