@@ -42,7 +42,7 @@ struct mr_net_opts {
      *   batchnorm  flatten  softmax  logsoftmax  residual:{...}
      */
     const char *model;
-    uint32_t channels, height, width; /* of a sample: 1..65536 each */
+    uint32_t channels, height, width; /* of a sample: 1..65536 each, and below 2^31 pixels, as within the net */
     uint32_t classes;                 /* outputs of the built-in models: 1..2^20 */
     enum mr_loss loss;
     enum mr_layout layout; /* of the input batch */

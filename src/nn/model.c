@@ -11,7 +11,7 @@
 
 const char *mr_shape_text(const struct mr_nn_tensor *t, char buf[32])
 {
-    if (t->h * t->w == 1)
+    if (t->h == 1 && t->w == 1)
         snprintf(buf, 32, "%u", t->c);
     else
         snprintf(buf, 32, "%ux%ux%u", t->c, t->h, t->w);

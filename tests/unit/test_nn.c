@@ -516,6 +516,23 @@ static void test_limits(void **state)
         close_net(&f);
         free(text);
     }
+    static const struct {
+        const char *model, *text;
+        uint32_t c, h, max_batch;
+    } large[] = {{"conv:4,s=2,flatten,linear:5", "65536x65536", 1, 65536, 1},
+                 {"conv:1,p=30,k=1,conv:1,s=16,flatten,linear:5", "46400x46400", 1, 46340, 1},
+                 {"maxpool:1,linear:5", "4096", 4096, 1, 1 << 20}};
+    for (size_t i = 0; i < sizeof large / sizeof *large; i++) { /* products that 32 bits do not hold */
+        struct fixture g;
+        open_net(&g, large[i].model, MR_F32, 1, 1, 1);
+        g.o.channels = large[i].c;
+        g.o.height = g.o.width = large[i].h;
+        g.o.max_batch = large[i].max_batch;
+        assert_int_equal(mr_net_create(g.dev, &g.o, &g.net), MR_ELIMIT);
+        if (!strstr(mr_last_error(), large[i].text))
+            fail_msg("%s: the error does not say '%s': %s", large[i].model, large[i].text, mr_last_error());
+        close_net(&g);
+    }
     struct fixture f; /* more elements a sample than 32 bits count */
     open_net(&f, "flatten,linear:5", MR_F32, 2, 7, 1);
     f.o.channels = 4;
