@@ -82,8 +82,10 @@ struct mr_net_layer {
 /* What it is made of. The i-th, or NULL after the last; owned by the net. */
 MR_API const struct mr_net_param *mr_net_param_get(const struct mr_net *net, uint32_t i);
 MR_API const struct mr_net_layer *mr_net_layer_get(const struct mr_net *net, uint32_t i);
+/* Elements of the flat buffers, with the gaps between tensors: sum mr_net_param.count for the number of parameters. */
 MR_API uint64_t mr_net_n_params(const struct mr_net *net);
-/* Bytes of activations, gradients, workspace that it holds beside the parameters, of its device's memory. */
+/* Bytes of its device's memory that it holds beside the flat parameters and gradients: activations and their gradients,
+ * workspace, the low precision copy, running statistics. On "cpu" the workspace is taken in the first passes. */
 MR_API uint64_t mr_net_memory(const struct mr_net *net);
 
 /* The flat buffers, in the device's memory: f32, or f64 for MR_F64. For bf16 and fp16: [out] of low_precision, the parameters'
@@ -94,7 +96,8 @@ MR_API void mr_net_flat(struct mr_net *net, void **params, void **grads, void **
  * with the next pass. NULL: left as they are. No pass may be under way. Blocks. Returns 0, MR_EDEVICE, -ENOMEM. */
 MR_API int mr_net_set(struct mr_net *net, const void *params, const void *buffers);
 
-/* Running statistics of batch-norm and the like: flat too, saved with a model but not stepped. count 0: none. */
+/* Running statistics of batch-norm and the like: flat too, saved with a model but not stepped. [out] count: elements, with gaps;
+ * 0: none. */
 MR_API void mr_net_buffers(struct mr_net *net, void **buffers, uint64_t *count);
 MR_API const struct mr_net_param *mr_net_buffer_get(const struct mr_net *net, uint32_t i);
 

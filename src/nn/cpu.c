@@ -166,7 +166,7 @@ int mr_nn_cpu_open(const struct mr_net_opts *opts, struct mr_nn_backend **out)
     b->totals.first_not_finite = UINT64_MAX;
     uint32_t n = opts->threads ? opts->threads : (uint32_t)mr_cpu_count();
     b->n_threads = MR_MIN(MR_MAX(n, 1), MR_NN_MAX_THREADS);
-    int rc = mr_nn_cpu_room(b, 1 << 16);
+    int rc = 0;
     for (uint32_t i = 1; !rc && i < b->n_threads; i++)
         rc = start(b, i);
     if (rc) {

@@ -22,7 +22,7 @@ struct mr_nn_backend {
     uint32_t n_threads; /* with the caller's */
     uint64_t step;
     struct mr_net_totals totals;
-    void *room[MR_NN_MAX_THREADS]; /* scratch of each thread, room_bytes each */
+    void *room[MR_NN_MAX_THREADS]; /* scratch of each thread, room_bytes each; NULL until a task wants it */
     uint64_t room_bytes;
     void *partial; /* sums of tasks, added up in order afterwards */
     uint64_t partial_bytes;

@@ -21,6 +21,11 @@ static size_t FN(element_size)(struct mr_nn_backend *b, enum mr_layout *out_layo
     return sizeof(REAL);
 }
 
+static uint64_t FN(memory)(const struct mr_nn_backend *b)
+{
+    return b->n_threads * b->room_bytes + b->partial_bytes;
+}
+
 static const char *FN(runs_on)(struct mr_nn_backend *b, int product)
 {
     (void)b;
@@ -62,6 +67,7 @@ const struct mr_nn_ops TABLE = {
     .close = mr_nn_cpu_close,
     .use_stream = FN(use_stream),
     .element = FN(element_size),
+    .memory = FN(memory),
     .runs_on = FN(runs_on),
     .plan_conv = FN(plan_conv),
     .linear_forward = FN(linear_forward),

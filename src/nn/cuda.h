@@ -39,6 +39,7 @@ struct mr_nn_cuda_lane {
 struct mr_nn_backend {
     struct mr_device *device;
     struct mr_cuda *cuda;
+    uint64_t bytes;                     /* acquired by now */
     struct mr_nn_cuda_lane lane, other; /* what is enqueued goes to `lane` */
     struct CUevent_st *fork, *join;
     bool aside, forked; /* aside: lane is the second stream; forked: it has work that the first has not waited for */

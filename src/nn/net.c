@@ -250,7 +250,8 @@ uint64_t mr_net_n_params(const struct mr_net *net)
 
 uint64_t mr_net_memory(const struct mr_net *net)
 {
-    return net->arena_bytes;
+    return net->arena_bytes + (net->low ? net->n_flat * 2 : 0) + net->n_flat_buffers * net->param_element +
+           net->ops->memory(net->backend);
 }
 
 void mr_net_flat(struct mr_net *net, void **params, void **grads, void **low_precision)

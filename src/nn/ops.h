@@ -64,6 +64,7 @@ struct mr_nn_ops {
     void (*use_stream)(struct mr_nn_backend *b, struct mr_stream *stream);
     /* Bytes of an activation's element: 2, 4 or 8. [out] out_layout: the layout that it wants pictures in. */
     size_t (*element)(struct mr_nn_backend *b, enum mr_layout *out_layout);
+    uint64_t (*memory)(const struct mr_nn_backend *b); /* bytes of the device's memory that it holds by now */
     const char *(*runs_on)(struct mr_nn_backend *b, int product); /* product: 0 elementwise, 1 linear, 2 conv */
 
     /* Told before training, once for each shape that will come, so that algorithms are chosen and workspace is taken. */

@@ -276,6 +276,22 @@ static void test_blas_threads(void **state)
     dlclose(blas);
 }
 
+/* What the backend takes, for each thread, counts. */
+static void test_memory(void **state)
+{
+    (void)state;
+    uint64_t bytes[2];
+    for (uint32_t i = 0; i < 2; i++) {
+        struct fixture f;
+        open_net(&f, "conv:8,relu,conv:8,relu,flatten,linear:5", MR_F32, 1, 28, i ? 4 : 1);
+        assert_return_code(mr_net_create(f.dev, &f.o, &f.net), 0);
+        loss_of(&f);
+        bytes[i] = mr_net_memory(f.net);
+        close_net(&f);
+    }
+    assert_true(bytes[1] >= bytes[0] + 3 * 24 * 24 * 8 * 9 * sizeof(float)); /* patches of a sample */
+}
+
 /* What is not scaled says so; nothing else can be put there. */
 static void test_loss_scale(void **state)
 {
@@ -575,11 +591,11 @@ int main(void)
 
         cmocka_unit_test(test_gradients),    cmocka_unit_test(test_picture_outputs),
         cmocka_unit_test(test_joining),      cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_loss_scale),   cmocka_unit_test(test_precision),
-        cmocka_unit_test(test_eval),         cmocka_unit_test(test_bad_loss),
-        cmocka_unit_test(test_bad_shortcut), cmocka_unit_test(test_bad_models),
-        cmocka_unit_test(test_versions),     cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_known_sizes),
+        cmocka_unit_test(test_memory),       cmocka_unit_test(test_loss_scale),
+        cmocka_unit_test(test_precision),    cmocka_unit_test(test_eval),
+        cmocka_unit_test(test_bad_loss),     cmocka_unit_test(test_bad_shortcut),
+        cmocka_unit_test(test_bad_models),   cmocka_unit_test(test_versions),
+        cmocka_unit_test(test_limits),       cmocka_unit_test(test_known_sizes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
