@@ -93,7 +93,8 @@ MR_API uint64_t mr_net_memory(const struct mr_net *net);
 MR_API void mr_net_flat(struct mr_net *net, void **params, void **grads, void **low_precision);
 
 /* Puts values of the caller's, in host memory and f32 (f64 for MR_F64), into the flat buffers; the low precision copy follows
- * with the next pass. NULL: left as they are. No pass may be under way. Blocks. Returns 0, MR_EDEVICE, -ENOMEM. */
+ * with the next pass whose `copied` is 0: do one such after this. NULL: left as they are. No pass may be under way. Blocks.
+ * Returns 0, MR_EDEVICE, -ENOMEM. */
 MR_API int mr_net_set(struct mr_net *net, const void *params, const void *buffers);
 
 /* Running statistics of batch-norm and the like: flat too, saved with a model but not stepped. [out] count: elements, with gaps;
@@ -122,8 +123,8 @@ MR_API int mr_net_get_totals(struct mr_net *net, struct mr_stream *stream, struc
  * input: [n, ...] in the net's layout; MR_F32, MR_F64, MR_BF16, MR_F16, or MR_U8 with values scaled by 1/255 (input_dtype says);
  * labels: label_dtype MR_U8, MR_I32 or MR_I64, classes 0..classes-1, one a sample; for MR_MSE targets of MR_F32 or
  * MR_F64, [n, outputs of the last layer]: the caller sees to it that so many are there. 1 <= n <= max_batch.
- * step: counted by the caller from 0: keys dropout with the seed. In a captured graph it comes from a counter in the device's
- * memory that the pass increments, so a replay draws anew; `step` then only sets it (mr_net_set_step).
+ * Each pass counts one, from 0, in the device's memory: the count keys dropout with the seed, so that a graph's replay draws anew.
+ * mr_net_set_step() sets it.
  * loss_scale: the loss is multiplied by this before backward (fp16); the optimizer divides. A pointer in the device's memory
  * (host's on "cpu") to a float, or NULL for 1.
  * copied: 1 says that the low precision copy holds the parameters already, as after a step of an optimizer that writes it
