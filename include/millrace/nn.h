@@ -14,7 +14,8 @@
  * Determinism: the same bits on "cpu" for any number of threads; on CUDA as cuDNN's and cuBLAS's deterministic algorithms give.
  *
  * Threads: a net belongs to one thread at a time. While a net on "cpu" computes, the process' BLAS library (OpenBLAS, BLIS, MKL)
- * is set to one thread a call, then back to what it was. On CUDA every call that takes a stream only enqueues.
+ * is set to one thread a call, then back to what it was. On CUDA every call that takes a stream only enqueues, but where it says
+ * that it blocks. A stream is one of the net's device (else MR_EMISUSE); on "cpu" it may be NULL.
  * Errors: MR_EOPTION (a model's text: which layer, what is wrong), MR_ESHAPE (names the layer and both shapes), MR_EUNSUPPORTED
  * (which library is missing and what it is for), MR_EDEVICE, -ENOMEM.
  */
@@ -58,10 +59,11 @@ static inline void mr_net_opts_init(struct mr_net_opts *opts)
     mr_net_opts_fill(opts, sizeof *opts);
 }
 
-/* device: "cpu" or "cuda" kinds; stays open longer than the net. opts, and the text in it, are read by this call alone.
+/* device: of kind "cpu" or "cuda"; stays open longer than the net. opts, and the text in it, are read by this call alone.
  * [out] out: on success. Blocks. Returns 0, MR_EOPTION, MR_ESHAPE, MR_ELIMIT (too many layers, parameters or activations),
- * MR_EMISUSE for opts of a wrong size, MR_EUNSUPPORTED, MR_EDEVICE, MR_EDEVICEMEM, -ENOMEM. */
+ * MR_EMISUSE for NULL and for opts of a wrong size, MR_EUNSUPPORTED, MR_EDEVICE, MR_EDEVICEMEM, -ENOMEM. */
 MR_API int mr_net_create(struct mr_device *device, const struct mr_net_opts *opts, struct mr_net **out);
+/* No pass may be under way on the device. NULL is allowed. */
 MR_API void mr_net_destroy(struct mr_net *net);
 
 struct mr_net_param {
@@ -114,8 +116,9 @@ struct mr_net_totals {
     uint64_t n_not_finite;     /* batches whose loss was NaN or infinite */
     uint64_t first_not_finite; /* the step of the first of them; UINT64_MAX: none */
 };
+/* Returns 0, MR_EMISUSE, MR_EDEVICE. */
 MR_API int mr_net_zero_totals(struct mr_net *net, struct mr_stream *stream);
-/* Blocks until the stream has come here. */
+/* Blocks until the stream has come here. Returns 0, MR_EMISUSE, MR_EDEVICE, -ENOMEM. */
 MR_API int mr_net_get_totals(struct mr_net *net, struct mr_stream *stream, struct mr_net_totals *out);
 
 /*
@@ -137,15 +140,17 @@ struct mr_net_batch {
     int accumulate, copied;
     const float *loss_scale;
 };
-/* Returns 0, MR_ESHAPE (n, or a dtype, and what is wanted), MR_EMISUSE without labels, MR_EDEVICE, -ENOMEM. */
+/* Returns 0, MR_ESHAPE (n, or a dtype, and what is wanted), MR_EMISUSE without input or labels, MR_EDEVICE, -ENOMEM. */
 MR_API int mr_net_train(struct mr_net *net, const struct mr_net_batch *batch, struct mr_stream *stream);
+/* Of the passes that are enqueued after this. Returns 0, MR_EMISUSE, MR_EDEVICE. */
 MR_API int mr_net_set_step(struct mr_net *net, uint64_t step, struct mr_stream *stream);
 
 /*
  * Loss scaling for MR_F16 (Micikevicius et al.: Mixed precision training, ICLR 2018): the places that hold the scale for
  * mr_net_batch.loss_scale, its inverse for an optimizer's grad_scale, and its skip; all NULL for other types. mr_net_rescale(),
  * enqueued after the pass and before the optimizer's step, looks for gradients that overflowed: then the step is to be skipped and
- * the scale halves; after 2,000 good ones in a row it doubles. It begins at 65,536.
+ * the scale halves; after 2,000 good ones in a row it doubles. It begins at 65,536. For other types it does nothing. Returns 0,
+ * MR_EMISUSE, MR_EDEVICE.
  */
 MR_API void mr_net_scaling(struct mr_net *net, const float **loss_scale, const float **grad_scale,
                            const uint32_t **skip);
@@ -156,17 +161,19 @@ MR_API int mr_net_rescale(struct mr_net *net, struct mr_stream *stream);
 MR_API const uint32_t *mr_net_bad_loss(const struct mr_net *net);
 
 /* What it has come to, for checkpoints: the scale (a power of two up to 2^24), and good steps in a row since it changed (less
- * than 2,000); 1 and 0 for types that are not scaled. Block. Setting returns MR_ESTATE for other numbers; MR_EDEVICE. */
+ * than 2,000); 1 and 0 for types that are not scaled. Block. Return 0, MR_EMISUSE, MR_EDEVICE; setting MR_ESTATE for
+ * other numbers. */
 MR_API int mr_net_get_loss_scale(struct mr_net *net, struct mr_stream *stream, float *out_scale, uint32_t *out_good);
 MR_API int mr_net_set_loss_scale(struct mr_net *net, struct mr_stream *stream, float scale, uint32_t good);
 
 /* After a loss that was not finite: the first layer, in the order of the pass, with a parameter or an output that is not. Blocks.
- * [out] what: "parameters" or "output". Returns the layer's number for mr_net_layer_get(), -ENODATA when all is finite. */
+ * [out] what: "parameters" or "output". Returns the layer's number for mr_net_layer_get(), -ENODATA when all is finite,
+ * MR_EMISUSE, MR_EDEVICE, -ENOMEM. */
 MR_API int mr_net_find_bad(struct mr_net *net, struct mr_stream *stream, const char **what);
 
 /* Forward without dropout, with batch-norm's running statistics; adds to the totals when batch->labels. [out] outputs:
  * [n, outputs] of the net's last layer in f32 (f64), in the device's memory, until the next call; may be NULL. Without labels and
- * outputs the pass alone. Returns 0, MR_ESHAPE, MR_EDEVICE, -ENOMEM. */
+ * outputs the pass alone. Returns 0, MR_ESHAPE, MR_EMISUSE without input, MR_EDEVICE, -ENOMEM. */
 MR_API int mr_net_eval(struct mr_net *net, const struct mr_net_batch *batch, const void **outputs,
                        struct mr_stream *stream);
 

@@ -51,6 +51,10 @@ static bool is_summand(const struct mr_net *net, uint32_t i)
 
 int mr_net_find_bad(struct mr_net *net, struct mr_stream *stream, const char **what)
 {
+    int rc = mr_net_use_stream(net, stream, "mr_net_find_bad");
+    if (rc)
+        return rc;
+    stream = stream ? stream : net->stream;
     for (uint32_t i = 0; i < net->n_nodes; i++) {
         const struct mr_node *node = &net->node[i];
         int good = check_param(net, stream, node->weight);

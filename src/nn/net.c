@@ -175,7 +175,8 @@ int mr_net_create(struct mr_device *device, const struct mr_net_opts *opts, stru
 {
     struct mr_net *net = NULL;
     struct mr_net_opts all;
-    int rc = complete(opts, &all);
+    int rc = device && opts && out ? complete(opts, &all)
+                                   : mr_error_set(MR_EMISUSE, "mr_net_create: device, opts or out is NULL");
     if (!rc)
         rc = check(&all);
     if (rc)

@@ -90,6 +90,9 @@ void mr_net_fuse(struct mr_net *net);
 /* net_run.c: the pool of a node, for batches of n. */
 struct mr_nn_pool mr_net_pool_of(const struct mr_net *net, const struct mr_node *node, uint32_t n);
 
+/* net_run.c: makes it the one that calls of the backend use; MR_EMISUSE where it is none of the device's. */
+int mr_net_use_stream(const struct mr_net *net, struct mr_stream *stream, const char *call);
+
 /* net_run.c: plans what the backend wants planned. */
 int mr_net_prepare(struct mr_net *net);
 

@@ -1,6 +1,8 @@
 /* A batch through the net, forward and back. */
 #include "nn/net.h"
 
+#include "device/device.h"
+
 struct pass {
     struct mr_net *net;
     uint32_t n;
@@ -245,8 +247,18 @@ static int forward(struct pass *p, const struct mr_net_batch *batch)
     return rc;
 }
 
+int mr_net_use_stream(const struct mr_net *net, struct mr_stream *stream, const char *call)
+{
+    if (net->ops == &mr_nn_cuda && (!stream || stream->dev != net->device))
+        return mr_error_set(MR_EMISUSE, "%s: want a stream of the net's device", call);
+    net->ops->use_stream(net->backend, stream);
+    return 0;
+}
+
 static int check_batch(const struct mr_net *net, const struct mr_net_batch *batch)
 {
+    if (!batch->input)
+        return mr_error_set(MR_EMISUSE, "net: a batch without input");
     if (batch->n == 0 || batch->n > net->opts.max_batch)
         return mr_error_set(MR_ESHAPE, "net: a batch of %u samples: it was made for 1..%u", batch->n,
                             net->opts.max_batch);
@@ -272,10 +284,10 @@ int mr_net_train(struct mr_net *net, const struct mr_net_batch *batch, struct mr
     int rc = check_batch(net, batch);
     if (!rc && !batch->labels)
         rc = mr_error_set(MR_EMISUSE, "net: training wants labels");
-    if (rc)
-        return rc;
-    net->ops->use_stream(net->backend, stream);
-    rc = forward(&p, batch);
+    if (!rc)
+        rc = mr_net_use_stream(net, stream, "mr_net_train");
+    if (!rc)
+        rc = forward(&p, batch);
     if (!rc)
         rc = net->ops->loss(net->backend, net->opts.loss, p.n, (uint32_t)last->count, last->value, batch->labels,
                             batch->label_dtype, batch->loss_scale, last->grad, NULL);
@@ -290,10 +302,10 @@ int mr_net_eval(struct mr_net *net, const struct mr_net_batch *batch, const void
     struct pass p = {.net = net, .n = batch->n};
     struct mr_nn_tensor *last = last_tensor(net);
     int rc = check_batch(net, batch);
-    if (rc)
-        return rc;
-    net->ops->use_stream(net->backend, stream);
-    rc = forward(&p, batch);
+    if (!rc)
+        rc = mr_net_use_stream(net, stream, "mr_net_eval");
+    if (!rc)
+        rc = forward(&p, batch);
     if (!rc && (batch->labels || outputs))
         rc = net->ops->loss(net->backend, net->opts.loss, p.n, (uint32_t)last->count, last->value, batch->labels,
                             batch->label_dtype, NULL, NULL, outputs ? net->outputs : NULL);
@@ -319,20 +331,20 @@ int mr_net_prepare(struct mr_net *net)
 
 int mr_net_set_step(struct mr_net *net, uint64_t step, struct mr_stream *stream)
 {
-    net->ops->use_stream(net->backend, stream);
-    return net->ops->set_step(net->backend, step);
+    int rc = mr_net_use_stream(net, stream, "mr_net_set_step");
+    return rc ? rc : net->ops->set_step(net->backend, step);
 }
 
 int mr_net_zero_totals(struct mr_net *net, struct mr_stream *stream)
 {
-    net->ops->use_stream(net->backend, stream);
-    return net->ops->zero_totals(net->backend);
+    int rc = mr_net_use_stream(net, stream, "mr_net_zero_totals");
+    return rc ? rc : net->ops->zero_totals(net->backend);
 }
 
 int mr_net_get_totals(struct mr_net *net, struct mr_stream *stream, struct mr_net_totals *out)
 {
-    net->ops->use_stream(net->backend, stream);
-    return net->ops->get_totals(net->backend, out);
+    int rc = mr_net_use_stream(net, stream, "mr_net_get_totals");
+    return rc ? rc : net->ops->get_totals(net->backend, out);
 }
 
 /* The low half of a count is 0 exactly when the count is: 2^32 batches are more than lie between two looks. */
@@ -355,6 +367,6 @@ int mr_net_rescale(struct mr_net *net, struct mr_stream *stream)
 {
     if (net->opts.dtype != MR_F16)
         return 0;
-    net->ops->use_stream(net->backend, stream);
-    return net->ops->rescale(net->backend, net->n_flat, net->grads);
+    int rc = mr_net_use_stream(net, stream, "mr_net_rescale");
+    return rc ? rc : net->ops->rescale(net->backend, net->n_flat, net->grads);
 }

@@ -660,6 +660,15 @@ static void test_refusals(struct mr_device *dev)
         return;
     }
     must(rc);
+    struct mr_device *cpu;
+    must(mr_device_open("cpu", &cpu));
+    struct mr_stream *foreign = gpu_stream(cpu, "foreign");
+    const float zero = 0;
+    struct mr_net_batch b = {.input = &zero, .labels = &zero, .input_dtype = MR_F32, .label_dtype = MR_I32, .n = 1};
+    check(mr_net_train(net, &b, NULL) == MR_EMISUSE && mr_net_train(net, &b, foreign) == MR_EMISUSE);
+    check(mr_net_zero_totals(net, NULL) == MR_EMISUSE && mr_net_zero_totals(net, foreign) == MR_EMISUSE);
+    mr_stream_destroy(foreign);
+    mr_device_close(cpu);
     mr_net_destroy(net);
 }
 

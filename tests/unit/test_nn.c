@@ -5,6 +5,7 @@
 #include "unit.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <math.h>
 #include <millrace/nn.h>
 #include <millrace/optim.h>
@@ -506,6 +507,36 @@ static void test_versions(void **state)
     close_net(&f);
 }
 
+static void test_misuse(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct mr_net_totals totals;
+    const char *what;
+    float scale;
+    uint32_t good;
+    open_net(&f, "flatten,linear:5", MR_F32, 1, 4, 1);
+    assert_int_equal(mr_net_create(NULL, &f.o, &f.net), MR_EMISUSE);
+    assert_int_equal(mr_net_create(f.dev, NULL, &f.net), MR_EMISUSE);
+    assert_int_equal(mr_net_create(f.dev, &f.o, NULL), MR_EMISUSE);
+    mr_net_destroy(NULL);
+    assert_return_code(mr_net_create(f.dev, &f.o, &f.net), 0);
+    struct mr_net_batch b = batch_of(&f, MAX_BATCH);
+    b.input = NULL;
+    assert_int_equal(mr_net_train(f.net, &b, f.stream), MR_EMISUSE);
+    assert_int_equal(mr_net_eval(f.net, &b, NULL, f.stream), MR_EMISUSE);
+    b = batch_of(&f, MAX_BATCH); /* "cpu" needs no stream */
+    assert_return_code(mr_net_train(f.net, &b, NULL), 0);
+    assert_return_code(mr_net_get_totals(f.net, NULL, &totals), 0);
+    assert_int_equal(totals.n_samples, MAX_BATCH);
+    assert_int_equal(mr_net_find_bad(f.net, NULL, &what), -ENODATA);
+    assert_return_code(mr_net_get_loss_scale(f.net, NULL, &scale, &good), 0);
+    assert_return_code(mr_net_set_loss_scale(f.net, NULL, scale, good), 0);
+    b.labels = NULL;
+    assert_int_equal(mr_net_train(f.net, &b, NULL), MR_EMISUSE);
+    close_net(&f);
+}
+
 /* n residuals in one another, around one layer. */
 static char *deep(uint32_t n)
 {
@@ -595,7 +626,8 @@ int main(void)
         cmocka_unit_test(test_precision),    cmocka_unit_test(test_eval),
         cmocka_unit_test(test_bad_loss),     cmocka_unit_test(test_bad_shortcut),
         cmocka_unit_test(test_bad_models),   cmocka_unit_test(test_versions),
-        cmocka_unit_test(test_limits),       cmocka_unit_test(test_known_sizes),
+        cmocka_unit_test(test_misuse),       cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_known_sizes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
