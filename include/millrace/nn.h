@@ -11,7 +11,7 @@
  * are vectors: those of a net that ends in a picture are flattened in c, h, w order.
  * Precision: MR_F32 (on CUDA with `tf32` the products by TF32 tensor cores), MR_F64 (CPU only: tests), MR_BF16 and MR_F16 (CUDA:
  * activations and products in that type, parameters and gradients in f32 with a copy of the parameters in that type).
- * Determinism: the same bits on "cpu" for any number of threads; on CUDA as cuDNN's and cuBLAS's deterministic algorithms give.
+ * Determinism: the same bits on "cpu" for any number of threads; on CUDA as cuBLASLt's algorithms give.
  *
  * Threads: a net belongs to one thread at a time. While a net on "cpu" computes, the process' BLAS library (OpenBLAS, BLIS, MKL)
  * is set to one thread a call, then back to what it was. On CUDA every call that takes a stream only enqueues, but where it says
@@ -78,7 +78,7 @@ struct mr_net_layer {
     char name[24], text[64];  /* "conv1", "conv 32, 3x3" */
     uint32_t in[3], out[3];   /* c, h, w */
     uint64_t n_params, flops; /* flops: of one sample forward, a multiply and an add are two */
-    char runs_on[48];         /* "cuDNN, tensor cores (tf32)", "OpenBLAS", "own kernel" */
+    char runs_on[48];         /* "cuBLASLt, tensor cores (tf32)", "OpenBLAS", "own kernel" */
 };
 
 /* What it is made of. The i-th, or NULL after the last; owned by the net. */

@@ -200,8 +200,8 @@ MR_API int mr_optim_state_write(struct mr_optim *optim, uint32_t i, const void *
  *   warmup:N[/start=0.01],KIND:...        in N from start times to once what the other says. SequentialLR of LinearLR(start, 1, N)
  *
  * t counts epochs for step, multistep, exponential, linear and cosine, and iterations for warmup and onecycle; /per=iteration or
- * /per=epoch after any says otherwise. After a warm-up that counts the same thing t starts at 0; when the two count different
- * things t is what it is, and the warm-up is a factor.
+ * /per=epoch says otherwise (constant and plateau take none). After a warm-up that counts the same thing t starts at 0; when
+ * the two count different things t is what it is, and the warm-up is a factor.
  */
 struct mr_schedule;
 

@@ -78,7 +78,7 @@ struct mr_net {
     uint64_t arena_bytes;
 };
 
-/* model.c: text to nodes. The built-in models' texts: mr_model_text() writes the layers of `name`, or copies what is none. */
+/* model.c: text to nodes. */
 int mr_model_build(struct mr_net *net);
 
 /* init.c: PyTorch's initial values, and into the device's memory. */

@@ -314,7 +314,7 @@ int mr_net_eval(struct mr_net *net, const struct mr_net_batch *batch, const void
     return rc;
 }
 
-/* Tells the backend every shape that will come, and warms it up, so that a later step can be recorded as a graph. */
+/* Tells the backend every shape that will come, so that a later step can be recorded as a graph. */
 int mr_net_prepare(struct mr_net *net)
 {
     struct pass p = {.net = net, .n = net->opts.max_batch};

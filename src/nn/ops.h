@@ -1,6 +1,6 @@
 /*
- * What layers are computed by: a backend's table. Layers (src/nn/layer_*.c) know shapes and which buffers; a backend
- * (cpu_*.c for f32 and f64, cuda_*.c) knows how. All buffers are the device's, all calls enqueue (or compute at once on "cpu").
+ * What layers are computed by: a backend's table. The net (net_run.c) knows shapes and which buffers; a backend
+ * (cpu*.c for f32 and f64, cuda*.c) knows how. All buffers are the device's, all calls enqueue (or compute at once on "cpu").
  * A product's activation is fused where a layer is followed by one (`act`): backward gets y, the output after it.
  */
 #ifndef MR_NN_OPS_H
