@@ -313,8 +313,8 @@ double mr_optim_get_lr(const struct mr_optim *optim, uint32_t group)
 int mr_optim_set_lr(struct mr_optim *optim, uint32_t group, double lr)
 {
     if (!(lr >= 0 && lr <= MR_OPTIM_MOST) || (group >= optim->n_parts && group != UINT32_MAX))
-        return mr_error_set(MR_EMISUSE, "mr_optim_set_lr: group %u, rate %g: want one of %u groups and a rate >= 0",
-                            group, lr, optim->n_parts);
+        return mr_error_set(MR_EMISUSE, "mr_optim_set_lr: group %u, rate %g: want one of %u groups and a rate of 0..%g",
+                            group, lr, optim->n_parts, MR_OPTIM_MOST);
     for (uint32_t i = 0; i < optim->n_parts; i++) {
         if ((group != UINT32_MAX && i != group) || optim->parts[i].lr == lr)
             continue;
