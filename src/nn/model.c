@@ -23,6 +23,8 @@ struct args {
     uint64_t n, k, s, p;
     int bias, channels;
     double share, epsilon, momentum;
+    const char *name; /* of the layer, as it is written */
+    int which;        /* of those that are added alike: an average or a maximum, an activation, a logarithm or not */
 };
 
 #define ARG(name, type, member, initial, lo, hi)                                                                       \
@@ -101,8 +103,18 @@ static struct mr_net_layer *layer_of(struct mr_net *net, const struct mr_node *n
     return &net->layer[node - net->node];
 }
 
+static int check_outputs(const struct builder *b, const struct args *a)
+{
+    return a->n ? 0
+                : mr_error_set(MR_EOPTION, "model: layer %u: %s wants how many outputs: %s:32", b->number, a->name,
+                               a->name);
+}
+
 static int add_linear(struct builder *b, const struct args *a)
 {
+    int rc = check_outputs(b, a);
+    if (rc)
+        return rc;
     struct mr_net *net = b->net;
     struct mr_nn_tensor in = net->tensor[b->at];
     char shape[32], name[24];
@@ -127,6 +139,9 @@ static int add_linear(struct builder *b, const struct args *a)
 
 static int add_conv(struct builder *b, const struct args *a)
 {
+    int rc = check_outputs(b, a);
+    if (rc)
+        return rc;
     struct mr_net *net = b->net;
     struct mr_nn_tensor in = net->tensor[b->at];
     char shape[32], name[24];
@@ -155,7 +170,7 @@ static int add_conv(struct builder *b, const struct args *a)
     return 0;
 }
 
-static int add_pool(struct builder *b, const struct args *a, int average)
+static int add_pool(struct builder *b, const struct args *a)
 {
     struct mr_nn_tensor in = b->net->tensor[b->at];
     char shape[32];
@@ -169,10 +184,10 @@ static int add_pool(struct builder *b, const struct args *a, int average)
         return MR_ELIMIT;
     node->k = (uint32_t)a->k;
     node->stride = (uint32_t)s;
-    node->k_average = average != 0;
+    node->average = a->which;
     struct mr_net_layer *layer = layer_of(b->net, node);
     snprintf(layer->name, sizeof layer->name, "pool");
-    snprintf(layer->text, sizeof layer->text, "%s %u", average ? "average pool" : "max pool", node->k);
+    snprintf(layer->text, sizeof layer->text, "%s %u", a->which ? "average pool" : "max pool", node->k);
     return 0;
 }
 
@@ -201,8 +216,9 @@ static int add_norm(struct builder *b, const struct args *a)
 
 /* An activation joins the product or norm before it; but GELU, whose gradient wants what went into it, and the first of a
  * residual's body. */
-static int add_act(struct builder *b, enum mr_act act, const char *text)
+static int add_act(struct builder *b, const struct args *a)
 {
+    enum mr_act act = (enum mr_act)a->which;
     struct mr_net *net = b->net;
     struct mr_node *last = net->n_nodes ? &net->node[net->n_nodes - 1] : NULL;
     bool product = last && (last->kind == MR_NODE_LINEAR || last->kind == MR_NODE_CONV || last->kind == MR_NODE_NORM);
@@ -211,7 +227,7 @@ static int add_act(struct builder *b, enum mr_act act, const char *text)
         last->act = act;
         struct mr_net_layer *layer = layer_of(net, last);
         size_t at = strlen(layer->text);
-        snprintf(layer->text + at, sizeof layer->text - at, ", %s", text);
+        snprintf(layer->text + at, sizeof layer->text - at, ", %s", a->name);
         return 0;
     }
     struct mr_nn_tensor in = net->tensor[b->at];
@@ -219,8 +235,8 @@ static int add_act(struct builder *b, enum mr_act act, const char *text)
     if (!node)
         return MR_ELIMIT;
     node->act = act;
-    snprintf(layer_of(net, node)->name, 24, "%s", text);
-    snprintf(layer_of(net, node)->text, 64, "%s", text);
+    snprintf(layer_of(net, node)->name, 24, "%s", a->name);
+    snprintf(layer_of(net, node)->text, 64, "%s", a->name);
     return 0;
 }
 
@@ -239,8 +255,9 @@ static int add_dropout(struct builder *b, const struct args *a)
     return 0;
 }
 
-static int add_flatten(struct builder *b)
+static int add_flatten(struct builder *b, const struct args *a)
 {
+    (void)a;
     struct mr_net *net = b->net;
     struct mr_nn_tensor in = net->tensor[b->at];
     char shape[32];
@@ -257,7 +274,7 @@ static int add_flatten(struct builder *b)
     return 0;
 }
 
-static int add_softmax(struct builder *b, int log)
+static int add_softmax(struct builder *b, const struct args *a)
 {
     struct mr_nn_tensor in = b->net->tensor[b->at];
     char shape[32];
@@ -267,9 +284,9 @@ static int add_softmax(struct builder *b, int log)
     struct mr_node *node = add_node(b, MR_NODE_SOFTMAX, in.c, 1, 1);
     if (!node)
         return MR_ELIMIT;
-    node->log = log;
-    snprintf(layer_of(b->net, node)->name, 24, log ? "log-softmax" : "softmax");
-    snprintf(layer_of(b->net, node)->text, 64, log ? "log-softmax" : "softmax");
+    node->log = a->which;
+    snprintf(layer_of(b->net, node)->name, 24, a->which ? "log-softmax" : "softmax");
+    snprintf(layer_of(b->net, node)->text, 64, a->which ? "log-softmax" : "softmax");
     return 0;
 }
 
@@ -324,8 +341,6 @@ static int add_residual(struct builder *b, char *text, size_t bytes)
     rc = add_shortcut(b, from, body);
     if (rc)
         return rc;
-    uint32_t around = b->at;
-    b->at = around;
     struct mr_nn_tensor out = b->net->tensor[body];
     struct mr_node *node = add_node(b, MR_NODE_ADD, out.c, out.h, out.w);
     if (!node)
@@ -340,44 +355,26 @@ static int add_residual(struct builder *b, char *text, size_t bytes)
 
 static const struct known {
     const char *name;
-    const struct mr_option *options;
+    int (*add)(struct builder *b, const struct args *a);
+    int which;
+    const struct mr_option *options; /* NULL: a residual, of layers */
     const char *positional;
 } known[] = {
-    {"linear", linear_options, "n"},  {"conv", conv_options, "n"},       {"maxpool", pool_options, "k"},
-    {"avgpool", pool_options, "k"},   {"dropout", dropout_options, "p"}, {"batchnorm", norm_options, NULL},
-    {"relu", no_options, NULL},       {"sigmoid", no_options, NULL},     {"tanh", no_options, NULL},
-    {"gelu", no_options, NULL},       {"flatten", no_options, NULL},     {"softmax", no_options, NULL},
-    {"logsoftmax", no_options, NULL}, {"residual", no_options, NULL},
+    {"linear", add_linear, 0, linear_options, "n"},    {"conv", add_conv, 0, conv_options, "n"},
+    {"maxpool", add_pool, 0, pool_options, "k"},       {"avgpool", add_pool, 1, pool_options, "k"},
+    {"relu", add_act, MR_ACT_RELU, no_options, NULL},  {"sigmoid", add_act, MR_ACT_SIGMOID, no_options, NULL},
+    {"tanh", add_act, MR_ACT_TANH, no_options, NULL},  {"gelu", add_act, MR_ACT_GELU, no_options, NULL},
+    {"dropout", add_dropout, 0, dropout_options, "p"}, {"batchnorm", add_norm, 0, norm_options, NULL},
+    {"flatten", add_flatten, 0, no_options, NULL},     {"softmax", add_softmax, 0, no_options, NULL},
+    {"logsoftmax", add_softmax, 1, no_options, NULL},  {"residual", NULL, 0, NULL, NULL},
 };
-static const char *const known_names[] = {"linear",    "conv",    "maxpool",    "avgpool",  "dropout",
-                                          "batchnorm", "relu",    "sigmoid",    "tanh",     "gelu",
-                                          "flatten",   "softmax", "logsoftmax", "residual", NULL};
 
-static int add_known(struct builder *b, const struct known *k, const struct args *a)
+static int no_such(const struct builder *b, const char *item)
 {
-    if (!strcmp(k->name, "linear") || !strcmp(k->name, "conv"))
-        if (a->n == 0)
-            return mr_error_set(MR_EOPTION, "model: layer %u: %s wants how many outputs: %s:32", b->number, k->name,
-                                k->name);
-    if (!strcmp(k->name, "linear"))
-        return add_linear(b, a);
-    if (!strcmp(k->name, "conv"))
-        return add_conv(b, a);
-    if (k->options == pool_options)
-        return add_pool(b, a, k->name[0] == 'a');
-    if (!strcmp(k->name, "dropout"))
-        return add_dropout(b, a);
-    if (!strcmp(k->name, "batchnorm"))
-        return add_norm(b, a);
-    if (!strcmp(k->name, "flatten"))
-        return add_flatten(b);
-    if (!strcmp(k->name, "softmax") || !strcmp(k->name, "logsoftmax"))
-        return add_softmax(b, k->name[0] == 'l');
-    static const char *const acts[] = {"", "relu", "sigmoid", "tanh", "gelu"};
-    for (int i = 1; i < (int)MR_COUNT(acts); i++)
-        if (!strcmp(k->name, acts[i]))
-            return add_act(b, (enum mr_act)i, acts[i]);
-    return mr_error_set(MR_EOPTION, "model: layer %u: %s", b->number, k->name);
+    const char *names[MR_COUNT(known) + 1] = {NULL};
+    for (size_t i = 0; i < MR_COUNT(known); i++)
+        names[i] = known[i].name;
+    return mr_error_no_such(item, names, "", "model: layer %u: '%.40s': no such layer", b->number, item);
 }
 
 /* "conv:32,k=3", which is cut up. */
@@ -392,20 +389,18 @@ static int add_layer(struct builder *b, char *item)
         const struct known *k = &known[i];
         if (strcmp(item, k->name) != 0)
             continue;
-        if (!strcmp(k->name, "residual"))
+        if (!k->options)
             return add_residual(b, args, args ? strlen(args) : 0);
         const char *positional[] = {k->positional, NULL};
         snprintf(who, sizeof who, "model: layer %u: %s:", b->number, k->name);
         int rc = mr_options_init(k->options, &a);
+        a.name = k->name;
+        a.which = k->which;
         if (!rc && args)
             rc = mr_options_parse(k->options, &a, who, args, k->positional ? positional : NULL);
-        return rc ? rc : add_known(b, k, &a);
+        return rc ? rc : k->add(b, &a);
     }
-    const char *near = mr_nearest(item, known_names);
-    return mr_error_set(MR_EOPTION,
-                        "model: layer %u: '%.40s': no such layer%s%s%s; there are linear, conv, maxpool, avgpool, "
-                        "relu, sigmoid, tanh, gelu, dropout, batchnorm, flatten, softmax, logsoftmax, residual",
-                        b->number, item, near ? ", did you mean " : "", near ? near : "", near ? "?" : "");
+    return no_such(b, item);
 }
 
 /* Where the layer at p ends: at a comma outside of braces that a new layer's name follows ("k=3" still belongs to it). */
@@ -517,7 +512,7 @@ int mr_model_build(struct mr_net *net)
     if (!rc)
         rc = add_layers(&b, text, strlen(text));
     if (!rc)
-        rc = add_flatten(&b); /* losses and callers read c, h, w, whatever the backend's layout */
+        rc = add_flatten(&b, NULL); /* losses and callers read c, h, w, whatever the backend's layout */
     if (!rc && net->n_params == 0)
         rc = mr_error_set(MR_EOPTION, "model: '%.80s' has no layer with parameters", net->model);
     return rc;

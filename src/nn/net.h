@@ -36,7 +36,8 @@ struct mr_node {
     uint32_t weight, bias; /* parameters; MR_NN_NONE. Norms: gamma and beta */
     uint32_t mean;         /* buffers: running mean, and variance behind it */
     enum mr_act act;
-    uint32_t k, stride, pad, k_average;
+    uint32_t k, stride, pad;
+    int average;
     double p; /* dropout's; a norm's momentum */
     double epsilon;
     int per_channel, log;

@@ -69,7 +69,7 @@ struct mr_nn_pool mr_net_pool_of(const struct mr_net *net, const struct mr_node 
                                .stride = node->stride,
                                .out_h = out->h,
                                .out_w = out->w,
-                               .average = (int)node->k_average,
+                               .average = node->average,
                                .layout = net->layout};
 }
 
