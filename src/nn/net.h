@@ -79,7 +79,7 @@ struct mr_net {
     uint64_t arena_bytes;
 };
 
-/* model.c: text to nodes. */
+/* model.c: text to layers, and by model_nodes.c to nodes. */
 int mr_model_build(struct mr_net *net);
 
 /* init.c: PyTorch's initial values, and into the device's memory. */
@@ -97,7 +97,7 @@ int mr_net_use_stream(const struct mr_net *net, struct mr_stream *stream, const 
 /* net_run.c: plans what the backend wants planned. */
 int mr_net_prepare(struct mr_net *net);
 
-/* The texts of shapes in errors: "32x26x26", "9216". */
+/* model_nodes.c: the texts of shapes in errors: "32x26x26", "9216". */
 const char *mr_shape_text(const struct mr_nn_tensor *t, char buf[32]);
 
 #endif
