@@ -142,12 +142,14 @@ static int fill_sums(struct mr_optim *o, struct mr_stream *stream)
     for (uint32_t i = 0; i < o->n_parts && rc == 0; i++) {
         const struct mr_optim_part *p = &o->parts[i];
         double value = p->opts.initial_accumulator_value;
+        if (value == 0)
+            continue;
         for (uint32_t k = 0; k < CHUNK; k++)
             if (o->dtype == MR_F64)
                 room[k] = value;
             else
                 ((float *)(void *)room)[k] = (float)value;
-        for (uint64_t at = p->begin; at < p->end && rc == 0 && value != 0; at += CHUNK)
+        for (uint64_t at = p->begin; at < p->end && rc == 0; at += CHUNK)
             rc = put(o, stream, (char *)o->array[0].data + at * mr_optim_size(o), room,
                      MR_MIN(p->end - at, (uint64_t)CHUNK) * mr_optim_size(o));
         if (rc == 0 && !o->host)

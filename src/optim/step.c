@@ -119,10 +119,11 @@ static void host_step(struct mr_optim *o, void *params, const void *grads, enum 
         struct host_work w = {.norm = &norm};
         mr_optim_team_run(o->team, host_norm, &w, norm.n_out);
     }
+    double squares = mr_optim_sum(o->norms, o->n_norms);
     for (uint32_t i = 0; i < o->n_parts; i++) {
         struct mr_optim_args args = args_of(o, i, params, grads, grad_dtype);
         struct host_work w = {.args = &args, .scalars = &scalars, .f64 = is_f64(o)};
-        if (mr_optim_prepare(&args, &scalars)) {
+        if (mr_optim_prepare(&args, squares, &scalars)) {
             mr_optim_team_run(o->team, host_apply, &w, chunks(args.end - args.begin));
             mr_optim_finish(&args, &scalars);
         }
