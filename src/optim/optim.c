@@ -44,7 +44,7 @@ static int set_part(struct mr_optim *o, uint32_t i, const struct mr_optim_group 
         p->opts.threads != o->opts.threads)
         return mr_error_set(MR_EOPTION, "%sclip_norm, accumulate and threads are for all groups, not for one", who);
     p->lr = p->opts.lr;
-    p->kernel = o->ops->kernel(&p->opts, p->state_of);
+    p->kernel = o->ops->pick ? o->ops->pick(&p->opts, p->state_of) : o->ops->kernel;
     if (o->opts.clip_norm > 0) {
         p->norm_part = mr_round_up(MR_MAX((g->n + NORM_PARTS - 1) / NORM_PARTS, 1), NORM_PART);
         p->n_norms = (uint32_t)((g->n + p->norm_part - 1) / p->norm_part);

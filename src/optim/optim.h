@@ -23,15 +23,33 @@ struct mr_optim_ops {
     const char *state
         [MR_OPTIM_STATES]; /* names of the kernel's arrays; NULL: no such. Kernels that have fewer leave out others:
                                            see state_of */
-    /* Which kernel does a step with these options. state_of: which of the names above the kernel's arrays are. */
-    enum mr_optim_kernel (*kernel)(const struct mr_optim_opts *opts, uint8_t state_of[MR_OPTIM_STATES]);
+    enum mr_optim_kernel kernel; /* where there is no pick() */
+    /* Optional: which kernel does a step with these options. state_of: which of the names above the kernel's arrays are. */
+    enum mr_optim_kernel (*pick)(const struct mr_optim_opts *opts, uint8_t state_of[MR_OPTIM_STATES]);
     /* Optional: the options do not go together: MR_EOPTION. */
     int (*check)(const struct mr_optim_opts *opts);
 };
 
-extern const struct mr_optim_ops mr_optim_sgd, mr_optim_momentum, mr_optim_nesterov, mr_optim_adagrad,
-    mr_optim_adadelta, mr_optim_rmsprop, mr_optim_adam, mr_optim_adamw, mr_optim_amsgrad, mr_optim_adamax,
-    mr_optim_nadam, mr_optim_radam, mr_optim_lion;
+#define MR_OPTIMIZERS(X)                                                                                               \
+    X(sgd)                                                                                                             \
+    X(momentum)                                                                                                        \
+    X(nesterov)                                                                                                        \
+    X(adagrad)                                                                                                         \
+    X(adadelta)                                                                                                        \
+    X(rmsprop)                                                                                                         \
+    X(adam)                                                                                                            \
+    X(adamw)                                                                                                           \
+    X(amsgrad)                                                                                                         \
+    X(adamax)                                                                                                          \
+    X(nadam)                                                                                                           \
+    X(radam)                                                                                                           \
+    X(lion)
+#define X(name) extern const struct mr_optim_ops mr_optim_##name;
+MR_OPTIMIZERS(X)
+#undef X
+
+/* Of adam.c: adamw's, too. */
+enum mr_optim_kernel mr_optim_pick_adam(const struct mr_optim_opts *opts, uint8_t state_of[MR_OPTIM_STATES]);
 
 /* Entries of option tables. */
 #define MR_OPTIM_REAL(member, text, low, high, about)                                                                  \

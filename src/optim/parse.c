@@ -5,9 +5,9 @@
 #include <string.h>
 
 static const struct mr_optim_ops *const kinds[] = {
-    &mr_optim_sgd,     &mr_optim_momentum, &mr_optim_nesterov, &mr_optim_adagrad, &mr_optim_adadelta,
-    &mr_optim_rmsprop, &mr_optim_adam,     &mr_optim_adamw,    &mr_optim_amsgrad, &mr_optim_adamax,
-    &mr_optim_nadam,   &mr_optim_radam,    &mr_optim_lion,
+#define X(name) &mr_optim_##name,
+    MR_OPTIMIZERS(X)
+#undef X
 };
 
 const struct mr_optim_ops *mr_optim_ops_find(const char *name, size_t n)
