@@ -5,7 +5,7 @@
 #ifndef MR_OPTIM_H
 #define MR_OPTIM_H
 
-#include "base/base.h"
+#include "base/team.h"
 #include "device/device.h"
 #include "device/kernels_optim.h"
 #include <millrace/optim.h>
@@ -128,7 +128,7 @@ struct mr_optim {
     uint64_t pending; /* accumulated calls */
     bool dirty;       /* learning rates are not where records are */
     struct mr_optim_extra extra;
-    struct mr_optim_team *team; /* NULL: one thread */
+    struct mr_team *team; /* NULL: one thread */
 };
 
 static inline uint64_t mr_optim_size(const struct mr_optim *o)
@@ -139,13 +139,7 @@ static inline uint64_t mr_optim_size(const struct mr_optim *o)
 /* Returns 0, or MR_EMISUSE when the optimizer's device wants a stream of its own and this is none. */
 int mr_optim_check_stream(const struct mr_optim *o, const struct mr_stream *stream, const char *call);
 
-/*
- * Threads that wait for work. run: calls fn(user, i) once for each i of 0..n-1, on the caller and the others, and returns when all
- * are done.
- */
-struct mr_optim_team;
-int mr_optim_team_create(uint32_t n_threads, struct mr_optim_team **out); /* the caller counts as one */
-void mr_optim_team_destroy(struct mr_optim_team *team);
-void mr_optim_team_run(struct mr_optim_team *team, void (*fn)(void *user, uint64_t i), void *user, uint64_t n);
+/* step.c: how many threads may have something to do at once. */
+uint64_t mr_optim_most_tasks(const struct mr_optim *o);
 
 #endif
