@@ -62,7 +62,6 @@ static const struct mr_net_totals *FN(totals)(const struct mr_nn_backend *b)
 }
 
 const struct mr_nn_ops TABLE = {
-    .name = "cpu",
     .open = FN(open),
     .close = mr_nn_cpu_close,
     .use_stream = FN(use_stream),
@@ -86,7 +85,6 @@ const struct mr_nn_ops TABLE = {
     .softmax_backward = FN(softmax_backward),
     .loss = FN(loss),
     .input = FN(input),
-    .permute = FN(permute),
     .step_done = FN(step_done),
     .set_step = FN(set_step),
     .zero_totals = FN(zero_totals),

@@ -358,7 +358,6 @@ static int rescale(struct mr_nn_backend *b, uint64_t count, const void *grads)
 }
 
 const struct mr_nn_ops mr_nn_cuda = {
-    .name = "cuda",
     .open = open_backend,
     .close = close_backend,
     .use_stream = use_stream,

@@ -54,8 +54,7 @@ static struct mr_nn_conv conv_of(const struct pass *p, const struct mr_node *nod
                                .pad = node->pad,
                                .out_h = out->h,
                                .out_w = out->w,
-                               .act = node->act,
-                               .layout = p->net->layout};
+                               .act = node->act};
 }
 
 struct mr_nn_pool mr_net_pool_of(const struct mr_net *net, const struct mr_node *node, uint32_t n)
@@ -69,8 +68,7 @@ struct mr_nn_pool mr_net_pool_of(const struct mr_net *net, const struct mr_node 
                                .stride = node->stride,
                                .out_h = out->h,
                                .out_w = out->w,
-                               .average = node->average,
-                               .layout = net->layout};
+                               .average = node->average};
 }
 
 /* The convolution before a pool whose nodes run as one. */
@@ -88,13 +86,8 @@ static struct mr_nn_pool_drop pool_drop_of(const struct pass *p, const struct mr
 static struct mr_nn_norm norm_of(const struct pass *p, const struct mr_node *node)
 {
     const struct mr_nn_tensor *in = &p->net->tensor[node->in];
-    return (struct mr_nn_norm){.n = p->n,
-                               .c = in->c,
-                               .hw = in->h * in->w,
-                               .epsilon = node->epsilon,
-                               .momentum = node->p,
-                               .layout = p->net->layout,
-                               .act = node->act};
+    return (struct mr_nn_norm){
+        .n = p->n, .c = in->c, .hw = in->h * in->w, .epsilon = node->epsilon, .momentum = node->p, .act = node->act};
 }
 
 static int forward_node(struct pass *p, const struct mr_node *node)
@@ -188,7 +181,7 @@ static int backward_node(struct pass *p, const struct mr_node *node, void *dx)
                                            gradient(net, node[-1].bias), p->accumulate);
         }
         struct mr_nn_pool q = mr_net_pool_of(net, node, p->n);
-        return dx ? ops->pool_backward(b, &q, in->value, out->value, out->grad, dx) : 0;
+        return dx ? ops->pool_backward(b, &q, in->value, out->grad, dx) : 0;
     }
     case MR_NODE_NORM: {
         struct mr_nn_norm m = norm_of(p, node);
