@@ -7,22 +7,12 @@ The peer is left out, with a line that says so, where this Python has no PyTorch
 """
 import argparse
 import json
-import os
-import statistics
 import subprocess
 import sys
-import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
+from peer import find, timed
+
 MODELS = "mnist-cnn mlp:300s,100r,50s softmax resnet20".split()
-
-
-def find(given):
-    root = os.path.dirname(HERE)
-    for path in (given, os.path.join(root, "bin", "nn_step"), os.path.join(root, "build", "release", "bench", "nn_step")):
-        if path and os.access(path, os.X_OK) and os.path.isfile(path):
-            return path
-    sys.exit("nn_step: no program nn_step: build it, or name it with --program")
 
 
 def block(nn, c_in, c_out, stride):
@@ -120,22 +110,6 @@ class Peer:
         return graph.replay
 
 
-def timed(torch, step, device, seconds):
-    many, times = (20, []) if device.startswith("cuda") else (1, [])
-    sync = torch.cuda.synchronize if device.startswith("cuda") else lambda: None
-    for _ in range(3):
-        step()
-    sync()
-    end = time.perf_counter() + seconds
-    while len(times) < 3 or time.perf_counter() < end:
-        start = time.perf_counter()
-        for _ in range(many):
-            step()
-        sync()
-        times.append((time.perf_counter() - start) / many * 1e3)
-    return statistics.median(times)
-
-
 def best(torch, peers, args, key, how):
     """Milliseconds and memory format of the faster one; None where PyTorch cannot. peers: nets of this key, kept for both ways."""
     model, batch, kind = key
@@ -145,7 +119,7 @@ def best(torch, peers, args, key, how):
         layouts = ["contiguous_format"] if vectors else ["contiguous_format", "channels_last"]
         peers[key] = {layout: Peer(torch, args.device, model, kind, batch, layout) for layout in layouts}
     steps = [(peer.step if how == "steps" else peer.graph(), layout) for layout, peer in peers[key].items()]
-    return min(((timed(torch, step, args.device, args.seconds), layout) for step, layout in steps if step), default=None)
+    return min(((timed(torch, step, args.device, args.seconds, 20), layout) for step, layout in steps if step), default=None)
 
 
 def main():
@@ -156,7 +130,7 @@ def main():
     parser.add_argument("--models", default=None, help="separated by spaces")
     args = parser.parse_args()
     models = args.models.split() if args.models else MODELS
-    command = [find(args.program), args.device, str(args.seconds), "adadelta:lr=1", *models]
+    command = [find("nn_step", args.program), args.device, str(args.seconds), "adadelta:lr=1", *models]
     ours = [json.loads(line) for line in subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()]
     for line in ours:
         if line["not_finite"] > 0:
