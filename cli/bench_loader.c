@@ -105,12 +105,18 @@ int bench_ours(const struct bench_set *set, const struct bench_opts *o, double s
 
 /* ---- memcpy ---- */
 
+/* Held until all threads are there; go: they all are. */
+struct gate {
+    pthread_mutex_t lock;
+    bool go;
+};
+
 struct copier {
     const unsigned char *src;
     unsigned char *dst;
     uint64_t src_bytes, dst_bytes, piece;
     double seconds;
-    pthread_barrier_t *gate;
+    struct gate *gate;
     double rate;
 };
 
@@ -118,7 +124,11 @@ static void *copy_for(void *arg)
 {
     struct copier *c = arg;
     uint64_t from = 0, to = 0, done = 0;
-    pthread_barrier_wait(c->gate);
+    pthread_mutex_lock(&c->gate->lock);
+    bool go = c->gate->go;
+    pthread_mutex_unlock(&c->gate->lock);
+    if (!go)
+        return NULL;
     uint64_t start = mr_time_ns();
     do {
         for (int i = 0; i < 64; i++) {
@@ -132,17 +142,19 @@ static void *copy_for(void *arg)
     return NULL;
 }
 
-static int start_copiers(struct copier *c, pthread_t *threads, uint32_t n, double *out)
+static int start_copiers(struct copier *c, pthread_t *threads, uint32_t n, struct gate *gate, double *out)
 {
-    for (uint32_t i = 0; i < n; i++)
-        if (pthread_create(&threads[i], NULL, copy_for, &c[i]) != 0)
-            return mr_error_set(-EAGAIN,
-                                "memcpy: a thread could not be started"); /* the others wait for ever: give up */
-    for (uint32_t i = 0; i < n; i++) {
+    uint32_t started = 0;
+    pthread_mutex_lock(&gate->lock);
+    while (started < n && pthread_create(&threads[started], NULL, copy_for, &c[started]) == 0)
+        started++;
+    gate->go = started == n;
+    pthread_mutex_unlock(&gate->lock);
+    for (uint32_t i = 0; i < started; i++) {
         pthread_join(threads[i], NULL);
         *out += c[i].rate;
     }
-    return 0;
+    return started == n ? 0 : mr_error_set(-EAGAIN, "memcpy: thread %u of %u could not be started", started + 1, n);
 }
 
 int bench_memcpy(uint64_t src_bytes, uint64_t dst_bytes, uint64_t piece, uint32_t threads, double seconds,
@@ -153,18 +165,16 @@ int bench_memcpy(uint64_t src_bytes, uint64_t dst_bytes, uint64_t piece, uint32_
     uint64_t src_share = src_bytes / threads / piece * piece + piece,
              dst_share = dst_bytes / threads / piece * piece + piece;
     unsigned char *src = malloc(src_share * threads), *dst = malloc(dst_share * threads);
-    pthread_barrier_t gate;
+    struct gate gate = {.lock = PTHREAD_MUTEX_INITIALIZER};
     int rc = c && ids && src && dst ? 0 : mr_error_set(-ENOMEM, "memcpy: no memory for %" PRIu64 " bytes", src_bytes);
     if (rc == 0) {
-        pthread_barrier_init(&gate, NULL, threads);
         memset(src, 1, src_share * threads);
         memset(dst, 2, dst_share * threads);
         for (uint32_t i = 0; i < threads; i++)
             c[i] = (struct copier){
                 src + i * src_share, dst + i * dst_share, src_share, dst_share, piece, seconds, &gate, 0};
         *out_bytes_per_s = 0;
-        rc = start_copiers(c, ids, threads, out_bytes_per_s);
-        pthread_barrier_destroy(&gate);
+        rc = start_copiers(c, ids, threads, &gate, out_bytes_per_s);
     }
     free(c);
     free(ids);

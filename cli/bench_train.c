@@ -1,6 +1,7 @@
 /* What the benches of training share. */
 #include "bench_train.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +19,15 @@ void bench_train_free(struct train_opts *opts)
 int bench_train_set(struct train_opts *opts, const char *name, const char *text)
 {
     return mr_options_set(train_options, opts, "--", name, text);
+}
+
+const char *bench_fixed(double v, int digits, const char *unit, char *buf)
+{
+    if (isnan(v))
+        snprintf(buf, CLI_HUMAN, "-");
+    else
+        snprintf(buf, CLI_HUMAN, "%.*f%s", digits, v, unit);
+    return buf;
 }
 
 char *bench_item(const char *list, char between, int i)
@@ -57,12 +67,4 @@ int bench_train_each(const char *what, const char *unit, int n, int (*one)(void 
     if (rc < 0)
         return cli_error(rc);
     return cli_interrupted() ? CLI_FAILED : CLI_OK;
-}
-
-int bench_train_json_end(struct mr_json *json, const struct mr_option *table, const void *values)
-{
-    mr_json_object(json, "config");
-    mr_options_json(table, values, json);
-    mr_json_object_end(json);
-    return cli_json_end(json);
 }

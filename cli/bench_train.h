@@ -15,8 +15,8 @@ int bench_train_set(struct train_opts *opts, const char *name, const char *text)
  * Exit code: CLI_OK when all were done. */
 int bench_train_each(const char *what, const char *unit, int n, int (*one)(void *bench, int i), void *bench);
 
-/* Ends the JSON object by every option as it stands. Exit code. */
-int bench_train_json_end(struct mr_json *json, const struct mr_option *table, const void *values);
+/* "97.25%": digits behind the point, then the unit; "-" for NaN, what was not measured. buf: CLI_HUMAN bytes. Returns it. */
+const char *bench_fixed(double v, int digits, const char *unit, char *buf);
 
 /* The i-th of a list with ';' or '|' between its items, malloc'd; NULL: past the last, or no memory. */
 char *bench_item(const char *list, char between, int i);

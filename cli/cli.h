@@ -97,8 +97,12 @@ bool cli_interrupted(void);
  * prints it, frees it; returns an exit code. */
 struct mr_json *cli_json_begin(const char *command);
 int cli_json_end(struct mr_json *json);
+/* The same, with every option as it stands as its last member, config. */
+int cli_json_end_config(struct mr_json *json, const struct mr_option *table, const void *values);
 
 /* Help and man pages. */
+extern const char cli_dataset_text[]; /* a paragraph behind the text of each command whose synopsis has a DATASET */
+bool cli_takes_dataset(const struct cli_command *command);
 void cli_help(FILE *out, const struct cli_command *command);
 void cli_help_all(FILE *out);
 const struct cli_command *cli_find(const char *name);         /* NULL: none */
@@ -112,6 +116,8 @@ const char *cli_rate(double bytes_per_s, char *buf); /* "12.3 GB/s" */
 const char *cli_count(double n, char *buf);          /* "60,000", "1.25 M" from ten million on */
 const char *cli_time(uint64_t ns, char *buf);        /* "2.35 ms" */
 const char *cli_s(uint64_t n);                       /* "s" of a plural, "" after one */
+
+bool cli_ends_in(const char *text, const char *end); /* with something before it, as a file's name with its ending */
 
 /*
  * Text tables. Column heads that begin with '>' mark columns of numbers, aligned to the right. Rows are printf texts with

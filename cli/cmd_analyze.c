@@ -251,10 +251,7 @@ static int print_json(const struct options *o, const char *path, const struct mr
         mr_json_object_end(json);
     }
     mr_json_array_end(json);
-    mr_json_object(json, "config");
-    mr_options_json(table, o, json);
-    mr_json_object_end(json);
-    return cli_json_end(json);
+    return cli_json_end_config(json, table, o);
 }
 
 /* ---- the command ---- */

@@ -20,7 +20,6 @@ struct opts {
 };
 
 static const char *const scales[] = {"none", "sqrt", "linear", NULL};
-static const char *const amps[] = {"off", "tf32", "bf16", "fp16", NULL};
 
 #define OPT(option, kind, member, ...)                                                                                 \
     {                                                                                                                  \
@@ -42,7 +41,7 @@ static const struct mr_option options[] = {
         .help = "Most epochs of each size"),
     OPT("tests", MR_OPT_UINT, tests, .initial = "4", .min = 1, .max = 1000, .unit = "tests",
         .help = "How often an epoch the accuracy is looked at; tests do not count as time"),
-    OPT("amp", MR_OPT_ENUM, amp, .initial = "tf32", .choices = amps, .help = "Precision, as for millrace train"),
+    OPT("amp", MR_OPT_ENUM, amp, .initial = "tf32", .choices = train_amps, .help = "Precision, as for millrace train"),
     OPT("device", MR_OPT_STRING, device, .key = 'd', .initial = "auto", .meta = "DEVICE", .help = "auto, cpu, cuda"),
     OPT("seed", MR_OPT_UINT, seed, .initial = "0", .help = "Of parameters and order"),
     OPT("threads", MR_OPT_UINT, threads, .initial = "0", .max = 512, .unit = "threads",
@@ -84,6 +83,21 @@ static int read_sizes(struct bench *b)
                       MAX_SIZES, 1 << 20);
 }
 
+/* Larger batches than the data set would be cut to it, and the rows say what was not measured. */
+static int check_sizes(const struct bench *b)
+{
+    struct mr_dataset *ds;
+    uint64_t largest = b->size[b->n - 1].batch;
+    int rc = mr_dataset_open(b->dataset, &ds);
+    if (rc < 0)
+        return cli_error(rc);
+    uint64_t n = mr_dataset_length(ds);
+    mr_dataset_close(ds);
+    return largest <= n ? CLI_OK
+                        : cli_misuse("--sizes %s: %s has %" PRIu64 " sample%s: want no larger batches", b->opts->sizes,
+                                     b->dataset, n, cli_s(n));
+}
+
 static uint64_t net_bytes(const struct train *t)
 {
     uint64_t bytes = mr_net_memory(t->net) + 2 * mr_net_n_params(t->net) * sizeof(float);
@@ -113,12 +127,13 @@ static int part(struct train *t, uint64_t steps, double *seconds, uint64_t *samp
 
 static int run_size(struct train *t, const struct opts *o, struct size_result *r)
 {
-    uint64_t batches = mr_loader_batches(t->ld), steps = (batches + o->tests - 1) / o->tests, samples;
+    uint64_t batches = mr_loader_batches(t->ld), most = (batches + o->tests - 1) / o->tests, samples;
     struct train_sums sums;
     double seconds;
     int rc = part(t, WARM_STEPS, &seconds, &samples);
     double warm = seconds;
-    for (uint64_t i = 0; i < o->epochs * o->tests && rc > 0 && !cli_interrupted(); i++) {
+    for (uint64_t left = o->epochs * batches, steps; left > 0 && rc > 0 && !cli_interrupted(); left -= steps) {
+        steps = left < most ? left : most;
         rc = part(t, steps, &seconds, &samples);
         r->seconds += seconds;
         r->samples += samples;
@@ -143,7 +158,7 @@ static int set_options(struct train_opts *train, const struct opts *o, struct si
     double by = (double)r->batch / 64;
     r->lr = o->lr * (o->scale == SCALE_LINEAR ? by : o->scale == SCALE_SQRT ? sqrt(by) : 1);
     train->batch_size = r->batch;
-    train->epochs = o->epochs + 2;
+    train->epochs = 1000000000; /* steps are counted: warm ones, too, take batches */
     train->seed = o->seed;
     train->threads = o->threads;
     train->lr = r->lr;
@@ -193,7 +208,7 @@ static void find_knee(struct bench *b)
 
 static void print_text(const struct bench *b)
 {
-    char rate[CLI_HUMAN], net[CLI_HUMAN], loader[CLI_HUMAN], head[64], seconds[32];
+    char rate[CLI_HUMAN], net[CLI_HUMAN], loader[CLI_HUMAN], head[64], seconds[CLI_HUMAN], accuracy[CLI_HUMAN];
     int fastest = -1;
     printf("%s: %s by %s, learning rate %g at 64, scaled: %s; device %s%s%s\n\n", b->data, b->opts->model,
            b->opts->optimizer, b->opts->lr, scales[b->opts->scale], b->device, b->device_model[0] ? ": " : "",
@@ -203,14 +218,12 @@ static void print_text(const struct bench *b)
     struct cli_table *table = cli_table_create(head);
     for (int i = 0; i < b->n; i++) {
         const struct size_result *r = &b->size[i];
-        bool reached = !isnan(r->seconds_to_target);
-        if (reached && (fastest < 0 || r->seconds_to_target < b->size[fastest].seconds_to_target))
+        if (!isnan(r->seconds_to_target) && (fastest < 0 || r->seconds_to_target < b->size[fastest].seconds_to_target))
             fastest = i;
-        snprintf(seconds, sizeof seconds, "%.2f", r->seconds_to_target);
-        cli_table_row(table, "%" PRIu64 "\t%.3g\t%s\t%s\t%s\t%.2f%%\t%s\t%s", r->batch, r->lr,
+        cli_table_row(table, "%" PRIu64 "\t%.3g\t%s\t%s\t%s\t%s\t%s\t%s", r->batch, r->lr,
                       cli_count(r->samples_per_s, rate), cli_bytes(r->net_bytes, net),
-                      cli_bytes(r->loader_bytes, loader), 100 * r->accuracy, reached ? seconds : "-",
-                      i == b->knee ? "<- knee" : "");
+                      cli_bytes(r->loader_bytes, loader), bench_fixed(100 * r->accuracy, 2, "%", accuracy),
+                      bench_fixed(r->seconds_to_target, 2, "", seconds), i == b->knee ? "<- knee" : "");
     }
     cli_table_print(table, stdout, 2);
     printf("\nknee: %" PRIu64 ", the smallest batch with 90%% of the highest throughput\n", b->size[b->knee].batch);
@@ -241,7 +254,7 @@ static int print_json(const struct bench *b)
     }
     mr_json_array_end(json);
     mr_json_uint(json, "knee", b->size[b->knee].batch);
-    return bench_train_json_end(json, options, b->opts);
+    return cli_json_end_config(json, options, b->opts);
 }
 
 static int draw(const struct bench *b)
@@ -280,6 +293,8 @@ static int run(void *values, int n_args, char **args)
     int code = plot_check(b.opts->plot);
     if (code == CLI_OK)
         code = read_sizes(&b);
+    if (code == CLI_OK)
+        code = check_sizes(&b);
     if (code == CLI_OK)
         code = bench_train_each("batch sizes", "sizes", b.n, one, &b);
     if (code != CLI_OK)

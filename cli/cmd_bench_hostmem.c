@@ -245,10 +245,7 @@ static int print_json(const struct result *r, const struct mr_device_info *info,
         mr_json_object_end(json);
     }
     mr_json_array_end(json);
-    mr_json_object(json, "config");
-    mr_options_json(options, o, json);
-    mr_json_object_end(json);
-    return cli_json_end(json);
+    return cli_json_end_config(json, options, o);
 }
 
 static int plot(const struct result *r, const struct mr_device_info *info, const struct options *o)

@@ -58,12 +58,27 @@ static uint64_t row_bytes(const struct bench_set *set)
     return bytes;
 }
 
+/* How many bytes the copy's source has: an epoch's, where two such buffers leave half of the memory that is free. */
+static uint64_t copied_bytes(const struct bench_set *set, const char *name)
+{
+    struct mr_memory_info memory;
+    char all[CLI_HUMAN], some[CLI_HUMAN];
+    double epoch = (double)row_bytes(set) * (double)mr_dataset_length(set->ds);
+    mr_memory_get(&memory);
+    uint64_t most = memory.available_bytes / 4;
+    if (epoch <= (double)most)
+        return (uint64_t)epoch;
+    cli_warn("%s: memcpy moves %s, a quarter of the memory that is free; an epoch has %s", name, cli_bytes(most, some),
+             cli_bytes(epoch < 0x1p63 ? (uint64_t)epoch : UINT64_MAX, all));
+    return most;
+}
+
 /* Ours and memcpy in turn. The copy's source is as large as an epoch delivered, its pieces a batch; its destination is once
  * as small as the loader's ring (the stricter limit), once as large as the source. */
 static int measure(const struct bench_set *set, const struct bench_opts *o, bool with_memcpy, struct bench_result *out)
 {
     double v[5][BENCH_MAX_ROUNDS], seconds = (double)o->time_ns * 1e-9;
-    uint64_t row = row_bytes(set), epoch = row * mr_dataset_length(set->ds), piece = row * set->batch_size;
+    uint64_t epoch = with_memcpy ? copied_bytes(set, out->name) : 0, piece = row_bytes(set) * set->batch_size;
     int rc = 0;
     for (uint64_t r = 0; r < o->rounds && rc == 0; r++) {
         struct bench_ours ours;
@@ -176,8 +191,10 @@ static int print_json(const struct bench_result *results, size_t n, const struct
         json_number(json, "memcpy_to_memory_bytes_per_s", r->memcpy_far_bytes_per_s);
         json_number(json, "first_batch_ms", r->ours.first_batch_ms);
         json_number(json, "cpu_ns_per_sample", r->ours.cpu_ns_per_sample);
-        if (r->ours.samples_per_s >= 0)
+        if (r->ours.samples_per_s >= 0) {
+            mr_json_uint(json, "workers", r->ours.workers);
             mr_json_double(json, "heap_growth_bytes_per_sample", r->ours.heap_growth_per_sample);
+        }
         json_number(json, "gz_first_batch_ms", r->gz_first_batch_ms);
         json_number(json, "inflate_ms", r->inflate_ms);
         json_number(json, "state_save_ms", r->state_save_ms);
@@ -186,29 +203,28 @@ static int print_json(const struct bench_result *results, size_t n, const struct
         mr_json_object_end(json);
     }
     mr_json_array_end(json);
-    mr_json_object(json, "config");
-    mr_options_json(options, o, json);
-    mr_json_object_end(json);
-    return cli_json_end(json);
+    return cli_json_end_config(json, options, o);
 }
 
 static void print_rates(const struct bench_result *results, size_t n)
 {
-    struct cli_table *table = cli_table_create("case\t>samples/s\t>ours GB/s\t>memcpy GB/s\t>of memcpy\t>memcpy to "
-                                               "memory\t>CPU ns/sample\t>heap growth B/sample");
+    struct cli_table *table =
+        cli_table_create("case\t>workers\t>samples/s\t>ours GB/s\t>memcpy GB/s\t>of memcpy\t>memcpy to "
+                         "memory\t>CPU ns/sample\t>heap growth B/sample");
     for (size_t i = 0; i < n; i++) {
         const struct bench_result *r = &results[i];
         char count[CLI_HUMAN];
         if (r->ours.samples_per_s < 0)
             continue;
         if (r->memcpy_bytes_per_s > 0)
-            cli_table_row(table, "%s\t%s\t%.2f\t%.2f\t%.0f%%\t%.2f\t%.0f\t%.3f", r->name,
+            cli_table_row(table, "%s\t%u\t%s\t%.2f\t%.2f\t%.0f%%\t%.2f\t%.0f\t%.3f", r->name, r->ours.workers,
                           cli_count(r->ours.samples_per_s, count), r->ours.bytes_per_s * 1e-9,
                           r->memcpy_bytes_per_s * 1e-9, 100 * r->ours.bytes_per_s / r->memcpy_bytes_per_s,
                           r->memcpy_far_bytes_per_s * 1e-9, r->ours.cpu_ns_per_sample, r->ours.heap_growth_per_sample);
         else
-            cli_table_row(table, "%s\t%s\t%.2f\t\t\t\t%.0f\t%.3f", r->name, cli_count(r->ours.samples_per_s, count),
-                          r->ours.bytes_per_s * 1e-9, r->ours.cpu_ns_per_sample, r->ours.heap_growth_per_sample);
+            cli_table_row(table, "%s\t%u\t%s\t%.2f\t\t\t\t%.0f\t%.3f", r->name, r->ours.workers,
+                          cli_count(r->ours.samples_per_s, count), r->ours.bytes_per_s * 1e-9,
+                          r->ours.cpu_ns_per_sample, r->ours.heap_growth_per_sample);
     }
     cli_table_print(table, stdout, 0);
 }
@@ -216,10 +232,9 @@ static void print_rates(const struct bench_result *results, size_t n)
 static int print_text(const struct bench_result *results, size_t n, const struct bench_opts *o)
 {
     char bytes[CLI_HUMAN];
-    printf("%u worker%s; medians of %" PRIu64
-           " rounds; memcpy in as many threads, of an epoch's bytes into a ring like the "
+    printf("medians of %" PRIu64 " round%s; memcpy in as many threads, of an epoch's bytes into a ring like the "
            "loader's, or to memory as large\n\n",
-           results[0].ours.workers, results[0].ours.workers == 1 ? "" : "s", o->rounds);
+           o->rounds, cli_s(o->rounds));
     print_rates(results, n);
     for (size_t i = 0; i < n; i++) {
         const struct bench_result *r = &results[i];
@@ -273,8 +288,10 @@ static int run(void *values, int n_args, char **args)
 static const struct cli_note json_notes[] = {
     {"cases", "for each: case, and what it measured, medians over the rounds"},
     {"samples_per_s, bytes_per_s", "delivered by the loader, shuffled, after warming up"},
+    {"workers", "worker threads, and threads of memcpy"},
     {"memcpy_bytes_per_s",
-     "plain memcpy in as many threads, of as many bytes as an epoch delivers, into a ring of 4 MiB"},
+     "plain memcpy in as many threads, of as many bytes as an epoch delivers (at most a quarter of the memory that is "
+     "free), into a ring of 4 MiB"},
     {"memcpy_to_memory_bytes_per_s", "the same into memory as large as the source"},
     {"first_batch_ms, gz_first_batch_ms, inflate_ms", "from opening; inflating the .gz files alone"},
     {"cpu_ns_per_sample, heap_growth_bytes_per_sample", "processor time; growth of the heap in steady state"},

@@ -179,7 +179,7 @@ static int read_lists(struct bench *b)
                 free(optimizer);
                 return cli_misuse("--optimizers: want at most %d", MAX_OPTIMIZERS);
             }
-            net->curve[net->n++].optimizer = optimizer;
+            net->curve[net->n++] = (struct curve){.optimizer = optimizer, .test_loss = NAN};
         }
     }
     return b->n_nets ? CLI_OK : cli_misuse("--models: --quick leaves the perceptrons, and none was given");
@@ -224,8 +224,10 @@ static void print_text(const struct bench *b)
         struct cli_table *table = cli_table_create("optimizer\t>last loss\t>test loss\t>test accuracy\t>ms a step\t");
         for (int k = 0; k < b->net[i].n; k++) {
             const struct curve *c = &b->net[i].curve[k];
-            cli_table_row(table, "%s\t%.4f\t%.4f\t%.2f%%\t%.3f\t%s", c->optimizer, final_loss(c), c->test_loss,
-                          final_accuracy(c), ms_a_step(c), k == best_of(&b->net[i]) ? "<- best" : c->why);
+            char loss[CLI_HUMAN], test[CLI_HUMAN], accuracy[CLI_HUMAN], ms[CLI_HUMAN];
+            cli_table_row(table, "%s\t%s\t%s\t%s\t%s\t%s", c->optimizer, bench_fixed(final_loss(c), 4, "", loss),
+                          bench_fixed(c->test_loss, 4, "", test), bench_fixed(final_accuracy(c), 2, "%", accuracy),
+                          bench_fixed(ms_a_step(c), 3, "", ms), k == best_of(&b->net[i]) ? "<- best" : c->why);
         }
         cli_table_print(table, stdout, 2);
     }
@@ -260,7 +262,7 @@ static int print_json(const struct bench *b)
             mr_json_object_end(json);
         }
     mr_json_array_end(json);
-    return bench_train_json_end(json, options, b->opts);
+    return cli_json_end_config(json, options, b->opts);
 }
 
 static void put_html(FILE *out, const char *text)
@@ -277,12 +279,10 @@ static void html_cells(FILE *out, const struct curve *c, bool best)
     if (c->failed)
         fprintf(out, "<td class=\"first\" colspan=\"3\">%s</td>", c->why);
     else {
-        fprintf(out, "<td class=\"first\">%.4f</td><td%s>", final_loss(c), best ? " class=\"best\"" : "");
-        if (c->n_tests)
-            fprintf(out, "%.2f%%</td>", final_accuracy(c));
-        else
-            fputs("-</td>", out);
-        fprintf(out, "<td>%.3f</td>", ms_a_step(c));
+        char loss[CLI_HUMAN], accuracy[CLI_HUMAN], ms[CLI_HUMAN];
+        fprintf(out, "<td class=\"first\">%s</td><td%s>%s</td><td>%s</td>", bench_fixed(final_loss(c), 4, "", loss),
+                best ? " class=\"best\"" : "", bench_fixed(final_accuracy(c), 2, "%", accuracy),
+                bench_fixed(ms_a_step(c), 3, "", ms));
     }
 }
 

@@ -27,7 +27,8 @@ static const struct mr_option options[] = {
         .help = "The optimizer, with options"),
     OPT("batch-size", MR_OPT_UINT, batch_size, .key = 'b', .initial = "256", .min = 1, .max = 1 << 20,
         .unit = "samples", .help = "Samples in a batch"),
-    OPT("transform", MR_OPT_STRING, transform, .key = 't', .meta = "CHAIN", .help = "Ops on each sample"),
+    OPT("transform", MR_OPT_STRING, transform, .key = 't', .meta = "CHAIN",
+        .help = "Ops on each sample; millrace inspect --transforms lists them"),
     OPT("workers", MR_OPT_UINT, workers, .key = 'w', .initial = "0", .max = 512, .unit = "threads",
         .help = "Threads from the second step on; 0: as many as this process may use"),
     OPT("amp", MR_OPT_ENUM, amp, .initial = "bf16", .choices = amps, .help = "Precision of the last step"),
@@ -203,7 +204,7 @@ static int print_json(const struct bench *b)
         mr_json_object_end(json);
     }
     mr_json_array_end(json);
-    return bench_train_json_end(json, options, b->opts);
+    return cli_json_end_config(json, options, b->opts);
 }
 
 static int run(void *values, int n_args, char **args)

@@ -103,10 +103,7 @@ static int print_json(const struct streams_result *r, const struct streams_opts 
     }
     mr_json_array_end(json);
     mr_json_bool(json, "checked", r->checked);
-    mr_json_object(json, "config");
-    mr_options_json(options, o, json);
-    mr_json_object_end(json);
-    return cli_json_end(json);
+    return cli_json_end_config(json, options, o);
 }
 
 static int plot(const struct streams_result *r, const char *path)

@@ -111,10 +111,7 @@ static int print_json(const struct workers_result *r, const struct workers_opts 
         mr_json_object_end(json);
     }
     mr_json_array_end(json);
-    mr_json_object(json, "config");
-    mr_options_json(options, o, json);
-    mr_json_object_end(json);
-    return cli_json_end(json);
+    return cli_json_end_config(json, options, o);
 }
 
 static int plot(const struct workers_result *r, const uint32_t *list, int n_list, const char *path)

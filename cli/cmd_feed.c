@@ -264,10 +264,7 @@ const struct cli_command cli_feed = {
         "batches to a device, as a training loop would take them. Then tells how fast that went, where the workers' "
         "time "
         "was spent, and what the bottleneck is. An interrupt (Ctrl-C) ends the run in order: report, state and "
-        "trace are written, and the exit status is 1.\n\nDATASET is a path or URI with an optional format in front: "
-        "mnist/, "
-        "idx:FILE, npy:FILE, raw:FILE,shape=3x32x32, synthetic:n=1e6,shape=1024. millrace inspect --formats lists them "
-        "with their options.",
+        "trace are written, and the exit status is 1.",
     .options = feed_options,
     .options_bytes = sizeof(struct feed_opts),
     .min_args = 1,

@@ -109,6 +109,10 @@ static int command_page(FILE *out, const struct cli_command *command)
     roff_text(out, command->synopsis);
     fputs("\n.SH DESCRIPTION\n", out);
     paragraphs(out, command->text);
+    if (cli_takes_dataset(command)) {
+        fputs(".PP\n", out);
+        paragraphs(out, cli_dataset_text);
+    }
     fprintf(out, ".SH OPTIONS\n%s", options);
     free(options);
     notes(out, "JSON", "Members of the object that --json prints:\n", command->json);

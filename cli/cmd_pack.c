@@ -188,10 +188,7 @@ static int report(const struct pack *p, const char *dir, uint64_t ns)
     mr_json_uint(json, "kept", p->kept);
     mr_json_uint(json, "bytes", p->bytes);
     mr_json_double(json, "seconds", (double)ns * 1e-9);
-    mr_json_object(json, "config");
-    mr_options_json(table, p->o, json);
-    mr_json_object_end(json);
-    return cli_json_end(json);
+    return cli_json_end_config(json, table, p->o);
 }
 
 static int digits_of(uint64_t n)

@@ -27,7 +27,8 @@ static const struct mr_option options[] = {
         .help = "How many samples to print; all of them count for the accuracy"),
     OPT("csv", 0, MR_OPT_STRING, csv, .meta = "FILE", .help = "Write all predictions"),
     OPT("transform", 't', MR_OPT_STRING, transform, .meta = "CHAIN",
-        .help = "Ops on each sample; without it those of the training's tests"),
+        .help =
+            "Ops on each sample, which millrace inspect --transforms lists; without it those of the training's tests"),
     OPT("device", 'd', MR_OPT_STRING, device, .initial = "auto", .meta = "DEVICE", .help = "auto, cpu, cuda, cuda:1"),
     OPT("batch-size", 'b', MR_OPT_UINT, batch_size, .initial = "64", .min = 1, .max = 1 << 20, .unit = "samples",
         .help = "Samples at a time"),
@@ -55,6 +56,7 @@ struct predict {
     struct mr_loader *ld;
     struct mr_net *net;
     int label; /* the field; -1: none */
+    uint64_t batch_size;
     uint32_t classes;
     enum mr_loss loss;
     const char *model;
@@ -75,8 +77,13 @@ static int read_shape(const struct checkpoint *c, struct train_shape *s, uint64_
     if (!sample || !name || sscanf(sample, "%ux%ux%u %4s", &s->c, &s->h, &s->w, layout) != 4)
         return mr_error_set(MR_EFORMAT, "%s: does not say what samples its model takes", c->path);
     s->layout = strcmp(layout, "nhwc") == 0 ? MR_NHWC : MR_NCHW;
-    *loss = strcmp(name, "mse") == 0 ? MR_MSE : strcmp(name, "nll") == 0 ? MR_NLL : MR_CROSS_ENTROPY;
-    return checkpoint_get_uint(c, "classes", classes);
+    for (int i = 0; train_losses[i]; i++)
+        if (strcmp(name, train_losses[i]) == 0) {
+            *loss = (enum mr_loss)i;
+            return checkpoint_get_uint(c, "classes", classes);
+        }
+    return mr_error_set(MR_EFORMAT, "%s: key loss: %.40s: want %s, %s or %s", c->path, name,
+                        train_losses[MR_CROSS_ENTROPY], train_losses[MR_NLL], train_losses[MR_MSE]);
 }
 
 static int open_net(struct predict *p)
@@ -103,7 +110,7 @@ static int open_net(struct predict *p)
     no.layout = want.layout;
     no.classes = p->classes = classes > UINT32_MAX ? UINT32_MAX : (uint32_t)classes;
     no.loss = p->loss;
-    no.max_batch = (uint32_t)p->opts->batch_size;
+    no.max_batch = (uint32_t)p->batch_size;
     no.threads = (uint32_t)p->opts->threads;
     if (!no.model)
         return mr_error_set(MR_EFORMAT, "%s: does not say what model it is of", p->from->path);
@@ -129,24 +136,21 @@ static int open_all(struct predict *p, const char *dataset)
     if (rc < 0)
         return rc;
     mr_loader_opts_init(&lo);
-    lo.batch_size = p->opts->batch_size;
+    lo.batch_size = p->batch_size = train_batch_size(p->ds, p->opts->batch_size);
     lo.workers = (uint32_t)p->opts->workers;
     rc = mr_loader_open(p->ds, NULL, p->chain, p->dev, &lo, &p->ld);
     if (rc == 0)
         rc = open_net(p);
     if (rc < 0)
         return rc;
-    p->label = -1;
-    for (int f = 1; f < mr_dataset_fields(p->ds); f++)
-        if (strcmp(mr_dataset_field(p->ds, f)->name, "label") == 0)
-            p->label = f;
+    p->label = train_label_field(p->ds);
     p->classes = train_outputs(p->net); /* a list of layers says itself how many */
     if (p->label >= 0)
         rc = train_check_label(p->ld, p->label, (int)p->loss, p->classes, mr_dataset_text(p->ds));
     if (rc < 0)
         return rc;
-    p->outputs = calloc(p->opts->batch_size, p->classes * sizeof *p->outputs);
-    p->labels = calloc(p->opts->batch_size, 8);
+    p->outputs = calloc(p->batch_size, p->classes * sizeof *p->outputs);
+    p->labels = calloc(p->batch_size, 8);
     return p->outputs && p->labels ? mr_net_zero_totals(p->net, p->stream)
                                    : mr_error_set(-ENOMEM, "predict: no memory for outputs");
 }
@@ -203,14 +207,17 @@ static const char *name_of(const struct predict *p, uint32_t k, char buf[16])
 
 static void print_row(struct predict *p, uint64_t index, const int64_t *label, const struct ranked *top, uint32_t n)
 {
-    char text[1024] = "", buf[16], known[24] = "";
-    size_t at = 0;
-    for (uint32_t i = 0; i < n && at < sizeof text - 64; i++)
-        at += (size_t)snprintf(text + at, sizeof text - at, "%s%.40s %.4f", i ? ", " : "",
-                               name_of(p, top[i].label, buf), top[i].score);
+    char *text = NULL, buf[16], known[24] = "";
+    size_t bytes;
+    FILE *out = open_memstream(&text, &bytes);
+    for (uint32_t i = 0; out && i < n; i++)
+        fprintf(out, "%s%.40s %.4f", i ? ", " : "", name_of(p, top[i].label, buf), top[i].score);
+    if (out)
+        fclose(out);
     if (label)
         snprintf(known, sizeof known, "%" PRId64 "%s", *label, (uint64_t)*label == top[0].label ? "" : " (wrong)");
-    cli_table_row(p->table, "%" PRIu64 "\t%s\t%s", index, text, known);
+    cli_table_row(p->table, "%" PRIu64 "\t%s\t%s", index, text ? text : "(out of memory)", known);
+    free(text);
 }
 
 static void json_row(struct predict *p, uint64_t index, const int64_t *label, const struct ranked *top, uint32_t n)
@@ -347,12 +354,9 @@ static int json_end(struct predict *p)
     mr_json_double(p->json, "seconds", p->seconds);
     mr_json_string(p->json, "model", p->model);
     mr_json_string(p->json, "device", p->info.name);
-    mr_json_object(p->json, "config");
-    mr_options_json(options, p->opts, p->json);
-    mr_json_object_end(p->json);
     struct mr_json *json = p->json;
     p->json = NULL;
-    return cli_json_end(json);
+    return cli_json_end_config(json, options, p->opts);
 }
 
 static int open_outputs(struct predict *p)

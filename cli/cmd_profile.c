@@ -181,10 +181,7 @@ static int print_json(const struct profile_run *run, const struct mr_merge_stats
         mr_json_object_end(json);
     }
     mr_json_array_end(json);
-    mr_json_object(json, "config");
-    mr_options_json(table, run->options, json);
-    mr_json_object_end(json);
-    return cli_json_end(json);
+    return cli_json_end_config(json, table, run->options);
 }
 
 /* What nsys prints by its --stats, in its order. */
@@ -245,10 +242,8 @@ static bool has_parts(const char *folder)
 {
     bool found = false;
     DIR *dir = opendir(folder);
-    for (struct dirent *e = dir ? readdir(dir) : NULL; e && !found; e = readdir(dir)) {
-        size_t n = strlen(e->d_name);
-        found = n > 5 && strcmp(e->d_name + n - 5, ".part") == 0;
-    }
+    for (struct dirent *e = dir ? readdir(dir) : NULL; e && !found; e = readdir(dir))
+        found = cli_ends_in(e->d_name, ".part");
     if (dir)
         closedir(dir);
     return found;

@@ -210,10 +210,7 @@ static int make_all(const struct options *o, struct mr_recording *recording, con
         code = make_one(o, recording, name, json, first);
     if (json && code == CLI_OK) {
         mr_json_array_end(json);
-        mr_json_object(json, "config");
-        mr_options_json(table, o, json);
-        mr_json_object_end(json);
-        code = cli_json_end(json);
+        code = cli_json_end_config(json, table, o);
     } else {
         mr_json_destroy(json);
     }

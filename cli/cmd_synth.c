@@ -52,8 +52,7 @@ static void uri_of(const struct synth_options *o, size_t kind, const char *path,
                                  path),
            n = strlen(path);
     if (kind == 1 && o->classes > 0 && at < cap)
-        snprintf(buf + at, cap - at, ",labels=%.*s-labels.npy",
-                 (int)(n > 4 && strcmp(path + n - 4, ".npy") == 0 ? n - 4 : n), path);
+        snprintf(buf + at, cap - at, ",labels=%.*s-labels.npy", (int)(cli_ends_in(path, ".npy") ? n - 4 : n), path);
     if (kind != 2)
         return;
     for (int d = 0; d < o->shape.rank && at < cap; d++)
@@ -79,10 +78,7 @@ static int report(const struct synth_options *o, size_t kind, const char *path, 
     mr_json_string(json, "dataset", uri);
     mr_json_uint(json, "samples", n);
     mr_json_double(json, "seconds", (double)ns * 1e-9);
-    mr_json_object(json, "config");
-    mr_options_json(table, o, json);
-    mr_json_object_end(json);
-    return cli_json_end(json);
+    return cli_json_end_config(json, table, o);
 }
 
 static int run(void *options, int n_args, char **args)

@@ -44,17 +44,11 @@ static const struct {
                {".pftrace", PERFETTO},  {".perfetto-trace", PERFETTO},
                {".perfetto", PERFETTO}, {".perfetto.pb", PERFETTO}};
 
-static bool ends_in(const char *path, const char *end)
-{
-    size_t n = strlen(path), m = strlen(end);
-    return n > m && strcmp(path + n - m, end) == 0;
-}
-
 /* Returns BY_NAME when the name says nothing. */
 static int format_of(const char *path)
 {
     for (size_t i = 0; i < CLI_COUNT(endings); i++)
-        if (ends_in(path, endings[i].ending))
+        if (cli_ends_in(path, endings[i].ending))
             return endings[i].format;
     return BY_NAME;
 }
@@ -65,7 +59,7 @@ static int name_output(const char *file, int format, char **out)
     static const char *const own[] = {".sqlite", ".sqlite3", ".db"};
     size_t n = strlen(file);
     for (size_t i = 0; i < CLI_COUNT(own); i++)
-        if (ends_in(file, own[i])) {
+        if (cli_ends_in(file, own[i])) {
             n -= strlen(own[i]);
             break;
         }
@@ -104,10 +98,7 @@ static int tell(const struct options *o, const char *path, int format, uint64_t 
         mr_json_string(json, "format", formats[format]);
         mr_json_uint(json, "bytes", bytes);
         mr_json_uint(json, "events", events);
-        mr_json_object(json, "config");
-        mr_options_json(table, o, json);
-        mr_json_object_end(json);
-        return cli_json_end(json);
+        return cli_json_end_config(json, table, o);
     }
     char size[CLI_HUMAN], n[CLI_HUMAN];
     printf("%s: %s events, %s%s\n", path, cli_count((double)events, n), cli_bytes(bytes, size),

@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *const losses[] = {"cross-entropy", "nll", "mse", NULL};  /* as enum mr_loss */
-static const char *const amps[] = {"off", "tf32", "bf16", "fp16", NULL};    /* as enum train_amp */
+const char *const train_losses[] = {"cross-entropy", "nll", "mse", NULL};
+const char *const train_amps[] = {"off", "tf32", "bf16", "fp16", NULL};
 static const char *const policies[] = {"stop", "skip", NULL};               /* as enum train_on_nan */
 static const char *const caches[] = {"none", "host", "device", NULL};       /* as enum mr_cache_kind */
 static const char *const device_transforms[] = {"off", "on", "auto", NULL}; /* as enum mr_device_transforms */
@@ -32,9 +32,9 @@ const struct mr_option train_options[] = {
     OPT("schedule", 0, MR_OPT_STRING, schedule, model, .initial = "constant", .meta = "SCHEDULE",
         .help = "constant, step:0.7, multistep:0.1/30:60, exponential:0.95, linear:0/10, cosine:10, onecycle:STEPS, "
                 "plateau:0.1, warmup:500,cosine:10"),
-    OPT("loss", 0, MR_OPT_ENUM, loss, model, .initial = "cross-entropy", .choices = losses,
+    OPT("loss", 0, MR_OPT_ENUM, loss, model, .initial = "cross-entropy", .choices = train_losses,
         .help = "cross-entropy of logits, nll of log-probabilities (a model that ends in logsoftmax), mse"),
-    OPT("amp", 0, MR_OPT_ENUM, amp, model, .initial = "tf32", .choices = amps,
+    OPT("amp", 0, MR_OPT_ENUM, amp, model, .initial = "tf32", .choices = train_amps,
         .help = "Precision on GPUs: off is f32 everywhere, tf32 rounds products, bf16 and fp16 compute in 16 bits with "
                 "f32 parameters; cpu computes in f32"),
     OPT("clip-norm", 0, MR_OPT_DOUBLE, clip_norm, model, .initial = "0", .max = 1e30,
@@ -47,7 +47,7 @@ const struct mr_option train_options[] = {
     OPT("batch-size", 'b', MR_OPT_UINT, batch_size, data, .initial = "64", .min = 1, .max = 1 << 20, .unit = "samples",
         .help = "Samples in a batch"),
     OPT("transform", 't', MR_OPT_STRING, transform, data, .meta = "CHAIN",
-        .help = "Ops on each sample; without it one-channel IDX files get "
+        .help = "Ops on each sample, which millrace inspect --transforms lists; without it one-channel IDX files get "
                 "'cast(f32),scale(1/255),normalize(0.1307,0.3081)', other u8 is scaled by 1/255"),
     OPT("test", 0, MR_OPT_STRING, test, data, .meta = "DATASET",
         .help = "Test set; without it MNIST's own of the same folder; none: do not test"),
@@ -79,7 +79,9 @@ const struct mr_option train_options[] = {
     OPT("seed", 0, MR_OPT_UINT, seed, run_group, .initial = "0",
         .help = "Of initial parameters, order, dropout and random transforms"),
     OPT("target-acc", 0, MR_OPT_PERCENT, target, run_group, .initial = "0", .min = 0, .max = 1, .meta = "P%",
-        .help = "Stop when this test accuracy is reached (0.99 or 99%); the exit status is 1 when it was not"),
+        .help =
+            "Stop when this test accuracy (without a test set: training accuracy) is reached (0.99 or 99%); the exit "
+            "status is 1 when it was not"),
     OPT("patience", 0, MR_OPT_UINT, patience, run_group, .initial = "0", .unit = "epochs",
         .help = "Stop when the test loss did not get better for so many epochs; 0: do not"),
     OPT("on-nan", 0, MR_OPT_ENUM, on_nan, run_group, .initial = "stop", .choices = policies,

@@ -44,10 +44,27 @@ void cli_paragraphs(FILE *out, const char *text, int indent)
     }
 }
 
+const char cli_dataset_text[] =
+    "DATASET is [FORMAT:]PATH[,option=value...]: files or folders, here or at http://, https:// or s3://BUCKET/KEY. "
+    "Formats are found out or named: idx, npy, npz, safetensors, csv, raw, tar (WebDataset), folder and list "
+    "(pictures), "
+    "video, mix (of several), synthetic. As in mnist/, npy:x.npy,labels=y.npy, raw:FILE,shape=3x32x32, "
+    "tar:s3://bucket/shard-{000..127}.tar, synthetic:n=1e6,shape=1024. millrace inspect --formats lists all with their "
+    "options.";
+
+bool cli_takes_dataset(const struct cli_command *command)
+{
+    return strstr(command->synopsis, "DATASET") != NULL;
+}
+
 void cli_help(FILE *out, const struct cli_command *command)
 {
     fprintf(out, "usage: millrace %s %s\n\n", command->name, command->synopsis);
     cli_paragraphs(out, command->text, 0);
+    if (cli_takes_dataset(command)) {
+        fputc('\n', out);
+        cli_paragraphs(out, cli_dataset_text, 0);
+    }
     char *options = mr_options_help(command->options);
     fprintf(out, "\n%s", options ? options : "(out of memory)\n");
     free(options);

@@ -165,6 +165,14 @@ int cli_json_end(struct mr_json *json)
     return code;
 }
 
+int cli_json_end_config(struct mr_json *json, const struct mr_option *table, const void *values)
+{
+    mr_json_object(json, "config");
+    mr_options_json(table, values, json);
+    mr_json_object_end(json);
+    return cli_json_end(json);
+}
+
 static bool asks_for_json(int argc, char **argv)
 {
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)

@@ -384,15 +384,9 @@ static void draw(struct writer *w, const struct plot *plot)
     put(w, "</svg>\n");
 }
 
-static bool ends_in(const char *path, const char *end)
-{
-    size_t n = strlen(path), m = strlen(end);
-    return n > m && strcmp(path + n - m, end) == 0;
-}
-
 int plot_check(const char *path)
 {
-    if (path && !ends_in(path, ".svg") && !ends_in(path, ".html"))
+    if (path && !cli_ends_in(path, ".svg") && !cli_ends_in(path, ".html"))
         return cli_misuse("--plot %s: want a name that ends in .svg or .html", path);
     return CLI_OK;
 }
@@ -400,7 +394,7 @@ int plot_check(const char *path)
 int plot_write(const struct plot *plot, const char *path)
 {
     struct writer w = {.code = plot_check(path)};
-    bool html = ends_in(path, ".html");
+    bool html = cli_ends_in(path, ".html");
     if (w.code != CLI_OK)
         return w.code;
     w.code = cli_output_open(&w.file, path, true, false);

@@ -240,8 +240,7 @@ static int write_labels(const struct synth_options *o, struct cli_output *out)
 static void labels_path(const char *path, char *out, size_t cap)
 {
     size_t n = strlen(path);
-    bool npy = n > 4 && strcmp(path + n - 4, ".npy") == 0;
-    snprintf(out, cap, "%.*s-labels.npy", (int)(npy ? n - 4 : n), path);
+    snprintf(out, cap, "%.*s-labels.npy", (int)(cli_ends_in(path, ".npy") ? n - 4 : n), path);
 }
 
 int synth_write_npy(const struct synth_options *o, const char *path)

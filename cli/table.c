@@ -170,6 +170,12 @@ const char *cli_count(double n, char *buf)
     return buf;
 }
 
+bool cli_ends_in(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+    return n > m && strcmp(text + n - m, end) == 0;
+}
+
 const char *cli_s(uint64_t n)
 {
     return n == 1 ? "" : "s";

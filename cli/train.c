@@ -160,14 +160,13 @@ int train_open(struct train *t, struct train_data *data, const struct train_opts
     uint64_t start = mr_time_ns();
     *t = (struct train){
         .data = data, .opts = opts, .start_ns = start, .seconds_to_target = NAN, .best_test_loss = INFINITY};
-    uint64_t length = mr_dataset_length(data->ds);
     int rc = parse_every(t);
     if (rc == 0)
         rc = mr_schedule_parse(opts->schedule, &t->schedule);
     if (rc == 0 && opts->loss == MR_MSE && mr_schedule_wants_more(t->schedule))
         rc = mr_error_set(MR_EOPTION, "--schedule %s: max wants an accuracy, and --loss mse has none", opts->schedule);
     if (rc == 0)
-        rc = train_net_open(data, opts, (uint32_t)(opts->batch_size < length ? opts->batch_size : length), &t->net);
+        rc = train_net_open(data, opts, (uint32_t)train_batch_size(data->ds, opts->batch_size), &t->net);
     if (rc == 0)
         rc = open_optim(t);
     if (rc == 0)

@@ -39,6 +39,7 @@ struct train_opts {
 };
 
 extern const struct mr_option train_options[];
+extern const char *const train_losses[], *const train_amps[]; /* by enum mr_loss, enum train_amp; end with NULL */
 
 /* How a field of samples looks to a net. */
 struct train_shape {
@@ -102,9 +103,10 @@ struct train {
     uint32_t n_graphs, cap_graphs;
     uint32_t eager[8], n_eager; /* batch sizes that ran once without a graph */
 
-    uint64_t step, epoch;   /* done, from the run's start */
-    struct train_sums sums; /* of this epoch, what was taken from the net's totals so far */
-    uint64_t skipped;       /* steps left out for a loss that was not finite */
+    uint64_t step, epoch;            /* done, from the run's start */
+    struct train_sums sums;          /* of this epoch, what was taken from the net's totals so far */
+    struct train_sums sums_at_start; /* of the epoch's part before a resume, which took none of this process's time */
+    uint64_t skipped;                /* steps left out for a loss that was not finite */
     uint32_t skipped_in_row;
     bool stepped; /* in this run: the net's low precision copy, which the optimizer writes, holds the parameters */
     struct train_epoch *history;
@@ -131,6 +133,9 @@ struct train {
 /* train_data.c. dataset: URI. Returns 0 or an error (mr_last_error()); close in either case. */
 int train_data_open(struct train_data *data, const char *dataset, const struct train_opts *opts);
 void train_data_close(struct train_data *data);
+int train_label_field(const struct mr_dataset *ds); /* where the labels are; -1: nowhere */
+/* No batch is larger than the data set. */
+uint64_t train_batch_size(const struct mr_dataset *ds, uint64_t asked);
 int train_shape_of(const struct mr_spec *spec, struct train_shape *out);
 int train_loader_open(struct train_data *data, bool test, struct mr_sampler *sampler, const char *state,
                       struct mr_loader **out);

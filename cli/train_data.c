@@ -65,7 +65,7 @@ static int open_test(struct train_data *d, const char *dataset)
     if (rc < 0 || !d->test_uri)
         return rc;
     rc = mr_dataset_open(d->test_uri, &d->test);
-    if (rc < 0 && d->own_test_uri) { /* a folder with the training files alone */
+    if (rc == -ENOENT && d->own_test_uri) { /* a folder with the training files alone */
         snprintf(d->test_note, sizeof d->test_note, "none: the folder has no test files");
         d->test_uri = NULL;
         return 0;
@@ -73,12 +73,24 @@ static int open_test(struct train_data *d, const char *dataset)
     return rc;
 }
 
+int train_label_field(const struct mr_dataset *ds)
+{
+    int n = mr_dataset_fields(ds), label = n > 1 ? 1 : -1;
+    for (int f = 1; f < n; f++)
+        if (strcmp(mr_dataset_field(ds, f)->name, "label") == 0)
+            label = f;
+    return label;
+}
+
+uint64_t train_batch_size(const struct mr_dataset *ds, uint64_t asked)
+{
+    uint64_t length = mr_dataset_length(ds);
+    return asked < length ? asked : length;
+}
+
 static int find_label(struct train_data *d)
 {
-    d->label = mr_dataset_fields(d->ds) > 1 ? 1 : -1;
-    for (int f = 1; f < mr_dataset_fields(d->ds); f++)
-        if (strcmp(mr_dataset_field(d->ds, f)->name, "label") == 0)
-            d->label = f;
+    d->label = train_label_field(d->ds);
     if (d->label >= 0)
         return 0;
     return mr_error_set(MR_EMISUSE, "%s: has no labels: want a data set whose samples have a second field, the label",
@@ -165,8 +177,7 @@ int train_loader_open(struct train_data *d, bool test, struct mr_sampler *sample
     const struct train_opts *o = d->opts;
     struct mr_loader_opts lo;
     mr_loader_opts_init(&lo);
-    uint64_t length = mr_dataset_length(d->ds); /* the net is made for batches of at most that */
-    lo.batch_size = o->batch_size < length ? o->batch_size : length;
+    lo.batch_size = train_batch_size(d->ds, o->batch_size); /* the net is made for batches of at most that */
     lo.epochs = test ? 0 : o->epochs;
     lo.seed = o->seed;
     lo.workers = (uint32_t)o->workers;

@@ -14,12 +14,6 @@ struct log {
     struct train_sums sums; /* of the epoch, at the last row */
 };
 
-static bool ends_in(const char *path, const char *end)
-{
-    size_t n = strlen(path), m = strlen(end);
-    return n > m && strcmp(path + n - m, end) == 0;
-}
-
 static const char heads[] =
     "kind,epoch,step,loss,accuracy,test_loss,test_accuracy,seconds,lr,samples_per_s,data_wait\n";
 
@@ -28,20 +22,21 @@ int train_log_open(struct train *t)
     const char *path = t->opts->log;
     if (!path)
         return CLI_OK;
-    if (!ends_in(path, ".csv") && !ends_in(path, ".jsonl"))
+    if (!cli_ends_in(path, ".csv") && !cli_ends_in(path, ".jsonl"))
         return cli_misuse("--log %s: want a name that ends in .csv or .jsonl", path);
     if (cli_output_check(path) != CLI_OK)
         return CLI_FAILED;
     struct log *log = calloc(1, sizeof *log);
     if (!log)
         return cli_fail("out of memory");
-    log->json = ends_in(path, ".jsonl");
+    log->json = cli_ends_in(path, ".jsonl");
     log->file = fopen(path, t->opts->resume ? "a" : "w");
     if (!log->file) {
         int errnum = errno;
         free(log);
         return cli_fail("%s: cannot be made: %s", path, strerror(errnum));
     }
+    log->sums = t->sums; /* a resumed epoch's so far: rows begin behind them */
     t->log = log;
     if (!log->json && fseek(log->file, 0, SEEK_END) == 0 && ftell(log->file) == 0)
         fputs(heads, log->file);

@@ -23,7 +23,7 @@ static void begin_epoch(struct train *t)
     t->epoch_wait_ns = wait_ns(t);
     train_use_begin(t);
     t->epoch_steps = 0;
-    t->sums = (struct train_sums){0};
+    t->sums = t->sums_at_start = (struct train_sums){0};
 }
 
 static double per_sample(double sum, const struct train_sums *s)
@@ -50,21 +50,22 @@ static int add_epoch(struct train *t, const struct train_epoch *e)
     return 0;
 }
 
-static double score(const struct train_epoch *e)
+/* NaN: of mse, or not tested although there is a test set. */
+static double score(const struct train *t, const struct train_epoch *e)
 {
-    return isnan(e->test_accuracy) ? e->accuracy : e->test_accuracy;
+    return t->data->test ? e->test_accuracy : e->accuracy;
 }
 
 /* Of the latest epoch: is it the best, does it end the run? Also replayed over a checkpoint's. */
 static void judge(struct train *t, uint32_t i, double seconds)
 {
     const struct train_epoch *e = &t->history[i];
-    double loss = isnan(e->test_loss) ? e->loss : e->test_loss;
-    if (i == 0 || score(e) > score(&t->history[t->best]))
+    double loss = isnan(e->test_loss) ? e->loss : e->test_loss, now = score(t, e);
+    if (!isnan(now) && !(now <= score(t, &t->history[t->best])))
         t->best = i;
     t->since_best = loss < t->best_test_loss ? 0 : t->since_best + 1;
     t->best_test_loss = fmin(loss, t->best_test_loss);
-    if (t->opts->target > 0 && score(e) >= t->opts->target && isnan(t->seconds_to_target)) {
+    if (t->opts->target > 0 && now >= t->opts->target && isnan(t->seconds_to_target)) {
         t->end = TRAIN_TARGET;
         t->seconds_to_target = seconds;
     } else if (t->opts->patience && t->since_best >= t->opts->patience && t->end == TRAIN_EPOCHS)
@@ -80,7 +81,7 @@ static int test(struct train *t, struct train_epoch *e)
     int rc = train_test(t, &sums);
     e->test_seconds = since(start);
     t->testing += e->test_seconds;
-    if (rc == 0 && !cli_interrupted()) {
+    if (rc == 0) {
         e->test_loss = per_sample(sums.loss, &sums);
         e->test_accuracy = accuracy(t, &sums);
     }
@@ -102,7 +103,7 @@ static int end_epoch(struct train *t)
                             .seconds = since(t->epoch_ns),
                             .lr = mr_optim_get_lr(t->optim, 0)};
     uint64_t waited = wait_ns(t) - t->epoch_wait_ns;
-    e.samples_per_s = e.seconds > 0 ? (double)t->sums.n_samples / e.seconds : 0;
+    e.samples_per_s = e.seconds > 0 ? (double)(t->sums.n_samples - t->sums_at_start.n_samples) / e.seconds : 0;
     e.waited = train_waited(t, e.seconds, waited);
     t->waiting += e.waited * e.seconds;
     t->stepping += (1 - e.waited) * e.seconds;
@@ -113,7 +114,7 @@ static int end_epoch(struct train *t)
         return rc;
     t->epoch++;
     double loss = isnan(e.test_loss) ? e.loss : e.test_loss;
-    mr_schedule_observe(t->schedule, mr_schedule_wants_more(t->schedule) ? score(&e) : loss);
+    mr_schedule_observe(t->schedule, mr_schedule_wants_more(t->schedule) ? score(t, &e) : loss);
     judge(t, t->n_history - 1, t->earlier_seconds + since(t->start_ns));
     train_log_epoch(t, &e);
     if (!cli.json) {
@@ -141,14 +142,19 @@ static bool save_is_due(const struct train *t)
            (t->every_ns && mr_time_ns() - t->saved_ns >= t->every_ns);
 }
 
+static void look_at_limit(struct train *t)
+{
+    if (t->opts->max_steps && t->step >= t->opts->max_steps && t->end == TRAIN_EPOCHS)
+        t->end = TRAIN_STEPS;
+}
+
 /* After a step: whatever else is due. */
 static int after_step(struct train *t, bool last)
 {
     int rc = last ? end_epoch(t) : train_log_steps(t);
     if (rc < 0)
         return rc;
-    if (t->opts->max_steps && t->step >= t->opts->max_steps && t->end == TRAIN_EPOCHS)
-        t->end = TRAIN_STEPS;
+    look_at_limit(t);
     if (cli_interrupted())
         t->end = TRAIN_INTERRUPTED;
     if ((last || t->end != TRAIN_EPOCHS || save_is_due(t)) && save(t) != CLI_OK)
@@ -163,9 +169,10 @@ int train_run(struct train *t)
     struct train_sums sums = t->sums; /* of the epoch's part before a resume */
     for (uint32_t i = 0; i < t->n_history; i++)
         judge(t, i, NAN);
+    look_at_limit(t); /* a run that goes on may have done them */
     uint64_t total = mr_loader_samples(t->ld) * t->opts->epochs, done = t->step * t->opts->batch_size;
     begin_epoch(t);
-    t->sums = sums;
+    t->sums = t->sums_at_start = sums;
     t->saved_ns = mr_time_ns();
     cli_progress_begin(&t->progress, "train", total, "samples");
     while (t->end == TRAIN_EPOCHS && t->code == CLI_OK) {

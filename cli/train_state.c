@@ -71,7 +71,7 @@ struct common {
 
 static void describe(const struct train *t, char buf[][512], struct common out[N_COMMON])
 {
-    static const char *const losses[] = {"cross-entropy", "nll", "mse"}, *const amps[] = {"f32", "f32", "bf16", "fp16"};
+    static const char *const amps[] = {"f32", "f32", "bf16", "fp16"};
     const struct train_data *d = t->data;
     const struct train_opts *o = t->opts;
     int n = 0;
@@ -85,7 +85,7 @@ static void describe(const struct train *t, char buf[][512], struct common out[N
     out[n++] = (struct common){"model", "--model", o->model};
     out[n++] = (struct common){"sample", "samples", buf[0]};
     out[n++] = (struct common){"classes", "--classes", buf[1]};
-    out[n++] = (struct common){"loss", "--loss", losses[o->loss]};
+    out[n++] = (struct common){"loss", "--loss", train_losses[o->loss]};
     out[n++] = (struct common){"data", "data set", buf[2]};
     out[n++] = (struct common){"transform", "--transform", d->chain_text};
     out[n++] = (struct common){"optimizer", "--optimizer", t->optim_text};

@@ -53,8 +53,8 @@ int video_make_index(struct mr_video *v, struct mr_video_index **out)
     struct mr_video_index *index = NULL;
     uint64_t room = 0;
     bool exact = true;
-    int rc = 0;
-    while (rc == 0 && av_read_frame(v->format, v->packet) >= 0) {
+    int rc = 0, got = 0;
+    while (rc == 0 && (got = av_read_frame(v->format, v->packet)) >= 0) {
         bool counts = v->packet->stream_index == v->stream->index && !(v->packet->flags & AV_PKT_FLAG_DISCARD);
         if (counts && (rc = grow(v, &index, &room)) == 0) {
             exact = exact && v->packet->pts != AV_NOPTS_VALUE;
@@ -64,6 +64,8 @@ int video_make_index(struct mr_video *v, struct mr_video_index **out)
     }
     if (rc == 0 && v->read_error < 0)
         rc = v->read_error;
+    if (rc == 0 && got != AVERROR_EOF && got != AVERROR_INVALIDDATA) /* what a cut file ends in */
+        rc = video_error(v, got, "its packets cannot be read");
     if (rc == 0 && (!index || index->n == 0))
         rc = video_host->error(MR_EFORMAT, "%s: its video has no frames", v->source.name);
     if (rc == 0)

@@ -109,6 +109,8 @@ int mr_file_write(const char *path, const char *what, int (*fill)(FILE *file, vo
 double mr_text_to_f64(const char *text, char **end);    /* strtod in the C locale */
 const char *mr_f64_to_text(double value, char buf[32]); /* the shortest text that reads back as value; returns buf */
 
+bool mr_ends_in(const char *text, const char *end); /* with something before it */
+
 /*
  * Limits of the control groups (v1 and v2) that this process is in, the tightest from its own group up to the root.
  * root: "" for this machine; a folder with proc/self/{cgroup,mountinfo} and the groups' files, for tests.

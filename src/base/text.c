@@ -1,8 +1,9 @@
-/* Numbers as text in the C locale: a host program may have set one whose decimal point is a comma. */
+/* Text; numbers in the C locale: a host program may have set one whose decimal point is a comma. */
 #include "base/base.h"
 
 #include <locale.h>
 #include <stdio.h>
+#include <string.h>
 
 static locale_t c_locale;
 static pthread_once_t c_locale_once = PTHREAD_ONCE_INIT;
@@ -30,4 +31,10 @@ const char *mr_f64_to_text(double value, char buf[32])
     if (before)
         uselocale(before);
     return buf;
+}
+
+bool mr_ends_in(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+    return n > m && strcmp(text + n - m, end) == 0;
 }

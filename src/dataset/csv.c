@@ -293,8 +293,7 @@ static int open_csv(struct mr_dataset *ds, const void *options)
 
 static bool sniff(const char *path)
 {
-    size_t n = strlen(path);
-    return n > 4 && (strcmp(path + n - 4, ".csv") == 0 || strcmp(path + n - 4, ".tsv") == 0);
+    return mr_ends_in(path, ".csv") || mr_ends_in(path, ".tsv");
 }
 
 #define AT(member) offsetof(struct mr_csv_opts, member)

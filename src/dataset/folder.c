@@ -49,6 +49,7 @@ static int open_folder(struct mr_dataset *ds, const void *options)
     struct adding adding = {ds, o->path};
     struct mr_tree tree = {.root = o->path,
                            .what = "pictures (.jpg, .jpeg, .png, .webp)",
+                           .hint = "videos? video: opens those",
                            .wanted = mr_photos_named,
                            .add = add_picture,
                            .user = &adding,

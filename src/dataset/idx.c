@@ -200,21 +200,14 @@ static bool find_beside(const char *images, char path[PATH_BYTES])
 {
     char dir[PATH_BYTES], prefix[NAME_MAX_BYTES];
     const char *name = mr_base_name(images), *at = strstr(name, "images");
-    size_t length = strlen(name);
     if (!at || strncmp(at + 7, "idx", 3) != 0 || (at[6] != '-' && at[6] != '.'))
         return false;
     if ((size_t)(name - images) >= sizeof dir || (size_t)(at - name) >= sizeof prefix)
         return false;
     snprintf(dir, sizeof dir, "%.*s", (int)(name - images), images);
     snprintf(prefix, sizeof prefix, "%.*s", (int)(at - name), name);
-    bool gz = length > 3 && strcmp(name + length - 3, ".gz") == 0;
+    bool gz = mr_ends_in(name, ".gz");
     return find_named(dir, prefix, "labels", 1, at[6], gz, path, NULL);
-}
-
-static bool ends_with(const char *text, const char *end)
-{
-    size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
 }
 
 static bool is_folder(const char *path)
@@ -226,7 +219,7 @@ static bool is_folder(const char *path)
 static bool sniff(const char *path)
 {
     if (!is_folder(path))
-        return ends_with(path, "-ubyte") || ends_with(path, "-ubyte.gz");
+        return mr_ends_in(path, "-ubyte") || mr_ends_in(path, "-ubyte.gz");
     char found[PATH_BYTES];
     for (int i = 0; splits[i]; i++) {
         char prefix[16];

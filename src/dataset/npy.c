@@ -280,8 +280,7 @@ static int decode(const struct mr_dataset *ds, uint64_t index, const struct mr_b
 static bool sniff(const char *path)
 {
     char magic[6] = "";
-    size_t n = strlen(path);
-    if (n > 4 && strcmp(path + n - 4, ".npy") == 0)
+    if (mr_ends_in(path, ".npy"))
         return true;
     int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)

@@ -12,12 +12,6 @@ struct state {
     struct mr_records field[MR_MAX_FIELDS];
 };
 
-static bool ends_with(const char *text, const char *end)
-{
-    size_t n = strlen(text), m = strlen(end);
-    return n > m && strcmp(text + n - m, end) == 0;
-}
-
 #if MILLRACE_HAVE_ZIP
 
 #define BLOCK_BYTES (1u << 20) /* read at once: libzip asks for little at a time */
@@ -271,7 +265,7 @@ static int add_member(struct opening *o, zip_uint64_t index)
     zip_stat_t st;
     if (zip_stat_index(o->zip, index, 0, &st) < 0 || !(st.valid & ZIP_STAT_NAME))
         return refuse(&o->in, NULL, zip_strerror(o->zip));
-    if (!ends_with(st.name, ".npy"))
+    if (!mr_ends_in(st.name, ".npy"))
         return 0;
     char *name = strndup(st.name, strlen(st.name) - 4);
     if (!name)
@@ -285,7 +279,7 @@ static void see_member(struct opening *o, zip_uint64_t index)
 {
     zip_stat_t st;
     char name[64];
-    if (zip_stat_index(o->zip, index, 0, &st) < 0 || !(st.valid & ZIP_STAT_NAME) || !ends_with(st.name, ".npy"))
+    if (zip_stat_index(o->zip, index, 0, &st) < 0 || !(st.valid & ZIP_STAT_NAME) || !mr_ends_in(st.name, ".npy"))
         return;
     snprintf(name, sizeof name, "%.*s", (int)MR_MIN(strlen(st.name) - 4, sizeof name - 1), st.name);
     mr_chosen_see(&o->chosen, name);
@@ -349,7 +343,7 @@ static int decode(const struct mr_dataset *ds, uint64_t index, const struct mr_b
 
 static bool sniff(const char *path)
 {
-    return ends_with(path, ".npz");
+    return mr_ends_in(path, ".npz");
 }
 
 #define AT(member) offsetof(struct mr_npz_opts, member)

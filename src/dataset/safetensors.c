@@ -12,12 +12,6 @@ struct state {
     struct mr_records field[MR_MAX_FIELDS];
 };
 
-static bool ends_with(const char *text, const char *end)
-{
-    size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
-}
-
 /* ---- which tensors ---- */
 
 /* Bytes that look like numbers, but are none, are only for those who ask for them. */
@@ -187,7 +181,7 @@ static int open_safetensors(struct mr_dataset *ds, const void *options)
     struct opening o = {.ds = ds, .fp8 = opts->fp8};
     int rc = mr_chosen_parse(opts->path, opts->fields, &o.chosen);
     if (rc == 0)
-        rc = ends_with(opts->path, ".json") ? add_sharded(&o, opts->path) : add_file(&o, opts->path, NULL);
+        rc = mr_ends_in(opts->path, ".json") ? add_sharded(&o, opts->path) : add_file(&o, opts->path, NULL);
     if (rc == 0)
         rc = mr_chosen_check(&o.chosen, opts->path, "tensor");
     mr_chosen_free(&o.chosen);
@@ -203,7 +197,7 @@ static int locate(const struct mr_dataset *ds, uint64_t index, struct mr_extent 
 
 static bool sniff(const char *path)
 {
-    return ends_with(path, ".safetensors") || ends_with(path, ".safetensors.index.json");
+    return mr_ends_in(path, ".safetensors") || mr_ends_in(path, ".safetensors.index.json");
 }
 
 #define AT(member) offsetof(struct mr_safetensors_opts, member)

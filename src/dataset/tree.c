@@ -83,7 +83,7 @@ static void names_free(struct names *names)
 struct listing {
     const struct mr_tree *tree;
     struct names files, folders;
-    uint64_t others; /* files that are not wanted */
+    uint64_t others; /* files that are not wanted, of all folders listed */
 };
 
 static int on_entry(void *user, const char *name, bool folder, uint64_t bytes)
@@ -229,6 +229,7 @@ static int add_tree(struct walk *w, const char *folder)
     int rc = add_dir(w, folder, -1);
     if (rc == 0)
         rc = find_dirs(w);
+    const uint64_t others = w->listing.others; /* each folder's once */
     size_t *order = rc == 0 ? grow(w->order, &w->order_room, w->n_dirs, sizeof *order) : NULL;
     if (!order)
         return rc < 0 ? rc : -ENOMEM;
@@ -242,23 +243,31 @@ static int add_tree(struct walk *w, const char *folder)
         if (rc == 0)
             rc = add_files(w, w->order[i]);
     }
+    w->listing.others = others;
     return rc;
 }
 
 /* ---- classes ---- */
 
+/* Files of another kind are no reason to remove them. */
+static int empty_class(const struct mr_tree *t, uint64_t k, uint64_t others)
+{
+    if (others == 0)
+        return mr_error_set(MR_EFORMAT, "%s: class '%s' has no %s: remove the folder, or set allow-empty", t->root,
+                            t->class[k].name, t->what);
+    return mr_error_set(MR_EFORMAT, "%s: class '%s' has no %s, %llu other file%s: %s; or set allow-empty", t->root,
+                        t->class[k].name, t->what, (unsigned long long)others, others == 1 ? "" : "s", t->hint);
+}
+
 static int add_class(struct walk *w, uint64_t k)
 {
     struct mr_tree *t = w->tree;
-    uint64_t before = t->n;
+    uint64_t before = t->n, others = w->listing.others;
     int rc = add_tree(w, t->class[k].name);
     if (rc < 0)
         return rc;
     t->class[k].n = t->n - before;
-    if (t->n == before && !t->allow_empty)
-        return mr_error_set(MR_EFORMAT, "%s: class '%s' has no %s: remove the folder, or set allow-empty", t->root,
-                            t->class[k].name, t->what);
-    return 0;
+    return t->n == before && !t->allow_empty ? empty_class(t, k, w->listing.others - others) : 0;
 }
 
 /* folders: the classes' names, sorted; taken over. */
@@ -286,9 +295,10 @@ static int add_all(struct walk *w, struct listing *top)
     int rc = classes ? take_classes(t, &top->folders) : add_tree(w, "");
     for (uint64_t k = 0; rc == 0 && k < t->n_classes; k++)
         rc = add_class(w, k);
+    unsigned long long others = w->listing.others + (classes ? top->others : 0);
     if (rc == 0 && t->n == 0)
-        return mr_error_set(MR_EFORMAT, "%s: no %s, %llu other files", t->root, t->what,
-                            (unsigned long long)(w->listing.others + (classes ? top->others : 0)));
+        return mr_error_set(MR_EFORMAT, "%s: no %s, %llu other files%s%s", t->root, t->what, others, others ? ": " : "",
+                            others ? t->hint : "");
     t->n_beside = classes ? top->files.n : 0;
     return rc;
 }

@@ -11,6 +11,7 @@
 struct mr_tree {
     const char *root; /* a folder, or a place that can be listed */
     const char *what; /* files that are wanted, for errors: "pictures (.jpg, .png)" */
+    const char *hint; /* on other files where there are none that are wanted: "videos? video: opens those" */
     bool (*wanted)(const char *name, size_t length);
     int (*add)(void *user, const char *path); /* the next file; path: below the root. Returns 0 or an error */
     void *user;

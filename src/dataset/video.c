@@ -231,6 +231,7 @@ static int add_folder(struct mr_dataset *ds, const struct mr_video_opts *o)
     struct adding adding = {ds, o->path};
     struct mr_tree tree = {.root = o->path,
                            .what = "videos (.mp4, .mkv, .avi, .mov, .webm)",
+                           .hint = "pictures? folder: opens those",
                            .wanted = named,
                            .add = add_below,
                            .user = &adding,

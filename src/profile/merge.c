@@ -158,8 +158,7 @@ static int parts_find(struct merge *merge)
     int rc = 0;
     const struct dirent *entry;
     while (rc == 0 && (errno = 0, entry = readdir(dir))) {
-        size_t bytes = strlen(entry->d_name);
-        if (bytes > 5 && !strcmp(entry->d_name + bytes - 5, ".part"))
+        if (mr_ends_in(entry->d_name, ".part"))
             rc = part_add(merge, entry->d_name);
     }
     if (rc == 0 && errno)

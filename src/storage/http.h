@@ -60,7 +60,6 @@ struct mr_http_request {
     void *body;                  /* `to`, or what was malloc'd, the caller's to free; NULL when nothing came */
     /* the client's own */
     struct mr_http_job *job;
-    struct mr_http_request *next;
 };
 
 /* The process's client, started when there is none. 0, or MR_EUNSUPPORTED without libcurl. */

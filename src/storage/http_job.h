@@ -21,7 +21,6 @@ struct mr_http_job {
     CURL *easy;
     struct curl_slist *headers;
     bool judged;       /* the head was looked at: bytes may go where they belong */
-    bool keep_excerpt; /* the body explains an error */
     uint64_t got;      /* bytes in the buffer, of earlier tries too */
     uint64_t room;     /* of the buffer */
     uint64_t expected; /* what got will be at the end; UINT64_MAX: unknown */

@@ -164,6 +164,14 @@ static void try_again(struct mr_http_thread *t, struct mr_http_job *job)
     t->waiting_ns = MR_MIN(t->waiting_ns, job->due_ns);
 }
 
+/* Had all bytes come when the connection broke? To ask for those behind the last is an error. */
+static bool complete(const struct mr_http_job *job)
+{
+    const struct mr_http_request *r = job->request;
+    uint64_t all = r->want == MR_WHOLE && r->expect ? r->expect->total : r->want;
+    return job->judged && !r->head && job->got == all;
+}
+
 static void try_end(struct mr_http_thread *t, struct mr_http_job *job, CURLcode curl)
 {
     int code = 0;
@@ -171,9 +179,7 @@ static void try_end(struct mr_http_thread *t, struct mr_http_job *job, CURLcode 
     mr_curl.multi_remove_handle(t->multi, job->easy);
     give_easy(t, job);
     unlink_active(t, job);
-    bool complete = verdict == MR_HTTP_AGAIN && job->request->want != MR_WHOLE && job->got == job->request->want &&
-                    !job->request->head && job->judged;
-    if (complete) /* all bytes had come when the connection broke */
+    if (verdict == MR_HTTP_AGAIN && complete(job))
         mr_http_job_end(job, 0);
     else if (verdict == MR_HTTP_AGAIN && job->tries <= t->client->opts.retries && !stopped(job))
         try_again(t, job);

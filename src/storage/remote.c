@@ -2,7 +2,8 @@
 #include "storage/remote.h"
 #include "storage/storage.h"
 
-#include <errno.h>
+#include <math.h>
+#include <millrace/options.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -13,35 +14,43 @@ static struct mr_remote_opts now;
 static char dir_now[4096];
 
 #define DEFAULT_LIMIT (16ull << 30)
+#define LEAST_LIMIT   (1u << 20)
 
-/* Digits, perhaps with KiB, MiB, GiB or TiB behind them. 0: no such number. */
-static uint64_t bytes_of(const char *text)
+/* What $MILLRACE_CACHE_LIMIT says, else the default. 0 or the error: a limit that was meant otherwise would empty the cache. */
+static int limit_now(uint64_t *out)
 {
-    static const char units[] = "KMGT";
-    char *end;
-    errno = 0;
-    uint64_t n = text[0] >= '0' && text[0] <= '9' ? strtoull(text, &end, 10) : 0;
-    if (n == 0 || errno)
-        return 0;
-    const char *unit = *end ? strchr(units, *end) : NULL;
-    for (long i = 0; unit && i <= unit - units; i++)
-        if (!mr_mul(n, 1024, &n))
-            return 0;
-    return n;
+    static const struct mr_option table[] = {
+        {.name = "MILLRACE_CACHE_LIMIT", .type = MR_OPT_BYTES, .min = LEAST_LIMIT, .max = INFINITY}, {NULL}};
+    const char *text = getenv("MILLRACE_CACHE_LIMIT");
+    *out = DEFAULT_LIMIT;
+    return text && text[0] ? mr_options_set(table, out, "", "MILLRACE_CACHE_LIMIT", text) : 0;
 }
 
 void mr_remote_opts_fill(struct mr_remote_opts *opts, size_t size)
 {
-    const char *dir = getenv("MILLRACE_CACHE_DIR"), *limit = getenv("MILLRACE_CACHE_LIMIT");
-    uint64_t bytes = limit ? bytes_of(limit) : 0;
-    const struct mr_remote_opts full = {
+    const char *dir = getenv("MILLRACE_CACHE_DIR");
+    struct mr_remote_opts full = {
         .retries = 5,
         .connect_timeout_ms = 10000,
         .stall_timeout_ms = 30000,
         .cache_dir = dir && dir[0] ? dir : NULL,
-        .cache_limit = bytes ? bytes : DEFAULT_LIMIT,
     };
+    if (limit_now(&full.cache_limit) < 0)
+        full.cache_limit = 0; /* check() tells, should there be a cache */
     mr_opts_copy(opts, size, &full, sizeof full);
+}
+
+static int check(const struct mr_remote_opts *opts)
+{
+    uint64_t limit;
+    if (opts->connect_timeout_ms == 0 || opts->stall_timeout_ms == 0 || opts->retries > 100)
+        return mr_error_set(MR_EOPTION, "remote options: want timeouts over 0 ms and at most 100 retries");
+    if (!opts->cache_dir || opts->cache_limit >= LEAST_LIMIT)
+        return 0;
+    int rc = opts->cache_limit == 0 ? limit_now(&limit) : 0;
+    return rc < 0 ? rc
+                  : mr_error_set(MR_EOPTION, "cache limit %llu: want at least 1 MiB",
+                                 (unsigned long long)opts->cache_limit);
 }
 
 /* [out] out: room for sizeof dir_now. */
@@ -66,7 +75,9 @@ static int resolve_dir(const char *dir, char *out)
 static int set_locked(const struct mr_remote_opts *opts)
 {
     char dir[sizeof dir_now];
-    int rc = resolve_dir(opts->cache_dir, dir);
+    int rc = check(opts);
+    if (rc == 0)
+        rc = resolve_dir(opts->cache_dir, dir);
     if (rc)
         return rc;
     memcpy(dir_now, dir, sizeof dir);
@@ -85,10 +96,6 @@ int mr_remote_opts_set(const struct mr_remote_opts *given)
                             given->size, sizeof *opts);
     memcpy(opts, given, given->size); /* an older caller's is shorter */
     opts->size = sizeof *opts;
-    if (opts->connect_timeout_ms == 0 || opts->stall_timeout_ms == 0 || opts->retries > 100)
-        return mr_error_set(MR_EOPTION, "remote options: want timeouts over 0 ms and at most 100 retries");
-    if (opts->cache_dir && opts->cache_limit < 1u << 20)
-        return mr_error_set(MR_EOPTION, "cache limit %llu: want at least 1 MiB", (unsigned long long)opts->cache_limit);
     pthread_mutex_lock(&lock);
     int rc = set_locked(opts);
     pthread_mutex_unlock(&lock);

@@ -22,6 +22,10 @@ $ millrace inspect -h x | head -n 1
 usage: millrace inspect DATASET [options]
 # No line of help is wider than 100 columns.
 $ for c in $(millrace --help | sed -n 's/^  \([a-z]*\)  .*/\1/p'); do millrace $c --help; done | awk 'length > 100 && !/^  millrace /'
+# Who takes a DATASET says what one is, of which formats.
+$ millrace inspect --formats | grep -o '^[a-z]*:' | tr -d : > formats; for c in feed train predict inspect pack 'bench story' 'bench batch-size' 'bench optimizers'; do millrace $c --help > text; grep -q '^DATASET is ' text || echo "$c: does not say"; while read -r f; do grep -qw "$f" text || echo "$c: $f"; done < formats; done; grep -c . formats; millrace synth --help | grep -c 'DATASET is'; rm formats text
+12
+0
 # Misuse: exit status 2, the message on standard error.
 $ millrace insepct >/dev/null
 millrace: insepct: no such command; did you mean inspect?

@@ -87,3 +87,7 @@ $ millrace inspect synthetic:m=5 2>/dev/null
 $ head -c 1000 d/train-images-idx3-ubyte >cut-images-idx3-ubyte; millrace inspect cut-images-idx3-ubyte
 millrace inspect: cut-images-idx3-ubyte: .*trunc.*1000.* (re)
 [1]
+# A limit that is no size is told before a cache is opened with it, and made empty.
+$ for limit in 16g '16 GiB' abc 5; do MILLRACE_CACHE_DIR=cache MILLRACE_CACHE_LIMIT="$limit" millrace inspect npy:http://127.0.0.1:1/x.npy; done 2>&1 | sed 's/.*libcurl.*/SKIP: MILLRACE_CACHE_LIMIT=: want/;s/^SKIP: //' | grep -c 'MILLRACE_CACHE_LIMIT=.*: want'; ls cache 2>&1 | grep -c cannot
+4
+1

@@ -76,6 +76,9 @@ millrace feed: e: a folder whose format its name does not tell: .* (re)
 $ millrace feed folder:e
 millrace feed: e: class 'none' has no pictures (.jpg, .jpeg, .png, .webp): remove the folder, or set allow-empty
 [1]
+# Videos are not looked for among photos for long, and nobody is told to remove photos.
+$ millrace synth photos few --n 4 --classes 2 -q >/dev/null; for d in few few/class-000; do millrace inspect video:$d; done 2>&1 | sed 's/.*libmillrace-video.so.*/SKIP video: , 2 other files: pictures? folder: opens those/' | grep -c ', 2 other files: pictures? folder: opens those'
+2
 # Photos by the residual net, channels last as they are decoded: it learns what it sees.
 $ millrace synth photos ph --n 48 --classes 2 -q >/dev/null && millrace train folder:ph --model resnet20 -t 'resize(20),center_crop(16,16)' -b 16 -e 3 --lr 0.003 --json > ph.json; sed -n 's/^      "loss": \(.*\),/\1/p' ph.json | awk 'NR==1 {a=$1} {b=$1} END {print NR, b<a}'
 3 1

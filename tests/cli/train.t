@@ -53,6 +53,16 @@ millrace train: e.st: is of another run: --optimizer there 'adam', here 'sgd'
 $ millrace synth digits other --n 2000 --n-test 500 --seed 9 -q >/dev/null; millrace train other --model mlp:20r -e 3 -c e.st --resume
 millrace train: e.st: is of another run: data set there '.*3003 samples.*', here '.*2000 samples.*' (re)
 [1]
+$ for k in 1 2 3; do millrace train d --model softmax --max-steps 5 --test none -c m.st --resume --json 2>/dev/null | sed -n 's/^  "\(steps\|ended_by\)": //p' | tr -d '\n'; echo; done
+5,"steps",
+5,"steps",
+5,"steps",
+# The figures of an epoch that was resumed are those of one that was not; its rate is that of its own part.
+$ for n in 20 47; do millrace train d --model softmax --max-steps $n --test none -c n.st --resume --log n.csv --log-every 10 2>/dev/null; done | grep -c 'goes on'; millrace train d --model softmax --max-steps 47 --test none --log w.csv --log-every 10 >/dev/null; cut -d, -f1-5 w.csv > w; cut -d, -f1-5 n.csv | cmp - w && wc -l < w; awk -F, '/^epoch/ {printf "%.0f\n", $8 * $10}' n.csv w.csv
+1
+6
+1723
+3003
 # Files that were cut off or changed, or are none.
 $ head -c 5000 e.st > cut.st; millrace train d --model mlp:20r -c cut.st --resume; head -c 40000 e.st > cut.st; millrace predict cut.st d
 (millrace train: cut.st: no checkpoint of this program: truncated.*) (re)
@@ -87,9 +97,19 @@ $ millrace predict p.st d,split=test -n 1 -k 2
 .* (re)
 500 samples in .* (re)
 accuracy .* (re)
+$ millrace train d -m flatten,linear:100 -e 1 -c h.st >/dev/null; millrace predict h.st d -n 1 -k 100 | sed -n 's/^ *0  //p' | grep -o '[0-9]* [01]\.[0-9]*' | wc -l
+100
 $ millrace synth npy v --n 64 --shape 20 -q >/dev/null; millrace predict p.st npy:v
 millrace predict: p.st: its model takes samples of 1x28x28 nchw .channels, height, width., the data set gives .*\[20\] (re)
 [1]
+# An interrupt in a test pass ends the run behind it: no epoch of a checkpoint is without its test.
+$ millrace train d --model softmax -e 1 -w 1 -p 1 --test 'synthetic:n=20000,shape=28x28,dtype=u8,classes=10,delay=200ms' -c i.st >/dev/null 2>&1 & sleep 0.4; kill -TERM $!; wait $!; head -c 20000 i.st | tr , '\n' | grep -ac 'test_accuracy.*null'
+0
+[1]
+# MNIST's folder without its test files is trained on without a test; with damaged ones it is not.
+$ cp -r d alone; truncate -s 1000 alone/t10k-images*; millrace train alone --model softmax -e 1; rm alone/t10k*; millrace train alone --model softmax -e 1 | grep -o 'test set: .*'
+millrace train: .*t10k-images-idx3-ubyte: .*truncated.* (re)
+test set: none: the folder has no test files
 # Early ends, files beside.
 $ millrace train d --model mlp:20r -e 50 --target-acc 90% --log l.csv --log-every 10 --plot c.svg | sed -n 's/.*; \(90% reached\).*/\1/p'; head -n 1 l.csv; grep -c '^steps,1,' l.csv; grep -c '<svg' c.svg
 90% reached
@@ -183,10 +203,26 @@ knee
 $ millrace bench batch-size d --sizes 64,32
 millrace bench batch-size: --sizes 64,32: want at most 24 numbers of 1..1048576, ascending, with commas between
 [2]
+# Without a test set no test loss is told.
+$ millrace bench optimizers alone --models softmax --optimizers adam:lr=1e-3 -n 40 --plot o.svg | awk '/^  adam/ {print ($2 + 0 > 0), $3, $4, ($5 + 0 > 0)}'
+1 - - 1
+# Each size is measured over all its epochs, without a test set, too, and none that the data set has not.
+$ for e in 1 2; do millrace bench batch-size alone --model softmax --sizes 512,3003 --tests 100 -e $e | grep -E '^ +[0-9]|nan' | awk '{print $1, ($3 != "0"), $8, $9}'; done
+512 1 - -
+3003 1 - -
+512 1 - -
+3003 1 - -
+$ millrace bench batch-size d --model softmax --sizes 64,3004
+millrace bench batch-size: --sizes 64,3004: d has 3003 samples: want no larger batches
+[2]
 $ millrace bench story d --model softmax --time 30ms -d cpu | sed -n 's/^  \([a-z]*\) .*\(no meaning on cpu\).*/\1: \2/p'; millrace bench story d --model softmax --time 30ms -d cpu --json | grep -c '"measured": true'
 pinned: no meaning on cpu
 mixed: no meaning on cpu
 2
+# Predictions look for labels where training does; no more memory than the data set's batches need.
+$ printf '%s\n' 'import struct,random,json,sys' 'random.seed(1)' 'x=[random.random() for i in range(64*6)]' 'y=[int(x[6*i]>.5) for i in range(64)]' 'xb=struct.pack("<384f",*x)' 'yb=struct.pack("<64q",*y)' 'h=json.dumps(dict(x=dict(dtype="F32",shape=[64,6],data_offsets=[0,1536]),y=dict(dtype="I64",shape=[64],data_offsets=[1536,2048]))).encode()' 'h+=b" "*(-len(h)%8)' 'open("xy.safetensors","wb").write(struct.pack("<Q",len(h))+h+xb+yb)' > st.py; python3 st.py; millrace train safetensors:xy.safetensors --classes 2 -m softmax -e 1 -c xy.st --json | sed -n 's/^  "steps"/steps/p'; millrace predict xy.st safetensors:xy.safetensors -n 0 -b 1048576 | grep -c '^accuracy .* of 64'
+steps: 1,
+1
 # A list of layers whose last is too small for the labels.
 $ millrace train d --model flatten,linear:4 -e 1 >/dev/null
 millrace train: [0-9]+ labels of the last batches are outside 0..3 .* (re)

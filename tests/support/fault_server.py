@@ -205,7 +205,7 @@ class Handler(BaseHTTPRequestHandler):
     def fault(self, fault, data):
         head = self.command == "HEAD"
         if fault == "ok" or (head and fault in ("cut", "more", "wrongrange", "badrange", "drip", "hang", "reset",
-                                                "empty", "short", "garbage", "chunkcut", "cutchunked")):
+                                                "empty", "short", "garbage", "chunkcut", "chunkall", "cutchunked")):
             return self.serve(data)
         if fault in STATUSES:
             more = [("Retry-After", "1")] if fault == "s429" else []
@@ -230,6 +230,8 @@ class Handler(BaseHTTPRequestHandler):
             return self.serve(data, cut=0.5)
         if fault == "chunkcut":
             return self.serve(data, chunked=True, cut=0.5, unended=True)
+        if fault == "chunkall":  # all bytes, and then not the end of the body
+            return self.serve(data, chunked=True, cut=1.0, unended=True)
         if fault == "more":
             return self.serve(data, more=10, cut=1.0)
         if fault == "wrongrange":

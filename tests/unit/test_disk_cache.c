@@ -312,6 +312,20 @@ static void options_are_checked(void **state)
     mr_remote_opts_init(&opts);
     assert_string_equal(opts.cache_dir, "/x");
     assert_int_equal(opts.cache_limit, 3ull << 30);
+    const char *const wrong[] = {"16g", "16 GiB", "abc", "-1", "1023KiB", "0", "99999999999T"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        setenv("MILLRACE_CACHE_LIMIT", wrong[i], 1);
+        mr_remote_opts_init(&opts);
+        test_fails(mr_remote_opts_set(&opts), MR_EOPTION, "MILLRACE_CACHE_LIMIT");
+        opts.cache_limit = 1 << 20; /* said by the program: the environment does not matter */
+        assert_int_equal(mr_remote_opts_set(&opts), 0);
+        opts.cache_limit = 0;
+        opts.cache_dir = NULL;
+        assert_int_equal(mr_remote_opts_set(&opts), 0);
+    }
+    setenv("MILLRACE_CACHE_LIMIT", "1.5T", 1);
+    mr_remote_opts_init(&opts);
+    assert_int_equal(opts.cache_limit, 3ull << 39);
     unsetenv("MILLRACE_CACHE_DIR");
     unsetenv("MILLRACE_CACHE_LIMIT");
 }

@@ -114,6 +114,13 @@ static void what_cannot_be_a_data_set_is_named(void **state)
     test_touch("e/full/a.jpg");
     test_touch("e/none/readme.txt");
     test_fails(fails_below("folder", "e", ""), MR_EFORMAT, "/e: class 'none' has no pictures", "allow-empty");
+    test_fails(fails_below("folder", "e", ""), MR_EFORMAT, ", 1 other file: videos? video: opens those");
+    assert_null(strstr(mr_last_error(), "remove"));
+    test_touch("e/none/deep/one.txt");
+    test_touch("e/none/deep/two.txt");
+    test_fails(fails_below("folder", "e", ""), MR_EFORMAT, ", 3 other files: "); /* each once */
+    test_tree_clear("e/none/deep/one.txt");
+    test_tree_clear("e/none/deep/two.txt");
     struct mr_dataset *ds = open_below("folder", "e", ",allow-empty");
     assert_int_equal(mr_dataset_classes(ds), 2);
     assert_int_equal(mr_dataset_class_samples(ds, 1), 0);

@@ -40,17 +40,19 @@ static void whole_files_need_neither_lengths_nor_ranges(void **state)
     }
 }
 
-/* Whole files whose first try breaks off in the middle. */
+/* Whole files whose first try breaks off in the middle, or behind the last byte. */
 static void broken_tries_leave_no_trace(void **state)
 {
     (void)state;
     static const struct {
         const char *path;
         bool known, cached; /* their size beforehand; by the host */
-    } cases[] = {{"cut-2/big.bin", true, false},          {"cut-2/big.bin", true, true},
-                 {"cut-1/big.bin", false, true},          {"chunkcut-2/big.bin", true, false},
-                 {"chunkcut-2/small.bin", true, true},    {"cutchunked-1/small.bin", false, false},
-                 {"cutchunked-1/small.bin", false, true}, {"cutchunked-1/big.bin", false, true}};
+    } cases[] = {{"cut-2/big.bin", true, false},           {"cut-2/big.bin", true, true},
+                 {"cut-1/big.bin", false, true},           {"chunkcut-2/big.bin", true, false},
+                 {"chunkcut-2/small.bin", true, true},     {"chunkall-2/big.bin", true, false},
+                 {"chunkall-2/small.bin", true, true},     {"chunkall-1/small.bin", false, false},
+                 {"cutchunked-1/small.bin", false, false}, {"cutchunked-1/small.bin", false, true},
+                 {"cutchunked-1/big.bin", false, true}};
     quick_options(4, NULL, 0);
     for (size_t i = 0; i < MR_COUNT(cases); i++) {
         struct mr_files *files = mr_files_create();
