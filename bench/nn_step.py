@@ -1,28 +1,18 @@
 #!/usr/bin/env python3
 """Training steps of nets (forward, loss, backward, optimizer) with the batch in the device's memory: millrace beside PyTorch, one
-by one and as a CUDA graph, in one run, as one markdown table.
+by one and as a CUDA graph, in one run, as one markdown table. Of PyTorch's two memory formats the faster counts, and is named.
 
-usage: nn_step.py [--device cuda|cpu] [--seconds 0.5] [--program nn_step] [--models mnist-cnn,...]
+usage: nn_step.py [--device cuda|cpu] [--seconds 0.5] [--program nn_step] [--models "mnist-cnn softmax"]
 The peer is left out, with a line that says so, where this Python has no PyTorch.
 """
 import argparse
 import json
-import os
-import statistics
 import subprocess
 import sys
-import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
+from peer import find, timed
+
 MODELS = "mnist-cnn mlp:300s,100r,50s softmax resnet20".split()
-
-
-def find(given):
-    root = os.path.dirname(HERE)
-    for path in (given, os.path.join(root, "bin", "nn_step"), os.path.join(root, "build", "release", "bench", "nn_step")):
-        if path and os.access(path, os.X_OK) and os.path.isfile(path):
-            return path
-    sys.exit("nn_step: no program nn_step: build it, or name it with --program")
 
 
 def block(nn, c_in, c_out, stride):
@@ -47,8 +37,11 @@ def net_of(nn, model):
         return nn.Sequential(nn.Flatten(), nn.Linear(784, 10))
     if model.startswith("mlp:"):
         layers, width = [nn.Flatten()], 784
+        acts = {"s": nn.Sigmoid, "r": nn.ReLU, "t": nn.Tanh, "g": nn.GELU}
         for hidden in model[4:].split(","):
-            layers += [nn.Linear(width, int(hidden[:-1])), nn.Sigmoid() if hidden[-1] == "s" else nn.ReLU()]
+            if hidden[-1] not in acts:
+                return None
+            layers += [nn.Linear(width, int(hidden[:-1])), acts[hidden[-1]]()]
             width = int(hidden[:-1])
         return nn.Sequential(*layers, nn.Linear(width, 10))
     if model == "mnist-cnn":
@@ -68,15 +61,17 @@ def net_of(nn, model):
 class Peer:
     """One net of PyTorch's; float16 with its GradScaler, which no graph of ours takes: one by one alone."""
 
-    def __init__(self, torch, device, model, kind, n):
+    def __init__(self, torch, device, model, kind, n, layout):
         self.torch, self.device, self.kind = torch, device, kind
         cuda = device.startswith("cuda")
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = kind != "f32"
         torch.backends.cudnn.benchmark = True
         torch.manual_seed(0)
-        self.net = net_of(torch.nn, model).to(device)
+        layout = getattr(torch, layout)
+        self.net = net_of(torch.nn, model).to(device, memory_format=layout)
         shape = (3, 32, 32) if model == "resnet20" else (1, 28, 28)
-        self.x, self.y = torch.rand(n, *shape, device=device), torch.arange(n, device=device) % 10
+        self.x = torch.rand(n, *shape, device=device).contiguous(memory_format=layout)
+        self.y = torch.arange(n, device=device) % 10
         options = dict(lr=1.0)
         if cuda:
             options["capturable"] = True
@@ -115,20 +110,16 @@ class Peer:
         return graph.replay
 
 
-def timed(torch, step, device, seconds):
-    many, times = (20, []) if device.startswith("cuda") else (1, [])
-    sync = torch.cuda.synchronize if device.startswith("cuda") else lambda: None
-    for _ in range(3):
-        step()
-    sync()
-    end = time.perf_counter() + seconds
-    while len(times) < 3 or time.perf_counter() < end:
-        start = time.perf_counter()
-        for _ in range(many):
-            step()
-        sync()
-        times.append((time.perf_counter() - start) / many * 1e3)
-    return statistics.median(times)
+def best(torch, peers, args, key, how):
+    """Milliseconds and memory format of the faster one; None where PyTorch cannot. peers: nets of this key, kept for both ways."""
+    model, batch, kind = key
+    if key not in peers:
+        peers.clear()
+        vectors = model == "softmax" or model.startswith("mlp:")
+        layouts = ["contiguous_format"] if vectors else ["contiguous_format", "channels_last"]
+        peers[key] = {layout: Peer(torch, args.device, model, kind, batch, layout) for layout in layouts}
+    steps = [(peer.step if how == "steps" else peer.graph(), layout) for layout, peer in peers[key].items()]
+    return min(((timed(torch, step, args.device, args.seconds, 20), layout) for step, layout in steps if step), default=None)
 
 
 def main():
@@ -139,8 +130,11 @@ def main():
     parser.add_argument("--models", default=None, help="separated by spaces")
     args = parser.parse_args()
     models = args.models.split() if args.models else MODELS
-    command = [find(args.program), args.device, str(args.seconds), "adadelta:lr=1", *models]
+    command = [find("nn_step", args.program), args.device, str(args.seconds), "adadelta:lr=1", *models]
     ours = [json.loads(line) for line in subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()]
+    for line in ours:
+        if line["not_finite"] > 0:
+            sys.exit(f"nn_step: {line['model']}, {line['type']}: {line['not_finite']} losses are not finite: no step to time")
     try:
         import torch
 
@@ -150,22 +144,19 @@ def main():
     except ImportError as error:
         torch, name = None, "no peer"
         print(f"nn_step: the peer is left out: {error}", file=sys.stderr)
-    print(f"| net | batch | type | how | millrace ms | {name} ms | millrace / it |")
-    print("| --- | ---: | --- | --- | ---: | ---: | ---: |")
+    print(f"| net | batch | type | how | millrace ms | {name} ms | memory format | millrace / it |")
+    print("| --- | ---: | --- | --- | ---: | ---: | --- | ---: |")
     peers = {}
     for line in ours:
         key, theirs = (line["model"], line["batch"], line["type"]), None
         if torch and net_of(torch.nn, line["model"]) is not None:
             try:
-                if key not in peers:
-                    peers = {key: Peer(torch, args.device, *[key[0], key[2], key[1]])}
-                step = peers[key].step if line["how"] == "steps" else peers[key].graph()
-                theirs = timed(torch, step, args.device, args.seconds) if step else None
+                theirs = best(torch, peers, args, key, line["how"])
             except RuntimeError as error:
                 print(f"nn_step: PyTorch, {key}, {line['how']}: {str(error).splitlines()[0]}", file=sys.stderr)
-        ratio = f"{theirs / line['ms']:.2f} x" if theirs else ""
+        ratio = f"{theirs[0] / line['ms']:.2f} x" if theirs else ""
         print(f"| {line['model']} | {line['batch']} | {line['type']} | {line['how']} | {line['ms']:.3f} | "
-              + (f"{theirs:.3f}" if theirs else "") + f" | {ratio} |", flush=True)
+              + (f"{theirs[0]:.3f} | {theirs[1]}" if theirs else " | ") + f" | {ratio} |", flush=True)
 
 
 if __name__ == "__main__":

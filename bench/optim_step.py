@@ -13,9 +13,9 @@ import os
 import statistics
 import subprocess
 import sys
-import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
+from peer import find, timed
+
 CASES = {  # ours: PyTorch's
     "sgd:lr=1e-5": ("SGD", dict(lr=1e-5)),
     "momentum:lr=1e-5": ("SGD", dict(lr=1e-5, momentum=0.9)),
@@ -27,15 +27,6 @@ CASES = {  # ours: PyTorch's
 }
 
 
-def find(given):
-    root = os.path.dirname(HERE)
-    places = [given, os.path.join(root, "bin", "optim_step"), os.path.join(root, "build", "release", "bench", "optim_step")]
-    for path in places:
-        if path and os.access(path, os.X_OK) and os.path.isfile(path):
-            return path
-    sys.exit("optim_step: no program optim_step: build it, or name it with --program")
-
-
 def ours(program, args, threads):
     command = [program, args.device, str(args.n), str(args.seconds), str(threads), *CASES]
     lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
@@ -44,22 +35,6 @@ def ours(program, args, threads):
         if line["case"] not in best or line["ms"] < best[line["case"]]["ms"]:
             best[line["case"]] = line
     return best
-
-
-def timed(torch, step, device, seconds):
-    """Median milliseconds of a step."""
-    times, sync = [], torch.cuda.synchronize if device.startswith("cuda") else lambda: None
-    many = 10 if device.startswith("cuda") else 1
-    step()
-    sync()
-    end = time.perf_counter() + seconds
-    while len(times) < 3 or time.perf_counter() < end:
-        start = time.perf_counter()
-        for _ in range(many):
-            step()
-        sync()
-        times.append((time.perf_counter() - start) / many * 1e3)
-    return statistics.median(times)
 
 
 def peers(torch, args):
@@ -77,7 +52,7 @@ def peers(torch, args):
                 options = dict(how[1], fused=True)
             try:
                 optimizer = getattr(torch.optim, how[0])([p], **options)
-                out[case][way] = timed(torch, optimizer.step, args.device, args.seconds)
+                out[case][way] = timed(torch, optimizer.step, args.device, args.seconds, 10)
             except (RuntimeError, TypeError, ValueError):
                 continue  # this optimizer has no such way on this device
     return out
@@ -96,7 +71,7 @@ def main():
     if args.cases:
         for case in [c for c in CASES if c.split(":")[0] not in args.cases.split(",")]:
             del CASES[case]
-    program = find(args.program)
+    program = find("optim_step", args.program)
     threads = args.threads or len(os.sched_getaffinity(0))
     try:
         import torch

@@ -69,7 +69,7 @@ void train_print_head(const struct train *t)
     print_layers(t);
     printf("\n  %s, schedule %s, batches of %" PRIu64 ", seed %" PRIu64 "\n", t->optim_text, t->opts->schedule,
            t->opts->batch_size, t->opts->seed);
-    printf("  device %s%s%s, %s, tensor cores %s; %s of activations; %u workers\n", d->info.name,
+    printf("  device %s%s%s, %s, tensor cores %s; %s of activations and workspace; %u workers\n", d->info.name,
            d->info.model[0] ? ": " : "", d->info.model, precision(t), tensor_cores(t) ? "used" : "not used",
            cli_bytes(mr_net_memory(t->net), bytes), st.workers);
     if (t->resumed_step)

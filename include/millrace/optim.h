@@ -151,7 +151,7 @@ MR_API const struct mr_optim_opts *mr_optim_options(const struct mr_optim *optim
 
 /* A group's learning rate as it was set last. NaN for a group that is not there. */
 MR_API double mr_optim_get_lr(const struct mr_optim *optim, uint32_t group);
-/* From the next step on. group: UINT32_MAX: all. lr: >= 0. Returns 0, MR_EMISUSE. */
+/* From the next step on. group: UINT32_MAX: all. lr: 0..1e30. Returns 0, MR_EMISUSE. */
 MR_API int mr_optim_set_lr(struct mr_optim *optim, uint32_t group, double lr);
 /* Enqueues what mr_optim_set_lr() changed, a kernel each 64 groups, if anything; steps do so too, replayed graphs do not.
  * Returns 0, MR_EMISUSE, MR_EDEVICE. */
@@ -200,8 +200,8 @@ MR_API int mr_optim_state_write(struct mr_optim *optim, uint32_t i, const void *
  *   warmup:N[/start=0.01],KIND:...        in N from start times to once what the other says. SequentialLR of LinearLR(start, 1, N)
  *
  * t counts epochs for step, multistep, exponential, linear and cosine, and iterations for warmup and onecycle; /per=iteration or
- * /per=epoch after any says otherwise. After a warm-up that counts the same thing t starts at 0; when the two count different
- * things t is what it is, and the warm-up is a factor.
+ * /per=epoch says otherwise (constant and plateau take none). After a warm-up that counts the same thing t starts at 0; when
+ * the two count different things t is what it is, and the warm-up is a factor.
  */
 struct mr_schedule;
 
@@ -223,7 +223,8 @@ MR_API void mr_schedule_save(const struct mr_schedule *schedule, double out[MR_S
 /* Returns 0, or MR_ESTATE for numbers that no schedule saved. */
 MR_API int mr_schedule_restore(struct mr_schedule *schedule, const double state[MR_SCHEDULE_STATE]);
 
-/* Sets every group's rate to the schedule's, from the rate that the group's options say. Returns 0. */
+/* Sets every group's rate to the schedule's, from the rate that the group's options say. Returns 0, or MR_EMISUSE
+ * for a rate above 1e30, to which exponential schedules may grow: that group's and later ones' stay as they were. */
 MR_API int mr_optim_follow(struct mr_optim *optim, const struct mr_schedule *schedule, uint64_t step, uint64_t epoch);
 
 /* Calls fn for each kind of schedule: name, arguments, one line. */

@@ -43,6 +43,10 @@ int mr_error_errno(int errnum, const char *fmt, ...) __attribute__((format(print
 /* Sets "what: out of memory (N bytes)" and returns -ENOMEM. */
 int mr_error_nomem(const char *what, uint64_t bytes);
 
+/* Sets what fmt says (of a word that is not known), the nearest of the names between marks, and all names up to NULL. MR_EOPTION. */
+int mr_error_no_such(const char *word, const char *const *names, const char *mark, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+
 void mr_log(enum mr_log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* false on overflow; *out is written only on true. */

@@ -2,6 +2,7 @@
 #include "base/options.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -72,6 +73,22 @@ const char *mr_nearest(const char *word, const char *const *words)
         }
     }
     return best;
+}
+
+int mr_error_no_such(const char *word, const char *const *names, const char *mark, const char *fmt, ...)
+{
+    char text[MR_ERROR_BYTES], list[MR_ERROR_BYTES] = "";
+    size_t at = 0;
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    for (size_t i = 0; names[i] && at < sizeof list; i++)
+        at += (size_t)snprintf(list + at, sizeof list - at, "%s%s", i ? ", " : "", names[i]);
+    const char *near = mr_nearest(word, names);
+    if (near)
+        return mr_error_set(MR_EOPTION, "%s; did you mean %s%s%s? there are %s", text, mark, near, mark, list);
+    return mr_error_set(MR_EOPTION, "%s; there are %s", text, list);
 }
 
 static const struct mr_option *find(const struct mr_option *table, const char *name)

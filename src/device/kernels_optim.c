@@ -185,8 +185,7 @@ void mr_optim_apply(const struct mr_optim_args *args, const struct mr_optim_scal
     }
 }
 
-/* Pairwise: the error grows with the logarithm of n. */
-static double sum_pairs(const double *v, uint64_t n)
+double mr_optim_sum(const double *v, uint64_t n)
 {
     if (n <= 8) {
         double sum = 0;
@@ -194,14 +193,14 @@ static double sum_pairs(const double *v, uint64_t n)
             sum += v[i];
         return sum;
     }
-    return sum_pairs(v, n / 2) + sum_pairs(v + n / 2, n - n / 2);
+    return mr_optim_sum(v, n / 2) + mr_optim_sum(v + n / 2, n - n / 2);
 }
 
-int mr_optim_prepare(const struct mr_optim_args *args, struct mr_optim_scalars *out)
+int mr_optim_prepare(const struct mr_optim_args *args, double squares, struct mr_optim_scalars *out)
 {
     if (mr_optim_is_skipped(args))
         return 0;
-    mr_optim_make_scalars(args, sum_pairs(args->norms, args->n_norms), out);
+    mr_optim_make_scalars(args, squares, out);
     return 1;
 }
 
@@ -215,7 +214,7 @@ void mr_optim_finish(const struct mr_optim_args *args, const struct mr_optim_sca
 static void run_step(const struct mr_optim_args *a, int f64)
 {
     struct mr_optim_scalars s;
-    if (mr_optim_prepare(a, &s)) {
+    if (mr_optim_prepare(a, mr_optim_sum(a->norms, a->n_norms), &s)) {
         mr_optim_apply(a, &s, f64, a->begin, a->end);
         mr_optim_finish(a, &s);
     }
@@ -256,7 +255,7 @@ double mr_optim_norm_part(const struct mr_optim_norm_args *args, uint32_t part)
     uint64_t at = args->begin + part * args->part, end = MR_MIN(args->end, at + args->part);
     for (; at < end; at += BLOCK)
         squares_of(args, at, (size_t)MR_MIN(end - at, (uint64_t)BLOCK), lane);
-    return sum_pairs(lane, LANES);
+    return mr_optim_sum(lane, LANES);
 }
 
 static void run_norm(const void *args)

@@ -220,8 +220,10 @@ MR_ELEMENT void mr_optim_make_scalars(const struct mr_optim_args *a, double squa
     mr_optim_kernel_scalars(a, t, s);
 }
 
-/* For the host's threads: what one step computes once; false: the step is left out. */
-int mr_optim_prepare(const struct mr_optim_args *args, struct mr_optim_scalars *out);
+/* Pairwise: the error grows with the logarithm of n. */
+double mr_optim_sum(const double *v, uint64_t n);
+/* For the host's threads: what one group's step computes once; squares: the sum of args->norms. false: the step is left out. */
+int mr_optim_prepare(const struct mr_optim_args *args, double squares, struct mr_optim_scalars *out);
 /* Elements begin .. end, which lie within args'. f64: the parameters' dtype. */
 void mr_optim_apply(const struct mr_optim_args *args, const struct mr_optim_scalars *s, int f64, uint64_t begin,
                     uint64_t end);

@@ -7,41 +7,27 @@
 #ifndef MR_NN_CPU_H
 #define MR_NN_CPU_H
 
+#include "base/team.h"
 #include "device/kernels.h"
 #include "nn/ops.h"
 
 #define MR_NN_MAX_THREADS 256
 
-struct mr_nn_cpu_task {
-    void (*run)(void *arg, uint32_t task, void *room); /* room: this thread's scratch */
-    void *arg;
-    uint32_t n;
-};
-
 struct mr_nn_backend {
+    struct mr_team *team;
     uint32_t n_threads; /* with the caller's */
     uint64_t step;
     struct mr_net_totals totals;
-    void *room[MR_NN_MAX_THREADS]; /* scratch of each thread, room_bytes each */
+    void *room[MR_NN_MAX_THREADS]; /* scratch of each thread, room_bytes each; NULL until a task wants it */
     uint64_t room_bytes;
     void *partial; /* sums of tasks, added up in order afterwards */
     uint64_t partial_bytes;
-
-    pthread_t thread[MR_NN_MAX_THREADS];
-    uint32_t n_started;
-    pthread_mutex_t lock; /* for sleeping alone; what follows goes over with `turn` and comes back with `n_working` */
-    pthread_cond_t work, done;
-    atomic_ullong turn;    /* how many jobs there were */
-    atomic_uint n_working; /* threads that have not come back from this one */
-    bool stop;
-    struct mr_nn_cpu_task job;
-    atomic_uint next; /* task */
 };
 
 int mr_nn_cpu_open(const struct mr_net_opts *opts, struct mr_nn_backend **out);
 void mr_nn_cpu_close(struct mr_nn_backend *b);
 
-/* Runs tasks 0..n-1 in all threads; comes back when all are done. */
+/* Runs tasks 0..n-1 in all threads; comes back when all are done. room: the thread's scratch. */
 void mr_nn_cpu_run(struct mr_nn_backend *b, uint32_t n, void (*run)(void *arg, uint32_t task, void *room), void *arg);
 
 /* Makes each thread's scratch at least this large. */

@@ -207,23 +207,12 @@ static void FN(input_task)(void *arg, uint32_t task, void *room)
         j->out[i] = FN(element)(j->in, j->dtype, i);
 }
 
-static void FN(copy_permuted)(uint32_t n, uint32_t c, uint32_t hw, int to_nchw, const REAL *x, REAL *y)
+static void FN(to_nchw)(uint32_t n, uint32_t c, uint32_t hw, const REAL *x, REAL *y)
 {
     for (uint32_t s = 0; s < n; s++, x += (size_t)c * hw, y += (size_t)c * hw)
         for (uint32_t k = 0; k < c; k++)
             for (uint32_t i = 0; i < hw; i++)
-                if (to_nchw)
-                    y[(size_t)k * hw + i] = x[(size_t)i * c + k];
-                else
-                    y[(size_t)i * c + k] = x[(size_t)k * hw + i];
-}
-
-static int FN(permute)(struct mr_nn_backend *b, uint32_t n, uint32_t c, uint32_t hw, int to_nchw, const void *x,
-                       void *y)
-{
-    (void)b;
-    FN(copy_permuted)(n, c, hw, to_nchw, x, y);
-    return 0;
+                y[(size_t)k * hw + i] = x[(size_t)i * c + k];
 }
 
 static int FN(input)(struct mr_nn_backend *b, uint32_t n, uint32_t c, uint32_t hw, enum mr_layout from, const void *in,
@@ -240,7 +229,7 @@ static int FN(input)(struct mr_nn_backend *b, uint32_t n, uint32_t c, uint32_t h
         return rc;
     j.out = b->partial;
     mr_nn_cpu_run(b, FN(pieces)(count), FN(input_task), &j);
-    FN(copy_permuted)(n, c, hw, 1, b->partial, x);
+    FN(to_nchw)(n, c, hw, b->partial, x);
     return 0;
 }
 

@@ -21,6 +21,11 @@ static size_t FN(element_size)(struct mr_nn_backend *b, enum mr_layout *out_layo
     return sizeof(REAL);
 }
 
+static uint64_t FN(memory)(const struct mr_nn_backend *b)
+{
+    return b->n_threads * b->room_bytes + b->partial_bytes;
+}
+
 static const char *FN(runs_on)(struct mr_nn_backend *b, int product)
 {
     (void)b;
@@ -57,11 +62,11 @@ static const struct mr_net_totals *FN(totals)(const struct mr_nn_backend *b)
 }
 
 const struct mr_nn_ops TABLE = {
-    .name = "cpu",
     .open = FN(open),
     .close = mr_nn_cpu_close,
     .use_stream = FN(use_stream),
     .element = FN(element_size),
+    .memory = FN(memory),
     .runs_on = FN(runs_on),
     .plan_conv = FN(plan_conv),
     .linear_forward = FN(linear_forward),
@@ -80,7 +85,6 @@ const struct mr_nn_ops TABLE = {
     .softmax_backward = FN(softmax_backward),
     .loss = FN(loss),
     .input = FN(input),
-    .permute = FN(permute),
     .step_done = FN(step_done),
     .set_step = FN(set_step),
     .zero_totals = FN(zero_totals),

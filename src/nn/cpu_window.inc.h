@@ -2,7 +2,7 @@
 
 struct FN(pool_job) {
     const struct mr_nn_pool *p;
-    const REAL *x, *y, *dy;
+    const REAL *x, *dy;
     REAL *out;
 };
 
@@ -59,10 +59,10 @@ static int FN(pool_forward)(struct mr_nn_backend *b, const struct mr_nn_pool *p,
     return 0;
 }
 
-static int FN(pool_backward)(struct mr_nn_backend *b, const struct mr_nn_pool *p, const void *x, const void *y,
-                             const void *dy, void *dx)
+static int FN(pool_backward)(struct mr_nn_backend *b, const struct mr_nn_pool *p, const void *x, const void *dy,
+                             void *dx)
 {
-    struct FN(pool_job) j = {.p = p, .x = x, .y = y, .dy = dy, .out = dx};
+    struct FN(pool_job) j = {.p = p, .x = x, .dy = dy, .out = dx};
     mr_nn_cpu_run(b, p->n * p->c, FN(pool_backward_task), &j);
     return 0;
 }

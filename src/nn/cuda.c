@@ -36,7 +36,9 @@ int mr_nn_cuda_launch(struct mr_nn_backend *b, enum mr_nn_gpu_kernel kernel, uin
 
 int mr_nn_cuda_acquire(struct mr_nn_backend *b, uint64_t bytes, void **out)
 {
-    return mr_memory_acquire(b->device, MR_DEVICE, bytes, out);
+    int rc = mr_memory_acquire(b->device, MR_DEVICE, bytes, out);
+    b->bytes += rc ? 0 : bytes;
+    return rc;
 }
 
 void mr_nn_cuda_release(struct mr_nn_backend *b, void *p)
@@ -305,6 +307,11 @@ static size_t element(struct mr_nn_backend *b, enum mr_layout *out_layout)
     return b->element;
 }
 
+static uint64_t memory(const struct mr_nn_backend *b)
+{
+    return b->bytes;
+}
+
 static const char *runs_on(struct mr_nn_backend *b, int product)
 {
     return b->runs_on[product];
@@ -351,11 +358,11 @@ static int rescale(struct mr_nn_backend *b, uint64_t count, const void *grads)
 }
 
 const struct mr_nn_ops mr_nn_cuda = {
-    .name = "cuda",
     .open = open_backend,
     .close = close_backend,
     .use_stream = use_stream,
     .element = element,
+    .memory = memory,
     .runs_on = runs_on,
     .plan_conv = mr_nn_cuda_plan_conv,
     .drops = 1,

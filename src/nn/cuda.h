@@ -39,6 +39,7 @@ struct mr_nn_cuda_lane {
 struct mr_nn_backend {
     struct mr_device *device;
     struct mr_cuda *cuda;
+    uint64_t bytes;                     /* acquired by now */
     struct mr_nn_cuda_lane lane, other; /* what is enqueued goes to `lane` */
     struct CUevent_st *fork, *join;
     bool aside, forked; /* aside: lane is the second stream; forked: it has work that the first has not waited for */
@@ -121,8 +122,8 @@ int mr_nn_cuda_linear_forward(struct mr_nn_backend *b, const struct mr_nn_linear
 int mr_nn_cuda_linear_backward(struct mr_nn_backend *b, const struct mr_nn_linear *l, const void *x, const void *w,
                                const void *y, void *dy, void *dx, void *dw, void *db, int accumulate);
 int mr_nn_cuda_pool_forward(struct mr_nn_backend *b, const struct mr_nn_pool *p, const void *x, void *y);
-int mr_nn_cuda_pool_backward(struct mr_nn_backend *b, const struct mr_nn_pool *p, const void *x, const void *y,
-                             const void *dy, void *dx);
+int mr_nn_cuda_pool_backward(struct mr_nn_backend *b, const struct mr_nn_pool *p, const void *x, const void *dy,
+                             void *dx);
 int mr_nn_cuda_pool_drop_fits(const struct mr_nn_pool *p);
 int mr_nn_cuda_pool_drop_forward(struct mr_nn_backend *b, const struct mr_nn_pool_drop *d, const void *x, void *y);
 int mr_nn_cuda_pool_drop_backward(struct mr_nn_backend *b, const struct mr_nn_pool_drop *d, const void *x,

@@ -54,6 +54,7 @@ static int grow(struct mr_nn_backend *b, void **p, uint64_t *have, uint64_t byte
         return 0;
     mr_nn_cuda_release(b, *p);
     *p = NULL;
+    b->bytes -= *have;
     *have = 0;
     int rc = mr_nn_cuda_acquire(b, bytes, p);
     if (!rc)

@@ -122,10 +122,9 @@ int mr_nn_cuda_pool_forward(struct mr_nn_backend *b, const struct mr_nn_pool *p,
     return mr_nn_cuda_launch(b, MR_NN_GPU_pool_forward, mr_nn_cuda_blocks(a.count), 1, &a);
 }
 
-int mr_nn_cuda_pool_backward(struct mr_nn_backend *b, const struct mr_nn_pool *p, const void *x, const void *y,
-                             const void *dy, void *dx)
+int mr_nn_cuda_pool_backward(struct mr_nn_backend *b, const struct mr_nn_pool *p, const void *x, const void *dy,
+                             void *dx)
 {
-    (void)y;
     struct mr_nn_gpu_pool a = pool_of(p);
     a.x = x;
     a.dy = dy;

@@ -40,15 +40,28 @@ static int check_param(struct mr_net *net, struct mr_stream *stream, uint32_t wh
     return check(net, stream, (char *)net->params + p->offset * net->param_element, p->count, net->param_element);
 }
 
+/* Is what node i made overwritten by a residual's sum? Then that is looked at, behind the way around. */
+static bool is_summand(const struct mr_net *net, uint32_t i)
+{
+    for (uint32_t k = i + 1; k < net->n_nodes; k++)
+        if (net->node[k].kind == MR_NODE_ADD && net->node[k].out == net->node[i].out)
+            return true;
+    return false;
+}
+
 int mr_net_find_bad(struct mr_net *net, struct mr_stream *stream, const char **what)
 {
+    int rc = mr_net_use_stream(net, stream, "mr_net_find_bad");
+    if (rc)
+        return rc;
+    stream = stream ? stream : net->stream;
     for (uint32_t i = 0; i < net->n_nodes; i++) {
         const struct mr_node *node = &net->node[i];
         int good = check_param(net, stream, node->weight);
         if (good == 1)
             good = check_param(net, stream, node->bias);
         *what = "parameters";
-        if (good == 1) {
+        if (good == 1 && !is_summand(net, i)) {
             const struct mr_nn_tensor *out = &net->tensor[node->out];
             good = check(net, stream, out->value, out->count * net->last_n, net->element);
             *what = "output";

@@ -92,6 +92,24 @@ static void *take(struct mr_net *net, uint64_t *at, uint64_t bytes)
     return p;
 }
 
+/* Places in a picture, and the pictures of a batch that is pooled, are counted in 32 bits, signed on GPUs. */
+static int check_shapes(const struct mr_net *net)
+{
+    char shape[32];
+    for (uint32_t t = 0; t < net->n_tensors; t++)
+        if ((uint64_t)net->tensor[t].h * net->tensor[t].w > INT32_MAX)
+            return mr_error_set(MR_ELIMIT, "net: pictures of %s are too large: want at most 2^31 - 1 pixels",
+                                mr_shape_text(&net->tensor[t], shape));
+    for (uint32_t i = 0; i < net->n_nodes; i++) {
+        const struct mr_nn_tensor *in = &net->tensor[net->node[i].in];
+        if (net->node[i].kind == MR_NODE_POOL && (uint64_t)net->opts.max_batch * in->c > UINT32_MAX)
+            return mr_error_set(MR_ELIMIT,
+                                "net: a pool of %s in batches of %u: want at most 2^32 - 1 channels in a batch",
+                                mr_shape_text(in, shape), net->opts.max_batch);
+    }
+    return 0;
+}
+
 static int place(struct mr_net *net, uint64_t *out_bytes)
 {
     uint64_t at = 0, largest = 0, n = net->opts.max_batch;
@@ -157,7 +175,8 @@ int mr_net_create(struct mr_device *device, const struct mr_net_opts *opts, stru
 {
     struct mr_net *net = NULL;
     struct mr_net_opts all;
-    int rc = complete(opts, &all);
+    int rc = device && opts && out ? complete(opts, &all)
+                                   : mr_error_set(MR_EMISUSE, "mr_net_create: device, opts or out is NULL");
     if (!rc)
         rc = check(&all);
     if (rc)
@@ -169,6 +188,8 @@ int mr_net_create(struct mr_device *device, const struct mr_net_opts *opts, stru
     net->opts = all;
     net->opts.model = net->model = strdup(all.model);
     rc = net->model ? mr_model_build(net) : mr_error_nomem("net", strlen(all.model));
+    if (!rc)
+        rc = check_shapes(net);
     if (!rc)
         rc = open_backend(net);
     if (!rc)
@@ -230,7 +251,8 @@ uint64_t mr_net_n_params(const struct mr_net *net)
 
 uint64_t mr_net_memory(const struct mr_net *net)
 {
-    return net->arena_bytes;
+    return net->arena_bytes + (net->low ? net->n_flat * 2 : 0) + net->n_flat_buffers * net->param_element +
+           net->ops->memory(net->backend);
 }
 
 void mr_net_flat(struct mr_net *net, void **params, void **grads, void **low_precision)

@@ -36,7 +36,8 @@ struct mr_node {
     uint32_t weight, bias; /* parameters; MR_NN_NONE. Norms: gamma and beta */
     uint32_t mean;         /* buffers: running mean, and variance behind it */
     enum mr_act act;
-    uint32_t k, stride, pad, k_average;
+    uint32_t k, stride, pad;
+    int average;
     double p; /* dropout's; a norm's momentum */
     double epsilon;
     int per_channel, log;
@@ -78,7 +79,7 @@ struct mr_net {
     uint64_t arena_bytes;
 };
 
-/* model.c: text to nodes. The built-in models' texts: mr_model_text() writes the layers of `name`, or copies what is none. */
+/* model.c: text to layers, and by model_nodes.c to nodes. */
 int mr_model_build(struct mr_net *net);
 
 /* init.c: PyTorch's initial values, and into the device's memory. */
@@ -90,10 +91,13 @@ void mr_net_fuse(struct mr_net *net);
 /* net_run.c: the pool of a node, for batches of n. */
 struct mr_nn_pool mr_net_pool_of(const struct mr_net *net, const struct mr_node *node, uint32_t n);
 
+/* net_run.c: makes it the one that calls of the backend use; MR_EMISUSE where it is none of the device's. */
+int mr_net_use_stream(const struct mr_net *net, struct mr_stream *stream, const char *call);
+
 /* net_run.c: plans what the backend wants planned. */
 int mr_net_prepare(struct mr_net *net);
 
-/* The texts of shapes in errors: "32x26x26", "9216". */
+/* model_nodes.c: the texts of shapes in errors: "32x26x26", "9216". */
 const char *mr_shape_text(const struct mr_nn_tensor *t, char buf[32]);
 
 #endif

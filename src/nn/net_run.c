@@ -1,6 +1,8 @@
 /* A batch through the net, forward and back. */
 #include "nn/net.h"
 
+#include "device/device.h"
+
 struct pass {
     struct mr_net *net;
     uint32_t n;
@@ -52,8 +54,7 @@ static struct mr_nn_conv conv_of(const struct pass *p, const struct mr_node *nod
                                .pad = node->pad,
                                .out_h = out->h,
                                .out_w = out->w,
-                               .act = node->act,
-                               .layout = p->net->layout};
+                               .act = node->act};
 }
 
 struct mr_nn_pool mr_net_pool_of(const struct mr_net *net, const struct mr_node *node, uint32_t n)
@@ -67,8 +68,7 @@ struct mr_nn_pool mr_net_pool_of(const struct mr_net *net, const struct mr_node 
                                .stride = node->stride,
                                .out_h = out->h,
                                .out_w = out->w,
-                               .average = (int)node->k_average,
-                               .layout = net->layout};
+                               .average = node->average};
 }
 
 /* The convolution before a pool whose nodes run as one. */
@@ -86,13 +86,8 @@ static struct mr_nn_pool_drop pool_drop_of(const struct pass *p, const struct mr
 static struct mr_nn_norm norm_of(const struct pass *p, const struct mr_node *node)
 {
     const struct mr_nn_tensor *in = &p->net->tensor[node->in];
-    return (struct mr_nn_norm){.n = p->n,
-                               .c = in->c,
-                               .hw = in->h * in->w,
-                               .epsilon = node->epsilon,
-                               .momentum = node->p,
-                               .layout = p->net->layout,
-                               .act = node->act};
+    return (struct mr_nn_norm){
+        .n = p->n, .c = in->c, .hw = in->h * in->w, .epsilon = node->epsilon, .momentum = node->p, .act = node->act};
 }
 
 static int forward_node(struct pass *p, const struct mr_node *node)
@@ -146,12 +141,12 @@ static int forward_node(struct pass *p, const struct mr_node *node)
     return MR_EMISUSE;
 }
 
-/* Where a node writes its input's gradient: NULL for the net's own input, scratch when another consumer's is there already. */
+/* Where a node writes its input's gradient: NULL for the net's own input and aliases of it, scratch when another consumer's is
+ * there already. */
 static void *input_grad(const struct pass *p, const struct mr_node *node)
 {
-    if (node->in == 0)
-        return NULL;
-    return p->has_grad[node->in] ? p->net->scratch : p->net->tensor[node->in].grad;
+    void *own = p->net->tensor[node->in].grad;
+    return own && p->has_grad[node->in] ? p->net->scratch : own;
 }
 
 static int backward_node(struct pass *p, const struct mr_node *node, void *dx)
@@ -186,7 +181,7 @@ static int backward_node(struct pass *p, const struct mr_node *node, void *dx)
                                            gradient(net, node[-1].bias), p->accumulate);
         }
         struct mr_nn_pool q = mr_net_pool_of(net, node, p->n);
-        return dx ? ops->pool_backward(b, &q, in->value, out->value, out->grad, dx) : 0;
+        return dx ? ops->pool_backward(b, &q, in->value, out->grad, dx) : 0;
     }
     case MR_NODE_NORM: {
         struct mr_nn_norm m = norm_of(p, node);
@@ -245,8 +240,18 @@ static int forward(struct pass *p, const struct mr_net_batch *batch)
     return rc;
 }
 
+int mr_net_use_stream(const struct mr_net *net, struct mr_stream *stream, const char *call)
+{
+    if (net->ops == &mr_nn_cuda && (!stream || stream->dev != net->device))
+        return mr_error_set(MR_EMISUSE, "%s: want a stream of the net's device", call);
+    net->ops->use_stream(net->backend, stream);
+    return 0;
+}
+
 static int check_batch(const struct mr_net *net, const struct mr_net_batch *batch)
 {
+    if (!batch->input)
+        return mr_error_set(MR_EMISUSE, "net: a batch without input");
     if (batch->n == 0 || batch->n > net->opts.max_batch)
         return mr_error_set(MR_ESHAPE, "net: a batch of %u samples: it was made for 1..%u", batch->n,
                             net->opts.max_batch);
@@ -272,10 +277,10 @@ int mr_net_train(struct mr_net *net, const struct mr_net_batch *batch, struct mr
     int rc = check_batch(net, batch);
     if (!rc && !batch->labels)
         rc = mr_error_set(MR_EMISUSE, "net: training wants labels");
-    if (rc)
-        return rc;
-    net->ops->use_stream(net->backend, stream);
-    rc = forward(&p, batch);
+    if (!rc)
+        rc = mr_net_use_stream(net, stream, "mr_net_train");
+    if (!rc)
+        rc = forward(&p, batch);
     if (!rc)
         rc = net->ops->loss(net->backend, net->opts.loss, p.n, (uint32_t)last->count, last->value, batch->labels,
                             batch->label_dtype, batch->loss_scale, last->grad, NULL);
@@ -290,10 +295,10 @@ int mr_net_eval(struct mr_net *net, const struct mr_net_batch *batch, const void
     struct pass p = {.net = net, .n = batch->n};
     struct mr_nn_tensor *last = last_tensor(net);
     int rc = check_batch(net, batch);
-    if (rc)
-        return rc;
-    net->ops->use_stream(net->backend, stream);
-    rc = forward(&p, batch);
+    if (!rc)
+        rc = mr_net_use_stream(net, stream, "mr_net_eval");
+    if (!rc)
+        rc = forward(&p, batch);
     if (!rc && (batch->labels || outputs))
         rc = net->ops->loss(net->backend, net->opts.loss, p.n, (uint32_t)last->count, last->value, batch->labels,
                             batch->label_dtype, NULL, NULL, outputs ? net->outputs : NULL);
@@ -302,7 +307,7 @@ int mr_net_eval(struct mr_net *net, const struct mr_net_batch *batch, const void
     return rc;
 }
 
-/* Tells the backend every shape that will come, and warms it up, so that a later step can be recorded as a graph. */
+/* Tells the backend every shape that will come, so that a later step can be recorded as a graph. */
 int mr_net_prepare(struct mr_net *net)
 {
     struct pass p = {.net = net, .n = net->opts.max_batch};
@@ -319,20 +324,20 @@ int mr_net_prepare(struct mr_net *net)
 
 int mr_net_set_step(struct mr_net *net, uint64_t step, struct mr_stream *stream)
 {
-    net->ops->use_stream(net->backend, stream);
-    return net->ops->set_step(net->backend, step);
+    int rc = mr_net_use_stream(net, stream, "mr_net_set_step");
+    return rc ? rc : net->ops->set_step(net->backend, step);
 }
 
 int mr_net_zero_totals(struct mr_net *net, struct mr_stream *stream)
 {
-    net->ops->use_stream(net->backend, stream);
-    return net->ops->zero_totals(net->backend);
+    int rc = mr_net_use_stream(net, stream, "mr_net_zero_totals");
+    return rc ? rc : net->ops->zero_totals(net->backend);
 }
 
 int mr_net_get_totals(struct mr_net *net, struct mr_stream *stream, struct mr_net_totals *out)
 {
-    net->ops->use_stream(net->backend, stream);
-    return net->ops->get_totals(net->backend, out);
+    int rc = mr_net_use_stream(net, stream, "mr_net_get_totals");
+    return rc ? rc : net->ops->get_totals(net->backend, out);
 }
 
 /* The low half of a count is 0 exactly when the count is: 2^32 batches are more than lie between two looks. */
@@ -355,6 +360,6 @@ int mr_net_rescale(struct mr_net *net, struct mr_stream *stream)
 {
     if (net->opts.dtype != MR_F16)
         return 0;
-    net->ops->use_stream(net->backend, stream);
-    return net->ops->rescale(net->backend, net->n_flat, net->grads);
+    int rc = mr_net_use_stream(net, stream, "mr_net_rescale");
+    return rc ? rc : net->ops->rescale(net->backend, net->n_flat, net->grads);
 }

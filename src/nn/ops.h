@@ -1,6 +1,6 @@
 /*
- * What layers are computed by: a backend's table. Layers (src/nn/layer_*.c) know shapes and which buffers; a backend
- * (cpu_*.c for f32 and f64, cuda_*.c) knows how. All buffers are the device's, all calls enqueue (or compute at once on "cpu").
+ * What layers are computed by: a backend's table. The net (net_run.c) knows shapes and which buffers; a backend
+ * (cpu*.c for f32 and f64, cuda*.c) knows how. All buffers are the device's, all calls enqueue (or compute at once on "cpu").
  * A product's activation is fused where a layer is followed by one (`act`): backward gets y, the output after it.
  */
 #ifndef MR_NN_OPS_H
@@ -31,13 +31,11 @@ struct mr_nn_linear { /* y[n, out] = act(x[n, in] w[out, in]^T + b[out]) */
 struct mr_nn_conv { /* cross-correlation, as PyTorch's; w[out, in, k, k] */
     uint32_t n, in, h, w, out, k, stride, pad, out_h, out_w;
     enum mr_act act;
-    enum mr_layout layout;
 };
 
 struct mr_nn_pool {
     uint32_t n, c, h, w, k, stride, out_h, out_w;
     int average;
-    enum mr_layout layout;
 };
 
 /* A pool of maxima behind a convolution, dropout (p 0: none) and flattening as one. */
@@ -52,18 +50,17 @@ struct mr_nn_pool_drop {
 struct mr_nn_norm { /* over n, h, w of each channel */
     uint32_t n, c, hw;
     double epsilon, momentum;
-    enum mr_layout layout;
     enum mr_act act;
 };
 
 struct mr_nn_ops {
-    const char *name;
     /* Is this usable for these options, and if not, why (mr_error_set)? */
     int (*open)(struct mr_device *device, const struct mr_net_opts *opts, struct mr_nn_backend **out);
     void (*close)(struct mr_nn_backend *b);
     void (*use_stream)(struct mr_nn_backend *b, struct mr_stream *stream);
     /* Bytes of an activation's element: 2, 4 or 8. [out] out_layout: the layout that it wants pictures in. */
     size_t (*element)(struct mr_nn_backend *b, enum mr_layout *out_layout);
+    uint64_t (*memory)(const struct mr_nn_backend *b); /* bytes of the device's memory that it holds by now */
     const char *(*runs_on)(struct mr_nn_backend *b, int product); /* product: 0 elementwise, 1 linear, 2 conv */
 
     /* Told before training, once for each shape that will come, so that algorithms are chosen and workspace is taken. */
@@ -81,8 +78,7 @@ struct mr_nn_ops {
     int (*conv_backward)(struct mr_nn_backend *b, const struct mr_nn_conv *c, const void *x, const void *w,
                          const void *y, void *dy, void *dx, void *dw, void *db, int accumulate);
     int (*pool_forward)(struct mr_nn_backend *b, const struct mr_nn_pool *p, const void *x, void *y);
-    int (*pool_backward)(struct mr_nn_backend *b, const struct mr_nn_pool *p, const void *x, const void *y,
-                         const void *dy, void *dx);
+    int (*pool_backward)(struct mr_nn_backend *b, const struct mr_nn_pool *p, const void *x, const void *dy, void *dx);
     /* fits NULL: a backend without. dx: the gradient before the activation; db: its sums by channel, or NULL. */
     int (*pool_drop_fits)(const struct mr_nn_pool *p);
     int (*pool_drop_forward)(struct mr_nn_backend *b, const struct mr_nn_pool_drop *d, const void *x, void *y);
@@ -112,7 +108,7 @@ struct mr_nn_ops {
     /* Batches into activations: u8 by 1/255, f32, f64, bf16, fp16; from the batch's layout into the backend's own. */
     int (*input)(struct mr_nn_backend *b, uint32_t n, uint32_t c, uint32_t hw, enum mr_layout from, const void *in,
                  enum mr_dtype dtype, void *x);
-    /* Between the backend's NHWC and NCHW, for flattening: y[n, c, hw] = x[n, hw, c] with to_nchw, else back. */
+    /* Of backends whose layout is NHWC: between it and NCHW, for flattening: y[n, c, hw] = x[n, hw, c] with to_nchw, else back. */
     int (*permute)(struct mr_nn_backend *b, uint32_t n, uint32_t c, uint32_t hw, int to_nchw, const void *x, void *y);
     /* Low precision alone, else NULL: the copy of the parameters that the products of a pass read. */
     int (*refresh)(struct mr_nn_backend *b, uint64_t count, const void *params, void *low);

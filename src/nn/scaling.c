@@ -27,8 +27,10 @@ int mr_net_get_loss_scale(struct mr_net *net, struct mr_stream *stream, float *o
 {
     struct scaling s = {.scale = 1};
     void *at = place(net);
-    int rc = at ? mr_copy_async(stream, &s, MR_PAGEABLE, at, MR_DEVICE, sizeof s) : 0;
-    if (!rc)
+    int rc = mr_net_use_stream(net, stream, "mr_net_get_loss_scale");
+    if (!rc && at)
+        rc = mr_copy_async(stream, &s, MR_PAGEABLE, at, MR_DEVICE, sizeof s);
+    if (!rc && at)
         rc = mr_stream_synchronize(stream);
     if (rc)
         return rc;
@@ -47,6 +49,8 @@ int mr_net_set_loss_scale(struct mr_net *net, struct mr_stream *stream, float sc
                             at ? "a power of two up to 16777216, and less than 2000"
                                : "1 and 0 where nothing is scaled");
     struct scaling s = {.scale = scale, .inverse = 1 / scale, .good = good};
-    int rc = at ? mr_copy_async(stream, at, MR_DEVICE, &s, MR_PAGEABLE, sizeof s) : 0;
-    return rc ? rc : mr_stream_synchronize(stream);
+    int rc = mr_net_use_stream(net, stream, "mr_net_set_loss_scale");
+    if (!rc && at)
+        rc = mr_copy_async(stream, at, MR_DEVICE, &s, MR_PAGEABLE, sizeof s);
+    return rc || !at ? rc : mr_stream_synchronize(stream);
 }

@@ -9,16 +9,10 @@ static const struct mr_option options[] = {
     MR_OPTIM_COMMON("0", "0"),
 };
 
-static enum mr_optim_kernel kernel(const struct mr_optim_opts *opts, uint8_t state_of[MR_OPTIM_STATES])
-{
-    (void)opts, (void)state_of;
-    return MR_OPTIM_adagrad;
-}
-
 const struct mr_optim_ops mr_optim_adagrad = {
     .name = "adagrad",
     .summary = "rates that fall with the sum of squared gradients",
     .options = options,
     .state = {"sum"},
-    .kernel = kernel,
+    .kernel = MR_OPTIM_adagrad,
 };

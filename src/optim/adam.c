@@ -7,7 +7,7 @@ static const struct mr_option options[] = {
     MR_OPTIM_COMMON("0", "0"),
 };
 
-static enum mr_optim_kernel kernel(const struct mr_optim_opts *opts, uint8_t state_of[MR_OPTIM_STATES])
+enum mr_optim_kernel mr_optim_pick_adam(const struct mr_optim_opts *opts, uint8_t state_of[MR_OPTIM_STATES])
 {
     (void)state_of;
     return opts->amsgrad ? MR_OPTIM_amsgrad : MR_OPTIM_adam;
@@ -18,5 +18,5 @@ const struct mr_optim_ops mr_optim_adam = {
     .summary = "adaptive moments",
     .options = options,
     .state = {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"},
-    .kernel = kernel,
+    .pick = mr_optim_pick_adam,
 };

@@ -7,16 +7,10 @@ static const struct mr_option options[] = {
     MR_OPTIM_COMMON("1e-2", "1"),
 };
 
-static enum mr_optim_kernel kernel(const struct mr_optim_opts *opts, uint8_t state_of[MR_OPTIM_STATES])
-{
-    (void)state_of;
-    return opts->amsgrad ? MR_OPTIM_amsgrad : MR_OPTIM_adam;
-}
-
 const struct mr_optim_ops mr_optim_adamw = {
     .name = "adamw",
     .summary = "adam with decoupled weight decay",
     .options = options,
     .state = {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"},
-    .kernel = kernel,
+    .pick = mr_optim_pick_adam,
 };

@@ -7,16 +7,10 @@ static const struct mr_option options[] = {
     MR_OPTIM_COMMON("0", "0"),
 };
 
-static enum mr_optim_kernel kernel(const struct mr_optim_opts *opts, uint8_t state_of[MR_OPTIM_STATES])
-{
-    (void)opts, (void)state_of;
-    return MR_OPTIM_nesterov;
-}
-
 const struct mr_optim_ops mr_optim_nesterov = {
     .name = "nesterov",
     .summary = "gradient descent with Nesterov's momentum",
     .options = options,
     .state = {"momentum_buffer"},
-    .kernel = kernel,
+    .kernel = MR_OPTIM_nesterov,
 };

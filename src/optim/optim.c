@@ -44,7 +44,7 @@ static int set_part(struct mr_optim *o, uint32_t i, const struct mr_optim_group 
         p->opts.threads != o->opts.threads)
         return mr_error_set(MR_EOPTION, "%sclip_norm, accumulate and threads are for all groups, not for one", who);
     p->lr = p->opts.lr;
-    p->kernel = o->ops->kernel(&p->opts, p->state_of);
+    p->kernel = o->ops->pick ? o->ops->pick(&p->opts, p->state_of) : o->ops->kernel;
     if (o->opts.clip_norm > 0) {
         p->norm_part = mr_round_up(MR_MAX((g->n + NORM_PARTS - 1) / NORM_PARTS, 1), NORM_PART);
         p->n_norms = (uint32_t)((g->n + p->norm_part - 1) / p->norm_part);
@@ -142,12 +142,14 @@ static int fill_sums(struct mr_optim *o, struct mr_stream *stream)
     for (uint32_t i = 0; i < o->n_parts && rc == 0; i++) {
         const struct mr_optim_part *p = &o->parts[i];
         double value = p->opts.initial_accumulator_value;
+        if (value == 0)
+            continue;
         for (uint32_t k = 0; k < CHUNK; k++)
             if (o->dtype == MR_F64)
                 room[k] = value;
             else
                 ((float *)(void *)room)[k] = (float)value;
-        for (uint64_t at = p->begin; at < p->end && rc == 0 && value != 0; at += CHUNK)
+        for (uint64_t at = p->begin; at < p->end && rc == 0; at += CHUNK)
             rc = put(o, stream, (char *)o->array[0].data + at * mr_optim_size(o), room,
                      MR_MIN(p->end - at, (uint64_t)CHUNK) * mr_optim_size(o));
         if (rc == 0 && !o->host)
@@ -244,8 +246,8 @@ int mr_optim_create(struct mr_device *device, const char *spec, enum mr_dtype dt
     if (rc == 0)
         rc = make_memory(o);
     uint64_t threads = o->opts.threads ? o->opts.threads : (uint64_t)mr_cpu_count();
-    if (rc == 0 && o->host && threads > 1)
-        rc = mr_optim_team_create((uint32_t)threads, &o->team);
+    if (rc == 0 && o->host)
+        rc = mr_team_create((uint32_t)MR_MIN(threads, mr_optim_most_tasks(o)), "optim", &o->team);
     if (rc < 0)
         mr_optim_destroy(o);
     else
@@ -257,7 +259,7 @@ void mr_optim_destroy(struct mr_optim *optim)
 {
     if (!optim)
         return;
-    mr_optim_team_destroy(optim->team);
+    mr_team_destroy(optim->team);
     for (int k = 0; k <= MR_OPTIM_STATES; k++)
         drop(optim, optim->array[k].data);
     drop(optim, optim->records);
@@ -313,8 +315,8 @@ double mr_optim_get_lr(const struct mr_optim *optim, uint32_t group)
 int mr_optim_set_lr(struct mr_optim *optim, uint32_t group, double lr)
 {
     if (!(lr >= 0 && lr <= MR_OPTIM_MOST) || (group >= optim->n_parts && group != UINT32_MAX))
-        return mr_error_set(MR_EMISUSE, "mr_optim_set_lr: group %u, rate %g: want one of %u groups and a rate >= 0",
-                            group, lr, optim->n_parts);
+        return mr_error_set(MR_EMISUSE, "mr_optim_set_lr: group %u, rate %g: want one of %u groups and a rate of 0..%g",
+                            group, lr, optim->n_parts, MR_OPTIM_MOST);
     for (uint32_t i = 0; i < optim->n_parts; i++) {
         if ((group != UINT32_MAX && i != group) || optim->parts[i].lr == lr)
             continue;

@@ -5,7 +5,7 @@
 #ifndef MR_OPTIM_H
 #define MR_OPTIM_H
 
-#include "base/base.h"
+#include "base/team.h"
 #include "device/device.h"
 #include "device/kernels_optim.h"
 #include <millrace/optim.h>
@@ -23,15 +23,33 @@ struct mr_optim_ops {
     const char *state
         [MR_OPTIM_STATES]; /* names of the kernel's arrays; NULL: no such. Kernels that have fewer leave out others:
                                            see state_of */
-    /* Which kernel does a step with these options. state_of: which of the names above the kernel's arrays are. */
-    enum mr_optim_kernel (*kernel)(const struct mr_optim_opts *opts, uint8_t state_of[MR_OPTIM_STATES]);
+    enum mr_optim_kernel kernel; /* where there is no pick() */
+    /* Optional: which kernel does a step with these options. state_of: which of the names above the kernel's arrays are. */
+    enum mr_optim_kernel (*pick)(const struct mr_optim_opts *opts, uint8_t state_of[MR_OPTIM_STATES]);
     /* Optional: the options do not go together: MR_EOPTION. */
     int (*check)(const struct mr_optim_opts *opts);
 };
 
-extern const struct mr_optim_ops mr_optim_sgd, mr_optim_momentum, mr_optim_nesterov, mr_optim_adagrad,
-    mr_optim_adadelta, mr_optim_rmsprop, mr_optim_adam, mr_optim_adamw, mr_optim_amsgrad, mr_optim_adamax,
-    mr_optim_nadam, mr_optim_radam, mr_optim_lion;
+#define MR_OPTIMIZERS(X)                                                                                               \
+    X(sgd)                                                                                                             \
+    X(momentum)                                                                                                        \
+    X(nesterov)                                                                                                        \
+    X(adagrad)                                                                                                         \
+    X(adadelta)                                                                                                        \
+    X(rmsprop)                                                                                                         \
+    X(adam)                                                                                                            \
+    X(adamw)                                                                                                           \
+    X(amsgrad)                                                                                                         \
+    X(adamax)                                                                                                          \
+    X(nadam)                                                                                                           \
+    X(radam)                                                                                                           \
+    X(lion)
+#define X(name) extern const struct mr_optim_ops mr_optim_##name;
+MR_OPTIMIZERS(X)
+#undef X
+
+/* Of adam.c: adamw's, too. */
+enum mr_optim_kernel mr_optim_pick_adam(const struct mr_optim_opts *opts, uint8_t state_of[MR_OPTIM_STATES]);
 
 /* Entries of option tables. */
 #define MR_OPTIM_REAL(member, text, low, high, about)                                                                  \
@@ -110,7 +128,7 @@ struct mr_optim {
     uint64_t pending; /* accumulated calls */
     bool dirty;       /* learning rates are not where records are */
     struct mr_optim_extra extra;
-    struct mr_optim_team *team; /* NULL: one thread */
+    struct mr_team *team; /* NULL: one thread */
 };
 
 static inline uint64_t mr_optim_size(const struct mr_optim *o)
@@ -121,13 +139,7 @@ static inline uint64_t mr_optim_size(const struct mr_optim *o)
 /* Returns 0, or MR_EMISUSE when the optimizer's device wants a stream of its own and this is none. */
 int mr_optim_check_stream(const struct mr_optim *o, const struct mr_stream *stream, const char *call);
 
-/*
- * Threads that wait for work. run: calls fn(user, i) once for each i of 0..n-1, on the caller and the others, and returns when all
- * are done.
- */
-struct mr_optim_team;
-int mr_optim_team_create(uint32_t n_threads, struct mr_optim_team **out); /* the caller counts as one */
-void mr_optim_team_destroy(struct mr_optim_team *team);
-void mr_optim_team_run(struct mr_optim_team *team, void (*fn)(void *user, uint64_t i), void *user, uint64_t n);
+/* step.c: how many threads may have something to do at once. */
+uint64_t mr_optim_most_tasks(const struct mr_optim *o);
 
 #endif

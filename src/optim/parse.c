@@ -5,9 +5,9 @@
 #include <string.h>
 
 static const struct mr_optim_ops *const kinds[] = {
-    &mr_optim_sgd,     &mr_optim_momentum, &mr_optim_nesterov, &mr_optim_adagrad, &mr_optim_adadelta,
-    &mr_optim_rmsprop, &mr_optim_adam,     &mr_optim_adamw,    &mr_optim_amsgrad, &mr_optim_adamax,
-    &mr_optim_nadam,   &mr_optim_radam,    &mr_optim_lion,
+#define X(name) &mr_optim_##name,
+    MR_OPTIMIZERS(X)
+#undef X
 };
 
 const struct mr_optim_ops *mr_optim_ops_find(const char *name, size_t n)
@@ -30,16 +30,11 @@ int mr_optim_each(int (*fn)(void *user, const char *name, const char *summary, c
 static int no_such(const char *name, size_t n)
 {
     const char *names[MR_COUNT(kinds) + 1] = {0};
-    char word[64], all[256] = "";
-    size_t at = 0;
+    char word[64];
     snprintf(word, sizeof word, "%.*s", (int)MR_MIN(n, sizeof word - 1), name);
-    for (size_t i = 0; i < MR_COUNT(kinds); i++) {
+    for (size_t i = 0; i < MR_COUNT(kinds); i++)
         names[i] = kinds[i]->name;
-        at += (size_t)snprintf(all + at, sizeof all - at, "%s%s", i ? ", " : "", names[i]);
-    }
-    const char *near = mr_nearest(word, names);
-    return mr_error_set(MR_EOPTION, "optimizer \"%s\": no such optimizer%s%s%s; there are %s", word,
-                        near ? ", did you mean \"" : "", near ? near : "", near ? "\"?" : "", all);
+    return mr_error_no_such(word, names, "\"", "optimizer \"%s\": no such optimizer", word);
 }
 
 /* The table's names behind the error of an option that it does not have. */

@@ -10,7 +10,7 @@ static const struct mr_option options[] = {
     MR_OPTIM_COMMON("0", "0"),
 };
 
-static enum mr_optim_kernel kernel(const struct mr_optim_opts *opts, uint8_t state_of[MR_OPTIM_STATES])
+static enum mr_optim_kernel pick(const struct mr_optim_opts *opts, uint8_t state_of[MR_OPTIM_STATES])
 {
     if (opts->centered)
         return opts->momentum > 0 ? MR_OPTIM_rmsprop_centered_momentum : MR_OPTIM_rmsprop_centered;
@@ -23,5 +23,5 @@ const struct mr_optim_ops mr_optim_rmsprop = {
     .summary = "gradients divided by the root of their mean square",
     .options = options,
     .state = {"square_avg", "grad_avg", "momentum_buffer"},
-    .kernel = kernel,
+    .pick = pick,
 };

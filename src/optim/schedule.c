@@ -21,16 +21,11 @@ static const struct mr_schedule_ops *find(const char *name, size_t n)
 static int no_such(const char *name, size_t n)
 {
     const char *names[32] = {mr_schedule_warmup.name};
-    char word[64], all[256];
-    size_t at = (size_t)snprintf(all, sizeof all, "%s", names[0]);
+    char word[64];
     snprintf(word, sizeof word, "%.*s", (int)MR_MIN(n, sizeof word - 1), name);
-    for (size_t i = 0; i < mr_schedule_n_kinds && i + 2 < MR_COUNT(names); i++) {
+    for (size_t i = 0; i < mr_schedule_n_kinds && i + 2 < MR_COUNT(names); i++)
         names[i + 1] = mr_schedule_kinds[i].name;
-        at += (size_t)snprintf(all + at, sizeof all - at, ", %s", names[i + 1]);
-    }
-    const char *near = mr_nearest(word, names);
-    return mr_error_set(MR_EOPTION, "schedule \"%s\": no such schedule%s%s%s; there are %s", word,
-                        near ? ", did you mean \"" : "", near ? near : "", near ? "\"?" : "", all);
+    return mr_error_no_such(word, names, "\"", "schedule \"%s\": no such schedule", word);
 }
 
 /* "10/restarts/mult=2" as option tables read it: "10,restarts=1,mult=2". */

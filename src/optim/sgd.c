@@ -16,7 +16,7 @@ static int check(const struct mr_optim_opts *opts)
     return 0;
 }
 
-static enum mr_optim_kernel kernel(const struct mr_optim_opts *opts, uint8_t state_of[MR_OPTIM_STATES])
+static enum mr_optim_kernel pick(const struct mr_optim_opts *opts, uint8_t state_of[MR_OPTIM_STATES])
 {
     (void)state_of;
     return opts->nesterov ? MR_OPTIM_nesterov : opts->momentum != 0 ? MR_OPTIM_momentum : MR_OPTIM_sgd;
@@ -27,6 +27,6 @@ const struct mr_optim_ops mr_optim_sgd = {
     .summary = "gradient descent, with or without momentum",
     .options = options,
     .state = {"momentum_buffer"},
-    .kernel = kernel,
+    .pick = pick,
     .check = check,
 };

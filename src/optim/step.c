@@ -87,21 +87,24 @@ struct host_work {
     int f64;
 };
 
-static void host_apply(void *user, uint64_t i)
+static void host_apply(void *user, uint64_t i, uint32_t who)
 {
+    (void)who;
     const struct host_work *w = user;
     uint64_t begin = w->args->begin + i * CHUNK;
     mr_optim_apply(w->args, w->scalars, w->f64, begin, MR_MIN(begin + CHUNK, w->args->end));
 }
 
-static void host_norm(void *user, uint64_t i)
+static void host_norm(void *user, uint64_t i, uint32_t who)
 {
+    (void)who;
     const struct host_work *w = user;
     w->norm->out[i] = mr_optim_norm_part(w->norm, (uint32_t)i);
 }
 
-static void host_add(void *user, uint64_t i)
+static void host_add(void *user, uint64_t i, uint32_t who)
 {
+    (void)who;
     const struct host_work *w = user;
     mr_optim_add_range(w->add, w->f64, i * CHUNK, MR_MIN((i + 1) * CHUNK, w->add->n));
 }
@@ -111,19 +114,28 @@ static uint64_t chunks(uint64_t n)
     return (n + CHUNK - 1) / CHUNK;
 }
 
+uint64_t mr_optim_most_tasks(const struct mr_optim *o)
+{
+    uint64_t most = o->opts.accumulate > 1 ? chunks(o->n) : 1;
+    for (uint32_t i = 0; i < o->n_parts; i++)
+        most = MR_MAX(most, MR_MAX(chunks(o->parts[i].end - o->parts[i].begin), o->parts[i].n_norms));
+    return most;
+}
+
 static void host_step(struct mr_optim *o, void *params, const void *grads, enum mr_dtype grad_dtype)
 {
     struct mr_optim_scalars scalars;
     for (uint32_t i = 0; i < o->n_parts && o->n_norms > 0; i++) {
         struct mr_optim_norm_args norm = norm_args_of(o, i, grads, grad_dtype);
         struct host_work w = {.norm = &norm};
-        mr_optim_team_run(o->team, host_norm, &w, norm.n_out);
+        mr_team_run(o->team, host_norm, &w, norm.n_out);
     }
+    double squares = mr_optim_sum(o->norms, o->n_norms);
     for (uint32_t i = 0; i < o->n_parts; i++) {
         struct mr_optim_args args = args_of(o, i, params, grads, grad_dtype);
         struct host_work w = {.args = &args, .scalars = &scalars, .f64 = is_f64(o)};
-        if (mr_optim_prepare(&args, &scalars)) {
-            mr_optim_team_run(o->team, host_apply, &w, chunks(args.end - args.begin));
+        if (mr_optim_prepare(&args, squares, &scalars)) {
+            mr_team_run(o->team, host_apply, &w, chunks(args.end - args.begin));
             mr_optim_finish(&args, &scalars);
         }
         o->records[i].pending = 0;
@@ -176,7 +188,7 @@ static int accumulate(struct mr_optim *o, const void *grads, struct mr_stream *s
         rc = mr_launch(stream, is_f64(o) ? "optim_add_f64" : "optim_add_f32", &add, sizeof add);
     } else {
         struct host_work w = {.add = &add, .f64 = is_f64(o)};
-        mr_optim_team_run(o->team, host_add, &w, chunks(add.n));
+        mr_team_run(o->team, host_add, &w, chunks(add.n));
         for (uint32_t i = 0; i < o->n_parts; i++)
             o->records[i].pending = mr_optim_pending(&add, o->records[i].pending);
     }

@@ -47,16 +47,9 @@ void mr_report_opts_fill(struct mr_report_opts *opts, size_t size)
 static int no_such_report(const char *name, const struct mr_report_kind *const *kinds)
 {
     const char *names[MAX_KINDS + 1] = {NULL};
-    char list[1024] = "";
-    size_t used = 0;
-    for (uint32_t i = 0; kinds[i]; i++) {
+    for (uint32_t i = 0; kinds[i]; i++)
         names[i] = kinds[i]->name;
-        int n = snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", kinds[i]->name);
-        used = MR_MIN(used + (size_t)MR_MAX(n, 0), sizeof list - 1);
-    }
-    const char *near = mr_nearest(name, names);
-    return mr_error_set(MR_EOPTION, "no report \"%s\"%s%s%s; there are: %s", name, near ? "; did you mean \"" : "",
-                        near ? near : "", near ? "\"" : "", list);
+    return mr_error_no_such(name, names, "\"", "no report \"%s\"", name);
 }
 
 int mr_report_make(struct mr_recording *recording, const char *name, const struct mr_report_opts *opts,

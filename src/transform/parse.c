@@ -74,29 +74,24 @@ static const char *op_end(const char *p)
     return depth == 0 ? p : NULL;
 }
 
-static int unknown_op(struct span name, uint32_t place, const char *list)
+static int unknown_op(struct span name, uint32_t place)
 {
     const char *names[MR_COUNT(known)] = {NULL};
     char word[64];
     snprintf(word, sizeof word, "%.*s", width(name), name.p);
     for (size_t i = 0; known[i]; i++)
         names[i] = known[i]->name;
-    const char *nearest = mr_nearest(word, names);
-    return mr_error_set(MR_EOPTION, "transform %u: '%.*s': no such op; %s%s%sthere are %s", place, width(name), name.p,
-                        nearest ? "did you mean " : "", nearest ? nearest : "", nearest ? "? " : "", list);
+    return mr_error_no_such(word, names, "", "transform %u: '%.*s': no such op", place, width(name), name.p);
 }
 
 static const struct mr_op_ops *find_op(struct span name, uint32_t place)
 {
-    char list[512] = "";
     for (size_t i = 0; known[i]; i++) {
         size_t n = strlen(known[i]->name);
         if (n == (size_t)(name.end - name.p) && memcmp(name.p, known[i]->name, n) == 0)
             return known[i];
-        size_t at = strlen(list);
-        snprintf(list + at, sizeof list - at, "%s%s", i ? ", " : "", known[i]->name);
     }
-    unknown_op(name, place, list);
+    unknown_op(name, place);
     return NULL;
 }
 

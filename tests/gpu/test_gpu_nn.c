@@ -239,6 +239,8 @@ static const char *const models[] = {
     "conv:4,tanh,dropout:0.4,2d,flatten,linear:5",
     "conv:4,p=1,tanh,residual:{conv:4,p=1,batchnorm,tanh,conv:4,p=1},tanh,flatten,linear:5",
     "conv:3,p=1,tanh,residual:{conv:5,s=2,p=1,bias=0,batchnorm,tanh,conv:5,p=1,tanh},sigmoid,flatten,linear:5",
+    "flatten,residual:{linear:98,tanh},linear:5",
+    "flatten,residual:{linear:30,tanh},linear:5",
 };
 
 static void all_models(struct mr_device *dev, enum mr_dtype dtype, int tf32, double bound)
@@ -255,6 +257,9 @@ static void all_models(struct mr_device *dev, enum mr_dtype dtype, int tf32, dou
     o.loss = MR_MSE;
     one_model(dev, o, bound);
     o.model = "flatten,linear:5,softmax";
+    one_model(dev, o, bound);
+    o = options("conv:3,p=1", dtype, tf32, 2, 4);
+    o.loss = MR_MSE;
     one_model(dev, o, bound);
     o = options("conv:3,tanh,flatten,linear:5", dtype, tf32, 3, 6);
     o.layout = MR_NHWC;
@@ -655,6 +660,15 @@ static void test_refusals(struct mr_device *dev)
         return;
     }
     must(rc);
+    struct mr_device *cpu;
+    must(mr_device_open("cpu", &cpu));
+    struct mr_stream *foreign = gpu_stream(cpu, "foreign");
+    const float zero = 0;
+    struct mr_net_batch b = {.input = &zero, .labels = &zero, .input_dtype = MR_F32, .label_dtype = MR_I32, .n = 1};
+    check(mr_net_train(net, &b, NULL) == MR_EMISUSE && mr_net_train(net, &b, foreign) == MR_EMISUSE);
+    check(mr_net_zero_totals(net, NULL) == MR_EMISUSE && mr_net_zero_totals(net, foreign) == MR_EMISUSE);
+    mr_stream_destroy(foreign);
+    mr_device_close(cpu);
     mr_net_destroy(net);
 }
 

@@ -3,6 +3,7 @@
 #include "optim_vectors.h"
 #include "unit.h"
 
+#include <dirent.h>
 #include <math.h>
 #include <millrace/optim.h>
 
@@ -130,6 +131,37 @@ static void test_pytorch(void **state)
     }
     printf("%zu optimizers, %d steps: greatest relative error %.1e in f64, %.1e in f32\n", COUNT(optim_vectors),
            VECTOR_STEPS, wide, narrow);
+}
+
+/* Threads of this process that optimizers started. */
+static int threads_now(void)
+{
+    DIR *dir = opendir("/proc/self/task");
+    int n = 0;
+    assert_non_null(dir);
+    for (struct dirent *e; (e = readdir(dir));) {
+        char path[320], name[32] = "";
+        snprintf(path, sizeof path, "/proc/self/task/%s/comm", e->d_name);
+        FILE *f = fopen(path, "r");
+        n += f && fgets(name, sizeof name, f) && !strncmp(name, "optim ", 6);
+        if (f)
+            fclose(f);
+    }
+    closedir(dir);
+    return n;
+}
+
+/* No more threads than there are chunks of work for. */
+static void test_few_threads(void **state)
+{
+    (void)state;
+    struct mr_optim *o;
+    must(mr_optim_create(NULL, "sgd:threads=4,clip_norm=1,accumulate=2", MR_F32, 8, NULL, 0, &o));
+    assert_int_equal(threads_now(), 0);
+    mr_optim_destroy(o);
+    must(mr_optim_create(NULL, "sgd:threads=3", MR_F32, 1 << 20, NULL, 0, &o));
+    assert_int_equal(threads_now(), 2);
+    mr_optim_destroy(o);
 }
 
 static void test_threads(void **state)
@@ -682,6 +714,8 @@ static void test_each(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_few_threads), /* first: threads that have just ended may still be seen */
+
         cmocka_unit_test(test_pytorch),
         cmocka_unit_test(test_threads),
         cmocka_unit_test(test_parts),

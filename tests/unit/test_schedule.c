@@ -160,6 +160,12 @@ static void test_follow(void **state)
         assert_true(mr_optim_get_lr(o, 0) == 2 * factor);
         assert_true(mr_optim_get_lr(o, 1) == 0.5 * factor);
     }
+    mr_schedule_destroy(s);
+    s = make("exponential:2");
+    must(mr_optim_follow(o, s, 0, 90));
+    assert_int_equal(mr_optim_follow(o, s, 0, 120), MR_EMISUSE); /* 2.7e36 */
+    assert_non_null(strstr(mr_last_error(), "0..1e+30"));
+    assert_true(mr_optim_get_lr(o, 0) == ldexp(2, 90));
     mr_optim_destroy(o);
     mr_schedule_destroy(s);
 }

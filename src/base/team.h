@@ -1,0 +1,19 @@
+/* Threads that wait for short jobs, cut into tasks. */
+#ifndef MR_BASE_TEAM_H
+#define MR_BASE_TEAM_H
+
+#include "base/base.h"
+
+struct mr_team;
+
+/* n_threads: with the caller's, which is none of ours; below 2 it works alone. name: of the threads, a number follows. Returns 0,
+ * -ENOMEM, or -errno of a thread that does not start. */
+int mr_team_create(uint32_t n_threads, const char *name, struct mr_team **out);
+/* NULL is allowed, here and below: the caller alone. */
+void mr_team_destroy(struct mr_team *team);
+
+/* Calls fn(user, i, who) once for each i of 0..n-1, on the caller (who 0) and the others (1, 2, ...), and returns when all are
+ * done. One run at a time. */
+void mr_team_run(struct mr_team *team, void (*fn)(void *user, uint64_t i, uint32_t who), void *user, uint64_t n);
+
+#endif
