@@ -224,7 +224,8 @@ int mr_analyze(struct mr_recording *recording, const struct mr_advice_opts *opts
         size_t used = strlen(advice->summary);
         uint16_t p = places[0].process;
         snprintf(advice->summary + used, sizeof advice->summary - used,
-                 "; of %u devices in use this is device %u of process %u", n_places, places[0].device,
+                 "; of %u devices in use this is device %u of process %u", n_places,
+                 mr_place_device_id(recording, &places[0]),
                  p < recording->n_processes ? recording->processes[p].pid : 0);
     }
     free(places);

@@ -32,10 +32,13 @@ struct mr_steps {
 };
 
 struct mr_place {
-    uint16_t process, device;
+    uint16_t process, device;           /* indices of processes, of devices */
     uint64_t n_ops, n_kernels, busy_ns; /* durations added up */
     uint32_t thread;                    /* that drives it; MR_NONE when no call is known */
 };
+
+/* The device's number, for people. */
+uint32_t mr_place_device_id(const struct mr_recording *rec, const struct mr_place *place);
 
 /* All places, that with the most work first. [out] out: for the caller to free(). */
 int mr_places_find(const struct mr_recording *rec, struct mr_place **out, uint32_t *out_n);

@@ -121,7 +121,7 @@ static void row(struct mr_table *table, const struct mr_look *look, const char *
     mr_table_row(table);
     mr_table_text(table, name);
     mr_table_int(table, look->place.process < rec->n_processes ? rec->processes[look->place.process].pid : 0);
-    mr_table_int(table, look->place.device);
+    mr_table_int(table, mr_place_device_id(rec, &look->place));
     mr_table_int(table, (int64_t)s->start_ns);
     mr_table_int(table, (int64_t)s->wall_ns);
     mr_table_int(table, (int64_t)s->alone_ns);
