@@ -188,8 +188,16 @@ struct mr_part_graph { /* one launch of a whole graph, when nodes are not record
     uint32_t graph, device, context, stream, correlation, reserved;
 };
 
-/* Numbers of the Nsight Systems export. */
-enum mr_part_range_type { MR_RANGE_MARK = 34, MR_RANGE_PUSH_POP = 59, MR_RANGE_START_END = 60 };
+/* Numbers of the Nsight Systems export. In parts: marks, push-pop and start-end ranges. */
+enum mr_part_range_type {
+    MR_RANGE_CATEGORY = 33, /* what a category is called */
+    MR_RANGE_MARK = 34,
+    MR_RANGE_PUSH_POP = 59,
+    MR_RANGE_START_END = 60,
+    MR_RANGE_PUSH_POP_EXTENDED = 70, /* the same with a payload of another layout */
+    MR_RANGE_START_END_EXTENDED = 71,
+    MR_RANGE_DOMAIN = 75, /* what a domain is called */
+};
 
 struct mr_part_range {
     uint64_t start_ns, end_ns; /* end 0: still open when the recording ended, or a mark */

@@ -8,8 +8,6 @@
 #include <sqlite3.h>
 #include <string.h>
 
-enum { PUSH_POP = 59, START_END = 60, PUSH_POP_EXTENDED = 70, START_END_EXTENDED = 71, DOMAIN_CREATE = 75 };
-
 struct worker {
     const struct mr_filter *filter;
     struct mr_groups groups;
@@ -51,8 +49,8 @@ static int add_row(void *state, struct sqlite3_stmt *stmt)
     struct worker *w = state;
     int64_t start = sqlite3_column_int64(stmt, 0), end = sqlite3_column_int64(stmt, 1);
     int type = sqlite3_column_int(stmt, 2);
-    bool push = type == PUSH_POP || type == PUSH_POP_EXTENDED;
-    if (!push && type != START_END && type != START_END_EXTENDED)
+    bool push = type == MR_RANGE_PUSH_POP || type == MR_RANGE_PUSH_POP_EXTENDED;
+    if (!push && type != MR_RANGE_START_END && type != MR_RANGE_START_END_EXTENDED)
         return 0;
     if (sqlite3_column_type(stmt, 1) == SQLITE_NULL) {
         w->n_open += start >= 0 && mr_filter_takes(w->filter, (uint64_t)start);
@@ -181,7 +179,7 @@ static int read_ranges(struct mr_recording *recording, struct worker workers[MR_
         rc = mr_sql_prepare(recording, &find,
                             "SELECT coalesce(text, (SELECT value FROM StringIds WHERE id = %s)) FROM NVTX_EVENTS"
                             " WHERE eventType = %d AND domainId = ?1 AND (globalTid >> 24) & 0x3fffffff = ?2",
-                            mr_sql_column(recording, "NVTX_EVENTS", "textId", "NULL"), DOMAIN_CREATE);
+                            mr_sql_column(recording, "NVTX_EVENTS", "textId", "NULL"), MR_RANGE_DOMAIN);
     if (rc == 0)
         rc = mr_scan(recording, "NVTX_EVENTS", sql, add_row, states);
     for (uint32_t i = 0; i < MR_SCAN_THREADS && rc == 0; i++)

@@ -210,10 +210,10 @@ static int range_put(struct mr_store *store, const struct mr_part_range *range)
 {
     int rc = 0;
     if (range->domain)
-        rc = declare(store, range->domain, 75, 0, range->domain, range->domain);
+        rc = declare(store, range->domain, MR_RANGE_DOMAIN, 0, range->domain, range->domain);
     if (rc == 0 && range->category && range->category_name)
-        rc = declare(store, (uint64_t)range->domain << 32 | range->category, 33, range->category, range->category_name,
-                     range->domain);
+        rc = declare(store, (uint64_t)range->domain << 32 | range->category, MR_RANGE_CATEGORY, range->category,
+                     range->category_name, range->domain);
     return rc == 0 ? row_put(store, MR_PART_RANGE, range) : rc;
 }
 

@@ -227,10 +227,14 @@ static void test_ranges(void **state)
     make_range_of(&m, NULL, MR_RANGE_START_END, "across", 50, 500);
     m.tid = 101;
     make_range(&m, "other thread", 11, 19);
+    make_range_of(&m, NULL, MR_RANGE_PUSH_POP_EXTENDED, "extended", 12, 13); /* as exports of newer programs have it */
+    make_range_of(&m, NULL, MR_RANGE_START_END_EXTENDED, "extended across", 14, 600);
     make_note(&m, "exit", MAKE_BASE + 1000, NULL);
     make_end(&m);
     struct mr_recording *r = make_load(path);
-    assert_int_equal(r->n_ranges, 8);
+    assert_int_equal(r->n_ranges, 10);
+    expect_range(r, "extended", "other thread", 1);
+    assert_int_equal(range_named(r, "extended across")->type, MR_RANGE_START_END);
     expect_range(r, "outer", NULL, 0);
     expect_range(r, "inner", "outer", 1);
     expect_range(r, "mark", "inner", 2);
