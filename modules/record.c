@@ -430,8 +430,8 @@ static void configure(const char *folder)
     record_config.profiler_range = capture && strcmp(capture, "cudaProfilerApi") == 0;
     record_config.nvtx_range = capture && strncmp(capture, "nvtx:", 5) == 0 ? strdup(capture + 5) : NULL;
     record_config.repeat = end && strcmp(end, "repeat") == 0;
-    record_config.delay_ns = number("MILLRACE_RECORD_DELAY_MS", 0) * 1000000;
-    record_config.duration_ns = number("MILLRACE_RECORD_DURATION_MS", 0) * 1000000;
+    record_config.delay_ns = number("MILLRACE_RECORD_DELAY_NS", 0);
+    record_config.duration_ns = number("MILLRACE_RECORD_DURATION_NS", 0);
     record_config.begin_ns = number("MILLRACE_RECORD_BEGIN_NS", record_now());
     record_config.flush_ms = (uint32_t)number("MILLRACE_RECORD_FLUSH_MS", 500);
     if (record_config.flush_ms < 1 || record_config.flush_ms > 3600000)

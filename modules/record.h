@@ -13,7 +13,7 @@
  *   MILLRACE_RECORD_TRACE        decimal bits of enum mr_part_trace
  *   MILLRACE_RECORD_CAPTURE      none | cudaProfilerApi | nvtx:NAME (NAME, NAME@DOMAIN or DOMAIN@NAME)
  *   MILLRACE_RECORD_CAPTURE_END  stop | repeat
- *   MILLRACE_RECORD_DELAY_MS, MILLRACE_RECORD_DURATION_MS   0: none
+ *   MILLRACE_RECORD_DELAY_NS, MILLRACE_RECORD_DURATION_NS   0: none
  *   MILLRACE_RECORD_OSRT_NS      shortest OS call that is kept; default 1000
  *   MILLRACE_RECORD_FLUSH_MS     default 500
  *   MILLRACE_RECORD_API          all: every API call is kept, and CUPTI's own records of waiting; else only the

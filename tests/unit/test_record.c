@@ -597,7 +597,8 @@ static void test_capture_repeats(void **state)
 static void test_delay_and_duration(void **state)
 {
     (void)state;
-    const char *const environment[] = {"MILLRACE_RECORD_DELAY_MS=200", "MILLRACE_RECORD_DURATION_MS=200", NULL};
+    const char *const environment[] = {"MILLRACE_RECORD_DELAY_NS=200000000", "MILLRACE_RECORD_DURATION_NS=200000000",
+                                       NULL};
     assert_int_equal(record("delay", environment), 0);
     assert_int_equal(n_looks, 1);
     assert_true(looks[0].n[MR_PART_RANGE] > 0);
@@ -632,7 +633,7 @@ static void test_no_waiting_for_callbacks(void **state)
 {
     (void)state;
     const char *const environment[] = {"MILLRACE_RECORD_CAPTURE=cudaProfilerApi", "MILLRACE_RECORD_CAPTURE_END=repeat",
-                                       "MILLRACE_RECORD_DURATION_MS=1000", NULL};
+                                       "MILLRACE_RECORD_DURATION_NS=1000000000", NULL};
     assert_int_equal(record("callbacks", environment), 0);
 }
 

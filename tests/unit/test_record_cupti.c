@@ -439,7 +439,7 @@ static void test_metrics_capture(void **state)
     teardown(state);
     setup(state);
     assert_int_equal(record((const char *const[]){"pause", "600", NULL, "MILLRACE_RECORD_TRACE=32",
-                                                  "MILLRACE_RECORD_DURATION_MS=100", NULL}),
+                                                  "MILLRACE_RECORD_DURATION_NS=100000000", NULL}),
                      0);
     struct mr_part_metric first, last;
     assert_true(looks[0].n[MR_PART_METRIC] > 6);
