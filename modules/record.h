@@ -80,9 +80,11 @@ bool record_start(void);
 /* Writes all that was put so far. At the end of the process the library does so itself, and its "exit" note. */
 void record_flush(void);
 void record_finish(void);
-void record_finish_at_once(void); /* also in a signal handler, unless record_is_busy(): nothing is allocated */
+/* For _exit(), whose wrapper is there where OS calls are traced: also in a signal handler, unless record_is_busy(), as nothing is
+ * allocated. */
+void record_finish_at_once(void);
 
-/* Called once before the part is closed in an orderly end, to put what is still open. Two at most, for the process's life. */
+/* Called once before the part is closed in an orderly end, to put what is still open. Three at most, for the process's life. */
 void record_on_finish(void (*function)(void));
 
 /* Does this thread, interrupted by a signal, hold anything of the recorder? Then it may not wait for the recorder. */
