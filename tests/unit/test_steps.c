@@ -180,6 +180,34 @@ static void devices(void **state)
     unlink(PATH);
 }
 
+/* A process without the range, though it does the most, takes nothing from one that has it. */
+static void named_in_one_process(void **state)
+{
+    struct make m;
+    struct mr_report_opts opts = {.size = sizeof opts, .step = "mine"};
+    struct mr_table *table = NULL;
+    (void)state;
+    make_begin(&m, PATH);
+    for (uint64_t i = 0; i < 10; i++)
+        make_kernel(&m, 7, "k", 1000000 + i * 1000000, 1900000 + i * 1000000);
+    make_process(&m, 300, "python3 other.py");
+    for (uint64_t i = 0; i < 10; i++) {
+        make_range(&m, "mine", 1000000 + i * 1000000, 1900000 + i * 1000000);
+        make_kernel(&m, 7, "k", 1100000 + i * 1000000, 1200000 + i * 1000000);
+    }
+    make_end(&m);
+    struct mr_recording *rec = make_load(PATH);
+    table = report(rec, &opts);
+    assert_int_equal(mr_table_rows(table), 2 + 10);
+    assert_int_equal(cell(table, 0, "PID"), 300);
+    assert_non_null(strstr(mr_table_note(table), "confidence 1.00"));
+    mr_table_destroy(table);
+    opts.step = "nobody's";
+    assert_int_equal(mr_report_step_breakdown.make(rec, &opts, &table), MR_EOPTION);
+    mr_recording_close(rec);
+    unlink(PATH);
+}
+
 /* n steps of 1 ms, each with a range and a kernel, from `at` on; returns their end. */
 static uint64_t make_steps(struct make *m, uint64_t at, uint64_t n)
 {
@@ -555,6 +583,7 @@ int main(void)
         cmocka_unit_test(long_first_step),
         cmocka_unit_test(windows),
         cmocka_unit_test(devices),
+        cmocka_unit_test(named_in_one_process),
         cmocka_unit_test(by_regular_ranges),
         cmocka_unit_test(not_by_compilation),
         cmocka_unit_test(not_by_idle_names),
