@@ -143,6 +143,33 @@ static void pageable_copies(void **state)
     unlink(PATH);
 }
 
+/* Of one direction no rate is known: of the other the saving is counted, and the text says which. */
+static void pageable_both_ways(void **state)
+{
+    struct make m;
+    (void)state;
+    make_begin(&m, PATH);
+    for (uint64_t i = 0; i < 20; i++) {
+        uint64_t at = 1000000 + i * 10000000;
+        make_range(&m, "step", at, at + 10000000);
+        make_copy(&m, 7, at + 1000000, at + 2000000, 5000000, MR_COPY_H2D, MR_MEM_PAGEABLE);
+        make_copy(&m, 7, at + 2100000, at + 2300000, 5000000, MR_COPY_H2D, MR_MEM_PINNED);
+        make_kernel(&m, 7, "k", at + 2400000, at + 6000000);
+        make_copy(&m, 7, at + 6000000, at + 7000000, 5000000, MR_COPY_D2H, MR_MEM_PAGEABLE);
+    }
+    make_end(&m);
+    struct mr_recording *rec = make_load(PATH);
+    struct got got = judge_recording(rec, "pageable_copies", NULL);
+    assert_int_equal(got.verdict, MR_FOUND);
+    assert_true(got.saving_ms > 0.79);
+    assert_non_null(strstr(got.why, "25.0 GB/s"));
+    assert_non_null(strstr(got.why, "Of 19 of the 38 copies no rate is known"));
+    assert_non_null(strstr(got.why, "1.000 ms"));
+    assert_non_null(strstr(got.why, "--link-gbps"));
+    mr_recording_close(rec);
+    unlink(PATH);
+}
+
 static void blocking_async(void **state)
 {
     (void)state;
@@ -746,3 +773,4 @@ int main(void)
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
+        cmocka_unit_test(pageable_both_ways),
