@@ -421,6 +421,34 @@ static void context_switches(void **state)
     assert_true(got.saving_ms > 1.0 && got.saving_ms < 4.0); /* 10 a step, 0.2 ms before each of ours */
 }
 
+/* Three processes: of three changes one is to us, and ours alone are counted. */
+static void three_take_turns(void **state)
+{
+    struct make m;
+    (void)state;
+    make_begin(&m, PATH);
+    make_device(&m, 0, "Some GPU");
+    for (uint64_t p = 0; p < 3; p++) {
+        if (p)
+            make_process(&m, (uint32_t)(300 + p), "python3 other.py");
+        for (uint64_t i = 0; i < 200; i++) {
+            uint64_t at = 1000000 + i * 1000000 + p * 300000;
+            if (p == 0)
+                make_range(&m, "step", at, at + 1000000);
+            make_kernel(&m, 7, "k", at, at + (p ? 100000 : 60000));
+            if (p == 0) /* 40 us are the usual gap; 300 before each change to us */
+                make_kernel(&m, 7, "k", at + 100000, at + 160000);
+        }
+    }
+    make_end(&m);
+    struct mr_recording *rec = make_load(PATH);
+    struct got got = judge_recording(rec, "context_switches", NULL);
+    assert_int_equal(got.verdict, MR_FOUND);
+    assert_true(got.saving_ms > 0.255 && got.saving_ms < 0.265);
+    mr_recording_close(rec);
+    unlink(PATH);
+}
+
 /* PyTorch's main thread waits while another one launches the backward pass: the device's gaps then are not for want of data. */
 static void waits_for_autograd(void **state)
 {
@@ -745,6 +773,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(links_by_name),
         cmocka_unit_test(pageable_copies),
+        cmocka_unit_test(pageable_both_ways),
         cmocka_unit_test(blocking_async),
         cmocka_unit_test(copy_on_compute_stream),
         cmocka_unit_test(starvation_by_ranges),
@@ -760,6 +789,7 @@ int main(void)
         cmocka_unit_test(link_rate),
         cmocka_unit_test(tensor_cores),
         cmocka_unit_test(context_switches),
+        cmocka_unit_test(three_take_turns),
         cmocka_unit_test(shift_changes_nothing),
         cmocka_unit_test(strangers_change_nothing),
         cmocka_unit_test(nothing_there),
@@ -773,4 +803,3 @@ int main(void)
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
-        cmocka_unit_test(pageable_both_ways),
