@@ -162,6 +162,9 @@ static void give_up(uint32_t device, const char *what, int rc)
     refuse(&devices[device].session, what, rc);
     devices[device].failed = true;
     pm_session_close(&devices[device].session);
+    if (devices[device].lock)
+        syscall(SYS_close, devices[device].lock);
+    devices[device].lock = 0;
 }
 
 static void open_device(uint32_t device)
