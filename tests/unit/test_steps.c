@@ -180,6 +180,20 @@ static void devices(void **state)
     unlink(PATH);
 }
 
+static void waiting_calls(void **state)
+{
+    static const char *const waits[] = {"pthread_cond_wait", "pthread_cond_timedwait", "sem_wait", "sem_clockwait",
+                                        "poll"};
+    static const char *const others[] = {"pthread_create", "pthread_cond_signal", "pthread_cond_broadcast", "sem_post",
+                                         "ioctl"};
+    (void)state;
+    for (size_t i = 0; i < sizeof waits / sizeof *waits; i++)
+        assert_int_equal(mr_os_waits(waits[i]), 1);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        assert_int_equal(mr_os_waits(others[i]), 0);
+    assert_int_equal(mr_os_waits("fread"), 2);
+}
+
 /* A process without the range, though it does the most, takes nothing from one that has it. */
 static void named_in_one_process(void **state)
 {
@@ -584,6 +598,7 @@ int main(void)
         cmocka_unit_test(windows),
         cmocka_unit_test(devices),
         cmocka_unit_test(named_in_one_process),
+        cmocka_unit_test(waiting_calls),
         cmocka_unit_test(by_regular_ranges),
         cmocka_unit_test(not_by_compilation),
         cmocka_unit_test(not_by_idle_names),
