@@ -18,6 +18,9 @@
  *   MILLRACE_RECORD_FLUSH_MS     default 500
  *   MILLRACE_RECORD_API          all: every API call is kept, and CUPTI's own records of waiting; else only the
  *                                calls that matter
+ *   MILLRACE_RECORD_GRAPHS       graph: one record a launch of a CUDA graph; else one a node
+ *   MILLRACE_RECORD_NEXT_CUDA    the user's own CUDA injection, which is loaded first
+ *   MILLRACE_CUPTI               the user's: the libcupti for a program that has loaded none; else it is looked for
  *   MILLRACE_RECORD_METRICS_HZ   samples of GPU metrics a second; default 10000
  *   MILLRACE_RECORD_BEGIN_NS     CLOCK_MONOTONIC from which the delay counts, in every process alike
  *

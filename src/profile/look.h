@@ -20,8 +20,9 @@ enum mr_steps_method {
 
 /*
  * Steps follow each other: one lasts from a mark (a range's start, the start of an operation) to the next, so that what lies
- * between the ranges (the loader, often) is inside. A pause of more than 100 mean steps (an epoch's end) is left out and told:
- * the step before it ends with its range or its last operation.
+ * between the ranges (the loader, often) is inside. A pause of more than 100 usual steps (an epoch's end; usual: the
+ * median, or the mean where long ones are frequent) is left out and told: the step before it ends with its range or its last
+ * operation.
  */
 struct mr_steps {
     struct mr_interval *at; /* sorted, without overlap */

@@ -89,7 +89,7 @@ struct mr_part_thread { /* the last record of a number holds */
     uint32_t tid, name;
 };
 
-struct mr_part_process { /* once when the part begins, again after anything changed */
+struct mr_part_process { /* once, when the part begins */
     uint32_t command;    /* the command line, spaces between */
     uint32_t executable;
 };
@@ -102,7 +102,7 @@ struct mr_part_device {
     uint64_t memory_bytes;
     uint64_t memory_bandwidth; /* bytes/s; 0: not known */
     uint32_t core_clock_khz;
-    uint32_t pcie_domain, pcie_bus, pcie_device;
+    uint32_t pcie_domain, pcie_bus, pcie_device; /* all 0: not known; the recorder's CUPTI does not tell */
     uint8_t uuid[16];
 };
 
@@ -227,8 +227,9 @@ struct mr_part_metric { /* a sample */
 
 /*
  * What the recorder has to say of itself. name: one of
- *   "dropped" (value: records that CUPTI dropped), "lost_timestamps", "no_cuda" (text: why nothing of CUDA is recorded),
- *   "no_metrics" (text: why), "metrics_clock" (value: ns by which its clock is not known better), "no_nvtx", "no_osrt", "warning" (text), "capture_start", "capture_stop" (value: time in ns),
+ *   "dropped" (value: records that CUPTI dropped), "no_cuda" (text: why nothing of CUDA is recorded),
+ *   "no_metrics" (text: why), "metrics_clock" (value: ns by which its clock is not known better), "no_nvtx" (text: why),
+ *   "warning" (text), "capture_start", "capture_stop" (value: time in ns),
  *   "exit" (value: the process's orderly end in ns; a part without it was killed)
  */
 struct mr_part_note {

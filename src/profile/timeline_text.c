@@ -239,7 +239,7 @@ static int add_note(struct mr_texts *out, uint64_t n, const char *one, const cha
 
 static int recorded_notes(const struct mr_timeline *tl, struct mr_texts *out)
 {
-    static const char *const plain[] = {"no_cuda", "no_metrics", "no_nvtx", "no_osrt", "warning"};
+    static const char *const plain[] = {"no_cuda", "no_metrics", "no_nvtx", "warning"};
     const struct mr_recording *rec = tl->rec;
     int rc = 0;
     for (uint32_t i = 0; i < rec->n_notes && rc == 0; i++) {

@@ -57,6 +57,11 @@ static void test_round_trip(void **state)
     make_end(&m);
 
     struct mr_recording *r = make_load(path);
+    sqlite3_stmt *bus;
+    assert_int_equal(sqlite3_prepare_v2(r->db, "SELECT busLocation FROM TARGET_INFO_GPU", -1, &bus, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_step(bus), SQLITE_ROW);
+    assert_int_equal(sqlite3_column_type(bus, 0), SQLITE_NULL); /* nobody told */
+    sqlite3_finalize(bus);
     assert_true(r->ours);
     assert_int_equal(r->origin_ns, MAKE_BASE);
     assert_int_equal(r->end_ns, 2000000);
