@@ -269,12 +269,14 @@ static void find_rates(struct mr_case *c)
         double rate = (double)op->bytes / (double)(op->end_ns - op->start_ns);
         if (rate > c->pinned_rate[!in]) {
             c->pinned_rate[!in] = rate;
+            c->rate_measured[!in] = true;
             snprintf(c->rate_how[!in], sizeof c->rate_how[!in], "the fastest large pinned copy here");
         }
     }
     for (int d = 0; d < 2; d++)
         if (c->opts->link_gbps > 0 || c->pinned_rate[d] <= 0) {
             c->pinned_rate[d] = c->link_rate;
+            c->rate_measured[d] = false;
             snprintf(c->rate_how[d], sizeof c->rate_how[d], "%s", c->link_how);
         }
 }

@@ -2,6 +2,7 @@
 #include "profile/rules.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #define SUBMIT_NS 5000 /* what an asynchronous copy's call and its way to the device take anyway */
@@ -84,7 +85,8 @@ struct pageable_sums {
     uint64_t bytes, ns, exposed_ns, held_ns;
     uint64_t n_no_rate, exposed_no_rate_ns; /* of those in a direction whose page-locked rate is not known */
     double saving_ns;
-    int way; /* of the others, the last one's direction: 1 from the device */
+    int way;        /* of the others, the last one's direction: 1 from the device */
+    bool estimated; /* the rate of one of them was not measured here */
 };
 
 static struct pageable_sums add_pageable(const struct mr_case *c, const struct mr_copies *copies)
@@ -104,6 +106,7 @@ static struct pageable_sums add_pageable(const struct mr_case *c, const struct m
         s.held_ns += held;
         if (pinned > 0) {
             s.way = way;
+            s.estimated |= !c->rate_measured[way];
         } else {
             s.n_no_rate++;
             s.exposed_no_rate_ns += exposed;
@@ -157,10 +160,7 @@ static int judge_pageable(const struct mr_case *c, struct mr_judgement *out)
              "cudaHostRegister once, before the loop, and cudaMemcpyAsync. Do not call .pin_memory() just before the "
              "copy: it "
              "copies once more in the launching thread.");
-    mr_judge_saving(c, out, s.saving_ns,
-                    s.n_no_rate                                           ? 0.5
-                    : c->link_rate > 0 && !strstr(c->rate_how[0], "here") ? 0.7
-                                                                          : 0.85);
+    mr_judge_saving(c, out, s.saving_ns, s.n_no_rate ? 0.5 : s.estimated ? 0.7 : 0.85);
     return finish(c, &copies, out);
 }
 
@@ -328,7 +328,7 @@ static int by_real(const void *a, const void *b)
 static int judge_link(const struct mr_case *c, struct mr_judgement *out)
 {
     struct mr_copies copies = {0};
-    double saving = 0, median, lowest_ref = 0;
+    double saving = 0, median, lowest_ref = INFINITY;
     int rc = choose(c, large_pinned, &copies);
     double *rate = rc ? NULL : malloc((copies.n + 1) * sizeof *rate);
     if (!rc && !rate)
@@ -342,7 +342,7 @@ static int judge_link(const struct mr_case *c, struct mr_judgement *out)
         const struct mr_rec_op *op = op_at(c, copies.at[i]);
         double best = c->pinned_rate[op->copy_kind == MR_COPY_D2H], ref = c->link_rate > 0 ? c->link_rate : best;
         rate[i] = rate_of(op);
-        lowest_ref = ref;
+        lowest_ref = MR_MIN(lowest_ref, ref);
         if (rate[i] < SLOW * ref)
             saving += (double)mr_case_exposed(c, op) * (1 - rate[i] / ref);
     }

@@ -358,6 +358,29 @@ static void link_rate(void **state)
     assert_int_equal(judge(&bad, "link_rate", NULL).verdict, MR_CANNOT_TELL);
 }
 
+/* Without a rate of the link, each direction is measured by its own best copy: the text takes the lower one, whichever comes last. */
+static void link_rate_each_way(void **state)
+{
+    (void)state;
+    for (int last = 0; last < 2; last++) {
+        struct make m;
+        make_begin(&m, PATH);
+        for (uint64_t i = 0; i < 20; i++) {
+            uint64_t at = 1000000 + i * 10000000;
+            make_range(&m, "step", at, at + 10000000);
+            make_copy(&m, 7, at + 1000000, at + 2000000, last ? 50000000 : 20000000, MR_COPY_H2D, MR_MEM_PINNED);
+            make_kernel(&m, 7, "k", at + 2400000, at + 6000000);
+            make_copy(&m, 7, at + 6000000, at + 7000000, last ? 20000000 : 50000000, MR_COPY_D2H, MR_MEM_PINNED);
+        }
+        make_end(&m);
+        struct mr_recording *rec = make_load(PATH);
+        struct got got = judge_recording(rec, "link_rate", NULL);
+        assert_non_null(strstr(got.why, "the link's rate is 20.0 GB/s"));
+        mr_recording_close(rec);
+        unlink(PATH);
+    }
+}
+
 static void tensor_cores(void **state)
 {
     (void)state;
@@ -787,6 +810,7 @@ int main(void)
         cmocka_unit_test(launch_bound),
         cmocka_unit_test(gpu_gaps),
         cmocka_unit_test(link_rate),
+        cmocka_unit_test(link_rate_each_way),
         cmocka_unit_test(tensor_cores),
         cmocka_unit_test(context_switches),
         cmocka_unit_test(three_take_turns),
