@@ -176,7 +176,7 @@ static struct record_block *room_for(struct record_thread *thread, size_t bytes)
 
 static bool put(enum mr_part_type type, const void *record)
 {
-    size_t bytes = record_bytes_of(type);
+    size_t bytes = mr_part_bytes(type);
     struct record_thread *thread = thread_of_mine();
     struct record_block *block = thread && bytes ? room_for(thread, sizeof(struct record_item) + bytes) : NULL;
     if (!block)
@@ -207,7 +207,7 @@ void record_put(enum mr_part_type type, const void *record)
 
 void record_put_many(enum mr_part_type type, const void *records, uint32_t n)
 {
-    size_t bytes = record_bytes_of(type);
+    size_t bytes = mr_part_bytes(type);
     if (!n || !bytes || !record_start())
         return;
     if (!record_inside || n < DIRECT) {

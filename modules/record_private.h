@@ -111,7 +111,6 @@ void record_part_close(void);
 void record_part_forked(void);
 
 /* record_writer.c */
-uint16_t record_bytes_of(enum mr_part_type type);
 void record_writer_start(void);
 bool record_spawn(void *(*work)(void *));              /* a detached thread of ours; whether there is one */
 void record_drain(void);                               /* with record.drain held */

@@ -30,20 +30,10 @@ static struct name {
     bool given; /* by the program: the kernel's is not told */
 } names[N_NAMES];
 
-uint16_t record_bytes_of(enum mr_part_type type)
-{
-    static const uint16_t bytes[MR_N_PART_TYPES] = {
-#define X(type, record) [type] = sizeof(struct record),
-        MR_PART_TYPES(X)
-#undef X
-    };
-    return type > MR_PART_STRING && type < MR_N_PART_TYPES ? bytes[type] : 0;
-}
-
 static void write_gathered(enum mr_part_type type)
 {
     if (gathered[type].n)
-        record_part_write(type, record_bytes_of(type), gathered[type].n, gathered[type].data, gathered[type].bytes);
+        record_part_write(type, mr_part_bytes(type), gathered[type].n, gathered[type].data, gathered[type].bytes);
     gathered[type].n = 0;
     gathered[type].bytes = 0;
 }

@@ -237,4 +237,15 @@ struct mr_part_note {
     uint32_t name, text;
 };
 
+/* Of one record of this type; 0: there is no such type. */
+static inline uint16_t mr_part_bytes(unsigned type)
+{
+    static const uint16_t bytes[MR_N_PART_TYPES] = {
+#define X(type, record) [type] = sizeof(struct record),
+        MR_PART_TYPES(X)
+#undef X
+    };
+    return type < MR_N_PART_TYPES ? bytes[type] : 0;
+}
+
 #endif
