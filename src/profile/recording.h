@@ -166,6 +166,9 @@ struct mr_recording {
 /* Fills the arrays; does nothing the second time. */
 int mr_recording_load(struct mr_recording *recording);
 
+/* For each connection: a file from anywhere is read, and nothing in it is run. Whether that could be set. */
+bool mr_recording_guard(struct sqlite3 *db);
+
 /* Sets the error of a sqlite call that failed on a connection of the file `path`. Returns it. */
 int mr_recording_error(struct sqlite3 *db, const char *path, const char *what);
 /* Keeps the error that is set, code rc, for those who look at things that cannot fail; the first one stays. */
