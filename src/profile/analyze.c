@@ -211,10 +211,8 @@ int mr_analyze(struct mr_recording *recording, const struct mr_advice_opts *opts
     struct mr_place *places = NULL;
     uint32_t n_places = 0, n_rules = count_rules();
     mr_advice_opts_init(&all);
-    if (opts && (opts->size < sizeof opts->size || opts->size > sizeof all))
-        return mr_error_set(MR_EOPTION, "advice: opts.size is %zu: call mr_advice_opts_init() first", opts->size);
-    if (opts)
-        memcpy(&all, opts, opts->size);
+    if (mr_opts_take("advice", opts, &all, sizeof all))
+        return MR_EOPTION;
     int rc = mr_recording_load(recording);
     struct mr_advice *advice = rc ? NULL : calloc(1, sizeof *advice);
     if (!rc && advice) {
