@@ -99,6 +99,8 @@ struct mr_copies {
 };
 int mr_copies_table(const struct mr_case *c, struct mr_copies *copies, struct mr_table **out);
 
+/* From how long on the device's idle time is a gap to speak of: 5% of a step and 100 us. */
+uint64_t mr_case_gap_ns(const struct mr_case *c);
 /* Whether the time is among the steps looked at. */
 bool mr_case_in(const struct mr_case *c, uint64_t time_ns);
 /* A copy's time that no compute hides. */

@@ -7,17 +7,7 @@
 
 static const char *memory_name(uint8_t kind)
 {
-    static const char *const names[] = {
-        [MR_MEM_UNKNOWN] = "unknown",
-        [MR_MEM_PAGEABLE] = "pageable",
-        [MR_MEM_PINNED] = "pinned",
-        [MR_MEM_DEVICE] = "device",
-        [MR_MEM_ARRAY] = "array",
-        [MR_MEM_MANAGED] = "managed",
-        [MR_MEM_DEVICE_STATIC] = "device static",
-        [MR_MEM_MANAGED_STATIC] = "managed static",
-    };
-    return kind < MR_COUNT(names) ? names[kind] : names[0];
+    return kind == MR_MEM_UNKNOWN ? "unknown" : mr_mem_kind_text(kind);
 }
 
 /* Streams of one number in several contexts or processes are told apart. */
