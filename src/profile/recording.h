@@ -192,6 +192,8 @@ void mr_table_int(struct mr_table *table, int64_t value);
 void mr_table_real(struct mr_table *table, double value);
 void mr_table_empty(struct mr_table *table);
 void mr_table_set_note(struct mr_table *table, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Behind the note that is there. */
+void mr_table_add_note(struct mr_table *table, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int mr_table_finish(struct mr_table *table, struct mr_table **out);
 
 /* A report; the const array is in report.c. */

@@ -132,7 +132,7 @@ void mr_report_note(struct mr_table *table, const struct mr_left_out *left, cons
     bool some = mr_table_rows(table) > 0;
     if (some && !*lost && !*backward)
         return;
-    mr_table_set_note(table, "%s%s%s%s%s", some ? "" : missing, !some && (*lost || *backward) ? "; " : "", lost,
+    mr_table_add_note(table, "%s%s%s%s%s", some ? "" : missing, !some && (*lost || *backward) ? "; " : "", lost,
                       *lost && *backward ? "; " : "", backward);
 }
 

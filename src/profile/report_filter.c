@@ -140,6 +140,12 @@ void mr_filter_close(struct mr_filter *f)
     *f = (struct mr_filter){0};
 }
 
+void mr_left_out_add(struct mr_left_out *to, const struct mr_left_out *more)
+{
+    to->n_lost += more->n_lost;
+    to->n_backward += more->n_backward;
+}
+
 bool mr_report_takes(const struct mr_filter *filter, struct mr_left_out *left, int64_t start, int64_t end)
 {
     if (start == 0 && end == 0) {
