@@ -10,9 +10,8 @@ here=$(cd "$(dirname "$0")" && pwd)
 dist=$(cd "${1:-$here/..}" && pwd)
 out=${OUT:-.}
 each=${SECONDS_EACH:-6}
-failed=0
-mkdir -p "$out"
-out=$(cd "$out" && pwd)
+# shellcheck source=bench/steps.sh
+. "$here/steps.sh"
 find_one() { find "$dist/bin" "$dist/build/release" -name "$1" -type f -perm -u+x 2>/dev/null | head -1; }
 millrace=$(find_one millrace)
 if [ -z "$millrace" ]; then
@@ -26,24 +25,6 @@ if [ -z "${MILLRACE_NVJPEG:-}" ]; then
 fi
 echo "nvJPEG: ${MILLRACE_NVJPEG:-by its usual names}"
 
-# step NAME SECONDS COMMAND...: its output to $out/NAME.txt; 77 is a skip.
-step() {
-    local name=$1 limit=$2 code start=$SECONDS
-    shift 2
-    { printf '$'; printf ' %q' "$@"; echo; } >"$out/$name.txt"
-    timeout "$limit" "$@" >>"$out/$name.txt" 2>&1
-    code=$?
-    if [ $code = 0 ]; then
-        echo "ok    $name ($((SECONDS - start)) s)"
-    elif [ $code = 77 ]; then
-        echo "SKIP  $name: $(tail -1 "$out/$name.txt")"
-    else
-        echo "FAIL  $name: exit $code"
-        tail -3 "$out/$name.txt" | sed 's/^/      /'
-        failed=$((failed + 1))
-    fi
-}
-
 photos=${PHOTOS:-}
 sample=${MILLRACE_TEST_DATA:-$here/../../shared/data}/imagenet-sample
 if [ -z "$photos" ] && [ -d "$sample" ]; then # a folder of pictures: made into one of classes
@@ -56,16 +37,17 @@ if [ -z "$photos" ]; then
     echo "gpu_decode: no photos: set PHOTOS, or MILLRACE_TEST_DATA to where imagenet-sample is" >&2
     exit 1
 fi
-MILLRACE_GPU_PHOTOS=folder:$photos step test_gpu_jpeg 120 "$(find_one test_gpu_jpeg)" </dev/null
+MILLRACE_GPU_PHOTOS=folder:$photos step test_gpu_jpeg 120 "$(find_one test_gpu_jpeg)"
 grep '^  ' "$out/test_gpu_jpeg.txt"
 list=$(mktemp)
 find -L "$photos" -name '*.[jJ][pP]*[gG]' | sort | head -2000 >"$list"
-step nvjpeg-alone 90 "$(find_one bench_nvjpeg)" "$each" <"$list"
+# shellcheck disable=SC2016
+step nvjpeg-alone 90 sh -c '"$0" "$1" <"$2"' "$(find_one bench_nvjpeg)" "$each" "$list"
 grep '^nvJPEG' "$out/nvjpeg-alone.txt"
 chain='random_resized_crop(224),hflip(0.5),cast(f32),scale(1/255),normalize([0.485,0.456,0.406],[0.229,0.224,0.225])'
 for share in off on 0.5 auto; do
     step "loader-$share" 60 "$millrace" feed "folder:$photos" --cache host --shuffle --epochs 0 --time "${each}s" -b 256 \
-        --device cuda --transform "$chain" --gpu-decode $share </dev/null
+        --device cuda --transform "$chain" --gpu-decode $share
     grep -E 'samples/s|JPEG decoded|first batch|bottleneck' "$out/loader-$share.txt" | sed "s/^ */      $share: /"
 done
 exit $failed

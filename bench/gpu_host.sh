@@ -11,34 +11,9 @@ here=$(cd "$(dirname "$0")" && pwd)
 dist=$(cd "${1:-$here/..}" && pwd)
 out=${OUT:-.}
 python=${PYTHON:-python3}
-failed=0
-mkdir -p "$out"
-out=$(cd "$out" && pwd)
-bin=$dist/bin
-if [ ! -x "$bin/millrace" ]; then bin=$dist/build/release; fi
-if [ ! -x "$bin/millrace" ]; then
-    echo "gpu_host: no bin/millrace under $dist" >&2
-    exit 1
-fi
-millrace=$bin/millrace
-
-# step NAME SECONDS COMMAND...: its output to $out/NAME.txt; 77 is a skip.
-step() {
-    local name=$1 limit=$2 code start=$SECONDS
-    shift 2
-    { printf '$'; printf ' %q' "$@"; echo; } >"$out/$name.txt"
-    timeout "$limit" "$@" >>"$out/$name.txt" 2>&1 </dev/null
-    code=$?
-    if [ $code = 0 ]; then
-        echo "ok    $name ($((SECONDS - start)) s)"
-    elif [ $code = 77 ]; then
-        echo "SKIP  $name"
-    else
-        echo "FAIL  $name: exit $code"
-        tail -3 "$out/$name.txt" | sed 's/^/      /'
-        failed=$((failed + 1))
-    fi
-}
+# shellcheck source=bench/steps.sh
+. "$here/steps.sh"
+find_millrace "$dist"
 
 nvidia-smi >"$out/nvidia-smi.txt" 2>&1 || echo "nvidia-smi does not work" >&2
 tests=$(find "$bin" "$bin/tests/gpu" -maxdepth 1 -name 'test_gpu_*' -type f -perm -u+x 2>/dev/null | sort)
@@ -67,14 +42,7 @@ step mnist-cpu 40 "${mnist_feed[@]}" --device cpu
 step mnist-cuda 40 "${mnist_feed[@]}" --device cuda
 step mnist-cuda-pageable 40 "${mnist_feed[@]}" --device cuda --no-pin
 step mnist-cuda-alloc 40 "${mnist_feed[@]}" --device cuda:0,pinned=alloc
-digests=$(sed -n 's/^digest: //p' "$out"/mnist-cpu.txt "$out"/mnist-cuda*.txt | sort | uniq -c)
-echo "$digests" >"$out/mnist-digests.txt"
-if [ "$(echo "$digests" | wc -l)" = 1 ] && [ "$(echo "$digests" | awk '{ print $1 }')" = 4 ]; then
-    echo "ok    digests: $(echo "$digests" | awk '{ print $2 }') four times"
-else
-    echo "FAIL  digests: ${digests//$'\n'/;}"
-    failed=$((failed + 1))
-fi
+same_digest "mnist's digests" mnist-cpu mnist-cuda mnist-cuda-pageable mnist-cuda-alloc
 
 # 1024 x f32 a sample, in memory (100,000 of them), shuffled: page-locked and pageable, two batch sizes, two ways to lock.
 floats=$out/floats.npy
@@ -111,13 +79,7 @@ if [ -n "$photos" ] && [ -d "$photos" ]; then
         step photos-$device-json 30 "${photos_feed[@]}" --epochs 0 --time 5s --device $device --json
     done
     step photos-cuda-first-batch 30 "${photos_feed[@]}" --batch-size 64 --epochs 1 --device cuda
-    digests=$(sed -n 's/^digest: //p' "$out"/photos-digest-cpu.txt "$out"/photos-digest-cuda.txt | sort | uniq -c)
-    if [ "$(echo "$digests" | awk '{ print $1 }')" = 2 ]; then
-        echo "ok    photos' digests: $(echo "$digests" | awk '{ print $2 }') twice"
-    else
-        echo "FAIL  photos' digests: ${digests//$'\n'/;}"
-        failed=$((failed + 1))
-    fi
+    same_digest "photos' digests" photos-digest-cpu photos-digest-cuda
     limit=$bin/photos_limit
     if [ ! -x "$limit" ]; then limit=$bin/bench/photos_limit; fi
     if [ -x "$limit" ]; then
@@ -130,13 +92,8 @@ else
     echo "SKIP  photos: no folder PHOTOS='$photos'"
 fi
 
-# The experiments, each as text, as JSON and as a chart. cuBLAS comes with PyTorch when the system has none.
-if [ -z "${MILLRACE_CUBLAS:-}" ]; then
-    MILLRACE_CUBLAS=$("$python" -c 'import glob, sysconfig
-found = sorted(glob.glob(sysconfig.get_paths()["purelib"] + "/nvidia/**/libcublas.so.1?", recursive=True))
-print(found[-1] if found else "")' 2>/dev/null)
-    if [ -n "$MILLRACE_CUBLAS" ]; then export MILLRACE_CUBLAS; else unset MILLRACE_CUBLAS; fi
-fi
+# The experiments, each as text, as JSON and as a chart.
+find_cublas
 step bench-transfer 60 "$millrace" bench transfer --device cuda --plot "$out/transfer.svg"
 step bench-transfer-json 40 "$millrace" bench transfer --device cuda --max 16MiB --repeats 5 --json
 step bench-streams 30 "$millrace" bench streams --device cuda --plot "$out/streams.svg"

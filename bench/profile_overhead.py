@@ -7,6 +7,7 @@ variants; medians are compared. The loop does the same each time, so the numbers
 in our recording are compared with torch.profiler's of its own run (both cannot hold CUPTI in one process).
 
 usage: profile_overhead.py --millrace PROGRAM [--rounds 3] [--out FILE.json]
+       profile_overhead.py --compare CHROME.json RECORDING.sqlite      only the totals, of two runs of --loop
 """
 import argparse
 import json
@@ -87,6 +88,11 @@ def totals_of_ours(path):
     return totals
 
 
+def print_totals(totals):
+    for kind in ("kernels", "copies", "sets"):
+        print(f"{kind}: torch.profiler {totals['torch.profiler'][kind]}, ours {totals['ours'][kind]}")
+
+
 def run(command):
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode:
@@ -109,6 +115,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--loop", choices=["plain", "torch"])
     parser.add_argument("--trace")
+    parser.add_argument("--compare", nargs=2, metavar=("CHROME", "RECORDING"))
     parser.add_argument("--millrace", default="millrace")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=3)
@@ -117,6 +124,9 @@ def main():
     args = parser.parse_args()
     if args.loop:
         loop(args.loop, args.trace)
+        return
+    if args.compare:
+        print_totals({"torch.profiler": totals_of_torch(args.compare[0]), "ours": totals_of_ours(args.compare[1])})
         return
     with tempfile.TemporaryDirectory() as scratch:
         folder = args.keep or scratch
@@ -157,8 +167,7 @@ def main():
         print(name)
         for variant, row in part.items():
             print(f"  {variant:24s} {row['median']:7.3f} s   x {row['ratio']:.3f}")
-    for kind in ("kernels", "copies", "sets"):
-        print(f"{kind}: torch.profiler {totals['torch.profiler'][kind]}, ours {totals['ours'][kind]}")
+    print_totals(totals)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 /* The device of an experiment. */
 #include "bench.h"
 
+#include <string.h>
+
 int bench_open(const char *uri, bool copies, struct mr_device **out, struct mr_device_info *info)
 {
     struct mr_device_info own;
@@ -16,6 +18,8 @@ int bench_open(const char *uri, bool copies, struct mr_device **out, struct mr_d
     mr_device_close(*out);
     *out = NULL;
     return rc < 0 ? cli_error(rc)
-                  : cli_misuse("--device %s: its memory is the host's, so nothing is copied; give --device cuda or sim",
-                               info->name);
+           : strcmp(uri, "auto") == 0
+               ? cli_misuse("no usable GPU was found (millrace doctor says why); --device sim simulates one")
+               : cli_misuse("--device %s: its memory is the host's, so nothing is copied; give --device cuda or sim",
+                            uri);
 }

@@ -271,9 +271,13 @@ static int check_rule(const struct options *o, const struct mr_advice *advice)
             return CLI_OK;
     if (!o->rule)
         return CLI_OK;
+    char list[1024] = "";
+    size_t used = 0;
+    for (uint32_t i = 0; i < n && used < sizeof list; i++)
+        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", names[i]);
     const char *nearest = mr_nearest(o->rule, names);
-    return cli_misuse("--rule %s: no such rule%s%s%s", o->rule, nearest ? "; did you mean " : "",
-                      nearest ? nearest : "", nearest ? "?" : "; analyze without it lists all");
+    return nearest ? cli_misuse("--rule %s: no such rule; did you mean %s?", o->rule, nearest)
+                   : cli_misuse("--rule %s: no such rule; there are: %s", o->rule, list);
 }
 
 static int run(void *options, int n_args, char **args)

@@ -248,7 +248,7 @@ static const struct cli_note examples[] = {
     {"millrace feed synthetic:n=1e6,shape=1024,delay=2ms --workers 2 --time 5s", "2 ms of latency a sample, hidden"},
     {"millrace feed mnist/ --device sim:h2d=12,step=3ms --prefetch 1",
      "size a pipeline for a GPU that is not there yet"},
-    {"millrace feed mnist/ --shuffle --time 1s --state-out run.json; millrace feed mnist/ --shuffle --state-in "
+    {"millrace feed mnist/ --shuffle --batches 500 --state-out run.json; millrace feed mnist/ --shuffle --state-in "
      "run.json",
      "stop and go on"},
     {NULL, NULL},

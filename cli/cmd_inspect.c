@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #define MAX_CLASSES   1000      /* distinct labels that are counted */
 #define MAX_PICTURE   64        /* pixels a side that are drawn */
@@ -449,6 +450,9 @@ static int run(void *options, int n_args, char **args)
         return cli_misuse("an argument is missing: millrace inspect DATASET [options]");
     if (!o->sheet && (o->transform || o->vary))
         return cli_misuse("%s: of a contact sheet only: give --sheet FILE, too", o->vary ? "--vary" : "--transform");
+    size_t n = o->sheet ? strlen(o->sheet) : 0;
+    if (o->sheet && (n < 4 || strcasecmp(o->sheet + n - 4, ".png")))
+        return cli_misuse("--sheet %s: want a name that ends in .png: that is what is written", o->sheet);
     return o->sheet ? write_sheet(o, args[0]) : look(o, args[0]);
 }
 

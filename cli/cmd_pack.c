@@ -204,11 +204,22 @@ static int digits_of(uint64_t n)
     return digits > 6 ? digits : 6;
 }
 
+static int is_prefix(void *text, const char *name, const char *summary, const struct mr_option *options)
+{
+    size_t n = strlen(name);
+    (void)summary, (void)options;
+    return strncmp(text, name, n) == 0 && ((const char *)text)[n] == ':';
+}
+
 static int run(void *options, int n_args, char **args)
 {
     struct pack p = {.o = options};
     uint64_t start = mr_time_ns();
     (void)n_args;
+    if (mr_dataset_each(is_prefix, args[1]))
+        return cli_misuse("%s is a data set, and a folder is wanted to pack into: millrace pack DATASET DIR (./%s is a "
+                          "folder of that name)",
+                          args[1], args[1]);
     int rc = mr_dataset_open(args[0], &p.ds);
     if (rc < 0)
         return cli_error(rc);

@@ -48,6 +48,23 @@ static const struct mr_option table[] = {
 static const char default_reports[] =
     "nvtx_sum,osrt_sum,cuda_api_sum,cuda_gpu_kern_sum,cuda_gpu_mem_time_sum,cuda_gpu_mem_size_sum";
 
+static int list_json(void)
+{
+    const char *name, *help;
+    struct mr_json *json = cli_json_begin("report");
+    if (!json)
+        return CLI_FAILED;
+    mr_json_array(json, "list");
+    for (uint32_t i = 0; (name = mr_report_name(i, &help)); i++) {
+        mr_json_object(json, NULL);
+        mr_json_string(json, "name", name);
+        mr_json_string(json, "help", help);
+        mr_json_object_end(json);
+    }
+    mr_json_array_end(json);
+    return cli_json_end(json);
+}
+
 static int list_reports(void)
 {
     struct cli_table *out = cli_table_create(NULL);
@@ -244,7 +261,7 @@ static int run(void *options, int n_args, char **args)
     const struct options *o = options;
     struct mr_recording *recording;
     if (o->list)
-        return list_reports();
+        return o->common.json ? list_json() : list_reports();
     if (o->diff && n_args != 2)
         return cli_misuse("--diff: want two recordings, before and after");
     if (!o->diff && n_args != 1)
@@ -264,6 +281,7 @@ static const struct cli_note json[] = {
     {"recording", "The file"},
     {"reports", "One object a report: report (its name), note, columns (name and unit), rows (arrays of cells in the "
                 "columns' order; times in ns, sizes in bytes, rates in bytes/s)"},
+    {"list", "With --list, and nothing else: name and help of each report"},
     {"before", "With --diff: the first file; after: the second one"},
     {"threshold_percent", "With --diff: --threshold"},
     {"slower", "With --diff: how many kernels, kinds of copies, calls and NVTX ranges got slower by more than that"},

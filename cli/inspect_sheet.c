@@ -64,7 +64,14 @@ static int make_rows(const struct mr_spec *const *specs, int n, void **row)
     return CLI_OK;
 }
 
-static int draw_plain(struct mr_dataset *ds, const struct inspect_sheet *o, struct sheet *sheet, uint64_t n)
+static void tell_bad(uint64_t index, const char *reason, uint64_t *n_bad)
+{
+    cli_warn("sample %llu is bad: %s", (unsigned long long)index, reason);
+    ++*n_bad;
+}
+
+static int draw_plain(struct mr_dataset *ds, const struct inspect_sheet *o, struct sheet *sheet, uint64_t n,
+                      uint64_t *n_bad)
 {
     const struct mr_spec *specs[MR_MAX_FIELDS] = {NULL};
     void *row[MR_MAX_FIELDS] = {NULL};
@@ -79,7 +86,7 @@ static int draw_plain(struct mr_dataset *ds, const struct inspect_sheet *o, stru
     for (uint64_t i = 0; code == CLI_OK && i < n; i++) {
         int rc = mr_dataset_read(ds, o->index + i, row, dim);
         if (rc < 0)
-            cli_warn("sample %llu: %s", (unsigned long long)(o->index + i), mr_last_error());
+            tell_bad(o->index + i, mr_last_error(), n_bad);
         else
             draw(sheet, (uint32_t)i, &fields, specs, row, dim);
     }
@@ -151,7 +158,7 @@ static void draw_batch(const struct mr_batch *batch, struct mr_loader *loader, c
 
 /* vary: row r shows sample r in as many epochs as there are columns; of clips, the first one in as many as there are rows. */
 static int draw_changed(struct mr_dataset *ds, const struct inspect_sheet *o, struct sheet *sheet, uint64_t n,
-                        bool clips)
+                        bool clips, uint64_t *n_bad)
 {
     struct feed feed = {0};
     const struct mr_spec *specs[MR_MAX_FIELDS] = {NULL};
@@ -177,7 +184,7 @@ static int draw_changed(struct mr_dataset *ds, const struct inspect_sheet *o, st
         code = cli_error(rc);
     struct mr_bad_sample bad;
     for (uint64_t i = 0; code == CLI_OK && mr_loader_bad(feed.loader, i, &bad) == 1; i++)
-        cli_warn("sample %llu: %s", (unsigned long long)bad.index, bad.reason);
+        tell_bad(bad.index, bad.reason, n_bad);
     feed_close(&feed);
     return code;
 }
@@ -196,7 +203,7 @@ static uint64_t clip_frames(const struct mr_dataset *ds)
 int inspect_draw_sheet(struct mr_dataset *ds, const struct inspect_sheet *o)
 {
     struct sheet sheet;
-    uint64_t frames = clip_frames(ds), length = mr_dataset_length(ds);
+    uint64_t frames = clip_frames(ds), length = mr_dataset_length(ds), n_bad = 0;
     uint64_t n = frames ? o->rows : (uint64_t)o->rows * o->columns;
     bool changed = (o->transform && o->transform[0]) || (frames && o->vary);
     if (o->index >= length)
@@ -207,9 +214,9 @@ int inspect_draw_sheet(struct mr_dataset *ds, const struct inspect_sheet *o)
     uint32_t columns = frames && frames < o->columns ? (uint32_t)frames : o->columns;
     int code = sheet_create(&sheet, rows, columns, o->tile);
     if (code == CLI_OK)
-        code = changed ? draw_changed(ds, o, &sheet, n, frames > 0) : draw_plain(ds, o, &sheet, n);
+        code = changed ? draw_changed(ds, o, &sheet, n, frames > 0, &n_bad) : draw_plain(ds, o, &sheet, n, &n_bad);
     if (code == CLI_OK)
         code = cli_png_write(o->path, o->force, sheet.rgb, sheet_height(&sheet), sheet_width(&sheet));
     sheet_destroy(&sheet);
-    return code;
+    return code == CLI_OK && n_bad > 0 ? CLI_FAILED : code;
 }

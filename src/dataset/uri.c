@@ -200,10 +200,12 @@ static int split(const char *text, struct uri *out)
         return mr_error_set(MR_EOPTION, "empty data set: want [FORMAT:]PATH[,option=value...] (formats: %s)",
                             mr_format_names(names, sizeof names));
     size_t prefix = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789_");
-    if (prefix > 0 && text[prefix] == ':' && !mr_store_is_remote(text) && !on_disk(text)) {
+    if (prefix > 0 && text[prefix] == ':' && !mr_store_is_remote(text)) {
         out->format = find_format(text, prefix);
-        if (out->format)
+        bool whole_is_path = on_disk(text) && !on_disk(text + prefix + 1);
+        if (out->format && !whole_is_path)
             return split_after_format(text + prefix + 1, out);
+        out->format = NULL;
     }
     int rc = split_path(text, out);
     if (rc < 0 || !out->path || mr_store_is_remote(text) || on_disk(out->path) || prefix == 0 || text[prefix] != ':')

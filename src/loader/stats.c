@@ -140,9 +140,8 @@ static void blame_worker_stage(const struct mr_loader *ld, struct mr_loader_stat
         worst = steady->stage_ns[s] > steady->stage_ns[worst] ? s : worst;
     double share = percent(steady->stage_ns[worst], steady->worker_ns);
     if (share < NO_STAGE)
-        say(st, "none",
-            "since the first batch no stage took more than %.0f%% of the workers' time: too short a run to tell",
-            share);
+        say(st, "none", "since the first batch no stage took %d%% of the workers' time: too short a run to tell",
+            NO_STAGE);
     else
         say(st, mr_stage_name((enum mr_stage)worst),
             "since the first batch %u worker%s spent %.0f%% of their time on %s: %s", st->workers,

@@ -106,8 +106,8 @@ int mr_filter_open(struct mr_filter *f, struct mr_recording *recording, const st
 {
     *f = (struct mr_filter){.from = opts->from_ns, .to = opts->to_ns ? opts->to_ns : UINT64_MAX};
     if (opts->to_ns && opts->to_ns <= opts->from_ns)
-        return mr_error_set(MR_EOPTION, "a window from %llu to %llu ns is empty", (unsigned long long)opts->from_ns,
-                            (unsigned long long)opts->to_ns);
+        return mr_error_set(MR_EOPTION, "a window from %.9g to %.9g s is empty: it ends before it begins",
+                            (double)opts->from_ns * 1e-9, (double)opts->to_ns * 1e-9);
     f->by_range = opts->range != NULL;
     int rc = f->by_range ? find_ranges(f, recording, opts->range) : 0;
     if (rc)

@@ -64,6 +64,9 @@ classes:
 $ millrace pack idx:d z --resize 10
 millrace pack: --resize and --quality: the data set has no compressed pictures
 [1]
+$ millrace pack d folder:z
+millrace pack: folder:z is a data set, and a folder is wanted to pack into: millrace pack DATASET DIR (./folder:z is a folder of that name)
+[2]
 $ millrace pack nowhere z
 millrace pack: nowhere .*: No such file or directory (re)
 [1]

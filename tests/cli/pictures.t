@@ -44,6 +44,9 @@ drawn
 $ millrace inspect synthetic:n=5,shape=2 --sheet t.png
 millrace inspect: --sheet: no field is a picture; the first is x f32[2]
 [1]
+$ millrace inspect p --sheet t.jpg
+millrace inspect: --sheet t.jpg: want a name that ends in .png: that is what is written
+[2]
 $ ls
 list.txt
 p
@@ -57,6 +60,10 @@ millrace inspect: --transform: of a contact sheet only: give --sheet FILE, too
 $ echo no picture >p/class-001/bad.png; millrace inspect p -n 0 2>&1 | grep bad; millrace inspect p -n 0 >/dev/null 2>&1
 millrace inspect: warning: sample [0-9]+ is bad: p/class-001/bad.png: .* (re)
 1 of 61 samples that were read are bad
+[1]
+$ millrace inspect p --sheet b.png --rows 4 --columns 16 2>&1; rm b.png
+millrace inspect: warning: sample [0-9]+ is bad: p/class-001/bad.png: .* (re)
+$ millrace inspect p --sheet b.png --rows 4 --columns 16 -q; code=$?; rm b.png; exit $code
 [1]
 $ echo gone.png >>list.txt; millrace feed list:list.txt,root=p -b 8 -t 'resize(32),center_crop(32)' --bad skip -s 2>&1 | grep -c 'gone.png\|bad.png'
 1

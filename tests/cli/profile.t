@@ -68,7 +68,10 @@ millrace profile: warning: the parts are still in left
 millrace profile: merged.sqlite: N records of .* (re)
 $ millrace report merged.sqlite -r osrt_sum -f csv | cut -d, -f3,9 | grep -c wait
 1
-$ rm -r left merged.sqlite gone.sqlite; millrace profile --merge left -o merged
+$ rm -r left merged.sqlite gone.sqlite; mkdir left; millrace profile --merge left -o merged; rmdir left; ls merged.sqlite 2>/dev/null || echo none
+millrace profile: --merge left: want a folder of parts, FILE.parts-XXXXXX
+none
+$ millrace profile --merge left -o merged
 millrace profile: --merge left: want a folder of parts, FILE.parts-XXXXXX
 [1]
 $ millrace profile --merge left -- true

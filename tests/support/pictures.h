@@ -5,26 +5,10 @@
 #include "dataset/photos.h"
 #include "samples.h"
 
-#include <ftw.h>
-
-static inline int test_remove(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    (void)st;
-    (void)type;
-    (void)ftw;
-    return remove(path);
-}
-
 /* Removes what stands below test_dir/name. */
 static inline void test_tree_clear(const char *name)
 {
     nftw(test_path(name), test_remove, 16, FTW_DEPTH | FTW_PHYS);
-}
-
-static inline int test_tree_drop(void **state)
-{
-    (void)state;
-    return nftw(test_dir, test_remove, 16, FTW_DEPTH | FTW_PHYS);
 }
 
 /* Makes the folders that a path below test_dir lies in. */

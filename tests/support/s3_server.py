@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """moto's S3 server on a free port, with objects photos/p/0000.bin ... 1202.bin, the first 1000 + i bytes of ROOT/big.bin.
 
-usage: s3_server.py ROOT      prints "PORT n", serves until its standard input ends"""
+usage: s3_server.py ROOT           prints "PORT n", serves until its standard input ends
+       s3_server.py --files FILE...  instead these files, as photos/NAME"""
 import logging
 import os
 import sys
@@ -17,10 +18,15 @@ server.start()
 # Straight into its memory: 1,203 signed requests would take it half a minute.
 backend = get_backend("s3")["123456789012"]["aws"]
 backend.create_bucket("photos", "us-east-1")
-with open(sys.argv[1] + "/big.bin", "rb") as f:
-    big = f.read()
-for i in range(1203):
-    backend.put_object("photos", "p/%04d.bin" % i, big[:1000 + i])
+if sys.argv[1] == "--files":
+    for path in sys.argv[2:]:
+        with open(path, "rb") as f:
+            backend.put_object("photos", os.path.basename(path), f.read())
+else:
+    with open(sys.argv[1] + "/big.bin", "rb") as f:
+        big = f.read()
+    for i in range(1203):
+        backend.put_object("photos", "p/%04d.bin" % i, big[:1000 + i])
 os.write(3, b"PORT %d\n" % server.get_host_and_port()[1])
 os.close(3)
 sys.stdin.read()

@@ -12,6 +12,7 @@
 /* clang-format on */
 
 #include <dirent.h>
+#include <ftw.h>
 #include <millrace/dataset.h>
 #include <millrace/system.h>
 #include <stdio.h>
@@ -45,11 +46,18 @@ static inline void test_dir_clear(void)
         closedir(d);
 }
 
+static inline int test_remove(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    (void)st;
+    (void)type;
+    (void)ftw;
+    return remove(path);
+}
+
 static inline int test_dir_drop(void **state)
 {
     (void)state;
-    test_dir_clear();
-    return rmdir(test_dir);
+    return nftw(test_dir, test_remove, 16, FTW_DEPTH | FTW_PHYS);
 }
 
 /* test_dir/name; the text is good until the eighth call after this one. */

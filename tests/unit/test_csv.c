@@ -395,5 +395,5 @@ int main(void)
         cmocka_unit_test(fingerprints_tell_sets_apart),
         cmocka_unit_test(real_landmarks),
     };
-    return cmocka_run_group_tests(tests, test_dir_make, test_tree_drop);
+    return cmocka_run_group_tests(tests, test_dir_make, test_dir_drop);
 }

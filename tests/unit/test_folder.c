@@ -362,5 +362,5 @@ int main(void)
         cmocka_unit_test(missing_pictures_are_bad_samples),
         cmocka_unit_test(choices_that_are_none_are_refused),
     };
-    return cmocka_run_group_tests(tests, test_dir_make, test_tree_drop);
+    return cmocka_run_group_tests(tests, test_dir_make, test_dir_drop);
 }

@@ -332,5 +332,5 @@ int main(void)
         cmocka_unit_test(test_parts),        cmocka_unit_test(test_auto),  cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_faults),
     };
-    return cmocka_run_group_tests_name("gpu_decode", tests, make_folders, test_tree_drop);
+    return cmocka_run_group_tests_name("gpu_decode", tests, make_folders, test_dir_drop);
 }

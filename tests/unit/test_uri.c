@@ -75,6 +75,10 @@ static void relative_paths_that_look_like_formats(void **state)
     assert_int_equal(chdir(test_dir), 0);
     write_npy("raw:x.npy");
     expect("raw:x.npy", "npy"); /* is on the disk as it stands */
+    write_idx("z");
+    write_npy("idx:z");
+    expect("idx:z", "idx"); /* both are: the format's name counts; ./idx:z is the other */
+    expect("./idx:z,labels=none", "npy");
     write_npy("other:x.npy");
     expect("other:x.npy", "npy");
     expect("other:x.npy,labels=none", "npy");
