@@ -88,7 +88,6 @@ static void print_note(const char *note)
         const char *name, *text;
     } heads[] = {{"no_cuda", "no CUDA activity is recorded"},
                  {"no_nvtx", "no NVTX ranges are recorded"},
-                 {"no_osrt", "no calls of the operating system are recorded"},
                  {"no_metrics", "no GPU metrics are recorded"},
                  {"dropped", "records were lost"},
                  {"warning", "recorder"}};

@@ -280,7 +280,8 @@ static const struct cli_note json[] = {
                 "columns' order; times in ns, sizes in bytes, rates in bytes/s)"},
     {"list", "With --list, and nothing else: name and help of each report"},
     {"before", "With --diff: the first file; after: the second one"},
-    {"slower", "With --diff: how many kernels, kinds of copies and calls got slower by more than threshold_percent"},
+    {"threshold_percent", "With --diff: --threshold"},
+    {"slower", "With --diff: how many kernels, kinds of copies, calls and NVTX ranges got slower by more than that"},
     {"config", "The options, defaults included"},
     {NULL},
 };
@@ -303,7 +304,7 @@ const struct cli_command cli_report = {
             "file made "
             "by `nsys export --type sqlite`. Reports and their columns have the names that `nsys stats` gives them; "
             "mem_ops, "
-            "step_breakdown and overlap are ours.\n\n"
+            "step_breakdown, overlap and gpu_metrics_sum are ours.\n\n"
             "Records that lost their timestamp are left out of sums; a note under the table tells how many. Time (%) "
             "is the "
             "share of the listed time, not of the wall's.",

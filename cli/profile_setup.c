@@ -239,8 +239,8 @@ int profile_environment(struct profile_run *run)
     bool ok = setenv("MILLRACE_RECORD_DIR", run->parts, 1) == 0 && set_number("MILLRACE_RECORD_TRACE", run->traced) &&
               setenv("MILLRACE_RECORD_CAPTURE", o->capture_range, 1) == 0 &&
               setenv("MILLRACE_RECORD_CAPTURE_END", o->capture_range_end ? "repeat" : "stop", 1) == 0 &&
-              set_number("MILLRACE_RECORD_DELAY_MS", o->delay_ns / 1000000) &&
-              set_number("MILLRACE_RECORD_DURATION_MS", o->duration_ns / 1000000) &&
+              set_number("MILLRACE_RECORD_DELAY_NS", o->delay_ns) &&
+              set_number("MILLRACE_RECORD_DURATION_NS", o->duration_ns) &&
               set_number("MILLRACE_RECORD_OSRT_NS", o->osrt_threshold_ns) &&
               set_number("MILLRACE_RECORD_FLUSH_MS", o->flush_ns / 1000000) &&
               set_number("MILLRACE_RECORD_METRICS_HZ", o->metrics_hz) &&

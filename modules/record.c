@@ -21,7 +21,7 @@ struct record_config record_config;
 struct record_core record_core = {.fd = -1};
 _Thread_local bool record_inside;
 
-#define N_FINISHERS 2
+#define N_FINISHERS 3
 static _Atomic(void (*)(void)) finishers[N_FINISHERS];
 
 static pthread_key_t at_thread_end;
@@ -176,7 +176,7 @@ static struct record_block *room_for(struct record_thread *thread, size_t bytes)
 
 static bool put(enum mr_part_type type, const void *record)
 {
-    size_t bytes = record_bytes_of(type);
+    size_t bytes = mr_part_bytes(type);
     struct record_thread *thread = thread_of_mine();
     struct record_block *block = thread && bytes ? room_for(thread, sizeof(struct record_item) + bytes) : NULL;
     if (!block)
@@ -207,7 +207,7 @@ void record_put(enum mr_part_type type, const void *record)
 
 void record_put_many(enum mr_part_type type, const void *records, uint32_t n)
 {
-    size_t bytes = record_bytes_of(type);
+    size_t bytes = mr_part_bytes(type);
     if (!n || !bytes || !record_start())
         return;
     if (!record_inside || n < DIRECT) {
@@ -430,8 +430,8 @@ static void configure(const char *folder)
     record_config.profiler_range = capture && strcmp(capture, "cudaProfilerApi") == 0;
     record_config.nvtx_range = capture && strncmp(capture, "nvtx:", 5) == 0 ? strdup(capture + 5) : NULL;
     record_config.repeat = end && strcmp(end, "repeat") == 0;
-    record_config.delay_ns = number("MILLRACE_RECORD_DELAY_MS", 0) * 1000000;
-    record_config.duration_ns = number("MILLRACE_RECORD_DURATION_MS", 0) * 1000000;
+    record_config.delay_ns = number("MILLRACE_RECORD_DELAY_NS", 0);
+    record_config.duration_ns = number("MILLRACE_RECORD_DURATION_NS", 0);
     record_config.begin_ns = number("MILLRACE_RECORD_BEGIN_NS", record_now());
     record_config.flush_ms = (uint32_t)number("MILLRACE_RECORD_FLUSH_MS", 500);
     if (record_config.flush_ms < 1 || record_config.flush_ms > 3600000)

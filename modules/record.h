@@ -13,11 +13,14 @@
  *   MILLRACE_RECORD_TRACE        decimal bits of enum mr_part_trace
  *   MILLRACE_RECORD_CAPTURE      none | cudaProfilerApi | nvtx:NAME (NAME, NAME@DOMAIN or DOMAIN@NAME)
  *   MILLRACE_RECORD_CAPTURE_END  stop | repeat
- *   MILLRACE_RECORD_DELAY_MS, MILLRACE_RECORD_DURATION_MS   0: none
+ *   MILLRACE_RECORD_DELAY_NS, MILLRACE_RECORD_DURATION_NS   0: none
  *   MILLRACE_RECORD_OSRT_NS      shortest OS call that is kept; default 1000
  *   MILLRACE_RECORD_FLUSH_MS     default 500
  *   MILLRACE_RECORD_API          all: every API call is kept, and CUPTI's own records of waiting; else only the
  *                                calls that matter
+ *   MILLRACE_RECORD_GRAPHS       graph: one record a launch of a CUDA graph; else one a node
+ *   MILLRACE_RECORD_NEXT_CUDA    the user's own CUDA injection, which is loaded first
+ *   MILLRACE_CUPTI               the user's: the libcupti for a program that has loaded none; else it is looked for
  *   MILLRACE_RECORD_METRICS_HZ   samples of GPU metrics a second; default 10000
  *   MILLRACE_RECORD_BEGIN_NS     CLOCK_MONOTONIC from which the delay counts, in every process alike
  *
@@ -80,9 +83,11 @@ bool record_start(void);
 /* Writes all that was put so far. At the end of the process the library does so itself, and its "exit" note. */
 void record_flush(void);
 void record_finish(void);
-void record_finish_at_once(void); /* also in a signal handler, unless record_is_busy(): nothing is allocated */
+/* For _exit(), whose wrapper is there where OS calls are traced: also in a signal handler, unless record_is_busy(), as nothing is
+ * allocated. */
+void record_finish_at_once(void);
 
-/* Called once before the part is closed in an orderly end, to put what is still open. Two at most, for the process's life. */
+/* Called once before the part is closed in an orderly end, to put what is still open. Three at most, for the process's life. */
 void record_on_finish(void (*function)(void));
 
 /* Does this thread, interrupted by a signal, hold anything of the recorder? Then it may not wait for the recorder. */

@@ -173,7 +173,6 @@ static void at_exit(void)
 {
     if (generation != record_generation() || getpid() != record_core.pid)
         return;
-    uint64_t begin = record_now();
     bool inside = record_inside;
     record_inside = true;
     ending_context = current_context();
@@ -186,12 +185,9 @@ static void at_exit(void)
         atomic_store(&flush_soon, false);
         atomic_store(&stage, ENDING);
         record_wake(&wake);
-        for (uint64_t now = begin; atomic_load(&stage) != ENDED && now - begin < END_NS; now = record_now()) {
-            if (!atomic_load(&flush_soon) && now - begin > SYNC_NS)
-                break;
-            record_wait(&wake, atomic_load(&wake), 20000000);
-        }
-        if (atomic_load(&stage) != ENDED)
+        bool ended = record_wait_for(&stage, ENDED, &wake, SYNC_NS) ||
+                     (atomic_load(&flush_soon) && record_wait_for(&stage, ENDED, &wake, END_NS - SYNC_NS));
+        if (!ended)
             record_note("warning", 0, "the device was still busy when the program ended: its last records are missing");
     }
     record_inside = inside;
@@ -207,11 +203,7 @@ static void leave(void)
     if (generation != record_generation() || !atomic_compare_exchange_strong(&stage, &running, ENDING))
         return;
     record_wake(&wake);
-    uint64_t begin = record_now();
-    for (uint64_t now = begin; have_thread && atomic_load(&stage) != ENDED && now - begin < LEAVE_NS;
-         now = record_now())
-        record_wait(&wake, atomic_load(&wake), 20000000);
-    if (atomic_load(&stage) != ENDED)
+    if (!have_thread || !record_wait_for(&stage, ENDED, &wake, LEAVE_NS))
         record_note("warning", 0,
                     "the program ended by _exit() and CUPTI did not answer: its last records are missing");
 }

@@ -17,6 +17,8 @@
 #define MUNMAP(...) syscall(SYS_munmap, __VA_ARGS__)
 #endif
 
+#define LOOK_NS 20000000u /* a wake-up may go to another that waits */
+
 /* Saved by those who call from wrappers: what the program sees of errno is the wrapped call's. */
 static void futex(atomic_uint *word, int operation, unsigned value, const struct timespec *timeout)
 {
@@ -53,6 +55,19 @@ void record_wake(atomic_uint *word)
 {
     atomic_fetch_add_explicit(word, 1, memory_order_release);
     futex(word, FUTEX_WAKE_PRIVATE, 1, NULL);
+}
+
+bool record_wait_for(atomic_uint *stage, unsigned until, atomic_uint *wake, uint64_t ns)
+{
+    uint64_t begin = record_now();
+    for (;;) {
+        unsigned seen = atomic_load(wake);
+        if (atomic_load(stage) == until)
+            return true;
+        if (record_now() - begin >= ns)
+            return false;
+        record_wait(wake, seen, LOOK_NS);
+    }
 }
 
 void *record_map(size_t bytes)

@@ -146,7 +146,7 @@ static void open_range(struct open *open, uint16_t type, struct nvtx_domain *dom
     open->captures = nvtx_names_capture(domain, message);
     if (open->captures && atomic_fetch_add(&n_capturing, 1) == 0)
         record_capture(true);
-    open->wanted = record_wants(MR_TRACE_NVTX);
+    open->wanted = record_wants(MR_TRACE_NVTX) && record_start(); /* it may be all there is, and never end */
     if (!open->wanted)
         return;
     open->range = (struct mr_part_range){.type = type};

@@ -85,7 +85,8 @@ static bool append(struct iovec *pieces, int n, size_t bytes)
         return true;
     }
     /* Half a chunk is none: what was whole stays, and perhaps there is room to say why no more comes. */
-    return ftruncate(record_core.fd, record_core.size) != 0 && false;
+    (void)!ftruncate(record_core.fd, record_core.size);
+    return false;
 }
 
 static bool chunk(enum mr_part_type type, uint16_t record_bytes, uint32_t n, const void *records, size_t bytes)

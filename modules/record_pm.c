@@ -22,6 +22,7 @@
 #define BOUND_NS    2000000ull   /* just started: to bound the clock */
 #define N_BOUNDS    8u
 #define END_NS      3000000000ull
+#define LEAVE_NS    1000000000ull /* what _exit() waits: it may come in a signal handler */
 #define DEFAULT_HZ  10000u
 
 struct record_pm_api pm;
@@ -161,6 +162,9 @@ static void give_up(uint32_t device, const char *what, int rc)
     refuse(&devices[device].session, what, rc);
     devices[device].failed = true;
     pm_session_close(&devices[device].session);
+    if (devices[device].lock)
+        syscall(SYS_close, devices[device].lock);
+    devices[device].lock = 0;
 }
 
 static void open_device(uint32_t device)
@@ -240,20 +244,30 @@ static void *work(void *unused)
     return NULL;
 }
 
-static void at_exit(void)
+/* Once: the thread is asked to end, and to put what the devices still have. */
+static void end(uint64_t ns)
 {
-    if (generation != record_generation() || getpid() != record_core.pid)
+    unsigned running = RUNNING;
+    if (generation != record_generation() || getpid() != record_core.pid ||
+        !atomic_compare_exchange_strong(&stage, &running, ENDING))
         return;
     bool inside = record_inside;
-    uint64_t begin = record_now();
     record_inside = true;
-    atomic_store(&stage, ENDING);
     record_wake(&wake);
-    while (atomic_load(&stage) != ENDED && record_now() - begin < END_NS)
-        record_wait(&wake, atomic_load(&wake), 20000000);
-    if (atomic_load(&stage) != ENDED)
+    if (!record_wait_for(&stage, ENDED, &wake, ns))
         record_note("warning", 0, "GPU metrics: sampling did not end in time, the last samples are missing");
     record_inside = inside;
+}
+
+static void at_exit(void)
+{
+    end(END_NS);
+}
+
+/* _exit(), which calls no atexit functions. */
+static void leave(void)
+{
+    end(LEAVE_NS);
 }
 
 /* CUPTI looks for these by name alone; they lie beside it, as in pip's packages, which no search path has. */
@@ -298,8 +312,10 @@ void record_pm_begin(void)
         return;
     }
     load_helpers(record_cupti_symbol("cuptiPmSamplingEnable"));
-    if (record_spawn(work))
-        atexit(at_exit);
-    else
+    if (!record_spawn(work)) {
         record_pm_refuse("no thread can be started");
+        return;
+    }
+    atexit(at_exit);
+    record_on_finish(leave);
 }

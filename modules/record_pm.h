@@ -172,8 +172,8 @@ enum { CUPTI_PM_DATA_FULL = 1 }; /* why decoding stopped */
 
 /* What one device samples. */
 struct pm_session {
-    uint32_t device; /* the process's number */
-    bool open, started;
+    uint32_t device;             /* the process's number */
+    bool open, started, bounded; /* bounded: `upper` is of this start */
     const char *chip;
     void *host, *sampling;
     uint8_t *available, *config, *data;

@@ -129,6 +129,7 @@ int pm_session_start(struct pm_session *session, const char **what)
     session->start_call_ns = record_now();
     int rc = pm.PmSamplingStart(&start);
     session->started = rc == CUPTI_OK;
+    session->bounded = false;
     return rc;
 }
 
@@ -141,8 +142,9 @@ static void bound(struct pm_session *session, uint64_t first_end, uint64_t last_
     session->bound_ns = host;
     if (host - session->start_call_ns > SOON_NS)
         return;
-    if (session->n_samples == 0)
+    if (!session->bounded)
         session->upper = upper;
+    session->bounded = true;
     session->apart_ns = session->upper - session->lower;
     session->slack_ns = session->apart_ns < 0                  ? 0
                         : session->apart_ns / 2 > MAX_SLACK_NS ? MAX_SLACK_NS

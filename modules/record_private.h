@@ -21,6 +21,8 @@ void record_unlock(struct record_lock *lock);
 /* Waits while *word == value, at most this long; 0: for ever. */
 void record_wait(atomic_uint *word, unsigned value, uint64_t ns);
 void record_wake(atomic_uint *word);
+/* Waits until *stage is so, for at most this long; who sets it wakes `wake` after. Whether it is. */
+bool record_wait_for(atomic_uint *stage, unsigned until, atomic_uint *wake, uint64_t ns);
 
 /* Memory straight from the kernel, zeroed: malloc may be the program's own and call what we wrap. */
 void *record_map(size_t bytes);
@@ -109,7 +111,6 @@ void record_part_close(void);
 void record_part_forked(void);
 
 /* record_writer.c */
-uint16_t record_bytes_of(enum mr_part_type type);
 void record_writer_start(void);
 bool record_spawn(void *(*work)(void *));              /* a detached thread of ours; whether there is one */
 void record_drain(void);                               /* with record.drain held */

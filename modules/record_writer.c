@@ -15,7 +15,8 @@
 #define GATHERED   (64 * 1024)
 #define GATE_NS    50000000ull
 #define NAMES_NS   2000000000ull /* between looks at the threads' names */
-#define N_NAMES    1024u         /* remembered; a collision only tells a name again */
+#define N_NAMES    1024u         /* remembered; of one that is not, the kernel's is told again at each look */
+#define N_PROBES   8u            /* places that a name may have */
 #define STACK_SIZE (1024 * 1024)
 
 static struct {
@@ -24,25 +25,15 @@ static struct {
     char data[GATHERED];
 } gathered[MR_N_PART_TYPES]; /* with record.drain held */
 
-static struct {
+static struct name {
     uint32_t tid, name;
     bool given; /* by the program: the kernel's is not told */
 } names[N_NAMES];
 
-uint16_t record_bytes_of(enum mr_part_type type)
-{
-    static const uint16_t bytes[MR_N_PART_TYPES] = {
-#define X(type, record) [type] = sizeof(struct record),
-        MR_PART_TYPES(X)
-#undef X
-    };
-    return type > MR_PART_STRING && type < MR_N_PART_TYPES ? bytes[type] : 0;
-}
-
 static void write_gathered(enum mr_part_type type)
 {
     if (gathered[type].n)
-        record_part_write(type, record_bytes_of(type), gathered[type].n, gathered[type].data, gathered[type].bytes);
+        record_part_write(type, mr_part_bytes(type), gathered[type].n, gathered[type].data, gathered[type].bytes);
     gathered[type].n = 0;
     gathered[type].bytes = 0;
 }
@@ -67,15 +58,27 @@ static void tell_lost(void)
     gather(MR_PART_NOTE, &note, sizeof note);
 }
 
-/* A name that the program put itself. */
+/* The thread's place, or one for it that a given name does not have; NULL: those have them all. */
+static struct name *name_of(uint32_t tid)
+{
+    struct name *room = NULL;
+    for (uint32_t i = 0; i < N_PROBES; i++) {
+        struct name *name = &names[(tid + i) % N_NAMES];
+        if (name->tid == tid)
+            return name;
+        if (!name->given && (!room || (room->tid && !name->tid)))
+            room = name;
+    }
+    return room;
+}
+
+/* A name that the program put itself. Tracks are no threads of the kernel's: there is nothing to keep theirs from. */
 static void take(enum mr_part_type type, const void *record, uint32_t bytes)
 {
-    if (type == MR_PART_THREAD) {
-        const struct mr_part_thread *thread = record;
-        names[thread->tid % N_NAMES].tid = thread->tid;
-        names[thread->tid % N_NAMES].name = thread->name;
-        names[thread->tid % N_NAMES].given = true;
-    }
+    const struct mr_part_thread *thread = record;
+    struct name *name = type == MR_PART_THREAD && thread->tid < MR_PART_FIRST_TRACK ? name_of(thread->tid) : NULL;
+    if (name)
+        *name = (struct name){thread->tid, thread->name, true};
     gather(type, record, bytes);
 }
 
@@ -90,11 +93,11 @@ void record_drain(void)
 static void gather_name(uint32_t tid, uint32_t name)
 {
     struct mr_part_thread thread = {tid, name};
-    if (names[tid % N_NAMES].tid == tid && (names[tid % N_NAMES].given || names[tid % N_NAMES].name == name))
+    struct name *known = name_of(tid);
+    if (known && known->tid == tid && (known->given || known->name == name))
         return;
-    names[tid % N_NAMES].tid = tid;
-    names[tid % N_NAMES].name = name;
-    names[tid % N_NAMES].given = false;
+    if (known)
+        *known = (struct name){tid, name, false};
     gather(MR_PART_THREAD, &thread, sizeof thread);
 }
 
@@ -102,8 +105,9 @@ static void gather_name(uint32_t tid, uint32_t name)
 void record_tell_name_of(uint32_t tid, uint32_t name)
 {
     gather_name(tid, name);
-    if (names[tid % N_NAMES].tid == tid)
-        names[tid % N_NAMES].tid = 0;
+    struct name *known = name_of(tid);
+    if (known && known->tid == tid)
+        *known = (struct name){0};
 }
 
 static void tell_name(uint32_t tid)

@@ -119,8 +119,9 @@ MR_API int mr_report_make(struct mr_recording *recording, const char *name, cons
                           struct mr_table **out);
 
 /*
- * Compares two recordings: a row for each kernel, kind of copy and API call (what of them changed by more than
- * threshold_percent in total time comes first). [out] out_changed: rows beyond the threshold that got slower.
+ * Compares two recordings: a row for each kernel, kind of copy, memset, API call and NVTX range (what of them changed by more than
+ * threshold_percent in total time comes first; a change below 0.1% of its category's time never counts). [out] out_changed: rows
+ * beyond the threshold that got slower.
  */
 MR_API int mr_report_diff(struct mr_recording *before, struct mr_recording *after, double threshold_percent,
                           uint64_t *out_changed, struct mr_table **out);

@@ -79,6 +79,8 @@ void mr_element_from_double(enum mr_dtype dtype, double value, void *out);
 /* What mr_*_opts_fill() do: the defaults as far as a caller's struct of `size` bytes goes, whose first member that size becomes;
  * zeros for what a newer one has more (which opening refuses: this library is older than its header). */
 void mr_opts_copy(void *opts, size_t size, const void *full, size_t full_size);
+/* Puts a caller's struct over the defaults in `full`; NULL: they stay. MR_EOPTION: what it says of its size cannot be. */
+int mr_opts_take(const char *what, const void *opts, void *full, size_t full_size);
 
 /* A thread with a name (15 bytes, shown by top -H and in traces). Returns 0 or -errno with the error set. */
 int mr_thread_start(pthread_t *out, const char *name, void *(*fn)(void *), void *arg);

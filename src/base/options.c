@@ -158,6 +158,18 @@ void mr_opts_copy(void *opts, size_t size, const void *full, size_t full_size)
         memcpy(opts, &size, sizeof size);
 }
 
+int mr_opts_take(const char *what, const void *opts, void *full, size_t full_size)
+{
+    size_t size = full_size;
+    if (opts)
+        memcpy(&size, opts, sizeof size);
+    if (size < sizeof size || size > full_size)
+        return mr_error_set(MR_EOPTION, "%s: opts.size is %zu: call mr_%s_opts_init() first", what, size, what);
+    if (opts)
+        memcpy(full, opts, size);
+    return 0;
+}
+
 int mr_options_init(const struct mr_option *table, void *values)
 {
     for (const struct mr_option *o = table; o->name; o++)

@@ -10,6 +10,7 @@ static const struct mr_rule *const families[] = {mr_rules_data, mr_rules_copy, m
 
 struct mr_advice {
     char summary[1600];
+    enum mr_bound bound;
     struct mr_finding *finding;
     struct mr_judgement *judged; /* the findings' texts */
     uint32_t n;
@@ -68,30 +69,35 @@ static void summarize(const struct mr_case *c, struct mr_advice *advice)
     tail(c, advice, end, sizeof end);
     snprintf(wait, sizeof wait, "%.3f ms for the loader, %.3f ms for copies to the device",
              mr_case_ms(c, (double)c->starved_ns), mr_case_ms(c, (double)c->exposed_h2d_ns));
-    if (look->place.n_kernels == 0)
+    advice->bound = MR_BOUND_UNKNOWN;
+    if (look->place.n_kernels == 0) {
         snprintf(advice->summary, sizeof advice->summary,
                  "cannot tell: no kernels were recorded, so when the GPU was idle is not known");
-    else if (share >= DATA_BOUND && (c->loader_how != MR_LOADER_WAITS || own <= share))
+    } else if (share >= DATA_BOUND && (c->loader_how != MR_LOADER_WAITS || own <= share)) {
+        advice->bound = MR_BOUND_DATA;
         snprintf(advice->summary, sizeof advice->summary,
                  "data-bound: the GPU waited %.0f%% of %s (%.3f of %.3f ms) for data: %s%s", share, of,
                  mr_case_ms(c, data), step, wait, end);
-    else if (c->loader_how == MR_LOADER_UNKNOWN && mr_case_percent(c, idle) >= DATA_BOUND && own + share >= DATA_BOUND)
+    } else if (c->loader_how == MR_LOADER_UNKNOWN && mr_case_percent(c, idle) >= DATA_BOUND &&
+               own + share >= DATA_BOUND) {
         snprintf(advice->summary, sizeof advice->summary,
                  "cannot tell: the GPU was idle %.0f%% of %s (%.3f of %.3f ms), but neither NVTX ranges of the loader "
                  "nor calls of the system "
                  "were recorded: record with --trace cuda,nvtx,osrt%s",
                  mr_case_percent(c, idle), of, mr_case_ms(c, idle), step, end);
-    else if (c->loader_how == MR_LOADER_WAITS && own + share >= DATA_BOUND)
+    } else if (c->loader_how == MR_LOADER_WAITS && own + share >= DATA_BOUND) {
         snprintf(advice->summary, sizeof advice->summary,
                  "cannot tell: the GPU was idle %.0f%% of %s (%.3f of %.3f ms), mostly while the launching thread ran "
                  "its own code, which may be "
                  "loading data: put an NVTX range around it and name it (--range)%s",
                  mr_case_percent(c, idle), of, mr_case_ms(c, idle), step, end);
-    else
+    } else {
+        advice->bound = MR_BOUND_OTHER;
         snprintf(advice->summary, sizeof advice->summary,
                  "not data-bound: the GPU waited %.1f%% of %s (%.3f of %.3f ms) for data (%s), computed %.0f%% and was "
                  "idle %.0f%%%s",
                  share, of, mr_case_ms(c, data), step, wait, compute, mr_case_percent(c, idle), end);
+    }
 }
 
 /* ---- findings ---- */
@@ -205,10 +211,8 @@ int mr_analyze(struct mr_recording *recording, const struct mr_advice_opts *opts
     struct mr_place *places = NULL;
     uint32_t n_places = 0, n_rules = count_rules();
     mr_advice_opts_init(&all);
-    if (opts && (opts->size < sizeof opts->size || opts->size > sizeof all))
-        return mr_error_set(MR_EOPTION, "advice: opts.size is %zu: call mr_advice_opts_init() first", opts->size);
-    if (opts)
-        memcpy(&all, opts, opts->size);
+    if (mr_opts_take("advice", opts, &all, sizeof all))
+        return MR_EOPTION;
     int rc = mr_recording_load(recording);
     struct mr_advice *advice = rc ? NULL : calloc(1, sizeof *advice);
     if (!rc && advice) {
@@ -224,7 +228,8 @@ int mr_analyze(struct mr_recording *recording, const struct mr_advice_opts *opts
         size_t used = strlen(advice->summary);
         uint16_t p = places[0].process;
         snprintf(advice->summary + used, sizeof advice->summary - used,
-                 "; of %u devices in use this is device %u of process %u", n_places, places[0].device,
+                 "; of %u devices in use this is device %u of process %u", n_places,
+                 mr_place_device_id(recording, &places[0]),
                  p < recording->n_processes ? recording->processes[p].pid : 0);
     }
     free(places);
@@ -239,6 +244,11 @@ int mr_analyze(struct mr_recording *recording, const struct mr_advice_opts *opts
 const char *mr_advice_summary(const struct mr_advice *advice)
 {
     return advice->summary;
+}
+
+enum mr_bound mr_advice_bound(const struct mr_advice *advice)
+{
+    return advice->bound;
 }
 
 uint32_t mr_advice_count(const struct mr_advice *advice)

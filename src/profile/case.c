@@ -269,12 +269,14 @@ static void find_rates(struct mr_case *c)
         double rate = (double)op->bytes / (double)(op->end_ns - op->start_ns);
         if (rate > c->pinned_rate[!in]) {
             c->pinned_rate[!in] = rate;
+            c->rate_measured[!in] = true;
             snprintf(c->rate_how[!in], sizeof c->rate_how[!in], "the fastest large pinned copy here");
         }
     }
     for (int d = 0; d < 2; d++)
         if (c->opts->link_gbps > 0 || c->pinned_rate[d] <= 0) {
             c->pinned_rate[d] = c->link_rate;
+            c->rate_measured[d] = false;
             snprintf(c->rate_how[d], sizeof c->rate_how[d], "%s", c->link_how);
         }
 }
@@ -309,10 +311,16 @@ static int blame_all(struct mr_case *c)
     return 0;
 }
 
+uint64_t mr_case_gap_ns(const struct mr_case *c)
+{
+    uint64_t steps = c->look->n_steps ? c->look->n_steps : 1;
+    return MR_MAX(c->look->wall_ns / steps / 20, (uint64_t)100000);
+}
+
 static void add_up(struct mr_case *c)
 {
     const struct mr_look *look = c->look;
-    uint64_t step_ns = look->n_steps ? look->wall_ns / look->n_steps : look->wall_ns, b = 0;
+    uint64_t least = mr_case_gap_ns(c), b = 0;
     c->starved_ns = mr_intervals_common(&look->idle, &c->loader);
     c->exposed_h2d_ns = mr_intervals_measure(&look->h2d) - mr_intervals_common(&look->h2d, &look->compute);
     for (size_t i = 0; i < look->idle.n; i++) {
@@ -320,7 +328,7 @@ static void add_up(struct mr_case *c)
         uint64_t ns = gap->end_ns - gap->start_ns;
         for (; b < c->blames.n && c->blames.at[b].start_ns < gap->end_ns; b++) {
             const struct mr_blame *p = &c->blames.at[b];
-            if (ns >= step_ns / 20 && ns >= 100000 && p->what == MR_DOING_OWN)
+            if (ns >= least && p->what == MR_DOING_OWN)
                 c->own_gap_ns += p->end_ns - p->start_ns - mr_intervals_within(&c->loader, p->start_ns, p->end_ns);
         }
     }

@@ -199,7 +199,7 @@ static int range_text(struct mr_load *load, sqlite3_stmt *values, uint32_t *out)
 static int domain_row(struct mr_load *load, sqlite3_stmt *values)
 {
     uint32_t name;
-    if (sqlite3_column_int64(values, RANGE_TYPE) != 75)
+    if (sqlite3_column_int64(values, RANGE_TYPE) != MR_RANGE_DOMAIN)
         return 0;
     int rc = range_text(load, values, &name);
     uint64_t key = domain_key(sqlite3_column_int64(values, RANGE_TID), sqlite3_column_int64(values, RANGE_DOMAIN));
@@ -210,6 +210,8 @@ static int range_row(struct mr_load *load, sqlite3_stmt *values)
 {
     struct mr_recording *recording = load->recording;
     int64_t type = sqlite3_column_int64(values, RANGE_TYPE), global = sqlite3_column_int64(values, RANGE_TID);
+    if (type == MR_RANGE_PUSH_POP_EXTENDED || type == MR_RANGE_START_END_EXTENDED)
+        type += MR_RANGE_PUSH_POP - MR_RANGE_PUSH_POP_EXTENDED;
     if (type != MR_RANGE_MARK && type != MR_RANGE_PUSH_POP && type != MR_RANGE_START_END)
         return 0;
     struct mr_rec_range range = {.type = (uint16_t)type, .parent = MR_NONE};

@@ -20,8 +20,9 @@ enum mr_steps_method {
 
 /*
  * Steps follow each other: one lasts from a mark (a range's start, the start of an operation) to the next, so that what lies
- * between the ranges (the loader, often) is inside. A pause of more than 100 mean steps (an epoch's end) is left out and told:
- * the step before it ends with its range or its last operation.
+ * between the ranges (the loader, often) is inside. A pause of more than 100 usual steps (an epoch's end; usual: the
+ * median, or the mean where long ones are frequent) is left out and told: the step before it ends with its range or its last
+ * operation.
  */
 struct mr_steps {
     struct mr_interval *at; /* sorted, without overlap */
@@ -32,10 +33,13 @@ struct mr_steps {
 };
 
 struct mr_place {
-    uint16_t process, device;
+    uint16_t process, device;           /* indices of processes, of devices */
     uint64_t n_ops, n_kernels, busy_ns; /* durations added up */
     uint32_t thread;                    /* that drives it; MR_NONE when no call is known */
 };
+
+/* The device's number, for people. */
+uint32_t mr_place_device_id(const struct mr_recording *rec, const struct mr_place *place);
 
 /* All places, that with the most work first. [out] out: for the caller to free(). */
 int mr_places_find(const struct mr_recording *rec, struct mr_place **out, uint32_t *out_n);

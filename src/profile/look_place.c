@@ -264,10 +264,12 @@ int mr_look_whole(const struct mr_recording *rec, const struct mr_place *place, 
 
 const struct mr_rec_device *mr_look_device(const struct mr_look *look)
 {
-    for (uint32_t i = 0; i < look->rec->n_devices; i++)
-        if (look->rec->devices[i].id == look->place.device)
-            return &look->rec->devices[i];
-    return NULL;
+    return look->place.device < look->rec->n_devices ? &look->rec->devices[look->place.device] : NULL;
+}
+
+uint32_t mr_place_device_id(const struct mr_recording *rec, const struct mr_place *place)
+{
+    return place->device < rec->n_devices ? rec->devices[place->device].id : place->device;
 }
 
 void mr_look_free(struct mr_look *look)

@@ -5,11 +5,12 @@
 
 int mr_os_waits(const char *name)
 {
-    static const char *const waits[] = {"poll",     "ppoll",     "select",    "pselect",      "epoll",      "futex",
-                                        "sem_",     "pthread_c", "nanosleep", "clock_nanosl", "usleep",     "sleep",
-                                        "wait",     "recv",      "accept",    "pthread_join", "pthread_mu", "mq_",
-                                        "io_uring", "sigwait",   "sched_yi",  "pthread_rw",   "pthread_ba"};
-    static const char *const reads[] = {"read", "pread", "fread", "fgets", "open", "mmap", "munmap", "fsync", "fread"};
+    static const char *const waits[] = {
+        "poll",         "ppoll",     "select",         "pselect",        "epoll",          "futex",      "sem_wait",
+        "sem_timed",    "sem_clock", "pthread_cond_w", "pthread_cond_t", "pthread_cond_c", "pthread_cl", "nanosleep",
+        "clock_nanosl", "usleep",    "sleep",          "wait",           "recv",           "accept",     "pthread_join",
+        "pthread_mu",   "mq_",       "io_uring",       "sigwait",        "sched_yi",       "pthread_rw", "pthread_ba"};
+    static const char *const reads[] = {"read", "pread", "fread", "fgets", "open", "mmap", "munmap", "fsync"};
     for (size_t i = 0; i < MR_COUNT(waits); i++)
         if (strncmp(name, waits[i], strlen(waits[i])) == 0)
             return 1;

@@ -40,7 +40,7 @@ static void row(struct mr_table *table, const struct mr_look *look, const char *
     const struct mr_recording *rec = look->rec;
     mr_table_row(table);
     mr_table_int(table, look->place.process < rec->n_processes ? rec->processes[look->place.process].pid : 0);
-    mr_table_int(table, look->place.device);
+    mr_table_int(table, mr_place_device_id(rec, &look->place));
     mr_table_text(table, what);
     mr_table_int(table, (int64_t)ns);
     mr_table_real(table, of_ns ? 100 * (double)ns / (double)of_ns : 0);

@@ -89,7 +89,7 @@ struct mr_part_thread { /* the last record of a number holds */
     uint32_t tid, name;
 };
 
-struct mr_part_process { /* once when the part begins, again after anything changed */
+struct mr_part_process { /* once, when the part begins */
     uint32_t command;    /* the command line, spaces between */
     uint32_t executable;
 };
@@ -102,7 +102,7 @@ struct mr_part_device {
     uint64_t memory_bytes;
     uint64_t memory_bandwidth; /* bytes/s; 0: not known */
     uint32_t core_clock_khz;
-    uint32_t pcie_domain, pcie_bus, pcie_device;
+    uint32_t pcie_domain, pcie_bus, pcie_device; /* all 0: not known; the recorder's CUPTI does not tell */
     uint8_t uuid[16];
 };
 
@@ -188,8 +188,16 @@ struct mr_part_graph { /* one launch of a whole graph, when nodes are not record
     uint32_t graph, device, context, stream, correlation, reserved;
 };
 
-/* Numbers of the Nsight Systems export. */
-enum mr_part_range_type { MR_RANGE_MARK = 34, MR_RANGE_PUSH_POP = 59, MR_RANGE_START_END = 60 };
+/* Numbers of the Nsight Systems export. In parts: marks, push-pop and start-end ranges. */
+enum mr_part_range_type {
+    MR_RANGE_CATEGORY = 33, /* what a category is called */
+    MR_RANGE_MARK = 34,
+    MR_RANGE_PUSH_POP = 59,
+    MR_RANGE_START_END = 60,
+    MR_RANGE_PUSH_POP_EXTENDED = 70, /* the same with a payload of another layout */
+    MR_RANGE_START_END_EXTENDED = 71,
+    MR_RANGE_DOMAIN = 75, /* what a domain is called */
+};
 
 struct mr_part_range {
     uint64_t start_ns, end_ns; /* end 0: still open when the recording ended, or a mark */
@@ -219,13 +227,25 @@ struct mr_part_metric { /* a sample */
 
 /*
  * What the recorder has to say of itself. name: one of
- *   "dropped" (value: records that CUPTI dropped), "lost_timestamps", "no_cuda" (text: why nothing of CUDA is recorded),
- *   "no_metrics" (text: why), "metrics_clock" (value: ns by which its clock is not known better), "no_nvtx", "no_osrt", "warning" (text), "capture_start", "capture_stop" (value: time in ns),
+ *   "dropped" (value: records that CUPTI dropped), "no_cuda" (text: why nothing of CUDA is recorded),
+ *   "no_metrics" (text: why), "metrics_clock" (value: ns by which its clock is not known better), "no_nvtx" (text: why),
+ *   "warning" (text), "capture_start", "capture_stop" (value: time in ns),
  *   "exit" (value: the process's orderly end in ns; a part without it was killed)
  */
 struct mr_part_note {
     int64_t value;
     uint32_t name, text;
 };
+
+/* Of one record of this type; 0: there is no such type. */
+static inline uint16_t mr_part_bytes(unsigned type)
+{
+    static const uint16_t bytes[MR_N_PART_TYPES] = {
+#define X(type, record) [type] = sizeof(struct record),
+        MR_PART_TYPES(X)
+#undef X
+    };
+    return type < MR_N_PART_TYPES ? bytes[type] : 0;
+}
 
 #endif

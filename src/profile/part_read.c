@@ -6,16 +6,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-size_t mr_part_record_bytes(enum mr_part_type type)
-{
-    static const size_t bytes[MR_N_PART_TYPES] = {
-#define X(type, record) [type] = sizeof(struct record),
-        MR_PART_TYPES(X)
-#undef X
-    };
-    return type < MR_N_PART_TYPES ? bytes[type] : 0;
-}
-
 /* [out] n bytes, or fewer at the file's end. Returns how many, or -errno with the error set. */
 static int64_t take(struct mr_part_reader *reader, void *out, size_t n)
 {
@@ -178,7 +168,7 @@ int mr_part_record(struct mr_part_reader *reader, struct mr_part_record *out)
     if (reader->left == 0)
         return 0;
     uint64_t next = reader->offset + reader->chunk.record_bytes;
-    size_t own = mr_part_record_bytes((enum mr_part_type)reader->chunk.type);
+    size_t own = mr_part_bytes(reader->chunk.type);
     size_t bytes = MR_MIN(own, (size_t)reader->chunk.record_bytes);
     if (next > reader->size) {
         reader->cut = true;

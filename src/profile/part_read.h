@@ -32,7 +32,6 @@ struct mr_part_record {
 #undef X
     } as;
 };
-size_t mr_part_record_bytes(enum mr_part_type type);
 
 /*
  * Opens a part and reads its header. Returns 1; 0: the file ends inside the header, so that its process wrote nothing (out is

@@ -71,19 +71,23 @@ static int64_t meta(struct mr_recording *recording, const char *name)
     return value < 0 ? 0 : value;
 }
 
-static int guard(struct mr_recording *recording)
+bool mr_recording_guard(struct sqlite3 *db)
 {
-    sqlite3_limit(recording->db, SQLITE_LIMIT_ATTACHED, 0);
-    sqlite3_limit(recording->db, SQLITE_LIMIT_TRIGGER_DEPTH, 0);
-    sqlite3_limit(recording->db, SQLITE_LIMIT_LENGTH, 1 << 28);
-    sqlite3_limit(recording->db, SQLITE_LIMIT_COLUMN, 1000);
-    sqlite3_db_config(recording->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
-    sqlite3_db_config(recording->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
-    sqlite3_db_config(recording->db, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL);
-    sqlite3_db_config(recording->db, SQLITE_DBCONFIG_ENABLE_VIEW, 0, NULL);
-    const char *pragmas = "PRAGMA query_only=ON; PRAGMA cell_size_check=ON; PRAGMA cache_size=-65536;"
-                          "SELECT count(*) FROM sqlite_master";
-    return sqlite3_exec(recording->db, pragmas, NULL, NULL, NULL) == SQLITE_OK
+    sqlite3_limit(db, SQLITE_LIMIT_ATTACHED, 0);
+    sqlite3_limit(db, SQLITE_LIMIT_TRIGGER_DEPTH, 0);
+    sqlite3_limit(db, SQLITE_LIMIT_LENGTH, 1 << 28);
+    sqlite3_limit(db, SQLITE_LIMIT_COLUMN, 1000);
+    sqlite3_db_config(db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
+    sqlite3_db_config(db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
+    sqlite3_db_config(db, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL);
+    sqlite3_db_config(db, SQLITE_DBCONFIG_ENABLE_VIEW, 0, NULL);
+    return sqlite3_exec(db, "PRAGMA query_only=ON; PRAGMA cell_size_check=ON", NULL, NULL, NULL) == SQLITE_OK;
+}
+
+static int look_inside(struct mr_recording *recording)
+{
+    const char *sql = "PRAGMA cache_size=-65536; SELECT count(*) FROM sqlite_master";
+    return mr_recording_guard(recording->db) && sqlite3_exec(recording->db, sql, NULL, NULL, NULL) == SQLITE_OK
                ? 0
                : mr_recording_error(recording->db, recording->path, "cannot be read");
 }
@@ -160,7 +164,7 @@ int mr_recording_open(const char *path, struct mr_recording **out)
     if (rc == 0 && sqlite3_open_v2(path, &recording->db, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK)
         rc = mr_recording_error(recording->db, path, "cannot be opened");
     if (rc == 0)
-        rc = guard(recording);
+        rc = look_inside(recording);
     if (rc == 0)
         rc = mr_recording_result(recording, identify(recording));
     if (rc < 0) {

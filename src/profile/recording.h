@@ -166,6 +166,9 @@ struct mr_recording {
 /* Fills the arrays; does nothing the second time. */
 int mr_recording_load(struct mr_recording *recording);
 
+/* For each connection: a file from anywhere is read, and nothing in it is run. Whether that could be set. */
+bool mr_recording_guard(struct sqlite3 *db);
+
 /* Sets the error of a sqlite call that failed on a connection of the file `path`. Returns it. */
 int mr_recording_error(struct sqlite3 *db, const char *path, const char *what);
 /* Keeps the error that is set, code rc, for those who look at things that cannot fail; the first one stays. */
@@ -189,6 +192,8 @@ void mr_table_int(struct mr_table *table, int64_t value);
 void mr_table_real(struct mr_table *table, double value);
 void mr_table_empty(struct mr_table *table);
 void mr_table_set_note(struct mr_table *table, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Behind the note that is there. */
+void mr_table_add_note(struct mr_table *table, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int mr_table_finish(struct mr_table *table, struct mr_table **out);
 
 /* A report; the const array is in report.c. */

@@ -58,10 +58,8 @@ int mr_report_make(struct mr_recording *recording, const char *name, const struc
     const struct mr_report_kind *kinds[MAX_KINDS + 1];
     struct mr_report_opts all;
     mr_report_opts_init(&all);
-    if (opts && (opts->size < sizeof opts->size || opts->size > sizeof all))
-        return mr_error_set(MR_EOPTION, "report: opts.size is %zu: call mr_report_opts_init() first", opts->size);
-    if (opts)
-        memcpy(&all, opts, opts->size);
+    if (mr_opts_take("report", opts, &all, sizeof all))
+        return MR_EOPTION;
     list_kinds(kinds);
     uint32_t i = 0;
     while (kinds[i] && strcmp(kinds[i]->name, name) != 0)
@@ -127,7 +125,7 @@ void mr_report_note(struct mr_table *table, const struct mr_left_out *left, cons
     bool some = mr_table_rows(table) > 0;
     if (some && !*lost && !*backward)
         return;
-    mr_table_set_note(table, "%s%s%s%s%s", some ? "" : missing, !some && (*lost || *backward) ? "; " : "", lost,
+    mr_table_add_note(table, "%s%s%s%s%s", some ? "" : missing, !some && (*lost || *backward) ? "; " : "", lost,
                       *lost && *backward ? "; " : "", backward);
 }
 

@@ -80,6 +80,7 @@ struct mr_left_out {
     uint64_t n_lost;     /* without times */
     uint64_t n_backward; /* that end before they begin */
 };
+void mr_left_out_add(struct mr_left_out *to, const struct mr_left_out *more);
 /* Whether a record with these times counts; else counts it as left out, unless the filter does not take it. */
 bool mr_report_takes(const struct mr_filter *filter, struct mr_left_out *left, int64_t start, int64_t end);
 
@@ -91,6 +92,40 @@ bool mr_report_takes(const struct mr_filter *filter, struct mr_left_out *left, i
 #define MR_SCAN_THREADS 4
 int mr_scan(struct mr_recording *recording, const char *table, const char *sql,
             int (*row)(void *state, struct sqlite3_stmt *stmt), void *const states[MR_SCAN_THREADS]);
+
+/* A worker that adds up series by a key of two numbers. */
+struct mr_adder {
+    const struct mr_filter *filter;
+    const void *more; /* the report's own, for all workers */
+    struct mr_groups groups;
+    struct mr_left_out left;
+    uint64_t n_alone; /* left out for want of another record */
+};
+/* mr_scan() with workers that begin as `like`; row's first argument is one. [out] out: what they added up. On an error it is empty. */
+int mr_groups_scan(struct mr_recording *recording, const char *table, const char *sql,
+                   int (*row)(void *worker, struct sqlite3_stmt *stmt), const struct mr_adder *like,
+                   struct mr_adder *out);
+
+/* Series by name and tag (a category, a style). Zeroed memory is an empty list. */
+struct mr_named_list {
+    struct mr_named {
+        char *name;
+        const char *tag;
+        struct mr_series series;
+    } * items;
+    uint64_t n, capacity;
+};
+/* Takes the name, also on an error, and the series. NULL for a name: no memory, as its maker found. */
+int mr_named_add(struct mr_named_list *list, char *name, const char *tag, struct mr_series *series);
+int mr_named_unite(struct mr_named_list *list); /* those alike become one; sorts by tag and name */
+void mr_named_free(struct mr_named_list *list);
+
+struct mr_named_heads {
+    const char *count, *tag, *name; /* tag NULL: not shown */
+    bool sizes;                     /* bytes, not durations */
+};
+/* A row for each name; takes the series. NULL: no memory, with the error set. */
+struct mr_table *mr_named_table(struct mr_named_list *list, const char *title, const struct mr_named_heads *heads);
 
 /* Prepares a statement of the recording. Returns 0 or an error that names the file. */
 int mr_sql_prepare(struct mr_recording *recording, struct sqlite3_stmt **out, const char *format, ...)

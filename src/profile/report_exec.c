@@ -12,23 +12,15 @@
 
 enum { T, A, Q, K, N_SERIES };
 
-struct worker {
-    const struct mr_filter *filter;
-    const struct mr_calls *calls;
-    struct mr_groups groups;
-    struct mr_left_out left;
-    uint64_t n_alone; /* kernels whose call is not there */
-};
-
 /* start, end, deviceId, correlationId, process, demangledName */
 static int add_row(void *state, struct sqlite3_stmt *stmt)
 {
-    struct worker *w = state;
+    struct mr_adder *w = state;
     int64_t start = sqlite3_column_int64(stmt, 0), end = sqlite3_column_int64(stmt, 1);
     if (!mr_report_takes(w->filter, &w->left, start, end))
         return 0;
     uint64_t from = (uint64_t)start, to = (uint64_t)end, process = (uint64_t)sqlite3_column_int64(stmt, 4) >> 24;
-    const struct mr_call *call = mr_calls_find(w->calls, process, (uint32_t)sqlite3_column_int64(stmt, 3));
+    const struct mr_call *call = mr_calls_find(w->more, process, (uint32_t)sqlite3_column_int64(stmt, 3));
     if (!call) {
         w->n_alone++;
         return 0;
@@ -46,24 +38,15 @@ static int add_row(void *state, struct sqlite3_stmt *stmt)
     return rc || from <= call->end ? rc : mr_series_add(&s[Q], from - call->end);
 }
 
-static int add_up(struct mr_recording *recording, struct worker workers[MR_SCAN_THREADS], struct mr_groups *out)
+static int add_up(struct mr_recording *recording, const struct mr_adder *like, struct mr_adder *out)
 {
-    void *states[MR_SCAN_THREADS];
     char sql[256];
     const char *table = MR_TABLE_KERNEL;
-    for (uint32_t i = 0; i < MR_SCAN_THREADS; i++)
-        states[i] = &workers[i];
     /* oldest exports don't say which process a kernel is of: then it is the only one's */
     snprintf(sql, sizeof sql, "SELECT start, end, deviceId, correlationId, %s, demangledName FROM %s WHERE",
              mr_sql_column(recording, table, "globalPid", "(SELECT globalTid FROM " MR_TABLE_RUNTIME " LIMIT 1)"),
              table);
-    int rc = mr_scan(recording, table, sql, add_row, states);
-    for (uint32_t i = 0; i < MR_SCAN_THREADS; i++) {
-        if (rc == 0)
-            rc = mr_groups_merge(out, &workers[i].groups);
-        mr_groups_free(&workers[i].groups);
-    }
-    return rc;
+    return mr_groups_scan(recording, table, sql, add_row, like, out);
 }
 
 static const struct mr_column columns[] = {
@@ -151,59 +134,48 @@ static int fill(struct mr_table *table, struct mr_groups *g, const struct mr_cal
     return 0;
 }
 
-static void note(struct mr_recording *recording, struct mr_table *table, const struct worker *workers,
+static void note(struct mr_recording *recording, struct mr_table *table, const struct mr_adder *sums,
                  const struct mr_report_opts *opts)
 {
-    struct mr_left_out left = {0};
     char missing[MR_MISSING_BYTES];
-    uint64_t n_alone = 0;
-    for (uint32_t i = 0; i < MR_SCAN_THREADS; i++) {
-        left.n_lost += workers[i].left.n_lost;
-        left.n_backward += workers[i].left.n_backward;
-        n_alone += workers[i].n_alone;
-    }
-    mr_report_note(table, &left,
-                   mr_report_missing(recording, MR_TABLE_KERNEL, "kernels with their calls", "cuda", opts, missing));
-    if (n_alone) {
-        const char *before = mr_table_note(table);
-        char kept[512];
-        snprintf(kept, sizeof kept, "%s", before && mr_table_rows(table) ? before : "");
-        mr_table_set_note(table, "%s%s%llu kernel%s whose call is not recorded left out", kept, *kept ? "; " : "",
-                          (unsigned long long)n_alone, n_alone == 1 ? "" : "s");
-    }
+    if (sums->n_alone == 0 || mr_table_rows(table))
+        mr_report_note(
+            table, &sums->left,
+            mr_report_missing(recording, MR_TABLE_KERNEL, "kernels with their calls", "cuda", opts, missing));
+    if (sums->n_alone)
+        mr_table_add_note(table, "%llu kernel%s whose call is not recorded left out", (unsigned long long)sums->n_alone,
+                          sums->n_alone == 1 ? "" : "s");
 }
 
 static int make(struct mr_recording *recording, const struct mr_report_opts *opts, struct mr_table **out)
 {
-    struct worker workers[MR_SCAN_THREADS];
     struct mr_filter filter;
     struct mr_calls calls = {0};
     struct mr_names names = {0};
-    struct mr_groups groups = {.n_series = N_SERIES};
+    const struct mr_adder none = {.filter = &filter, .more = &calls, .groups = {.n_series = N_SERIES}};
+    struct mr_adder sums = none;
     struct mr_table *table = NULL;
     int rc = mr_filter_open(&filter, recording, opts);
     if (rc)
         return rc;
-    for (uint32_t i = 0; i < MR_SCAN_THREADS; i++)
-        workers[i] = (struct worker){.filter = &filter, .calls = &calls, .groups = {.n_series = N_SERIES}};
     if ((rc = mr_names_open(&names, recording)) != 0)
         goto end;
     if ((rc = mr_calls_load(&calls, recording, 1u << MR_CALL_LAUNCH | 1u << MR_CALL_GRAPH_LAUNCH, NULL)) != 0)
         goto end;
     if (mr_recording_has(recording, MR_TABLE_KERNEL, "end"))
-        rc = add_up(recording, workers, &groups);
+        rc = add_up(recording, &none, &sums);
     if (rc)
         goto end;
     table = mr_table_create("Kernels from launch to end (cuda_kern_exec_sum)", columns, MR_COUNT(columns));
-    rc = table ? fill(table, &groups, &calls, &names) : mr_error_nomem("a table", 0);
+    rc = table ? fill(table, &sums.groups, &calls, &names) : mr_error_nomem("a table", 0);
     if (rc) {
         mr_table_destroy(table);
         goto end;
     }
-    note(recording, table, workers, opts);
+    note(recording, table, &sums, opts);
     rc = mr_report_finish(table, opts, NULL, out);
 end:
-    mr_groups_free(&groups);
+    mr_groups_free(&sums.groups);
     mr_calls_free(&calls);
     mr_names_close(&names);
     mr_filter_close(&filter);

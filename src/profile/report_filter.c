@@ -40,23 +40,26 @@ static int add_span(struct mr_filter *f, uint64_t *capacity, struct mr_span span
     return 0;
 }
 
-/* Ranges by the text alone; of a domain by the rows that name it (eventType 75), whose number is a process's own. */
-static const char *const ranges_sql =
-    "SELECT n.start, n.end FROM NVTX_EVENTS n LEFT JOIN StringIds s ON s.id = n.textId"
-    " WHERE n.eventType IN (59, 60, 70, 71) AND coalesce(n.text, s.value) = ?1";
+/* Ranges by the text alone; of a domain by the rows that name it, whose number is a process's own. */
 static const char *const domain_sql =
-    " AND EXISTS (SELECT 1 FROM NVTX_EVENTS d LEFT JOIN StringIds t ON t.id = d.textId WHERE d.eventType = 75"
+    " AND EXISTS (SELECT 1 FROM NVTX_EVENTS d LEFT JOIN StringIds t ON t.id = d.textId WHERE d.eventType = ?3"
     " AND d.domainId = n.domainId AND d.globalTid >> 24 = n.globalTid >> 24 AND coalesce(d.text, t.value) = ?2)";
 
 static int read_spans(struct mr_filter *f, struct mr_recording *recording, const char *domain, const char *text)
 {
     struct sqlite3_stmt *stmt = NULL;
     uint64_t capacity = 0;
-    int rc = mr_sql_prepare(recording, &stmt, "%s%s", ranges_sql, domain ? domain_sql : "");
+    int rc = mr_sql_prepare(recording, &stmt,
+                            "SELECT n.start, n.end FROM NVTX_EVENTS n LEFT JOIN StringIds s ON s.id = n.textId"
+                            " WHERE n.eventType IN (%d, %d, %d, %d) AND coalesce(n.text, s.value) = ?1%s",
+                            MR_RANGE_PUSH_POP, MR_RANGE_START_END, MR_RANGE_PUSH_POP_EXTENDED,
+                            MR_RANGE_START_END_EXTENDED, domain ? domain_sql : "");
     if (rc == 0) {
         sqlite3_bind_text(stmt, 1, text, -1, SQLITE_TRANSIENT);
-        if (domain)
+        if (domain) {
             sqlite3_bind_text(stmt, 2, domain, -1, SQLITE_TRANSIENT);
+            sqlite3_bind_int(stmt, 3, MR_RANGE_DOMAIN);
+        }
     }
     while (rc == 0 && (rc = mr_sql_step(recording, stmt)) == 1) {
         uint64_t start = (uint64_t)sqlite3_column_int64(stmt, 0);
@@ -135,6 +138,12 @@ void mr_filter_close(struct mr_filter *f)
 {
     free(f->spans);
     *f = (struct mr_filter){0};
+}
+
+void mr_left_out_add(struct mr_left_out *to, const struct mr_left_out *more)
+{
+    to->n_lost += more->n_lost;
+    to->n_backward += more->n_backward;
 }
 
 bool mr_report_takes(const struct mr_filter *filter, struct mr_left_out *left, int64_t start, int64_t end)

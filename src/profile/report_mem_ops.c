@@ -213,22 +213,17 @@ static const struct mr_column columns[] = {
 
 static void note(struct look *k)
 {
-    char missing[MR_MISSING_BYTES], kept[512] = "";
+    char missing[MR_MISSING_BYTES];
+    bool any = mr_table_rows(k->table) > 0;
+    if (any && k->opts->link_gbps > 0)
+        mr_table_add_note(k->table, "Of Link: of %g GB/s", k->opts->link_gbps);
+    else if (any)
+        mr_table_add_note(
+            k->table, "Of Link: of the recording's fastest copy of the same kind that has 1 MiB or more; --link-gbps "
+                      "gives the link's measured rate (millrace bench transfer)");
     mr_report_note(
         k->table, &k->left,
         mr_report_missing(k->recording, MR_TABLE_COPY, "copies or memsets", "cuda (or cuda-light)", k->opts, missing));
-    if (mr_table_rows(k->table) == 0)
-        return;
-    if (mr_table_note(k->table))
-        snprintf(kept, sizeof kept, "; %s", mr_table_note(k->table));
-    if (k->opts->link_gbps > 0)
-        mr_table_set_note(k->table, "Of Link: of %g GB/s%s", k->opts->link_gbps, kept);
-    else
-        mr_table_set_note(
-            k->table,
-            "Of Link: of the recording's fastest copy of the same kind that has 1 MiB or more; --link-gbps "
-            "gives the link's measured rate (millrace bench transfer)%s",
-            kept);
 }
 
 static int look_at(struct look *k, struct mr_table **out)

@@ -190,18 +190,11 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* A file from anywhere: nothing in it is run, as recording.c has it for the first connection. */
 static bool open_guarded(struct worker *w)
 {
     const char *path = w->scan->recording->path;
-    if (sqlite3_open_v2(path, &w->db, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK)
-        return false;
-    sqlite3_db_config(w->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
-    sqlite3_db_config(w->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
-    sqlite3_db_config(w->db, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL);
-    sqlite3_db_config(w->db, SQLITE_DBCONFIG_ENABLE_VIEW, 0, NULL);
-    sqlite3_limit(w->db, SQLITE_LIMIT_LENGTH, 1 << 28);
-    return sqlite3_exec(w->db, "PRAGMA query_only=ON; PRAGMA cell_size_check=ON", NULL, NULL, NULL) == SQLITE_OK;
+    return sqlite3_open_v2(path, &w->db, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, NULL) == SQLITE_OK &&
+           mr_recording_guard(w->db);
 }
 
 /* More workers are a matter of speed: what cannot be opened or started is done without. */

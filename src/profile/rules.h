@@ -30,6 +30,7 @@ struct mr_case {
     double pinned_rate[2];   /* bytes/ns to and from the device, page-locked; 0: not known */
     double link_rate;        /* of the link as such; 0: not known */
     char rate_how[2][80], link_how[80];
+    bool rate_measured[2];           /* in this recording */
     uint64_t starved_ns, own_gap_ns; /* idle while the loader is waited for; in long gaps, in own code elsewhere */
     uint64_t exposed_h2d_ns;
     bool millrace;      /* the loader is millrace's: its consumer's waits are known, and its workers are threads */
@@ -50,6 +51,10 @@ struct mr_rule {
 };
 /* Each family's rules, ended by one without a name. */
 extern const struct mr_rule mr_rules_copy[], mr_rules_host[], mr_rules_data[], mr_rules_compute[];
+
+/* Of the advice's first line. */
+enum mr_bound { MR_BOUND_UNKNOWN, MR_BOUND_DATA, MR_BOUND_OTHER };
+enum mr_bound mr_advice_bound(const struct mr_advice *advice);
 
 /* bytes/ns one way that PCIe and the like reach in practice, by the device's name; 0: not known. */
 double mr_link_rate_of(const char *device);
@@ -94,6 +99,8 @@ struct mr_copies {
 };
 int mr_copies_table(const struct mr_case *c, struct mr_copies *copies, struct mr_table **out);
 
+/* From how long on the device's idle time is a gap to speak of: 5% of a step and 100 us. */
+uint64_t mr_case_gap_ns(const struct mr_case *c);
 /* Whether the time is among the steps looked at. */
 bool mr_case_in(const struct mr_case *c, uint64_t time_ns);
 /* A copy's time that no compute hides. */

@@ -233,7 +233,7 @@ static int judge_switches(const struct mr_case *c, struct mr_judgement *out)
 {
     const struct mr_look *look = c->look;
     const struct mr_recording *rec = look->rec;
-    uint64_t n = 0, together = 0, others = 0, n_plain = 0, ended = 0;
+    uint64_t n = 0, n_mine = 0, together = 0, others = 0, n_plain = 0, ended = 0;
     double gap_ns = 0, plain_ns = 0;
     const struct mr_rec_op *before = NULL;
     for (uint64_t i = 0; i < rec->n_ops; i++) {
@@ -246,6 +246,7 @@ static int judge_switches(const struct mr_case *c, struct mr_judgement *out)
         if (before && before->process != op->process) {
             n++;
             together += ended > op->start_ns;
+            n_mine += mine;
             gap_ns += mine ? gap : 0;
         } else if (before && mine) {
             n_plain++;
@@ -268,16 +269,16 @@ static int judge_switches(const struct mr_case *c, struct mr_judgement *out)
     snprintf(out->title, sizeof out->title, "several processes take turns on the device: %.0f changes%s",
              (double)n / steps, mr_case_per(c));
     snprintf(out->why, sizeof out->why,
-             "%" PRIu64 " times a kernel followed one of another process, the device idle before this process's for "
-             "%.3f ms%s (gaps up to 2 ms); "
+             "%" PRIu64 " times a kernel followed one of another process, %" PRIu64
+             " times one of this process, the device idle before these for %.3f ms%s (gaps up to 2 ms); "
              "counted: that less the usual gap (%.1f us) each. Device numbers of processes with CUDA_VISIBLE_DEVICES "
              "may differ.",
-             n, mr_case_ms(c, gap_ns), mr_case_per(c), plain / 1e3);
+             n, n_mine, mr_case_ms(c, gap_ns), mr_case_per(c), plain / 1e3);
     snprintf(out->advice, sizeof out->advice,
              "Run the MPS daemon (nvidia-cuda-mps-control -d; millrace doctor tells whether it runs), give each "
              "process its own device or MIG "
              "slice, or run one process.");
-    mr_judge_saving(c, out, gap_ns - plain * (double)n / 2, 0.3);
+    mr_judge_saving(c, out, gap_ns - plain * (double)n_mine, 0.3);
     if ((double)n < MANY_SWITCHES * steps)
         out->verdict = MR_FINE;
     return out->verdict == MR_FOUND ? processes_table(c, &out->evidence) : 0;

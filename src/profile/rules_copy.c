@@ -2,6 +2,7 @@
 #include "profile/rules.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #define SUBMIT_NS 5000 /* what an asynchronous copy's call and its way to the device take anyway */
@@ -82,8 +83,10 @@ static bool pageable(const struct mr_case *c, const struct mr_rec_op *op)
 
 struct pageable_sums {
     uint64_t bytes, ns, exposed_ns, held_ns;
+    uint64_t n_no_rate, exposed_no_rate_ns; /* of those in a direction whose page-locked rate is not known */
     double saving_ns;
-    bool no_rate;
+    int way;        /* of the others, the last one's direction: 1 from the device */
+    bool estimated; /* the rate of one of them was not measured here */
 };
 
 static struct pageable_sums add_pageable(const struct mr_case *c, const struct mr_copies *copies)
@@ -92,7 +95,8 @@ static struct pageable_sums add_pageable(const struct mr_case *c, const struct m
     for (uint64_t i = 0; i < copies->n; i++) {
         const struct mr_rec_op *op = op_at(c, copies->at[i]);
         const struct mr_rec_api *api = call_of(c, op);
-        double pinned = c->pinned_rate[op->copy_kind == MR_COPY_D2H], rate = rate_of(op);
+        int way = op->copy_kind == MR_COPY_D2H;
+        double pinned = c->pinned_rate[way], rate = rate_of(op);
         uint64_t exposed = mr_case_exposed(c, op);
         uint64_t held = api ? mr_intervals_within(&c->look->idle, api->start_ns, api->end_ns) : 0;
         held = held > SUBMIT_NS ? held - SUBMIT_NS : 0;
@@ -100,7 +104,13 @@ static struct pageable_sums add_pageable(const struct mr_case *c, const struct m
         s.ns += op->end_ns - op->start_ns;
         s.exposed_ns += exposed;
         s.held_ns += held;
-        s.no_rate |= pinned <= 0;
+        if (pinned > 0) {
+            s.way = way;
+            s.estimated |= !c->rate_measured[way];
+        } else {
+            s.n_no_rate++;
+            s.exposed_no_rate_ns += exposed;
+        }
         s.saving_ns += (double)held + (pinned > rate ? (double)exposed * (1 - rate / pinned) : 0);
     }
     return s;
@@ -122,11 +132,16 @@ static int judge_pageable(const struct mr_case *c, struct mr_judgement *out)
         return mr_fine(out, "none of %" PRIu64 " copies of more than 64 KiB used pageable memory", n);
     }
     struct pageable_sums s = add_pageable(c, &copies);
-    double rate = s.ns ? (double)s.bytes / (double)s.ns : 0,
-           pinned = c->pinned_rate[op_at(c, copies.at[0])->copy_kind == MR_COPY_D2H];
+    double rate = s.ns ? (double)s.bytes / (double)s.ns : 0;
+    char untold[200] = "";
+    if (s.n_no_rate > 0)
+        snprintf(untold, sizeof untold,
+                 " Of %" PRIu64 " of the %" PRIu64 " copies no rate is known: their exposed %.3f ms are not counted; "
+                 "give --link-gbps.",
+                 s.n_no_rate, copies.n, mr_case_ms(c, (double)s.exposed_no_rate_ns));
     snprintf(out->title, sizeof out->title, "%" PRIu64 " of %" PRIu64 " copies use pageable memory (%.1f GB/s)",
              copies.n, n, rate);
-    if (s.no_rate)
+    if (s.n_no_rate == copies.n)
         snprintf(out->why, sizeof out->why,
                  "pageable copies are exposed %.3f ms%s and hold the launching thread while the device idles for %.3f "
                  "ms; only the "
@@ -136,19 +151,16 @@ static int judge_pageable(const struct mr_case *c, struct mr_judgement *out)
         snprintf(out->why, sizeof out->why,
                  "exposed time %.3f ms%s x (1 - pageable %.1f GB/s / page-locked %.1f GB/s, %s), for each copy, + %.3f "
                  "ms in "
-                 "which their calls held the launching thread and the device idled (beyond 5 us a call).",
-                 mr_case_ms(c, (double)s.exposed_ns), mr_case_per(c), rate, pinned,
-                 c->rate_how[op_at(c, copies.at[0])->copy_kind == MR_COPY_D2H], mr_case_ms(c, (double)s.held_ns));
+                 "which their calls held the launching thread and the device idled (beyond 5 us a call).%s",
+                 mr_case_ms(c, (double)(s.exposed_ns - s.exposed_no_rate_ns)), mr_case_per(c), rate,
+                 c->pinned_rate[s.way], c->rate_how[s.way], mr_case_ms(c, (double)s.held_ns), untold);
     snprintf(out->advice, sizeof out->advice,
              "Page-lock the host memory: DataLoader(pin_memory=True) with .to(device, non_blocking=True); in CUDA "
              "cudaHostAlloc or "
              "cudaHostRegister once, before the loop, and cudaMemcpyAsync. Do not call .pin_memory() just before the "
              "copy: it "
              "copies once more in the launching thread.");
-    mr_judge_saving(c, out, s.saving_ns,
-                    s.no_rate                                             ? 0.5
-                    : c->link_rate > 0 && !strstr(c->rate_how[0], "here") ? 0.7
-                                                                          : 0.85);
+    mr_judge_saving(c, out, s.saving_ns, s.n_no_rate ? 0.5 : s.estimated ? 0.7 : 0.85);
     return finish(c, &copies, out);
 }
 
@@ -316,7 +328,7 @@ static int by_real(const void *a, const void *b)
 static int judge_link(const struct mr_case *c, struct mr_judgement *out)
 {
     struct mr_copies copies = {0};
-    double saving = 0, median, lowest_ref = 0;
+    double saving = 0, median, lowest_ref = INFINITY;
     int rc = choose(c, large_pinned, &copies);
     double *rate = rc ? NULL : malloc((copies.n + 1) * sizeof *rate);
     if (!rc && !rate)
@@ -330,7 +342,7 @@ static int judge_link(const struct mr_case *c, struct mr_judgement *out)
         const struct mr_rec_op *op = op_at(c, copies.at[i]);
         double best = c->pinned_rate[op->copy_kind == MR_COPY_D2H], ref = c->link_rate > 0 ? c->link_rate : best;
         rate[i] = rate_of(op);
-        lowest_ref = ref;
+        lowest_ref = MR_MIN(lowest_ref, ref);
         if (rate[i] < SLOW * ref)
             saving += (double)mr_case_exposed(c, op) * (1 - rate[i] / ref);
     }

@@ -143,9 +143,6 @@ static int judge_starvation(const struct mr_case *c, struct mr_judgement *out)
 
 /* ---- gpu_gaps ---- */
 
-#define GAP_SHARE 0.05 /* of a step */
-#define GAP_NS    100000
-
 static void while_text(const struct mr_case *c, const struct mr_interval *gap, char *out, size_t cap)
 {
     const struct mr_blame *most = NULL;
@@ -197,8 +194,7 @@ static int gaps_table(const struct mr_case *c, uint64_t least_ns, struct mr_tabl
 static int judge_gaps(const struct mr_case *c, struct mr_judgement *out)
 {
     const struct mr_look *look = c->look;
-    uint64_t step = look->n_steps ? look->wall_ns / look->n_steps : look->wall_ns;
-    uint64_t least = MR_MAX((uint64_t)(GAP_SHARE * (double)step), (uint64_t)GAP_NS), n = 0, ns = 0;
+    uint64_t least = mr_case_gap_ns(c), n = 0, ns = 0;
     if (look->place.n_kernels == 0)
         return mr_cannot_tell(out, "no kernels were recorded, so when the device was idle is not known");
     if (!look->has_calls)

@@ -121,7 +121,7 @@ static void row(struct mr_table *table, const struct mr_look *look, const char *
     mr_table_row(table);
     mr_table_text(table, name);
     mr_table_int(table, look->place.process < rec->n_processes ? rec->processes[look->place.process].pid : 0);
-    mr_table_int(table, look->place.device);
+    mr_table_int(table, mr_place_device_id(rec, &look->place));
     mr_table_int(table, (int64_t)s->start_ns);
     mr_table_int(table, (int64_t)s->wall_ns);
     mr_table_int(table, (int64_t)s->alone_ns);
@@ -206,6 +206,7 @@ static int make(struct mr_recording *recording, const struct mr_report_opts *opt
 {
     struct mr_place *places = NULL;
     struct mr_filter filter;
+    struct mr_error_kept unnamed = {0};
     uint32_t n_places = 0, n_named = 0;
     uint64_t n_steps = 0, n_pauses = 0;
     char how[320] = "";
@@ -219,7 +220,9 @@ static int make(struct mr_recording *recording, const struct mr_report_opts *opt
     for (uint32_t i = 0; !rc && i < n_places; i++) {
         struct mr_look look;
         rc = mr_look_make(recording, &places[i], opts->step, true, &look);
-        if (rc == MR_EOPTION && i > 0 && n_named > 0) { /* another process need not have the range */
+        if (rc == MR_EOPTION) { /* one that has the range is enough */
+            if (!unnamed.code)
+                mr_error_keep(rc, &unnamed);
             rc = 0;
             continue;
         }
@@ -235,6 +238,8 @@ static int make(struct mr_recording *recording, const struct mr_report_opts *opt
         n_steps += look.steps.n;
         mr_look_free(&look);
     }
+    if (!rc && n_named == 0 && unnamed.code)
+        rc = mr_error_put(&unnamed);
     if (!rc)
         set_note(table, recording, places, n_places, how, n_steps, confidence, n_pauses);
     free(places);

@@ -210,10 +210,10 @@ static int range_put(struct mr_store *store, const struct mr_part_range *range)
 {
     int rc = 0;
     if (range->domain)
-        rc = declare(store, range->domain, 75, 0, range->domain, range->domain);
+        rc = declare(store, range->domain, MR_RANGE_DOMAIN, 0, range->domain, range->domain);
     if (rc == 0 && range->category && range->category_name)
-        rc = declare(store, (uint64_t)range->domain << 32 | range->category, 33, range->category, range->category_name,
-                     range->domain);
+        rc = declare(store, (uint64_t)range->domain << 32 | range->category, MR_RANGE_CATEGORY, range->category,
+                     range->category_name, range->domain);
     return rc == 0 ? row_put(store, MR_PART_RANGE, range) : rc;
 }
 
@@ -229,6 +229,7 @@ static int device_put(struct mr_store *store, const struct mr_part_device *devic
     char uuid[48], bus[32];
     const uint8_t *u = device->uuid;
     bool known = memcmp(u, none, sizeof(none)) != 0;
+    bool on_bus = device->pcie_domain || device->pcie_bus || device->pcie_device;
     uint64_t key = known ? mr_hash(MR_HASH_START, u, 16) : device->device;
     snprintf(uuid, sizeof(uuid), "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1],
              u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
@@ -244,10 +245,10 @@ static int device_put(struct mr_store *store, const struct mr_part_device *devic
             "INSERT INTO TARGET_INFO_GPU (vmId, id, name, busLocation, isDiscrete, totalMemory, memoryBandwidth,"
             " clockRate, smCount, uuid, cuDevice, asyncEngines, computeMajor, computeMinor, smMajor, smMinor)"
             " VALUES (0, ?, ?, ?, 1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            "ittiiiitiiiiii", (int64_t)*id, text_of(store, device->name), bus, (int64_t)device->memory_bytes,
-            (int64_t)device->memory_bandwidth, (int64_t)device->core_clock_khz * 1000, (int64_t)device->n_sms,
-            known ? uuid : NULL, (int64_t)device->device, (int64_t)device->n_copy_engines, (int64_t)device->major,
-            (int64_t)device->minor, (int64_t)device->major, (int64_t)device->minor);
+            "ittiiiitiiiiii", (int64_t)*id, text_of(store, device->name), on_bus ? bus : NULL,
+            (int64_t)device->memory_bytes, (int64_t)device->memory_bandwidth, (int64_t)device->core_clock_khz * 1000,
+            (int64_t)device->n_sms, known ? uuid : NULL, (int64_t)device->device, (int64_t)device->n_copy_engines,
+            (int64_t)device->major, (int64_t)device->minor, (int64_t)device->major, (int64_t)device->minor);
     if (rc < 0)
         return rc;
     return mr_store_run(store, "INSERT INTO TARGET_INFO_CUDA_DEVICE VALUES (?, ?, ?, ?, ?)", "iiiti", (int64_t)*id,

@@ -279,6 +279,21 @@ void mr_table_set_note(struct mr_table *table, const char *format, ...)
     table->failed = table->failed || n < 0;
 }
 
+void mr_table_add_note(struct mr_table *table, const char *format, ...)
+{
+    va_list args;
+    char *more = NULL;
+    va_start(args, format);
+    int n = vasprintf(&more, format, args);
+    va_end(args);
+    if (n < 0)
+        table->failed = true;
+    else
+        mr_table_set_note(table, "%s%s%s", table->note ? table->note : "", table->note ? "; " : "", more);
+    if (n >= 0)
+        free(more);
+}
+
 int mr_table_finish(struct mr_table *table, struct mr_table **out)
 {
     if (!table)

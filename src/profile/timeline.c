@@ -416,10 +416,8 @@ int mr_timeline_write(struct mr_recording *recording, const char *path, enum mr_
                                                                    [MR_TIMELINE_PNG] = mr_timeline_png};
     struct mr_timeline_opts all;
     mr_timeline_opts_init(&all);
-    if (opts && (opts->size < sizeof(opts->size) || opts->size > sizeof(all)))
-        return mr_error_set(MR_EOPTION, "timeline: opts.size is %zu: call mr_timeline_opts_init() first", opts->size);
-    if (opts)
-        memcpy(&all, opts, opts->size);
+    if (mr_opts_take("timeline", opts, &all, sizeof(all)))
+        return MR_EOPTION;
     if ((size_t)format >= MR_COUNT(writers))
         return mr_error_set(MR_EOPTION, "timeline: %d: no such format", (int)format);
     struct mr_timeline tl = {0};

@@ -81,6 +81,7 @@ struct mr_tl_story {
     uint64_t n_steps, wall_ns; /* that the shares are of, without those that warm up */
     uint64_t from_ns, to_ns;   /* where these are; 0, 0: nowhere */
     char verdict[640];         /* as millrace analyze begins; "": no device work */
+    bool data_bound;           /* it says so */
 };
 /* timeline_story.c. Free with mr_timeline_story_free() in any case. */
 int mr_timeline_story(struct mr_recording *rec, struct mr_tl_story *out);

@@ -358,6 +358,7 @@ static void put_story(const struct page *page, struct mr_json *json)
     uint64_t each = story->steps.n / MAX_MARKS + 1, last = 0;
     mr_json_object(json, "story");
     mr_json_string(json, "verdict", story->verdict);
+    mr_json_bool(json, "data_bound", story->data_bound);
     mr_json_uint(json, "steps", story->n_steps);
     mr_json_uint(json, "wall", story->wall_ns);
     mr_json_uint(json, "from", MR_MAX(story->from_ns, tl->from_ns));

@@ -393,8 +393,7 @@ static void draw_head(struct overview *o)
              (unsigned long long)tl->count[MR_SHAPE_H2D], bytes_text((double)tl->bytes[MR_SHAPE_D2H], c, sizeof(c)),
              (unsigned long long)tl->count[MR_SHAPE_D2H], tl->rec->n_dropped ? "  \xc2\xb7  records were dropped" : "");
     text(o, MARGIN, 50, MR_LEFT, false, 12, SOFT, line);
-    bool bad = strncmp(tl->story->verdict, "data-bound", 10) == 0;
-    draw_lines(o, 72, bad ? STEP : TEXT, tl->story->verdict);
+    draw_lines(o, 72, tl->story->data_bound ? STEP : TEXT, tl->story->verdict);
     draw_parts(o, 106);
 }
 

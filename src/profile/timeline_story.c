@@ -55,11 +55,12 @@ static int put_verdict(struct mr_recording *rec, struct mr_tl_story *out)
         return rc;
     const char *text = mr_advice_summary(advice);
     snprintf(out->verdict, sizeof(out->verdict), "%.*s", (int)strcspn(text, ";"), text);
-    mr_advice_destroy(advice);
-    if (strncmp(out->verdict, "cannot tell", 11) == 0) {
+    out->data_bound = mr_advice_bound(advice) == MR_BOUND_DATA;
+    if (mr_advice_bound(advice) == MR_BOUND_UNKNOWN) {
         out->part[MR_SHARE_IDLE] += out->part[MR_SHARE_LOADER];
         out->part[MR_SHARE_LOADER] = 0;
     }
+    mr_advice_destroy(advice);
     return 0;
 }
 

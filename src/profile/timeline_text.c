@@ -7,17 +7,7 @@
 
 static const char *memory_name(uint8_t kind)
 {
-    static const char *const names[] = {
-        [MR_MEM_UNKNOWN] = "unknown",
-        [MR_MEM_PAGEABLE] = "pageable",
-        [MR_MEM_PINNED] = "pinned",
-        [MR_MEM_DEVICE] = "device",
-        [MR_MEM_ARRAY] = "array",
-        [MR_MEM_MANAGED] = "managed",
-        [MR_MEM_DEVICE_STATIC] = "device static",
-        [MR_MEM_MANAGED_STATIC] = "managed static",
-    };
-    return kind < MR_COUNT(names) ? names[kind] : names[0];
+    return kind == MR_MEM_UNKNOWN ? "unknown" : mr_mem_kind_text(kind);
 }
 
 /* Streams of one number in several contexts or processes are told apart. */
@@ -239,7 +229,7 @@ static int add_note(struct mr_texts *out, uint64_t n, const char *one, const cha
 
 static int recorded_notes(const struct mr_timeline *tl, struct mr_texts *out)
 {
-    static const char *const plain[] = {"no_cuda", "no_metrics", "no_nvtx", "no_osrt", "warning"};
+    static const char *const plain[] = {"no_cuda", "no_metrics", "no_nvtx", "warning"};
     const struct mr_recording *rec = tl->rec;
     int rc = 0;
     for (uint32_t i = 0; i < rec->n_notes && rc == 0; i++) {

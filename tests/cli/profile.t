@@ -50,6 +50,9 @@ millrace profile: b.sqlite: 0 records of 0 processes in .* (re)
   "file": "b.sqlite",
   "exit_status": 0,
   "records": 0,
+# A window may be shorter than a millisecond: 0 would mean "to the end".
+$ millrace profile -q -t none -f -o a --delay 250us --duration 500us -- sh -c 'echo $MILLRACE_RECORD_DELAY_NS $MILLRACE_RECORD_DURATION_NS' 2>/dev/null
+250000 500000
 # A capture range that never came, and counters that are not sampled, are told of.
 $ millrace profile -t cuda,nvtx -f -o a -c nvtx:step -- true 2>&1 | head -1
 millrace profile: warning: nothing was recorded: --capture-range nvtx:step never began (an NVTX range of this very name, of the DOMAIN or none), or nothing happened inside

@@ -176,7 +176,14 @@ static int analyze(struct outcome *out)
 
 static int timeline(struct outcome *out)
 {
-    static const enum mr_timeline_format formats[] = {MR_TIMELINE_PERFETTO, MR_TIMELINE_HTML, MR_TIMELINE_SVG};
+    static const enum mr_timeline_format formats[] = {
+        MR_TIMELINE_PERFETTO,
+        MR_TIMELINE_HTML,
+        MR_TIMELINE_SVG,
+#if MILLRACE_HAVE_PNG
+        MR_TIMELINE_PNG
+#endif
+    };
     const char *path = files_path("picture");
     struct mr_recording *recording;
     struct mr_timeline_opts opts;
@@ -341,13 +348,12 @@ int main(int argc, char **argv)
     atexit(files_drop);
     atexit(drop_parts);
     make_recordings();
-    bool known = false;
+    unsigned n_run = 0;
     for (int kind = 0; kind < N_FAULT_KINDS; kind++) {
         if (strcmp(fault_name((enum fault_kind)kind), argv[1]))
             continue;
-        known = true;
         for (size_t j = 0; j < MR_COUNT(jobs); j++)
-            if (argc < 3 || !strcmp(argv[2], jobs[j].name))
+            if ((argc < 3 || !strcmp(argv[2], jobs[j].name)) && ++n_run)
                 sweep_run(&(struct sweep){.name = jobs[j].name,
                                           .job = &jobs[j],
                                           .run = run_job,
@@ -355,5 +361,7 @@ int main(int argc, char **argv)
                                           .only_on = argc > 4},
                           (enum fault_kind)kind);
     }
-    return known ? 0 : 1;
+    if (n_run == 0)
+        die("no such kind of fault, or no such job: %s", argv[argc > 2 ? 2 : 1]);
+    return 0;
 }

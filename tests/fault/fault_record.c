@@ -177,14 +177,17 @@ static void try_program(const struct program *program, const char *only, int tol
 int main(int argc, char **argv)
 {
     int told[N_KINDS] = {0};
+    unsigned n_run = 0;
     setvbuf(stdout, NULL, _IOLBF, 0);
     files_make();
     atexit(files_drop);
     if (mkdir(files_path("record"), 0700))
         die("%s: %s", files_path("record"), strerror(errno));
     for (size_t p = 0; p < N_PROGRAMS; p++)
-        if ((argc < 2 || !strcmp(argv[1], programs[p].name)) && (PRELOAD || !programs[p].preload))
+        if ((argc < 2 || !strcmp(argv[1], programs[p].name)) && (PRELOAD || !programs[p].preload) && ++n_run)
             try_program(&programs[p], argc > 2 ? argv[2] : NULL, told);
+    if (n_run == 0)
+        die("no such program: %s", argv[1]);
     for (size_t k = 0; k < N_KINDS && argc < 2; k++)
         if (told[k] == 0)
             die("no call of kind %s was made to fail", kinds[k]);

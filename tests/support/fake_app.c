@@ -147,6 +147,7 @@ int main(int argc, char **argv)
     }
     if (strcmp(mode, "leave") == 0) {
         steps((void *)(uintptr_t)n);
+        usleep(argc > 3 ? 1000 * (unsigned)strtoul(argv[3], NULL, 10) : 0);
         leave(5);
     }
     if (strcmp(mode, "hang") == 0) {

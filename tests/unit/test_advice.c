@@ -143,6 +143,33 @@ static void pageable_copies(void **state)
     unlink(PATH);
 }
 
+/* Of one direction no rate is known: of the other the saving is counted, and the text says which. */
+static void pageable_both_ways(void **state)
+{
+    struct make m;
+    (void)state;
+    make_begin(&m, PATH);
+    for (uint64_t i = 0; i < 20; i++) {
+        uint64_t at = 1000000 + i * 10000000;
+        make_range(&m, "step", at, at + 10000000);
+        make_copy(&m, 7, at + 1000000, at + 2000000, 5000000, MR_COPY_H2D, MR_MEM_PAGEABLE);
+        make_copy(&m, 7, at + 2100000, at + 2300000, 5000000, MR_COPY_H2D, MR_MEM_PINNED);
+        make_kernel(&m, 7, "k", at + 2400000, at + 6000000);
+        make_copy(&m, 7, at + 6000000, at + 7000000, 5000000, MR_COPY_D2H, MR_MEM_PAGEABLE);
+    }
+    make_end(&m);
+    struct mr_recording *rec = make_load(PATH);
+    struct got got = judge_recording(rec, "pageable_copies", NULL);
+    assert_int_equal(got.verdict, MR_FOUND);
+    assert_true(got.saving_ms > 0.79);
+    assert_non_null(strstr(got.why, "25.0 GB/s"));
+    assert_non_null(strstr(got.why, "Of 19 of the 38 copies no rate is known"));
+    assert_non_null(strstr(got.why, "1.000 ms"));
+    assert_non_null(strstr(got.why, "--link-gbps"));
+    mr_recording_close(rec);
+    unlink(PATH);
+}
+
 static void blocking_async(void **state)
 {
     (void)state;
@@ -331,6 +358,29 @@ static void link_rate(void **state)
     assert_int_equal(judge(&bad, "link_rate", NULL).verdict, MR_CANNOT_TELL);
 }
 
+/* Without a rate of the link, each direction is measured by its own best copy: the text takes the lower one, whichever comes last. */
+static void link_rate_each_way(void **state)
+{
+    (void)state;
+    for (int last = 0; last < 2; last++) {
+        struct make m;
+        make_begin(&m, PATH);
+        for (uint64_t i = 0; i < 20; i++) {
+            uint64_t at = 1000000 + i * 10000000;
+            make_range(&m, "step", at, at + 10000000);
+            make_copy(&m, 7, at + 1000000, at + 2000000, last ? 50000000 : 20000000, MR_COPY_H2D, MR_MEM_PINNED);
+            make_kernel(&m, 7, "k", at + 2400000, at + 6000000);
+            make_copy(&m, 7, at + 6000000, at + 7000000, last ? 20000000 : 50000000, MR_COPY_D2H, MR_MEM_PINNED);
+        }
+        make_end(&m);
+        struct mr_recording *rec = make_load(PATH);
+        struct got got = judge_recording(rec, "link_rate", NULL);
+        assert_non_null(strstr(got.why, "the link's rate is 20.0 GB/s"));
+        mr_recording_close(rec);
+        unlink(PATH);
+    }
+}
+
 static void tensor_cores(void **state)
 {
     (void)state;
@@ -392,6 +442,34 @@ static void context_switches(void **state)
     struct got got = turns(true, 100000, false);
     assert_int_equal(got.verdict, MR_FOUND);
     assert_true(got.saving_ms > 1.0 && got.saving_ms < 4.0); /* 10 a step, 0.2 ms before each of ours */
+}
+
+/* Three processes: of three changes one is to us, and ours alone are counted. */
+static void three_take_turns(void **state)
+{
+    struct make m;
+    (void)state;
+    make_begin(&m, PATH);
+    make_device(&m, 0, "Some GPU");
+    for (uint64_t p = 0; p < 3; p++) {
+        if (p)
+            make_process(&m, (uint32_t)(300 + p), "python3 other.py");
+        for (uint64_t i = 0; i < 200; i++) {
+            uint64_t at = 1000000 + i * 1000000 + p * 300000;
+            if (p == 0)
+                make_range(&m, "step", at, at + 1000000);
+            make_kernel(&m, 7, "k", at, at + (p ? 100000 : 60000));
+            if (p == 0) /* 40 us are the usual gap; 300 before each change to us */
+                make_kernel(&m, 7, "k", at + 100000, at + 160000);
+        }
+    }
+    make_end(&m);
+    struct mr_recording *rec = make_load(PATH);
+    struct got got = judge_recording(rec, "context_switches", NULL);
+    assert_int_equal(got.verdict, MR_FOUND);
+    assert_true(got.saving_ms > 0.255 && got.saving_ms < 0.265);
+    mr_recording_close(rec);
+    unlink(PATH);
 }
 
 /* PyTorch's main thread waits while another one launches the backward pass: the device's gaps then are not for want of data. */
@@ -718,6 +796,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(links_by_name),
         cmocka_unit_test(pageable_copies),
+        cmocka_unit_test(pageable_both_ways),
         cmocka_unit_test(blocking_async),
         cmocka_unit_test(copy_on_compute_stream),
         cmocka_unit_test(starvation_by_ranges),
@@ -731,8 +810,10 @@ int main(void)
         cmocka_unit_test(launch_bound),
         cmocka_unit_test(gpu_gaps),
         cmocka_unit_test(link_rate),
+        cmocka_unit_test(link_rate_each_way),
         cmocka_unit_test(tensor_cores),
         cmocka_unit_test(context_switches),
+        cmocka_unit_test(three_take_turns),
         cmocka_unit_test(shift_changes_nothing),
         cmocka_unit_test(strangers_change_nothing),
         cmocka_unit_test(nothing_there),

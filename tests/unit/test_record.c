@@ -316,6 +316,18 @@ static int run_handler_exits(void)
     return SLOW ? 7 : 2;
 }
 
+/* Names that the program gives: to itself, then to tracks and threads whose numbers are alike modulo powers of two. */
+static int run_names(void)
+{
+    const uint32_t apart[] = {MR_PART_FIRST_TRACK, 1024, 2048, 4096, 8192};
+    for (uint32_t i = 0; i <= sizeof apart / sizeof *apart; i++) {
+        uint32_t tid = i == 0 ? record_tid() : i == 1 ? apart[0] + record_tid() % 1024 : record_tid() + apart[i - 1];
+        record_put(MR_PART_THREAD, &(struct mr_part_thread){tid, record_string(i ? "another" : "given")});
+        record_flush();
+    }
+    return 0;
+}
+
 static const struct mode {
     const char *name;
     int (*run)(void);
@@ -333,7 +345,8 @@ static const struct mode {
              {"many", run_many},
              {"handler", run_handler_exits},
              {"callbacks", run_callbacks},
-             {"ranges", run_many_ranges}};
+             {"ranges", run_many_ranges},
+             {"names", run_names}};
 
 static int run_mode(const char *name)
 {
@@ -597,7 +610,8 @@ static void test_capture_repeats(void **state)
 static void test_delay_and_duration(void **state)
 {
     (void)state;
-    const char *const environment[] = {"MILLRACE_RECORD_DELAY_MS=200", "MILLRACE_RECORD_DURATION_MS=200", NULL};
+    const char *const environment[] = {"MILLRACE_RECORD_DELAY_NS=200000000", "MILLRACE_RECORD_DURATION_NS=200000000",
+                                       NULL};
     assert_int_equal(record("delay", environment), 0);
     assert_int_equal(n_looks, 1);
     assert_true(looks[0].n[MR_PART_RANGE] > 0);
@@ -606,6 +620,23 @@ static void test_delay_and_duration(void **state)
         uint64_t first = range_at(&looks[0], 0).payload;
         assert_true(range.payload >= 100000000 && range.payload - first <= 300000000);
     }
+}
+
+/* The kernel's name of a thread is not told after the program's. */
+static void test_given_names(void **state)
+{
+    (void)state;
+    const char *last = NULL;
+    assert_int_equal(record("names", NULL), 0);
+    assert_int_equal(n_looks, 1);
+    for (uint64_t i = 0; i < looks[0].n[MR_PART_THREAD]; i++) {
+        struct mr_part_thread thread;
+        memcpy(&thread, looks[0].of[MR_PART_THREAD] + i * sizeof thread, sizeof thread);
+        if (thread.tid == looks[0].header.pid)
+            last = looks[0].text[thread.name];
+    }
+    assert_non_null(last);
+    assert_string_equal(last, "given");
 }
 
 static void test_many_at_once(void **state)
@@ -632,7 +663,7 @@ static void test_no_waiting_for_callbacks(void **state)
 {
     (void)state;
     const char *const environment[] = {"MILLRACE_RECORD_CAPTURE=cudaProfilerApi", "MILLRACE_RECORD_CAPTURE_END=repeat",
-                                       "MILLRACE_RECORD_DURATION_MS=1000", NULL};
+                                       "MILLRACE_RECORD_DURATION_NS=1000000000", NULL};
     assert_int_equal(record("callbacks", environment), 0);
 }
 
@@ -673,6 +704,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_capture, setup, teardown),
         cmocka_unit_test_setup_teardown(test_capture_repeats, setup, teardown),
         cmocka_unit_test_setup_teardown(test_delay_and_duration, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_given_names, setup, teardown),
         cmocka_unit_test_setup_teardown(test_many_at_once, setup, teardown),
         cmocka_unit_test_setup_teardown(test_exit_in_a_handler, setup, teardown),
         cmocka_unit_test_setup_teardown(test_no_waiting_for_callbacks, setup, teardown),

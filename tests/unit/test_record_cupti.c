@@ -423,6 +423,20 @@ static void test_metrics_killed(void **state)
     assert_true(check_samples(&looks[0], 6) > 500);
 }
 
+/* _exit(): sampling ends in good order, so that the last samples are there. */
+static void test_metrics_quick_exit(void **state)
+{
+    (void)state;
+    int status = record((const char *const[]){"leave", "10", "300", NULL, "MILLRACE_RECORD_TRACE=41", NULL});
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 5);
+    assert_int_equal(n_looks, 1);
+    assert_int_equal(looks[0].n[MR_PART_KERNEL], 10);
+    assert_true(check_samples(&looks[0], 6) > 100);
+    assert_true(part_look_note(&looks[0], "metrics_clock", NULL) >= 0);
+    assert_int_equal(part_look_note(&looks[0], "warning", NULL), -1);
+}
+
 /* Only in the range; not in a forked child. */
 static void test_metrics_capture(void **state)
 {
@@ -439,7 +453,7 @@ static void test_metrics_capture(void **state)
     teardown(state);
     setup(state);
     assert_int_equal(record((const char *const[]){"pause", "600", NULL, "MILLRACE_RECORD_TRACE=32",
-                                                  "MILLRACE_RECORD_DURATION_MS=100", NULL}),
+                                                  "MILLRACE_RECORD_DURATION_NS=100000000", NULL}),
                      0);
     struct mr_part_metric first, last;
     assert_true(looks[0].n[MR_PART_METRIC] > 6);
@@ -472,6 +486,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_metrics_slow, setup, teardown),
         cmocka_unit_test_setup_teardown(test_metrics_failures, setup, teardown),
         cmocka_unit_test_setup_teardown(test_metrics_killed, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_metrics_quick_exit, setup, teardown),
         cmocka_unit_test_setup_teardown(test_metrics_capture, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

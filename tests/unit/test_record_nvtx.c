@@ -341,6 +341,13 @@ static int run_signals(void)
     return 0;
 }
 
+static int run_open(void)
+{
+    EXPECT(InitializeInjectionNvtx2(get_export) == 1);
+    EXPECT(PUSH("open") == 0);
+    return 0;
+}
+
 static const void *no_export(uint32_t id)
 {
     (void)id;
@@ -369,7 +376,7 @@ static const struct record_mode modes[] = {
     {"ranges", run_ranges},     {"unbalanced", run_unbalanced}, {"deep", run_deep},
     {"fork", run_fork},         {"capture", run_capture},       {"walk", run_walk},
     {"busy", run_busy_exit},    {"signals", run_signals},       {"refused", run_refused},
-    {"untraced", run_untraced}, {"growing", run_fork_growing},
+    {"untraced", run_untraced}, {"growing", run_fork_growing},  {"open", run_open},
 };
 
 /* ---- the tests ---- */
@@ -430,6 +437,18 @@ static void test_unbalanced(void **state)
         assert_true(range.start_ns > 0 && range.end_ns == 0);
     }
     assert_int_equal(range.tid, across_range.end_tid);
+}
+
+/* All that this process has to say is a range that never ends. */
+static void test_only_an_open_range(void **state)
+{
+    (void)state;
+    struct mr_part_range range;
+    assert_int_equal(record_run("MODE=open", TRACE, NULL), 0);
+    assert_int_equal(n_looks, 1);
+    assert_int_equal(ranges_named(&looks[0], "open", &range), 1);
+    assert_int_equal(range.end_ns, 0);
+    assert_true(part_look_note(&looks[0], "exit", NULL) > 0);
 }
 
 static void test_deeper_than_the_stack(void **state)
@@ -576,6 +595,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_ranges),
         TEST(test_unbalanced),
+        TEST(test_only_an_open_range),
         TEST(test_deeper_than_the_stack),
         TEST(test_fork),
         TEST(test_fork_while_tables_grow),

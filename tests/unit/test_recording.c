@@ -57,6 +57,11 @@ static void test_round_trip(void **state)
     make_end(&m);
 
     struct mr_recording *r = make_load(path);
+    sqlite3_stmt *bus;
+    assert_int_equal(sqlite3_prepare_v2(r->db, "SELECT busLocation FROM TARGET_INFO_GPU", -1, &bus, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_step(bus), SQLITE_ROW);
+    assert_int_equal(sqlite3_column_type(bus, 0), SQLITE_NULL); /* nobody told */
+    sqlite3_finalize(bus);
     assert_true(r->ours);
     assert_int_equal(r->origin_ns, MAKE_BASE);
     assert_int_equal(r->end_ns, 2000000);
@@ -227,10 +232,14 @@ static void test_ranges(void **state)
     make_range_of(&m, NULL, MR_RANGE_START_END, "across", 50, 500);
     m.tid = 101;
     make_range(&m, "other thread", 11, 19);
+    make_range_of(&m, NULL, MR_RANGE_PUSH_POP_EXTENDED, "extended", 12, 13); /* as exports of newer programs have it */
+    make_range_of(&m, NULL, MR_RANGE_START_END_EXTENDED, "extended across", 14, 600);
     make_note(&m, "exit", MAKE_BASE + 1000, NULL);
     make_end(&m);
     struct mr_recording *r = make_load(path);
-    assert_int_equal(r->n_ranges, 8);
+    assert_int_equal(r->n_ranges, 10);
+    expect_range(r, "extended", "other thread", 1);
+    assert_int_equal(range_named(r, "extended across")->type, MR_RANGE_START_END);
     expect_range(r, "outer", NULL, 0);
     expect_range(r, "inner", "outer", 1);
     expect_range(r, "mark", "inner", 2);

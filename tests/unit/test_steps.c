@@ -147,6 +147,81 @@ static void windows(void **state)
     unlink(PATH);
 }
 
+/* Places hold a device's index, people and nvidia-smi its number. */
+static void devices(void **state)
+{
+    struct mr_rec_device two[] = {{.id = 1, .major = 9}, {.id = 0, .major = 6}};
+    struct mr_recording known = {.devices = two, .n_devices = 2};
+    struct mr_look look = {.rec = &known};
+    struct mr_advice *advice = NULL;
+    struct make m;
+    (void)state;
+    assert_ptr_equal(mr_look_device(&look), &two[0]);
+    make_begin(&m, PATH); /* without rows for the devices */
+    for (m.device = 4; m.device >= 3; m.device--)
+        for (uint64_t i = 0; i < 10; i++) {
+            make_range(&m, "step", 1000000 + i * 1000000, 1900000 + i * 1000000);
+            make_kernel(&m, 7, "k", 1100000 + i * 1000000, 1600000 + i * 1000000 + m.device);
+        }
+    make_end(&m);
+    struct mr_recording *rec = make_load(PATH);
+    struct mr_table *table = report(rec, NULL);
+    assert_int_equal(cell(table, 0, "Device"), 4);
+    assert_int_equal(cell(table, mr_table_rows(table) - 1, "Device"), 3);
+    mr_table_destroy(table);
+    struct mr_report_opts opts = {.size = sizeof opts};
+    assert_int_equal(mr_report_overlap.make(rec, &opts, &table), 0);
+    assert_int_equal(cell(table, 0, "Device"), 4);
+    mr_table_destroy(table);
+    assert_int_equal(mr_analyze(rec, NULL, &advice), 0);
+    assert_non_null(strstr(mr_advice_summary(advice), "of 2 devices in use this is device 4 of"));
+    mr_advice_destroy(advice);
+    mr_recording_close(rec);
+    unlink(PATH);
+}
+
+static void waiting_calls(void **state)
+{
+    static const char *const waits[] = {"pthread_cond_wait", "pthread_cond_timedwait", "sem_wait", "sem_clockwait",
+                                        "poll"};
+    static const char *const others[] = {"pthread_create", "pthread_cond_signal", "pthread_cond_broadcast", "sem_post",
+                                         "ioctl"};
+    (void)state;
+    for (size_t i = 0; i < sizeof waits / sizeof *waits; i++)
+        assert_int_equal(mr_os_waits(waits[i]), 1);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        assert_int_equal(mr_os_waits(others[i]), 0);
+    assert_int_equal(mr_os_waits("fread"), 2);
+}
+
+/* A process without the range, though it does the most, takes nothing from one that has it. */
+static void named_in_one_process(void **state)
+{
+    struct make m;
+    struct mr_report_opts opts = {.size = sizeof opts, .step = "mine"};
+    struct mr_table *table = NULL;
+    (void)state;
+    make_begin(&m, PATH);
+    for (uint64_t i = 0; i < 10; i++)
+        make_kernel(&m, 7, "k", 1000000 + i * 1000000, 1900000 + i * 1000000);
+    make_process(&m, 300, "python3 other.py");
+    for (uint64_t i = 0; i < 10; i++) {
+        make_range(&m, "mine", 1000000 + i * 1000000, 1900000 + i * 1000000);
+        make_kernel(&m, 7, "k", 1100000 + i * 1000000, 1200000 + i * 1000000);
+    }
+    make_end(&m);
+    struct mr_recording *rec = make_load(PATH);
+    table = report(rec, &opts);
+    assert_int_equal(mr_table_rows(table), 2 + 10);
+    assert_int_equal(cell(table, 0, "PID"), 300);
+    assert_non_null(strstr(mr_table_note(table), "confidence 1.00"));
+    mr_table_destroy(table);
+    opts.step = "nobody's";
+    assert_int_equal(mr_report_step_breakdown.make(rec, &opts, &table), MR_EOPTION);
+    mr_recording_close(rec);
+    unlink(PATH);
+}
+
 /* n steps of 1 ms, each with a range and a kernel, from `at` on; returns their end. */
 static uint64_t make_steps(struct make *m, uint64_t at, uint64_t n)
 {
@@ -521,6 +596,9 @@ int main(void)
         cmocka_unit_test(pauses),
         cmocka_unit_test(long_first_step),
         cmocka_unit_test(windows),
+        cmocka_unit_test(devices),
+        cmocka_unit_test(named_in_one_process),
+        cmocka_unit_test(waiting_calls),
         cmocka_unit_test(by_regular_ranges),
         cmocka_unit_test(not_by_compilation),
         cmocka_unit_test(not_by_idle_names),
