@@ -205,6 +205,14 @@ static bool attend(uint32_t device, bool wanted)
     return rc == CUPTI_OK && session->started && devices[device].n_bounds++ < N_BOUNDS;
 }
 
+/* A program that made a context, and was gone before the device had a sample. */
+static void tell_if_none(uint32_t device)
+{
+    bool untried = devices[device].tried_ns == 0 && in_use(device);
+    if ((untried || devices[device].session.open) && devices[device].session.n_samples == 0 && record_gate_open())
+        record_pm_refuse("the program ended before the first sample");
+}
+
 static void *work(void *unused)
 {
     (void)unused;
@@ -232,9 +240,11 @@ static void *work(void *unused)
     }
     for (uint32_t i = 0; i < MAX_DEVICES; i++) {
         struct pm_session *session = &devices[i].session;
+        if (session->open)
+            attend(i, false);
+        tell_if_none(i);
         if (!session->open)
             continue;
-        attend(i, false);
         if (session->n_samples)
             record_note("metrics_clock", session->apart_ns, NULL);
         pm_session_close(session);
