@@ -1,10 +1,12 @@
 /* millrace analyze FILE: what is wrong in a recording, what mending it would save, and what cannot be told. */
 #include "cli.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define EVIDENCE 5 /* rows, without --all */
+#define EVIDENCE         5   /* rows, without --all */
+#define EVIDENCE_COLUMNS 108 /* long names are cut to it, without --all */
 
 struct options {
     struct cli_common common;
@@ -57,54 +59,25 @@ static void paragraph(const char *label, const char *text)
     wrap(text, 12, 12);
 }
 
-static void cell_text(const struct mr_column *column, struct mr_cell cell, char *out, size_t cap)
-{
-    char human[CLI_HUMAN];
-    double value = cell.type == MR_CELL_INT ? (double)cell.integer : cell.real;
-    if (cell.type == MR_CELL_EMPTY)
-        out[0] = 0;
-    else if (cell.type == MR_CELL_TEXT)
-        snprintf(out, cap, "%s", cell.text);
-    else if (column->unit == MR_UNIT_NS)
-        snprintf(out, cap, "%s", cli_time((uint64_t)value, human));
-    else if (column->unit == MR_UNIT_BYTES)
-        snprintf(out, cap, "%s", cli_bytes((uint64_t)value, human));
-    else if (column->unit == MR_UNIT_BYTES_PER_S)
-        snprintf(out, cap, "%s", cli_rate(value, human));
-    else if (column->unit == MR_UNIT_PERCENT)
-        snprintf(out, cap, "%.1f%%", value);
-    else if (cell.type == MR_CELL_INT)
-        snprintf(out, cap, "%lld", (long long)cell.integer);
-    else
-        snprintf(out, cap, "%g", value);
-}
-
+/* The table as reports have it, below the text. */
 static int print_evidence(const struct mr_table *evidence, bool all)
 {
-    uint32_t n_columns = mr_table_columns(evidence);
     uint64_t n = mr_table_rows(evidence), shown = all || n <= EVIDENCE ? n : EVIDENCE;
-    char line[2048], cell[256];
-    size_t used = 0;
-    for (uint32_t c = 0; c < n_columns && used < sizeof line; c++) {
-        const struct mr_column *column = mr_table_column(evidence, c);
-        used += (size_t)snprintf(line + used, sizeof line - used, "%s%s%s", c ? "\t" : "",
-                                 column->type == MR_CELL_TEXT ? "" : ">", column->name);
-    }
-    struct cli_table *rows = cli_table_create(line);
-    for (uint64_t r = 0; r < shown; r++) {
-        used = 0;
-        for (uint32_t c = 0; c < n_columns && used < sizeof line; c++) {
-            cell_text(mr_table_column(evidence, c), mr_table_cell(evidence, r, c), cell, sizeof cell);
-            for (char *p = cell; *p; p++)
-                *p = *p == '\t' ? ' ' : *p;
-            used += (size_t)snprintf(line + used, sizeof line - used, "%s%s", c ? "\t" : "", cell);
-        }
-        cli_table_row(rows, "%s", line);
-    }
-    int code = cli_table_print(rows, stdout, 12);
-    if (shown < n)
+    char *text = NULL, *rest = NULL;
+    size_t bytes;
+    FILE *to = open_memstream(&text, &bytes);
+    int rc = to ? mr_table_write_text(evidence, all ? UINT32_MAX : EVIDENCE_COLUMNS, to) : -ENOMEM;
+    if (to && fclose(to) != 0 && rc == 0)
+        rc = -ENOMEM;
+    char *line = rc == 0 ? strtok_r(text, "\n", &rest) : NULL;
+    if (line && *mr_table_title(evidence))
+        line = strtok_r(NULL, "\n", &rest);
+    for (uint64_t i = 0; line && i < shown + 2; i++, line = strtok_r(NULL, "\n", &rest)) /* the head is two lines */
+        printf("%12s%s\n", "", line);
+    if (rc == 0 && shown < n)
         printf("%12s(%llu more: --all)\n", "", (unsigned long long)(n - shown));
-    return code;
+    free(text);
+    return rc ? cli_error(rc) : CLI_OK;
 }
 
 static int print_found(const struct mr_finding *f, bool all)

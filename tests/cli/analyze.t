@@ -15,12 +15,13 @@ pageable_copies: 39 of 39 copies use pageable memory (5.0 GB/s)
             non_blocking=True); in CUDA cudaHostAlloc or cudaHostRegister once, before the loop, and
             cudaMemcpyAsync. Do not call .pin_memory() just before the copy: it copies once more in
             the launching thread.
-              Start  Duration     Bytes  Throughput  Operation  Host Memory  Strm  Call             Exposed
-            6.81 ms   1.68 ms  8.00 MiB   5.00 GB/s  H2D        pageable        7  cudaMemcpyAsync  1.68 ms
-            11.6 ms   1.68 ms  8.00 MiB   5.00 GB/s  H2D        pageable        7  cudaMemcpyAsync  1.68 ms
-            16.3 ms   1.68 ms  8.00 MiB   5.00 GB/s  H2D        pageable        7  cudaMemcpyAsync  1.68 ms
-            21.1 ms   1.68 ms  8.00 MiB   5.00 GB/s  H2D        pageable        7  cudaMemcpyAsync  1.68 ms
-            25.8 ms   1.68 ms  8.00 MiB   5.00 GB/s  H2D        pageable        7  cudaMemcpyAsync  1.68 ms
+                    Start  Duration     Bytes  Throughput  Operation  Host Memory  Strm  Call              Exposed
+            -------------  --------  --------  ----------  ---------  -----------  ----  ---------------  --------
+              6.805721 ms  1.678 ms  8.389 MB  5.000 GB/s  H2D        pageable        7  cudaMemcpyAsync  1.678 ms
+             11.556442 ms  1.678 ms  8.389 MB  5.000 GB/s  H2D        pageable        7  cudaMemcpyAsync  1.678 ms
+             16.307163 ms  1.678 ms  8.389 MB  5.000 GB/s  H2D        pageable        7  cudaMemcpyAsync  1.678 ms
+             21.057884 ms  1.678 ms  8.389 MB  5.000 GB/s  H2D        pageable        7  cudaMemcpyAsync  1.678 ms
+             25.808605 ms  1.678 ms  8.389 MB  5.000 GB/s  H2D        pageable        7  cudaMemcpyAsync  1.678 ms
             (34 more: --all)
 
 blocking_async: 39 asynchronous copies block the launching thread all the same
@@ -31,12 +32,13 @@ blocking_async: 39 asynchronous copies block the launching thread all the same
             each call's own time. Threshold: 1% of the time.
   do        non_blocking=True needs page-locked memory (pin_memory=True), and .to(device) without it
             waits for the copy: use both, and synchronise only where a result is read.
-              Start  Duration  Name             TID  Idle Caused
-            6.77 ms   1.72 ms  cudaMemcpyAsync  100      50.0 us
-            11.5 ms   1.72 ms  cudaMemcpyAsync  100      50.0 us
-            16.3 ms   1.72 ms  cudaMemcpyAsync  100      50.0 us
-            21.0 ms   1.72 ms  cudaMemcpyAsync  100      50.0 us
-            25.8 ms   1.72 ms  cudaMemcpyAsync  100      50.0 us
+                    Start  Duration  Name             TID  Idle Caused
+            -------------  --------  ---------------  ---  -----------
+              6.765721 ms  1.722 ms  cudaMemcpyAsync  100     50.00 us
+             11.516442 ms  1.722 ms  cudaMemcpyAsync  100     50.00 us
+             16.267163 ms  1.722 ms  cudaMemcpyAsync  100     50.00 us
+             21.017884 ms  1.722 ms  cudaMemcpyAsync  100     50.00 us
+             25.768605 ms  1.722 ms  cudaMemcpyAsync  100     50.00 us
             (34 more: --all)
 
 Savings are those of mending one fault alone: they share time and do not add up.
