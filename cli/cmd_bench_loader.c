@@ -58,19 +58,27 @@ static uint64_t row_bytes(const struct bench_set *set)
     return bytes;
 }
 
-/* How many bytes the copy's source has: an epoch's, where two such buffers leave half of the memory that is free. */
-static uint64_t copied_bytes(const struct bench_set *set, const char *name)
+/* How many bytes the copy's source has: an epoch's, where two such buffers leave half of the memory that is free; 0: too little is. */
+static uint64_t copied_bytes(const struct bench_set *set, uint64_t workers, const char *name)
 {
     struct mr_memory_info memory;
     char all[CLI_HUMAN], some[CLI_HUMAN];
     double epoch = (double)row_bytes(set) * (double)mr_dataset_length(set->ds);
     mr_memory_get(&memory);
-    uint64_t most = memory.available_bytes / 4;
-    if (epoch <= (double)most)
+    uint64_t threads = workers ? workers : (uint64_t)mr_cpu_count();
+    double rounding =
+        (double)threads * (double)row_bytes(set) * (double)set->batch_size; /* each thread's share, up to a batch */
+    double most = (double)memory.available_bytes / 4 - rounding;
+    if (epoch <= most)
         return (uint64_t)epoch;
-    cli_warn("%s: memcpy moves %s, a quarter of the memory that is free; an epoch has %s", name, cli_bytes(most, some),
-             cli_bytes(epoch < 0x1p63 ? (uint64_t)epoch : UINT64_MAX, all));
-    return most;
+    if (most < rounding) {
+        cli_warn("%s: no memcpy beside it: a quarter of the memory that is free does not hold two batches a thread",
+                 name);
+        return 0;
+    }
+    cli_warn("%s: memcpy moves %s, a quarter of the memory that is free; an epoch has %s", name,
+             cli_bytes((uint64_t)most, some), cli_bytes(epoch < 0x1p63 ? (uint64_t)epoch : UINT64_MAX, all));
+    return (uint64_t)most;
 }
 
 /* Ours and memcpy in turn. The copy's source is as large as an epoch delivered, its pieces a batch; its destination is once
@@ -78,8 +86,10 @@ static uint64_t copied_bytes(const struct bench_set *set, const char *name)
 static int measure(const struct bench_set *set, const struct bench_opts *o, bool with_memcpy, struct bench_result *out)
 {
     double v[5][BENCH_MAX_ROUNDS], seconds = (double)o->time_ns * 1e-9;
-    uint64_t epoch = with_memcpy ? copied_bytes(set, out->name) : 0, piece = row_bytes(set) * set->batch_size;
+    uint64_t epoch = with_memcpy ? copied_bytes(set, o->workers, out->name) : 0,
+             piece = row_bytes(set) * set->batch_size;
     int rc = 0;
+    with_memcpy = with_memcpy && epoch > 0;
     for (uint64_t r = 0; r < o->rounds && rc == 0; r++) {
         struct bench_ours ours;
         rc = bench_ours(set, o, seconds, &ours);

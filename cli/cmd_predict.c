@@ -118,6 +118,22 @@ static int open_net(struct predict *p)
     return rc == 0 ? train_load_net(p->net, p->from) : rc;
 }
 
+/* The field that training would take. One that is not named so and does not fit are no labels, but something else. */
+static int find_labels(struct predict *p)
+{
+    p->label = train_label_field(p->ds);
+    if (p->label < 0)
+        return 0;
+    const struct mr_spec *spec = mr_dataset_field(p->ds, p->label);
+    bool fits = p->loss == MR_MSE || (spec->dtype != MR_F32 && spec->dtype != MR_F64);
+    int rc = train_check_label(p->ld, p->label, (int)p->loss, p->classes, mr_dataset_text(p->ds));
+    if ((rc >= 0 && fits) || strcmp(spec->name, "label") == 0)
+        return rc;
+    cli_warn("%s: its field '%s' does not fit as labels: predictions only", mr_dataset_text(p->ds), spec->name);
+    p->label = -1;
+    return 0;
+}
+
 static int open_all(struct predict *p, const char *dataset)
 {
     const char *chain = p->opts->transform ? p->opts->transform : checkpoint_get(p->from, "test_transform");
@@ -143,10 +159,8 @@ static int open_all(struct predict *p, const char *dataset)
         rc = open_net(p);
     if (rc < 0)
         return rc;
-    p->label = train_label_field(p->ds);
     p->classes = train_outputs(p->net); /* a list of layers says itself how many */
-    if (p->label >= 0)
-        rc = train_check_label(p->ld, p->label, (int)p->loss, p->classes, mr_dataset_text(p->ds));
+    rc = find_labels(p);
     if (rc < 0)
         return rc;
     p->outputs = calloc(p->batch_size, p->classes * sizeof *p->outputs);

@@ -160,6 +160,7 @@ static int train_and_report(struct train *t, struct train_data *d, const struct 
     if (rc < 0)
         return cli_error(rc);
     t->start_ns = d->start_ns;
+    t->saved = from != NULL;
     t->opening = (double)(mr_time_ns() - d->start_ns) * 1e-9;
     int code = train_log_open(t);
     if (code != CLI_OK)
@@ -203,8 +204,10 @@ static const struct cli_note json_notes[] = {
     {"best_accuracy, best_epoch", "by test accuracy, training accuracy without a test set"},
     {"seconds, seconds_to_target", "from the start; to --target-acc, null when it was not reached"},
     {"steps, resumed_from_step, steps_skipped", "steps done; where --resume began; left out by --on-nan skip"},
-    {"ended_by", "epochs, target, patience, steps or interrupted"},
-    {"model, parameters, activation_bytes, layers", "of each layer: name, text, output, parameters, runs_on"},
+    {"ended_by", "epochs, target, patience, steps, interrupted, or failed: a file could not be written"},
+    {"model, parameters, activation_bytes, layers",
+     "activations, workspace, low precision copy and running statistics; of each layer: name, text, output, "
+     "parameters, runs_on"},
     {"times", "seconds: opening, waiting (for data), steps, tests, checkpoints"},
     {"bottleneck, bottleneck_reason", "of the loader, as millrace feed says it"},
     {"config", "every option as it stands, and in resolved what was chosen"},
@@ -233,8 +236,8 @@ const struct cli_command cli_train = {
         "host looks at the loss every 256 steps; steps behind a loss that is not finite change nothing until then."
         "\n\nA checkpoint holds parameters under PyTorch's names "
         "(safetensors.torch.load_file reads them), the state of optimizer, schedule and loader, the loss scale of "
-        "fp16, and a checksum; it is replaced as a whole. An interrupt ends the run in order: with a "
-        "checkpoint, if one is wanted, and exit status 1.",
+        "fp16, and a checksum; it is replaced as a whole. An interrupt ends the run in order: behind "
+        "the step, or the test pass, that it came in, with a checkpoint, if one is wanted, and exit status 1.",
     .options = train_options,
     .options_bytes = sizeof(struct train_opts),
     .min_args = 1,

@@ -88,7 +88,7 @@ struct train_graph {
     struct mr_graph *graph;
 };
 
-enum train_end { TRAIN_EPOCHS, TRAIN_TARGET, TRAIN_PATIENCE, TRAIN_STEPS, TRAIN_INTERRUPTED };
+enum train_end { TRAIN_EPOCHS, TRAIN_TARGET, TRAIN_PATIENCE, TRAIN_STEPS, TRAIN_INTERRUPTED, TRAIN_FAILED };
 
 struct train {
     struct train_data *data;
@@ -126,8 +126,9 @@ struct train {
     uint64_t every_steps, every_ns; /* checkpoints */
     struct mr_loader_stats stats;   /* at the end */
     struct cli_progress progress;
-    void *log; /* struct train_log */
-    int code;  /* of files that could not be written */
+    void *log;  /* struct train_log */
+    bool saved; /* the checkpoint is as --checkpoint's file has it */
+    int code;   /* of files that could not be written */
 };
 
 /* train_data.c. dataset: URI. Returns 0 or an error (mr_last_error()); close in either case. */

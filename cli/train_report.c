@@ -7,7 +7,7 @@
 
 static const char *const ends[] = {
     [TRAIN_EPOCHS] = "epochs", [TRAIN_TARGET] = "target",           [TRAIN_PATIENCE] = "patience",
-    [TRAIN_STEPS] = "steps",   [TRAIN_INTERRUPTED] = "interrupted",
+    [TRAIN_STEPS] = "steps",   [TRAIN_INTERRUPTED] = "interrupted", [TRAIN_FAILED] = "failed",
 };
 
 static bool tensor_cores(const struct train *t)
@@ -133,7 +133,7 @@ static void print_result(const struct train *t)
         printf("; %.4g%% reached after %.3f s", 100 * t->opts->target, t->seconds_to_target);
     if (t->skipped)
         printf("; %" PRIu64 " step%s left out: the loss was not finite", t->skipped, cli_s(t->skipped));
-    printf("%s\n", t->code != CLI_OK          ? "; stopped: a file could not be written"
+    printf("%s\n", t->end == TRAIN_FAILED     ? "; stopped: a file could not be written"
                    : t->end == TRAIN_PATIENCE ? "; stopped: the loss got no better (--patience)"
                    : t->end == TRAIN_STEPS    ? "; stopped by --max-steps"
                                               : "");
@@ -149,7 +149,7 @@ int train_print_end(const struct train *t)
     printf("\nloader's bottleneck: %s: %s\n", t->stats.bottleneck, t->stats.reason);
     if (t->opts->plot && t->n_history)
         printf("curves: %s\n", t->opts->plot);
-    if (t->opts->checkpoint && t->code == CLI_OK)
+    if (t->opts->checkpoint && t->saved)
         printf("checkpoint: %s\n", t->opts->checkpoint);
     return CLI_OK;
 }

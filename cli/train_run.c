@@ -131,6 +131,7 @@ static int save(struct train *t)
     if (!t->opts->checkpoint)
         return CLI_OK;
     int code = train_save(t);
+    t->saved = code == CLI_OK;
     t->saved_ns = mr_time_ns();
     t->saving += since(start);
     return code;
@@ -194,5 +195,7 @@ int train_run(struct train *t)
         t->stepping += (1 - waited) * rest;
     }
     mr_loader_stats(t->ld, &t->stats);
+    if (t->code != CLI_OK)
+        t->end = TRAIN_FAILED;
     return rc < 0 ? rc : 0;
 }

@@ -208,7 +208,7 @@ static bool attend(uint32_t device, bool wanted)
 /* A program that made a context, and was gone before the device had a sample. */
 static void tell_if_none(uint32_t device)
 {
-    bool untried = devices[device].tried_ns == 0 && in_use(device);
+    bool untried = devices[device].tried_ns == 0 && in_use(device) && take(device); /* else another process has it */
     if ((untried || devices[device].session.open) && devices[device].session.n_samples == 0 && record_gate_open())
         record_pm_refuse("the program ended before the first sample");
 }

@@ -87,7 +87,7 @@ MR_API const struct mr_net_layer *mr_net_layer_get(const struct mr_net *net, uin
 /* Elements of the flat buffers, with the gaps between tensors: sum mr_net_param.count for the number of parameters. */
 MR_API uint64_t mr_net_n_params(const struct mr_net *net);
 /* Bytes of its device's memory that it holds beside the flat parameters and gradients: activations and their gradients,
- * workspace, the low precision copy, running statistics. On "cpu" the workspace is taken in the first passes. */
+ * workspace, the low precision copy, running statistics. On "cpu" a buffer for NHWC input is taken in the first pass. */
 MR_API uint64_t mr_net_memory(const struct mr_net *net);
 
 /* The flat buffers, in the device's memory: f32, or f64 for MR_F64. For bf16 and fp16: [out] of low_precision, the parameters'

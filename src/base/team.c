@@ -3,14 +3,13 @@
 
 #include <stdio.h>
 
-#define LOOKS 4000
-
 struct mr_team {
     pthread_mutex_t lock; /* for sleeping alone; what follows goes over with `turn` and comes back with `n_working` */
     pthread_cond_t work, done;
     atomic_ullong turn;    /* how many jobs there were */
     atomic_uint n_working; /* threads that have not come back from this one */
     bool stop;
+    uint32_t looks;
     void (*fn)(void *user, uint64_t i, uint32_t who);
     void *user;
     uint64_t n;
@@ -40,7 +39,7 @@ static void pause_briefly(void)
 /* Small jobs come one soon after the other: looking for a while is much cheaper than being woken. */
 static bool look_for_turn(struct mr_team *team, unsigned long long seen)
 {
-    for (int i = 0; i < LOOKS; i++) {
+    for (uint32_t i = 0; i < team->looks; i++) {
         if (atomic_load_explicit(&team->turn, memory_order_acquire) != seen)
             return true;
         pause_briefly();
@@ -50,7 +49,7 @@ static bool look_for_turn(struct mr_team *team, unsigned long long seen)
 
 static bool all_back(struct mr_team *team)
 {
-    for (int i = 0; i < LOOKS; i++) {
+    for (uint32_t i = 0; i < MR_TEAM_LOOKS; i++) {
         if (atomic_load_explicit(&team->n_working, memory_order_acquire) == 0)
             return true;
         pause_briefly();
@@ -91,7 +90,7 @@ static void next_turn(struct mr_team *team)
     pthread_mutex_unlock(&team->lock);
 }
 
-int mr_team_create(uint32_t n_threads, const char *name, struct mr_team **out)
+int mr_team_create(uint32_t n_threads, const char *name, uint32_t looks, struct mr_team **out)
 {
     *out = NULL;
     if (n_threads < 2)
@@ -101,6 +100,7 @@ int mr_team_create(uint32_t n_threads, const char *name, struct mr_team **out)
     int rc = 0;
     if (!team)
         return mr_error_nomem(name, bytes);
+    team->looks = looks;
     pthread_mutex_init(&team->lock, NULL);
     pthread_cond_init(&team->work, NULL);
     pthread_cond_init(&team->done, NULL);

@@ -6,9 +6,11 @@
 
 struct mr_team;
 
-/* n_threads: with the caller's, which is none of ours; below 2 it works alone. name: of the threads, a number follows. Returns 0,
- * -ENOMEM, or -errno of a thread that does not start. */
-int mr_team_create(uint32_t n_threads, const char *name, struct mr_team **out);
+/* n_threads: with the caller's, which is none of ours; below 2 it works alone. name: of the threads, a number follows.
+ * looks: how often an idle thread looks for the next job, for some ns each, before it sleeps: MR_TEAM_LOOKS where jobs follow one another,
+ * 0 where others need the processors meanwhile. Returns 0, -ENOMEM, or -errno of a thread that does not start. */
+#define MR_TEAM_LOOKS 4000u
+int mr_team_create(uint32_t n_threads, const char *name, uint32_t looks, struct mr_team **out);
 /* NULL is allowed, here and below: the caller alone. */
 void mr_team_destroy(struct mr_team *team);
 

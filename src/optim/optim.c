@@ -247,7 +247,7 @@ int mr_optim_create(struct mr_device *device, const char *spec, enum mr_dtype dt
         rc = make_memory(o);
     uint64_t threads = o->opts.threads ? o->opts.threads : (uint64_t)mr_cpu_count();
     if (rc == 0 && o->host)
-        rc = mr_team_create((uint32_t)MR_MIN(threads, mr_optim_most_tasks(o)), "optim", &o->team);
+        rc = mr_team_create((uint32_t)MR_MIN(threads, mr_optim_most_tasks(o)), "optim", 0, &o->team);
     if (rc < 0)
         mr_optim_destroy(o);
     else

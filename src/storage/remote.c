@@ -35,8 +35,12 @@ void mr_remote_opts_fill(struct mr_remote_opts *opts, size_t size)
         .stall_timeout_ms = 30000,
         .cache_dir = dir && dir[0] ? dir : NULL,
     };
-    if (limit_now(&full.cache_limit) < 0)
-        full.cache_limit = 0; /* check() tells, should there be a cache */
+    struct mr_error_kept before; /* no error of this call: check() tells, should there be a cache */
+    mr_error_keep(0, &before);
+    if (limit_now(&full.cache_limit) < 0) {
+        full.cache_limit = 0;
+        mr_error_put(&before);
+    }
     mr_opts_copy(opts, size, &full, sizeof full);
 }
 
