@@ -99,12 +99,30 @@ int mr_report_finish(struct mr_table *table, const struct mr_report_opts *opts, 
     return 0;
 }
 
+/* trace: "nvtx", or "cuda (or cuda-light)". */
+static bool was_traced(const struct mr_recording *recording, const char *trace)
+{
+    static const struct {
+        const char *name;
+        uint32_t bits;
+    } traces[] = {{"cuda", MR_TRACE_CUDA}, {"nvtx", MR_TRACE_NVTX}, {"osrt", MR_TRACE_OSRT}};
+    for (size_t i = 0; i < MR_COUNT(traces); i++)
+        if (strncmp(trace, traces[i].name, strlen(traces[i].name)) == 0)
+            return recording->traced & traces[i].bits;
+    return false;
+}
+
 const char *mr_report_missing(struct mr_recording *recording, const char *table, const char *what, const char *trace,
                               const struct mr_report_opts *opts, char buf[MR_MISSING_BYTES])
 {
     bool there = mr_recording_has(recording, table, NULL);
-    if (there && (opts->from_ns || opts->to_ns || opts->range))
+    if (there && recording->end_ns && opts->from_ns > recording->end_ns)
+        snprintf(buf, MR_MISSING_BYTES, "no %s in this window: the recording ends at %.6g s", what,
+                 (double)recording->end_ns * 1e-9);
+    else if (there && (opts->from_ns || opts->to_ns || opts->range))
         snprintf(buf, MR_MISSING_BYTES, "no %s in this window", what);
+    else if (was_traced(recording, trace))
+        snprintf(buf, MR_MISSING_BYTES, "no %s in this recording: they were traced, and there were none", what);
     else
         snprintf(buf, MR_MISSING_BYTES, "no %s in this recording%s; --trace %s records them", what,
                  there ? "" : ", which has no table of them", trace);

@@ -121,3 +121,6 @@ millrace analyze: text: is no recording: it is not a SQLite database; `millrace 
 $ millrace analyze
 millrace analyze: an argument is missing: millrace analyze FILE [options]
 [2]
+# A report of what was traced without being there.
+$ millrace report empty.sqlite -r nvtx_sum | tail -1
+no NVTX ranges in this recording: they were traced, and there were none

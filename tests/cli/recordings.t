@@ -113,3 +113,6 @@ Change  Change Time  Total Before  Total After  Count Before  Count After  Avg B
 
 6 got slower by more than 10%; changes below 0.1% of their category's time are left alone
 [1]
+# A window behind the end.
+$ millrace report cupy.sqlite -r nvtx_sum --from 10s | tail -1
+no NVTX ranges in this window: the recording ends at 1.43564 s
