@@ -6,8 +6,6 @@
 #include <string.h>
 #include <strings.h>
 
-#define MAX_CLASSES   1000      /* distinct labels that are counted */
-#define MAX_PICTURE   64        /* pixels a side that are drawn */
 #define SCAN_BYTES    (1 << 28) /* read for the statistics, unless --scan asks for more */
 #define DEFAULT_SCAN  1000
 #define VARYING_BYTES (1 << 20) /* taken for a sample whose size is not known before */
@@ -50,40 +48,15 @@ static const struct mr_option table[] = {
     {NULL},
 };
 
-struct field {
-    const struct mr_spec *spec;
-    void *row;
-    uint64_t n; /* values seen, not counting NaN */
-    double min, max, sum;
-    struct inspect_sizes sizes;
-    bool is_label; /* an integer scalar */
-    uint64_t n_classes, other;
-    struct {
-        int64_t value;
-        uint64_t n;
-    } class[MAX_CLASSES];
-};
-
-struct look {
-    const struct options *o;
-    struct mr_dataset *ds;
-    const char *uri;
-    int n_fields;
-    uint64_t scanned, n_bad;
-    struct field *field;
-    void *row[MR_MAX_FIELDS];
-    uint64_t dim[MR_MAX_FIELDS][MR_MAX_RANK];
-};
-
 /* ---- reading ---- */
 
-static void count_label(struct field *f, int64_t value)
+static void count_label(struct inspect_field *f, int64_t value)
 {
     uint64_t i = 0;
     while (i < f->n_classes && f->class[i].value < value)
         i++;
     if (i == f->n_classes || f->class[i].value != value) {
-        if (f->n_classes == MAX_CLASSES) {
+        if (f->n_classes == INSPECT_CLASSES) {
             f->other++;
             return;
         }
@@ -95,7 +68,7 @@ static void count_label(struct field *f, int64_t value)
     f->class[i].n++;
 }
 
-static void count_field(struct field *f, const uint64_t *dim)
+static void count_field(struct inspect_field *f, const uint64_t *dim)
 {
     size_t bytes = mr_dtype_size(f->spec->dtype);
     uint64_t n = inspect_count(f->spec, dim);
@@ -113,7 +86,7 @@ static void count_field(struct field *f, const uint64_t *dim)
         count_label(f, (int64_t)inspect_value(f->spec->dtype, f->row));
 }
 
-static int read_sample(struct look *k, uint64_t index)
+static int read_sample(struct inspect *k, uint64_t index)
 {
     for (int f = 0; f < k->n_fields; f++)
         /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): every field below n_fields has a spec */
@@ -121,8 +94,7 @@ static int read_sample(struct look *k, uint64_t index)
     return mr_dataset_read(k->ds, index, k->row, k->dim);
 }
 
-/* A bad sample is told, and the look goes on. */
-static bool read_good(struct look *k, uint64_t index)
+bool inspect_read_good(struct inspect *k, uint64_t index)
 {
     int rc = read_sample(k, index);
     if (rc >= 0)
@@ -132,7 +104,7 @@ static bool read_good(struct look *k, uint64_t index)
     return false;
 }
 
-static int prepare(struct look *k)
+static int prepare(struct inspect *k, uint64_t asked)
 {
     uint64_t sample_bytes = 0, length = mr_dataset_length(k->ds);
     k->n_fields = mr_dataset_fields(k->ds);
@@ -140,7 +112,7 @@ static int prepare(struct look *k)
     if (!k->field)
         return cli_fail("out of memory");
     for (int f = 0; f < k->n_fields; f++) {
-        struct field *field = &k->field[f];
+        struct inspect_field *field = &k->field[f];
         uint64_t bytes;
         field->spec = mr_dataset_field(k->ds, f);
         field->is_label = field->spec->rank == 0 && inspect_integer(field->spec->dtype);
@@ -157,17 +129,17 @@ static int prepare(struct look *k)
         sample_bytes += field->spec->var_dims && bytes > VARYING_BYTES ? VARYING_BYTES : bytes;
     }
     uint64_t fit = SCAN_BYTES / (sample_bytes ? sample_bytes : 1);
-    k->scanned = k->o->scan ? k->o->scan : fit < DEFAULT_SCAN ? (fit ? fit : 1) : DEFAULT_SCAN;
+    k->scanned = asked ? asked : fit < DEFAULT_SCAN ? (fit ? fit : 1) : DEFAULT_SCAN;
     k->scanned = k->scanned < length ? k->scanned : length;
     return CLI_OK;
 }
 
-static void scan(struct look *k)
+static void scan(struct inspect *k)
 {
     struct cli_progress progress;
     cli_progress_begin(&progress, "reading", k->scanned, "samples");
     for (uint64_t i = 0; i < k->scanned; i++) {
-        bool good = read_good(k, i);
+        bool good = inspect_read_good(k, i);
         for (int f = 0; good && f < k->n_fields; f++) {
             count_field(&k->field[f], k->dim[f]);
             inspect_count_size(&k->field[f].sizes, k->field[f].spec, k->dim[f]);
@@ -177,232 +149,20 @@ static void scan(struct look *k)
     cli_progress_end(&progress);
 }
 
-/* ---- text ---- */
-
-/* A whole number as one, others with six digits. */
-static const char *number(double v, char *buf)
-{
-    snprintf(buf, CLI_HUMAN, fabs(v) < 1e15 && v == floor(v) ? "%.0f" : "%.6g", v);
-    return buf;
-}
-
-static void print_fields(const struct look *k)
-{
-    char spec[256], bytes[CLI_HUMAN], min[CLI_HUMAN], max[CLI_HUMAN], mean[CLI_HUMAN], heads[128];
-    snprintf(heads, sizeof heads, "field\t>bytes\t>min\t>max\t>mean");
-    struct cli_table *t = cli_table_create(heads);
-    for (int i = 0; i < k->n_fields; i++) {
-        const struct field *f = &k->field[i];
-        uint64_t size = 0;
-        mr_spec_bytes(f->spec, &size);
-        cli_table_row(t, "%s\t%s\t%s\t%s\t%s", mr_spec_format(f->spec, spec, sizeof spec), cli_bytes(size, bytes),
-                      f->n ? number(f->min, min) : "-", f->n ? number(f->max, max) : "-",
-                      f->n ? number(f->sum / (double)f->n, mean) : "-");
-    }
-    cli_table_print(t, stdout, 0);
-}
-
-static void print_labels(const struct field *f)
-{
-    uint64_t most = 1;
-    char label[CLI_HUMAN], bar[41];
-    if (!f->is_label || f->n_classes == 0 || f->n_classes > 40)
-        return;
-    for (uint64_t i = 0; i < f->n_classes; i++)
-        most = f->class[i].n > most ? f->class[i].n : most;
-    printf("\n%s:\n", f->spec->name);
-    struct cli_table *t = cli_table_create(">value\t>samples\t");
-    for (uint64_t i = 0; i < f->n_classes; i++) {
-        int length = (int)(40 * f->class[i].n / most);
-        memset(bar, '#', (size_t)length);
-        bar[length] = 0;
-        cli_table_row(t, "%lld\t%s\t%s", (long long)f->class[i].value, cli_count((double)f->class[i].n, label), bar);
-    }
-    cli_table_print(t, stdout, 2);
-}
-
-/* Height and width of a small grey picture: u8 with two dimensions longer than 1. */
-static bool picture(const struct mr_spec *spec, const uint64_t *dim, uint64_t *h, uint64_t *w)
-{
-    int found = 0;
-    for (int d = 0; d < spec->rank; d++) {
-        if (dim[d] == 1)
-            continue;
-        *(found == 0 ? h : w) = dim[d];
-        found++;
-    }
-    return spec->dtype == MR_U8 && found == 2 && *h <= MAX_PICTURE && *w <= MAX_PICTURE;
-}
-
-/* Characters are about twice as high as wide: each stands for two pixels, one above the other. */
-static void print_picture(const unsigned char *p, uint64_t h, uint64_t w)
-{
-    static const char ramp[] = " .:-=+*#%@";
-    for (uint64_t y = 0; y < h; y += 2) {
-        char line[MAX_PICTURE + 1];
-        size_t used = 0;
-        for (uint64_t x = 0; x < w; x++) {
-            unsigned low = y + 1 < h ? p[(y + 1) * w + x] : 0, ink = (p[y * w + x] + low) / 2;
-            line[x] = ramp[ink * (sizeof ramp - 2) / 255];
-            used = line[x] != ' ' ? x + 1 : used;
-        }
-        line[used] = 0;
-        printf("  |%s\n", line);
-    }
-}
-
-static void print_values(const struct mr_spec *spec, const uint64_t *dim, const unsigned char *p)
-{
-    uint64_t n = inspect_count(spec, dim), show = n < 8 ? n : 8;
-    char text[CLI_HUMAN];
-    for (uint64_t i = 0; i < show; i++)
-        printf(" %s", number(inspect_value(spec->dtype, p + i * mr_dtype_size(spec->dtype)), text));
-    printf("%s\n", show < n ? " ..." : "");
-}
-
-static void print_sample(const struct look *k, uint64_t index)
-{
-    char text[256];
-    printf("\nsample %llu\n", (unsigned long long)index);
-    for (int f = 0; f < k->n_fields; f++) {
-        struct mr_spec spec = *k->field[f].spec;
-        uint64_t h = 0, w = 0;
-        memcpy(spec.dim, k->dim[f], sizeof spec.dim);
-        spec.var_dims = 0;
-        printf("  %s:", mr_spec_format(&spec, text, sizeof text));
-        if (!picture(&spec, spec.dim, &h, &w)) {
-            print_values(&spec, spec.dim, k->row[f]);
-            continue;
-        }
-        putchar('\n');
-        print_picture(k->row[f], h, w);
-    }
-}
-
-static uint64_t last_shown(const struct look *k)
-{
-    uint64_t length = mr_dataset_length(k->ds), left = length > k->o->index ? length - k->o->index : 0;
-    return k->o->index + (k->o->n < left ? k->o->n : left);
-}
-
-static int print_text(struct look *k)
-{
-    char count[CLI_HUMAN], scanned[CLI_HUMAN];
-    printf("%s\n", mr_dataset_text(k->ds));
-    printf("%s sample%s, format %s, fingerprint %016llx\n\n", cli_count((double)mr_dataset_length(k->ds), count),
-           cli_s(mr_dataset_length(k->ds)), mr_dataset_format(k->ds),
-           (unsigned long long)mr_dataset_fingerprint(k->ds));
-    print_fields(k);
-    if (k->scanned < mr_dataset_length(k->ds))
-        printf("(min, max and mean over the first %s sample%s)\n", cli_count((double)k->scanned, count),
-               cli_s(k->scanned));
-    for (int f = 0; f < k->n_fields; f++)
-        inspect_print_sizes(&k->field[f].sizes, k->field[f].spec);
-    if (k->n_bad > 0)
-        printf("%s of %s samples that were read are bad\n", cli_count((double)k->n_bad, count),
-               cli_count((double)k->scanned, scanned));
-    bool named = mr_dataset_classes(k->ds) > 0;
-    if (named)
-        inspect_print_classes(k->ds);
-    for (int f = 0; f < k->n_fields && !named; f++)
-        print_labels(&k->field[f]);
-    for (uint64_t i = k->o->index; i < last_shown(k); i++)
-        if (read_good(k, i))
-            print_sample(k, i);
-    return k->n_bad ? CLI_FAILED : CLI_OK;
-}
-
-/* ---- JSON ---- */
-
-static void json_field(struct mr_json *json, const struct field *f)
-{
-    uint64_t bytes = 0;
-    mr_spec_bytes(f->spec, &bytes);
-    mr_json_object(json, NULL);
-    mr_json_string(json, "name", f->spec->name);
-    mr_json_string(json, "dtype", mr_dtype_name(f->spec->dtype));
-    mr_json_array(json, "shape");
-    for (int d = 0; d < f->spec->rank; d++)
-        mr_json_uint(json, NULL, f->spec->dim[d]);
-    mr_json_array_end(json);
-    mr_json_uint(json, "variable_dims", f->spec->var_dims);
-    mr_json_uint(json, "bytes", bytes);
-    mr_json_double(json, "min", f->n ? f->min : (double)NAN);
-    mr_json_double(json, "max", f->n ? f->max : (double)NAN);
-    mr_json_double(json, "mean", f->n ? f->sum / (double)f->n : (double)NAN);
-    if (f->is_label && f->other == 0) {
-        mr_json_array(json, "histogram");
-        for (uint64_t i = 0; i < f->n_classes; i++) {
-            mr_json_object(json, NULL);
-            mr_json_int(json, "value", f->class[i].value);
-            mr_json_uint(json, "samples", f->class[i].n);
-            mr_json_object_end(json);
-        }
-        mr_json_array_end(json);
-    }
-    mr_json_object_end(json);
-}
-
-static void json_shown(struct mr_json *json, struct look *k)
-{
-    mr_json_array(json, "shown");
-    for (uint64_t i = k->o->index; i < last_shown(k); i++) {
-        if (!read_good(k, i))
-            continue;
-        mr_json_object(json, NULL);
-        mr_json_uint(json, "index", i);
-        for (int f = 0; f < k->n_fields; f++) {
-            const struct mr_spec *spec = k->field[f].spec;
-            uint64_t n = inspect_count(spec, k->dim[f]), show = n < 4096 ? n : 4096;
-            mr_json_array(json, spec->name);
-            for (uint64_t v = 0; v < show; v++)
-                mr_json_double(json, NULL,
-                               inspect_value(spec->dtype, (unsigned char *)k->row[f] + v * mr_dtype_size(spec->dtype)));
-            mr_json_array_end(json);
-        }
-        mr_json_object_end(json);
-    }
-    mr_json_array_end(json);
-}
-
-static int print_json(struct look *k)
-{
-    char hex[17];
-    struct mr_json *json = cli_json_begin("inspect");
-    if (!json)
-        return CLI_FAILED;
-    snprintf(hex, sizeof hex, "%016llx", (unsigned long long)mr_dataset_fingerprint(k->ds));
-    mr_json_string(json, "dataset", k->uri);
-    mr_json_string(json, "text", mr_dataset_text(k->ds));
-    mr_json_string(json, "format", mr_dataset_format(k->ds));
-    mr_json_uint(json, "samples", mr_dataset_length(k->ds));
-    mr_json_string(json, "fingerprint", hex);
-    mr_json_uint(json, "scanned", k->scanned);
-    mr_json_array(json, "fields");
-    for (int f = 0; f < k->n_fields; f++)
-        json_field(json, &k->field[f]);
-    mr_json_array_end(json);
-    inspect_json_classes(k->ds, json);
-    json_shown(json, k);
-    mr_json_uint(json, "bad_samples", k->n_bad);
-    int code = cli_json_end(json);
-    return code == CLI_OK && k->n_bad ? CLI_FAILED : code;
-}
-
 static int look(const struct options *o, const char *uri)
 {
-    struct look k = {.o = o, .uri = uri};
+    struct inspect k = {.uri = uri, .n_shown = o->n, .index = o->index};
     int rc = mr_dataset_open(uri, &k.ds);
     if (rc)
         return cli_error(rc);
     int code = o->n > 0 && o->index >= mr_dataset_length(k.ds)
                    ? cli_misuse("--index %llu: %s has %llu sample%s", (unsigned long long)o->index, uri,
                                 (unsigned long long)mr_dataset_length(k.ds), cli_s(mr_dataset_length(k.ds)))
-                   : prepare(&k);
+                   : prepare(&k, o->scan);
     if (code == CLI_OK)
         scan(&k);
     if (code == CLI_OK)
-        code = o->common.json ? print_json(&k) : print_text(&k);
+        code = o->common.json ? inspect_print_json(&k) : inspect_print_text(&k);
     for (int f = 0; f < k.n_fields; f++)
         free(k.row[f]);
     free(k.field);

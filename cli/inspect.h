@@ -28,6 +28,41 @@ void inspect_count_size(struct inspect_sizes *s, const struct mr_spec *spec, con
 /* Those that vary: "image sizes: 86..1600 (mean 405) x 121..2400 (mean 470)"; nothing when none does. */
 void inspect_print_sizes(const struct inspect_sizes *s, const struct mr_spec *spec);
 
+#define INSPECT_CLASSES 1000 /* distinct labels that are counted */
+
+struct inspect_field {
+    const struct mr_spec *spec;
+    void *row;
+    uint64_t n; /* values seen, not counting NaN */
+    double min, max, sum;
+    struct inspect_sizes sizes;
+    bool is_label; /* an integer scalar */
+    uint64_t n_classes, other;
+    struct {
+        int64_t value;
+        uint64_t n;
+    } class[INSPECT_CLASSES];
+};
+
+struct inspect {
+    struct mr_dataset *ds;
+    const char *uri;
+    uint64_t n_shown, index; /* samples asked for; the first of them */
+    int n_fields;
+    uint64_t scanned, n_bad;
+    struct inspect_field *field;
+    void *row[MR_MAX_FIELDS];
+    uint64_t dim[MR_MAX_FIELDS][MR_MAX_RANK];
+};
+
+/* A bad sample is told, and the look goes on. Its values are in row and dim. */
+bool inspect_read_good(struct inspect *k, uint64_t index);
+uint64_t inspect_last_shown(const struct inspect *k); /* one behind it */
+
+/* What was found, and samples; an exit code. */
+int inspect_print_text(struct inspect *k);
+int inspect_print_json(struct inspect *k);
+
 /* A contact sheet. */
 struct inspect_sheet {
     const char *path, *transform; /* PNG file; NULL or "": samples as they are */

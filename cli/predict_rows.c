@@ -1,0 +1,144 @@
+/* millrace predict: the predictions of a batch, as text, JSON and CSV. */
+#include "predict.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct ranked {
+    uint32_t label;
+    double score; /* probability; of mse the output */
+};
+
+static double score_of(const struct predict *p, const float *row, uint32_t k, double top, double sum)
+{
+    return p->loss == MR_MSE ? row[k] : p->loss == MR_NLL ? exp((double)row[k]) : exp(row[k] - top) / sum;
+}
+
+/* The best `top` classes of a row of outputs. */
+static uint32_t rank_row(const struct predict *p, const float *row, struct ranked out[PREDICT_MAX_TOP])
+{
+    uint32_t n = 0, most = (uint32_t)(p->opts->top < p->classes ? p->opts->top : p->classes);
+    double top = -INFINITY, sum = 0;
+    for (uint32_t k = 0; k < p->classes; k++)
+        top = fmax(top, row[k]);
+    for (uint32_t k = 0; k < p->classes; k++)
+        sum += exp(row[k] - top);
+    for (uint32_t k = 0; k < p->classes; k++) {
+        double s = score_of(p, row, k, top, sum);
+        uint32_t at = n < most ? n++ : most;
+        while (at > 0 && out[at - 1].score < s) {
+            if (at < most)
+                out[at] = out[at - 1];
+            at--;
+        }
+        if (at < most)
+            out[at] = (struct ranked){k, s};
+    }
+    return n;
+}
+
+static int64_t label_of(const struct predict *p, enum mr_dtype dtype, uint64_t row)
+{
+    const unsigned char *at = p->labels + row * mr_dtype_size(dtype);
+    int32_t v;
+    int64_t w;
+    memcpy(&v, at, sizeof v);
+    memcpy(&w, at, sizeof w);
+    return dtype == MR_U8 ? *at : dtype == MR_I32 ? v : w;
+}
+
+static bool whole_labels(enum mr_dtype dtype)
+{
+    return dtype == MR_U8 || dtype == MR_I32 || dtype == MR_I64;
+}
+
+static const char *name_of(const struct predict *p, uint32_t k, char buf[16])
+{
+    const char *name = mr_dataset_class_name(p->ds, k);
+    snprintf(buf, 16, "%u", k);
+    return name ? name : buf;
+}
+
+static void print_row(struct predict *p, uint64_t index, const int64_t *label, const struct ranked *top, uint32_t n)
+{
+    char *text = NULL, buf[16], known[24] = "";
+    size_t bytes;
+    FILE *out = open_memstream(&text, &bytes);
+    for (uint32_t i = 0; out && i < n; i++)
+        fprintf(out, "%s%.40s %.4f", i ? ", " : "", name_of(p, top[i].label, buf), top[i].score);
+    if (out)
+        fclose(out);
+    if (label)
+        snprintf(known, sizeof known, "%" PRId64 "%s", *label, (uint64_t)*label == top[0].label ? "" : " (wrong)");
+    cli_table_row(p->table, "%" PRIu64 "\t%s\t%s", index, text ? text : "(out of memory)", known);
+    free(text);
+}
+
+static void json_row(struct predict *p, uint64_t index, const int64_t *label, const struct ranked *top, uint32_t n)
+{
+    mr_json_object(p->json, NULL);
+    mr_json_uint(p->json, "index", index);
+    if (label)
+        mr_json_int(p->json, "label", *label);
+    else
+        mr_json_null(p->json, "label");
+    mr_json_uint(p->json, "predicted", top[0].label);
+    mr_json_array(p->json, "top");
+    for (uint32_t i = 0; i < n; i++) {
+        mr_json_object(p->json, NULL);
+        mr_json_uint(p->json, "class", top[i].label);
+        mr_json_string(p->json, "name", mr_dataset_class_name(p->ds, top[i].label));
+        mr_json_double(p->json, "score", top[i].score);
+        mr_json_object_end(p->json);
+    }
+    mr_json_array_end(p->json);
+    mr_json_object_end(p->json);
+}
+
+static int csv_row(struct predict *p, uint64_t index, const int64_t *label, const struct ranked *top, uint32_t n)
+{
+    char text[64];
+    int bytes = label ? snprintf(text, sizeof text, "%" PRIu64 ",%" PRId64, index, *label)
+                      : snprintf(text, sizeof text, "%" PRIu64 ",", index);
+    int code = cli_output_write(&p->csv, text, (size_t)bytes);
+    for (uint32_t i = 0; i < n && code == CLI_OK; i++) {
+        bytes = snprintf(text, sizeof text, ",%u,%.6g", top[i].label, top[i].score);
+        code = cli_output_write(&p->csv, text, (size_t)bytes);
+    }
+    return code == CLI_OK ? cli_output_write(&p->csv, "\n", 1) : code;
+}
+
+static int copy_back(struct predict *p, void *to, const void *from, uint64_t bytes)
+{
+    return mr_copy_async(p->stream, to, MR_PAGEABLE, from, MR_DEVICE, bytes);
+}
+
+int predict_print_batch(struct predict *p, const struct mr_batch *b, const void *outputs)
+{
+    struct ranked top[PREDICT_MAX_TOP];
+    const struct mr_batch_field *field = p->label >= 0 ? &b->field[p->label] : NULL;
+    bool labelled = field && whole_labels(field->spec.dtype) && p->loss != MR_MSE;
+    int code = CLI_OK, rc = copy_back(p, p->outputs, outputs, b->size * p->classes * sizeof(float));
+    if (rc == 0 && labelled)
+        rc = copy_back(p, p->labels, field->data, b->size * mr_dtype_size(field->spec.dtype));
+    if (rc == 0)
+        rc = mr_stream_synchronize(p->stream);
+    if (rc < 0)
+        return cli_error(rc);
+    for (uint64_t i = 0; i < b->size && code == CLI_OK; i++) {
+        uint32_t n = rank_row(p, p->outputs + i * p->classes, top);
+        int64_t label = labelled ? label_of(p, field->spec.dtype, i) : 0;
+        const int64_t *known = labelled ? &label : NULL;
+        if (p->csv.file)
+            code = csv_row(p, b->indices[i], known, top, n);
+        if (p->printed++ >= p->opts->limit)
+            continue;
+        if (p->json)
+            json_row(p, b->indices[i], known, top, n);
+        else
+            print_row(p, b->indices[i], known, top, n);
+    }
+    return code;
+}
