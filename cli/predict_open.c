@@ -24,8 +24,8 @@ static int read_shape(const struct checkpoint *c, struct train_shape *s, uint64_
 static int open_net(struct predict *p)
 {
     struct mr_net_opts no;
-    struct train_shape want, have;
-    uint64_t classes;
+    struct train_shape want = {0}, have = {0};
+    uint64_t classes = 0;
     char text[160];
     int rc = read_shape(p->from, &want, &classes, &p->loss);
     if (rc == 0)

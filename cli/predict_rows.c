@@ -117,9 +117,9 @@ static int copy_back(struct predict *p, void *to, const void *from, uint64_t byt
 
 int predict_print_batch(struct predict *p, const struct mr_batch *b, const void *outputs)
 {
-    struct ranked top[PREDICT_MAX_TOP];
-    const struct mr_batch_field *field = p->label >= 0 ? &b->field[p->label] : NULL;
-    bool labelled = field && whole_labels(field->spec.dtype) && p->loss != MR_MSE;
+    struct ranked top[PREDICT_MAX_TOP] = {{0}};
+    const struct mr_batch_field *field = &b->field[p->label >= 0 ? p->label : 0];
+    bool labelled = p->label >= 0 && whole_labels(field->spec.dtype) && p->loss != MR_MSE;
     int code = CLI_OK, rc = copy_back(p, p->outputs, outputs, b->size * p->classes * sizeof(float));
     if (rc == 0 && labelled)
         rc = copy_back(p, p->labels, field->data, b->size * mr_dtype_size(field->spec.dtype));
