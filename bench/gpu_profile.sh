@@ -54,7 +54,7 @@ record metrics 30 -t cuda,nvtx --gpu-metrics -- "$millrace" train "$MNIST" --mod
 step report-gpu-metrics 20 "$millrace" report "$rec/metrics.sqlite" -r gpu_metrics_sum
 # Killed in mid-run: at most the last interval is missing.
 # shellcheck disable=SC2016
-step record-killed 30 sh -c '"$0" profile -f -t cuda -o "$1" -- sh -c "\"\$0\" feed synthetic:n=1e9,shape=64 --device cuda --quiet & sleep 3; kill -9 \$!; wait" "$0"; "$0" report "$1"' \
+step record-killed 30 sh -c '"$0" profile -f -t cuda -o "$1" -- sh -c "\"\$0\" feed synthetic:n=1e9,shape=64 --device cuda --quiet & sleep 3; kill -9 \$!; wait" "$0"; "$0" report "$1" | tee /dev/stderr | grep -q Host-to-Device' \
     "$millrace" "$rec/killed.sqlite"
 
 # The same loop under torch.profiler and under ours: number, bytes and duration of kernels and copies.

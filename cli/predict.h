@@ -41,7 +41,9 @@ struct predict {
 int predict_open(struct predict *p, const char *dataset);
 void predict_close(struct predict *p);
 
-/* predict_rows.c: what is said of each sample of a batch. outputs: the device's. Returns an exit code, after an error message. */
+/* predict_rows.c. Can these be classes? */
+bool predict_takes_labels(enum mr_dtype dtype);
+/* What is said of each sample of a batch. outputs: the device's. Returns an exit code, after an error message. */
 int predict_print_batch(struct predict *p, const struct mr_batch *b, const void *outputs);
 
 #endif

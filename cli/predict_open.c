@@ -60,7 +60,7 @@ static int find_labels(struct predict *p)
     if (p->label < 0)
         return 0;
     const struct mr_spec *spec = mr_dataset_field(p->ds, p->label);
-    bool fits = p->loss == MR_MSE || (spec->dtype != MR_F32 && spec->dtype != MR_F64);
+    bool fits = p->loss == MR_MSE || predict_takes_labels(spec->dtype);
     int rc = train_check_label(p->ld, p->label, (int)p->loss, p->classes, mr_dataset_text(p->ds));
     if ((rc >= 0 && fits) || strcmp(spec->name, "label") == 0)
         return rc;

@@ -49,7 +49,7 @@ static int64_t label_of(const struct predict *p, enum mr_dtype dtype, uint64_t r
     return dtype == MR_U8 ? *at : dtype == MR_I32 ? v : w;
 }
 
-static bool whole_labels(enum mr_dtype dtype)
+bool predict_takes_labels(enum mr_dtype dtype)
 {
     return dtype == MR_U8 || dtype == MR_I32 || dtype == MR_I64;
 }
@@ -119,7 +119,7 @@ int predict_print_batch(struct predict *p, const struct mr_batch *b, const void 
 {
     struct ranked top[PREDICT_MAX_TOP] = {{0}};
     const struct mr_batch_field *field = &b->field[p->label >= 0 ? p->label : 0];
-    bool labelled = p->label >= 0 && whole_labels(field->spec.dtype) && p->loss != MR_MSE;
+    bool labelled = p->label >= 0 && predict_takes_labels(field->spec.dtype) && p->loss != MR_MSE;
     int code = CLI_OK, rc = copy_back(p, p->outputs, outputs, b->size * p->classes * sizeof(float));
     if (rc == 0 && labelled)
         rc = copy_back(p, p->labels, field->data, b->size * mr_dtype_size(field->spec.dtype));
