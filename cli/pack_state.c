@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -89,16 +90,30 @@ static int read_state(struct pack_state *st, FILE *file, const char *path)
     return code;
 }
 
+/* A name that pack gives, whole or in the making. */
 static bool is_ours(const char *name)
 {
     size_t n = strlen(name);
     const char *end = n > 12 ? name + 12 : "";
     bool shard = strncmp(name, "shard-", 6) == 0 && strspn(name + 6, "0123456789") == 6;
-    return shard && (strcmp(end, ".tar") == 0 || strcmp(end, ".tar.idx") == 0 || strcmp(end, ".tar.part") == 0);
+    return strcmp(name, SUMS) == 0 || strcmp(name, STATE) == 0 || strcmp(name, CLASSES) == 0 ||
+           (shard && (strcmp(end, ".tar") == 0 || strcmp(end, ".tar.idx") == 0 || strcmp(end, ".tar.part") == 0));
 }
 
-/* Looks through the folder: are there shards; remove: takes them away. */
-static int look(const struct pack_state *st, bool remove, bool *found)
+/* NAME.XXXXXX, as files are called until they are whole: what a killed run has left, as the folder is locked. */
+static bool is_left(const char *name)
+{
+    char whole[NAME_MAX + 1];
+    size_t n = strlen(name);
+    if (n < 8 || n > NAME_MAX || name[n - 7] != '.')
+        return false;
+    memcpy(whole, name, n - 7);
+    whole[n - 7] = 0;
+    return is_ours(whole);
+}
+
+/* Is there a wanted name in the folder; remove: takes all of them away. */
+static int look(const struct pack_state *st, bool (*wanted)(const char *name), bool remove, bool *found)
 {
     DIR *dir = opendir(st->dir);
     if (!dir)
@@ -106,8 +121,7 @@ static int look(const struct pack_state *st, bool remove, bool *found)
     int code = CLI_OK;
     *found = false;
     for (struct dirent *e = readdir(dir); e && code == CLI_OK; e = readdir(dir)) {
-        if (!is_ours(e->d_name) && strcmp(e->d_name, SUMS) != 0 && strcmp(e->d_name, STATE) != 0 &&
-            strcmp(e->d_name, CLASSES) != 0)
+        if (!wanted(e->d_name))
             continue;
         *found = true;
         if (remove && unlinkat(st->lock, e->d_name, 0) != 0)
@@ -124,13 +138,13 @@ static int begin(struct pack_state *st, bool force)
     if (!path)
         return cli_fail("out of memory");
     FILE *file = force ? NULL : fopen(path, "re");
-    int code = file ? read_state(st, file, path) : look(st, force, &found);
+    int code = file ? read_state(st, file, path) : look(st, is_ours, force, &found);
     if (code == CLI_OK && !file && !force && found)
         code = cli_fail("%s: holds shards already; --force replaces them", st->dir);
     if (file)
         fclose(file);
     free(path);
-    return code;
+    return code == CLI_OK ? look(st, is_left, true, &found) : code;
 }
 
 static int write_state(const struct pack_state *st)

@@ -39,6 +39,13 @@ $ ls k | grep -c -e part -e state
 0
 [1]
 $ for f in k/*.tar; do cmp "$f" "whole/${f#k/}"; done
+# What a killed run was writing goes; what is not pack's stays.
+$ mkdir l; for f in pack.state XXH64SUMS shard-000001.tar.idx notes; do echo x >l/$f.AbCdEf; done; echo x >l/pack.state.old; millrace pack idx:d l -q >/dev/null; ls l
+XXH64SUMS
+notes.AbCdEf
+pack.state.old
+shard-000000.tar
+shard-000000.tar.idx
 # Other options do not go on with it.
 $ mkdir o; echo 'millrace pack 1: of something else' >o/pack.state; millrace pack idx:d o
 millrace pack: o/pack.state: of another data set, or with other options: give those again, another folder, or --force to begin anew
