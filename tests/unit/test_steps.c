@@ -232,6 +232,33 @@ static uint64_t make_steps(struct make *m, uint64_t at, uint64_t n)
     return at;
 }
 
+/* A loop's last turn that finds no more data is no step; a last step of a loader that launches from other threads is one. */
+static void last_turn(void **state)
+{
+    (void)state;
+    for (int every = 1; every <= 3; every += 2) {
+        struct make m;
+        make_begin(&m, PATH);
+        for (uint64_t i = 0; i < 13; i++) {
+            uint64_t at = 1000000 + i * 1000000;
+            make_range(&m, "step", at, at + 900000);
+            make_range(&m, "load", at + 1000, at + 300000);
+            if (i < 12 && i % (uint64_t)every == 0)
+                make_kernel(&m, 7, "k", at + 400000, at + 1200000); /* runs on into the next */
+        }
+        make_end(&m);
+        struct mr_recording *rec = make_load(PATH);
+        for (int named = 0; named < 2; named++) {
+            struct mr_steps steps = steps_of(rec, named ? "step" : NULL);
+            assert_int_equal(steps.method, named ? MR_STEPS_NAMED : MR_STEPS_KNOWN);
+            assert_int_equal(steps.n, every == 1 ? 12 : 13);
+            mr_steps_free(&steps);
+        }
+        mr_recording_close(rec);
+        unlink(PATH);
+    }
+}
+
 /* A first step that compiles is long, and yet a step. */
 static void long_first_step(void **state)
 {
@@ -594,6 +621,7 @@ int main(void)
         cmocka_unit_test(by_known_name),
         cmocka_unit_test(names_with_numbers),
         cmocka_unit_test(pauses),
+        cmocka_unit_test(last_turn),
         cmocka_unit_test(long_first_step),
         cmocka_unit_test(windows),
         cmocka_unit_test(devices),
