@@ -101,7 +101,7 @@ $ millrace analyze pageable.sqlite --json | grep -e '"summary"' -e '"rule": "pag
     {
       "rule": "pageable_copies",
       "verdict": "found",
-      "title": "39 of 39 copies of more than 64 KiB use pageable memory (5.0 GB/s)",
+      "title": "39 of 39 copies of more than 64 KiB use pageable memory (5.0 GB/
 # Names that are not there.
 $ millrace analyze good.sqlite --step epok
 millrace analyze: step epok: no NVTX range is called so; want one of "data", "step"
