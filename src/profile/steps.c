@@ -415,7 +415,7 @@ static int find(struct search *s, const uint32_t *ops, uint64_t n_ops, const cha
     if (g)
         return take_group(s, g, out);
     out->method = MR_STEPS_PERIOD;
-    rc = mr_steps_period(s->rec, ops, n_ops, out);
+    rc = mr_steps_period(s->rec, s->place, ops, n_ops, out);
     if (!rc && out->n == 0) {
         out->method = MR_STEPS_NONE;
         out->confidence = 0;

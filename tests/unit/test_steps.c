@@ -428,6 +428,40 @@ static void by_period(void **state)
     }
 }
 
+/* A loader's threads copy and cast whenever they are ready, several batches ahead or none: the launching thread has the period. */
+static void by_period_of_a_thread(void **state)
+{
+    struct make m;
+    uint32_t random = 0;
+    char name[16];
+    (void)state;
+    make_begin(&m, PATH);
+    for (uint64_t i = 0; i < 40; i++) {
+        uint64_t at = 1000000 + i * 1000000;
+        m.tid = 100;
+        for (uint64_t k = 0; k < 12; k++) {
+            snprintf(name, sizeof name, "k%d", (int)k);
+            make_kernel(&m, 7, name, at + k * 50000, at + k * 50000 + 40000);
+        }
+        for (uint64_t n = test_u64(++random) % 12; n-- > 0;) {
+            uint64_t start = at + test_u64(++random) % 900000;
+            m.tid = 101 + (uint32_t)(n % 3);
+            make_copy(&m, 13, start, start + 3000, 1 << 20, MR_COPY_H2D, MR_MEM_PINNED);
+            make_kernel(&m, 13, test_u64(++random) % 2 ? "cast" : "pad", start + 3000, start + 5000);
+        }
+    }
+    make_end(&m);
+    struct mr_recording *rec = make_load(PATH);
+    struct mr_steps steps = steps_of(rec, NULL);
+    assert_int_equal(steps.method, MR_STEPS_PERIOD);
+    assert_int_equal(steps.n, 40);
+    assert_non_null(strstr(steps.how, "that one thread launches: 12 operations"));
+    assert_int_equal(steps.at[9].end_ns - steps.at[9].start_ns, 1000000);
+    mr_steps_free(&steps);
+    mr_recording_close(rec);
+    unlink(PATH);
+}
+
 static void no_steps(void **state)
 {
     struct make m;
@@ -631,6 +665,7 @@ int main(void)
         cmocka_unit_test(not_by_compilation),
         cmocka_unit_test(not_by_idle_names),
         cmocka_unit_test(by_period),
+        cmocka_unit_test(by_period_of_a_thread),
         cmocka_unit_test(no_steps),
         cmocka_unit_test(odd_ranges),
         cmocka_unit_test(blame),
