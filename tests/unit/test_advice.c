@@ -175,6 +175,30 @@ static void small_steps_and_copies(void **state)
     unlink(PATH);
 }
 
+/* A program that compiles in its third step: the two short ones before it are of the warming up, too. */
+static void warm_up(void **state)
+{
+    struct make m;
+    struct mr_advice *advice = NULL;
+    uint64_t at = 1000000;
+    (void)state;
+    make_begin(&m, PATH);
+    for (uint64_t i = 0; i < 40; i++) {
+        uint64_t ns = i == 2 ? 100000000 : 1000000;
+        make_range(&m, "step", at, at + ns);
+        make_kernel(&m, 7, "k", at + ns - 900000, at + ns);
+        at += ns;
+    }
+    make_end(&m);
+    struct mr_recording *rec = make_load(PATH);
+    assert_int_equal(mr_analyze(rec, NULL, &advice), 0);
+    assert_non_null(strstr(mr_advice_summary(advice), "of 1.000 ms)"));
+    assert_non_null(strstr(mr_advice_summary(advice), "; 37 steps after warming up"));
+    mr_advice_destroy(advice);
+    mr_recording_close(rec);
+    unlink(PATH);
+}
+
 static void pageable_both_ways(void **state)
 {
     struct make m;
@@ -829,6 +853,7 @@ int main(void)
         cmocka_unit_test(pageable_copies),
         cmocka_unit_test(pageable_both_ways),
         cmocka_unit_test(small_steps_and_copies),
+        cmocka_unit_test(warm_up),
         cmocka_unit_test(blocking_async),
         cmocka_unit_test(copy_on_compute_stream),
         cmocka_unit_test(starvation_by_ranges),
