@@ -53,8 +53,12 @@ static void tail(const struct mr_case *c, const struct mr_advice *advice, char *
         used += (size_t)snprintf(out + used, cap - used, "; first to mend: %s (saves %.1f%%)", most->rule,
                                  most->saving_percent);
     if ((look->rec->n_dropped || look->rec->n_lost_times) && used < cap)
-        snprintf(out + used, cap - used, "; %" PRIu64 " records were lost, so idle time is overstated",
-                 look->rec->n_dropped + look->rec->n_lost_times);
+        used += (size_t)snprintf(out + used, cap - used, "; %" PRIu64 " records were lost, so idle time is overstated",
+                                 look->rec->n_dropped + look->rec->n_lost_times);
+    if (look->rec->n_no_length && used < cap)
+        snprintf(out + used, cap - used,
+                 "; %" PRIu64 " records do not end after they begin, so idle time is overstated",
+                 look->rec->n_no_length);
 }
 
 #define SHORT_MS 0.1 /* a step of less is told in us: a loader's own steps take a few */
@@ -134,7 +138,7 @@ static void take(const struct mr_case *c, const char *rule, struct mr_judgement 
                  found                   ? ""
                  : j->verdict == MR_FINE ? ": fine"
                                          : ": cannot tell");
-    sure *= look->rec->n_dropped || look->rec->n_lost_times ? 0.5 : 1;
+    sure *= look->rec->n_dropped || look->rec->n_lost_times || look->rec->n_no_length ? 0.5 : 1;
     *out = (struct mr_finding){
         .rule = rule,
         .title = j->title,

@@ -42,6 +42,7 @@ static int op_of_row(struct mr_load *load, sqlite3_stmt *values, struct mr_rec_o
     }
     mr_load_span(values, OP_START, OP_END, &op->start_ns, &op->end_ns);
     now_end(load, op->end_ns);
+    load->recording->n_no_length += op->end_ns == op->start_ns;
     op->context = mr_load_u32(values, OP_CONTEXT);
     op->stream = mr_load_u32(values, OP_STREAM);
     op->api = mr_load_u32(values, OP_CORRELATION);

@@ -143,8 +143,8 @@ struct mr_recording {
     const char **strings; /* strings[0] is "" */
     uint32_t n_strings;
     struct mr_rec_op *ops;
-    uint64_t n_ops, n_lost_times, n_dropped;
-    struct mr_rec_api *apis; /* sorted by start */
+    uint64_t n_ops, n_lost_times, n_no_length, n_dropped; /* no length: their end is not after their start */
+    struct mr_rec_api *apis;                              /* sorted by start */
     uint64_t n_apis;
     uint32_t *op_of_api; /* indices of ops, a call's together */
     struct mr_rec_sync *syncs;

@@ -199,7 +199,9 @@ static void set_note(struct mr_table *table, const struct mr_recording *rec, con
             "Steps %s (confidence %.2f, %" PRIu64 " pauses left out). Compute: kernels, memsets, copies inside the "
             "device. Compute alone + copy hidden + copy exposed + idle = duration.%s%s",
             how, confidence, n_pauses, n_kernels == 0 ? " No kernels were recorded: idle time may be compute." : "",
-            rec->n_lost_times || rec->n_dropped ? " Records were lost: idle time is too high." : "");
+            rec->n_lost_times || rec->n_dropped || rec->n_no_length
+                ? " Records were lost or do not end after they begin: idle time is too high."
+                : "");
 }
 
 static int make(struct mr_recording *recording, const struct mr_report_opts *opts, struct mr_table **out)

@@ -256,6 +256,9 @@ int mr_timeline_notes(const struct mr_timeline *tl, struct mr_texts *out)
         rc = add_note(out, rec->n_lost_times, "device record has no times and is not shown",
                       "device records have no times and are not shown");
     if (rc == 0)
+        rc = add_note(out, rec->n_no_length, "device record does not end after it begins: it has no length",
+                      "device records do not end after they begin: they have no length");
+    if (rc == 0)
         rc = add_note(out, rec->n_unbalanced, "NVTX range is open or crosses another",
                       "NVTX ranges are open or cross each other");
     if (rc == 0)

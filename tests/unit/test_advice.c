@@ -175,6 +175,27 @@ static void small_steps_and_copies(void **state)
     unlink(PATH);
 }
 
+/* A clock that went back leaves kernels without length: idle time is then too high, which is said. */
+static void clock_goes_back(void **state)
+{
+    struct make m;
+    struct mr_advice *advice = NULL;
+    (void)state;
+    make_begin(&m, PATH);
+    for (uint64_t i = 0; i < 20; i++) {
+        uint64_t at = 1000000 + i * 1000000;
+        make_range(&m, "step", at, at + 1000000);
+        make_kernel(&m, 7, "k", at + 100000, i % 7 == 3 ? at + 50000 : at + 900000);
+    }
+    make_end(&m);
+    struct mr_recording *rec = make_load(PATH);
+    assert_int_equal(mr_analyze(rec, NULL, &advice), 0);
+    assert_non_null(strstr(mr_advice_summary(advice), "3 records do not end after they begin, so idle time is over"));
+    mr_advice_destroy(advice);
+    mr_recording_close(rec);
+    unlink(PATH);
+}
+
 /* A program that compiles in its third step: the two short ones before it are of the warming up, too. */
 static void warm_up(void **state)
 {
@@ -854,6 +875,7 @@ int main(void)
         cmocka_unit_test(pageable_both_ways),
         cmocka_unit_test(small_steps_and_copies),
         cmocka_unit_test(warm_up),
+        cmocka_unit_test(clock_goes_back),
         cmocka_unit_test(blocking_async),
         cmocka_unit_test(copy_on_compute_stream),
         cmocka_unit_test(starvation_by_ranges),
