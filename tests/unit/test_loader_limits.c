@@ -209,7 +209,7 @@ static void what_is_touched_is_what_is_said(void **state)
 static void closing_does_not_wait_for_latency(void **state)
 {
     (void)state;
-    struct mr_dataset *ds = open_set("synthetic:n=1000,shape=4,delay=10min");
+    struct mr_dataset *ds = open_set("synthetic:n=1000,shape=4,delay=5h");
     struct mr_loader_opts opts;
     mr_loader_opts_init(&opts);
     struct mr_loader *ld;
