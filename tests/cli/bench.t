@@ -1,3 +1,4 @@
+# Locks memory.
 # Copies: what is printed, the JSON's members, a chart that is XML.
 $ millrace bench transfer -d sim:h2d=2,d2h=2,latency=2us --max 64KiB --repeats 3 --plot t.svg
 sim; limit 2.00 GB/s to the device, 2.00 GB/s back
@@ -53,14 +54,14 @@ millrace bench transfer: --min is larger than --max
 $ millrace bench transfer -d sim:mem=64KiB --max 1MiB 2>&1 | cut -c 1-60
 millrace bench transfer: sim: out of device memory: asked fo
 # Streams: the ring overlaps what one stream does not.
-$ millrace bench streams -d sim:h2d=2,d2h=2,tflops=0.2 --size 1024 -n 12 --repeats 3 --plot s.svg
-sim: 12 times copy a 1024 x 1024 f32 matrix, multiply, copy back; medians of 3
+$ millrace bench streams -d sim:h2d=2,d2h=2,tflops=0.2 --size 256 -n 12 --repeats 3 --plot s.svg
+sim: 12 times copy a 256 x 256 f32 matrix, multiply, copy back; medians of 3
 alone: copies to the device [0-9.]+ ms, matrix products [0-9.]+ ms \(0.[012] Tflop/s\), copies back [0-9.]+ ms (re)
 lower bound: [0-9.]+ ms, the (matrix products|copies to the device|copies back) (re)
 ...
-  one stream +[0-9.]+ +[0-9.]+% +[0-9.]+x .* 0.000 +0.000 +12.0 MiB (re)
-  a stream for each input +.* +100 MiB (re)
-  ring of 3 buffers +.* +28.0 MiB (re)
+  one stream +[0-9.]+ +[0-9.]+% +[0-9.]+x .* 0.000 +0.000 +768 KiB (re)
+  a stream for each input +.* +6.25 MiB (re)
+  ring of 3 buffers +.* +1.75 MiB (re)
 ...
   This device is simulated: products take their time and compute nothing.
 $ python3 -c 'import sys, xml.dom.minidom as m; m.parse("s.svg")' && grep -c 'lower bound' s.svg
