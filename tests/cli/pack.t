@@ -71,6 +71,17 @@ classes:
       0  big dog        1  ####################
       1  cat            2  ########################################
 2
+# A bad sample is told with its file.
+$ printf 'no picture' >c/cat/0.png; millrace pack folder:c named -q
+millrace pack: sample 1: c/cat/0.png: 10 bytes that are no picture: want JPEG, PNG or WebP (--bad skip leaves such out)
+[1]
+$ mkdir t; printf 'no picture' >t/0.jpg; tar cf t/t.tar -C t 0.jpg; millrace pack tar:t/t.tar named2 -q
+millrace pack: sample 0: t/t.tar: 10 bytes that are no picture: want JPEG, PNG or WebP (--bad skip leaves such out)
+[1]
+# Not into a bucket.
+$ millrace pack idx:d s3://bucket/d
+millrace pack: s3://bucket/d: pack writes into a folder of this machine: want its path
+[2]
 # What cannot be packed.
 $ millrace pack idx:d z --resize 10
 millrace pack: --resize and --quality: the data set has no compressed pictures
