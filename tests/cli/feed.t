@@ -183,4 +183,9 @@ $ echo old >bad.jsonl; millrace feed d --quarantine bad.jsonl -q >/dev/null; ls 
 ls: cannot access 'bad.jsonl': No such file or directory
 [2]
 $ echo gone.jpg >l; millrace feed list:l,max-height=9,max-width=9 --collate pad --bad skip --quarantine bad.jsonl -q >/dev/null; grep -c gone.jpg bad.jsonl
+millrace feed: no good sample in a whole epoch of 1; the last: ./gone.jpg: cannot be opened: No such file or directory
 1
+# Nor does an endless run wait for one.
+$ millrace feed list:l,max-height=9,max-width=9 --collate pad --bad skip --time 1h -q
+millrace feed: no good sample in a whole epoch of 1; the last: ./gone.jpg: cannot be opened: No such file or directory
+[1]
