@@ -5,6 +5,9 @@ millrace profile: want "--" before the program: millrace profile [options] -- CM
 $ millrace profile -o x sh -- true
 millrace profile: sh: want "--" before the program: millrace profile [options] -- CMD...
 [2]
+$ millrace profile -f true -o x -- touch ran
+millrace profile: true: -f, --stats and other switches take no value here: leave it out
+[2]
 $ millrace profile --
 millrace profile: a program is missing after "--"
 [2]

@@ -338,6 +338,13 @@ static uint64_t longest(const struct part_look *look, const char *name)
     return os.end_ns - os.start_ns;
 }
 
+/* A part is made at its first record's end; that record, and what another thread began earlier, is in its time all the same. */
+static void check_none_is_before(const struct part_look *look)
+{
+    for (uint64_t i = 0; i < look->n[MR_PART_OS]; i++)
+        assert_true(os_of(look, i).start_ns >= look->header.start_ns);
+}
+
 static void test_files(void **state)
 {
     (void)state;
@@ -406,6 +413,7 @@ static void test_children(void **state)
     uint64_t n_forked = 0;
     for (int i = 0; i < n_looks; i++) {
         assert_false(looks[i].cut);
+        check_none_is_before(&looks[i]);
         if (calls_named(&looks[i], "waitpid", &os) > 0) {
             assert_int_equal(calls_named(&looks[i], "waitpid", &os), 3);
             assert_int_equal(calls_named(&looks[i], "usleep", &os), 2);
@@ -424,6 +432,7 @@ static void test_threshold(void **state)
     const char *const environment[] = {preload(), "MILLRACE_RECORD_OSRT_NS=20000000", NULL};
     assert_int_equal(record_run("MODE=threshold", TRACE, environment), 0);
     assert_true(calls_named(&looks[0], "usleep", &os) >= 1);
+    check_none_is_before(&looks[0]);
     for (uint64_t i = 0; i < looks[0].n[MR_PART_OS]; i++)
         assert_true(os_of(&looks[0], i).end_ns - os_of(&looks[0], i).start_ns >= 20000000);
 }
@@ -496,6 +505,7 @@ static void test_the_common_part(void **state)
     assert_int_equal(record_run("MODE=direct", TRACE, (const char *const[]){"MILLRACE_RECORD_OSRT_NS=100000000", NULL}),
                      0);
     assert_int_equal(looks[0].n[MR_PART_OS], 2);
+    check_none_is_before(&looks[0]);
     assert_int_equal(calls_named(&looks[0], "read", &os), 1);
     assert_int_equal(os.result, 77);
     assert_int_equal(os.bytes, 77);

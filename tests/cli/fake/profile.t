@@ -15,7 +15,7 @@ $ FAKE_CUPTI_NO_DEVICE=1 millrace profile -t cuda --gpu-metrics -o q -- fake_app
 millrace profile: warning: no GPU metrics are recorded: no process of the program made a context on a GPU
 # A killed program's records are there.
 $ millrace profile -t cuda -o k -- fake_app kill 3000 2>&1 | sed 's/[0-9.]* s, .*//'
-millrace profile: warning: 1 device records have lost their times
+millrace profile: warning: 1 device record has lost its times
 millrace profile: k.sqlite: .* records of 1 process in  (re)
 millrace profile: the program was killed by signal 9: at most the last 500 ms are missing
 # fork, exec, capture range.
