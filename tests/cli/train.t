@@ -63,6 +63,14 @@ $ for n in 20 47; do millrace train d --model softmax --max-steps $n --test none
 6
 1723
 3003
+# Rows that a killed run wrote behind its last checkpoint, the last by half, do not come twice.
+$ for f in csv jsonl; do run="millrace train d --model softmax -e 2 -c r.st --test none --log r.$f --log-every 10"; rm -f r.st; $run >/dev/null; cp r.$f whole.$f; $run -f --max-steps 40 >/dev/null; cp whole.$f r.$f; printf 'steps,3' >> r.$f; $run --resume >/dev/null; for i in whole r; do sed 's/"test_loss.*//' $i.$f | cut -d, -f1-5 > $i; done; cmp whole r && wc -l < r; done
+12
+11
+$ printf 'kind,epoch,step\nsteps,1,10\n' > r.csv; rm r.st; millrace train d --model softmax --max-steps 20 -c r.st --resume --test none --log r.csv --log-every 10 2>/dev/null >&2; cut -d, -f1-3 r.csv
+kind,epoch,step
+steps,1,10
+steps,1,20
 # Files that were cut off or changed, or are none.
 $ head -c 5000 e.st > cut.st; millrace train d --model mlp:20r -c cut.st --resume; head -c 40000 e.st > cut.st; millrace predict cut.st d
 (millrace train: cut.st: no checkpoint of this program: truncated.*) (re)
