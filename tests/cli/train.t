@@ -142,6 +142,12 @@ millrace train: model: layer 1: .* (re)
 $ millrace train d --model mlp:10q
 millrace train: model: mlp:10q: want widths with s, r, t or g behind, as mlp:300s,100r,50s
 [2]
+$ for m in mnist_cnn resnet18 mlp conv:8,q=3; do millrace train d --model $m; done
+millrace train: model 'mnist_cnn': no such model, and no layer (conv:8,relu,flatten,linear:10 is a list of them); did you mean mnist-cnn? there are softmax, mlp:300s,100r,50s, mnist-cnn, resnet20
+millrace train: model 'resnet18': no such model, and no layer (conv:8,relu,flatten,linear:10 is a list of them); did you mean resnet20? there are softmax, mlp:300s,100r,50s, mnist-cnn, resnet20
+millrace train: model 'mlp': no such model, and no layer (conv:8,relu,flatten,linear:10 is a list of them); there are softmax, mlp:300s,100r,50s, mnist-cnn, resnet20
+millrace train: model: layer 1: conv:q: no such option; there are n, k, s, p, bias
+[2]
 $ millrace train d --optimizer adam:beta=3
 millrace train: .*beta.* (re)
 [2]
