@@ -205,6 +205,14 @@ $ millrace bench optimizers d --models 'softmax|mlp:20r' --optimizers 'sgd:lr=0.
 4
 8
 4
+$ millrace bench optimizers d --models softmax --optimizers 'sgd:lr=1e-3|sgd:lr=1e-2|adam:lr=1e-3' --quick -n 40 --seed 1 --plot o.html | sed -n 's/^idx.*: \([0-9]* steps\),.*/\1/p'
+40 steps
+# Of equal accuracies the lower loss is best: the same, first slower and then faster, on one test sample.
+$ millrace synth digits one --n 300 --n-test 1 -q >/dev/null; millrace bench optimizers one --models softmax --optimizers 'adam:lr=3e-3|adam:lr=1e-2' -b 32 -n 80 --plot o.html | awk '/^  adam/ {print $1, $4, $7}'
+adam:lr=3e-3 100.00% 
+adam:lr=1e-2 100.00% best
+$ millrace bench batch-size d --model softmax --sizes 64 -e 1 --plot b.svg >/dev/null; grep -o '(train): softmax by adam' b.svg
+(train): softmax by adam
 $ millrace bench optimizers d --models 'mlp:50r' --optimizers 'sgd:lr=1e6|adam:lr=1e-3' -n 40 --plot o.svg | grep -c 'not finite at step'
 1
 $ millrace bench optimizers d --models softmax --optimizers adam:lr=1e-3 -n 79 --plot o.html --json > o.json; grep -A41 '"loss"' o.json | grep -c '[0-9],*$'; millrace train d --model softmax -o adam --lr 1e-3 -b 128 --max-steps 79 --log l.csv --log-every 1 -e 9 >/dev/null; tail -n 1 l.csv | awk -F, '{printf "%.4f\n", $4}' > want; sed -n 's/.*"last_loss": \([0-9.]*\),/\1/p' o.json | awk '{printf "%.4f\n", $1}' | cmp - want && echo last
