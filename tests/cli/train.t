@@ -63,6 +63,14 @@ $ for n in 20 47; do millrace train d --model softmax --max-steps $n --test none
 6
 1723
 3003
+# Rows that a killed run wrote behind its last checkpoint, the last by half, do not come twice.
+$ for f in csv jsonl; do run="millrace train d --model softmax -e 2 -c r.st --test none --log r.$f --log-every 10"; rm -f r.st; $run >/dev/null; cp r.$f whole.$f; $run -f --max-steps 40 >/dev/null; cp whole.$f r.$f; printf 'steps,3' >> r.$f; $run --resume >/dev/null; for i in whole r; do sed 's/"test_loss.*//' $i.$f | cut -d, -f1-5 > $i; done; cmp whole r && wc -l < r; done
+12
+11
+$ printf 'kind,epoch,step\nsteps,1,10\n' > r.csv; rm r.st; millrace train d --model softmax --max-steps 20 -c r.st --resume --test none --log r.csv --log-every 10 2>/dev/null >&2; cut -d, -f1-3 r.csv
+kind,epoch,step
+steps,1,10
+steps,1,20
 # Files that were cut off or changed, or are none.
 $ head -c 5000 e.st > cut.st; millrace train d --model mlp:20r -c cut.st --resume; head -c 40000 e.st > cut.st; millrace predict cut.st d
 (millrace train: cut.st: no checkpoint of this program: truncated.*) (re)
@@ -134,6 +142,12 @@ millrace train: model: layer 1: .* (re)
 $ millrace train d --model mlp:10q
 millrace train: model: mlp:10q: want widths with s, r, t or g behind, as mlp:300s,100r,50s
 [2]
+$ for m in mnist_cnn resnet18 mlp conv:8,q=3; do millrace train d --model $m; done
+millrace train: model 'mnist_cnn': no such model, and no layer (conv:8,relu,flatten,linear:10 is a list of them); did you mean mnist-cnn? there are softmax, mlp:300s,100r,50s, mnist-cnn, resnet20
+millrace train: model 'resnet18': no such model, and no layer (conv:8,relu,flatten,linear:10 is a list of them); did you mean resnet20? there are softmax, mlp:300s,100r,50s, mnist-cnn, resnet20
+millrace train: model 'mlp': no such model, and no layer (conv:8,relu,flatten,linear:10 is a list of them); there are softmax, mlp:300s,100r,50s, mnist-cnn, resnet20
+millrace train: model: layer 1: conv:q: no such option; there are n, k, s, p, bias
+[2]
 $ millrace train d --optimizer adam:beta=3
 millrace train: .*beta.* (re)
 [2]
@@ -191,6 +205,14 @@ $ millrace bench optimizers d --models 'softmax|mlp:20r' --optimizers 'sgd:lr=0.
 4
 8
 4
+$ millrace bench optimizers d --models softmax --optimizers 'sgd:lr=1e-3|sgd:lr=1e-2|adam:lr=1e-3' --quick -n 40 --seed 1 --plot o.html | sed -n 's/^idx.*: \([0-9]* steps\),.*/\1/p'
+40 steps
+# Of equal accuracies the lower loss is best: the same, first slower and then faster, on one test sample.
+$ millrace synth digits one --n 300 --n-test 1 -q >/dev/null; millrace bench optimizers one --models softmax --optimizers 'adam:lr=3e-3|adam:lr=1e-2' -b 32 -n 80 --plot o.html | awk '/^  adam/ {print $1, $4, $7}'
+adam:lr=3e-3 100.00% 
+adam:lr=1e-2 100.00% best
+$ millrace bench batch-size d --model softmax --sizes 64 -e 1 --plot b.svg >/dev/null; grep -o '(train): softmax by adam' b.svg
+(train): softmax by adam
 $ millrace bench optimizers d --models 'mlp:50r' --optimizers 'sgd:lr=1e6|adam:lr=1e-3' -n 40 --plot o.svg | grep -c 'not finite at step'
 1
 $ millrace bench optimizers d --models softmax --optimizers adam:lr=1e-3 -n 79 --plot o.html --json > o.json; grep -A41 '"loss"' o.json | grep -c '[0-9],*$'; millrace train d --model softmax -o adam --lr 1e-3 -b 128 --max-steps 79 --log l.csv --log-every 1 -e 9 >/dev/null; tail -n 1 l.csv | awk -F, '{printf "%.4f\n", $4}' > want; sed -n 's/.*"last_loss": \([0-9.]*\),/\1/p' o.json | awk '{printf "%.4f\n", $1}' | cmp - want && echo last

@@ -101,6 +101,10 @@ static void check_gradients(const char *model, uint32_t c, uint32_t h, enum mr_l
     void *params, *grads, *low;
     mr_net_flat(f.net, &params, &grads, &low);
     assert_null(low);
+    void *again;
+    mr_net_flat(f.net, &again, NULL, NULL); /* what is not wanted */
+    assert_ptr_equal(again, params);
+    mr_net_buffers(f.net, NULL, NULL);
     double *w = params;
     loss_of(&f);
     double *g = malloc(mr_net_n_params(f.net) * sizeof *g);
