@@ -93,7 +93,7 @@ millrace predict: warning: folder: dz.*: its class 0 is 'dog', that of the train
   sample  predicted   label
        0  dog 0
 
-32 samples in 0
+32 samples in [0-9]+ (re)
 $ millrace train folder:an -m flatten,linear:2 -t 'resize(8,8)' --test folder:dz
 millrace train: test set: folder: dz.*: its class 0 is 'dog', that of the training set 'cat': want the same classes (re)
 [1]
