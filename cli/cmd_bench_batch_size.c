@@ -279,15 +279,15 @@ static int draw(const struct bench *b)
     }
     for (int k = 0; k < N; k++)
         series[k] = (struct plot_series){names[k], x, y[k], b->n};
-    char subtitle[256], rate[96], time[64];
+    char subtitle[320], rate[96], time[64];
     snprintf(rate, sizeof rate, "Throughput; knee: %" PRIu64, b->size[b->knee].batch);
     snprintf(time, sizeof time, "Time to a test accuracy of %.4g%%", 100 * b->opts->target);
     struct plot_panel panels[] = {
         {rate, "batch size", "samples/s", NULL, series + RATE, 1, {0}, true, false, PLOT_BINARY},
         {"Memory", "batch size", "MiB", NULL, series + NET, 2, {0}, true, true, PLOT_BINARY},
         {time, "batch size", "s", NULL, series + TIME, 1, {0}, true, false, PLOT_BINARY}};
-    snprintf(subtitle, sizeof subtitle, "%.60s: %.40s by %.40s, device %s", b->data, b->opts->model, b->opts->optimizer,
-             b->device);
+    snprintf(subtitle, sizeof subtitle, "%.100s: %.40s by %.40s, device %s", b->data, b->opts->model,
+             b->opts->optimizer, b->device);
     return plot_write(&(struct plot){"Batch size", subtitle, panels, 3, NULL}, b->opts->plot);
 }
 

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define STEPS "20000"
 enum { MAX_NETS = 8, MAX_OPTIMIZERS = 20, POINTS = 40, TESTS = 10 };
 
 struct opts {
@@ -30,9 +31,9 @@ static const struct mr_option options[] = {
         .initial = "sgd:lr=0.1|momentum:lr=0.01|nesterov:lr=0.01|adagrad:lr=0.01|adadelta:lr=1|rmsprop:lr=1e-3|"
                    "adam:lr=1e-3|adamw:lr=1e-3|amsgrad:lr=1e-3|adamax:lr=2e-3|nadam:lr=1e-3|radam:lr=1e-3|lion:lr=1e-4",
         .help = "Optimizers, with | between"),
-    OPT("iterations", MR_OPT_UINT, iterations, .key = 'n', .initial = "20000", .min = POINTS, .max = 1e9,
-        .unit = "steps", .help = "Steps of each"),
-    OPT("quick", MR_OPT_FLAG, quick, .help = "400 steps of the perceptrons alone"),
+    OPT("iterations", MR_OPT_UINT, iterations, .key = 'n', .initial = STEPS, .min = POINTS, .max = 1e9, .unit = "steps",
+        .help = "Steps of each"),
+    OPT("quick", MR_OPT_FLAG, quick, .help = "The perceptrons alone, and 400 steps unless --iterations says otherwise"),
     OPT("batch-size", MR_OPT_UINT, batch_size, .key = 'b', .initial = "128", .min = 1, .max = 1 << 20,
         .unit = "samples", .help = "Samples in a batch"),
     OPT("device", MR_OPT_STRING, device, .key = 'd', .initial = "auto", .meta = "DEVICE", .help = "auto, cpu, cuda"),
@@ -156,7 +157,7 @@ static int run_all(struct bench *b)
 static int read_lists(struct bench *b)
 {
     const struct opts *o = b->opts;
-    b->iterations = o->quick ? 400 : o->iterations;
+    b->iterations = o->quick && o->iterations == strtoull(STEPS, NULL, 10) ? 400 : o->iterations;
     for (int i = 0;; i++) {
         char *model = bench_item(o->models, '|', i);
         if (!model)
@@ -200,15 +201,21 @@ static double ms_a_step(const struct curve *c)
     return c->steps ? 1e3 * c->seconds / (double)c->steps : NAN;
 }
 
-/* Which run of a net ended with the highest test accuracy, or the lowest loss without tests; -1: none. */
+/* The higher test accuracy, of equal ones the lower loss; without tests the lower loss. */
+static bool is_better(const struct curve *c, const struct curve *d)
+{
+    if (c->n_tests && d->n_tests && final_accuracy(c) != final_accuracy(d))
+        return final_accuracy(c) > final_accuracy(d);
+    return final_loss(c) < final_loss(d);
+}
+
+/* Which run of a net ended best; -1: none. */
 static int best_of(const struct net *net)
 {
     int best = -1;
     for (int k = 0; k < net->n; k++) {
-        const struct curve *c = &net->curve[k], *d = best < 0 ? c : &net->curve[best];
-        bool tested = c->n_tests && d->n_tests;
-        if (!c->failed && c->n_points &&
-            (best < 0 || (tested ? final_accuracy(c) > final_accuracy(d) : final_loss(c) < final_loss(d))))
+        const struct curve *c = &net->curve[k];
+        if (!c->failed && c->n_points && (best < 0 || is_better(c, &net->curve[best])))
             best = k;
     }
     return best;

@@ -178,8 +178,10 @@ const struct cli_command cli_predict = {
     .name = "predict",
     .summary = "Run a trained net over a data set: accuracy and predictions",
     .synopsis = "CHECKPOINT DATASET [options]",
-    .text = "Reads a checkpoint of millrace train, runs its net over the data set in order, prints the accuracy where "
-            "samples have labels, and the first predictions. The checkpoint says model, shapes and transform.",
+    .text =
+        "Reads a checkpoint of millrace train, runs its net over the data set in order, prints the accuracy where "
+        "samples have labels, and the first predictions. The checkpoint says model, shapes, transform and the names of "
+        "classes; labels of a data set that numbers the names otherwise are not looked at.",
     .options = options,
     .options_bytes = sizeof(struct predict_opts),
     .min_args = 2,

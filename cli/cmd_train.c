@@ -96,7 +96,7 @@ const struct mr_option train_options[] = {
         .help = "Go on from --checkpoint's file, from the start when there is none yet"),
     OPT("force", 'f', MR_OPT_FLAG, force, files, .help = "Begin anew although --checkpoint's file is there"),
     OPT("log", 0, MR_OPT_STRING, log, files, .meta = "FILE",
-        .help = "Write a row an epoch: FILE.csv or FILE.jsonl; with --resume behind those there"),
+        .help = "Write a row an epoch: FILE.csv or FILE.jsonl; with --resume behind those of the checkpoint's steps"),
     OPT("log-every", 0, MR_OPT_UINT, log_every, files, .initial = "0", .unit = "steps",
         .help = "and a row every so many steps; 0: none"),
     OPT("plot", 0, MR_OPT_STRING, plot, files, .meta = "FILE", .help = "Draw the curves: FILE.svg or FILE.html"),

@@ -69,6 +69,25 @@ static int find_labels(struct predict *p)
     return 0;
 }
 
+/* The net's classes are those of its training. Labels that number others are not looked at. */
+static int find_names(struct predict *p)
+{
+    const char *saved = checkpoint_get(p->from, "class_names");
+    char *own = NULL;
+    int rc = saved ? 0 : train_names_text(p->ds, &own);
+    if (rc == 0)
+        rc = train_names_parse(saved ? saved : own, &p->names, &p->n_names);
+    free(own);
+    if (rc < 0 || p->label < 0 || p->loss == MR_MSE)
+        return rc;
+    rc = train_names_check(p->ds, p->names, p->n_names, "the training");
+    if (rc != MR_ESTATE)
+        return rc;
+    cli_warn("%s: predictions only, its labels are not looked at", mr_last_error());
+    p->label = -1;
+    return 0;
+}
+
 int predict_open(struct predict *p, const char *dataset)
 {
     const char *chain = p->opts->transform ? p->opts->transform : checkpoint_get(p->from, "test_transform");
@@ -96,6 +115,8 @@ int predict_open(struct predict *p, const char *dataset)
         return rc;
     p->classes = train_outputs(p->net); /* a list of layers says itself how many */
     rc = find_labels(p);
+    if (rc == 0)
+        rc = find_names(p);
     if (rc < 0)
         return rc;
     p->outputs = calloc(p->batch_size, p->classes * sizeof *p->outputs);
@@ -122,6 +143,7 @@ void predict_close(struct predict *p)
         mr_stream_destroy(p->stream);
     if (p->dev)
         mr_device_close(p->dev);
+    train_names_free(p->names, p->n_names);
     free(p->outputs);
     free(p->labels);
 }

@@ -54,24 +54,31 @@ bool predict_takes_labels(enum mr_dtype dtype)
     return dtype == MR_U8 || dtype == MR_I32 || dtype == MR_I64;
 }
 
-static const char *name_of(const struct predict *p, uint32_t k, char buf[16])
+/* NULL: it has none. */
+static const char *name_of(const struct predict *p, int64_t k)
 {
-    const char *name = mr_dataset_class_name(p->ds, k);
-    snprintf(buf, 16, "%u", k);
+    return k >= 0 && k < p->n_names ? p->names[k] : NULL;
+}
+
+static const char *call(const struct predict *p, int64_t k, char buf[24])
+{
+    const char *name = name_of(p, k);
+    snprintf(buf, 24, "%" PRId64, k);
     return name ? name : buf;
 }
 
 static void print_row(struct predict *p, uint64_t index, const int64_t *label, const struct ranked *top, uint32_t n)
 {
-    char *text = NULL, buf[16], known[24] = "";
+    char *text = NULL, buf[24], known[64] = "";
     size_t bytes;
     FILE *out = open_memstream(&text, &bytes);
     for (uint32_t i = 0; out && i < n; i++)
-        fprintf(out, "%s%.40s %.4f", i ? ", " : "", name_of(p, top[i].label, buf), top[i].score);
+        fprintf(out, "%s%.40s %.4f", i ? ", " : "", call(p, top[i].label, buf), top[i].score);
     if (out)
         fclose(out);
     if (label)
-        snprintf(known, sizeof known, "%" PRId64 "%s", *label, (uint64_t)*label == top[0].label ? "" : " (wrong)");
+        snprintf(known, sizeof known, "%.40s%s", call(p, *label, buf),
+                 (uint64_t)*label == top[0].label ? "" : " (wrong)");
     cli_table_row(p->table, "%" PRIu64 "\t%s\t%s", index, text ? text : "(out of memory)", known);
     free(text);
 }
@@ -89,7 +96,7 @@ static void json_row(struct predict *p, uint64_t index, const int64_t *label, co
     for (uint32_t i = 0; i < n; i++) {
         mr_json_object(p->json, NULL);
         mr_json_uint(p->json, "class", top[i].label);
-        mr_json_string(p->json, "name", mr_dataset_class_name(p->ds, top[i].label));
+        mr_json_string(p->json, "name", name_of(p, top[i].label));
         mr_json_double(p->json, "score", top[i].score);
         mr_json_object_end(p->json);
     }

@@ -204,6 +204,20 @@ static int same_shape(const struct train_data *d)
     return mr_error_set(MR_ESHAPE, "test set: samples are %s, those of the training set %s: want the same", two, one);
 }
 
+static int same_names(const struct train_data *d)
+{
+    char *text, **names = NULL;
+    uint32_t n = 0;
+    int rc = train_names_text(d->ds, &text);
+    if (rc == 0)
+        rc = train_names_parse(text, &names, &n);
+    if (rc == 0)
+        rc = train_names_check(d->test, names, n, "the training set");
+    train_names_free(names, n);
+    free(text);
+    return rc == MR_ESTATE ? mr_error_set(MR_ESTATE, "test set: %s: want the same classes", mr_last_error()) : rc;
+}
+
 static int open_device(struct train_data *d)
 {
     int rc = mr_device_open(d->opts->device, &d->dev);
@@ -244,7 +258,7 @@ int train_data_open(struct train_data *d, const char *dataset, const struct trai
         rc = train_loader_open(d, true, NULL, NULL, &d->test_loader);
     if (rc == 0 && d->test_loader)
         rc = same_shape(d);
-    return rc;
+    return rc == 0 && d->test && d->opts->loss != MR_MSE ? same_names(d) : rc;
 }
 
 void train_data_close(struct train_data *d)

@@ -6,6 +6,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 struct log {
     FILE *file;
@@ -16,6 +18,48 @@ struct log {
 
 static const char heads[] =
     "kind,epoch,step,loss,accuracy,test_loss,test_accuracy,seconds,lr,samples_per_s,data_wait\n";
+
+/* The step of a row; 0: it is none. */
+static uint64_t row_step(const char *line)
+{
+    unsigned long long step = 0;
+    const char *at = strstr(line, "\"step\"");
+    bool found = at ? sscanf(at, "\"step\" : %llu", &step) == 1 : sscanf(line, "%*[a-z],%*u,%llu", &step) == 1;
+    return found ? step : 0;
+}
+
+/* A killed run has written rows of steps that the checkpoint does not have, and perhaps half a row: they come again. Leaves the file at its
+ * end. Returns 0 or -1 (errno). */
+static int drop_rows(FILE *file, uint64_t after)
+{
+    struct stat st;
+    char *line = NULL;
+    size_t room = 0;
+    ssize_t n;
+    off_t keep = 0;
+    if (fstat(fileno(file), &st) != 0)
+        return -1;
+    if (!S_ISREG(st.st_mode)) /* a pipe: nothing to read */
+        return 0;
+    while ((n = getline(&line, &room, file)) > 0 && line[n - 1] == '\n' && row_step(line) <= after)
+        keep += n;
+    free(line);
+    return ferror(file) || fseeko(file, keep, SEEK_SET) != 0 || ftruncate(fileno(file), keep) != 0 ? -1 : 0;
+}
+
+static FILE *open_file(const char *path, const struct train *t)
+{
+    FILE *file = t->opts->resume ? fopen(path, "r+") : NULL;
+    if (!file && (!t->opts->resume || errno == ENOENT))
+        return fopen(path, "w");
+    if (file && drop_rows(file, t->step) != 0) {
+        int errnum = errno;
+        fclose(file);
+        errno = errnum;
+        return NULL;
+    }
+    return file;
+}
 
 int train_log_open(struct train *t)
 {
@@ -30,7 +74,7 @@ int train_log_open(struct train *t)
     if (!log)
         return cli_fail("out of memory");
     log->json = cli_ends_in(path, ".jsonl");
-    log->file = fopen(path, t->opts->resume ? "a" : "w");
+    log->file = open_file(path, t);
     if (!log->file) {
         int errnum = errno;
         free(log);
@@ -38,7 +82,7 @@ int train_log_open(struct train *t)
     }
     log->sums = t->sums; /* a resumed epoch's so far: rows begin behind them */
     t->log = log;
-    if (!log->json && fseek(log->file, 0, SEEK_END) == 0 && ftell(log->file) == 0)
+    if (!log->json && ftello(log->file) == 0)
         fputs(heads, log->file);
     return CLI_OK;
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define STATE_BYTES 4096
+#define MAX_NAMES   (8u << 20) /* bytes: a head is not to pass what is read of one */
 
 /* Host copies of everything that a checkpoint writes. */
 struct copies {
@@ -173,6 +174,17 @@ static int set_config(struct checkpoint *c, const struct train *t)
     return rc;
 }
 
+/* For whom the data set that is predicted does not say them, or numbers them otherwise. */
+static int set_names(struct checkpoint *c, const struct train *t)
+{
+    char *text;
+    int rc = train_names_text(t->data->ds, &text);
+    if (rc == 0 && text && strlen(text) <= MAX_NAMES)
+        rc = checkpoint_set(c, "class_names", "%s", text);
+    free(text);
+    return rc;
+}
+
 static int set_keys(struct checkpoint *c, struct train *t)
 {
     char buf[5][512];
@@ -185,6 +197,8 @@ static int set_keys(struct checkpoint *c, struct train *t)
         rc = checkpoint_set(c, common[i].key, "%s", common[i].text);
     if (rc == 0)
         rc = checkpoint_set(c, "test_transform", "%s", t->data->test_chain_text);
+    if (rc == 0)
+        rc = set_names(c, t);
     if (rc == 0)
         rc = set_config(c, t);
     return rc == 0 ? set_progress(c, t) : rc;

@@ -91,7 +91,8 @@ MR_API uint64_t mr_net_n_params(const struct mr_net *net);
 MR_API uint64_t mr_net_memory(const struct mr_net *net);
 
 /* The flat buffers, in the device's memory: f32, or f64 for MR_F64. For bf16 and fp16: [out] of low_precision, the parameters'
- * copy that the products read and an optimizer refreshes; NULL otherwise. They stay where they are as long as the net lives. */
+ * copy that the products read and an optimizer refreshes; NULL otherwise. They stay where they are as long as the net lives. NULL: not
+ * wanted. */
 MR_API void mr_net_flat(struct mr_net *net, void **params, void **grads, void **low_precision);
 
 /* Puts values of the caller's, in host memory and f32 (f64 for MR_F64), into the flat buffers; the low precision copy follows
@@ -100,7 +101,7 @@ MR_API void mr_net_flat(struct mr_net *net, void **params, void **grads, void **
 MR_API int mr_net_set(struct mr_net *net, const void *params, const void *buffers);
 
 /* Running statistics of batch-norm and the like: flat too, saved with a model but not stepped. [out] count: elements, with gaps;
- * 0: none. */
+ * 0: none. NULL: not wanted. */
 MR_API void mr_net_buffers(struct mr_net *net, void **buffers, uint64_t *count);
 MR_API const struct mr_net_param *mr_net_buffer_get(const struct mr_net *net, uint32_t i);
 
@@ -142,6 +143,12 @@ struct mr_net_batch {
 };
 /* Returns 0, MR_ESHAPE (n, or a dtype, and what is wanted), MR_EMISUSE without input or labels, MR_EDEVICE, -ENOMEM. */
 MR_API int mr_net_train(struct mr_net *net, const struct mr_net_batch *batch, struct mr_stream *stream);
+/*
+ * Before the first pass: a training pass over zeros, max_batch of them, so that libraries load their kernels and choose how to
+ * compute now (some 0.2 s on a GPU) and not in the first step. Parameters, running statistics, totals and draws are as without
+ * it; the gradients are 0 and the count of passes is 0 afterwards. Blocks. Returns 0, MR_EMISUSE, MR_EDEVICE, -ENOMEM.
+ */
+MR_API int mr_net_warm_up(struct mr_net *net, struct mr_stream *stream);
 /* Of the passes that are enqueued after this. Returns 0, MR_EMISUSE, MR_EDEVICE. */
 MR_API int mr_net_set_step(struct mr_net *net, uint64_t step, struct mr_stream *stream);
 

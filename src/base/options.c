@@ -64,7 +64,8 @@ static int distance(const char *a, const char *b)
 const char *mr_nearest(const char *word, const char *const *words)
 {
     const char *best = NULL;
-    int least = MR_MAX((int)strlen(word) / 3, 1) + 1; /* farther than this is another word, not a slip */
+    int n = (int)strlen(word),
+        least = MR_MIN(MR_MAX(n / 3, 1) + 1, n); /* farther than this is another word, not a slip */
     for (; *words; words++) {
         int d = distance(word, *words);
         if (d < least) {

@@ -75,6 +75,20 @@ static int no_such(const struct mr_model_builder *b, const char *item)
     return mr_error_no_such(item, names, "", "model: layer %u: '%.40s': no such layer", b->number, item);
 }
 
+/* A single word that is no layer is meant as a model. */
+static int check_word(const char *model)
+{
+    static const char *const models[] = {"softmax", "mlp:300s,100r,50s", "mnist-cnn", "resnet20", NULL};
+    if (!model[0] || strpbrk(model, ",:{"))
+        return 0;
+    for (size_t i = 0; i < MR_COUNT(known); i++)
+        if (!strcmp(model, known[i].name))
+            return 0;
+    return mr_error_no_such(
+        model, models, "",
+        "model '%.40s': no such model, and no layer (conv:8,relu,flatten,linear:10 is a list of them)", model);
+}
+
 /* "conv:32,k=3", which is cut up. */
 static int add_layer(struct mr_model_builder *b, char *item)
 {
@@ -195,7 +209,7 @@ static int model_text(const struct mr_net *net, char *out, size_t cap)
         return mr_error_set(MR_ELIMIT, "model: more than %zu bytes", cap);
     else
         snprintf(out, cap, "%s", model);
-    return 0;
+    return check_word(out);
 }
 
 int mr_model_build(struct mr_net *net)

@@ -257,13 +257,18 @@ uint64_t mr_net_memory(const struct mr_net *net)
 
 void mr_net_flat(struct mr_net *net, void **params, void **grads, void **low_precision)
 {
-    *params = net->params;
-    *grads = net->grads;
-    *low_precision = net->low;
+    if (params)
+        *params = net->params;
+    if (grads)
+        *grads = net->grads;
+    if (low_precision)
+        *low_precision = net->low;
 }
 
 void mr_net_buffers(struct mr_net *net, void **buffers, uint64_t *count)
 {
-    *buffers = net->buffers;
-    *count = net->n_flat_buffers;
+    if (buffers)
+        *buffers = net->buffers;
+    if (count)
+        *count = net->n_flat_buffers;
 }

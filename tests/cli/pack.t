@@ -38,7 +38,7 @@ millrace pack: mine/shard-N.tar: the data set reads it, and --force would remove
 3
 # Killed at whatever moment, it goes on to the same end.
 $ millrace synth npy x.npy --n 400 --shape 25000 --classes 3 -q >/dev/null; millrace pack npy:x.npy,labels=x-labels.npy whole --shard-count 10 -q >/dev/null
-$ for t in 0.02 0.05 0.1 0.2; do timeout -s KILL $t millrace pack npy:x.npy,labels=x-labels.npy k --shard-count 10 -q >/dev/null 2>&1; done; if [ -e k/XXH64SUMS ] && [ ! -e k/pack.state ]; then rm k/XXH64SUMS; else millrace pack npy:x.npy,labels=x-labels.npy k --shard-count 10 -q >/dev/null; cmp whole/XXH64SUMS k/XXH64SUMS; fi
+$ for t in 0.02 0.05 0.1 0.2; do millrace pack npy:x.npy,labels=x-labels.npy k --shard-count 10 -q >/dev/null & sleep $t; kill -9 $!; wait $!; done 2>/dev/null; if [ -e k/XXH64SUMS ] && [ ! -e k/pack.state ]; then rm k/XXH64SUMS; else millrace pack npy:x.npy,labels=x-labels.npy k --shard-count 10 -q >/dev/null; cmp whole/XXH64SUMS k/XXH64SUMS; fi
 $ ls k | grep -c -e part -e state
 0
 [1]

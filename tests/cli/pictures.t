@@ -82,3 +82,18 @@ $ millrace synth photos few --n 4 --classes 2 -q >/dev/null; for d in few few/cl
 # Photos by the residual net, channels last as they are decoded: it learns what it sees.
 $ millrace synth photos ph --n 48 --classes 2 -q >/dev/null && millrace train folder:ph --model resnet20 -t 'resize(20),center_crop(16,16)' -b 16 -e 3 --lr 0.003 --json > ph.json; sed -n 's/^      "loss": \(.*\),/\1/p' ph.json | awk 'NR==1 {a=$1} {b=$1} END {print NR, b<a}'
 3 1
+# Names of classes are the training's, whatever numbers another data set gives its own; labels that number others are not looked at.
+$ printf '%s\n' 'import struct,zlib,os,sys' 'def png(path,shade):' ' c=lambda k,d:struct.pack(">I",len(d))+k+d+struct.pack(">I",zlib.crc32(k+d))' ' os.makedirs(os.path.dirname(path),exist_ok=True)' ' open(path,"wb").write(b"\x89PNG\r\n\x1a\n"+c(b"IHDR",struct.pack(">IIBBBBB",8,8,8,2,0,0,0))+c(b"IDAT",zlib.compress((b"\0"+bytes([shade]*24))*8))+c(b"IEND",b""))' 'for i in range(16):' ' png("an/cat/%d.png"%i,200+i)' ' png("an/dog/%d.png"%i,i)' ' png("dz/dog/%d.png"%i,i)' ' png("dz/emu/%d.png"%i,90)' ' png("uk/%d.png"%i,i)' > png.py; python3 png.py
+$ millrace train folder:an -m flatten,linear:2 -o adam:lr=0.03 -e 10 -b 8 -c an.st -t 'resize(8,8)' --json | sed -n 's/^  "best_accuracy"/best/p'; millrace predict an.st folder:an -n 1 -k 2 | sed -n 2p; millrace predict an.st folder:uk -n 1 | sed -n 2p
+best: 1,
+(       0  cat 0.[0-9]*, dog 0.[0-9]*  cat) (re)
+(       0  dog 0.[0-9]*) (re)
+$ millrace predict an.st folder:dz -n 1 | cut -d. -f1
+millrace predict: warning: folder: dz.*: its class 0 is 'dog', that of the training 'cat': predictions only, its labels are not looked at (re)
+  sample  predicted   label
+       0  dog 0
+
+32 samples in 0
+$ millrace train folder:an -m flatten,linear:2 -t 'resize(8,8)' --test folder:dz
+millrace train: test set: folder: dz.*: its class 0 is 'dog', that of the training set 'cat': want the same classes (re)
+[1]

@@ -32,8 +32,8 @@ millrace train: the accuracy of 100% was not reached
 $ tail_of() { python3 -c 'import sys,hashlib;b=open(sys.argv[1],"rb").read();n=int.from_bytes(b[:8],"little");print(hashlib.sha256(b[8+n:]).hexdigest())' $1; }; m='conv:4,k=3,s=3,batchnorm,relu,flatten,dropout:0.3,linear:10'; for o in '-w 1 --threads 1' '-w 2 --threads 2' '-w 4 --threads 3 -p 2' '-w 2 --seed 5'; do millrace train d --model "$m" -o nadam -e 1 $o -c w.st -f >/dev/null; tail_of w.st; done | uniq -c | awk '{print $1}'
 3
 1
-# Killed in mid-epoch and resumed: the parameters of a run that was not.
-$ tail_of() { python3 -c 'import sys,hashlib;b=open(sys.argv[1],"rb").read();n=int.from_bytes(b[:8],"little");print(hashlib.sha256(b[8+n:]).hexdigest())' $1; }; run="millrace train d --model conv:8,relu,flatten,dropout:0.3,linear:10 -o adam -e 4 --seed 3 -b 16 --schedule plateau:0.5/patience=0"; $run -c whole.st >/dev/null; for try in 1 2 3; do rm -f part.st; $run -c part.st --checkpoint-every 7 >/dev/null & pid=$!; n=0; while [ ! -s part.st ] && [ $n -lt 1000 ]; do sleep 0.02; n=$((n + 1)); done; sleep 0.0$((try * 3)); kill -9 $pid; wait $pid; step=$($run -c part.st --resume --json | sed -n 's/^  "resumed_from_step": \([0-9]*\),/\1/p'); [ "$(tail_of part.st)" = "$(tail_of whole.st)" ] && [ "$step" -gt 0 ] && [ "$step" -lt 752 ] && echo same; done 2>/dev/null
+# Killed in mid-epoch (one that was quicker is begun again) and resumed: the parameters of a run that was not.
+$ tail_of() { python3 -c 'import sys,hashlib;b=open(sys.argv[1],"rb").read();n=int.from_bytes(b[:8],"little");print(hashlib.sha256(b[8+n:]).hexdigest())' $1; }; run="millrace train d --model conv:8,relu,flatten,dropout:0.3,linear:10 -o adam -e 4 --seed 3 -b 16 --schedule plateau:0.5/patience=0"; $run -c whole.st >/dev/null; for try in 1 2 3; do for again in 1 2 3 4 5; do rm -f part.st; $run -c part.st --checkpoint-every 7 >/dev/null & pid=$!; n=0; while [ ! -s part.st ] && [ $n -lt 5000 ]; do sleep 0.02; n=$((n + 1)); done; sleep 0.0$((try * 3)); kill -9 $pid; wait $pid; step=$($run -c part.st --resume --json | sed -n 's/^  "resumed_from_step": \([0-9]*\),/\1/p'); [ "$step" -lt 752 ] && break; done; [ "$(tail_of part.st)" = "$(tail_of whole.st)" ] && [ "$step" -gt 0 ] && [ "$step" -lt 752 ] && echo same; done 2>/dev/null
 same
 same
 same
@@ -63,6 +63,14 @@ $ for n in 20 47; do millrace train d --model softmax --max-steps $n --test none
 6
 1723
 3003
+# Rows that a killed run wrote behind its last checkpoint, the last by half, do not come twice.
+$ for f in csv jsonl; do run="millrace train d --model softmax -e 2 -c r.st --test none --log r.$f --log-every 10"; rm -f r.st; $run >/dev/null; cp r.$f whole.$f; $run -f --max-steps 40 >/dev/null; cp whole.$f r.$f; printf 'steps,3' >> r.$f; $run --resume >/dev/null; for i in whole r; do sed 's/"test_loss.*//' $i.$f | cut -d, -f1-5 > $i; done; cmp whole r && wc -l < r; done
+12
+11
+$ printf 'kind,epoch,step\nsteps,1,10\n' > r.csv; rm r.st; millrace train d --model softmax --max-steps 20 -c r.st --resume --test none --log r.csv --log-every 10 2>/dev/null >&2; cut -d, -f1-3 r.csv
+kind,epoch,step
+steps,1,10
+steps,1,20
 # Files that were cut off or changed, or are none.
 $ head -c 5000 e.st > cut.st; millrace train d --model mlp:20r -c cut.st --resume; head -c 40000 e.st > cut.st; millrace predict cut.st d
 (millrace train: cut.st: no checkpoint of this program: truncated.*) (re)
@@ -103,7 +111,7 @@ $ millrace synth npy v --n 64 --shape 20 -q >/dev/null; millrace predict p.st np
 millrace predict: p.st: its model takes samples of 1x28x28 nchw .channels, height, width., the data set gives .*\[20\] (re)
 [1]
 # An interrupt in a test pass ends the run behind it: no epoch of a checkpoint is without its test.
-$ millrace train d --model softmax -e 1 -w 1 -p 1 --test 'synthetic:n=20000,shape=28x28,dtype=u8,classes=10,delay=200ms' -c i.st --log i.csv --log-every 1 >/dev/null 2>&1 & for i in $(seq 1000); do grep -qs '^steps,1,46' i.csv && break; sleep 0.02; done; sleep 0.2; kill -TERM $!; wait $!; echo $?; head -c 20000 i.st | tr , '\n' | grep -ac -e 'test_accuracy.*[0-9]' -e 'test_accuracy.*null'
+$ millrace train d --model softmax -e 1 -w 1 -p 1 --test 'synthetic:n=20000,shape=28x28,dtype=u8,classes=10,delay=200ms' -c i.st --log i.csv --log-every 1 >/dev/null 2>&1 & for i in $(seq 5000); do grep -qs '^steps,1,46' i.csv && break; sleep 0.02; done; sleep 0.2; kill -TERM $!; wait $!; echo $?; head -c 20000 i.st | tr , '\n' | grep -ac -e 'test_accuracy.*[0-9]' -e 'test_accuracy.*null'
 1
 1
 # MNIST's folder without its test files is trained on without a test; with damaged ones it is not.
@@ -133,6 +141,12 @@ millrace train: model: layer 1: .* (re)
 [1]
 $ millrace train d --model mlp:10q
 millrace train: model: mlp:10q: want widths with s, r, t or g behind, as mlp:300s,100r,50s
+[2]
+$ for m in mnist_cnn resnet18 mlp conv:8,q=3; do millrace train d --model $m; done
+millrace train: model 'mnist_cnn': no such model, and no layer (conv:8,relu,flatten,linear:10 is a list of them); did you mean mnist-cnn? there are softmax, mlp:300s,100r,50s, mnist-cnn, resnet20
+millrace train: model 'resnet18': no such model, and no layer (conv:8,relu,flatten,linear:10 is a list of them); did you mean resnet20? there are softmax, mlp:300s,100r,50s, mnist-cnn, resnet20
+millrace train: model 'mlp': no such model, and no layer (conv:8,relu,flatten,linear:10 is a list of them); there are softmax, mlp:300s,100r,50s, mnist-cnn, resnet20
+millrace train: model: layer 1: conv:q: no such option; there are n, k, s, p, bias
 [2]
 $ millrace train d --optimizer adam:beta=3
 millrace train: .*beta.* (re)
@@ -191,6 +205,14 @@ $ millrace bench optimizers d --models 'softmax|mlp:20r' --optimizers 'sgd:lr=0.
 4
 8
 4
+$ millrace bench optimizers d --models softmax --optimizers 'sgd:lr=1e-3|sgd:lr=1e-2|adam:lr=1e-3' --quick -n 40 --seed 1 --plot o.html | sed -n 's/^idx.*: \([0-9]* steps\),.*/\1/p'
+40 steps
+# Of equal accuracies the lower loss is best: the same, first slower and then faster, on one test sample.
+$ millrace synth digits one --n 300 --n-test 1 -q >/dev/null; millrace bench optimizers one --models softmax --optimizers 'adam:lr=3e-3|adam:lr=1e-2' -b 32 -n 80 --plot o.html | awk '/^  adam/ {print $1, $4, $7}'
+adam:lr=3e-3 100.00% 
+adam:lr=1e-2 100.00% best
+$ millrace bench batch-size d --model softmax --sizes 64 -e 1 --plot b.svg >/dev/null; grep -o '(train): softmax by adam' b.svg
+(train): softmax by adam
 $ millrace bench optimizers d --models 'mlp:50r' --optimizers 'sgd:lr=1e6|adam:lr=1e-3' -n 40 --plot o.svg | grep -c 'not finite at step'
 1
 $ millrace bench optimizers d --models softmax --optimizers adam:lr=1e-3 -n 79 --plot o.html --json > o.json; grep -A41 '"loss"' o.json | grep -c '[0-9],*$'; millrace train d --model softmax -o adam --lr 1e-3 -b 128 --max-steps 79 --log l.csv --log-every 1 -e 9 >/dev/null; tail -n 1 l.csv | awk -F, '{printf "%.4f\n", $4}' > want; sed -n 's/.*"last_loss": \([0-9.]*\),/\1/p' o.json | awk '{printf "%.4f\n", $1}' | cmp - want && echo last

@@ -328,6 +328,9 @@ static void nearest_word(void **state)
     assert_string_equal(mr_nearest("insepct", words), "inspect");
     assert_null(mr_nearest("train", words));
     assert_null(mr_nearest("", words));
+    static const char *const letters[] = {"n", "k", "bias", NULL};
+    assert_null(mr_nearest("q", letters)); /* no letter of it is right */
+    assert_string_equal(mr_nearest("nk", letters), "n");
 }
 
 int main(void)
