@@ -2,6 +2,7 @@
 #include "feed.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 static double ms(uint64_t ns)
@@ -288,6 +289,19 @@ static void print_consumer(const struct feed_result *r)
                cli_time(r->step_ns, a));
 }
 
+static void print_one_bad(const struct mr_bad_sample *bad)
+{
+    char *text = NULL;
+    bool named = strncmp(bad->reason, bad->file, strlen(bad->file)) == 0 && bad->offset == 0;
+    int n = named ? asprintf(&text, "sample %" PRIu64 ": %s", bad->index, bad->reason)
+                  : asprintf(&text, "sample %" PRIu64 " (%s at %" PRIu64 "): %s", bad->index, bad->file, bad->offset,
+                             bad->reason);
+    if (n < 0)
+        return;
+    printf("    %s\n", cli_printable(text));
+    free(text);
+}
+
 static void print_bad(const struct feed *feed)
 {
     struct mr_bad_sample bad;
@@ -295,10 +309,7 @@ static void print_bad(const struct feed *feed)
         return;
     printf("\n  %" PRIu64 " bad sample%s:\n", feed->result.stats.bad_samples, cli_s(feed->result.stats.bad_samples));
     for (uint64_t i = 0; i < 10 && mr_loader_bad(feed->ld, i, &bad); i++)
-        if (strncmp(bad.reason, bad.file, strlen(bad.file)) == 0 && bad.offset == 0)
-            printf("    sample %" PRIu64 ": %s\n", bad.index, bad.reason); /* the reason begins with the file */
-        else
-            printf("    sample %" PRIu64 " (%s at %" PRIu64 "): %s\n", bad.index, bad.file, bad.offset, bad.reason);
+        print_one_bad(&bad);
     if (feed->result.stats.bad_samples > 10)
         printf("    ... and %" PRIu64 " more: %s%s\n", feed->result.stats.bad_samples - 10,
                feed->opts->quarantine ? "all are in " : "--quarantine FILE lists all",

@@ -54,6 +54,7 @@ static const struct cli_command *find_words(int argc, char **argv, int *used)
 
 static void message(const char *kind, const char *fmt, va_list args)
 {
+    char *text = NULL;
     if (!kind[0] && !first_error[0]) {
         va_list again;
         va_copy(again, args);
@@ -62,8 +63,10 @@ static void message(const char *kind, const char *fmt, va_list args)
     }
     fflush(stdout);
     fprintf(stderr, "millrace%s%s: %s", running[0] ? " " : "", running, kind);
-    vfprintf(stderr, fmt, args);
-    fputc('\n', stderr);
+    if (vasprintf(&text, fmt, args) < 0)
+        text = NULL;
+    fprintf(stderr, "%s\n", text ? cli_printable(text) : "out of memory");
+    free(text);
 }
 
 int cli_fail(const char *fmt, ...)
@@ -103,9 +106,11 @@ void cli_warn(const char *fmt, ...)
 
 static void take_log(void *user, enum mr_log_level level, const char *text)
 {
+    char *copy = !cli.quiet && (int)level >= cli.log_level ? strdup(text) : NULL;
     (void)user;
-    if (!cli.quiet && (int)level >= cli.log_level)
-        fprintf(stderr, "millrace %s: %s: %s\n", running, cli_log_levels[level], text);
+    if (copy)
+        fprintf(stderr, "millrace %s: %s: %s\n", running, cli_log_levels[level], cli_printable(copy));
+    free(copy);
 }
 
 static uint64_t interrupted_ns;

@@ -58,6 +58,14 @@ struct cli_table *cli_table_create(const char *heads)
     return table;
 }
 
+char *cli_printable(char *text)
+{
+    for (char *p = text; *p; p++)
+        if (((unsigned char)*p < ' ' && *p != '\t') || *p == 127)
+            *p = '?';
+    return text;
+}
+
 void cli_table_row(struct cli_table *table, const char *fmt, ...)
 {
     va_list args;
@@ -70,7 +78,7 @@ void cli_table_row(struct cli_table *table, const char *fmt, ...)
     if (n < 0)
         table->lost = true;
     else
-        add(table, text);
+        add(table, cli_printable(text));
 }
 
 /* Columns of a terminal that a text takes: its code points. */

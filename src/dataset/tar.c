@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 
 #define MAX_PARTS_SHOWN 64
@@ -68,6 +69,30 @@ static int fill_members(struct mr_dataset *ds, uint32_t *const *sample_of)
     return 0;
 }
 
+static bool is_cls(const char *ext)
+{
+    return strcasecmp(ext, "cls") == 0;
+}
+
+/* A first sample that lacks its label is a bad sample, and no reason to take the others' away. */
+static uint64_t add_label(const struct mr_tar_state *st, uint32_t *const *sample_of, const char **ext, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++)
+        if (is_cls(ext[i]))
+            return n;
+    for (uint64_t s = 0; s < st->n_shards; s++) {
+        const struct mr_tar_index *x = &st->shard[s].index;
+        for (uint64_t m = 0; m < x->n; m++) {
+            const char *one = sample_of[s][m] == MR_TAR_NONE ? NULL : mr_tar_extension(x->names + x->member[m].name);
+            if (one && is_cls(one)) {
+                ext[n] = one;
+                return n + 1;
+            }
+        }
+    }
+    return n;
+}
+
 static int choose_fields(struct mr_dataset *ds, const struct mr_tar_opts *o, uint32_t *const *sample_of)
 {
     struct mr_tar_state *st = ds->state;
@@ -75,11 +100,12 @@ static int choose_fields(struct mr_dataset *ds, const struct mr_tar_opts *o, uin
     uint64_t n = 0;
     uint32_t shard = st->samples.shard[0];
     const struct mr_tar_index *x = &st->shard[shard].index;
-    for (uint64_t m = 0; m < x->n && n < MAX_PARTS_SHOWN; m++)
+    for (uint64_t m = 0; m < x->n && n + 1 < MAX_PARTS_SHOWN; m++)
         if (sample_of[shard][m] == 0)
             ext[n++] = mr_tar_extension(x->names + x->member[m].name);
     if (o->fields && o->fields[0])
         return mr_tar_fields_parse(o->fields, st->field);
+    n = add_label(st, sample_of, ext, n);
     int chosen = mr_tar_fields_choose(ext, n, st->field);
     if (chosen > 0)
         return chosen;
@@ -289,7 +315,7 @@ static const struct mr_option options_table[] = {
          "folder: all archives in it, by name; several of these between '::'"},
     {"fields", 0, MR_OPT_STRING, AT(fields), .meta = "LIST",
      .help = "Fields, and the extensions each is looked for under: [image:jpg;png,label:cls]; by default as the first "
-             "sample has them"},
+             "sample has them, and label:cls where any has one"},
     {"index", 0, MR_OPT_ENUM, AT(index), "auto", .choices = places,
      .help = "Where the index of members is kept: beside the archive (FILE.tar.idx), in the cache directory; auto: the "
              "first that can be written"},

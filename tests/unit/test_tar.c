@@ -622,6 +622,38 @@ static void through_the_loader(void **state)
     }
 }
 
+/* Whichever sample it is that lacks its label: it alone is bad. */
+static void one_without_a_label(void **state)
+{
+    (void)state;
+    for (int lacks = 0; lacks < 3; lacks++) {
+        struct tar_text t = {0};
+        char name[32];
+        for (int i = 0; i < 3; i++) {
+            snprintf(name, sizeof name, "%d.bin", i);
+            tar_add_text(&t, name, "bytes");
+            snprintf(name, sizeof name, "%d.cls", i);
+            if (i != lacks)
+                tar_add_text(&t, name, "7");
+        }
+        tar_end(&t);
+        struct mr_dataset *ds = test_open(uri(write_tar("lacks.tar", &t), ",index=none"));
+        test_field_is(ds, 1, "label i64");
+        for (int i = 0; i < 3; i++) {
+            char bytes[8];
+            int64_t label = 0;
+            void *row[] = {bytes, &label};
+            int rc = mr_dataset_read(ds, (uint64_t)i, row, NULL);
+            if (i == lacks)
+                test_fails(rc, MR_EFORMAT, "lacks.tar", "'label'", ".cls");
+            else
+                test_works(rc);
+            assert_int_equal(label, i == lacks ? 0 : 7);
+        }
+        mr_dataset_close(ds);
+    }
+}
+
 static void real_archives(void **state)
 {
     (void)state;
@@ -668,6 +700,7 @@ int main(void)
         cmocka_unit_test_teardown(bad_archives, rm_index),
         cmocka_unit_test_teardown(duplicates_and_damage, rm_index),
         cmocka_unit_test_teardown(through_the_loader, rm_index),
+        cmocka_unit_test_teardown(one_without_a_label, rm_index),
         cmocka_unit_test(real_archives),
     };
     return cmocka_run_group_tests(tests, test_dir_make, test_dir_drop);
