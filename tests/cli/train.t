@@ -281,6 +281,12 @@ millrace train: npy: x.npy: has no field 1, where the labels are: want the field
 $ for y in y z; do millrace train npy:x.npy,labels=$y.npy --loss mse -m softmax -e 1 -c $y.st | grep -c '^epoch'; done
 1
 1
+$ millrace predict z.st npy:x.npy,labels=z.npy -n 2 --csv z.csv | sed -n 1,3p; head -n 1 z.csv; millrace predict z.st npy:x.npy -n 1 --json > z.json; sed -n '/"outputs"/,/\]/p' z.json | tr -dc '0-9.,e-' | python3 -c 'import sys; a=[float(v) for v in sys.stdin.read().split(",")[-6:] if v]; b=[float(v) for v in open("z.csv").readlines()[1].split(",")[1:]]; print(len(a), all(abs(x-y)<1e-6 for x,y in zip(a,b)))'
+  sample  outputs
+(       0  [-0-9.e]+, [-0-9.e]+, [-0-9.e]+, [-0-9.e]+, [-0-9.e]+, [-0-9.e]+) (re)
+(       1  [-0-9.e]+, [-0-9.e]+, [-0-9.e]+, [-0-9.e]+, [-0-9.e]+, [-0-9.e]+) (re)
+index,output_0,output_1,output_2,output_3,output_4,output_5
+6 True
 $ millrace predict z.st npy:x.npy,labels=z.npy | grep -c '^loss'; millrace predict z.st npy:x.npy,labels=y.npy; millrace predict y.st npy:x.npy,labels=k.npy >/dev/null
 1
 millrace predict: npy: x.npy + y.npy: targets are label f32, but the net has 6 outputs: want as many numbers as outputs in each target
