@@ -127,6 +127,14 @@ kind,epoch,step,loss,accuracy,test_loss,test_accuracy,seconds,lr,samples_per_s,d
 $ millrace train d --model softmax -o sgd --lr 0 -e 50 --patience 2 | grep -c '^epoch'; millrace train d --model softmax --max-steps 5 --test none | grep 'no epoch'
 3
 no epoch was finished: 5 steps done
+# Test samples are not to be drawn at random without a word; an accuracy that is never there is not waited for.
+$ for o in "-t random_crop(20,20),cast(f32)" "-t cast(f32),hflip" "-t random_crop(20,20),cast(f32) --test none" "-t random_crop(20,20),cast(f32) --test-transform center_crop(20),cast(f32)" "-t center_crop(20,20),cast(f32)"; do millrace train d -m softmax --max-steps 1 $o 2>&1 >/dev/null | grep -o 'warning.*samples, too'; done
+warning: random_crop draws at random on test samples, too
+warning: hflip draws at random on test samples, too
+[1]
+$ millrace train d -m softmax --loss mse --target-acc 50%
+millrace train: --target-acc: wants an accuracy, and --loss mse has none
+[2]
 # A plateau with max looks at the accuracy, which grows here.
 $ millrace train d --model mlp:50r -o sgd --lr 0.01 -e 3 --schedule plateau:0.1/max/patience=0 | sed -n 's/^epoch.* lr \([0-9.e-]*\),.*/\1/p'
 0.01
