@@ -16,7 +16,8 @@ static const struct mr_option options[] = {
         .help = "How many classes to print of each sample, the likeliest first"),
     OPT("limit", 'n', MR_OPT_UINT, limit, .initial = "10", .unit = "samples",
         .help = "How many samples to print; all of them count for the accuracy"),
-    OPT("csv", 0, MR_OPT_STRING, csv, .meta = "FILE", .help = "Write all predictions"),
+    OPT("csv", 0, MR_OPT_STRING, csv, .meta = "FILE",
+        .help = "Write all predictions; where classes have names, the likeliest's in the last column"),
     OPT("transform", 't', MR_OPT_STRING, transform, .meta = "CHAIN",
         .help =
             "Ops on each sample, which millrace inspect --transforms lists; without it those of the training's tests"),
@@ -111,7 +112,7 @@ static int head_ranks(struct predict *p)
         int n = snprintf(text, sizeof text, ",predicted_%" PRIu64 ",score_%" PRIu64, i, i);
         code = cli_output_write(&p->csv, text, (size_t)n);
     }
-    return code;
+    return code == CLI_OK && p->n_names ? cli_output_write(&p->csv, ",name", 5) : code;
 }
 
 static int head_numbers(struct predict *p)

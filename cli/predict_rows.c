@@ -106,6 +106,20 @@ static void json_row(struct predict *p, uint64_t index, const int64_t *label, co
     mr_json_object_end(p->json);
 }
 
+/* Quoted (RFC 4180): a name is any text. */
+static int csv_name(struct predict *p, const char *name)
+{
+    int code = cli_output_write(&p->csv, ",\"", 2);
+    while (name && *name && code == CLI_OK) {
+        size_t n = strcspn(name, "\"");
+        code = cli_output_write(&p->csv, name, n);
+        if (name[n] && code == CLI_OK)
+            code = cli_output_write(&p->csv, "\"\"", 2);
+        name += n + (name[n] != 0);
+    }
+    return code == CLI_OK ? cli_output_write(&p->csv, "\"", 1) : code;
+}
+
 static int csv_row(struct predict *p, uint64_t index, const int64_t *label, const struct ranked *top, uint32_t n)
 {
     char text[64];
@@ -116,6 +130,8 @@ static int csv_row(struct predict *p, uint64_t index, const int64_t *label, cons
         bytes = snprintf(text, sizeof text, ",%u,%.6g", top[i].label, top[i].score);
         code = cli_output_write(&p->csv, text, (size_t)bytes);
     }
+    if (p->n_names && code == CLI_OK)
+        code = csv_name(p, name_of(p, top[0].label));
     return code == CLI_OK ? cli_output_write(&p->csv, "\n", 1) : code;
 }
 
