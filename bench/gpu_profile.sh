@@ -48,6 +48,10 @@ for peer in cupy jax; do
         echo "SKIP  $peer: $python has none"
     fi
 done
+if [ -e "$rec/cupy.sqlite" ]; then
+    step saving 20 "$python" "$here/profile_saving.py" "$millrace" "$rec/cupy.sqlite"
+    tail -1 "$out/saving.txt"
+fi
 record train 40 -t cuda,nvtx,osrt,millrace --cuda-graph-trace node -- \
     "$millrace" train "$MNIST" --model mnist-cnn --epochs 1 --max-steps 200 --device cuda
 record metrics 30 -t cuda,nvtx --gpu-metrics -- "$millrace" train "$MNIST" --model mnist-cnn --epochs 3 --device cuda
@@ -58,8 +62,8 @@ step record-killed 30 sh -c '"$0" profile -f -t cuda -o "$1" -- sh -c "\"\$0\" f
     "$millrace" "$rec/killed.sqlite"
 
 # The same loop under torch.profiler and under ours: number, bytes and duration of kernels and copies.
-step totals-ours 60 "$millrace" profile -f -t cuda,nvtx -c cudaProfilerApi -o "$out/totals.sqlite" -- "$python" "$here/profile_overhead.py" --loop plain
-step totals-torch 60 "$python" "$here/profile_overhead.py" --loop torch --trace "$out/totals.json"
+step totals-ours 60 "$millrace" profile -f -t cuda,nvtx -c cudaProfilerApi -o "$out/totals.sqlite" -- "$python" "$here/profile_overhead.py" --loop plain --repeats 1
+step totals-torch 60 "$python" "$here/profile_overhead.py" --loop torch --repeats 1 --trace "$out/totals.json"
 step totals 60 "$python" "$here/profile_overhead.py" --compare "$out/totals.json" "$out/totals.sqlite"
 grep : "$out/totals.txt" 2>/dev/null
 rm -f "$out/totals.json" "$out/totals.sqlite"

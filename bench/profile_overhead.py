@@ -2,11 +2,13 @@
 """What recording costs, and whether the recording is right, on a machine with a GPU and PyTorch.
 
 Worst case: a small launch-bound training loop, some 28,000 kernels and 1,000 copies a second, plain, under torch.profiler, and
-under `millrace profile`. Ordinary case: bench/profile_mnist.py. Each variant is a process of its own; rounds interleave the
-variants; medians are compared. The loop does the same each time, so the numbers, bytes and summed durations of kernels and copies
-in our recording are compared with torch.profiler's of its own run (both cannot hold CUPTI in one process).
+under `millrace profile`. Ordinary case: bench/profile_mnist.py. Each variant is a process of its own, which runs the loop a few
+times and tells the median; rounds interleave the variants; the median of the rounds' ratios counts. The loop does the same each
+time, so the numbers, bytes and summed durations of kernels and copies in our recording are compared with torch.profiler's of its
+own run (both cannot hold CUPTI in one process).
 
-usage: profile_overhead.py --millrace PROGRAM [--rounds 3] [--out FILE.json]
+usage: profile_overhead.py --millrace PROGRAM [--rounds 3] [--repeats 3] [--cases 'plain|cuda-light|...'] [--out FILE.json]
+       With --cases the launch-bound loop alone, in these variants.
        profile_overhead.py --compare CHROME.json RECORDING.sqlite      only the totals, of two runs of --loop
 """
 import argparse
@@ -23,7 +25,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 STEPS, WARM = 1000, 50
 
 
-def loop(kind, trace):
+def loop(kind, trace, repeats):
     """The child: runs the loop, prints its seconds."""
     import torch
     from torch import nn
@@ -44,24 +46,25 @@ def loop(kind, trace):
             torch.cuda.nvtx.range_pop()
         torch.cuda.synchronize()
 
+    def timed():
+        begin = time.perf_counter()
+        run(STEPS)
+        return time.perf_counter() - begin
+
     run(WARM)
     if kind == "torch":
         from torch.profiler import ProfilerActivity, profile
         with profile(activities=[ProfilerActivity.CUDA]):  # its own start-up is not counted
             run(WARM)
         with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
-            begin = time.perf_counter()
-            run(STEPS)
-            seconds = time.perf_counter() - begin
+            seconds = [timed() for _ in range(repeats)]
         if trace:
             profiler.export_chrome_trace(trace)
     else:
         torch.cuda.profiler.start()
-        begin = time.perf_counter()
-        run(STEPS)
-        seconds = time.perf_counter() - begin
+        seconds = [timed() for _ in range(repeats)]
         torch.cuda.profiler.stop()
-    print(json.dumps({"seconds": seconds}))
+    print(json.dumps({"seconds": statistics.median(seconds)}))
 
 
 def totals_of_torch(path):
@@ -106,9 +109,15 @@ def measure(variants, rounds):
         for name, command in variants.items():
             seconds, said[name] = run(command)
             times[name].append(seconds)
-    base = statistics.median(times["plain"])
-    return {name: {"seconds": t, "median": statistics.median(t), "ratio": statistics.median(t) / base, "said": said[name]}
+    return {name: {"seconds": t, "median": statistics.median(t), "said": said[name],
+                   "ratio": statistics.median(mine / plain for mine, plain in zip(t, times["plain"]))}
             for name, t in times.items()}
+
+
+def print_times(title, part):
+    print(title)
+    for variant, row in part.items():
+        print(f"  {variant:24s} {row['median']:7.3f} s   x {row['ratio']:.3f}")
 
 
 def main():
@@ -118,12 +127,14 @@ def main():
     parser.add_argument("--compare", nargs=2, metavar=("CHROME", "RECORDING"))
     parser.add_argument("--millrace", default="millrace")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--cases")
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--keep", help="folder for the recordings")
     parser.add_argument("--out")
     args = parser.parse_args()
     if args.loop:
-        loop(args.loop, args.trace)
+        loop(args.loop, args.trace, args.repeats)
         return
     if args.compare:
         print_totals({"torch.profiler": totals_of_torch(args.compare[0]), "ours": totals_of_ours(args.compare[1])})
@@ -139,16 +150,22 @@ def main():
             return [args.millrace, "profile", "-f", "-t", trace, "-o", os.path.join(folder, name), *more, "--", *command]
 
         chrome = os.path.join(scratch, "torch.json")
-        plain = [*me, "--loop", "plain"]
-        worst = measure({
+        once = [*me, "--loop", "plain", "--repeats", "1"]
+        plain = [*me, "--loop", "plain", "--repeats", str(args.repeats)]
+        variants = {
             "plain": plain,
-            "torch.profiler": [*me, "--loop", "torch", "--trace", chrome],
+            "torch.profiler": [*me, "--loop", "torch", "--repeats", str(args.repeats)],
             "cuda,nvtx": ours("cuda,nvtx", "loop.sqlite", plain),
             "cuda-light": ours("cuda-light", "light.sqlite", plain),
             "cuda,nvtx, all calls": ours("cuda,nvtx", "all.sqlite", plain, "--cuda-api", "all"),
-        }, args.rounds)
-        # The same 1,000 steps as torch.profiler saw.
-        run(ours("cuda,nvtx", "range.sqlite", plain, "-c", "cudaProfilerApi"))
+        }
+        if args.cases:
+            print_times("launch-bound loop", measure({name: variants[name] for name in args.cases.split("|")}, args.rounds))
+            return
+        worst = measure(variants, args.rounds)
+        # 1,000 steps each.
+        run([*me, "--loop", "torch", "--trace", chrome, "--repeats", "1"])
+        run(ours("cuda,nvtx", "range.sqlite", once, "-c", "cudaProfilerApi"))
         totals = {"torch.profiler": totals_of_torch(chrome), "ours": totals_of_ours(os.path.join(folder, "range.sqlite"))}
         ordinary = measure({
             "plain": mnist,
@@ -163,10 +180,8 @@ def main():
     if args.out:
         with open(args.out, "w", encoding="utf-8") as file:
             file.write(text + "\n")
-    for name, part in (("launch-bound loop", worst), ("MNIST training", ordinary)):
-        print(name)
-        for variant, row in part.items():
-            print(f"  {variant:24s} {row['median']:7.3f} s   x {row['ratio']:.3f}")
+    print_times("launch-bound loop", worst)
+    print_times("MNIST training", ordinary)
     print_totals(totals)
 
 

@@ -30,7 +30,7 @@ static const struct mr_option table[] = {
     {"cores", 0, MR_OPT_UINT, AT(cores), "0", 0, 65536, "cores",
      .help = "Of the machine that was recorded, for the suggested number of workers; 0: as recorded"},
     {"all", 0, MR_OPT_FLAG, AT(all),
-     .help = "All rows of evidence, and what was computed for each rule that found nothing"},
+     .help = "Up to 50 rows of evidence of each rule, and what was computed for each that found nothing"},
     CLI_COMMON_OPTIONS,
     {NULL},
 };

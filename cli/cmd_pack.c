@@ -217,6 +217,8 @@ static int run(void *options, int n_args, char **args)
         return cli_misuse("%s is a data set, and a folder is wanted to pack into: millrace pack DATASET DIR (./%s is a "
                           "folder of that name)",
                           args[1], args[1]);
+    if (strstr(args[1], "://"))
+        return cli_misuse("%s: pack writes into a folder of this machine: want its path", args[1]);
     int rc = mr_dataset_open(args[0], &p.ds);
     if (rc < 0)
         return cli_error(rc);

@@ -68,6 +68,8 @@ static int check(const struct profile_options *o, int n_args, char **args, uint3
         return code;
     if (o->merge)
         return n_args > 0 ? cli_misuse("--merge %s: runs no program: %s is too many", o->merge, args[0]) : CLI_OK;
+    if (n_args > 0 && (strcmp(args[0], "true") == 0 || strcmp(args[0], "false") == 0))
+        return cli_misuse("%s: -f, --stats and other switches take no value here: leave it out", args[0]);
     if (n_args == 0 || strcmp(args[0], "--") != 0)
         return cli_misuse("%s%swant \"--\" before the program: millrace profile [options] -- CMD...",
                           n_args ? args[0] : "", n_args ? ": " : "");
@@ -129,7 +131,9 @@ static void print_summary(const struct profile_run *run, const struct mr_merge_s
     if (stats->n_dropped)
         cli_warn("%llu records were dropped: buffers were full", (unsigned long long)stats->n_dropped);
     if (stats->n_lost_timestamps)
-        cli_warn("%llu device records have lost their times", (unsigned long long)stats->n_lost_timestamps);
+        cli_warn("%llu device record%s lost %s", (unsigned long long)stats->n_lost_timestamps,
+                 stats->n_lost_timestamps == 1 ? " has" : "s have",
+                 stats->n_lost_timestamps == 1 ? "its times" : "their times");
     if (run->n_running > 0)
         cli_warn("%d process%s of the program still run%s: what happens from now on is not recorded", run->n_running,
                  run->n_running == 1 ? "" : "es", run->n_running == 1 ? "s" : "");

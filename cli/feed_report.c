@@ -133,6 +133,16 @@ static void json_gpu_decode(struct mr_json *json, const struct feed *feed)
     mr_json_object_end(json);
 }
 
+/* Samples a second from the first batch on, without the start; 0: there was no second batch. */
+static double warm_rate(const struct feed *feed)
+{
+    const struct mr_loader_stats *st = &feed->result.stats;
+    double start = (double)st->first_batch_ns * 1e-9;
+    if (st->batches < 2 || st->samples <= feed->opts->batch_size)
+        return 0;
+    return per_second((double)(st->samples - feed->opts->batch_size), feed->result.seconds - start);
+}
+
 int feed_print_json(const struct feed *feed)
 {
     const struct feed_result *r = &feed->result;
@@ -147,6 +157,10 @@ int feed_print_json(const struct feed *feed)
     mr_json_double(json, "samples_per_s", per_second((double)st->samples, r->seconds));
     mr_json_double(json, "gb_per_s", per_second((double)st->bytes * 1e-9, r->seconds));
     mr_json_double(json, "first_batch_ms", ms(st->first_batch_ns));
+    if (warm_rate(feed) > 0)
+        mr_json_double(json, "warm_samples_per_s", warm_rate(feed));
+    else
+        mr_json_null(json, "warm_samples_per_s");
     if (r->utilization >= 0)
         mr_json_double(json, "utilization", r->utilization);
     else
@@ -204,15 +218,19 @@ static void print_head(const struct feed *feed)
            st->storage, feed->result.device.name);
 }
 
-static void print_rates(const struct feed_result *r)
+static void print_rates(const struct feed *feed)
 {
+    const struct feed_result *r = &feed->result;
     const struct mr_loader_stats *st = &r->stats;
     char a[CLI_HUMAN], b[CLI_HUMAN], c[CLI_HUMAN], d[CLI_HUMAN];
     printf("%s sample%s in %.3f s: %s samples/s, %s%s\n", cli_count((double)st->samples, a), cli_s(st->samples),
            r->seconds, cli_count(per_second((double)st->samples, r->seconds), b),
            cli_rate(per_second((double)st->bytes, r->seconds), c), r->stopped ? " (stopped before the end)" : "");
-    printf("first batch after %s; from batch to batch: p50 %s, p95 %s, p99 %s\n\n", cli_time(st->first_batch_ns, a),
-           cli_time(st->interval.p50_ns, b), cli_time(st->interval.p95_ns, c), cli_time(st->interval.p99_ns, d));
+    printf("first batch after %s", cli_time(st->first_batch_ns, a));
+    if (warm_rate(feed) > 0)
+        printf(", then %s samples/s", cli_count(warm_rate(feed), a));
+    printf("; from batch to batch: p50 %s, p95 %s, p99 %s\n\n", cli_time(st->interval.p50_ns, b),
+           cli_time(st->interval.p95_ns, c), cli_time(st->interval.p99_ns, d));
 }
 
 static void print_stages(const struct mr_loader_stats *st)
@@ -297,7 +315,7 @@ int feed_print_text(const struct feed *feed)
                feed->opts->state_in);
         return CLI_OK;
     }
-    print_rates(r);
+    print_rates(feed);
     print_stages(&r->stats);
     print_consumer(r);
     print_bad(feed);

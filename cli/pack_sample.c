@@ -54,16 +54,16 @@ static int no_memory(uint64_t bytes)
 }
 
 /* The bytes say what a picture is, as names may be wrong. */
-static int make_picture(const struct pack_options *o, uint64_t index, struct mr_stored *stored, struct pack_member *m)
+static int make_picture(const struct mr_dataset *ds, const struct pack_options *o, uint64_t index,
+                        struct mr_stored *stored, struct pack_member *m)
 {
+    const char *file = mr_dataset_file(ds, index), *name = file ? file : mr_dataset_text(ds);
     const unsigned char *b = stored->data;
-    char name[64];
     uint64_t n = stored->bytes;
     const char *ext = n >= 3 && memcmp(b, "\xff\xd8\xff", 3) == 0                             ? "jpg"
                       : n >= 8 && memcmp(b, "\x89PNG\r\n\x1a\n", 8) == 0                      ? "png"
                       : n >= 12 && memcmp(b, "RIFF", 4) == 0 && memcmp(b + 8, "WEBP", 4) == 0 ? "webp"
                                                                                               : NULL;
-    snprintf(name, sizeof name, "sample %" PRIu64, index);
     if (!ext)
         return mr_error_set(MR_EFORMAT, "%s: %" PRIu64 " bytes that are no picture: want JPEG, PNG or WebP", name, n);
     snprintf(m->ext, sizeof m->ext, "%s", ext);
@@ -121,7 +121,7 @@ static int make_member(const struct mr_dataset *ds, const struct pack_options *o
 {
     const struct mr_spec *spec = mr_dataset_field(ds, f);
     if (f == mr_dataset_picture(ds))
-        return make_picture(o, index, stored, m);
+        return make_picture(ds, o, index, stored, m);
     if (is_label(spec))
         return make_label(spec, stored, m);
     if (!is_bytes(spec))

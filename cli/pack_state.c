@@ -131,14 +131,32 @@ static int look(const struct pack_state *st, bool (*wanted)(const char *name), b
     return code;
 }
 
-static int begin(struct pack_state *st, bool force)
+/* Removing what is being packed would lose it. */
+static int check_source(const struct pack_state *st, const struct mr_dataset *ds)
+{
+    const char *last = NULL;
+    for (uint64_t i = 0, n = mr_dataset_length(ds); i < n; i++) {
+        const char *path = mr_dataset_file(ds, i), *slash = path ? strrchr(path, '/') : NULL;
+        const char *name = slash ? slash + 1 : path;
+        struct stat ours, source;
+        if (path != last && path && is_ours(name) && stat(path, &source) == 0 &&
+            fstatat(st->lock, name, &ours, 0) == 0 && ours.st_dev == source.st_dev && ours.st_ino == source.st_ino)
+            return cli_fail("%s: the data set reads it, and --force would remove it: want another folder", path);
+        last = path;
+    }
+    return CLI_OK;
+}
+
+static int begin(struct pack_state *st, const struct mr_dataset *ds, bool force)
 {
     bool found = false;
     char *path = in_dir(st, STATE);
     if (!path)
         return cli_fail("out of memory");
     FILE *file = force ? NULL : fopen(path, "re");
-    int code = file ? read_state(st, file, path) : look(st, is_ours, force, &found);
+    int code = force ? check_source(st, ds) : CLI_OK;
+    if (code == CLI_OK)
+        code = file ? read_state(st, file, path) : look(st, is_ours, force, &found);
     if (code == CLI_OK && !file && !force && found)
         code = cli_fail("%s: holds shards already; --force replaces them", st->dir);
     if (file)
@@ -180,7 +198,7 @@ int pack_state_open(struct pack_state *st, const char *dir, const struct mr_data
              o->bad);
     int code = lock_dir(st);
     if (code == CLI_OK)
-        code = begin(st, o->force);
+        code = begin(st, ds, o->force);
     return code == CLI_OK ? write_state(st) : code;
 }
 

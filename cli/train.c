@@ -169,6 +169,8 @@ int train_open(struct train *t, struct train_data *data, const struct train_opts
         rc = mr_error_set(MR_EOPTION, "--target-acc: wants an accuracy, and --loss mse has none");
     if (rc == 0)
         rc = train_net_open(data, opts, (uint32_t)train_batch_size(data->ds, opts->batch_size), &t->net);
+    if (rc == 0 && !data->info.unified) /* what libraries load is no epoch's time */
+        rc = mr_net_warm_up(t->net, data->stream);
     if (rc == 0)
         rc = open_optim(t);
     if (rc == 0)

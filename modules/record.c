@@ -408,7 +408,8 @@ static void forked(void)
     record_strings_forked();
     record_gate_forked();
     record_names_forked();
-    record_core = (struct record_core){.fd = -1, .state = state == RECORD_ON ? RECORD_IDLE : state};
+    record_core =
+        (struct record_core){.fd = -1, .state = state == RECORD_ON ? RECORD_IDLE : state, .begin_ns = record_now()};
     atomic_store(&record_core.generation, generation + 1);
     mine.thread = NULL;
     mine.busy = 0;
@@ -446,6 +447,7 @@ __attribute__((constructor)) static void loaded(void)
     if (!folder || folder[0] != '/')
         return;
     record_inside = true;
+    record_core.begin_ns = record_now();
     configure(folder);
     record_gate_open_file();
     have_key = pthread_key_create(&at_thread_end, thread_ended) == 0;

@@ -157,15 +157,17 @@ static void write_process(void)
     record_part_write(MR_PART_PROCESS, sizeof process, 1, &process, sizeof process);
 }
 
+/* The part is made when there is something to write, which is a call's or a range's end: it begins before that did. */
 int record_part_create(void)
 {
+    uint64_t now = clock_ns(CLOCK_MONOTONIC), ago = record_core.begin_ns ? now - record_core.begin_ns : 0;
     struct mr_part_header header = {
         .version = MR_PART_VERSION,
         .header_bytes = sizeof header,
         .pid = (uint32_t)getpid(),
         .ppid = (uint32_t)getppid(),
-        .start_ns = clock_ns(CLOCK_MONOTONIC),
-        .start_unix_ns = clock_ns(CLOCK_REALTIME),
+        .start_ns = now - ago,
+        .start_unix_ns = clock_ns(CLOCK_REALTIME) - ago,
         .traced = record_config.traced,
     };
     struct iovec piece = {&header, sizeof header};

@@ -80,6 +80,7 @@ struct record_core {
     atomic_uint n_blocks;        /* in use */
     atomic_uint wake;            /* counts up when the writer has reason to look */
     atomic_uint_fast64_t n_lost; /* records for which there was no room */
+    uint64_t begin_ns; /* the module was loaded, or the process forked off: before all that it records; 0: not told */
     pid_t pid;
     int fd;
     dev_t dev;

@@ -396,6 +396,10 @@ MR_API uint64_t mr_dataset_fingerprint(const struct mr_dataset *ds);
 MR_API int mr_dataset_read(const struct mr_dataset *ds, uint64_t index, void *const row[],
                            uint64_t (*dim)[MR_MAX_RANK]);
 
+/* The file that a sample's values, or the first of them, are read from; NULL: none, or no such sample. Owned by the data
+ * set. */
+MR_API const char *mr_dataset_file(const struct mr_dataset *ds, uint64_t index);
+
 /*
  * A sample as it is stored: its picture undecoded, the other fields' values. For copying samples into other files.
  * bytes: of data, which is malloc'd. dim: the sample's shape; of no use for pictures.

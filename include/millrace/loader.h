@@ -41,7 +41,7 @@ enum mr_collate {
 
 enum mr_bad_policy {
     MR_BAD_FAIL,    /* the first bad sample ends the run with its error */
-    MR_BAD_SKIP,    /* its batch is smaller */
+    MR_BAD_SKIP,    /* its batch is smaller; an epoch of bad samples alone ends the run with MR_EBADSAMPLES */
     MR_BAD_REPLACE, /* the sample at the next position that decodes takes its place */
 };
 

@@ -143,6 +143,12 @@ struct mr_net_batch {
 };
 /* Returns 0, MR_ESHAPE (n, or a dtype, and what is wanted), MR_EMISUSE without input or labels, MR_EDEVICE, -ENOMEM. */
 MR_API int mr_net_train(struct mr_net *net, const struct mr_net_batch *batch, struct mr_stream *stream);
+/*
+ * Before the first pass: a training pass over zeros, max_batch of them, so that libraries load their kernels and choose how to
+ * compute now (some 0.2 s on a GPU) and not in the first step. Parameters, running statistics, totals and draws are as without
+ * it; the gradients are 0 and the count of passes is 0 afterwards. Blocks. Returns 0, MR_EMISUSE, MR_EDEVICE, -ENOMEM.
+ */
+MR_API int mr_net_warm_up(struct mr_net *net, struct mr_stream *stream);
 /* Of the passes that are enqueued after this. Returns 0, MR_EMISUSE, MR_EDEVICE. */
 MR_API int mr_net_set_step(struct mr_net *net, uint64_t step, struct mr_stream *stream);
 

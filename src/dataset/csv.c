@@ -249,13 +249,28 @@ static int read_records(struct reading *r)
     return rc == 0 ? finish(r) : rc;
 }
 
+/* Columns that would be labels, were their first cell a number: who has text there by mistake should see it. */
+static void describe_left_out(const struct mr_csv_columns *k, char *out, size_t cap)
+{
+    char name[80];
+    if (k->n_text == 0 || cap == 0)
+        return;
+    mr_csv_column_name(k, k->first_text, name, sizeof name);
+    if (k->n_text == 1)
+        snprintf(out, cap, " (left out: text in %.40s)", name);
+    else
+        snprintf(out, cap, " (left out: text in %zu columns, the first is %.40s)", k->n_text, name);
+}
+
 static void describe(struct mr_dataset *ds, const struct reading *r)
 {
     char text[80];
-    int n = snprintf(ds->text, sizeof ds->text, "csv: %.50s: %s", mr_base_name(r->o->path),
-                     mr_photos_text(ds, text, sizeof text));
-    if (r->columns.n_points && n > 0 && (size_t)n < sizeof ds->text)
-        snprintf(ds->text + n, sizeof ds->text - (size_t)n, ", %zu points each", r->columns.n_points);
+    size_t cap = sizeof ds->text;
+    int n = snprintf(ds->text, cap, "csv: %.40s: %s", mr_base_name(r->o->path), mr_photos_text(ds, text, sizeof text));
+    if (r->columns.n_points && n > 0 && (size_t)n < cap)
+        n += snprintf(ds->text + n, cap - (size_t)n, ", %zu points each", r->columns.n_points);
+    if (n > 0 && (size_t)n < cap)
+        describe_left_out(&r->columns, ds->text + n, cap - (size_t)n);
 }
 
 static int open_csv(struct mr_dataset *ds, const void *options)
@@ -306,8 +321,10 @@ static const struct mr_option options_table[] = {
     {"root", 0, MR_OPT_STRING, AT(root), .meta = "DIR",
      .help = "What paths are relative to and must lie below; the CSV file's own folder by default"},
     {"labels", 0, MR_OPT_STRING, AT(labels), .meta = "COLUMNS",
-     .help = "all (default): every numeric column that is no point's; none; or columns, a:b or [a,b]; one of text: "
-             "names of classes"},
+     .help =
+         "all (default): every column that is no point's and has a number in the first record; none; or columns, a:b "
+         "or [a,b]; one of text: "
+         "names of classes"},
     {"points", 0, MR_OPT_ENUM, AT(points), .choices = answers, .initial = "auto",
      .help = "Columns a_x and a_y side by side are a point; yes: when none are, all numbers in turn"},
     {"header", 0, MR_OPT_ENUM, AT(header), .choices = answers, .initial = "auto",

@@ -183,6 +183,18 @@ static int choose_named(struct mr_csv_columns *k, const char *text, const struct
     return 0;
 }
 
+static void choose_all(struct mr_csv_columns *k, const struct mr_csv *csv, const bool *taken)
+{
+    for (size_t c = k->n; c-- > 0;)
+        if (!taken[c] && c != k->path && !numeric(k, csv, c)) {
+            k->first_text = c;
+            k->n_text++;
+        }
+    for (size_t c = 0; c < k->n; c++)
+        if (!taken[c] && numeric(k, csv, c))
+            k->labels[k->n_labels++] = c;
+}
+
 static int choose(struct mr_csv_columns *k, const struct mr_csv_opts *o, const struct mr_csv *csv, bool *taken)
 {
     const char *labels = o->labels && o->labels[0] ? o->labels : "all";
@@ -190,9 +202,8 @@ static int choose(struct mr_csv_columns *k, const struct mr_csv_opts *o, const s
     int rc = all || none ? 0 : choose_named(k, labels, csv, taken);
     if (rc == 0)
         rc = choose_points(k, o, csv, taken);
-    for (size_t c = 0; rc == 0 && all && c < k->n; c++)
-        if (!taken[c] && numeric(k, csv, c))
-            k->labels[k->n_labels++] = c;
+    if (rc == 0 && all)
+        choose_all(k, csv, taken);
     return rc;
 }
 

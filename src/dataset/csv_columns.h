@@ -11,7 +11,8 @@ struct mr_csv_columns {
     size_t path;
     size_t n_points, *points; /* x, y, x, y, ... */
     size_t n_labels, *labels;
-    bool text_labels; /* the one label is a class's name */
+    size_t n_text, first_text; /* of labels=all: columns left out, as their first cell is text */
+    bool text_labels;          /* the one label is a class's name */
 };
 
 /* Reads the header, when there is one, and the first record, and chooses. On success the csv holds the first record.

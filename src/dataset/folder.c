@@ -30,14 +30,12 @@ static int add_labels(struct mr_dataset *ds, const struct mr_tree *tree)
     return labels ? mr_photos_add_field(ds, &spec, labels) : -ENOMEM;
 }
 
-static void describe(struct mr_dataset *ds, const char *path, uint64_t beside)
+static void describe(struct mr_dataset *ds, const char *path, const struct mr_tree *tree)
 {
-    char text[80];
-    int n = snprintf(ds->text, sizeof ds->text, "folder: %.60s: %s", mr_base_name(path),
-                     mr_photos_text(ds, text, sizeof text));
-    if (beside > 0 && n > 0 && (size_t)n < sizeof ds->text)
-        snprintf(ds->text + n, sizeof ds->text - (size_t)n, " (left out: %llu beside the classes)",
-                 (unsigned long long)beside);
+    char text[80], left[120];
+    snprintf(ds->text, sizeof ds->text, "folder: %.60s: %s%s", mr_base_name(path),
+             mr_photos_text(ds, text, sizeof text),
+             mr_tree_left_out(tree->n_beside, tree->n_others, left, sizeof left));
 }
 
 static int open_folder(struct mr_dataset *ds, const void *options)
@@ -65,7 +63,7 @@ static int open_folder(struct mr_dataset *ds, const void *options)
     if (rc < 0)
         return rc;
     mr_photos_hash(ds);
-    describe(ds, o->path, tree.n_beside);
+    describe(ds, o->path, &tree);
     return 0;
 }
 

@@ -9,6 +9,16 @@ int mr_dataset_picture(const struct mr_dataset *ds)
     return ds->picture;
 }
 
+const char *mr_dataset_file(const struct mr_dataset *ds, uint64_t index)
+{
+    struct mr_extent extent[MR_MAX_EXTENTS];
+    if (index >= ds->n)
+        return NULL;
+    if (ds->ops->locate && ds->ops->locate(ds, index, extent) > 0)
+        return mr_files_name(ds->files, extent[0].file);
+    return ds->ops->file ? ds->ops->file(ds, index) : NULL;
+}
+
 void mr_stored_free(struct mr_stored stored[MR_MAX_FIELDS])
 {
     for (int f = 0; f < MR_MAX_FIELDS; f++) {

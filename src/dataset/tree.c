@@ -300,6 +300,7 @@ static int add_all(struct walk *w, struct listing *top)
         return mr_error_set(MR_EFORMAT, "%s: no %s, %llu other files%s%s", t->root, t->what, others, others ? ": " : "",
                             others ? t->hint : "");
     t->n_beside = classes ? top->files.n : 0;
+    t->n_others = w->listing.others;
     return rc;
 }
 
@@ -318,6 +319,18 @@ int mr_tree_walk(struct mr_tree *tree)
     free(w.dirs);
     free(w.order);
     return rc;
+}
+
+const char *mr_tree_left_out(uint64_t beside, uint64_t others, char *buf, size_t cap)
+{
+    char one[48] = "", two[48] = "";
+    if (beside > 0)
+        snprintf(one, sizeof one, "%llu beside the classes", (unsigned long long)beside);
+    if (others > 0)
+        snprintf(two, sizeof two, "%llu other file%s", (unsigned long long)others, others == 1 ? "" : "s");
+    snprintf(buf, cap, "%s%s%s%s%s", beside + others ? " (left out: " : "", one, beside && others ? ", " : "", two,
+             beside + others ? ")" : "");
+    return buf;
 }
 
 int64_t *mr_tree_labels(const struct mr_tree *tree)

@@ -20,6 +20,7 @@ struct mr_tree {
     /* result */
     uint64_t n;         /* files added */
     uint64_t n_beside;  /* wanted files that stand beside the classes' folders: left out */
+    uint64_t n_others;  /* files of other kinds in the folders that were gone through: left out */
     uint64_t n_classes; /* 0: no labels */
     struct mr_class *class;
     char *class_text; /* their names */
@@ -27,6 +28,9 @@ struct mr_tree {
 
 /* Returns 0; MR_EFORMAT (no files, an empty class, a folder within itself), MR_ELIMIT, -ENOMEM, an error of the store. */
 int mr_tree_walk(struct mr_tree *tree);
+
+/* " (left out: 1 beside the classes, 2 other files)"; "" when nothing is. Returns buf. */
+const char *mr_tree_left_out(uint64_t beside, uint64_t others, char *buf, size_t cap);
 
 /* The label of each file: malloc'd; NULL without memory (the error is set). */
 int64_t *mr_tree_labels(const struct mr_tree *tree);

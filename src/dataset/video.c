@@ -27,6 +27,7 @@ struct state {
     uint64_t n_files, n_locks; /* locks: made so far */
     int first;                 /* file 0 in the table; the others follow */
     uint64_t n_beside;         /* videos that stand beside the classes' folders: left out */
+    uint64_t n_others;         /* files of other kinds: left out */
     int64_t *labels;           /* a file's; NULL: none */
     struct mr_class *class;
     char *class_text;
@@ -242,6 +243,7 @@ static int add_folder(struct mr_dataset *ds, const struct mr_video_opts *o)
     st->class_text = tree.class_text;
     ds->n_classes = tree.n_classes;
     st->n_beside = tree.n_beside;
+    st->n_others = tree.n_others;
     if (rc < 0 || tree.n_classes == 0)
         return rc;
     st->labels = mr_tree_labels(&tree);
@@ -344,9 +346,8 @@ static void describe(struct mr_dataset *ds, const char *path)
     if (st->labels && n > 0 && (size_t)n < sizeof ds->text)
         n += snprintf(ds->text + n, sizeof ds->text - (size_t)n, ", %llu class%s", (unsigned long long)ds->n_classes,
                       ds->n_classes == 1 ? "" : "es");
-    if (st->n_beside > 0 && n > 0 && (size_t)n < sizeof ds->text)
-        snprintf(ds->text + n, sizeof ds->text - (size_t)n, " (left out: %llu beside the classes)",
-                 (unsigned long long)st->n_beside);
+    if (n > 0 && (size_t)n < sizeof ds->text)
+        mr_tree_left_out(st->n_beside, st->n_others, ds->text + n, sizeof ds->text - (size_t)n);
 }
 
 static int open_videos(struct mr_dataset *ds, const void *options)

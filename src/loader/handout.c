@@ -112,6 +112,17 @@ static void give_back(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
     mr_ring_wake_workers(ld);
 }
 
+/* A batch of which every sample was bad and skipped. A whole epoch of them would be followed by as many as are asked for. */
+static int pass_over(struct mr_loader *ld, struct mr_slot *slot)
+{
+    give_back(ld, slot, ld->next_batch - 1);
+    if (++ld->n_empty < ld->plan.n_batches)
+        return 0;
+    return end_with(ld, mr_error_set(MR_EBADSAMPLES, "no good sample in a whole epoch of %llu; the last: %s",
+                                     (unsigned long long)mr_shard_length(&ld->plan.shard),
+                                     ld->n_listed > 0 ? ld->listed[ld->n_listed - 1]->text : "(not listed)"));
+}
+
 int mr_loader_next(struct mr_loader *ld, struct mr_stream *stream, struct mr_batch *out)
 {
     uint64_t entered = mr_time_ns();
@@ -134,10 +145,13 @@ int mr_loader_next(struct mr_loader *ld, struct mr_stream *stream, struct mr_bat
         if (rc < 0)
             return ld->ended < 0 ? rc : end_with(ld, rc);
         ld->next_batch++;
-        if (slot->size == 0) { /* every sample was bad and skipped */
-            give_back(ld, slot, ld->next_batch - 1);
+        if (slot->size == 0) {
+            rc = pass_over(ld, slot);
+            if (rc < 0)
+                return rc;
             continue;
         }
+        ld->n_empty = 0;
         count_batch(ld, slot, entered);
         fill_batch(ld, slot, out);
         slot->held = true;

@@ -259,6 +259,7 @@ struct mr_loader {
 
     /* consumer's */
     uint64_t next_batch;
+    uint64_t n_empty;  /* batches in a row of which every sample was bad */
     uint32_t n_opened; /* slots opened since workers were last woken */
     int ended;         /* negative: the error that ended the run */
     struct mr_error_kept end_error;

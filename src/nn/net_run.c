@@ -6,7 +6,7 @@
 struct pass {
     struct mr_net *net;
     uint32_t n;
-    bool training;
+    bool training, warming; /* warming: for what it makes libraries load alone */
     int accumulate;
     bool has_grad[MR_NN_MAX_NODES + 1]; /* this tensor's gradient has been written in this pass */
 };
@@ -86,8 +86,12 @@ static struct mr_nn_pool_drop pool_drop_of(const struct pass *p, const struct mr
 static struct mr_nn_norm norm_of(const struct pass *p, const struct mr_node *node)
 {
     const struct mr_nn_tensor *in = &p->net->tensor[node->in];
-    return (struct mr_nn_norm){
-        .n = p->n, .c = in->c, .hw = in->h * in->w, .epsilon = node->epsilon, .momentum = node->p, .act = node->act};
+    return (struct mr_nn_norm){.n = p->n,
+                               .c = in->c,
+                               .hw = in->h * in->w,
+                               .epsilon = node->epsilon,
+                               .momentum = p->warming ? 0 : node->p,
+                               .act = node->act};
 }
 
 static int forward_node(struct pass *p, const struct mr_node *node)
@@ -270,24 +274,55 @@ static struct mr_nn_tensor *last_tensor(struct mr_net *net)
     return &net->tensor[net->node[net->n_nodes - 1].out];
 }
 
+/* The stream is set. */
+static int train_pass(struct pass *p, const struct mr_net_batch *batch)
+{
+    struct mr_net *net = p->net;
+    struct mr_nn_tensor *last = last_tensor(net);
+    int rc = forward(p, batch);
+    if (!rc)
+        rc = net->ops->loss(net->backend, net->opts.loss, p->n, (uint32_t)last->count, last->value, batch->labels,
+                            batch->label_dtype, batch->loss_scale, last->grad, NULL);
+    p->has_grad[net->node[net->n_nodes - 1].out] = true;
+    if (!rc)
+        rc = backward(p);
+    return rc ? rc : net->ops->step_done(net->backend);
+}
+
 int mr_net_train(struct mr_net *net, const struct mr_net_batch *batch, struct mr_stream *stream)
 {
     struct pass p = {.net = net, .n = batch->n, .training = true, .accumulate = batch->accumulate};
-    struct mr_nn_tensor *last = last_tensor(net);
     int rc = check_batch(net, batch);
     if (!rc && !batch->labels)
         rc = mr_error_set(MR_EMISUSE, "net: training wants labels");
     if (!rc)
         rc = mr_net_use_stream(net, stream, "mr_net_train");
+    return rc ? rc : train_pass(&p, batch);
+}
+
+/* The input and the labels lie where the pass writes only after it has read them. */
+int mr_net_warm_up(struct mr_net *net, struct mr_stream *stream)
+{
+    struct pass p = {.net = net, .n = net->opts.max_batch, .training = true, .warming = true};
+    struct mr_net_batch zeros = {.input = net->scratch,
+                                 .labels = net->outputs,
+                                 .input_dtype = MR_U8,
+                                 .label_dtype = net->opts.loss == MR_MSE ? MR_F32 : MR_U8,
+                                 .n = p.n};
+    int rc = mr_net_use_stream(net, stream, "mr_net_warm_up");
     if (!rc)
-        rc = forward(&p, batch);
+        rc = mr_memset_async(stream, net->scratch, MR_DEVICE, 0, p.n * net->tensor[0].count);
     if (!rc)
-        rc = net->ops->loss(net->backend, net->opts.loss, p.n, (uint32_t)last->count, last->value, batch->labels,
-                            batch->label_dtype, batch->loss_scale, last->grad, NULL);
-    p.has_grad[net->node[net->n_nodes - 1].out] = true;
+        rc = mr_memset_async(stream, net->outputs, MR_DEVICE, 0, p.n * last_tensor(net)->count * net->param_element);
     if (!rc)
-        rc = backward(&p);
-    return rc ? rc : net->ops->step_done(net->backend);
+        rc = train_pass(&p, &zeros);
+    if (!rc)
+        rc = mr_memset_async(stream, net->grads, MR_DEVICE, 0, net->n_flat * net->param_element);
+    if (!rc)
+        rc = net->ops->set_step(net->backend, 0);
+    if (!rc)
+        rc = net->ops->zero_totals(net->backend);
+    return rc ? rc : mr_stream_synchronize(stream);
 }
 
 int mr_net_eval(struct mr_net *net, const struct mr_net_batch *batch, const void **outputs, struct mr_stream *stream)

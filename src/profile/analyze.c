@@ -57,18 +57,23 @@ static void tail(const struct mr_case *c, const struct mr_advice *advice, char *
                  look->rec->n_dropped + look->rec->n_lost_times);
 }
 
+#define SHORT_MS 0.1 /* a step of less is told in us: a loader's own steps take a few */
+
 static void summarize(const struct mr_case *c, struct mr_advice *advice)
 {
     const struct mr_look *look = c->look;
     double data = (double)c->starved_ns + (double)c->exposed_h2d_ns, idle = (double)mr_intervals_measure(&look->idle);
     double share = mr_case_percent(c, data), own = mr_case_percent(c, (double)c->own_gap_ns);
-    double step = mr_case_ms(c, (double)look->wall_ns);
+    double step = mr_case_ms(c, (double)look->wall_ns), scale = step < SHORT_MS ? 1e3 : 1;
     double compute = mr_case_percent(c, (double)mr_intervals_measure(&look->compute));
-    const char *of = look->n_steps ? "the step" : "the recording";
+    double data_each = scale * mr_case_ms(c, data), idle_each = scale * mr_case_ms(c, idle);
+    const char *of = look->n_steps ? "the step" : "the recording", *unit = step < SHORT_MS ? "us" : "ms";
     char end[700], wait[200];
+    step *= scale;
     tail(c, advice, end, sizeof end);
-    snprintf(wait, sizeof wait, "%.3f ms for the loader, %.3f ms for copies to the device",
-             mr_case_ms(c, (double)c->starved_ns), mr_case_ms(c, (double)c->exposed_h2d_ns));
+    snprintf(wait, sizeof wait, "%.3f %s for the loader, %.3f %s for copies to the device",
+             scale * mr_case_ms(c, (double)c->starved_ns), unit, scale * mr_case_ms(c, (double)c->exposed_h2d_ns),
+             unit);
     advice->bound = MR_BOUND_UNKNOWN;
     if (look->place.n_kernels == 0) {
         snprintf(advice->summary, sizeof advice->summary,
@@ -76,27 +81,27 @@ static void summarize(const struct mr_case *c, struct mr_advice *advice)
     } else if (share >= DATA_BOUND && (c->loader_how != MR_LOADER_WAITS || own <= share)) {
         advice->bound = MR_BOUND_DATA;
         snprintf(advice->summary, sizeof advice->summary,
-                 "data-bound: the GPU waited %.0f%% of %s (%.3f of %.3f ms) for data: %s%s", share, of,
-                 mr_case_ms(c, data), step, wait, end);
+                 "data-bound: the GPU waited %.0f%% of %s (%.3f of %.3f %s) for data: %s%s", share, of, data_each, step,
+                 unit, wait, end);
     } else if (c->loader_how == MR_LOADER_UNKNOWN && mr_case_percent(c, idle) >= DATA_BOUND &&
                own + share >= DATA_BOUND) {
         snprintf(advice->summary, sizeof advice->summary,
-                 "cannot tell: the GPU was idle %.0f%% of %s (%.3f of %.3f ms), but neither NVTX ranges of the loader "
+                 "cannot tell: the GPU was idle %.0f%% of %s (%.3f of %.3f %s), but neither NVTX ranges of the loader "
                  "nor calls of the system "
                  "were recorded: record with --trace cuda,nvtx,osrt%s",
-                 mr_case_percent(c, idle), of, mr_case_ms(c, idle), step, end);
+                 mr_case_percent(c, idle), of, idle_each, step, unit, end);
     } else if (c->loader_how == MR_LOADER_WAITS && own + share >= DATA_BOUND) {
         snprintf(advice->summary, sizeof advice->summary,
-                 "cannot tell: the GPU was idle %.0f%% of %s (%.3f of %.3f ms), mostly while the launching thread ran "
+                 "cannot tell: the GPU was idle %.0f%% of %s (%.3f of %.3f %s), mostly while the launching thread ran "
                  "its own code, which may be "
                  "loading data: put an NVTX range around it and name it (--range)%s",
-                 mr_case_percent(c, idle), of, mr_case_ms(c, idle), step, end);
+                 mr_case_percent(c, idle), of, idle_each, step, unit, end);
     } else {
         advice->bound = MR_BOUND_OTHER;
         snprintf(advice->summary, sizeof advice->summary,
-                 "not data-bound: the GPU waited %.1f%% of %s (%.3f of %.3f ms) for data (%s), computed %.0f%% and was "
+                 "not data-bound: the GPU waited %.1f%% of %s (%.3f of %.3f %s) for data (%s), computed %.0f%% and was "
                  "idle %.0f%%%s",
-                 share, of, mr_case_ms(c, data), step, wait, compute, mr_case_percent(c, idle), end);
+                 share, of, data_each, step, unit, wait, compute, mr_case_percent(c, idle), end);
     }
 }
 

@@ -53,7 +53,8 @@ int mr_steps_find(const struct mr_recording *rec, const struct mr_place *place, 
 void mr_steps_free(struct mr_steps *steps);
 
 /* Steps by the period of the device's work (steps_period.c); n stays 0 when there is none. */
-int mr_steps_period(const struct mr_recording *rec, const uint32_t *ops, uint64_t n_ops, struct mr_steps *out);
+int mr_steps_period(const struct mr_recording *rec, const struct mr_place *place, const uint32_t *ops, uint64_t n_ops,
+                    struct mr_steps *out);
 
 /* Makes steps of n sorted marks; end_ns[i]: where a step that a pause or the recording's end follows ends. */
 int mr_steps_mark(struct mr_steps *steps, const uint64_t *mark_ns, const uint64_t *end_ns, uint64_t n);

@@ -118,17 +118,36 @@ int mr_place_ops(const struct mr_recording *rec, const struct mr_place *place, u
 
 /* ---- a place over its steps ---- */
 
-/* Steps that warm up, not looked at: the first of four or more, and those after it as long as they take three times the mean. */
+#define WARM_STEPS 10 /* tuning and compiling are over after so many */
+
+static uint64_t length_of(const struct mr_steps *steps, uint64_t i)
+{
+    return steps->at[i].end_ns - steps->at[i].start_ns;
+}
+
+/*
+ * Steps that warm up, not looked at: the first of four or more, those after it as long as they take three times the usual, and all up
+ * to one of the first ten that takes ten times the usual: programs tune and compile in their second or third step, too. Usual is the
+ * mean without the first quarter.
+ */
+static uint64_t warm_steps(const struct mr_steps *steps)
+{
+    uint64_t usual = 0, n = 1;
+    if (steps->n < 4)
+        return 0;
+    for (uint64_t i = steps->n / 4; i < steps->n; i++)
+        usual += length_of(steps, i) / (steps->n - steps->n / 4);
+    while (n < steps->n / 4 && length_of(steps, n) / 3 > usual)
+        n++;
+    for (uint64_t i = n; i < steps->n / 4 && i < WARM_STEPS; i++)
+        n = length_of(steps, i) / 10 > usual ? i + 1 : n;
+    return n;
+}
+
 static void choose_steps(struct mr_look *look, bool warm)
 {
     const struct mr_steps *steps = &look->steps;
-    uint64_t mean = 0;
-    for (uint64_t i = 0; i < steps->n; i++)
-        mean += (steps->at[i].end_ns - steps->at[i].start_ns) / steps->n;
-    look->n_warm = steps->n >= 4 && !warm;
-    while (look->n_warm > 0 && look->n_warm < steps->n / 4 &&
-           steps->at[look->n_warm].end_ns - steps->at[look->n_warm].start_ns > 3 * mean)
-        look->n_warm++;
+    look->n_warm = warm ? 0 : warm_steps(steps);
     for (uint64_t i = look->n_warm; i < steps->n; i++)
         mr_intervals_add(&look->in, steps->at[i].start_ns, steps->at[i].end_ns);
     mr_intervals_unite(&look->in);

@@ -53,18 +53,17 @@ static int finish(const struct mr_case *c, struct mr_copies *copies, struct mr_j
     return rc;
 }
 
-static bool any_copy(const struct mr_case *c, const struct mr_rec_op *op)
+static bool larger(const struct mr_case *c, const struct mr_rec_op *op)
 {
     (void)c;
-    (void)op;
-    return true;
+    return op->bytes > MR_SMALL_COPY;
 }
 
-/* Counts copies and those whose memory is not told. */
+/* Counts copies of more than 64 KiB and those of them whose memory is not told. */
 static int count_copies(const struct mr_case *c, uint64_t *n, uint64_t *n_unknown)
 {
     struct mr_copies all = {0};
-    int rc = choose(c, any_copy, &all);
+    int rc = choose(c, larger, &all);
     *n = all.n;
     *n_unknown = 0;
     for (uint64_t i = 0; i < all.n; i++)
@@ -77,8 +76,7 @@ static int count_copies(const struct mr_case *c, uint64_t *n, uint64_t *n_unknow
 
 static bool pageable(const struct mr_case *c, const struct mr_rec_op *op)
 {
-    (void)c;
-    return host_memory(op) == MR_MEM_PAGEABLE && op->bytes > MR_SMALL_COPY;
+    return larger(c, op) && host_memory(op) == MR_MEM_PAGEABLE;
 }
 
 struct pageable_sums {
@@ -127,7 +125,9 @@ static int judge_pageable(const struct mr_case *c, struct mr_judgement *out)
     if (copies.n == 0) {
         free(copies.at);
         if (n_unknown > 0)
-            return mr_cannot_tell(out, "the recording does not say what memory %" PRIu64 " of %" PRIu64 " copies used",
+            return mr_cannot_tell(out,
+                                  "the recording does not say what memory %" PRIu64 " of %" PRIu64
+                                  " copies of more than 64 KiB used",
                                   n_unknown, n);
         return mr_fine(out, "none of %" PRIu64 " copies of more than 64 KiB used pageable memory", n);
     }
@@ -139,8 +139,9 @@ static int judge_pageable(const struct mr_case *c, struct mr_judgement *out)
                  " Of %" PRIu64 " of the %" PRIu64 " copies no rate is known: their exposed %.3f ms are not counted; "
                  "give --link-gbps.",
                  s.n_no_rate, copies.n, mr_case_ms(c, (double)s.exposed_no_rate_ns));
-    snprintf(out->title, sizeof out->title, "%" PRIu64 " of %" PRIu64 " copies use pageable memory (%.1f GB/s)",
-             copies.n, n, rate);
+    snprintf(out->title, sizeof out->title,
+             "%" PRIu64 " of %" PRIu64 " copies of more than 64 KiB use pageable memory (%.1f GB/s)", copies.n, n,
+             rate);
     if (s.n_no_rate == copies.n)
         snprintf(out->why, sizeof out->why,
                  "pageable copies are exposed %.3f ms%s and hold the launching thread while the device idles for %.3f "

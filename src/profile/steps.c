@@ -324,16 +324,26 @@ static const struct group *regular_group(const struct search *s, double *out_cov
     return best;
 }
 
+/* Without the last range when it alone gives the device nothing: there the loop only learns that there is no more data. */
+static uint64_t n_steps_of(const struct search *s, const struct group *g)
+{
+    const struct mr_rec_range *last = &s->rec->ranges[s->names[g->first + g->n - 1].range];
+    uint64_t end = MR_MAX(last->end_ns, last->start_ns + g->median_ns); /* what it loads may be used after it */
+    if (g->n < MIN_REGULAR || mr_work_between(&s->work, last->start_ns, end).n > 0)
+        return g->n;
+    return weigh(s, g).fed * (double)g->n >= MIN_FED * (double)(g->n - 1) ? g->n - 1 : g->n;
+}
+
 static int take_group(const struct search *s, const struct group *g, struct mr_steps *out)
 {
-    uint64_t *mark = malloc((g->n + 1) * sizeof *mark), *end = malloc((g->n + 1) * sizeof *end);
-    int rc = mark && end ? 0 : mr_error_nomem("steps", g->n * sizeof *mark);
-    for (uint64_t i = 0; !rc && i < g->n; i++) {
+    uint64_t n = n_steps_of(s, g), *mark = malloc((n + 1) * sizeof *mark), *end = malloc((n + 1) * sizeof *end);
+    int rc = mark && end ? 0 : mr_error_nomem("steps", n * sizeof *mark);
+    for (uint64_t i = 0; !rc && i < n; i++) {
         const struct mr_rec_range *range = &s->rec->ranges[s->names[g->first + i].range];
         mark[i] = range->start_ns;
         end[i] = range->end_ns;
     }
-    rc = rc ? rc : mr_steps_mark(out, mark, end, g->n);
+    rc = rc ? rc : mr_steps_mark(out, mark, end, n);
     free(mark);
     free(end);
     const char *text = text_of(s->rec, first_of(s, g)->text);
@@ -389,7 +399,7 @@ static int find(struct search *s, const uint32_t *ops, uint64_t n_ops, const cha
 {
     const struct group *g = NULL;
     int rc = make_groups(s);
-    rc = rc || name ? rc : mr_work_read(s->rec, s->place, ops, n_ops, &s->work);
+    rc = rc ? rc : mr_work_read(s->rec, s->place, ops, n_ops, &s->work);
     if (rc)
         return rc;
     if (name) {
@@ -405,7 +415,7 @@ static int find(struct search *s, const uint32_t *ops, uint64_t n_ops, const cha
     if (g)
         return take_group(s, g, out);
     out->method = MR_STEPS_PERIOD;
-    rc = mr_steps_period(s->rec, ops, n_ops, out);
+    rc = mr_steps_period(s->rec, s->place, ops, n_ops, out);
     if (!rc && out->n == 0) {
         out->method = MR_STEPS_NONE;
         out->confidence = 0;

@@ -5,6 +5,9 @@
  * that separates most successive occurrences (or every m-th) of some token is a candidate period; it is judged by the share of
  * tokens that equal the one a lag later. The smallest lag that matches well and whose windows each hold a host-to-device copy
  * wins: layers repeat within a step, but a step is fed once. Without such copies it is the best match.
+ *
+ * Where a loader's threads copy whenever they are ready, or another thread tries out kernels, all of it has no period, but what the
+ * driving thread launches may have one.
  */
 #include "profile/look.h"
 
@@ -14,6 +17,7 @@
 #define MAX_CANDIDATES 128
 #define MIN_MATCH      0.7
 #define MIN_PERIODS    3
+#define MIN_OWN        0.3 /* of the device's time, by one thread */
 
 struct token {
     uint64_t hash, launched_ns;
@@ -241,7 +245,8 @@ static int mark(const struct period *p, const struct candidate *c, struct mr_ste
     return rc;
 }
 
-int mr_steps_period(const struct mr_recording *rec, const uint32_t *ops, uint64_t n_ops, struct mr_steps *out)
+static int find(const struct mr_recording *rec, const uint32_t *ops, uint64_t n_ops, bool one_thread,
+                struct mr_steps *out)
 {
     struct period p = {.rec = rec, .n = n_ops};
     if (n_ops < MIN_PERIODS)
@@ -254,15 +259,16 @@ int mr_steps_period(const struct mr_recording *rec, const uint32_t *ops, uint64_
         struct candidate c = anchor(&p, best);
         const struct mr_rec_op *op = &rec->ops[p.tokens[p.by_id[p.first[c.id]]].op];
         rc = mark(&p, &c, out);
-        out->confidence = 0.85 * best->match * (out->n >= 8 ? 1 : 0.8);
-        snprintf(
-            out->how, sizeof out->how,
-            "by the period of the device's work: %llu operations repeat (%.0f%% equal those one period later), a step "
-            "begins with %s %.60s",
-            (unsigned long long)best->lag, 100 * best->match, op->kind == MR_OP_KERNEL ? "kernel" : "a",
-            op->kind == MR_OP_KERNEL ? rec->strings[op->name]
-            : op->kind == MR_OP_SET  ? "memset"
-                                     : mr_copy_kind_text(op->copy_kind));
+        out->confidence = 0.85 * best->match * (out->n >= 8 ? 1 : 0.8) * (one_thread ? 0.9 : 1);
+        snprintf(out->how, sizeof out->how,
+                 "by the period of the device's work%s: %llu operations repeat (%.0f%% equal those one period later), "
+                 "a step "
+                 "begins with %s %.60s",
+                 one_thread ? " that one thread launches" : "", (unsigned long long)best->lag, 100 * best->match,
+                 op->kind == MR_OP_KERNEL ? "kernel" : "a",
+                 op->kind == MR_OP_KERNEL ? rec->strings[op->name]
+                 : op->kind == MR_OP_SET  ? "memset"
+                                          : mr_copy_kind_text(op->copy_kind));
         if (op->kind == MR_OP_COPY)
             strncat(out->how, " copy", sizeof out->how - strlen(out->how) - 1);
     }
@@ -270,5 +276,37 @@ int mr_steps_period(const struct mr_recording *rec, const uint32_t *ops, uint64_
     free(p.by_id);
     free(p.first);
     free(p.fed);
+    return rc;
+}
+
+/* What the driving thread launched, when that is enough of the device's time; the others' copies may come at any time between. */
+static uint64_t own_ops(const struct mr_recording *rec, const struct mr_place *place, const uint32_t *ops,
+                        uint64_t n_ops, uint32_t *own)
+{
+    uint64_t n = 0, own_ns = 0, all_ns = 0;
+    for (uint64_t i = 0; i < n_ops; i++) {
+        const struct mr_rec_op *op = &rec->ops[ops[i]];
+        all_ns += op->end_ns - op->start_ns;
+        if (op->api >= rec->n_apis || rec->apis[op->api].thread != place->thread)
+            continue;
+        own_ns += op->end_ns - op->start_ns;
+        own[n++] = ops[i];
+    }
+    return (double)own_ns >= MIN_OWN * (double)all_ns ? n : 0;
+}
+
+int mr_steps_period(const struct mr_recording *rec, const struct mr_place *place, const uint32_t *ops, uint64_t n_ops,
+                    struct mr_steps *out)
+{
+    int rc = find(rec, ops, n_ops, false, out);
+    if (rc || out->n > 0 || place->thread == MR_NONE)
+        return rc;
+    uint32_t *own = malloc((n_ops + 1) * sizeof *own);
+    if (!own)
+        return mr_error_nomem("a thread's work", n_ops * sizeof *own);
+    uint64_t n = own_ops(rec, place, ops, n_ops, own);
+    if (n < n_ops)
+        rc = find(rec, own, n, true, out);
+    free(own);
     return rc;
 }

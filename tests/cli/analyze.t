@@ -6,7 +6,7 @@ data-bound: the GPU waited 36% of the step (1.693 of 4.751 ms) for data: 0.015 m
 1.678 ms for copies to the device; 39 steps after warming up, from one NVTX range "step" to the
 next; first to mend: pageable_copies (saves 32.9%)
 
-pageable_copies: 39 of 39 copies use pageable memory (5.0 GB/s)
+pageable_copies: 39 of 39 copies of more than 64 KiB use pageable memory (5.0 GB/s)
   saves     1.564 ms a step, 32.9% (confidence 0.66)
   why       exposed time 1.678 ms a step x (1 - pageable 5.0 GB/s / page-locked 55.0 GB/s, usual for
             NVIDIA H100 80GB HBM3), for each copy, + 0.039 ms in which their calls held the
@@ -101,7 +101,7 @@ $ millrace analyze pageable.sqlite --json | grep -e '"summary"' -e '"rule": "pag
     {
       "rule": "pageable_copies",
       "verdict": "found",
-      "title": "39 of 39 copies use pageable memory (5.0 GB/s)",
+      "title": "39 of 39 copies of more than 64 KiB use pageable memory (5.0 GB/
 # Names that are not there.
 $ millrace analyze good.sqlite --step epok
 millrace analyze: step epok: no NVTX range is called so; want one of "data", "step"

@@ -1,3 +1,4 @@
+# Locks memory.
 # Copies: what is printed, the JSON's members, a chart that is XML.
 $ millrace bench transfer -d sim:h2d=2,d2h=2,latency=2us --max 64KiB --repeats 3 --plot t.svg
 sim; limit 2.00 GB/s to the device, 2.00 GB/s back
@@ -13,7 +14,7 @@ Within the device, GB/s
 ...
 One copy takes latency \+ bytes / bandwidth, fitted; .* (re)
 ...
-  h2d +pinned +[0-9.]+ us +[0-9.]+ GB/s +[0-9.]+ GB/s +2.00 GB/s +[0-9.]+% .* (re)
+  h2d +pinned +([0-9.]+ [mu]?s +[0-9.]+ GB/s +|0 ns +[0-9.]+ GB/s +)?[0-9.]+ GB/s +2.00 GB/s +[0-9.]+% .* (re)
 ...
   left out: peer: there is one device: give another by --peer sim; write_combined: device sim: it has no allocator of its own for host memory
 $ xml() { if command -v xmllint >/dev/null; then xmllint --noout "$1"; else python3 -c 'import sys, xml.dom.minidom as m; m.parse(sys.argv[1])' "$1"; fi; }; xml t.svg && grep -c '<polyline' t.svg
@@ -55,7 +56,7 @@ millrace bench transfer: sim: out of device memory: asked fo
 # Streams: the ring overlaps what one stream does not.
 $ millrace bench streams -d sim:h2d=2,d2h=2,tflops=0.2 --size 256 -n 12 --repeats 3 --plot s.svg
 sim: 12 times copy a 256 x 256 f32 matrix, multiply, copy back; medians of 3
-alone: copies to the device [0-9.]+ ms, matrix products [0-9.]+ ms \(0.[12] Tflop/s\), copies back [0-9.]+ ms (re)
+alone: copies to the device [0-9.]+ ms, matrix products [0-9.]+ ms \(0.[012] Tflop/s\), copies back [0-9.]+ ms (re)
 lower bound: [0-9.]+ ms, the (matrix products|copies to the device|copies back) (re)
 ...
   one stream +[0-9.]+ +[0-9.]+% +[0-9.]+x .* 0.000 +0.000 +768 KiB (re)

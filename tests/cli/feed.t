@@ -6,7 +6,7 @@ idx: train-images-idx3-ubyte + train-labels-idx1-ubyte (train): 3,003 samples
   label u8
   order random.*, batches of 64, 2 workers, prefetch [0-9]+, read from (uring|pread), device cpu (re)
 6,006 samples in [0-9.]+ s: .* samples/s, .*B/s (re)
-first batch after .* (re)
+first batch after .*, then .* samples/s; from batch to batch: .* (re)
 ...
   read .* (re)
 ...
@@ -42,7 +42,7 @@ millrace feed: cache device: device cpu has no memory of its own: use the cache 
 $ [ "$(millrace feed d -s --seed 1 --digest | tail -n 1)" != "$(millrace feed d -s --seed 2 --digest | tail -n 1)" ] && echo differ
 differ
 # JSON: the members that scripts rely on.
-$ millrace feed d --json --digest --sink-ms 0.1 > out.json; for k in samples batches bytes seconds samples_per_s gb_per_s first_batch_ms utilization digest bottleneck bad_samples stages memory config; do grep -q "^  \"$k\":" out.json || echo "missing: $k"; done; grep -E '"(samples|batches|bytes|bad_samples)"' out.json
+$ millrace feed d --json --digest --sink-ms 0.1 > out.json; for k in samples batches bytes seconds samples_per_s gb_per_s first_batch_ms warm_samples_per_s utilization digest bottleneck bad_samples stages memory config; do grep -q "^  \"$k\":" out.json || echo "missing: $k"; done; grep -E '"(samples|batches|bytes|bad_samples)"' out.json
   "samples": 3003,
   "batches": 47,
   "bytes": 2357355,
@@ -183,4 +183,9 @@ $ echo old >bad.jsonl; millrace feed d --quarantine bad.jsonl -q >/dev/null; ls 
 ls: cannot access 'bad.jsonl': No such file or directory
 [2]
 $ echo gone.jpg >l; millrace feed list:l,max-height=9,max-width=9 --collate pad --bad skip --quarantine bad.jsonl -q >/dev/null; grep -c gone.jpg bad.jsonl
+millrace feed: no good sample in a whole epoch of 1; the last: ./gone.jpg: cannot be opened: No such file or directory
 1
+# Nor does an endless run wait for one.
+$ millrace feed list:l,max-height=9,max-width=9 --collate pad --bad skip --time 1h -q
+millrace feed: no good sample in a whole epoch of 1; the last: ./gone.jpg: cannot be opened: No such file or directory
+[1]

@@ -32,9 +32,13 @@ millrace pack: p: holds shards already; --force replaces them
 $ millrace pack idx:d q --shard-count 150 --force -q >/dev/null; ls q/*.tar
 q/shard-000000.tar
 q/shard-000001.tar
+# Nor what is being packed with it.
+$ cp -r p mine; millrace pack tar:mine mine/ --force -q 2>&1 | sed 's/-00000[012]/-N/'; ls mine/*.tar | wc -l; millrace pack 'mix:0.5*tar:mine,0.5*tar:p' ./mine --force -q >/dev/null 2>&1; cmp mine/shard-000002.tar p/shard-000002.tar
+millrace pack: mine/shard-N.tar: the data set reads it, and --force would remove it: want another folder
+3
 # Killed at whatever moment, it goes on to the same end.
 $ millrace synth npy x.npy --n 400 --shape 25000 --classes 3 -q >/dev/null; millrace pack npy:x.npy,labels=x-labels.npy whole --shard-count 10 -q >/dev/null
-$ for t in 0.02 0.05 0.1 0.2; do timeout -s KILL $t millrace pack npy:x.npy,labels=x-labels.npy k --shard-count 10 -q >/dev/null 2>&1; done; if [ -e k/XXH64SUMS ] && [ ! -e k/pack.state ]; then rm k/XXH64SUMS; else millrace pack npy:x.npy,labels=x-labels.npy k --shard-count 10 -q >/dev/null; cmp whole/XXH64SUMS k/XXH64SUMS; fi
+$ for t in 0.02 0.05 0.1 0.2; do millrace pack npy:x.npy,labels=x-labels.npy k --shard-count 10 -q >/dev/null & sleep $t; kill -9 $!; wait $!; done 2>/dev/null; if [ -e k/XXH64SUMS ] && [ ! -e k/pack.state ]; then rm k/XXH64SUMS; else millrace pack npy:x.npy,labels=x-labels.npy k --shard-count 10 -q >/dev/null; cmp whole/XXH64SUMS k/XXH64SUMS; fi
 $ ls k | grep -c -e part -e state
 0
 [1]
@@ -67,6 +71,17 @@ classes:
       0  big dog        1  ####################
       1  cat            2  ########################################
 2
+# A bad sample is told with its file.
+$ printf 'no picture' >c/cat/0.png; millrace pack folder:c named -q
+millrace pack: sample 1: c/cat/0.png: 10 bytes that are no picture: want JPEG, PNG or WebP (--bad skip leaves such out)
+[1]
+$ mkdir t; printf 'no picture' >t/0.jpg; tar cf t/t.tar -C t 0.jpg; millrace pack tar:t/t.tar named2 -q
+millrace pack: sample 0: t/t.tar: 10 bytes that are no picture: want JPEG, PNG or WebP (--bad skip leaves such out)
+[1]
+# Not into a bucket.
+$ millrace pack idx:d s3://bucket/d
+millrace pack: s3://bucket/d: pack writes into a folder of this machine: want its path
+[2]
 # What cannot be packed.
 $ millrace pack idx:d z --resize 10
 millrace pack: --resize and --quality: the data set has no compressed pictures

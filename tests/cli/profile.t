@@ -5,6 +5,9 @@ millrace profile: want "--" before the program: millrace profile [options] -- CM
 $ millrace profile -o x sh -- true
 millrace profile: sh: want "--" before the program: millrace profile [options] -- CMD...
 [2]
+$ millrace profile -f true -o x -- touch ran
+millrace profile: true: -f, --stats and other switches take no value here: leave it out
+[2]
 $ millrace profile --
 millrace profile: a program is missing after "--"
 [2]
@@ -104,7 +107,7 @@ millrace profile: warning: no calls of the operating system are recorded: LD_PRE
 out
 $ rm -r "a b"
 # A process that stays is told of, and not waited for; or is waited for.
-$ millrace profile -t none -f -o a -- sh -c 'sleep 4 >/dev/null 2>&1 &' 2>&1 | grep still
+$ millrace profile -t none -f -o a -- sh -c 'sleep 30 >/dev/null 2>&1 &' 2>&1 | grep still
 millrace profile: warning: 1 process of the program still runs: what happens from now on is not recorded
 $ millrace profile -q -t none -f -o a --wait all -- sh -c '(sleep 2; touch late) >/dev/null 2>&1 &'; ls late
 late

@@ -1,13 +1,13 @@
 # Recordings of real programs on a real GPU: tests/data/README.md says which.
 $ for n in mnist_w0 mnist_w2 mnist_w2pin cupy; do gunzip -c "$TEST_DATA/$n.sqlite.gz" >$n.sqlite; done
 $ millrace analyze mnist_w0.sqlite | head -3
-data-bound: the GPU waited 78% of the step (11.391 of 14.631 ms) for data: 11.201 ms for the loader,
-0.189 ms for copies to the device; 20 steps after warming up, from one NVTX range "step" to the
-next; first to mend: data_starvation (saves 76.6%)
+data-bound: the GPU waited 78% of the step (11.989 of 15.351 ms) for data: 11.790 ms for the loader,
+0.199 ms for copies to the device; 19 steps after warming up, from one NVTX range "step" to the
+next; first to mend: data_starvation (saves 76.8%)
 $ millrace analyze mnist_w2.sqlite | grep -e '^[a-z_]*: ' -e ' workers would' -e 'workers that'
-data_starvation: the device waits for data 50.5% of the time
-            processes are in the recording: 2 x 6.807 ms / (6.807 - 3.441 ms) = 5 workers would keep
-pageable_copies: 19 of 38 copies use pageable memory (14.9 GB/s)
+data_starvation: the device waits for data 50.7% of the time
+            processes are in the recording: 2 x 7.143 ms / (7.143 - 3.621 ms) = 5 workers would keep
+pageable_copies: 19 of 19 copies of more than 64 KiB use pageable memory (14.9 GB/s)
 blocking_async: 19 asynchronous copies block the launching thread all the same
 tensor_cores: by their names, 13% of kernel time multiplies matrices without tensor cores
 $ millrace analyze mnist_w2pin.sqlite | grep -e '^[a-z_]*: ' -e 'pageable_copies'
@@ -20,7 +20,7 @@ data-bound: the GPU waited 28% of the step (0.142 of 0.507 ms) for data: 0.000 m
 0.142 ms for copies to the device; 59 steps after warming up, from one NVTX range "step" to the
 next; first to mend: pageable_copies (saves 18.5%)
 
-pageable_copies: 29 of 118 copies use pageable memory (20.2 GB/s)
+pageable_copies: 29 of 59 copies of more than 64 KiB use pageable memory (20.2 GB/s)
   saves     0.094 ms a step, 18.5% (confidence 0.81)
   why       exposed time 0.102 ms a step x (1 - pageable 20.2 GB/s / page-locked 53.7 GB/s, the
 $ millrace report mnist_w2.sqlite -r mem_ops --sort duration --limit 3
@@ -95,7 +95,7 @@ mnist_w0.perfetto: 2,447 events; ui.perfetto.dev opens it
 mnist_w0.svg: 2,447 events
 mnist_w2.html: 4,826 events
 mnist_w2.perfetto: 4,826 events; ui.perfetto.dev opens it
-mnist_w2.svg: 4,632 events
+mnist_w2.svg: 4,630 events
 mnist_w2pin.html: 4,866 events
 mnist_w2pin.perfetto: 4,866 events; ui.perfetto.dev opens it
 mnist_w2pin.svg: 4,599 events

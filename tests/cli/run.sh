@@ -8,10 +8,18 @@
 #   lines it prints, standard output and error together
 #   [2]                     its exit status, when it is not 0
 # In expected lines, "..." alone stands for any lines, and a line that ends in " (re)" is an extended regular expression.
+# A file with the comment "# Locks memory." is skipped where this user may not.
 set -u
 
 program=$(cd "$(dirname "$1")" && pwd)/$(basename "$1")
 file=$(cd "$(dirname "$2")" && pwd)/$(basename "$2")
+if grep -q '^# Locks memory' "$file"; then
+    limit=$("$program" doctor --no-disk --json | sed -n 's/.*"lock_limit_bytes": \([0-9]*\).*/\1/p')
+    if [ -n "$limit" ] && [ "$limit" -lt 33554432 ]; then
+        echo "SKIP: this user may page-lock $limit bytes only: ulimit -l"
+        exit 77
+    fi
+fi
 folder=$(mktemp -d "${TMPDIR:-/tmp}/millrace-cli.XXXXXX") || exit 1
 trap 'rm -rf "$folder"' EXIT
 trap 'exit 1' INT TERM

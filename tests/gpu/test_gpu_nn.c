@@ -504,7 +504,7 @@ static struct mr_graph *record(struct trainer *t)
     return graph;
 }
 
-/* Ten steps one by one, and two of them followed by a graph eight times: the same bits. */
+/* Ten steps one by one, and, of a net that is warm, two of them followed by a graph eight times: the same bits. */
 static void test_graph(struct mr_device *dev)
 {
     static const struct {
@@ -521,6 +521,8 @@ static void test_graph(struct mr_device *dev)
             struct trainer t;
             trainer_open(&t, dev, options(cases[c].model, cases[c].dtype, 1, 1, 12), "momentum:lr=0.05");
             struct mr_graph *graph = NULL;
+            if (graphs)
+                must(mr_net_warm_up(t.n.net, t.n.stream));
             for (int i = 0; i < 10; i++) {
                 if (graphs && i == 2)
                     graph = record(&t);

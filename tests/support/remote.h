@@ -18,8 +18,8 @@ static inline void quick_options(uint32_t retries, const char *cache_dir, uint64
     struct mr_remote_opts opts;
     mr_remote_opts_init(&opts);
     opts.retries = retries;
-    opts.connect_timeout_ms = 2000;
-    opts.stall_timeout_ms = retries > 1 ? 4000 : 1000; /* the machine may be loaded */
+    opts.connect_timeout_ms = 20000;
+    opts.stall_timeout_ms = retries > 0 ? 4000 : 1000; /* the machine may be loaded; 0: a timeout is what is wanted */
     opts.cache_dir = cache_dir;
     opts.cache_limit = limit;
     test_works(mr_remote_opts_set(&opts));

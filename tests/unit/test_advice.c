@@ -144,6 +144,61 @@ static void pageable_copies(void **state)
 }
 
 /* Of one direction no rate is known: of the other the saving is counted, and the text says which. */
+/* A step of microseconds is not told in thousandths of a millisecond; what is small is in neither number of the title. */
+static void small_steps_and_copies(void **state)
+{
+    struct make m;
+    struct mr_advice *advice = NULL;
+    (void)state;
+    make_begin(&m, PATH);
+    for (uint64_t i = 0; i < 20; i++) {
+        uint64_t at = 1000000 + i * 20000;
+        make_range(&m, "step", at, at + 20000);
+        make_copy(&m, 7, at, at + 12400, 100000, MR_COPY_H2D, MR_MEM_PAGEABLE);
+        make_copy(&m, 7, at + 12400, at + 12500, 64, MR_COPY_H2D, MR_MEM_PAGEABLE);
+        make_kernel(&m, 7, "k", at + 15000, at + 20000);
+    }
+    make_end(&m);
+    struct mr_recording *rec = make_load(PATH);
+    assert_int_equal(mr_analyze(rec, NULL, &advice), 0);
+    assert_non_null(strstr(mr_advice_summary(advice), "(12.500 of 20.000 us) for data"));
+    assert_non_null(strstr(mr_advice_summary(advice), "12.500 us for copies to the device"));
+    mr_advice_destroy(advice);
+    struct mr_advice_opts opts;
+    mr_advice_opts_init(&opts);
+    opts.link_gbps = 50;
+    assert_int_equal(mr_analyze(rec, &opts, &advice), 0);
+    assert_string_equal(mr_advice_get(advice, 0)->rule, "pageable_copies");
+    assert_non_null(strstr(mr_advice_get(advice, 0)->title, "19 of 19 copies of more than 64 KiB"));
+    mr_advice_destroy(advice);
+    mr_recording_close(rec);
+    unlink(PATH);
+}
+
+/* A program that compiles in its third step: the two short ones before it are of the warming up, too. */
+static void warm_up(void **state)
+{
+    struct make m;
+    struct mr_advice *advice = NULL;
+    uint64_t at = 1000000;
+    (void)state;
+    make_begin(&m, PATH);
+    for (uint64_t i = 0; i < 40; i++) {
+        uint64_t ns = i == 2 ? 100000000 : 1000000;
+        make_range(&m, "step", at, at + ns);
+        make_kernel(&m, 7, "k", at + ns - 900000, at + ns);
+        at += ns;
+    }
+    make_end(&m);
+    struct mr_recording *rec = make_load(PATH);
+    assert_int_equal(mr_analyze(rec, NULL, &advice), 0);
+    assert_non_null(strstr(mr_advice_summary(advice), "of 1.000 ms)"));
+    assert_non_null(strstr(mr_advice_summary(advice), "; 37 steps after warming up"));
+    mr_advice_destroy(advice);
+    mr_recording_close(rec);
+    unlink(PATH);
+}
+
 static void pageable_both_ways(void **state)
 {
     struct make m;
@@ -797,6 +852,8 @@ int main(void)
         cmocka_unit_test(links_by_name),
         cmocka_unit_test(pageable_copies),
         cmocka_unit_test(pageable_both_ways),
+        cmocka_unit_test(small_steps_and_copies),
+        cmocka_unit_test(warm_up),
         cmocka_unit_test(blocking_async),
         cmocka_unit_test(copy_on_compute_stream),
         cmocka_unit_test(starvation_by_ranges),

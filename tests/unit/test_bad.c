@@ -136,12 +136,18 @@ static void all_bad_ends_with_an_error(void **state)
     struct run run = run_loader(&c);
     assert_int_equal(run.rc, MR_EBADSAMPLES);
     assert_non_null(strstr(run.error, "nothing can replace it"));
-    c = config(ds, MR_BAD_SKIP); /* every batch is empty: none is delivered */
-    struct run skipped = run_loader(&c);
-    assert_int_equal(skipped.rc, 0);
-    assert_int_equal(skipped.batches, 0);
+    c = config(ds, MR_BAD_SKIP); /* every batch is empty: an endless run would never return */
+    for (uint64_t epochs = 0; epochs < 3; epochs++) {
+        c.opts.epochs = epochs;
+        c.opts.workers = 1 + (uint32_t)epochs;
+        struct run skipped = run_loader(&c);
+        assert_int_equal(skipped.rc, MR_EBADSAMPLES);
+        assert_int_equal(skipped.batches, 0);
+        assert_non_null(strstr(skipped.error, "no good sample in a whole epoch of 20"));
+        assert_non_null(strstr(skipped.error, "is unreadable"));
+        run_free(&skipped);
+    }
     run_free(&run);
-    run_free(&skipped);
     mr_dataset_close(ds);
 }
 

@@ -40,6 +40,25 @@ static void points_labels_and_paths(void **state)
     mr_dataset_close(ds);
 }
 
+static void text_is(const char *text, const char *options, const char *want)
+{
+    struct mr_dataset *ds = open_text(text, options);
+    assert_string_equal(mr_dataset_text(ds), want);
+    mr_dataset_close(ds);
+}
+
+/* A number that cannot be read makes a column text: that is told, unless columns were chosen. */
+static void columns_left_out_are_told(void **state)
+{
+    (void)state;
+    static const char text[] = "file,age,kind,w\na.jpg,12years,cat,2\nb.jpg,13,dog,3\n";
+    text_is(text, "", "csv: t.csv: 2 pictures (left out: text in 2 columns, the first is column 'age')");
+    text_is(text, ",labels=w", "csv: t.csv: 2 pictures");
+    text_is(text, ",labels=none", "csv: t.csv: 2 pictures");
+    text_is("a.jpg;1,5;2\n", "", "csv: t.csv: 1 picture (left out: text in column 2)");
+    text_is("file,p_x,p_y\na.jpg,1.5?,2\n", "", "csv: t.csv: 1 picture (left out: text in column 'p_x')");
+}
+
 /* Each way to choose columns, over one text. */
 static void columns_are_chosen(void **state)
 {
@@ -384,6 +403,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(points_labels_and_paths),
+        cmocka_unit_test(columns_left_out_are_told),
         cmocka_unit_test(columns_are_chosen),
         cmocka_unit_test(headers_and_delimiters_are_found),
         cmocka_unit_test(what_is_written_is_read),

@@ -299,7 +299,7 @@ static void run_child(struct mr_device *dev, struct mr_stream *stream, struct mr
     uint64_t ns = 5;
     int64_t elapsed;
     fake_report(&before);
-    alarm(20);
+    alarm(60);
     REFUSED(mr_device_open("cuda", &other));
     REFUSED(mr_device_get(dev, &info));
     REFUSED(mr_memory_acquire(dev, MR_DEVICE, 1, &p));

@@ -6,6 +6,7 @@
 #include <ftw.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 
 static char cache_dir[300];
 static uint64_t found_bytes;
@@ -225,15 +226,30 @@ struct waiting {
     struct mr_disk_cache *cache;
     struct mr_disk_key key;
     _Atomic bool stop, ended;
+    _Atomic int tid;
     int rc;
 };
 
 static void *wait_for_turn(void *arg)
 {
     struct waiting *w = arg;
+    atomic_store(&w->tid, (int)syscall(SYS_gettid));
     w->rc = mr_disk_cache_begin(w->cache, &w->key, &w->stop);
     atomic_store(&w->ended, true);
     return NULL;
+}
+
+/* Whether it is on its way to the wait, and sleeps. */
+static bool waits(const struct waiting *w)
+{
+    char path[64], text[400] = "";
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", atomic_load(&w->tid));
+    FILE *f = atomic_load(&w->tid) ? fopen(path, "re") : NULL;
+    if (f) {
+        text[fread(text, 1, sizeof text - 1, f)] = 0;
+        fclose(f);
+    }
+    return strstr(text, ") S ") != NULL;
 }
 
 /* One fetches; a second one waits for it until it is stopped, a third one until it has ended. */
@@ -247,6 +263,8 @@ static void who_waits_for_a_fetch_can_be_stopped(void **state)
     assert_int_equal(mr_disk_cache_begin(cache, &w[0].key, NULL), 1);
     for (int i = 0; i < 2; i++)
         assert_int_equal(pthread_create(&thread[i], NULL, wait_for_turn, &w[i]), 0);
+    for (int i = 0; i < 20000 && !(waits(&w[0]) && waits(&w[1])); i++) /* on a busy machine threads are late */
+        usleep(1000);
     usleep(20000);
     mr_disk_cache_kick(cache);
     assert_false(atomic_load(&w[0].ended) || atomic_load(&w[1].ended));

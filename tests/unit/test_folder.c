@@ -56,7 +56,8 @@ static void order_is_image_folders(void **state)
     assert_int_equal(mr_dataset_class_samples(ds, 2), 6);
     assert_null(mr_dataset_class_name(ds, 4));
     assert_int_equal(mr_dataset_class_samples(ds, 4), 0);
-    assert_string_equal(mr_dataset_text(ds), "folder: o: 10 pictures of 4 classes (left out: 1 beside the classes)");
+    assert_string_equal(mr_dataset_text(ds),
+                        "folder: o: 10 pictures of 4 classes (left out: 1 beside the classes, 2 other files)");
     mr_dataset_close(ds);
 }
 

@@ -197,8 +197,9 @@ static void nobody_there_and_no_such_host(void **state)
     assert_null(strstr(mr_last_error(), "secret"));
     assert_null(strstr(mr_last_error(), "hidden"));
     free(got);
-    test_fails(read_by_reader("http://no-such-host.invalid/x", 0, 10, &got, &n), -EHOSTUNREACH, "no-such-host",
-               "check the host's name");
+    /* Longer than a label may be: nobody asks a name server, which might be slow or know every name. */
+    static const char nowhere[] = "http://no-such-host-0123456789012345678901234567890123456789012345678901234567890/x";
+    test_fails(read_by_reader(nowhere, 0, 10, &got, &n), -EHOSTUNREACH, "no-such-host", "check the host's name");
     free(got);
 }
 

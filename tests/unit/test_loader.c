@@ -268,7 +268,7 @@ static int get_slowly(void *user, uint64_t index, void *const row[], uint64_t (*
     if (atomic_fetch_add(&g->calls, 1) == 0) {
         while (!atomic_load(&g->closing))
             usleep(1000);
-        usleep(100000); /* close has begun */
+        usleep(500000); /* close has begun */
     }
     usleep(10000);
     *(uint64_t *)row[0] = index;

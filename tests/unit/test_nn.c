@@ -352,6 +352,58 @@ static void test_precision(void **state)
 }
 
 /* Evaluation: no dropout, running statistics; outputs and totals agree; bad labels are counted. */
+/* Two steps, after mr_net_warm_up() or not: the bits of gradients, running statistics and totals. */
+static void two_steps(const char *model, enum mr_dtype dtype, enum mr_loss loss, uint32_t most, bool warm, char *out,
+                      uint64_t *out_bytes)
+{
+    struct fixture f;
+    struct mr_net_totals t;
+    void *params, *grads, *low, *buffers;
+    uint64_t n_buffers, size = dtype == MR_F64 ? 8 : 4;
+    open_net(&f, model, dtype, 2, 6, 2);
+    f.o.loss = loss;
+    f.o.max_batch = most;
+    if (mr_net_create(f.dev, &f.o, &f.net) != 0)
+        fail_msg("%s: %s", model, mr_last_error());
+    if (warm)
+        assert_return_code(mr_net_warm_up(f.net, f.stream), 0);
+    struct mr_net_batch b = batch_of(&f, most);
+    for (int i = 0; i < 2; i++)
+        assert_return_code(mr_net_train(f.net, &b, f.stream), 0);
+    assert_return_code(mr_net_get_totals(f.net, f.stream, &t), 0);
+    assert_int_equal(t.n_samples, 2 * most);
+    mr_net_flat(f.net, &params, &grads, &low);
+    mr_net_buffers(f.net, &buffers, &n_buffers);
+    uint64_t bytes = mr_net_n_params(f.net) * size;
+    *out_bytes = 2 * bytes + n_buffers * size + sizeof t.loss;
+    assert_true(*out_bytes <= 1 << 16);
+    memcpy(out, params, bytes);
+    memcpy(out + bytes, grads, bytes);
+    if (n_buffers)
+        memcpy(out + 2 * bytes, buffers, n_buffers * size);
+    memcpy(out + 2 * bytes + n_buffers * size, &t.loss, sizeof t.loss);
+    close_net(&f);
+}
+
+static void test_warm_up(void **state)
+{
+    (void)state;
+    static const char *const models[] = {"conv:3,batchnorm,relu,dropout:0.5,flatten,linear:5",
+                                         "conv:4,p=1,relu,maxpool:2,dropout:0.3,flatten,linear:8,relu,linear:5",
+                                         "softmax", "flatten,linear:6,tanh,dropout:0.2,linear:5"};
+    static char cold[1 << 16], warm[1 << 16];
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++)
+        for (int k = 0; k < 8; k++) {
+            uint64_t n, m;
+            enum mr_dtype dtype = k & 1 ? MR_F64 : MR_F32;
+            enum mr_loss loss = k & 2 ? MR_MSE : MR_CROSS_ENTROPY;
+            two_steps(models[i], dtype, loss, k & 4 ? 1 : MAX_BATCH, false, cold, &n);
+            two_steps(models[i], dtype, loss, k & 4 ? 1 : MAX_BATCH, true, warm, &m);
+            assert_int_equal(n, m);
+            assert_memory_equal(cold, warm, n);
+        }
+}
+
 static void test_eval(void **state)
 {
     (void)state;
@@ -645,10 +697,11 @@ int main(void)
         cmocka_unit_test(test_joining),      cmocka_unit_test(test_threads),
         cmocka_unit_test(test_memory),       cmocka_unit_test(test_loss_scale),
         cmocka_unit_test(test_precision),    cmocka_unit_test(test_eval),
-        cmocka_unit_test(test_bad_loss),     cmocka_unit_test(test_bad_shortcut),
-        cmocka_unit_test(test_bad_models),   cmocka_unit_test(test_versions),
-        cmocka_unit_test(test_misuse),       cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_known_sizes),  cmocka_unit_test(test_tall),
+        cmocka_unit_test(test_warm_up),      cmocka_unit_test(test_bad_loss),
+        cmocka_unit_test(test_bad_shortcut), cmocka_unit_test(test_bad_models),
+        cmocka_unit_test(test_versions),     cmocka_unit_test(test_misuse),
+        cmocka_unit_test(test_limits),       cmocka_unit_test(test_known_sizes),
+        cmocka_unit_test(test_tall),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

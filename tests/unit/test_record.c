@@ -75,10 +75,16 @@ static int run_threads(void)
     return 0;
 }
 
+/* The writer has had its turn by then, whatever else the machine does. */
+static void wait_for_the_writer(void)
+{
+    usleep(1000 * record_flush_ms() * 30);
+}
+
 static int run_killed(void)
 {
     put_thousand(NULL);
-    usleep(1000 * record_flush_ms() * 4);
+    wait_for_the_writer();
     raise(SIGKILL);
     return 0;
 }
@@ -146,7 +152,7 @@ static int run_exec(void)
 static int run_quick_exit(void)
 {
     put_range(1, "quick");
-    usleep(1000 * record_flush_ms() * 4);
+    wait_for_the_writer();
     _exit(3);
 }
 
@@ -197,7 +203,7 @@ static int run_capture(void)
 static int run_delay(void)
 {
     uint64_t begin = record_now();
-    while (record_now() - begin < 700000000) {
+    while (record_now() - begin < 1500000000) {
         if (record_wants(MR_TRACE_NVTX))
             put_range(record_now() - begin, "tick");
         usleep(1000);
@@ -610,7 +616,7 @@ static void test_capture_repeats(void **state)
 static void test_delay_and_duration(void **state)
 {
     (void)state;
-    const char *const environment[] = {"MILLRACE_RECORD_DELAY_NS=200000000", "MILLRACE_RECORD_DURATION_NS=200000000",
+    const char *const environment[] = {"MILLRACE_RECORD_DELAY_NS=500000000", "MILLRACE_RECORD_DURATION_NS=300000000",
                                        NULL};
     assert_int_equal(record("delay", environment), 0);
     assert_int_equal(n_looks, 1);
@@ -618,7 +624,7 @@ static void test_delay_and_duration(void **state)
     for (uint64_t i = 0; i < looks[0].n[MR_PART_RANGE]; i++) {
         struct mr_part_range range = range_at(&looks[0], i);
         uint64_t first = range_at(&looks[0], 0).payload;
-        assert_true(range.payload >= 100000000 && range.payload - first <= 300000000);
+        assert_true(range.payload >= 100000000 && range.payload - first <= 600000000);
     }
 }
 

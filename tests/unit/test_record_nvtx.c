@@ -394,6 +394,7 @@ static void test_ranges(void **state)
     assert_int_equal(ranges_named(look, "outer", &outer), 1);
     assert_int_equal(ranges_named(look, "inner", &inner), 1);
     assert_int_equal(ranges_named(look, "w\xc3\xa4it \xe4\xb8\x96 \xf0\x9f\x98\x80", &wide), 1);
+    assert_true(look->header.start_ns <= outer.start_ns);
     assert_true(outer.start_ns < inner.start_ns && inner.start_ns < wide.start_ns && wide.start_ns < wide.end_ns);
     assert_true(wide.end_ns < inner.end_ns && inner.end_ns < outer.end_ns);
     assert_int_equal(outer.type, MR_RANGE_PUSH_POP);

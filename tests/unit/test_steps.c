@@ -232,6 +232,33 @@ static uint64_t make_steps(struct make *m, uint64_t at, uint64_t n)
     return at;
 }
 
+/* A loop's last turn that finds no more data is no step; a last step of a loader that launches from other threads is one. */
+static void last_turn(void **state)
+{
+    (void)state;
+    for (int every = 1; every <= 3; every += 2) {
+        struct make m;
+        make_begin(&m, PATH);
+        for (uint64_t i = 0; i < 13; i++) {
+            uint64_t at = 1000000 + i * 1000000;
+            make_range(&m, "step", at, at + 900000);
+            make_range(&m, "load", at + 1000, at + 300000);
+            if (i < 12 && i % (uint64_t)every == 0)
+                make_kernel(&m, 7, "k", at + 400000, at + 1200000); /* runs on into the next */
+        }
+        make_end(&m);
+        struct mr_recording *rec = make_load(PATH);
+        for (int named = 0; named < 2; named++) {
+            struct mr_steps steps = steps_of(rec, named ? "step" : NULL);
+            assert_int_equal(steps.method, named ? MR_STEPS_NAMED : MR_STEPS_KNOWN);
+            assert_int_equal(steps.n, every == 1 ? 12 : 13);
+            mr_steps_free(&steps);
+        }
+        mr_recording_close(rec);
+        unlink(PATH);
+    }
+}
+
 /* A first step that compiles is long, and yet a step. */
 static void long_first_step(void **state)
 {
@@ -399,6 +426,40 @@ static void by_period(void **state)
         mr_recording_close(rec);
         unlink(PATH);
     }
+}
+
+/* A loader's threads copy and cast whenever they are ready, several batches ahead or none: the launching thread has the period. */
+static void by_period_of_a_thread(void **state)
+{
+    struct make m;
+    uint32_t random = 0;
+    char name[16];
+    (void)state;
+    make_begin(&m, PATH);
+    for (uint64_t i = 0; i < 40; i++) {
+        uint64_t at = 1000000 + i * 1000000;
+        m.tid = 100;
+        for (uint64_t k = 0; k < 12; k++) {
+            snprintf(name, sizeof name, "k%d", (int)k);
+            make_kernel(&m, 7, name, at + k * 50000, at + k * 50000 + 40000);
+        }
+        for (uint64_t n = test_u64(++random) % 12; n-- > 0;) {
+            uint64_t start = at + test_u64(++random) % 900000;
+            m.tid = 101 + (uint32_t)(n % 3);
+            make_copy(&m, 13, start, start + 3000, 1 << 20, MR_COPY_H2D, MR_MEM_PINNED);
+            make_kernel(&m, 13, test_u64(++random) % 2 ? "cast" : "pad", start + 3000, start + 5000);
+        }
+    }
+    make_end(&m);
+    struct mr_recording *rec = make_load(PATH);
+    struct mr_steps steps = steps_of(rec, NULL);
+    assert_int_equal(steps.method, MR_STEPS_PERIOD);
+    assert_int_equal(steps.n, 40);
+    assert_non_null(strstr(steps.how, "that one thread launches: 12 operations"));
+    assert_int_equal(steps.at[9].end_ns - steps.at[9].start_ns, 1000000);
+    mr_steps_free(&steps);
+    mr_recording_close(rec);
+    unlink(PATH);
 }
 
 static void no_steps(void **state)
@@ -594,6 +655,7 @@ int main(void)
         cmocka_unit_test(by_known_name),
         cmocka_unit_test(names_with_numbers),
         cmocka_unit_test(pauses),
+        cmocka_unit_test(last_turn),
         cmocka_unit_test(long_first_step),
         cmocka_unit_test(windows),
         cmocka_unit_test(devices),
@@ -603,6 +665,7 @@ int main(void)
         cmocka_unit_test(not_by_compilation),
         cmocka_unit_test(not_by_idle_names),
         cmocka_unit_test(by_period),
+        cmocka_unit_test(by_period_of_a_thread),
         cmocka_unit_test(no_steps),
         cmocka_unit_test(odd_ranges),
         cmocka_unit_test(blame),
