@@ -16,7 +16,8 @@ static const struct mr_option options[] = {
         .help = "How many classes to print of each sample, the likeliest first"),
     OPT("limit", 'n', MR_OPT_UINT, limit, .initial = "10", .unit = "samples",
         .help = "How many samples to print; all of them count for the accuracy"),
-    OPT("csv", 0, MR_OPT_STRING, csv, .meta = "FILE", .help = "Write all predictions"),
+    OPT("csv", 0, MR_OPT_STRING, csv, .meta = "FILE",
+        .help = "Write all predictions; where classes have names, the likeliest's in the last column"),
     OPT("transform", 't', MR_OPT_STRING, transform, .meta = "CHAIN",
         .help =
             "Ops on each sample, which millrace inspect --transforms lists; without it those of the training's tests"),
@@ -102,26 +103,45 @@ static int json_end(struct predict *p)
     return cli_json_end_config(json, options, p->opts);
 }
 
+/* The columns behind those that are always there. */
+static int head_ranks(struct predict *p)
+{
+    char text[64];
+    int code = CLI_OK;
+    for (uint64_t i = 2; i <= p->opts->top && i <= p->classes && code == CLI_OK; i++) {
+        int n = snprintf(text, sizeof text, ",predicted_%" PRIu64 ",score_%" PRIu64, i, i);
+        code = cli_output_write(&p->csv, text, (size_t)n);
+    }
+    return code == CLI_OK && p->n_names ? cli_output_write(&p->csv, ",name", 5) : code;
+}
+
+static int head_numbers(struct predict *p)
+{
+    char text[64];
+    int code = CLI_OK;
+    for (uint32_t k = 0; k < p->classes && code == CLI_OK; k++)
+        code = cli_output_write(&p->csv, text, (size_t)snprintf(text, sizeof text, ",output_%u", k));
+    return code;
+}
+
 static int open_outputs(struct predict *p)
 {
-    static const char heads[] = "index,label,predicted,score";
+    const char *heads = p->loss == MR_MSE ? "index" : "index,label,predicted,score";
+    const char *columns = p->loss == MR_MSE ? ">sample\toutputs" : ">sample\tpredicted\tlabel";
     if (cli.json) {
         p->json = cli_json_begin("predict");
         if (!p->json)
             return CLI_FAILED;
         mr_json_array(p->json, "predictions");
     } else
-        p->table = cli_table_create(p->opts->limit ? ">sample\tpredicted\tlabel" : NULL);
+        p->table = cli_table_create(p->opts->limit ? columns : NULL);
     if (!p->opts->csv)
         return CLI_OK;
     int code = cli_output_open(&p->csv, p->opts->csv, true, false);
     if (code == CLI_OK)
-        code = cli_output_write(&p->csv, heads, sizeof heads - 1);
-    for (uint64_t i = 2; i <= p->opts->top && i <= p->classes && code == CLI_OK; i++) {
-        char text[64];
-        int n = snprintf(text, sizeof text, ",predicted_%" PRIu64 ",score_%" PRIu64, i, i);
-        code = cli_output_write(&p->csv, text, (size_t)n);
-    }
+        code = cli_output_write(&p->csv, heads, strlen(heads));
+    if (code == CLI_OK)
+        code = p->loss == MR_MSE ? head_numbers(p) : head_ranks(p);
     return code == CLI_OK ? cli_output_write(&p->csv, "\n", 1) : code;
 }
 
@@ -161,7 +181,9 @@ static int run(void *values, int n_args, char **args)
 }
 
 static const struct cli_note json_notes[] = {
-    {"predictions", "of the first --limit samples: index, label (or null), predicted, top: class, name, score"},
+    {"predictions",
+     "of the first --limit samples: index, label (or null), predicted, top: class, name, score; of a net for "
+     "mse: index, outputs"},
     {"samples, seconds", "how many, how long"},
     {"accuracy, loss", "over all samples; null without labels"},
     {"model, device, config", "what it was; every option as it stands"},
@@ -181,7 +203,8 @@ const struct cli_command cli_predict = {
     .text =
         "Reads a checkpoint of millrace train, runs its net over the data set in order, prints the accuracy where "
         "samples have labels, and the first predictions. The checkpoint says model, shapes, transform and the names of "
-        "classes; labels of a data set that numbers the names otherwise are not looked at.",
+        "classes; labels of a data set that numbers the names otherwise are not looked at. Of a net for --loss mse all "
+        "outputs are printed, in their order.",
     .options = options,
     .options_bytes = sizeof(struct predict_opts),
     .min_args = 2,

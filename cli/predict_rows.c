@@ -6,14 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define NUMBERS_IN_TEXT 10
+
 struct ranked {
     uint32_t label;
-    double score; /* probability; of mse the output */
+    double score; /* probability */
 };
 
 static double score_of(const struct predict *p, const float *row, uint32_t k, double top, double sum)
 {
-    return p->loss == MR_MSE ? row[k] : p->loss == MR_NLL ? exp((double)row[k]) : exp(row[k] - top) / sum;
+    return p->loss == MR_NLL ? exp((double)row[k]) : exp(row[k] - top) / sum;
 }
 
 /* The best `top` classes of a row of outputs. */
@@ -104,6 +106,20 @@ static void json_row(struct predict *p, uint64_t index, const int64_t *label, co
     mr_json_object_end(p->json);
 }
 
+/* Quoted (RFC 4180): a name is any text. */
+static int csv_name(struct predict *p, const char *name)
+{
+    int code = cli_output_write(&p->csv, ",\"", 2);
+    while (name && *name && code == CLI_OK) {
+        size_t n = strcspn(name, "\"");
+        code = cli_output_write(&p->csv, name, n);
+        if (name[n] && code == CLI_OK)
+            code = cli_output_write(&p->csv, "\"\"", 2);
+        name += n + (name[n] != 0);
+    }
+    return code == CLI_OK ? cli_output_write(&p->csv, "\"", 1) : code;
+}
+
 static int csv_row(struct predict *p, uint64_t index, const int64_t *label, const struct ranked *top, uint32_t n)
 {
     char text[64];
@@ -114,7 +130,53 @@ static int csv_row(struct predict *p, uint64_t index, const int64_t *label, cons
         bytes = snprintf(text, sizeof text, ",%u,%.6g", top[i].label, top[i].score);
         code = cli_output_write(&p->csv, text, (size_t)bytes);
     }
+    if (p->n_names && code == CLI_OK)
+        code = csv_name(p, name_of(p, top[0].label));
     return code == CLI_OK ? cli_output_write(&p->csv, "\n", 1) : code;
+}
+
+/* What a net for mse gives are numbers, not classes: all of them, in their order. */
+static void print_numbers(struct predict *p, uint64_t index, const float *row)
+{
+    char *text = NULL;
+    size_t bytes;
+    FILE *out = open_memstream(&text, &bytes);
+    for (uint32_t k = 0; out && k < p->classes && k < NUMBERS_IN_TEXT; k++)
+        fprintf(out, "%s%.6g", k ? ", " : "", (double)row[k]);
+    if (out && p->classes > NUMBERS_IN_TEXT)
+        fprintf(out, ", ... (%u)", p->classes);
+    if (out)
+        fclose(out);
+    cli_table_row(p->table, "%" PRIu64 "\t%s", index, text ? text : "(out of memory)");
+    free(text);
+}
+
+static void json_numbers(struct predict *p, uint64_t index, const float *row)
+{
+    mr_json_object(p->json, NULL);
+    mr_json_uint(p->json, "index", index);
+    mr_json_array(p->json, "outputs");
+    for (uint32_t k = 0; k < p->classes; k++)
+        mr_json_double(p->json, NULL, (double)row[k]);
+    mr_json_array_end(p->json);
+    mr_json_object_end(p->json);
+}
+
+static int csv_numbers(struct predict *p, uint64_t index, const float *row)
+{
+    char text[64];
+    int code = cli_output_write(&p->csv, text, (size_t)snprintf(text, sizeof text, "%" PRIu64, index));
+    for (uint32_t k = 0; k < p->classes && code == CLI_OK; k++)
+        code = cli_output_write(&p->csv, text, (size_t)snprintf(text, sizeof text, ",%.9g", (double)row[k]));
+    return code == CLI_OK ? cli_output_write(&p->csv, "\n", 1) : code;
+}
+
+static int numbers(struct predict *p, uint64_t index, const float *row)
+{
+    int code = p->csv.file ? csv_numbers(p, index, row) : CLI_OK;
+    if (p->printed++ < p->opts->limit)
+        (p->json ? json_numbers : print_numbers)(p, index, row);
+    return code;
 }
 
 static int copy_back(struct predict *p, void *to, const void *from, uint64_t bytes)
@@ -135,6 +197,10 @@ int predict_print_batch(struct predict *p, const struct mr_batch *b, const void 
     if (rc < 0)
         return cli_error(rc);
     for (uint64_t i = 0; i < b->size && code == CLI_OK; i++) {
+        if (p->loss == MR_MSE) {
+            code = numbers(p, b->indices[i], p->outputs + i * p->classes);
+            continue;
+        }
         uint32_t n = rank_row(p, p->outputs + i * p->classes, top);
         int64_t label = labelled ? label_of(p, field->spec.dtype, i) : 0;
         const int64_t *known = labelled ? &label : NULL;

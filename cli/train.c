@@ -165,6 +165,8 @@ int train_open(struct train *t, struct train_data *data, const struct train_opts
         rc = mr_schedule_parse(opts->schedule, &t->schedule);
     if (rc == 0 && opts->loss == MR_MSE && mr_schedule_wants_more(t->schedule))
         rc = mr_error_set(MR_EOPTION, "--schedule %s: max wants an accuracy, and --loss mse has none", opts->schedule);
+    if (rc == 0 && opts->loss == MR_MSE && opts->target > 0)
+        rc = mr_error_set(MR_EOPTION, "--target-acc: wants an accuracy, and --loss mse has none");
     if (rc == 0)
         rc = train_net_open(data, opts, (uint32_t)train_batch_size(data->ds, opts->batch_size), &t->net);
     if (rc == 0 && !data->info.unified) /* what libraries load is no epoch's time */

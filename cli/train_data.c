@@ -32,6 +32,20 @@ static void choose_chains(struct train_data *d)
              from);
 }
 
+/* The first op of a chain that draws; NULL: none. */
+static const char *random_op(const char *chain)
+{
+    static const char *const draw[] = {"random_crop",  "random_resized_crop", "hflip", "vflip", "rotate",
+                                       "color_jitter", "gaussian_blur",       "erase", "mixup", "cutmix"};
+    for (size_t i = 0; i < CLI_COUNT(draw); i++) {
+        size_t n = strlen(draw[i]);
+        for (const char *at = strstr(chain, draw[i]); at; at = strstr(at + n, draw[i]))
+            if ((at == chain || strchr(", ", at[-1])) && strchr("(, ", at[n])) /* or the end */
+                return draw[i];
+    }
+    return NULL;
+}
+
 static int make_chain(const char *text, struct mr_transform **out)
 {
     int rc = mr_transform_create(out);
@@ -243,6 +257,9 @@ int train_data_open(struct train_data *d, const char *dataset, const struct trai
     if (rc < 0)
         return rc;
     choose_chains(d);
+    const char *draws = d->test && !opts->test_transform ? random_op(d->test_chain_text) : NULL;
+    if (draws)
+        cli_warn("%s draws at random on test samples, too: --test-transform CHAIN says what they get instead", draws);
     rc = make_chain(d->chain_text, &d->chain);
     if (rc == 0)
         rc = make_chain(d->test_chain_text, &d->test_chain);

@@ -178,7 +178,7 @@ static int mlp_text(const char *hidden, uint32_t classes, char *out, size_t cap)
 }
 
 /* He et al. 2015, section 4.2: 3 stages of 3 blocks of 16, 32 and 64 channels. */
-static void resnet20_text(uint32_t classes, uint32_t height, char *out, size_t cap)
+static void resnet20_text(uint32_t classes, uint32_t shorter, char *out, size_t cap)
 {
     size_t at = (size_t)snprintf(out, cap, "conv:16,p=1,bias=0,batchnorm,relu");
     for (int stage = 0; stage < 3; stage++)
@@ -187,7 +187,7 @@ static void resnet20_text(uint32_t classes, uint32_t height, char *out, size_t c
                 (size_t)snprintf(out + at, cap - at,
                                  ",residual:{conv:%d,s=%d,p=1,bias=0,batchnorm,relu,conv:%d,p=1,bias=0,batchnorm},relu",
                                  16 << stage, stage && !block ? 2 : 1, 16 << stage);
-    uint32_t side = ((height + 1) / 2 + 1) / 2;
+    uint32_t side = ((shorter + 1) / 2 + 1) / 2; /* the pool fits along both sides */
     snprintf(out + at, cap - at, ",avgpool:%u,flatten,linear:%u", side ? side : 1, classes);
 }
 
@@ -204,7 +204,7 @@ static int model_text(const struct mr_net *net, char *out, size_t cap)
                  "conv:32,relu,conv:64,relu,maxpool:2,dropout:0.25,flatten,linear:128,relu,dropout:0.5,linear:%u",
                  classes);
     else if (!strcmp(model, "resnet20"))
-        resnet20_text(classes, net->opts.height, out, cap);
+        resnet20_text(classes, MR_MIN(net->opts.height, net->opts.width), out, cap);
     else if (strlen(model) >= cap)
         return mr_error_set(MR_ELIMIT, "model: more than %zu bytes", cap);
     else

@@ -84,10 +84,13 @@ $ millrace synth photos ph --n 48 --classes 2 -q >/dev/null && millrace train fo
 3 1
 # Names of classes are the training's, whatever numbers another data set gives its own; labels that number others are not looked at.
 $ printf '%s\n' 'import struct,zlib,os,sys' 'def png(path,shade):' ' c=lambda k,d:struct.pack(">I",len(d))+k+d+struct.pack(">I",zlib.crc32(k+d))' ' os.makedirs(os.path.dirname(path),exist_ok=True)' ' open(path,"wb").write(b"\x89PNG\r\n\x1a\n"+c(b"IHDR",struct.pack(">IIBBBBB",8,8,8,2,0,0,0))+c(b"IDAT",zlib.compress((b"\0"+bytes([shade]*24))*8))+c(b"IEND",b""))' 'for i in range(16):' ' png("an/cat/%d.png"%i,200+i)' ' png("an/dog/%d.png"%i,i)' ' png("dz/dog/%d.png"%i,i)' ' png("dz/emu/%d.png"%i,90)' ' png("uk/%d.png"%i,i)' > png.py; python3 png.py
-$ millrace train folder:an -m flatten,linear:2 -o adam:lr=0.03 -e 10 -b 8 -c an.st -t 'resize(8,8)' --json | sed -n 's/^  "best_accuracy"/best/p'; millrace predict an.st folder:an -n 1 -k 2 | sed -n 2p; millrace predict an.st folder:uk -n 1 | sed -n 2p
+$ millrace train folder:an -m flatten,linear:2 -o adam:lr=0.03 -e 10 -b 8 -c an.st -t 'resize(8,8)' --json | sed -n 's/^  "best_accuracy"/best/p'; millrace predict an.st folder:an -n 1 -k 2 | sed -n 2p; millrace predict an.st folder:uk -n 1 --csv an.csv | sed -n 2p; head -n 2 an.csv; mv an/cat 'an/a "c", t'; millrace train folder:an -m flatten,linear:2 -e 1 -c q.st -t 'resize(8,8)' >/dev/null; millrace predict q.st folder:an -n 0 --csv q.csv >/dev/null; python3 -c 'import csv; print(sorted({r["name"] for r in csv.DictReader(open("q.csv"))}))' | grep -c '"c", t\|dog'; mv 'an/a "c", t' an/cat
 best: 1,
 (       0  cat 0.[0-9]*, dog 0.[0-9]*  cat) (re)
 (       0  dog 0.[0-9]*) (re)
+index,label,predicted,score,name
+(0,,1,0.[0-9]*,"dog") (re)
+1
 $ millrace predict an.st folder:dz -n 1 | cut -d. -f1
 millrace predict: warning: folder: dz.*: its class 0 is 'dog', that of the training 'cat': predictions only, its labels are not looked at (re)
   sample  predicted   label

@@ -127,6 +127,14 @@ kind,epoch,step,loss,accuracy,test_loss,test_accuracy,seconds,lr,samples_per_s,d
 $ millrace train d --model softmax -o sgd --lr 0 -e 50 --patience 2 | grep -c '^epoch'; millrace train d --model softmax --max-steps 5 --test none | grep 'no epoch'
 3
 no epoch was finished: 5 steps done
+# Test samples are not to be drawn at random without a word; an accuracy that is never there is not waited for.
+$ for o in "-t random_crop(20,20),cast(f32)" "-t cast(f32),hflip" "-t random_crop(20,20),cast(f32) --test none" "-t random_crop(20,20),cast(f32) --test-transform center_crop(20),cast(f32)" "-t center_crop(20,20),cast(f32)"; do millrace train d -m softmax --max-steps 1 $o 2>&1 >/dev/null | grep -o 'warning.*samples, too'; done
+warning: random_crop draws at random on test samples, too
+warning: hflip draws at random on test samples, too
+[1]
+$ millrace train d -m softmax --loss mse --target-acc 50%
+millrace train: --target-acc: wants an accuracy, and --loss mse has none
+[2]
 # A plateau with max looks at the accuracy, which grows here.
 $ millrace train d --model mlp:50r -o sgd --lr 0.01 -e 3 --schedule plateau:0.1/max/patience=0 | sed -n 's/^epoch.* lr \([0-9.e-]*\),.*/\1/p'
 0.01
@@ -281,6 +289,12 @@ millrace train: npy: x.npy: has no field 1, where the labels are: want the field
 $ for y in y z; do millrace train npy:x.npy,labels=$y.npy --loss mse -m softmax -e 1 -c $y.st | grep -c '^epoch'; done
 1
 1
+$ millrace predict z.st npy:x.npy,labels=z.npy -n 2 --csv z.csv | sed -n 1,3p; head -n 1 z.csv; millrace predict z.st npy:x.npy -n 1 --json > z.json; sed -n '/"outputs"/,/\]/p' z.json | tr -dc '0-9.,e-' | python3 -c 'import sys; a=[float(v) for v in sys.stdin.read().split(",")[-6:] if v]; b=[float(v) for v in open("z.csv").readlines()[1].split(",")[1:]]; print(len(a), all(abs(x-y)<1e-6 for x,y in zip(a,b)))'
+  sample  outputs
+(       0  [-0-9.e]+, [-0-9.e]+, [-0-9.e]+, [-0-9.e]+, [-0-9.e]+, [-0-9.e]+) (re)
+(       1  [-0-9.e]+, [-0-9.e]+, [-0-9.e]+, [-0-9.e]+, [-0-9.e]+, [-0-9.e]+) (re)
+index,output_0,output_1,output_2,output_3,output_4,output_5
+6 True
 $ millrace predict z.st npy:x.npy,labels=z.npy | grep -c '^loss'; millrace predict z.st npy:x.npy,labels=y.npy; millrace predict y.st npy:x.npy,labels=k.npy >/dev/null
 1
 millrace predict: npy: x.npy + y.npy: targets are label f32, but the net has 6 outputs: want as many numbers as outputs in each target

@@ -670,6 +670,24 @@ static void test_known_sizes(void **state)
     }
 }
 
+/* Of photos that are no squares ResNet-20's last pool leaves two places, whichever side is longer. */
+static void test_tall(void **state)
+{
+    (void)state;
+    for (uint32_t tall = 0; tall < 2; tall++) {
+        struct fixture f;
+        open_net(&f, "resnet20", MR_F32, 3, 32, 1);
+        *(tall ? &f.o.height : &f.o.width) = 64;
+        assert_return_code(mr_net_create(f.dev, &f.o, &f.net), 0);
+        uint64_t n = 0;
+        const struct mr_net_param *p;
+        for (uint32_t k = 0; (p = mr_net_param_get(f.net, k)); k++)
+            n += p->count;
+        assert_int_equal(n, 272474 - (64 * 10 + 10) + (2 * 64 + 1) * f.o.classes);
+        close_net(&f);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -683,6 +701,7 @@ int main(void)
         cmocka_unit_test(test_bad_shortcut), cmocka_unit_test(test_bad_models),
         cmocka_unit_test(test_versions),     cmocka_unit_test(test_misuse),
         cmocka_unit_test(test_limits),       cmocka_unit_test(test_known_sizes),
+        cmocka_unit_test(test_tall),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
