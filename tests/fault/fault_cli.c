@@ -42,7 +42,7 @@ static const struct command commands[] = {
       "OUT/state"}},
     {"quarantine",
      {"feed", "list:IN/gone.txt,max-height=8,max-width=8", "--collate", "pad", "--quiet", "--bad", "skip",
-      "--quarantine", "OUT/bad"}}, /* its pictures are not there: without bad samples there is no such file */
+      "--quarantine", "OUT/bad"}}, /* most of its pictures are not there: without bad samples there is no such file */
     {"digits", {"synth", "digits", "OUT", "--n", "60", "--n-test", "30", "--quiet"}},
     {"digits, gz", {"synth", "digits", "OUT", "--n", "60", "--n-test", "30", "--gz", "--quiet"}},
     {"npy", {"synth", "npy", "OUT/x.npy", "--n", "50", "--shape", "64", "--quiet"}},
@@ -264,10 +264,20 @@ static void full_device(void)
     }
 }
 
-/* Pictures that are not there: an empty quarantine is not written. */
+/* One picture that is there, of a pixel, and others that are not: an empty quarantine is not written. */
 static void make_list(void)
 {
+    static const unsigned char pixel[] = {
+        0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a, 0x00, 0x00, 0x00, 0x0d, 0x49, 0x48, 0x44, 0x52, 0x00, 0x00,
+        0x00, 0x01, 0x00, 0x00, 0x00, 0x01, 0x08, 0x02, 0x00, 0x00, 0x00, 0x90, 0x77, 0x53, 0xde, 0x00, 0x00, 0x00,
+        0x0c, 0x49, 0x44, 0x41, 0x54, 0x78, 0x9c, 0x63, 0x10, 0x50, 0x30, 0x00, 0x00, 0x00, 0xa4, 0x00, 0x61, 0x34,
+        0x66, 0x7d, 0x72, 0x00, 0x00, 0x00, 0x00, 0x49, 0x45, 0x4e, 0x44, 0xae, 0x42, 0x60, 0x82};
+    FILE *picture = fopen(files_path("here.png"), "wb");
+    if (!picture || fwrite(pixel, sizeof pixel, 1, picture) != 1 || fclose(picture))
+        die("%s: %s", files_path("here.png"), strerror(errno));
     FILE *file = fopen(files_path("gone.txt"), "w");
+    if (file)
+        fputs("here.png\n", file);
     for (int i = 0; file && i < 20; i++)
         fprintf(file, "gone-%d.jpg\n", i);
     if (!file || fclose(file))
