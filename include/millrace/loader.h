@@ -39,9 +39,11 @@ enum mr_collate {
     MR_COLLATE_RAGGED, /* values end to end, and offsets */
 };
 
+/* MR_BAD_SKIP: an epoch of bad samples alone ends the run with MR_EBADSAMPLES. With several ranks it takes as many epochs in a row
+ * as there are ranks, of whose samples this rank got bad ones alone. */
 enum mr_bad_policy {
     MR_BAD_FAIL,    /* the first bad sample ends the run with its error */
-    MR_BAD_SKIP,    /* its batch is smaller; an epoch of bad samples alone ends the run with MR_EBADSAMPLES */
+    MR_BAD_SKIP,    /* its batch is smaller */
     MR_BAD_REPLACE, /* the sample at the next position that decodes takes its place */
 };
 

@@ -112,11 +112,17 @@ static void give_back(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
     mr_ring_wake_workers(ld);
 }
 
-/* A batch of which every sample was bad and skipped. A whole epoch of them would be followed by as many as are asked for. */
-static int pass_over(struct mr_loader *ld, struct mr_slot *slot)
+/*
+ * Bad samples alone, epoch after epoch, would keep an endless run in mr_loader_next() for ever. A rank's part of an epoch may have
+ * none but bad ones by chance: so many in a row as there are ranks hardly have. Returns 0 or the error that ends the run.
+ */
+static int look_at_epoch(struct mr_loader *ld, const struct mr_slot *slot)
 {
-    give_back(ld, slot, ld->next_batch - 1);
-    if (++ld->n_empty < ld->plan.n_batches)
+    bool empty = slot->size == 0;
+    ld->empty_epoch = empty && (slot->info.index == 0 || ld->empty_epoch);
+    if (!empty)
+        ld->n_empty = 0;
+    if (!ld->empty_epoch || !slot->info.last || ++ld->n_empty < ld->plan.shard.world)
         return 0;
     return end_with(ld, mr_error_set(MR_EBADSAMPLES, "no good sample in a whole epoch of %llu; the last: %s",
                                      (unsigned long long)mr_shard_length(&ld->plan.shard),
@@ -145,13 +151,13 @@ int mr_loader_next(struct mr_loader *ld, struct mr_stream *stream, struct mr_bat
         if (rc < 0)
             return ld->ended < 0 ? rc : end_with(ld, rc);
         ld->next_batch++;
-        if (slot->size == 0) {
-            rc = pass_over(ld, slot);
+        rc = look_at_epoch(ld, slot);
+        if (slot->size == 0) { /* every sample was bad and skipped */
+            give_back(ld, slot, ld->next_batch - 1);
             if (rc < 0)
                 return rc;
             continue;
         }
-        ld->n_empty = 0;
         count_batch(ld, slot, entered);
         fill_batch(ld, slot, out);
         slot->held = true;

@@ -259,7 +259,8 @@ struct mr_loader {
 
     /* consumer's */
     uint64_t next_batch;
-    uint64_t n_empty;  /* batches in a row of which every sample was bad */
+    bool empty_epoch;  /* the epoch's batches so far, from its first one on, had bad samples alone */
+    uint64_t n_empty;  /* such epochs in a row */
     uint32_t n_opened; /* slots opened since workers were last woken */
     int ended;         /* negative: the error that ended the run */
     struct mr_error_kept end_error;

@@ -189,3 +189,10 @@ millrace feed: no good sample in a whole epoch of 1; the last: ./gone.jpg: canno
 $ millrace feed list:l,max-height=9,max-width=9 --collate pad --bad skip --time 1h -q
 millrace feed: no good sample in a whole epoch of 1; the last: ./gone.jpg: cannot be opened: No such file or directory
 [1]
+# Epochs that end and begin with bad samples are none; a rank's part of an epoch may have none but these.
+$ millrace synth photos ph --n 1 --classes 1 -q >/dev/null; (find ph -type f; printf 'gone1.jpg\ngone2.jpg\n') >l; for s in 1 2 3; do millrace feed list:l --transform 'resize(8,8)' --bad skip --batch-size 1 --epochs 60 --shuffle --seed $s 2>&1 | grep -o '^[0-9]* samples in\|.*no good.*'; done
+60 samples in
+60 samples in
+60 samples in
+$ for r in 0 1 2; do millrace feed list:l --transform 'resize(8,8)' --bad skip --batch-size 1 --epochs 2 --shuffle --world 3 --rank $r -q 2>&1 | grep 'no good'; done; echo $?
+1
