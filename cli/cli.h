@@ -152,6 +152,7 @@ struct cli_output {
 };
 /* Refuses a folder, a device or a pipe: the rename at the end would fail, or put a file in its place. */
 int cli_output_check(const char *path);
+#define CLI_UNFINISHED ".part-" /* FILE.part-XXXXXX until it is whole */
 int cli_output_open(struct cli_output *out, const char *path, bool force, bool gz);
 int cli_output_write(struct cli_output *out, const void *data, size_t bytes);
 int cli_output_sync(struct cli_output *out);   /* not of gz: what was written is on the disk, not only on its way */

@@ -47,7 +47,7 @@ int cli_output_open(struct cli_output *out, const char *path, bool force, bool g
     if (!force && access(path, F_OK) == 0)
         return cli_fail("%s: is there already; --force replaces it", path);
     out->path = strdup(path);
-    if (!out->path || asprintf(&out->temporary, "%s.XXXXXX", path) < 0) {
+    if (!out->path || asprintf(&out->temporary, "%s" CLI_UNFINISHED "XXXXXX", path) < 0) {
         out->temporary = NULL;
         cli_output_abort(out);
         return cli_fail("out of memory");

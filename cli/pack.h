@@ -72,5 +72,10 @@ int pack_state_add(struct pack_state *st, const struct pack_shard *s); /* and wr
 /* Writes the sums, and the names of classes where the data set has them; removes the state. */
 int pack_state_finish(struct pack_state *st, const struct mr_dataset *ds);
 void pack_state_close(struct pack_state *st);
+/* Is it a name that pack gives, whole or FILE.part? */
+bool pack_names(const char *name);
+
+/* pack_source.c: an error where removing what --force removes would take away what the data set reads. */
+int pack_check_source(const struct pack_state *st, const struct mr_dataset *ds);
 
 #endif

@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -91,7 +90,7 @@ static int read_state(struct pack_state *st, FILE *file, const char *path)
 }
 
 /* A name that pack gives, whole or in the making. */
-static bool is_ours(const char *name)
+bool pack_names(const char *name)
 {
     size_t n = strlen(name);
     const char *end = n > 12 ? name + 12 : "";
@@ -100,16 +99,17 @@ static bool is_ours(const char *name)
            (shard && (strcmp(end, ".tar") == 0 || strcmp(end, ".tar.idx") == 0 || strcmp(end, ".tar.part") == 0));
 }
 
-/* NAME.XXXXXX, as files are called until they are whole: what a killed run has left, as the folder is locked. */
+/* What a killed run was writing by cli_output_open(): the folder is locked, so it is nobody's. */
 static bool is_left(const char *name)
 {
-    char whole[NAME_MAX + 1];
-    size_t n = strlen(name);
-    if (n < 8 || n > NAME_MAX || name[n - 7] != '.')
-        return false;
-    memcpy(whole, name, n - 7);
-    whole[n - 7] = 0;
-    return is_ours(whole);
+    static const char *const whole[] = {STATE, SUMS, CLASSES};
+    for (size_t i = 0; i < CLI_COUNT(whole); i++) {
+        size_t n = strlen(whole[i]), end = sizeof CLI_UNFINISHED - 1;
+        if (strncmp(name, whole[i], n) == 0 && strncmp(name + n, CLI_UNFINISHED, end) == 0 &&
+            strlen(name + n + end) == 6)
+            return true;
+    }
+    return false;
 }
 
 /* Is there a wanted name in the folder; remove: takes all of them away. */
@@ -131,22 +131,6 @@ static int look(const struct pack_state *st, bool (*wanted)(const char *name), b
     return code;
 }
 
-/* Removing what is being packed would lose it. */
-static int check_source(const struct pack_state *st, const struct mr_dataset *ds)
-{
-    const char *last = NULL;
-    for (uint64_t i = 0, n = mr_dataset_length(ds); i < n; i++) {
-        const char *path = mr_dataset_file(ds, i), *slash = path ? strrchr(path, '/') : NULL;
-        const char *name = slash ? slash + 1 : path;
-        struct stat ours, source;
-        if (path != last && path && is_ours(name) && stat(path, &source) == 0 &&
-            fstatat(st->lock, name, &ours, 0) == 0 && ours.st_dev == source.st_dev && ours.st_ino == source.st_ino)
-            return cli_fail("%s: the data set reads it, and --force would remove it: want another folder", path);
-        last = path;
-    }
-    return CLI_OK;
-}
-
 static int begin(struct pack_state *st, const struct mr_dataset *ds, bool force)
 {
     bool found = false;
@@ -154,9 +138,9 @@ static int begin(struct pack_state *st, const struct mr_dataset *ds, bool force)
     if (!path)
         return cli_fail("out of memory");
     FILE *file = force ? NULL : fopen(path, "re");
-    int code = force ? check_source(st, ds) : CLI_OK;
+    int code = force ? pack_check_source(st, ds) : CLI_OK;
     if (code == CLI_OK)
-        code = file ? read_state(st, file, path) : look(st, is_ours, force, &found);
+        code = file ? read_state(st, file, path) : look(st, pack_names, force, &found);
     if (code == CLI_OK && !file && !force && found)
         code = cli_fail("%s: holds shards already; --force replaces them", st->dir);
     if (file)

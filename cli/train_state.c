@@ -224,6 +224,26 @@ int train_save(struct train *t)
     return code;
 }
 
+/* What describe() says of a data set, from how many samples on: its text tells also of files beside, which may come and go. */
+static const char *identity(const char *data)
+{
+    static const char mark[] = " samples, fingerprint ";
+    const char *at = data, *found = NULL;
+    while ((at = strstr(at, mark)) != NULL)
+        found = at++;
+    while (found && found > data && found[-1] >= '0' && found[-1] <= '9')
+        found--;
+    return found ? found : data;
+}
+
+static bool is_same(const struct checkpoint *c, const struct common *now)
+{
+    const char *was = checkpoint_get(c, now->key);
+    if (was && strcmp(now->key, "data") == 0)
+        return strcmp(identity(was), identity(now->text)) == 0;
+    return checkpoint_is(c, now->key, now->text);
+}
+
 int train_check_state(const struct train *t, const struct checkpoint *c)
 {
     char buf[5][512];
@@ -231,7 +251,7 @@ int train_check_state(const struct train *t, const struct checkpoint *c)
     describe(t, buf, common);
     for (int i = 0; i < N_COMMON; i++) {
         const char *was = checkpoint_get(c, common[i].key);
-        if (!checkpoint_is(c, common[i].key, common[i].text))
+        if (!is_same(c, &common[i]))
             return mr_error_set(MR_ESTATE, "%s: is of another run: %s there '%s', here '%s'", c->path, common[i].option,
                                 was ? was : "(none)", common[i].text);
     }

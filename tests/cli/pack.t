@@ -44,12 +44,19 @@ $ ls k | grep -c -e part -e state
 [1]
 $ for f in k/*.tar; do cmp "$f" "whole/${f#k/}"; done
 # What a killed run was writing goes; what is not pack's stays.
-$ mkdir l; for f in pack.state XXH64SUMS shard-000001.tar.idx notes; do echo x >l/$f.AbCdEf; done; echo x >l/pack.state.old; millrace pack idx:d l -q >/dev/null; ls l
+$ mkdir l; for f in pack.state XXH64SUMS notes; do echo x >l/$f.part-AbCdEf; done; for f in pack.state.backup classes.json.backup XXH64SUMS.part-old shard-000000.tar.sha256; do echo x >l/$f; done; millrace pack idx:d l -q >/dev/null; ls l
 XXH64SUMS
-notes.AbCdEf
-pack.state.old
+XXH64SUMS.part-old
+classes.json.backup
+notes.part-AbCdEf
+pack.state.backup
 shard-000000.tar
 shard-000000.tar.idx
+shard-000000.tar.sha256
+# What is packed may bear another name.
+$ cp -r p linked; ln -s linked/shard-000002.tar link.tar; millrace pack tar:link.tar linked --force; ls linked/*.tar | wc -l
+millrace pack: link.tar: the data set reads it, and --force would remove it: want another folder
+3
 # Other options do not go on with it.
 $ mkdir o; echo 'millrace pack 1: of something else' >o/pack.state; millrace pack idx:d o
 millrace pack: o/pack.state: of another data set, or with other options: give those again, another folder, or --force to begin anew

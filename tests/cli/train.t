@@ -93,6 +93,9 @@ stays
 # A folder whose name is no UTF-8: what the checkpoint says of it is compared as it was written.
 $ b="$(printf 'd\377')"; cp -r d "$b"; millrace train "$b" --model mlp:20r -e 1 -c u.st >/dev/null && millrace train "$b" --model mlp:20r -e 2 -c u.st --resume | grep -c '^  goes on from u.st: after step 47, in epoch 2'
 1
+# A file that appears beside the pictures does not make another data set of them.
+$ millrace synth photos ph --n 12 --classes 2 --side 16 -q >/dev/null; f="millrace train folder:ph --model softmax -t resize(8),center_crop(8,8) --test none -c f.st"; $f -e 1 >/dev/null; touch ph/class-000/notes.txt; $f -e 2 --resume | grep -c '^  goes on'
+1
 # Predictions are the evaluation's.
 $ millrace train d --model mlp:50r -e 1 -c p.st --json > p.json; millrace predict p.st d,split=test --json --top 3 -n 2 --csv p.csv > q.json; a=$(sed -n 's/^  "test_accuracy": \(.*\),/\1/p' p.json); [ "$a" = "$(sed -n 's/^  "accuracy": \(.*\),/\1/p' q.json)" ] && echo same; wc -l < p.csv; head -n 1 p.csv; grep -c '"index":' q.json; awk -F, 'NR>1 && $2==$3 {n++} END {print n/(NR-1)}' p.csv | grep -c "^$a\$"
 same
