@@ -88,8 +88,11 @@ int cli_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));   /* r
 int cli_misuse(const char *fmt, ...) __attribute__((format(printf, 1, 2))); /* returns CLI_MISUSED */
 int cli_error(int rc); /* the library's last error; CLI_MISUSED for MR_EOPTION, else CLI_FAILED */
 void cli_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* Makes control characters but tabs question marks: names come from foreign files, and a terminal would obey. Returns text. */
+/* Makes control characters (C0 but tabs, DEL, C1 in UTF-8) question marks: names come from foreign files, and a terminal would
+ * obey. Returns text. */
 char *cli_printable(char *text);
+#define CLI_CLEAN 256
+char *cli_clean(const char *text, char buf[CLI_CLEAN]); /* the same of a copy, cut to fit; returns buf */
 
 /* Makes the first interrupt or termination request set a flag, so that a command can tidy up; the second one kills. */
 void cli_catch_interrupts(void);

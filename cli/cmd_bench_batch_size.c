@@ -214,10 +214,11 @@ static void find_knee(struct bench *b)
 static void print_text(const struct bench *b)
 {
     char rate[CLI_HUMAN], net[CLI_HUMAN], loader[CLI_HUMAN], head[64], seconds[CLI_HUMAN], accuracy[CLI_HUMAN];
+    char text[CLI_CLEAN];
     int fastest = -1;
-    printf("%s: %s by %s, learning rate %g at 64, scaled: %s; device %s%s%s\n\n", b->data, b->opts->model,
-           b->opts->optimizer, b->opts->lr, scales[b->opts->scale], b->device, b->device_model[0] ? ": " : "",
-           b->device_model);
+    printf("%s: %s by %s, learning rate %g at 64, scaled: %s; device %s%s%s\n\n", cli_clean(b->data, text),
+           b->opts->model, b->opts->optimizer, b->opts->lr, scales[b->opts->scale], b->device,
+           b->device_model[0] ? ": " : "", b->device_model);
     snprintf(head, sizeof head, ">batch\t>lr\t>samples/s\t>net\t>loader\t>accuracy\t>s to %.4g%%\t",
              100 * b->opts->target);
     struct cli_table *table = cli_table_create(head);

@@ -223,9 +223,10 @@ static int best_of(const struct net *net)
 
 static void print_text(const struct bench *b)
 {
+    char text[CLI_CLEAN];
     printf("%s: %" PRIu64 " steps, batches of %" PRIu64 ", seed %" PRIu64 ", device %s%s%s\n",
-           mr_dataset_text(b->data.ds), b->iterations, b->opts->batch_size, b->opts->seed, b->data.info.name,
-           b->data.info.model[0] ? ": " : "", b->data.info.model);
+           cli_clean(mr_dataset_text(b->data.ds), text), b->iterations, b->opts->batch_size, b->opts->seed,
+           b->data.info.name, b->data.info.model[0] ? ": " : "", b->data.info.model);
     for (int i = 0; i < b->n_nets; i++) {
         printf("\n%s\n", b->net[i].model);
         struct cli_table *table = cli_table_create("optimizer\t>last loss\t>test loss\t>test accuracy\t>ms a step\t");

@@ -153,9 +153,9 @@ static int one(void *bench, int k)
 
 static void print_text(const struct bench *b)
 {
-    char rate[CLI_HUMAN];
-    printf("%s: %s by %s, batches of %" PRIu64 ", device %s%s%s\n\n", b->data, b->opts->model, b->opts->optimizer,
-           b->opts->batch_size, b->device, b->device_model[0] ? ": " : "", b->device_model);
+    char rate[CLI_HUMAN], text[CLI_CLEAN];
+    printf("%s: %s by %s, batches of %" PRIu64 ", device %s%s%s\n\n", cli_clean(b->data, text), b->opts->model,
+           b->opts->optimizer, b->opts->batch_size, b->device, b->device_model[0] ? ": " : "", b->device_model);
     struct cli_table *table =
         cli_table_create("step\t>samples/s\t>speed-up\t>ms a step\t>device waited\tbottleneck\twhat is new");
     for (int k = 0; k < N_STEPS; k++) {

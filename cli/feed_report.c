@@ -206,13 +206,14 @@ static void print_gpu_decode(const struct mr_loader_stats *st)
 static void print_head(const struct feed *feed)
 {
     const struct mr_loader_stats *st = &feed->result.stats;
-    char in[160], out[160], n[CLI_HUMAN];
-    printf("%s: %s sample%s\n", mr_dataset_text(feed->ds), cli_count((double)mr_dataset_length(feed->ds), n),
-           cli_s(mr_dataset_length(feed->ds)));
+    char in[160], out[160], n[CLI_HUMAN], text[CLI_CLEAN];
+    printf("%s: %s sample%s\n", cli_clean(mr_dataset_text(feed->ds), text),
+           cli_count((double)mr_dataset_length(feed->ds), n), cli_s(mr_dataset_length(feed->ds)));
     for (int f = 0; f < mr_dataset_fields(feed->ds); f++) {
         mr_spec_format(mr_dataset_field(feed->ds, f), in, sizeof in);
         mr_spec_format(mr_loader_field(feed->ld, f), out, sizeof out);
-        printf("  %s%s%s\n", in, strcmp(in, out) == 0 ? "" : " -> ", strcmp(in, out) == 0 ? "" : out);
+        bool same = strcmp(in, out) == 0;
+        printf("  %s%s%s\n", cli_printable(in), same ? "" : " -> ", same ? "" : cli_printable(out));
     }
     printf("  order %s, batches of %" PRIu64 ", %u worker%s, prefetch %u, read from %s, device %s\n\n",
            mr_sampler_text(feed->sampler), feed->opts->batch_size, st->workers, cli_s(st->workers), st->prefetch,

@@ -32,12 +32,12 @@ static void print_fields(const struct inspect *k)
 static void print_labels(const struct inspect_field *f)
 {
     uint64_t most = 1;
-    char label[CLI_HUMAN], bar[41];
+    char label[CLI_HUMAN], bar[41], name[CLI_CLEAN];
     if (!f->is_label || f->n_classes == 0 || f->n_classes > 40)
         return;
     for (uint64_t i = 0; i < f->n_classes; i++)
         most = f->class[i].n > most ? f->class[i].n : most;
-    printf("\n%s:\n", f->spec->name);
+    printf("\n%s:\n", cli_clean(f->spec->name, name));
     struct cli_table *t = cli_table_create(">value\t>samples\t");
     for (uint64_t i = 0; i < f->n_classes; i++) {
         int length = (int)(40 * f->class[i].n / most);
@@ -96,7 +96,8 @@ static void print_sample(const struct inspect *k, uint64_t index)
         uint64_t h = 0, w = 0;
         memcpy(spec.dim, k->dim[f], sizeof spec.dim);
         spec.var_dims = 0;
-        printf("  %s:", mr_spec_format(&spec, text, sizeof text));
+        mr_spec_format(&spec, text, sizeof text);
+        printf("  %s:", cli_printable(text));
         if (!picture(&spec, spec.dim, &h, &w)) {
             print_values(&spec, spec.dim, k->row[f]);
             continue;
@@ -114,8 +115,8 @@ uint64_t inspect_last_shown(const struct inspect *k)
 
 int inspect_print_text(struct inspect *k)
 {
-    char count[CLI_HUMAN], scanned[CLI_HUMAN];
-    printf("%s\n", mr_dataset_text(k->ds));
+    char count[CLI_HUMAN], scanned[CLI_HUMAN], text[CLI_CLEAN];
+    printf("%s\n", cli_clean(mr_dataset_text(k->ds), text));
     printf("%s sample%s, format %s, fingerprint %016llx\n\n", cli_count((double)mr_dataset_length(k->ds), count),
            cli_s(mr_dataset_length(k->ds)), mr_dataset_format(k->ds),
            (unsigned long long)mr_dataset_fingerprint(k->ds));

@@ -49,10 +49,11 @@ static void print_layers(const struct train *t)
 
 static void print_data(const struct train_data *d)
 {
-    char n[CLI_HUMAN];
-    printf("%s: %s samples", mr_dataset_text(d->ds), cli_count((double)mr_dataset_length(d->ds), n));
+    char n[CLI_HUMAN], text[CLI_CLEAN];
+    printf("%s: %s samples", cli_clean(mr_dataset_text(d->ds), text), cli_count((double)mr_dataset_length(d->ds), n));
     if (d->test)
-        printf("; test: %s: %s samples\n", mr_dataset_text(d->test), cli_count((double)mr_dataset_length(d->test), n));
+        printf("; test: %s: %s samples\n", cli_clean(mr_dataset_text(d->test), text),
+               cli_count((double)mr_dataset_length(d->test), n));
     else
         printf("; test set: %s\n", d->test_note);
     printf("  transform %s%s\n", d->chain_text[0] ? d->chain_text : "none", d->chain_note);

@@ -164,8 +164,8 @@ enum mr_tar_index_place { MR_TAR_INDEX_AUTO, MR_TAR_INDEX_BESIDE, MR_TAR_INDEX_C
 struct mr_tar_opts {
     size_t size;
     const char *path;   /* shards-{000..127}.tar, {train,val}.tar, train-*.tar, a folder, a.tar::b.tar; URLs */
-    const char *fields; /* "image:jpg;png,label:cls": names, and the extensions that each is looked for under, the first
-                              that is there; NULL: by the first sample */
+    const char *fields; /* "image:jpg;png,label:cls": names, and the extensions of each, the first that is there wins;
+                              NULL: by the first sample, and label:cls where it has no number and most have a .cls */
     int index;          /* enum mr_tar_index_place; AUTO: beside the archive, else in $XDG_CACHE_HOME/millrace */
     uint64_t memory_bytes; /* packed archives together take at most this of memory; more: temporary files there */
     struct mr_picture_opts picture;

@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 
 #define MAX_PARTS_SHOWN 64
@@ -69,28 +68,27 @@ static int fill_members(struct mr_dataset *ds, uint32_t *const *sample_of)
     return 0;
 }
 
-static bool is_cls(const char *ext)
-{
-    return strcasecmp(ext, "cls") == 0;
-}
-
-/* A first sample that lacks its label is a bad sample, and no reason to take the others' away. */
+/*
+ * A first sample that lacks its label is a bad sample, and no reason to take the others' away; nor is one label astray a reason
+ * to call all others bad. No sample has two members of one extension, so that members count samples.
+ */
 static uint64_t add_label(const struct mr_tar_state *st, uint32_t *const *sample_of, const char **ext, uint64_t n)
 {
+    uint64_t have = 0;
     for (uint64_t i = 0; i < n; i++)
-        if (is_cls(ext[i]))
+        if (mr_tar_is_label(ext[i]))
             return n;
     for (uint64_t s = 0; s < st->n_shards; s++) {
         const struct mr_tar_index *x = &st->shard[s].index;
         for (uint64_t m = 0; m < x->n; m++) {
             const char *one = sample_of[s][m] == MR_TAR_NONE ? NULL : mr_tar_extension(x->names + x->member[m].name);
-            if (one && is_cls(one)) {
+            if (one && mr_tar_is_cls(one)) {
                 ext[n] = one;
-                return n + 1;
+                have++;
             }
         }
     }
-    return n;
+    return have > st->samples.n - have ? n + 1 : n;
 }
 
 static int choose_fields(struct mr_dataset *ds, const struct mr_tar_opts *o, uint32_t *const *sample_of)
@@ -315,7 +313,7 @@ static const struct mr_option options_table[] = {
          "folder: all archives in it, by name; several of these between '::'"},
     {"fields", 0, MR_OPT_STRING, AT(fields), .meta = "LIST",
      .help = "Fields, and the extensions each is looked for under: [image:jpg;png,label:cls]; by default as the first "
-             "sample has them, and label:cls where any has one"},
+             "sample has them, and label:cls where that has no number and most samples have a .cls"},
     {"index", 0, MR_OPT_ENUM, AT(index), "auto", .choices = places,
      .help = "Where the index of members is kept: beside the archive (FILE.tar.idx), in the cache directory; auto: the "
              "first that can be written"},

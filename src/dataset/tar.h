@@ -137,6 +137,10 @@ const char *mr_tar_extension(const char *path);
 int mr_tar_fields_parse(const char *text, struct mr_tar_field out[MR_MAX_FIELDS]);
 /* Chooses fields from the extensions of a sample. Returns how many. */
 int mr_tar_fields_choose(const char *const *ext, uint64_t n, struct mr_tar_field out[MR_MAX_FIELDS]);
+/* Whether a member of this extension is one of numbers. */
+bool mr_tar_is_label(const char *ext);
+/* Whether it is the one that becomes the field "label" unasked. */
+bool mr_tar_is_cls(const char *ext);
 /* Which of the field's extensions this is, from 0; -1: none. */
 int mr_tar_field_rank(const struct mr_tar_field *field, const char *ext);
 

@@ -39,6 +39,16 @@ static enum mr_tar_kind kind_of(const char *ext)
     return is_one_of(ext, arrays) ? MR_TAR_NPY : MR_TAR_RAW;
 }
 
+bool mr_tar_is_label(const char *ext)
+{
+    return kind_of(ext) == MR_TAR_LABEL;
+}
+
+bool mr_tar_is_cls(const char *ext)
+{
+    return strcasecmp(ext, "cls") == 0;
+}
+
 int mr_tar_field_rank(const struct mr_tar_field *field, const char *ext)
 {
     for (int i = 0; i < field->n_ext; i++)
@@ -165,7 +175,7 @@ int mr_tar_fields_choose(const char *const *ext, uint64_t n_ext, struct mr_tar_f
     if (!data)
         add_kind(ext, n_ext, MR_TAR_RAW, NULL, false, out, &n);
     for (uint64_t i = 0; i < n_ext; i++)
-        if (strcasecmp(ext[i], "cls") == 0)
+        if (mr_tar_is_cls(ext[i]))
             add(out, &n, ext[i], MR_TAR_LABEL, "label");
     return n;
 }

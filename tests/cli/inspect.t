@@ -97,3 +97,8 @@ millrace inspect: warning: sample 0 is bad: n/a?[31m/b?[2J.png: 1 bytes that are
       0  a?[31m        1  ########################################
 0
 [1]
+# Cells of a header, too; JSON has them escaped.
+$ millrace synth photos q --n 2 --side 40 -q >/dev/null; printf 'file,a\033[2Jg\302\233e\n%s,x\n' "$(cd q && ls */*.png | head -n 1)" >q/t.csv; millrace inspect q/t.csv -n 0 | head -n 1; millrace feed q/t.csv -t 'resize(8,8)' | head -n 1; millrace inspect q/t.csv -n 0 --json | grep -o 'u001b.2J'
+csv: t.csv: 1 picture (left out: text in column 'a?[2Jg?e')
+csv: t.csv: 1 picture (left out: text in column 'a?[2Jg?e'): 1 sample
+u001b[2J

@@ -85,13 +85,34 @@ static void columns_are_aligned(void **state)
     assert_int_equal(cli_table_print(NULL, stdout, 0), CLI_FAILED);
 }
 
+/* No control character of one byte or, in UTF-8, two is left; other characters stay, also half ones. */
+static void printable(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *want;
+    } cases[] = {
+        {"a\033[31mb\r\n\tc\177", "a?[31mb??\tc?"},
+        {"\xC2\x80-\xC2\x9B"
+         "31m\xC2\x9F",
+         "?-?31m?"},
+        {"\xC2\xA0\xC3\x9B\xC2\xB5", "\xC2\xA0\xC3\x9B\xC2\xB5"},
+        {"\xE2\x82\xAC\xC2\xC2\x85\xC2", "\xE2\x82\xAC\xC2?\xC2"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[64], buf[CLI_CLEAN];
+        snprintf(text, sizeof text, "%s", cases[i].text);
+        assert_string_equal(cli_clean(text, buf), cases[i].want);
+        assert_string_equal(text, cases[i].text);
+        assert_string_equal(cli_printable(text), cases[i].want);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bytes_rates_and_times),
-        cmocka_unit_test(counts),
-        cmocka_unit_test(rates_keep_three_digits),
-        cmocka_unit_test(columns_are_aligned),
+        cmocka_unit_test(bytes_rates_and_times), cmocka_unit_test(counts),    cmocka_unit_test(rates_keep_three_digits),
+        cmocka_unit_test(columns_are_aligned),   cmocka_unit_test(printable),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

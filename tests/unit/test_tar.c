@@ -654,6 +654,59 @@ static void one_without_a_label(void **state)
     }
 }
 
+/* n samples of bytes; those of `labels`, a list of bits, have a label too, and the first has a member of `also`. */
+static struct mr_dataset *open_labels(int n, unsigned labels, const char *also)
+{
+    struct tar_text t = {0};
+    char name[32];
+    for (int i = 0; i < n; i++) {
+        snprintf(name, sizeof name, "%d.bin", i);
+        tar_add_text(&t, name, "bytes");
+        snprintf(name, sizeof name, i % 2 ? "%d.cls" : "%d.CLS", i);
+        if (labels >> i & 1)
+            tar_add_text(&t, name, "7");
+        snprintf(name, sizeof name, "%d.%s", i, also ? also : "");
+        if (i == 0 && also)
+            tar_add_text(&t, name, "3");
+    }
+    tar_end(&t);
+    return test_open(uri(write_tar("labels.tar", &t), ",index=none"));
+}
+
+/* The others' labels are a field when more than half of all samples have one, and the first has no number of its own. */
+static void labels_that_the_first_lacks(void **state)
+{
+    (void)state;
+    static const struct {
+        int n;
+        unsigned labels;
+        const char *also;
+        bool field;
+    } cases[] = {
+        {8, 0xfe, NULL, true},   {8, 0x3e, NULL, true},   {8, 0x1e, NULL, false}, {8, 0x40, NULL, false},
+        {2, 0x2, NULL, false},   {8, 0xfe, "json", true}, {8, 0xfe, "id", false}, {8, 0xfe, "x.cls", false},
+        {8, 0x1, "class", true}, {8, 0, "class", false},
+    };
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        struct mr_dataset *ds = open_labels(cases[c].n, cases[c].labels, cases[c].also);
+        const int at = mr_dataset_fields(ds) - 1;
+        bool field = strcmp(mr_dataset_field(ds, at)->name, "label") == 0;
+        if (field != cases[c].field)
+            fail_msg("case %zu: %s label field", c, field ? "a" : "no");
+        for (int i = 0; i < cases[c].n; i++) {
+            char row[MR_MAX_FIELDS][16];
+            void *rows[MR_MAX_FIELDS];
+            for (int f = 0; f < MR_MAX_FIELDS; f++)
+                rows[f] = row[f];
+            if (field && !(cases[c].labels >> i & 1))
+                test_fails(mr_dataset_read(ds, (uint64_t)i, rows, NULL), MR_EFORMAT, "labels.tar", "'label'");
+            else if (!cases[c].also || strcmp(cases[c].also, "json") != 0)
+                test_works(mr_dataset_read(ds, (uint64_t)i, rows, NULL));
+        }
+        mr_dataset_close(ds);
+    }
+}
+
 static void real_archives(void **state)
 {
     (void)state;
@@ -701,6 +754,7 @@ int main(void)
         cmocka_unit_test_teardown(duplicates_and_damage, rm_index),
         cmocka_unit_test_teardown(through_the_loader, rm_index),
         cmocka_unit_test_teardown(one_without_a_label, rm_index),
+        cmocka_unit_test_teardown(labels_that_the_first_lacks, rm_index),
         cmocka_unit_test(real_archives),
     };
     return cmocka_run_group_tests(tests, test_dir_make, test_dir_drop);
