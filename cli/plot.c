@@ -37,10 +37,12 @@ __attribute__((format(printf, 2, 3))) static void put(struct writer *w, const ch
         w->code = cli_output_write(&w->file, text, n < (int)sizeof text ? (size_t)n : sizeof text - 1);
 }
 
+/* XML has no place for control characters, escaped or not. */
 static void put_escaped(struct writer *w, const char *text)
 {
     for (; *text; text++) {
-        const char *as = *text == '&' ? "&amp;" : *text == '<' ? "&lt;" : *text == '>' ? "&gt;" : NULL;
+        bool control = (unsigned char)*text < 32;
+        const char *as = *text == '&' ? "&amp;" : *text == '<' ? "&lt;" : *text == '>' ? "&gt;" : control ? "?" : NULL;
         if (as)
             put(w, "%s", as);
         else
