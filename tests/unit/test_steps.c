@@ -533,6 +533,26 @@ static void by_period_of_a_thread(void **state)
     unlink(PATH);
 }
 
+/* Work that repeats but takes no time has no steps: not by its period, nor by that of what one thread launches. */
+static void no_steps_without_time(void **state)
+{
+    struct make m;
+    (void)state;
+    make_begin(&m, PATH);
+    for (int i = 0; i < 41; i++) {
+        m.tid = i < 40 ? 100 : 101;
+        make_kernel(&m, 7, "k", 1000000, 1000000);
+    }
+    make_end(&m);
+    struct mr_recording *rec = make_load(PATH);
+    struct mr_steps steps = steps_of(rec, NULL);
+    assert_int_equal(steps.method, MR_STEPS_NONE);
+    assert_int_equal(steps.n, 0);
+    mr_steps_free(&steps);
+    mr_recording_close(rec);
+    unlink(PATH);
+}
+
 static void no_steps(void **state)
 {
     struct make m;
@@ -741,6 +761,7 @@ int main(void)
         cmocka_unit_test(by_period),
         cmocka_unit_test(by_period_of_a_thread),
         cmocka_unit_test(no_steps),
+        cmocka_unit_test(no_steps_without_time),
         cmocka_unit_test(odd_ranges),
         cmocka_unit_test(blame),
         cmocka_unit_test(shift),
