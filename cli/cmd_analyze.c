@@ -305,8 +305,9 @@ const struct cli_command cli_analyze = {
             "evidence, and predicts what mending this fault alone would save. What a recording cannot tell is said, "
             "with the reason.\n\n"
             "Of several processes and devices, that pair with the most work is looked at. The first of four or more "
-            "steps, and long ones "
-            "after it, warm up and are left out.",
+            "steps, long ones "
+            "after it, and all up to a very long one among the first ten warm up and are left out; only the first "
+            "quarter of the steps is looked at for these.",
     .options = table,
     .options_bytes = sizeof(struct options),
     .min_args = 1,

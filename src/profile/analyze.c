@@ -128,6 +128,12 @@ static int by_saving(const void *a, const void *b)
     return strcmp(x->rule, y->rule);
 }
 
+/* A few records without length hide little; what was lost may be anything. */
+static bool doubtful(const struct mr_recording *rec)
+{
+    return rec->n_dropped || rec->n_lost_times || (rec->n_no_length > 0 && rec->n_no_length * 1000 >= rec->n_ops);
+}
+
 static void take(const struct mr_case *c, const char *rule, struct mr_judgement *j, struct mr_finding *out)
 {
     const struct mr_look *look = c->look;
@@ -138,7 +144,7 @@ static void take(const struct mr_case *c, const char *rule, struct mr_judgement 
                  found                   ? ""
                  : j->verdict == MR_FINE ? ": fine"
                                          : ": cannot tell");
-    sure *= look->rec->n_dropped || look->rec->n_lost_times || look->rec->n_no_length ? 0.5 : 1;
+    sure *= doubtful(look->rec) ? 0.5 : 1;
     *out = (struct mr_finding){
         .rule = rule,
         .title = j->title,

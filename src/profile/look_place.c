@@ -136,7 +136,8 @@ static uint64_t warm_steps(const struct mr_steps *steps)
     if (steps->n < 4)
         return 0;
     for (uint64_t i = steps->n / 4; i < steps->n; i++)
-        usual += length_of(steps, i) / (steps->n - steps->n / 4);
+        usual += length_of(steps, i);
+    usual /= steps->n - steps->n / 4;
     while (n < steps->n / 4 && length_of(steps, n) / 3 > usual)
         n++;
     for (uint64_t i = n; i < steps->n / 4 && i < WARM_STEPS; i++)

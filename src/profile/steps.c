@@ -181,6 +181,8 @@ static struct group measure(const struct mr_recording *rec, const struct named *
 struct search {
     const struct mr_recording *rec;
     const struct mr_place *place;
+    const uint32_t *ops; /* the place's */
+    uint64_t n_ops;
     struct named *names;
     uint64_t n_names, *scratch;
     struct group *groups;
@@ -243,6 +245,12 @@ struct worth {
     double alike; /* of the steps, those that launch what the one before launched */
 };
 
+/* Where the last step's launches end at the latest: they may follow its range, as those of what "load" loads do. */
+static uint64_t last_launch_ns(const struct group *g, const struct mr_rec_range *last)
+{
+    return last->end_ns + g->median_ns;
+}
+
 static struct worth weigh(const struct search *s, const struct group *g)
 {
     struct worth w = {0};
@@ -256,6 +264,8 @@ static struct worth weigh(const struct search *s, const struct group *g)
         uint64_t end = MR_MIN(range->end_ns, next);
         bool pause = (next - end) / PAUSE > g->usual_ns;
         struct mr_work_sum own = mr_work_between(&s->work, range->start_ns, pause ? end : next);
+        if (i + 1 == g->n && own.n == 0)
+            own = mr_work_between(&s->work, range->start_ns, last_launch_ns(g, range));
         w.cover += (double)own.busy_ns / (double)(all ? all : 1);
         w.fed += (own.n > 0) / (double)g->n;
         w.alike += i > 0 && own.n > 0 && own.n == before.n && own.hash == before.hash ? 1 / (double)(g->n - 1) : 0;
@@ -324,19 +334,46 @@ static const struct group *regular_group(const struct search *s, double *out_cov
     return best;
 }
 
-/* Without the last range when it alone gives the device nothing: there the loop only learns that there is no more data. */
-static uint64_t n_steps_of(const struct search *s, const struct group *g)
+/* Whether kernels begin in the range and all are over when it ends: a loop that launches ahead waits for its last ones there. */
+static bool waits_for_work(const struct search *s, const struct mr_rec_range *range)
+{
+    bool begins = false;
+    for (uint64_t i = 0; i < s->n_ops; i++) {
+        const struct mr_rec_op *op = &s->rec->ops[s->ops[i]];
+        uint64_t given_ns = op->api < s->rec->n_apis ? s->rec->apis[op->api].start_ns : op->start_ns;
+        if (op->kind != MR_OP_KERNEL || given_ns >= range->end_ns)
+            continue;
+        if (op->end_ns > range->end_ns)
+            return false;
+        begins |= op->start_ns >= range->start_ns;
+    }
+    return begins;
+}
+
+/* Whether only the last range gives the device nothing: there the loop learns that there is no more data. */
+static bool ends_empty(const struct search *s, const struct group *g)
 {
     const struct mr_rec_range *last = &s->rec->ranges[s->names[g->first + g->n - 1].range];
-    uint64_t end = MR_MAX(last->end_ns, last->start_ns + g->median_ns); /* what it loads may be used after it */
-    if (g->n < MIN_REGULAR || mr_work_between(&s->work, last->start_ns, end).n > 0)
-        return g->n;
-    return weigh(s, g).fed * (double)g->n >= MIN_FED * (double)(g->n - 1) ? g->n - 1 : g->n;
+    if (g->n < MIN_REGULAR || mr_work_between(&s->work, last->start_ns, last_launch_ns(g, last)).n > 0)
+        return false;
+    return weigh(s, g).fed * (double)g->n >= MIN_FED * (double)(g->n - 1) && !waits_for_work(s, last);
+}
+
+/* The step at the last mark goes; the one before it lasts until there, or to its own end where a pause lay between. */
+static void drop_last(struct mr_steps *steps, uint64_t mark_ns)
+{
+    if (steps->n == 0 || steps->at[steps->n - 1].start_ns != mark_ns)
+        return;
+    steps->n--;
+    if (steps->n > 0 && steps->at[steps->n - 1].end_ns < mark_ns) {
+        steps->n_pauses--;
+        steps->pause_ns -= mark_ns - steps->at[steps->n - 1].end_ns;
+    }
 }
 
 static int take_group(const struct search *s, const struct group *g, struct mr_steps *out)
 {
-    uint64_t n = n_steps_of(s, g), *mark = malloc((n + 1) * sizeof *mark), *end = malloc((n + 1) * sizeof *end);
+    uint64_t n = g->n, *mark = malloc((n + 1) * sizeof *mark), *end = malloc((n + 1) * sizeof *end);
     int rc = mark && end ? 0 : mr_error_nomem("steps", n * sizeof *mark);
     for (uint64_t i = 0; !rc && i < n; i++) {
         const struct mr_rec_range *range = &s->rec->ranges[s->names[g->first + i].range];
@@ -344,6 +381,8 @@ static int take_group(const struct search *s, const struct group *g, struct mr_s
         end[i] = range->end_ns;
     }
     rc = rc ? rc : mr_steps_mark(out, mark, end, n);
+    if (!rc && ends_empty(s, g))
+        drop_last(out, mark[n - 1]);
     free(mark);
     free(end);
     const char *text = text_of(s->rec, first_of(s, g)->text);
@@ -395,11 +434,11 @@ static int no_such_range(const struct search *s, const char *name)
                         last + 1 < s->n_groups ? ", ..." : "");
 }
 
-static int find(struct search *s, const uint32_t *ops, uint64_t n_ops, const char *name, struct mr_steps *out)
+static int find(struct search *s, const char *name, struct mr_steps *out)
 {
     const struct group *g = NULL;
     int rc = make_groups(s);
-    rc = rc ? rc : mr_work_read(s->rec, s->place, ops, n_ops, &s->work);
+    rc = rc ? rc : mr_work_read(s->rec, s->place, s->ops, s->n_ops, &s->work);
     if (rc)
         return rc;
     if (name) {
@@ -415,7 +454,7 @@ static int find(struct search *s, const uint32_t *ops, uint64_t n_ops, const cha
     if (g)
         return take_group(s, g, out);
     out->method = MR_STEPS_PERIOD;
-    rc = mr_steps_period(s->rec, s->place, ops, n_ops, out);
+    rc = mr_steps_period(s->rec, s->place, s->ops, s->n_ops, out);
     if (!rc && out->n == 0) {
         out->method = MR_STEPS_NONE;
         out->confidence = 0;
@@ -426,9 +465,9 @@ static int find(struct search *s, const uint32_t *ops, uint64_t n_ops, const cha
 int mr_steps_find(const struct mr_recording *rec, const struct mr_place *place, const uint32_t *ops, uint64_t n_ops,
                   const char *name, struct mr_steps *out)
 {
-    struct search s = {.rec = rec, .place = place};
+    struct search s = {.rec = rec, .place = place, .ops = ops, .n_ops = n_ops};
     struct mr_steps steps = {0};
-    int rc = find(&s, ops, n_ops, name, &steps);
+    int rc = find(&s, name, &steps);
     free(s.names);
     free(s.scratch);
     free(s.groups);

@@ -305,8 +305,12 @@ int mr_steps_period(const struct mr_recording *rec, const struct mr_place *place
     if (!own)
         return mr_error_nomem("a thread's work", n_ops * sizeof *own);
     uint64_t n = own_ops(rec, place, ops, n_ops, own);
-    if (n < n_ops)
+    if (n < n_ops) {
+        enum mr_steps_method method = out->method;
+        mr_steps_free(out); /* marks of no length leave an array without steps */
+        out->method = method;
         rc = find(rec, own, n, true, out);
+    }
     free(own);
     return rc;
 }

@@ -196,6 +196,57 @@ static void clock_goes_back(void **state)
     unlink(PATH);
 }
 
+/* Confidence is halved from one such record in a thousand on. */
+static void few_without_length(void **state)
+{
+    double sure[3] = {0};
+    (void)state;
+    for (uint64_t bad = 0; bad < 3; bad++) {
+        struct make m;
+        struct mr_advice *advice = NULL;
+        make_begin(&m, PATH);
+        for (uint64_t i = 0; i < 600; i++) {
+            uint64_t at = 1000000 + i * 1000000;
+            make_range(&m, "step", at, at + 1000000);
+            make_copy(&m, 7, at + 10000, at + 400000, 2000000, MR_COPY_H2D, MR_MEM_PAGEABLE);
+            make_kernel(&m, 7, "k", at + 500000, i - 100 < bad ? at + 500000 : at + 900000);
+        }
+        make_end(&m);
+        struct mr_recording *rec = make_load(PATH);
+        struct mr_advice_opts opts;
+        mr_advice_opts_init(&opts);
+        opts.link_gbps = 50;
+        assert_int_equal(mr_analyze(rec, &opts, &advice), 0);
+        sure[bad] = find(advice, "pageable_copies")->confidence;
+        mr_advice_destroy(advice);
+        mr_recording_close(rec);
+        unlink(PATH);
+    }
+    assert_true(sure[0] > 0);
+    assert_true(sure[1] == sure[0]);
+    assert_true(sure[2] == sure[0] / 2);
+}
+
+/* What is usual is a mean of lengths that may be of a few ns: none of them is lost, or all of the first quarter would warm up. */
+static void warm_up_of_many_short(void **state)
+{
+    struct make m;
+    struct mr_advice *advice = NULL;
+    (void)state;
+    make_begin(&m, PATH);
+    for (uint64_t i = 0; i < 400; i++) {
+        make_range(&m, "step", 1000000 + i * 200, 1000200 + i * 200);
+        make_kernel_of(&m, 0, 7, "k", 1000050 + i * 200, 1000150 + i * 200);
+    }
+    make_end(&m);
+    struct mr_recording *rec = make_load(PATH);
+    assert_int_equal(mr_analyze(rec, NULL, &advice), 0);
+    assert_non_null(strstr(mr_advice_summary(advice), "; 399 steps after warming up"));
+    mr_advice_destroy(advice);
+    mr_recording_close(rec);
+    unlink(PATH);
+}
+
 /* A program that compiles in its third step: the two short ones before it are of the warming up, too. */
 static void warm_up(void **state)
 {
@@ -875,7 +926,9 @@ int main(void)
         cmocka_unit_test(pageable_both_ways),
         cmocka_unit_test(small_steps_and_copies),
         cmocka_unit_test(warm_up),
+        cmocka_unit_test(warm_up_of_many_short),
         cmocka_unit_test(clock_goes_back),
+        cmocka_unit_test(few_without_length),
         cmocka_unit_test(blocking_async),
         cmocka_unit_test(copy_on_compute_stream),
         cmocka_unit_test(starvation_by_ranges),

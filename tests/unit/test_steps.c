@@ -248,12 +248,83 @@ static void last_turn(void **state)
         }
         make_end(&m);
         struct mr_recording *rec = make_load(PATH);
-        for (int named = 0; named < 2; named++) {
-            struct mr_steps steps = steps_of(rec, named ? "step" : NULL);
-            assert_int_equal(steps.method, named ? MR_STEPS_NAMED : MR_STEPS_KNOWN);
+        static const char *const names[] = {NULL, "step", "load"};
+        for (size_t k = 0; k < MR_COUNT(names); k++) {
+            struct mr_steps steps = steps_of(rec, names[k]);
+            uint64_t begin = k == 2 ? 1001000 : 1000000, own = k == 2 ? 299000 : 900000;
+            assert_int_equal(steps.method, k ? MR_STEPS_NAMED : MR_STEPS_KNOWN);
             assert_int_equal(steps.n, every == 1 ? 12 : 13);
+            assert_int_equal(steps.at[steps.n - 1].end_ns, begin + 12000000 + (every == 1 ? 0 : own));
             mr_steps_free(&steps);
         }
+        mr_recording_close(rec);
+        unlink(PATH);
+    }
+}
+
+/* The step before a last turn that comes after a pause ends with its own range: the pause is between no steps. */
+static void last_turn_after_a_pause(void **state)
+{
+    struct make m;
+    (void)state;
+    make_begin(&m, PATH);
+    for (uint64_t i = 0; i < 13; i++) {
+        uint64_t at = 1000000 + i * 1000000 + (i == 12) * 500000000;
+        make_range(&m, "step", at, at + 900000);
+        if (i < 12)
+            make_kernel(&m, 7, "k", at + 400000, at + 800000);
+    }
+    make_end(&m);
+    struct mr_recording *rec = make_load(PATH);
+    struct mr_steps steps = steps_of(rec, NULL);
+    assert_int_equal(steps.n, 12);
+    assert_int_equal(steps.n_pauses, 0);
+    assert_int_equal(steps.pause_ns, 0);
+    assert_int_equal(steps.at[11].end_ns, 12900000);
+    mr_steps_free(&steps);
+    mr_recording_close(rec);
+    unlink(PATH);
+}
+
+/* What the last turn loads slowly is launched after its range, later than a usual step from its begin: it is a step. */
+static void slow_last_load(void **state)
+{
+    struct make m;
+    (void)state;
+    make_begin(&m, PATH);
+    for (uint64_t i = 0; i < 13; i++) {
+        uint64_t at = 1000000 + i * 1000000, end = at + (i == 12 ? 3000000 : 300000);
+        make_range(&m, "load", at, end);
+        make_kernel(&m, 7, "k", end + 100000, end + 500000);
+    }
+    make_end(&m);
+    struct mr_recording *rec = make_load(PATH);
+    struct mr_steps steps = steps_of(rec, "load");
+    assert_int_equal(steps.n, 13);
+    mr_steps_free(&steps);
+    mr_recording_close(rec);
+    unlink(PATH);
+}
+
+/* Each turn launches the next one's work: the last launches nothing, and is a step if it waits for its own. */
+static void launch_ahead(void **state)
+{
+    (void)state;
+    for (int waits = 0; waits < 2; waits++) {
+        struct make m;
+        make_begin(&m, PATH);
+        for (uint64_t i = 0; i < 13; i++) {
+            uint64_t at = 1000000 + i * 1000000, next = at + 1000000;
+            make_range(&m, "step", at, at + 900000);
+            if (i < 12)
+                make_kernel_of(&m, make_call(&m, "cudaLaunchKernel_v7000", at + 1000, at + 5000), 7, "k", next + 100000,
+                               next + (waits ? 800000 : 950000));
+        }
+        make_end(&m);
+        struct mr_recording *rec = make_load(PATH);
+        struct mr_steps steps = steps_of(rec, NULL);
+        assert_int_equal(steps.n, waits ? 13 : 12);
+        mr_steps_free(&steps);
         mr_recording_close(rec);
         unlink(PATH);
     }
@@ -462,6 +533,26 @@ static void by_period_of_a_thread(void **state)
     unlink(PATH);
 }
 
+/* Work that repeats but takes no time has no steps: not by its period, nor by that of what one thread launches. */
+static void no_steps_without_time(void **state)
+{
+    struct make m;
+    (void)state;
+    make_begin(&m, PATH);
+    for (int i = 0; i < 41; i++) {
+        m.tid = i < 40 ? 100 : 101;
+        make_kernel(&m, 7, "k", 1000000, 1000000);
+    }
+    make_end(&m);
+    struct mr_recording *rec = make_load(PATH);
+    struct mr_steps steps = steps_of(rec, NULL);
+    assert_int_equal(steps.method, MR_STEPS_NONE);
+    assert_int_equal(steps.n, 0);
+    mr_steps_free(&steps);
+    mr_recording_close(rec);
+    unlink(PATH);
+}
+
 static void no_steps(void **state)
 {
     struct make m;
@@ -656,6 +747,9 @@ int main(void)
         cmocka_unit_test(names_with_numbers),
         cmocka_unit_test(pauses),
         cmocka_unit_test(last_turn),
+        cmocka_unit_test(last_turn_after_a_pause),
+        cmocka_unit_test(slow_last_load),
+        cmocka_unit_test(launch_ahead),
         cmocka_unit_test(long_first_step),
         cmocka_unit_test(windows),
         cmocka_unit_test(devices),
@@ -667,6 +761,7 @@ int main(void)
         cmocka_unit_test(by_period),
         cmocka_unit_test(by_period_of_a_thread),
         cmocka_unit_test(no_steps),
+        cmocka_unit_test(no_steps_without_time),
         cmocka_unit_test(odd_ranges),
         cmocka_unit_test(blame),
         cmocka_unit_test(shift),
