@@ -70,7 +70,30 @@ $ for f in csv jsonl; do run="millrace train d --model softmax -e 2 -c r.st --te
 $ printf 'kind,epoch,step\nsteps,1,10\n' > r.csv; rm r.st; millrace train d --model softmax --max-steps 20 -c r.st --resume --test none --log r.csv --log-every 10 2>/dev/null >&2; cut -d, -f1-3 r.csv
 kind,epoch,step
 steps,1,10
+steps,1,10
 steps,1,20
+# Without a checkpoint to go on from all rows of a log stay, and no row is written behind half a one; with a checkpoint those of an earlier run stay.
+$ steps() { grep -o '^steps,1,[0-9]*\|"step": *[0-9]*' $1 | grep -o '[0-9]*$' | tr '\n' ' '; echo; }; for f in csv jsonl; do run="millrace train d --model softmax -c a.st --test none --log a.$f --log-every 10"; rm -f a.st; $run --max-steps 40 >/dev/null; rm a.st; printf half >> a.$f; $run --resume --max-steps 20 2>&1 >/dev/null | grep -o 'warning: .*'; steps a.$f; cp a.st b.st; $run --resume --max-steps 40 >/dev/null; cp b.st a.st; $run --resume --max-steps 30 >/dev/null; steps a.$f; done
+warning: a.st: is not there yet: the run begins at the start
+10 20 30 40 10 20 
+10 20 30 40 10 20 30 
+warning: a.st: is not there yet: the run begins at the start
+10 20 30 40 10 20 
+10 20 30 40 10 20 30 
+# A last row that lacks its newline alone stays; one by half goes.
+$ for f in csv jsonl; do for cut in 1 2 9; do run="millrace train d --model softmax -c a.st --test none --log a.$f --log-every 10"; rm -f a.st; $run --max-steps 20 >/dev/null; cp a.$f was; truncate -s -$cut a.$f; $run --resume --max-steps 30 >/dev/null; head -n "$(wc -l < was)" a.$f | cmp -s - was && echo whole; grep -c 'steps.*[^0-9][123]0,' a.$f; done; done
+whole
+3
+2
+2
+whole
+3
+2
+2
+# A log that does not fit into memory is told, and stays as it was. (A sanitizer takes more memory than this from the start: nothing is seen.)
+$ run="millrace train d --model softmax -c a.st --test none --resume --threads 1 -w 1 -d cpu --log a.csv"; ulimit -v 900000; if $run --max-steps 35 >/dev/null 2>&1; then truncate -s 2G a.csv; $run --max-steps 40 2>&1 >/dev/null; stat -c %s a.csv; rm a.csv; else echo 'SKIP memory: millrace train: a.csv: cannot be made: Cannot allocate memory'; echo 2147483648; fi | sed 's/^SKIP.*y: m/m/'
+millrace train: a.csv: cannot be made: Cannot allocate memory
+2147483648
 # Files that were cut off or changed, or are none.
 $ head -c 5000 e.st > cut.st; millrace train d --model mlp:20r -c cut.st --resume; head -c 40000 e.st > cut.st; millrace predict cut.st d
 (millrace train: cut.st: no checkpoint of this program: truncated.*) (re)
