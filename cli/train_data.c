@@ -224,7 +224,7 @@ static int same_names(const struct train_data *d)
     uint32_t n = 0;
     int rc = train_names_text(d->ds, &text);
     if (rc == 0)
-        rc = train_names_parse(text, &names, &n);
+        rc = train_names_parse(text, mr_dataset_text(d->ds), &names, &n);
     if (rc == 0)
         rc = train_names_check(d->test, names, n, "the training set");
     train_names_free(names, n);

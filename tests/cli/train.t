@@ -140,6 +140,12 @@ millrace predict: p.st: its model takes samples of 1x28x28 nchw .channels, heigh
 $ millrace train d --model softmax -e 1 -w 1 -p 1 --test 'synthetic:n=20000,shape=28x28,dtype=u8,classes=10,delay=200ms' -c i.st --log i.csv --log-every 1 >/dev/null 2>&1 & for i in $(seq 5000); do grep -qs '^steps,1,46' i.csv && break; sleep 0.02; done; sleep 0.2; kill -TERM $!; wait $!; echo $?; head -c 20000 i.st | tr , '\n' | grep -ac -e 'test_accuracy.*[0-9]' -e 'test_accuracy.*null'
 1
 1
+# Names of classes that are no list of names. The checksum is the one that the program finds.
+$ millrace train d --model softmax -e 1 -c k.st >/dev/null; printf '%s\n' 'import json,re,subprocess,sys' 'b=open("k.st","rb").read()' 'n=int.from_bytes(b[:8],"little")' 'head=json.loads(b[8:8+n])' 'head["__metadata__"]["class_names"]=sys.argv[1]' 'def put():' ' h=json.dumps(head).encode()' ' open("kk.st","wb").write(len(h).to_bytes(8,"little")+h+b[8+n:])' 'put()' 'told=subprocess.run(["millrace","predict","kk.st","d"],capture_output=True,text=True).stderr' 'head["__metadata__"]["checksum"]=re.search("give ([0-9a-f]+)",told)[1]' 'put()' > names.py; for k in '{"0": "nought"}' 'nought' '["nought", 1]' '["nought", null]'; do python3 names.py "$k"; millrace predict kk.st d -n 1 2>&1 | grep -o 'millrace predict: .*\|  nought 0\|^accuracy'; done
+millrace predict: kk.st: key class_names: want a JSON array of strings, found {"0": "nought"}
+millrace predict: kk.st: key class_names: want a JSON array of strings, found nought
+millrace predict: kk.st: key class_names: want a JSON array of strings, found ["nought", 1]
+accuracy
 # MNIST's folder without its test files is trained on without a test; with damaged ones it is not.
 $ cp -r d alone; truncate -s 1000 alone/t10k-images*; millrace train alone --model softmax -e 1; rm alone/t10k*; millrace train alone --model softmax -e 1 | grep -o 'test set: .*'
 millrace train: .*t10k-images-idx3-ubyte: .*truncated.* (re)
