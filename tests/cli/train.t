@@ -251,6 +251,11 @@ $ millrace bench optimizers d --models softmax --optimizers 'sgd:lr=1e-3|sgd:lr=
 $ millrace synth digits one --n 300 --n-test 1 -q >/dev/null; millrace bench optimizers one --models softmax --optimizers 'adam:lr=3e-3|adam:lr=1e-2' -b 32 -n 80 --plot o.html | awk '/^  adam/ {print $1, $4, $7}'
 adam:lr=3e-3 100.00% 
 adam:lr=1e-2 100.00% best
+# Steps that are given stay with --quick.
+$ for n in '-n 20000' '-n 41' ''; do millrace bench optimizers one -b 1 --models softmax --optimizers 'sgd:lr=1e-3' --quick $n --plot o.html | sed -n 's/^idx.*: \([0-9]* steps\),.*/\1/p'; done
+20000 steps
+41 steps
+400 steps
 $ millrace bench batch-size d --model softmax --sizes 64 -e 1 --plot b.svg >/dev/null; grep -o '(train): softmax by adam' b.svg
 (train): softmax by adam
 $ millrace bench optimizers d --models 'mlp:50r' --optimizers 'sgd:lr=1e6|adam:lr=1e-3' -n 40 --plot o.svg | grep -c 'not finite at step'
