@@ -9,8 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STEPS "20000"
-enum { MAX_NETS = 8, MAX_OPTIMIZERS = 20, POINTS = 40, TESTS = 10 };
+enum { MAX_NETS = 8, MAX_OPTIMIZERS = 20, POINTS = 40, TESTS = 10, STEPS = 20000, QUICK_STEPS = 400 };
 
 struct opts {
     struct cli_common common;
@@ -31,9 +30,9 @@ static const struct mr_option options[] = {
         .initial = "sgd:lr=0.1|momentum:lr=0.01|nesterov:lr=0.01|adagrad:lr=0.01|adadelta:lr=1|rmsprop:lr=1e-3|"
                    "adam:lr=1e-3|adamw:lr=1e-3|amsgrad:lr=1e-3|adamax:lr=2e-3|nadam:lr=1e-3|radam:lr=1e-3|lion:lr=1e-4",
         .help = "Optimizers, with | between"),
-    OPT("iterations", MR_OPT_UINT, iterations, .key = 'n', .initial = STEPS, .min = POINTS, .max = 1e9, .unit = "steps",
-        .help = "Steps of each"),
-    OPT("quick", MR_OPT_FLAG, quick, .help = "The perceptrons alone, and 400 steps unless --iterations says otherwise"),
+    OPT("iterations", MR_OPT_UINT, iterations, .key = 'n', .min = POINTS, .max = 1e9, .unit = "steps",
+        .help = "Steps of each; if not given, 20000, with --quick 400"),
+    OPT("quick", MR_OPT_FLAG, quick, .help = "The perceptrons alone, and 400 steps unless --iterations is given"),
     OPT("batch-size", MR_OPT_UINT, batch_size, .key = 'b', .initial = "128", .min = 1, .max = 1 << 20,
         .unit = "samples", .help = "Samples in a batch"),
     OPT("device", MR_OPT_STRING, device, .key = 'd', .initial = "auto", .meta = "DEVICE", .help = "auto, cpu, cuda"),
@@ -157,7 +156,7 @@ static int run_all(struct bench *b)
 static int read_lists(struct bench *b)
 {
     const struct opts *o = b->opts;
-    b->iterations = o->quick && o->iterations == strtoull(STEPS, NULL, 10) ? 400 : o->iterations;
+    b->iterations = o->iterations;
     for (int i = 0;; i++) {
         char *model = bench_item(o->models, '|', i);
         if (!model)
@@ -407,7 +406,9 @@ static int measure(struct bench *b, const char *dataset)
 static int run(void *values, int n_args, char **args)
 {
     (void)n_args;
-    const struct opts *o = values;
+    struct opts *o = values;
+    if (!o->iterations) /* not given */
+        o->iterations = o->quick ? QUICK_STEPS : STEPS;
     if (plot_check(o->plot) != CLI_OK)
         return CLI_MISUSED;
     struct bench *b = calloc(1, sizeof *b);

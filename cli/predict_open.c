@@ -76,7 +76,8 @@ static int find_names(struct predict *p)
     char *own = NULL;
     int rc = saved ? 0 : train_names_text(p->ds, &own);
     if (rc == 0)
-        rc = train_names_parse(saved ? saved : own, &p->names, &p->n_names);
+        rc = train_names_parse(saved ? saved : own, saved ? p->from->path : mr_dataset_text(p->ds), &p->names,
+                               &p->n_names);
     free(own);
     if (rc < 0 || p->label < 0 || p->loss == MR_MSE)
         return rc;

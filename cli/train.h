@@ -177,8 +177,9 @@ int train_load_net(struct mr_net *net, const struct checkpoint *c);
 
 /* train_names.c: the names of classes. [out] text: a JSON array, to be freed; NULL where the data set names none. Returns 0 or -ENOMEM. */
 int train_names_text(const struct mr_dataset *ds, char **text);
-/* [out] names: n of them, NULL where a class has none; train_names_free() frees. Of a text that train_names_text() made, or NULL: none. */
-int train_names_parse(const char *text, char ***names, uint32_t *n);
+/* [out] names: n of them, NULL where a class has none; train_names_free() frees, on errors, too. text: of train_names_text(), perhaps from a
+ * file, or NULL: none. of: whose they are. Returns 0, MR_EFORMAT, -ENOMEM. */
+int train_names_parse(const char *text, const char *of, char ***names, uint32_t *n);
 void train_names_free(char **names, uint32_t n);
 /* Do the data set's names say of each number what these say? Returns 0, MR_ESTATE (says which class: `of` is the other's name), -ENOMEM. */
 int train_names_check(const struct mr_dataset *ds, char *const *names, uint32_t n, const char *of);

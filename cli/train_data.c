@@ -224,12 +224,17 @@ static int same_names(const struct train_data *d)
     uint32_t n = 0;
     int rc = train_names_text(d->ds, &text);
     if (rc == 0)
-        rc = train_names_parse(text, &names, &n);
+        rc = train_names_parse(text, mr_dataset_text(d->ds), &names, &n);
     if (rc == 0)
         rc = train_names_check(d->test, names, n, "the training set");
     train_names_free(names, n);
     free(text);
-    return rc == MR_ESTATE ? mr_error_set(MR_ESTATE, "test set: %s: want the same classes", mr_last_error()) : rc;
+    if (rc != MR_ESTATE)
+        return rc;
+    return mr_error_set(MR_ESTATE,
+                        "test set: %s: want the same classes: name its folders as the training set's (with "
+                        "folder:DIR,allow-empty an empty one keeps the numbers), or --test none",
+                        mr_last_error());
 }
 
 static int open_device(struct train_data *d)

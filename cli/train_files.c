@@ -2,6 +2,7 @@
 #include "plot.h"
 #include "train.h"
 
+#include <cjson/cJSON.h>
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -28,31 +29,83 @@ static uint64_t row_step(const char *line)
     return found ? step : 0;
 }
 
-/* A killed run has written rows of steps that the checkpoint does not have, and perhaps half a row: they come again. Leaves the file at its
- * end. Returns 0 or -1 (errno). */
-static int drop_rows(FILE *file, uint64_t after)
+static bool is_object(const char *line)
 {
-    struct stat st;
+    cJSON *row = cJSON_ParseWithOpts(line, NULL, true);
+    bool yes = cJSON_IsObject(row);
+    cJSON_Delete(row);
+    return yes;
+}
+
+/* As many columns as the head, the last a number or empty. */
+static bool has_columns(const char *line)
+{
+    int n = 0;
+    char *end;
+    for (const char *head = heads; *head; head++)
+        n += *head == ',';
+    for (; n > 0 && (line = strchr(line, ',')); n--)
+        line++;
+    if (!line)
+        return false;
+    strtod(line, &end);
+    return !*end;
+}
+
+/* A last row without its newline may be whole: an editor, or a kill, took that byte alone. */
+static bool is_whole(const char *line, size_t n, bool json)
+{
+    if (n > 0 && line[n - 1] == '\n')
+        return true;
+    return strlen(line) == n && (json ? is_object(line) : has_columns(line));
+}
+
+/* Where the rows that stay end, and whether a newline is missing there. after: the step that rows are dropped behind. all: none is. Those of
+ * an earlier run may stand before rows that stay; a line without a step goes with those before it. */
+static int find_end(FILE *file, const struct log *log, bool all, uint64_t after, off_t *keep, bool *open)
+{
     char *line = NULL;
     size_t room = 0;
     ssize_t n;
+    off_t at = 0;
+    bool goes = false;
+    while ((n = getline(&line, &room, file)) > 0) {
+        uint64_t step = row_step(line);
+        at += n;
+        goes = !all && (step > after || !is_whole(line, (size_t)n, log->json) || (step == 0 && goes));
+        *keep = goes ? *keep : at;
+        *open = goes ? *open : line[n - 1] != '\n';
+    }
+    int errnum = errno;
+    free(line);
+    errno = errnum;
+    return feof(file) && !ferror(file) ? 0 : -1; /* without memory it is neither */
+}
+
+/* A killed run has written rows of steps that the checkpoint does not have, and perhaps half a row: they come again. Where no checkpoint is
+ * gone on from, all rows stay. Leaves the file at its end. Returns 0 or -1 (errno). */
+static int go_on(FILE *file, const struct log *log, const struct train *t)
+{
+    struct stat st;
     off_t keep = 0;
+    bool open = false, all = !t->saved; /* now, before the first step: no checkpoint was read */
     if (fstat(fileno(file), &st) != 0)
         return -1;
     if (!S_ISREG(st.st_mode)) /* a pipe: nothing to read */
         return 0;
-    while ((n = getline(&line, &room, file)) > 0 && line[n - 1] == '\n' && row_step(line) <= after)
-        keep += n;
-    free(line);
-    return ferror(file) || fseeko(file, keep, SEEK_SET) != 0 || ftruncate(fileno(file), keep) != 0 ? -1 : 0;
+    if (find_end(file, log, all, t->step, &keep, &open) != 0 || fseeko(file, keep, SEEK_SET) != 0)
+        return -1;
+    if (!all && ftruncate(fileno(file), keep) != 0)
+        return -1;
+    return open && fputc('\n', file) == EOF ? -1 : 0;
 }
 
-static FILE *open_file(const char *path, const struct train *t)
+static FILE *open_file(const char *path, const struct log *log, const struct train *t)
 {
     FILE *file = t->opts->resume ? fopen(path, "r+") : NULL;
     if (!file && (!t->opts->resume || errno == ENOENT))
         return fopen(path, "w");
-    if (file && drop_rows(file, t->step) != 0) {
+    if (file && go_on(file, log, t) != 0) {
         int errnum = errno;
         fclose(file);
         errno = errnum;
@@ -74,7 +127,7 @@ int train_log_open(struct train *t)
     if (!log)
         return cli_fail("out of memory");
     log->json = cli_ends_in(path, ".jsonl");
-    log->file = open_file(path, t);
+    log->file = open_file(path, log, t);
     if (!log->file) {
         int errnum = errno;
         free(log);

@@ -27,14 +27,24 @@ int train_names_text(const struct mr_dataset *ds, char **out)
     return *out ? 0 : mr_error_set(-ENOMEM, "no memory for the names of %" PRIu64 " classes", n);
 }
 
-int train_names_parse(const char *text, char ***names, uint32_t *n)
+/* An array of strings and nulls. */
+static bool is_list(const cJSON *list)
+{
+    const cJSON *item;
+    bool ok = cJSON_IsArray(list);
+    cJSON_ArrayForEach(item, list) ok = ok && (cJSON_IsString(item) || cJSON_IsNull(item));
+    return ok;
+}
+
+int train_names_parse(const char *text, const char *of, char ***names, uint32_t *n)
 {
     const cJSON *item;
     cJSON *list = text ? cJSON_Parse(text) : NULL;
-    uint32_t most = (uint32_t)cJSON_GetArraySize(list);
+    bool fits = !text || is_list(list);
+    uint32_t most = fits ? (uint32_t)cJSON_GetArraySize(list) : 0;
     *n = 0;
-    *names = calloc((size_t)most + 1, sizeof **names);
-    bool ok = *names && (!text || cJSON_IsArray(list));
+    *names = fits ? calloc((size_t)most + 1, sizeof **names) : NULL;
+    bool ok = *names != NULL;
     cJSON_ArrayForEach(item, list)
     {
         if (!ok)
@@ -44,7 +54,9 @@ int train_names_parse(const char *text, char ***names, uint32_t *n)
         *n += 1;
     }
     cJSON_Delete(list);
-    return ok ? 0 : mr_error_set(-ENOMEM, "no memory for the names of classes");
+    if (!fits)
+        return mr_error_set(MR_EFORMAT, "%s: key class_names: want a JSON array of strings, found %.40s", of, text);
+    return ok ? 0 : mr_error_set(-ENOMEM, "%s: no memory for the names of classes", of);
 }
 
 void train_names_free(char **names, uint32_t n)
@@ -61,7 +73,7 @@ int train_names_check(const struct mr_dataset *ds, char *const *names, uint32_t 
     int rc =
         train_names_text(ds, &text); /* by way of JSON, as the others came: bytes that are no UTF-8 look the same */
     if (rc == 0)
-        rc = train_names_parse(text, &here, &n_here);
+        rc = train_names_parse(text, mr_dataset_text(ds), &here, &n_here);
     for (uint32_t k = 0; rc == 0 && k < n && k < n_here; k++)
         if (names[k] && here[k] && strcmp(names[k], here[k]) != 0)
             rc = mr_error_set(MR_ESTATE, "%s: its class %u is '%.60s', that of %s '%.60s'", mr_dataset_text(ds), k,

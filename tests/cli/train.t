@@ -70,7 +70,30 @@ $ for f in csv jsonl; do run="millrace train d --model softmax -e 2 -c r.st --te
 $ printf 'kind,epoch,step\nsteps,1,10\n' > r.csv; rm r.st; millrace train d --model softmax --max-steps 20 -c r.st --resume --test none --log r.csv --log-every 10 2>/dev/null >&2; cut -d, -f1-3 r.csv
 kind,epoch,step
 steps,1,10
+steps,1,10
 steps,1,20
+# Without a checkpoint to go on from all rows of a log stay, and no row is written behind half a one; with a checkpoint those of an earlier run stay.
+$ steps() { grep -o '^steps,1,[0-9]*\|"step": *[0-9]*' $1 | grep -o '[0-9]*$' | tr '\n' ' '; echo; }; for f in csv jsonl; do run="millrace train d --model softmax -c a.st --test none --log a.$f --log-every 10"; rm -f a.st; $run --max-steps 40 >/dev/null; rm a.st; printf half >> a.$f; $run --resume --max-steps 20 2>&1 >/dev/null | grep -o 'warning: .*'; steps a.$f; cp a.st b.st; $run --resume --max-steps 40 >/dev/null; cp b.st a.st; $run --resume --max-steps 30 >/dev/null; steps a.$f; done
+warning: a.st: is not there yet: the run begins at the start
+10 20 30 40 10 20 
+10 20 30 40 10 20 30 
+warning: a.st: is not there yet: the run begins at the start
+10 20 30 40 10 20 
+10 20 30 40 10 20 30 
+# A last row that lacks its newline alone stays; one by half goes.
+$ for f in csv jsonl; do for cut in 1 2 9; do run="millrace train d --model softmax -c a.st --test none --log a.$f --log-every 10"; rm -f a.st; $run --max-steps 20 >/dev/null; cp a.$f was; truncate -s -$cut a.$f; $run --resume --max-steps 30 >/dev/null; head -n "$(wc -l < was)" a.$f | cmp -s - was && echo whole; grep -c 'steps.*[^0-9][123]0,' a.$f; done; done
+whole
+3
+2
+2
+whole
+3
+2
+2
+# A log that does not fit into memory is told, and stays as it was. (A sanitizer takes more memory than this from the start: nothing is seen.)
+$ run="millrace train d --model softmax -c a.st --test none --resume --threads 1 -w 1 -d cpu --log a.csv"; ulimit -v 900000; if $run --max-steps 35 >/dev/null 2>&1; then truncate -s 2G a.csv; $run --max-steps 40 2>&1 >/dev/null; stat -c %s a.csv; rm a.csv; else echo 'SKIP memory: millrace train: a.csv: cannot be made: Cannot allocate memory'; echo 2147483648; fi | sed 's/^SKIP.*y: m/m/'
+millrace train: a.csv: cannot be made: Cannot allocate memory
+2147483648
 # Files that were cut off or changed, or are none.
 $ head -c 5000 e.st > cut.st; millrace train d --model mlp:20r -c cut.st --resume; head -c 40000 e.st > cut.st; millrace predict cut.st d
 (millrace train: cut.st: no checkpoint of this program: truncated.*) (re)
@@ -117,6 +140,12 @@ millrace predict: p.st: its model takes samples of 1x28x28 nchw .channels, heigh
 $ millrace train d --model softmax -e 1 -w 1 -p 1 --test 'synthetic:n=20000,shape=28x28,dtype=u8,classes=10,delay=200ms' -c i.st --log i.csv --log-every 1 >/dev/null 2>&1 & for i in $(seq 5000); do grep -qs '^steps,1,46' i.csv && break; sleep 0.02; done; sleep 0.2; kill -TERM $!; wait $!; echo $?; head -c 20000 i.st | tr , '\n' | grep -ac -e 'test_accuracy.*[0-9]' -e 'test_accuracy.*null'
 1
 1
+# Names of classes that are no list of names. The checksum is the one that the program finds.
+$ millrace train d --model softmax -e 1 -c k.st >/dev/null; printf '%s\n' 'import json,re,subprocess,sys' 'b=open("k.st","rb").read()' 'n=int.from_bytes(b[:8],"little")' 'head=json.loads(b[8:8+n])' 'head["__metadata__"]["class_names"]=sys.argv[1]' 'def put():' ' h=json.dumps(head).encode()' ' open("kk.st","wb").write(len(h).to_bytes(8,"little")+h+b[8+n:])' 'put()' 'told=subprocess.run(["millrace","predict","kk.st","d"],capture_output=True,text=True).stderr' 'head["__metadata__"]["checksum"]=re.search("give ([0-9a-f]+)",told)[1]' 'put()' > names.py; for k in '{"0": "nought"}' 'nought' '["nought", 1]' '["nought", null]'; do python3 names.py "$k"; millrace predict kk.st d -n 1 2>&1 | grep -o 'millrace predict: .*\|  nought 0\|^accuracy'; done
+millrace predict: kk.st: key class_names: want a JSON array of strings, found {"0": "nought"}
+millrace predict: kk.st: key class_names: want a JSON array of strings, found nought
+millrace predict: kk.st: key class_names: want a JSON array of strings, found ["nought", 1]
+accuracy
 # MNIST's folder without its test files is trained on without a test; with damaged ones it is not.
 $ cp -r d alone; truncate -s 1000 alone/t10k-images*; millrace train alone --model softmax -e 1; rm alone/t10k*; millrace train alone --model softmax -e 1 | grep -o 'test set: .*'
 millrace train: .*t10k-images-idx3-ubyte: .*truncated.* (re)
@@ -222,6 +251,11 @@ $ millrace bench optimizers d --models softmax --optimizers 'sgd:lr=1e-3|sgd:lr=
 $ millrace synth digits one --n 300 --n-test 1 -q >/dev/null; millrace bench optimizers one --models softmax --optimizers 'adam:lr=3e-3|adam:lr=1e-2' -b 32 -n 80 --plot o.html | awk '/^  adam/ {print $1, $4, $7}'
 adam:lr=3e-3 100.00% 
 adam:lr=1e-2 100.00% best
+# Steps that are given stay with --quick.
+$ for n in '-n 20000' '-n 41' ''; do millrace bench optimizers one -b 1 --models softmax --optimizers 'sgd:lr=1e-3' --quick $n --plot o.html | sed -n 's/^idx.*: \([0-9]* steps\),.*/\1/p'; done
+20000 steps
+41 steps
+400 steps
 $ millrace bench batch-size d --model softmax --sizes 64 -e 1 --plot b.svg >/dev/null; grep -o '(train): softmax by adam' b.svg
 (train): softmax by adam
 $ millrace bench optimizers d --models 'mlp:50r' --optimizers 'sgd:lr=1e6|adam:lr=1e-3' -n 40 --plot o.svg | grep -c 'not finite at step'
