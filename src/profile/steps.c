@@ -181,8 +181,6 @@ static struct group measure(const struct mr_recording *rec, const struct named *
 struct search {
     const struct mr_recording *rec;
     const struct mr_place *place;
-    const uint32_t *ops; /* the place's */
-    uint64_t n_ops;
     struct named *names;
     uint64_t n_names, *scratch;
     struct group *groups;
@@ -334,29 +332,13 @@ static const struct group *regular_group(const struct search *s, double *out_cov
     return best;
 }
 
-/* Whether kernels begin in the range and all are over when it ends: a loop that launches ahead waits for its last ones there. */
-static bool waits_for_work(const struct search *s, const struct mr_rec_range *range)
-{
-    bool begins = false;
-    for (uint64_t i = 0; i < s->n_ops; i++) {
-        const struct mr_rec_op *op = &s->rec->ops[s->ops[i]];
-        uint64_t given_ns = op->api < s->rec->n_apis ? s->rec->apis[op->api].start_ns : op->start_ns;
-        if (op->kind != MR_OP_KERNEL || given_ns >= range->end_ns)
-            continue;
-        if (op->end_ns > range->end_ns)
-            return false;
-        begins |= op->start_ns >= range->start_ns;
-    }
-    return begins;
-}
-
 /* Whether only the last range gives the device nothing: there the loop learns that there is no more data. */
 static bool ends_empty(const struct search *s, const struct group *g)
 {
     const struct mr_rec_range *last = &s->rec->ranges[s->names[g->first + g->n - 1].range];
     if (g->n < MIN_REGULAR || mr_work_between(&s->work, last->start_ns, last_launch_ns(g, last)).n > 0)
         return false;
-    return weigh(s, g).fed * (double)g->n >= MIN_FED * (double)(g->n - 1) && !waits_for_work(s, last);
+    return weigh(s, g).fed * (double)g->n >= MIN_FED * (double)(g->n - 1);
 }
 
 /* The step at the last mark goes; the one before it lasts until there, or to its own end where a pause lay between. */
@@ -434,11 +416,11 @@ static int no_such_range(const struct search *s, const char *name)
                         last + 1 < s->n_groups ? ", ..." : "");
 }
 
-static int find(struct search *s, const char *name, struct mr_steps *out)
+static int find(struct search *s, const uint32_t *ops, uint64_t n_ops, const char *name, struct mr_steps *out)
 {
     const struct group *g = NULL;
     int rc = make_groups(s);
-    rc = rc ? rc : mr_work_read(s->rec, s->place, s->ops, s->n_ops, &s->work);
+    rc = rc ? rc : mr_work_read(s->rec, s->place, ops, n_ops, &s->work);
     if (rc)
         return rc;
     if (name) {
@@ -454,7 +436,7 @@ static int find(struct search *s, const char *name, struct mr_steps *out)
     if (g)
         return take_group(s, g, out);
     out->method = MR_STEPS_PERIOD;
-    rc = mr_steps_period(s->rec, s->place, s->ops, s->n_ops, out);
+    rc = mr_steps_period(s->rec, s->place, ops, n_ops, out);
     if (!rc && out->n == 0) {
         out->method = MR_STEPS_NONE;
         out->confidence = 0;
@@ -465,9 +447,9 @@ static int find(struct search *s, const char *name, struct mr_steps *out)
 int mr_steps_find(const struct mr_recording *rec, const struct mr_place *place, const uint32_t *ops, uint64_t n_ops,
                   const char *name, struct mr_steps *out)
 {
-    struct search s = {.rec = rec, .place = place, .ops = ops, .n_ops = n_ops};
+    struct search s = {.rec = rec, .place = place};
     struct mr_steps steps = {0};
-    int rc = find(&s, name, &steps);
+    int rc = find(&s, ops, n_ops, name, &steps);
     free(s.names);
     free(s.scratch);
     free(s.groups);
