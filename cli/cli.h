@@ -94,6 +94,10 @@ char *cli_printable(char *text);
 #define CLI_CLEAN 256
 char *cli_clean(const char *text, char buf[CLI_CLEAN]); /* the same of a copy, cut to fit; returns buf */
 
+/* class_names.c: the names of the data set's classes. [out] text: a JSON array, entry k is label k's, to be freed; NULL where it names
+ * none. Returns 0 or -ENOMEM. */
+int cli_class_names(const struct mr_dataset *ds, char **text);
+
 /* Makes the first interrupt or termination request set a flag, so that a command can tidy up; the second one kills. */
 void cli_catch_interrupts(void);
 bool cli_interrupted(void);

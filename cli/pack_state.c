@@ -193,25 +193,18 @@ int pack_state_add(struct pack_state *st, const struct pack_shard *s)
     return code == CLI_OK ? write_state(st) : code;
 }
 
-/* A JSON array of the classes' names: entry k is label k's. */
 static int write_classes(const struct pack_state *st, const struct mr_dataset *ds)
 {
     struct cli_output out;
-    const char *text = NULL;
-    uint64_t n = mr_dataset_classes(ds);
-    if (n == 0)
-        return CLI_OK;
+    char *text;
+    int rc = cli_class_names(ds, &text);
+    if (rc < 0 || !text)
+        return rc < 0 ? cli_error(rc) : CLI_OK;
     char *path = in_dir(st, CLASSES);
-    struct mr_json *json = mr_json_create(0);
-    int code = path && json ? cli_output_open(&out, path, true, false) : cli_fail("out of memory");
+    int code = path ? cli_output_open(&out, path, true, false) : cli_fail("out of memory");
     free(path);
     if (code == CLI_OK) {
-        mr_json_array(json, NULL);
-        for (uint64_t k = 0; k < n; k++)
-            mr_json_string(json, NULL, mr_dataset_class_name(ds, k));
-        mr_json_array_end(json);
-        int64_t length = mr_json_finish(json, &text);
-        code = length < 0 ? cli_error((int)length) : cli_output_write(&out, text, (size_t)length);
+        code = cli_output_write(&out, text, strlen(text));
         if (code == CLI_OK)
             code = cli_output_write(&out, "\n", 1);
         if (code == CLI_OK)
@@ -219,7 +212,7 @@ static int write_classes(const struct pack_state *st, const struct mr_dataset *d
         else
             cli_output_abort(&out);
     }
-    mr_json_destroy(json);
+    free(text);
     return code;
 }
 

@@ -25,8 +25,8 @@ struct predict {
     int label; /* the field; -1: none */
     uint64_t batch_size;
     uint32_t classes;
-    char **
-        names; /* of the training's classes, or the data set's where the checkpoint has none; NULL: a class without one */
+    /* Of the training's classes, or the data set's where the checkpoint has none; NULL: a class without one. */
+    char **names;
     uint32_t n_names;
     enum mr_loss loss;
     const char *model;

@@ -74,7 +74,7 @@ static int find_names(struct predict *p)
 {
     const char *saved = checkpoint_get(p->from, "class_names");
     char *own = NULL;
-    int rc = saved ? 0 : train_names_text(p->ds, &own);
+    int rc = saved ? 0 : cli_class_names(p->ds, &own);
     if (rc == 0)
         rc = train_names_parse(saved ? saved : own, saved ? p->from->path : mr_dataset_text(p->ds), &p->names,
                                &p->n_names);

@@ -175,10 +175,9 @@ int train_restore(struct train *t, const struct checkpoint *c);
 /* The net's parameters and buffers from a checkpoint. */
 int train_load_net(struct mr_net *net, const struct checkpoint *c);
 
-/* train_names.c: the names of classes. [out] text: a JSON array, to be freed; NULL where the data set names none. Returns 0 or -ENOMEM. */
-int train_names_text(const struct mr_dataset *ds, char **text);
-/* [out] names: n of them, NULL where a class has none; train_names_free() frees, on errors, too. text: of train_names_text(), perhaps from a
- * file, or NULL: none. of: whose they are. Returns 0, MR_EFORMAT, -ENOMEM. */
+/* train_names.c: the names of classes. text: from cli_class_names(), perhaps from a file, or NULL: none. of: whose names.
+ * [out] names: n of them, NULL where a class has none; free with train_names_free(), also after an error.
+ * Returns 0, MR_EFORMAT, -ENOMEM. */
 int train_names_parse(const char *text, const char *of, char ***names, uint32_t *n);
 void train_names_free(char **names, uint32_t n);
 /* Do the data set's names say of each number what these say? Returns 0, MR_ESTATE (says which class: `of` is the other's name), -ENOMEM. */

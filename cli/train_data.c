@@ -222,7 +222,7 @@ static int same_names(const struct train_data *d)
 {
     char *text, **names = NULL;
     uint32_t n = 0;
-    int rc = train_names_text(d->ds, &text);
+    int rc = cli_class_names(d->ds, &text);
     if (rc == 0)
         rc = train_names_parse(text, mr_dataset_text(d->ds), &names, &n);
     if (rc == 0)

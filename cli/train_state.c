@@ -178,7 +178,7 @@ static int set_config(struct checkpoint *c, const struct train *t)
 static int set_names(struct checkpoint *c, const struct train *t)
 {
     char *text;
-    int rc = train_names_text(t->data->ds, &text);
+    int rc = cli_class_names(t->data->ds, &text);
     if (rc == 0 && text && strlen(text) <= MAX_NAMES)
         rc = checkpoint_set(c, "class_names", "%s", text);
     free(text);

@@ -321,10 +321,8 @@ static const struct mr_option options_table[] = {
     {"root", 0, MR_OPT_STRING, AT(root), .meta = "DIR",
      .help = "What paths are relative to and must lie below; the CSV file's own folder by default"},
     {"labels", 0, MR_OPT_STRING, AT(labels), .meta = "COLUMNS",
-     .help =
-         "all (default): every column that is no point's and has a number in the first record; none; or columns, a:b "
-         "or [a,b]; one of text: "
-         "names of classes"},
+     .help = "all (default): every column that is no point's and has a number in the first record; none; or columns, "
+             "a:b or [a,b]; one of text: names of classes"},
     {"points", 0, MR_OPT_ENUM, AT(points), .choices = answers, .initial = "auto",
      .help = "Columns a_x and a_y side by side are a point; yes: when none are, all numbers in turn"},
     {"header", 0, MR_OPT_ENUM, AT(header), .choices = answers, .initial = "auto",
