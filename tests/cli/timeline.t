@@ -37,7 +37,7 @@ $ mkdir folder; millrace timeline --format html -o folder a.sqlite
 millrace timeline: folder: is a folder: want a file's name
 [2]
 $ millrace timeline -o no/where.html a.sqlite
-millrace timeline: no/where.html: picture not written: No such file or directory
+millrace timeline: no/where.html: cannot be made: No such file or directory
 [1]
 $ millrace timeline -o late.html --from 100s a.sqlite
 millrace timeline: a.sqlite: from 100.000000 s: the recording ends at .* s (re)
