@@ -265,6 +265,12 @@ class Handler(BaseHTTPRequestHandler):
                 GATE.notify_all()
                 GATE.wait_for(lambda: GATHERED[0] >= 10, 60)
             return self.serve(data)
+        if fault == "held":  # until the test makes this file
+            for _ in range(0 if head else 6000):
+                if os.path.exists(os.path.join(ROOT, "go")):
+                    break
+                time.sleep(0.01)
+            return self.serve(data)
         if fault == "drip":
             return self.drip(data)
         if fault == "redirect":
