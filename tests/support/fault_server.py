@@ -24,6 +24,8 @@ from http.server import BaseHTTPRequestHandler
 
 ROOT = sys.argv[1]
 LATENCY = float(sys.argv[sys.argv.index("--latency") + 1]) / 1000 if "--latency" in sys.argv else 0
+LATER = {"later": "99999999999", "latermore": "9" * 40, "laterdate": "Fri, 31 Dec 2100 23:59:59 GMT",
+         "laterold": "Friday, 31-Dec-60 23:59:59 GMT", "latestold": "Fri Dec 31 23:59:59 2100"}
 LOCK = threading.Lock()
 SEEN = {}
 COUNTS = {"requests": 0, "connections": 0, "most_at_once": 0, "heads": 0, "not_modified": 0, "body_bytes": 0}
@@ -211,6 +213,10 @@ class Handler(BaseHTTPRequestHandler):
             more = [("Retry-After", "1")] if fault == "s429" else []
             body = b"<Error><Code>SlowDown</Code><Message>told to</Message></Error>" if fault == "s503" else b"no"
             return self.plain(STATUSES[fault], body, more)
+        if fault in LATER:
+            return self.plain(503, b"no", [("Retry-After", LATER[fault])])
+        if fault == "past":
+            return self.plain(503, b"no", [("Retry-After", "Sun, 06 Nov 1994 08:49:37 GMT")])
         if fault == "nohead":
             return self.plain(405, b"") if head else self.serve(data)
         if fault == "noetag":
