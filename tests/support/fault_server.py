@@ -321,7 +321,20 @@ class Handler(BaseHTTPRequestHandler):
             return self.plain(404, b"<Error><Code>NoSuchKey</Code><Message>gone</Message></Error>")
         return self.serve(data)
 
+    def s3_endless(self, bucket, n):
+        """Page n of a list without end: the same names again, later ones first, greater ones, or none."""
+        names = {"same": ["a", "b"], "back": ["k%06d" % (999999 - n)], "empty": [],
+                 "grow": ["k%09d-%d" % (n, i) for i in range(900)],
+                 "swap": [["a", "c"], ["b", "d"]][n % 2]}[bucket[len("endless-"):]]
+        out = ["<?xml version='1.0' encoding='UTF-8'?><ListBucketResult>"]
+        out += ["<Contents><Key>%s</Key><Size>1</Size></Contents>" % name for name in names]
+        out.append("<IsTruncated>true</IsTruncated>")
+        out.append("<NextContinuationToken>t/+=%d</NextContinuationToken></ListBucketResult>" % (n + 1))
+        self.plain(200, "".join(out).encode(), [("Content-Type", "application/xml")])
+
     def s3_list(self, bucket, query):
+        if bucket.startswith("endless-"):
+            return self.s3_endless(bucket, int(query.get("continuation-token", "t/+=0")[4:]))
         prefix, names = query.get("prefix", ""), set()
         top = os.path.join(ROOT, bucket)
         for folder, _, files in os.walk(top):
@@ -347,7 +360,7 @@ class Handler(BaseHTTPRequestHandler):
         if more:
             out.append("<NextContinuationToken>t/+=%d</NextContinuationToken>" % (start + 3))
         out.append("</ListBucketResult>")
-        self.plain(200, "".join(out).encode(), [("Content-Type", "application/xml")])
+        return self.plain(200, "".join(out).encode(), [("Content-Type", "application/xml")])
 
 
 class Server(socketserver.ThreadingTCPServer):
