@@ -1,7 +1,7 @@
 /*
  * The program's shell: what commands are made of and the helpers they share. Commands use public headers only.
  *
- * A new command is one file cli/cmd_NAME.c with a const struct cli_command, and one line in CLI_COMMANDS below. Its options
+ * A new command is one file cli/NAME/cmd_NAME.c with a const struct cli_command, and one line in CLI_COMMANDS below. Its options
  * struct begins with struct cli_common, and its option table ends with CLI_COMMON_OPTIONS, {NULL}.
  */
 #ifndef CLI_H
