@@ -147,7 +147,14 @@ static void put_url(struct mask *m)
     put(m, from, url.user);
     if (url.host > url.user)
         put(m, "***@", 4);
-    put(m, from + url.host, url.tail - url.host);
+    size_t inner = url.host; /* a URL in the path, as proxies have it, is one of its own */
+    while (inner < url.tail && !scheme_at(from + inner, url.tail - inner))
+        inner++;
+    put(m, from + url.host, inner - url.host);
+    if (inner < url.tail) {
+        m->at += inner;
+        return;
+    }
     if (url.tail < url.n)
         put(m, "?...", 4);
     m->at = end;
@@ -157,8 +164,8 @@ static void put_url(struct mask *m)
 static void put_name(struct mask *m, bool begins)
 {
     size_t end = m->at;
-    while (end < m->n && is_name(m->text[end]))
-        end++;
+    while (end < m->n && is_name(m->text[end]) && !scheme_at(m->text + end, m->n - end))
+        end++; /* -ihttp://...: a URL may follow at once */
     bool secret = names_secret(m->text + m->at, end - m->at), option = m->text[m->at] == '-';
     char next = end < m->n ? m->text[end] : 0;
     put(m, m->text + m->at, end - m->at);

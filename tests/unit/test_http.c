@@ -322,7 +322,7 @@ static void names_in_lists_become_urls(void **state)
         assert_string_equal(test_name_of(ds, MR_COUNT(names)), ok);
         reads_well(test_name_of(ds, MR_COUNT(names)), big + 2, 1002);
         reads_well(test_name_of(ds, MR_COUNT(names) + 1), big, 1000);
-        assert_non_null(strstr(test_name_of(ds, MR_COUNT(names) + 1), "ok/odd/a%20b.jpg?key=a%20b"));
+        assert_non_null(strstr(test_name_of(ds, MR_COUNT(names) + 1), "ok/odd/a%20b.jpg?..."));
         mr_dataset_close(ds);
     }
 }
