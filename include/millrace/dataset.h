@@ -167,7 +167,8 @@ struct mr_tar_opts {
     const char *fields; /* "image:jpg;png,label:cls": names, and the extensions of each, the first that is there wins;
                               NULL: by the first sample, and label:cls where it has no number and most have a .cls */
     int index;          /* enum mr_tar_index_place; AUTO: beside the archive, else in $XDG_CACHE_HOME/millrace */
-    uint64_t memory_bytes; /* packed archives together take at most this of memory; more: temporary files there */
+    uint64_t memory_bytes; /* packed archives together take at most this of memory; more: temporary files, which
+                              have no name and end with the process: in $TMPDIR, else the cache folder, else /var/tmp */
     struct mr_picture_opts picture;
 };
 MR_API void mr_tar_opts_fill(struct mr_tar_opts *opts, size_t size);

@@ -318,7 +318,8 @@ static const struct mr_option options_table[] = {
      .help = "Where the index of members is kept: beside the archive (FILE.tar.idx), in the cache directory; auto: the "
              "first that can be written"},
     {"memory", 0, MR_OPT_BYTES, AT(memory_bytes), "1GiB", .meta = "BYTES",
-     .help = "What .tar.gz and .tar.zst archives may take of memory, unpacked; beyond it temporary files"},
+     .help = "What .tar.gz and .tar.zst archives may take of memory, unpacked; beyond it temporary files without a "
+             "name, in TMPDIR if that is set, else in the cache directory, else in /var/tmp"},
     MR_PICTURE_OPTIONS(struct mr_tar_opts, picture),
     {NULL},
 };

@@ -3,9 +3,6 @@
 #include "dataset/tar.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -34,9 +31,6 @@ enum mr_tar_packing mr_tar_packing_of(const unsigned char *b, uint64_t n)
 void mr_tar_inflated_free(struct mr_tar_inflated *in)
 {
     free(in->data);
-    if (in->path)
-        unlink(in->path);
-    free(in->path);
     if (in->fd >= 0)
         close(in->fd);
     *in = (struct mr_tar_inflated){.fd = -1};
@@ -47,7 +41,7 @@ static int put_file(struct work *w, const unsigned char *from, uint64_t n)
     for (uint64_t done = 0; done < n;) {
         ssize_t put = write(w->to->fd, from + done, n - done);
         if (put < 0 && errno != EINTR)
-            return mr_error_errno(errno, "%s: unpacking it to %s", w->source->name, w->to->path);
+            return mr_error_errno(errno, "%s: unpacking it to a temporary file", w->source->name);
         done += put > 0 ? (uint64_t)put : 0;
     }
     w->to->bytes += n;
@@ -57,21 +51,10 @@ static int put_file(struct work *w, const unsigned char *from, uint64_t n)
 /* From now on into a file; what is in memory first. */
 static int spill(struct work *w)
 {
-    char folder[PATH_MAX];
-    const char *place = mr_tar_cache_folder(folder, sizeof folder, true);
-    if (!place)
-        place = "/var/tmp";
-    if (asprintf(&w->to->path, "%s/unpacked.XXXXXX", place) < 0) {
-        w->to->path = NULL;
-        return mr_error_nomem(w->source->name, PATH_MAX);
-    }
-    w->to->fd = mkostemp(w->to->path, O_CLOEXEC);
-    if (w->to->fd < 0) {
-        int rc = mr_error_errno(errno, "%s: unpacking it to %s", w->source->name, w->to->path);
-        free(w->to->path); /* nothing was made */
-        w->to->path = NULL;
-        return rc;
-    }
+    int fd = mr_tar_spill_open(w->source->name);
+    if (fd < 0)
+        return fd;
+    w->to->fd = fd;
     uint64_t n = w->to->bytes;
     w->to->bytes = 0;
     int rc = put_file(w, w->to->data, n);

@@ -19,7 +19,7 @@ struct open {
     struct mr_tar_state *state;
     _Atomic uint64_t next;
     _Atomic int64_t budget; /* bytes of memory left for what is unpacked */
-    _Atomic bool failed;
+    _Atomic bool failed, swept;
     pthread_mutex_t lock; /* guards what follows; taken alone */
     uint64_t failed_shard;
     struct mr_error_kept error;
@@ -136,6 +136,8 @@ static int open_shard(struct open *o, struct mr_tar_shard *s)
     }
     if (rc == 0 && s->packing == MR_TAR_PLAIN)
         return index_plain(o, s, &id, &source);
+    if (rc == 0 && !atomic_exchange(&o->swept, true))
+        mr_tar_spill_sweep();
     if (rc == 0)
         rc = mr_tar_inflate(&source, s->packing, &o->budget, &s->inflated);
     return rc < 0 ? rc : scan_inflated(s);
@@ -206,12 +208,14 @@ static int add_inflated(struct mr_dataset *ds, struct mr_tar_shard *s)
     struct mr_tar_inflated *in = &s->inflated;
     if (s->packing == MR_TAR_PLAIN)
         return 0;
-    if (in->data || !in->path) {
+    if (in->fd < 0) {
         s->file = mr_files_add_memory(ds->files, s->name, in->data, in->bytes, true);
         if (s->file >= 0)
             in->data = NULL;
     } else {
-        s->file = mr_files_add_path(ds->files, in->path);
+        s->file = mr_files_add_unnamed(ds->files, s->name, in->fd);
+        if (s->file >= 0)
+            in->fd = -1;
         s->spooled = true;
     }
     int rc = MR_MIN(s->file, 0);

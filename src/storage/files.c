@@ -181,6 +181,21 @@ int mr_files_add_path(struct mr_files *files, const char *path)
     return file_put(files, f);
 }
 
+int mr_files_add_unnamed(struct mr_files *files, const char *name, int fd)
+{
+    struct mr_file *f = NULL;
+    struct stat st;
+    if (fstat(fd, &st))
+        return mr_error_errno(errno, "%s: fstat", name);
+    int rc = file_create(files, MR_FILE_PATH, name, &f);
+    if (rc)
+        return rc;
+    f->unnamed = true;
+    f->bytes = (uint64_t)st.st_size;
+    f->fd = fd;
+    return file_put(files, f);
+}
+
 int mr_files_add_lazy(struct mr_files *files, const char *name)
 {
     struct mr_file *f = NULL;

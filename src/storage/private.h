@@ -31,6 +31,7 @@ struct mr_file {
     struct mr_block *_Atomic block;      /* lazy files: all of it, kept by the host cache; NULL: not */
     uint8_t kind;                        /* enum mr_file_kind */
     bool owned, lazy;
+    bool unnamed;           /* a path file whose name opens another file, or none */
     _Atomic bool no_nowait; /* the file system knows no RWF_NOWAIT */
     int fd;                 /* path files; else -1 */
     _Atomic int direct_fd;  /* path files that are not lazy: opened with O_DIRECT; -1: not */

@@ -20,6 +20,8 @@ void mr_files_destroy(struct mr_files *files);
 
 /* Each add returns the file's id (>= 0) or a negative error that names the path. */
 int mr_files_add_path(struct mr_files *files, const char *path);
+/* A file that is open and has no name in any folder; takes the descriptor on success. name: for errors. */
+int mr_files_add_unnamed(struct mr_files *files, const char *name, int fd);
 /* Memory borrowed, or owned and freed with free(). name: for errors. */
 int mr_files_add_memory(struct mr_files *files, const char *name, void *data, uint64_t bytes, bool owned);
 /*

@@ -1,0 +1,164 @@
+/* Packed archives: temporary files that outlive no process, and what earlier versions left. */
+#include "run_loader.h"
+#include "samples.h"
+#include "tar_write.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <utime.h>
+
+#define SPILLS ",memory=64KiB"
+
+/* n samples of 64 KiB of noise; returns the path of the archive, packed. */
+static const char *write_packed(const char *name, int n)
+{
+    static uint8_t content[65536];
+    struct tar_text t = {0};
+    for (int i = 0; i < n; i++) {
+        char member[32];
+        snprintf(member, sizeof member, "%06d.bin", i);
+        test_random_bytes((uint32_t)i * 100000, content, sizeof content);
+        tar_add(&t, member, content, sizeof content);
+    }
+    tar_end(&t);
+    static char path[600];
+    snprintf(path, sizeof path, "%s", test_write_gz(name, t.data, t.n));
+    tar_free(&t);
+    return path;
+}
+
+static const char *uri(const char *path, const char *options)
+{
+    static char text[1400];
+    snprintf(text, sizeof text, "tar:%s%s", path, options);
+    return text;
+}
+
+/* A folder below test_dir that a variable names. */
+static const char *folder_for(const char *variable, const char *name)
+{
+    const char *path = test_path(name);
+    assert_true(mkdir(path, 0700) == 0 || errno == EEXIST);
+    assert_int_equal(setenv(variable, path, 1), 0);
+    return path;
+}
+
+static int entries(const char *folder)
+{
+    int n = 0;
+    DIR *d = opendir(folder);
+    assert_non_null(d);
+    for (const struct dirent *e = readdir(d); e; e = readdir(d))
+        n += e->d_name[0] != '.';
+    closedir(d);
+    return n;
+}
+
+static int forget_folders(void **state)
+{
+    (void)state;
+    unsetenv("TMPDIR");
+    unsetenv("XDG_CACHE_HOME");
+    return 0;
+}
+
+/* The signal of a file that grows too large ends the child while it unpacks. */
+static void killed_while_it_unpacks(void **state)
+{
+    (void)state;
+    const char *path = write_packed("killed.tar.gz", 8), *cache = folder_for("XDG_CACHE_HOME", "killed");
+    pid_t child = fork();
+    if (child == 0) {
+        struct mr_dataset *ds;
+        struct rlimit small = {200000, 200000};
+        signal(SIGXFSZ, SIG_DFL);
+        setrlimit(RLIMIT_FSIZE, &small);
+        struct rlimit none = {0, 0};
+        setrlimit(RLIMIT_CORE, &none);
+        _exit(mr_dataset_open(uri(path, SPILLS), &ds) == 0 ? 0 : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status));
+    assert_int_equal(WTERMSIG(status), SIGXFSZ);
+    const char *folder = test_path("killed/millrace");
+    assert_int_equal(entries(cache), 1);
+    assert_int_equal(entries(folder), 0);
+}
+
+static void has_no_name_and_is_read(void **state)
+{
+    (void)state;
+    char tmp[600], cache[600];
+    const char *path = write_packed("read.tar.gz", 20);
+    snprintf(tmp, sizeof tmp, "%s", folder_for("TMPDIR", "tmp"));
+    snprintf(cache, sizeof cache, "%s", folder_for("XDG_CACHE_HOME", "unused"));
+    struct run_config c = run_config(NULL);
+    struct run got[3];
+    for (int i = 0; i < 3; i++) { /* in memory, spilled, spilled and read directly */
+        c.ds = test_open(uri(path, i == 0 ? "" : SPILLS));
+        assert_non_null(strstr(mr_dataset_text(c.ds), i == 0 ? "0 in temporary files" : "0 bytes in memory"));
+        assert_int_equal(entries(tmp), 0);
+        assert_int_equal(entries(cache), 0);
+        assert_string_equal(mr_dataset_file(c.ds, 0), path);
+        c.opts.batch_size = 4;
+        c.opts.direct = i == 2;
+        got[i] = run_loader(&c);
+        assert_int_equal(got[i].rc, 0);
+        assert_int_equal(got[i].n, 20);
+        mr_dataset_close(c.ds);
+    }
+    for (uint64_t k = 0; k < 20; k++) {
+        assert_int_equal(got[0].row[k].hash, got[1].row[k].hash);
+        assert_int_equal(got[0].row[k].hash, got[2].row[k].hash);
+    }
+    for (int i = 0; i < 3; i++)
+        free(got[i].row);
+    assert_int_equal(setenv("TMPDIR", test_path("nowhere"), 1), 0);
+    test_fails(test_open_fails(uri(path, SPILLS)), -ENOENT, "read.tar.gz", "/nowhere", "TMPDIR");
+}
+
+static void plant(const char *name, time_t age)
+{
+    const char *path = test_write(name, "left", 4);
+    struct utimbuf then = {time(NULL) - age, time(NULL) - age};
+    assert_int_equal(utime(path, &then), 0);
+}
+
+/* Only what is surely a leftover goes. */
+static void leftovers_are_removed(void **state)
+{
+    (void)state;
+    const char *path = write_packed("sweep.tar.gz", 4);
+    folder_for("XDG_CACHE_HOME", "old");
+    assert_int_equal(mkdir(test_path("old/millrace"), 0700), 0);
+    plant("old/millrace/unpacked.aB3xYz", 7200);
+    plant("old/millrace/unpacked.fresh0", 60);
+    plant("old/millrace/unpacked.inuse0", 7200);
+    plant("old/millrace/unpacked.toolong", 7200);
+    plant("old/millrace/unpacked.no-not", 7200);
+    plant("old/millrace/mine.aB3xYz", 7200);
+    assert_int_equal(symlink("mine.aB3xYz", test_path("old/millrace/unpacked.symlnk")), 0);
+    int writer = open(test_path("old/millrace/unpacked.inuse0"), O_WRONLY | O_CLOEXEC);
+    assert_true(writer >= 0);
+    mr_dataset_close(test_open(uri(path, "")));
+    assert_int_equal(access(test_path("old/millrace/unpacked.aB3xYz"), F_OK), -1);
+    assert_int_equal(entries(test_path("old/millrace")), 6);
+    close(writer);
+    mr_dataset_close(test_open(uri(path, "")));
+    assert_int_equal(access(test_path("old/millrace/unpacked.inuse0"), F_OK), -1);
+    assert_int_equal(entries(test_path("old/millrace")), 5);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(killed_while_it_unpacks, forget_folders),
+        cmocka_unit_test_teardown(has_no_name_and_is_read, forget_folders),
+        cmocka_unit_test_teardown(leftovers_are_removed, forget_folders),
+    };
+    return cmocka_run_group_tests(tests, test_dir_make, test_dir_drop);
+}
