@@ -163,7 +163,6 @@ static int feed_and_report(struct feed *feed, const char *dataset, const struct 
     if (rc < 0)
         return cli_error(rc);
     struct cli_progress progress;
-    cli_catch_interrupts();
     cli_progress_begin(&progress, "feed", expected_samples(feed), "samples");
     rc = feed_run(feed, tick, &progress);
     cli_progress_end(&progress);

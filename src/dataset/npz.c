@@ -15,6 +15,7 @@ struct state {
 #if MILLRACE_HAVE_ZIP
 
 #define BLOCK_BYTES (1u << 20) /* read at once: libzip asks for little at a time */
+#define STEP_BYTES  (8u << 20) /* unpacked between two looks for an interrupt */
 
 /* ---- libzip reads through the table of files ---- */
 
@@ -175,7 +176,10 @@ static int read_open_member(struct opening *o, zip_file_t *file, const zip_stat_
     uint8_t more;
     for (;;) {
         bool full = done == st->size;
-        zip_int64_t got = zip_fread(file, full ? &more : data + done, full ? 1 : MR_MIN(st->size - done, 1u << 30));
+        int rc = mr_interrupt_check(o->in.path);
+        if (rc < 0)
+            return rc;
+        zip_int64_t got = zip_fread(file, full ? &more : data + done, full ? 1 : MR_MIN(st->size - done, STEP_BYTES));
         if (got < 0)
             return refuse(&o->in, st->name, zip_error_strerror(zip_file_get_error(file)));
         if (got == 0 && full)

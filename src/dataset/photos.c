@@ -126,7 +126,9 @@ int mr_photos_add(struct mr_dataset *ds, const char *root, struct mr_slice name,
     struct mr_slice rest = below(root, name);
     if (rest.length == 0 || rest.text[0] == '/' || climbs(rest) || has_scheme(rest))
         return refuse(root, name, file, line, 0);
-    int bytes = join(root, rest, rest.text != name.text, path);
+    int bytes = mr_interrupt_check(file);
+    if (bytes == 0)
+        bytes = join(root, rest, rest.text != name.text, path);
     if (bytes < 0)
         return bytes;
     if (bytes >= PATH_MAX)

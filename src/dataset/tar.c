@@ -208,7 +208,9 @@ static int group_all(struct mr_dataset *ds, uint32_t **sample_of)
     uint64_t members = 0;
     for (uint64_t s = 0; s < st->n_shards; s++) {
         const struct mr_tar_shard *shard = &st->shard[s];
-        int rc = mr_tar_group(shard->name, (uint32_t)s, &shard->index, &st->samples, &sample_of[s]);
+        int rc = mr_interrupt_check(shard->name);
+        if (rc == 0)
+            rc = mr_tar_group(shard->name, (uint32_t)s, &shard->index, &st->samples, &sample_of[s]);
         if (rc < 0)
             return rc;
         members += shard->index.n;

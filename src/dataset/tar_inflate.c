@@ -123,6 +123,8 @@ static int inflate_all(struct work *w)
     while (rc == 0 && !ended) {
         if (w->io.n_in == 0)
             rc = refill(w, &ended);
+        if (rc == 0) /* also between two parts of what one refill makes, which may be a GiB */
+            rc = mr_interrupt_check(w->source->name);
         w->io.out = w->out;
         w->io.n_out = OUT_BYTES;
         if (rc == 0 && !ended)

@@ -147,6 +147,7 @@ static int open_shard(struct open *o, struct mr_tar_shard *s)
 static void *open_shards(void *arg)
 {
     struct open *o = arg;
+    mr_interruptible_begin();
     while (!atomic_load(&o->failed)) { /* before it claims one: each that was claimed is opened */
         uint64_t i = atomic_fetch_add(&o->next, 1);
         if (i >= o->state->n_shards)
@@ -162,6 +163,7 @@ static void *open_shards(void *arg)
         }
         pthread_mutex_unlock(&o->lock);
     }
+    mr_interruptible_end();
     return NULL;
 }
 

@@ -1,4 +1,4 @@
-/* Packed archives: temporary files that outlive no process, and what earlier versions left. */
+/* Packed archives: temporary files that outlive no process, what earlier versions left, and requests to stop. */
 #include "run_loader.h"
 #include "samples.h"
 #include "tar_write.h"
@@ -62,6 +62,8 @@ static int forget_folders(void **state)
     (void)state;
     unsetenv("TMPDIR");
     unsetenv("XDG_CACHE_HOME");
+    mr_interrupt(0);
+    mr_log_set(NULL, NULL);
     return 0;
 }
 
@@ -153,12 +155,63 @@ static void leftovers_are_removed(void **state)
     assert_int_equal(entries(test_path("old/millrace")), 5);
 }
 
+static void interrupt_at_sweep(void *user, enum mr_log_level level, const char *text)
+{
+    (void)level;
+    if (strstr(text, "unpacked.000000")) {
+        (*(int *)user)++;
+        mr_interrupt(1);
+    }
+}
+
+/* Leftovers are removed just before an archive is unpacked: a place where the request surely comes in mid-opening. */
+static void unpacking_is_interrupted(void **state)
+{
+    (void)state;
+    int n = 0;
+    const char *path = write_packed("stop.tar.gz", 4);
+    folder_for("XDG_CACHE_HOME", "stop");
+    assert_int_equal(mkdir(test_path("stop/millrace"), 0700), 0);
+    plant("stop/millrace/unpacked.000000", 7200);
+    mr_log_set(interrupt_at_sweep, &n);
+    test_fails(test_open_fails(uri(path, SPILLS)), MR_ECANCELLED, "stop.tar.gz", "interrupted");
+    assert_int_equal(n, 1);
+    assert_int_equal(entries(test_path("stop/millrace")), 0);
+    mr_interrupt(0);
+    mr_dataset_close(test_open(uri(path, SPILLS)));
+}
+
+/* Every format heeds it; what is open can be closed, and its loader goes on. */
+static void opening_is_interrupted(void **state)
+{
+    (void)state;
+    const char *const uris[] = {"synthetic:n=10,shape=4",         "npy:x.npy", "csv:x.csv", "folder:.", "tar:a.tar",
+                                "mix:0.5*npy:x.npy,0.5*npy:y.npy"};
+    struct run_config c = run_config(NULL);
+    c.ds = test_open("synthetic:n=100,shape=4");
+    float row[4];
+    assert_int_equal(mr_dataset_read(c.ds, 0, (void *const[]){row}, NULL), 0);
+    mr_interrupt(1);
+    for (size_t i = 0; i < sizeof uris / sizeof uris[0]; i++)
+        test_fails(test_open_fails(uris[i]), MR_ECANCELLED, "interrupted");
+    assert_int_equal(mr_dataset_read(c.ds, 0, (void *const[]){row}, NULL), MR_ECANCELLED);
+    struct run run = run_loader(&c);
+    assert_int_equal(run.rc, 0);
+    assert_int_equal(run.n, 100);
+    free(run.row);
+    mr_interrupt(0);
+    assert_int_equal(mr_dataset_read(c.ds, 0, (void *const[]){row}, NULL), 0);
+    mr_dataset_close(c.ds);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(killed_while_it_unpacks, forget_folders),
         cmocka_unit_test_teardown(has_no_name_and_is_read, forget_folders),
         cmocka_unit_test_teardown(leftovers_are_removed, forget_folders),
+        cmocka_unit_test_teardown(unpacking_is_interrupted, forget_folders),
+        cmocka_unit_test_teardown(opening_is_interrupted, forget_folders),
     };
     return cmocka_run_group_tests(tests, test_dir_make, test_dir_drop);
 }
