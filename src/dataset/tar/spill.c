@@ -2,7 +2,7 @@
  * Where archives are unpacked to when memory is not to hold them: a file without a name, which the system takes back when the
  * process ends, however it ends. And the removal of named ones, which versions before 0.2 left behind when they were killed.
  */
-#include "dataset/tar.h"
+#include "dataset/tar/tar.h"
 
 #include <dirent.h>
 #include <errno.h>
