@@ -1,4 +1,4 @@
-/* Packed archives: temporary files that outlive no process, what earlier versions left, and requests to stop. */
+/* Packed archives: temporary files that outlive no process, what earlier versions left, ceilings, and requests to stop. */
 #include "run_loader.h"
 #include "samples.h"
 #include "tar_write.h"
@@ -32,7 +32,7 @@ static const char *write_packed(const char *name, int n)
 
 static const char *uri(const char *path, const char *options)
 {
-    static char text[1400];
+    static char text[2048];
     snprintf(text, sizeof text, "tar:%s%s", path, options);
     return text;
 }
@@ -155,6 +155,60 @@ static void leftovers_are_removed(void **state)
     assert_int_equal(entries(test_path("old/millrace")), 5);
 }
 
+/* The ceiling is of all archives together, in memory and in files, to the byte. */
+static void what_is_unpacked_is_limited(void **state)
+{
+    (void)state;
+    char one[600], both[1300], options[64];
+    snprintf(one, sizeof one, "%s", write_packed("one.tar.gz", 4));
+    snprintf(both, sizeof both, "%s::%s", one, write_packed("two.tar.gz", 4));
+    folder_for("TMPDIR", "tmp");
+    const uint64_t bytes = 4 * (512 + 65536) + 1024;
+    for (int spill = 0; spill < 2; spill++) {
+        const char *how = spill ? SPILLS : "";
+        snprintf(options, sizeof options, ",unpacked=%llu%s", (unsigned long long)bytes, how);
+        mr_dataset_close(test_open(uri(one, options)));
+        test_fails(test_open_fails(uri(both, options)), MR_ELIMIT, ".tar.gz", "unpacked=BYTES");
+        snprintf(options, sizeof options, ",unpacked=%llu%s", (unsigned long long)bytes - 1, how);
+        test_fails(test_open_fails(uri(one, options)), MR_ELIMIT, "one.tar.gz", "unpacked=BYTES");
+        snprintf(options, sizeof options, ",unpacked=%llu%s", (unsigned long long)bytes * 2, how);
+        mr_dataset_close(test_open(uri(both, options)));
+    }
+    assert_int_equal(entries(test_path("tmp")), 0);
+}
+
+/* 1.1 GiB of zeros in 1.1 MB. */
+static void bombs_are_refused(void **state)
+{
+    (void)state;
+    const size_t part = 16 << 20;
+    struct tar_text t = {0};
+    tar_head(&t, "0.bin", 70 * part, '0');
+    const char *path = test_write_gz("bomb.tar.gz", t.data, t.n);
+    tar_free(&t);
+    uint8_t *zeros = calloc(1, part);
+    gzFile f = gzopen(path, "ab1");
+    assert_non_null(f);
+    assert_int_equal(gzfwrite(zeros, 1, part, f), part);
+    assert_int_equal(gzclose(f), Z_OK);
+    free(zeros);
+    struct stat st;
+    assert_int_equal(stat(path, &st), 0);
+    char *packed = malloc((size_t)st.st_size);
+    FILE *file = fopen(path, "rb+");
+    assert_int_equal(fread(packed, 1, (size_t)st.st_size, file), st.st_size);
+    size_t head = 10; /* where the second gzip member begins */
+    while (memcmp(packed + head, "\x1f\x8b\x08", 3) != 0)
+        head++;
+    for (int i = 1; i < 70; i++)
+        fwrite(packed + head, 1, (size_t)st.st_size - head, file);
+    fclose(file);
+    free(packed);
+    folder_for("TMPDIR", "tmp");
+    test_fails(test_open_fails(uri(path, SPILLS)), MR_ELIMIT, "bomb.tar.gz", "more than 1073741824 bytes", "20 times",
+               "unpacked=BYTES");
+}
+
 static void interrupt_at_sweep(void *user, enum mr_log_level level, const char *text)
 {
     (void)level;
@@ -210,6 +264,8 @@ int main(void)
         cmocka_unit_test_teardown(killed_while_it_unpacks, forget_folders),
         cmocka_unit_test_teardown(has_no_name_and_is_read, forget_folders),
         cmocka_unit_test_teardown(leftovers_are_removed, forget_folders),
+        cmocka_unit_test_teardown(what_is_unpacked_is_limited, forget_folders),
+        cmocka_unit_test_teardown(bombs_are_refused, forget_folders),
         cmocka_unit_test_teardown(unpacking_is_interrupted, forget_folders),
         cmocka_unit_test_teardown(opening_is_interrupted, forget_folders),
     };

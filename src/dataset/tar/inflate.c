@@ -3,6 +3,7 @@
 #include "dataset/tar/tar.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -16,8 +17,8 @@ struct work {
     unsigned char *in, *out;
     struct mr_gunzip_io io;
     uint64_t read_bytes, room;
-    _Atomic int64_t *budget;
-    int64_t taken; /* of the budget */
+    struct mr_tar_budget *budget;
+    int64_t taken; /* of the memory */
     struct mr_tar_inflated *to;
 };
 
@@ -60,7 +61,7 @@ static int spill(struct work *w)
     int rc = put_file(w, w->to->data, n);
     free(w->to->data);
     w->to->data = NULL;
-    atomic_fetch_add(w->budget, w->taken);
+    atomic_fetch_add(&w->budget->memory, w->taken);
     w->taken = 0;
     return rc;
 }
@@ -73,8 +74,8 @@ static int grow(struct work *w, uint64_t n)
         return 0;
     uint64_t room = MR_MAX(want, w->room + w->room / 2);
     int64_t more = (int64_t)(room - w->room);
-    if (atomic_fetch_sub(w->budget, more) < more) {
-        atomic_fetch_add(w->budget, more);
+    if (atomic_fetch_sub(&w->budget->memory, more) < more) {
+        atomic_fetch_add(&w->budget->memory, more);
         return 1;
     }
     w->taken += more;
@@ -86,8 +87,22 @@ static int grow(struct work *w, uint64_t n)
     return 0;
 }
 
+static int too_much(const struct work *w)
+{
+    char why[100] = "";
+    if (w->budget->packed)
+        snprintf(why, sizeof why, " (%llu times their own %llu, at least 1 GiB)", MR_TAR_UNPACKED_TIMES,
+                 (unsigned long long)w->budget->packed);
+    return mr_error_set(MR_ELIMIT,
+                        "%s: the data set's packed archives take more than %llu bytes unpacked, the most allowed%s: "
+                        "raise it with unpacked=BYTES if you trust them, or unpack them first",
+                        w->source->name, (unsigned long long)w->budget->total, why);
+}
+
 static int put(struct work *w, uint64_t n)
 {
+    if (atomic_fetch_sub(&w->budget->left, (int64_t)n) < (int64_t)n)
+        return too_much(w);
     if (w->to->fd < 0) {
         int rc = grow(w, n);
         if (rc == 0) {
@@ -138,7 +153,7 @@ static int inflate_all(struct work *w)
     return rc;
 }
 
-int mr_tar_inflate(const struct mr_tar_source *source, enum mr_tar_packing packing, _Atomic int64_t *budget,
+int mr_tar_inflate(const struct mr_tar_source *source, enum mr_tar_packing packing, struct mr_tar_budget *budget,
                    struct mr_tar_inflated *out)
 {
     struct work w = {.source = source, .budget = budget, .to = out};

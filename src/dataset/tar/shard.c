@@ -17,8 +17,10 @@ struct open {
     struct mr_dataset *ds;
     const struct mr_tar_opts *opts;
     struct mr_tar_state *state;
+    int (*step)(struct open *o, struct mr_tar_shard *s); /* what the threads do with each shard */
     _Atomic uint64_t next;
-    _Atomic int64_t budget; /* bytes of memory left for what is unpacked */
+    _Atomic uint64_t packed; /* bytes of the archives that may have to be unpacked */
+    struct mr_tar_budget budget;
     _Atomic bool failed, swept;
     pthread_mutex_t lock; /* guards what follows; taken alone */
     uint64_t failed_shard;
@@ -152,7 +154,7 @@ static void *open_shards(void *arg)
         uint64_t i = atomic_fetch_add(&o->next, 1);
         if (i >= o->state->n_shards)
             break;
-        int rc = open_shard(o, &o->state->shard[i]);
+        int rc = o->step(o, &o->state->shard[i]);
         if (rc >= 0)
             continue;
         atomic_store(&o->failed, true);
@@ -167,8 +169,10 @@ static void *open_shards(void *arg)
     return NULL;
 }
 
-static int open_all(struct open *o)
+static int open_all(struct open *o, int (*step)(struct open *o, struct mr_tar_shard *s))
 {
+    o->step = step;
+    atomic_store(&o->next, 0);
     pthread_t thread[MAX_THREADS];
     uint64_t want = MR_MIN(o->state->n_shards, MAX_THREADS);
     uint64_t n = 0;
@@ -180,25 +184,31 @@ static int open_all(struct open *o)
     return atomic_load(&o->failed) ? mr_error_put(&o->error) : 0;
 }
 
-/* How the archive is packed, by its first bytes. */
-static int look(struct mr_tar_shard *s)
+/* How the archive is packed, by its first bytes, and how large it is. */
+static int look(struct mr_tar_shard *s, uint64_t *bytes)
 {
     unsigned char front[4];
+    struct stat st;
     int fd = open(s->name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return mr_error_errno(errno, "%s: cannot be opened", s->name);
     ssize_t got = pread(fd, front, sizeof front, 0);
+    *bytes = fstat(fd, &st) == 0 ? (uint64_t)st.st_size : 0;
     close(fd);
     s->packing = got > 0 ? mr_tar_packing_of(front, (uint64_t)got) : MR_TAR_PLAIN;
     return 0;
 }
 
-static int add_shard(struct mr_dataset *ds, struct mr_tar_shard *s, bool many)
+static int add_shard(struct open *o, struct mr_tar_shard *s, bool many)
 {
+    struct mr_dataset *ds = o->ds;
+    uint64_t bytes = 0;
     s->local = !mr_store_is_remote(s->name);
-    int rc = s->local ? look(s) : 0;
+    int rc = s->local ? look(s, &bytes) : 0;
     if (rc < 0)
         return rc;
+    if (s->packing != MR_TAR_PLAIN)
+        atomic_fetch_add(&o->packed, bytes);
     bool lazy = many || !s->local || s->packing != MR_TAR_PLAIN;
     s->file = lazy ? mr_files_add_lazy(ds->files, s->name) : mr_files_add_path(ds->files, s->name);
     return MR_MIN(s->file, 0);
@@ -226,20 +236,50 @@ static int add_inflated(struct mr_dataset *ds, struct mr_tar_shard *s)
     return rc;
 }
 
+/* A remote archive shows whether it is packed only when it is read, so each may be. */
+static int measure(struct open *o, struct mr_tar_shard *s)
+{
+    uint64_t bytes = 0;
+    int rc = s->local ? 0 : mr_files_size(o->ds->files, s->file, &bytes);
+    atomic_fetch_add(&o->packed, bytes);
+    return rc;
+}
+
+/* All sizes come first: so what is refused does not depend on which thread was faster. */
+static int make_budget(struct open *o, bool remote)
+{
+    const uint64_t most = INT64_MAX / 2;
+    uint64_t total = o->opts->unpacked_bytes;
+    int rc = total == 0 && remote ? open_all(o, measure) : 0;
+    if (total == 0) {
+        o->budget.packed = atomic_load(&o->packed);
+        if (!mr_mul(o->budget.packed, MR_TAR_UNPACKED_TIMES, &total))
+            total = most;
+        total = MR_MAX(total, MR_TAR_UNPACKED_LEAST);
+    }
+    o->budget.total = MR_MIN(total, most);
+    atomic_init(&o->budget.left, (int64_t)o->budget.total);
+    atomic_init(&o->budget.memory, (int64_t)MR_MIN(o->opts->memory_bytes, most));
+    return rc;
+}
+
 int mr_tar_shards_open(struct mr_dataset *ds, const struct mr_tar_opts *opts)
 {
     struct mr_tar_state *st = ds->state;
     struct open o = {.ds = ds, .opts = opts, .state = st, .failed_shard = UINT64_MAX};
-    atomic_init(&o.budget, (int64_t)MR_MIN(opts->memory_bytes, (uint64_t)INT64_MAX / 2));
+    bool remote = false;
     int rc = 0;
     for (uint64_t i = 0; i < st->n_shards && rc == 0; i++) {
         st->shard[i].name = st->names.name[i];
-        rc = add_shard(ds, &st->shard[i], st->n_shards > MAX_OPEN);
+        rc = add_shard(&o, &st->shard[i], st->n_shards > MAX_OPEN);
+        remote = remote || !st->shard[i].local;
     }
     if (rc < 0)
         return rc;
     pthread_mutex_init(&o.lock, NULL);
-    rc = open_all(&o);
+    rc = make_budget(&o, remote);
+    if (rc == 0)
+        rc = open_all(&o, open_shard);
     pthread_mutex_destroy(&o.lock);
     for (uint64_t i = 0; i < st->n_shards && rc == 0; i++)
         rc = add_inflated(ds, &st->shard[i]);

@@ -322,6 +322,9 @@ static const struct mr_option options_table[] = {
     {"memory", 0, MR_OPT_BYTES, AT(memory_bytes), "1GiB", .meta = "BYTES",
      .help = "What .tar.gz and .tar.zst archives may take of memory, unpacked; beyond it temporary files without a "
              "name, in TMPDIR if that is set, else in the cache directory, else in /var/tmp"},
+    {"unpacked", 0, MR_OPT_BYTES, AT(unpacked_bytes), "0", .meta = "BYTES",
+     .help = "The most that they may take unpacked, memory and temporary files together; 0: 20 times what they take "
+             "packed, at least 1 GiB"},
     MR_PICTURE_OPTIONS(struct mr_tar_opts, picture),
     {NULL},
 };

@@ -112,8 +112,17 @@ struct mr_tar_inflated {
     uint64_t bytes;
     int fd; /* -1: none */
 };
-/* budget: bytes that may still be taken of memory, all archives together. Returns 0 or an error that names the archive. */
-int mr_tar_inflate(const struct mr_tar_source *source, enum mr_tar_packing packing, _Atomic int64_t *budget,
+/* What may still be taken, all archives of a data set together. */
+struct mr_tar_budget {
+    _Atomic int64_t memory; /* bytes; what goes beyond it goes to temporary files */
+    _Atomic int64_t left;   /* bytes, of both */
+    uint64_t total;         /* what left was to begin with */
+    uint64_t packed;        /* where total follows from the archives' own bytes: these; 0: it was asked for */
+};
+#define MR_TAR_UNPACKED_TIMES 20ull /* their packed bytes, where nothing else is asked for */
+#define MR_TAR_UNPACKED_LEAST (1ull << 30)
+/* Returns 0; MR_ELIMIT beyond the budget; or another error that names the archive. */
+int mr_tar_inflate(const struct mr_tar_source *source, enum mr_tar_packing packing, struct mr_tar_budget *budget,
                    struct mr_tar_inflated *out);
 void mr_tar_inflated_free(struct mr_tar_inflated *in);
 /* A temporary file without a name, for reading and writing. archive: for errors. Returns its descriptor, or -errno. */
