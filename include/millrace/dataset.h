@@ -13,7 +13,7 @@
  *   safetensors:FILE[,fields=[NAME,NAME]][,fp8=refuse|u8]     first dimension = samples
  *   synthetic:n=1e6,shape=1024,dtype=f32,values=uniform[,classes=10][,delay=2ms][,work=50us]
  *   folder:DIR[,labels=auto|folders|none][,allow-empty]      pictures, one class a sub-folder
- *   list:FILE[,root=DIR]                                     a picture's path a line, optionally a tab and its label
+ *   list:FILE[,root=DIR][,links=refuse|follow]                            a picture's path a line, optionally a tab and its label
  *   csv:FILE[,path=COLUMN][,root=DIR][,labels=all|none|a:b][,points=auto|yes|no][,header=auto|yes|no][,delimiter=auto]
  *   video:DIR|FILE[,frames=16][,stride=4][,size=HxW][,crop][,clips=1][,at=random|uniform|start][,labels=auto|folders|none]
  *   npz:FILE[,fields=[NAME,NAME]][,memory=BYTES]             several arrays; first dimension = samples
@@ -210,11 +210,14 @@ MR_API int mr_dataset_open_folder(const struct mr_folder_opts *opts, struct mr_d
  * whole numbers are taken as they are; else they are names of classes, numbered in the order of the names (by bytes).
  * Paths are looked at when a picture is read: one that is not there is a bad sample then.
  */
+enum mr_links { MR_LINKS_REFUSE, MR_LINKS_FOLLOW }; /* REFUSE: a picture behind one is a bad sample */
+
 struct mr_list_opts {
     size_t size;
     const char *path;
     const char *root; /* what paths are relative to, and must lie below; NULL: the list's own folder */
     struct mr_picture_opts picture;
+    int links; /* enum mr_links: those below the root that lead outside of it */
 };
 MR_API void mr_list_opts_fill(struct mr_list_opts *opts, size_t size);
 static inline void mr_list_opts_init(struct mr_list_opts *opts)
@@ -249,6 +252,7 @@ struct mr_csv_opts {
     int delimiter; /* enum mr_csv_delimiter; AUTO: the commonest of the first line */
     int allow_nan; /* 1: NaN, infinities, and empty cells as NaN; else they are errors */
     struct mr_picture_opts picture;
+    int links; /* enum mr_links: those below the root that lead outside of it */
 };
 MR_API void mr_csv_opts_fill(struct mr_csv_opts *opts, size_t size);
 static inline void mr_csv_opts_init(struct mr_csv_opts *opts)

@@ -49,6 +49,7 @@ void mr_files_destroy(struct mr_files *files)
         if (!files->file[i]->lazy)
             file_destroy(files->file[i]);
     mr_lazy_free_all(files);
+    mr_roots_free(files);
     free(files->file);
     pthread_mutex_destroy(&files->lock);
     free(files);

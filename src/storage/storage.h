@@ -39,6 +39,12 @@ int mr_files_add_gzip(struct mr_files *files, const char *path, void *head, size
  * after, so that a million of them cost a small table entry each and no descriptor.
  */
 int mr_files_add_lazy(struct mr_files *files, const char *name);
+/*
+ * Lazy files that are added from now on, whose names begin with this folder's path and a slash, may not leave it by symbolic links:
+ * reading one that does is MR_EFORMAT. The folder itself may be reached by links. Returns 0 or -ENOMEM.
+ */
+int mr_files_set_root(struct mr_files *files, const char *path);
+void mr_files_no_root(struct mr_files *files); /* the default */
 /* What lazy files that are added from now on may have when they are read whole: at most MR_WHOLE_LIMIT, the default. */
 void mr_files_limit_whole(struct mr_files *files, uint64_t bytes);
 /* No bytes: each read takes delay_ns and delivers nothing. */
