@@ -170,7 +170,8 @@ struct mr_tar_opts {
     uint64_t memory_bytes; /* packed archives together take at most this of memory; more: temporary files, which
                               have no name and end with the process: in $TMPDIR, else the cache folder, else /var/tmp */
     struct mr_picture_opts picture;
-    uint64_t unpacked_bytes; /* packed archives together take at most this unpacked, memory and files, or it is MR_ELIMIT;
+    uint64_t
+        unpacked_bytes; /* packed archives together take at most this unpacked, memory and files, or it is MR_ELIMIT;
                                 0: 20 times their packed bytes, at least 1 GiB */
 };
 MR_API void mr_tar_opts_fill(struct mr_tar_opts *opts, size_t size);
@@ -303,8 +304,9 @@ MR_API int mr_dataset_open_video(const struct mr_video_opts *opts, struct mr_dat
 struct mr_npz_opts {
     size_t size;
     const char *path;
-    const char *fields;    /* "NAME" or "[NAME,NAME]", without ".npy"; NULL: all */
-    uint64_t memory_bytes; /* the chosen arrays together may take; more is MR_ELIMIT. 0: 20 times the file's bytes, at least 1 GiB,
+    const char *fields; /* "NAME" or "[NAME,NAME]", without ".npy"; NULL: all */
+    uint64_t
+        memory_bytes; /* the chosen arrays together may take; more is MR_ELIMIT. 0: 20 times the file's bytes, at least 1 GiB,
                               and at most half of the memory that is free */
 };
 MR_API void mr_npz_opts_fill(struct mr_npz_opts *opts, size_t size);
