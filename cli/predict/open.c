@@ -10,7 +10,7 @@ static int read_shape(const struct checkpoint *c, struct train_shape *s, uint64_
     char layout[8] = "";
     const char *sample = checkpoint_get(c, "sample"), *name = checkpoint_get(c, "loss");
     if (!sample || !name || sscanf(sample, "%ux%ux%u %4s", &s->c, &s->h, &s->w, layout) != 4)
-        return mr_error_set(MR_EFORMAT, "%s: does not say what samples its model takes", c->path);
+        return mr_error_set(MR_EFORMAT, "%s: does not describe its model's samples", c->path);
     s->layout = strcmp(layout, "nhwc") == 0 ? MR_NHWC : MR_NCHW;
     for (int i = 0; train_losses[i]; i++)
         if (strcmp(name, train_losses[i]) == 0) {
@@ -48,7 +48,7 @@ static int open_net(struct predict *p)
     no.max_batch = (uint32_t)p->batch_size;
     no.threads = (uint32_t)p->opts->threads;
     if (!no.model)
-        return mr_error_set(MR_EFORMAT, "%s: does not say what model it is of", p->from->path);
+        return mr_error_set(MR_EFORMAT, "%s: does not name its model", p->from->path);
     rc = mr_net_create(p->dev, &no, &p->net);
     return rc == 0 ? train_load_net(p->net, p->from) : rc;
 }
@@ -64,7 +64,7 @@ static int find_labels(struct predict *p)
     int rc = train_check_label(p->ld, p->label, (int)p->loss, p->classes, mr_dataset_text(p->ds));
     if ((rc >= 0 && fits) || strcmp(spec->name, "label") == 0)
         return rc;
-    cli_warn("%s: its field '%s' does not fit as labels: predictions only", mr_dataset_text(p->ds), spec->name);
+    cli_warn("%s: its field '%s' cannot be used as labels: predictions only", mr_dataset_text(p->ds), spec->name);
     p->label = -1;
     return 0;
 }
@@ -84,7 +84,7 @@ static int find_names(struct predict *p)
     rc = train_names_check(p->ds, p->names, p->n_names, "the training");
     if (rc != MR_ESTATE)
         return rc;
-    cli_warn("%s: predictions only, its labels are not looked at", mr_last_error());
+    cli_warn("%s: predictions only, its labels are ignored", mr_last_error());
     p->label = -1;
     return 0;
 }

@@ -72,6 +72,7 @@ struct mr_option {
     const char *help;           /* one sentence, no full stop */
     const char *const *choices; /* MR_OPT_ENUM: NULL-terminated */
     const char *group;          /* heading in --help and man page; NULL: "Options" */
+    const char *no_help;        /* a flag that is on by default: what --no-NAME does, shown in place of help */
 };
 
 /* Fills the struct at `values` with the table's defaults; nothing in it is freed before. Returns 0, or MR_EOPTION when a

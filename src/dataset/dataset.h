@@ -172,19 +172,19 @@ extern const char *const mr_picture_colors[], *const mr_picture_alphas[];
      .offset = offsetof(T, m.color),                                                                                   \
      .initial = "rgb",                                                                                                 \
      .choices = mr_picture_colors,                                                                                     \
-     .help = "channels that pictures are given",                                                                       \
+     .help = "channels of the decoded pictures",                                                                       \
      .group = "Pictures"},                                                                                             \
         {.name = "alpha",                                                                                              \
          .type = MR_OPT_ENUM,                                                                                          \
          .offset = offsetof(T, m.alpha),                                                                               \
          .initial = "drop",                                                                                            \
          .choices = mr_picture_alphas,                                                                                 \
-         .help = "what lies under transparent pixels; drop: their colours as stored",                                  \
+         .help = "background of transparent pixels; drop: keep their stored colours",                                  \
          .group = "Pictures"},                                                                                         \
         {.name = "ignore-orientation",                                                                                 \
          .type = MR_OPT_FLAG,                                                                                          \
          .offset = offsetof(T, m.ignore_orientation),                                                                  \
-         .help = "leave pictures as stored, whatever EXIF says",                                                       \
+         .help = "ignore the orientation in EXIF data",                                                                \
          .group = "Pictures"},                                                                                         \
         {.name = "exact",                                                                                              \
          .type = MR_OPT_FLAG,                                                                                          \
@@ -205,7 +205,7 @@ extern const char *const mr_picture_colors[], *const mr_picture_alphas[];
          .offset = offsetof(T, m.max_height),                                                                          \
          .max = 65535,                                                                                                 \
          .unit = "rows",                                                                                               \
-         .help = "of any picture: needed when no transform makes them one size",                                       \
+         .help = "of any picture; required if no transform makes them one size",                                       \
          .group = "Pictures"},                                                                                         \
     {                                                                                                                  \
         .name = "max-width", .type = MR_OPT_UINT, .offset = offsetof(T, m.max_width), .max = 65535, .unit = "columns", \
