@@ -26,6 +26,11 @@ millrace profile: there.sqlite: is there already; --force-overwrite replaces it
 $ millrace profile -o nowhere/x -- touch ran
 millrace profile: --output nowhere/x.sqlite: there is no folder nowhere; make it first
 [1]
+$ for f in x.nsys-rep dir.d/y.qdrep z.ncu-rep; do millrace profile -f -o $f -- touch ran; done
+millrace profile: --output x.nsys-rep: .nsys-rep is the format of NVIDIA's own tool, and a recording is SQLite: want -o x or -o x.sqlite
+millrace profile: --output dir.d/y.qdrep: .qdrep is the format of NVIDIA's own tool, and a recording is SQLite: want -o dir.d/y or -o dir.d/y.sqlite
+millrace profile: --output z.ncu-rep: .ncu-rep is the format of NVIDIA's own tool, and a recording is SQLite: want -o z or -o z.sqlite
+[2]
 $ MILLRACE_RECORD_MODULE=/nowhere.so millrace profile -o x -- touch ran
 millrace profile: MILLRACE_RECORD_MODULE: /nowhere.so: No such file or directory
 [1]
