@@ -1,8 +1,8 @@
 /*
  * The data set's side of the engine: where samples lie and how bytes become tensors.
  */
-#ifndef MR_DATASET_H
-#define MR_DATASET_H
+#ifndef MR_DATASET_DATASET_H
+#define MR_DATASET_DATASET_H
 
 #include "base/base.h"
 #include "codec/image.h"

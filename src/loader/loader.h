@@ -21,8 +21,8 @@
  * their full slots with it and go on (ship.c). loader->ship_lock is the shipper's, and of those who look at its times;
  * loader->lock is never held then. A consumer that finds its batch ready, and room among the slots, takes no lock.
  */
-#ifndef MR_LOADER_H
-#define MR_LOADER_H
+#ifndef MR_LOADER_LOADER_H
+#define MR_LOADER_LOADER_H
 
 #include "base/base.h"
 #include "dataset/dataset.h"

@@ -4,7 +4,7 @@
  */
 #include "loop_sim.h"
 
-#include "profile/rules.h"
+#include "advice/rules.h"
 
 #include <unistd.h>
 

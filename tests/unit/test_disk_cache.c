@@ -1,7 +1,7 @@
 /* The disk cache: what was read once comes from it, checked; damage, a full disk and a limit cost only speed. */
 #include "remote.h"
 
-#include "storage/http.h"
+#include "storage/http/http.h"
 #include <fcntl.h>
 #include <ftw.h>
 #include <signal.h>

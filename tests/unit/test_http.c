@@ -3,7 +3,7 @@
 #include "remote.h"
 
 #include "base/base.h"
-#include "storage/http_head.h"
+#include "storage/http/head.h"
 
 static void right_bytes_from_good_and_odd_servers(void **state)
 {

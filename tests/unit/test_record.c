@@ -3,7 +3,7 @@
  * recorded one, with the environment that `millrace profile` sets, and reads the parts that it left.
  */
 #include "part_look.h"
-#include "record.h"
+#include "recorder/record.h"
 #include "unit.h"
 
 #include <fcntl.h>

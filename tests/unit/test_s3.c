@@ -3,8 +3,8 @@
 #include "remote.h"
 
 #include "base/base.h"
-#include "storage/http.h"
-#include "storage/s3_xml.h"
+#include "storage/http/http.h"
+#include "storage/s3/xml.h"
 
 static void use_keys(const char *access, const char *secret, const char *token)
 {
