@@ -23,10 +23,9 @@ int bench_train_set(struct train_opts *opts, const char *name, const char *text)
 
 const char *bench_fixed(double v, int digits, const char *unit, char *buf)
 {
-    if (isnan(v))
-        snprintf(buf, CLI_HUMAN, "-");
-    else
-        snprintf(buf, CLI_HUMAN, "%.*f%s", digits, v, unit);
+    if (!isnan(v))
+        return cli_fixed(v, digits, unit, buf);
+    snprintf(buf, CLI_HUMAN, "-");
     return buf;
 }
 

@@ -84,12 +84,12 @@ void train_print_head(const struct train *t)
 
 void train_print_epoch(const struct train *t, const struct train_epoch *e)
 {
-    char rate[CLI_HUMAN];
-    printf("epoch %2" PRIu64 "/%" PRIu64 "  loss %.4f", e->epoch, t->opts->epochs, e->loss);
+    char rate[CLI_HUMAN], loss[CLI_HUMAN];
+    printf("epoch %2" PRIu64 "/%" PRIu64 "  loss %s", e->epoch, t->opts->epochs, cli_fixed(e->loss, 4, "", loss));
     if (!isnan(e->accuracy))
         printf(", accuracy %.2f%%", 100 * e->accuracy);
-    if (!isnan(e->test_loss))
-        printf("  test %.4f", e->test_loss);
+    if (!isnan(e->test_loss) || !isnan(e->test_accuracy))
+        printf("  test %s", cli_fixed(e->test_loss, 4, "", loss));
     if (!isnan(e->test_accuracy))
         printf(", %.2f%%", 100 * e->test_accuracy);
     printf("  %.2f s, %s samples/s, lr %.4g, waited for data %.1f%%\n", e->seconds, cli_count(e->samples_per_s, rate),
