@@ -126,7 +126,7 @@ const char *cli_count(double n, char *buf);          /* "60,000", "1.25 M" from 
 const char *cli_time(uint64_t ns, char *buf);        /* "2.35 ms" */
 /* "2.35 ms", "1.274e+20" where that is shorter, "nan", "inf": digits behind the point, then the unit. */
 const char *cli_fixed(double v, int digits, const char *unit, char *buf);
-const char *cli_s(uint64_t n);                       /* "s" of a plural, "" after one */
+const char *cli_s(uint64_t n); /* "s" of a plural, "" after one */
 
 bool cli_ends_in(const char *text, const char *end); /* with something before it, as a file's name with its ending */
 

@@ -47,12 +47,20 @@ static const char *const what[N_WAYS] = {
     "pages touched by one thread, then copied into memory from the pool",
 };
 
+/* One repeat's; negative: unknown, or cannot be told apart. Bytes are this process's growth. */
+enum figure {
+    MS,
+    LOCK_MS,  /* of MS, the part that locks */
+    PEAK,     /* resident at most, while it was made */
+    RESIDENT, /* while it is held */
+    LOCKED,
+    N_FIGURES
+};
+
 struct result {
     bool there;
-    double ms, lock_ms, variation; /* to make usable; of that, to lock (negative: cannot be told apart) */
-    double peak_bytes;             /* growth of the process's peak; negative: unknown */
-    double system_bytes;           /* less memory available in the whole system while it is held */
-    uint64_t locked_bytes;
+    double variation; /* of MS */
+    double median[N_FIGURES];
     char why_not[300];
 };
 
@@ -136,25 +144,27 @@ static void drop(struct mr_device *dev, struct held *h)
     mr_memory_trim(dev);
 }
 
-static int measure_once(struct mr_device *dev, enum way way, uint64_t bytes, struct result *r, double *ms,
-                        double *lock_ms)
+/* What was grown by; unknown where either is. */
+static double growth(double before, double after)
+{
+    return before < 0 || after < 0 ? -1 : after > before ? after - before : 0;
+}
+
+static int measure_once(struct mr_device *dev, enum way way, uint64_t bytes, double figure[N_FIGURES])
 {
     struct held held = {0};
-    struct mr_memory_info before, during;
     struct mr_memory_counters count;
     int64_t lock_ns = -1;
     bool peak_known = reset_peak();
     double resident = status_bytes("VmRSS");
-    mr_memory_get(&before);
     uint64_t start = mr_time_ns();
     int rc = make(dev, way, bytes, &held, &lock_ns);
-    *ms = (double)(mr_time_ns() - start) * 1e-6;
-    *lock_ms = lock_ns < 0 ? -1 : (double)lock_ns * 1e-6;
-    mr_memory_get(&during);
+    figure[MS] = (double)(mr_time_ns() - start) * 1e-6;
+    figure[LOCK_MS] = lock_ns < 0 ? -1 : (double)lock_ns * 1e-6;
+    figure[PEAK] = peak_known ? growth(resident, status_bytes("VmHWM")) : -1;
+    figure[RESIDENT] = growth(resident, status_bytes("VmRSS"));
     mr_memory_count(dev, MR_PINNED, &count);
-    r->peak_bytes = peak_known ? status_bytes("VmHWM") - resident : -1;
-    r->system_bytes = (double)before.available_bytes - (double)during.available_bytes;
-    r->locked_bytes = way == PAGEABLE ? 0 : held.pool ? count.locked_bytes : bytes;
+    figure[LOCKED] = (double)(way == PAGEABLE ? 0 : held.pool ? count.locked_bytes : bytes);
     drop(dev, &held);
     return rc;
 }
@@ -162,19 +172,22 @@ static int measure_once(struct mr_device *dev, enum way way, uint64_t bytes, str
 /* A way that the device does not have, or the system's limit refuses, is left out. */
 static int measure(struct mr_device *dev, enum way way, const struct options *o, struct result *r)
 {
-    double ms[MAX_REPEATS], lock_ms[MAX_REPEATS];
+    double figure[MAX_REPEATS][N_FIGURES], v[MAX_REPEATS];
     for (uint64_t k = 0; k < o->repeats; k++) {
         int rc = cli_interrupted() ? mr_error_set(MR_ECANCELLED, "interrupted")
-                                   : measure_once(dev, way, o->bytes, r, &ms[k], &lock_ms[k]);
+                                   : measure_once(dev, way, o->bytes, figure[k]);
         if (rc == MR_EUNSUPPORTED || rc == MR_ELIMIT)
             snprintf(r->why_not, sizeof r->why_not, "%s", mr_last_error());
         if (rc < 0)
             return rc == MR_EUNSUPPORTED || rc == MR_ELIMIT ? 0 : rc;
     }
     r->there = true;
-    r->variation = stats_variation(ms, (int)o->repeats);
-    r->ms = bench_median(ms, o->repeats);
-    r->lock_ms = bench_median(lock_ms, o->repeats);
+    for (int f = N_FIGURES - 1; f >= 0; f--) {
+        for (uint64_t k = 0; k < o->repeats; k++)
+            v[k] = figure[k][f];
+        r->median[f] = bench_median(v, o->repeats);
+    }
+    r->variation = stats_variation(v, (int)o->repeats); /* of MS, the last */
     return 0;
 }
 
@@ -190,25 +203,27 @@ static int print_text(const struct result *r, const struct mr_device_info *info,
            info->model, cli_bytes(o->bytes, bytes), (unsigned long long)o->repeats);
     struct cli_table *table =
         cli_table_create("\t>s/GiB\t>variation\t>of that, locking\t>of not pinned\t>process's peak\t"
-                         ">of asked for\t>taken from the system\t>locked");
+                         ">of asked for\t>kept\t>locked");
     for (int i = 0; i < N_WAYS; i++) {
-        char peak[CLI_HUMAN] = "unknown", taken[CLI_HUMAN], locked[CLI_HUMAN], lock[32] = "", part[32] = "";
+        char peak[CLI_HUMAN] = "unknown", kept[CLI_HUMAN] = "unknown", locked[CLI_HUMAN], lock[32] = "", part[32] = "";
         if (!r[i].there)
             continue;
-        if (r[i].lock_ms >= 0)
-            snprintf(lock, sizeof lock, "%.3f", seconds_per_gib(r[i].lock_ms, o->bytes));
-        if (r[i].peak_bytes >= 0) {
-            cli_bytes((uint64_t)r[i].peak_bytes, peak);
-            snprintf(part, sizeof part, "%.2fx", r[i].peak_bytes / (double)o->bytes);
+        if (r[i].median[LOCK_MS] >= 0)
+            snprintf(lock, sizeof lock, "%.3f", seconds_per_gib(r[i].median[LOCK_MS], o->bytes));
+        if (r[i].median[PEAK] >= 0) {
+            cli_bytes((uint64_t)r[i].median[PEAK], peak);
+            snprintf(part, sizeof part, "%.2fx", r[i].median[PEAK] / (double)o->bytes);
         }
+        if (r[i].median[RESIDENT] >= 0)
+            cli_bytes((uint64_t)r[i].median[RESIDENT], kept);
         cli_table_row(table, "%s\t%.3f\t%.1f%%\t%s\t%.2fx\t%s\t%s\t%s\t%s", names[i],
-                      seconds_per_gib(r[i].ms, o->bytes), 100 * r[i].variation, lock, r[i].ms / r[PAGEABLE].ms, peak,
-                      part, cli_bytes(r[i].system_bytes > 0 ? (uint64_t)r[i].system_bytes : 0, taken),
-                      cli_bytes(r[i].locked_bytes, locked));
+                      seconds_per_gib(r[i].median[MS], o->bytes), 100 * r[i].variation, lock,
+                      r[i].median[MS] / r[PAGEABLE].median[MS], peak, part, kept,
+                      cli_bytes((uint64_t)r[i].median[LOCKED], locked));
     }
     cli_table_print(table, stdout, 2);
     printf("\nlimits: as much memory as was asked for (%s), in the time that touching its pages takes (%.3f s/GiB)\n\n",
-           bytes, seconds_per_gib(r[PAGEABLE].ms, o->bytes));
+           bytes, seconds_per_gib(r[PAGEABLE].median[MS], o->bytes));
     for (int i = 0; i < N_WAYS; i++) {
         if (r[i].there)
             printf("  %-15s %s\n", names[i], what[i]);
@@ -234,14 +249,15 @@ static int print_json(const struct result *r, const struct mr_device_info *info,
             mr_json_object_end(json);
             continue;
         }
-        mr_json_double(json, "s_per_gib", seconds_per_gib(r[i].ms, o->bytes));
+        mr_json_double(json, "s_per_gib", seconds_per_gib(r[i].median[MS], o->bytes));
         mr_json_double(json, "variation", r[i].variation);
-        if (r[i].lock_ms >= 0)
-            mr_json_double(json, "lock_s_per_gib", seconds_per_gib(r[i].lock_ms, o->bytes));
-        if (r[i].peak_bytes >= 0)
-            mr_json_double(json, "peak_bytes", r[i].peak_bytes);
-        mr_json_double(json, "system_bytes", r[i].system_bytes);
-        mr_json_uint(json, "locked_bytes", r[i].locked_bytes);
+        if (r[i].median[LOCK_MS] >= 0)
+            mr_json_double(json, "lock_s_per_gib", seconds_per_gib(r[i].median[LOCK_MS], o->bytes));
+        if (r[i].median[PEAK] >= 0)
+            mr_json_double(json, "peak_bytes", r[i].median[PEAK]);
+        if (r[i].median[RESIDENT] >= 0)
+            mr_json_double(json, "resident_bytes", r[i].median[RESIDENT]);
+        mr_json_uint(json, "locked_bytes", (uint64_t)r[i].median[LOCKED]);
         mr_json_object_end(json);
     }
     mr_json_array_end(json);
@@ -250,20 +266,20 @@ static int print_json(const struct result *r, const struct mr_device_info *info,
 
 static int plot(const struct result *r, const struct mr_device_info *info, const struct options *o)
 {
-    double time[N_WAYS], peak[N_WAYS], taken[N_WAYS];
+    double time[N_WAYS], peak[N_WAYS], kept[N_WAYS];
     const char *labels[N_WAYS];
     char subtitle[160];
     int n = 0;
     for (int i = 0; i < N_WAYS; i++) {
         if (!r[i].there)
             continue;
-        time[n] = seconds_per_gib(r[i].ms, o->bytes);
-        peak[n] = r[i].peak_bytes / 0x1p20;
-        taken[n] = r[i].system_bytes / 0x1p20;
+        time[n] = seconds_per_gib(r[i].median[MS], o->bytes);
+        peak[n] = r[i].median[PEAK] / 0x1p20;
+        kept[n] = r[i].median[RESIDENT] / 0x1p20;
         labels[n++] = names[i];
     }
     struct plot_series times = {"time to make", NULL, time, n};
-    struct plot_series memory[] = {{"process's peak", NULL, peak, n}, {"taken from the system", NULL, taken, n}};
+    struct plot_series memory[] = {{"process's peak", NULL, peak, n}, {"kept", NULL, kept, n}};
     struct plot_panel panels[] = {
         {"Time", "", "s/GiB", labels, &times, 1, {"touching", time[0]}, false, false, 0},
         {"Memory", "", "MiB", labels, memory, 2, {"asked for", (double)o->bytes / 0x1p20}, false, false, 0},
@@ -305,9 +321,9 @@ static const struct cli_note json_notes[] = {
      "time until it can be used (median), its standard deviation over mean, and the part that locks where it is a call "
      "of "
      "its own"},
-    {"ways.peak_bytes, ways.system_bytes, ways.locked_bytes",
-     "growth of the process's peak (absent where the kernel does not tell; drivers' own memory is not always counted), "
-     "memory less available in the system while it is held, and how much is locked"},
+    {"ways.peak_bytes, ways.resident_bytes, ways.locked_bytes",
+     "growth of the process's peak, of its memory while it is held (each absent where the kernel does not tell; "
+     "drivers' own memory is not always counted), and how much is locked; medians"},
     {NULL, NULL},
 };
 
@@ -324,7 +340,8 @@ const struct cli_command cli_bench_hostmem = {
     .text =
         "Makes memory ready for use in five ways: not locked; locked when it is made, by our pool or by the driver's "
         "allocator; locked later where it lies; and copied into locked memory, which holds both at once. Pages are "
-        "touched in each, so that they are there.",
+        "touched in each, so that they are there. All figures are medians over --repeats, of this process alone: its "
+        "peak while the memory is made, and what it keeps.",
     .options = options,
     .options_bytes = sizeof(struct options),
     .json = json_notes,
