@@ -1,7 +1,5 @@
 /* millrace bench hostmem: what page-locked memory costs, by the way in which it is made. */
-#include "bench/bench.h"
-#include "bench/stats.h"
-#include "plot.h"
+#include "bench/frame.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -47,21 +45,20 @@ static const char *const what[N_WAYS] = {
     "pages touched by one thread, then copied into memory from the pool",
 };
 
-/* One repeat's; negative: unknown, or cannot be told apart. Bytes are this process's growth. */
-enum figure {
-    MS,
-    LOCK_MS,  /* of MS, the part that locks */
-    PEAK,     /* resident at most, while it was made */
-    RESIDENT, /* while it is held */
-    LOCKED,
-    N_FIGURES
-};
+enum { NAME, KEY, TIME, VARIATION, LOCKING, OF_PAGEABLE, PEAK, OF_ASKED, KEPT, LOCKED, N_COLUMNS };
 
-struct result {
-    bool there;
-    double variation; /* of MS */
-    double median[N_FIGURES];
-    char why_not[300];
+/* Times in s/GiB; bytes are this process's growth. */
+static const struct bench_column columns[N_COLUMNS] = {
+    [NAME] = {.head = "", .format = BENCH_TEXT},
+    [KEY] = {.key = "way", .format = BENCH_TEXT},
+    [TIME] = {">s/GiB", "s_per_gib", .digits = 3},
+    [VARIATION] = {">variation", "variation", BENCH_SHARE},
+    [LOCKING] = {">of that, locking", "lock_s_per_gib", .digits = 3},
+    [OF_PAGEABLE] = {">of not pinned", .digits = 2, .suffix = "x"},
+    [PEAK] = {">process's peak", "peak_bytes", BENCH_BYTES},
+    [OF_ASKED] = {">of asked for", .digits = 2, .suffix = "x"},
+    [KEPT] = {">kept", "resident_bytes", BENCH_BYTES},
+    [LOCKED] = {">locked", "locked_bytes", BENCH_BYTES},
 };
 
 /* One thing made one way, and how to give it back. */
@@ -147,169 +144,106 @@ static void drop(struct mr_device *dev, struct held *h)
 /* What was grown by; unknown where either is. */
 static double growth(double before, double after)
 {
-    return before < 0 || after < 0 ? -1 : after > before ? after - before : 0;
+    return before < 0 || after < 0 ? NAN : after > before ? after - before : 0;
 }
 
-static int measure_once(struct mr_device *dev, enum way way, uint64_t bytes, double figure[N_FIGURES])
+static double seconds_per_gib(uint64_t ns, uint64_t bytes)
 {
+    return (double)ns * 1e-9 / ((double)bytes / 0x1p30);
+}
+
+static int measure(struct bench *b, struct bench_row *row, double *v)
+{
+    const struct options *o = b->values;
+    enum way way = (enum way)(row - b->rows);
     struct held held = {0};
     struct mr_memory_counters count;
     int64_t lock_ns = -1;
     bool peak_known = reset_peak();
     double resident = status_bytes("VmRSS");
     uint64_t start = mr_time_ns();
-    int rc = make(dev, way, bytes, &held, &lock_ns);
-    figure[MS] = (double)(mr_time_ns() - start) * 1e-6;
-    figure[LOCK_MS] = lock_ns < 0 ? -1 : (double)lock_ns * 1e-6;
-    figure[PEAK] = peak_known ? growth(resident, status_bytes("VmHWM")) : -1;
-    figure[RESIDENT] = growth(resident, status_bytes("VmRSS"));
-    mr_memory_count(dev, MR_PINNED, &count);
-    figure[LOCKED] = (double)(way == PAGEABLE ? 0 : held.pool ? count.locked_bytes : bytes);
-    drop(dev, &held);
+    int rc = make(b->dev, way, o->bytes, &held, &lock_ns);
+    v[TIME] = seconds_per_gib(mr_time_ns() - start, o->bytes);
+    v[LOCKING] = lock_ns < 0 ? NAN : seconds_per_gib((uint64_t)lock_ns, o->bytes);
+    v[PEAK] = peak_known ? growth(resident, status_bytes("VmHWM")) : NAN;
+    v[KEPT] = growth(resident, status_bytes("VmRSS"));
+    mr_memory_count(b->dev, MR_PINNED, &count);
+    v[LOCKED] = (double)(way == PAGEABLE ? 0 : held.pool ? count.locked_bytes : o->bytes);
+    drop(b->dev, &held);
     return rc;
 }
 
-/* A way that the device does not have, or the system's limit refuses, is left out. */
-static int measure(struct mr_device *dev, enum way way, const struct options *o, struct result *r)
+static void above(const struct bench *b)
 {
-    double figure[MAX_REPEATS][N_FIGURES], v[MAX_REPEATS];
-    for (uint64_t k = 0; k < o->repeats; k++) {
-        int rc = cli_interrupted() ? mr_error_set(MR_ECANCELLED, "interrupted")
-                                   : measure_once(dev, way, o->bytes, figure[k]);
-        if (rc == MR_EUNSUPPORTED || rc == MR_ELIMIT)
-            snprintf(r->why_not, sizeof r->why_not, "%s", mr_last_error());
-        if (rc < 0)
-            return rc == MR_EUNSUPPORTED || rc == MR_ELIMIT ? 0 : rc;
-    }
-    r->there = true;
-    for (int f = N_FIGURES - 1; f >= 0; f--) {
-        for (uint64_t k = 0; k < o->repeats; k++)
-            v[k] = figure[k][f];
-        r->median[f] = bench_median(v, o->repeats);
-    }
-    r->variation = stats_variation(v, (int)o->repeats); /* of MS, the last */
-    return 0;
-}
-
-static double seconds_per_gib(double ms, uint64_t bytes)
-{
-    return ms * 1e-3 / ((double)bytes / 0x1p30);
-}
-
-static int print_text(const struct result *r, const struct mr_device_info *info, const struct options *o)
-{
+    const struct options *o = b->values;
     char bytes[CLI_HUMAN];
-    printf("%s%s%s: %s of host memory, ready for use; medians of %llu\n\n", info->name, info->model[0] ? ": " : "",
-           info->model, cli_bytes(o->bytes, bytes), (unsigned long long)o->repeats);
-    struct cli_table *table =
-        cli_table_create("\t>s/GiB\t>variation\t>of that, locking\t>of not pinned\t>process's peak\t"
-                         ">of asked for\t>kept\t>locked");
-    for (int i = 0; i < N_WAYS; i++) {
-        char peak[CLI_HUMAN] = "unknown", kept[CLI_HUMAN] = "unknown", locked[CLI_HUMAN], lock[32] = "", part[32] = "";
-        if (!r[i].there)
-            continue;
-        if (r[i].median[LOCK_MS] >= 0)
-            snprintf(lock, sizeof lock, "%.3f", seconds_per_gib(r[i].median[LOCK_MS], o->bytes));
-        if (r[i].median[PEAK] >= 0) {
-            cli_bytes((uint64_t)r[i].median[PEAK], peak);
-            snprintf(part, sizeof part, "%.2fx", r[i].median[PEAK] / (double)o->bytes);
-        }
-        if (r[i].median[RESIDENT] >= 0)
-            cli_bytes((uint64_t)r[i].median[RESIDENT], kept);
-        cli_table_row(table, "%s\t%.3f\t%.1f%%\t%s\t%.2fx\t%s\t%s\t%s\t%s", names[i],
-                      seconds_per_gib(r[i].median[MS], o->bytes), 100 * r[i].variation, lock,
-                      r[i].median[MS] / r[PAGEABLE].median[MS], peak, part, kept,
-                      cli_bytes((uint64_t)r[i].median[LOCKED], locked));
-    }
-    cli_table_print(table, stdout, 2);
-    printf("\nlimits: as much memory as was asked for (%s), in the time that touching its pages takes (%.3f s/GiB)\n\n",
-           bytes, seconds_per_gib(r[PAGEABLE].median[MS], o->bytes));
-    for (int i = 0; i < N_WAYS; i++) {
-        if (r[i].there)
+    bench_print_device(b);
+    printf(": %s of host memory, ready for use; medians of %llu\n", cli_bytes(o->bytes, bytes),
+           (unsigned long long)o->repeats);
+}
+
+static void below(const struct bench *b)
+{
+    const struct options *o = b->values;
+    char bytes[CLI_HUMAN];
+    for (int i = 0; i < N_WAYS; i++)
+        if (!b->rows[i].left_out[0])
             printf("  %-15s %s\n", names[i], what[i]);
-        else
-            printf("  %-15s left out: %s\n", names[i], r[i].why_not);
-    }
-    return CLI_OK;
+    printf("\nlimits: as much memory as was asked for (%s), in the time that touching its pages takes "
+           "(%.3f s/GiB)\n",
+           cli_bytes(o->bytes, bytes), b->rows[PAGEABLE].v[TIME]);
 }
 
-static int print_json(const struct result *r, const struct mr_device_info *info, const struct options *o)
+/* What follows from the medians. */
+static void compare(struct bench *b, uint64_t bytes)
 {
-    struct mr_json *json = cli_json_begin("bench hostmem");
-    if (!json)
-        return CLI_FAILED;
-    mr_json_string(json, "device", info->name);
-    mr_json_string(json, "model", info->model);
-    mr_json_array(json, "ways");
     for (int i = 0; i < N_WAYS; i++) {
-        mr_json_object(json, NULL);
-        mr_json_string(json, "way", keys[i]);
-        if (!r[i].there) {
-            mr_json_string(json, "left_out", r[i].why_not);
-            mr_json_object_end(json);
-            continue;
-        }
-        mr_json_double(json, "s_per_gib", seconds_per_gib(r[i].median[MS], o->bytes));
-        mr_json_double(json, "variation", r[i].variation);
-        if (r[i].median[LOCK_MS] >= 0)
-            mr_json_double(json, "lock_s_per_gib", seconds_per_gib(r[i].median[LOCK_MS], o->bytes));
-        if (r[i].median[PEAK] >= 0)
-            mr_json_double(json, "peak_bytes", r[i].median[PEAK]);
-        if (r[i].median[RESIDENT] >= 0)
-            mr_json_double(json, "resident_bytes", r[i].median[RESIDENT]);
-        mr_json_uint(json, "locked_bytes", (uint64_t)r[i].median[LOCKED]);
-        mr_json_object_end(json);
+        double *v = b->rows[i].v;
+        v[OF_PAGEABLE] = v[TIME] / b->rows[PAGEABLE].v[TIME];
+        v[OF_ASKED] = v[PEAK] / (double)bytes;
     }
-    mr_json_array_end(json);
-    return cli_json_end_config(json, options, o);
-}
-
-static int plot(const struct result *r, const struct mr_device_info *info, const struct options *o)
-{
-    double time[N_WAYS], peak[N_WAYS], kept[N_WAYS];
-    const char *labels[N_WAYS];
-    char subtitle[160];
-    int n = 0;
-    for (int i = 0; i < N_WAYS; i++) {
-        if (!r[i].there)
-            continue;
-        time[n] = seconds_per_gib(r[i].median[MS], o->bytes);
-        peak[n] = r[i].median[PEAK] / 0x1p20;
-        kept[n] = r[i].median[RESIDENT] / 0x1p20;
-        labels[n++] = names[i];
-    }
-    struct plot_series times = {"time to make", NULL, time, n};
-    struct plot_series memory[] = {{"process's peak", NULL, peak, n}, {"kept", NULL, kept, n}};
-    struct plot_panel panels[] = {
-        {"Time", "", "s/GiB", labels, &times, 1, {"touching", time[0]}, false, false, 0},
-        {"Memory", "", "MiB", labels, memory, 2, {"asked for", (double)o->bytes / 0x1p20}, false, false, 0},
-    };
-    snprintf(subtitle, sizeof subtitle, "%s %s", info->name, info->model);
-    return plot_write(&(struct plot){"What page-locked memory costs", subtitle, panels, 2}, o->plot);
+    b->panel[0].limit = (struct plot_limit){"touching", b->rows[PAGEABLE].v[TIME]};
+    b->panel[1].limit = (struct plot_limit){"asked for", (double)bytes / 0x1p20};
 }
 
 static int run(void *values, int n_args, char **args)
 {
     (void)n_args, (void)args;
     struct options *o = values;
-    struct mr_device *dev = NULL;
-    struct mr_device_info info = {0};
-    struct result r[N_WAYS] = {{0}};
-    int code = plot_check(o->plot), rc = 0;
+    struct bench b = {
+        .command = "bench hostmem",
+        .options = options,
+        .values = o,
+        .columns = columns,
+        .n_columns = N_COLUMNS,
+        .rows_key = "ways",
+        .repeats = o->repeats,
+        .varies = TIME,
+        .variation = VARIATION,
+        .measure = measure,
+        .above = above,
+        .below = below,
+        .chart = "What page-locked memory costs",
+        .plot = o->plot,
+        .n_panels = 2,
+        .panel = {{"Time", "", "s/GiB", -1, {TIME}, 1}, {"Memory", "", "MiB", -1, {PEAK, KEPT}, 2, .unit = 0x1p20}}};
+    int code = plot_check(o->plot);
     if (code == CLI_OK)
-        code = bench_open(o->device, false, &dev, &info);
+        code = bench_open(o->device, false, &b.dev, &b.info);
     if (code != CLI_OK)
         return code;
     o->bytes = (o->bytes + 4095) / 4096 * 4096;
-    for (int i = 0; i < N_WAYS && rc == 0; i++)
-        rc = measure(dev, (enum way)i, o, &r[i]);
-    if (rc < 0)
-        code = cli_error(rc);
-    if (code == CLI_OK && o->plot)
-        code = plot(r, &info, o);
-    if (code == CLI_OK)
-        code = cli.json ? print_json(r, &info, o) : print_text(r, &info, o);
-    mr_device_close(dev);
+    int rc = bench_rows(&b, N_WAYS);
+    for (int i = 0; i < b.n_rows; i++) {
+        b.rows[i].name = b.rows[i].text[NAME] = names[i];
+        b.rows[i].text[KEY] = keys[i];
+    }
+    if (rc == 0)
+        rc = bench_measure(&b);
+    if (rc == 0)
+        compare(&b, o->bytes);
+    code = rc < 0 ? cli_error(rc) : bench_show(&b);
+    bench_close(&b);
     return code;
 }
 

@@ -102,13 +102,12 @@ millrace bench workers: --workers-list 1,,2: want at most 16 numbers of 1..512 w
 $ millrace bench hostmem -d sim --bytes 8MiB --plot h.svg
 sim: 8.00 MiB of host memory, ready for use; medians of 3
 ...
-  not pinned +[0-9.]+ +[0-9.]+% +1.00x .* (re)
+  not pinned +[0-9.]+ +[0-9.]+% +- +1.00x .* (re)
   pinned: pool .* (re)
 ...
+  pinned: driver left out: device sim: it has no allocator of its own for host memory
+...
 limits: as much memory as was asked for \(8.00 MiB\), in the time .* (re)
-...
-  pinned: driver  left out: device sim: it has no allocator of its own for host memory
-...
 $ python3 -c 'import sys, xml.dom.minidom as m; m.parse("h.svg")' && grep -c 'asked for' h.svg
 1
 $ millrace bench hostmem -d cpu --bytes 1MiB --json > h.json; for k in device model ways config; do grep -q "^  \"$k\":" h.json || echo "missing: $k"; done; for k in way s_per_gib variation locked_bytes left_out; do grep -q "^      \"$k\":" h.json || echo "missing: $k"; done
