@@ -82,13 +82,13 @@ static int time_on_host(struct transfer_lab *lab, const struct transfer_series *
     return rc;
 }
 
-/* By the device's clock, from the gate's opening. [out] ns: all together, each side. */
+/* By the device's clock, from the latch's opening. [out] ns: all together, each side. */
 static int time_on_device(struct transfer_lab *lab, const struct transfer_series *s, uint64_t bytes, uint64_t n,
                           int64_t ns[3])
 {
-    int sides = s->direction == TRANSFER_BOTH ? 2 : 1, rc = gate_close(&lab->gate);
+    int sides = s->direction == TRANSFER_BOTH ? 2 : 1, rc = latch_close(&lab->latch);
     for (int i = 0; i < sides && rc == 0; i++) {
-        rc = gate_hold(&lab->gate, lab->stream[i]);
+        rc = latch_hold(&lab->latch, lab->stream[i]);
         if (rc == 0)
             rc = mr_event_record(lab->start[i], lab->stream[i]);
         if (rc == 0)
@@ -96,7 +96,7 @@ static int time_on_device(struct transfer_lab *lab, const struct transfer_series
         if (rc == 0)
             rc = mr_event_record(lab->end[i], lab->stream[i]);
     }
-    gate_open(&lab->gate);
+    latch_open(&lab->latch);
     int done = synchronize(lab, 2);
     if (rc == 0)
         rc = done;
@@ -189,7 +189,7 @@ static int record(struct transfer_lab *lab, const struct transfer_series *s, uin
     return rc < 0 ? rc : ended;
 }
 
-/* The first run warms up, outside the gate: what a driver loads at first use it may load only while nothing runs. */
+/* The first run warms up, outside the latch: what a driver loads at first use it may load only while nothing runs. */
 static int measure_recorded(struct transfer_lab *lab, const struct transfer_series *s, uint64_t bytes,
                             struct transfer_point *out)
 {

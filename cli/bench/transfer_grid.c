@@ -72,7 +72,7 @@ int transfer_fill(struct transfer_lab *lab, struct mr_stream *stream, const stru
 static int open_lab(struct transfer_lab *lab, uint64_t bytes)
 {
     void *check = NULL;
-    int rc = gate_make(&lab->gate, lab->dev);
+    int rc = latch_create(&lab->latch, lab->dev);
     for (int i = 0; i < 2 && rc == 0; i++) {
         rc = mr_stream_create(lab->dev, i ? "d2h" : "h2d", &lab->stream[i]);
         if (rc == 0)
@@ -99,7 +99,7 @@ static void close_lab(struct transfer_lab *lab)
     }
     if (lab->check)
         mr_memory_release(lab->dev, MR_PINNED, lab->check, NULL);
-    gate_drop(&lab->gate);
+    latch_destroy(&lab->latch);
 }
 
 void transfer_leave_out(struct transfer_result *out, const char *what, const char *why)

@@ -2,7 +2,7 @@
 #ifndef CLI_BENCH_TRANSFER_LAB_H
 #define CLI_BENCH_TRANSFER_LAB_H
 
-#include "bench/gate.h"
+#include "bench/latch.h"
 #include "bench/transfer_memory.h"
 
 #define BATCH           64
@@ -12,7 +12,7 @@
 struct transfer_lab {
     struct mr_device *dev;
     const struct transfer_opts *o;
-    struct gate gate;
+    struct latch latch;
     struct mr_stream *stream[2];
     struct mr_event *start[2], *end[2];
     struct transfer_block device[2], host[2]; /* [0]: host to device; [1]: device to host */
