@@ -8,6 +8,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+extern const struct cli_command cli_bench_hostmem;
+
 struct options {
     struct cli_common common;
     char *device, *plot;
@@ -194,57 +196,46 @@ static void below(const struct bench *b)
            cli_bytes(o->bytes, bytes), b->rows[PAGEABLE].v[TIME]);
 }
 
-/* What follows from the medians. */
-static void compare(struct bench *b, uint64_t bytes)
+static struct bench_panel panels[] = {{"Time", "", "s/GiB", -1, {TIME}, 1},
+                                      {"Memory", "", "MiB", -1, {PEAK, KEPT}, 2, .unit = 0x1p20}};
+
+static void conclude(struct bench *b)
 {
+    const struct options *o = b->values;
     for (int i = 0; i < N_WAYS; i++) {
         double *v = b->rows[i].v;
         v[OF_PAGEABLE] = v[TIME] / b->rows[PAGEABLE].v[TIME];
-        v[OF_ASKED] = v[PEAK] / (double)bytes;
+        v[OF_ASKED] = v[PEAK] / (double)o->bytes;
     }
-    b->panel[0].limit = (struct plot_limit){"touching", b->rows[PAGEABLE].v[TIME]};
-    b->panel[1].limit = (struct plot_limit){"asked for", (double)bytes / 0x1p20};
+    panels[0].limit = (struct plot_limit){"touching", b->rows[PAGEABLE].v[TIME]};
+    panels[1].limit = (struct plot_limit){"asked for", (double)o->bytes / 0x1p20};
 }
 
 static int run(void *values, int n_args, char **args)
 {
     (void)n_args, (void)args;
     struct options *o = values;
-    struct bench b = {
-        .command = "bench hostmem",
-        .options = options,
-        .values = o,
-        .columns = columns,
-        .n_columns = N_COLUMNS,
-        .rows_key = "ways",
-        .repeats = o->repeats,
-        .varies = TIME,
-        .variation = VARIATION,
-        .measure = measure,
-        .above = above,
-        .below = below,
-        .chart = "What page-locked memory costs",
-        .plot = o->plot,
-        .n_panels = 2,
-        .panel = {{"Time", "", "s/GiB", -1, {TIME}, 1}, {"Memory", "", "MiB", -1, {PEAK, KEPT}, 2, .unit = 0x1p20}}};
-    int code = plot_check(o->plot);
-    if (code == CLI_OK)
-        code = bench_open(o->device, false, &b.dev, &b.info);
-    if (code != CLI_OK)
-        return code;
     o->bytes = (o->bytes + 4095) / 4096 * 4096;
-    int rc = bench_rows(&b, N_WAYS);
-    for (int i = 0; i < b.n_rows; i++) {
-        b.rows[i].name = b.rows[i].text[NAME] = names[i];
-        b.rows[i].text[KEY] = keys[i];
-    }
-    if (rc == 0)
-        rc = bench_measure(&b);
-    if (rc == 0)
-        compare(&b, o->bytes);
-    code = rc < 0 ? cli_error(rc) : bench_show(&b);
-    bench_close(&b);
-    return code;
+    return bench_run(&(struct bench){.command = &cli_bench_hostmem,
+                                     .values = o,
+                                     .device = o->device,
+                                     .plot = o->plot,
+                                     .columns = columns,
+                                     .n_columns = N_COLUMNS,
+                                     .n_rows = N_WAYS,
+                                     .names = names,
+                                     .keys = keys,
+                                     .rows_key = "ways",
+                                     .repeats = o->repeats,
+                                     .varies = TIME,
+                                     .variation = VARIATION,
+                                     .chart = "What page-locked memory costs",
+                                     .panels = panels,
+                                     .n_panels = CLI_COUNT(panels),
+                                     .measure = measure,
+                                     .conclude = conclude,
+                                     .above = above,
+                                     .below = below});
 }
 
 static const struct cli_note json_notes[] = {

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+extern const struct cli_command cli_bench_streams;
+
 #define OPT(option, kind, member, ...)                                                                                 \
     {                                                                                                                  \
         .name = option, .type = kind, .offset = offsetof(struct streams_opts, member), __VA_ARGS__                     \
@@ -119,14 +121,20 @@ static int measure(struct bench *b, struct bench_row *row, double *v)
     return rc;
 }
 
-static int make_rows(struct bench *b)
+static struct bench_panel panels[] = {
+    {"Time", "", "ms", -1, {WALL, BUSY + STREAMS_H2D, BUSY + STREAMS_COMPUTE, BUSY + STREAMS_D2H}, 4}};
+
+static int open_all(struct bench *b)
 {
-    int rc = bench_rows(b, STREAMS_N_WAYS);
-    for (int i = 0; i < b->n_rows; i++) {
-        b->rows[i].name = b->rows[i].text[NAME] = names[i];
-        b->rows[i].text[KEY] = keys[i];
-    }
+    struct streams *s = b->user;
+    int rc = streams_open(s, b->dev, &b->info, b->values);
+    panels[0].limit = (struct plot_limit){"lower bound", s->bound_ms};
     return rc;
+}
+
+static void close_all(struct bench *b)
+{
+    streams_close(b->user);
 }
 
 static int run(void *values, int n_args, char **args)
@@ -134,37 +142,27 @@ static int run(void *values, int n_args, char **args)
     (void)n_args, (void)args;
     static struct streams s;
     struct streams_opts *o = values;
-    struct bench b = {
-        .command = "bench streams",
-        .options = options,
-        .values = o,
-        .columns = columns,
-        .n_columns = N_COLUMNS,
-        .rows_key = "ways",
-        .measure = measure,
-        .above = above,
-        .below = below,
-        .json = json,
-        .chart = "Copy, multiply, copy back",
-        .plot = o->plot,
-        .n_panels = 1,
-        .panel = {{"Time", "", "ms", -1, {WALL, BUSY + STREAMS_H2D, BUSY + STREAMS_COMPUTE, BUSY + STREAMS_D2H}, 4}},
-        .user = &s};
-    int code = plot_check(o->plot);
-    if (code == CLI_OK)
-        code = bench_open(o->device, true, &b.dev, &b.info);
-    if (code != CLI_OK)
-        return code;
-    int rc = streams_open(&s, b.dev, &b.info, o);
-    b.panel[0].limit = (struct plot_limit){"lower bound", s.bound_ms};
-    if (rc == 0)
-        rc = make_rows(&b);
-    if (rc == 0)
-        rc = bench_measure(&b);
-    code = rc < 0 ? cli_error(rc) : bench_show(&b);
-    streams_close(&s);
-    bench_close(&b);
-    return code;
+    return bench_run(&(struct bench){.command = &cli_bench_streams,
+                                     .values = o,
+                                     .device = o->device,
+                                     .copies = true,
+                                     .plot = o->plot,
+                                     .columns = columns,
+                                     .n_columns = N_COLUMNS,
+                                     .n_rows = STREAMS_N_WAYS,
+                                     .names = names,
+                                     .keys = keys,
+                                     .rows_key = "ways",
+                                     .chart = "Copy, multiply, copy back",
+                                     .panels = panels,
+                                     .n_panels = CLI_COUNT(panels),
+                                     .user = &s,
+                                     .open = open_all,
+                                     .close = close_all,
+                                     .measure = measure,
+                                     .json = json,
+                                     .above = above,
+                                     .below = below});
 }
 
 static const struct cli_note json_notes[] = {

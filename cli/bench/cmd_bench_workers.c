@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 
+extern const struct cli_command cli_bench_workers;
+
 #define OPT(option, kind, member, ...)                                                                                 \
     {                                                                                                                  \
         .name = option, .type = kind, .offset = offsetof(struct workers_opts, member), __VA_ARGS__                     \
@@ -105,29 +107,35 @@ static int measure(struct bench *b, struct bench_row *row, double *v)
     return rc;
 }
 
-static int make_rows(struct bench *b, const uint32_t *list, int n_list)
+/* A panel a set, a line a mix. */
+static struct bench_panel panels[WORKERS_N_SETS];
+
+static int open_all(struct bench *b)
 {
-    int rc = bench_rows(b, WORKERS_N_SETS * n_list * 4);
+    struct workers *w = b->user;
+    int n_list = w->n_list, rc = workers_open(w, b->dev, &b->info);
+    if (rc == 0)
+        rc = bench_rows(b, WORKERS_N_SETS * n_list * 4);
     for (int i = 0; i < b->n_rows; i++) {
         struct bench_row *row = &b->rows[i];
         row->part = i / (n_list * 4);
         row->series = i % 4;
         row->text[SET] = sets[row->part];
-        row->name = row->text[MIX] = mixes[i % 4];
-        row->v[WORKERS] = list[i / 4 % n_list];
+        row->text[MIX] = mixes[i % 4];
+        row->v[WORKERS] = w->list[i / 4 % n_list];
         row->v[PINNED] = i % 4 < 2;
         row->v[BLOCKING] = i % 2;
     }
+    for (int i = 0; i < WORKERS_N_SETS; i++)
+        panels[i] = (struct bench_panel){
+            titles[i], "worker threads", "samples/s", WORKERS, {RATE}, 4, 0, {"limit", workers_limit(w)}, true,
+            false,     PLOT_BINARY};
     return rc;
 }
 
-/* A panel a set, a line a mix. */
-static void make_panels(struct bench *b, double limit)
+static void close_all(struct bench *b)
 {
-    b->n_panels = WORKERS_N_SETS;
-    for (int i = 0; i < b->n_panels; i++)
-        b->panel[i] = (struct bench_panel){titles[i], "worker threads", "samples/s", WORKERS, {RATE},     4,
-                                           0,         {"limit", limit}, true,        false,   PLOT_BINARY};
+    workers_close(b->user);
 }
 
 static int run(void *values, int n_args, char **args)
@@ -135,43 +143,29 @@ static int run(void *values, int n_args, char **args)
     (void)n_args, (void)args;
     struct workers_opts *o = values;
     struct workers w = {.o = o};
-    struct bench b = {.command = "bench workers",
-                      .options = options,
-                      .values = o,
-                      .columns = columns,
-                      .n_columns = N_COLUMNS,
-                      .rows_key = "cells",
-                      .parts = titles,
-                      .series = mixes,
-                      .measure = measure,
-                      .above = above,
-                      .below = below,
-                      .json = json,
-                      .chart = "Workers, memory and blocking",
-                      .plot = o->plot,
-                      .user = &w};
-    uint32_t list[WORKERS_MAX];
-    int code = plot_check(o->plot);
-    if (code != CLI_OK)
-        return code;
-    int n_list = parse_list(o->list, list);
-    if (n_list == 0)
+    w.n_list = parse_list(o->list, w.list);
+    if (w.n_list == 0)
         return cli_misuse("--workers-list %s: want at most %d numbers of 1..512 with commas between", o->list,
                           WORKERS_MAX);
-    code = bench_open(o->device, false, &b.dev, &b.info);
-    if (code != CLI_OK)
-        return code;
-    int rc = workers_open(&w, b.dev, &b.info);
-    if (rc == 0)
-        rc = make_rows(&b, list, n_list);
-    if (rc == 0) {
-        make_panels(&b, workers_limit(&w));
-        rc = bench_measure(&b);
-    }
-    code = rc < 0 ? cli_error(rc) : bench_show(&b);
-    workers_close(&w);
-    bench_close(&b);
-    return code;
+    return bench_run(&(struct bench){.command = &cli_bench_workers,
+                                     .values = o,
+                                     .device = o->device,
+                                     .plot = o->plot,
+                                     .columns = columns,
+                                     .n_columns = N_COLUMNS,
+                                     .rows_key = "cells",
+                                     .parts = titles,
+                                     .series = mixes,
+                                     .chart = "Workers, memory and blocking",
+                                     .panels = panels,
+                                     .n_panels = CLI_COUNT(panels),
+                                     .user = &w,
+                                     .open = open_all,
+                                     .close = close_all,
+                                     .measure = measure,
+                                     .json = json,
+                                     .above = above,
+                                     .below = below});
 }
 
 static const struct cli_note json_notes[] = {

@@ -1,4 +1,4 @@
-/* Measuring in the frame of the experiments: warming up, repeats in turn, medians. */
+/* Measuring in the frame of the experiments: repeats in turn, medians. */
 #include "bench/frame.h"
 #include "bench/stats.h"
 
@@ -10,22 +10,16 @@ int bench_rows(struct bench *b, int n)
 {
     b->rows = calloc((size_t)n, sizeof *b->rows);
     if (!b->rows)
-        return mr_error_set(-ENOMEM, "%s: no memory for %d rows", b->command, n);
+        return mr_error_set(-ENOMEM, "%s: no memory for %d rows", b->command->name, n);
     b->n_rows = n;
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
+        struct bench_row *row = &b->rows[i];
         for (int c = 0; c < BENCH_MAX_COLUMNS; c++)
-            b->rows[i].v[c] = NAN;
+            row->v[c] = NAN;
+        row->name = row->text[0] = b->names ? b->names[i] : NULL;
+        row->text[1] = b->keys ? b->keys[i] : NULL;
+    }
     return 0;
-}
-
-void bench_close(struct bench *b)
-{
-    free(b->rows);
-    b->rows = NULL;
-    b->n_rows = 0;
-    if (b->dev)
-        mr_device_close(b->dev);
-    b->dev = NULL;
 }
 
 static double *values_of(double *all, const struct bench *b, int row, uint64_t repeat)
@@ -64,19 +58,18 @@ static void take_medians(const struct bench *b, struct bench_row *row, double *o
         row->v[b->variation] = variation;
 }
 
-int bench_measure(struct bench *b)
+static int measure_all(struct bench *b)
 {
     struct cli_progress progress;
     b->repeats = b->repeats ? b->repeats : 1;
-    uint64_t rounds = b->repeats + b->warm_up, done = 0;
+    uint64_t done = 0;
     size_t n = (size_t)b->n_rows * b->repeats * BENCH_MAX_COLUMNS;
     double *all = calloc(n + b->repeats, sizeof *all);
-    int rc = all ? 0 : mr_error_set(-ENOMEM, "%s: no memory for the repeats", b->command);
-    cli_progress_begin(&progress, b->command, rounds * (uint64_t)b->n_rows, "cells");
-    for (uint64_t k = 0; k < rounds && rc == 0; k++) {
-        uint64_t repeat = k < b->warm_up ? 0 : k - b->warm_up; /* what warms up is overwritten */
+    int rc = all ? 0 : mr_error_set(-ENOMEM, "%s: no memory for the repeats", b->command->name);
+    cli_progress_begin(&progress, b->command->name, b->repeats * (uint64_t)b->n_rows, "cells");
+    for (uint64_t k = 0; k < b->repeats && rc == 0; k++) {
         for (int i = 0; i < b->n_rows && rc == 0; i++) {
-            rc = measure_row(b, &b->rows[i], values_of(all, b, i, repeat));
+            rc = measure_row(b, &b->rows[i], values_of(all, b, i, k));
             cli_progress_update(&progress, ++done);
         }
     }
@@ -86,4 +79,29 @@ int bench_measure(struct bench *b)
             take_medians(b, &b->rows[i], values_of(all, b, i, 0), all + n);
     free(all);
     return rc;
+}
+
+int bench_run(struct bench *b)
+{
+    int code = plot_check(b->plot), rc = 0;
+    cli_catch_interrupts();
+    if (code == CLI_OK && b->device)
+        code = bench_open(b->device, b->copies, &b->dev, &b->info);
+    if (code != CLI_OK)
+        return code;
+    if (b->n_rows)
+        rc = bench_rows(b, b->n_rows);
+    if (rc == 0 && b->open)
+        rc = b->open(b);
+    if (rc == 0)
+        rc = measure_all(b);
+    if (rc == 0 && b->conclude)
+        b->conclude(b);
+    code = rc < 0 ? cli_error(rc) : bench_show(b);
+    if (b->close)
+        b->close(b);
+    free(b->rows);
+    if (b->dev)
+        mr_device_close(b->dev);
+    return code;
 }

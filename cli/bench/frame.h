@@ -2,8 +2,7 @@
  * One frame for the experiments of `millrace bench`.
  *
  * An experiment describes its columns and its rows (the cells of its grid), gives a function that
- * measures one row once, and the lines that are its verdict. The frame warms up, repeats rows in
- * turn, takes medians and the spread, shows progress, ends on an interrupt, and writes the text
+ * measures one row once, and the lines that are its verdict. The frame repeats rows in turn, takes medians and the spread, shows progress, ends on an interrupt, and writes the text
  * table, the JSON object and the chart. What a figure is called and how it is written is said once,
  * in its column.
  */
@@ -56,46 +55,49 @@ struct bench_panel {
 };
 
 struct bench {
-    /* given by the experiment */
-    const char *command; /* "bench hostmem" */
-    const struct mr_option *options;
-    const void *values;
+    /* Given by the experiment. */
+    const struct cli_command *command;
+    void *values;              /* of its options */
+    const char *device, *plot; /* options; device NULL: none is opened, the experiment fills info */
+    bool copies;               /* devices without memory of their own are refused */
     const struct bench_column *columns;
-    int n_columns;
-    const char *rows_key;                /* JSON: the list of rows */
-    const char *const *parts;            /* titles of several tables, ended by NULL; NULL: one */
-    const char *const *series;           /* names of a panel's lines, ended by NULL; NULL: columns' */
-    const char *chart, *subtitle, *plot; /* plot NULL: no chart */
-    uint64_t repeats;                    /* 0: 1 */
-    bool warm_up;                        /* each row once more, first */
-    int varies, variation;               /* columns: the spread of the first is the second; equal: none */
-    /* Measures one row once. Returns 0 or an error; MR_EUNSUPPORTED and MR_ELIMIT leave the row out. */
-    int (*measure)(struct bench *b, struct bench_row *row, double v[BENCH_MAX_COLUMNS]);
-    void (*json)(const struct bench *b, struct mr_json *json); /* members before the rows */
-    void (*above)(const struct bench *b);                      /* lines before and after the tables */
-    void (*below)(const struct bench *b);
-    struct bench_panel panel[BENCH_MAX_PANELS];
+    int n_columns, n_rows;
+    const char *const *names, *const *keys; /* texts of columns 0 and 1 of each row; NULL: made by open */
+    const char *rows_key;                   /* JSON: the list of rows */
+    const char *const *parts;               /* titles of several tables, ended by NULL; NULL: one */
+    const char *const *series;              /* names of a panel's lines; NULL: columns' heads */
+    uint64_t repeats;                       /* 0: 1 */
+    int varies, variation;                  /* columns: the second is the first's spread; equal: none */
+    const char *chart;
+    struct bench_panel *panels;
     int n_panels;
     void *user;
 
+    int (*open)(struct bench *b); /* before the first row; may be NULL. Returns 0 or an error */
+    void (*close)(struct bench *b);
+    /* Measures one row once. Returns 0 or an error; MR_EUNSUPPORTED and MR_ELIMIT leave the row out. */
+    int (*measure)(struct bench *b, struct bench_row *row, double *v);
+    void (*conclude)(struct bench *b);                         /* what follows from the medians */
+    void (*json)(const struct bench *b, struct mr_json *json); /* members before the rows */
+    void (*above)(const struct bench *b);                      /* lines before and after the tables */
+    void (*below)(const struct bench *b);
+
+    /* Given by the frame. */
     struct mr_device *dev;
     struct mr_device_info info;
-    struct bench_row *rows; /* of bench_rows() */
-    int n_rows;
+    struct bench_row *rows;
 };
 
-/* Makes n rows of unknown values. Returns 0 or -ENOMEM. */
+/* Does all of it. Returns an exit code. */
+int bench_run(struct bench *b);
+
+/* For open: rows of unknown values, where their number is not known before. Returns 0 or -ENOMEM. */
 int bench_rows(struct bench *b, int n);
 
-/* Fills the rows with medians over the repeats. Returns 0 or the error. */
-int bench_measure(struct bench *b);
-
-/* Writes the chart, and the table or the JSON object. Returns an exit code. */
+/* frame_show.c: writes the chart, and the table or the JSON object. Returns an exit code. */
 int bench_show(const struct bench *b);
 
 /* "sim", "cuda: NVIDIA H200". Prints it. */
 void bench_print_device(const struct bench *b);
-
-void bench_close(struct bench *b); /* of a zeroed one, too */
 
 #endif

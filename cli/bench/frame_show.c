@@ -125,10 +125,10 @@ static void json_row(const struct bench *b, struct mr_json *json, const struct b
 
 static int print_json(const struct bench *b)
 {
-    struct mr_json *json = cli_json_begin(b->command);
+    struct mr_json *json = cli_json_begin(b->command->name);
     if (!json)
         return CLI_FAILED;
-    if (b->dev) {
+    if (b->info.name[0]) {
         mr_json_string(json, "device", b->info.name);
         mr_json_string(json, "model", b->info.model);
     }
@@ -138,13 +138,13 @@ static int print_json(const struct bench *b)
     for (int i = 0; i < b->n_rows; i++)
         json_row(b, json, &b->rows[i]);
     mr_json_array_end(json);
-    return cli_json_end_config(json, b->options, b->values);
+    return cli_json_end_config(json, b->command->options, b->values);
 }
 
 /* The points of one series of a panel: those of a column, or of the rows that belong to the line. */
 static struct plot_series points_of(const struct bench *b, int p, int k, double *x, double *y)
 {
-    const struct bench_panel *panel = &b->panel[p];
+    const struct bench_panel *panel = &b->panels[p];
     int n = 0, column = b->series ? panel->y[0] : panel->y[k];
     const char *name = b->series ? b->series[k] : b->columns[column].head;
     for (int i = 0; i < b->n_rows; i++) {
@@ -166,7 +166,7 @@ static int draw(const struct bench *b, double *points, const char **bars)
         if (!b->rows[i].left_out[0])
             bars[n++] = b->rows[i].name;
     for (int p = 0; p < b->n_panels; p++) {
-        const struct bench_panel *panel = &b->panel[p];
+        const struct bench_panel *panel = &b->panels[p];
         int n = panel->n;
         for (int k = 0; k < n; k++, points += 2 * b->n_rows)
             series[p][k] = points_of(b, p, k, points, points + b->n_rows);
@@ -175,7 +175,7 @@ static int draw(const struct bench *b, double *points, const char **bars)
             panel->log_x, panel->log_y,   panel->ticks};
     }
     snprintf(device, sizeof device, "%s %s", b->info.name, b->info.model);
-    return plot_write(&(struct plot){b->chart, b->subtitle ? b->subtitle : device, panels, b->n_panels}, b->plot);
+    return plot_write(&(struct plot){b->chart, device, panels, b->n_panels}, b->plot);
 }
 
 int bench_show(const struct bench *b)

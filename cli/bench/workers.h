@@ -25,6 +25,8 @@ struct workers_cell {
 
 struct workers {
     const struct workers_opts *o;
+    uint32_t list[WORKERS_MAX];
+    int n_list;
     struct mr_device *dev;
     struct mr_stream *stream;
     struct mr_dataset *set[WORKERS_N_SETS];
