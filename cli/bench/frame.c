@@ -35,6 +35,8 @@ static int measure_row(struct bench *b, struct bench_row *row, double *v)
     if (cli_interrupted())
         return mr_error_set(MR_ECANCELLED, "interrupted");
     int rc = b->measure(b, row, v);
+    if (rc >= 0 && cli_interrupted()) /* a part of a row is no result */
+        return mr_error_set(MR_ECANCELLED, "interrupted");
     if (rc != MR_EUNSUPPORTED && rc != MR_ELIMIT)
         return rc;
     snprintf(row->left_out, sizeof row->left_out, "%s", mr_last_error());

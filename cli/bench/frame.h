@@ -68,7 +68,8 @@ struct bench {
     const char *const *series;              /* names of a panel's lines; NULL: columns' heads */
     uint64_t repeats;                       /* 0: 1 */
     int varies, variation;                  /* columns: the second is the first's spread; equal: none */
-    const char *chart;
+    const char *chart;                      /* its title */
+    char subtitle[320];                     /* of the chart; "": the device */
     struct bench_panel *panels;
     int n_panels;
     void *user;
@@ -78,7 +79,7 @@ struct bench {
     /* Measures one row once. Returns 0 or an error; MR_EUNSUPPORTED and MR_ELIMIT leave the row out. */
     int (*measure)(struct bench *b, struct bench_row *row, double *v);
     void (*conclude)(struct bench *b);                         /* what follows from the medians */
-    void (*json)(const struct bench *b, struct mr_json *json); /* members before the rows */
+    void (*json)(const struct bench *b, struct mr_json *json); /* members behind the rows */
     void (*above)(const struct bench *b);                      /* lines before and after the tables */
     void (*below)(const struct bench *b);
 

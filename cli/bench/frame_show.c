@@ -104,7 +104,7 @@ static void json_row(const struct bench *b, struct mr_json *json, const struct b
     for (int c = 0; c < b->n_columns; c++) {
         const char *key = b->columns[c].key, *dot = key ? strchr(key, '.') : NULL;
         size_t n = dot ? (size_t)(dot - key) : 0;
-        if (!key || (row->left_out[0] && b->columns[c].format != BENCH_TEXT))
+        if (!key)
             continue;
         if (open[0] && (strlen(open) != n || strncmp(open, key, n) != 0)) {
             mr_json_object_end(json);
@@ -132,12 +132,12 @@ static int print_json(const struct bench *b)
         mr_json_string(json, "device", b->info.name);
         mr_json_string(json, "model", b->info.model);
     }
-    if (b->json)
-        b->json(b, json);
     mr_json_array(json, b->rows_key);
     for (int i = 0; i < b->n_rows; i++)
         json_row(b, json, &b->rows[i]);
     mr_json_array_end(json);
+    if (b->json)
+        b->json(b, json);
     return cli_json_end_config(json, b->command->options, b->values);
 }
 
@@ -146,7 +146,7 @@ static struct plot_series points_of(const struct bench *b, int p, int k, double 
 {
     const struct bench_panel *panel = &b->panels[p];
     int n = 0, column = b->series ? panel->y[0] : panel->y[k];
-    const char *name = b->series ? b->series[k] : b->columns[column].head;
+    const char *name = b->series ? b->series[k] : panel->n > 1 ? b->columns[column].head : NULL;
     for (int i = 0; i < b->n_rows; i++) {
         const struct bench_row *row = &b->rows[i];
         if (row->left_out[0] || (b->parts && row->part != p) || (b->series && row->series != k))
@@ -154,7 +154,7 @@ static struct plot_series points_of(const struct bench *b, int p, int k, double 
         x[n] = panel->x < 0 ? 0 : row->v[panel->x];
         y[n++] = isnan(row->v[column]) ? -1 : row->v[column] / (panel->unit > 0 ? panel->unit : 1);
     }
-    return (struct plot_series){name + (name[0] == '>'), panel->x < 0 ? NULL : x, y, n};
+    return (struct plot_series){name && name[0] == '>' ? name + 1 : name, panel->x < 0 ? NULL : x, y, n};
 }
 
 static int draw(const struct bench *b, double *points, const char **bars)
@@ -175,7 +175,7 @@ static int draw(const struct bench *b, double *points, const char **bars)
             panel->log_x, panel->log_y,   panel->ticks};
     }
     snprintf(device, sizeof device, "%s %s", b->info.name, b->info.model);
-    return plot_write(&(struct plot){b->chart, device, panels, b->n_panels}, b->plot);
+    return plot_write(&(struct plot){b->chart, b->subtitle[0] ? b->subtitle : device, panels, b->n_panels}, b->plot);
 }
 
 int bench_show(const struct bench *b)
