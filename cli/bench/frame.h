@@ -20,6 +20,7 @@ enum bench_format {
     BENCH_FIXED, /* `digits` behind the point, then `suffix` */
     BENCH_COUNT, /* "1,024" */
     BENCH_BYTES, /* "1.50 MiB"; a whole number in JSON */
+    BENCH_RATE,  /* "12.3 GB/s" of bytes a second */
     BENCH_SHARE, /* "12.3%" of 0.123 */
     BENCH_FLAG,  /* JSON alone: true, false */
     BENCH_TEXT,  /* row->text */

@@ -14,6 +14,8 @@ static const char *cell_text(const struct bench_column *c, double v, char buf[CL
         return cli_count(v, buf);
     case BENCH_BYTES:
         return cli_bytes(v > 0 ? (uint64_t)v : 0, buf);
+    case BENCH_RATE:
+        return cli_rate(v, buf);
     case BENCH_SHARE:
         return cli_fixed(100 * v, c->digits ? c->digits : 1, "%", buf);
     default:

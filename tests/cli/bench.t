@@ -118,7 +118,7 @@ $ millrace bench hostmem --bytes 12
 millrace bench hostmem: --bytes 12: want .* (re)
 [2]
 # The loader beside memcpy: each case with its own number of workers.
-$ millrace bench loader --cases memory_f32,delay_2ms,dataset --dataset synthetic:n=1000,shape=1024 --samples 512 --rounds 1 --time 20ms --workers 3 | awk '/^(case|memory_f32|delay_2ms|dataset) / {print $1, $2}'
+$ millrace bench loader --cases memory_f32,delay_2ms,dataset --dataset synthetic:n=1000,shape=1024 --samples 512 --rounds 1 --time 20ms --workers 3 | awk '/^ *(case|memory_f32|delay_2ms|dataset) / {print $1, $2}'
 case workers
 memory_f32 3
 delay_2ms 3
