@@ -6,6 +6,12 @@
 
 #include "cli.h"
 
+/* One line of an option table that fills a `type`. */
+#define BENCH_OPTION(of, option, kind, member, ...)                                                                    \
+    {                                                                                                                  \
+        .name = option, .type = kind, .offset = offsetof(of, member), __VA_ARGS__                                      \
+    }
+
 struct bench_opts {
     struct cli_common common;
     char *mnist, *cases, *dataset;

@@ -24,10 +24,7 @@ struct opts {
 
 static const char *const scales[] = {"none", "sqrt", "linear", NULL};
 
-#define OPT(option, kind, member, ...)                                                                                 \
-    {                                                                                                                  \
-        .name = option, .type = kind, .offset = offsetof(struct opts, member), __VA_ARGS__                             \
-    }
+#define OPT(...) BENCH_OPTION(struct opts, __VA_ARGS__)
 
 static const struct mr_option options[] = {
     OPT("sizes", MR_OPT_STRING, sizes, .meta = "LIST",

@@ -17,10 +17,7 @@ struct options {
 };
 
 #define MAX_REPEATS 100
-#define OPT(option, kind, member, ...)                                                                                 \
-    {                                                                                                                  \
-        .name = option, .type = kind, .offset = offsetof(struct options, member), __VA_ARGS__                          \
-    }
+#define OPT(...)    BENCH_OPTION(struct options, __VA_ARGS__)
 
 static const struct mr_option options[] = {
     OPT("device", MR_OPT_STRING, device, .key = 'd', .initial = "auto", .meta = "DEVICE",

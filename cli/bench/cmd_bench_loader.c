@@ -9,10 +9,7 @@
 
 extern const struct cli_command cli_bench_loader;
 
-#define OPT(option, kind, member, ...)                                                                                 \
-    {                                                                                                                  \
-        .name = option, .type = kind, .offset = offsetof(struct bench_opts, member), __VA_ARGS__                       \
-    }
+#define OPT(...) BENCH_OPTION(struct bench_opts, __VA_ARGS__)
 
 static const char *const caches[] = {"none", "host", NULL};
 

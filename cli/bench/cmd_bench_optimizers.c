@@ -18,10 +18,7 @@ struct opts {
     int quick;
 };
 
-#define OPT(option, kind, member, ...)                                                                                 \
-    {                                                                                                                  \
-        .name = option, .type = kind, .offset = offsetof(struct opts, member), __VA_ARGS__                             \
-    }
+#define OPT(...) BENCH_OPTION(struct opts, __VA_ARGS__)
 
 static const struct mr_option options[] = {
     OPT("models", MR_OPT_STRING, models, .initial = "softmax|mlp:100s|mlp:300s,100r,50s|mnist-cnn", .meta = "LIST",

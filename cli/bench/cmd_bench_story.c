@@ -18,10 +18,7 @@ struct opts {
 
 static const char *const amps[] = {"bf16", "fp16", NULL};
 
-#define OPT(option, kind, member, ...)                                                                                 \
-    {                                                                                                                  \
-        .name = option, .type = kind, .offset = offsetof(struct opts, member), __VA_ARGS__                             \
-    }
+#define OPT(...) BENCH_OPTION(struct opts, __VA_ARGS__)
 
 static const struct mr_option options[] = {
     OPT("model", MR_OPT_STRING, model, .key = 'm', .initial = "mnist-cnn", .meta = "MODEL", .help = "The net"),

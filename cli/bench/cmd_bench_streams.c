@@ -6,10 +6,7 @@
 
 extern const struct cli_command cli_bench_streams;
 
-#define OPT(option, kind, member, ...)                                                                                 \
-    {                                                                                                                  \
-        .name = option, .type = kind, .offset = offsetof(struct streams_opts, member), __VA_ARGS__                     \
-    }
+#define OPT(...) BENCH_OPTION(struct streams_opts, __VA_ARGS__)
 
 static const struct mr_option options[] = {
     OPT("device", MR_OPT_STRING, device, .key = 'd', .initial = "auto", .meta = "DEVICE",

@@ -6,10 +6,7 @@
 
 extern const struct cli_command cli_bench_workers;
 
-#define OPT(option, kind, member, ...)                                                                                 \
-    {                                                                                                                  \
-        .name = option, .type = kind, .offset = offsetof(struct workers_opts, member), __VA_ARGS__                     \
-    }
+#define OPT(...) BENCH_OPTION(struct workers_opts, __VA_ARGS__)
 
 static const struct mr_option options[] = {
     OPT("device", MR_OPT_STRING, device, .key = 'd', .initial = "auto", .meta = "DEVICE",
