@@ -1,4 +1,4 @@
-/* The frame of the experiments: the order of measuring, medians, what is left out, what an interrupt does. White-box. */
+/* The frame of the experiments: the order of measuring, medians, what is left out, what an interrupt does. */
 #include "../../cli/bench/frame.c"
 #include "../../cli/bench/stats.c"
 #include "unit.h"
