@@ -80,6 +80,10 @@ struct cli_command {
     int (*run)(void *options, int n_args, char **args); /* returns an exit code, CLI_OK.. */
 };
 
+#define X(name) extern const struct cli_command cli_##name;
+CLI_COMMANDS(X)
+#undef X
+
 /* The running command's common options; zeroes before they are parsed. */
 extern struct cli_common cli;
 

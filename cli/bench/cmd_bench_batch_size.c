@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-extern const struct cli_command cli_bench_batch_size;
-
 enum { MAX_SIZES = 24, WARM_STEPS = 5 };
 enum scale { SCALE_NONE, SCALE_SQRT, SCALE_LINEAR };
 

@@ -8,8 +8,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-extern const struct cli_command cli_bench_hostmem;
-
 struct options {
     struct cli_common common;
     char *device, *plot;
@@ -140,7 +138,7 @@ static void drop(struct mr_device *dev, struct held *h)
     mr_memory_trim(dev);
 }
 
-/* What was grown by; unknown where either is. */
+/* Unknown where either value is. */
 static double growth(double before, double after)
 {
     return before < 0 || after < 0 ? NAN : after > before ? after - before : 0;

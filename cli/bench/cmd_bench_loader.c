@@ -7,8 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-extern const struct cli_command cli_bench_loader;
-
 #define OPT(...) BENCH_OPTION(struct bench_opts, __VA_ARGS__)
 
 static const char *const caches[] = {"none", "host", NULL};

@@ -5,8 +5,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-extern const struct cli_command cli_bench_story;
-
 enum { N_STEPS = 4, WARM_STEPS = 20 };
 
 struct opts {
@@ -229,7 +227,8 @@ static int run(void *values, int n_args, char **args)
 
 static const struct cli_note json_notes[] = {
     {"device, dataset", "what was measured"},
-    {"steps", "of each: step, what (is new), measured, why_not; samples_per_s, step_ms, waited (0 to 1, the share of "
+    {"steps", "of each: step, what (is new), measured, why_not and left_out (of what was not); samples_per_s, step_ms, "
+              "waited (0 to 1, the share of "
               "the time that the device had no batch), n_steps, workers, bottleneck (of the loader)"},
     {"config", "every option as it stands"},
     {NULL, NULL},

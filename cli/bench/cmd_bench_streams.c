@@ -4,8 +4,6 @@
 
 #include <string.h>
 
-extern const struct cli_command cli_bench_streams;
-
 #define OPT(...) BENCH_OPTION(struct streams_opts, __VA_ARGS__)
 
 static const struct mr_option options[] = {

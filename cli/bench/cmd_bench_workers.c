@@ -4,8 +4,6 @@
 
 #include <stdlib.h>
 
-extern const struct cli_command cli_bench_workers;
-
 #define OPT(...) BENCH_OPTION(struct workers_opts, __VA_ARGS__)
 
 static const struct mr_option options[] = {
