@@ -88,7 +88,7 @@ static int test(struct train *t, struct train_epoch *e)
     return rc;
 }
 
-/* What the steps of this epoch came to, without the test. The rate is the last step's. */
+/* The sums of this epoch's steps, without the test. The learning rate is the last step's. */
 static int sum_up(struct train *t, struct train_epoch *e)
 {
     int rc = train_take_totals(t);
