@@ -92,11 +92,9 @@ int cli_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));   /* r
 int cli_misuse(const char *fmt, ...) __attribute__((format(printf, 1, 2))); /* returns CLI_MISUSED */
 int cli_error(int rc); /* the library's last error; CLI_MISUSED for MR_EOPTION, else CLI_FAILED */
 void cli_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* Makes control characters (C0 but tabs, DEL, C1 in UTF-8) question marks: names come from foreign files, and a terminal would
- * obey. Returns text. */
-char *cli_printable(char *text);
+/* mr_text_printable() of a copy, cut to fit: names come from foreign files. Returns buf. */
 #define CLI_CLEAN 256
-char *cli_clean(const char *text, char buf[CLI_CLEAN]); /* the same of a copy, cut to fit; returns buf */
+char *cli_clean(const char *text, char buf[CLI_CLEAN]);
 
 /* class_names.c: the names of the data set's classes. [out] text: a JSON array, entry k is label k's, to be freed; NULL where it names
  * none. Returns 0 or -ENOMEM. */

@@ -61,7 +61,7 @@ static void message(const char *kind, const char *fmt, va_list args)
     fprintf(stderr, "millrace%s%s: %s", running[0] ? " " : "", running, kind);
     if (vasprintf(&text, fmt, args) < 0)
         text = NULL;
-    fprintf(stderr, "%s\n", text ? cli_printable(text) : "out of memory");
+    fprintf(stderr, "%s\n", text ? mr_text_printable(text) : "out of memory");
     free(text);
 }
 
@@ -105,7 +105,7 @@ static void take_log(void *user, enum mr_log_level level, const char *text)
     char *copy = !cli.quiet && (int)level >= cli.log_level ? strdup(text) : NULL;
     (void)user;
     if (copy)
-        fprintf(stderr, "millrace %s: %s: %s\n", running, cli_log_levels[level], cli_printable(copy));
+        fprintf(stderr, "millrace %s: %s: %s\n", running, cli_log_levels[level], mr_text_printable(copy));
     free(copy);
 }
 
