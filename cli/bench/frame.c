@@ -86,7 +86,6 @@ static int measure_all(struct bench *b)
 int bench_run(struct bench *b)
 {
     int code = plot_check(b->plot), rc = 0;
-    cli_catch_interrupts();
     if (code == CLI_OK && b->device)
         code = bench_open(b->device, b->copies, &b->dev, &b->info);
     if (code != CLI_OK)

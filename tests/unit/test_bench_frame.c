@@ -18,9 +18,6 @@ bool cli_interrupted(void)
 {
     return interrupt_at >= 0 && n_calls > interrupt_at;
 }
-void cli_catch_interrupts(void)
-{
-}
 void cli_progress_begin(struct cli_progress *p, const char *label, uint64_t total, const char *unit)
 {
     (void)label, (void)unit;
