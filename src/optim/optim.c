@@ -11,7 +11,8 @@
 #define NORM_PART  4096 /* elements; parts of a sum are a multiple of it */
 #define NORM_PARTS 1024 /* of a group, at most */
 
-int mr_optim_check_stream(const struct mr_optim *o, const struct mr_stream *stream, const char *call)
+int mr_optim_check_stream(const struct mr_optim *o, const struct mr_stream *stream,
+                          const char *call)
 {
     if (!o->host && (!stream || stream->dev != o->device))
         return mr_error_set(MR_EMISUSE, "%s: want a stream of the optimizer's device", call);
@@ -21,11 +22,11 @@ int mr_optim_check_stream(const struct mr_optim *o, const struct mr_stream *stre
 static int check_group(const struct mr_optim_group *g, uint32_t i, uint64_t from, uint64_t n_params)
 {
     if (g->begin < from || g->begin > n_params || g->n > n_params - g->begin || g->n < 1)
-        return mr_error_set(
-            MR_EOPTION,
-            "optimizer: group %u of %llu elements from %llu on: want it behind %llu and within %llu parameters", i,
-            (unsigned long long)g->n, (unsigned long long)g->begin, (unsigned long long)from,
-            (unsigned long long)n_params);
+        return mr_error_set(MR_EOPTION,
+                            "optimizer: group %u of %llu elements from %llu on: want it behind "
+                            "%llu and within %llu parameters",
+                            i, (unsigned long long)g->n, (unsigned long long)g->begin,
+                            (unsigned long long)from, (unsigned long long)n_params);
     return 0;
 }
 
@@ -34,7 +35,8 @@ static int set_part(struct mr_optim *o, uint32_t i, const struct mr_optim_group 
     struct mr_optim_part *p = &o->parts[i];
     char who[48];
     int rc = 0;
-    *p = (struct mr_optim_part){.begin = g->begin, .end = g->begin + g->n, .opts = o->opts, .state_of = {0, 1, 2}};
+    *p = (struct mr_optim_part){
+        .begin = g->begin, .end = g->begin + g->n, .opts = o->opts, .state_of = {0, 1, 2}};
     snprintf(who, sizeof who, "%s, group %u: ", o->ops->name, i);
     if (g->options)
         rc = mr_optim_parse_more(o->ops, who, g->options, &p->opts);
@@ -42,9 +44,10 @@ static int set_part(struct mr_optim *o, uint32_t i, const struct mr_optim_group 
         return rc;
     if (p->opts.clip_norm != o->opts.clip_norm || p->opts.accumulate != o->opts.accumulate ||
         p->opts.threads != o->opts.threads)
-        return mr_error_set(MR_EOPTION, "%sclip_norm, accumulate and threads are for all groups, not for one", who);
+        return mr_error_set(
+            MR_EOPTION, "%sclip_norm, accumulate and threads are for all groups, not for one", who);
     p->lr = p->opts.lr;
-    p->kernel = o->ops->pick ? o->ops->pick(&p->opts, p->state_of) : o->ops->kernel;
+    p->update = o->ops->choose ? o->ops->choose(&p->opts, p->state_of) : o->ops->update;
     if (o->opts.clip_norm > 0) {
         p->norm_part = mr_round_up(MR_MAX((g->n + NORM_PARTS - 1) / NORM_PARTS, 1), NORM_PART);
         p->n_norms = (uint32_t)((g->n + p->norm_part - 1) / p->norm_part);
@@ -81,7 +84,7 @@ static int host_make(uint64_t bytes, void **out)
     if (posix_memalign(&p, bytes < HUGE_PAGE ? 64 : HUGE_PAGE, whole))
         return mr_error_nomem("optimizer's state", bytes);
     if (bytes >= HUGE_PAGE)
-        (void)madvise(p, whole, MADV_HUGEPAGE); /* a wish */
+        (void)madvise(p, whole, MADV_HUGEPAGE); /* works without */
     memset(p, 0, whole);
     *out = p;
     return 0;
@@ -104,7 +107,8 @@ static void drop(struct mr_optim *o, void *p)
 }
 
 /* Into an array of the optimizer's: on devices by a copy that blocks. */
-static int put(struct mr_optim *o, struct mr_stream *stream, void *to, const void *from, uint64_t bytes)
+static int put(struct mr_optim *o, struct mr_stream *stream, void *to, const void *from,
+               uint64_t bytes)
 {
     if (!o->host)
         return mr_copy_async(stream, to, MR_DEVICE, from, MR_PAGEABLE, bytes);
@@ -137,7 +141,7 @@ static int make_records(struct mr_optim *o, struct mr_stream *stream)
 static int fill_sums(struct mr_optim *o, struct mr_stream *stream)
 {
     enum { CHUNK = 8192 };
-    double room[CHUNK];
+    double buffer[CHUNK];
     int rc = 0;
     for (uint32_t i = 0; i < o->n_parts && rc == 0; i++) {
         const struct mr_optim_part *p = &o->parts[i];
@@ -146,11 +150,11 @@ static int fill_sums(struct mr_optim *o, struct mr_stream *stream)
             continue;
         for (uint32_t k = 0; k < CHUNK; k++)
             if (o->dtype == MR_F64)
-                room[k] = value;
+                buffer[k] = value;
             else
-                ((float *)(void *)room)[k] = (float)value;
+                ((float *)(void *)buffer)[k] = (float)value;
         for (uint64_t at = p->begin; at < p->end && rc == 0; at += CHUNK)
-            rc = put(o, stream, (char *)o->array[0].data + at * mr_optim_size(o), room,
+            rc = put(o, stream, (char *)o->array[0].data + at * mr_optim_size(o), buffer,
                      MR_MIN(p->end - at, (uint64_t)CHUNK) * mr_optim_size(o));
         if (rc == 0 && !o->host)
             rc = mr_stream_synchronize(stream);
@@ -160,14 +164,9 @@ static int fill_sums(struct mr_optim *o, struct mr_stream *stream)
 
 static int make_arrays(struct mr_optim *o, struct mr_stream *stream)
 {
-    static const uint8_t n_states[] = {
-#define X(name, n_state) n_state,
-        MR_OPTIM_KERNELS(X)
-#undef X
-    };
     int rc = make_records(o, stream);
     for (uint32_t i = 0; i < o->n_parts; i++)
-        for (int k = 0; k < n_states[o->parts[i].kernel]; k++) {
+        for (int k = 0; k < mr_optim_n_states(o->parts[i].update); k++) {
             int which = o->parts[i].state_of[k];
             o->array[which].name = o->ops->state[which];
         }
@@ -204,30 +203,36 @@ static int set_device(struct mr_optim *o, struct mr_device *device)
         return rc;
     o->device = device;
     o->host = info.unified;
-    rc = mr_device_has_kernel(device, "optim_sgd_f32");
-    if (rc == 0)
-        return mr_error_set(
-            MR_EUNSUPPORTED,
-            "optimizer: %s has no kernels for it: this build was made without nvcc, or not for this GPU", info.name);
-    return rc < 0 ? rc : 0;
+    rc = mr_device_load_kernels(device, &mr_optim_module);
+    if (rc == MR_EUNSUPPORTED)
+        return mr_error_set(MR_EUNSUPPORTED,
+                            "optimizer: %s has no kernels for it: this build was made without "
+                            "nvcc, or not for this GPU",
+                            info.name);
+    return rc;
 }
 
-static int check_create(const char *spec, enum mr_dtype dtype, uint64_t n_params, const struct mr_optim_group *groups,
-                        uint32_t n_groups, struct mr_optim **out)
+static int check_create(const char *spec, enum mr_dtype dtype, uint64_t n_params,
+                        const struct mr_optim_group *groups, uint32_t n_groups,
+                        struct mr_optim **out)
 {
     if (!spec || !out || (n_groups && !groups))
         return mr_error_set(MR_EMISUSE, "mr_optim_create: spec, out or groups is NULL");
     if (dtype != MR_F32 && dtype != MR_F64)
-        return mr_error_set(MR_EUNSUPPORTED, "optimizer: parameters of %s: want f32 or f64", mr_dtype_name(dtype));
+        return mr_error_set(MR_EUNSUPPORTED, "optimizer: parameters of %s: want f32 or f64",
+                            mr_dtype_name(dtype));
     if (n_params < 1 || n_params > 1ull << 48)
-        return mr_error_set(MR_ELIMIT, "optimizer: %llu parameters: want 1..2^48", (unsigned long long)n_params);
+        return mr_error_set(MR_ELIMIT, "optimizer: %llu parameters: want 1..2^48",
+                            (unsigned long long)n_params);
     if (n_groups > MAX_GROUPS)
-        return mr_error_set(MR_ELIMIT, "optimizer: %u groups: want at most %d", n_groups, MAX_GROUPS);
+        return mr_error_set(MR_ELIMIT, "optimizer: %u groups: want at most %d", n_groups,
+                            MAX_GROUPS);
     return 0;
 }
 
-int mr_optim_create(struct mr_device *device, const char *spec, enum mr_dtype dtype, uint64_t n_params,
-                    const struct mr_optim_group *groups, uint32_t n_groups, struct mr_optim **out)
+int mr_optim_create(struct mr_device *device, const char *spec, enum mr_dtype dtype,
+                    uint64_t n_params, const struct mr_optim_group *groups, uint32_t n_groups,
+                    struct mr_optim **out)
 {
     int rc = check_create(spec, dtype, n_params, groups, n_groups, out);
     if (rc < 0)
@@ -247,7 +252,8 @@ int mr_optim_create(struct mr_device *device, const char *spec, enum mr_dtype dt
         rc = make_memory(o);
     uint64_t threads = o->opts.threads ? o->opts.threads : (uint64_t)mr_cpu_count();
     if (rc == 0 && o->host)
-        rc = mr_team_create((uint32_t)MR_MIN(threads, mr_optim_most_tasks(o)), "optim", 0, &o->team);
+        rc =
+            mr_team_create((uint32_t)MR_MIN(threads, mr_optim_most_tasks(o)), "optim", 0, &o->team);
     if (rc < 0)
         mr_optim_destroy(o);
     else
@@ -280,18 +286,22 @@ int mr_optim_attach(struct mr_optim *optim, const struct mr_optim_extra *extra)
     struct mr_optim_extra full;
     mr_optim_extra_init(optim, &full);
     if (!extra || extra->size < offsetof(struct mr_optim_extra, copy) || extra->size > sizeof full)
-        return mr_error_set(MR_EMISUSE,
-                            "mr_optim_attach: size is %zu, want at most %zu: call mr_optim_extra_init() first",
-                            extra ? extra->size : 0, sizeof full);
+        return mr_error_set(
+            MR_EMISUSE,
+            "mr_optim_attach: size is %zu, want at most %zu: call mr_optim_extra_init() first",
+            extra ? extra->size : 0, sizeof full);
     memcpy(&full, extra, extra->size);
     full.size = sizeof full;
     bool half = full.grad_dtype == MR_F16 || full.grad_dtype == MR_BF16;
     if (full.grad_dtype != optim->dtype && !(half && optim->dtype == MR_F32))
-        return mr_error_set(MR_EUNSUPPORTED, "optimizer: gradients of %s for parameters of %s: want the same%s",
+        return mr_error_set(MR_EUNSUPPORTED,
+                            "optimizer: gradients of %s for parameters of %s: want the same%s",
                             mr_dtype_name(full.grad_dtype), mr_dtype_name(optim->dtype),
                             optim->dtype == MR_F32 ? ", f16 or bf16" : "");
-    if (full.copy && (optim->dtype != MR_F32 || (full.copy_dtype != MR_F16 && full.copy_dtype != MR_BF16)))
-        return mr_error_set(MR_EUNSUPPORTED, "optimizer: a copy in %s of parameters of %s: want f16 or bf16, of f32",
+    if (full.copy &&
+        (optim->dtype != MR_F32 || (full.copy_dtype != MR_F16 && full.copy_dtype != MR_BF16)))
+        return mr_error_set(MR_EUNSUPPORTED,
+                            "optimizer: a copy in %s of parameters of %s: want f16 or bf16, of f32",
                             mr_dtype_name(full.copy_dtype), mr_dtype_name(optim->dtype));
     optim->extra = full;
     return 0;
@@ -315,8 +325,10 @@ double mr_optim_get_lr(const struct mr_optim *optim, uint32_t group)
 int mr_optim_set_lr(struct mr_optim *optim, uint32_t group, double lr)
 {
     if (!(lr >= 0 && lr <= MR_OPTIM_MOST) || (group >= optim->n_parts && group != UINT32_MAX))
-        return mr_error_set(MR_EMISUSE, "mr_optim_set_lr: group %u, rate %g: want one of %u groups and a rate of 0..%g",
-                            group, lr, optim->n_parts, MR_OPTIM_MOST);
+        return mr_error_set(
+            MR_EMISUSE,
+            "mr_optim_set_lr: group %u, rate %g: want one of %u groups and a rate of 0..%g", group,
+            lr, optim->n_parts, MR_OPTIM_MOST);
     for (uint32_t i = 0; i < optim->n_parts; i++) {
         if ((group != UINT32_MAX && i != group) || optim->parts[i].lr == lr)
             continue;
@@ -329,10 +341,12 @@ int mr_optim_set_lr(struct mr_optim *optim, uint32_t group, double lr)
     return 0;
 }
 
-int mr_optim_follow(struct mr_optim *optim, const struct mr_schedule *schedule, uint64_t step, uint64_t epoch)
+int mr_optim_follow(struct mr_optim *optim, const struct mr_schedule *schedule, uint64_t step,
+                    uint64_t epoch)
 {
     int rc = 0;
     for (uint32_t i = 0; i < optim->n_parts && rc == 0; i++)
-        rc = mr_optim_set_lr(optim, i, mr_schedule_lr(schedule, optim->parts[i].opts.lr, step, epoch));
+        rc = mr_optim_set_lr(optim, i,
+                             mr_schedule_lr(schedule, optim->parts[i].opts.lr, step, epoch));
     return rc;
 }

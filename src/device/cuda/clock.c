@@ -30,7 +30,8 @@ static void leave_anchor(const struct mr_cuda *c, struct cuda_anchor *anchor)
     }
 }
 
-static int driver_elapsed(const struct mr_cuda *c, struct CUevent_st *from, struct CUevent_st *to, double *out_ms)
+static int driver_elapsed(const struct mr_cuda *c, struct CUevent_st *from, struct CUevent_st *to,
+                          double *out_ms)
 {
     float ms = 0;
     int result = c->cu->cuEventElapsedTime_v2 ? c->cu->cuEventElapsedTime_v2(&ms, from, to)
@@ -46,7 +47,8 @@ static bool place(const struct mr_cuda *c, struct cuda_anchor *anchor)
     if (anchor->placed)
         return true;
     if (anchor->before &&
-        (!place(c, anchor->before) || driver_elapsed(c, anchor->before->handle, anchor->handle, &ms) != CUDA_SUCCESS))
+        (!place(c, anchor->before) ||
+         driver_elapsed(c, anchor->before->handle, anchor->handle, &ms) != CUDA_SUCCESS))
         return false;
     anchor->at_ns = anchor->before ? anchor->before->at_ns + (int64_t)(ms * 1e6) : 0;
     anchor->placed = true;
@@ -60,7 +62,8 @@ static struct cuda_anchor *make_anchor(struct mr_cuda *c)
     struct cuda_anchor *anchor = calloc(1, sizeof *anchor);
     if (!anchor)
         return NULL;
-    if (!c->clock_stream && c->cu->cuStreamCreate(&c->clock_stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
+    if (!c->clock_stream &&
+        c->cu->cuStreamCreate(&c->clock_stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
         c->clock_stream = NULL;
     if (!c->clock_stream || c->cu->cuEventCreate(&anchor->handle, 0) != CUDA_SUCCESS) {
         free(anchor);
@@ -114,8 +117,8 @@ void mr_cuda_clock_close(struct mr_cuda *c)
     c->clock_stream = NULL;
 }
 
-int mr_cuda_clock_elapsed(struct mr_cuda *c, const struct cuda_event *from, const struct cuda_event *to,
-                          int64_t *out_ns)
+int mr_cuda_clock_elapsed(struct mr_cuda *c, const struct cuda_event *from,
+                          const struct cuda_event *to, int64_t *out_ns)
 {
     double ms = 0, from_ms = 0, to_ms = 0;
     int result = driver_elapsed(c, from->handle, to->handle, &ms);
@@ -128,7 +131,8 @@ int mr_cuda_clock_elapsed(struct mr_cuda *c, const struct cuda_event *from, cons
     if (from->anchor && to->anchor && place(c, from->anchor) && place(c, to->anchor) &&
         driver_elapsed(c, from->anchor->handle, from->handle, &from_ms) == CUDA_SUCCESS &&
         driver_elapsed(c, to->anchor->handle, to->handle, &to_ms) == CUDA_SUCCESS)
-        *out_ns = to->anchor->at_ns - from->anchor->at_ns + (int64_t)(to_ms * 1e6) - (int64_t)(from_ms * 1e6);
+        *out_ns = to->anchor->at_ns - from->anchor->at_ns + (int64_t)(to_ms * 1e6) -
+                  (int64_t)(from_ms * 1e6);
     pthread_mutex_unlock(&c->lock);
     return CUDA_SUCCESS;
 }

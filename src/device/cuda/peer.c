@@ -52,20 +52,23 @@ int mr_cuda_reach(struct mr_device *one, struct mr_device *other)
     return rc;
 }
 
-int mr_cuda_copy_peer(struct mr_stream *stream, void *dst, struct mr_device *dst_device, const void *src,
-                      struct mr_device *src_device, uint64_t bytes)
+int mr_cuda_copy_peer(struct mr_stream *stream, void *dst, struct mr_device *dst_device,
+                      const void *src, struct mr_device *src_device, uint64_t bytes)
 {
-    const struct mr_cuda *c = stream->dev->state, *to = dst_device->state, *from = src_device->state;
+    const struct mr_cuda *c = stream->dev->state, *to = dst_device->state,
+                         *from = src_device->state;
     const struct cuda_stream *s = stream->state;
     int rc = mr_cuda_reach(dst_device, src_device);
     if (rc >= 0)
         rc = mr_cuda_enter(c);
     if (rc < 0)
         return rc;
-    int result = c->cu->cuMemcpyPeerAsync((uint64_t)(uintptr_t)dst, to->context, (uint64_t)(uintptr_t)src,
-                                          from->context, bytes, s->handle);
+    int result =
+        c->cu->cuMemcpyPeerAsync((uint64_t)(uintptr_t)dst, to->context, (uint64_t)(uintptr_t)src,
+                                 from->context, bytes, s->handle);
     if (result != CUDA_SUCCESS)
-        rc = mr_cuda_error(c->cu, result, c->name, "cuMemcpyPeerAsync(%llu bytes, %s to %s) in stream \"%s\"",
+        rc = mr_cuda_error(c->cu, result, c->name,
+                           "cuMemcpyPeerAsync(%llu bytes, %s to %s) in stream \"%s\"",
                            (unsigned long long)bytes, from->name, to->name, stream->name);
     return mr_cuda_leave(c, rc);
 }

@@ -14,9 +14,8 @@
 #ifndef MR_DEVICE_SIM_SIM_H
 #define MR_DEVICE_SIM_SIM_H
 
-#include "device/device.h"
 #include "device/graph.h"
-#include "device/kernels.h"
+#include "device/host.h"
 
 enum sim_engine_kind { SIM_H2D, SIM_D2H, SIM_COMPUTE, SIM_N_ENGINES };
 
@@ -66,7 +65,8 @@ struct sim_op {
 struct sim_stream {
     struct mr_stream *stream;
     struct sim_stream *next;
-    pthread_mutex_t submit; /* held by a call that enqueues, for all of a staged copy; before the device's lock */
+    pthread_mutex_t
+        submit; /* held by a call that enqueues, for all of a staged copy; before the device's lock */
     /* Under the device's lock. */
     struct sim_op *head, **tail;
     uint64_t n_enqueued, n_done;
@@ -139,7 +139,8 @@ struct sim_work {
 int mr_sim_enqueue(struct mr_stream *stream, const struct sim_work *work, uint64_t *out_ticket);
 
 /* Enqueues copies of recorded operations behind `last`, which moves to their end; all or nothing. Returns 0, -ENOMEM. */
-int mr_sim_enqueue_all(struct mr_stream *stream, const struct sim_op *ops, uint64_t n, struct sim_event *last);
+int mr_sim_enqueue_all(struct mr_stream *stream, const struct sim_op *ops, uint64_t n,
+                       struct sim_event *last);
 void mr_sim_forget(struct mr_device *dev, struct sim_event *event);
 
 /* Blocks until the stream's work up to the ticket is done. */
@@ -161,18 +162,20 @@ int mr_sim_graph_launch(struct mr_graph *graph, struct mr_stream *stream);
 void mr_sim_graph_close(struct mr_graph *graph);
 
 /* sim_file.c: hooks. */
-int mr_sim_files_begin(struct mr_device *dev, char *note, size_t note_bytes);
-void mr_sim_files_end(struct mr_device *dev);
+int mr_sim_files_open(struct mr_device *dev, char *note, size_t note_bytes);
+void mr_sim_files_close(struct mr_device *dev);
 int mr_sim_file_open(struct mr_device *dev, int fd, const char *name, void **out);
 void mr_sim_file_close(struct mr_device *dev, void *file);
-int mr_sim_file_memory(struct mr_device *dev, void *memory, uint64_t bytes);
-void mr_sim_file_memory_end(struct mr_device *dev, void *memory);
-int64_t mr_sim_file_read(struct mr_device *dev, void *file, uint64_t offset, void *memory, uint64_t at, uint64_t bytes);
+int mr_sim_file_register(struct mr_device *dev, void *memory, uint64_t bytes);
+void mr_sim_file_unregister(struct mr_device *dev, void *memory);
+int64_t mr_sim_file_read(struct mr_device *dev, void *file, uint64_t offset, void *memory,
+                         uint64_t at, uint64_t bytes);
 
 /* sim_peer.c */
 int mr_sim_reach(struct mr_device *one, struct mr_device *other);
-int mr_sim_copy_peer(struct mr_stream *stream, void *dst, struct mr_device *dst_device, const void *src,
-                     struct mr_device *src_device, uint64_t bytes);
-int mr_sim_memset_async(struct mr_stream *stream, void *dst, enum mr_memory kind, int byte, uint64_t bytes);
+int mr_sim_copy_peer(struct mr_stream *stream, void *dst, struct mr_device *dst_device,
+                     const void *src, struct mr_device *src_device, uint64_t bytes);
+int mr_sim_memset_async(struct mr_stream *stream, void *dst, enum mr_memory kind, int byte,
+                        uint64_t bytes);
 
 #endif

@@ -8,7 +8,7 @@
 #define MR_NN_CPU_CPU_H
 
 #include "base/team.h"
-#include "device/kernels.h"
+#include "kernels/half.h"
 #include "nn/ops.h"
 
 #define MR_NN_MAX_THREADS 256
