@@ -16,6 +16,7 @@ function complain(text) { print file ":" line ": " text; bad++ }
 BEGIN {
     while ((getline row < table) > 0) {
         if (row ~ /^#/ || row == "") continue
+        sub(/ *#.*/, "", row)
         n = split(row, word, /[ :=]+/)
         if (row ~ /=/) { owner[word[1]] = word[2]; continue }
         room[word[1]] = 1

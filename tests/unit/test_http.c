@@ -1,4 +1,4 @@
-/* Remote files: right bytes from servers that are well, slow or odd; clear errors, and an end, from those that are broken. */
+/* White-box. Remote files: right bytes from servers that are well, slow or odd; clear errors, and an end, from those that are broken. */
 #include "pictures.h"
 #include "remote.h"
 

@@ -1,5 +1,5 @@
-/* Optimizers: PyTorch's numbers, and what holds of all of them. */
-#include "kernels/batch/batch.h"
+/* White-box. Optimizers: PyTorch's numbers, and what holds of all of them. */
+#include "kernels/half.h"
 #include "optim_vectors.h"
 #include "unit.h"
 

@@ -1,4 +1,4 @@
-/* Tables: what was put in is read, sorted, cut and written; CSV and JSON are read back with other readers. */
+/* White-box. Tables: what was put in is read, sorted, cut and written; CSV and JSON are read back with other readers. */
 #include "recording/recording.h"
 #include "unit.h"
 
