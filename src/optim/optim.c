@@ -252,8 +252,8 @@ int mr_optim_create(struct mr_device *device, const char *spec, enum mr_dtype dt
         rc = make_memory(o);
     uint64_t threads = o->opts.threads ? o->opts.threads : (uint64_t)mr_cpu_count();
     if (rc == 0 && o->host)
-        rc =
-            mr_team_create((uint32_t)MR_MIN(threads, mr_optim_most_tasks(o)), "optim", 0, &o->team);
+        rc = mr_thread_pool_create((uint32_t)MR_MIN(threads, mr_optim_most_tasks(o)), "optim", 0,
+                                   &o->pool);
     if (rc < 0)
         mr_optim_destroy(o);
     else
@@ -265,7 +265,7 @@ void mr_optim_destroy(struct mr_optim *optim)
 {
     if (!optim)
         return;
-    mr_team_destroy(optim->team);
+    mr_thread_pool_destroy(optim->pool);
     for (int k = 0; k <= MR_OPTIM_STATES; k++)
         drop(optim, optim->array[k].data);
     drop(optim, optim->records);

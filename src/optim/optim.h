@@ -14,7 +14,7 @@
 #ifndef MR_OPTIM_OPTIM_H
 #define MR_OPTIM_OPTIM_H
 
-#include "base/team.h"
+#include "base/thread_pool.h"
 #include "device/device.h"
 #include "kernels/optim/optim.h"
 #include <millrace/optim.h>
@@ -93,7 +93,7 @@ struct mr_optim {
     uint64_t pending; /* accumulated calls */
     bool dirty;       /* learning rates are not where records are */
     struct mr_optim_extra extra;
-    struct mr_team *team; /* NULL: one thread */
+    struct mr_thread_pool *pool; /* NULL: one thread */
 };
 
 static inline uint64_t mr_optim_size(const struct mr_optim *o)

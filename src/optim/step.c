@@ -1,4 +1,4 @@
-/* Steps: by kernels on devices, by the team on the host. */
+/* Steps: by kernels on devices, by a thread pool on the host. */
 #include "optim/optim.h"
 
 #include <string.h>
@@ -64,7 +64,7 @@ static struct mr_optim_norm_args norm_args_of(const struct mr_optim *o, uint32_t
     };
 }
 
-/* On the host, by the team. */
+/* On the host, by the thread pool. */
 struct host_work {
     const struct mr_optim_args *args;
     const struct mr_optim_scalars *scalars;
@@ -115,14 +115,14 @@ static void host_step(struct mr_optim *o, void *params, const void *grads, enum 
     for (uint32_t i = 0; i < o->n_parts && o->n_norms > 0; i++) {
         struct mr_optim_norm_args norm = norm_args_of(o, i, grads, grad_dtype);
         struct host_work w = {.norm = &norm};
-        mr_team_run(o->team, host_norm, &w, norm.n_out);
+        mr_thread_pool_run(o->pool, host_norm, &w, norm.n_out);
     }
     double squares = mr_optim_sum(o->norms, o->n_norms);
     for (uint32_t i = 0; i < o->n_parts; i++) {
         struct mr_optim_args args = args_of(o, i, params, grads, grad_dtype);
         struct host_work w = {.args = &args, .scalars = &scalars, .f64 = is_f64(o)};
         if (mr_optim_prepare(&args, squares, &scalars)) {
-            mr_team_run(o->team, host_apply, &w, chunks(args.end - args.begin));
+            mr_thread_pool_run(o->pool, host_apply, &w, chunks(args.end - args.begin));
             mr_optim_finish(&args, &scalars);
         }
         o->records[i].pending = 0;
@@ -149,7 +149,7 @@ static bool recording(const struct mr_stream *stream)
     return stream && atomic_load(&((struct mr_stream *)(uintptr_t)stream)->recording);
 }
 
-/* Graphs of "cpu" are recorded launches too; what is not recorded is done by the team. */
+/* Graphs of "cpu" are recorded launches too; what is not recorded is done by the thread pool. */
 static bool by_launch(const struct mr_optim *o, const struct mr_stream *stream)
 {
     return !o->host || recording(stream);
@@ -175,7 +175,7 @@ static int accumulate(struct mr_optim *o, const void *grads, struct mr_stream *s
         rc = mr_launch_kernel(stream, mr_optim_add_kernel[is_f64(o)], &add, NULL);
     } else {
         struct host_work w = {.add = &add, .f64 = is_f64(o)};
-        mr_team_run(o->team, host_add, &w, chunks(add.n));
+        mr_thread_pool_run(o->pool, host_add, &w, chunks(add.n));
         for (uint32_t i = 0; i < o->n_parts; i++)
             o->records[i].pending = mr_optim_pending(&add, o->records[i].pending);
     }

@@ -1,7 +1,7 @@
 /* White-box. Teams: every task once, whoever does it, in many jobs of many sizes; no thread does two at a time. */
 #include "unit.h"
 
-#include "base/team.h"
+#include "base/thread_pool.h"
 
 #include <stdlib.h>
 
@@ -31,16 +31,16 @@ static void test_all_once(void **state)
     static const uint32_t threads[] = {0, 1, 2, 5};
     static const uint64_t sizes[] = {0, 1, 2, 7, MOST};
     for (size_t t = 0; t < MR_COUNT(threads); t++) {
-        struct mr_team *team;
+        struct mr_thread_pool *pool;
         struct job *job = calloc(1, sizeof *job);
         assert_non_null(job);
         job->n_threads = MR_MAX(threads[t], 1);
-        assert_int_equal(mr_team_create(threads[t], "test", t % 2 ? MR_TEAM_LOOKS : 0, &team), 0);
-        assert_int_equal(team != NULL, threads[t] > 1);
+        assert_int_equal(mr_thread_pool_create(threads[t], "test", t % 2 ? MR_THREAD_POOL_LOOKS : 0, &pool), 0);
+        assert_int_equal(pool != NULL, threads[t] > 1);
         unsigned want = 0;
         for (int round = 0; round < 40; round++, want++) {
             for (size_t s = 0; s < MR_COUNT(sizes); s++)
-                mr_team_run(team, task, job, sizes[s]);
+                mr_thread_pool_run(pool, task, job, sizes[s]);
             assert_int_equal(job->wrong, 0);
             assert_int_equal(job->done[MOST - 1], want + 1);
             assert_int_equal(job->done[2], 2 * (want + 1)); /* of 7, and of all */
@@ -48,7 +48,7 @@ static void test_all_once(void **state)
         }
         for (size_t i = 7; i < MOST; i++)
             assert_int_equal(job->done[i], want);
-        mr_team_destroy(team);
+        mr_thread_pool_destroy(pool);
         free(job);
     }
 }
