@@ -5,7 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Best first. "auto" takes the first usable one: sim, which is never the best, stands after cpu, which always works. */
+/* Best first. "auto" takes the first usable one: sim, which is never the best, stands after cpu,
+ * which always works. */
 static const struct mr_device_ops *const devices[] = {&mr_device_cuda, &mr_device_cpu,
                                                       &mr_device_sim};
 
@@ -75,7 +76,8 @@ static int find_device(const char *name, size_t length, const struct mr_device_o
     return unknown_device(name, length);
 }
 
-/* text: what follows the ':', or NULL. [out] values: to be freed by mr_options_free and free; NULL without options. */
+/* text: what follows the ':', or NULL. [out] values: to be freed by mr_options_free and free; NULL
+ * without options. */
 static int parse_options(const struct mr_device_ops *ops, const char *text, void **out)
 {
     char who[80];
@@ -187,7 +189,7 @@ int mr_device_processes(struct mr_device *dev, struct mr_device_process *out, in
         return mr_error_set(
             MR_EMISUSE, "mr_device_processes: want a device, and an array for max > 0 processes");
     if (!dev->ops->processes)
-        return mr_error_set(MR_EUNSUPPORTED, "device %s: nobody counts who uses it",
+        return mr_error_set(MR_EUNSUPPORTED, "device %s: it cannot list the processes that use it",
                             dev->ops->name);
     return dev->ops->processes(dev, out, max);
 }

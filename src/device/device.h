@@ -1,9 +1,9 @@
 /*
  * Devices: memory, streams, events, copies, graphs and launches, the same for all of them.
  *
- * A device is a const struct mr_device_ops in a folder of its own: cpu/ reads host memory in place and
- * does the work of a stream at once, on the caller's thread; sim/ is an accelerator that does not
- * exist: threads play its copy engines and its compute queue; cuda/ is the driver API of NVIDIA
+ * A device is a const struct mr_device_ops in a folder of its own: cpu/ reads host memory in place
+ * and does the work of a stream at once, on the caller's thread; sim/ is an accelerator that does
+ * not exist: threads play its copy engines and its compute queue; cuda/ is the driver API of NVIDIA
  * GPUs, found by dlopen. device.c has the array of them, best first. A new device is a folder and a
  * line there.
  *
@@ -42,7 +42,7 @@ struct mr_jpeg_unit {
     void *state;
 };
 
-/* Kernels that each device makes by itself; they are for measuring and testing it. */
+/* Kernels that each device brings by itself, to measure and test it. */
 enum mr_simple_kernel {
     MR_SIMPLE_BUSY,
     MR_SIMPLE_WAIT,
@@ -100,7 +100,7 @@ struct mr_device_ops {
                       enum mr_memory src_kind, uint64_t bytes);
     int (*memset_async)(struct mr_stream *stream, void *dst, enum mr_memory kind, int byte,
                         uint64_t bytes);
-    /* ranges: the memory that the kernel uses. grid: blocks in x and y; NULL: kernel->grid() says. */
+    /* ranges: the memory that the kernel uses. grid: blocks; NULL: kernel->grid() says. */
     int (*launch)(struct mr_stream *stream, const struct mr_kernel *kernel, const void *args,
                   const struct mr_kernel_range ranges[MR_KERNEL_RANGES], const unsigned grid[2]);
     int (*launch_simple)(struct mr_stream *stream, const struct mr_simple_launch *launch);
@@ -121,8 +121,8 @@ struct mr_device_ops {
     /* mr_device_processes */
     int (*processes)(struct mr_device *dev, struct mr_device_process *out, int max);
 
-    /* Kernels as machine code: MR_EUNSUPPORTED: the module has none for this device. NULL: the device runs
-     * the kernels' host functions. */
+    /* Kernels as machine code: MR_EUNSUPPORTED: the module has none for this device. NULL: the
+     * device runs the kernels' host functions. */
     int (*load)(struct mr_device *dev, const struct mr_kernel_module *module);
 
     /* mr_memory_make */
@@ -141,7 +141,7 @@ struct mr_device_ops {
     void (*graph_close)(struct mr_graph *graph);
     size_t graph_size; /* of graph->state */
 
-    /* Files read straight into device memory: see mr_device_files_open(). [out] note: how that is
+    /* Files read straight into device memory: see mr_device_files_begin(). [out] note: how that is
      * done, where a user should know; else "". */
     int (*files_open)(struct mr_device *dev, char *note, size_t note_bytes);
     void (*files_close)(struct mr_device *dev);
@@ -152,8 +152,8 @@ struct mr_device_ops {
     int64_t (*file_read)(struct mr_device *dev, void *file, uint64_t offset, void *memory,
                          uint64_t at, uint64_t bytes);
 
-    /* JPEG decoders of the device's own, see struct mr_jpeg_unit. open: unit->state is zeroed memory of
-     * jpeg_size bytes; close is called also when open failed. */
+    /* JPEG decoders of the device's own, see struct mr_jpeg_unit. open: unit->state is zeroed
+     * memory of jpeg_size bytes; close is called also when open failed. */
     int (*jpeg_open)(struct mr_device *dev, struct mr_jpeg_unit *unit);
     void (*jpeg_close)(struct mr_jpeg_unit *unit);
     int (*jpeg_decode)(struct mr_jpeg_unit *unit, struct mr_stream *stream, struct mr_jpeg *picture,
@@ -200,8 +200,8 @@ void *mr_device_object(size_t object_bytes, size_t state_bytes, void **out_state
 int mr_stream_check_live(const struct mr_stream *stream, const char *call);
 
 /*
- * Enqueues a kernel; its args, kernel->args_bytes, are checked and copied. grid: blocks in x and y, for
- * kernels that have no grid() of their own; else NULL. Returns 0, MR_EMISUSE, MR_EUNSUPPORTED,
+ * Enqueues a kernel; its args, kernel->args_bytes, are checked and copied. grid: blocks in x and y,
+ * for kernels that have no grid() of their own; else NULL. Returns 0, MR_EMISUSE, MR_EUNSUPPORTED,
  * MR_EDEVICE, -ENOMEM.
  */
 int mr_launch_kernel(struct mr_stream *stream, const struct mr_kernel *kernel, const void *args,
@@ -226,9 +226,9 @@ static inline int mr_device_ready(const struct mr_device *dev)
 }
 
 /*
- * Does once what each call would do and undo on the calling thread (on "cuda": make the GPU's context
- * current), until mr_device_leave() on the same thread. For threads of our own. Returns 0, or an error;
- * then nothing is to be left, and each call does it again.
+ * Does once what each call would do and undo on the calling thread (on "cuda": make the GPU's
+ * context current), until mr_device_leave() on the same thread. For threads of our own. Returns 0,
+ * or an error; then nothing is to be left, and each call does it again.
  */
 static inline int mr_device_enter(const struct mr_device *dev)
 {
@@ -242,11 +242,14 @@ static inline void mr_device_leave(const struct mr_device *dev)
 
 /*
  * Files read straight into device memory (GPUDirect Storage, on "cuda").
- * begin: returns 0, each followed by an end, MR_EUNSUPPORTED (the device has no such way), MR_EDEVICE.
+ *
+ * begin: returns 0, to be followed by an end, MR_EUNSUPPORTED (not on this device), MR_EDEVICE.
  * [out] note: how it is done, where a user should know; else "".
+ *
  * open: fd stays the caller's and open. Returns 0, MR_EUNSUPPORTED (the file system refuses),
  * MR_EDEVICE, -errno.
- * memory: registers an allocation that reads will go into. An error means that reads will be slower.
+ *
+ * memory: registers an allocation that reads will go into. After an error reads are slower.
  */
 int mr_device_files_begin(struct mr_device *dev, char *note, size_t note_bytes);
 void mr_device_files_end(struct mr_device *dev);
@@ -255,10 +258,10 @@ void mr_device_file_close(struct mr_device *dev, void *file);
 int mr_device_file_memory(struct mr_device *dev, void *memory, uint64_t bytes);
 void mr_device_file_memory_end(struct mr_device *dev, void *memory);
 /*
- * Reads into memory + at; the bytes are there when it returns. memory: an allocation of this device;
- * nothing enqueued may still use that part of it. Blocks. Any thread. Returns how many bytes were read,
- * fewer than asked for only at the end of the file and 0 behind it; -errno without a text, MR_EDEVICE
- * with one.
+ * Reads into memory + at; the bytes are there when it returns. memory: an allocation of this
+ * device; nothing enqueued may still use that part of it. Blocks. Any thread. Returns how many
+ * bytes were read, fewer than asked for only at the end of the file and 0 behind it; -errno without
+ * a text, MR_EDEVICE with one.
  */
 int64_t mr_device_file_read(struct mr_device *dev, void *file, uint64_t offset, void *memory,
                             uint64_t at, uint64_t bytes);

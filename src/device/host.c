@@ -1,4 +1,5 @@
-/* What devices without a driver need from the host: memory locked in place by the system, and exact sleep. */
+/* What devices without a driver need from the host: memory locked in place by the system, and exact
+ * sleep. */
 #include "device/host.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* What devices need from the host: memory that is locked in place by the system, and exact sleep. */
+/* What devices need from the host: memory locked in place by the system, and exact sleep. */
 #ifndef MR_DEVICE_HOST_H
 #define MR_DEVICE_HOST_H
 
@@ -11,8 +11,8 @@ struct mr_host_near {
 };
 
 /*
- * Creates anonymous pages, huge ones where the system allows them, touched by several threads unless
- * kind is MR_PAGEABLE. near: preferred memory node; NULL: none. bytes: a multiple of 4,096.
+ * Creates anonymous pages, huge ones where the system allows them, touched by several threads
+ * unless kind is MR_PAGEABLE. near: preferred memory node; NULL: none. bytes: a multiple of 4,096.
  * [out] out: on success; mr_host_memory_destroy() frees it. Returns 0, -ENOMEM.
  */
 int mr_host_pages_create(struct mr_device *dev, enum mr_memory kind, uint64_t bytes,

@@ -1,6 +1,6 @@
 /*
- * Pages of the host, made fast and near: touched by several threads, on the memory node nearest a device. First touch is
- * what places a page, and where page-locking spends its time.
+ * Pages of the host, made fast and near: touched by several threads, on the memory node nearest a
+ * device. First touch is what places a page, and where page-locking spends its time.
  */
 #include "device/host.h"
 
@@ -29,14 +29,15 @@ static void *touch_pages(void *arg)
 {
     struct touch *part = arg;
     if (part->cpus)
-        sched_setaffinity(0, sizeof *part->cpus, part->cpus); /* a wish */
+        sched_setaffinity(0, sizeof *part->cpus, part->cpus); /* best effort */
     for (uint64_t at = 0; at < part->bytes; at += PAGE)
         part->start[at] = 0;
     return NULL;
 }
 
-/* Faults the pages in, large memory by several threads; the caller does what those that could not start leave over. With
- * processors given, all parts are for threads: the caller's own affinity is not ours to change. */
+/* Faults the pages in, large memory by several threads; the caller does what those that could not
+ * start leave over. With processors given, all parts are for threads: the caller's own affinity is
+ * not ours to change. */
 static void touch_all(char *start, uint64_t bytes, const cpu_set_t *cpus)
 {
     uint64_t most = MR_MIN((uint64_t)TOUCH_THREADS, (uint64_t)mr_cpu_count());
@@ -62,7 +63,7 @@ static void touch_all(char *start, uint64_t bytes, const cpu_set_t *cpus)
     }
 }
 
-/* Containers often forbid mbind. Returns whether the kernel took the wish. */
+/* Containers often forbid mbind. Returns whether it was done. */
 static bool prefer_node(void *ptr, uint64_t bytes, int node)
 {
     unsigned long mask[MAX_NODES / (8 * sizeof(unsigned long))] = {0};
@@ -110,9 +111,9 @@ int mr_host_pages_create(struct mr_device *dev, enum mr_memory kind, uint64_t by
     if (bytes >= HUGE_PAGE)
         madvise(
             ptr, bytes,
-            MADV_HUGEPAGE); /* advice: fewer faults and TLB misses where the system follows it */
-    if (kind !=
-        MR_PAGEABLE) { /* a device's memory does not fault at the first copy, and simulated memory must not */
+            MADV_HUGEPAGE);    /* advice: fewer faults and TLB misses where the system follows it */
+    if (kind != MR_PAGEABLE) { /* a device's memory does not fault at the first copy, and simulated
+                                  memory must not */
         bool placed = near && prefer_node(ptr, bytes, near->node);
         touch_all(ptr, bytes,
                   near && near->node >= 0 && !placed && parse_cpus(near->cpus, &cpus) ? &cpus

@@ -1,4 +1,4 @@
-/* Launches: kernels of the room `kernels`, and the simple ones that each device makes by itself. */
+/* Launches: kernels of src/kernels, and the simple ones that each device brings by itself. */
 #include "device/device.h"
 
 #include <string.h>

@@ -1,12 +1,13 @@
 /*
  * The caching pool of a device's memory.
  *
- * A block is a whole number of pages. A cached block serves a request when it wastes at most 1/8 of itself; among those
- * that do, the smallest. A block released with an event is neither handed out nor returned to the system before a query
- * says that the event has passed (an event recorded again meanwhile delays it; it never comes too early).
+ * A block is a whole number of pages. A cached block serves a request when it wastes at most 1/8 of
+ * itself; among those that do, the smallest. A block released with an event is neither handed out
+ * nor returned to the system before a query says that the event has passed (an event recorded again
+ * meanwhile delays it; it never comes too early).
  *
- * Making and dropping memory is slow (page-locking), so both happen outside the lock: what is being made is claimed
- * against the ceiling first.
+ * Making and dropping memory is slow (page-locking), so both happen outside the lock: what is being
+ * made is claimed against the ceiling first.
  */
 #include "device/device.h"
 
@@ -87,7 +88,8 @@ static struct block **bucket_of(struct mr_pool *pool, const void *ptr)
     return &pool->used[mr_mix64((uintptr_t)ptr) % N_BUCKETS];
 }
 
-/* An event whose query fails counts as not passed: better to keep a block for ever than to hand it out too early. */
+/* An event whose query fails counts as not passed: better to keep a block than to hand it
+ * out too early. */
 static bool is_free(struct block *b)
 {
     if (b->after && mr_event_query(b->after) == 1)
@@ -138,7 +140,8 @@ static struct block *take_cached(struct mr_pool *pool, enum mr_memory kind, uint
     return found;
 }
 
-/* Under the lock. Takes the free cached blocks out of the pool, of all kinds; they are claimed until dropped. */
+/* Under the lock. Takes the free cached blocks out of the pool, of all kinds; they are claimed
+ * until dropped. */
 static struct block *take_free(struct mr_pool *pool, uint64_t *out_bytes)
 {
     struct block *list = NULL;
@@ -164,7 +167,7 @@ static struct block *take_free(struct mr_pool *pool, uint64_t *out_bytes)
     return list;
 }
 
-/* Under the lock, which it lets go while it drops. Returns how many bytes went back to the system. */
+/* Under the lock, released while it frees. Returns how many bytes the system got back. */
 static uint64_t trim(struct mr_pool *pool)
 {
     uint64_t bytes = 0;
@@ -235,7 +238,8 @@ static bool fits_limit(const struct mr_pool *pool, uint64_t bytes)
            (mr_add(held_in_all(pool), bytes, &sum) && sum <= pool->limit_bytes);
 }
 
-/* Under the lock, which it lets go meanwhile. What the system or the device refuses is tried once more after a trim. */
+/* Under the lock, released meanwhile. What the system or the device refuses is tried once
+ * more after a trim. */
 static int make_memory(struct mr_pool *pool, struct block *b)
 {
     const struct mr_device_ops *ops = pool->dev->ops;

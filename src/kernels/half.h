@@ -20,8 +20,8 @@ MR_HOST_DEVICE float mr_f32_of_bits(uint32_t u)
     return f;
 }
 
-/* To nearest even. Subnormals: adding 0.5 puts their bits, rounded, at the low end of the mantissa. Else: the rounding carry
- * may run into the exponent, up to infinity. */
+/* To nearest even. Subnormals: adding 0.5 puts their bits, rounded, at the low end of the mantissa.
+ * Else: the rounding carry may run into the exponent, up to infinity. */
 MR_HOST_DEVICE uint16_t mr_f16_of_f32(float f)
 {
     uint32_t all = mr_bits_of_f32(f), u = all & 0x7fffffff;

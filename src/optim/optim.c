@@ -77,7 +77,7 @@ static int set_parts(struct mr_optim *o, const struct mr_optim_group *groups, ui
 }
 
 /* Zeros. Huge pages: a step goes through all of it, and would wait for the page tables. */
-static int host_make(uint64_t bytes, void **out)
+static int host_create(uint64_t bytes, void **out)
 {
     void *p = NULL;
     uint64_t whole = mr_round_up(bytes, bytes < HUGE_PAGE ? 64 : HUGE_PAGE);
@@ -90,15 +90,15 @@ static int host_make(uint64_t bytes, void **out)
     return 0;
 }
 
-static int make(struct mr_optim *o, struct mr_stream *stream, uint64_t bytes, void **out)
+static int create(struct mr_optim *o, struct mr_stream *stream, uint64_t bytes, void **out)
 {
     if (o->host)
-        return host_make(bytes, out);
+        return host_create(bytes, out);
     int rc = mr_memory_acquire(o->device, MR_DEVICE, bytes, out);
     return rc < 0 ? rc : mr_memset_async(stream, *out, MR_DEVICE, 0, bytes);
 }
 
-static void drop(struct mr_optim *o, void *p)
+static void destroy(struct mr_optim *o, void *p)
 {
     if (o->host)
         free(p);
@@ -116,7 +116,7 @@ static int put(struct mr_optim *o, struct mr_stream *stream, void *to, const voi
     return 0;
 }
 
-static int make_records(struct mr_optim *o, struct mr_stream *stream)
+static int create_records(struct mr_optim *o, struct mr_stream *stream)
 {
     uint64_t bytes = o->n_parts * sizeof *o->records;
     struct mr_optim_record *first = calloc(o->n_parts, sizeof *first);
@@ -124,13 +124,13 @@ static int make_records(struct mr_optim *o, struct mr_stream *stream)
         return mr_error_nomem("optimizer's groups", bytes);
     for (uint32_t i = 0; i < o->n_parts; i++)
         first[i] = (struct mr_optim_record){.lr = o->parts[i].lr, .mu_product = 1};
-    int rc = make(o, stream, bytes, (void **)&o->records);
+    int rc = create(o, stream, bytes, (void **)&o->records);
     if (rc == 0)
         rc = put(o, stream, o->records, first, bytes);
     if (rc == 0)
-        rc = make(o, stream, o->n_parts * sizeof *o->tickets, (void **)&o->tickets);
+        rc = create(o, stream, o->n_parts * sizeof *o->tickets, (void **)&o->tickets);
     if (rc == 0 && o->n_norms)
-        rc = make(o, stream, o->n_norms * sizeof *o->norms, (void **)&o->norms);
+        rc = create(o, stream, o->n_norms * sizeof *o->norms, (void **)&o->norms);
     if (rc == 0 && !o->host)
         rc = mr_stream_synchronize(stream); /* before `first` goes */
     free(first);
@@ -162,9 +162,9 @@ static int fill_sums(struct mr_optim *o, struct mr_stream *stream)
     return rc;
 }
 
-static int make_arrays(struct mr_optim *o, struct mr_stream *stream)
+static int create_arrays(struct mr_optim *o, struct mr_stream *stream)
 {
-    int rc = make_records(o, stream);
+    int rc = create_records(o, stream);
     for (uint32_t i = 0; i < o->n_parts; i++)
         for (int k = 0; k < mr_optim_n_states(o->parts[i].update); k++) {
             int which = o->parts[i].state_of[k];
@@ -174,18 +174,18 @@ static int make_arrays(struct mr_optim *o, struct mr_stream *stream)
         o->array[MR_OPTIM_STATES].name = "accumulated";
     for (int k = 0; k <= MR_OPTIM_STATES && rc == 0; k++)
         if (o->array[k].name)
-            rc = make(o, stream, o->n * mr_optim_size(o), &o->array[k].data);
+            rc = create(o, stream, o->n * mr_optim_size(o), &o->array[k].data);
     if (rc == 0)
         rc = fill_sums(o, stream);
     return rc;
 }
 
-static int make_memory(struct mr_optim *o)
+static int create_memory(struct mr_optim *o)
 {
     struct mr_stream *stream = NULL;
     int rc = o->host ? 0 : mr_stream_create(o->device, "optim", &stream);
     if (rc == 0)
-        rc = make_arrays(o, stream);
+        rc = create_arrays(o, stream);
     if (rc == 0 && stream)
         rc = mr_stream_synchronize(stream);
     mr_stream_destroy(stream);
@@ -249,7 +249,7 @@ int mr_optim_create(struct mr_device *device, const char *spec, enum mr_dtype dt
     if (rc == 0)
         rc = set_parts(o, groups, n_groups);
     if (rc == 0)
-        rc = make_memory(o);
+        rc = create_memory(o);
     uint64_t threads = o->opts.threads ? o->opts.threads : (uint64_t)mr_cpu_count();
     if (rc == 0 && o->host)
         rc = mr_thread_pool_create((uint32_t)MR_MIN(threads, mr_optim_most_tasks(o)), "optim", 0,
@@ -267,10 +267,10 @@ void mr_optim_destroy(struct mr_optim *optim)
         return;
     mr_thread_pool_destroy(optim->pool);
     for (int k = 0; k <= MR_OPTIM_STATES; k++)
-        drop(optim, optim->array[k].data);
-    drop(optim, optim->records);
-    drop(optim, optim->tickets);
-    drop(optim, optim->norms);
+        destroy(optim, optim->array[k].data);
+    destroy(optim, optim->records);
+    destroy(optim, optim->tickets);
+    destroy(optim, optim->norms);
     free(optim->parts);
     free(optim);
 }

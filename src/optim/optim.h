@@ -1,9 +1,9 @@
 /*
  * Optimizers and schedules on flat arrays: what the files of this room share.
  *
- * An optimizer (struct mr_optim_ops) is a name, an option table, names for its arrays of state, and the
- * update that does its step. All of that, and the update's arithmetic, is one file per optimizer in
- * kernels/optim: see list.h there. This room has what they share:
+ * An optimizer (struct mr_optim_ops) is a name, an option table, names for its arrays of state, and
+ * the update that does its step. All of that, and the update's arithmetic, is one file per
+ * optimizer in kernels/optim: see list.h there. This room has what they share:
  *
  *   kinds.c            makes the array of optimizers from that list
  *   parse.c            optimizers from text
@@ -53,7 +53,8 @@ extern const struct mr_optim_ops *const mr_optim_kinds[MR_OPTIM_N_KINDS];
 
 /* NULL: no such. */
 const struct mr_optim_ops *mr_optim_ops_find(const char *name, size_t n);
-/* Options of an optimizer, from those at `opts` on. who: for errors. Returns 0, MR_EOPTION, -ENOMEM. */
+/* Options of an optimizer, from those at `opts` on. who: for errors. Returns 0, MR_EOPTION,
+ * -ENOMEM. */
 int mr_optim_parse_more(const struct mr_optim_ops *ops, const char *who, const char *text,
                         struct mr_optim_opts *opts);
 /* The whole of a spec. */
@@ -101,7 +102,7 @@ static inline uint64_t mr_optim_size(const struct mr_optim *o)
     return o->dtype == MR_F64 ? 8 : 4;
 }
 
-/* Returns 0, or MR_EMISUSE when the optimizer's device wants a stream of its own and this is none. */
+/* Returns 0, or MR_EMISUSE unless it is a stream of the optimizer's device, where that has any. */
 int mr_optim_check_stream(const struct mr_optim *o, const struct mr_stream *stream,
                           const char *call);
 

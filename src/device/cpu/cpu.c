@@ -1,4 +1,5 @@
-/* The device "cpu": the consumer reads host memory in place. Streams run inline, on the thread that enqueues. */
+/* The device "cpu": the consumer reads host memory in place. Streams run inline, on the thread that
+ * enqueues. */
 #include "device/graph.h"
 #include "device/host.h"
 
@@ -156,7 +157,8 @@ static int event_wait(struct mr_stream *stream, struct mr_event *event)
 
 static int event_query(struct mr_event *event)
 {
-    /* The load pairs with the store of the record: what was enqueued before it is visible to who asks. */
+    /* The load pairs with the store of the record: what was enqueued before it is visible to who
+     * asks. */
     struct event_state *state = event->state;
     (void)atomic_load(&state->time_ns);
     return 1;

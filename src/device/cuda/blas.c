@@ -1,6 +1,6 @@
 /*
- * Matrix products on a GPU by cuBLAS, found when first needed. It is no part of the driver: it comes with the toolkit or
- * with Python packages, and everything but the experiments does without.
+ * Matrix products on a GPU by cuBLAS, found when first needed. It is no part of the driver: it
+ * comes with the toolkit or with Python packages, and everything but the experiments does without.
  */
 #include "device/cuda/cuda.h"
 
@@ -66,7 +66,8 @@ static int failed(const struct mr_cuda *c, const char *call, int status)
                        : "");
 }
 
-/* cuBLAS counts in columns: the product of the transposes in the other order is the transpose of the product. */
+/* cuBLAS counts in columns: the product of the transposes in the other order is the transpose of
+ * the product. */
 int mr_cuda_matmul(struct mr_cuda *c, struct mr_stream *stream, const struct mr_kernel_matmul *m)
 {
     const struct cuda_stream *s = stream->state;

@@ -1,8 +1,9 @@
 /*
- * Time between events that lie far apart. The driver gives it as a float of milliseconds: after a minute that is exact to
- * 4 us, after an hour to 0.25 ms, and a copy takes 20 us. So anchors, events in a stream of their own, are recorded once a
- * second while events are; each timed event remembers the anchor before it, and long times are summed in nanoseconds from
- * anchor to anchor. Without anchors (making one failed) the driver's float serves.
+ * Time between events that are far apart. The driver gives it as a float of milliseconds: after a
+ * minute that is exact to 4 us, after an hour to 0.25 ms, and a copy takes 20 us. So anchors,
+ * events in a stream of their own, are recorded once a second while events are; each timed event
+ * remembers the anchor before it, and long times are summed in nanoseconds from anchor to anchor.
+ * Without anchors (making one failed) the driver's float serves.
  *
  * All of it runs with the context current. c->lock guards it.
  */

@@ -1,12 +1,13 @@
 /*
- * Copies on a GPU. Memory that is not page-locked goes through the driver's own staging: the call then blocks for as long
- * as that takes, and the copy engine waits meanwhile. Between two ranges of host memory the calling thread copies.
+ * Copies on a GPU. Memory that is not page-locked goes through the driver's own staging: the call
+ * then blocks for as long as that takes, and the copy engine waits meanwhile. Between two ranges of
+ * host memory the calling thread copies.
  */
 #include "device/cuda/cuda.h"
 
 #include <string.h>
 
-#define BATCH 512 /* copies a driver call: its arrays lie on the stack */
+#define BATCH 512 /* copies per driver call: its arrays are on the stack */
 
 static uint64_t address(const void *ptr)
 {

@@ -1,11 +1,12 @@
-/* The device "cuda": NVIDIA GPUs by the driver API. Options, context, streams, events, and the vtable. */
+/* The device "cuda": NVIDIA GPUs by the driver API. Options, context, streams, events, and the
+ * vtable. */
 #include "device/cuda/cuda.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
-#define SPIN_NS      20000 /* a copy that is nearly done passes sooner than a thread sleeps and wakes */
+#define SPIN_NS      20000 /* sleeping and waking takes longer */
 #define LEAST_NAP_NS 5000
 #define MOST_NAP_NS  200000
 
@@ -30,7 +31,8 @@ static const struct mr_option options[] = {
 
 static const char *const positional[] = {"device", NULL};
 
-/* Of each enter of this thread that has not left yet whether it pushed, the innermost in the lowest bit. */
+/* Of each enter of this thread that has not left yet whether it pushed, the innermost in the lowest
+ * bit. */
 static _Thread_local uint64_t pushed;
 
 int mr_cuda_enter(const struct mr_cuda *c)
@@ -46,7 +48,8 @@ int mr_cuda_enter(const struct mr_cuda *c)
     return 0;
 }
 
-/* A push may return the error of earlier work on the GPU; that must not keep us from giving back what we have. */
+/* A push may return the error of earlier work on the GPU; that must not keep us from giving back
+ * what we have. */
 int mr_cuda_enter_to_release(const struct mr_cuda *c)
 {
     if (mr_cuda_enter(c) == 0)
@@ -190,9 +193,9 @@ static void event_close(struct mr_event *event)
 }
 
 /*
- * Threads that wait sleep: there are as many workers as processors, and they have other work. An event that can wake a
- * thread interrupts the host each time it passes, whether or not a thread waits; those without timing, of which every batch
- * has two, are looked at in between instead.
+ * Threads that wait sleep: there are as many workers as processors, and they have other work. An
+ * event that can wake a thread interrupts the host each time it passes, whether or not a thread
+ * waits; those without timing, of which every batch has two, are looked at in between instead.
  */
 static int event_open(struct mr_event *event)
 {

@@ -1,8 +1,9 @@
 /*
  * The device "cuda": what its files share.
  *
- * Every call makes the GPU's primary context current on the calling thread and takes it away again, so a caller finds its
- * own context as it was; where it is current already (PyTorch's threads, our workers) there is nothing to do. Results of the driver become errors here and nowhere else.
+ * Every call makes the GPU's primary context current on the calling thread and takes it away again,
+ * so a caller finds its own context as it was; where it is current already (PyTorch's threads, our
+ * workers) there is nothing to do. Results of the driver become errors here and nowhere else.
  */
 #ifndef MR_DEVICE_CUDA_CUDA_H
 #define MR_DEVICE_CUDA_CUDA_H
@@ -41,9 +42,9 @@ struct mr_cuda {
     char name[32];               /* "cuda:0" */
     struct mr_device_info fixed; /* what does not change */
     struct mr_host_near near;
-    uint64_t serial; /* of the opening, from 1; never used twice */
-    _Atomic uint64_t peer
-        [MR_CUDA_MAX_PEERS]; /* by ordinal: serial << 1 | whether we reach each other; 0: unknown */
+    uint64_t serial;                          /* of the opening, from 1; never used twice */
+    _Atomic uint64_t peer[MR_CUDA_MAX_PEERS]; /* by ordinal: serial << 1 | whether we reach each
+                                                 other; 0: unknown */
     atomic_bool
         no_batch; /* the driver does not take batches, or some pinned memory could not be locked */
     pthread_mutex_t lock; /* guards all below; nothing of ours is locked under it */
@@ -139,8 +140,8 @@ int mr_cuda_graph_end(struct mr_stream *stream, struct mr_graph *graph);
 int mr_cuda_graph_launch(struct mr_graph *graph, struct mr_stream *stream);
 void mr_cuda_graph_close(struct mr_graph *graph);
 
-/* clock.c, all with the context current. mark: before a timed event is recorded. elapsed: returns the driver's
- * result. */
+/* clock.c, all with the context current. mark: before a timed event is recorded. elapsed: returns
+ * the driver's result. */
 void mr_cuda_clock_mark(struct mr_cuda *c, struct cuda_event *e);
 void mr_cuda_clock_forget(struct mr_cuda *c, struct cuda_event *e);
 void mr_cuda_clock_close(struct mr_cuda *c);

@@ -14,7 +14,8 @@ static atomic_bool forked;
 static const char forked_text[] =
     "CUDA was initialised before this process was forked, and a GPU cannot be used in such a "
     "child: fork before the "
-    "first use of a GPU, or start the child anew (in Python: multiprocessing's \"spawn\")";
+    "first use of a GPU, or start the child as a new process (in Python: multiprocessing's "
+    "\"spawn\")";
 
 static void in_child(void)
 {
@@ -77,8 +78,8 @@ static void explain_init(int result)
     const char *visible = getenv("CUDA_VISIBLE_DEVICES"), *advice = "";
     mr_cuda_result_text(&driver, result, text, sizeof text);
     if (result == CUDA_ERROR_NOT_INITIALIZED)
-        advice =
-            "; was this process forked after CUDA was initialised? Fork before, or start it anew";
+        advice = "; was this process forked after CUDA was initialised? Fork before, or start a "
+                 "new process";
     else if (result == CUDA_ERROR_NO_DEVICE)
         advice = "; in a container, give it the GPUs (docker run --gpus all)";
     snprintf(why_not, sizeof why_not, "cuInit: %s%s%s%.64s%s", text, advice,

@@ -1,7 +1,7 @@
 /*
- * NVIDIA's driver API as far as we use it, declared by ourselves and found at run time: nothing of CUDA is needed to build,
- * and one binary runs with and without a GPU. Names and signatures are those of cuda.h 13.0 with its version suffixes;
- * numbers are CUresult, CUdevice and CUdeviceptr.
+ * NVIDIA's driver API as far as we use it, declared by ourselves and found at run time: nothing of
+ * CUDA is needed to build, and one binary runs with and without a GPU. Names and signatures are
+ * those of cuda.h 13.0 with its version suffixes; numbers are CUresult, CUdevice and CUdeviceptr.
  */
 #ifndef MR_DEVICE_CUDA_DRIVER_H
 #define MR_DEVICE_CUDA_DRIVER_H
@@ -157,7 +157,8 @@ struct mr_cuda_driver {
 
 /*
  * Finds, checks and initialises the driver, once a process.
- * [out] out: on success; for ever. Returns 0, MR_ENODEVICE, MR_EDEVICE in a child process after the parent did it.
+ * [out] out: on success; never freed. Returns 0, MR_ENODEVICE, or MR_EDEVICE in a child process after
+ * parent did it.
  */
 int mr_cuda_driver_get(const struct mr_cuda_driver **out);
 /* NULL: usable; else why not. */
@@ -185,9 +186,9 @@ struct mr_nvml_info {
 };
 /* pci_id: "0000:1b:00.0". Never fails: NVML is a help, not a need. */
 void mr_nvml_get(const char *pci_id, struct mr_nvml_info *out);
-/* Memory of the GPU that nobody uses; 0: unknown. */
+/* Free memory of the GPU; 0: unknown. */
 uint64_t mr_nvml_free_bytes(const char *pci_id);
-/* Processes that compute on the GPU. Returns how many, of which out has at most max; -1: unknown. */
+/* Processes that compute on the GPU. Returns how many, also above max; -1: unknown. */
 int mr_nvml_processes(const char *pci_id, struct mr_device_process *out, int max);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * Files read straight into a GPU's memory by cuFile (GPUDirect Storage), found when first wanted: it comes with the toolkit,
- * with Python packages, and with NVIDIA's storage drivers. Where those drivers are missing it reads through host memory
- * itself, which it calls its compatibility mode.
+ * Files read straight into a GPU's memory by cuFile (GPUDirect Storage), found when first wanted:
+ * it comes with the toolkit, with Python packages, and with NVIDIA's storage drivers. Where those
+ * drivers are missing it reads through host memory itself, which it calls its compatibility mode.
  */
 #include "device/cuda/cuda.h"
 
@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 /* As in cufile.h, whose ABI is fixed by the soname. */
-#define CUFILE_BASE                5000 /* errors lie above */
+#define CUFILE_BASE                5000 /* errors are above */
 #define CUFILE_CUDA_DRIVER_ERROR   5011
 #define CUFILE_DRIVER_ALREADY_OPEN 5026
 #define CUFILE_OPAQUE_FD           1
@@ -219,7 +219,8 @@ void mr_cuda_files_close(struct mr_device *dev)
         mr_cuda_leave(c, 0);
 }
 
-/* The same file, even when its name leads to another by now; unlike a copy of fd, this one has flags of its own. */
+/* The same file, even when its name leads to another by now; unlike a copy of fd, this one has
+ * flags of its own. */
 static int open_again(int fd, int flags)
 {
     char link[32];
@@ -227,7 +228,8 @@ static int open_again(int fd, int flags)
     return open(link, O_RDONLY | O_CLOEXEC | flags);
 }
 
-/* Without O_DIRECT some versions do not take it, and with it some file systems do not. With the context current. */
+/* Without O_DIRECT some versions do not take it, and with it some file systems do not. With the
+ * context current. */
 static int register_file(const struct mr_cuda *c, int fd, const char *name, struct cuda_file *out)
 {
     static const int flags[] = {O_DIRECT, 0};

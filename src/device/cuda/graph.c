@@ -1,7 +1,7 @@
 /*
- * Graphs on a GPU, by the driver's stream capture. What a capture refuses has been refused by the front, so nothing of ours
- * invalidates one. The mode is the relaxed one: it hinders neither other threads, which allocate and synchronise meanwhile, nor
- * a module's first load in ours.
+ * Graphs on a GPU, by the driver's stream capture. What a capture refuses has been refused by the
+ * front, so nothing of ours invalidates one. The mode is the relaxed one: it hinders neither other
+ * threads, which allocate and synchronise meanwhile, nor a module's first load in ours.
  */
 #include "device/cuda/cuda.h"
 

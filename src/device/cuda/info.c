@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Of the line rate: packets of 256 bytes with headers, acknowledgements and flow control leave so much for what is
- * copied. */
+/* Of the line rate: packets of 256 bytes with headers, acknowledgements and flow control leave so
+ * much for what is copied. */
 #define PAYLOAD 0.88
 
 static void read_line(const char *path, char *out, size_t bytes)
@@ -115,7 +115,7 @@ int mr_cuda_processes(struct mr_device *dev, struct mr_device_process *out, int 
     if (n >= 0)
         return n;
     return mr_error_set(MR_EUNSUPPORTED,
-                        "%s: NVML (libnvidia-ml.so.1) was not found, or does not tell who uses it",
+                        "%s: NVML (libnvidia-ml.so.1) was not found, or does not list processes",
                         c->name);
 }
 

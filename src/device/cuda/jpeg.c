@@ -1,6 +1,7 @@
 /*
- * JPEG on a GPU by nvJPEG, found when first needed: like cuBLAS it is no part of the driver. Two handles: the chip's own
- * decoder, where it has one, for the pictures that it takes, and nvJPEG's kernels for the rest.
+ * JPEG on a GPU by nvJPEG, found when first needed: like cuBLAS it is no part of the driver. Two
+ * handles: the chip's own decoder, where it has one, for the pictures that it takes, and nvJPEG's
+ * kernels for the rest.
  */
 #include "device/cuda/cuda.h"
 
@@ -155,7 +156,7 @@ void mr_cuda_jpeg_close(struct mr_jpeg_unit *unit)
     list_free(&j->kernels.list);
 }
 
-static int list_room(struct cuda_jpeg_list *list, uint32_t n)
+static int list_reserve(struct cuda_jpeg_list *list, uint32_t n)
 {
     if (n <= list->cap)
         return 0;
@@ -182,7 +183,7 @@ static bool is_refusal(int status)
            status == NVJPEG_STATUS_INTERNAL_ERROR;
 }
 
-/* The room that a picture gets is sized by another parser: both must have read the same size. */
+/* Another parser sized the picture's memory: both must have read the same size. */
 static bool same_size(struct cuda_jpeg *j, const struct mr_jpeg *p)
 {
     int components = 0, sampling = 0, width[NVJPEG_MAX_COMPONENT] = {0},
@@ -211,7 +212,7 @@ static void sort_out(struct cuda_jpeg *j, struct mr_jpeg *picture, uint32_t n)
         if (p->refused)
             continue;
         struct cuda_jpeg_list *list = hardware_takes(j, p) ? &j->hardware.list : &j->kernels.list;
-        /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): list_room() has made it */
+        /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): list_reserve() has made it */
         list->data[list->n] = p->bytes;
         list->bytes[list->n] = p->n_bytes;
         list->to[list->n] = (struct nvjpeg_image){{p->to}, {(size_t)p->width * 3}};
@@ -261,9 +262,9 @@ int mr_cuda_jpeg_decode(struct mr_jpeg_unit *unit, struct mr_stream *stream,
     struct mr_cuda *c = unit->dev->state;
     struct cuda_jpeg *j = unit->state;
     const struct cuda_stream *s = stream->state;
-    int rc = list_room(&j->hardware.list, n);
+    int rc = list_reserve(&j->hardware.list, n);
     if (rc == 0)
-        rc = list_room(&j->kernels.list, n);
+        rc = list_reserve(&j->kernels.list, n);
     if (rc == 0)
         rc = mr_cuda_enter(c);
     if (rc < 0)

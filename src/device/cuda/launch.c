@@ -1,7 +1,7 @@
 /*
- * Kernels on a GPU. A module's image is a fatbin, machine code for several generations of GPUs and PTX
- * for later ones; it is loaded once per device, with all functions of the module: afterwards they can
- * be launched while a graph is recorded, when the driver may not load anything.
+ * Kernels on a GPU. A module's image is a fatbin, machine code for several generations of GPUs and
+ * PTX for later ones; it is loaded once per device, with all functions of the module: afterwards
+ * they can be launched while a graph is recorded, when the driver may not load anything.
  */
 #include "device/cuda/cuda.h"
 

@@ -1,9 +1,11 @@
 /*
- * A GPU's memory, and page-locked memory for it. Page-locking is dear, so the pool above keeps what is made here.
+ * A GPU's memory, and page-locked memory for it. Page-locking is slow, so the pool above keeps what
+ * is created here.
  *
- * register: anonymous pages, touched by several threads on the memory node nearest the GPU, then handed to the driver.
- * alloc: the driver's own allocator; pages are registered when it refuses. When that is refused too, memory that is not
- * locked serves, with a warning, and the driver stages its copies.
+ * register: anonymous pages, touched by several threads on the memory node nearest the GPU, then
+ * handed to the driver. alloc: the driver's own allocator; pages are registered when it refuses.
+ * When that is refused too, memory that is not locked serves, with a warning, and the driver stages
+ * its copies.
  */
 #include "device/cuda/cuda.h"
 
@@ -152,8 +154,8 @@ int mr_cuda_memory_create(struct mr_device *dev, enum mr_memory kind, uint64_t b
     return 0;
 }
 
-/* What fails here has nobody left to tell; the context goes away with all it has. In a forked child only what the child
- * itself holds is given back. */
+/* Errors here have no caller to return to; the context is destroyed with all it has. A forked child
+ * frees only its own memory. */
 void mr_cuda_memory_destroy(struct mr_device *dev, enum mr_memory kind, void *ptr, uint64_t bytes)
 {
     struct mr_cuda *c = dev->state;

@@ -1,4 +1,5 @@
-/* What we use of nvJPEG, as its documentation declares it: for cuda_jpeg.c, and for the tests' library that is not there. */
+/* What we use of nvJPEG, as its documentation declares it: for cuda_jpeg.c, and for the tests'
+ * library that is not there. */
 #ifndef MR_DEVICE_CUDA_NVJPEG_H
 #define MR_DEVICE_CUDA_NVJPEG_H
 

@@ -1,4 +1,5 @@
-/* NVML, NVIDIA's management library, found at run time: the state of the PCIe link, which the driver API does not tell. */
+/* NVML, NVIDIA's management library, found at run time: the state of the PCIe link, which the
+ * driver API does not tell. */
 #include "device/cuda/driver.h"
 
 #include <dlfcn.h>
@@ -75,7 +76,8 @@ static unsigned number(int (*get)(struct nvmlDevice_st *, unsigned *), struct nv
     return get(device, &value) == 0 ? value : 0;
 }
 
-/* A link's rate one way follows from its version; the numbers are those of NVML: 6 is 4.0, 7 is 5.0. */
+/* A link's rate one way follows from its version; the numbers are those of NVML: 6 is 4.0, 7
+ * is 5.0. */
 static double nvlink_gb_per_s(struct nvmlDevice_st *device)
 {
     static const double rates[] = {0, 20, 25, 25, 25, 25, 25, 50};

@@ -1,6 +1,7 @@
 /*
- * Copies between two GPUs. Where they reach each other (NVLink, or PCIe below one switch or bridge) the bytes go directly;
- * else the driver stages them. Access once given stays: the primary contexts are also others', who may count on it.
+ * Copies between two GPUs. Where they reach each other (NVLink, or PCIe below one switch or bridge)
+ * the bytes go directly; else the driver stages them. Access once given stays: the primary contexts
+ * are also others', who may count on it.
  */
 #include "device/cuda/cuda.h"
 
@@ -15,7 +16,8 @@ static bool can_be_kept(const struct mr_cuda *peer)
     return peer->opts.ordinal < MR_CUDA_MAX_PEERS;
 }
 
-/* Lets kernels and copies of one GPU reach the other's memory. Returns 1, 0: it cannot, or an error. */
+/* Lets kernels and copies of one GPU reach the other's memory. Returns 1, 0: it cannot, or an
+ * error. */
 static int give_access(const struct mr_cuda *c, const struct mr_cuda *peer)
 {
     int can = 0, result = c->cu->cuDeviceCanAccessPeer(&can, c->device, peer->device);

@@ -1,10 +1,11 @@
 /*
  * Copies on the simulated accelerator.
  *
- * Between page-locked and device memory an engine works alone. From and to pageable memory the caller stages chunks
- * through a small bounce buffer of the stream, at the rate `pageable`, after the stream's earlier work; the engine moves a
- * chunk between the bounce buffer and the device while the caller stages the next. A copy to the device returns when the
- * source has been staged; one from the device returns when the destination is complete.
+ * Between page-locked and device memory an engine works alone. From and to pageable memory the
+ * caller stages chunks through a small bounce buffer of the stream, at the rate `pageable`, after
+ * the stream's earlier work; the engine moves a chunk between the bounce buffer and the device
+ * while the caller stages the next. A copy to the device returns when the source has been staged;
+ * one from the device returns when the destination is complete.
  */
 #include "device/sim/sim.h"
 
@@ -140,8 +141,7 @@ int mr_sim_check_range(struct mr_device *dev, const char *what, const void *ptr,
     }
     pthread_mutex_unlock(&sim->lock);
     if (!inside)
-        return mr_error_set(MR_EDEVICE,
-                            "sim: %llu bytes: the %s %p does not lie within device memory",
+        return mr_error_set(MR_EDEVICE, "sim: %llu bytes: the %s %p is not within device memory",
                             (unsigned long long)bytes, what, ptr);
     return 0;
 }

@@ -66,7 +66,8 @@ static void pop_head(struct sim_device *sim, struct sim_stream *s)
     pthread_cond_broadcast(&sim->done);
 }
 
-/* Does the records and the waits at the stream's head that can be done. Returns whether there were any. */
+/* Does the records and the waits at the stream's head that can be done. Returns whether there were
+ * any. */
 static bool pass_marks(struct sim_device *sim, struct sim_stream *s)
 {
     bool any = false;
@@ -87,7 +88,8 @@ static bool pass_marks(struct sim_device *sim, struct sim_stream *s)
     return any;
 }
 
-/* After any change: a mark that passes in one stream may free the head of another. Wakes the engines that can work. */
+/* After any change: a mark that passes in one stream may free the head of another. Wakes the
+ * engines that can work. */
 static void settle(struct sim_device *sim)
 {
     bool any = true;
@@ -415,7 +417,7 @@ int mr_sim_event_wait(struct mr_stream *stream, struct mr_event *event)
     return rc < 0 ? mr_error_nomem("sim: wait for an event", sizeof(struct sim_op)) : 0;
 }
 
-/* Operations for all of it are taken before any is appended. Without settle(): who calls does that. */
+/* Operations for all of it are taken before any is appended. The caller calls settle(). */
 static int enqueue_all_locked(struct sim_device *sim, struct sim_stream *s,
                               const struct sim_op *ops, uint64_t n)
 {

@@ -1,4 +1,5 @@
-/* Files read into the simulated accelerator's memory, which is the host's: by pread, on the calling thread. */
+/* Files read into the simulated accelerator's memory, which is the host's: by pread, on the calling
+ * thread. */
 #include "device/sim/sim.h"
 
 #include <errno.h>

@@ -1,6 +1,7 @@
 /*
- * Copies between two simulated accelerators, at the slower one's rate. The engine is the stream's device's: that for copies
- * in when it is the destination, that for copies out when it is the source; the other device is not occupied.
+ * Copies between two simulated accelerators, at the slower one's rate. The engine is the stream's
+ * device's: that for copies in when it is the destination, that for copies out when it is the
+ * source; the other device is not occupied.
  */
 #include "device/sim/sim.h"
 

@@ -1,4 +1,5 @@
-/* The device "sim": an accelerator that is not there. Options, memory, and the vtable; sim.h says how it works. */
+/* The device "sim": an accelerator that is not there. Options, memory, and the vtable; sim.h says
+ * how it works. */
 #include "device/sim/sim.h"
 
 #include <string.h>
@@ -104,7 +105,7 @@ static int query(struct mr_device *dev, struct mr_device_info *out)
     return 0;
 }
 
-/* Claims device memory, before it is made. */
+/* Claims device memory, before it is allocated. */
 static int claim(struct sim_device *sim, uint64_t bytes)
 {
     pthread_mutex_lock(&sim->lock);

@@ -1,4 +1,5 @@
-/* The kernels of batch.h on NVIDIA GPUs. Compiled with -fmad=false: what is rounded on the host is rounded here. */
+/* The kernels of batch.h on NVIDIA GPUs. Compiled with -fmad=false: what is rounded on the host is
+ * rounded here. */
 #include "kernels/batch/batch.h"
 
 template <typename To> __device__ To store_as(float x);
@@ -303,7 +304,8 @@ extern "C" __global__ void mr_gather(const __grid_constant__ struct mr_gather_ar
         gather_as<uint8_t>(a);
 }
 
-/* A block makes tiles of RESAMPLE_X x RESAMPLE_Y pixels of one picture; its first threads make their weights. */
+/* A block makes tiles of RESAMPLE_X x RESAMPLE_Y pixels of one picture; its first threads make
+ * their weights. */
 #define RESAMPLE_X 32
 #define RESAMPLE_Y 8
 

@@ -15,8 +15,9 @@
 #define MR_POINT_PAIRS 64 /* of all channels together */
 
 /*
- * "pointwise": rows of `elements` each. Output element o of a row is computed from the input element that dim, stride and
- * flips say, in f32, by the pairs of o's channel, (o / channel_inner) % channels.
+ * "pointwise": rows of `elements` each. Output element o of a row is computed from the input
+ * element that dim, stride and flips say, in f32, by the pairs of o's channel, (o / channel_inner)
+ * % channels.
  */
 struct mr_point_args {
     const void *in;
@@ -33,9 +34,10 @@ struct mr_point_args {
 };
 
 /*
- * How rows of a batch are mixed with each other: row r with row partner[r], which is below `rows`, else with itself. A value and
- * the partner's become value * part + the partner's * rest, each product and the sum rounded; or, with cuts, elements in a
- * rectangle are the partner's. The rectangle: element o of a row belongs to pixel o / pixel of pictures of height x width pixels.
+ * How rows of a batch are mixed with each other: row r with row partner[r], which is below `rows`,
+ * else with itself. A value and the partner's become value * part + the partner's * rest, each
+ * product and the sum rounded; or, with cuts, elements in a rectangle are the partner's. The
+ * rectangle: element o of a row belongs to pixel o / pixel of pictures of height x width pixels.
  */
 struct mr_mix_how {
     const uint32_t *partner;

@@ -1,6 +1,7 @@
 /*
- * "resample": windows of RGB pictures, resampled as Pillow does it: across first, rounded to u8, then down, with weights of 22
- * fractional bits. transform/resample.c does the same of rows; the bits are the same.
+ * "resample": windows of RGB pictures, resampled as Pillow does it: across first, rounded to u8,
+ * then down, with weights of 22 fractional bits. transform/resample.c does the same of rows; the
+ * bits are the same.
  */
 #ifndef MR_KERNELS_BATCH_RESAMPLE_H
 #define MR_KERNELS_BATCH_RESAMPLE_H
@@ -11,7 +12,7 @@
 #define MR_RESAMPLE_TAPS 64 /* weights of one output at most */
 #define MR_RESAMPLE_HALF (1 << 21)
 
-/* As enum mr_filter of the transform room. */
+/* As enum mr_filter of transform/. */
 enum mr_resample_filter { MR_RESAMPLE_BILINEAR, MR_RESAMPLE_BICUBIC, MR_RESAMPLE_NEAREST };
 
 /* Output i stands at start + (i + 0.5) * scale pixels behind the clip's first. */
@@ -23,9 +24,9 @@ struct mr_resample_axis {
 };
 
 struct mr_resample_row {
-    uint64_t at; /* of the upright picture's first pixel, in bytes of `in` */
-    int64_t step_x,
-        step_y; /* bytes to the next pixel to the right and below, upright: a turned picture's are negative or swapped */
+    uint64_t at;            /* of the upright picture's first pixel, in bytes of `in` */
+    int64_t step_x, step_y; /* bytes to the next pixel to the right and below, upright: a turned
+                               picture's are negative or swapped */
     struct mr_resample_axis across, down;
 };
 
@@ -53,8 +54,9 @@ MR_HOST_DEVICE double mr_resample_support(const struct mr_resample_axis *a)
 }
 
 /*
- * The weights of output i, stride apart, in 2^-22, their sum about 1; and the first pixel that they belong to. Returns how many.
- * Weights are computed twice, for their sum and for themselves, since a thread has no room to keep them as f64.
+ * The weights of output i, stride apart, in 2^-22, their sum about 1; and the first pixel that they
+ * belong to. Returns how many. Weights are computed twice, for their sum and for themselves, since
+ * a thread has no memory for them as f64.
  */
 MR_HOST_DEVICE int32_t mr_resample_taps(const struct mr_resample_axis *a, int32_t i,
                                         int32_t *weight, int32_t stride, int32_t *out_first)

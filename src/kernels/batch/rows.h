@@ -4,7 +4,8 @@
 
 #include "kernels/batch/pointwise.h"
 
-/* "one_hot": a row is one label in 0..classes-1; it becomes `classes` elements, one of them `value`, the others 0. */
+/* "one_hot": a row is one label in 0..classes-1; it becomes `classes` elements, one of them
+ * `value`, the others 0. */
 struct mr_one_hot_args {
     const void *in;
     void *out;
@@ -14,7 +15,8 @@ struct mr_one_hot_args {
     uint32_t value[2];                   /* little-endian */
 };
 
-/* "one_hot_mix": element c of a row is value[(c is the row's label) + 2 * (c is its partner's)]; hot.value is not used. */
+/* "one_hot_mix": element c of a row is value[(c is the row's label) + 2 * (c is its partner's)];
+ * hot.value is not used. */
 struct mr_one_hot_mix_args {
     struct mr_one_hot_args hot;
     const uint32_t *partner;

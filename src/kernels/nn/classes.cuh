@@ -13,7 +13,8 @@ static __device__ double warp_sum(double v)
     return v;
 }
 
-/* By a warp: the log of the sum of exponentials of a row; [out] where its largest is, the first of equals. */
+/* By a warp: the log of the sum of exponentials of a row; [out] where its largest is, the first of
+ * equals. */
 template <typename T>
 static __device__ float row_whole(const T *x, uint32_t classes, uint32_t *out_top)
 {

@@ -1,6 +1,7 @@
 /*
- * Dropout's draws: Philox, keyed by seed and layer, counted by step and element, so that the backward pass draws again what the
- * forward pass drew and nothing is stored. Compiled for the host and for GPUs: both drop the same elements.
+ * Dropout's draws: Philox, keyed by seed and layer, counted by step and element, so that the
+ * backward pass draws again what the forward pass drew and nothing is stored. Compiled for the host
+ * and for GPUs: both drop the same elements.
  */
 #ifndef MR_KERNELS_NN_DRAW_H
 #define MR_KERNELS_NN_DRAW_H

@@ -1,4 +1,4 @@
-/* The kernels of nn.h on NVIDIA GPUs. Arithmetic is in f32; T is the type of activations in memory. */
+/* The kernels of nn.h on NVIDIA GPUs. Arithmetic is in f32; T is the type of activations. */
 #include "kernels/nn/nn.h"
 
 #include "kernels/nn/draw.h"
@@ -66,7 +66,7 @@ template <typename T, int N> struct alignas(N * sizeof(T)) vector_of {
     T v[N];
 };
 
-/* Where element i of [n, hw, c] lies in [n, c, hw]. */
+/* Where element i of [n, hw, c] is in [n, c, hw]. */
 static __device__ inline uint64_t as_nchw(uint64_t i, uint32_t c, uint32_t hw)
 {
     uint32_t channel, pixel;
@@ -114,7 +114,8 @@ static __device__ float unact(int32_t act, float y, float dy)
     return dy;
 }
 
-/* In all threads of the last block of `n` that comes here: true, and all that the others wrote is seen. */
+/* In all threads of the last block of `n` that comes here: true, and all that the others wrote is
+ * seen. */
 static __device__ bool is_last(uint32_t *ticket, uint32_t n)
 {
     __shared__ uint32_t mine;
@@ -197,7 +198,8 @@ static __device__ bool is_dropped(uint64_t key, uint64_t step, uint64_t draw, ui
     return (draw & 2 ? high : low) < threshold;
 }
 
-/* A column's sums of strips, added up in order from the first on, every `step`th; the loads go out together. */
+/* A column's sums of strips, added up in order from the first on, every `step`th; the loads go out
+ * together. */
 template <int N>
 static __device__ float strips_sum(const float *partial, uint32_t strips, uint32_t cols,
                                    uint32_t first, uint32_t step)
@@ -230,7 +232,8 @@ static __device__ float rows_sum(float sum)
     return sum;
 }
 
-/* The sums of columns, from those of a block's threads: of its strip, then by the last block of all strips. */
+/* The sums of columns, from those of a block's threads: of its strip, then by the last block of all
+ * strips. */
 static __device__ void add_columns(const struct mr_nn_gpu_sums &a, uint32_t cols, float sum)
 {
     uint32_t tx = threadIdx.x % TILE, ty = threadIdx.x / TILE, col = blockIdx.y * TILE + tx;
@@ -258,8 +261,8 @@ template <typename T> static __device__ void do_undo(const struct mr_nn_gpu_rows
         const T *y = in_of<T>(a.y), *from = a.behind ? in_of<T>(a.behind) : dy;
         uint64_t step = a.behind ? *a.step : 0;
         for (uint64_t r = begin + ty; r < end; r += 4 * ROWS) {
-            float v[4],
-                was[4]; /* all are loaded before one is stored: for all the compiler knows they overlap */
+            float v[4], was[4]; /* all are loaded before one is stored: for all the compiler knows
+                                   they overlap */
 #pragma unroll
             for (int j = 0; j < 4; j++) {
                 uint64_t i = (r + j * ROWS) * a.cols + col;

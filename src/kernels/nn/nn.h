@@ -1,10 +1,10 @@
 /*
- * The modules "nn_f32", "nn_bf16" and "nn_f16": layers of nets on GPUs, but for matrix products, which
- * are cuBLASLt's. They are one image with the same kernels for three types of activations;
+ * The modules "nn_f32", "nn_bf16" and "nn_f16": layers of nets on GPUs, but for matrix products,
+ * which are cuBLASLt's. They are one image with the same kernels for three types of activations;
  * arithmetic is in f32. nn/cuda launches them and says with what grid.
  *
- * Images are NHWC: an activation is rows of c elements, a row per pixel. Blocks have 256 threads. The
- * shapes alone decide in which order sums are added: within strips of rows, then strip after
+ * Images are NHWC: an activation is rows of c elements, a row per pixel. Blocks have 256 threads.
+ * The shapes alone decide in which order sums are added: within strips of rows, then strip after
  * strip by the block that ends last. Tickets tell which block that is; they are 0 before and after.
  */
 #ifndef MR_KERNELS_NN_NN_H
@@ -106,14 +106,14 @@ struct mr_nn_gpu_sums {  /* of columns, f32 */
     int32_t accumulate;
 };
 
-struct
-    mr_nn_gpu_rows { /* bias_act: y = act(y + bias); undo: dy *= act'(y), db = the columns' sums */
+/* bias_act: y = act(y + bias). undo: dy *= act'(y), db = the columns' sums. */
+struct mr_nn_gpu_rows {
     const void *y;
     void *dy; /* bias_act: y itself */
     const void *bias;
     struct mr_nn_gpu_sums db;
-    const void *
-        behind; /* undo: the gradient behind dropout, which is read instead of dy; NULL: no dropout */
+    const void *behind; /* undo: the gradient behind dropout, which is read instead of dy; NULL: no
+                           dropout */
     const uint64_t *step;
     uint64_t key;
     uint32_t threshold;
@@ -127,7 +127,7 @@ struct mr_nn_gpu_dropout {
     void *out;
     const uint64_t *step;
     uint64_t count, key;
-    uint32_t c, hw, per; /* draws are numbered as NCHW lies */
+    uint32_t c, hw, per; /* draws are numbered in NCHW order */
     uint32_t threshold;
     float keep;
 };
@@ -141,9 +141,9 @@ struct mr_nn_gpu_pool {
 };
 
 /*
- * Largest of 2 x 2, dropout and flattening as one: flat[n, c, pixel] from x[n, h, w, c]; back: dx from dy[n, c, pixel], through x's
- * activation, with its sums by channel. A thread makes a quad: 4 neighbours of `flat`, whose draws come together. Rows of strips
- * are quads of all channels.
+ * Largest of 2 x 2, dropout and flattening as one: flat[n, c, pixel] from x[n, h, w, c]; back: dx
+ * from dy[n, c, pixel], through x's activation, with its sums by channel. A thread makes a quad: 4
+ * neighbours of `flat`, whose draws come together. Rows of strips are quads of all channels.
  */
 struct mr_nn_gpu_pool_drop {
     const void *x, *dy;
@@ -199,9 +199,9 @@ struct mr_nn_gpu_permute { /* y[n, c, hw] = x[n, hw, c], or back */
 };
 
 /*
- * im2col: cols[pixel][patch], the patch in order ky, kx, channel, then zeros up to `patch` (a multiple of 8). col2im adds each
- * pixel's up again, in order. Both move `width` elements at once (1, or 16 bytes of them): channels and patch are then in
- * such units.
+ * im2col: cols[pixel][patch], the patch in order ky, kx, channel, then zeros up to `patch` (a
+ * multiple of 8). col2im adds each pixel's up again, in order. Both move `width` elements at once
+ * (1, or 16 bytes of them): channels and patch are then in such units.
  */
 struct mr_nn_gpu_cols {
     const void *x;
@@ -213,8 +213,8 @@ struct mr_nn_gpu_cols {
     int32_t wide;
 };
 
-/* A convolution of one channel by 3 x 3, without patches. back: sums of strips of runs, which are parts of the output's lines:
- * the taps', then the bias'; sum: of the strips. */
+/* A convolution of one channel by 3 x 3, without patches. back: sums of strips of runs, which are
+ * parts of the output's lines: the taps', then the bias'; sum: of the strips. */
 struct mr_nn_gpu_thin {
     const void *x, *filter, *bias, *y, *dy;
     void *out;                    /* y forward */

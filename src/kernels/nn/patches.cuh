@@ -27,7 +27,8 @@ template <typename T> static __device__ void do_im2col(const struct mr_nn_gpu_co
         gather_patches<T>(a);
 }
 
-/* K: the window where its side is known and the stride is 1, so that all loads go out together; 0: any. */
+/* K: the window where its side is known and the stride is 1, so that all loads go out together; 0:
+ * any. */
 template <typename T, int N, int K>
 static __device__ void add_patches(const struct mr_nn_gpu_cols &a)
 {

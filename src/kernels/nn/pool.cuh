@@ -1,6 +1,7 @@
 /* Part of nn.cu: pools. */
 
-/* The window of output i: its first input element; [out] sample's and pixel's places are folded into it. */
+/* The window of output i: its first input element; [out] sample's and pixel's places are folded
+ * into it. */
 static __device__ uint64_t window_of(const struct mr_nn_gpu_pool &a, uint64_t i)
 {
     uint32_t c, ox, oy;

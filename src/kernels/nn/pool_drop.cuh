@@ -1,4 +1,5 @@
-/* Part of nn.cu: the largest of 2 x 2, dropout and flattening as one. Grid: strips of quads, tiles of channels. */
+/* Part of nn.cu: the largest of 2 x 2, dropout and flattening as one. Grid: strips of quads, tiles
+ * of channels. */
 
 struct quad {
     uint64_t flat; /* which quad of the flat tensor it is */

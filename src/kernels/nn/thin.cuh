@@ -74,7 +74,7 @@ static __device__ thin_run<T> run_of(const struct mr_nn_gpu_thin &a, uint32_t r)
     return run;
 }
 
-/* Grid: strips of runs, tiles of filters, which are whole ones. A row of threads goes along a run. */
+/* Grid: strips of runs, whole tiles of filters. A row of threads goes along a run. */
 template <typename T> static __device__ void do_thin_back(const struct mr_nn_gpu_thin &a)
 {
     __shared__ float part[ROWS][SUMS][TILE];

@@ -1,6 +1,6 @@
 /*
- * Steps of optimizers on the host. Blocks of parameters that stay in the first-level cache go through
- * one pass after another, each a loop that vectorises.
+ * Steps of optimizers on the host. Blocks of parameters that stay in the first-level cache go
+ * through one pass after another, each a loop that vectorises.
  */
 #include "base/base.h"
 #include "kernels/optim/optim.h"

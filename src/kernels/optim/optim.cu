@@ -1,5 +1,5 @@
-/* The kernels of optim.h on NVIDIA GPUs. Compiled with -fmad=false: what is rounded on the host is rounded
- * here. */
+/* The kernels of optim.h on NVIDIA GPUs. Compiled with -fmad=false: what is rounded on the host is
+ * rounded here. */
 #include "kernels/optim/optim.h"
 
 #define THREADS MR_KERNEL_THREADS

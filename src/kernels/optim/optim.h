@@ -1,17 +1,18 @@
 /*
- * The module "optim": steps of optimizers. All parameters are one flat array, and a group is a range of
- * it. millrace/optim.h has the formulas; list.h has the optimizers, each in a file of its own.
+ * The module "optim": steps of optimizers. All parameters are one flat array, and a group is a
+ * range of it. millrace/optim.h has the formulas; list.h has the optimizers, each in a file of its
+ * own.
  *
  * A group has a record in the memory where its parameters are: learning rate, steps done, and what
- * else goes on from step to step. A step first computes its scalars from the record (bias corrections,
- * clipping by norm, the sign), then updates every parameter, then writes the record for the next step.
- * So a launch is a whole step, and a recorded graph that repeats it counts on. On the host src/optim
- * does these three things by a thread pool; on a GPU every block computes the scalars for itself, and
- * the block that ends last, which a ticket tells, writes the record.
+ * else goes on from step to step. A step first computes its scalars from the record (bias
+ * corrections, clipping by norm, the sign), then updates every parameter, then writes the record
+ * for the next step. So a launch is a whole step, and a recorded graph that repeats it counts on.
+ * On the host src/optim does these three things by a thread pool; on a GPU every block computes the
+ * scalars for itself, and the block that ends last, which a ticket tells, writes the record.
  *
  * Elements do not depend on each other, and the gradients' norm is a sum of parts whose borders and
- * order are fixed: the number of threads changes no bit. Host and GPU round alike but for pow(), which
- * only the scalars use.
+ * order are fixed: the number of threads changes no bit. Host and GPU round alike but for pow(),
+ * which only the scalars use.
  */
 #ifndef MR_KERNELS_OPTIM_OPTIM_H
 #define MR_KERNELS_OPTIM_OPTIM_H
@@ -30,14 +31,15 @@ enum mr_optim_update {
     MR_OPTIM_N_UPDATES
 };
 
-/* A group's numbers, kept where the parameters are. The kernel writes step, mu_product, grad_norm and pending. */
+/* A group's numbers, kept where the parameters are. The kernel writes step, mu_product, grad_norm
+ * and pending. */
 struct mr_optim_record {
     double lr;
     double step;       /* steps done */
     double mu_product; /* NAdam */
     double grad_norm;  /* of the last step that clipped by norm */
-    double
-        pending; /* accumulated calls towards the next step; negative: one of them was to be skipped */
+    double pending;    /* accumulated calls towards the next step; negative: one of them was to be
+                          skipped */
 };
 
 /* The options of a group that its step reads: as in struct mr_optim_opts. */
@@ -79,7 +81,8 @@ struct mr_optim_args {
     struct mr_optim_hyper hyper;
 };
 
-/* "optim_norm_<dtype>": out[i] becomes the sum of squares of the i-th of n_out equal parts (the last is shorter). */
+/* "optim_norm_<dtype>": out[i] becomes the sum of squares of the i-th of n_out equal parts (the
+ * last is shorter). */
 struct mr_optim_norm_args {
     const void *grads;
     double *out;
@@ -88,7 +91,8 @@ struct mr_optim_norm_args {
     int32_t grad_dtype;
 };
 
-/* "optim_add_<dtype>": sum = (first ? 0 : sum) + grads * factor * *grad_scale. Every record's pending becomes mr_optim_pending(). */
+/* "optim_add_<dtype>": sum = (first ? 0 : sum) + grads * factor * *grad_scale. Every record's
+ * pending becomes mr_optim_pending(). */
 struct mr_optim_add_args {
     const void *grads;
     void *sum;
@@ -135,8 +139,8 @@ MR_HOST_DEVICE int mr_optim_is_skipped(const struct mr_optim_args *a)
 }
 
 /*
- * The scalars of any update, before its own. squares: the sum of args->norms. NaN and infinity there go
- * on into the gradients, as PyTorch's clip_grad_norm_ does.
+ * The scalars of any update, before its own. squares: the sum of args->norms. NaN and infinity
+ * there go on into the gradients, as PyTorch's clip_grad_norm_ does.
  */
 MR_HOST_DEVICE void mr_optim_begin_scalars(const struct mr_optim_args *a, double squares,
                                            struct mr_optim_scalars *s)
@@ -214,15 +218,15 @@ MR_HOST_DEVICE double mr_optim_greater_f64(double a, double b)
 
 /* Pairwise: the error grows with the logarithm of n. */
 double mr_optim_sum(const double *v, uint64_t n);
-/* A step by the host's threads: what it computes once. squares: the sum of args->norms. Returns 0 when the step is
- * left out. */
+/* A step by the host's threads: what it computes once. squares: the sum of args->norms. Returns 0
+ * when the step is left out. */
 int mr_optim_prepare(const struct mr_optim_args *args, double squares,
                      struct mr_optim_scalars *out);
 /* Elements begin .. end, a part of args'. f64: the parameters' dtype. */
 void mr_optim_apply(const struct mr_optim_args *args, const struct mr_optim_scalars *s, int f64,
                     uint64_t begin, uint64_t end);
 void mr_optim_finish(const struct mr_optim_args *args, const struct mr_optim_scalars *s);
-/* One of the parts of "optim_norm_..."; f64: the dtype of gradients given as the parameters' own. */
+/* One of the parts of "optim_norm_<dtype>". */
 double mr_optim_norm_part(const struct mr_optim_norm_args *args, uint32_t part);
 /* Elements begin .. end of "optim_add_...", but for the records. */
 void mr_optim_add_range(const struct mr_optim_add_args *args, int f64, uint64_t begin,
