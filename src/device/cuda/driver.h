@@ -156,9 +156,9 @@ struct mr_cuda_driver {
 };
 
 /*
- * Finds, checks and initialises the driver, once a process.
- * [out] out: on success; never freed. Returns 0, MR_ENODEVICE, or MR_EDEVICE in a child process after
- * parent did it.
+ * Finds, checks and initialises the driver, once per process.
+ * [out] out: on success; never freed. Returns 0, MR_ENODEVICE, or MR_EDEVICE in a process
+ * that was forked after the first call.
  */
 int mr_cuda_driver_get(const struct mr_cuda_driver **out);
 /* NULL: usable; else why not. */
