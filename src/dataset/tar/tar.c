@@ -339,6 +339,7 @@ const struct mr_dataset_ops mr_dataset_tar = {
     .positional = positional,
     .opts_size = sizeof(struct mr_tar_opts),
     .state_size = sizeof(struct mr_tar_state),
+    .many_urls = true,
     .lacks = lacks,
     .sniff = sniff,
     .open = open_tar,
