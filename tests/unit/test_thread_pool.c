@@ -1,4 +1,4 @@
-/* White-box. Teams: every task once, whoever does it, in many jobs of many sizes; no thread does two at a time. */
+/* White-box. Thread pools: every task is done once, in many jobs of many sizes; no thread has two. */
 #include "unit.h"
 
 #include "base/thread_pool.h"
