@@ -1,6 +1,6 @@
 /* The host backend in f64. */
-#include "nn/cpu/cpu.h"
 #include "kernels/nn/draw.h"
+#include "nn/cpu/cpu.h"
 
 #include <math.h>
 #include <string.h>

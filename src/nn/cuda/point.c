@@ -1,6 +1,6 @@
 /* Layers of nets on GPUs that work element by element, or by rows of classes. */
-#include "nn/cuda/cuda.h"
 #include "kernels/nn/draw.h"
+#include "nn/cuda/cuda.h"
 
 static int over_elements(struct mr_nn_backend *b, enum mr_nn_gpu_kernel kernel, uint64_t count, const void *args)
 {
