@@ -82,6 +82,15 @@ void mr_opts_copy(void *opts, size_t size, const void *full, size_t full_size);
 /* Puts a caller's struct over the defaults in `full`; NULL: they stay. MR_EOPTION: what it says of its size cannot be. */
 int mr_opts_take(const char *what, const void *opts, void *full, size_t full_size);
 
+/*
+ * mr_interrupt() is heeded on threads that are between begin and end, which may be nested: loops there that may take long ask now
+ * and then. check: 0, or MR_ECANCELLED with the error set. what: the file or place, for the text.
+ */
+void mr_interruptible_begin(void);
+void mr_interruptible_end(void);
+bool mr_interrupted(void);
+int mr_interrupt_check(const char *what);
+
 /* A thread with a name (15 bytes, shown by top -H and in traces). Returns 0 or -errno with the error set. */
 int mr_thread_start(pthread_t *out, const char *name, void *(*fn)(void *), void *arg);
 
