@@ -4,14 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-uint64_t mr_dims_after(const uint64_t *dim, int rank, int d)
-{
-    uint64_t n = 1;
-    for (d++; d < rank; d++)
-        n *= dim[d];
-    return n;
-}
-
 /* The field that an op names, or works on by default. */
 static int find_field(const struct mr_op *op, const struct mr_spec *fields, int n_fields, int *out)
 {
