@@ -1,9 +1,10 @@
 /*
- * How far a worker reads ahead: Little's law. To make samples at its own pace it needs latency / (its time for a sample) of
- * them on their way. It begins with what suits a local disk, and grows when it had to wait for reads though a slot was open:
- * then the latency is not hidden.
+ * How far a worker reads ahead: Little's law. To make samples at its own pace it needs latency /
+ * (its time for a sample) of them on their way. It begins with what suits a local disk, and grows
+ * when it had to wait for reads though a slot was open: then the latency is not hidden.
  *
- * Where more reads in flight bring no more bytes the storage's rate is the limit, not its latency, and growing stops.
+ * Where more reads in flight bring no more bytes the storage's rate is the limit, not its latency,
+ * and growing stops.
  */
 #include "loader/loader.h"
 

@@ -1,4 +1,5 @@
-/* Bad samples: noted by workers on their batch, judged by the consumer in delivery order, kept in the quarantine list. */
+/* Bad samples: noted by workers on their batch, judged by the consumer in delivery order, kept in
+ * the quarantine list. */
 #include "loader/loader.h"
 
 #include <errno.h>
@@ -8,7 +9,8 @@
 /* The list holds the first of them; all are counted. */
 #define MAX_LISTED 100000
 
-/* What stands before a text that does not name its file: transforms do not know whose sample they refuse. */
+/* What stands before a text that does not name its file: transforms do not know whose sample they
+ * refuse. */
 static size_t write_place(const char *file, uint64_t index, const char *text, char *out, size_t cap)
 {
     if (strstr(text, file))
@@ -17,8 +19,8 @@ static size_t write_place(const char *file, uint64_t index, const char *text, ch
     return n > 0 && (size_t)n < cap ? (size_t)n : 0;
 }
 
-static struct mr_bad *make_bad(struct mr_loader *ld, uint32_t row, const struct mr_run_sample *s, uint64_t epoch,
-                               int code, bool fatal)
+static struct mr_bad *make_bad(struct mr_loader *ld, uint32_t row, const struct mr_run_sample *s,
+                               uint64_t epoch, int code, bool fatal)
 {
     const char *text = mr_last_error();
     bool located = s->n_extents > 0;
@@ -44,8 +46,8 @@ static struct mr_bad *make_bad(struct mr_loader *ld, uint32_t row, const struct 
     return bad;
 }
 
-void mr_bad_add(struct mr_loader *ld, uint64_t t, uint32_t row, const struct mr_run_sample *s, uint64_t epoch, int code,
-                bool fatal)
+void mr_bad_add(struct mr_loader *ld, uint64_t t, uint32_t row, const struct mr_run_sample *s,
+                uint64_t epoch, int code, bool fatal)
 {
     struct mr_bad *bad = make_bad(ld, row, s, epoch, code, fatal);
     struct mr_slot *slot = mr_ring_slot(ld, t);
@@ -86,7 +88,8 @@ static struct mr_bad *merge(struct mr_bad *a, struct mr_bad *b)
     return out;
 }
 
-/* Sorted by row: the order in which they are reported does not depend on the workers. Merge sort, 2^i at bin[i]. */
+/* Sorted by row: the order in which they are reported does not depend on the workers. Merge sort,
+ * 2^i at bin[i]. */
 static struct mr_bad *sorted(struct mr_bad *list)
 {
     struct mr_bad *bin[64] = {NULL}, *out = NULL;
@@ -122,7 +125,8 @@ static int keep(struct mr_loader *ld, struct mr_bad *bad)
         return 0;
     }
     if ((ld->n_listed & (ld->n_listed - 1)) == 0) { /* a power of two: full */
-        struct mr_bad **more = realloc(ld->listed, MR_MAX(2 * ld->n_listed, 1) * sizeof(struct mr_bad *));
+        struct mr_bad **more =
+            realloc(ld->listed, MR_MAX(2 * ld->n_listed, 1) * sizeof(struct mr_bad *));
         if (!more) {
             free(bad);
             return mr_error_nomem("quarantine list", 2 * ld->n_listed * sizeof(struct mr_bad *));
@@ -133,7 +137,8 @@ static int keep(struct mr_loader *ld, struct mr_bad *bad)
     return 0;
 }
 
-/* Judges a sorted list: the error that ends the run, with its text set, or 0; *n: how many samples are bad. */
+/* Judges a sorted list: the error that ends the run, with its text set, or 0; *n: how many samples
+ * are bad. */
 static int judge(const struct mr_loader *ld, const struct mr_bad *list, uint64_t rows, uint64_t *n)
 {
     const struct mr_bad *last = NULL;
@@ -146,9 +151,10 @@ static int judge(const struct mr_loader *ld, const struct mr_bad *list, uint64_t
     }
     uint64_t seen = mr_counted(&ld->samples) + rows, bad = ld->n_bad + *n;
     if (last && over_limit(ld, bad, seen))
-        return mr_error_set(MR_EBADSAMPLES,
-                            "%llu bad samples in %llu are more than the limit (max_bad, --max-bad); the last: %s",
-                            (unsigned long long)bad, (unsigned long long)seen, last->text);
+        return mr_error_set(
+            MR_EBADSAMPLES,
+            "%llu bad samples in %llu are more than the limit (max_bad, --max-bad); the last: %s",
+            (unsigned long long)bad, (unsigned long long)seen, last->text);
     return 0;
 }
 

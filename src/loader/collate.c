@@ -1,4 +1,5 @@
-/* From a slot's rows to the batch: bad rows left out, varying fields padded to the longest or packed end to end. */
+/* From a slot's rows to the batch: bad rows left out, varying fields padded to the longest or
+ * packed end to end. */
 #include "loader/loader.h"
 #include "transform/transform.h"
 
@@ -24,11 +25,12 @@ static void fill_elements(void *out, uint64_t n, size_t element, const void *fil
         memcpy((unsigned char *)out + i * element, fill, element);
 }
 
-void mr_place(const struct mr_spec *spec, const void *in, const uint64_t *dim, void *out, const uint64_t *to,
-              const void *fill)
+void mr_place(const struct mr_spec *spec, const void *in, const uint64_t *dim, void *out,
+              const uint64_t *to, const void *fill)
 {
     size_t element = mr_dtype_size(spec->dtype);
-    int outer = spec->rank; /* dimensions [0, outer) are walked; those after them are copied as one piece */
+    int outer =
+        spec->rank; /* dimensions [0, outer) are walked; those after them are copied as one piece */
     while (outer > 0 && dim[outer - 1] == to[outer - 1])
         outer--;
     if (outer == 0) {
@@ -51,7 +53,8 @@ void mr_place(const struct mr_spec *spec, const void *in, const uint64_t *dim, v
     }
 }
 
-static uint64_t *dims_of(const struct mr_loader *ld, const struct mr_slot *slot, uint64_t row, int field)
+static uint64_t *dims_of(const struct mr_loader *ld, const struct mr_slot *slot, uint64_t row,
+                         int field)
 {
     return slot->dims + (row * (uint64_t)ld->n_fields + (uint64_t)field) * MR_MAX_RANK;
 }
@@ -79,7 +82,8 @@ static uint64_t drop_bad_rows(struct mr_loader *ld, struct mr_slot *slot)
                     flip[kept] = flip[row];
                 }
                 if (slot->dims)
-                    memcpy(dims_of(ld, slot, kept, f), dims_of(ld, slot, row, f), MR_MAX_RANK * sizeof(uint64_t));
+                    memcpy(dims_of(ld, slot, kept, f), dims_of(ld, slot, row, f),
+                           MR_MAX_RANK * sizeof(uint64_t));
             }
             if (ld->gpu) {
                 uint64_t *from = (uint64_t *)(void *)(slot->host + ld->gpu->from_offset);
@@ -96,7 +100,8 @@ static uint64_t drop_bad_rows(struct mr_loader *ld, struct mr_slot *slot)
 }
 
 /* The batch's spec of a field: rows in front, then `dim`. */
-static void batch_spec(struct mr_slot *slot, int f, const struct mr_spec *sample, uint64_t rows, const uint64_t *dim)
+static void batch_spec(struct mr_slot *slot, int f, const struct mr_spec *sample, uint64_t rows,
+                       const uint64_t *dim)
 {
     struct mr_spec *spec = &slot->spec[f];
     *spec = *sample;
@@ -117,7 +122,8 @@ static void pad_to_longest(struct mr_loader *ld, struct mr_slot *slot, int f, un
     uint64_t bytes = elements(longest, fp->out.rank) * element;
     unsigned char fill[16], *base = slot->host + fp->offset;
     mr_fill_element(fp->out.dtype, ld->opts.pad_value, fill);
-    /* Row r moves to r * bytes <= r * row_bytes, never into a row that has yet to move: going up is safe. */
+    /* Row r moves to r * bytes <= r * row_bytes, never into a row that has yet to move: going up is
+     * safe. */
     for (uint64_t row = 0; row < slot->size; row++) {
         const uint64_t *dim = dims_of(ld, slot, row, f);
         memcpy(room, base + row * fp->row_bytes, elements(dim, fp->out.rank) * element);
@@ -131,7 +137,8 @@ static void pad_to_longest(struct mr_loader *ld, struct mr_slot *slot, int f, un
 static void pack(struct mr_loader *ld, struct mr_slot *slot, int f)
 {
     const struct mr_loader_field *fp = &ld->field[f];
-    uint64_t item = elements(fp->out.dim + 1, fp->out.rank - 1) * mr_dtype_size(fp->out.dtype), total = 0;
+    uint64_t item = elements(fp->out.dim + 1, fp->out.rank - 1) * mr_dtype_size(fp->out.dtype),
+             total = 0;
     unsigned char *base = slot->host + fp->offset;
     for (uint64_t row = 0; row < slot->size; row++) {
         slot->offsets[f][row] = total;
@@ -161,7 +168,8 @@ static void collate_varying(struct mr_loader *ld, struct mr_slot *slot, int f, u
     }
 }
 
-/* mixup, cutmix: over the rows that are delivered. Fields with a tail wait for the device, which is told who goes with whom. */
+/* mixup, cutmix: over the rows that are delivered. Fields with a tail wait for the device, which is
+ * told who goes with whom. */
 static void mix(struct mr_loader *ld, struct mr_slot *slot, unsigned char *room)
 {
     const int mixed[] = {ld->chain->mix->on, ld->chain->mix_label};
@@ -170,7 +178,8 @@ static void mix(struct mr_loader *ld, struct mr_slot *slot, unsigned char *room)
     for (size_t k = 0; k < MR_COUNT(mixed); k++) {
         const struct mr_loader_field *fp = &ld->field[mixed[k]];
         if (!fp->tail)
-            mr_mix_rows(ld->chain, &slot->mixture, mixed[k], slot->host + fp->offset, fp->row_bytes, room);
+            mr_mix_rows(ld->chain, &slot->mixture, mixed[k], slot->host + fp->offset, fp->row_bytes,
+                        room);
     }
     if (ld->mixes)
         mr_mix_partners(&slot->mixture, (uint32_t *)(slot->host + ld->partner_offset));

@@ -1,8 +1,9 @@
 /*
- * Fields that are read straight into a slot's device half: plain ranges of files which the host has nothing to do with. A
- * worker reads them when it makes the sample, for only then the slot is open and the consumer's work on its last batch has
- * passed; rows that are neighbours in the file are read as one. What cannot be read so (bytes in memory, replacements of bad
- * samples) is made in the host half as ever, marked, and copied row by row when the batch is shipped.
+ * Fields that are read straight into a slot's device half: plain ranges of files which the host has
+ * nothing to do with. A worker reads them when it makes the sample, for only then the slot is open
+ * and the consumer's work on its last batch has passed; rows that are neighbours in the file are
+ * read as one. What cannot be read so (bytes in memory, replacements of bad samples) is made in the
+ * host half as ever, marked, and copied row by row when the batch is shipped.
  */
 #include "loader/loader.h"
 #include "transform/transform.h"
@@ -40,8 +41,8 @@ static void add_text(struct mr_loader *ld, const char *before, const char *text)
 static bool suits(const struct mr_loader *ld, const struct mr_extent *at)
 {
     const struct mr_loader_field *fp = &ld->field[at->field];
-    return fp->identity && !fp->varies && fp->row_bytes >= LEAST_ROW_BYTES && at->bytes == fp->row_bytes &&
-           mr_files_fd(ld->ds->files, at->file) >= 0;
+    return fp->identity && !fp->varies && fp->row_bytes >= LEAST_ROW_BYTES &&
+           at->bytes == fp->row_bytes && mr_files_fd(ld->ds->files, at->file) >= 0;
 }
 
 static bool is_plain(const struct mr_extent *at, int n)
@@ -56,7 +57,8 @@ static bool is_plain(const struct mr_extent *at, int n)
 static int choose_fields(struct mr_loader *ld)
 {
     struct mr_extent at[MR_MAX_EXTENTS];
-    int chosen = 0, n = ld->ds->ops->get || !ld->ds->ops->locate ? 0 : ld->ds->ops->locate(ld->ds, 0, at);
+    int chosen = 0,
+        n = ld->ds->ops->get || !ld->ds->ops->locate ? 0 : ld->ds->ops->locate(ld->ds, 0, at);
     if (!is_plain(at, n)) {
         say(ld, "not used: samples of %s are not plain ranges of files", ld->ds->text);
         return 0;
@@ -69,7 +71,9 @@ static int choose_fields(struct mr_loader *ld)
             add_text(ld, chosen++ ? ", " : "", name);
         }
     if (chosen == 0)
-        say(ld, "not used: no field of %s is a range of a file of %d bytes or more that the host leaves as it is",
+        say(ld,
+            "not used: no field of %s is a range of a file of %d bytes or more that the host "
+            "leaves as it is",
             ld->ds->text, LEAST_ROW_BYTES);
     return chosen;
 }
@@ -93,7 +97,8 @@ static int open_files(struct mr_loader *ld)
     for (int i = 0; i < n && rc == 0; i++) {
         int fd = mr_files_fd(ld->ds->files, i);
         if (fd >= 0)
-            rc = mr_device_file_open(ld->device, fd, mr_files_name(ld->ds->files, i), &gds->file[i]);
+            rc =
+                mr_device_file_open(ld->device, fd, mr_files_name(ld->ds->files, i), &gds->file[i]);
     }
     if (rc == 0)
         ld->gds = gds;
@@ -174,7 +179,9 @@ int mr_gds_slot_create(struct mr_loader *ld, struct mr_slot *slot)
     uint64_t rows = ld->opts.batch_size;
     slot->from_host = calloc(rows, sizeof *slot->from_host);
     slot->came_from = calloc(rows, sizeof *slot->came_from);
-    return slot->from_host && slot->came_from ? 0 : mr_error_nomem("batch slot", rows * sizeof *slot->came_from);
+    return slot->from_host && slot->came_from
+               ? 0
+               : mr_error_nomem("batch slot", rows * sizeof *slot->came_from);
 }
 
 void mr_gds_slot_free(struct mr_slot *slot)
@@ -202,16 +209,18 @@ static int read_rows(struct mr_worker *w, const struct mr_run *run, uint32_t i, 
     struct mr_loader *ld = w->ld;
     const struct mr_extent *at = &run->sample[i].extent[e].at;
     const struct mr_loader_field *fp = &ld->field[at->field];
-    const unsigned char *to = mr_ring_slot(ld, run->t)->device + fp->offset + (run->row0 + i) * fp->row_bytes;
+    const unsigned char *to =
+        mr_ring_slot(ld, run->t)->device + fp->offset + (run->row0 + i) * fp->row_bytes;
     uint64_t bytes = n * fp->row_bytes, start = mr_time_ns();
-    int64_t got = mr_device_file_read(ld->device, ld->gds->file[at->file], at->offset, ld->on_device,
-                                      (uint64_t)(to - ld->on_device), bytes);
+    int64_t got = mr_device_file_read(ld->device, ld->gds->file[at->file], at->offset,
+                                      ld->on_device, (uint64_t)(to - ld->on_device), bytes);
     w->direct_ns += mr_time_ns() - start;
     if (got == MR_EDEVICE)
         return MR_EDEVICE;
     int status = got < 0 ? (int)got : (uint64_t)got < bytes ? MR_ETRUNCATED : 0;
     if (status < 0)
-        return mr_files_read_error(ld->ds->files, at->file, status, at->offset, bytes, got < 0 ? 0 : (uint64_t)got);
+        return mr_files_read_error(ld->ds->files, at->file, status, at->offset, bytes,
+                                   got < 0 ? 0 : (uint64_t)got);
     mr_count(&w->direct_reads, 1);
     mr_count(&w->direct_bytes, bytes);
     return 0;
@@ -227,7 +236,8 @@ static uint32_t joined(const struct mr_run *run, uint32_t i, int e)
         if (!s->direct || s->status < 0 || s->done || e >= s->n_extents || s->extent[e].on_device)
             break;
         const struct mr_extent *at = &s->extent[e].at;
-        if (at->file != first->file || at->field != first->field || at->offset != first->offset + n * first->bytes)
+        if (at->file != first->file || at->field != first->field ||
+            at->offset != first->offset + n * first->bytes)
             break;
     }
     return n;
@@ -241,7 +251,8 @@ int mr_gds_read(struct mr_worker *w, struct mr_run *run, uint32_t i)
             continue;
         uint32_t n = joined(run, i, e);
         int rc = read_rows(w, run, i, e, n);
-        if (rc < 0 && rc != MR_EDEVICE && n > 1) { /* what is read together must not decide about a sample */
+        if (rc < 0 && rc != MR_EDEVICE &&
+            n > 1) { /* what is read together must not decide about a sample */
             n = 1;
             rc = read_rows(w, run, i, e, n);
         }
@@ -254,8 +265,8 @@ int mr_gds_read(struct mr_worker *w, struct mr_run *run, uint32_t i)
     return 0;
 }
 
-static int complete_field(struct mr_loader *ld, const struct mr_loader_field *fp, const struct mr_slot *slot,
-                          struct mr_stream *stream, uint64_t *copied)
+static int complete_field(struct mr_loader *ld, const struct mr_loader_field *fp,
+                          const struct mr_slot *slot, struct mr_stream *stream, uint64_t *copied)
 {
     enum mr_memory kind = ld->opts.pageable ? MR_PAGEABLE : MR_PINNED;
     unsigned char *rows = slot->device + fp->offset;
@@ -265,17 +276,19 @@ static int complete_field(struct mr_loader *ld, const struct mr_loader_field *fp
         uint64_t from = slot->moved ? slot->came_from[row] : row;
         if (slot->from_host[row]) {
             const unsigned char *host = slot->host + fp->offset + row * fp->row_bytes;
-            rc = mr_copy_async(stream, rows + row * fp->row_bytes, MR_DEVICE, host, kind, fp->row_bytes);
+            rc = mr_copy_async(stream, rows + row * fp->row_bytes, MR_DEVICE, host, kind,
+                               fp->row_bytes);
             *copied += fp->row_bytes;
         } else if (from != row) {
-            rc = mr_copy_async(stream, rows + row * fp->row_bytes, MR_DEVICE, rows + from * fp->row_bytes, MR_DEVICE,
-                               fp->row_bytes);
+            rc = mr_copy_async(stream, rows + row * fp->row_bytes, MR_DEVICE,
+                               rows + from * fp->row_bytes, MR_DEVICE, fp->row_bytes);
         }
     }
     return rc;
 }
 
-int mr_gds_complete(struct mr_loader *ld, const struct mr_slot *slot, struct mr_stream *stream, uint64_t *copied)
+int mr_gds_complete(struct mr_loader *ld, const struct mr_slot *slot, struct mr_stream *stream,
+                    uint64_t *copied)
 {
     int rc = 0;
     for (int f = 0; f < ld->n_fields && rc == 0; f++)

@@ -1,11 +1,12 @@
 /*
- * Pictures that the device decodes. A worker that comes to one only keeps its bytes, and works out its window. Whoever
- * completes a batch hands its pictures to a decoder of the device, before it is collated: what the decoder refuses it decodes
- * itself, so that bad samples are those of the host's decoders. One kernel resamples the windows into rows of their own;
- * behind the batch's copy another one moves these to where they belong.
+ * Pictures that the device decodes. A worker that comes to one only keeps its bytes, and works out
+ * its window. Whoever completes a batch hands its pictures to a decoder of the device, before it is
+ * collated: what the decoder refuses it decodes itself, so that bad samples are those of the host's
+ * decoders. One kernel resamples the windows into rows of their own; behind the batch's copy
+ * another one moves these to where they belong.
  *
- * The decoder's host part and its waiting are the completing worker's: there are MR_GPU_LANES, so that one's host part runs
- * beside another's device part.
+ * The decoder's host part and its waiting are the completing worker's: there are MR_GPU_LANES, so
+ * that one's host part runs beside another's device part.
  */
 #include "codec/image_codec.h"
 #include "loader/loader.h"
@@ -13,8 +14,11 @@
 #include <math.h>
 #include <string.h>
 
-#define MOST_BYTES (1u << 20) /* of a compressed picture: each row of a slot may come to hold one */
-#define END_WITHIN 32         /* last bytes in which the end's marker stands; else the picture may be cut off */
+#define MOST_BYTES                                                                                 \
+    (1u << 20) /* of a compressed picture: each row of a slot may come to hold one  \
+                               */
+#define END_WITHIN                                                                                 \
+    32 /* last bytes in which the end's marker stands; else the picture may be cut off */
 
 bool mr_gpu_wants(const struct mr_loader *ld, uint64_t epoch, uint64_t index)
 {
@@ -47,11 +51,13 @@ static int keep_bytes(struct mr_gpu_sample *to, const struct mr_bytes *in)
     return 0;
 }
 
-/* As transform/resample.c's, of a picture that is all there. false: more weights than the kernel has room for. */
+/* As transform/resample.c's, of a picture that is all there. false: more weights than the kernel
+ * has room for. */
 static bool set_axis(const struct mr_cut *cut, bool down, struct mr_resample_axis *out)
 {
     *out = (struct mr_resample_axis){.start = down ? cut->y : cut->x,
-                                     .scale = (down ? cut->h : cut->w) / (double)(down ? cut->size_h : cut->size_w),
+                                     .scale = (down ? cut->h : cut->w) /
+                                              (double)(down ? cut->size_h : cut->size_w),
                                      .clip = (int32_t)(down ? cut->clip_y : cut->clip_x),
                                      .n_clip = (int32_t)(down ? cut->clip_h : cut->clip_w),
                                      .skip = (int32_t)(down ? cut->y0 : cut->x0),
@@ -60,7 +66,8 @@ static bool set_axis(const struct mr_cut *cut, bool down, struct mr_resample_axi
 }
 
 /* Where the upright pixels of a stored picture lie. width, height: as stored. */
-static void set_steps(struct mr_turn turn, uint32_t width, uint32_t height, struct mr_resample_row *r)
+static void set_steps(struct mr_turn turn, uint32_t width, uint32_t height,
+                      struct mr_resample_row *r)
 {
     int64_t x = 3, y = (int64_t)width * 3;
     r->at = 0;
@@ -76,27 +83,29 @@ static void set_steps(struct mr_turn turn, uint32_t width, uint32_t height, stru
     r->step_y = turn.swap ? x : y;
 }
 
-int mr_gpu_take(struct mr_loader *ld, struct mr_gpu_sample *to, const struct mr_at *at, const struct mr_bytes *bytes,
-                struct mr_picture *out)
+int mr_gpu_take(struct mr_loader *ld, struct mr_gpu_sample *to, const struct mr_at *at,
+                const struct mr_bytes *bytes, struct mr_picture *out)
 {
     const struct mr_gpu_decode *g = ld->gpu;
     struct mr_image_info info;
     struct mr_cut cut;
-    if (bytes->n > MOST_BYTES || mr_image_sniff(bytes->data, bytes->n) != MR_IMAGE_JPEG || !has_end(bytes) ||
-        mr_image_probe("", bytes->data, bytes->n, &info) < 0 || !info.plain)
+    if (bytes->n > MOST_BYTES || mr_image_sniff(bytes->data, bytes->n) != MR_IMAGE_JPEG ||
+        !has_end(bytes) || mr_image_probe("", bytes->data, bytes->n, &info) < 0 || !info.plain)
         return 0; /* what is wrong with it the host's decoder tells */
     uint64_t pixels = (uint64_t)info.width * info.height;
     if (pixels > g->most_pixels || (ld->ds->image.max_pixels && pixels > ld->ds->image.max_pixels))
         return 0;
     struct mr_turn turn = mr_turn_of(info.orientation);
-    uint32_t width = turn.swap ? info.height : info.width, height = turn.swap ? info.width : info.height;
+    uint32_t width = turn.swap ? info.height : info.width,
+             height = turn.swap ? info.width : info.height;
     if (ld->ds->image.ignore_orientation) {
         turn = mr_turn_of(1);
         info.width = width;
         info.height = height;
     }
-    if (mr_transform_cut(ld->chain, g->field, at, info.width, info.height, &cut) != 0 || cut.out_w != g->out_w ||
-        cut.out_h != g->out_h || !set_axis(&cut, false, &to->window.across) || !set_axis(&cut, true, &to->window.down))
+    if (mr_transform_cut(ld->chain, g->field, at, info.width, info.height, &cut) != 0 ||
+        cut.out_w != g->out_w || cut.out_h != g->out_h ||
+        !set_axis(&cut, false, &to->window.across) || !set_axis(&cut, true, &to->window.down))
         return 0;
     set_steps(turn, width, height, &to->window);
     to->width = width;
@@ -107,8 +116,9 @@ int mr_gpu_take(struct mr_loader *ld, struct mr_gpu_sample *to, const struct mr_
 }
 
 /* The lane's first n pictures: decoded into its scratch, resampled into `out`. */
-static int decode_some(struct mr_loader *ld, struct mr_gpu_lane *lane, const struct mr_gpu_sample *sample, uint32_t n,
-                       unsigned char *out, uint64_t *from, uint32_t *n_out)
+static int decode_some(struct mr_loader *ld, struct mr_gpu_lane *lane,
+                       const struct mr_gpu_sample *sample, uint32_t n, unsigned char *out,
+                       uint64_t *from, uint32_t *n_out)
 {
     struct mr_gpu_decode *g = ld->gpu;
     uint32_t done = 0;
@@ -137,8 +147,8 @@ static int decode_some(struct mr_loader *ld, struct mr_gpu_lane *lane, const str
     return rc;
 }
 
-int mr_gpu_decode_rows(struct mr_loader *ld, struct mr_gpu_lane *lane, struct mr_gpu_sample *sample, uint64_t n,
-                       unsigned char *out, uint64_t *from, uint32_t *n_out)
+int mr_gpu_decode_rows(struct mr_loader *ld, struct mr_gpu_lane *lane, struct mr_gpu_sample *sample,
+                       uint64_t n, unsigned char *out, uint64_t *from, uint32_t *n_out)
 {
     int rc = 0;
     *n_out = 0;
@@ -163,7 +173,8 @@ int mr_gpu_decode_rows(struct mr_loader *ld, struct mr_gpu_lane *lane, struct mr
         rc = lane->recorded ? mr_event_synchronize(lane->done) : 0;
         if (rc == 0 && k > 0)
             rc = decode_some(ld, lane, sample, k, out, from, n_out);
-        int recorded = mr_event_record(lane->done, lane->stream); /* also behind what was enqueued before an error */
+        int recorded = mr_event_record(
+            lane->done, lane->stream); /* also behind what was enqueued before an error */
         lane->recorded |= recorded == 0;
         rc = rc < 0 ? rc : recorded;
     }
@@ -210,12 +221,13 @@ int mr_gpu_place(struct mr_loader *ld, const struct mr_slot *slot, struct mr_str
     const struct mr_gpu_decode *g = ld->gpu;
     if (slot->n_gpu == 0 || slot->size == 0)
         return 0;
-    struct mr_gather_args args = {.in = slot->gpu_rows,
-                                  .out = slot->device + ld->field[g->field].offset,
-                                  .index = (const uint64_t *)(const void *)(slot->device + g->from_offset),
-                                  .rows = slot->size,
-                                  .in_rows = slot->n_gpu,
-                                  .row_bytes = g->row_bytes};
+    struct mr_gather_args args = {
+        .in = slot->gpu_rows,
+        .out = slot->device + ld->field[g->field].offset,
+        .index = (const uint64_t *)(const void *)(slot->device + g->from_offset),
+        .rows = slot->size,
+        .in_rows = slot->n_gpu,
+        .row_bytes = g->row_bytes};
     int rc = mr_stream_wait(stream, slot->gpu_done);
     return rc == 0 ? mr_launch(stream, "gather", &args, sizeof args) : rc;
 }

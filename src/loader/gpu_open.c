@@ -1,4 +1,5 @@
-/* Opening the decoding of pictures on the device: whether it can be, its memory, and which share of the pictures it gets. */
+/* Opening the decoding of pictures on the device: whether it can be, its memory, and which share of
+ * the pictures it gets. */
 #include "loader/loader.h"
 
 #include <stdio.h>
@@ -25,9 +26,12 @@ static const char *why_not(struct mr_loader *ld, int f)
         return "the cache device keeps samples as decoded";
     if (ld->ds->image.channels != 3)
         return "the data set's pictures are not rgb: see color";
-    if (!ld->chain || ld->chain->mix || fp->varies || !mr_transform_is_window(ld->chain, f, fp->tail != NULL))
-        return "the picture's chain must begin with crops or resizes to one size, and all else in it run on the "
-               "device (see device_transforms): random_resized_crop(224),hflip,cast(f32),normalize(...)";
+    if (!ld->chain || ld->chain->mix || fp->varies ||
+        !mr_transform_is_window(ld->chain, f, fp->tail != NULL))
+        return "the picture's chain must begin with crops or resizes to one size, and all else in "
+               "it run on the "
+               "device (see device_transforms): "
+               "random_resized_crop(224),hflip,cast(f32),normalize(...)";
     const uint64_t *dim = fp->tail ? fp->tail->in.dim : fp->out.dim;
     if (dim[0] > UINT16_MAX || dim[1] > UINT16_MAX)
         return "the chain's pictures are larger than 65535 pixels a side";
@@ -36,7 +40,8 @@ static const char *why_not(struct mr_loader *ld, int f)
 
 static int find_kernels(struct mr_loader *ld)
 {
-    int resample = mr_device_has_kernel(ld->device, "resample"), gather = mr_device_has_kernel(ld->device, "gather");
+    int resample = mr_device_has_kernel(ld->device, "resample"),
+        gather = mr_device_has_kernel(ld->device, "gather");
     return resample < 0 ? resample : gather < 0 ? gather : resample && gather;
 }
 
@@ -121,7 +126,9 @@ static int open_lane(struct mr_loader *ld, struct mr_gpu_lane *lane)
         rc = mr_memory_acquire(ld->device, MR_PINNED, bytes, (void **)&lane->rows);
     if (rc == 0)
         rc = mr_memory_acquire(ld->device, MR_DEVICE, bytes, (void **)&lane->rows_on_device);
-    return rc == 0 ? mr_memory_acquire(ld->device, MR_DEVICE, ld->gpu->scratch_bytes, (void **)&lane->scratch) : rc;
+    return rc == 0 ? mr_memory_acquire(ld->device, MR_DEVICE, ld->gpu->scratch_bytes,
+                                       (void **)&lane->scratch)
+                   : rc;
 }
 
 static void close_lane(struct mr_loader *ld, struct mr_gpu_lane *lane)
@@ -194,24 +201,29 @@ struct trial_wish {
 static int choose_window(void *user, uint32_t width, uint32_t height, struct mr_window *out)
 {
     const struct trial_wish *wish = user;
-    return mr_transform_window(wish->ld->chain, wish->ld->ds->picture, &wish->at, width, height, out);
+    return mr_transform_window(wish->ld->chain, wish->ld->ds->picture, &wish->at, width, height,
+                               out);
 }
 
 /* What a worker would do of the picture. A bad one counts for nothing. */
-static void try_on_host(struct mr_loader *ld, struct trial *t, struct trial_wish *wish, const struct mr_bytes *in)
+static void try_on_host(struct mr_loader *ld, struct trial *t, struct trial_wish *wish,
+                        const struct mr_bytes *in)
 {
     struct mr_picture picture;
     const struct mr_gpu_decode *g = ld->gpu;
     uint64_t dim[MR_MAX_RANK] = {g->out_h, g->out_w, 3}, start = mr_time_ns();
-    int rc = mr_image_decode(t->decoder, &ld->ds->image, "", in->data, in->n, choose_window, wish, &picture);
+    int rc = mr_image_decode(t->decoder, &ld->ds->image, "", in->data, in->n, choose_window, wish,
+                             &picture);
     if (rc < 0)
         return;
     wish->at.picture = &picture;
     uint64_t in_dim[MR_MAX_RANK] = {picture.height, picture.width, 3};
     void *row = ld->slot[0].host + ld->field[g->field].offset; /* no worker runs yet */
     rc = ld->field[g->field].tail
-             ? mr_transform_apply_head(ld->chain, g->field, &wish->at, picture.data, in_dim, row, t->scratch)
-             : mr_transform_apply_at(ld->chain, g->field, &wish->at, picture.data, in_dim, row, dim, t->scratch);
+             ? mr_transform_apply_head(ld->chain, g->field, &wish->at, picture.data, in_dim, row,
+                                       t->scratch)
+             : mr_transform_apply_at(ld->chain, g->field, &wish->at, picture.data, in_dim, row, dim,
+                                     t->scratch);
     wish->at.picture = NULL;
     t->host_ns += mr_time_ns() - start;
     t->n_host += rc == 0;
@@ -268,8 +280,10 @@ static int trial_begin(struct mr_loader *ld, struct trial *t)
     bool got = t->gpu && t->from && t->scratch;
     for (int f = 0; f < ld->n_fields && got; f++)
         if (f != ld->gpu->field)
-            got = (t->room[f] = aligned_alloc(MR_CACHE_LINE, mr_round_up(ld->field[f].in_bytes + 1, MR_CACHE_LINE)));
-    return got ? mr_decoder_create(&t->decoder) : mr_error_nomem("trial of decoders", t->n * sizeof *t->gpu);
+            got = (t->room[f] = aligned_alloc(
+                       MR_CACHE_LINE, mr_round_up(ld->field[f].in_bytes + 1, MR_CACHE_LINE)));
+    return got ? mr_decoder_create(&t->decoder)
+               : mr_error_nomem("trial of decoders", t->n * sizeof *t->gpu);
 }
 
 static void trial_end(struct trial *t)

@@ -14,14 +14,15 @@ static bool is_ready(const struct mr_loader *ld, const struct mr_slot *slot)
     return atomic_load_explicit(&slot->ready_for, memory_order_acquire) == ld->next_batch;
 }
 
-/* The worker that wakes a sleeper is often the shipper, which all batches wait for: where there is a processor for it the
- * consumer looks for a little while instead. */
+/* The worker that wakes a sleeper is often the shipper, which all batches wait for: where there is
+ * a processor for it the consumer looks for a little while instead. */
 #define LOOK_NS 20000
 
 static void look_until_ready(const struct mr_loader *ld, const struct mr_slot *slot)
 {
     uint64_t until = mr_time_ns() + LOOK_NS;
-    while (!is_ready(ld, slot) && !atomic_load_explicit(&ld->cancelled, memory_order_relaxed) && mr_time_ns() < until)
+    while (!is_ready(ld, slot) && !atomic_load_explicit(&ld->cancelled, memory_order_relaxed) &&
+           mr_time_ns() < until)
         ;
 }
 
@@ -48,7 +49,9 @@ static int wait_ready(struct mr_loader *ld, struct mr_slot *slot)
     mr_count(&ld->ready_sum, ready);
     if (mr_trace_on())
         mr_trace_counter("ready batches", mr_time_ns(), (int64_t)ready);
-    return atomic_load(&ld->cancelled) ? end_with(ld, mr_error_set(MR_ECANCELLED, "the loader was cancelled")) : 0;
+    return atomic_load(&ld->cancelled)
+               ? end_with(ld, mr_error_set(MR_ECANCELLED, "the loader was cancelled"))
+               : 0;
 }
 
 static void fill_batch(struct mr_loader *ld, struct mr_slot *slot, struct mr_batch *out)
@@ -67,9 +70,11 @@ static void fill_batch(struct mr_loader *ld, struct mr_slot *slot, struct mr_bat
         struct mr_batch_field *bf = &out->field[f];
         bf->spec = slot->spec[f];
         const struct mr_loader_field *fp = &ld->field[f];
-        bf->host =
-            fp->tail || fp->gds || ld->resident || (ld->gpu && f == ld->gpu->field) ? NULL : slot->host + fp->offset;
-        bf->data = fp->tail ? slot->output + fp->out_offset : (slot->device ? slot->device : slot->host) + fp->offset;
+        bf->host = fp->tail || fp->gds || ld->resident || (ld->gpu && f == ld->gpu->field)
+                       ? NULL
+                       : slot->host + fp->offset;
+        bf->data = fp->tail ? slot->output + fp->out_offset
+                            : (slot->device ? slot->device : slot->host) + fp->offset;
         bf->bytes = slot->bytes[f];
         bf->offsets = ragged ? slot->offsets[f] : NULL;
         bf->lengths = slot->lengths[f];
@@ -98,8 +103,9 @@ static void count_batch(struct mr_loader *ld, const struct mr_slot *slot, uint64
 }
 
 /*
- * Workers are woken for several slots at once; at the latest when the consumer itself has to wait. No lock: a worker raises
- * n_waiting_workers before it looks at the slot, and here the slot is opened before that is looked at, so one sees the other.
+ * Workers are woken for several slots at once; at the latest when the consumer itself has to wait.
+ * No lock: a worker raises n_waiting_workers before it looks at the slot, and here the slot is
+ * opened before that is looked at, so one sees the other.
  */
 static void give_back(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
 {
@@ -113,8 +119,9 @@ static void give_back(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
 }
 
 /*
- * Bad samples alone, epoch after epoch, would keep an endless run in mr_loader_next() for ever. A rank's part of an epoch may have
- * none but bad ones by chance: so many in a row as there are ranks hardly have. Returns 0 or the error that ends the run.
+ * Bad samples alone, epoch after epoch, would keep an endless run in mr_loader_next() for ever. A
+ * rank's part of an epoch may have none but bad ones by chance: so many in a row as there are ranks
+ * hardly have. Returns 0 or the error that ends the run.
  */
 static int look_at_epoch(struct mr_loader *ld, const struct mr_slot *slot)
 {
@@ -124,9 +131,10 @@ static int look_at_epoch(struct mr_loader *ld, const struct mr_slot *slot)
         ld->n_empty = 0;
     if (!ld->empty_epoch || !slot->info.last || ++ld->n_empty < ld->plan.shard.world)
         return 0;
-    return end_with(ld, mr_error_set(MR_EBADSAMPLES, "no good sample in a whole epoch of %llu; the last: %s",
-                                     (unsigned long long)mr_shard_length(&ld->plan.shard),
-                                     ld->n_listed > 0 ? ld->listed[ld->n_listed - 1]->text : "(not listed)"));
+    return end_with(
+        ld, mr_error_set(MR_EBADSAMPLES, "no good sample in a whole epoch of %llu; the last: %s",
+                         (unsigned long long)mr_shard_length(&ld->plan.shard),
+                         ld->n_listed > 0 ? ld->listed[ld->n_listed - 1]->text : "(not listed)"));
 }
 
 int mr_loader_next(struct mr_loader *ld, struct mr_stream *stream, struct mr_batch *out)
@@ -139,10 +147,11 @@ int mr_loader_next(struct mr_loader *ld, struct mr_stream *stream, struct mr_bat
             return 0;
         struct mr_slot *slot = mr_ring_slot(ld, ld->next_batch);
         if (slot->held)
-            return mr_error_set(MR_EMISUSE,
-                                "the next batch needs the slot of batch %llu, which is held: release it first, or "
-                                "raise prefetch above %u",
-                                (unsigned long long)atomic_load(&slot->ready_for), ld->n_slots);
+            return mr_error_set(
+                MR_EMISUSE,
+                "the next batch needs the slot of batch %llu, which is held: release it first, or "
+                "raise prefetch above %u",
+                (unsigned long long)atomic_load(&slot->ready_for), ld->n_slots);
         int rc = wait_ready(ld, slot);
         if (rc == 0)
             rc = mr_bad_take(ld, slot);

@@ -14,17 +14,19 @@
 #define PREFETCH_BYTES      (4u << 20) /* for each worker */
 #define MAX_BATCH           (1u << 24)
 #define MAX_RUN_ROWS        32
-#define RUN_BYTES           (32u << 10)  /* a run writes at least this much, so that claiming it costs little */
-#define JOINED_READ_BYTES   (256u << 10) /* neighbouring samples in a sequential order are read together up to this */
-#define READ_AHEAD_SAMPLES  1024
-#define READ_AHEAD_BYTES    (64u << 20)
-#define MOST_AHEAD_SAMPLES  65536        /* 50 ms at 1.3 million samples/s */
-#define MOST_AHEAD_BYTES    (256u << 20) /* 50 ms at 5 GB/s */
-#define FILE_DEPTH          256
-#define MOST_FILE_DEPTH     4096
-#define GDS_ALIGNMENT       4096         /* cuFile reads into such places without a detour */
-#define GUESSED_FILE_BYTES  (128u << 10) /* when the first one cannot be looked at */
-#define MAX_DEPTH           65536
+#define RUN_BYTES                                                                                  \
+    (32u << 10) /* a run writes at least this much, so that claiming it costs little */
+#define JOINED_READ_BYTES                                                                          \
+    (256u << 10) /* neighbouring samples in a sequential order are read together up to this */
+#define READ_AHEAD_SAMPLES 1024
+#define READ_AHEAD_BYTES   (64u << 20)
+#define MOST_AHEAD_SAMPLES 65536        /* 50 ms at 1.3 million samples/s */
+#define MOST_AHEAD_BYTES   (256u << 20) /* 50 ms at 5 GB/s */
+#define FILE_DEPTH         256
+#define MOST_FILE_DEPTH    4096
+#define GDS_ALIGNMENT      4096         /* cuFile reads into such places without a detour */
+#define GUESSED_FILE_BYTES (128u << 10) /* when the first one cannot be looked at */
+#define MAX_DEPTH          65536
 
 void mr_loader_opts_fill(struct mr_loader_opts *opts, size_t size)
 {
@@ -42,9 +44,10 @@ static int complete_opts(const struct mr_loader_opts *opts, struct mr_loader_opt
 {
     mr_loader_opts_init(out);
     if (opts->size < offsetof(struct mr_loader_opts, drop_last) || opts->size > sizeof *opts)
-        return mr_error_set(MR_EMISUSE,
-                            "mr_loader_opts: size is %zu, want at most %zu: fill it with mr_loader_opts_init()",
-                            opts->size, sizeof *opts);
+        return mr_error_set(
+            MR_EMISUSE,
+            "mr_loader_opts: size is %zu, want at most %zu: fill it with mr_loader_opts_init()",
+            opts->size, sizeof *opts);
     memcpy(out, opts, opts->size);
     out->size = sizeof *out;
     return 0;
@@ -53,8 +56,9 @@ static int complete_opts(const struct mr_loader_opts *opts, struct mr_loader_opt
 static int check_opts(const struct mr_loader_opts *o)
 {
     if (o->size != sizeof *o)
-        return mr_error_set(MR_EMISUSE, "mr_loader_opts: size is %zu, want %zu: fill it with mr_loader_opts_init()",
-                            o->size, sizeof *o);
+        return mr_error_set(
+            MR_EMISUSE, "mr_loader_opts: size is %zu, want %zu: fill it with mr_loader_opts_init()",
+            o->size, sizeof *o);
     const struct {
         const char *name;
         uint64_t value, min, max;
@@ -77,10 +81,13 @@ static int check_opts(const struct mr_loader_opts *o)
     for (size_t i = 0; i < MR_COUNT(ranges); i++)
         if (ranges[i].value < ranges[i].min || ranges[i].value > ranges[i].max)
             return mr_error_set(MR_EOPTION, "%s %llu: want %llu..%llu", ranges[i].name,
-                                (unsigned long long)ranges[i].value, (unsigned long long)ranges[i].min,
+                                (unsigned long long)ranges[i].value,
+                                (unsigned long long)ranges[i].min,
                                 (unsigned long long)ranges[i].max);
     if (!(o->gpu_decode >= 0 && o->gpu_decode <= 1) && o->gpu_decode != MR_GPU_DECODE_AUTO)
-        return mr_error_set(MR_EOPTION, "gpu_decode %g: want a fraction, 0..1, or MR_GPU_DECODE_AUTO", o->gpu_decode);
+        return mr_error_set(MR_EOPTION,
+                            "gpu_decode %g: want a fraction, 0..1, or MR_GPU_DECODE_AUTO",
+                            o->gpu_decode);
     if (!(o->max_bad_fraction >= 0 && o->max_bad_fraction <= 1))
         return mr_error_set(MR_EOPTION, "max_bad_fraction %g: want 0..1", o->max_bad_fraction);
     return 0;
@@ -91,15 +98,18 @@ static int check_collate(const struct mr_loader *ld, const struct mr_loader_fiel
     char text[160];
     mr_spec_format(&fp->out, text, sizeof text);
     if (fp->varies && ld->opts.collate == MR_COLLATE_STACK)
-        return mr_error_set(MR_ESHAPE,
-                            "%s: samples differ in shape: make them one size by a transform (pictures: "
-                            "resize(224,224), random_resized_crop(224), or resize(256),center_crop(224)), "
-                            "or collate by pad, fixed or ragged",
-                            text);
+        return mr_error_set(
+            MR_ESHAPE,
+            "%s: samples differ in shape: make them one size by a transform (pictures: "
+            "resize(224,224), random_resized_crop(224), or resize(256),center_crop(224)), "
+            "or collate by pad, fixed or ragged",
+            text);
     if (fp->varies && ld->opts.collate == MR_COLLATE_RAGGED && fp->out.var_dims != 1)
-        return mr_error_set(MR_ESHAPE, "%s: ragged collation wants the first dimension alone to vary", text);
+        return mr_error_set(MR_ESHAPE,
+                            "%s: ragged collation wants the first dimension alone to vary", text);
     if (fp->out.rank == MR_MAX_RANK)
-        return mr_error_set(MR_ESHAPE, "%s: a batch of it would have more than %d dimensions", text, MR_MAX_RANK);
+        return mr_error_set(MR_ESHAPE, "%s: a batch of it would have more than %d dimensions", text,
+                            MR_MAX_RANK);
     return 0;
 }
 
@@ -108,8 +118,10 @@ static int next_field(const struct mr_loader *ld, const bool placed[])
 {
     int next = -1;
     for (int f = 0; f < ld->n_fields; f++) {
-        const struct mr_loader_field *fp = &ld->field[f], *best = next >= 0 ? &ld->field[next] : NULL;
-        if (!placed[f] && (!best || fp->gds < best->gds || (fp->gds == best->gds && fp->row_bytes < best->row_bytes)))
+        const struct mr_loader_field *fp = &ld->field[f],
+                                     *best = next >= 0 ? &ld->field[next] : NULL;
+        if (!placed[f] && (!best || fp->gds < best->gds ||
+                           (fp->gds == best->gds && fp->row_bytes < best->row_bytes)))
             next = f;
     }
     return next;
@@ -136,7 +148,8 @@ static int lay_out_slot(struct mr_loader *ld)
         uint64_t bytes, alignment = ld->gds ? GDS_ALIGNMENT : 256;
         fp->offset = at = mr_round_up(at, fp->gds ? alignment : 256);
         placed[f] = true;
-        if (!mr_mul(fp->row_bytes, ld->opts.batch_size, &bytes) || !mr_add(at, bytes, &at) || at > 1ull << 62)
+        if (!mr_mul(fp->row_bytes, ld->opts.batch_size, &bytes) || !mr_add(at, bytes, &at) ||
+            at > 1ull << 62)
             return mr_error_set(MR_ELIMIT, "a batch of %llu samples is more than 2^62 bytes",
                                 (unsigned long long)ld->opts.batch_size);
         at = mr_round_up(at, alignment);
@@ -150,8 +163,8 @@ static int lay_out_slot(struct mr_loader *ld)
     ld->n_slots = ld->opts.prefetch ? ld->opts.prefetch : (uint32_t)chosen;
     uint64_t ring;
     if (!mr_mul(ld->slot_bytes + ld->output_bytes, ld->n_slots, &ring) || ring > 1ull << 62)
-        return mr_error_set(MR_ELIMIT, "%u batches of %llu bytes are more than 2^62 bytes", ld->n_slots,
-                            (unsigned long long)ld->slot_bytes);
+        return mr_error_set(MR_ELIMIT, "%u batches of %llu bytes are more than 2^62 bytes",
+                            ld->n_slots, (unsigned long long)ld->slot_bytes);
     return 0;
 }
 
@@ -161,12 +174,13 @@ static int check_picture(const struct mr_loader *ld)
     int f = ld->ds->picture;
     if (f < 0 || ld->ds->picture_bounded || (ld->windows && !ld->field[f].varies))
         return 0;
-    return mr_error_set(
-        MR_ESHAPE,
-        "%s: the pictures' largest size is not known: begin the transforms of it with a resize or crop "
-        "to one size (resize(256,256), or resize(256),center_crop(224), or random_resized_crop(224)), or "
-        "give the data set max-height and max-width and collate by pad",
-        ld->field[f].in.name);
+    return mr_error_set(MR_ESHAPE,
+                        "%s: the pictures' largest size is not known: begin the transforms of it "
+                        "with a resize or crop "
+                        "to one size (resize(256,256), or resize(256),center_crop(224), or "
+                        "random_resized_crop(224)), or "
+                        "give the data set max-height and max-width and collate by pad",
+                        ld->field[f].in.name);
 }
 
 static int plan_fields(struct mr_loader *ld)
@@ -189,7 +203,8 @@ static int plan_fields(struct mr_loader *ld)
         if (rc == 0)
             rc = mr_tails_plan(ld, f);
     }
-    ld->windows = ld->chain && rc == 0 && ld->ds->picture >= 0 && mr_transform_has_window(ld->chain, ld->ds->picture);
+    ld->windows = ld->chain && rc == 0 && ld->ds->picture >= 0 &&
+                  mr_transform_has_window(ld->chain, ld->ds->picture);
     if (rc == 0)
         rc = check_picture(ld);
     ld->scratch_bytes = ld->chain && rc == 0 ? mr_transform_scratch_bytes(ld->chain) : 0;
@@ -241,7 +256,8 @@ static uint32_t most_descriptors(const struct mr_files_kinds *kinds)
     return (uint32_t)MR_MIN(most.rlim_cur / 2, MAX_DEPTH);
 }
 
-/* How many runs a worker keeps in flight, and how deep the queue is: at the start, and at most once latencies are known. */
+/* How many runs a worker keeps in flight, and how deep the queue is: at the start, and at most once
+ * latencies are known. */
 static void plan_ahead(struct mr_loader *ld, const struct mr_files_kinds *kinds)
 {
     const struct mr_loader_opts *o = &ld->opts;
@@ -258,9 +274,11 @@ static void plan_ahead(struct mr_loader *ld, const struct mr_files_kinds *kinds)
     uint32_t bound = MR_MIN(most_descriptors(kinds), files ? MOST_FILE_DEPTH : MAX_DEPTH);
     uint64_t per_sample = (uint64_t)MR_MAX(ld->sample_reads, 1);
     ld->depth = o->queue_depth ? o->queue_depth : (uint32_t)MR_MIN(bound, most * per_sample);
-    ld->start_depth =
-        o->queue_depth ? o->queue_depth : (uint32_t)MR_MIN(MR_MIN(files ? FILE_DEPTH : MAX_DEPTH, bound), start);
-    ld->depth = MR_MAX(ld->depth, ld->n_workers); /* a worker without a read in flight could not go on */
+    ld->start_depth = o->queue_depth
+                          ? o->queue_depth
+                          : (uint32_t)MR_MIN(MR_MIN(files ? FILE_DEPTH : MAX_DEPTH, bound), start);
+    ld->depth =
+        MR_MAX(ld->depth, ld->n_workers); /* a worker without a read in flight could not go on */
     ld->start_depth = MR_MIN(MR_MAX(ld->start_depth, ld->n_workers), ld->depth);
 }
 
@@ -307,7 +325,8 @@ static struct memory_sum sum_memory(const struct mr_loader *ld, const struct mr_
     return m;
 }
 
-/* The sum against the ceiling: refused now, not half-way through an epoch. Numbers that were chosen here give way first. */
+/* The sum against the ceiling: refused now, not half-way through an epoch. Numbers that were chosen
+ * here give way first. */
 static int check_memory(struct mr_loader *ld, const struct mr_files_kinds *kinds)
 {
     struct memory_sum m = sum_memory(ld, kinds);
@@ -319,24 +338,28 @@ static int check_memory(struct mr_loader *ld, const struct mr_files_kinds *kinds
             ld->n_slots /= 2;
         else
             return mr_error_set(MR_ELIMIT,
-                                "max_memory %llu bytes: needs %llu: %u slots x (host %llu + device %llu) + reads ahead "
+                                "max_memory %llu bytes: needs %llu: %u slots x (host %llu + device "
+                                "%llu) + reads ahead "
                                 "%llu + cache %llu + files "
-                                "held in memory %llu + workers' own %llu; lower batch_size, prefetch, read_ahead or "
+                                "held in memory %llu + workers' own %llu; lower batch_size, "
+                                "prefetch, read_ahead or "
                                 "workers, or leave out the "
                                 "cache",
                                 (unsigned long long)most, (unsigned long long)m.total, ld->n_slots,
-                                (unsigned long long)m.slot, (unsigned long long)m.device, (unsigned long long)m.reads,
-                                (unsigned long long)m.cache, (unsigned long long)m.files, (unsigned long long)m.rooms);
+                                (unsigned long long)m.slot, (unsigned long long)m.device,
+                                (unsigned long long)m.reads, (unsigned long long)m.cache,
+                                (unsigned long long)m.files, (unsigned long long)m.rooms);
         m = sum_memory(ld, kinds);
     }
     return 0;
 }
 
-/* What the ceiling leaves to the host cache; 0: there is no ceiling. Files of unknown size are not in the sum: without this
- * they would take the ceiling once more. */
+/* What the ceiling leaves to the host cache; 0: there is no ceiling. Files of unknown size are not
+ * in the sum: without this they would take the ceiling once more. */
 static uint64_t room_for_cache(const struct mr_loader *ld, const struct mr_files_kinds *kinds)
 {
-    uint64_t others = sum_memory(ld, kinds).total - kinds->path_bytes; /* what is cached already counts in neither */
+    uint64_t others = sum_memory(ld, kinds).total -
+                      kinds->path_bytes; /* what is cached already counts in neither */
     return ld->opts.max_memory ? MR_MAX(ld->opts.max_memory - others, 1) : 0;
 }
 
@@ -367,7 +390,8 @@ static int open_storage(struct mr_loader *ld)
         ld->caching = rc == 0;
     }
     if (rc == 0 && ld->depth > 0)
-        rc = mr_storage_open(ld->ds->files, other_storage(ld), ld->depth, ld->n_workers, &ld->storage);
+        rc = mr_storage_open(ld->ds->files, other_storage(ld), ld->depth, ld->n_workers,
+                             &ld->storage);
     return rc;
 }
 
@@ -393,13 +417,16 @@ static int open_order(struct mr_loader *ld, struct mr_sampler *sampler)
     }
     ld->sampler = sampler ? sampler : ld->own_sampler;
     if (ld->sampler->n_samples != ld->ds->n)
-        return mr_error_set(MR_EOPTION, "the sampler was made for %llu samples, the data set has %llu",
-                            (unsigned long long)ld->sampler->n_samples, (unsigned long long)ld->ds->n);
+        return mr_error_set(
+            MR_EOPTION, "the sampler was made for %llu samples, the data set has %llu",
+            (unsigned long long)ld->sampler->n_samples, (unsigned long long)ld->ds->n);
     struct mr_state state = {0};
     int rc = ld->opts.state ? mr_state_load(ld, ld->opts.state, &state) : 0;
     ld->opts.state = NULL; /* borrowed for this call only */
     ld->n_bad_before = state.bad_samples;
-    return rc == 0 ? mr_plan_init(&ld->plan, &ld->opts, ld->sampler->length, state.epoch, state.position) : rc;
+    return rc == 0 ? mr_plan_init(&ld->plan, &ld->opts, ld->sampler->length, state.epoch,
+                                  state.position)
+                   : rc;
 }
 
 static int init_locks(struct mr_loader *ld)
@@ -420,13 +447,14 @@ static int start_workers(struct mr_loader *ld)
     for (uint32_t i = 0; i < ld->n_workers && rc == 0; i++)
         rc = mr_worker_init(&ld->worker[i], ld, i);
     for (; ld->n_started < ld->n_workers && rc == 0; ld->n_started += rc == 0)
-        rc =
-            mr_thread_start(&ld->worker[ld->n_started].thread, "mr-worker", mr_worker_main, &ld->worker[ld->n_started]);
+        rc = mr_thread_start(&ld->worker[ld->n_started].thread, "mr-worker", mr_worker_main,
+                             &ld->worker[ld->n_started]);
     return rc;
 }
 
 int mr_loader_open(struct mr_dataset *ds, struct mr_sampler *sampler, struct mr_transform *chain,
-                   struct mr_device *device, const struct mr_loader_opts *opts, struct mr_loader **out)
+                   struct mr_device *device, const struct mr_loader_opts *opts,
+                   struct mr_loader **out)
 {
     uint64_t start = mr_time_ns();
     struct mr_loader_opts full;

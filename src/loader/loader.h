@@ -12,14 +12,15 @@
  *   collate.c   rows of different size or absence -> one batch
  *   gds.c       samples that are read straight into the device half
  *   tails.c     the ends of chains that run on the device
- *   gpu_decode.c  pictures that the device decodes: which, their bytes, their batches; gpu_open.c: opening that, and its share
- *   resident.c  a data set that is kept in device memory
- *   state.c     saving and loading; stats.c: figures and the bottleneck; loader.c: open and close
+ *   gpu_decode.c  pictures that the device decodes: which, their bytes, their batches; gpu_open.c:
+ * opening that, and its share resident.c  a data set that is kept in device memory state.c saving
+ * and loading; stats.c: figures and the bottleneck; loader.c: open and close
  *
- * Threads: workers and one consumer. One lock, loader->lock, guards what is marked [lock]; no other lock is taken while it
- * is held. What is enqueued to the copy streams is serialised: one worker at a time is the shipper, and the others leave
- * their full slots with it and go on (ship.c). loader->ship_lock is the shipper's, and of those who look at its times;
- * loader->lock is never held then. A consumer that finds its batch ready, and room among the slots, takes no lock.
+ * Threads: workers and one consumer. One lock, loader->lock, guards what is marked [lock]; no other
+ * lock is taken while it is held. What is enqueued to the copy streams is serialised: one worker at
+ * a time is the shipper, and the others leave their full slots with it and go on (ship.c).
+ * loader->ship_lock is the shipper's, and of those who look at its times; loader->lock is never
+ * held then. A consumer that finds its batch ready, and room among the slots, takes no lock.
  */
 #ifndef MR_LOADER_H
 #define MR_LOADER_H
@@ -37,13 +38,14 @@
 /* ---- plan ---- */
 
 struct mr_plan {
-    uint64_t batch_size, length;                      /* length: of the sampler, all ranks */
-    uint64_t epochs;                                  /* 0: endless */
-    struct mr_shard first;                            /* of the epoch where this run starts */
-    struct mr_shard shard;                            /* of all later ones */
-    uint64_t first_epoch, first_batches, first_index; /* first_index: batches of that epoch before the start */
-    uint64_t n_batches;                               /* of a whole epoch */
-    uint64_t total;                                   /* batches in all; UINT64_MAX: endless */
+    uint64_t batch_size, length; /* length: of the sampler, all ranks */
+    uint64_t epochs;             /* 0: endless */
+    struct mr_shard first;       /* of the epoch where this run starts */
+    struct mr_shard shard;       /* of all later ones */
+    uint64_t first_epoch, first_batches,
+        first_index;    /* first_index: batches of that epoch before the start */
+    uint64_t n_batches; /* of a whole epoch */
+    uint64_t total;     /* batches in all; UINT64_MAX: endless */
     bool drop_last;
 };
 
@@ -54,8 +56,8 @@ struct mr_plan_batch {
     bool last;
 };
 
-int mr_plan_init(struct mr_plan *plan, const struct mr_loader_opts *opts, uint64_t length, uint64_t epoch,
-                 uint64_t position);
+int mr_plan_init(struct mr_plan *plan, const struct mr_loader_opts *opts, uint64_t length,
+                 uint64_t epoch, uint64_t position);
 void mr_plan_get(const struct mr_plan *plan, uint64_t t, struct mr_plan_batch *out);
 
 /* ---- bad samples ---- */
@@ -72,8 +74,9 @@ struct mr_bad {
 
 /* ---- slots ---- */
 
-/* Events with timing around one batch's copy and use. A slot has two sets, used in turn by its batches that are timed, so
- * that the times of a batch can be read when it is all but certain that they have passed: two rounds later, without waiting. */
+/* Events with timing around one batch's copy and use. A slot has two sets, used in turn by its
+ * batches that are timed, so that the times of a batch can be read when it is all but certain that
+ * they have passed: two rounds later, without waiting. */
 struct mr_slot_clock {
     struct mr_event *copy_start, *copy_end; /* copy stream: around the copy */
     struct mr_event *use_start, *use_end;   /* consumer's stream: around its work on the batch */
@@ -86,35 +89,41 @@ struct mr_slot_clock {
 /* When a batch was copied and used, in ns after the loader's first event. */
 struct mr_times {
     int64_t copy_start, copy_end, use_start, use_end;
-    bool lead; /* not all uses that its copy can lie under were timed: it only serves those that follow */
+    bool lead; /* not all uses that its copy can lie under were timed: it only serves those that
+                  follow */
 };
 #define MR_TIMES 4096 /* batches whose times are kept, the latest */
 
 struct mr_slot {
-    _Alignas(MR_CACHE_LINE) _Atomic uint64_t rows_left; /* of the batch being written: counted down by all workers */
-    _Alignas(MR_CACHE_LINE) _Atomic uint64_t open_for;  /* the batch that may be written; UINT64_MAX: none yet */
-    _Atomic bool host_busy;                             /* the copy of the batch before may still read the host half */
+    _Alignas(MR_CACHE_LINE) _Atomic uint64_t
+        rows_left; /* of the batch being written: counted down by all workers */
+    _Alignas(MR_CACHE_LINE) _Atomic uint64_t
+        open_for;               /* the batch that may be written; UINT64_MAX: none yet */
+    _Atomic bool host_busy;     /* the copy of the batch before may still read the host half */
     _Atomic bool asking;        /* one worker waits for the device about that: the others for it */
     _Atomic uint64_t claim_ns;  /* when its first run was started; 0: not yet */
     _Atomic uint64_t ready_for; /* batch that is ready to be handed out; UINT64_MAX: none */
-    bool *from_host;            /* with gds, of each row: its bytes are in the host half, for shipping */
-    uint32_t *came_from;        /* with gds: the row where a row of the batch was read to; NULL without gds */
-    bool moved;                 /* ... which is not everywhere its own */
-    bool held;                  /* consumer's */
-    struct mr_bad *bad;         /* [lock while being filled] unordered; the consumer's once ready */
-    bool bad_lost;              /* [the same] there was no memory to note one: the batch cannot be handed out */
+    bool *from_host; /* with gds, of each row: its bytes are in the host half, for shipping */
+    uint32_t
+        *came_from; /* with gds: the row where a row of the batch was read to; NULL without gds */
+    bool moved;     /* ... which is not everywhere its own */
+    bool held;      /* consumer's */
+    struct mr_bad *bad; /* [lock while being filled] unordered; the consumer's once ready */
+    bool bad_lost; /* [the same] there was no memory to note one: the batch cannot be handed out */
     unsigned char *host, *device;
-    unsigned char *output;              /* on the device: what tails make; NULL: there are none */
-    struct mr_event *copied, *released; /* no timing: ends of the last copy, and of the consumer's last work */
+    unsigned char *output; /* on the device: what tails make; NULL: there are none */
+    struct mr_event *copied,
+        *released; /* no timing: ends of the last copy, and of the consumer's last work */
     bool copy_recorded, release_recorded;
     struct mr_slot_clock clock[2]; /* of batch t: [t / n_slots % 2] */
     struct mr_slot_clock *clocked; /* the one of the batch in it; NULL: it is not timed */
     struct mr_gpu_sample *gpu;     /* a row each, when the device decodes pictures; else NULL */
     struct mr_event *gpu_done;     /* its pictures lie in gpu_rows */
-    unsigned char *gpu_rows;   /* on the device: batch_size rows of the picture's field, as its windows leave them */
-    uint32_t n_gpu;            /* of the batch in it */
-    struct mr_slot *next_full; /* of those left with the shipper */
-    uint64_t full_for;         /* the batch it was left for */
+    unsigned char *gpu_rows;       /* on the device: batch_size rows of the picture's field, as its
+                                      windows leave them */
+    uint32_t n_gpu;                /* of the batch in it */
+    struct mr_slot *next_full;     /* of those left with the shipper */
+    uint64_t full_for;             /* the batch it was left for */
     struct mr_plan_batch info;
     struct mr_mixture mixture; /* a chain that mixes rows: how those of this batch */
     uint64_t size;             /* rows delivered: info.rows less the skipped */
@@ -133,7 +142,8 @@ struct mr_loader_field {
     bool identity;   /* what the workers do leaves it as it is */
     bool varies;
     bool gds; /* read straight into the device half */
-    /* The end of the chain runs on the device: a row is what it starts from, and its results lie in a part of their own. */
+    /* The end of the chain runs on the device: a row is what it starts from, and its results lie in
+     * a part of their own. */
     struct mr_chain_tail *tail; /* NULL: none */
     uint64_t out_bytes;         /* of a row as delivered */
     uint64_t out_offset;        /* in the slot's outputs */
@@ -173,9 +183,9 @@ struct mr_gpu_lane {
 struct mr_gpu_decode {
     int field;
     double fraction;
-    uint64_t below; /* 2^32 * fraction: draws below it */
-    uint64_t row_bytes,
-        from_offset; /* from_offset: in a slot's halves, a u64 a row: its place in gpu_rows, or UINT64_MAX */
+    uint64_t below;                  /* 2^32 * fraction: draws below it */
+    uint64_t row_bytes, from_offset; /* from_offset: in a slot's halves, a u64 a row: its place in
+                                        gpu_rows, or UINT64_MAX */
     uint64_t scratch_bytes, most_pixels; /* of a lane, of a picture */
     uint32_t out_w, out_h;
     unsigned char *rows; /* all slots' gpu_rows */
@@ -218,8 +228,8 @@ struct mr_loader {
 
     struct mr_slot *slot;
     uint32_t n_slots;
-    unsigned char *host,
-        *on_device; /* all slots' halves, slot_bytes apart; behind these on the device: their outputs */
+    unsigned char *host, *on_device; /* all slots' halves, slot_bytes apart; behind these on the
+                                        device: their outputs */
     struct mr_stream *copy_stream[MR_MAX_STREAMS]; /* a slot keeps to one: [slot % opts.streams] */
     pthread_mutex_t ship_lock;
     struct mr_event *base;  /* time 0 of times */
@@ -227,21 +237,26 @@ struct mr_loader {
     struct mr_times *times; /* [ship_lock] ring of MR_TIMES */
     uint64_t n_times;       /* [ship_lock] */
     /* Which batches are timed, whole bursts of them (times.c). [ship_lock] */
-    uint64_t burst_batches, burst, burst_ns, last_timed; /* burst: the last decided on, when; the last that is timed */
-    bool burst_timed[2];                                 /* of burst b: [b % 2] */
-    bool burst_leads;                                    /* the last timed one was not preceded by a timed one */
+    uint64_t burst_batches, burst, burst_ns,
+        last_timed;      /* burst: the last decided on, when; the last that is timed */
+    bool burst_timed[2]; /* of burst b: [b % 2] */
+    bool burst_leads;    /* the last timed one was not preceded by a timed one */
 
-    _Alignas(MR_CACHE_LINE) _Atomic uint64_t n_full; /* slots left with the shipper; who makes it 1 is the shipper */
-    struct mr_slot *_Atomic full;                    /* newest first */
-    struct mr_slot *to_ship;                         /* the shipper's: taken from `full`, oldest first */
+    _Alignas(MR_CACHE_LINE) _Atomic uint64_t
+        n_full;                   /* slots left with the shipper; who makes it 1 is the shipper */
+    struct mr_slot *_Atomic full; /* newest first */
+    struct mr_slot *to_ship;      /* the shipper's: taken from `full`, oldest first */
 
     _Alignas(MR_CACHE_LINE) uint64_t run_rows, runs_per_batch;
-    uint64_t runs_per_worker, start_runs; /* in flight: at most, and before latencies have been measured (ahead.c) */
-    uint64_t sample_bytes;                /* read for one sample, as the first one needs */
-    uint32_t n_whole; /* of its extents, files that are read whole: their bytes are known only when they are opened */
-    uint64_t whole_bytes;        /* their part of sample_bytes */
-    int sample_reads;            /* of the first sample */
-    uint32_t depth, start_depth; /* reads in flight, all workers together; as runs_per_worker and start_runs */
+    uint64_t runs_per_worker,
+        start_runs; /* in flight: at most, and before latencies have been measured (ahead.c) */
+    uint64_t sample_bytes; /* read for one sample, as the first one needs */
+    uint32_t n_whole; /* of its extents, files that are read whole: their bytes are known only when
+                         they are opened */
+    uint64_t whole_bytes; /* their part of sample_bytes */
+    int sample_reads;     /* of the first sample */
+    uint32_t depth,
+        start_depth; /* reads in flight, all workers together; as runs_per_worker and start_runs */
     _Alignas(MR_CACHE_LINE) _Atomic uint64_t next_run; /* the claims: all workers write it */
 
     _Alignas(MR_CACHE_LINE) struct mr_worker *worker;
@@ -259,8 +274,8 @@ struct mr_loader {
 
     /* consumer's */
     uint64_t next_batch;
-    bool empty_epoch;  /* the epoch's batches so far, from its first one on, had bad samples alone */
-    uint64_t n_empty;  /* such epochs in a row */
+    bool empty_epoch; /* the epoch's batches so far, from its first one on, had bad samples alone */
+    uint64_t n_empty; /* such epochs in a row */
     uint32_t n_opened; /* slots opened since workers were last woken */
     int ended;         /* negative: the error that ended the run */
     struct mr_error_kept end_error;
@@ -271,12 +286,12 @@ struct mr_loader {
 
     /* statistics: written by the consumer (and shippers, where atomic), read by any */
     uint64_t open_ns;
-    _Atomic uint64_t first_batch_ns, first_wait_ns, samples, batches, bytes, wait_ns, busy_ns, copy_ns, used_ns,
-        used_batches, copied_bytes, ready_sum, bad_count;
+    _Atomic uint64_t first_batch_ns, first_wait_ns, samples, batches, bytes, wait_ns, busy_ns,
+        copy_ns, used_ns, used_batches, copied_bytes, ready_sum, bad_count;
     _Atomic uint64_t collate_ns;
     struct mr_hist interval, wait, make;
-    _Atomic uint64_t
-        start_ns[MR_N_STAGES + 1]; /* workers' stages when the first batch was handed out; last: their lives */
+    _Atomic uint64_t start_ns[MR_N_STAGES + 1]; /* workers' stages when the first batch was handed
+                                                   out; last: their lives */
 };
 
 /* ---- ring.c ---- */
@@ -294,7 +309,8 @@ void mr_ring_wake_workers(struct mr_loader *ld);
 bool mr_ring_is_open(struct mr_loader *ld, uint64_t t);
 /* Waits until the slot of batch t is open; false: stop. */
 bool mr_ring_wait_open(struct mr_loader *ld, uint64_t t);
-/* `rows` more rows are done; the call that completes the batch collates it, sends it on its way, and returns true. */
+/* `rows` more rows are done; the call that completes the batch collates it, sends it on its way,
+ * and returns true. */
 bool mr_ring_rows_done(struct mr_worker *w, uint64_t t, uint64_t rows);
 /* The batch in this slot is whole and shipped: it may be handed out. */
 void mr_ring_ready(struct mr_loader *ld, struct mr_slot *slot, uint64_t t);
@@ -305,10 +321,11 @@ void mr_ship_free(struct mr_loader *ld);
 int mr_slot_events_create(struct mr_loader *ld, struct mr_slot *slot);
 /* Waits for what is recorded, then destroys. */
 void mr_slot_events_destroy(struct mr_slot *slot);
-/* Enqueues the copy of batch t and makes it ready, or leaves both to the worker that is at it. An error is kept with the
- * batch. */
+/* Enqueues the copy of batch t and makes it ready, or leaves both to the worker that is at it. An
+ * error is kept with the batch. */
 void mr_ship(struct mr_loader *ld, struct mr_slot *slot, uint64_t t);
-/* Work enqueued to the consumer's stream from now on sees the batch; stream NULL: the host waits. */
+/* Work enqueued to the consumer's stream from now on sees the batch; stream NULL: the host waits.
+ */
 int mr_ship_hand_out(struct mr_loader *ld, struct mr_slot *slot, struct mr_stream *stream);
 /* The consumer's work on the batch ends where its stream stands. */
 int mr_ship_release(struct mr_loader *ld, struct mr_slot *slot, struct mr_stream *stream);
@@ -318,42 +335,46 @@ int mr_times_init(struct mr_loader *ld); /* once there are streams */
 void mr_times_free(struct mr_loader *ld);
 /* The events that time this batch, or NULL. [ship_lock] */
 struct mr_slot_clock *mr_times_choose(struct mr_loader *ld, struct mr_slot *slot, uint64_t t);
-/* How long copies and use took, and how much of it was at once, over the batches whose times are kept. out->batches and
- * elapsed_ns are there. */
+/* How long copies and use took, and how much of it was at once, over the batches whose times are
+ * kept. out->batches and elapsed_ns are there. */
 void mr_times_overlap(struct mr_loader *ld, struct mr_loader_stats *out);
 
 /* ---- tails.c ---- */
-/* Looks for an end of the field's chain that the device can do with fewer bytes copied. Returns 0, -ENOMEM, MR_EDEVICE. */
+/* Looks for an end of the field's chain that the device can do with fewer bytes copied. Returns 0,
+ * -ENOMEM, MR_EDEVICE. */
 int mr_tails_plan(struct mr_loader *ld, int f);
-/* The parts of a slot that tails add: a byte a row for mirroring and a number a row for mixing, in front of the fields (moves *at), and their results.
- * Returns 0, MR_ELIMIT. */
+/* The parts of a slot that tails add: a byte a row for mirroring and a number a row for mixing, in
+ * front of the fields (moves *at), and their results. Returns 0, MR_ELIMIT. */
 int mr_tails_lay_out(struct mr_loader *ld, uint64_t *at);
 /* Enqueues them, each one kernel over the batch. [ship_lock] */
 int mr_tails_launch(struct mr_loader *ld, const struct mr_slot *slot, struct mr_stream *stream);
 
 /* ---- gpu_open.c ---- */
-/* Can the device decode pictures of this data set and chain, as opts.gpu_decode asks? Makes ld->gpu, or leaves it NULL.
- * Returns 0, MR_EUNSUPPORTED, MR_EOPTION, -ENOMEM. After mr_tails_plan(). */
+/* Can the device decode pictures of this data set and chain, as opts.gpu_decode asks? Makes
+ * ld->gpu, or leaves it NULL. Returns 0, MR_EUNSUPPORTED, MR_EOPTION, -ENOMEM. After
+ * mr_tails_plan(). */
 int mr_gpu_plan(struct mr_loader *ld);
 /* The part of a slot that it adds, in front of the fields (moves *at). */
 void mr_gpu_lay_out(struct mr_loader *ld, uint64_t *at);
 uint64_t mr_gpu_device_bytes(const struct mr_loader *ld); /* of all slots and lanes */
-/* Memory, decoders; measures the share, when that is to be chosen. Once there are slots. Returns 0, MR_EUNSUPPORTED,
- * MR_EDEVICEMEM, MR_EDEVICE, -ENOMEM. */
+/* Memory, decoders; measures the share, when that is to be chosen. Once there are slots. Returns 0,
+ * MR_EUNSUPPORTED, MR_EDEVICEMEM, MR_EDEVICE, -ENOMEM. */
 int mr_gpu_open(struct mr_loader *ld);
 void mr_gpu_close(struct mr_loader *ld);
 
 /* ---- gpu_decode.c ---- */
 bool mr_gpu_wants(const struct mr_loader *ld, uint64_t epoch, uint64_t index);
 /* Takes a picture's bytes for the device. Returns 1, 0: the host is to decode it; -ENOMEM. */
-int mr_gpu_take(struct mr_loader *ld, struct mr_gpu_sample *to, const struct mr_at *at, const struct mr_bytes *bytes,
-                struct mr_picture *out);
-/* Decodes the pictures of a batch whose rows are all made, but for these; those that are refused the worker decodes. */
+int mr_gpu_take(struct mr_loader *ld, struct mr_gpu_sample *to, const struct mr_at *at,
+                const struct mr_bytes *bytes, struct mr_picture *out);
+/* Decodes the pictures of a batch whose rows are all made, but for these; those that are refused
+ * the worker decodes. */
 void mr_gpu_batch(struct mr_worker *w, struct mr_slot *slot, uint64_t t);
-/* Decodes n rows of `sample` into `out`, which holds as many; those that are refused are marked: from[row] stays
- * UINT64_MAX. [out] n_out: rows of out that are written. Returns 0, MR_EDEVICE. The lane is locked. */
-int mr_gpu_decode_rows(struct mr_loader *ld, struct mr_gpu_lane *lane, struct mr_gpu_sample *sample, uint64_t n,
-                       unsigned char *out, uint64_t *from, uint32_t *n_out);
+/* Decodes n rows of `sample` into `out`, which holds as many; those that are refused are marked:
+ * from[row] stays UINT64_MAX. [out] n_out: rows of out that are written. Returns 0, MR_EDEVICE. The
+ * lane is locked. */
+int mr_gpu_decode_rows(struct mr_loader *ld, struct mr_gpu_lane *lane, struct mr_gpu_sample *sample,
+                       uint64_t n, unsigned char *out, uint64_t *from, uint32_t *n_out);
 /* Enqueues the moving of a batch's rows to where they belong, behind its copy. [ship_lock] */
 int mr_gpu_place(struct mr_loader *ld, const struct mr_slot *slot, struct mr_stream *stream);
 
@@ -367,31 +388,36 @@ int mr_gds_slot_create(struct mr_loader *ld, struct mr_slot *slot);
 void mr_gds_slot_free(struct mr_slot *slot);
 /* Are all its gds fields to be read so? */
 bool mr_gds_takes(const struct mr_loader *ld, const struct mr_extent *at, int n);
-/* Reads sample i's gds fields into its row, and those of its neighbours on the way. Blocks. The slot is open, its device half
- * free. Returns 0; else the sample's error, or MR_EDEVICE. */
+/* Reads sample i's gds fields into its row, and those of its neighbours on the way. Blocks. The
+ * slot is open, its device half free. Returns 0; else the sample's error, or MR_EDEVICE. */
 int mr_gds_read(struct mr_worker *w, struct mr_run *run, uint32_t i);
-/* Enqueues what is missing in the device half: rows that have come by the host, rows that moved over bad ones. [ship_lock]
- * [out] copied: adds what came from the host. */
-int mr_gds_complete(struct mr_loader *ld, const struct mr_slot *slot, struct mr_stream *stream, uint64_t *copied);
-/* Has the consumer's last work on the slot passed, so that its device half may be written? 1, 0, negative: error. */
+/* Enqueues what is missing in the device half: rows that have come by the host, rows that moved
+ * over bad ones. [ship_lock] [out] copied: adds what came from the host. */
+int mr_gds_complete(struct mr_loader *ld, const struct mr_slot *slot, struct mr_stream *stream,
+                    uint64_t *copied);
+/* Has the consumer's last work on the slot passed, so that its device half may be written? 1, 0,
+ * negative: error. */
 int mr_gds_slot_passed(const struct mr_slot *slot);
 
 /* ---- resident.c ---- */
-/* Can the data set be kept on the device? Lays it out. Returns 0, MR_EOPTION, MR_EUNSUPPORTED, MR_ESHAPE, MR_ELIMIT. */
+/* Can the data set be kept on the device? Lays it out. Returns 0, MR_EOPTION, MR_EUNSUPPORTED,
+ * MR_ESHAPE, MR_ELIMIT. */
 int mr_resident_plan(struct mr_loader *ld);
-/* Reads every sample once, into device memory. Returns 0, MR_EDEVICEMEM, the error of a bad sample. */
+/* Reads every sample once, into device memory. Returns 0, MR_EDEVICEMEM, the error of a bad sample.
+ */
 int mr_resident_fill(struct mr_loader *ld);
 void mr_resident_free(struct mr_loader *ld);
 /* Enqueues the gathering of a batch's rows from their indices. [ship_lock] */
 int mr_resident_gather(struct mr_loader *ld, const struct mr_slot *slot, struct mr_stream *stream);
 
 /* ---- collate.c ---- */
-/* Turns a slot's rows into the batch: leaves out bad rows, pads or packs varying fields, sets spec, bytes and size.
- * room: the largest row's bytes. */
+/* Turns a slot's rows into the batch: leaves out bad rows, pads or packs varying fields, sets spec,
+ * bytes and size. room: the largest row's bytes. */
 void mr_collate(struct mr_loader *ld, struct mr_slot *slot, unsigned char *room);
-/* Copies a tensor of shape dim into one of shape to (>= dim each), the rest filled with element `fill`. */
-void mr_place(const struct mr_spec *spec, const void *in, const uint64_t *dim, void *out, const uint64_t *to,
-              const void *fill);
+/* Copies a tensor of shape dim into one of shape to (>= dim each), the rest filled with element
+ * `fill`. */
+void mr_place(const struct mr_spec *spec, const void *in, const uint64_t *dim, void *out,
+              const uint64_t *to, const void *fill);
 /* The padding value as an element of a dtype. */
 void mr_fill_element(enum mr_dtype dtype, double value, unsigned char out[16]);
 
@@ -420,8 +446,9 @@ struct mr_run {
     uint32_t n_reads, n_landed, n_submitted;
     struct mr_run_sample *sample; /* run_rows of them */
     struct mr_read *read;         /* run_rows x MR_MAX_EXTENTS of them */
-    struct mr_error_kept error;   /* code < 0: no order, no buffer: it cannot be made whatever the policy */
-    bool *landed;                 /* of each read: reaped. Until then its result is its store's, on any thread */
+    struct mr_error_kept
+        error;    /* code < 0: no order, no buffer: it cannot be made whatever the policy */
+    bool *landed; /* of each read: reaped. Until then its result is its store's, on any thread */
     unsigned char *buffer;
     uint64_t buffer_bytes;
     bool own_buffer; /* larger than its part of the worker's */
@@ -435,7 +462,7 @@ struct mr_ahead {
     uint64_t low_ns, landed, since_ns; /* this period's */
     uint64_t busy_ns, samples;         /* made_ns and n_samples when it began */
     double rate;                       /* reads landed a ns, before the latest growth */
-    uint32_t patience;                 /* periods until growing is tried again after it did not help */
+    uint32_t patience; /* periods until growing is tried again after it did not help */
     bool starved, grew;
 };
 
@@ -446,10 +473,11 @@ struct mr_worker {
     struct mr_reader *reader;  /* NULL: nothing is read */
     struct mr_run *run;        /* all there can be */
     struct mr_run **in_flight; /* ring, in the order they were claimed */
-    struct mr_run **spare;     /* the others, the one that was used last on top: no more memory is touched than flies */
+    struct mr_run **spare;     /* the others, the one that was used last on top: no more memory is
+                                  touched than flies */
     uint32_t first, n_runs, n_spare;
-    struct mr_run_sample
-        *run_samples; /* all runs' parts, one behind the other; pages that are not used are not there */
+    struct mr_run_sample *run_samples; /* all runs' parts, one behind the other; pages that are not
+                                          used are not there */
     struct mr_read *run_reads;
     bool *run_landed;
     unsigned char *run_buffers;
@@ -458,16 +486,18 @@ struct mr_worker {
     uint64_t n_samples;  /* made */
     uint64_t held_bytes; /* of whole files that have landed */
     bool no_more;
-    bool held_back;                     /* from a claim: it has its share of that batch */
-    uint64_t claimed_batch, n_claimed;  /* the last batch of which it has claimed runs, and how many */
-    uint64_t lap_ns;                    /* up to when its time has been accounted for */
-    uint64_t n_made;                    /* runs made: every few, one sample is timed */
-    uint64_t *order;                    /* room for mapping: run_rows indices */
-    void *scratch;                      /* the chain's */
-    bool on_host;                       /* pictures are not left to the device */
-    struct mr_decoder *decoder;         /* NULL: the data set needs none */
-    unsigned char *room[MR_MAX_FIELDS]; /* where decode writes when a chain follows; a picture has none */
-    unsigned char *place_room;          /* largest row: for collating */
+    bool held_back; /* from a claim: it has its share of that batch */
+    uint64_t claimed_batch,
+        n_claimed;              /* the last batch of which it has claimed runs, and how many */
+    uint64_t lap_ns;            /* up to when its time has been accounted for */
+    uint64_t n_made;            /* runs made: every few, one sample is timed */
+    uint64_t *order;            /* room for mapping: run_rows indices */
+    void *scratch;              /* the chain's */
+    bool on_host;               /* pictures are not left to the device */
+    struct mr_decoder *decoder; /* NULL: the data set needs none */
+    unsigned char
+        *room[MR_MAX_FIELDS];  /* where decode writes when a chain follows; a picture has none */
+    unsigned char *place_room; /* largest row: for collating */
     /* written by this worker, read by any */
     _Atomic uint64_t stage_ns[MR_N_STAGES];
     _Atomic uint64_t timed_decode_ns, timed_transform_ns; /* of the samples that were timed */
@@ -479,30 +509,37 @@ struct mr_worker {
 };
 
 int mr_worker_init(struct mr_worker *w, struct mr_loader *ld, uint32_t id);
-/* What a worker holds beside its runs: room for a sample's fields, the chain's scratch. Without a decoder's: that is as large
- * as the pictures that come. */
+/* What a worker holds beside its runs: room for a sample's fields, the chain's scratch. Without a
+ * decoder's: that is as large as the pictures that come. */
 uint64_t mr_worker_room_bytes(const struct mr_loader *ld);
 void mr_worker_free(struct mr_worker *w);
 void *mr_worker_main(void *worker);
 
-/* Fills a run: order, extents, views, reads (made, not submitted). What fails is kept: the slot may not be open yet. */
+/* Fills a run: order, extents, views, reads (made, not submitted). What fails is kept: the slot may
+ * not be open yet. */
 void mr_run_fill(struct mr_worker *w, struct mr_run *run, uint64_t number);
-/* Sets the error of a sample with a negative status, on the thread that makes it; returns its code. */
+/* Sets the error of a sample with a negative status, on the thread that makes it; returns its code.
+ */
 int mr_run_error(const struct mr_worker *w, const struct mr_run *run, uint32_t i);
 /* What the tables of one sample of a run in flight take, beside its bytes. */
 uint64_t mr_run_row_bytes(const struct mr_loader *ld);
 /* The parts of all runs of a worker. */
 int mr_runs_create(struct mr_worker *w);
 void mr_runs_free(struct mr_worker *w); /* after its reader */
-/* Frees the errors of reads that have landed, and gives the memory of whole files back to the reader. */
+/* Frees the errors of reads that have landed, and gives the memory of whole files back to the
+ * reader. */
 void mr_run_end_reads(struct mr_worker *w, struct mr_run *run);
-/* Sets extent e of a sample and its view; bytes MR_WHOLE are replaced as far as they are known. Returns as mr_files_view(). */
-int mr_extent_view(struct mr_files *files, struct mr_run_sample *s, int e, const struct mr_extent *at);
+/* Sets extent e of a sample and its view; bytes MR_WHOLE are replaced as far as they are known.
+ * Returns as mr_files_view(). */
+int mr_extent_view(struct mr_files *files, struct mr_run_sample *s, int e,
+                   const struct mr_extent *at);
 
-/* Makes sample i of a run into its row. timed: its decoding and transforming are timed. The slot is open and the sample's reads have landed. */
+/* Makes sample i of a run into its row. timed: its decoding and transforming are timed. The slot is
+ * open and the sample's reads have landed. */
 void mr_sample_make(struct mr_worker *w, struct mr_run *run, uint32_t i, bool timed);
 
-/* Makes a row of a slot, all of whose rows are made, anew: from its sample, which is decoded on this thread. */
+/* Makes a row of a slot, all of whose rows are made, anew: from its sample, which is decoded on
+ * this thread. */
 void mr_sample_make_again(struct mr_worker *w, uint64_t t, uint32_t row);
 
 /* ---- ahead.c ---- */
@@ -512,16 +549,17 @@ void mr_ahead_landed(struct mr_worker *w, uint32_t n, uint64_t low_ns, uint64_t 
 
 /* ---- bad.c ---- */
 /* Hangs a bad sample on its slot, which is open; takes the calling thread's error text. */
-void mr_bad_add(struct mr_loader *ld, uint64_t t, uint32_t row, const struct mr_run_sample *s, uint64_t epoch, int code,
-                bool fatal);
-/* Moves a batch's bad samples to the quarantine list and applies policy and limits. Returns 0, or the error that ends the
- * run. */
+void mr_bad_add(struct mr_loader *ld, uint64_t t, uint32_t row, const struct mr_run_sample *s,
+                uint64_t epoch, int code, bool fatal);
+/* Moves a batch's bad samples to the quarantine list and applies policy and limits. Returns 0, or
+ * the error that ends the run. */
 int mr_bad_take(struct mr_loader *ld, struct mr_slot *slot);
 void mr_bad_free(struct mr_bad *list);
 
 static inline void mr_count(_Atomic uint64_t *counter, uint64_t more)
 {
-    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + more, memory_order_relaxed);
+    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + more,
+                          memory_order_relaxed);
 }
 
 static inline uint64_t mr_counted(const _Atomic uint64_t *counter)

@@ -1,6 +1,7 @@
 /*
- * A data set that is kept in device memory: opening a loader reads every sample once, as decoded, through a loader of its
- * own; after that workers only ship indices, and a kernel gathers the batch's rows, from which the chains' ends start.
+ * A data set that is kept in device memory: opening a loader reads every sample once, as decoded,
+ * through a loader of its own; after that workers only ship indices, and a kernel gathers the
+ * batch's rows, from which the chains' ends start.
  */
 #include "loader/loader.h"
 #include "transform/transform.h"
@@ -11,31 +12,36 @@ static int check_field(const struct mr_loader *ld, int f)
 {
     const struct mr_loader_field *fp = &ld->field[f];
     if (fp->varies || fp->in.var_dims)
-        return mr_error_set(MR_ESHAPE, "cache device: %.*s: samples differ in shape: use the cache host", MR_NAME_BYTES,
-                            fp->in.name);
-    bool host_mixes = ld->chain && !fp->tail && (mr_mix_cuts(ld->chain, f) || mr_mix_adds(ld->chain, f));
+        return mr_error_set(MR_ESHAPE,
+                            "cache device: %.*s: samples differ in shape: use the cache host",
+                            MR_NAME_BYTES, fp->in.name);
+    bool host_mixes =
+        ld->chain && !fp->tail && (mr_mix_cuts(ld->chain, f) || mr_mix_adds(ld->chain, f));
     if ((fp->tail ? !fp->tail->whole : !fp->identity) || host_mixes)
-        return mr_error_set(
-            MR_EOPTION,
-            "cache device: %.*s: not all of \"%s\" can run on the device (see device_transforms): change "
-            "the chain, or use the cache host",
-            MR_NAME_BYTES, fp->in.name, mr_transform_text(ld->chain));
+        return mr_error_set(MR_EOPTION,
+                            "cache device: %.*s: not all of \"%s\" can run on the device (see "
+                            "device_transforms): change "
+                            "the chain, or use the cache host",
+                            MR_NAME_BYTES, fp->in.name, mr_transform_text(ld->chain));
     return 0;
 }
 
 int mr_resident_plan(struct mr_loader *ld)
 {
     if (ld->device_info.unified)
-        return mr_error_set(MR_EOPTION, "cache device: device %s has no memory of its own: use the cache host",
+        return mr_error_set(MR_EOPTION,
+                            "cache device: device %s has no memory of its own: use the cache host",
                             ld->device_info.name);
     if (ld->ds->draws)
-        return mr_error_set(MR_EOPTION, "cache device: %s: samples differ from epoch to epoch: they cannot be kept",
-                            ld->ds->ops->name);
+        return mr_error_set(
+            MR_EOPTION, "cache device: %s: samples differ from epoch to epoch: they cannot be kept",
+            ld->ds->ops->name);
     int has = mr_device_has_kernel(ld->device, "gather");
     if (has <= 0)
         return has < 0 ? has
                        : mr_error_set(MR_EUNSUPPORTED,
-                                      "cache device: this build has no kernels for device %s: use the cache host",
+                                      "cache device: this build has no kernels for device %s: use "
+                                      "the cache host",
                                       ld->device_info.name);
     for (int f = 0; f < ld->n_fields; f++) {
         struct mr_loader_field *fp = &ld->field[f];
@@ -44,8 +50,8 @@ int mr_resident_plan(struct mr_loader *ld)
         if (rc < 0)
             return rc;
         fp->cache_offset = ld->resident_bytes;
-        if (!mr_mul(fp->in_bytes, ld->ds->n, &bytes) || !mr_add(ld->resident_bytes, bytes, &bytes) ||
-            bytes > 1ull << 62)
+        if (!mr_mul(fp->in_bytes, ld->ds->n, &bytes) ||
+            !mr_add(ld->resident_bytes, bytes, &bytes) || bytes > 1ull << 62)
             return mr_error_set(MR_ELIMIT, "cache device: the data set has more than 2^62 bytes");
         ld->resident_bytes = mr_round_up(bytes, 256);
     }
@@ -62,7 +68,8 @@ static int check_labels(struct mr_loader *ld, const struct mr_batch *b, int f)
     for (uint64_t r = 0; r < b->size && rc == 0; r++) {
         uint64_t label;
         struct mr_at at = {.index = b->indices[r]};
-        rc = mr_transform_apply_head(ld->chain, f, &at, (const char *)b->field[f].host + r * fp->in_bytes, fp->in.dim,
+        rc = mr_transform_apply_head(ld->chain, f, &at,
+                                     (const char *)b->field[f].host + r * fp->in_bytes, fp->in.dim,
                                      &label, NULL);
     }
     return rc;
@@ -76,7 +83,8 @@ static int take_batch(struct mr_loader *ld, const struct mr_batch *b, struct mr_
         unsigned char *to = ld->resident_at + fp->cache_offset + b->positions[0] * fp->in_bytes;
         rc = check_labels(ld, b, f);
         if (rc == 0)
-            rc = mr_copy_async(stream, to, MR_DEVICE, b->field[f].data, MR_DEVICE, b->field[f].bytes);
+            rc = mr_copy_async(stream, to, MR_DEVICE, b->field[f].data, MR_DEVICE,
+                               b->field[f].bytes);
     }
     return rc;
 }
@@ -91,7 +99,8 @@ static int read_all(struct mr_loader *ld, struct mr_stream *stream)
     opts.workers = ld->n_workers;
     opts.read_ahead = ld->opts.read_ahead;
     opts.queue_depth = ld->opts.queue_depth;
-    opts.storage = ld->opts.storage == MR_STORAGE_GDS ? MR_STORAGE_AUTO : ld->opts.storage; /* labels are looked at */
+    opts.storage = ld->opts.storage == MR_STORAGE_GDS ? MR_STORAGE_AUTO
+                                                      : ld->opts.storage; /* labels are looked at */
     opts.prefetch = MR_MIN(ld->n_slots, 4);
     opts.pageable = ld->opts.pageable;
     int rc = mr_loader_open(ld->ds, NULL, NULL, ld->device, &opts, &reader);
@@ -115,14 +124,16 @@ int mr_resident_fill(struct mr_loader *ld)
     uint64_t slot = ld->slot_bytes + ld->output_bytes;
     int rc = mr_device_get(ld->device, &now);
     if (rc == 0 && now.free_bytes > 0 && ld->resident_bytes > now.free_bytes)
-        rc = mr_error_set(
-            MR_EDEVICEMEM,
-            "cache device: %llu samples take %llu bytes, %llu of the device's memory are free beside %u slots "
-            "x %llu: use the cache host",
-            (unsigned long long)ld->ds->n, (unsigned long long)ld->resident_bytes, (unsigned long long)now.free_bytes,
-            ld->n_slots, (unsigned long long)slot);
+        rc =
+            mr_error_set(MR_EDEVICEMEM,
+                         "cache device: %llu samples take %llu bytes, %llu of the device's memory "
+                         "are free beside %u slots "
+                         "x %llu: use the cache host",
+                         (unsigned long long)ld->ds->n, (unsigned long long)ld->resident_bytes,
+                         (unsigned long long)now.free_bytes, ld->n_slots, (unsigned long long)slot);
     if (rc == 0)
-        rc = mr_memory_acquire(ld->device, MR_DEVICE, ld->resident_bytes, (void **)&ld->resident_at);
+        rc =
+            mr_memory_acquire(ld->device, MR_DEVICE, ld->resident_bytes, (void **)&ld->resident_at);
     if (rc == 0)
         rc = mr_stream_create(ld->device, "cache", &stream);
     if (rc == 0)

@@ -1,8 +1,8 @@
 /*
- * The ring of slots. Batch t lives in slot t % n. A slot opens for batch t when the consumer has released batch t - n; its
- * host half is written once the copy of that batch has passed, and its device half once the consumer's stream has passed
- * the event recorded at release: the copy stream waits for that, no thread does, but for workers who write there themselves
- * (gds.c).
+ * The ring of slots. Batch t lives in slot t % n. A slot opens for batch t when the consumer has
+ * released batch t - n; its host half is written once the copy of that batch has passed, and its
+ * device half once the consumer's stream has passed the event recorded at release: the copy stream
+ * waits for that, no thread does, but for workers who write there themselves (gds.c).
  */
 #include "loader/loader.h"
 
@@ -16,7 +16,8 @@ static int slot_create(struct mr_loader *ld, struct mr_slot *slot)
     slot->host = ld->host + (uint64_t)(slot - ld->slot) * ld->host_bytes;
     slot->device = ld->on_device ? ld->on_device + at : NULL;
     if (ld->output_bytes > 0)
-        slot->output = ld->on_device + ld->n_slots * ld->slot_bytes + (uint64_t)(slot - ld->slot) * ld->output_bytes;
+        slot->output = ld->on_device + ld->n_slots * ld->slot_bytes +
+                       (uint64_t)(slot - ld->slot) * ld->output_bytes;
     if (slot->device)
         rc = mr_slot_events_create(ld, slot);
     if (rc < 0)
@@ -25,7 +26,8 @@ static int slot_create(struct mr_loader *ld, struct mr_slot *slot)
     slot->positions = calloc(rows, sizeof *slot->positions);
     bool got = slot->indices && slot->positions;
     if (ld->varies)
-        got = got && (slot->dims = calloc(rows * (uint64_t)ld->n_fields, MR_MAX_RANK * sizeof *slot->dims));
+        got = got && (slot->dims =
+                          calloc(rows * (uint64_t)ld->n_fields, MR_MAX_RANK * sizeof *slot->dims));
     for (int f = 0; f < ld->n_fields && got; f++)
         if (ld->field[f].varies)
             got = (slot->lengths[f] = calloc(rows, sizeof(uint64_t))) &&
@@ -44,7 +46,8 @@ void mr_ring_open_for(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
     slot->bad_lost = false;
     atomic_store_explicit(&slot->claim_ns, 0, memory_order_relaxed);
     atomic_store_explicit(&slot->rows_left, slot->info.rows, memory_order_relaxed);
-    atomic_store(&slot->open_for, t); /* before a look at n_waiting_workers: see give_back() in handout.c */
+    atomic_store(&slot->open_for,
+                 t); /* before a look at n_waiting_workers: see give_back() in handout.c */
 }
 
 static enum mr_memory host_kind(const struct mr_loader *ld)
@@ -56,9 +59,11 @@ static enum mr_memory host_kind(const struct mr_loader *ld)
 static int acquire_memory(struct mr_loader *ld)
 {
     uint64_t bytes = ld->slot_bytes * ld->n_slots;
-    int rc = mr_memory_acquire(ld->device, host_kind(ld), ld->host_bytes * ld->n_slots, (void **)&ld->host);
+    int rc = mr_memory_acquire(ld->device, host_kind(ld), ld->host_bytes * ld->n_slots,
+                               (void **)&ld->host);
     if (rc == 0 && !ld->device_info.unified)
-        rc = mr_memory_acquire(ld->device, MR_DEVICE, bytes + ld->output_bytes * ld->n_slots, (void **)&ld->on_device);
+        rc = mr_memory_acquire(ld->device, MR_DEVICE, bytes + ld->output_bytes * ld->n_slots,
+                               (void **)&ld->on_device);
     return rc;
 }
 
@@ -134,15 +139,16 @@ bool mr_ring_is_open(struct mr_loader *ld, uint64_t t)
     if (atomic_load_explicit(&slot->open_for, memory_order_acquire) != t)
         return false;
     if (atomic_load_explicit(&slot->host_busy, memory_order_acquire)) {
-        if (atomic_load_explicit(&slot->asking, memory_order_relaxed) || mr_event_query(slot->copied) == 0 ||
-            (ld->gds && mr_gds_slot_passed(slot) == 0))
+        if (atomic_load_explicit(&slot->asking, memory_order_relaxed) ||
+            mr_event_query(slot->copied) == 0 || (ld->gds && mr_gds_slot_passed(slot) == 0))
             return false;
         atomic_store(&slot->host_busy, false); /* passed, or failed: its batch reports it */
     }
     return true;
 }
 
-/* Until the copy of the slot's batch before has passed. One worker waits for the device, the others for that one. */
+/* Until the copy of the slot's batch before has passed. One worker waits for the device, the others
+ * for that one. */
 static void wait_host_free(struct mr_loader *ld, struct mr_slot *slot)
 {
     while (atomic_load(&slot->host_busy) && !atomic_load(&ld->stop)) {
@@ -157,7 +163,8 @@ static void wait_host_free(struct mr_loader *ld, struct mr_slot *slot)
         }
         pthread_mutex_lock(&ld->lock);
         atomic_fetch_add(&ld->n_waiting_workers, 1);
-        while (atomic_load(&slot->host_busy) && atomic_load(&slot->asking) && !atomic_load(&ld->stop))
+        while (atomic_load(&slot->host_busy) && atomic_load(&slot->asking) &&
+               !atomic_load(&ld->stop))
             pthread_cond_wait(&ld->slot_opened, &ld->lock);
         atomic_fetch_sub(&ld->n_waiting_workers, 1);
         pthread_mutex_unlock(&ld->lock);

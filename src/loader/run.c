@@ -27,8 +27,8 @@ static int grow_buffer(struct mr_run *run, uint64_t bytes)
     return 0;
 }
 
-/* Each run's buffer is made for the most that a run of such samples needs, now: whether its reads go straight into their rows
- * depends on time. */
+/* Each run's buffer is made for the most that a run of such samples needs, now: whether its reads
+ * go straight into their rows depends on time. */
 static int create_buffers(struct mr_worker *w)
 {
     const struct mr_loader *ld = w->ld;
@@ -64,7 +64,8 @@ int mr_runs_create(struct mr_worker *w)
     w->run_samples = calloc(rows, sizeof *w->run_samples);
     w->run_reads = ld->storage ? calloc(rows * MR_MAX_EXTENTS, sizeof *w->run_reads) : NULL;
     w->run_landed = ld->storage ? calloc(rows * MR_MAX_EXTENTS, sizeof *w->run_landed) : NULL;
-    if (!w->run || !w->in_flight || !w->spare || !w->run_samples || (ld->storage && (!w->run_reads || !w->run_landed)))
+    if (!w->run || !w->in_flight || !w->spare || !w->run_samples ||
+        (ld->storage && (!w->run_reads || !w->run_landed)))
         return mr_error_nomem("runs of samples", rows * sizeof *w->run_samples);
     for (uint64_t r = 0; r < ld->runs_per_worker; r++) {
         w->spare[ld->runs_per_worker - 1 - r] = &w->run[r];
@@ -102,7 +103,8 @@ void mr_runs_free(struct mr_worker *w)
     free(w->run_buffers);
 }
 
-/* Global order -> data set indices. Positions of one rank are `world` apart, so only one process maps them in one call. */
+/* Global order -> data set indices. Positions of one rank are `world` apart, so only one process
+ * maps them in one call. */
 static int map_order(struct mr_worker *w, struct mr_run *run)
 {
     struct mr_loader *ld = w->ld;
@@ -142,8 +144,10 @@ static bool joins(const struct mr_read *last, const struct mr_extent *at, const 
            (!to || (unsigned char *)last->buf + last->bytes == to);
 }
 
-/* The read that this extent makes longer, among the last few (a sample's extents may lie in several files), or NULL. */
-static struct mr_read *read_before(struct mr_run *run, const struct mr_extent *at, const unsigned char *to)
+/* The read that this extent makes longer, among the last few (a sample's extents may lie in several
+ * files), or NULL. */
+static struct mr_read *read_before(struct mr_run *run, const struct mr_extent *at,
+                                   const unsigned char *to)
 {
     for (uint32_t back = 1; back <= MR_MAX_EXTENTS && back <= run->n_reads; back++) {
         struct mr_read *last = &run->read[run->n_reads - back];
@@ -166,12 +170,14 @@ static void plan_read(struct mr_loader *ld, struct mr_run *run, uint32_t i, int 
     } else {
         run->landed[run->n_reads] = false;
         read = &run->read[run->n_reads++];
-        *read = (struct mr_read){.file = at->file, .offset = at->offset, .bytes = at->bytes, .buf = to, .user = run};
+        *read = (struct mr_read){
+            .file = at->file, .offset = at->offset, .bytes = at->bytes, .buf = to, .user = run};
     }
     s->extent[e].read = read;
 }
 
-int mr_extent_view(struct mr_files *files, struct mr_run_sample *s, int e, const struct mr_extent *at)
+int mr_extent_view(struct mr_files *files, struct mr_run_sample *s, int e,
+                   const struct mr_extent *at)
 {
     struct mr_extent *to = &s->extent[e].at;
     *to = *at;
@@ -214,8 +220,8 @@ int mr_run_error(const struct mr_worker *w, const struct mr_run *run, uint32_t i
         rc = mr_extent_view(w->ld->ds->files, &again, e, &at[e]);
     if (n < 0 || rc < 0)
         return n < 0 ? n : rc;
-    return mr_error_set(s->status, "sample %llu: cannot be located: %s", (unsigned long long)s->index,
-                        mr_strerror(s->status));
+    return mr_error_set(s->status, "sample %llu: cannot be located: %s",
+                        (unsigned long long)s->index, mr_strerror(s->status));
 }
 
 /* Whole files come in the reader's own memory. */
@@ -224,8 +230,8 @@ static bool needs_place(const struct mr_read *read)
     return !read->buf && read->bytes != MR_WHOLE;
 }
 
-/* Gives each read that does not go straight into a row its place in the run's buffer, which grows when samples are larger than
- * the first. */
+/* Gives each read that does not go straight into a row its place in the run's buffer, which grows
+ * when samples are larger than the first. */
 static int place_reads(struct mr_run *run)
 {
     uint64_t need = 0;

@@ -5,8 +5,8 @@
 #include <errno.h>
 #include <string.h>
 
-/* A failed read of more than this extent: the bytes around it must not decide about it, as what is read together depends
- * on the workers. */
+/* A failed read of more than this extent: the bytes around it must not decide about it, as what is
+ * read together depends on the workers. */
 static int read_alone(struct mr_loader *ld, const struct mr_run_sample *s, int e, const void **out)
 {
     const struct mr_extent *at = &s->extent[e].at;
@@ -17,7 +17,8 @@ static int read_alone(struct mr_loader *ld, const struct mr_run_sample *s, int e
 }
 
 /* Where an extent's bytes are (NULL when it has none), or the error of its read. */
-static int extent_bytes(struct mr_loader *ld, const struct mr_run_sample *s, int e, struct mr_bytes *out)
+static int extent_bytes(struct mr_loader *ld, const struct mr_run_sample *s, int e,
+                        struct mr_bytes *out)
 {
     const struct mr_read *r = s->extent[e].read;
     *out = (struct mr_bytes){s->extent[e].view, s->extent[e].at.bytes};
@@ -33,7 +34,8 @@ static int extent_bytes(struct mr_loader *ld, const struct mr_run_sample *s, int
     }
     if (r->bytes != MR_WHOLE && r->want > s->extent[e].at.bytes)
         return read_alone(ld, s, e, &out->data);
-    return r->error ? mr_error_put(r->error) : mr_error_set(r->status, "read failed: %s", mr_strerror(r->status));
+    return r->error ? mr_error_put(r->error)
+                    : mr_error_set(r->status, "read failed: %s", mr_strerror(r->status));
 }
 
 static void rooms_of(struct mr_worker *w, unsigned char *const row[], void *rooms[])
@@ -52,12 +54,13 @@ struct wish {
 static int choose_window(void *user, uint32_t width, uint32_t height, struct mr_window *out)
 {
     const struct wish *wish = user;
-    return mr_transform_window(wish->ld->chain, wish->ld->ds->picture, &wish->at, width, height, out);
+    return mr_transform_window(wish->ld->chain, wish->ld->ds->picture, &wish->at, width, height,
+                               out);
 }
 
 /* stored: not NULL: pictures stay as they are, and where they are goes there. */
-static int decode(struct mr_worker *w, struct mr_run_sample *s, unsigned char *const row[], struct wish *wish,
-                  struct mr_bytes *stored, struct mr_sample *out)
+static int decode(struct mr_worker *w, struct mr_run_sample *s, unsigned char *const row[],
+                  struct wish *wish, struct mr_bytes *stored, struct mr_sample *out)
 {
     struct mr_loader *ld = w->ld;
     struct mr_bytes in[MR_MAX_EXTENTS] = {{NULL, 0}};
@@ -92,8 +95,8 @@ static int decode(struct mr_worker *w, struct mr_run_sample *s, unsigned char *c
 }
 
 /* Puts a field of varying shape into its row: padded to the bound, or dense for collating. */
-static void place_varying(struct mr_loader *ld, const struct mr_loader_field *fp, const void *data, const uint64_t *dim,
-                          unsigned char *row)
+static void place_varying(struct mr_loader *ld, const struct mr_loader_field *fp, const void *data,
+                          const uint64_t *dim, unsigned char *row)
 {
     bool pad = ld->opts.collate == MR_COLLATE_FIXED;
     unsigned char fill[16];
@@ -102,10 +105,12 @@ static void place_varying(struct mr_loader *ld, const struct mr_loader_field *fp
 }
 
 /* What the transforms are to know of a sample besides its bytes. */
-static struct mr_at place_of(const struct mr_loader *ld, const struct mr_at *at, int f, const struct mr_sample *in)
+static struct mr_at place_of(const struct mr_loader *ld, const struct mr_at *at, int f,
+                             const struct mr_sample *in)
 {
     struct mr_at here = *at;
-    int pointed = ld->chain && ld->chain->pointed >= 0 ? ld->chain->pointed : MR_MAX(ld->ds->picture, 0);
+    int pointed =
+        ld->chain && ld->chain->pointed >= 0 ? ld->chain->pointed : MR_MAX(ld->ds->picture, 0);
     here.dim = in->field[pointed].dim;
     if (ld->ds->picture < 0 || in->picture.full_width == 0)
         return here;
@@ -118,21 +123,22 @@ static struct mr_at place_of(const struct mr_loader *ld, const struct mr_at *at,
 }
 
 /* What the device is to start from. */
-static int write_head(struct mr_worker *w, int f, const struct mr_at *at, const struct mr_sample *in,
-                      unsigned char *row)
+static int write_head(struct mr_worker *w, int f, const struct mr_at *at,
+                      const struct mr_sample *in, unsigned char *row)
 {
     struct mr_loader *ld = w->ld;
     const struct mr_loader_field *fp = &ld->field[f];
     const void *data = in->field[f].data;
     if (!fp->identity)
         return mr_transform_apply_head(ld->chain, f, at, data, in->field[f].dim, row, w->scratch);
-    if (data != row) /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): make() has set every field's row */
+    if (data != row) /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): make() has set
+                        every field's row */
         memcpy(row, data, fp->row_bytes);
     return 0;
 }
 
-static int write_field(struct mr_worker *w, int f, const struct mr_at *at, const struct mr_sample *in,
-                       unsigned char *row, uint64_t *out_dim)
+static int write_field(struct mr_worker *w, int f, const struct mr_at *at,
+                       const struct mr_sample *in, unsigned char *row, uint64_t *out_dim)
 {
     struct mr_loader *ld = w->ld;
     const struct mr_loader_field *fp = &ld->field[f];
@@ -145,13 +151,15 @@ static int write_field(struct mr_worker *w, int f, const struct mr_at *at, const
         memcpy(out_dim, in->field[f].dim, sizeof in->field[f].dim);
         if (fp->varies)
             place_varying(ld, fp, data, out_dim, row);
-        else if (data != row) /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): as above */
+        else if (data !=
+                 row) /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): as above */
             memcpy(row, data, fp->row_bytes);
         return 0;
     }
     unsigned char *to = fp->varies ? w->place_room : row;
     memcpy(out_dim, fp->out.dim, sizeof fp->out.dim);
-    int rc = mr_transform_apply_at(ld->chain, f, at, data, in->field[f].dim, to, out_dim, w->scratch);
+    int rc =
+        mr_transform_apply_at(ld->chain, f, at, data, in->field[f].dim, to, out_dim, w->scratch);
     if (rc == 0 && fp->varies)
         place_varying(ld, fp, to, out_dim, row);
     return rc;
@@ -159,7 +167,8 @@ static int write_field(struct mr_worker *w, int f, const struct mr_at *at, const
 
 /* Short spans are left out of the trace: the run's span holds them. */
 #define TRACE_SAMPLE_NS 2000
-static void count_timed(struct mr_worker *w, uint64_t start, uint64_t decoded, uint64_t end, uint64_t index)
+static void count_timed(struct mr_worker *w, uint64_t start, uint64_t decoded, uint64_t end,
+                        uint64_t index)
 {
     mr_count(&w->timed_decode_ns, decoded - start);
     mr_count(&w->timed_transform_ns, end - decoded);
@@ -170,16 +179,18 @@ static void count_timed(struct mr_worker *w, uint64_t start, uint64_t decoded, u
 }
 
 /* All that the device needs of a sample which it has. */
-static void say_which(struct mr_loader *ld, struct mr_slot *slot, uint32_t row, uint64_t epoch, uint64_t index)
+static void say_which(struct mr_loader *ld, struct mr_slot *slot, uint32_t row, uint64_t epoch,
+                      uint64_t index)
 {
     memcpy(slot->host + ld->index_offset + row * sizeof index, &index, sizeof index);
     for (int f = 0; f < ld->n_fields; f++)
         if (ld->field[f].tail && ld->field[f].tail->flip)
-            slot->host[ld->field[f].flip_offset + row] = mr_tail_flips(ld->field[f].tail, ld->opts.seed, epoch, index);
+            slot->host[ld->field[f].flip_offset + row] =
+                mr_tail_flips(ld->field[f].tail, ld->opts.seed, epoch, index);
 }
 
-/* The device's part, as far as it is to do with this sample: then its picture is not decoded here. Returns 1, 0: the host
- * decodes; or an error. */
+/* The device's part, as far as it is to do with this sample: then its picture is not decoded here.
+ * Returns 1, 0: the host decodes; or an error. */
 static int leave_to_device(struct mr_worker *w, struct mr_gpu_sample *to, struct mr_run_sample *s,
                            unsigned char *const row[], struct wish *wish, struct mr_sample *out)
 {
@@ -190,9 +201,10 @@ static int leave_to_device(struct mr_worker *w, struct mr_gpu_sample *to, struct
     return rc == 0 && stored.data ? mr_gpu_take(w->ld, to, &wish->at, &stored, &out->picture) : rc;
 }
 
-/* Decodes and transforms one sample, whose bytes are there, into row `row` of a slot. timed: take the two apart. */
-static int make(struct mr_worker *w, struct mr_slot *slot, uint32_t row, uint64_t epoch, struct mr_run_sample *s,
-                bool timed)
+/* Decodes and transforms one sample, whose bytes are there, into row `row` of a slot. timed: take
+ * the two apart. */
+static int make(struct mr_worker *w, struct mr_slot *slot, uint32_t row, uint64_t epoch,
+                struct mr_run_sample *s, bool timed)
 {
     struct mr_loader *ld = w->ld;
     if (ld->resident) {
@@ -216,7 +228,8 @@ static int make(struct mr_worker *w, struct mr_slot *slot, uint32_t row, uint64_
         slot->from_host[row] = !s->direct;
     for (int f = 0; f < ld->n_fields && rc == 0; f++) {
         uint64_t dim[MR_MAX_RANK] = {0};
-        /* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): mr_sample_init() has set every field's data */
+        /* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): mr_sample_init() has set every
+         * field's data */
         struct mr_at at = place_of(ld, &wish.at, f, &sample);
         if (away && f == ld->ds->picture)
             memcpy(dim, ld->field[f].out.dim, sizeof dim);
@@ -226,7 +239,9 @@ static int make(struct mr_worker *w, struct mr_slot *slot, uint32_t row, uint64_
             slot->host[ld->field[f].flip_offset + row] =
                 mr_tail_flips(ld->field[f].tail, ld->opts.seed, epoch, s->index);
         if (rc == 0 && slot->dims)
-            memcpy(slot->dims + ((uint64_t)row * (uint64_t)ld->n_fields + (uint64_t)f) * MR_MAX_RANK, dim, sizeof dim);
+            memcpy(slot->dims +
+                       ((uint64_t)row * (uint64_t)ld->n_fields + (uint64_t)f) * MR_MAX_RANK,
+                   dim, sizeof dim);
     }
     if (gpu)
         gpu->used = away && rc == 0;
@@ -235,8 +250,10 @@ static int make(struct mr_worker *w, struct mr_slot *slot, uint32_t row, uint64_
     return rc;
 }
 
-/* Reads one extent on this thread, when it has no view. [out] owned: what to free() then, or NULL. */
-static int fetch_extent(struct mr_loader *ld, struct mr_run_sample *s, int e, const struct mr_extent *at, void **owned)
+/* Reads one extent on this thread, when it has no view. [out] owned: what to free() then, or NULL.
+ */
+static int fetch_extent(struct mr_loader *ld, struct mr_run_sample *s, int e,
+                        const struct mr_extent *at, void **owned)
 {
     int rc = mr_extent_view(ld->ds->files, s, e, at);
     if (rc != 0)
@@ -254,9 +271,10 @@ static int fetch_extent(struct mr_loader *ld, struct mr_run_sample *s, int e, co
     return rc;
 }
 
-/* Reads the sample at index on this thread into memory of its own: the rare way, for replacements. owned: zeroed; the caller
- * frees what stands there. */
-static int fetch_now(struct mr_loader *ld, uint64_t index, struct mr_run_sample *s, void *owned[MR_MAX_EXTENTS])
+/* Reads the sample at index on this thread into memory of its own: the rare way, for replacements.
+ * owned: zeroed; the caller frees what stands there. */
+static int fetch_now(struct mr_loader *ld, uint64_t index, struct mr_run_sample *s,
+                     void *owned[MR_MAX_EXTENTS])
 {
     s->index = index;
     s->n_extents = 0;
@@ -277,8 +295,9 @@ static bool machine_lacks(int rc)
 }
 
 /*
- * Puts the sample of the next position that decodes in place of a bad one: positions p + 1, p + 2, ... of the same epoch's
- * order, wrapping round. A function of p alone, so every run chooses the same.
+ * Puts the sample of the next position that decodes in place of a bad one: positions p + 1, p + 2,
+ * ... of the same epoch's order, wrapping round. A function of p alone, so every run chooses the
+ * same.
  */
 #define MAX_REPLACE_TRIES 1000
 static int replace(struct mr_worker *w, struct mr_run *run, uint32_t i)
@@ -286,7 +305,8 @@ static int replace(struct mr_worker *w, struct mr_run *run, uint32_t i)
     struct mr_loader *ld = w->ld;
     uint64_t length = ld->plan.length, p = run->sample[i].position % length;
     uint64_t tries = MR_MIN(length - 1, MAX_REPLACE_TRIES);
-    for (uint64_t k = 1; k <= tries && !atomic_load_explicit(&ld->stop, memory_order_relaxed); k++) {
+    for (uint64_t k = 1; k <= tries && !atomic_load_explicit(&ld->stop, memory_order_relaxed);
+         k++) {
         struct mr_run_sample s = {.position = run->sample[i].position};
         void *owned[MR_MAX_EXTENTS] = {NULL};
         uint64_t index;
@@ -304,9 +324,10 @@ static int replace(struct mr_worker *w, struct mr_run *run, uint32_t i)
             return 0;
         }
     }
-    return mr_error_set(MR_EBADSAMPLES,
-                        "no sample decodes at the %llu positions after position %llu: nothing can replace it",
-                        (unsigned long long)tries, (unsigned long long)p);
+    return mr_error_set(
+        MR_EBADSAMPLES,
+        "no sample decodes at the %llu positions after position %llu: nothing can replace it",
+        (unsigned long long)tries, (unsigned long long)p);
 }
 
 /* Notes a sample that could not be made, and puts another in its place where the policy says so. */

@@ -1,10 +1,11 @@
 /*
- * Shipping: the copy of a full slot to the device, and the events that order it against the consumer's work without a host
- * that waits. The worker that completes a batch enqueues its copy itself, unless another is at that: then it leaves the slot
- * with that one and goes on, for calls of a driver queue up behind each other anyway.
+ * Shipping: the copy of a full slot to the device, and the events that order it against the
+ * consumer's work without a host that waits. The worker that completes a batch enqueues its copy
+ * itself, unless another is at that: then it leaves the slot with that one and goes on, for calls
+ * of a driver queue up behind each other anyway.
  *
- * Three calls of the driver a batch are needed: the stream waits for the consumer's last work on the slot, the copy, an event
- * behind it. Which batches are timed as well, times.c decides.
+ * Three calls of the driver a batch are needed: the stream waits for the consumer's last work on
+ * the slot, the copy, an event behind it. Which batches are timed as well, times.c decides.
  */
 #include "loader/loader.h"
 
@@ -61,14 +62,16 @@ void mr_slot_events_destroy(struct mr_slot *slot)
     if (slot->copy_recorded)
         mr_event_synchronize(slot->copied);
     if (slot->release_recorded)
-        mr_event_synchronize(slot->released); /* the consumer's work may still read the device half */
+        mr_event_synchronize(
+            slot->released); /* the consumer's work may still read the device half */
     list_events(slot, all);
     for (int i = 0; i < SLOT_EVENTS; i++)
         if (*all[i])
             mr_event_destroy(*all[i]);
 }
 
-/* Bytes of the slot that hold something: fields lie smallest first, so that the last one's unused end is not copied. */
+/* Bytes of the slot that hold something: fields lie smallest first, so that the last one's unused
+ * end is not copied. */
 static uint64_t used_bytes(const struct mr_loader *ld, const struct mr_slot *slot)
 {
     uint64_t used = 0;
@@ -77,7 +80,8 @@ static uint64_t used_bytes(const struct mr_loader *ld, const struct mr_slot *slo
     for (int f = 0; f < ld->n_fields; f++) {
         const struct mr_loader_field *fp = &ld->field[f];
         if (!fp->gds) /* those lie behind all others */
-            used = MR_MAX(used, fp->offset + (fp->tail ? slot->size * fp->row_bytes : slot->bytes[f]));
+            used =
+                MR_MAX(used, fp->offset + (fp->tail ? slot->size * fp->row_bytes : slot->bytes[f]));
         if (fp->tail && fp->tail->flip)
             used = MR_MAX(used, fp->flip_offset + slot->size);
     }
@@ -147,8 +151,9 @@ static struct mr_slot *next_to_ship(struct mr_loader *ld)
 }
 
 /*
- * A slot is put on the list before it is counted, so as many as are counted can be had. The shipper counts one down after
- * each; the count's reaching 0 ends its turn, and who raises it from 0 takes the next.
+ * A slot is put on the list before it is counted, so as many as are counted can be had. The shipper
+ * counts one down after each; the count's reaching 0 ends its turn, and who raises it from 0 takes
+ * the next.
  */
 void mr_ship(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
 {
@@ -174,7 +179,8 @@ int mr_ship_hand_out(struct mr_loader *ld, struct mr_slot *slot, struct mr_strea
         return 0;
     if (!stream)
         return mr_event_synchronize(slot->copied);
-    int passed = mr_event_query(slot->copied); /* mostly: then the device does not wait between two steps */
+    int passed =
+        mr_event_query(slot->copied); /* mostly: then the device does not wait between two steps */
     int rc = passed == 0 ? mr_stream_wait(stream, slot->copied) : MR_MIN(passed, 0);
     if (rc == 0 && slot->clocked) {
         rc = mr_event_record(slot->clocked->use_start, stream);

@@ -7,7 +7,8 @@
 
 const char *mr_stage_name(enum mr_stage stage)
 {
-    static const char *const names[MR_N_STAGES] = {"read", "decode", "transform", "collate", "slot"};
+    static const char *const names[MR_N_STAGES] = {"read", "decode", "transform", "collate",
+                                                   "slot"};
     return (unsigned)stage < MR_N_STAGES ? names[stage] : "?";
 }
 
@@ -20,12 +21,14 @@ static void percentiles(const struct mr_hist *h, struct mr_percentiles *out)
                                    .max_ns = mr_counted(&h->max)};
 }
 
-/* Decode and transform are told apart on the samples that were timed (the first of each run) and shared out likewise. */
+/* Decode and transform are told apart on the samples that were timed (the first of each run) and
+ * shared out likewise. */
 static void add_worker(const struct mr_worker *w, uint64_t now_life, struct mr_loader_stats *out)
 {
     for (int s = 0; s < MR_N_STAGES; s++)
         out->stage_ns[s] += mr_counted(&w->stage_ns[s]);
-    uint64_t decode = mr_counted(&w->timed_decode_ns), transform = mr_counted(&w->timed_transform_ns);
+    uint64_t decode = mr_counted(&w->timed_decode_ns),
+             transform = mr_counted(&w->timed_transform_ns);
     uint64_t made = mr_counted(&w->made_ns);
     double share = decode + transform > 0 ? (double)decode / (double)(decode + transform) : 0;
     out->stage_ns[MR_STAGE_DECODE] += (uint64_t)((double)made * share);
@@ -63,11 +66,14 @@ static void memory_held(const struct mr_loader *ld, struct mr_loader_stats *out)
     bool pageable = ld->device_info.unified || ld->opts.pageable;
     *(pageable ? &out->pageable_bytes : &out->pinned_bytes) = slots;
     out->device_bytes =
-        ld->device_info.unified ? 0 : (ld->slot_bytes + ld->output_bytes) * ld->n_slots + ld->resident_bytes;
+        ld->device_info.unified
+            ? 0
+            : (ld->slot_bytes + ld->output_bytes) * ld->n_slots + ld->resident_bytes;
     struct mr_files_kinds kinds;
     mr_files_count(ld->ds->files, &kinds);
     out->cache_bytes = kinds.memory_bytes;
-    out->pageable_bytes += out->read_ahead * ((ld->storage ? ld->sample_bytes : 0) + mr_run_row_bytes(ld));
+    out->pageable_bytes +=
+        out->read_ahead * ((ld->storage ? ld->sample_bytes : 0) + mr_run_row_bytes(ld));
     out->pageable_bytes += mr_worker_room_bytes(ld) * ld->n_workers;
 }
 
@@ -90,8 +96,9 @@ static void list_device_ops(const struct mr_loader *ld, struct mr_loader_stats *
     size_t at = 0;
     for (int f = 0; f < ld->n_fields && at < sizeof out->device_ops; f++)
         if (ld->field[f].tail)
-            at += (size_t)snprintf(out->device_ops + at, sizeof out->device_ops - at, "%s%.*s: %s", at ? "; " : "",
-                                   MR_NAME_BYTES, ld->field[f].out.name, ld->field[f].tail->text);
+            at += (size_t)snprintf(out->device_ops + at, sizeof out->device_ops - at, "%s%.*s: %s",
+                                   at ? "; " : "", MR_NAME_BYTES, ld->field[f].out.name,
+                                   ld->field[f].tail->text);
 }
 
 static void say(struct mr_loader_stats *st, const char *name, const char *fmt, ...)
@@ -123,8 +130,9 @@ static const char *advice_for(const struct mr_loader *ld, enum mr_stage stage)
     if (stage == MR_STAGE_READ && ld->gds)
         return "more workers, of which each reads one range at a time, or faster storage";
     if (stage == MR_STAGE_READ)
-        return ld->storage ? "raise read-ahead and queue depth, cache, or use faster storage"
-                           : "files are inflated once; a longer run, or unpacked files, show the rest";
+        return ld->storage
+                   ? "raise read-ahead and queue depth, cache, or use faster storage"
+                   : "files are inflated once; a longer run, or unpacked files, show the rest";
     if (stage == MR_STAGE_TRANSFORM && !ld->chain)
         return "copying samples into batches; more workers where processors are free";
     if (stage == MR_STAGE_COLLATE)
@@ -133,14 +141,17 @@ static const char *advice_for(const struct mr_loader *ld, enum mr_stage stage)
                                     : "more workers where processors are free, or a cheaper chain";
 }
 
-static void blame_worker_stage(const struct mr_loader *ld, struct mr_loader_stats *st, const struct steady *steady)
+static void blame_worker_stage(const struct mr_loader *ld, struct mr_loader_stats *st,
+                               const struct steady *steady)
 {
     int worst = MR_STAGE_READ;
     for (int s = 0; s < MR_STAGE_SLOT; s++)
         worst = steady->stage_ns[s] > steady->stage_ns[worst] ? s : worst;
     double share = percent(steady->stage_ns[worst], steady->worker_ns);
     if (share < NO_STAGE)
-        say(st, "none", "since the first batch no stage took %d%% of the workers' time: too short a run to tell",
+        say(st, "none",
+            "since the first batch no stage took %d%% of the workers' time: too short a run to "
+            "tell",
             NO_STAGE);
     else
         say(st, mr_stage_name((enum mr_stage)worst),
@@ -150,11 +161,13 @@ static void blame_worker_stage(const struct mr_loader *ld, struct mr_loader_stat
             advice_for(ld, (enum mr_stage)worst));
 }
 
-/* From which share of the consumer's time on waiting counts as starving, and a copy engine as full. */
+/* From which share of the consumer's time on waiting counts as starving, and a copy engine as full.
+ */
 #define STARVED     0.05
 #define ENGINE_FULL 0.85
 
-static void find_bottleneck(const struct mr_loader *ld, struct mr_loader_stats *st, const struct steady *steady)
+static void find_bottleneck(const struct mr_loader *ld, struct mr_loader_stats *st,
+                            const struct steady *steady)
 {
     uint64_t wait = steady->wait_ns, active = wait + st->consumer_busy_ns;
     double idle = percent(steady->stage_ns[MR_STAGE_SLOT], steady->worker_ns);
@@ -162,21 +175,26 @@ static void find_bottleneck(const struct mr_loader *ld, struct mr_loader_stats *
         say(st, "none", "%llu batch%s too few to tell", (unsigned long long)st->batches,
             st->batches == 1 ? " is" : "es are");
     else if ((double)wait < STARVED * (double)active)
-        say(st, "consumer", "it waited for %.1f%% of the time since its first batch: the loader keeps up",
+        say(st, "consumer",
+            "it waited for %.1f%% of the time since its first batch: the loader keeps up",
             percent(wait, active));
     else if ((double)st->copy_ns > ENGINE_FULL * (double)active)
         say(st, "copy",
-            "the copy engine was busy %.0f%% of the time: fewer bytes (ship u8, finish on the device), or page-locked "
+            "the copy engine was busy %.0f%% of the time: fewer bytes (ship u8, finish on the "
+            "device), or page-locked "
             "slots",
             MR_MIN(percent(st->copy_ns, active), 100));
-    else if (idle > 50 && st->timed_batches > 0 && st->timed_use_ns > st->timed_copy_ns && st->prefetch > 2)
+    else if (idle > 50 && st->timed_batches > 0 && st->timed_use_ns > st->timed_copy_ns &&
+             st->prefetch > 2)
         say(st, "consumer",
-            "its steps take longer than copying and making batches: %u workers waited for free slots %.0f%% "
+            "its steps take longer than copying and making batches: %u workers waited for free "
+            "slots %.0f%% "
             "of their time",
             st->workers, idle);
     else if (idle > 50)
         say(st, "prefetch",
-            "consumer and workers waited for each other (%.0f%% and %.0f%% of their time): raise prefetch from "
+            "consumer and workers waited for each other (%.0f%% and %.0f%% of their time): raise "
+            "prefetch from "
             "%u",
             percent(wait, active), idle, st->prefetch);
     else
@@ -203,9 +221,12 @@ static struct steady steady_of(const struct mr_loader *ld, const struct mr_loade
 {
     struct steady steady;
     for (int s = 0; s < MR_N_STAGES; s++)
-        steady.stage_ns[s] = st->stage_ns[s] - MR_MIN(st->stage_ns[s], mr_counted(&ld->start_ns[s]));
-    steady.worker_ns = st->worker_ns - MR_MIN(st->worker_ns, mr_counted(&ld->start_ns[MR_N_STAGES]));
-    steady.wait_ns = st->consumer_wait_ns - MR_MIN(st->consumer_wait_ns, mr_counted(&ld->first_wait_ns));
+        steady.stage_ns[s] =
+            st->stage_ns[s] - MR_MIN(st->stage_ns[s], mr_counted(&ld->start_ns[s]));
+    steady.worker_ns =
+        st->worker_ns - MR_MIN(st->worker_ns, mr_counted(&ld->start_ns[MR_N_STAGES]));
+    steady.wait_ns =
+        st->consumer_wait_ns - MR_MIN(st->consumer_wait_ns, mr_counted(&ld->first_wait_ns));
     return steady;
 }
 

@@ -1,4 +1,5 @@
-/* The ends of fields' chains that run on the device: which, where they lie in a slot, their kernels. */
+/* The ends of fields' chains that run on the device: which, where they lie in a slot, their
+ * kernels. */
 #include "loader/loader.h"
 #include "transform/transform.h"
 
@@ -50,8 +51,8 @@ int mr_tails_lay_out(struct mr_loader *ld, uint64_t *at)
         if (!fp->tail)
             continue;
         fp->out_offset = ld->output_bytes;
-        if (!mr_mul(fp->out_bytes, ld->opts.batch_size, &bytes) || !mr_add(ld->output_bytes, bytes, &bytes) ||
-            bytes > 1ull << 62)
+        if (!mr_mul(fp->out_bytes, ld->opts.batch_size, &bytes) ||
+            !mr_add(ld->output_bytes, bytes, &bytes) || bytes > 1ull << 62)
             return mr_error_set(MR_ELIMIT, "a batch of %llu samples is more than 2^62 bytes",
                                 (unsigned long long)ld->opts.batch_size);
         ld->output_bytes = mr_round_up(bytes, 256);
@@ -79,7 +80,8 @@ int mr_tails_launch(struct mr_loader *ld, const struct mr_slot *slot, struct mr_
             tail.args.point.flip = tail.flip ? slot->device + fp->flip_offset : NULL;
         }
         if (tail.mixes)
-            mr_mix_tail(ld->chain, &slot->mixture, f, (const uint32_t *)(slot->device + ld->partner_offset), &tail);
+            mr_mix_tail(ld->chain, &slot->mixture, f,
+                        (const uint32_t *)(slot->device + ld->partner_offset), &tail);
         rc = mr_launch(stream, tail.kernel, &tail.args, tail.arg_bytes);
     }
     return rc;

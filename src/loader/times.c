@@ -1,16 +1,19 @@
 /*
  * When batches were copied and used, by the device's clock.
  *
- * That costs some ten calls of the driver a batch. Where batches come fast only some are timed, whole bursts of neighbours: a
- * batch's copy lies under the use of the n_slots before it, so those must have been timed too before it can be counted.
+ * That costs some ten calls of the driver a batch. Where batches come fast only some are timed,
+ * whole bursts of neighbours: a batch's copy lies under the use of the n_slots before it, so those
+ * must have been timed too before it can be counted.
  */
 #include "loader/loader.h"
 
-#define TIMING_NS                                                                                                      \
-    300000 /* batches that are further apart are all timed; nearer ones so seldom that it costs a few percent */
+#define TIMING_NS                                                                                  \
+    300000 /* batches that are further apart are all timed; nearer ones so seldom that it costs a  \
+              few percent */
 #define MOST_SKIPS 64
 
-/* Brackets the base event by the host's clock, closely: the first records on a device take longer. */
+/* Brackets the base event by the host's clock, closely: the first records on a device take longer.
+ */
 #define BASE_TRIES 10
 #define BASE_NEAR  40000
 
@@ -48,8 +51,8 @@ void mr_times_free(struct mr_loader *ld)
 }
 
 /* The device's queues as tracks of a trace. The simulated device shows its engines itself. */
-static void trace_times(const struct mr_loader *ld, const struct mr_slot_clock *clock, const struct mr_times *t,
-                        bool used)
+static void trace_times(const struct mr_loader *ld, const struct mr_slot_clock *clock,
+                        const struct mr_times *t, bool used)
 {
     static const char *const tracks[MR_MAX_STREAMS] = {
         "H2D copy stream",    "H2D copy stream 2",  "H2D copy stream 3",  "H2D copy stream 4",
@@ -59,11 +62,11 @@ static void trace_times(const struct mr_loader *ld, const struct mr_slot_clock *
     uint64_t base = ld->base_ns;
     if (!mr_trace_on() || !ld->device_info.pci_id[0])
         return;
-    mr_trace_span_on(tracks[clock->stream], "copy", base + (uint64_t)t->copy_start, base + (uint64_t)t->copy_end,
-                     "batch", clock->t);
+    mr_trace_span_on(tracks[clock->stream], "copy", base + (uint64_t)t->copy_start,
+                     base + (uint64_t)t->copy_end, "batch", clock->t);
     if (used)
-        mr_trace_span_on("consumer stream", "step", base + (uint64_t)t->use_start, base + (uint64_t)t->use_end, "batch",
-                         clock->t);
+        mr_trace_span_on("consumer stream", "step", base + (uint64_t)t->use_start,
+                         base + (uint64_t)t->use_end, "batch", clock->t);
 }
 
 /* Keeps the times of the batch that used these events, if they are all passed. [ship_lock] */
@@ -92,10 +95,12 @@ static void keep_times(struct mr_loader *ld, struct mr_slot_clock *clock)
     clock->copy_recorded = clock->start_recorded = clock->end_recorded = false;
 }
 
-/* Decides on a burst when its first batch comes. Batches under way belong to two at most: one is four rings long. */
+/* Decides on a burst when its first batch comes. Batches under way belong to two at most: one is
+ * four rings long. */
 static void decide_burst(struct mr_loader *ld, uint64_t burst)
 {
-    uint64_t now = mr_time_ns(), period = (now - ld->burst_ns) / ((burst - ld->burst) * ld->burst_batches);
+    uint64_t now = mr_time_ns(),
+             period = (now - ld->burst_ns) / ((burst - ld->burst) * ld->burst_batches);
     uint64_t every = MR_MAX(MR_MIN(TIMING_NS / MR_MAX(period, 1), MOST_SKIPS), 1);
     bool timed = burst - ld->last_timed >= every;
     if (timed) {
@@ -120,7 +125,8 @@ struct mr_slot_clock *mr_times_choose(struct mr_loader *ld, struct mr_slot *slot
     clock->copy_recorded = clock->start_recorded = clock->end_recorded = false;
     clock->t = t;
     clock->stream = (int)(t % ld->n_slots % ld->opts.streams);
-    clock->lead = !in_burst || (burst == ld->last_timed && ld->burst_leads && t % ld->burst_batches < ld->n_slots);
+    clock->lead = !in_burst || (burst == ld->last_timed && ld->burst_leads &&
+                                t % ld->burst_batches < ld->n_slots);
     return clock;
 }
 
@@ -134,7 +140,8 @@ static int by_start(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Sorts intervals and joins those that touch. Returns how many are left; *total: their length together. */
+/* Sorts intervals and joins those that touch. Returns how many are left; *total: their length
+ * together. */
 static uint64_t unite(struct interval *v, uint64_t n, uint64_t *total)
 {
     uint64_t kept = 0;
@@ -151,7 +158,8 @@ static uint64_t unite(struct interval *v, uint64_t n, uint64_t *total)
     return kept;
 }
 
-static uint64_t common(const struct interval *a, uint64_t n_a, const struct interval *b, uint64_t n_b)
+static uint64_t common(const struct interval *a, uint64_t n_a, const struct interval *b,
+                       uint64_t n_b)
 {
     uint64_t sum = 0;
     for (uint64_t i = 0, k = 0; i < n_a && k < n_b;) {
@@ -191,8 +199,10 @@ void mr_times_overlap(struct mr_loader *ld, struct mr_loader_stats *out)
     out->used_batches = mr_counted(&ld->used_batches);
     out->copy_ns = mr_counted(&ld->copy_ns);
     if (ld->n_times > 0 && out->batches > ld->n_times)
-        out->copy_ns = (uint64_t)((double)out->copy_ns * (double)out->batches / (double)ld->n_times);
-    /* Batches that came slowly are timed more often: what is reckoned from them can be more than there was time for. */
+        out->copy_ns =
+            (uint64_t)((double)out->copy_ns * (double)out->batches / (double)ld->n_times);
+    /* Batches that came slowly are timed more often: what is reckoned from them can be more than
+     * there was time for. */
     out->copy_ns = MR_MIN(out->copy_ns, out->elapsed_ns * ld->opts.streams);
     pthread_mutex_unlock(&ld->ship_lock);
     out->timed_batches = n_copy;

@@ -1,7 +1,8 @@
 /*
- * The workers. Each claims short runs of samples from one shared counter, starts their reads, and makes samples into rows as
- * bytes arrive and slots open. It keeps several runs in flight when something has to be read, one when all is in memory.
- * The worker with the earliest unfinished run can always go on, since its slot is the next to be open: no deadlock.
+ * The workers. Each claims short runs of samples from one shared counter, starts their reads, and
+ * makes samples into rows as bytes arrive and slots open. It keeps several runs in flight when
+ * something has to be read, one when all is in memory. The worker with the earliest unfinished run
+ * can always go on, since its slot is the next to be open: no deadlock.
  */
 #include "loader/loader.h"
 
@@ -9,13 +10,17 @@
 #include <string.h>
 #include <sys/prctl.h>
 
-/* Bounds how long a stop can take, not how fast reads are seen: reap returns as soon as one has finished. */
+/* Bounds how long a stop can take, not how fast reads are seen: reap returns as soon as one has
+ * finished. */
 #define REAP_WAIT_NS   20000000ull
 #define FAIR_WAIT_NS   500000ull /* for another worker's claim */
 #define CLAIMS_A_ROUND 4
-#define ROUND_NS       1000000u /* of making samples; then reads are claimed, started and collected */
-#define NAP_SLACK_NS   1000     /* devices' waits nap for microseconds; the kernel's usual slack is 50 */
-#define TRACE_READ_NS  5000     /* shorter spans of claiming, starting and collecting reads are left out of the trace */
+#define ROUND_NS       1000000u /* of making samples; then it turns to its reads again */
+#define NAP_SLACK_NS                                                                               \
+    1000 /* devices' waits nap for microseconds; the kernel's usual slack is 50 \
+                             */
+#define TRACE_READ_NS                                                                              \
+    5000 /* shorter spans of claiming, starting and collecting reads are left out of the trace */
 
 /* The largest row: collating works in one. */
 static uint64_t place_bytes(const struct mr_loader *ld)
@@ -28,8 +33,8 @@ static uint64_t place_bytes(const struct mr_loader *ld)
 
 uint64_t mr_worker_room_bytes(const struct mr_loader *ld)
 {
-    uint64_t sum =
-        place_bytes(ld) + mr_round_up(ld->scratch_bytes + 1, MR_CACHE_LINE) + ld->run_rows * sizeof(uint64_t);
+    uint64_t sum = place_bytes(ld) + mr_round_up(ld->scratch_bytes + 1, MR_CACHE_LINE) +
+                   ld->run_rows * sizeof(uint64_t);
     for (int f = 0; f < ld->n_fields; f++)
         sum += f == ld->ds->picture ? 0 : mr_round_up(ld->field[f].in_bytes + 1, MR_CACHE_LINE);
     return sum;
@@ -41,14 +46,16 @@ int mr_worker_init(struct mr_worker *w, struct mr_loader *ld, uint32_t id)
     w->id = id;
     mr_ahead_init(w);
     w->order = calloc(ld->run_rows, sizeof *w->order);
-    int rc = w->order ? mr_runs_create(w) : mr_error_nomem("worker", ld->run_rows * sizeof *w->order);
+    int rc =
+        w->order ? mr_runs_create(w) : mr_error_nomem("worker", ld->run_rows * sizeof *w->order);
     if (rc < 0)
         return rc;
     for (int f = 0; f < ld->n_fields; f++) {
         const struct mr_loader_field *fp = &ld->field[f];
         if (f == ld->ds->picture) /* lies in the decoder */
             continue;
-        if (!(w->room[f] = aligned_alloc(MR_CACHE_LINE, mr_round_up(fp->in_bytes + 1, MR_CACHE_LINE))))
+        if (!(w->room[f] =
+                  aligned_alloc(MR_CACHE_LINE, mr_round_up(fp->in_bytes + 1, MR_CACHE_LINE))))
             return mr_error_nomem("worker", fp->in_bytes);
     }
     w->place_room = aligned_alloc(MR_CACHE_LINE, place_bytes(ld));
@@ -59,7 +66,8 @@ int mr_worker_init(struct mr_worker *w, struct mr_loader *ld, uint32_t id)
     if (rc == 0 && ld->storage)
         rc = mr_reader_open(ld->storage, &w->reader);
     if (rc == 0 && ld->storage && ld->n_whole)
-        rc = mr_reader_reserve(w->reader, (uint32_t)(ld->runs_per_worker * ld->run_rows * ld->n_whole),
+        rc = mr_reader_reserve(w->reader,
+                               (uint32_t)(ld->runs_per_worker * ld->run_rows * ld->n_whole),
                                ld->whole_bytes / ld->n_whole);
     return rc;
 }
@@ -92,7 +100,8 @@ static void note_claim(struct mr_loader *ld, const struct mr_run *run, uint64_t 
         atomic_compare_exchange_strong(&slot->claim_ns, &none, now);
 }
 
-/* Counts the time since the last lap for a stage: one look at the clock a change of stage. Returns when that lap began. */
+/* Counts the time since the last lap for a stage: one look at the clock a change of stage. Returns
+ * when that lap began. */
 static uint64_t lap(struct mr_worker *w, _Atomic uint64_t *stage_ns)
 {
     uint64_t start = w->lap_ns;
@@ -102,9 +111,10 @@ static uint64_t lap(struct mr_worker *w, _Atomic uint64_t *stage_ns)
 }
 
 /*
- * Claims far ahead must interleave: a worker that owns whole batches in a row makes them alone, while the others find no slot
- * open, and as each run that is made makes room for one claim, that would go on for ever. So of a batch a worker gets its share
- * and half as much again, for those that are faster; but one run it can always have.
+ * Claims far ahead must interleave: a worker that owns whole batches in a row makes them alone,
+ * while the others find no slot open, and as each run that is made makes room for one claim, that
+ * would go on for ever. So of a batch a worker gets its share and half as much again, for those
+ * that are faster; but one run it can always have.
  */
 static bool is_fair(const struct mr_worker *w, uint64_t batch)
 {
@@ -134,8 +144,8 @@ static bool claim(struct mr_worker *w)
         w->held_back = !w->no_more && !is_fair(w, number / ld->runs_per_batch);
         if (w->no_more || w->held_back)
             return false;
-    } while (!atomic_compare_exchange_weak_explicit(&ld->next_run, &number, number + 1, memory_order_relaxed,
-                                                    memory_order_relaxed));
+    } while (!atomic_compare_exchange_weak_explicit(&ld->next_run, &number, number + 1,
+                                                    memory_order_relaxed, memory_order_relaxed));
     note_claimed(w, number / ld->runs_per_batch);
     struct mr_run *run = w->spare[--w->n_spare];
     w->in_flight[(w->first + w->n_runs++) % ld->runs_per_worker] = run;
@@ -150,8 +160,8 @@ static uint32_t room_for_reads(const struct mr_worker *w)
     return MR_MIN(mr_reader_room(w->reader), depth - MR_MIN(mr_reader_in_flight(w->reader), depth));
 }
 
-/* Whole files may be larger than the first one: what has landed then is used before more is read, but for the first run, which
- * can always go on. */
+/* Whole files may be larger than the first one: what has landed then is used before more is read,
+ * but for the first run, which can always go on. */
 static bool holds_enough(const struct mr_worker *w, uint32_t i)
 {
     return i > 0 && w->ld->n_whole > 0 &&
@@ -217,7 +227,8 @@ static bool landed(const struct mr_run *run, const struct mr_run_sample *s)
     return true;
 }
 
-/* Brings the next sample's first bytes near while this one is made: random samples are cache misses. */
+/* Brings the next sample's first bytes near while this one is made: random samples are cache
+ * misses. */
 static void prefetch_next(const struct mr_run *run, uint32_t i)
 {
     if (i + 1 >= run->n || run->sample[i + 1].n_extents < 1 || !run->sample[i + 1].extent[0].view)
@@ -241,7 +252,8 @@ static uint32_t make_landed(struct mr_worker *w, struct mr_run *run)
 {
     bool tracing = mr_trace_on(), timed = tracing || w->n_made % TIMED_RUNS == 0;
     uint32_t made = 0;
-    for (uint32_t i = 0; i < run->n && !atomic_load_explicit(&w->ld->stop, memory_order_relaxed); i++) {
+    for (uint32_t i = 0; i < run->n && !atomic_load_explicit(&w->ld->stop, memory_order_relaxed);
+         i++) {
         struct mr_run_sample *s = &run->sample[i];
         if (s->done || !landed(run, s))
             continue;
@@ -251,7 +263,8 @@ static uint32_t make_landed(struct mr_worker *w, struct mr_run *run)
         timed = tracing;
         made++;
     }
-    w->n_made += made > 0; /* rounds that found nothing to make are not counted: they may come in step */
+    w->n_made +=
+        made > 0; /* rounds that found nothing to make are not counted: they may come in step */
     return made;
 }
 
@@ -274,7 +287,8 @@ static uint32_t make_run(struct mr_worker *w, struct mr_run *run)
     return made;
 }
 
-/* Goes over the runs in flight, earliest first, for about a round's time, and drops those that are done from the front. */
+/* Goes over the runs in flight, earliest first, for about a round's time, and drops those that are
+ * done from the front. */
 static bool make_ready(struct mr_worker *w)
 {
     bool progress = false;
