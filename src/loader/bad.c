@@ -1,6 +1,6 @@
 /* Bad samples: noted by workers on their batch, judged by the consumer in delivery order, kept in
  * the quarantine list. */
-#include "loader/loader.h"
+#include "loader/engine.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -50,15 +50,15 @@ void mr_bad_add(struct mr_loader *ld, uint64_t t, uint32_t row, const struct mr_
                 uint64_t epoch, int code, bool fatal)
 {
     struct mr_bad *bad = make_bad(ld, row, s, epoch, code, fatal);
-    struct mr_slot *slot = mr_ring_slot(ld, t);
-    pthread_mutex_lock(&ld->lock);
+    struct mr_slot *slot = mr_ring_slot(&ld->ring, t);
+    pthread_mutex_lock(&ld->ring.lock);
     if (bad) {
         bad->next = slot->bad;
         slot->bad = bad;
     } else {
         slot->bad_lost = true;
     }
-    pthread_mutex_unlock(&ld->lock);
+    pthread_mutex_unlock(&ld->ring.lock);
 }
 
 void mr_bad_free(struct mr_bad *bad)
@@ -112,7 +112,7 @@ static struct mr_bad *sorted(struct mr_bad *list)
 static bool over_limit(const struct mr_loader *ld, uint64_t bad, uint64_t seen)
 {
     const struct mr_loader_opts *o = &ld->opts;
-    return bad + ld->n_bad_before > o->max_bad ||
+    return bad + ld->quarantine.n_bad_before > o->max_bad ||
            (o->max_bad_fraction > 0 && (double)bad > o->max_bad_fraction * (double)seen);
 }
 
@@ -120,20 +120,23 @@ static bool over_limit(const struct mr_loader *ld, uint64_t bad, uint64_t seen)
 static int keep(struct mr_loader *ld, struct mr_bad *bad)
 {
     bad->next = NULL;
-    if (bad->fatal || ld->n_listed == MAX_LISTED) { /* what is fatal is no sample's fault */
+    if (bad->fatal ||
+        ld->quarantine.n_listed == MAX_LISTED) { /* what is fatal is no sample's fault */
         free(bad);
         return 0;
     }
-    if ((ld->n_listed & (ld->n_listed - 1)) == 0) { /* a power of two: full */
+    if ((ld->quarantine.n_listed & (ld->quarantine.n_listed - 1)) == 0) { /* a power of two: full */
         struct mr_bad **more =
-            realloc(ld->listed, MR_MAX(2 * ld->n_listed, 1) * sizeof(struct mr_bad *));
+            realloc(ld->quarantine.listed,
+                    MR_MAX(2 * ld->quarantine.n_listed, 1) * sizeof(struct mr_bad *));
         if (!more) {
             free(bad);
-            return mr_error_nomem("quarantine list", 2 * ld->n_listed * sizeof(struct mr_bad *));
+            return mr_error_nomem("quarantine list",
+                                  2 * ld->quarantine.n_listed * sizeof(struct mr_bad *));
         }
-        ld->listed = more;
+        ld->quarantine.listed = more;
     }
-    ld->listed[ld->n_listed++] = bad;
+    ld->quarantine.listed[ld->quarantine.n_listed++] = bad;
     return 0;
 }
 
@@ -149,7 +152,7 @@ static int judge(const struct mr_loader *ld, const struct mr_bad *list, uint64_t
         last = bad;
         ++*n;
     }
-    uint64_t seen = mr_counted(&ld->samples) + rows, bad = ld->n_bad + *n;
+    uint64_t seen = mr_counted(&ld->stats.samples) + rows, bad = ld->quarantine.n_bad + *n;
     if (last && over_limit(ld, bad, seen))
         return mr_error_set(
             MR_EBADSAMPLES,
@@ -175,17 +178,18 @@ int mr_bad_take(struct mr_loader *ld, struct mr_slot *slot)
         rc = rc == 0 ? kept : rc;
     }
     if (rc == 0) { /* those of a batch that is not handed out are met again after a resume */
-        ld->n_bad += n;
-        atomic_store_explicit(&ld->bad_count, ld->n_bad, memory_order_relaxed);
+        ld->quarantine.n_bad += n;
+        atomic_store_explicit(&ld->quarantine.n_counted, ld->quarantine.n_bad,
+                              memory_order_relaxed);
     }
     return rc;
 }
 
 int mr_loader_bad(const struct mr_loader *ld, uint64_t i, struct mr_bad_sample *out)
 {
-    if (i >= ld->n_listed)
+    if (i >= ld->quarantine.n_listed)
         return 0;
-    const struct mr_bad *bad = ld->listed[i];
+    const struct mr_bad *bad = ld->quarantine.listed[i];
     *out = (struct mr_bad_sample){.index = bad->index,
                                   .epoch = bad->epoch,
                                   .position = bad->position,

@@ -1,6 +1,6 @@
 /* From a slot's rows to the batch: bad rows left out, varying fields padded to the longest or
  * packed end to end. */
-#include "loader/loader.h"
+#include "loader/engine.h"
 #include "transform/transform.h"
 
 #include <math.h>
@@ -56,7 +56,7 @@ void mr_place(const struct mr_spec *spec, const void *in, const uint64_t *dim, v
 static uint64_t *dims_of(const struct mr_loader *ld, const struct mr_slot *slot, uint64_t row,
                          int field)
 {
-    return slot->dims + (row * (uint64_t)ld->n_fields + (uint64_t)field) * MR_MAX_RANK;
+    return slot->dims + (row * (uint64_t)ld->layout.n_fields + (uint64_t)field) * MR_MAX_RANK;
 }
 
 /* Closes the gaps that skipped samples leave. Returns how many rows stay. */
@@ -73,12 +73,12 @@ static uint64_t drop_bad_rows(struct mr_loader *ld, struct mr_slot *slot)
             slot->came_from[kept] = (uint32_t)row;
         }
         if (kept != row) {
-            for (int f = 0; f < ld->n_fields; f++) {
-                unsigned char *base = slot->host + ld->field[f].offset;
-                memcpy(base + kept * ld->field[f].row_bytes, base + row * ld->field[f].row_bytes,
-                       ld->field[f].row_bytes);
-                if (ld->field[f].tail && ld->field[f].tail->flip) {
-                    unsigned char *flip = slot->host + ld->field[f].flip_offset;
+            for (int f = 0; f < ld->layout.n_fields; f++) {
+                unsigned char *base = slot->host + ld->layout.field[f].offset;
+                memcpy(base + kept * ld->layout.field[f].row_bytes,
+                       base + row * ld->layout.field[f].row_bytes, ld->layout.field[f].row_bytes);
+                if (ld->layout.field[f].tail && ld->layout.field[f].tail->flip) {
+                    unsigned char *flip = slot->host + ld->layout.field[f].flip_offset;
                     flip[kept] = flip[row];
                 }
                 if (slot->dims)
@@ -113,7 +113,7 @@ static void batch_spec(struct mr_slot *slot, int f, const struct mr_spec *sample
 
 static void pad_to_longest(struct mr_loader *ld, struct mr_slot *slot, int f, unsigned char *room)
 {
-    const struct mr_loader_field *fp = &ld->field[f];
+    const struct mr_field *fp = &ld->layout.field[f];
     uint64_t longest[MR_MAX_RANK] = {0};
     for (uint64_t row = 0; row < slot->size; row++)
         for (int d = 0; d < fp->out.rank; d++)
@@ -136,7 +136,7 @@ static void pad_to_longest(struct mr_loader *ld, struct mr_slot *slot, int f, un
 /* Values end to end: only the first dimension varies (checked at open). */
 static void pack(struct mr_loader *ld, struct mr_slot *slot, int f)
 {
-    const struct mr_loader_field *fp = &ld->field[f];
+    const struct mr_field *fp = &ld->layout.field[f];
     uint64_t item = elements(fp->out.dim + 1, fp->out.rank - 1) * mr_dtype_size(fp->out.dtype),
              total = 0;
     unsigned char *base = slot->host + fp->offset;
@@ -155,7 +155,7 @@ static void pack(struct mr_loader *ld, struct mr_slot *slot, int f)
 
 static void collate_varying(struct mr_loader *ld, struct mr_slot *slot, int f, unsigned char *room)
 {
-    const struct mr_loader_field *fp = &ld->field[f];
+    const struct mr_field *fp = &ld->layout.field[f];
     for (uint64_t row = 0; row < slot->size; row++)
         slot->lengths[f][row] = dims_of(ld, slot, row, f)[0];
     if (ld->opts.collate == MR_COLLATE_PAD) {
@@ -176,13 +176,13 @@ static void mix(struct mr_loader *ld, struct mr_slot *slot, unsigned char *room)
     struct mr_mix_at at = {ld->opts.seed, slot->info.epoch, slot->info.index};
     mr_mix_choose(ld->chain, &at, slot->size, &slot->mixture);
     for (size_t k = 0; k < MR_COUNT(mixed); k++) {
-        const struct mr_loader_field *fp = &ld->field[mixed[k]];
+        const struct mr_field *fp = &ld->layout.field[mixed[k]];
         if (!fp->tail)
             mr_mix_rows(ld->chain, &slot->mixture, mixed[k], slot->host + fp->offset, fp->row_bytes,
                         room);
     }
-    if (ld->mixes)
-        mr_mix_partners(&slot->mixture, (uint32_t *)(slot->host + ld->partner_offset));
+    if (ld->layout.mixes)
+        mr_mix_partners(&slot->mixture, (uint32_t *)(slot->host + ld->layout.partner_offset));
 }
 
 void mr_collate(struct mr_loader *ld, struct mr_slot *slot, unsigned char *room)
@@ -194,8 +194,8 @@ void mr_collate(struct mr_loader *ld, struct mr_slot *slot, unsigned char *room)
         slot->size = drop_bad_rows(ld, slot);
     if (ld->chain && ld->chain->mix)
         mix(ld, slot, room);
-    for (int f = 0; f < ld->n_fields; f++) {
-        const struct mr_loader_field *fp = &ld->field[f];
+    for (int f = 0; f < ld->layout.n_fields; f++) {
+        const struct mr_field *fp = &ld->layout.field[f];
         if (fp->varies) {
             collate_varying(ld, slot, f, room);
         } else {

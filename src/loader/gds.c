@@ -5,7 +5,7 @@
  * read as one. What cannot be read so (bytes in memory, replacements of bad samples) is made in the
  * host half as ever, marked, and copied row by row when the batch is shipped.
  */
-#include "loader/loader.h"
+#include "loader/engine.h"
 #include "transform/transform.h"
 
 #include <errno.h>
@@ -40,7 +40,7 @@ static void add_text(struct mr_loader *ld, const char *before, const char *text)
 
 static bool suits(const struct mr_loader *ld, const struct mr_extent *at)
 {
-    const struct mr_loader_field *fp = &ld->field[at->field];
+    const struct mr_field *fp = &ld->layout.field[at->field];
     return fp->identity && !fp->varies && fp->row_bytes >= LEAST_ROW_BYTES &&
            at->bytes == fp->row_bytes && mr_files_fd(ld->ds->files, at->file) >= 0;
 }
@@ -66,8 +66,9 @@ static int choose_fields(struct mr_loader *ld)
     for (int e = 0; e < n; e++)
         if (suits(ld, &at[e])) {
             char name[MR_NAME_BYTES + 1];
-            snprintf(name, sizeof name, "%.*s", MR_NAME_BYTES, ld->field[at[e].field].in.name);
-            ld->field[at[e].field].gds = true;
+            snprintf(name, sizeof name, "%.*s", MR_NAME_BYTES,
+                     ld->layout.field[at[e].field].in.name);
+            ld->layout.field[at[e].field].direct = true;
             add_text(ld, chosen++ ? ", " : "", name);
         }
     if (chosen == 0)
@@ -119,8 +120,8 @@ static const char *refusal(const struct mr_loader *ld)
 
 static void use_none(struct mr_loader *ld)
 {
-    for (int f = 0; f < ld->n_fields; f++)
-        ld->field[f].gds = false;
+    for (int f = 0; f < ld->layout.n_fields; f++)
+        ld->layout.field[f].direct = false;
 }
 
 int mr_gds_plan(struct mr_loader *ld)
@@ -154,11 +155,11 @@ int mr_gds_plan(struct mr_loader *ld)
 
 void mr_gds_memory(struct mr_loader *ld)
 {
-    uint64_t bytes = (ld->slot_bytes + ld->output_bytes) * ld->n_slots;
+    uint64_t bytes = (ld->layout.slot_bytes + ld->layout.output_bytes) * ld->ring.n_slots;
     if (!ld->gds)
         return;
-    if (mr_device_file_memory(ld->device, ld->on_device, bytes) == 0)
-        ld->gds->memory = ld->on_device;
+    if (mr_device_file_memory(ld->device, ld->ring.on_device, bytes) == 0)
+        ld->gds->memory = ld->ring.on_device;
     else
         add_text(ld, "; its buffers between, as memory could not be registered: ", mr_last_error());
 }
@@ -199,7 +200,7 @@ bool mr_gds_takes(const struct mr_loader *ld, const struct mr_extent *at, int n)
 {
     bool takes = is_plain(at, n);
     for (int e = 0; e < n && takes; e++)
-        takes = !ld->field[at[e].field].gds || suits(ld, &at[e]);
+        takes = !ld->layout.field[at[e].field].direct || suits(ld, &at[e]);
     return takes;
 }
 
@@ -208,12 +209,13 @@ static int read_rows(struct mr_worker *w, const struct mr_run *run, uint32_t i, 
 {
     struct mr_loader *ld = w->ld;
     const struct mr_extent *at = &run->sample[i].extent[e].at;
-    const struct mr_loader_field *fp = &ld->field[at->field];
+    const struct mr_field *fp = &ld->layout.field[at->field];
     const unsigned char *to =
-        mr_ring_slot(ld, run->t)->device + fp->offset + (run->row0 + i) * fp->row_bytes;
+        mr_ring_slot(&ld->ring, run->t)->device + fp->offset + (run->row0 + i) * fp->row_bytes;
     uint64_t bytes = n * fp->row_bytes, start = mr_time_ns();
-    int64_t got = mr_device_file_read(ld->device, ld->gds->file[at->file], at->offset,
-                                      ld->on_device, (uint64_t)(to - ld->on_device), bytes);
+    int64_t got =
+        mr_device_file_read(ld->device, ld->gds->file[at->file], at->offset, ld->ring.on_device,
+                            (uint64_t)(to - ld->ring.on_device), bytes);
     w->direct_ns += mr_time_ns() - start;
     if (got == MR_EDEVICE)
         return MR_EDEVICE;
@@ -247,7 +249,7 @@ int mr_gds_read(struct mr_worker *w, struct mr_run *run, uint32_t i)
 {
     struct mr_run_sample *s = &run->sample[i];
     for (int e = 0; e < s->n_extents; e++) {
-        if (!w->ld->field[s->extent[e].at.field].gds || s->extent[e].on_device)
+        if (!w->ld->layout.field[s->extent[e].at.field].direct || s->extent[e].on_device)
             continue;
         uint32_t n = joined(run, i, e);
         int rc = read_rows(w, run, i, e, n);
@@ -265,7 +267,7 @@ int mr_gds_read(struct mr_worker *w, struct mr_run *run, uint32_t i)
     return 0;
 }
 
-static int complete_field(struct mr_loader *ld, const struct mr_loader_field *fp,
+static int complete_field(struct mr_loader *ld, const struct mr_field *fp,
                           const struct mr_slot *slot, struct mr_stream *stream, uint64_t *copied)
 {
     enum mr_memory kind = ld->opts.pageable ? MR_PAGEABLE : MR_PINNED;
@@ -291,8 +293,8 @@ int mr_gds_complete(struct mr_loader *ld, const struct mr_slot *slot, struct mr_
                     uint64_t *copied)
 {
     int rc = 0;
-    for (int f = 0; f < ld->n_fields && rc == 0; f++)
-        if (ld->field[f].gds)
-            rc = complete_field(ld, &ld->field[f], slot, stream, copied);
+    for (int f = 0; f < ld->layout.n_fields && rc == 0; f++)
+        if (ld->layout.field[f].direct)
+            rc = complete_field(ld, &ld->layout.field[f], slot, stream, copied);
     return rc;
 }

@@ -9,14 +9,15 @@
  * that one's host part runs beside another's device part.
  */
 #include "codec/image_codec.h"
-#include "loader/loader.h"
+#include "loader/engine.h"
 
 #include <math.h>
 #include <string.h>
 
 #define MOST_BYTES                                                                                 \
-    (1u << 20) /* of a compressed picture: each row of a slot may come to hold one  \
-                               */
+    (1u                                                                                            \
+     << 20) /* of a compressed picture: each row of a slot may come to hold one                 \
+                */
 #define END_WITHIN                                                                                 \
     32 /* last bytes in which the end's marker stands; else the picture may be cut off */
 
@@ -190,7 +191,7 @@ void mr_gpu_batch(struct mr_worker *w, struct mr_slot *slot, uint64_t t)
 {
     struct mr_loader *ld = w->ld;
     struct mr_gpu_decode *g = ld->gpu;
-    struct mr_gpu_lane *lane = &g->lane[t % ld->n_slots % MR_GPU_LANES];
+    struct mr_gpu_lane *lane = &g->lane[t % ld->ring.n_slots % MR_GPU_LANES];
     uint64_t *from = from_of(ld, slot), rows = slot->info.rows, start = mr_time_ns();
     uint32_t refused = 0;
     for (uint64_t row = 0; row < rows; row++)
@@ -223,7 +224,7 @@ int mr_gpu_place(struct mr_loader *ld, const struct mr_slot *slot, struct mr_str
         return 0;
     struct mr_gather_args args = {
         .in = slot->gpu_rows,
-        .out = slot->device + ld->field[g->field].offset,
+        .out = slot->device + ld->layout.field[g->field].offset,
         .index = (const uint64_t *)(const void *)(slot->device + g->from_offset),
         .rows = slot->size,
         .in_rows = slot->n_gpu,

@@ -1,6 +1,6 @@
 /* Opening the decoding of pictures on the device: whether it can be, its memory, and which share of
  * the pictures it gets. */
-#include "loader/loader.h"
+#include "loader/engine.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +17,7 @@
 /* NULL: it can; else why not. */
 static const char *why_not(struct mr_loader *ld, int f)
 {
-    const struct mr_loader_field *fp = f >= 0 ? &ld->field[f] : NULL;
+    const struct mr_field *fp = f >= 0 ? &ld->layout.field[f] : NULL;
     if (!fp)
         return "the data set has no pictures";
     if (ld->device_info.unified || !ld->device->ops->jpeg_open)
@@ -69,7 +69,7 @@ int mr_gpu_plan(struct mr_loader *ld)
     struct mr_gpu_decode *g = ld->gpu = calloc(1, sizeof *g);
     if (!g)
         return mr_error_nomem("loader", sizeof *g);
-    const struct mr_loader_field *fp = &ld->field[f];
+    const struct mr_field *fp = &ld->layout.field[f];
     const uint64_t *dim = fp->tail ? fp->tail->in.dim : fp->out.dim;
     uint64_t most = MR_MAX(LEAST_SCRATCH, MR_MIN(MOST_SCRATCH, ld->opts.batch_size * MEAN_PICTURE));
     g->field = f;
@@ -107,7 +107,7 @@ uint64_t mr_gpu_device_bytes(const struct mr_loader *ld)
     if (!ld->gpu)
         return 0;
     uint64_t lane = ld->gpu->scratch_bytes + ld->opts.batch_size * sizeof(struct mr_resample_row);
-    return slot_rows_bytes(ld) * ld->n_slots + lane * MR_GPU_LANES;
+    return slot_rows_bytes(ld) * ld->ring.n_slots + lane * MR_GPU_LANES;
 }
 
 static int open_lane(struct mr_loader *ld, struct mr_gpu_lane *lane)
@@ -160,9 +160,9 @@ void mr_gpu_close(struct mr_loader *ld)
         return;
     for (int i = 0; i < MR_GPU_LANES; i++)
         close_lane(ld, &g->lane[i]);
-    for (uint32_t i = 0; g->rows && i < ld->n_slots; i++) /* their moving reads them */
-        if (ld->slot[i].copy_recorded)
-            mr_event_synchronize(ld->slot[i].copied);
+    for (uint32_t i = 0; g->rows && i < ld->ring.n_slots; i++) /* their moving reads them */
+        if (ld->ring.slot[i].copy_recorded)
+            mr_event_synchronize(ld->ring.slot[i].copied);
     if (g->rows)
         mr_memory_release(ld->device, MR_DEVICE, g->rows, NULL);
     g->rows = NULL;
@@ -172,9 +172,9 @@ static int open_slots(struct mr_loader *ld)
 {
     struct mr_gpu_decode *g = ld->gpu;
     uint64_t bytes = slot_rows_bytes(ld);
-    int rc = mr_memory_acquire(ld->device, MR_DEVICE, bytes * ld->n_slots, (void **)&g->rows);
-    for (uint32_t i = 0; i < ld->n_slots && rc == 0; i++) {
-        struct mr_slot *slot = &ld->slot[i];
+    int rc = mr_memory_acquire(ld->device, MR_DEVICE, bytes * ld->ring.n_slots, (void **)&g->rows);
+    for (uint32_t i = 0; i < ld->ring.n_slots && rc == 0; i++) {
+        struct mr_slot *slot = &ld->ring.slot[i];
         slot->gpu_rows = g->rows + i * bytes;
         slot->gpu = calloc(ld->opts.batch_size, sizeof *slot->gpu);
         rc = slot->gpu ? mr_event_create(ld->device, 0, &slot->gpu_done)
@@ -218,8 +218,8 @@ static void try_on_host(struct mr_loader *ld, struct trial *t, struct trial_wish
         return;
     wish->at.picture = &picture;
     uint64_t in_dim[MR_MAX_RANK] = {picture.height, picture.width, 3};
-    void *row = ld->slot[0].host + ld->field[g->field].offset; /* no worker runs yet */
-    rc = ld->field[g->field].tail
+    void *row = ld->ring.slot[0].host + ld->layout.field[g->field].offset; /* no worker runs yet */
+    rc = ld->layout.field[g->field].tail
              ? mr_transform_apply_head(ld->chain, g->field, &wish->at, picture.data, in_dim, row,
                                        t->scratch)
              : mr_transform_apply_at(ld->chain, g->field, &wish->at, picture.data, in_dim, row, dim,
@@ -262,7 +262,7 @@ static int try_on_device(struct mr_loader *ld, struct trial *t, double *out_rate
         uint64_t start = mr_time_ns();
         for (uint64_t i = 0; i < t->n; i++)
             t->from[i] = UINT64_MAX;
-        rc = mr_gpu_decode_rows(ld, lane, t->gpu, t->n, ld->slot[0].gpu_rows, t->from, &done);
+        rc = mr_gpu_decode_rows(ld, lane, t->gpu, t->n, ld->ring.slot[0].gpu_rows, t->from, &done);
         if (rc == 0)
             rc = mr_event_synchronize(lane->done);
         best = MR_MIN(best, mr_time_ns() - start);
@@ -276,12 +276,14 @@ static int trial_begin(struct mr_loader *ld, struct trial *t)
     t->n = MR_MIN(MR_MIN(ld->opts.batch_size, TRY_PICTURES), ld->sampler->length);
     t->gpu = calloc(t->n, sizeof *t->gpu);
     t->from = calloc(t->n, sizeof *t->from);
-    t->scratch = aligned_alloc(MR_CACHE_LINE, mr_round_up(ld->scratch_bytes + 1, MR_CACHE_LINE));
+    t->scratch =
+        aligned_alloc(MR_CACHE_LINE, mr_round_up(ld->layout.scratch_bytes + 1, MR_CACHE_LINE));
     bool got = t->gpu && t->from && t->scratch;
-    for (int f = 0; f < ld->n_fields && got; f++)
+    for (int f = 0; f < ld->layout.n_fields && got; f++)
         if (f != ld->gpu->field)
-            got = (t->room[f] = aligned_alloc(
-                       MR_CACHE_LINE, mr_round_up(ld->field[f].in_bytes + 1, MR_CACHE_LINE)));
+            got =
+                (t->room[f] = aligned_alloc(
+                     MR_CACHE_LINE, mr_round_up(ld->layout.field[f].in_bytes + 1, MR_CACHE_LINE)));
     return got ? mr_decoder_create(&t->decoder)
                : mr_error_nomem("trial of decoders", t->n * sizeof *t->gpu);
 }
@@ -307,7 +309,7 @@ static int choose_share(struct mr_loader *ld)
         try_one(ld, &t, i);
     if (rc == 0)
         rc = try_on_device(ld, &t, &g->gpu_rate);
-    int64_t threads = MR_MIN((int64_t)ld->n_workers, mr_cpu_count());
+    int64_t threads = MR_MIN((int64_t)ld->workers.n, mr_cpu_count());
     if (t.host_ns > 0)
         g->cpu_rate = (double)t.n_host * 1e9 / (double)t.host_ns * (double)threads;
     trial_end(&t);

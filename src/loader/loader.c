@@ -1,5 +1,5 @@
 /* Opening and closing a loader: checks, sizes, the memory sum, threads. */
-#include "loader/loader.h"
+#include "loader/engine.h"
 #include "transform/transform.h"
 
 #include <errno.h>
@@ -93,7 +93,7 @@ static int check_opts(const struct mr_loader_opts *o)
     return 0;
 }
 
-static int check_collate(const struct mr_loader *ld, const struct mr_loader_field *fp)
+static int check_collate(const struct mr_loader *ld, const struct mr_field *fp)
 {
     char text[160];
     mr_spec_format(&fp->out, text, sizeof text);
@@ -117,11 +117,11 @@ static int check_collate(const struct mr_loader *ld, const struct mr_loader_fiel
 static int next_field(const struct mr_loader *ld, const bool placed[])
 {
     int next = -1;
-    for (int f = 0; f < ld->n_fields; f++) {
-        const struct mr_loader_field *fp = &ld->field[f],
-                                     *best = next >= 0 ? &ld->field[next] : NULL;
-        if (!placed[f] && (!best || fp->gds < best->gds ||
-                           (fp->gds == best->gds && fp->row_bytes < best->row_bytes)))
+    for (int f = 0; f < ld->layout.n_fields; f++) {
+        const struct mr_field *fp = &ld->layout.field[f],
+                              *best = next >= 0 ? &ld->layout.field[next] : NULL;
+        if (!placed[f] && (!best || fp->direct < best->direct ||
+                           (fp->direct == best->direct && fp->row_bytes < best->row_bytes)))
             next = f;
     }
     return next;
@@ -142,11 +142,11 @@ static int lay_out_slot(struct mr_loader *ld)
         at = mr_round_up(at + ld->opts.batch_size * sizeof(uint64_t), 256);
     }
     uint64_t front = at;
-    for (int k = 0; k < ld->n_fields; k++) {
+    for (int k = 0; k < ld->layout.n_fields; k++) {
         int f = next_field(ld, placed);
-        struct mr_loader_field *fp = &ld->field[f];
+        struct mr_field *fp = &ld->layout.field[f];
         uint64_t bytes, alignment = ld->gds ? GDS_ALIGNMENT : 256;
-        fp->offset = at = mr_round_up(at, fp->gds ? alignment : 256);
+        fp->offset = at = mr_round_up(at, fp->direct ? alignment : 256);
         placed[f] = true;
         if (!mr_mul(fp->row_bytes, ld->opts.batch_size, &bytes) || !mr_add(at, bytes, &at) ||
             at > 1ull << 62)
@@ -154,17 +154,18 @@ static int lay_out_slot(struct mr_loader *ld)
                                 (unsigned long long)ld->opts.batch_size);
         at = mr_round_up(at, alignment);
     }
-    ld->slot_bytes = MR_MAX(at, 256);
-    ld->host_bytes = ld->resident ? front : ld->slot_bytes;
+    ld->layout.slot_bytes = MR_MAX(at, 256);
+    ld->layout.host_bytes = ld->resident ? front : ld->layout.slot_bytes;
     /* Small batches come in larger numbers, so that threads hand over many at a time. */
-    uint64_t fit = (uint64_t)PREFETCH_BYTES * ld->n_workers / ld->slot_bytes;
-    uint64_t least = MR_MAX(MIN_PREFETCH, MR_MIN(ld->n_workers / 2, 8));
+    uint64_t fit = (uint64_t)PREFETCH_BYTES * ld->workers.n / ld->layout.slot_bytes;
+    uint64_t least = MR_MAX(MIN_PREFETCH, MR_MIN(ld->workers.n / 2, 8));
     uint64_t chosen = MR_MAX(least, MR_MIN(fit, MAX_CHOSEN_PREFETCH));
-    ld->n_slots = ld->opts.prefetch ? ld->opts.prefetch : (uint32_t)chosen;
+    ld->ring.n_slots = ld->opts.prefetch ? ld->opts.prefetch : (uint32_t)chosen;
     uint64_t ring;
-    if (!mr_mul(ld->slot_bytes + ld->output_bytes, ld->n_slots, &ring) || ring > 1ull << 62)
+    if (!mr_mul(ld->layout.slot_bytes + ld->layout.output_bytes, ld->ring.n_slots, &ring) ||
+        ring > 1ull << 62)
         return mr_error_set(MR_ELIMIT, "%u batches of %llu bytes are more than 2^62 bytes",
-                            ld->n_slots, (unsigned long long)ld->slot_bytes);
+                            ld->ring.n_slots, (unsigned long long)ld->layout.slot_bytes);
     return 0;
 }
 
@@ -172,7 +173,7 @@ static int lay_out_slot(struct mr_loader *ld)
 static int check_picture(const struct mr_loader *ld)
 {
     int f = ld->ds->picture;
-    if (f < 0 || ld->ds->picture_bounded || (ld->windows && !ld->field[f].varies))
+    if (f < 0 || ld->ds->picture_bounded || (ld->windows && !ld->layout.field[f].varies))
         return 0;
     return mr_error_set(MR_ESHAPE,
                         "%s: the pictures' largest size is not known: begin the transforms of it "
@@ -180,21 +181,21 @@ static int check_picture(const struct mr_loader *ld)
                         "to one size (resize(256,256), or resize(256),center_crop(224), or "
                         "random_resized_crop(224)), or "
                         "give the data set max-height and max-width and collate by pad",
-                        ld->field[f].in.name);
+                        ld->layout.field[f].in.name);
 }
 
 static int plan_fields(struct mr_loader *ld)
 {
-    ld->n_fields = ld->ds->n_fields;
-    int rc = ld->chain ? mr_transform_hold(ld->chain, ld->ds->field, ld->n_fields) : 0;
+    ld->layout.n_fields = ld->ds->n_fields;
+    int rc = ld->chain ? mr_transform_hold(ld->chain, ld->ds->field, ld->layout.n_fields) : 0;
     ld->holds_chain = ld->chain && rc == 0;
-    for (int f = 0; f < ld->n_fields && rc == 0; f++) {
-        struct mr_loader_field *fp = &ld->field[f];
+    for (int f = 0; f < ld->layout.n_fields && rc == 0; f++) {
+        struct mr_field *fp = &ld->layout.field[f];
         fp->in = ld->ds->field[f];
         fp->out = ld->chain ? mr_transform_specs(ld->chain)[f] : fp->in;
         fp->identity = !ld->chain || mr_transform_is_identity(ld->chain, f);
         fp->varies = fp->out.var_dims != 0;
-        ld->varies |= fp->varies;
+        ld->layout.varies |= fp->varies;
         rc = mr_spec_bytes(&fp->in, &fp->in_bytes);
         if (rc == 0)
             rc = mr_spec_bytes(&fp->out, &fp->row_bytes);
@@ -207,7 +208,7 @@ static int plan_fields(struct mr_loader *ld)
                   mr_transform_has_window(ld->chain, ld->ds->picture);
     if (rc == 0)
         rc = check_picture(ld);
-    ld->scratch_bytes = ld->chain && rc == 0 ? mr_transform_scratch_bytes(ld->chain) : 0;
+    ld->layout.scratch_bytes = ld->chain && rc == 0 ? mr_transform_scratch_bytes(ld->chain) : 0;
     ld->resident = ld->opts.cache == MR_CACHE_DEVICE;
     if (rc == 0 && ld->resident)
         rc = mr_resident_plan(ld);
@@ -224,8 +225,8 @@ static uint64_t measure_whole(struct mr_loader *ld, int file)
     uint64_t bytes;
     bool known = mr_files_size(ld->ds->files, file, &bytes) == 0 && bytes <= MR_WHOLE_LIMIT;
     bytes = mr_round_up(known ? bytes : GUESSED_FILE_BYTES, MR_CACHE_LINE);
-    ld->whole_bytes += bytes;
-    ld->n_whole++;
+    ld->sizes.whole_bytes += bytes;
+    ld->sizes.n_whole++;
     return bytes;
 }
 
@@ -238,11 +239,12 @@ static int measure_sample(struct mr_loader *ld)
     int n = ld->ds->ops->locate(ld->ds, 0, at);
     bool direct = n > 0 && ld->gds && mr_gds_takes(ld, at, n);
     for (int e = 0; e < n; e++) {
-        if (direct && (ld->field[at[e].field].gds || mr_files_fd(ld->ds->files, at[e].file) < 0))
+        if (direct &&
+            (ld->layout.field[at[e].field].direct || mr_files_fd(ld->ds->files, at[e].file) < 0))
             continue;
-        ld->sample_reads++;
+        ld->sizes.sample_reads++;
         uint64_t bytes = at[e].bytes == MR_WHOLE ? measure_whole(ld, at[e].file) : at[e].bytes;
-        ld->sample_bytes += mr_round_up(bytes, MR_CACHE_LINE);
+        ld->sizes.sample_bytes += mr_round_up(bytes, MR_CACHE_LINE);
     }
     return MR_MIN(n, 0);
 }
@@ -262,24 +264,24 @@ static void plan_ahead(struct mr_loader *ld, const struct mr_files_kinds *kinds)
 {
     const struct mr_loader_opts *o = &ld->opts;
     bool files = kinds->n_path + kinds->n_remote > 0;
-    uint64_t each = MR_MAX(ld->sample_bytes, 1), least = ld->run_rows * ld->n_workers;
-    uint64_t start = MR_MAX(READ_AHEAD_SAMPLES, 2 * ld->n_slots * o->batch_size);
+    uint64_t each = MR_MAX(ld->sizes.sample_bytes, 1), least = ld->sizes.run_rows * ld->workers.n;
+    uint64_t start = MR_MAX(READ_AHEAD_SAMPLES, 2 * ld->ring.n_slots * o->batch_size);
     if (files)
         start = MR_MAX(MR_MIN(start, READ_AHEAD_BYTES / each), least);
     uint64_t most = MR_MAX(MR_MIN(MOST_AHEAD_SAMPLES, MOST_AHEAD_BYTES / each), start);
     if (o->read_ahead)
         start = most = o->read_ahead;
-    ld->runs_per_worker = MR_MAX(1, most / ld->n_workers / ld->run_rows);
-    ld->start_runs = MR_MAX(1, start / ld->n_workers / ld->run_rows);
+    ld->sizes.runs_per_worker = MR_MAX(1, most / ld->workers.n / ld->sizes.run_rows);
+    ld->sizes.start_runs = MR_MAX(1, start / ld->workers.n / ld->sizes.run_rows);
     uint32_t bound = MR_MIN(most_descriptors(kinds), files ? MOST_FILE_DEPTH : MAX_DEPTH);
-    uint64_t per_sample = (uint64_t)MR_MAX(ld->sample_reads, 1);
-    ld->depth = o->queue_depth ? o->queue_depth : (uint32_t)MR_MIN(bound, most * per_sample);
-    ld->start_depth = o->queue_depth
-                          ? o->queue_depth
-                          : (uint32_t)MR_MIN(MR_MIN(files ? FILE_DEPTH : MAX_DEPTH, bound), start);
-    ld->depth =
-        MR_MAX(ld->depth, ld->n_workers); /* a worker without a read in flight could not go on */
-    ld->start_depth = MR_MIN(MR_MAX(ld->start_depth, ld->n_workers), ld->depth);
+    uint64_t per_sample = (uint64_t)MR_MAX(ld->sizes.sample_reads, 1);
+    ld->sizes.depth = o->queue_depth ? o->queue_depth : (uint32_t)MR_MIN(bound, most * per_sample);
+    ld->sizes.start_depth =
+        o->queue_depth ? o->queue_depth
+                       : (uint32_t)MR_MIN(MR_MIN(files ? FILE_DEPTH : MAX_DEPTH, bound), start);
+    ld->sizes.depth = MR_MAX(ld->sizes.depth,
+                             ld->workers.n); /* a worker without a read in flight could not go on */
+    ld->sizes.start_depth = MR_MIN(MR_MAX(ld->sizes.start_depth, ld->workers.n), ld->sizes.depth);
 }
 
 /* How many samples a run has. */
@@ -287,21 +289,22 @@ static void plan_runs(struct mr_loader *ld, const struct mr_files_kinds *kinds)
 {
     const struct mr_loader_opts *o = &ld->opts;
     bool reads = kinds->n_path + kinds->n_null + kinds->n_remote > 0;
-    uint64_t share = (o->batch_size + 4ull * ld->n_workers - 1) / (4ull * ld->n_workers);
-    uint64_t worthwhile = RUN_BYTES * o->batch_size / ld->slot_bytes;
-    uint64_t most = MR_MIN((o->batch_size + ld->n_workers - 1) / ld->n_workers, MAX_RUN_ROWS);
-    ld->run_rows = MR_MAX(1, MR_MIN(MR_MAX(share, worthwhile), most));
-    if (reads && ld->n_whole == 0 && mr_sampler_is_sequential(ld->sampler) && ld->opts.world == 1) {
-        uint64_t joined = JOINED_READ_BYTES / MR_MAX(ld->sample_bytes, 1);
-        uint64_t whole = (o->batch_size + ld->n_workers - 1) / ld->n_workers;
-        ld->run_rows = MR_MIN(MR_MAX(ld->run_rows, joined), MR_MIN(whole, 4096));
+    uint64_t share = (o->batch_size + 4ull * ld->workers.n - 1) / (4ull * ld->workers.n);
+    uint64_t worthwhile = RUN_BYTES * o->batch_size / ld->layout.slot_bytes;
+    uint64_t most = MR_MIN((o->batch_size + ld->workers.n - 1) / ld->workers.n, MAX_RUN_ROWS);
+    ld->sizes.run_rows = MR_MAX(1, MR_MIN(MR_MAX(share, worthwhile), most));
+    if (reads && ld->sizes.n_whole == 0 && mr_sampler_is_sequential(ld->sampler) &&
+        ld->opts.world == 1) {
+        uint64_t joined = JOINED_READ_BYTES / MR_MAX(ld->sizes.sample_bytes, 1);
+        uint64_t whole = (o->batch_size + ld->workers.n - 1) / ld->workers.n;
+        ld->sizes.run_rows = MR_MIN(MR_MAX(ld->sizes.run_rows, joined), MR_MIN(whole, 4096));
     }
-    ld->runs_per_batch = (o->batch_size + ld->run_rows - 1) / ld->run_rows;
-    ld->runs_per_worker = ld->start_runs = 1;
+    ld->sizes.runs_per_batch = (o->batch_size + ld->sizes.run_rows - 1) / ld->sizes.run_rows;
+    ld->sizes.runs_per_worker = ld->sizes.start_runs = 1;
     if (reads)
         plan_ahead(ld, kinds);
-    if (ld->gds && ld->sample_reads == 0) /* nothing is read ahead of its slot */
-        ld->runs_per_worker = ld->start_runs = 1;
+    if (ld->gds && ld->sizes.sample_reads == 0) /* nothing is read ahead of its slot */
+        ld->sizes.runs_per_worker = ld->sizes.start_runs = 1;
 }
 
 /* What a loader will hold, by part. */
@@ -311,17 +314,17 @@ struct memory_sum {
 
 static struct memory_sum sum_memory(const struct mr_loader *ld, const struct mr_files_kinds *kinds)
 {
-    struct memory_sum m = {.slot = ld->host_bytes, .files = kinds->memory_bytes};
-    m.device = ld->device_info.unified ? 0 : ld->slot_bytes + ld->output_bytes;
-    uint64_t ahead = ld->n_workers * ld->runs_per_worker * ld->run_rows;
-    m.reads = ahead * ((ld->depth ? ld->sample_bytes : 0) + mr_run_row_bytes(ld));
+    struct memory_sum m = {.slot = ld->layout.host_bytes, .files = kinds->memory_bytes};
+    m.device = ld->device_info.unified ? 0 : ld->layout.slot_bytes + ld->layout.output_bytes;
+    uint64_t ahead = ld->workers.n * ld->sizes.runs_per_worker * ld->sizes.run_rows;
+    m.reads = ahead * ((ld->sizes.depth ? ld->sizes.sample_bytes : 0) + mr_run_row_bytes(ld));
     m.cache = ld->caching ? kinds->path_bytes - kinds->cached_bytes : 0;
     m.cache += ld->resident_bytes;
-    m.rooms = mr_worker_room_bytes(ld) * ld->n_workers;
+    m.rooms = mr_worker_room_bytes(ld) * ld->workers.n;
     m.cache += mr_gpu_device_bytes(ld);
     if (ld->gpu) /* compressed pictures that wait for the device */
-        m.reads += ld->n_slots * ld->opts.batch_size * ld->sample_bytes;
-    m.total = (m.slot + m.device) * ld->n_slots + m.reads + m.cache + m.rooms + m.files;
+        m.reads += ld->ring.n_slots * ld->opts.batch_size * ld->sizes.sample_bytes;
+    m.total = (m.slot + m.device) * ld->ring.n_slots + m.reads + m.cache + m.rooms + m.files;
     return m;
 }
 
@@ -332,10 +335,10 @@ static int check_memory(struct mr_loader *ld, const struct mr_files_kinds *kinds
     struct memory_sum m = sum_memory(ld, kinds);
     uint64_t most = ld->opts.max_memory;
     while (most && m.total > most) {
-        if (ld->opts.read_ahead == 0 && ld->runs_per_worker > 1 && m.reads > m.slot)
-            ld->runs_per_worker /= 2;
-        else if (ld->opts.prefetch == 0 && ld->n_slots > 2)
-            ld->n_slots /= 2;
+        if (ld->opts.read_ahead == 0 && ld->sizes.runs_per_worker > 1 && m.reads > m.slot)
+            ld->sizes.runs_per_worker /= 2;
+        else if (ld->opts.prefetch == 0 && ld->ring.n_slots > 2)
+            ld->ring.n_slots /= 2;
         else
             return mr_error_set(MR_ELIMIT,
                                 "max_memory %llu bytes: needs %llu: %u slots x (host %llu + device "
@@ -345,10 +348,11 @@ static int check_memory(struct mr_loader *ld, const struct mr_files_kinds *kinds
                                 "prefetch, read_ahead or "
                                 "workers, or leave out the "
                                 "cache",
-                                (unsigned long long)most, (unsigned long long)m.total, ld->n_slots,
-                                (unsigned long long)m.slot, (unsigned long long)m.device,
-                                (unsigned long long)m.reads, (unsigned long long)m.cache,
-                                (unsigned long long)m.files, (unsigned long long)m.rooms);
+                                (unsigned long long)most, (unsigned long long)m.total,
+                                ld->ring.n_slots, (unsigned long long)m.slot,
+                                (unsigned long long)m.device, (unsigned long long)m.reads,
+                                (unsigned long long)m.cache, (unsigned long long)m.files,
+                                (unsigned long long)m.rooms);
         m = sum_memory(ld, kinds);
     }
     return 0;
@@ -384,13 +388,13 @@ static int open_storage(struct mr_loader *ld)
         return rc;
     plan_runs(ld, &kinds);
     rc = check_memory(ld, &kinds);
-    ld->start_runs = MR_MIN(ld->start_runs, ld->runs_per_worker);
+    ld->sizes.start_runs = MR_MIN(ld->sizes.start_runs, ld->sizes.runs_per_worker);
     if (rc == 0 && ld->caching) {
         rc = mr_files_cache(ld->ds->files, room_for_cache(ld, &kinds));
         ld->caching = rc == 0;
     }
-    if (rc == 0 && ld->depth > 0)
-        rc = mr_storage_open(ld->ds->files, other_storage(ld), ld->depth, ld->n_workers,
+    if (rc == 0 && ld->sizes.depth > 0)
+        rc = mr_storage_open(ld->ds->files, other_storage(ld), ld->sizes.depth, ld->workers.n,
                              &ld->storage);
     return rc;
 }
@@ -423,7 +427,7 @@ static int open_order(struct mr_loader *ld, struct mr_sampler *sampler)
     struct mr_state state = {0};
     int rc = ld->opts.state ? mr_state_load(ld, ld->opts.state, &state) : 0;
     ld->opts.state = NULL; /* borrowed for this call only */
-    ld->n_bad_before = state.bad_samples;
+    ld->quarantine.n_bad_before = state.bad_samples;
     return rc == 0 ? mr_plan_init(&ld->plan, &ld->opts, ld->sampler->length, state.epoch,
                                   state.position)
                    : rc;
@@ -431,24 +435,25 @@ static int open_order(struct mr_loader *ld, struct mr_sampler *sampler)
 
 static int init_locks(struct mr_loader *ld)
 {
-    pthread_mutex_init(&ld->lock, NULL);
-    pthread_mutex_init(&ld->ship_lock, NULL);
-    int rc = mr_cond_init(&ld->slot_opened);
-    return rc == 0 ? mr_cond_init(&ld->batch_ready) : rc;
+    pthread_mutex_init(&ld->ring.lock, NULL);
+    pthread_mutex_init(&ld->ship.lock, NULL);
+    int rc = mr_cond_init(&ld->ring.slot_opened);
+    return rc == 0 ? mr_cond_init(&ld->ring.batch_ready) : rc;
 }
 
 static int start_workers(struct mr_loader *ld)
 {
-    ld->worker = aligned_alloc(_Alignof(struct mr_worker), ld->n_workers * sizeof *ld->worker);
-    if (!ld->worker)
-        return mr_error_nomem("workers", ld->n_workers * sizeof *ld->worker);
-    memset(ld->worker, 0, ld->n_workers * sizeof *ld->worker);
+    ld->workers.worker =
+        aligned_alloc(_Alignof(struct mr_worker), ld->workers.n * sizeof *ld->workers.worker);
+    if (!ld->workers.worker)
+        return mr_error_nomem("workers", ld->workers.n * sizeof *ld->workers.worker);
+    memset(ld->workers.worker, 0, ld->workers.n * sizeof *ld->workers.worker);
     int rc = 0;
-    for (uint32_t i = 0; i < ld->n_workers && rc == 0; i++)
-        rc = mr_worker_init(&ld->worker[i], ld, i);
-    for (; ld->n_started < ld->n_workers && rc == 0; ld->n_started += rc == 0)
-        rc = mr_thread_start(&ld->worker[ld->n_started].thread, "mr-worker", mr_worker_main,
-                             &ld->worker[ld->n_started]);
+    for (uint32_t i = 0; i < ld->workers.n && rc == 0; i++)
+        rc = mr_worker_init(&ld->workers.worker[i], ld, i);
+    for (; ld->workers.n_started < ld->workers.n && rc == 0; ld->workers.n_started += rc == 0)
+        rc = mr_thread_start(&ld->workers.worker[ld->workers.n_started].thread, "mr-worker",
+                             mr_worker_main, &ld->workers.worker[ld->workers.n_started]);
     return rc;
 }
 
@@ -470,9 +475,9 @@ int mr_loader_open(struct mr_dataset *ds, struct mr_sampler *sampler, struct mr_
     ld->opts = full;
     ld->ds = ds;
     ld->chain = chain;
-    ld->open_ns = start;
-    ld->n_workers = full.workers ? full.workers : (uint32_t)MR_MIN(mr_cpu_count(), MAX_WORKERS);
-    ld->spare_processor = (int64_t)ld->n_workers < mr_cpu_count();
+    ld->stats.open_ns = start;
+    ld->workers.n = full.workers ? full.workers : (uint32_t)MR_MIN(mr_cpu_count(), MAX_WORKERS);
+    ld->handout.spare_processor = (int64_t)ld->workers.n < mr_cpu_count();
     rc = init_locks(ld);
     if (rc == 0)
         rc = open_device(ld, device);
@@ -502,16 +507,16 @@ int mr_loader_open(struct mr_dataset *ds, struct mr_sampler *sampler, struct mr_
 
 static void stop_workers(struct mr_loader *ld)
 {
-    pthread_mutex_lock(&ld->lock);
-    atomic_store(&ld->stop, true);
-    pthread_cond_broadcast(&ld->slot_opened);
-    pthread_mutex_unlock(&ld->lock);
-    for (uint32_t i = 0; i < ld->n_started; i++)
-        pthread_join(ld->worker[i].thread, NULL);
-    for (uint32_t i = 0; ld->worker && i < ld->n_workers; i++)
-        if (ld->worker[i].ld)
-            mr_worker_free(&ld->worker[i]);
-    free(ld->worker);
+    pthread_mutex_lock(&ld->ring.lock);
+    atomic_store(&ld->ring.stop, true);
+    pthread_cond_broadcast(&ld->ring.slot_opened);
+    pthread_mutex_unlock(&ld->ring.lock);
+    for (uint32_t i = 0; i < ld->workers.n_started; i++)
+        pthread_join(ld->workers.worker[i].thread, NULL);
+    for (uint32_t i = 0; ld->workers.worker && i < ld->workers.n; i++)
+        if (ld->workers.worker[i].ld)
+            mr_worker_free(&ld->workers.worker[i]);
+    free(ld->workers.worker);
 }
 
 void mr_loader_close(struct mr_loader *ld)
@@ -522,7 +527,7 @@ void mr_loader_close(struct mr_loader *ld)
     mr_error_keep(0, &kept);
     stop_workers(ld);
     mr_gds_free(ld);
-    if (ld->slot)
+    if (ld->ring.slot)
         mr_ring_destroy(ld);
     mr_gpu_close(ld);
     free(ld->gpu);
@@ -538,11 +543,11 @@ void mr_loader_close(struct mr_loader *ld)
     if (ld->own_device)
         mr_device_close(ld->own_device);
     for (int f = 0; f < MR_MAX_FIELDS; f++)
-        free(ld->field[f].tail);
-    pthread_cond_destroy(&ld->slot_opened);
-    pthread_cond_destroy(&ld->batch_ready);
-    pthread_mutex_destroy(&ld->lock);
-    pthread_mutex_destroy(&ld->ship_lock);
+        free(ld->layout.field[f].tail);
+    pthread_cond_destroy(&ld->ring.slot_opened);
+    pthread_cond_destroy(&ld->ring.batch_ready);
+    pthread_mutex_destroy(&ld->ring.lock);
+    pthread_mutex_destroy(&ld->ship.lock);
     free(ld);
     mr_error_put(&kept);
 }
@@ -560,5 +565,5 @@ uint64_t mr_loader_samples(const struct mr_loader *ld)
 
 const struct mr_spec *mr_loader_field(const struct mr_loader *ld, int field)
 {
-    return field >= 0 && field < ld->n_fields ? &ld->field[field].out : NULL;
+    return field >= 0 && field < ld->layout.n_fields ? &ld->layout.field[field].out : NULL;
 }

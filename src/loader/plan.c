@@ -1,5 +1,5 @@
 /* Which samples make up a batch: arithmetic over epochs, ranks and the place of a resume. */
-#include "loader/loader.h"
+#include "loader/engine.h"
 
 static uint64_t batches_of(const struct mr_plan *plan, const struct mr_shard *shard)
 {

@@ -3,14 +3,14 @@
  * through a loader of its own; after that workers only ship indices, and a kernel gathers the
  * batch's rows, from which the chains' ends start.
  */
-#include "loader/loader.h"
+#include "loader/engine.h"
 #include "transform/transform.h"
 
 #include <string.h>
 
 static int check_field(const struct mr_loader *ld, int f)
 {
-    const struct mr_loader_field *fp = &ld->field[f];
+    const struct mr_field *fp = &ld->layout.field[f];
     if (fp->varies || fp->in.var_dims)
         return mr_error_set(MR_ESHAPE,
                             "cache device: %.*s: samples differ in shape: use the cache host",
@@ -43,13 +43,13 @@ int mr_resident_plan(struct mr_loader *ld)
                                       "cache device: this build has no kernels for device %s: use "
                                       "the cache host",
                                       ld->device_info.name);
-    for (int f = 0; f < ld->n_fields; f++) {
-        struct mr_loader_field *fp = &ld->field[f];
+    for (int f = 0; f < ld->layout.n_fields; f++) {
+        struct mr_field *fp = &ld->layout.field[f];
         uint64_t bytes;
         int rc = check_field(ld, f);
         if (rc < 0)
             return rc;
-        fp->cache_offset = ld->resident_bytes;
+        ld->cache_offset[f] = ld->resident_bytes;
         if (!mr_mul(fp->in_bytes, ld->ds->n, &bytes) ||
             !mr_add(ld->resident_bytes, bytes, &bytes) || bytes > 1ull << 62)
             return mr_error_set(MR_ELIMIT, "cache device: the data set has more than 2^62 bytes");
@@ -61,7 +61,7 @@ int mr_resident_plan(struct mr_loader *ld)
 /* What the chain would refuse of a sample is refused now. */
 static int check_labels(struct mr_loader *ld, const struct mr_batch *b, int f)
 {
-    const struct mr_loader_field *fp = &ld->field[f];
+    const struct mr_field *fp = &ld->layout.field[f];
     int rc = 0;
     if (!fp->tail || fp->tail->as_decoded)
         return 0;
@@ -78,9 +78,9 @@ static int check_labels(struct mr_loader *ld, const struct mr_batch *b, int f)
 static int take_batch(struct mr_loader *ld, const struct mr_batch *b, struct mr_stream *stream)
 {
     int rc = 0;
-    for (int f = 0; f < ld->n_fields && rc == 0; f++) {
-        const struct mr_loader_field *fp = &ld->field[f];
-        unsigned char *to = ld->resident_at + fp->cache_offset + b->positions[0] * fp->in_bytes;
+    for (int f = 0; f < ld->layout.n_fields && rc == 0; f++) {
+        const struct mr_field *fp = &ld->layout.field[f];
+        unsigned char *to = ld->resident_at + ld->cache_offset[f] + b->positions[0] * fp->in_bytes;
         rc = check_labels(ld, b, f);
         if (rc == 0)
             rc = mr_copy_async(stream, to, MR_DEVICE, b->field[f].data, MR_DEVICE,
@@ -96,12 +96,12 @@ static int read_all(struct mr_loader *ld, struct mr_stream *stream)
     struct mr_batch b;
     mr_loader_opts_init(&opts);
     opts.batch_size = ld->opts.batch_size;
-    opts.workers = ld->n_workers;
+    opts.workers = ld->workers.n;
     opts.read_ahead = ld->opts.read_ahead;
     opts.queue_depth = ld->opts.queue_depth;
     opts.storage = ld->opts.storage == MR_STORAGE_GDS ? MR_STORAGE_AUTO
                                                       : ld->opts.storage; /* labels are looked at */
-    opts.prefetch = MR_MIN(ld->n_slots, 4);
+    opts.prefetch = MR_MIN(ld->ring.n_slots, 4);
     opts.pageable = ld->opts.pageable;
     int rc = mr_loader_open(ld->ds, NULL, NULL, ld->device, &opts, &reader);
     while (rc == 0 && (rc = mr_loader_next(reader, stream, &b)) > 0) {
@@ -121,16 +121,16 @@ int mr_resident_fill(struct mr_loader *ld)
 {
     struct mr_device_info now;
     struct mr_stream *stream = NULL;
-    uint64_t slot = ld->slot_bytes + ld->output_bytes;
+    uint64_t slot = ld->layout.slot_bytes + ld->layout.output_bytes;
     int rc = mr_device_get(ld->device, &now);
     if (rc == 0 && now.free_bytes > 0 && ld->resident_bytes > now.free_bytes)
-        rc =
-            mr_error_set(MR_EDEVICEMEM,
-                         "cache device: %llu samples take %llu bytes, %llu of the device's memory "
-                         "are free beside %u slots "
-                         "x %llu: use the cache host",
-                         (unsigned long long)ld->ds->n, (unsigned long long)ld->resident_bytes,
-                         (unsigned long long)now.free_bytes, ld->n_slots, (unsigned long long)slot);
+        rc = mr_error_set(MR_EDEVICEMEM,
+                          "cache device: %llu samples take %llu bytes, %llu of the device's memory "
+                          "are free beside %u slots "
+                          "x %llu: use the cache host",
+                          (unsigned long long)ld->ds->n, (unsigned long long)ld->resident_bytes,
+                          (unsigned long long)now.free_bytes, ld->ring.n_slots,
+                          (unsigned long long)slot);
     if (rc == 0)
         rc =
             mr_memory_acquire(ld->device, MR_DEVICE, ld->resident_bytes, (void **)&ld->resident_at);
@@ -152,9 +152,9 @@ void mr_resident_free(struct mr_loader *ld)
 int mr_resident_gather(struct mr_loader *ld, const struct mr_slot *slot, struct mr_stream *stream)
 {
     int rc = 0;
-    for (int f = 0; f < ld->n_fields && rc == 0 && ld->resident && slot->size > 0; f++) {
-        const struct mr_loader_field *fp = &ld->field[f];
-        struct mr_gather_args args = {.in = ld->resident_at + fp->cache_offset,
+    for (int f = 0; f < ld->layout.n_fields && rc == 0 && ld->resident && slot->size > 0; f++) {
+        const struct mr_field *fp = &ld->layout.field[f];
+        struct mr_gather_args args = {.in = ld->resident_at + ld->cache_offset[f],
                                       .out = slot->device + fp->offset,
                                       .index = (const uint64_t *)(slot->device + ld->index_offset),
                                       .rows = slot->size,

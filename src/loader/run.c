@@ -1,5 +1,5 @@
 /* A claimed run of samples: its order, where its bytes lie, and the reads that bring them. */
-#include "loader/loader.h"
+#include "loader/engine.h"
 
 #include <errno.h>
 #include <string.h>
@@ -32,16 +32,17 @@ static int grow_buffer(struct mr_run *run, uint64_t bytes)
 static int create_buffers(struct mr_worker *w)
 {
     const struct mr_loader *ld = w->ld;
-    uint64_t each, all, sample = ld->sample_bytes - ld->whole_bytes;
+    uint64_t each, all, sample = ld->sizes.sample_bytes - ld->sizes.whole_bytes;
     void *buffers;
     if (!ld->storage || sample == 0)
         return 0;
-    if (!mr_mul(ld->run_rows, sample, &each) || !mr_mul(each, ld->runs_per_worker, &all))
+    if (!mr_mul(ld->sizes.run_rows, sample, &each) ||
+        !mr_mul(each, ld->sizes.runs_per_worker, &all))
         return mr_error_nomem("read buffers", UINT64_MAX);
     if (posix_memalign(&buffers, 4096, all) != 0)
         return mr_error_nomem("read buffers", all);
     w->run_buffers = buffers;
-    for (uint64_t r = 0; r < ld->runs_per_worker; r++) {
+    for (uint64_t r = 0; r < ld->sizes.runs_per_worker; r++) {
         w->run[r].buffer = w->run_buffers + r * each;
         w->run[r].buffer_bytes = each;
     }
@@ -50,30 +51,31 @@ static int create_buffers(struct mr_worker *w)
 
 uint64_t mr_run_row_bytes(const struct mr_loader *ld)
 {
-    uint64_t reads = ld->depth ? (uint64_t)MR_MAX(ld->sample_reads, 1) : 0;
+    uint64_t reads = ld->sizes.depth ? (uint64_t)MR_MAX(ld->sizes.sample_reads, 1) : 0;
     return sizeof(struct mr_run_sample) + reads * (sizeof(struct mr_read) + sizeof(bool));
 }
 
 int mr_runs_create(struct mr_worker *w)
 {
     const struct mr_loader *ld = w->ld;
-    uint64_t rows = ld->runs_per_worker * ld->run_rows, reads = ld->run_rows * MR_MAX_EXTENTS;
-    w->run = calloc(ld->runs_per_worker, sizeof *w->run);
-    w->in_flight = calloc(ld->runs_per_worker, sizeof(struct mr_run *));
-    w->spare = calloc(ld->runs_per_worker, sizeof(struct mr_run *));
+    uint64_t rows = ld->sizes.runs_per_worker * ld->sizes.run_rows,
+             reads = ld->sizes.run_rows * MR_MAX_EXTENTS;
+    w->run = calloc(ld->sizes.runs_per_worker, sizeof *w->run);
+    w->in_flight = calloc(ld->sizes.runs_per_worker, sizeof(struct mr_run *));
+    w->spare = calloc(ld->sizes.runs_per_worker, sizeof(struct mr_run *));
     w->run_samples = calloc(rows, sizeof *w->run_samples);
     w->run_reads = ld->storage ? calloc(rows * MR_MAX_EXTENTS, sizeof *w->run_reads) : NULL;
     w->run_landed = ld->storage ? calloc(rows * MR_MAX_EXTENTS, sizeof *w->run_landed) : NULL;
     if (!w->run || !w->in_flight || !w->spare || !w->run_samples ||
         (ld->storage && (!w->run_reads || !w->run_landed)))
         return mr_error_nomem("runs of samples", rows * sizeof *w->run_samples);
-    for (uint64_t r = 0; r < ld->runs_per_worker; r++) {
-        w->spare[ld->runs_per_worker - 1 - r] = &w->run[r];
-        w->run[r].sample = w->run_samples + r * ld->run_rows;
+    for (uint64_t r = 0; r < ld->sizes.runs_per_worker; r++) {
+        w->spare[ld->sizes.runs_per_worker - 1 - r] = &w->run[r];
+        w->run[r].sample = w->run_samples + r * ld->sizes.run_rows;
         w->run[r].read = ld->storage ? w->run_reads + r * reads : NULL;
         w->run[r].landed = ld->storage ? w->run_landed + r * reads : NULL;
     }
-    w->n_spare = (uint32_t)ld->runs_per_worker;
+    w->n_spare = (uint32_t)ld->sizes.runs_per_worker;
     return create_buffers(w);
 }
 
@@ -92,7 +94,7 @@ void mr_run_end_reads(struct mr_worker *w, struct mr_run *run)
 
 void mr_runs_free(struct mr_worker *w)
 {
-    for (uint64_t r = 0; w->run && r < w->ld->runs_per_worker; r++)
+    for (uint64_t r = 0; w->run && r < w->ld->sizes.runs_per_worker; r++)
         free_buffer(&w->run[r]);
     free(w->run);
     free(w->in_flight);
@@ -127,13 +129,14 @@ static int map_order(struct mr_worker *w, struct mr_run *run)
 /* Does this extent go straight into its row? Then the copy out of the kernel is the only one. */
 static bool straight(const struct mr_loader *ld, const struct mr_extent *at, bool open)
 {
-    return open && !ld->caching && at->field >= 0 && ld->field[at->field].identity && !ld->varies;
+    return open && !ld->caching && at->field >= 0 && ld->layout.field[at->field].identity &&
+           !ld->layout.varies;
 }
 
 static unsigned char *row_of(struct mr_loader *ld, const struct mr_run *run, uint32_t i, int field)
 {
-    const struct mr_loader_field *fp = &ld->field[field];
-    return mr_ring_slot(ld, run->t)->host + fp->offset + (run->row0 + i) * fp->row_bytes;
+    const struct mr_field *fp = &ld->layout.field[field];
+    return mr_ring_slot(&ld->ring, run->t)->host + fp->offset + (run->row0 + i) * fp->row_bytes;
 }
 
 /* Does the extent go on where the last read of this run ends, in the file and in memory? */
@@ -202,7 +205,7 @@ static void locate_sample(struct mr_worker *w, struct mr_run *run, uint32_t i, b
         s->extent[e].on_device = false;
         s->n_extents = e + 1;
         int rc = mr_extent_view(ld->ds->files, s, e, &at[e]);
-        if (rc == 0 && !(s->direct && ld->field[at[e].field].gds))
+        if (rc == 0 && !(s->direct && ld->layout.field[at[e].field].direct))
             plan_read(ld, run, i, e, open);
         s->status = MR_MIN(rc, 0);
     }
@@ -252,11 +255,12 @@ static int place_reads(struct mr_run *run)
 void mr_run_fill(struct mr_worker *w, struct mr_run *run, uint64_t number)
 {
     struct mr_loader *ld = w->ld;
-    run->t = number / ld->runs_per_batch;
+    run->t = number / ld->sizes.runs_per_batch;
     mr_plan_get(&ld->plan, run->t, &run->info);
-    uint64_t row0 = number % ld->runs_per_batch * ld->run_rows;
+    uint64_t row0 = number % ld->sizes.runs_per_batch * ld->sizes.run_rows;
     run->row0 = (uint32_t)row0;
-    run->n = row0 < run->info.rows ? (uint32_t)MR_MIN(ld->run_rows, run->info.rows - row0) : 0;
+    run->n =
+        row0 < run->info.rows ? (uint32_t)MR_MIN(ld->sizes.run_rows, run->info.rows - row0) : 0;
     run->n_done = run->n_reads = run->n_landed = run->n_submitted = 0;
     run->error.code = 0;
     int rc = map_order(w, run);

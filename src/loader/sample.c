@@ -1,5 +1,5 @@
 /* One sample: bytes -> decode -> chain -> row; and what happens to a bad one. */
-#include "loader/loader.h"
+#include "loader/engine.h"
 #include "transform/transform.h"
 
 #include <errno.h>
@@ -41,8 +41,9 @@ static int extent_bytes(struct mr_loader *ld, const struct mr_run_sample *s, int
 static void rooms_of(struct mr_worker *w, unsigned char *const row[], void *rooms[])
 {
     struct mr_loader *ld = w->ld;
-    for (int f = 0; f < ld->n_fields; f++)
-        rooms[f] = ld->field[f].identity && !ld->field[f].varies ? row[f] : w->room[f];
+    for (int f = 0; f < ld->layout.n_fields; f++)
+        rooms[f] =
+            ld->layout.field[f].identity && !ld->layout.field[f].varies ? row[f] : w->room[f];
 }
 
 /* A mr_window_choice: what the chain wants of a picture. */
@@ -95,7 +96,7 @@ static int decode(struct mr_worker *w, struct mr_run_sample *s, unsigned char *c
 }
 
 /* Puts a field of varying shape into its row: padded to the bound, or dense for collating. */
-static void place_varying(struct mr_loader *ld, const struct mr_loader_field *fp, const void *data,
+static void place_varying(struct mr_loader *ld, const struct mr_field *fp, const void *data,
                           const uint64_t *dim, unsigned char *row)
 {
     bool pad = ld->opts.collate == MR_COLLATE_FIXED;
@@ -127,7 +128,7 @@ static int write_head(struct mr_worker *w, int f, const struct mr_at *at,
                       const struct mr_sample *in, unsigned char *row)
 {
     struct mr_loader *ld = w->ld;
-    const struct mr_loader_field *fp = &ld->field[f];
+    const struct mr_field *fp = &ld->layout.field[f];
     const void *data = in->field[f].data;
     if (!fp->identity)
         return mr_transform_apply_head(ld->chain, f, at, data, in->field[f].dim, row, w->scratch);
@@ -141,7 +142,7 @@ static int write_field(struct mr_worker *w, int f, const struct mr_at *at,
                        const struct mr_sample *in, unsigned char *row, uint64_t *out_dim)
 {
     struct mr_loader *ld = w->ld;
-    const struct mr_loader_field *fp = &ld->field[f];
+    const struct mr_field *fp = &ld->layout.field[f];
     const void *data = in->field[f].data;
     if (fp->tail) {
         memcpy(out_dim, fp->out.dim, sizeof fp->out.dim);
@@ -183,10 +184,10 @@ static void say_which(struct mr_loader *ld, struct mr_slot *slot, uint32_t row, 
                       uint64_t index)
 {
     memcpy(slot->host + ld->index_offset + row * sizeof index, &index, sizeof index);
-    for (int f = 0; f < ld->n_fields; f++)
-        if (ld->field[f].tail && ld->field[f].tail->flip)
-            slot->host[ld->field[f].flip_offset + row] =
-                mr_tail_flips(ld->field[f].tail, ld->opts.seed, epoch, index);
+    for (int f = 0; f < ld->layout.n_fields; f++)
+        if (ld->layout.field[f].tail && ld->layout.field[f].tail->flip)
+            slot->host[ld->layout.field[f].flip_offset + row] =
+                mr_tail_flips(ld->layout.field[f].tail, ld->opts.seed, epoch, index);
 }
 
 /* The device's part, as far as it is to do with this sample: then its picture is not decoded here.
@@ -212,8 +213,8 @@ static int make(struct mr_worker *w, struct mr_slot *slot, uint32_t row, uint64_
         return 0;
     }
     unsigned char *to[MR_MAX_FIELDS] = {NULL};
-    for (int f = 0; f < ld->n_fields; f++)
-        to[f] = slot->host + ld->field[f].offset + row * ld->field[f].row_bytes;
+    for (int f = 0; f < ld->layout.n_fields; f++)
+        to[f] = slot->host + ld->layout.field[f].offset + row * ld->layout.field[f].row_bytes;
     struct mr_sample sample;
     uint64_t t0 = timed ? mr_time_ns() : 0;
     struct wish wish = {ld, {.seed = ld->opts.seed, .epoch = epoch, .index = s->index}};
@@ -226,21 +227,21 @@ static int make(struct mr_worker *w, struct mr_slot *slot, uint32_t row, uint64_
     uint64_t t1 = timed ? mr_time_ns() : 0;
     if (slot->from_host)
         slot->from_host[row] = !s->direct;
-    for (int f = 0; f < ld->n_fields && rc == 0; f++) {
+    for (int f = 0; f < ld->layout.n_fields && rc == 0; f++) {
         uint64_t dim[MR_MAX_RANK] = {0};
         /* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): mr_sample_init() has set every
          * field's data */
         struct mr_at at = place_of(ld, &wish.at, f, &sample);
         if (away && f == ld->ds->picture)
-            memcpy(dim, ld->field[f].out.dim, sizeof dim);
-        else if (!s->direct || !ld->field[f].gds) /* else its bytes are in their row */
+            memcpy(dim, ld->layout.field[f].out.dim, sizeof dim);
+        else if (!s->direct || !ld->layout.field[f].direct) /* else its bytes are in their row */
             rc = write_field(w, f, &at, &sample, to[f], dim);
-        if (rc == 0 && ld->field[f].tail && ld->field[f].tail->flip)
-            slot->host[ld->field[f].flip_offset + row] =
-                mr_tail_flips(ld->field[f].tail, ld->opts.seed, epoch, s->index);
+        if (rc == 0 && ld->layout.field[f].tail && ld->layout.field[f].tail->flip)
+            slot->host[ld->layout.field[f].flip_offset + row] =
+                mr_tail_flips(ld->layout.field[f].tail, ld->opts.seed, epoch, s->index);
         if (rc == 0 && slot->dims)
             memcpy(slot->dims +
-                       ((uint64_t)row * (uint64_t)ld->n_fields + (uint64_t)f) * MR_MAX_RANK,
+                       ((uint64_t)row * (uint64_t)ld->layout.n_fields + (uint64_t)f) * MR_MAX_RANK,
                    dim, sizeof dim);
     }
     if (gpu)
@@ -305,7 +306,7 @@ static int replace(struct mr_worker *w, struct mr_run *run, uint32_t i)
     struct mr_loader *ld = w->ld;
     uint64_t length = ld->plan.length, p = run->sample[i].position % length;
     uint64_t tries = MR_MIN(length - 1, MAX_REPLACE_TRIES);
-    for (uint64_t k = 1; k <= tries && !atomic_load_explicit(&ld->stop, memory_order_relaxed);
+    for (uint64_t k = 1; k <= tries && !atomic_load_explicit(&ld->ring.stop, memory_order_relaxed);
          k++) {
         struct mr_run_sample s = {.position = run->sample[i].position};
         void *owned[MR_MAX_EXTENTS] = {NULL};
@@ -314,13 +315,14 @@ static int replace(struct mr_worker *w, struct mr_run *run, uint32_t i)
         if (rc == 0)
             rc = fetch_now(ld, index, &s, owned);
         if (rc == 0)
-            rc = make(w, mr_ring_slot(ld, run->t), run->row0 + i, run->info.epoch, &s, false);
+            rc =
+                make(w, mr_ring_slot(&ld->ring, run->t), run->row0 + i, run->info.epoch, &s, false);
         for (int e = 0; e < MR_MAX_EXTENTS; e++)
             free(owned[e]);
         if (machine_lacks(rc))
             return rc;
         if (rc == 0) {
-            mr_ring_slot(ld, run->t)->indices[run->row0 + i] = index;
+            mr_ring_slot(&ld->ring, run->t)->indices[run->row0 + i] = index;
             return 0;
         }
     }
@@ -348,7 +350,7 @@ static void give_up(struct mr_worker *w, struct mr_run *run, uint32_t i, int rc,
 void mr_sample_make(struct mr_worker *w, struct mr_run *run, uint32_t i, bool timed)
 {
     struct mr_run_sample *s = &run->sample[i];
-    struct mr_slot *slot = mr_ring_slot(w->ld, run->t);
+    struct mr_slot *slot = mr_ring_slot(&w->ld->ring, run->t);
     uint32_t row = run->row0 + i;
     slot->indices[row] = s->index;
     slot->positions[row] = s->position;
@@ -364,7 +366,7 @@ void mr_sample_make(struct mr_worker *w, struct mr_run *run, uint32_t i, bool ti
 
 void mr_sample_make_again(struct mr_worker *w, uint64_t t, uint32_t row)
 {
-    struct mr_slot *slot = mr_ring_slot(w->ld, t);
+    struct mr_slot *slot = mr_ring_slot(&w->ld->ring, t);
     struct mr_run_sample s = {.position = slot->positions[row]};
     struct mr_run run = {.t = t, .info = slot->info, .row0 = row, .n = 1, .sample = &s};
     void *owned[MR_MAX_EXTENTS] = {NULL};

@@ -7,7 +7,7 @@
  * Three calls of the driver a batch are needed: the stream waits for the consumer's last work on
  * the slot, the copy, an event behind it. Which batches are timed as well, times.c decides.
  */
-#include "loader/loader.h"
+#include "loader/engine.h"
 
 #include <stdio.h>
 
@@ -18,7 +18,7 @@ int mr_ship_init(struct mr_loader *ld)
         char name[24] = "copy";
         if (i > 0)
             snprintf(name, sizeof name, "copy %u", i + 1);
-        rc = mr_stream_create(ld->device, name, &ld->copy_stream[i]);
+        rc = mr_stream_create(ld->device, name, &ld->ship.stream[i]);
     }
     return rc == 0 ? mr_times_init(ld) : rc;
 }
@@ -26,8 +26,8 @@ int mr_ship_init(struct mr_loader *ld)
 void mr_ship_free(struct mr_loader *ld)
 {
     for (int i = 0; i < MR_MAX_STREAMS; i++)
-        if (ld->copy_stream[i])
-            mr_stream_destroy(ld->copy_stream[i]);
+        if (ld->ship.stream[i])
+            mr_stream_destroy(ld->ship.stream[i]);
     mr_times_free(ld);
 }
 
@@ -77,9 +77,9 @@ static uint64_t used_bytes(const struct mr_loader *ld, const struct mr_slot *slo
     uint64_t used = 0;
     if (ld->resident)
         return ld->index_offset + slot->size * sizeof(uint64_t);
-    for (int f = 0; f < ld->n_fields; f++) {
-        const struct mr_loader_field *fp = &ld->field[f];
-        if (!fp->gds) /* those lie behind all others */
+    for (int f = 0; f < ld->layout.n_fields; f++) {
+        const struct mr_field *fp = &ld->layout.field[f];
+        if (!fp->direct) /* those lie behind all others */
             used =
                 MR_MAX(used, fp->offset + (fp->tail ? slot->size * fp->row_bytes : slot->bytes[f]));
         if (fp->tail && fp->tail->flip)
@@ -93,7 +93,7 @@ static int enqueue(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
 {
     enum mr_memory kind = ld->opts.pageable ? MR_PAGEABLE : MR_PINNED;
     struct mr_slot_clock *clock = mr_times_choose(ld, slot, t);
-    struct mr_stream *stream = ld->copy_stream[t % ld->n_slots % ld->opts.streams];
+    struct mr_stream *stream = ld->ship.stream[t % ld->ring.n_slots % ld->opts.streams];
     uint64_t bytes = used_bytes(ld, slot);
     int rc = slot->release_recorded ? mr_stream_wait(stream, slot->released) : 0;
     if (rc == 0 && clock)
@@ -116,16 +116,16 @@ static int enqueue(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
     slot->clocked = rc == 0 ? clock : NULL;
     if (slot->clocked)
         clock->copy_recorded = true;
-    mr_count(&ld->copied_bytes, rc == 0 ? bytes : 0);
+    mr_count(&ld->ship.copied_bytes, rc == 0 ? bytes : 0);
     return rc;
 }
 
 static void ship_one(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
 {
     struct mr_run_sample none = {.n_extents = 0};
-    pthread_mutex_lock(&ld->ship_lock);
+    pthread_mutex_lock(&ld->ship.lock);
     int rc = enqueue(ld, slot, t);
-    pthread_mutex_unlock(&ld->ship_lock);
+    pthread_mutex_unlock(&ld->ship.lock);
     if (rc == 0 && ld->opts.blocking)
         rc = mr_event_synchronize(slot->copied);
     if (rc < 0)
@@ -136,17 +136,17 @@ static void ship_one(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
 /* The oldest of the slots left with the shipper: there is one. */
 static struct mr_slot *next_to_ship(struct mr_loader *ld)
 {
-    if (!ld->to_ship) {
-        struct mr_slot *newest = atomic_exchange(&ld->full, NULL);
+    if (!ld->ship.to_ship) {
+        struct mr_slot *newest = atomic_exchange(&ld->ship.full, NULL);
         while (newest) {
             struct mr_slot *older = newest->next_full;
-            newest->next_full = ld->to_ship;
-            ld->to_ship = newest;
+            newest->next_full = ld->ship.to_ship;
+            ld->ship.to_ship = newest;
             newest = older;
         }
     }
-    struct mr_slot *slot = ld->to_ship;
-    ld->to_ship = slot->next_full;
+    struct mr_slot *slot = ld->ship.to_ship;
+    ld->ship.to_ship = slot->next_full;
     return slot;
 }
 
@@ -162,15 +162,15 @@ void mr_ship(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
         return;
     }
     slot->full_for = t;
-    slot->next_full = atomic_load(&ld->full);
-    while (!atomic_compare_exchange_weak(&ld->full, &slot->next_full, slot))
+    slot->next_full = atomic_load(&ld->ship.full);
+    while (!atomic_compare_exchange_weak(&ld->ship.full, &slot->next_full, slot))
         ;
-    if (atomic_fetch_add(&ld->n_full, 1) > 0)
+    if (atomic_fetch_add(&ld->ship.n_full, 1) > 0)
         return;
     do {
         slot = next_to_ship(ld);
         ship_one(ld, slot, slot->full_for);
-    } while (atomic_fetch_sub(&ld->n_full, 1) > 1);
+    } while (atomic_fetch_sub(&ld->ship.n_full, 1) > 1);
 }
 
 int mr_ship_hand_out(struct mr_loader *ld, struct mr_slot *slot, struct mr_stream *stream)

@@ -1,6 +1,6 @@
 /* The state of a run: a few numbers as JSON. Loading checks that they belong to this data set and
  * order. */
-#include "loader/loader.h"
+#include "loader/engine.h"
 
 #include <cjson/cJSON.h>
 #include <errno.h>
@@ -17,10 +17,10 @@ static void place_of(const struct mr_loader *ld, uint64_t *epoch, uint64_t *posi
     const struct mr_plan *plan = &ld->plan;
     *epoch = plan->first_epoch;
     *position = plan->first.start;
-    if (ld->next_batch == 0)
+    if (ld->handout.next_batch == 0)
         return;
     struct mr_plan_batch last;
-    mr_plan_get(plan, ld->next_batch - 1, &last);
+    mr_plan_get(plan, ld->handout.next_batch - 1, &last);
     *epoch = last.last ? last.epoch + 1 : last.epoch;
     *position = last.last ? 0 : last.shard->start + (last.row0 + last.rows) * last.shard->world;
 }
@@ -37,7 +37,7 @@ int mr_loader_state(const struct mr_loader *ld, char *buf, size_t cap)
                      STATE_VERSION, mr_dataset_fingerprint(ld->ds), mr_sampler_text(ld->sampler),
                      ld->opts.seed, ld->plan.length, epoch, position,
                      position / ld->opts.world / ld->opts.batch_size, ld->opts.batch_size,
-                     ld->opts.world, ld->n_bad_before + ld->n_bad);
+                     ld->opts.world, ld->quarantine.n_bad_before + ld->quarantine.n_bad);
     if (n < 0 || (size_t)n >= cap)
         return mr_error_set(MR_ELIMIT, "state: needs %d bytes, the buffer has %zu", n + 1, cap);
     return n;

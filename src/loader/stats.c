@@ -1,5 +1,5 @@
 /* The figures of a run and what they say: where the time goes. */
-#include "loader/loader.h"
+#include "loader/engine.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -42,9 +42,9 @@ static void add_worker(const struct mr_worker *w, uint64_t now_life, struct mr_l
 static double mean_in_flight(const struct mr_loader *ld)
 {
     double mean = 0;
-    for (uint32_t i = 0; i < ld->n_workers; i++) {
-        uint64_t n = mr_counted(&ld->worker[i].in_flight_n);
-        mean += n ? (double)mr_counted(&ld->worker[i].in_flight_sum) / (double)n : 0;
+    for (uint32_t i = 0; i < ld->workers.n; i++) {
+        uint64_t n = mr_counted(&ld->workers.worker[i].in_flight_n);
+        mean += n ? (double)mr_counted(&ld->workers.worker[i].in_flight_sum) / (double)n : 0;
     }
     return mean;
 }
@@ -52,9 +52,9 @@ static double mean_in_flight(const struct mr_loader *ld)
 /* As far as it has grown, and the latency that it has grown by. */
 static void read_ahead(const struct mr_loader *ld, struct mr_loader_stats *out)
 {
-    for (uint32_t i = 0; i < ld->n_workers; i++) {
-        const struct mr_ahead *a = &ld->worker[i].ahead;
-        out->read_ahead += mr_counted(&a->runs) * ld->run_rows;
+    for (uint32_t i = 0; i < ld->workers.n; i++) {
+        const struct mr_ahead *a = &ld->workers.worker[i].ahead;
+        out->read_ahead += mr_counted(&a->runs) * ld->sizes.run_rows;
         out->queue_depth += ld->storage ? atomic_load_explicit(&a->depth, memory_order_relaxed) : 0;
         out->read_latency_ns = MR_MAX(out->read_latency_ns, mr_counted(&a->latency_ns));
     }
@@ -62,19 +62,19 @@ static void read_ahead(const struct mr_loader *ld, struct mr_loader_stats *out)
 
 static void memory_held(const struct mr_loader *ld, struct mr_loader_stats *out)
 {
-    uint64_t slots = ld->host_bytes * ld->n_slots;
+    uint64_t slots = ld->layout.host_bytes * ld->ring.n_slots;
     bool pageable = ld->device_info.unified || ld->opts.pageable;
     *(pageable ? &out->pageable_bytes : &out->pinned_bytes) = slots;
-    out->device_bytes =
-        ld->device_info.unified
-            ? 0
-            : (ld->slot_bytes + ld->output_bytes) * ld->n_slots + ld->resident_bytes;
+    out->device_bytes = ld->device_info.unified
+                            ? 0
+                            : (ld->layout.slot_bytes + ld->layout.output_bytes) * ld->ring.n_slots +
+                                  ld->resident_bytes;
     struct mr_files_kinds kinds;
     mr_files_count(ld->ds->files, &kinds);
     out->cache_bytes = kinds.memory_bytes;
     out->pageable_bytes +=
-        out->read_ahead * ((ld->storage ? ld->sample_bytes : 0) + mr_run_row_bytes(ld));
-    out->pageable_bytes += mr_worker_room_bytes(ld) * ld->n_workers;
+        out->read_ahead * ((ld->storage ? ld->sizes.sample_bytes : 0) + mr_run_row_bytes(ld));
+    out->pageable_bytes += mr_worker_room_bytes(ld) * ld->workers.n;
 }
 
 static void gpu_decoding(const struct mr_loader *ld, struct mr_loader_stats *out)
@@ -94,11 +94,11 @@ static void gpu_decoding(const struct mr_loader *ld, struct mr_loader_stats *out
 static void list_device_ops(const struct mr_loader *ld, struct mr_loader_stats *out)
 {
     size_t at = 0;
-    for (int f = 0; f < ld->n_fields && at < sizeof out->device_ops; f++)
-        if (ld->field[f].tail)
+    for (int f = 0; f < ld->layout.n_fields && at < sizeof out->device_ops; f++)
+        if (ld->layout.field[f].tail)
             at += (size_t)snprintf(out->device_ops + at, sizeof out->device_ops - at, "%s%.*s: %s",
-                                   at ? "; " : "", MR_NAME_BYTES, ld->field[f].out.name,
-                                   ld->field[f].tail->text);
+                                   at ? "; " : "", MR_NAME_BYTES, ld->layout.field[f].out.name,
+                                   ld->layout.field[f].tail->text);
 }
 
 static void say(struct mr_loader_stats *st, const char *name, const char *fmt, ...)
@@ -203,18 +203,18 @@ static void find_bottleneck(const struct mr_loader *ld, struct mr_loader_stats *
 
 static void add_workers(const struct mr_loader *ld, uint64_t elapsed, struct mr_loader_stats *out)
 {
-    for (uint32_t i = 0; i < ld->n_workers; i++)
-        add_worker(&ld->worker[i], elapsed, out);
-    out->stage_ns[MR_STAGE_COLLATE] += mr_counted(&ld->collate_ns);
+    for (uint32_t i = 0; i < ld->workers.n; i++)
+        add_worker(&ld->workers.worker[i], elapsed, out);
+    out->stage_ns[MR_STAGE_COLLATE] += mr_counted(&ld->stats.collate_ns);
 }
 
 void mr_stats_started(struct mr_loader *ld)
 {
     struct mr_loader_stats now = {0};
-    add_workers(ld, mr_time_ns() - ld->open_ns, &now);
+    add_workers(ld, mr_time_ns() - ld->stats.open_ns, &now);
     for (int s = 0; s < MR_N_STAGES; s++)
-        atomic_store_explicit(&ld->start_ns[s], now.stage_ns[s], memory_order_relaxed);
-    atomic_store_explicit(&ld->start_ns[MR_N_STAGES], now.worker_ns, memory_order_relaxed);
+        atomic_store_explicit(&ld->stats.start_ns[s], now.stage_ns[s], memory_order_relaxed);
+    atomic_store_explicit(&ld->stats.start_ns[MR_N_STAGES], now.worker_ns, memory_order_relaxed);
 }
 
 static struct steady steady_of(const struct mr_loader *ld, const struct mr_loader_stats *st)
@@ -222,29 +222,29 @@ static struct steady steady_of(const struct mr_loader *ld, const struct mr_loade
     struct steady steady;
     for (int s = 0; s < MR_N_STAGES; s++)
         steady.stage_ns[s] =
-            st->stage_ns[s] - MR_MIN(st->stage_ns[s], mr_counted(&ld->start_ns[s]));
+            st->stage_ns[s] - MR_MIN(st->stage_ns[s], mr_counted(&ld->stats.start_ns[s]));
     steady.worker_ns =
-        st->worker_ns - MR_MIN(st->worker_ns, mr_counted(&ld->start_ns[MR_N_STAGES]));
+        st->worker_ns - MR_MIN(st->worker_ns, mr_counted(&ld->stats.start_ns[MR_N_STAGES]));
     steady.wait_ns =
-        st->consumer_wait_ns - MR_MIN(st->consumer_wait_ns, mr_counted(&ld->first_wait_ns));
+        st->consumer_wait_ns - MR_MIN(st->consumer_wait_ns, mr_counted(&ld->stats.first_wait_ns));
     return steady;
 }
 
 void mr_loader_stats(struct mr_loader *ld, struct mr_loader_stats *out)
 {
     struct mr_loader_stats *st = out;
-    uint64_t elapsed = mr_time_ns() - ld->open_ns;
+    uint64_t elapsed = mr_time_ns() - ld->stats.open_ns;
     *st = (struct mr_loader_stats){
-        .samples = mr_counted(&ld->samples),
-        .batches = mr_counted(&ld->batches),
-        .bytes = mr_counted(&ld->bytes),
-        .bad_samples = mr_counted(&ld->bad_count),
+        .samples = mr_counted(&ld->stats.samples),
+        .batches = mr_counted(&ld->stats.batches),
+        .bytes = mr_counted(&ld->stats.bytes),
+        .bad_samples = mr_counted(&ld->quarantine.n_counted),
         .elapsed_ns = elapsed,
-        .first_batch_ns = mr_counted(&ld->first_batch_ns),
-        .workers = ld->n_workers,
-        .prefetch = ld->n_slots,
-        .consumer_wait_ns = mr_counted(&ld->wait_ns),
-        .consumer_busy_ns = mr_counted(&ld->busy_ns),
+        .first_batch_ns = mr_counted(&ld->stats.first_batch_ns),
+        .workers = ld->workers.n,
+        .prefetch = ld->ring.n_slots,
+        .consumer_wait_ns = mr_counted(&ld->stats.wait_ns),
+        .consumer_busy_ns = mr_counted(&ld->stats.busy_ns),
     };
     struct mr_files_kinds kinds;
     mr_files_count(ld->ds->files, &kinds);
@@ -258,14 +258,14 @@ void mr_loader_stats(struct mr_loader *ld, struct mr_loader_stats *out)
     snprintf(st->gds, sizeof st->gds, "%s", ld->gds_text);
     st->direct_refused = ld->storage ? mr_storage_refused(ld->storage) : NULL;
     uint64_t calls = st->batches;
-    st->ready_mean = calls ? (double)mr_counted(&ld->ready_sum) / (double)calls : 0;
+    st->ready_mean = calls ? (double)mr_counted(&ld->stats.ready_sum) / (double)calls : 0;
     st->reads_in_flight_mean = mean_in_flight(ld);
-    percentiles(&ld->interval, &st->interval);
-    percentiles(&ld->wait, &st->wait);
-    percentiles(&ld->make, &st->make);
+    percentiles(&ld->stats.interval, &st->interval);
+    percentiles(&ld->stats.wait, &st->wait);
+    percentiles(&ld->stats.make, &st->make);
     memory_held(ld, st);
     mr_times_overlap(ld, st);
-    st->copied_bytes = mr_counted(&ld->copied_bytes);
+    st->copied_bytes = mr_counted(&ld->ship.copied_bytes);
     gpu_decoding(ld, st);
     list_device_ops(ld, st);
     struct steady steady = steady_of(ld, st);

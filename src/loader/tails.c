@@ -1,6 +1,6 @@
 /* The ends of fields' chains that run on the device: which, where they lie in a slot, their
  * kernels. */
-#include "loader/loader.h"
+#include "loader/engine.h"
 #include "transform/transform.h"
 
 static int has_kernel(void *device, const char *kernel)
@@ -17,7 +17,7 @@ static bool wanted(const struct mr_loader *ld)
 
 int mr_tails_plan(struct mr_loader *ld, int f)
 {
-    struct mr_loader_field *fp = &ld->field[f];
+    struct mr_field *fp = &ld->layout.field[f];
     struct mr_chain_tail tail;
     fp->out_bytes = fp->row_bytes;
     if (!ld->chain || ld->device_info.unified || !wanted(ld) || fp->varies || fp->identity)
@@ -36,12 +36,12 @@ int mr_tails_plan(struct mr_loader *ld, int f)
 
 int mr_tails_lay_out(struct mr_loader *ld, uint64_t *at)
 {
-    for (int f = 0; f < ld->n_fields; f++) {
-        struct mr_loader_field *fp = &ld->field[f];
+    for (int f = 0; f < ld->layout.n_fields; f++) {
+        struct mr_field *fp = &ld->layout.field[f];
         uint64_t bytes;
-        if (fp->tail && fp->tail->mixes && !ld->mixes) {
-            ld->mixes = true;
-            ld->partner_offset = *at;
+        if (fp->tail && fp->tail->mixes && !ld->layout.mixes) {
+            ld->layout.mixes = true;
+            ld->layout.partner_offset = *at;
             *at = mr_round_up(*at + ld->opts.batch_size * sizeof(uint32_t), 256);
         }
         if (fp->tail && fp->tail->flip) {
@@ -50,12 +50,12 @@ int mr_tails_lay_out(struct mr_loader *ld, uint64_t *at)
         }
         if (!fp->tail)
             continue;
-        fp->out_offset = ld->output_bytes;
+        fp->out_offset = ld->layout.output_bytes;
         if (!mr_mul(fp->out_bytes, ld->opts.batch_size, &bytes) ||
-            !mr_add(ld->output_bytes, bytes, &bytes) || bytes > 1ull << 62)
+            !mr_add(ld->layout.output_bytes, bytes, &bytes) || bytes > 1ull << 62)
             return mr_error_set(MR_ELIMIT, "a batch of %llu samples is more than 2^62 bytes",
                                 (unsigned long long)ld->opts.batch_size);
-        ld->output_bytes = mr_round_up(bytes, 256);
+        ld->layout.output_bytes = mr_round_up(bytes, 256);
     }
     return 0;
 }
@@ -63,8 +63,8 @@ int mr_tails_lay_out(struct mr_loader *ld, uint64_t *at)
 int mr_tails_launch(struct mr_loader *ld, const struct mr_slot *slot, struct mr_stream *stream)
 {
     int rc = 0;
-    for (int f = 0; f < ld->n_fields && rc == 0; f++) {
-        const struct mr_loader_field *fp = &ld->field[f];
+    for (int f = 0; f < ld->layout.n_fields && rc == 0; f++) {
+        const struct mr_field *fp = &ld->layout.field[f];
         if (!fp->tail || slot->size == 0)
             continue;
         struct mr_chain_tail tail = *fp->tail;
@@ -81,7 +81,7 @@ int mr_tails_launch(struct mr_loader *ld, const struct mr_slot *slot, struct mr_
         }
         if (tail.mixes)
             mr_mix_tail(ld->chain, &slot->mixture, f,
-                        (const uint32_t *)(slot->device + ld->partner_offset), &tail);
+                        (const uint32_t *)(slot->device + ld->layout.partner_offset), &tail);
         rc = mr_launch(stream, tail.kernel, &tail.args, tail.arg_bytes);
     }
     return rc;

@@ -1,5 +1,5 @@
 /* Plans: every global position is in exactly one row of one batch, for any batch size, ranks, tail and resume. */
-#include "loader/loader.h"
+#include "loader/engine.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

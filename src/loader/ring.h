@@ -1,0 +1,125 @@
+/*
+ * The ring: the slots that batches are made in.
+ *
+ * Batch t is in slot t % n_slots, so at most n_slots batches are under way. A slot goes round:
+ *
+ *   open     The consumer has released batch t - n; `open_for` is t. Workers may write rows of
+ * batch t once the copy of the batch before has passed (host_busy), which they wait for, if need be
+ * one of them for all. If workers also write the device half (awaits_release), they wait for the
+ * consumer's work on the batch before, too. written  Each worker subtracts its rows from rows_left.
+ * The one that brings it to 0 sees all rows written (acquire/release) and owns the slot: it
+ * completes the batch (complete.c). ready    `ready_for` is t: the consumer may take the batch. On
+ * devices this means that its copy is enqueued, not that it has passed. held     by the consumer,
+ * until it releases the batch.
+ *
+ * The ring knows neither samples nor devices' queues; it calls nothing else in the loader. One lock
+ * guards sleeping and waking, and what is marked [lock] elsewhere; no other lock is taken under it.
+ */
+#ifndef MR_LOADER_RING_H
+#define MR_LOADER_RING_H
+
+#include "base/base.h"
+#include "device/device.h"
+#include "loader/layout.h"
+#include "loader/plan.h"
+#include "transform/tail.h"
+#include <pthread.h>
+
+struct mr_bad;
+struct mr_gpu_sample;
+
+/* Events with timing around one batch's copy and use (times.c). A slot has two sets, used in turn
+ * by its batches that are timed, so that a batch's times can be read two rounds later, when they
+ * have almost certainly passed, without waiting. */
+struct mr_slot_clock {
+    struct mr_event *copy_start, *copy_end; /* copy stream: around the copy */
+    struct mr_event *use_start, *use_end;   /* consumer's stream: around its work on the batch */
+    uint64_t t;
+    int stream;
+    bool lead; /* see struct mr_batch_times */
+    _Atomic bool copy_recorded, start_recorded, end_recorded;
+};
+
+struct mr_slot {
+    /* The ring's. */
+    _Alignas(MR_CACHE_LINE) _Atomic uint64_t rows_left; /* of the batch being written */
+    _Alignas(MR_CACHE_LINE) _Atomic uint64_t open_for;  /* may be written; UINT64_MAX: none yet */
+    _Atomic bool host_busy;     /* the copy of the batch before may still read the host half */
+    _Atomic bool asking;        /* one worker asks the device about that: the others wait for it */
+    _Atomic uint64_t claim_ns;  /* when its first run was started; 0: not yet */
+    _Atomic uint64_t ready_for; /* ready to be handed out; UINT64_MAX: none */
+    bool held;                  /* by the consumer */
+    unsigned char *host, *device;
+    unsigned char
+        *output; /* on the device: what device parts of chains write; NULL: there are none */
+
+    /* The batch. Rows are their workers' until it is complete, then the completing worker's, then
+     * the consumer's. */
+    struct mr_plan_batch info;
+    struct mr_mixture mixture; /* a chain that mixes rows: how those of this batch */
+    uint64_t size;             /* rows delivered: info.rows less the skipped */
+    uint64_t *indices, *positions;
+    uint64_t *dims; /* [row][field][MR_MAX_RANK], when some field varies; else NULL */
+    uint64_t *lengths[MR_MAX_FIELDS], *offsets[MR_MAX_FIELDS];
+    struct mr_spec spec[MR_MAX_FIELDS]; /* of the batch as delivered */
+    uint64_t bytes[MR_MAX_FIELDS];
+    struct mr_bad *bad; /* [lock while being filled] unordered; the consumer's once ready */
+    bool bad_lost;      /* [the same] no memory to note one: the batch cannot be handed out */
+
+    /* Shipping (ship.c). */
+    struct mr_event *copied, *released; /* ends of the last copy, of the consumer's last work */
+    bool copy_recorded, release_recorded;
+    struct mr_slot_clock clock[2]; /* of batch t: [t / n_slots % 2] */
+    struct mr_slot_clock *clocked; /* that of the batch in it; NULL: it is not timed */
+    struct mr_slot *next_full;     /* of those left with the shipper */
+    uint64_t full_for;             /* the batch it was left for */
+
+    bool *from_host;     /* with gds, of each row: its bytes are in the host half, for shipping */
+    uint32_t *came_from; /* with gds: the row where a row of the batch was read to; else NULL */
+    bool moved;          /* ... which is not everywhere its own */
+    struct mr_gpu_sample *gpu; /* a row each, when the device decodes pictures; else NULL */
+    struct mr_event *gpu_done; /* its pictures are in gpu_rows */
+    unsigned char *gpu_rows;   /* on the device: batch_size rows of the picture's field */
+    uint32_t n_gpu;            /* of the batch in it */
+};
+
+struct mr_ring {
+    struct mr_slot *slot;
+    uint32_t n_slots;
+    unsigned char *host;      /* all slots' host halves, host_bytes apart */
+    unsigned char *on_device; /* all device halves, slot_bytes apart; behind these all outputs */
+
+    pthread_mutex_t lock;
+    pthread_cond_t slot_opened; /* workers wait: a slot was released */
+    pthread_cond_t batch_ready; /* the consumer waits */
+    _Atomic bool stop;
+    _Atomic uint32_t n_waiting_workers; /* written under lock */
+    bool consumer_waits;                /* [lock] */
+    _Atomic uint64_t n_ready;           /* batches made ready so far; written under lock */
+};
+
+/* The slot of batch t. */
+static inline struct mr_slot *mr_ring_slot(const struct mr_ring *ring, uint64_t t)
+{
+    return &ring->slot[t % ring->n_slots];
+}
+
+struct mr_loader;
+struct mr_worker;
+int mr_ring_create(struct mr_loader *ld);
+void mr_ring_destroy(struct mr_loader *ld);
+/* The slot is free for batch t, if there is one. */
+void mr_ring_open_for(struct mr_loader *ld, struct mr_slot *slot, uint64_t t);
+/* Wakes workers that wait for slots, if any. */
+void mr_ring_wake_workers(struct mr_ring *ring);
+/* May rows of batch t be written now? Not while the copy of the slot's batch before still runs. */
+bool mr_ring_is_open(struct mr_loader *ld, uint64_t t);
+/* Waits until the slot of batch t is open; false: stop. */
+bool mr_ring_wait_open(struct mr_loader *ld, uint64_t t);
+/* `rows` more rows are done; the call that completes the batch collates it, sends it on its way,
+ * and returns true. */
+bool mr_ring_rows_done(struct mr_worker *w, uint64_t t, uint64_t rows);
+/* The batch in this slot is whole and shipped: it may be handed out. */
+void mr_ring_ready(struct mr_loader *ld, struct mr_slot *slot, uint64_t t);
+
+#endif
