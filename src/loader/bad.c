@@ -61,13 +61,22 @@ void mr_bad_add(struct mr_loader *ld, uint64_t t, uint32_t row, const struct mr_
     pthread_mutex_unlock(&ld->ring.lock);
 }
 
-void mr_bad_free(struct mr_bad *bad)
+static void free_notes(struct mr_bad *bad)
 {
     while (bad) {
         struct mr_bad *next = bad->next;
         free(bad);
         bad = next;
     }
+}
+
+void mr_bad_free(struct mr_loader *ld)
+{
+    for (uint32_t i = 0; ld->ring.slot && i < ld->ring.n_slots; i++)
+        free_notes(ld->ring.slot[i].bad);
+    for (uint64_t i = 0; i < ld->quarantine.n_listed; i++)
+        free(ld->quarantine.listed[i]);
+    free(ld->quarantine.listed);
 }
 
 static bool comes_first(const struct mr_bad *a, const struct mr_bad *b)

@@ -41,6 +41,7 @@ void mr_bad_add(struct mr_loader *ld, uint64_t t, uint32_t row, const struct mr_
 /* Moves a batch's bad samples to the quarantine list and applies policy and limits. Returns 0, or
  * the error that ends the run. */
 int mr_bad_take(struct mr_loader *ld, struct mr_slot *slot);
-void mr_bad_free(struct mr_bad *list);
+/* Frees the list, and notes of batches that were not handed out. */
+void mr_bad_free(struct mr_loader *ld);
 
 #endif

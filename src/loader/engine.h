@@ -60,7 +60,7 @@ struct mr_sizes {
     int sample_reads;
 };
 
-/* The consumer's side. Its thread's alone, but for `cancelled`. */
+/* The consumer's side: its thread's alone. */
 struct mr_handout {
     uint64_t next_batch;
     bool empty_epoch; /* the epoch's batches so far, from its first one on, had bad samples alone */
@@ -70,7 +70,6 @@ struct mr_handout {
     struct mr_error_kept end_error;
     uint64_t last_return_ns;
     bool spare_processor; /* there are more processors than workers */
-    _Atomic bool cancelled;
 };
 
 struct mr_loader {
@@ -194,7 +193,6 @@ int mr_gds_plan(struct mr_loader *ld);
 void mr_gds_memory(struct mr_loader *ld);
 void mr_gds_free(struct mr_loader *ld); /* before the ring; its workers are gone */
 int mr_gds_slot_create(struct mr_loader *ld, struct mr_slot *slot);
-void mr_gds_slot_free(struct mr_slot *slot);
 /* Are all its gds fields to be read so? */
 bool mr_gds_takes(const struct mr_loader *ld, const struct mr_extent *at, int n);
 /* Reads sample i's gds fields into its row, and those of its neighbours on the way. Blocks. The
@@ -204,9 +202,6 @@ int mr_gds_read(struct mr_worker *w, struct mr_run *run, uint32_t i);
  * over bad ones. [ship_lock] [out] copied: adds what came from the host. */
 int mr_gds_complete(struct mr_loader *ld, const struct mr_slot *slot, struct mr_stream *stream,
                     uint64_t *copied);
-/* Has the consumer's last work on the slot passed, so that its device half may be written? 1, 0,
- * negative: error. */
-int mr_gds_slot_passed(const struct mr_slot *slot);
 
 /* ---- resident.c ---- */
 /* Can the data set be kept on the device? Lays it out. Returns 0, MR_EOPTION, MR_EUNSUPPORTED,
@@ -229,6 +224,15 @@ void mr_place(const struct mr_spec *spec, const void *in, const uint64_t *dim, v
               const uint64_t *to, const void *fill);
 /* The padding value as an element of a dtype. */
 void mr_fill_element(enum mr_dtype dtype, double value, unsigned char out[16]);
+
+/* ---- handout.c ---- */
+/* Opens the slot of batch t, if there is such a batch. */
+void mr_handout_open(struct mr_loader *ld, uint64_t t);
+
+/* ---- complete.c ---- */
+/* `rows` more rows of batch t are made. The call that completes the batch collates it, sends it on
+ * its way and returns true. */
+bool mr_complete_rows(struct mr_worker *w, uint64_t t, uint64_t rows);
 
 /* ---- state.c ---- */
 struct mr_state {

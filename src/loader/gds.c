@@ -166,6 +166,10 @@ void mr_gds_memory(struct mr_loader *ld)
 
 void mr_gds_free(struct mr_loader *ld)
 {
+    for (uint32_t i = 0; ld->ring.slot && i < ld->ring.n_slots; i++) {
+        free(ld->ring.slot[i].from_host);
+        free(ld->ring.slot[i].came_from);
+    }
     if (!ld->gds)
         return;
     if (ld->gds->memory)
@@ -183,17 +187,6 @@ int mr_gds_slot_create(struct mr_loader *ld, struct mr_slot *slot)
     return slot->from_host && slot->came_from
                ? 0
                : mr_error_nomem("batch slot", rows * sizeof *slot->came_from);
-}
-
-void mr_gds_slot_free(struct mr_slot *slot)
-{
-    free(slot->from_host);
-    free(slot->came_from);
-}
-
-int mr_gds_slot_passed(const struct mr_slot *slot)
-{
-    return slot->release_recorded ? mr_event_query(slot->released) : 1;
 }
 
 bool mr_gds_takes(const struct mr_loader *ld, const struct mr_extent *at, int n)

@@ -160,9 +160,14 @@ void mr_gpu_close(struct mr_loader *ld)
         return;
     for (int i = 0; i < MR_GPU_LANES; i++)
         close_lane(ld, &g->lane[i]);
-    for (uint32_t i = 0; g->rows && i < ld->ring.n_slots; i++) /* their moving reads them */
-        if (ld->ring.slot[i].copy_recorded)
-            mr_event_synchronize(ld->ring.slot[i].copied);
+    for (uint32_t i = 0; ld->ring.slot && i < ld->ring.n_slots; i++) {
+        struct mr_slot *slot = &ld->ring.slot[i];
+        for (uint64_t row = 0; slot->gpu && row < ld->opts.batch_size; row++)
+            free(slot->gpu[row].bytes);
+        free(slot->gpu);
+        if (slot->gpu_done)
+            mr_event_destroy(slot->gpu_done);
+    }
     if (g->rows)
         mr_memory_release(ld->device, MR_DEVICE, g->rows, NULL);
     g->rows = NULL;

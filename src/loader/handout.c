@@ -9,50 +9,22 @@ static int end_with(struct mr_loader *ld, int code)
     return code;
 }
 
-static bool is_ready(const struct mr_loader *ld, const struct mr_slot *slot)
-{
-    return atomic_load_explicit(&slot->ready_for, memory_order_acquire) == ld->handout.next_batch;
-}
-
-/* The worker that wakes a sleeper is often the shipper, which all batches wait for: where there is
- * a processor for it the consumer looks for a little while instead. */
-#define LOOK_NS 20000
-
-static void look_until_ready(const struct mr_loader *ld, const struct mr_slot *slot)
-{
-    uint64_t until = mr_time_ns() + LOOK_NS;
-    while (!is_ready(ld, slot) &&
-           !atomic_load_explicit(&ld->handout.cancelled, memory_order_relaxed) &&
-           mr_time_ns() < until)
-        ;
-}
-
-static void sleep_until_ready(struct mr_loader *ld, struct mr_slot *slot)
-{
-    ld->handout.n_opened = 0;
-    mr_ring_wake_workers(&ld->ring);
-    if (ld->handout.spare_processor)
-        look_until_ready(ld, slot);
-    pthread_mutex_lock(&ld->ring.lock);
-    ld->ring.consumer_waits = true;
-    while (!is_ready(ld, slot) && !atomic_load(&ld->handout.cancelled))
-        pthread_cond_wait(&ld->ring.batch_ready, &ld->ring.lock);
-    ld->ring.consumer_waits = false;
-    pthread_mutex_unlock(&ld->ring.lock);
-}
-
-/* Waits for the next batch's slot. Returns 0, or the error. */
+/* Waits for the next batch. Returns 0, or the error. */
 static int wait_ready(struct mr_loader *ld, struct mr_slot *slot)
 {
-    uint64_t ready = mr_counted(&ld->ring.n_ready) - ld->handout.next_batch; /* in whatever order */
-    if (!is_ready(ld, slot))
-        sleep_until_ready(ld, slot);
+    struct mr_handout *out = &ld->handout;
+    uint64_t ready = mr_counted(&ld->ring.n_ready) - out->next_batch; /* in whatever order */
+    if (!mr_ring_is_ready(slot, out->next_batch)) {
+        out->n_opened = 0;
+        mr_ring_wake_workers(&ld->ring);
+        mr_ring_wait_ready(&ld->ring, out->next_batch, out->spare_processor);
+    }
     mr_count(&ld->stats.ready_sum, ready);
     if (mr_trace_on())
         mr_trace_counter("ready batches", mr_time_ns(), (int64_t)ready);
-    return atomic_load(&ld->handout.cancelled)
-               ? end_with(ld, mr_error_set(MR_ECANCELLED, "the loader was cancelled"))
-               : 0;
+    if (!atomic_load(&ld->ring.cancelled))
+        return 0;
+    return end_with(ld, mr_error_set(MR_ECANCELLED, "the loader was cancelled"));
 }
 
 static void fill_batch(struct mr_loader *ld, struct mr_slot *slot, struct mr_batch *out)
@@ -103,16 +75,24 @@ static void count_batch(struct mr_loader *ld, const struct mr_slot *slot, uint64
         mr_count(&ld->stats.bytes, slot->bytes[f]);
 }
 
-/*
- * Workers are woken for several slots at once; at the latest when the consumer itself has to wait.
- * No lock: a worker raises n_waiting_workers before it looks at the slot, and here the slot is
- * opened before that is looked at, so one sees the other.
- */
-static void give_back(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
+void mr_handout_open(struct mr_loader *ld, uint64_t t)
+{
+    struct mr_slot *slot = mr_ring_slot(&ld->ring, t);
+    if (t >= ld->plan.total)
+        return;
+    mr_plan_get(&ld->plan, t, &slot->info);
+    slot->bad = NULL;
+    slot->bad_lost = false;
+    mr_ring_open(slot, t, slot->info.rows);
+}
+
+/* Opens the slot of batch t for the next one. Workers are woken for several slots at once, at the
+ * latest when the consumer itself has to wait. */
+static void reopen(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
 {
     if (!ld->device_info.unified)
         atomic_store_explicit(&slot->host_busy, true, memory_order_release);
-    mr_ring_open_for(ld, slot, t + ld->ring.n_slots);
+    mr_handout_open(ld, t + ld->ring.n_slots);
     if (++ld->handout.n_opened * 4 < ld->ring.n_slots)
         return;
     ld->handout.n_opened = 0;
@@ -166,7 +146,7 @@ int mr_loader_next(struct mr_loader *ld, struct mr_stream *stream, struct mr_bat
         ld->handout.next_batch++;
         rc = look_at_epoch(ld, slot);
         if (slot->size == 0) { /* every sample was bad and skipped */
-            give_back(ld, slot, ld->handout.next_batch - 1);
+            reopen(ld, slot, ld->handout.next_batch - 1);
             if (rc < 0)
                 return rc;
             continue;
@@ -186,14 +166,11 @@ int mr_loader_release(struct mr_loader *ld, struct mr_batch *batch, struct mr_st
     int rc = mr_ship_release(ld, slot, stream);
     slot->held = false;
     batch->slot = NULL;
-    give_back(ld, slot, slot->ready_for);
+    reopen(ld, slot, slot->ready_for);
     return rc;
 }
 
 void mr_loader_cancel(struct mr_loader *ld)
 {
-    pthread_mutex_lock(&ld->ring.lock);
-    atomic_store(&ld->handout.cancelled, true);
-    pthread_cond_broadcast(&ld->ring.batch_ready);
-    pthread_mutex_unlock(&ld->ring.lock);
+    mr_ring_cancel(&ld->ring);
 }

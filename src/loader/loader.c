@@ -433,12 +433,21 @@ static int open_order(struct mr_loader *ld, struct mr_sampler *sampler)
                    : rc;
 }
 
-static int init_locks(struct mr_loader *ld)
+/* Slots, the events of their copies, and what backends keep for each. All slots open. */
+static int create_ring(struct mr_loader *ld)
 {
-    pthread_mutex_init(&ld->ring.lock, NULL);
-    pthread_mutex_init(&ld->ship.lock, NULL);
-    int rc = mr_cond_init(&ld->ring.slot_opened);
-    return rc == 0 ? mr_cond_init(&ld->ring.batch_ready) : rc;
+    bool unified = ld->device_info.unified;
+    ld->ring.device = ld->device;
+    ld->ring.host_kind = unified || ld->opts.pageable ? MR_PAGEABLE : MR_PINNED;
+    ld->ring.awaits_release = ld->gds != NULL;
+    int rc = mr_ring_create(&ld->ring, &ld->layout, ld->opts.batch_size, !unified);
+    if (rc == 0 && !unified)
+        rc = mr_ship_create(ld);
+    for (uint32_t i = 0; i < ld->ring.n_slots && rc == 0 && ld->gds; i++)
+        rc = mr_gds_slot_create(ld, &ld->ring.slot[i]);
+    for (uint32_t i = 0; i < ld->ring.n_slots && rc == 0; i++)
+        mr_handout_open(ld, i);
+    return rc;
 }
 
 static int start_workers(struct mr_loader *ld)
@@ -478,7 +487,8 @@ int mr_loader_open(struct mr_dataset *ds, struct mr_sampler *sampler, struct mr_
     ld->stats.open_ns = start;
     ld->workers.n = full.workers ? full.workers : (uint32_t)MR_MIN(mr_cpu_count(), MAX_WORKERS);
     ld->handout.spare_processor = (int64_t)ld->workers.n < mr_cpu_count();
-    rc = init_locks(ld);
+    pthread_mutex_init(&ld->ship.lock, NULL);
+    rc = mr_ring_init(&ld->ring);
     if (rc == 0)
         rc = open_device(ld, device);
     if (rc == 0)
@@ -488,7 +498,7 @@ int mr_loader_open(struct mr_dataset *ds, struct mr_sampler *sampler, struct mr_
     if (rc == 0)
         rc = open_storage(ld);
     if (rc == 0)
-        rc = mr_ring_create(ld);
+        rc = create_ring(ld);
     if (rc == 0 && ld->gpu)
         rc = mr_gpu_open(ld);
     if (rc == 0)
@@ -507,10 +517,7 @@ int mr_loader_open(struct mr_dataset *ds, struct mr_sampler *sampler, struct mr_
 
 static void stop_workers(struct mr_loader *ld)
 {
-    pthread_mutex_lock(&ld->ring.lock);
-    atomic_store(&ld->ring.stop, true);
-    pthread_cond_broadcast(&ld->ring.slot_opened);
-    pthread_mutex_unlock(&ld->ring.lock);
+    mr_ring_stop(&ld->ring);
     for (uint32_t i = 0; i < ld->workers.n_started; i++)
         pthread_join(ld->workers.worker[i].thread, NULL);
     for (uint32_t i = 0; ld->workers.worker && i < ld->workers.n; i++)
@@ -526,12 +533,14 @@ void mr_loader_close(struct mr_loader *ld)
     struct mr_error_kept kept; /* closing after a failed open must not lose its text */
     mr_error_keep(0, &kept);
     stop_workers(ld);
+    mr_ship_wait(ld);
     mr_gds_free(ld);
-    if (ld->ring.slot)
-        mr_ring_destroy(ld);
     mr_gpu_close(ld);
     free(ld->gpu);
     mr_resident_free(ld);
+    mr_bad_free(ld);
+    mr_ship_destroy(ld);
+    mr_ring_destroy(&ld->ring);
     if (ld->storage)
         mr_storage_close(ld->storage);
     if (ld->caching)
@@ -544,10 +553,6 @@ void mr_loader_close(struct mr_loader *ld)
         mr_device_close(ld->own_device);
     for (int f = 0; f < MR_MAX_FIELDS; f++)
         free(ld->layout.field[f].tail);
-    pthread_cond_destroy(&ld->ring.slot_opened);
-    pthread_cond_destroy(&ld->ring.batch_ready);
-    pthread_mutex_destroy(&ld->ring.lock);
-    pthread_mutex_destroy(&ld->ship.lock);
     free(ld);
     mr_error_put(&kept);
 }

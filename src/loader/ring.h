@@ -84,18 +84,24 @@ struct mr_slot {
 };
 
 struct mr_ring {
+    struct mr_device *device;
+    enum mr_memory host_kind;
+    bool awaits_release; /* workers write device halves, too */
     struct mr_slot *slot;
     uint32_t n_slots;
     unsigned char *host;      /* all slots' host halves, host_bytes apart */
     unsigned char *on_device; /* all device halves, slot_bytes apart; behind these all outputs */
 
     pthread_mutex_t lock;
-    pthread_cond_t slot_opened; /* workers wait: a slot was released */
-    pthread_cond_t batch_ready; /* the consumer waits */
-    _Atomic bool stop;
+    pthread_cond_t slot_opened;         /* workers wait: a slot was released */
+    pthread_cond_t batch_ready;         /* the consumer waits */
+    _Atomic bool stop;                  /* workers: the loader is being closed */
+    _Atomic bool cancelled;             /* the consumer, by mr_loader_cancel() */
     _Atomic uint32_t n_waiting_workers; /* written under lock */
-    bool consumer_waits;                /* [lock] */
+    bool consumer_waits;                /* [lock] for batch `awaited` */
+    uint64_t awaited;                   /* [lock] */
     _Atomic uint64_t n_ready;           /* batches made ready so far; written under lock */
+    struct mr_hist make;                /* [lock] from a batch's first claim to its being ready */
 };
 
 /* The slot of batch t. */
@@ -104,22 +110,36 @@ static inline struct mr_slot *mr_ring_slot(const struct mr_ring *ring, uint64_t 
     return &ring->slot[t % ring->n_slots];
 }
 
-struct mr_loader;
-struct mr_worker;
-int mr_ring_create(struct mr_loader *ld);
-void mr_ring_destroy(struct mr_loader *ld);
-/* The slot is free for batch t, if there is one. */
-void mr_ring_open_for(struct mr_loader *ld, struct mr_slot *slot, uint64_t t);
-/* Wakes workers that wait for slots, if any. */
+static inline bool mr_ring_is_ready(const struct mr_slot *slot, uint64_t t)
+{
+    return atomic_load_explicit(&slot->ready_for, memory_order_acquire) == t;
+}
+
+/* Locks; of a zeroed ring. Before anything else, mr_ring_destroy() included. */
+int mr_ring_init(struct mr_ring *ring);
+/* Memory for n_slots slots of `rows` rows; two_halves: on the device as well. device and host_kind
+ * are set. On failure the ring is still to be destroyed. */
+int mr_ring_create(struct mr_ring *ring, const struct mr_layout *layout, uint64_t rows,
+                   bool two_halves);
+void mr_ring_destroy(struct mr_ring *ring);
+
+/* Workers may write the rows of batch t from now on. Who calls this for several slots in a row
+ * wakes workers once, afterwards. */
+void mr_ring_open(struct mr_slot *slot, uint64_t t, uint64_t rows);
 void mr_ring_wake_workers(struct mr_ring *ring);
-/* May rows of batch t be written now? Not while the copy of the slot's batch before still runs. */
-bool mr_ring_is_open(struct mr_loader *ld, uint64_t t);
-/* Waits until the slot of batch t is open; false: stop. */
-bool mr_ring_wait_open(struct mr_loader *ld, uint64_t t);
-/* `rows` more rows are done; the call that completes the batch collates it, sends it on its way,
- * and returns true. */
-bool mr_ring_rows_done(struct mr_worker *w, uint64_t t, uint64_t rows);
-/* The batch in this slot is whole and shipped: it may be handed out. */
-void mr_ring_ready(struct mr_loader *ld, struct mr_slot *slot, uint64_t t);
+/* Workers stop waiting. */
+void mr_ring_stop(struct mr_ring *ring);
+/* May rows of batch t be written now? */
+bool mr_ring_is_open(struct mr_ring *ring, uint64_t t);
+/* Waits until they may; false: stop. */
+bool mr_ring_wait_open(struct mr_ring *ring, uint64_t t);
+/* `rows` more rows are written; true: they were the last ones, and the slot is the caller's. */
+bool mr_ring_rows_done(struct mr_slot *slot, uint64_t rows);
+/* The batch in this slot is complete and shipped: it may be handed out. */
+void mr_ring_ready(struct mr_ring *ring, struct mr_slot *slot, uint64_t t);
+/* Waits until batch t is ready, or the run is cancelled. look_first: a short while without
+ * sleeping. */
+void mr_ring_wait_ready(struct mr_ring *ring, uint64_t t, bool look_first);
+void mr_ring_cancel(struct mr_ring *ring);
 
 #endif

@@ -265,7 +265,7 @@ void mr_run_fill(struct mr_worker *w, struct mr_run *run, uint64_t number)
     run->error.code = 0;
     int rc = map_order(w, run);
     if (rc == 0) {
-        bool open = ld->storage && run->n > 0 && mr_ring_is_open(ld, run->t);
+        bool open = ld->storage && run->n > 0 && mr_ring_is_open(&ld->ring, run->t);
         for (uint32_t i = 0; i < run->n; i++)
             locate_sample(w, run, i, open);
         rc = place_reads(run);

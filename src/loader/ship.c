@@ -11,7 +11,7 @@
 
 #include <stdio.h>
 
-int mr_ship_init(struct mr_loader *ld)
+static int create_streams(struct mr_loader *ld)
 {
     int rc = 0;
     for (uint32_t i = 0; i < ld->opts.streams && rc == 0; i++) {
@@ -20,15 +20,7 @@ int mr_ship_init(struct mr_loader *ld)
             snprintf(name, sizeof name, "copy %u", i + 1);
         rc = mr_stream_create(ld->device, name, &ld->ship.stream[i]);
     }
-    return rc == 0 ? mr_times_init(ld) : rc;
-}
-
-void mr_ship_free(struct mr_loader *ld)
-{
-    for (int i = 0; i < MR_MAX_STREAMS; i++)
-        if (ld->ship.stream[i])
-            mr_stream_destroy(ld->ship.stream[i]);
-    mr_times_free(ld);
+    return rc;
 }
 
 /* A slot's events: two without timing, then those of its clocks. */
@@ -46,7 +38,7 @@ static void list_events(struct mr_slot *slot, struct mr_event **out[SLOT_EVENTS]
     }
 }
 
-int mr_slot_events_create(struct mr_loader *ld, struct mr_slot *slot)
+static int create_events(struct mr_loader *ld, struct mr_slot *slot)
 {
     struct mr_event **all[SLOT_EVENTS];
     int rc = 0;
@@ -56,18 +48,39 @@ int mr_slot_events_create(struct mr_loader *ld, struct mr_slot *slot)
     return rc;
 }
 
-void mr_slot_events_destroy(struct mr_slot *slot)
+int mr_ship_create(struct mr_loader *ld)
 {
-    struct mr_event **all[SLOT_EVENTS];
-    if (slot->copy_recorded)
-        mr_event_synchronize(slot->copied);
-    if (slot->release_recorded)
-        mr_event_synchronize(
-            slot->released); /* the consumer's work may still read the device half */
-    list_events(slot, all);
-    for (int i = 0; i < SLOT_EVENTS; i++)
-        if (*all[i])
-            mr_event_destroy(*all[i]);
+    int rc = create_streams(ld);
+    for (uint32_t i = 0; i < ld->ring.n_slots && rc == 0; i++)
+        rc = create_events(ld, &ld->ring.slot[i]);
+    return rc == 0 ? mr_times_init(ld) : rc;
+}
+
+void mr_ship_wait(struct mr_loader *ld)
+{
+    for (uint32_t i = 0; ld->ring.slot && i < ld->ring.n_slots; i++) {
+        struct mr_slot *slot = &ld->ring.slot[i];
+        if (slot->copy_recorded)
+            mr_event_synchronize(slot->copied);
+        if (slot->release_recorded)
+            mr_event_synchronize(slot->released); /* the consumer's work may still read it */
+    }
+}
+
+void mr_ship_destroy(struct mr_loader *ld)
+{
+    for (uint32_t i = 0; ld->ring.slot && i < ld->ring.n_slots; i++) {
+        struct mr_event **all[SLOT_EVENTS];
+        list_events(&ld->ring.slot[i], all);
+        for (int k = 0; k < SLOT_EVENTS; k++)
+            if (*all[k])
+                mr_event_destroy(*all[k]);
+    }
+    for (int i = 0; i < MR_MAX_STREAMS; i++)
+        if (ld->ship.stream[i])
+            mr_stream_destroy(ld->ship.stream[i]);
+    mr_times_free(ld);
+    pthread_mutex_destroy(&ld->ship.lock);
 }
 
 /* Bytes of the slot that hold something: fields lie smallest first, so that the last one's unused
@@ -130,7 +143,7 @@ static void ship_one(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
         rc = mr_event_synchronize(slot->copied);
     if (rc < 0)
         mr_bad_add(ld, t, 0, &none, slot->info.epoch, rc, true);
-    mr_ring_ready(ld, slot, t);
+    mr_ring_ready(&ld->ring, slot, t);
 }
 
 /* The oldest of the slots left with the shipper: there is one. */

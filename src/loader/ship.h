@@ -36,11 +36,11 @@ struct mr_ship {
     _Atomic uint64_t copied_bytes;
 };
 
-int mr_ship_init(struct mr_loader *ld);
-void mr_ship_free(struct mr_loader *ld);
-int mr_slot_events_create(struct mr_loader *ld, struct mr_slot *slot);
-/* Waits for what is recorded, then destroys. */
-void mr_slot_events_destroy(struct mr_slot *slot);
+/* Streams, and the events of slots that exist. On failure it is still to be destroyed. */
+int mr_ship_create(struct mr_loader *ld);
+/* Waits for all that is enqueued, the consumer's work on slots included. */
+void mr_ship_wait(struct mr_loader *ld);
+void mr_ship_destroy(struct mr_loader *ld); /* after mr_ship_wait() */
 /* Enqueues the copy of batch t and makes it ready, or leaves both to the shipper. An error is kept
  * with the batch. */
 void mr_ship(struct mr_loader *ld, struct mr_slot *slot, uint64_t t);

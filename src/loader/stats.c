@@ -262,7 +262,7 @@ void mr_loader_stats(struct mr_loader *ld, struct mr_loader_stats *out)
     st->reads_in_flight_mean = mean_in_flight(ld);
     percentiles(&ld->stats.interval, &st->interval);
     percentiles(&ld->stats.wait, &st->wait);
-    percentiles(&ld->stats.make, &st->make);
+    percentiles(&ld->ring.make, &st->make);
     memory_held(ld, st);
     mr_times_overlap(ld, st);
     st->copied_bytes = mr_counted(&ld->ship.copied_bytes);

@@ -19,7 +19,7 @@ struct mr_counters {
     _Atomic uint64_t first_batch_ns, first_wait_ns, samples, batches, bytes, wait_ns, busy_ns;
     _Atomic uint64_t ready_sum; /* batches that were ready at each call of mr_loader_next() */
     _Atomic uint64_t collate_ns;
-    struct mr_hist interval, wait, make;
+    struct mr_hist interval, wait;
     /* Workers' stages when the first batch was handed out; last: their lives. */
     _Atomic uint64_t start_ns[MR_N_STAGES + 1];
 };

@@ -286,7 +286,7 @@ static uint32_t make_run(struct mr_worker *w, struct mr_run *run)
     mr_count(&w->stage_ns[MR_STAGE_READ], w->direct_ns);
     w->direct_ns = 0;
     mr_trace_span("samples", start, w->lap_ns, "batch", run->t);
-    if (mr_ring_rows_done(w, run->t, made))
+    if (mr_complete_rows(w, run->t, made))
         w->lap_ns = mr_time_ns(); /* what completing took has been counted */
     return made;
 }
@@ -301,7 +301,7 @@ static bool make_ready(struct mr_worker *w)
         struct mr_run *run = nth_run(w, i);
         if (run->t - nth_run(w, 0)->t >= w->ld->ring.n_slots) /* its slot cannot be open yet */
             break;
-        if (run->n_done < run->n && mr_ring_is_open(w->ld, run->t))
+        if (run->n_done < run->n && mr_ring_is_open(&w->ld->ring, run->t))
             progress |= make_run(w, run) > 0;
     }
     while (w->n_runs > 0 && is_over(nth_run(w, 0))) {
@@ -320,13 +320,13 @@ static bool wait_for_something(struct mr_worker *w)
 {
     struct mr_loader *ld = w->ld;
     struct mr_run *run = nth_run(w, 0);
-    bool open = run->n_done == run->n || mr_ring_is_open(ld, run->t);
+    bool open = run->n_done == run->n || mr_ring_is_open(&ld->ring, run->t);
     bool go = true;
     w->ahead.starved |= open;
     if (open && w->reader)
         reap(w, w->held_back ? FAIR_WAIT_NS : REAP_WAIT_NS);
     else
-        go = mr_ring_wait_open(ld, run->t);
+        go = mr_ring_wait_open(&ld->ring, run->t);
     uint64_t start = lap(w, &w->stage_ns[open ? MR_STAGE_READ : MR_STAGE_SLOT]);
     mr_trace_span(open ? "wait: read" : "wait: slot", start, w->lap_ns, "batch", run->t);
     return go;
