@@ -225,6 +225,24 @@ void mr_place(const struct mr_spec *spec, const void *in, const uint64_t *dim, v
 /* The padding value as an element of a dtype. */
 void mr_fill_element(enum mr_dtype dtype, double value, unsigned char out[16]);
 
+/* ---- options.c ---- */
+#define MR_MAX_WORKERS 512
+#define MR_MAX_DEPTH   65536
+/* The caller's struct may be of an older, shorter version: what it lacks takes the defaults.
+ * Returns 0, MR_EMISUSE, MR_EOPTION. */
+int mr_loader_opts_read(const struct mr_loader_opts *opts, struct mr_loader_opts *out);
+
+/* ---- sizes.c ---- */
+/* Where fields are in a slot, and how many slots. After all that takes part in a slot is planned.
+ */
+int mr_layout_make(struct mr_loader *ld);
+/* How much is read ahead. Refuses now, not half-way through an epoch, what would exceed max_memory;
+ * numbers that were chosen here give way first. kinds: what workers read. */
+int mr_sizes_plan(struct mr_loader *ld, const struct mr_files_kinds *kinds);
+/* What the ceiling leaves to the host cache; 0: there is no ceiling. Files of unknown size are not
+ * in the sum: without this limit they could take the ceiling a second time. */
+uint64_t mr_sizes_cache_limit(const struct mr_loader *ld, const struct mr_files_kinds *kinds);
+
 /* ---- handout.c ---- */
 /* Opens the slot of batch t, if there is such a batch. */
 void mr_handout_open(struct mr_loader *ld, uint64_t t);

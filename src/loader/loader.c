@@ -1,97 +1,8 @@
-/* Opening and closing a loader: checks, sizes, the memory sum, threads. */
+/* Opening and closing a loader: its parts one after the other. */
 #include "loader/engine.h"
 #include "transform/transform.h"
 
-#include <errno.h>
-#include <math.h>
 #include <string.h>
-#include <sys/resource.h>
-
-#define MAX_WORKERS         512
-#define MAX_PREFETCH        1024
-#define MIN_PREFETCH        4
-#define MAX_CHOSEN_PREFETCH 64
-#define PREFETCH_BYTES      (4u << 20) /* for each worker */
-#define MAX_BATCH           (1u << 24)
-#define MAX_RUN_ROWS        32
-#define RUN_BYTES                                                                                  \
-    (32u << 10) /* a run writes at least this much, so that claiming it costs little */
-#define JOINED_READ_BYTES                                                                          \
-    (256u << 10) /* neighbouring samples in a sequential order are read together up to this */
-#define READ_AHEAD_SAMPLES 1024
-#define READ_AHEAD_BYTES   (64u << 20)
-#define MOST_AHEAD_SAMPLES 65536        /* 50 ms at 1.3 million samples/s */
-#define MOST_AHEAD_BYTES   (256u << 20) /* 50 ms at 5 GB/s */
-#define FILE_DEPTH         256
-#define MOST_FILE_DEPTH    4096
-#define GDS_ALIGNMENT      4096         /* cuFile reads into such places without a detour */
-#define GUESSED_FILE_BYTES (128u << 10) /* when the first one cannot be looked at */
-#define MAX_DEPTH          65536
-
-void mr_loader_opts_fill(struct mr_loader_opts *opts, size_t size)
-{
-    const struct mr_loader_opts full = {.batch_size = 64,
-                                        .epochs = 1,
-                                        .world = 1,
-                                        .max_bad = UINT64_MAX,
-                                        .device_transforms = MR_DEVICE_TRANSFORMS_AUTO,
-                                        .streams = 1};
-    mr_opts_copy(opts, size, &full, sizeof full);
-}
-
-/* The caller's struct may be of an older, shorter version: what it lacks takes the defaults. */
-static int complete_opts(const struct mr_loader_opts *opts, struct mr_loader_opts *out)
-{
-    mr_loader_opts_init(out);
-    if (opts->size < offsetof(struct mr_loader_opts, drop_last) || opts->size > sizeof *opts)
-        return mr_error_set(
-            MR_EMISUSE,
-            "mr_loader_opts: size is %zu, want at most %zu: fill it with mr_loader_opts_init()",
-            opts->size, sizeof *opts);
-    memcpy(out, opts, opts->size);
-    out->size = sizeof *out;
-    return 0;
-}
-
-static int check_opts(const struct mr_loader_opts *o)
-{
-    if (o->size != sizeof *o)
-        return mr_error_set(
-            MR_EMISUSE, "mr_loader_opts: size is %zu, want %zu: fill it with mr_loader_opts_init()",
-            o->size, sizeof *o);
-    const struct {
-        const char *name;
-        uint64_t value, min, max;
-    } ranges[] = {
-        {"batch_size", o->batch_size, 1, MAX_BATCH},
-        {"workers", o->workers, 0, MAX_WORKERS},
-        {"prefetch", o->prefetch, 0, MAX_PREFETCH},
-        {"world", o->world, 1, 1u << 20},
-        {"rank", o->rank, 0, o->world ? o->world - 1 : 0},
-        {"queue_depth", o->queue_depth, 0, MAX_DEPTH},
-        {"read_ahead", o->read_ahead, 0, 1u << 24},
-        {"collate", (uint64_t)o->collate, 0, MR_COLLATE_RAGGED},
-        {"bad", (uint64_t)o->bad, 0, MR_BAD_REPLACE},
-        {"storage", (uint64_t)o->storage, 0, MR_STORAGE_GDS},
-        {"cache", (uint64_t)o->cache, 0, MR_CACHE_DEVICE},
-        {"tail", (uint64_t)o->tail, 0, MR_TAIL_PAD},
-        {"streams", o->streams, 1, MR_MAX_STREAMS},
-        {"device_transforms", (uint64_t)o->device_transforms, 0, MR_DEVICE_TRANSFORMS_AUTO},
-    };
-    for (size_t i = 0; i < MR_COUNT(ranges); i++)
-        if (ranges[i].value < ranges[i].min || ranges[i].value > ranges[i].max)
-            return mr_error_set(MR_EOPTION, "%s %llu: want %llu..%llu", ranges[i].name,
-                                (unsigned long long)ranges[i].value,
-                                (unsigned long long)ranges[i].min,
-                                (unsigned long long)ranges[i].max);
-    if (!(o->gpu_decode >= 0 && o->gpu_decode <= 1) && o->gpu_decode != MR_GPU_DECODE_AUTO)
-        return mr_error_set(MR_EOPTION,
-                            "gpu_decode %g: want a fraction, 0..1, or MR_GPU_DECODE_AUTO",
-                            o->gpu_decode);
-    if (!(o->max_bad_fraction >= 0 && o->max_bad_fraction <= 1))
-        return mr_error_set(MR_EOPTION, "max_bad_fraction %g: want 0..1", o->max_bad_fraction);
-    return 0;
-}
 
 static int check_collate(const struct mr_loader *ld, const struct mr_field *fp)
 {
@@ -110,62 +21,6 @@ static int check_collate(const struct mr_loader *ld, const struct mr_field *fp)
     if (fp->out.rank == MR_MAX_RANK)
         return mr_error_set(MR_ESHAPE, "%s: a batch of it would have more than %d dimensions", text,
                             MR_MAX_RANK);
-    return 0;
-}
-
-/* The field that lies next in a slot: those of gds last, each kind smallest first. */
-static int next_field(const struct mr_loader *ld, const bool placed[])
-{
-    int next = -1;
-    for (int f = 0; f < ld->layout.n_fields; f++) {
-        const struct mr_field *fp = &ld->layout.field[f],
-                              *best = next >= 0 ? &ld->layout.field[next] : NULL;
-        if (!placed[f] && (!best || fp->direct < best->direct ||
-                           (fp->direct == best->direct && fp->row_bytes < best->row_bytes)))
-            next = f;
-    }
-    return next;
-}
-
-/* Fields lie in a slot smallest first (ship.c copies up to the last byte used). */
-static int lay_out_slot(struct mr_loader *ld)
-{
-    bool placed[MR_MAX_FIELDS] = {false};
-    uint64_t at = 0;
-    int rc = mr_tails_lay_out(ld, &at);
-    if (rc < 0)
-        return rc;
-    if (ld->gpu)
-        mr_gpu_lay_out(ld, &at);
-    if (ld->resident) {
-        ld->index_offset = at;
-        at = mr_round_up(at + ld->opts.batch_size * sizeof(uint64_t), 256);
-    }
-    uint64_t front = at;
-    for (int k = 0; k < ld->layout.n_fields; k++) {
-        int f = next_field(ld, placed);
-        struct mr_field *fp = &ld->layout.field[f];
-        uint64_t bytes, alignment = ld->gds ? GDS_ALIGNMENT : 256;
-        fp->offset = at = mr_round_up(at, fp->direct ? alignment : 256);
-        placed[f] = true;
-        if (!mr_mul(fp->row_bytes, ld->opts.batch_size, &bytes) || !mr_add(at, bytes, &at) ||
-            at > 1ull << 62)
-            return mr_error_set(MR_ELIMIT, "a batch of %llu samples is more than 2^62 bytes",
-                                (unsigned long long)ld->opts.batch_size);
-        at = mr_round_up(at, alignment);
-    }
-    ld->layout.slot_bytes = MR_MAX(at, 256);
-    ld->layout.host_bytes = ld->resident ? front : ld->layout.slot_bytes;
-    /* Small batches come in larger numbers, so that threads hand over many at a time. */
-    uint64_t fit = (uint64_t)PREFETCH_BYTES * ld->workers.n / ld->layout.slot_bytes;
-    uint64_t least = MR_MAX(MIN_PREFETCH, MR_MIN(ld->workers.n / 2, 8));
-    uint64_t chosen = MR_MAX(least, MR_MIN(fit, MAX_CHOSEN_PREFETCH));
-    ld->ring.n_slots = ld->opts.prefetch ? ld->opts.prefetch : (uint32_t)chosen;
-    uint64_t ring;
-    if (!mr_mul(ld->layout.slot_bytes + ld->layout.output_bytes, ld->ring.n_slots, &ring) ||
-        ring > 1ull << 62)
-        return mr_error_set(MR_ELIMIT, "%u batches of %llu bytes are more than 2^62 bytes",
-                            ld->ring.n_slots, (unsigned long long)ld->layout.slot_bytes);
     return 0;
 }
 
@@ -216,155 +71,7 @@ static int plan_fields(struct mr_loader *ld)
         rc = mr_gpu_plan(ld);
     if (rc == 0)
         rc = mr_gds_plan(ld);
-    return rc == 0 ? lay_out_slot(ld) : rc;
-}
-
-/* Of a file that is read whole, its size now. One that is missing is the sample's error, later. */
-static uint64_t measure_whole(struct mr_loader *ld, int file)
-{
-    uint64_t bytes;
-    bool known = mr_files_size(ld->ds->files, file, &bytes) == 0 && bytes <= MR_WHOLE_LIMIT;
-    bytes = mr_round_up(known ? bytes : GUESSED_FILE_BYTES, MR_CACHE_LINE);
-    ld->sizes.whole_bytes += bytes;
-    ld->sizes.n_whole++;
-    return bytes;
-}
-
-/* Bytes that the first sample's extents take: what read-ahead is sized by. */
-static int measure_sample(struct mr_loader *ld)
-{
-    if (!ld->ds->ops->locate)
-        return 0;
-    struct mr_extent at[MR_MAX_EXTENTS];
-    int n = ld->ds->ops->locate(ld->ds, 0, at);
-    bool direct = n > 0 && ld->gds && mr_gds_takes(ld, at, n);
-    for (int e = 0; e < n; e++) {
-        if (direct &&
-            (ld->layout.field[at[e].field].direct || mr_files_fd(ld->ds->files, at[e].file) < 0))
-            continue;
-        ld->sizes.sample_reads++;
-        uint64_t bytes = at[e].bytes == MR_WHOLE ? measure_whole(ld, at[e].file) : at[e].bytes;
-        ld->sizes.sample_bytes += mr_round_up(bytes, MR_CACHE_LINE);
-    }
-    return MR_MIN(n, 0);
-}
-
-/* Lazy files: each read in flight has a descriptor, and they are not all for us. */
-static uint32_t most_descriptors(const struct mr_files_kinds *kinds)
-{
-    struct rlimit most;
-    if (kinds->n_lazy == 0 || getrlimit(RLIMIT_NOFILE, &most) || most.rlim_cur == RLIM_INFINITY)
-        return MAX_DEPTH;
-    return (uint32_t)MR_MIN(most.rlim_cur / 2, MAX_DEPTH);
-}
-
-/* How many runs a worker keeps in flight, and how deep the queue is: at the start, and at most once
- * latencies are known. */
-static void plan_ahead(struct mr_loader *ld, const struct mr_files_kinds *kinds)
-{
-    const struct mr_loader_opts *o = &ld->opts;
-    bool files = kinds->n_path + kinds->n_remote > 0;
-    uint64_t each = MR_MAX(ld->sizes.sample_bytes, 1), least = ld->sizes.run_rows * ld->workers.n;
-    uint64_t start = MR_MAX(READ_AHEAD_SAMPLES, 2 * ld->ring.n_slots * o->batch_size);
-    if (files)
-        start = MR_MAX(MR_MIN(start, READ_AHEAD_BYTES / each), least);
-    uint64_t most = MR_MAX(MR_MIN(MOST_AHEAD_SAMPLES, MOST_AHEAD_BYTES / each), start);
-    if (o->read_ahead)
-        start = most = o->read_ahead;
-    ld->sizes.runs_per_worker = MR_MAX(1, most / ld->workers.n / ld->sizes.run_rows);
-    ld->sizes.start_runs = MR_MAX(1, start / ld->workers.n / ld->sizes.run_rows);
-    uint32_t bound = MR_MIN(most_descriptors(kinds), files ? MOST_FILE_DEPTH : MAX_DEPTH);
-    uint64_t per_sample = (uint64_t)MR_MAX(ld->sizes.sample_reads, 1);
-    ld->sizes.depth = o->queue_depth ? o->queue_depth : (uint32_t)MR_MIN(bound, most * per_sample);
-    ld->sizes.start_depth =
-        o->queue_depth ? o->queue_depth
-                       : (uint32_t)MR_MIN(MR_MIN(files ? FILE_DEPTH : MAX_DEPTH, bound), start);
-    ld->sizes.depth = MR_MAX(ld->sizes.depth,
-                             ld->workers.n); /* a worker without a read in flight could not go on */
-    ld->sizes.start_depth = MR_MIN(MR_MAX(ld->sizes.start_depth, ld->workers.n), ld->sizes.depth);
-}
-
-/* How many samples a run has. */
-static void plan_runs(struct mr_loader *ld, const struct mr_files_kinds *kinds)
-{
-    const struct mr_loader_opts *o = &ld->opts;
-    bool reads = kinds->n_path + kinds->n_null + kinds->n_remote > 0;
-    uint64_t share = (o->batch_size + 4ull * ld->workers.n - 1) / (4ull * ld->workers.n);
-    uint64_t worthwhile = RUN_BYTES * o->batch_size / ld->layout.slot_bytes;
-    uint64_t most = MR_MIN((o->batch_size + ld->workers.n - 1) / ld->workers.n, MAX_RUN_ROWS);
-    ld->sizes.run_rows = MR_MAX(1, MR_MIN(MR_MAX(share, worthwhile), most));
-    if (reads && ld->sizes.n_whole == 0 && mr_sampler_is_sequential(ld->sampler) &&
-        ld->opts.world == 1) {
-        uint64_t joined = JOINED_READ_BYTES / MR_MAX(ld->sizes.sample_bytes, 1);
-        uint64_t whole = (o->batch_size + ld->workers.n - 1) / ld->workers.n;
-        ld->sizes.run_rows = MR_MIN(MR_MAX(ld->sizes.run_rows, joined), MR_MIN(whole, 4096));
-    }
-    ld->sizes.runs_per_batch = (o->batch_size + ld->sizes.run_rows - 1) / ld->sizes.run_rows;
-    ld->sizes.runs_per_worker = ld->sizes.start_runs = 1;
-    if (reads)
-        plan_ahead(ld, kinds);
-    if (ld->gds && ld->sizes.sample_reads == 0) /* nothing is read ahead of its slot */
-        ld->sizes.runs_per_worker = ld->sizes.start_runs = 1;
-}
-
-/* What a loader will hold, by part. */
-struct memory_sum {
-    uint64_t slot, device, reads, cache, files, rooms, total;
-};
-
-static struct memory_sum sum_memory(const struct mr_loader *ld, const struct mr_files_kinds *kinds)
-{
-    struct memory_sum m = {.slot = ld->layout.host_bytes, .files = kinds->memory_bytes};
-    m.device = ld->device_info.unified ? 0 : ld->layout.slot_bytes + ld->layout.output_bytes;
-    uint64_t ahead = ld->workers.n * ld->sizes.runs_per_worker * ld->sizes.run_rows;
-    m.reads = ahead * ((ld->sizes.depth ? ld->sizes.sample_bytes : 0) + mr_run_row_bytes(ld));
-    m.cache = ld->caching ? kinds->path_bytes - kinds->cached_bytes : 0;
-    m.cache += ld->resident_bytes;
-    m.rooms = mr_worker_room_bytes(ld) * ld->workers.n;
-    m.cache += mr_gpu_device_bytes(ld);
-    if (ld->gpu) /* compressed pictures that wait for the device */
-        m.reads += ld->ring.n_slots * ld->opts.batch_size * ld->sizes.sample_bytes;
-    m.total = (m.slot + m.device) * ld->ring.n_slots + m.reads + m.cache + m.rooms + m.files;
-    return m;
-}
-
-/* The sum against the ceiling: refused now, not half-way through an epoch. Numbers that were chosen
- * here give way first. */
-static int check_memory(struct mr_loader *ld, const struct mr_files_kinds *kinds)
-{
-    struct memory_sum m = sum_memory(ld, kinds);
-    uint64_t most = ld->opts.max_memory;
-    while (most && m.total > most) {
-        if (ld->opts.read_ahead == 0 && ld->sizes.runs_per_worker > 1 && m.reads > m.slot)
-            ld->sizes.runs_per_worker /= 2;
-        else if (ld->opts.prefetch == 0 && ld->ring.n_slots > 2)
-            ld->ring.n_slots /= 2;
-        else
-            return mr_error_set(MR_ELIMIT,
-                                "max_memory %llu bytes: needs %llu: %u slots x (host %llu + device "
-                                "%llu) + reads ahead "
-                                "%llu + cache %llu + files "
-                                "held in memory %llu + workers' own %llu; lower batch_size, "
-                                "prefetch, read_ahead or "
-                                "workers, or leave out the "
-                                "cache",
-                                (unsigned long long)most, (unsigned long long)m.total,
-                                ld->ring.n_slots, (unsigned long long)m.slot,
-                                (unsigned long long)m.device, (unsigned long long)m.reads,
-                                (unsigned long long)m.cache, (unsigned long long)m.files,
-                                (unsigned long long)m.rooms);
-        m = sum_memory(ld, kinds);
-    }
-    return 0;
-}
-
-/* What the ceiling leaves to the host cache; 0: there is no ceiling. Files of unknown size are not
- * in the sum: without this they would take the ceiling once more. */
-static uint64_t room_for_cache(const struct mr_loader *ld, const struct mr_files_kinds *kinds)
-{
-    uint64_t others = sum_memory(ld, kinds).total -
-                      kinds->path_bytes; /* what is cached already counts in neither */
-    return ld->opts.max_memory ? MR_MAX(ld->opts.max_memory - others, 1) : 0;
+    return rc == 0 ? mr_layout_make(ld) : rc;
 }
 
 /* What reads all that gds does not. */
@@ -383,14 +90,9 @@ static int open_storage(struct mr_loader *ld)
     ld->caching = ld->opts.cache == MR_CACHE_HOST && kinds.n_path + kinds.n_remote > 0;
     if (ld->resident)
         kinds.n_path = kinds.n_null = kinds.n_remote = 0; /* all has been read when workers start */
-    int rc = ld->resident ? 0 : measure_sample(ld);
-    if (rc < 0)
-        return rc;
-    plan_runs(ld, &kinds);
-    rc = check_memory(ld, &kinds);
-    ld->sizes.start_runs = MR_MIN(ld->sizes.start_runs, ld->sizes.runs_per_worker);
+    int rc = mr_sizes_plan(ld, &kinds);
     if (rc == 0 && ld->caching) {
-        rc = mr_files_cache(ld->ds->files, room_for_cache(ld, &kinds));
+        rc = mr_files_cache(ld->ds->files, mr_sizes_cache_limit(ld, &kinds));
         ld->caching = rc == 0;
     }
     if (rc == 0 && ld->sizes.depth > 0)
@@ -472,9 +174,7 @@ int mr_loader_open(struct mr_dataset *ds, struct mr_sampler *sampler, struct mr_
 {
     uint64_t start = mr_time_ns();
     struct mr_loader_opts full;
-    int rc = complete_opts(opts, &full);
-    if (rc == 0)
-        rc = check_opts(&full);
+    int rc = mr_loader_opts_read(opts, &full);
     if (rc < 0)
         return rc;
     struct mr_loader *ld = aligned_alloc(_Alignof(struct mr_loader), sizeof *ld);
@@ -485,7 +185,7 @@ int mr_loader_open(struct mr_dataset *ds, struct mr_sampler *sampler, struct mr_
     ld->ds = ds;
     ld->chain = chain;
     ld->stats.open_ns = start;
-    ld->workers.n = full.workers ? full.workers : (uint32_t)MR_MIN(mr_cpu_count(), MAX_WORKERS);
+    ld->workers.n = full.workers ? full.workers : (uint32_t)MR_MIN(mr_cpu_count(), MR_MAX_WORKERS);
     ld->handout.spare_processor = (int64_t)ld->workers.n < mr_cpu_count();
     pthread_mutex_init(&ld->ship.lock, NULL);
     rc = mr_ring_init(&ld->ring);
