@@ -179,36 +179,39 @@ static void plan_read(struct mr_loader *ld, struct mr_run *run, uint32_t i, int 
     s->extent[e].read = read;
 }
 
-int mr_extent_view(struct mr_files *files, struct mr_run_sample *s, int e,
-                   const struct mr_extent *at)
+/* Where a sample's bytes are, and views of those that are in memory. Sets this thread's error text.
+ */
+static int locate(const struct mr_loader *ld, struct mr_run_sample *s)
 {
-    struct mr_extent *to = &s->extent[e].at;
-    *to = *at;
-    s->extent[e].view = NULL;
-    if (at->bytes == MR_WHOLE)
-        return mr_files_view_whole(files, at->file, &to->bytes, &s->extent[e].view);
-    return mr_files_view(files, at->file, at->offset, at->bytes, &s->extent[e].view);
-}
-
-static void locate_sample(struct mr_worker *w, struct mr_run *run, uint32_t i, bool open)
-{
-    struct mr_loader *ld = w->ld;
-    struct mr_run_sample *s = &run->sample[i];
     struct mr_extent at[MR_MAX_EXTENTS];
     s->n_extents = 0;
-    int n = !ld->ds->ops->locate || ld->resident ? 0 : ld->ds->ops->locate(ld->ds, s->index, at);
-    s->status = MR_MIN(n, 0);
+    int n = ld->ds->ops->locate(ld->ds, s->index, at), rc = 0;
     s->direct = n > 0 && ld->gds && mr_gds_takes(ld, at, n);
-    for (int e = 0; e < n && s->status == 0; e++) {
-        s->failed_extent = e;
+    for (int e = 0; e < n && rc >= 0; e++) {
+        struct mr_bytes view;
+        rc = mr_extent_view(ld->ds, &at[e], &view);
+        at[e].bytes = view.n;
+        s->extent[e].at = at[e];
+        s->extent[e].view = view.data;
         s->extent[e].read = NULL;
         s->extent[e].on_device = false;
+        s->failed_extent = e;
         s->n_extents = e + 1;
-        int rc = mr_extent_view(ld->ds->files, s, e, &at[e]);
-        if (rc == 0 && !(s->direct && ld->layout.field[at[e].field].direct))
-            plan_read(ld, run, i, e, open);
-        s->status = MR_MIN(rc, 0);
     }
+    return n < 0 ? n : MR_MIN(rc, 0);
+}
+
+static void locate_sample(struct mr_loader *ld, struct mr_run *run, uint32_t i, bool open)
+{
+    struct mr_run_sample *s = &run->sample[i];
+    s->n_extents = s->status = 0;
+    s->direct = false;
+    if (!ld->ds->ops->locate || ld->resident)
+        return;
+    s->status = locate(ld, s);
+    for (int e = 0; e < s->n_extents && s->status == 0; e++)
+        if (!s->extent[e].view && !(s->direct && ld->layout.field[s->extent[e].at.field].direct))
+            plan_read(ld, run, i, e, open);
 }
 
 int mr_run_error(const struct mr_worker *w, const struct mr_run *run, uint32_t i)
@@ -216,13 +219,10 @@ int mr_run_error(const struct mr_worker *w, const struct mr_run *run, uint32_t i
     const struct mr_run_sample *s = &run->sample[i];
     if (run->error.code < 0)
         return mr_error_put(&run->error);
-    struct mr_extent at[MR_MAX_EXTENTS];
-    struct mr_run_sample again;
-    int n = w->ld->ds->ops->locate(w->ld->ds, s->index, at), rc = 0;
-    for (int e = 0; e < n && rc >= 0; e++)
-        rc = mr_extent_view(w->ld->ds->files, &again, e, &at[e]);
-    if (n < 0 || rc < 0)
-        return n < 0 ? n : rc;
+    struct mr_run_sample again = {.index = s->index};
+    int rc = locate(w->ld, &again); /* for the text: that of the first time is lost by now */
+    if (rc < 0)
+        return rc;
     return mr_error_set(s->status, "sample %llu: cannot be located: %s",
                         (unsigned long long)s->index, mr_strerror(s->status));
 }
@@ -267,7 +267,7 @@ void mr_run_fill(struct mr_worker *w, struct mr_run *run, uint64_t number)
     if (rc == 0) {
         bool open = ld->storage && run->n > 0 && mr_ring_is_open(&ld->ring, run->t);
         for (uint32_t i = 0; i < run->n; i++)
-            locate_sample(w, run, i, open);
+            locate_sample(ld, run, i, open);
         rc = place_reads(run);
     }
     if (rc < 0) { /* no order, no buffer: this batch cannot be made whatever the policy */

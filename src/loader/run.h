@@ -65,9 +65,4 @@ void mr_runs_free(struct mr_worker *w); /* after its reader is closed */
 /* Frees the errors of reads that have landed, and gives memory of whole files back to the reader.
  */
 void mr_run_end_reads(struct mr_worker *w, struct mr_run *run);
-/* Sets extent e of a sample and its view; bytes MR_WHOLE are replaced as far as they are known.
- * Returns as mr_files_view(). */
-int mr_extent_view(struct mr_files *files, struct mr_run_sample *s, int e,
-                   const struct mr_extent *at);
-
 #endif

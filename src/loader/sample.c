@@ -251,29 +251,8 @@ static int make(struct mr_worker *w, struct mr_slot *slot, uint32_t row, uint64_
     return rc;
 }
 
-/* Reads one extent on this thread, when it has no view. [out] owned: what to free() then, or NULL.
- */
-static int fetch_extent(struct mr_loader *ld, struct mr_run_sample *s, int e,
-                        const struct mr_extent *at, void **owned)
-{
-    int rc = mr_extent_view(ld->ds->files, s, e, at);
-    if (rc != 0)
-        return MR_MIN(rc, 0);
-    struct mr_extent *to = &s->extent[e].at;
-    if (to->bytes == MR_WHOLE) {
-        rc = mr_files_read_whole(ld->ds->files, to->file, owned, &to->bytes);
-    } else {
-        *owned = malloc(MR_MAX(to->bytes, 1));
-        if (!*owned)
-            return mr_error_nomem("replacement sample", to->bytes);
-        rc = mr_files_read(ld->ds->files, to->file, to->offset, *owned, to->bytes);
-    }
-    s->extent[e].view = *owned;
-    return rc;
-}
-
 /* Reads the sample at index on this thread into memory of its own: the rare way, for replacements.
- * owned: zeroed; the caller frees what stands there. */
+ * owned: zeroed; the caller frees what it holds afterwards. */
 static int fetch_now(struct mr_loader *ld, uint64_t index, struct mr_run_sample *s,
                      void *owned[MR_MAX_EXTENTS])
 {
@@ -283,8 +262,13 @@ static int fetch_now(struct mr_loader *ld, uint64_t index, struct mr_run_sample 
         return 0;
     struct mr_extent at[MR_MAX_EXTENTS];
     int n = ld->ds->ops->locate(ld->ds, index, at), rc = MR_MIN(n, 0);
-    for (int e = 0; e < n && rc == 0; e++)
-        rc = fetch_extent(ld, s, e, &at[e], &owned[e]);
+    for (int e = 0; e < n && rc == 0; e++) {
+        struct mr_bytes bytes;
+        rc = mr_extent_fetch(ld->ds, &at[e], &bytes, &owned[e]);
+        at[e].bytes = bytes.n;
+        s->extent[e].at = at[e];
+        s->extent[e].view = bytes.data;
+    }
     s->n_extents = MR_MAX(n, 0);
     return rc;
 }
