@@ -19,40 +19,51 @@ static size_t write_place(const char *file, uint64_t index, const char *text, ch
     return n > 0 && (size_t)n < cap ? (size_t)n : 0;
 }
 
-static struct mr_bad *make_bad(struct mr_loader *ld, uint32_t row, const struct mr_run_sample *s,
-                               uint64_t epoch, int code, bool fatal)
+/* The extent that failed; NULL: the sample has none. */
+static const struct mr_extent *failed_extent(const struct mr_run_sample *s)
 {
-    const char *text = mr_last_error();
-    bool located = s->n_extents > 0;
-    int e = s->failed_extent < s->n_extents ? s->failed_extent : 0;
-    const char *file = located             ? mr_files_name(ld->ds->files, s->extent[e].at.file)
-                       : ld->ds->ops->file ? ld->ds->ops->file(ld->ds, s->index)
-                                           : NULL;
+    if (!s || s->n_extents == 0)
+        return NULL;
+    return &s->extent[s->failed_extent < s->n_extents ? s->failed_extent : 0].at;
+}
+
+static const char *file_of(const struct mr_loader *ld, const struct mr_run_sample *s)
+{
+    const struct mr_extent *at = failed_extent(s);
+    if (at)
+        return mr_files_name(ld->ds->files, at->file);
+    return s && ld->ds->ops->file ? ld->ds->ops->file(ld->ds, s->index) : NULL;
+}
+
+/* Takes the calling thread's error text. NULL without memory. */
+static struct mr_bad *make_bad(const struct mr_loader *ld, const struct mr_run_sample *s)
+{
+    const char *text = mr_last_error(), *file = file_of(ld, s);
+    const struct mr_extent *at = failed_extent(s);
     char place[4200];
     size_t before = file ? write_place(file, s->index, text, place, sizeof place) : 0;
     struct mr_bad *bad = malloc(sizeof *bad + before + strlen(text) + 1);
     if (!bad)
         return NULL;
-    *bad = (struct mr_bad){.index = s->index,
-                           .epoch = epoch,
-                           .position = s->position,
-                           .row = row,
-                           .code = code,
-                           .fatal = fatal,
-                           .offset = located ? s->extent[e].at.offset : 0,
+    *bad = (struct mr_bad){.index = s ? s->index : 0,
+                           .position = s ? s->position : 0,
+                           .offset = at ? at->offset : 0,
                            .file = file ? file : ld->ds->text};
     memcpy(bad->text, place, before);
     memcpy(bad->text + before, text, strlen(text) + 1);
     return bad;
 }
 
-void mr_bad_add(struct mr_loader *ld, uint64_t t, uint32_t row, const struct mr_run_sample *s,
-                uint64_t epoch, int code, bool fatal)
+void mr_bad_add(struct mr_loader *ld, struct mr_slot *slot, uint32_t row,
+                const struct mr_run_sample *s, int code, bool fatal)
 {
-    struct mr_bad *bad = make_bad(ld, row, s, epoch, code, fatal);
-    struct mr_slot *slot = mr_ring_slot(&ld->ring, t);
+    struct mr_bad *bad = make_bad(ld, s);
     pthread_mutex_lock(&ld->ring.lock);
     if (bad) {
+        bad->epoch = slot->info.epoch;
+        bad->row = row;
+        bad->code = code;
+        bad->fatal = fatal;
         bad->next = slot->bad;
         slot->bad = bad;
     } else {

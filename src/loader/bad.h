@@ -35,9 +35,10 @@ struct mr_quarantine {
     _Atomic uint64_t n_counted;   /* n_bad, for other threads */
 };
 
-/* Notes a bad sample on its slot, which is open; takes the calling thread's error text. */
-void mr_bad_add(struct mr_loader *ld, uint64_t t, uint32_t row, const struct mr_run_sample *s,
-                uint64_t epoch, int code, bool fatal);
+/* Notes a bad sample on its slot, which is open; takes the calling thread's error text. s NULL: it
+ * is no sample's fault, but the batch's. */
+void mr_bad_add(struct mr_loader *ld, struct mr_slot *slot, uint32_t row,
+                const struct mr_run_sample *s, int code, bool fatal);
 /* Moves a batch's bad samples to the quarantine list and applies policy and limits. Returns 0, or
  * the error that ends the run. */
 int mr_bad_take(struct mr_loader *ld, struct mr_slot *slot);

@@ -1,4 +1,4 @@
-/* The worker whose rows complete a batch: what the device decodes, collating, shipping. */
+/* What the worker does whose rows complete a batch: finish rows, collate, ship. */
 #include "loader/engine.h"
 
 bool mr_complete_rows(struct mr_worker *w, uint64_t t, uint64_t rows)
@@ -8,9 +8,8 @@ bool mr_complete_rows(struct mr_worker *w, uint64_t t, uint64_t rows)
     if (!mr_ring_rows_done(slot, rows))
         return false;
     uint64_t start = mr_time_ns();
-    if (ld->gpu)
-        mr_gpu_batch(w, slot, t);
-    mr_collate(ld, slot, w->place_room);
+    mr_backends_complete(w, slot, t);
+    mr_collate(ld, slot, w->row_buffer);
     if (ld->device_info.unified)
         mr_ring_ready(&ld->ring, slot, t);
     else

@@ -43,11 +43,9 @@ static void fill_batch(struct mr_loader *ld, struct mr_slot *slot, struct mr_bat
         struct mr_batch_field *bf = &out->field[f];
         bf->spec = slot->spec[f];
         const struct mr_field *fp = &ld->layout.field[f];
-        bf->host = fp->tail || fp->direct || ld->resident || (ld->gpu && f == ld->gpu->field)
-                       ? NULL
-                       : slot->host + fp->offset;
-        bf->data = fp->tail ? slot->output + fp->out_offset
-                            : (slot->device ? slot->device : slot->host) + fp->offset;
+        unsigned char *rows = (slot->device ? slot->device : slot->host) + fp->offset;
+        bf->host = fp->device_only || fp->direct ? NULL : slot->host + fp->offset;
+        bf->data = fp->device_part ? slot->output + fp->out_offset : rows;
         bf->bytes = slot->bytes[f];
         bf->offsets = ragged ? slot->offsets[f] : NULL;
         bf->lengths = slot->lengths[f];

@@ -25,11 +25,12 @@ struct mr_field {
     bool identity;   /* what the workers do leaves it as it is */
     bool varies;
     bool direct; /* a backend writes its rows in the device half; the slot's copy leaves it out */
-    bool device_only;           /* a batch's rows are complete on the device alone */
-    struct mr_chain_tail *tail; /* the part of its chain that runs on the device; NULL: none */
-    uint64_t out_bytes;         /* of a row as delivered */
-    uint64_t out_offset;        /* in the slot's output */
-    uint64_t flip_offset;       /* in the slot's halves: a byte a row, when the tail has an hflip */
+    bool device_only;                  /* a batch's rows are complete on the device alone */
+    struct mr_chain_tail *device_part; /* of its chain; NULL: none */
+    uint64_t out_bytes;                /* of a row as delivered */
+    uint64_t out_offset;               /* in the slot's output */
+    uint64_t
+        flip_offset; /* in the slot's halves: a byte a row, when the device part has an hflip */
 };
 
 struct mr_layout {

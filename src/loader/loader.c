@@ -57,20 +57,15 @@ static int plan_fields(struct mr_loader *ld)
         if (rc == 0)
             rc = check_collate(ld, fp);
         if (rc == 0)
-            rc = mr_tails_plan(ld, f);
+            rc = mr_device_chain_plan(ld, f);
     }
     ld->windows = ld->chain && rc == 0 && ld->ds->picture >= 0 &&
                   mr_transform_has_window(ld->chain, ld->ds->picture);
     if (rc == 0)
         rc = check_picture(ld);
     ld->layout.scratch_bytes = ld->chain && rc == 0 ? mr_transform_scratch_bytes(ld->chain) : 0;
-    ld->resident = ld->opts.cache == MR_CACHE_DEVICE;
-    if (rc == 0 && ld->resident)
-        rc = mr_resident_plan(ld);
     if (rc == 0)
-        rc = mr_gpu_plan(ld);
-    if (rc == 0)
-        rc = mr_gds_plan(ld);
+        rc = mr_backends_plan(ld);
     return rc == 0 ? mr_layout_make(ld) : rc;
 }
 
@@ -88,7 +83,7 @@ static int open_storage(struct mr_loader *ld)
     if (!ld->ds->ops->locate) /* it reads by itself */
         kinds.n_path = kinds.n_null = kinds.n_remote = 0;
     ld->caching = ld->opts.cache == MR_CACHE_HOST && kinds.n_path + kinds.n_remote > 0;
-    if (ld->resident)
+    if (!ld->backends.reads)
         kinds.n_path = kinds.n_null = kinds.n_remote = 0; /* all has been read when workers start */
     int rc = mr_sizes_plan(ld, &kinds);
     if (rc == 0 && ld->caching) {
@@ -135,18 +130,16 @@ static int open_order(struct mr_loader *ld, struct mr_sampler *sampler)
                    : rc;
 }
 
-/* Slots, the events of their copies, and what backends keep for each. All slots open. */
+/* Slots and the events of their copies. All slots open. */
 static int create_ring(struct mr_loader *ld)
 {
     bool unified = ld->device_info.unified;
     ld->ring.device = ld->device;
     ld->ring.host_kind = unified || ld->opts.pageable ? MR_PAGEABLE : MR_PINNED;
-    ld->ring.awaits_release = ld->gds != NULL;
+    ld->ring.awaits_release = ld->backends.writes_device;
     int rc = mr_ring_create(&ld->ring, &ld->layout, ld->opts.batch_size, !unified);
     if (rc == 0 && !unified)
         rc = mr_ship_create(ld);
-    for (uint32_t i = 0; i < ld->ring.n_slots && rc == 0 && ld->gds; i++)
-        rc = mr_gds_slot_create(ld, &ld->ring.slot[i]);
     for (uint32_t i = 0; i < ld->ring.n_slots && rc == 0; i++)
         mr_handout_open(ld, i);
     return rc;
@@ -199,12 +192,8 @@ int mr_loader_open(struct mr_dataset *ds, struct mr_sampler *sampler, struct mr_
         rc = open_storage(ld);
     if (rc == 0)
         rc = create_ring(ld);
-    if (rc == 0 && ld->gpu)
-        rc = mr_gpu_open(ld);
     if (rc == 0)
-        mr_gds_memory(ld);
-    if (rc == 0 && ld->resident)
-        rc = mr_resident_fill(ld);
+        rc = mr_backends_open(ld);
     if (rc == 0)
         rc = start_workers(ld);
     if (rc < 0) {
@@ -234,10 +223,7 @@ void mr_loader_close(struct mr_loader *ld)
     mr_error_keep(0, &kept);
     stop_workers(ld);
     mr_ship_wait(ld);
-    mr_gds_free(ld);
-    mr_gpu_close(ld);
-    free(ld->gpu);
-    mr_resident_free(ld);
+    mr_backends_close(ld);
     mr_bad_free(ld);
     mr_ship_destroy(ld);
     mr_ring_destroy(&ld->ring);
@@ -252,7 +238,7 @@ void mr_loader_close(struct mr_loader *ld)
     if (ld->own_device)
         mr_device_close(ld->own_device);
     for (int f = 0; f < MR_MAX_FIELDS; f++)
-        free(ld->layout.field[f].tail);
+        free(ld->layout.field[f].device_part);
     free(ld);
     mr_error_put(&kept);
 }

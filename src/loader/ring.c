@@ -34,7 +34,8 @@ static int create_slot(struct mr_ring *ring, uint64_t i, const struct mr_layout 
     slot->output = layout->output_bytes > 0 ? outputs + i * layout->output_bytes : NULL;
     slot->indices = calloc(rows, sizeof *slot->indices);
     slot->positions = calloc(rows, sizeof *slot->positions);
-    bool got = slot->indices && slot->positions;
+    slot->maker = calloc(rows, sizeof *slot->maker);
+    bool got = slot->indices && slot->positions && slot->maker;
     if (layout->varies && got) {
         slot->dims = calloc(rows * (uint64_t)layout->n_fields, MR_MAX_RANK * sizeof *slot->dims);
         got = slot->dims;
@@ -66,6 +67,7 @@ static void destroy_slot(struct mr_slot *slot)
 {
     free(slot->indices);
     free(slot->positions);
+    free(slot->maker);
     free(slot->dims);
     for (int f = 0; f < MR_MAX_FIELDS; f++) {
         free(slot->lengths[f]);

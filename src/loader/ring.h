@@ -26,7 +26,6 @@
 #include <pthread.h>
 
 struct mr_bad;
-struct mr_gpu_sample;
 
 /* Events with timing around one batch's copy and use (times.c). A slot has two sets, used in turn
  * by its batches that are timed, so that a batch's times can be read two rounds later, when they
@@ -59,6 +58,7 @@ struct mr_slot {
     struct mr_mixture mixture; /* a chain that mixes rows: how those of this batch */
     uint64_t size;             /* rows delivered: info.rows less the skipped */
     uint64_t *indices, *positions;
+    uint8_t *maker; /* of each row: the number of the backend that made it */
     uint64_t *dims; /* [row][field][MR_MAX_RANK], when some field varies; else NULL */
     uint64_t *lengths[MR_MAX_FIELDS], *offsets[MR_MAX_FIELDS];
     struct mr_spec spec[MR_MAX_FIELDS]; /* of the batch as delivered */
@@ -73,14 +73,6 @@ struct mr_slot {
     struct mr_slot_clock *clocked; /* that of the batch in it; NULL: it is not timed */
     struct mr_slot *next_full;     /* of those left with the shipper */
     uint64_t full_for;             /* the batch it was left for */
-
-    bool *from_host;     /* with gds, of each row: its bytes are in the host half, for shipping */
-    uint32_t *came_from; /* with gds: the row where a row of the batch was read to; else NULL */
-    bool moved;          /* ... which is not everywhere its own */
-    struct mr_gpu_sample *gpu; /* a row each, when the device decodes pictures; else NULL */
-    struct mr_event *gpu_done; /* its pictures are in gpu_rows */
-    unsigned char *gpu_rows;   /* on the device: batch_size rows of the picture's field */
-    uint32_t n_gpu;            /* of the batch in it */
 };
 
 struct mr_ring {
@@ -108,6 +100,20 @@ struct mr_ring {
 static inline struct mr_slot *mr_ring_slot(const struct mr_ring *ring, uint64_t t)
 {
     return &ring->slot[t % ring->n_slots];
+}
+
+/* A row of a field in the host half. */
+static inline unsigned char *mr_field_row(const struct mr_field *fp, const struct mr_slot *slot,
+                                          uint64_t row)
+{
+    return slot->host + fp->offset + row * fp->row_bytes;
+}
+
+/* The shape of a row of a field, when some field varies. */
+static inline uint64_t *mr_slot_dims(const struct mr_layout *layout, const struct mr_slot *slot,
+                                     uint64_t row, int f)
+{
+    return slot->dims + (row * (uint64_t)layout->n_fields + (uint64_t)f) * MR_MAX_RANK;
 }
 
 static inline bool mr_ring_is_ready(const struct mr_slot *slot, uint64_t t)

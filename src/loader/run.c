@@ -133,12 +133,6 @@ static bool straight(const struct mr_loader *ld, const struct mr_extent *at, boo
            !ld->layout.varies;
 }
 
-static unsigned char *row_of(struct mr_loader *ld, const struct mr_run *run, uint32_t i, int field)
-{
-    const struct mr_field *fp = &ld->layout.field[field];
-    return mr_ring_slot(&ld->ring, run->t)->host + fp->offset + (run->row0 + i) * fp->row_bytes;
-}
-
 /* Does the extent go on where the last read of this run ends, in the file and in memory? */
 static bool joins(const struct mr_read *last, const struct mr_extent *at, const unsigned char *to)
 {
@@ -165,7 +159,10 @@ static void plan_read(struct mr_loader *ld, struct mr_run *run, uint32_t i, int 
 {
     struct mr_run_sample *s = &run->sample[i];
     const struct mr_extent *at = &s->extent[e].at;
-    unsigned char *to = straight(ld, at, open) ? row_of(ld, run, i, at->field) : NULL;
+    unsigned char *to = NULL;
+    if (straight(ld, at, open))
+        to = mr_field_row(&ld->layout.field[at->field], mr_ring_slot(&ld->ring, run->t),
+                          run->row0 + i);
     struct mr_read *read = read_before(run, at, to);
     s->extent[e].skip = read ? read->bytes : 0;
     if (read) {
@@ -181,12 +178,13 @@ static void plan_read(struct mr_loader *ld, struct mr_run *run, uint32_t i, int 
 
 /* Where a sample's bytes are, and views of those that are in memory. Sets this thread's error text.
  */
-static int locate(const struct mr_loader *ld, struct mr_run_sample *s)
+static int locate(const struct mr_loader *ld, struct mr_run_sample *s, uint64_t epoch)
 {
     struct mr_extent at[MR_MAX_EXTENTS];
     s->n_extents = 0;
     int n = ld->ds->ops->locate(ld->ds, s->index, at), rc = 0;
-    s->direct = n > 0 && ld->gds && mr_gds_takes(ld, at, n);
+    if (n > 0)
+        s->maker = (uint8_t)mr_backends_choose(ld, 0, epoch, s->index, at, n);
     for (int e = 0; e < n && rc >= 0; e++) {
         struct mr_bytes view;
         rc = mr_extent_view(ld->ds, &at[e], &view);
@@ -205,12 +203,13 @@ static void locate_sample(struct mr_loader *ld, struct mr_run *run, uint32_t i, 
 {
     struct mr_run_sample *s = &run->sample[i];
     s->n_extents = s->status = 0;
-    s->direct = false;
-    if (!ld->ds->ops->locate || ld->resident)
+    if (!ld->ds->ops->locate || !ld->backends.reads) {
+        s->maker = (uint8_t)mr_backends_choose(ld, 0, run->info.epoch, s->index, NULL, 0);
         return;
-    s->status = locate(ld, s);
+    }
+    s->status = locate(ld, s, run->info.epoch);
     for (int e = 0; e < s->n_extents && s->status == 0; e++)
-        if (!s->extent[e].view && !(s->direct && ld->layout.field[s->extent[e].at.field].direct))
+        if (!s->extent[e].view && !mr_backend_reads(ld, s->maker, &s->extent[e].at))
             plan_read(ld, run, i, e, open);
 }
 
@@ -220,7 +219,8 @@ int mr_run_error(const struct mr_worker *w, const struct mr_run *run, uint32_t i
     if (run->error.code < 0)
         return mr_error_put(&run->error);
     struct mr_run_sample again = {.index = s->index};
-    int rc = locate(w->ld, &again); /* for the text: that of the first time is lost by now */
+    int rc = locate(w->ld, &again,
+                    run->info.epoch); /* for the text: that of the first time is lost by now */
     if (rc < 0)
         return rc;
     return mr_error_set(s->status, "sample %llu: cannot be located: %s",
@@ -252,7 +252,7 @@ static int place_reads(struct mr_run *run)
     return 0;
 }
 
-void mr_run_fill(struct mr_worker *w, struct mr_run *run, uint64_t number)
+void mr_run_fill(struct mr_worker *w, struct mr_run *run, uint64_t number, bool open)
 {
     struct mr_loader *ld = w->ld;
     run->t = number / ld->sizes.runs_per_batch;
@@ -265,7 +265,6 @@ void mr_run_fill(struct mr_worker *w, struct mr_run *run, uint64_t number)
     run->error.code = 0;
     int rc = map_order(w, run);
     if (rc == 0) {
-        bool open = ld->storage && run->n > 0 && mr_ring_is_open(&ld->ring, run->t);
         for (uint32_t i = 0; i < run->n; i++)
             locate_sample(ld, run, i, open);
         rc = place_reads(run);

@@ -28,7 +28,7 @@ struct mr_run_sample {
     int status;               /* negative: it could not be located, see mr_run_error() */
     int failed_extent;        /* whose bytes could not be had */
     bool done;
-    bool direct; /* its gds fields are read into the device half, on the thread that makes it */
+    uint8_t maker; /* the backend that makes it: its number among the used ones */
     struct {
         struct mr_extent at;
         const void *view; /* in memory; NULL: see read */
@@ -52,8 +52,9 @@ struct mr_run {
     bool own_buffer; /* larger than its part of the worker's */
 };
 
-/* Fills a run: order, extents, views, reads (made, not submitted). */
-void mr_run_fill(struct mr_worker *w, struct mr_run *run, uint64_t number);
+/* Fills a run: order, extents, views, reads (made, not submitted). open: the slot of its batch is,
+ * so reads may go to its rows. */
+void mr_run_fill(struct mr_worker *w, struct mr_run *run, uint64_t number, bool open);
 /* Sets the error of a sample with a negative status, on the thread that makes it; returns its code.
  */
 int mr_run_error(const struct mr_worker *w, const struct mr_run *run, uint32_t i);

@@ -1,12 +1,4 @@
-/*
- * Shipping: the copy of a full slot to the device, and the events that order it against the
- * consumer's work without a host that waits. The worker that completes a batch enqueues its copy
- * itself, unless another is at that: then it leaves the slot with that one and goes on, for calls
- * of a driver queue up behind each other anyway.
- *
- * Three calls of the driver a batch are needed: the stream waits for the consumer's last work on
- * the slot, the copy, an event behind it. Which batches are timed as well, times.c decides.
- */
+/* Shipping: streams and events, the shipper and its list, and what it enqueues for a batch. */
 #include "loader/engine.h"
 
 #include <stdio.h>
@@ -83,66 +75,55 @@ void mr_ship_destroy(struct mr_loader *ld)
     pthread_mutex_destroy(&ld->ship.lock);
 }
 
-/* Bytes of the slot that hold something: fields lie smallest first, so that the last one's unused
- * end is not copied. */
-static uint64_t used_bytes(const struct mr_loader *ld, const struct mr_slot *slot)
+/* What turns the slot into the batch, behind the consumer's last work on the slot. */
+static int enqueue_batch(struct mr_loader *ld, struct mr_slot *slot, struct mr_stream *stream,
+                         uint64_t *copied)
 {
-    uint64_t used = 0;
-    if (ld->resident)
-        return ld->index_offset + slot->size * sizeof(uint64_t);
-    for (int f = 0; f < ld->layout.n_fields; f++) {
-        const struct mr_field *fp = &ld->layout.field[f];
-        if (!fp->direct) /* those lie behind all others */
-            used =
-                MR_MAX(used, fp->offset + (fp->tail ? slot->size * fp->row_bytes : slot->bytes[f]));
-        if (fp->tail && fp->tail->flip)
-            used = MR_MAX(used, fp->flip_offset + slot->size);
-    }
-    return used;
+    int rc = slot->release_recorded ? mr_stream_wait(stream, slot->released) : 0;
+    if (rc < 0)
+        return rc;
+    if (slot->clocked)
+        rc = mr_event_record(slot->clocked->copy_start, stream);
+    if (rc < 0)
+        return rc;
+    rc = mr_backends_enqueue(ld, slot, stream, copied);
+    if (rc < 0)
+        return rc;
+    rc = mr_device_chain_launch(ld, slot, stream);
+    if (rc < 0)
+        return rc;
+    if (slot->clocked)
+        rc = mr_event_record(slot->clocked->copy_end, stream);
+    return rc < 0 ? rc : mr_event_record(slot->copied, stream);
 }
 
-/* [ship_lock] */
+/* [ship.lock] */
 static int enqueue(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
 {
-    enum mr_memory kind = ld->opts.pageable ? MR_PAGEABLE : MR_PINNED;
-    struct mr_slot_clock *clock = mr_times_choose(ld, slot, t);
     struct mr_stream *stream = ld->ship.stream[t % ld->ring.n_slots % ld->opts.streams];
-    uint64_t bytes = used_bytes(ld, slot);
-    int rc = slot->release_recorded ? mr_stream_wait(stream, slot->released) : 0;
-    if (rc == 0 && clock)
-        rc = mr_event_record(clock->copy_start, stream);
-    if (rc == 0 && bytes > 0)
-        rc = mr_copy_async(stream, slot->device, MR_DEVICE, slot->host, kind, bytes);
-    if (rc == 0 && ld->gds)
-        rc = mr_gds_complete(ld, slot, stream, &bytes);
-    if (rc == 0)
-        rc = mr_resident_gather(ld, slot, stream);
-    if (rc == 0 && ld->gpu)
-        rc = mr_gpu_place(ld, slot, stream);
-    if (rc == 0)
-        rc = mr_tails_launch(ld, slot, stream);
-    if (rc == 0 && clock)
-        rc = mr_event_record(clock->copy_end, stream);
-    if (rc == 0)
-        rc = mr_event_record(slot->copied, stream);
-    slot->copy_recorded |= rc == 0;
-    slot->clocked = rc == 0 ? clock : NULL;
+    uint64_t copied = 0;
+    slot->clocked = mr_times_choose(ld, slot, t);
+    int rc = enqueue_batch(ld, slot, stream, &copied);
+    if (rc < 0) {
+        slot->clocked = NULL;
+        return rc;
+    }
+    slot->copy_recorded = true;
     if (slot->clocked)
-        clock->copy_recorded = true;
-    mr_count(&ld->ship.copied_bytes, rc == 0 ? bytes : 0);
-    return rc;
+        slot->clocked->copy_recorded = true;
+    mr_count(&ld->ship.copied_bytes, copied);
+    return 0;
 }
 
 static void ship_one(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
 {
-    struct mr_run_sample none = {.n_extents = 0};
     pthread_mutex_lock(&ld->ship.lock);
     int rc = enqueue(ld, slot, t);
     pthread_mutex_unlock(&ld->ship.lock);
     if (rc == 0 && ld->opts.blocking)
         rc = mr_event_synchronize(slot->copied);
     if (rc < 0)
-        mr_bad_add(ld, t, 0, &none, slot->info.epoch, rc, true);
+        mr_bad_add(ld, slot, 0, NULL, rc, true);
     mr_ring_ready(&ld->ring, slot, t);
 }
 

@@ -39,20 +39,14 @@ int mr_layout_make(struct mr_loader *ld)
 {
     bool placed[MR_MAX_FIELDS] = {false};
     uint64_t at = 0;
-    int rc = mr_tails_lay_out(ld, &at);
+    int rc = mr_device_chain_lay_out(ld, &at);
     if (rc < 0)
         return rc;
-    if (ld->gpu)
-        mr_gpu_lay_out(ld, &at);
-    if (ld->resident) {
-        ld->index_offset = at;
-        at = mr_round_up(at + ld->opts.batch_size * sizeof(uint64_t), 256);
-    }
-    uint64_t front = at;
+    mr_backends_lay_out(ld, &at);
     for (int k = 0; k < ld->layout.n_fields; k++) {
         int f = next_field(ld, placed);
         struct mr_field *fp = &ld->layout.field[f];
-        uint64_t bytes, alignment = ld->gds ? DIRECT_ALIGNMENT : 256;
+        uint64_t bytes, alignment = ld->backends.writes_device ? DIRECT_ALIGNMENT : 256;
         fp->offset = at = mr_round_up(at, fp->direct ? alignment : 256);
         placed[f] = true;
         if (!mr_mul(fp->row_bytes, ld->opts.batch_size, &bytes) || !mr_add(at, bytes, &at) ||
@@ -62,7 +56,8 @@ int mr_layout_make(struct mr_loader *ld)
         at = mr_round_up(at, alignment);
     }
     ld->layout.slot_bytes = MR_MAX(at, 256);
-    ld->layout.host_bytes = ld->resident ? front : ld->layout.slot_bytes;
+    if (ld->layout.host_bytes == 0)
+        ld->layout.host_bytes = ld->layout.slot_bytes;
     /* Small batches come in larger numbers, so that threads hand over many at a time. */
     uint64_t fit = (uint64_t)PREFETCH_BYTES * ld->workers.n / ld->layout.slot_bytes;
     uint64_t least = MR_MAX(MIN_PREFETCH, MR_MIN(ld->workers.n / 2, 8));
@@ -94,7 +89,8 @@ static int measure_sample(struct mr_loader *ld)
         return 0;
     struct mr_extent at[MR_MAX_EXTENTS];
     int n = ld->ds->ops->locate(ld->ds, 0, at);
-    bool direct = n > 0 && ld->gds && mr_gds_takes(ld, at, n);
+    int maker = n > 0 ? mr_backends_choose(ld, 0, 0, 0, at, n) : 0;
+    bool direct = ld->backends.used[maker]->ops->writes_device;
     for (int e = 0; e < n; e++) {
         if (direct &&
             (ld->layout.field[at[e].field].direct || mr_files_fd(ld->ds->files, at[e].file) < 0))
@@ -160,13 +156,14 @@ static void plan_runs(struct mr_loader *ld, const struct mr_files_kinds *kinds)
     ld->sizes.runs_per_worker = ld->sizes.start_runs = 1;
     if (reads)
         plan_ahead(ld, kinds);
-    if (ld->gds && ld->sizes.sample_reads == 0) /* nothing is read ahead of its slot */
+    if (ld->backends.writes_device &&
+        ld->sizes.sample_reads == 0) /* nothing is read ahead of its slot */
         ld->sizes.runs_per_worker = ld->sizes.start_runs = 1;
 }
 
 /* What a loader will hold, by part. */
 struct memory_sum {
-    uint64_t slot, device, reads, cache, files, rooms, total;
+    uint64_t slot, device, reads, cache, files, workers, total;
 };
 
 static struct memory_sum sum_memory(const struct mr_loader *ld, const struct mr_files_kinds *kinds)
@@ -176,12 +173,12 @@ static struct memory_sum sum_memory(const struct mr_loader *ld, const struct mr_
     uint64_t ahead = ld->workers.n * ld->sizes.runs_per_worker * ld->sizes.run_rows;
     m.reads = ahead * ((ld->sizes.depth ? ld->sizes.sample_bytes : 0) + mr_run_row_bytes(ld));
     m.cache = ld->caching ? kinds->path_bytes - kinds->cached_bytes : 0;
-    m.cache += ld->resident_bytes;
-    m.rooms = mr_worker_room_bytes(ld) * ld->workers.n;
-    m.cache += mr_gpu_device_bytes(ld);
-    if (ld->gpu) /* compressed pictures that wait for the device */
-        m.reads += ld->ring.n_slots * ld->opts.batch_size * ld->sizes.sample_bytes;
-    m.total = (m.slot + m.device) * ld->ring.n_slots + m.reads + m.cache + m.rooms + m.files;
+    m.workers = mr_worker_bytes(ld) * ld->workers.n;
+    uint64_t device, host;
+    mr_backends_bytes(ld, &device, &host);
+    m.cache += device;
+    m.reads += host;
+    m.total = (m.slot + m.device) * ld->ring.n_slots + m.reads + m.cache + m.workers + m.files;
     return m;
 }
 
@@ -209,7 +206,7 @@ static int check_memory(struct mr_loader *ld, const struct mr_files_kinds *kinds
                                 ld->ring.n_slots, (unsigned long long)m.slot,
                                 (unsigned long long)m.device, (unsigned long long)m.reads,
                                 (unsigned long long)m.cache, (unsigned long long)m.files,
-                                (unsigned long long)m.rooms);
+                                (unsigned long long)m.workers);
         m = sum_memory(ld, kinds);
     }
     return 0;
@@ -217,7 +214,7 @@ static int check_memory(struct mr_loader *ld, const struct mr_files_kinds *kinds
 
 int mr_sizes_plan(struct mr_loader *ld, const struct mr_files_kinds *kinds)
 {
-    int rc = ld->resident ? 0 : measure_sample(ld);
+    int rc = ld->backends.reads ? measure_sample(ld) : 0;
     if (rc < 0)
         return rc;
     plan_runs(ld, kinds);

@@ -65,40 +65,27 @@ static void memory_held(const struct mr_loader *ld, struct mr_loader_stats *out)
     uint64_t slots = ld->layout.host_bytes * ld->ring.n_slots;
     bool pageable = ld->device_info.unified || ld->opts.pageable;
     *(pageable ? &out->pageable_bytes : &out->pinned_bytes) = slots;
-    out->device_bytes = ld->device_info.unified
-                            ? 0
-                            : (ld->layout.slot_bytes + ld->layout.output_bytes) * ld->ring.n_slots +
-                                  ld->resident_bytes;
+    uint64_t device, host;
+    mr_backends_bytes(ld, &device, &host);
+    if (!ld->device_info.unified)
+        device += (ld->layout.slot_bytes + ld->layout.output_bytes) * ld->ring.n_slots;
+    out->device_bytes = device;
     struct mr_files_kinds kinds;
     mr_files_count(ld->ds->files, &kinds);
     out->cache_bytes = kinds.memory_bytes;
     out->pageable_bytes +=
         out->read_ahead * ((ld->storage ? ld->sizes.sample_bytes : 0) + mr_run_row_bytes(ld));
-    out->pageable_bytes += mr_worker_room_bytes(ld) * ld->workers.n;
-}
-
-static void gpu_decoding(const struct mr_loader *ld, struct mr_loader_stats *out)
-{
-    const struct mr_gpu_decode *g = ld->gpu;
-    snprintf(out->gpu_why_not, sizeof out->gpu_why_not, "%s", ld->gpu_why_not);
-    if (!g)
-        return;
-    out->gpu_decode = g->fraction;
-    out->gpu_decoded = mr_counted(&g->decoded);
-    out->gpu_refused = mr_counted(&g->refused);
-    out->cpu_decode_rate = g->cpu_rate;
-    out->gpu_decode_rate = g->gpu_rate;
-    out->device_bytes += mr_gpu_device_bytes(ld);
+    out->pageable_bytes += mr_worker_bytes(ld) * ld->workers.n;
 }
 
 static void list_device_ops(const struct mr_loader *ld, struct mr_loader_stats *out)
 {
     size_t at = 0;
     for (int f = 0; f < ld->layout.n_fields && at < sizeof out->device_ops; f++)
-        if (ld->layout.field[f].tail)
+        if (ld->layout.field[f].device_part)
             at += (size_t)snprintf(out->device_ops + at, sizeof out->device_ops - at, "%s%.*s: %s",
                                    at ? "; " : "", MR_NAME_BYTES, ld->layout.field[f].out.name,
-                                   ld->layout.field[f].tail->text);
+                                   ld->layout.field[f].device_part->text);
 }
 
 static void say(struct mr_loader_stats *st, const char *name, const char *fmt, ...)
@@ -122,13 +109,14 @@ struct steady {
     uint64_t stage_ns[MR_N_STAGES], worker_ns, wait_ns; /* wait_ns: the consumer's */
 };
 
-/* Below this share of the workers' time no stage is to blame. */
+/* Below this share of the workers' time no stage is the cause. */
 #define NO_STAGE 10
 
 static const char *advice_for(const struct mr_loader *ld, enum mr_stage stage)
 {
-    if (stage == MR_STAGE_READ && ld->gds)
-        return "more workers, of which each reads one range at a time, or faster storage";
+    const char *of_backend = ld->backends.used[0]->ops->read_advice;
+    if (stage == MR_STAGE_READ && of_backend)
+        return of_backend;
     if (stage == MR_STAGE_READ)
         return ld->storage
                    ? "raise read-ahead and queue depth, cache, or use faster storage"
@@ -141,8 +129,8 @@ static const char *advice_for(const struct mr_loader *ld, enum mr_stage stage)
                                     : "more workers where processors are free, or a cheaper chain";
 }
 
-static void blame_worker_stage(const struct mr_loader *ld, struct mr_loader_stats *st,
-                               const struct steady *steady)
+static void name_worker_stage(const struct mr_loader *ld, struct mr_loader_stats *st,
+                              const struct steady *steady)
 {
     int worst = MR_STAGE_READ;
     for (int s = 0; s < MR_STAGE_SLOT; s++)
@@ -198,7 +186,7 @@ static void find_bottleneck(const struct mr_loader *ld, struct mr_loader_stats *
             "%u",
             percent(wait, active), idle, st->prefetch);
     else
-        blame_worker_stage(ld, st, steady);
+        name_worker_stage(ld, st, steady);
 }
 
 static void add_workers(const struct mr_loader *ld, uint64_t elapsed, struct mr_loader_stats *out)
@@ -249,13 +237,12 @@ void mr_loader_stats(struct mr_loader *ld, struct mr_loader_stats *out)
     struct mr_files_kinds kinds;
     mr_files_count(ld->ds->files, &kinds);
     snprintf(st->storage, sizeof st->storage, "%s",
-             ld->gds                ? "gds"
-             : ld->storage          ? mr_storage_name(ld->storage)
+             ld->storage            ? mr_storage_name(ld->storage)
              : !ld->ds->ops->locate ? "none"
                                     : "memory");
     add_workers(ld, elapsed, st);
     read_ahead(ld, st);
-    snprintf(st->gds, sizeof st->gds, "%s", ld->gds_text);
+    mr_backends_stats(ld, st);
     st->direct_refused = ld->storage ? mr_storage_refused(ld->storage) : NULL;
     uint64_t calls = st->batches;
     st->ready_mean = calls ? (double)mr_counted(&ld->stats.ready_sum) / (double)calls : 0;
@@ -266,7 +253,6 @@ void mr_loader_stats(struct mr_loader *ld, struct mr_loader_stats *out)
     memory_held(ld, st);
     mr_times_overlap(ld, st);
     st->copied_bytes = mr_counted(&ld->ship.copied_bytes);
-    gpu_decoding(ld, st);
     list_device_ops(ld, st);
     struct steady steady = steady_of(ld, st);
     find_bottleneck(ld, st, &steady);

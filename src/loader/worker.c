@@ -23,7 +23,7 @@
     5000 /* shorter spans of claiming, starting and collecting reads are left out of the trace */
 
 /* The largest row: collating works in one. */
-static uint64_t place_bytes(const struct mr_loader *ld)
+static uint64_t row_buffer_bytes(const struct mr_loader *ld)
 {
     uint64_t largest = MR_CACHE_LINE;
     for (int f = 0; f < ld->layout.n_fields; f++)
@@ -31,9 +31,9 @@ static uint64_t place_bytes(const struct mr_loader *ld)
     return mr_round_up(largest, MR_CACHE_LINE);
 }
 
-uint64_t mr_worker_room_bytes(const struct mr_loader *ld)
+uint64_t mr_worker_bytes(const struct mr_loader *ld)
 {
-    uint64_t sum = place_bytes(ld) + mr_round_up(ld->layout.scratch_bytes + 1, MR_CACHE_LINE) +
+    uint64_t sum = row_buffer_bytes(ld) + mr_round_up(ld->layout.scratch_bytes + 1, MR_CACHE_LINE) +
                    ld->sizes.run_rows * sizeof(uint64_t);
     for (int f = 0; f < ld->layout.n_fields; f++)
         sum +=
@@ -55,15 +55,15 @@ int mr_worker_init(struct mr_worker *w, struct mr_loader *ld, uint32_t id)
         const struct mr_field *fp = &ld->layout.field[f];
         if (f == ld->ds->picture) /* lies in the decoder */
             continue;
-        if (!(w->room[f] =
+        if (!(w->decoded[f] =
                   aligned_alloc(MR_CACHE_LINE, mr_round_up(fp->in_bytes + 1, MR_CACHE_LINE))))
             return mr_error_nomem("worker", fp->in_bytes);
     }
-    w->place_room = aligned_alloc(MR_CACHE_LINE, place_bytes(ld));
+    w->row_buffer = aligned_alloc(MR_CACHE_LINE, row_buffer_bytes(ld));
     w->scratch =
         aligned_alloc(MR_CACHE_LINE, mr_round_up(ld->layout.scratch_bytes + 1, MR_CACHE_LINE));
-    if (!w->place_room || !w->scratch)
-        return mr_error_nomem("worker", mr_worker_room_bytes(ld));
+    if (!w->row_buffer || !w->scratch)
+        return mr_error_nomem("worker", mr_worker_bytes(ld));
     rc = mr_dataset_decodes(ld->ds) ? mr_decoder_create(&w->decoder) : 0;
     if (rc == 0 && ld->storage)
         rc = mr_reader_open(ld->storage, &w->reader);
@@ -88,11 +88,11 @@ void mr_worker_free(struct mr_worker *w)
         mr_reader_close(w->reader);
     mr_runs_free(w);
     free(w->order);
-    free(w->place_room);
+    free(w->row_buffer);
     free(w->scratch);
     mr_decoder_destroy(w->decoder);
     for (int f = 0; f < MR_MAX_FIELDS; f++)
-        free(w->room[f]);
+        free(w->decoded[f]);
 }
 
 static void note_claim(struct mr_loader *ld, const struct mr_run *run, uint64_t now)
@@ -152,7 +152,8 @@ static bool claim(struct mr_worker *w)
     note_claimed(w, number / ld->sizes.runs_per_batch);
     struct mr_run *run = w->spare[--w->n_spare];
     w->in_flight[(w->first + w->n_runs++) % ld->sizes.runs_per_worker] = run;
-    mr_run_fill(w, run, number);
+    uint64_t t = number / ld->sizes.runs_per_batch;
+    mr_run_fill(w, run, number, ld->storage && mr_ring_is_open(&ld->ring, t));
     return true;
 }
 

@@ -18,6 +18,8 @@
 #include <millrace/loader.h>
 #include <pthread.h>
 
+struct mr_slot;
+
 /* How far a worker reads ahead. Its own, but for the atomics, which any thread reads. */
 struct mr_ahead {
     _Atomic uint64_t runs;             /* in flight at most */
@@ -58,11 +60,10 @@ struct mr_worker {
     uint64_t held_bytes;               /* of whole files that have landed */
 
     /* Memory for making samples. */
-    void *scratch;                      /* the chain's */
-    bool on_host;                       /* pictures are not left to the device */
-    struct mr_decoder *decoder;         /* NULL: the data set needs none */
-    unsigned char *room[MR_MAX_FIELDS]; /* decode writes here if a chain follows; pictures: NULL */
-    unsigned char *place_room;          /* largest row: for collating */
+    void *scratch;                         /* the chain's */
+    struct mr_decoder *decoder;            /* NULL: the data set needs none */
+    unsigned char *decoded[MR_MAX_FIELDS]; /* by decode if a chain follows; pictures: NULL */
+    unsigned char *row_buffer;             /* the largest row: for collating */
 
     /* Its time. Atomics are written by this worker and read by any thread. */
     uint64_t lap_ns; /* up to when its time has been accounted for */
@@ -85,15 +86,16 @@ struct mr_workers {
 int mr_worker_init(struct mr_worker *w, struct mr_loader *ld, uint32_t id);
 /* What a worker holds beside its runs: buffers for a sample's fields, the chain's scratch. Without
  * its decoder's memory: that is as large as the pictures that come. */
-uint64_t mr_worker_room_bytes(const struct mr_loader *ld);
+uint64_t mr_worker_bytes(const struct mr_loader *ld);
 void mr_worker_free(struct mr_worker *w);
 void *mr_worker_main(void *worker);
 
 /* Makes sample i of a run into its row. timed: its decoding and transforming are timed. The slot is
  * open and the sample's reads have landed. */
 void mr_sample_make(struct mr_worker *w, struct mr_run *run, uint32_t i, bool timed);
-/* Makes a row again, on this thread, in a slot whose rows are all made. */
-void mr_sample_make_again(struct mr_worker *w, uint64_t t, uint32_t row);
+/* Makes a row of batch t again, on this thread and by the last backend, in a slot whose rows are
+ * all made. */
+void mr_sample_make_again(struct mr_worker *w, struct mr_slot *slot, uint64_t t, uint32_t at);
 
 void mr_ahead_init(struct mr_worker *w);
 /* n reads have landed, the shortest after low_ns. Grows the window when it has to. */

@@ -15,40 +15,40 @@ static bool wanted(const struct mr_loader *ld)
     return !ld->device_info.simulated || ld->opts.cache == MR_CACHE_DEVICE;
 }
 
-int mr_tails_plan(struct mr_loader *ld, int f)
+int mr_device_chain_plan(struct mr_loader *ld, int f)
 {
     struct mr_field *fp = &ld->layout.field[f];
-    struct mr_chain_tail tail;
+    struct mr_chain_tail part;
     fp->out_bytes = fp->row_bytes;
     if (!ld->chain || ld->device_info.unified || !wanted(ld) || fp->varies || fp->identity)
         return 0;
-    int rc = mr_tail_find(ld->chain, f, has_kernel, ld->device, &tail);
+    int rc = mr_tail_find(ld->chain, f, has_kernel, ld->device, &part);
     if (rc <= 0)
         return rc;
-    fp->tail = malloc(sizeof *fp->tail);
-    if (!fp->tail)
-        return mr_error_nomem("loader", sizeof *fp->tail);
-    *fp->tail = tail;
-    fp->row_bytes = tail.in_bytes;
-    fp->identity = tail.as_decoded;
+    fp->device_part = malloc(sizeof *fp->device_part);
+    if (!fp->device_part)
+        return mr_error_nomem("loader", sizeof *fp->device_part);
+    *fp->device_part = part;
+    fp->row_bytes = part.in_bytes;
+    fp->identity = part.as_decoded;
     return 0;
 }
 
-int mr_tails_lay_out(struct mr_loader *ld, uint64_t *at)
+int mr_device_chain_lay_out(struct mr_loader *ld, uint64_t *at)
 {
     for (int f = 0; f < ld->layout.n_fields; f++) {
         struct mr_field *fp = &ld->layout.field[f];
         uint64_t bytes;
-        if (fp->tail && fp->tail->mixes && !ld->layout.mixes) {
+        if (fp->device_part && fp->device_part->mixes && !ld->layout.mixes) {
             ld->layout.mixes = true;
             ld->layout.partner_offset = *at;
             *at = mr_round_up(*at + ld->opts.batch_size * sizeof(uint32_t), 256);
         }
-        if (fp->tail && fp->tail->flip) {
+        if (fp->device_part && fp->device_part->flip) {
             fp->flip_offset = *at;
             *at = mr_round_up(*at + ld->opts.batch_size, 256);
         }
-        if (!fp->tail)
+        if (!fp->device_part)
             continue;
         fp->out_offset = ld->layout.output_bytes;
         if (!mr_mul(fp->out_bytes, ld->opts.batch_size, &bytes) ||
@@ -60,29 +60,30 @@ int mr_tails_lay_out(struct mr_loader *ld, uint64_t *at)
     return 0;
 }
 
-int mr_tails_launch(struct mr_loader *ld, const struct mr_slot *slot, struct mr_stream *stream)
+int mr_device_chain_launch(struct mr_loader *ld, const struct mr_slot *slot,
+                           struct mr_stream *stream)
 {
     int rc = 0;
     for (int f = 0; f < ld->layout.n_fields && rc == 0; f++) {
         const struct mr_field *fp = &ld->layout.field[f];
-        if (!fp->tail || slot->size == 0)
+        if (!fp->device_part || slot->size == 0)
             continue;
-        struct mr_chain_tail tail = *fp->tail;
+        struct mr_chain_tail part = *fp->device_part;
         void *in = slot->device + fp->offset, *out = slot->output + fp->out_offset;
-        if (tail.hot) {
-            tail.args.one_hot.in = in;
-            tail.args.one_hot.out = out;
-            tail.args.one_hot.rows = slot->size;
+        if (part.hot) {
+            part.args.one_hot.in = in;
+            part.args.one_hot.out = out;
+            part.args.one_hot.rows = slot->size;
         } else {
-            tail.args.point.in = in;
-            tail.args.point.out = out;
-            tail.args.point.rows = slot->size;
-            tail.args.point.flip = tail.flip ? slot->device + fp->flip_offset : NULL;
+            part.args.point.in = in;
+            part.args.point.out = out;
+            part.args.point.rows = slot->size;
+            part.args.point.flip = part.flip ? slot->device + fp->flip_offset : NULL;
         }
-        if (tail.mixes)
+        if (part.mixes)
             mr_mix_tail(ld->chain, &slot->mixture, f,
-                        (const uint32_t *)(slot->device + ld->layout.partner_offset), &tail);
-        rc = mr_launch(stream, tail.kernel, &tail.args, tail.arg_bytes);
+                        (const uint32_t *)(slot->device + ld->layout.partner_offset), &part);
+        rc = mr_launch(stream, part.kernel, &part.args, part.arg_bytes);
     }
     return rc;
 }
