@@ -329,14 +329,6 @@ void mr_sample_init(const struct mr_dataset *ds, void *const rooms[], struct mr_
     }
 }
 
-int mr_extent_view(const struct mr_dataset *ds, const struct mr_extent *at, struct mr_bytes *out)
-{
-    *out = (struct mr_bytes){NULL, at->bytes};
-    if (at->bytes == MR_WHOLE)
-        return mr_files_view_whole(ds->files, at->file, &out->n, &out->data);
-    return mr_files_view(ds->files, at->file, at->offset, at->bytes, &out->data);
-}
-
 int mr_extent_fetch(const struct mr_dataset *ds, const struct mr_extent *at, struct mr_bytes *out,
                     void **owned)
 {

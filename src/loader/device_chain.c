@@ -45,6 +45,7 @@ int mr_device_chain_lay_out(struct mr_loader *ld, uint64_t *at)
             *at = mr_round_up(*at + ld->opts.batch_size * sizeof(uint32_t), 256);
         }
         if (fp->device_part && fp->device_part->flip) {
+            ld->layout.flips = true;
             fp->flip_offset = *at;
             *at = mr_round_up(*at + ld->opts.batch_size, 256);
         }

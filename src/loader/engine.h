@@ -121,6 +121,17 @@ void mr_place(const struct mr_spec *spec, const void *in, const uint64_t *dim, v
 /* The padding value as an element of a dtype. */
 void mr_fill_element(enum mr_dtype dtype, double value, unsigned char out[16]);
 
+/* Which of the used backends, from number `first` on, takes the sample. at: see takes. */
+static inline int mr_backends_choose(const struct mr_loader *ld, int first, uint64_t epoch,
+                                     uint64_t index, const struct mr_extent *at, int n)
+{
+    struct mr_backend *const *used = ld->backends.used;
+    int last = ld->backends.n_used - 1;
+    while (first < last && !used[first]->ops->takes(used[first], epoch, index, at, n))
+        first++;
+    return first;
+}
+
 /* ---- options.c ---- */
 #define MR_MAX_WORKERS 512
 #define MR_MAX_DEPTH   65536

@@ -44,6 +44,7 @@ struct mr_layout {
     uint64_t scratch_bytes;  /* a worker's, for the chain */
     uint64_t partner_offset; /* in the halves, a u32 a row, when device parts mix rows */
     bool mixes;              /* they do */
+    bool flips;              /* some device part has an hflip */
 };
 
 #endif

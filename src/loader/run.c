@@ -188,8 +188,8 @@ static int locate(const struct mr_loader *ld, struct mr_run_sample *s, uint64_t 
     for (int e = 0; e < n && rc >= 0; e++) {
         struct mr_bytes view;
         rc = mr_extent_view(ld->ds, &at[e], &view);
-        at[e].bytes = view.n;
         s->extent[e].at = at[e];
+        s->extent[e].at.bytes = view.n;
         s->extent[e].view = view.data;
         s->extent[e].read = NULL;
         s->extent[e].on_device = false;

@@ -17,14 +17,24 @@ static void draw_flips(struct mr_loader *ld, const struct mr_row *row, uint64_t 
     }
 }
 
-/* Makes a sample whose bytes have been had into its row, by s->maker or one behind it. */
+/* Makes a sample whose bytes have been had into its row: by the backend that took it, or one behind
+ * that if it declines. Notes which. */
 static int make(struct mr_worker *w, const struct mr_row *row, struct mr_run_sample *s)
 {
-    int rc = mr_backends_make(w, row, s);
-    if (rc < 0)
-        return rc;
-    draw_flips(w->ld, row, s->index);
-    return 0;
+    struct mr_loader *ld = w->ld;
+    for (int i = s->maker; i < ld->backends.n_used; i++) {
+        int rc = ld->backends.used[i]->ops->make(ld->backends.used[i], w, row, s);
+        if (rc < 0)
+            return rc;
+        if (rc == 0)
+            continue;
+        row->slot->maker[row->at] = (uint8_t)i;
+        if (ld->layout.flips)
+            draw_flips(ld, row, s->index);
+        return 0;
+    }
+    return mr_error_set(MR_EMISUSE, "sample %llu: no row backend makes it",
+                        (unsigned long long)s->index);
 }
 
 /* Reads a sample on this thread into memory of its own: the rare way, for replacements.

@@ -54,32 +54,6 @@ int mr_backends_open(struct mr_loader *ld)
     return rc;
 }
 
-int mr_backends_choose(const struct mr_loader *ld, int first, uint64_t epoch, uint64_t index,
-                       const struct mr_extent *at, int n)
-{
-    int last = ld->backends.n_used - 1;
-    for (int i = first; i < last; i++)
-        if (ld->backends.used[i]->ops->takes(ld->backends.used[i], epoch, index, at, n))
-            return i;
-    return last;
-}
-
-int mr_backends_make(struct mr_worker *w, const struct mr_row *row, struct mr_run_sample *s)
-{
-    const struct mr_backends *all = &w->ld->backends;
-    for (int i = s->maker; i < all->n_used; i++) {
-        int rc = all->used[i]->ops->make(all->used[i], w, row, s);
-        if (rc < 0)
-            return rc;
-        if (rc == 0)
-            continue;
-        row->slot->maker[row->at] = (uint8_t)i;
-        return 0;
-    }
-    return mr_error_set(MR_EMISUSE, "sample %llu: no row backend makes it",
-                        (unsigned long long)s->index);
-}
-
 void mr_backends_complete(struct mr_worker *w, struct mr_slot *slot, uint64_t t)
 {
     const struct mr_backends *all = &w->ld->backends;

@@ -115,12 +115,6 @@ int mr_backends_plan(struct mr_loader *ld);
 void mr_backends_lay_out(struct mr_loader *ld, uint64_t *at);
 void mr_backends_bytes(const struct mr_loader *ld, uint64_t *device, uint64_t *host);
 int mr_backends_open(struct mr_loader *ld);
-/* Which of the used ones, from number `first` on, takes the sample. at: see takes. */
-int mr_backends_choose(const struct mr_loader *ld, int first, uint64_t epoch, uint64_t index,
-                       const struct mr_extent *at, int n);
-/* Makes the row by s->maker, or one behind it if that declines, and notes who made it. Returns 0,
- * or the sample's error. */
-int mr_backends_make(struct mr_worker *w, const struct mr_row *row, struct mr_run_sample *s);
 void mr_backends_complete(struct mr_worker *w, struct mr_slot *slot, uint64_t t);
 void mr_backends_move(struct mr_loader *ld, struct mr_slot *slot, uint64_t to, uint64_t from);
 int mr_backends_enqueue(struct mr_loader *ld, struct mr_slot *slot, struct mr_stream *stream,

@@ -102,7 +102,7 @@ int mr_host_decode(struct mr_worker *w, const struct mr_row *row, struct mr_run_
 }
 
 /* Puts a field of varying shape into its row: padded to the bound, or dense for collating. */
-static void place_varying(struct mr_loader *ld, const struct mr_field *fp, const void *data,
+static void place_varying(const struct mr_loader *ld, const struct mr_field *fp, const void *data,
                           const uint64_t *dim, unsigned char *row)
 {
     bool pad = ld->opts.collate == MR_COLLATE_FIXED;
@@ -130,51 +130,40 @@ static struct mr_at place_of(const struct mr_decoding *d, int f)
     return here;
 }
 
-static void copy_row(const struct mr_field *fp, const void *data, unsigned char *row)
+/* The chain's part for workers: all of it, or what precedes the device's part. */
+static int transform(struct mr_worker *w, int f, const struct mr_decoding *d, unsigned char *row,
+                     uint64_t *out_dim)
 {
-    if (data !=
-        row) /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): prepare() sets it */
-        memcpy(row, data, fp->row_bytes);
-}
-
-/* What the device is to start from. */
-static int write_head(struct mr_worker *w, int f, const struct mr_at *at,
-                      const struct mr_sample *in, unsigned char *row)
-{
-    struct mr_loader *ld = w->ld;
+    const struct mr_loader *ld = w->ld;
     const struct mr_field *fp = &ld->layout.field[f];
-    if (!fp->identity)
-        return mr_transform_apply_head(ld->chain, f, at, in->field[f].data, in->field[f].dim, row,
-                                       w->scratch);
-    copy_row(fp, in->field[f].data, row);
-    return 0;
-}
-
-static int write_field(struct mr_worker *w, int f, const struct mr_decoding *d, unsigned char *row,
-                       uint64_t *out_dim)
-{
-    struct mr_loader *ld = w->ld;
-    const struct mr_field *fp = &ld->layout.field[f];
-    /* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): mr_sample_init() has set every field */
+    const uint64_t *in_dim = d->sample.field[f].dim;
     const void *data = d->sample.field[f].data;
     struct mr_at at = place_of(d, f);
     memcpy(out_dim, fp->out.dim, sizeof fp->out.dim);
     if (fp->device_part)
-        return write_head(w, f, &at, &d->sample, row);
-    if (fp->identity) {
-        memcpy(out_dim, d->sample.field[f].dim, sizeof d->sample.field[f].dim);
-        if (fp->varies)
-            place_varying(ld, fp, data, out_dim, row);
-        else
-            copy_row(fp, data, row);
-        return 0;
-    }
+        return mr_transform_apply_head(ld->chain, f, &at, data, in_dim, row, w->scratch);
     unsigned char *to = fp->varies ? w->row_buffer : row;
-    int rc = mr_transform_apply_at(ld->chain, f, &at, data, d->sample.field[f].dim, to, out_dim,
-                                   w->scratch);
+    int rc = mr_transform_apply_at(ld->chain, f, &at, data, in_dim, to, out_dim, w->scratch);
     if (rc == 0 && fp->varies)
         place_varying(ld, fp, to, out_dim, row);
     return rc;
+}
+
+/* [out] out_dim: the row's shape, if some field varies. */
+static int write_field(struct mr_worker *w, int f, const struct mr_decoding *d, unsigned char *row,
+                       uint64_t *out_dim)
+{
+    const struct mr_field *fp = &w->ld->layout.field[f];
+    const void *data = d->sample.field[f].data;
+    if (!fp->identity)
+        return transform(w, f, d, row, out_dim);
+    if (w->ld->layout.varies)
+        memcpy(out_dim, d->sample.field[f].dim, sizeof d->sample.field[f].dim);
+    if (fp->varies)
+        place_varying(w->ld, fp, data, d->sample.field[f].dim, row);
+    else if (data != row) /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): it is set */
+        memcpy(row, data, fp->row_bytes);
+    return 0;
 }
 
 /* Short spans are left out of the trace: the run's span holds them. */
