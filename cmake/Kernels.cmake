@@ -25,7 +25,7 @@ if(MILLRACE_HAVE_CUDA_KERNELS)
     elseif(kernels STREQUAL nn)
       set(kernels_source ${CMAKE_SOURCE_DIR}/src/nn/cuda_kernels.cu)
       set(kernels_fmad -fmad=true)
-      list(APPEND kernels_headers ${CMAKE_SOURCE_DIR}/src/nn/cuda_kernels.h ${CMAKE_SOURCE_DIR}/src/nn/draw.h
+      list(APPEND kernels_headers ${CMAKE_SOURCE_DIR}/src/nn/cuda/kernels.h ${CMAKE_SOURCE_DIR}/src/nn/draw.h
         ${CMAKE_SOURCE_DIR}/src/nn/ops.h ${CMAKE_SOURCE_DIR}/src/base/philox.h)
       foreach(part classes norm patches pool pool_drop thin)
         list(APPEND kernels_headers ${CMAKE_SOURCE_DIR}/src/nn/cuda_${part}.cuh)

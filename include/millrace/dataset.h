@@ -431,6 +431,14 @@ MR_API int mr_dataset_each(int (*fn)(void *user, const char *name, const char *s
                                      const struct mr_option *options),
                            void *user);
 
+/*
+ * What this build or machine lacks to read a format, with what to install, in a few words.
+ * format: a name that mr_dataset_each() gives. Returns NULL for nothing, and for an unknown name;
+ * else a constant text. Some formats work in part: "tar" without libzstd reads other archives.
+ * Any thread. The first call for "video" loads its module.
+ */
+MR_API const char *mr_dataset_lacks(const char *format);
+
 #ifdef __cplusplus
 }
 #endif

@@ -2,8 +2,8 @@
  * What every room uses: errors kept across threads, overflow-checked sums, threads, queues, random draws, hashes,
  * histograms. Depends on nothing.
  */
-#ifndef MR_BASE_H
-#define MR_BASE_H
+#ifndef MR_BASE_BASE_H
+#define MR_BASE_BASE_H
 
 #include <millrace/error.h>
 #include <millrace/system.h>

@@ -1,8 +1,8 @@
 /*
  * Codecs: encoded bytes in, plain bytes out, and nothing else: no files, no threads.
  */
-#ifndef MR_CODEC_H
-#define MR_CODEC_H
+#ifndef MR_CODEC_CODEC_H
+#define MR_CODEC_CODEC_H
 
 #include "base/base.h"
 

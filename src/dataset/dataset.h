@@ -1,8 +1,8 @@
 /*
  * The data set's side of the engine: where samples lie and how bytes become tensors.
  */
-#ifndef MR_DATASET_H
-#define MR_DATASET_H
+#ifndef MR_DATASET_DATASET_H
+#define MR_DATASET_DATASET_H
 
 #include "base/base.h"
 #include "codec/image.h"
@@ -56,6 +56,8 @@ struct mr_dataset_ops {
     const struct mr_option *options;
     const char *const *positional;
     size_t opts_size, state_size;
+    /* What this build or machine lacks of the format, with what to install; NULL: nothing. Optional. */
+    const char *(*lacks)(void);
     /* Required. May a path without format prefix be this format? Optional: NULL is no. */
     bool (*sniff)(const char *path);
     /* Required: fills ds->n, n_fields, field, text and adds files; hashes into ds->fingerprint what format, n and fields do

@@ -37,6 +37,14 @@ int mr_dataset_each(int (*fn)(void *user, const char *name, const char *summary,
     return 0;
 }
 
+const char *mr_dataset_lacks(const char *format)
+{
+    for (size_t i = 0; format && i < MR_COUNT(formats); i++)
+        if (!strcmp(formats[i]->name, format))
+            return formats[i]->lacks ? formats[i]->lacks() : NULL;
+    return NULL;
+}
+
 static bool on_disk(const char *path)
 {
     struct stat st;

@@ -1,8 +1,8 @@
 /*
  * The device vtable. device.c is the front (checks, pool); backs: cpu.c, sim.c and its files, cuda.c and its files.
  */
-#ifndef MR_DEVICE_H
-#define MR_DEVICE_H
+#ifndef MR_DEVICE_DEVICE_H
+#define MR_DEVICE_DEVICE_H
 
 #include "base/base.h"
 #include <millrace/device.h>

@@ -1,6 +1,6 @@
 /* Recorded work of devices that play their streams themselves ("cpu", "sim"): an array of the device's own operations. */
-#ifndef MR_GRAPH_H
-#define MR_GRAPH_H
+#ifndef MR_DEVICE_GRAPH_H
+#define MR_DEVICE_GRAPH_H
 
 #include "device/device.h"
 

@@ -2,7 +2,7 @@
  * Nets on NVIDIA GPUs: all that is no matrix product. Arithmetic is in f32; T is the type that activations are stored in.
  * cuda_kernels.h has the arguments.
  */
-#include "nn/cuda_kernels.h"
+#include "nn/cuda/kernels.h"
 #include "nn/draw.h"
 #include "nn/ops.h"
 

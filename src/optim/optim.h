@@ -2,8 +2,8 @@
  * The optimizer vtable, and what the files of this room share. Steps are done by the kernels of device/kernels_optim.h, on
  * the host in chunks by a team of threads.
  */
-#ifndef MR_OPTIM_H
-#define MR_OPTIM_H
+#ifndef MR_OPTIM_OPTIM_H
+#define MR_OPTIM_OPTIM_H
 
 #include "base/team.h"
 #include "device/device.h"

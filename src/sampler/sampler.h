@@ -1,8 +1,8 @@
 /*
  * The sampler vtable, and how ranks share one global order.
  */
-#ifndef MR_SAMPLER_H
-#define MR_SAMPLER_H
+#ifndef MR_SAMPLER_SAMPLER_H
+#define MR_SAMPLER_SAMPLER_H
 
 #include "base/base.h"
 #include <millrace/sampler.h>

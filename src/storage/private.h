@@ -174,6 +174,32 @@ const struct mr_remote_ops *mr_remote_of(const char *name);
 int mr_remote_check(const char *name);
 void mr_remote_forget(struct mr_file *f); /* frees what its store keeps of it */
 
+/* ---- lists of reads ---- */
+
+/* In the order in which they were appended. */
+struct mr_read_list {
+    struct mr_read *first, *last;
+};
+
+static inline void mr_read_append(struct mr_read_list *list, struct mr_read *read)
+{
+    read->next = NULL;
+    if (list->first)
+        list->last->next = read;
+    else
+        list->first = read;
+    list->last = read;
+}
+
+/* Moves the first ones, at most cap, to out. Returns how many. */
+static inline uint32_t mr_read_take(struct mr_read_list *list, struct mr_read **out, uint32_t cap)
+{
+    uint32_t n = 0;
+    for (; n < cap && list->first; list->first = list->first->next)
+        out[n++] = list->first;
+    return n;
+}
+
 /* ---- stores ---- */
 
 /*

@@ -2,8 +2,8 @@
  * Storage: gets bytes. Files of a data set stand in a table (struct mr_files); bytes that are in memory already (arrays,
  * inflated or cached files) are given as pointers, all others are read through a reader: one per worker, with a queue.
  */
-#ifndef MR_STORAGE_H
-#define MR_STORAGE_H
+#ifndef MR_STORAGE_STORAGE_H
+#define MR_STORAGE_STORAGE_H
 
 #include "base/base.h"
 #include <millrace/storage.h>

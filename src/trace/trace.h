@@ -1,6 +1,6 @@
 /* The recorder's records, as the writers see them. */
-#ifndef MR_TRACE_H
-#define MR_TRACE_H
+#ifndef MR_TRACE_TRACE_H
+#define MR_TRACE_TRACE_H
 
 #include "base/base.h"
 #include "trace/recorder.h"

@@ -5,8 +5,8 @@
  * (cast, scale, normalize) fuse into one stage, and ops that only change the shape (flatten) join the stage before or
  * after them. Stages but the last write to scratch, two halves in turn.
  */
-#ifndef MR_TRANSFORM_H
-#define MR_TRANSFORM_H
+#ifndef MR_TRANSFORM_TRANSFORM_H
+#define MR_TRANSFORM_TRANSFORM_H
 
 #include "codec/image.h"
 #include "transform/kernels.h"

@@ -4,8 +4,8 @@
  */
 #include "memfile.h"
 
-#include "../../cli/checkpoint.c"
-#include "../../cli/checkpoint_read.c"
+#include "../../cli/train/checkpoint.c"
+#include "../../cli/train/checkpoint_read.c"
 
 /* What the program gives them otherwise: a file in memory. */
 static char *written;

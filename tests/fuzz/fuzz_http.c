@@ -1,6 +1,6 @@
 /* What servers send: heads of responses, line by line; pages of S3's lists and its errors. */
-#include "storage/http.h"
-#include "storage/s3_xml.h"
+#include "storage/http/http.h"
+#include "storage/s3/xml.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -2,8 +2,8 @@
  * Parts: any bytes are read, and merged, or refused with a reason; what was merged opens and loads. A database costs a
  * hundred times what reading costs: the fuzzer makes one for one input in N_READ only, the replay for each.
  */
-#include "profile/part_read.h"
-#include "profile/recording.h"
+#include "recording/part_read.h"
+#include "recording/recording.h"
 
 #include <errno.h>
 #include <stdio.h>

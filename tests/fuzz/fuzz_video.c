@@ -1,5 +1,5 @@
 /* What the video module makes of a file: opening, the index, the first and the last frame. libav itself is not instrumented. */
-#include "video_module.h"
+#include "codec/video/module.h"
 
 #include <stdlib.h>
 #include <string.h>

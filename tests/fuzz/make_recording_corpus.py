@@ -9,7 +9,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parent / "corpus"
 TYPES = "NONE STRING THREAD PROCESS DEVICE CONTEXT STREAM KERNEL COPY SET SYNC API MEMORY OVERHEAD GRAPH RANGE OS METRIC NOTE".split()
 
-# Field by field as src/profile/part.h has them; struct pads as C does.
+# Field by field as src/recording/part.h has them; struct pads as C does.
 LAYOUT = {
     "THREAD": "II", "PROCESS": "II", "DEVICE": "IIIIIIQQIIII16s", "CONTEXT": "IIII", "STREAM": "IIIi",
     "KERNEL": "QQQIIIIIIIIIIIIIIIIQ", "COPY": "QQQQIIIIIIIIBBBBI", "SET": "QQQQIIIIIIHHI", "SYNC": "QQIIIIII",

@@ -1,5 +1,5 @@
 /* Our declarations of CUPTI's records against the real ones; compiled where the toolkit is, and that is the whole test. */
-#include "record_cupti.h"
+#include "recorder/cupti/cupti.h"
 
 #include <cupti.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* Our declarations of PM sampling's parameters against the real ones; compiled where the toolkit is, and that is the whole test. */
-#include "record_pm.h"
+#include "recorder/pm/pm.h"
 
 #include <cupti.h>
 #if __has_include(<cupti_pmsampling.h>)

@@ -16,6 +16,7 @@ function complain(text) { print file ":" line ": " text; bad++ }
 BEGIN {
     while ((getline row < table) > 0) {
         if (row ~ /^#/ || row == "") continue
+        sub(/ *#.*/, "", row)
         n = split(row, word, /[ :=]+/)
         if (row ~ /=/) { owner[word[1]] = word[2]; continue }
         room[word[1]] = 1
@@ -39,6 +40,7 @@ BEGIN {
         if (quote == "\"") complain("public headers include one another as <millrace/x.h>")
     } else if (at[1] == "src") {
         from = at[2]
+        seen[from] = 1
         if (!(from in room)) { complain("room src/" from " is not in tests/project/layers.txt"); next }
     } else
         from = "user"
@@ -51,7 +53,8 @@ BEGIN {
     } else if (quote == "<")
         next
     else if (from == "user") {
-        if (name ~ /\// ) complain(at[1] "/ sees public headers only, not \"" name "\"")
+        split(name, path, "/")
+        if (path[1] in room) complain(at[1] "/ sees public headers only, not \"" name "\"")
         next
     } else {
         n = split(name, path, "/")
@@ -62,6 +65,8 @@ BEGIN {
     if (to != "" && !allowed[from, to]) complain(from " may not include " to " (\"" name "\")")
 }
 END {
+    for (r in room)
+        if (!(r in seen)) { print table ": no room src/" r; bad++ }
     print checked + 0 " includes checked, " bad + 0 " wrong"
     exit bad > 0 || checked == 0
 }'

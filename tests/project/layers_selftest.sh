@@ -8,7 +8,11 @@ failed=0
 
 fresh() {
     rm -rf "$scratch"
-    mkdir -p "$scratch"/{src/base,src/dataset,src/loader,src/sampler,cli,include/millrace}
+    mkdir -p "$scratch"/{cli,include/millrace}
+    sed -n 's/^\([a-z]*\):.*/\1/p' "$here/layers.txt" | while read -r room; do
+        mkdir -p "$scratch/src/$room"
+        echo '#include <stdint.h>' >"$scratch/src/$room/a.c"
+    done
     echo '#include <millrace/error.h>' >"$scratch/src/base/a.c"
     echo '#include "storage/storage.h"' >"$scratch/src/dataset/a.c"
     printf '#include <stdio.h>\n#include <millrace/millrace.h>\n#include "cli.h"\n' >"$scratch/cli/a.c"
@@ -26,6 +30,12 @@ wrong() { # file, line
 
 fresh
 "$here/layers.sh" "$scratch" || { echo "a right tree is called wrong"; failed=1; }
+fresh
+rm -r "$scratch/src/codec"
+if "$here/layers.sh" "$scratch" >/dev/null; then
+    echo "not found: a room of layers.txt that does not exist"
+    failed=1
+fi
 wrong src/base/a.c '#include "device/device.h"'
 wrong src/base/a.c '#include <millrace/loader.h>'
 wrong src/base/a.c '#include <millrace/millrace.h>'

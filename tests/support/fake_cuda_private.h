@@ -2,7 +2,7 @@
 #ifndef FAKE_CUDA_PRIVATE_H
 #define FAKE_CUDA_PRIVATE_H
 
-#include "device/cuda_driver.h"
+#include "device/cuda/driver.h"
 #include "fake_cuda.h"
 
 #define FAKE_API             __attribute__((visibility("default")))

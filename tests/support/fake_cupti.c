@@ -7,7 +7,7 @@
  * FAKE_CUPTI_DROP      records that are dropped in the first buffer; 0
  */
 #include "fake_cupti.h"
-#include "record_cupti.h"
+#include "recorder/cupti/cupti.h"
 
 #include <pthread.h>
 #include <stdlib.h>

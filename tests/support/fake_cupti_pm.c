@@ -11,7 +11,7 @@
  * FAKE_CUPTI_NO_DEVICE    the program has no context on a device
  */
 #include "fake_cupti.h"
-#include "record_pm.h"
+#include "recorder/pm/pm.h"
 
 #include <fcntl.h>
 #include <pthread.h>

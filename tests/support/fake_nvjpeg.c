@@ -1,7 +1,7 @@
 /* See fake_nvjpeg.h. Its declarations are the library's own, so that calls cannot differ from what is defined here. */
 #include "fake_nvjpeg.h"
 
-#include "device/nvjpeg.h"
+#include "device/cuda/nvjpeg.h"
 
 #include <dlfcn.h>
 #include <setjmp.h>

@@ -2,7 +2,7 @@
 #ifndef PART_LOOK_H
 #define PART_LOOK_H
 
-#include "profile/part.h"
+#include "recording/part.h"
 
 #include <dirent.h>
 #include <stdbool.h>

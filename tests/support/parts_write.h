@@ -2,7 +2,7 @@
 #ifndef PARTS_WRITE_H
 #define PARTS_WRITE_H
 
-#include "profile/recording.h"
+#include "recording/recording.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
 #ifndef MR_TEST_PICTURES_H
 #define MR_TEST_PICTURES_H
 
-#include "dataset/photos.h"
+#include "dataset/pictures/photos.h"
 #include "samples.h"
 
 /* Removes what stands below test_dir/name. */

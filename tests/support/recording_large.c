@@ -6,7 +6,7 @@
  * Of each 100 records 46 are API calls, 40 kernels of 64 names, 6 copies, 2 memsets, 4 NVTX ranges and 2 OS calls. With JSON the
  * same events are written as Chrome's trace format too, an object a line, as other tools do it.
  */
-#include "profile/recording.h"
+#include "recording/recording.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -16,7 +16,7 @@
 
 #include "../unit/unit.h"
 
-#include "profile/recording.h"
+#include "recording/recording.h"
 
 #define MAKE_BASE      1000000000000ull /* what the recording's clock says at its start */
 #define MAKE_UNIX      1750000000000000000ull

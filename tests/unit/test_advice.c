@@ -1,10 +1,10 @@
 /*
- * Rules against loops whose truth is known: a loop with a fault and the same one without it are both run, and what a rule predicts is
+ * White-box. Rules against loops whose truth is known: a loop with a fault and the same one without it are both run, and what a rule predicts is
  * compared with the difference.
  */
 #include "loop_sim.h"
 
-#include "profile/rules.h"
+#include "advice/rules.h"
 
 #include <unistd.h>
 

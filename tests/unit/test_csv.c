@@ -1,7 +1,7 @@
-/* CSV files of pictures: cells, columns, numbers; what is wrong is named with its line. */
+/* White-box. CSV files of pictures: cells, columns, numbers; what is wrong is named with its line. */
 #include "pictures.h"
 
-#include "dataset/csv.h"
+#include "dataset/pictures/csv.h"
 
 #include <errno.h>
 #include <math.h>

@@ -1,7 +1,7 @@
-/* Sets of time against a bitmap. */
+/* White-box. Sets of time against a bitmap. */
 #include "unit.h"
 
-#include "profile/intervals.h"
+#include "recording/intervals.h"
 
 #define BITS   192
 #define ROUNDS 3000

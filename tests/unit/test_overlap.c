@@ -1,7 +1,7 @@
-/* Overlap of copies with compute, and the reason of each that had none. */
+/* White-box. Overlap of copies with compute, and the reason of each that had none. */
 #include "loop_sim.h"
 
-#include "profile/overlap.h"
+#include "recording/overlap.h"
 #include <unistd.h>
 
 #define PATH "test_overlap.sqlite"

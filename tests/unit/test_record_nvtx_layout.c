@@ -1,8 +1,8 @@
 /*
- * Our picture of NVTX against the toolkit's headers, and a program that uses those headers under the module itself. Both only
+ * White-box. Our picture of NVTX against the toolkit's headers, and a program that uses those headers under the module itself. Both only
  * where the headers are.
  */
-#include "record_nvtx.h"
+#include "recorder/nvtx/nvtx.h"
 
 #ifdef HAVE_NVTX_HEADERS
 #include "record_run.h"

@@ -1,9 +1,9 @@
 /*
- * Calls of the operating system: recorded when they take long enough, and unharmed. The recorded programs run under the preloaded
+ * White-box. Calls of the operating system: recorded when they take long enough, and unharmed. The recorded programs run under the preloaded
  * module; sanitizers want to be first themselves, so there only the wrappers' common part is tried, linked into this program.
  */
-#include "record_os.h"
 #include "record_run.h"
+#include "recorder/os/os.h"
 
 #include <linux/futex.h>
 #include <poll.h>

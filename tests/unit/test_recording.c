@@ -1,7 +1,7 @@
-/* Recordings: what goes into a store comes out of mr_recording_load(), ours and exports of Nsight Systems alike. */
+/* White-box. Recordings: what goes into a store comes out of mr_recording_load(), ours and exports of Nsight Systems alike. */
 #include "recording_make.h"
 
-#include "profile/store.h"
+#include "recording/store.h"
 
 #include <errno.h>
 #include <sys/stat.h>

@@ -1,5 +1,5 @@
 /* The figures that the experiments make of what they measure. */
-#include "../../cli/stats.c"
+#include "../../cli/bench/stats.c"
 #include "unit.h"
 
 /* A line is found again whatever its latency and rate, from sizes over seven decades. */

@@ -1,7 +1,7 @@
-/* Steps, by ranges and by period, and the breakdown of their time. */
+/* White-box. Steps, by ranges and by period, and the breakdown of their time. */
 #include "loop_sim.h"
 
-#include "profile/look.h"
+#include "recording/look.h"
 #include <inttypes.h>
 #include <unistd.h>
 

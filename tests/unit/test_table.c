@@ -1,5 +1,5 @@
-/* Tables: what was put in is read, sorted, cut and written; CSV and JSON are read back with other readers. */
-#include "profile/recording.h"
+/* White-box. Tables: what was put in is read, sorted, cut and written; CSV and JSON are read back with other readers. */
+#include "recording/recording.h"
 #include "unit.h"
 
 #include <cjson/cJSON.h>

@@ -23,8 +23,8 @@
  * Order, state, bad samples, replacements and statistics are the engine's. A backend only returns
  * the error of a sample that it could not make.
  */
-#ifndef MR_LOADER_BACKEND_H
-#define MR_LOADER_BACKEND_H
+#ifndef MR_LOADER_BACKENDS_BACKEND_H
+#define MR_LOADER_BACKENDS_BACKEND_H
 
 #include "base/base.h"
 #include "dataset/dataset.h"

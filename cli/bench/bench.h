@@ -1,0 +1,60 @@
+/*
+ * What the experiments of `millrace bench` share.
+ */
+#ifndef CLI_BENCH_BENCH_H
+#define CLI_BENCH_BENCH_H
+
+#include "cli.h"
+
+struct bench_opts {
+    struct cli_common common;
+    char *mnist, *cases, *dataset;
+    uint64_t workers, prefetch, rounds, samples;
+    uint64_t time_ns;
+    int cache; /* enum mr_cache_kind */
+};
+
+/* A data set as a case uses it. */
+struct bench_set {
+    struct mr_dataset *ds;
+    const char *chain; /* NULL: none */
+    uint64_t batch_size;
+};
+
+struct bench_ours {
+    double samples_per_s, bytes_per_s, cpu_ns_per_sample, heap_growth_per_sample, first_batch_ms;
+    uint32_t workers;
+};
+
+#define BENCH_MAX_ROUNDS 1000
+
+/* What one case came to: medians over the rounds. Fields that a case does not have are negative. */
+struct bench_result {
+    const char *name;
+    struct bench_ours ours;
+    double memcpy_bytes_per_s, memcpy_far_bytes_per_s;
+    double gz_first_batch_ms, inflate_ms, state_save_ms, state_load_ms, order_bytes;
+};
+
+/* Opens the device of an experiment that Ctrl-C may end. copies: devices without memory of their own are refused. info may be
+ * NULL. [out] out: NULL after a failure. Returns an exit code, the error printed. */
+int bench_open(const char *uri, bool copies, struct mr_device **out, struct mr_device_info *info);
+
+/* Sorts v. */
+double bench_median(double *v, uint64_t n);
+
+/* Runs the loader over the shuffled set for `seconds`, after a quarter of that to warm up. Returns 0 or the error. */
+int bench_ours(const struct bench_set *set, const struct bench_opts *opts, double seconds, struct bench_ours *out);
+
+/*
+ * Copies with plain memcpy in `threads` threads for `seconds`, in pieces, from a source of src_bytes (gone over in order,
+ * again and again) to a destination of dst_bytes. Returns 0 or the error.
+ */
+int bench_memcpy(uint64_t src_bytes, uint64_t dst_bytes, uint64_t piece, uint32_t threads, double seconds,
+                 double *out_bytes_per_s);
+
+/* Cases of bench loader that measure a start: to the first batch of MNIST's files, and of a state of 10^9 samples. */
+int bench_first_batch(const struct bench_opts *o, struct bench_result *out);
+int bench_billion(const struct bench_opts *o, struct bench_result *out);
+
+#endif

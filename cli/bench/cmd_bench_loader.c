@@ -1,0 +1,332 @@
+/* millrace bench loader: the loader's rate beside the limit that memcpy sets, on the same cores in the same run. */
+#include "bench/bench.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define OPT(option, kind, member, ...)                                                                                 \
+    {                                                                                                                  \
+        .name = option, .type = kind, .offset = offsetof(struct bench_opts, member), __VA_ARGS__                       \
+    }
+
+static const char *const caches[] = {"none", "host", NULL};
+
+static const struct mr_option options[] = {
+    OPT("cases", MR_OPT_STRING, cases, .meta = "LIST",
+        .help = "Only these, with commas between: memory_f32, mnist, delay_2ms, first_batch, billion, dataset"),
+    OPT("mnist", MR_OPT_STRING, mnist, .meta = "DIR",
+        .help = "Folder with MNIST's four files (millrace synth digits makes one); without it its cases are left out"),
+    OPT("dataset", MR_OPT_STRING, dataset, .meta = "DATASET",
+        .help = "A data set of the case `dataset`, whose samples have one shape: delivered as they are, batches of 64"),
+    OPT("workers", MR_OPT_UINT, workers, .initial = "0", .max = 512, .unit = "threads",
+        .help = "Worker threads, and threads of memcpy; 0: one a processor"),
+    OPT("prefetch", MR_OPT_UINT, prefetch, .initial = "0", .max = 1024, .unit = "batches",
+        .help = "Slots in the ring; 0: chosen"),
+    OPT("cache", MR_OPT_ENUM, cache, .initial = "none", .choices = caches,
+        .help = "host: bytes of files once read stay in memory"),
+    OPT("rounds", MR_OPT_UINT, rounds, .initial = "5", .min = 1, .max = 1000, .unit = "rounds",
+        .help = "How often each is measured, in turn; medians are printed"),
+    OPT("samples", MR_OPT_UINT, samples, .initial = "65536", .min = 256, .max = 1e9, .unit = "samples",
+        .help = "Size of the set in memory (4 KiB a sample)"),
+    OPT("time", MR_OPT_DURATION, time_ns, .initial = "1s", .min = 1e6, .max = 3600e9, .unit = "s",
+        .help = "Of each measurement"),
+    CLI_COMMON_OPTIONS,
+    {NULL},
+};
+
+static bool wanted(const struct bench_opts *o, const char *name)
+{
+    size_t n = strlen(name);
+    for (const char *at = o->cases; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
+        if (strncmp(at, name, n) == 0 && (at[n] == ',' || at[n] == 0))
+            return true;
+    return o->cases == NULL;
+}
+
+static uint64_t row_bytes(const struct bench_set *set)
+{
+    uint64_t bytes = 0;
+    for (int f = 0; f < mr_dataset_fields(set->ds); f++) {
+        const struct mr_spec *spec = mr_dataset_field(set->ds, f);
+        uint64_t n = 0;
+        mr_spec_bytes(spec, &n);
+        bytes += f == 0 && set->chain ? n / mr_dtype_size(spec->dtype) * sizeof(float) : n;
+    }
+    return bytes;
+}
+
+/* How many bytes the copy's source has: an epoch's, where two such buffers leave half of the memory that is free; 0: too little is. */
+static uint64_t copied_bytes(const struct bench_set *set, uint64_t workers, const char *name)
+{
+    struct mr_memory_info memory;
+    char all[CLI_HUMAN], some[CLI_HUMAN];
+    double epoch = (double)row_bytes(set) * (double)mr_dataset_length(set->ds);
+    mr_memory_get(&memory);
+    uint64_t threads = workers ? workers : (uint64_t)mr_cpu_count();
+    double rounding =
+        (double)threads * (double)row_bytes(set) * (double)set->batch_size; /* each thread's share, up to a batch */
+    double most = (double)memory.available_bytes / 4 - rounding;
+    if (epoch <= most)
+        return (uint64_t)epoch;
+    if (most < rounding) {
+        cli_warn("%s: no memcpy beside it: a quarter of the memory that is free does not hold two batches a thread",
+                 name);
+        return 0;
+    }
+    cli_warn("%s: memcpy moves %s, a quarter of the memory that is free; an epoch has %s", name,
+             cli_bytes((uint64_t)most, some), cli_bytes(epoch < 0x1p63 ? (uint64_t)epoch : UINT64_MAX, all));
+    return (uint64_t)most;
+}
+
+/* Ours and memcpy in turn. The copy's source is as large as an epoch delivered, its pieces a batch; its destination is once
+ * as small as the loader's ring (the stricter limit), once as large as the source. */
+static int measure(const struct bench_set *set, const struct bench_opts *o, bool with_memcpy, struct bench_result *out)
+{
+    double v[5][BENCH_MAX_ROUNDS], seconds = (double)o->time_ns * 1e-9;
+    uint64_t epoch = with_memcpy ? copied_bytes(set, o->workers, out->name) : 0,
+             piece = row_bytes(set) * set->batch_size;
+    int rc = 0;
+    with_memcpy = with_memcpy && epoch > 0;
+    for (uint64_t r = 0; r < o->rounds && rc == 0; r++) {
+        struct bench_ours ours;
+        rc = bench_ours(set, o, seconds, &ours);
+        if (rc < 0)
+            break;
+        out->ours = ours;
+        v[0][r] = ours.samples_per_s;
+        v[1][r] = ours.bytes_per_s;
+        v[2][r] = ours.cpu_ns_per_sample;
+        if (with_memcpy)
+            rc = bench_memcpy(epoch, 4u << 20, piece, ours.workers, seconds / 2, &v[3][r]);
+        if (with_memcpy && rc == 0)
+            rc = bench_memcpy(epoch, epoch, piece, ours.workers, seconds / 2, &v[4][r]);
+    }
+    if (rc < 0)
+        return rc;
+    out->ours.samples_per_s = bench_median(v[0], o->rounds);
+    out->ours.bytes_per_s = bench_median(v[1], o->rounds);
+    out->ours.cpu_ns_per_sample = bench_median(v[2], o->rounds);
+    out->memcpy_bytes_per_s = with_memcpy ? bench_median(v[3], o->rounds) : -1;
+    out->memcpy_far_bytes_per_s = with_memcpy ? bench_median(v[4], o->rounds) : -1;
+    return 0;
+}
+
+static int case_memory(const struct bench_opts *o, struct bench_result *out)
+{
+    struct mr_array_opts a;
+    mr_array_opts_init(&a);
+    a.n = o->samples;
+    a.n_fields = 2;
+    a.field[0] = (struct mr_spec){.name = "x", .dtype = MR_F32, .rank = 1, .dim = {1024}};
+    a.field[1] = (struct mr_spec){.name = "label", .dtype = MR_I64};
+    float *x = malloc(a.n * 4096);
+    int64_t *labels = malloc(a.n * 8);
+    struct bench_set set = {.batch_size = 256};
+    int rc = x && labels ? 0 : mr_error_set(-ENOMEM, "memory_f32: no memory for %" PRIu64 " bytes", a.n * 4104);
+    for (uint64_t i = 0; i < a.n * 1024 && rc == 0; i++)
+        x[i] = (float)(i % 1000003);
+    for (uint64_t i = 0; i < a.n && rc == 0; i++)
+        labels[i] = (int64_t)(i % 10);
+    a.data[0] = x;
+    a.data[1] = labels;
+    if (rc == 0)
+        rc = mr_dataset_open_array(&a, &set.ds);
+    if (rc == 0)
+        rc = measure(&set, o, true, out);
+    if (set.ds)
+        mr_dataset_close(set.ds);
+    free(x);
+    free(labels);
+    return rc;
+}
+
+static int case_mnist(const struct bench_opts *o, struct bench_result *out)
+{
+    struct bench_set set = {.batch_size = 64, .chain = "cast(f32),scale(1/255),normalize(0.1307,0.3081)"};
+    int rc = mr_dataset_open(o->mnist, &set.ds);
+    if (rc < 0)
+        return rc;
+    rc = measure(&set, o, true, out);
+    mr_dataset_close(set.ds);
+    return rc;
+}
+
+static int case_dataset(const struct bench_opts *o, struct bench_result *out)
+{
+    struct bench_set set = {.batch_size = 64};
+    int rc = mr_dataset_open(o->dataset, &set.ds);
+    if (rc < 0)
+        return rc;
+    rc = measure(&set, o, true, out);
+    mr_dataset_close(set.ds);
+    return rc;
+}
+
+static int case_delay(const struct bench_opts *o, struct bench_result *out)
+{
+    struct bench_set set = {.batch_size = 64};
+    struct bench_opts two = *o;
+    if (two.workers == 0)
+        two.workers = 2;
+    int rc = mr_dataset_open("synthetic:n=1e6,shape=1024,delay=2ms", &set.ds);
+    if (rc < 0)
+        return rc;
+    rc = measure(&set, &two, false, out);
+    mr_dataset_close(set.ds);
+    return rc;
+}
+
+static void json_number(struct mr_json *json, const char *key, double value)
+{
+    if (value >= 0)
+        mr_json_double(json, key, value);
+}
+
+static int print_json(const struct bench_result *results, size_t n, const struct bench_opts *o)
+{
+    struct mr_json *json = cli_json_begin("bench loader");
+    if (!json)
+        return CLI_FAILED;
+    mr_json_array(json, "cases");
+    for (size_t i = 0; i < n; i++) {
+        const struct bench_result *r = &results[i];
+        mr_json_object(json, NULL);
+        mr_json_string(json, "case", r->name);
+        json_number(json, "samples_per_s", r->ours.samples_per_s);
+        json_number(json, "bytes_per_s", r->ours.bytes_per_s);
+        json_number(json, "memcpy_bytes_per_s", r->memcpy_bytes_per_s);
+        json_number(json, "memcpy_to_memory_bytes_per_s", r->memcpy_far_bytes_per_s);
+        json_number(json, "first_batch_ms", r->ours.first_batch_ms);
+        json_number(json, "cpu_ns_per_sample", r->ours.cpu_ns_per_sample);
+        if (r->ours.samples_per_s >= 0) {
+            mr_json_uint(json, "workers", r->ours.workers);
+            mr_json_double(json, "heap_growth_bytes_per_sample", r->ours.heap_growth_per_sample);
+        }
+        json_number(json, "gz_first_batch_ms", r->gz_first_batch_ms);
+        json_number(json, "inflate_ms", r->inflate_ms);
+        json_number(json, "state_save_ms", r->state_save_ms);
+        json_number(json, "state_load_ms", r->state_load_ms);
+        json_number(json, "resident_growth_bytes", r->order_bytes);
+        mr_json_object_end(json);
+    }
+    mr_json_array_end(json);
+    return cli_json_end_config(json, options, o);
+}
+
+static void print_rates(const struct bench_result *results, size_t n)
+{
+    struct cli_table *table =
+        cli_table_create("case\t>workers\t>samples/s\t>ours GB/s\t>memcpy GB/s\t>of memcpy\t>memcpy to "
+                         "memory\t>CPU ns/sample\t>heap growth B/sample");
+    for (size_t i = 0; i < n; i++) {
+        const struct bench_result *r = &results[i];
+        char count[CLI_HUMAN];
+        if (r->ours.samples_per_s < 0)
+            continue;
+        if (r->memcpy_bytes_per_s > 0)
+            cli_table_row(table, "%s\t%u\t%s\t%.2f\t%.2f\t%.0f%%\t%.2f\t%.0f\t%.3f", r->name, r->ours.workers,
+                          cli_count(r->ours.samples_per_s, count), r->ours.bytes_per_s * 1e-9,
+                          r->memcpy_bytes_per_s * 1e-9, 100 * r->ours.bytes_per_s / r->memcpy_bytes_per_s,
+                          r->memcpy_far_bytes_per_s * 1e-9, r->ours.cpu_ns_per_sample, r->ours.heap_growth_per_sample);
+        else
+            cli_table_row(table, "%s\t%u\t%s\t%.2f\t\t\t\t%.0f\t%.3f", r->name, r->ours.workers,
+                          cli_count(r->ours.samples_per_s, count), r->ours.bytes_per_s * 1e-9,
+                          r->ours.cpu_ns_per_sample, r->ours.heap_growth_per_sample);
+    }
+    cli_table_print(table, stdout, 0);
+}
+
+static int print_text(const struct bench_result *results, size_t n, const struct bench_opts *o)
+{
+    char bytes[CLI_HUMAN];
+    printf("medians of %" PRIu64 " round%s; memcpy in as many threads, of an epoch's bytes into a ring like the "
+           "loader's, or to memory as large\n\n",
+           o->rounds, cli_s(o->rounds));
+    print_rates(results, n);
+    for (size_t i = 0; i < n; i++) {
+        const struct bench_result *r = &results[i];
+        if (r->inflate_ms >= 0)
+            printf(
+                "\nfirst batch, from opening the files: plain %.1f ms; .gz %.1f ms, of which inflating alone %.1f ms\n",
+                r->ours.first_batch_ms, r->gz_first_batch_ms, r->inflate_ms);
+        if (r->state_save_ms >= 0)
+            printf("\n10^9 samples, shuffled: state saved in %.4f ms, loaded (a loader opened) in %.2f ms, memory grew "
+                   "by %s\n",
+                   r->state_save_ms, r->state_load_ms,
+                   cli_bytes(r->order_bytes > 0 ? (uint64_t)r->order_bytes : 0, bytes));
+    }
+    return CLI_OK;
+}
+
+static const struct {
+    const char *name;
+    int (*run)(const struct bench_opts *o, struct bench_result *out);
+    bool needs_mnist;
+} cases[] = {
+    {"memory_f32", case_memory, false},       {"mnist", case_mnist, true},       {"delay_2ms", case_delay, false},
+    {"first_batch", bench_first_batch, true}, {"billion", bench_billion, false}, {"dataset", case_dataset, false},
+};
+
+static int run(void *values, int n_args, char **args)
+{
+    (void)n_args, (void)args;
+    const struct bench_opts *o = values;
+    struct bench_result results[CLI_COUNT(cases)];
+    size_t n = 0;
+    for (size_t i = 0; i < CLI_COUNT(cases); i++) {
+        if (!wanted(o, cases[i].name))
+            continue;
+        if (cases[i].run == case_dataset && !o->dataset)
+            continue;
+        if (cases[i].needs_mnist && !o->mnist) {
+            cli_warn("%s: left out: --mnist DIR is not given", cases[i].name);
+            continue;
+        }
+        results[n] = (struct bench_result){cases[i].name, {-1, -1, -1, 0, -1, 0}, -1, -1, -1, -1, -1, -1, -1};
+        int rc = cases[i].run(o, &results[n++]);
+        if (rc < 0)
+            return cli_error(rc);
+    }
+    if (n == 0)
+        return cli_misuse("--cases %s: none of them can be run", o->cases ? o->cases : "");
+    return cli.json ? print_json(results, n, o) : print_text(results, n, o);
+}
+
+static const struct cli_note json_notes[] = {
+    {"cases", "for each: case, and what it measured, medians over the rounds"},
+    {"samples_per_s, bytes_per_s", "delivered by the loader, shuffled, after warming up"},
+    {"workers", "worker threads, and threads of memcpy"},
+    {"memcpy_bytes_per_s",
+     "plain memcpy in as many threads, of as many bytes as an epoch delivers (at most a quarter of the memory that is "
+     "free), into a ring of 4 MiB"},
+    {"memcpy_to_memory_bytes_per_s", "the same into memory as large as the source"},
+    {"first_batch_ms, gz_first_batch_ms, inflate_ms", "from opening; inflating the .gz files alone"},
+    {"cpu_ns_per_sample, heap_growth_bytes_per_sample", "processor time; growth of the heap in steady state"},
+    {"state_save_ms, state_load_ms, resident_growth_bytes", "of 10^9 shuffled samples; loading opens a whole loader"},
+    {NULL, NULL},
+};
+
+static const struct cli_note examples[] = {
+    {"millrace bench loader --mnist mnist/", "all cases"},
+    {"millrace bench loader --cases delay_2ms --workers 2 --json", "one case, for a script"},
+    {NULL, NULL},
+};
+
+const struct cli_command cli_bench_loader = {
+    .name = "bench loader",
+    .summary = "Measure the loader beside the limit that memcpy sets",
+    .synopsis = "[options]",
+    .text =
+        "Runs the loader over sets in memory, over MNIST's files and over a set with 2 ms of latency a sample, as fast "
+        "as it "
+        "goes, with nobody using the batches. In turn with it, in the same run and as many threads, plain memcpy moves "
+        "as many bytes: the limit. Also: time to the first batch, and what a set of 10^9 samples costs.",
+    .options = options,
+    .options_bytes = sizeof(struct bench_opts),
+    .json = json_notes,
+    .examples = examples,
+    .run = run,
+};

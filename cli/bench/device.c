@@ -1,0 +1,25 @@
+/* The device of an experiment. */
+#include "bench/bench.h"
+
+#include <string.h>
+
+int bench_open(const char *uri, bool copies, struct mr_device **out, struct mr_device_info *info)
+{
+    struct mr_device_info own;
+    if (!info)
+        info = &own;
+    cli_catch_interrupts();
+    int rc = mr_device_open(uri, out);
+    if (rc < 0)
+        return cli_error(rc);
+    rc = mr_device_get(*out, info);
+    if (rc == 0 && (!copies || !info->unified))
+        return CLI_OK;
+    mr_device_close(*out);
+    *out = NULL;
+    return rc < 0 ? cli_error(rc)
+           : strcmp(uri, "auto") == 0
+               ? cli_misuse("no usable GPU was found (millrace doctor says why); --device sim simulates one")
+               : cli_misuse("--device %s: its memory is the host's, so nothing is copied; give --device cuda or sim",
+                            uri);
+}

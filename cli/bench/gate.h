@@ -1,0 +1,29 @@
+/*
+ * A gate in front of work on a device: what is enqueued behind it starts when the host opens it, so that the time between
+ * two events is the device's alone and not that of submitting.
+ */
+#ifndef CLI_BENCH_GATE_H
+#define CLI_BENCH_GATE_H
+
+#include <millrace/millrace.h>
+#include <stdatomic.h>
+
+struct gate {
+    struct mr_device *dev;
+    _Atomic uint32_t *flag; /* page-locked */
+    struct mr_stream *stream;
+    struct mr_event *open;
+};
+
+/* Whether all of the pool's page-locked memory really is: a GPU's kernels must not touch what is not, and copies of it would
+ * wait for the gate with the host. Returns 0, MR_ELIMIT. A simulated device does not care. */
+int gate_check_locked(struct mr_device *dev);
+
+/* Functions return 0 or the library's error. */
+int gate_make(struct gate *gate, struct mr_device *dev);
+void gate_drop(struct gate *gate);                          /* opens it; of a zeroed or failed one, too */
+int gate_close(struct gate *gate);                          /* what the streams get from now on waits ... */
+int gate_hold(struct gate *gate, struct mr_stream *stream); /* ... when they have been given to this */
+void gate_open(struct gate *gate);
+
+#endif

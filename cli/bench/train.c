@@ -1,0 +1,70 @@
+/* What the benches of training share. */
+#include "bench/train.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+int bench_train_init(struct train_opts *opts)
+{
+    *opts = (struct train_opts){0};
+    return mr_options_init(train_options, opts);
+}
+
+void bench_train_free(struct train_opts *opts)
+{
+    mr_options_free(train_options, opts);
+}
+
+int bench_train_set(struct train_opts *opts, const char *name, const char *text)
+{
+    return mr_options_set(train_options, opts, "--", name, text);
+}
+
+const char *bench_fixed(double v, int digits, const char *unit, char *buf)
+{
+    if (isnan(v))
+        snprintf(buf, CLI_HUMAN, "-");
+    else
+        snprintf(buf, CLI_HUMAN, "%.*f%s", digits, v, unit);
+    return buf;
+}
+
+char *bench_item(const char *list, char between, int i)
+{
+    for (; i > 0; i--) {
+        list = strchr(list, between);
+        if (!list)
+            return NULL;
+        list++;
+    }
+    const char *end = strchr(list, between);
+    return end ? strndup(list, (size_t)(end - list)) : strdup(list);
+}
+
+int bench_knee(const double *rates, int n)
+{
+    double best = 0;
+    for (int i = 0; i < n; i++)
+        best = rates[i] > best ? rates[i] : best;
+    for (int i = 0; i < n; i++)
+        if (rates[i] >= 0.9 * best)
+            return i;
+    return 0;
+}
+
+int bench_train_each(const char *what, const char *unit, int n, int (*one)(void *bench, int i), void *bench)
+{
+    struct cli_progress progress;
+    int rc = 0;
+    cli_catch_interrupts();
+    cli_progress_begin(&progress, what, (uint64_t)n, unit);
+    for (int i = 0; i < n && rc == 0 && !cli_interrupted(); i++) {
+        rc = one(bench, i);
+        cli_progress_update(&progress, (uint64_t)i + 1);
+    }
+    cli_progress_end(&progress);
+    if (rc < 0)
+        return cli_error(rc);
+    return cli_interrupted() ? CLI_FAILED : CLI_OK;
+}

@@ -1,0 +1,314 @@
+/* One run of the pipeline: opens what the options say, takes batches as a training step would, keeps the figures. */
+#include "feed/feed.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* A policy limit as a user writes it: "10" samples or "1%". */
+static int parse_max_bad(const char *text, struct mr_loader_opts *lo)
+{
+    if (!text)
+        return 0;
+    char *end;
+    errno = 0;
+    double value = strtod(text, &end);
+    int is_percent = strcmp(end, "%") == 0;
+    if (end == text || errno || value < 0 || (*end && !is_percent) || (is_percent && value > 100))
+        return mr_error_set(MR_EOPTION, "--max-bad %s: want a number of samples, or a percentage such as 1%%", text);
+    if (is_percent)
+        lo->max_bad_fraction = value / 100;
+    else
+        lo->max_bad = (uint64_t)value;
+    if (is_percent && value == 0)
+        lo->max_bad = 0;
+    return 0;
+}
+
+static int read_text(const char *path, char **out)
+{
+    FILE *file = fopen(path, "rb");
+    if (!file)
+        return mr_error_set(-errno, "%s: %s", path, strerror(errno));
+    char *text = calloc(1, 65537);
+    size_t n = text ? fread(text, 1, 65537, file) : 0;
+    int failed = ferror(file);
+    fclose(file);
+    if (!text || failed || n > 65536) {
+        free(text);
+        return mr_error_set(n > 65536 ? MR_ESTATE : -EIO, "%s: %s", path,
+                            n > 65536 ? "too long for a state (more than 64 KiB)" : "could not be read");
+    }
+    *out = text;
+    return 0;
+}
+
+static int parse_gpu_decode(const char *text, double *out)
+{
+    char *end;
+    if (!strcmp(text, "off") || !strcmp(text, "on") || !strcmp(text, "auto")) {
+        *out = !strcmp(text, "auto") ? MR_GPU_DECODE_AUTO : !strcmp(text, "on");
+        return 0;
+    }
+    *out = strtod(text, &end);
+    if (end != text && !*end && *out >= 0 && *out <= 1)
+        return 0;
+    return mr_error_set(MR_EOPTION, "--gpu-decode %s: want off, on, auto or a fraction, 0..1", text);
+}
+
+static int loader_opts(struct feed *feed, struct mr_loader_opts *lo)
+{
+    const struct feed_opts *o = feed->opts;
+    mr_loader_opts_init(lo);
+    lo->batch_size = o->batch_size;
+    lo->drop_last = o->drop_last;
+    lo->epochs = o->epochs ? o->epochs : o->time_ns ? 0 : 1;
+    lo->seed = o->seed;
+    lo->rank = (uint32_t)o->rank;
+    lo->world = (uint32_t)o->world;
+    lo->tail = (enum mr_tail)o->tail;
+    lo->workers = (uint32_t)o->workers;
+    lo->prefetch = (uint32_t)o->prefetch;
+    lo->read_ahead = o->read_ahead;
+    lo->queue_depth = (uint32_t)o->queue_depth;
+    lo->max_memory = o->max_memory;
+    lo->storage = (enum mr_storage_kind)o->storage;
+    lo->cache = (enum mr_cache_kind)o->cache;
+    lo->direct = o->direct;
+    lo->collate = (enum mr_collate)o->collate;
+    lo->pad_value = o->pad_value;
+    lo->bad = (enum mr_bad_policy)o->bad;
+    lo->pageable = !o->pin;
+    lo->blocking = o->blocking;
+    lo->streams = (uint32_t)o->streams;
+    lo->device_transforms = o->device_transforms;
+    int rc = parse_max_bad(o->max_bad, lo);
+    if (rc == 0)
+        rc = parse_gpu_decode(o->gpu_decode, &lo->gpu_decode);
+    if (rc == 0 && o->state_in)
+        rc = read_text(o->state_in, &feed->state_text);
+    lo->state = feed->state_text;
+    return rc;
+}
+
+static int open_device(struct feed *feed)
+{
+    int rc = mr_device_open(feed->opts->device, &feed->dev);
+    if (rc == 0)
+        rc = mr_device_get(feed->dev, &feed->result.device);
+    if (rc == 0)
+        rc = mr_stream_create(feed->dev, "consumer", &feed->stream);
+    if (rc == 0)
+        rc = mr_event_create(feed->dev, 1, &feed->first_step);
+    if (rc == 0)
+        rc = mr_event_create(feed->dev, 1, &feed->last_step);
+    double sink = feed->opts->sink_ms * 1e6;
+    feed->result.step_ns = sink > 0 ? (uint64_t)sink : feed->result.device.step_ns;
+    return rc;
+}
+
+static int open_chain(struct feed *feed)
+{
+    if (!feed->opts->transform)
+        return 0;
+    int rc = mr_transform_create(&feed->chain);
+    return rc == 0 ? mr_transform_add(feed->chain, feed->opts->transform) : rc;
+}
+
+int feed_open(struct feed *feed, const char *dataset, const struct feed_opts *opts)
+{
+    *feed = (struct feed){.opts = opts};
+    struct mr_loader_opts lo;
+    const char *order = opts->sampler ? opts->sampler : opts->shuffle ? "random" : "sequential";
+    if (opts->sampler && opts->shuffle)
+        return mr_error_set(MR_EOPTION, "--shuffle and --sampler %s: give one of the two", opts->sampler);
+    int rc = loader_opts(feed, &lo);
+    if (rc == 0)
+        rc = feed_set_remote(opts);
+    if (rc == 0 && opts->digest_from)
+        rc = feed_digest_parse(opts->digest_from, &feed->result.digest);
+    if (rc == 0)
+        rc = open_chain(feed);
+    if (rc == 0)
+        rc = open_device(feed);
+    if (rc == 0)
+        rc = mr_dataset_open(dataset, &feed->ds);
+    if (rc == 0)
+        rc = mr_sampler_open(order, mr_dataset_length(feed->ds), opts->seed, &feed->sampler);
+    feed->start_ns = mr_time_ns();
+    if (rc == 0)
+        rc = mr_loader_open(feed->ds, feed->sampler, feed->chain, feed->dev, &lo, &feed->ld);
+    if (rc == MR_ESTATE && opts->state_in)
+        mr_error_set(rc, "%s: %s", opts->state_in, mr_last_error());
+    return rc;
+}
+
+void feed_close(struct feed *feed)
+{
+    mr_loader_close(feed->ld);
+    if (feed->first_step)
+        mr_event_destroy(feed->first_step);
+    if (feed->last_step)
+        mr_event_destroy(feed->last_step);
+    if (feed->stream)
+        mr_stream_destroy(feed->stream);
+    if (feed->chain)
+        mr_transform_destroy(feed->chain);
+    if (feed->sampler)
+        mr_sampler_destroy(feed->sampler);
+    if (feed->ds)
+        mr_dataset_close(feed->ds);
+    if (feed->dev)
+        mr_device_close(feed->dev);
+    free(feed->state_text);
+    free(feed->back);
+}
+
+static int grow_back(struct feed *feed, uint64_t bytes)
+{
+    if (bytes <= feed->back_bytes)
+        return 0;
+    free(feed->back);
+    feed->back = malloc(bytes);
+    feed->back_bytes = feed->back ? bytes : 0;
+    return feed->back ? 0 : mr_error_set(-ENOMEM, "digest: no memory for %" PRIu64 " bytes", bytes);
+}
+
+/* The digest is of what the device holds: it is copied back, which proves the transfer as well. */
+static int digest_batch(struct feed *feed, const struct mr_batch *b)
+{
+    const unsigned char *data[MR_MAX_FIELDS];
+    uint64_t bytes = 0, at = 0;
+    for (int f = 0; f < b->n_fields; f++)
+        bytes += b->field[f].bytes;
+    int rc = feed->result.device.unified ? 0 : grow_back(feed, bytes);
+    for (int f = 0; f < b->n_fields && rc == 0; f++) {
+        data[f] = b->field[f].data;
+        if (feed->result.device.unified)
+            continue;
+        data[f] = feed->back + at;
+        at += b->field[f].bytes;
+        if (b->field[f].bytes > 0)
+            rc = mr_copy_async(feed->stream, (void *)(uintptr_t)data[f], MR_PAGEABLE, b->field[f].data, MR_DEVICE,
+                               b->field[f].bytes);
+    }
+    if (rc == 0 && !feed->result.device.unified)
+        rc = mr_stream_synchronize(feed->stream);
+    if (rc == 0)
+        feed_digest_add(&feed->result.digest, b, data);
+    return rc;
+}
+
+/* What a training step does with a batch: enqueues work that takes step_ns. */
+static int step(struct feed *feed)
+{
+    uint64_t ns = feed->result.step_ns;
+    int rc = ns ? mr_launch(feed->stream, "busy", &ns, sizeof ns) : 0;
+    if (rc == 0 && feed->n_steps == 0)
+        rc = mr_event_record(feed->first_step, feed->stream);
+    feed->n_steps += rc == 0;
+    return rc;
+}
+
+static int take_batch(struct feed *feed, struct mr_batch *b)
+{
+    int rc = feed->opts->digest || feed->opts->digest_from ? digest_batch(feed, b) : 0;
+    if (rc == 0)
+        rc = step(feed);
+    int released = mr_loader_release(feed->ld, b, feed->stream);
+    return rc < 0 ? rc : released;
+}
+
+/* On the host a step's real length counts: a sleep takes longer than it says. */
+static double utilization(const struct feed *feed)
+{
+    const struct feed_result *r = &feed->result;
+    if (!r->step_ns || r->span_seconds <= 0)
+        return -1;
+    double busy =
+        r->device.unified ? (double)r->stats.consumer_busy_ns : (double)(feed->n_steps - 1) * (double)r->step_ns;
+    return busy * 1e-9 < r->span_seconds ? busy * 1e-9 / r->span_seconds : 1;
+}
+
+static void finish(struct feed *feed)
+{
+    struct feed_result *r = &feed->result;
+    bool ended = feed->n_steps > 1 && mr_event_record(feed->last_step, feed->stream) == 0;
+    mr_stream_synchronize(feed->stream);
+    r->seconds = (double)(mr_time_ns() - feed->start_ns) * 1e-9;
+    int64_t span;
+    if (ended && mr_event_elapsed(feed->first_step, feed->last_step, &span) == 0 && span > 0)
+        r->span_seconds = (double)span * 1e-9;
+    mr_loader_stats(feed->ld, &r->stats);
+    r->utilization = utilization(feed);
+    for (int kind = 0; kind < MR_N_MEMORY; kind++)
+        mr_memory_count(feed->dev, (enum mr_memory)kind, &r->memory[kind]);
+}
+
+/* Ends a run whose time is over or that was interrupted, also while it waits for a batch. */
+struct watch {
+    struct mr_loader *ld;
+    uint64_t until_ns; /* 0: no limit */
+    _Atomic bool done, fired;
+};
+
+static void *watch(void *arg)
+{
+    struct watch *w = arg;
+    const struct timespec tick = {.tv_nsec = 5000000};
+    while (!w->done) {
+        if (cli_interrupted() || (w->until_ns && mr_time_ns() >= w->until_ns)) {
+            w->fired = true;
+            mr_loader_cancel(w->ld);
+            break;
+        }
+        nanosleep(&tick, NULL);
+    }
+    return NULL;
+}
+
+static int run_batches(struct feed *feed, void (*tick)(void *, uint64_t), void *user)
+{
+    struct mr_batch b;
+    uint64_t samples = 0, batches = 0;
+    int rc;
+    while ((rc = mr_loader_next(feed->ld, feed->stream, &b)) > 0) {
+        samples += b.size;
+        batches++;
+        rc = take_batch(feed, &b);
+        if (rc < 0)
+            break;
+        if (tick)
+            tick(user, samples);
+        feed->result.stopped = feed->opts->batches && batches >= feed->opts->batches;
+        if (feed->result.stopped)
+            break;
+    }
+    return rc;
+}
+
+int feed_run(struct feed *feed, void (*tick)(void *user, uint64_t samples), void *user)
+{
+    struct watch w = {.ld = feed->ld, .until_ns = feed->opts->time_ns ? feed->start_ns + feed->opts->time_ns : 0};
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, watch, &w) != 0)
+        return mr_error_set(-EAGAIN, "the thread that watches the time could not be started");
+    int rc = run_batches(feed, tick, user);
+    char error[1024];
+    snprintf(error, sizeof error, "%s", mr_last_error());
+    w.done = true;
+    pthread_join(thread, NULL);
+    if (rc == MR_ECANCELLED && w.fired) {
+        feed->result.stopped = 1;
+        rc = 0;
+    }
+    finish(feed);
+    int n = mr_loader_state(feed->ld, feed->result.state, sizeof feed->result.state);
+    if (rc < 0)
+        return mr_error_set(rc, "%s", error);
+    return n < 0 ? n : 0;
+}

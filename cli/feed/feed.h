@@ -1,0 +1,109 @@
+/*
+ * One run of the pipeline into a device: what `millrace feed` does, and `millrace bench loader` measures.
+ */
+#ifndef CLI_FEED_FEED_H
+#define CLI_FEED_FEED_H
+
+#include "cli.h"
+
+struct feed_opts {
+    struct cli_common common;
+    /* order */
+    int shuffle;
+    char *sampler;
+    uint64_t seed, epochs, rank, world;
+    int tail, drop_last;
+    /* batches */
+    uint64_t batch_size;
+    char *transform;
+    int collate;
+    double pad_value;
+    /* pipeline */
+    uint64_t workers, prefetch, read_ahead, queue_depth, max_memory;
+    char *cache_dir;
+    uint64_t cache_limit, retries, stall_ns;
+    int storage, cache, direct, pin, blocking, device_transforms;
+    uint64_t streams;
+    char *device, *gpu_decode;
+    /* bad samples */
+    int bad;
+    char *max_bad, *quarantine;
+    /* the run */
+    uint64_t time_ns, batches;
+    double sink_ms;
+    int digest;
+    char *digest_from, *state_in, *state_out, *trace;
+};
+
+/* Additive: the digests of two ranks, or of the parts of a run, add up to the whole's. */
+struct feed_digest {
+    uint64_t lo, hi;
+};
+
+extern const struct mr_option feed_options[];
+
+struct feed_result {
+    struct mr_loader_stats stats;
+    double seconds;      /* from open to the last batch's end */
+    double span_seconds; /* first step's end to the last step's end, on the consumer's stream */
+    uint64_t step_ns;    /* of the simulated consumer; 0: none */
+    double utilization;  /* steps' time / span, first step left out (as MLPerf Storage's AU); < 0: no steps */
+    struct feed_digest digest;
+    struct mr_memory_counters memory[MR_N_MEMORY];
+    struct mr_device_info device;
+    uint64_t lost_spans;
+    bool finished; /* nothing to feed: --state-in is of a run that has done its epochs */
+    int stopped;   /* by time, batches or a signal, before the epochs' end */
+    char state[1024];
+};
+
+struct feed {
+    const struct feed_opts *opts;
+    struct mr_dataset *ds;
+    struct mr_sampler *sampler;
+    struct mr_transform *chain;
+    struct mr_device *dev;
+    struct mr_stream *stream;
+    struct mr_loader *ld;
+    char *state_text;
+    uint64_t start_ns; /* when the loader was opened */
+    /* host memory for the digest */
+    unsigned char *back;
+    uint64_t back_bytes;
+    struct mr_event *first_step, *last_step;
+    uint64_t n_steps;
+    struct feed_result result;
+};
+
+/* Opens everything that the options say. Returns 0 or an error (mr_last_error()); feed_close() in either case. */
+int feed_open(struct feed *feed, const char *dataset, const struct feed_opts *opts);
+
+/* Runs to the end, the time limit, or an interrupt. tick is called after each batch with what has been delivered so far;
+ * NULL: not. Fills feed->result, also when it fails part-way. Returns 0 or the error. */
+int feed_run(struct feed *feed, void (*tick)(void *user, uint64_t samples), void *user);
+
+void feed_close(struct feed *feed);
+
+/* What came of it; return an exit code. */
+int feed_print_json(const struct feed *feed);
+int feed_print_text(const struct feed *feed);
+
+/* Write the files that --quarantine and --state-out name; print errors, return an exit code. */
+int feed_write_quarantine(const struct feed *feed);
+int feed_write_state(const struct feed *feed);
+/* Can the files be made where they are wanted? Asked before the run. */
+int feed_check_files(const struct feed_opts *opts);
+
+/* feed_remote.c: http and s3. The options must be set before the data set is opened. */
+int feed_set_remote(const struct feed_opts *opts);
+void feed_json_remote(struct mr_json *json);
+void feed_print_remote(void);
+
+/* Adds the digest of each row of a batch in host memory: data[f] as field f of the batch lies there. */
+void feed_digest_add(struct feed_digest *digest, const struct mr_batch *batch, const unsigned char *const data[]);
+
+/* 32 hex digits and a NUL; and back: 0 or MR_EOPTION. */
+void feed_digest_format(const struct feed_digest *digest, char out[33]);
+int feed_digest_parse(const char *text, struct feed_digest *out);
+
+#endif

@@ -1,0 +1,82 @@
+/* The files that feed leaves: the quarantine list and the state. Whole or not at all. */
+#include "feed/feed.h"
+
+#include <errno.h>
+#include <libgen.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+int feed_write_quarantine(const struct feed *feed)
+{
+    struct cli_output out;
+    struct mr_bad_sample bad;
+    if (!mr_loader_bad(feed->ld, 0, &bad)) /* no file says so; a list of a run before would say otherwise */
+        return unlink(feed->opts->quarantine) == 0 || errno == ENOENT
+                   ? CLI_OK
+                   : cli_fail("%s: is of a run before and cannot be removed: %s", feed->opts->quarantine,
+                              strerror(errno));
+    int rc = cli_output_open(&out, feed->opts->quarantine, true, false);
+    for (uint64_t i = 0; rc == CLI_OK && mr_loader_bad(feed->ld, i, &bad); i++) {
+        const char *text = NULL;
+        struct mr_json *json = mr_json_create(0);
+        if (!json) {
+            rc = cli_fail("quarantine: no memory");
+            break;
+        }
+        mr_json_object(json, NULL);
+        mr_json_string(json, "file", bad.file);
+        mr_json_uint(json, "offset", bad.offset);
+        mr_json_uint(json, "index", bad.index);
+        mr_json_uint(json, "epoch", bad.epoch);
+        mr_json_uint(json, "position", bad.position);
+        mr_json_string(json, "reason", bad.reason);
+        mr_json_object_end(json);
+        int64_t n = mr_json_finish(json, &text);
+        rc = n < 0 ? cli_error((int)n) : cli_output_write(&out, text, (size_t)n);
+        if (rc == CLI_OK)
+            rc = cli_output_write(&out, "\n", 1);
+        mr_json_destroy(json);
+    }
+    if (rc == CLI_OK)
+        return cli_output_commit(&out);
+    cli_output_abort(&out);
+    return rc;
+}
+
+int feed_write_state(const struct feed *feed)
+{
+    struct cli_output out;
+    int rc = cli_output_open(&out, feed->opts->state_out, true, false);
+    if (rc == CLI_OK)
+        rc = cli_output_write(&out, feed->result.state, strlen(feed->result.state));
+    if (rc == CLI_OK)
+        rc = cli_output_write(&out, "\n", 1);
+    if (rc == CLI_OK)
+        return cli_output_commit(&out);
+    cli_output_abort(&out);
+    return rc;
+}
+
+static int check_folder(const char *path)
+{
+    char *copy = path ? strdup(path) : NULL;
+    if (!copy)
+        return path ? cli_fail("out of memory") : CLI_OK;
+    if (path && cli_output_check(path) != CLI_OK) { /* now, not after the run */
+        free(copy);
+        return CLI_FAILED;
+    }
+    bool there = access(path, W_OK) == 0 || (errno == ENOENT && access(dirname(copy), W_OK) == 0);
+    int errnum = errno;
+    free(copy);
+    return there ? CLI_OK : cli_fail("%s: cannot be made: %s", path, strerror(errnum));
+}
+
+int feed_check_files(const struct feed_opts *opts)
+{
+    int rc = check_folder(opts->trace);
+    if (rc == CLI_OK)
+        rc = check_folder(opts->state_out);
+    return rc == CLI_OK ? check_folder(opts->quarantine) : rc;
+}

@@ -1,0 +1,81 @@
+/* What the files of millrace pack share. */
+#ifndef CLI_PACK_PACK_H
+#define CLI_PACK_PACK_H
+
+#include "cli.h"
+
+struct pack_options {
+    struct cli_common common;
+    uint64_t shard_bytes, shard_count, resize, quality, workers;
+    int force, bad;
+};
+enum { PACK_BAD_FAIL, PACK_BAD_SKIP };
+
+/* ---- a sample as members of an archive (pack_sample.c) ---- */
+
+struct pack_member {
+    char ext[40];
+    void *data; /* malloc'd */
+    uint64_t bytes;
+};
+struct pack_sample {
+    int n, rc; /* rc: negative: it is bad, and text says why */
+    char text[1024];
+    struct pack_member member[MR_MAX_FIELDS];
+};
+
+/* Can all fields be written? Prints why not; returns an exit code. */
+int pack_check_fields(const struct mr_dataset *ds, const struct pack_options *o);
+/* Reads sample `index`. Any thread. */
+void pack_sample_make(const struct mr_dataset *ds, const struct pack_options *o, uint64_t index,
+                      struct pack_sample *out);
+void pack_sample_free(struct pack_sample *s);
+
+/* ---- pictures made anew (pack_jpeg.c) ---- */
+
+/* NULL when this build can; else why not. */
+const char *pack_jpeg_why_not(void);
+/* Replaces the member's bytes where the options ask for another size or quality. Returns 0 or a negative error, with
+ * mr_last_error() set. */
+int pack_jpeg(const struct pack_options *o, const char *name, struct pack_member *m);
+
+/* ---- a shard (pack_shard.c): FILE.part until it is whole ---- */
+
+struct pack_shard {
+    char *path, *part; /* malloc'd */
+    FILE *file;
+    void *hash; /* XXH64_state_t */
+    uint64_t number, first, n, skipped, bytes, sum;
+};
+int pack_shard_open(struct pack_shard *s, const char *dir, uint64_t number,
+                    uint64_t first);                     /* exit codes, as all here */
+uint64_t pack_sample_bytes(const struct pack_sample *s); /* that it takes in an archive */
+int pack_shard_add(struct pack_shard *s, const char *key, const struct pack_sample *sample);
+int pack_shard_finish(struct pack_shard *s); /* whole, on the disk, and under its name, with an index beside it */
+void pack_shard_abort(struct pack_shard *s); /* removes what is not finished; always safe */
+
+/* ---- what is done already (pack_state.c) ---- */
+
+struct pack_done {
+    uint64_t number, first, n, skipped, bytes, sum;
+};
+struct pack_state {
+    const char *dir;
+    int lock;       /* a descriptor of the folder, locked */
+    char what[512]; /* source and options: a state of others does not fit */
+    struct pack_done *shard;
+    uint64_t n, room;
+};
+/* Locks the folder, made when it is not there, and reads what is done. */
+int pack_state_open(struct pack_state *st, const char *dir, const struct mr_dataset *ds, const struct pack_options *o);
+int pack_state_add(struct pack_state *st, const struct pack_shard *s); /* and writes it */
+/* Writes the sums, and the names of classes where the data set has them; removes the state. */
+int pack_state_finish(struct pack_state *st, const struct mr_dataset *ds);
+void pack_state_close(struct pack_state *st);
+/* Is it a name that pack gives, whole or FILE.part? */
+bool pack_names(const char *name);
+
+/* pack_source.c: an error where removing what --force removes would take away what the data set reads. */
+int pack_check_source(const struct pack_state *st, const struct mr_dataset *ds);
+
+#endif

@@ -1,0 +1,250 @@
+/*
+ * What of a pack is done: a text file in its folder, written anew (whole or not at all) at each finished shard. It goes when
+ * all is done; the sums stay. The folder is locked meanwhile, so that two runs cannot mix.
+ */
+#include "pack/pack.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define STATE        "pack.state"
+#define SUMS         "XXH64SUMS"
+#define CLASSES      "classes.json"
+#define LOCK_TRIES   100
+#define LOCK_WAIT_US 50000
+#define LINE                                                                                                           \
+    "shard %" SCNu64 " first %" SCNu64 " samples %" SCNu64 " skipped %" SCNu64 " bytes %" SCNu64 " xxh64 %" SCNx64
+
+static char *in_dir(const struct pack_state *st, const char *name)
+{
+    char *path = NULL;
+    return asprintf(&path, "%s/%s", st->dir, name) < 0 ? NULL : path;
+}
+
+static int lock_dir(struct pack_state *st)
+{
+    if (mkdir(st->dir, 0777) != 0 && errno != EEXIST)
+        return cli_fail("%s: cannot be made: %s", st->dir, strerror(errno));
+    st->lock = open(st->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (st->lock < 0)
+        return cli_fail("%s: cannot be opened: %s", st->dir, strerror(errno));
+    /* One that was killed keeps its lock until what it was writing is on the disk. */
+    bool locked = flock(st->lock, LOCK_EX | LOCK_NB) == 0;
+    for (int i = 0; i < LOCK_TRIES && !locked && errno == EWOULDBLOCK && !cli_interrupted(); i++) {
+        usleep(LOCK_WAIT_US);
+        locked = flock(st->lock, LOCK_EX | LOCK_NB) == 0;
+    }
+    if (!locked && errno == EWOULDBLOCK)
+        return cli_fail("%s: another millrace pack is writing there", st->dir);
+    return CLI_OK; /* a file system without locks */
+}
+
+static int keep(struct pack_state *st, const struct pack_done *done)
+{
+    if (st->n == st->room) {
+        uint64_t room = st->room ? 2 * st->room : 64;
+        struct pack_done *grown = realloc(st->shard, room * sizeof *grown);
+        if (!grown)
+            return cli_fail("out of memory");
+        st->shard = grown;
+        st->room = room;
+    }
+    st->shard[st->n++] = *done;
+    return CLI_OK;
+}
+
+/* A finished shard of the right size, next in line? */
+static bool is_there(const struct pack_state *st, const struct pack_done *d)
+{
+    char name[64];
+    struct stat file;
+    uint64_t next = st->n > 0 ? st->shard[st->n - 1].first + st->shard[st->n - 1].n + st->shard[st->n - 1].skipped : 0;
+    snprintf(name, sizeof name, "shard-%06" PRIu64 ".tar", d->number);
+    return d->number == st->n && d->first == next && fstatat(st->lock, name, &file, 0) == 0 && S_ISREG(file.st_mode) &&
+           (uint64_t)file.st_size == d->bytes;
+}
+
+static int read_state(struct pack_state *st, FILE *file, const char *path)
+{
+    char line[640];
+    int code = CLI_OK;
+    if (!fgets(line, sizeof line, file) || strcmp(line, st->what) != 0)
+        return cli_fail(
+            "%s: of another data set, or with other options: give those again, another folder, or --force to "
+            "begin anew",
+            path);
+    while (code == CLI_OK && fgets(line, sizeof line, file)) {
+        struct pack_done d;
+        if (sscanf(line, LINE, &d.number, &d.first, &d.n, &d.skipped, &d.bytes, &d.sum) != 6 || !is_there(st, &d))
+            break; /* from here on anew */
+        code = keep(st, &d);
+    }
+    return code;
+}
+
+/* A name that pack gives, whole or in the making. */
+bool pack_names(const char *name)
+{
+    size_t n = strlen(name);
+    const char *end = n > 12 ? name + 12 : "";
+    bool shard = strncmp(name, "shard-", 6) == 0 && strspn(name + 6, "0123456789") == 6;
+    return strcmp(name, SUMS) == 0 || strcmp(name, STATE) == 0 || strcmp(name, CLASSES) == 0 ||
+           (shard && (strcmp(end, ".tar") == 0 || strcmp(end, ".tar.idx") == 0 || strcmp(end, ".tar.part") == 0));
+}
+
+/* What a killed run was writing by cli_output_open(): the folder is locked, so it is nobody's. */
+static bool is_left(const char *name)
+{
+    static const char *const whole[] = {STATE, SUMS, CLASSES};
+    for (size_t i = 0; i < CLI_COUNT(whole); i++) {
+        size_t n = strlen(whole[i]), end = sizeof CLI_UNFINISHED - 1;
+        if (strncmp(name, whole[i], n) == 0 && strncmp(name + n, CLI_UNFINISHED, end) == 0 &&
+            strlen(name + n + end) == 6)
+            return true;
+    }
+    return false;
+}
+
+/* Is there a wanted name in the folder; remove: takes all of them away. */
+static int look(const struct pack_state *st, bool (*wanted)(const char *name), bool remove, bool *found)
+{
+    DIR *dir = opendir(st->dir);
+    if (!dir)
+        return cli_fail("%s: cannot be read: %s", st->dir, strerror(errno));
+    int code = CLI_OK;
+    *found = false;
+    for (struct dirent *e = readdir(dir); e && code == CLI_OK; e = readdir(dir)) {
+        if (!wanted(e->d_name))
+            continue;
+        *found = true;
+        if (remove && unlinkat(st->lock, e->d_name, 0) != 0)
+            code = cli_fail("%s/%s: cannot be removed: %s", st->dir, e->d_name, strerror(errno));
+    }
+    closedir(dir);
+    return code;
+}
+
+static int begin(struct pack_state *st, const struct mr_dataset *ds, bool force)
+{
+    bool found = false;
+    char *path = in_dir(st, STATE);
+    if (!path)
+        return cli_fail("out of memory");
+    FILE *file = force ? NULL : fopen(path, "re");
+    int code = force ? pack_check_source(st, ds) : CLI_OK;
+    if (code == CLI_OK)
+        code = file ? read_state(st, file, path) : look(st, pack_names, force, &found);
+    if (code == CLI_OK && !file && !force && found)
+        code = cli_fail("%s: holds shards already; --force replaces them", st->dir);
+    if (file)
+        fclose(file);
+    free(path);
+    return code == CLI_OK ? look(st, is_left, true, &found) : code;
+}
+
+static int write_state(const struct pack_state *st)
+{
+    struct cli_output out;
+    char *path = in_dir(st, STATE), line[256];
+    int code = path ? cli_output_open(&out, path, true, false) : cli_fail("out of memory");
+    free(path);
+    if (code != CLI_OK)
+        return code;
+    code = cli_output_write(&out, st->what, strlen(st->what));
+    for (uint64_t i = 0; i < st->n && code == CLI_OK; i++) {
+        const struct pack_done *d = &st->shard[i];
+        int n = snprintf(line, sizeof line,
+                         "shard %" PRIu64 " first %" PRIu64 " samples %" PRIu64 " skipped %" PRIu64 " bytes %" PRIu64
+                         " xxh64 %016" PRIx64 "\n",
+                         d->number, d->first, d->n, d->skipped, d->bytes, d->sum);
+        code = cli_output_write(&out, line, (size_t)n);
+    }
+    if (code == CLI_OK)
+        return cli_output_commit(&out);
+    cli_output_abort(&out);
+    return code;
+}
+
+int pack_state_open(struct pack_state *st, const char *dir, const struct mr_dataset *ds, const struct pack_options *o)
+{
+    *st = (struct pack_state){.dir = dir, .lock = -1};
+    snprintf(st->what, sizeof st->what,
+             "millrace pack 1: source %016" PRIx64 " samples %" PRIu64 " shard-size %" PRIu64 " shard-count %" PRIu64
+             " resize %" PRIu64 " quality %" PRIu64 " bad %d\n",
+             mr_dataset_fingerprint(ds), mr_dataset_length(ds), o->shard_bytes, o->shard_count, o->resize, o->quality,
+             o->bad);
+    int code = lock_dir(st);
+    if (code == CLI_OK)
+        code = begin(st, ds, o->force);
+    return code == CLI_OK ? write_state(st) : code;
+}
+
+int pack_state_add(struct pack_state *st, const struct pack_shard *s)
+{
+    struct pack_done d = {s->number, s->first, s->n, s->skipped, s->bytes, s->sum};
+    int code = keep(st, &d);
+    return code == CLI_OK ? write_state(st) : code;
+}
+
+static int write_classes(const struct pack_state *st, const struct mr_dataset *ds)
+{
+    struct cli_output out;
+    char *text;
+    int rc = cli_class_names(ds, &text);
+    if (rc < 0 || !text)
+        return rc < 0 ? cli_error(rc) : CLI_OK;
+    char *path = in_dir(st, CLASSES);
+    int code = path ? cli_output_open(&out, path, true, false) : cli_fail("out of memory");
+    free(path);
+    if (code == CLI_OK) {
+        code = cli_output_write(&out, text, strlen(text));
+        if (code == CLI_OK)
+            code = cli_output_write(&out, "\n", 1);
+        if (code == CLI_OK)
+            code = cli_output_commit(&out);
+        else
+            cli_output_abort(&out);
+    }
+    free(text);
+    return code;
+}
+
+int pack_state_finish(struct pack_state *st, const struct mr_dataset *ds)
+{
+    struct cli_output out;
+    int code = write_classes(st, ds);
+    if (code != CLI_OK)
+        return code;
+    char *path = in_dir(st, SUMS), line[128];
+    code = path ? cli_output_open(&out, path, true, false) : cli_fail("out of memory");
+    free(path);
+    if (code != CLI_OK)
+        return code;
+    for (uint64_t i = 0; i < st->n && code == CLI_OK; i++) {
+        int n = snprintf(line, sizeof line, "%016" PRIx64 "  shard-%06" PRIu64 ".tar\n", st->shard[i].sum,
+                         st->shard[i].number);
+        code = cli_output_write(&out, line, (size_t)n);
+    }
+    if (code != CLI_OK) {
+        cli_output_abort(&out);
+        return code;
+    }
+    code = cli_output_commit(&out);
+    if (code == CLI_OK)
+        unlinkat(st->lock, STATE, 0); /* a state that stays says that all is done */
+    return code;
+}
+
+void pack_state_close(struct pack_state *st)
+{
+    if (st->lock >= 0)
+        close(st->lock);
+    free(st->shard);
+}

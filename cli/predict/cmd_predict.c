@@ -1,0 +1,215 @@
+/* millrace predict: what a checkpoint's net says of a data set. */
+#include "predict/predict.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define OPT(option, letter, kind, member, ...)                                                                         \
+    {                                                                                                                  \
+        .name = option, .key = letter, .type = kind, .offset = offsetof(struct predict_opts, member), __VA_ARGS__      \
+    }
+
+static const struct mr_option options[] = {
+    OPT("top", 'k', MR_OPT_UINT, top, .initial = "1", .min = 1, .max = PREDICT_MAX_TOP, .unit = "classes",
+        .help = "How many classes to print of each sample, the likeliest first"),
+    OPT("limit", 'n', MR_OPT_UINT, limit, .initial = "10", .unit = "samples",
+        .help = "How many samples to print; all of them count for the accuracy"),
+    OPT("csv", 0, MR_OPT_STRING, csv, .meta = "FILE",
+        .help = "Write all predictions; where classes have names, the likeliest's in the last column"),
+    OPT("transform", 't', MR_OPT_STRING, transform, .meta = "CHAIN",
+        .help =
+            "Ops on each sample, which millrace inspect --transforms lists; without it those of the training's tests"),
+    OPT("device", 'd', MR_OPT_STRING, device, .initial = "auto", .meta = "DEVICE", .help = "auto, cpu, cuda, cuda:1"),
+    OPT("batch-size", 'b', MR_OPT_UINT, batch_size, .initial = "64", .min = 1, .max = 1 << 20, .unit = "samples",
+        .help = "Samples at a time"),
+    OPT("workers", 'w', MR_OPT_UINT, workers, .initial = "0", .max = 512, .unit = "threads",
+        .help = "Threads that make batches; 0: as many as this process may use"),
+    OPT("threads", 0, MR_OPT_UINT, threads, .initial = "0", .max = 512, .unit = "threads",
+        .help = "Threads that compute on cpu; 0: as many as this process may use"),
+    CLI_COMMON_OPTIONS,
+    {NULL},
+};
+
+static int predict_batch(struct predict *p, const struct mr_batch *b)
+{
+    const struct mr_batch_field *label = p->label >= 0 ? &b->field[p->label] : NULL;
+    struct mr_net_batch batch = {.input = b->field[0].data,
+                                 .input_dtype = b->field[0].spec.dtype,
+                                 .labels = label ? label->data : NULL,
+                                 .label_dtype = label ? label->spec.dtype : MR_U8,
+                                 .n = (uint32_t)b->size};
+    bool wanted = p->csv.file || p->printed < p->opts->limit;
+    const void *outputs = NULL;
+    int rc = mr_net_eval(p->net, &batch, wanted ? &outputs : NULL, p->stream);
+    p->done += b->size;
+    return rc < 0 ? cli_error(rc) : wanted ? predict_print_batch(p, b, outputs) : CLI_OK;
+}
+
+static int predict_all(struct predict *p)
+{
+    struct mr_batch b;
+    struct cli_progress progress;
+    int rc, code = CLI_OK;
+    uint64_t start = mr_time_ns();
+    cli_catch_interrupts();
+    cli_progress_begin(&progress, "predict", mr_loader_samples(p->ld), "samples");
+    while (code == CLI_OK && (rc = mr_loader_next(p->ld, p->stream, &b)) != 0) {
+        code = rc < 0 ? cli_error(rc) : cli_interrupted() ? CLI_FAILED : predict_batch(p, &b);
+        if (rc > 0)
+            mr_loader_release(p->ld, &b, p->stream);
+        cli_progress_update(&progress, p->done);
+    }
+    cli_progress_end(&progress);
+    rc = code == CLI_OK ? mr_net_get_totals(p->net, p->stream, &p->totals) : 0;
+    p->seconds = (double)(mr_time_ns() - start) * 1e-9;
+    if (rc < 0)
+        return cli_error(rc);
+    if (code == CLI_OK && p->totals.n_bad_labels)
+        cli_warn("%" PRIu64 " labels are outside 0..%u: not counted", p->totals.n_bad_labels, p->classes - 1);
+    return code;
+}
+
+static void print_end(struct predict *p)
+{
+    char n[CLI_HUMAN], rate[CLI_HUMAN];
+    const struct mr_net_totals *t = &p->totals;
+    cli_table_print(p->table, stdout, 2);
+    p->table = NULL;
+    printf("%s%s samples in %.2f s: %s samples/s\n", p->opts->limit ? "\n" : "", cli_count((double)p->done, n),
+           p->seconds, cli_count((double)p->done / p->seconds, rate));
+    if (t->n_samples && p->loss != MR_MSE)
+        printf("accuracy %.2f%% (%" PRIu64 " of %" PRIu64 "), loss %.6f\n",
+               100 * (double)t->n_right / (double)t->n_samples, t->n_right, t->n_samples,
+               t->loss / (double)t->n_samples);
+    else if (t->n_samples)
+        printf("loss %.6g\n", t->loss / (double)t->n_samples);
+}
+
+static int json_end(struct predict *p)
+{
+    const struct mr_net_totals *t = &p->totals;
+    mr_json_array_end(p->json);
+    mr_json_uint(p->json, "samples", p->done);
+    train_json_number(p->json, "accuracy",
+                      t->n_samples && p->loss != MR_MSE ? (double)t->n_right / (double)t->n_samples : NAN);
+    train_json_number(p->json, "loss", t->n_samples ? t->loss / (double)t->n_samples : NAN);
+    mr_json_double(p->json, "seconds", p->seconds);
+    mr_json_string(p->json, "model", p->model);
+    mr_json_string(p->json, "device", p->info.name);
+    struct mr_json *json = p->json;
+    p->json = NULL;
+    return cli_json_end_config(json, options, p->opts);
+}
+
+/* The columns behind those that are always there. */
+static int head_ranks(struct predict *p)
+{
+    char text[64];
+    int code = CLI_OK;
+    for (uint64_t i = 2; i <= p->opts->top && i <= p->classes && code == CLI_OK; i++) {
+        int n = snprintf(text, sizeof text, ",predicted_%" PRIu64 ",score_%" PRIu64, i, i);
+        code = cli_output_write(&p->csv, text, (size_t)n);
+    }
+    return code == CLI_OK && p->n_names ? cli_output_write(&p->csv, ",name", 5) : code;
+}
+
+static int head_numbers(struct predict *p)
+{
+    char text[64];
+    int code = CLI_OK;
+    for (uint32_t k = 0; k < p->classes && code == CLI_OK; k++)
+        code = cli_output_write(&p->csv, text, (size_t)snprintf(text, sizeof text, ",output_%u", k));
+    return code;
+}
+
+static int open_outputs(struct predict *p)
+{
+    const char *heads = p->loss == MR_MSE ? "index" : "index,label,predicted,score";
+    const char *columns = p->loss == MR_MSE ? ">sample\toutputs" : ">sample\tpredicted\tlabel";
+    if (cli.json) {
+        p->json = cli_json_begin("predict");
+        if (!p->json)
+            return CLI_FAILED;
+        mr_json_array(p->json, "predictions");
+    } else
+        p->table = cli_table_create(p->opts->limit ? columns : NULL);
+    if (!p->opts->csv)
+        return CLI_OK;
+    int code = cli_output_open(&p->csv, p->opts->csv, true, false);
+    if (code == CLI_OK)
+        code = cli_output_write(&p->csv, heads, strlen(heads));
+    if (code == CLI_OK)
+        code = p->loss == MR_MSE ? head_numbers(p) : head_ranks(p);
+    return code == CLI_OK ? cli_output_write(&p->csv, "\n", 1) : code;
+}
+
+static int predict(struct predict *p)
+{
+    int code = open_outputs(p);
+    if (code == CLI_OK)
+        code = predict_all(p);
+    if (code == CLI_OK && p->csv.file)
+        code = cli_output_commit(&p->csv);
+    if (code == CLI_OK && p->json)
+        return json_end(p);
+    if (code == CLI_OK)
+        print_end(p);
+    return code;
+}
+
+static int run(void *values, int n_args, char **args)
+{
+    (void)n_args;
+    struct checkpoint *c = calloc(1, sizeof *c);
+    struct predict p = {.opts = values, .from = c};
+    if (!c)
+        return cli_fail("out of memory");
+    if (p.opts->csv && cli_output_check(p.opts->csv) != CLI_OK) {
+        free(c);
+        return CLI_FAILED;
+    }
+    int rc = checkpoint_read(c, args[0]);
+    if (rc == 0)
+        rc = predict_open(&p, args[1]);
+    int code = rc < 0 ? cli_error(rc) : predict(&p);
+    predict_close(&p);
+    checkpoint_free(c);
+    free(c);
+    return code;
+}
+
+static const struct cli_note json_notes[] = {
+    {"predictions",
+     "of the first --limit samples: index, label (or null), predicted, top: class, name, score; of a net for "
+     "mse: index, outputs"},
+    {"samples, seconds", "how many, how long"},
+    {"accuracy, loss", "over all samples; null without labels"},
+    {"model, device, config", "what it was; every option as it stands"},
+    {NULL, NULL},
+};
+
+static const struct cli_note examples[] = {
+    {"millrace predict run.safetensors mnist/,split=test --top 3", "the test set's accuracy, and ten predictions"},
+    {"millrace predict run.safetensors folder:pictures --limit 0 --csv out.csv", "all predictions into a file"},
+    {NULL, NULL},
+};
+
+const struct cli_command cli_predict = {
+    .name = "predict",
+    .summary = "Run a trained net over a data set: accuracy and predictions",
+    .synopsis = "CHECKPOINT DATASET [options]",
+    .text =
+        "Reads a checkpoint of millrace train, runs its net over the data set in order, prints the accuracy where "
+        "samples have labels, and the first predictions. The checkpoint says model, shapes, transform and the names of "
+        "classes; labels of a data set that numbers the names otherwise are not looked at. Of a net for --loss mse all "
+        "outputs are printed, in their order.",
+    .options = options,
+    .options_bytes = sizeof(struct predict_opts),
+    .min_args = 2,
+    .max_args = 2,
+    .json = json_notes,
+    .examples = examples,
+    .run = run,
+};

@@ -1,0 +1,258 @@
+/* What a profiled program is given: a folder for its parts and an environment that loads the recorder. */
+#include "profile/profile.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MODULE_FILE "libmillrace-record.so"
+
+/* As the recorder knows them. */
+static const struct {
+    const char *name;
+    uint32_t bit;
+} traces[] = {{"cuda", 1}, {"cuda-light", 2}, {"nvtx", 4}, {"osrt", 8}, {"millrace", 16}, {"none", 0}};
+#define TRACE_CUDA    3u
+#define TRACE_NVTX    4u
+#define TRACE_OSRT    8u
+#define TRACE_METRICS 32u
+
+int profile_traces(const char *text, uint32_t *out_bits)
+{
+    uint32_t bits = 0;
+    for (const char *at = text; *at;) {
+        size_t n = strcspn(at, ","), i = 0;
+        while (i < CLI_COUNT(traces) && (strlen(traces[i].name) != n || strncmp(traces[i].name, at, n) != 0))
+            i++;
+        if (i == CLI_COUNT(traces))
+            return cli_misuse("--trace %s: %.*s: want a list of cuda, cuda-light, nvtx, osrt, millrace, or none", text,
+                              (int)n, at);
+        bits |= traces[i].bit;
+        at += n + (at[n] == ',');
+    }
+    if ((bits & TRACE_CUDA) == TRACE_CUDA)
+        return cli_misuse("--trace %s: cuda-light is a part of cuda: want one of them", text);
+    *out_bits = bits;
+    return CLI_OK;
+}
+
+int profile_find_module(char *path, size_t bytes)
+{
+    static const char *const folders[] = {"", "millrace/", "../lib/millrace/"};
+    const char *given = getenv("MILLRACE_RECORD_MODULE");
+    const char *(*const library)(void) = mr_version;
+    char real[PATH_MAX];
+    Dl_info info;
+    void *here;
+    memcpy(&here, &library, sizeof here);
+    if (given && given[0]) {
+        if (!realpath(given, real))
+            return cli_fail("MILLRACE_RECORD_MODULE: %s: %s", given, strerror(errno));
+        snprintf(path, bytes, "%s", real);
+        return CLI_OK;
+    }
+    if (dladdr(here, &info) && info.dli_fname && realpath(info.dli_fname, real)) {
+        int front = (int)(strrchr(real, '/') - real) + 1;
+        for (size_t i = 0; i < CLI_COUNT(folders); i++) {
+            int n = snprintf(path, bytes, "%.*s%s" MODULE_FILE, front, real, folders[i]);
+            if (n > 0 && (size_t)n < bytes && access(path, R_OK) == 0)
+                return CLI_OK;
+        }
+    }
+    return cli_fail("the recorder " MODULE_FILE " was not found beside the library nor in ../lib/millrace; "
+                    "MILLRACE_RECORD_MODULE=FILE names it");
+}
+
+static bool is_there(const char *path)
+{
+    struct stat status;
+    return lstat(path, &status) == 0;
+}
+
+/* As nsys does: report1, report2, ...; a name without an ending gets .sqlite. */
+int profile_find_output(struct profile_run *run)
+{
+    const char *given = run->options->output, *base;
+    if (!given || !given[0]) {
+        for (unsigned i = 1; i < 1000000; i++) {
+            snprintf(run->output, sizeof run->output, "report%u.sqlite", i);
+            if (!is_there(run->output))
+                break;
+        }
+        return CLI_OK;
+    }
+    base = strrchr(given, '/') ? strrchr(given, '/') + 1 : given;
+    int n = snprintf(run->output, sizeof run->output, "%s%s", given, strchr(base, '.') ? "" : ".sqlite");
+    if (n < 0 || (size_t)n >= sizeof run->output || !base[0])
+        return cli_misuse("--output %s: want the name of a file", given);
+    if (!is_there(run->output))
+        return CLI_OK;
+    int code = cli_output_check(run->output);
+    if (code != CLI_OK)
+        return code;
+    if (!run->options->force)
+        return cli_misuse("%s: is there already; --force-overwrite replaces it", run->output);
+    return CLI_OK;
+}
+
+/* The folder in which a recording is to lie is not made: it is more often misspelt than missing. */
+static int check_folder(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char folder[4096];
+    struct stat status;
+    snprintf(folder, sizeof folder, "%.*s", slash && slash > path ? (int)(slash - path) : 1, slash ? path : ".");
+    if (stat(folder, &status) != 0 && (errno == ENOENT || errno == ENOTDIR))
+        return cli_fail("--output %s: there is no folder %s; make it first", path, folder);
+    return CLI_OK;
+}
+
+int profile_make_parts(struct profile_run *run)
+{
+    char made[4200], *real;
+    if (check_folder(run->output) != CLI_OK)
+        return CLI_FAILED;
+    int n = snprintf(made, sizeof made, "%s.parts-XXXXXX", run->output);
+    if (n < 0 || (size_t)n >= sizeof made || !mkdtemp(made))
+        return cli_fail("%s: a folder beside it cannot be made: %s", run->output, strerror(errno));
+    real = realpath(made, NULL);
+    if (!real || strlen(real) >= sizeof run->parts) {
+        free(real);
+        rmdir(made);
+        return cli_fail("%s: its name is too long", made);
+    }
+    snprintf(run->parts, sizeof run->parts, "%s", real);
+    free(real);
+    return CLI_OK;
+}
+
+/* A process that samples a GPU's metrics holds the file gpu-... of it. */
+static bool metrics_tried(const char *parts)
+{
+    bool tried = false;
+    DIR *folder = opendir(parts);
+    for (const struct dirent *entry; folder && (entry = readdir(folder));)
+        tried = tried || strncmp(entry->d_name, "gpu-", 4) == 0;
+    if (folder)
+        closedir(folder);
+    return tried;
+}
+
+/* The recorder's lines "name<tab>text", each once. */
+void profile_read_notes(struct profile_run *run)
+{
+    char path[4300], line[2048];
+    snprintf(path, sizeof path, "%s/notes", run->parts);
+    run->metrics_tried = metrics_tried(run->parts);
+    FILE *file = fopen(path, "r");
+    while (file && run->n_notes < PROFILE_NOTES && fgets(line, sizeof line, file)) {
+        char *tab = strchr(line, '\t');
+        bool known = !tab || !line[strcspn(line, "\n")];
+        line[strcspn(line, "\n")] = 0;
+        for (int i = 0; i < run->n_notes; i++)
+            known = known || strcmp(run->notes[i], line) == 0;
+        if (!known && (run->notes[run->n_notes] = strdup(line)))
+            run->n_notes++;
+    }
+    if (file)
+        fclose(file);
+}
+
+/* Only the recorder writes there; folders in it are none of ours and stay. */
+void profile_remove_parts(struct profile_run *run)
+{
+    DIR *folder = opendir(run->parts);
+    for (const struct dirent *entry; folder && (entry = readdir(folder));)
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            unlinkat(dirfd(folder), entry->d_name, 0);
+    if (folder)
+        closedir(folder);
+    if (rmdir(run->parts) != 0 && errno != ENOENT)
+        cli_warn("%s: cannot be removed: %s", run->parts, strerror(errno));
+}
+
+static bool set_number(const char *name, uint64_t value)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%llu", (unsigned long long)value);
+    return setenv(name, text, 1) == 0;
+}
+
+/* What the user has there himself; NULL: nothing but us. */
+static const char *others(const char *variable, const struct profile_run *run)
+{
+    const char *own = getenv(variable);
+    return own && own[0] && strcmp(own, run->module) != 0 ? own : NULL;
+}
+
+/* A library that the user injects himself goes on being injected: by ours, which the driver loads in its place. */
+static bool inject_cuda(const struct profile_run *run)
+{
+    const char *own = others("CUDA_INJECTION64_PATH", run);
+    if (own)
+        cli_warn("CUDA_INJECTION64_PATH=%s is set: it is loaded too, before the recorder", own);
+    if (own && setenv("MILLRACE_RECORD_NEXT_CUDA", own, 1) != 0)
+        return false;
+    return setenv("CUDA_INJECTION64_PATH", run->module, 1) == 0;
+}
+
+/* NVTX has one place for each of its functions: who is loaded last takes them all from the one before. */
+static bool inject_nvtx(const struct profile_run *run)
+{
+    const char *own = others("NVTX_INJECTION64_PATH", run);
+    if (own)
+        cli_warn(
+            "NVTX_INJECTION64_PATH=%s is set: it is not loaded, as NVTX serves one tool; --trace without nvtx keeps it",
+            own);
+    return setenv("NVTX_INJECTION64_PATH", run->module, 1) == 0;
+}
+
+/* The dynamic linker takes a list with spaces or colons between, and complains to the program's output of what it does not find. */
+static bool preload(const struct profile_run *run)
+{
+    const char *own = getenv("LD_PRELOAD");
+    if (strpbrk(run->module, " :")) {
+        cli_warn(
+            "no calls of the operating system are recorded: LD_PRELOAD cannot name %s, which has a space or a colon; "
+            "MILLRACE_RECORD_MODULE=FILE names a copy of it elsewhere",
+            run->module);
+        return true;
+    }
+    size_t bytes = strlen(run->module) + (own ? strlen(own) : 0) + 2;
+    char *both = malloc(bytes);
+    if (!both)
+        return false;
+    snprintf(both, bytes, "%s%s%s", run->module, own && own[0] ? ":" : "", own ? own : "");
+    bool ok = setenv("LD_PRELOAD", both, 1) == 0;
+    free(both);
+    return ok;
+}
+
+int profile_environment(struct profile_run *run)
+{
+    const struct profile_options *o = run->options;
+    bool ok = setenv("MILLRACE_RECORD_DIR", run->parts, 1) == 0 && set_number("MILLRACE_RECORD_TRACE", run->traced) &&
+              setenv("MILLRACE_RECORD_CAPTURE", o->capture_range, 1) == 0 &&
+              setenv("MILLRACE_RECORD_CAPTURE_END", o->capture_range_end ? "repeat" : "stop", 1) == 0 &&
+              set_number("MILLRACE_RECORD_DELAY_NS", o->delay_ns) &&
+              set_number("MILLRACE_RECORD_DURATION_NS", o->duration_ns) &&
+              set_number("MILLRACE_RECORD_OSRT_NS", o->osrt_threshold_ns) &&
+              set_number("MILLRACE_RECORD_FLUSH_MS", o->flush_ns / 1000000) &&
+              set_number("MILLRACE_RECORD_METRICS_HZ", o->metrics_hz) &&
+              set_number("MILLRACE_RECORD_BEGIN_NS", mr_time_ns()) &&
+              setenv("MILLRACE_RECORD_API", o->api ? "all" : "some", 1) == 0 &&
+              setenv("MILLRACE_RECORD_GRAPHS", o->graph_trace ? "graph" : "node", 1) == 0 &&
+              setenv("MILLRACE_RECORD_MODULE", run->module, 1) == 0;
+    if (ok && run->traced & (TRACE_CUDA | TRACE_METRICS))
+        ok = inject_cuda(run);
+    if (ok && (run->traced & TRACE_NVTX || strncmp(o->capture_range, "nvtx:", 5) == 0))
+        ok = inject_nvtx(run);
+    if (ok && run->traced & TRACE_OSRT)
+        ok = preload(run);
+    return ok ? CLI_OK : cli_fail("out of memory");
+}

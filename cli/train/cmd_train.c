@@ -1,0 +1,248 @@
+/* millrace train: options and the order of things; the training itself is train_run.c. */
+#include "plot.h"
+#include "train/train.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+const char *const train_losses[] = {"cross-entropy", "nll", "mse", NULL};
+const char *const train_amps[] = {"off", "tf32", "bf16", "fp16", NULL};
+static const char *const policies[] = {"stop", "skip", NULL};               /* as enum train_on_nan */
+static const char *const caches[] = {"none", "host", "device", NULL};       /* as enum mr_cache_kind */
+static const char *const device_transforms[] = {"off", "on", "auto", NULL}; /* as enum mr_device_transforms */
+static const char model[] = "Model", data[] = "Data", machine[] = "Machine", run_group[] = "Run", files[] = "Files";
+
+#define OPT(option, letter, kind, member, heading, ...)                                                                \
+    {                                                                                                                  \
+        .name = option, .key = letter, .type = kind, .offset = offsetof(struct train_opts, member), .group = heading,  \
+        __VA_ARGS__                                                                                                    \
+    }
+
+const struct mr_option train_options[] = {
+    OPT("model", 'm', MR_OPT_STRING, model, model, .initial = "mnist-cnn", .meta = "MODEL",
+        .help = "softmax; mlp:300s,100r,50s (hidden layers: width and s sigmoid, r ReLU, t tanh, g GELU); mnist-cnn; "
+                "resnet20; or layers: conv:32,relu,maxpool:2,dropout:0.25,flatten,linear:10"),
+    OPT("optimizer", 'o', MR_OPT_STRING, optimizer, model, .initial = "adam", .meta = "OPTIMIZER",
+        .help = "sgd, momentum, nesterov, adagrad, adadelta, rmsprop, adam, adamw, amsgrad, adamax, nadam, radam, "
+                "lion, with options: adamw:lr=1e-3,weight_decay=0.01"),
+    OPT("lr", 0, MR_OPT_DOUBLE, lr, model, .initial = "-1", .min = -1, .max = 1e6,
+        .help = "Learning rate; -1: the optimizer's own default"),
+    OPT("schedule", 0, MR_OPT_STRING, schedule, model, .initial = "constant", .meta = "SCHEDULE",
+        .help = "constant, step:0.7, multistep:0.1/30:60, exponential:0.95, linear:0/10, cosine:10, onecycle:STEPS, "
+                "plateau:0.1, warmup:500,cosine:10"),
+    OPT("loss", 0, MR_OPT_ENUM, loss, model, .initial = "cross-entropy", .choices = train_losses,
+        .help = "cross-entropy of logits, nll of log-probabilities (a model that ends in logsoftmax), mse"),
+    OPT("amp", 0, MR_OPT_ENUM, amp, model, .initial = "tf32", .choices = train_amps,
+        .help = "Precision on GPUs: off is f32 everywhere, tf32 rounds products, bf16 and fp16 compute in 16 bits with "
+                "f32 parameters; cpu computes in f32"),
+    OPT("clip-norm", 0, MR_OPT_DOUBLE, clip_norm, model, .initial = "0", .max = 1e30,
+        .help = "Scale gradients down to this norm; 0: not"),
+    OPT("clip-value", 0, MR_OPT_DOUBLE, clip_value, model, .initial = "0", .max = 1e30,
+        .help = "Cut each gradient to this value; 0: not"),
+    OPT("classes", 0, MR_OPT_UINT, classes, model, .initial = "0", .max = 1 << 20, .unit = "classes",
+        .help = "Outputs; 0: as the data set says"),
+
+    OPT("batch-size", 'b', MR_OPT_UINT, batch_size, data, .initial = "64", .min = 1, .max = 1 << 20, .unit = "samples",
+        .help = "Samples in a batch"),
+    OPT("transform", 't', MR_OPT_STRING, transform, data, .meta = "CHAIN",
+        .help = "Ops on each sample, which millrace inspect --transforms lists; without it one-channel IDX files get "
+                "'cast(f32),scale(1/255),normalize(0.1307,0.3081)', other u8 is scaled by 1/255"),
+    OPT("test", 0, MR_OPT_STRING, test, data, .meta = "DATASET",
+        .help = "Test set; without it MNIST's own of the same folder; none: do not test"),
+    OPT("test-transform", 0, MR_OPT_STRING, test_transform, data, .meta = "CHAIN",
+        .help = "Ops on each test sample, when --transform has random ones; without it the same"),
+    OPT("shuffle", 0, MR_OPT_FLAG, shuffle, data, .initial = "1", .help = "Take the samples in their order"),
+    OPT("cache", 0, MR_OPT_ENUM, cache, data, .initial = "none", .choices = caches,
+        .help = "host: keep files in memory once read; device: keep all samples on the device"),
+
+    OPT("device", 'd', MR_OPT_STRING, device, machine, .initial = "auto", .meta = "DEVICE",
+        .help = "auto, cpu, cuda, cuda:1"),
+    OPT("workers", 'w', MR_OPT_UINT, workers, machine, .initial = "0", .max = 512, .unit = "threads",
+        .help = "Threads that make batches; 0: as many as this process may use"),
+    OPT("prefetch", 'p', MR_OPT_UINT, prefetch, machine, .initial = "0", .max = 65536, .unit = "batches",
+        .help = "Batches made ahead; 0: chosen"),
+    OPT("threads", 0, MR_OPT_UINT, threads, machine, .initial = "0", .max = 512, .unit = "threads",
+        .help = "Threads that compute on cpu; 0: as many as this process may use; the results are the same"),
+    OPT("graph", 0, MR_OPT_FLAG, graph, machine, .initial = "1", .help = "Launch a step's kernels one by one"),
+    OPT("pin", 0, MR_OPT_FLAG, pin, machine, .initial = "1",
+        .help = "Pageable slots, to see what page-locked ones save"),
+    OPT("blocking", 0, MR_OPT_FLAG, blocking, machine, .help = "Workers wait for each copy; shows what that costs"),
+    OPT("device-transforms", 0, MR_OPT_ENUM, device_transforms, machine, .initial = "auto",
+        .choices = device_transforms, .help = "The end of the chain on the device, where that copies fewer bytes"),
+
+    OPT("epochs", 'e', MR_OPT_UINT, epochs, run_group, .initial = "10", .min = 1, .max = 1e9, .unit = "epochs",
+        .help = "How often to go over the data"),
+    OPT("max-steps", 0, MR_OPT_UINT, max_steps, run_group, .initial = "0", .unit = "steps",
+        .help = "Stop after this many steps; 0: no limit"),
+    OPT("seed", 0, MR_OPT_UINT, seed, run_group, .initial = "0",
+        .help = "Of initial parameters, order, dropout and random transforms"),
+    OPT("target-acc", 0, MR_OPT_PERCENT, target, run_group, .initial = "0", .min = 0, .max = 1, .meta = "P%",
+        .help =
+            "Stop when this test accuracy (without a test set: training accuracy) is reached (0.99 or 99%); the exit "
+            "status is 1 when it was not"),
+    OPT("patience", 0, MR_OPT_UINT, patience, run_group, .initial = "0", .unit = "epochs",
+        .help = "Stop when the test loss did not get better for so many epochs; 0: do not"),
+    OPT("on-nan", 0, MR_OPT_ENUM, on_nan, run_group, .initial = "stop", .choices = policies,
+        .help = "A loss that is not finite: stop and name step and layer, or skip the step (on GPUs that makes every "
+                "step wait for its loss)"),
+
+    OPT("checkpoint", 'c', MR_OPT_STRING, checkpoint, files, .meta = "FILE",
+        .help = "Write a checkpoint (safetensors) at each epoch's end and at the run's"),
+    OPT("checkpoint-every", 0, MR_OPT_STRING, checkpoint_every, files, .meta = "N|TIME",
+        .help = "and every so many steps (500), or so often (30s)"),
+    OPT("resume", 0, MR_OPT_FLAG, resume, files,
+        .help = "Go on from --checkpoint's file, from the start when there is none yet"),
+    OPT("force", 'f', MR_OPT_FLAG, force, files, .help = "Begin anew although --checkpoint's file is there"),
+    OPT("log", 0, MR_OPT_STRING, log, files, .meta = "FILE",
+        .help = "Write a row an epoch: FILE.csv or FILE.jsonl; with --resume behind those of the checkpoint's steps"),
+    OPT("log-every", 0, MR_OPT_UINT, log_every, files, .initial = "0", .unit = "steps",
+        .help = "and a row every so many steps; 0: none"),
+    OPT("plot", 0, MR_OPT_STRING, plot, files, .meta = "FILE", .help = "Draw the curves: FILE.svg or FILE.html"),
+    CLI_COMMON_OPTIONS,
+    {NULL},
+};
+
+/* Everything that can be wrong with options of files, and the rate, is told before the run. [out] from: read; NULL where the run begins anew. */
+static int check_files(const struct train_opts *o, struct checkpoint *room, struct checkpoint **from)
+{
+    int code = plot_check(o->plot);
+    *from = NULL;
+    if (code != CLI_OK)
+        return code;
+    if (o->lr < 0 && o->lr != -1)
+        return cli_misuse("--lr %g: want a rate of 0 or more, or -1: the optimizer's own default", o->lr);
+    if (!o->checkpoint && (o->resume || o->checkpoint_every))
+        return cli_misuse("--%s: want --checkpoint FILE, too", o->resume ? "resume" : "checkpoint-every");
+    if (!o->checkpoint)
+        return CLI_OK;
+    if (cli_output_check(o->checkpoint) != CLI_OK)
+        return CLI_FAILED;
+    bool there = access(o->checkpoint, F_OK) == 0;
+    if (there && !o->resume && !o->force)
+        return cli_fail("%s: is there already: --resume goes on from it, --force begins anew", o->checkpoint);
+    if (!there && o->resume)
+        cli_warn("%s: is not there yet: the run begins at the start", o->checkpoint);
+    if (!there || !o->resume)
+        return CLI_OK;
+    int rc = checkpoint_read(room, o->checkpoint);
+    *from = room;
+    return rc < 0 ? cli_error(rc) : CLI_OK;
+}
+
+static int look_at_target(const struct train *t)
+{
+    bool missed = t->opts->target > 0 && isnan(t->seconds_to_target) && t->end != TRAIN_TARGET;
+    return missed && t->end != TRAIN_INTERRUPTED
+               ? cli_fail("the accuracy of %.4g%% was not reached", 100 * t->opts->target)
+               : CLI_OK;
+}
+
+static int report(struct train *t)
+{
+    int code = t->code;
+    if (train_draw(t) != CLI_OK)
+        code = CLI_FAILED;
+    if (code == CLI_OK && cli.json) /* the object tells it, too */
+        code = look_at_target(t);
+    if ((cli.json ? train_print_json(t) : train_print_end(t)) != CLI_OK)
+        code = CLI_FAILED;
+    if (code == CLI_OK && !cli.json)
+        code = look_at_target(t);
+    return t->end == TRAIN_INTERRUPTED ? CLI_FAILED : code;
+}
+
+static int train_and_report(struct train *t, struct train_data *d, const struct train_opts *o,
+                            const struct checkpoint *from)
+{
+    int rc = train_open(t, d, o, from);
+    if (rc < 0)
+        return cli_error(rc);
+    t->start_ns = d->start_ns;
+    t->saved = from != NULL;
+    t->opening = (double)(mr_time_ns() - d->start_ns) * 1e-9;
+    int code = train_log_open(t);
+    if (code != CLI_OK)
+        return code;
+    if (!cli.json)
+        train_print_head(t);
+    cli_catch_interrupts();
+    rc = train_run(t);
+    code = rc < 0 ? cli_error(rc) : CLI_OK;
+    if (train_log_close(t) != CLI_OK)
+        code = CLI_FAILED;
+    return code == CLI_OK ? report(t) : code;
+}
+
+static int run(void *values, int n_args, char **args)
+{
+    (void)n_args;
+    const struct train_opts *o = values;
+    struct train_data d = {0};
+    struct train t = {0};
+    struct checkpoint *room = calloc(1, sizeof *room), *from;
+    if (!room)
+        return cli_fail("out of memory");
+    int code = check_files(o, room, &from);
+    if (code == CLI_OK) {
+        int rc = train_data_open(&d, args[0], o);
+        code = rc < 0 ? cli_error(rc) : train_and_report(&t, &d, o, from);
+    }
+    train_close(&t);
+    train_data_close(&d);
+    checkpoint_free(room);
+    free(room);
+    return code;
+}
+
+static const struct cli_note json_notes[] = {
+    {"epochs",
+     "of each: epoch, steps (done at its end), loss, accuracy, test_loss, test_accuracy, seconds, test_seconds, lr, "
+     "samples_per_s, data_wait (share of its time that the device had no batch)"},
+    {"test_accuracy", "of the last epoch, 0 to 1; null without a test set"},
+    {"best_accuracy, best_epoch", "by test accuracy, training accuracy without a test set"},
+    {"seconds, seconds_to_target", "from the start; to --target-acc, null when it was not reached"},
+    {"steps, resumed_from_step, steps_skipped", "steps done; where --resume began; left out by --on-nan skip"},
+    {"ended_by", "epochs, target, patience, steps, interrupted, or failed: a file could not be written"},
+    {"model, parameters, activation_bytes, layers",
+     "activations, workspace, low precision copy and running statistics; of each layer: name, text, output, "
+     "parameters, runs_on"},
+    {"times", "seconds: opening, waiting (for data), steps, tests, checkpoints"},
+    {"bottleneck, bottleneck_reason", "of the loader, as millrace feed says it"},
+    {"config", "every option as it stands, and in resolved what was chosen"},
+    {NULL, NULL},
+};
+
+static const struct cli_note examples[] = {
+    {"millrace train mnist/ --model mnist-cnn --optimizer adadelta --lr 1.0 --schedule step:0.7 --epochs 10",
+     "PyTorch's example for MNIST"},
+    {"millrace train mnist/ --model mlp:300s,100r,50s --optimizer adam --target-acc 97.5% --plot curves.svg",
+     "a perceptron, until it is good enough"},
+    {"millrace train mnist/ --checkpoint run.safetensors --checkpoint-every 30s --resume",
+     "go on where it was killed; the first time begin"},
+    {NULL, NULL},
+};
+
+const struct cli_command cli_train = {
+    .name = "train",
+    .summary = "Train a small net on a data set, fed by the loader",
+    .synopsis = "DATASET [options]",
+    .text =
+        "Trains a perceptron or a small convolutional net and tells, each epoch, loss and accuracy, and how long the "
+        "device had to wait for data; at the end, where the time went.\n\nThe net is on cpu or a GPU; parameters begin "
+        "as PyTorch's do. On cpu the same command gives the same parameters, bit for bit, for any --workers and "
+        "--threads, and when it was killed and resumed. On a GPU a step is one graph, launched for each batch; the "
+        "host looks at the loss every 256 steps; steps behind a loss that is not finite change nothing until then."
+        "\n\nA checkpoint holds parameters under PyTorch's names "
+        "(safetensors.torch.load_file reads them), the state of optimizer, schedule and loader, the loss scale of "
+        "fp16, and a checksum; it is replaced as a whole. An interrupt ends the run in order: behind "
+        "the step, or the test pass, that it came in, with a checkpoint, if one is wanted, and exit status 1.",
+    .options = train_options,
+    .options_bytes = sizeof(struct train_opts),
+    .min_args = 1,
+    .max_args = 1,
+    .json = json_notes,
+    .examples = examples,
+    .run = run,
+};

@@ -1,0 +1,266 @@
+/* What is printed of training, as text and as JSON. */
+#include "train/train.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+static const char *const ends[] = {
+    [TRAIN_EPOCHS] = "epochs", [TRAIN_TARGET] = "target",           [TRAIN_PATIENCE] = "patience",
+    [TRAIN_STEPS] = "steps",   [TRAIN_INTERRUPTED] = "interrupted", [TRAIN_FAILED] = "failed",
+};
+
+static bool tensor_cores(const struct train *t)
+{
+    const struct mr_net_layer *l;
+    for (uint32_t i = 0; (l = mr_net_layer_get(t->net, i)); i++)
+        if (strstr(l->runs_on, "tensor cores"))
+            return true;
+    return false;
+}
+
+/* The flat buffer is longer: each parameter begins aligned. */
+static uint64_t n_params(const struct train *t)
+{
+    const struct mr_net_layer *l;
+    uint64_t n = 0;
+    for (uint32_t i = 0; (l = mr_net_layer_get(t->net, i)); i++)
+        n += l->n_params;
+    return n;
+}
+
+static const char *precision(const struct train *t)
+{
+    static const char *const names[] = {"f32", "tf32", "bf16 (parameters f32)", "fp16 (parameters f32, loss scaled)"};
+    return t->data->info.unified ? "f32" : names[t->opts->amp];
+}
+
+static void print_layers(const struct train *t)
+{
+    const struct mr_net_layer *l;
+    char count[CLI_HUMAN];
+    struct cli_table *table = cli_table_create("layer\t\tinput\toutput\t>parameters\truns on");
+    for (uint32_t i = 0; (l = mr_net_layer_get(t->net, i)); i++)
+        cli_table_row(table, "%s\t%s\t%ux%ux%u\t%ux%ux%u\t%s\t%s", l->name,
+                      strcmp(l->name, l->text) == 0 ? "" : l->text, l->in[0], l->in[1], l->in[2], l->out[0], l->out[1],
+                      l->out[2], l->n_params ? cli_count((double)l->n_params, count) : "", l->runs_on);
+    cli_table_print(table, stdout, 2);
+}
+
+static void print_data(const struct train_data *d)
+{
+    char n[CLI_HUMAN], text[CLI_CLEAN];
+    printf("%s: %s samples", cli_clean(mr_dataset_text(d->ds), text), cli_count((double)mr_dataset_length(d->ds), n));
+    if (d->test)
+        printf("; test: %s: %s samples\n", cli_clean(mr_dataset_text(d->test), text),
+               cli_count((double)mr_dataset_length(d->test), n));
+    else
+        printf("; test set: %s\n", d->test_note);
+    printf("  transform %s%s\n", d->chain_text[0] ? d->chain_text : "none", d->chain_note);
+}
+
+void train_print_head(const struct train *t)
+{
+    const struct train_data *d = t->data;
+    char n[CLI_HUMAN], bytes[CLI_HUMAN];
+    struct mr_loader_stats st;
+    mr_loader_stats(t->ld, &st);
+    print_data(d);
+    printf("\n%s: %s parameters, %u classes\n", t->opts->model, cli_count((double)n_params(t), n), d->classes);
+    print_layers(t);
+    printf("\n  %s, schedule %s, batches of %" PRIu64 ", seed %" PRIu64 "\n", t->optim_text, t->opts->schedule,
+           t->opts->batch_size, t->opts->seed);
+    printf("  device %s%s%s, %s, tensor cores %s; %s of activations and workspace; %u workers\n", d->info.name,
+           d->info.model[0] ? ": " : "", d->info.model, precision(t), tensor_cores(t) ? "used" : "not used",
+           cli_bytes(mr_net_memory(t->net), bytes), st.workers);
+    if (t->resumed_step)
+        printf("  goes on from %s: after step %" PRIu64 ", in epoch %" PRIu64 "\n", t->opts->checkpoint,
+               t->resumed_step, t->epoch + 1);
+    printf("\n");
+    for (uint32_t i = 0; i < t->n_history; i++)
+        train_print_epoch(t, &t->history[i]);
+    fflush(stdout);
+}
+
+void train_print_epoch(const struct train *t, const struct train_epoch *e)
+{
+    char rate[CLI_HUMAN];
+    printf("epoch %2" PRIu64 "/%" PRIu64 "  loss %.4f", e->epoch, t->opts->epochs, e->loss);
+    if (!isnan(e->accuracy))
+        printf(", accuracy %.2f%%", 100 * e->accuracy);
+    if (!isnan(e->test_loss))
+        printf("  test %.4f", e->test_loss);
+    if (!isnan(e->test_accuracy))
+        printf(", %.2f%%", 100 * e->test_accuracy);
+    printf("  %.2f s, %s samples/s, lr %.4g, waited for data %.1f%%\n", e->seconds, cli_count(e->samples_per_s, rate),
+           e->lr, 100 * e->waited);
+    fflush(stdout);
+}
+
+static double total(const struct train *t)
+{
+    return (double)(mr_time_ns() - t->start_ns) * 1e-9;
+}
+
+static void print_times(const struct train *t, double seconds)
+{
+    const char *const names[] = {"opening", "waiting for data", "training steps", "tests", "checkpoints"};
+    const double s[] = {t->opening, t->waiting, t->stepping, t->testing, t->saving};
+    double rest = seconds;
+    struct cli_table *table = cli_table_create("where the time went\t>seconds\t>share");
+    for (size_t i = 0; i < CLI_COUNT(s); i++) {
+        rest -= s[i];
+        if (s[i] > 0)
+            cli_table_row(table, "%s\t%.3f\t%.1f%%", names[i], s[i], 100 * s[i] / seconds);
+    }
+    cli_table_row(table, "rest\t%.3f\t%.1f%%", rest > 0 ? rest : 0, rest > 0 ? 100 * rest / seconds : 0);
+    cli_table_print(table, stdout, 0);
+}
+
+static void print_result(const struct train *t)
+{
+    const struct train_epoch *best = t->n_history ? &t->history[t->best] : NULL;
+    if (!best) {
+        printf("no epoch was finished: %" PRIu64 " steps done\n", t->step);
+        return;
+    }
+    bool tested = !isnan(best->test_accuracy);
+    if (!isnan(tested ? best->test_accuracy : best->accuracy))
+        printf("best %s accuracy: %.2f%%, in epoch %" PRIu64, tested ? "test" : "training",
+               100 * (tested ? best->test_accuracy : best->accuracy), best->epoch);
+    else
+        printf("last loss: %.6g", t->history[t->n_history - 1].loss);
+    if (!isnan(t->seconds_to_target))
+        printf("; %.4g%% reached after %.3f s", 100 * t->opts->target, t->seconds_to_target);
+    if (t->skipped)
+        printf("; %" PRIu64 " step%s left out: the loss was not finite", t->skipped, cli_s(t->skipped));
+    printf("%s\n", t->end == TRAIN_FAILED     ? "; stopped: a file could not be written"
+                   : t->end == TRAIN_PATIENCE ? "; stopped: the loss got no better (--patience)"
+                   : t->end == TRAIN_STEPS    ? "; stopped by --max-steps"
+                                              : "");
+}
+
+int train_print_end(const struct train *t)
+{
+    double seconds = total(t);
+    printf("\n");
+    print_result(t);
+    printf("\n");
+    print_times(t, seconds);
+    printf("\nloader's bottleneck: %s: %s\n", t->stats.bottleneck, t->stats.reason);
+    if (t->opts->plot && t->n_history)
+        printf("curves: %s\n", t->opts->plot);
+    if (t->opts->checkpoint && t->saved)
+        printf("checkpoint: %s\n", t->opts->checkpoint);
+    return CLI_OK;
+}
+
+void train_json_number(struct mr_json *json, const char *key, double value)
+{
+    if (isnan(value))
+        mr_json_null(json, key);
+    else
+        mr_json_double(json, key, value);
+}
+
+void train_json_epoch(struct mr_json *json, const struct train_epoch *e)
+{
+    mr_json_object(json, NULL);
+    mr_json_uint(json, "epoch", e->epoch);
+    mr_json_uint(json, "steps", e->steps);
+    train_json_number(json, "loss", e->loss);
+    train_json_number(json, "accuracy", e->accuracy);
+    train_json_number(json, "test_loss", e->test_loss);
+    train_json_number(json, "test_accuracy", e->test_accuracy);
+    mr_json_double(json, "seconds", e->seconds);
+    mr_json_double(json, "test_seconds", e->test_seconds);
+    mr_json_double(json, "lr", e->lr);
+    mr_json_double(json, "samples_per_s", e->samples_per_s);
+    mr_json_double(json, "data_wait", e->waited);
+    mr_json_object_end(json);
+}
+
+static void json_layers(struct mr_json *json, const struct train *t)
+{
+    const struct mr_net_layer *l;
+    mr_json_array(json, "layers");
+    for (uint32_t i = 0; (l = mr_net_layer_get(t->net, i)); i++) {
+        mr_json_object(json, NULL);
+        mr_json_string(json, "name", l->name);
+        mr_json_string(json, "text", l->text);
+        mr_json_array(json, "output");
+        for (int k = 0; k < 3; k++)
+            mr_json_uint(json, NULL, l->out[k]);
+        mr_json_array_end(json);
+        mr_json_uint(json, "parameters", l->n_params);
+        mr_json_string(json, "runs_on", l->runs_on);
+        mr_json_object_end(json);
+    }
+    mr_json_array_end(json);
+}
+
+static void json_times(struct mr_json *json, const struct train *t)
+{
+    mr_json_object(json, "times");
+    mr_json_double(json, "opening", t->opening);
+    mr_json_double(json, "waiting", t->waiting);
+    mr_json_double(json, "steps", t->stepping);
+    mr_json_double(json, "tests", t->testing);
+    mr_json_double(json, "checkpoints", t->saving);
+    mr_json_object_end(json);
+    mr_json_string(json, "bottleneck", t->stats.bottleneck);
+    mr_json_string(json, "bottleneck_reason", t->stats.reason);
+}
+
+static void json_config(struct mr_json *json, const struct train *t)
+{
+    const struct train_data *d = t->data;
+    mr_json_object(json, "config");
+    mr_options_json(train_options, t->opts, json);
+    mr_json_object(json, "resolved");
+    mr_json_string(json, "dataset", mr_dataset_text(d->ds));
+    mr_json_string(json, "test", d->test ? mr_dataset_text(d->test) : NULL);
+    mr_json_string(json, "transform", d->chain_text);
+    mr_json_string(json, "optimizer", t->optim_text);
+    mr_json_string(json, "device", d->info.name);
+    mr_json_string(json, "device_model", d->info.model[0] ? d->info.model : NULL);
+    mr_json_string(json, "precision", precision(t));
+    mr_json_bool(json, "tensor_cores", tensor_cores(t));
+    mr_json_uint(json, "classes", d->classes);
+    mr_json_uint(json, "workers", t->stats.workers);
+    mr_json_uint(json, "prefetch", t->stats.prefetch);
+    mr_json_object_end(json);
+    mr_json_object_end(json);
+}
+
+int train_print_json(const struct train *t)
+{
+    const struct train_epoch *last = t->n_history ? &t->history[t->n_history - 1] : NULL;
+    const struct train_epoch *best = t->n_history ? &t->history[t->best] : NULL;
+    struct mr_json *json = cli_json_begin("train");
+    if (!json)
+        return CLI_FAILED;
+    mr_json_array(json, "epochs");
+    for (uint32_t i = 0; i < t->n_history; i++)
+        train_json_epoch(json, &t->history[i]);
+    mr_json_array_end(json);
+    train_json_number(json, "test_accuracy", last ? last->test_accuracy : NAN);
+    train_json_number(json, "best_accuracy",
+                      !best                        ? NAN
+                      : isnan(best->test_accuracy) ? best->accuracy
+                                                   : best->test_accuracy);
+    mr_json_uint(json, "best_epoch", best ? best->epoch : 0);
+    mr_json_double(json, "seconds", total(t));
+    train_json_number(json, "seconds_to_target", t->seconds_to_target);
+    mr_json_uint(json, "steps", t->step);
+    mr_json_uint(json, "resumed_from_step", t->resumed_step);
+    mr_json_uint(json, "steps_skipped", t->skipped);
+    mr_json_string(json, "ended_by", ends[t->end]);
+    mr_json_string(json, "model", t->opts->model);
+    mr_json_uint(json, "parameters", n_params(t));
+    mr_json_uint(json, "activation_bytes", mr_net_memory(t->net));
+    json_layers(json, t);
+    json_times(json, t);
+    json_config(json, t);
+    return cli_json_end(json);
+}

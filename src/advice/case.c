@@ -1,0 +1,363 @@
+/* What rules share: when data was waited for, rates of the link, who is to blame for idle time. */
+#include "advice/rules.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <string.h>
+
+double mr_case_ms(const struct mr_case *c, double ns)
+{
+    return ns / 1e6 / (double)(c->look->n_steps ? c->look->n_steps : 1);
+}
+
+double mr_case_percent(const struct mr_case *c, double ns)
+{
+    return c->look->wall_ns ? 100 * ns / (double)c->look->wall_ns : 0;
+}
+
+const char *mr_case_per(const struct mr_case *c)
+{
+    return c->look->n_steps ? " a step" : "";
+}
+
+const char *mr_case_string(const struct mr_case *c, uint32_t string)
+{
+    const struct mr_recording *rec = c->look->rec;
+    return string < rec->n_strings && rec->strings[string] ? rec->strings[string] : "";
+}
+
+bool mr_case_in(const struct mr_case *c, uint64_t time_ns)
+{
+    size_t i = mr_intervals_find(&c->look->in, time_ns);
+    return i < c->look->in.n && c->look->in.at[i].start_ns <= time_ns;
+}
+
+uint64_t mr_case_exposed(const struct mr_case *c, const struct mr_rec_op *op)
+{
+    return op->end_ns - op->start_ns - mr_intervals_within(&c->look->compute, op->start_ns, op->end_ns);
+}
+
+bool mr_case_launches(const struct mr_case *c, uint32_t thread)
+{
+    for (uint32_t i = 0; i < c->look->n_logs; i++)
+        if (c->look->logs[i].thread == thread)
+            return true;
+    return false;
+}
+
+/* ---- judgements ---- */
+
+int mr_fine(struct mr_judgement *out, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(out->why, sizeof out->why, format, args);
+    va_end(args);
+    out->verdict = MR_FINE;
+    return 0;
+}
+
+int mr_cannot_tell(struct mr_judgement *out, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(out->why, sizeof out->why, format, args);
+    va_end(args);
+    out->verdict = MR_CANNOT_TELL;
+    return 0;
+}
+
+void mr_judge_saving(const struct mr_case *c, struct mr_judgement *out, double saving_ns, double confidence)
+{
+    saving_ns = MR_MIN(saving_ns, (double)c->look->wall_ns);
+    out->saving_ns = saving_ns > 0 ? saving_ns : 0;
+    out->confidence = confidence;
+    out->verdict = saving_ns >= MR_WORTH * (double)c->look->wall_ns && saving_ns > 0 ? MR_FOUND : MR_FINE;
+    size_t used = strlen(out->why);
+    bool blind = c->look->place.n_kernels == 0;
+    out->confidence *= blind ? 0.3 : 1;
+    snprintf(out->why + used, sizeof out->why - used, " Threshold: %.0f%% of the time.%s", 100 * MR_WORTH,
+             blind ? " No kernels were recorded, so what compute hides is not known: at most this is saved." : "");
+}
+
+/* ---- the loader ---- */
+
+static bool is_loader(const char *text)
+{
+    static const char *const parts[] = {"dataloader", "_next_data",   "__next__",   "wait: batch", "data_loading",
+                                        "load_batch", "data loading", "load_data",  "load data",   "loading data",
+                                        "load batch", "get_batch",    "next_batch", "fetch_data",  "data_wait",
+                                        "get_data",   "data_fetch"};
+    static const char *const whole[] = {"data", "load", "loader", "fetch", "input", "dataset", "loading", "data_time"};
+    for (size_t i = 0; i < MR_COUNT(whole); i++)
+        if (strcasecmp(text, whole[i]) == 0)
+            return true;
+    for (size_t i = 0; i < MR_COUNT(parts); i++)
+        if (strcasestr(text, parts[i]))
+            return true;
+    return false;
+}
+
+static int loader_by_name(struct mr_case *c)
+{
+    const struct mr_recording *rec = c->look->rec;
+    uint16_t process = c->look->place.process;
+    for (uint64_t i = 0; i < rec->n_ranges; i++) {
+        const struct mr_rec_range *range = &rec->ranges[i];
+        if (range->type == MR_RANGE_MARK || range->thread >= rec->n_threads ||
+            rec->threads[range->thread].process != process)
+            continue;
+        bool ours = !c->opts->range && mr_range_named(rec, range, "millrace@wait: batch", false);
+        bool mine = ours || range->thread == c->look->place.thread; /* the loader's own threads give its device work */
+        if (c->opts->range ? !mr_range_named(rec, range, c->opts->range, false)
+                           : !mine || !is_loader(mr_case_string(c, range->text)))
+            continue;
+        mr_intervals_add(&c->loader, range->start_ns, range->end_ns);
+        if (c->loader_name[0] == 0)
+            snprintf(c->loader_name, sizeof c->loader_name, "%.78s", mr_case_string(c, range->text));
+        c->loader_how = MR_LOADER_RANGES;
+        c->millrace |= ours;
+    }
+    mr_intervals_unite(&c->loader);
+    if (c->opts->range && c->loader_how == MR_LOADER_UNKNOWN)
+        return mr_error_set(
+            MR_EOPTION,
+            "range %s: the process that uses the device has no NVTX range of this name; leave it out, or "
+            "see the names in the report nvtx_sum",
+            c->opts->range);
+    return 0;
+}
+
+/* Another thread launches kernels during the wait: PyTorch's backward pass, not the loader. */
+static bool others_launch(const struct mr_case *c, uint64_t from_ns, uint64_t to_ns)
+{
+    for (uint32_t l = 1; l < c->look->n_logs; l++) {
+        const struct mr_thread_log *log = &c->look->logs[l];
+        uint64_t low = 0, high = log->n_doings;
+        while (low < high) {
+            uint64_t mid = low + (high - low) / 2;
+            if (log->doing[mid].start_ns >= from_ns)
+                high = mid;
+            else
+                low = mid + 1;
+        }
+        for (; low < log->n_doings && log->doing[low].start_ns < to_ns; low++)
+            if (log->doing[low].what == MR_DOING_API &&
+                (log->doing[low].class == MR_CALL_LAUNCH || log->doing[low].class == MR_CALL_GRAPH_LAUNCH))
+                return true;
+    }
+    return false;
+}
+
+static void loader_by_waits(struct mr_case *c)
+{
+    const struct mr_thread_log *log = &c->look->logs[0];
+    for (uint64_t i = 0; c->look->n_logs > 0 && i < log->n_doings; i++) {
+        const struct mr_doing *doing = &log->doing[i];
+        if (doing->what == MR_DOING_OS && doing->waits && !others_launch(c, doing->start_ns, doing->end_ns))
+            mr_intervals_add(&c->loader, doing->start_ns, doing->end_ns);
+    }
+    mr_intervals_unite(&c->loader);
+    c->loader_how = MR_LOADER_WAITS;
+    snprintf(c->loader_name, sizeof c->loader_name, "waits and reads in the system");
+}
+
+static int find_loader(struct mr_case *c)
+{
+    int rc = loader_by_name(c);
+    if (!rc && c->loader_how == MR_LOADER_UNKNOWN && c->look->has_os)
+        loader_by_waits(c);
+    return rc;
+}
+
+/* Threads of millrace's loader that made samples. */
+static int count_threads(struct mr_case *c)
+{
+    const struct mr_recording *rec = c->look->rec;
+    bool *works = calloc((size_t)rec->n_threads + 1, sizeof *works);
+    if (!works)
+        return mr_error_nomem("threads", rec->n_threads);
+    for (uint64_t i = 0; i < rec->n_ranges; i++) {
+        const struct mr_rec_range *range = &rec->ranges[i];
+        if (range->thread >= rec->n_threads || works[range->thread] ||
+            rec->threads[range->thread].process != c->look->place.process ||
+            !mr_range_named(rec, range, "millrace@samples", false))
+            continue;
+        works[range->thread] = true;
+        c->n_workers++;
+    }
+    free(works);
+    return 0;
+}
+
+/* Processes that never use a device and run the same program: the loader's workers, forked. */
+static int count_workers(struct mr_case *c)
+{
+    const struct mr_recording *rec = c->look->rec;
+    bool *works = calloc((size_t)rec->n_processes + 1, sizeof *works);
+    if (!works)
+        return mr_error_nomem("processes", rec->n_processes);
+    for (uint64_t i = 0; i < rec->n_ops; i++)
+        if (rec->ops[i].process < rec->n_processes)
+            works[rec->ops[i].process] = true;
+    uint16_t own = c->look->place.process;
+    for (uint32_t p = 0; p < rec->n_processes && own < rec->n_processes; p++) {
+        const struct mr_rec_process *process = &rec->processes[p], *mine = &rec->processes[own];
+        bool same = strcmp(mr_case_string(c, process->command), mr_case_string(c, mine->command)) == 0 &&
+                    strcmp(mr_case_string(c, process->name), mr_case_string(c, mine->name)) == 0;
+        bool during = c->look->in.n > 0 && process->start_ns < c->look->in.at[c->look->in.n - 1].end_ns &&
+                      (process->end_ns == 0 || process->end_ns > c->look->in.at[0].start_ns);
+        c->n_workers += p != own && !works[p] && same && during;
+    }
+    free(works);
+    return 0;
+}
+
+/* ---- rates ---- */
+
+/* One word or more of a pattern, whole words of the name. '#': a digit that is not 0; '*' at the end: the rest of the word. */
+static bool named_so(const char *name, const char *pattern)
+{
+    for (const char *at = name; *at; at++) {
+        size_t i = 0;
+        if (at > name && isalnum((unsigned char)at[-1]))
+            continue;
+        while (pattern[i] && pattern[i] != '*' &&
+               (pattern[i] == '#' ? at[i] >= '1' && at[i] <= '9' : at[i] == pattern[i]))
+            i++;
+        if (pattern[i] == '*' || (!pattern[i] && !isalnum((unsigned char)at[i])))
+            return true;
+    }
+    return false;
+}
+
+double mr_link_rate_of(const char *device)
+{
+    static const struct {
+        const char *part;
+        double gbps;
+    } known[] = {{"GH200", 350},       {"GB200", 350},       {"GB300", 350},   {"H100", 55},   {"H200", 55},
+                 {"H800", 55},         {"H20", 55},          {"B200", 55},     {"B300", 55},   {"RTX 50#0", 55},
+                 {"RTX PRO 6000", 55}, {"RTX PRO 5000", 55}, {"A100", 25},     {"A800", 25},   {"A10", 25},
+                 {"A10G", 25},         {"A30", 25},          {"A40", 25},      {"L40", 25},    {"L40S", 25},
+                 {"L4", 25},           {"RTX 40#0", 25},     {"RTX 30#0", 25}, {"RTX A*", 25}, {"RTX 4000 Ada", 25},
+                 {"RTX 5000 Ada", 25}, {"RTX 6000 Ada", 25}, {"V100", 12.3},   {"T4", 12.3},   {"P100", 12},
+                 {"RTX 20#0", 12.3}};
+    for (size_t i = 0; i < MR_COUNT(known); i++)
+        if (named_so(device, known[i].part))
+            return known[i].gbps;
+    return 0;
+}
+
+static void find_rates(struct mr_case *c)
+{
+    const struct mr_recording *rec = c->look->rec;
+    const struct mr_rec_device *device = mr_look_device(c->look);
+    double named = device ? mr_link_rate_of(mr_case_string(c, device->name)) : 0;
+    c->link_rate = c->opts->link_gbps > 0 ? c->opts->link_gbps : named;
+    if (c->opts->link_gbps > 0)
+        snprintf(c->link_how, sizeof c->link_how, "as given");
+    else if (device && named > 0)
+        snprintf(c->link_how, sizeof c->link_how, "usual for %.50s", mr_case_string(c, device->name));
+    for (uint64_t i = 0; i < c->look->n_ops; i++) {
+        const struct mr_rec_op *op = &rec->ops[c->look->ops[i]];
+        bool in = op->copy_kind == MR_COPY_H2D, pinned = (in ? op->src : op->dst) == MR_MEM_PINNED;
+        if (op->kind != MR_OP_COPY || !pinned || (!in && op->copy_kind != MR_COPY_D2H) || op->bytes < MR_BIG_COPY ||
+            op->end_ns <= op->start_ns)
+            continue;
+        double rate = (double)op->bytes / (double)(op->end_ns - op->start_ns);
+        if (rate > c->pinned_rate[!in]) {
+            c->pinned_rate[!in] = rate;
+            c->rate_measured[!in] = true;
+            snprintf(c->rate_how[!in], sizeof c->rate_how[!in], "the fastest large pinned copy here");
+        }
+    }
+    for (int d = 0; d < 2; d++)
+        if (c->opts->link_gbps > 0 || c->pinned_rate[d] <= 0) {
+            c->pinned_rate[d] = c->link_rate;
+            c->rate_measured[d] = false;
+            snprintf(c->rate_how[d], sizeof c->rate_how[d], "%s", c->link_how);
+        }
+}
+
+/* ---- calls that wait for the copy before them ---- */
+
+static int find_copy_syncs(struct mr_case *c)
+{
+    const struct mr_recording *rec = c->look->rec;
+    c->after_copy = calloc(rec->n_apis + 1, 1);
+    if (!c->after_copy)
+        return mr_error_nomem("calls", rec->n_apis);
+    for (uint64_t i = 0; i < c->look->n_ops; i++) {
+        const struct mr_rec_op *op = &rec->ops[c->look->ops[i]];
+        if (op->kind != MR_OP_COPY || op->copy_kind != MR_COPY_H2D || op->src != MR_MEM_PINNED)
+            continue;
+        const struct mr_rec_api *sync = mr_sync_after(c->look, op);
+        if (sync)
+            c->after_copy[sync - rec->apis] = 1;
+    }
+    return 0;
+}
+
+static int blame_all(struct mr_case *c)
+{
+    const struct mr_intervals *idle = &c->look->idle;
+    for (size_t i = 0; i < idle->n; i++) {
+        int rc = mr_blame_idle(c->look, idle->at[i].start_ns, idle->at[i].end_ns, &c->blames);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+uint64_t mr_case_gap_ns(const struct mr_case *c)
+{
+    uint64_t steps = c->look->n_steps ? c->look->n_steps : 1;
+    return MR_MAX(c->look->wall_ns / steps / 20, (uint64_t)100000);
+}
+
+static void add_up(struct mr_case *c)
+{
+    const struct mr_look *look = c->look;
+    uint64_t least = mr_case_gap_ns(c), b = 0;
+    c->starved_ns = mr_intervals_common(&look->idle, &c->loader);
+    c->exposed_h2d_ns = mr_intervals_measure(&look->h2d) - mr_intervals_common(&look->h2d, &look->compute);
+    for (size_t i = 0; i < look->idle.n; i++) {
+        const struct mr_interval *gap = &look->idle.at[i];
+        uint64_t ns = gap->end_ns - gap->start_ns;
+        for (; b < c->blames.n && c->blames.at[b].start_ns < gap->end_ns; b++) {
+            const struct mr_blame *p = &c->blames.at[b];
+            if (ns >= least && p->what == MR_DOING_OWN)
+                c->own_gap_ns += p->end_ns - p->start_ns - mr_intervals_within(&c->loader, p->start_ns, p->end_ns);
+        }
+    }
+}
+
+int mr_case_make(const struct mr_look *look, const struct mr_advice_opts *opts, struct mr_case *out)
+{
+    struct mr_case c = {.look = look, .opts = opts};
+    int rc = mr_kernel_streams_make(look, &c.streams);
+    rc = rc ? rc : find_loader(&c);
+    rc = rc ? rc : c.millrace ? count_threads(&c) : count_workers(&c);
+    rc = rc ? rc : find_copy_syncs(&c);
+    rc = rc ? rc : blame_all(&c);
+    if (!rc && c.loader.lost)
+        rc = mr_error_nomem("intervals", c.loader.n * sizeof *c.loader.at);
+    if (rc) {
+        mr_case_free(&c);
+        return rc;
+    }
+    find_rates(&c);
+    add_up(&c);
+    *out = c;
+    return 0;
+}
+
+void mr_case_free(struct mr_case *c)
+{
+    free(c->streams.key);
+    free(c->blames.at);
+    free(c->after_copy);
+    mr_intervals_free(&c->loader);
+}

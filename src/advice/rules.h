@@ -1,0 +1,111 @@
+/*
+ * Rules of advice: each looks at one place over its steps and says whether a fault is there, what it costs and why.
+ *
+ * A rule's saving is that of mending this fault alone. Rules share faults' time (a pageable copy is exposed and blocks), so savings
+ * do not add up.
+ */
+#ifndef MR_ADVICE_RULES_H
+#define MR_ADVICE_RULES_H
+
+#include "recording/look.h"
+#include "recording/overlap.h"
+
+#define MR_WORTH      0.01 /* of the time looked at: savings below it are no finding */
+#define MR_EVIDENCE   50   /* rows */
+#define MR_BIG_COPY   (1u << 20)
+#define MR_SMALL_COPY (64u << 10)
+
+/* How it is known when the launching thread waits for data. */
+enum mr_loader_how { MR_LOADER_UNKNOWN, MR_LOADER_RANGES, MR_LOADER_WAITS };
+
+struct mr_case {
+    const struct mr_look *look;
+    const struct mr_advice_opts *opts;
+    struct mr_kernel_streams streams;
+    struct mr_intervals loader; /* the driving thread waits for data: ranges, or waits in the system */
+    enum mr_loader_how loader_how;
+    char loader_name[80];
+    struct mr_blames blames; /* of all idle time, in order */
+    uint8_t *after_copy;     /* of each API call: it waits for the copy to the device that was issued just before */
+    double pinned_rate[2];   /* bytes/ns to and from the device, page-locked; 0: not known */
+    double link_rate;        /* of the link as such; 0: not known */
+    char rate_how[2][80], link_how[80];
+    bool rate_measured[2];           /* in this recording */
+    uint64_t starved_ns, own_gap_ns; /* idle while the loader is waited for; in long gaps, in own code elsewhere */
+    uint64_t exposed_h2d_ns;
+    bool millrace;      /* the loader is millrace's: its consumer's waits are known, and its workers are threads */
+    uint32_t n_workers; /* processes, or threads of millrace, that may be the loader's */
+};
+
+struct mr_judgement {
+    enum mr_verdict verdict;
+    char title[200], why[900], advice[700];
+    double saving_ns; /* of all the time looked at */
+    double confidence;
+    struct mr_table *evidence;
+};
+
+struct mr_rule {
+    const char *name;
+    int (*judge)(const struct mr_case *c, struct mr_judgement *out);
+};
+/* Each family's rules, ended by one without a name. */
+extern const struct mr_rule mr_rules_copy[], mr_rules_host[], mr_rules_data[], mr_rules_compute[];
+
+/* Of the advice's first line. */
+enum mr_bound { MR_BOUND_UNKNOWN, MR_BOUND_DATA, MR_BOUND_OTHER };
+enum mr_bound mr_advice_bound(const struct mr_advice *advice);
+
+/* bytes/ns one way that PCIe and the like reach in practice, by the device's name; 0: not known. */
+double mr_link_rate_of(const char *device);
+
+int mr_case_make(const struct mr_look *look, const struct mr_advice_opts *opts, struct mr_case *out);
+void mr_case_free(struct mr_case *c);
+
+/* Milliseconds a step, or of the whole recording without steps; and percent of the time looked at. */
+double mr_case_ms(const struct mr_case *c, double ns);
+double mr_case_percent(const struct mr_case *c, double ns);
+const char *mr_case_per(const struct mr_case *c); /* " a step", "" */
+
+int mr_fine(struct mr_judgement *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
+int mr_cannot_tell(struct mr_judgement *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Sets what was found, or fine when it is not worth it: the why says both figures. */
+void mr_judge_saving(const struct mr_case *c, struct mr_judgement *out, double saving_ns, double confidence);
+
+/*
+ * What calls cost that hold up the launching thread. A call's cost is the device's idle time from its begin until the first
+ * operation that begins after its end, without the time that the loader is waited for, and at most the call's own time: by so
+ * much sooner the thread would have gone on.
+ */
+struct mr_hold {
+    uint64_t n, call_ns, cost_ns;
+    struct mr_held {
+        uint32_t api;
+        uint64_t cost_ns;
+    } * worst; /* sorted by cost, at most MR_EVIDENCE */
+    uint64_t n_worst, room;
+};
+
+int mr_hold_measure(const struct mr_case *c, bool (*wants)(const struct mr_case *, const struct mr_rec_api *),
+                    struct mr_hold *out);
+/* Rows of the worst calls. */
+int mr_hold_table(const struct mr_case *c, const struct mr_hold *hold, struct mr_table **out);
+void mr_hold_free(struct mr_hold *hold);
+
+/* Rows of copies, the most exposed first. */
+struct mr_copies {
+    uint32_t *at; /* of look->ops */
+    uint64_t n;
+};
+int mr_copies_table(const struct mr_case *c, struct mr_copies *copies, struct mr_table **out);
+
+/* From how long on the device's idle time is a gap to speak of: 5% of a step and 100 us. */
+uint64_t mr_case_gap_ns(const struct mr_case *c);
+/* Whether the time is among the steps looked at. */
+bool mr_case_in(const struct mr_case *c, uint64_t time_ns);
+/* A copy's time that no compute hides. */
+uint64_t mr_case_exposed(const struct mr_case *c, const struct mr_rec_op *op);
+bool mr_case_launches(const struct mr_case *c, uint32_t thread);
+const char *mr_case_string(const struct mr_case *c, uint32_t string);
+
+#endif

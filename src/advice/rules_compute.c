@@ -1,0 +1,292 @@
+/* Rules about the device's own work: launches, tensor cores, several processes. */
+#include "advice/rules.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* ---- launch_bound ---- */
+
+#define LAUNCH_GAPS  10     /* a step */
+#define LAUNCH_SHARE 0.05   /* of the time */
+#define SHORT_NS     100000 /* longer gaps are the rule gpu_gaps' */
+#define NODE_NS      1000   /* that remain between two nodes of a graph */
+
+static const struct mr_rec_op *op_from(const struct mr_look *look, uint64_t time_ns)
+{
+    uint64_t i = mr_look_op_from(look, time_ns);
+    return i < look->n_ops ? &look->rec->ops[look->ops[i]] : NULL;
+}
+
+static bool launching(const struct mr_blame *p)
+{
+    return p->what == MR_DOING_OWN || (p->what == MR_DOING_API && p->class != MR_CALL_SYNC &&
+                                       p->class != MR_CALL_ALLOC && p->class != MR_CALL_PIN);
+}
+
+/* Rows of kernels by name: time and count of each string. */
+static int kernels_table(const struct mr_case *c, const uint64_t *ns, const uint64_t *count, struct mr_table **out)
+{
+    static const struct mr_column columns[] = {{"Time", MR_UNIT_NS, MR_CELL_INT},
+                                               {"Instances", MR_UNIT_COUNT, MR_CELL_INT},
+                                               {"Name", MR_UNIT_NONE, MR_CELL_TEXT}};
+    struct mr_table *table = mr_table_create("kernels", columns, MR_COUNT(columns));
+    int rc = table ? 0 : mr_error_nomem("evidence", sizeof columns);
+    for (uint32_t s = 0; !rc && s < c->look->rec->n_strings; s++) {
+        if (count[s] == 0)
+            continue;
+        mr_table_row(table);
+        mr_table_int(table, (int64_t)ns[s]);
+        mr_table_int(table, (int64_t)count[s]);
+        mr_table_text(table, mr_case_string(c, s));
+    }
+    rc = rc ? rc : mr_table_sort(table, "Time", false);
+    if (rc) {
+        mr_table_destroy(table);
+        return rc;
+    }
+    mr_table_limit(table, MR_EVIDENCE);
+    return mr_table_finish(table, out);
+}
+
+static int judge_launches(const struct mr_case *c, struct mr_judgement *out)
+{
+    const struct mr_look *look = c->look;
+    const struct mr_recording *rec = look->rec;
+    uint64_t n = 0, b = 0, n_known = 0, steps = look->n_steps ? look->n_steps : 1;
+    double ns = 0;
+    uint64_t *sum = calloc((size_t)rec->n_strings * 2 + 2, sizeof *sum), *count = sum ? sum + rec->n_strings + 1 : NULL;
+    if (!sum)
+        return mr_error_nomem("names of kernels", rec->n_strings * sizeof *sum);
+    for (size_t i = 0; i < look->idle.n; i++) {
+        const struct mr_interval *gap = &look->idle.at[i];
+        const struct mr_rec_op *next = op_from(look, gap->end_ns);
+        double own = 0;
+        for (; b < c->blames.n && c->blames.at[b].start_ns < gap->end_ns; b++)
+            if (launching(&c->blames.at[b]))
+                own += (double)(c->blames.at[b].end_ns - c->blames.at[b].start_ns);
+        if (!next || next->kind != MR_OP_KERNEL || next->api >= rec->n_apis)
+            continue;
+        n_known++;
+        if (gap->end_ns - gap->start_ns > SHORT_NS || rec->apis[next->api].end_ns <= gap->start_ns ||
+            mr_intervals_within(&c->loader, gap->start_ns, gap->end_ns) > 0 || own <= NODE_NS)
+            continue;
+        n++;
+        ns += own - NODE_NS;
+        sum[next->name < rec->n_strings ? next->name : 0] += (uint64_t)own;
+        count[next->name < rec->n_strings ? next->name : 0]++;
+    }
+    if (look->place.n_kernels == 0 || (n_known == 0 && look->idle.n > 0)) {
+        free(sum);
+        return mr_cannot_tell(out, look->place.n_kernels == 0
+                                       ? "no kernels were recorded"
+                                       : "the calls that launched the kernels were not recorded");
+    }
+    double each = (double)n / (double)steps;
+    snprintf(out->title, sizeof out->title, "the device waits for launches: %.0f short gaps%s", each, mr_case_per(c));
+    snprintf(
+        out->why, sizeof out->why,
+        "%" PRIu64
+        " gaps of at most 100 us before kernels that were launched only then, while the thread was launching or in its "
+        "own code: %.3f ms%s beyond 1 us each, which a graph leaves. Found from %d gaps a step and %.0f%% of the time "
+        "on.",
+        n, mr_case_ms(c, ns), mr_case_per(c), LAUNCH_GAPS, 100 * LAUNCH_SHARE);
+    snprintf(out->advice, sizeof out->advice,
+             "Launch less often: CUDA graphs (torch.cuda.graph, torch.compile(mode=\"reduce-overhead\"), "
+             "cudaStreamBeginCapture), fused "
+             "optimizers (fused=True), larger batches.");
+    mr_judge_saving(c, out, ns, 0.7);
+    if (each < LAUNCH_GAPS || ns < LAUNCH_SHARE * (double)look->wall_ns)
+        out->verdict = MR_FINE;
+    int rc = out->verdict == MR_FOUND ? kernels_table(c, sum, count, &out->evidence) : 0;
+    free(sum);
+    return rc;
+}
+
+/* ---- tensor_cores ---- */
+
+#define TENSOR_SHARE   0.05 /* of compute time */
+#define TENSOR_SPEEDUP 2    /* assumed at least */
+
+static bool has_any(const char *name, const char *const *parts, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcasestr(name, parts[i]))
+            return true;
+    return false;
+}
+
+/* 1: multiplies matrices without tensor cores, by its name; 0: with them, or something else. */
+static bool misses_tensor_cores(const char *name)
+{
+    static const char *const work[] = {"gemm",     "cudnn", "_conv", "conv2d", "conv3d",
+                                       "winograd", "wgrad", "dgrad", "fprop",  "implicit_con"};
+    static const char *const other[] = {"gemv",  "nchwToNhwc", "nhwcToNchw", "convert",      "bn_fw",
+                                        "bn_bw", "batch_norm", "pooling",    "splitKreduce", "tensorTransform"};
+    static const char *const with[] = {"s884",   "h884",   "s1688",    "h1688",   "s16816",  "h16816", "i8816",
+                                       "i16832", "i16816", "s16832",   "h161616", "s161616", "hmma",   "imma",
+                                       "wgmma",  "gmma",   "tensorop", "tf32",    "s64x",    "nvjet",  "bf16gemm",
+                                       "_tc_",   "h64x",   "qmma",     "dmma",    "d884"};
+    /* cuBLAS' xmma kernels of f32 without TF32: "sm80_xmma_gemm_f32f32_f32f32_f32_..._ffma_..." */
+    static const char *const without[] = {"simt", "_ffma_", "_hfma_", "gemm_f32f32_f32f32_f32"};
+    if (!has_any(name, work, MR_COUNT(work)) || has_any(name, other, MR_COUNT(other)))
+        return false;
+    if (has_any(name, without, MR_COUNT(without)))
+        return true;
+    return !has_any(name, with, MR_COUNT(with)) && !strcasestr(name, "xmma");
+}
+
+static int judge_tensor(const struct mr_case *c, struct mr_judgement *out)
+{
+    const struct mr_look *look = c->look;
+    const struct mr_recording *rec = look->rec;
+    const struct mr_rec_device *device = mr_look_device(look);
+    if (look->place.n_kernels == 0)
+        return mr_cannot_tell(out, "no kernels were recorded");
+    if (!device || device->major == 0)
+        return mr_cannot_tell(out, "the recording does not tell the device's compute capability");
+    if (device->major < 7)
+        return mr_fine(out, "a device of compute capability %u.%u has no tensor cores", device->major, device->minor);
+    uint64_t *ns = calloc((size_t)rec->n_strings * 2 + 2, sizeof *ns), *count = ns ? ns + rec->n_strings + 1 : NULL,
+             all = 0, sum = 0;
+    signed char *known = calloc((size_t)rec->n_strings + 1, 1);
+    int rc = ns && known ? 0 : mr_error_nomem("names of kernels", rec->n_strings * sizeof *ns);
+    for (uint64_t i = 0; !rc && i < look->n_ops; i++) {
+        const struct mr_rec_op *op = &rec->ops[look->ops[i]];
+        if (op->kind != MR_OP_KERNEL || op->name >= rec->n_strings || !mr_case_in(c, op->start_ns))
+            continue;
+        if (known[op->name] == 0)
+            known[op->name] = misses_tensor_cores(mr_case_string(c, op->name)) ? 1 : -1;
+        all += op->end_ns - op->start_ns;
+        if (known[op->name] < 0)
+            continue;
+        ns[op->name] += op->end_ns - op->start_ns;
+        count[op->name]++;
+        sum += op->end_ns - op->start_ns;
+    }
+    if (!rc) {
+        double share = all ? (double)sum / (double)all : 0;
+        snprintf(out->title, sizeof out->title,
+                 "by their names, %.0f%% of kernel time multiplies matrices without tensor cores", 100 * share);
+        snprintf(out->why, sizeof out->why,
+                 "kernels named as matrix products or convolutions, without what marks tensor cores (s16816, hmma, "
+                 "tensorop, ...): %.3f ms%s. "
+                 "Counted: that x (1 - 1/%d), as tensor cores are at least twice as fast; from %.0f%% of kernel time "
+                 "on. Names only hint.",
+                 mr_case_ms(c, (double)sum), mr_case_per(c), TENSOR_SPEEDUP, 100 * TENSOR_SHARE);
+        snprintf(out->advice, sizeof out->advice,
+                 "Allow TF32 (torch.set_float32_matmul_precision(\"high\")) or train in bfloat16 (torch.autocast); "
+                 "sizes that are multiples of "
+                 "8, channels_last for convolutions.");
+        mr_judge_saving(c, out, (double)sum * (1 - 1.0 / TENSOR_SPEEDUP), 0.4);
+        if (share < TENSOR_SHARE)
+            out->verdict = MR_FINE;
+        if (out->verdict == MR_FOUND)
+            rc = kernels_table(c, ns, count, &out->evidence);
+    }
+    free(ns);
+    free(known);
+    return rc;
+}
+
+/* ---- context_switches ---- */
+
+#define MANY_SWITCHES 1 /* a step */
+#define SLICE_NS      2000000
+
+/* A row for each process that runs kernels on this device in the time looked at. */
+static int processes_table(const struct mr_case *c, struct mr_table **out)
+{
+    static const struct mr_column columns[] = {{"PID", MR_UNIT_NONE, MR_CELL_INT},
+                                               {"Kernels", MR_UNIT_COUNT, MR_CELL_INT},
+                                               {"Time", MR_UNIT_NS, MR_CELL_INT},
+                                               {"Command", MR_UNIT_NONE, MR_CELL_TEXT}};
+    const struct mr_recording *rec = c->look->rec;
+    uint64_t *n = calloc((size_t)rec->n_processes * 2 + 2, sizeof *n), *ns = n ? n + rec->n_processes + 1 : NULL;
+    struct mr_table *table = n ? mr_table_create("processes", columns, MR_COUNT(columns)) : NULL;
+    if (!table) {
+        free(n);
+        return mr_error_nomem("evidence", rec->n_processes * sizeof *n);
+    }
+    for (uint64_t i = 0; i < rec->n_ops; i++) {
+        const struct mr_rec_op *op = &rec->ops[i];
+        if (op->device != c->look->place.device || op->kind != MR_OP_KERNEL || op->process >= rec->n_processes ||
+            !mr_case_in(c, op->start_ns))
+            continue;
+        n[op->process]++;
+        ns[op->process] += op->end_ns - op->start_ns;
+    }
+    for (uint32_t p = 0; p < rec->n_processes; p++) {
+        if (n[p] == 0)
+            continue;
+        mr_table_row(table);
+        mr_table_int(table, rec->processes[p].pid);
+        mr_table_int(table, (int64_t)n[p]);
+        mr_table_int(table, (int64_t)ns[p]);
+        mr_table_text(table, mr_case_string(c, rec->processes[p].command));
+    }
+    free(n);
+    return mr_table_finish(table, out);
+}
+
+/* Kernels of all processes on this device by start: a gap before one of ours that follows another's is a switch. */
+static int judge_switches(const struct mr_case *c, struct mr_judgement *out)
+{
+    const struct mr_look *look = c->look;
+    const struct mr_recording *rec = look->rec;
+    uint64_t n = 0, n_mine = 0, together = 0, others = 0, n_plain = 0, ended = 0;
+    double gap_ns = 0, plain_ns = 0;
+    const struct mr_rec_op *before = NULL;
+    for (uint64_t i = 0; i < rec->n_ops; i++) {
+        const struct mr_rec_op *op = &rec->ops[i];
+        if (op->device != look->place.device || op->kind != MR_OP_KERNEL || !mr_case_in(c, op->start_ns))
+            continue;
+        bool mine = op->process == look->place.process;
+        double gap = ended < op->start_ns ? (double)MR_MIN(op->start_ns - ended, (uint64_t)SLICE_NS) : 0;
+        others += !mine;
+        if (before && before->process != op->process) {
+            n++;
+            together += ended > op->start_ns;
+            n_mine += mine;
+            gap_ns += mine ? gap : 0;
+        } else if (before && mine) {
+            n_plain++;
+            plain_ns += gap;
+        }
+        if (!before || op->end_ns > ended)
+            ended = op->end_ns;
+        before = op;
+    }
+    if (look->place.n_kernels == 0)
+        return mr_cannot_tell(out, "no kernels were recorded");
+    if (others == 0)
+        return mr_fine(out, "no other recorded process runs kernels on this device");
+    if (together * 2 > n)
+        return mr_fine(out,
+                       "kernels of several processes run at the same time (%" PRIu64 " of %" PRIu64
+                       " changes): MPS, it seems",
+                       together, n);
+    double plain = n_plain ? plain_ns / (double)n_plain : 0, steps = (double)(look->n_steps ? look->n_steps : 1);
+    snprintf(out->title, sizeof out->title, "several processes take turns on the device: %.0f changes%s",
+             (double)n / steps, mr_case_per(c));
+    snprintf(out->why, sizeof out->why,
+             "%" PRIu64 " times a kernel followed one of another process, %" PRIu64
+             " times one of this process, the device idle before these for %.3f ms%s (gaps up to 2 ms); "
+             "counted: that less the usual gap (%.1f us) each. Device numbers of processes with CUDA_VISIBLE_DEVICES "
+             "may differ.",
+             n, n_mine, mr_case_ms(c, gap_ns), mr_case_per(c), plain / 1e3);
+    snprintf(out->advice, sizeof out->advice,
+             "Run the MPS daemon (nvidia-cuda-mps-control -d; millrace doctor tells whether it runs), give each "
+             "process its own device or MIG "
+             "slice, or run one process.");
+    mr_judge_saving(c, out, gap_ns - plain * (double)n_mine, 0.3);
+    if ((double)n < MANY_SWITCHES * steps)
+        out->verdict = MR_FINE;
+    return out->verdict == MR_FOUND ? processes_table(c, &out->evidence) : 0;
+}
+
+const struct mr_rule mr_rules_compute[] = {
+    {"launch_bound", judge_launches},
+    {"tensor_cores", judge_tensor},
+    {"context_switches", judge_switches},
+    {NULL, NULL},
+};

@@ -1,0 +1,227 @@
+/* Rules about waiting for data, and about gaps that nobody but the program's own code explains. */
+#include "advice/rules.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+/* ---- data_starvation ---- */
+
+/* Own code and reads inside the loader's time: it loads in the launching thread itself, rather than wait for others. */
+static double loads_itself(const struct mr_case *c)
+{
+    uint64_t waits = 0, all = mr_intervals_common(&c->loader, &c->look->in);
+    const struct mr_thread_log *log = &c->look->logs[0];
+    for (uint64_t i = 0; c->look->n_logs > 0 && i < log->n_doings; i++)
+        if (log->doing[i].what == MR_DOING_OS && log->doing[i].waits == 1)
+            waits += mr_intervals_within(&c->loader, log->doing[i].start_ns, log->doing[i].end_ns);
+    return all > 0 && waits < all ? 1 - (double)waits / (double)all : 0;
+}
+
+/*
+ * While the loader is the bottleneck, its w workers make a batch each step S. They must make one each S - W, W being the wait: w' =
+ * ceil(w S / (S - W)). A thread that loads by itself for L a step needs ceil(L / (S - L)) workers that do it meanwhile.
+ */
+static void suggest(const struct mr_case *c, char *out, size_t cap)
+{
+    const struct mr_look *look = c->look;
+    uint32_t n_cores = c->opts->n_cores ? c->opts->n_cores : look->rec->n_cores;
+    double step = look->n_steps ? (double)look->wall_ns / (double)look->n_steps : 0, wanted = 0;
+    double wait = look->n_steps ? (double)c->starved_ns / (double)look->n_steps : 0;
+    double load = look->n_steps ? (double)mr_intervals_common(&c->loader, &look->in) / (double)look->n_steps : 0;
+    size_t used = 0;
+    out[0] = 0;
+    if (step <= 0 || wait <= 0 || wait >= step)
+        return;
+    if (c->n_workers > 0) {
+        wanted = ceil(c->n_workers * step / (step - wait));
+        used = (size_t)snprintf(out, cap,
+                                " %u worker %s in the recording: %u x %.3f ms / (%.3f - %.3f ms) = %.0f workers "
+                                "would keep up%s.",
+                                c->n_workers, c->millrace ? "threads are" : "processes are", c->n_workers, step / 1e6,
+                                step / 1e6, wait / 1e6, wanted, c->millrace ? ", if the workers set the pace" : "");
+    } else if (c->loader_how == MR_LOADER_RANGES && look->has_os && loads_itself(c) > 0.5 && load < step) {
+        wanted = ceil(load / (step - load));
+        used = (size_t)snprintf(
+            out, cap,
+            " The launching thread loads by itself, %.3f ms a step: %.0f workers that do it meanwhile would "
+            "keep up (%.3f / (%.3f - %.3f ms)).",
+            load / 1e6, wanted, load / 1e6, step / 1e6, load / 1e6);
+    } else {
+        snprintf(out, cap, " How many workers would do cannot be told: no worker processes are in the recording%s.",
+                 look->has_os ? "" : ", nor calls of the system");
+    }
+    if (wanted > 0 && n_cores > 0 && wanted > n_cores && used < cap)
+        snprintf(out + used, cap - used,
+                 " The machine has %u cores only: the work for each sample must shrink as well.", n_cores);
+}
+
+struct wait_row {
+    uint64_t start_ns, ns;
+};
+
+static int by_length(const void *a, const void *b)
+{
+    const struct wait_row *x = a, *y = b;
+    if (x->ns != y->ns)
+        return x->ns < y->ns ? 1 : -1;
+    return (x->start_ns > y->start_ns) - (x->start_ns < y->start_ns);
+}
+
+static int waits_table(const struct mr_case *c, struct mr_table **out)
+{
+    static const struct mr_column columns[] = {{"Start", MR_UNIT_NS, MR_CELL_INT},
+                                               {"Duration", MR_UNIT_NS, MR_CELL_INT},
+                                               {"Name", MR_UNIT_NONE, MR_CELL_TEXT}};
+    struct mr_intervals starved = {0};
+    mr_intervals_and(&c->look->idle, &c->loader, &starved);
+    struct wait_row *rows = starved.lost ? NULL : malloc((starved.n + 1) * sizeof *rows);
+    struct mr_table *table = rows ? mr_table_create("waits", columns, MR_COUNT(columns)) : NULL;
+    if (!table) {
+        free(rows);
+        mr_intervals_free(&starved);
+        return mr_error_nomem("evidence", starved.n * sizeof *rows);
+    }
+    for (size_t i = 0; i < starved.n; i++)
+        rows[i] = (struct wait_row){starved.at[i].start_ns, starved.at[i].end_ns - starved.at[i].start_ns};
+    qsort(rows, starved.n, sizeof *rows, by_length);
+    for (size_t i = 0; i < starved.n && i < MR_EVIDENCE; i++) {
+        mr_table_row(table);
+        mr_table_int(table, (int64_t)rows[i].start_ns);
+        mr_table_int(table, (int64_t)rows[i].ns);
+        mr_table_text(table, c->loader_name);
+    }
+    free(rows);
+    mr_intervals_free(&starved);
+    return mr_table_finish(table, out);
+}
+
+static int judge_starvation(const struct mr_case *c, struct mr_judgement *out)
+{
+    const struct mr_look *look = c->look;
+    double idle = (double)mr_intervals_measure(&look->idle);
+    char workers[400];
+    if (look->place.n_kernels == 0)
+        return mr_cannot_tell(out, "no kernels were recorded, so when the device was idle is not known");
+    if (c->loader_how == MR_LOADER_UNKNOWN) {
+        if (idle < MR_WORTH * (double)look->wall_ns)
+            return mr_fine(out, "the device is idle %.1f%% of the time", mr_case_percent(c, idle));
+        return mr_cannot_tell(
+            out,
+            "the device idles %.3f ms%s, but neither an NVTX range of the loader nor calls of the system were "
+            "recorded: record with --trace cuda,nvtx,osrt, or name the range (--range)",
+            mr_case_ms(c, idle), mr_case_per(c));
+    }
+    suggest(c, workers, sizeof workers);
+    snprintf(out->title, sizeof out->title, "the device waits for data %.1f%% of the time",
+             mr_case_percent(c, (double)c->starved_ns));
+    snprintf(out->why, sizeof out->why,
+             "the device idles %.3f ms%s, of it %.3f ms while the launching thread is in %s%s%s%s. The saving is that "
+             "of a loader that "
+             "is never waited for.",
+             mr_case_ms(c, idle), mr_case_per(c), mr_case_ms(c, (double)c->starved_ns),
+             c->loader_how == MR_LOADER_RANGES ? "the range \"" : "", c->loader_name,
+             c->loader_how == MR_LOADER_RANGES ? "\"" : "",
+             c->loader_how == MR_LOADER_WAITS ? ", which need not all be for data" : "");
+    if (c->millrace)
+        snprintf(out->advice, sizeof out->advice,
+                 "The loader's statistics (bottleneck in mr_loader_stats, the last line of millrace feed) name the "
+                 "stage that sets the pace: more workers for decoding and transforms, --cache or packed shards for "
+                 "reading, u8 that is finished on the device (--device-transforms) for copying.%s",
+                 workers);
+    else
+        snprintf(
+            out->advice, sizeof out->advice,
+            "%sLoad ahead on more threads or processes (in PyTorch DataLoader(num_workers=N, prefetch_factor=4, "
+            "persistent_workers=True)), or make samples cheaper: decode at the size that is used, resize and normalise "
+            "on the device, pack small files.%s",
+            c->loader_how == MR_LOADER_WAITS ? "Put an NVTX range around the loading of data to be sure. " : "",
+            workers);
+    mr_judge_saving(c, out, (double)c->starved_ns, c->loader_how == MR_LOADER_RANGES ? 0.9 : 0.6);
+    return out->verdict == MR_FOUND ? waits_table(c, &out->evidence) : 0;
+}
+
+/* ---- gpu_gaps ---- */
+
+static void while_text(const struct mr_case *c, const struct mr_interval *gap, char *out, size_t cap)
+{
+    const struct mr_blame *most = NULL;
+    uint64_t low = 0, high = c->blames.n;
+    while (low < high) {
+        uint64_t mid = low + (high - low) / 2;
+        if (c->blames.at[mid].end_ns > gap->start_ns)
+            high = mid;
+        else
+            low = mid + 1;
+    }
+    for (; low < c->blames.n && c->blames.at[low].start_ns < gap->end_ns; low++) {
+        const struct mr_blame *p = &c->blames.at[low];
+        if (!most || p->end_ns - p->start_ns > most->end_ns - most->start_ns)
+            most = p;
+    }
+    snprintf(out, cap, "%.60s%s%.60s", most && most->range ? mr_case_string(c, most->range) : "",
+             most && most->range ? ": " : "",
+             !most || most->what == MR_DOING_OWN ? "its own code" : mr_case_string(c, most->name));
+}
+
+static int gaps_table(const struct mr_case *c, uint64_t least_ns, struct mr_table **out)
+{
+    static const struct mr_column columns[] = {{"Start", MR_UNIT_NS, MR_CELL_INT},
+                                               {"Duration", MR_UNIT_NS, MR_CELL_INT},
+                                               {"Mostly in", MR_UNIT_NONE, MR_CELL_TEXT}};
+    const struct mr_intervals *idle = &c->look->idle;
+    struct mr_table *table = mr_table_create("gaps", columns, MR_COUNT(columns));
+    char text[140];
+    int rc = table ? 0 : mr_error_nomem("evidence", sizeof columns);
+    for (size_t i = 0; !rc && i < idle->n; i++) {
+        if (idle->at[i].end_ns - idle->at[i].start_ns < least_ns)
+            continue;
+        while_text(c, &idle->at[i], text, sizeof text);
+        mr_table_row(table);
+        mr_table_int(table, (int64_t)idle->at[i].start_ns);
+        mr_table_int(table, (int64_t)(idle->at[i].end_ns - idle->at[i].start_ns));
+        mr_table_text(table, text);
+    }
+    rc = rc ? rc : mr_table_sort(table, "Duration", false);
+    if (rc) {
+        mr_table_destroy(table);
+        return rc;
+    }
+    mr_table_limit(table, MR_EVIDENCE);
+    return mr_table_finish(table, out);
+}
+
+static int judge_gaps(const struct mr_case *c, struct mr_judgement *out)
+{
+    const struct mr_look *look = c->look;
+    uint64_t least = mr_case_gap_ns(c), n = 0, ns = 0;
+    if (look->place.n_kernels == 0)
+        return mr_cannot_tell(out, "no kernels were recorded, so when the device was idle is not known");
+    if (!look->has_calls)
+        return mr_cannot_tell(out, "no CUDA calls of this process were recorded, so who caused gaps is not known");
+    for (size_t i = 0; i < look->idle.n; i++) {
+        uint64_t gap = look->idle.at[i].end_ns - look->idle.at[i].start_ns;
+        n += gap >= least;
+        ns += gap >= least ? gap : 0;
+    }
+    snprintf(out->title, sizeof out->title, "the device idles while the launching thread runs its own code");
+    snprintf(out->why, sizeof out->why,
+             "%" PRIu64 " gaps of at least %.3f ms (5%% of a step, 100 us) make %.3f ms%s; %.3f ms of it the launching "
+             "thread was in no "
+             "CUDA call%s and not in the loader's time. At most that is saved.",
+             n, (double)least / 1e6, mr_case_ms(c, (double)ns), mr_case_per(c), mr_case_ms(c, (double)c->own_gap_ns),
+             look->has_os ? ", in no call of the system"
+                          : "; calls of the system were not recorded, so it may have waited there");
+    snprintf(out->advice, sizeof out->advice,
+             "Move host work (metrics, logging, augmentation, Python) off the launching thread or behind the launches "
+             "of the next step; "
+             "NVTX ranges tell which part it is (see While Idle in the report step_breakdown).");
+    mr_judge_saving(c, out, (double)c->own_gap_ns, look->has_os ? 0.5 : 0.3);
+    return out->verdict == MR_FOUND ? gaps_table(c, least, &out->evidence) : 0;
+}
+
+const struct mr_rule mr_rules_data[] = {
+    {"data_starvation", judge_starvation},
+    {"gpu_gaps", judge_gaps},
+    {NULL, NULL},
+};

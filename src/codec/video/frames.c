@@ -1,0 +1,246 @@
+/* Which frames a file has, and getting at them: by the last key frame before, or on from where the decoder stands. */
+#include "codec/video/module.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_FRAMES (1u << 28)
+
+/* ---- the index ---- */
+
+static int by_pts(const void *a, const void *b)
+{
+    const struct mr_video_frame *x = a, *y = b;
+    return (x->pts > y->pts) - (x->pts < y->pts);
+}
+
+static int grow(const struct mr_video *v, struct mr_video_index **index, uint64_t *room)
+{
+    if (*index && (*index)->n < *room)
+        return 0;
+    uint64_t more = *room ? *room * 2 : 256;
+    if (more > MAX_FRAMES)
+        return video_host->error(MR_ELIMIT, "%s: more than %u frames", v->source.name, MAX_FRAMES);
+    struct mr_video_index *grown = realloc(*index, sizeof *grown + more * sizeof grown->frame[0]);
+    if (!grown)
+        return video_error(v, AVERROR(ENOMEM), "index");
+    if (!*index)
+        grown->n = 0;
+    *index = grown;
+    *room = more;
+    return 0;
+}
+
+static int to_front(struct mr_video *v)
+{
+    avcodec_flush_buffers(v->codec);
+    v->placed = v->ended = v->holds = false;
+    int64_t start = v->stream->start_time != AV_NOPTS_VALUE ? v->stream->start_time : 0;
+    int rc = av_seek_frame(v->format, v->stream->index, start < 0 ? start : 0, AVSEEK_FLAG_BACKWARD);
+    if (rc < 0)
+        rc = av_seek_frame(v->format, -1, 0, AVSEEK_FLAG_BACKWARD);
+    if (rc < 0)
+        rc = avformat_seek_file(v->format, -1, INT64_MIN, 0, INT64_MAX, AVSEEK_FLAG_BYTE);
+    if (rc < 0)
+        return video_error(v, rc, "cannot go back to its front");
+    v->placed = true;
+    v->next = 0;
+    return 0;
+}
+
+int video_make_index(struct mr_video *v, struct mr_video_index **out)
+{
+    struct mr_video_index *index = NULL;
+    uint64_t room = 0;
+    bool exact = true;
+    int rc = 0, got = 0;
+    while (rc == 0 && (got = av_read_frame(v->format, v->packet)) >= 0) {
+        bool counts = v->packet->stream_index == v->stream->index && !(v->packet->flags & AV_PKT_FLAG_DISCARD);
+        if (counts && (rc = grow(v, &index, &room)) == 0) {
+            exact = exact && v->packet->pts != AV_NOPTS_VALUE;
+            index->frame[index->n++] = (struct mr_video_frame){v->packet->pts, v->packet->flags & AV_PKT_FLAG_KEY};
+        }
+        av_packet_unref(v->packet);
+    }
+    if (rc == 0 && v->read_error < 0)
+        rc = v->read_error;
+    if (rc == 0 && got != AVERROR_EOF && got != AVERROR_INVALIDDATA) /* what a cut file ends in */
+        rc = video_error(v, got, "its packets cannot be read");
+    if (rc == 0 && (!index || index->n == 0))
+        rc = video_host->error(MR_EFORMAT, "%s: its video has no frames", v->source.name);
+    if (rc == 0)
+        rc = to_front(v);
+    if (rc < 0) {
+        free(index);
+        return rc;
+    }
+    if (exact)
+        qsort(index->frame, index->n, sizeof index->frame[0], by_pts);
+    for (uint64_t i = 1; i < index->n && exact; i++)
+        exact = index->frame[i].pts != index->frame[i - 1].pts;
+    index->exact = exact;
+    *out = index;
+    return 0;
+}
+
+/* ---- decoding ---- */
+
+/* The next frame in showing order. Returns 1, 0 at the end, or an error. */
+static int next_frame(struct mr_video *v)
+{
+    av_frame_unref(v->before);
+    av_frame_move_ref(v->before, v->frame);
+    for (;;) {
+        int rc = avcodec_receive_frame(v->codec, v->frame);
+        if (rc >= 0)
+            return 1;
+        if (rc == AVERROR_EOF)
+            return v->read_error < 0 ? v->read_error : 0;
+        if (rc != AVERROR(EAGAIN))
+            return video_error(v, rc, "a frame does not decode");
+        do {
+            av_packet_unref(v->packet);
+            rc = av_read_frame(v->format, v->packet);
+        } while (rc >= 0 && v->packet->stream_index != v->stream->index);
+        if (rc < 0 && rc != AVERROR_EOF)
+            return video_error(v, rc, "its packets cannot be read");
+        rc = avcodec_send_packet(v->codec, rc < 0 ? NULL : v->packet);
+        av_packet_unref(v->packet);
+        if (rc < 0 && rc != AVERROR_EOF)
+            return video_error(v, rc, "a packet does not decode");
+    }
+}
+
+/* The number of the frame with this time; UINT64_MAX: none has it. */
+static uint64_t number_of(const struct mr_video_index *index, int64_t pts)
+{
+    uint64_t low = 0, high = index->n;
+    while (low < high) {
+        uint64_t mid = low + (high - low) / 2;
+        if (index->frame[mid].pts < pts)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low < index->n && index->frame[low].pts == pts ? low : UINT64_MAX;
+}
+
+static uint64_t key_before(const struct mr_video_index *index, uint64_t number)
+{
+    while (number > 0 && !index->frame[number].key)
+        number--;
+    return number;
+}
+
+/* Puts the decoder where frame `number` comes after as few others as can be. */
+static int place(struct mr_video *v, const struct mr_video_index *index, uint64_t number)
+{
+    bool ahead = v->placed && v->next <= number;
+    uint64_t key = index->exact ? key_before(index, number) : 0;
+    if (ahead && (!index->exact || key <= v->next))
+        return 0;
+    if (key == 0 || !index->exact)
+        return to_front(v);
+    avcodec_flush_buffers(v->codec);
+    v->placed = v->holds = false;
+    int rc = av_seek_frame(v->format, v->stream->index, index->frame[key].pts, AVSEEK_FLAG_BACKWARD);
+    if (rc < 0)
+        return to_front(v);
+    v->placed = true;
+    v->next = 0; /* told by the first frame's time */
+    return 0;
+}
+
+#define MISSING 8 /* frames that a file may promise and not have: the last one that comes out stands for them */
+
+/* The file has ended after frame v->next - 1, if that one came just now: does that one stand for `number`? Then it is in v->frame. */
+static int at_end(struct mr_video *v, uint64_t number)
+{
+    v->placed = false;
+    if (!v->holds || v->next == 0 || number < v->next || number - (v->next - 1) > MISSING)
+        return 0;
+    v->last = v->next - 1;
+    av_frame_move_ref(v->frame, v->before);
+    return 1;
+}
+
+/* Decodes up to frame `number`, which is then in v->frame. Returns 1, or 0 when it does not come. */
+static int reach(struct mr_video *v, const struct mr_video_index *index, uint64_t number)
+{
+    for (;;) {
+        int rc = next_frame(v);
+        if (rc == 0)
+            return at_end(v, number);
+        if (rc < 0) {
+            v->placed = false;
+            return rc;
+        }
+        uint64_t is = v->next;
+        if (index->exact)
+            is = number_of(index, v->frame->best_effort_timestamp);
+        if (is == UINT64_MAX || is < number) {
+            v->next = is == UINT64_MAX ? v->next : is + 1;
+            v->holds = is != UINT64_MAX;
+            continue;
+        }
+        v->next = is + 1;
+        v->holds = true;
+        return is == number ? 1 : 0;
+    }
+}
+
+/* Frame `number`, by seeking, and where that does not find it, from the front. */
+static int get_frame(struct mr_video *v, const struct mr_video_index *index, uint64_t number)
+{
+    int rc = place(v, index, number);
+    if (rc == 0)
+        rc = reach(v, index, number);
+    if (rc != 0)
+        return rc;
+    rc = to_front(v);
+    return rc == 0 ? reach(v, index, number) : rc;
+}
+
+/* Some files promise frames that no decoder gives (the last ones of a cut, packets that hold nothing): the frame before
+ * stands for such a one. */
+static int frame_or_before(struct mr_video *v, const struct mr_video_index *index, uint64_t number)
+{
+    for (uint64_t back = 0; back <= MISSING && back <= number; back++) {
+        int rc = get_frame(v, index, number - back);
+        if (rc != 0)
+            return rc;
+    }
+    return video_host->error(MR_ETRUNCATED, "%s: frame %llu of %llu does not come out of the decoder", v->source.name,
+                             (unsigned long long)number, (unsigned long long)index->n);
+}
+
+int video_frames(struct mr_video *v, const struct mr_video_index *index, const uint64_t *number, uint32_t n,
+                 const struct mr_video_size *size, uint8_t *out)
+{
+    struct mr_video_info info;
+    struct mr_video_size to = *size;
+    v->read_error = 0; /* an older read's error says nothing now */
+    const AVCodecParameters *par = v->stream->codecpar;
+    bool lies = v->turns % 2 == 1;
+    info.width = (uint32_t)(lies ? par->height : par->width);
+    info.height = (uint32_t)(lies ? par->width : par->height);
+    to.width = to.width ? to.width : info.width;
+    to.height = to.height ? to.height : info.height;
+    uint64_t bytes = (uint64_t)to.width * to.height * 3;
+    uint64_t shown = UINT64_MAX;
+    for (uint32_t i = 0; i < n; i++) {
+        bool missing = number[i] > v->last && number[i] - v->last <= MISSING;
+        uint64_t want = missing ? v->last : number[i];
+        if (want == shown) {
+            memcpy(out + i * bytes, out + (i - 1) * bytes, bytes);
+            continue;
+        }
+        int rc = frame_or_before(v, index, want);
+        if (rc > 0)
+            rc = video_write_rgb(v, v->frame, &to, out + i * bytes);
+        if (rc < 0)
+            return rc;
+        shown = MR_MIN(want, v->last);
+    }
+    return 0;
+}

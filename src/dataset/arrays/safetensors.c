@@ -1,0 +1,237 @@
+/* safetensors files: each chosen tensor is a field, its first dimension counts the samples. One file, or shards by an index. */
+#include "dataset/arrays/chosen.h"
+#include "dataset/arrays/safetensors_head.h"
+
+#include <cjson/cJSON.h>
+#include <stdio.h>
+#include <string.h>
+
+#define INDEX_BYTES (64ull << 20) /* of model.safetensors.index.json, at most */
+
+struct state {
+    struct mr_records field[MR_MAX_FIELDS];
+};
+
+/* ---- which tensors ---- */
+
+/* Bytes that look like numbers, but are none, are only for those who ask for them. */
+static int check_dtype(const char *path, const struct mr_safetensor *t, int fp8)
+{
+    if (!t->foreign || fp8 == MR_FP8_U8)
+        return 0;
+    return mr_error_set(MR_EUNSUPPORTED,
+                        "%s: tensor '%.100s' is %s: there are no 8-bit floats here: fp8=u8 gives their bytes as u8; or "
+                        "leave it out by fields=[...]",
+                        path, t->name, t->foreign);
+}
+
+static int add_tensor(struct mr_dataset *ds, const char *path, int file, const struct mr_safetensor *t, int f)
+{
+    struct mr_spec *spec = &ds->field[f];
+    if (t->rank == 0 || t->dim[0] == 0)
+        return mr_error_set(MR_EFORMAT, "%s: tensor '%.100s' has no samples: leave it out by fields=[...]", path,
+                            t->name);
+    spec->dtype = t->dtype;
+    spec->rank = t->rank - 1;
+    memcpy(spec->dim, t->dim + 1, sizeof spec->dim - sizeof spec->dim[0]);
+    mr_chosen_name(spec, t->name);
+    uint64_t bytes = t->bytes / t->dim[0];
+    if (bytes == 0)
+        return mr_error_set(MR_EFORMAT, "%s: tensor '%.100s': its samples have no elements", path, t->name);
+    ((struct state *)ds->state)->field[f] =
+        (struct mr_records){.file = file, .offset = t->offset, .stride = bytes, .bytes = bytes};
+    if (ds->n && ds->n != t->dim[0])
+        return mr_error_set(
+            MR_EFORMAT,
+            "%s: tensor '%.100s' has a first dimension of %llu, those before %llu: it counts the samples, so want "
+            "the same; choose with fields=[NAME,...]",
+            path, t->name, (unsigned long long)t->dim[0], (unsigned long long)ds->n);
+    ds->n = t->dim[0];
+    ds->n_fields++;
+    return 0;
+}
+
+/* What is being opened. */
+struct opening {
+    struct mr_dataset *ds;
+    struct mr_chosen chosen;
+    int fp8; /* enum mr_fp8 */
+};
+
+/* Of all tensors in a file, the wanted ones; of a shard (only: the one that its index says is there) that. */
+static int add_tensors(struct opening *o, const char *path, int file, const struct mr_safetensors *st, const char *only)
+{
+    bool found = false;
+    int rc = 0;
+    for (int i = 0; i < st->n && !only; i++)
+        mr_chosen_see(&o->chosen, st->tensor[i].name);
+    rc = only ? 0 : mr_chosen_check_count(&o->chosen, path, "tensor");
+    for (int i = 0; i < st->n && rc == 0; i++) {
+        const struct mr_safetensor *t = &st->tensor[i];
+        if (!mr_chosen_wants(&o->chosen, t->name) || (only && strcmp(only, t->name) != 0))
+            continue;
+        found = true;
+        rc = check_dtype(path, t, o->fp8);
+        int f = rc == 0 ? mr_chosen_take(&o->chosen, path, "tensor", t->name) : rc;
+        rc = f < 0 ? f : add_tensor(o->ds, path, file, t, f);
+    }
+    if (rc == 0 && only && !found)
+        return mr_error_set(MR_EFORMAT,
+                            "%s: no tensor '%.100s', which its index says is in this file: get the shard again, or the "
+                            "index that belongs to it",
+                            path, only);
+    return rc;
+}
+
+static int add_file(struct opening *o, const char *path, const char *only)
+{
+    struct mr_safetensors st;
+    int file = mr_files_add_path(o->ds->files, path);
+    if (file < 0)
+        return file;
+    int rc = mr_safetensors_read(o->ds->files, file, path, &st);
+    if (rc == 0)
+        rc = add_tensors(o, path, file, &st, only);
+    mr_safetensors_free(&st);
+    return rc;
+}
+
+/* ---- shards ---- */
+
+static char *beside(const char *path, const char *name)
+{
+    const char *slash = strrchr(path, '/');
+    size_t front = slash ? (size_t)(slash - path) + 1 : 0, bytes = front + strlen(name) + 1;
+    char *out = malloc(bytes);
+    if (out)
+        snprintf(out, bytes, "%.*s%s", (int)front, path, name);
+    return out;
+}
+
+static int add_shard(struct opening *o, const char *index, const cJSON *entry)
+{
+    const char *name = cJSON_GetStringValue(entry);
+    if (!name || !name[0] || strchr(name, '/'))
+        return mr_error_set(MR_EFORMAT, "%s: tensor '%.100s': its file must stand beside the index, found '%.100s'",
+                            index, entry->string, name ? name : "(no text)");
+    char *path = beside(index, name);
+    if (!path)
+        return mr_error_nomem(index, strlen(name));
+    int rc = add_file(o, path, entry->string);
+    free(path);
+    return rc;
+}
+
+static int read_index(const char *path, char **out)
+{
+    struct mr_files *files = mr_files_create();
+    char *text = NULL;
+    if (!files)
+        return mr_error_nomem(path, 0);
+    int id = mr_files_add_path(files, path), rc = MR_MIN(id, 0);
+    uint64_t bytes = id >= 0 ? mr_files_bytes(files, id) : 0;
+    if (rc == 0 && bytes > INDEX_BYTES)
+        rc = mr_error_set(MR_ELIMIT, "%s: %llu bytes: want an index of at most %llu", path, (unsigned long long)bytes,
+                          INDEX_BYTES);
+    if (rc == 0 && !(text = malloc(bytes + 1)))
+        rc = mr_error_nomem(path, bytes);
+    if (rc == 0)
+        rc = mr_files_read(files, id, 0, text, bytes);
+    mr_files_destroy(files);
+    if (rc < 0) {
+        free(text);
+        return rc;
+    }
+    text[bytes] = 0;
+    *out = text;
+    return 0;
+}
+
+/* "weight_map": tensor -> file. */
+static int add_sharded(struct opening *o, const char *path)
+{
+    char *text = NULL;
+    int rc = read_index(path, &text);
+    if (rc < 0)
+        return rc;
+    cJSON *root = cJSON_ParseWithOpts(text, NULL, 1);
+    const cJSON *map = cJSON_GetObjectItemCaseSensitive(root, "weight_map"), *entry;
+    if (!cJSON_IsObject(map))
+        rc = mr_error_set(MR_EFORMAT, "%s: no index of safetensors: want a JSON object with \"weight_map\"", path);
+    cJSON_ArrayForEach(entry, map) mr_chosen_see(&o->chosen, entry->string);
+    if (rc == 0)
+        rc = mr_chosen_check_count(&o->chosen, path, "tensor");
+    cJSON_ArrayForEach(entry, map)
+    {
+        if (rc == 0 && mr_chosen_wants(&o->chosen, entry->string))
+            rc = add_shard(o, path, entry);
+    }
+    cJSON_Delete(root);
+    free(text);
+    return rc;
+}
+
+/* ---- opening ---- */
+
+static int open_safetensors(struct mr_dataset *ds, const void *options)
+{
+    const struct mr_safetensors_opts *opts = options;
+    if (!opts->path || !opts->path[0])
+        return mr_error_set(MR_EOPTION, "safetensors: no path: want safetensors:FILE");
+    struct opening o = {.ds = ds, .fp8 = opts->fp8};
+    int rc = mr_chosen_parse(opts->path, opts->fields, &o.chosen);
+    if (rc == 0)
+        rc = mr_ends_in(opts->path, ".json") ? add_sharded(&o, opts->path) : add_file(&o, opts->path, NULL);
+    if (rc == 0)
+        rc = mr_chosen_check(&o.chosen, opts->path, "tensor");
+    mr_chosen_free(&o.chosen);
+    snprintf(ds->text, sizeof ds->text, "safetensors: %.80s, %d tensor%s", mr_base_name(opts->path), ds->n_fields,
+             ds->n_fields == 1 ? "" : "s");
+    return rc;
+}
+
+static int locate(const struct mr_dataset *ds, uint64_t index, struct mr_extent out[MR_MAX_EXTENTS])
+{
+    return mr_records_locate(((const struct state *)ds->state)->field, ds->n_fields, index, out);
+}
+
+static bool sniff(const char *path)
+{
+    return mr_ends_in(path, ".safetensors") || mr_ends_in(path, ".safetensors.index.json");
+}
+
+#define AT(member) offsetof(struct mr_safetensors_opts, member)
+static const char *const fp8_choices[] = {"refuse", "u8", NULL};
+static const struct mr_option options_table[] = {
+    {"path", 0, MR_OPT_STRING, AT(path), .meta = "FILE",
+     .help = "A .safetensors file, or the .safetensors.index.json of several"},
+    {"fields", 0, MR_OPT_STRING, AT(fields), .meta = "[NAME,...]",
+     .help = "The tensors that are a sample's fields, in this order; all by default"},
+    {"fp8", 0, MR_OPT_ENUM, AT(fp8), .initial = "refuse", .choices = fp8_choices,
+     .help = "8-bit floats (F8_E4M3, ...), which there are none of here: an error, or their bytes as u8"},
+    {NULL},
+};
+
+static const char *const positional[] = {"path", NULL};
+
+const struct mr_dataset_ops mr_dataset_safetensors = {
+    .name = "safetensors",
+    .summary = "tensors whose first dimension counts samples, one file or shards",
+    .options = options_table,
+    .positional = positional,
+    .opts_size = sizeof(struct mr_safetensors_opts),
+    .state_size = sizeof(struct state),
+    .sniff = sniff,
+    .open = open_safetensors,
+    .locate = locate,
+};
+
+void mr_safetensors_opts_fill(struct mr_safetensors_opts *opts, size_t size)
+{
+    mr_dataset_opts_fill(&mr_dataset_safetensors, opts, size);
+}
+
+int mr_dataset_open_safetensors(const struct mr_safetensors_opts *opts, struct mr_dataset **out)
+{
+    return mr_dataset_make(&mr_dataset_safetensors, opts, out);
+}

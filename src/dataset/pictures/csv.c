@@ -1,0 +1,363 @@
+/*
+ * CSV files of pictures: a column of paths; points, labels and classes from the others. Read once, at open: paths go to the
+ * table of files, numbers to rows in memory, the text is dropped.
+ */
+#include "dataset/pictures/csv.h"
+#include "codec/image.h"
+
+#include "dataset/pictures/csv_columns.h"
+
+#include <errno.h>
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+struct state {
+    struct mr_photos photos; /* first */
+};
+
+struct reading {
+    struct mr_dataset *ds;
+    const struct mr_csv_opts *o;
+    const char *root;
+    struct mr_csv csv;
+    struct mr_csv_columns columns;
+    float *points;          /* rows of 2 * n_points */
+    double *labels;         /* rows of n_labels; made the field's dtype at the end */
+    bool whole, wide;       /* all of them are whole numbers; some whole one is none in f32 */
+    struct mr_slice *names; /* of classes */
+};
+
+/* ---- values ---- */
+
+static int refuse_cell(const struct reading *r, size_t c, const char *want)
+{
+    char name[80];
+    struct mr_slice cell = r->csv.cell[c];
+    return mr_error_set(MR_EFORMAT, "%s:%llu: %s: '%.*s': %s", r->o->path, (unsigned long long)r->csv.record_line,
+                        mr_csv_column_name(&r->columns, c, name, sizeof name), (int)MR_MIN(cell.length, 60), cell.text,
+                        want);
+}
+
+static int number(const struct reading *r, size_t c, double *out)
+{
+    enum mr_csv_number kind = mr_csv_number(r->csv.cell[c], out);
+    if (kind == MR_CSV_FINITE)
+        return 0;
+    if (kind == MR_CSV_TEXT)
+        return refuse_cell(r, c, "want a number");
+    if (!r->o->allow_nan)
+        return refuse_cell(r, c, "want a finite number (allow-nan takes NaN, infinities and empty cells)");
+    if (kind == MR_CSV_EMPTY)
+        *out = NAN;
+    return 0;
+}
+
+static int number_f32(const struct reading *r, size_t c, float *out)
+{
+    double value = 0;
+    int rc = number(r, c, &value);
+    if (rc < 0)
+        return rc;
+    *out = (float)value;
+    if (isinf(*out) && !isinf(value) && !r->o->allow_nan)
+        return refuse_cell(r, c, "too large for f32");
+    return 0;
+}
+
+static int read_floats(const struct reading *r, const size_t *column, uint64_t n, float *row)
+{
+    for (uint64_t i = 0; i < n; i++) {
+        int rc = number_f32(r, column[i], &row[i]);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+/* Is the cell all digits, a number that someone counts or names by, but not the number that it was read as? */
+static bool is_rounded(struct mr_slice cell, double x)
+{
+    size_t at = cell.length > 0 && (cell.text[0] == '-' || cell.text[0] == '+');
+    uint64_t n = 0;
+    bool fits = true;
+    for (; at < cell.length && cell.text[at] >= '0' && cell.text[at] <= '9'; at++)
+        fits = fits && mr_mul(n, 10, &n) && mr_add(n, (uint64_t)(cell.text[at] - '0'), &n) && n < 1ull << 63;
+    return at == cell.length && (!fits || fabs(x) >= 0x1p63 || (uint64_t)fabs(x) != n);
+}
+
+/* A label, and what its column's type has to hold. */
+static int read_label(struct reading *r, size_t c, double *out)
+{
+    float narrow;
+    int rc = number(r, c, out);
+    if (rc < 0)
+        return rc;
+    double x = *out;
+    bool whole = fabs(x) <= 0x1p53 && x == floor(x);
+    if (fabs(x) >= 0x1p53 && is_rounded(r->csv.cell[c], x))
+        return refuse_cell(r, c, "more than 2^53, and not held exactly: leave its column out by labels=[A,B]");
+    r->whole = r->whole && whole;
+    r->wide = r->wide || (whole && (double)(float)x != x);
+    return whole ? 0 : number_f32(r, c, &narrow);
+}
+
+static int read_labels(struct reading *r, double *row)
+{
+    int rc = 0;
+    for (size_t i = 0; i < r->columns.n_labels && rc == 0; i++)
+        rc = read_label(r, r->columns.labels[i], &row[i]);
+    return rc;
+}
+
+static int read_record(struct reading *r)
+{
+    const struct mr_csv_columns *k = &r->columns;
+    uint64_t i = r->ds->n;
+    int rc = 0;
+    if (r->csv.n != k->n)
+        return mr_error_set(MR_EFORMAT, "%s:%llu: %zu cells: want %zu, as many as the first line has", r->o->path,
+                            (unsigned long long)r->csv.record_line, r->csv.n, k->n);
+    if (r->points)
+        rc = read_floats(r, k->points, k->n_points * 2, r->points + i * k->n_points * 2);
+    if (rc == 0 && r->labels)
+        rc = read_labels(r, r->labels + i * k->n_labels);
+    if (r->names)
+        r->names[i] = r->csv.cell[k->labels[0]];
+    if (rc == 0)
+        rc = mr_photos_add(r->ds, r->root, r->csv.cell[k->path], r->o->path, r->csv.record_line);
+    return rc;
+}
+
+/* ---- rows ---- */
+
+/* How many records there can be at most: one a line, and one byte a cell with what ends it. */
+static uint64_t most_records(const struct mr_csv *csv)
+{
+    uint64_t bytes = (uint64_t)(csv->end - csv->at), ends = 0;
+    for (const char *p = csv->at; (p = memchr(p, '\n', (size_t)(csv->end - p))); p++)
+        ends++;
+    for (const char *p = csv->at; (p = memchr(p, '\r', (size_t)(csv->end - p))); p++)
+        ends++;
+    return MR_MIN(ends, bytes / MR_MAX(csv->n, 1)) + 2;
+}
+
+static int rows(const struct reading *r, uint64_t n, uint64_t width, uint64_t unit, void **out)
+{
+    uint64_t bytes = 0;
+    *out = mr_mul(n, width, &bytes) && mr_mul(bytes, unit, &bytes) && bytes < SIZE_MAX / 2 ? malloc(bytes) : NULL;
+    return *out ? 0 : mr_error_nomem(r->o->path, bytes);
+}
+
+static int make_rows(struct reading *r)
+{
+    const struct mr_csv_columns *k = &r->columns;
+    uint64_t n = most_records(&r->csv);
+    void *points = NULL, *labels = NULL, *names = NULL;
+    int rc = k->n_points ? rows(r, n, k->n_points * 2, sizeof *r->points, &points) : 0;
+    if (rc == 0 && k->text_labels)
+        rc = rows(r, n, 1, sizeof *r->names, &names);
+    else if (rc == 0 && k->n_labels > 0)
+        rc = rows(r, n, k->n_labels, sizeof *r->labels, &labels);
+    r->points = points;
+    r->labels = labels;
+    r->names = names;
+    r->whole = true;
+    return rc;
+}
+
+/* Gives back what the rows do not need. */
+static void *shrink(void *data, uint64_t bytes)
+{
+    void *less = realloc(data, MR_MAX(bytes, 1u));
+    if (!less)
+        return data;
+    return less;
+}
+
+static int finish_classes(struct reading *r)
+{
+    struct mr_spec spec = {.name = "label", .dtype = MR_I64};
+    int64_t *labels = malloc(r->ds->n * sizeof *labels);
+    if (!labels)
+        return mr_error_nomem(r->o->path, r->ds->n * sizeof *labels);
+    int rc = mr_photos_classes(r->ds, r->names, r->ds->n, labels);
+    if (rc == 0)
+        return mr_photos_add_field(r->ds, &spec, labels);
+    free(labels);
+    return rc;
+}
+
+/* f32, unless a whole number asks for more; one column of whole numbers is of classes. */
+static enum mr_dtype label_dtype(const struct reading *r)
+{
+    if (r->whole && (r->columns.n_labels == 1 || r->wide))
+        return MR_I64;
+    return r->wide ? MR_F64 : MR_F32;
+}
+
+/* The doubles become what the field holds, where they are. */
+static int finish_labels(struct reading *r)
+{
+    struct mr_spec spec = {.name = "label", .dtype = label_dtype(r), .rank = r->columns.n_labels > 1};
+    char *bytes = (char *)r->labels;
+    size_t unit = mr_dtype_size(spec.dtype);
+    uint64_t n = r->ds->n * r->columns.n_labels;
+    spec.dim[0] = spec.rank ? r->columns.n_labels : 0;
+    for (uint64_t i = 0; i < n; i++) {
+        double x = r->labels[i];
+        int64_t whole = spec.dtype == MR_I64 ? (int64_t)x : 0;
+        float narrow = (float)x;
+        const void *from = spec.dtype == MR_I64 ? (void *)&whole : spec.dtype == MR_F64 ? (void *)&x : (void *)&narrow;
+        memmove(bytes + i * unit, from, unit);
+    }
+    r->labels = NULL;
+    return mr_photos_add_field(r->ds, &spec, shrink(bytes, n * unit));
+}
+
+static int finish_points(struct reading *r)
+{
+    struct mr_spec spec = {.name = "points", .dtype = MR_F32, .rank = 2, .dim = {r->columns.n_points, 2}};
+    float *points = r->points;
+    r->points = NULL;
+    return mr_photos_add_field(r->ds, &spec, shrink(points, r->ds->n * spec.dim[0] * 2 * sizeof *points));
+}
+
+static int finish(struct reading *r)
+{
+    int rc = r->points ? finish_points(r) : 0;
+    if (rc == 0 && r->names)
+        rc = finish_classes(r);
+    if (rc == 0 && r->labels)
+        rc = finish_labels(r);
+    return rc;
+}
+
+/* ---- opening ---- */
+
+static int read_records(struct reading *r)
+{
+    int rc = mr_csv_columns_choose(&r->columns, r->o, &r->csv);
+    if (rc == 0)
+        rc = make_rows(r);
+    for (int more = 1; rc == 0 && more > 0;) {
+        rc = read_record(r);
+        if (rc == 0)
+            rc = more = mr_csv_next(&r->csv);
+        rc = MR_MIN(rc, 0);
+    }
+    return rc == 0 ? finish(r) : rc;
+}
+
+/* Columns that would be labels, were their first cell a number: who has text there by mistake should see it. */
+static void describe_left_out(const struct mr_csv_columns *k, char *out, size_t cap)
+{
+    char name[80];
+    if (k->n_text == 0 || cap == 0)
+        return;
+    mr_csv_column_name(k, k->first_text, name, sizeof name);
+    if (k->n_text == 1)
+        snprintf(out, cap, " (left out: text in %.40s)", name);
+    else
+        snprintf(out, cap, " (left out: text in %zu columns, the first is %.40s)", k->n_text, name);
+}
+
+static void describe(struct mr_dataset *ds, const struct reading *r)
+{
+    char text[80];
+    size_t cap = sizeof ds->text;
+    int n = snprintf(ds->text, cap, "csv: %.40s: %s", mr_base_name(r->o->path), mr_photos_text(ds, text, sizeof text));
+    if (r->columns.n_points && n > 0 && (size_t)n < cap)
+        n += snprintf(ds->text + n, cap - (size_t)n, ", %zu points each", r->columns.n_points);
+    if (n > 0 && (size_t)n < cap)
+        describe_left_out(&r->columns, ds->text + n, cap - (size_t)n);
+}
+
+static int open_csv(struct mr_dataset *ds, const void *options)
+{
+    static const char delimiters[] = {
+        [MR_CSV_COMMA] = ',', [MR_CSV_SEMICOLON] = ';', [MR_CSV_TAB] = '\t', [MR_CSV_PIPE] = '|'};
+    const struct mr_csv_opts *o = options;
+    if (!o->path || !o->path[0])
+        return mr_error_set(MR_EOPTION, "csv: no path: want csv:FILE");
+    char *folder = mr_photos_folder(o->path), *text = NULL;
+    uint64_t n = 0, skip = 0;
+    if (!folder)
+        return -ENOMEM;
+    struct reading r = {.ds = ds, .o = o, .root = o->root && o->root[0] ? o->root : folder};
+    mr_photos_declare(ds, &o->picture);
+    int rc = mr_photos_read_text(o->path, &text, &n, &skip);
+    if (rc == 0) {
+        r.csv = (struct mr_csv){.path = o->path, .at = text + skip, .end = text + n, .line = 1};
+        r.csv.delimiter = o->delimiter ? delimiters[o->delimiter] : mr_csv_delimiter(text + skip, text + n);
+        rc = read_records(&r);
+    }
+    if (rc == 0) {
+        mr_photos_hash(ds);
+        describe(ds, &r);
+    }
+    mr_csv_columns_free(&r.columns);
+    mr_csv_free(&r.csv);
+    free(r.points);
+    free(r.labels);
+    free(r.names);
+    free(text);
+    free(folder);
+    return rc;
+}
+
+static bool sniff(const char *path)
+{
+    return mr_ends_in(path, ".csv") || mr_ends_in(path, ".tsv");
+}
+
+#define AT(member) offsetof(struct mr_csv_opts, member)
+static const char *const answers[] = {"auto", "yes", "no", NULL};
+static const char *const delimiter_names[] = {"auto", "comma", "semicolon", "tab", "pipe", NULL};
+static const struct mr_option options_table[] = {
+    {"file", 0, MR_OPT_STRING, AT(path), .meta = "FILE", .help = "A CSV file with a column of pictures' paths"},
+    {"path", 0, MR_OPT_STRING, AT(column), .meta = "COLUMN",
+     .help = "The column of paths: its name, or its number from 1; by default the first that is no number"},
+    {"root", 0, MR_OPT_STRING, AT(root), .meta = "DIR",
+     .help = "What paths are relative to and must lie below; the CSV file's own folder by default"},
+    {"labels", 0, MR_OPT_STRING, AT(labels), .meta = "COLUMNS",
+     .help = "all (default): every column that is no point's and has a number in the first record; none; or columns, "
+             "a:b or [a,b]; one of text: names of classes"},
+    {"points", 0, MR_OPT_ENUM, AT(points), .choices = answers, .initial = "auto",
+     .help = "Columns a_x and a_y side by side are a point; yes: when none are, all numbers in turn"},
+    {"header", 0, MR_OPT_ENUM, AT(header), .choices = answers, .initial = "auto",
+     .help = "The first line is the columns' names; auto: when it has no number and no picture's path"},
+    {"delimiter", 0, MR_OPT_ENUM, AT(delimiter), .choices = delimiter_names, .initial = "auto",
+     .help = "Between cells; auto: what the first line has most of"},
+    {"allow-nan", 0, MR_OPT_FLAG, AT(allow_nan), .help = "Take NaN, infinities, and empty cells as NaN"},
+    MR_PICTURE_OPTIONS(struct mr_csv_opts, picture),
+    {NULL},
+};
+
+static const char *const positional[] = {"file", NULL};
+
+const struct mr_dataset_ops mr_dataset_csv = {
+    .name = "csv",
+    .summary = "pictures with labels or points from a CSV file",
+    .options = options_table,
+    .positional = positional,
+    .opts_size = sizeof(struct mr_csv_opts),
+    .state_size = sizeof(struct state),
+    .lacks = mr_image_lacks,
+    .sniff = sniff,
+    .open = open_csv,
+    .close = mr_photos_close,
+    .locate = mr_photos_locate,
+    .decode = mr_photos_decode,
+};
+
+void mr_csv_opts_fill(struct mr_csv_opts *opts, size_t size)
+{
+    mr_dataset_opts_fill(&mr_dataset_csv, opts, size);
+}
+
+int mr_dataset_open_csv(const struct mr_csv_opts *opts, struct mr_dataset **out)
+{
+    return mr_dataset_make(&mr_dataset_csv, opts, out);
+}

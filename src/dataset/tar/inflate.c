@@ -1,0 +1,181 @@
+/* Compressed archives, unpacked once: into memory while the budget lasts, else into a temporary file. */
+#include "codec/codec.h"
+#include "dataset/tar/tar.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define IN_BYTES  (1u << 20)
+#define OUT_BYTES (1u << 20)
+
+struct work {
+    const struct mr_tar_source *source;
+    struct mr_gunzip *gzip;
+    struct mr_unzstd *zstd;
+    unsigned char *in, *out;
+    struct mr_gunzip_io io;
+    uint64_t read_bytes, room;
+    _Atomic int64_t *budget;
+    int64_t taken; /* of the budget */
+    struct mr_tar_inflated *to;
+};
+
+enum mr_tar_packing mr_tar_packing_of(const unsigned char *b, uint64_t n)
+{
+    if (n >= 2 && b[0] == 0x1f && b[1] == 0x8b)
+        return MR_TAR_GZIP;
+    return n >= 4 && memcmp(b, "\x28\xb5\x2f\xfd", 4) == 0 ? MR_TAR_ZSTD : MR_TAR_PLAIN;
+}
+
+void mr_tar_inflated_free(struct mr_tar_inflated *in)
+{
+    free(in->data);
+    if (in->path)
+        unlink(in->path);
+    free(in->path);
+    if (in->fd >= 0)
+        close(in->fd);
+    *in = (struct mr_tar_inflated){.fd = -1};
+}
+
+static int put_file(struct work *w, const unsigned char *from, uint64_t n)
+{
+    for (uint64_t done = 0; done < n;) {
+        ssize_t put = write(w->to->fd, from + done, n - done);
+        if (put < 0 && errno != EINTR)
+            return mr_error_errno(errno, "%s: unpacking it to %s", w->source->name, w->to->path);
+        done += put > 0 ? (uint64_t)put : 0;
+    }
+    w->to->bytes += n;
+    return 0;
+}
+
+/* From now on into a file; what is in memory first. */
+static int spill(struct work *w)
+{
+    char folder[PATH_MAX];
+    const char *place = mr_tar_cache_folder(folder, sizeof folder, true);
+    if (!place)
+        place = "/var/tmp";
+    if (asprintf(&w->to->path, "%s/unpacked.XXXXXX", place) < 0) {
+        w->to->path = NULL;
+        return mr_error_nomem(w->source->name, PATH_MAX);
+    }
+    w->to->fd = mkostemp(w->to->path, O_CLOEXEC);
+    if (w->to->fd < 0) {
+        int rc = mr_error_errno(errno, "%s: unpacking it to %s", w->source->name, w->to->path);
+        free(w->to->path); /* nothing was made */
+        w->to->path = NULL;
+        return rc;
+    }
+    uint64_t n = w->to->bytes;
+    w->to->bytes = 0;
+    int rc = put_file(w, w->to->data, n);
+    free(w->to->data);
+    w->to->data = NULL;
+    atomic_fetch_add(w->budget, w->taken);
+    w->taken = 0;
+    return rc;
+}
+
+/* Makes room in memory for n more bytes. 1: there is none in the budget. */
+static int grow(struct work *w, uint64_t n)
+{
+    uint64_t want = w->to->bytes + n;
+    if (want <= w->room)
+        return 0;
+    uint64_t room = MR_MAX(want, w->room + w->room / 2);
+    int64_t more = (int64_t)(room - w->room);
+    if (atomic_fetch_sub(w->budget, more) < more) {
+        atomic_fetch_add(w->budget, more);
+        return 1;
+    }
+    w->taken += more;
+    unsigned char *grown = realloc(w->to->data, room);
+    if (!grown)
+        return mr_error_nomem(w->source->name, room);
+    w->to->data = grown;
+    w->room = room;
+    return 0;
+}
+
+static int put(struct work *w, uint64_t n)
+{
+    if (w->to->fd < 0) {
+        int rc = grow(w, n);
+        if (rc == 0) {
+            memcpy(w->to->data + w->to->bytes, w->out, n);
+            w->to->bytes += n;
+            return 0;
+        }
+        if (rc == 1)
+            rc = spill(w);
+        if (rc < 0)
+            return rc;
+    }
+    return put_file(w, w->out, n);
+}
+
+static int refill(struct work *w, bool *ended)
+{
+    uint64_t want = MR_MIN(IN_BYTES, w->source->bytes - w->read_bytes);
+    *ended = want == 0;
+    if (want == 0)
+        return 0;
+    int rc = w->source->read(w->source->user, w->read_bytes, w->in, want);
+    w->read_bytes += want;
+    w->io.in = w->in;
+    w->io.n_in = want;
+    return rc;
+}
+
+static int inflate_all(struct work *w)
+{
+    int rc = 0;
+    bool ended = false;
+    while (rc == 0 && !ended) {
+        if (w->io.n_in == 0)
+            rc = refill(w, &ended);
+        w->io.out = w->out;
+        w->io.n_out = OUT_BYTES;
+        if (rc == 0 && !ended)
+            rc = w->gzip ? mr_gunzip_step(w->gzip, &w->io) : mr_unzstd_step(w->zstd, &w->io);
+        uint64_t made = OUT_BYTES - w->io.n_out;
+        if (rc == 0 && made > 0)
+            rc = put(w, made);
+    }
+    if (rc == 0)
+        rc = w->gzip ? mr_gunzip_end(w->gzip) : mr_unzstd_end(w->zstd);
+    return rc;
+}
+
+int mr_tar_inflate(const struct mr_tar_source *source, enum mr_tar_packing packing, _Atomic int64_t *budget,
+                   struct mr_tar_inflated *out)
+{
+    struct work w = {.source = source, .budget = budget, .to = out};
+    *out = (struct mr_tar_inflated){.fd = -1};
+    if (packing == MR_TAR_GZIP)
+        w.gzip = mr_gunzip_create(source->name);
+    else
+        w.zstd = mr_unzstd_create(source->name);
+    w.in = malloc(IN_BYTES);
+    w.out = malloc(OUT_BYTES);
+    int rc = 0;
+    if (!w.gzip && !w.zstd)
+        rc = packing == MR_TAR_ZSTD && !MILLRACE_HAVE_ZSTD ? MR_EUNSUPPORTED : -ENOMEM;
+    else if (!w.in || !w.out)
+        rc = mr_error_nomem(source->name, IN_BYTES + OUT_BYTES);
+    if (rc == 0)
+        rc = inflate_all(&w);
+    mr_gunzip_destroy(w.gzip);
+    mr_unzstd_destroy(w.zstd);
+    free(w.in);
+    free(w.out);
+    if (rc < 0)
+        mr_tar_inflated_free(out);
+    return rc;
+}

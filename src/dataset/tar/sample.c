@@ -1,0 +1,272 @@
+/* Samples of tar archives: their fields, located in the shards and made from members. */
+#include "dataset/tar/state.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+static int lacks(const struct mr_dataset *ds, uint64_t sample, int f)
+{
+    const struct mr_tar_state *st = ds->state;
+    const struct mr_tar_index *x = mr_tar_index_of(st, sample);
+    const char *name = x->names + x->member[st->samples.first[sample]].name;
+    char want[200] = "";
+    size_t at = 0;
+    for (int i = 0; i < st->field[f].n_ext && at < sizeof want; i++)
+        at += (size_t)snprintf(want + at, sizeof want - at, "%s.%s", i ? ", " : "", st->field[f].ext[i]);
+    return mr_error_set(MR_EFORMAT, "%s: sample '%.*s' has no member for the field '%s': want %.*s with %s",
+                        mr_tar_shard_of(st, sample)->name, (int)(mr_tar_extension(name) - 1 - name), name,
+                        ds->field[f].name, (int)(mr_tar_extension(name) - 1 - name), name, want);
+}
+
+/* ---- integers ---- */
+
+int mr_tar_label(const struct mr_dataset *ds, uint64_t sample, const struct mr_tar_member *m, int64_t *out)
+{
+    char name[MR_TAR_WHO_BYTES];
+    const struct mr_tar_state *st = ds->state;
+    uint32_t n = 0;
+    const char *p = (const char *)mr_tar_small(mr_tar_index_of(st, sample), m, &n), *text = p;
+    if (!p)
+        return mr_error_set(MR_EFORMAT, "%s: %llu bytes: want one integer", mr_tar_who(st, sample, m, name),
+                            (unsigned long long)m->bytes);
+    const char *end = p + n;
+    while (p < end && isspace((unsigned char)*p))
+        p++;
+    bool minus = p < end && *p == '-';
+    p += minus || (p < end && *p == '+');
+    uint64_t x = 0, most = (uint64_t)INT64_MAX + minus;
+    bool digits = p < end && isdigit((unsigned char)*p), fits = true;
+    for (; p < end && isdigit((unsigned char)*p); p++)
+        fits = fits && mr_mul(x, 10, &x) && mr_add(x, (uint64_t)(*p - '0'), &x) && x <= most;
+    while (p < end && (isspace((unsigned char)*p) || *p == 0))
+        p++;
+    if (!digits || !fits || p < end)
+        return mr_error_set(MR_EFORMAT, "%s: '%.*s': want one integer of 64 bits", mr_tar_who(st, sample, m, name),
+                            (int)strnlen(text, n), text);
+    *out = (int64_t)(minus ? 0 - x : x);
+    return 0;
+}
+
+/* ---- arrays ---- */
+
+int mr_tar_array_parse(const char *name, const struct mr_tar_index *index, const struct mr_tar_member *m,
+                       struct mr_tar_array *out)
+{
+    uint32_t n = 0;
+    uint64_t at = 0, bytes = 0;
+    const unsigned char *text = mr_tar_small(index, m, &n);
+    if (!text)
+        return mr_error_set(MR_EFORMAT, "%s: no npy array, or one with a header of more than %u bytes", name,
+                            MR_TAR_NPY_BYTES);
+    int rc = mr_npy_preamble(name, text, n, &at, &bytes);
+    if (rc == 0 && at + bytes > n)
+        rc = mr_error_set(MR_ETRUNCATED, "%s: truncated: its header ends at byte %llu, it has %llu", name,
+                          (unsigned long long)(at + bytes), (unsigned long long)m->bytes);
+    if (rc == 0)
+        rc = mr_npy_parse(name, (const char *)text + at, bytes, &out->head);
+    if (rc < 0)
+        return rc;
+    out->text = text;
+    out->text_bytes = (uint32_t)(at + bytes);
+    out->bytes = out->head.item_bytes;
+    bool fits = out->head.rank + (out->head.length > 0) <= MR_MAX_RANK;
+    for (int d = 0; d < out->head.rank; d++)
+        fits = fits && out->head.dim[d] > 0 && mr_mul(out->bytes, out->head.dim[d], &out->bytes);
+    if (!fits || out->bytes > m->bytes - out->text_bytes)
+        return mr_error_set(
+            MR_EFORMAT,
+            "%s: an array of %d dimensions that does not fit its %llu bytes, is empty, or has more than %d "
+            "dimensions",
+            name, out->head.rank, (unsigned long long)m->bytes, MR_MAX_RANK);
+    return 0;
+}
+
+/* How this sample's array lies: mostly as the first one's, header and all. */
+static int array_of(const struct mr_dataset *ds, uint64_t sample, int f, const struct mr_tar_member *m,
+                    struct mr_tar_array *own, const struct mr_tar_array **out)
+{
+    const struct mr_tar_state *st = ds->state;
+    const struct mr_tar_array *first = &st->array[f];
+    char name[MR_TAR_WHO_BYTES];
+    uint32_t n = 0;
+    const unsigned char *text = mr_tar_small(mr_tar_index_of(st, sample), m, &n);
+    *out = first;
+    if (text && n >= first->text_bytes && m->bytes - first->text_bytes >= first->bytes &&
+        memcmp(text, first->text, first->text_bytes) == 0)
+        return 0;
+    int rc = mr_tar_array_parse(mr_tar_who(st, sample, m, name), mr_tar_index_of(st, sample), m, own);
+    if (rc < 0)
+        return rc;
+    *out = own;
+    const struct mr_npy_head *a = &own->head, *b = &first->head;
+    if (a->dtype == b->dtype && a->length == b->length && a->rank == b->rank &&
+        memcmp(a->dim, b->dim, (size_t)a->rank * sizeof a->dim[0]) == 0)
+        return 0;
+    char want[128];
+    return mr_error_set(MR_EFORMAT, "%s: an array of another dtype or shape than the first sample's, %s", name,
+                        mr_spec_format(&ds->field[f], want, sizeof want));
+}
+
+static bool as_it_is(const struct mr_npy_head *h)
+{
+    return !h->swap && !(h->fortran && h->rank > 1);
+}
+
+/* Fortran order to C: element by element, as such members are rare. */
+static void turn(const struct mr_tar_array *a, const unsigned char *from, unsigned char *to)
+{
+    const struct mr_npy_head *h = &a->head;
+    uint64_t index[MR_MAX_RANK + 1] = {0}, size = h->item_bytes, n = a->bytes / size;
+    for (uint64_t i = 0; i < n; i++) { /* i: place in Fortran order, whose first index runs fastest */
+        uint64_t at = 0;
+        for (int d = 0; d < h->rank; d++)
+            at = at * h->dim[d] + index[d];
+        memcpy(to + at * size, from + i * size, size);
+        for (int d = 0; d < h->rank && ++index[d] == h->dim[d]; d++)
+            index[d] = 0;
+    }
+}
+
+/* ---- locate and decode ---- */
+
+/* Where field f's bytes come from. MEMORY: the index has them. */
+enum origin { FROM_FILE, FROM_MEMORY };
+
+struct part {
+    enum origin origin;
+    bool as_is; /* the extent is the field */
+    uint64_t offset, bytes;
+    const struct mr_tar_array *array;
+    struct mr_tar_array own;
+};
+
+static int part_of(const struct mr_dataset *ds, uint64_t sample, int f, const struct mr_tar_member *m, struct part *p)
+{
+    const struct mr_tar_state *st = ds->state;
+    char name[MR_TAR_WHO_BYTES];
+    int rc;
+    p->origin = FROM_FILE;
+    p->as_is = false;
+    p->offset = m->offset;
+    p->bytes = m->bytes;
+    switch (st->field[f].kind) {
+    case MR_TAR_PICTURE:
+        if (m->bytes > 0)
+            return 0;
+        return mr_error_set(MR_EFORMAT, "%s: no bytes: want a picture", mr_tar_who(st, sample, m, name));
+    case MR_TAR_LABEL:
+        p->origin = FROM_MEMORY;
+        return 0;
+    case MR_TAR_NPY:
+        rc = array_of(ds, sample, f, m, &p->own, &p->array);
+        if (rc < 0)
+            return rc;
+        p->offset += p->array->text_bytes;
+        p->bytes = p->array->bytes;
+        p->as_is = as_it_is(&p->array->head);
+        return 0;
+    default:
+        p->as_is = ds->field[f].var_dims == 0;
+        p->origin = m->small == MR_TAR_NONE ? FROM_FILE : FROM_MEMORY;
+        if (p->as_is && m->bytes != ds->field[f].dim[0]) /* cannot be: dim is of all members; but files may be forged */
+            return mr_error_set(MR_EFORMAT, "%s: another size than the rest", mr_tar_who(st, sample, m, name));
+        return 0;
+    }
+}
+
+int mr_tar_locate(const struct mr_dataset *ds, uint64_t index, struct mr_extent out[MR_MAX_EXTENTS])
+{
+    const struct mr_tar_state *st = ds->state;
+    const struct mr_tar_shard *shard = mr_tar_shard_of(st, index);
+    int n = 0;
+    bool decode = false, ask = false;
+    for (int f = 0; f < ds->n_fields; f++) {
+        const struct mr_tar_member *m = mr_tar_member_of(ds, index, f);
+        struct part p = {0};
+        if (!m || part_of(ds, index, f, m, &p) < 0) {
+            /* decode() says what is wrong; the report names the place of the sample's first member */
+            uint64_t at = shard->index.member[st->samples.first[index]].offset - MR_TAR_BLOCK;
+            out[0] = (struct mr_extent){.file = shard->file, .field = -1, .offset = at, .bytes = MR_TAR_BLOCK};
+            return 1;
+        }
+        if (p.origin == FROM_MEMORY) {
+            ask = true;
+            continue;
+        }
+        decode = decode || !p.as_is;
+        out[n++] =
+            (struct mr_extent){.file = shard->file, .field = p.as_is ? f : -1, .offset = p.offset, .bytes = p.bytes};
+    }
+    if (ask &&
+        !decode) /* some extent has to ask for decode(); there are no more extents than fields, as this one is none */
+        out[n++] = (struct mr_extent){.file = st->nothing, .field = -1, .bytes = 1};
+    return n;
+}
+
+static void make_array(const struct mr_tar_array *a, const void *in, uint64_t elements, unsigned char *room)
+{
+    const struct mr_npy_head *h = &a->head;
+    if (h->fortran && h->rank > 1)
+        turn(a, in, room);
+    if (h->swap)
+        mr_swap_copy(room, h->fortran && h->rank > 1 ? room : in, elements, h->swap);
+}
+
+/* in: the field's extent; NULL: it has none. */
+static int make_field(const struct mr_dataset *ds, uint64_t index, int f, const struct mr_tar_member *m,
+                      const struct part *p, const struct mr_bytes *in, struct mr_sample *out)
+{
+    const struct mr_tar_state *st = ds->state;
+    char name[MR_TAR_WHO_BYTES];
+    uint32_t kept;
+    switch (st->field[f].kind) {
+    case MR_TAR_PICTURE:
+        return mr_sample_decode(ds, mr_tar_who(st, index, m, name), in, out);
+    case MR_TAR_LABEL: {
+        int64_t label = 0;
+        int rc = mr_tar_label(ds, index, m, &label);
+        if (rc == 0) {
+            memcpy(out->field[f].room, &label, sizeof label);
+            out->field[f].data = out->field[f].room;
+        }
+        return rc;
+    }
+    case MR_TAR_NPY:
+        if (p->as_is || !p->array) {
+            out->field[f].data = in->data ? in->data : out->field[f].data;
+            return 0;
+        }
+        make_array(p->array, in->data, p->array->bytes / MR_MAX(p->array->head.swap, 1), out->field[f].room);
+        out->field[f].data = out->field[f].room;
+        return 0;
+    default:
+        if (ds->field[f].var_dims)
+            out->field[f].dim[0] = m->bytes;
+        if (p->origin == FROM_MEMORY)
+            out->field[f].data = mr_tar_small(mr_tar_index_of(st, index), m, &kept);
+        else if (in->data)
+            out->field[f].data = in->data;
+        return 0;
+    }
+}
+
+int mr_tar_decode(const struct mr_dataset *ds, uint64_t index, const struct mr_bytes in[], struct mr_sample *out)
+{
+    struct part p[MR_MAX_FIELDS] = {{0}};
+    for (int f = 0; f < ds->n_fields; f++) { /* as locate() did: a bad sample has other extents */
+        const struct mr_tar_member *m = mr_tar_member_of(ds, index, f);
+        int rc = m ? part_of(ds, index, f, m, &p[f]) : lacks(ds, index, f);
+        if (rc < 0)
+            return rc;
+    }
+    int e = 0;
+    for (int f = 0; f < ds->n_fields; f++) {
+        const struct mr_bytes *bytes = p[f].origin == FROM_FILE ? &in[e++] : NULL;
+        int rc = make_field(ds, index, f, mr_tar_member_of(ds, index, f), &p[f], bytes, out);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}

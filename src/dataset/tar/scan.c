@@ -1,0 +1,314 @@
+/* One pass over the headers of a tar archive. */
+#include "dataset/arrays/npy.h"
+#include "dataset/tar/tar.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MAX_EXTENDED (1u << 20) /* bytes of a long name or of pax records */
+
+struct scan {
+    const struct mr_tar_source *source;
+    struct mr_tar_index *index;
+    unsigned char *buf; /* source->chunk bytes */
+    uint64_t from, have;
+    struct mr_tar_pax pax; /* of the next member, GNU's long name too */
+    uint32_t last_npy;     /* where the last npy header kept begins: most are the same */
+};
+
+void mr_tar_index_free(struct mr_tar_index *index)
+{
+    free(index->member);
+    free(index->names);
+    free(index->small);
+    *index = (struct mr_tar_index){0};
+}
+
+uint64_t mr_tar_index_sum(const struct mr_tar_index *index)
+{
+    uint64_t h = mr_hash(MR_HASH_START, index->member, index->n * sizeof *index->member);
+    h = mr_hash(h, index->names, index->names_bytes);
+    return mr_hash(h, index->small, index->small_bytes);
+}
+
+const unsigned char *mr_tar_small(const struct mr_tar_index *index, const struct mr_tar_member *m, uint32_t *out_bytes)
+{
+    if (m->small == MR_TAR_NONE)
+        return NULL;
+    memcpy(out_bytes, index->small + m->small, sizeof *out_bytes);
+    return index->small + m->small + sizeof *out_bytes;
+}
+
+/* [out] out: n bytes of the archive at offset, n at most a chunk, all within the archive. */
+static int view(struct scan *s, uint64_t offset, uint64_t n, const unsigned char **out)
+{
+    if (offset < s->from || offset + n > s->from + s->have) {
+        s->from = offset;
+        s->have = MR_MIN(s->source->chunk, s->source->bytes - offset);
+        int rc = s->source->read(s->source->user, offset, s->buf, s->have);
+        if (rc < 0)
+            return rc;
+    }
+    *out = s->buf + (offset - s->from);
+    return 0;
+}
+
+/* Room for `more` elements of `size` bytes behind the `used` ones. */
+static int need(void **array, uint64_t *room, uint64_t used, uint64_t more, size_t size, const char *name)
+{
+    uint64_t want = used + more;
+    if (want <= *room)
+        return 0;
+    if (want >= MR_TAR_NONE)
+        return mr_error_set(MR_ELIMIT, "%s: too many members: their names or number reach 2^32", name);
+    want = MR_MAX(want, *room * 2);
+    want = MR_MAX(want, 64);
+    void *grown = realloc(*array, want * size);
+    if (!grown)
+        return mr_error_nomem(name, want * size);
+    *array = grown;
+    *room = want;
+    return 0;
+}
+
+static int keep_small(struct scan *s, const unsigned char *bytes, uint32_t n, uint32_t *out)
+{
+    struct mr_tar_index *x = s->index;
+    uint64_t need_bytes = n + sizeof n;
+    int rc = need((void **)&x->small, &x->small_room, x->small_bytes, need_bytes, 1, s->source->name);
+    if (rc < 0)
+        return rc;
+    *out = (uint32_t)x->small_bytes;
+    memcpy(x->small + x->small_bytes, &n, sizeof n);
+    memcpy(x->small + x->small_bytes + sizeof n, bytes, n);
+    x->small_bytes += need_bytes;
+    return 0;
+}
+
+static int keep_npy(struct scan *s, const unsigned char *bytes, uint32_t n, uint32_t *out)
+{
+    uint32_t last = 0;
+    if (s->last_npy != MR_TAR_NONE) {
+        memcpy(&last, s->index->small + s->last_npy, sizeof last);
+        if (last == n && memcmp(s->index->small + s->last_npy + sizeof last, bytes, n) == 0) {
+            *out = s->last_npy;
+            return 0;
+        }
+    }
+    int rc = keep_small(s, bytes, n, out);
+    s->last_npy = *out;
+    return rc;
+}
+
+/* How many bytes of a member the index keeps. [out] out: they; a damaged npy header keeps nothing here, and makes its sample
+ * bad later. */
+static int small_part(struct scan *s, const struct mr_tar_member *m, const char *name, uint64_t *n, bool *npy,
+                      const unsigned char **out)
+{
+    size_t length = strlen(name);
+    *npy = length > 4 && strcmp(name + length - 4, ".npy") == 0;
+    *n = m->bytes <= MR_TAR_SMALL_BYTES ? m->bytes : *npy ? MR_MIN(m->bytes, MR_NPY_PREAMBLE_BYTES) : 0;
+    if (*n == 0)
+        return 0;
+    int rc = view(s, m->offset, *n, out);
+    if (rc < 0 || !*npy || m->bytes <= MR_TAR_SMALL_BYTES)
+        return rc;
+    uint64_t at, bytes;
+    if (mr_npy_preamble(name, *out, *n, &at, &bytes) < 0 || at + bytes > MR_MIN(m->bytes, MR_TAR_NPY_BYTES)) {
+        *n = 0;
+        return 0;
+    }
+    *n = at + bytes;
+    return view(s, m->offset, *n, out);
+}
+
+static int add_member(struct scan *s, const char *name, uint64_t offset, uint64_t bytes)
+{
+    struct mr_tar_index *x = s->index;
+    const unsigned char *kept = NULL;
+    uint64_t n_kept = 0, n_name = strlen(name) + 1;
+    bool npy = false;
+    struct mr_tar_member m = {offset, bytes, (uint32_t)x->names_bytes, MR_TAR_NONE};
+    int rc = need((void **)&x->member, &x->member_room, x->n, 1, sizeof *x->member, s->source->name);
+    if (rc == 0)
+        rc = need((void **)&x->names, &x->names_room, x->names_bytes, n_name, 1, s->source->name);
+    if (rc == 0)
+        rc = small_part(s, &m, name, &n_kept, &npy, &kept);
+    if (rc == 0 && npy && n_kept > 0)
+        rc = keep_npy(s, kept, (uint32_t)n_kept, &m.small);
+    else if (rc == 0 && (n_kept > 0 || bytes == 0))
+        rc = keep_small(s, kept ? kept : (const unsigned char *)"", (uint32_t)n_kept, &m.small);
+    if (rc < 0)
+        return rc;
+    memcpy(x->names + x->names_bytes, name, n_name);
+    x->names_bytes += n_name;
+    x->member[x->n++] = m;
+    return 0;
+}
+
+static int bad_name(const struct scan *s, uint64_t at, const char *name, const char *why)
+{
+    return mr_error_set(MR_EFORMAT, "%s: header at byte %llu: '%.200s': %s", s->source->name, (unsigned long long)at,
+                        name, why);
+}
+
+static int check_name(const struct scan *s, uint64_t at, const char *name)
+{
+    if (!name[0])
+        return bad_name(s, at, name, "a member without a name");
+    if (name[0] == '/')
+        return bad_name(s, at, name, "an absolute path: want members named relative to the archive's folder");
+    for (const char *p = name; p; p = strchr(p, '/')) {
+        p += *p == '/';
+        if (p[0] == '.' && p[1] == '.' && (p[2] == '/' || p[2] == 0))
+            return bad_name(s, at, name, "a path with '..': want members within the archive's folder");
+    }
+    return 0;
+}
+
+static int refuse_type(const struct scan *s, uint64_t at, const char *name, char type)
+{
+    unsigned long long o = at;
+    const char *archive = s->source->name;
+    switch (type) {
+    case '1':
+    case '2':
+        return mr_error_set(MR_EFORMAT,
+                            "%s: header at byte %llu: '%.200s' is a link: want files alone (tar's --dereference and "
+                            "--hard-dereference store them)",
+                            archive, o, name);
+    case 'S':
+        return mr_error_set(MR_EUNSUPPORTED,
+                            "%s: header at byte %llu: '%.200s' is a sparse file: pack it again without tar's --sparse",
+                            archive, o, name);
+    case 'M':
+        return mr_error_set(MR_EUNSUPPORTED, "%s: header at byte %llu: '%.200s' goes on from another volume", archive,
+                            o, name);
+    default:
+        return mr_error_set(MR_EFORMAT,
+                            "%s: header at byte %llu: '%.200s' is of type '%c' (byte %02x): want files and folders",
+                            archive, o, name, type >= ' ' && type < 127 ? type : '?', (unsigned char)type);
+    }
+}
+
+/* Long names and pax records: the content itself says something about the next member. */
+static int take_extended(struct scan *s, uint64_t at, char type, uint64_t bytes)
+{
+    const char *archive = s->source->name;
+    if (bytes > MAX_EXTENDED)
+        return mr_error_set(MR_ELIMIT, "%s: header at byte %llu: a name or pax record of %llu bytes: want at most %u",
+                            archive, (unsigned long long)at, (unsigned long long)bytes, MAX_EXTENDED);
+    char *text = malloc(bytes + 1);
+    if (!text)
+        return mr_error_nomem(archive, bytes + 1);
+    text[bytes] = 0;
+    int rc = s->source->read(s->source->user, at + MR_TAR_BLOCK, text, bytes);
+    struct mr_tar_pax all = {0}; /* of the whole archive: only asked whether it can be read */
+    if (rc == 0 && type == 'g')
+        rc = mr_tar_pax_parse(archive, at, text, bytes, &all);
+    else if (rc == 0 && type == 'x')
+        rc = mr_tar_pax_parse(archive, at, text, bytes, &s->pax);
+    free(all.path);
+    if (rc == 0 && type == 'L') {
+        free(s->pax.path);
+        s->pax.path = text;
+        return 0;
+    }
+    free(text);
+    return rc;
+}
+
+static int take_member(struct scan *s, uint64_t at, const struct mr_tar_header *h, uint64_t bytes)
+{
+    const char *name = s->pax.path ? s->pax.path : h->name;
+    while (name[0] == '.' && name[1] == '/')
+        name += 2 + strspn(name + 2, "/");
+    size_t n = strlen(name);
+    bool plain = h->type == '0' || h->type == 0 || h->type == '7';
+    bool folder = h->type == '5' || h->type == 'D' || (h->type == 0 && n > 0 && name[n - 1] == '/');
+    int rc = folder && (n == 0 || strcmp(name, ".") == 0) ? 0 : check_name(s, at, name);
+    if (rc == 0 && !plain && !folder)
+        rc = refuse_type(s, at, name, h->type);
+    if (rc == 0 && !folder)
+        rc = add_member(s, name, at + MR_TAR_BLOCK, bytes);
+    free(s->pax.path);
+    s->pax = (struct mr_tar_pax){0};
+    return rc;
+}
+
+static int ends_early(const struct scan *s, uint64_t at, const char *what, uint64_t end)
+{
+    return mr_error_set(MR_ETRUNCATED, "%s: truncated: the %s at byte %llu ends at %llu, the archive has %llu bytes",
+                        s->source->name, what, (unsigned long long)at, (unsigned long long)end,
+                        (unsigned long long)s->source->bytes);
+}
+
+/* One header and what it is about. *at moves on to the next. */
+static int take_entry(struct scan *s, uint64_t *at, const unsigned char *block)
+{
+    struct mr_tar_header h;
+    int rc = mr_tar_header_parse(s->source->name, *at, block, &h);
+    if (rc < 0)
+        return rc;
+    bool extended = h.type == 'L' || h.type == 'K' || h.type == 'x' || h.type == 'g';
+    bool empty = h.type == '1' || h.type == '2' || h.type == '3' || h.type == '4' || h.type == '5' || h.type == '6';
+    uint64_t bytes = !extended && s->pax.has_bytes ? s->pax.bytes : h.bytes, end = 0, next = 0;
+    if (empty)
+        bytes = 0;
+    if (!mr_add(*at + MR_TAR_BLOCK, bytes, &end) || end > s->source->bytes)
+        return ends_early(s, *at, "member", end);
+    next = mr_round_up(end, MR_TAR_BLOCK);
+    if (extended)
+        rc = take_extended(s, *at, h.type, bytes);
+    else if (h.type != 'V') /* a volume's label */
+        rc = take_member(s, *at, &h, bytes);
+    *at = next;
+    return rc;
+}
+
+static bool all_zero(const unsigned char *block)
+{
+    return block[0] == 0 && memcmp(block, block + 1, MR_TAR_BLOCK - 1) == 0;
+}
+
+static int scan_all(struct scan *s)
+{
+    uint64_t at = 0;
+    const uint64_t bytes = s->source->bytes;
+    while (at < bytes) {
+        const unsigned char *block = NULL;
+        if (bytes - at < MR_TAR_BLOCK)
+            return ends_early(s, at, "header", at + MR_TAR_BLOCK);
+        int rc = view(s, at, MR_TAR_BLOCK, &block);
+        if (rc < 0)
+            return rc;
+        if (all_zero(block))
+            return s->pax.path || s->pax.has_bytes ? ends_early(s, at, "long name", at) : 0;
+        rc = take_entry(s, &at, block);
+        if (rc < 0)
+            return rc;
+    }
+    if (bytes == 0)
+        return mr_error_set(MR_ETRUNCATED, "%s: an empty file: want a tar archive", s->source->name);
+    mr_log(MR_LOG_WARNING, "%s: the archive has no end mark: it may have been cut off between members",
+           s->source->name);
+    return 0;
+}
+
+int mr_tar_scan(const struct mr_tar_source *source, struct mr_tar_index *out)
+{
+    struct scan s = {.source = source, .index = out, .last_npy = MR_TAR_NONE};
+    *out = (struct mr_tar_index){0};
+    s.buf = malloc(source->chunk);
+    if (!s.buf)
+        return mr_error_nomem(source->name, source->chunk);
+    int rc = scan_all(&s);
+    free(s.pax.path);
+    free(s.buf);
+    if (rc < 0)
+        mr_tar_index_free(out);
+    else
+        out->sum = mr_tar_index_sum(out);
+    return rc;
+}

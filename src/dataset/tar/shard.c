@@ -1,0 +1,241 @@
+/* Shards: added to the table of files, and indexed by a few threads. */
+#include "dataset/tar/state.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MAX_OPEN     256 /* more shards than this are opened when they are read */
+#define MAX_THREADS  8
+#define LOCAL_CHUNK  4096u
+#define REMOTE_CHUNK (1u << 20)
+
+struct open {
+    struct mr_dataset *ds;
+    const struct mr_tar_opts *opts;
+    struct mr_tar_state *state;
+    _Atomic uint64_t next;
+    _Atomic int64_t budget; /* bytes of memory left for what is unpacked */
+    _Atomic bool failed;
+    pthread_mutex_t lock; /* guards what follows; taken alone */
+    uint64_t failed_shard;
+    struct mr_error_kept error;
+};
+
+struct reader {
+    struct mr_files *files;
+    int file;
+};
+
+static int read_shard(void *user, uint64_t offset, void *buf, uint64_t bytes)
+{
+    const struct reader *r = user;
+    return mr_files_read(r->files, r->file, offset, buf, bytes);
+}
+
+static int read_memory(void *user, uint64_t offset, void *buf, uint64_t bytes)
+{
+    memcpy(buf, (const char *)user + offset, bytes);
+    return 0;
+}
+
+static int read_fd(void *user, uint64_t offset, void *buf, uint64_t bytes)
+{
+    const struct mr_tar_shard *s = user;
+    for (uint64_t done = 0; done < bytes;) {
+        ssize_t got = pread(s->inflated.fd, (char *)buf + done, bytes - done, (off_t)(offset + done));
+        if (got == 0)
+            return mr_error_set(MR_ETRUNCATED, "%s: its temporary file was cut off", s->name);
+        if (got < 0 && errno != EINTR)
+            return mr_error_errno(errno, "%s: reading what it was unpacked to", s->name);
+        done += got > 0 ? (uint64_t)got : 0;
+    }
+    return 0;
+}
+
+static int scan_inflated(struct mr_tar_shard *s)
+{
+    struct mr_tar_source source = {.name = s->name, .bytes = s->inflated.bytes, .chunk = LOCAL_CHUNK};
+    source.user = s->inflated.data;
+    source.read = read_memory;
+    if (!s->inflated.data) {
+        source.user = s;
+        source.read = read_fd;
+    }
+    return mr_tar_scan(&source, &s->index);
+}
+
+/* A remote archive may have changed and kept its size: its last member must still be where the index has it. */
+static bool still_there(struct open *o, const struct mr_tar_shard *s)
+{
+    unsigned char block[MR_TAR_BLOCK];
+    struct mr_tar_header h;
+    if (s->index.n == 0)
+        return false;
+    const struct mr_tar_member *m = &s->index.member[s->index.n - 1];
+    const char *name = s->index.names + m->name;
+    if (mr_files_read(o->ds->files, s->file, m->offset - MR_TAR_BLOCK, block, sizeof block) < 0 ||
+        mr_tar_header_parse(s->name, m->offset - MR_TAR_BLOCK, block, &h) < 0)
+        return false;
+    size_t n = strlen(h.name), all = strlen(name);
+    return h.bytes == m->bytes && (all > 100 || (all <= n && strcmp(h.name + n - all, name) == 0));
+}
+
+static int identify(struct open *o, struct mr_tar_shard *s, struct mr_tar_identity *id)
+{
+    struct stat st;
+    *id = (struct mr_tar_identity){.path = s->name};
+    int rc = mr_files_size(o->ds->files, s->file, &id->bytes);
+    if (rc < 0 || !s->local)
+        return rc;
+    if (stat(s->name, &st) != 0)
+        return mr_error_errno(errno, "%s: cannot be looked at", s->name);
+    id->bytes = MR_MIN(id->bytes, (uint64_t)st.st_size); /* a file that shrank since: the scan shall say so */
+    id->mtime_ns = st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+    return 0;
+}
+
+static int index_plain(struct open *o, struct mr_tar_shard *s, const struct mr_tar_identity *id,
+                       const struct mr_tar_source *source)
+{
+    enum mr_tar_keep keep = (enum mr_tar_keep)o->opts->index;
+    struct mr_tar_identity now = *id;
+    int rc = mr_tar_scan(source, &s->index);
+    if (rc == 0)
+        rc = identify(o, s, &now);
+    if (rc < 0 || now.bytes != id->bytes || now.mtime_ns != id->mtime_ns) /* still being written: keep nothing of it */
+        return rc;
+    return mr_tar_index_save(id, keep, &s->index);
+}
+
+static int open_shard(struct open *o, struct mr_tar_shard *s)
+{
+    struct reader reader = {o->ds->files, s->file};
+    struct mr_tar_identity id;
+    int rc = identify(o, s, &id);
+    if (rc < 0)
+        return rc;
+    if (s->packing == MR_TAR_PLAIN && mr_tar_index_load(&id, (enum mr_tar_keep)o->opts->index, &s->index)) {
+        if (s->local || still_there(o, s))
+            return 0;
+        mr_tar_index_free(&s->index);
+    }
+    struct mr_tar_source source = {.name = s->name,
+                                   .bytes = id.bytes,
+                                   .chunk = s->local ? LOCAL_CHUNK : REMOTE_CHUNK,
+                                   .read = read_shard,
+                                   .user = &reader};
+    if (!s->local) {
+        unsigned char front[4] = {0};
+        uint64_t n = MR_MIN(id.bytes, sizeof front);
+        rc = mr_files_read(o->ds->files, s->file, 0, front, n);
+        s->packing = mr_tar_packing_of(front, n);
+    }
+    if (rc == 0 && s->packing == MR_TAR_PLAIN)
+        return index_plain(o, s, &id, &source);
+    if (rc == 0)
+        rc = mr_tar_inflate(&source, s->packing, &o->budget, &s->inflated);
+    return rc < 0 ? rc : scan_inflated(s);
+}
+
+/* Of several errors that of the first shard is told, whichever thread met one first. */
+static void *open_shards(void *arg)
+{
+    struct open *o = arg;
+    while (!atomic_load(&o->failed)) { /* before it claims one: each that was claimed is opened */
+        uint64_t i = atomic_fetch_add(&o->next, 1);
+        if (i >= o->state->n_shards)
+            break;
+        int rc = open_shard(o, &o->state->shard[i]);
+        if (rc >= 0)
+            continue;
+        atomic_store(&o->failed, true);
+        pthread_mutex_lock(&o->lock);
+        if (i < o->failed_shard) {
+            o->failed_shard = i;
+            mr_error_keep(rc, &o->error);
+        }
+        pthread_mutex_unlock(&o->lock);
+    }
+    return NULL;
+}
+
+static int open_all(struct open *o)
+{
+    pthread_t thread[MAX_THREADS];
+    uint64_t want = MR_MIN(o->state->n_shards, MAX_THREADS);
+    uint64_t n = 0;
+    while (n + 1 < want && mr_thread_start(&thread[n], "mr-tar", open_shards, o) == 0)
+        n++; /* fewer threads are slower, no error */
+    open_shards(o);
+    for (uint64_t i = 0; i < n; i++)
+        pthread_join(thread[i], NULL);
+    return atomic_load(&o->failed) ? mr_error_put(&o->error) : 0;
+}
+
+/* How the archive is packed, by its first bytes. */
+static int look(struct mr_tar_shard *s)
+{
+    unsigned char front[4];
+    int fd = open(s->name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return mr_error_errno(errno, "%s: cannot be opened", s->name);
+    ssize_t got = pread(fd, front, sizeof front, 0);
+    close(fd);
+    s->packing = got > 0 ? mr_tar_packing_of(front, (uint64_t)got) : MR_TAR_PLAIN;
+    return 0;
+}
+
+static int add_shard(struct mr_dataset *ds, struct mr_tar_shard *s, bool many)
+{
+    s->local = !mr_store_is_remote(s->name);
+    int rc = s->local ? look(s) : 0;
+    if (rc < 0)
+        return rc;
+    bool lazy = many || !s->local || s->packing != MR_TAR_PLAIN;
+    s->file = lazy ? mr_files_add_lazy(ds->files, s->name) : mr_files_add_path(ds->files, s->name);
+    return MR_MIN(s->file, 0);
+}
+
+/* What was unpacked becomes files to read from. */
+static int add_inflated(struct mr_dataset *ds, struct mr_tar_shard *s)
+{
+    struct mr_tar_inflated *in = &s->inflated;
+    if (s->packing == MR_TAR_PLAIN)
+        return 0;
+    if (in->data || !in->path) {
+        s->file = mr_files_add_memory(ds->files, s->name, in->data, in->bytes, true);
+        if (s->file >= 0)
+            in->data = NULL;
+    } else {
+        s->file = mr_files_add_path(ds->files, in->path);
+        s->spooled = true;
+    }
+    int rc = MR_MIN(s->file, 0);
+    if (rc == 0)
+        mr_tar_inflated_free(in);
+    return rc;
+}
+
+int mr_tar_shards_open(struct mr_dataset *ds, const struct mr_tar_opts *opts)
+{
+    struct mr_tar_state *st = ds->state;
+    struct open o = {.ds = ds, .opts = opts, .state = st, .failed_shard = UINT64_MAX};
+    atomic_init(&o.budget, (int64_t)MR_MIN(opts->memory_bytes, (uint64_t)INT64_MAX / 2));
+    int rc = 0;
+    for (uint64_t i = 0; i < st->n_shards && rc == 0; i++) {
+        st->shard[i].name = st->names.name[i];
+        rc = add_shard(ds, &st->shard[i], st->n_shards > MAX_OPEN);
+    }
+    if (rc < 0)
+        return rc;
+    pthread_mutex_init(&o.lock, NULL);
+    rc = open_all(&o);
+    pthread_mutex_destroy(&o.lock);
+    for (uint64_t i = 0; i < st->n_shards && rc == 0; i++)
+        rc = add_inflated(ds, &st->shard[i]);
+    return rc;
+}

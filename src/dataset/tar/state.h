@@ -1,0 +1,66 @@
+/* What the parts of tar data sets share: opening (tar.c, tar_shard.c) and samples (tar_sample.c). */
+#ifndef MR_DATASET_TAR_STATE_H
+#define MR_DATASET_TAR_STATE_H
+
+#include "dataset/arrays/npy.h"
+#include "dataset/dataset.h"
+#include "dataset/tar/tar.h"
+
+struct mr_tar_shard {
+    const char *name;
+    int file;                    /* in ds->files */
+    bool local, spooled;         /* on this machine; unpacked to a temporary file */
+    enum mr_tar_packing packing; /* of local ones known at once, of remote ones when they are read */
+    struct mr_tar_index index;
+    struct mr_tar_inflated inflated;
+};
+
+/* How an npy member's content lies, once its header is read. */
+struct mr_tar_array {
+    const unsigned char *text; /* header, preamble and all, in an index */
+    uint32_t text_bytes;
+    uint64_t bytes; /* of the elements, which follow it */
+    struct mr_npy_head head;
+};
+
+struct mr_tar_state {
+    struct mr_tar_names names;
+    struct mr_tar_shard *shard;
+    uint64_t n_shards;
+    struct mr_tar_samples samples;
+    struct mr_tar_field field[MR_MAX_FIELDS];
+    struct mr_tar_array array[MR_MAX_FIELDS]; /* of npy fields: the first sample's */
+    struct mr_class *class;                   /* NULL: labels have no names */
+    struct cJSON *class_names;
+    int nothing; /* a file in memory, of one byte: for samples that need no bytes */
+};
+
+/* Adds the shards to ds->files and finds out where their members lie. */
+int mr_tar_shards_open(struct mr_dataset *ds, const struct mr_tar_opts *o);
+
+/* Reads the header of an npy member. who: for errors. */
+int mr_tar_array_parse(const char *who, const struct mr_tar_index *index, const struct mr_tar_member *m,
+                       struct mr_tar_array *out);
+
+/* Of a sample: its shard, that shard's index, and the member that is field f of it (NULL: it lacks it). */
+const struct mr_tar_shard *mr_tar_shard_of(const struct mr_tar_state *st, uint64_t sample);
+const struct mr_tar_index *mr_tar_index_of(const struct mr_tar_state *st, uint64_t sample);
+const struct mr_tar_member *mr_tar_member_of(const struct mr_dataset *ds, uint64_t sample, int f);
+
+/* The names of classes from the list beside the first shard (MR_TAR_CLASSES: a JSON array of texts), on this machine. None, or
+ * one that does not fit the labels: none (a warning). Returns 0 or -ENOMEM. */
+#define MR_TAR_CLASSES "classes.json"
+int mr_tar_classes_open(struct mr_dataset *ds);
+
+/* An integer as the text of a member, which field f of the sample is. */
+int mr_tar_label(const struct mr_dataset *ds, uint64_t sample, const struct mr_tar_member *m, int64_t *out);
+
+#define MR_TAR_WHO_BYTES 512
+/* "shard.tar: x/000017.jpg", for errors. Returns buf. */
+const char *mr_tar_who(const struct mr_tar_state *st, uint64_t sample, const struct mr_tar_member *m,
+                       char buf[MR_TAR_WHO_BYTES]);
+
+int mr_tar_locate(const struct mr_dataset *ds, uint64_t index, struct mr_extent out[MR_MAX_EXTENTS]);
+int mr_tar_decode(const struct mr_dataset *ds, uint64_t index, const struct mr_bytes in[], struct mr_sample *out);
+
+#endif

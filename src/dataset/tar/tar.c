@@ -1,0 +1,358 @@
+/* Tar archives as a data set: opening. */
+#include "codec/image.h"
+#include "dataset/pictures/photos.h"
+#include "dataset/pictures/tree.h"
+#include "dataset/tar/state.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define MAX_PARTS_SHOWN 64
+
+const struct mr_tar_index *mr_tar_index_of(const struct mr_tar_state *st, uint64_t sample)
+{
+    return &st->shard[st->samples.shard[sample]].index;
+}
+
+const struct mr_tar_shard *mr_tar_shard_of(const struct mr_tar_state *st, uint64_t sample)
+{
+    return &st->shard[st->samples.shard[sample]];
+}
+
+/* The member that is field f of the sample; NULL: it lacks it. */
+const struct mr_tar_member *mr_tar_member_of(const struct mr_dataset *ds, uint64_t sample, int f)
+{
+    const struct mr_tar_state *st = ds->state;
+    uint32_t m = st->samples.member[sample * (uint64_t)ds->n_fields + (uint64_t)f];
+    return m == MR_TAR_NONE ? NULL : &mr_tar_index_of(st, sample)->member[m];
+}
+
+/* "shard.tar: x/000017.jpg" */
+const char *mr_tar_who(const struct mr_tar_state *st, uint64_t sample, const struct mr_tar_member *m,
+                       char buf[MR_TAR_WHO_BYTES])
+{
+    snprintf(buf, MR_TAR_WHO_BYTES, "%.300s: %.200s", mr_tar_shard_of(st, sample)->name,
+             mr_tar_index_of(st, sample)->names + m->name);
+    return buf;
+}
+
+/* Writes which member is which field of each sample; of several extensions the preferred. */
+static int fill_members(struct mr_dataset *ds, uint32_t *const *sample_of)
+{
+    struct mr_tar_state *st = ds->state;
+    uint64_t cells;
+    if (!mr_mul(st->samples.n, (uint64_t)ds->n_fields, &cells) || cells > SIZE_MAX / sizeof(uint32_t))
+        return mr_error_nomem("tar", UINT64_MAX);
+    st->samples.member = malloc(cells * sizeof(uint32_t));
+    if (!st->samples.member)
+        return mr_error_nomem("tar: table of samples", cells * sizeof(uint32_t));
+    memset(st->samples.member, 0xff, cells * sizeof(uint32_t)); /* MR_TAR_NONE */
+    for (uint64_t s = 0; s < st->n_shards; s++) {
+        const struct mr_tar_index *x = &st->shard[s].index;
+        for (uint32_t m = 0; m < x->n; m++) {
+            /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): group_all() has made one for each shard */
+            uint32_t i = sample_of[s][m];
+            const char *ext = i == MR_TAR_NONE ? NULL : mr_tar_extension(x->names + x->member[m].name);
+            for (int f = 0; ext && f < ds->n_fields; f++) {
+                int rank = mr_tar_field_rank(&st->field[f], ext);
+                uint32_t *cell = &st->samples.member[(uint64_t)i * (uint64_t)ds->n_fields + (uint64_t)f];
+                if (rank >= 0 &&
+                    (*cell == MR_TAR_NONE ||
+                     rank < mr_tar_field_rank(&st->field[f], mr_tar_extension(x->names + x->member[*cell].name))))
+                    *cell = m;
+            }
+        }
+    }
+    return 0;
+}
+
+/*
+ * A first sample that lacks its label is a bad sample, and no reason to take the others' away; nor is one label astray a reason
+ * to call all others bad. No sample has two members of one extension, so that members count samples.
+ */
+static uint64_t add_label(const struct mr_tar_state *st, uint32_t *const *sample_of, const char **ext, uint64_t n)
+{
+    uint64_t have = 0;
+    for (uint64_t i = 0; i < n; i++)
+        if (mr_tar_is_label(ext[i]))
+            return n;
+    for (uint64_t s = 0; s < st->n_shards; s++) {
+        const struct mr_tar_index *x = &st->shard[s].index;
+        for (uint64_t m = 0; m < x->n; m++) {
+            const char *one = sample_of[s][m] == MR_TAR_NONE ? NULL : mr_tar_extension(x->names + x->member[m].name);
+            if (one && mr_tar_is_cls(one)) {
+                ext[n] = one;
+                have++;
+            }
+        }
+    }
+    return have > st->samples.n - have ? n + 1 : n;
+}
+
+static int choose_fields(struct mr_dataset *ds, const struct mr_tar_opts *o, uint32_t *const *sample_of)
+{
+    struct mr_tar_state *st = ds->state;
+    const char *ext[MAX_PARTS_SHOWN];
+    uint64_t n = 0;
+    uint32_t shard = st->samples.shard[0];
+    const struct mr_tar_index *x = &st->shard[shard].index;
+    for (uint64_t m = 0; m < x->n && n + 1 < MAX_PARTS_SHOWN; m++)
+        if (sample_of[shard][m] == 0)
+            ext[n++] = mr_tar_extension(x->names + x->member[m].name);
+    if (o->fields && o->fields[0])
+        return mr_tar_fields_parse(o->fields, st->field);
+    n = add_label(st, sample_of, ext, n);
+    int chosen = mr_tar_fields_choose(ext, n, st->field);
+    if (chosen > 0)
+        return chosen;
+    return mr_error_set(MR_EFORMAT,
+                        "%s: no member of the first sample has an extension that can be a field: say which "
+                        "with fields=NAME:EXTENSION",
+                        st->shard[shard].name);
+}
+
+/* The first sample that has field f. */
+static const struct mr_tar_member *first_with(const struct mr_dataset *ds, int f, uint64_t *sample)
+{
+    for (uint64_t i = 0; i < ds->n; i++) {
+        const struct mr_tar_member *m = mr_tar_member_of(ds, i, f);
+        *sample = i;
+        if (m)
+            return m;
+    }
+    return NULL;
+}
+
+static void spec_of_bytes(struct mr_dataset *ds, int f)
+{
+    struct mr_spec *spec = &ds->field[f];
+    uint64_t most = 0, least = UINT64_MAX;
+    for (uint64_t i = 0; i < ds->n; i++) {
+        const struct mr_tar_member *m = mr_tar_member_of(ds, i, f);
+        most = m ? MR_MAX(most, m->bytes) : most;
+        least = m ? MR_MIN(least, m->bytes) : least;
+    }
+    spec->dtype = MR_U8;
+    spec->rank = 1;
+    spec->dim[0] = MR_MAX(most, 1);
+    spec->var_dims = most != least || most == 0;
+}
+
+static int spec_of_array(struct mr_dataset *ds, int f, uint64_t sample, const struct mr_tar_member *m)
+{
+    struct mr_tar_state *st = ds->state;
+    struct mr_spec *spec = &ds->field[f];
+    char name[MR_TAR_WHO_BYTES];
+    int rc = mr_tar_array_parse(mr_tar_who(st, sample, m, name), mr_tar_index_of(st, sample), m, &st->array[f]);
+    if (rc < 0)
+        return rc;
+    const struct mr_npy_head *h = &st->array[f].head;
+    spec->dtype = h->dtype;
+    spec->rank = h->rank + (h->length > 0);
+    memcpy(spec->dim, h->dim, (size_t)h->rank * sizeof spec->dim[0]);
+    if (h->length)
+        spec->dim[h->rank] = h->length;
+    return 0;
+}
+
+static int fill_spec(struct mr_dataset *ds, const struct mr_tar_opts *o, int f)
+{
+    struct mr_tar_state *st = ds->state;
+    uint64_t sample = 0;
+    const struct mr_tar_member *m = first_with(ds, f, &sample);
+    if (!m)
+        return mr_error_set(MR_EFORMAT,
+                            "%s: no sample has a member '.%s' for the field '%s': change fields=", st->shard[0].name,
+                            st->field[f].ext[0], st->field[f].name);
+    memcpy(ds->field[f].name, st->field[f].name, MR_NAME_BYTES);
+    switch (st->field[f].kind) {
+    case MR_TAR_PICTURE:
+        mr_picture_declare(ds, f, &o->picture);
+        return 0;
+    case MR_TAR_LABEL:
+        ds->field[f].dtype = MR_I64;
+        return 0;
+    case MR_TAR_NPY:
+        return spec_of_array(ds, f, sample, m);
+    default:
+        spec_of_bytes(ds, f);
+        return 0;
+    }
+}
+
+static void describe(struct mr_dataset *ds)
+{
+    struct mr_tar_state *st = ds->state;
+    uint64_t packed = 0, memory = 0, spooled = 0;
+    for (uint64_t s = 0; s < st->n_shards; s++) {
+        const struct mr_tar_shard *shard = &st->shard[s];
+        bool is_packed = shard->packing != MR_TAR_PLAIN;
+        packed += is_packed;
+        *(shard->spooled ? &spooled : &memory) += is_packed ? mr_files_bytes(ds->files, shard->file) : 0;
+    }
+    int at = snprintf(ds->text, sizeof ds->text, "tar: %.50s", mr_base_name(st->shard[0].name));
+    if (st->n_shards > 1)
+        at += snprintf(ds->text + at, sizeof ds->text - (size_t)at, " and %llu more",
+                       (unsigned long long)st->n_shards - 1);
+    if (packed)
+        snprintf(ds->text + at, sizeof ds->text - (size_t)at,
+                 ", %llu unpacked at open (%llu bytes in memory, %llu in temporary files)", (unsigned long long)packed,
+                 (unsigned long long)memory, (unsigned long long)spooled);
+}
+
+static int group_all(struct mr_dataset *ds, uint32_t **sample_of)
+{
+    struct mr_tar_state *st = ds->state;
+    uint64_t members = 0;
+    for (uint64_t s = 0; s < st->n_shards; s++) {
+        const struct mr_tar_shard *shard = &st->shard[s];
+        int rc = mr_tar_group(shard->name, (uint32_t)s, &shard->index, &st->samples, &sample_of[s]);
+        if (rc < 0)
+            return rc;
+        members += shard->index.n;
+        ds->fingerprint = mr_hash(ds->fingerprint, &shard->index.sum, sizeof shard->index.sum);
+    }
+    ds->n = st->samples.n;
+    if (ds->n > 0)
+        return 0;
+    return mr_error_set(MR_EFORMAT, "%s: no samples: none of the %llu members is named KEY.EXTENSION",
+                        st->shard[0].name, (unsigned long long)members);
+}
+
+static int make_samples(struct mr_dataset *ds, const struct mr_tar_opts *o, uint32_t **sample_of)
+{
+    struct mr_tar_state *st = ds->state;
+    int rc = group_all(ds, sample_of);
+    if (rc == 0)
+        rc = choose_fields(ds, o, sample_of);
+    if (rc < 0)
+        return rc;
+    ds->n_fields = rc;
+    rc = fill_members(ds, sample_of);
+    for (int f = 0; f < ds->n_fields && rc == 0; f++) {
+        rc = fill_spec(ds, o, f);
+        ds->fingerprint = mr_hash(ds->fingerprint, st->field[f].ext, sizeof st->field[f].ext);
+    }
+    return rc;
+}
+
+static int open_tar(struct mr_dataset *ds, const void *options)
+{
+    static const char byte[1] = "";
+    const struct mr_tar_opts *o = options;
+    struct mr_tar_state *st = ds->state;
+    if (!o->path || !o->path[0])
+        return mr_error_set(MR_EOPTION, "tar: no path: want tar:FILE, e.g. tar:shards-{000..127}.tar");
+    int rc = mr_tar_names_expand(o->path, &st->names);
+    if (rc < 0)
+        return rc;
+    st->shard = calloc(st->names.n, sizeof *st->shard);
+    if (!st->shard)
+        return mr_error_nomem("tar", st->names.n * sizeof *st->shard);
+    st->n_shards = st->names.n;
+    for (uint64_t s = 0; s < st->n_shards; s++)
+        st->shard[s].inflated.fd = -1;
+    rc = mr_tar_shards_open(ds, o);
+    if (rc == 0)
+        rc = st->nothing = mr_files_add_memory(ds->files, "tar", (void *)byte, sizeof byte, false);
+    uint32_t **sample_of = rc < 0 ? NULL : calloc(st->n_shards, sizeof(uint32_t *));
+    if (rc >= 0)
+        rc = sample_of ? make_samples(ds, o, sample_of) : mr_error_nomem("tar", st->n_shards * sizeof(uint32_t *));
+    for (uint64_t s = 0; sample_of && s < st->n_shards; s++)
+        free(sample_of[s]);
+    free(sample_of);
+    if (rc >= 0)
+        rc = mr_tar_classes_open(ds);
+    if (rc >= 0)
+        describe(ds);
+    /* The indexes are in the fingerprint, wherever the archives lie: a state saved beside local ones goes on with a bucket's. */
+    ds->first_file = mr_files_length(ds->files);
+    return rc;
+}
+
+static void close_tar(struct mr_dataset *ds)
+{
+    struct mr_tar_state *st = ds->state;
+    for (uint64_t s = 0; s < st->n_shards; s++) {
+        mr_tar_index_free(&st->shard[s].index);
+        mr_tar_inflated_free(&st->shard[s].inflated);
+    }
+    free(st->shard);
+    free(st->class);
+    cJSON_Delete(st->class_names);
+    mr_tar_samples_free(&st->samples);
+    mr_tar_names_free(&st->names);
+}
+
+static int is_archive(void *user, const char *name, bool folder, uint64_t bytes)
+{
+    (void)user;
+    (void)bytes;
+    return !folder && name[0] != '.' && mr_tar_named(name);
+}
+
+/* A folder of archives; one of pictures may have some, too. */
+static bool sniff(const char *path)
+{
+    struct stat st;
+    if (mr_tar_named(path))
+        return true;
+    bool folder = !mr_store_is_remote(path) && stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+    return folder && mr_store_list(path, is_archive, NULL) > 0 && !mr_tree_sniff(path, mr_photos_named);
+}
+
+static const char *const places[] = {"auto", "beside", "cache", "none", NULL};
+
+#define AT(member) offsetof(struct mr_tar_opts, member)
+static const struct mr_option options_table[] = {
+    {"path", 0, MR_OPT_STRING, AT(path), .meta = "FILES",
+     .help =
+         "Archives: a file or URL, with ranges {000..127} and choices {a,b}, or wildcards * and ? in its last part; a "
+         "folder: all archives in it, by name; several of these between '::'"},
+    {"fields", 0, MR_OPT_STRING, AT(fields), .meta = "LIST",
+     .help = "Fields, and the extensions each is looked for under: [image:jpg;png,label:cls]; by default as the first "
+             "sample has them, and label:cls where that has no number and most samples have a .cls"},
+    {"index", 0, MR_OPT_ENUM, AT(index), "auto", .choices = places,
+     .help = "Where the index of members is kept: beside the archive (FILE.tar.idx), in the cache directory; auto: the "
+             "first that can be written"},
+    {"memory", 0, MR_OPT_BYTES, AT(memory_bytes), "1GiB", .meta = "BYTES",
+     .help = "What .tar.gz and .tar.zst archives may take of memory, unpacked; beyond it temporary files"},
+    MR_PICTURE_OPTIONS(struct mr_tar_opts, picture),
+    {NULL},
+};
+
+static const char *const positional[] = {"path", NULL};
+
+static const char *lacks(void)
+{
+    return MILLRACE_HAVE_ZSTD ? mr_image_lacks()
+                              : "built without libzstd, for .tar.zst: install libzstd-dev and build again";
+}
+
+const struct mr_dataset_ops mr_dataset_tar = {
+    .name = "tar",
+    .summary = "tar archives with WebDataset's names, plain or packed by gzip or zstd",
+    .options = options_table,
+    .positional = positional,
+    .opts_size = sizeof(struct mr_tar_opts),
+    .state_size = sizeof(struct mr_tar_state),
+    .lacks = lacks,
+    .sniff = sniff,
+    .open = open_tar,
+    .close = close_tar,
+    .locate = mr_tar_locate,
+    .decode = mr_tar_decode,
+};
+
+void mr_tar_opts_fill(struct mr_tar_opts *opts, size_t size)
+{
+    mr_dataset_opts_fill(&mr_dataset_tar, opts, size);
+}
+
+int mr_dataset_open_tar(const struct mr_tar_opts *opts, struct mr_dataset **out)
+{
+    return mr_dataset_make(&mr_dataset_tar, opts, out);
+}

@@ -1,0 +1,185 @@
+/* Whether events are wanted now: delay, duration and capture range, alike in all processes of the recording. */
+#include "recorder/private.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define WINDOWS     4096 /* remembered; CUPTI gives a call's record up to some seconds later */
+#define PATIENCE_NS 100000000ull
+
+enum { BEFORE, INSIDE, AFTER };
+
+struct gate {
+    atomic_uint_fast64_t start_ns;
+    atomic_uint state;
+};
+
+static struct gate own;
+static struct gate *gate = &own; /* shared between processes when there is a capture range; constant once loaded */
+static bool gated, ranged;
+static _Atomic(void (*)(bool)) listener;
+static struct record_lock telling; /* guards what follows; not held while the listener is called */
+static bool calling;               /* somebody tells the listener, and goes on until it knows the present state */
+static atomic_uint n_told;         /* counts up when somebody has told it all */
+static int told = -1;              /* what it knows; -1: nothing */
+static struct window {             /* when it was told that recording is on, and off; under `telling` */
+    uint64_t from_ns, to_ns;       /* to 0: still on */
+} window[WINDOWS];
+static unsigned n_windows; /* so far */
+static uint64_t first_ns;  /* of all of them */
+
+/* The folder is the recording's own, so the file's name cannot meet another's. */
+static void share(void)
+{
+    char path[PATH_MAX];
+    int n = snprintf(path, sizeof path, "%s/capture", record_config.folder);
+    int fd = n > 0 && (size_t)n < sizeof path
+                 ? (int)syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CREAT | O_CLOEXEC, 0600)
+                 : -1;
+    if (fd < 0)
+        return;
+    void *memory = MAP_FAILED;
+    if (ftruncate(fd, 4096) == 0)
+        memory = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    syscall(SYS_close, fd);
+    if (memory != MAP_FAILED)
+        gate = memory;
+}
+
+void record_gate_open_file(void)
+{
+    ranged = record_config.profiler_range || record_config.nvtx_range;
+    gated = ranged || record_config.delay_ns || record_config.duration_ns;
+    if (ranged)
+        share();
+}
+
+bool record_gate_is_gated(void)
+{
+    return gated;
+}
+
+bool record_gate_open(void)
+{
+    if (!gated)
+        return true;
+    if (ranged && atomic_load_explicit(&gate->state, memory_order_acquire) != INSIDE)
+        return false;
+    if (!record_config.delay_ns && !record_config.duration_ns)
+        return true;
+    uint64_t now = record_now(), from = record_config.begin_ns + record_config.delay_ns;
+    if (ranged && atomic_load(&gate->start_ns) > from)
+        from = atomic_load(&gate->start_ns);
+    return now >= from && (!record_config.duration_ns || now - from < record_config.duration_ns);
+}
+
+static void note_window(bool open)
+{
+    if (open && n_windows == 0)
+        first_ns = record_now();
+    if (open)
+        window[n_windows++ % WINDOWS] = (struct window){.from_ns = record_now()};
+    else if (n_windows > 0)
+        window[(n_windows - 1) % WINDOWS].to_ns = record_now();
+}
+
+/*
+ * The listener switches CUPTI, which may wait until the program's threads are out of its callbacks, where they may be about to come
+ * here: so it is told without the lock, by one thread at a time.
+ */
+static void tell_until_it_knows(void)
+{
+    void (*tell)(bool);
+    bool any = false;
+    record_lock(&telling);
+    for (int open; !calling && (tell = atomic_load(&listener)) && told != (open = record_gate_open()); any = true) {
+        note_window(open);
+        told = open;
+        calling = true;
+        record_unlock(&telling);
+        tell(open);
+        record_lock(&telling);
+        calling = false;
+    }
+    record_unlock(&telling);
+    if (any)
+        record_wake(&n_told);
+}
+
+/* What another thread tells just now is waited for, so that nothing of the capture is missed, but not for ever. */
+void record_gate_poll(void)
+{
+    unsigned seen = atomic_load(&n_told);
+    record_lock(&telling);
+    bool other = calling;
+    record_unlock(&telling);
+    if (other)
+        record_wait(&n_told, seen, PATIENCE_NS);
+    tell_until_it_knows();
+}
+
+/* Newest first: most records are recent. Of what began in windows that are forgotten nobody knows: it counts as dropped. */
+bool record_in_capture(uint64_t time_ns)
+{
+    if (!gated)
+        return true;
+    bool inside = false, known = false;
+    record_lock(&telling);
+    unsigned oldest = n_windows > WINDOWS ? n_windows - WINDOWS : 0;
+    for (unsigned i = n_windows; i > oldest && !known; i--) {
+        const struct window *w = &window[(i - 1) % WINDOWS];
+        known = time_ns >= w->from_ns;
+        inside = known && (!w->to_ns || time_ns < w->to_ns);
+    }
+    bool forgotten = !known && oldest > 0 && time_ns >= first_ns;
+    record_unlock(&telling);
+    if (forgotten)
+        record_lose(1);
+    return inside;
+}
+
+void record_on_capture(void (*function)(bool on))
+{
+    record_lock(&telling);
+    told = -1;
+    atomic_store(&listener, function);
+    record_unlock(&telling);
+    record_gate_poll();
+}
+
+void record_capture(bool begin)
+{
+    unsigned from = begin ? BEFORE : INSIDE, to = begin ? INSIDE : record_config.repeat ? BEFORE : AFTER;
+    if (!ranged)
+        return;
+    uint64_t now = record_now();
+    if (begin && atomic_load(&gate->state) == BEFORE)
+        atomic_store(&gate->start_ns, now);
+    if (!atomic_compare_exchange_strong(&gate->state, &from, to))
+        return;
+    record_note(begin ? "capture_start" : "capture_stop", (int64_t)now, NULL);
+    record_gate_poll();
+}
+
+bool record_captures_profiler(void)
+{
+    return record_config.profiler_range;
+}
+
+const char *record_captures_range(void)
+{
+    return record_config.nvtx_range;
+}
+
+/* CUDA is of no use after a fork: its listener stays with the parent. */
+void record_gate_forked(void)
+{
+    atomic_store(&listener, NULL);
+    atomic_store(&telling.word, 0);
+    calling = false;
+}

@@ -1,0 +1,340 @@
+/* Loading: reading rows of either schema, and the tables of who and where. */
+#include "recording/load.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+
+int mr_load_rows(struct mr_load *load, const char *table, const char *const *columns, uint32_t n_columns,
+                 int (*row)(struct mr_load *load, sqlite3_stmt *values))
+{
+    if (!mr_recording_has(load->recording, table, NULL))
+        return 0;
+    char sql[1024] = "SELECT ";
+    size_t n = strlen(sql);
+    for (uint32_t i = 0; i < n_columns; i++) {
+        bool is_row = !strcmp(columns[i], "rowid"),
+             there = is_row || mr_recording_has(load->recording, table, columns[i]);
+        if (!there && !strcmp(columns[i], "start"))
+            return mr_error_set(
+                MR_EFORMAT, "%s: its table %s has no column start: made by a program of another version, or damaged",
+                load->recording->path, table);
+        const char *quote = there && !is_row ? "\"" : "";
+        n += (size_t)snprintf(sql + n, sizeof(sql) - n, "%s%s%s%s", i ? ", " : "", quote, there ? columns[i] : "NULL",
+                              quote);
+    }
+    snprintf(sql + n, sizeof(sql) - n, " FROM %s", table);
+    load->table = table;
+    sqlite3_stmt *values;
+    if (sqlite3_prepare_v2(load->recording->db, sql, -1, &values, NULL) != SQLITE_OK)
+        return mr_recording_error(load->recording->db, load->recording->path, table);
+    int rc = 0, step;
+    uint64_t n_rows = 0;
+    while ((step = sqlite3_step(values)) == SQLITE_ROW && rc == 0) {
+        rc = row(load, values);
+        if (rc == 0 && ++n_rows > load->rows_most)
+            rc = mr_error_set(MR_EFORMAT, "%s: %s: the database is damaged: a table has more rows than bytes",
+                              load->recording->path, table);
+    }
+    if (rc == 0 && step != SQLITE_DONE)
+        rc = mr_recording_error(load->recording->db, load->recording->path, table);
+    sqlite3_finalize(values);
+    return rc;
+}
+
+uint64_t mr_load_u64(sqlite3_stmt *values, int column)
+{
+    int64_t value = sqlite3_column_int64(values, column);
+    return value < 0 ? 0 : (uint64_t)value;
+}
+
+uint32_t mr_load_u32(sqlite3_stmt *values, int column)
+{
+    return (uint32_t)MR_MIN(mr_load_u64(values, column), (uint64_t)UINT32_MAX);
+}
+
+void mr_load_span(sqlite3_stmt *values, int start, int end, uint64_t *out_start, uint64_t *out_end)
+{
+    const uint64_t most = (uint64_t)INT64_MAX / 2;
+    *out_start = MR_MIN(mr_load_u64(values, start), most);
+    *out_end = MR_MIN(MR_MAX(mr_load_u64(values, end), *out_start), most);
+}
+
+int mr_load_room(struct mr_load *load, void *array, uint64_t n, uint64_t *room, size_t bytes)
+{
+    if (n < *room)
+        return 0;
+    uint64_t more = *room ? *room + *room / 2 : 64;
+    if (n >= UINT32_MAX - 1)
+        return mr_error_set(MR_ELIMIT, "%s: %s has more than %llu rows; look at a part of it", load->recording->path,
+                            load->table, (unsigned long long)n);
+    void *items;
+    memcpy(&items, array, sizeof(items));
+    void *bigger = realloc(items, more * bytes);
+    if (!bigger)
+        return mr_error_nomem(load->recording->path, more * bytes);
+    memcpy(array, &bigger, sizeof(bigger));
+    *room = more;
+    /* cppcheck-suppress memleak ; it went into the array */
+    return 0;
+}
+
+/* A text of another id's: an integer is a number of StringIds, a text is itself. */
+int mr_load_text(struct mr_load *load, sqlite3_stmt *values, int column, uint32_t *out)
+{
+    if (sqlite3_column_type(values, column) == SQLITE_TEXT) {
+        const char *text = (const char *)sqlite3_column_text(values, column);
+        if (!text)
+            return mr_error_nomem(load->recording->path, 0);
+        return mr_texts_add(load->texts, text, (size_t)sqlite3_column_bytes(values, column), out, NULL);
+    }
+    if (sqlite3_column_type(values, column) == SQLITE_NULL) {
+        *out = 0;
+        return 0;
+    }
+    const uint32_t *number = mr_map_find(&load->strings, (uint64_t)sqlite3_column_int64(values, column));
+    *out = number ? *number : load->unknown;
+    return 0;
+}
+
+int mr_load_process(struct mr_load *load, int64_t global, uint16_t *out)
+{
+    struct mr_recording *recording = load->recording;
+    bool is_new;
+    uint32_t last = recording->n_processes < UINT16_MAX ? recording->n_processes : UINT16_MAX - 1u;
+    uint32_t *index = mr_map_at(&load->processes, (uint64_t)global >> 24, last, &is_new);
+    if (!index)
+        return -ENOMEM;
+    *out = (uint16_t)*index;
+    if (!is_new || recording->n_processes == UINT16_MAX)
+        return 0;
+    int rc = mr_load_room(load, &recording->processes, recording->n_processes, &load->processes_room,
+                          sizeof(*recording->processes));
+    if (rc == 0)
+        recording->processes[recording->n_processes++] =
+            (struct mr_rec_process){.pid = (uint32_t)((uint64_t)global >> 24 & 0xffffff), .killed = 2};
+    return rc;
+}
+
+int mr_load_thread(struct mr_load *load, int64_t global, uint32_t *out)
+{
+    struct mr_recording *recording = load->recording;
+    bool is_new;
+    uint32_t *index = mr_map_at(&load->threads, (uint64_t)global, recording->n_threads, &is_new);
+    if (!index)
+        return -ENOMEM;
+    *out = *index;
+    if (!is_new)
+        return 0;
+    struct mr_rec_thread thread = {.tid = (uint32_t)(global & 0xffffff)};
+    int rc = mr_load_process(load, global, &thread.process);
+    if (rc == 0)
+        rc = mr_load_room(load, &recording->threads, recording->n_threads, &load->threads_room, sizeof(thread));
+    if (rc == 0)
+        recording->threads[recording->n_threads++] = thread;
+    return rc;
+}
+
+static int device_add(struct mr_load *load, const struct mr_rec_device *device)
+{
+    struct mr_recording *recording = load->recording;
+    if (recording->n_devices == UINT16_MAX)
+        return 0;
+    int rc =
+        mr_load_room(load, &recording->devices, recording->n_devices, &load->devices_room, sizeof(*recording->devices));
+    if (rc == 0)
+        recording->devices[recording->n_devices++] = *device;
+    return rc;
+}
+
+/* A device without a row of its own gets one that is only a number. */
+int mr_load_device(struct mr_load *load, int64_t global_pid, uint32_t id, uint16_t *out)
+{
+    uint64_t pid = (uint64_t)global_pid >> 24 & 0xffffff;
+    bool is_new;
+    uint32_t *index = mr_map_at(&load->devices, pid << 32 | id, 0, &is_new);
+    if (!index)
+        return -ENOMEM;
+    if (is_new) {
+        bool is_new_gpu;
+        uint32_t *gpu = mr_map_at(&load->gpus, id, load->recording->n_devices, &is_new_gpu);
+        if (!gpu)
+            return -ENOMEM;
+        *index = *gpu;
+        if (is_new_gpu) {
+            int rc = device_add(load, &(struct mr_rec_device){.id = id});
+            if (rc < 0)
+                return rc;
+        }
+    }
+    *out = (uint16_t)MR_MIN(*index, UINT16_MAX - 1u);
+    return 0;
+}
+
+static int string_row(struct mr_load *load, sqlite3_stmt *values)
+{
+    const char *text = (const char *)sqlite3_column_text(values, 1);
+    uint32_t number = 0;
+    if (!text && sqlite3_column_type(values, 1) == SQLITE_TEXT)
+        return mr_error_nomem(load->recording->path, 0);
+    int rc =
+        mr_texts_add(load->texts, text ? text : "", text ? (size_t)sqlite3_column_bytes(values, 1) : 0, &number, NULL);
+    if (rc < 0)
+        return rc;
+    uint32_t *slot = mr_map_at(&load->strings, (uint64_t)sqlite3_column_int64(values, 0), number, NULL);
+    return slot ? 0 : -ENOMEM;
+}
+
+static int gpu_row(struct mr_load *load, sqlite3_stmt *values)
+{
+    struct mr_rec_device device = {.id = mr_load_u32(values, 0),
+                                   .major = mr_load_u32(values, 2),
+                                   .minor = mr_load_u32(values, 3),
+                                   .n_sms = mr_load_u32(values, 4),
+                                   .n_copy_engines = mr_load_u32(values, 5),
+                                   .memory_bytes = mr_load_u64(values, 6),
+                                   .memory_bandwidth = mr_load_u64(values, 7)};
+    int rc = mr_load_text(load, values, 1, &device.name);
+    if (rc < 0)
+        return rc;
+    bool is_new;
+    if (!mr_map_at(&load->gpus, device.id, load->recording->n_devices, &is_new))
+        return -ENOMEM;
+    return is_new ? device_add(load, &device) : 0;
+}
+
+/* Which of a process's numbers is which GPU. */
+static int cuda_device_row(struct mr_load *load, sqlite3_stmt *values)
+{
+    const uint32_t *gpu = mr_map_find(&load->gpus, mr_load_u32(values, 0));
+    if (!gpu)
+        return 0;
+    uint64_t key = (mr_load_u64(values, 2) & 0xffffff) << 32 | mr_load_u32(values, 1);
+    return mr_map_at(&load->devices, key, *gpu, NULL) ? 0 : -ENOMEM;
+}
+
+static int process_row(struct mr_load *load, sqlite3_stmt *values)
+{
+    uint16_t process;
+    int rc = mr_load_process(load, sqlite3_column_int64(values, 0), &process);
+    if (rc == 0)
+        rc = mr_load_text(load, values, 1, &load->recording->processes[process].name);
+    return rc;
+}
+
+static int our_process_row(struct mr_load *load, sqlite3_stmt *values)
+{
+    uint16_t process;
+    int rc = mr_load_process(load, sqlite3_column_int64(values, 0), &process);
+    if (rc < 0)
+        return rc;
+    struct mr_rec_process *known = &load->recording->processes[process];
+    mr_load_span(values, 2, 3, &known->start_ns, &known->end_ns);
+    known->killed = mr_load_u64(values, 4) ? 0 : 1;
+    return mr_load_text(load, values, 1, &known->command);
+}
+
+static int thread_row(struct mr_load *load, sqlite3_stmt *values)
+{
+    uint32_t thread;
+    int rc = mr_load_thread(load, sqlite3_column_int64(values, 0), &thread);
+    return rc == 0 ? mr_load_text(load, values, 1, &load->recording->threads[thread].name) : rc;
+}
+
+static int note_add(struct mr_load *load, const struct mr_rec_note *note)
+{
+    struct mr_recording *recording = load->recording;
+    int rc = mr_load_room(load, &recording->notes, recording->n_notes, &load->notes_room, sizeof(*note));
+    if (rc == 0)
+        recording->notes[recording->n_notes++] = *note;
+    return rc;
+}
+
+static int our_note_row(struct mr_load *load, sqlite3_stmt *values)
+{
+    struct mr_rec_note note = {.value = sqlite3_column_int64(values, 3)};
+    uint16_t process;
+    int64_t global = sqlite3_column_int64(values, 0);
+    int rc = global ? mr_load_process(load, global, &process) : 0; /* 0: the merging's own */
+    note.process = rc == 0 && global ? process : MR_NONE;
+    if (rc == 0)
+        rc = mr_load_text(load, values, 1, &note.name);
+    if (rc == 0)
+        rc = mr_load_text(load, values, 2, &note.text);
+    return rc == 0 ? note_add(load, &note) : rc;
+}
+
+/* The export's own: from severity 2 on they are warnings and errors. */
+static int diagnostic_row(struct mr_load *load, sqlite3_stmt *values)
+{
+    struct mr_rec_note note = {.process = MR_NONE};
+    if (sqlite3_column_type(values, 0) == SQLITE_INTEGER && sqlite3_column_int64(values, 0) < 2)
+        return 0;
+    int rc = mr_texts_add(load->texts, "warning", 7, &note.name, NULL);
+    if (rc == 0)
+        rc = mr_load_text(load, values, 1, &note.text);
+    return rc == 0 ? note_add(load, &note) : rc;
+}
+
+#define ROWS(load, table, row, ...)                                                                                    \
+    mr_load_rows(load, table, (const char *const[]){__VA_ARGS__},                                                      \
+                 sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *), row)
+
+int mr_load_names(struct mr_load *load)
+{
+    int rc = mr_texts_init(load->texts);
+    if (rc == 0)
+        rc = mr_texts_add(load->texts, "?", 1, &load->unknown, NULL);
+    if (rc == 0)
+        rc = ROWS(load, "StringIds", string_row, "id", "value");
+    if (rc == 0)
+        rc = ROWS(load, "TARGET_INFO_GPU", gpu_row, "id", "name", "computeMajor", "computeMinor", "smCount",
+                  "asyncEngines", "totalMemory", "memoryBandwidth");
+    if (rc == 0)
+        rc = ROWS(load, "TARGET_INFO_CUDA_DEVICE", cuda_device_row, "gpuId", "cudaId", "pid");
+    if (rc == 0 && load->recording->ours)
+        rc = ROWS(load, "MILLRACE_PROCESSES", our_process_row, "globalPid", "commandId", "start", "end", "exited");
+    if (rc == 0)
+        rc = ROWS(load, "PROCESSES", process_row, "globalPid", "name");
+    if (rc == 0)
+        rc = ROWS(load, "ThreadNames", thread_row, "globalTid", "nameId");
+    if (rc == 0 && load->recording->ours)
+        rc = ROWS(load, "MILLRACE_NOTES", our_note_row, "globalPid", "nameId", "textId", "value");
+    else if (rc == 0)
+        rc = ROWS(load, "DIAGNOSTIC_EVENT", diagnostic_row, "severity", "text");
+    return rc;
+}
+
+static void load_free(struct mr_load *load)
+{
+    mr_map_free(&load->strings);
+    mr_map_free(&load->processes);
+    mr_map_free(&load->threads);
+    mr_map_free(&load->devices);
+    mr_map_free(&load->gpus);
+    mr_map_free(&load->domains);
+    free(load->classes);
+}
+
+int mr_recording_load(struct mr_recording *recording)
+{
+    if (recording->loaded)
+        return 0;
+    struct mr_load load = {.recording = recording, .texts = &((struct mr_recording_whole *)recording)->texts};
+    struct stat st;
+    /* pages that are children of many others would multiply rows without end */
+    load.rows_most = stat(recording->path, &st) == 0 ? (uint64_t)st.st_size / 4 : UINT64_MAX;
+    if (load.texts->n)
+        return mr_error_set(MR_EFORMAT, "%s: loading failed before; open it again", recording->path);
+    int rc = mr_load_names(&load);
+    if (rc == 0)
+        rc = mr_load_events(&load);
+    if (rc == 0)
+        rc = mr_load_join(&load);
+    rc = mr_recording_result(recording, rc);
+    load_free(&load);
+    recording->strings = load.texts->text;
+    recording->n_strings = load.texts->n;
+    recording->loaded = rc == 0;
+    return rc;
+}

@@ -1,0 +1,60 @@
+/* The inside of loading a recording: from rows of either schema to arrays. */
+#ifndef MR_RECORDING_LOAD_H
+#define MR_RECORDING_LOAD_H
+
+#include "recording/map.h"
+#include "recording/recording.h"
+#include <sqlite3.h>
+
+/* What mr_recording_open() makes: the texts behind `strings` lie beside it. */
+struct mr_recording_whole {
+    struct mr_recording recording;
+    struct mr_texts texts;
+};
+
+struct mr_load {
+    struct mr_recording *recording;
+    struct mr_texts *texts;
+    struct mr_map strings;   /* an id of StringIds -> number of the text */
+    struct mr_map processes; /* globalTid >> 24 -> of processes */
+    struct mr_map threads;   /* globalTid -> of threads */
+    struct mr_map devices;   /* pid << 32 | the process's number of a device -> of devices */
+    struct mr_map gpus;      /* id of TARGET_INFO_GPU -> of devices */
+    struct mr_map domains;   /* process << 32 | domain's id (both folded) -> number of the text */
+    uint8_t *classes;        /* of texts that are calls' names: enum mr_call_class + 1 */
+    uint32_t n_classes;
+    uint32_t unknown; /* the text "?" */
+    uint64_t ops_room, apis_room, syncs_room, ranges_room, os_room, threads_room, processes_room, devices_room,
+        notes_room;
+    const char *table;  /* that is being read */
+    uint64_t rows_most; /* that a table of a file of this size can have */
+};
+
+/*
+ * Reads the columns of a table, NULL in place of those that are not there; no rows when the table is missing. "rowid" is the
+ * row's number. row: returns 0 or an error, which ends the reading.
+ */
+int mr_load_rows(struct mr_load *load, const char *table, const char *const *columns, uint32_t n_columns,
+                 int (*row)(struct mr_load *load, sqlite3_stmt *values));
+
+/* Numbers out of foreign rows: never negative, and as large as fits. */
+uint64_t mr_load_u64(sqlite3_stmt *values, int column);
+uint32_t mr_load_u32(sqlite3_stmt *values, int column);
+/* [out] start, end: the end not before the start. */
+void mr_load_span(sqlite3_stmt *values, int start, int end, uint64_t *out_start, uint64_t *out_end);
+
+/* Lookups of what events name; each makes what it does not find. Return 0 or -ENOMEM. */
+int mr_load_text(struct mr_load *load, sqlite3_stmt *values, int column, uint32_t *out);
+int mr_load_process(struct mr_load *load, int64_t global, uint16_t *out);
+int mr_load_thread(struct mr_load *load, int64_t global, uint32_t *out);
+int mr_load_device(struct mr_load *load, int64_t global_pid, uint32_t id, uint16_t *out);
+
+/* Room for one more item of `bytes` in an array of n. Returns 0 or -ENOMEM with the error set. */
+int mr_load_room(struct mr_load *load, void *array, uint64_t n, uint64_t *room, size_t bytes);
+
+/* Tables of who and where, then of events, then what follows from all of them. */
+int mr_load_names(struct mr_load *load);
+int mr_load_events(struct mr_load *load);
+int mr_load_join(struct mr_load *load);
+
+#endif

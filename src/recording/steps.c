@@ -1,0 +1,474 @@
+/* Steps of a training loop: from NVTX ranges, else by the period of the device's work. */
+#include "recording/look.h"
+
+#include <ctype.h>
+#include <string.h>
+
+#define PAUSE       100 /* usual steps between two marks: an epoch's end */
+#define MIN_REGULAR 3   /* ranges that may be steps without being called so */
+#define MIN_COVER   0.3 /* of the device's work, by ranges that nobody named */
+#define MIN_FED     0.8 /* of these ranges, those that give the device work */
+#define MIN_ALIKE   0.5 /* of them, those that launch the same kernels as the one before */
+#define NEARLY      0.9
+
+static const char *text_of(const struct mr_recording *rec, uint32_t string)
+{
+    return string < rec->n_strings && rec->strings[string] ? rec->strings[string] : "";
+}
+
+/* Length without a number at the end and what parts it from the name: "step 12", "ProfilerStep#3", "iter_0007". */
+static size_t base_length(const char *text)
+{
+    size_t n = strlen(text), digits = n;
+    while (digits > 0 && isdigit((unsigned char)text[digits - 1]))
+        digits--;
+    if (digits == n || digits == 0)
+        return n;
+    while (digits > 1 && strchr(" _#:-=[(", text[digits - 1]))
+        digits--;
+    return digits;
+}
+
+static bool same(const char *text, size_t text_n, const char *name, size_t n, bool fold)
+{
+    return text_n == n && (fold ? strncasecmp(text, name, n) : strncmp(text, name, n)) == 0;
+}
+
+static bool in_domain(const char *domain, const char *asked, size_t n)
+{
+    return strlen(domain) == n && strncmp(domain, asked, n) == 0;
+}
+
+static bool same_or_base(const char *text, const char *name, size_t n, bool fold)
+{
+    return same(text, strlen(text), name, n, fold) || same(text, base_length(text), name, n, fold);
+}
+
+bool mr_range_named(const struct mr_recording *rec, const struct mr_rec_range *range, const char *name, bool fold)
+{
+    const char *text = text_of(rec, range->text), *domain = text_of(rec, range->domain);
+    const char *first = strchr(name, '@'), *last = strrchr(name, '@');
+    if (same_or_base(text, name, strlen(name), fold))
+        return true;
+    if (!first)
+        return false;
+    return (in_domain(domain, name, (size_t)(first - name)) &&
+            same_or_base(text, first + 1, strlen(first + 1), fold)) ||
+           (in_domain(domain, last + 1, strlen(last + 1)) && same_or_base(text, name, (size_t)(last - name), fold));
+}
+
+/* ---- marks ---- */
+
+static int by_number(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static uint64_t median_of(uint64_t *values, uint64_t n)
+{
+    qsort(values, n, sizeof *values, by_number);
+    return values[n / 2];
+}
+
+/*
+ * The distance of which PAUSE are a pause: the median one, which a single pause in few steps does not move. Where long ones come more
+ * often than that they may be a loader's that hands out batches in bursts, whose waits belong to the steps: then the mean. Sorts.
+ */
+static uint64_t usual_distance(uint64_t *distance, uint64_t n)
+{
+    uint64_t sum = 0, n_long = 0, median = n > 0 ? median_of(distance, n) : 0;
+    for (uint64_t i = 0; i < n; i++) {
+        sum += distance[i];
+        n_long += distance[i] / PAUSE > median;
+    }
+    uint64_t mean = n > 0 ? sum / n : 0;
+    return n_long <= 1 + n / 100 ? MR_MIN(median, mean) : mean;
+}
+
+int mr_steps_mark(struct mr_steps *steps, const uint64_t *mark_ns, const uint64_t *end_ns, uint64_t n)
+{
+    uint64_t *distance = malloc((n + 1) * sizeof *distance), usual;
+    steps->at = malloc((n + 1) * sizeof *steps->at);
+    steps->n = 0;
+    if (!steps->at || !distance) {
+        free(distance);
+        return mr_error_nomem("steps", n * sizeof *steps->at);
+    }
+    for (uint64_t i = 0; i + 1 < n; i++)
+        distance[i] = mark_ns[i + 1] - mark_ns[i];
+    usual = usual_distance(distance, n > 0 ? n - 1 : 0);
+    free(distance);
+    for (uint64_t i = 0; i < n; i++) {
+        uint64_t next = i + 1 < n ? mark_ns[i + 1] : end_ns[i], end = next;
+        uint64_t own = MR_MIN(MR_MAX(end_ns[i], mark_ns[i]), next);
+        if (i + 1 < n && (next - own) / PAUSE > usual) {
+            end = own;
+            steps->pause_ns += next - own;
+            steps->n_pauses++;
+        }
+        if (end > mark_ns[i])
+            steps->at[steps->n++] = (struct mr_interval){mark_ns[i], end};
+    }
+    return 0;
+}
+
+/* ---- groups of ranges with the same name on the same thread ---- */
+
+struct named {
+    uint64_t key;
+    uint32_t range;
+};
+
+struct group {
+    uint64_t first, n; /* of the sorted names */
+    uint64_t median_ns, usual_ns, start_ns, span_ns;
+    double regular; /* share of distances within 25% of the median */
+    uint32_t thread;
+    uint16_t depth;
+};
+
+static int by_key(const void *a, const void *b)
+{
+    const struct named *x = a, *y = b;
+    if (x->key != y->key)
+        return x->key < y->key ? -1 : 1;
+    return (x->range > y->range) - (x->range < y->range);
+}
+
+static uint64_t key_of(const struct mr_recording *rec, const struct mr_rec_range *range)
+{
+    const char *text = text_of(rec, range->text);
+    uint64_t h = mr_hash(MR_HASH_START, text, base_length(text));
+    return mr_mix64(h ^ mr_mix64((uint64_t)range->domain << 32 | range->thread));
+}
+
+/* Of nested ranges of one name the outer one counts. */
+static uint64_t drop_nested(const struct mr_recording *rec, struct named *names, uint64_t n)
+{
+    uint64_t kept = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        const struct named *before = kept > 0 ? &names[kept - 1] : NULL;
+        if (before && before->key == names[i].key &&
+            rec->ranges[before->range].end_ns > rec->ranges[names[i].range].start_ns)
+            continue;
+        names[kept++] = names[i];
+    }
+    return kept;
+}
+
+static struct group measure(const struct mr_recording *rec, const struct named *names, uint64_t first, uint64_t n,
+                            uint64_t *scratch)
+{
+    const struct mr_rec_range *begin = &rec->ranges[names[first].range],
+                              *end = &rec->ranges[names[first + n - 1].range];
+    struct group g = {.first = first, .n = n, .thread = begin->thread, .depth = begin->depth};
+    uint64_t near = 0;
+    g.start_ns = begin->start_ns;
+    g.span_ns = end->end_ns - begin->start_ns;
+    for (uint64_t i = 1; i < n; i++)
+        scratch[i - 1] =
+            rec->ranges[names[first + i].range].start_ns - rec->ranges[names[first + i - 1].range].start_ns;
+    if (n > 1)
+        g.median_ns = median_of(scratch, n - 1);
+    for (uint64_t i = 0; i + 1 < n; i++)
+        near += scratch[i] >= g.median_ns - g.median_ns / 4 && scratch[i] <= g.median_ns + g.median_ns / 4;
+    g.usual_ns = usual_distance(scratch, n - 1);
+    g.regular = n > 1 ? (double)near / (double)(n - 1) : 0;
+    return g;
+}
+
+struct search {
+    const struct mr_recording *rec;
+    const struct mr_place *place;
+    struct named *names;
+    uint64_t n_names, *scratch;
+    struct group *groups;
+    uint64_t n_groups;
+    struct mr_work work;
+    double cover; /* of the range that was found by its regularity */
+};
+
+static int make_groups(struct search *s)
+{
+    const struct mr_recording *rec = s->rec;
+    s->names = malloc((rec->n_ranges + 1) * sizeof *s->names);
+    s->scratch = malloc((rec->n_ranges + 1) * sizeof *s->scratch);
+    s->groups = malloc((rec->n_ranges + 1) * sizeof *s->groups);
+    if (!s->names || !s->scratch || !s->groups)
+        return mr_error_nomem("ranges", (rec->n_ranges + 1) * sizeof *s->groups);
+    for (uint64_t i = 0; i < rec->n_ranges; i++) {
+        const struct mr_rec_range *range = &rec->ranges[i];
+        if (range->type != MR_RANGE_MARK && range->thread < rec->n_threads && range->end_ns > range->start_ns &&
+            rec->threads[range->thread].process == s->place->process)
+            s->names[s->n_names++] = (struct named){key_of(rec, range), (uint32_t)i};
+    }
+    if (s->n_names > 0)
+        qsort(s->names, s->n_names, sizeof *s->names, by_key);
+    s->n_names = drop_nested(rec, s->names, s->n_names);
+    for (uint64_t i = 0, n; i < s->n_names; i += n) {
+        for (n = 1; i + n < s->n_names && s->names[i + n].key == s->names[i].key;)
+            n++;
+        s->groups[s->n_groups++] = measure(rec, s->names, i, n, s->scratch);
+    }
+    return 0;
+}
+
+static const struct mr_rec_range *first_of(const struct search *s, const struct group *g)
+{
+    return &s->rec->ranges[s->names[g->first].range];
+}
+
+/* On the driving thread before others, then the more often. */
+static bool better(const struct search *s, const struct group *a, const struct group *b)
+{
+    bool x = a->thread == s->place->thread, y = b->thread == s->place->thread;
+    return x != y ? x : a->n > b->n;
+}
+
+static const struct group *named_group(const struct search *s, const char *name, bool fold, uint64_t min_n)
+{
+    const struct group *best = NULL;
+    for (uint64_t i = 0; i < s->n_groups; i++) {
+        const struct group *g = &s->groups[i];
+        if (g->n >= min_n && mr_range_named(s->rec, first_of(s, g), name, fold) && (!best || better(s, g, best)))
+            best = g;
+    }
+    return best;
+}
+
+struct worth {
+    double cover; /* of the device's time, launched in the steps */
+    double fed;   /* of the steps, those that launch something */
+    double alike; /* of the steps, those that launch what the one before launched */
+};
+
+/* Where the last step's launches end at the latest: they may follow its range, as those of what "load" loads do. */
+static uint64_t last_launch_ns(const struct group *g, const struct mr_rec_range *last)
+{
+    return last->end_ns + g->median_ns;
+}
+
+static struct worth weigh(const struct search *s, const struct group *g)
+{
+    struct worth w = {0};
+    uint64_t all = s->work.at[s->work.n].busy_ns;
+    const struct named *at = s->names + g->first;
+    const struct mr_rec_range *ranges = s->rec->ranges;
+    struct mr_work_sum before = {0};
+    for (uint64_t i = 0; i < g->n; i++) {
+        const struct mr_rec_range *range = &ranges[at[i].range];
+        uint64_t next = i + 1 < g->n ? ranges[at[i + 1].range].start_ns : range->end_ns;
+        uint64_t end = MR_MIN(range->end_ns, next);
+        bool pause = (next - end) / PAUSE > g->usual_ns;
+        struct mr_work_sum own = mr_work_between(&s->work, range->start_ns, pause ? end : next);
+        if (i + 1 == g->n && own.n == 0)
+            own = mr_work_between(&s->work, range->start_ns, last_launch_ns(g, range));
+        w.cover += (double)own.busy_ns / (double)(all ? all : 1);
+        w.fed += (own.n > 0) / (double)g->n;
+        w.alike += i > 0 && own.n > 0 && own.n == before.n && own.hash == before.hash ? 1 / (double)(g->n - 1) : 0;
+        before = own;
+    }
+    return w;
+}
+
+static const struct group *known_group(const struct search *s)
+{
+    static const char *const names[] = {
+        "step",       "train_step", "training_step", "train step",   "training step", "iteration",           "iter",
+        "train_iter", "batch",      "train_batch",   "ProfilerStep", "millrace@step", "millrace@wait: batch"};
+    for (size_t i = 0; i < MR_COUNT(names); i++) {
+        const struct group *g = named_group(s, names[i], true, 2);
+        if (g && weigh(s, g).cover > 0)
+            return g;
+    }
+    return NULL;
+}
+
+static bool is_epoch(const struct search *s, const struct group *g)
+{
+    static const char *const names[] = {"epoch", "train", "training", "fit", "main", "train_epoch", "run"};
+    for (size_t i = 0; i < MR_COUNT(names); i++)
+        if (mr_range_named(s->rec, first_of(s, g), names[i], true))
+            return true;
+    return false;
+}
+
+/* Ranges of compilers, tuners and libraries repeat, too; those of steps launch the same kernels each time. */
+static bool may_be_step(const struct search *s, const struct group *g, double *out_cover)
+{
+    if (g->n < MIN_REGULAR || g->regular < 0.5 || is_epoch(s, g))
+        return false;
+    struct worth w = weigh(s, g);
+    *out_cover = w.cover;
+    return w.cover >= MIN_COVER && w.fed >= MIN_FED && w.alike >= MIN_ALIKE;
+}
+
+static bool outer(const struct search *s, const struct group *a, const struct group *b)
+{
+    bool x = a->thread == s->place->thread, y = b->thread == s->place->thread;
+    if (x != y)
+        return x;
+    return a->depth != b->depth ? a->depth < b->depth : a->start_ns < b->start_ns;
+}
+
+/*
+ * Of those that hold nearly as much of the device's work as any: on the driving thread first, then the outermost, then what begins
+ * first ("load" before "train" of the same step).
+ */
+static const struct group *regular_group(const struct search *s, double *out_cover)
+{
+    const struct group *best = NULL;
+    double most = 0, cover = 0;
+    for (uint64_t i = 0; i < s->n_groups; i++)
+        if (may_be_step(s, &s->groups[i], &cover))
+            most = MR_MAX(most, cover);
+    for (uint64_t i = 0; most > 0 && i < s->n_groups; i++)
+        if (may_be_step(s, &s->groups[i], &cover) && cover >= NEARLY * most &&
+            (!best || outer(s, &s->groups[i], best))) {
+            best = &s->groups[i];
+            *out_cover = cover;
+        }
+    return best;
+}
+
+/* Whether only the last range gives the device nothing: there the loop learns that there is no more data. */
+static bool ends_empty(const struct search *s, const struct group *g)
+{
+    const struct mr_rec_range *last = &s->rec->ranges[s->names[g->first + g->n - 1].range];
+    if (g->n < MIN_REGULAR || mr_work_between(&s->work, last->start_ns, last_launch_ns(g, last)).n > 0)
+        return false;
+    return weigh(s, g).fed * (double)g->n >= MIN_FED * (double)(g->n - 1);
+}
+
+/* The step at the last mark goes; the one before it lasts until there, or to its own end where a pause lay between. */
+static void drop_last(struct mr_steps *steps, uint64_t mark_ns)
+{
+    if (steps->n == 0 || steps->at[steps->n - 1].start_ns != mark_ns)
+        return;
+    steps->n--;
+    if (steps->n > 0 && steps->at[steps->n - 1].end_ns < mark_ns) {
+        steps->n_pauses--;
+        steps->pause_ns -= mark_ns - steps->at[steps->n - 1].end_ns;
+    }
+}
+
+static int take_group(const struct search *s, const struct group *g, struct mr_steps *out)
+{
+    uint64_t n = g->n, *mark = malloc((n + 1) * sizeof *mark), *end = malloc((n + 1) * sizeof *end);
+    int rc = mark && end ? 0 : mr_error_nomem("steps", n * sizeof *mark);
+    for (uint64_t i = 0; !rc && i < n; i++) {
+        const struct mr_rec_range *range = &s->rec->ranges[s->names[g->first + i].range];
+        mark[i] = range->start_ns;
+        end[i] = range->end_ns;
+    }
+    rc = rc ? rc : mr_steps_mark(out, mark, end, n);
+    if (!rc && ends_empty(s, g))
+        drop_last(out, mark[n - 1]);
+    free(mark);
+    free(end);
+    const char *text = text_of(s->rec, first_of(s, g)->text);
+    size_t used = (size_t)snprintf(out->how, sizeof out->how, "from one NVTX range \"%.*s\" to the next",
+                                   (int)MR_MIN(base_length(text), 80u), text);
+    if (out->method == MR_STEPS_RANGE)
+        snprintf(out->how + used, sizeof out->how - used,
+                 ", an outermost one that repeats with the same kernels and holds %.0f%% of the device's work",
+                 100 * s->cover);
+    return rc;
+}
+
+/* The same name on another thread. */
+static bool told_before(const struct search *s, uint64_t at)
+{
+    const char *text = text_of(s->rec, first_of(s, &s->groups[at])->text);
+    for (uint64_t i = 0; i < at; i++) {
+        const char *other = text_of(s->rec, first_of(s, &s->groups[i])->text);
+        if (base_length(other) == base_length(text) && strncmp(other, text, base_length(text)) == 0)
+            return true;
+    }
+    return false;
+}
+
+static int no_such_range(const struct search *s, const char *name)
+{
+    char list[400] = "";
+    size_t used = 0;
+    uint64_t last = 0;
+    for (uint64_t i = 0, told = 0; i < s->n_groups && told < 8; i++) {
+        const char *text = text_of(s->rec, first_of(s, &s->groups[i])->text);
+        if (told_before(s, i))
+            continue;
+        int n = snprintf(list + used, sizeof list - used, "%s\"%.*s\"", told ? ", " : "",
+                         (int)MR_MIN(base_length(text), 60u), text);
+        if (n < 0 || (size_t)n >= sizeof list - used)
+            break;
+        used += (size_t)n;
+        told++;
+        last = i;
+    }
+    list[used] = 0;
+    if (s->n_groups == 0)
+        return mr_error_set(MR_EOPTION,
+                            "step %s: this recording's process has no NVTX ranges; leave the step out and it is "
+                            "found by the period of the device's work",
+                            name);
+    return mr_error_set(MR_EOPTION, "step %s: no NVTX range is called so; want one of %s%s", name, list,
+                        last + 1 < s->n_groups ? ", ..." : "");
+}
+
+static int find(struct search *s, const uint32_t *ops, uint64_t n_ops, const char *name, struct mr_steps *out)
+{
+    const struct group *g = NULL;
+    int rc = make_groups(s);
+    rc = rc ? rc : mr_work_read(s->rec, s->place, ops, n_ops, &s->work);
+    if (rc)
+        return rc;
+    if (name) {
+        g = named_group(s, name, false, 1);
+        out->method = MR_STEPS_NAMED;
+        out->confidence = 1;
+        return g ? take_group(s, g, out) : no_such_range(s, name);
+    }
+    g = known_group(s);
+    out->method = g ? MR_STEPS_KNOWN : MR_STEPS_RANGE;
+    out->confidence = g ? 0.95 : 0.8;
+    g = g ? g : regular_group(s, &s->cover);
+    if (g)
+        return take_group(s, g, out);
+    out->method = MR_STEPS_PERIOD;
+    rc = mr_steps_period(s->rec, s->place, ops, n_ops, out);
+    if (!rc && out->n == 0) {
+        out->method = MR_STEPS_NONE;
+        out->confidence = 0;
+    }
+    return rc;
+}
+
+int mr_steps_find(const struct mr_recording *rec, const struct mr_place *place, const uint32_t *ops, uint64_t n_ops,
+                  const char *name, struct mr_steps *out)
+{
+    struct search s = {.rec = rec, .place = place};
+    struct mr_steps steps = {0};
+    int rc = find(&s, ops, n_ops, name, &steps);
+    free(s.names);
+    free(s.scratch);
+    free(s.groups);
+    free(s.work.at);
+    if (!rc && steps.n == 0) {
+        steps.method = MR_STEPS_NONE;
+        if (steps.how[0] == 0)
+            snprintf(steps.how, sizeof steps.how,
+                     "no steps were found: no NVTX range repeats and the device's work has no period");
+    }
+    if (rc)
+        mr_steps_free(&steps);
+    else
+        *out = steps;
+    return rc;
+}
+
+void mr_steps_free(struct mr_steps *steps)
+{
+    free(steps->at);
+    *steps = (struct mr_steps){0};
+}

@@ -1,0 +1,396 @@
+/* A recording's database while it is written: under a temporary name, in one transaction, without a journal. */
+#include "recording/store.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+int mr_store_error(struct mr_store *store, const char *what)
+{
+    int code = sqlite3_errcode(store->db), system = sqlite3_system_errno(store->db);
+    if (code == SQLITE_NOMEM)
+        return mr_error_nomem(store->path, 0);
+    if (code == SQLITE_FULL)
+        return mr_error_errno(ENOSPC, "%s: %s: the disk is full or the file is at its limit", store->temporary, what);
+    if ((code & 0xff) == SQLITE_IOERR || (code & 0xff) == SQLITE_CANTOPEN)
+        return mr_error_errno(system ? system : EIO, "%s: %s", store->temporary, what);
+    return mr_error_set(MR_EFORMAT, "%s: %s: sqlite: %s", store->temporary, what, sqlite3_errmsg(store->db));
+}
+
+int mr_store_exec(struct mr_store *store, const char *sql)
+{
+    if (sqlite3_exec(store->db, sql, NULL, NULL, NULL) == SQLITE_OK)
+        return 0;
+    char what[96];
+    snprintf(what, sizeof(what), "%.80s", sql);
+    return mr_store_error(store, what);
+}
+
+int mr_store_step(struct mr_store *store, sqlite3_stmt *statement)
+{
+    int rc = sqlite3_step(statement);
+    if (rc == SQLITE_DONE && sqlite3_reset(statement) == SQLITE_OK)
+        return 0;
+    return mr_store_error(store, "a row was not written");
+}
+
+static int prepare(struct mr_store *store, const char *sql, sqlite3_stmt **out)
+{
+    return sqlite3_prepare_v3(store->db, sql, -1, SQLITE_PREPARE_PERSISTENT, out, NULL) == SQLITE_OK
+               ? 0
+               : mr_store_error(store, sql);
+}
+
+int mr_store_run(struct mr_store *store, const char *sql, const char *types, ...)
+{
+    sqlite3_stmt *statement;
+    int rc = prepare(store, sql, &statement);
+    if (rc < 0)
+        return rc;
+    va_list args;
+    va_start(args, types);
+    int bound = SQLITE_OK;
+    for (int i = 0; types[i] && bound == SQLITE_OK; i++) {
+        if (types[i] == 'i')
+            bound = sqlite3_bind_int64(statement, i + 1, va_arg(args, int64_t));
+        else if (types[i] == 't')
+            bound = sqlite3_bind_text(statement, i + 1, va_arg(args, const char *), -1, SQLITE_TRANSIENT);
+    }
+    va_end(args);
+    rc = bound == SQLITE_OK ? mr_store_step(store, statement) : mr_store_error(store, "a row was not written");
+    sqlite3_finalize(statement);
+    return rc;
+}
+
+int mr_store_meta(struct mr_store *store, const char *name, int64_t value)
+{
+    return mr_store_run(store, "INSERT OR REPLACE INTO MILLRACE_META VALUES (?, ?)", "ti", name, value);
+}
+
+/* "CREATE TABLE ..." of one table, and its "INSERT", which leaves out what is always NULL. */
+static int table_make(struct mr_store *store, const struct mr_store_table *table)
+{
+    char create[4096], insert[4096], values[1024];
+    int c = snprintf(create, sizeof(create), "CREATE TABLE %s (", table->name);
+    int n = snprintf(insert, sizeof(insert), "INSERT INTO %s (", table->name), v = 0;
+    const char *comma = "", *between = "";
+    for (const struct mr_store_column *column = table->columns; column->name; column++) {
+        c += snprintf(create + c, sizeof(create) - (size_t)c, "%s\"%s\" %s", comma, column->name, column->type);
+        comma = ", ";
+        if (column->from == FROM_NOTHING)
+            continue;
+        n += snprintf(insert + n, sizeof(insert) - (size_t)n, "%s\"%s\"", between, column->name);
+        v += snprintf(values + v, sizeof(values) - (size_t)v, "%s%s", between, column->from == FROM_ZERO ? "0" : "?");
+        between = ", ";
+    }
+    snprintf(create + c, sizeof(create) - (size_t)c, ")");
+    snprintf(insert + n, sizeof(insert) - (size_t)n, ") VALUES (%s)", values);
+    int rc = mr_store_exec(store, create);
+    if (rc == 0)
+        rc = prepare(store, insert, &store->insert[table->record]);
+    store->table[table->record] = table;
+    return rc;
+}
+
+static int tables_make(struct mr_store *store)
+{
+    int rc = mr_store_exec(store, "PRAGMA page_size=4096; PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF;"
+                                  "PRAGMA locking_mode=EXCLUSIVE; PRAGMA cache_size=-65536; PRAGMA temp_store=FILE;"
+                                  "BEGIN");
+    if (rc == 0)
+        rc = mr_store_exec(store, mr_store_more_tables);
+    if (rc == 0)
+        rc = mr_store_exec(store, mr_store_enums);
+    for (uint32_t i = 0; i < mr_store_n_tables && rc == 0; i++)
+        rc = table_make(store, &mr_store_tables[i]);
+    if (rc == 0)
+        rc = prepare(store, "INSERT INTO StringIds VALUES (?, ?)", &store->insert_string);
+    if (rc == 0)
+        rc = prepare(store,
+                     "INSERT INTO NVTX_EVENTS (start, \"end\", eventType, category, globalTid, textId, domainId)"
+                     " VALUES (0, NULL, ?, ?, ?, ?, ?)",
+                     &store->insert_event);
+    if (rc == 0)
+        rc = mr_store_exec(store, "INSERT INTO StringIds VALUES (0, '')");
+    return rc;
+}
+
+/* An empty file that is ours alone; one of this process number is a dead process's. */
+static int temporary_make(struct mr_store *store)
+{
+    for (int again = 0; again < 2; again++) {
+        int fd = open(store->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (fd >= 0) {
+            close(fd);
+            store->made = true;
+            return 0;
+        }
+        if (errno != EEXIST || unlink(store->temporary) != 0)
+            break;
+    }
+    return mr_error_errno(errno, "%s: cannot be made", store->temporary);
+}
+
+static int refuse_existing(const char *path)
+{
+    return mr_error_errno(EEXIST, "%s: is not overwritten; remove it, name another, or ask for overwriting", path);
+}
+
+int mr_store_create(const char *path, bool overwrite, struct mr_store **out)
+{
+    struct mr_store *store = calloc(1, sizeof(*store));
+    if (!store)
+        return mr_error_nomem(path, sizeof(*store));
+    store->overwrite = overwrite;
+    store->path = strdup(path);
+    if (!store->path || asprintf(&store->temporary, "%s.%d.tmp", path, (int)getpid()) < 0) {
+        store->temporary = NULL;
+        mr_store_abandon(store);
+        return mr_error_nomem(path, strlen(path));
+    }
+    int rc = !overwrite && access(path, F_OK) == 0 ? refuse_existing(path) : mr_texts_init(&store->texts);
+    if (rc == 0)
+        rc = temporary_make(store);
+    if (rc == 0 && sqlite3_open_v2(store->temporary, &store->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL))
+        rc = mr_store_error(store, "cannot be opened");
+    if (rc == 0)
+        rc = tables_make(store);
+    if (rc < 0) {
+        mr_store_abandon(store);
+        return rc;
+    }
+    store->demangler = dlopen("libstdc++.so.6", RTLD_LAZY | RTLD_LOCAL);
+    if (store->demangler)
+        *(void **)&store->demangle = dlsym(store->demangler, "__cxa_demangle");
+    *out = store;
+    return 0;
+}
+
+static void close_database(struct mr_store *store)
+{
+    for (int i = 0; i < MR_N_PART_TYPES; i++)
+        sqlite3_finalize(store->insert[i]);
+    sqlite3_finalize(store->insert_string);
+    sqlite3_finalize(store->insert_event);
+    memset(store->insert, 0, sizeof(store->insert));
+    store->insert_string = store->insert_event = NULL;
+    sqlite3_close(store->db);
+    store->db = NULL;
+}
+
+void mr_store_abandon(struct mr_store *store)
+{
+    if (!store)
+        return;
+    if (store->db)
+        close_database(store);
+    if (store->made && store->temporary)
+        unlink(store->temporary);
+    if (store->demangler)
+        dlclose(store->demangler);
+    mr_map_free(&store->pids);
+    mr_map_free(&store->contexts);
+    mr_map_free(&store->declared);
+    mr_map_free(&store->devices);
+    mr_map_free(&store->gpus);
+    mr_texts_free(&store->texts);
+    free(store->names);
+    free(store->temporary);
+    free(store->path);
+    free(store);
+}
+
+int mr_store_text(struct mr_store *store, const char *text, size_t bytes, uint32_t *out)
+{
+    bool is_new;
+    int rc = mr_texts_add(&store->texts, text, bytes, out, &is_new);
+    if (rc < 0 || !is_new)
+        return rc;
+    if (sqlite3_bind_int64(store->insert_string, 1, *out) != SQLITE_OK ||
+        sqlite3_bind_text(store->insert_string, 2, store->texts.text[*out], (int)store->texts.bytes[*out],
+                          SQLITE_STATIC) != SQLITE_OK)
+        return mr_store_error(store, "a name");
+    return mr_store_step(store, store->insert_string);
+}
+
+uint32_t mr_store_string(struct mr_store *store, const char *text, size_t bytes)
+{
+    uint32_t number;
+    return text && mr_store_text(store, text, bytes, &number) == 0 ? number : 0;
+}
+
+void mr_store_origin(struct mr_store *store, uint64_t origin_ns, uint64_t origin_unix_ns)
+{
+    store->origin_ns = origin_ns;
+    store->origin_unix_ns = origin_unix_ns;
+    store->has_origin = true;
+}
+
+int64_t mr_store_time(struct mr_store *store, uint64_t time_ns)
+{
+    if (time_ns < store->origin_ns) {
+        store->n_backwards++;
+        return 0;
+    }
+    return (int64_t)MR_MIN(time_ns - store->origin_ns, (uint64_t)INT64_MAX / 2);
+}
+
+/* The last part of the command's first word, which is what the export calls a process. */
+static const char *process_name(const char *command, const char *executable, char name[64])
+{
+    const char *from = *executable ? executable : command;
+    size_t bytes = *executable ? strlen(from) : strcspn(from, " ");
+    const char *slash = memrchr(from, '/', bytes);
+    if (slash && (size_t)(slash + 1 - from) < bytes) {
+        bytes -= (size_t)(slash + 1 - from);
+        from = slash + 1;
+    }
+    snprintf(name, 64, "%.*s", (int)MR_MIN(bytes, 63), from);
+    return name;
+}
+
+static int process_end(struct mr_store *store)
+{
+    if (!store->has_process)
+        return 0;
+    char name[64];
+    const char *command = store->texts.text[store->command], *executable = store->texts.text[store->executable];
+    int64_t global = (int64_t)(store->process << 24), start = mr_store_time(store, store->header.start_ns);
+    int64_t end = (int64_t)MR_MAX(store->process_end_ns, (uint64_t)start);
+    if (store->has_exit)
+        end = (int64_t)store->exit_ns;
+    store->end_ns = MR_MAX(store->end_ns, (uint64_t)end);
+    int rc = mr_store_run(store, "INSERT INTO PROCESSES VALUES (?, ?, ?)", "iit", global, (int64_t)store->header.pid,
+                          process_name(command, executable, name));
+    if (rc < 0)
+        return rc;
+    return mr_store_run(store, "INSERT INTO MILLRACE_PROCESSES VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", "iiiiiiiii", global,
+                        (int64_t)store->header.pid, (int64_t)store->header.ppid, (int64_t)store->command,
+                        (int64_t)store->executable, start, end, (int64_t)store->has_exit,
+                        (int64_t)store->header.traced);
+}
+
+/* A process that became another program told nobody: it was not killed, and went on until the other's recorder began. */
+static int exec_ended(struct mr_store *store, const struct mr_part_header *next, uint32_t times)
+{
+    int64_t end = mr_store_time(store, next->start_ns);
+    return mr_store_run(store,
+                        "UPDATE MILLRACE_PROCESSES SET exited = 2, \"end\" = max(\"end\", ?)"
+                        " WHERE globalPid = ? AND ppid = ? AND exited = 0",
+                        "iii", end, (int64_t)(((uint64_t)(times - 1) << 24 | (next->pid & 0xffffff)) << 24),
+                        (int64_t)next->ppid);
+}
+
+/* The same pid again, after an exec: the bits above the pid, a machine's number in the export, tell them apart. */
+int mr_store_process(struct mr_store *store, const struct mr_part_header *header)
+{
+    int rc = process_end(store);
+    if (rc < 0)
+        return rc;
+    uint32_t *times = mr_map_at(&store->pids, header->pid & 0xffffff, 0, NULL);
+    if (!times)
+        return -ENOMEM;
+    if (*times > 0)
+        rc = exec_ended(store, header, *times);
+    if (rc < 0)
+        return rc;
+    if (*times > 0x7fff)
+        return mr_error_set(MR_ELIMIT, "%s: process number %u came more than %u times", store->path, header->pid,
+                            *times);
+    store->process = (uint64_t)*times << 24 | (header->pid & 0xffffff);
+    ++*times;
+    if (!store->has_origin)
+        mr_store_origin(store, header->start_ns, header->start_unix_ns);
+    store->header = *header;
+    store->has_process = true;
+    store->has_exit = false;
+    store->process_end_ns = 0;
+    store->command = store->executable = 0;
+    store->traced |= header->traced;
+    store->n_processes++;
+    mr_map_free(&store->contexts);
+    mr_map_free(&store->gpus);
+    return 0;
+}
+
+static int totals_put(struct mr_store *store)
+{
+    const struct {
+        const char *name;
+        uint64_t value;
+    } totals[] = {
+        {"schema", MR_STORE_SCHEMA},         {"origin_ns", store->origin_ns},
+        {"end_ns", store->end_ns},           {"traced", store->traced},
+        {"n_records", store->n_records},     {"n_lost_timestamps", store->n_lost_timestamps},
+        {"n_backwards", store->n_backwards}, {"n_dropped", store->n_dropped},
+    };
+    int rc = 0;
+    for (uint32_t i = 0; i < MR_COUNT(totals) && rc == 0; i++)
+        rc = mr_store_meta(store, totals[i].name, (int64_t)MR_MIN(totals[i].value, (uint64_t)INT64_MAX));
+    long n_cores = sysconf(_SC_NPROCESSORS_ONLN);
+    if (rc == 0 && n_cores > 0)
+        rc = mr_store_run(store, "INSERT OR IGNORE INTO MILLRACE_META VALUES ('n_cores', ?)", "i", (int64_t)n_cores);
+    return rc;
+}
+
+static int session_put(struct mr_store *store)
+{
+    char utc[40] = "", local[40] = "";
+    time_t seconds = (time_t)(store->origin_unix_ns / 1000000000);
+    struct tm tm;
+    if (gmtime_r(&seconds, &tm))
+        strftime(utc, sizeof(utc), "%Y-%m-%d %H:%M:%S", &tm);
+    if (localtime_r(&seconds, &tm))
+        strftime(local, sizeof(local), "%Y-%m-%d %H:%M:%S", &tm);
+    int rc = mr_store_run(store, "INSERT INTO TARGET_INFO_SESSION_START_TIME VALUES (?, ?, ?)", "itt",
+                          (int64_t)MR_MIN(store->origin_unix_ns, (uint64_t)INT64_MAX), utc, local);
+    if (rc == 0)
+        rc = mr_store_run(store, "INSERT INTO ANALYSIS_DETAILS VALUES (0, ?, 0, ?)", "ii", (int64_t)store->end_ns,
+                          (int64_t)store->end_ns);
+    if (rc == 0)
+        rc = mr_store_run(store, "INSERT INTO META_DATA_EXPORT VALUES ('EXPORT_PRODUCT_NAME', 'millrace')", "");
+    return rc;
+}
+
+/* Another one of this name may have come since; it is not overwritten by chance. */
+static int put_in_place(struct mr_store *store)
+{
+    int rc = 0;
+    if (store->overwrite)
+        rc = rename(store->temporary, store->path) == 0 ? 0 : -errno;
+    else if (link(store->temporary, store->path) == 0)
+        unlink(store->temporary);
+    else if (errno == EPERM || errno == EOPNOTSUPP || errno == ENOSYS || errno == EMLINK) /* no hard links here */
+        rc = access(store->path, F_OK) == 0 ? -EEXIST : rename(store->temporary, store->path) == 0 ? 0 : -errno;
+    else
+        rc = -errno;
+    store->made = rc != 0;
+    if (rc == 0)
+        return 0;
+    return rc == -EEXIST ? refuse_existing(store->path)
+                         : mr_error_errno(-rc, "%s: cannot be put in place", store->path);
+}
+
+int mr_store_finish(struct mr_store *store)
+{
+    int rc = process_end(store);
+    store->has_process = false;
+    if (rc == 0)
+        rc = totals_put(store);
+    if (rc == 0)
+        rc = session_put(store);
+    for (uint32_t i = 0; i < mr_store_n_indexes && rc == 0; i++)
+        rc = mr_store_exec(store, mr_store_indexes[i]);
+    if (rc == 0)
+        rc = mr_store_exec(store, "COMMIT; PRAGMA locking_mode=NORMAL; PRAGMA user_version=1");
+    if (rc == 0) {
+        close_database(store);
+        rc = put_in_place(store);
+    }
+    mr_store_abandon(store);
+    return rc;
+}

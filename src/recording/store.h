@@ -1,0 +1,118 @@
+/* The inside of a store: the tables of a recording's database, and what one being written keeps. */
+#ifndef MR_RECORDING_STORE_H
+#define MR_RECORDING_STORE_H
+
+#include "recording/map.h"
+#include "recording/recording.h"
+#include <sqlite3.h>
+
+#define MR_STORE_SCHEMA 1
+
+/* Where a column's value comes from. */
+enum mr_store_from {
+    FROM_NOTHING, /* NULL: the column is there for the readers of the export */
+    FROM_ZERO,    /* NOT NULL in the export, and nothing known */
+    FROM_UINT,    /* an unsigned field of `bytes` bytes at `offset` */
+    FROM_UINT_OR_NULL,
+    FROM_INT,   /* signed */
+    FROM_START, /* the record's times, the origin taken off */
+    FROM_END,   /* */
+    FROM_PID,   /* the process, packed as the export does */
+    FROM_TID,   /* a thread's number, packed with the process */
+    FROM_TID_OR_NULL,
+    FROM_NAME, /* number of a text */
+    FROM_DEMANGLED,
+    FROM_SHORT,
+    FROM_MEMORY_KIND,    /* CUPTI's kind of memory minus 1 */
+    FROM_OPERATION,      /* CUPTI's memory operation minus 1 */
+    FROM_CLASS,          /* of events: a runtime or a driver call */
+    FROM_CONSTANT,       /* `offset` itself */
+    FROM_CONTEXT_DEVICE, /* the device of the context whose number is in the field */
+    FROM_OVERHEAD,       /* the name of an overhead's kind */
+    FROM_PAYLOAD_INT,    /* a range's payload when its type is `bytes` */
+    FROM_PAYLOAD_REAL,
+};
+
+/* How a record carries its times. */
+enum mr_store_times {
+    TIMES_NONE,
+    TIMES_POINT,
+    TIMES_SPAN,
+    TIMES_OPEN /* an end of 0: still open */,
+    TIMES_DEVICE /* 0, 0: lost */
+};
+
+struct mr_store_column {
+    const char *name, *type;
+    uint8_t from, bytes;
+    uint16_t offset;
+};
+
+struct mr_store_table {
+    const char *name;
+    uint8_t record; /* enum mr_part_type whose records go in; MR_PART_NONE: no record's own */
+    uint8_t times;
+    const struct mr_store_column *columns; /* up to one without a name */
+};
+extern const struct mr_store_table mr_store_tables[];
+extern const uint32_t mr_store_n_tables;
+
+/* SQL: what is made after the tables of records, and when all records are in. */
+extern const char *const mr_store_more_tables;
+extern const char *const mr_store_enums;
+extern const char *const mr_store_indexes[];
+extern const uint32_t mr_store_n_indexes;
+
+struct mr_store_name {           /* beside each text */
+    uint32_t demangled, shorter; /* numbers of texts; MR_NONE: not looked at yet */
+};
+
+struct mr_store {
+    char *path, *temporary;
+    bool overwrite, made; /* made: the temporary file is ours */
+    sqlite3 *db;
+    sqlite3_stmt *insert[MR_N_PART_TYPES]; /* of the tables of records */
+    const struct mr_store_table *table[MR_N_PART_TYPES];
+    sqlite3_stmt *insert_string, *insert_event; /* StringIds; NVTX_EVENTS of domains and categories */
+    struct mr_texts texts;
+    struct mr_store_name *names;
+    uint32_t n_names;
+    void *demangler; /* libstdc++ or NULL */
+    char *(*demangle)(const char *mangled, char *buffer, size_t *bytes, int *status);
+
+    struct mr_part_header header; /* of the process whose records come */
+    bool has_process, has_origin, has_exit;
+    uint64_t process; /* its number with the pid: globalTid without the thread */
+    uint32_t n_processes, command, executable;
+    uint64_t origin_ns, origin_unix_ns, process_end_ns, end_ns, exit_ns;
+    struct mr_map pids;     /* how often a pid came */
+    struct mr_map contexts; /* of the process: context -> device */
+    struct mr_map declared; /* domains and categories that have their event */
+    struct mr_map devices;  /* hash of a device -> its row */
+    struct mr_map gpus;     /* of the process: its number of a device -> the device's row */
+    uint32_t traced;
+    uint64_t n_records, n_lost_timestamps, n_backwards, n_dropped;
+};
+
+/* The number of a text, which gets its row when it is new. Returns 0 or an error. */
+int mr_store_text(struct mr_store *store, const char *text, size_t bytes, uint32_t *out);
+/* Numbers of a kernel's demangled and short names. */
+int mr_store_kernel_names(struct mr_store *store, uint32_t name, struct mr_store_name *out);
+/* The last identifier of a demangled name, without template arguments and parameters: a part of text. */
+const char *mr_short_name(const char *text, size_t bytes, size_t *out_bytes);
+/* Sets the error of a failed sqlite call on this store: full disks and I/O errors name the file. */
+int mr_store_error(struct mr_store *store, const char *what);
+int mr_store_exec(struct mr_store *store, const char *sql);
+/* Runs a bound statement that returns no rows and readies it for the next values. */
+int mr_store_step(struct mr_store *store, sqlite3_stmt *statement);
+/* Prepares and runs a statement of arguments: 'i' int64_t, 't' text or NULL, 'n' nothing. */
+int mr_store_run(struct mr_store *store, const char *sql, const char *types, ...);
+/* A row of MILLRACE_META. */
+int mr_store_meta(struct mr_store *store, const char *name, int64_t value);
+/* ns after the origin; before it: 0, counted. */
+int64_t mr_store_time(struct mr_store *store, uint64_t time_ns);
+
+/* Sets the moment that becomes 0; before any record. Without it that is the first process's start. */
+void mr_store_origin(struct mr_store *store, uint64_t origin_ns, uint64_t origin_unix_ns);
+
+#endif

@@ -1,0 +1,350 @@
+/* Records into rows. */
+#include "recording/store.h"
+
+#include <errno.h>
+#include <string.h>
+
+static uint64_t field(const void *record, const struct mr_store_column *column)
+{
+    const char *at = (const char *)record + column->offset;
+    uint8_t u8;
+    uint16_t u16;
+    uint32_t u32;
+    uint64_t u64 = 0;
+    switch (column->bytes) {
+    case 1:
+        memcpy(&u8, at, 1);
+        return u8;
+    case 2:
+        memcpy(&u16, at, 2);
+        return u16;
+    case 4:
+        memcpy(&u32, at, 4);
+        return u32;
+    default:
+        memcpy(&u64, at, 8);
+        return u64;
+    }
+}
+
+static const char *overhead_name(uint32_t kind)
+{
+    static const char *const names[] = {"?",
+                                        "CUPTI buffer flush",
+                                        "CUPTI instrumentation",
+                                        "CUPTI resource",
+                                        "Runtime triggered module loading",
+                                        "Lazy function loading",
+                                        "Command buffer full",
+                                        "Activity buffer request",
+                                        "UVM activity init"};
+    if (kind == 1)
+        return "Driver compiler";
+    uint32_t i = kind >> 16;
+    return names[(kind & 0xffff) == 0 && i < MR_COUNT(names) ? i : 0];
+}
+
+static int64_t thread_of(const struct mr_store *store, uint64_t tid)
+{
+    return (int64_t)(store->process << 24 | (tid & 0xffffff));
+}
+
+static int bind_payload(sqlite3_stmt *statement, int i, const struct mr_store_column *column,
+                        const struct mr_part_range *range)
+{
+    double real;
+    float small;
+    uint32_t low = (uint32_t)range->payload;
+    if (range->payload_type != column->bytes)
+        return sqlite3_bind_null(statement, i);
+    switch (range->payload_type) {
+    case 3:
+        memcpy(&real, &range->payload, sizeof(real));
+        return sqlite3_bind_double(statement, i, real);
+    case 6:
+        memcpy(&small, &low, sizeof(small));
+        return sqlite3_bind_double(statement, i, (double)small);
+    case 4:
+        return sqlite3_bind_int64(statement, i, low);
+    case 5:
+        return sqlite3_bind_int64(statement, i, (int32_t)low);
+    default:
+        return sqlite3_bind_int64(statement, i, (int64_t)range->payload);
+    }
+}
+
+static int bind_name(struct mr_store *store, sqlite3_stmt *statement, int i, const struct mr_store_column *column,
+                     uint32_t name)
+{
+    struct mr_store_name names = {0};
+    int rc = 0;
+    uint32_t number = name;
+    if (column->from == FROM_OVERHEAD) {
+        const char *text = overhead_name(name);
+        rc = mr_store_text(store, text, strlen(text), &number);
+    } else if (column->from != FROM_NAME) {
+        rc = mr_store_kernel_names(store, name, &names);
+        number = column->from == FROM_SHORT ? names.shorter : names.demangled;
+    }
+    if (rc == 0 && sqlite3_bind_int64(statement, i, number) != SQLITE_OK)
+        rc = mr_store_error(store, "a name");
+    return rc;
+}
+
+/* The value of a column that is a number. */
+static int64_t value_of(struct mr_store *store, const struct mr_store_column *column, const void *record)
+{
+    uint64_t value = field(record, column);
+    const uint32_t *device;
+    switch (column->from) {
+    case FROM_INT:
+        return column->bytes == 4 ? (int32_t)value : (int64_t)value;
+    case FROM_TID:
+    case FROM_TID_OR_NULL:
+        return thread_of(store, value);
+    case FROM_MEMORY_KIND: /* 0, unknown, is 7 there */
+        return value == 0 ? 7 : (int64_t)value - 1;
+    case FROM_OPERATION:
+        return value == 0 ? 0 : (int64_t)value - 1;
+    case FROM_CONTEXT_DEVICE:
+        device = mr_map_find(&store->contexts, value);
+        return device ? *device : 0;
+    default:
+        return (int64_t)value;
+    }
+}
+
+static int bind_column(struct mr_store *store, sqlite3_stmt *statement, int i, const struct mr_store_column *column,
+                       const void *record, const int64_t span[2])
+{
+    switch (column->from) {
+    case FROM_START:
+        return sqlite3_bind_int64(statement, i, span[0]);
+    case FROM_END:
+        return span[1] < 0 ? sqlite3_bind_null(statement, i) : sqlite3_bind_int64(statement, i, span[1]);
+    case FROM_PID: /* offset 1: the bare pid */
+        return sqlite3_bind_int64(statement, i,
+                                  column->offset ? (int64_t)store->header.pid : (int64_t)(store->process << 24));
+    case FROM_CONSTANT:
+        return sqlite3_bind_int64(statement, i, column->offset);
+    case FROM_PAYLOAD_INT:
+    case FROM_PAYLOAD_REAL:
+        return bind_payload(statement, i, column, record);
+    case FROM_NAME:
+    case FROM_DEMANGLED:
+    case FROM_SHORT:
+    case FROM_OVERHEAD:
+        return bind_name(store, statement, i, column, (uint32_t)field(record, column));
+    case FROM_UINT_OR_NULL:
+    case FROM_TID_OR_NULL:
+        if (field(record, column) == 0)
+            return sqlite3_bind_null(statement, i);
+        /* fall through */
+    default:
+        return sqlite3_bind_int64(statement, i, value_of(store, column, record));
+    }
+}
+
+/* [out] span: start and end, the latter -1 for none. A span that ends before it starts is kept without length, counted. */
+static void times_of(struct mr_store *store, const struct mr_store_table *table, const void *record, int64_t span[2])
+{
+    uint64_t time[2] = {0, 0};
+    span[0] = 0;
+    span[1] = -1;
+    if (table->times == TIMES_NONE)
+        return;
+    memcpy(time, record, table->times == TIMES_POINT ? 8 : 16);
+    if (table->times == TIMES_DEVICE && time[0] == 0 && time[1] == 0) {
+        store->n_lost_timestamps++;
+        span[1] = 0;
+        return;
+    }
+    span[0] = mr_store_time(store, time[0]);
+    bool has_end =
+        table->times == TIMES_SPAN || table->times == TIMES_DEVICE || (table->times == TIMES_OPEN && time[1] != 0);
+    if (has_end && time[1] < time[0]) {
+        store->n_backwards++;
+        span[1] = span[0];
+    } else if (has_end) {
+        span[1] = mr_store_time(store, time[1]);
+    }
+    store->process_end_ns = MR_MAX(store->process_end_ns, (uint64_t)MR_MAX(span[0], span[1]));
+}
+
+static int row_put(struct mr_store *store, enum mr_part_type type, const void *record)
+{
+    const struct mr_store_table *table = store->table[type];
+    sqlite3_stmt *statement = store->insert[type];
+    int64_t span[2];
+    times_of(store, table, record, span);
+    int i = 1;
+    for (const struct mr_store_column *column = table->columns; column->name; column++) {
+        if (column->from == FROM_NOTHING || column->from == FROM_ZERO)
+            continue;
+        int rc = bind_column(store, statement, i++, column, record, span);
+        if (rc < 0)
+            return rc;
+        if (rc != SQLITE_OK)
+            return mr_store_error(store, table->name);
+    }
+    return mr_store_step(store, statement);
+}
+
+/* Rows that say what a domain or a category is called, once for each. */
+static int declare(struct mr_store *store, uint64_t key, int type, uint32_t category, uint32_t name, uint32_t domain)
+{
+    bool is_new;
+    if (!mr_map_at(&store->declared, mr_mix64(key + (uint64_t)type) ^ store->process, 0, &is_new))
+        return -ENOMEM;
+    if (!is_new)
+        return 0;
+    sqlite3_bind_int(store->insert_event, 1, type);
+    sqlite3_bind_int64(store->insert_event, 2, category);
+    sqlite3_bind_int64(store->insert_event, 3, thread_of(store, 0));
+    sqlite3_bind_int64(store->insert_event, 4, name);
+    sqlite3_bind_int64(store->insert_event, 5, domain);
+    return mr_store_step(store, store->insert_event);
+}
+
+static int range_put(struct mr_store *store, const struct mr_part_range *range)
+{
+    int rc = 0;
+    if (range->domain)
+        rc = declare(store, range->domain, MR_RANGE_DOMAIN, 0, range->domain, range->domain);
+    if (rc == 0 && range->category && range->category_name)
+        rc = declare(store, (uint64_t)range->domain << 32 | range->category, MR_RANGE_CATEGORY, range->category,
+                     range->category_name, range->domain);
+    return rc == 0 ? row_put(store, MR_PART_RANGE, range) : rc;
+}
+
+static const char *text_of(const struct mr_store *store, uint32_t number)
+{
+    return store->texts.text[number < store->texts.n ? number : 0];
+}
+
+/* A device is known by its uuid, or where that is all 0 by its number; each process numbers the devices that it sees. */
+static int device_put(struct mr_store *store, const struct mr_part_device *device)
+{
+    static const uint8_t none[16];
+    char uuid[48], bus[32];
+    const uint8_t *u = device->uuid;
+    bool known = memcmp(u, none, sizeof(none)) != 0;
+    bool on_bus = device->pcie_domain || device->pcie_bus || device->pcie_device;
+    uint64_t key = known ? mr_hash(MR_HASH_START, u, 16) : device->device;
+    snprintf(uuid, sizeof(uuid), "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1],
+             u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
+    snprintf(bus, sizeof(bus), "%04x:%02x:%02x.0", device->pcie_domain, device->pcie_bus, device->pcie_device);
+    bool is_new;
+    uint32_t *id = mr_map_at(&store->devices, key, (uint32_t)store->devices.n, &is_new);
+    if (!id || !mr_map_at(&store->gpus, device->device, *id, NULL))
+        return -ENOMEM;
+    int rc = 0;
+    if (is_new)
+        rc = mr_store_run(
+            store,
+            "INSERT INTO TARGET_INFO_GPU (vmId, id, name, busLocation, isDiscrete, totalMemory, memoryBandwidth,"
+            " clockRate, smCount, uuid, cuDevice, asyncEngines, computeMajor, computeMinor, smMajor, smMinor)"
+            " VALUES (0, ?, ?, ?, 1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "ittiiiitiiiiii", (int64_t)*id, text_of(store, device->name), on_bus ? bus : NULL,
+            (int64_t)device->memory_bytes, (int64_t)device->memory_bandwidth, (int64_t)device->core_clock_khz * 1000,
+            (int64_t)device->n_sms, known ? uuid : NULL, (int64_t)device->device, (int64_t)device->n_copy_engines,
+            (int64_t)device->major, (int64_t)device->minor, (int64_t)device->major, (int64_t)device->minor);
+    if (rc < 0)
+        return rc;
+    return mr_store_run(store, "INSERT INTO TARGET_INFO_CUDA_DEVICE VALUES (?, ?, ?, ?, ?)", "iiiti", (int64_t)*id,
+                        (int64_t)device->device, (int64_t)store->header.pid, known ? uuid : NULL,
+                        (int64_t)device->n_sms);
+}
+
+static int context_put(struct mr_store *store, const struct mr_part_context *context)
+{
+    uint32_t *device = mr_map_at(&store->contexts, context->context, context->device, NULL);
+    if (!device)
+        return -ENOMEM;
+    *device = context->device;
+    return mr_store_run(store, "INSERT INTO TARGET_INFO_CUDA_CONTEXT_INFO VALUES (?, 0, 0, ?, ?, ?, ?, ?)", "iiiiii",
+                        (int64_t)context->null_stream, (int64_t)store->header.pid, (int64_t)context->device,
+                        (int64_t)context->context, (int64_t)context->green_parent,
+                        (int64_t)(context->green_parent != 0));
+}
+
+/* A sample of a device is the export's; of a process, ours. */
+static int metric_put(struct mr_store *store, const struct mr_part_metric *metric)
+{
+    int64_t time = mr_store_time(store, metric->time_ns);
+    store->process_end_ns = MR_MAX(store->process_end_ns, (uint64_t)time);
+    sqlite3_stmt **statement = &store->insert[MR_PART_METRIC];
+    const uint32_t *known = mr_map_find(&store->gpus, metric->device);
+    uint32_t gpu = known ? *known : metric->device;
+    if (metric->device != UINT32_MAX) {
+        bool is_new;
+        if (!mr_map_at(&store->declared, mr_mix64((uint64_t)gpu << 32 | metric->name), 0, &is_new))
+            return -ENOMEM;
+        int rc = is_new ? mr_store_run(store, "INSERT INTO TARGET_INFO_GPU_METRICS VALUES (?, 0, 'millrace', ?, ?)",
+                                       "iit", (int64_t)gpu, (int64_t)metric->name, text_of(store, metric->name))
+                        : 0;
+        if (rc < 0)
+            return rc;
+        statement = &store->insert[MR_PART_NONE];
+    }
+    if (!*statement &&
+        sqlite3_prepare_v2(store->db,
+                           metric->device == UINT32_MAX ? "INSERT INTO MILLRACE_COUNTERS VALUES (?1, ?2, ?3, ?4)"
+                                                        : "INSERT INTO GPU_METRICS VALUES (NULL, ?1, ?2, ?3, ?4)",
+                           -1, statement, NULL))
+        return mr_store_error(store, "counters");
+    sqlite3_bind_int64(*statement, 1, time);
+    sqlite3_bind_int64(*statement, 2, metric->device == UINT32_MAX ? (int64_t)(store->process << 24) : (int64_t)gpu);
+    sqlite3_bind_int64(*statement, 3, metric->name);
+    sqlite3_bind_double(*statement, 4, metric->value == metric->value ? metric->value : 0);
+    return mr_store_step(store, *statement);
+}
+
+static int note_put(struct mr_store *store, const struct mr_part_note *note)
+{
+    const char *name = text_of(store, note->name);
+    int64_t value = note->value;
+    if (!strcmp(name, "exit") || !strcmp(name, "capture_start") || !strcmp(name, "capture_stop"))
+        value = mr_store_time(store, value > 0 ? (uint64_t)value : store->origin_ns);
+    if (!strcmp(name, "exit")) {
+        store->has_exit = true;
+        store->exit_ns = (uint64_t)value;
+    } else if (!strcmp(name, "dropped") && value > 0) {
+        store->n_dropped += (uint64_t)value;
+    }
+    int rc = 0;
+    if (!strcmp(name, "warning"))
+        rc = mr_store_run(store, "INSERT INTO DIAGNOSTIC_EVENT VALUES (0, 0, 0, 2, ?, ?)", "ti",
+                          text_of(store, note->text), (int64_t)(store->process << 24));
+    if (rc < 0)
+        return rc;
+    return mr_store_run(store, "INSERT INTO MILLRACE_NOTES VALUES (?, ?, ?, ?)", "iiii",
+                        (int64_t)(store->process << 24), (int64_t)note->name, (int64_t)note->text, value);
+}
+
+int mr_store_put(struct mr_store *store, enum mr_part_type type, const void *record)
+{
+    if (!store->has_process)
+        return mr_error_set(MR_EMISUSE, "%s: a record before mr_store_process()", store->path);
+    store->n_records++;
+    switch (type) {
+    case MR_PART_RANGE:
+        return range_put(store, record);
+    case MR_PART_DEVICE:
+        return device_put(store, record);
+    case MR_PART_CONTEXT:
+        return context_put(store, record);
+    case MR_PART_METRIC:
+        return metric_put(store, record);
+    case MR_PART_NOTE:
+        return note_put(store, record);
+    case MR_PART_PROCESS:
+        store->command = MR_MIN(((const struct mr_part_process *)record)->command, store->texts.n - 1);
+        store->executable = MR_MIN(((const struct mr_part_process *)record)->executable, store->texts.n - 1);
+        return 0;
+    default:
+        if (!store->table[type])
+            return mr_error_set(MR_EMISUSE, "%s: records of type %d are not put", store->path, (int)type);
+        return row_put(store, type, record);
+    }
+}

@@ -1,0 +1,148 @@
+/* The reports there are, and what they share: filters, orders, notes. */
+#include "report/report.h"
+
+#include <errno.h>
+#include <millrace/options.h>
+#include <string.h>
+
+#define MAX_KINDS 32
+
+/* [out] kinds: ended by NULL. */
+static void list_kinds(const struct mr_report_kind *kinds[MAX_KINDS + 1])
+{
+    uint32_t n = 0;
+    kinds[n++] = &mr_report_nvtx_sum;
+    for (uint32_t i = 0; i < mr_report_n_sum_kinds; i++)
+        kinds[n++] = &mr_report_sum_kinds[i];
+    for (uint32_t i = 0; i < mr_report_n_trace_kinds; i++)
+        kinds[n++] = &mr_report_trace_kinds[i];
+    kinds[n++] = &mr_report_kern_exec_sum;
+    kinds[n++] = &mr_report_mem_ops;
+    kinds[n++] = &mr_report_metrics;
+    kinds[n++] = &mr_report_step_breakdown;
+    kinds[n++] = &mr_report_overlap;
+    kinds[n] = NULL;
+}
+
+const char *mr_report_name(uint32_t i, const char **out_help)
+{
+    const struct mr_report_kind *kinds[MAX_KINDS + 1];
+    uint32_t n = 0;
+    list_kinds(kinds);
+    while (kinds[n])
+        n++;
+    if (i >= n)
+        return NULL;
+    if (out_help)
+        *out_help = kinds[i]->help;
+    return kinds[i]->name;
+}
+
+void mr_report_opts_fill(struct mr_report_opts *opts, size_t size)
+{
+    const struct mr_report_opts full = {0};
+    mr_opts_copy(opts, size, &full, sizeof full);
+}
+
+static int no_such_report(const char *name, const struct mr_report_kind *const *kinds)
+{
+    const char *names[MAX_KINDS + 1] = {NULL};
+    for (uint32_t i = 0; kinds[i]; i++)
+        names[i] = kinds[i]->name;
+    return mr_error_no_such(name, names, "\"", "no report \"%s\"", name);
+}
+
+int mr_report_make(struct mr_recording *recording, const char *name, const struct mr_report_opts *opts,
+                   struct mr_table **out)
+{
+    const struct mr_report_kind *kinds[MAX_KINDS + 1];
+    struct mr_report_opts all;
+    mr_report_opts_init(&all);
+    if (mr_opts_take("report", opts, &all, sizeof all))
+        return MR_EOPTION;
+    list_kinds(kinds);
+    uint32_t i = 0;
+    while (kinds[i] && strcmp(kinds[i]->name, name) != 0)
+        i++;
+    if (!kinds[i])
+        return no_such_report(name, kinds);
+    struct mr_table *table = NULL;
+    int rc = kinds[i]->make(recording, &all, &table);
+    int failed = mr_recording_result(recording, rc);
+    if (failed == 0)
+        *out = table;
+    else if (rc == 0)
+        mr_table_destroy(table);
+    return failed;
+}
+
+int mr_report_finish(struct mr_table *table, const struct mr_report_opts *opts, const char *own_sort,
+                     struct mr_table **out)
+{
+    struct mr_table *done;
+    const char *sort = opts->sort && *opts->sort ? opts->sort : NULL;
+    int rc = mr_table_finish(table, &done);
+    if (rc)
+        return rc;
+    /* the own order first: rows alike in what the user sorts by stay in it */
+    if (own_sort)
+        rc = mr_table_sort(done, own_sort + (*own_sort == '-'), *own_sort == '-');
+    if (rc == 0 && sort)
+        rc = mr_table_sort(done, sort + (*sort == '-'), *sort == '-');
+    if (rc) {
+        mr_table_destroy(done);
+        return rc;
+    }
+    if (opts->limit)
+        mr_table_limit(done, opts->limit);
+    *out = done;
+    return 0;
+}
+
+/* trace: "nvtx", or "cuda (or cuda-light)". */
+static bool was_traced(const struct mr_recording *recording, const char *trace)
+{
+    static const struct {
+        const char *name;
+        uint32_t bits;
+    } traces[] = {{"cuda", MR_TRACE_CUDA}, {"nvtx", MR_TRACE_NVTX}, {"osrt", MR_TRACE_OSRT}};
+    for (size_t i = 0; i < MR_COUNT(traces); i++)
+        if (strncmp(trace, traces[i].name, strlen(traces[i].name)) == 0)
+            return recording->traced & traces[i].bits;
+    return false;
+}
+
+const char *mr_report_missing(struct mr_recording *recording, const char *table, const char *what, const char *trace,
+                              const struct mr_report_opts *opts, char buf[MR_MISSING_BYTES])
+{
+    bool there = mr_recording_has(recording, table, NULL);
+    if (there && recording->end_ns && opts->from_ns > recording->end_ns)
+        snprintf(buf, MR_MISSING_BYTES, "no %s in this window: the recording ends at %.6g s", what,
+                 (double)recording->end_ns * 1e-9);
+    else if (there && (opts->from_ns || opts->to_ns || opts->range))
+        snprintf(buf, MR_MISSING_BYTES, "no %s in this window", what);
+    else if (was_traced(recording, trace))
+        snprintf(buf, MR_MISSING_BYTES, "no %s in this recording: they were traced, and there were none", what);
+    else
+        snprintf(buf, MR_MISSING_BYTES, "no %s in this recording%s; --trace %s records them", what,
+                 there ? "" : ", which has no table of them", trace);
+    return buf;
+}
+
+void mr_report_note(struct mr_table *table, const struct mr_left_out *left, const char *missing)
+{
+    char lost[128] = "", backward[128] = "";
+    if (left->n_lost)
+        snprintf(lost, sizeof lost, "%llu record%s without a time left out", (unsigned long long)left->n_lost,
+                 left->n_lost == 1 ? "" : "s");
+    if (left->n_backward)
+        snprintf(backward, sizeof backward, "%llu record%s that end%s before %s begin%s left out",
+                 (unsigned long long)left->n_backward, left->n_backward == 1 ? "" : "s",
+                 left->n_backward == 1 ? "s" : "", left->n_backward == 1 ? "it" : "they",
+                 left->n_backward == 1 ? "s" : "");
+    bool some = mr_table_rows(table) > 0;
+    if (some && !*lost && !*backward)
+        return;
+    mr_table_add_note(table, "%s%s%s%s%s", some ? "" : missing, !some && (*lost || *backward) ? "; " : "", lost,
+                      *lost && *backward ? "; " : "", backward);
+}

@@ -1,0 +1,185 @@
+/* Reading through the disk cache: aligned chunks of known objects, each fetched by one thread at a time. */
+#include "storage/http/http.h"
+
+#include <string.h>
+
+static uint64_t chunk_bytes(const struct mr_object *o, uint64_t chunk)
+{
+    return MR_MIN(MR_DISK_CHUNK, o->total - chunk * MR_DISK_CHUNK);
+}
+
+/* Objects that nothing tells from their successors are not kept. */
+static bool may_keep(const struct mr_object *o)
+{
+    return mr_object_etag(o)[0] || o->modified[0];
+}
+
+static void count_hits(uint64_t chunks, uint64_t bytes)
+{
+    mr_remote_count(&mr_remote_counts.cache_hits, chunks);
+    mr_remote_count(&mr_remote_counts.cache_bytes, bytes);
+}
+
+/* A part of a chunk that is read. */
+struct part {
+    struct mr_http *client;
+    struct mr_file *f;
+    const _Atomic bool *stop;
+    uint64_t chunk, whole; /* whole: bytes of the chunk */
+    struct mr_disk_fetch fetch;
+};
+
+static bool hit(struct mr_disk_cache *cache, const struct part *p)
+{
+    const struct mr_disk_fetch *want = &p->fetch;
+    if (!mr_disk_cache_get(cache, &want->key, p->whole, want->at, want->to, want->bytes, NULL))
+        return false;
+    count_hits(1, want->bytes);
+    return true;
+}
+
+/* This part alone, past the cache. */
+static int fetch_part(const struct part *p)
+{
+    const struct mr_disk_fetch *want = &p->fetch;
+    uint64_t at = p->chunk * MR_DISK_CHUNK + want->at;
+    return mr_remote_fetch(p->client, p->f, at, want->to, want->bytes, p->stop);
+}
+
+/* The whole chunk, for this reader and all that wait for it. */
+static int fetch_chunk(struct mr_disk_cache *cache, struct part *p)
+{
+    struct mr_disk_fetch *mine = &p->fetch;
+    void *data = mine->bytes == p->whole ? mine->to : malloc(p->whole);
+    if (!data) {
+        mr_disk_cache_end(cache, mine, NULL);
+        return fetch_part(p);
+    }
+    int rc = mr_remote_fetch(p->client, p->f, p->chunk * MR_DISK_CHUNK, data, p->whole, p->stop);
+    if (rc == 0)
+        mr_disk_cache_put(cache, &mine->key, data, p->whole);
+    mr_disk_cache_end(cache, mine, rc == 0 ? data : NULL);
+    if (rc == 0 && data != mine->to)
+        memcpy(mine->to, (char *)data + mine->at, mine->bytes);
+    if (data != mine->to)
+        free(data);
+    return rc;
+}
+
+static int read_part(struct part *p)
+{
+    struct mr_disk_cache *cache = mr_http_disk_cache(p->client);
+    if (hit(cache, p))
+        return 0;
+    if (!mr_disk_cache_takes(cache, p->whole, p->fetch.bytes < p->whole))
+        return fetch_part(p);
+    int rc = mr_disk_cache_begin(cache, &p->fetch, p->stop);
+    if (rc == MR_DISK_SERVED)
+        count_hits(1, p->fetch.bytes);
+    if (rc < 0 || rc == MR_DISK_SERVED)
+        return rc;
+    /* Another reader may have stored it between our look and our turn. */
+    bool stored = hit(cache, p);
+    if (rc == MR_DISK_FETCH && !stored)
+        return fetch_chunk(cache, p);
+    if (rc == MR_DISK_FETCH)
+        mr_disk_cache_end(cache, &p->fetch, NULL);
+    return stored ? 0 : fetch_part(p);
+}
+
+/* at, bytes: within the chunk. */
+static int read_chunk(struct mr_http *client, struct mr_file *f, uint64_t chunk, uint64_t at, void *to, uint64_t bytes,
+                      const _Atomic bool *stop)
+{
+    const struct mr_object *o = mr_remote_object(f);
+    struct part p = {.client = client, .f = f, .stop = stop, .chunk = chunk};
+    p.whole = chunk_bytes(o, chunk);
+    p.fetch = (struct mr_disk_fetch){.at = at, .to = to, .bytes = bytes};
+    mr_disk_cache_key(f->name, o, chunk, &p.fetch.key);
+    return read_part(&p);
+}
+
+int mr_cached_read(struct mr_http *client, struct mr_file *f, uint64_t at, void *to, uint64_t bytes,
+                   const _Atomic bool *stop)
+{
+    int rc = mr_remote_object(f) ? 0 : mr_remote_look(client, f, stop);
+    if (rc || bytes == 0)
+        return rc;
+    const struct mr_object *o = mr_remote_object(f);
+    uint64_t end;
+    if (!mr_add(at, bytes, &end) || end > o->total || !may_keep(o))
+        return mr_remote_fetch(client, f, at, to, bytes, stop);
+    for (uint64_t done = 0; done < bytes && rc == 0;) {
+        uint64_t chunk = (at + done) / MR_DISK_CHUNK, in = (at + done) % MR_DISK_CHUNK;
+        uint64_t n = MR_MIN(bytes - done, MR_DISK_CHUNK - in);
+        rc = read_chunk(client, f, chunk, in, (char *)to + done, n, stop);
+        done += n;
+    }
+    return rc;
+}
+
+bool mr_cached_now(struct mr_http *client, struct mr_file *f, uint64_t at, void *to, uint64_t bytes)
+{
+    const struct mr_object *o = mr_remote_object(f);
+    uint64_t end, done = 0, chunks = 0;
+    if (!o || !mr_add(at, bytes, &end) || end > o->total || !may_keep(o))
+        return false;
+    for (; done < bytes; chunks++) {
+        uint64_t chunk = (at + done) / MR_DISK_CHUNK, in = (at + done) % MR_DISK_CHUNK;
+        uint64_t n = MR_MIN(bytes - done, MR_DISK_CHUNK - in);
+        struct mr_disk_key key;
+        bool later = false;
+        mr_disk_cache_key(f->name, o, chunk, &key);
+        if (!mr_disk_cache_get(mr_http_disk_cache(client), &key, chunk_bytes(o, chunk), in, (char *)to + done, n,
+                               &later))
+            return false;
+        done += n;
+    }
+    count_hits(chunks, bytes);
+    return true;
+}
+
+static void put_all(struct mr_http *client, struct mr_file *f, const char *body)
+{
+    struct mr_disk_cache *cache = mr_http_disk_cache(client);
+    const struct mr_object *o = mr_remote_object(f);
+    struct mr_disk_key key;
+    if (!may_keep(o))
+        return;
+    for (uint64_t chunk = 0; chunk * MR_DISK_CHUNK < o->total; chunk++) {
+        if (!mr_disk_cache_takes(cache, chunk_bytes(o, chunk), false))
+            continue;
+        mr_disk_cache_key(f->name, o, chunk, &key);
+        mr_disk_cache_put(cache, &key, body + chunk * MR_DISK_CHUNK, chunk_bytes(o, chunk));
+    }
+    if (mr_disk_cache_takes(cache, 0, false))
+        mr_disk_cache_remember(cache, f->name, o);
+}
+
+/* One request, whatever the cache has: the server says 304 when that is still the object. */
+int mr_cached_first(struct mr_http *client, struct mr_file *f, void **body, uint64_t *bytes, const _Atomic bool *stop)
+{
+    struct mr_object *kept = mr_disk_cache_recall(mr_http_disk_cache(client), f->name);
+    const char *etag = kept ? mr_object_etag(kept) : "";
+    struct mr_http_request request = {.url = f->name, .want = MR_WHOLE, .limit = MR_WHOLE_LIMIT, .stop = stop};
+    request.if_none_match = etag[0] ? etag : NULL;
+    int rc = mr_http_run(client, &request);
+    if (rc == 0 && kept && request.answer.status == 304) {
+        void *none = NULL;
+        struct mr_object *o = kept;
+        if (atomic_compare_exchange_strong_explicit(&f->own, &none, o, memory_order_acq_rel, memory_order_acquire)) {
+            o->client = mr_http_again(client);
+            kept = NULL;
+        }
+    } else if (rc == 0) {
+        rc = mr_remote_learn(client, f, &request);
+        if (rc == 0)
+            put_all(client, f, request.body);
+    }
+    mr_object_destroy(kept);
+    *body = rc ? NULL : request.body;
+    *bytes = request.got;
+    if (rc)
+        free(request.body);
+    return rc;
+}

@@ -1,0 +1,104 @@
+/*
+ * A request under way: shared by the client (http_client.c), its threads (http_loop.c) and what one try does (http_try.c,
+ * http_answer.c).
+ */
+#ifndef MR_STORAGE_HTTP_JOB_H
+#define MR_STORAGE_HTTP_JOB_H
+
+#include "storage/http/curl.h"
+#include "storage/http/http.h"
+
+#define MR_EXCERPT_BYTES 1024
+
+struct mr_http_job {
+    struct mr_http_request *request;
+    struct mr_http_thread *thread;
+    struct mr_http_job *next, *before; /* in the list that it is in: coming, ready, waiting or, with before, active */
+    uint64_t id, due_ns;               /* due: when the next try may begin */
+    uint32_t tries;                    /* begun */
+    uint64_t told_ns;                  /* of Retry-After, since bytes last came */
+    struct mr_s3_target target;
+    /* the try under way */
+    CURL *easy;
+    struct curl_slist *headers;
+    bool judged;       /* the head was looked at: bytes may go where they belong */
+    uint64_t got;      /* bytes in the buffer, of earlier tries too */
+    uint64_t room;     /* of the buffer */
+    uint64_t expected; /* what got will be at the end; UINT64_MAX: unknown */
+    uint8_t *buf;
+    bool buf_owned;
+    size_t n_excerpt;
+    struct mr_error_kept failed; /* code != 0: a callback ended the try for good */
+    char excerpt[MR_EXCERPT_BYTES];
+    char curl_text[CURL_ERROR_SIZE];
+};
+
+#define MR_HTTP_ACTIVE 256 /* requests under way in one thread: as many connections */
+
+struct mr_http_list {
+    struct mr_http_job *first, *last;
+};
+
+struct mr_http_thread {
+    struct mr_http *client;
+    pthread_t thread;
+    CURLM *multi;
+    int epoll, wakeup;       /* an epoll of what libcurl waits for and of an eventfd */
+    _Atomic uint32_t n_jobs; /* coming, ready, waiting, active */
+    _Atomic bool kicked, closing;
+    pthread_mutex_t lock; /* guards coming; taken alone */
+    struct mr_http_list coming;
+    /* the thread's own */
+    struct mr_http_list ready, waiting; /* for a free connection, for the time of their next try */
+    struct mr_http_job *active;
+    uint64_t waiting_ns, curl_ns; /* when the first of the waiting is due, when libcurl wants to be called */
+    uint32_t n_active;
+    CURL *spare[MR_HTTP_ACTIVE];
+    uint32_t n_spare;
+};
+
+struct mr_http {
+    int refs; /* under the global lock */
+    pid_t pid;
+    struct mr_s3_account *account;
+    struct mr_disk_cache *cache;
+    char dir[4096];
+    struct mr_remote_opts opts;
+    uint32_t max_active; /* of a thread */
+    _Atomic uint64_t next_id;
+    pthread_mutex_t lock; /* guards starting of threads; a thread's lock may not be taken under it */
+    _Atomic uint32_t n_threads;
+    struct mr_http_thread thread[MR_HTTP_THREADS];
+};
+
+/* ---- http_loop.c ---- */
+
+/* Starts a thread of a client, whose max_active is set. 0 or the error. */
+int mr_http_thread_open(struct mr_http *client, struct mr_http_thread *t);
+void mr_http_thread_close(struct mr_http_thread *t); /* waits for its jobs */
+void mr_http_thread_add(struct mr_http_thread *t, struct mr_http_job *job);
+void mr_http_thread_kick(struct mr_http_thread *t); /* it looks at its jobs' stop flags */
+/* Ends a job, of no thread yet too. code: 0, or an error that is set. The request is the caller's again as soon as done() runs. */
+void mr_http_job_end(struct mr_http_job *job, int code);
+/* Makes the error that is set the request's. */
+void mr_http_keep_error(struct mr_http_request *request, int code);
+
+/* ---- http_try.c ---- */
+
+enum mr_http_verdict { MR_HTTP_DONE, MR_HTTP_AGAIN, MR_HTTP_FAILED };
+
+/* Sets job->easy up for the next try. 0 or the error. */
+int mr_http_try(struct mr_http_job *job, const struct mr_remote_opts *opts);
+/* What a finished try came to. AGAIN and FAILED: the error is set; [out] code. */
+enum mr_http_verdict mr_http_verdict(struct mr_http_job *job, CURLcode curl, int *code);
+
+/* ---- http_answer.c ---- */
+
+/* Does the head of a 2xx answer fit the request, the object and the buffer? Sets up where the bytes go. 0 or the error. */
+int mr_http_judge(struct mr_http_job *job);
+/* The status of any other answer as an error, which is set; [out] again: may another try help? */
+int mr_http_status_error(const struct mr_http_job *job, bool *again);
+/* All there that was asked for? 0 or the error. */
+int mr_http_complete(struct mr_http_job *job);
+
+#endif

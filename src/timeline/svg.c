@@ -1,0 +1,53 @@
+/* The overview as SVG. */
+#include "timeline/draw.h"
+
+struct svg {
+    struct mr_canvas canvas; /* first */
+    FILE *file;
+};
+
+static void put_rect(struct mr_canvas *canvas, double x, double y, double w, double h, uint32_t colour)
+{
+    struct svg *svg = (struct svg *)canvas;
+    fprintf(svg->file, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"#%06x\"/>\n", x, y, w, h,
+            colour);
+}
+
+/* XML has no place for control characters, escaped or not. */
+static void put_escaped(FILE *file, const char *text)
+{
+    for (; *text; text++) {
+        unsigned char c = (unsigned char)*text;
+        const char *as = c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : c < 32 ? "?" : NULL;
+        if (as)
+            fputs(as, file);
+        else
+            putc(c, file);
+    }
+}
+
+static void put_text(struct mr_canvas *canvas, double x, double y, enum mr_anchor anchor, bool bold, int size,
+                     uint32_t colour, const char *text)
+{
+    static const char *const anchors[] = {"start", "middle", "end"};
+    struct svg *svg = (struct svg *)canvas;
+    fprintf(svg->file, "<text x=\"%.1f\" y=\"%.1f\" font-size=\"%d\" fill=\"#%06x\" text-anchor=\"%s\"%s>", x,
+            y + size * 0.35, size, colour, anchors[anchor], bold ? " font-weight=\"600\"" : "");
+    put_escaped(svg->file, text);
+    fputs("</text>\n", svg->file);
+}
+
+int mr_timeline_svg(FILE *file, const struct mr_timeline *tl)
+{
+    struct svg svg = {.canvas = {.rect = put_rect, .text = put_text}, .file = file};
+    uint32_t height = mr_overview_height(tl);
+    fprintf(file,
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%u\" viewBox=\"0 0 %d %u\" "
+            "font-family=\"system-ui, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif\" role=\"img\">\n<title>",
+            MR_OVERVIEW_W, height, MR_OVERVIEW_W, height);
+    put_escaped(file, tl->title);
+    fputs("</title>\n", file);
+    int rc = mr_overview_draw(tl, &svg.canvas);
+    fputs("</svg>\n", file);
+    return rc;
+}
