@@ -18,11 +18,11 @@ static bool wanted(const struct mr_loader *ld)
 int mr_device_chain_plan(struct mr_loader *ld, int f)
 {
     struct mr_field *fp = &ld->layout.field[f];
-    struct mr_chain_tail part;
+    struct mr_device_part part;
     fp->out_bytes = fp->row_bytes;
     if (!ld->chain || ld->device_info.unified || !wanted(ld) || fp->varies || fp->identity)
         return 0;
-    int rc = mr_tail_find(ld->chain, f, has_kernel, ld->device, &part);
+    int rc = mr_device_part_find(ld->chain, f, has_kernel, ld->device, &part);
     if (rc <= 0)
         return rc;
     fp->device_part = malloc(sizeof *fp->device_part);
@@ -69,7 +69,7 @@ int mr_device_chain_launch(struct mr_loader *ld, const struct mr_slot *slot,
         const struct mr_field *fp = &ld->layout.field[f];
         if (!fp->device_part || slot->size == 0)
             continue;
-        struct mr_chain_tail part = *fp->device_part;
+        struct mr_device_part part = *fp->device_part;
         void *in = slot->device + fp->offset, *out = slot->output + fp->out_offset;
         if (part.hot) {
             part.args.one_hot.in = in;
@@ -82,8 +82,8 @@ int mr_device_chain_launch(struct mr_loader *ld, const struct mr_slot *slot,
             part.args.point.flip = part.flip ? slot->device + fp->flip_offset : NULL;
         }
         if (part.mixes)
-            mr_mix_tail(ld->chain, &slot->mixture, f,
-                        (const uint32_t *)(slot->device + ld->layout.partner_offset), &part);
+            mr_mix_device_part(ld->chain, &slot->mixture, f,
+                               (const uint32_t *)(slot->device + ld->layout.partner_offset), &part);
         rc = mr_launch(stream, part.kernel, &part.args, part.arg_bytes);
     }
     return rc;

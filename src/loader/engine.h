@@ -10,7 +10,7 @@
  * part writes, and a file or two:
  *
  *   plan.h     which samples make up batch number t         plan.c
- *   layout.h   where a row's fields are in a slot           sizes.c, device_chain.c
+ *   layout.h   where a row's fields are in a slot           layout.c, device_chain.c
  *   run.h      a claimed run: order, extents, reads         run.c
  *   worker.h   the threads, and how far they read ahead     worker.c, ahead.c
  *   backends/  how a row gets its bytes: one family         host.c, gds.c, resident.c, jpeg.c
@@ -82,7 +82,7 @@ struct mr_loader {
     struct mr_device *device, *own_device;
     struct mr_device_info device_info;
     struct mr_storage *storage; /* NULL: nothing is read */
-    bool caching, holds_chain;
+    bool caching, chain_acquired;
     bool windows; /* pictures are decoded as far as the chain's first ops want them */
     struct mr_plan plan;
     struct mr_layout layout;
@@ -139,10 +139,13 @@ static inline int mr_backends_choose(const struct mr_loader *ld, int first, uint
  * Returns 0, MR_EMISUSE, MR_EOPTION. */
 int mr_loader_opts_read(const struct mr_loader_opts *opts, struct mr_loader_opts *out);
 
-/* ---- sizes.c ---- */
-/* Where fields are in a slot, and how many slots. After all that takes part in a slot is planned.
- */
+/* ---- layout.c ---- */
+/* What each field is and what is done to it where. Acquires the chain. */
+int mr_fields_plan(struct mr_loader *ld);
+/* Where fields are in a slot, and how many slots. Once backends are planned. */
 int mr_layout_make(struct mr_loader *ld);
+
+/* ---- sizes.c ---- */
 /* How much is read ahead. Refuses now, not half-way through an epoch, what would exceed max_memory;
  * numbers that were chosen here give way first. kinds: what workers read. */
 int mr_sizes_plan(struct mr_loader *ld, const struct mr_files_kinds *kinds);

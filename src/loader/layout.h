@@ -10,13 +10,13 @@
  * If the end of a field's chain runs on the device (device_chain.c), a row in the halves holds what
  * that part starts from, and its results are in the slot's output, on the device alone.
  *
- * sizes.c computes all of it when a loader opens. Afterwards it does not change.
+ * layout.c computes all of it when a loader opens. Afterwards it does not change.
  */
 #ifndef MR_LOADER_LAYOUT_H
 #define MR_LOADER_LAYOUT_H
 
 #include "base/base.h"
-#include "transform/tail.h"
+#include "transform/device_part.h"
 
 struct mr_field {
     struct mr_spec in, out; /* of one sample: as decoded, as delivered */
@@ -25,10 +25,10 @@ struct mr_field {
     bool identity;   /* what the workers do leaves it as it is */
     bool varies;
     bool direct; /* a backend writes its rows in the device half; the slot's copy leaves it out */
-    bool device_only;                  /* a batch's rows are complete on the device alone */
-    struct mr_chain_tail *device_part; /* of its chain; NULL: none */
-    uint64_t out_bytes;                /* of a row as delivered */
-    uint64_t out_offset;               /* in the slot's output */
+    bool device_only;                   /* a batch's rows are complete on the device alone */
+    struct mr_device_part *device_part; /* of its chain; NULL: none */
+    uint64_t out_bytes;                 /* of a row as delivered */
+    uint64_t out_offset;                /* in the slot's output */
     uint64_t
         flip_offset; /* in the slot's halves: a byte a row, when the device part has an hflip */
 };

@@ -4,71 +4,6 @@
 
 #include <string.h>
 
-static int check_collate(const struct mr_loader *ld, const struct mr_field *fp)
-{
-    char text[160];
-    mr_spec_format(&fp->out, text, sizeof text);
-    if (fp->varies && ld->opts.collate == MR_COLLATE_STACK)
-        return mr_error_set(
-            MR_ESHAPE,
-            "%s: samples differ in shape: make them one size by a transform (pictures: "
-            "resize(224,224), random_resized_crop(224), or resize(256),center_crop(224)), "
-            "or collate by pad, fixed or ragged",
-            text);
-    if (fp->varies && ld->opts.collate == MR_COLLATE_RAGGED && fp->out.var_dims != 1)
-        return mr_error_set(MR_ESHAPE,
-                            "%s: ragged collation wants the first dimension alone to vary", text);
-    if (fp->out.rank == MR_MAX_RANK)
-        return mr_error_set(MR_ESHAPE, "%s: a batch of it would have more than %d dimensions", text,
-                            MR_MAX_RANK);
-    return 0;
-}
-
-/* Rows of a batch need a size: of pictures whose size nobody knows the chain has to give one. */
-static int check_picture(const struct mr_loader *ld)
-{
-    int f = ld->ds->picture;
-    if (f < 0 || ld->ds->picture_bounded || (ld->windows && !ld->layout.field[f].varies))
-        return 0;
-    return mr_error_set(MR_ESHAPE,
-                        "%s: the pictures' largest size is not known: begin the transforms of it "
-                        "with a resize or crop "
-                        "to one size (resize(256,256), or resize(256),center_crop(224), or "
-                        "random_resized_crop(224)), or "
-                        "give the data set max-height and max-width and collate by pad",
-                        ld->layout.field[f].in.name);
-}
-
-static int plan_fields(struct mr_loader *ld)
-{
-    ld->layout.n_fields = ld->ds->n_fields;
-    int rc = ld->chain ? mr_transform_hold(ld->chain, ld->ds->field, ld->layout.n_fields) : 0;
-    ld->holds_chain = ld->chain && rc == 0;
-    for (int f = 0; f < ld->layout.n_fields && rc == 0; f++) {
-        struct mr_field *fp = &ld->layout.field[f];
-        fp->in = ld->ds->field[f];
-        fp->out = ld->chain ? mr_transform_specs(ld->chain)[f] : fp->in;
-        fp->identity = !ld->chain || mr_transform_is_identity(ld->chain, f);
-        fp->varies = fp->out.var_dims != 0;
-        ld->layout.varies |= fp->varies;
-        rc = mr_spec_bytes(&fp->in, &fp->in_bytes);
-        if (rc == 0)
-            rc = mr_spec_bytes(&fp->out, &fp->row_bytes);
-        if (rc == 0)
-            rc = check_collate(ld, fp);
-        if (rc == 0)
-            rc = mr_device_chain_plan(ld, f);
-    }
-    ld->windows = ld->chain && rc == 0 && ld->ds->picture >= 0 &&
-                  mr_transform_has_window(ld->chain, ld->ds->picture);
-    if (rc == 0)
-        rc = check_picture(ld);
-    ld->layout.scratch_bytes = ld->chain && rc == 0 ? mr_transform_scratch_bytes(ld->chain) : 0;
-    if (rc == 0)
-        rc = mr_backends_plan(ld);
-    return rc == 0 ? mr_layout_make(ld) : rc;
-}
-
 /* What reads all that gds does not. */
 static int other_storage(const struct mr_loader *ld)
 {
@@ -161,6 +96,37 @@ static int start_workers(struct mr_loader *ld)
     return rc;
 }
 
+/* Each part needs those before it. mr_loader_close() undoes what there is. */
+static int open_parts(struct mr_loader *ld, struct mr_sampler *sampler, struct mr_device *device)
+{
+    int rc = mr_ring_init(&ld->ring);
+    if (rc < 0)
+        return rc;
+    rc = open_device(ld, device);
+    if (rc < 0)
+        return rc;
+    rc = open_order(ld, sampler);
+    if (rc < 0)
+        return rc;
+    rc = mr_fields_plan(ld);
+    if (rc < 0)
+        return rc;
+    rc = mr_backends_plan(ld);
+    if (rc < 0)
+        return rc;
+    rc = mr_layout_make(ld);
+    if (rc < 0)
+        return rc;
+    rc = open_storage(ld);
+    if (rc < 0)
+        return rc;
+    rc = create_ring(ld);
+    if (rc < 0)
+        return rc;
+    rc = mr_backends_open(ld);
+    return rc < 0 ? rc : start_workers(ld);
+}
+
 int mr_loader_open(struct mr_dataset *ds, struct mr_sampler *sampler, struct mr_transform *chain,
                    struct mr_device *device, const struct mr_loader_opts *opts,
                    struct mr_loader **out)
@@ -181,21 +147,7 @@ int mr_loader_open(struct mr_dataset *ds, struct mr_sampler *sampler, struct mr_
     ld->workers.n = full.workers ? full.workers : (uint32_t)MR_MIN(mr_cpu_count(), MR_MAX_WORKERS);
     ld->handout.spare_processor = (int64_t)ld->workers.n < mr_cpu_count();
     pthread_mutex_init(&ld->ship.lock, NULL);
-    rc = mr_ring_init(&ld->ring);
-    if (rc == 0)
-        rc = open_device(ld, device);
-    if (rc == 0)
-        rc = open_order(ld, sampler);
-    if (rc == 0)
-        rc = plan_fields(ld);
-    if (rc == 0)
-        rc = open_storage(ld);
-    if (rc == 0)
-        rc = create_ring(ld);
-    if (rc == 0)
-        rc = mr_backends_open(ld);
-    if (rc == 0)
-        rc = start_workers(ld);
+    rc = open_parts(ld, sampler, device);
     if (rc < 0) {
         mr_loader_close(ld);
         return rc;
@@ -231,8 +183,8 @@ void mr_loader_close(struct mr_loader *ld)
         mr_storage_close(ld->storage);
     if (ld->caching)
         mr_files_uncache(ld->ds->files);
-    if (ld->holds_chain)
-        mr_transform_let_go(ld->chain);
+    if (ld->chain_acquired)
+        mr_transform_release(ld->chain);
     if (ld->own_sampler)
         mr_sampler_destroy(ld->own_sampler);
     if (ld->own_device)

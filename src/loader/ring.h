@@ -22,7 +22,7 @@
 #include "device/device.h"
 #include "loader/layout.h"
 #include "loader/plan.h"
-#include "transform/tail.h"
+#include "transform/device_part.h"
 #include <pthread.h>
 
 struct mr_bad;

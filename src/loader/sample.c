@@ -13,7 +13,7 @@ static void draw_flips(struct mr_loader *ld, const struct mr_row *row, uint64_t 
         const struct mr_field *fp = &ld->layout.field[f];
         if (fp->device_part && fp->device_part->flip)
             row->slot->host[fp->flip_offset + row->at] =
-                mr_tail_flips(fp->device_part, ld->opts.seed, row->epoch, index);
+                mr_device_part_flips(fp->device_part, ld->opts.seed, row->epoch, index);
     }
 }
 

@@ -1,75 +1,18 @@
-/*
- * How large everything is: where fields are in a slot, how many slots, how many samples a run has
- * and how far ahead is read, and the sum of all that against the ceiling (max_memory).
- */
+/* Runs, how far ahead is read, and the sum of all memory against the ceiling (max_memory). */
 #include "loader/engine.h"
 
 #include <sys/resource.h>
 
-#define MIN_PREFETCH        4
-#define MAX_CHOSEN_PREFETCH 64
-#define PREFETCH_BYTES      (4u << 20) /* for each worker */
-#define MAX_RUN_ROWS        32
-#define RUN_BYTES           (32u << 10)  /* a run writes at least this: claiming it costs little */
-#define JOINED_READ_BYTES   (256u << 10) /* neighbours in sequential order are read together */
-#define READ_AHEAD_SAMPLES  1024
-#define READ_AHEAD_BYTES    (64u << 20)
-#define MOST_AHEAD_SAMPLES  65536        /* 50 ms at 1.3 million samples/s */
-#define MOST_AHEAD_BYTES    (256u << 20) /* 50 ms at 5 GB/s */
-#define FILE_DEPTH          256
-#define MOST_FILE_DEPTH     4096
-#define DIRECT_ALIGNMENT    4096         /* cuFile reads into such places without a detour */
-#define GUESSED_FILE_BYTES  (128u << 10) /* of a first file that cannot be looked at */
-
-/* The field that comes next in a slot: direct ones last, each kind smallest first. */
-static int next_field(const struct mr_loader *ld, const bool placed[])
-{
-    int next = -1;
-    for (int f = 0; f < ld->layout.n_fields; f++) {
-        const struct mr_field *fp = &ld->layout.field[f],
-                              *best = next >= 0 ? &ld->layout.field[next] : NULL;
-        if (!placed[f] && (!best || fp->direct < best->direct ||
-                           (fp->direct == best->direct && fp->row_bytes < best->row_bytes)))
-            next = f;
-    }
-    return next;
-}
-
-int mr_layout_make(struct mr_loader *ld)
-{
-    bool placed[MR_MAX_FIELDS] = {false};
-    uint64_t at = 0;
-    int rc = mr_device_chain_lay_out(ld, &at);
-    if (rc < 0)
-        return rc;
-    mr_backends_lay_out(ld, &at);
-    for (int k = 0; k < ld->layout.n_fields; k++) {
-        int f = next_field(ld, placed);
-        struct mr_field *fp = &ld->layout.field[f];
-        uint64_t bytes, alignment = ld->backends.writes_device ? DIRECT_ALIGNMENT : 256;
-        fp->offset = at = mr_round_up(at, fp->direct ? alignment : 256);
-        placed[f] = true;
-        if (!mr_mul(fp->row_bytes, ld->opts.batch_size, &bytes) || !mr_add(at, bytes, &at) ||
-            at > 1ull << 62)
-            return mr_error_set(MR_ELIMIT, "a batch of %llu samples is more than 2^62 bytes",
-                                (unsigned long long)ld->opts.batch_size);
-        at = mr_round_up(at, alignment);
-    }
-    ld->layout.slot_bytes = MR_MAX(at, 256);
-    if (ld->layout.host_bytes == 0)
-        ld->layout.host_bytes = ld->layout.slot_bytes;
-    /* Small batches come in larger numbers, so that threads hand over many at a time. */
-    uint64_t fit = (uint64_t)PREFETCH_BYTES * ld->workers.n / ld->layout.slot_bytes;
-    uint64_t least = MR_MAX(MIN_PREFETCH, MR_MIN(ld->workers.n / 2, 8));
-    uint64_t chosen = MR_MAX(least, MR_MIN(fit, MAX_CHOSEN_PREFETCH));
-    ld->ring.n_slots = ld->opts.prefetch ? ld->opts.prefetch : (uint32_t)chosen;
-    uint64_t ring;
-    if (!mr_mul(ld->layout.slot_bytes + ld->layout.output_bytes, ld->ring.n_slots, &ring) ||
-        ring > 1ull << 62)
-        return mr_error_set(MR_ELIMIT, "%u batches of %llu bytes are more than 2^62 bytes",
-                            ld->ring.n_slots, (unsigned long long)ld->layout.slot_bytes);
-    return 0;
-}
+#define MAX_RUN_ROWS       32
+#define RUN_BYTES          (32u << 10)  /* a run writes at least this: claiming it costs little */
+#define JOINED_READ_BYTES  (256u << 10) /* neighbours in sequential order are read together */
+#define READ_AHEAD_SAMPLES 1024
+#define READ_AHEAD_BYTES   (64u << 20)
+#define MOST_AHEAD_SAMPLES 65536        /* 50 ms at 1.3 million samples/s */
+#define MOST_AHEAD_BYTES   (256u << 20) /* 50 ms at 5 GB/s */
+#define FILE_DEPTH         256
+#define MOST_FILE_DEPTH    4096
+#define GUESSED_FILE_BYTES (128u << 10) /* of a first file that cannot be looked at */
 
 /* Of a file that is read whole, its size now. One that is missing is the sample's error, later. */
 static uint64_t measure_whole(struct mr_loader *ld, int file)

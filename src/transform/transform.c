@@ -1,6 +1,6 @@
 /* The chain: making it, asking it, applying it. */
 #include "transform/transform.h"
-#include "transform/tail.h"
+#include "transform/device_part.h"
 
 #include <stdio.h>
 #include <string.h>
