@@ -9,7 +9,7 @@
 /* The list holds the first of them; all are counted. */
 #define MAX_LISTED 100000
 
-/* What stands before a text that does not name its file: transforms do not know whose sample they
+/* What precedes a text that does not name its file: transforms do not know whose sample they
  * refuse. */
 static size_t write_place(const char *file, uint64_t index, const char *text, char *out, size_t cap)
 {

@@ -159,7 +159,7 @@ static void collate_varying(struct mr_loader *ld, struct mr_slot *slot, int f,
 }
 
 /* mixup, cutmix: over the rows that are delivered. Fields with a device part wait for the device,
- * which is told who goes with whom. */
+ * which needs the rows' partners. */
 static void mix(struct mr_loader *ld, struct mr_slot *slot, unsigned char *row_buffer)
 {
     const int mixed[] = {ld->chain->mix->on, ld->chain->mix_label};

@@ -1,5 +1,4 @@
-/* The ends of fields' chains that run on the device: which, where they lie in a slot, their
- * kernels. */
+/* The parts of fields' chains that run on the device: which, where in a slot, their kernels. */
 #include "loader/engine.h"
 #include "transform/transform.h"
 

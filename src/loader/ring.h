@@ -49,8 +49,7 @@ struct mr_slot {
     _Atomic uint64_t ready_for; /* ready to be handed out; UINT64_MAX: none */
     bool held;                  /* by the consumer */
     unsigned char *host, *device;
-    unsigned char
-        *output; /* on the device: what device parts of chains write; NULL: there are none */
+    unsigned char *output; /* on the device: of device parts of chains; NULL: none */
 
     /* The batch. Rows are their workers' until it is complete, then the completing worker's, then
      * the consumer's. */

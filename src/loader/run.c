@@ -1,4 +1,4 @@
-/* A claimed run of samples: its order, where its bytes lie, and the reads that bring them. */
+/* A claimed run of samples: its order, where its bytes are, and the reads that bring them. */
 #include "loader/engine.h"
 
 #include <errno.h>
@@ -141,7 +141,7 @@ static bool joins(const struct mr_read *last, const struct mr_extent *at, const 
            (!to || (unsigned char *)last->buf + last->bytes == to);
 }
 
-/* The read that this extent makes longer, among the last few (a sample's extents may lie in several
+/* The read that this extent makes longer, among the last few (a sample's extents may be in several
  * files), or NULL. */
 static struct mr_read *read_before(struct mr_run *run, const struct mr_extent *at,
                                    const unsigned char *to)

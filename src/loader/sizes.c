@@ -138,13 +138,10 @@ static int check_memory(struct mr_loader *ld, const struct mr_files_kinds *kinds
             ld->ring.n_slots /= 2;
         else
             return mr_error_set(MR_ELIMIT,
-                                "max_memory %llu bytes: needs %llu: %u slots x (host %llu + device "
-                                "%llu) + reads ahead "
-                                "%llu + cache %llu + files "
-                                "held in memory %llu + workers' own %llu; lower batch_size, "
-                                "prefetch, read_ahead or "
-                                "workers, or leave out the "
-                                "cache",
+                                "max_memory %llu bytes: needs %llu: %u slots x (host %llu + "
+                                "device %llu) + reads ahead %llu + cache %llu + files held in "
+                                "memory %llu + workers' own %llu; lower batch_size, prefetch, "
+                                "read_ahead or workers, or leave out the cache",
                                 (unsigned long long)most, (unsigned long long)m.total,
                                 ld->ring.n_slots, (unsigned long long)m.slot,
                                 (unsigned long long)m.device, (unsigned long long)m.reads,

@@ -88,9 +88,9 @@ static void list_device_ops(const struct mr_loader *ld, struct mr_loader_stats *
                                    ld->layout.field[f].device_part->text);
 }
 
-static void say(struct mr_loader_stats *st, const char *name, const char *fmt, ...)
+static void set_cause(struct mr_loader_stats *st, const char *name, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-static void say(struct mr_loader_stats *st, const char *name, const char *fmt, ...)
+static void set_cause(struct mr_loader_stats *st, const char *name, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
@@ -137,16 +137,18 @@ static void name_worker_stage(const struct mr_loader *ld, struct mr_loader_stats
         worst = steady->stage_ns[s] > steady->stage_ns[worst] ? s : worst;
     double share = percent(steady->stage_ns[worst], steady->worker_ns);
     if (share < NO_STAGE)
-        say(st, "none",
+        set_cause(
+            st, "none",
             "since the first batch no stage took %d%% of the workers' time: too short a run to "
             "tell",
             NO_STAGE);
     else
-        say(st, mr_stage_name((enum mr_stage)worst),
-            "since the first batch %u worker%s spent %.0f%% of their time on %s: %s", st->workers,
-            st->workers == 1 ? "" : "s", share,
-            worst == MR_STAGE_READ ? "waiting for reads" : mr_stage_name((enum mr_stage)worst),
-            advice_for(ld, (enum mr_stage)worst));
+        set_cause(st, mr_stage_name((enum mr_stage)worst),
+                  "since the first batch %u worker%s spent %.0f%% of their time on %s: %s",
+                  st->workers, st->workers == 1 ? "" : "s", share,
+                  worst == MR_STAGE_READ ? "waiting for reads"
+                                         : mr_stage_name((enum mr_stage)worst),
+                  advice_for(ld, (enum mr_stage)worst));
 }
 
 /* From which share of the consumer's time on waiting counts as starving, and a copy engine as full.
@@ -160,30 +162,30 @@ static void find_bottleneck(const struct mr_loader *ld, struct mr_loader_stats *
     uint64_t wait = steady->wait_ns, active = wait + st->consumer_busy_ns;
     double idle = percent(steady->stage_ns[MR_STAGE_SLOT], steady->worker_ns);
     if (st->batches < 3 || active == 0)
-        say(st, "none", "%llu batch%s too few to tell", (unsigned long long)st->batches,
-            st->batches == 1 ? " is" : "es are");
+        set_cause(st, "none", "%llu batch%s too few to tell", (unsigned long long)st->batches,
+                  st->batches == 1 ? " is" : "es are");
     else if ((double)wait < STARVED * (double)active)
-        say(st, "consumer",
-            "it waited for %.1f%% of the time since its first batch: the loader keeps up",
-            percent(wait, active));
+        set_cause(st, "consumer",
+                  "it waited for %.1f%% of the time since its first batch: the loader keeps up",
+                  percent(wait, active));
     else if ((double)st->copy_ns > ENGINE_FULL * (double)active)
-        say(st, "copy",
+        set_cause(
+            st, "copy",
             "the copy engine was busy %.0f%% of the time: fewer bytes (ship u8, finish on the "
-            "device), or page-locked "
-            "slots",
+            "device), or page-locked slots",
             MR_MIN(percent(st->copy_ns, active), 100));
     else if (idle > 50 && st->timed_batches > 0 && st->timed_use_ns > st->timed_copy_ns &&
              st->prefetch > 2)
-        say(st, "consumer",
+        set_cause(
+            st, "consumer",
             "its steps take longer than copying and making batches: %u workers waited for free "
-            "slots %.0f%% "
-            "of their time",
+            "slots %.0f%% of their time",
             st->workers, idle);
     else if (idle > 50)
-        say(st, "prefetch",
+        set_cause(
+            st, "prefetch",
             "consumer and workers waited for each other (%.0f%% and %.0f%% of their time): raise "
-            "prefetch from "
-            "%u",
+            "prefetch from %u",
             percent(wait, active), idle, st->prefetch);
     else
         name_worker_stage(ld, st, steady);

@@ -1,15 +1,9 @@
-/*
- * When batches were copied and used, by the device's clock.
- *
- * That costs some ten calls of the driver a batch. Where batches come fast only some are timed,
- * whole bursts of neighbours: a batch's copy lies under the use of the n_slots before it, so those
- * must have been timed too before it can be counted.
- */
+/* Which batches are timed, their times, and how much of copying and use was at once. */
 #include "loader/engine.h"
 
-#define TIMING_NS                                                                                  \
-    300000 /* batches that are further apart are all timed; nearer ones so seldom that it costs a  \
-              few percent */
+/* Batches that are further apart are all timed; nearer ones so seldom that it costs a few percent.
+ */
+#define TIMING_NS  300000
 #define MOST_SKIPS 64
 
 /* Brackets the base event by the host's clock, closely: the first records on a device take longer.

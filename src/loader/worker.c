@@ -16,11 +16,8 @@
 #define FAIR_WAIT_NS   500000ull /* for another worker's claim */
 #define CLAIMS_A_ROUND 4
 #define ROUND_NS       1000000u /* of making samples; then it turns to its reads again */
-#define NAP_SLACK_NS                                                                               \
-    1000 /* devices' waits nap for microseconds; the kernel's usual slack is 50                    \
-          */
-#define TRACE_READ_NS                                                                              \
-    5000 /* shorter spans of claiming, starting and collecting reads are left out of the trace */
+#define NAP_SLACK_NS   1000     /* devices nap for microseconds; the kernel's usual slack is 50 */
+#define TRACE_READ_NS  5000     /* shorter spans of reading are left out of the trace */
 
 /* The largest row: collating works in one. */
 static uint64_t row_buffer_bytes(const struct mr_loader *ld)
@@ -53,7 +50,7 @@ int mr_worker_init(struct mr_worker *w, struct mr_loader *ld, uint32_t id)
         return rc;
     for (int f = 0; f < ld->layout.n_fields; f++) {
         const struct mr_field *fp = &ld->layout.field[f];
-        if (f == ld->ds->picture) /* lies in the decoder */
+        if (f == ld->ds->picture) /* is in the decoder */
             continue;
         if (!(w->decoded[f] =
                   aligned_alloc(MR_CACHE_LINE, mr_round_up(fp->in_bytes + 1, MR_CACHE_LINE))))
@@ -134,7 +131,7 @@ static void note_claimed(struct mr_worker *w, uint64_t batch)
     w->n_claimed++;
 }
 
-/* Claims one run. false: none left, or no room. */
+/* Claims one run. false: none left, or it has as many as it may. */
 static bool claim(struct mr_worker *w)
 {
     struct mr_loader *ld = w->ld;
@@ -158,7 +155,7 @@ static bool claim(struct mr_worker *w)
 }
 
 /* How many more reads may be started. */
-static uint32_t room_for_reads(const struct mr_worker *w)
+static uint32_t free_reads(const struct mr_worker *w)
 {
     uint32_t depth = atomic_load_explicit(&w->ahead.depth, memory_order_relaxed);
     return MR_MIN(mr_reader_room(w->reader), depth - MR_MIN(mr_reader_in_flight(w->reader), depth));
@@ -176,12 +173,12 @@ static bool holds_enough(const struct mr_worker *w, uint32_t i)
 static void submit(struct mr_worker *w)
 {
     struct mr_read *batch[64];
-    uint32_t n = 0, room = room_for_reads(w);
-    for (uint32_t i = w->n_sent; i < w->n_runs && room > 0 && !holds_enough(w, i); i++) {
+    uint32_t n = 0, n_free = free_reads(w);
+    for (uint32_t i = w->n_sent; i < w->n_runs && n_free > 0 && !holds_enough(w, i); i++) {
         struct mr_run *run = nth_run(w, i);
-        while (run->n_submitted < run->n_reads && room > 0) {
+        while (run->n_submitted < run->n_reads && n_free > 0) {
             batch[n++] = &run->read[run->n_submitted++];
-            room--;
+            n_free--;
             if (n == MR_COUNT(batch)) {
                 mr_reader_submit(w->reader, batch, n);
                 n = 0;

@@ -1,9 +1,9 @@
 /*
- * Fields that are read straight into a slot's device half: plain ranges of files which the host has
- * nothing to do with. A worker reads them when it makes the sample, for only then the slot is open
+ * Fields that are read straight into a slot's device half: plain ranges of files which the host
+ * leaves as they are. A worker reads them when it makes the sample, for only then the slot is open
  * and the consumer's work on its last batch has passed; rows that are neighbours in the file are
- * read as one. What cannot be read so (bytes in memory, replacements of bad samples) is made in the
- * host half as ever, marked, and copied row by row when the batch is shipped.
+ * read as one. What cannot be read so (bytes in memory, replacements of bad samples) the host
+ * makes; those rows are copied one by one when the batch is shipped.
  */
 #include "loader/backends/host.h"
 #include "loader/engine.h"
@@ -115,7 +115,7 @@ static int open_files(struct mr_backend *b)
     return rc;
 }
 
-/* Why not, whatever the data set is; NULL: nothing stands against it. */
+/* Why not, whatever the data set is; NULL: no reason. */
 static const char *refusal(const struct mr_loader *ld)
 {
     if (ld->opts.cache != MR_CACHE_NONE)

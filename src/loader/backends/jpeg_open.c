@@ -24,9 +24,8 @@ static const char *why_not(struct mr_loader *ld, int f)
         return "the data set's pictures are not rgb: see color";
     if (!ld->chain || ld->chain->mix || fp->varies ||
         !mr_transform_is_window(ld->chain, f, fp->device_part != NULL))
-        return "the picture's chain must begin with crops or resizes to one size, and all else in "
-               "it run on the "
-               "device (see device_transforms): "
+        return "the picture's chain must begin with crops or resizes to one size, and all else "
+               "in it run on the device (see device_transforms): "
                "random_resized_crop(224),hflip,cast(f32),normalize(...)";
     const uint64_t *dim = fp->device_part ? fp->device_part->in.dim : fp->out.dim;
     if (dim[0] > UINT16_MAX || dim[1] > UINT16_MAX)
