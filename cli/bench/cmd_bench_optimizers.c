@@ -385,7 +385,6 @@ static int measure(struct bench *b, const char *dataset)
     int rc = set_options(b);
     if (rc == 0)
         rc = train_data_open(&b->data, dataset, &b->train);
-    cli_catch_interrupts();
     cli_progress_begin(&b->progress, "optimizers", b->iterations * (uint64_t)b->n_nets * (uint64_t)b->net[0].n,
                        "steps");
     if (rc == 0)
@@ -409,13 +408,14 @@ static int run(void *values, int n_args, char **args)
     struct opts *o = values;
     if (!o->iterations) /* not given */
         o->iterations = o->quick ? QUICK_STEPS : STEPS;
-    if (plot_check(o->plot) != CLI_OK)
-        return CLI_MISUSED;
+    int code = plot_check(o->plot);
+    if (code != CLI_OK)
+        return code;
     struct bench *b = calloc(1, sizeof *b);
     if (!b)
         return cli_fail("out of memory");
     b->opts = o;
-    int code = measure(b, args[0]);
+    code = measure(b, args[0]);
     for (int i = 0; i < b->n_nets; i++) {
         for (int k = 0; k < b->net[i].n; k++)
             free(b->net[i].curve[k].optimizer);

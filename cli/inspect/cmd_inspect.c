@@ -41,7 +41,7 @@ static const struct mr_option table[] = {
              "first one",
      .group = "Contact sheet"},
     {"seed", 0, MR_OPT_UINT, AT(seed), "0", .help = "Of random transforms", .group = "Contact sheet"},
-    {"force", 0, MR_OPT_FLAG, AT(force), .help = "Replace a sheet that is there", .group = "Contact sheet"},
+    {"force", 'f', MR_OPT_FLAG, AT(force), .help = "Replace a file that exists", .group = "Contact sheet"},
     {"formats", 0, MR_OPT_FLAG, AT(formats), .help = "List the formats and their options instead"},
     {"transforms", 0, MR_OPT_FLAG, AT(transforms), .help = "List the transforms instead"},
     CLI_COMMON_OPTIONS,
@@ -99,6 +99,8 @@ bool inspect_read_good(struct inspect *k, uint64_t index)
     int rc = read_sample(k, index);
     if (rc >= 0)
         return true;
+    if (rc == MR_ECANCELLED) /* the caller's loop asks, too */
+        return false;
     if (k->n_bad++ < MAX_BAD_SHOWN)
         cli_warn("sample %llu is bad: %s", (unsigned long long)index, mr_last_error());
     return false;
@@ -138,7 +140,7 @@ static void scan(struct inspect *k)
 {
     struct cli_progress progress;
     cli_progress_begin(&progress, "reading", k->scanned, "samples");
-    for (uint64_t i = 0; i < k->scanned; i++) {
+    for (uint64_t i = 0; i < k->scanned && !cli_interrupted(); i++) {
         bool good = inspect_read_good(k, i);
         for (int f = 0; good && f < k->n_fields; f++) {
             count_field(&k->field[f], k->dim[f]);
@@ -161,8 +163,10 @@ static int look(const struct options *o, const char *uri)
                    : prepare(&k, o->scan);
     if (code == CLI_OK)
         scan(&k);
-    if (code == CLI_OK)
+    if (code == CLI_OK && !cli_interrupted())
         code = o->common.json ? inspect_print_json(&k) : inspect_print_text(&k);
+    if (code == CLI_OK && cli_interrupted())
+        code = cli_fail("interrupted");
     for (int f = 0; f < k.n_fields; f++)
         free(k.row[f]);
     free(k.field);
@@ -183,6 +187,9 @@ static int sheet_json(const struct options *o, const char *uri)
 static int write_sheet(const struct options *o, const char *uri)
 {
     struct mr_dataset *ds;
+    int code = cli_output_claim(o->sheet, CLI_DATA, o->force);
+    if (code != CLI_OK)
+        return code;
     int rc = mr_dataset_open(uri, &ds);
     if (rc)
         return cli_error(rc);
@@ -195,7 +202,9 @@ static int write_sheet(const struct options *o, const char *uri)
                                   .seed = o->seed,
                                   .vary = o->vary,
                                   .force = o->force};
-    int code = inspect_draw_sheet(ds, &sheet);
+    code = cli_input_dataset(uri, ds);
+    if (code == CLI_OK)
+        code = inspect_draw_sheet(ds, &sheet);
     mr_dataset_close(ds);
     return code == CLI_OK && o->common.json ? sheet_json(o, uri) : code;
 }
