@@ -83,11 +83,13 @@ struct mr_ring {
     unsigned char *host;      /* all slots' host halves, host_bytes apart */
     unsigned char *on_device; /* all device halves, slot_bytes apart; behind these all outputs */
 
-    pthread_mutex_t lock;
+    _Atomic bool stop;      /* workers: the loader is being closed */
+    _Atomic bool cancelled; /* the consumer, by mr_loader_cancel() */
+
+    /* Written for each batch: not on the lines above, which workers read for each sample. */
+    _Alignas(MR_CACHE_LINE) pthread_mutex_t lock;
     pthread_cond_t slot_opened;         /* workers wait: a slot was released */
     pthread_cond_t batch_ready;         /* the consumer waits */
-    _Atomic bool stop;                  /* workers: the loader is being closed */
-    _Atomic bool cancelled;             /* the consumer, by mr_loader_cancel() */
     _Atomic uint32_t n_waiting_workers; /* written under lock */
     bool consumer_waits;                /* [lock] for batch `awaited` */
     uint64_t awaited;                   /* [lock] */
