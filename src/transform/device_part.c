@@ -1,12 +1,12 @@
 /* Splitting a chain into what the host does and what the device finishes. */
-#include "transform/tail.h"
+#include "transform/device_part.h"
 #include "transform/transform.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-/* A tail while it is put together, op by op. */
+/* A device part while it is put together, op by op. */
 struct build {
     struct mr_pointwise pass;
     uint32_t n_dims; /* as the output has them so far */
@@ -128,7 +128,7 @@ static bool stays_finite(const struct mr_pointwise *p, bool adds)
     return true;
 }
 
-static bool finish_point(struct build *b, struct mr_chain_tail *out)
+static bool finish_point(struct build *b, struct mr_device_part *out)
 {
     const struct mr_pointwise *p = &b->pass;
     struct mr_point_args *a = &out->args.point;
@@ -164,7 +164,7 @@ static bool finish_point(struct build *b, struct mr_chain_tail *out)
 }
 
 /* The ops from `first` on as one pointwise kernel. */
-static bool try_point(const struct mr_transform *chain, int field, uint32_t first, struct mr_chain_tail *out)
+static bool try_point(const struct mr_transform *chain, int field, uint32_t first, struct mr_device_part *out)
 {
     const struct mr_field_plan *plan = chain->plan[field];
     struct build b = {.cuts = mr_mix_cuts(chain, field), .adds = mr_mix_adds(chain, field)};
@@ -176,7 +176,7 @@ static bool try_point(const struct mr_transform *chain, int field, uint32_t firs
     return finish_point(&b, out);
 }
 
-static bool try_one_hot(const struct mr_transform *chain, int field, const struct mr_op *op, struct mr_chain_tail *out)
+static bool try_one_hot(const struct mr_transform *chain, int field, const struct mr_op *op, struct mr_device_part *out)
 {
     struct mr_one_hot_args *a = &out->args.one_hot;
     if (op->ops != &mr_op_one_hot || op->out.dim[0] > UINT32_MAX)
@@ -193,7 +193,7 @@ static bool try_one_hot(const struct mr_transform *chain, int field, const struc
     return true;
 }
 
-static void describe(const struct mr_transform *chain, int field, uint32_t first, struct mr_chain_tail *out)
+static void describe(const struct mr_transform *chain, int field, uint32_t first, struct mr_device_part *out)
 {
     const struct mr_field_plan *plan = chain->plan[field];
     size_t at = 0;
@@ -206,7 +206,7 @@ static void describe(const struct mr_transform *chain, int field, uint32_t first
 }
 
 /* Plans the ops before `first`; the result takes the place of an earlier head. */
-static int plan_head(struct mr_transform *chain, int field, uint32_t first, struct mr_chain_tail *out)
+static int plan_head(struct mr_transform *chain, int field, uint32_t first, struct mr_device_part *out)
 {
     const struct mr_field_plan *plan = chain->plan[field];
     struct mr_field_plan *head = calloc(1, sizeof *head);
@@ -229,27 +229,27 @@ static int plan_head(struct mr_transform *chain, int field, uint32_t first, stru
     return 0;
 }
 
-int mr_tail_find(struct mr_transform *chain, int field, int (*has)(void *user, const char *kernel), void *user,
-                 struct mr_chain_tail *out)
+int mr_device_part_find(struct mr_transform *chain, int field, int (*has)(void *user, const char *kernel), void *user,
+                        struct mr_device_part *out)
 {
     const struct mr_field_plan *plan = chain->plan[field];
     uint64_t best = bytes_of(&chain->out[field]);
     uint32_t first = UINT32_MAX;
     for (uint32_t i = 0; i < plan->n_ops; i++) {
-        struct mr_chain_tail tail = {.in = plan->op[i]->in, .out_bytes = bytes_of(&chain->out[field])};
-        tail.in_bytes = bytes_of(&tail.in);
+        struct mr_device_part part = {.in = plan->op[i]->in, .out_bytes = bytes_of(&chain->out[field])};
+        part.in_bytes = bytes_of(&part.in);
         bool last = i + 1 == plan->n_ops;
-        if (tail.in_bytes >= best ||
-            !(try_point(chain, field, i, &tail) || (last && try_one_hot(chain, field, plan->op[i], &tail))))
+        if (part.in_bytes >= best ||
+            !(try_point(chain, field, i, &part) || (last && try_one_hot(chain, field, plan->op[i], &part))))
             continue;
-        int there = has(user, tail.kernel);
+        int there = has(user, part.kernel);
         if (there < 0)
             return there;
         if (there == 0)
             continue;
-        best = tail.in_bytes;
+        best = part.in_bytes;
         first = i;
-        *out = tail;
+        *out = part;
     }
     if (first == UINT32_MAX)
         return 0;
@@ -258,9 +258,9 @@ int mr_tail_find(struct mr_transform *chain, int field, int (*has)(void *user, c
     return rc < 0 ? rc : 1;
 }
 
-bool mr_tail_flips(const struct mr_chain_tail *tail, uint64_t seed, uint64_t epoch, uint64_t index)
+bool mr_device_part_flips(const struct mr_device_part *part, uint64_t seed, uint64_t epoch, uint64_t index)
 {
     uint32_t random[4];
-    mr_draw4(seed, MR_DRAW_TRANSFORM, index, epoch, tail->flip->place, random);
-    return mr_hflip_mirrors(tail->flip, random);
+    mr_draw4(seed, MR_DRAW_TRANSFORM, index, epoch, part->flip->place, random);
+    return mr_hflip_mirrors(part->flip, random);
 }
