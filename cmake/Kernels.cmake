@@ -12,6 +12,7 @@ if(NOT MILLRACE_CUDA_KERNELS STREQUAL "OFF")
 endif()
 target_compile_definitions(millrace_flags INTERFACE MILLRACE_HAVE_CUDA_KERNELS=${MILLRACE_HAVE_CUDA_KERNELS})
 set(MILLRACE_KERNELS_C "")
+set(MILLRACE_TRAIN_KERNELS_C "") # those that libmillrace-train holds
 if(MILLRACE_HAVE_CUDA_KERNELS)
   # Machine code for Turing, Ampere and Hopper; the PTX serves what comes between and after.
   foreach(kernels batch optim nn)
@@ -40,7 +41,11 @@ if(MILLRACE_HAVE_CUDA_KERNELS)
       DEPENDS ${kernels_source} ${kernels_headers} ${CMAKE_SOURCE_DIR}/cmake/Embed.cmake
       COMMENT "Compiling the CUDA kernels: ${kernels}"
       VERBATIM)
-    list(APPEND MILLRACE_KERNELS_C ${kernels_c})
+    if(kernels STREQUAL nn)
+      list(APPEND MILLRACE_TRAIN_KERNELS_C ${kernels_c})
+    else()
+      list(APPEND MILLRACE_KERNELS_C ${kernels_c})
+    endif()
   endforeach()
 endif()
 message(STATUS "millrace ${PROJECT_VERSION}: transforms on NVIDIA GPUs: ${MILLRACE_HAVE_CUDA_KERNELS} (nvcc: ${MILLRACE_NVCC})")

@@ -240,6 +240,7 @@ int mr_simple_find(const char *name);
 int mr_launch_args(const char *device, int n_kernels, const char *kernel, const void *args, size_t arg_bytes,
                    struct mr_launched *out);
 
-extern const struct mr_device_ops mr_device_cpu, mr_device_sim, mr_device_cuda;
+extern const struct mr_device_ops mr_device_cpu, mr_device_sim;
+extern MR_PRIVATE const struct mr_device_ops mr_device_cuda;
 
 #endif

@@ -7,6 +7,7 @@
 #ifndef MR_DEVICE_KERNELS_OPTIM_H
 #define MR_DEVICE_KERNELS_OPTIM_H
 
+#include "base/private.h"
 #include "device/kernels.h"
 
 /* name, arrays of state */
@@ -221,17 +222,17 @@ MR_ELEMENT void mr_optim_make_scalars(const struct mr_optim_args *a, double squa
 }
 
 /* Pairwise: the error grows with the logarithm of n. */
-double mr_optim_sum(const double *v, uint64_t n);
+MR_PRIVATE double mr_optim_sum(const double *v, uint64_t n);
 /* For the host's threads: what one group's step computes once; squares: the sum of args->norms. false: the step is left out. */
-int mr_optim_prepare(const struct mr_optim_args *args, double squares, struct mr_optim_scalars *out);
+MR_PRIVATE int mr_optim_prepare(const struct mr_optim_args *args, double squares, struct mr_optim_scalars *out);
 /* Elements begin .. end, which lie within args'. f64: the parameters' dtype. */
-void mr_optim_apply(const struct mr_optim_args *args, const struct mr_optim_scalars *s, int f64, uint64_t begin,
-                    uint64_t end);
-void mr_optim_finish(const struct mr_optim_args *args, const struct mr_optim_scalars *s);
+MR_PRIVATE void mr_optim_apply(const struct mr_optim_args *args, const struct mr_optim_scalars *s, int f64,
+                               uint64_t begin, uint64_t end);
+MR_PRIVATE void mr_optim_finish(const struct mr_optim_args *args, const struct mr_optim_scalars *s);
 /* One of the parts of "optim_norm_..."; f64: the dtype of gradients given as the parameters' own. */
-double mr_optim_norm_part(const struct mr_optim_norm_args *args, uint32_t part);
+MR_PRIVATE double mr_optim_norm_part(const struct mr_optim_norm_args *args, uint32_t part);
 /* Elements begin .. end of "optim_add_...", but for the records. */
-void mr_optim_add_range(const struct mr_optim_add_args *args, int f64, uint64_t begin, uint64_t end);
+MR_PRIVATE void mr_optim_add_range(const struct mr_optim_add_args *args, int f64, uint64_t begin, uint64_t end);
 
 extern const struct mr_kernel mr_optim_kernel_table[];
 extern const size_t mr_optim_n_kernels;
