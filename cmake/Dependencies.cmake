@@ -98,8 +98,9 @@ if(NOT MILLRACE_VIDEO STREQUAL "OFF")
   endif()
 endif()
 
-# The program alone: batch digests; gzip output; checkpoints' headers.
+# Checkpoints' checksums (its header alone), and the program's digests of batches.
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
+# The program alone: gzip output; logs.
 set(MILLRACE_CLI_LIBRARIES PkgConfig::XXHASH ZLIB::ZLIB PkgConfig::CJSON)
 if(MILLRACE_HAVE_PNG) # contact sheets
   list(APPEND MILLRACE_CLI_LIBRARIES PkgConfig::PNG)

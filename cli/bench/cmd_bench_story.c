@@ -81,7 +81,7 @@ static int set_options(struct train_opts *train, const struct opts *o, int k)
     train->pin = k >= 2;
     train->blocking = k < 2;
     train->device_transforms = k >= 2 ? MR_DEVICE_TRANSFORMS_AUTO : MR_DEVICE_TRANSFORMS_OFF;
-    train->amp = k < 3 ? TRAIN_OFF : o->amp == 0 ? TRAIN_BF16 : TRAIN_FP16;
+    train->amp = k < 3 ? MR_PRECISION_F32 : o->amp == 0 ? MR_PRECISION_BF16 : MR_PRECISION_FP16;
     if (rc == 0)
         rc = bench_train_set(train, "test", "none");
     if (rc == 0 && o->transform)
@@ -96,29 +96,25 @@ static int set_options(struct train_opts *train, const struct opts *o, int k)
 static int measure(struct train *t, uint64_t time_ns, struct step_result *r)
 {
     struct mr_loader_stats st;
-    bool last;
-    int rc = 1;
+    struct mr_train_window window;
+    int last, rc = 1;
     for (int i = 0; i < WARM_STEPS && rc > 0; i++)
-        rc = train_step(t, &last);
-    int taken = rc > 0 ? train_take_totals(t) : 0;
-    if (taken < 0)
-        return taken;
-    mr_loader_stats(t->ld, &st);
-    train_use_begin(t);
-    uint64_t waited = st.consumer_wait_ns, start = mr_time_ns(), first = t->step;
-    t->sums = (struct train_sums){0};
+        rc = mr_trainer_step(t->trainer, &last);
+    int begun = rc >= 0 ? mr_trainer_window_begin(t->trainer) : rc;
+    if (begun < 0)
+        return begun;
+    uint64_t start = mr_time_ns();
     while (rc > 0 && mr_time_ns() - start < time_ns && !cli_interrupted())
-        rc = train_step(t, &last);
-    if (rc > 0)
-        rc = train_take_totals(t);
+        rc = mr_trainer_step(t->trainer, &last);
+    if (rc >= 0)
+        rc = mr_trainer_window_end(t->trainer, &window);
     if (rc < 0)
         return rc;
-    double seconds = (double)(mr_time_ns() - start) * 1e-9;
-    mr_loader_stats(t->ld, &st);
-    r->n_steps = t->step - first;
-    r->samples_per_s = (double)t->sums.n_samples / seconds;
-    r->step_ms = r->n_steps ? 1e3 * seconds / (double)r->n_steps : 0;
-    r->waited = train_waited(t, seconds, st.consumer_wait_ns - waited);
+    mr_loader_stats(mr_trainer_get_loader(t->trainer), &st);
+    r->n_steps = window.steps;
+    r->samples_per_s = (double)window.sums.n_samples / window.seconds;
+    r->step_ms = r->n_steps ? 1e3 * window.seconds / (double)r->n_steps : 0;
+    r->waited = window.waited;
     r->workers = st.workers;
     snprintf(r->bottleneck, sizeof r->bottleneck, "%s", st.bottleneck);
     r->done = true;

@@ -62,6 +62,8 @@ BEGIN {
         next
     else if (from == "user") {
         split(name, path, "/")
+        own = at[1] "/" name # a folder of the program may be called as a room is
+        if ((getline name_line < own) >= 0) { close(own); next }
         if (path[1] in room) complain(at[1] "/ sees public headers only, not \"" name "\"")
         next
     } else {
