@@ -7,7 +7,8 @@ export DESTDIR FUZZ_SECONDS JOBS
 
 help:
 	@echo 'make demo      set up this machine, build, feed generated digits to two devices, and train on them'
-	@echo 'make check     set up this machine, build, and run all tests'
+	@echo 'make check     set up this machine, build, and run the tests, but for the slow ones'
+	@echo 'make check-slow  the slow tests'
 	@echo 'make asan      the tests under AddressSanitizer and UndefinedBehaviorSanitizer'
 	@echo 'make tsan      the tests under ThreadSanitizer'
 	@echo 'make lint      format, clang-tidy, cppcheck, shellcheck, man pages'
@@ -21,7 +22,10 @@ demo: setup-build
 	@scripts/demo.sh
 
 check: setup-test
-	@scripts/test.sh dev
+	@scripts/test.sh dev fast
+
+check-slow: setup-test
+	@scripts/test.sh dev slow
 
 asan tsan: setup-test
 	@scripts/test.sh $@
@@ -53,4 +57,4 @@ setup-test:
 setup-lint:
 	@scripts/setup.sh build test lint
 
-.PHONY: help demo check asan tsan lint fuzz bench dist install clean setup-build setup-test setup-lint
+.PHONY: help demo check check-slow asan tsan lint fuzz bench dist install clean setup-build setup-test setup-lint

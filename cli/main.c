@@ -65,7 +65,7 @@ static void message(const char *kind, const char *fmt, va_list args)
     fprintf(stderr, "millrace%s%s: %s", running[0] ? " " : "", running, kind);
     if (vasprintf(&text, fmt, args) < 0)
         text = NULL;
-    fprintf(stderr, "%s\n", text ? cli_printable(text) : "out of memory");
+    fprintf(stderr, "%s\n", text ? mr_text_printable(text) : "out of memory");
     free(text);
 }
 
@@ -109,7 +109,7 @@ static void take_log(void *user, enum mr_log_level level, const char *text)
     char *copy = !cli.quiet && (int)level >= cli.log_level ? strdup(text) : NULL;
     (void)user;
     if (copy)
-        fprintf(stderr, "millrace %s: %s: %s\n", running, cli_log_levels[level], cli_printable(copy));
+        fprintf(stderr, "millrace %s: %s: %s\n", running, cli_log_levels[level], mr_text_printable(copy));
     free(copy);
 }
 
@@ -326,6 +326,7 @@ int main(int argc, char **argv)
 {
     int code;
     mr_log_set(take_log, NULL);
+    signal(SIGXFSZ, SIG_IGN); /* a file at its size limit is an error of its write */
     if (argc < 2) {
         cli_help_all(stderr);
         return CLI_MISUSED;

@@ -58,22 +58,10 @@ struct cli_table *cli_table_create(const char *heads)
     return table;
 }
 
-char *cli_printable(char *text)
-{
-    char *to = text;
-    for (const unsigned char *p = (const unsigned char *)text; *p; p++) {
-        bool c1 = p[0] == 0xC2 && p[1] >= 0x80 && p[1] <= 0x9F;
-        p += c1;
-        *to++ = c1 || (*p < ' ' && *p != '\t') || *p == 127 ? '?' : (char)*p;
-    }
-    *to = 0;
-    return text;
-}
-
 char *cli_clean(const char *text, char buf[CLI_CLEAN])
 {
     snprintf(buf, CLI_CLEAN, "%s", text);
-    return cli_printable(buf);
+    return mr_text_printable(buf);
 }
 
 void cli_table_row(struct cli_table *table, const char *fmt, ...)
@@ -88,7 +76,7 @@ void cli_table_row(struct cli_table *table, const char *fmt, ...)
     if (n < 0)
         table->lost = true;
     else
-        add(table, cli_printable(text));
+        add(table, mr_text_printable(text));
 }
 
 /* Columns of a terminal that a text takes: its code points. */

@@ -1,8 +1,14 @@
 #!/bin/sh
-# Builds a preset with its tests and runs them; leaves the counts in build/PRESET/ctest.xml. usage: scripts/test.sh PRESET
+# Builds a preset with its tests and runs them; leaves the counts in build/PRESET/ctest.xml.
+# usage: scripts/test.sh PRESET [fast|slow]       fast: not the tests labelled slow; slow: only those
 set -eu
 cd "$(dirname "$0")/.."
 preset=$1
 rm -f "build/$preset/ctest.xml"
 scripts/build.sh "$preset"
-ctest --preset "$preset" --output-junit ctest.xml </dev/null
+case ${2:-} in
+fast) set -- -LE slow ;;
+slow) set -- -L slow ;;
+*) set -- ;;
+esac
+ctest --preset "$preset" "$@" --output-junit ctest.xml </dev/null

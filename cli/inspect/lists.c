@@ -17,7 +17,10 @@ static void write_choices(const struct mr_option *option, char *out, size_t cap)
 static int format_text(void *user, const char *name, const char *summary, const struct mr_option *options)
 {
     int *n = user;
+    const char *lacks = mr_dataset_lacks(name);
     printf("%s%s: %s\n", (*n)++ ? "\n" : "", name, summary);
+    if (lacks)
+        printf("  not here: %s\n", lacks);
     struct cli_table *t = cli_table_create(NULL);
     for (; options->name; options++) {
         bool initial = options->initial && options->initial[0];
@@ -35,6 +38,7 @@ static int format_json(void *user, const char *name, const char *summary, const 
     mr_json_object(json, NULL);
     mr_json_string(json, "name", name);
     mr_json_string(json, "summary", summary);
+    mr_json_string(json, "lacks", mr_dataset_lacks(name));
     mr_json_array(json, "options");
     for (; options->name; options++) {
         mr_json_object(json, NULL);

@@ -84,6 +84,12 @@ void train_close(struct train *t);
 int train_run(struct train *t);
 
 /* files.c: --log and --plot. Print errors, return an exit code. */
+struct train_files {
+    struct cli_lock checkpoint, log;
+};
+/* May this run write its files, and does no other? release is due whether this succeeded or not. */
+int train_files_claim(struct train_files *claims, const struct train_opts *opts);
+void train_files_release(struct train_files *claims);
 int train_log_open(struct train *t);
 /* A row every --log-every steps. Returns 0 or an error of the trainer's. */
 int train_log_steps(struct train *t);

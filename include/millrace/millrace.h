@@ -11,7 +11,7 @@
  * loader.h     the engine: batches, state, statistics          trace.h      what happened when
  * optim.h      optimizers and schedules          nn.h         small networks: forward, backward, loss
  * train.h      the trainer                        checkpoint.h checkpoints, and nets from them
- * profile.h    recordings: reports, advice, pictures
+ * profile.h    recordings: reports, advice, pictures             text.h       texts fit to be shown or stored
  *
  * nn.h, optim.h, train.h and checkpoint.h are libmillrace-train's, profile.h is libmillrace-profile's, all others are libmillrace's.
  *
@@ -32,11 +32,13 @@
 #include <millrace/nn.h>
 #include <millrace/optim.h>
 #include <millrace/options.h>
+#include <millrace/output.h>
 #include <millrace/profile.h>
 #include <millrace/sampler.h>
 #include <millrace/storage.h>
 #include <millrace/system.h>
 #include <millrace/tensor.h>
+#include <millrace/text.h>
 #include <millrace/trace.h>
 #include <millrace/train.h>
 #include <millrace/transform.h>

@@ -43,6 +43,7 @@ struct mr_remote_opts {
     uint32_t retries;            /* after the first try; default 5 */
     uint32_t connect_timeout_ms; /* default 10,000 */
     uint32_t stall_timeout_ms; /* a request that brings less than 1 KiB/s for so long is tried again; default 30,000 */
+                               /* and a server may ask to wait (Retry-After) for so long in all */
     const char *cache_dir;     /* keep what is read there; NULL: nowhere. "default": $XDG_CACHE_HOME/millrace or
                                     ~/.cache/millrace. Default: $MILLRACE_CACHE_DIR, else NULL */
     uint64_t cache_limit;      /* bytes of all files in it; default: $MILLRACE_CACHE_LIMIT, else 16 GiB */

@@ -25,10 +25,24 @@ static const struct format {
     const struct mr_image_codec *codec;
 } formats[MR_N_IMAGE_FORMATS] = {
     [MR_IMAGE_UNKNOWN] = {"unknown", "no picture: want JPEG, PNG or WebP", NULL},
-    [MR_IMAGE_JPEG] = {"jpeg", "this build was made without libjpeg-turbo (libjpeg-dev)", JPEG},
-    [MR_IMAGE_PNG] = {"png", "this build was made without libspng (libspng-dev)", PNG},
-    [MR_IMAGE_WEBP] = {"webp", "this build was made without libwebp (libwebp-dev)", WEBP},
+    [MR_IMAGE_JPEG] = {"jpeg", "built without libjpeg-turbo: install libjpeg-dev and build again", JPEG},
+    [MR_IMAGE_PNG] = {"png", "built without libspng: install libspng-dev and build again", PNG},
+    [MR_IMAGE_WEBP] = {"webp", "built without libwebp: install libwebp-dev and build again", WEBP},
 };
+
+const char *mr_image_lacks(void)
+{
+    const char *why = NULL;
+    for (int f = MR_IMAGE_UNKNOWN + 1; f < MR_N_IMAGE_FORMATS; f++) {
+        if (formats[f].codec)
+            continue;
+        if (why)
+            return "built for only some pictures: install libjpeg-dev, libspng-dev and libwebp-dev "
+                   "and build again";
+        why = formats[f].why_not;
+    }
+    return why;
+}
 
 int mr_room_need(struct mr_room *room, uint64_t bytes, const char *name)
 {

@@ -64,6 +64,9 @@ struct mr_picture {
  * decoded, and its decode returns that. */
 typedef int mr_window_choice(void *user, uint32_t width, uint32_t height, struct mr_window *out);
 
+/* Which pictures this build cannot read, with what to install; NULL: it reads them all. */
+const char *mr_image_lacks(void);
+
 /* One thread's decoder: library handles and room for pixels, which grows to what it meets and is used again. */
 struct mr_decoder;
 int mr_decoder_create(struct mr_decoder **out); /* 0, -ENOMEM */

@@ -6,17 +6,21 @@
 #include <string.h>
 
 #define MODULE_FILE "libmillrace-video.so"
+#define INSTALL                                                                                                        \
+    "the module " MODULE_FILE " was not found beside the library: install libavformat-dev, "                           \
+    "libavcodec-dev and libswscale-dev and build again, or name it in MILLRACE_VIDEO_MODULE"
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static const struct mr_video_module *module; /* constant after once, as is why_not */
-static char why_not[400];
+static char why_not[600] = INSTALL;
 
 static const struct mr_video_module *load(const char *path)
 {
     static const struct mr_video_host host = {.error = mr_error_set};
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library) {
-        snprintf(why_not, sizeof why_not, "%s", dlerror());
+        const char *why = dlerror(); /* the module, or one of libav's libraries, is missing */
+        snprintf(why_not, sizeof why_not, INSTALL ": %s", why ? why : "no such file");
         return NULL;
     }
     mr_video_module_fn *get;
@@ -54,15 +58,17 @@ static void find(void)
     }
 }
 
-int mr_video_module(const struct mr_video_module **out)
+const char *mr_video_lacks(void)
 {
     pthread_once(&once, find);
-    if (!module)
-        return mr_error_set(MR_EUNSUPPORTED,
-                            "video needs the module " MODULE_FILE
-                            ", beside the library, in millrace/ there, or named by "
-                            "MILLRACE_VIDEO_MODULE, and libavformat, libavcodec and libswscale: %s",
-                            why_not[0] ? why_not : "not found");
+    return module ? NULL : why_not;
+}
+
+int mr_video_module(const struct mr_video_module **out)
+{
+    const char *why = mr_video_lacks();
+    if (why)
+        return mr_error_set(MR_EUNSUPPORTED, "video: %s", why);
     *out = module;
     return 0;
 }

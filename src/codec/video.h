@@ -70,5 +70,7 @@ typedef const struct mr_video_module *mr_video_module_fn(uint32_t version, const
  * its sub-folder millrace/. [out] out. Returns 0, or MR_EUNSUPPORTED that says where it was looked for and what is missing. Any thread.
  */
 int mr_video_module(const struct mr_video_module **out);
+/* Why there is no video here, with what to install; NULL: there is. Loads the module when first called. */
+const char *mr_video_lacks(void);
 
 #endif

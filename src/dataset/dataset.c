@@ -192,6 +192,22 @@ static int copy_opts(const struct mr_dataset_ops *ops, const void *opts, void **
     return rc;
 }
 
+/* URLs with credentials become names: nothing that is made of the options later holds a secret. */
+static int hide_urls(struct mr_dataset *ds, void *opts)
+{
+    for (const struct mr_option *o = ds->ops->options; o && o->name && !ds->ops->many_urls; o++) {
+        const char **text = (const char **)((char *)opts + o->offset);
+        if (o->type != MR_OPT_STRING || !*text || ds->n_hidden == MR_MAX_HIDDEN)
+            continue;
+        int rc = mr_url_hold(*text, text);
+        if (rc < 0)
+            return rc;
+        if (rc > 0)
+            ds->hidden[ds->n_hidden++] = *text;
+    }
+    return 0;
+}
+
 /* files: of the mixture that it is a part of, or NULL. */
 static int make(const struct mr_dataset_ops *ops, const void *opts, struct mr_files *files, struct mr_dataset **out)
 {
@@ -215,7 +231,9 @@ static int make(const struct mr_dataset_ops *ops, const void *opts, struct mr_fi
         rc = mr_error_nomem(ops->name, ops->state_size);
         goto free_ds;
     }
-    rc = ops->open(ds, copy);
+    rc = hide_urls(ds, copy);
+    if (rc >= 0)
+        rc = ops->open(ds, copy);
     if (rc >= 0)
         rc = finish(ds);
     if (rc >= 0) {
@@ -265,6 +283,8 @@ void mr_dataset_close(struct mr_dataset *ds)
         mr_files_destroy(ds->files);
     if (ds->state && ds->ops->close)
         ds->ops->close(ds);
+    for (int i = 0; i < ds->n_hidden; i++)
+        mr_url_release(ds->hidden[i]);
     free(ds->state);
     free(ds);
 }

@@ -7,7 +7,7 @@
 /* Reads of one delay end in the order in which they began: a plain list each, one for every delay in the table. */
 struct line {
     uint64_t delay_ns;
-    struct mr_read *first, *last;
+    struct mr_read_list reads;
 };
 
 struct lane {
@@ -53,12 +53,7 @@ static bool null_start(struct mr_lane *lane, struct mr_file *f, struct mr_read *
     struct line *line = line_of(lane->state, f->delay_ns);
     if (!mr_add(read->submit_ns, f->delay_ns, &read->due_ns))
         read->due_ns = UINT64_MAX;
-    read->next = NULL;
-    if (line->first)
-        line->last->next = read;
-    else
-        line->first = read;
-    line->last = read;
+    mr_read_append(&line->reads, read);
     return false;
 }
 
@@ -67,8 +62,8 @@ static uint64_t null_next_ns(const struct mr_lane *lane)
     const struct lane *l = lane->state;
     uint64_t next = UINT64_MAX;
     for (uint32_t i = 0; i < l->n; i++)
-        if (l->line[i].first)
-            next = MR_MIN(next, l->line[i].first->due_ns);
+        if (l->line[i].reads.first)
+            next = MR_MIN(next, l->line[i].reads.first->due_ns);
     return next;
 }
 
@@ -76,9 +71,11 @@ static uint32_t take_due(struct lane *l, struct mr_read **out, uint32_t cap)
 {
     uint64_t now = mr_time_ns();
     uint32_t n = 0;
-    for (struct line *line = l->line; line < l->line + l->n; line++)
-        for (; n < cap && line->first && line->first->due_ns <= now; line->first = line->first->next)
-            out[n++] = line->first;
+    for (uint32_t i = 0; i < l->n; i++) {
+        struct mr_read_list *reads = &l->line[i].reads;
+        while (n < cap && reads->first && reads->first->due_ns <= now)
+            n += mr_read_take(reads, out + n, 1);
+    }
     return n;
 }
 
@@ -98,7 +95,7 @@ static void null_cancel(struct mr_lane *lane)
 {
     struct lane *l = lane->state;
     for (uint32_t i = 0; i < l->n; i++)
-        for (struct mr_read *read = l->line[i].first; read; read = read->next)
+        for (struct mr_read *read = l->line[i].reads.first; read; read = read->next)
             read->due_ns = 0;
 }
 

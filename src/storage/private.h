@@ -5,6 +5,11 @@
 #define MR_STORAGE_PRIVATE_H
 
 #include "storage/storage.h"
+#include <string.h>
+
+/* A name as it is shown, a 0 and the URL behind it, malloc'd: returns 1. 0: the name hides nothing.
+ * -ENOMEM. hidden.c */
+int mr_url_pack(const char *name, char **out, size_t *bytes);
 
 /* ---- files ---- */
 
@@ -31,6 +36,7 @@ struct mr_file {
     struct mr_block *_Atomic block;      /* lazy files: all of it, kept by the host cache; NULL: not */
     uint8_t kind;                        /* enum mr_file_kind */
     bool owned, lazy;
+    bool hides;             /* the name leaves credentials out: the URL is behind its 0 */
     _Atomic bool no_nowait; /* the file system knows no RWF_NOWAIT */
     int fd;                 /* path files; else -1 */
     _Atomic int direct_fd;  /* path files that are not lazy: opened with O_DIRECT; -1: not */
@@ -42,6 +48,12 @@ struct mr_file {
     _Atomic(void *) own; /* remote files: their store's, which frees it in forget() */
     char *name;
 };
+
+/* What a file is read by: its name, with credentials. */
+static inline const char *mr_file_url(const struct mr_file *f)
+{
+    return f->hides ? f->name + strlen(f->name) + 1 : f->name;
+}
 
 struct mr_files {
     struct mr_file **file; /* each on the heap: they stay in place while the table grows */
@@ -173,6 +185,32 @@ const struct mr_remote_ops *mr_remote_of(const char *name);
 /* Can a file of this name be read here? 0 or MR_EUNSUPPORTED; paths: 0. */
 int mr_remote_check(const char *name);
 void mr_remote_forget(struct mr_file *f); /* frees what its store keeps of it */
+
+/* ---- lists of reads ---- */
+
+/* In the order in which they were appended. */
+struct mr_read_list {
+    struct mr_read *first, *last;
+};
+
+static inline void mr_read_append(struct mr_read_list *list, struct mr_read *read)
+{
+    read->next = NULL;
+    if (list->first)
+        list->last->next = read;
+    else
+        list->first = read;
+    list->last = read;
+}
+
+/* Moves the first ones, at most cap, to out. Returns how many. */
+static inline uint32_t mr_read_take(struct mr_read_list *list, struct mr_read **out, uint32_t cap)
+{
+    uint32_t n = 0;
+    for (; n < cap && list->first; list->first = list->first->next)
+        out[n++] = list->first;
+    return n;
+}
 
 /* ---- stores ---- */
 

@@ -32,7 +32,7 @@ struct mr_reader {
     struct mr_storage *st;
     struct mr_lane lane[MR_N_LANES + 1];
     struct mr_blocks blocks;
-    struct mr_read *first, *last; /* done when they were submitted: they wait for reap */
+    struct mr_read_list ready; /* done when they were submitted: they wait for reap */
     /* Written by the reader's thread; read by any for statistics. */
     _Atomic uint32_t in_flight;
     _Atomic uint64_t reads, bytes, in_flight_sum, in_flight_n;
@@ -279,16 +279,6 @@ static void finish(struct mr_reader *r, struct mr_read *read)
         mr_read_fail(read, mr_file_read_error(f, read->status, read->need, read->at, read->done));
 }
 
-static void put_ready(struct mr_reader *r, struct mr_read *read)
-{
-    read->next = NULL;
-    if (r->first)
-        r->last->next = read;
-    else
-        r->first = read;
-    r->last = read;
-}
-
 static void clear(struct mr_read *read)
 {
     read->view = NULL;
@@ -380,7 +370,7 @@ void mr_reader_submit(struct mr_reader *r, struct mr_read **reads, uint32_t n)
         struct mr_read *read = reads[i];
         read->submit_ns = now;
         if (start(r, read))
-            put_ready(r, read);
+            mr_read_append(&r->ready, read);
     }
     for (struct mr_lane *lane = r->lane; lane < r->lane + MR_N_LANES + 1; lane++)
         if (lane->in_flight && lane->ops->flush)
@@ -390,15 +380,7 @@ void mr_reader_submit(struct mr_reader *r, struct mr_read **reads, uint32_t n)
     add(&r->in_flight_n, 1);
 }
 
-static uint32_t take_ready(struct mr_reader *r, struct mr_read **out, uint32_t cap)
-{
-    uint32_t n = 0;
-    for (; n < cap && r->first; r->first = r->first->next)
-        out[n++] = r->first;
-    return n;
-}
-
-/* Starts what a lane refuses anew in the fallback; what is done then waits for take_ready(). */
+/* Starts what a lane refuses anew in the fallback; what is done then waits in r->ready. */
 static void take_refused(struct mr_reader *r, struct mr_lane *lane)
 {
     struct mr_lane *to = &r->lane[FALLBACK];
@@ -414,7 +396,7 @@ static void take_refused(struct mr_reader *r, struct mr_lane *lane)
                 finish(r, refused[i]);
             }
             if (rc < 0 || start_in(r, to, refused[i]))
-                put_ready(r, refused[i]);
+                mr_read_append(&r->ready, refused[i]);
         }
     }
 }
@@ -458,7 +440,7 @@ static uint32_t wait_once(struct mr_reader *r, struct mr_read **out, uint32_t ca
 
 uint32_t mr_reader_reap(struct mr_reader *r, struct mr_read **out, uint32_t cap, uint64_t wait_ns)
 {
-    uint32_t n = take_ready(r, out, cap);
+    uint32_t n = mr_read_take(&r->ready, out, cap);
     n += poll_lanes(r, out + n, cap - n);
     if (!n && cap && wait_ns) {
         uint64_t now = mr_time_ns(), deadline;
@@ -467,7 +449,7 @@ uint32_t mr_reader_reap(struct mr_reader *r, struct mr_read **out, uint32_t cap,
         while (!n && now < deadline && mr_reader_in_flight(r)) {
             n = wait_once(r, out, cap, deadline);
             n += poll_lanes(r, out + n, cap - n);
-            n += take_ready(r, out + n, cap - n);
+            n += mr_read_take(&r->ready, out + n, cap - n);
             now = mr_time_ns();
         }
     }

@@ -8,6 +8,22 @@
 #include "base/base.h"
 #include <millrace/storage.h>
 
+/* ---- URLs with credentials (hidden.c) ---- */
+
+/*
+ * What stands for a URL in options, texts and names of files: a URL with userinfo, query or
+ * fragment gets a name, by which files can be added until it is released. Returns 1 and [out] name;
+ * 0: the text holds no such thing, and *name stays; -ENOMEM.
+ */
+int mr_url_hold(const char *text, const char **name);
+void mr_url_release(const char *name);
+/* The URL behind a name that is held, or behind one built below it; any other text as it is. malloc'd;
+ * NULL without memory. */
+char *mr_url_reveal(const char *name);
+/* Continues a hash by what a URL names: without its userinfo and the parameters that sign it, which
+ * differ from day to day. */
+uint64_t mr_url_hash(uint64_t h, const char *text, size_t n);
+
 /* ---- the table of files ---- */
 
 struct mr_files;
@@ -48,7 +64,10 @@ bool mr_files_is_lazy(const struct mr_files *files, int id);
 MR_PRIVATE uint64_t mr_files_bytes(const struct mr_files *files, int id);
 /* The same, of lazy files too: looks where it is not known (blocking), and remembers. */
 int mr_files_size(struct mr_files *files, int id, uint64_t *out);
+/* As it may be shown and stored: of a URL without its credentials ("***@host/x.tar?..."). */
 const char *mr_files_name(const struct mr_files *files, int id);
+/* The name with them, for keys that are hashed: never for a text. */
+const char *mr_files_url(const struct mr_files *files, int id);
 /* The descriptor of a path file, which the table keeps open; -1 of any other, and of lazy files. */
 int mr_files_fd(const struct mr_files *files, int id);
 /* Sets the text of a read of [offset, offset + bytes) which others did by that descriptor, and that failed with -errno or

@@ -17,7 +17,7 @@ struct lane {
     struct io_uring ring;
     /* Reads that wait for room in the ring, or whose entry the kernel has not yet taken; in order. n_entered of them, from
      * the first, have an entry. */
-    struct mr_read *first, *last;
+    struct mr_read_list line;
     uint32_t n_entered;
     uint64_t refused_ns; /* since when the kernel takes nothing; 0: it takes */
     bool broken;         /* the kernel refuses entries for good */
@@ -91,16 +91,6 @@ static void uring_lane_close(struct mr_lane *lane)
     io_uring_queue_exit(&l->ring);
 }
 
-static void wait_in_line(struct lane *l, struct mr_read *read)
-{
-    read->next = NULL;
-    if (l->first)
-        l->last->next = read;
-    else
-        l->first = read;
-    l->last = read;
-}
-
 /* A lazy file is opened through the ring too: looking up its name may wait for a disk as well. */
 static void prepare(struct io_uring_sqe *sqe, const struct mr_file *f, struct mr_read *read)
 {
@@ -116,7 +106,7 @@ static void prepare(struct io_uring_sqe *sqe, const struct mr_file *f, struct mr
 static void enter(struct mr_lane *lane)
 {
     struct lane *l = lane->state;
-    struct mr_read *read = l->first;
+    struct mr_read *read = l->line.first;
     for (uint32_t i = 0; read && i < l->n_entered; i++)
         read = read->next;
     for (; read; read = read->next, l->n_entered++) {
@@ -132,7 +122,7 @@ static void taken(struct lane *l, uint32_t n)
     l->refused_ns = 0;
     l->n_entered -= n;
     for (; n; n--)
-        l->first = l->first->next;
+        l->line.first = l->line.first->next;
 }
 
 /* -EAGAIN, -EBUSY and the like: the next reap tries again, when some may have ended. */
@@ -156,7 +146,7 @@ static void refused(struct lane *l, int rc)
 static void uring_flush(struct mr_lane *lane)
 {
     struct lane *l = lane->state;
-    while (l->first && !l->broken) {
+    while (l->line.first && !l->broken) {
         enter(lane);
         int rc = io_uring_submit(&l->ring);
         if (rc > 0) {
@@ -174,7 +164,7 @@ static bool uring_start(struct mr_lane *lane, struct mr_file *f, struct mr_read 
     (void)f;
     if (!read->want)
         return true;
-    wait_in_line(l, read);
+    mr_read_append(&l->line, read);
     return false;
 }
 
@@ -191,14 +181,14 @@ static bool opened(struct lane *l, struct mr_file *f, struct mr_read *read, int 
         if (read->fd >= 0)
             mr_read_opened(read, f);
         if (read->fd >= 0 && mr_read_sized(read, f, bytes) == 0 && read->want)
-            wait_in_line(l, read);
+            mr_read_append(&l->line, read);
         return read->status || !read->want;
     }
     if (res != -EINTR && res != -EAGAIN) {
         mr_read_fail(read, mr_file_open_error(f->name, -res));
         return true;
     }
-    wait_in_line(l, read);
+    mr_read_append(&l->line, read);
     return false;
 }
 
@@ -219,7 +209,7 @@ static bool complete(struct mr_lane *lane, struct mr_read *read, int res)
         read->status = res;
     if (read->status || read->done >= read->need)
         return true;
-    wait_in_line(l, read);
+    mr_read_append(&l->line, read);
     return false;
 }
 
@@ -253,10 +243,10 @@ static uint32_t uring_refused(struct mr_lane *lane, struct mr_read **out, uint32
 {
     struct lane *l = lane->state;
     uint32_t n = 0;
-    for (; l->broken && n < cap && l->first; l->first = l->first->next) {
-        end(l->first);
-        l->first->done = 0;
-        out[n++] = l->first;
+    for (; l->broken && n < cap && l->line.first; l->line.first = l->line.first->next) {
+        end(l->line.first);
+        l->line.first->done = 0;
+        out[n++] = l->line.first;
     }
     return n;
 }
@@ -267,7 +257,7 @@ static void wait_some(struct lane *l, uint64_t until_ns)
     if (until_ns <= now)
         return;
     uint64_t wait = until_ns - now;
-    if (l->first)
+    if (l->line.first)
         wait = MR_MIN(wait, RETRY_NS);
     struct __kernel_timespec ts = {.tv_sec = (long long)(wait / 1000000000), .tv_nsec = (long long)(wait % 1000000000)};
     struct io_uring_cqe *cqe;
@@ -280,7 +270,7 @@ static uint32_t uring_reap(struct mr_lane *lane, struct mr_read **out, uint32_t 
     for (;;) {
         uint32_t n = take_completed(lane, out, cap);
         uring_flush(lane);
-        if (n || (l->broken && l->first) || !until_ns || until_ns <= mr_time_ns())
+        if (n || (l->broken && l->line.first) || !until_ns || until_ns <= mr_time_ns())
             return n;
         wait_some(l, until_ns);
     }

@@ -74,6 +74,11 @@ $ millrace inspect --formats --transforms --json | grep -c -e '"formats"' -e '"t
 $ millrace inspect --formats d
 millrace inspect: d: --formats and --transforms take no DATASET
 [2]
+# What is missing is said in the list and in the error, with what to install.
+$ MILLRACE_VIDEO_MODULE=/nowhere.so millrace inspect --formats | grep -A1 -e '^video:' | tail -1
+  not here: the module libmillrace-video.so was not found beside the library: install libavformat-dev, libavcodec-dev and libswscale-dev and build again, or name it in MILLRACE_VIDEO_MODULE: /nowhere.so: .* (re)
+$ MILLRACE_VIDEO_MODULE=/nowhere.so millrace inspect video:. 2>&1 | grep -c 'install libavformat-dev, libavcodec-dev and libswscale-dev'
+1
 # Errors name what was asked for; exit status 2 when it was asked wrongly.
 $ millrace inspect
 millrace inspect: an argument is missing: millrace inspect DATASET [options]

@@ -17,6 +17,7 @@ function complain(text) { print file ":" line ": " text; bad++ }
 BEGIN {
     while ((getline row < table) > 0) {
         if (row ~ /^#/ || row == "") continue
+        sub(/ *#.*/, "", row)
         n = split(row, word, /[ :=]+/)
         if (word[1] == "library") {
             libraries[word[2]] = ""

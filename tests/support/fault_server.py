@@ -24,6 +24,8 @@ from http.server import BaseHTTPRequestHandler
 
 ROOT = sys.argv[1]
 LATENCY = float(sys.argv[sys.argv.index("--latency") + 1]) / 1000 if "--latency" in sys.argv else 0
+LATER = {"later": "99999999999", "latermore": "9" * 40, "laterdate": "Fri, 31 Dec 2100 23:59:59 GMT",
+         "laterold": "Friday, 31-Dec-60 23:59:59 GMT", "latestold": "Fri Dec 31 23:59:59 2100"}
 LOCK = threading.Lock()
 SEEN = {}
 COUNTS = {"requests": 0, "connections": 0, "most_at_once": 0, "heads": 0, "not_modified": 0, "body_bytes": 0}
@@ -211,6 +213,10 @@ class Handler(BaseHTTPRequestHandler):
             more = [("Retry-After", "1")] if fault == "s429" else []
             body = b"<Error><Code>SlowDown</Code><Message>told to</Message></Error>" if fault == "s503" else b"no"
             return self.plain(STATUSES[fault], body, more)
+        if fault in LATER:
+            return self.plain(503, b"no", [("Retry-After", LATER[fault])])
+        if fault == "past":
+            return self.plain(503, b"no", [("Retry-After", "Sun, 06 Nov 1994 08:49:37 GMT")])
         if fault == "nohead":
             return self.plain(405, b"") if head else self.serve(data)
         if fault == "noetag":
@@ -265,6 +271,12 @@ class Handler(BaseHTTPRequestHandler):
                 GATE.notify_all()
                 GATE.wait_for(lambda: GATHERED[0] >= 10, 60)
             return self.serve(data)
+        if fault == "held":  # until the test makes this file
+            for _ in range(0 if head else 6000):
+                if os.path.exists(os.path.join(ROOT, "go")):
+                    break
+                time.sleep(0.01)
+            return self.serve(data)
         if fault == "drip":
             return self.drip(data)
         if fault == "redirect":
@@ -309,7 +321,20 @@ class Handler(BaseHTTPRequestHandler):
             return self.plain(404, b"<Error><Code>NoSuchKey</Code><Message>gone</Message></Error>")
         return self.serve(data)
 
+    def s3_endless(self, bucket, n):
+        """Page n of a list without end: the same names again, later ones first, greater ones, or none."""
+        names = {"same": ["a", "b"], "back": ["k%06d" % (999999 - n)], "empty": [],
+                 "grow": ["k%09d-%d" % (n, i) for i in range(900)],
+                 "swap": [["a", "c"], ["b", "d"]][n % 2]}[bucket[len("endless-"):]]
+        out = ["<?xml version='1.0' encoding='UTF-8'?><ListBucketResult>"]
+        out += ["<Contents><Key>%s</Key><Size>1</Size></Contents>" % name for name in names]
+        out.append("<IsTruncated>true</IsTruncated>")
+        out.append("<NextContinuationToken>t/+=%d</NextContinuationToken></ListBucketResult>" % (n + 1))
+        self.plain(200, "".join(out).encode(), [("Content-Type", "application/xml")])
+
     def s3_list(self, bucket, query):
+        if bucket.startswith("endless-"):
+            return self.s3_endless(bucket, int(query.get("continuation-token", "t/+=0")[4:]))
         prefix, names = query.get("prefix", ""), set()
         top = os.path.join(ROOT, bucket)
         for folder, _, files in os.walk(top):
@@ -335,7 +360,7 @@ class Handler(BaseHTTPRequestHandler):
         if more:
             out.append("<NextContinuationToken>t/+=%d</NextContinuationToken>" % (start + 3))
         out.append("</ListBucketResult>")
-        self.plain(200, "".join(out).encode(), [("Content-Type", "application/xml")])
+        return self.plain(200, "".join(out).encode(), [("Content-Type", "application/xml")])
 
 
 class Server(socketserver.ThreadingTCPServer):

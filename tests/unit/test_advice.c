@@ -1,5 +1,5 @@
 /*
- * Rules against loops whose truth is known: a loop with a fault and the same one without it are both run, and what a rule predicts is
+ * White-box. Rules against loops whose truth is known: a loop with a fault and the same one without it are both run, and what a rule predicts is
  * compared with the difference.
  */
 #include "loop_sim.h"

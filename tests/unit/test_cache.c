@@ -1,4 +1,4 @@
-/* The host cache: what was read once is viewed from memory, by whoever and however it was read. */
+/* White-box. The host cache: what was read once is viewed from memory, by whoever and however it was read. */
 #include "storage/private.h"
 #include <millrace/loader.h>
 

@@ -1,4 +1,4 @@
-/* CSV files of pictures: cells, columns, numbers; what is wrong is named with its line. */
+/* White-box. CSV files of pictures: cells, columns, numbers; what is wrong is named with its line. */
 #include "pictures.h"
 
 #include "dataset/pictures/csv.h"

@@ -1,4 +1,4 @@
-/* The core, and the two data sets that live in memory: arrays and callbacks. */
+/* White-box. The core, and the two data sets that live in memory: arrays and callbacks. */
 #include "dataset/dataset.h"
 #include "samples.h"
 

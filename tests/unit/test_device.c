@@ -1,4 +1,4 @@
-/* Devices: names, URIs, misuse, and what must hold on every device. */
+/* White-box. Devices: names, URIs, misuse, and what must hold on every device. */
 #include "base/base.h"
 #include <millrace/device.h>
 #include <stdio.h>

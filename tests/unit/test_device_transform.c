@@ -1,4 +1,4 @@
-/* Ends of chains on the device: the same bits as on the host, fewer bytes copied, and the host where it must. */
+/* White-box. Ends of chains on the device: the same bits as on the host, fewer bytes copied, and the host where it must. */
 #include "run_loader.h"
 
 #include "device/kernels.h"

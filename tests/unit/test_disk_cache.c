@@ -1,12 +1,25 @@
-/* The disk cache: what was read once comes from it, checked; damage, a full disk and a limit cost only speed. */
+/* White-box. The disk cache: what was read once comes from it, checked; damage, a full disk and a limit cost only speed. */
 #include "remote.h"
 
 #include "storage/http/http.h"
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <ftw.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
+
+/* The library asks this one. */
+static bool disk_looks_full;
+int fstatvfs(int fd, struct statvfs *out)
+{
+    int (*system_fstatvfs)(int, struct statvfs *) = dlsym(RTLD_NEXT, "fstatvfs");
+    int rc = system_fstatvfs(fd, out);
+    if (disk_looks_full)
+        out->f_bavail = 0;
+    return rc;
+}
 
 static char cache_dir[300];
 static uint64_t found_bytes;
@@ -152,23 +165,89 @@ static void the_limit_holds(void **state)
     assert_int_equal(server_count("body_bytes"), sent);
 }
 
-/* Files may not grow past some bytes: as on a disk that is full. */
+/* Files may not grow past some bytes: as on a disk that is full, but only a write tells. */
+static void limit_files(rlim_t bytes)
+{
+    static struct rlimit before;
+    signal(SIGXFSZ, SIG_IGN);
+    if (!before.rlim_max)
+        getrlimit(RLIMIT_FSIZE, &before);
+    struct rlimit tight = before;
+    tight.rlim_cur = bytes ? bytes : before.rlim_cur;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &tight), 0);
+}
+
 static void a_full_disk_only_costs_speed(void **state)
 {
     (void)state;
-    struct rlimit before, tight;
-    signal(SIGXFSZ, SIG_IGN);
-    getrlimit(RLIMIT_FSIZE, &before);
-    tight = before;
-    tight.rlim_cur = 1000;
     uint64_t errors = counts().cache_errors;
-    assert_int_equal(setrlimit(RLIMIT_FSIZE, &tight), 0);
+    limit_files(1000);
     reads_well(url("ok/big.bin"), big, BIG_BYTES);
     read_parts(url("ok/big.bin"));
-    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    limit_files(0);
     assert_true(counts().cache_errors > errors);
     look();
     assert_int_equal(found_files, 0);
+}
+
+/* Files that stand where the cache wants its folders. */
+static void block_folders(void)
+{
+    char path[340];
+    mkdir(cache_dir, 0700);
+    for (unsigned i = 0; i < 256; i++) {
+        snprintf(path, sizeof path, "%s/%02x", cache_dir, i);
+        FILE *f = fopen(path, "we");
+        assert_non_null(f);
+        fclose(f);
+    }
+}
+
+#define SAMPLES      600u
+#define SAMPLE_BYTES 3072u
+
+/* Bytes that the server sent for samples in random order, each of another place. */
+static uint64_t bytes_for_samples(void)
+{
+    struct mr_files *files = mr_files_create();
+    int id = add(files, url("ok/big.bin"));
+    uint8_t got[SAMPLE_BYTES];
+    long before = server_count("body_bytes");
+    for (uint64_t i = 0; i < SAMPLES; i++) {
+        uint64_t at = (i * 379 % SAMPLES) * (BIG_BYTES / SAMPLES);
+        test_works(mr_files_read(files, id, at, got, SAMPLE_BYTES));
+        assert_memory_equal(got, big + at, SAMPLE_BYTES);
+    }
+    mr_files_destroy(files);
+    return (uint64_t)(server_count("body_bytes") - before);
+}
+
+/* A whole chunk for a part of it pays only when it is stored: else it comes again and again. */
+static void what_cannot_be_stored_is_not_fetched_whole(void **state)
+{
+    const uint64_t asked = (uint64_t)SAMPLES * SAMPLE_BYTES, most = 8 * MR_DISK_CHUNK;
+    quick_options(3, NULL, 0);
+    assert_int_equal(bytes_for_samples(), asked); /* without a cache */
+    fresh(state);
+    quick_options(3, cache_dir, 1 << 20); /* room for the last chunk, which is shorter */
+    assert_true(bytes_for_samples() < asked + MR_DISK_CHUNK);
+    fresh(state);
+    disk_looks_full = true;
+    assert_int_equal(bytes_for_samples(), asked);
+    disk_looks_full = false;
+    fresh(state);
+    limit_files(1000); /* seen by the first write, and again after each pause */
+    assert_true(bytes_for_samples() < asked + most);
+    limit_files(0);
+    fresh(state);
+    block_folders();
+    assert_true(bytes_for_samples() < asked + most);
+    fresh(state);
+    quick_options(3, cache_dir, 2 << 20); /* room for one chunk of three */
+    assert_true(bytes_for_samples() < asked + most);
+    fresh(state);
+    assert_int_equal(bytes_for_samples(), BIG_BYTES); /* each chunk once */
+    assert_int_equal(bytes_for_samples(), 0);
 }
 
 static void no_folder_only_costs_speed(void **state)
@@ -222,9 +301,37 @@ static void what_is_counted_is_what_is_there(void **state)
     assert_true(found_bytes > 0 && found_bytes <= 8 << 20);
 }
 
+/* The same chunks, by four processes. No one opens the cache meanwhile: that counts again. */
+static void a_chunk_that_several_store_counts_once(void **state)
+{
+    (void)state;
+    struct mr_disk_cache *cache = mr_disk_cache_open(cache_dir, 64 << 20);
+    assert_non_null(cache);
+    pid_t child[4];
+    fflush(NULL);
+    for (int c = 0; c < 4; c++) {
+        child[c] = fork();
+        for (uint64_t n = 0; child[c] == 0; n++) {
+            struct mr_disk_key key = {n, 1};
+            if (n == 500)
+                _exit(0);
+            mr_disk_cache_put(cache, &key, big, 1000 + n);
+        }
+    }
+    for (int c = 0; c < 4; c++) {
+        int status = -1;
+        waitpid(child[c], &status, 0);
+        assert_int_equal(status, 0);
+    }
+    look();
+    assert_int_equal(found_files, 500);
+    assert_int_equal(used_bytes(), found_bytes);
+    mr_disk_cache_close(cache);
+}
+
 struct waiting {
     struct mr_disk_cache *cache;
-    struct mr_disk_key key;
+    struct mr_disk_fetch fetch;
     _Atomic bool stop, ended;
     _Atomic int tid;
     int rc;
@@ -234,17 +341,17 @@ static void *wait_for_turn(void *arg)
 {
     struct waiting *w = arg;
     atomic_store(&w->tid, (int)syscall(SYS_gettid));
-    w->rc = mr_disk_cache_begin(w->cache, &w->key, &w->stop);
+    w->rc = mr_disk_cache_begin(w->cache, &w->fetch, &w->stop);
     atomic_store(&w->ended, true);
     return NULL;
 }
 
-/* Whether it is on its way to the wait, and sleeps. */
-static bool waits(const struct waiting *w)
+/* Whether a thread sleeps. */
+static bool sleeps(const _Atomic int *tid)
 {
     char path[64], text[400] = "";
-    snprintf(path, sizeof path, "/proc/self/task/%d/stat", atomic_load(&w->tid));
-    FILE *f = atomic_load(&w->tid) ? fopen(path, "re") : NULL;
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", atomic_load(tid));
+    FILE *f = atomic_load(tid) ? fopen(path, "re") : NULL;
     if (f) {
         text[fread(text, 1, sizeof text - 1, f)] = 0;
         fclose(f);
@@ -252,33 +359,108 @@ static bool waits(const struct waiting *w)
     return strstr(text, ") S ") != NULL;
 }
 
-/* One fetches; a second one waits for it until it is stopped, a third one until it has ended. */
+/* One fetches; one waits for it until stopped, two until it has ended and they have their bytes. */
 static void who_waits_for_a_fetch_can_be_stopped(void **state)
 {
     (void)state;
-    struct waiting w[2] = {{.key = {1, 2}}, {.key = {1, 2}}};
-    pthread_t thread[2];
-    struct mr_disk_cache *cache = w[0].cache = w[1].cache = mr_disk_cache_open(cache_dir, 8 << 20);
+    static char to[3][100];
+    struct waiting w[3] = {0};
+    pthread_t thread[3];
+    struct mr_disk_cache *cache = mr_disk_cache_open(cache_dir, 8 << 20);
     assert_non_null(cache);
-    assert_int_equal(mr_disk_cache_begin(cache, &w[0].key, NULL), 1);
-    for (int i = 0; i < 2; i++)
-        assert_int_equal(pthread_create(&thread[i], NULL, wait_for_turn, &w[i]), 0);
-    for (int i = 0; i < 20000 && !(waits(&w[0]) && waits(&w[1])); i++) /* on a busy machine threads are late */
-        usleep(1000);
-    usleep(20000);
-    mr_disk_cache_kick(cache);
-    assert_false(atomic_load(&w[0].ended) || atomic_load(&w[1].ended));
-    atomic_store(&w[0].stop, true);
-    mr_disk_cache_kick(cache);
-    pthread_join(thread[0], NULL);
-    assert_int_equal(w[0].rc, MR_ECANCELLED);
-    assert_false(atomic_load(&w[1].ended));
-    mr_disk_cache_end(cache, &w[0].key);
-    pthread_join(thread[1], NULL);
-    assert_int_equal(w[1].rc, 0);
-    assert_int_equal(mr_disk_cache_begin(cache, &w[0].key, NULL), 1);
-    mr_disk_cache_end(cache, &w[0].key);
+    for (int fails = 0; fails < 2; fails++) {
+        struct mr_disk_fetch first = {.key = {1, 2}};
+        assert_int_equal(mr_disk_cache_begin(cache, &first, NULL), MR_DISK_FETCH);
+        for (int i = 0; i < 3; i++) {
+            memset(to[i], 0, sizeof to[i]);
+            w[i] = (struct waiting){.cache = cache};
+            w[i].fetch = (struct mr_disk_fetch){.key = {1, 2}, .to = to[i], .bytes = 100};
+            w[i].fetch.at = (uint64_t)i * 500;
+            assert_int_equal(pthread_create(&thread[i], NULL, wait_for_turn, &w[i]), 0);
+        }
+        for (int i = 0, n = 0; i < 20000 && n < 3; i++) { /* on a busy machine threads are late */
+            usleep(1000);
+            for (n = 0; n < 3 && sleeps(&w[n].tid); n++)
+                ;
+        }
+        usleep(20000);
+        mr_disk_cache_kick(cache);
+        for (int i = 0; i < 3; i++)
+            assert_false(atomic_load(&w[i].ended));
+        atomic_store(&w[1].stop, true);
+        mr_disk_cache_kick(cache);
+        pthread_join(thread[1], NULL);
+        assert_int_equal(w[1].rc, MR_ECANCELLED);
+        assert_false(atomic_load(&w[0].ended) || atomic_load(&w[2].ended));
+        mr_disk_cache_end(cache, &first, fails ? NULL : big);
+        for (int i = 0; i < 3; i += 2) {
+            pthread_join(thread[i], NULL);
+            assert_int_equal(w[i].rc, fails ? MR_DISK_ALONE : MR_DISK_SERVED);
+            assert_int_equal(memcmp(to[i], big + i * 500, 100) == 0, !fails);
+        }
+    }
+    struct mr_disk_fetch again = {.key = {1, 2}};
+    assert_int_equal(mr_disk_cache_begin(cache, &again, NULL), MR_DISK_FETCH);
+    mr_disk_cache_end(cache, &again, NULL);
     mr_disk_cache_close(cache);
+}
+
+struct part_reader {
+    struct mr_files *files;
+    int id, rc;
+    uint64_t at, bytes;
+    uint8_t *got;
+    _Atomic int tid;
+};
+
+static void *read_part(void *arg)
+{
+    struct part_reader *r = arg;
+    atomic_store(&r->tid, (int)syscall(SYS_gettid));
+    r->rc = mr_files_read(r->files, r->id, r->at, r->got, r->bytes);
+    return NULL;
+}
+
+#define READERS 8
+/* The server holds its answer back until all of them wait. */
+static void readers_of_one_chunk_fetch_it_once(void **state)
+{
+    for (int fails = 0; fails < 2; fails++) {
+        struct part_reader r[READERS];
+        pthread_t thread[READERS];
+        uint64_t size;
+        fresh(state);
+        unlink(test_path("go"));
+        struct mr_files *files = mr_files_create();
+        int id = add(files, url("held/big.bin"));
+        test_works(mr_files_size(files, id, &size));
+        long before = server_count("body_bytes");
+        limit_files(fails ? 1000 : 0);
+        for (uint64_t i = 0; i < READERS; i++) {
+            uint64_t bytes = i == 3 ? MR_DISK_CHUNK : 50000;
+            r[i] = (struct part_reader){.files = files, .id = id, .bytes = bytes};
+            r[i].at = i == 3 ? 0 : i * 100000;
+            r[i].got = malloc(bytes);
+            assert_non_null(r[i].got);
+            assert_int_equal(pthread_create(&thread[i], NULL, read_part, &r[i]), 0);
+        }
+        for (int i = 0, n = 0; i < 20000 && n < READERS; i++) {
+            usleep(1000);
+            for (n = 0; n < READERS && sleeps(&r[n].tid); n++)
+                ;
+        }
+        usleep(20000);
+        test_write("go", "", 0);
+        for (int i = 0; i < READERS; i++) {
+            pthread_join(thread[i], NULL);
+            assert_int_equal(r[i].rc, 0);
+            assert_memory_equal(r[i].got, big + r[i].at, r[i].bytes);
+            free(r[i].got);
+        }
+        limit_files(0);
+        assert_int_equal(server_count("body_bytes") - before, MR_DISK_CHUNK);
+        mr_files_destroy(files);
+    }
 }
 
 #define CHILDREN 4
@@ -353,7 +535,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(several_processes_share_it, fresh),
         cmocka_unit_test_setup(what_is_counted_is_what_is_there, fresh),
+        cmocka_unit_test_setup(a_chunk_that_several_store_counts_once, fresh),
         cmocka_unit_test_setup(who_waits_for_a_fetch_can_be_stopped, fresh),
+        cmocka_unit_test_setup(readers_of_one_chunk_fetch_it_once, fresh),
+        cmocka_unit_test_setup(what_cannot_be_stored_is_not_fetched_whole, fresh),
         cmocka_unit_test_setup(what_was_read_is_not_fetched_again, fresh),
         cmocka_unit_test_setup(what_nothing_tells_apart_is_not_kept, fresh),
         cmocka_unit_test_setup(a_new_object_is_fetched, fresh),

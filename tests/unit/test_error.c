@@ -1,4 +1,4 @@
-/* Error texts of each thread, codes, and the log. */
+/* White-box. Error texts of each thread, codes, and the log. */
 #include "base/base.h"
 #include "unit.h"
 

@@ -1,4 +1,4 @@
-/* The table of files: what may be added, what is viewed, what is read. */
+/* White-box. The table of files: what may be added, what is viewed, what is read. */
 #include "storage/storage.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* Graphs on the devices that play their streams themselves: the same on both, and what is refused. */
+/* White-box. Graphs on the devices that play their streams themselves: the same on both, and what is refused. */
 #include "run_loader.h"
 
 #include "device/kernels.h"

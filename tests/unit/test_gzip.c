@@ -1,4 +1,4 @@
-/* Gzip: streams in any portions, whole or damaged; and gzip files among the files, inflated while they are viewed. */
+/* White-box. Gzip: streams in any portions, whole or damaged; and gzip files among the files, inflated while they are viewed. */
 #include "codec/codec.h"
 #include "storage/storage.h"
 

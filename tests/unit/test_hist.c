@@ -1,4 +1,4 @@
-/* The histogram against a sorted array. */
+/* White-box. The histogram against a sorted array. */
 #include "base/base.h"
 #include "unit.h"
 

@@ -1,5 +1,5 @@
 /*
- * Pictures: what a window gets equals the same place of the whole decode, in every layout of JPEG, at every scale and
+ * White-box. Pictures: what a window gets equals the same place of the whole decode, in every layout of JPEG, at every scale and
  * orientation; formats, options, limits and damage.
  */
 #include "codec/image.h"

@@ -1,4 +1,4 @@
-/* Sets of time against a bitmap. */
+/* White-box. Sets of time against a bitmap. */
 #include "unit.h"
 
 #include "recording/intervals.h"

@@ -1,4 +1,4 @@
-/* mixup and cutmix: what comes of a batch's rows and labels, and that it is the same whoever works on it. */
+/* White-box. mixup and cutmix: what comes of a batch's rows and labels, and that it is the same whoever works on it. */
 #include "run_loader.h"
 
 #include "device/kernels.h"

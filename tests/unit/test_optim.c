@@ -1,4 +1,4 @@
-/* Optimizers: PyTorch's numbers, and what holds of all of them. */
+/* White-box. Optimizers: PyTorch's numbers, and what holds of all of them. */
 #include "device/kernels.h"
 #include "optim_vectors.h"
 #include "unit.h"

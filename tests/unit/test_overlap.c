@@ -1,4 +1,4 @@
-/* Overlap of copies with compute, and the reason of each that had none. */
+/* White-box. Overlap of copies with compute, and the reason of each that had none. */
 #include "loop_sim.h"
 
 #include "recording/overlap.h"

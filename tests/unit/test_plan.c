@@ -1,4 +1,4 @@
-/* Plans: every global position is in exactly one row of one batch, for any batch size, ranks, tail and resume. */
+/* White-box. Plans: every global position is in exactly one row of one batch, for any batch size, ranks, tail and resume. */
 #include "loader/loader.h"
 
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* The caching pool: accounting, reuse, events, the ceiling, and what happens when the system refuses. */
+/* White-box. The caching pool: accounting, reuse, events, the ceiling, and what happens when the system refuses. */
 #include "base/base.h"
 #include <errno.h>
 #include <millrace/device.h>

@@ -1,4 +1,4 @@
-/* The bounded queue under many producers and consumers. */
+/* White-box. The bounded queue under many producers and consumers. */
 #include "base/base.h"
 #include "unit.h"
 

@@ -1,5 +1,5 @@
 /*
- * Philox against Random123's published vectors, and the keyed permutation: a bijection for every n, and uniform.
+ * White-box. Philox against Random123's published vectors, and the keyed permutation: a bijection for every n, and uniform.
  *
  * Statistics: each check is a chi-square statistic turned into a normal deviate by the Wilson-Hilferty transformation.
  * Seeds are fixed, so that the outcome never changes. A check fails beyond 4.5 deviates (two-sided significance 7e-6): the

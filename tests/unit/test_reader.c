@@ -1,4 +1,4 @@
-/* Readers: whatever the store, the kinds of files, the sizes and the threads, a read returns the file's bytes or says why
+/* White-box. Readers: whatever the store, the kinds of files, the sizes and the threads, a read returns the file's bytes or says why
  * not. */
 #include "storage/storage.h"
 #include <millrace/loader.h>

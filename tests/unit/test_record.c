@@ -1,5 +1,5 @@
 /*
- * The recorder's core: what threads put arrives, whatever becomes of the process. Each test runs this program again as the
+ * White-box. The recorder's core: what threads put arrives, whatever becomes of the process. Each test runs this program again as the
  * recorded one, with the environment that `millrace profile` sets, and reads the parts that it left.
  */
 #include "part_look.h"

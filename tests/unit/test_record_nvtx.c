@@ -1,5 +1,5 @@
 /*
- * NVTX ranges: what a program says by NVTX arrives in the part. The recorded programs play the part of NVTX's own loader: they
+ * White-box. NVTX ranges: what a program says by NVTX arrives in the part. The recorded programs play the part of NVTX's own loader: they
  * hold tables of function pointers, which the injection fills.
  */
 #include "record_run.h"

@@ -1,5 +1,5 @@
 /*
- * Calls of the operating system: recorded when they take long enough, and unharmed. The recorded programs run under the preloaded
+ * White-box. Calls of the operating system: recorded when they take long enough, and unharmed. The recorded programs run under the preloaded
  * module; sanitizers want to be first themselves, so there only the wrappers' common part is tried, linked into this program.
  */
 #include "record_run.h"

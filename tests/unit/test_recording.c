@@ -1,4 +1,4 @@
-/* Recordings: what goes into a store comes out of mr_recording_load(), ours and exports of Nsight Systems alike. */
+/* White-box. Recordings: what goes into a store comes out of mr_recording_load(), ours and exports of Nsight Systems alike. */
 #include "recording_make.h"
 
 #include "recording/store.h"

@@ -1,4 +1,4 @@
-/* Resampling and windows: against Pillow, whole pictures against parts of them, and by properties. */
+/* White-box. Resampling and windows: against Pillow, whole pictures against parts of them, and by properties. */
 #include "transform/resample.h"
 #include "unit.h"
 

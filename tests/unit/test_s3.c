@@ -1,4 +1,4 @@
-/* s3://: signed requests that a server of ours checks; lists in pages; data sets equal to those on disk; and the same against a
+/* White-box. s3://: signed requests that a server of ours checks; lists in pages; data sets equal to those on disk; and the same against a
  * real S3 server, moto from PyPI, where pip can install it. */
 #include "remote.h"
 
@@ -158,6 +158,32 @@ static void lists_that_make_no_sense(void **state)
     }
 }
 
+static int pass(void *user, const char *name, bool folder, uint64_t bytes)
+{
+    (void)user, (void)name, (void)folder, (void)bytes;
+    return 0;
+}
+
+static void lists_without_end_end(void **state)
+{
+    (void)state;
+    static const char *const stuck[] = {"same", "back", "swap"};
+    char place[64];
+    use_keys(NULL, NULL, NULL);
+    for (size_t i = 0; i < MR_COUNT(stuck); i++) {
+        snprintf(place, sizeof place, "s3://endless-%s/", stuck[i]);
+        test_fails(mr_store_list(place, pass, NULL), MR_EFORMAT, place, "in the order of names");
+    }
+    test_fails(mr_store_list("s3://endless-empty", pass, NULL), MR_EFORMAT, "1000 pages in a row are empty");
+    setenv("MILLRACE_LIST_LIMIT", "1MiB", 1);
+    test_fails(mr_store_list("s3://endless-grow", pass, NULL), MR_ELIMIT, "more than the 1048576 bytes",
+               "MILLRACE_LIST_LIMIT");
+    setenv("MILLRACE_LIST_LIMIT", "much", 1);
+    test_fails(mr_store_list("s3://bucket", pass, NULL), MR_EOPTION, "MILLRACE_LIST_LIMIT");
+    unsetenv("MILLRACE_LIST_LIMIT");
+    test_works(mr_store_list("s3://bucket", pass, NULL));
+}
+
 /* ---- data sets ---- */
 
 static void must_equal(const char *uri, const char *local)
@@ -275,9 +301,13 @@ static void a_real_server_lists_and_reads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lists_that_make_no_sense),      cmocka_unit_test(keys_of_any_characters_read_signed),
-        cmocka_unit_test(keys_come_from_files),          cmocka_unit_test(refusals_say_why),
-        cmocka_unit_test(lists_come_whole_page_by_page), cmocka_unit_test(data_sets_by_url_equal_those_on_disk),
+        cmocka_unit_test(lists_that_make_no_sense),
+        cmocka_unit_test(keys_of_any_characters_read_signed),
+        cmocka_unit_test(keys_come_from_files),
+        cmocka_unit_test(refusals_say_why),
+        cmocka_unit_test(lists_come_whole_page_by_page),
+        cmocka_unit_test(lists_without_end_end),
+        cmocka_unit_test(data_sets_by_url_equal_those_on_disk),
         cmocka_unit_test(a_real_server_lists_and_reads),
     };
     void *state = NULL;

@@ -1,4 +1,4 @@
-/* Samplers: properties of the orders they give. */
+/* White-box. Samplers: properties of the orders they give. */
 #include "base/base.h"
 #include <millrace/sampler.h>
 

@@ -1,4 +1,4 @@
-/* Properties of the split of one global order over ranks. */
+/* White-box. Properties of the split of one global order over ranks. */
 #include "sampler/sampler.h"
 
 #include <setjmp.h>

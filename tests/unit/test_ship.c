@@ -1,4 +1,4 @@
-/* How batches get to the device: who enqueues them, what that costs, which are timed, what a trace shows of it. */
+/* White-box. How batches get to the device: who enqueues them, what that costs, which are timed, what a trace shows of it. */
 #include "device/device.h"
 #include "read_trace.h"
 #include "run_loader.h"

@@ -1,4 +1,4 @@
-/* The simulated accelerator: order, overlap, blocking. Times are the model's, from events; never this machine's load. */
+/* White-box. The simulated accelerator: order, overlap, blocking. Times are the model's, from events; never this machine's load. */
 #include "base/base.h"
 #include <millrace/device.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Steps, by ranges and by period, and the breakdown of their time. */
+/* White-box. Steps, by ranges and by period, and the breakdown of their time. */
 #include "loop_sim.h"
 
 #include "recording/look.h"

@@ -1,4 +1,4 @@
-/* Synthetic samples: the same bytes for the same (seed, index), distributed as they should be, in time and in bounds. */
+/* White-box. Synthetic samples: the same bytes for the same (seed, index), distributed as they should be, in time and in bounds. */
 #include "base/base.h"
 #include "samples.h"
 

@@ -1,4 +1,4 @@
-/* Clock, processors, memory, control groups (read from made-up folders), threads. */
+/* White-box. Clock, processors, memory, control groups (read from made-up folders), threads. */
 #include "base/base.h"
 #include "unit.h"
 

@@ -1,4 +1,4 @@
-/* Traces: what is recorded comes out, whole, nested and in order. */
+/* White-box. Traces: what is recorded comes out, whole, nested and in order. */
 #include "base/base.h"
 #include "read_trace.h"
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* Transforms: against plain loops, against the ops one after another, and against PyTorch. */
+/* White-box. Transforms: against plain loops, against the ops one after another, and against PyTorch. */
 #include "transform/transform.h"
 #include "unit.h"
 

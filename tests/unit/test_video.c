@@ -1,4 +1,4 @@
-/* The video module: a frame is the same however it is reached, whatever the file; what is broken is named. */
+/* White-box. The video module: a frame is the same however it is reached, whatever the file; what is broken is named. */
 #include "codec/video.h"
 #include "samples.h"
 

@@ -1,4 +1,4 @@
-/* Clips of videos: which frames, the same whoever decodes them; labels; broken files; the module that is not there. */
+/* White-box. Clips of videos: which frames, the same whoever decodes them; labels; broken files; the module that is not there. */
 #include "run_loader.h"
 
 #include "samples.h"

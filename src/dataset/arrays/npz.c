@@ -12,6 +12,11 @@ struct state {
     struct mr_records field[MR_MAX_FIELDS];
 };
 
+static const char *lacks(void)
+{
+    return MILLRACE_HAVE_ZIP ? NULL : "built without libzip: install libzip-dev and build again";
+}
+
 #if MILLRACE_HAVE_ZIP
 
 #define BLOCK_BYTES (1u << 20) /* read at once: libzip asks for little at a time */
@@ -314,7 +319,7 @@ static int add_members(struct mr_dataset *ds, const struct mr_npz_opts *opts)
 static int add_members(struct mr_dataset *ds, const struct mr_npz_opts *opts)
 {
     (void)ds;
-    return mr_error_set(MR_EUNSUPPORTED, "%s: npz: this build was made without libzip (libzip-dev)", opts->path);
+    return mr_error_set(MR_EUNSUPPORTED, "%s: npz: %s", opts->path, lacks());
 }
 
 #endif
@@ -365,6 +370,7 @@ const struct mr_dataset_ops mr_dataset_npz = {
     .positional = positional,
     .opts_size = sizeof(struct mr_npz_opts),
     .state_size = sizeof(struct state),
+    .lacks = lacks,
     .sniff = sniff,
     .open = open_npz,
     .locate = locate,

@@ -3,6 +3,7 @@
  * table of files, numbers to rows in memory, the text is dropped.
  */
 #include "dataset/pictures/csv.h"
+#include "codec/image.h"
 
 #include "dataset/pictures/csv_columns.h"
 
@@ -343,6 +344,7 @@ const struct mr_dataset_ops mr_dataset_csv = {
     .positional = positional,
     .opts_size = sizeof(struct mr_csv_opts),
     .state_size = sizeof(struct state),
+    .lacks = mr_image_lacks,
     .sniff = sniff,
     .open = open_csv,
     .close = mr_photos_close,

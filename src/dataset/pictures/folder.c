@@ -1,6 +1,7 @@
 /*
  * Folders of pictures, a class a sub-folder: labels and order as torchvision's ImageFolder has them.
  */
+#include "codec/image.h"
 #include "dataset/pictures/photos.h"
 #include "dataset/pictures/tree.h"
 
@@ -94,6 +95,7 @@ const struct mr_dataset_ops mr_dataset_folder = {
     .positional = positional,
     .opts_size = sizeof(struct mr_folder_opts),
     .state_size = sizeof(struct state),
+    .lacks = mr_image_lacks,
     .sniff = sniff,
     .open = open_folder,
     .close = mr_photos_close,

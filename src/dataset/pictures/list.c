@@ -1,4 +1,5 @@
 /* A text file with a picture's path a line, and optionally a tab and its label. */
+#include "codec/image.h"
 #include "dataset/pictures/photos.h"
 
 #include <errno.h>
@@ -147,6 +148,7 @@ const struct mr_dataset_ops mr_dataset_list = {
     .positional = positional,
     .opts_size = sizeof(struct mr_list_opts),
     .state_size = sizeof(struct state),
+    .lacks = mr_image_lacks,
     .open = open_list,
     .close = mr_photos_close,
     .locate = mr_photos_locate,

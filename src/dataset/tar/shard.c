@@ -87,7 +87,8 @@ static bool still_there(struct open *o, const struct mr_tar_shard *s)
 static int identify(struct open *o, struct mr_tar_shard *s, struct mr_tar_identity *id)
 {
     struct stat st;
-    *id = (struct mr_tar_identity){.path = s->name};
+    const char *url = mr_files_url(o->ds->files, s->file);
+    *id = (struct mr_tar_identity){.path = s->name, .key = mr_url_hash(MR_HASH_START, url, strlen(url))};
     int rc = mr_files_size(o->ds->files, s->file, &id->bytes);
     if (rc < 0 || !s->local)
         return rc;
@@ -197,7 +198,10 @@ static int add_shard(struct mr_dataset *ds, struct mr_tar_shard *s, bool many)
         return rc;
     bool lazy = many || !s->local || s->packing != MR_TAR_PLAIN;
     s->file = lazy ? mr_files_add_lazy(ds->files, s->name) : mr_files_add_path(ds->files, s->name);
-    return MR_MIN(s->file, 0);
+    if (s->file < 0)
+        return s->file;
+    s->name = mr_files_name(ds->files, s->file); /* from here on without credentials */
+    return 0;
 }
 
 /* What was unpacked becomes files to read from. */

@@ -1,4 +1,5 @@
 /* Tar archives as a data set: opening. */
+#include "codec/image.h"
 #include "dataset/pictures/photos.h"
 #include "dataset/pictures/tree.h"
 #include "dataset/tar/state.h"
@@ -325,6 +326,12 @@ static const struct mr_option options_table[] = {
 
 static const char *const positional[] = {"path", NULL};
 
+static const char *lacks(void)
+{
+    return MILLRACE_HAVE_ZSTD ? mr_image_lacks()
+                              : "built without libzstd, for .tar.zst: install libzstd-dev and build again";
+}
+
 const struct mr_dataset_ops mr_dataset_tar = {
     .name = "tar",
     .summary = "tar archives with WebDataset's names, plain or packed by gzip or zstd",
@@ -332,6 +339,8 @@ const struct mr_dataset_ops mr_dataset_tar = {
     .positional = positional,
     .opts_size = sizeof(struct mr_tar_opts),
     .state_size = sizeof(struct mr_tar_state),
+    .many_urls = true,
+    .lacks = lacks,
     .sniff = sniff,
     .open = open_tar,
     .close = close_tar,

@@ -90,6 +90,7 @@ enum mr_tar_keep { MR_TAR_KEEP_AUTO, MR_TAR_KEEP_BESIDE, MR_TAR_KEEP_CACHE, MR_T
 /* What an index file must fit. */
 struct mr_tar_identity {
     const char *path;
+    uint64_t key; /* of a remote file: its URL's hash */
     uint64_t bytes;
     int64_t mtime_ns; /* 0: not known (a remote file) */
 };

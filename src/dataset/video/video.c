@@ -430,6 +430,7 @@ const struct mr_dataset_ops mr_dataset_video = {
     .positional = positional,
     .opts_size = sizeof(struct mr_video_opts),
     .state_size = sizeof(struct state),
+    .lacks = mr_video_lacks,
     .sniff = sniff,
     .open = open_videos,
     .close = close_videos,

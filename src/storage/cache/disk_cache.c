@@ -25,7 +25,6 @@
 #define BLOCK_BYTES 16384u
 #define MAX_BLOCKS  (MR_DISK_CHUNK / BLOCK_BYTES)
 #define NAME_BYTES  64
-#define PAUSE_NS    5000000000ull /* after a failed write */
 #define OBJECT_ROOM 4096
 #define TOUCH_S     10
 
@@ -39,11 +38,6 @@ struct head {
 struct chunk_head {
     struct head head;
     uint64_t sums[MAX_BLOCKS];
-};
-
-struct mr_disk_busy {
-    struct mr_disk_key key;
-    struct mr_disk_busy *next;
 };
 
 static uint64_t n_blocks(uint64_t bytes)
@@ -208,25 +202,35 @@ static bool write_all(int fd, const void *data, uint64_t bytes)
     return true;
 }
 
-/* A write that failed is no error of the reader's: for a while nothing more is kept. */
-static void write_failed(struct mr_disk_cache *c, int errnum)
+/*
+ * Renames tmp. [out] replaced: bytes of the file that had the name, known from the rename itself:
+ * two processes that store the same chunk, and look first, would both find no file. 0 or an errno.
+ */
+static int take_name(struct mr_disk_cache *c, const char *tmp, const char *name, uint64_t *replaced)
 {
-    uint64_t before = atomic_exchange(&c->retry_ns, mr_time_ns() + PAUSE_NS);
-    mr_remote_count(&mr_remote_counts.cache_errors, 1);
-    if (!before)
-        mr_log(MR_LOG_WARNING, "disk cache %s: cannot write: %s; reading goes on from the network", c->dir,
-               strerror(errnum)); /* NOLINT(concurrency-mt-unsafe) */
+    struct stat st;
+    *replaced = 0;
+    for (int tries = 0; tries < 4; tries++) { /* the other file may come and go meanwhile */
+        if (!renameat2(c->fd, tmp, c->fd, name, RENAME_NOREPLACE))
+            return 0;
+        if (errno != EEXIST)
+            break;
+        if (!renameat2(c->fd, tmp, c->fd, name, RENAME_EXCHANGE)) {
+            *replaced = fstatat(c->fd, tmp, &st, 0) ? 0 : (uint64_t)st.st_size;
+            unlinkat(c->fd, tmp, 0);
+            return 0;
+        }
+        if (errno != ENOENT)
+            break;
+    }
+    /* A file system that knows neither: a survey corrects the count. */
+    *replaced = fstatat(c->fd, name, &st, 0) ? 0 : (uint64_t)st.st_size;
+    return renameat(c->fd, tmp, c->fd, name) ? errno : 0;
 }
 
-static bool paused(struct mr_disk_cache *c)
-{
-    uint64_t until = atomic_load(&c->retry_ns);
-    return until > 1 && mr_time_ns() < until;
-}
-
-/* Both parts into a file that then takes its name. 0 or an errno. */
+/* Both parts into a file that then takes its name. replaced: as of take_name(). 0 or an errno. */
 static int write_file(struct mr_disk_cache *c, const char *name, const void *head, uint64_t n_head, const void *data,
-                      uint64_t bytes)
+                      uint64_t bytes, uint64_t *replaced)
 {
     char tmp[NAME_BYTES], folder[3] = {name[0], name[1], 0};
     snprintf(tmp, sizeof tmp, "%s/tmp.%d.%u", folder, (int)getpid(), atomic_fetch_add(&c->next_tmp, 1));
@@ -239,8 +243,8 @@ static int write_file(struct mr_disk_cache *c, const char *name, const void *hea
     int errnum = write_all(fd, head, n_head) && write_all(fd, data, bytes) ? 0 : errno;
     if (close(fd) && !errnum)
         errnum = errno;
-    if (!errnum && renameat(c->fd, tmp, c->fd, name))
-        errnum = errno;
+    if (!errnum)
+        errnum = take_name(c, tmp, name, replaced);
     if (errnum)
         unlinkat(c->fd, tmp, 0);
     return errnum;
@@ -249,20 +253,25 @@ static int write_file(struct mr_disk_cache *c, const char *name, const void *hea
 static void put_file(struct mr_disk_cache *c, const char *name, const void *head, uint64_t n_head, const void *data,
                      uint64_t bytes)
 {
-    struct stat st;
-    uint64_t all = n_head + bytes;
-    int held = paused(c) ? -1 : mr_disk_cache_reserve(c, all);
-    if (held < 0)
+    uint64_t all = n_head + bytes, replaced = 0;
+    int held = mr_disk_cache_reserve(c, all);
+    if (held == -ENOSPC) /* the limit, of which others took what was free: the disk is fine */
         return;
-    uint64_t there = fstatat(c->fd, name, &st, 0) ? 0 : (uint64_t)st.st_size;
-    int errnum = write_file(c, name, head, n_head, data, bytes);
-    uint64_t gone = errnum ? all : there; /* what it replaces */
+    if (held < 0) {
+        mr_disk_cache_failed(c, -held);
+        return;
+    }
+    int errnum = write_file(c, name, head, n_head, data, bytes, &replaced);
+    uint64_t gone = errnum ? all : replaced;
     atomic_fetch_sub(c->used, MR_MIN(gone, atomic_load(c->used)));
     close(held);
-    if (errnum)
-        write_failed(c, errnum);
-    else
-        mr_remote_count(&mr_remote_counts.cache_stored_bytes, all);
+    if (errnum) {
+        mr_disk_cache_failed(c, errnum);
+        return;
+    }
+    if (atomic_load(&c->retry_ns) > 1)
+        atomic_store(&c->retry_ns, 1);
+    mr_remote_count(&mr_remote_counts.cache_stored_bytes, all);
 }
 
 void mr_disk_cache_put(struct mr_disk_cache *c, const struct mr_disk_key *key, const void *data, uint64_t bytes)
@@ -320,59 +329,6 @@ struct mr_object *mr_disk_cache_recall(struct mr_disk_cache *c, const char *url)
     return fine ? mr_object_create(h.key[1], text, text + n) : NULL;
 }
 
-/* ---- one fetch of a chunk at a time ---- */
-
-static struct mr_disk_busy **find_busy(struct mr_disk_cache *c, const struct mr_disk_key *key)
-{
-    struct mr_disk_busy **at = &c->busy;
-    while (*at && ((*at)->key.hi != key->hi || (*at)->key.lo != key->lo))
-        at = &(*at)->next;
-    return at;
-}
-
-int mr_disk_cache_begin(struct mr_disk_cache *c, const struct mr_disk_key *key, const _Atomic bool *stop)
-{
-    struct mr_disk_busy *mine = malloc(sizeof *mine);
-    if (!mine)
-        return 1; /* then perhaps two fetch it */
-    *mine = (struct mr_disk_busy){.key = *key};
-    pthread_mutex_lock(&c->lock);
-    bool first = !*find_busy(c, key);
-    if (first) {
-        mine->next = c->busy;
-        c->busy = mine;
-    }
-    bool stopped = false;
-    while (!first && !stopped && *find_busy(c, key)) {
-        stopped = stop && atomic_load_explicit(stop, memory_order_acquire);
-        if (!stopped)
-            pthread_cond_wait(&c->ended, &c->lock);
-    }
-    pthread_mutex_unlock(&c->lock);
-    if (first)
-        return 1;
-    free(mine);
-    return stopped ? mr_error_set(MR_ECANCELLED, "disk cache %s: cancelled", c->dir) : 0;
-}
-
-void mr_disk_cache_kick(struct mr_disk_cache *c)
-{
-    pthread_mutex_lock(&c->lock);
-    pthread_cond_broadcast(&c->ended);
-    pthread_mutex_unlock(&c->lock);
-}
-
-void mr_disk_cache_end(struct mr_disk_cache *c, const struct mr_disk_key *key)
-{
-    pthread_mutex_lock(&c->lock);
-    struct mr_disk_busy **at = find_busy(c, key), *mine = *at;
-    if (mine)
-        *at = mine->next;
-    pthread_cond_broadcast(&c->ended);
-    pthread_mutex_unlock(&c->lock);
-    free(mine);
-}
-
 /* ---- opening ---- */
 
 static int make_folders(const char *dir)
@@ -426,6 +382,7 @@ static int open_all(struct mr_disk_cache *c, const char *dir)
 
 struct mr_disk_cache *mr_disk_cache_open(const char *dir, uint64_t limit)
 {
+    struct timespec now;
     struct mr_disk_cache *c = calloc(1, sizeof *c);
     if (!c) {
         mr_error_nomem("disk cache", sizeof *c);
@@ -433,6 +390,8 @@ struct mr_disk_cache *mr_disk_cache_open(const char *dir, uint64_t limit)
     }
     c->fd = -1;
     c->limit = limit;
+    clock_gettime(CLOCK_REALTIME_COARSE, &now); /* which file systems use */
+    c->opened_ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
     pthread_mutex_init(&c->lock, NULL);
     pthread_cond_init(&c->ended, NULL);
     if (open_all(c, dir)) {

@@ -8,11 +8,13 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
-#define LOCK_NAPS 500  /* of 1 ms */
-#define STALE_S   3600 /* temporary files older than that are of processes that died */
+#define LOCK_NAPS 500           /* of 1 ms */
+#define STALE_S   3600          /* temporary files older than that are of processes that died */
+#define PAUSE_NS  5000000000ull /* after a failed write */
 
 struct entry {
     int64_t used_ns;
@@ -117,9 +119,13 @@ static void shrink(struct mr_disk_cache *c, struct entries *all, uint64_t most)
 {
     if (all->n)
         qsort(all->entry, all->n, sizeof *all->entry, by_use);
-    for (size_t i = 0; i < all->n && all->bytes > most; i++)
-        if (!unlinkat(c->fd, all->entry[i].name, 0) || errno == ENOENT)
-            all->bytes -= all->entry[i].bytes;
+    for (size_t i = 0; i < all->n && all->bytes > most; i++) {
+        if (unlinkat(c->fd, all->entry[i].name, 0) && errno != ENOENT)
+            continue;
+        all->bytes -= all->entry[i].bytes;
+        if (all->entry[i].used_ns >= c->opened_ns)
+            atomic_store(&c->outgrown, true);
+    }
     atomic_store(c->used, all->bytes);
 }
 
@@ -143,17 +149,68 @@ int mr_disk_cache_reserve(struct mr_disk_cache *c, uint64_t bytes)
 {
     uint64_t tenth = c->limit / 10;
     if (bytes > c->limit - tenth)
-        return -1;
+        return -ENOSPC;
     for (int tries = 0; tries < 2; tries++) {
-        int held = mr_disk_cache_hold(c);
+        int held = lock_dir(c, LOCK_SH);
         if (held < 0 || atomic_fetch_add(c->used, bytes) + bytes <= c->limit)
             return held;
         atomic_fetch_sub(c->used, bytes);
         close(held);
-        if (make_room(c, c->limit - MR_MAX(tenth, bytes), bytes))
-            return -1;
+        int rc = make_room(c, c->limit - MR_MAX(tenth, bytes), bytes);
+        if (rc < 0)
+            return rc;
     }
-    return -1;
+    return -ENOSPC;
+}
+
+/* ---- is it worth fetching a whole chunk? ---- */
+
+void mr_disk_cache_failed(struct mr_disk_cache *c, int errnum)
+{
+    uint64_t before = atomic_exchange(&c->retry_ns, mr_time_ns() + PAUSE_NS);
+    mr_remote_count(&mr_remote_counts.cache_errors, 1);
+    if (!before)
+        mr_log(MR_LOG_WARNING, "disk cache %s: cannot write: %s; reading goes on without it", c->dir,
+               mr_strerror(-errnum));
+}
+
+/* After a pause one reader alone finds out whether writing works again. */
+static bool paused(struct mr_disk_cache *c)
+{
+    uint64_t until = atomic_load(&c->retry_ns), now = mr_time_ns();
+    if (until <= 1)
+        return false;
+    return now < until || !atomic_compare_exchange_strong(&c->retry_ns, &until, now + PAUSE_NS);
+}
+
+/* A file system that does not tell its size has room. */
+static bool disk_has(const struct mr_disk_cache *c, uint64_t bytes)
+{
+    struct statvfs fs;
+    uint64_t free_bytes;
+    if (fstatvfs(c->fd, &fs) || fs.f_blocks == 0)
+        return true;
+    return !mr_mul(fs.f_bavail, fs.f_frsize, &free_bytes) || free_bytes >= bytes;
+}
+
+/*
+ * Removing chunks in use, to store others of which only a part is wanted, would fetch whole
+ * chunks for ever: an epoch in random order through a set larger than the limit comes back to each
+ * chunk long after it was removed. What this process did not use yet, of earlier runs, may go.
+ */
+bool mr_disk_cache_takes(struct mr_disk_cache *c, uint64_t bytes, bool part)
+{
+    uint64_t all = bytes + MR_DISK_HEAD;
+    if (all > c->limit - c->limit / 10)
+        return false;
+    if (part && atomic_load(&c->outgrown) && atomic_load(c->used) + all > c->limit)
+        return false;
+    if (paused(c))
+        return false;
+    if (disk_has(c, all))
+        return true;
+    mr_disk_cache_failed(c, ENOSPC);
+    return false;
 }
 
 /* A cache that others are busy with all the time goes by what they have counted. */

@@ -14,54 +14,89 @@ static bool may_keep(const struct mr_object *o)
     return mr_object_etag(o)[0] || o->modified[0];
 }
 
-static bool hit(struct mr_disk_cache *cache, const struct mr_disk_key *key, uint64_t whole, uint64_t at, void *to,
-                uint64_t bytes)
+static void count_hits(uint64_t chunks, uint64_t bytes)
 {
-    if (!mr_disk_cache_get(cache, key, whole, at, to, bytes, NULL))
-        return false;
-    mr_remote_count(&mr_remote_counts.cache_hits, 1);
+    mr_remote_count(&mr_remote_counts.cache_hits, chunks);
     mr_remote_count(&mr_remote_counts.cache_bytes, bytes);
+}
+
+/* A part of a chunk that is read. */
+struct part {
+    struct mr_http *client;
+    struct mr_file *f;
+    const _Atomic bool *stop;
+    uint64_t chunk, whole; /* whole: bytes of the chunk */
+    struct mr_disk_fetch fetch;
+};
+
+static bool hit(struct mr_disk_cache *cache, const struct part *p)
+{
+    const struct mr_disk_fetch *want = &p->fetch;
+    if (!mr_disk_cache_get(cache, &want->key, p->whole, want->at, want->to, want->bytes, NULL))
+        return false;
+    count_hits(1, want->bytes);
     return true;
 }
 
-static int fetch_chunk(struct mr_http *client, struct mr_file *f, const struct mr_disk_key *key, uint64_t chunk,
-                       uint64_t at, void *to, uint64_t bytes, const _Atomic bool *stop)
+/* This part alone, past the cache. */
+static int fetch_part(const struct part *p)
 {
-    uint64_t whole = chunk_bytes(mr_remote_object(f), chunk);
-    void *data = bytes == whole ? to : malloc(whole);
-    if (!data)
-        return mr_error_nomem(f->name, whole);
-    int rc = mr_remote_fetch(client, f, chunk * MR_DISK_CHUNK, data, whole, stop);
+    const struct mr_disk_fetch *want = &p->fetch;
+    uint64_t at = p->chunk * MR_DISK_CHUNK + want->at;
+    return mr_remote_fetch(p->client, p->f, at, want->to, want->bytes, p->stop);
+}
+
+/* The whole chunk, for this reader and all that wait for it. */
+static int fetch_chunk(struct mr_disk_cache *cache, struct part *p)
+{
+    struct mr_disk_fetch *mine = &p->fetch;
+    void *data = mine->bytes == p->whole ? mine->to : malloc(p->whole);
+    if (!data) {
+        mr_disk_cache_end(cache, mine, NULL);
+        return fetch_part(p);
+    }
+    int rc = mr_remote_fetch(p->client, p->f, p->chunk * MR_DISK_CHUNK, data, p->whole, p->stop);
     if (rc == 0)
-        mr_disk_cache_put(mr_http_disk_cache(client), key, data, whole);
-    if (rc == 0 && data != to)
-        memcpy(to, (char *)data + at, bytes);
-    if (data != to)
+        mr_disk_cache_put(cache, &mine->key, data, p->whole);
+    mr_disk_cache_end(cache, mine, rc == 0 ? data : NULL);
+    if (rc == 0 && data != mine->to)
+        memcpy(mine->to, (char *)data + mine->at, mine->bytes);
+    if (data != mine->to)
         free(data);
     return rc;
+}
+
+static int read_part(struct part *p)
+{
+    struct mr_disk_cache *cache = mr_http_disk_cache(p->client);
+    if (hit(cache, p))
+        return 0;
+    if (!mr_disk_cache_takes(cache, p->whole, p->fetch.bytes < p->whole))
+        return fetch_part(p);
+    int rc = mr_disk_cache_begin(cache, &p->fetch, p->stop);
+    if (rc == MR_DISK_SERVED)
+        count_hits(1, p->fetch.bytes);
+    if (rc < 0 || rc == MR_DISK_SERVED)
+        return rc;
+    /* Another reader may have stored it between our look and our turn. */
+    bool stored = hit(cache, p);
+    if (rc == MR_DISK_FETCH && !stored)
+        return fetch_chunk(cache, p);
+    if (rc == MR_DISK_FETCH)
+        mr_disk_cache_end(cache, &p->fetch, NULL);
+    return stored ? 0 : fetch_part(p);
 }
 
 /* at, bytes: within the chunk. */
 static int read_chunk(struct mr_http *client, struct mr_file *f, uint64_t chunk, uint64_t at, void *to, uint64_t bytes,
                       const _Atomic bool *stop)
 {
-    struct mr_disk_cache *cache = mr_http_disk_cache(client);
     const struct mr_object *o = mr_remote_object(f);
-    struct mr_disk_key key;
-    mr_disk_cache_key(f->name, o, chunk, &key);
-    int rc;
-    do
-        if (hit(cache, &key, chunk_bytes(o, chunk), at, to, bytes))
-            return 0;
-    while ((rc = mr_disk_cache_begin(cache, &key, stop)) == 0);
-    if (rc < 0)
-        return rc;
-    /* Another one may have ended between our look and our turn. */
-    rc = hit(cache, &key, chunk_bytes(o, chunk), at, to, bytes)
-             ? 0
-             : fetch_chunk(client, f, &key, chunk, at, to, bytes, stop);
-    mr_disk_cache_end(cache, &key);
-    return rc;
+    struct part p = {.client = client, .f = f, .stop = stop, .chunk = chunk};
+    p.whole = chunk_bytes(o, chunk);
+    p.fetch = (struct mr_disk_fetch){.at = at, .to = to, .bytes = bytes};
+    mr_disk_cache_key(mr_file_url(f), o, chunk, &p.fetch.key);
+    return read_part(&p);
 }
 
 int mr_cached_read(struct mr_http *client, struct mr_file *f, uint64_t at, void *to, uint64_t bytes,
@@ -94,14 +129,13 @@ bool mr_cached_now(struct mr_http *client, struct mr_file *f, uint64_t at, void 
         uint64_t n = MR_MIN(bytes - done, MR_DISK_CHUNK - in);
         struct mr_disk_key key;
         bool later = false;
-        mr_disk_cache_key(f->name, o, chunk, &key);
+        mr_disk_cache_key(mr_file_url(f), o, chunk, &key);
         if (!mr_disk_cache_get(mr_http_disk_cache(client), &key, chunk_bytes(o, chunk), in, (char *)to + done, n,
                                &later))
             return false;
         done += n;
     }
-    mr_remote_count(&mr_remote_counts.cache_hits, chunks);
-    mr_remote_count(&mr_remote_counts.cache_bytes, bytes);
+    count_hits(chunks, bytes);
     return true;
 }
 
@@ -113,18 +147,21 @@ static void put_all(struct mr_http *client, struct mr_file *f, const char *body)
     if (!may_keep(o))
         return;
     for (uint64_t chunk = 0; chunk * MR_DISK_CHUNK < o->total; chunk++) {
-        mr_disk_cache_key(f->name, o, chunk, &key);
+        if (!mr_disk_cache_takes(cache, chunk_bytes(o, chunk), false))
+            continue;
+        mr_disk_cache_key(mr_file_url(f), o, chunk, &key);
         mr_disk_cache_put(cache, &key, body + chunk * MR_DISK_CHUNK, chunk_bytes(o, chunk));
     }
-    mr_disk_cache_remember(cache, f->name, o);
+    if (mr_disk_cache_takes(cache, 0, false))
+        mr_disk_cache_remember(cache, mr_file_url(f), o);
 }
 
 /* One request, whatever the cache has: the server says 304 when that is still the object. */
 int mr_cached_first(struct mr_http *client, struct mr_file *f, void **body, uint64_t *bytes, const _Atomic bool *stop)
 {
-    struct mr_object *kept = mr_disk_cache_recall(mr_http_disk_cache(client), f->name);
+    struct mr_object *kept = mr_disk_cache_recall(mr_http_disk_cache(client), mr_file_url(f));
     const char *etag = kept ? mr_object_etag(kept) : "";
-    struct mr_http_request request = {.url = f->name, .want = MR_WHOLE, .limit = MR_WHOLE_LIMIT, .stop = stop};
+    struct mr_http_request request = {.url = mr_file_url(f), .want = MR_WHOLE, .limit = MR_WHOLE_LIMIT, .stop = stop};
     request.if_none_match = etag[0] ? etag : NULL;
     int rc = mr_http_run(client, &request);
     if (rc == 0 && kept && request.answer.status == 304) {

@@ -93,13 +93,30 @@ static bool set_range(struct mr_http_head *head, struct text t)
     return true;
 }
 
+static bool set_date(struct mr_http_head *head, struct text t)
+{
+    head->has_date = mr_http_date(t.at, (size_t)(t.end - t.at), &head->date_s);
+    return true;
+}
+
+/* A number too large for us is one all the same: a wait that is too long. */
 static bool set_retry(struct mr_http_head *head, struct text t)
 {
-    uint64_t n;
-    head->has_retry = take_number(&t, &n) && t.at == t.end;
-    if (head->has_retry)
-        head->retry_after_s = (uint32_t)MR_MIN(n, 1u << 20);
+    struct text digits = t;
+    bool fits = take_number(&digits, &head->retry_after_s);
+    head->has_retry = digits.at > t.at && (!fits || digits.at == t.end);
+    if (!fits)
+        head->retry_after_s = UINT64_MAX;
+    head->has_retry_at = mr_http_date(t.at, (size_t)(t.end - t.at), &head->retry_at_s);
     return true;
+}
+
+uint64_t mr_http_retry_after(const struct mr_http_head *head, int64_t now_s)
+{
+    int64_t from = head->has_date ? head->date_s : now_s;
+    if (head->has_retry)
+        return head->retry_after_s;
+    return head->has_retry_at && head->retry_at_s > from ? (uint64_t)(head->retry_at_s - from) : 0;
 }
 
 /* Copies what fits whole and has no control characters; else leaves "". */
@@ -136,8 +153,9 @@ static const struct {
     const char *name;
     bool (*set)(struct mr_http_head *head, struct text value);
 } headers[] = {
-    {"Content-Length", set_length}, {"Content-Range", set_range},    {"ETag", set_etag},
-    {"Retry-After", set_retry},     {"Last-Modified", set_modified}, {"x-amz-bucket-region", set_region},
+    {"Content-Length", set_length},      {"Content-Range", set_range},    {"ETag", set_etag},
+    {"Retry-After", set_retry},          {"Last-Modified", set_modified}, {"Date", set_date},
+    {"x-amz-bucket-region", set_region},
 };
 
 static bool set_status(struct mr_http_head *head, struct text t)

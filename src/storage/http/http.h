@@ -7,6 +7,7 @@
 #ifndef MR_STORAGE_HTTP_HTTP_H
 #define MR_STORAGE_HTTP_HTTP_H
 
+#include "base/secret.h"
 #include "storage/http/head.h"
 #include "storage/http/remote.h"
 #include "storage/private.h"
@@ -78,9 +79,6 @@ void mr_http_kick(struct mr_http *client);
 /* What an answer says about the object as a whole: its size, if the answer tells it. */
 bool mr_http_total(const struct mr_http_request *request, uint64_t *out);
 
-/* A URL as it may be shown: without user, password and query, of which secrets are made. Returns buf. */
-const char *mr_url_show(const char *url, char *buf, size_t cap);
-
 /* ---- s3 ---- */
 
 struct mr_s3_account;
@@ -146,13 +144,40 @@ void mr_disk_cache_key(const char *url, const struct mr_object *object, uint64_t
  * when the page cache does not have it: false then, too. */
 bool mr_disk_cache_get(struct mr_disk_cache *cache, const struct mr_disk_key *key, uint64_t chunk_bytes, uint64_t at,
                        void *to, uint64_t bytes, bool *later);
-/* Keeps a whole chunk, if there is room. */
+/*
+ * Would a chunk of so many bytes be stored now? To be asked before a whole chunk is fetched for a
+ * part of it: a chunk that cannot be stored would be fetched again for the next part. false: the
+ * limit is too small, the disk is full, or a write failed a short while ago. part: only a part is
+ * wanted; then it is false, too, when chunks that this process used itself would be removed.
+ */
+bool mr_disk_cache_takes(struct mr_disk_cache *cache, uint64_t bytes, bool part);
+/* Stores a whole chunk, if there is room. */
 void mr_disk_cache_put(struct mr_disk_cache *cache, const struct mr_disk_key *key, const void *data, uint64_t bytes);
-/* One at a time fetches a chunk: 1: the caller does, and ends it. 0: another one did, look again. MR_ECANCELLED: stop, as of a
- * request, became true (and mr_disk_cache_kick() was called) while another one did. */
-int mr_disk_cache_begin(struct mr_disk_cache *cache, const struct mr_disk_key *key, const _Atomic bool *stop);
+
+/* A reader that missed a chunk, on its stack. It sets key, and its part within the chunk. */
+struct mr_disk_fetch {
+    struct mr_disk_key key;
+    uint64_t at, bytes;
+    void *to;
+    /* the cache's own */
+    struct mr_disk_fetch *next, *waiting;
+    int state;
+};
+enum {
+    MR_DISK_SERVED,  /* another reader fetched the chunk: the part is at `to` */
+    MR_DISK_FETCH,   /* the caller fetches it, and calls mr_disk_cache_end() */
+    MR_DISK_ALONE,   /* another reader tried to, and failed: the caller reads its part by itself */
+    MR_DISK_WAITING, /* never returned */
+};
+/*
+ * Joins the fetch of a chunk, or becomes its fetcher. Returns one of the above, or MR_ECANCELLED:
+ * stop, as of a request, became true (and mr_disk_cache_kick() was called) while another reader
+ * fetched. Blocks until that one is done.
+ */
+int mr_disk_cache_begin(struct mr_disk_cache *cache, struct mr_disk_fetch *mine, const _Atomic bool *stop);
 void mr_disk_cache_kick(struct mr_disk_cache *cache);
-void mr_disk_cache_end(struct mr_disk_cache *cache, const struct mr_disk_key *key);
+/* The fetcher's: hands all waiting readers their parts. chunk: its bytes; NULL: the fetch failed. */
+void mr_disk_cache_end(struct mr_disk_cache *cache, struct mr_disk_fetch *mine, const void *chunk);
 /* The object that a URL was when it was last kept: malloc'd, or NULL. */
 struct mr_object *mr_disk_cache_recall(struct mr_disk_cache *cache, const char *url);
 void mr_disk_cache_remember(struct mr_disk_cache *cache, const char *url, const struct mr_object *object);

@@ -16,6 +16,7 @@ struct mr_http_job {
     struct mr_http_job *next, *before; /* in the list that it is in: coming, ready, waiting or, with before, active */
     uint64_t id, due_ns;               /* due: when the next try may begin */
     uint32_t tries;                    /* begun */
+    uint64_t told_ns;                  /* of Retry-After, since bytes last came */
     struct mr_s3_target target;
     /* the try under way */
     CURL *easy;

@@ -9,13 +9,13 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #define MAX_EVENTS    256
 #define NEVER         UINT64_MAX
 #define FIRST_WAIT_NS 100000000ull
 #define MOST_WAIT_NS  10000000000ull
-#define MOST_TOLD_S   60 /* of Retry-After */
 
 static void put(struct mr_http_list *l, struct mr_http_job *job)
 {
@@ -141,24 +141,45 @@ static void try_begin(struct mr_http_thread *t, struct mr_http_job *job)
 }
 
 /* Full jitter: anywhere from nothing to the doubled wait, so that those who failed together do not come back together. */
-static uint64_t wait_of(const struct mr_http_job *job)
+static uint64_t wait_of(const struct mr_http_job *job, uint64_t told_ns)
 {
     uint32_t draw[4];
     uint64_t most = MR_MIN(FIRST_WAIT_NS << MR_MIN(job->tries - 1, 16u), MOST_WAIT_NS);
     mr_draw4((uint64_t)getpid(), MR_DRAW_RETRY, job->id, job->tries, 0, draw);
     uint64_t wait = (uint64_t)(mr_unit_f64(draw[0], draw[1]) * (double)most);
-    const struct mr_http_head *h = &job->request->answer;
-    uint64_t told = h->has_retry ? MR_MIN(h->retry_after_s, MOST_TOLD_S) * 1000000000ull : 0;
-    return MR_MAX(wait, told);
+    return MR_MAX(wait, told_ns);
+}
+
+/*
+ * Retry-After. A server that asks to wait is a stall like one that sends no bytes, and counts in the
+ * same timeout: what would exceed it fails now, not after the wait. 0, or code, whose text says so.
+ */
+static int may_wait(struct mr_http_job *job, uint32_t stall_ms, int code, uint64_t *told_ns)
+{
+    char why[1024];
+    uint64_t told_s = mr_http_retry_after(&job->request->answer, time(NULL));
+    uint64_t left_ns = stall_ms * 1000000ull;
+    if (job->judged)
+        job->told_ns = 0;
+    left_ns -= job->told_ns;
+    if (mr_mul(told_s, 1000000000ull, told_ns) && *told_ns <= left_ns) {
+        job->told_ns += *told_ns;
+        return 0;
+    }
+    snprintf(why, sizeof why, "%s", mr_last_error());
+    return mr_error_set(code,
+                        "%s; the server asks to wait %llu s, but only %g s are left of the stall "
+                        "timeout of %g s: try later, or with a longer stall timeout",
+                        why, (unsigned long long)told_s, (double)left_ns / 1e9, stall_ms / 1e3);
 }
 
 /* What came stays only when the next try can make sure that the rest is of the same object. */
-static void try_again(struct mr_http_thread *t, struct mr_http_job *job)
+static void try_again(struct mr_http_thread *t, struct mr_http_job *job, uint64_t told_ns)
 {
     const struct mr_object *o = job->request->expect;
     if (!o || !mr_http_strong(mr_object_etag(o)))
         job->got = 0;
-    job->due_ns = mr_time_ns() + wait_of(job);
+    job->due_ns = mr_time_ns() + wait_of(job, told_ns);
     mr_remote_count(&mr_remote_counts.retries, 1);
     put(&t->waiting, job);
     t->waiting_ns = MR_MIN(t->waiting_ns, job->due_ns);
@@ -179,10 +200,15 @@ static void try_end(struct mr_http_thread *t, struct mr_http_job *job, CURLcode 
     mr_curl.multi_remove_handle(t->multi, job->easy);
     give_easy(t, job);
     unlink_active(t, job);
-    if (verdict == MR_HTTP_AGAIN && complete(job))
+    if (verdict == MR_HTTP_AGAIN && complete(job)) {
         mr_http_job_end(job, 0);
-    else if (verdict == MR_HTTP_AGAIN && job->tries <= t->client->opts.retries && !stopped(job))
-        try_again(t, job);
+        return;
+    }
+    uint64_t told_ns;
+    const struct mr_remote_opts *opts = &t->client->opts;
+    if (verdict == MR_HTTP_AGAIN && job->tries <= opts->retries && !stopped(job) &&
+        may_wait(job, opts->stall_timeout_ms, code, &told_ns) == 0)
+        try_again(t, job, told_ns);
     else
         mr_http_job_end(job, code);
 }

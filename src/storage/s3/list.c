@@ -1,24 +1,86 @@
-/* The entries below s3://bucket/prefix/, a page of up to 1,000 at a time. */
+/*
+ * The entries below s3://bucket/prefix/, a page of up to 1,000 at a time. The server decides how long
+ * the list is, and it may be broken. So each page must go on: its names are greater than those of the
+ * pages before, in UTF-8's binary order, as S3 lists them, and pages without names are counted. And
+ * names end up in memory, so there is a limit on what a list takes.
+ */
 #include "storage/http/http.h"
 #include "storage/s3/xml.h"
 
+#include <math.h>
+#include <millrace/options.h>
 #include <stdio.h>
 #include <string.h>
 
-#define PAGE_BYTES (16u << 20)
+#define PAGE_BYTES  (16u << 20)
+#define MOST_EMPTY  1000 /* pages without a name, in a row */
+#define ENTRY_BYTES 100  /* what whoever lists keeps of an entry, besides its name */
+#define MOST_MEMORY (4ull << 30)
+#define KEY_ROOM    8192 /* as of the parser's */
 
 struct listing {
     const char *place, *prefix; /* prefix: of keys, "" or with '/' at its end */
     int (*fn)(void *user, const char *name, bool folder, uint64_t bytes);
     void *user;
     bool any;
+    uint32_t n_empty;     /* pages, up to the last one */
+    uint64_t bytes, most; /* of memory, by an estimate */
+    bool page_any;        /* this page has a name */
+    /* the greatest names, up to the last page and up to now */
+    char before[KEY_ROOM], last[KEY_ROOM];
 };
+
+/* What $MILLRACE_LIST_LIMIT says, else 4 GiB or half of the memory. 0 or the error. */
+static int find_limit(uint64_t *out)
+{
+    static const struct mr_option table[] = {
+        {.name = "MILLRACE_LIST_LIMIT", .type = MR_OPT_BYTES, .min = 1, .max = INFINITY}, {NULL}};
+    struct mr_memory_info memory;
+    const char *text = getenv("MILLRACE_LIST_LIMIT");
+    mr_memory_get(&memory);
+    *out = MR_MIN(MOST_MEMORY, memory.total_bytes / 2);
+    return text && text[0] ? mr_options_set(table, out, "", "MILLRACE_LIST_LIMIT", text) : 0;
+}
+
+/* Is an entry one that may come here? 0 or the error. */
+static int check_entry(struct listing *l, const char *key, size_t length)
+{
+    if (l->before[0] && strcmp(key, l->before) <= 0)
+        return mr_error_set(MR_EFORMAT,
+                            "%s: the server's list does not go on: \"%.200s\" comes on a page behind "
+                            "\"%.200s\"; pages must be in the order of names",
+                            l->place, key, l->before);
+    l->bytes += length + ENTRY_BYTES;
+    if (l->bytes > l->most)
+        return mr_error_set(MR_ELIMIT,
+                            "%s: the list of objects takes more than the %llu bytes of memory that "
+                            "are allowed: list a longer prefix, or set MILLRACE_LIST_LIMIT (as 16GiB)",
+                            l->place, (unsigned long long)l->most);
+    l->page_any = true;
+    if (length < sizeof l->last && strcmp(key, l->last) > 0)
+        memcpy(l->last, key, length + 1);
+    return 0;
+}
+
+static int end_page(struct listing *l)
+{
+    l->n_empty = l->page_any ? 0 : l->n_empty + 1;
+    l->page_any = false;
+    memcpy(l->before, l->last, strlen(l->last) + 1);
+    if (l->n_empty < MOST_EMPTY)
+        return 0;
+    return mr_error_set(MR_EFORMAT, "%s: the server's list does not go on: %u pages in a row are empty", l->place,
+                        l->n_empty);
+}
 
 /* Keys come whole; names are what follows the prefix. */
 static int on_key(void *user, const char *key, bool folder, uint64_t bytes)
 {
     struct listing *l = user;
     size_t n = strlen(l->prefix), length = strlen(key);
+    int rc = check_entry(l, key, length);
+    if (rc < 0)
+        return rc;
     if (strncmp(key, l->prefix, n) != 0)
         return 0; /* an entry that was not asked for */
     l->any = true;
@@ -87,7 +149,11 @@ static int list_pages(struct mr_http *client, struct listing *l, const char *buc
         struct mr_s3_page page = {.fn = on_key, .user = l};
         rc = get_page(client, l, bucket, token, &page);
         if (rc == 0)
-            rc = page.stopped ? page.stopped : next_token(l, &page, &token);
+            rc = page.stopped;
+        if (rc == 0)
+            rc = next_token(l, &page, &token);
+        if (rc == 0 && page.truncated)
+            rc = end_page(l);
         more = rc == 0 && page.truncated;
         free(page.next);
     } while (more);
@@ -107,13 +173,21 @@ int mr_s3_list(const char *place, int (*fn)(void *user, const char *name, bool f
     if (n + 2 > sizeof prefix)
         return mr_error_set(MR_EOPTION, "%.100s...: longer than any S3 key", place);
     snprintf(prefix, sizeof prefix, "%s%s", key, n && key[n - 1] != '/' ? "/" : "");
-    struct listing l = {.place = place, .prefix = prefix, .fn = fn, .user = user};
+    struct listing *l = calloc(1, sizeof *l);
+    if (!l)
+        return mr_error_nomem(place, sizeof *l);
+    *l = (struct listing){.place = place, .prefix = prefix, .fn = fn, .user = user};
+    rc = find_limit(&l->most);
+    if (rc < 0)
+        goto end;
     rc = mr_http_open(&client);
-    if (rc)
-        return rc;
-    rc = list_pages(client, &l, bucket);
+    if (rc < 0)
+        goto end;
+    rc = list_pages(client, l, bucket);
     mr_http_close(client);
-    if (rc == 0 && !l.any && prefix[0])
+    if (rc == 0 && !l->any && prefix[0])
         rc = mr_error_set(MR_EOPTION, "%s: nothing is there: check bucket and prefix", place);
+end:
+    free(l);
     return rc;
 }

@@ -1,0 +1,237 @@
+/*
+ * The store of remote files. Without a disk cache a read is a request of the client's. With one, the
+ * threads of a pool look into the cache and wait for what it does not have.
+ */
+#include "storage/http/http.h"
+#include "storage/read_pool.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* Of all readers of a storage. */
+struct store {
+    struct mr_http *client;
+    struct mr_read_pool pool; /* only with a disk cache, as has_pool says */
+    bool has_pool;
+};
+
+/* Of one reader. */
+struct requests {
+    _Atomic bool stop;
+    struct mr_finished done;
+};
+
+/* A read under way as a request. */
+struct flight {
+    struct mr_http_request request;
+    struct mr_read *read;
+    struct mr_file *file;
+};
+
+static void hand_back(struct mr_read *read)
+{
+    struct requests *of = read->lane->state;
+    mr_finished_put(&of->done, read);
+}
+
+static void fail(struct mr_read *read, int status)
+{
+    if (!read->error)
+        mr_read_fail(read, status);
+}
+
+/* ---- without a disk cache ---- */
+
+static int on_sized(struct mr_http_request *request, uint64_t bytes, void **out)
+{
+    struct flight *flight = request->user;
+    flight->read->done = request->got; /* what is kept when the block has to be another one */
+    int rc = mr_read_sized(flight->read, flight->file, bytes);
+    *out = flight->read->to;
+    return rc;
+}
+
+/* A body whose length nobody had announced, and which so lies in memory of the client's. */
+static void move_body(struct flight *flight)
+{
+    struct mr_read *read = flight->read;
+    const struct mr_http_request *request = &flight->request;
+    if (read->bytes != MR_WHOLE || (read->block && request->body == read->to))
+        return;
+    if (mr_read_sized(read, flight->file, request->got) == 0 && request->got)
+        memcpy(read->to, request->body, request->got);
+    free(request->body);
+}
+
+static void on_done(struct mr_http_request *request)
+{
+    struct flight *flight = request->user;
+    struct mr_read *read = flight->read;
+    const struct store *store = read->lane->shared;
+    if (request->status) {
+        if (read->error) /* by mr_read_sized() */
+            free(request->error);
+        else
+            read->error = request->error;
+        read->status = request->status;
+    } else {
+        move_body(flight);
+        int rc = mr_remote_learn(store->client, flight->file, request);
+        if (rc)
+            fail(read, rc);
+        read->done = request->got;
+    }
+    free(flight);
+    hand_back(read);
+}
+
+static bool start_request(struct mr_lane *lane, struct mr_file *f, struct mr_read *read)
+{
+    const struct store *store = lane->shared;
+    struct requests *of = lane->state;
+    struct flight *flight = calloc(1, sizeof *flight);
+    if (!flight) {
+        mr_read_fail(read, mr_error_nomem(f->name, sizeof *flight));
+        return true;
+    }
+    flight->read = read;
+    flight->file = f;
+    flight->request = (struct mr_http_request){.url = mr_file_url(f),
+                                               .at = read->at,
+                                               .want = read->want,
+                                               .to = read->want == MR_WHOLE ? NULL : read->to,
+                                               .limit = MR_WHOLE_LIMIT,
+                                               .expect = mr_remote_object(f),
+                                               .stop = &of->stop,
+                                               .done = on_done,
+                                               .user = flight};
+    flight->request.sized = read->want == MR_WHOLE ? on_sized : NULL;
+    mr_http_start(store->client, &flight->request);
+    return false;
+}
+
+/* ---- with one ---- */
+
+/* A whole file. What is known of it is not asked for again: reads of it say when it has changed. */
+static int read_whole(struct mr_http *client, struct mr_file *f, struct mr_read *read, const _Atomic bool *stop)
+{
+    void *body = NULL;
+    uint64_t bytes = 0;
+    int rc = mr_remote_object(f) ? 0 : mr_cached_first(client, f, &body, &bytes, stop);
+    if (rc == 0)
+        rc = mr_read_sized(read, f, body ? bytes : mr_remote_object(f)->total);
+    if (rc == 0 && body)
+        memcpy(read->to, body, bytes);
+    else if (rc == 0)
+        rc = mr_cached_read(client, f, 0, read->to, read->want, stop);
+    free(body);
+    return rc;
+}
+
+static void read_blocking(void *user, struct mr_read *read)
+{
+    const struct store *store = user;
+    const struct requests *of = read->lane->state;
+    struct mr_file *f = read->lane->files->file[read->file];
+    int rc = read->want == MR_WHOLE ? read_whole(store->client, f, read, &of->stop)
+                                    : mr_cached_read(store->client, f, read->at, read->to, read->want, &of->stop);
+    if (rc)
+        fail(read, rc);
+    else
+        read->done = read->want;
+}
+
+/* What the page cache has is copied at once, by the reader's own thread. */
+static bool start_cached(struct store *store, struct mr_file *f, struct mr_read *read)
+{
+    if (read->want != MR_WHOLE && mr_cached_now(store->client, f, read->at, read->to, read->want)) {
+        read->done = read->want;
+        return true;
+    }
+    return mr_read_pool_start(&store->pool, read);
+}
+
+/* ---- the store ---- */
+
+static int remote_open(void *shared, struct mr_files *files, uint32_t depth)
+{
+    struct store *store = shared;
+    struct mr_files_kinds kinds;
+    mr_files_count(files, &kinds);
+    if (kinds.n_remote == 0)
+        return 0;
+    int rc = mr_http_open(&store->client);
+    if (rc < 0)
+        return rc;
+    if (!mr_http_disk_cache(store->client))
+        return 0;
+    store->pool.run = read_blocking;
+    store->pool.end = hand_back;
+    store->pool.user = store;
+    store->pool.name = "mr-cache";
+    rc = mr_read_pool_open(&store->pool, depth);
+    if (rc < 0)
+        mr_http_close(store->client);
+    store->has_pool = rc == 0;
+    return rc;
+}
+
+static void remote_close(void *shared)
+{
+    struct store *store = shared;
+    if (store->has_pool)
+        mr_read_pool_close(&store->pool);
+    mr_http_close(store->client);
+}
+
+static int remote_lane_open(struct mr_lane *lane)
+{
+    const struct store *store = lane->shared;
+    struct requests *of = lane->state;
+    if (!store->client)
+        return mr_error_set(MR_EMISUSE, "a URL was added after the storage was opened");
+    return mr_finished_open(&of->done);
+}
+
+static void remote_lane_close(struct mr_lane *lane)
+{
+    struct requests *of = lane->state;
+    mr_finished_close(&of->done);
+}
+
+static bool remote_start(struct mr_lane *lane, struct mr_file *f, struct mr_read *read)
+{
+    struct store *store = lane->shared;
+    if (read->want == 0)
+        return true;
+    return store->has_pool ? start_cached(store, f, read) : start_request(lane, f, read);
+}
+
+static uint32_t remote_reap(struct mr_lane *lane, struct mr_read **out, uint32_t cap, uint64_t until_ns)
+{
+    struct requests *of = lane->state;
+    return mr_finished_reap(&of->done, out, cap, until_ns);
+}
+
+static void remote_cancel(struct mr_lane *lane)
+{
+    const struct store *store = lane->shared;
+    struct requests *of = lane->state;
+    atomic_store_explicit(&of->stop, true, memory_order_release);
+    mr_http_kick(store->client);
+}
+
+const struct mr_storage_ops mr_storage_remote = {
+    .name = "http",
+    .serves = MR_FILE_REMOTE,
+    .kind = MR_STORAGE_AUTO,
+    .shared_size = sizeof(struct store),
+    .lane_size = sizeof(struct requests),
+    .open = remote_open,
+    .close = remote_close,
+    .lane_open = remote_lane_open,
+    .lane_close = remote_lane_close,
+    .start = remote_start,
+    .reap = remote_reap,
+    .cancel = remote_cancel,
+};
