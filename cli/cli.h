@@ -96,7 +96,11 @@ char *cli_clean(const char *text, char buf[CLI_CLEAN]);
  * none. Returns 0 or -ENOMEM. */
 int cli_class_names(const struct mr_dataset *ds, char **text);
 
-/* Makes the first interrupt or termination request set a flag, so that a command can tidy up; the second one kills. */
+/*
+ * Makes the first SIGINT, SIGTERM or SIGHUP set a flag, so that a command can tidy up, and ends what the library is opening
+ * (MR_ECANCELLED); the second one kills. Commands that take a data set and experiments run with it from the start; others may
+ * call it.
+ */
 void cli_catch_interrupts(void);
 bool cli_interrupted(void);
 

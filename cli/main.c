@@ -130,13 +130,16 @@ static void take_signal(int number)
         return;
     interrupted_ns = interrupted ? interrupted_ns : now;
     interrupted = 1;
+    mr_interrupt(1); /* a data set that is being opened */
 }
 
 void cli_catch_interrupts(void)
 {
-    struct sigaction action = {.sa_handler = take_signal};
+    struct sigaction action = {.sa_handler = take_signal}, before;
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN) /* nohup has it ignored */
+        sigaction(SIGHUP, &action, NULL);
 }
 
 bool cli_interrupted(void)
@@ -305,6 +308,8 @@ static int run_with(const struct cli_command *command, void *options, int argc, 
     if (command->max_args >= 0 && n > command->max_args)
         return cli_misuse("%s: one argument too many: millrace %s %s", argv[command->max_args], command->name,
                           command->synopsis);
+    if (cli_takes_dataset(command) || strncmp(command->name, "bench ", 6) == 0)
+        cli_catch_interrupts();
     return command->run(options, n, argv);
 }
 

@@ -390,7 +390,6 @@ static int measure(struct bench *b, const char *dataset)
     int rc = set_options(b);
     if (rc == 0)
         rc = train_data_open(&b->data, dataset, &b->train);
-    cli_catch_interrupts();
     cli_progress_begin(&b->progress, "optimizers", b->iterations * (uint64_t)b->n_nets * (uint64_t)b->net[0].n,
                        "steps");
     if (rc == 0)

@@ -47,6 +47,8 @@ static int64_t take_for(struct mr_loader *ld, double seconds, uint64_t *bytes, d
         for (int f = 0; f < b.n_fields; f++)
             *bytes += b.field[f].bytes;
         rc = mr_loader_release(ld, &b, NULL);
+        if (rc == 0 && cli_interrupted())
+            rc = mr_error_set(MR_ECANCELLED, "interrupted");
         if (rc < 0 || seconds_since(start) >= seconds)
             break;
     }

@@ -57,7 +57,6 @@ int bench_train_each(const char *what, const char *unit, int n, int (*one)(void 
 {
     struct cli_progress progress;
     int rc = 0;
-    cli_catch_interrupts();
     cli_progress_begin(&progress, what, (uint64_t)n, unit);
     for (int i = 0; i < n && rc == 0 && !cli_interrupted(); i++) {
         rc = one(bench, i);

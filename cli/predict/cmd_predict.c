@@ -53,7 +53,6 @@ static int predict_all(struct predict *p)
     struct cli_progress progress;
     int rc, code = CLI_OK;
     uint64_t start = mr_time_ns();
-    cli_catch_interrupts();
     cli_progress_begin(&progress, "predict", mr_loader_samples(p->ld), "samples");
     while (code == CLI_OK && (rc = mr_loader_next(p->ld, p->stream, &b)) != 0) {
         code = rc < 0 ? cli_error(rc) : cli_interrupted() ? CLI_FAILED : predict_batch(p, &b);

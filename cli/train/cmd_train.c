@@ -155,12 +155,13 @@ static int train_and_report(struct train *t, struct train_data *d, const struct 
         return cli_error(rc);
     t->saved = from != NULL;
     t->opening = (double)(mr_time_ns() - d->start_ns) * 1e-9;
+    if (cli_interrupted()) /* before there is anything of the run: no log, no checkpoint */
+        return cli_fail("interrupted before the first step");
     int code = train_log_open(t);
     if (code != CLI_OK)
         return code;
     if (!cli.json)
         train_print_head(t);
-    cli_catch_interrupts();
     rc = train_run(t);
     code = rc < 0 ? cli_error(rc) : CLI_OK;
     if (train_log_close(t) != CLI_OK)

@@ -162,8 +162,11 @@ int train_log_open(struct train *t)
     }
     t->log = log;
     int rc = mr_trainer_sums(t->trainer, &log->sums); /* a resumed epoch's so far: rows begin behind them */
-    if (rc < 0)
-        return cli_error(rc);
+    if (rc < 0) {
+        int code = cli_error(rc);
+        train_log_close(t);
+        return code;
+    }
     if (!log->json && ftello(log->file) == 0)
         fputs(heads, log->file);
     return CLI_OK;

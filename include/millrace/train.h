@@ -113,6 +113,9 @@ MR_API int mr_trainer_step(struct mr_trainer *t, int *last);
 MR_API int mr_trainer_end_epoch(struct mr_trainer *t, struct mr_train_epoch *out);
 /* Steps to the epoch's end, and ends it. [out] out: where 1 is returned; may be NULL. Returns as mr_trainer_step(). */
 MR_API int mr_trainer_epoch(struct mr_trainer *t, struct mr_train_epoch *out);
+/* The epoch so far, without ending it: for a run that stops within one. test: 1: go over the test set, where there is one.
+ * [out] out: where 1 is returned. Returns 1; 0: no sample of it was seen; or as mr_trainer_step(). */
+MR_API int mr_trainer_unfinished(struct mr_trainer *t, int test, struct mr_train_epoch *out);
 /* Goes over the test set once. [out] out: on success. Returns 0; MR_EMISUSE: there is none; MR_EFORMAT, MR_EDEVICE, ... */
 MR_API int mr_trainer_test(struct mr_trainer *t, struct mr_train_sums *out);
 

@@ -116,7 +116,9 @@ static uint64_t fingerprint(const struct mr_dataset *ds)
 static int hash_front(struct mr_dataset *ds, int id, unsigned char *front)
 {
     uint64_t bytes = MR_MIN(mr_files_bytes(ds->files, id), FRONT_BYTES);
-    int rc = mr_files_read(ds->files, id, 0, front, bytes);
+    int rc = mr_interrupt_check(mr_files_name(ds->files, id));
+    if (rc == 0)
+        rc = mr_files_read(ds->files, id, 0, front, bytes);
     if (rc == 0)
         ds->fingerprint = mr_hash(ds->fingerprint, front, bytes);
     return rc;
@@ -231,11 +233,15 @@ static int make(const struct mr_dataset_ops *ops, const void *opts, struct mr_fi
         rc = mr_error_nomem(ops->name, ops->state_size);
         goto free_ds;
     }
-    rc = hide_urls(ds, copy);
+    mr_interruptible_begin();
+    rc = mr_interrupt_check(ops->name);
+    if (rc >= 0)
+        rc = hide_urls(ds, copy);
     if (rc >= 0)
         rc = ops->open(ds, copy);
     if (rc >= 0)
         rc = finish(ds);
+    mr_interruptible_end();
     if (rc >= 0) {
         *out = ds;
         rc = 0;
@@ -422,9 +428,13 @@ int mr_dataset_read(const struct mr_dataset *ds, uint64_t index, void *const row
     struct mr_sample sample;
     void *owned[MR_MAX_EXTENTS] = {NULL};
     mr_sample_init(ds, row, &sample);
-    int rc = mr_dataset_decodes(ds) ? mr_decoder_create(&sample.decoder) : 0;
+    mr_interruptible_begin();
+    int rc = mr_interrupt_check(ds->text);
+    if (rc == 0 && mr_dataset_decodes(ds))
+        rc = mr_decoder_create(&sample.decoder);
     if (rc == 0)
         rc = mr_sample_read(ds, index, &sample, owned);
+    mr_interruptible_end();
     if (rc >= 0)
         copy_out(ds, &sample, row, dim);
     for (int e = 0; e < MR_MAX_EXTENTS; e++)

@@ -51,6 +51,7 @@ void mr_files_destroy(struct mr_files *files)
         if (!files->file[i]->lazy)
             file_destroy(files->file[i]);
     mr_lazy_free_all(files);
+    mr_roots_free(files);
     free(files->file);
     pthread_mutex_destroy(&files->lock);
     free(files);
@@ -184,6 +185,21 @@ int mr_files_add_path(struct mr_files *files, const char *path)
         file_destroy(f);
         return rc;
     }
+    return file_put(files, f);
+}
+
+int mr_files_add_unnamed(struct mr_files *files, const char *name, int fd)
+{
+    struct mr_file *f = NULL;
+    struct stat st;
+    if (fstat(fd, &st))
+        return mr_error_errno(errno, "%s: fstat", name);
+    int rc = file_create(files, MR_FILE_PATH, name, &f);
+    if (rc)
+        return rc;
+    f->unnamed = true;
+    f->bytes = (uint64_t)st.st_size;
+    f->fd = fd;
     return file_put(files, f);
 }
 

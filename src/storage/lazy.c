@@ -108,6 +108,7 @@ int mr_lazy_create(struct mr_files *files, const char *name, struct mr_file **ou
     atomic_init(&f->direct_fd, -1);
     f->bytes = MR_WHOLE;
     f->whole_limit = files->whole_limit;
+    f->root = remote ? NULL : files->root;
     f->name = kept;
     atomic_init(&f->ready, MR_WHOLE);
     *out = f;
@@ -174,7 +175,7 @@ int mr_lazy_read(struct mr_file *f, uint64_t offset, void *buf, uint64_t bytes)
     if (f->kind == MR_FILE_REMOTE)
         return mr_remote_of(f->name)->read(f, offset, buf, bytes);
     uint64_t size, done = 0;
-    int fd = mr_file_open(f->name, &size);
+    int fd = mr_file_open_lazy(f, &size);
     if (fd < 0)
         return fd;
     int rc = mr_file_pread(fd, buf, bytes, offset, &done);

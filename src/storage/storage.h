@@ -36,6 +36,8 @@ MR_PRIVATE void mr_files_destroy(struct mr_files *files);
 
 /* Each add returns the file's id (>= 0) or a negative error that names the path. */
 MR_PRIVATE int mr_files_add_path(struct mr_files *files, const char *path);
+/* A file that is open and has no name in any folder; takes the descriptor on success. name: for errors. */
+int mr_files_add_unnamed(struct mr_files *files, const char *name, int fd);
 /* Memory borrowed, or owned and freed with free(). name: for errors. */
 int mr_files_add_memory(struct mr_files *files, const char *name, void *data, uint64_t bytes, bool owned);
 /*
@@ -53,6 +55,12 @@ int mr_files_add_gzip(struct mr_files *files, const char *path, void *head, size
  * after, so that a million of them cost a small table entry each and no descriptor.
  */
 int mr_files_add_lazy(struct mr_files *files, const char *name);
+/*
+ * Lazy files that are added from now on, whose names begin with this folder's path and a slash, may not leave it by symbolic links:
+ * reading one that does is MR_EFORMAT. The folder itself may be reached by links. Returns 0 or -ENOMEM.
+ */
+int mr_files_set_root(struct mr_files *files, const char *path);
+void mr_files_no_root(struct mr_files *files); /* the default */
 /* What lazy files that are added from now on may have when they are read whole: at most MR_WHOLE_LIMIT, the default. */
 void mr_files_limit_whole(struct mr_files *files, uint64_t bytes);
 /* No bytes: each read takes delay_ns and delivers nothing. */

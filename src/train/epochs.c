@@ -113,7 +113,22 @@ static void measure(struct mr_trainer *t, struct mr_train_epoch *e)
                                  .lr = mr_optim_get_lr(t->optim, 0), /* the last step's */
                                  .samples_per_s = seconds > 0 ? (double)n / seconds : 0,
                                  .waited = mr_train_stretch_waited(t, &t->pass, seconds)};
-    share_time(t, seconds, e->waited);
+}
+
+int mr_trainer_unfinished(struct mr_trainer *t, int with_test, struct mr_train_epoch *out)
+{
+    if (!t || !out)
+        return mr_error_set(MR_EMISUSE, "mr_trainer_unfinished: t or out is NULL");
+    int rc = mr_train_take_totals(t);
+    if (rc < 0 || !t->started || t->sums.n_samples == 0)
+        return rc < 0 ? rc : 0;
+    struct mr_train_epoch e;
+    measure(t, &e);
+    rc = with_test ? test(t, &e) : 0;
+    if (rc < 0)
+        return rc;
+    *out = e;
+    return 1;
 }
 
 int mr_trainer_end_epoch(struct mr_trainer *t, struct mr_train_epoch *out)
@@ -125,6 +140,7 @@ int mr_trainer_end_epoch(struct mr_trainer *t, struct mr_train_epoch *out)
     if (rc < 0)
         return rc;
     measure(t, &e);
+    share_time(t, e.seconds, e.waited);
     rc = test(t, &e);
     if (rc < 0)
         return rc;

@@ -206,6 +206,7 @@ static void test_ends(void **state)
     defaults(&o);
     o.max_steps = 20;
     struct mr_trainer *t = make(&o);
+    assert_int_equal(mr_trainer_unfinished(t, 0, &e), 0);
     assert_int_equal(mr_trainer_epoch(t, &e), 1);
     assert_int_equal(e.steps, 13);
     steps(t, 6);
@@ -219,6 +220,10 @@ static void test_ends(void **state)
     must(mr_trainer_query(t, &info));
     assert_int_equal(info.end, MR_TRAINER_STEPS);
     assert_int_equal(info.step, 20);
+    assert_int_equal(mr_trainer_unfinished(t, 1, &e), 1);
+    assert_int_equal(e.epoch, 2);
+    assert_int_equal(e.steps, 20);
+    assert_true(e.loss > 0 && e.test_loss > 0 && info.n_epochs == 1);
     mr_trainer_destroy(t);
     defaults(&o);
     o.target = 0.01; /* any net */

@@ -134,6 +134,14 @@ static int join(const char *root, struct mr_slice rest, bool was_url, char path[
     return n;
 }
 
+const char *const mr_photos_links[] = {"refuse", "follow", NULL};
+
+int mr_photos_root(struct mr_dataset *ds, const char *root, int links)
+{
+    bool none = links == MR_LINKS_FOLLOW || mr_store_is_remote(root);
+    return none ? 0 : mr_files_set_root(ds->files, root);
+}
+
 int mr_photos_add(struct mr_dataset *ds, const char *root, struct mr_slice name, const char *file, uint64_t line)
 {
     char path[PATH_MAX];
@@ -141,7 +149,9 @@ int mr_photos_add(struct mr_dataset *ds, const char *root, struct mr_slice name,
     bool was_url = rest.text != name.text;
     if (rest.length == 0 || rest.text[0] == '/' || climbs(rest) || has_scheme(rest))
         return refuse(root, name, file, line, 0);
-    int bytes = join(root, rest, was_url, path);
+    int bytes = mr_interrupt_check(file);
+    if (bytes == 0)
+        bytes = join(root, rest, was_url, path);
     if (bytes < 0)
         return bytes;
     if (bytes >= PATH_MAX)

@@ -66,6 +66,8 @@ int mr_nn_cpu_open(const struct mr_net_opts *opts, struct mr_nn_backend **out)
     uint32_t n = opts->threads ? opts->threads : (uint32_t)mr_cpu_count();
     b->n_threads = MR_MIN(MR_MAX(n, 1), MR_NN_MAX_THREADS);
     int rc = mr_team_create(b->n_threads, "net", MR_TEAM_LOOKS, &b->team);
+    if (rc == 0)
+        rc = mr_nn_blas_prepare(b->n_threads);
     if (rc)
         mr_nn_cpu_close(b);
     else
