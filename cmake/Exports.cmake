@@ -10,7 +10,7 @@ function(mr_marked out mark)
     string(REPLACE ";" "@" text "${text}") # a list's items could not hold it
     string(REGEX MATCHALL "${mark} [^(@]*[(@]" found "${text}")
     foreach(declaration IN LISTS found)
-      if(declaration MATCHES "(mr_[a-z0-9_]+)[(@]$")
+      if(declaration MATCHES "(mr_[a-z0-9_]+)(\\[[A-Za-z0-9_]*\\])?[(@]$")
         list(APPEND names ${CMAKE_MATCH_1})
       endif()
     endforeach()

@@ -17,6 +17,17 @@ static bool save_is_due(const struct train *t)
            (t->every_ns && mr_time_ns() - t->saved_ns >= t->every_ns);
 }
 
+/* --max-steps, or an interrupt, within an epoch: its steps are reported, but the epoch is not among
+ * the finished ones, which the best, the schedule and the log are about. An interrupt does not wait
+ * for a test. */
+static int end_unfinished(struct train *t)
+{
+    int rc = mr_trainer_unfinished(t->trainer, t->end == TRAIN_STEPS, &t->unfinished);
+    if (rc > 0 && !cli.json)
+        train_print_epoch(t, &t->unfinished);
+    return rc < 0 ? rc : 0;
+}
+
 static int end_epoch(struct train *t)
 {
     struct mr_train_epoch e;
@@ -71,8 +82,10 @@ int train_run(struct train *t)
     t->saved_ns = mr_time_ns();
     int rc = steps(t);
     cli_progress_end(&t->progress);
-    mr_loader_stats(mr_trainer_get_loader(t->trainer), &t->stats);
     if (t->code != CLI_OK)
         t->end = TRAIN_FAILED;
+    if (rc >= 0 && t->end != TRAIN_EPOCHS)
+        rc = end_unfinished(t);
+    mr_loader_stats(mr_trainer_get_loader(t->trainer), &t->stats);
     return rc < 0 ? rc : mr_trainer_query_times(t->trainer, &t->times);
 }

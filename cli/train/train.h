@@ -58,9 +58,10 @@ struct train {
     struct train_data *data;
     const struct train_opts *opts;
     struct mr_trainer *trainer;
-    struct mr_trainer_info info;   /* as of the last step */
-    struct mr_trainer_times times; /* at the end */
-    struct mr_loader_stats stats;  /* the same */
+    struct mr_trainer_info info;      /* as of the last step */
+    struct mr_train_epoch unfinished; /* the steps of an epoch that the run ended in; epoch 0: none */
+    struct mr_trainer_times times;    /* at the end */
+    struct mr_loader_stats stats;     /* the same */
     enum train_end end;
     double opening; /* seconds */
     uint64_t start_ns, saved_ns;

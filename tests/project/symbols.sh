@@ -21,7 +21,7 @@ marked() { # mark, headers: the functions and objects behind the mark
     local mark=$1
     shift
     sed 's/^ *#.*//' "$@" | tr '\n' ' ' | sed 's/;/;\n/g' | grep -oE "\b$mark [^(;]*[(;]" |
-        sed -nE 's/.*[ *](mr_[a-z0-9_]+)[(;]$/\1/p' | sort -u
+        sed -nE 's/.*[ *](mr_[a-z0-9_]+)(\[[A-Za-z0-9_]*\])?[(;]$/\1/p' | sort -u
 }
 exported() { # library, version
     nm -D --defined-only "$build/lib$1.so" | awk -v version="$2" '$2 ~ /[A-Zi]/ {

@@ -1,4 +1,4 @@
-/* list: and csv: follow symbolic links below their root, but not out of it, by every way that reads a picture. */
+/* White-box. list: and csv: follow symbolic links below their root, but not out of it, by every way that reads a picture. */
 #include "dataset/pictures/photos.h"
 #include "pictures.h"
 #include "run_loader.h"
