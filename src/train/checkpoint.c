@@ -1,6 +1,5 @@
 /* Writing a checkpoint: 8 bytes of the header's length, the header as JSON, the tensors end to end. */
 #include "train/checkpoint.h"
-#include "train/checkpoint_hash.h"
 
 #include <cjson/cJSON.h>
 #include <errno.h>
@@ -8,6 +7,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -24,7 +24,7 @@ static void hash_text(XXH3_state_t *state, const char *text)
     XXH3_64bits_update(state, text, strlen(text) + 1);
 }
 
-int checkpoint_hash(const struct checkpoint *c, char out[17])
+int mr_checkpoint_hash(const struct mr_checkpoint *c, char out[17])
 {
     XXH3_state_t *state = hash_begin();
     if (!state)
@@ -34,7 +34,7 @@ int checkpoint_hash(const struct checkpoint *c, char out[17])
         hash_text(state, c->key[i].value);
     }
     for (uint32_t i = 0; i < c->n_tensors; i++) {
-        const struct checkpoint_tensor *t = &c->tensor[i];
+        const struct mr_checkpoint_tensor *t = &c->tensor[i];
         uint64_t head[6] = {(uint64_t)t->dtype, (uint64_t)t->rank, t->dim[0], t->dim[1], t->dim[2], t->dim[3]};
         hash_text(state, t->name);
         XXH3_64bits_update(state, head, sizeof head);
@@ -45,13 +45,13 @@ int checkpoint_hash(const struct checkpoint *c, char out[17])
     return 0;
 }
 
-int checkpoint_add(struct checkpoint *c, const char *name, enum mr_dtype dtype, int rank, const uint64_t *dim,
-                   const void *data)
+int mr_checkpoint_add(struct mr_checkpoint *c, const char *name, enum mr_dtype dtype, int rank, const uint64_t *dim,
+                      const void *data)
 {
-    if (c->n_tensors == CHECKPOINT_MAX_TENSORS)
-        return mr_error_set(MR_ELIMIT, "checkpoint: more than %d tensors", CHECKPOINT_MAX_TENSORS);
-    struct checkpoint_tensor *t = &c->tensor[c->n_tensors++];
-    *t = (struct checkpoint_tensor){.dtype = dtype, .rank = rank, .data = data, .bytes = mr_dtype_size(dtype)};
+    if (c->n_tensors == MR_CHECKPOINT_TENSORS)
+        return mr_error_set(MR_ELIMIT, "checkpoint: more than %d tensors", MR_CHECKPOINT_TENSORS);
+    struct mr_checkpoint_tensor *t = &c->tensor[c->n_tensors++];
+    *t = (struct mr_checkpoint_tensor){.dtype = dtype, .rank = rank, .data = data, .bytes = mr_dtype_size(dtype)};
     snprintf(t->name, sizeof t->name, "%s", name);
     for (int d = 0; d < rank; d++) {
         t->dim[d] = dim[d];
@@ -78,19 +78,19 @@ static char *as_read(const char *text)
     return out;
 }
 
-bool checkpoint_is(const struct checkpoint *c, const char *key, const char *text)
+bool mr_checkpoint_is(const struct mr_checkpoint *c, const char *key, const char *text)
 {
-    const char *have = checkpoint_get(c, key);
+    const char *have = mr_checkpoint_get(c, key);
     char *want = have ? as_read(text) : NULL;
     bool same = want && strcmp(have, want) == 0;
     free(want);
     return same;
 }
 
-int checkpoint_set(struct checkpoint *c, const char *key, const char *fmt, ...)
+int mr_checkpoint_set(struct mr_checkpoint *c, const char *key, const char *fmt, ...)
 {
-    if (c->n_keys == CHECKPOINT_MAX_KEYS)
-        return mr_error_set(MR_ELIMIT, "checkpoint: more than %d keys", CHECKPOINT_MAX_KEYS);
+    if (c->n_keys == MR_CHECKPOINT_KEYS)
+        return mr_error_set(MR_ELIMIT, "checkpoint: more than %d keys", MR_CHECKPOINT_KEYS);
     va_list args;
     char *value;
     va_start(args, fmt);
@@ -101,13 +101,13 @@ int checkpoint_set(struct checkpoint *c, const char *key, const char *fmt, ...)
         free(value);
     if (!kept)
         return mr_error_set(-ENOMEM, "checkpoint: no memory for %s", key);
-    struct checkpoint_key *k = &c->key[c->n_keys++];
+    struct mr_checkpoint_key *k = &c->key[c->n_keys++];
     snprintf(k->name, sizeof k->name, "%s", key);
     k->value = kept;
     return 0;
 }
 
-static void json_tensor(struct mr_json *json, const struct checkpoint_tensor *t, uint64_t *at)
+static void json_tensor(struct mr_json *json, const struct mr_checkpoint_tensor *t, uint64_t *at)
 {
     mr_json_object(json, t->name);
     mr_json_string(json, "dtype", t->dtype == MR_F64 ? "F64" : "F32");
@@ -122,10 +122,13 @@ static void json_tensor(struct mr_json *json, const struct checkpoint_tensor *t,
     mr_json_object_end(json);
 }
 
-static int write_head(struct cli_output *out, const struct checkpoint *c, struct mr_json *json)
+static int put(FILE *file, const void *data, uint64_t bytes)
 {
-    static const char blanks[8] = "        ";
-    const char *text;
+    return fwrite(data, 1, (size_t)bytes, file) == bytes ? 0 : errno ? errno : EIO;
+}
+
+static int head_text(const struct mr_checkpoint *c, struct mr_json *json, const char **text, uint64_t *bytes)
+{
     uint64_t at = 0;
     mr_json_object(json, NULL);
     mr_json_object(json, "__metadata__");
@@ -135,55 +138,67 @@ static int write_head(struct cli_output *out, const struct checkpoint *c, struct
     for (uint32_t i = 0; i < c->n_tensors; i++)
         json_tensor(json, &c->tensor[i], &at);
     mr_json_object_end(json);
-    int64_t bytes = mr_json_finish(json, &text);
-    if (bytes < 0)
-        return cli_error((int)bytes);
-    uint64_t padded = ((uint64_t)bytes + 7) / 8 * 8;
-    unsigned char length[8];
-    for (int i = 0; i < 8; i++)
-        length[i] = (unsigned char)(padded >> 8 * i);
-    int code = cli_output_write(out, length, sizeof length);
-    if (code == CLI_OK)
-        code = cli_output_write(out, text, (size_t)bytes);
-    return code == CLI_OK ? cli_output_write(out, blanks, (size_t)(padded - (uint64_t)bytes)) : code;
+    int64_t n = mr_json_finish(json, text);
+    *bytes = n < 0 ? 0 : (uint64_t)n;
+    return n < 0 ? (int)n : 0;
 }
 
-static int write_all(struct cli_output *out, const struct checkpoint *c)
+static int write_head(FILE *file, const struct mr_checkpoint *c)
 {
+    static const char blanks[8] = "        ";
+    const char *text;
+    uint64_t bytes;
+    unsigned char length[8];
     struct mr_json *json = mr_json_create(0);
     if (!json)
-        return cli_fail("out of memory");
-    int code = write_head(out, c, json);
+        return mr_error_nomem("checkpoint", 0);
+    int bad = head_text(c, json, &text, &bytes);
+    uint64_t padded = mr_round_up(bytes, 8);
+    for (int i = 0; i < 8; i++)
+        length[i] = (unsigned char)(padded >> 8 * i);
+    if (!bad)
+        bad = put(file, length, sizeof length);
+    if (!bad)
+        bad = put(file, text, bytes);
+    if (!bad)
+        bad = put(file, blanks, padded - bytes);
     mr_json_destroy(json);
-    for (uint32_t i = 0; i < c->n_tensors && code == CLI_OK; i++)
-        code = cli_output_write(out, c->tensor[i].data, (size_t)c->tensor[i].bytes);
-    return code == CLI_OK ? cli_output_sync(out) : code;
+    return bad;
 }
 
-int checkpoint_write(struct checkpoint *c, const char *path)
+int mr_checkpoint_put(struct mr_checkpoint *c, FILE *file)
 {
-    struct cli_output out;
     char hash[17];
-    int rc = checkpoint_hash(c, hash);
-    if (rc == 0)
-        rc = checkpoint_set(c, "checksum", "%s", hash);
-    if (rc < 0)
-        return cli_error(rc);
-    int code = cli_output_open(&out, path, CLI_CHECKPOINT, 1);
-    if (code != CLI_OK)
-        return code;
-    code = write_all(&out, c);
-    if (code == CLI_OK)
-        return cli_output_commit(&out);
-    cli_output_abort(&out);
-    return code;
+    int bad = mr_checkpoint_hash(c, hash);
+    if (!bad)
+        bad = mr_checkpoint_set(c, "checksum", "%s", hash);
+    errno = 0;
+    if (!bad)
+        bad = write_head(file, c);
+    for (uint32_t i = 0; i < c->n_tensors && !bad; i++)
+        bad = put(file, c->tensor[i].data, c->tensor[i].bytes);
+    return bad;
 }
 
-void checkpoint_free(struct checkpoint *c)
+/* Not only on its way to the disk when the file gets its name. */
+static int put_and_sync(FILE *file, void *arg)
+{
+    int bad = mr_checkpoint_put(arg, file);
+    if (!bad && (fflush(file) != 0 || fsync(fileno(file)) != 0))
+        bad = errno;
+    return bad;
+}
+
+int mr_checkpoint_write(struct mr_checkpoint *c, const char *path)
+{
+    return mr_file_write(path, "checkpoint", put_and_sync, c);
+}
+
+void mr_checkpoint_free(struct mr_checkpoint *c)
 {
     for (uint32_t i = 0; i < c->n_keys; i++)
         free(c->key[i].value);
-    free(c->file);
+    free(c->data);
     free(c->path);
-    *c = (struct checkpoint){0};
+    *c = (struct mr_checkpoint){0};
 }
