@@ -140,17 +140,17 @@ static int measure_once(struct mr_device *dev, enum way way, uint64_t bytes, str
                         double *lock_ms)
 {
     struct held held = {0};
-    struct mr_memory_info before, during;
+    struct mr_host_memory_info before, during;
     struct mr_memory_counters count;
     int64_t lock_ns = -1;
     bool peak_known = reset_peak();
     double resident = status_bytes("VmRSS");
-    mr_memory_get(&before);
+    mr_host_memory_query(&before);
     uint64_t start = mr_time_ns();
     int rc = make(dev, way, bytes, &held, &lock_ns);
     *ms = (double)(mr_time_ns() - start) * 1e-6;
     *lock_ms = lock_ns < 0 ? -1 : (double)lock_ns * 1e-6;
-    mr_memory_get(&during);
+    mr_host_memory_query(&during);
     mr_memory_count(dev, MR_PINNED, &count);
     r->peak_bytes = peak_known ? status_bytes("VmHWM") - resident : -1;
     r->system_bytes = (double)before.available_bytes - (double)during.available_bytes;

@@ -28,7 +28,7 @@ struct mr_cpu_info {
 };
 MR_API void mr_cpu_get(struct mr_cpu_info *out);
 
-struct mr_memory_info {
+struct mr_host_memory_info {
     uint64_t total_bytes;      /* of the machine, or the cgroup's limit when that is lower */
     uint64_t available_bytes;  /* that can be taken without swapping */
     uint64_t lock_limit_bytes; /* RLIMIT_MEMLOCK; UINT64_MAX: none, or this process may exceed it (CAP_IPC_LOCK) */
@@ -38,7 +38,7 @@ struct mr_memory_info {
     char transparent_huge[16]; /* "always", "madvise", "never" or "" */
     uint64_t resident_bytes;   /* this process, now */
 };
-MR_API void mr_memory_get(struct mr_memory_info *out);
+MR_API void mr_host_memory_query(struct mr_host_memory_info *out);
 
 /*
  * Philox-4x32-10: four 32-bit random numbers from a 128-bit counter and a 64-bit key.

@@ -46,8 +46,8 @@ static void processors_respect_the_mask(void **state)
 static void memory_is_plausible(void **state)
 {
     (void)state;
-    struct mr_memory_info m;
-    mr_memory_get(&m);
+    struct mr_host_memory_info m;
+    mr_host_memory_query(&m);
     assert_true(m.total_bytes > 1 << 20 && m.available_bytes > 0 && m.available_bytes <= m.total_bytes);
     assert_int_equal(m.page_bytes, sysconf(_SC_PAGESIZE));
     assert_true(m.resident_bytes > 0 && m.resident_bytes < m.total_bytes);
@@ -56,7 +56,7 @@ static void memory_is_plausible(void **state)
     assert_non_null(more);
     memset(more, 1, bytes);
     uint64_t before = m.resident_bytes;
-    mr_memory_get(&m);
+    mr_host_memory_query(&m);
     assert_true(m.resident_bytes > before + bytes / 2);
     free(more);
     struct rlimit limit;
