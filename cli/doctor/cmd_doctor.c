@@ -144,7 +144,7 @@ static void judge_uring(struct report *r)
 static int examine(const struct options *o, struct report *r)
 {
     r->o = o;
-    mr_cpu_get(&r->cpu);
+    mr_cpu_query(&r->cpu);
     r->threads = mr_cpu_count();
     mr_host_memory_query(&r->memory);
     r->uring = mr_uring_why_not();

@@ -26,7 +26,7 @@ struct mr_cpu_info {
     double quota;   /* cgroup CPU quota in processors; 0: none */
     char model[96]; /* "" when unknown */
 };
-MR_API void mr_cpu_get(struct mr_cpu_info *out);
+MR_API void mr_cpu_query(struct mr_cpu_info *out);
 
 struct mr_host_memory_info {
     uint64_t total_bytes;      /* of the machine, or the cgroup's limit when that is lower */

@@ -65,7 +65,7 @@ static uint64_t meminfo(const char *key)
     return strtoull(text, NULL, 10) * (strstr(text, "kB") ? 1024 : 1);
 }
 
-void mr_cpu_get(struct mr_cpu_info *out)
+void mr_cpu_query(struct mr_cpu_info *out)
 {
     struct mr_cgroup group;
     mr_cgroup_get("", &group);

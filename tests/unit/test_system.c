@@ -28,7 +28,7 @@ static void processors_respect_the_mask(void **state)
     (void)state;
     cpu_set_t all, one;
     struct mr_cpu_info info;
-    mr_cpu_get(&info);
+    mr_cpu_query(&info);
     assert_true(info.online >= 1 && info.affinity >= 1 && info.quota >= 0);
     assert_true(mr_cpu_count() >= 1 && mr_cpu_count() <= info.affinity);
     assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
@@ -38,7 +38,7 @@ static void processors_respect_the_mask(void **state)
             CPU_SET(c, &one);
     assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
     assert_int_equal(mr_cpu_count(), 1);
-    mr_cpu_get(&info);
+    mr_cpu_query(&info);
     assert_int_equal(info.affinity, 1);
     assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
 }
