@@ -316,7 +316,7 @@ int streams_measure(struct mr_device *dev, const struct streams_opts *o, struct 
     static struct streams_lab lab;
     lab = (struct streams_lab){.dev = dev, .o = o, .bytes = o->size * o->size * sizeof(float)};
     plan_steps(&lab, 1);
-    int rc = mr_device_get(dev, &out->info);
+    int rc = mr_device_query(dev, &out->info);
     out->checked = out->info.pci_id[0] != 0; /* the simulated device multiplies nothing */
     if (rc == 0)
         rc = open_lab(&lab);

@@ -122,7 +122,7 @@ int workers_measure(struct mr_device *dev, const struct workers_opts *o, const u
                     struct workers_result *out)
 {
     struct lab lab = {.dev = dev, .o = o};
-    int rc = mr_device_get(dev, &out->info);
+    int rc = mr_device_query(dev, &out->info);
     out->link_samples_per_s = out->info.h2d_gb_per_s * 1e9 / (FLOATS * sizeof(float));
     out->step_samples_per_s = o->step_ns ? (double)o->batch_size / ((double)o->step_ns * 1e-9) : 0;
     if (rc == 0)

@@ -99,7 +99,7 @@ static int open_device(struct feed *feed)
 {
     int rc = mr_device_open(feed->opts->device, &feed->dev);
     if (rc == 0)
-        rc = mr_device_get(feed->dev, &feed->result.device);
+        rc = mr_device_query(feed->dev, &feed->result.device);
     if (rc == 0)
         rc = mr_stream_create(feed->dev, "consumer", &feed->stream);
     if (rc == 0)

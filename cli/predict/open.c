@@ -95,7 +95,7 @@ int predict_open(struct predict *p, const char *dataset)
     struct mr_loader_opts lo;
     int rc = mr_device_open(p->opts->device, &p->dev);
     if (rc == 0)
-        rc = mr_device_get(p->dev, &p->info);
+        rc = mr_device_query(p->dev, &p->info);
     if (rc == 0)
         rc = mr_stream_create(p->dev, "predict", &p->stream);
     if (rc == 0)

@@ -241,7 +241,7 @@ static int open_device(struct train_data *d)
 {
     int rc = mr_device_open(d->opts->device, &d->dev);
     if (rc == 0)
-        rc = mr_device_get(d->dev, &d->info);
+        rc = mr_device_query(d->dev, &d->info);
     if (rc == 0 && d->info.simulated)
         return mr_error_set(MR_EUNSUPPORTED, "device %s computes nothing: nets run on cpu and cuda", d->info.name);
     return rc == 0 ? mr_stream_create(d->dev, "train", &d->stream) : rc;

@@ -80,7 +80,7 @@ struct mr_device_info {
     uint64_t context_bytes; /* of its memory that opening took, about; 0: none, or unknown */
     double peer_gb_per_s;   /* to other devices, one way: all NVLinks, or what is simulated; 0: none, or unknown */
 };
-MR_API int mr_device_get(struct mr_device *dev, struct mr_device_info *out);
+MR_API int mr_device_query(struct mr_device *dev, struct mr_device_info *out);
 
 /* A process that computes on a GPU. */
 struct mr_device_process {

@@ -113,7 +113,7 @@ int mr_resident_fill(struct mr_loader *ld)
     struct mr_device_info now;
     struct mr_stream *stream = NULL;
     uint64_t slot = ld->slot_bytes + ld->output_bytes;
-    int rc = mr_device_get(ld->device, &now);
+    int rc = mr_device_query(ld->device, &now);
     if (rc == 0 && now.free_bytes > 0 && ld->resident_bytes > now.free_bytes)
         rc = mr_error_set(
             MR_EDEVICEMEM,

@@ -11,7 +11,7 @@
 static void test_info(struct mr_device *dev)
 {
     struct mr_device_info info;
-    must(mr_device_get(dev, &info));
+    must(mr_device_query(dev, &info));
     printf("  %s: %s, %s, %s, driver %s (CUDA %d.%d), compute capability %d.%d\n", info.name, info.model, info.uuid,
            info.pci_id, info.driver[0] ? info.driver : "?", info.driver_api / 1000, info.driver_api % 1000 / 10,
            info.compute_capability / 10, info.compute_capability % 10);
@@ -281,7 +281,7 @@ static void test_out_of_memory(struct mr_device *dev)
 {
     struct mr_device_info info;
     void *p = NULL;
-    must(mr_device_get(dev, &info));
+    must(mr_device_query(dev, &info));
     check(mr_memory_acquire(dev, MR_DEVICE, info.memory_bytes + (1ull << 30), &p) == MR_EDEVICEMEM && !p);
     printf("  %s\n", mr_last_error());
     check(strstr(mr_last_error(), "CUDA_ERROR_OUT_OF_MEMORY") && strstr(mr_last_error(), "--batch-size"));

@@ -89,7 +89,7 @@ static uint64_t digest(const struct job *job)
     must(mr_transform_create(&chain));
     must(mr_transform_add(chain, job->chain));
     must(mr_device_open(job->device, &dev));
-    must(mr_device_get(dev, &info));
+    must(mr_device_query(dev, &info));
     struct mr_stream *stream = gpu_stream(dev, "consumer");
     unsigned char *host = gpu_take(dev, MR_PINNED, job->batch_size * SIDE * SIDE * 4);
     mr_loader_opts_init(&opts);

@@ -27,7 +27,7 @@ static void test_info(void **state)
     (void)state;
     struct mr_device *dev = must_open("cuda:1");
     struct mr_device_info info;
-    assert_int_equal(mr_device_get(dev, &info), 0);
+    assert_int_equal(mr_device_query(dev, &info), 0);
     assert_string_equal(info.name, "cuda:1");
     assert_string_equal(info.model, "Fake GPU 1");
     assert_string_equal(info.uuid, "GPU-b1b1b1b1-b1b1-b1b1-b1b1-b1b1b1b1b1b1");
@@ -301,7 +301,7 @@ static void run_child(struct mr_device *dev, struct mr_stream *stream, struct mr
     fake_report(&before);
     alarm(60);
     REFUSED(mr_device_open("cuda", &other));
-    REFUSED(mr_device_get(dev, &info));
+    REFUSED(mr_device_query(dev, &info));
     REFUSED(mr_memory_acquire(dev, MR_DEVICE, 1, &p));
     REFUSED(mr_memory_register(dev, &ns, 8));
     REFUSED(mr_memory_unregister(dev, &ns, 8));
@@ -407,7 +407,7 @@ static struct delivered consume(const char *device, bool pageable)
     uint64_t calls = 0, blocking = 0, ns = 10000, at = 0;
     c.opts.batch_size = 64;
     c.opts.pageable = pageable;
-    must(mr_device_get(dev, &info));
+    must(mr_device_query(dev, &info));
     must(mr_dataset_open(c.dataset, &ds));
     must(mr_sampler_open("random", mr_dataset_length(ds), 7, &sampler));
     must(mr_stream_create(dev, "consumer", &stream));
