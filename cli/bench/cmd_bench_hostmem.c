@@ -151,7 +151,7 @@ static int measure_once(struct mr_device *dev, enum way way, uint64_t bytes, str
     *ms = (double)(mr_time_ns() - start) * 1e-6;
     *lock_ms = lock_ns < 0 ? -1 : (double)lock_ns * 1e-6;
     mr_host_memory_query(&during);
-    mr_memory_count(dev, MR_PINNED, &count);
+    mr_memory_query(dev, MR_PINNED, &count);
     r->peak_bytes = peak_known ? status_bytes("VmHWM") - resident : -1;
     r->system_bytes = (double)before.available_bytes - (double)during.available_bytes;
     r->locked_bytes = way == PAGEABLE ? 0 : held.pool ? count.locked_bytes : bytes;

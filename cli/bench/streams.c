@@ -180,7 +180,7 @@ static int measure_way(struct streams_lab *lab, enum streams_way way, struct str
     int rc = arrange(lab, slots, way == STREAMS_ONE ? 1 : way == STREAMS_EACH ? n : ring_streams);
     double ms[STREAMS_REPEATS];
     struct mr_memory_counters count;
-    mr_memory_count(lab->dev, MR_DEVICE, &count);
+    mr_memory_query(lab->dev, MR_DEVICE, &count);
     r->device_bytes = count.requested_bytes;
     for (int i = 0; i < n; i++)
         memset(lab->out[i], 0xff, lab->bytes);

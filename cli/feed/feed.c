@@ -246,7 +246,7 @@ static void finish(struct feed *feed)
     mr_loader_stats(feed->ld, &r->stats);
     r->utilization = utilization(feed);
     for (int kind = 0; kind < MR_N_MEMORY; kind++)
-        mr_memory_count(feed->dev, (enum mr_memory)kind, &r->memory[kind]);
+        mr_memory_query(feed->dev, (enum mr_memory)kind, &r->memory[kind]);
 }
 
 /* Ends a run whose time is over or that was interrupted, also while it waits for a batch. */

@@ -122,7 +122,7 @@ struct mr_memory_counters {
     uint64_t locked_bytes;    /* of held_bytes, really page-locked */
     uint64_t hits, misses;    /* acquire calls served by the pool, and not */
 };
-MR_API void mr_memory_count(struct mr_device *dev, enum mr_memory kind, struct mr_memory_counters *out);
+MR_API void mr_memory_query(struct mr_device *dev, enum mr_memory kind, struct mr_memory_counters *out);
 
 /*
  * Page-locks the caller's own memory, so that copies from and to it may be given as MR_PINNED. ptr: memory that may be

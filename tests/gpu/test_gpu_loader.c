@@ -199,7 +199,7 @@ static void test_too_large(struct mr_device *dev)
     check(mr_loader_open(ds, sampler, NULL, dev, &opts, &ld) < 0);
     printf("  %s\n", mr_last_error());
     for (int kind = 0; kind < MR_N_MEMORY; kind++) {
-        mr_memory_count(dev, (enum mr_memory)kind, &count);
+        mr_memory_query(dev, (enum mr_memory)kind, &count);
         check(count.requested_bytes == 0);
     }
     mr_sampler_destroy(sampler);

@@ -261,13 +261,13 @@ static void test_lock_refused(void **state)
     mr_log_set(note, NULL);
     fake_fail("cuMemHostRegister_v2", 1, 2, 0);
     must(mr_memory_acquire(dev, MR_PINNED, 8192, &a));
-    mr_memory_count(dev, MR_PINNED, &count);
+    mr_memory_query(dev, MR_PINNED, &count);
     assert_true(n_warnings == 1 && count.held_bytes == 8192 && count.locked_bytes == 0);
     fake_fail("cuMemHostRegister_v2", 1, 304, 0);
     assert_int_equal(mr_memory_register(dev, &count, sizeof count), MR_ELIMIT);
     fake_fail(NULL, 0, 0, 0);
     must(mr_memory_acquire(dev, MR_PINNED, 8192, &b));
-    mr_memory_count(dev, MR_PINNED, &count);
+    mr_memory_query(dev, MR_PINNED, &count);
     assert_true(n_warnings == 1 && count.locked_bytes == 8192);
     mr_log_set(NULL, NULL);
     mr_memory_release(dev, MR_PINNED, a, NULL);
@@ -317,7 +317,7 @@ static void run_child(struct mr_device *dev, struct mr_stream *stream, struct mr
     REFUSED(mr_copy_batch_async(stream, copies, 2));
     REFUSED(mr_memset_async(stream, far, MR_DEVICE, 0, 4096));
     REFUSED(mr_launch(stream, "busy", &ns, sizeof ns));
-    mr_memory_count(dev, MR_DEVICE, &count);
+    mr_memory_query(dev, MR_DEVICE, &count);
     mr_memory_release(dev, MR_DEVICE, far, NULL);
     mr_memory_trim(dev);
     mr_event_destroy(event);

@@ -25,7 +25,7 @@ static struct mr_device *must_open(const char *uri)
 static struct mr_memory_counters count(struct mr_device *dev, enum mr_memory kind)
 {
     struct mr_memory_counters c;
-    mr_memory_count(dev, kind, &c);
+    mr_memory_query(dev, kind, &c);
     return c;
 }
 
