@@ -65,7 +65,7 @@ struct mr_remote_stats {
     uint64_t cache_stored_bytes;          /* written to it */
     uint64_t cache_damaged, cache_errors; /* entries whose checksum was wrong; writes that failed (a full disk) */
 };
-MR_API void mr_remote_stats_get(struct mr_remote_stats *out);
+MR_API void mr_remote_stats_query(struct mr_remote_stats *out);
 
 #ifdef __cplusplus
 }
