@@ -52,7 +52,7 @@ static int not_finite(struct train *t, uint64_t step)
 int train_take_totals(struct train *t)
 {
     struct mr_net_totals now;
-    int rc = mr_net_get_totals(t->net, t->data->stream, &now);
+    int rc = mr_net_query_totals(t->net, t->data->stream, &now);
     if (rc == 0)
         rc = mr_net_zero_totals(t->net, t->data->stream);
     if (rc < 0)
@@ -221,7 +221,7 @@ int train_test(struct train *t, struct train_sums *out)
         rc = rc < 0 ? rc : released;
     }
     if (rc == 0)
-        rc = mr_net_get_totals(t->net, d->stream, &totals);
+        rc = mr_net_query_totals(t->net, d->stream, &totals);
     if (rc == 0)
         rc = mr_net_zero_totals(t->net, d->stream);
     if (rc == 0 && totals.n_bad_labels)

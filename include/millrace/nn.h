@@ -120,7 +120,7 @@ struct mr_net_totals {
 /* Returns 0, MR_EMISUSE, MR_EDEVICE. */
 MR_API int mr_net_zero_totals(struct mr_net *net, struct mr_stream *stream);
 /* Blocks until the stream has come here. Returns 0, MR_EMISUSE, MR_EDEVICE, -ENOMEM. */
-MR_API int mr_net_get_totals(struct mr_net *net, struct mr_stream *stream, struct mr_net_totals *out);
+MR_API int mr_net_query_totals(struct mr_net *net, struct mr_stream *stream, struct mr_net_totals *out);
 
 /*
  * A training pass: forward, loss (mean over the batch), backward; gradients are overwritten, or added to with `accumulate`.
