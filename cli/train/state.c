@@ -123,7 +123,7 @@ static int set_scale(struct checkpoint *c, struct train *t)
 {
     float scale;
     uint32_t good;
-    int rc = mr_net_get_loss_scale(t->net, t->data->stream, &scale, &good);
+    int rc = mr_net_query_loss_scale(t->net, t->data->stream, &scale, &good);
     return rc == 0 ? checkpoint_set(c, "loss_scale", "%.9g %" PRIu32, (double)scale, good) : rc;
 }
 

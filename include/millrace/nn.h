@@ -170,7 +170,7 @@ MR_API const uint32_t *mr_net_bad_loss(const struct mr_net *net);
 /* What it has come to, for checkpoints: the scale (a power of two up to 2^24), and good steps in a row since it changed (less
  * than 2,000); 1 and 0 for types that are not scaled. Block. Return 0, MR_EMISUSE, MR_EDEVICE; setting MR_ESTATE for
  * other numbers. */
-MR_API int mr_net_get_loss_scale(struct mr_net *net, struct mr_stream *stream, float *out_scale, uint32_t *out_good);
+MR_API int mr_net_query_loss_scale(struct mr_net *net, struct mr_stream *stream, float *out_scale, uint32_t *out_good);
 MR_API int mr_net_set_loss_scale(struct mr_net *net, struct mr_stream *stream, float scale, uint32_t good);
 
 /* After a loss that was not finite: the first layer, in the order of the pass, with a parameter or an output that is not. Blocks.

@@ -576,11 +576,11 @@ static void test_rescale(struct mr_device *dev)
     check(*s == 32768 && *k == 0 && memcmp(before, after, t.n.n_params * sizeof *after) != 0);
     float saved = 0;
     uint32_t good = 0;
-    must(mr_net_get_loss_scale(t.n.net, t.n.stream, &saved, &good));
+    must(mr_net_query_loss_scale(t.n.net, t.n.stream, &saved, &good));
     check(saved == 32768 && good == 1);
     must(mr_net_set_loss_scale(t.n.net, t.n.stream, 1024, 1999));
     step(&t); /* the 2,000th good one in a row */
-    must(mr_net_get_loss_scale(t.n.net, t.n.stream, &saved, &good));
+    must(mr_net_query_loss_scale(t.n.net, t.n.stream, &saved, &good));
     check(saved == 2048 && good == 0);
     check(mr_net_set_loss_scale(t.n.net, t.n.stream, 3, 0) == MR_ESTATE);
     free(before);

@@ -305,7 +305,7 @@ static void test_loss_scale(void **state)
     uint32_t good = 9;
     open_net(&f, "softmax", MR_F32, 1, 4, 1);
     assert_int_equal(mr_net_create(f.dev, &f.o, &f.net), 0);
-    assert_int_equal(mr_net_get_loss_scale(f.net, f.stream, &scale, &good), 0);
+    assert_int_equal(mr_net_query_loss_scale(f.net, f.stream, &scale, &good), 0);
     assert_true(scale == 1 && good == 0);
     assert_int_equal(mr_net_set_loss_scale(f.net, f.stream, scale, good), 0);
     static const float bad[] = {2, 0, -1, 3, NAN, INFINITY};
@@ -584,7 +584,7 @@ static void test_misuse(void **state)
     assert_int_equal(mr_net_query_totals(f.net, NULL, &totals), 0);
     assert_int_equal(totals.n_samples, MAX_BATCH);
     assert_int_equal(mr_net_find_bad(f.net, NULL, &what), -ENODATA);
-    assert_int_equal(mr_net_get_loss_scale(f.net, NULL, &scale, &good), 0);
+    assert_int_equal(mr_net_query_loss_scale(f.net, NULL, &scale, &good), 0);
     assert_int_equal(mr_net_set_loss_scale(f.net, NULL, scale, good), 0);
     b.labels = NULL;
     assert_int_equal(mr_net_train(f.net, &b, NULL), MR_EMISUSE);
