@@ -159,8 +159,8 @@ MR_API int mr_optim_push(struct mr_optim *optim, struct mr_stream *stream);
 
 /* What the group's steps left. Blocks until the stream's work is done. [out] each: on success; NULL: not wanted.
  * grad_norm: that of the last step, before clipping; 0 without clip_norm. Returns 0, MR_EMISUSE, MR_EDEVICE, -ENOMEM. */
-MR_API int mr_optim_get_step(struct mr_optim *optim, uint32_t group, struct mr_stream *stream, uint64_t *out_step,
-                             double *out_grad_norm);
+MR_API int mr_optim_query_step(struct mr_optim *optim, uint32_t group, struct mr_stream *stream, uint64_t *out_step,
+                               double *out_grad_norm);
 
 /*
  * The state as named flat arrays, for checkpoints: n_params elements of the parameters' dtype each ("exp_avg", ... as PyTorch names
