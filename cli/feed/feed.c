@@ -70,7 +70,7 @@ static int loader_opts(struct feed *feed, struct mr_loader_opts *lo)
     lo->seed = o->seed;
     lo->rank = (uint32_t)o->rank;
     lo->world = (uint32_t)o->world;
-    lo->tail = (enum mr_tail)o->tail;
+    lo->remainder = (enum mr_remainder)o->remainder;
     lo->workers = (uint32_t)o->workers;
     lo->prefetch = (uint32_t)o->prefetch;
     lo->read_ahead = o->read_ahead;

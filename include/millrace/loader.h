@@ -47,9 +47,9 @@ enum mr_bad_policy {
     MR_BAD_REPLACE, /* the sample at the next position that decodes takes its place */
 };
 
-enum mr_tail {
-    MR_TAIL_DROP, /* ranks see floor(length / world) samples each */
-    MR_TAIL_PAD,  /* ceil(length / world): positions wrap to the epoch's start */
+enum mr_remainder {
+    MR_REMAINDER_DROP, /* ranks see floor(length / world) samples each */
+    MR_REMAINDER_PAD,  /* ceil(length / world): positions wrap to the epoch's start */
 };
 
 /* Where the end of a field's chain runs, if that ships fewer bytes and the device has the kernels; the bits are the same. */
@@ -70,7 +70,7 @@ struct mr_loader_opts {
     uint64_t epochs;      /* 0: endless; default 1 */
     uint64_t seed;        /* of random transforms; a sampler has its own */
     uint32_t rank, world; /* this process among the ranks; default 0 of 1 */
-    enum mr_tail tail;
+    enum mr_remainder remainder;
     uint32_t workers;     /* threads; 0: mr_cpu_count() */
     uint32_t prefetch;    /* batches made ahead: slots in the ring; 0: chosen, 4 to 64 by their size */
     uint64_t read_ahead;  /* samples whose reads are in flight or done ahead of decoding; 0: chosen */
@@ -150,7 +150,7 @@ struct mr_batch {
     struct mr_batch_field field[MR_MAX_FIELDS];
     const uint64_t *indices; /* each sample's index in the data set */
     const uint64_t
-        *positions;  /* each sample's global position in the epoch; with MR_TAIL_PAD, those past its end wrap */
+        *positions;  /* each sample's global position in the epoch; with MR_REMAINDER_PAD, those past its end wrap */
     void *slot;      /* private */
     uint64_t number; /* private */
 };
