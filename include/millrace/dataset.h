@@ -79,7 +79,7 @@ struct mr_safetensors_opts {
     size_t size;
     const char *path;   /* .safetensors or .safetensors.index.json */
     const char *fields; /* "NAME" or "[NAME,NAME]"; NULL: all */
-    int fp8;            /* enum mr_fp8 */
+    enum mr_fp8 fp8;
 };
 MR_API void mr_safetensors_opts_fill(struct mr_safetensors_opts *opts, size_t size);
 static inline void mr_safetensors_opts_init(struct mr_safetensors_opts *opts)
@@ -92,7 +92,7 @@ struct mr_raw_opts {
     size_t size;
     const char *path;
     struct mr_shape shape;
-    int dtype;             /* enum mr_dtype */
+    enum mr_dtype dtype;
     uint64_t skip_bytes;   /* before the first record */
     uint64_t record_bytes; /* from one record to the next; 0: the tensor's bytes */
 };
@@ -109,13 +109,13 @@ struct mr_synthetic_opts {
     size_t size;
     uint64_t n;
     struct mr_shape shape;
-    int dtype;  /* enum mr_dtype */
-    int values; /* enum mr_values: uniform [0,1) or the integer type's whole range; normal(0,1); 0; the sample's index */
-    uint64_t classes;    /* > 0: a second field "label" (i64), index-keyed, in [0, classes) */
-    uint64_t delay_ns;   /* simulated read latency of a sample; occupies no worker */
-    uint64_t work_ns;    /* CPU time of a sample; occupies its worker */
-    uint64_t seed;       /* of the values */
-    uint64_t min_length; /* > 0: the first dimension varies from this to shape's, by index */
+    enum mr_dtype dtype;
+    enum mr_values values; /* uniform [0,1) or the integer type's whole range; normal(0,1); 0; the sample's index */
+    uint64_t classes;      /* > 0: a second field "label" (i64), index-keyed, in [0, classes) */
+    uint64_t delay_ns;     /* simulated read latency of a sample; occupies no worker */
+    uint64_t work_ns;      /* CPU time of a sample; occupies its worker */
+    uint64_t seed;         /* of the values */
+    uint64_t min_length;   /* > 0: the first dimension varies from this to shape's, by index */
 };
 MR_API void mr_synthetic_opts_fill(struct mr_synthetic_opts *opts, size_t size);
 static inline void mr_synthetic_opts_init(struct mr_synthetic_opts *opts)
@@ -135,8 +135,8 @@ enum mr_picture_color { MR_PICTURE_RGB, MR_PICTURE_GRAY, MR_PICTURE_RGBA };
 enum mr_picture_alpha { MR_PICTURE_DROP, MR_PICTURE_BLACK, MR_PICTURE_WHITE }; /* what lies under transparent pixels */
 
 struct mr_picture_opts {
-    int color;                      /* enum mr_picture_color */
-    int alpha;                      /* enum mr_picture_alpha; DROP: the colours as stored */
+    enum mr_picture_color color;
+    enum mr_picture_alpha alpha;    /* DROP: the colours as stored */
     int ignore_orientation;         /* 0: EXIF's orientation is applied */
     int exact;                      /* 1: always decode at full size */
     uint64_t max_pixels;            /* a larger picture is a bad sample; 0: 100 million */
@@ -166,7 +166,7 @@ struct mr_tar_opts {
     const char *path;   /* shards-{000..127}.tar, {train,val}.tar, train-*.tar, a folder, a.tar::b.tar; URLs */
     const char *fields; /* "image:jpg;png,label:cls": names, and the extensions of each, the first that is there wins;
                               NULL: by the first sample, and label:cls where it has no number and most have a .cls */
-    int index;          /* enum mr_tar_index_place; AUTO: beside the archive, else in $XDG_CACHE_HOME/millrace */
+    enum mr_tar_index_place index; /* AUTO: beside the archive, else in $XDG_CACHE_HOME/millrace */
     uint64_t memory_bytes; /* packed archives together take at most this of memory; more: temporary files there */
     struct mr_picture_opts picture;
 };
@@ -191,7 +191,7 @@ enum mr_folder_labels {
 struct mr_folder_opts {
     size_t size;
     const char *path;
-    int labels;      /* enum mr_folder_labels */
+    enum mr_folder_labels labels;
     int allow_empty; /* 1: a class without pictures is no error */
     struct mr_picture_opts picture;
 };
@@ -241,10 +241,10 @@ struct mr_csv_opts {
     const char *column; /* of the pictures' paths: a name, or a number from 1; NULL: the first that is no number */
     const char *root;   /* what paths are relative to, and must lie below; NULL: the CSV file's own folder */
     const char *labels; /* "all" (NULL): every other numeric column; "none"; or columns: "a:b" or "[a,b]" */
-    int points;         /* enum mr_csv_points */
-    int header;    /* enum mr_csv_header; AUTO: yes when no cell of the first line is a number or a picture's path */
-    int delimiter; /* enum mr_csv_delimiter; AUTO: the commonest of the first line */
-    int allow_nan; /* 1: NaN, infinities, and empty cells as NaN; else they are errors */
+    enum mr_csv_points points;
+    enum mr_csv_header header;       /* AUTO: yes when no cell of the first line is a number or a picture's path */
+    enum mr_csv_delimiter delimiter; /* AUTO: the commonest of the first line */
+    int allow_nan;                   /* 1: NaN, infinities, and empty cells as NaN; else they are errors */
     struct mr_picture_opts picture;
 };
 MR_API void mr_csv_opts_fill(struct mr_csv_opts *opts, size_t size);
@@ -277,10 +277,10 @@ struct mr_video_opts {
     uint64_t frames, stride, clips; /* of a clip; from one to the next; of a video */
     struct mr_shape shape;          /* height x width; rank 0: not given */
     int crop;                       /* 1: the middle is cut to the shape before it is scaled */
-    int at;                         /* enum mr_video_at */
-    int labels;                     /* enum mr_folder_labels */
-    int allow_empty;                /* 1: a class without videos is no error */
-    uint64_t max_pixels;            /* of a frame; 0: 100 million */
+    enum mr_video_at at;
+    enum mr_folder_labels labels;
+    int allow_empty;     /* 1: a class without videos is no error */
+    uint64_t max_pixels; /* of a frame; 0: 100 million */
 };
 MR_API void mr_video_opts_fill(struct mr_video_opts *opts, size_t size);
 static inline void mr_video_opts_init(struct mr_video_opts *opts)

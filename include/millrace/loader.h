@@ -87,10 +87,10 @@ struct mr_loader_opts {
     double max_bad_fraction; /* of the samples delivered so far plus one batch; 0: not used */
     int pageable;            /* 1: slots in pageable memory (to show the mistake) */
     const char *state;       /* JSON from mr_loader_state(), to go on from there; NULL: start at epoch 0 */
-    int device_transforms;   /* enum mr_device_transforms; default MR_DEVICE_TRANSFORMS_AUTO */
-    int blocking;            /* 1: the worker that ships a batch waits for its copy (to show the mistake) */
-    uint32_t streams;        /* streams that copies take turns on, 1..16; default 1 */
-    int direct;              /* 1: files are read past the page cache (O_DIRECT), where their file system can */
+    enum mr_device_transforms device_transforms; /* default MR_DEVICE_TRANSFORMS_AUTO */
+    int blocking;     /* 1: the worker that ships a batch waits for its copy (to show the mistake) */
+    uint32_t streams; /* streams that copies take turns on, 1..16; default 1 */
+    int direct;       /* 1: files are read past the page cache (O_DIRECT), where their file system can */
     /*
      * The share of JPEG pictures that the device decodes (cuda: by nvJPEG), 0 (default) to 1, or MR_GPU_DECODE_AUTO. A draw
      * by seed, epoch and sample index says which, so that a batch's content depends on the share, but not on workers or
