@@ -1,7 +1,7 @@
 /*
  * The program's shell: what commands are made of and the helpers they share. Commands use public headers only.
  *
- * A new command is one file cli/cmd_NAME.c with a const struct cli_command, and one line in CLI_COMMANDS below. Its options
+ * A new command is one file cli/NAME/cmd_NAME.c with a const struct cli_command, and one line in CLI_COMMANDS below. Its options
  * struct begins with struct cli_common, and its option table ends with CLI_COMMON_OPTIONS, {NULL}.
  */
 #ifndef CLI_H
@@ -148,23 +148,6 @@ void cli_progress_begin(struct cli_progress *p, const char *label, uint64_t tota
 void cli_progress_update(struct cli_progress *p, uint64_t done);
 void cli_progress_end(struct cli_progress *p);
 
-/*
- * A file that appears whole or not at all: written under a temporary name beside its place and renamed by commit.
- * force: may replace a file that is there. gz: compressed. Functions print errors and return an exit code.
- */
-struct cli_output {
-    char *path, *temporary;
-    FILE *file;
-    void *gz; /* gzFile */
-};
-/* Refuses a folder, a device or a pipe: the rename at the end would fail, or put a file in its place. */
-int cli_output_check(const char *path);
-#define CLI_UNFINISHED ".part-" /* FILE.part-XXXXXX until it is whole */
-int cli_output_open(struct cli_output *out, const char *path, bool force, bool gz);
-int cli_output_write(struct cli_output *out, const void *data, size_t bytes);
-int cli_output_sync(struct cli_output *out);   /* not of gz: what was written is on the disk, not only on its way */
-int cli_output_finish(struct cli_output *out); /* everything is on its way to the disk; the rename remains */
-int cli_output_commit(struct cli_output *out); /* finish, if not done, and rename; or abort */
-void cli_output_abort(struct cli_output *out); /* removes what was not committed; always safe */
+#include "output.h"
 
 #endif

@@ -161,7 +161,7 @@ static int write_page(const char *dir, const struct cli_command *command)
     if (fclose(page) && code == CLI_OK)
         code = cli_fail("out of memory");
     if (code == CLI_OK)
-        code = cli_output_open(&out, path, true, false);
+        code = cli_output_open(&out, path, CLI_MAN_PAGE, CLI_NO_FORCE);
     if (code == CLI_OK) {
         code = cli_output_write(&out, text, bytes);
         if (code == CLI_OK)

@@ -1,20 +1,18 @@
-/* Files that appear whole or not at all. */
+/* What a run may write to, and how: files appear whole or not at all. */
 #include "cli.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
-/* mkstemp makes files for the owner alone; what we write is as public as the user's umask says. */
-static void open_to_umask(int fd)
+/* ---- the rule ---- */
+
+static int cannot_make(const char *path, int errnum)
 {
-    mode_t mask = umask(0);
-    umask(mask);
-    fchmod(fd, 0666 & ~mask);
+    return cli_fail("%s: cannot be made: %s", path, strerror(errnum));
 }
 
 /* Files are made under another name in the same folder. */
@@ -24,52 +22,118 @@ static int check_folder(const char *path)
     char *folder = slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
     int errnum = !folder ? ENOMEM : access(folder, W_OK | X_OK) == 0 ? 0 : errno;
     free(folder);
-    return errnum ? cli_fail("%s: cannot be made: %s", path, strerror(errnum)) : CLI_OK;
+    return errnum ? cannot_make(path, errnum) : CLI_OK;
 }
 
-int cli_output_check(const char *path)
+static int refuse(const char *path, enum cli_kind kind, int force)
 {
-    struct stat st;
-    bool there = stat(path, &st) == 0;
-    if (!there && errno == ENOENT)
-        return check_folder(path);
-    if (!there || S_ISREG(st.st_mode))
+    const char *what = kind == CLI_RECORDING ? "--force-overwrite" : "--force";
+    if (!cli_kind_recognised(kind))
+        return cli_fail("%s: exists; %s replaces it", path, what);
+    if (force == CLI_NO_FORCE)
+        return cli_fail("%s: exists and is not a %s of millrace: name another file", path, cli_kind_name(kind));
+    return cli_fail("%s: exists and is not a %s of millrace: name another file; %s replaces it", path,
+                    cli_kind_name(kind), what);
+}
+
+/* [out] file: zeroes where there is none. */
+static int look(const char *path, enum cli_kind kind, int force, struct stat *file)
+{
+    struct stat link;
+    *file = (struct stat){0};
+    if (lstat(path, &link) != 0)
+        return errno == ENOENT ? check_folder(path) : cannot_make(path, errno);
+    if (stat(path, file) != 0)
+        return cli_fail("%s: is a symbolic link that leads nowhere: %s", path, strerror(errno));
+    if (kind == CLI_PICTURE && !S_ISREG(file->st_mode) && !S_ISDIR(file->st_mode))
         return CLI_OK;
-    return cli_fail("%s: is there and no regular file: want a file's name, which is written beside it and renamed",
-                    path);
+    if (!S_ISREG(file->st_mode))
+        return cli_fail("%s: exists and is not a regular file", path);
+    if (cli_input_is(file))
+        return cli_fail("%s: this run reads it: write to another place", path);
+    if (force != 1 && cli_kind_of(kind, path) == CLI_FOREIGN)
+        return refuse(path, kind, force);
+    return kind == CLI_LOG ? CLI_OK : check_folder(path);
 }
 
-int cli_output_open(struct cli_output *out, const char *path, bool force, bool gz)
+int cli_output_check(const char *path, enum cli_kind kind, int force)
 {
-    *out = (struct cli_output){0};
-    if (cli_output_check(path) != CLI_OK)
-        return CLI_FAILED;
-    if (!force && access(path, F_OK) == 0)
-        return cli_fail("%s: is there already; --force replaces it", path);
-    out->path = strdup(path);
-    if (!out->path || asprintf(&out->temporary, "%s" CLI_UNFINISHED "XXXXXX", path) < 0) {
-        out->temporary = NULL;
-        cli_output_abort(out);
-        return cli_fail("out of memory");
-    }
-    int fd = mkostemp(out->temporary, O_CLOEXEC);
-    if (fd < 0) {
-        int errnum = errno;
-        free(out->temporary);
-        out->temporary = NULL;
-        cli_output_abort(out);
-        return cli_fail("%s: cannot be made: %s", path, strerror(errnum));
-    }
-    open_to_umask(fd);
+    struct stat file;
+    return path ? look(path, kind, force, &file) : CLI_OK;
+}
+
+int cli_output_claim(const char *path, enum cli_kind kind, int force)
+{
+    static char *claimed[16]; /* more outputs than a command has options for */
+    static size_t n;
+    struct stat file;
+    int code = path ? look(path, kind, force, &file) : CLI_OK;
+    if (!path || code != CLI_OK || (file.st_mode && !S_ISREG(file.st_mode)))
+        return code;
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(claimed[i], path) == 0)
+            return cli_fail("%s: is named for two outputs", path);
+    if (n < CLI_COUNT(claimed) && (claimed[n] = strdup(path)))
+        n++;
+    return file.st_mode ? cli_input_claim(path, &file) : CLI_OK;
+}
+
+int cli_output_remove(const char *path, enum cli_kind kind, int force)
+{
+    struct stat file;
+    if (lstat(path, &file) != 0 && errno == ENOENT)
+        return CLI_OK;
+    int code = look(path, kind, force, &file);
+    if (code != CLI_OK || (force != 1 && cli_kind_of(kind, path) != CLI_OURS))
+        return code;
+    return unlink(path) == 0 ? CLI_OK : cli_fail("%s: cannot be removed: %s", path, strerror(errno));
+}
+
+/* ---- writing ---- */
+
+/* The stream closes its descriptor; the other holds the lock until the file has its name. */
+static bool open_stream(struct cli_output *out, bool gz)
+{
+    int fd = fcntl(mr_output_get_fd(out->whole), F_DUPFD_CLOEXEC, 0);
+    if (fd < 0)
+        return false;
     if (gz)
         out->gz = gzdopen(fd, "wb6");
     else
         out->file = fdopen(fd, "wb");
-    if (out->gz || out->file)
+    if (!out->gz && !out->file)
+        close(fd);
+    return out->gz || out->file;
+}
+
+static int open_output(struct cli_output *out, const char *path, enum cli_kind kind, int force, bool gz)
+{
+    *out = (struct cli_output){.replace = force == 1 || cli_kind_recognised(kind)};
+    if (cli_output_check(path, kind, force) != CLI_OK)
+        return CLI_FAILED;
+    out->path = strdup(path);
+    if (!out->path)
+        return cli_fail("out of memory");
+    int rc = mr_output_open(path, &out->whole);
+    if (rc < 0) {
+        cli_output_abort(out);
+        return cli_error(rc);
+    }
+    if (open_stream(out, gz))
         return CLI_OK;
-    close(fd);
+    int errnum = errno;
     cli_output_abort(out);
-    return cli_fail("out of memory");
+    return cannot_make(path, errnum ? errnum : ENOMEM);
+}
+
+int cli_output_open(struct cli_output *out, const char *path, enum cli_kind kind, int force)
+{
+    return open_output(out, path, kind, force, false);
+}
+
+int cli_output_open_gz(struct cli_output *out, const char *path, enum cli_kind kind, int force)
+{
+    return open_output(out, path, kind, force, true);
 }
 
 int cli_output_write(struct cli_output *out, const void *data, size_t bytes)
@@ -106,12 +170,9 @@ int cli_output_sync(struct cli_output *out)
 int cli_output_commit(struct cli_output *out)
 {
     int code = cli_output_finish(out);
-    if (code == CLI_OK && rename(out->temporary, out->path) != 0)
-        code = cli_fail("%s: cannot be named so: %s", out->path, strerror(errno));
-    if (code == CLI_OK) {
-        free(out->temporary);
-        out->temporary = NULL;
-    }
+    int rc = code == CLI_OK ? mr_output_commit(out->whole, out->replace) : 0;
+    if (rc < 0)
+        code = cli_error(rc);
     cli_output_abort(out);
     return code;
 }
@@ -122,9 +183,7 @@ void cli_output_abort(struct cli_output *out)
         gzclose(out->gz);
     if (out->file)
         fclose(out->file);
-    if (out->temporary)
-        unlink(out->temporary);
-    free(out->temporary);
+    mr_output_close(out->whole);
     free(out->path);
     *out = (struct cli_output){0};
 }

@@ -373,7 +373,8 @@ static void draw(struct writer *w, const struct plot *plot)
         top = HEAD + (w->n_names + per_line - 1) / per_line * LEGEND_LINE, height = top + rows * PANEL_H + 16;
     put(w,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" "
-        "font-family=\"sans-serif\" font-size=\"12\" fill=\"#222\">\n<rect width=\"%d\" height=\"%d\" "
+        "font-family=\"sans-serif\" font-size=\"12\" fill=\"#222\">\n<!-- " CLI_CHART_MARK
+        " -->\n<rect width=\"%d\" height=\"%d\" "
         "fill=\"#fff\"/>\n",
         width, height, width, height, width, height);
     put_text(w, LEFT, 28, "font-size=\"18\" font-weight=\"bold\"", plot->title);
@@ -386,20 +387,26 @@ static void draw(struct writer *w, const struct plot *plot)
     put(w, "</svg>\n");
 }
 
-int plot_check(const char *path)
+int plot_check_name(const char *path)
 {
     if (path && !cli_ends_in(path, ".svg") && !cli_ends_in(path, ".html"))
         return cli_misuse("--plot %s: want a name that ends in .svg or .html", path);
-    return path ? cli_output_check(path) : CLI_OK;
+    return CLI_OK;
+}
+
+int plot_check(const char *path)
+{
+    int code = plot_check_name(path);
+    return code == CLI_OK ? cli_output_check(path, CLI_CHART, CLI_NO_FORCE) : code;
 }
 
 int plot_write(const struct plot *plot, const char *path)
 {
-    struct writer w = {.code = plot_check(path)};
+    struct writer w = {.code = plot_check_name(path)};
     bool html = cli_ends_in(path, ".html");
     if (w.code != CLI_OK)
         return w.code;
-    w.code = cli_output_open(&w.file, path, true, false);
+    w.code = cli_output_open(&w.file, path, CLI_CHART, plot->force ? 1 : CLI_NO_FORCE);
     if (w.code != CLI_OK)
         return w.code;
     if (html)

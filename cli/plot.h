@@ -38,13 +38,15 @@ struct plot {
     const struct plot_panel *panels;
     int n_panels;
     const char *below; /* HTML for below the charts, in pages alone; NULL: none */
+    bool force;        /* may replace what is no chart */
 };
 
-/* Whether the file's name says what to write, for before the measuring; NULL is allowed. Prints an error. Returns an exit
- * code. */
+/* Whether the file's name says what to write, for before the measuring; and whether it may be written without --force. NULL is
+ * allowed. Prints an error. Returns an exit code. */
 int plot_check(const char *path);
+int plot_check_name(const char *path); /* the first alone */
 
-/* Replaces the file. Prints an error and returns an exit code. */
+/* Replaces a chart. Prints an error and returns an exit code. */
 int plot_write(const struct plot *plot, const char *path);
 
 #endif

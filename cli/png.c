@@ -40,7 +40,7 @@ int cli_png_write(const char *path, bool force, const unsigned char *rgb, uint32
     size_t n = 0;
     int code = cli_png_pack(rgb, height, width, &bytes, &n);
     if (code == CLI_OK)
-        code = cli_output_open(&out, path, force, false);
+        code = cli_output_open(&out, path, CLI_DATA, force);
     if (code == CLI_OK)
         code = cli_output_write(&out, bytes, n);
     if (code == CLI_OK)

@@ -409,13 +409,14 @@ static int run(void *values, int n_args, char **args)
     struct opts *o = values;
     if (!o->iterations) /* not given */
         o->iterations = o->quick ? QUICK_STEPS : STEPS;
-    if (plot_check(o->plot) != CLI_OK)
-        return CLI_MISUSED;
+    int code = plot_check(o->plot);
+    if (code != CLI_OK)
+        return code;
     struct bench *b = calloc(1, sizeof *b);
     if (!b)
         return cli_fail("out of memory");
     b->opts = o;
-    int code = measure(b, args[0]);
+    code = measure(b, args[0]);
     for (int i = 0; i < b->n_nets; i++) {
         for (int k = 0; k < b->net[i].n; k++)
             free(b->net[i].curve[k].optimizer);

@@ -134,6 +134,9 @@ const struct mr_option feed_options[] = {
     OPT("state-in", 0, MR_OPT_STRING, state_in, .meta = "FILE", .help = "Go on from a state", .group = "Run"),
     OPT("trace", 0, MR_OPT_STRING, trace, .meta = "FILE",
         .help = "Write a trace of every stage and worker, for ui.perfetto.dev (its binary format)", .group = "Run"),
+    OPT("force", 'f', MR_OPT_FLAG, force,
+        .help = "Let --quarantine, --state-out and --trace replace a file that is no earlier one of theirs",
+        .group = "Run"),
     CLI_COMMON_OPTIONS,
     {NULL},
 };
@@ -162,6 +165,8 @@ static int feed_and_report(struct feed *feed, const char *dataset, const struct 
     int rc = feed_open(feed, dataset, opts);
     if (rc < 0)
         return cli_error(rc);
+    if (cli_input_dataset(dataset, feed->ds) != CLI_OK)
+        return CLI_FAILED;
     struct cli_progress progress;
     cli_catch_interrupts();
     cli_progress_begin(&progress, "feed", expected_samples(feed), "samples");

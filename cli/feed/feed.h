@@ -28,6 +28,7 @@ struct feed_opts {
     /* bad samples */
     int bad;
     char *max_bad, *quarantine;
+    int force;
     /* the run */
     uint64_t time_ns, batches;
     double sink_ms;

@@ -1,22 +1,15 @@
 /* The files that feed leaves: the quarantine list and the state. Whole or not at all. */
 #include "feed/feed.h"
 
-#include <errno.h>
-#include <libgen.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 int feed_write_quarantine(const struct feed *feed)
 {
     struct cli_output out;
     struct mr_bad_sample bad;
     if (!mr_loader_bad(feed->ld, 0, &bad)) /* no file says so; a list of a run before would say otherwise */
-        return unlink(feed->opts->quarantine) == 0 || errno == ENOENT
-                   ? CLI_OK
-                   : cli_fail("%s: is of a run before and cannot be removed: %s", feed->opts->quarantine,
-                              strerror(errno));
-    int rc = cli_output_open(&out, feed->opts->quarantine, true, false);
+        return cli_output_remove(feed->opts->quarantine, CLI_QUARANTINE, feed->opts->force);
+    int rc = cli_output_open(&out, feed->opts->quarantine, CLI_QUARANTINE, feed->opts->force);
     for (uint64_t i = 0; rc == CLI_OK && mr_loader_bad(feed->ld, i, &bad); i++) {
         const char *text = NULL;
         struct mr_json *json = mr_json_create(0);
@@ -47,7 +40,7 @@ int feed_write_quarantine(const struct feed *feed)
 int feed_write_state(const struct feed *feed)
 {
     struct cli_output out;
-    int rc = cli_output_open(&out, feed->opts->state_out, true, false);
+    int rc = cli_output_open(&out, feed->opts->state_out, CLI_STATE, feed->opts->force);
     if (rc == CLI_OK)
         rc = cli_output_write(&out, feed->result.state, strlen(feed->result.state));
     if (rc == CLI_OK)
@@ -58,25 +51,14 @@ int feed_write_state(const struct feed *feed)
     return rc;
 }
 
-static int check_folder(const char *path)
-{
-    char *copy = path ? strdup(path) : NULL;
-    if (!copy)
-        return path ? cli_fail("out of memory") : CLI_OK;
-    if (path && cli_output_check(path) != CLI_OK) { /* now, not after the run */
-        free(copy);
-        return CLI_FAILED;
-    }
-    bool there = access(path, W_OK) == 0 || (errno == ENOENT && access(dirname(copy), W_OK) == 0);
-    int errnum = errno;
-    free(copy);
-    return there ? CLI_OK : cli_fail("%s: cannot be made: %s", path, strerror(errnum));
-}
-
 int feed_check_files(const struct feed_opts *opts)
 {
-    int rc = check_folder(opts->trace);
-    if (rc == CLI_OK)
-        rc = check_folder(opts->state_out);
-    return rc == CLI_OK ? check_folder(opts->quarantine) : rc;
+    int code = cli_input_add(opts->state_in);
+    if (code == CLI_OK)
+        code = cli_input_text(opts->sampler);
+    if (code == CLI_OK)
+        code = cli_output_claim(opts->trace, CLI_TRACE, opts->force);
+    if (code == CLI_OK)
+        code = cli_output_claim(opts->state_out, CLI_STATE, opts->force);
+    return code == CLI_OK ? cli_output_claim(opts->quarantine, CLI_QUARANTINE, opts->force) : code;
 }

@@ -41,7 +41,7 @@ static const struct mr_option table[] = {
              "first one",
      .group = "Contact sheet"},
     {"seed", 0, MR_OPT_UINT, AT(seed), "0", .help = "Of random transforms", .group = "Contact sheet"},
-    {"force", 0, MR_OPT_FLAG, AT(force), .help = "Replace a sheet that is there", .group = "Contact sheet"},
+    {"force", 'f', MR_OPT_FLAG, AT(force), .help = "Replace a file that exists", .group = "Contact sheet"},
     {"formats", 0, MR_OPT_FLAG, AT(formats), .help = "List the formats and their options instead"},
     {"transforms", 0, MR_OPT_FLAG, AT(transforms), .help = "List the transforms instead"},
     CLI_COMMON_OPTIONS,
@@ -183,6 +183,9 @@ static int sheet_json(const struct options *o, const char *uri)
 static int write_sheet(const struct options *o, const char *uri)
 {
     struct mr_dataset *ds;
+    int code = cli_output_claim(o->sheet, CLI_DATA, o->force);
+    if (code != CLI_OK)
+        return code;
     int rc = mr_dataset_open(uri, &ds);
     if (rc)
         return cli_error(rc);
@@ -195,7 +198,9 @@ static int write_sheet(const struct options *o, const char *uri)
                                   .seed = o->seed,
                                   .vary = o->vary,
                                   .force = o->force};
-    int code = inspect_draw_sheet(ds, &sheet);
+    code = cli_input_dataset(uri, ds);
+    if (code == CLI_OK)
+        code = inspect_draw_sheet(ds, &sheet);
     mr_dataset_close(ds);
     return code == CLI_OK && o->common.json ? sheet_json(o, uri) : code;
 }

@@ -23,7 +23,7 @@ static const struct mr_option table[] = {
      .help = "Threads that read and encode; 0: one a processor"},
     {"bad", 0, MR_OPT_ENUM, AT(bad), "fail", .choices = bads,
      .help = "What happens at a sample that cannot be read: the pack ends, or goes on without it"},
-    {"force", 'f', MR_OPT_FLAG, AT(force), .help = "Remove the shards that are in the folder, and begin anew"},
+    {"force", 'f', MR_OPT_FLAG, AT(force), .help = "Remove the shards that are in the folder, and start over"},
     {"resize", 0, MR_OPT_UINT, AT(resize), "0", 0, 65535, "pixels", .group = pictures,
      .help = "Shorter side at most: larger pictures are made smaller, as JPEG; 0: as they are"},
     {"quality", 0, MR_OPT_UINT, AT(quality), "0", 0, 100, .group = pictures,
@@ -169,13 +169,13 @@ static int report(const struct pack *p, const char *dir, uint64_t ns)
     else
         snprintf(uri, sizeof uri, "tar:%.*s/shard-000000.tar", n_dir, dir);
     if (!p->o->common.json) {
-        printf("packed %s samples into %" PRIu64 " shard%s (%s) in %s; open as '%s'\n",
-               cli_count((double)written, count), shards, shards == 1 ? "" : "s", cli_bytes(p->bytes, bytes),
-               cli_time(ns, time), uri);
+        printf("%s %s samples into %" PRIu64 " shard%s (%s) in %s; open as '%s'\n",
+               p->state.done ? "a run before has packed" : "packed", cli_count((double)written, count), shards,
+               cli_s(shards), cli_bytes(p->bytes, bytes), cli_time(ns, time), uri);
         if (p->skipped)
             printf("%" PRIu64 " samples could not be read and were left out\n", p->skipped);
-        if (p->kept)
-            printf("%" PRIu64 " shards were there from a run before\n", p->kept);
+        if (p->kept && !p->state.done)
+            printf("%" PRIu64 " shard%s existed from a run before\n", p->kept, cli_s(p->kept));
         return CLI_OK;
     }
     struct mr_json *json = cli_json_begin("pack");
@@ -231,10 +231,10 @@ static int run(void *options, int n_args, char **args)
         mr_dataset_close(p.ds);
         return code;
     }
-    code = pack_state_open(&p.state, args[1], p.ds, p.o);
+    code = pack_state_open(&p.state, args[1], args[0], p.ds, p.o);
     if (code == CLI_OK) {
         go_on(&p);
-        code = pack_all(&p);
+        code = p.state.done ? CLI_OK : pack_all(&p);
     }
     if (code == CLI_OK)
         code = report(&p, args[1], mr_time_ns() - start);
@@ -248,7 +248,7 @@ static const struct cli_note json[] = {
     {"samples", "How many are in the shards"},
     {"skipped", "How many could not be read and were left out (--bad skip)"},
     {"shards", "How many shards there are"},
-    {"kept", "How many of them are of an interrupted run before"},
+    {"kept", "How many of them are of a run before"},
     {"bytes", "Their size, all together"},
     {"seconds", "How long it took"},
     {"config", "The options, defaults included"},
@@ -273,13 +273,16 @@ const struct cli_command cli_pack = {
         "are), "
         "000017.cls (the field \"label\", in text), 000017.NAME (bytes of varying length) and 000017.NAME.npy (other "
         "fields).\n\n"
-        "Each shard is written as FILE.part and renamed when it is whole and on the disk; its index FILE.tar.idx lies "
+        "Each shard is written as FILE.part-XXXXXX and renamed when it is whole and on the disk; its index "
+        "FILE.tar.idx is "
         "beside it. XXH64SUMS, written at the end, has the checksums; `xxhsum -c XXH64SUMS` checks them. classes.json "
         "has "
         "the names of the classes, where DATASET's labels have names; tar: shows them again.\n\n"
         "A pack that was interrupted, killed, or ran out of disk goes on where its last whole shard ended when it is "
         "run "
-        "again with the same data set and options; DIR/pack.state holds what is done. The same data set and options "
+        "again with the same data set and options; DIR/pack.state holds what is done. When all is done already, it "
+        "says "
+        "so and the exit status is 0. The same data set and options "
         "give "
         "the same bytes, whatever --workers.",
     .options = table,

@@ -39,11 +39,10 @@ const char *pack_jpeg_why_not(void);
  * mr_last_error() set. */
 int pack_jpeg(const struct pack_options *o, const char *name, struct pack_member *m);
 
-/* ---- a shard (pack_shard.c): FILE.part until it is whole ---- */
+/* ---- a shard (pack_shard.c) ---- */
 
 struct pack_shard {
-    char *path, *part; /* malloc'd */
-    FILE *file;
+    struct cli_output out;
     void *hash; /* XXH64_state_t */
     uint64_t number, first, n, skipped, bytes, sum;
 };
@@ -65,17 +64,16 @@ struct pack_state {
     char what[512]; /* source and options: a state of others does not fit */
     struct pack_done *shard;
     uint64_t n, room;
+    bool done; /* a run before has finished */
 };
 /* Locks the folder, made when it is not there, and reads what is done. */
-int pack_state_open(struct pack_state *st, const char *dir, const struct mr_dataset *ds, const struct pack_options *o);
+int pack_state_open(struct pack_state *st, const char *dir, const char *uri, const struct mr_dataset *ds,
+                    const struct pack_options *o);
 int pack_state_add(struct pack_state *st, const struct pack_shard *s); /* and writes it */
-/* Writes the sums, and the names of classes where the data set has them; removes the state. */
+/* Writes the sums, and the names of classes where the data set has them; the state says then that all is done. */
 int pack_state_finish(struct pack_state *st, const struct mr_dataset *ds);
 void pack_state_close(struct pack_state *st);
-/* Is it a name that pack gives, whole or FILE.part? */
+/* Is it a name that pack gives? */
 bool pack_names(const char *name);
-
-/* pack_source.c: an error where removing what --force removes would take away what the data set reads. */
-int pack_check_source(const struct pack_state *st, const struct mr_dataset *ds);
 
 #endif

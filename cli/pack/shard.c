@@ -1,4 +1,4 @@
-/* Tar shards (ustar), written under another name until they are whole. */
+/* Tar shards (ustar). */
 #define XXH_INLINE_ALL
 #include "pack/pack.h"
 
@@ -13,30 +13,24 @@
 
 static int cannot_write(const struct pack_shard *s, int errnum)
 {
-    return cli_fail("%s: cannot be written: %s; finished shards are kept: run again to go on", s->path,
+    return cli_fail("%s: cannot be written: %s; finished shards are kept: run again to go on", s->out.path,
                     strerror(errnum ? errnum : EIO));
 }
 
 int pack_shard_open(struct pack_shard *s, const char *dir, uint64_t number, uint64_t first)
 {
-    *s = (struct pack_shard){.number = number, .first = first};
-    if (asprintf(&s->path, "%s/shard-%06llu.tar", dir, (unsigned long long)number) < 0)
-        s->path = NULL;
-    if (!s->path || asprintf(&s->part, "%s.part", s->path) < 0)
-        s->part = NULL;
-    s->hash = XXH64_createState();
-    if (!s->part || !s->hash) {
-        pack_shard_abort(s);
-        return cli_fail("out of memory");
-    }
-    XXH64_reset(s->hash, 0);
-    s->file = fopen(s->part, "wbe");
-    if (!s->file) {
-        int code = cannot_write(s, errno);
+    char *path = NULL;
+    *s = (struct pack_shard){.number = number, .first = first, .hash = XXH64_createState()};
+    if (asprintf(&path, "%s/shard-%06llu.tar", dir, (unsigned long long)number) < 0)
+        path = NULL;
+    int code = s->hash && path ? cli_output_open(&s->out, path, CLI_DATA, 1) : cli_fail("out of memory");
+    free(path);
+    if (code != CLI_OK) {
         pack_shard_abort(s);
         return code;
     }
-    setvbuf(s->file, NULL, _IOFBF, BUFFER_BYTES); /* a failure leaves a smaller buffer */
+    XXH64_reset(s->hash, 0);
+    setvbuf(s->out.file, NULL, _IOFBF, BUFFER_BYTES); /* a failure leaves a smaller buffer */
     return CLI_OK;
 }
 
@@ -44,7 +38,7 @@ static bool put(struct pack_shard *s, const void *bytes, size_t n)
 {
     XXH64_update(s->hash, bytes, n);
     s->bytes += n;
-    return fwrite(bytes, 1, n, s->file) == n;
+    return fwrite(bytes, 1, n, s->out.file) == n;
 }
 
 static bool pad(struct pack_shard *s)
@@ -108,12 +102,12 @@ int pack_shard_add(struct pack_shard *s, const char *key, const struct pack_samp
 }
 
 /* Opening it makes the index, and shows that what was written can be read. */
-static int make_index(const struct pack_shard *s)
+static int make_index(const char *path)
 {
     struct mr_tar_opts opts;
     struct mr_dataset *ds = NULL;
     mr_tar_opts_init(&opts);
-    opts.path = s->path;
+    opts.path = path;
     opts.index = MR_TAR_INDEX_BESIDE;
     int rc = mr_dataset_open_tar(&opts, &ds);
     if (rc < 0)
@@ -126,29 +120,21 @@ int pack_shard_finish(struct pack_shard *s)
 {
     static const char zeros[2 * BLOCK];
     errno = 0;
-    bool ok = put(s, zeros, sizeof zeros) && fflush(s->file) == 0 && fsync(fileno(s->file)) == 0;
-    int errnum = errno;
-    ok = fclose(s->file) == 0 && ok;
-    s->file = NULL;
-    s->sum = XXH64_digest(s->hash);
-    if (!ok)
-        return cannot_write(s, errnum ? errnum : errno);
-    if (rename(s->part, s->path) != 0)
+    if (!put(s, zeros, sizeof zeros) || fflush(s->out.file) != 0 || fsync(fileno(s->out.file)) != 0)
         return cannot_write(s, errno);
-    free(s->part);
-    s->part = NULL;
-    return make_index(s);
+    s->sum = XXH64_digest(s->hash);
+    char *path = strdup(s->out.path);
+    int code = path ? cli_output_commit(&s->out) : cli_fail("out of memory");
+    if (code == CLI_OK)
+        code = make_index(path);
+    free(path);
+    return code;
 }
 
 void pack_shard_abort(struct pack_shard *s)
 {
-    if (s->file)
-        fclose(s->file);
-    if (s->part)
-        unlink(s->part);
+    cli_output_abort(&s->out);
     if (s->hash)
         XXH64_freeState(s->hash);
-    free(s->part);
-    free(s->path);
     *s = (struct pack_shard){0};
 }

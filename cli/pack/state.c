@@ -1,6 +1,6 @@
 /*
- * What of a pack is done: a text file in its folder, written anew (whole or not at all) at each finished shard. It goes when
- * all is done; the sums stay. The folder is locked meanwhile, so that two runs cannot mix.
+ * What of a pack is done: a text file in its folder, written again (whole or not at all) at each finished shard, and at
+ * the end: the same pack, run again, finds that all is done. The folder is locked meanwhile, so that two runs cannot mix.
  */
 #include "pack/pack.h"
 
@@ -10,15 +10,14 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #define STATE        "pack.state"
 #define SUMS         "XXH64SUMS"
 #define CLASSES      "classes.json"
-#define LOCK_TRIES   100
-#define LOCK_WAIT_US 50000
+#define LOCK_WAIT_MS 5000
+#define DONE         "done\n"
 #define LINE                                                                                                           \
     "shard %" SCNu64 " first %" SCNu64 " samples %" SCNu64 " skipped %" SCNu64 " bytes %" SCNu64 " xxh64 %" SCNx64
 
@@ -36,12 +35,7 @@ static int lock_dir(struct pack_state *st)
     if (st->lock < 0)
         return cli_fail("%s: cannot be opened: %s", st->dir, strerror(errno));
     /* One that was killed keeps its lock until what it was writing is on the disk. */
-    bool locked = flock(st->lock, LOCK_EX | LOCK_NB) == 0;
-    for (int i = 0; i < LOCK_TRIES && !locked && errno == EWOULDBLOCK && !cli_interrupted(); i++) {
-        usleep(LOCK_WAIT_US);
-        locked = flock(st->lock, LOCK_EX | LOCK_NB) == 0;
-    }
-    if (!locked && errno == EWOULDBLOCK)
+    if (cli_lock_take(st->lock, LOCK_WAIT_MS) == EWOULDBLOCK)
         return cli_fail("%s: another millrace pack is writing there", st->dir);
     return CLI_OK; /* a file system without locks */
 }
@@ -76,16 +70,17 @@ static int read_state(struct pack_state *st, FILE *file, const char *path)
     char line[640];
     int code = CLI_OK;
     if (!fgets(line, sizeof line, file) || strcmp(line, st->what) != 0)
-        return cli_fail(
-            "%s: of another data set, or with other options: give those again, another folder, or --force to "
-            "begin anew",
-            path);
+        return cli_fail("%s: of another data set, or with other options: give those again, another folder, or --force "
+                        "to start over",
+                        path);
     while (code == CLI_OK && fgets(line, sizeof line, file)) {
         struct pack_done d;
+        st->done = strcmp(line, DONE) == 0;
         if (sscanf(line, LINE, &d.number, &d.first, &d.n, &d.skipped, &d.bytes, &d.sum) != 6 || !is_there(st, &d))
-            break; /* from here on anew */
+            break; /* from here on again */
         code = keep(st, &d);
     }
+    st->done = st->done && faccessat(st->lock, SUMS, F_OK, 0) == 0;
     return code;
 }
 
@@ -99,17 +94,15 @@ bool pack_names(const char *name)
            (shard && (strcmp(end, ".tar") == 0 || strcmp(end, ".tar.idx") == 0 || strcmp(end, ".tar.part") == 0));
 }
 
-/* What a killed run was writing by cli_output_open(): the folder is locked, so it is nobody's. */
+/* What a killed run was writing: the folder is locked, so no one else is writing it. */
 static bool is_left(const char *name)
 {
-    static const char *const whole[] = {STATE, SUMS, CLASSES};
-    for (size_t i = 0; i < CLI_COUNT(whole); i++) {
-        size_t n = strlen(whole[i]), end = sizeof CLI_UNFINISHED - 1;
-        if (strncmp(name, whole[i], n) == 0 && strncmp(name + n, CLI_UNFINISHED, end) == 0 &&
-            strlen(name + n + end) == 6)
-            return true;
-    }
-    return false;
+    const char *end = strstr(name, ".part-");
+    char whole[64];
+    if (!end || strlen(end) != sizeof ".part-XXXXXX" - 1 || (size_t)(end - name) >= sizeof whole)
+        return false;
+    snprintf(whole, sizeof whole, "%.*s", (int)(end - name), name);
+    return pack_names(whole);
 }
 
 /* Is there a wanted name in the folder; remove: takes all of them away. */
@@ -131,14 +124,35 @@ static int look(const struct pack_state *st, bool (*wanted)(const char *name), b
     return code;
 }
 
-static int begin(struct pack_state *st, const struct mr_dataset *ds, bool force)
+/* With force what is there goes, but not what the data set reads. */
+static int claim(const struct pack_state *st)
+{
+    struct stat file;
+    DIR *dir = opendir(st->dir);
+    if (!dir)
+        return cli_fail("%s: cannot be read: %s", st->dir, strerror(errno));
+    int code = CLI_OK;
+    for (struct dirent *e = readdir(dir); e && code == CLI_OK; e = readdir(dir)) {
+        if (!pack_names(e->d_name) || fstatat(st->lock, e->d_name, &file, 0) != 0)
+            continue;
+        char *path = in_dir(st, e->d_name);
+        code = path ? cli_input_claim(path, &file) : cli_fail("out of memory");
+        free(path);
+    }
+    closedir(dir);
+    return code;
+}
+
+static int begin(struct pack_state *st, const char *uri, const struct mr_dataset *ds, bool force)
 {
     bool found = false;
     char *path = in_dir(st, STATE);
     if (!path)
         return cli_fail("out of memory");
     FILE *file = force ? NULL : fopen(path, "re");
-    int code = force ? pack_check_source(st, ds) : CLI_OK;
+    int code = claim(st);
+    if (code == CLI_OK)
+        code = cli_input_dataset(uri, ds);
     if (code == CLI_OK)
         code = file ? read_state(st, file, path) : look(st, pack_names, force, &found);
     if (code == CLI_OK && !file && !force && found)
@@ -149,11 +163,11 @@ static int begin(struct pack_state *st, const struct mr_dataset *ds, bool force)
     return code == CLI_OK ? look(st, is_left, true, &found) : code;
 }
 
-static int write_state(const struct pack_state *st)
+static int write_state(const struct pack_state *st, bool done)
 {
     struct cli_output out;
     char *path = in_dir(st, STATE), line[256];
-    int code = path ? cli_output_open(&out, path, true, false) : cli_fail("out of memory");
+    int code = path ? cli_output_open(&out, path, CLI_DATA, 1) : cli_fail("out of memory");
     free(path);
     if (code != CLI_OK)
         return code;
@@ -166,13 +180,16 @@ static int write_state(const struct pack_state *st)
                          d->number, d->first, d->n, d->skipped, d->bytes, d->sum);
         code = cli_output_write(&out, line, (size_t)n);
     }
+    if (code == CLI_OK && done)
+        code = cli_output_write(&out, DONE, sizeof DONE - 1);
     if (code == CLI_OK)
         return cli_output_commit(&out);
     cli_output_abort(&out);
     return code;
 }
 
-int pack_state_open(struct pack_state *st, const char *dir, const struct mr_dataset *ds, const struct pack_options *o)
+int pack_state_open(struct pack_state *st, const char *dir, const char *uri, const struct mr_dataset *ds,
+                    const struct pack_options *o)
 {
     *st = (struct pack_state){.dir = dir, .lock = -1};
     snprintf(st->what, sizeof st->what,
@@ -182,15 +199,15 @@ int pack_state_open(struct pack_state *st, const char *dir, const struct mr_data
              o->bad);
     int code = lock_dir(st);
     if (code == CLI_OK)
-        code = begin(st, ds, o->force);
-    return code == CLI_OK ? write_state(st) : code;
+        code = begin(st, uri, ds, o->force);
+    return code == CLI_OK && !st->done ? write_state(st, false) : code;
 }
 
 int pack_state_add(struct pack_state *st, const struct pack_shard *s)
 {
     struct pack_done d = {s->number, s->first, s->n, s->skipped, s->bytes, s->sum};
     int code = keep(st, &d);
-    return code == CLI_OK ? write_state(st) : code;
+    return code == CLI_OK ? write_state(st, false) : code;
 }
 
 static int write_classes(const struct pack_state *st, const struct mr_dataset *ds)
@@ -201,7 +218,7 @@ static int write_classes(const struct pack_state *st, const struct mr_dataset *d
     if (rc < 0 || !text)
         return rc < 0 ? cli_error(rc) : CLI_OK;
     char *path = in_dir(st, CLASSES);
-    int code = path ? cli_output_open(&out, path, true, false) : cli_fail("out of memory");
+    int code = path ? cli_output_open(&out, path, CLI_DATA, 1) : cli_fail("out of memory");
     free(path);
     if (code == CLI_OK) {
         code = cli_output_write(&out, text, strlen(text));
@@ -223,7 +240,7 @@ int pack_state_finish(struct pack_state *st, const struct mr_dataset *ds)
     if (code != CLI_OK)
         return code;
     char *path = in_dir(st, SUMS), line[128];
-    code = path ? cli_output_open(&out, path, true, false) : cli_fail("out of memory");
+    code = path ? cli_output_open(&out, path, CLI_DATA, 1) : cli_fail("out of memory");
     free(path);
     if (code != CLI_OK)
         return code;
@@ -237,9 +254,7 @@ int pack_state_finish(struct pack_state *st, const struct mr_dataset *ds)
         return code;
     }
     code = cli_output_commit(&out);
-    if (code == CLI_OK)
-        unlinkat(st->lock, STATE, 0); /* a state that stays says that all is done */
-    return code;
+    return code == CLI_OK ? write_state(st, true) : code;
 }
 
 void pack_state_close(struct pack_state *st)

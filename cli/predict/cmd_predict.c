@@ -18,6 +18,7 @@ static const struct mr_option options[] = {
         .help = "How many samples to print; all of them count for the accuracy"),
     OPT("csv", 0, MR_OPT_STRING, csv, .meta = "FILE",
         .help = "Write all predictions; where classes have names, the likeliest's in the last column"),
+    OPT("force", 'f', MR_OPT_FLAG, force, .help = "Let --csv replace a file that is no earlier one of its own"),
     OPT("transform", 't', MR_OPT_STRING, transform, .meta = "CHAIN",
         .help =
             "Ops on each sample, which millrace inspect --transforms lists; without it those of the training's tests"),
@@ -137,7 +138,7 @@ static int open_outputs(struct predict *p)
         p->table = cli_table_create(p->opts->limit ? columns : NULL);
     if (!p->opts->csv)
         return CLI_OK;
-    int code = cli_output_open(&p->csv, p->opts->csv, true, false);
+    int code = cli_output_open(&p->csv, p->opts->csv, CLI_PREDICTIONS, p->opts->force);
     if (code == CLI_OK)
         code = cli_output_write(&p->csv, heads, strlen(heads));
     if (code == CLI_OK)
@@ -166,14 +167,19 @@ static int run(void *values, int n_args, char **args)
     struct predict p = {.opts = values, .from = c};
     if (!c)
         return cli_fail("out of memory");
-    if (p.opts->csv && cli_output_check(p.opts->csv) != CLI_OK) {
+    int code = cli_output_claim(p.opts->csv, CLI_PREDICTIONS, p.opts->force);
+    if (code == CLI_OK)
+        code = cli_input_add(args[0]);
+    if (code != CLI_OK) {
         free(c);
-        return CLI_FAILED;
+        return code;
     }
     int rc = checkpoint_read(c, args[0]);
     if (rc == 0)
         rc = predict_open(&p, args[1]);
-    int code = rc < 0 ? cli_error(rc) : predict(&p);
+    code = rc < 0 ? cli_error(rc) : cli_input_dataset(args[1], p.ds);
+    if (code == CLI_OK)
+        code = predict(&p);
     predict_close(&p);
     checkpoint_free(c);
     free(c);

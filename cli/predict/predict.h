@@ -10,6 +10,7 @@ struct predict_opts {
     struct cli_common common;
     uint64_t top, limit, batch_size, workers, threads;
     char *device, *transform, *csv;
+    int force;
 };
 
 struct predict {

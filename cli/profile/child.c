@@ -60,6 +60,7 @@ static void become(const struct profile_run *run, int tell, const struct sigacti
 {
     restore_signals(before);
     restore_pipe(before);
+    signal(SIGXFSZ, SIG_DFL); /* which main ignores */
     sigprocmask(SIG_SETMASK, mask, NULL);
     execvp(run->command[0], run->command);
     int error = errno;

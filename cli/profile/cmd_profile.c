@@ -33,7 +33,7 @@ static const struct mr_option table[] = {
     OPTION("output", 'o', MR_OPT_STRING, output, NULL, .meta = "FILE",
            .help = "The recording; .sqlite is put after a name without ending; by default report1.sqlite, "
                    "report2.sqlite, ..."),
-    OPTION("force-overwrite", 'f', MR_OPT_FLAG, force, NULL, .help = "Replace the recording if it is there"),
+    OPTION("force-overwrite", 'f', MR_OPT_FLAG, force, NULL, .help = "Replace the recording if it exists"),
     OPTION("stats", 0, MR_OPT_FLAG, stats, NULL, .help = "Print the usual reports at the end, on standard output"),
     OPTION("gpu-metrics", 0, MR_OPT_FLAG, gpu_metrics, NULL,
            .help = "Sample the GPU's own counters: how much of it and of its tensor cores is active, DRAM and PCIe "

@@ -1,7 +1,6 @@
 /* millrace timeline FILE: a recording as a picture. */
 #include "cli.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -31,7 +30,7 @@ static const struct mr_option table[] = {
      .help = "Pictures: the whole recording, too where it has steps or device work to look at"},
     {"title", 0, MR_OPT_STRING, AT(title), .meta = "TEXT",
      .help = "The picture's title; default: the recorded command"},
-    {"force", 'f', MR_OPT_FLAG, AT(force), .help = "Replace OUT when it is there"},
+    {"force", 'f', MR_OPT_FLAG, AT(force), .help = "Replace OUT when it exists"},
     CLI_COMMON_OPTIONS,
     {NULL},
 };
@@ -69,20 +68,6 @@ static int name_output(const char *file, int format, char **out)
                  : format == PNG    ? ".png"
                                     : ".html") < 0)
         return cli_fail("out of memory");
-    return CLI_OK;
-}
-
-static int check_output(const struct options *o, const char *file, const char *path)
-{
-    struct stat out, in;
-    if (stat(path, &out))
-        return CLI_OK; /* a missing folder is told when it is written */
-    if (S_ISDIR(out.st_mode))
-        return cli_misuse("%s: is a folder: want a file's name", path);
-    if (stat(file, &in) == 0 && in.st_dev == out.st_dev && in.st_ino == out.st_ino)
-        return cli_misuse("%s: is the recording itself", path);
-    if (!o->force && S_ISREG(out.st_mode))
-        return cli_misuse("%s: is there already; --force replaces it", path);
     return CLI_OK;
 }
 
@@ -142,7 +127,9 @@ static int run(void *options, int n_args, char **args)
         code = name_output(args[0], format, &named);
     const char *path = o->output ? o->output : named;
     if (code == CLI_OK)
-        code = check_output(o, args[0], path);
+        code = cli_input_add(args[0]);
+    if (code == CLI_OK)
+        code = cli_output_claim(path, CLI_PICTURE, o->force);
     if (code == CLI_OK)
         code = write_picture(o, args[0], path, format);
     free(named);

@@ -92,12 +92,7 @@ int profile_find_output(struct profile_run *run)
         return cli_misuse("--output %s: want the name of a file", given);
     if (!is_there(run->output))
         return CLI_OK;
-    int code = cli_output_check(run->output);
-    if (code != CLI_OK)
-        return code;
-    if (!run->options->force)
-        return cli_misuse("%s: is there already; --force-overwrite replaces it", run->output);
-    return CLI_OK;
+    return cli_output_claim(run->output, CLI_RECORDING, run->options->force);
 }
 
 /* The folder in which a recording is to lie is not made: it is more often misspelt than missing. */

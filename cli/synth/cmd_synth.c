@@ -11,7 +11,7 @@ static const struct mr_option table[] = {
     {"n", 'n', MR_OPT_UINT, AT(n), "10000", 1, 4294967295.0, "samples",
      .help = "Samples; digits: of the training part"},
     {"seed", 0, MR_OPT_UINT, AT(seed), "0", .help = "The same seed gives the same bytes"},
-    {"force", 'f', MR_OPT_FLAG, AT(force), .help = "Replace files that are there"},
+    {"force", 'f', MR_OPT_FLAG, AT(force), .help = "Replace files that exist"},
     {"n-test", 0, MR_OPT_UINT, AT(n_test), "2000", 1, 4294967295.0, "samples", .help = "Samples of the test part",
      .group = digits},
     {"size", 0, MR_OPT_UINT, AT(size), "28", 8, 1024, "pixels", .help = "Height and width of an image",

@@ -67,7 +67,7 @@ int synth_write_digits(const struct synth_options *o, const char *dir)
         return cli_fail("%s: cannot be made: %s", dir, strerror(errno));
     for (int i = 0; i < 4 && code == CLI_OK; i++) {
         snprintf(path, sizeof path, "%s/%s%s", dir, names[i], o->gz ? ".gz" : "");
-        code = cli_output_open(&out[i], path, o->force, o->gz);
+        code = (o->gz ? cli_output_open_gz : cli_output_open)(&out[i], path, CLI_DATA, o->force);
     }
     cli_progress_begin(&progress, "drawing digits", o->n + o->n_test, "images");
     if (code == CLI_OK)
@@ -257,9 +257,9 @@ int synth_write_npy(const struct synth_options *o, const char *path)
     labels_path(path, beside, sizeof beside);
     int code = measure(o, &a);
     if (code == CLI_OK)
-        code = cli_output_open(&values, path, o->force, false);
+        code = cli_output_open(&values, path, CLI_DATA, o->force);
     if (code == CLI_OK && o->classes > 0)
-        code = cli_output_open(&labels, beside, o->force, false);
+        code = cli_output_open(&labels, beside, CLI_DATA, o->force);
     if (code == CLI_OK)
         code = write_npy_header(&values, descr[o->dtype], o->order == SYNTH_ORDER_F, o->n, &o->shape);
     if (code == CLI_OK)
@@ -285,7 +285,7 @@ int synth_write_raw(const struct synth_options *o, const char *path)
         return cli_misuse("--order F: raw records stand one after the other; only npy has that order");
     int code = measure(o, &a);
     if (code == CLI_OK)
-        code = cli_output_open(&out, path, o->force, false);
+        code = cli_output_open(&out, path, CLI_DATA, o->force);
     if (code == CLI_OK)
         code = write_values(&a, &out);
     if (code == CLI_OK)

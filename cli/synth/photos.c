@@ -124,7 +124,7 @@ int synth_write_photos(const struct synth_options *o, const char *dir)
         return cli_fail("out of memory");
     int code = make_folder(dir);
     if (code == CLI_OK)
-        code = cli_output_open(&csv, path, o->force, false);
+        code = cli_output_open(&csv, path, CLI_DATA, o->force);
     if (code == CLI_OK)
         code = cli_output_write(&csv, head, sizeof head - 1);
     cli_progress_begin(&progress, "drawing pictures", o->n, "pictures");

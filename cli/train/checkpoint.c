@@ -169,7 +169,7 @@ int checkpoint_write(struct checkpoint *c, const char *path)
         rc = checkpoint_set(c, "checksum", "%s", hash);
     if (rc < 0)
         return cli_error(rc);
-    int code = cli_output_open(&out, path, true, false);
+    int code = cli_output_open(&out, path, CLI_CHECKPOINT, 1);
     if (code != CLI_OK)
         return code;
     code = write_all(&out, c);

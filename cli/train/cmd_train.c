@@ -1,5 +1,4 @@
 /* millrace train: options and the order of things; the training itself is train_run.c. */
-#include "plot.h"
 #include "train/train.h"
 
 #include <math.h>
@@ -94,7 +93,8 @@ const struct mr_option train_options[] = {
         .help = "and every so many steps (500), or so often (30s)"),
     OPT("resume", 0, MR_OPT_FLAG, resume, files,
         .help = "Go on from --checkpoint's file, from the start when there is none yet"),
-    OPT("force", 'f', MR_OPT_FLAG, force, files, .help = "Begin anew although --checkpoint's file is there"),
+    OPT("force", 'f', MR_OPT_FLAG, force, files,
+        .help = "Start over although --checkpoint's file exists; --checkpoint, --log and --plot replace any file"),
     OPT("log", 0, MR_OPT_STRING, log, files, .meta = "FILE",
         .help = "Write a row an epoch: FILE.csv or FILE.jsonl; with --resume behind those of the checkpoint's steps"),
     OPT("log-every", 0, MR_OPT_UINT, log_every, files, .initial = "0", .unit = "steps",
@@ -105,25 +105,22 @@ const struct mr_option train_options[] = {
 };
 
 /* Everything that can be wrong with options of files, and the rate, is told before the run. [out] from: read; NULL where the run begins anew. */
-static int check_files(const struct train_opts *o, struct checkpoint *room, struct checkpoint **from)
+static int check_files(const struct train_opts *o, struct train_files *claims, struct checkpoint *room,
+                       struct checkpoint **from)
 {
-    int code = plot_check(o->plot);
     *from = NULL;
-    if (code != CLI_OK)
-        return code;
     if (o->lr < 0 && o->lr != -1)
         return cli_misuse("--lr %g: want a rate of 0 or more, or -1: the optimizer's own default", o->lr);
     if (!o->checkpoint && (o->resume || o->checkpoint_every))
         return cli_misuse("--%s: want --checkpoint FILE, too", o->resume ? "resume" : "checkpoint-every");
-    if (!o->checkpoint)
-        return CLI_OK;
-    if (cli_output_check(o->checkpoint) != CLI_OK)
-        return CLI_FAILED;
+    int code = train_files_claim(claims, o);
+    if (code != CLI_OK || !o->checkpoint)
+        return code;
     bool there = access(o->checkpoint, F_OK) == 0;
     if (there && !o->resume && !o->force)
-        return cli_fail("%s: is there already: --resume goes on from it, --force begins anew", o->checkpoint);
+        return cli_fail("%s: exists: --resume goes on from it, --force starts over", o->checkpoint);
     if (!there && o->resume)
-        cli_warn("%s: is not there yet: the run begins at the start", o->checkpoint);
+        cli_warn("%s: does not exist yet: the run begins at the start", o->checkpoint);
     if (!there || !o->resume)
         return CLI_OK;
     int rc = checkpoint_read(room, o->checkpoint);
@@ -184,13 +181,19 @@ static int run(void *values, int n_args, char **args)
     struct checkpoint *room = calloc(1, sizeof *room), *from;
     if (!room)
         return cli_fail("out of memory");
-    int code = check_files(o, room, &from);
+    struct train_files claims = {CLI_LOCK_NONE, CLI_LOCK_NONE};
+    int code = check_files(o, &claims, room, &from);
     if (code == CLI_OK) {
         int rc = train_data_open(&d, args[0], o);
-        code = rc < 0 ? cli_error(rc) : train_and_report(&t, &d, o, from);
+        code = rc < 0 ? cli_error(rc) : cli_input_dataset(args[0], d.ds);
     }
+    if (code == CLI_OK)
+        code = cli_input_dataset(d.test_uri, d.test);
+    if (code == CLI_OK)
+        code = train_and_report(&t, &d, o, from);
     train_close(&t);
     train_data_close(&d);
+    train_files_release(&claims);
     checkpoint_free(room);
     free(room);
     return code;

@@ -1,4 +1,4 @@
-/* --log: a row an epoch, and every so many steps; --plot: curves. */
+/* The files of a run. --log: a row an epoch, and every so many steps; --plot: curves. */
 #include "plot.h"
 #include "train/train.h"
 
@@ -114,15 +114,43 @@ static FILE *open_file(const char *path, const struct log *log, const struct tra
     return file;
 }
 
+/* A log grows in its place, so that its links are followed: the lock is beside the file itself. */
+static int lock_log(struct train_files *claims, const char *path)
+{
+    char *real = realpath(path, NULL);
+    int code = cli_lock_file(&claims->log, real ? real : path);
+    free(real);
+    return code;
+}
+
+int train_files_claim(struct train_files *claims, const struct train_opts *o)
+{
+    int code = plot_check_name(o->plot);
+    *claims = (struct train_files){CLI_LOCK_NONE, CLI_LOCK_NONE};
+    if (code == CLI_OK && o->log && !cli_ends_in(o->log, ".csv") && !cli_ends_in(o->log, ".jsonl"))
+        code = cli_misuse("--log %s: want a name that ends in .csv or .jsonl", o->log);
+    if (code == CLI_OK)
+        code = cli_output_claim(o->checkpoint, CLI_CHECKPOINT, o->force || o->resume);
+    if (code == CLI_OK)
+        code = cli_output_claim(o->log, CLI_LOG, o->force);
+    if (code == CLI_OK)
+        code = cli_output_claim(o->plot, CLI_CHART, o->force);
+    if (code == CLI_OK && o->checkpoint)
+        code = cli_lock_file(&claims->checkpoint, o->checkpoint);
+    return code == CLI_OK && o->log ? lock_log(claims, o->log) : code;
+}
+
+void train_files_release(struct train_files *claims)
+{
+    cli_lock_release(&claims->checkpoint);
+    cli_lock_release(&claims->log);
+}
+
 int train_log_open(struct train *t)
 {
     const char *path = t->opts->log;
     if (!path)
         return CLI_OK;
-    if (!cli_ends_in(path, ".csv") && !cli_ends_in(path, ".jsonl"))
-        return cli_misuse("--log %s: want a name that ends in .csv or .jsonl", path);
-    if (cli_output_check(path) != CLI_OK)
-        return CLI_FAILED;
     struct log *log = calloc(1, sizeof *log);
     if (!log)
         return cli_fail("out of memory");
@@ -270,7 +298,8 @@ int train_draw(const struct train *t)
     snprintf(title, sizeof title, "%.150s", t->opts->model);
     snprintf(subtitle, sizeof subtitle, "%.90s; %.60s, schedule %.40s, batches of %llu", mr_dataset_text(t->data->ds),
              t->optim_text, t->opts->schedule, (unsigned long long)t->opts->batch_size);
-    int code = plot_write(&(struct plot){title, subtitle, panels, t->opts->loss == MR_MSE ? 1 : 2}, t->opts->plot);
+    int n_panels = t->opts->loss == MR_MSE ? 1 : 2;
+    int code = plot_write(&(struct plot){title, subtitle, panels, n_panels, NULL, t->opts->force}, t->opts->plot);
     free(x);
     return code;
 }

@@ -184,6 +184,12 @@ void train_names_free(char **names, uint32_t n);
 int train_names_check(const struct mr_dataset *ds, char *const *names, uint32_t n, const char *of);
 
 /* train_files.c: --log and --plot. Print errors, return an exit code. */
+struct train_files {
+    struct cli_lock checkpoint, log;
+};
+/* May this run write its files, and does no other? release is due whether this succeeded or not. */
+int train_files_claim(struct train_files *claims, const struct train_opts *opts);
+void train_files_release(struct train_files *claims);
 int train_log_open(struct train *t);
 int train_log_steps(
     struct train *t); /* a row every --log-every steps; what train_take_totals() returns, if that is an error */

@@ -400,6 +400,10 @@ MR_API int mr_dataset_read(const struct mr_dataset *ds, uint64_t index, void *co
  * set. */
 MR_API const char *mr_dataset_file(const struct mr_dataset *ds, uint64_t index);
 
+/* The k-th of all files that its samples are read from, labels included; NULL: past the last. Not those that it read to the end while
+ * it was opened, such as a table. A URL, or a name of what is in memory, may be among them. Owned by the data set. */
+MR_API const char *mr_dataset_source(const struct mr_dataset *ds, uint64_t k);
+
 /*
  * A sample as it is stored: its picture undecoded, the other fields' values. For copying samples into other files.
  * bytes: of data, which is malloc'd. dim: the sample's shape; of no use for pictures.

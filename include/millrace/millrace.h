@@ -28,6 +28,7 @@
 #include <millrace/nn.h>
 #include <millrace/optim.h>
 #include <millrace/options.h>
+#include <millrace/output.h>
 #include <millrace/profile.h>
 #include <millrace/sampler.h>
 #include <millrace/storage.h>

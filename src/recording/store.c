@@ -3,7 +3,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <fcntl.h>
+#include <millrace/output.h>
 #include <stdarg.h>
 #include <string.h>
 #include <time.h>
@@ -119,25 +119,18 @@ static int tables_make(struct mr_store *store)
     return rc;
 }
 
-/* An empty file that is ours alone; one of this process number is a dead process's. */
-static int temporary_make(struct mr_store *store)
-{
-    for (int again = 0; again < 2; again++) {
-        int fd = open(store->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (fd >= 0) {
-            close(fd);
-            store->made = true;
-            return 0;
-        }
-        if (errno != EEXIST || unlink(store->temporary) != 0)
-            break;
-    }
-    return mr_error_errno(errno, "%s: cannot be made", store->temporary);
-}
-
 static int refuse_existing(const char *path)
 {
     return mr_error_errno(EEXIST, "%s: is not overwritten; remove it, name another, or ask for overwriting", path);
+}
+
+/* The file is ours alone, so SQLite need not lock it. */
+static int database_open(struct mr_store *store)
+{
+    store->temporary = mr_output_get_name(store->output);
+    if (sqlite3_open_v2(store->temporary, &store->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, "unix-none"))
+        return mr_store_error(store, "cannot be opened");
+    return 0;
 }
 
 int mr_store_create(const char *path, bool overwrite, struct mr_store **out)
@@ -147,16 +140,15 @@ int mr_store_create(const char *path, bool overwrite, struct mr_store **out)
         return mr_error_nomem(path, sizeof(*store));
     store->overwrite = overwrite;
     store->path = strdup(path);
-    if (!store->path || asprintf(&store->temporary, "%s.%d.tmp", path, (int)getpid()) < 0) {
-        store->temporary = NULL;
+    if (!store->path) {
         mr_store_abandon(store);
         return mr_error_nomem(path, strlen(path));
     }
     int rc = !overwrite && access(path, F_OK) == 0 ? refuse_existing(path) : mr_texts_init(&store->texts);
     if (rc == 0)
-        rc = temporary_make(store);
-    if (rc == 0 && sqlite3_open_v2(store->temporary, &store->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL))
-        rc = mr_store_error(store, "cannot be opened");
+        rc = mr_output_open(path, &store->output);
+    if (rc == 0)
+        rc = database_open(store);
     if (rc == 0)
         rc = tables_make(store);
     if (rc < 0) {
@@ -188,8 +180,7 @@ void mr_store_abandon(struct mr_store *store)
         return;
     if (store->db)
         close_database(store);
-    if (store->made && store->temporary)
-        unlink(store->temporary);
+    mr_output_close(store->output);
     if (store->demangler)
         dlclose(store->demangler);
     mr_map_free(&store->pids);
@@ -199,7 +190,6 @@ void mr_store_abandon(struct mr_store *store)
     mr_map_free(&store->gpus);
     mr_texts_free(&store->texts);
     free(store->names);
-    free(store->temporary);
     free(store->path);
     free(store);
 }
@@ -356,25 +346,6 @@ static int session_put(struct mr_store *store)
     return rc;
 }
 
-/* Another one of this name may have come since; it is not overwritten by chance. */
-static int put_in_place(struct mr_store *store)
-{
-    int rc = 0;
-    if (store->overwrite)
-        rc = rename(store->temporary, store->path) == 0 ? 0 : -errno;
-    else if (link(store->temporary, store->path) == 0)
-        unlink(store->temporary);
-    else if (errno == EPERM || errno == EOPNOTSUPP || errno == ENOSYS || errno == EMLINK) /* no hard links here */
-        rc = access(store->path, F_OK) == 0 ? -EEXIST : rename(store->temporary, store->path) == 0 ? 0 : -errno;
-    else
-        rc = -errno;
-    store->made = rc != 0;
-    if (rc == 0)
-        return 0;
-    return rc == -EEXIST ? refuse_existing(store->path)
-                         : mr_error_errno(-rc, "%s: cannot be put in place", store->path);
-}
-
 int mr_store_finish(struct mr_store *store)
 {
     int rc = process_end(store);
@@ -389,7 +360,7 @@ int mr_store_finish(struct mr_store *store)
         rc = mr_store_exec(store, "COMMIT; PRAGMA locking_mode=NORMAL; PRAGMA user_version=1");
     if (rc == 0) {
         close_database(store);
-        rc = put_in_place(store);
+        rc = mr_output_commit(store->output, store->overwrite);
     }
     mr_store_abandon(store);
     return rc;

@@ -68,8 +68,10 @@ struct mr_store_name {           /* beside each text */
 };
 
 struct mr_store {
-    char *path, *temporary;
-    bool overwrite, made; /* made: the temporary file is ours */
+    char *path;
+    struct mr_output *output;
+    const char *temporary; /* the output's unfinished file */
+    bool overwrite;
     sqlite3 *db;
     sqlite3_stmt *insert[MR_N_PART_TYPES]; /* of the tables of records */
     const struct mr_store_table *table[MR_N_PART_TYPES];

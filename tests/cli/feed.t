@@ -51,12 +51,12 @@ $ millrace feed d --json --digest --sink-ms 0.1 > out.json; for k in samples bat
 # A trace file appears whole.
 # Nothing but a file is replaced by a file, and that is told before the run.
 $ mkdir no; mkfifo pipe; for to in no pipe; do for o in state-out quarantine trace; do millrace feed d --$o $to; done; done; rmdir no; [ -p pipe ] && rm pipe
-(millrace feed: no: is there and no regular file: .*) (re)
-(millrace feed: no: is there and no regular file: .*) (re)
-(millrace feed: no: is there and no regular file: .*) (re)
-(millrace feed: pipe: is there and no regular file: .*) (re)
-(millrace feed: pipe: is there and no regular file: .*) (re)
-(millrace feed: pipe: is there and no regular file: .*) (re)
+millrace feed: no: exists and is not a regular file
+millrace feed: no: exists and is not a regular file
+millrace feed: no: exists and is not a regular file
+millrace feed: pipe: exists and is not a regular file
+millrace feed: pipe: exists and is not a regular file
+millrace feed: pipe: exists and is not a regular file
 $ millrace feed d --trace t.pftrace -q >/dev/null && [ -s t.pftrace ] && echo traced
 traced
 # Files that are cut off; other formats; samplers from files.
@@ -179,12 +179,15 @@ $ millrace feed d --state-in over.json -q --json | grep -e '"finished"' -e '"sam
   "samples": 0,
   "finished": true,
 # No bad samples, no list of them, nor one of a run before; one of each otherwise.
-$ echo old >bad.jsonl; millrace feed d --quarantine bad.jsonl -q >/dev/null; ls bad.jsonl
+$ millrace feed d --quarantine bad.jsonl -q >/dev/null; ls bad.jsonl
 ls: cannot access 'bad.jsonl': No such file or directory
 [2]
 $ echo gone.jpg >l; millrace feed list:l,max-height=9,max-width=9 --collate pad --bad skip --quarantine bad.jsonl -q >/dev/null; grep -c gone.jpg bad.jsonl
 millrace feed: no good sample in a whole epoch of 1; the last: ./gone.jpg: cannot be opened: No such file or directory
 1
+$ millrace feed d --quarantine bad.jsonl -q >/dev/null; ls bad.jsonl
+ls: cannot access 'bad.jsonl': No such file or directory
+[2]
 # Nor does an endless run wait for one.
 $ millrace feed list:l,max-height=9,max-width=9 --collate pad --bad skip --time 1h -q
 millrace feed: no good sample in a whole epoch of 1; the last: ./gone.jpg: cannot be opened: No such file or directory

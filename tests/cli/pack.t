@@ -3,6 +3,7 @@ $ millrace pack idx:d p --shard-count 100
 packed 300 samples into 3 shards \(.*\) in .*; open as 'tar:p/shard-\{000000..000002\}.tar' (re)
 $ ls p
 XXH64SUMS
+pack.state
 shard-000000.tar
 shard-000000.tar.idx
 shard-000001.tar
@@ -25,44 +26,54 @@ $ millrace pack 'tar:p/shard-{000000..000002}.tar' r --shard-count 100 -q >/dev/
 $ millrace pack idx:d s --shard-size 200KiB -q >/dev/null; find s -name '*.tar' -size +400 | wc -l; ls s/*.tar | wc -l
 0
 4
-# Nothing is replaced without --force.
-$ millrace pack idx:d p
-millrace pack: p: holds shards already; --force replaces them
+# The same again is done already; nothing else is replaced without --force.
+$ ls -li p >was; millrace pack idx:d p --shard-count 100; ls -li p | cmp - was; millrace pack idx:d p --shard-count 100 --json | grep '"kept"'
+a run before has packed 300 samples into 3 shards \(.*\) in .*; open as 'tar:p/shard-\{000000..000002\}.tar' (re)
+  "kept": 3,
+$ millrace pack idx:d p; ls -li p | cmp - was
+millrace pack: p/pack.state: of another data set, or with other options: give those again, another folder, or --force to start over
+$ cp -r p old; rm old/pack.state; millrace pack idx:d old --shard-count 100
+millrace pack: old: holds shards already; --force replaces them
 [1]
+# What has gone since is packed again.
+$ cp -r p less; rm less/shard-000001.tar; millrace pack idx:d less --shard-count 100 | tail -n 1; cmp p/shard-000001.tar less/shard-000001.tar
+1 shard existed from a run before
+$ rm -r old less was
 $ millrace pack idx:d q --shard-count 150 --force -q >/dev/null; ls q/*.tar
 q/shard-000000.tar
 q/shard-000001.tar
 # Nor what is being packed with it.
-$ cp -r p mine; millrace pack tar:mine mine/ --force -q 2>&1 | sed 's/-00000[012]/-N/'; ls mine/*.tar | wc -l; millrace pack 'mix:0.5*tar:mine,0.5*tar:p' ./mine --force -q >/dev/null 2>&1; cmp mine/shard-000002.tar p/shard-000002.tar
-millrace pack: mine/shard-N.tar: the data set reads it, and --force would remove it: want another folder
+$ cp -r p mine; millrace pack tar:mine mine/ --force -q 2>&1 | sed 's/-00000[012]/-N/g'; ls mine/*.tar | wc -l; millrace pack 'mix:0.5*tar:mine,0.5*tar:p' ./mine --force -q >/dev/null 2>&1; cmp mine/shard-000002.tar p/shard-000002.tar
+millrace pack: mine//shard-N.tar: this run reads it as mine/shard-N.tar: write to another place
 3
 # Killed at whatever moment, it goes on to the same end.
 $ millrace synth npy x.npy --n 400 --shape 25000 --classes 3 -q >/dev/null; millrace pack npy:x.npy,labels=x-labels.npy whole --shard-count 10 -q >/dev/null
-$ for t in 0.02 0.05 0.1 0.2; do millrace pack npy:x.npy,labels=x-labels.npy k --shard-count 10 -q >/dev/null & sleep $t; kill -9 $!; wait $!; done 2>/dev/null; if [ -e k/XXH64SUMS ] && [ ! -e k/pack.state ]; then rm k/XXH64SUMS; else millrace pack npy:x.npy,labels=x-labels.npy k --shard-count 10 -q >/dev/null; cmp whole/XXH64SUMS k/XXH64SUMS; fi
-$ ls k | grep -c -e part -e state
+$ for t in 0.02 0.05 0.1 0.2; do millrace pack npy:x.npy,labels=x-labels.npy k --shard-count 10 -q >/dev/null & sleep $t; kill -9 $!; wait $!; done 2>/dev/null; millrace pack npy:x.npy,labels=x-labels.npy k --shard-count 10 -q >/dev/null; cmp whole/XXH64SUMS k/XXH64SUMS
+$ ls k | grep -c -e part
 0
 [1]
 $ for f in k/*.tar; do cmp "$f" "whole/${f#k/}"; done
 # What a killed run was writing goes; what is not pack's stays.
-$ mkdir l; for f in pack.state XXH64SUMS notes; do echo x >l/$f.part-AbCdEf; done; for f in pack.state.backup classes.json.backup XXH64SUMS.part-old shard-000000.tar.sha256; do echo x >l/$f; done; millrace pack idx:d l -q >/dev/null; ls l
+$ mkdir l; for f in pack.state XXH64SUMS shard-000000.tar shard-000003.tar.idx notes; do echo x >l/$f.part-AbCdEf; done; for f in pack.state.backup classes.json.backup XXH64SUMS.part-old shard-000000.tar.sha256; do echo x >l/$f; done; millrace pack idx:d l -q >/dev/null; ls l
 XXH64SUMS
 XXH64SUMS.part-old
 classes.json.backup
 notes.part-AbCdEf
+pack.state
 pack.state.backup
 shard-000000.tar
 shard-000000.tar.idx
 shard-000000.tar.sha256
 # What is packed may bear another name.
 $ cp -r p linked; ln -s linked/shard-000002.tar link.tar; millrace pack tar:link.tar linked --force; ls linked/*.tar | wc -l
-millrace pack: link.tar: the data set reads it, and --force would remove it: want another folder
+millrace pack: linked/shard-000002.tar: this run reads it as link.tar: write to another place
 3
 # Other options do not go on with it.
 $ mkdir o; echo 'millrace pack 1: of something else' >o/pack.state; millrace pack idx:d o
-millrace pack: o/pack.state: of another data set, or with other options: give those again, another folder, or --force to begin anew
+millrace pack: o/pack.state: of another data set, or with other options: give those again, another folder, or --force to start over
 [1]
 # A full disk: an error, and no half shard. (Limits count blocks of 512 bytes.)
-$ (trap '' XFSZ; ulimit -f 500; millrace pack npy:x.npy,labels=x-labels.npy f --shard-count 10); ls f
+$ (ulimit -f 500; millrace pack npy:x.npy,labels=x-labels.npy f --shard-count 10); ls f
 millrace pack: f/shard-000000.tar: cannot be written: File too large; finished shards are kept: run again to go on
 pack.state
 # Photos, where there are any: as they were, whatever the workers and the store; smaller ones are smaller.

@@ -37,7 +37,7 @@ millrace feed: p/NAME.png: sample [0-9]+: transform 1: crop\(400,400\): does not
 $ millrace inspect p --sheet s.png --rows 2 --columns 3 --tile 64; head -c 24 s.png | od -An -tu1 | tr -s ' \n' ' '
  137 80 78 71 13 10 26 10 0 0 0 13 73 72 68 82 0 0 0 208 0 0 0 140 
 $ millrace inspect p/points.csv --sheet s.png --rows 2 --columns 3 --tile 64
-millrace inspect: s.png: is there already; --force replaces it
+millrace inspect: s.png: exists; --force replaces it
 [1]
 $ millrace inspect p/points.csv --sheet s.png --force --vary -t 'resize(32),random_crop(32,32)' && echo drawn
 drawn

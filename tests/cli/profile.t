@@ -21,8 +21,8 @@ $ millrace profile -c nvtx: -- touch ran
 millrace profile: --capture-range nvtx:: want none, cudaProfilerApi or nvtx:NAME
 [2]
 $ touch there.sqlite; millrace profile -o there -- touch ran
-millrace profile: there.sqlite: is there already; --force-overwrite replaces it
-[2]
+millrace profile: there.sqlite: exists; --force-overwrite replaces it
+[1]
 $ millrace profile -o nowhere/x -- touch ran
 millrace profile: --output nowhere/x.sqlite: there is no folder nowhere; make it first
 [1]

@@ -28,7 +28,7 @@ $ millrace inspect d -n 0 --scan 300 | grep -c '#'
 10
 # Nothing is replaced without --force, and nothing is left behind.
 $ millrace synth digits d --n 10
-millrace synth: d/train-images-idx3-ubyte: is there already; --force replaces it
+millrace synth: d/train-images-idx3-ubyte: exists; --force replaces it
 [1]
 $ millrace synth digits d --n 10 --n-test 10 --force -q | cut -c 1-15
 wrote 20 images

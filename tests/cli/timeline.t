@@ -2,8 +2,8 @@
 $ $MAKE_RECORDING good a.sqlite && millrace timeline a.sqlite
 a.html: .* events, .* KiB (re)
 $ millrace timeline a.sqlite
-millrace timeline: a.html: is there already; --force replaces it
-[2]
+millrace timeline: a.html: exists; --force replaces it
+[1]
 $ millrace timeline --force --title 'A & B <x>' a.sqlite > /dev/null && grep -c '<title>A &amp; B &lt;x&gt; ' a.html
 1
 $ millrace timeline -o a.svg a.sqlite && head -c 4 a.svg
@@ -31,13 +31,13 @@ $ millrace timeline -o a.txt a.sqlite
 millrace timeline: -o a.txt: want a name that ends in .html, .svg, .png or .pftrace, or --format
 [2]
 $ millrace timeline -f -o a.sqlite --format html a.sqlite
-millrace timeline: a.sqlite: is the recording itself
-[2]
+millrace timeline: a.sqlite: this run reads it: write to another place
+[1]
 $ mkdir folder; millrace timeline --format html -o folder a.sqlite
-millrace timeline: folder: is a folder: want a file's name
-[2]
+millrace timeline: folder: exists and is not a regular file
+[1]
 $ millrace timeline -o no/where.html a.sqlite
-millrace timeline: no/where.html: picture not written: No such file or directory
+millrace timeline: no/where.html: cannot be made: No such file or directory
 [1]
 $ millrace timeline -o late.html --from 100s a.sqlite
 millrace timeline: a.sqlite: from 100.000000 s: the recording ends at .* s (re)

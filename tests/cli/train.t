@@ -42,7 +42,7 @@ $ millrace train d --model mlp:20r -e 2 -c e.st --json | grep -c '"epoch":'; mil
 3
 # What does not go together.
 $ millrace train d --model mlp:20r -e 3 -c e.st
-millrace train: e.st: is there already: --resume goes on from it, --force begins anew
+millrace train: e.st: exists: --resume goes on from it, --force starts over
 [1]
 $ millrace train d --model mlp:30r -e 3 -c e.st --resume
 millrace train: e.st: is of another run: --model there 'mlp:20r', here 'mlp:30r'
@@ -74,10 +74,10 @@ steps,1,10
 steps,1,20
 # Without a checkpoint to go on from all rows of a log stay, and no row is written behind half a one; with a checkpoint those of an earlier run stay.
 $ steps() { grep -o '^steps,1,[0-9]*\|"step": *[0-9]*' $1 | grep -o '[0-9]*$' | tr '\n' ' '; echo; }; for f in csv jsonl; do run="millrace train d --model softmax -c a.st --test none --log a.$f --log-every 10"; rm -f a.st; $run --max-steps 40 >/dev/null; rm a.st; printf half >> a.$f; $run --resume --max-steps 20 2>&1 >/dev/null | grep -o 'warning: .*'; steps a.$f; cp a.st b.st; $run --resume --max-steps 40 >/dev/null; cp b.st a.st; $run --resume --max-steps 30 >/dev/null; steps a.$f; done
-warning: a.st: is not there yet: the run begins at the start
+warning: a.st: does not exist yet: the run begins at the start
 10 20 30 40 10 20 
 10 20 30 40 10 20 30 
-warning: a.st: is not there yet: the run begins at the start
+warning: a.st: does not exist yet: the run begins at the start
 10 20 30 40 10 20 
 10 20 30 40 10 20 30 
 # A last row that lacks its newline alone stays; one by half goes.

@@ -24,9 +24,9 @@ int cli_error(int rc)
     return CLI_FAILED;
 }
 
-int cli_output_open(struct cli_output *out, const char *path, bool force, bool append)
+int cli_output_open(struct cli_output *out, const char *path, enum cli_kind kind, int force)
 {
-    (void)out, (void)path, (void)force, (void)append;
+    (void)out, (void)path, (void)kind, (void)force;
     out_file = open_memstream(&written, &n_written);
     return out_file ? CLI_OK : CLI_FAILED;
 }

@@ -352,7 +352,7 @@ static void test_full(void **state)
     assert_non_null(strstr(mr_last_error(), out));
     assert_int_not_equal(access(out, F_OK), 0);
     char temporary[256];
-    snprintf(temporary, sizeof(temporary), "%s.%d.tmp", out, (int)getpid());
+    snprintf(temporary, sizeof(temporary), "%s.part-000000", out);
     assert_int_not_equal(access(temporary, F_OK), 0);
     remove_parts();
     free(part.data);

@@ -19,6 +19,11 @@ const char *mr_dataset_file(const struct mr_dataset *ds, uint64_t index)
     return ds->ops->file ? ds->ops->file(ds, index) : NULL;
 }
 
+const char *mr_dataset_source(const struct mr_dataset *ds, uint64_t k)
+{
+    return ds->files && k < (uint64_t)mr_files_length(ds->files) ? mr_files_name(ds->files, (int)k) : NULL;
+}
+
 void mr_stored_free(struct mr_stored stored[MR_MAX_FIELDS])
 {
     for (int f = 0; f < MR_MAX_FIELDS; f++) {

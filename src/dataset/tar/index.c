@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <millrace/output.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -222,27 +223,22 @@ static int write_index(int fd, const struct mr_tar_identity *id, const struct mr
 
 static int save_to(const char *path, const struct mr_tar_identity *id, const struct mr_tar_index *x)
 {
-    char *temporary = NULL;
     if (is_foreign(path))
-        return mr_error_set(-EEXIST, "%s: is there and is no index of ours: rename it, or give index=cache or none",
+        return mr_error_set(-EEXIST, "%s: exists and is no index of ours: rename it, or give index=cache or none",
                             path);
-    if (asprintf(&temporary, "%s.XXXXXX", path) < 0)
-        return mr_error_nomem(path, strlen(path) + 8);
-    int fd = mkostemp(temporary, O_CLOEXEC);
-    int rc = fd < 0 ? -errno : write_index(fd, id, x);
+    struct mr_output *output;
+    int rc = mr_output_open(path, &output);
+    if (rc < 0)
+        return rc;
     struct stat st;
-    if (rc == 0 && stat(id->path, &st) == 0)
-        fchmod(fd, st.st_mode & 0666); /* as public as the archive; a failure leaves it private */
-    if (fd >= 0 && close(fd) != 0 && rc == 0)
-        rc = -errno;
-    if (rc == 0 && rename(temporary, path) != 0)
-        rc = -errno;
-    if (rc < 0) {
-        if (fd >= 0)
-            unlink(temporary);
+    int fd = mr_output_get_fd(output);
+    fchmod(fd, stat(id->path, &st) == 0 ? st.st_mode & 0666 : 0600); /* as public as the archive */
+    rc = write_index(fd, id, x);
+    if (rc == 0)
+        rc = mr_output_commit(output, 1);
+    else
         mr_error_errno(-rc, "%s: the index cannot be written", path);
-    }
-    free(temporary);
+    mr_output_close(output);
     return rc;
 }
 
