@@ -8,10 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define X(name) extern const struct cli_command cli_##name;
-CLI_COMMANDS(X)
-#undef X
-
 static const struct cli_command *const commands[] = {
 #define X(name) &cli_##name,
     CLI_COMMANDS(X)
@@ -65,7 +61,7 @@ static void message(const char *kind, const char *fmt, va_list args)
     fprintf(stderr, "millrace%s%s: %s", running[0] ? " " : "", running, kind);
     if (vasprintf(&text, fmt, args) < 0)
         text = NULL;
-    fprintf(stderr, "%s\n", text ? cli_printable(text) : "out of memory");
+    fprintf(stderr, "%s\n", text ? mr_text_printable(text) : "out of memory");
     free(text);
 }
 
@@ -109,7 +105,7 @@ static void take_log(void *user, enum mr_log_level level, const char *text)
     char *copy = !cli.quiet && (int)level >= cli.log_level ? strdup(text) : NULL;
     (void)user;
     if (copy)
-        fprintf(stderr, "millrace %s: %s: %s\n", running, cli_log_levels[level], cli_printable(copy));
+        fprintf(stderr, "millrace %s: %s: %s\n", running, cli_log_levels[level], mr_text_printable(copy));
     free(copy);
 }
 
@@ -130,13 +126,16 @@ static void take_signal(int number)
         return;
     interrupted_ns = interrupted ? interrupted_ns : now;
     interrupted = 1;
+    mr_interrupt(1); /* a data set that is being opened */
 }
 
 void cli_catch_interrupts(void)
 {
-    struct sigaction action = {.sa_handler = take_signal};
+    struct sigaction action = {.sa_handler = take_signal}, before;
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN) /* nohup has it ignored */
+        sigaction(SIGHUP, &action, NULL);
 }
 
 bool cli_interrupted(void)
@@ -305,6 +304,8 @@ static int run_with(const struct cli_command *command, void *options, int argc, 
     if (command->max_args >= 0 && n > command->max_args)
         return cli_misuse("%s: one argument too many: millrace %s %s", argv[command->max_args], command->name,
                           command->synopsis);
+    if (cli_takes_dataset(command) || strncmp(command->name, "bench ", 6) == 0)
+        cli_catch_interrupts();
     return command->run(options, n, argv);
 }
 

@@ -18,10 +18,7 @@ struct opts {
     int quick;
 };
 
-#define OPT(option, kind, member, ...)                                                                                 \
-    {                                                                                                                  \
-        .name = option, .type = kind, .offset = offsetof(struct opts, member), __VA_ARGS__                             \
-    }
+#define OPT(...) BENCH_OPTION(struct opts, __VA_ARGS__)
 
 static const struct mr_option options[] = {
     OPT("models", MR_OPT_STRING, models, .initial = "softmax|mlp:100s|mlp:300s,100r,50s|mnist-cnn", .meta = "LIST",
@@ -208,16 +205,19 @@ static bool is_better(const struct curve *c, const struct curve *d)
     return final_loss(c) < final_loss(d);
 }
 
-/* Which run of a net ended best; -1: none. */
+/* Which run of a net ended best; -1: none did, or one alone could be compared. */
 static int best_of(const struct net *net)
 {
-    int best = -1;
+    int best = -1, n = 0;
     for (int k = 0; k < net->n; k++) {
         const struct curve *c = &net->curve[k];
-        if (!c->failed && c->n_points && (best < 0 || is_better(c, &net->curve[best])))
+        if (c->failed || !isfinite(final_loss(c)) || (c->n_tests && !isfinite(c->test_loss)))
+            continue;
+        n++;
+        if (best < 0 || is_better(c, &net->curve[best]))
             best = k;
     }
-    return best;
+    return n > 1 ? best : -1;
 }
 
 static void print_text(const struct bench *b)
@@ -233,8 +233,9 @@ static void print_text(const struct bench *b)
             const struct curve *c = &b->net[i].curve[k];
             char loss[CLI_HUMAN], test[CLI_HUMAN], accuracy[CLI_HUMAN], ms[CLI_HUMAN];
             cli_table_row(table, "%s\t%s\t%s\t%s\t%s\t%s", c->optimizer, bench_fixed(final_loss(c), 4, "", loss),
-                          bench_fixed(c->test_loss, 4, "", test), bench_fixed(final_accuracy(c), 2, "%", accuracy),
-                          bench_fixed(ms_a_step(c), 3, "", ms), k == best_of(&b->net[i]) ? "<- best" : c->why);
+                          c->n_tests ? cli_fixed(c->test_loss, 4, "", test) : "-",
+                          bench_fixed(final_accuracy(c), 2, "%", accuracy), bench_fixed(ms_a_step(c), 3, "", ms),
+                          k == best_of(&b->net[i]) ? "<- best" : c->why);
         }
         cli_table_print(table, stdout, 2);
     }
@@ -385,7 +386,6 @@ static int measure(struct bench *b, const char *dataset)
     int rc = set_options(b);
     if (rc == 0)
         rc = train_data_open(&b->data, dataset, &b->train);
-    cli_catch_interrupts();
     cli_progress_begin(&b->progress, "optimizers", b->iterations * (uint64_t)b->n_nets * (uint64_t)b->net[0].n,
                        "steps");
     if (rc == 0)

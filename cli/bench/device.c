@@ -8,7 +8,6 @@ int bench_open(const char *uri, bool copies, struct mr_device **out, struct mr_d
     struct mr_device_info own;
     if (!info)
         info = &own;
-    cli_catch_interrupts();
     int rc = mr_device_open(uri, out);
     if (rc < 0)
         return cli_error(rc);

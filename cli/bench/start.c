@@ -85,7 +85,7 @@ static int first_batch(const char *uri, const struct bench_opts *o, double *out_
     return rc;
 }
 
-int bench_first_batch(const struct bench_opts *o, struct bench_result *out)
+int bench_first_batch(const struct bench_opts *o, double *out)
 {
     char dir[] = "/tmp/millrace-bench-XXXXXX";
     double v[3][BENCH_MAX_ROUNDS];
@@ -104,10 +104,10 @@ int bench_first_batch(const struct bench_opts *o, struct bench_result *out)
     remove_plain(dir);
     if (rc < 0)
         return rc;
-    out->ours.first_batch_ms = bench_median(v[0], o->rounds);
+    out[LOADER_FIRST_BATCH] = bench_median(v[0], o->rounds);
     if (gz) {
-        out->gz_first_batch_ms = bench_median(v[1], o->rounds);
-        out->inflate_ms = bench_median(v[2], o->rounds);
+        out[LOADER_GZ_FIRST_BATCH] = bench_median(v[1], o->rounds);
+        out[LOADER_INFLATE] = bench_median(v[2], o->rounds);
     }
     return 0;
 }
@@ -129,7 +129,7 @@ static void move_state(const char *state, uint64_t position, char *out, size_t c
              rest ? rest : "");
 }
 
-int bench_billion(const struct bench_opts *o, struct bench_result *out)
+int bench_billion(const struct bench_opts *o, double *out)
 {
     struct mr_dataset *ds = NULL;
     struct mr_sampler *sampler = NULL;
@@ -166,8 +166,8 @@ int bench_billion(const struct bench_opts *o, struct bench_result *out)
         mr_dataset_close(ds);
     if (rc < 0)
         return rc;
-    out->state_save_ms = bench_median(save, o->rounds);
-    out->state_load_ms = bench_median(load, o->rounds);
-    out->order_bytes = (double)after.resident_bytes - (double)before.resident_bytes;
+    out[LOADER_SAVE] = bench_median(save, o->rounds);
+    out[LOADER_LOAD] = bench_median(load, o->rounds);
+    out[LOADER_GROWTH] = (double)after.resident_bytes - (double)before.resident_bytes;
     return 0;
 }

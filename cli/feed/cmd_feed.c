@@ -168,7 +168,6 @@ static int feed_and_report(struct feed *feed, const char *dataset, const struct 
     if (cli_input_dataset(dataset, feed->ds) != CLI_OK)
         return CLI_FAILED;
     struct cli_progress progress;
-    cli_catch_interrupts();
     cli_progress_begin(&progress, "feed", expected_samples(feed), "samples");
     rc = feed_run(feed, tick, &progress);
     cli_progress_end(&progress);

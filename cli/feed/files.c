@@ -51,9 +51,17 @@ int feed_write_state(const struct feed *feed)
     return rc;
 }
 
+/* A loop of runs may go on from a state and replace it: it has been read by then. */
+static bool same_state(const struct feed_opts *opts)
+{
+    struct stat in, out;
+    return opts->state_in && opts->state_out && stat(opts->state_in, &in) == 0 &&
+           stat(opts->state_out, &out) == 0 && in.st_dev == out.st_dev && in.st_ino == out.st_ino;
+}
+
 int feed_check_files(const struct feed_opts *opts)
 {
-    int code = cli_input_add(opts->state_in);
+    int code = same_state(opts) ? CLI_OK : cli_input_add(opts->state_in);
     if (code == CLI_OK)
         code = cli_input_text(opts->sampler);
     if (code == CLI_OK)

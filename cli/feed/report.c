@@ -213,7 +213,7 @@ static void print_head(const struct feed *feed)
         mr_spec_format(mr_dataset_field(feed->ds, f), in, sizeof in);
         mr_spec_format(mr_loader_field(feed->ld, f), out, sizeof out);
         bool same = strcmp(in, out) == 0;
-        printf("  %s%s%s\n", cli_printable(in), same ? "" : " -> ", same ? "" : cli_printable(out));
+        printf("  %s%s%s\n", mr_text_printable(in), same ? "" : " -> ", same ? "" : mr_text_printable(out));
     }
     printf("  order %s, batches of %" PRIu64 ", %u worker%s, prefetch %u, read from %s, device %s\n\n",
            mr_sampler_text(feed->sampler), feed->opts->batch_size, st->workers, cli_s(st->workers), st->prefetch,
@@ -299,7 +299,7 @@ static void print_one_bad(const struct mr_bad_sample *bad)
                              bad->reason);
     if (n < 0)
         return;
-    printf("    %s\n", cli_printable(text));
+    printf("    %s\n", mr_text_printable(text));
     free(text);
 }
 

@@ -99,6 +99,8 @@ bool inspect_read_good(struct inspect *k, uint64_t index)
     int rc = read_sample(k, index);
     if (rc >= 0)
         return true;
+    if (rc == MR_ECANCELLED) /* the caller's loop asks, too */
+        return false;
     if (k->n_bad++ < MAX_BAD_SHOWN)
         cli_warn("sample %llu is bad: %s", (unsigned long long)index, mr_last_error());
     return false;
@@ -138,7 +140,7 @@ static void scan(struct inspect *k)
 {
     struct cli_progress progress;
     cli_progress_begin(&progress, "reading", k->scanned, "samples");
-    for (uint64_t i = 0; i < k->scanned; i++) {
+    for (uint64_t i = 0; i < k->scanned && !cli_interrupted(); i++) {
         bool good = inspect_read_good(k, i);
         for (int f = 0; good && f < k->n_fields; f++) {
             count_field(&k->field[f], k->dim[f]);
@@ -161,8 +163,10 @@ static int look(const struct options *o, const char *uri)
                    : prepare(&k, o->scan);
     if (code == CLI_OK)
         scan(&k);
-    if (code == CLI_OK)
+    if (code == CLI_OK && !cli_interrupted())
         code = o->common.json ? inspect_print_json(&k) : inspect_print_text(&k);
+    if (code == CLI_OK && cli_interrupted())
+        code = cli_fail("interrupted");
     for (int f = 0; f < k.n_fields; f++)
         free(k.row[f]);
     free(k.field);

@@ -85,7 +85,9 @@ static int draw_plain(struct mr_dataset *ds, const struct inspect_sheet *o, stru
         code = make_rows(specs, n_fields, row);
     for (uint64_t i = 0; code == CLI_OK && i < n; i++) {
         int rc = mr_dataset_read(ds, o->index + i, row, dim);
-        if (rc < 0)
+        if (rc == MR_ECANCELLED)
+            code = cli_error(rc);
+        else if (rc < 0)
             tell_bad(o->index + i, mr_last_error(), n_bad);
         else
             draw(sheet, (uint32_t)i, &fields, specs, row, dim);
@@ -179,6 +181,8 @@ static int draw_changed(struct mr_dataset *ds, const struct inspect_sheet *o, st
                                            : i * o->columns + batch.epoch),
                        sheet);
         mr_loader_release(feed.loader, &batch, NULL);
+        if (cli_interrupted())
+            code = cli_fail("interrupted");
     }
     if (code == CLI_OK && rc < 0)
         code = cli_error(rc);

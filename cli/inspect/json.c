@@ -56,12 +56,12 @@ static void json_shown(struct mr_json *json, struct inspect *k)
 
 int inspect_print_json(struct inspect *k)
 {
-    char hex[17];
+    char hex[17], shown[4096];
     struct mr_json *json = cli_json_begin("inspect");
     if (!json)
         return CLI_FAILED;
     snprintf(hex, sizeof hex, "%016llx", (unsigned long long)mr_dataset_fingerprint(k->ds));
-    mr_json_string(json, "dataset", k->uri);
+    mr_json_string(json, "dataset", mr_text_hide(k->uri, shown, sizeof shown));
     mr_json_string(json, "text", mr_dataset_text(k->ds));
     mr_json_string(json, "format", mr_dataset_format(k->ds));
     mr_json_uint(json, "samples", mr_dataset_length(k->ds));

@@ -97,7 +97,7 @@ static void print_sample(const struct inspect *k, uint64_t index)
         memcpy(spec.dim, k->dim[f], sizeof spec.dim);
         spec.var_dims = 0;
         mr_spec_format(&spec, text, sizeof text);
-        printf("  %s:", cli_printable(text));
+        printf("  %s:", mr_text_printable(text));
         if (!picture(&spec, spec.dim, &h, &w)) {
             print_values(&spec, spec.dim, k->row[f]);
             continue;

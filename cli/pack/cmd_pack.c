@@ -222,7 +222,6 @@ static int run(void *options, int n_args, char **args)
     int rc = mr_dataset_open(args[0], &p.ds);
     if (rc < 0)
         return cli_error(rc);
-    cli_catch_interrupts();
     p.n_workers = p.o->workers ? p.o->workers : (uint64_t)mr_cpu_count();
     p.n_workers = p.n_workers < MAX_WORKERS ? p.n_workers : MAX_WORKERS;
     p.digits = digits_of(mr_dataset_length(p.ds) - 1);

@@ -54,7 +54,6 @@ static int predict_all(struct predict *p)
     struct cli_progress progress;
     int rc, code = CLI_OK;
     uint64_t start = mr_time_ns();
-    cli_catch_interrupts();
     cli_progress_begin(&progress, "predict", mr_loader_samples(p->ld), "samples");
     while (code == CLI_OK && (rc = mr_loader_next(p->ld, p->stream, &b)) != 0) {
         code = rc < 0 ? cli_error(rc) : cli_interrupted() ? CLI_FAILED : predict_batch(p, &b);
@@ -81,9 +80,9 @@ static void print_end(struct predict *p)
     printf("%s%s samples in %.2f s: %s samples/s\n", p->opts->limit ? "\n" : "", cli_count((double)p->done, n),
            p->seconds, cli_count((double)p->done / p->seconds, rate));
     if (t->n_samples && p->loss != MR_MSE)
-        printf("accuracy %.2f%% (%" PRIu64 " of %" PRIu64 "), loss %.6f\n",
+        printf("accuracy %.2f%% (%" PRIu64 " of %" PRIu64 "), loss %s\n",
                100 * (double)t->n_right / (double)t->n_samples, t->n_right, t->n_samples,
-               t->loss / (double)t->n_samples);
+               cli_fixed(t->loss / (double)t->n_samples, 6, "", n));
     else if (t->n_samples)
         printf("loss %.6g\n", t->loss / (double)t->n_samples);
 }

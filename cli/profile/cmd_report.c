@@ -20,7 +20,10 @@ static const struct mr_option table[] = {
      .help = "Reports to make, one after the other; --list tells which there are; without it the six that nsys prints "
              "with --stats"},
     {"format", 'f', MR_OPT_ENUM, AT(format), "text", .choices = formats,
-     .help = "How to write them; csv and json have plain numbers with units in the heads as nsys has them"},
+     .help =
+         "How to write them; csv and json have plain numbers with units in the heads as nsys has them. json: an array "
+         "of rows, or of {report, rows} where there are several reports. csv: its bytes as they are, but control "
+         "characters are shown as ? on a terminal"},
     {"sort", 's', MR_OPT_STRING, AT(sort), .meta = "COLUMN",
      .help =
          "Order by this column, largest first; -COLUMN: smallest first (--sort=-start); default: each report's own"},
@@ -135,8 +138,22 @@ static int print(const struct options *o, const struct mr_table *from)
     return rc ? cli_error(rc) : CLI_OK;
 }
 
+/* One of several reports; as JSON they are one array of objects. */
+static int print_next(const struct options *o, const struct mr_table *from, const char *name, bool first)
+{
+    if (o->format != MR_TABLE_JSON) {
+        if (!first)
+            putchar('\n');
+        return print(o, from);
+    }
+    printf("%s{\"report\": \"%s\", \"rows\": ", first ? "[" : ",\n", name);
+    int code = print(o, from);
+    fputs("}", stdout);
+    return code;
+}
+
 static int make_one(const struct options *o, struct mr_recording *recording, const char *name, struct mr_json *json,
-                    bool first)
+                    bool first, bool alone)
 {
     struct mr_report_opts opts;
     struct mr_table *made;
@@ -154,11 +171,8 @@ static int make_one(const struct options *o, struct mr_recording *recording, con
     int code = CLI_OK;
     if (json)
         put_table(json, name, made);
-    else {
-        if (!first)
-            putchar('\n');
-        code = print(o, made);
-    }
+    else
+        code = alone ? print(o, made) : print_next(o, made, name, first);
     mr_table_destroy(made);
     return code;
 }
@@ -196,7 +210,7 @@ static int make_all(const struct options *o, struct mr_recording *recording, con
     if (!names)
         return cli_fail("out of memory");
     int code = check_names(names);
-    bool first = true;
+    bool first = true, alone = strchr(names, ',') == NULL;
     if (code == CLI_OK && o->common.json) {
         json = cli_json_begin("report");
         code = json ? CLI_OK : CLI_FAILED;
@@ -207,7 +221,9 @@ static int make_all(const struct options *o, struct mr_recording *recording, con
     }
     for (char *name = code == CLI_OK ? strtok_r(names, ",", &rest) : NULL; name && code == CLI_OK;
          name = strtok_r(NULL, ",", &rest), first = false)
-        code = make_one(o, recording, name, json, first);
+        code = make_one(o, recording, name, json, first, alone);
+    if (code == CLI_OK && o->format == MR_TABLE_JSON && !json && !alone)
+        puts("]");
     if (json && code == CLI_OK) {
         mr_json_array_end(json);
         code = cli_json_end_config(json, table, o);

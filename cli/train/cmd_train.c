@@ -74,7 +74,8 @@ const struct mr_option train_options[] = {
     OPT("epochs", 'e', MR_OPT_UINT, epochs, run_group, .initial = "10", .min = 1, .max = 1e9, .unit = "epochs",
         .help = "How often to go over the data"),
     OPT("max-steps", 0, MR_OPT_UINT, max_steps, run_group, .initial = "0", .unit = "steps",
-        .help = "Stop after this many steps; 0: no limit"),
+        .help = "Stop after this many steps; within an epoch its steps are reported, and the test set is "
+                "tested; 0: no limit"),
     OPT("seed", 0, MR_OPT_UINT, seed, run_group, .initial = "0",
         .help = "Of initial parameters, order, dropout and random transforms"),
     OPT("target-acc", 0, MR_OPT_PERCENT, target, run_group, .initial = "0", .min = 0, .max = 1, .meta = "P%",
@@ -159,12 +160,13 @@ static int train_and_report(struct train *t, struct train_data *d, const struct 
     t->start_ns = d->start_ns;
     t->saved = from != NULL;
     t->opening = (double)(mr_time_ns() - d->start_ns) * 1e-9;
+    if (cli_interrupted()) /* before there is anything of the run: no log, no checkpoint */
+        return cli_fail("interrupted before the first step");
     int code = train_log_open(t);
     if (code != CLI_OK)
         return code;
     if (!cli.json)
         train_print_head(t);
-    cli_catch_interrupts();
     rc = train_run(t);
     code = rc < 0 ? cli_error(rc) : CLI_OK;
     if (train_log_close(t) != CLI_OK)
@@ -203,6 +205,8 @@ static const struct cli_note json_notes[] = {
     {"epochs",
      "of each: epoch, steps (done at its end), loss, accuracy, test_loss, test_accuracy, seconds, test_seconds, lr, "
      "samples_per_s, data_wait (share of its time that the device had no batch)"},
+    {"unfinished_epoch",
+     "the same of the steps of an epoch that --max-steps or an interrupt ended; null at an epoch's end"},
     {"test_accuracy", "of the last epoch, 0 to 1; null without a test set"},
     {"best_accuracy, best_epoch", "by test accuracy, training accuracy without a test set"},
     {"seconds, seconds_to_target", "from the start; to --target-acc, null when it was not reached"},

@@ -66,7 +66,8 @@ void train_print_head(const struct train *t)
     struct mr_loader_stats st;
     mr_loader_stats(t->ld, &st);
     print_data(d);
-    printf("\n%s: %s parameters, %u classes\n", t->opts->model, cli_count((double)n_params(t), n), d->classes);
+    printf("\n%s: %s parameters, %u %s\n", t->opts->model, cli_count((double)n_params(t), n), d->classes,
+           t->opts->loss == MR_MSE ? "outputs" : "classes");
     print_layers(t);
     printf("\n  %s, schedule %s, batches of %" PRIu64 ", seed %" PRIu64 "\n", t->optim_text, t->opts->schedule,
            t->opts->batch_size, t->opts->seed);
@@ -84,16 +85,17 @@ void train_print_head(const struct train *t)
 
 void train_print_epoch(const struct train *t, const struct train_epoch *e)
 {
-    char rate[CLI_HUMAN];
-    printf("epoch %2" PRIu64 "/%" PRIu64 "  loss %.4f", e->epoch, t->opts->epochs, e->loss);
+    char rate[CLI_HUMAN], loss[CLI_HUMAN];
+    printf("epoch %2" PRIu64 "/%" PRIu64 "  loss %s", e->epoch, t->opts->epochs, cli_fixed(e->loss, 4, "", loss));
     if (!isnan(e->accuracy))
         printf(", accuracy %.2f%%", 100 * e->accuracy);
-    if (!isnan(e->test_loss))
-        printf("  test %.4f", e->test_loss);
+    if (!isnan(e->test_loss) || !isnan(e->test_accuracy))
+        printf("  test %s", cli_fixed(e->test_loss, 4, "", loss));
     if (!isnan(e->test_accuracy))
         printf(", %.2f%%", 100 * e->test_accuracy);
-    printf("  %.2f s, %s samples/s, lr %.4g, waited for data %.1f%%\n", e->seconds, cli_count(e->samples_per_s, rate),
-           e->lr, 100 * e->waited);
+    printf("  %.2f s, %s samples/s, lr %.4g, waited for data %.1f%%%s%s\n", e->seconds,
+           cli_count(e->samples_per_s, rate), e->lr, 100 * e->waited, e == &t->unfinished ? "; not finished" : "",
+           e == &t->unfinished && t->data->test && isnan(e->test_loss) ? ", not tested" : "");
     fflush(stdout);
 }
 
@@ -163,9 +165,9 @@ void train_json_number(struct mr_json *json, const char *key, double value)
         mr_json_double(json, key, value);
 }
 
-void train_json_epoch(struct mr_json *json, const struct train_epoch *e)
+static void json_epoch(struct mr_json *json, const char *key, const struct train_epoch *e)
 {
-    mr_json_object(json, NULL);
+    mr_json_object(json, key);
     mr_json_uint(json, "epoch", e->epoch);
     mr_json_uint(json, "steps", e->steps);
     train_json_number(json, "loss", e->loss);
@@ -178,6 +180,19 @@ void train_json_epoch(struct mr_json *json, const struct train_epoch *e)
     mr_json_double(json, "samples_per_s", e->samples_per_s);
     mr_json_double(json, "data_wait", e->waited);
     mr_json_object_end(json);
+}
+
+void train_json_epoch(struct mr_json *json, const struct train_epoch *e)
+{
+    json_epoch(json, NULL, e);
+}
+
+static void json_unfinished(struct mr_json *json, const struct train *t)
+{
+    if (t->unfinished.epoch)
+        json_epoch(json, "unfinished_epoch", &t->unfinished);
+    else
+        mr_json_null(json, "unfinished_epoch");
 }
 
 static void json_layers(struct mr_json *json, const struct train *t)
@@ -244,6 +259,7 @@ int train_print_json(const struct train *t)
     for (uint32_t i = 0; i < t->n_history; i++)
         train_json_epoch(json, &t->history[i]);
     mr_json_array_end(json);
+    json_unfinished(json, t);
     train_json_number(json, "test_accuracy", last ? last->test_accuracy : NAN);
     train_json_number(json, "best_accuracy",
                       !best                        ? NAN

@@ -88,25 +88,54 @@ static int test(struct train *t, struct train_epoch *e)
     return rc;
 }
 
-/* The rate of the epoch's last step. */
-static int end_epoch(struct train *t)
+/* The sums of this epoch's steps, without the test. The learning rate is the last step's. */
+static int sum_up(struct train *t, struct train_epoch *e)
 {
     int rc = train_take_totals(t);
     if (rc < 0)
         return rc;
-    struct train_epoch e = {.epoch = t->epoch + 1,
-                            .steps = t->step,
-                            .loss = per_sample(t->sums.loss, &t->sums),
-                            .accuracy = accuracy(t, &t->sums),
-                            .test_loss = NAN,
-                            .test_accuracy = NAN,
-                            .seconds = since(t->epoch_ns),
-                            .lr = mr_optim_get_lr(t->optim, 0)};
+    *e = (struct train_epoch){.epoch = t->epoch + 1,
+                              .steps = t->step,
+                              .loss = per_sample(t->sums.loss, &t->sums),
+                              .accuracy = accuracy(t, &t->sums),
+                              .test_loss = NAN,
+                              .test_accuracy = NAN,
+                              .seconds = since(t->epoch_ns),
+                              .lr = mr_optim_get_lr(t->optim, 0)};
     uint64_t waited = wait_ns(t) - t->epoch_wait_ns;
-    e.samples_per_s = e.seconds > 0 ? (double)(t->sums.n_samples - t->sums_at_start.n_samples) / e.seconds : 0;
-    e.waited = train_waited(t, e.seconds, waited);
-    t->waiting += e.waited * e.seconds;
-    t->stepping += (1 - e.waited) * e.seconds;
+    e->samples_per_s = e->seconds > 0 ? (double)(t->sums.n_samples - t->sums_at_start.n_samples) / e->seconds : 0;
+    e->waited = train_waited(t, e->seconds, waited);
+    t->waiting += e->waited * e->seconds;
+    t->stepping += (1 - e->waited) * e->seconds;
+    return 0;
+}
+
+/* --max-steps, or an interrupt, within an epoch: its steps are reported, but the epoch is not among
+ * the finished ones, which the best, the schedule and the log are about. An interrupt does not wait
+ * for a test. */
+static int end_unfinished(struct train *t)
+{
+    struct train_epoch e;
+    if (!t->epoch_steps && !t->sums.n_samples)
+        return 0;
+    int rc = sum_up(t, &e);
+    if (rc < 0 || t->sums.n_samples == 0)
+        return rc;
+    rc = t->end == TRAIN_STEPS ? test(t, &e) : 0;
+    if (rc < 0)
+        return rc;
+    t->unfinished = e;
+    if (!cli.json)
+        train_print_epoch(t, &t->unfinished);
+    return 0;
+}
+
+static int end_epoch(struct train *t)
+{
+    struct train_epoch e;
+    int rc = sum_up(t, &e);
+    if (rc < 0)
+        return rc;
     rc = test(t, &e);
     if (rc == 0)
         rc = add_epoch(t, &e);
@@ -188,14 +217,10 @@ int train_run(struct train *t)
         cli_progress_update(&t->progress, done < total ? done : total);
     }
     cli_progress_end(&t->progress);
-    double rest = since(t->epoch_ns); /* of an epoch that did not end */
-    if (t->epoch_steps) {
-        double waited = train_waited(t, rest, wait_ns(t) - t->epoch_wait_ns);
-        t->waiting += waited * rest;
-        t->stepping += (1 - waited) * rest;
-    }
-    mr_loader_stats(t->ld, &t->stats);
     if (t->code != CLI_OK)
         t->end = TRAIN_FAILED;
+    if (rc >= 0 && t->end != TRAIN_EPOCHS)
+        rc = end_unfinished(t);
+    mr_loader_stats(t->ld, &t->stats);
     return rc < 0 ? rc : 0;
 }

@@ -110,6 +110,7 @@ struct train {
     uint32_t skipped_in_row;
     bool stepped; /* in this run: the net's low precision copy, which the optimizer writes, holds the parameters */
     struct train_epoch *history;
+    struct train_epoch unfinished; /* the steps of an epoch that the run ended in; epoch 0: none */
     uint32_t n_history, cap_history;
     uint32_t best;         /* in history; by test accuracy, or training accuracy without a test set */
     double best_test_loss; /* for patience */

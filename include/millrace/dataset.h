@@ -9,14 +9,14 @@
  *   idx:DIR | idx:IMAGES[,labels=FILE][,split=train|test]    MNIST's format, plain or .gz
  *   npy:FILE[,labels=FILE]                                   first dimension = samples
  *   raw:FILE,shape=3x32x32,dtype=u8[,skip=BYTES][,record=BYTES]   records of fixed size
- *   tar:shards-{000..127}.tar|FOLDER|FOLDER/a-*.tar[,fields=[image:jpg;png,label:cls]][,index=auto|beside|cache|none]   WebDataset's, also .gz, .zst
+ *   tar:shards-{000..127}.tar|FOLDER|FOLDER/a-*.tar[,fields=[image:jpg;png,label:cls]][,index=auto|beside|cache|none][,unpacked=BYTES]   WebDataset's, also .gz, .zst
  *   safetensors:FILE[,fields=[NAME,NAME]][,fp8=refuse|u8]     first dimension = samples
  *   synthetic:n=1e6,shape=1024,dtype=f32,values=uniform[,classes=10][,delay=2ms][,work=50us]
  *   folder:DIR[,labels=auto|folders|none][,allow-empty]      pictures, one class a sub-folder
- *   list:FILE[,root=DIR]                                     a picture's path a line, optionally a tab and its label
+ *   list:FILE[,root=DIR][,links=refuse|follow]                            a picture's path a line, optionally a tab and its label
  *   csv:FILE[,path=COLUMN][,root=DIR][,labels=all|none|a:b][,points=auto|yes|no][,header=auto|yes|no][,delimiter=auto]
  *   video:DIR|FILE[,frames=16][,stride=4][,size=HxW][,crop][,clips=1][,at=random|uniform|start][,labels=auto|folders|none]
- *   npz:FILE[,fields=[NAME,NAME]][,memory=4GiB]              several arrays; first dimension = samples
+ *   npz:FILE[,fields=[NAME,NAME]][,memory=BYTES]             several arrays; first dimension = samples
  *   mix:0.7*URI,0.3*[URI,option=value][,length=N]            samples of several data sets, by weight
  * `millrace inspect --formats` lists all options of each. A path may itself hold commas and colons: the longest front part,
  * up to a comma or the end, that is on the disk is the path; and a URI that is on the disk as it stands is a path.
@@ -167,8 +167,12 @@ struct mr_tar_opts {
     const char *fields; /* "image:jpg;png,label:cls": names, and the extensions of each, the first that is there wins;
                               NULL: by the first sample, and label:cls where it has no number and most have a .cls */
     enum mr_tar_index_place index; /* AUTO: beside the archive, else in $XDG_CACHE_HOME/millrace */
-    uint64_t memory_bytes; /* packed archives together take at most this of memory; more: temporary files there */
+    uint64_t memory_bytes;         /* packed archives together take at most this of memory; more: temporary files, which
+                              have no name and end with the process: in $TMPDIR, else the cache folder, else /var/tmp */
     struct mr_picture_opts picture;
+    uint64_t
+        unpacked_bytes; /* packed archives together take at most this unpacked, memory and files, or it is MR_ELIMIT;
+                                0: 20 times their packed bytes, at least 1 GiB */
 };
 MR_API void mr_tar_opts_fill(struct mr_tar_opts *opts, size_t size);
 static inline void mr_tar_opts_init(struct mr_tar_opts *opts)
@@ -207,11 +211,14 @@ MR_API int mr_dataset_open_folder(const struct mr_folder_opts *opts, struct mr_d
  * whole numbers are taken as they are; else they are names of classes, numbered in the order of the names (by bytes).
  * Paths are looked at when a picture is read: one that is not there is a bad sample then.
  */
+enum mr_links { MR_LINKS_REFUSE, MR_LINKS_FOLLOW }; /* REFUSE: a picture behind one is a bad sample */
+
 struct mr_list_opts {
     size_t size;
     const char *path;
     const char *root; /* what paths are relative to, and must lie below; NULL: the list's own folder */
     struct mr_picture_opts picture;
+    enum mr_links links; /* those below the root that lead outside of it */
 };
 MR_API void mr_list_opts_fill(struct mr_list_opts *opts, size_t size);
 static inline void mr_list_opts_init(struct mr_list_opts *opts)
@@ -246,6 +253,7 @@ struct mr_csv_opts {
     enum mr_csv_delimiter delimiter; /* AUTO: the commonest of the first line */
     int allow_nan;                   /* 1: NaN, infinities, and empty cells as NaN; else they are errors */
     struct mr_picture_opts picture;
+    enum mr_links links; /* those below the root that lead outside of it */
 };
 MR_API void mr_csv_opts_fill(struct mr_csv_opts *opts, size_t size);
 static inline void mr_csv_opts_init(struct mr_csv_opts *opts)
@@ -296,8 +304,10 @@ MR_API int mr_dataset_open_video(const struct mr_video_opts *opts, struct mr_dat
 struct mr_npz_opts {
     size_t size;
     const char *path;
-    const char *fields;    /* "NAME" or "[NAME,NAME]", without ".npy"; NULL: all */
-    uint64_t memory_bytes; /* the chosen arrays together may take; more is MR_ELIMIT */
+    const char *fields; /* "NAME" or "[NAME,NAME]", without ".npy"; NULL: all */
+    uint64_t
+        memory_bytes; /* the chosen arrays together may take; more is MR_ELIMIT. 0: 20 times the file's bytes, at least 1 GiB,
+                              and at most half of the memory that is free */
 };
 MR_API void mr_npz_opts_fill(struct mr_npz_opts *opts, size_t size);
 static inline void mr_npz_opts_init(struct mr_npz_opts *opts)

@@ -10,7 +10,7 @@
  * transform.h  ops on samples                     storage.h    how files are read
  * loader.h     the engine: batches, state, statistics          trace.h      what happened when
  * optim.h      optimizers and schedules          nn.h         small networks: forward, backward, loss
- * profile.h    recordings: reports, advice, pictures
+ * profile.h    recordings: reports, advice, pictures             text.h       texts fit to be shown or stored
  *
  * Structs of options begin with their size, which mr_x_opts_init() sets; it is the caller's, as compiled, and nothing is
  * written past it (mr_x_opts_fill() is that function with the size as an argument, for other languages). They grow at their end:
@@ -34,6 +34,7 @@
 #include <millrace/storage.h>
 #include <millrace/system.h>
 #include <millrace/tensor.h>
+#include <millrace/text.h>
 #include <millrace/trace.h>
 #include <millrace/transform.h>
 #include <millrace/version.h>

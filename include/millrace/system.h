@@ -41,6 +41,14 @@ struct mr_host_memory_info {
 MR_API void mr_host_memory_query(struct mr_host_memory_info *out);
 
 /*
+ * Asks calls that have no handle to be stopped by to end soon: mr_dataset_open() and its kin, which may list, index and unpack
+ * for minutes, and mr_dataset_read(). They return MR_ECANCELLED, and so does every one that begins while the request stands.
+ * Loaders go on: mr_loader_cancel() ends them.
+ * on: 1: from now on, in every thread of this process; 0: the request is withdrawn. Async-signal-safe: for signal handlers.
+ */
+MR_API void mr_interrupt(int on);
+
+/*
  * Philox-4x32-10: four 32-bit random numbers from a 128-bit counter and a 64-bit key.
  * (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3, SC 2011.)
  */

@@ -82,6 +82,15 @@ void mr_opts_copy(void *opts, size_t size, const void *full, size_t full_size);
 /* Puts a caller's struct over the defaults in `full`; NULL: they stay. MR_EOPTION: what it says of its size cannot be. */
 int mr_opts_take(const char *what, const void *opts, void *full, size_t full_size);
 
+/*
+ * mr_interrupt() is heeded on threads that are between begin and end, which may be nested: loops there that may take long ask now
+ * and then. check: 0, or MR_ECANCELLED with the error set. what: the file or place, for the text.
+ */
+void mr_interruptible_begin(void);
+void mr_interruptible_end(void);
+bool mr_interrupted(void);
+int mr_interrupt_check(const char *what);
+
 /* A thread with a name (15 bytes, shown by top -H and in traces). Returns 0 or -errno with the error set. */
 int mr_thread_start(pthread_t *out, const char *name, void *(*fn)(void *), void *arg);
 
@@ -112,6 +121,14 @@ double mr_text_to_f64(const char *text, char **end);    /* strtod in the C local
 const char *mr_f64_to_text(double value, char buf[32]); /* the shortest text that reads back as value; returns buf */
 
 bool mr_ends_in(const char *text, const char *end); /* with something before it */
+
+#define MR_NOT_UTF8 UINT32_MAX
+/* The code point at text, MR_NOT_UTF8 of a byte that is not UTF-8 (RFC 3629: no overlong forms, no
+ * surrogates, <= U+10FFFF). [out] bytes: that it takes, >= 1. */
+uint32_t mr_text_code(const char *text, size_t *bytes);
+/* May a terminal see it? Not control characters (tabs are), what changes the direction of text, and
+ * what is not UTF-8. */
+bool mr_text_plain(uint32_t code);
 
 /*
  * Limits of the control groups (v1 and v2) that this process is in, the tightest from its own group up to the root.

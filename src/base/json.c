@@ -65,49 +65,31 @@ static void put_line(struct mr_json *json)
         put(json, " ", 1);
 }
 
-/* Length of the well-formed UTF-8 sequence at p (RFC 3629: no overlong forms, no surrogates, <= U+10FFFF); 0: none. */
-static size_t utf8_length(const unsigned char *p)
-{
-    size_t n = p[0] < 0x80                    ? 1
-               : p[0] >= 0xC2 && p[0] <= 0xDF ? 2
-               : (p[0] & 0xF0) == 0xE0        ? 3
-               : p[0] >= 0xF0 && p[0] <= 0xF4 ? 4
-                                              : 0;
-    for (size_t i = 1; i < n; i++)
-        if ((p[i] & 0xC0) != 0x80) /* stops at the terminating NUL too */
-            return 0;
-    if ((p[0] == 0xE0 && p[1] < 0xA0) || (p[0] == 0xED && p[1] > 0x9F))
-        return 0;
-    if ((p[0] == 0xF0 && p[1] < 0x90) || (p[0] == 0xF4 && p[1] > 0x8F))
-        return 0;
-    return n;
-}
-
-static void put_escaped(struct mr_json *json, unsigned char c)
+/* What a terminal would obey or show wrongly is written by its number, which is below U+10000. */
+static void put_escaped(struct mr_json *json, uint32_t code)
 {
     static const char from[] = "\"\\\b\f\n\r\t", to[] = "\"\\bfnrt";
-    const char *at = strchr(from, c);
-    char text[8];
+    const char *at = code && code < 0x80 ? strchr(from, (int)code) : NULL;
+    char text[16];
     if (at)
         snprintf(text, sizeof text, "\\%c", to[at - from]);
     else
-        snprintf(text, sizeof text, "\\u%04x", c);
+        snprintf(text, sizeof text, "\\u%04x", (unsigned)code);
     put(json, text, strlen(text));
 }
 
 static void put_string(struct mr_json *json, const char *value)
 {
-    const unsigned char *p = (const unsigned char *)value;
+    size_t n;
     put(json, "\"", 1);
-    while (*p) {
-        size_t n = utf8_length(p);
-        if (n == 0)
+    for (const char *p = value; *p; p += n) {
+        uint32_t code = mr_text_code(p, &n);
+        if (code == MR_NOT_UTF8)
             put(json, "\xEF\xBF\xBD", 3); /* U+FFFD */
-        else if (*p < 0x20 || *p == '"' || *p == '\\' || *p == 0x7F)
-            put_escaped(json, *p);
+        else if (code == '"' || code == '\\' || !mr_text_plain(code))
+            put_escaped(json, code);
         else
-            put(json, (const char *)p, n);
-        p += n ? n : 1;
+            put(json, p, n);
     }
     put(json, "\"", 1);
 }

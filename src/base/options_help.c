@@ -2,6 +2,7 @@
 #include "base/options.h"
 
 #include <math.h>
+#include <millrace/text.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -280,8 +281,9 @@ static void json_list(struct mr_json *json, const char *key, const struct mr_opt
 
 void mr_options_json(const struct mr_option *table, const void *values, struct mr_json *json)
 {
-    char key[128];
+    char key[128], shown[4096];
     for (const struct mr_option *o = table; o->name; o++) {
+        const char *text;
         const void *member = (const char *)values + o->offset;
         json_key(o, key, sizeof key);
         switch (o->type) {
@@ -304,7 +306,8 @@ void mr_options_json(const struct mr_option *table, const void *values, struct m
             mr_json_string(json, key, o->choices[*(const int *)member]);
             break;
         case MR_OPT_STRING:
-            mr_json_string(json, key, *(char *const *)member);
+            text = *(char *const *)member; /* may be a URL */
+            mr_json_string(json, key, text ? mr_text_hide(text, shown, sizeof shown) : NULL);
             break;
         case MR_OPT_DTYPE:
             mr_json_string(json, key, mr_dtype_name((enum mr_dtype) * (const int *)member));

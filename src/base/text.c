@@ -1,7 +1,9 @@
 /* Text; numbers in the C locale: a host program may have set one whose decimal point is a comma. */
 #include "base/base.h"
 
+#include "base/secret.h"
 #include <locale.h>
+#include <millrace/text.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -37,4 +39,54 @@ bool mr_ends_in(const char *text, const char *end)
 {
     size_t n = strlen(text), m = strlen(end);
     return n > m && strcmp(text + n - m, end) == 0;
+}
+
+uint32_t mr_text_code(const char *text, size_t *bytes)
+{
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    const unsigned char *p = (const unsigned char *)text;
+    size_t n = p[0] < 0x80 ? 1 : p[0] < 0xC2 ? 0 : p[0] < 0xE0 ? 2 : p[0] < 0xF0 ? 3 : p[0] < 0xF5 ? 4 : 0;
+    uint32_t code = n == 1 ? p[0] : n ? p[0] & (0x7Fu >> n) : 0;
+    *bytes = 1;
+    if (n == 0)
+        return MR_NOT_UTF8;
+    for (size_t i = 1; i < n; i++) {
+        if ((p[i] & 0xC0) != 0x80) /* stops at the terminating NUL too */
+            return MR_NOT_UTF8;
+        code = code << 6 | (p[i] & 0x3Fu);
+    }
+    if (code < least[n] || code > 0x10FFFF || (code >= 0xD800 && code < 0xE000))
+        return MR_NOT_UTF8;
+    *bytes = n;
+    return code;
+}
+
+bool mr_text_plain(uint32_t code)
+{
+    bool control = code < 0x20 || (code >= 0x7F && code < 0xA0) || code == MR_NOT_UTF8;
+    bool direction = code == 0x61C || code == 0x200E || code == 0x200F || (code >= 0x202A && code <= 0x202E) ||
+                     (code >= 0x2066 && code <= 0x2069);
+    return !control && !direction;
+}
+
+char *mr_text_printable(char *text)
+{
+    char *to = text;
+    size_t bytes;
+    for (const char *from = text; *from; from += bytes) {
+        bool plain = mr_text_plain(mr_text_code(from, &bytes)) || *from == '\t';
+        if (plain)
+            memmove(to, from, bytes);
+        else
+            *to = '?';
+        to += plain ? bytes : 1;
+    }
+    *to = 0;
+    return text;
+}
+
+const char *mr_text_hide(const char *text, char *buf, size_t cap)
+{
+    mr_secret_mask(text, strlen(text), buf, cap);
+    return buf;
 }

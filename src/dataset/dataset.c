@@ -116,7 +116,9 @@ static uint64_t fingerprint(const struct mr_dataset *ds)
 static int hash_front(struct mr_dataset *ds, int id, unsigned char *front)
 {
     uint64_t bytes = MR_MIN(mr_files_bytes(ds->files, id), FRONT_BYTES);
-    int rc = mr_files_read(ds->files, id, 0, front, bytes);
+    int rc = mr_interrupt_check(mr_files_name(ds->files, id));
+    if (rc == 0)
+        rc = mr_files_read(ds->files, id, 0, front, bytes);
     if (rc == 0)
         ds->fingerprint = mr_hash(ds->fingerprint, front, bytes);
     return rc;
@@ -192,6 +194,22 @@ static int copy_opts(const struct mr_dataset_ops *ops, const void *opts, void **
     return rc;
 }
 
+/* URLs with credentials become names: nothing that is made of the options later holds a secret. */
+static int hide_urls(struct mr_dataset *ds, void *opts)
+{
+    for (const struct mr_option *o = ds->ops->options; o && o->name && !ds->ops->many_urls; o++) {
+        const char **text = (const char **)((char *)opts + o->offset);
+        if (o->type != MR_OPT_STRING || !*text || ds->n_hidden == MR_MAX_HIDDEN)
+            continue;
+        int rc = mr_url_hold(*text, text);
+        if (rc < 0)
+            return rc;
+        if (rc > 0)
+            ds->hidden[ds->n_hidden++] = *text;
+    }
+    return 0;
+}
+
 /* files: of the mixture that it is a part of, or NULL. */
 static int make(const struct mr_dataset_ops *ops, const void *opts, struct mr_files *files, struct mr_dataset **out)
 {
@@ -215,9 +233,15 @@ static int make(const struct mr_dataset_ops *ops, const void *opts, struct mr_fi
         rc = mr_error_nomem(ops->name, ops->state_size);
         goto free_ds;
     }
-    rc = ops->open(ds, copy);
+    mr_interruptible_begin();
+    rc = mr_interrupt_check(ops->name);
+    if (rc >= 0)
+        rc = hide_urls(ds, copy);
+    if (rc >= 0)
+        rc = ops->open(ds, copy);
     if (rc >= 0)
         rc = finish(ds);
+    mr_interruptible_end();
     if (rc >= 0) {
         *out = ds;
         rc = 0;
@@ -265,6 +289,8 @@ void mr_dataset_close(struct mr_dataset *ds)
         mr_files_destroy(ds->files);
     if (ds->state && ds->ops->close)
         ds->ops->close(ds);
+    for (int i = 0; i < ds->n_hidden; i++)
+        mr_url_release(ds->hidden[i]);
     free(ds->state);
     free(ds);
 }
@@ -402,9 +428,13 @@ int mr_dataset_read(const struct mr_dataset *ds, uint64_t index, void *const row
     struct mr_sample sample;
     void *owned[MR_MAX_EXTENTS] = {NULL};
     mr_sample_init(ds, row, &sample);
-    int rc = mr_dataset_decodes(ds) ? mr_decoder_create(&sample.decoder) : 0;
+    mr_interruptible_begin();
+    int rc = mr_interrupt_check(ds->text);
+    if (rc == 0 && mr_dataset_decodes(ds))
+        rc = mr_decoder_create(&sample.decoder);
     if (rc == 0)
         rc = mr_sample_read(ds, index, &sample, owned);
+    mr_interruptible_end();
     if (rc >= 0)
         copy_out(ds, &sample, row, dim);
     for (int e = 0; e < MR_MAX_EXTENTS; e++)

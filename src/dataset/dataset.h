@@ -56,6 +56,7 @@ struct mr_dataset_ops {
     const struct mr_option *options;
     const char *const *positional;
     size_t opts_size, state_size;
+    bool many_urls; /* its path may be several URLs: it hides their credentials itself */
     /* What this build or machine lacks of the format, with what to install; NULL: nothing. Optional. */
     const char *(*lacks)(void);
     /* Required. May a path without format prefix be this format? Optional: NULL is no. */
@@ -75,6 +76,8 @@ struct mr_dataset_ops {
     /* The name of the file that get() reads a sample from, for the list of bad ones; NULL: none. Optional. */
     const char *(*file)(const struct mr_dataset *ds, uint64_t index);
 };
+
+#define MR_MAX_HIDDEN 8 /* options of one format that may be URLs */
 
 /* A class that labels name. */
 struct mr_class {
@@ -99,6 +102,8 @@ struct mr_dataset {
     uint64_t n_classes;
     const struct mr_class *class; /* the format's own, freed by its close; NULL: labels have no names */
     uint64_t fingerprint;
+    const char *hidden[MR_MAX_HIDDEN]; /* names of URLs in the options, held until it is closed */
+    int n_hidden;
     char text[160];
 };
 

@@ -8,6 +8,7 @@
  */
 #include "dataset/dataset.h"
 
+#include "base/secret.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -84,10 +85,11 @@ static int parse_weight(const char *text, uint64_t *out)
 /* [out] uri: malloc'd. */
 static int parse_item(const char *item, size_t length, uint64_t *weight, char **uri)
 {
-    size_t front = weight_length(item);
+    char shown[101];
+    size_t front = weight_length(item), shown_bytes = mr_secret_mask(item, length, shown, sizeof shown);
     if (front == 0 || front >= length)
         return mr_error_set(MR_EOPTION, "mix: '%.*s': want WEIGHT*URI, or WEIGHT*[URI] for one with commas",
-                            (int)MR_MIN(length, 100), item);
+                            (int)shown_bytes, shown);
     int rc = parse_weight(item, weight);
     if (rc < 0)
         return rc;

@@ -5,7 +5,9 @@
  */
 #include "dataset/dataset.h"
 
+#include "base/secret.h"
 #include <errno.h>
+#include <millrace/text.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -93,7 +95,7 @@ static int path_length(const struct mr_dataset_ops *ops, const char *text, size_
     }
     char *copy = strdup(text);
     if (!copy)
-        return mr_error_nomem(text, strlen(text) + 1);
+        return mr_error_nomem("data set", strlen(text) + 1);
     size_t length = strlen(text);
     while (!on_disk(copy)) {
         char *comma = strrchr(copy, ',');
@@ -120,7 +122,7 @@ static const struct mr_dataset_ops *find_format(const char *name, size_t length)
 /* Which format is the path of? */
 static int sniff(const char *path, const struct mr_dataset_ops **out)
 {
-    char names[128];
+    char names[128], shown[512];
     struct stat st;
     bool url = mr_store_is_remote(path);
     if (!url && stat(path, &st) != 0 && strpbrk(path, "{*?") && mr_dataset_tar.sniff(path)) {
@@ -138,7 +140,7 @@ static int sniff(const char *path, const struct mr_dataset_ops **out)
             return 0;
         }
     return mr_error_set(MR_EUNSUPPORTED, "%s: %s whose format its name does not tell: put one in front (formats: %s)",
-                        path,
+                        mr_url_show(path, shown, sizeof shown),
                         url                   ? "a URL"
                         : S_ISDIR(st.st_mode) ? "a folder"
                                               : "a file",
@@ -172,7 +174,7 @@ static int split_path(const char *text, struct uri *out)
         return rc;
     out->options = text[length] == ',' ? text + length + 1 : "";
     out->path = strndup(text, length);
-    return out->path ? 0 : mr_error_nomem(text, length + 1);
+    return out->path ? 0 : mr_error_nomem("data set", length + 1);
 }
 
 /* text: behind "FORMAT:". */
@@ -191,14 +193,14 @@ static int split_after_format(const char *text, struct uri *out)
 static int unknown_format(const char *text, size_t prefix)
 {
     const char *names[MR_COUNT(formats) + 1] = {NULL};
-    char word[64], list[128];
+    char word[64], list[128], shown[512];
     snprintf(word, sizeof word, "%.*s", (int)MR_MIN(prefix, sizeof word - 1), text);
     for (size_t i = 0; i < MR_COUNT(formats); i++)
         names[i] = formats[i]->name;
     const char *nearest = mr_nearest(word, names);
-    return mr_error_set(MR_EOPTION, "%s: unknown format '%s'%s%s%s: formats: %s", text, word,
-                        nearest ? "; did you mean " : "", nearest ? nearest : "", nearest ? "?" : "",
-                        mr_format_names(list, sizeof list));
+    return mr_error_set(MR_EOPTION, "%s: unknown format '%s'%s%s%s: formats: %s",
+                        mr_text_hide(text, shown, sizeof shown), word, nearest ? "; did you mean " : "",
+                        nearest ? nearest : "", nearest ? "?" : "", mr_format_names(list, sizeof list));
 }
 
 static int split(const char *text, struct uri *out)

@@ -1,6 +1,8 @@
 /* The part: made when there is something to write, each chunk by one system call, given up when the disk is full. */
 #include "recorder/private.h"
 
+#include "base/secret.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -130,17 +132,19 @@ static uint64_t clock_ns(clockid_t clock)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+/* Without credentials: a recording is passed on. */
 static uint32_t command_line(void)
 {
-    static char text[16384];
+    static char text[16384], shown[2 * sizeof text];
     int fd = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/cmdline", O_RDONLY | O_CLOEXEC, 0);
     ssize_t n = fd >= 0 ? (ssize_t)syscall(SYS_read, fd, text, sizeof text - 1) : 0;
     if (fd >= 0)
         syscall(SYS_close, fd);
-    for (ssize_t i = 0; i < n - 1; i++)
-        text[i] = text[i] ? text[i] : ' ';
-    text[n > 0 ? n : 0] = 0;
-    return record_string(text);
+    size_t bytes = n > 0 ? mr_secret_mask(text, (size_t)n, shown, sizeof shown) : 0;
+    for (size_t i = 0; i + 1 < bytes; i++)
+        shown[i] = shown[i] ? shown[i] : ' ';
+    shown[bytes] = 0;
+    return record_string(shown);
 }
 
 static uint32_t executable(void)

@@ -6,12 +6,22 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <unistd.h>
 
 static void note_refused(_Atomic(const char *) *refused, const struct mr_file *f)
 {
     if (!atomic_exchange(refused, f->name))
         mr_log(MR_LOG_INFO, "%s: its file system has no direct reads: read through the page cache", f->name);
+}
+
+static int open_direct(const struct mr_file *f)
+{
+    char path[32];
+    if (!f->unnamed)
+        return open(f->name, MR_OPEN_FLAGS | O_DIRECT);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", f->fd);
+    return open(path, MR_OPEN_FLAGS | O_DIRECT);
 }
 
 void mr_direct_open(struct mr_files *files, _Atomic(const char *) *refused)
@@ -21,7 +31,7 @@ void mr_direct_open(struct mr_files *files, _Atomic(const char *) *refused)
         struct mr_file *f = files->file[i];
         if (f->kind != MR_FILE_PATH || f->lazy || atomic_load(&f->direct_fd) >= 0)
             continue;
-        atomic_store(&f->direct_fd, open(f->name, MR_OPEN_FLAGS | O_DIRECT));
+        atomic_store(&f->direct_fd, open_direct(f));
         if (atomic_load(&f->direct_fd) < 0)
             note_refused(refused, f);
     }

@@ -37,6 +37,8 @@ static void file_destroy(struct mr_file *f)
         close(f->fd);
     if (atomic_load(&f->direct_fd) >= 0)
         close(atomic_load(&f->direct_fd));
+    if (f->hides)
+        explicit_bzero((char *)mr_file_url(f), strlen(mr_file_url(f)));
     free(f->name);
     free(f);
 }
@@ -49,6 +51,7 @@ void mr_files_destroy(struct mr_files *files)
         if (!files->file[i]->lazy)
             file_destroy(files->file[i]);
     mr_lazy_free_all(files);
+    mr_roots_free(files);
     free(files->file);
     pthread_mutex_destroy(&files->lock);
     free(files);
@@ -81,10 +84,14 @@ static int file_create(struct mr_files *files, enum mr_file_kind kind, const cha
     f->kind = kind;
     f->fd = -1;
     atomic_init(&f->direct_fd, -1);
-    f->name = strdup(name);
+    size_t bytes;
+    rc = mr_url_pack(name, &f->name, &bytes);
+    f->hides = rc > 0;
+    if (rc == 0)
+        f->name = strdup(name);
     if (!f->name) {
         free(f);
-        return mr_error_nomem(name, strlen(name) + 1);
+        return mr_error_nomem("name of a file", strlen(name) + 1);
     }
     *out = f;
     return 0;
@@ -150,12 +157,12 @@ int mr_file_open(const char *path, uint64_t *bytes)
 static int add_remote(struct mr_files *files, const char *url)
 {
     struct mr_file *f = NULL;
-    int rc = mr_remote_check(url);
-    if (rc == 0)
-        rc = file_create(files, MR_FILE_REMOTE, url, &f);
+    int rc = file_create(files, MR_FILE_REMOTE, url, &f);
     if (rc)
         return rc;
-    rc = mr_remote_of(url)->size(f, &f->bytes);
+    rc = mr_remote_check(f->name);
+    if (rc == 0)
+        rc = mr_remote_of(url)->size(f, &f->bytes);
     if (rc) {
         file_destroy(f);
         return rc;
@@ -178,6 +185,21 @@ int mr_files_add_path(struct mr_files *files, const char *path)
         file_destroy(f);
         return rc;
     }
+    return file_put(files, f);
+}
+
+int mr_files_add_unnamed(struct mr_files *files, const char *name, int fd)
+{
+    struct mr_file *f = NULL;
+    struct stat st;
+    if (fstat(fd, &st))
+        return mr_error_errno(errno, "%s: fstat", name);
+    int rc = file_create(files, MR_FILE_PATH, name, &f);
+    if (rc)
+        return rc;
+    f->unnamed = true;
+    f->bytes = (uint64_t)st.st_size;
+    f->fd = fd;
     return file_put(files, f);
 }
 
@@ -263,6 +285,11 @@ int mr_files_read_error(const struct mr_files *files, int id, int status, uint64
 const char *mr_files_name(const struct mr_files *files, int id)
 {
     return files->file[id]->name;
+}
+
+const char *mr_files_url(const struct mr_files *files, int id)
+{
+    return mr_file_url(files->file[id]);
 }
 
 static __attribute__((noinline)) int range_error(const struct mr_file *f, uint64_t offset, uint64_t bytes)

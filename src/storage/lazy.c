@@ -47,9 +47,8 @@ bool mr_store_is_remote(const char *name)
 
 /* ---- adding ---- */
 
-static char *put_name(struct mr_files *files, const char *name)
+static char *put_name(struct mr_files *files, const char *name, size_t bytes)
 {
-    size_t bytes = strlen(name) + 1;
     struct mr_names *names = files->names;
     if (!names || names->room - names->used < bytes) {
         size_t room = MR_MAX(bytes, (size_t)NAMES_BYTES);
@@ -89,19 +88,27 @@ int mr_remote_check(const char *name)
 int mr_lazy_create(struct mr_files *files, const char *name, struct mr_file **out)
 {
     const struct mr_remote_ops *remote = mr_remote_of(name);
-    int rc = mr_remote_check(name);
+    char *packed = NULL;
+    size_t bytes = strlen(name) + 1;
+    int hides = mr_url_pack(name, &packed, &bytes);
+    if (hides < 0)
+        return hides;
+    int rc = mr_remote_check(packed ? packed : name);
+    char *kept = rc == 0 ? put_name(files, packed ? packed : name, bytes) : NULL;
+    free(packed);
     if (rc)
         return rc;
-    char *kept = put_name(files, name);
     struct mr_file *f = kept ? put_entry(files) : NULL;
     if (!f)
-        return mr_error_nomem(name, sizeof *f + strlen(name));
+        return mr_error_nomem("name of a file", sizeof *f + bytes);
+    f->hides = hides > 0;
     f->kind = remote ? MR_FILE_REMOTE : MR_FILE_PATH;
     f->lazy = true;
     f->fd = -1;
     atomic_init(&f->direct_fd, -1);
     f->bytes = MR_WHOLE;
     f->whole_limit = files->whole_limit;
+    f->root = remote ? NULL : files->root;
     f->name = kept;
     atomic_init(&f->ready, MR_WHOLE);
     *out = f;
@@ -168,7 +175,7 @@ int mr_lazy_read(struct mr_file *f, uint64_t offset, void *buf, uint64_t bytes)
     if (f->kind == MR_FILE_REMOTE)
         return mr_remote_of(f->name)->read(f, offset, buf, bytes);
     uint64_t size, done = 0;
-    int fd = mr_file_open(f->name, &size);
+    int fd = mr_file_open_lazy(f, &size);
     if (fd < 0)
         return fd;
     int rc = mr_file_pread(fd, buf, bytes, offset, &done);

@@ -26,7 +26,7 @@ static int list_directory(const char *place, int (*fn)(void *user, const char *n
     DIR *dir = opendir(place);
     if (!dir)
         return mr_error_errno(errno, "%s: cannot be listed", place);
-    int rc = 0;
+    int rc = mr_interrupt_check(place);
     while (rc == 0) {
         errno = 0;
         const struct dirent *entry = readdir(dir);
@@ -37,6 +37,8 @@ static int list_directory(const char *place, int (*fn)(void *user, const char *n
         }
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 && what_is(dir, entry, &folder))
             rc = fn(user, entry->d_name, folder, UINT64_MAX);
+        if (rc == 0)
+            rc = mr_interrupt_check(place);
     }
     closedir(dir);
     return rc;

@@ -12,7 +12,7 @@
 static void read_lazy(struct mr_file *f, struct mr_read *read)
 {
     uint64_t bytes;
-    int fd = mr_file_open(f->name, &bytes);
+    int fd = mr_file_open_lazy(f, &bytes);
     if (fd < 0) {
         mr_read_fail(read, fd);
         return;

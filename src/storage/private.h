@@ -5,6 +5,11 @@
 #define MR_STORAGE_PRIVATE_H
 
 #include "storage/storage.h"
+#include <string.h>
+
+/* A name as it is shown, a 0 and the URL behind it, malloc'd: returns 1. 0: the name hides nothing.
+ * -ENOMEM. hidden.c */
+int mr_url_pack(const char *name, char **out, size_t *bytes);
 
 /* ---- files ---- */
 
@@ -31,6 +36,8 @@ struct mr_file {
     struct mr_block *_Atomic block;      /* lazy files: all of it, kept by the host cache; NULL: not */
     uint8_t kind;                        /* enum mr_file_kind */
     bool owned, lazy;
+    bool hides;             /* the name leaves credentials out: the URL is behind its 0 */
+    bool unnamed;           /* a path file whose name opens another file, or none */
     _Atomic bool no_nowait; /* the file system knows no RWF_NOWAIT */
     int fd;                 /* path files; else -1 */
     _Atomic int direct_fd;  /* path files that are not lazy: opened with O_DIRECT; -1: not */
@@ -38,16 +45,27 @@ struct mr_file {
         uint64_t delay_ns;    /* of null files */
         uint64_t whole_limit; /* of lazy ones: what one that is read whole may have */
     };
-    struct mr_inflater *inflater;
+    union {
+        struct mr_inflater *inflater; /* of gzip files */
+        const struct mr_root *root;   /* of lazy ones: the folder that they may not leave by links; NULL: none */
+    };
     _Atomic(void *) own; /* remote files: their store's, which frees it in forget() */
     char *name;
 };
+
+/* What a file is read by: its name, with credentials. */
+static inline const char *mr_file_url(const struct mr_file *f)
+{
+    return f->hides ? f->name + strlen(f->name) + 1 : f->name;
+}
 
 struct mr_files {
     struct mr_file **file; /* each on the heap: they stay in place while the table grows */
     int n, room;
     uint32_t n_lazy;
     uint64_t whole_limit;   /* of lazy files that are added now */
+    struct mr_root *roots;  /* all that there are */
+    struct mr_root *root;   /* of lazy files that are added now */
     struct mr_slab *slabs;  /* lazy files' entries */
     struct mr_names *names; /* and names */
     pthread_mutex_t lock;   /* guards cache_refs and making the cache; taken alone */
@@ -60,6 +78,12 @@ struct mr_files {
 int mr_file_open(const char *path, uint64_t *bytes);
 /* The second half of that, for a descriptor that was opened elsewhere with MR_OPEN_FLAGS: closes it on failure. */
 int mr_file_opened(const char *path, int fd, uint64_t *bytes);
+/* A lazy file: its name, within its root if it has one. beneath.c */
+int mr_file_open_lazy(const struct mr_file *f, uint64_t *bytes);
+void mr_roots_free(struct mr_files *files);
+/* The descriptor of the root of a lazy file that has one, and [out] the file's name below it, for openat2 with MR_BENEATH. */
+int mr_root_of(const struct mr_file *f, const char **name);
+#define MR_BENEATH (RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS) /* of linux/openat2.h */
 /* The error of an open() that failed. */
 int mr_file_open_error(const char *path, int errnum);
 /* O_NONBLOCK: opening a pipe does not wait for its writer. mr_file_opened() takes it back, as io_uring would heed it. */

@@ -8,6 +8,22 @@
 #include "base/base.h"
 #include <millrace/storage.h>
 
+/* ---- URLs with credentials (hidden.c) ---- */
+
+/*
+ * What stands for a URL in options, texts and names of files: a URL with userinfo, query or
+ * fragment gets a name, by which files can be added until it is released. Returns 1 and [out] name;
+ * 0: the text holds no such thing, and *name stays; -ENOMEM.
+ */
+int mr_url_hold(const char *text, const char **name);
+void mr_url_release(const char *name);
+/* The URL behind a name that is held, or behind one built below it; any other text as it is. malloc'd;
+ * NULL without memory. */
+char *mr_url_reveal(const char *name);
+/* Continues a hash by what a URL names: without its userinfo and the parameters that sign it, which
+ * differ from day to day. */
+uint64_t mr_url_hash(uint64_t h, const char *text, size_t n);
+
 /* ---- the table of files ---- */
 
 struct mr_files;
@@ -20,6 +36,8 @@ void mr_files_destroy(struct mr_files *files);
 
 /* Each add returns the file's id (>= 0) or a negative error that names the path. */
 int mr_files_add_path(struct mr_files *files, const char *path);
+/* A file that is open and has no name in any folder; takes the descriptor on success. name: for errors. */
+int mr_files_add_unnamed(struct mr_files *files, const char *name, int fd);
 /* Memory borrowed, or owned and freed with free(). name: for errors. */
 int mr_files_add_memory(struct mr_files *files, const char *name, void *data, uint64_t bytes, bool owned);
 /*
@@ -37,6 +55,12 @@ int mr_files_add_gzip(struct mr_files *files, const char *path, void *head, size
  * after, so that a million of them cost a small table entry each and no descriptor.
  */
 int mr_files_add_lazy(struct mr_files *files, const char *name);
+/*
+ * Lazy files that are added from now on, whose names begin with this folder's path and a slash, may not leave it by symbolic links:
+ * reading one that does is MR_EFORMAT. The folder itself may be reached by links. Returns 0 or -ENOMEM.
+ */
+int mr_files_set_root(struct mr_files *files, const char *path);
+void mr_files_no_root(struct mr_files *files); /* the default */
 /* What lazy files that are added from now on may have when they are read whole: at most MR_WHOLE_LIMIT, the default. */
 void mr_files_limit_whole(struct mr_files *files, uint64_t bytes);
 /* No bytes: each read takes delay_ns and delivers nothing. */
@@ -48,7 +72,10 @@ bool mr_files_is_lazy(const struct mr_files *files, int id);
 uint64_t mr_files_bytes(const struct mr_files *files, int id);
 /* The same, of lazy files too: looks where it is not known (blocking), and remembers. */
 int mr_files_size(struct mr_files *files, int id, uint64_t *out);
+/* As it may be shown and stored: of a URL without its credentials ("***@host/x.tar?..."). */
 const char *mr_files_name(const struct mr_files *files, int id);
+/* The name with them, for keys that are hashed: never for a text. */
+const char *mr_files_url(const struct mr_files *files, int id);
 /* The descriptor of a path file, which the table keeps open; -1 of any other, and of lazy files. */
 int mr_files_fd(const struct mr_files *files, int id);
 /* Sets the text of a read of [offset, offset + bytes) which others did by that descriptor, and that failed with -errno or

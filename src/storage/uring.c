@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <liburing.h>
+#include <linux/openat2.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -91,11 +92,23 @@ static void uring_lane_close(struct mr_lane *lane)
     io_uring_queue_exit(&l->ring);
 }
 
+static void prepare_open(struct io_uring_sqe *sqe, const struct mr_file *f)
+{
+    static struct open_how beneath = {.flags = MR_OPEN_FLAGS, .resolve = MR_BENEATH};
+    const char *name;
+    if (f->root) {
+        int fd = mr_root_of(f, &name);
+        io_uring_prep_openat2(sqe, fd, name, &beneath);
+    } else {
+        io_uring_prep_openat(sqe, AT_FDCWD, f->name, MR_OPEN_FLAGS, 0);
+    }
+}
+
 /* A lazy file is opened through the ring too: looking up its name may wait for a disk as well. */
 static void prepare(struct io_uring_sqe *sqe, const struct mr_file *f, struct mr_read *read)
 {
     if (f->lazy && read->fd < 0)
-        io_uring_prep_openat(sqe, AT_FDCWD, f->name, MR_OPEN_FLAGS, 0);
+        prepare_open(sqe, f);
     else
         io_uring_prep_read(sqe, mr_read_fd(f, read), (char *)read->to + read->done,
                            (unsigned)MR_MIN(read->want - read->done, ONE_READ), read->at + read->done);
@@ -168,22 +181,41 @@ static bool uring_start(struct mr_lane *lane, struct mr_file *f, struct mr_read 
     return false;
 }
 
+/* A lazy file is open. true: its read has ended. */
+static bool begin(struct lane *l, struct mr_file *f, struct mr_read *read, int fd, uint64_t bytes)
+{
+    read->fd = fd;
+    mr_read_opened(read, f);
+    if (mr_read_sized(read, f, bytes) == 0 && read->want)
+        mr_read_append(&l->line, read);
+    return read->status || !read->want;
+}
+
+/* The kernel refuses it, or cannot: it may lead elsewhere below its root. true: the read has ended. */
+static bool open_now(struct lane *l, struct mr_file *f, struct mr_read *read)
+{
+    uint64_t bytes = 0;
+    int fd = mr_file_open_lazy(f, &bytes);
+    if (fd < 0) {
+        mr_read_fail(read, fd);
+        return true;
+    }
+    return begin(l, f, read, fd, bytes);
+}
+
 /* What the end of its opening says of a read. true: the read has ended. */
 static bool opened(struct lane *l, struct mr_file *f, struct mr_read *read, int res)
 {
     uint64_t bytes;
     if (res >= 0) {
         res = mr_file_opened(f->name, res, &bytes);
-        if (res < 0)
-            mr_read_fail(read, res);
-        else
-            read->fd = res;
-        if (read->fd >= 0)
-            mr_read_opened(read, f);
-        if (read->fd >= 0 && mr_read_sized(read, f, bytes) == 0 && read->want)
-            mr_read_append(&l->line, read);
-        return read->status || !read->want;
+        if (res >= 0)
+            return begin(l, f, read, res, bytes);
+        mr_read_fail(read, res);
+        return true;
     }
+    if (f->root && res != -EINTR && res != -EAGAIN)
+        return open_now(l, f, read);
     if (res != -EINTR && res != -EAGAIN) {
         mr_read_fail(read, mr_file_open_error(f->name, -res));
         return true;

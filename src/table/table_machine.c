@@ -5,14 +5,16 @@
 #include <inttypes.h>
 #include <math.h>
 #include <millrace/json.h>
+#include <millrace/text.h>
 #include <string.h>
+#include <unistd.h>
 
 static int stream_error(FILE *to)
 {
     return ferror(to) ? -(errno ? errno : EIO) : 0;
 }
 
-static void put_csv_text(const char *text, FILE *to)
+static void put_csv_plain(const char *text, FILE *to)
 {
     if (!strpbrk(text, ",\"\r\n")) {
         fputs(text, to);
@@ -27,11 +29,28 @@ static void put_csv_text(const char *text, FILE *to)
     putc('"', to);
 }
 
-static void put_csv_cell(const struct mr_column *column, const struct mr_cell *cell, FILE *to)
+/* A file or a pipe gets the bytes as they are; a terminal would obey some of them. */
+static void put_csv_shown(const char *text, FILE *to)
+{
+    char *copy = strdup(text);
+    if (copy)
+        put_csv_plain(mr_text_printable(copy), to);
+    free(copy);
+}
+
+static void put_csv_text(const char *text, FILE *to, bool terminal)
+{
+    if (terminal)
+        put_csv_shown(text, to);
+    else
+        put_csv_plain(text, to);
+}
+
+static void put_csv_cell(const struct mr_column *column, const struct mr_cell *cell, FILE *to, bool terminal)
 {
     char text[32];
     if (cell->type == MR_CELL_TEXT)
-        put_csv_text(cell->text, to);
+        put_csv_text(cell->text, to, terminal);
     else if (cell->type == MR_CELL_INT && column->unit != MR_UNIT_BYTES && column->unit != MR_UNIT_BYTES_PER_S)
         fprintf(to, "%" PRId64, cell->integer);
     else if (cell->type != MR_CELL_EMPTY && isfinite(cell->real))
@@ -40,14 +59,15 @@ static void put_csv_cell(const struct mr_column *column, const struct mr_cell *c
 
 int mr_table_write_csv(const struct mr_table *table, FILE *to)
 {
-    errno = 0;
+    bool terminal = isatty(fileno(to));
+    errno = 0; /* no terminal is no error */
     for (uint32_t c = 0; c < table->n_columns; c++) {
         char *head = mr_table_head(&table->columns[c].head);
         if (!head)
             return -ENOMEM;
         if (c)
             putc(',', to);
-        put_csv_text(head, to);
+        put_csv_text(head, to, terminal);
         free(head);
     }
     fputs("\r\n", to);
@@ -56,7 +76,7 @@ int mr_table_write_csv(const struct mr_table *table, FILE *to)
             struct mr_cell cell = mr_table_cell(table, r, c);
             if (c)
                 putc(',', to);
-            put_csv_cell(&table->columns[c].head, &cell, to);
+            put_csv_cell(&table->columns[c].head, &cell, to, terminal);
         }
         fputs("\r\n", to);
     }

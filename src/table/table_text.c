@@ -22,18 +22,9 @@ struct layout {
 /* Bytes of the character at text, 1 for what is no UTF-8; [out] shown: whether a terminal may see it. */
 static size_t character(const char *text, bool *shown)
 {
-    const unsigned char *t = (const unsigned char *)text;
-    size_t n = t[0] < 0x80 ? 1 : t[0] >= 0xc2 && t[0] < 0xe0 ? 2 : (t[0] & 0xf0) == 0xe0 ? 3 : 4;
-    *shown = t[0] >= 0x20 && t[0] != 0x7f && t[0] < 0xf5 && (t[0] < 0x80 || t[0] >= 0xc2);
-    for (size_t i = 1; i < n; i++) {
-        if ((t[i] & 0xc0) != 0x80) {
-            *shown = false;
-            return 1;
-        }
-    }
-    if (n == 2 && t[0] == 0xc2 && t[1] < 0xa0)
-        *shown = false;
-    return *shown ? n : 1;
+    size_t bytes;
+    *shown = mr_text_plain(mr_text_code(text, &bytes));
+    return bytes;
 }
 
 static uint32_t characters(const char *text)
@@ -195,9 +186,11 @@ int mr_table_write_text(const struct mr_table *table, uint32_t columns, FILE *to
         }
         putc('\n', to);
     }
-    if (table->note)
-        fprintf(to, "%s%s\n", table->n_shown ? "\n" : "", table->note);
-    else if (!table->n_shown)
+    if (table->note) {
+        fputs(table->n_shown ? "\n" : "", to);
+        put_part(table->note, 0, UINT32_MAX, to);
+        putc('\n', to);
+    } else if (!table->n_shown)
         fputs("nothing\n", to);
     fflush(to);
     free(l.width);

@@ -12,7 +12,7 @@
 #define MR_TRANSFORM_TAIL_H
 
 #include "base/base.h"
-#include "device/kernels.h"
+#include "kernels/batch/batch.h"
 #include <millrace/transform.h>
 
 struct mr_op;

@@ -150,6 +150,10 @@ cp subset copy
 out=subset
 want 1 "the sampler's file" "feed npy:x.npy --sampler subset:subset --state-out OUT -f"
 kept subset copy "the sampler's file"
+cp s.json again.json
+out=again.json
+want 0 "the state that the run goes on from" "feed npy:x.npy -q -e 2 --state-in OUT --state-out OUT"
+cmp -s s.json again.json && fail "the state that the run goes on from: has not changed"
 out=same
 want 1 "one file for two outputs" "feed npy:x.npy --trace OUT --state-out OUT"
 echo '# mine' >optimizers.html

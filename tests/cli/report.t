@@ -61,6 +61,9 @@ $ millrace report run.sqlite -r cuda_api_sum -f json
  {"Time (%)": 11.6219, "Total Time (ns)": 224376, "Num Calls": 10, "Avg (ns)": 22437.6, "Med (ns)": 22215, "Min (ns)": 20255, "Max (ns)": 24747, "StdDev (ns)": 1766.3, "Name": "cudaStreamSynchronize"},
  {"Time (%)": 5.1797, "Total Time (ns)": 100000, "Num Calls": 50, "Avg (ns)": 2000, "Med (ns)": 2000, "Min (ns)": 2000, "Max (ns)": 2000, "StdDev (ns)": 0, "Name": "cudaMemcpyAsync"}
 ]
+# Several reports as JSON are one document.
+$ millrace report run.sqlite -r cuda_api_sum,osrt_sum -n 1 -f json | python3 -c 'import json, sys; print([(r["report"], len(r["rows"])) for r in json.load(sys.stdin)])'
+[('cuda_api_sum', 1), ('osrt_sum', 1)]
 $ millrace report run.sqlite -r cuda_gpu_kern_sum,osrt_sum -n 2 --from 1ms --to 2ms | cut -c1-40
 Kernels (cuda_gpu_kern_sum)
 

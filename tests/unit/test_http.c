@@ -220,7 +220,7 @@ static void nobody_there_and_no_such_host(void **state)
     uint64_t n;
     quick_options(1, NULL, 0);
     test_fails(read_by_reader("http://user:secret@127.0.0.1:1/x?key=hidden", 0, MR_WHOLE, &got, &n), -ECONNREFUSED,
-               "http://127.0.0.1:1/x?...", "is the server up");
+               "http://***@127.0.0.1:1/x?...", "is the server up");
     assert_null(strstr(mr_last_error(), "secret"));
     assert_null(strstr(mr_last_error(), "hidden"));
     free(got);
@@ -349,7 +349,7 @@ static void names_in_lists_become_urls(void **state)
         assert_string_equal(test_name_of(ds, MR_COUNT(names)), ok);
         reads_well(test_name_of(ds, MR_COUNT(names)), big + 2, 1002);
         reads_well(test_name_of(ds, MR_COUNT(names) + 1), big, 1000);
-        assert_non_null(strstr(test_name_of(ds, MR_COUNT(names) + 1), "ok/odd/a%20b.jpg?key=a%20b"));
+        assert_non_null(strstr(test_name_of(ds, MR_COUNT(names) + 1), "ok/odd/a%20b.jpg?..."));
         mr_dataset_close(ds);
     }
 }

@@ -115,6 +115,31 @@ static void bad_utf8_is_replaced(void **state)
     }
 }
 
+/* What a terminal obeys or shows wrongly is written by its number, and reads back as it was. */
+static void terminals_see_numbers(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *in, *want;
+    } cases[] = {
+        {"\x1b\x07\x7f", "\"\\u001b\\u0007\\u007f\""},
+        {"\xc2\x80\xc2\x9b\xc2\x9f\u00a0", "\"\\u0080\\u009b\\u009f\u00a0\""},
+        {"\u061c\u200e\u200f\u2010", "\"\\u061c\\u200e\\u200f\u2010\""},
+        {"\u2029\u202a\u202e\u202f\u2066\u2069", "\"\u2029\\u202a\\u202e\u202f\\u2066\\u2069\""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct mr_json *json = mr_json_create(0);
+        const char *text = NULL;
+        mr_json_string(json, NULL, cases[i].in);
+        assert_true(mr_json_finish(json, &text) > 0);
+        assert_string_equal(text, cases[i].want);
+        cJSON *got = cJSON_Parse(text);
+        assert_string_equal(got->valuestring, cases[i].in);
+        cJSON_Delete(got);
+        mr_json_destroy(json);
+    }
+}
+
 /* Random trees, written both ways of indentation, are the same tree when read. */
 static void grow(struct mr_json *json, cJSON *tree, bool in_object, uint32_t *i, int depth)
 {
@@ -223,6 +248,7 @@ int main(void)
         cmocka_unit_test(integers_are_whole),
         cmocka_unit_test(text_reads_back),
         cmocka_unit_test(bad_utf8_is_replaced),
+        cmocka_unit_test(terminals_see_numbers),
         cmocka_unit_test(random_trees_read_back),
         cmocka_unit_test(indentation),
         cmocka_unit_test(misuse_is_told),

@@ -1,5 +1,5 @@
 /* White-box. Optimizers: PyTorch's numbers, and what holds of all of them. */
-#include "device/kernels.h"
+#include "kernels/half.h"
 #include "optim_vectors.h"
 #include "unit.h"
 

@@ -4,7 +4,9 @@
 
 #include <cjson/cJSON.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
+#include <unistd.h>
 
 static const struct mr_column columns[] = {
     {"Total Time", MR_UNIT_NS, MR_CELL_INT},     {"Avg", MR_UNIT_NS, MR_CELL_REAL},
@@ -71,6 +73,38 @@ static void cells_are_what_was_put(void **state)
     assert_int_equal(mr_table_cell(table, 5000, 0).type, MR_CELL_EMPTY);
     assert_int_equal(mr_table_cell(table, 0, N_COLUMNS).type, MR_CELL_EMPTY);
     mr_table_destroy(table);
+}
+
+/* What a terminal would obey: not shown on one, in a file as it is. */
+static void csv_is_masked_on_terminals(void **state)
+{
+    (void)state;
+    static const struct mr_column name[] = {{"Name", MR_UNIT_NONE, MR_CELL_TEXT}};
+    struct mr_table *table = mr_table_create("t", name, 1), *out;
+    mr_table_row(table);
+    mr_table_text(table, "a\033]0;x\007\u202eb,\xff");
+    assert_int_equal(mr_table_finish(table, &out), 0);
+    int main_end = posix_openpt(O_RDWR | O_NOCTTY);
+    if (main_end < 0 || grantpt(main_end) || unlockpt(main_end)) {
+        mr_table_destroy(out);
+        skip();
+    }
+    FILE *terminal = fopen(ptsname(main_end), "w");
+    assert_non_null(terminal);
+    assert_int_equal(mr_table_write(out, MR_TABLE_CSV, terminal), 0);
+    char got[200] = "";
+    for (size_t n = 0; strstr(got, "?\"") == NULL;) { /* a line at a time */
+        ssize_t more = read(main_end, got + n, sizeof got - 1 - n);
+        assert_true(more > 0);
+        n += (size_t)more;
+    }
+    assert_non_null(strstr(got, "\"a?]0;x??b,?\""));
+    fclose(terminal);
+    close(main_end);
+    char *text = written(out, MR_TABLE_CSV, 0);
+    assert_string_equal(text, "Name\r\n\"a\033]0;x\007\u202eb,\xff\"\r\n");
+    free(text);
+    mr_table_destroy(out);
 }
 
 static void a_million_names(void **state)
@@ -321,6 +355,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cells_are_what_was_put),
+        cmocka_unit_test(csv_is_masked_on_terminals),
         cmocka_unit_test(a_million_names),
         cmocka_unit_test(sorts),
         cmocka_unit_test(columns_are_found_as_people_type_them),

@@ -148,7 +148,9 @@ static int transpose(struct mr_files *files, int id, const struct mr_npy_file *s
     scatter_init(&s, &src->head);
     for (uint64_t at = 0; rc >= 0 && at < src->data_bytes; at += chunk) {
         uint64_t bytes = MR_MIN(chunk, src->data_bytes - at);
-        rc = mr_files_read(files, id, src->data_at + at, buf, bytes);
+        rc = mr_interrupt_check(src->path);
+        if (rc >= 0)
+            rc = mr_files_read(files, id, src->data_at + at, buf, bytes);
         if (rc >= 0)
             scatter(&s, buf, bytes / size, to);
     }

@@ -19,7 +19,10 @@ static const char *lacks(void)
 
 #if MILLRACE_HAVE_ZIP
 
-#define BLOCK_BYTES (1u << 20) /* read at once: libzip asks for little at a time */
+#define BLOCK_BYTES    (1u << 20) /* read at once: libzip asks for little at a time */
+#define UNPACKED_TIMES 20ull
+#define UNPACKED_LEAST (1ull << 30)
+#define STEP_BYTES     (8u << 20) /* unpacked between two looks for an interrupt */
 
 /* ---- libzip reads through the table of files ---- */
 
@@ -151,7 +154,7 @@ struct opening {
     struct input in;
     zip_t *zip;
     struct mr_chosen chosen;
-    uint64_t memory_left, memory;
+    uint64_t need; /* bytes of the chosen arrays */
 };
 
 /* May it be read? */
@@ -163,13 +166,6 @@ static int check_member(struct opening *o, const zip_stat_t *st)
     if (st->encryption_method != ZIP_EM_NONE || (st->comp_method != ZIP_CM_STORE && st->comp_method != ZIP_CM_DEFLATE))
         return mr_error_set(MR_EUNSUPPORTED, "%s: member '%.100s': want it stored or deflated, not encrypted",
                             o->in.path, st->name);
-    if (st->size > o->memory_left)
-        return mr_error_set(
-            MR_ELIMIT,
-            "%s: with '%.100s' (%llu bytes) the arrays take more than %llu bytes of memory: choose some "
-            "with fields=[...], raise memory=, or save them as npy files",
-            o->in.path, st->name, (unsigned long long)st->size, (unsigned long long)o->memory);
-    o->memory_left -= st->size;
     return 0;
 }
 
@@ -180,7 +176,10 @@ static int read_open_member(struct opening *o, zip_file_t *file, const zip_stat_
     uint8_t more;
     for (;;) {
         bool full = done == st->size;
-        zip_int64_t got = zip_fread(file, full ? &more : data + done, full ? 1 : MR_MIN(st->size - done, 1u << 30));
+        int rc = mr_interrupt_check(o->in.path);
+        if (rc < 0)
+            return rc;
+        zip_int64_t got = zip_fread(file, full ? &more : data + done, full ? 1 : MR_MIN(st->size - done, STEP_BYTES));
         if (got < 0)
             return refuse(&o->in, st->name, zip_error_strerror(zip_file_get_error(file)));
         if (got == 0 && full)
@@ -280,29 +279,60 @@ static int add_member(struct opening *o, zip_uint64_t index)
     return rc;
 }
 
-static void see_member(struct opening *o, zip_uint64_t index)
+static int see_member(struct opening *o, zip_uint64_t index)
 {
     zip_stat_t st;
-    char name[64];
+    char shown[64];
     if (zip_stat_index(o->zip, index, 0, &st) < 0 || !(st.valid & ZIP_STAT_NAME) || !mr_ends_in(st.name, ".npy"))
-        return;
-    snprintf(name, sizeof name, "%.*s", (int)MR_MIN(strlen(st.name) - 4, sizeof name - 1), st.name);
-    mr_chosen_see(&o->chosen, name);
+        return 0;
+    char *name = strndup(st.name, strlen(st.name) - 4);
+    if (!name)
+        return mr_error_nomem(o->in.path, strlen(st.name));
+    snprintf(shown, sizeof shown, "%s", name);
+    mr_chosen_see(&o->chosen, shown);
+    if (mr_chosen_wants(&o->chosen, name) && (st.valid & ZIP_STAT_SIZE) && !mr_add(o->need, st.size, &o->need))
+        o->need = UINT64_MAX;
+    free(name);
+    return 0;
+}
+
+/* Before anything is unpacked. The directory's sizes are those that members are then held to. */
+static int check_memory(const struct opening *o, uint64_t asked)
+{
+    struct mr_host_memory_info memory;
+    uint64_t most = asked;
+    if (most == 0) {
+        mr_host_memory_query(&memory);
+        if (!mr_mul(o->in.bytes, UNPACKED_TIMES, &most))
+            most = UINT64_MAX;
+        most = MR_MIN(MR_MAX(most, UNPACKED_LEAST), memory.available_bytes / 2);
+    }
+    if (o->need <= most)
+        return 0;
+    return mr_error_set(MR_ELIMIT,
+                        "%s: the arrays take %llu bytes of memory, unpacked from %llu, and the most allowed is %llu%s: "
+                        "choose some with fields=[...], raise it with memory=BYTES if you trust the file, or save them "
+                        "as npy files",
+                        o->in.path, (unsigned long long)o->need, (unsigned long long)o->in.bytes,
+                        (unsigned long long)most,
+                        asked ? "" : " (20 times the file, at least 1 GiB, at most half of the memory that is free)");
 }
 
 static int add_members(struct mr_dataset *ds, const struct mr_npz_opts *opts)
 {
-    struct opening o = {.ds = ds, .memory = opts->memory_bytes, .memory_left = opts->memory_bytes};
+    struct opening o = {.ds = ds};
     int rc = open_input(&o.in, opts->path);
     if (rc == 0)
         rc = mr_chosen_parse(opts->path, opts->fields, &o.chosen);
     if (rc == 0)
         rc = open_zip(&o.in, &o.zip);
     zip_int64_t n = rc == 0 ? zip_get_num_entries(o.zip, 0) : 0;
-    for (zip_int64_t i = 0; i < n; i++)
-        see_member(&o, (zip_uint64_t)i);
+    for (zip_int64_t i = 0; rc == 0 && i < n; i++)
+        rc = see_member(&o, (zip_uint64_t)i);
     if (rc == 0)
         rc = mr_chosen_check_count(&o.chosen, opts->path, "array");
+    if (rc == 0)
+        rc = check_memory(&o, opts->memory_bytes);
     for (zip_int64_t i = 0; rc == 0 && i < n; i++)
         rc = add_member(&o, (zip_uint64_t)i);
     if (rc == 0)
@@ -356,8 +386,9 @@ static const struct mr_option options_table[] = {
     {"path", 0, MR_OPT_STRING, AT(path), .meta = "FILE", .help = "An npz file: what numpy's savez writes"},
     {"fields", 0, MR_OPT_STRING, AT(fields), .meta = "[NAME,...]",
      .help = "The arrays that are a sample's fields, in this order; all by default"},
-    {"memory", 0, MR_OPT_BYTES, AT(memory_bytes), .initial = "4GiB",
-     .help = "What the arrays may take together, unpacked"},
+    {"memory", 0, MR_OPT_BYTES, AT(memory_bytes), .initial = "0",
+     .help = "The most that the arrays may take together, unpacked; 0: 20 times the file, at least 1 GiB, at most half "
+             "of the memory that is free"},
     {NULL},
 };
 

@@ -291,12 +291,15 @@ static int open_csv(struct mr_dataset *ds, const void *options)
     if (rc == 0) {
         r.csv = (struct mr_csv){.path = o->path, .at = text + skip, .end = text + n, .line = 1};
         r.csv.delimiter = o->delimiter ? delimiters[o->delimiter] : mr_csv_delimiter(text + skip, text + n);
-        rc = read_records(&r);
+        rc = mr_photos_root(ds, r.root, o->links);
     }
+    if (rc == 0)
+        rc = read_records(&r);
     if (rc == 0) {
         mr_photos_hash(ds);
         describe(ds, &r);
     }
+    mr_files_no_root(ds->files);
     mr_csv_columns_free(&r.columns);
     mr_csv_free(&r.csv);
     free(r.points);
@@ -331,6 +334,8 @@ static const struct mr_option options_table[] = {
     {"delimiter", 0, MR_OPT_ENUM, AT(delimiter), .choices = delimiter_names, .initial = "auto",
      .help = "Between cells; auto: what the first line has most of"},
     {"allow-nan", 0, MR_OPT_FLAG, AT(allow_nan), .help = "Take NaN, infinities, and empty cells as NaN"},
+    {"links", 0, MR_OPT_ENUM, AT(links), .choices = mr_photos_links, .initial = "refuse",
+     .help = "Symbolic links below the root that lead outside of it: a picture behind one is refused, or read"},
     MR_PICTURE_OPTIONS(struct mr_csv_opts, picture),
     {NULL},
 };

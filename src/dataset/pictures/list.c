@@ -115,6 +115,8 @@ static int open_list(struct mr_dataset *ds, const void *options)
     mr_photos_declare(ds, &o->picture);
     int rc = mr_photos_read_text(o->path, &r.text, &n, &skip);
     if (rc == 0)
+        rc = mr_photos_root(ds, r.root, o->links);
+    if (rc == 0)
         rc = read_lines(&r, r.text + skip, r.text + n);
     if (rc == 0 && r.labelled)
         rc = add_labels(&r);
@@ -123,6 +125,7 @@ static int open_list(struct mr_dataset *ds, const void *options)
         snprintf(ds->text, sizeof ds->text, "list: %.60s: %s", mr_base_name(o->path),
                  mr_photos_text(ds, text, sizeof text));
     }
+    mr_files_no_root(ds->files);
     free(r.labels);
     free(r.text);
     free(folder);
@@ -135,6 +138,8 @@ static const struct mr_option options_table[] = {
      .help = "A text file with a picture's path a line, optionally a tab and its label: a whole number or a name"},
     {"root", 0, MR_OPT_STRING, AT(root), .meta = "DIR",
      .help = "What paths are relative to and must lie below; the list's own folder by default"},
+    {"links", 0, MR_OPT_ENUM, AT(links), .choices = mr_photos_links, .initial = "refuse",
+     .help = "Symbolic links below the root that lead outside of it: a picture behind one is refused, or read"},
     MR_PICTURE_OPTIONS(struct mr_list_opts, picture),
     {NULL},
 };

@@ -1,6 +1,7 @@
 /* Pictures in files of their own: names to files, names to classes, and rows that stand in memory. */
 #include "dataset/pictures/photos.h"
 
+#include "base/secret.h"
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -87,22 +88,35 @@ static bool has_scheme(struct mr_slice name)
     return memmem(name.text, name.length, "://", 3) != NULL;
 }
 
+/* The same where the root may hide credentials, which the list's own URLs spell out. */
+static struct mr_slice below_url(const char *root, struct mr_slice name)
+{
+    struct mr_slice rest = below(root, name);
+    if (rest.text != name.text || !has_scheme(name))
+        return rest;
+    char *url = mr_url_reveal(root);
+    if (url)
+        rest = below(url, name);
+    free(url);
+    return rest;
+}
+
 /* What is wrong with a name, at a place; path_bytes: of the path that it makes. */
 static int refuse(const char *root, struct mr_slice name, const char *file, uint64_t line, int path_bytes)
 {
-    char at[32] = "";
-    int shown = (int)MR_MIN(name.length, 200);
+    char at[32] = "", shown[200];
+    mr_secret_mask(name.text, name.length, shown, sizeof shown);
     if (line)
         snprintf(at, sizeof at, ":%llu", (unsigned long long)line);
     if (name.length == 0)
         return mr_error_set(MR_EFORMAT, "%s%s: no path: want a picture's", file, at);
     if (path_bytes)
-        return mr_error_set(MR_ELIMIT, "%s%s: '%.*s...': a path of %d bytes: want at most %d", file, at, shown,
-                            name.text, path_bytes, PATH_MAX - 1);
+        return mr_error_set(MR_ELIMIT, "%s%s: '%s...': a path of %d bytes: want at most %d", file, at, shown,
+                            path_bytes, PATH_MAX - 1);
     return mr_error_set(MR_EFORMAT,
-                        "%s%s: '%.*s' lies outside the root folder '%s': want a path below it, without '..' (root=DIR "
+                        "%s%s: '%s' lies outside the root folder '%s': want a path below it, without '..' (root=DIR "
                         "sets another)",
-                        file, at, shown, name.text, root);
+                        file, at, shown, root);
 }
 
 /* root/rest. Below an http root a name is that of a file, and is encoded; but not where the whole URL was given. Returns how long
@@ -120,13 +134,24 @@ static int join(const char *root, struct mr_slice rest, bool was_url, char path[
     return n;
 }
 
+const char *const mr_photos_links[] = {"refuse", "follow", NULL};
+
+int mr_photos_root(struct mr_dataset *ds, const char *root, int links)
+{
+    bool none = links == MR_LINKS_FOLLOW || mr_store_is_remote(root);
+    return none ? 0 : mr_files_set_root(ds->files, root);
+}
+
 int mr_photos_add(struct mr_dataset *ds, const char *root, struct mr_slice name, const char *file, uint64_t line)
 {
     char path[PATH_MAX];
-    struct mr_slice rest = below(root, name);
+    struct mr_slice rest = below_url(root, name);
+    bool was_url = rest.text != name.text;
     if (rest.length == 0 || rest.text[0] == '/' || climbs(rest) || has_scheme(rest))
         return refuse(root, name, file, line, 0);
-    int bytes = join(root, rest, rest.text != name.text, path);
+    int bytes = mr_interrupt_check(file);
+    if (bytes == 0)
+        bytes = join(root, rest, was_url, path);
     if (bytes < 0)
         return bytes;
     if (bytes >= PATH_MAX)
@@ -137,7 +162,8 @@ int mr_photos_add(struct mr_dataset *ds, const char *root, struct mr_slice name,
     if (ds->n == 0)
         photos(ds)->first = id;
     ds->n++;
-    ds->fingerprint = mr_hash(ds->fingerprint, rest.text, rest.length);
+    ds->fingerprint = was_url && strncmp(root, "http", 4) == 0 ? mr_url_hash(ds->fingerprint, rest.text, rest.length)
+                                                               : mr_hash(ds->fingerprint, rest.text, rest.length);
     ds->fingerprint = mr_hash(ds->fingerprint, "", 1);
     return 0;
 }

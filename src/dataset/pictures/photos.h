@@ -30,6 +30,11 @@ void mr_photos_declare(struct mr_dataset *ds, const struct mr_picture_opts *opts
 /* Adds a field of n rows; takes `rows`, malloc'd, also on failure. Returns 0 or MR_EMISUSE (too many fields). */
 int mr_photos_add_field(struct mr_dataset *ds, const struct mr_spec *spec, void *rows);
 
+/* Says that pictures which are added from now on, up to mr_files_no_root(), may not leave the root by links; links: enum mr_links.
+ * Of stores it says nothing: they have no links. Returns 0 or -ENOMEM. */
+int mr_photos_root(struct mr_dataset *ds, const char *root, int links);
+extern const char *const mr_photos_links[]; /* the choices of the option */
+
 /* Adds the next sample's file, and its name to the fingerprint: root/name, or name where that begins with the root.
  * file, line: for errors; line 0: none. Returns 0; MR_EFORMAT for a name that leads out of the root or is none, MR_ELIMIT,
  * -ENOMEM. */

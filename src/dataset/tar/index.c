@@ -153,13 +153,14 @@ static bool is_remote(const char *path)
 }
 
 /* Where the cache has the index of this archive; archives of one name in several folders do not meet. */
-static bool cache_path(const char *path, bool make, char *buf, size_t cap)
+static bool cache_path(const struct mr_tar_identity *id, bool make, char *buf, size_t cap)
 {
     char folder[PATH_MAX];
-    char *real = is_remote(path) ? strdup(path) : realpath(path, NULL);
+    bool remote = is_remote(id->path);
+    char *real = remote ? strdup(id->path) : realpath(id->path, NULL);
     if (!real)
         return false;
-    uint64_t h = mr_mix64(mr_hash(MR_HASH_START, real, strlen(real)));
+    uint64_t h = mr_mix64(remote ? id->key : mr_hash(MR_HASH_START, real, strlen(real)));
     bool ok = mr_tar_cache_folder(folder, sizeof folder, make) != NULL;
     if (ok) {
         int n = snprintf(buf, cap, "%s/%016llx-%.100s.idx", folder, (unsigned long long)h, mr_base_name(real));
@@ -182,7 +183,7 @@ bool mr_tar_index_load(const struct mr_tar_identity *id, enum mr_tar_keep keep, 
     bool cache = keep == MR_TAR_KEEP_AUTO || keep == MR_TAR_KEEP_CACHE;
     if (beside && beside_path(id->path, path, sizeof path) && load_from(path, id, out))
         return true;
-    return cache && cache_path(id->path, false, path, sizeof path) && load_from(path, id, out);
+    return cache && cache_path(id, false, path, sizeof path) && load_from(path, id, out);
 }
 
 /* Something of this name that we did not write, e.g. another program's index. */
@@ -255,7 +256,7 @@ int mr_tar_index_save(const struct mr_tar_identity *id, enum mr_tar_keep keep, c
     } else if (keep == MR_TAR_KEEP_BESIDE) {
         return mr_error_set(MR_EOPTION, "%s: index=beside: not for remote archives: want cache or none", id->path);
     }
-    if (cache_path(id->path, true, path, sizeof path))
+    if (cache_path(id, true, path, sizeof path))
         rc = save_to(path, id, index);
     else
         rc = mr_error_set(-ENOENT, "%s: no place for its index: neither XDG_CACHE_HOME nor HOME is set", id->path);

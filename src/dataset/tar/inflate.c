@@ -3,8 +3,6 @@
 #include "dataset/tar/tar.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -19,8 +17,8 @@ struct work {
     unsigned char *in, *out;
     struct mr_gunzip_io io;
     uint64_t read_bytes, room;
-    _Atomic int64_t *budget;
-    int64_t taken; /* of the budget */
+    struct mr_tar_budget *budget;
+    int64_t taken; /* of the memory */
     struct mr_tar_inflated *to;
 };
 
@@ -34,9 +32,6 @@ enum mr_tar_packing mr_tar_packing_of(const unsigned char *b, uint64_t n)
 void mr_tar_inflated_free(struct mr_tar_inflated *in)
 {
     free(in->data);
-    if (in->path)
-        unlink(in->path);
-    free(in->path);
     if (in->fd >= 0)
         close(in->fd);
     *in = (struct mr_tar_inflated){.fd = -1};
@@ -47,7 +42,7 @@ static int put_file(struct work *w, const unsigned char *from, uint64_t n)
     for (uint64_t done = 0; done < n;) {
         ssize_t put = write(w->to->fd, from + done, n - done);
         if (put < 0 && errno != EINTR)
-            return mr_error_errno(errno, "%s: unpacking it to %s", w->source->name, w->to->path);
+            return mr_error_errno(errno, "%s: unpacking it to a temporary file", w->source->name);
         done += put > 0 ? (uint64_t)put : 0;
     }
     w->to->bytes += n;
@@ -57,27 +52,16 @@ static int put_file(struct work *w, const unsigned char *from, uint64_t n)
 /* From now on into a file; what is in memory first. */
 static int spill(struct work *w)
 {
-    char folder[PATH_MAX];
-    const char *place = mr_tar_cache_folder(folder, sizeof folder, true);
-    if (!place)
-        place = "/var/tmp";
-    if (asprintf(&w->to->path, "%s/unpacked.XXXXXX", place) < 0) {
-        w->to->path = NULL;
-        return mr_error_nomem(w->source->name, PATH_MAX);
-    }
-    w->to->fd = mkostemp(w->to->path, O_CLOEXEC);
-    if (w->to->fd < 0) {
-        int rc = mr_error_errno(errno, "%s: unpacking it to %s", w->source->name, w->to->path);
-        free(w->to->path); /* nothing was made */
-        w->to->path = NULL;
-        return rc;
-    }
+    int fd = mr_tar_spill_open(w->source->name);
+    if (fd < 0)
+        return fd;
+    w->to->fd = fd;
     uint64_t n = w->to->bytes;
     w->to->bytes = 0;
     int rc = put_file(w, w->to->data, n);
     free(w->to->data);
     w->to->data = NULL;
-    atomic_fetch_add(w->budget, w->taken);
+    atomic_fetch_add(&w->budget->memory, w->taken);
     w->taken = 0;
     return rc;
 }
@@ -90,8 +74,8 @@ static int grow(struct work *w, uint64_t n)
         return 0;
     uint64_t room = MR_MAX(want, w->room + w->room / 2);
     int64_t more = (int64_t)(room - w->room);
-    if (atomic_fetch_sub(w->budget, more) < more) {
-        atomic_fetch_add(w->budget, more);
+    if (atomic_fetch_sub(&w->budget->memory, more) < more) {
+        atomic_fetch_add(&w->budget->memory, more);
         return 1;
     }
     w->taken += more;
@@ -103,8 +87,22 @@ static int grow(struct work *w, uint64_t n)
     return 0;
 }
 
+static int too_much(const struct work *w)
+{
+    char why[100] = "";
+    if (w->budget->packed)
+        snprintf(why, sizeof why, " (%llu times their own %llu, at least 1 GiB)", MR_TAR_UNPACKED_TIMES,
+                 (unsigned long long)w->budget->packed);
+    return mr_error_set(MR_ELIMIT,
+                        "%s: the data set's packed archives take more than %llu bytes unpacked, the most allowed%s: "
+                        "raise it with unpacked=BYTES if you trust them, or unpack them first",
+                        w->source->name, (unsigned long long)w->budget->total, why);
+}
+
 static int put(struct work *w, uint64_t n)
 {
+    if (atomic_fetch_sub(&w->budget->left, (int64_t)n) < (int64_t)n)
+        return too_much(w);
     if (w->to->fd < 0) {
         int rc = grow(w, n);
         if (rc == 0) {
@@ -140,6 +138,8 @@ static int inflate_all(struct work *w)
     while (rc == 0 && !ended) {
         if (w->io.n_in == 0)
             rc = refill(w, &ended);
+        if (rc == 0) /* also between two parts of what one refill makes, which may be a GiB */
+            rc = mr_interrupt_check(w->source->name);
         w->io.out = w->out;
         w->io.n_out = OUT_BYTES;
         if (rc == 0 && !ended)
@@ -153,7 +153,7 @@ static int inflate_all(struct work *w)
     return rc;
 }
 
-int mr_tar_inflate(const struct mr_tar_source *source, enum mr_tar_packing packing, _Atomic int64_t *budget,
+int mr_tar_inflate(const struct mr_tar_source *source, enum mr_tar_packing packing, struct mr_tar_budget *budget,
                    struct mr_tar_inflated *out)
 {
     struct work w = {.source = source, .budget = budget, .to = out};

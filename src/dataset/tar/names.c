@@ -1,5 +1,7 @@
 /* Shards by name: brace ranges and lists, folders and wildcards. */
 #include "dataset/tar/tar.h"
+
+#include "base/secret.h"
 #include "storage/storage.h"
 
 #include <errno.h>
@@ -9,6 +11,7 @@
 
 #define MAX_SHARDS 1000000u
 #define MAX_NAME   8192u /* of a shard, with what stands in braces written out */
+#define SHOWN      320   /* of a name, in errors */
 
 void mr_tar_names_free(struct mr_tar_names *names)
 {
@@ -20,8 +23,10 @@ void mr_tar_names_free(struct mr_tar_names *names)
 
 static int add_name(struct mr_tar_names *names, const char *name)
 {
+    char shown[SHOWN];
     if (names->n == MAX_SHARDS)
-        return mr_error_set(MR_ELIMIT, "tar:%.200s: more than %u shards", name, MAX_SHARDS);
+        return mr_error_set(MR_ELIMIT, "tar:%s: more than %u shards", mr_url_show(name, shown, sizeof shown),
+                            MAX_SHARDS);
     if (!name[0])
         return mr_error_set(MR_EOPTION, "tar: an empty name in the list of shards");
     if (names->n == names->room) {
@@ -100,9 +105,10 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Adds the archives in a folder whose names match. shown: for errors. */
-static int add_listed(const char *shown, const char *place, const char *pattern, struct mr_tar_names *out)
+/* Adds the archives in a folder whose names match. text: for errors. */
+static int add_listed(const char *text, const char *place, const char *pattern, struct mr_tar_names *out)
 {
+    char shown[SHOWN];
     struct looking k = {out, place, strlen(place), pattern};
     uint64_t before = out->n;
     while (k.n_place > 0 && place[k.n_place - 1] == '/')
@@ -111,7 +117,8 @@ static int add_listed(const char *shown, const char *place, const char *pattern,
     if (rc < 0)
         return rc;
     if (out->n == before)
-        return mr_error_set(MR_EFORMAT, "tar:%.300s: no archive (.tar, .tar.gz, .tgz, .tar.zst) %s", shown,
+        return mr_error_set(MR_EFORMAT, "tar:%s: no archive (.tar, .tar.gz, .tgz, .tar.zst) %s",
+                            mr_url_show(text, shown, sizeof shown),
                             strcmp(pattern, "*") == 0 ? "in that folder" : "has a name that matches");
     qsort(out->name + before, out->n - before, sizeof *out->name, by_name);
     return 0;
@@ -162,9 +169,11 @@ static int expand(const char *text, struct mr_tar_names *out);
 static int expand_with(const char *front, size_t n_front, const char *middle, size_t n_middle, const char *back,
                        struct mr_tar_names *out)
 {
+    char shown[SHOWN];
     size_t n = n_front + n_middle + strlen(back);
     if (n >= MAX_NAME)
-        return mr_error_set(MR_EOPTION, "tar:%.60s...: a name of %zu bytes: want fewer than %u", front, n, MAX_NAME);
+        return mr_error_set(MR_EOPTION, "tar:%.60s...: a name of %zu bytes: want fewer than %u",
+                            mr_url_show(front, shown, sizeof shown), n, MAX_NAME);
     char *text = NULL;
     if (asprintf(&text, "%.*s%.*s%s", (int)n_front, front, (int)n_middle, middle, back) < 0)
         return mr_error_nomem("list of shards", n + 1);
@@ -192,13 +201,15 @@ static bool read_number(const char *from, const char *to, uint64_t *out)
 static int expand_range(const char *text, const char *open, const char *dots, const char *close,
                         struct mr_tar_names *out)
 {
+    char shown[SHOWN];
     uint64_t first = 0, last = 0;
+    mr_url_show(text, shown, sizeof shown);
     if (!read_number(open + 1, dots, &first) || !read_number(dots + 2, close, &last))
-        return mr_error_set(MR_EOPTION, "tar:%.200s: '%.*s': want {FIRST..LAST} with numbers, or {A,B,C}", text,
+        return mr_error_set(MR_EOPTION, "tar:%s: '%.*s': want {FIRST..LAST} with numbers, or {A,B,C}", shown,
                             (int)MR_MIN(close - open + 1, 60), open);
     if (last < first || last - first >= MAX_SHARDS)
-        return mr_error_set(MR_EOPTION, "tar:%.200s: '%.*s': want the first at most the last, and at most %u shards",
-                            text, (int)MR_MIN(close - open + 1, 60), open, MAX_SHARDS);
+        return mr_error_set(MR_EOPTION, "tar:%s: '%.*s': want the first at most the last, and at most %u shards", shown,
+                            (int)MR_MIN(close - open + 1, 60), open, MAX_SHARDS);
     int rc = 0;
     for (uint64_t i = first; i <= last && rc == 0; i++) {
         char number[32];
@@ -221,12 +232,14 @@ static int expand_choice(const char *text, const char *open, const char *close, 
 
 static int expand(const char *text, struct mr_tar_names *out)
 {
+    char shown[SHOWN];
     const char *open = strchr(text, '{');
     if (!open)
         return add_place(text, out);
     const char *close = strchr(open, '}');
     if (!close || memchr(open + 1, '{', (size_t)(close - open - 1)))
-        return mr_error_set(MR_EOPTION, "tar:%.200s: want each '{' closed by a '}', and none within another", text);
+        return mr_error_set(MR_EOPTION, "tar:%s: want each '{' closed by a '}', and none within another",
+                            mr_url_show(text, shown, sizeof shown));
     const char *dots = memmem(open, (size_t)(close - open), "..", 2);
     bool choice = memchr(open, ',', (size_t)(close - open)) || !dots;
     return choice ? expand_choice(text, open, close, out) : expand_range(text, open, dots, close, out);
@@ -237,7 +250,7 @@ int mr_tar_names_expand(const char *text, struct mr_tar_names *out)
     *out = (struct mr_tar_names){0};
     char *copy = strdup(text);
     if (!copy)
-        return mr_error_nomem(text, strlen(text) + 1);
+        return mr_error_nomem("list of shards", strlen(text) + 1);
     int rc = 0;
     for (char *part = copy; part && rc == 0;) {
         char *end = strstr(part, "::");

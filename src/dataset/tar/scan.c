@@ -280,7 +280,9 @@ static int scan_all(struct scan *s)
         const unsigned char *block = NULL;
         if (bytes - at < MR_TAR_BLOCK)
             return ends_early(s, at, "header", at + MR_TAR_BLOCK);
-        int rc = view(s, at, MR_TAR_BLOCK, &block);
+        int rc = mr_interrupt_check(s->source->name);
+        if (rc == 0)
+            rc = view(s, at, MR_TAR_BLOCK, &block);
         if (rc < 0)
             return rc;
         if (all_zero(block))

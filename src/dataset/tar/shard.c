@@ -17,9 +17,11 @@ struct open {
     struct mr_dataset *ds;
     const struct mr_tar_opts *opts;
     struct mr_tar_state *state;
+    int (*step)(struct open *o, struct mr_tar_shard *s); /* what the threads do with each shard */
     _Atomic uint64_t next;
-    _Atomic int64_t budget; /* bytes of memory left for what is unpacked */
-    _Atomic bool failed;
+    _Atomic uint64_t packed; /* bytes of the archives that may have to be unpacked */
+    struct mr_tar_budget budget;
+    _Atomic bool failed, swept;
     pthread_mutex_t lock; /* guards what follows; taken alone */
     uint64_t failed_shard;
     struct mr_error_kept error;
@@ -87,7 +89,8 @@ static bool still_there(struct open *o, const struct mr_tar_shard *s)
 static int identify(struct open *o, struct mr_tar_shard *s, struct mr_tar_identity *id)
 {
     struct stat st;
-    *id = (struct mr_tar_identity){.path = s->name};
+    const char *url = mr_files_url(o->ds->files, s->file);
+    *id = (struct mr_tar_identity){.path = s->name, .key = mr_url_hash(MR_HASH_START, url, strlen(url))};
     int rc = mr_files_size(o->ds->files, s->file, &id->bytes);
     if (rc < 0 || !s->local)
         return rc;
@@ -136,6 +139,8 @@ static int open_shard(struct open *o, struct mr_tar_shard *s)
     }
     if (rc == 0 && s->packing == MR_TAR_PLAIN)
         return index_plain(o, s, &id, &source);
+    if (rc == 0 && !atomic_exchange(&o->swept, true))
+        mr_tar_spill_sweep();
     if (rc == 0)
         rc = mr_tar_inflate(&source, s->packing, &o->budget, &s->inflated);
     return rc < 0 ? rc : scan_inflated(s);
@@ -145,11 +150,12 @@ static int open_shard(struct open *o, struct mr_tar_shard *s)
 static void *open_shards(void *arg)
 {
     struct open *o = arg;
+    mr_interruptible_begin();
     while (!atomic_load(&o->failed)) { /* before it claims one: each that was claimed is opened */
         uint64_t i = atomic_fetch_add(&o->next, 1);
         if (i >= o->state->n_shards)
             break;
-        int rc = open_shard(o, &o->state->shard[i]);
+        int rc = o->step(o, &o->state->shard[i]);
         if (rc >= 0)
             continue;
         atomic_store(&o->failed, true);
@@ -160,11 +166,14 @@ static void *open_shards(void *arg)
         }
         pthread_mutex_unlock(&o->lock);
     }
+    mr_interruptible_end();
     return NULL;
 }
 
-static int open_all(struct open *o)
+static int open_all(struct open *o, int (*step)(struct open *o, struct mr_tar_shard *s))
 {
+    o->step = step;
+    atomic_store(&o->next, 0);
     pthread_t thread[MAX_THREADS];
     uint64_t want = MR_MIN(o->state->n_shards, MAX_THREADS);
     uint64_t n = 0;
@@ -176,28 +185,37 @@ static int open_all(struct open *o)
     return atomic_load(&o->failed) ? mr_error_put(&o->error) : 0;
 }
 
-/* How the archive is packed, by its first bytes. */
-static int look(struct mr_tar_shard *s)
+/* How the archive is packed, by its first bytes, and how large it is. */
+static int look(struct mr_tar_shard *s, uint64_t *bytes)
 {
     unsigned char front[4];
+    struct stat st;
     int fd = open(s->name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return mr_error_errno(errno, "%s: cannot be opened", s->name);
     ssize_t got = pread(fd, front, sizeof front, 0);
+    *bytes = fstat(fd, &st) == 0 ? (uint64_t)st.st_size : 0;
     close(fd);
     s->packing = got > 0 ? mr_tar_packing_of(front, (uint64_t)got) : MR_TAR_PLAIN;
     return 0;
 }
 
-static int add_shard(struct mr_dataset *ds, struct mr_tar_shard *s, bool many)
+static int add_shard(struct open *o, struct mr_tar_shard *s, bool many)
 {
+    struct mr_dataset *ds = o->ds;
+    uint64_t bytes = 0;
     s->local = !mr_store_is_remote(s->name);
-    int rc = s->local ? look(s) : 0;
+    int rc = s->local ? look(s, &bytes) : 0;
     if (rc < 0)
         return rc;
+    if (s->packing != MR_TAR_PLAIN)
+        atomic_fetch_add(&o->packed, bytes);
     bool lazy = many || !s->local || s->packing != MR_TAR_PLAIN;
     s->file = lazy ? mr_files_add_lazy(ds->files, s->name) : mr_files_add_path(ds->files, s->name);
-    return MR_MIN(s->file, 0);
+    if (s->file < 0)
+        return s->file;
+    s->name = mr_files_name(ds->files, s->file); /* from here on without credentials */
+    return 0;
 }
 
 /* What was unpacked becomes files to read from. */
@@ -206,12 +224,14 @@ static int add_inflated(struct mr_dataset *ds, struct mr_tar_shard *s)
     struct mr_tar_inflated *in = &s->inflated;
     if (s->packing == MR_TAR_PLAIN)
         return 0;
-    if (in->data || !in->path) {
+    if (in->fd < 0) {
         s->file = mr_files_add_memory(ds->files, s->name, in->data, in->bytes, true);
         if (s->file >= 0)
             in->data = NULL;
     } else {
-        s->file = mr_files_add_path(ds->files, in->path);
+        s->file = mr_files_add_unnamed(ds->files, s->name, in->fd);
+        if (s->file >= 0)
+            in->fd = -1;
         s->spooled = true;
     }
     int rc = MR_MIN(s->file, 0);
@@ -220,20 +240,50 @@ static int add_inflated(struct mr_dataset *ds, struct mr_tar_shard *s)
     return rc;
 }
 
+/* A remote archive shows whether it is packed only when it is read, so each may be. */
+static int measure(struct open *o, struct mr_tar_shard *s)
+{
+    uint64_t bytes = 0;
+    int rc = s->local ? 0 : mr_files_size(o->ds->files, s->file, &bytes);
+    atomic_fetch_add(&o->packed, bytes);
+    return rc;
+}
+
+/* All sizes come first: so what is refused does not depend on which thread was faster. */
+static int make_budget(struct open *o, bool remote)
+{
+    const uint64_t most = INT64_MAX / 2;
+    uint64_t total = o->opts->unpacked_bytes;
+    int rc = total == 0 && remote ? open_all(o, measure) : 0;
+    if (total == 0) {
+        o->budget.packed = atomic_load(&o->packed);
+        if (!mr_mul(o->budget.packed, MR_TAR_UNPACKED_TIMES, &total))
+            total = most;
+        total = MR_MAX(total, MR_TAR_UNPACKED_LEAST);
+    }
+    o->budget.total = MR_MIN(total, most);
+    atomic_init(&o->budget.left, (int64_t)o->budget.total);
+    atomic_init(&o->budget.memory, (int64_t)MR_MIN(o->opts->memory_bytes, most));
+    return rc;
+}
+
 int mr_tar_shards_open(struct mr_dataset *ds, const struct mr_tar_opts *opts)
 {
     struct mr_tar_state *st = ds->state;
     struct open o = {.ds = ds, .opts = opts, .state = st, .failed_shard = UINT64_MAX};
-    atomic_init(&o.budget, (int64_t)MR_MIN(opts->memory_bytes, (uint64_t)INT64_MAX / 2));
+    bool remote = false;
     int rc = 0;
     for (uint64_t i = 0; i < st->n_shards && rc == 0; i++) {
         st->shard[i].name = st->names.name[i];
-        rc = add_shard(ds, &st->shard[i], st->n_shards > MAX_OPEN);
+        rc = add_shard(&o, &st->shard[i], st->n_shards > MAX_OPEN);
+        remote = remote || !st->shard[i].local;
     }
     if (rc < 0)
         return rc;
     pthread_mutex_init(&o.lock, NULL);
-    rc = open_all(&o);
+    rc = make_budget(&o, remote);
+    if (rc == 0)
+        rc = open_all(&o, open_shard);
     pthread_mutex_destroy(&o.lock);
     for (uint64_t i = 0; i < st->n_shards && rc == 0; i++)
         rc = add_inflated(ds, &st->shard[i]);

@@ -209,7 +209,9 @@ static int group_all(struct mr_dataset *ds, uint32_t **sample_of)
     uint64_t members = 0;
     for (uint64_t s = 0; s < st->n_shards; s++) {
         const struct mr_tar_shard *shard = &st->shard[s];
-        int rc = mr_tar_group(shard->name, (uint32_t)s, &shard->index, &st->samples, &sample_of[s]);
+        int rc = mr_interrupt_check(shard->name);
+        if (rc == 0)
+            rc = mr_tar_group(shard->name, (uint32_t)s, &shard->index, &st->samples, &sample_of[s]);
         if (rc < 0)
             return rc;
         members += shard->index.n;
@@ -319,7 +321,11 @@ static const struct mr_option options_table[] = {
      .help = "Where the index of members is kept: beside the archive (FILE.tar.idx), in the cache directory; auto: the "
              "first that can be written"},
     {"memory", 0, MR_OPT_BYTES, AT(memory_bytes), "1GiB", .meta = "BYTES",
-     .help = "What .tar.gz and .tar.zst archives may take of memory, unpacked; beyond it temporary files"},
+     .help = "What .tar.gz and .tar.zst archives may take of memory, unpacked; beyond it temporary files without a "
+             "name, in TMPDIR if that is set, else in the cache directory, else in /var/tmp"},
+    {"unpacked", 0, MR_OPT_BYTES, AT(unpacked_bytes), "0", .meta = "BYTES",
+     .help = "The most that they may take unpacked, memory and temporary files together; 0: 20 times what they take "
+             "packed, at least 1 GiB"},
     MR_PICTURE_OPTIONS(struct mr_tar_opts, picture),
     {NULL},
 };
@@ -339,6 +345,7 @@ const struct mr_dataset_ops mr_dataset_tar = {
     .positional = positional,
     .opts_size = sizeof(struct mr_tar_opts),
     .state_size = sizeof(struct mr_tar_state),
+    .many_urls = true,
     .lacks = lacks,
     .sniff = sniff,
     .open = open_tar,

@@ -90,6 +90,7 @@ enum mr_tar_keep { MR_TAR_KEEP_AUTO, MR_TAR_KEEP_BESIDE, MR_TAR_KEEP_CACHE, MR_T
 /* What an index file must fit. */
 struct mr_tar_identity {
     const char *path;
+    uint64_t key; /* of a remote file: its URL's hash */
     uint64_t bytes;
     int64_t mtime_ns; /* 0: not known (a remote file) */
 };
@@ -106,17 +107,29 @@ const char *mr_tar_cache_folder(char *buf, size_t cap, bool make);
 enum mr_tar_packing { MR_TAR_PLAIN, MR_TAR_GZIP, MR_TAR_ZSTD };
 enum mr_tar_packing mr_tar_packing_of(const unsigned char *bytes, uint64_t n); /* 4 bytes are enough */
 
-/* Inflated content: memory, or a temporary file. */
+/* Inflated content: memory, or a temporary file without a name. */
 struct mr_tar_inflated {
-    unsigned char *data; /* malloc'd; NULL: in the file */
+    unsigned char *data; /* malloc'd; NULL: in the file, or there is none */
     uint64_t bytes;
-    char *path; /* malloc'd; the caller unlinks it once it is open */
-    int fd;     /* -1: none */
+    int fd; /* -1: none */
 };
-/* budget: bytes that may still be taken of memory, all archives together. Returns 0 or an error that names the archive. */
-int mr_tar_inflate(const struct mr_tar_source *source, enum mr_tar_packing packing, _Atomic int64_t *budget,
+/* What may still be taken, all archives of a data set together. */
+struct mr_tar_budget {
+    _Atomic int64_t memory; /* bytes; what goes beyond it goes to temporary files */
+    _Atomic int64_t left;   /* bytes, of both */
+    uint64_t total;         /* what left was to begin with */
+    uint64_t packed;        /* where total follows from the archives' own bytes: these; 0: it was asked for */
+};
+#define MR_TAR_UNPACKED_TIMES 20ull /* their packed bytes, where nothing else is asked for */
+#define MR_TAR_UNPACKED_LEAST (1ull << 30)
+/* Returns 0; MR_ELIMIT beyond the budget; or another error that names the archive. */
+int mr_tar_inflate(const struct mr_tar_source *source, enum mr_tar_packing packing, struct mr_tar_budget *budget,
                    struct mr_tar_inflated *out);
 void mr_tar_inflated_free(struct mr_tar_inflated *in);
+/* A temporary file without a name, for reading and writing. archive: for errors. Returns its descriptor, or -errno. */
+int mr_tar_spill_open(const char *archive);
+/* Removes the named temporary files that killed runs of earlier versions left: our own, older than an hour, not open anywhere. */
+void mr_tar_spill_sweep(void);
 
 /* ---- samples (tar_group.c, tar_fields.c) ---- */
 

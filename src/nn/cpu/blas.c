@@ -6,8 +6,12 @@
 #include "nn/cpu/cpu.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 typedef void gemm_f32(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda,
                       const float *b, int ldb, float beta, float *c, int ldc);
@@ -21,6 +25,9 @@ static gemm_f64 *dgemm;
 /* OpenBLAS's and MKL's numbers are int, BLIS's long: both read and give a long's low half. */
 static long (*get_threads)(void);
 static void (*set_threads)(long);
+/* OpenBLAS's, for the memory of a thread that multiplies; NULL: another library, or another version. */
+static void *(*take_buffer)(int where);
+static void (*give_buffer)(void *buffer);
 static struct {
     pthread_mutex_t lock; /* a leaf */
     uint32_t n;           /* jobs under way */
@@ -39,6 +46,9 @@ static bool use(void *library, const char *file)
     static const char *const pairs[][2] = {{"openblas_get_num_threads", "openblas_set_num_threads"},
                                            {"bli_thread_get_num_threads", "bli_thread_set_num_threads"},
                                            {"MKL_Get_Max_Threads", "MKL_Set_Num_Threads"}};
+    void *take = dlsym(library, "blas_memory_alloc"), *give = dlsym(library, "blas_memory_free");
+    memcpy(&take_buffer, &take, sizeof take);
+    memcpy(&give_buffer, &give, sizeof give);
     for (size_t i = 0; i < MR_COUNT(pairs) && !set_threads; i++) {
         void *get = dlsym(library, pairs[i][0]), *set = dlsym(library, pairs[i][1]);
         if (!get || !set)
@@ -63,6 +73,79 @@ static void find(void)
             dlclose(library);
     }
 }
+
+/* ---- memory under a limit ---- */
+
+/*
+ * OpenBLAS takes a buffer for each thread that multiplies, at its first product, and keeps it. A thread that gets none asks again
+ * for ever. So where this process's address space is limited the memory is asked for here first, and then taken.
+ */
+#define BUFFER_BYTES  (128ull << 20)
+#define LIBRARY_BYTES (64ull << 20)
+#define STACK_BYTES   (8ull << 20)
+
+static struct {
+    pthread_mutex_t lock; /* held while the library is loaded; nothing else is taken inside but `once` */
+    uint32_t n;           /* buffers that the library surely has */
+} buffers = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static bool is_limited(uint64_t *bytes)
+{
+    struct rlimit space = {RLIM_INFINITY, RLIM_INFINITY}, data = space;
+    getrlimit(RLIMIT_AS, &space);
+    getrlimit(RLIMIT_DATA, &data);
+    *bytes = MR_MIN(space.rlim_cur, data.rlim_cur);
+    return space.rlim_cur != RLIM_INFINITY || data.rlim_cur != RLIM_INFINITY;
+}
+
+/* Once a process the library is mapped, too, and starts a thread for each processor but one, each with a buffer. */
+static uint64_t needed(uint32_t n_threads)
+{
+    uint64_t own = buffers.n ? 0 : (uint64_t)MR_MAX(sysconf(_SC_NPROCESSORS_ONLN), 1) - 1;
+    uint64_t library = buffers.n ? 0 : LIBRARY_BYTES;
+    return library + own * (BUFFER_BYTES + STACK_BYTES) + (n_threads - buffers.n) * BUFFER_BYTES;
+}
+
+/* All at a time: each is then another one. Libraries without these calls need no such buffers. */
+static void take_buffers(uint32_t n)
+{
+    void *taken[MR_NN_MAX_THREADS];
+    if (!take_buffer || !give_buffer)
+        return;
+    for (uint32_t i = 0; i < n; i++)
+        taken[i] = take_buffer(0);
+    for (uint32_t i = 0; i < n; i++)
+        give_buffer(taken[i]);
+}
+
+int mr_nn_blas_prepare(uint32_t n_threads)
+{
+    uint64_t limit;
+    int rc = 0;
+    if (!is_limited(&limit))
+        return 0;
+    pthread_mutex_lock(&buffers.lock);
+    if (n_threads > buffers.n) {
+        uint64_t bytes = needed(n_threads);
+        void *all = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (all == MAP_FAILED) {
+            rc = mr_error_set(-ENOMEM,
+                              "net: matrix products in %u threads may need %llu MiB of address space, more than this "
+                              "process's limit of %llu MiB leaves: raise it (ulimit -v, ulimit -d), or use fewer "
+                              "threads",
+                              n_threads, (unsigned long long)bytes >> 20, (unsigned long long)limit >> 20);
+        } else {
+            munmap(all, bytes);
+            pthread_once(&once, find);
+            take_buffers(n_threads);
+            buffers.n = n_threads;
+        }
+    }
+    pthread_mutex_unlock(&buffers.lock);
+    return rc;
+}
+
+/* ---- products ---- */
 
 void mr_nn_blas_begin(void)
 {

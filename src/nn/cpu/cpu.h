@@ -7,14 +7,14 @@
 #ifndef MR_NN_CPU_CPU_H
 #define MR_NN_CPU_CPU_H
 
-#include "base/team.h"
-#include "device/kernels.h"
+#include "base/thread_pool.h"
+#include "kernels/half.h"
 #include "nn/ops.h"
 
 #define MR_NN_MAX_THREADS 256
 
 struct mr_nn_backend {
-    struct mr_team *team;
+    struct mr_thread_pool *pool;
     uint32_t n_threads; /* with the caller's */
     uint64_t step;
     struct mr_net_totals totals;
@@ -39,6 +39,9 @@ void mr_nn_gemm_f32(int ta, int tb, uint32_t m, uint32_t n, uint32_t k, const fl
                     uint32_t ldb, float beta, float *c, uint32_t ldc);
 void mr_nn_gemm_f64(int ta, int tb, uint32_t m, uint32_t n, uint32_t k, const double *a, uint32_t lda, const double *b,
                     uint32_t ldb, double beta, double *c, uint32_t ldc);
+/* Makes sure that so many threads can multiply at a time, where this process's memory is limited (RLIMIT_AS, RLIMIT_DATA); to be
+ * called before they do. Returns 0 or -ENOMEM. */
+int mr_nn_blas_prepare(uint32_t n_threads);
 const char *mr_nn_blas_name(void);
 /* Around products, of any number of threads: the library computes each by one thread, and as before when the last has ended. */
 void mr_nn_blas_begin(void);

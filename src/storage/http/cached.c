@@ -95,7 +95,7 @@ static int read_chunk(struct mr_http *client, struct mr_file *f, uint64_t chunk,
     struct part p = {.client = client, .f = f, .stop = stop, .chunk = chunk};
     p.whole = chunk_bytes(o, chunk);
     p.fetch = (struct mr_disk_fetch){.at = at, .to = to, .bytes = bytes};
-    mr_disk_cache_key(f->name, o, chunk, &p.fetch.key);
+    mr_disk_cache_key(mr_file_url(f), o, chunk, &p.fetch.key);
     return read_part(&p);
 }
 
@@ -129,7 +129,7 @@ bool mr_cached_now(struct mr_http *client, struct mr_file *f, uint64_t at, void 
         uint64_t n = MR_MIN(bytes - done, MR_DISK_CHUNK - in);
         struct mr_disk_key key;
         bool later = false;
-        mr_disk_cache_key(f->name, o, chunk, &key);
+        mr_disk_cache_key(mr_file_url(f), o, chunk, &key);
         if (!mr_disk_cache_get(mr_http_disk_cache(client), &key, chunk_bytes(o, chunk), in, (char *)to + done, n,
                                &later))
             return false;
@@ -149,19 +149,19 @@ static void put_all(struct mr_http *client, struct mr_file *f, const char *body)
     for (uint64_t chunk = 0; chunk * MR_DISK_CHUNK < o->total; chunk++) {
         if (!mr_disk_cache_takes(cache, chunk_bytes(o, chunk), false))
             continue;
-        mr_disk_cache_key(f->name, o, chunk, &key);
+        mr_disk_cache_key(mr_file_url(f), o, chunk, &key);
         mr_disk_cache_put(cache, &key, body + chunk * MR_DISK_CHUNK, chunk_bytes(o, chunk));
     }
     if (mr_disk_cache_takes(cache, 0, false))
-        mr_disk_cache_remember(cache, f->name, o);
+        mr_disk_cache_remember(cache, mr_file_url(f), o);
 }
 
 /* One request, whatever the cache has: the server says 304 when that is still the object. */
 int mr_cached_first(struct mr_http *client, struct mr_file *f, void **body, uint64_t *bytes, const _Atomic bool *stop)
 {
-    struct mr_object *kept = mr_disk_cache_recall(mr_http_disk_cache(client), f->name);
+    struct mr_object *kept = mr_disk_cache_recall(mr_http_disk_cache(client), mr_file_url(f));
     const char *etag = kept ? mr_object_etag(kept) : "";
-    struct mr_http_request request = {.url = f->name, .want = MR_WHOLE, .limit = MR_WHOLE_LIMIT, .stop = stop};
+    struct mr_http_request request = {.url = mr_file_url(f), .want = MR_WHOLE, .limit = MR_WHOLE_LIMIT, .stop = stop};
     request.if_none_match = etag[0] ? etag : NULL;
     int rc = mr_http_run(client, &request);
     if (rc == 0 && kept && request.answer.status == 304) {

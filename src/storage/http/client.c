@@ -172,7 +172,10 @@ struct waiter {
     pthread_mutex_t lock; /* guards done; taken alone */
     pthread_cond_t ended;
     bool done;
+    _Atomic bool stop; /* of a request that has no other flag */
 };
+
+#define LOOK_NS 50000000u /* between two looks for an interrupt */
 
 static void end_wait(struct mr_http_request *request)
 {
@@ -183,16 +186,43 @@ static void end_wait(struct mr_http_request *request)
     pthread_mutex_unlock(&w->lock);
 }
 
+/* A request of a loader has its loader's flag; others end by mr_interrupt(). */
+static void wait_for(struct mr_http *client, struct waiter *w, bool own_stop)
+{
+    pthread_mutex_lock(&w->lock);
+    while (!w->done) {
+        if (!own_stop || atomic_load(&w->stop)) {
+            pthread_cond_wait(&w->ended, &w->lock);
+            continue;
+        }
+        if (mr_cond_wait_until(&w->ended, &w->lock, mr_time_ns() + LOOK_NS) || !mr_interrupted())
+            continue;
+        atomic_store(&w->stop, true);
+        pthread_mutex_unlock(&w->lock);
+        mr_http_kick(client);
+        pthread_mutex_lock(&w->lock);
+    }
+    pthread_mutex_unlock(&w->lock);
+}
+
 int mr_http_run(struct mr_http *client, struct mr_http_request *request)
 {
-    struct waiter w = {.lock = PTHREAD_MUTEX_INITIALIZER, .ended = PTHREAD_COND_INITIALIZER};
+    struct waiter w = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    char url[512];
+    bool own_stop = !request->stop;
+    int rc = own_stop ? mr_interrupt_check(mr_url_show(request->url, url, sizeof url)) : 0;
+    if (rc == 0)
+        rc = mr_cond_init(&w.ended);
+    if (rc < 0)
+        return rc;
+    if (own_stop)
+        request->stop = &w.stop;
     request->user = &w;
     request->done = end_wait;
     mr_http_start(client, request);
-    pthread_mutex_lock(&w.lock);
-    while (!w.done)
-        pthread_cond_wait(&w.ended, &w.lock);
-    pthread_mutex_unlock(&w.lock);
+    wait_for(client, &w, own_stop);
+    if (own_stop)
+        request->stop = NULL;
     pthread_cond_destroy(&w.ended);
     pthread_mutex_destroy(&w.lock);
     if (request->error)

@@ -43,7 +43,7 @@ int mr_remote_fetch(struct mr_http *client, struct mr_file *f, uint64_t at, void
     if (bytes == 0)
         return 0;
     struct mr_http_request request = {
-        .url = f->name, .at = at, .want = bytes, .to = to, .expect = mr_remote_object(f), .stop = stop};
+        .url = mr_file_url(f), .at = at, .want = bytes, .to = to, .expect = mr_remote_object(f), .stop = stop};
     int rc = mr_http_run(client, &request);
     return rc ? rc : mr_remote_learn(client, f, &request);
 }
@@ -52,7 +52,7 @@ int mr_remote_fetch(struct mr_http *client, struct mr_file *f, uint64_t at, void
 static int look_by_range(struct mr_http *client, struct mr_file *f, const _Atomic bool *stop)
 {
     char first[1];
-    struct mr_http_request request = {.url = f->name, .want = 1, .to = first, .stop = stop};
+    struct mr_http_request request = {.url = mr_file_url(f), .want = 1, .to = first, .stop = stop};
     int rc = mr_http_run(client, &request);
     const struct mr_http_head *h = &request.answer;
     if (h->status == 416 && h->has_total && h->total == 0)
@@ -68,7 +68,7 @@ static int look_by_range(struct mr_http *client, struct mr_file *f, const _Atomi
 int mr_remote_look(struct mr_http *client, struct mr_file *f, const _Atomic bool *stop)
 {
     uint64_t total;
-    struct mr_http_request request = {.url = f->name, .head = true, .stop = stop};
+    struct mr_http_request request = {.url = mr_file_url(f), .head = true, .stop = stop};
     int rc = mr_http_run(client, &request), status = request.answer.status;
     if (rc == 0 && mr_http_total(&request, &total))
         return mr_remote_learn(client, f, &request);

@@ -7,6 +7,7 @@
 #ifndef MR_STORAGE_HTTP_HTTP_H
 #define MR_STORAGE_HTTP_HTTP_H
 
+#include "base/secret.h"
 #include "storage/http/head.h"
 #include "storage/http/remote.h"
 #include "storage/private.h"
@@ -77,9 +78,6 @@ void mr_http_kick(struct mr_http *client);
 
 /* What an answer says about the object as a whole: its size, if the answer tells it. */
 bool mr_http_total(const struct mr_http_request *request, uint64_t *out);
-
-/* A URL as it may be shown: without user, password and query, of which secrets are made. Returns buf. */
-const char *mr_url_show(const char *url, char *buf, size_t cap);
 
 /* ---- s3 ---- */
 

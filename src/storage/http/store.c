@@ -96,7 +96,7 @@ static bool start_request(struct mr_lane *lane, struct mr_file *f, struct mr_rea
     }
     flight->read = read;
     flight->file = f;
-    flight->request = (struct mr_http_request){.url = f->name,
+    flight->request = (struct mr_http_request){.url = mr_file_url(f),
                                                .at = read->at,
                                                .want = read->want,
                                                .to = read->want == MR_WHOLE ? NULL : read->to,

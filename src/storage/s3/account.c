@@ -47,22 +47,38 @@ void mr_s3_ini(const char *path, const char *section, void (*fn)(void *user, con
         fclose(file);
 }
 
-/* What a text is too long for stays as it was. */
-static void set(char *to, size_t room, const char *value)
+/* Values go into heads of requests, where the end of a line would begin another one. */
+static bool fit(struct mr_s3_account *a, const char *value, const char *from)
 {
-    if (value && value[0] && strlen(value) < room)
+    bool fine = true;
+    for (const unsigned char *c = (const unsigned char *)value; *c; c++)
+        fine = fine && *c > ' ' && *c < 0x7f;
+    if (!fine && !a->bad)
+        a->bad = from;
+    return fine;
+}
+
+/* from: the name of the variable, for errors. What a text is too long for stays as it was. */
+static void set(struct mr_s3_account *a, char *to, size_t room, const char *value, const char *from)
+{
+    if (value && value[0] && strlen(value) < room && fit(a, value, from))
         strcpy(to, value);
 }
 
-static void set_if_empty(char *to, size_t room, const char *value)
+static void set_if_empty(struct mr_s3_account *a, char *to, size_t room, const char *value, const char *from)
 {
     if (!to[0])
-        set(to, room, value);
+        set(a, to, room, value, from);
 }
 
-static void set_token(struct mr_s3_account *a, const char *value)
+static void set_env(struct mr_s3_account *a, char *to, size_t room, const char *variable)
 {
-    if (!a->token && value && value[0])
+    set_if_empty(a, to, room, getenv(variable), variable);
+}
+
+static void set_token(struct mr_s3_account *a, const char *value, const char *from)
+{
+    if (!a->token && value && value[0] && fit(a, value, from))
         a->token = strdup(value);
 }
 
@@ -70,20 +86,20 @@ static void on_key(void *user, const char *name, const char *value)
 {
     struct mr_s3_account *a = user;
     if (strcmp(name, "aws_access_key_id") == 0)
-        set_if_empty(a->access, sizeof a->access, value);
+        set_if_empty(a, a->access, sizeof a->access, value, "aws_access_key_id");
     else if (strcmp(name, "aws_secret_access_key") == 0)
-        set_if_empty(a->secret, sizeof a->secret, value);
+        set_if_empty(a, a->secret, sizeof a->secret, value, "aws_secret_access_key");
     else if (strcmp(name, "aws_session_token") == 0)
-        set_token(a, value);
+        set_token(a, value, "aws_session_token");
 }
 
 static void on_place(void *user, const char *name, const char *value)
 {
     struct mr_s3_account *a = user;
     if (strcmp(name, "region") == 0)
-        set_if_empty(a->region, sizeof a->region, value);
+        set_if_empty(a, a->region, sizeof a->region, value, "region");
     else if (strcmp(name, "endpoint_url") == 0)
-        set_if_empty(a->endpoint, sizeof a->endpoint, value);
+        set_if_empty(a, a->endpoint, sizeof a->endpoint, value, "endpoint_url");
 }
 
 static const char *file_path(const char *variable, const char *name, char *buf, size_t cap)
@@ -116,17 +132,18 @@ struct mr_s3_account *mr_s3_account_create(void)
     struct mr_s3_account *a = calloc(1, sizeof *a);
     if (!a)
         return NULL;
-    set(a->access, sizeof a->access, getenv("AWS_ACCESS_KEY_ID"));
+    set_env(a, a->access, sizeof a->access, "AWS_ACCESS_KEY_ID");
     if (a->access[0]) { /* a key's parts belong together */
-        set(a->secret, sizeof a->secret, getenv("AWS_SECRET_ACCESS_KEY"));
-        set_token(a, getenv("AWS_SESSION_TOKEN"));
+        set_env(a, a->secret, sizeof a->secret, "AWS_SECRET_ACCESS_KEY");
+        set_token(a, getenv("AWS_SESSION_TOKEN"), "AWS_SESSION_TOKEN");
     }
-    set(a->region, sizeof a->region, getenv("AWS_REGION"));
-    set_if_empty(a->region, sizeof a->region, getenv("AWS_DEFAULT_REGION"));
-    set(a->endpoint, sizeof a->endpoint, getenv("AWS_ENDPOINT_URL_S3"));
-    set_if_empty(a->endpoint, sizeof a->endpoint, getenv("AWS_ENDPOINT_URL"));
+    set_env(a, a->region, sizeof a->region, "AWS_REGION");
+    set_env(a, a->region, sizeof a->region, "AWS_DEFAULT_REGION");
+    set_env(a, a->endpoint, sizeof a->endpoint, "AWS_ENDPOINT_URL_S3");
+    set_env(a, a->endpoint, sizeof a->endpoint, "AWS_ENDPOINT_URL");
     read_files(a);
-    set_if_empty(a->region, sizeof a->region, "us-east-1");
+    if (!a->region[0])
+        strcpy(a->region, "us-east-1");
     if (!a->access[0] || !a->secret[0])
         a->access[0] = a->secret[0] = 0;
     size_t n = strlen(a->endpoint);

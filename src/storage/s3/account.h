@@ -9,6 +9,7 @@ struct mr_s3_account {
     char *token;                   /* of a session; malloc'd or NULL */
     char region[48];
     char endpoint[512]; /* scheme and host, no slash at its end; "": Amazon's, by region */
+    const char *bad;    /* what named a value that no request can carry; NULL: none */
 };
 
 /* Reads one section of an ini file: fn(user, name, value) for each. A file that is not there has none. */

@@ -14,9 +14,10 @@ int mr_s3_split(const char *url, char bucket[64], const char **key)
     for (size_t i = 0; i < n && fine; i++)
         fine = (at[i] >= 'a' && at[i] <= 'z') || (at[i] >= 'A' && at[i] <= 'Z') || (at[i] >= '0' && at[i] <= '9') ||
                strchr("-._", at[i]) != NULL;
+    char shown[200];
     if (!fine)
-        return mr_error_set(MR_EOPTION,
-                            "%.200s: no bucket: want s3://BUCKET/KEY, the bucket of letters, digits, '-', '.'", url);
+        return mr_error_set(MR_EOPTION, "%s: no bucket: want s3://BUCKET/KEY, the bucket of letters, digits, '-', '.'",
+                            mr_url_show(url, shown, sizeof shown));
     memcpy(bucket, at, n);
     bucket[n] = 0;
     *key = at[n] ? at + n + 1 : at + n;
@@ -60,6 +61,11 @@ int mr_s3_target(const struct mr_s3_account *a, const char *url, const char *que
     if (rc)
         return rc;
     *out = (struct mr_s3_target){0};
+    if (a->bad)
+        return mr_error_set(MR_EOPTION,
+                            "%s: holds a blank, a control character or a letter outside of ASCII, which no request can "
+                            "carry: set it again (environment, ~/.aws/credentials and ~/.aws/config)",
+                            a->bad);
     char *encoded = mr_url_encode(key, strlen(key), "/");
     out->url = encoded ? endpoint_url(a, bucket, encoded, query) : NULL;
     free(encoded);

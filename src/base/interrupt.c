@@ -1,0 +1,32 @@
+/* Requests to stop what has no handle to be stopped by. */
+#include "base/base.h"
+
+#include <millrace/system.h>
+
+static _Atomic int requested; /* lock-free: set in signal handlers */
+static _Thread_local int depth;
+
+void mr_interrupt(int on)
+{
+    atomic_store(&requested, on);
+}
+
+void mr_interruptible_begin(void)
+{
+    depth++;
+}
+
+void mr_interruptible_end(void)
+{
+    depth--;
+}
+
+bool mr_interrupted(void)
+{
+    return depth > 0 && atomic_load_explicit(&requested, memory_order_relaxed) != 0;
+}
+
+int mr_interrupt_check(const char *what)
+{
+    return mr_interrupted() ? mr_error_set(MR_ECANCELLED, "%s: interrupted while it was opened or read", what) : 0;
+}
