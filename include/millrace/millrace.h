@@ -12,7 +12,12 @@
  *   nn.h         small neural networks             optim.h     optimizers and schedules
  *   error.h      error codes and texts, log        tensor.h    element types and shapes
  *   system.h     clock, processors, random         options.h   option tables
- *   json.h       a JSON writer                     output.h    files written whole
+ *   json.h       a JSON writer                      output.h    files written whole
+ *   text.h       texts made fit to be shown         train.h     the trainer
+ *   checkpoint.h checkpoints, and nets from them
+ *
+ * nn.h, optim.h, train.h and checkpoint.h are in libmillrace-train, profile.h is in
+ * libmillrace-profile, the others are in libmillrace.
  *
  * Start with examples/feed_mnist.c. A program needs a data set, a loader, and a loop over batches;
  * sampler, transforms and device are optional.
@@ -34,6 +39,7 @@
 #ifndef MILLRACE_H
 #define MILLRACE_H
 
+#include <millrace/checkpoint.h>
 #include <millrace/dataset.h>
 #include <millrace/device.h>
 #include <millrace/error.h>
@@ -50,6 +56,7 @@
 #include <millrace/tensor.h>
 #include <millrace/text.h>
 #include <millrace/trace.h>
+#include <millrace/train.h>
 #include <millrace/transform.h>
 #include <millrace/version.h>
 

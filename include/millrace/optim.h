@@ -41,6 +41,20 @@ struct mr_optim;
 
 /* ---- create ---- */
 
+/* All options of an optimizer. Members that it does not use are 0. */
+struct mr_optim_opts {
+    size_t size; /* of this struct; set it before mr_optim_parse() */
+    char name[16];
+    double lr, weight_decay;
+    double beta1, beta2, eps;
+    double momentum, dampening;
+    double rho, alpha, lr_decay, initial_accumulator_value, momentum_decay;
+    int nesterov, centered, amsgrad, decoupled, maximize;
+    double clip_norm, clip_value; /* 0: none */
+    uint64_t accumulate;          /* calls per step, at least 1 */
+    uint64_t threads;             /* 0: mr_cpu_count() */
+};
+
 /* A range of the parameters with its own options. */
 struct mr_optim_group {
     uint64_t begin, n; /* in elements */
@@ -63,22 +77,14 @@ MR_API int mr_optim_create(struct mr_device *device, const char *spec, enum mr_d
                            uint64_t n_params, const struct mr_optim_group *groups,
                            uint32_t n_groups, struct mr_optim **out);
 
+/* The same from the options that mr_optim_parse() read, which may have been changed since. */
+MR_API int mr_optim_create_from(struct mr_device *device, const struct mr_optim_opts *opts,
+                                enum mr_dtype dtype, uint64_t n_params,
+                                const struct mr_optim_group *groups, uint32_t n_groups,
+                                struct mr_optim **out);
+
 /* Frees an optimizer. No step may be running on the device. NULL is allowed. */
 MR_API void mr_optim_destroy(struct mr_optim *optim);
-
-/* All options of an optimizer. Members that it does not use are 0. */
-struct mr_optim_opts {
-    size_t size; /* of this struct; set it before mr_optim_parse() */
-    char name[16];
-    double lr, weight_decay;
-    double beta1, beta2, eps;
-    double momentum, dampening;
-    double rho, alpha, lr_decay, initial_accumulator_value, momentum_decay;
-    int nesterov, centered, amsgrad, decoupled, maximize;
-    double clip_norm, clip_value; /* 0: none */
-    uint64_t accumulate;          /* calls per step, at least 1 */
-    uint64_t threads;             /* 0: mr_cpu_count() */
-};
 
 /*
  * Reads an optimizer's text.

@@ -127,6 +127,13 @@ MR_API char *mr_options_man(const struct mr_option *table);
 MR_API void mr_options_json(const struct mr_option *table, const void *values,
                             struct mr_json *json);
 
+/*
+ * Reads a duration as MR_OPT_DURATION does.
+ * unit: of a bare number, such as "s"; NULL: ms. [out] out_ns: on success, in nanoseconds.
+ * Returns 0, MR_EOPTION, MR_EMISUSE for NULL.
+ */
+MR_API int mr_duration_parse(const char *text, const char *unit, uint64_t *out_ns);
+
 /* Returns the word nearest to `word` by edit distance, for "did you mean"; NULL when none is near.
  * '-' and '_' are equal. words: NULL-terminated. */
 MR_API const char *mr_nearest(const char *word, const char *const *words);

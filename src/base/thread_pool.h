@@ -14,15 +14,15 @@ struct mr_thread_pool;
  * Returns 0, -ENOMEM, or -errno of a thread that does not start.
  */
 #define MR_THREAD_POOL_LOOKS 4000u
-int mr_thread_pool_create(uint32_t n, const char *name, uint32_t looks, struct mr_thread_pool **out);
+MR_PRIVATE int mr_thread_pool_create(uint32_t n, const char *name, uint32_t looks, struct mr_thread_pool **out);
 /* NULL is allowed. */
-void mr_thread_pool_destroy(struct mr_thread_pool *pool);
+MR_PRIVATE void mr_thread_pool_destroy(struct mr_thread_pool *pool);
 
 /*
  * Calls fn(user, i, who) once for each i of 0..n-1, on the caller (who 0) and the other threads
  * (1, 2, ...), and returns when all calls are done. One run at a time.
  */
-void mr_thread_pool_run(struct mr_thread_pool *pool, /* NULL: the caller works alone */
-                        void (*fn)(void *user, uint64_t i, uint32_t who), void *user, uint64_t n);
+MR_PRIVATE void mr_thread_pool_run(struct mr_thread_pool *pool, /* NULL: the caller works alone */
+                                   void (*fn)(void *user, uint64_t i, uint32_t who), void *user, uint64_t n);
 
 #endif

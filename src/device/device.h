@@ -204,13 +204,13 @@ int mr_stream_check_live(const struct mr_stream *stream, const char *call);
  * for kernels that have no grid() of their own; else NULL. Returns 0, MR_EMISUSE, MR_EUNSUPPORTED,
  * MR_EDEVICE, -ENOMEM.
  */
-int mr_launch_kernel(struct mr_stream *stream, const struct mr_kernel *kernel, const void *args,
-                     const unsigned grid[2]);
+MR_PRIVATE int mr_launch_kernel(struct mr_stream *stream, const struct mr_kernel *kernel,
+                                const void *args, const unsigned grid[2]);
 /*
  * Loads a module's kernels before their first launch, which does so, too, but not while a graph is
  * recorded. Returns 0, MR_EUNSUPPORTED (they do not run on this device), MR_EDEVICE, -ENOMEM.
  */
-int mr_device_load_kernels(struct mr_device *dev, const struct mr_kernel_module *module);
+MR_PRIVATE int mr_device_load_kernels(struct mr_device *dev, const struct mr_kernel_module *module);
 
 /* Returns 0, MR_EUNSUPPORTED (why not), MR_EDEVICE, -ENOMEM. */
 int mr_jpeg_open(struct mr_device *dev, struct mr_jpeg_unit **out);
@@ -266,6 +266,7 @@ void mr_device_file_memory_end(struct mr_device *dev, void *memory);
 int64_t mr_device_file_read(struct mr_device *dev, void *file, uint64_t offset, void *memory,
                             uint64_t at, uint64_t bytes);
 
-extern const struct mr_device_ops mr_device_cpu, mr_device_sim, mr_device_cuda;
+extern const struct mr_device_ops mr_device_cpu, mr_device_sim;
+extern MR_PRIVATE const struct mr_device_ops mr_device_cuda;
 
 #endif

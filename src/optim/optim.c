@@ -212,7 +212,24 @@ static int set_device(struct mr_optim *o, struct mr_device *device)
     return rc;
 }
 
-static int check_create(const char *spec, enum mr_dtype dtype, uint64_t n_params,
+/* What parsing would not have given. */
+static int check_opts(const struct mr_optim_ops *ops, const struct mr_optim_opts *o)
+{
+    const double rates[] = {o->lr, o->weight_decay, o->clip_norm, o->clip_value, o->eps};
+    for (size_t i = 0; i < MR_COUNT(rates); i++)
+        if (!(rates[i] >= 0 && rates[i] <= MR_OPTIM_MOST))
+            return mr_error_set(MR_EOPTION,
+                                "optimizer %s: lr, weight_decay, clipping or eps of %g: want 0..%g",
+                                o->name, rates[i], MR_OPTIM_MOST);
+    if (!(o->beta1 >= 0 && o->beta1 < 1 && o->beta2 >= 0 && o->beta2 < 1) || o->accumulate < 1)
+        return mr_error_set(
+            MR_EOPTION,
+            "optimizer %s: betas of %g/%g, accumulate of %llu: want 0 to below 1, and 1 or more",
+            o->name, o->beta1, o->beta2, (unsigned long long)o->accumulate);
+    return ops->check ? ops->check(o) : 0;
+}
+
+static int check_create(const void *spec, enum mr_dtype dtype, uint64_t n_params,
                         const struct mr_optim_group *groups, uint32_t n_groups,
                         struct mr_optim **out)
 {
@@ -230,35 +247,72 @@ static int check_create(const char *spec, enum mr_dtype dtype, uint64_t n_params
     return 0;
 }
 
-int mr_optim_create(struct mr_device *device, const char *spec, enum mr_dtype dtype,
-                    uint64_t n_params, const struct mr_optim_group *groups, uint32_t n_groups,
-                    struct mr_optim **out)
+/* The options are there already. */
+static int open_optim(struct mr_optim *o, struct mr_device *device,
+                      const struct mr_optim_group *groups, uint32_t n_groups)
 {
-    int rc = check_create(spec, dtype, n_params, groups, n_groups, out);
+    mr_optim_extra_init(o, &o->extra);
+    int rc = set_device(o, device);
     if (rc < 0)
         return rc;
+    rc = set_parts(o, groups, n_groups);
+    if (rc < 0)
+        return rc;
+    rc = create_memory(o);
+    if (rc < 0 || !o->host)
+        return rc;
+    uint64_t threads = o->opts.threads ? o->opts.threads : (uint64_t)mr_cpu_count();
+    return mr_thread_pool_create((uint32_t)MR_MIN(threads, mr_optim_most_tasks(o)), "optim", 0,
+                                 &o->pool);
+}
+
+/* spec: NULL: from opts. */
+static int create_optim(struct mr_device *device, const char *spec,
+                        const struct mr_optim_opts *opts, enum mr_dtype dtype, uint64_t n_params,
+                        const struct mr_optim_group *groups, uint32_t n_groups,
+                        struct mr_optim **out)
+{
     struct mr_optim *o = calloc(1, sizeof *o);
     if (!o)
         return mr_error_nomem("optimizer", sizeof *o);
     o->dtype = dtype;
     o->n = n_params;
-    mr_optim_extra_init(o, &o->extra);
-    rc = mr_optim_parse_spec(spec, &o->ops, &o->opts);
+    int rc = mr_optim_parse_spec(spec ? spec : opts->name, &o->ops, &o->opts);
+    if (rc == 0 && opts) {
+        o->opts = *opts;
+        rc = check_opts(o->ops, opts);
+    }
     if (rc == 0)
-        rc = set_device(o, device);
-    if (rc == 0)
-        rc = set_parts(o, groups, n_groups);
-    if (rc == 0)
-        rc = create_memory(o);
-    uint64_t threads = o->opts.threads ? o->opts.threads : (uint64_t)mr_cpu_count();
-    if (rc == 0 && o->host)
-        rc = mr_thread_pool_create((uint32_t)MR_MIN(threads, mr_optim_most_tasks(o)), "optim", 0,
-                                   &o->pool);
+        rc = open_optim(o, device, groups, n_groups);
     if (rc < 0)
         mr_optim_destroy(o);
     else
         *out = o;
     return rc;
+}
+
+int mr_optim_create(struct mr_device *device, const char *spec, enum mr_dtype dtype,
+                    uint64_t n_params, const struct mr_optim_group *groups, uint32_t n_groups,
+                    struct mr_optim **out)
+{
+    int rc = check_create(spec, dtype, n_params, groups, n_groups, out);
+    return rc < 0 ? rc : create_optim(device, spec, NULL, dtype, n_params, groups, n_groups, out);
+}
+
+int mr_optim_create_from(struct mr_device *device, const struct mr_optim_opts *opts,
+                         enum mr_dtype dtype, uint64_t n_params,
+                         const struct mr_optim_group *groups, uint32_t n_groups,
+                         struct mr_optim **out)
+{
+    int rc = check_create(opts, dtype, n_params, groups, n_groups, out);
+    if (rc < 0)
+        return rc;
+    if (opts->size != sizeof *opts || !memchr(opts->name, 0, sizeof opts->name))
+        return mr_error_set(
+            MR_EMISUSE,
+            "mr_optim_create_from: want opts as mr_optim_parse() filled them, of %zu bytes",
+            sizeof *opts);
+    return create_optim(device, NULL, opts, dtype, n_params, groups, n_groups, out);
 }
 
 void mr_optim_destroy(struct mr_optim *optim)

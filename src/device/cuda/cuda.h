@@ -89,10 +89,10 @@ struct cuda_event {
 };
 
 /* Makes the context current. Returns 0, MR_EDEVICE. Every 0 is followed by mr_cuda_leave. */
-int mr_cuda_enter(const struct mr_cuda *c);
-int mr_cuda_enter_to_release(const struct mr_cuda *c);
+MR_PRIVATE int mr_cuda_enter(const struct mr_cuda *c);
+MR_PRIVATE int mr_cuda_enter_to_release(const struct mr_cuda *c);
 /* Restores the caller's context. Returns rc, or MR_EDEVICE when rc was none and that fails. */
-int mr_cuda_leave(const struct mr_cuda *c, int rc);
+MR_PRIVATE int mr_cuda_leave(const struct mr_cuda *c, int rc);
 
 /* info.c: fills c->fixed and c->near. */
 int mr_cuda_look_up(struct mr_cuda *c);

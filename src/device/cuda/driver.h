@@ -172,8 +172,8 @@ int mr_cuda_forked_error(const char *device);
  * Sets "CALL on DEVICE: NAME: text", with advice where there is some. fmt: the call with its sizes.
  * Returns MR_EDEVICEMEM for out of memory, else MR_EDEVICE.
  */
-int mr_cuda_error(const struct mr_cuda_driver *cu, int result, const char *device, const char *fmt,
-                  ...) __attribute__((format(printf, 4, 5)));
+MR_PRIVATE int mr_cuda_error(const struct mr_cuda_driver *cu, int result, const char *device,
+                             const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 /* "CUDA_ERROR_OUT_OF_MEMORY: out of memory" */
 void mr_cuda_result_text(const struct mr_cuda_driver *cu, int result, char *out, size_t bytes);
 

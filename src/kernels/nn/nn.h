@@ -10,6 +10,7 @@
 #ifndef MR_KERNELS_NN_NN_H
 #define MR_KERNELS_NN_NN_H
 
+#include "base/private.h"
 #include "kernels/kernels.h"
 #include <millrace/tensor.h>
 
@@ -270,6 +271,6 @@ struct mr_nn_gpu_rescale {
 enum mr_nn_gpu_type { MR_NN_GPU_F32, MR_NN_GPU_BF16, MR_NN_GPU_F16, MR_NN_GPU_TYPES };
 
 /* Kernels by enum mr_nn_gpu_kernel. */
-extern const struct mr_kernel_module mr_nn_modules[MR_NN_GPU_TYPES];
+extern MR_PRIVATE const struct mr_kernel_module mr_nn_modules[MR_NN_GPU_TYPES];
 
 #endif

@@ -17,6 +17,7 @@
 #ifndef MR_KERNELS_OPTIM_OPTIM_H
 #define MR_KERNELS_OPTIM_OPTIM_H
 
+#include "base/private.h"
 #include "kernels/half.h"
 #include "kernels/kernels.h"
 #include <math.h>
@@ -217,29 +218,30 @@ MR_HOST_DEVICE double mr_optim_greater_f64(double a, double b)
 #undef ELEMENT
 
 /* Pairwise: the error grows with the logarithm of n. */
-double mr_optim_sum(const double *v, uint64_t n);
+MR_PRIVATE double mr_optim_sum(const double *v, uint64_t n);
 /* A step by the host's threads: what it computes once. squares: the sum of args->norms. Returns 0
  * when the step is left out. */
-int mr_optim_prepare(const struct mr_optim_args *args, double squares,
-                     struct mr_optim_scalars *out);
+MR_PRIVATE int mr_optim_prepare(const struct mr_optim_args *args, double squares,
+                                struct mr_optim_scalars *out);
 /* Elements begin .. end, a part of args'. f64: the parameters' dtype. */
-void mr_optim_apply(const struct mr_optim_args *args, const struct mr_optim_scalars *s, int f64,
-                    uint64_t begin, uint64_t end);
-void mr_optim_finish(const struct mr_optim_args *args, const struct mr_optim_scalars *s);
+MR_PRIVATE void mr_optim_apply(const struct mr_optim_args *args, const struct mr_optim_scalars *s,
+                               int f64, uint64_t begin, uint64_t end);
+MR_PRIVATE void mr_optim_finish(const struct mr_optim_args *args, const struct mr_optim_scalars *s);
 /* One of the parts of "optim_norm_<dtype>". */
-double mr_optim_norm_part(const struct mr_optim_norm_args *args, uint32_t part);
+MR_PRIVATE double mr_optim_norm_part(const struct mr_optim_norm_args *args, uint32_t part);
 /* Elements begin .. end of "optim_add_...", but for the records. */
-void mr_optim_add_range(const struct mr_optim_add_args *args, int f64, uint64_t begin,
-                        uint64_t end);
+MR_PRIVATE void mr_optim_add_range(const struct mr_optim_add_args *args, int f64, uint64_t begin,
+                                   uint64_t end);
 
-extern const struct mr_kernel_module mr_optim_module;
+extern MR_PRIVATE const struct mr_kernel_module mr_optim_module;
 
 /* The kernel of an update. */
-const struct mr_kernel *mr_optim_kernel(enum mr_optim_update update, int f64);
+MR_PRIVATE const struct mr_kernel *mr_optim_kernel(enum mr_optim_update update, int f64);
 /* Arrays of state that an update needs. */
-int mr_optim_n_states(enum mr_optim_update update);
+MR_PRIVATE int mr_optim_n_states(enum mr_optim_update update);
 /* Those that are not updates; by dtype, f32 first. */
-extern const struct mr_kernel *const mr_optim_norm_kernel[2], *const mr_optim_add_kernel[2],
-                                                                  *const mr_optim_set_kernel;
+extern MR_PRIVATE const struct mr_kernel *const mr_optim_norm_kernel[2];
+extern MR_PRIVATE const struct mr_kernel *const mr_optim_add_kernel[2];
+extern MR_PRIVATE const struct mr_kernel *const mr_optim_set_kernel;
 
 #endif
