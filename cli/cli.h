@@ -80,6 +80,10 @@ struct cli_command {
     int (*run)(void *options, int n_args, char **args); /* returns an exit code, CLI_OK.. */
 };
 
+#define X(name) extern const struct cli_command cli_##name;
+CLI_COMMANDS(X)
+#undef X
+
 /* The running command's common options; zeroes before they are parsed. */
 extern struct cli_common cli;
 
@@ -126,13 +130,15 @@ const char *cli_bytes(uint64_t bytes, char *buf);    /* "1.50 GiB" */
 const char *cli_rate(double bytes_per_s, char *buf); /* "12.3 GB/s" */
 const char *cli_count(double n, char *buf);          /* "60,000", "1.25 M" from ten million on */
 const char *cli_time(uint64_t ns, char *buf);        /* "2.35 ms" */
-const char *cli_s(uint64_t n);                       /* "s" of a plural, "" after one */
+/* "2.35 ms", "1.274e+20" where that is shorter, "nan", "inf": digits behind the point, then the unit. */
+const char *cli_fixed(double v, int digits, const char *unit, char *buf);
+const char *cli_s(uint64_t n); /* "s" of a plural, "" after one */
 
 bool cli_ends_in(const char *text, const char *end); /* with something before it, as a file's name with its ending */
 
 /*
  * Text tables. Column heads that begin with '>' mark columns of numbers, aligned to the right. Rows are printf texts with
- * a tab between cells. Memory that runs out loses rows and is told by print.
+ * a tab between cells; in columns of numbers, long ones are shortened as by cli_fixed(). Memory that runs out loses rows and is told by print.
  */
 struct cli_table;
 struct cli_table *cli_table_create(const char *heads); /* "stage\t>busy\t>share"; NULL: no heads line */

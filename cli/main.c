@@ -8,10 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define X(name) extern const struct cli_command cli_##name;
-CLI_COMMANDS(X)
-#undef X
-
 static const struct cli_command *const commands[] = {
 #define X(name) &cli_##name,
     CLI_COMMANDS(X)

@@ -64,6 +64,52 @@ char *cli_clean(const char *text, char buf[CLI_CLEAN])
     return mr_text_printable(buf);
 }
 
+const char *cli_fixed(double v, int digits, const char *unit, char *buf)
+{
+    if (isnan(v))
+        snprintf(buf, CLI_HUMAN, "nan");
+    else if (isinf(v))
+        snprintf(buf, CLI_HUMAN, "%sinf", v < 0 ? "-" : "");
+    else if (fabs(v) < 1e7)
+        snprintf(buf, CLI_HUMAN, "%.*f%s", digits, v, unit);
+    else
+        snprintf(buf, CLI_HUMAN, "%.4g%s", v, unit);
+    return buf;
+}
+
+/* Writes the number that begins the cell as cli_fixed() does, which is never longer. Integers that
+ * fit 64 bits stay. Returns the cell's bytes. */
+static size_t shorten_cell(char *cell, size_t bytes)
+{
+    char buf[CLI_HUMAN];
+    size_t sign = *cell == '-', whole = strspn(cell + sign, "0123456789"), n = sign + whole;
+    bool nan = strncmp(cell, "-nan", 4) == 0;
+    if (n < bytes && cell[n] == '.')
+        n += 1 + strspn(cell + n + 1, "0123456789");
+    if (!nan && whole <= (n > sign + whole ? 7u : 20u))
+        return bytes;
+    n = nan ? 4 : n;
+    size_t used = strlen(cli_fixed(strtod(cell, NULL), 0, "", buf)), rest = strlen(cell + n) + 1;
+    memcpy(cell, buf, used);
+    memmove(cell + used, cell + n, rest);
+    return bytes - n + used;
+}
+
+/* No number stretches a column of numbers beyond its use. */
+static char *shorten(const struct cli_table *table, char *row)
+{
+    char *cell = row;
+    for (int c = 0; c < MAX_COLUMNS; c++) {
+        size_t bytes = strcspn(cell, "\t");
+        if (table->right[c])
+            bytes = shorten_cell(cell, bytes);
+        if (cell[bytes] == 0)
+            break;
+        cell += bytes + 1;
+    }
+    return row;
+}
+
 void cli_table_row(struct cli_table *table, const char *fmt, ...)
 {
     va_list args;
@@ -76,7 +122,7 @@ void cli_table_row(struct cli_table *table, const char *fmt, ...)
     if (n < 0)
         table->lost = true;
     else
-        add(table, mr_text_printable(text));
+        add(table, shorten(table, mr_text_printable(text)));
 }
 
 /* Columns of a terminal that a text takes: its code points. */
@@ -142,7 +188,7 @@ static const char *scaled(double value, double step, const char *const *units, i
         i++;
     }
     int digits = i == 0 && value == floor(value) ? 0 : value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
-    snprintf(buf, CLI_HUMAN, "%.*f %s%s", digits, value, units[i], end);
+    snprintf(buf, CLI_HUMAN, value < 1e7 ? "%.*f %s%s" : "%.*g %s%s", value < 1e7 ? digits : 3, value, units[i], end);
     return buf;
 }
 

@@ -6,6 +6,12 @@
 
 #include "cli.h"
 
+/* One line of an option table that fills a `type`. */
+#define BENCH_OPTION(of, option, kind, member, ...)                                                                    \
+    {                                                                                                                  \
+        .name = option, .type = kind, .offset = offsetof(of, member), __VA_ARGS__                                      \
+    }
+
 struct bench_opts {
     struct cli_common common;
     char *mnist, *cases, *dataset;
@@ -28,12 +34,24 @@ struct bench_ours {
 
 #define BENCH_MAX_ROUNDS 1000
 
-/* What one case came to: medians over the rounds. Fields that a case does not have are negative. */
-struct bench_result {
-    const char *name;
-    struct bench_ours ours;
-    double memcpy_bytes_per_s, memcpy_far_bytes_per_s;
-    double gz_first_batch_ms, inflate_ms, state_save_ms, state_load_ms, order_bytes;
+/* The columns of bench loader: medians over the rounds. */
+enum bench_loader_column {
+    LOADER_CASE,
+    LOADER_WORKERS,
+    LOADER_RATE,
+    LOADER_OURS,
+    LOADER_MEMCPY,
+    LOADER_OF_MEMCPY,
+    LOADER_TO_MEMORY,
+    LOADER_CPU,
+    LOADER_HEAP,
+    LOADER_FIRST_BATCH,
+    LOADER_GZ_FIRST_BATCH,
+    LOADER_INFLATE,
+    LOADER_SAVE,
+    LOADER_LOAD,
+    LOADER_GROWTH,
+    LOADER_N_COLUMNS
 };
 
 /* Opens the device of an experiment that Ctrl-C may end. copies: devices without memory of their own are refused. info may be
@@ -53,8 +71,9 @@ int bench_ours(const struct bench_set *set, const struct bench_opts *opts, doubl
 int bench_memcpy(uint64_t src_bytes, uint64_t dst_bytes, uint64_t piece, uint32_t threads, double seconds,
                  double *out_bytes_per_s);
 
-/* Cases of bench loader that measure a start: to the first batch of MNIST's files, and of a state of 10^9 samples. */
-int bench_first_batch(const struct bench_opts *o, struct bench_result *out);
-int bench_billion(const struct bench_opts *o, struct bench_result *out);
+/* Cases of bench loader that measure a start: to the first batch of MNIST's files, and of a state of 10^9 samples.
+ * [out] out: by column. */
+int bench_first_batch(const struct bench_opts *o, double *out);
+int bench_billion(const struct bench_opts *o, double *out);
 
 #endif

@@ -1,7 +1,6 @@
 /* millrace bench batch-size: throughput, memory and time to an accuracy, by batch size. */
-#include "bench/bench.h"
+#include "bench/frame.h"
 #include "bench/train.h"
-#include "plot.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -23,10 +22,7 @@ struct opts {
 
 static const char *const scales[] = {"none", "sqrt", "linear", NULL};
 
-#define OPT(option, kind, member, ...)                                                                                 \
-    {                                                                                                                  \
-        .name = option, .type = kind, .offset = offsetof(struct opts, member), __VA_ARGS__                             \
-    }
+#define OPT(...) BENCH_OPTION(struct opts, __VA_ARGS__)
 
 static const struct mr_option options[] = {
     OPT("sizes", MR_OPT_STRING, sizes, .meta = "LIST",
@@ -54,40 +50,36 @@ static const struct mr_option options[] = {
     {NULL},
 };
 
-struct size_result {
-    uint64_t batch, samples;
-    double lr, seconds, samples_per_s, seconds_to_target, accuracy; /* NaN: not reached */
-    uint64_t net_bytes, loader_bytes;
-};
+enum { BATCH, LR, RATE, NET, LOADER, ACCURACY, TO_TARGET, MARK, N_COLUMNS };
 
-struct bench {
-    const struct opts *opts;
+struct sizes {
     const char *dataset;
-    struct size_result size[MAX_SIZES];
+    uint64_t size[MAX_SIZES];
     int n, knee;
-    char device[64], device_model[96], data[256];
+    char data[256], to_target[32];
+    struct bench_column columns[N_COLUMNS];
 };
 
-static int read_sizes(struct bench *b)
+static int read_sizes(struct sizes *b, const struct opts *o)
 {
-    const char *at = b->opts->sizes ? b->opts->sizes : DEFAULT_SIZES;
+    const char *at = o->sizes ? o->sizes : DEFAULT_SIZES;
     for (b->n = 0; b->n < MAX_SIZES;) {
         char *end;
         unsigned long v = strtoul(at, &end, 10);
         bool good = *at >= '0' && *at <= '9' && v > 0 && v <= 1 << 20 && (!*end || *end == ',');
-        if (!good || (b->n && v <= b->size[b->n - 1].batch))
+        if (!good || (b->n && v <= b->size[b->n - 1]))
             break;
-        b->size[b->n++] = (struct size_result){.batch = v, .seconds_to_target = NAN, .accuracy = NAN};
+        b->size[b->n++] = v;
         if (!*end)
             return CLI_OK;
         at = end + 1;
     }
-    return cli_misuse("--sizes %s: want at most %d numbers of 1..%d, ascending, with commas between", b->opts->sizes,
+    return cli_misuse("--sizes %s: want at most %d numbers of 1..%d, ascending, with commas between", o->sizes,
                       MAX_SIZES, 1 << 20);
 }
 
 /* Larger batches than the data set would be cut to it, and the rows say what was not measured. */
-static int check_sizes(struct bench *b)
+static int check_sizes(struct sizes *b, const struct opts *o)
 {
     struct mr_dataset *ds;
     int rc = mr_dataset_open(b->dataset, &ds);
@@ -95,21 +87,22 @@ static int check_sizes(struct bench *b)
         return cli_error(rc);
     uint64_t n = mr_dataset_length(ds);
     mr_dataset_close(ds);
-    while (!b->opts->sizes && b->n > 1 && b->size[b->n - 1].batch > n)
+    while (!o->sizes && b->n > 1 && b->size[b->n - 1] > n)
         b->n--;
-    return b->size[b->n - 1].batch <= n
-               ? CLI_OK
-               : cli_misuse("--sizes %s: %s has %" PRIu64 " sample%s: want no larger batches",
-                            b->opts->sizes ? b->opts->sizes : DEFAULT_SIZES, b->dataset, n, cli_s(n));
+    return b->size[b->n - 1] <= n ? CLI_OK
+                                  : cli_misuse("--sizes %s: %s has %" PRIu64 " sample%s: want no larger batches",
+                                               o->sizes ? o->sizes : DEFAULT_SIZES, b->dataset, n, cli_s(n));
 }
 
 static uint64_t net_bytes(const struct train *t)
 {
-    uint64_t bytes = mr_net_memory(t->net) + 2 * mr_net_n_params(t->net) * sizeof(float);
-    for (uint32_t i = 0; i < mr_optim_state_count(t->optim); i++) {
+    const struct mr_net *net = mr_trainer_get_net(t->trainer);
+    const struct mr_optim *optim = mr_trainer_get_optim(t->trainer);
+    uint64_t bytes = mr_net_memory(net) + 2 * mr_net_n_params(net) * sizeof(float);
+    for (uint32_t i = 0; i < mr_optim_state_count(optim); i++) {
         enum mr_dtype dtype;
         uint64_t n = 0;
-        mr_optim_state_data(t->optim, i, &dtype, &n);
+        mr_optim_state_data(optim, i, &dtype, &n);
         bytes += n * mr_dtype_size(dtype);
     }
     return bytes;
@@ -118,55 +111,61 @@ static uint64_t net_bytes(const struct train *t)
 /* Trains between two tests. [out] seconds: until the device is done. Returns 1, 0 at the end, or an error. */
 static int part(struct train *t, uint64_t steps, double *seconds, uint64_t *samples)
 {
-    uint64_t start = mr_time_ns();
-    bool last;
-    int rc = 1;
-    t->sums = (struct train_sums){0};
+    struct mr_train_window window;
+    int last, rc = mr_trainer_window_begin(t->trainer);
+    if (rc < 0)
+        return rc;
+    rc = 1;
     for (uint64_t i = 0; i < steps && rc > 0 && !cli_interrupted(); i++)
-        rc = train_step(t, &last);
-    int taken = rc >= 0 ? train_take_totals(t) : rc;
-    *seconds = (double)(mr_time_ns() - start) * 1e-9;
-    *samples = t->sums.n_samples;
-    return taken < 0 ? taken : rc;
+        rc = mr_trainer_step(t->trainer, &last);
+    if (rc < 0)
+        return rc;
+    int ended = mr_trainer_window_end(t->trainer, &window);
+    if (ended < 0)
+        return ended;
+    *seconds = window.seconds;
+    *samples = window.sums.n_samples;
+    return rc;
 }
 
-static int run_size(struct train *t, const struct opts *o, struct size_result *r)
+static int run_size(struct train *t, const struct opts *o, double *v)
 {
-    uint64_t batches = mr_loader_batches(t->ld), most = (batches + o->tests - 1) / o->tests, samples;
-    struct train_sums sums;
-    double seconds;
+    uint64_t batches = mr_loader_batches(mr_trainer_get_loader(t->trainer));
+    uint64_t most = (batches + o->tests - 1) / o->tests, samples, done = 0;
+    struct mr_train_sums sums;
+    double seconds, trained = 0;
     int rc = part(t, WARM_STEPS, &seconds, &samples);
     double warm = seconds;
     for (uint64_t left = o->epochs * batches, steps; left > 0 && rc > 0 && !cli_interrupted(); left -= steps) {
         steps = left < most ? left : most;
         rc = part(t, steps, &seconds, &samples);
-        r->seconds += seconds;
-        r->samples += samples;
-        if (rc < 0 || !t->data->test_loader)
+        trained += seconds;
+        done += samples;
+        if (rc < 0 || !t->data->test)
             continue;
-        int tested = train_test(t, &sums);
+        int tested = mr_trainer_test(t->trainer, &sums);
         if (tested < 0)
             return tested;
-        r->accuracy = (double)sums.n_right / (double)sums.n_samples;
-        if (r->accuracy >= o->target) {
-            r->seconds_to_target = warm + r->seconds;
+        v[ACCURACY] = (double)sums.n_right / (double)sums.n_samples;
+        if (v[ACCURACY] >= o->target) {
+            v[TO_TARGET] = warm + trained;
             break;
         }
     }
-    r->samples_per_s = r->seconds > 0 ? (double)r->samples / r->seconds : 0;
+    v[RATE] = trained > 0 ? (double)done / trained : 0;
     return rc < 0 ? rc : 0;
 }
 
-static int set_options(struct train_opts *train, const struct opts *o, struct size_result *r)
+static int set_options(struct train_opts *train, const struct opts *o, double batch, double *lr)
 {
     int rc = bench_train_init(train);
-    double by = (double)r->batch / 64;
-    r->lr = o->lr * (o->scale == SCALE_LINEAR ? by : o->scale == SCALE_SQRT ? sqrt(by) : 1);
-    train->batch_size = r->batch;
+    double by = batch / 64;
+    *lr = o->lr * (o->scale == SCALE_LINEAR ? by : o->scale == SCALE_SQRT ? sqrt(by) : 1);
+    train->batch_size = (uint64_t)batch;
     train->epochs = 1000000000; /* steps are counted: warm ones, too, take batches */
     train->seed = o->seed;
     train->threads = o->threads;
-    train->lr = r->lr;
+    train->lr = *lr;
     train->amp = o->amp;
     if (rc == 0)
         rc = bench_train_set(train, "model", o->model);
@@ -175,27 +174,25 @@ static int set_options(struct train_opts *train, const struct opts *o, struct si
     return rc == 0 ? bench_train_set(train, "device", o->device) : rc;
 }
 
-static int one(void *bench, int i)
+static int measure(struct bench *b, struct bench_row *row, double *v)
 {
-    struct bench *b = bench;
-    struct size_result *r = &b->size[i];
+    struct sizes *s = b->user;
     struct train_opts opts;
     struct train_data data = {0};
     struct train t = {0};
     struct mr_loader_stats st;
-    int rc = set_options(&opts, b->opts, r);
+    int rc = set_options(&opts, b->values, row->v[BATCH], &v[LR]);
     if (rc == 0)
-        rc = train_data_open(&data, b->dataset, &opts);
+        rc = train_data_open(&data, s->dataset, &opts);
     if (rc == 0)
         rc = train_open(&t, &data, &opts, NULL);
     if (rc == 0) {
-        rc = run_size(&t, b->opts, r);
-        mr_loader_stats(t.ld, &st);
-        r->net_bytes = net_bytes(&t);
-        r->loader_bytes = st.pageable_bytes + st.pinned_bytes + st.device_bytes;
-        snprintf(b->device, sizeof b->device, "%s", data.info.name);
-        snprintf(b->device_model, sizeof b->device_model, "%s", data.info.model);
-        snprintf(b->data, sizeof b->data, "%s", mr_dataset_text(data.ds));
+        rc = run_size(&t, b->values, v);
+        mr_loader_stats(mr_trainer_get_loader(t.trainer), &st);
+        v[NET] = (double)net_bytes(&t);
+        v[LOADER] = (double)(st.pageable_bytes + st.pinned_bytes + st.device_bytes);
+        b->info = data.info;
+        snprintf(s->data, sizeof s->data, "%s", mr_dataset_text(data.ds));
     }
     train_close(&t);
     train_data_close(&data);
@@ -203,115 +200,115 @@ static int one(void *bench, int i)
     return rc;
 }
 
-static void find_knee(struct bench *b)
+static int open_all(struct bench *b)
 {
-    double rates[MAX_SIZES];
-    for (int i = 0; i < b->n; i++)
-        rates[i] = b->size[i].samples_per_s;
-    b->knee = bench_knee(rates, b->n);
+    const struct sizes *s = b->user;
+    int rc = bench_rows(b, s->n);
+    for (int i = 0; i < b->n_rows; i++)
+        b->rows[i].v[BATCH] = (double)s->size[i];
+    return rc;
 }
 
-static void print_text(const struct bench *b)
+static char rate_title[96], time_title[64];
+static struct bench_panel panels[] = {
+    {rate_title, "batch size", "samples/s", BATCH, {RATE}, 1, .log_x = true, .ticks = PLOT_BINARY},
+    {"Memory", "batch size", "MiB", BATCH, {NET, LOADER}, 2, 0x1p20, {0}, true, true, PLOT_BINARY},
+    {time_title, "batch size", "s", BATCH, {TO_TARGET}, 1, .log_x = true, .ticks = PLOT_BINARY}};
+
+static void conclude(struct bench *b)
 {
-    char rate[CLI_HUMAN], net[CLI_HUMAN], loader[CLI_HUMAN], head[64], seconds[CLI_HUMAN], accuracy[CLI_HUMAN];
+    const struct opts *o = b->values;
+    struct sizes *s = b->user;
+    double rates[MAX_SIZES];
+    for (int i = 0; i < s->n; i++)
+        rates[i] = b->rows[i].v[RATE];
+    s->knee = bench_knee(rates, s->n);
+    b->rows[s->knee].text[MARK] = "<- knee";
+    snprintf(b->subtitle, sizeof b->subtitle, "%.100s: %.40s by %.40s, device %s", s->data, o->model, o->optimizer,
+             b->info.name);
+    snprintf(rate_title, sizeof rate_title, "Throughput; knee: %" PRIu64, s->size[s->knee]);
+    snprintf(time_title, sizeof time_title, "Time to a test accuracy of %.4g%%", 100 * o->target);
+}
+
+static void above(const struct bench *b)
+{
+    const struct opts *o = b->values;
+    const struct sizes *s = b->user;
     char text[CLI_CLEAN];
+    printf("%s: %s by %s, learning rate %g at 64, scaled: %s; device ", cli_clean(s->data, text), o->model,
+           o->optimizer, o->lr, scales[o->scale]);
+    bench_print_device(b);
+    printf("\n");
+}
+
+static void below(const struct bench *b)
+{
+    const struct opts *o = b->values;
+    const struct sizes *s = b->user;
     int fastest = -1;
-    printf("%s: %s by %s, learning rate %g at 64, scaled: %s; device %s%s%s\n\n", cli_clean(b->data, text),
-           b->opts->model, b->opts->optimizer, b->opts->lr, scales[b->opts->scale], b->device,
-           b->device_model[0] ? ": " : "", b->device_model);
-    snprintf(head, sizeof head, ">batch\t>lr\t>samples/s\t>net\t>loader\t>accuracy\t>s to %.4g%%\t",
-             100 * b->opts->target);
-    struct cli_table *table = cli_table_create(head);
-    for (int i = 0; i < b->n; i++) {
-        const struct size_result *r = &b->size[i];
-        if (!isnan(r->seconds_to_target) && (fastest < 0 || r->seconds_to_target < b->size[fastest].seconds_to_target))
+    for (int i = 0; i < s->n; i++) {
+        double seconds = b->rows[i].v[TO_TARGET];
+        if (!isnan(seconds) && (fastest < 0 || seconds < b->rows[fastest].v[TO_TARGET]))
             fastest = i;
-        cli_table_row(table, "%" PRIu64 "\t%.3g\t%s\t%s\t%s\t%s\t%s\t%s", r->batch, r->lr,
-                      cli_count(r->samples_per_s, rate), cli_bytes(r->net_bytes, net),
-                      cli_bytes(r->loader_bytes, loader), bench_fixed(100 * r->accuracy, 2, "%", accuracy),
-                      bench_fixed(r->seconds_to_target, 2, "", seconds), i == b->knee ? "<- knee" : "");
     }
-    cli_table_print(table, stdout, 2);
-    printf("\nknee: %" PRIu64 ", the smallest batch with 90%% of the highest throughput\n", b->size[b->knee].batch);
+    printf("knee: %" PRIu64 ", the smallest batch with 90%% of the highest throughput\n", s->size[s->knee]);
     if (fastest >= 0)
-        printf("soonest at %.4g%%: batches of %" PRIu64 "\n", 100 * b->opts->target, b->size[fastest].batch);
+        printf("soonest at %.4g%%: batches of %" PRIu64 "\n", 100 * o->target, s->size[fastest]);
     printf("memory: net: activations, parameters, gradients, optimizer state; loader: slots and buffers\n");
 }
 
-static int print_json(const struct bench *b)
+static void json(const struct bench *b, struct mr_json *json)
 {
-    struct mr_json *json = cli_json_begin("bench batch-size");
-    if (!json)
-        return CLI_FAILED;
-    mr_json_string(json, "device", b->device);
-    mr_json_string(json, "dataset", b->data);
-    mr_json_array(json, "sizes");
-    for (int i = 0; i < b->n; i++) {
-        const struct size_result *r = &b->size[i];
-        mr_json_object(json, NULL);
-        mr_json_uint(json, "batch_size", r->batch);
-        mr_json_double(json, "lr", r->lr);
-        mr_json_double(json, "samples_per_s", r->samples_per_s);
-        mr_json_uint(json, "net_bytes", r->net_bytes);
-        mr_json_uint(json, "loader_bytes", r->loader_bytes);
-        train_json_number(json, "test_accuracy", r->accuracy);
-        train_json_number(json, "seconds_to_target", r->seconds_to_target);
-        mr_json_object_end(json);
-    }
-    mr_json_array_end(json);
-    mr_json_uint(json, "knee", b->size[b->knee].batch);
-    return cli_json_end_config(json, options, b->opts);
+    const struct sizes *s = b->user;
+    mr_json_string(json, "dataset", s->data);
+    mr_json_uint(json, "knee", s->size[s->knee]);
 }
 
-static int draw(const struct bench *b)
+static void make_columns(struct sizes *s, double target)
 {
-    enum { RATE, TIME, NET, LOADER, N };
-    double x[MAX_SIZES], y[N][MAX_SIZES];
-    struct plot_series series[N];
-    static const char *const names[N] = {
-        [NET] = "net: activations, parameters, gradients, optimizer state", [LOADER] = "loader: slots and buffers"};
-    for (int i = 0; i < b->n; i++) {
-        const struct size_result *r = &b->size[i];
-        x[i] = (double)r->batch;
-        y[RATE][i] = r->samples_per_s;
-        y[TIME][i] = isnan(r->seconds_to_target) ? -1 : r->seconds_to_target;
-        y[NET][i] = (double)r->net_bytes / (1 << 20);
-        y[LOADER][i] = (double)r->loader_bytes / (1 << 20);
-    }
-    for (int k = 0; k < N; k++)
-        series[k] = (struct plot_series){names[k], x, y[k], b->n};
-    char subtitle[320], rate[96], time[64];
-    snprintf(rate, sizeof rate, "Throughput; knee: %" PRIu64, b->size[b->knee].batch);
-    snprintf(time, sizeof time, "Time to a test accuracy of %.4g%%", 100 * b->opts->target);
-    struct plot_panel panels[] = {
-        {rate, "batch size", "samples/s", NULL, series + RATE, 1, {0}, true, false, PLOT_BINARY},
-        {"Memory", "batch size", "MiB", NULL, series + NET, 2, {0}, true, true, PLOT_BINARY},
-        {time, "batch size", "s", NULL, series + TIME, 1, {0}, true, false, PLOT_BINARY}};
-    snprintf(subtitle, sizeof subtitle, "%.100s: %.40s by %.40s, device %s", b->data, b->opts->model,
-             b->opts->optimizer, b->device);
-    return plot_write(&(struct plot){"Batch size", subtitle, panels, 3, NULL}, b->opts->plot);
+    const struct bench_column columns[N_COLUMNS] = {
+        [BATCH] = {">batch", "batch_size"},
+        [LR] = {">lr", "lr", .digits = 6},
+        [RATE] = {">samples/s", "samples_per_s", BENCH_COUNT},
+        [NET] = {">net", "net_bytes", BENCH_BYTES},
+        [LOADER] = {">loader", "loader_bytes", BENCH_BYTES},
+        [ACCURACY] = {">accuracy", "test_accuracy", BENCH_SHARE, 2, .null = true},
+        [TO_TARGET] = {s->to_target, "seconds_to_target", .digits = 2, .null = true},
+        [MARK] = {"", .format = BENCH_TEXT},
+    };
+    snprintf(s->to_target, sizeof s->to_target, ">s to %.4g%%", 100 * target);
+    memcpy(s->columns, columns, sizeof columns);
 }
 
 static int run(void *values, int n_args, char **args)
 {
     (void)n_args;
-    struct bench b = {.opts = values, .dataset = args[0]};
-    int code = plot_check(b.opts->plot);
+    const struct opts *o = values;
+    struct sizes s = {.dataset = args[0]};
+    int code = read_sizes(&s, o);
     if (code == CLI_OK)
-        code = read_sizes(&b);
+        code = plot_check(o->plot);
     if (code == CLI_OK)
-        code = check_sizes(&b);
-    if (code == CLI_OK)
-        code = bench_train_each("batch sizes", "sizes", b.n, one, &b);
+        code = check_sizes(&s, o);
     if (code != CLI_OK)
         return code;
-    find_knee(&b);
-    if (b.opts->plot)
-        code = draw(&b);
-    if (code != CLI_OK || cli.json)
-        return code == CLI_OK ? print_json(&b) : code;
-    print_text(&b);
-    return CLI_OK;
+    make_columns(&s, o->target);
+    return bench_run(&(struct bench){.command = &cli_bench_batch_size,
+                                     .values = values,
+                                     .plot = o->plot,
+                                     .columns = s.columns,
+                                     .n_columns = N_COLUMNS,
+                                     .rows_key = "sizes",
+                                     .chart = "Batch size",
+                                     .panels = panels,
+                                     .n_panels = CLI_COUNT(panels),
+                                     .user = &s,
+                                     .open = open_all,
+                                     .measure = measure,
+                                     .conclude = conclude,
+                                     .json = json,
+                                     .above = above,
+                                     .below = below});
 }
 
 static const struct cli_note json_notes[] = {

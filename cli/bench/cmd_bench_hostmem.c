@@ -1,7 +1,5 @@
 /* millrace bench hostmem: what page-locked memory costs, by the way in which it is made. */
-#include "bench/bench.h"
-#include "bench/stats.h"
-#include "plot.h"
+#include "bench/frame.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,10 +15,7 @@ struct options {
 };
 
 #define MAX_REPEATS 100
-#define OPT(option, kind, member, ...)                                                                                 \
-    {                                                                                                                  \
-        .name = option, .type = kind, .offset = offsetof(struct options, member), __VA_ARGS__                          \
-    }
+#define OPT(...)    BENCH_OPTION(struct options, __VA_ARGS__)
 
 static const struct mr_option options[] = {
     OPT("device", MR_OPT_STRING, device, .key = 'd', .initial = "auto", .meta = "DEVICE",
@@ -47,13 +42,20 @@ static const char *const what[N_WAYS] = {
     "pages touched by one thread, then copied into memory from the pool",
 };
 
-struct result {
-    bool there;
-    double ms, lock_ms, variation; /* to make usable; of that, to lock (negative: cannot be told apart) */
-    double peak_bytes;             /* growth of the process's peak; negative: unknown */
-    double system_bytes;           /* less memory available in the whole system while it is held */
-    uint64_t locked_bytes;
-    char why_not[300];
+enum { NAME, KEY, TIME, VARIATION, LOCKING, OF_PAGEABLE, PEAK, OF_ASKED, KEPT, LOCKED, N_COLUMNS };
+
+/* Times in s/GiB; bytes are this process's growth. */
+static const struct bench_column columns[N_COLUMNS] = {
+    [NAME] = {.head = "", .format = BENCH_TEXT},
+    [KEY] = {.key = "way", .format = BENCH_TEXT},
+    [TIME] = {">s/GiB", "s_per_gib", .digits = 3},
+    [VARIATION] = {">variation", "variation", BENCH_SHARE},
+    [LOCKING] = {">of that, locking", "lock_s_per_gib", .digits = 3},
+    [OF_PAGEABLE] = {">of not pinned", .digits = 2, .suffix = "x"},
+    [PEAK] = {">process's peak", "peak_bytes", BENCH_BYTES},
+    [OF_ASKED] = {">of asked for", .digits = 2, .suffix = "x"},
+    [KEPT] = {">kept", "resident_bytes", BENCH_BYTES},
+    [LOCKED] = {">locked", "locked_bytes", BENCH_BYTES},
 };
 
 /* One thing made one way, and how to give it back. */
@@ -136,165 +138,99 @@ static void drop(struct mr_device *dev, struct held *h)
     mr_memory_trim(dev);
 }
 
-static int measure_once(struct mr_device *dev, enum way way, uint64_t bytes, struct result *r, double *ms,
-                        double *lock_ms)
+/* Unknown where either value is. */
+static double growth(double before, double after)
 {
+    return before < 0 || after < 0 ? NAN : after > before ? after - before : 0;
+}
+
+static double seconds_per_gib(uint64_t ns, uint64_t bytes)
+{
+    return (double)ns * 1e-9 / ((double)bytes / 0x1p30);
+}
+
+static int measure(struct bench *b, struct bench_row *row, double *v)
+{
+    const struct options *o = b->values;
+    enum way way = (enum way)(row - b->rows);
     struct held held = {0};
-    struct mr_memory_info before, during;
     struct mr_memory_counters count;
     int64_t lock_ns = -1;
     bool peak_known = reset_peak();
     double resident = status_bytes("VmRSS");
-    mr_memory_get(&before);
     uint64_t start = mr_time_ns();
-    int rc = make(dev, way, bytes, &held, &lock_ns);
-    *ms = (double)(mr_time_ns() - start) * 1e-6;
-    *lock_ms = lock_ns < 0 ? -1 : (double)lock_ns * 1e-6;
-    mr_memory_get(&during);
-    mr_memory_count(dev, MR_PINNED, &count);
-    r->peak_bytes = peak_known ? status_bytes("VmHWM") - resident : -1;
-    r->system_bytes = (double)before.available_bytes - (double)during.available_bytes;
-    r->locked_bytes = way == PAGEABLE ? 0 : held.pool ? count.locked_bytes : bytes;
-    drop(dev, &held);
+    int rc = make(b->dev, way, o->bytes, &held, &lock_ns);
+    v[TIME] = seconds_per_gib(mr_time_ns() - start, o->bytes);
+    v[LOCKING] = lock_ns < 0 ? NAN : seconds_per_gib((uint64_t)lock_ns, o->bytes);
+    v[PEAK] = peak_known ? growth(resident, status_bytes("VmHWM")) : NAN;
+    v[KEPT] = growth(resident, status_bytes("VmRSS"));
+    mr_memory_query(b->dev, MR_PINNED, &count);
+    v[LOCKED] = (double)(way == PAGEABLE ? 0 : held.pool ? count.locked_bytes : o->bytes);
+    drop(b->dev, &held);
     return rc;
 }
 
-/* A way that the device does not have, or the system's limit refuses, is left out. */
-static int measure(struct mr_device *dev, enum way way, const struct options *o, struct result *r)
+static void above(const struct bench *b)
 {
-    double ms[MAX_REPEATS], lock_ms[MAX_REPEATS];
-    for (uint64_t k = 0; k < o->repeats; k++) {
-        int rc = cli_interrupted() ? mr_error_set(MR_ECANCELLED, "interrupted")
-                                   : measure_once(dev, way, o->bytes, r, &ms[k], &lock_ms[k]);
-        if (rc == MR_EUNSUPPORTED || rc == MR_ELIMIT)
-            snprintf(r->why_not, sizeof r->why_not, "%s", mr_last_error());
-        if (rc < 0)
-            return rc == MR_EUNSUPPORTED || rc == MR_ELIMIT ? 0 : rc;
-    }
-    r->there = true;
-    r->variation = stats_variation(ms, (int)o->repeats);
-    r->ms = bench_median(ms, o->repeats);
-    r->lock_ms = bench_median(lock_ms, o->repeats);
-    return 0;
-}
-
-static double seconds_per_gib(double ms, uint64_t bytes)
-{
-    return ms * 1e-3 / ((double)bytes / 0x1p30);
-}
-
-static int print_text(const struct result *r, const struct mr_device_info *info, const struct options *o)
-{
+    const struct options *o = b->values;
     char bytes[CLI_HUMAN];
-    printf("%s%s%s: %s of host memory, ready for use; medians of %llu\n\n", info->name, info->model[0] ? ": " : "",
-           info->model, cli_bytes(o->bytes, bytes), (unsigned long long)o->repeats);
-    struct cli_table *table =
-        cli_table_create("\t>s/GiB\t>variation\t>of that, locking\t>of not pinned\t>process's peak\t"
-                         ">of asked for\t>taken from the system\t>locked");
-    for (int i = 0; i < N_WAYS; i++) {
-        char peak[CLI_HUMAN] = "unknown", taken[CLI_HUMAN], locked[CLI_HUMAN], lock[32] = "", part[32] = "";
-        if (!r[i].there)
-            continue;
-        if (r[i].lock_ms >= 0)
-            snprintf(lock, sizeof lock, "%.3f", seconds_per_gib(r[i].lock_ms, o->bytes));
-        if (r[i].peak_bytes >= 0) {
-            cli_bytes((uint64_t)r[i].peak_bytes, peak);
-            snprintf(part, sizeof part, "%.2fx", r[i].peak_bytes / (double)o->bytes);
-        }
-        cli_table_row(table, "%s\t%.3f\t%.1f%%\t%s\t%.2fx\t%s\t%s\t%s\t%s", names[i],
-                      seconds_per_gib(r[i].ms, o->bytes), 100 * r[i].variation, lock, r[i].ms / r[PAGEABLE].ms, peak,
-                      part, cli_bytes(r[i].system_bytes > 0 ? (uint64_t)r[i].system_bytes : 0, taken),
-                      cli_bytes(r[i].locked_bytes, locked));
-    }
-    cli_table_print(table, stdout, 2);
-    printf("\nlimits: as much memory as was asked for (%s), in the time that touching its pages takes (%.3f s/GiB)\n\n",
-           bytes, seconds_per_gib(r[PAGEABLE].ms, o->bytes));
-    for (int i = 0; i < N_WAYS; i++) {
-        if (r[i].there)
+    bench_print_device(b);
+    printf(": %s of host memory, ready for use; medians of %llu\n", cli_bytes(o->bytes, bytes),
+           (unsigned long long)o->repeats);
+}
+
+static void below(const struct bench *b)
+{
+    const struct options *o = b->values;
+    char bytes[CLI_HUMAN];
+    for (int i = 0; i < N_WAYS; i++)
+        if (!b->rows[i].left_out[0])
             printf("  %-15s %s\n", names[i], what[i]);
-        else
-            printf("  %-15s left out: %s\n", names[i], r[i].why_not);
-    }
-    return CLI_OK;
+    printf("\nlimits: as much memory as was asked for (%s), in the time that touching its pages takes "
+           "(%.3f s/GiB)\n",
+           cli_bytes(o->bytes, bytes), b->rows[PAGEABLE].v[TIME]);
 }
 
-static int print_json(const struct result *r, const struct mr_device_info *info, const struct options *o)
-{
-    struct mr_json *json = cli_json_begin("bench hostmem");
-    if (!json)
-        return CLI_FAILED;
-    mr_json_string(json, "device", info->name);
-    mr_json_string(json, "model", info->model);
-    mr_json_array(json, "ways");
-    for (int i = 0; i < N_WAYS; i++) {
-        mr_json_object(json, NULL);
-        mr_json_string(json, "way", keys[i]);
-        if (!r[i].there) {
-            mr_json_string(json, "left_out", r[i].why_not);
-            mr_json_object_end(json);
-            continue;
-        }
-        mr_json_double(json, "s_per_gib", seconds_per_gib(r[i].ms, o->bytes));
-        mr_json_double(json, "variation", r[i].variation);
-        if (r[i].lock_ms >= 0)
-            mr_json_double(json, "lock_s_per_gib", seconds_per_gib(r[i].lock_ms, o->bytes));
-        if (r[i].peak_bytes >= 0)
-            mr_json_double(json, "peak_bytes", r[i].peak_bytes);
-        mr_json_double(json, "system_bytes", r[i].system_bytes);
-        mr_json_uint(json, "locked_bytes", r[i].locked_bytes);
-        mr_json_object_end(json);
-    }
-    mr_json_array_end(json);
-    return cli_json_end_config(json, options, o);
-}
+static struct bench_panel panels[] = {{"Time", "", "s/GiB", -1, {TIME}, 1},
+                                      {"Memory", "", "MiB", -1, {PEAK, KEPT}, 2, .unit = 0x1p20}};
 
-static int plot(const struct result *r, const struct mr_device_info *info, const struct options *o)
+static void conclude(struct bench *b)
 {
-    double time[N_WAYS], peak[N_WAYS], taken[N_WAYS];
-    const char *labels[N_WAYS];
-    char subtitle[160];
-    int n = 0;
+    const struct options *o = b->values;
     for (int i = 0; i < N_WAYS; i++) {
-        if (!r[i].there)
-            continue;
-        time[n] = seconds_per_gib(r[i].ms, o->bytes);
-        peak[n] = r[i].peak_bytes / 0x1p20;
-        taken[n] = r[i].system_bytes / 0x1p20;
-        labels[n++] = names[i];
+        double *v = b->rows[i].v;
+        v[OF_PAGEABLE] = v[TIME] / b->rows[PAGEABLE].v[TIME];
+        v[OF_ASKED] = v[PEAK] / (double)o->bytes;
     }
-    struct plot_series times = {"time to make", NULL, time, n};
-    struct plot_series memory[] = {{"process's peak", NULL, peak, n}, {"taken from the system", NULL, taken, n}};
-    struct plot_panel panels[] = {
-        {"Time", "", "s/GiB", labels, &times, 1, {"touching", time[0]}, false, false, 0},
-        {"Memory", "", "MiB", labels, memory, 2, {"asked for", (double)o->bytes / 0x1p20}, false, false, 0},
-    };
-    snprintf(subtitle, sizeof subtitle, "%s %s", info->name, info->model);
-    return plot_write(&(struct plot){"What page-locked memory costs", subtitle, panels, 2}, o->plot);
+    panels[0].limit = (struct plot_limit){"touching", b->rows[PAGEABLE].v[TIME]};
+    panels[1].limit = (struct plot_limit){"asked for", (double)o->bytes / 0x1p20};
 }
 
 static int run(void *values, int n_args, char **args)
 {
     (void)n_args, (void)args;
     struct options *o = values;
-    struct mr_device *dev = NULL;
-    struct mr_device_info info = {0};
-    struct result r[N_WAYS] = {{0}};
-    int code = plot_check(o->plot), rc = 0;
-    if (code == CLI_OK)
-        code = bench_open(o->device, false, &dev, &info);
-    if (code != CLI_OK)
-        return code;
     o->bytes = (o->bytes + 4095) / 4096 * 4096;
-    for (int i = 0; i < N_WAYS && rc == 0; i++)
-        rc = measure(dev, (enum way)i, o, &r[i]);
-    if (rc < 0)
-        code = cli_error(rc);
-    if (code == CLI_OK && o->plot)
-        code = plot(r, &info, o);
-    if (code == CLI_OK)
-        code = cli.json ? print_json(r, &info, o) : print_text(r, &info, o);
-    mr_device_close(dev);
-    return code;
+    return bench_run(&(struct bench){.command = &cli_bench_hostmem,
+                                     .values = o,
+                                     .device = o->device,
+                                     .plot = o->plot,
+                                     .columns = columns,
+                                     .n_columns = N_COLUMNS,
+                                     .n_rows = N_WAYS,
+                                     .names = names,
+                                     .keys = keys,
+                                     .rows_key = "ways",
+                                     .repeats = o->repeats,
+                                     .varies = TIME,
+                                     .variation = VARIATION,
+                                     .chart = "What page-locked memory costs",
+                                     .panels = panels,
+                                     .n_panels = CLI_COUNT(panels),
+                                     .measure = measure,
+                                     .conclude = conclude,
+                                     .above = above,
+                                     .below = below});
 }
 
 static const struct cli_note json_notes[] = {
@@ -305,9 +241,9 @@ static const struct cli_note json_notes[] = {
      "time until it can be used (median), its standard deviation over mean, and the part that locks where it is a call "
      "of "
      "its own"},
-    {"ways.peak_bytes, ways.system_bytes, ways.locked_bytes",
-     "growth of the process's peak (absent where the kernel does not tell; drivers' own memory is not always counted), "
-     "memory less available in the system while it is held, and how much is locked"},
+    {"ways.peak_bytes, ways.resident_bytes, ways.locked_bytes",
+     "growth of the process's peak, of its memory while it is held (each absent where the kernel does not tell; "
+     "drivers' own memory is not always counted), and how much is locked; medians"},
     {NULL, NULL},
 };
 
@@ -324,7 +260,8 @@ const struct cli_command cli_bench_hostmem = {
     .text =
         "Makes memory ready for use in five ways: not locked; locked when it is made, by our pool or by the driver's "
         "allocator; locked later where it lies; and copied into locked memory, which holds both at once. Pages are "
-        "touched in each, so that they are there.",
+        "touched in each, so that they are there. All figures are medians over --repeats, of this process alone: its "
+        "peak while the memory is made, and what it keeps.",
     .options = options,
     .options_bytes = sizeof(struct options),
     .json = json_notes,

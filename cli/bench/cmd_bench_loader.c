@@ -1,5 +1,5 @@
 /* millrace bench loader: the loader's rate beside the limit that memcpy sets, on the same cores in the same run. */
-#include "bench/bench.h"
+#include "bench/frame.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -7,10 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define OPT(option, kind, member, ...)                                                                                 \
-    {                                                                                                                  \
-        .name = option, .type = kind, .offset = offsetof(struct bench_opts, member), __VA_ARGS__                       \
-    }
+#define OPT(...) BENCH_OPTION(struct bench_opts, __VA_ARGS__)
 
 static const char *const caches[] = {"none", "host", NULL};
 
@@ -61,10 +58,10 @@ static uint64_t row_bytes(const struct bench_set *set)
 /* How many bytes the copy's source has: an epoch's, where two such buffers leave half of the memory that is free; 0: too little is. */
 static uint64_t copied_bytes(const struct bench_set *set, uint64_t workers, const char *name)
 {
-    struct mr_memory_info memory;
+    struct mr_host_memory_info memory;
     char all[CLI_HUMAN], some[CLI_HUMAN];
     double epoch = (double)row_bytes(set) * (double)mr_dataset_length(set->ds);
-    mr_memory_get(&memory);
+    mr_host_memory_query(&memory);
     uint64_t threads = workers ? workers : (uint64_t)mr_cpu_count();
     double rounding =
         (double)threads * (double)row_bytes(set) * (double)set->batch_size; /* each thread's share, up to a batch */
@@ -83,38 +80,42 @@ static uint64_t copied_bytes(const struct bench_set *set, uint64_t workers, cons
 
 /* Ours and memcpy in turn. The copy's source is as large as an epoch delivered, its pieces a batch; its destination is once
  * as small as the loader's ring (the stricter limit), once as large as the source. */
-static int measure(const struct bench_set *set, const struct bench_opts *o, bool with_memcpy, struct bench_result *out)
+/* name: the case's, where memcpy goes beside it; else NULL. */
+static int measure(const struct bench_set *set, const struct bench_opts *o, const char *name, double *out)
 {
     double v[5][BENCH_MAX_ROUNDS], seconds = (double)o->time_ns * 1e-9;
-    uint64_t epoch = with_memcpy ? copied_bytes(set, o->workers, out->name) : 0,
-             piece = row_bytes(set) * set->batch_size;
+    uint64_t epoch = name ? copied_bytes(set, o->workers, name) : 0, piece = row_bytes(set) * set->batch_size;
     int rc = 0;
-    with_memcpy = with_memcpy && epoch > 0;
     for (uint64_t r = 0; r < o->rounds && rc == 0; r++) {
         struct bench_ours ours;
         rc = bench_ours(set, o, seconds, &ours);
         if (rc < 0)
             break;
-        out->ours = ours;
+        out[LOADER_WORKERS] = ours.workers;
+        out[LOADER_HEAP] = ours.heap_growth_per_sample;
+        out[LOADER_FIRST_BATCH] = ours.first_batch_ms;
         v[0][r] = ours.samples_per_s;
         v[1][r] = ours.bytes_per_s;
         v[2][r] = ours.cpu_ns_per_sample;
-        if (with_memcpy)
+        if (epoch)
             rc = bench_memcpy(epoch, 4u << 20, piece, ours.workers, seconds / 2, &v[3][r]);
-        if (with_memcpy && rc == 0)
+        if (epoch && rc == 0)
             rc = bench_memcpy(epoch, epoch, piece, ours.workers, seconds / 2, &v[4][r]);
     }
     if (rc < 0)
         return rc;
-    out->ours.samples_per_s = bench_median(v[0], o->rounds);
-    out->ours.bytes_per_s = bench_median(v[1], o->rounds);
-    out->ours.cpu_ns_per_sample = bench_median(v[2], o->rounds);
-    out->memcpy_bytes_per_s = with_memcpy ? bench_median(v[3], o->rounds) : -1;
-    out->memcpy_far_bytes_per_s = with_memcpy ? bench_median(v[4], o->rounds) : -1;
+    out[LOADER_RATE] = bench_median(v[0], o->rounds);
+    out[LOADER_OURS] = bench_median(v[1], o->rounds);
+    out[LOADER_CPU] = bench_median(v[2], o->rounds);
+    if (epoch) {
+        out[LOADER_MEMCPY] = bench_median(v[3], o->rounds);
+        out[LOADER_TO_MEMORY] = bench_median(v[4], o->rounds);
+        out[LOADER_OF_MEMCPY] = out[LOADER_OURS] / out[LOADER_MEMCPY];
+    }
     return 0;
 }
 
-static int case_memory(const struct bench_opts *o, struct bench_result *out)
+static int case_memory(const struct bench_opts *o, double *out)
 {
     struct mr_array_opts a;
     mr_array_opts_init(&a);
@@ -135,7 +136,7 @@ static int case_memory(const struct bench_opts *o, struct bench_result *out)
     if (rc == 0)
         rc = mr_dataset_open_array(&a, &set.ds);
     if (rc == 0)
-        rc = measure(&set, o, true, out);
+        rc = measure(&set, o, "memory_f32", out);
     if (set.ds)
         mr_dataset_close(set.ds);
     free(x);
@@ -143,29 +144,29 @@ static int case_memory(const struct bench_opts *o, struct bench_result *out)
     return rc;
 }
 
-static int case_mnist(const struct bench_opts *o, struct bench_result *out)
+static int case_mnist(const struct bench_opts *o, double *out)
 {
     struct bench_set set = {.batch_size = 64, .chain = "cast(f32),scale(1/255),normalize(0.1307,0.3081)"};
     int rc = mr_dataset_open(o->mnist, &set.ds);
     if (rc < 0)
         return rc;
-    rc = measure(&set, o, true, out);
+    rc = measure(&set, o, "mnist", out);
     mr_dataset_close(set.ds);
     return rc;
 }
 
-static int case_dataset(const struct bench_opts *o, struct bench_result *out)
+static int case_dataset(const struct bench_opts *o, double *out)
 {
     struct bench_set set = {.batch_size = 64};
     int rc = mr_dataset_open(o->dataset, &set.ds);
     if (rc < 0)
         return rc;
-    rc = measure(&set, o, true, out);
+    rc = measure(&set, o, "dataset", out);
     mr_dataset_close(set.ds);
     return rc;
 }
 
-static int case_delay(const struct bench_opts *o, struct bench_result *out)
+static int case_delay(const struct bench_opts *o, double *out)
 {
     struct bench_set set = {.batch_size = 64};
     struct bench_opts two = *o;
@@ -174,125 +175,109 @@ static int case_delay(const struct bench_opts *o, struct bench_result *out)
     int rc = mr_dataset_open("synthetic:n=1e6,shape=1024,delay=2ms", &set.ds);
     if (rc < 0)
         return rc;
-    rc = measure(&set, &two, false, out);
+    rc = measure(&set, &two, NULL, out);
     mr_dataset_close(set.ds);
     return rc;
 }
 
-static void json_number(struct mr_json *json, const char *key, double value)
-{
-    if (value >= 0)
-        mr_json_double(json, key, value);
-}
-
-static int print_json(const struct bench_result *results, size_t n, const struct bench_opts *o)
-{
-    struct mr_json *json = cli_json_begin("bench loader");
-    if (!json)
-        return CLI_FAILED;
-    mr_json_array(json, "cases");
-    for (size_t i = 0; i < n; i++) {
-        const struct bench_result *r = &results[i];
-        mr_json_object(json, NULL);
-        mr_json_string(json, "case", r->name);
-        json_number(json, "samples_per_s", r->ours.samples_per_s);
-        json_number(json, "bytes_per_s", r->ours.bytes_per_s);
-        json_number(json, "memcpy_bytes_per_s", r->memcpy_bytes_per_s);
-        json_number(json, "memcpy_to_memory_bytes_per_s", r->memcpy_far_bytes_per_s);
-        json_number(json, "first_batch_ms", r->ours.first_batch_ms);
-        json_number(json, "cpu_ns_per_sample", r->ours.cpu_ns_per_sample);
-        if (r->ours.samples_per_s >= 0) {
-            mr_json_uint(json, "workers", r->ours.workers);
-            mr_json_double(json, "heap_growth_bytes_per_sample", r->ours.heap_growth_per_sample);
-        }
-        json_number(json, "gz_first_batch_ms", r->gz_first_batch_ms);
-        json_number(json, "inflate_ms", r->inflate_ms);
-        json_number(json, "state_save_ms", r->state_save_ms);
-        json_number(json, "state_load_ms", r->state_load_ms);
-        json_number(json, "resident_growth_bytes", r->order_bytes);
-        mr_json_object_end(json);
-    }
-    mr_json_array_end(json);
-    return cli_json_end_config(json, options, o);
-}
-
-static void print_rates(const struct bench_result *results, size_t n)
-{
-    struct cli_table *table =
-        cli_table_create("case\t>workers\t>samples/s\t>ours GB/s\t>memcpy GB/s\t>of memcpy\t>memcpy to "
-                         "memory\t>CPU ns/sample\t>heap growth B/sample");
-    for (size_t i = 0; i < n; i++) {
-        const struct bench_result *r = &results[i];
-        char count[CLI_HUMAN];
-        if (r->ours.samples_per_s < 0)
-            continue;
-        if (r->memcpy_bytes_per_s > 0)
-            cli_table_row(table, "%s\t%u\t%s\t%.2f\t%.2f\t%.0f%%\t%.2f\t%.0f\t%.3f", r->name, r->ours.workers,
-                          cli_count(r->ours.samples_per_s, count), r->ours.bytes_per_s * 1e-9,
-                          r->memcpy_bytes_per_s * 1e-9, 100 * r->ours.bytes_per_s / r->memcpy_bytes_per_s,
-                          r->memcpy_far_bytes_per_s * 1e-9, r->ours.cpu_ns_per_sample, r->ours.heap_growth_per_sample);
-        else
-            cli_table_row(table, "%s\t%u\t%s\t%.2f\t\t\t\t%.0f\t%.3f", r->name, r->ours.workers,
-                          cli_count(r->ours.samples_per_s, count), r->ours.bytes_per_s * 1e-9,
-                          r->ours.cpu_ns_per_sample, r->ours.heap_growth_per_sample);
-    }
-    cli_table_print(table, stdout, 0);
-}
-
-static int print_text(const struct bench_result *results, size_t n, const struct bench_opts *o)
-{
-    char bytes[CLI_HUMAN];
-    printf("medians of %" PRIu64 " round%s; memcpy in as many threads, of an epoch's bytes into a ring like the "
-           "loader's, or to memory as large\n\n",
-           o->rounds, cli_s(o->rounds));
-    print_rates(results, n);
-    for (size_t i = 0; i < n; i++) {
-        const struct bench_result *r = &results[i];
-        if (r->inflate_ms >= 0)
-            printf(
-                "\nfirst batch, from opening the files: plain %.1f ms; .gz %.1f ms, of which inflating alone %.1f ms\n",
-                r->ours.first_batch_ms, r->gz_first_batch_ms, r->inflate_ms);
-        if (r->state_save_ms >= 0)
-            printf("\n10^9 samples, shuffled: state saved in %.4f ms, loaded (a loader opened) in %.2f ms, memory grew "
-                   "by %s\n",
-                   r->state_save_ms, r->state_load_ms,
-                   cli_bytes(r->order_bytes > 0 ? (uint64_t)r->order_bytes : 0, bytes));
-    }
-    return CLI_OK;
-}
-
 static const struct {
     const char *name;
-    int (*run)(const struct bench_opts *o, struct bench_result *out);
+    int (*run)(const struct bench_opts *o, double *out);
     bool needs_mnist;
 } cases[] = {
     {"memory_f32", case_memory, false},       {"mnist", case_mnist, true},       {"delay_2ms", case_delay, false},
     {"first_batch", bench_first_batch, true}, {"billion", bench_billion, false}, {"dataset", case_dataset, false},
 };
 
+enum { RATES, STARTS }; /* parts: the table, and what is below it */
+
+static const struct bench_column columns[LOADER_N_COLUMNS] = {
+    [LOADER_CASE] = {"case", "case", BENCH_TEXT},
+    [LOADER_WORKERS] = {">workers", "workers", BENCH_COUNT},
+    [LOADER_RATE] = {">samples/s", "samples_per_s", BENCH_COUNT},
+    [LOADER_OURS] = {">ours", "bytes_per_s", BENCH_RATE},
+    [LOADER_MEMCPY] = {">memcpy", "memcpy_bytes_per_s", BENCH_RATE},
+    [LOADER_OF_MEMCPY] = {">of memcpy", .format = BENCH_SHARE},
+    [LOADER_TO_MEMORY] = {">memcpy to memory", "memcpy_to_memory_bytes_per_s", BENCH_RATE},
+    [LOADER_CPU] = {">CPU ns/sample", "cpu_ns_per_sample"},
+    [LOADER_HEAP] = {">heap growth B/sample", "heap_growth_bytes_per_sample", .digits = 3},
+    [LOADER_FIRST_BATCH] = {.key = "first_batch_ms"},
+    [LOADER_GZ_FIRST_BATCH] = {.key = "gz_first_batch_ms"},
+    [LOADER_INFLATE] = {.key = "inflate_ms"},
+    [LOADER_SAVE] = {.key = "state_save_ms"},
+    [LOADER_LOAD] = {.key = "state_load_ms"},
+    [LOADER_GROWTH] = {.key = "resident_growth_bytes"},
+};
+
+/* Left out before the run: what was not asked for, and what lacks its files. */
+static int open_all(struct bench *b)
+{
+    const struct bench_opts *o = b->values;
+    int *of_row = b->user, n = 0;
+    for (int i = 0; i < (int)CLI_COUNT(cases); i++) {
+        if (!wanted(o, cases[i].name) || (cases[i].run == case_dataset && !o->dataset))
+            continue;
+        if (cases[i].needs_mnist && !o->mnist)
+            cli_warn("%s: left out: --mnist DIR is not given", cases[i].name);
+        else
+            of_row[n++] = i;
+    }
+    if (n == 0)
+        return mr_error_set(MR_EOPTION, "--cases %s: none of them can be run", o->cases ? o->cases : "");
+    int rc = bench_rows(b, n);
+    for (int i = 0; i < b->n_rows; i++) {
+        const char *name = cases[of_row[i]].name;
+        b->rows[i].name = b->rows[i].text[LOADER_CASE] = name;
+        b->rows[i].part = strcmp(name, "first_batch") == 0 || strcmp(name, "billion") == 0 ? STARTS : RATES;
+    }
+    return rc;
+}
+
+static int measure_case(struct bench *b, struct bench_row *row, double *v)
+{
+    const int *of_row = b->user;
+    return cases[of_row[row - b->rows]].run(b->values, v);
+}
+
+static void above(const struct bench *b)
+{
+    const struct bench_opts *o = b->values;
+    printf("medians of %" PRIu64 " round%s; memcpy in as many threads, of an epoch's bytes into a ring like the "
+           "loader's, or to memory as large\n",
+           o->rounds, cli_s(o->rounds));
+}
+
+static void below(const struct bench *b)
+{
+    char bytes[CLI_HUMAN];
+    for (int i = 0; i < b->n_rows; i++) {
+        const double *v = b->rows[i].v;
+        if (!isnan(v[LOADER_INFLATE]))
+            printf("first batch, from opening the files: plain %.1f ms; .gz %.1f ms, of which inflating alone "
+                   "%.1f ms\n",
+                   v[LOADER_FIRST_BATCH], v[LOADER_GZ_FIRST_BATCH], v[LOADER_INFLATE]);
+        if (!isnan(v[LOADER_SAVE]))
+            printf("10^9 samples, shuffled: state saved in %.4f ms, loaded (a loader opened) in %.2f ms, memory grew "
+                   "by %s\n",
+                   v[LOADER_SAVE], v[LOADER_LOAD],
+                   cli_bytes(v[LOADER_GROWTH] > 0 ? (uint64_t)v[LOADER_GROWTH] : 0, bytes));
+    }
+}
+
 static int run(void *values, int n_args, char **args)
 {
     (void)n_args, (void)args;
-    const struct bench_opts *o = values;
-    struct bench_result results[CLI_COUNT(cases)];
-    size_t n = 0;
-    for (size_t i = 0; i < CLI_COUNT(cases); i++) {
-        if (!wanted(o, cases[i].name))
-            continue;
-        if (cases[i].run == case_dataset && !o->dataset)
-            continue;
-        if (cases[i].needs_mnist && !o->mnist) {
-            cli_warn("%s: left out: --mnist DIR is not given", cases[i].name);
-            continue;
-        }
-        results[n] = (struct bench_result){cases[i].name, {-1, -1, -1, 0, -1, 0}, -1, -1, -1, -1, -1, -1, -1};
-        int rc = cases[i].run(o, &results[n++]);
-        if (rc < 0)
-            return cli_error(rc);
-    }
-    if (n == 0)
-        return cli_misuse("--cases %s: none of them can be run", o->cases ? o->cases : "");
-    return cli.json ? print_json(results, n, o) : print_text(results, n, o);
+    int of_row[CLI_COUNT(cases)];
+    return bench_run(&(struct bench){.command = &cli_bench_loader,
+                                     .values = values,
+                                     .columns = columns,
+                                     .n_columns = LOADER_N_COLUMNS,
+                                     .rows_key = "cases",
+                                     .user = of_row,
+                                     .open = open_all,
+                                     .measure = measure_case,
+                                     .above = above,
+                                     .below = below});
 }
 
 static const struct cli_note json_notes[] = {

@@ -18,10 +18,7 @@ struct opts {
     int quick;
 };
 
-#define OPT(option, kind, member, ...)                                                                                 \
-    {                                                                                                                  \
-        .name = option, .type = kind, .offset = offsetof(struct opts, member), __VA_ARGS__                             \
-    }
+#define OPT(...) BENCH_OPTION(struct opts, __VA_ARGS__)
 
 static const struct mr_option options[] = {
     OPT("models", MR_OPT_STRING, models, .initial = "softmax|mlp:100s|mlp:300s,100r,50s|mnist-cnn", .meta = "LIST",
@@ -75,27 +72,31 @@ struct bench {
 
 static int test_point(struct train *t, struct curve *c)
 {
-    struct train_sums sums;
-    if (!t->data->test_loader || c->n_tests == TESTS)
+    struct mr_train_sums sums;
+    if (!t->data->test || c->n_tests == TESTS)
         return 0;
-    int rc = train_test(t, &sums);
+    int rc = mr_trainer_test(t->trainer, &sums);
     if (rc == 0) {
-        c->test_step[c->n_tests] = (double)t->step;
+        c->test_step[c->n_tests] = (double)t->info.step;
         c->accuracy[c->n_tests++] = 100 * (double)sums.n_right / (double)sums.n_samples;
         c->test_loss = sums.loss / (double)sums.n_samples;
     }
     return rc;
 }
 
-static int loss_point(struct train *t, struct curve *c)
+/* The mean over the steps since the point before. */
+static int loss_point(struct train *t, struct curve *c, struct mr_train_sums *before)
 {
-    int rc = train_take_totals(t);
-    if (rc == 0 && t->sums.n_samples && c->n_points < POINTS) {
-        c->step[c->n_points] = (double)t->step;
-        c->loss[c->n_points++] = t->sums.loss / (double)t->sums.n_samples;
+    struct mr_train_sums now;
+    int rc = mr_trainer_sums(t->trainer, &now);
+    if (rc < 0)
+        return rc;
+    if (now.n_samples > before->n_samples && c->n_points < POINTS) {
+        c->step[c->n_points] = (double)t->info.step;
+        c->loss[c->n_points++] = (now.loss - before->loss) / (double)(now.n_samples - before->n_samples);
     }
-    t->sums = (struct train_sums){0};
-    return rc < 0 ? rc : 0;
+    *before = now;
+    return 0;
 }
 
 /* Is this step the end of one of n equal parts? The last step always is. */
@@ -106,18 +107,19 @@ static bool ends_part(uint64_t step, uint64_t iterations, uint64_t n)
 
 static int run_curve(struct bench *b, struct train *t, struct curve *c)
 {
-    bool last;
-    int rc = 1;
-    while (rc >= 0 && t->step < b->iterations && !cli_interrupted()) {
+    struct mr_train_sums sums = {0};
+    int last, rc = 1;
+    while (rc >= 0 && t->info.step < b->iterations && !cli_interrupted()) {
         uint64_t start = mr_time_ns();
-        rc = train_step(t, &last);
+        rc = mr_trainer_step(t->trainer, &last);
         if (rc <= 0)
             break;
-        if (ends_part(t->step, b->iterations, POINTS))
-            rc = loss_point(t, c);
+        mr_trainer_query(t->trainer, &t->info);
+        if (ends_part(t->info.step, b->iterations, POINTS))
+            rc = loss_point(t, c, &sums);
         c->seconds += (double)(mr_time_ns() - start) * 1e-9;
-        c->steps = t->step;
-        if (rc >= 0 && ends_part(t->step, b->iterations, TESTS))
+        c->steps = t->info.step;
+        if (rc >= 0 && ends_part(t->info.step, b->iterations, TESTS))
             rc = test_point(t, c);
         cli_progress_update(&b->progress, ++b->done);
     }
@@ -137,7 +139,7 @@ static int one(struct bench *b, const char *model, struct curve *c)
         rc = run_curve(b, &t, c);
     if (rc == MR_EMISUSE && strstr(mr_last_error(), "not finite")) {
         c->failed = true;
-        snprintf(c->why, sizeof c->why, "not finite at step %" PRIu64, t.step + 1);
+        snprintf(c->why, sizeof c->why, "not finite at step %" PRIu64, t.info.step + 1);
         rc = 0;
     }
     train_close(&t);
@@ -208,16 +210,19 @@ static bool is_better(const struct curve *c, const struct curve *d)
     return final_loss(c) < final_loss(d);
 }
 
-/* Which run of a net ended best; -1: none. */
+/* Which run of a net ended best; -1: none did, or one alone could be compared. */
 static int best_of(const struct net *net)
 {
-    int best = -1;
+    int best = -1, n = 0;
     for (int k = 0; k < net->n; k++) {
         const struct curve *c = &net->curve[k];
-        if (!c->failed && c->n_points && (best < 0 || is_better(c, &net->curve[best])))
+        if (c->failed || !isfinite(final_loss(c)) || (c->n_tests && !isfinite(c->test_loss)))
+            continue;
+        n++;
+        if (best < 0 || is_better(c, &net->curve[best]))
             best = k;
     }
-    return best;
+    return n > 1 ? best : -1;
 }
 
 static void print_text(const struct bench *b)
@@ -233,8 +238,9 @@ static void print_text(const struct bench *b)
             const struct curve *c = &b->net[i].curve[k];
             char loss[CLI_HUMAN], test[CLI_HUMAN], accuracy[CLI_HUMAN], ms[CLI_HUMAN];
             cli_table_row(table, "%s\t%s\t%s\t%s\t%s\t%s", c->optimizer, bench_fixed(final_loss(c), 4, "", loss),
-                          bench_fixed(c->test_loss, 4, "", test), bench_fixed(final_accuracy(c), 2, "%", accuracy),
-                          bench_fixed(ms_a_step(c), 3, "", ms), k == best_of(&b->net[i]) ? "<- best" : c->why);
+                          c->n_tests ? cli_fixed(c->test_loss, 4, "", test) : "-",
+                          bench_fixed(final_accuracy(c), 2, "%", accuracy), bench_fixed(ms_a_step(c), 3, "", ms),
+                          k == best_of(&b->net[i]) ? "<- best" : c->why);
         }
         cli_table_print(table, stdout, 2);
     }

@@ -1,5 +1,5 @@
 /* millrace bench story: from starving to fed in four steps, with the share of the time that the device waited. */
-#include "bench/bench.h"
+#include "bench/frame.h"
 #include "bench/train.h"
 
 #include <inttypes.h>
@@ -16,10 +16,7 @@ struct opts {
 
 static const char *const amps[] = {"bf16", "fp16", NULL};
 
-#define OPT(option, kind, member, ...)                                                                                 \
-    {                                                                                                                  \
-        .name = option, .type = kind, .offset = offsetof(struct opts, member), __VA_ARGS__                             \
-    }
+#define OPT(...) BENCH_OPTION(struct opts, __VA_ARGS__)
 
 static const struct mr_option options[] = {
     OPT("model", MR_OPT_STRING, model, .key = 'm', .initial = "mnist-cnn", .meta = "MODEL", .help = "The net"),
@@ -52,20 +49,25 @@ static const struct {
     {"mixed precision", "16 bits in the net, parameters in f32", "cpu computes in f32 alone"},
 };
 
-struct step_result {
-    bool done;
-    double samples_per_s, step_ms, waited;
-    uint64_t n_steps;
-    uint32_t workers;
-    char bottleneck[16];
+enum { NAME, WHAT, MEASURED, WHY_NOT, RATE, SPEED_UP, STEP, WAITED, N_RUN, WORKERS, BOTTLENECK, N_COLUMNS };
+
+static const struct bench_column columns[N_COLUMNS] = {
+    [NAME] = {"step", "step", BENCH_TEXT},
+    [WHAT] = {.key = "what", .format = BENCH_TEXT},
+    [MEASURED] = {.key = "measured", .format = BENCH_FLAG},
+    [WHY_NOT] = {.key = "why_not", .format = BENCH_TEXT, .null = true},
+    [RATE] = {">samples/s", "samples_per_s", BENCH_COUNT},
+    [SPEED_UP] = {">speed-up", .digits = 2, .suffix = "x"},
+    [STEP] = {">ms a step", "step_ms", .digits = 3},
+    [WAITED] = {">device waited", "waited", BENCH_SHARE},
+    [N_RUN] = {.key = "n_steps", .format = BENCH_COUNT},
+    [WORKERS] = {.key = "workers", .format = BENCH_COUNT},
+    [BOTTLENECK] = {"bottleneck", "bottleneck", BENCH_TEXT},
 };
 
-struct bench {
-    const struct opts *opts;
+struct story {
     const char *dataset;
-    struct step_result step[N_STEPS];
-    char device[64], device_model[96], data[256];
-    bool unified;
+    char data[256], bottleneck[N_STEPS][16];
 };
 
 /* Each has what those before it have. */
@@ -81,7 +83,7 @@ static int set_options(struct train_opts *train, const struct opts *o, int k)
     train->pin = k >= 2;
     train->blocking = k < 2;
     train->device_transforms = k >= 2 ? MR_DEVICE_TRANSFORMS_AUTO : MR_DEVICE_TRANSFORMS_OFF;
-    train->amp = k < 3 ? TRAIN_OFF : o->amp == 0 ? TRAIN_BF16 : TRAIN_FP16;
+    train->amp = k < 3 ? MR_PRECISION_F32 : o->amp == 0 ? MR_PRECISION_BF16 : MR_PRECISION_FP16;
     if (rc == 0)
         rc = bench_train_set(train, "test", "none");
     if (rc == 0 && o->transform)
@@ -93,134 +95,136 @@ static int set_options(struct train_opts *train, const struct opts *o, int k)
     return rc == 0 ? bench_train_set(train, "device", o->device) : rc;
 }
 
-static int measure(struct train *t, uint64_t time_ns, struct step_result *r)
+/* [out] bottleneck: the loader's. */
+static int run_step(struct train *t, uint64_t time_ns, double *v, char bottleneck[16])
 {
     struct mr_loader_stats st;
-    bool last;
-    int rc = 1;
+    struct mr_train_window window;
+    int last, rc = 1;
     for (int i = 0; i < WARM_STEPS && rc > 0; i++)
-        rc = train_step(t, &last);
-    int taken = rc > 0 ? train_take_totals(t) : 0;
-    if (taken < 0)
-        return taken;
-    mr_loader_stats(t->ld, &st);
-    train_use_begin(t);
-    uint64_t waited = st.consumer_wait_ns, start = mr_time_ns(), first = t->step;
-    t->sums = (struct train_sums){0};
+        rc = mr_trainer_step(t->trainer, &last);
+    int begun = rc >= 0 ? mr_trainer_window_begin(t->trainer) : rc;
+    if (begun < 0)
+        return begun;
+    uint64_t start = mr_time_ns();
     while (rc > 0 && mr_time_ns() - start < time_ns && !cli_interrupted())
-        rc = train_step(t, &last);
-    if (rc > 0)
-        rc = train_take_totals(t);
+        rc = mr_trainer_step(t->trainer, &last);
+    if (rc >= 0)
+        rc = mr_trainer_window_end(t->trainer, &window);
     if (rc < 0)
         return rc;
-    double seconds = (double)(mr_time_ns() - start) * 1e-9;
-    mr_loader_stats(t->ld, &st);
-    r->n_steps = t->step - first;
-    r->samples_per_s = (double)t->sums.n_samples / seconds;
-    r->step_ms = r->n_steps ? 1e3 * seconds / (double)r->n_steps : 0;
-    r->waited = train_waited(t, seconds, st.consumer_wait_ns - waited);
-    r->workers = st.workers;
-    snprintf(r->bottleneck, sizeof r->bottleneck, "%s", st.bottleneck);
-    r->done = true;
+    mr_loader_stats(mr_trainer_get_loader(t->trainer), &st);
+    v[N_RUN] = (double)window.steps;
+    v[RATE] = (double)window.sums.n_samples / window.seconds;
+    v[STEP] = window.steps ? 1e3 * window.seconds / v[N_RUN] : 0;
+    v[WAITED] = window.waited;
+    v[WORKERS] = st.workers;
+    snprintf(bottleneck, 16, "%s", st.bottleneck);
     return 0;
 }
 
-static int one(void *bench, int k)
+static int measure(struct bench *b, struct bench_row *row, double *v)
 {
-    struct bench *b = bench;
+    const struct opts *o = b->values;
+    struct story *story = b->user;
+    int k = (int)(row - b->rows);
     struct train_opts opts;
     struct train_data data = {0};
     struct train t = {0};
-    int rc = set_options(&opts, b->opts, k);
+    int rc = set_options(&opts, o, k);
     if (rc == 0)
-        rc = train_data_open(&data, b->dataset, &opts);
-    if (rc == 0) {
-        snprintf(b->device, sizeof b->device, "%s", data.info.name);
-        snprintf(b->device_model, sizeof b->device_model, "%s", data.info.model);
-        snprintf(b->data, sizeof b->data, "%s", mr_dataset_text(data.ds));
-        b->unified = data.info.unified;
+        rc = train_data_open(&data, story->dataset, &opts);
+    if (rc < 0)
+        goto close;
+    b->info = data.info;
+    snprintf(story->data, sizeof story->data, "%s", mr_dataset_text(data.ds));
+    if (data.info.unified && steps[k].not_on_cpu) {
+        row->text[WHY_NOT] = steps[k].not_on_cpu;
+        rc = mr_error_set(MR_EUNSUPPORTED, "no meaning on %s: %s", data.info.name, steps[k].not_on_cpu);
+        goto close;
     }
-    bool means = rc < 0 || !data.info.unified || !steps[k].not_on_cpu;
-    if (rc == 0 && means)
-        rc = train_open(&t, &data, &opts, NULL);
-    if (rc == 0 && means)
-        rc = measure(&t, b->opts->time_ns, &b->step[k]);
+    rc = train_open(&t, &data, &opts, NULL);
+    if (rc == 0)
+        rc = run_step(&t, o->time_ns, v, story->bottleneck[k]);
+    v[MEASURED] = 1;
+    row->text[BOTTLENECK] = story->bottleneck[k];
+close:
     train_close(&t);
     train_data_close(&data);
     bench_train_free(&opts);
     return rc;
 }
 
-static void print_text(const struct bench *b)
+static int open_all(struct bench *b)
 {
-    char rate[CLI_HUMAN], text[CLI_CLEAN];
-    printf("%s: %s by %s, batches of %" PRIu64 ", device %s%s%s\n\n", cli_clean(b->data, text), b->opts->model,
-           b->opts->optimizer, b->opts->batch_size, b->device, b->device_model[0] ? ": " : "", b->device_model);
-    struct cli_table *table =
-        cli_table_create("step\t>samples/s\t>speed-up\t>ms a step\t>device waited\tbottleneck\twhat is new");
-    for (int k = 0; k < N_STEPS; k++) {
-        const struct step_result *r = &b->step[k];
-        if (!r->done)
-            cli_table_row(table, "%s\t-\t-\t-\t-\t\tno meaning on %s: %s", steps[k].name, b->device,
-                          steps[k].not_on_cpu ? steps[k].not_on_cpu : "");
-        else
-            cli_table_row(table, "%s\t%s\t%.2fx\t%.3f\t%.1f%%\t%s\t%s", steps[k].name,
-                          cli_count(r->samples_per_s, rate), r->samples_per_s / b->step[0].samples_per_s, r->step_ms,
-                          100 * r->waited, r->bottleneck, steps[k].what);
+    int rc = bench_rows(b, N_STEPS);
+    for (int k = 0; k < b->n_rows; k++) {
+        b->rows[k].name = b->rows[k].text[NAME] = steps[k].name;
+        b->rows[k].text[WHAT] = steps[k].what;
+        b->rows[k].v[MEASURED] = 0;
     }
-    cli_table_print(table, stdout, 2);
+    return rc;
+}
+
+static void conclude(struct bench *b)
+{
+    for (int k = 0; k < N_STEPS; k++)
+        b->rows[k].v[SPEED_UP] = b->rows[k].v[RATE] / b->rows[0].v[RATE];
+}
+
+static void above(const struct bench *b)
+{
+    const struct opts *o = b->values;
+    const struct story *story = b->user;
+    char text[CLI_CLEAN];
+    printf("%s: %s by %s, batches of %" PRIu64 ", device ", cli_clean(story->data, text), o->model, o->optimizer,
+           o->batch_size);
+    bench_print_device(b);
+    printf("\n");
+}
+
+static void below(const struct bench *b)
+{
+    for (int k = 0; k < N_STEPS; k++)
+        if (!b->rows[k].left_out[0])
+            printf("  %-15s  %s\n", steps[k].name, steps[k].what);
     printf("\n");
     cli_paragraphs(stdout,
-                   b->unified ? "device waited: the share of the time in which the step's thread had no batch. Steps "
-                                "and workers share the processors."
-                              : "device waited: the share of the time in which the GPU had no step to do, by the "
-                                "events around each step.",
+                   b->info.unified ? "device waited: the share of the time in which the step's thread had no batch. "
+                                     "Steps and workers share the processors."
+                                   : "device waited: the share of the time in which the GPU had no step to do, by the "
+                                     "events around each step.",
                    2);
 }
 
-static int print_json(const struct bench *b)
+static void json(const struct bench *b, struct mr_json *json)
 {
-    struct mr_json *json = cli_json_begin("bench story");
-    if (!json)
-        return CLI_FAILED;
-    mr_json_string(json, "device", b->device);
-    mr_json_string(json, "dataset", b->data);
-    mr_json_array(json, "steps");
-    for (int k = 0; k < N_STEPS; k++) {
-        const struct step_result *r = &b->step[k];
-        mr_json_object(json, NULL);
-        mr_json_string(json, "step", steps[k].name);
-        mr_json_string(json, "what", steps[k].what);
-        mr_json_bool(json, "measured", r->done);
-        mr_json_string(json, "why_not", r->done ? NULL : steps[k].not_on_cpu);
-        if (r->done) {
-            mr_json_double(json, "samples_per_s", r->samples_per_s);
-            mr_json_double(json, "step_ms", r->step_ms);
-            mr_json_double(json, "waited", r->waited);
-            mr_json_uint(json, "n_steps", r->n_steps);
-            mr_json_uint(json, "workers", r->workers);
-            mr_json_string(json, "bottleneck", r->bottleneck);
-        }
-        mr_json_object_end(json);
-    }
-    mr_json_array_end(json);
-    return cli_json_end_config(json, options, b->opts);
+    const struct story *story = b->user;
+    mr_json_string(json, "dataset", story->data);
 }
 
 static int run(void *values, int n_args, char **args)
 {
     (void)n_args;
-    struct bench b = {.opts = values, .dataset = args[0]};
-    int code = bench_train_each("story", "steps", N_STEPS, one, &b);
-    if (code != CLI_OK || cli.json)
-        return code == CLI_OK ? print_json(&b) : code;
-    print_text(&b);
-    return CLI_OK;
+    struct story story = {.dataset = args[0]};
+    return bench_run(&(struct bench){.command = &cli_bench_story,
+                                     .values = values,
+                                     .columns = columns,
+                                     .n_columns = N_COLUMNS,
+                                     .rows_key = "steps",
+                                     .user = &story,
+                                     .open = open_all,
+                                     .measure = measure,
+                                     .conclude = conclude,
+                                     .json = json,
+                                     .above = above,
+                                     .below = below});
 }
 
 static const struct cli_note json_notes[] = {
     {"device, dataset", "what was measured"},
-    {"steps", "of each: step, what (is new), measured, why_not; samples_per_s, step_ms, waited (0 to 1, the share of "
+    {"steps", "of each: step, what (is new), measured, why_not and left_out (of what was not); samples_per_s, step_ms, "
+              "waited (0 to 1, the share of "
               "the time that the device had no batch), n_steps, workers, bottleneck (of the loader)"},
     {"config", "every option as it stands"},
     {NULL, NULL},

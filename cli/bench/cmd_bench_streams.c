@@ -1,14 +1,10 @@
 /* millrace bench streams: does copying hide behind computing? */
-#include "bench/bench.h"
+#include "bench/frame.h"
 #include "bench/streams.h"
-#include "plot.h"
 
-#include <stdlib.h>
+#include <string.h>
 
-#define OPT(option, kind, member, ...)                                                                                 \
-    {                                                                                                                  \
-        .name = option, .type = kind, .offset = offsetof(struct streams_opts, member), __VA_ARGS__                     \
-    }
+#define OPT(...) BENCH_OPTION(struct streams_opts, __VA_ARGS__)
 
 static const struct mr_option options[] = {
     OPT("device", MR_OPT_STRING, device, .key = 'd', .initial = "auto", .meta = "DEVICE",
@@ -31,117 +27,137 @@ static const struct mr_option options[] = {
 static const char *const names[STREAMS_N_WAYS] = {"one stream", "a stream for each input", "ring of 3 buffers"};
 static const char *const keys[STREAMS_N_WAYS] = {"one", "each", "ring"};
 
-static int print_text(const struct streams_result *r, const struct streams_opts *o)
+enum {
+    NAME,
+    KEY,
+    WALL,
+    VARIATION,
+    OF_BOUND,
+    TRACED,
+    BUSY, /* and of the other engines */
+    UNDER_COMPUTE = BUSY + STREAMS_N_ENGINES,
+    BOTH_COPIES,
+    MEMORY,
+    N_COLUMNS
+};
+
+static const struct bench_column columns[N_COLUMNS] = {
+    [NAME] = {.head = "", .format = BENCH_TEXT},
+    [KEY] = {.key = "way", .format = BENCH_TEXT},
+    [WALL] = {">wall ms", "wall_ms", .digits = 3},
+    [VARIATION] = {">variation", "variation", BENCH_SHARE},
+    [OF_BOUND] = {">of bound", "of_bound", .digits = 2, .suffix = "x"},
+    [TRACED] = {.key = "traced_ms"},
+    [BUSY + STREAMS_H2D] = {">H2D busy", "busy_ms.h2d", .digits = 3},
+    [BUSY + STREAMS_COMPUTE] = {">compute busy", "busy_ms.compute", .digits = 3},
+    [BUSY + STREAMS_D2H] = {">D2H busy", "busy_ms.d2h", .digits = 3},
+    [UNDER_COMPUTE] = {">copies under compute", "copies_under_compute_ms", .digits = 3},
+    [BOTH_COPIES] = {">both copies at once", "both_copies_ms", .digits = 3},
+    [MEMORY] = {">device memory", "device_bytes", BENCH_BYTES},
+};
+
+static void above(const struct bench *b)
 {
-    char bytes[CLI_HUMAN];
-    const char *longest = r->bound_ms == r->alone_ms[STREAMS_H2D]       ? "copies to the device"
-                          : r->bound_ms == r->alone_ms[STREAMS_COMPUTE] ? "matrix products"
+    const struct streams_opts *o = b->values;
+    const struct streams *s = b->user;
+    double n = (double)o->n, size = (double)o->size;
+    const char *longest = s->bound_ms == s->alone_ms[STREAMS_H2D]       ? "copies to the device"
+                          : s->bound_ms == s->alone_ms[STREAMS_COMPUTE] ? "matrix products"
                                                                         : "copies back";
-    printf("%s%s%s: %llu times copy a %llu x %llu f32 matrix, multiply, copy back; medians of %llu\n", r->info.name,
-           r->info.model[0] ? ": " : "", r->info.model, (unsigned long long)o->n, (unsigned long long)o->size,
-           (unsigned long long)o->size, (unsigned long long)o->repeats);
+    bench_print_device(b);
+    printf(": %llu times copy a %llu x %llu f32 matrix, multiply, copy back; medians of %llu\n",
+           (unsigned long long)o->n, (unsigned long long)o->size, (unsigned long long)o->size,
+           (unsigned long long)o->repeats);
     printf("alone: copies to the device %.3f ms, matrix products %.3f ms (%.1f Tflop/s), copies back %.3f ms\n"
-           "lower bound: %.3f ms, the %s\n\n",
-           r->alone_ms[STREAMS_H2D], r->alone_ms[STREAMS_COMPUTE],
-           2e-9 * (double)o->n * (double)o->size * (double)o->size * (double)o->size / r->alone_ms[STREAMS_COMPUTE],
-           r->alone_ms[STREAMS_D2H], r->bound_ms, longest);
-    struct cli_table *table =
-        cli_table_create("\t>wall ms\t>variation\t>of bound\t>H2D busy\t>compute busy\t>D2H busy\t"
-                         ">copies under compute\t>both copies at once\t>device memory");
-    for (int i = 0; i < STREAMS_N_WAYS; i++) {
-        const struct streams_way_result *w = &r->way[i];
-        cli_table_row(table, "%s\t%.3f\t%.1f%%\t%.2fx\t%.3f\t%.3f\t%.3f\t%.3f\t%.3f\t%s", names[i], w->wall_ms,
-                      100 * w->variation, w->wall_ms / r->bound_ms, w->busy_ms[STREAMS_H2D],
-                      w->busy_ms[STREAMS_COMPUTE], w->busy_ms[STREAMS_D2H], w->under_compute_ms, w->both_copies_ms,
-                      cli_bytes(w->device_bytes, bytes));
-    }
-    cli_table_print(table, stdout, 2);
-    printf("\n");
+           "lower bound: %.3f ms, the %s\n",
+           s->alone_ms[STREAMS_H2D], s->alone_ms[STREAMS_COMPUTE],
+           2e-9 * n * size * size * size / s->alone_ms[STREAMS_COMPUTE], s->alone_ms[STREAMS_D2H], s->bound_ms,
+           longest);
+}
+
+static void below(const struct bench *b)
+{
+    const struct streams *s = b->user;
     cli_paragraphs(
         stdout,
         "wall: the host's clock, submitting included. Busy and overlap in ms: unions of the intervals between "
         "events, in one more run that records them around everything. Device memory: inputs, results and the "
         "weights.",
         2);
-    if (!r->checked)
+    if (!s->checked)
         cli_paragraphs(stdout, "This device is simulated: products take their time and compute nothing.", 2);
-    return CLI_OK;
 }
 
-static void json_engines(struct mr_json *json, const char *key, const double ms[STREAMS_N_ENGINES])
+static void json(const struct bench *b, struct mr_json *json)
 {
-    mr_json_object(json, key);
-    mr_json_double(json, "h2d", ms[STREAMS_H2D]);
-    mr_json_double(json, "compute", ms[STREAMS_COMPUTE]);
-    mr_json_double(json, "d2h", ms[STREAMS_D2H]);
+    const struct streams *s = b->user;
+    mr_json_object(json, "alone_ms");
+    mr_json_double(json, "h2d", s->alone_ms[STREAMS_H2D]);
+    mr_json_double(json, "compute", s->alone_ms[STREAMS_COMPUTE]);
+    mr_json_double(json, "d2h", s->alone_ms[STREAMS_D2H]);
     mr_json_object_end(json);
+    mr_json_double(json, "lower_bound_ms", s->bound_ms);
+    mr_json_bool(json, "checked", s->checked);
 }
 
-static int print_json(const struct streams_result *r, const struct streams_opts *o)
+static int measure(struct bench *b, struct bench_row *row, double *v)
 {
-    struct mr_json *json = cli_json_begin("bench streams");
-    if (!json)
-        return CLI_FAILED;
-    mr_json_string(json, "device", r->info.name);
-    mr_json_string(json, "model", r->info.model);
-    json_engines(json, "alone_ms", r->alone_ms);
-    mr_json_double(json, "lower_bound_ms", r->bound_ms);
-    mr_json_array(json, "ways");
-    for (int i = 0; i < STREAMS_N_WAYS; i++) {
-        const struct streams_way_result *w = &r->way[i];
-        mr_json_object(json, NULL);
-        mr_json_string(json, "way", keys[i]);
-        mr_json_double(json, "wall_ms", w->wall_ms);
-        mr_json_double(json, "variation", w->variation);
-        mr_json_double(json, "of_bound", w->wall_ms / r->bound_ms);
-        mr_json_double(json, "traced_ms", w->traced_ms);
-        json_engines(json, "busy_ms", w->busy_ms);
-        mr_json_double(json, "copies_under_compute_ms", w->under_compute_ms);
-        mr_json_double(json, "both_copies_ms", w->both_copies_ms);
-        mr_json_uint(json, "device_bytes", w->device_bytes);
-        mr_json_object_end(json);
-    }
-    mr_json_array_end(json);
-    mr_json_bool(json, "checked", r->checked);
-    return cli_json_end_config(json, options, o);
+    struct streams *s = b->user;
+    struct streams_way_result r = {0};
+    int rc = streams_measure(s, (enum streams_way)(row - b->rows), &r);
+    v[WALL] = r.wall_ms;
+    v[VARIATION] = r.variation;
+    v[OF_BOUND] = r.wall_ms / s->bound_ms;
+    v[TRACED] = r.traced_ms;
+    memcpy(&v[BUSY], r.busy_ms, sizeof r.busy_ms);
+    v[UNDER_COMPUTE] = r.under_compute_ms;
+    v[BOTH_COPIES] = r.both_copies_ms;
+    v[MEMORY] = (double)r.device_bytes;
+    return rc;
 }
 
-static int plot(const struct streams_result *r, const char *path)
+static struct bench_panel panels[] = {
+    {"Time", "", "ms", -1, {WALL, BUSY + STREAMS_H2D, BUSY + STREAMS_COMPUTE, BUSY + STREAMS_D2H}, 4}};
+
+static int open_all(struct bench *b)
 {
-    static const char *const labels[] = {"wall time", "H2D busy", "compute busy", "D2H busy"};
-    double y[4][STREAMS_N_WAYS];
-    struct plot_series series[4];
-    char subtitle[160];
-    for (int k = 0; k < 4; k++) {
-        for (int i = 0; i < STREAMS_N_WAYS; i++)
-            y[k][i] = k == 0 ? r->way[i].wall_ms : r->way[i].busy_ms[k - 1];
-        series[k] = (struct plot_series){labels[k], NULL, y[k], STREAMS_N_WAYS};
-    }
-    struct plot_panel panel = {"Time", "", "ms", names, series, 4, {"lower bound", r->bound_ms}, false, false, 0};
-    snprintf(subtitle, sizeof subtitle, "%s %s", r->info.name, r->info.model);
-    return plot_write(&(struct plot){"Copy, multiply, copy back", subtitle, &panel, 1}, path);
+    struct streams *s = b->user;
+    int rc = streams_open(s, b->dev, &b->info, b->values);
+    panels[0].limit = (struct plot_limit){"lower bound", s->bound_ms};
+    return rc;
+}
+
+static void close_all(struct bench *b)
+{
+    streams_close(b->user);
 }
 
 static int run(void *values, int n_args, char **args)
 {
     (void)n_args, (void)args;
+    static struct streams s;
     struct streams_opts *o = values;
-    struct mr_device *dev = NULL;
-    struct streams_result r = {0};
-    int code = plot_check(o->plot);
-    if (code == CLI_OK)
-        code = bench_open(o->device, true, &dev, NULL);
-    if (code != CLI_OK)
-        return code;
-    int rc = streams_measure(dev, o, &r);
-    if (rc < 0)
-        code = cli_error(rc);
-    if (code == CLI_OK && o->plot)
-        code = plot(&r, o->plot);
-    if (code == CLI_OK)
-        code = cli.json ? print_json(&r, o) : print_text(&r, o);
-    mr_device_close(dev);
-    return code;
+    return bench_run(&(struct bench){.command = &cli_bench_streams,
+                                     .values = o,
+                                     .device = o->device,
+                                     .copies = true,
+                                     .plot = o->plot,
+                                     .columns = columns,
+                                     .n_columns = N_COLUMNS,
+                                     .n_rows = STREAMS_N_WAYS,
+                                     .names = names,
+                                     .keys = keys,
+                                     .rows_key = "ways",
+                                     .chart = "Copy, multiply, copy back",
+                                     .panels = panels,
+                                     .n_panels = CLI_COUNT(panels),
+                                     .user = &s,
+                                     .open = open_all,
+                                     .close = close_all,
+                                     .measure = measure,
+                                     .json = json,
+                                     .above = above,
+                                     .below = below});
 }
 
 static const struct cli_note json_notes[] = {

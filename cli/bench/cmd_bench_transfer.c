@@ -6,10 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define OPT(option, kind, member, ...)                                                                                 \
-    {                                                                                                                  \
-        .name = option, .type = kind, .offset = offsetof(struct transfer_opts, member), __VA_ARGS__                    \
-    }
+#define OPT(...) BENCH_OPTION(struct transfer_opts, __VA_ARGS__)
 
 static const struct mr_option options[] = {
     OPT("device", MR_OPT_STRING, device, .key = 'd', .initial = "auto", .meta = "DEVICE",

@@ -1,14 +1,10 @@
 /* millrace bench workers: how many workers, page-locked or not, waiting for the device or not. */
-#include "bench/bench.h"
+#include "bench/frame.h"
 #include "bench/workers.h"
-#include "plot.h"
 
 #include <stdlib.h>
 
-#define OPT(option, kind, member, ...)                                                                                 \
-    {                                                                                                                  \
-        .name = option, .type = kind, .offset = offsetof(struct workers_opts, member), __VA_ARGS__                     \
-    }
+#define OPT(...) BENCH_OPTION(struct workers_opts, __VA_ARGS__)
 
 static const struct mr_option options[] = {
     OPT("device", MR_OPT_STRING, device, .key = 'd', .initial = "auto", .meta = "DEVICE",
@@ -28,10 +24,24 @@ static const struct mr_option options[] = {
     {NULL},
 };
 
-static const char *const titles[] = {"1024 floats a sample, in memory", "2 ms of latency a sample"};
+static const char *const titles[] = {"1024 floats a sample, in memory", "2 ms of latency a sample", NULL};
 static const char *const sets[] = {"memory", "delay_2ms"};
 static const char *const mixes[] = {"page-locked, not blocking", "page-locked, blocking", "pageable, not blocking",
-                                    "pageable, blocking"};
+                                    "pageable, blocking", NULL};
+
+enum { SET, WORKERS, MIX, PINNED, BLOCKING, TRANSFER, STEP, RATE, OF_LIMIT, N_COLUMNS };
+
+static const struct bench_column columns[N_COLUMNS] = {
+    [SET] = {.key = "set", .format = BENCH_TEXT},
+    [WORKERS] = {">workers", "workers", BENCH_COUNT},
+    [MIX] = {"memory, host", .format = BENCH_TEXT},
+    [PINNED] = {.key = "pinned", .format = BENCH_FLAG},
+    [BLOCKING] = {.key = "blocking", .format = BENCH_FLAG},
+    [TRANSFER] = {">transfer us/batch", "transfer_us", .digits = 1},
+    [STEP] = {">step us/batch", "step_us", .digits = 1},
+    [RATE] = {">samples/s", "samples_per_s", BENCH_COUNT},
+    [OF_LIMIT] = {">of limit", "of_limit", BENCH_SHARE},
+};
 
 /* Returns how many numbers there are; 0: it is no list of them. */
 static int parse_list(const char *at, uint32_t *list)
@@ -49,119 +59,108 @@ static int parse_list(const char *at, uint32_t *list)
     return 0;
 }
 
-static int print_text(const struct workers_result *r, const struct workers_opts *o)
+static void above(const struct bench *b)
 {
-    char step[CLI_HUMAN], link[CLI_HUMAN], steps[CLI_HUMAN], count[CLI_HUMAN];
-    double limit = workers_limit(r);
-    printf("%s%s%s: batches of %llu, %s of the device's work on each\n", r->info.name, r->info.model[0] ? ": " : "",
-           r->info.model, (unsigned long long)o->batch_size, cli_time(o->step_ns, step));
-    if (r->link_samples_per_s > 0)
-        printf("limit of the link: %s samples/s\n", cli_count(r->link_samples_per_s, link));
-    if (r->step_samples_per_s > 0)
-        printf("limit of the work: %s samples/s\n", cli_count(r->step_samples_per_s, steps));
-    for (int set = 0; set < WORKERS_N_SETS; set++) {
-        printf("\n%s\n", titles[set]);
-        struct cli_table *table =
-            cli_table_create(">workers\tmemory, host\t>transfer us/batch\t>step us/batch\t>samples/s\t>of limit");
-        for (int i = 0; i < r->n; i++) {
-            const struct workers_cell *c = &r->cell[i];
-            char transfer[32] = "", part[32] = "";
-            if ((int)c->set != set)
-                continue;
-            if (c->transfer_us >= 0)
-                snprintf(transfer, sizeof transfer, "%.1f", c->transfer_us);
-            if (limit > 0)
-                snprintf(part, sizeof part, "%.1f%%", 100 * c->samples_per_s / limit);
-            cli_table_row(table, "%u\t%s\t%s\t%.1f\t%s\t%s", c->workers, mixes[i % 4], transfer, c->step_us,
-                          cli_count(c->samples_per_s, count), part);
-        }
-        cli_table_print(table, stdout, 2);
-    }
-    printf("\n");
+    const struct workers_opts *o = b->values;
+    const struct workers *w = b->user;
+    char buf[CLI_HUMAN];
+    bench_print_device(b);
+    printf(": batches of %llu, %s of the device's work on each\n", (unsigned long long)o->batch_size,
+           cli_time(o->step_ns, buf));
+    if (w->link_samples_per_s > 0)
+        printf("limit of the link: %s samples/s\n", cli_count(w->link_samples_per_s, buf));
+    if (w->step_samples_per_s > 0)
+        printf("limit of the work: %s samples/s\n", cli_count(w->step_samples_per_s, buf));
+}
+
+static void below(const struct bench *b)
+{
+    (void)b;
     cli_paragraphs(stdout,
                    "Transfer: the copy of a batch by the device's events. Step: from one batch to the next, as the "
                    "consumer sees it. Blocking: the consumer waits for the device after each batch.",
                    2);
-    return CLI_OK;
 }
 
-static int print_json(const struct workers_result *r, const struct workers_opts *o)
+static void json(const struct bench *b, struct mr_json *json)
 {
-    struct mr_json *json = cli_json_begin("bench workers");
-    if (!json)
-        return CLI_FAILED;
-    mr_json_string(json, "device", r->info.name);
-    mr_json_string(json, "model", r->info.model);
-    mr_json_double(json, "link_limit_samples_per_s", r->link_samples_per_s);
-    mr_json_double(json, "step_limit_samples_per_s", r->step_samples_per_s);
-    mr_json_array(json, "cells");
-    for (int i = 0; i < r->n; i++) {
-        const struct workers_cell *c = &r->cell[i];
-        mr_json_object(json, NULL);
-        mr_json_string(json, "set", sets[c->set]);
-        mr_json_uint(json, "workers", c->workers);
-        mr_json_bool(json, "pinned", c->pinned);
-        mr_json_bool(json, "blocking", c->blocking);
-        if (c->transfer_us >= 0)
-            mr_json_double(json, "transfer_us", c->transfer_us);
-        mr_json_double(json, "step_us", c->step_us);
-        mr_json_double(json, "samples_per_s", c->samples_per_s);
-        if (workers_limit(r) > 0)
-            mr_json_double(json, "of_limit", c->samples_per_s / workers_limit(r));
-        mr_json_object_end(json);
-    }
-    mr_json_array_end(json);
-    return cli_json_end_config(json, options, o);
+    const struct workers *w = b->user;
+    mr_json_double(json, "link_limit_samples_per_s", w->link_samples_per_s);
+    mr_json_double(json, "step_limit_samples_per_s", w->step_samples_per_s);
 }
 
-static int plot(const struct workers_result *r, const uint32_t *list, int n_list, const char *path)
+static int measure(struct bench *b, struct bench_row *row, double *v)
 {
-    double x[WORKERS_MAX], y[WORKERS_N_SETS][4][WORKERS_MAX];
-    struct plot_series series[WORKERS_N_SETS][4];
-    struct plot_panel panels[WORKERS_N_SETS];
-    char subtitle[160];
-    for (int k = 0; k < n_list; k++)
-        x[k] = list[k];
-    for (int i = 0; i < r->n; i++)
-        y[r->cell[i].set][i % 4][i / 4 % n_list] = r->cell[i].samples_per_s;
-    for (int set = 0; set < WORKERS_N_SETS; set++) {
-        for (int k = 0; k < 4; k++)
-            series[set][k] = (struct plot_series){mixes[k], x, y[set][k], n_list};
-        panels[set] = (struct plot_panel){
-            titles[set], "worker threads", "samples/s", NULL, series[set], 4, {"limit", workers_limit(r)}, true,
-            false,       PLOT_BINARY};
+    const struct workers *w = b->user;
+    struct workers_cell cell = {(enum workers_set)row->part, (uint32_t)v[WORKERS], v[PINNED] != 0, v[BLOCKING] != 0};
+    int rc = workers_measure(w, &cell);
+    double limit = workers_limit(w);
+    v[TRANSFER] = cell.transfer_us < 0 ? NAN : cell.transfer_us;
+    v[STEP] = cell.step_us;
+    v[RATE] = cell.samples_per_s;
+    v[OF_LIMIT] = limit > 0 ? cell.samples_per_s / limit : NAN;
+    return rc;
+}
+
+/* A panel a set, a line a mix. */
+static struct bench_panel panels[WORKERS_N_SETS];
+
+static int open_all(struct bench *b)
+{
+    struct workers *w = b->user;
+    int n_list = w->n_list, rc = workers_open(w, b->dev, &b->info);
+    if (rc == 0)
+        rc = bench_rows(b, WORKERS_N_SETS * n_list * 4);
+    for (int i = 0; i < b->n_rows; i++) {
+        struct bench_row *row = &b->rows[i];
+        row->part = i / (n_list * 4);
+        row->series = i % 4;
+        row->text[SET] = sets[row->part];
+        row->text[MIX] = mixes[i % 4];
+        row->v[WORKERS] = w->list[i / 4 % n_list];
+        row->v[PINNED] = i % 4 < 2;
+        row->v[BLOCKING] = i % 2;
     }
-    snprintf(subtitle, sizeof subtitle, "%s %s", r->info.name, r->info.model);
-    return plot_write(&(struct plot){"Workers, memory and blocking", subtitle, panels, WORKERS_N_SETS}, path);
+    for (int i = 0; i < WORKERS_N_SETS; i++)
+        panels[i] = (struct bench_panel){
+            titles[i], "worker threads", "samples/s", WORKERS, {RATE}, 4, 0, {"limit", workers_limit(w)}, true,
+            false,     PLOT_BINARY};
+    return rc;
+}
+
+static void close_all(struct bench *b)
+{
+    workers_close(b->user);
 }
 
 static int run(void *values, int n_args, char **args)
 {
     (void)n_args, (void)args;
     struct workers_opts *o = values;
-    struct mr_device *dev = NULL;
-    uint32_t list[WORKERS_MAX];
-    int n_list = 0, code = plot_check(o->plot);
-    if (code != CLI_OK)
-        return code;
-    n_list = parse_list(o->list, list);
-    if (n_list == 0)
+    struct workers w = {.o = o};
+    w.n_list = parse_list(o->list, w.list);
+    if (w.n_list == 0)
         return cli_misuse("--workers-list %s: want at most %d numbers of 1..512 with commas between", o->list,
                           WORKERS_MAX);
-    struct workers_result *r = calloc(1, sizeof *r);
-    if (!r)
-        return cli_fail("out of memory");
-    code = bench_open(o->device, false, &dev, NULL);
-    int rc = code == CLI_OK ? workers_measure(dev, o, list, n_list, r) : 0;
-    if (rc < 0)
-        code = cli_error(rc);
-    if (code == CLI_OK && o->plot)
-        code = plot(r, list, n_list, o->plot);
-    if (code == CLI_OK)
-        code = cli.json ? print_json(r, o) : print_text(r, o);
-    mr_device_close(dev);
-    free(r);
-    return code;
+    return bench_run(&(struct bench){.command = &cli_bench_workers,
+                                     .values = o,
+                                     .device = o->device,
+                                     .plot = o->plot,
+                                     .columns = columns,
+                                     .n_columns = N_COLUMNS,
+                                     .rows_key = "cells",
+                                     .parts = titles,
+                                     .series = mixes,
+                                     .chart = "Workers, memory and blocking",
+                                     .panels = panels,
+                                     .n_panels = CLI_COUNT(panels),
+                                     .user = &w,
+                                     .open = open_all,
+                                     .close = close_all,
+                                     .measure = measure,
+                                     .json = json,
+                                     .above = above,
+                                     .below = below});
 }
 
 static const struct cli_note json_notes[] = {

@@ -108,7 +108,7 @@ int bench_ours(const struct bench_set *set, const struct bench_opts *o, double s
 /* ---- memcpy ---- */
 
 /* Held until all threads are there; go: they all are. */
-struct gate {
+struct latch {
     pthread_mutex_t lock;
     bool go;
 };
@@ -118,7 +118,7 @@ struct copier {
     unsigned char *dst;
     uint64_t src_bytes, dst_bytes, piece;
     double seconds;
-    struct gate *gate;
+    struct latch *latch;
     double rate;
 };
 
@@ -126,9 +126,9 @@ static void *copy_for(void *arg)
 {
     struct copier *c = arg;
     uint64_t from = 0, to = 0, done = 0;
-    pthread_mutex_lock(&c->gate->lock);
-    bool go = c->gate->go;
-    pthread_mutex_unlock(&c->gate->lock);
+    pthread_mutex_lock(&c->latch->lock);
+    bool go = c->latch->go;
+    pthread_mutex_unlock(&c->latch->lock);
     if (!go)
         return NULL;
     uint64_t start = mr_time_ns();
@@ -144,14 +144,14 @@ static void *copy_for(void *arg)
     return NULL;
 }
 
-static int start_copiers(struct copier *c, pthread_t *threads, uint32_t n, struct gate *gate, double *out)
+static int start_copiers(struct copier *c, pthread_t *threads, uint32_t n, struct latch *latch, double *out)
 {
     uint32_t started = 0;
-    pthread_mutex_lock(&gate->lock);
+    pthread_mutex_lock(&latch->lock);
     while (started < n && pthread_create(&threads[started], NULL, copy_for, &c[started]) == 0)
         started++;
-    gate->go = started == n;
-    pthread_mutex_unlock(&gate->lock);
+    latch->go = started == n;
+    pthread_mutex_unlock(&latch->lock);
     for (uint32_t i = 0; i < started; i++) {
         pthread_join(threads[i], NULL);
         *out += c[i].rate;
@@ -167,16 +167,16 @@ int bench_memcpy(uint64_t src_bytes, uint64_t dst_bytes, uint64_t piece, uint32_
     uint64_t src_share = src_bytes / threads / piece * piece + piece,
              dst_share = dst_bytes / threads / piece * piece + piece;
     unsigned char *src = malloc(src_share * threads), *dst = malloc(dst_share * threads);
-    struct gate gate = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    struct latch latch = {.lock = PTHREAD_MUTEX_INITIALIZER};
     int rc = c && ids && src && dst ? 0 : mr_error_set(-ENOMEM, "memcpy: no memory for %" PRIu64 " bytes", src_bytes);
     if (rc == 0) {
         memset(src, 1, src_share * threads);
         memset(dst, 2, dst_share * threads);
         for (uint32_t i = 0; i < threads; i++)
             c[i] = (struct copier){
-                src + i * src_share, dst + i * dst_share, src_share, dst_share, piece, seconds, &gate, 0};
+                src + i * src_share, dst + i * dst_share, src_share, dst_share, piece, seconds, &latch, 0};
         *out_bytes_per_s = 0;
-        rc = start_copiers(c, ids, threads, &gate, out_bytes_per_s);
+        rc = start_copiers(c, ids, threads, &latch, out_bytes_per_s);
     }
     free(c);
     free(ids);

@@ -85,7 +85,7 @@ static int first_batch(const char *uri, const struct bench_opts *o, double *out_
     return rc;
 }
 
-int bench_first_batch(const struct bench_opts *o, struct bench_result *out)
+int bench_first_batch(const struct bench_opts *o, double *out)
 {
     char dir[] = "/tmp/millrace-bench-XXXXXX";
     double v[3][BENCH_MAX_ROUNDS];
@@ -104,10 +104,10 @@ int bench_first_batch(const struct bench_opts *o, struct bench_result *out)
     remove_plain(dir);
     if (rc < 0)
         return rc;
-    out->ours.first_batch_ms = bench_median(v[0], o->rounds);
+    out[LOADER_FIRST_BATCH] = bench_median(v[0], o->rounds);
     if (gz) {
-        out->gz_first_batch_ms = bench_median(v[1], o->rounds);
-        out->inflate_ms = bench_median(v[2], o->rounds);
+        out[LOADER_GZ_FIRST_BATCH] = bench_median(v[1], o->rounds);
+        out[LOADER_INFLATE] = bench_median(v[2], o->rounds);
     }
     return 0;
 }
@@ -129,16 +129,16 @@ static void move_state(const char *state, uint64_t position, char *out, size_t c
              rest ? rest : "");
 }
 
-int bench_billion(const struct bench_opts *o, struct bench_result *out)
+int bench_billion(const struct bench_opts *o, double *out)
 {
     struct mr_dataset *ds = NULL;
     struct mr_sampler *sampler = NULL;
     struct mr_loader *ld = NULL;
-    struct mr_memory_info before, after;
+    struct mr_host_memory_info before, after;
     struct mr_batch b;
     char state[1024] = "", moved[1200];
     double save[BENCH_MAX_ROUNDS], load[BENCH_MAX_ROUNDS];
-    mr_memory_get(&before);
+    mr_host_memory_query(&before);
     int rc = mr_dataset_open("synthetic:n=1e9,shape=16", &ds);
     if (rc == 0)
         rc = mr_sampler_open("random", mr_dataset_length(ds), 1, &sampler);
@@ -158,7 +158,7 @@ int bench_billion(const struct bench_opts *o, struct bench_result *out)
             rc = open_billion(moved, ds, sampler, &ld);
         load[r] = (double)(mr_time_ns() - start) * 1e-6;
     }
-    mr_memory_get(&after);
+    mr_host_memory_query(&after);
     mr_loader_close(ld);
     if (sampler)
         mr_sampler_destroy(sampler);
@@ -166,8 +166,8 @@ int bench_billion(const struct bench_opts *o, struct bench_result *out)
         mr_dataset_close(ds);
     if (rc < 0)
         return rc;
-    out->state_save_ms = bench_median(save, o->rounds);
-    out->state_load_ms = bench_median(load, o->rounds);
-    out->order_bytes = (double)after.resident_bytes - (double)before.resident_bytes;
+    out[LOADER_SAVE] = bench_median(save, o->rounds);
+    out[LOADER_LOAD] = bench_median(load, o->rounds);
+    out[LOADER_GROWTH] = (double)after.resident_bytes - (double)before.resident_bytes;
     return 0;
 }

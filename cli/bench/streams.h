@@ -1,7 +1,9 @@
-/* What bench streams measures: streams.c does it, cmd_bench_streams.c shows it. */
+/* What bench streams measures: streams.c runs, streams_look.c looks at what a run was, cmd_bench_streams.c
+ * shows it. */
 #ifndef CLI_BENCH_STREAMS_H
 #define CLI_BENCH_STREAMS_H
 
+#include "bench/latch.h"
 #include "cli.h"
 
 struct streams_opts {
@@ -28,15 +30,46 @@ struct streams_way_result {
     uint64_t device_bytes;             /* held for inputs, results and the weights */
 };
 
-struct streams_result {
-    struct mr_device_info info;
+enum { STREAMS_BEGIN, STREAMS_END };
+
+struct streams {
+    struct mr_device *dev;
+    const struct streams_opts *o;
     double alone_ms[STREAMS_N_ENGINES]; /* all n of each kind with nothing else under way */
     double bound_ms;                    /* the longest of them: no order can be faster */
-    struct streams_way_result way[STREAMS_N_WAYS];
-    bool checked; /* products were compared with the host's */
+    bool checked;                       /* products are compared with the host's */
+    uint64_t bytes;                     /* of one matrix */
+    struct latch latch;
+    float *in[STREAMS_MAX_N], *out[STREAMS_MAX_N]; /* page-locked */
+    float *host_weights, *weights;
+    int n_slots, n_streams;
+    int first_step[STREAMS_MAX_N +
+                   1]; /* of each input; input i goes through in first_step[i + 1] - first_step[i] blocks of rows */
+    float *a[STREAMS_MAX_N], *c[STREAMS_MAX_N]; /* device */
+    struct mr_stream *stream[STREAMS_MAX_N];
+    struct mr_event *start;
+    /* By step: those of a traced run, timed, and the ends that the ring's order hangs on. */
+    struct mr_event *mark[STREAMS_MAX_STEPS][STREAMS_N_ENGINES][2];
+    struct mr_event *done[STREAMS_MAX_STEPS][STREAMS_N_ENGINES];
 };
 
-/* Returns 0 or the library's error. */
-int streams_measure(struct mr_device *dev, const struct streams_opts *o, struct streams_result *out);
+static inline int streams_steps(const struct streams *s)
+{
+    return s->first_step[s->o->n];
+}
+
+/* streams.c: makes the inputs and measures the bound. Returns 0 or the library's error; close in either case. */
+int streams_open(struct streams *s, struct mr_device *dev, const struct mr_device_info *info,
+                 const struct streams_opts *o);
+void streams_close(struct streams *s);
+
+/* One way: medians of wall times, and a traced run. Returns 0 or the library's error. */
+int streams_measure(struct streams *s, enum streams_way way, struct streams_way_result *out);
+
+/* streams_look.c. Overlap, after a traced run. Returns 0 or the library's error. */
+int streams_overlap(struct streams *s, struct streams_way_result *out);
+
+/* Compares elements of the products with the host's. Returns 0, MR_EDEVICE. */
+int streams_check(const struct streams *s, enum streams_way way);
 
 #endif

@@ -23,10 +23,9 @@ int bench_train_set(struct train_opts *opts, const char *name, const char *text)
 
 const char *bench_fixed(double v, int digits, const char *unit, char *buf)
 {
-    if (isnan(v))
-        snprintf(buf, CLI_HUMAN, "-");
-    else
-        snprintf(buf, CLI_HUMAN, "%.*f%s", digits, v, unit);
+    if (!isnan(v))
+        return cli_fixed(v, digits, unit, buf);
+    snprintf(buf, CLI_HUMAN, "-");
     return buf;
 }
 
@@ -51,19 +50,4 @@ int bench_knee(const double *rates, int n)
         if (rates[i] >= 0.9 * best)
             return i;
     return 0;
-}
-
-int bench_train_each(const char *what, const char *unit, int n, int (*one)(void *bench, int i), void *bench)
-{
-    struct cli_progress progress;
-    int rc = 0;
-    cli_progress_begin(&progress, what, (uint64_t)n, unit);
-    for (int i = 0; i < n && rc == 0 && !cli_interrupted(); i++) {
-        rc = one(bench, i);
-        cli_progress_update(&progress, (uint64_t)i + 1);
-    }
-    cli_progress_end(&progress);
-    if (rc < 0)
-        return cli_error(rc);
-    return cli_interrupted() ? CLI_FAILED : CLI_OK;
 }

@@ -11,10 +11,6 @@ void bench_train_free(struct train_opts *opts);
 /* Replaces one option by its text. Returns 0 or an error that names it. */
 int bench_train_set(struct train_opts *opts, const char *name, const char *text);
 
-/* Calls one(bench, i) for each of n, with a progress line, until one returns an error, which is printed, or an interrupt comes.
- * Exit code: CLI_OK when all were done. */
-int bench_train_each(const char *what, const char *unit, int n, int (*one)(void *bench, int i), void *bench);
-
 /* "97.25%": digits behind the point, then the unit; "-" for NaN, what was not measured. buf: CLI_HUMAN bytes. Returns it. */
 const char *bench_fixed(double v, int digits, const char *unit, char *buf);
 

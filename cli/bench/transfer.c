@@ -1,7 +1,7 @@
 /* Measuring for bench transfer. */
 #include "bench/bench.h"
 #include "bench/stats.h"
-#include "bench/transfer_lab.h"
+#include "bench/transfer_work.h"
 
 #include <string.h>
 
@@ -17,15 +17,15 @@ struct route {
     uint32_t seed; /* of what the source holds */
 };
 
-static struct route route_of(const struct transfer_lab *lab, enum transfer_direction direction, int side)
+static struct route route_of(const struct transfer *t, enum transfer_direction direction, int side)
 {
     if (direction == TRANSFER_PEER)
-        return (struct route){&lab->device[0], &lab->peer, 3};
+        return (struct route){&t->device[0], &t->peer, 3};
     if (direction == TRANSFER_D2D)
-        return (struct route){&lab->device[0], &lab->device[1], 2};
+        return (struct route){&t->device[0], &t->device[1], 2};
     if (direction == TRANSFER_D2H || (direction == TRANSFER_BOTH && side == 1))
-        return (struct route){&lab->host[1], &lab->device[1], 2};
-    return (struct route){&lab->device[0], &lab->host[0], 1};
+        return (struct route){&t->host[1], &t->device[1], 2};
+    return (struct route){&t->device[0], &t->host[0], 1};
 }
 
 /* Copies are spread over the whole of the memory. */
@@ -36,15 +36,15 @@ static struct mr_copy copy_at(struct route r, uint64_t bytes, uint64_t i)
     return (struct mr_copy){r.dst->ptr + at, r.src->ptr + at, bytes, r.dst->kind, r.src->kind};
 }
 
-static int enqueue(const struct transfer_lab *lab, struct mr_stream *stream, enum transfer_way way, struct route r,
+static int enqueue(const struct transfer *t, struct mr_stream *stream, enum transfer_way way, struct route r,
                    uint64_t bytes, uint64_t n)
 {
     struct mr_copy copies[BATCH];
     int rc = 0;
     for (uint64_t i = 0; i < n; i++)
         copies[i] = copy_at(r, bytes, i);
-    if (way == TRANSFER_GRAPH && lab->graph)
-        return mr_graph_launch(lab->graph, stream);
+    if (way == TRANSFER_GRAPH && t->graph)
+        return mr_graph_launch(t->graph, stream);
     if (way == TRANSFER_BATCH)
         return mr_copy_batch_async(stream, copies, n);
     for (uint64_t i = 0; i < n && rc == 0; i++) {
@@ -62,49 +62,48 @@ static int enqueue(const struct transfer_lab *lab, struct mr_stream *stream, enu
     return rc;
 }
 
-static int synchronize(struct transfer_lab *lab, int sides)
+static int synchronize(struct transfer *t, int sides)
 {
     int rc = 0;
     for (int i = 0; i < sides && rc == 0; i++)
-        rc = mr_stream_synchronize(lab->stream[i]);
+        rc = mr_stream_synchronize(t->stream[i]);
     return rc;
 }
 
 /* By the host's clock, which counts submitting. [out] ns: of all together. */
-static int time_on_host(struct transfer_lab *lab, const struct transfer_series *s, uint64_t bytes, uint64_t n,
-                        int64_t ns[3])
+static int time_on_host(struct transfer *t, const struct transfer_series *s, uint64_t bytes, uint64_t n, int64_t ns[3])
 {
     uint64_t start = mr_time_ns();
-    int rc = enqueue(lab, lab->stream[0], s->way, route_of(lab, s->direction, 0), bytes, n);
+    int rc = enqueue(t, t->stream[0], s->way, route_of(t, s->direction, 0), bytes, n);
     if (rc == 0)
-        rc = synchronize(lab, 1);
+        rc = synchronize(t, 1);
     ns[0] = ns[1] = ns[2] = (int64_t)(mr_time_ns() - start);
     return rc;
 }
 
-/* By the device's clock, from the gate's opening. [out] ns: all together, each side. */
-static int time_on_device(struct transfer_lab *lab, const struct transfer_series *s, uint64_t bytes, uint64_t n,
+/* By the device's clock, from the latch's opening. [out] ns: all together, each side. */
+static int time_on_device(struct transfer *t, const struct transfer_series *s, uint64_t bytes, uint64_t n,
                           int64_t ns[3])
 {
-    int sides = s->direction == TRANSFER_BOTH ? 2 : 1, rc = gate_close(&lab->gate);
+    int sides = s->direction == TRANSFER_BOTH ? 2 : 1, rc = latch_close(&t->latch);
     for (int i = 0; i < sides && rc == 0; i++) {
-        rc = gate_hold(&lab->gate, lab->stream[i]);
+        rc = latch_hold(&t->latch, t->stream[i]);
         if (rc == 0)
-            rc = mr_event_record(lab->start[i], lab->stream[i]);
+            rc = mr_event_record(t->start[i], t->stream[i]);
         if (rc == 0)
-            rc = enqueue(lab, lab->stream[i], s->way, route_of(lab, s->direction, i), bytes, n);
+            rc = enqueue(t, t->stream[i], s->way, route_of(t, s->direction, i), bytes, n);
         if (rc == 0)
-            rc = mr_event_record(lab->end[i], lab->stream[i]);
+            rc = mr_event_record(t->end[i], t->stream[i]);
     }
-    gate_open(&lab->gate);
-    int done = synchronize(lab, 2);
+    latch_open(&t->latch);
+    int done = synchronize(t, 2);
     if (rc == 0)
         rc = done;
     ns[0] = 0;
     for (int from = 0; from < sides && rc == 0; from++) {
         for (int to = 0; to < sides && rc == 0; to++) {
             int64_t took = 0;
-            rc = mr_event_elapsed(lab->start[from], lab->end[to], &took);
+            rc = mr_event_elapsed(t->start[from], t->end[to], &took);
             ns[0] = took > ns[0] ? took : ns[0];
             if (from == to)
                 ns[1 + to] = took;
@@ -116,35 +115,35 @@ static int time_on_device(struct transfer_lab *lab, const struct transfer_series
 /* ---- did the bytes arrive? ---- */
 
 /* Calls fn for the pieces of [0, bytes) that are looked at: all, or both ends and 64 places between. */
-static int each_piece(struct transfer_lab *lab, struct route r, uint64_t bytes,
-                      int (*fn)(struct transfer_lab *lab, struct route r, uint64_t from, uint64_t n))
+static int each_piece(struct transfer *t, struct route r, uint64_t bytes,
+                      int (*fn)(struct transfer *t, struct route r, uint64_t from, uint64_t n))
 {
     int rc = 0;
     if (bytes <= 4 * CHECK_BYTES) {
         for (uint64_t at = 0; at < bytes && rc == 0; at += CHECK_BYTES)
-            rc = fn(lab, r, at, bytes - at < CHECK_BYTES ? bytes - at : CHECK_BYTES);
+            rc = fn(t, r, at, bytes - at < CHECK_BYTES ? bytes - at : CHECK_BYTES);
         return rc;
     }
     for (uint64_t i = 0; i <= 64 && rc == 0; i++)
-        rc = fn(lab, r, (bytes - CHECK_BYTES) / 64 * i / 64 * 64, i % 64 ? 4096 : CHECK_BYTES);
+        rc = fn(t, r, (bytes - CHECK_BYTES) / 64 * i / 64 * 64, i % 64 ? 4096 : CHECK_BYTES);
     return rc;
 }
 
-static int clear_piece(struct transfer_lab *lab, struct route r, uint64_t from, uint64_t n)
+static int clear_piece(struct transfer *t, struct route r, uint64_t from, uint64_t n)
 {
-    return mr_memset_async(lab->stream[0], r.dst->ptr + from, r.dst->kind, 0, n);
+    return mr_memset_async(t->stream[0], r.dst->ptr + from, r.dst->kind, 0, n);
 }
 
-static int check_piece(struct transfer_lab *lab, struct route r, uint64_t from, uint64_t n)
+static int check_piece(struct transfer *t, struct route r, uint64_t from, uint64_t n)
 {
     const unsigned char *ptr = r.dst->ptr + from;
     if (r.dst->kind == MR_DEVICE) {
-        int rc = mr_copy_async(lab->stream[0], lab->check, MR_PINNED, ptr, MR_DEVICE, n);
+        int rc = mr_copy_async(t->stream[0], t->check, MR_PINNED, ptr, MR_DEVICE, n);
         if (rc == 0)
-            rc = synchronize(lab, 1);
+            rc = synchronize(t, 1);
         if (rc < 0)
             return rc;
-        ptr = lab->check;
+        ptr = t->check;
     }
     uint64_t good = transfer_differs(ptr, from, n, r.seed);
     if (good == n)
@@ -154,16 +153,16 @@ static int check_piece(struct transfer_lab *lab, struct route r, uint64_t from, 
         transfer_memories[r.src->how], transfer_memories[r.dst->how], (unsigned long long)(from + good));
 }
 
-static int each_side(struct transfer_lab *lab, const struct transfer_series *s, uint64_t bytes, uint64_t n,
-                     int (*fn)(struct transfer_lab *lab, struct route r, uint64_t from, uint64_t n))
+static int each_side(struct transfer *t, const struct transfer_series *s, uint64_t bytes, uint64_t n,
+                     int (*fn)(struct transfer *t, struct route r, uint64_t from, uint64_t n))
 {
     int rc = 0;
     for (int i = 0; i < (s->direction == TRANSFER_BOTH ? 2 : 1) && rc == 0; i++) {
-        struct route r = route_of(lab, s->direction, i);
+        struct route r = route_of(t, s->direction, i);
         uint64_t slots = r.src->bytes / bytes;
-        rc = each_piece(lab, r, bytes * (n < slots ? n : slots), fn);
+        rc = each_piece(t, r, bytes * (n < slots ? n : slots), fn);
     }
-    return rc == 0 ? synchronize(lab, 2) : rc;
+    return rc == 0 ? synchronize(t, 2) : rc;
 }
 
 /* ---- one series ---- */
@@ -177,64 +176,64 @@ static uint64_t copies_for(const struct transfer_series *s, uint64_t bytes)
 }
 
 /* The copies of one point. */
-static int record(struct transfer_lab *lab, const struct transfer_series *s, uint64_t bytes, uint64_t n)
+static int record(struct transfer *t, const struct transfer_series *s, uint64_t bytes, uint64_t n)
 {
     struct mr_graph *graph = NULL;
-    int rc = mr_graph_begin(lab->stream[0]);
+    int rc = mr_graph_begin(t->stream[0]);
     if (rc < 0)
         return rc;
-    rc = enqueue(lab, lab->stream[0], TRANSFER_ASYNC, route_of(lab, s->direction, 0), bytes, n);
-    int ended = mr_graph_end(lab->stream[0], rc == 0 ? &graph : NULL);
-    lab->graph = graph;
+    rc = enqueue(t, t->stream[0], TRANSFER_ASYNC, route_of(t, s->direction, 0), bytes, n);
+    int ended = mr_graph_end(t->stream[0], rc == 0 ? &graph : NULL);
+    t->graph = graph;
     return rc < 0 ? rc : ended;
 }
 
-/* The first run warms up, outside the gate: what a driver loads at first use it may load only while nothing runs. */
-static int measure_recorded(struct transfer_lab *lab, const struct transfer_series *s, uint64_t bytes,
+/* The first run warms up, outside the latch: what a driver loads at first use it may load only while nothing runs. */
+static int measure_recorded(struct transfer *t, const struct transfer_series *s, uint64_t bytes,
                             struct transfer_point *out)
 {
     double rates[3][TRANSFER_REPEATS];
     int64_t ns[3];
     uint64_t n = copies_for(s, bytes);
-    int sides = s->direction == TRANSFER_BOTH ? 2 : 1, rc = each_side(lab, s, bytes, n, clear_piece);
+    int sides = s->direction == TRANSFER_BOTH ? 2 : 1, rc = each_side(t, s, bytes, n, clear_piece);
     for (int i = 0; i < sides && rc == 0; i++)
-        rc = enqueue(lab, lab->stream[i], s->way, route_of(lab, s->direction, i), bytes, n);
+        rc = enqueue(t, t->stream[i], s->way, route_of(t, s->direction, i), bytes, n);
     if (rc == 0)
-        rc = synchronize(lab, 2);
-    for (uint64_t k = 0; k < lab->o->repeats && rc == 0; k++) {
-        rc = s->host_timed ? time_on_host(lab, s, bytes, n, ns) : time_on_device(lab, s, bytes, n, ns);
+        rc = synchronize(t, 2);
+    for (uint64_t k = 0; k < t->o->repeats && rc == 0; k++) {
+        rc = s->host_timed ? time_on_host(t, s, bytes, n, ns) : time_on_device(t, s, bytes, n, ns);
         for (int i = 0; i < 3 && rc == 0; i++)
             /* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): both ways of timing set all three */
             rates[i][k] = (double)(n * bytes) * (i == 0 ? sides : 1) / (double)(ns[i] > 0 ? ns[i] : 1);
     }
     if (rc == 0)
-        rc = each_side(lab, s, bytes, n, check_piece);
+        rc = each_side(t, s, bytes, n, check_piece);
     if (rc < 0)
         return rc;
     *out = (struct transfer_point){.bytes = bytes, .copies = n};
-    out->variation = stats_variation(rates[0], (int)lab->o->repeats);
-    out->gb_per_s = bench_median(rates[0], lab->o->repeats);
+    out->variation = stats_variation(rates[0], (int)t->o->repeats);
+    out->gb_per_s = bench_median(rates[0], t->o->repeats);
     for (int i = 0; i < 2 && sides == 2; i++)
-        out->each_gb_per_s[i] = bench_median(rates[1 + i], lab->o->repeats);
+        out->each_gb_per_s[i] = bench_median(rates[1 + i], t->o->repeats);
     return 0;
 }
 
-static int measure_point(struct transfer_lab *lab, const struct transfer_series *s, uint64_t bytes,
+static int measure_point(struct transfer *t, const struct transfer_series *s, uint64_t bytes,
                          struct transfer_point *out)
 {
-    int rc = s->way == TRANSFER_GRAPH ? record(lab, s, bytes, copies_for(s, bytes)) : 0;
+    int rc = s->way == TRANSFER_GRAPH ? record(t, s, bytes, copies_for(s, bytes)) : 0;
     if (rc == 0)
-        rc = measure_recorded(lab, s, bytes, out);
-    mr_graph_destroy(lab->graph);
-    lab->graph = NULL;
+        rc = measure_recorded(t, s, bytes, out);
+    mr_graph_destroy(t->graph);
+    t->graph = NULL;
     return rc;
 }
 
-int transfer_series_measure(struct transfer_lab *lab, const struct mr_device_info *info, struct transfer_series *s)
+int transfer_series_measure(struct transfer *t, const struct mr_device_info *info, struct transfer_series *s)
 {
     double x[TRANSFER_MAX_SIZES], y[TRANSFER_MAX_SIZES];
     double limits[] = {info->h2d_gb_per_s, info->d2h_gb_per_s, info->h2d_gb_per_s + info->d2h_gb_per_s, 0,
-                       lab->peer_gb_per_s};
+                       t->peer_gb_per_s};
     static const char *const kinds[] = {"pageable", "pinned", "write-combined", "registered", "huge pages", "device"};
     static const char *const ways[] = {"", ", blocking", ", batch of 64", ", graph of 64", ", kernel"};
     snprintf(s->name, sizeof s->name, "%s%s", kinds[s->memory], ways[s->way]);
@@ -243,13 +242,13 @@ int transfer_series_measure(struct transfer_lab *lab, const struct mr_device_inf
     if (s->memory == TRANSFER_PAGEABLE && info->pageable_gb_per_s > 0 && info->pageable_gb_per_s < s->limit_gb_per_s)
         s->limit_gb_per_s = info->pageable_gb_per_s;
     int rc = 0;
-    for (uint64_t bytes = lab->o->min_bytes; bytes <= lab->o->max_bytes && rc == 0; bytes *= 4) {
+    for (uint64_t bytes = t->o->min_bytes; bytes <= t->o->max_bytes && rc == 0; bytes *= 4) {
         if (s->n == TRANSFER_MAX_SIZES ||
             ((s->way == TRANSFER_BATCH || s->way == TRANSFER_GRAPH) && bytes > BATCH_MAX_BYTES))
             break;
         if (cli_interrupted())
             return mr_error_set(MR_ECANCELLED, "interrupted");
-        rc = measure_point(lab, s, bytes, &s->points[s->n]);
+        rc = measure_point(t, s, bytes, &s->points[s->n]);
         s->n += rc == 0;
     }
     for (int i = 0; i < s->n; i++) {

@@ -54,7 +54,7 @@ struct transfer_series {
     enum transfer_memory memory;
     enum transfer_way way;
     char name[48];   /* "pinned, batch of 64" */
-    bool host_timed; /* no gate: calls of this kind block */
+    bool host_timed; /* no latch: calls of this kind block */
     int n;
     struct transfer_point points[TRANSFER_MAX_SIZES];
     bool fitted;

@@ -1,11 +1,11 @@
 /* The grid of bench transfer: which memory, which ways, in which directions. */
-#include "bench/transfer_lab.h"
+#include "bench/transfer_work.h"
 
 #include <string.h>
 
-static bool wanted(const struct transfer_lab *lab, enum transfer_direction direction)
+static bool wanted(const struct transfer *t, enum transfer_direction direction)
 {
-    const char *list = lab->o->directions, *name = transfer_directions[direction];
+    const char *list = t->o->directions, *name = transfer_directions[direction];
     size_t n = strlen(name);
     for (const char *at = list; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
         if (strncmp(at, name, n) == 0 && (at[n] == ',' || at[n] == 0))
@@ -36,70 +36,70 @@ static bool has_series(enum transfer_direction d, enum transfer_memory m, int wa
     return host_ways[m] >> way & 1;
 }
 
-static int measure_memory(struct transfer_lab *lab, enum transfer_memory m, struct transfer_result *out)
+static int measure_memory(struct transfer *t, enum transfer_memory m, struct transfer_result *out)
 {
     int rc = 0;
     for (int d = 0; d < TRANSFER_N_DIRECTIONS; d++) {
         for (int way = 0; way < TRANSFER_N_WAYS && rc == 0; way++) {
-            if (!has_series(d, m, way) || !wanted(lab, d) || (d == TRANSFER_PEER && !lab->peer_dev) ||
+            if (!has_series(d, m, way) || !wanted(t, d) || (d == TRANSFER_PEER && !t->peer_dev) ||
                 out->n_series == TRANSFER_MAX_SERIES)
                 continue;
             struct transfer_series *s = &out->series[out->n_series++];
             s->direction = (enum transfer_direction)d;
             s->memory = m;
             s->way = (enum transfer_way)way;
-            rc = transfer_series_measure(lab, &out->before, s);
+            rc = transfer_series_measure(t, &out->before, s);
         }
         if (rc == 0 && m == TRANSFER_PINNED && d <= TRANSFER_BOTH)
-            rc = mr_device_get(lab->dev, &out->after);
+            rc = mr_device_query(t->dev, &out->after);
     }
     return rc;
 }
 
-int transfer_fill(struct transfer_lab *lab, struct mr_stream *stream, const struct transfer_block *b, uint32_t seed)
+int transfer_fill(struct transfer *t, struct mr_stream *stream, const struct transfer_block *b, uint32_t seed)
 {
     int rc = 0;
     for (uint64_t at = 0; at < b->bytes && rc == 0; at += CHECK_BYTES) {
         uint64_t n = b->bytes - at < CHECK_BYTES ? b->bytes - at : CHECK_BYTES;
-        transfer_pattern(lab->check, at, n, seed);
-        rc = mr_copy_async(stream, b->ptr + at, MR_DEVICE, lab->check, MR_PINNED, n);
+        transfer_pattern(t->check, at, n, seed);
+        rc = mr_copy_async(stream, b->ptr + at, MR_DEVICE, t->check, MR_PINNED, n);
         if (rc == 0)
             rc = mr_stream_synchronize(stream);
     }
     return rc;
 }
 
-static int open_lab(struct transfer_lab *lab, uint64_t bytes)
+static int open_all(struct transfer *t, uint64_t bytes)
 {
     void *check = NULL;
-    int rc = gate_make(&lab->gate, lab->dev);
+    int rc = latch_create(&t->latch, t->dev);
     for (int i = 0; i < 2 && rc == 0; i++) {
-        rc = mr_stream_create(lab->dev, i ? "d2h" : "h2d", &lab->stream[i]);
+        rc = mr_stream_create(t->dev, i ? "d2h" : "h2d", &t->stream[i]);
         if (rc == 0)
-            rc = mr_event_create(lab->dev, 1, &lab->start[i]);
+            rc = mr_event_create(t->dev, 1, &t->start[i]);
         if (rc == 0)
-            rc = mr_event_create(lab->dev, 1, &lab->end[i]);
+            rc = mr_event_create(t->dev, 1, &t->end[i]);
         if (rc == 0)
-            rc = transfer_block_make(&lab->device[i], lab->dev, TRANSFER_DEVICE, bytes);
+            rc = transfer_block_make(&t->device[i], t->dev, TRANSFER_DEVICE, bytes);
     }
     if (rc == 0)
-        rc = mr_memory_acquire(lab->dev, MR_PINNED, CHECK_BYTES, &check);
-    lab->check = check;
-    return rc == 0 ? transfer_fill(lab, lab->stream[0], &lab->device[1], 2) : rc;
+        rc = mr_memory_acquire(t->dev, MR_PINNED, CHECK_BYTES, &check);
+    t->check = check;
+    return rc == 0 ? transfer_fill(t, t->stream[0], &t->device[1], 2) : rc;
 }
 
-static void close_lab(struct transfer_lab *lab)
+static void close_all(struct transfer *t)
 {
-    transfer_peer_close(lab);
+    transfer_peer_close(t);
     for (int i = 0; i < 2; i++) {
-        mr_stream_destroy(lab->stream[i]);
-        mr_event_destroy(lab->start[i]);
-        mr_event_destroy(lab->end[i]);
-        transfer_block_drop(&lab->device[i]);
+        mr_stream_destroy(t->stream[i]);
+        mr_event_destroy(t->start[i]);
+        mr_event_destroy(t->end[i]);
+        transfer_block_drop(&t->device[i]);
     }
-    if (lab->check)
-        mr_memory_release(lab->dev, MR_PINNED, lab->check, NULL);
-    gate_drop(&lab->gate);
+    if (t->check)
+        mr_memory_release(t->dev, MR_PINNED, t->check, NULL);
+    latch_destroy(&t->latch);
 }
 
 void transfer_leave_out(struct transfer_result *out, const char *what, const char *why)
@@ -109,38 +109,38 @@ void transfer_leave_out(struct transfer_result *out, const char *what, const cha
 }
 
 /* Memory that this device or system does not give is left out. */
-static int measure_host(struct transfer_lab *lab, enum transfer_memory m, uint64_t bytes, struct transfer_result *out)
+static int measure_host(struct transfer *t, enum transfer_memory m, uint64_t bytes, struct transfer_result *out)
 {
     int rc = 0;
     for (int i = 0; i < 2 && rc == 0; i++)
-        rc = transfer_block_make(&lab->host[i], lab->dev, m, bytes);
+        rc = transfer_block_make(&t->host[i], t->dev, m, bytes);
     if (rc == 0) {
-        transfer_pattern(lab->host[0].ptr, 0, lab->host[0].bytes, 1);
-        rc = measure_memory(lab, m, out);
+        transfer_pattern(t->host[0].ptr, 0, t->host[0].bytes, 1);
+        rc = measure_memory(t, m, out);
     } else if (rc == MR_EUNSUPPORTED || rc == MR_ELIMIT) {
         transfer_leave_out(out, transfer_memories[m], mr_last_error());
         rc = 0;
     }
     for (int i = 0; i < 2; i++)
-        transfer_block_drop(&lab->host[i]);
+        transfer_block_drop(&t->host[i]);
     return rc;
 }
 
 int transfer_measure(struct mr_device *dev, const struct transfer_opts *o, struct transfer_result *out)
 {
-    struct transfer_lab lab = {.dev = dev, .o = o};
+    struct transfer t = {.dev = dev, .o = o};
     uint64_t batch = BATCH * (o->max_bytes < BATCH_MAX_BYTES ? o->max_bytes : BATCH_MAX_BYTES);
     uint64_t bytes = o->max_bytes > batch ? o->max_bytes : batch;
-    int rc = mr_device_get(dev, &out->before);
+    int rc = mr_device_query(dev, &out->before);
     out->after = out->before;
     if (rc == 0)
-        rc = open_lab(&lab, bytes);
-    if (rc == 0 && wanted(&lab, TRANSFER_PEER))
-        rc = transfer_peer_open(&lab, bytes, out);
+        rc = open_all(&t, bytes);
+    if (rc == 0 && wanted(&t, TRANSFER_PEER))
+        rc = transfer_peer_open(&t, bytes, out);
     for (int m = 0; m < TRANSFER_N_MEMORY && rc == 0; m++)
-        rc = measure_host(&lab, (enum transfer_memory)m, bytes, out);
+        rc = measure_host(&t, (enum transfer_memory)m, bytes, out);
     if (rc == 0)
-        rc = measure_memory(&lab, TRANSFER_DEVICE, out);
-    close_lab(&lab);
+        rc = measure_memory(&t, TRANSFER_DEVICE, out);
+    close_all(&t);
     return rc;
 }

@@ -1,6 +1,6 @@
 /* The host memory of bench transfer, and the pattern that shows whether bytes arrived. */
 #include "bench/transfer_memory.h"
-#include "bench/gate.h"
+#include "bench/latch.h"
 
 #include <errno.h>
 #include <string.h>
@@ -46,7 +46,7 @@ int transfer_block_make(struct transfer_block *block, struct mr_device *dev, enu
     }
     if (rc < 0)
         return rc;
-    if (how == TRANSFER_PINNED && (rc = gate_check_locked(dev)) < 0) {
+    if (how == TRANSFER_PINNED && (rc = latch_check_locked(dev)) < 0) {
         mr_memory_release(dev, MR_PINNED, ptr, NULL);
         return rc;
     }

@@ -12,8 +12,7 @@ struct workers_opts {
 
 enum workers_set { WORKERS_MEMORY, WORKERS_DELAY, WORKERS_N_SETS };
 
-#define WORKERS_MAX   16 /* numbers of workers */
-#define WORKERS_CELLS (WORKERS_N_SETS * WORKERS_MAX * 4)
+#define WORKERS_MAX 16 /* numbers of workers */
 
 struct workers_cell {
     enum workers_set set;
@@ -24,18 +23,25 @@ struct workers_cell {
     double samples_per_s;
 };
 
-struct workers_result {
-    struct mr_device_info info;
+struct workers {
+    const struct workers_opts *o;
+    uint32_t list[WORKERS_MAX];
+    int n_list;
+    struct mr_device *dev;
+    struct mr_stream *stream;
+    struct mr_dataset *set[WORKERS_N_SETS];
+    float *x;
     double link_samples_per_s, step_samples_per_s; /* limits; 0: none or unknown */
-    struct workers_cell cell[WORKERS_CELLS];
-    int n;
 };
 
 /* The lower of the two limits; 0: unknown. */
-double workers_limit(const struct workers_result *r);
+double workers_limit(const struct workers *w);
 
-/* Returns 0 or the library's error. */
-int workers_measure(struct mr_device *dev, const struct workers_opts *o, const uint32_t *list, int n_list,
-                    struct workers_result *out);
+/* Makes the data sets. Returns 0 or the library's error; close in either case. */
+int workers_open(struct workers *w, struct mr_device *dev, const struct mr_device_info *info);
+void workers_close(struct workers *w);
+
+/* Runs one loader. Returns 0 or the library's error. */
+int workers_measure(const struct workers *w, struct workers_cell *cell);
 
 #endif

@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-static const char *const tails[] = {"drop", "pad", NULL};
+static const char *const remainders[] = {"drop", "pad", NULL};
 static const char *const collates[] = {"stack", "pad", "fixed", "ragged", NULL};
 static const char *const policies[] = {"fail", "skip", "replace", NULL};
 static const char *const storages[] = {"auto", "uring", "pread", "gds", NULL};
@@ -28,36 +28,23 @@ const struct mr_option feed_options[] = {
                 "to the data set's maximum; ragged: values end to end, with offsets",
         .group = "Batches"),
     OPT("pad-value", 0, MR_OPT_DOUBLE, pad_value, .initial = "0", .help = "Value to pad with", .group = "Batches"),
-    OPT("drop-last", 0, MR_OPT_FLAG, drop_last,
-        .help = "Drop an epoch's last batch if it is not "
-                "full",
+    OPT("drop-last", 0, MR_OPT_FLAG, drop_last, .help = "Drop an epoch's last batch if it is not full",
         .group = "Batches"),
 
-    OPT("shuffle", 's', MR_OPT_FLAG, shuffle,
-        .help = "Shuffle: a new random order each epoch, "
-                "in O(1) memory",
+    OPT("shuffle", 's', MR_OPT_FLAG, shuffle, .help = "Shuffle: a new random order each epoch, in O(1) memory",
         .group = "Order"),
     OPT("sampler", 0, MR_OPT_STRING, sampler, .meta = "SAMPLER",
         .help = "sequential, random, subset:FILE[,shuffle], weighted:FILE[,replacement=0][,n=N]", .group = "Order"),
-    OPT("seed", 0, MR_OPT_UINT, seed, .initial = "0",
-        .help = "Seed of the order and of random "
-                "transforms",
+    OPT("seed", 0, MR_OPT_UINT, seed, .initial = "0", .help = "Seed of the order and of random transforms",
         .group = "Order"),
     OPT("epochs", 'e', MR_OPT_UINT, epochs, .initial = "0", .meta = "N", .unit = "epochs",
         .help = "Passes over the data; 0: one, or no limit with --time", .group = "Order"),
-    OPT("rank", 0, MR_OPT_UINT, rank, .initial = "0", .max = 1 << 20,
-        .help = "Number of this "
-                "process, below "
-                "--world",
+    OPT("rank", 0, MR_OPT_UINT, rank, .initial = "0", .max = 1 << 20, .help = "Number of this process, below --world",
         .group = "Order"),
     OPT("world", 0, MR_OPT_UINT, world, .initial = "1", .min = 1, .max = 1 << 20, .unit = "processes",
-        .help = "Number of processes that share the order: rank r takes positions r, r + world, "
-                "...",
-        .group = "Order"),
-    OPT("tail", 0, MR_OPT_ENUM, tail, .initial = "drop", .choices = tails,
-        .help = "If --world does not divide the epoch: drop the rest, or pad from the epoch's "
-                "start",
-        .group = "Order"),
+        .help = "Number of processes that share the order: rank r takes positions r, r + world, ...", .group = "Order"),
+    OPT("remainder", 0, MR_OPT_ENUM, remainder, .initial = "drop", .choices = remainders,
+        .help = "If --world does not divide the epoch: drop the rest, or pad from the epoch's start", .group = "Order"),
 
     OPT("workers", 'w', MR_OPT_UINT, workers, .initial = "0", .max = 512, .unit = "threads",
         .help = "Worker threads; 0: one per processor that this process may use", .group = "Pipeline"),
@@ -67,9 +54,7 @@ const struct mr_option feed_options[] = {
         .help = "How to read files; auto: io_uring if the kernel allows it, else pread; gds: "
                 "plain samples directly into GPU memory with cuFile, everything else as auto",
         .group = "Pipeline"),
-    OPT("direct", 0, MR_OPT_FLAG, direct,
-        .help = "Bypass the page cache if the file system "
-                "allows it",
+    OPT("direct", 0, MR_OPT_FLAG, direct, .help = "Bypass the page cache if the file system allows it",
         .group = "Pipeline"),
     OPT("cache", 0, MR_OPT_ENUM, cache, .initial = "none", .choices = caches,
         .help = "host: keep files in memory once read; device: keep all samples on the device and "
@@ -101,9 +86,7 @@ const struct mr_option feed_options[] = {
         .group = "Device"),
     OPT("pin", 0, MR_OPT_FLAG, pin, .initial = "1", .help = "Use page-locked memory for batches",
         .no_help = "Use pageable memory for batches, to see what page-locked memory saves", .group = "Device"),
-    OPT("blocking", 0, MR_OPT_FLAG, blocking,
-        .help = "Make workers wait for each copy, to see "
-                "what that costs",
+    OPT("blocking", 0, MR_OPT_FLAG, blocking, .help = "Make workers wait for each copy, to see what that costs",
         .group = "Device"),
     OPT("streams", 0, MR_OPT_UINT, streams, .initial = "1", .min = 1, .max = 16, .unit = "streams",
         .help = "Copy streams, used in turn", .group = "Device"),
@@ -128,9 +111,7 @@ const struct mr_option feed_options[] = {
                 "next good one. Only the part of a picture that the crop needs is decoded: "
                 "damage elsewhere goes unnoticed (inspect --scan N finds it)",
         .group = "Bad samples"),
-    OPT("max-bad", 0, MR_OPT_STRING, max_bad, .meta = "N|P%",
-        .help = "Maximum number of bad "
-                "samples: 10, or 1%",
+    OPT("max-bad", 0, MR_OPT_STRING, max_bad, .meta = "N|P%", .help = "Maximum number of bad samples: 10, or 1%",
         .group = "Bad samples"),
     OPT("quarantine", 0, MR_OPT_STRING, quarantine, .meta = "FILE",
         .help = "Write a JSON line for each bad sample: file, offset, reason; if there are none, "
@@ -147,10 +128,7 @@ const struct mr_option feed_options[] = {
         .group = "Run"),
     OPT("digest-from", 0, MR_OPT_STRING, digest_from, .meta = "HEX",
         .help = "Add to this digest: another rank's, or that of the run before a resume", .group = "Run"),
-    OPT("state-out", 0, MR_OPT_STRING, state_out, .meta = "FILE",
-        .help = "Write the state at "
-                "the end, to resume "
-                "from",
+    OPT("state-out", 0, MR_OPT_STRING, state_out, .meta = "FILE", .help = "Write the state at the end, to resume from",
         .group = "Run"),
     OPT("state-in", 0, MR_OPT_STRING, state_in, .meta = "FILE", .help = "Resume from a state", .group = "Run"),
     OPT("trace", 0, MR_OPT_STRING, trace, .meta = "FILE",

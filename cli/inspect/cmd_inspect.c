@@ -34,9 +34,7 @@ static const struct mr_option table[] = {
     {"rows", 0, MR_OPT_UINT, AT(rows), "4", 1, 100, "rows", .help = "Rows of pictures", .group = "Contact sheet"},
     {"columns", 0, MR_OPT_UINT, AT(columns), "8", 1, 100, "columns", .help = "Pictures in a row",
      .group = "Contact sheet"},
-    {"tile", 0, MR_OPT_UINT, AT(tile), "160", 16, 1024, "pixels",
-     .help = "Height and width of a "
-             "picture on the sheet",
+    {"tile", 0, MR_OPT_UINT, AT(tile), "160", 16, 1024, "pixels", .help = "Height and width of a picture on the sheet",
      .group = "Contact sheet"},
     {"vary", 0, MR_OPT_FLAG, AT(vary),
      .help = "Show one sample per row, in successive epochs, to see random transforms; with "

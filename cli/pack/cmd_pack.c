@@ -23,9 +23,7 @@ static const struct mr_option table[] = {
      .help = "Threads that read and encode; 0: one per processor"},
     {"bad", 0, MR_OPT_ENUM, AT(bad), "fail", .choices = bads,
      .help = "On a sample that cannot be read: fail, or skip it"},
-    {"force", 'f', MR_OPT_FLAG, AT(force),
-     .help = "Remove the shards in the folder and start "
-             "over"},
+    {"force", 'f', MR_OPT_FLAG, AT(force), .help = "Remove the shards in the folder and start over"},
     {"resize", 0, MR_OPT_UINT, AT(resize), "0", 0, 65535, "pixels", .group = pictures,
      .help = "Maximum shorter side: larger pictures are scaled down and stored as JPEG; 0: "
              "unchanged"},

@@ -34,9 +34,7 @@ static const struct mr_option table[] = {
            .help = "The recording; .sqlite is added to a name without extension; default: "
                    "report1.sqlite, report2.sqlite, ..."),
     OPTION("force-overwrite", 'f', MR_OPT_FLAG, force, NULL, .help = "Replace the recording if it exists"),
-    OPTION("stats", 0, MR_OPT_FLAG, stats, NULL,
-           .help = "Print the default reports at the end, "
-                   "on standard output"),
+    OPTION("stats", 0, MR_OPT_FLAG, stats, NULL, .help = "Print the default reports at the end, on standard output"),
     OPTION("gpu-metrics", 0, MR_OPT_FLAG, gpu_metrics, NULL,
            .help = "Sample the GPU's hardware counters: activity of the GPU and its tensor "
                    "cores, DRAM and PCIe throughput; if the driver does not permit it, a warning "
@@ -55,8 +53,7 @@ static const struct mr_option table[] = {
     OPTION("wait", 0, MR_OPT_ENUM, wait, "primary", .choices = waits,
            .help = "Wait for the program only, or for all processes that it started"),
     OPTION("keep-parts", 0, MR_OPT_FLAG, keep_parts, NULL,
-           .help = "Keep the folder with the "
-                   "files that each process wrote"),
+           .help = "Keep the folder with the files that each process wrote"),
     OPTION("merge", 0, MR_OPT_STRING, merge, NULL, .meta = "FOLDER",
            .help = "Run nothing: make a recording from the folder (FILE.parts-XXXXXX) that "
                    "millrace profile left when it was killed or its disk was full; the folder is "

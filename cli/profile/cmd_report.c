@@ -25,18 +25,12 @@ static const struct mr_option table[] = {
     {"sort", 's', MR_OPT_STRING, AT(sort), .meta = "COLUMN",
      .help =
          "Order by this column, largest first; -COLUMN: smallest first (--sort=-start); default: each report's own"},
-    {"limit", 'n', MR_OPT_UINT, AT(limit), "0", .unit = "rows",
-     .help = "Maximum rows per "
-             "report; 0: all"},
+    {"limit", 'n', MR_OPT_UINT, AT(limit), "0", .unit = "rows", .help = "Maximum rows per report; 0: all"},
     {"range", 0, MR_OPT_STRING, AT(range), .meta = "NAME",
      .help = "Only events that begin inside NVTX ranges of this name, in any domain; DOMAIN@NAME or "
              "NAME@DOMAIN: in this one"},
-    {"from", 0, MR_OPT_DURATION, AT(from), "0", .unit = "s",
-     .help = "Only events that begin at "
-             "this time or later"},
-    {"to", 0, MR_OPT_DURATION, AT(to), "0", .unit = "s",
-     .help = "Only events that begin before "
-             "this time; 0: the end"},
+    {"from", 0, MR_OPT_DURATION, AT(from), "0", .unit = "s", .help = "Only events that begin at this time or later"},
+    {"to", 0, MR_OPT_DURATION, AT(to), "0", .unit = "s", .help = "Only events that begin before this time; 0: the end"},
     {"step", 0, MR_OPT_STRING, AT(step), .meta = "NAME", .help = "The NVTX range that is a step, for step_breakdown"},
     {"link-gbps", 0, MR_OPT_DOUBLE, AT(link_gbps), "0", 0, 10000, "GB/s",
      .help = "The link's measured rate, for mem_ops; 0: the recording's fastest copies"},

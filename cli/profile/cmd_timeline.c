@@ -24,12 +24,8 @@ static const struct mr_option table[] = {
              "one"},
     {"output", 'o', MR_OPT_STRING, AT(output), .meta = "OUT",
      .help = "The file to write; default: FILE with the format's ending, beside it"},
-    {"from", 0, MR_OPT_DURATION, AT(from), "0", .unit = "s",
-     .help = "Only events that end at "
-             "this time or later"},
-    {"to", 0, MR_OPT_DURATION, AT(to), "0", .unit = "s",
-     .help = "Only events that begin before "
-             "this time; 0: the end"},
+    {"from", 0, MR_OPT_DURATION, AT(from), "0", .unit = "s", .help = "Only events that end at this time or later"},
+    {"to", 0, MR_OPT_DURATION, AT(to), "0", .unit = "s", .help = "Only events that begin before this time; 0: the end"},
     {"whole", 0, MR_OPT_FLAG, AT(whole),
      .help = "Pictures: show the whole recording, even if it has steps or device work"},
     {"title", 0, MR_OPT_STRING, AT(title), .meta = "TEXT",

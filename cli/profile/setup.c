@@ -74,6 +74,20 @@ static bool is_there(const char *path)
     return lstat(path, &status) == 0;
 }
 
+/* The tool that an ending belongs to would not open SQLite under it. */
+static int check_ending(const char *given)
+{
+    static const char *const theirs[] = {".nsys-rep", ".qdrep", ".ncu-rep"};
+    for (size_t i = 0; i < CLI_COUNT(theirs); i++) {
+        int n = (int)(strlen(given) - strlen(theirs[i]));
+        if (cli_ends_in(given, theirs[i]))
+            return cli_misuse("--output %s: %s is the format of NVIDIA's own tool, and a recording is "
+                              "SQLite: want -o %.*s or -o %.*s.sqlite",
+                              given, theirs[i], n, given, n, given);
+    }
+    return CLI_OK;
+}
+
 /* As nsys does: report1, report2, ...; a name without an ending gets .sqlite. */
 int profile_find_output(struct profile_run *run)
 {
@@ -86,6 +100,8 @@ int profile_find_output(struct profile_run *run)
         }
         return CLI_OK;
     }
+    if (check_ending(given) != CLI_OK)
+        return CLI_MISUSED;
     base = strrchr(given, '/') ? strrchr(given, '/') + 1 : given;
     int n = snprintf(run->output, sizeof run->output, "%s%s", given, strchr(base, '.') ? "" : ".sqlite");
     if (n < 0 || (size_t)n >= sizeof run->output || !base[0])

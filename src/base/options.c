@@ -1,5 +1,6 @@
 /* Option tables: finding options by name, argument lists, command lines, JSON. */
 #include "base/options.h"
+#include "base/options_foreign.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -117,38 +118,81 @@ static const struct mr_option *find_negated(const struct mr_option *table, const
     return option && option->type == MR_OPT_FLAG ? option : NULL;
 }
 
-/* The names of a table, for mr_nearest() and for lists. NULL without memory. */
-static const char **names_of(const struct mr_option *table)
+/* The names of a table, or of its flags alone, for mr_nearest() and for lists. NULL without memory. */
+static const char **names_of(const struct mr_option *table, bool flags)
 {
-    size_t n = 0;
+    size_t n = 0, at = 0;
     while (table[n].name)
         n++;
     const char **names = calloc(n + 1, sizeof *names);
     for (size_t i = 0; names && i < n; i++)
-        names[i] = table[i].name;
+        if (!flags || table[i].type == MR_OPT_FLAG)
+            names[at++] = table[i].name;
     return names;
 }
 
-static int unknown(const struct mr_option *table, const char *who, const char *name)
+static const char *nearest_of(const char *const *names, const char *name)
 {
-    const char **names = names_of(table);
-    if (!names)
-        return mr_error_nomem("option names", 0);
-    bool line = strcmp(who, "--") == 0;
     const char *nearest = mr_nearest(name, names);
     for (size_t i = 0; !nearest && names[i] && strlen(name) > 2; i++)
         if (strncmp(names[i], name, strlen(name)) == 0) /* --batch: cut short */
             nearest = names[i];
+    return nearest;
+}
+
+/* What to say of a name that another program has; NULL: nothing. */
+static const char *foreign(const struct mr_option *table, const char *name)
+{
+    for (const struct mr_option_foreign *f = mr_options_foreign; f->name; f++)
+        if (mr_option_same(f->name, name) && find(table, f->ours))
+            return f->text;
+    return NULL;
+}
+
+/* The x of "no-x", "non-x", and of "nox" where x is near one of the flags; NULL for other names. */
+static const char *negated(const char *const *flags, const char *name)
+{
+    static const char *const words[] = {"non", "not", "no", "without", "disable", "un"};
+    for (size_t i = 0; i < MR_COUNT(words); i++) {
+        size_t n = strlen(words[i]);
+        if (strncmp(name, words[i], n) != 0 || !name[n] || !name[n + 1])
+            continue;
+        if (fold(name[n]) == '-')
+            return name + n + 1;
+        const char *near = mr_nearest(name + n, flags);
+        if (near && near == mr_nearest(name, flags))
+            return name + n;
+    }
+    return NULL;
+}
+
+/* Of --no-x only another --no-y is suggested, and of --x only --y: never the opposite. */
+static int unknown_of(const char *const *names, const char *const *flags, const char *who, const char *name)
+{
+    bool line = strcmp(who, "--") == 0;
+    const char *stem = negated(flags, name);
+    const char *nearest = stem ? nearest_of(flags, stem) : nearest_of(names, name);
     char list[512] = "";
-    for (size_t i = 0, at = 0; !line && names[i] && at < sizeof list - 1; i++)
-        at += (size_t)snprintf(list + at, sizeof list - at, "%s%s", i ? ", " : "", names[i]);
-    free(names);
     if (nearest)
-        return mr_error_set(MR_EOPTION, "%s%s: no such option; did you mean %s%s?", who, name, line ? "--" : "",
-                            nearest);
+        return mr_error_set(MR_EOPTION, "%s%s: no such option; did you mean %s%s%s?", who, name, line ? "--" : "",
+                            stem ? "no-" : "", nearest);
     if (line)
         return mr_error_set(MR_EOPTION, "--%s: no such option; --help lists them", name);
+    for (size_t i = 0, at = 0; names[i] && at < sizeof list - 1; i++)
+        at += (size_t)snprintf(list + at, sizeof list - at, "%s%s", i ? ", " : "", names[i]);
     return mr_error_set(MR_EOPTION, "%s%s: no such option; there %s %s", who, name, list[0] ? "are" : "are none", list);
+}
+
+static int unknown(const struct mr_option *table, const char *who, const char *name)
+{
+    const char *text = strcmp(who, "--") == 0 ? foreign(table, name) : NULL;
+    if (text)
+        return mr_error_set(MR_EOPTION, "--%s: no such option; %s", name, text);
+    const char **names = names_of(table, false), **flags = names_of(table, true);
+    int rc = names && flags ? unknown_of(names, flags, who, name) : mr_error_nomem("option names", 0);
+    free(names);
+    free(flags);
+    return rc;
 }
 
 void mr_opts_copy(void *opts, size_t size, const void *full, size_t full_size)
@@ -285,13 +329,19 @@ static int parse_long(const struct mr_option *table, void *values, int argc, cha
     return mr_options_set(table, values, "--", name, text);
 }
 
+static int unknown_key(const struct mr_option *table, const char *arg)
+{
+    const char name[] = {arg[1], 0}, *text = foreign(table, name);
+    return mr_error_set(MR_EOPTION, "%s: no such option; %s", arg, text ? text : "--help lists them");
+}
+
 /* -k value, -kvalue, -f. */
 static int parse_short(const struct mr_option *table, void *values, int argc, char **argv, int *at)
 {
     const char *arg = argv[*at];
     const struct mr_option *option = find_key(table, arg[1]);
     if (!option)
-        return mr_error_set(MR_EOPTION, "%s: no such option; --help lists them", arg);
+        return unknown_key(table, arg);
     if (option->type == MR_OPT_FLAG && arg[2])
         return mr_error_set(MR_EOPTION, "%s: -%c takes no value; write one-letter options apart", arg, arg[1]);
     const char *text = arg[2] ? arg + 2 : NULL;

@@ -389,8 +389,7 @@ static const char *file_of(const struct mr_dataset *ds, uint64_t i)
 #define AT(member) offsetof(struct mr_mix_opts, member)
 static const struct mr_option options_table[] = {
     {"parts", 0, MR_OPT_STRING, AT(parts), .meta = "WEIGHT*URI,...",
-     .help = "Data sets with the same fields, and their weights; put a URI with commas in "
-             "brackets"},
+     .help = "Data sets with the same fields, and their weights; put a URI with commas in brackets"},
     {"length", 0, MR_OPT_UINT, AT(length), .max = 0x1p62, .unit = "samples",
      .help = "Samples; default: the fewest that include every sample of every part"},
     {NULL},

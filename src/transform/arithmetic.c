@@ -146,10 +146,7 @@ static const struct mr_option scale_options[] = {
     {.name = "offset",
      .type = MR_OPT_DOUBLE,
      .offset = offsetof(struct scale_args, offset),
-     .help = "added "
-             "to "
-             "the "
-             "product"},
+     .help = "added to the product"},
     {0},
 };
 

@@ -130,6 +130,33 @@ millrace feed: npi:x.npy: unknown format 'npi'; did you mean npy?: ...
 $ millrace feed d --collate padd
 millrace feed: --collate padd: want stack, pad, fixed or ragged; did you mean pad?
 [2]
+# The name that --remainder had in 0.1.
+$ millrace feed d --tail pad
+millrace feed: --tail: no such option; --remainder drop or pad replaces it
+[2]
+# Names of DataLoader's: their counterpart is said, or that none is needed; no hint says the opposite.
+$ for o in dataset batch-sampler num_workers collate_fn pin_memory no-pin-memory pin-memory-device timeout worker_init_fn multiprocessing-context generator prefetch_factor persistent-workers in-order non-blocking; do millrace feed d --$o=1; done
+millrace feed: --dataset: no such option; the data set is an argument of its own: millrace feed DATASET
+millrace feed: --batch-sampler: no such option; batches are --batch-size samples in the order of --sampler
+millrace feed: --num_workers: no such option; --workers is the number of threads; 0 is not the caller's thread, but as many as processors
+millrace feed: --collate_fn: no such option; --collate stack, pad, fixed or ragged says how samples become a batch
+millrace feed: --pin_memory: no such option; page-locked memory is the default; --no-pin turns it off
+millrace feed: --no-pin-memory: no such option; --no-pin turns page-locked memory off
+millrace feed: --pin-memory-device: no such option; memory is page-locked for the device that --device names
+millrace feed: --timeout: no such option; waiting for a batch has no limit of time
+millrace feed: --worker_init_fn: no such option; workers are threads that begin without a function of the user's
+millrace feed: --multiprocessing-context: no such option; --workers are threads of one process, not processes
+millrace feed: --generator: no such option; --seed N selects the order and the random transforms
+millrace feed: --prefetch_factor: no such option; --prefetch counts batches of all workers together, not of each
+millrace feed: --persistent-workers: no such option; threads always stay from epoch to epoch
+millrace feed: --in-order: no such option; batches always come in order, for any --workers
+millrace feed: --non-blocking: no such option; copies that do not block are the default; --blocking turns them off
+[2]
+$ millrace feed d --nonblocking; millrace feed d --no-blokcing; millrace feed d --blockin
+millrace feed: --nonblocking: no such option; did you mean --no-blocking?
+millrace feed: --no-blokcing: no such option; did you mean --no-blocking?
+millrace feed: --blockin: no such option; did you mean --blocking?
+[2]
 $ millrace feed d --rank 2 --world 2
 millrace feed: rank 2: want 0..1
 [2]

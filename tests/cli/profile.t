@@ -26,6 +26,26 @@ millrace profile: there.sqlite: exists; --force-overwrite replaces it
 $ millrace profile -o nowhere/x -- touch ran
 millrace profile: --output nowhere/x.sqlite: folder nowhere does not exist; create it first
 [1]
+$ for f in x.nsys-rep dir.d/y.qdrep z.ncu-rep; do millrace profile -f -o $f -- touch ran; done
+millrace profile: --output x.nsys-rep: .nsys-rep is the format of NVIDIA's own tool, and a recording is SQLite: want -o x or -o x.sqlite
+millrace profile: --output dir.d/y.qdrep: .qdrep is the format of NVIDIA's own tool, and a recording is SQLite: want -o dir.d/y or -o dir.d/y.sqlite
+millrace profile: --output z.ncu-rep: .ncu-rep is the format of NVIDIA's own tool, and a recording is SQLite: want -o z or -o z.sqlite
+[2]
+# Names of nsys profile: what they are here, or that there is no such thing.
+$ for o in --gpu-metrics-device=all --sample=none -s --show-output=true -e --stop-on-exit=true --export=sqlite --session-new=a; do millrace profile $o -- touch ran; done
+millrace profile: --gpu-metrics-device: no such option; --gpu-metrics, which takes no value, samples the GPUs that the program uses
+millrace profile: --sample: no such option; it samples no call stacks; --trace osrt records what threads wait for
+millrace profile: -s: no such option; it samples no call stacks; --trace osrt records what threads wait for
+millrace profile: --show-output: no such option; the program's output is always shown
+millrace profile: -e: no such option; the program inherits the environment: millrace profile -- env A=1 CMD
+millrace profile: --stop-on-exit: no such option; --wait primary or all says when the recording ends
+millrace profile: --export: no such option; the recording is SQLite already; --output names it
+millrace profile: --session-new: no such option; recordings are not started and stopped from outside; --delay and --duration, or --capture-range, say when to record
+[2]
+$ millrace report nothing.sqlite --sample=none; millrace report nothing.sqlite --num-workers=4
+millrace report: --sample: no such option; --help lists them
+millrace report: --num-workers: no such option; --help lists them
+[2]
 $ MILLRACE_RECORD_MODULE=/nowhere.so millrace profile -o x -- touch ran
 millrace profile: MILLRACE_RECORD_MODULE: /nowhere.so: No such file or directory
 [1]

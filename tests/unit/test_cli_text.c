@@ -85,6 +85,45 @@ static void columns_are_aligned(void **state)
     assert_int_equal(cli_table_print(NULL, stdout, 0), CLI_FAILED);
 }
 
+/* Whatever the number, a cell of a column of numbers is short and keeps four digits of its value. */
+static void numbers_stay_in_columns(void **state)
+{
+    (void)state;
+    static const double odd[] = {1.27366273573874302976e20, -1e300, 1e7, -9999999.4, 0, 1e-300};
+    static const struct {
+        const char *cell, *want;
+    } cases[] = {
+        {"inf", "inf"},
+        {"-inf%", "-inf%"},
+        {"-nan", "nan"},
+        {"12345678.25%", "1.235e+07%"},
+        {"1,234.5", "1,234.5"},
+        {"18446744073709551615", "18446744073709551615"},
+        {"-127366273573874302976.0000x", "-1.274e+20x"},
+        {"1234567.125 ms", "1234567.125 ms"},
+        {"-", "-"},
+        {"", ""},
+    };
+    char b[CLI_HUMAN], text[512];
+    assert_string_equal(cli_fixed(2.34567, 2, " ms", b), "2.35 ms");
+    assert_string_equal(cli_fixed((double)NAN, 2, "%", b), "nan");
+    assert_string_equal(cli_fixed(-(double)INFINITY, 2, "%", b), "-inf");
+    for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
+        struct cli_table t = {.right = {false, true}};
+        snprintf(text, sizeof text, "a\t%.4f\tz", odd[i]);
+        double got = strtod(strchr(shorten(&t, text), '\t'), NULL);
+        assert_true(strlen(text) < 20 && fabs(got - odd[i]) <= 5.1e-4 * fabs(odd[i]) + 1e-4);
+        assert_string_equal(strrchr(text, '\t'), "\tz");
+        assert_true(strlen(cli_fixed(odd[i], 4, "", b)) < 16);
+    }
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct cli_table t = {.right = {true}};
+        snprintf(text, sizeof text, "%s", cases[i].cell);
+        assert_string_equal(shorten(&t, text), cases[i].want);
+    }
+    assert_string_equal(cli_rate(1e40, b), "1e+28 TB/s");
+}
+
 /* No control character, change of direction or byte that is not UTF-8 is left; other characters stay. */
 static void printable(void **state)
 {
@@ -116,7 +155,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_rates_and_times), cmocka_unit_test(counts),    cmocka_unit_test(rates_keep_three_digits),
-        cmocka_unit_test(columns_are_aligned),   cmocka_unit_test(printable),
+        cmocka_unit_test(columns_are_aligned),   cmocka_unit_test(printable), cmocka_unit_test(numbers_stay_in_columns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* White-box. Optimizers: PyTorch's numbers, and what holds of all of them. */
-#include "device/kernels.h"
+#include "kernels/half.h"
 #include "optim_vectors.h"
 #include "unit.h"
 
@@ -243,7 +243,7 @@ static void test_resume(void **state)
         steps(next, q, MR_F64, n, 9, 20);
         assert_memory_equal(p, q, n * sizeof *p);
         uint64_t done = 0;
-        must(mr_optim_get_step(next, 0, NULL, &done, NULL));
+        must(mr_optim_query_step(next, 0, NULL, &done, NULL));
         assert_int_equal(done, 6);
         free(p);
         free(q);
@@ -340,7 +340,7 @@ static void test_norm(void **state)
             norm += g[i] * g[i];
     norm = sqrt(norm);
     must(mr_optim_step(o, p, g, NULL));
-    must(mr_optim_get_step(o, 1, NULL, NULL, &got));
+    must(mr_optim_query_step(o, 1, NULL, NULL, &got));
     assert_true(fabs(got - norm) < 1e-11 * norm);
     for (uint64_t i = 0; i < SIZE; i++) {
         double want = i >= 1 && i < 10000 ? -g[i] * (2 / (norm + 1e-6)) : 0;
@@ -383,7 +383,7 @@ static void check_copy(enum mr_dtype copy_dtype)
             assert_int_equal(copy[i], copy_dtype == MR_F16 ? mr_f16_of_f32(p[i]) : mr_bf16_of_f32(p[i]));
     }
     uint64_t done = 0;
-    must(mr_optim_get_step(o, 0, NULL, &done, NULL));
+    must(mr_optim_query_step(o, 0, NULL, &done, NULL));
     assert_int_equal(done, 5);
     free(p);
     free(q);
@@ -441,7 +441,7 @@ static void test_accumulated_scale(void **state)
         free(true_g);
     }
     uint64_t done = 0;
-    must(mr_optim_get_step(o, 0, NULL, &done, NULL));
+    must(mr_optim_query_step(o, 0, NULL, &done, NULL));
     assert_int_equal(done, 2);
     free(p);
     free(q);
@@ -523,7 +523,7 @@ static void test_devices(void **state)
         }
         device_equal(&d, p, n);
         uint64_t done = 0;
-        must(mr_optim_get_step(there, 1, d.stream, &done, NULL));
+        must(mr_optim_query_step(there, 1, d.stream, &done, NULL));
         assert_int_equal(done, 3);
         free(p);
         mr_optim_destroy(host);
@@ -563,8 +563,8 @@ static void test_graph(void **state)
         }
         device_equal(&d, p, n);
         double norm = 0, want = 0;
-        must(mr_optim_get_step(there, 0, d.stream, NULL, &norm));
-        must(mr_optim_get_step(host, 0, NULL, NULL, &want));
+        must(mr_optim_query_step(there, 0, d.stream, NULL, &norm));
+        must(mr_optim_query_step(host, 0, NULL, NULL, &want));
         assert_true(norm == want && norm > 0);
         mr_graph_destroy(graph);
         free(p);
@@ -619,6 +619,39 @@ static void test_refused(void **state)
     refused("sgd:nesterov,momentum=0.9,dampening=0.1", "no dampening");
     refused("adam:accumulate=0", "accumulate=0");
     refused("adam:threads=100000", "threads");
+}
+
+/* What was read from text and changed is what another text says. */
+static void test_from_options(void **state)
+{
+    (void)state;
+    enum { SOME = 64 };
+    struct mr_optim_opts opts = {.size = sizeof opts};
+    struct mr_optim *o = NULL;
+    must(mr_optim_parse("adam:lr=0.5", &opts));
+    opts.lr = 0.01;
+    opts.clip_norm = 0.5;
+    must(mr_optim_create_from(NULL, &opts, MR_F32, SOME, NULL, 0, &o));
+    void *p = filled(MR_F32, SOME, start_of, 0), *want = ran("adam:lr=0.01,clip_norm=0.5", MR_F32, SOME, 9);
+    steps(o, p, MR_F32, SOME, 1, 9);
+    assert_memory_equal(p, want, SOME * sizeof(float));
+    mr_optim_destroy(o);
+    free(p);
+    free(want);
+    o = NULL;
+    opts.lr = NAN;
+    assert_int_equal(mr_optim_create_from(NULL, &opts, MR_F32, SOME, NULL, 0, &o), MR_EOPTION);
+    opts.lr = 1;
+    opts.accumulate = 0;
+    assert_int_equal(mr_optim_create_from(NULL, &opts, MR_F32, SOME, NULL, 0, &o), MR_EOPTION);
+    opts.accumulate = 1;
+    memset(opts.name, 'x', sizeof opts.name);
+    assert_int_equal(mr_optim_create_from(NULL, &opts, MR_F32, SOME, NULL, 0, &o), MR_EMISUSE);
+    opts.name[1] = 0;
+    assert_int_equal(mr_optim_create_from(NULL, &opts, MR_F32, SOME, NULL, 0, &o), MR_EOPTION);
+    opts.size = 8;
+    assert_int_equal(mr_optim_create_from(NULL, &opts, MR_F32, SOME, NULL, 0, &o), MR_EMISUSE);
+    assert_null(o);
 }
 
 static void test_misuse(void **state)
@@ -729,6 +762,7 @@ int main(void)
         cmocka_unit_test(test_graph),
         cmocka_unit_test(test_parse),
         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_from_options),
         cmocka_unit_test(test_misuse),
         cmocka_unit_test(test_each),
     };

@@ -174,6 +174,9 @@ static void errors_say_what_is_wanted(void **state)
         {"synthetic:", "shpae", "1", "synthetic:shpae: no such option; did you mean shape?"},
         {"--", "work", "1", "--work: no such option; did you mean --workers?"},
         {"--", "qqqqqq", "1", "--qqqqqq: no such option; --help lists them"},
+        {"--", "num_workers", "4",
+         "--num_workers: no such option; --workers is the number of threads; 0 is not the caller's "
+         "thread, but as many as processors"},
         {"--", "verbose", "maybe", "--verbose maybe: want no value, or one of 1 0 true false yes no on off"},
     };
     struct values v;
@@ -319,6 +322,30 @@ static void a_bad_default_is_an_error(void **state)
     assert_int_equal(mr_options_init(broken, &v), MR_EOPTION);
 }
 
+/* However a switch is negated or misspelt, the one suggested has the same sense. */
+static void hints_keep_the_sense(void **state)
+{
+    (void)state;
+    static const char *const no[] = {"non-cache",     "no-cahce",      "nocache", "un-cache", "not_cache",
+                                     "without-cache", "disable-cache", "uncache", "no-verbos"};
+    static const char *const yes[] = {"cahce", "cach", "verbos", "caches"};
+    struct values v;
+    assert_int_equal(mr_options_init(table, &v), 0);
+    for (size_t i = 0; i < sizeof no / sizeof no[0]; i++) {
+        assert_int_equal(mr_options_set(table, &v, "--", no[i], NULL), MR_EOPTION);
+        assert_non_null(strstr(mr_last_error(), "did you mean --no-"));
+    }
+    for (size_t i = 0; i < sizeof yes / sizeof yes[0]; i++) {
+        assert_int_equal(mr_options_set(table, &v, "--", yes[i], NULL), MR_EOPTION);
+        assert_non_null(strstr(mr_last_error(), "did you mean --"));
+        assert_null(strstr(mr_last_error(), "--no-"));
+    }
+    /* what is no switch cannot be negated */
+    assert_int_equal(mr_options_set(table, &v, "--", "no-worker", NULL), MR_EOPTION);
+    assert_null(strstr(mr_last_error(), "did you mean"));
+    mr_options_free(table, &v);
+}
+
 static void nearest_word(void **state)
 {
     (void)state;
@@ -331,6 +358,22 @@ static void nearest_word(void **state)
     static const char *const letters[] = {"n", "k", "bias", NULL};
     assert_null(mr_nearest("q", letters)); /* no letter of it is right */
     assert_string_equal(mr_nearest("nk", letters), "n");
+}
+
+static void durations(void **state)
+{
+    (void)state;
+    uint64_t ns = 7;
+    assert_int_equal(mr_duration_parse("1.5s", "ms", &ns), 0);
+    assert_int_equal(ns, 1500000000);
+    assert_int_equal(mr_duration_parse("30", "s", &ns), 0);
+    assert_int_equal(ns, 30000000000);
+    assert_int_equal(mr_duration_parse("30", NULL, &ns), 0);
+    assert_int_equal(ns, 30000000);
+    assert_int_equal(mr_duration_parse("soon", "s", &ns), MR_EOPTION);
+    assert_int_equal(mr_duration_parse("", "s", &ns), MR_EOPTION);
+    assert_int_equal(mr_duration_parse("-1s", "s", &ns), MR_EOPTION);
+    assert_int_equal(ns, 30000000);
 }
 
 int main(void)
@@ -347,7 +390,9 @@ int main(void)
         cmocka_unit_test(help_and_man_are_complete),
         cmocka_unit_test(json_has_units_in_its_names),
         cmocka_unit_test(a_bad_default_is_an_error),
+        cmocka_unit_test(hints_keep_the_sense),
         cmocka_unit_test(nearest_word),
+        cmocka_unit_test(durations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -336,9 +336,7 @@ static const struct mr_option options_table[] = {
              "path"},
     {"delimiter", 0, MR_OPT_ENUM, AT(delimiter), .choices = delimiter_names, .initial = "auto",
      .help = "Between cells; auto: the most frequent one in the first line"},
-    {"allow-nan", 0, MR_OPT_FLAG, AT(allow_nan),
-     .help = "Accept NaN, infinities, and empty "
-             "cells as NaN"},
+    {"allow-nan", 0, MR_OPT_FLAG, AT(allow_nan), .help = "Accept NaN, infinities, and empty cells as NaN"},
     {"links", 0, MR_OPT_ENUM, AT(links), .choices = mr_photos_links, .initial = "refuse",
      .help = "Symbolic links from inside the root to outside: refuse such a picture, or read it"},
     MR_PICTURE_OPTIONS(struct mr_csv_opts, picture),

@@ -77,8 +77,7 @@ static bool sniff(const char *path)
 static const char *const label_kinds[] = {"auto", "folders", "none", NULL};
 static const struct mr_option options_table[] = {
     {"path", 0, MR_OPT_STRING, AT(path), .meta = "DIR",
-     .help = "A folder with one sub-folder "
-             "per class, or with pictures"},
+     .help = "A folder with one sub-folder per class, or with pictures"},
     {"labels", 0, MR_OPT_ENUM, AT(labels), .initial = "auto", .choices = label_kinds,
      .help = "folders: sub-folders are classes; none: all pictures in and below the folder, without "
              "labels; auto: classes if there are sub-folders"},
