@@ -169,13 +169,13 @@ MR_API const struct mr_finding *mr_advice_get(const struct mr_advice *advice, ui
 MR_API void mr_advice_destroy(struct mr_advice *advice);
 
 /* Pictures. */
-enum mr_timeline_format { MR_TIMELINE_PERFETTO, MR_TIMELINE_HTML, MR_TIMELINE_SVG, MR_TIMELINE_PNG };
+enum mr_timeline_format { MR_TIMELINE_PERFETTO, MR_TIMELINE_HTML, MR_TIMELINE_SVG };
 struct mr_timeline_opts {
     size_t size;
     uint64_t from_ns, to_ns; /* 0, 0: everything */
     const char *title;       /* NULL: the recorded command */
     uint64_t *out_events;    /* [out] when not NULL, on success: how many events are in the picture */
-    int whole;               /* svg, png with 0, 0: everything, not only the steps (or what devices did) */
+    int whole;               /* svg with 0, 0: everything, not only the steps (or what devices did) */
 };
 MR_API void mr_timeline_opts_fill(struct mr_timeline_opts *opts, size_t size);
 static inline void mr_timeline_opts_init(struct mr_timeline_opts *opts)

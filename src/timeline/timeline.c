@@ -412,8 +412,7 @@ int mr_timeline_write(struct mr_recording *recording, const char *path, enum mr_
     static int (*const writers[])(FILE * file,
                                   const struct mr_timeline *tl) = {[MR_TIMELINE_PERFETTO] = mr_timeline_perfetto,
                                                                    [MR_TIMELINE_HTML] = mr_timeline_html,
-                                                                   [MR_TIMELINE_SVG] = mr_timeline_svg,
-                                                                   [MR_TIMELINE_PNG] = mr_timeline_png};
+                                                                   [MR_TIMELINE_SVG] = mr_timeline_svg};
     struct mr_timeline_opts all;
     mr_timeline_opts_init(&all);
     if (mr_opts_take("timeline", opts, &all, sizeof(all)))
@@ -422,7 +421,7 @@ int mr_timeline_write(struct mr_recording *recording, const char *path, enum mr_
         return mr_error_set(MR_EOPTION, "timeline: %d: no such format", (int)format);
     struct mr_timeline tl = {0};
     struct mr_tl_story story = {0};
-    bool picture = format == MR_TIMELINE_SVG || format == MR_TIMELINE_PNG;
+    bool picture = format == MR_TIMELINE_SVG;
     int rc = format == MR_TIMELINE_PERFETTO ? 0 : mr_timeline_story(recording, &story);
     if (picture && !all.whole && all.from_ns == 0 && all.to_ns == 0) {
         all.from_ns = story.from_ns;

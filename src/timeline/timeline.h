@@ -137,6 +137,5 @@ int mr_timeline_notes(const struct mr_timeline *tl, struct mr_texts *out);
 int mr_timeline_perfetto(FILE *file, const struct mr_timeline *tl);
 int mr_timeline_html(FILE *file, const struct mr_timeline *tl);
 int mr_timeline_svg(FILE *file, const struct mr_timeline *tl);
-int mr_timeline_png(FILE *file, const struct mr_timeline *tl);
 
 #endif
