@@ -27,14 +27,9 @@ bool mr_timeline_shows(const struct mr_timeline *tl, uint64_t start_ns, uint64_t
 
 static int lane_add(struct mr_timeline *tl, const struct mr_lane *lane)
 {
-    if (tl->n_lanes == tl->room_lanes) {
-        uint32_t room = tl->room_lanes ? tl->room_lanes * 2 : 32;
-        struct mr_lane *lanes = realloc(tl->lanes, room * sizeof(*lanes));
-        if (!lanes)
-            return mr_error_nomem("timeline: lanes", room * sizeof(*lanes));
-        tl->lanes = lanes;
-        tl->room_lanes = room;
-    }
+    uint64_t want = tl->n_lanes + 1ull;
+    if (mr_grow("timeline: lanes", &tl->lanes, &tl->room_lanes, want, sizeof(*tl->lanes)) < 0)
+        return -ENOMEM;
     tl->lanes[tl->n_lanes++] = *lane;
     return 0;
 }
@@ -60,14 +55,9 @@ static struct mr_lane *lane_get(struct mr_timeline *tl, const struct mr_lane *li
 
 static int event_add(struct mr_lane *lane, const struct mr_tl_event *event)
 {
-    if (lane->n == lane->room) {
-        uint64_t room = lane->room ? lane->room * 2 : 64;
-        struct mr_tl_event *events = realloc(lane->events, room * sizeof(*events));
-        if (!events)
-            return mr_error_nomem("timeline: events", room * sizeof(*events));
-        lane->events = events;
-        lane->room = room;
-    }
+    uint64_t want = lane->n + 1;
+    if (mr_grow("timeline: events", &lane->events, &lane->room, want, sizeof(*event)) < 0)
+        return -ENOMEM;
     lane->events[lane->n++] = *event;
     return 0;
 }
