@@ -12,15 +12,15 @@ struct options {
     int format, force, whole;
 };
 
-enum { BY_NAME, PERFETTO, HTML, SVG, PNG };
-static const char *const formats[] = {"auto", "perfetto", "html", "svg", "png", NULL};
+enum { BY_NAME, PERFETTO, HTML, SVG };
+static const char *const formats[] = {"auto", "perfetto", "html", "svg", NULL};
 static const enum mr_timeline_format library_formats[] = {MR_TIMELINE_HTML, MR_TIMELINE_PERFETTO, MR_TIMELINE_HTML,
-                                                          MR_TIMELINE_SVG, MR_TIMELINE_PNG};
+                                                          MR_TIMELINE_SVG};
 
 #define AT(member) offsetof(struct options, member)
 static const struct mr_option table[] = {
     {"format", 'F', MR_OPT_ENUM, AT(format), "auto", .choices = formats,
-     .help = "What to write; auto: by the ending of OUT (.html, .svg, .png, .pftrace or .perfetto-trace), html without "
+     .help = "What to write; auto: by the ending of OUT (.html, .svg, .pftrace or .perfetto-trace), html without "
              "one"},
     {"output", 'o', MR_OPT_STRING, AT(output), .meta = "OUT",
      .help = "The file to write; default: FILE with the format's ending, beside it"},
@@ -38,10 +38,13 @@ static const struct mr_option table[] = {
 static const struct {
     const char *ending;
     int format;
-} endings[] = {{".html", HTML},         {".htm", HTML},
-               {".svg", SVG},           {".png", PNG},
-               {".pftrace", PERFETTO},  {".perfetto-trace", PERFETTO},
-               {".perfetto", PERFETTO}, {".perfetto.pb", PERFETTO}};
+} endings[] = {{".html", HTML},
+               {".htm", HTML},
+               {".svg", SVG},
+               {".pftrace", PERFETTO},
+               {".perfetto-trace", PERFETTO},
+               {".perfetto", PERFETTO},
+               {".perfetto.pb", PERFETTO}};
 
 /* Returns BY_NAME when the name says nothing. */
 static int format_of(const char *path)
@@ -62,11 +65,7 @@ static int name_output(const char *file, int format, char **out)
             n -= strlen(own[i]);
             break;
         }
-    if (asprintf(out, "%.*s%s", (int)n, file,
-                 format == PERFETTO ? ".pftrace"
-                 : format == SVG    ? ".svg"
-                 : format == PNG    ? ".png"
-                                    : ".html") < 0)
+    if (asprintf(out, "%.*s%s", (int)n, file, format == PERFETTO ? ".pftrace" : format == SVG ? ".svg" : ".html") < 0)
         return cli_fail("out of memory");
     return CLI_OK;
 }
@@ -118,8 +117,10 @@ static int run(void *options, int n_args, char **args)
     int format = o->format, code = CLI_OK;
     if (format == BY_NAME && o->output) {
         format = format_of(o->output);
+        if (format == BY_NAME && cli_ends_in(o->output, ".png"))
+            return cli_misuse("-o %s: PNG is no longer written: want .svg or .html", o->output);
         if (format == BY_NAME)
-            return cli_misuse("-o %s: want a name that ends in .html, .svg, .png or .pftrace, or --format", o->output);
+            return cli_misuse("-o %s: want a name that ends in .html, .svg or .pftrace, or --format", o->output);
     }
     if (format == BY_NAME)
         format = HTML;
@@ -138,7 +139,7 @@ static int run(void *options, int n_args, char **args)
 
 static const struct cli_note json_notes[] = {
     {"path", "The file written."},
-    {"format", "What it is: perfetto, html, svg or png."},
+    {"format", "What it is: perfetto, html or svg."},
     {"bytes", "Its size."},
     {"events", "Events in it: ranges, calls, OS calls, kernels, copies and sets."},
     {"config", "The options, defaults included."},
@@ -163,7 +164,7 @@ const struct cli_command cli_timeline = {
             "engines to zoom and pan, search, sums of a range, a table of all events, and links "
             "between calls and the device work that they launched; \"?\" shows its keys. It "
             "opens at the steps. A trace (perfetto) is for ui.perfetto.dev and trace_processor, "
-            "with flows and counters. Pictures (svg, png), 1,200 pixels wide, show the steps at "
+            "with flows and counters. A picture (svg), 1,200 pixels wide, shows the steps at "
             "a glance, or all device work if there are no steps: where a step's time goes, how "
             "busy each engine was, and where steps begin.",
     .options = table,

@@ -230,8 +230,7 @@ MR_API void mr_advice_destroy(struct mr_advice *advice);
 enum mr_timeline_format {
     MR_TIMELINE_PERFETTO, /* a trace for ui.perfetto.dev */
     MR_TIMELINE_HTML,     /* an interactive page that needs no network */
-    MR_TIMELINE_SVG,
-    MR_TIMELINE_PNG
+    MR_TIMELINE_SVG
 };
 
 struct mr_timeline_opts {
@@ -239,7 +238,7 @@ struct mr_timeline_opts {
     uint64_t from_ns, to_ns; /* 0, 0: everything */
     const char *title;       /* NULL: the recorded command */
     uint64_t *out_events;    /* [out] on success: events drawn; may be NULL */
-    int whole;               /* SVG and PNG: 1: the whole recording, not only its steps */
+    int whole;               /* SVG: 1: the whole recording, not only its steps */
 };
 
 /* Sets opts to the defaults. C and C++ call mr_timeline_opts_init(); see millrace.h. */

@@ -1,6 +1,7 @@
 /* What calls cost that hold up the launching thread, and rows of evidence. */
 #include "advice/rules.h"
 
+#include <errno.h>
 #include <string.h>
 
 /* ---- calls that hold up ---- */
@@ -32,14 +33,8 @@ static int by_cost(const void *a, const void *b)
 
 static int keep(struct mr_hold *hold, uint32_t api, uint64_t cost_ns)
 {
-    if (hold->n_worst == hold->room) {
-        uint64_t room = hold->room ? hold->room * 2 : 64;
-        struct mr_held *worst = realloc(hold->worst, room * sizeof *worst);
-        if (!worst)
-            return mr_error_nomem("calls", room * sizeof *worst);
-        hold->worst = worst;
-        hold->room = room;
-    }
+    if (mr_grow("calls", &hold->worst, &hold->room, hold->n_worst + 1, sizeof *hold->worst) < 0)
+        return -ENOMEM;
     hold->worst[hold->n_worst++] = (struct mr_held){api, cost_ns};
     return 0;
 }

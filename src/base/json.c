@@ -12,7 +12,8 @@
 
 struct mr_json {
     char *text;
-    size_t bytes, cap;
+    size_t bytes;
+    uint64_t cap;
     int indent, depth;
     int error;
     bool done;            /* the outermost value is complete */
@@ -41,15 +42,9 @@ static void put(struct mr_json *json, const char *text, size_t bytes)
 {
     if (json->error)
         return;
-    if (json->bytes + bytes + 1 > json->cap) {
-        size_t cap = MR_MAX(MR_MAX(json->cap * 2, json->bytes + bytes + 1), (size_t)256);
-        char *grown = realloc(json->text, cap);
-        if (!grown) {
-            json->error = -ENOMEM;
-            return;
-        }
-        json->text = grown;
-        json->cap = cap;
+    if (mr_grow("JSON", &json->text, &json->cap, json->bytes + bytes + 1, 1) < 0) {
+        json->error = -ENOMEM;
+        return;
     }
     memcpy(json->text + json->bytes, text, bytes);
     json->bytes += bytes;

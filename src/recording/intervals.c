@@ -9,15 +9,9 @@ void mr_intervals_add(struct mr_intervals *list, uint64_t start_ns, uint64_t end
 {
     if (end_ns <= start_ns || list->lost)
         return;
-    if (list->n == list->room) {
-        size_t room = list->room ? list->room * 2 : 64;
-        struct mr_interval *at = realloc(list->at, room * sizeof *at);
-        if (!at) {
-            list->lost = true;
-            return;
-        }
-        list->at = at;
-        list->room = room;
+    if (mr_grow("intervals", &list->at, &list->room, list->n + 1, sizeof *list->at) < 0) {
+        list->lost = true;
+        return;
     }
     list->at[list->n++] = (struct mr_interval){start_ns, end_ns};
 }

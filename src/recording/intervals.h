@@ -18,7 +18,7 @@ struct mr_interval {
 
 struct mr_intervals {
     struct mr_interval *at;
-    size_t n, room;
+    uint64_t n, room;
     bool lost;
 };
 

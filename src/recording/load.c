@@ -62,21 +62,10 @@ void mr_load_span(sqlite3_stmt *values, int start, int end, uint64_t *out_start,
 
 int mr_load_room(struct mr_load *load, void *array, uint64_t n, uint64_t *room, size_t bytes)
 {
-    if (n < *room)
-        return 0;
-    uint64_t more = *room ? *room + *room / 2 : 64;
     if (n >= UINT32_MAX - 1)
         return mr_error_set(MR_ELIMIT, "%s: %s has more than %llu rows; look at a part of it", load->recording->path,
                             load->table, (unsigned long long)n);
-    void *items;
-    memcpy(&items, array, sizeof(items));
-    void *bigger = realloc(items, more * bytes);
-    if (!bigger)
-        return mr_error_nomem(load->recording->path, more * bytes);
-    memcpy(array, &bigger, sizeof(bigger));
-    *room = more;
-    /* cppcheck-suppress memleak ; it went into the array */
-    return 0;
+    return mr_grow(load->recording->path, array, room, n + 1, bytes);
 }
 
 /* A text of another id's: an integer is a number of StringIds, a text is itself. */

@@ -149,21 +149,17 @@ static int join_calls(struct mr_load *load)
 
 struct stack { /* a thread's open push/pop ranges, innermost last */
     uint32_t *ranges;
-    uint32_t n, room;
+    uint32_t n;
+    uint64_t room;
 };
 
 static int stack_push(struct mr_load *load, struct stack *stack, uint32_t range)
 {
     if (stack->n == DEEPEST)
         return 0;
-    if (stack->n == stack->room) {
-        uint32_t room = stack->room ? stack->room * 2 : 8;
-        uint32_t *ranges = realloc(stack->ranges, room * sizeof(*ranges));
-        if (!ranges)
-            return mr_error_nomem(load->recording->path, room * sizeof(*ranges));
-        stack->ranges = ranges;
-        stack->room = room;
-    }
+    const char *path = load->recording->path;
+    if (mr_grow(path, &stack->ranges, &stack->room, stack->n + 1ull, sizeof(*stack->ranges)) < 0)
+        return -ENOMEM;
     stack->ranges[stack->n++] = range;
     return 0;
 }

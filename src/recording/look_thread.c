@@ -209,14 +209,8 @@ static bool put(struct mr_blames *out, struct mr_blame piece)
 {
     if (piece.end_ns <= piece.start_ns)
         return true;
-    if (out->n == out->room) {
-        uint64_t room = out->room ? out->room * 2 : 64;
-        struct mr_blame *at = realloc(out->at, room * sizeof *at);
-        if (!at)
-            return false;
-        out->at = at;
-        out->room = room;
-    }
+    if (mr_grow("pieces of time", &out->at, &out->room, out->n + 1, sizeof *out->at) < 0)
+        return false;
     out->at[out->n++] = piece;
     return true;
 }

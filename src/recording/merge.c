@@ -15,7 +15,8 @@ struct part {
 struct merge {
     const char *folder;
     struct part *parts;
-    uint32_t n_parts, room;
+    uint32_t n_parts;
+    uint64_t room;
     struct mr_store *store;
     struct mr_map names; /* of the part: its numbers -> the store's */
     uint32_t unknown;    /* the store's number of "?" */
@@ -127,14 +128,9 @@ static int part_merge(struct merge *merge, const struct part *part)
 
 static int part_add(struct merge *merge, const char *name)
 {
-    if (merge->n_parts == merge->room) {
-        uint32_t room = merge->room ? merge->room * 2 : 16;
-        struct part *parts = realloc(merge->parts, room * sizeof(*parts));
-        if (!parts)
-            return mr_error_nomem(merge->folder, room * sizeof(*parts));
-        merge->parts = parts;
-        merge->room = room;
-    }
+    uint64_t want = merge->n_parts + 1ull;
+    if (mr_grow(merge->folder, &merge->parts, &merge->room, want, sizeof(*merge->parts)) < 0)
+        return -ENOMEM;
     char *path;
     if (asprintf(&path, "%s/%s", merge->folder, name) < 0)
         return mr_error_nomem(merge->folder, strlen(name));

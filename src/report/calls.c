@@ -22,7 +22,7 @@ struct worker {
     uint32_t classes;
     struct mr_keymap names; /* of StringIds -> class */
     uint8_t *class_of;
-    uint32_t class_capacity;
+    uint64_t class_capacity;
     uint32_t n;
     struct found block[BLOCK];
 };
@@ -56,14 +56,8 @@ static int class_of(struct worker *w, struct sqlite3_stmt *stmt, int64_t name, u
         *out = w->class_of[i];
         return 0;
     }
-    if (i >= w->class_capacity) {
-        uint32_t capacity = w->class_capacity ? 2 * w->class_capacity : 256;
-        uint8_t *grown = realloc(w->class_of, capacity);
-        if (!grown)
-            return mr_error_nomem("names of calls", capacity);
-        w->class_of = grown;
-        w->class_capacity = capacity;
-    }
+    if (mr_grow("names of calls", &w->class_of, &w->class_capacity, i + 1ull, 1) < 0)
+        return -ENOMEM;
     int rc = ask_class(sqlite3_db_handle(stmt), name, &w->class_of[i]);
     *out = w->class_of[i];
     return rc;
@@ -71,28 +65,16 @@ static int class_of(struct worker *w, struct sqlite3_stmt *stmt, int64_t name, u
 
 static int keep_call(struct mr_calls *c, const struct mr_call *call)
 {
-    if (c->n == c->capacity) {
-        uint64_t capacity = c->capacity ? 2 * c->capacity : 4096;
-        struct mr_call *grown = realloc(c->calls, capacity * sizeof *grown);
-        if (!grown)
-            return mr_error_nomem("API calls", capacity * sizeof *grown);
-        c->calls = grown;
-        c->capacity = capacity;
-    }
+    if (mr_grow("API calls", &c->calls, &c->capacity, c->n + 1, sizeof *c->calls) < 0)
+        return -ENOMEM;
     c->calls[c->n++] = *call;
     return 0;
 }
 
 static int keep_sync(struct mr_calls *c, const struct mr_call *call)
 {
-    if (c->n_syncs == c->syncs_capacity) {
-        uint64_t capacity = c->syncs_capacity ? 2 * c->syncs_capacity : 1024;
-        struct mr_sync *grown = realloc(c->syncs, capacity * sizeof *grown);
-        if (!grown)
-            return mr_error_nomem("API calls", capacity * sizeof *grown);
-        c->syncs = grown;
-        c->syncs_capacity = capacity;
-    }
+    if (mr_grow("API calls", &c->syncs, &c->syncs_capacity, c->n_syncs + 1, sizeof *c->syncs) < 0)
+        return -ENOMEM;
     struct mr_sync *sync = &c->syncs[c->n_syncs++];
     sync->start = call->start;
     sync->end = call->end;

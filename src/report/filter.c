@@ -28,14 +28,8 @@ static void unite(struct mr_filter *f)
 
 static int add_span(struct mr_filter *f, uint64_t *capacity, struct mr_span span)
 {
-    if (f->n_spans == *capacity) {
-        uint64_t more = *capacity ? 2 * *capacity : 64;
-        struct mr_span *spans = realloc(f->spans, more * sizeof *spans);
-        if (!spans)
-            return mr_error_nomem("ranges", more * sizeof *spans);
-        f->spans = spans;
-        *capacity = more;
-    }
+    if (mr_grow("ranges", &f->spans, capacity, f->n_spans + 1, sizeof *f->spans) < 0)
+        return -ENOMEM;
     f->spans[f->n_spans++] = span;
     return 0;
 }

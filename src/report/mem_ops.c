@@ -50,14 +50,8 @@ struct look {
 
 static int add_op(struct ops *ops, const struct op *op)
 {
-    if (ops->n == ops->capacity) {
-        uint64_t capacity = ops->capacity ? 2 * ops->capacity : 256;
-        struct op *grown = realloc(ops->op, capacity * sizeof *grown);
-        if (!grown)
-            return mr_error_nomem("copies", capacity * sizeof *grown);
-        ops->op = grown;
-        ops->capacity = capacity;
-    }
+    if (mr_grow("copies", &ops->op, &ops->capacity, ops->n + 1, sizeof *ops->op) < 0)
+        return -ENOMEM;
     ops->op[ops->n++] = *op;
     return mr_keymap_put(&ops->wanted, (struct mr_key){op->process, op->correlation}) == MR_NONE ? -ENOMEM : 0;
 }

@@ -16,7 +16,7 @@ struct sum {
 struct sums {
     struct mr_keymap map; /* typeId, metricId */
     struct sum *items;
-    uint32_t room;
+    uint64_t room;
 };
 
 static struct sum *sum_at(struct sums *sums, struct mr_key key)
@@ -25,14 +25,11 @@ static struct sum *sum_at(struct sums *sums, struct mr_key key)
     if (i == MR_NONE)
         return NULL;
     if (i >= sums->room) {
-        uint32_t room = sums->room ? sums->room * 2 : 16;
-        struct sum *items = realloc(sums->items, room * sizeof *items);
-        if (!items)
+        uint64_t before = sums->room;
+        if (mr_grow("metrics", &sums->items, &sums->room, i + 1ull, sizeof *sums->items) < 0)
             return NULL;
-        for (uint32_t k = sums->room; k < room; k++)
-            items[k] = (struct sum){.least = INFINITY, .most = -INFINITY};
-        sums->items = items;
-        sums->room = room;
+        for (uint64_t k = before; k < sums->room; k++)
+            sums->items[k] = (struct sum){.least = INFINITY, .most = -INFINITY};
     }
     return &sums->items[i];
 }

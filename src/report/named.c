@@ -1,6 +1,7 @@
 /* Sums by name: rows added up in groups by every thread, then names, each with its series, and their table. */
 #include "report/report.h"
 
+#include <errno.h>
 #include <string.h>
 
 int mr_groups_scan(struct mr_recording *recording, const char *table, const char *sql,
@@ -29,17 +30,11 @@ int mr_groups_scan(struct mr_recording *recording, const char *table, const char
 
 int mr_named_add(struct mr_named_list *list, char *name, const char *tag, struct mr_series *series)
 {
-    if (name && list->n == list->capacity) {
-        uint64_t capacity = list->capacity ? 2 * list->capacity : 64;
-        struct mr_named *items = realloc(list->items, capacity * sizeof *items);
-        if (items) {
-            list->items = items;
-            list->capacity = capacity;
-        }
-    }
-    if (!name || list->n == list->capacity) {
+    if (!name)
+        return mr_error_nomem("names", 0);
+    if (mr_grow("names", &list->items, &list->capacity, list->n + 1, sizeof *list->items) < 0) {
         free(name);
-        return mr_error_nomem("names", list->n * sizeof *list->items);
+        return -ENOMEM;
     }
     list->items[list->n++] = (struct mr_named){name, tag, *series};
     *series = (struct mr_series){0};

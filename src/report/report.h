@@ -55,7 +55,7 @@ struct mr_names {
     struct sqlite3_stmt *find;
     struct mr_keymap map;
     char **texts;
-    uint32_t capacity;
+    uint64_t capacity;
 };
 int mr_names_open(struct mr_names *names, struct mr_recording *recording);
 /* Never NULL: "" for a number that is not there, and when it cannot be read: then the recording failed. */
@@ -207,7 +207,7 @@ void mr_rows_close(struct mr_rows *rows);
 struct mr_labels {
     struct mr_keymap threads;
     int64_t *thread_names;
-    uint32_t capacity;
+    uint64_t capacity;
 };
 int mr_labels_open(struct mr_labels *labels, struct mr_recording *recording);
 /* "" for none */

@@ -89,14 +89,9 @@ static int add_thread(struct mr_labels *labels, int64_t global_tid, int64_t name
     uint32_t i = mr_keymap_put(&labels->threads, (struct mr_key){(uint64_t)global_tid, 0});
     if (i == MR_NONE)
         return -ENOMEM;
-    if (i >= labels->capacity) {
-        uint32_t capacity = labels->capacity ? 2 * labels->capacity : 64;
-        int64_t *grown = realloc(labels->thread_names, capacity * sizeof *grown);
-        if (!grown)
-            return mr_error_nomem("names of threads", capacity * sizeof *grown);
-        labels->thread_names = grown;
-        labels->capacity = capacity;
-    }
+    struct mr_labels *l = labels;
+    if (mr_grow("names of threads", &l->thread_names, &l->capacity, i + 1ull, sizeof name) < 0)
+        return -ENOMEM;
     labels->thread_names[i] = name;
     return 0;
 }

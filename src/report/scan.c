@@ -87,13 +87,10 @@ const char *mr_names_get(struct mr_names *names, int64_t id)
     if (i == MR_NONE)
         return no_memory(names);
     if (i >= names->capacity) {
-        uint32_t capacity = names->capacity ? 2 * names->capacity : 64;
-        char **texts = realloc(names->texts, capacity * sizeof *texts);
-        if (!texts)
+        uint64_t n = names->capacity;
+        if (mr_grow("names", &names->texts, &names->capacity, i + 1ull, sizeof *names->texts) < 0)
             return no_memory(names);
-        memset(texts + names->capacity, 0, (capacity - names->capacity) * sizeof *texts);
-        names->texts = texts;
-        names->capacity = capacity;
+        memset(names->texts + n, 0, (names->capacity - n) * sizeof *names->texts);
     }
     if (i >= before)
         names->texts[i] = find_text(names, id);

@@ -1,4 +1,5 @@
 /* Files of numbers: indices and weights, as text or .npy. */
+#include "codec/npy.h"
 #include "sampler/sampler.h"
 
 #include <errno.h>
@@ -117,86 +118,28 @@ static int read_text(struct numbers *to, struct bytes file)
     return rc;
 }
 
-/* A one-dimensional .npy file. Format: numpy.lib.format, versions 1 to 3. */
-struct npy {
-    char byte_order, kind; /* '<' '>' '|' '='; 'b' 'i' 'u' 'f' */
-    unsigned item_bytes;
-    uint64_t n;
-    const unsigned char *data;
-};
-
-static const char *skip(const char *p, const char *spaces_and)
+/* A one-dimensional .npy file: [out] head, and where its numbers begin. */
+static int npy_open(const char *path, struct bytes file, struct mr_npy_head *out, uint64_t *out_at)
 {
-    return p + strspn(p, spaces_and);
-}
-
-/* The value of a key in the header's dict, or NULL. */
-static const char *npy_value(const char *header, const char *key)
-{
-    const char *p = strstr(header, key);
-    if (!p)
-        return NULL;
-    p = skip(p + strlen(key), " ");
-    return *p == ':' ? skip(p + 1, " ") : NULL;
-}
-
-static int npy_bad(const char *path, const char *header)
-{
-    return mr_error_set(MR_EFORMAT, "%s: npy header '%.200s': want one dimension of integers or floats", path, header);
-}
-
-static int npy_dict(const char *path, const char *header, struct npy *out)
-{
-    const char *descr = npy_value(header, "'descr'"), *shape = npy_value(header, "'shape'");
-    if (!descr || !shape || *descr != '\'' || *shape != '(' || strlen(descr) < 5)
-        return npy_bad(path, header);
-    out->byte_order = descr[1];
-    out->kind = descr[2];
-    char *end;
-    unsigned long item_bytes = strtoul(descr + 3, &end, 10);
-    bool fits = strchr("<>|=", out->byte_order) && *end == '\'';
-    if (out->kind == 'f')
-        fits = fits && (item_bytes == 2 || item_bytes == 4 || item_bytes == 8);
-    else if (out->kind == 'i' || out->kind == 'u')
-        fits = fits && (item_bytes == 1 || item_bytes == 2 || item_bytes == 4 || item_bytes == 8);
-    else
-        fits = fits && out->kind == 'b' && item_bytes == 1;
-    out->item_bytes = (unsigned)item_bytes;
-    const char *digits = skip(shape + 1, " ");
-    errno = 0;
-    out->n = strtoull(digits, &end, 10);
-    const char *close = skip(end, " ");
-    if (!fits || *digits < '0' || *digits > '9' || errno || *close != ',' || *skip(close + 1, " ") != ')')
-        return npy_bad(path, header);
-    return 0;
-}
-
-static int npy_open(const char *path, struct bytes file, struct npy *out)
-{
-    const unsigned char *b = (const unsigned char *)file.p;
-    size_t start = file.n >= 12 && b[6] >= 2 ? 12 : 10;
-    if (file.n < start)
-        return mr_error_set(MR_ETRUNCATED, "%s: %zu bytes: an npy header has at least %zu", path, file.n, start);
-    uint64_t header_bytes = b[8] | (uint64_t)b[9] << 8;
-    if (start == 12)
-        header_bytes |= (uint64_t)b[10] << 16 | (uint64_t)b[11] << 24;
-    if (b[6] < 1 || b[6] > 3)
-        return mr_error_set(MR_EUNSUPPORTED, "%s: npy version %d: want 1, 2 or 3", path, b[6]);
-    if (header_bytes > file.n - start || header_bytes > 65536)
-        return mr_error_set(MR_ETRUNCATED, "%s: npy header of %llu bytes in a file of %zu", path,
-                            (unsigned long long)header_bytes, file.n);
-    char *header = strndup(file.p + start, header_bytes);
-    if (!header)
-        return mr_error_nomem(path, header_bytes);
-    int rc = npy_dict(path, header, out);
-    free(header);
-    if (rc)
+    uint64_t at, bytes, want, dict_at;
+    int rc = mr_npy_preamble(path, (const uint8_t *)file.p, file.n, &dict_at, &bytes);
+    if (rc < 0)
         return rc;
-    uint64_t want, have = file.n - start - header_bytes;
-    if (!mr_mul(out->n, out->item_bytes, &want) || want > have)
+    at = dict_at + bytes;
+    if (at > file.n)
+        return mr_error_set(MR_ETRUNCATED, "%s: npy header of %llu bytes in a file of %zu", path,
+                            (unsigned long long)bytes, file.n);
+    rc = mr_npy_parse(path, file.p + dict_at, bytes, out);
+    if (rc < 0)
+        return rc;
+    if (out->rank != 1 || !strchr("biuf", out->kind))
+        return mr_error_set(MR_EFORMAT, "%s: npy header '%.*s': want %s", path, (int)MR_MIN(bytes, 200),
+                            file.p + dict_at, "one dimension of integers or floats");
+    if (!mr_mul(out->dim[0], out->item_bytes, &want) || want > file.n - at)
         return mr_error_set(MR_ETRUNCATED, "%s: npy header says %llu numbers of %u bytes; %llu bytes follow it", path,
-                            (unsigned long long)out->n, out->item_bytes, (unsigned long long)have);
-    out->data = b + start + header_bytes;
+                            (unsigned long long)out->dim[0], (unsigned)out->item_bytes,
+                            (unsigned long long)(file.n - at));
+    *out_at = at;
     return 0;
 }
 
@@ -209,7 +152,7 @@ static double half_value(uint64_t bits)
     return bits >> 15 ? -v : v;
 }
 
-static double float_value(uint64_t bits, unsigned item_bytes)
+static double float_value(uint64_t bits, uint64_t item_bytes)
 {
     float f;
     double d;
@@ -221,9 +164,9 @@ static double float_value(uint64_t bits, unsigned item_bytes)
     return item_bytes == 4 ? (double)f : d;
 }
 
-static int add_item(struct numbers *to, const struct npy *npy, uint64_t bits)
+static int add_item(struct numbers *to, const struct mr_npy_head *npy, uint64_t bits)
 {
-    unsigned unused = 64 - 8 * npy->item_bytes;
+    unsigned unused = 64 - 8 * (unsigned)npy->item_bytes;
     int64_t as_signed = (int64_t)(bits << unused) >> unused;
     bool negative = npy->kind == 'i' && as_signed < 0;
     double value = npy->kind == 'f' ? float_value(bits, npy->item_bytes) : negative ? (double)as_signed : (double)bits;
@@ -240,18 +183,22 @@ static int add_item(struct numbers *to, const struct npy *npy, uint64_t bits)
 
 static int read_npy(struct numbers *to, struct bytes file)
 {
-    struct npy npy = {0};
-    int rc = npy_open(to->path, file, &npy);
+    struct mr_npy_head npy = {0};
+    uint64_t at = 0;
+    int rc = npy_open(to->path, file, &npy, &at);
     if (rc)
         return rc;
-    to->u = malloc(npy.n * 8 + 8); /* n * item_bytes fits the file, so n * 8 cannot overflow */
+    uint64_t n = npy.dim[0], width = npy.item_bytes;
+    bool little = __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__;
+    bool big = little == (npy.swap != 0);
+    to->u = malloc(n * 8 + 8); /* n * width fits the file, so n * 8 cannot overflow */
     if (!to->u)
-        return mr_error_nomem(to->path, npy.n * 8);
-    const unsigned char *p = npy.data;
-    for (uint64_t i = 0; i < npy.n && !rc; i++, p += npy.item_bytes) {
+        return mr_error_nomem(to->path, n * 8);
+    const unsigned char *p = (const unsigned char *)file.p + at;
+    for (uint64_t i = 0; i < n && !rc; i++, p += width) {
         uint64_t bits = 0;
-        for (unsigned k = 0; k < npy.item_bytes; k++)
-            bits |= (uint64_t)p[npy.byte_order == '>' ? npy.item_bytes - 1 - k : k] << 8 * k;
+        for (unsigned k = 0; k < width; k++)
+            bits |= (uint64_t)p[big ? width - 1 - k : k] << 8 * k;
         rc = add_item(to, &npy, bits);
     }
     return rc;

@@ -20,9 +20,9 @@ void mr_sampler_opts_fill(struct mr_sampler_opts *opts, size_t size)
 static int check_opts(const struct mr_sampler_opts *given, uint64_t n_samples, struct mr_sampler_opts *full)
 {
     mr_sampler_opts_init(full);
-    if (given->size < offsetof(struct mr_sampler_opts, seed) || given->size > sizeof *full)
-        return mr_error_set(MR_EOPTION, "sampler: opts.size is %zu: call mr_sampler_opts_init() first", given->size);
-    memcpy(full, given, given->size);
+    int rc = mr_opts_take("sampler", given, full, sizeof *full);
+    if (rc < 0)
+        return rc;
     if ((unsigned)full->kind >= MR_COUNT(kinds))
         return mr_error_set(MR_EOPTION, "sampler: kind %d: want 0..%d", (int)full->kind, (int)MR_COUNT(kinds) - 1);
     if (n_samples < 1 || n_samples > 1ull << 63)

@@ -59,17 +59,10 @@ void mr_files_destroy(struct mr_files *files)
 
 static int table_grow(struct mr_files *files)
 {
-    if (files->n < files->room)
-        return 0;
-    if (files->room > INT32_MAX / 2)
-        return mr_error_set(MR_ELIMIT, "a data set of more than %d files", files->room);
-    int room = files->room ? files->room * 2 : 8;
-    struct mr_file **grown = realloc(files->file, (size_t)room * sizeof(struct mr_file *));
-    if (!grown)
-        return mr_error_nomem("table of files", (uint64_t)room * sizeof(struct mr_file *));
-    files->file = grown;
-    files->room = room;
-    return 0;
+    if (files->n >= INT32_MAX / 2)
+        return mr_error_set(MR_ELIMIT, "a data set of more than %d files", files->n);
+    uint64_t want = (uint64_t)files->n + 1;
+    return mr_grow("table of files", &files->file, &files->room, want, sizeof(struct mr_file *));
 }
 
 /* A file that is in no table yet, and room for it there. */

@@ -61,7 +61,8 @@ static inline const char *mr_file_url(const struct mr_file *f)
 
 struct mr_files {
     struct mr_file **file; /* each on the heap: they stay in place while the table grows */
-    int n, room;
+    int n;
+    uint64_t room;
     uint32_t n_lazy;
     uint64_t whole_limit;   /* of lazy files that are added now */
     struct mr_root *roots;  /* all that there are */

@@ -113,15 +113,10 @@ static uint32_t number_of(struct mr_table *table, const char *text)
     for (; table->buckets[b]; b = (b + 1) & (table->n_buckets - 1))
         if (strcmp(table->texts[table->buckets[b] - 1], text) == 0)
             return table->buckets[b] - 1;
-    if (table->n_texts == table->texts_capacity) {
-        uint32_t capacity = table->texts_capacity ? 2 * table->texts_capacity : 256;
-        const char **texts = realloc(table->texts, capacity * sizeof *texts);
-        if (!texts) {
-            table->failed = true;
-            return 0;
-        }
-        table->texts = texts;
-        table->texts_capacity = capacity;
+    uint64_t want = table->n_texts + 1ull;
+    if (mr_grow("table", &table->texts, &table->texts_capacity, want, sizeof *table->texts) < 0) {
+        table->failed = true;
+        return 0;
     }
     const char *kept = keep_text(table, text, bytes);
     if (!kept) {

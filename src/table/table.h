@@ -25,7 +25,8 @@ struct mr_table {
 
     /* Texts, each once: an open hash table of numbers of `texts` plus 1. */
     const char **texts;
-    uint32_t n_texts, texts_capacity, *buckets, n_buckets;
+    uint64_t texts_capacity;
+    uint32_t n_texts, *buckets, n_buckets;
     struct mr_table_chunk *chunks; /* where the texts lie */
 };
 

@@ -24,14 +24,9 @@ static struct mr_tl_counter *counter_add(struct mr_timeline *tl)
 
 static int point_add(struct mr_tl_counter *counter, uint64_t time_ns, double value)
 {
-    if (counter->n == counter->room) {
-        uint64_t room = counter->room ? counter->room * 2 : 64;
-        struct mr_tl_point *points = realloc(counter->points, room * sizeof(*points));
-        if (!points)
-            return mr_error_nomem("timeline: counters", room * sizeof(*points));
-        counter->points = points;
-        counter->room = room;
-    }
+    struct mr_tl_counter *c = counter;
+    if (mr_grow("timeline: counters", &c->points, &c->room, c->n + 1, sizeof(*c->points)) < 0)
+        return -ENOMEM;
     if (!isfinite(value))
         value = 0;
     counter->most = MR_MAX(counter->most, value);

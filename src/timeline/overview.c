@@ -40,7 +40,7 @@ static const uint32_t range_colours[] = {0x9aa7e0, 0x8fc1cf, 0xc7a6d8, 0xa9c88f,
 
 struct overview {
     const struct mr_timeline *tl;
-    struct mr_canvas *canvas; /* NULL: only the height is asked for */
+    FILE *file; /* NULL: only the height is asked for */
     double y;
     double scale;               /* pixels a ns */
     bool events;                /* of the lanes: the second time; the first time their grounds and names */
@@ -52,15 +52,15 @@ struct overview {
 
 static void rect(struct overview *o, double x, double y, double w, double h, uint32_t colour)
 {
-    if (o->canvas)
-        o->canvas->rect(o->canvas, x, y, w, h, colour);
+    if (o->file)
+        mr_svg_rect(o->file, x, y, w, h, colour);
 }
 
 static void text(struct overview *o, double x, double y, enum mr_anchor anchor, bool bold, int size, uint32_t colour,
                  const char *what)
 {
-    if (o->canvas)
-        o->canvas->text(o->canvas, x, y, anchor, bold, size, colour, what);
+    if (o->file)
+        mr_svg_text(o->file, x, y, anchor, bold, size, colour, what);
 }
 
 static double x_of(const struct overview *o, uint64_t time_ns)
@@ -226,7 +226,7 @@ static void draw_lane(struct overview *o, const struct mr_lane *lane)
         rect(o, LEFT, o->y + 1, WIDE, height * depth - 2, PANEL);
     }
     for (int level = 0; level < depth; level++) {
-        if (o->canvas && o->events)
+        if (o->file && o->events)
             draw_level(o, lane, (uint16_t)level, o->y + 2, height - 4);
         o->y += height;
     }
@@ -419,12 +419,12 @@ uint32_t mr_overview_height(const struct mr_timeline *tl)
     return (uint32_t)o.y + AXIS + LEGEND + 8;
 }
 
-int mr_overview_draw(const struct mr_timeline *tl, struct mr_canvas *canvas)
+int mr_overview_draw(const struct mr_timeline *tl, FILE *file)
 {
     struct overview *o = calloc(1, sizeof(*o));
     if (!o)
         return mr_error_nomem("timeline: overview", sizeof(*o));
-    *o = (struct overview){.tl = tl, .canvas = canvas, .scale = WIDE / (double)(tl->to_ns - tl->from_ns)};
+    *o = (struct overview){.tl = tl, .file = file, .scale = WIDE / (double)(tl->to_ns - tl->from_ns)};
     uint32_t height = mr_overview_height(tl);
     double bottom = height - AXIS - LEGEND - 8;
     rect(o, 0, 0, MR_OVERVIEW_W, height, 0xffffff);

@@ -248,7 +248,8 @@ struct open_track {
 
 struct lane_tracks {
     struct open_track **tracks;
-    uint32_t n, room;
+    uint32_t n;
+    uint64_t room;
 };
 
 static void close_until(struct perfetto *p, struct open_track *track, uint64_t time_ns)
@@ -271,14 +272,9 @@ static struct open_track *track_add(struct perfetto *p, struct lane_tracks *trac
                                     const struct mr_lane *lane)
 {
     char label[96], name[128];
-    if (tracks->n == tracks->room) {
-        uint32_t room = tracks->room ? tracks->room * 2 : 4;
-        struct open_track **more = realloc(tracks->tracks, room * sizeof(struct open_track *));
-        if (!more)
-            return NULL;
-        tracks->tracks = more;
-        tracks->room = room;
-    }
+    uint64_t want = tracks->n + 1ull;
+    if (mr_grow("timeline: tracks", &tracks->tracks, &tracks->room, want, sizeof(void *)) < 0)
+        return NULL;
     struct open_track *track = calloc(1, sizeof(*track));
     if (!track)
         return NULL;

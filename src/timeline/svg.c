@@ -1,16 +1,9 @@
 /* The overview as SVG. */
 #include "timeline/draw.h"
 
-struct svg {
-    struct mr_canvas canvas; /* first */
-    FILE *file;
-};
-
-static void put_rect(struct mr_canvas *canvas, double x, double y, double w, double h, uint32_t colour)
+void mr_svg_rect(FILE *file, double x, double y, double w, double h, uint32_t colour)
 {
-    struct svg *svg = (struct svg *)canvas;
-    fprintf(svg->file, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"#%06x\"/>\n", x, y, w, h,
-            colour);
+    fprintf(file, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"#%06x\"/>\n", x, y, w, h, colour);
 }
 
 /* XML has no place for control characters, escaped or not. */
@@ -26,20 +19,18 @@ static void put_escaped(FILE *file, const char *text)
     }
 }
 
-static void put_text(struct mr_canvas *canvas, double x, double y, enum mr_anchor anchor, bool bold, int size,
-                     uint32_t colour, const char *text)
+void mr_svg_text(FILE *file, double x, double y, enum mr_anchor anchor, bool bold, int size, uint32_t colour,
+                 const char *text)
 {
     static const char *const anchors[] = {"start", "middle", "end"};
-    struct svg *svg = (struct svg *)canvas;
-    fprintf(svg->file, "<text x=\"%.1f\" y=\"%.1f\" font-size=\"%d\" fill=\"#%06x\" text-anchor=\"%s\"%s>", x,
+    fprintf(file, "<text x=\"%.1f\" y=\"%.1f\" font-size=\"%d\" fill=\"#%06x\" text-anchor=\"%s\"%s>", x,
             y + size * 0.35, size, colour, anchors[anchor], bold ? " font-weight=\"600\"" : "");
-    put_escaped(svg->file, text);
-    fputs("</text>\n", svg->file);
+    put_escaped(file, text);
+    fputs("</text>\n", file);
 }
 
 int mr_timeline_svg(FILE *file, const struct mr_timeline *tl)
 {
-    struct svg svg = {.canvas = {.rect = put_rect, .text = put_text}, .file = file};
     uint32_t height = mr_overview_height(tl);
     fprintf(file,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%u\" viewBox=\"0 0 %d %u\" "
@@ -47,7 +38,7 @@ int mr_timeline_svg(FILE *file, const struct mr_timeline *tl)
             MR_OVERVIEW_W, height, MR_OVERVIEW_W, height);
     put_escaped(file, tl->title);
     fputs("</title>\n", file);
-    int rc = mr_overview_draw(tl, &svg.canvas);
+    int rc = mr_overview_draw(tl, file);
     fputs("</svg>\n", file);
     return rc;
 }

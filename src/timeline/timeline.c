@@ -27,14 +27,9 @@ bool mr_timeline_shows(const struct mr_timeline *tl, uint64_t start_ns, uint64_t
 
 static int lane_add(struct mr_timeline *tl, const struct mr_lane *lane)
 {
-    if (tl->n_lanes == tl->room_lanes) {
-        uint32_t room = tl->room_lanes ? tl->room_lanes * 2 : 32;
-        struct mr_lane *lanes = realloc(tl->lanes, room * sizeof(*lanes));
-        if (!lanes)
-            return mr_error_nomem("timeline: lanes", room * sizeof(*lanes));
-        tl->lanes = lanes;
-        tl->room_lanes = room;
-    }
+    uint64_t want = tl->n_lanes + 1ull;
+    if (mr_grow("timeline: lanes", &tl->lanes, &tl->room_lanes, want, sizeof(*tl->lanes)) < 0)
+        return -ENOMEM;
     tl->lanes[tl->n_lanes++] = *lane;
     return 0;
 }
@@ -60,14 +55,9 @@ static struct mr_lane *lane_get(struct mr_timeline *tl, const struct mr_lane *li
 
 static int event_add(struct mr_lane *lane, const struct mr_tl_event *event)
 {
-    if (lane->n == lane->room) {
-        uint64_t room = lane->room ? lane->room * 2 : 64;
-        struct mr_tl_event *events = realloc(lane->events, room * sizeof(*events));
-        if (!events)
-            return mr_error_nomem("timeline: events", room * sizeof(*events));
-        lane->events = events;
-        lane->room = room;
-    }
+    uint64_t want = lane->n + 1;
+    if (mr_grow("timeline: events", &lane->events, &lane->room, want, sizeof(*event)) < 0)
+        return -ENOMEM;
     lane->events[lane->n++] = *event;
     return 0;
 }
@@ -413,8 +403,7 @@ int mr_timeline_write(struct mr_recording *recording, const char *path, enum mr_
     static int (*const writers[])(FILE * file,
                                   const struct mr_timeline *tl) = {[MR_TIMELINE_PERFETTO] = mr_timeline_perfetto,
                                                                    [MR_TIMELINE_HTML] = mr_timeline_html,
-                                                                   [MR_TIMELINE_SVG] = mr_timeline_svg,
-                                                                   [MR_TIMELINE_PNG] = mr_timeline_png};
+                                                                   [MR_TIMELINE_SVG] = mr_timeline_svg};
     struct mr_timeline_opts all;
     mr_timeline_opts_init(&all);
     if (mr_opts_take("timeline", opts, &all, sizeof(all)))
@@ -423,7 +412,7 @@ int mr_timeline_write(struct mr_recording *recording, const char *path, enum mr_
         return mr_error_set(MR_EOPTION, "timeline: %d: no such format", (int)format);
     struct mr_timeline tl = {0};
     struct mr_tl_story story = {0};
-    bool picture = format == MR_TIMELINE_SVG || format == MR_TIMELINE_PNG;
+    bool picture = format == MR_TIMELINE_SVG;
     int rc = format == MR_TIMELINE_PERFETTO ? 0 : mr_timeline_story(recording, &story);
     if (picture && !all.whole && all.from_ns == 0 && all.to_ns == 0) {
         all.from_ns = story.from_ns;

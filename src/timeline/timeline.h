@@ -94,7 +94,7 @@ struct mr_timeline {
     uint64_t from_ns, to_ns;
     struct mr_lane *lanes;
     uint32_t n_lanes;
-    uint32_t room_lanes; /* of lanes and lane_order */
+    uint64_t room_lanes; /* of lanes and lane_order */
     uint32_t *order;     /* lanes as they are shown */
     struct mr_map lane_of;
     uint32_t *event_of_api; /* its number in its lane; MR_NONE: outside of the picture */
@@ -137,6 +137,5 @@ int mr_timeline_notes(const struct mr_timeline *tl, struct mr_texts *out);
 int mr_timeline_perfetto(FILE *file, const struct mr_timeline *tl);
 int mr_timeline_html(FILE *file, const struct mr_timeline *tl);
 int mr_timeline_svg(FILE *file, const struct mr_timeline *tl);
-int mr_timeline_png(FILE *file, const struct mr_timeline *tl);
 
 #endif

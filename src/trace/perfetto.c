@@ -121,14 +121,8 @@ static int find_named(struct layout *l, const char *name, bool counter, uint64_t
     while (i < l->n_named && (l->named[i].counter != counter || strcmp(l->named[i].name, name)))
         i++;
     if (i == l->n_named) {
-        if (l->n_named == l->room_named) {
-            uint64_t room = l->room_named ? 2 * l->room_named : 16;
-            struct named *grown = realloc(l->named, room * sizeof *grown);
-            if (!grown)
-                return mr_error_nomem("trace: tracks", room * sizeof *grown);
-            l->named = grown;
-            l->room_named = room;
-        }
+        if (mr_grow("trace: tracks", &l->named, &l->room_named, l->n_named + 1, sizeof *l->named))
+            return -ENOMEM;
         l->named[l->n_named++] = (struct named){name, counter};
     }
     *out = FIRST_UUID + l->n_threads + i;

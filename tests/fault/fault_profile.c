@@ -180,9 +180,6 @@ static int timeline(struct outcome *out)
         MR_TIMELINE_PERFETTO,
         MR_TIMELINE_HTML,
         MR_TIMELINE_SVG,
-#if MILLRACE_HAVE_PNG
-        MR_TIMELINE_PNG
-#endif
     };
     const char *path = files_path("picture");
     struct mr_recording *recording;

@@ -465,6 +465,33 @@ static void test_npy_files(void **state)
     unlink(file_path);
 }
 
+/* The limits of npy data sets hold for files of numbers, too: one parser reads both. */
+static void test_npy_limits(void **state)
+{
+    (void)state;
+    const char *dict = "{'descr': '<u1', 'fortran_order': False, 'shape': (1,)}";
+    struct mr_sampler *s;
+    size_t header = 1u << 17, n = 12 + header + 1;
+    char *file = calloc(1, n), small[200];
+    memcpy(file, "\x93NUMPY\2\0\0\0\2", 12); /* version 2: a header of 2^17 bytes */
+    memset(file + 12, ' ', header);
+    memcpy(file + 12, dict, strlen(dict));
+    write_file(file, n);
+    assert_int_equal(open_file("subset", "", &s), MR_ELIMIT);
+    assert_non_null(strstr(mr_last_error(), "at most 65536"));
+    n = npy(small, dict, "", 1);
+    small[7] = 1;
+    write_file(small, n);
+    assert_int_equal(open_file("subset", "", &s), MR_EUNSUPPORTED);
+    assert_non_null(strstr(mr_last_error(), "npy version 1.1"));
+    n = npy(small, "{'descr': '<m8', 'fortran_order': False, 'shape': (1,)}", "1234567", 8);
+    write_file(small, n);
+    assert_int_equal(open_file("subset", "", &s), MR_EFORMAT);
+    assert_non_null(strstr(mr_last_error(), "integers or floats"));
+    free(file);
+    unlink(file_path);
+}
+
 static void test_text_forms(void **state)
 {
     (void)state;
@@ -500,6 +527,7 @@ int main(void)
         cmocka_unit_test(test_custom),
         cmocka_unit_test(test_text_files),
         cmocka_unit_test(test_npy_files),
+        cmocka_unit_test(test_npy_limits),
         cmocka_unit_test(test_text_forms),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -361,26 +361,6 @@ static void test_html_is_alone(void **state)
     free(text);
 }
 
-static void test_png(void **state)
-{
-    (void)state;
-    struct mr_recording *rec;
-    size_t n;
-    assert_int_equal(mr_recording_open("tl_training.sqlite", &rec), 0);
-    int rc = mr_timeline_write(rec, "tl.png", MR_TIMELINE_PNG, NULL);
-    mr_recording_close(rec);
-    if (rc == MR_EUNSUPPORTED) {
-        print_message("SKIP png: built without libspng\n");
-        return;
-    }
-    assert_int_equal(rc, 0);
-    char *bytes = read_all("tl.png", &n);
-    assert_true(n > 2000);
-    assert_memory_equal(bytes, "\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x04\xb0", 20); /* 1200 wide */
-    assert_memory_equal(bytes + n - 8, "IEND", 4);
-    free(bytes);
-}
-
 /* A picture is of the steps after warming up, and says where their time goes; with whole it is of everything. */
 static void test_steps_only(void **state)
 {
@@ -451,7 +431,6 @@ int main(void)
                                        cmocka_unit_test(test_steps_only),
                                        cmocka_unit_test(test_svg_is_xml),
                                        cmocka_unit_test(test_html_is_alone),
-                                       cmocka_unit_test(test_png),
                                        cmocka_unit_test(test_empty),
                                        cmocka_unit_test(test_failures_leave_nothing)};
     return cmocka_run_group_tests(tests, NULL, clean);

@@ -1,29 +1,9 @@
-/*
- * The header of an npy file, as a parser over a buffer.
- */
+/* npy files: where their samples are. */
 #ifndef MR_DATASET_ARRAYS_NPY_H
 #define MR_DATASET_ARRAYS_NPY_H
 
+#include "codec/npy.h"
 #include "dataset/dataset.h"
-
-#define MR_NPY_PREAMBLE_BYTES 12 /* magic, version and the header's length; 10 in version 1 */
-
-struct mr_npy_head {
-    enum mr_dtype dtype;
-    uint32_t swap;       /* width of what is in the other byte order; 0: nothing */
-    uint64_t length;     /* characters or bytes of a string or void element; 0: no such type */
-    uint64_t item_bytes; /* of one element, strings whole */
-    bool fortran;
-    int rank;
-    uint64_t dim[MR_MAX_RANK + 1]; /* of npy data sets dim[0] counts samples */
-};
-
-/* Reads what stands before the header: [out] at, bytes: where the header lies. have: how many bytes are in b, of the
- * file's first MR_NPY_PREAMBLE_BYTES. Errors name the file: MR_EFORMAT, MR_ETRUNCATED, MR_EUNSUPPORTED, MR_ELIMIT. */
-int mr_npy_preamble(const char *name, const uint8_t *b, uint64_t have, uint64_t *out_at, uint64_t *out_bytes);
-
-/* Reads the header, a Python dict in text. The sizes that dim and item_bytes make are not checked for overflow here. */
-int mr_npy_parse(const char *name, const char *text, uint64_t bytes, struct mr_npy_head *out);
 
 /* An npy file: its header, and where its samples lie. */
 struct mr_npy_file {

@@ -15,7 +15,8 @@ struct mr_csv {
     uint64_t line;        /* that `at` is in */
     uint64_t record_line; /* that the record begins in */
     struct mr_slice *cell;
-    size_t n, room; /* of cells */
+    size_t n;
+    uint64_t room; /* of cells */
 };
 
 /* Reads the next record that is not blank into cell[0..n); the cells stay valid as long as the text.

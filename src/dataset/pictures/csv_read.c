@@ -1,6 +1,7 @@
 /* CSV's text: records, cells, quotes, numbers. */
 #include "dataset/pictures/csv.h"
 
+#include <errno.h>
 #include <math.h>
 #include <string.h>
 #include <strings.h>
@@ -12,14 +13,8 @@ static int add_cell(struct mr_csv *csv, const char *text, size_t length)
     if (csv->n == MR_CSV_MAX_COLUMNS)
         return mr_error_set(MR_ELIMIT, "%s:%llu: more than %d cells", csv->path, (unsigned long long)csv->record_line,
                             MR_CSV_MAX_COLUMNS);
-    if (csv->n == csv->room) {
-        size_t room = csv->room * 2 + 16;
-        struct mr_slice *cell = realloc(csv->cell, room * sizeof *cell);
-        if (!cell)
-            return mr_error_nomem(csv->path, room * sizeof *cell);
-        csv->cell = cell;
-        csv->room = room;
-    }
+    if (mr_grow(csv->path, &csv->cell, &csv->room, csv->n + 1, sizeof *csv->cell) < 0)
+        return -ENOMEM;
     csv->cell[csv->n++] = (struct mr_slice){text, length};
     return 0;
 }

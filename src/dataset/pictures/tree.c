@@ -15,35 +15,18 @@
 /* Names one after the other, each with a NUL, and where each begins. */
 struct names {
     char *text;
-    size_t used, room;
-    size_t *at, n, n_room;
+    size_t used, *at, n;
+    uint64_t room, n_room; /* of text and at */
 };
-
-/* data, or what it was moved to, with room for `want` units; NULL without memory: data stays. */
-static void *grow(void *data, size_t *room, size_t want, size_t unit)
-{
-    if (want <= *room)
-        return data;
-    size_t more = MR_MAX(want, *room * 2 + 64);
-    void *grown = more < SIZE_MAX / 2 / unit ? realloc(data, more * unit) : NULL;
-    if (grown)
-        *room = more;
-    else
-        mr_error_nomem("names of files", more * unit);
-    return grown;
-}
 
 static int names_add(struct names *names, const char *name)
 {
+    static const char list[] = "names of files";
     size_t length = strlen(name) + 1;
-    char *text = grow(names->text, &names->room, names->used + length, 1);
-    if (!text)
+    if (mr_grow(list, &names->text, &names->room, names->used + length, 1) < 0)
         return -ENOMEM;
-    names->text = text;
-    size_t *at = grow(names->at, &names->n_room, names->n + 1, sizeof *at);
-    if (!at)
+    if (mr_grow(list, &names->at, &names->n_room, names->n + 1, sizeof *names->at) < 0)
         return -ENOMEM;
-    names->at = at;
     memcpy(names->text + names->used, name, length);
     names->at[names->n++] = names->used;
     names->used += length;
@@ -125,9 +108,9 @@ struct walk {
     struct listing listing;
     struct names paths;
     struct dir *dirs;
-    size_t n_dirs, room;
+    size_t n_dirs;
     size_t *order; /* of dirs */
-    size_t order_room;
+    uint64_t room, order_room;
 };
 
 static int join(char path[PATH_MAX], const char *front, const char *name)
@@ -163,10 +146,10 @@ static int add_dir(struct walk *w, const char *path, int64_t above)
     int rc = join(place, w->tree->root, path);
     if (rc == 0)
         rc = names_add(&w->paths, path);
-    struct dir *dirs = rc == 0 ? grow(w->dirs, &w->room, w->n_dirs + 1, sizeof *dirs) : NULL;
-    if (!dirs)
-        return rc < 0 ? rc : -ENOMEM;
-    w->dirs = dirs;
+    if (rc == 0)
+        rc = mr_grow("list of folders", &w->dirs, &w->room, w->n_dirs + 1, sizeof *w->dirs);
+    if (rc < 0)
+        return rc;
     if (stat(place, &st) == 0) {
         d.device = st.st_dev;
         d.inode = st.st_ino;
@@ -233,10 +216,10 @@ static int add_tree(struct walk *w, const char *folder)
     if (rc == 0)
         rc = find_dirs(w);
     const uint64_t others = w->listing.others; /* each folder's once */
-    size_t *order = rc == 0 ? grow(w->order, &w->order_room, w->n_dirs, sizeof *order) : NULL;
-    if (!order)
-        return rc < 0 ? rc : -ENOMEM;
-    w->order = order;
+    if (rc == 0)
+        rc = mr_grow("list of folders", &w->order, &w->order_room, w->n_dirs, sizeof *w->order);
+    if (rc < 0)
+        return rc;
     for (size_t i = 0; i < w->n_dirs; i++)
         w->order[i] = i;
     qsort_r(w->order, w->n_dirs, sizeof *w->order, by_path, w);

@@ -49,15 +49,11 @@ static int add_sample(struct group *g, uint32_t m)
 {
     struct mr_tar_samples *s = g->s;
     if (s->n == s->room) {
-        uint64_t room = s->room ? s->room * 2 : 1024;
-        uint32_t *shard = realloc(s->shard, room * sizeof *shard);
-        if (shard)
-            s->shard = shard;
-        uint32_t *first = shard ? realloc(s->first, room * sizeof *first) : NULL;
-        if (!first)
-            return mr_error_nomem(g->archive, room * sizeof *first);
-        s->first = first;
-        s->room = room;
+        uint64_t room = s->room, want = s->n + 1; /* both grow alike */
+        if (mr_grow(g->archive, &s->shard, &room, want, sizeof *s->shard) < 0)
+            return -ENOMEM;
+        if (mr_grow(g->archive, &s->first, &s->room, want, sizeof *s->first) < 0)
+            return -ENOMEM;
     }
     if (s->n >= MR_TAR_NONE)
         return mr_error_set(MR_ELIMIT, "%s: more than 2^32 samples", g->archive);

@@ -29,14 +29,8 @@ static int add_name(struct mr_tar_names *names, const char *name)
                             MAX_SHARDS);
     if (!name[0])
         return mr_error_set(MR_EOPTION, "tar: an empty name in the list of shards");
-    if (names->n == names->room) {
-        uint64_t room = names->room ? names->room * 2 : 16;
-        char **grown = realloc(names->name, room * sizeof *grown);
-        if (!grown)
-            return mr_error_nomem("list of shards", room * sizeof *grown);
-        names->name = grown;
-        names->room = room;
-    }
+    if (mr_grow("list of shards", &names->name, &names->room, names->n + 1, sizeof(char *)) < 0)
+        return -ENOMEM;
     names->name[names->n] = strdup(name);
     if (!names->name[names->n])
         return mr_error_nomem("list of shards", strlen(name) + 1);

@@ -54,29 +54,20 @@ static int view(struct scan *s, uint64_t offset, uint64_t n, const unsigned char
     return 0;
 }
 
-/* Room for `more` elements of `size` bytes behind the `used` ones. */
-static int need(void **array, uint64_t *room, uint64_t used, uint64_t more, size_t size, const char *name)
+/* Room for `n` elements of `size` bytes behind the `used` ones. */
+static int need(void *array, uint64_t *room, uint64_t used, uint64_t n, size_t size, const char *of)
 {
-    uint64_t want = used + more;
-    if (want <= *room)
-        return 0;
-    if (want >= MR_TAR_NONE)
-        return mr_error_set(MR_ELIMIT, "%s: too many members: their names or number reach 2^32", name);
-    want = MR_MAX(want, *room * 2);
-    want = MR_MAX(want, 64);
-    void *grown = realloc(*array, want * size);
-    if (!grown)
-        return mr_error_nomem(name, want * size);
-    *array = grown;
-    *room = want;
-    return 0;
+    uint64_t want = used + n;
+    if (want > *room && want >= MR_TAR_NONE)
+        return mr_error_set(MR_ELIMIT, "%s: too many members: their names or number reach 2^32", of);
+    return mr_grow(of, array, room, want, size);
 }
 
 static int keep_small(struct scan *s, const unsigned char *bytes, uint32_t n, uint32_t *out)
 {
     struct mr_tar_index *x = s->index;
     uint64_t need_bytes = n + sizeof n;
-    int rc = need((void **)&x->small, &x->small_room, x->small_bytes, need_bytes, 1, s->source->name);
+    int rc = need(&x->small, &x->small_room, x->small_bytes, need_bytes, 1, s->source->name);
     if (rc < 0)
         return rc;
     *out = (uint32_t)x->small_bytes;
@@ -130,9 +121,9 @@ static int add_member(struct scan *s, const char *name, uint64_t offset, uint64_
     uint64_t n_kept = 0, n_name = strlen(name) + 1;
     bool npy = false;
     struct mr_tar_member m = {offset, bytes, (uint32_t)x->names_bytes, MR_TAR_NONE};
-    int rc = need((void **)&x->member, &x->member_room, x->n, 1, sizeof *x->member, s->source->name);
+    int rc = need(&x->member, &x->member_room, x->n, 1, sizeof *x->member, s->source->name);
     if (rc == 0)
-        rc = need((void **)&x->names, &x->names_room, x->names_bytes, n_name, 1, s->source->name);
+        rc = need(&x->names, &x->names_room, x->names_bytes, n_name, 1, s->source->name);
     if (rc == 0)
         rc = small_part(s, &m, name, &n_kept, &npy, &kept);
     if (rc == 0 && npy && n_kept > 0)

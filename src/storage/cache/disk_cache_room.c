@@ -24,20 +24,14 @@ struct entry {
 
 struct entries {
     struct entry *entry;
-    size_t n, room;
+    uint64_t n, room;
     uint64_t bytes;
 };
 
 static bool put(struct entries *all, const char *folder, const char *name, const struct stat *st)
 {
-    if (all->n == all->room) {
-        size_t room = all->room ? all->room * 2 : 256;
-        struct entry *grown = realloc(all->entry, room * sizeof *grown);
-        if (!grown)
-            return false;
-        all->entry = grown;
-        all->room = room;
-    }
+    if (mr_grow("disk cache", &all->entry, &all->room, all->n + 1, sizeof *all->entry) < 0)
+        return false;
     struct entry *e = &all->entry[all->n++];
     e->used_ns = (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec;
     e->bytes = (uint64_t)st->st_size;

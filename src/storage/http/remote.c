@@ -94,14 +94,12 @@ int mr_remote_opts_set(const struct mr_remote_opts *given)
 {
     struct mr_remote_opts full, *opts = &full;
     mr_remote_opts_init(opts);
-    if (given->size < offsetof(struct mr_remote_opts, connect_timeout_ms) || given->size > sizeof *opts)
-        return mr_error_set(MR_EOPTION,
-                            "remote options: size is %zu, want at most %zu: call mr_remote_opts_init() first",
-                            given->size, sizeof *opts);
-    memcpy(opts, given, given->size); /* an older caller's is shorter */
+    int rc = mr_opts_take("remote", given, opts, sizeof *opts);
+    if (rc < 0)
+        return rc;
     opts->size = sizeof *opts;
     pthread_mutex_lock(&lock);
-    int rc = set_locked(opts);
+    rc = set_locked(opts);
     pthread_mutex_unlock(&lock);
     return rc;
 }

@@ -2,12 +2,10 @@
  * The header of an npy file: {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), } as Python writes it, and no more
  * of Python than that.
  */
-#include "dataset/arrays/npy.h"
+#include "codec/npy.h"
 
 #include <stdio.h>
 #include <string.h>
-
-#define MAX_HEADER_BYTES (1u << 20)
 
 int mr_npy_preamble(const char *name, const uint8_t *b, uint64_t have, uint64_t *out_at, uint64_t *out_bytes)
 {
@@ -28,9 +26,9 @@ int mr_npy_preamble(const char *name, const uint8_t *b, uint64_t have, uint64_t 
                                 (unsigned long long)have);
         bytes |= (uint64_t)b[10] << 16 | (uint64_t)b[11] << 24;
     }
-    if (bytes > MAX_HEADER_BYTES)
+    if (bytes > MR_NPY_HEADER_BYTES)
         return mr_error_set(MR_ELIMIT, "%s: a header of %llu bytes: want at most %u", name, (unsigned long long)bytes,
-                            MAX_HEADER_BYTES);
+                            MR_NPY_HEADER_BYTES);
     *out_at = b[6] > 1 ? 12 : 10;
     *out_bytes = bytes;
     return 0;
@@ -197,6 +195,7 @@ static int parse_descr(const struct parser *s, const char *descr, struct mr_npy_
     bool unit = (kind == 'm' || kind == 'M') && *p == '[' && end[-1] == ']' && strchr(p, ']') == end - 1;
     if (*p && !unit)
         return refuse(s, descr, "unknown type");
+    out->kind = kind;
     bool string = kind == 'S' || kind == 'a' || kind == 'U' || kind == 'V';
     int rc = string ? string_type(s, descr, kind, size, out) : number_type(s, descr, kind, size, out);
     if (!other || out->swap < 2)
