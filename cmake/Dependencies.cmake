@@ -4,7 +4,9 @@ find_package(ZLIB REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(CJSON REQUIRED IMPORTED_TARGET libcjson)
 pkg_check_modules(SQLITE REQUIRED IMPORTED_TARGET sqlite3>=3.31)
-set(MILLRACE_LIBRARIES Threads::Threads ZLIB::ZLIB PkgConfig::CJSON PkgConfig::SQLITE m ${CMAKE_DL_LIBS})
+set(MILLRACE_LIBRARIES Threads::Threads ZLIB::ZLIB PkgConfig::CJSON m ${CMAKE_DL_LIBS})
+set(MILLRACE_PROFILE_LIBRARIES Threads::Threads ZLIB::ZLIB PkgConfig::SQLITE m)
+set(MILLRACE_TRAIN_LIBRARIES Threads::Threads PkgConfig::CJSON m ${CMAKE_DL_LIBS})
 
 set(MILLRACE_HAVE_URING 0)
 if(NOT MILLRACE_URING STREQUAL "OFF")
@@ -68,6 +70,9 @@ endmacro()
 picture_library(JPEG libjpeg-dev "libjpeg>=2.0")
 picture_library(PNG libspng-dev spng)
 picture_library(WEBP libwebp-dev "libwebp;libwebpdemux")
+if(MILLRACE_HAVE_PNG) # timelines
+  list(APPEND MILLRACE_PROFILE_LIBRARIES PkgConfig::PNG)
+endif()
 # Remote data: libcurl's headers alone, for the library itself is opened when the first URL is (it brings thirty others along);
 # expat reads lists of S3 objects; xxhash (its header alone) guards the disk cache.
 set(MILLRACE_HAVE_HTTP 0)
@@ -93,8 +98,9 @@ if(NOT MILLRACE_VIDEO STREQUAL "OFF")
   endif()
 endif()
 
-# The program alone: batch digests; gzip output; checkpoints' headers.
+# Checkpoints' checksums (its header alone), and the program's digests of batches.
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
+# The program alone: gzip output; logs.
 set(MILLRACE_CLI_LIBRARIES PkgConfig::XXHASH ZLIB::ZLIB PkgConfig::CJSON)
 if(MILLRACE_HAVE_PNG) # contact sheets
   list(APPEND MILLRACE_CLI_LIBRARIES PkgConfig::PNG)

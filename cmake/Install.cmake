@@ -1,14 +1,21 @@
-# Installation: program, shared and static library, headers, pkg-config file, find_package(millrace), man pages.
+# Installation: program, shared and static libraries, headers, pkg-config files, find_package(millrace), man pages.
 # All of it may be moved as a whole: the program finds the library, and both .pc and .cmake files their prefix, from where
 # they lie.
 include(CMakePackageConfigHelpers)
 
 file(RELATIVE_PATH lib_from_bin ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
 # DT_RPATH, not DT_RUNPATH: it also holds for what the libraries in the relocatable folder need themselves.
-set_target_properties(millrace PROPERTIES INSTALL_RPATH "$ORIGIN")
-target_link_options(millrace PRIVATE -Wl,--disable-new-dtags)
-install(TARGETS millrace EXPORT millrace_shared COMPONENT library)
-install(TARGETS millrace_static EXPORT millrace_static COMPONENT library)
+set(cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/millrace)
+foreach(target millrace millrace_static millrace-profile millrace_profile_static millrace-train millrace_train_static)
+  get_target_property(type ${target} TYPE)
+  if(type STREQUAL SHARED_LIBRARY)
+    set_target_properties(${target} PROPERTIES INSTALL_RPATH "$ORIGIN")
+    target_link_options(${target} PRIVATE -Wl,--disable-new-dtags)
+  endif()
+  # One file a target: each is loaded only where what it needs is found.
+  install(TARGETS ${target} EXPORT ${target} COMPONENT library)
+  install(EXPORT ${target} NAMESPACE millrace:: FILE ${target}Target.cmake DESTINATION ${cmake_dir} COMPONENT library)
+endforeach()
 if(TARGET millrace-video)
   install(TARGETS millrace-video LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/millrace COMPONENT video)
 endif()
@@ -17,9 +24,6 @@ if(TARGET millrace-record)
 endif()
 install(DIRECTORY include/millrace TYPE INCLUDE COMPONENT library FILES_MATCHING PATTERN "*.h")
 
-set(cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/millrace)
-install(EXPORT millrace_shared NAMESPACE millrace:: FILE millraceShared.cmake DESTINATION ${cmake_dir} COMPONENT library)
-install(EXPORT millrace_static NAMESPACE millrace:: FILE millraceStatic.cmake DESTINATION ${cmake_dir} COMPONENT library)
 configure_package_config_file(cmake/millraceConfig.cmake.in ${PROJECT_BINARY_DIR}/millraceConfig.cmake
   INSTALL_DESTINATION ${cmake_dir} NO_SET_AND_CHECK_MACRO)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/millraceConfigVersion.cmake COMPATIBILITY SameMinorVersion)
@@ -28,24 +32,31 @@ install(FILES ${PROJECT_BINARY_DIR}/millraceConfig.cmake ${PROJECT_BINARY_DIR}/m
 
 file(RELATIVE_PATH prefix_from_pc ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
 string(REGEX REPLACE "/$" "" prefix_from_pc "${prefix_from_pc}")
-set(pc_requires "zlib libcjson sqlite3")
-if(MILLRACE_HAVE_URING)
-  string(APPEND pc_requires " liburing")
-endif()
-if(MILLRACE_HAVE_ZSTD)
-  string(APPEND pc_requires " libzstd")
-endif()
-if(MILLRACE_HAVE_ZIP)
-  string(APPEND pc_requires " libzip")
-endif()
-list(TRANSFORM MILLRACE_PICTURE_MODULES REPLACE ".*=" "" OUTPUT_VARIABLE pc_pictures)
-list(JOIN pc_pictures " " pc_pictures)
-string(APPEND pc_requires " ${pc_pictures}")
-if(MILLRACE_HAVE_HTTP)
-  string(APPEND pc_requires " expat")
-endif()
-configure_file(cmake/millrace.pc.in ${PROJECT_BINARY_DIR}/millrace.pc @ONLY)
-install(FILES ${PROJECT_BINARY_DIR}/millrace.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT library)
+# What static libraries need is written out under Libs.private. Under Requires.private it would be asked for even by
+# `pkg-config --cflags`, on machines that have no development files of it.
+set(pc_private ${CJSON_LDFLAGS} -lz)
+foreach(package URING ZSTD ZIP HTTP JPEG PNG WEBP)
+  set(pc_name ${package})
+  if(package STREQUAL ZIP)
+    set(pc_name LIBZIP)
+  elseif(package STREQUAL HTTP)
+    set(pc_name EXPAT)
+  endif()
+  if(MILLRACE_HAVE_${package})
+    list(APPEND pc_private ${${pc_name}_LDFLAGS})
+  endif()
+endforeach()
+# mr_pkg_config(NAME DESCRIPTION REQUIRES PRIVATE)
+function(mr_pkg_config pc_name pc_description pc_requires pc_private)
+  list(JOIN pc_private " " pc_private)
+  configure_file(cmake/library.pc.in ${PROJECT_BINARY_DIR}/${pc_name}.pc @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/${pc_name}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT library)
+endfunction()
+mr_pkg_config(millrace "${PROJECT_DESCRIPTION}" "" "${pc_private};-pthread;-ldl;-lm")
+mr_pkg_config(millrace-profile "Recordings of CUDA programs: reports, advice, timelines" "millrace = ${PROJECT_VERSION}"
+  "${SQLITE_LDFLAGS};${PNG_LDFLAGS};-lz;-pthread;-lm")
+mr_pkg_config(millrace-train "Small nets, optimizers and the trainer of millrace" "millrace = ${PROJECT_VERSION}"
+  "${CJSON_LDFLAGS};-pthread;-lm")
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT library)
 
 if(TARGET millrace_cli)

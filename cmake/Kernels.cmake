@@ -15,22 +15,16 @@ set(MILLRACE_KERNELS_C "")
 if(MILLRACE_HAVE_CUDA_KERNELS)
   # Machine code for Turing, Ampere and Hopper; the PTX serves what comes between and after.
   foreach(kernels batch optim nn)
-    set(kernels_source ${CMAKE_SOURCE_DIR}/src/device/kernels/${kernels}.cu)
+    set(kernels_source ${CMAKE_SOURCE_DIR}/src/kernels/${kernels}/${kernels}.cu)
     set(kernels_fmad -fmad=false) # bit-equal to the host's
+    if(kernels STREQUAL nn)
+      set(kernels_fmad -fmad=true)
+    endif()
     set(kernels_image ${PROJECT_BINARY_DIR}/kernels/${kernels}.fatbin)
     set(kernels_c ${PROJECT_BINARY_DIR}/kernels/cuda_${kernels}_image.c)
-    set(kernels_headers ${CMAKE_SOURCE_DIR}/src/device/kernels.h)
-    if(kernels STREQUAL optim)
-      list(APPEND kernels_headers ${CMAKE_SOURCE_DIR}/src/device/kernels_optim.h ${CMAKE_SOURCE_DIR}/src/device/optim_element.h)
-    elseif(kernels STREQUAL nn)
-      set(kernels_source ${CMAKE_SOURCE_DIR}/src/nn/cuda_kernels.cu)
-      set(kernels_fmad -fmad=true)
-      list(APPEND kernels_headers ${CMAKE_SOURCE_DIR}/src/nn/cuda/kernels.h ${CMAKE_SOURCE_DIR}/src/nn/draw.h
-        ${CMAKE_SOURCE_DIR}/src/nn/ops.h ${CMAKE_SOURCE_DIR}/src/base/philox.h)
-      foreach(part classes norm patches pool pool_drop thin)
-        list(APPEND kernels_headers ${CMAKE_SOURCE_DIR}/src/nn/cuda_${part}.cuh)
-      endforeach()
-    endif()
+    file(GLOB kernels_headers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/kernels/*.h
+      ${CMAKE_SOURCE_DIR}/src/kernels/${kernels}/*.h ${CMAKE_SOURCE_DIR}/src/kernels/${kernels}/*.cuh)
+    list(APPEND kernels_headers ${CMAKE_SOURCE_DIR}/src/base/host_device.h ${CMAKE_SOURCE_DIR}/src/base/philox.h)
     add_custom_command(OUTPUT ${kernels_c}
       COMMAND ${MILLRACE_NVCC} -fatbin -O3 ${kernels_fmad} -I${CMAKE_SOURCE_DIR}/include -I${CMAKE_SOURCE_DIR}/src
         -gencode arch=compute_75,code=[sm_75,compute_75] -gencode arch=compute_80,code=sm_80

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Makes the relocatable folder and its tarball: program, library, headers, man pages, and the shared libraries that they
+# Makes the relocatable folder and its tarball: program, libraries, headers, man pages, and the shared libraries that they
 # need besides glibc, with their licences. Files and tarball are the same for the same build, whenever it is packed.
 # usage: scripts/dist.sh BUILD OUT        DIST_LEVEL=9: gzip's
 set -eu
@@ -21,9 +21,9 @@ fi
 system='^(linux-vdso|ld-linux.*|libc|libm|libpthread|libdl|librt|libgcc_s)\.so'
 doc=$folder/share/doc/millrace/licences
 mkdir -p "$doc"
-LD_LIBRARY_PATH=$libdir ldd "$folder/bin/millrace" "$libdir/libmillrace.so" | awk '$2 == "=>" { print $1, $3 }' |
+LD_LIBRARY_PATH=$libdir ldd "$folder/bin/millrace" "$libdir"/libmillrace{,-profile,-train}.so | awk '$2 == "=>" { print $1, $3 }' |
     sort -u | while read -r soname path; do
-    if [[ $soname =~ $system ]] || [[ $soname == libmillrace.so* ]]; then continue; fi
+    if [[ $soname =~ $system ]] || [[ $soname == libmillrace* ]]; then continue; fi
     install -m 644 "$(readlink -f "$path")" "$libdir/$soname"
     # dpkg knows a file by the path before or after the merge of /lib into /usr/lib.
     real=$(readlink -f "$path")

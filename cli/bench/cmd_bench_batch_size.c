@@ -96,11 +96,13 @@ static int check_sizes(struct sizes *b, const struct opts *o)
 
 static uint64_t net_bytes(const struct train *t)
 {
-    uint64_t bytes = mr_net_memory(t->net) + 2 * mr_net_n_params(t->net) * sizeof(float);
-    for (uint32_t i = 0; i < mr_optim_state_count(t->optim); i++) {
+    const struct mr_net *net = mr_trainer_get_net(t->trainer);
+    const struct mr_optim *optim = mr_trainer_get_optim(t->trainer);
+    uint64_t bytes = mr_net_memory(net) + 2 * mr_net_n_params(net) * sizeof(float);
+    for (uint32_t i = 0; i < mr_optim_state_count(optim); i++) {
         enum mr_dtype dtype;
         uint64_t n = 0;
-        mr_optim_state_data(t->optim, i, &dtype, &n);
+        mr_optim_state_data(optim, i, &dtype, &n);
         bytes += n * mr_dtype_size(dtype);
     }
     return bytes;
@@ -109,22 +111,28 @@ static uint64_t net_bytes(const struct train *t)
 /* Trains between two tests. [out] seconds: until the device is done. Returns 1, 0 at the end, or an error. */
 static int part(struct train *t, uint64_t steps, double *seconds, uint64_t *samples)
 {
-    uint64_t start = mr_time_ns();
-    bool last;
-    int rc = 1;
-    t->sums = (struct train_sums){0};
+    struct mr_train_window window;
+    int last, rc = mr_trainer_window_begin(t->trainer);
+    if (rc < 0)
+        return rc;
+    rc = 1;
     for (uint64_t i = 0; i < steps && rc > 0 && !cli_interrupted(); i++)
-        rc = train_step(t, &last);
-    int taken = rc >= 0 ? train_take_totals(t) : rc;
-    *seconds = (double)(mr_time_ns() - start) * 1e-9;
-    *samples = t->sums.n_samples;
-    return taken < 0 ? taken : rc;
+        rc = mr_trainer_step(t->trainer, &last);
+    if (rc < 0)
+        return rc;
+    int ended = mr_trainer_window_end(t->trainer, &window);
+    if (ended < 0)
+        return ended;
+    *seconds = window.seconds;
+    *samples = window.sums.n_samples;
+    return rc;
 }
 
 static int run_size(struct train *t, const struct opts *o, double *v)
 {
-    uint64_t batches = mr_loader_batches(t->ld), most = (batches + o->tests - 1) / o->tests, samples, done = 0;
-    struct train_sums sums;
+    uint64_t batches = mr_loader_batches(mr_trainer_get_loader(t->trainer));
+    uint64_t most = (batches + o->tests - 1) / o->tests, samples, done = 0;
+    struct mr_train_sums sums;
     double seconds, trained = 0;
     int rc = part(t, WARM_STEPS, &seconds, &samples);
     double warm = seconds;
@@ -133,9 +141,9 @@ static int run_size(struct train *t, const struct opts *o, double *v)
         rc = part(t, steps, &seconds, &samples);
         trained += seconds;
         done += samples;
-        if (rc < 0 || !t->data->test_loader)
+        if (rc < 0 || !t->data->test)
             continue;
-        int tested = train_test(t, &sums);
+        int tested = mr_trainer_test(t->trainer, &sums);
         if (tested < 0)
             return tested;
         v[ACCURACY] = (double)sums.n_right / (double)sums.n_samples;
@@ -180,7 +188,7 @@ static int measure(struct bench *b, struct bench_row *row, double *v)
         rc = train_open(&t, &data, &opts, NULL);
     if (rc == 0) {
         rc = run_size(&t, b->values, v);
-        mr_loader_stats(t.ld, &st);
+        mr_loader_stats(mr_trainer_get_loader(t.trainer), &st);
         v[NET] = (double)net_bytes(&t);
         v[LOADER] = (double)(st.pageable_bytes + st.pinned_bytes + st.device_bytes);
         b->info = data.info;

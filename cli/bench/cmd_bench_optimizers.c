@@ -72,27 +72,31 @@ struct bench {
 
 static int test_point(struct train *t, struct curve *c)
 {
-    struct train_sums sums;
-    if (!t->data->test_loader || c->n_tests == TESTS)
+    struct mr_train_sums sums;
+    if (!t->data->test || c->n_tests == TESTS)
         return 0;
-    int rc = train_test(t, &sums);
+    int rc = mr_trainer_test(t->trainer, &sums);
     if (rc == 0) {
-        c->test_step[c->n_tests] = (double)t->step;
+        c->test_step[c->n_tests] = (double)t->info.step;
         c->accuracy[c->n_tests++] = 100 * (double)sums.n_right / (double)sums.n_samples;
         c->test_loss = sums.loss / (double)sums.n_samples;
     }
     return rc;
 }
 
-static int loss_point(struct train *t, struct curve *c)
+/* The mean over the steps since the point before. */
+static int loss_point(struct train *t, struct curve *c, struct mr_train_sums *before)
 {
-    int rc = train_take_totals(t);
-    if (rc == 0 && t->sums.n_samples && c->n_points < POINTS) {
-        c->step[c->n_points] = (double)t->step;
-        c->loss[c->n_points++] = t->sums.loss / (double)t->sums.n_samples;
+    struct mr_train_sums now;
+    int rc = mr_trainer_sums(t->trainer, &now);
+    if (rc < 0)
+        return rc;
+    if (now.n_samples > before->n_samples && c->n_points < POINTS) {
+        c->step[c->n_points] = (double)t->info.step;
+        c->loss[c->n_points++] = (now.loss - before->loss) / (double)(now.n_samples - before->n_samples);
     }
-    t->sums = (struct train_sums){0};
-    return rc < 0 ? rc : 0;
+    *before = now;
+    return 0;
 }
 
 /* Is this step the end of one of n equal parts? The last step always is. */
@@ -103,18 +107,19 @@ static bool ends_part(uint64_t step, uint64_t iterations, uint64_t n)
 
 static int run_curve(struct bench *b, struct train *t, struct curve *c)
 {
-    bool last;
-    int rc = 1;
-    while (rc >= 0 && t->step < b->iterations && !cli_interrupted()) {
+    struct mr_train_sums sums = {0};
+    int last, rc = 1;
+    while (rc >= 0 && t->info.step < b->iterations && !cli_interrupted()) {
         uint64_t start = mr_time_ns();
-        rc = train_step(t, &last);
+        rc = mr_trainer_step(t->trainer, &last);
         if (rc <= 0)
             break;
-        if (ends_part(t->step, b->iterations, POINTS))
-            rc = loss_point(t, c);
+        mr_trainer_query(t->trainer, &t->info);
+        if (ends_part(t->info.step, b->iterations, POINTS))
+            rc = loss_point(t, c, &sums);
         c->seconds += (double)(mr_time_ns() - start) * 1e-9;
-        c->steps = t->step;
-        if (rc >= 0 && ends_part(t->step, b->iterations, TESTS))
+        c->steps = t->info.step;
+        if (rc >= 0 && ends_part(t->info.step, b->iterations, TESTS))
             rc = test_point(t, c);
         cli_progress_update(&b->progress, ++b->done);
     }
@@ -134,7 +139,7 @@ static int one(struct bench *b, const char *model, struct curve *c)
         rc = run_curve(b, &t, c);
     if (rc == MR_EMISUSE && strstr(mr_last_error(), "not finite")) {
         c->failed = true;
-        snprintf(c->why, sizeof c->why, "not finite at step %" PRIu64, t.step + 1);
+        snprintf(c->why, sizeof c->why, "not finite at step %" PRIu64, t.info.step + 1);
         rc = 0;
     }
     train_close(&t);

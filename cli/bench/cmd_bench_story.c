@@ -83,7 +83,7 @@ static int set_options(struct train_opts *train, const struct opts *o, int k)
     train->pin = k >= 2;
     train->blocking = k < 2;
     train->device_transforms = k >= 2 ? MR_DEVICE_TRANSFORMS_AUTO : MR_DEVICE_TRANSFORMS_OFF;
-    train->amp = k < 3 ? TRAIN_OFF : o->amp == 0 ? TRAIN_BF16 : TRAIN_FP16;
+    train->amp = k < 3 ? MR_PRECISION_F32 : o->amp == 0 ? MR_PRECISION_BF16 : MR_PRECISION_FP16;
     if (rc == 0)
         rc = bench_train_set(train, "test", "none");
     if (rc == 0 && o->transform)
@@ -99,29 +99,25 @@ static int set_options(struct train_opts *train, const struct opts *o, int k)
 static int run_step(struct train *t, uint64_t time_ns, double *v, char bottleneck[16])
 {
     struct mr_loader_stats st;
-    bool last;
-    int rc = 1;
+    struct mr_train_window window;
+    int last, rc = 1;
     for (int i = 0; i < WARM_STEPS && rc > 0; i++)
-        rc = train_step(t, &last);
-    int taken = rc > 0 ? train_take_totals(t) : 0;
-    if (taken < 0)
-        return taken;
-    mr_loader_stats(t->ld, &st);
-    train_use_begin(t);
-    uint64_t waited = st.consumer_wait_ns, start = mr_time_ns(), first = t->step;
-    t->sums = (struct train_sums){0};
+        rc = mr_trainer_step(t->trainer, &last);
+    int begun = rc >= 0 ? mr_trainer_window_begin(t->trainer) : rc;
+    if (begun < 0)
+        return begun;
+    uint64_t start = mr_time_ns();
     while (rc > 0 && mr_time_ns() - start < time_ns && !cli_interrupted())
-        rc = train_step(t, &last);
-    if (rc > 0)
-        rc = train_take_totals(t);
+        rc = mr_trainer_step(t->trainer, &last);
+    if (rc >= 0)
+        rc = mr_trainer_window_end(t->trainer, &window);
     if (rc < 0)
         return rc;
-    double seconds = (double)(mr_time_ns() - start) * 1e-9;
-    mr_loader_stats(t->ld, &st);
-    v[N_RUN] = (double)(t->step - first);
-    v[RATE] = (double)t->sums.n_samples / seconds;
-    v[STEP] = t->step > first ? 1e3 * seconds / v[N_RUN] : 0;
-    v[WAITED] = train_waited(t, seconds, st.consumer_wait_ns - waited);
+    mr_loader_stats(mr_trainer_get_loader(t->trainer), &st);
+    v[N_RUN] = (double)window.steps;
+    v[RATE] = (double)window.sums.n_samples / window.seconds;
+    v[STEP] = window.steps ? 1e3 * window.seconds / v[N_RUN] : 0;
+    v[WAITED] = window.waited;
     v[WORKERS] = st.workers;
     snprintf(bottleneck, 16, "%s", st.bottleneck);
     return 0;

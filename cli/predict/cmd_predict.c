@@ -3,7 +3,6 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define OPT(option, letter, kind, member, ...)                                                                         \
@@ -96,7 +95,7 @@ static int json_end(struct predict *p)
                       t->n_samples && p->loss != MR_MSE ? (double)t->n_right / (double)t->n_samples : NAN);
     train_json_number(p->json, "loss", t->n_samples ? t->loss / (double)t->n_samples : NAN);
     mr_json_double(p->json, "seconds", p->seconds);
-    mr_json_string(p->json, "model", p->model);
+    mr_json_string(p->json, "model", p->what.model);
     mr_json_string(p->json, "device", p->info.name);
     struct mr_json *json = p->json;
     p->json = NULL;
@@ -162,26 +161,19 @@ static int predict(struct predict *p)
 static int run(void *values, int n_args, char **args)
 {
     (void)n_args;
-    struct checkpoint *c = calloc(1, sizeof *c);
-    struct predict p = {.opts = values, .from = c};
-    if (!c)
-        return cli_fail("out of memory");
+    struct predict p = {.opts = values};
     int code = cli_output_claim(p.opts->csv, CLI_PREDICTIONS, p.opts->force);
     if (code == CLI_OK)
         code = cli_input_add(args[0]);
-    if (code != CLI_OK) {
-        free(c);
+    if (code != CLI_OK)
         return code;
-    }
-    int rc = checkpoint_read(c, args[0]);
+    int rc = mr_checkpoint_open(args[0], &p.from);
     if (rc == 0)
-        rc = predict_open(&p, args[1]);
+        rc = predict_open(&p, args[0], args[1]);
     code = rc < 0 ? cli_error(rc) : cli_input_dataset(args[1], p.ds);
     if (code == CLI_OK)
         code = predict(&p);
     predict_close(&p);
-    checkpoint_free(c);
-    free(c);
     return code;
 }
 

@@ -15,7 +15,7 @@ struct predict_opts {
 
 struct predict {
     const struct predict_opts *opts;
-    const struct checkpoint *from;
+    struct mr_checkpoint *from;
     struct mr_device *dev;
     struct mr_device_info info;
     struct mr_stream *stream;
@@ -29,8 +29,8 @@ struct predict {
     /* Of the training's classes, or the data set's where the checkpoint has none; NULL: a class without one. */
     char **names;
     uint32_t n_names;
+    struct mr_checkpoint_info what;
     enum mr_loss loss;
-    const char *model;
     float *outputs; /* of a batch */
     unsigned char *labels;
     struct cli_output csv;
@@ -41,11 +41,12 @@ struct predict {
     double seconds;
 };
 
-/* predict_open.c. p: zeroed but for its options; predict_close() is due whether this succeeded or not. Returns 0 or a negative error. */
-int predict_open(struct predict *p, const char *dataset);
+/* open.c. p: zeroed but for its options and the checkpoint; predict_close() is due whether this succeeded or not.
+ * Returns 0 or a negative error. */
+int predict_open(struct predict *p, const char *checkpoint, const char *dataset);
 void predict_close(struct predict *p);
 
-/* predict_rows.c. Can these be classes? */
+/* rows.c. Can these be classes? */
 bool predict_takes_labels(enum mr_dtype dtype);
 /* What is said of each sample of a batch. outputs: the device's. Returns an exit code, after an error message. */
 int predict_print_batch(struct predict *p, const struct mr_batch *b, const void *outputs);

@@ -1,14 +1,13 @@
-/* millrace train: options and the order of things; the training itself is train_run.c. */
+/* millrace train: options and the order of things; the training itself is run.c. */
 #include "train/train.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 const char *const train_losses[] = {"cross-entropy", "nll", "mse", NULL};
 const char *const train_amps[] = {"off", "tf32", "bf16", "fp16", NULL};
-static const char *const policies[] = {"stop", "skip", NULL};               /* as enum train_on_nan */
+static const char *const policies[] = {"stop", "skip", NULL};               /* as enum mr_on_nan */
 static const char *const caches[] = {"none", "host", "device", NULL};       /* as enum mr_cache_kind */
 static const char *const device_transforms[] = {"off", "on", "auto", NULL}; /* as enum mr_device_transforms */
 static const char model[] = "Model", data[] = "Data", machine[] = "Machine", run_group[] = "Run", files[] = "Files";
@@ -106,8 +105,7 @@ const struct mr_option train_options[] = {
 };
 
 /* Everything that can be wrong with options of files, and the rate, is told before the run. [out] from: read; NULL where the run begins anew. */
-static int check_files(const struct train_opts *o, struct train_files *claims, struct checkpoint *room,
-                       struct checkpoint **from)
+static int check_files(const struct train_opts *o, struct train_files *claims, struct mr_checkpoint **from)
 {
     *from = NULL;
     if (o->lr < 0 && o->lr != -1)
@@ -124,14 +122,13 @@ static int check_files(const struct train_opts *o, struct train_files *claims, s
         cli_warn("%s: does not exist yet: the run begins at the start", o->checkpoint);
     if (!there || !o->resume)
         return CLI_OK;
-    int rc = checkpoint_read(room, o->checkpoint);
-    *from = room;
+    int rc = mr_checkpoint_open(o->checkpoint, from);
     return rc < 0 ? cli_error(rc) : CLI_OK;
 }
 
 static int look_at_target(const struct train *t)
 {
-    bool missed = t->opts->target > 0 && isnan(t->seconds_to_target) && t->end != TRAIN_TARGET;
+    bool missed = t->opts->target > 0 && isnan(t->info.seconds_to_target) && t->end != TRAIN_TARGET;
     return missed && t->end != TRAIN_INTERRUPTED
                ? cli_fail("the accuracy of %.4g%% was not reached", 100 * t->opts->target)
                : CLI_OK;
@@ -152,12 +149,11 @@ static int report(struct train *t)
 }
 
 static int train_and_report(struct train *t, struct train_data *d, const struct train_opts *o,
-                            const struct checkpoint *from)
+                            const struct mr_checkpoint *from)
 {
     int rc = train_open(t, d, o, from);
     if (rc < 0)
         return cli_error(rc);
-    t->start_ns = d->start_ns;
     t->saved = from != NULL;
     t->opening = (double)(mr_time_ns() - d->start_ns) * 1e-9;
     if (cli_interrupted()) /* before there is anything of the run: no log, no checkpoint */
@@ -180,11 +176,9 @@ static int run(void *values, int n_args, char **args)
     const struct train_opts *o = values;
     struct train_data d = {0};
     struct train t = {0};
-    struct checkpoint *room = calloc(1, sizeof *room), *from;
-    if (!room)
-        return cli_fail("out of memory");
+    struct mr_checkpoint *from;
     struct train_files claims = {CLI_LOCK_NONE, CLI_LOCK_NONE};
-    int code = check_files(o, &claims, room, &from);
+    int code = check_files(o, &claims, &from);
     if (code == CLI_OK) {
         int rc = train_data_open(&d, args[0], o);
         code = rc < 0 ? cli_error(rc) : cli_input_dataset(args[0], d.ds);
@@ -196,8 +190,7 @@ static int run(void *values, int n_args, char **args)
     train_close(&t);
     train_data_close(&d);
     train_files_release(&claims);
-    checkpoint_free(room);
-    free(room);
+    mr_checkpoint_close(from);
     return code;
 }
 

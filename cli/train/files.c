@@ -13,8 +13,7 @@
 struct log {
     FILE *file;
     bool json, failed;
-    uint64_t step;
-    struct train_sums sums; /* of the epoch, at the last row */
+    struct mr_train_sums sums; /* of the epoch, at the last row */
 };
 
 static const char heads[] =
@@ -93,7 +92,7 @@ static int go_on(FILE *file, const struct log *log, const struct train *t)
         return -1;
     if (!S_ISREG(st.st_mode)) /* a pipe: nothing to read */
         return 0;
-    if (find_end(file, log, all, t->step, &keep, &open) != 0 || fseeko(file, keep, SEEK_SET) != 0)
+    if (find_end(file, log, all, t->info.step, &keep, &open) != 0 || fseeko(file, keep, SEEK_SET) != 0)
         return -1;
     if (!all && ftruncate(fileno(file), keep) != 0)
         return -1;
@@ -161,8 +160,13 @@ int train_log_open(struct train *t)
         free(log);
         return cli_fail("%s: cannot be made: %s", path, strerror(errnum));
     }
-    log->sums = t->sums; /* a resumed epoch's so far: rows begin behind them */
     t->log = log;
+    int rc = mr_trainer_sums(t->trainer, &log->sums); /* a resumed epoch's so far: rows begin behind them */
+    if (rc < 0) {
+        int code = cli_error(rc);
+        train_log_close(t);
+        return code;
+    }
     if (!log->json && ftello(log->file) == 0)
         fputs(heads, log->file);
     return CLI_OK;
@@ -176,7 +180,7 @@ static void csv_number(FILE *file, double v)
         fprintf(file, ",%.9g", v);
 }
 
-static void csv_row(struct log *log, const char *kind, const struct train_epoch *e)
+static void csv_row(struct log *log, const char *kind, const struct mr_train_epoch *e)
 {
     const double v[] = {e->loss,    e->accuracy, e->test_loss,     e->test_accuracy,
                         e->seconds, e->lr,       e->samples_per_s, e->waited};
@@ -186,7 +190,7 @@ static void csv_row(struct log *log, const char *kind, const struct train_epoch 
     fputc('\n', log->file);
 }
 
-static void json_row(struct log *log, const char *kind, const struct train_epoch *e)
+static void json_row(struct log *log, const char *kind, const struct mr_train_epoch *e)
 {
     const char *text;
     struct mr_json *json = mr_json_create(0);
@@ -210,7 +214,7 @@ static void json_row(struct log *log, const char *kind, const struct train_epoch
     mr_json_destroy(json);
 }
 
-static void row(struct train *t, const char *kind, const struct train_epoch *e)
+static void row(struct train *t, const char *kind, const struct mr_train_epoch *e)
 {
     struct log *log = t->log;
     (log->json ? json_row : csv_row)(log, kind, e);
@@ -220,37 +224,36 @@ static void row(struct train *t, const char *kind, const struct train_epoch *e)
     }
 }
 
-void train_log_epoch(struct train *t, const struct train_epoch *e)
+void train_log_epoch(struct train *t, const struct mr_train_epoch *e)
 {
     struct log *log = t->log;
     if (!log)
         return;
-    log->sums = (struct train_sums){0};
-    log->step = t->step;
+    log->sums = (struct mr_train_sums){0};
     row(t, "epoch", e);
 }
 
 int train_log_steps(struct train *t)
 {
     struct log *log = t->log;
-    if (!log || !t->opts->log_every || t->step % t->opts->log_every != 0)
+    struct mr_train_sums now;
+    if (!log || !t->opts->log_every || t->info.step % t->opts->log_every != 0)
         return 0;
-    int rc = train_take_totals(t);
+    int rc = mr_trainer_sums(t->trainer, &now);
     if (rc < 0)
         return rc;
-    double n = (double)(t->sums.n_samples - log->sums.n_samples);
-    struct train_epoch e = {.epoch = t->epoch + 1,
-                            .steps = t->step,
-                            .loss = (t->sums.loss - log->sums.loss) / n,
-                            .accuracy = (double)(t->sums.n_right - log->sums.n_right) / n,
-                            .test_loss = NAN,
-                            .test_accuracy = NAN,
-                            .seconds = (double)(mr_time_ns() - t->epoch_ns) * 1e-9,
-                            .lr = mr_optim_get_lr(t->optim, 0),
-                            .samples_per_s = NAN,
-                            .waited = NAN};
-    log->sums = t->sums;
-    log->step = t->step;
+    double n = (double)(now.n_samples - log->sums.n_samples);
+    struct mr_train_epoch e = {.epoch = t->info.epoch + 1,
+                               .steps = t->info.step,
+                               .loss = (now.loss - log->sums.loss) / n,
+                               .accuracy = (double)(now.n_right - log->sums.n_right) / n,
+                               .test_loss = NAN,
+                               .test_accuracy = NAN,
+                               .seconds = t->info.epoch_seconds,
+                               .lr = mr_optim_get_lr(mr_trainer_get_optim(t->trainer), 0),
+                               .samples_per_s = NAN,
+                               .waited = NAN};
+    log->sums = now;
     if (n > 0)
         row(t, "steps", &e);
     return 0;
@@ -273,7 +276,7 @@ enum { LOSS, TEST_LOSS, ACCURACY, TEST_ACCURACY, N_CURVES };
 int train_draw(const struct train *t)
 {
     static const char *const names[N_CURVES] = {"training", "test", "training", "test"};
-    int n = (int)t->n_history;
+    int n = (int)t->info.n_epochs;
     if (!t->opts->plot || n == 0)
         return CLI_OK;
     double *x = calloc((size_t)n * (N_CURVES + 1), sizeof *x);
@@ -282,7 +285,7 @@ int train_draw(const struct train *t)
         return cli_fail("out of memory");
     double *y = x + n;
     for (int i = 0; i < n; i++) {
-        const struct train_epoch *e = &t->history[i];
+        const struct mr_train_epoch *e = mr_trainer_epoch_get(t->trainer, (uint32_t)i);
         const double v[N_CURVES] = {e->loss, e->test_loss, 100 * e->accuracy, 100 * e->test_accuracy};
         x[i] = (double)e->epoch;
         for (int k = 0; k < N_CURVES; k++)
@@ -297,7 +300,7 @@ int train_draw(const struct train *t)
     char title[160], subtitle[240];
     snprintf(title, sizeof title, "%.150s", t->opts->model);
     snprintf(subtitle, sizeof subtitle, "%.90s; %.60s, schedule %.40s, batches of %llu", mr_dataset_text(t->data->ds),
-             t->optim_text, t->opts->schedule, (unsigned long long)t->opts->batch_size);
+             t->info.optimizer, t->opts->schedule, (unsigned long long)t->opts->batch_size);
     int n_panels = t->opts->loss == MR_MSE ? 1 : 2;
     int code = plot_write(&(struct plot){title, subtitle, panels, n_panels, NULL, t->opts->force}, t->opts->plot);
     free(x);

@@ -13,7 +13,7 @@ static const char *const ends[] = {
 static bool tensor_cores(const struct train *t)
 {
     const struct mr_net_layer *l;
-    for (uint32_t i = 0; (l = mr_net_layer_get(t->net, i)); i++)
+    for (uint32_t i = 0; (l = mr_net_layer_get(mr_trainer_get_net(t->trainer), i)); i++)
         if (strstr(l->runs_on, "tensor cores"))
             return true;
     return false;
@@ -24,7 +24,7 @@ static uint64_t n_params(const struct train *t)
 {
     const struct mr_net_layer *l;
     uint64_t n = 0;
-    for (uint32_t i = 0; (l = mr_net_layer_get(t->net, i)); i++)
+    for (uint32_t i = 0; (l = mr_net_layer_get(mr_trainer_get_net(t->trainer), i)); i++)
         n += l->n_params;
     return n;
 }
@@ -40,7 +40,7 @@ static void print_layers(const struct train *t)
     const struct mr_net_layer *l;
     char count[CLI_HUMAN];
     struct cli_table *table = cli_table_create("layer\t\tinput\toutput\t>parameters\truns on");
-    for (uint32_t i = 0; (l = mr_net_layer_get(t->net, i)); i++)
+    for (uint32_t i = 0; (l = mr_net_layer_get(mr_trainer_get_net(t->trainer), i)); i++)
         cli_table_row(table, "%s\t%s\t%ux%ux%u\t%ux%ux%u\t%s\t%s", l->name,
                       strcmp(l->name, l->text) == 0 ? "" : l->text, l->in[0], l->in[1], l->in[2], l->out[0], l->out[1],
                       l->out[2], l->n_params ? cli_count((double)l->n_params, count) : "", l->runs_on);
@@ -64,26 +64,26 @@ void train_print_head(const struct train *t)
     const struct train_data *d = t->data;
     char n[CLI_HUMAN], bytes[CLI_HUMAN];
     struct mr_loader_stats st;
-    mr_loader_stats(t->ld, &st);
+    mr_loader_stats(mr_trainer_get_loader(t->trainer), &st);
     print_data(d);
-    printf("\n%s: %s parameters, %u %s\n", t->opts->model, cli_count((double)n_params(t), n), d->classes,
+    printf("\n%s: %s parameters, %u %s\n", t->opts->model, cli_count((double)n_params(t), n), t->info.classes,
            t->opts->loss == MR_MSE ? "outputs" : "classes");
     print_layers(t);
-    printf("\n  %s, schedule %s, batches of %" PRIu64 ", seed %" PRIu64 "\n", t->optim_text, t->opts->schedule,
+    printf("\n  %s, schedule %s, batches of %" PRIu64 ", seed %" PRIu64 "\n", t->info.optimizer, t->opts->schedule,
            t->opts->batch_size, t->opts->seed);
     printf("  device %s%s%s, %s, tensor cores %s; %s of activations and workspace; %u workers\n", d->info.name,
            d->info.model[0] ? ": " : "", d->info.model, precision(t), tensor_cores(t) ? "used" : "not used",
-           cli_bytes(mr_net_memory(t->net), bytes), st.workers);
-    if (t->resumed_step)
+           cli_bytes(mr_net_memory(mr_trainer_get_net(t->trainer)), bytes), st.workers);
+    if (t->info.resumed_step)
         printf("  goes on from %s: after step %" PRIu64 ", in epoch %" PRIu64 "\n", t->opts->checkpoint,
-               t->resumed_step, t->epoch + 1);
+               t->info.resumed_step, t->info.epoch + 1);
     printf("\n");
-    for (uint32_t i = 0; i < t->n_history; i++)
-        train_print_epoch(t, &t->history[i]);
+    for (uint32_t i = 0; i < t->info.n_epochs; i++)
+        train_print_epoch(t, mr_trainer_epoch_get(t->trainer, i));
     fflush(stdout);
 }
 
-void train_print_epoch(const struct train *t, const struct train_epoch *e)
+void train_print_epoch(const struct train *t, const struct mr_train_epoch *e)
 {
     char rate[CLI_HUMAN], loss[CLI_HUMAN];
     printf("epoch %2" PRIu64 "/%" PRIu64 "  loss %s", e->epoch, t->opts->epochs, cli_fixed(e->loss, 4, "", loss));
@@ -107,7 +107,7 @@ static double total(const struct train *t)
 static void print_times(const struct train *t, double seconds)
 {
     const char *const names[] = {"opening", "waiting for data", "training steps", "tests", "checkpoints"};
-    const double s[] = {t->opening, t->waiting, t->stepping, t->testing, t->saving};
+    const double s[] = {t->opening, t->times.waiting, t->times.stepping, t->times.testing, t->times.saving};
     double rest = seconds;
     struct cli_table *table = cli_table_create("where the time went\t>seconds\t>share");
     for (size_t i = 0; i < CLI_COUNT(s); i++) {
@@ -121,9 +121,9 @@ static void print_times(const struct train *t, double seconds)
 
 static void print_result(const struct train *t)
 {
-    const struct train_epoch *best = t->n_history ? &t->history[t->best] : NULL;
+    const struct mr_train_epoch *best = t->info.n_epochs ? mr_trainer_epoch_get(t->trainer, t->info.best) : NULL;
     if (!best) {
-        printf("no epoch was finished: %" PRIu64 " steps done\n", t->step);
+        printf("no epoch was finished: %" PRIu64 " steps done\n", t->info.step);
         return;
     }
     bool tested = !isnan(best->test_accuracy);
@@ -131,11 +131,11 @@ static void print_result(const struct train *t)
         printf("best %s accuracy: %.2f%%, in epoch %" PRIu64, tested ? "test" : "training",
                100 * (tested ? best->test_accuracy : best->accuracy), best->epoch);
     else
-        printf("last loss: %.6g", t->history[t->n_history - 1].loss);
-    if (!isnan(t->seconds_to_target))
-        printf("; %.4g%% reached after %.3f s", 100 * t->opts->target, t->seconds_to_target);
-    if (t->skipped)
-        printf("; %" PRIu64 " step%s left out: the loss was not finite", t->skipped, cli_s(t->skipped));
+        printf("last loss: %.6g", mr_trainer_epoch_get(t->trainer, t->info.n_epochs - 1)->loss);
+    if (!isnan(t->info.seconds_to_target))
+        printf("; %.4g%% reached after %.3f s", 100 * t->opts->target, t->info.seconds_to_target);
+    if (t->info.skipped)
+        printf("; %" PRIu64 " step%s left out: the loss was not finite", t->info.skipped, cli_s(t->info.skipped));
     printf("%s\n", t->end == TRAIN_FAILED     ? "; stopped: a file could not be written"
                    : t->end == TRAIN_PATIENCE ? "; stopped: the loss got no better (--patience)"
                    : t->end == TRAIN_STEPS    ? "; stopped by --max-steps"
@@ -150,7 +150,7 @@ int train_print_end(const struct train *t)
     printf("\n");
     print_times(t, seconds);
     printf("\nloader's bottleneck: %s: %s\n", t->stats.bottleneck, t->stats.reason);
-    if (t->opts->plot && t->n_history)
+    if (t->opts->plot && t->info.n_epochs)
         printf("curves: %s\n", t->opts->plot);
     if (t->opts->checkpoint && t->saved)
         printf("checkpoint: %s\n", t->opts->checkpoint);
@@ -165,7 +165,7 @@ void train_json_number(struct mr_json *json, const char *key, double value)
         mr_json_double(json, key, value);
 }
 
-static void json_epoch(struct mr_json *json, const char *key, const struct train_epoch *e)
+static void json_epoch(struct mr_json *json, const char *key, const struct mr_train_epoch *e)
 {
     mr_json_object(json, key);
     mr_json_uint(json, "epoch", e->epoch);
@@ -182,11 +182,6 @@ static void json_epoch(struct mr_json *json, const char *key, const struct train
     mr_json_object_end(json);
 }
 
-void train_json_epoch(struct mr_json *json, const struct train_epoch *e)
-{
-    json_epoch(json, NULL, e);
-}
-
 static void json_unfinished(struct mr_json *json, const struct train *t)
 {
     if (t->unfinished.epoch)
@@ -199,7 +194,7 @@ static void json_layers(struct mr_json *json, const struct train *t)
 {
     const struct mr_net_layer *l;
     mr_json_array(json, "layers");
-    for (uint32_t i = 0; (l = mr_net_layer_get(t->net, i)); i++) {
+    for (uint32_t i = 0; (l = mr_net_layer_get(mr_trainer_get_net(t->trainer), i)); i++) {
         mr_json_object(json, NULL);
         mr_json_string(json, "name", l->name);
         mr_json_string(json, "text", l->text);
@@ -218,10 +213,10 @@ static void json_times(struct mr_json *json, const struct train *t)
 {
     mr_json_object(json, "times");
     mr_json_double(json, "opening", t->opening);
-    mr_json_double(json, "waiting", t->waiting);
-    mr_json_double(json, "steps", t->stepping);
-    mr_json_double(json, "tests", t->testing);
-    mr_json_double(json, "checkpoints", t->saving);
+    mr_json_double(json, "waiting", t->times.waiting);
+    mr_json_double(json, "steps", t->times.stepping);
+    mr_json_double(json, "tests", t->times.testing);
+    mr_json_double(json, "checkpoints", t->times.saving);
     mr_json_object_end(json);
     mr_json_string(json, "bottleneck", t->stats.bottleneck);
     mr_json_string(json, "bottleneck_reason", t->stats.reason);
@@ -236,12 +231,12 @@ static void json_config(struct mr_json *json, const struct train *t)
     mr_json_string(json, "dataset", mr_dataset_text(d->ds));
     mr_json_string(json, "test", d->test ? mr_dataset_text(d->test) : NULL);
     mr_json_string(json, "transform", d->chain_text);
-    mr_json_string(json, "optimizer", t->optim_text);
+    mr_json_string(json, "optimizer", t->info.optimizer);
     mr_json_string(json, "device", d->info.name);
     mr_json_string(json, "device_model", d->info.model[0] ? d->info.model : NULL);
     mr_json_string(json, "precision", precision(t));
     mr_json_bool(json, "tensor_cores", tensor_cores(t));
-    mr_json_uint(json, "classes", d->classes);
+    mr_json_uint(json, "classes", t->info.classes);
     mr_json_uint(json, "workers", t->stats.workers);
     mr_json_uint(json, "prefetch", t->stats.prefetch);
     mr_json_object_end(json);
@@ -250,14 +245,15 @@ static void json_config(struct mr_json *json, const struct train *t)
 
 int train_print_json(const struct train *t)
 {
-    const struct train_epoch *last = t->n_history ? &t->history[t->n_history - 1] : NULL;
-    const struct train_epoch *best = t->n_history ? &t->history[t->best] : NULL;
+    const struct mr_train_epoch *last =
+        t->info.n_epochs ? mr_trainer_epoch_get(t->trainer, t->info.n_epochs - 1) : NULL;
+    const struct mr_train_epoch *best = t->info.n_epochs ? mr_trainer_epoch_get(t->trainer, t->info.best) : NULL;
     struct mr_json *json = cli_json_begin("train");
     if (!json)
         return CLI_FAILED;
     mr_json_array(json, "epochs");
-    for (uint32_t i = 0; i < t->n_history; i++)
-        train_json_epoch(json, &t->history[i]);
+    for (uint32_t i = 0; i < t->info.n_epochs; i++)
+        json_epoch(json, NULL, mr_trainer_epoch_get(t->trainer, i));
     mr_json_array_end(json);
     json_unfinished(json, t);
     train_json_number(json, "test_accuracy", last ? last->test_accuracy : NAN);
@@ -267,14 +263,14 @@ int train_print_json(const struct train *t)
                                                    : best->test_accuracy);
     mr_json_uint(json, "best_epoch", best ? best->epoch : 0);
     mr_json_double(json, "seconds", total(t));
-    train_json_number(json, "seconds_to_target", t->seconds_to_target);
-    mr_json_uint(json, "steps", t->step);
-    mr_json_uint(json, "resumed_from_step", t->resumed_step);
-    mr_json_uint(json, "steps_skipped", t->skipped);
+    train_json_number(json, "seconds_to_target", t->info.seconds_to_target);
+    mr_json_uint(json, "steps", t->info.step);
+    mr_json_uint(json, "resumed_from_step", t->info.resumed_step);
+    mr_json_uint(json, "steps_skipped", t->info.skipped);
     mr_json_string(json, "ended_by", ends[t->end]);
     mr_json_string(json, "model", t->opts->model);
     mr_json_uint(json, "parameters", n_params(t));
-    mr_json_uint(json, "activation_bytes", mr_net_memory(t->net));
+    mr_json_uint(json, "activation_bytes", mr_net_memory(mr_trainer_get_net(t->trainer)));
     json_layers(json, t);
     json_times(json, t);
     json_config(json, t);

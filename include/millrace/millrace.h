@@ -10,7 +10,10 @@
  * transform.h  ops on samples                     storage.h    how files are read
  * loader.h     the engine: batches, state, statistics          trace.h      what happened when
  * optim.h      optimizers and schedules          nn.h         small networks: forward, backward, loss
+ * train.h      the trainer                        checkpoint.h checkpoints, and nets from them
  * profile.h    recordings: reports, advice, pictures             text.h       texts fit to be shown or stored
+ *
+ * nn.h, optim.h, train.h and checkpoint.h are libmillrace-train's, profile.h is libmillrace-profile's, all others are libmillrace's.
  *
  * Structs of options begin with their size, which mr_x_opts_init() sets; it is the caller's, as compiled, and nothing is
  * written past it (mr_x_opts_fill() is that function with the size as an argument, for other languages). They grow at their end:
@@ -20,6 +23,7 @@
 #ifndef MILLRACE_H
 #define MILLRACE_H
 
+#include <millrace/checkpoint.h>
 #include <millrace/dataset.h>
 #include <millrace/device.h>
 #include <millrace/error.h>
@@ -36,6 +40,7 @@
 #include <millrace/tensor.h>
 #include <millrace/text.h>
 #include <millrace/trace.h>
+#include <millrace/train.h>
 #include <millrace/transform.h>
 #include <millrace/version.h>
 

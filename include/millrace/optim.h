@@ -112,6 +112,10 @@ struct mr_optim_group {
  */
 MR_API int mr_optim_create(struct mr_device *device, const char *spec, enum mr_dtype dtype, uint64_t n_params,
                            const struct mr_optim_group *groups, uint32_t n_groups, struct mr_optim **out);
+/* The same from what mr_optim_parse() read, perhaps changed since. */
+MR_API int mr_optim_create_from(struct mr_device *device, const struct mr_optim_opts *opts, enum mr_dtype dtype,
+                                uint64_t n_params, const struct mr_optim_group *groups, uint32_t n_groups,
+                                struct mr_optim **out);
 /* No step may be under way on the device. NULL is allowed. */
 MR_API void mr_optim_destroy(struct mr_optim *optim);
 

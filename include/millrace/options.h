@@ -117,6 +117,10 @@ MR_API char *mr_options_man(const struct mr_option *table);
  * appended, bytes with "_bytes". The writer must stand inside an object. */
 MR_API void mr_options_json(const struct mr_option *table, const void *values, struct mr_json *json);
 
+/* Reads a time as MR_OPT_DURATION does. unit: of a bare number ("s"); NULL: ms. [out] out_ns: on success.
+ * Returns 0, MR_EOPTION, MR_EMISUSE for NULL. */
+MR_API int mr_duration_parse(const char *text, const char *unit, uint64_t *out_ns);
+
 /* The nearest of the words (NULL-terminated) by edit distance, for "did you mean"; NULL when none is near. '-' and '_' are
  * equal. */
 MR_API const char *mr_nearest(const char *word, const char *const *words);

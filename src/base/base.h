@@ -5,6 +5,7 @@
 #ifndef MR_BASE_BASE_H
 #define MR_BASE_BASE_H
 
+#include "base/private.h"
 #include <millrace/error.h>
 #include <millrace/system.h>
 #include <millrace/tensor.h>
@@ -34,20 +35,20 @@ struct mr_error_kept {
     int code;
     char text[MR_ERROR_BYTES];
 };
-void mr_error_keep(int code, struct mr_error_kept *out); /* copies this thread's text */
-int mr_error_put(const struct mr_error_kept *kept);      /* sets it here; returns its code */
+MR_PRIVATE void mr_error_keep(int code, struct mr_error_kept *out); /* copies this thread's text */
+MR_PRIVATE int mr_error_put(const struct mr_error_kept *kept);      /* sets it here; returns its code */
 
 /* Sets "what: strerror(errnum)" and returns -errnum. */
-int mr_error_errno(int errnum, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+MR_PRIVATE int mr_error_errno(int errnum, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* Sets "what: out of memory (N bytes)" and returns -ENOMEM. */
-int mr_error_nomem(const char *what, uint64_t bytes);
+MR_PRIVATE int mr_error_nomem(const char *what, uint64_t bytes);
 
 /* Sets what fmt says (of a word that is not known), the nearest of the names between marks, and all names up to NULL. MR_EOPTION. */
-int mr_error_no_such(const char *word, const char *const *names, const char *mark, const char *fmt, ...)
+MR_PRIVATE int mr_error_no_such(const char *word, const char *const *names, const char *mark, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 
-void mr_log(enum mr_log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+MR_PRIVATE void mr_log(enum mr_log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* false on overflow; *out is written only on true. */
 static inline bool mr_add(uint64_t a, uint64_t b, uint64_t *out)
@@ -78,9 +79,9 @@ void mr_element_from_double(enum mr_dtype dtype, double value, void *out);
 
 /* What mr_*_opts_fill() do: the defaults as far as a caller's struct of `size` bytes goes, whose first member that size becomes;
  * zeros for what a newer one has more (which opening refuses: this library is older than its header). */
-void mr_opts_copy(void *opts, size_t size, const void *full, size_t full_size);
+MR_PRIVATE void mr_opts_copy(void *opts, size_t size, const void *full, size_t full_size);
 /* Puts a caller's struct over the defaults in `full`; NULL: they stay. MR_EOPTION: what it says of its size cannot be. */
-int mr_opts_take(const char *what, const void *opts, void *full, size_t full_size);
+MR_PRIVATE int mr_opts_take(const char *what, const void *opts, void *full, size_t full_size);
 
 /*
  * mr_interrupt() is heeded on threads that are between begin and end, which may be nested: loops there that may take long ask now
@@ -92,7 +93,7 @@ bool mr_interrupted(void);
 int mr_interrupt_check(const char *what);
 
 /* A thread with a name (15 bytes, shown by top -H and in traces). Returns 0 or -errno with the error set. */
-int mr_thread_start(pthread_t *out, const char *name, void *(*fn)(void *), void *arg);
+MR_PRIVATE int mr_thread_start(pthread_t *out, const char *name, void *(*fn)(void *), void *arg);
 
 /* A condition variable on CLOCK_MONOTONIC. */
 int mr_cond_init(pthread_cond_t *cond);
@@ -114,21 +115,22 @@ void mr_queue_close(struct mr_queue *q); /* wakes everyone; what is inside can s
  * it would take it away. what: of the error's text. fill: returns 0, an errno, or a negative code with the error set; failures of
  * the stream that it did not look at are found. Returns 0 or a negative code.
  */
-int mr_file_write(const char *path, const char *what, int (*fill)(FILE *file, void *arg), void *arg);
+MR_PRIVATE int mr_file_write(const char *path, const char *what, int (*fill)(FILE *file, void *arg), void *arg);
 
 /* Numbers as text, whatever the process's locale says. */
-double mr_text_to_f64(const char *text, char **end);    /* strtod in the C locale */
-const char *mr_f64_to_text(double value, char buf[32]); /* the shortest text that reads back as value; returns buf */
+MR_PRIVATE double mr_text_to_f64(const char *text, char **end); /* strtod in the C locale */
+/* The shortest text that reads back as value; returns buf. */
+MR_PRIVATE const char *mr_f64_to_text(double value, char buf[32]);
 
-bool mr_ends_in(const char *text, const char *end); /* with something before it */
+MR_PRIVATE bool mr_ends_in(const char *text, const char *end); /* with something before it */
 
 #define MR_NOT_UTF8 UINT32_MAX
 /* The code point at text, MR_NOT_UTF8 of a byte that is not UTF-8 (RFC 3629: no overlong forms, no
  * surrogates, <= U+10FFFF). [out] bytes: that it takes, >= 1. */
-uint32_t mr_text_code(const char *text, size_t *bytes);
+MR_PRIVATE uint32_t mr_text_code(const char *text, size_t *bytes);
 /* May a terminal see it? Not control characters (tabs are), what changes the direction of text, and
  * what is not UTF-8. */
-bool mr_text_plain(uint32_t code);
+MR_PRIVATE bool mr_text_plain(uint32_t code);
 
 /*
  * Limits of the control groups (v1 and v2) that this process is in, the tightest from its own group up to the root.
@@ -142,9 +144,9 @@ struct mr_cgroup {
 void mr_cgroup_get(const char *root, struct mr_cgroup *out);
 
 /* 64-bit mixing (splitmix64's finalizer) and a running hash over bytes (FNV-1a, mixed at the end): for fingerprints. */
-uint64_t mr_mix64(uint64_t x);
+MR_PRIVATE uint64_t mr_mix64(uint64_t x);
 #define MR_HASH_START 0xcbf29ce484222325ull
-uint64_t mr_hash(uint64_t h, const void *data, size_t bytes);
+MR_PRIVATE uint64_t mr_hash(uint64_t h, const void *data, size_t bytes);
 
 /* Which purpose a Philox draw serves, so that no two draws share a counter: the key's second word. */
 enum mr_draw {
@@ -159,7 +161,7 @@ enum mr_draw {
 };
 
 /* Four numbers keyed by (seed, purpose, a, b, c). */
-void mr_draw4(uint64_t seed, enum mr_draw purpose, uint64_t a, uint64_t b, uint32_t c, uint32_t out[4]);
+MR_PRIVATE void mr_draw4(uint64_t seed, enum mr_draw purpose, uint64_t a, uint64_t b, uint32_t c, uint32_t out[4]);
 
 /* [0, 1), 24 and 53 bits. */
 static inline float mr_unit_f32(uint32_t x)

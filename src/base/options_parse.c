@@ -272,6 +272,17 @@ static bool read_value(const struct mr_option *option, const char *text, union m
     }
 }
 
+int mr_duration_parse(const char *text, const char *unit, uint64_t *out_ns)
+{
+    uint64_t ns;
+    if (!text || !out_ns)
+        return mr_error_set(MR_EMISUSE, "mr_duration_parse: text or out_ns is NULL");
+    if (!read_whole(text, times, mr_option_time_factor(unit), &ns))
+        return mr_error_set(MR_EOPTION, "%s: want a time, like 300us, 2ms or 1.5s", text);
+    *out_ns = ns;
+    return 0;
+}
+
 /* "--workers 0" or "synthetic:n=0". */
 static const char *place(const char *who, const char *name, const char *text, char *buf, size_t cap)
 {

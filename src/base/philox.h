@@ -5,13 +5,8 @@
 #ifndef MR_BASE_PHILOX_H
 #define MR_BASE_PHILOX_H
 
+#include "base/host_device.h"
 #include <stdint.h>
-
-#ifdef __CUDACC__
-#define MR_HOST_DEVICE static __host__ __device__ inline
-#else
-#define MR_HOST_DEVICE static inline
-#endif
 
 MR_HOST_DEVICE void mr_philox_4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
 {

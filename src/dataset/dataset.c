@@ -355,25 +355,22 @@ void mr_sample_init(const struct mr_dataset *ds, void *const rooms[], struct mr_
     }
 }
 
-/* [out] out: where the extent's bytes are; owned: what to free() afterwards, or NULL. */
-static int fetch(const struct mr_dataset *ds, const struct mr_extent *e, struct mr_bytes *out, void **owned)
+int mr_extent_fetch(const struct mr_dataset *ds, const struct mr_extent *at, struct mr_bytes *out,
+                    void **owned)
 {
-    bool whole = e->bytes == MR_WHOLE;
-    out->n = e->bytes;
-    int rc = whole ? mr_files_view_whole(ds->files, e->file, &out->n, &out->data)
-                   : mr_files_view(ds->files, e->file, e->offset, e->bytes, &out->data);
+    int rc = mr_extent_view(ds, at, out);
     if (rc != 0)
-        return rc < 0 ? rc : 0;
-    if (whole) {
-        rc = mr_files_read_whole(ds->files, e->file, owned, &out->n);
+        return MR_MIN(rc, 0);
+    if (at->bytes == MR_WHOLE) {
+        rc = mr_files_read_whole(ds->files, at->file, owned, &out->n);
         out->data = *owned;
         return rc;
     }
-    *owned = malloc(MR_MAX(e->bytes, 1));
+    *owned = malloc(MR_MAX(at->bytes, 1));
     if (!*owned)
-        return mr_error_nomem(mr_files_name(ds->files, e->file), e->bytes);
+        return mr_error_nomem(mr_files_name(ds->files, at->file), at->bytes);
     out->data = *owned;
-    return mr_files_read(ds->files, e->file, e->offset, *owned, e->bytes);
+    return mr_files_read(ds->files, at->file, at->offset, *owned, at->bytes);
 }
 
 static int read_located(const struct mr_dataset *ds, uint64_t index, struct mr_sample *sample,
@@ -386,7 +383,7 @@ static int read_located(const struct mr_dataset *ds, uint64_t index, struct mr_s
     if (n == 0)
         return ds->ops->get(ds, index, sample);
     for (int e = 0; e < n; e++) {
-        int rc = fetch(ds, &extent[e], &in[e], &owned[e]);
+        int rc = mr_extent_fetch(ds, &extent[e], &in[e], &owned[e]);
         if (rc < 0)
             return rc;
         if (extent[e].field >= 0)

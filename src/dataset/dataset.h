@@ -152,6 +152,21 @@ struct mr_records {
 int mr_records_locate(const struct mr_records *records, int n, uint64_t index, struct mr_extent out[MR_MAX_EXTENTS]);
 int mr_records_decode(const struct mr_records *records, int n, const struct mr_bytes in[], struct mr_sample *out);
 
+/* The bytes of an extent if they are in memory: 1 and [out] out; 0: they must be read, out->n is how
+ * many, or MR_WHOLE while that is not known; negative: the error. */
+static inline int mr_extent_view(const struct mr_dataset *ds, const struct mr_extent *at,
+                                 struct mr_bytes *out)
+{
+    *out = (struct mr_bytes){NULL, at->bytes};
+    if (at->bytes == MR_WHOLE)
+        return mr_files_view_whole(ds->files, at->file, &out->n, &out->data);
+    return mr_files_view(ds->files, at->file, at->offset, at->bytes, &out->data);
+}
+/* The same, but reads them on this thread if need be. [out] owned: what to free() then. Returns 0 or
+ * the error. */
+int mr_extent_fetch(const struct mr_dataset *ds, const struct mr_extent *at, struct mr_bytes *out,
+                    void **owned);
+
 /* Reads one sample on this thread. owned: zeroed; the caller frees what stands there when it is done with the sample. */
 int mr_sample_read(const struct mr_dataset *ds, uint64_t index, struct mr_sample *sample, void *owned[MR_MAX_EXTENTS]);
 

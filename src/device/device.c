@@ -1,13 +1,14 @@
 /* The front of the devices: which there are, URIs, checks of what callers pass. */
 #include "device/device.h"
-#include "device/kernels.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Best first. "auto" takes the first usable one: sim, which is never the best, stands after cpu, which always works. */
-static const struct mr_device_ops *const devices[] = {&mr_device_cuda, &mr_device_cpu, &mr_device_sim};
+/* Best first. "auto" takes the first usable one: sim, which is never the best, stands after cpu,
+ * which always works. */
+static const struct mr_device_ops *const devices[] = {&mr_device_cuda, &mr_device_cpu,
+                                                      &mr_device_sim};
 
 const char *mr_memory_name(enum mr_memory kind)
 {
@@ -17,11 +18,13 @@ const char *mr_memory_name(enum mr_memory kind)
 
 static int check_ops(const struct mr_device_ops *ops)
 {
-    bool whole = ops->probe && ops->open && ops->close && ops->info && ops->memory_make && ops->memory_drop &&
-                 ops->stream_open && ops->stream_close && ops->stream_synchronize && ops->event_open &&
-                 ops->event_close && ops->event_record && ops->event_wait && ops->event_query &&
-                 ops->event_synchronize && ops->event_elapsed && ops->copy_async && ops->launch && ops->memset_async &&
-                 ops->memory_register && ops->memory_unregister;
+    bool whole = ops->probe && ops->open && ops->close && ops->query && ops->memory_create &&
+                 ops->memory_destroy && ops->stream_open && ops->stream_close &&
+                 ops->stream_synchronize && ops->event_open && ops->event_close &&
+                 ops->event_record && ops->event_wait && ops->event_query &&
+                 ops->event_synchronize && ops->event_elapsed && ops->copy_async && ops->launch &&
+                 ops->launch_simple && ops->memset_async && ops->memory_register &&
+                 ops->memory_unregister;
     if (!whole)
         return mr_error_set(MR_EMISUSE, "device %s: its vtable lacks a required hook", ops->name);
     return 0;
@@ -39,7 +42,8 @@ static int unknown_device(const char *name, size_t length)
     snprintf(word, sizeof word, "%.*s", (int)MR_MIN(length, sizeof word - 1), name);
     const char *nearest = mr_nearest(word, names);
     mr_error_set(MR_EOPTION, "device \"%s\": not known to this build; %s%s%sknown are %s", word,
-                 nearest ? "did you mean " : "", nearest ? nearest : "", nearest ? "? " : "", known);
+                 nearest ? "did you mean " : "", nearest ? nearest : "", nearest ? "? " : "",
+                 known);
     return MR_EOPTION;
 }
 
@@ -51,7 +55,8 @@ static int best_device(const struct mr_device_ops **out)
             return 0;
         }
     }
-    return mr_error_set(MR_ENODEVICE, "device auto: none of the devices known to this build is usable here");
+    return mr_error_set(MR_ENODEVICE,
+                        "device auto: none of the devices known to this build is usable here");
 }
 
 static int find_device(const char *name, size_t length, const struct mr_device_ops **out)
@@ -71,14 +76,16 @@ static int find_device(const char *name, size_t length, const struct mr_device_o
     return unknown_device(name, length);
 }
 
-/* text: what follows the ':', or NULL. [out] values: to be freed by mr_options_free and free; NULL without options. */
+/* text: what follows the ':', or NULL. [out] values: to be freed by mr_options_free and free; NULL
+ * without options. */
 static int parse_options(const struct mr_device_ops *ops, const char *text, void **out)
 {
     char who[80];
     snprintf(who, sizeof who, "%s:", ops->name);
     if (!ops->options) {
         if (text && *text)
-            return mr_error_set(MR_EOPTION, "%s%s: the device \"%s\" has no options", who, text, ops->name);
+            return mr_error_set(MR_EOPTION, "%s%s: the device \"%s\" has no options", who, text,
+                                ops->name);
         *out = NULL;
         return 0;
     }
@@ -169,7 +176,7 @@ int mr_device_get(struct mr_device *dev, struct mr_device_info *out)
 {
     struct mr_device_info info = {.numa_node = -1};
     snprintf(info.name, sizeof info.name, "%s", dev->ops->name);
-    int rc = dev->ops->info(dev, &info);
+    int rc = dev->ops->query(dev, &info);
     if (rc < 0)
         return rc;
     *out = info;
@@ -179,13 +186,17 @@ int mr_device_get(struct mr_device *dev, struct mr_device_info *out)
 int mr_device_processes(struct mr_device *dev, struct mr_device_process *out, int max)
 {
     if (!dev || max < 0 || (max && !out))
-        return mr_error_set(MR_EMISUSE, "mr_device_processes: want a device, and an array for max > 0 processes");
+        return mr_error_set(
+            MR_EMISUSE, "mr_device_processes: want a device, and an array for max > 0 processes");
     if (!dev->ops->processes)
-        return mr_error_set(MR_EUNSUPPORTED, "device %s: nobody counts who uses it", dev->ops->name);
+        return mr_error_set(MR_EUNSUPPORTED, "device %s: it cannot list the processes that use it",
+                            dev->ops->name);
     return dev->ops->processes(dev, out, max);
 }
 
-int mr_device_each(int (*fn)(void *user, const char *name, const char *summary, const char *why_not), void *user)
+int mr_device_each(int (*fn)(void *user, const char *name, const char *summary,
+                             const char *why_not),
+                   void *user)
 {
     for (size_t i = 0; i < MR_COUNT(devices); i++) {
         int rc = fn(user, devices[i]->name, devices[i]->summary, devices[i]->probe());
@@ -272,7 +283,8 @@ void mr_event_destroy(struct mr_event *event)
 static int check_same_device(const struct mr_stream *stream, const struct mr_event *event)
 {
     if (stream->dev != event->dev)
-        return mr_error_set(MR_EMISUSE, "stream \"%s\" and the event belong to different devices", stream->name);
+        return mr_error_set(MR_EMISUSE, "stream \"%s\" and the event belong to different devices",
+                            stream->name);
     return 0;
 }
 
@@ -307,68 +319,9 @@ int mr_event_elapsed(struct mr_event *start, struct mr_event *end, int64_t *out_
     if (start->dev != end->dev)
         return mr_error_set(MR_EMISUSE, "mr_event_elapsed: the events belong to different devices");
     if (!start->timing || !end->timing)
-        return mr_error_set(MR_EMISUSE, "mr_event_elapsed: both events must be created with timing");
+        return mr_error_set(MR_EMISUSE,
+                            "mr_event_elapsed: both events must be created with timing");
     return start->dev->ops->event_elapsed(start, end, out_ns);
-}
-
-static int check_copy(const char *call, const struct mr_stream *stream, const struct mr_copy *copy)
-{
-    if ((unsigned)copy->dst_kind >= MR_N_MEMORY || (unsigned)copy->src_kind >= MR_N_MEMORY)
-        return mr_error_set(MR_EMISUSE, "%s: no such kinds of memory: %d to %d", call, (int)copy->src_kind,
-                            (int)copy->dst_kind);
-    if (copy->bytes && (!copy->dst || !copy->src))
-        return mr_error_set(MR_EMISUSE, "%s: %s is NULL", call, copy->dst ? "the source" : "the destination");
-    bool host = copy->dst_kind != MR_DEVICE && copy->src_kind != MR_DEVICE;
-    if (host || copy->dst_kind == MR_PAGEABLE || copy->src_kind == MR_PAGEABLE)
-        return mr_stream_check_live(stream, host ? "a copy within host memory" : "a copy of pageable memory");
-    return 0;
-}
-
-int mr_copy_async(struct mr_stream *stream, void *dst, enum mr_memory dst_kind, const void *src,
-                  enum mr_memory src_kind, uint64_t bytes)
-{
-    struct mr_copy copy = {dst, src, bytes, dst_kind, src_kind};
-    int rc = check_copy("mr_copy_async", stream, &copy);
-    if (rc < 0 || !bytes)
-        return rc;
-    return stream->dev->ops->copy_async(stream, dst, dst_kind, src, src_kind, bytes);
-}
-
-int mr_copy_batch_async(struct mr_stream *stream, const struct mr_copy *copies, uint64_t n)
-{
-    const struct mr_device_ops *ops = stream->dev->ops;
-    uint64_t n_empty = 0;
-    if (n && !copies)
-        return mr_error_set(MR_EMISUSE, "mr_copy_batch_async: copies is NULL");
-    for (uint64_t i = 0; i < n; i++) {
-        int rc = check_copy("mr_copy_batch_async", stream, &copies[i]);
-        if (rc < 0)
-            return rc;
-        n_empty += copies[i].bytes == 0;
-    }
-    if (ops->copy_batch && n > 1 && !n_empty && !atomic_load(&stream->recording))
-        return ops->copy_batch(stream, copies, n);
-    for (uint64_t i = 0; i < n; i++) {
-        const struct mr_copy *c = &copies[i];
-        int rc = c->bytes ? ops->copy_async(stream, c->dst, c->dst_kind, c->src, c->src_kind, c->bytes) : 0;
-        if (rc < 0)
-            return rc;
-    }
-    return 0;
-}
-
-int mr_memset_async(struct mr_stream *stream, void *dst, enum mr_memory kind, int byte, uint64_t bytes)
-{
-    if ((unsigned)kind >= MR_N_MEMORY)
-        return mr_error_set(MR_EMISUSE, "mr_memset_async: no such kind of memory: %d", (int)kind);
-    if (!bytes)
-        return 0;
-    if (!dst)
-        return mr_error_set(MR_EMISUSE, "mr_memset_async: the destination is NULL");
-    int rc = kind == MR_DEVICE ? 0 : mr_stream_check_live(stream, "mr_memset_async of host memory");
-    if (rc < 0)
-        return rc;
-    return stream->dev->ops->memset_async(stream, dst, kind, byte, bytes);
 }
 
 int mr_memory_register(struct mr_device *dev, void *ptr, uint64_t bytes)
@@ -388,32 +341,17 @@ int mr_memory_unregister(struct mr_device *dev, void *ptr, uint64_t bytes)
 int mr_memory_make(struct mr_device *dev, unsigned flags, uint64_t bytes, void **out)
 {
     if (!bytes || !out || flags > MR_MAKE_WRITE_COMBINED)
-        return mr_error_set(MR_EMISUSE, "mr_memory_make: want at least one byte and no other flags");
-    if (!dev->ops->host_make)
-        return mr_error_set(MR_EUNSUPPORTED, "device %s: it has no allocator of its own for host memory",
+        return mr_error_set(MR_EMISUSE,
+                            "mr_memory_make: want at least one byte and no other flags");
+    if (!dev->ops->host_create)
+        return mr_error_set(MR_EUNSUPPORTED,
+                            "device %s: it has no allocator of its own for host memory",
                             dev->ops->name);
-    return dev->ops->host_make(dev, flags, bytes, out);
+    return dev->ops->host_create(dev, flags, bytes, out);
 }
 
 void mr_memory_unmake(struct mr_device *dev, void *ptr)
 {
     if (ptr)
-        dev->ops->host_drop(dev, ptr);
-}
-
-int mr_launch(struct mr_stream *stream, const char *kernel, const void *args, size_t arg_bytes)
-{
-    if (!kernel || (arg_bytes && !args))
-        return mr_error_set(MR_EMISUSE, "mr_launch: the kernel's name or its arguments are NULL");
-    return stream->dev->ops->launch(stream, kernel, args, arg_bytes);
-}
-
-int mr_device_has_kernel(struct mr_device *dev, const char *kernel)
-{
-    int simple = mr_simple_find(kernel);
-    if (simple >= 0)
-        return simple < dev->ops->n_simple;
-    if (!mr_kernel_find(kernel))
-        return 0;
-    return dev->ops->has_kernel ? dev->ops->has_kernel(dev, kernel) : 1;
+        dev->ops->host_destroy(dev, ptr);
 }

@@ -1,76 +1,89 @@
 /*
- * The device vtable. device.c is the front (checks, pool); backs: cpu.c, sim.c and its files, cuda.c and its files.
+ * Devices: memory, streams, events, copies, graphs and launches, the same for all of them.
+ *
+ * A device is a const struct mr_device_ops in a folder of its own: cpu/ reads host memory in place
+ * and does the work of a stream at once, on the caller's thread; sim/ is an accelerator that does
+ * not exist: threads play its copy engines and its compute queue; cuda/ is the driver API of NVIDIA
+ * GPUs, found by dlopen. device.c has the array of them, best first. A new device is a folder and a
+ * line there.
+ *
+ * The files beside this one are fronts: they check what callers pass, keep what is the same for all
+ * devices, and call the hooks.
+ *
+ *   device.c   URIs, opening and closing, streams, events
+ *   copy.c     copies, within a device and between two, and memory that is set
+ *   pool.c     caches blocks of memory by kind and size, since page-locking is slow
+ *   launch.c   kernels, of the room `kernels` and the device's own simple ones
+ *   graph.c    recorded streams, and lists of operations for devices that replay them themselves
+ *   file.c     files read straight into device memory
+ *   jpeg.c     JPEG decoders of the device's own
+ *   host.c     host memory and exact sleep, for devices without a driver
  */
 #ifndef MR_DEVICE_DEVICE_H
 #define MR_DEVICE_DEVICE_H
 
 #include "base/base.h"
+#include "kernels/kernels.h"
 #include <millrace/device.h>
 #include <millrace/options.h>
 
-/* One picture for the device's decoder: its bytes, which stay until the work has passed, become rows of RGB. */
+/* One picture for the device's decoder. Its bytes must stay until the work is done. */
 struct mr_jpeg {
     const void *bytes;
     uint64_t n_bytes;
-    uint32_t width, height; /* as stored: a picture that says otherwise is refused */
-    void *to;               /* device memory: height rows of width * 3 bytes */
-    bool refused;           /* [out] not decoded: the decoder does not take it, or found it damaged */
+    uint32_t width, height; /* as stored: a picture of another size is refused */
+    void *to;               /* device memory: height rows of width RGB pixels */
+    bool refused;           /* [out] not decoded: not supported, or damaged */
 };
 
-/* A decoder of the device's own. One thread at a time; work of one call has passed before the next. */
+/* A decoder. One thread at a time; the work of a call must be done before the next call. */
 struct mr_jpeg_unit {
     struct mr_device *dev;
     void *state;
 };
 
+/* Kernels that each device brings by itself, to measure and test it. */
+enum mr_simple_kernel {
+    MR_SIMPLE_BUSY,
+    MR_SIMPLE_WAIT,
+    MR_SIMPLE_COPY,
+    MR_SIMPLE_MATMUL,
+    MR_N_SIMPLE
+};
+#define MR_WAIT_MOST_NS 10000000000ull /* of the kernel "wait" */
+
+struct mr_simple_launch {
+    enum mr_simple_kernel kernel;
+    union {
+        uint64_t busy_ns;
+        volatile uint32_t *flag;
+        struct mr_kernel_copy copy;
+        struct mr_kernel_matmul matmul;
+    };
+};
+
+/*
+ * A device, as device.c and the other fronts call it: they check what callers pass, so hooks need
+ * not. Hooks return 0 or a negative error that they have set, unless something else is said.
+ */
 struct mr_device_ops {
     const char *name;
     const char *summary;
     const struct mr_option *options; /* of the URI; NULL: none */
-    const char *const *positional;   /* options that items without "key=" set, in order; NULL: none */
+    const char *const *positional; /* options that items without "key=" set, in order; NULL: none */
     size_t opts_size, state_size;
-    const char *(*probe)(void); /* NULL: usable; else why not. Required. */
-    /* Optional: 0 when calls can work at all (not after a fork, for instance). What fails is asked before any lock. */
-    int (*ready)(const struct mr_device *dev);
-    /* Optional, both or none: mr_device_enter. */
-    int (*enter)(const struct mr_device *dev);
-    void (*leave)(const struct mr_device *dev);
-    /* Optional: n > 0 copies, each of > 0 bytes; NULL: one by one. */
-    int (*copy_batch)(struct mr_stream *stream, const struct mr_copy *copies, uint64_t n);
-    /* Optional: mr_device_processes. */
-    int (*processes)(struct mr_device *dev, struct mr_device_process *out, int max);
-    /* Optional, both or none: mr_device_reach, mr_copy_peer_async; two different devices with this vtable, bytes > 0. */
-    int (*reach)(struct mr_device *one, struct mr_device *other);
-    int (*copy_peer)(struct mr_stream *stream, void *dst, struct mr_device *dst_device, const void *src,
-                     struct mr_device *src_device, uint64_t bytes);
-    /* Optional, both or none: mr_memory_make. */
-    int (*host_make)(struct mr_device *dev, unsigned flags, uint64_t bytes, void **out);
-    void (*host_drop)(struct mr_device *dev, void *ptr);
-    /*
-     * Optional, all or none: files that are read straight into device memory (file.c). begin and end: around everything;
-     * [out] note: what is to be said of how it is done, else "". open: of a file that is open for reading at fd, which stays
-     * the caller's. memory: an allocation that reads will go into; when it is refused they go into it all the same.
-     */
-    int (*files_begin)(struct mr_device *dev, char *note, size_t note_bytes);
-    void (*files_end)(struct mr_device *dev);
-    int (*file_open)(struct mr_device *dev, int fd, const char *name, void **out);
-    void (*file_close)(struct mr_device *dev, void *file);
-    int (*file_memory)(struct mr_device *dev, void *memory, uint64_t bytes);
-    void (*file_memory_end)(struct mr_device *dev, void *memory);
-    int64_t (*file_read)(struct mr_device *dev, void *file, uint64_t offset, void *memory, uint64_t at, uint64_t bytes);
-    /* Optional, all or none: graphs. end: graph NULL: drops what was recorded; recording is over whatever it returns. */
-    int (*graph_begin)(struct mr_stream *stream);
-    int (*graph_end)(struct mr_stream *stream, struct mr_graph *graph);
-    int (*graph_launch)(struct mr_graph *graph, struct mr_stream *stream);
-    void (*graph_close)(struct mr_graph *graph);
-    size_t graph_size;
-    /* Required, all of these. */
+    size_t stream_size, event_size; /* of stream->state and event->state */
+
+    /* ---- required ---- */
+
+    const char *(*probe)(void); /* NULL: usable; else why not */
     int (*open)(struct mr_device *dev, const void *opts);
     void (*close)(struct mr_device *dev);
-    int (*info)(struct mr_device *dev, struct mr_device_info *out);
+    int (*query)(struct mr_device *dev, struct mr_device_info *out);
     /* Memory straight from the system; pool.c caches it. [out] locked: bytes really page-locked. */
-    int (*memory_make)(struct mr_device *dev, enum mr_memory kind, uint64_t bytes, void **out, uint64_t *out_locked);
-    void (*memory_drop)(struct mr_device *dev, enum mr_memory kind, void *ptr, uint64_t bytes);
+    int (*memory_create)(struct mr_device *dev, enum mr_memory kind, uint64_t bytes, void **out,
+                         uint64_t *out_locked);
+    void (*memory_destroy)(struct mr_device *dev, enum mr_memory kind, void *ptr, uint64_t bytes);
     int (*memory_register)(struct mr_device *dev, void *ptr, uint64_t bytes);
     int (*memory_unregister)(struct mr_device *dev, void *ptr, uint64_t bytes);
     int (*stream_open)(struct mr_stream *stream);
@@ -85,18 +98,67 @@ struct mr_device_ops {
     int (*event_elapsed)(struct mr_event *start, struct mr_event *end, int64_t *out_ns);
     int (*copy_async)(struct mr_stream *stream, void *dst, enum mr_memory dst_kind, const void *src,
                       enum mr_memory src_kind, uint64_t bytes);
-    int (*memset_async)(struct mr_stream *stream, void *dst, enum mr_memory kind, int byte, uint64_t bytes);
-    int (*launch)(struct mr_stream *stream, const char *kernel, const void *args, size_t arg_bytes);
-    /* Optional: 1: has this one of kernels.h, 0: not, negative: error; NULL: has them all. */
-    int (*has_kernel)(struct mr_device *dev, const char *name);
-    /* Optional, all or none: JPEG decoders of the device's own, see struct mr_jpeg_unit. open: unit->state is zeroed room of
-     * jpeg_size; close also after a failed open. */
+    int (*memset_async)(struct mr_stream *stream, void *dst, enum mr_memory kind, int byte,
+                        uint64_t bytes);
+    /* ranges: the memory that the kernel uses. grid: blocks; NULL: kernel->grid() says. */
+    int (*launch)(struct mr_stream *stream, const struct mr_kernel *kernel, const void *args,
+                  const struct mr_kernel_range ranges[MR_KERNEL_RANGES], const unsigned grid[2]);
+    int (*launch_simple)(struct mr_stream *stream, const struct mr_simple_launch *launch);
+    int n_simple; /* it has the first so many of enum mr_simple_kernel */
+
+    /* ---- optional: NULL, or all of a group ---- */
+
+    /* Calls can work at all (not after a fork, for instance). Called before any lock is taken. */
+    int (*ready)(const struct mr_device *dev);
+
+    /* mr_device_enter */
+    int (*enter)(const struct mr_device *dev);
+    void (*leave)(const struct mr_device *dev);
+
+    /* n > 0 copies, each of > 0 bytes. NULL: copies are enqueued one by one. */
+    int (*copy_batch)(struct mr_stream *stream, const struct mr_copy *copies, uint64_t n);
+
+    /* mr_device_processes */
+    int (*processes)(struct mr_device *dev, struct mr_device_process *out, int max);
+
+    /* Kernels as machine code: MR_EUNSUPPORTED: the module has none for this device. NULL: the
+     * device runs the kernels' host functions. */
+    int (*load)(struct mr_device *dev, const struct mr_kernel_module *module);
+
+    /* mr_memory_make */
+    int (*host_create)(struct mr_device *dev, unsigned flags, uint64_t bytes, void **out);
+    void (*host_destroy)(struct mr_device *dev, void *ptr);
+
+    /* Copies between two different devices that share this vtable; bytes > 0. */
+    int (*reach)(struct mr_device *one, struct mr_device *other);
+    int (*copy_peer)(struct mr_stream *stream, void *dst, struct mr_device *dst_device,
+                     const void *src, struct mr_device *src_device, uint64_t bytes);
+
+    /* Graphs. end: graph NULL: drops what was recorded; recording is over whatever it returns. */
+    int (*graph_begin)(struct mr_stream *stream);
+    int (*graph_end)(struct mr_stream *stream, struct mr_graph *graph);
+    int (*graph_launch)(struct mr_graph *graph, struct mr_stream *stream);
+    void (*graph_close)(struct mr_graph *graph);
+    size_t graph_size; /* of graph->state */
+
+    /* Files read straight into device memory: see mr_device_files_begin(). [out] note: how that is
+     * done, where a user should know; else "". */
+    int (*files_open)(struct mr_device *dev, char *note, size_t note_bytes);
+    void (*files_close)(struct mr_device *dev);
+    int (*file_open)(struct mr_device *dev, int fd, const char *name, void **out);
+    void (*file_close)(struct mr_device *dev, void *file);
+    int (*file_register)(struct mr_device *dev, void *memory, uint64_t bytes);
+    void (*file_unregister)(struct mr_device *dev, void *memory);
+    int64_t (*file_read)(struct mr_device *dev, void *file, uint64_t offset, void *memory,
+                         uint64_t at, uint64_t bytes);
+
+    /* JPEG decoders of the device's own, see struct mr_jpeg_unit. open: unit->state is zeroed
+     * memory of jpeg_size bytes; close is called also when open failed. */
     int (*jpeg_open)(struct mr_device *dev, struct mr_jpeg_unit *unit);
     void (*jpeg_close)(struct mr_jpeg_unit *unit);
-    int (*jpeg_decode)(struct mr_jpeg_unit *unit, struct mr_stream *stream, struct mr_jpeg *picture, uint32_t n);
-    size_t jpeg_size;
-    int n_simple;                   /* the first so many of enum mr_simple_kernel are there */
-    size_t stream_size, event_size; /* of stream->state and event->state */
+    int (*jpeg_decode)(struct mr_jpeg_unit *unit, struct mr_stream *stream, struct mr_jpeg *picture,
+                       uint32_t n);
+    size_t jpeg_size; /* of unit->state */
 };
 
 struct mr_pool;
@@ -128,21 +190,35 @@ struct mr_event {
 
 struct mr_pool *mr_pool_create(struct mr_device *dev);
 void mr_pool_destroy(struct mr_pool *pool);
-/* The event has passed and goes away: blocks that were released with it are free, and the pool asks it no more. */
+/* The event has passed and will be destroyed: blocks that were released behind it are free. */
 void mr_pool_forget(struct mr_pool *pool, const struct mr_event *event);
 
 /* An object of object_bytes with its state behind it, zeroed and freed as one; NULL: no memory. */
 void *mr_device_object(size_t object_bytes, size_t state_bytes, void **out_state);
 
-/* 0, or MR_EMISUSE when the stream is being recorded into a graph, where this call has no place. */
+/* 0, or MR_EMISUSE when the stream is being recorded into a graph, which cannot hold this call. */
 int mr_stream_check_live(const struct mr_stream *stream, const char *call);
+
+/*
+ * Enqueues a kernel; its args, kernel->args_bytes, are checked and copied. grid: blocks in x and y,
+ * for kernels that have no grid() of their own; else NULL. Returns 0, MR_EMISUSE, MR_EUNSUPPORTED,
+ * MR_EDEVICE, -ENOMEM.
+ */
+MR_PRIVATE int mr_launch_kernel(struct mr_stream *stream, const struct mr_kernel *kernel,
+                                const void *args, const unsigned grid[2]);
+/*
+ * Loads a module's kernels before their first launch, which does so, too, but not while a graph is
+ * recorded. Returns 0, MR_EUNSUPPORTED (they do not run on this device), MR_EDEVICE, -ENOMEM.
+ */
+MR_PRIVATE int mr_device_load_kernels(struct mr_device *dev, const struct mr_kernel_module *module);
 
 /* Returns 0, MR_EUNSUPPORTED (why not), MR_EDEVICE, -ENOMEM. */
 int mr_jpeg_open(struct mr_device *dev, struct mr_jpeg_unit **out);
 void mr_jpeg_close(struct mr_jpeg_unit *unit); /* NULL is allowed */
-/* What the host has to do of the decodes, and the rest enqueued to the stream. Pictures that are refused are no error.
+/* Does the host's share of the decoding and enqueues the rest. Refused pictures are no error.
  * Returns 0, MR_EDEVICE. */
-int mr_jpeg_decode(struct mr_jpeg_unit *unit, struct mr_stream *stream, struct mr_jpeg *picture, uint32_t n);
+int mr_jpeg_decode(struct mr_jpeg_unit *unit, struct mr_stream *stream, struct mr_jpeg *picture,
+                   uint32_t n);
 
 static inline int mr_device_ready(const struct mr_device *dev)
 {
@@ -150,9 +226,9 @@ static inline int mr_device_ready(const struct mr_device *dev)
 }
 
 /*
- * What every call would do and undo on the calling thread (a GPU's context) is done once for all calls until
- * mr_device_leave(), on the same thread: for threads of our own. Returns 0, or an error, after which there is nothing to
- * leave and each call stands for itself.
+ * Does once what each call would do and undo on the calling thread (on "cuda": make the GPU's
+ * context current), until mr_device_leave() on the same thread. For threads of our own. Returns 0,
+ * or an error; then nothing is to be left, and each call does it again.
  */
 static inline int mr_device_enter(const struct mr_device *dev)
 {
@@ -164,43 +240,16 @@ static inline void mr_device_leave(const struct mr_device *dev)
         dev->ops->leave(dev);
 }
 
-/* The part of the host that is nearest a device. */
-struct mr_host_near {
-    int node;       /* memory node; -1: unknown, no preference */
-    char cpus[256]; /* its processors as the kernel lists them: "0-15,32-47"; "": unknown */
-};
-
 /*
- * Anonymous pages, huge ones where the system allows, touched by several threads unless kind is MR_PAGEABLE.
- * near: where they should lie, which is a wish; NULL: anywhere. bytes: a multiple of 4,096. [out] out: on success; given
- * back by mr_host_memory_drop. Returns 0, -ENOMEM.
- */
-int mr_host_pages_make(struct mr_device *dev, enum mr_memory kind, uint64_t bytes, const struct mr_host_near *near,
-                       void **out);
-
-/*
- * Memory of the host, for backs that have no driver to ask: such pages, locked when kind is MR_PINNED.
- * When locking is refused, the memory is given all the same, with one warning a device. [out] out, out_locked: on success.
- * Returns 0, -ENOMEM.
- */
-int mr_host_memory_make(struct mr_device *dev, enum mr_memory kind, uint64_t bytes, void **out, uint64_t *out_locked);
-void mr_host_memory_drop(void *ptr, uint64_t bytes);
-
-/* The one warning a device that memory could not be locked. why: "mlock: ...". */
-void mr_host_warn_not_locked(struct mr_device *dev, uint64_t bytes, const char *why);
-
-/* mr_memory_register and its opposite by mlock. */
-int mr_host_register(struct mr_device *dev, void *ptr, uint64_t bytes);
-int mr_host_unregister(struct mr_device *dev, void *ptr, uint64_t bytes);
-
-/* Sleeps until mr_time_ns() has reached the time; waits of less than 30 us are spun. */
-void mr_sleep_until(uint64_t time_ns);
-
-/*
- * Files read straight into device memory. begin: 0, MR_EUNSUPPORTED (such a device has no way), MR_EDEVICE; each 0 is
- * followed by an end. note: of the way it is done, "" when there is nothing to say. file_open: fd stays the caller's and open;
- * returns 0, MR_EUNSUPPORTED (its file system refuses), MR_EDEVICE, -errno. memory: reads will go into this allocation; an
- * error only says that they will be slower.
+ * Files read straight into device memory (GPUDirect Storage, on "cuda").
+ *
+ * begin: returns 0, to be followed by an end, MR_EUNSUPPORTED (not on this device), MR_EDEVICE.
+ * [out] note: how it is done, where a user should know; else "".
+ *
+ * open: fd stays the caller's and open. Returns 0, MR_EUNSUPPORTED (the file system refuses),
+ * MR_EDEVICE, -errno.
+ *
+ * memory: registers an allocation that reads will go into. After an error reads are slower.
  */
 int mr_device_files_begin(struct mr_device *dev, char *note, size_t note_bytes);
 void mr_device_files_end(struct mr_device *dev);
@@ -209,37 +258,15 @@ void mr_device_file_close(struct mr_device *dev, void *file);
 int mr_device_file_memory(struct mr_device *dev, void *memory, uint64_t bytes);
 void mr_device_file_memory_end(struct mr_device *dev, void *memory);
 /*
- * Reads into memory + at; the bytes are there when it returns. memory: an allocation of this device, that nothing enqueued
- * still uses there. Blocks. Returns how many bytes: fewer than asked for at the file's end alone, 0 there; -errno without a
- * text, MR_EDEVICE with one. Any thread.
+ * Reads into memory + at; the bytes are there when it returns. memory: an allocation of this
+ * device; nothing enqueued may still use that part of it. Blocks. Any thread. Returns how many
+ * bytes were read, fewer than asked for only at the end of the file and 0 behind it; -errno without
+ * a text, MR_EDEVICE with one.
  */
-int64_t mr_device_file_read(struct mr_device *dev, void *file, uint64_t offset, void *memory, uint64_t at,
-                            uint64_t bytes);
+int64_t mr_device_file_read(struct mr_device *dev, void *file, uint64_t offset, void *memory,
+                            uint64_t at, uint64_t bytes);
 
-/* The kernels that make no batches; those that do are in kernels.h. */
-enum mr_simple_kernel { MR_KERNEL_BUSY, MR_KERNEL_WAIT, MR_KERNEL_COPY, MR_KERNEL_MATMUL, MR_N_KERNELS };
-
-/* A launch, taken apart. */
-struct mr_launched {
-    enum mr_simple_kernel kernel;
-    union {
-        uint64_t busy_ns;
-        volatile uint32_t *flag;
-        struct mr_kernel_copy copy;
-        struct mr_kernel_matmul matmul;
-    };
-};
-
-#define MR_WAIT_MOST_NS 10000000000ull /* of the kernel "wait" */
-
-/* Negative: no such name. */
-int mr_simple_find(const char *name);
-
-/* n_kernels: how many of enum mr_simple_kernel the device has. Returns 0, MR_EUNSUPPORTED for another name, MR_EMISUSE for
- * arguments of another size. */
-int mr_launch_args(const char *device, int n_kernels, const char *kernel, const void *args, size_t arg_bytes,
-                   struct mr_launched *out);
-
-extern const struct mr_device_ops mr_device_cpu, mr_device_sim, mr_device_cuda;
+extern const struct mr_device_ops mr_device_cpu, mr_device_sim;
+extern MR_PRIVATE const struct mr_device_ops mr_device_cuda;
 
 #endif

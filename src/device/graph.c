@@ -7,11 +7,11 @@ int mr_stream_check_live(const struct mr_stream *stream, const char *call)
 {
     if (!atomic_load(&stream->recording))
         return 0;
-    return mr_error_set(
-        MR_EMISUSE,
-        "%s: stream \"%s\" is being recorded into a graph, where this has no place: end the graph first "
-        "(mr_graph_end)",
-        call, stream->name);
+    return mr_error_set(MR_EMISUSE,
+                        "%s: stream \"%s\" is being recorded into a graph, where this has no "
+                        "place: end the graph first "
+                        "(mr_graph_end)",
+                        call, stream->name);
 }
 
 int mr_graph_begin(struct mr_stream *stream)
@@ -33,7 +33,8 @@ int mr_graph_end(struct mr_stream *stream, struct mr_graph **out)
     struct mr_graph *graph = NULL;
     void *state = NULL;
     if (!atomic_load(&stream->recording))
-        return mr_error_set(MR_EMISUSE, "mr_graph_end: stream \"%s\" is not being recorded", stream->name);
+        return mr_error_set(MR_EMISUSE, "mr_graph_end: stream \"%s\" is not being recorded",
+                            stream->name);
     if (out)
         graph = mr_device_object(sizeof *graph, ops->graph_size, &state);
     if (graph) {
@@ -56,8 +57,9 @@ int mr_graph_launch(struct mr_graph *graph, struct mr_stream *stream)
     if (!graph || !stream)
         return mr_error_set(MR_EMISUSE, "mr_graph_launch: the graph or the stream is NULL");
     if (graph->dev != stream->dev)
-        return mr_error_set(MR_EMISUSE, "mr_graph_launch: the graph and stream \"%s\" belong to different devices",
-                            stream->name);
+        return mr_error_set(
+            MR_EMISUSE, "mr_graph_launch: the graph and stream \"%s\" belong to different devices",
+            stream->name);
     int rc = mr_stream_check_live(stream, "mr_graph_launch");
     return rc < 0 ? rc : graph->dev->ops->graph_launch(graph, stream);
 }

@@ -1,4 +1,5 @@
-/* Recorded work of devices that play their streams themselves ("cpu", "sim"): an array of the device's own operations. */
+/* Recorded work of devices that play their streams themselves ("cpu", "sim"): an array of the
+ * device's own operations. */
 #ifndef MR_DEVICE_GRAPH_H
 #define MR_DEVICE_GRAPH_H
 

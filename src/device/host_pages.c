@@ -1,8 +1,8 @@
 /*
- * Pages of the host, made fast and near: touched by several threads, on the memory node nearest a device. First touch is
- * what places a page, and where page-locking spends its time.
+ * Pages of the host, made fast and near: touched by several threads, on the memory node nearest a
+ * device. First touch is what places a page, and where page-locking spends its time.
  */
-#include "device/device.h"
+#include "device/host.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -29,14 +29,15 @@ static void *touch_pages(void *arg)
 {
     struct touch *part = arg;
     if (part->cpus)
-        sched_setaffinity(0, sizeof *part->cpus, part->cpus); /* a wish */
+        sched_setaffinity(0, sizeof *part->cpus, part->cpus); /* best effort */
     for (uint64_t at = 0; at < part->bytes; at += PAGE)
         part->start[at] = 0;
     return NULL;
 }
 
-/* Faults the pages in, large memory by several threads; the caller does what those that could not start leave over. With
- * processors given, all parts are for threads: the caller's own affinity is not ours to change. */
+/* Faults the pages in, large memory by several threads; the caller does what those that could not
+ * start leave over. With processors given, all parts are for threads: the caller's own affinity is
+ * not ours to change. */
 static void touch_all(char *start, uint64_t bytes, const cpu_set_t *cpus)
 {
     uint64_t most = MR_MIN((uint64_t)TOUCH_THREADS, (uint64_t)mr_cpu_count());
@@ -46,9 +47,11 @@ static void touch_all(char *start, uint64_t bytes, const cpu_set_t *cpus)
     bool started[TOUCH_THREADS] = {0};
     uint64_t each = mr_round_up(bytes / (uint64_t)n, HUGE_PAGE);
     for (int i = 0; i < n; i++) {
-        uint64_t from = MR_MIN(bytes, each * (uint64_t)i), to = i == n - 1 ? bytes : MR_MIN(bytes, from + each);
+        uint64_t from = MR_MIN(bytes, each * (uint64_t)i),
+                 to = i == n - 1 ? bytes : MR_MIN(bytes, from + each);
         part[i] = (struct touch){start + from, to - from, cpus};
-        started[i] = (i > 0 || cpus) && mr_thread_start(&thread[i], "mr-touch", touch_pages, &part[i]) == 0;
+        started[i] =
+            (i > 0 || cpus) && mr_thread_start(&thread[i], "mr-touch", touch_pages, &part[i]) == 0;
         if (!started[i])
             part[i].cpus = NULL;
     }
@@ -60,7 +63,7 @@ static void touch_all(char *start, uint64_t bytes, const cpu_set_t *cpus)
     }
 }
 
-/* Containers often forbid mbind. Returns whether the kernel took the wish. */
+/* Containers often forbid mbind. Returns whether it was done. */
 static bool prefer_node(void *ptr, uint64_t bytes, int node)
 {
     unsigned long mask[MAX_NODES / (8 * sizeof(unsigned long))] = {0};
@@ -94,27 +97,33 @@ static bool parse_cpus(const char *list, cpu_set_t *out)
     return CPU_COUNT(out) > 0;
 }
 
-int mr_host_pages_make(struct mr_device *dev, enum mr_memory kind, uint64_t bytes, const struct mr_host_near *near,
-                       void **out)
+int mr_host_pages_create(struct mr_device *dev, enum mr_memory kind, uint64_t bytes,
+                         const struct mr_host_near *near, void **out)
 {
     cpu_set_t cpus;
     void *ptr = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (ptr == MAP_FAILED)
-        return mr_error_set(-ENOMEM,
-                            "device %s: the system refused %llu bytes of %s memory: %s; lower the batch size, "
-                            "prefetch, or the samples' size",
-                            dev->ops->name, (unsigned long long)bytes, mr_memory_name(kind), mr_strerror(-errno));
+        return mr_error_set(
+            -ENOMEM,
+            "device %s: the system refused %llu bytes of %s memory: %s; lower the batch size, "
+            "prefetch, or the samples' size",
+            dev->ops->name, (unsigned long long)bytes, mr_memory_name(kind), mr_strerror(-errno));
     if (bytes >= HUGE_PAGE)
-        madvise(ptr, bytes, MADV_HUGEPAGE); /* advice: fewer faults and TLB misses where the system follows it */
-    if (kind != MR_PAGEABLE) { /* a device's memory does not fault at the first copy, and simulated memory must not */
+        madvise(
+            ptr, bytes,
+            MADV_HUGEPAGE);    /* advice: fewer faults and TLB misses where the system follows it */
+    if (kind != MR_PAGEABLE) { /* a device's memory does not fault at the first copy, and simulated
+                                  memory must not */
         bool placed = near && prefer_node(ptr, bytes, near->node);
-        touch_all(ptr, bytes, near && near->node >= 0 && !placed && parse_cpus(near->cpus, &cpus) ? &cpus : NULL);
+        touch_all(ptr, bytes,
+                  near && near->node >= 0 && !placed && parse_cpus(near->cpus, &cpus) ? &cpus
+                                                                                      : NULL);
     }
     *out = ptr;
     return 0;
 }
 
-void mr_host_memory_drop(void *ptr, uint64_t bytes)
+void mr_host_memory_destroy(void *ptr, uint64_t bytes)
 {
     munmap(ptr, bytes); /* unlocks, too */
 }

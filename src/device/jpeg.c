@@ -5,7 +5,8 @@ int mr_jpeg_open(struct mr_device *dev, struct mr_jpeg_unit **out)
 {
     void *state = NULL;
     if (!dev->ops->jpeg_open)
-        return mr_error_set(MR_EUNSUPPORTED, "device %s: it decodes no JPEG: cuda does, by nvJPEG", dev->ops->name);
+        return mr_error_set(MR_EUNSUPPORTED, "device %s: it decodes no JPEG: cuda does, by nvJPEG",
+                            dev->ops->name);
     struct mr_jpeg_unit *unit = mr_device_object(sizeof *unit, dev->ops->jpeg_size, &state);
     if (!unit)
         return mr_error_nomem("JPEG decoder", sizeof *unit + dev->ops->jpeg_size);
@@ -27,7 +28,8 @@ void mr_jpeg_close(struct mr_jpeg_unit *unit)
     free(unit);
 }
 
-int mr_jpeg_decode(struct mr_jpeg_unit *unit, struct mr_stream *stream, struct mr_jpeg *picture, uint32_t n)
+int mr_jpeg_decode(struct mr_jpeg_unit *unit, struct mr_stream *stream, struct mr_jpeg *picture,
+                   uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
         picture[i].refused = false;

@@ -1,12 +1,13 @@
 /*
  * The caching pool of a device's memory.
  *
- * A block is a whole number of pages. A cached block serves a request when it wastes at most 1/8 of itself; among those
- * that do, the smallest. A block released with an event is neither handed out nor returned to the system before a query
- * says that the event has passed (an event recorded again meanwhile delays it; it never comes too early).
+ * A block is a whole number of pages. A cached block serves a request when it wastes at most 1/8 of
+ * itself; among those that do, the smallest. A block released with an event is neither handed out
+ * nor returned to the system before a query says that the event has passed (an event recorded again
+ * meanwhile delays it; it never comes too early).
  *
- * Making and dropping memory is slow (page-locking), so both happen outside the lock: what is being made is claimed
- * against the ceiling first.
+ * Making and dropping memory is slow (page-locking), so both happen outside the lock: what is being
+ * made is claimed against the ceiling first.
  */
 #include "device/device.h"
 
@@ -27,7 +28,8 @@ struct block {
 
 struct mr_pool {
     struct mr_device *dev;
-    pthread_mutex_t lock; /* guards all below; a back's locks are taken under it, never the other way */
+    pthread_mutex_t
+        lock; /* guards all below; a back's locks are taken under it, never the other way */
     struct block *used[N_BUCKETS];
     struct block *cached[MR_N_MEMORY];
     struct mr_memory_counters count[MR_N_MEMORY];
@@ -51,7 +53,7 @@ static void drop_list(struct mr_pool *pool, struct block *list)
 {
     while (list) {
         struct block *next = list->next;
-        pool->dev->ops->memory_drop(pool->dev, list->kind, list->ptr, list->bytes);
+        pool->dev->ops->memory_destroy(pool->dev, list->kind, list->ptr, list->bytes);
         free(list);
         list = next;
     }
@@ -86,7 +88,8 @@ static struct block **bucket_of(struct mr_pool *pool, const void *ptr)
     return &pool->used[mr_mix64((uintptr_t)ptr) % N_BUCKETS];
 }
 
-/* An event whose query fails counts as not passed: better to keep a block for ever than to hand it out too early. */
+/* An event whose query fails counts as not passed: better to keep a block than to hand it
+ * out too early. */
 static bool is_free(struct block *b)
 {
     if (b->after && mr_event_query(b->after) == 1)
@@ -137,7 +140,8 @@ static struct block *take_cached(struct mr_pool *pool, enum mr_memory kind, uint
     return found;
 }
 
-/* Under the lock. Takes the free cached blocks out of the pool, of all kinds; they are claimed until dropped. */
+/* Under the lock. Takes the free cached blocks out of the pool, of all kinds; they are claimed
+ * until dropped. */
 static struct block *take_free(struct mr_pool *pool, uint64_t *out_bytes)
 {
     struct block *list = NULL;
@@ -163,7 +167,7 @@ static struct block *take_free(struct mr_pool *pool, uint64_t *out_bytes)
     return list;
 }
 
-/* Under the lock, which it lets go while it drops. Returns how many bytes went back to the system. */
+/* Under the lock, released while it frees. Returns how many bytes the system got back. */
 static uint64_t trim(struct mr_pool *pool)
 {
     uint64_t bytes = 0;
@@ -210,27 +214,32 @@ static int over_limit(const struct mr_pool *pool, enum mr_memory kind, uint64_t 
     char sum[256] = "";
     for (int k = 0; k < MR_N_MEMORY; k++) {
         size_t used = strlen(sum);
-        snprintf(sum + used, sizeof sum - used, "%llu %s + ", (unsigned long long)pool->count[k].held_bytes,
-                 mr_memory_name((enum mr_memory)k));
+        snprintf(sum + used, sizeof sum - used, "%llu %s + ",
+                 (unsigned long long)pool->count[k].held_bytes, mr_memory_name((enum mr_memory)k));
     }
     if (pool->making_bytes) {
         size_t used = strlen(sum);
-        snprintf(sum + used, sizeof sum - used, "%llu being made + ", (unsigned long long)pool->making_bytes);
+        snprintf(sum + used, sizeof sum - used, "%llu being made + ",
+                 (unsigned long long)pool->making_bytes);
     }
     return mr_error_set(MR_ELIMIT,
-                        "device %s: %s%llu %s asked for = %llu bytes, over the limit of %llu bytes; ask for fewer or "
+                        "device %s: %s%llu %s asked for = %llu bytes, over the limit of %llu "
+                        "bytes; ask for fewer or "
                         "smaller buffers, or raise the limit",
                         pool->dev->ops->name, sum, (unsigned long long)bytes, mr_memory_name(kind),
-                        (unsigned long long)(held_in_all(pool) + bytes), (unsigned long long)pool->limit_bytes);
+                        (unsigned long long)(held_in_all(pool) + bytes),
+                        (unsigned long long)pool->limit_bytes);
 }
 
 static bool fits_limit(const struct mr_pool *pool, uint64_t bytes)
 {
     uint64_t sum;
-    return !pool->limit_bytes || (mr_add(held_in_all(pool), bytes, &sum) && sum <= pool->limit_bytes);
+    return !pool->limit_bytes ||
+           (mr_add(held_in_all(pool), bytes, &sum) && sum <= pool->limit_bytes);
 }
 
-/* Under the lock, which it lets go meanwhile. What the system or the device refuses is tried once more after a trim. */
+/* Under the lock, released meanwhile. What the system or the device refuses is tried once
+ * more after a trim. */
 static int make_memory(struct mr_pool *pool, struct block *b)
 {
     const struct mr_device_ops *ops = pool->dev->ops;
@@ -238,7 +247,7 @@ static int make_memory(struct mr_pool *pool, struct block *b)
     int rc = 0;
     for (int attempt = 0; attempt < 2; attempt++) {
         pthread_mutex_unlock(&pool->lock);
-        rc = ops->memory_make(pool->dev, b->kind, b->bytes, &b->ptr, &b->locked_bytes);
+        rc = ops->memory_create(pool->dev, b->kind, b->bytes, &b->ptr, &b->locked_bytes);
         pthread_mutex_lock(&pool->lock);
         if (rc >= 0 || !trim(pool))
             break;
@@ -272,7 +281,8 @@ static int make_block(struct mr_pool *pool, enum mr_memory kind, uint64_t bytes,
 int mr_memory_acquire(struct mr_device *dev, enum mr_memory kind, uint64_t bytes, void **out)
 {
     if ((unsigned)kind >= MR_N_MEMORY || !bytes)
-        return mr_error_set(MR_EMISUSE, "mr_memory_acquire: want a known kind of memory and at least one byte");
+        return mr_error_set(MR_EMISUSE,
+                            "mr_memory_acquire: want a known kind of memory and at least one byte");
     if (bytes > UINT64_MAX / 2)
         return mr_error_nomem(mr_memory_name(kind), bytes);
     struct mr_pool *pool = dev->pool;
@@ -296,7 +306,8 @@ int mr_memory_acquire(struct mr_device *dev, enum mr_memory kind, uint64_t bytes
     return rc;
 }
 
-void mr_memory_release(struct mr_device *dev, enum mr_memory kind, void *ptr, struct mr_event *after)
+void mr_memory_release(struct mr_device *dev, enum mr_memory kind, void *ptr,
+                       struct mr_event *after)
 {
     struct mr_pool *pool = dev->pool;
     if (!ptr || mr_device_ready(dev) < 0)
@@ -306,7 +317,9 @@ void mr_memory_release(struct mr_device *dev, enum mr_memory kind, void *ptr, st
     while (*at && (*at)->ptr != ptr)
         at = &(*at)->next;
     struct block *b = *at;
-    bool known = b, same_kind = b && b->kind == kind; /* once unlocked, another thread may use the block, or drop it */
+    bool known = b,
+         same_kind =
+             b && b->kind == kind; /* once unlocked, another thread may use the block, or drop it */
     if (b) {
         *at = b->next;
         b->after = after;
@@ -316,6 +329,6 @@ void mr_memory_release(struct mr_device *dev, enum mr_memory kind, void *ptr, st
     }
     pthread_mutex_unlock(&pool->lock);
     if (!same_kind)
-        mr_log(MR_LOG_WARNING, "device %s: released %s memory %p that %s", dev->ops->name, mr_memory_name(kind), ptr,
-               known ? "is of another kind" : "is not in use");
+        mr_log(MR_LOG_WARNING, "device %s: released %s memory %p that %s", dev->ops->name,
+               mr_memory_name(kind), ptr, known ? "is of another kind" : "is not in use");
 }

@@ -1,5 +1,6 @@
-/* Bad samples: noted by workers on their batch, judged by the consumer in delivery order, kept in the quarantine list. */
-#include "loader/loader.h"
+/* Bad samples: noted by workers on their batch, judged by the consumer in delivery order, kept in
+ * the quarantine list. */
+#include "loader/engine.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -8,7 +9,8 @@
 /* The list holds the first of them; all are counted. */
 #define MAX_LISTED 100000
 
-/* What stands before a text that does not name its file: transforms do not know whose sample they refuse. */
+/* What precedes a text that does not name its file: transforms do not know whose sample they
+ * refuse. */
 static size_t write_place(const char *file, uint64_t index, const char *text, char *out, size_t cap)
 {
     if (strstr(text, file))
@@ -17,55 +19,75 @@ static size_t write_place(const char *file, uint64_t index, const char *text, ch
     return n > 0 && (size_t)n < cap ? (size_t)n : 0;
 }
 
-static struct mr_bad *make_bad(struct mr_loader *ld, uint32_t row, const struct mr_run_sample *s, uint64_t epoch,
-                               int code, bool fatal)
+/* The extent that failed; NULL: the sample has none. */
+static const struct mr_extent *failed_extent(const struct mr_run_sample *s)
 {
-    const char *text = mr_last_error();
-    bool located = s->n_extents > 0;
-    int e = s->failed_extent < s->n_extents ? s->failed_extent : 0;
-    const char *file = located             ? mr_files_name(ld->ds->files, s->extent[e].at.file)
-                       : ld->ds->ops->file ? ld->ds->ops->file(ld->ds, s->index)
-                                           : NULL;
+    if (!s || s->n_extents == 0)
+        return NULL;
+    return &s->extent[s->failed_extent < s->n_extents ? s->failed_extent : 0].at;
+}
+
+static const char *file_of(const struct mr_loader *ld, const struct mr_run_sample *s)
+{
+    const struct mr_extent *at = failed_extent(s);
+    if (at)
+        return mr_files_name(ld->ds->files, at->file);
+    return s && ld->ds->ops->file ? ld->ds->ops->file(ld->ds, s->index) : NULL;
+}
+
+/* Takes the calling thread's error text. NULL without memory. */
+static struct mr_bad *make_bad(const struct mr_loader *ld, const struct mr_run_sample *s)
+{
+    const char *text = mr_last_error(), *file = file_of(ld, s);
+    const struct mr_extent *at = failed_extent(s);
     char place[4200];
     size_t before = file ? write_place(file, s->index, text, place, sizeof place) : 0;
     struct mr_bad *bad = malloc(sizeof *bad + before + strlen(text) + 1);
     if (!bad)
         return NULL;
-    *bad = (struct mr_bad){.index = s->index,
-                           .epoch = epoch,
-                           .position = s->position,
-                           .row = row,
-                           .code = code,
-                           .fatal = fatal,
-                           .offset = located ? s->extent[e].at.offset : 0,
+    *bad = (struct mr_bad){.index = s ? s->index : 0,
+                           .position = s ? s->position : 0,
+                           .offset = at ? at->offset : 0,
                            .file = file ? file : ld->ds->text};
     memcpy(bad->text, place, before);
     memcpy(bad->text + before, text, strlen(text) + 1);
     return bad;
 }
 
-void mr_bad_add(struct mr_loader *ld, uint64_t t, uint32_t row, const struct mr_run_sample *s, uint64_t epoch, int code,
-                bool fatal)
+void mr_bad_add(struct mr_loader *ld, struct mr_slot *slot, uint32_t row,
+                const struct mr_run_sample *s, int code, bool fatal)
 {
-    struct mr_bad *bad = make_bad(ld, row, s, epoch, code, fatal);
-    struct mr_slot *slot = mr_ring_slot(ld, t);
-    pthread_mutex_lock(&ld->lock);
+    struct mr_bad *bad = make_bad(ld, s);
+    pthread_mutex_lock(&ld->ring.lock);
     if (bad) {
+        bad->epoch = slot->info.epoch;
+        bad->row = row;
+        bad->code = code;
+        bad->fatal = fatal;
         bad->next = slot->bad;
         slot->bad = bad;
     } else {
         slot->bad_lost = true;
     }
-    pthread_mutex_unlock(&ld->lock);
+    pthread_mutex_unlock(&ld->ring.lock);
 }
 
-void mr_bad_free(struct mr_bad *bad)
+static void free_notes(struct mr_bad *bad)
 {
     while (bad) {
         struct mr_bad *next = bad->next;
         free(bad);
         bad = next;
     }
+}
+
+void mr_bad_free(struct mr_loader *ld)
+{
+    for (uint32_t i = 0; ld->ring.slot && i < ld->ring.n_slots; i++)
+        free_notes(ld->ring.slot[i].bad);
+    for (uint64_t i = 0; i < ld->quarantine.n_listed; i++)
+        free(ld->quarantine.listed[i]);
+    free(ld->quarantine.listed);
 }
 
 static bool comes_first(const struct mr_bad *a, const struct mr_bad *b)
@@ -86,7 +108,8 @@ static struct mr_bad *merge(struct mr_bad *a, struct mr_bad *b)
     return out;
 }
 
-/* Sorted by row: the order in which they are reported does not depend on the workers. Merge sort, 2^i at bin[i]. */
+/* Sorted by row: the order in which they are reported does not depend on the workers. Merge sort,
+ * 2^i at bin[i]. */
 static struct mr_bad *sorted(struct mr_bad *list)
 {
     struct mr_bad *bin[64] = {NULL}, *out = NULL;
@@ -109,7 +132,7 @@ static struct mr_bad *sorted(struct mr_bad *list)
 static bool over_limit(const struct mr_loader *ld, uint64_t bad, uint64_t seen)
 {
     const struct mr_loader_opts *o = &ld->opts;
-    return bad + ld->n_bad_before > o->max_bad ||
+    return bad + ld->quarantine.n_bad_before > o->max_bad ||
            (o->max_bad_fraction > 0 && (double)bad > o->max_bad_fraction * (double)seen);
 }
 
@@ -117,23 +140,28 @@ static bool over_limit(const struct mr_loader *ld, uint64_t bad, uint64_t seen)
 static int keep(struct mr_loader *ld, struct mr_bad *bad)
 {
     bad->next = NULL;
-    if (bad->fatal || ld->n_listed == MAX_LISTED) { /* what is fatal is no sample's fault */
+    if (bad->fatal ||
+        ld->quarantine.n_listed == MAX_LISTED) { /* what is fatal is no sample's fault */
         free(bad);
         return 0;
     }
-    if ((ld->n_listed & (ld->n_listed - 1)) == 0) { /* a power of two: full */
-        struct mr_bad **more = realloc(ld->listed, MR_MAX(2 * ld->n_listed, 1) * sizeof(struct mr_bad *));
+    if ((ld->quarantine.n_listed & (ld->quarantine.n_listed - 1)) == 0) { /* a power of two: full */
+        struct mr_bad **more =
+            realloc(ld->quarantine.listed,
+                    MR_MAX(2 * ld->quarantine.n_listed, 1) * sizeof(struct mr_bad *));
         if (!more) {
             free(bad);
-            return mr_error_nomem("quarantine list", 2 * ld->n_listed * sizeof(struct mr_bad *));
+            return mr_error_nomem("quarantine list",
+                                  2 * ld->quarantine.n_listed * sizeof(struct mr_bad *));
         }
-        ld->listed = more;
+        ld->quarantine.listed = more;
     }
-    ld->listed[ld->n_listed++] = bad;
+    ld->quarantine.listed[ld->quarantine.n_listed++] = bad;
     return 0;
 }
 
-/* Judges a sorted list: the error that ends the run, with its text set, or 0; *n: how many samples are bad. */
+/* Judges a sorted list: the error that ends the run, with its text set, or 0; *n: how many samples
+ * are bad. */
 static int judge(const struct mr_loader *ld, const struct mr_bad *list, uint64_t rows, uint64_t *n)
 {
     const struct mr_bad *last = NULL;
@@ -144,11 +172,12 @@ static int judge(const struct mr_loader *ld, const struct mr_bad *list, uint64_t
         last = bad;
         ++*n;
     }
-    uint64_t seen = mr_counted(&ld->samples) + rows, bad = ld->n_bad + *n;
+    uint64_t seen = mr_counted(&ld->stats.samples) + rows, bad = ld->quarantine.n_bad + *n;
     if (last && over_limit(ld, bad, seen))
-        return mr_error_set(MR_EBADSAMPLES,
-                            "%llu bad samples in %llu are more than the limit (max_bad, --max-bad); the last: %s",
-                            (unsigned long long)bad, (unsigned long long)seen, last->text);
+        return mr_error_set(
+            MR_EBADSAMPLES,
+            "%llu bad samples in %llu are more than the limit (max_bad, --max-bad); the last: %s",
+            (unsigned long long)bad, (unsigned long long)seen, last->text);
     return 0;
 }
 
@@ -169,17 +198,18 @@ int mr_bad_take(struct mr_loader *ld, struct mr_slot *slot)
         rc = rc == 0 ? kept : rc;
     }
     if (rc == 0) { /* those of a batch that is not handed out are met again after a resume */
-        ld->n_bad += n;
-        atomic_store_explicit(&ld->bad_count, ld->n_bad, memory_order_relaxed);
+        ld->quarantine.n_bad += n;
+        atomic_store_explicit(&ld->quarantine.n_counted, ld->quarantine.n_bad,
+                              memory_order_relaxed);
     }
     return rc;
 }
 
 int mr_loader_bad(const struct mr_loader *ld, uint64_t i, struct mr_bad_sample *out)
 {
-    if (i >= ld->n_listed)
+    if (i >= ld->quarantine.n_listed)
         return 0;
-    const struct mr_bad *bad = ld->listed[i];
+    const struct mr_bad *bad = ld->quarantine.listed[i];
     *out = (struct mr_bad_sample){.index = bad->index,
                                   .epoch = bad->epoch,
                                   .position = bad->position,

@@ -1,54 +1,30 @@
 /* The consumer's side of the ring: takes batches in order, counts them, gives their slots back. */
-#include "loader/loader.h"
+#include "loader/engine.h"
 
 /* Ends the run with an error, which later calls return again. */
 static int end_with(struct mr_loader *ld, int code)
 {
-    mr_error_keep(code, &ld->end_error);
-    ld->ended = code;
+    mr_error_keep(code, &ld->handout.end_error);
+    ld->handout.ended = code;
     return code;
 }
 
-static bool is_ready(const struct mr_loader *ld, const struct mr_slot *slot)
-{
-    return atomic_load_explicit(&slot->ready_for, memory_order_acquire) == ld->next_batch;
-}
-
-/* The worker that wakes a sleeper is often the shipper, which all batches wait for: where there is a processor for it the
- * consumer looks for a little while instead. */
-#define LOOK_NS 20000
-
-static void look_until_ready(const struct mr_loader *ld, const struct mr_slot *slot)
-{
-    uint64_t until = mr_time_ns() + LOOK_NS;
-    while (!is_ready(ld, slot) && !atomic_load_explicit(&ld->cancelled, memory_order_relaxed) && mr_time_ns() < until)
-        ;
-}
-
-static void sleep_until_ready(struct mr_loader *ld, struct mr_slot *slot)
-{
-    ld->n_opened = 0;
-    mr_ring_wake_workers(ld);
-    if (ld->spare_processor)
-        look_until_ready(ld, slot);
-    pthread_mutex_lock(&ld->lock);
-    ld->consumer_waits = true;
-    while (!is_ready(ld, slot) && !atomic_load(&ld->cancelled))
-        pthread_cond_wait(&ld->batch_ready, &ld->lock);
-    ld->consumer_waits = false;
-    pthread_mutex_unlock(&ld->lock);
-}
-
-/* Waits for the next batch's slot. Returns 0, or the error. */
+/* Waits for the next batch. Returns 0, or the error. */
 static int wait_ready(struct mr_loader *ld, struct mr_slot *slot)
 {
-    uint64_t ready = mr_counted(&ld->n_ready) - ld->next_batch; /* in whatever order */
-    if (!is_ready(ld, slot))
-        sleep_until_ready(ld, slot);
-    mr_count(&ld->ready_sum, ready);
+    struct mr_handout *out = &ld->handout;
+    uint64_t ready = mr_counted(&ld->ring.n_ready) - out->next_batch; /* in whatever order */
+    if (!mr_ring_is_ready(slot, out->next_batch)) {
+        out->n_opened = 0;
+        mr_ring_wake_workers(&ld->ring);
+        mr_ring_wait_ready(&ld->ring, out->next_batch, out->spare_processor);
+    }
+    mr_count(&ld->stats.ready_sum, ready);
     if (mr_trace_on())
         mr_trace_counter("ready batches", mr_time_ns(), (int64_t)ready);
-    return atomic_load(&ld->cancelled) ? end_with(ld, mr_error_set(MR_ECANCELLED, "the loader was cancelled")) : 0;
+    if (!atomic_load(&ld->ring.cancelled))
+        return 0;
+    return end_with(ld, mr_error_set(MR_ECANCELLED, "the loader was cancelled"));
 }
 
 static void fill_batch(struct mr_loader *ld, struct mr_slot *slot, struct mr_batch *out)
@@ -57,19 +33,19 @@ static void fill_batch(struct mr_loader *ld, struct mr_slot *slot, struct mr_bat
                              .epoch = slot->info.epoch,
                              .index = slot->info.index,
                              .last = slot->info.last,
-                             .n_fields = ld->n_fields,
+                             .n_fields = ld->layout.n_fields,
                              .indices = slot->indices,
                              .positions = slot->positions,
                              .slot = slot,
                              .number = slot->ready_for};
     bool ragged = ld->opts.collate == MR_COLLATE_RAGGED;
-    for (int f = 0; f < ld->n_fields; f++) {
+    for (int f = 0; f < ld->layout.n_fields; f++) {
         struct mr_batch_field *bf = &out->field[f];
         bf->spec = slot->spec[f];
-        const struct mr_loader_field *fp = &ld->field[f];
-        bf->host =
-            fp->tail || fp->gds || ld->resident || (ld->gpu && f == ld->gpu->field) ? NULL : slot->host + fp->offset;
-        bf->data = fp->tail ? slot->output + fp->out_offset : (slot->device ? slot->device : slot->host) + fp->offset;
+        const struct mr_field *fp = &ld->layout.field[f];
+        unsigned char *rows = (slot->device ? slot->device : slot->host) + fp->offset;
+        bf->host = fp->device_only || fp->direct ? NULL : slot->host + fp->offset;
+        bf->data = fp->device_part ? slot->output + fp->out_offset : rows;
         bf->bytes = slot->bytes[f];
         bf->offsets = ragged ? slot->offsets[f] : NULL;
         bf->lengths = slot->lengths[f];
@@ -79,81 +55,96 @@ static void fill_batch(struct mr_loader *ld, struct mr_slot *slot, struct mr_bat
 static void count_batch(struct mr_loader *ld, const struct mr_slot *slot, uint64_t entered)
 {
     uint64_t now = mr_time_ns();
-    if (ld->last_return_ns) {
-        mr_hist_add(&ld->interval, now - ld->last_return_ns);
-        mr_count(&ld->busy_ns, entered - ld->last_return_ns);
+    if (ld->handout.last_return_ns) {
+        mr_hist_add(&ld->stats.interval, now - ld->handout.last_return_ns);
+        mr_count(&ld->stats.busy_ns, entered - ld->handout.last_return_ns);
     } else {
-        atomic_store(&ld->first_batch_ns, now - ld->open_ns);
-        atomic_store(&ld->first_wait_ns, now - entered);
+        atomic_store(&ld->stats.first_batch_ns, now - ld->stats.open_ns);
+        atomic_store(&ld->stats.first_wait_ns, now - entered);
         mr_stats_started(ld);
     }
-    ld->last_return_ns = now;
-    mr_count(&ld->wait_ns, now - entered);
-    mr_hist_add(&ld->wait, now - entered);
-    mr_trace_span("wait: batch", entered, now, "batch", ld->next_batch);
-    mr_count(&ld->batches, 1);
-    mr_count(&ld->samples, slot->size);
-    for (int f = 0; f < ld->n_fields; f++)
-        mr_count(&ld->bytes, slot->bytes[f]);
+    ld->handout.last_return_ns = now;
+    mr_count(&ld->stats.wait_ns, now - entered);
+    mr_hist_add(&ld->stats.wait, now - entered);
+    mr_trace_span("wait: batch", entered, now, "batch", ld->handout.next_batch);
+    mr_count(&ld->stats.batches, 1);
+    mr_count(&ld->stats.samples, slot->size);
+    for (int f = 0; f < ld->layout.n_fields; f++)
+        mr_count(&ld->stats.bytes, slot->bytes[f]);
 }
 
-/*
- * Workers are woken for several slots at once; at the latest when the consumer itself has to wait. No lock: a worker raises
- * n_waiting_workers before it looks at the slot, and here the slot is opened before that is looked at, so one sees the other.
- */
-static void give_back(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
+void mr_handout_open(struct mr_loader *ld, uint64_t t)
+{
+    struct mr_slot *slot = mr_ring_slot(&ld->ring, t);
+    if (t >= ld->plan.total)
+        return;
+    mr_plan_get(&ld->plan, t, &slot->info);
+    slot->bad = NULL;
+    slot->bad_lost = false;
+    mr_ring_open(slot, t, slot->info.rows);
+}
+
+/* Opens the slot of batch t for the next one. Workers are woken for several slots at once, at the
+ * latest when the consumer itself has to wait. */
+static void reopen(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
 {
     if (!ld->device_info.unified)
         atomic_store_explicit(&slot->host_busy, true, memory_order_release);
-    mr_ring_open_for(ld, slot, t + ld->n_slots);
-    if (++ld->n_opened * 4 < ld->n_slots)
+    mr_handout_open(ld, t + ld->ring.n_slots);
+    if (++ld->handout.n_opened * 4 < ld->ring.n_slots)
         return;
-    ld->n_opened = 0;
-    mr_ring_wake_workers(ld);
+    ld->handout.n_opened = 0;
+    mr_ring_wake_workers(&ld->ring);
 }
 
 /*
- * Bad samples alone, epoch after epoch, would keep an endless run in mr_loader_next() for ever. A rank's part of an epoch may have
- * none but bad ones by chance: so many in a row as there are ranks hardly have. Returns 0 or the error that ends the run.
+ * Bad samples alone, epoch after epoch, would keep an endless run in mr_loader_next() for ever. A
+ * rank's part of an epoch may have none but bad ones by chance: so many in a row as there are ranks
+ * hardly have. Returns 0 or the error that ends the run.
  */
 static int look_at_epoch(struct mr_loader *ld, const struct mr_slot *slot)
 {
     bool empty = slot->size == 0;
-    ld->empty_epoch = empty && (slot->info.index == 0 || ld->empty_epoch);
+    ld->handout.empty_epoch = empty && (slot->info.index == 0 || ld->handout.empty_epoch);
     if (!empty)
-        ld->n_empty = 0;
-    if (!ld->empty_epoch || !slot->info.last || ++ld->n_empty < ld->plan.shard.world)
+        ld->handout.n_empty = 0;
+    if (!ld->handout.empty_epoch || !slot->info.last ||
+        ++ld->handout.n_empty < ld->plan.shard.world)
         return 0;
-    return end_with(ld, mr_error_set(MR_EBADSAMPLES, "no good sample in a whole epoch of %llu; the last: %s",
+    return end_with(ld, mr_error_set(MR_EBADSAMPLES,
+                                     "no good sample in a whole epoch of %llu; the last: %s",
                                      (unsigned long long)mr_shard_length(&ld->plan.shard),
-                                     ld->n_listed > 0 ? ld->listed[ld->n_listed - 1]->text : "(not listed)"));
+                                     ld->quarantine.n_listed > 0
+                                         ? ld->quarantine.listed[ld->quarantine.n_listed - 1]->text
+                                         : "(not listed)"));
 }
 
 int mr_loader_next(struct mr_loader *ld, struct mr_stream *stream, struct mr_batch *out)
 {
     uint64_t entered = mr_time_ns();
     for (;;) {
-        if (ld->ended < 0)
-            return mr_error_put(&ld->end_error);
-        if (ld->next_batch >= ld->plan.total)
+        if (ld->handout.ended < 0)
+            return mr_error_put(&ld->handout.end_error);
+        if (ld->handout.next_batch >= ld->plan.total)
             return 0;
-        struct mr_slot *slot = mr_ring_slot(ld, ld->next_batch);
+        struct mr_slot *slot = mr_ring_slot(&ld->ring, ld->handout.next_batch);
         if (slot->held)
-            return mr_error_set(MR_EMISUSE,
-                                "the next batch needs the slot of batch %llu, which is held: release it first, or "
-                                "raise prefetch above %u",
-                                (unsigned long long)atomic_load(&slot->ready_for), ld->n_slots);
+            return mr_error_set(
+                MR_EMISUSE,
+                "the next batch needs the slot of batch %llu, which is held: release it first, or "
+                "raise prefetch above %u",
+                (unsigned long long)atomic_load(&slot->ready_for), ld->ring.n_slots);
         int rc = wait_ready(ld, slot);
         if (rc == 0)
             rc = mr_bad_take(ld, slot);
         if (rc == 0)
             rc = mr_ship_hand_out(ld, slot, stream);
         if (rc < 0)
-            return ld->ended < 0 ? rc : end_with(ld, rc);
-        ld->next_batch++;
+            return ld->handout.ended < 0 ? rc : end_with(ld, rc);
+        ld->handout.next_batch++;
         rc = look_at_epoch(ld, slot);
         if (slot->size == 0) { /* every sample was bad and skipped */
-            give_back(ld, slot, ld->next_batch - 1);
+            reopen(ld, slot, ld->handout.next_batch - 1);
             if (rc < 0)
                 return rc;
             continue;
@@ -173,14 +164,11 @@ int mr_loader_release(struct mr_loader *ld, struct mr_batch *batch, struct mr_st
     int rc = mr_ship_release(ld, slot, stream);
     slot->held = false;
     batch->slot = NULL;
-    give_back(ld, slot, slot->ready_for);
+    reopen(ld, slot, slot->ready_for);
     return rc;
 }
 
 void mr_loader_cancel(struct mr_loader *ld)
 {
-    pthread_mutex_lock(&ld->lock);
-    atomic_store(&ld->cancelled, true);
-    pthread_cond_broadcast(&ld->batch_ready);
-    pthread_mutex_unlock(&ld->lock);
+    mr_ring_cancel(&ld->ring);
 }

@@ -1,10 +1,11 @@
 /* Which samples make up a batch: arithmetic over epochs, ranks and the place of a resume. */
-#include "loader/loader.h"
+#include "loader/engine.h"
 
 static uint64_t batches_of(const struct mr_plan *plan, const struct mr_shard *shard)
 {
     uint64_t rows = mr_shard_length(shard);
-    return plan->drop_last ? rows / plan->batch_size : rows / plan->batch_size + (rows % plan->batch_size != 0);
+    return plan->drop_last ? rows / plan->batch_size
+                           : rows / plan->batch_size + (rows % plan->batch_size != 0);
 }
 
 static uint64_t total_of(const struct mr_plan *plan)
@@ -20,24 +21,28 @@ static uint64_t total_of(const struct mr_plan *plan)
     return total;
 }
 
-int mr_plan_init(struct mr_plan *plan, const struct mr_loader_opts *opts, uint64_t length, uint64_t epoch,
-                 uint64_t position)
+int mr_plan_init(struct mr_plan *plan, const struct mr_loader_opts *opts, uint64_t length,
+                 uint64_t epoch, uint64_t position)
 {
     *plan = (struct mr_plan){.batch_size = opts->batch_size,
                              .length = length,
                              .epochs = opts->epochs,
                              .first_epoch = epoch,
                              .drop_last = opts->drop_last != 0};
-    plan->shard =
-        (struct mr_shard){.length = length, .rank = opts->rank, .world = opts->world, .pad = opts->tail == MR_TAIL_PAD};
+    plan->shard = (struct mr_shard){.length = length,
+                                    .rank = opts->rank,
+                                    .world = opts->world,
+                                    .pad = opts->tail == MR_TAIL_PAD};
     plan->first = plan->shard;
     plan->first.start = position;
     plan->n_batches = batches_of(plan, &plan->shard);
     if (plan->n_batches == 0)
         return mr_error_set(
-            MR_EOPTION, "an epoch of %llu samples for %u ranks gives each no %s of %llu: lower batch_size%s",
+            MR_EOPTION,
+            "an epoch of %llu samples for %u ranks gives each no %s of %llu: lower batch_size%s",
             (unsigned long long)length, opts->world, opts->drop_last ? "full batch" : "batch",
-            (unsigned long long)opts->batch_size, opts->drop_last ? ", or keep the last batch" : ", or pad the tail");
+            (unsigned long long)opts->batch_size,
+            opts->drop_last ? ", or keep the last batch" : ", or pad the tail");
     plan->first_batches = batches_of(plan, &plan->first);
     plan->first_index = position / opts->world / opts->batch_size;
     plan->total = total_of(plan);

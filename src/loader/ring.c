@@ -1,212 +1,227 @@
-/*
- * The ring of slots. Batch t lives in slot t % n. A slot opens for batch t when the consumer has released batch t - n; its
- * host half is written once the copy of that batch has passed, and its device half once the consumer's stream has passed
- * the event recorded at release: the copy stream waits for that, no thread does, but for workers who write there themselves
- * (gds.c).
- */
-#include "loader/loader.h"
+/* The slots: their memory; opened, written, ready; who sleeps until then, and who wakes whom. */
+#include "loader/ring.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-static int slot_create(struct mr_loader *ld, struct mr_slot *slot)
+int mr_ring_init(struct mr_ring *ring)
 {
-    uint64_t rows = ld->opts.batch_size;
-    uint64_t at = (uint64_t)(slot - ld->slot) * ld->slot_bytes;
-    int rc = 0;
-    slot->host = ld->host + (uint64_t)(slot - ld->slot) * ld->host_bytes;
-    slot->device = ld->on_device ? ld->on_device + at : NULL;
-    if (ld->output_bytes > 0)
-        slot->output = ld->on_device + ld->n_slots * ld->slot_bytes + (uint64_t)(slot - ld->slot) * ld->output_bytes;
-    if (slot->device)
-        rc = mr_slot_events_create(ld, slot);
-    if (rc < 0)
-        return rc;
-    slot->indices = calloc(rows, sizeof *slot->indices);
-    slot->positions = calloc(rows, sizeof *slot->positions);
-    bool got = slot->indices && slot->positions;
-    if (ld->varies)
-        got = got && (slot->dims = calloc(rows * (uint64_t)ld->n_fields, MR_MAX_RANK * sizeof *slot->dims));
-    for (int f = 0; f < ld->n_fields && got; f++)
-        if (ld->field[f].varies)
-            got = (slot->lengths[f] = calloc(rows, sizeof(uint64_t))) &&
-                  (slot->offsets[f] = calloc(rows + 1, sizeof(uint64_t)));
-    if (!got)
-        return mr_error_nomem("batch slot", rows * sizeof *slot->indices);
-    return ld->gds ? mr_gds_slot_create(ld, slot) : 0;
-}
-
-void mr_ring_open_for(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
-{
-    if (t >= ld->plan.total)
-        return;
-    mr_plan_get(&ld->plan, t, &slot->info);
-    slot->bad = NULL;
-    slot->bad_lost = false;
-    atomic_store_explicit(&slot->claim_ns, 0, memory_order_relaxed);
-    atomic_store_explicit(&slot->rows_left, slot->info.rows, memory_order_relaxed);
-    atomic_store(&slot->open_for, t); /* before a look at n_waiting_workers: see give_back() in handout.c */
-}
-
-static enum mr_memory host_kind(const struct mr_loader *ld)
-{
-    return ld->device_info.unified || ld->opts.pageable ? MR_PAGEABLE : MR_PINNED;
+    pthread_mutex_init(&ring->lock, NULL);
+    int rc = mr_cond_init(&ring->slot_opened);
+    return rc == 0 ? mr_cond_init(&ring->batch_ready) : rc;
 }
 
 /* All slots in one piece each on host and device: few large pages, one page-locking. */
-static int acquire_memory(struct mr_loader *ld)
+static int acquire_memory(struct mr_ring *ring, const struct mr_layout *layout, bool two_halves)
 {
-    uint64_t bytes = ld->slot_bytes * ld->n_slots;
-    int rc = mr_memory_acquire(ld->device, host_kind(ld), ld->host_bytes * ld->n_slots, (void **)&ld->host);
-    if (rc == 0 && !ld->device_info.unified)
-        rc = mr_memory_acquire(ld->device, MR_DEVICE, bytes + ld->output_bytes * ld->n_slots, (void **)&ld->on_device);
+    uint64_t bytes = (layout->slot_bytes + layout->output_bytes) * ring->n_slots;
+    int rc = mr_memory_acquire(ring->device, ring->host_kind, layout->host_bytes * ring->n_slots,
+                               (void **)&ring->host);
+    if (rc == 0 && two_halves)
+        rc = mr_memory_acquire(ring->device, MR_DEVICE, bytes, (void **)&ring->on_device);
     return rc;
 }
 
-int mr_ring_create(struct mr_loader *ld)
+static int create_slot(struct mr_ring *ring, uint64_t i, const struct mr_layout *layout,
+                       uint64_t rows)
 {
-    ld->slot = aligned_alloc(_Alignof(struct mr_slot), ld->n_slots * sizeof *ld->slot);
-    if (!ld->slot)
-        return mr_error_nomem("slots", ld->n_slots * sizeof *ld->slot);
-    memset(ld->slot, 0, ld->n_slots * sizeof *ld->slot);
-    for (uint32_t i = 0; i < ld->n_slots; i++) {
-        atomic_store(&ld->slot[i].ready_for, UINT64_MAX);
-        atomic_store(&ld->slot[i].open_for, UINT64_MAX);
+    struct mr_slot *slot = &ring->slot[i];
+    unsigned char *outputs = ring->on_device + ring->n_slots * layout->slot_bytes;
+    atomic_store(&slot->ready_for, UINT64_MAX);
+    atomic_store(&slot->open_for, UINT64_MAX);
+    slot->host = ring->host + i * layout->host_bytes;
+    slot->device = ring->on_device ? ring->on_device + i * layout->slot_bytes : NULL;
+    slot->output = layout->output_bytes > 0 ? outputs + i * layout->output_bytes : NULL;
+    slot->indices = calloc(rows, sizeof *slot->indices);
+    slot->positions = calloc(rows, sizeof *slot->positions);
+    slot->maker = calloc(rows, sizeof *slot->maker);
+    bool got = slot->indices && slot->positions && slot->maker;
+    if (layout->varies && got) {
+        slot->dims = calloc(rows * (uint64_t)layout->n_fields, MR_MAX_RANK * sizeof *slot->dims);
+        got = slot->dims;
     }
-    int rc = acquire_memory(ld);
-    if (rc < 0)
-        return rc;
-    for (uint32_t i = 0; i < ld->n_slots; i++) {
-        rc = slot_create(ld, &ld->slot[i]);
-        if (rc < 0)
-            return rc;
-        mr_ring_open_for(ld, &ld->slot[i], i);
+    for (int f = 0; f < layout->n_fields && got; f++) {
+        if (!layout->field[f].varies)
+            continue;
+        slot->lengths[f] = calloc(rows, sizeof(uint64_t));
+        slot->offsets[f] = calloc(rows + 1, sizeof(uint64_t));
+        got = slot->lengths[f] && slot->offsets[f];
     }
-    return ld->device_info.unified ? 0 : mr_ship_init(ld);
+    return got ? 0 : mr_error_nomem("batch slot", rows * sizeof *slot->indices);
 }
 
-static void slot_destroy(struct mr_loader *ld, struct mr_slot *slot)
+int mr_ring_create(struct mr_ring *ring, const struct mr_layout *layout, uint64_t rows,
+                   bool two_halves)
 {
-    for (uint64_t row = 0; slot->gpu && row < ld->opts.batch_size; row++)
-        free(slot->gpu[row].bytes);
-    free(slot->gpu);
-    if (slot->gpu_done)
-        mr_event_destroy(slot->gpu_done);
-    mr_slot_events_destroy(slot);
-    mr_bad_free(slot->bad);
+    ring->slot = aligned_alloc(_Alignof(struct mr_slot), ring->n_slots * sizeof *ring->slot);
+    if (!ring->slot)
+        return mr_error_nomem("slots", ring->n_slots * sizeof *ring->slot);
+    memset(ring->slot, 0, ring->n_slots * sizeof *ring->slot);
+    int rc = acquire_memory(ring, layout, two_halves);
+    for (uint32_t i = 0; i < ring->n_slots && rc == 0; i++)
+        rc = create_slot(ring, i, layout, rows);
+    return rc;
+}
+
+static void destroy_slot(struct mr_slot *slot)
+{
     free(slot->indices);
     free(slot->positions);
+    free(slot->maker);
     free(slot->dims);
-    mr_gds_slot_free(slot);
     for (int f = 0; f < MR_MAX_FIELDS; f++) {
         free(slot->lengths[f]);
         free(slot->offsets[f]);
     }
 }
 
-void mr_ring_destroy(struct mr_loader *ld)
+void mr_ring_destroy(struct mr_ring *ring)
 {
-    mr_gpu_close(ld); /* waits for its work, whose bytes are the slots' */
-    for (uint32_t i = 0; ld->slot && i < ld->n_slots; i++)
-        slot_destroy(ld, &ld->slot[i]);
-    mr_ship_free(ld);
-    if (ld->host)
-        mr_memory_release(ld->device, host_kind(ld), ld->host, NULL);
-    if (ld->on_device)
-        mr_memory_release(ld->device, MR_DEVICE, ld->on_device, NULL);
-    free(ld->slot);
-    for (uint64_t i = 0; i < ld->n_listed; i++)
-        free(ld->listed[i]);
-    free(ld->listed);
+    for (uint32_t i = 0; ring->slot && i < ring->n_slots; i++)
+        destroy_slot(&ring->slot[i]);
+    if (ring->host)
+        mr_memory_release(ring->device, ring->host_kind, ring->host, NULL);
+    if (ring->on_device)
+        mr_memory_release(ring->device, MR_DEVICE, ring->on_device, NULL);
+    free(ring->slot);
+    pthread_cond_destroy(&ring->slot_opened);
+    pthread_cond_destroy(&ring->batch_ready);
+    pthread_mutex_destroy(&ring->lock);
 }
 
-void mr_ring_wake_workers(struct mr_loader *ld)
+void mr_ring_open(struct mr_slot *slot, uint64_t t, uint64_t rows)
 {
-    if (atomic_load(&ld->n_waiting_workers) == 0)
+    atomic_store_explicit(&slot->claim_ns, 0, memory_order_relaxed);
+    atomic_store_explicit(&slot->rows_left, rows, memory_order_relaxed);
+    /* Before a look at n_waiting_workers: a worker raises that before it looks at the slot, so one
+     * of the two sees the other (mr_ring_wake_workers()). */
+    atomic_store(&slot->open_for, t);
+}
+
+void mr_ring_wake_workers(struct mr_ring *ring)
+{
+    if (atomic_load(&ring->n_waiting_workers) == 0)
         return;
-    pthread_mutex_lock(&ld->lock);
-    pthread_cond_broadcast(&ld->slot_opened);
-    pthread_mutex_unlock(&ld->lock);
+    pthread_mutex_lock(&ring->lock);
+    pthread_cond_broadcast(&ring->slot_opened);
+    pthread_mutex_unlock(&ring->lock);
 }
 
-bool mr_ring_is_open(struct mr_loader *ld, uint64_t t)
+void mr_ring_stop(struct mr_ring *ring)
 {
-    struct mr_slot *slot = mr_ring_slot(ld, t);
+    pthread_mutex_lock(&ring->lock);
+    atomic_store(&ring->stop, true);
+    pthread_cond_broadcast(&ring->slot_opened);
+    pthread_mutex_unlock(&ring->lock);
+}
+
+/* Has the consumer's last work on the slot passed, as far as workers have to wait for it? */
+static bool is_released(const struct mr_ring *ring, const struct mr_slot *slot)
+{
+    return !ring->awaits_release || !slot->release_recorded || mr_event_query(slot->released) != 0;
+}
+
+bool mr_ring_is_open(struct mr_ring *ring, uint64_t t)
+{
+    struct mr_slot *slot = mr_ring_slot(ring, t);
     if (atomic_load_explicit(&slot->open_for, memory_order_acquire) != t)
         return false;
-    if (atomic_load_explicit(&slot->host_busy, memory_order_acquire)) {
-        if (atomic_load_explicit(&slot->asking, memory_order_relaxed) || mr_event_query(slot->copied) == 0 ||
-            (ld->gds && mr_gds_slot_passed(slot) == 0))
-            return false;
-        atomic_store(&slot->host_busy, false); /* passed, or failed: its batch reports it */
-    }
+    if (!atomic_load_explicit(&slot->host_busy, memory_order_acquire))
+        return true;
+    if (atomic_load_explicit(&slot->asking, memory_order_relaxed) ||
+        mr_event_query(slot->copied) == 0 || !is_released(ring, slot))
+        return false;
+    atomic_store(&slot->host_busy, false); /* passed, or failed: its batch reports it */
     return true;
 }
 
-/* Until the copy of the slot's batch before has passed. One worker waits for the device, the others for that one. */
-static void wait_host_free(struct mr_loader *ld, struct mr_slot *slot)
+/* Until the copy of the slot's batch before has passed. One worker waits for the device, the others
+ * for that one. */
+static void wait_host_free(struct mr_ring *ring, struct mr_slot *slot)
 {
-    while (atomic_load(&slot->host_busy) && !atomic_load(&ld->stop)) {
+    while (atomic_load(&slot->host_busy) && !atomic_load(&ring->stop)) {
         if (!atomic_exchange(&slot->asking, true)) {
             mr_event_synchronize(slot->copied);
-            if (ld->gds && slot->release_recorded)
+            if (ring->awaits_release && slot->release_recorded)
                 mr_event_synchronize(slot->released);
             atomic_store(&slot->host_busy, false);
             atomic_store(&slot->asking, false);
-            mr_ring_wake_workers(ld);
+            mr_ring_wake_workers(ring);
             return;
         }
-        pthread_mutex_lock(&ld->lock);
-        atomic_fetch_add(&ld->n_waiting_workers, 1);
-        while (atomic_load(&slot->host_busy) && atomic_load(&slot->asking) && !atomic_load(&ld->stop))
-            pthread_cond_wait(&ld->slot_opened, &ld->lock);
-        atomic_fetch_sub(&ld->n_waiting_workers, 1);
-        pthread_mutex_unlock(&ld->lock);
+        pthread_mutex_lock(&ring->lock);
+        atomic_fetch_add(&ring->n_waiting_workers, 1);
+        while (atomic_load(&slot->host_busy) && atomic_load(&slot->asking) &&
+               !atomic_load(&ring->stop))
+            pthread_cond_wait(&ring->slot_opened, &ring->lock);
+        atomic_fetch_sub(&ring->n_waiting_workers, 1);
+        pthread_mutex_unlock(&ring->lock);
     }
 }
 
-bool mr_ring_wait_open(struct mr_loader *ld, uint64_t t)
+bool mr_ring_wait_open(struct mr_ring *ring, uint64_t t)
 {
-    struct mr_slot *slot = mr_ring_slot(ld, t);
-    pthread_mutex_lock(&ld->lock);
-    atomic_fetch_add(&ld->n_waiting_workers, 1);
-    while (atomic_load(&slot->open_for) != t && !atomic_load(&ld->stop))
-        pthread_cond_wait(&ld->slot_opened, &ld->lock);
-    atomic_fetch_sub(&ld->n_waiting_workers, 1);
-    pthread_mutex_unlock(&ld->lock);
-    if (!atomic_load(&ld->stop))
-        wait_host_free(ld, slot);
-    return !atomic_load(&ld->stop);
+    struct mr_slot *slot = mr_ring_slot(ring, t);
+    pthread_mutex_lock(&ring->lock);
+    atomic_fetch_add(&ring->n_waiting_workers, 1);
+    while (atomic_load(&slot->open_for) != t && !atomic_load(&ring->stop))
+        pthread_cond_wait(&ring->slot_opened, &ring->lock);
+    atomic_fetch_sub(&ring->n_waiting_workers, 1);
+    pthread_mutex_unlock(&ring->lock);
+    if (!atomic_load(&ring->stop))
+        wait_host_free(ring, slot);
+    return !atomic_load(&ring->stop);
 }
 
-void mr_ring_ready(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
+bool mr_ring_rows_done(struct mr_slot *slot, uint64_t rows)
 {
-    uint64_t claimed = mr_counted(&slot->claim_ns), now = mr_time_ns();
-    pthread_mutex_lock(&ld->lock);
-    mr_hist_add(&ld->make, now > claimed ? now - claimed : 0);
-    mr_count(&ld->n_ready, 1);
+    return atomic_fetch_sub_explicit(&slot->rows_left, rows, memory_order_acq_rel) == rows;
+}
+
+void mr_ring_ready(struct mr_ring *ring, struct mr_slot *slot, uint64_t t)
+{
+    uint64_t claimed = atomic_load_explicit(&slot->claim_ns, memory_order_relaxed);
+    uint64_t now = mr_time_ns();
+    pthread_mutex_lock(&ring->lock);
+    mr_hist_add(&ring->make, now > claimed ? now - claimed : 0);
+    atomic_fetch_add_explicit(&ring->n_ready, 1, memory_order_relaxed);
     atomic_store_explicit(&slot->ready_for, t, memory_order_release);
-    bool awaited = ld->consumer_waits && t == ld->next_batch;
-    pthread_mutex_unlock(&ld->lock);
+    bool awaited = ring->consumer_waits && t == ring->awaited;
+    pthread_mutex_unlock(&ring->lock);
     if (awaited)
-        pthread_cond_signal(&ld->batch_ready);
+        pthread_cond_signal(&ring->batch_ready);
 }
 
-bool mr_ring_rows_done(struct mr_worker *w, uint64_t t, uint64_t rows)
+/* The worker that wakes a sleeper is often the shipper, which all batches wait for: if there is a
+ * processor for it, the consumer looks for a short while first. */
+#define LOOK_NS 20000
+
+static void look_until_ready(const struct mr_ring *ring, const struct mr_slot *slot, uint64_t t)
 {
-    struct mr_loader *ld = w->ld;
-    struct mr_slot *slot = mr_ring_slot(ld, t);
-    if (atomic_fetch_sub_explicit(&slot->rows_left, rows, memory_order_acq_rel) != rows)
-        return false;
-    uint64_t start = mr_time_ns();
-    if (ld->gpu)
-        mr_gpu_batch(w, slot, t);
-    mr_collate(ld, slot, w->place_room);
-    if (ld->device_info.unified)
-        mr_ring_ready(ld, slot, t);
-    else
-        mr_ship(ld, slot, t);
-    uint64_t end = mr_time_ns();
-    atomic_fetch_add_explicit(&ld->collate_ns, end - start, memory_order_relaxed);
-    mr_trace_span("collate+ship", start, end, "batch", t);
-    return true;
+    uint64_t until = mr_time_ns() + LOOK_NS;
+    while (!mr_ring_is_ready(slot, t) &&
+           !atomic_load_explicit(&ring->cancelled, memory_order_relaxed) && mr_time_ns() < until)
+        ;
+}
+
+void mr_ring_wait_ready(struct mr_ring *ring, uint64_t t, bool look_first)
+{
+    struct mr_slot *slot = mr_ring_slot(ring, t);
+    if (look_first)
+        look_until_ready(ring, slot, t);
+    pthread_mutex_lock(&ring->lock);
+    ring->consumer_waits = true;
+    ring->awaited = t;
+    while (!mr_ring_is_ready(slot, t) && !atomic_load(&ring->cancelled))
+        pthread_cond_wait(&ring->batch_ready, &ring->lock);
+    ring->consumer_waits = false;
+    pthread_mutex_unlock(&ring->lock);
+}
+
+void mr_ring_cancel(struct mr_ring *ring)
+{
+    pthread_mutex_lock(&ring->lock);
+    atomic_store(&ring->cancelled, true);
+    pthread_cond_broadcast(&ring->batch_ready);
+    pthread_mutex_unlock(&ring->lock);
 }

@@ -1,5 +1,5 @@
-/* A claimed run of samples: its order, where its bytes lie, and the reads that bring them. */
-#include "loader/loader.h"
+/* A claimed run of samples: its order, where its bytes are, and the reads that bring them. */
+#include "loader/engine.h"
 
 #include <errno.h>
 #include <string.h>
@@ -27,21 +27,22 @@ static int grow_buffer(struct mr_run *run, uint64_t bytes)
     return 0;
 }
 
-/* Each run's buffer is made for the most that a run of such samples needs, now: whether its reads go straight into their rows
- * depends on time. */
+/* Each run's buffer is made for the most that a run of such samples needs, now: whether its reads
+ * go straight into their rows depends on time. */
 static int create_buffers(struct mr_worker *w)
 {
     const struct mr_loader *ld = w->ld;
-    uint64_t each, all, sample = ld->sample_bytes - ld->whole_bytes;
+    uint64_t each, all, sample = ld->sizes.sample_bytes - ld->sizes.whole_bytes;
     void *buffers;
     if (!ld->storage || sample == 0)
         return 0;
-    if (!mr_mul(ld->run_rows, sample, &each) || !mr_mul(each, ld->runs_per_worker, &all))
+    if (!mr_mul(ld->sizes.run_rows, sample, &each) ||
+        !mr_mul(each, ld->sizes.runs_per_worker, &all))
         return mr_error_nomem("read buffers", UINT64_MAX);
     if (posix_memalign(&buffers, 4096, all) != 0)
         return mr_error_nomem("read buffers", all);
     w->run_buffers = buffers;
-    for (uint64_t r = 0; r < ld->runs_per_worker; r++) {
+    for (uint64_t r = 0; r < ld->sizes.runs_per_worker; r++) {
         w->run[r].buffer = w->run_buffers + r * each;
         w->run[r].buffer_bytes = each;
     }
@@ -50,29 +51,31 @@ static int create_buffers(struct mr_worker *w)
 
 uint64_t mr_run_row_bytes(const struct mr_loader *ld)
 {
-    uint64_t reads = ld->depth ? (uint64_t)MR_MAX(ld->sample_reads, 1) : 0;
+    uint64_t reads = ld->sizes.depth ? (uint64_t)MR_MAX(ld->sizes.sample_reads, 1) : 0;
     return sizeof(struct mr_run_sample) + reads * (sizeof(struct mr_read) + sizeof(bool));
 }
 
 int mr_runs_create(struct mr_worker *w)
 {
     const struct mr_loader *ld = w->ld;
-    uint64_t rows = ld->runs_per_worker * ld->run_rows, reads = ld->run_rows * MR_MAX_EXTENTS;
-    w->run = calloc(ld->runs_per_worker, sizeof *w->run);
-    w->in_flight = calloc(ld->runs_per_worker, sizeof(struct mr_run *));
-    w->spare = calloc(ld->runs_per_worker, sizeof(struct mr_run *));
+    uint64_t rows = ld->sizes.runs_per_worker * ld->sizes.run_rows,
+             reads = ld->sizes.run_rows * MR_MAX_EXTENTS;
+    w->run = calloc(ld->sizes.runs_per_worker, sizeof *w->run);
+    w->in_flight = calloc(ld->sizes.runs_per_worker, sizeof(struct mr_run *));
+    w->spare = calloc(ld->sizes.runs_per_worker, sizeof(struct mr_run *));
     w->run_samples = calloc(rows, sizeof *w->run_samples);
     w->run_reads = ld->storage ? calloc(rows * MR_MAX_EXTENTS, sizeof *w->run_reads) : NULL;
     w->run_landed = ld->storage ? calloc(rows * MR_MAX_EXTENTS, sizeof *w->run_landed) : NULL;
-    if (!w->run || !w->in_flight || !w->spare || !w->run_samples || (ld->storage && (!w->run_reads || !w->run_landed)))
+    if (!w->run || !w->in_flight || !w->spare || !w->run_samples ||
+        (ld->storage && (!w->run_reads || !w->run_landed)))
         return mr_error_nomem("runs of samples", rows * sizeof *w->run_samples);
-    for (uint64_t r = 0; r < ld->runs_per_worker; r++) {
-        w->spare[ld->runs_per_worker - 1 - r] = &w->run[r];
-        w->run[r].sample = w->run_samples + r * ld->run_rows;
+    for (uint64_t r = 0; r < ld->sizes.runs_per_worker; r++) {
+        w->spare[ld->sizes.runs_per_worker - 1 - r] = &w->run[r];
+        w->run[r].sample = w->run_samples + r * ld->sizes.run_rows;
         w->run[r].read = ld->storage ? w->run_reads + r * reads : NULL;
         w->run[r].landed = ld->storage ? w->run_landed + r * reads : NULL;
     }
-    w->n_spare = (uint32_t)ld->runs_per_worker;
+    w->n_spare = (uint32_t)ld->sizes.runs_per_worker;
     return create_buffers(w);
 }
 
@@ -91,7 +94,7 @@ void mr_run_end_reads(struct mr_worker *w, struct mr_run *run)
 
 void mr_runs_free(struct mr_worker *w)
 {
-    for (uint64_t r = 0; w->run && r < w->ld->runs_per_worker; r++)
+    for (uint64_t r = 0; w->run && r < w->ld->sizes.runs_per_worker; r++)
         free_buffer(&w->run[r]);
     free(w->run);
     free(w->in_flight);
@@ -102,7 +105,8 @@ void mr_runs_free(struct mr_worker *w)
     free(w->run_buffers);
 }
 
-/* Global order -> data set indices. Positions of one rank are `world` apart, so only one process maps them in one call. */
+/* Global order -> data set indices. Positions of one rank are `world` apart, so only one process
+ * maps them in one call. */
 static int map_order(struct mr_worker *w, struct mr_run *run)
 {
     struct mr_loader *ld = w->ld;
@@ -125,13 +129,8 @@ static int map_order(struct mr_worker *w, struct mr_run *run)
 /* Does this extent go straight into its row? Then the copy out of the kernel is the only one. */
 static bool straight(const struct mr_loader *ld, const struct mr_extent *at, bool open)
 {
-    return open && !ld->caching && at->field >= 0 && ld->field[at->field].identity && !ld->varies;
-}
-
-static unsigned char *row_of(struct mr_loader *ld, const struct mr_run *run, uint32_t i, int field)
-{
-    const struct mr_loader_field *fp = &ld->field[field];
-    return mr_ring_slot(ld, run->t)->host + fp->offset + (run->row0 + i) * fp->row_bytes;
+    return open && !ld->caching && at->field >= 0 && ld->layout.field[at->field].identity &&
+           !ld->layout.varies;
 }
 
 /* Does the extent go on where the last read of this run ends, in the file and in memory? */
@@ -142,8 +141,10 @@ static bool joins(const struct mr_read *last, const struct mr_extent *at, const 
            (!to || (unsigned char *)last->buf + last->bytes == to);
 }
 
-/* The read that this extent makes longer, among the last few (a sample's extents may lie in several files), or NULL. */
-static struct mr_read *read_before(struct mr_run *run, const struct mr_extent *at, const unsigned char *to)
+/* The read that this extent makes longer, among the last few (a sample's extents may be in several
+ * files), or NULL. */
+static struct mr_read *read_before(struct mr_run *run, const struct mr_extent *at,
+                                   const unsigned char *to)
 {
     for (uint32_t back = 1; back <= MR_MAX_EXTENTS && back <= run->n_reads; back++) {
         struct mr_read *last = &run->read[run->n_reads - back];
@@ -158,7 +159,10 @@ static void plan_read(struct mr_loader *ld, struct mr_run *run, uint32_t i, int 
 {
     struct mr_run_sample *s = &run->sample[i];
     const struct mr_extent *at = &s->extent[e].at;
-    unsigned char *to = straight(ld, at, open) ? row_of(ld, run, i, at->field) : NULL;
+    unsigned char *to = NULL;
+    if (straight(ld, at, open))
+        to = mr_field_row(&ld->layout.field[at->field], mr_ring_slot(&ld->ring, run->t),
+                          run->row0 + i);
     struct mr_read *read = read_before(run, at, to);
     s->extent[e].skip = read ? read->bytes : 0;
     if (read) {
@@ -166,40 +170,47 @@ static void plan_read(struct mr_loader *ld, struct mr_run *run, uint32_t i, int 
     } else {
         run->landed[run->n_reads] = false;
         read = &run->read[run->n_reads++];
-        *read = (struct mr_read){.file = at->file, .offset = at->offset, .bytes = at->bytes, .buf = to, .user = run};
+        *read = (struct mr_read){
+            .file = at->file, .offset = at->offset, .bytes = at->bytes, .buf = to, .user = run};
     }
     s->extent[e].read = read;
 }
 
-int mr_extent_view(struct mr_files *files, struct mr_run_sample *s, int e, const struct mr_extent *at)
+/* Where a sample's bytes are, and views of those that are in memory. Sets this thread's error text.
+ */
+static int locate(const struct mr_loader *ld, struct mr_run_sample *s, uint64_t epoch)
 {
-    struct mr_extent *to = &s->extent[e].at;
-    *to = *at;
-    s->extent[e].view = NULL;
-    if (at->bytes == MR_WHOLE)
-        return mr_files_view_whole(files, at->file, &to->bytes, &s->extent[e].view);
-    return mr_files_view(files, at->file, at->offset, at->bytes, &s->extent[e].view);
-}
-
-static void locate_sample(struct mr_worker *w, struct mr_run *run, uint32_t i, bool open)
-{
-    struct mr_loader *ld = w->ld;
-    struct mr_run_sample *s = &run->sample[i];
     struct mr_extent at[MR_MAX_EXTENTS];
     s->n_extents = 0;
-    int n = !ld->ds->ops->locate || ld->resident ? 0 : ld->ds->ops->locate(ld->ds, s->index, at);
-    s->status = MR_MIN(n, 0);
-    s->direct = n > 0 && ld->gds && mr_gds_takes(ld, at, n);
-    for (int e = 0; e < n && s->status == 0; e++) {
-        s->failed_extent = e;
+    int n = ld->ds->ops->locate(ld->ds, s->index, at), rc = 0;
+    if (n > 0)
+        s->maker = (uint8_t)mr_backends_choose(ld, 0, epoch, s->index, at, n);
+    for (int e = 0; e < n && rc >= 0; e++) {
+        struct mr_bytes view;
+        rc = mr_extent_view(ld->ds, &at[e], &view);
+        s->extent[e].at = at[e];
+        s->extent[e].at.bytes = view.n;
+        s->extent[e].view = view.data;
         s->extent[e].read = NULL;
         s->extent[e].on_device = false;
+        s->failed_extent = e;
         s->n_extents = e + 1;
-        int rc = mr_extent_view(ld->ds->files, s, e, &at[e]);
-        if (rc == 0 && !(s->direct && ld->field[at[e].field].gds))
-            plan_read(ld, run, i, e, open);
-        s->status = MR_MIN(rc, 0);
     }
+    return n < 0 ? n : MR_MIN(rc, 0);
+}
+
+static void locate_sample(struct mr_loader *ld, struct mr_run *run, uint32_t i, bool open)
+{
+    struct mr_run_sample *s = &run->sample[i];
+    s->n_extents = s->status = 0;
+    if (!ld->ds->ops->locate || !ld->backends.reads) {
+        s->maker = (uint8_t)mr_backends_choose(ld, 0, run->info.epoch, s->index, NULL, 0);
+        return;
+    }
+    s->status = locate(ld, s, run->info.epoch);
+    for (int e = 0; e < s->n_extents && s->status == 0; e++)
+        if (!s->extent[e].view && !mr_backend_reads(ld, s->maker, &s->extent[e].at))
+            plan_read(ld, run, i, e, open);
 }
 
 int mr_run_error(const struct mr_worker *w, const struct mr_run *run, uint32_t i)
@@ -207,15 +218,13 @@ int mr_run_error(const struct mr_worker *w, const struct mr_run *run, uint32_t i
     const struct mr_run_sample *s = &run->sample[i];
     if (run->error.code < 0)
         return mr_error_put(&run->error);
-    struct mr_extent at[MR_MAX_EXTENTS];
-    struct mr_run_sample again;
-    int n = w->ld->ds->ops->locate(w->ld->ds, s->index, at), rc = 0;
-    for (int e = 0; e < n && rc >= 0; e++)
-        rc = mr_extent_view(w->ld->ds->files, &again, e, &at[e]);
-    if (n < 0 || rc < 0)
-        return n < 0 ? n : rc;
-    return mr_error_set(s->status, "sample %llu: cannot be located: %s", (unsigned long long)s->index,
-                        mr_strerror(s->status));
+    struct mr_run_sample again = {.index = s->index};
+    int rc = locate(w->ld, &again,
+                    run->info.epoch); /* for the text: that of the first time is lost by now */
+    if (rc < 0)
+        return rc;
+    return mr_error_set(s->status, "sample %llu: cannot be located: %s",
+                        (unsigned long long)s->index, mr_strerror(s->status));
 }
 
 /* Whole files come in the reader's own memory. */
@@ -224,8 +233,8 @@ static bool needs_place(const struct mr_read *read)
     return !read->buf && read->bytes != MR_WHOLE;
 }
 
-/* Gives each read that does not go straight into a row its place in the run's buffer, which grows when samples are larger than
- * the first. */
+/* Gives each read that does not go straight into a row its place in the run's buffer, which grows
+ * when samples are larger than the first. */
 static int place_reads(struct mr_run *run)
 {
     uint64_t need = 0;
@@ -243,21 +252,21 @@ static int place_reads(struct mr_run *run)
     return 0;
 }
 
-void mr_run_fill(struct mr_worker *w, struct mr_run *run, uint64_t number)
+void mr_run_fill(struct mr_worker *w, struct mr_run *run, uint64_t number, bool open)
 {
     struct mr_loader *ld = w->ld;
-    run->t = number / ld->runs_per_batch;
+    run->t = number / ld->sizes.runs_per_batch;
     mr_plan_get(&ld->plan, run->t, &run->info);
-    uint64_t row0 = number % ld->runs_per_batch * ld->run_rows;
+    uint64_t row0 = number % ld->sizes.runs_per_batch * ld->sizes.run_rows;
     run->row0 = (uint32_t)row0;
-    run->n = row0 < run->info.rows ? (uint32_t)MR_MIN(ld->run_rows, run->info.rows - row0) : 0;
+    run->n =
+        row0 < run->info.rows ? (uint32_t)MR_MIN(ld->sizes.run_rows, run->info.rows - row0) : 0;
     run->n_done = run->n_reads = run->n_landed = run->n_submitted = 0;
     run->error.code = 0;
     int rc = map_order(w, run);
     if (rc == 0) {
-        bool open = ld->storage && run->n > 0 && mr_ring_is_open(ld, run->t);
         for (uint32_t i = 0; i < run->n; i++)
-            locate_sample(w, run, i, open);
+            locate_sample(ld, run, i, open);
         rc = place_reads(run);
     }
     if (rc < 0) { /* no order, no buffer: this batch cannot be made whatever the policy */

@@ -1,33 +1,18 @@
-/*
- * Shipping: the copy of a full slot to the device, and the events that order it against the consumer's work without a host
- * that waits. The worker that completes a batch enqueues its copy itself, unless another is at that: then it leaves the slot
- * with that one and goes on, for calls of a driver queue up behind each other anyway.
- *
- * Three calls of the driver a batch are needed: the stream waits for the consumer's last work on the slot, the copy, an event
- * behind it. Which batches are timed as well, times.c decides.
- */
-#include "loader/loader.h"
+/* Shipping: streams and events, the shipper and its list, and what it enqueues for a batch. */
+#include "loader/engine.h"
 
 #include <stdio.h>
 
-int mr_ship_init(struct mr_loader *ld)
+static int create_streams(struct mr_loader *ld)
 {
     int rc = 0;
     for (uint32_t i = 0; i < ld->opts.streams && rc == 0; i++) {
         char name[24] = "copy";
         if (i > 0)
             snprintf(name, sizeof name, "copy %u", i + 1);
-        rc = mr_stream_create(ld->device, name, &ld->copy_stream[i]);
+        rc = mr_stream_create(ld->device, name, &ld->ship.stream[i]);
     }
-    return rc == 0 ? mr_times_init(ld) : rc;
-}
-
-void mr_ship_free(struct mr_loader *ld)
-{
-    for (int i = 0; i < MR_MAX_STREAMS; i++)
-        if (ld->copy_stream[i])
-            mr_stream_destroy(ld->copy_stream[i]);
-    mr_times_free(ld);
+    return rc;
 }
 
 /* A slot's events: two without timing, then those of its clocks. */
@@ -45,7 +30,7 @@ static void list_events(struct mr_slot *slot, struct mr_event **out[SLOT_EVENTS]
     }
 }
 
-int mr_slot_events_create(struct mr_loader *ld, struct mr_slot *slot)
+static int create_events(struct mr_loader *ld, struct mr_slot *slot)
 {
     struct mr_event **all[SLOT_EVENTS];
     int rc = 0;
@@ -55,100 +40,114 @@ int mr_slot_events_create(struct mr_loader *ld, struct mr_slot *slot)
     return rc;
 }
 
-void mr_slot_events_destroy(struct mr_slot *slot)
+int mr_ship_create(struct mr_loader *ld)
 {
-    struct mr_event **all[SLOT_EVENTS];
-    if (slot->copy_recorded)
-        mr_event_synchronize(slot->copied);
-    if (slot->release_recorded)
-        mr_event_synchronize(slot->released); /* the consumer's work may still read the device half */
-    list_events(slot, all);
-    for (int i = 0; i < SLOT_EVENTS; i++)
-        if (*all[i])
-            mr_event_destroy(*all[i]);
+    int rc = create_streams(ld);
+    for (uint32_t i = 0; i < ld->ring.n_slots && rc == 0; i++)
+        rc = create_events(ld, &ld->ring.slot[i]);
+    return rc == 0 ? mr_times_init(ld) : rc;
 }
 
-/* Bytes of the slot that hold something: fields lie smallest first, so that the last one's unused end is not copied. */
-static uint64_t used_bytes(const struct mr_loader *ld, const struct mr_slot *slot)
+void mr_ship_wait(struct mr_loader *ld)
 {
-    uint64_t used = 0;
-    if (ld->resident)
-        return ld->index_offset + slot->size * sizeof(uint64_t);
-    for (int f = 0; f < ld->n_fields; f++) {
-        const struct mr_loader_field *fp = &ld->field[f];
-        if (!fp->gds) /* those lie behind all others */
-            used = MR_MAX(used, fp->offset + (fp->tail ? slot->size * fp->row_bytes : slot->bytes[f]));
-        if (fp->tail && fp->tail->flip)
-            used = MR_MAX(used, fp->flip_offset + slot->size);
+    for (uint32_t i = 0; ld->ring.slot && i < ld->ring.n_slots; i++) {
+        struct mr_slot *slot = &ld->ring.slot[i];
+        if (slot->copy_recorded)
+            mr_event_synchronize(slot->copied);
+        if (slot->release_recorded)
+            mr_event_synchronize(slot->released); /* the consumer's work may still read it */
     }
-    return used;
 }
 
-/* [ship_lock] */
+void mr_ship_destroy(struct mr_loader *ld)
+{
+    for (uint32_t i = 0; ld->ring.slot && i < ld->ring.n_slots; i++) {
+        struct mr_event **all[SLOT_EVENTS];
+        list_events(&ld->ring.slot[i], all);
+        for (int k = 0; k < SLOT_EVENTS; k++)
+            if (*all[k])
+                mr_event_destroy(*all[k]);
+    }
+    for (int i = 0; i < MR_MAX_STREAMS; i++)
+        if (ld->ship.stream[i])
+            mr_stream_destroy(ld->ship.stream[i]);
+    mr_times_free(ld);
+    pthread_mutex_destroy(&ld->ship.lock);
+}
+
+/* What turns the slot into the batch, behind the consumer's last work on the slot. */
+static int enqueue_batch(struct mr_loader *ld, struct mr_slot *slot, struct mr_stream *stream,
+                         uint64_t *copied)
+{
+    int rc = slot->release_recorded ? mr_stream_wait(stream, slot->released) : 0;
+    if (rc < 0)
+        return rc;
+    if (slot->clocked)
+        rc = mr_event_record(slot->clocked->copy_start, stream);
+    if (rc < 0)
+        return rc;
+    rc = mr_backends_enqueue(ld, slot, stream, copied);
+    if (rc < 0)
+        return rc;
+    rc = mr_device_chain_launch(ld, slot, stream);
+    if (rc < 0)
+        return rc;
+    if (slot->clocked)
+        rc = mr_event_record(slot->clocked->copy_end, stream);
+    return rc < 0 ? rc : mr_event_record(slot->copied, stream);
+}
+
+/* [ship.lock] */
 static int enqueue(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
 {
-    enum mr_memory kind = ld->opts.pageable ? MR_PAGEABLE : MR_PINNED;
-    struct mr_slot_clock *clock = mr_times_choose(ld, slot, t);
-    struct mr_stream *stream = ld->copy_stream[t % ld->n_slots % ld->opts.streams];
-    uint64_t bytes = used_bytes(ld, slot);
-    int rc = slot->release_recorded ? mr_stream_wait(stream, slot->released) : 0;
-    if (rc == 0 && clock)
-        rc = mr_event_record(clock->copy_start, stream);
-    if (rc == 0 && bytes > 0)
-        rc = mr_copy_async(stream, slot->device, MR_DEVICE, slot->host, kind, bytes);
-    if (rc == 0 && ld->gds)
-        rc = mr_gds_complete(ld, slot, stream, &bytes);
-    if (rc == 0)
-        rc = mr_resident_gather(ld, slot, stream);
-    if (rc == 0 && ld->gpu)
-        rc = mr_gpu_place(ld, slot, stream);
-    if (rc == 0)
-        rc = mr_tails_launch(ld, slot, stream);
-    if (rc == 0 && clock)
-        rc = mr_event_record(clock->copy_end, stream);
-    if (rc == 0)
-        rc = mr_event_record(slot->copied, stream);
-    slot->copy_recorded |= rc == 0;
-    slot->clocked = rc == 0 ? clock : NULL;
+    struct mr_stream *stream = ld->ship.stream[t % ld->ring.n_slots % ld->opts.streams];
+    uint64_t copied = 0;
+    slot->clocked = mr_times_choose(ld, slot, t);
+    int rc = enqueue_batch(ld, slot, stream, &copied);
+    if (rc < 0) {
+        slot->clocked = NULL;
+        return rc;
+    }
+    slot->copy_recorded = true;
     if (slot->clocked)
-        clock->copy_recorded = true;
-    mr_count(&ld->copied_bytes, rc == 0 ? bytes : 0);
-    return rc;
+        slot->clocked->copy_recorded = true;
+    mr_count(&ld->ship.copied_bytes, copied);
+    return 0;
 }
 
 static void ship_one(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
 {
-    struct mr_run_sample none = {.n_extents = 0};
-    pthread_mutex_lock(&ld->ship_lock);
+    pthread_mutex_lock(&ld->ship.lock);
     int rc = enqueue(ld, slot, t);
-    pthread_mutex_unlock(&ld->ship_lock);
+    pthread_mutex_unlock(&ld->ship.lock);
     if (rc == 0 && ld->opts.blocking)
         rc = mr_event_synchronize(slot->copied);
     if (rc < 0)
-        mr_bad_add(ld, t, 0, &none, slot->info.epoch, rc, true);
-    mr_ring_ready(ld, slot, t);
+        mr_bad_add(ld, slot, 0, NULL, rc, true);
+    mr_ring_ready(&ld->ring, slot, t);
 }
 
 /* The oldest of the slots left with the shipper: there is one. */
 static struct mr_slot *next_to_ship(struct mr_loader *ld)
 {
-    if (!ld->to_ship) {
-        struct mr_slot *newest = atomic_exchange(&ld->full, NULL);
+    if (!ld->ship.to_ship) {
+        struct mr_slot *newest = atomic_exchange(&ld->ship.full, NULL);
         while (newest) {
             struct mr_slot *older = newest->next_full;
-            newest->next_full = ld->to_ship;
-            ld->to_ship = newest;
+            newest->next_full = ld->ship.to_ship;
+            ld->ship.to_ship = newest;
             newest = older;
         }
     }
-    struct mr_slot *slot = ld->to_ship;
-    ld->to_ship = slot->next_full;
+    struct mr_slot *slot = ld->ship.to_ship;
+    ld->ship.to_ship = slot->next_full;
     return slot;
 }
 
 /*
- * A slot is put on the list before it is counted, so as many as are counted can be had. The shipper counts one down after
- * each; the count's reaching 0 ends its turn, and who raises it from 0 takes the next.
+ * A slot is put on the list before it is counted, so as many as are counted can be had. The shipper
+ * counts one down after each; the count's reaching 0 ends its turn, and who raises it from 0 takes
+ * the next.
  */
 void mr_ship(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
 {
@@ -157,15 +156,15 @@ void mr_ship(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
         return;
     }
     slot->full_for = t;
-    slot->next_full = atomic_load(&ld->full);
-    while (!atomic_compare_exchange_weak(&ld->full, &slot->next_full, slot))
+    slot->next_full = atomic_load(&ld->ship.full);
+    while (!atomic_compare_exchange_weak(&ld->ship.full, &slot->next_full, slot))
         ;
-    if (atomic_fetch_add(&ld->n_full, 1) > 0)
+    if (atomic_fetch_add(&ld->ship.n_full, 1) > 0)
         return;
     do {
         slot = next_to_ship(ld);
         ship_one(ld, slot, slot->full_for);
-    } while (atomic_fetch_sub(&ld->n_full, 1) > 1);
+    } while (atomic_fetch_sub(&ld->ship.n_full, 1) > 1);
 }
 
 int mr_ship_hand_out(struct mr_loader *ld, struct mr_slot *slot, struct mr_stream *stream)
@@ -174,7 +173,8 @@ int mr_ship_hand_out(struct mr_loader *ld, struct mr_slot *slot, struct mr_strea
         return 0;
     if (!stream)
         return mr_event_synchronize(slot->copied);
-    int passed = mr_event_query(slot->copied); /* mostly: then the device does not wait between two steps */
+    int passed =
+        mr_event_query(slot->copied); /* mostly: then the device does not wait between two steps */
     int rc = passed == 0 ? mr_stream_wait(stream, slot->copied) : MR_MIN(passed, 0);
     if (rc == 0 && slot->clocked) {
         rc = mr_event_record(slot->clocked->use_start, stream);

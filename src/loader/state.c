@@ -1,5 +1,6 @@
-/* The state of a run: a few numbers as JSON. Loading checks that they belong to this data set and order. */
-#include "loader/loader.h"
+/* The state of a run: a few numbers as JSON. Loading checks that they belong to this data set and
+ * order. */
+#include "loader/engine.h"
 
 #include <cjson/cJSON.h>
 #include <errno.h>
@@ -16,10 +17,10 @@ static void place_of(const struct mr_loader *ld, uint64_t *epoch, uint64_t *posi
     const struct mr_plan *plan = &ld->plan;
     *epoch = plan->first_epoch;
     *position = plan->first.start;
-    if (ld->next_batch == 0)
+    if (ld->handout.next_batch == 0)
         return;
     struct mr_plan_batch last;
-    mr_plan_get(plan, ld->next_batch - 1, &last);
+    mr_plan_get(plan, ld->handout.next_batch - 1, &last);
     *epoch = last.last ? last.epoch + 1 : last.epoch;
     *position = last.last ? 0 : last.shard->start + (last.row0 + last.rows) * last.shard->world;
 }
@@ -30,12 +31,13 @@ int mr_loader_state(const struct mr_loader *ld, char *buf, size_t cap)
     place_of(ld, &epoch, &position);
     int n = snprintf(buf, cap,
                      "{\"millrace_state\": %d, \"dataset\": \"%016" PRIx64
-                     "\", \"sampler\": \"%s\", \"seed\": \"%" PRIu64 "\", \"samples\": %" PRIu64 ", \"epoch\": %" PRIu64
-                     ", \"position\": %" PRIu64 ", \"next_batch\": %" PRIu64 ", \"batch_size\": %" PRIu64
-                     ", \"world\": %u, \"bad_samples\": %" PRIu64 "}",
-                     STATE_VERSION, mr_dataset_fingerprint(ld->ds), mr_sampler_text(ld->sampler), ld->opts.seed,
-                     ld->plan.length, epoch, position, position / ld->opts.world / ld->opts.batch_size,
-                     ld->opts.batch_size, ld->opts.world, ld->n_bad_before + ld->n_bad);
+                     "\", \"sampler\": \"%s\", \"seed\": \"%" PRIu64 "\", \"samples\": %" PRIu64
+                     ", \"epoch\": %" PRIu64 ", \"position\": %" PRIu64 ", \"next_batch\": %" PRIu64
+                     ", \"batch_size\": %" PRIu64 ", \"world\": %u, \"bad_samples\": %" PRIu64 "}",
+                     STATE_VERSION, mr_dataset_fingerprint(ld->ds), mr_sampler_text(ld->sampler),
+                     ld->opts.seed, ld->plan.length, epoch, position,
+                     position / ld->opts.world / ld->opts.batch_size, ld->opts.batch_size,
+                     ld->opts.world, ld->quarantine.n_bad_before + ld->quarantine.n_bad);
     if (n < 0 || (size_t)n >= cap)
         return mr_error_set(MR_ELIMIT, "state: needs %d bytes, the buffer has %zu", n + 1, cap);
     return n;
@@ -47,7 +49,8 @@ static int get_count(const cJSON *root, const char *name, uint64_t *out)
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(root, name);
     double v = cJSON_IsNumber(item) ? item->valuedouble : -1;
     if (!(v >= 0 && v < 0x1p53) || floor(v) != v)
-        return mr_error_set(MR_ESTATE, "state: \"%s\" is missing or not a whole number from 0 to 2^53", name);
+        return mr_error_set(MR_ESTATE,
+                            "state: \"%s\" is missing or not a whole number from 0 to 2^53", name);
     *out = (uint64_t)v;
     return 0;
 }
@@ -58,8 +61,9 @@ static int check_text(const cJSON *root, const char *name, const char *what, con
     if (!cJSON_IsString(item))
         return mr_error_set(MR_ESTATE, "state: \"%s\" is missing or not a string", name);
     if (strcmp(item->valuestring, have) != 0)
-        return mr_error_set(MR_ESTATE, "state: made with another %s: the state has %.200s, this run has %s", what,
-                            item->valuestring, have);
+        return mr_error_set(MR_ESTATE,
+                            "state: made with another %s: the state has %.200s, this run has %s",
+                            what, item->valuestring, have);
     return 0;
 }
 
@@ -71,8 +75,8 @@ static int check_identity(const struct mr_loader *ld, const cJSON *root)
     uint64_t version = 0;
     int rc = get_count(root, "millrace_state", &version);
     if (rc == 0 && version != STATE_VERSION)
-        rc = mr_error_set(MR_ESTATE, "state: version %" PRIu64 ", this library reads version %d", version,
-                          STATE_VERSION);
+        rc = mr_error_set(MR_ESTATE, "state: version %" PRIu64 ", this library reads version %d",
+                          version, STATE_VERSION);
     if (rc == 0)
         rc = check_text(root, "dataset", "data set (fingerprint)", fingerprint);
     if (rc == 0)
@@ -87,8 +91,9 @@ static int read_place(const struct mr_loader *ld, const cJSON *root, struct mr_s
     uint64_t length = mr_sampler_length(ld->sampler), samples = 0;
     int rc = get_count(root, "samples", &samples);
     if (rc == 0 && samples != length)
-        rc =
-            mr_error_set(MR_ESTATE, "state: an epoch has %" PRIu64 " samples there, %" PRIu64 " here", samples, length);
+        rc = mr_error_set(MR_ESTATE,
+                          "state: an epoch has %" PRIu64 " samples there, %" PRIu64 " here",
+                          samples, length);
     if (rc == 0)
         rc = get_count(root, "epoch", &out->epoch);
     if (rc == 0)
@@ -96,7 +101,8 @@ static int read_place(const struct mr_loader *ld, const cJSON *root, struct mr_s
     if (rc == 0)
         rc = get_count(root, "bad_samples", &out->bad_samples);
     if (rc == 0 && out->position > length)
-        rc = mr_error_set(MR_ESTATE, "state: position %" PRIu64 " is past the epoch's %" PRIu64 " samples",
+        rc = mr_error_set(MR_ESTATE,
+                          "state: position %" PRIu64 " is past the epoch's %" PRIu64 " samples",
                           out->position, length);
     return rc;
 }
@@ -106,7 +112,8 @@ int mr_state_load(const struct mr_loader *ld, const char *text, struct mr_state 
     const char *end = text;
     cJSON *root = cJSON_ParseWithOpts(text, &end, 1);
     if (!root)
-        return mr_error_set(MR_ESTATE, "state: not JSON at byte %td: '%.20s'", end ? end - text : 0, end ? end : "");
+        return mr_error_set(MR_ESTATE, "state: not JSON at byte %td: '%.20s'", end ? end - text : 0,
+                            end ? end : "");
     struct mr_state state;
     int rc = cJSON_IsObject(root) ? 0 : mr_error_set(MR_ESTATE, "state: not a JSON object");
     if (rc == 0)

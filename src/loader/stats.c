@@ -1,5 +1,5 @@
 /* The figures of a run and what they say: where the time goes. */
-#include "loader/loader.h"
+#include "loader/engine.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -7,7 +7,8 @@
 
 const char *mr_stage_name(enum mr_stage stage)
 {
-    static const char *const names[MR_N_STAGES] = {"read", "decode", "transform", "collate", "slot"};
+    static const char *const names[MR_N_STAGES] = {"read", "decode", "transform", "collate",
+                                                   "slot"};
     return (unsigned)stage < MR_N_STAGES ? names[stage] : "?";
 }
 
@@ -20,12 +21,14 @@ static void percentiles(const struct mr_hist *h, struct mr_percentiles *out)
                                    .max_ns = mr_counted(&h->max)};
 }
 
-/* Decode and transform are told apart on the samples that were timed (the first of each run) and shared out likewise. */
+/* Decode and transform are told apart on the samples that were timed (the first of each run) and
+ * shared out likewise. */
 static void add_worker(const struct mr_worker *w, uint64_t now_life, struct mr_loader_stats *out)
 {
     for (int s = 0; s < MR_N_STAGES; s++)
         out->stage_ns[s] += mr_counted(&w->stage_ns[s]);
-    uint64_t decode = mr_counted(&w->timed_decode_ns), transform = mr_counted(&w->timed_transform_ns);
+    uint64_t decode = mr_counted(&w->timed_decode_ns),
+             transform = mr_counted(&w->timed_transform_ns);
     uint64_t made = mr_counted(&w->made_ns);
     double share = decode + transform > 0 ? (double)decode / (double)(decode + transform) : 0;
     out->stage_ns[MR_STAGE_DECODE] += (uint64_t)((double)made * share);
@@ -39,9 +42,9 @@ static void add_worker(const struct mr_worker *w, uint64_t now_life, struct mr_l
 static double mean_in_flight(const struct mr_loader *ld)
 {
     double mean = 0;
-    for (uint32_t i = 0; i < ld->n_workers; i++) {
-        uint64_t n = mr_counted(&ld->worker[i].in_flight_n);
-        mean += n ? (double)mr_counted(&ld->worker[i].in_flight_sum) / (double)n : 0;
+    for (uint32_t i = 0; i < ld->workers.n; i++) {
+        uint64_t n = mr_counted(&ld->workers.worker[i].in_flight_n);
+        mean += n ? (double)mr_counted(&ld->workers.worker[i].in_flight_sum) / (double)n : 0;
     }
     return mean;
 }
@@ -49,9 +52,9 @@ static double mean_in_flight(const struct mr_loader *ld)
 /* As far as it has grown, and the latency that it has grown by. */
 static void read_ahead(const struct mr_loader *ld, struct mr_loader_stats *out)
 {
-    for (uint32_t i = 0; i < ld->n_workers; i++) {
-        const struct mr_ahead *a = &ld->worker[i].ahead;
-        out->read_ahead += mr_counted(&a->runs) * ld->run_rows;
+    for (uint32_t i = 0; i < ld->workers.n; i++) {
+        const struct mr_ahead *a = &ld->workers.worker[i].ahead;
+        out->read_ahead += mr_counted(&a->runs) * ld->sizes.run_rows;
         out->queue_depth += ld->storage ? atomic_load_explicit(&a->depth, memory_order_relaxed) : 0;
         out->read_latency_ns = MR_MAX(out->read_latency_ns, mr_counted(&a->latency_ns));
     }
@@ -59,44 +62,35 @@ static void read_ahead(const struct mr_loader *ld, struct mr_loader_stats *out)
 
 static void memory_held(const struct mr_loader *ld, struct mr_loader_stats *out)
 {
-    uint64_t slots = ld->host_bytes * ld->n_slots;
+    uint64_t slots = ld->layout.host_bytes * ld->ring.n_slots;
     bool pageable = ld->device_info.unified || ld->opts.pageable;
     *(pageable ? &out->pageable_bytes : &out->pinned_bytes) = slots;
-    out->device_bytes =
-        ld->device_info.unified ? 0 : (ld->slot_bytes + ld->output_bytes) * ld->n_slots + ld->resident_bytes;
+    uint64_t device, host;
+    mr_backends_bytes(ld, &device, &host);
+    if (!ld->device_info.unified)
+        device += (ld->layout.slot_bytes + ld->layout.output_bytes) * ld->ring.n_slots;
+    out->device_bytes = device;
     struct mr_files_kinds kinds;
     mr_files_count(ld->ds->files, &kinds);
     out->cache_bytes = kinds.memory_bytes;
-    out->pageable_bytes += out->read_ahead * ((ld->storage ? ld->sample_bytes : 0) + mr_run_row_bytes(ld));
-    out->pageable_bytes += mr_worker_room_bytes(ld) * ld->n_workers;
-}
-
-static void gpu_decoding(const struct mr_loader *ld, struct mr_loader_stats *out)
-{
-    const struct mr_gpu_decode *g = ld->gpu;
-    snprintf(out->gpu_why_not, sizeof out->gpu_why_not, "%s", ld->gpu_why_not);
-    if (!g)
-        return;
-    out->gpu_decode = g->fraction;
-    out->gpu_decoded = mr_counted(&g->decoded);
-    out->gpu_refused = mr_counted(&g->refused);
-    out->cpu_decode_rate = g->cpu_rate;
-    out->gpu_decode_rate = g->gpu_rate;
-    out->device_bytes += mr_gpu_device_bytes(ld);
+    out->pageable_bytes +=
+        out->read_ahead * ((ld->storage ? ld->sizes.sample_bytes : 0) + mr_run_row_bytes(ld));
+    out->pageable_bytes += mr_worker_bytes(ld) * ld->workers.n;
 }
 
 static void list_device_ops(const struct mr_loader *ld, struct mr_loader_stats *out)
 {
     size_t at = 0;
-    for (int f = 0; f < ld->n_fields && at < sizeof out->device_ops; f++)
-        if (ld->field[f].tail)
-            at += (size_t)snprintf(out->device_ops + at, sizeof out->device_ops - at, "%s%.*s: %s", at ? "; " : "",
-                                   MR_NAME_BYTES, ld->field[f].out.name, ld->field[f].tail->text);
+    for (int f = 0; f < ld->layout.n_fields && at < sizeof out->device_ops; f++)
+        if (ld->layout.field[f].device_part)
+            at += (size_t)snprintf(out->device_ops + at, sizeof out->device_ops - at, "%s%.*s: %s",
+                                   at ? "; " : "", MR_NAME_BYTES, ld->layout.field[f].out.name,
+                                   ld->layout.field[f].device_part->text);
 }
 
-static void say(struct mr_loader_stats *st, const char *name, const char *fmt, ...)
+static void set_cause(struct mr_loader_stats *st, const char *name, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-static void say(struct mr_loader_stats *st, const char *name, const char *fmt, ...)
+static void set_cause(struct mr_loader_stats *st, const char *name, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
@@ -115,16 +109,18 @@ struct steady {
     uint64_t stage_ns[MR_N_STAGES], worker_ns, wait_ns; /* wait_ns: the consumer's */
 };
 
-/* Below this share of the workers' time no stage is to blame. */
+/* Below this share of the workers' time no stage is the cause. */
 #define NO_STAGE 10
 
 static const char *advice_for(const struct mr_loader *ld, enum mr_stage stage)
 {
-    if (stage == MR_STAGE_READ && ld->gds)
-        return "more workers, of which each reads one range at a time, or faster storage";
+    const char *of_backend = ld->backends.used[0]->ops->read_advice;
+    if (stage == MR_STAGE_READ && of_backend)
+        return of_backend;
     if (stage == MR_STAGE_READ)
-        return ld->storage ? "raise read-ahead and queue depth, cache, or use faster storage"
-                           : "files are inflated once; a longer run, or unpacked files, show the rest";
+        return ld->storage
+                   ? "raise read-ahead and queue depth, cache, or use faster storage"
+                   : "files are inflated once; a longer run, or unpacked files, show the rest";
     if (stage == MR_STAGE_TRANSFORM && !ld->chain)
         return "copying samples into batches; more workers where processors are free";
     if (stage == MR_STAGE_COLLATE)
@@ -133,119 +129,132 @@ static const char *advice_for(const struct mr_loader *ld, enum mr_stage stage)
                                     : "more workers where processors are free, or a cheaper chain";
 }
 
-static void blame_worker_stage(const struct mr_loader *ld, struct mr_loader_stats *st, const struct steady *steady)
+static void name_worker_stage(const struct mr_loader *ld, struct mr_loader_stats *st,
+                              const struct steady *steady)
 {
     int worst = MR_STAGE_READ;
     for (int s = 0; s < MR_STAGE_SLOT; s++)
         worst = steady->stage_ns[s] > steady->stage_ns[worst] ? s : worst;
     double share = percent(steady->stage_ns[worst], steady->worker_ns);
     if (share < NO_STAGE)
-        say(st, "none", "since the first batch no stage took %d%% of the workers' time: too short a run to tell",
+        set_cause(
+            st, "none",
+            "since the first batch no stage took %d%% of the workers' time: too short a run to "
+            "tell",
             NO_STAGE);
     else
-        say(st, mr_stage_name((enum mr_stage)worst),
-            "since the first batch %u worker%s spent %.0f%% of their time on %s: %s", st->workers,
-            st->workers == 1 ? "" : "s", share,
-            worst == MR_STAGE_READ ? "waiting for reads" : mr_stage_name((enum mr_stage)worst),
-            advice_for(ld, (enum mr_stage)worst));
+        set_cause(st, mr_stage_name((enum mr_stage)worst),
+                  "since the first batch %u worker%s spent %.0f%% of their time on %s: %s",
+                  st->workers, st->workers == 1 ? "" : "s", share,
+                  worst == MR_STAGE_READ ? "waiting for reads"
+                                         : mr_stage_name((enum mr_stage)worst),
+                  advice_for(ld, (enum mr_stage)worst));
 }
 
-/* From which share of the consumer's time on waiting counts as starving, and a copy engine as full. */
+/* From which share of the consumer's time on waiting counts as starving, and a copy engine as full.
+ */
 #define STARVED     0.05
 #define ENGINE_FULL 0.85
 
-static void find_bottleneck(const struct mr_loader *ld, struct mr_loader_stats *st, const struct steady *steady)
+static void find_bottleneck(const struct mr_loader *ld, struct mr_loader_stats *st,
+                            const struct steady *steady)
 {
     uint64_t wait = steady->wait_ns, active = wait + st->consumer_busy_ns;
     double idle = percent(steady->stage_ns[MR_STAGE_SLOT], steady->worker_ns);
     if (st->batches < 3 || active == 0)
-        say(st, "none", "%llu batch%s too few to tell", (unsigned long long)st->batches,
-            st->batches == 1 ? " is" : "es are");
+        set_cause(st, "none", "%llu batch%s too few to tell", (unsigned long long)st->batches,
+                  st->batches == 1 ? " is" : "es are");
     else if ((double)wait < STARVED * (double)active)
-        say(st, "consumer", "it waited for %.1f%% of the time since its first batch: the loader keeps up",
-            percent(wait, active));
+        set_cause(st, "consumer",
+                  "it waited for %.1f%% of the time since its first batch: the loader keeps up",
+                  percent(wait, active));
     else if ((double)st->copy_ns > ENGINE_FULL * (double)active)
-        say(st, "copy",
-            "the copy engine was busy %.0f%% of the time: fewer bytes (ship u8, finish on the device), or page-locked "
-            "slots",
+        set_cause(
+            st, "copy",
+            "the copy engine was busy %.0f%% of the time: fewer bytes (ship u8, finish on the "
+            "device), or page-locked slots",
             MR_MIN(percent(st->copy_ns, active), 100));
-    else if (idle > 50 && st->timed_batches > 0 && st->timed_use_ns > st->timed_copy_ns && st->prefetch > 2)
-        say(st, "consumer",
-            "its steps take longer than copying and making batches: %u workers waited for free slots %.0f%% "
-            "of their time",
+    else if (idle > 50 && st->timed_batches > 0 && st->timed_use_ns > st->timed_copy_ns &&
+             st->prefetch > 2)
+        set_cause(
+            st, "consumer",
+            "its steps take longer than copying and making batches: %u workers waited for free "
+            "slots %.0f%% of their time",
             st->workers, idle);
     else if (idle > 50)
-        say(st, "prefetch",
-            "consumer and workers waited for each other (%.0f%% and %.0f%% of their time): raise prefetch from "
-            "%u",
+        set_cause(
+            st, "prefetch",
+            "consumer and workers waited for each other (%.0f%% and %.0f%% of their time): raise "
+            "prefetch from %u",
             percent(wait, active), idle, st->prefetch);
     else
-        blame_worker_stage(ld, st, steady);
+        name_worker_stage(ld, st, steady);
 }
 
 static void add_workers(const struct mr_loader *ld, uint64_t elapsed, struct mr_loader_stats *out)
 {
-    for (uint32_t i = 0; i < ld->n_workers; i++)
-        add_worker(&ld->worker[i], elapsed, out);
-    out->stage_ns[MR_STAGE_COLLATE] += mr_counted(&ld->collate_ns);
+    for (uint32_t i = 0; i < ld->workers.n; i++)
+        add_worker(&ld->workers.worker[i], elapsed, out);
+    out->stage_ns[MR_STAGE_COLLATE] += mr_counted(&ld->stats.collate_ns);
 }
 
 void mr_stats_started(struct mr_loader *ld)
 {
     struct mr_loader_stats now = {0};
-    add_workers(ld, mr_time_ns() - ld->open_ns, &now);
+    add_workers(ld, mr_time_ns() - ld->stats.open_ns, &now);
     for (int s = 0; s < MR_N_STAGES; s++)
-        atomic_store_explicit(&ld->start_ns[s], now.stage_ns[s], memory_order_relaxed);
-    atomic_store_explicit(&ld->start_ns[MR_N_STAGES], now.worker_ns, memory_order_relaxed);
+        atomic_store_explicit(&ld->stats.start_ns[s], now.stage_ns[s], memory_order_relaxed);
+    atomic_store_explicit(&ld->stats.start_ns[MR_N_STAGES], now.worker_ns, memory_order_relaxed);
 }
 
 static struct steady steady_of(const struct mr_loader *ld, const struct mr_loader_stats *st)
 {
     struct steady steady;
     for (int s = 0; s < MR_N_STAGES; s++)
-        steady.stage_ns[s] = st->stage_ns[s] - MR_MIN(st->stage_ns[s], mr_counted(&ld->start_ns[s]));
-    steady.worker_ns = st->worker_ns - MR_MIN(st->worker_ns, mr_counted(&ld->start_ns[MR_N_STAGES]));
-    steady.wait_ns = st->consumer_wait_ns - MR_MIN(st->consumer_wait_ns, mr_counted(&ld->first_wait_ns));
+        steady.stage_ns[s] =
+            st->stage_ns[s] - MR_MIN(st->stage_ns[s], mr_counted(&ld->stats.start_ns[s]));
+    steady.worker_ns =
+        st->worker_ns - MR_MIN(st->worker_ns, mr_counted(&ld->stats.start_ns[MR_N_STAGES]));
+    steady.wait_ns =
+        st->consumer_wait_ns - MR_MIN(st->consumer_wait_ns, mr_counted(&ld->stats.first_wait_ns));
     return steady;
 }
 
 void mr_loader_stats(struct mr_loader *ld, struct mr_loader_stats *out)
 {
     struct mr_loader_stats *st = out;
-    uint64_t elapsed = mr_time_ns() - ld->open_ns;
+    uint64_t elapsed = mr_time_ns() - ld->stats.open_ns;
     *st = (struct mr_loader_stats){
-        .samples = mr_counted(&ld->samples),
-        .batches = mr_counted(&ld->batches),
-        .bytes = mr_counted(&ld->bytes),
-        .bad_samples = mr_counted(&ld->bad_count),
+        .samples = mr_counted(&ld->stats.samples),
+        .batches = mr_counted(&ld->stats.batches),
+        .bytes = mr_counted(&ld->stats.bytes),
+        .bad_samples = mr_counted(&ld->quarantine.n_counted),
         .elapsed_ns = elapsed,
-        .first_batch_ns = mr_counted(&ld->first_batch_ns),
-        .workers = ld->n_workers,
-        .prefetch = ld->n_slots,
-        .consumer_wait_ns = mr_counted(&ld->wait_ns),
-        .consumer_busy_ns = mr_counted(&ld->busy_ns),
+        .first_batch_ns = mr_counted(&ld->stats.first_batch_ns),
+        .workers = ld->workers.n,
+        .prefetch = ld->ring.n_slots,
+        .consumer_wait_ns = mr_counted(&ld->stats.wait_ns),
+        .consumer_busy_ns = mr_counted(&ld->stats.busy_ns),
     };
     struct mr_files_kinds kinds;
     mr_files_count(ld->ds->files, &kinds);
     snprintf(st->storage, sizeof st->storage, "%s",
-             ld->gds                ? "gds"
-             : ld->storage          ? mr_storage_name(ld->storage)
+             ld->storage            ? mr_storage_name(ld->storage)
              : !ld->ds->ops->locate ? "none"
                                     : "memory");
     add_workers(ld, elapsed, st);
     read_ahead(ld, st);
-    snprintf(st->gds, sizeof st->gds, "%s", ld->gds_text);
+    mr_backends_stats(ld, st);
     st->direct_refused = ld->storage ? mr_storage_refused(ld->storage) : NULL;
     uint64_t calls = st->batches;
-    st->ready_mean = calls ? (double)mr_counted(&ld->ready_sum) / (double)calls : 0;
+    st->ready_mean = calls ? (double)mr_counted(&ld->stats.ready_sum) / (double)calls : 0;
     st->reads_in_flight_mean = mean_in_flight(ld);
-    percentiles(&ld->interval, &st->interval);
-    percentiles(&ld->wait, &st->wait);
-    percentiles(&ld->make, &st->make);
+    percentiles(&ld->stats.interval, &st->interval);
+    percentiles(&ld->stats.wait, &st->wait);
+    percentiles(&ld->ring.make, &st->make);
     memory_held(ld, st);
     mr_times_overlap(ld, st);
-    st->copied_bytes = mr_counted(&ld->copied_bytes);
-    gpu_decoding(ld, st);
+    st->copied_bytes = mr_counted(&ld->ship.copied_bytes);
     list_device_ops(ld, st);
     struct steady steady = steady_of(ld, st);
     find_bottleneck(ld, st, &steady);

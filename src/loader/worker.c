@@ -1,37 +1,40 @@
 /*
- * The workers. Each claims short runs of samples from one shared counter, starts their reads, and makes samples into rows as
- * bytes arrive and slots open. It keeps several runs in flight when something has to be read, one when all is in memory.
- * The worker with the earliest unfinished run can always go on, since its slot is the next to be open: no deadlock.
+ * The workers. Each claims short runs of samples from one shared counter, starts their reads, and
+ * makes samples into rows as bytes arrive and slots open. It keeps several runs in flight when
+ * something has to be read, one when all is in memory. The worker with the earliest unfinished run
+ * can always go on, since its slot is the next to be open: no deadlock.
  */
-#include "loader/loader.h"
+#include "loader/engine.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 
-/* Bounds how long a stop can take, not how fast reads are seen: reap returns as soon as one has finished. */
+/* Bounds how long a stop can take, not how fast reads are seen: reap returns as soon as one has
+ * finished. */
 #define REAP_WAIT_NS   20000000ull
 #define FAIR_WAIT_NS   500000ull /* for another worker's claim */
 #define CLAIMS_A_ROUND 4
-#define ROUND_NS       1000000u /* of making samples; then reads are claimed, started and collected */
-#define NAP_SLACK_NS   1000     /* devices' waits nap for microseconds; the kernel's usual slack is 50 */
-#define TRACE_READ_NS  5000     /* shorter spans of claiming, starting and collecting reads are left out of the trace */
+#define ROUND_NS       1000000u /* of making samples; then it turns to its reads again */
+#define NAP_SLACK_NS   1000     /* devices nap for microseconds; the kernel's usual slack is 50 */
+#define TRACE_READ_NS  5000     /* shorter spans of reading are left out of the trace */
 
 /* The largest row: collating works in one. */
-static uint64_t place_bytes(const struct mr_loader *ld)
+static uint64_t row_buffer_bytes(const struct mr_loader *ld)
 {
     uint64_t largest = MR_CACHE_LINE;
-    for (int f = 0; f < ld->n_fields; f++)
-        largest = MR_MAX(largest, ld->field[f].row_bytes);
+    for (int f = 0; f < ld->layout.n_fields; f++)
+        largest = MR_MAX(largest, ld->layout.field[f].row_bytes);
     return mr_round_up(largest, MR_CACHE_LINE);
 }
 
-uint64_t mr_worker_room_bytes(const struct mr_loader *ld)
+uint64_t mr_worker_bytes(const struct mr_loader *ld)
 {
-    uint64_t sum =
-        place_bytes(ld) + mr_round_up(ld->scratch_bytes + 1, MR_CACHE_LINE) + ld->run_rows * sizeof(uint64_t);
-    for (int f = 0; f < ld->n_fields; f++)
-        sum += f == ld->ds->picture ? 0 : mr_round_up(ld->field[f].in_bytes + 1, MR_CACHE_LINE);
+    uint64_t sum = row_buffer_bytes(ld) + mr_round_up(ld->layout.scratch_bytes + 1, MR_CACHE_LINE) +
+                   ld->sizes.run_rows * sizeof(uint64_t);
+    for (int f = 0; f < ld->layout.n_fields; f++)
+        sum +=
+            f == ld->ds->picture ? 0 : mr_round_up(ld->layout.field[f].in_bytes + 1, MR_CACHE_LINE);
     return sum;
 }
 
@@ -40,33 +43,38 @@ int mr_worker_init(struct mr_worker *w, struct mr_loader *ld, uint32_t id)
     w->ld = ld;
     w->id = id;
     mr_ahead_init(w);
-    w->order = calloc(ld->run_rows, sizeof *w->order);
-    int rc = w->order ? mr_runs_create(w) : mr_error_nomem("worker", ld->run_rows * sizeof *w->order);
+    w->order = calloc(ld->sizes.run_rows, sizeof *w->order);
+    int rc = w->order ? mr_runs_create(w)
+                      : mr_error_nomem("worker", ld->sizes.run_rows * sizeof *w->order);
     if (rc < 0)
         return rc;
-    for (int f = 0; f < ld->n_fields; f++) {
-        const struct mr_loader_field *fp = &ld->field[f];
-        if (f == ld->ds->picture) /* lies in the decoder */
+    for (int f = 0; f < ld->layout.n_fields; f++) {
+        const struct mr_field *fp = &ld->layout.field[f];
+        if (f == ld->ds->picture) /* is in the decoder */
             continue;
-        if (!(w->room[f] = aligned_alloc(MR_CACHE_LINE, mr_round_up(fp->in_bytes + 1, MR_CACHE_LINE))))
+        if (!(w->decoded[f] =
+                  aligned_alloc(MR_CACHE_LINE, mr_round_up(fp->in_bytes + 1, MR_CACHE_LINE))))
             return mr_error_nomem("worker", fp->in_bytes);
     }
-    w->place_room = aligned_alloc(MR_CACHE_LINE, place_bytes(ld));
-    w->scratch = aligned_alloc(MR_CACHE_LINE, mr_round_up(ld->scratch_bytes + 1, MR_CACHE_LINE));
-    if (!w->place_room || !w->scratch)
-        return mr_error_nomem("worker", mr_worker_room_bytes(ld));
+    w->row_buffer = aligned_alloc(MR_CACHE_LINE, row_buffer_bytes(ld));
+    w->scratch =
+        aligned_alloc(MR_CACHE_LINE, mr_round_up(ld->layout.scratch_bytes + 1, MR_CACHE_LINE));
+    if (!w->row_buffer || !w->scratch)
+        return mr_error_nomem("worker", mr_worker_bytes(ld));
     rc = mr_dataset_decodes(ld->ds) ? mr_decoder_create(&w->decoder) : 0;
     if (rc == 0 && ld->storage)
         rc = mr_reader_open(ld->storage, &w->reader);
-    if (rc == 0 && ld->storage && ld->n_whole)
-        rc = mr_reader_reserve(w->reader, (uint32_t)(ld->runs_per_worker * ld->run_rows * ld->n_whole),
-                               ld->whole_bytes / ld->n_whole);
+    if (rc == 0 && ld->storage && ld->sizes.n_whole)
+        rc = mr_reader_reserve(
+            w->reader,
+            (uint32_t)(ld->sizes.runs_per_worker * ld->sizes.run_rows * ld->sizes.n_whole),
+            ld->sizes.whole_bytes / ld->sizes.n_whole);
     return rc;
 }
 
 static struct mr_run *nth_run(struct mr_worker *w, uint32_t i)
 {
-    return w->in_flight[(w->first + i) % w->ld->runs_per_worker];
+    return w->in_flight[(w->first + i) % w->ld->sizes.runs_per_worker];
 }
 
 void mr_worker_free(struct mr_worker *w)
@@ -77,22 +85,23 @@ void mr_worker_free(struct mr_worker *w)
         mr_reader_close(w->reader);
     mr_runs_free(w);
     free(w->order);
-    free(w->place_room);
+    free(w->row_buffer);
     free(w->scratch);
     mr_decoder_destroy(w->decoder);
     for (int f = 0; f < MR_MAX_FIELDS; f++)
-        free(w->room[f]);
+        free(w->decoded[f]);
 }
 
 static void note_claim(struct mr_loader *ld, const struct mr_run *run, uint64_t now)
 {
-    struct mr_slot *slot = mr_ring_slot(ld, run->t);
+    struct mr_slot *slot = mr_ring_slot(&ld->ring, run->t);
     uint64_t none = 0;
     if (atomic_load_explicit(&slot->claim_ns, memory_order_relaxed) == 0)
         atomic_compare_exchange_strong(&slot->claim_ns, &none, now);
 }
 
-/* Counts the time since the last lap for a stage: one look at the clock a change of stage. Returns when that lap began. */
+/* Counts the time since the last lap for a stage: one look at the clock a change of stage. Returns
+ * when that lap began. */
 static uint64_t lap(struct mr_worker *w, _Atomic uint64_t *stage_ns)
 {
     uint64_t start = w->lap_ns;
@@ -102,14 +111,15 @@ static uint64_t lap(struct mr_worker *w, _Atomic uint64_t *stage_ns)
 }
 
 /*
- * Claims far ahead must interleave: a worker that owns whole batches in a row makes them alone, while the others find no slot
- * open, and as each run that is made makes room for one claim, that would go on for ever. So of a batch a worker gets its share
- * and half as much again, for those that are faster; but one run it can always have.
+ * Claims far ahead must interleave: a worker that owns whole batches in a row makes them alone,
+ * while the others find no slot open, and as each run that is made makes room for one claim, that
+ * would go on for ever. So of a batch a worker gets its share and half as much again, for those
+ * that are faster; but one run it can always have.
  */
 static bool is_fair(const struct mr_worker *w, uint64_t batch)
 {
     const struct mr_loader *ld = w->ld;
-    uint64_t most = (3 * ld->runs_per_batch + 2 * ld->n_workers - 1) / (2 * ld->n_workers);
+    uint64_t most = (3 * ld->sizes.runs_per_batch + 2 * ld->workers.n - 1) / (2 * ld->workers.n);
     return w->n_runs == 0 || w->claimed_batch != batch || w->n_claimed < most;
 }
 
@@ -121,52 +131,54 @@ static void note_claimed(struct mr_worker *w, uint64_t batch)
     w->n_claimed++;
 }
 
-/* Claims one run. false: none left, or no room. */
+/* Claims one run. false: none left, or it has as many as it may. */
 static bool claim(struct mr_worker *w)
 {
     struct mr_loader *ld = w->ld;
-    uint64_t number = atomic_load_explicit(&ld->next_run, memory_order_relaxed);
+    uint64_t number = atomic_load_explicit(&ld->workers.next_run, memory_order_relaxed);
     w->held_back = false;
     if (w->no_more || w->n_runs >= mr_counted(&w->ahead.runs))
         return false;
     do {
-        w->no_more = number / ld->runs_per_batch >= ld->plan.total;
-        w->held_back = !w->no_more && !is_fair(w, number / ld->runs_per_batch);
+        w->no_more = number / ld->sizes.runs_per_batch >= ld->plan.total;
+        w->held_back = !w->no_more && !is_fair(w, number / ld->sizes.runs_per_batch);
         if (w->no_more || w->held_back)
             return false;
-    } while (!atomic_compare_exchange_weak_explicit(&ld->next_run, &number, number + 1, memory_order_relaxed,
-                                                    memory_order_relaxed));
-    note_claimed(w, number / ld->runs_per_batch);
+    } while (!atomic_compare_exchange_weak_explicit(&ld->workers.next_run, &number, number + 1,
+                                                    memory_order_relaxed, memory_order_relaxed));
+    note_claimed(w, number / ld->sizes.runs_per_batch);
     struct mr_run *run = w->spare[--w->n_spare];
-    w->in_flight[(w->first + w->n_runs++) % ld->runs_per_worker] = run;
-    mr_run_fill(w, run, number);
+    w->in_flight[(w->first + w->n_runs++) % ld->sizes.runs_per_worker] = run;
+    uint64_t t = number / ld->sizes.runs_per_batch;
+    mr_run_fill(w, run, number, ld->storage && mr_ring_is_open(&ld->ring, t));
     return true;
 }
 
 /* How many more reads may be started. */
-static uint32_t room_for_reads(const struct mr_worker *w)
+static uint32_t free_reads(const struct mr_worker *w)
 {
     uint32_t depth = atomic_load_explicit(&w->ahead.depth, memory_order_relaxed);
     return MR_MIN(mr_reader_room(w->reader), depth - MR_MIN(mr_reader_in_flight(w->reader), depth));
 }
 
-/* Whole files may be larger than the first one: what has landed then is used before more is read, but for the first run, which
- * can always go on. */
+/* Whole files may be larger than the first one: what has landed then is used before more is read,
+ * but for the first run, which can always go on. */
 static bool holds_enough(const struct mr_worker *w, uint32_t i)
 {
-    return i > 0 && w->ld->n_whole > 0 &&
-           w->held_bytes > w->ld->runs_per_worker * w->ld->run_rows * w->ld->sample_bytes;
+    return i > 0 && w->ld->sizes.n_whole > 0 &&
+           w->held_bytes >
+               w->ld->sizes.runs_per_worker * w->ld->sizes.run_rows * w->ld->sizes.sample_bytes;
 }
 
 static void submit(struct mr_worker *w)
 {
     struct mr_read *batch[64];
-    uint32_t n = 0, room = room_for_reads(w);
-    for (uint32_t i = w->n_sent; i < w->n_runs && room > 0 && !holds_enough(w, i); i++) {
+    uint32_t n = 0, n_free = free_reads(w);
+    for (uint32_t i = w->n_sent; i < w->n_runs && n_free > 0 && !holds_enough(w, i); i++) {
         struct mr_run *run = nth_run(w, i);
-        while (run->n_submitted < run->n_reads && room > 0) {
+        while (run->n_submitted < run->n_reads && n_free > 0) {
             batch[n++] = &run->read[run->n_submitted++];
-            room--;
+            n_free--;
             if (n == MR_COUNT(batch)) {
                 mr_reader_submit(w->reader, batch, n);
                 n = 0;
@@ -193,7 +205,7 @@ static void reap(struct mr_worker *w, uint64_t wait_ns)
             first_ns = MR_MAX(first_ns, landed[i]->submit_ns);
             w->held_bytes += landed[i]->bytes == MR_WHOLE ? landed[i]->done : 0;
         }
-        if (n > 0 && w->ld->runs_per_worker > w->ld->start_runs) {
+        if (n > 0 && w->ld->sizes.runs_per_worker > w->ld->sizes.start_runs) {
             uint64_t now = mr_time_ns();
             mr_ahead_landed(w, n, now - MR_MIN(first_ns, now), now);
         }
@@ -217,7 +229,8 @@ static bool landed(const struct mr_run *run, const struct mr_run_sample *s)
     return true;
 }
 
-/* Brings the next sample's first bytes near while this one is made: random samples are cache misses. */
+/* Brings the next sample's first bytes near while this one is made: random samples are cache
+ * misses. */
 static void prefetch_next(const struct mr_run *run, uint32_t i)
 {
     if (i + 1 >= run->n || run->sample[i + 1].n_extents < 1 || !run->sample[i + 1].extent[0].view)
@@ -241,7 +254,8 @@ static uint32_t make_landed(struct mr_worker *w, struct mr_run *run)
 {
     bool tracing = mr_trace_on(), timed = tracing || w->n_made % TIMED_RUNS == 0;
     uint32_t made = 0;
-    for (uint32_t i = 0; i < run->n && !atomic_load_explicit(&w->ld->stop, memory_order_relaxed); i++) {
+    for (uint32_t i = 0;
+         i < run->n && !atomic_load_explicit(&w->ld->ring.stop, memory_order_relaxed); i++) {
         struct mr_run_sample *s = &run->sample[i];
         if (s->done || !landed(run, s))
             continue;
@@ -251,7 +265,8 @@ static uint32_t make_landed(struct mr_worker *w, struct mr_run *run)
         timed = tracing;
         made++;
     }
-    w->n_made += made > 0; /* rounds that found nothing to make are not counted: they may come in step */
+    w->n_made +=
+        made > 0; /* rounds that found nothing to make are not counted: they may come in step */
     return made;
 }
 
@@ -269,27 +284,28 @@ static uint32_t make_run(struct mr_worker *w, struct mr_run *run)
     mr_count(&w->stage_ns[MR_STAGE_READ], w->direct_ns);
     w->direct_ns = 0;
     mr_trace_span("samples", start, w->lap_ns, "batch", run->t);
-    if (mr_ring_rows_done(w, run->t, made))
+    if (mr_complete_rows(w, run->t, made))
         w->lap_ns = mr_time_ns(); /* what completing took has been counted */
     return made;
 }
 
-/* Goes over the runs in flight, earliest first, for about a round's time, and drops those that are done from the front. */
+/* Goes over the runs in flight, earliest first, for about a round's time, and drops those that are
+ * done from the front. */
 static bool make_ready(struct mr_worker *w)
 {
     bool progress = false;
     uint64_t start_ns = w->lap_ns;
     for (uint32_t i = 0; i < w->n_runs && w->lap_ns - start_ns < ROUND_NS; i++) {
         struct mr_run *run = nth_run(w, i);
-        if (run->t - nth_run(w, 0)->t >= w->ld->n_slots) /* its slot cannot be open yet */
+        if (run->t - nth_run(w, 0)->t >= w->ld->ring.n_slots) /* its slot cannot be open yet */
             break;
-        if (run->n_done < run->n && mr_ring_is_open(w->ld, run->t))
+        if (run->n_done < run->n && mr_ring_is_open(&w->ld->ring, run->t))
             progress |= make_run(w, run) > 0;
     }
     while (w->n_runs > 0 && is_over(nth_run(w, 0))) {
         mr_run_end_reads(w, nth_run(w, 0));
         w->spare[w->n_spare++] = nth_run(w, 0);
-        w->first = (w->first + 1) % (uint32_t)w->ld->runs_per_worker;
+        w->first = (w->first + 1) % (uint32_t)w->ld->sizes.runs_per_worker;
         w->n_runs--;
         w->n_sent -= w->n_sent > 0;
         progress = true;
@@ -302,13 +318,13 @@ static bool wait_for_something(struct mr_worker *w)
 {
     struct mr_loader *ld = w->ld;
     struct mr_run *run = nth_run(w, 0);
-    bool open = run->n_done == run->n || mr_ring_is_open(ld, run->t);
+    bool open = run->n_done == run->n || mr_ring_is_open(&ld->ring, run->t);
     bool go = true;
     w->ahead.starved |= open;
     if (open && w->reader)
         reap(w, w->held_back ? FAIR_WAIT_NS : REAP_WAIT_NS);
     else
-        go = mr_ring_wait_open(ld, run->t);
+        go = mr_ring_wait_open(&ld->ring, run->t);
     uint64_t start = lap(w, &w->stage_ns[open ? MR_STAGE_READ : MR_STAGE_SLOT]);
     mr_trace_span(open ? "wait: read" : "wait: slot", start, w->lap_ns, "batch", run->t);
     return go;
@@ -316,7 +332,7 @@ static bool wait_for_something(struct mr_worker *w)
 
 static void work(struct mr_worker *w)
 {
-    while (!atomic_load_explicit(&w->ld->stop, memory_order_relaxed)) {
+    while (!atomic_load_explicit(&w->ld->ring.stop, memory_order_relaxed)) {
         bool progress = false;
         for (int i = 0; i < CLAIMS_A_ROUND && claim(w); i++)
             progress = true;

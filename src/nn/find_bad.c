@@ -1,7 +1,7 @@
 /* Where a number that is not finite came from. */
 #include "nn/net.h"
 
-#include "device/kernels.h"
+#include "kernels/half.h"
 
 #include <errno.h>
 #include <math.h>

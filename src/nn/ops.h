@@ -6,12 +6,9 @@
 #ifndef MR_NN_OPS_H
 #define MR_NN_OPS_H
 
-#ifndef __CUDACC__
 #include "base/base.h"
-#endif
+#include "kernels/nn/nn.h"
 #include <millrace/nn.h>
-
-enum mr_act { MR_ACT_NONE, MR_ACT_RELU, MR_ACT_SIGMOID, MR_ACT_TANH, MR_ACT_GELU };
 
 struct mr_nn_backend; /* the backend's own state: threads, handles, workspace, stream */
 

@@ -1,5 +1,5 @@
 /* fp16's loss scale out of and into the device's memory, for checkpoints. */
-#include "nn/cuda/kernels.h"
+#include "kernels/nn/nn.h"
 #include "nn/net.h"
 
 #include <math.h>

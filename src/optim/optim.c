@@ -11,7 +11,8 @@
 #define NORM_PART  4096 /* elements; parts of a sum are a multiple of it */
 #define NORM_PARTS 1024 /* of a group, at most */
 
-int mr_optim_check_stream(const struct mr_optim *o, const struct mr_stream *stream, const char *call)
+int mr_optim_check_stream(const struct mr_optim *o, const struct mr_stream *stream,
+                          const char *call)
 {
     if (!o->host && (!stream || stream->dev != o->device))
         return mr_error_set(MR_EMISUSE, "%s: want a stream of the optimizer's device", call);
@@ -21,11 +22,11 @@ int mr_optim_check_stream(const struct mr_optim *o, const struct mr_stream *stre
 static int check_group(const struct mr_optim_group *g, uint32_t i, uint64_t from, uint64_t n_params)
 {
     if (g->begin < from || g->begin > n_params || g->n > n_params - g->begin || g->n < 1)
-        return mr_error_set(
-            MR_EOPTION,
-            "optimizer: group %u of %llu elements from %llu on: want it behind %llu and within %llu parameters", i,
-            (unsigned long long)g->n, (unsigned long long)g->begin, (unsigned long long)from,
-            (unsigned long long)n_params);
+        return mr_error_set(MR_EOPTION,
+                            "optimizer: group %u of %llu elements from %llu on: want it behind "
+                            "%llu and within %llu parameters",
+                            i, (unsigned long long)g->n, (unsigned long long)g->begin,
+                            (unsigned long long)from, (unsigned long long)n_params);
     return 0;
 }
 
@@ -34,7 +35,8 @@ static int set_part(struct mr_optim *o, uint32_t i, const struct mr_optim_group 
     struct mr_optim_part *p = &o->parts[i];
     char who[48];
     int rc = 0;
-    *p = (struct mr_optim_part){.begin = g->begin, .end = g->begin + g->n, .opts = o->opts, .state_of = {0, 1, 2}};
+    *p = (struct mr_optim_part){
+        .begin = g->begin, .end = g->begin + g->n, .opts = o->opts, .state_of = {0, 1, 2}};
     snprintf(who, sizeof who, "%s, group %u: ", o->ops->name, i);
     if (g->options)
         rc = mr_optim_parse_more(o->ops, who, g->options, &p->opts);
@@ -42,9 +44,10 @@ static int set_part(struct mr_optim *o, uint32_t i, const struct mr_optim_group 
         return rc;
     if (p->opts.clip_norm != o->opts.clip_norm || p->opts.accumulate != o->opts.accumulate ||
         p->opts.threads != o->opts.threads)
-        return mr_error_set(MR_EOPTION, "%sclip_norm, accumulate and threads are for all groups, not for one", who);
+        return mr_error_set(
+            MR_EOPTION, "%sclip_norm, accumulate and threads are for all groups, not for one", who);
     p->lr = p->opts.lr;
-    p->kernel = o->ops->pick ? o->ops->pick(&p->opts, p->state_of) : o->ops->kernel;
+    p->update = o->ops->choose ? o->ops->choose(&p->opts, p->state_of) : o->ops->update;
     if (o->opts.clip_norm > 0) {
         p->norm_part = mr_round_up(MR_MAX((g->n + NORM_PARTS - 1) / NORM_PARTS, 1), NORM_PART);
         p->n_norms = (uint32_t)((g->n + p->norm_part - 1) / p->norm_part);
@@ -74,28 +77,28 @@ static int set_parts(struct mr_optim *o, const struct mr_optim_group *groups, ui
 }
 
 /* Zeros. Huge pages: a step goes through all of it, and would wait for the page tables. */
-static int host_make(uint64_t bytes, void **out)
+static int host_create(uint64_t bytes, void **out)
 {
     void *p = NULL;
     uint64_t whole = mr_round_up(bytes, bytes < HUGE_PAGE ? 64 : HUGE_PAGE);
     if (posix_memalign(&p, bytes < HUGE_PAGE ? 64 : HUGE_PAGE, whole))
         return mr_error_nomem("optimizer's state", bytes);
     if (bytes >= HUGE_PAGE)
-        (void)madvise(p, whole, MADV_HUGEPAGE); /* a wish */
+        (void)madvise(p, whole, MADV_HUGEPAGE); /* works without */
     memset(p, 0, whole);
     *out = p;
     return 0;
 }
 
-static int make(struct mr_optim *o, struct mr_stream *stream, uint64_t bytes, void **out)
+static int create(struct mr_optim *o, struct mr_stream *stream, uint64_t bytes, void **out)
 {
     if (o->host)
-        return host_make(bytes, out);
+        return host_create(bytes, out);
     int rc = mr_memory_acquire(o->device, MR_DEVICE, bytes, out);
     return rc < 0 ? rc : mr_memset_async(stream, *out, MR_DEVICE, 0, bytes);
 }
 
-static void drop(struct mr_optim *o, void *p)
+static void destroy(struct mr_optim *o, void *p)
 {
     if (o->host)
         free(p);
@@ -104,7 +107,8 @@ static void drop(struct mr_optim *o, void *p)
 }
 
 /* Into an array of the optimizer's: on devices by a copy that blocks. */
-static int put(struct mr_optim *o, struct mr_stream *stream, void *to, const void *from, uint64_t bytes)
+static int put(struct mr_optim *o, struct mr_stream *stream, void *to, const void *from,
+               uint64_t bytes)
 {
     if (!o->host)
         return mr_copy_async(stream, to, MR_DEVICE, from, MR_PAGEABLE, bytes);
@@ -112,7 +116,7 @@ static int put(struct mr_optim *o, struct mr_stream *stream, void *to, const voi
     return 0;
 }
 
-static int make_records(struct mr_optim *o, struct mr_stream *stream)
+static int create_records(struct mr_optim *o, struct mr_stream *stream)
 {
     uint64_t bytes = o->n_parts * sizeof *o->records;
     struct mr_optim_record *first = calloc(o->n_parts, sizeof *first);
@@ -120,13 +124,13 @@ static int make_records(struct mr_optim *o, struct mr_stream *stream)
         return mr_error_nomem("optimizer's groups", bytes);
     for (uint32_t i = 0; i < o->n_parts; i++)
         first[i] = (struct mr_optim_record){.lr = o->parts[i].lr, .mu_product = 1};
-    int rc = make(o, stream, bytes, (void **)&o->records);
+    int rc = create(o, stream, bytes, (void **)&o->records);
     if (rc == 0)
         rc = put(o, stream, o->records, first, bytes);
     if (rc == 0)
-        rc = make(o, stream, o->n_parts * sizeof *o->tickets, (void **)&o->tickets);
+        rc = create(o, stream, o->n_parts * sizeof *o->tickets, (void **)&o->tickets);
     if (rc == 0 && o->n_norms)
-        rc = make(o, stream, o->n_norms * sizeof *o->norms, (void **)&o->norms);
+        rc = create(o, stream, o->n_norms * sizeof *o->norms, (void **)&o->norms);
     if (rc == 0 && !o->host)
         rc = mr_stream_synchronize(stream); /* before `first` goes */
     free(first);
@@ -137,7 +141,7 @@ static int make_records(struct mr_optim *o, struct mr_stream *stream)
 static int fill_sums(struct mr_optim *o, struct mr_stream *stream)
 {
     enum { CHUNK = 8192 };
-    double room[CHUNK];
+    double buffer[CHUNK];
     int rc = 0;
     for (uint32_t i = 0; i < o->n_parts && rc == 0; i++) {
         const struct mr_optim_part *p = &o->parts[i];
@@ -146,11 +150,11 @@ static int fill_sums(struct mr_optim *o, struct mr_stream *stream)
             continue;
         for (uint32_t k = 0; k < CHUNK; k++)
             if (o->dtype == MR_F64)
-                room[k] = value;
+                buffer[k] = value;
             else
-                ((float *)(void *)room)[k] = (float)value;
+                ((float *)(void *)buffer)[k] = (float)value;
         for (uint64_t at = p->begin; at < p->end && rc == 0; at += CHUNK)
-            rc = put(o, stream, (char *)o->array[0].data + at * mr_optim_size(o), room,
+            rc = put(o, stream, (char *)o->array[0].data + at * mr_optim_size(o), buffer,
                      MR_MIN(p->end - at, (uint64_t)CHUNK) * mr_optim_size(o));
         if (rc == 0 && !o->host)
             rc = mr_stream_synchronize(stream);
@@ -158,16 +162,11 @@ static int fill_sums(struct mr_optim *o, struct mr_stream *stream)
     return rc;
 }
 
-static int make_arrays(struct mr_optim *o, struct mr_stream *stream)
+static int create_arrays(struct mr_optim *o, struct mr_stream *stream)
 {
-    static const uint8_t n_states[] = {
-#define X(name, n_state) n_state,
-        MR_OPTIM_KERNELS(X)
-#undef X
-    };
-    int rc = make_records(o, stream);
+    int rc = create_records(o, stream);
     for (uint32_t i = 0; i < o->n_parts; i++)
-        for (int k = 0; k < n_states[o->parts[i].kernel]; k++) {
+        for (int k = 0; k < mr_optim_n_states(o->parts[i].update); k++) {
             int which = o->parts[i].state_of[k];
             o->array[which].name = o->ops->state[which];
         }
@@ -175,18 +174,18 @@ static int make_arrays(struct mr_optim *o, struct mr_stream *stream)
         o->array[MR_OPTIM_STATES].name = "accumulated";
     for (int k = 0; k <= MR_OPTIM_STATES && rc == 0; k++)
         if (o->array[k].name)
-            rc = make(o, stream, o->n * mr_optim_size(o), &o->array[k].data);
+            rc = create(o, stream, o->n * mr_optim_size(o), &o->array[k].data);
     if (rc == 0)
         rc = fill_sums(o, stream);
     return rc;
 }
 
-static int make_memory(struct mr_optim *o)
+static int create_memory(struct mr_optim *o)
 {
     struct mr_stream *stream = NULL;
     int rc = o->host ? 0 : mr_stream_create(o->device, "optim", &stream);
     if (rc == 0)
-        rc = make_arrays(o, stream);
+        rc = create_arrays(o, stream);
     if (rc == 0 && stream)
         rc = mr_stream_synchronize(stream);
     mr_stream_destroy(stream);
@@ -204,50 +203,87 @@ static int set_device(struct mr_optim *o, struct mr_device *device)
         return rc;
     o->device = device;
     o->host = info.unified;
-    rc = mr_device_has_kernel(device, "optim_sgd_f32");
-    if (rc == 0)
-        return mr_error_set(
-            MR_EUNSUPPORTED,
-            "optimizer: %s has no kernels for it: this build was made without nvcc, or not for this GPU", info.name);
-    return rc < 0 ? rc : 0;
+    rc = mr_device_load_kernels(device, &mr_optim_module);
+    if (rc == MR_EUNSUPPORTED)
+        return mr_error_set(MR_EUNSUPPORTED,
+                            "optimizer: %s has no kernels for it: this build was made without "
+                            "nvcc, or not for this GPU",
+                            info.name);
+    return rc;
 }
 
-static int check_create(const char *spec, enum mr_dtype dtype, uint64_t n_params, const struct mr_optim_group *groups,
-                        uint32_t n_groups, struct mr_optim **out)
+/* What parsing would not have given. */
+static int check_opts(const struct mr_optim_ops *ops, const struct mr_optim_opts *o)
+{
+    const double rates[] = {o->lr, o->weight_decay, o->clip_norm, o->clip_value, o->eps};
+    for (size_t i = 0; i < MR_COUNT(rates); i++)
+        if (!(rates[i] >= 0 && rates[i] <= MR_OPTIM_MOST))
+            return mr_error_set(MR_EOPTION,
+                                "optimizer %s: lr, weight_decay, clipping or eps of %g: want 0..%g",
+                                o->name, rates[i], MR_OPTIM_MOST);
+    if (!(o->beta1 >= 0 && o->beta1 < 1 && o->beta2 >= 0 && o->beta2 < 1) || o->accumulate < 1)
+        return mr_error_set(
+            MR_EOPTION,
+            "optimizer %s: betas of %g/%g, accumulate of %llu: want 0 to below 1, and 1 or more",
+            o->name, o->beta1, o->beta2, (unsigned long long)o->accumulate);
+    return ops->check ? ops->check(o) : 0;
+}
+
+static int check_create(const void *spec, enum mr_dtype dtype, uint64_t n_params,
+                        const struct mr_optim_group *groups, uint32_t n_groups,
+                        struct mr_optim **out)
 {
     if (!spec || !out || (n_groups && !groups))
         return mr_error_set(MR_EMISUSE, "mr_optim_create: spec, out or groups is NULL");
     if (dtype != MR_F32 && dtype != MR_F64)
-        return mr_error_set(MR_EUNSUPPORTED, "optimizer: parameters of %s: want f32 or f64", mr_dtype_name(dtype));
+        return mr_error_set(MR_EUNSUPPORTED, "optimizer: parameters of %s: want f32 or f64",
+                            mr_dtype_name(dtype));
     if (n_params < 1 || n_params > 1ull << 48)
-        return mr_error_set(MR_ELIMIT, "optimizer: %llu parameters: want 1..2^48", (unsigned long long)n_params);
+        return mr_error_set(MR_ELIMIT, "optimizer: %llu parameters: want 1..2^48",
+                            (unsigned long long)n_params);
     if (n_groups > MAX_GROUPS)
-        return mr_error_set(MR_ELIMIT, "optimizer: %u groups: want at most %d", n_groups, MAX_GROUPS);
+        return mr_error_set(MR_ELIMIT, "optimizer: %u groups: want at most %d", n_groups,
+                            MAX_GROUPS);
     return 0;
 }
 
-int mr_optim_create(struct mr_device *device, const char *spec, enum mr_dtype dtype, uint64_t n_params,
-                    const struct mr_optim_group *groups, uint32_t n_groups, struct mr_optim **out)
+/* The options are there already. */
+static int open_optim(struct mr_optim *o, struct mr_device *device,
+                      const struct mr_optim_group *groups, uint32_t n_groups)
 {
-    int rc = check_create(spec, dtype, n_params, groups, n_groups, out);
+    mr_optim_extra_init(o, &o->extra);
+    int rc = set_device(o, device);
     if (rc < 0)
         return rc;
+    rc = set_parts(o, groups, n_groups);
+    if (rc < 0)
+        return rc;
+    rc = create_memory(o);
+    if (rc < 0 || !o->host)
+        return rc;
+    uint64_t threads = o->opts.threads ? o->opts.threads : (uint64_t)mr_cpu_count();
+    return mr_thread_pool_create((uint32_t)MR_MIN(threads, mr_optim_most_tasks(o)), "optim", 0,
+                                 &o->pool);
+}
+
+/* spec: NULL: from opts. */
+static int create_optim(struct mr_device *device, const char *spec,
+                        const struct mr_optim_opts *opts, enum mr_dtype dtype, uint64_t n_params,
+                        const struct mr_optim_group *groups, uint32_t n_groups,
+                        struct mr_optim **out)
+{
     struct mr_optim *o = calloc(1, sizeof *o);
     if (!o)
         return mr_error_nomem("optimizer", sizeof *o);
     o->dtype = dtype;
     o->n = n_params;
-    mr_optim_extra_init(o, &o->extra);
-    rc = mr_optim_parse_spec(spec, &o->ops, &o->opts);
+    int rc = mr_optim_parse_spec(spec ? spec : opts->name, &o->ops, &o->opts);
+    if (rc == 0 && opts) {
+        o->opts = *opts;
+        rc = check_opts(o->ops, opts);
+    }
     if (rc == 0)
-        rc = set_device(o, device);
-    if (rc == 0)
-        rc = set_parts(o, groups, n_groups);
-    if (rc == 0)
-        rc = make_memory(o);
-    uint64_t threads = o->opts.threads ? o->opts.threads : (uint64_t)mr_cpu_count();
-    if (rc == 0 && o->host)
-        rc = mr_team_create((uint32_t)MR_MIN(threads, mr_optim_most_tasks(o)), "optim", 0, &o->team);
+        rc = open_optim(o, device, groups, n_groups);
     if (rc < 0)
         mr_optim_destroy(o);
     else
@@ -255,16 +291,40 @@ int mr_optim_create(struct mr_device *device, const char *spec, enum mr_dtype dt
     return rc;
 }
 
+int mr_optim_create(struct mr_device *device, const char *spec, enum mr_dtype dtype,
+                    uint64_t n_params, const struct mr_optim_group *groups, uint32_t n_groups,
+                    struct mr_optim **out)
+{
+    int rc = check_create(spec, dtype, n_params, groups, n_groups, out);
+    return rc < 0 ? rc : create_optim(device, spec, NULL, dtype, n_params, groups, n_groups, out);
+}
+
+int mr_optim_create_from(struct mr_device *device, const struct mr_optim_opts *opts,
+                         enum mr_dtype dtype, uint64_t n_params,
+                         const struct mr_optim_group *groups, uint32_t n_groups,
+                         struct mr_optim **out)
+{
+    int rc = check_create(opts, dtype, n_params, groups, n_groups, out);
+    if (rc < 0)
+        return rc;
+    if (opts->size != sizeof *opts || !memchr(opts->name, 0, sizeof opts->name))
+        return mr_error_set(
+            MR_EMISUSE,
+            "mr_optim_create_from: want opts as mr_optim_parse() filled them, of %zu bytes",
+            sizeof *opts);
+    return create_optim(device, NULL, opts, dtype, n_params, groups, n_groups, out);
+}
+
 void mr_optim_destroy(struct mr_optim *optim)
 {
     if (!optim)
         return;
-    mr_team_destroy(optim->team);
+    mr_thread_pool_destroy(optim->pool);
     for (int k = 0; k <= MR_OPTIM_STATES; k++)
-        drop(optim, optim->array[k].data);
-    drop(optim, optim->records);
-    drop(optim, optim->tickets);
-    drop(optim, optim->norms);
+        destroy(optim, optim->array[k].data);
+    destroy(optim, optim->records);
+    destroy(optim, optim->tickets);
+    destroy(optim, optim->norms);
     free(optim->parts);
     free(optim);
 }
@@ -280,18 +340,22 @@ int mr_optim_attach(struct mr_optim *optim, const struct mr_optim_extra *extra)
     struct mr_optim_extra full;
     mr_optim_extra_init(optim, &full);
     if (!extra || extra->size < offsetof(struct mr_optim_extra, copy) || extra->size > sizeof full)
-        return mr_error_set(MR_EMISUSE,
-                            "mr_optim_attach: size is %zu, want at most %zu: call mr_optim_extra_init() first",
-                            extra ? extra->size : 0, sizeof full);
+        return mr_error_set(
+            MR_EMISUSE,
+            "mr_optim_attach: size is %zu, want at most %zu: call mr_optim_extra_init() first",
+            extra ? extra->size : 0, sizeof full);
     memcpy(&full, extra, extra->size);
     full.size = sizeof full;
     bool half = full.grad_dtype == MR_F16 || full.grad_dtype == MR_BF16;
     if (full.grad_dtype != optim->dtype && !(half && optim->dtype == MR_F32))
-        return mr_error_set(MR_EUNSUPPORTED, "optimizer: gradients of %s for parameters of %s: want the same%s",
+        return mr_error_set(MR_EUNSUPPORTED,
+                            "optimizer: gradients of %s for parameters of %s: want the same%s",
                             mr_dtype_name(full.grad_dtype), mr_dtype_name(optim->dtype),
                             optim->dtype == MR_F32 ? ", f16 or bf16" : "");
-    if (full.copy && (optim->dtype != MR_F32 || (full.copy_dtype != MR_F16 && full.copy_dtype != MR_BF16)))
-        return mr_error_set(MR_EUNSUPPORTED, "optimizer: a copy in %s of parameters of %s: want f16 or bf16, of f32",
+    if (full.copy &&
+        (optim->dtype != MR_F32 || (full.copy_dtype != MR_F16 && full.copy_dtype != MR_BF16)))
+        return mr_error_set(MR_EUNSUPPORTED,
+                            "optimizer: a copy in %s of parameters of %s: want f16 or bf16, of f32",
                             mr_dtype_name(full.copy_dtype), mr_dtype_name(optim->dtype));
     optim->extra = full;
     return 0;
@@ -315,8 +379,10 @@ double mr_optim_get_lr(const struct mr_optim *optim, uint32_t group)
 int mr_optim_set_lr(struct mr_optim *optim, uint32_t group, double lr)
 {
     if (!(lr >= 0 && lr <= MR_OPTIM_MOST) || (group >= optim->n_parts && group != UINT32_MAX))
-        return mr_error_set(MR_EMISUSE, "mr_optim_set_lr: group %u, rate %g: want one of %u groups and a rate of 0..%g",
-                            group, lr, optim->n_parts, MR_OPTIM_MOST);
+        return mr_error_set(
+            MR_EMISUSE,
+            "mr_optim_set_lr: group %u, rate %g: want one of %u groups and a rate of 0..%g", group,
+            lr, optim->n_parts, MR_OPTIM_MOST);
     for (uint32_t i = 0; i < optim->n_parts; i++) {
         if ((group != UINT32_MAX && i != group) || optim->parts[i].lr == lr)
             continue;
@@ -329,10 +395,12 @@ int mr_optim_set_lr(struct mr_optim *optim, uint32_t group, double lr)
     return 0;
 }
 
-int mr_optim_follow(struct mr_optim *optim, const struct mr_schedule *schedule, uint64_t step, uint64_t epoch)
+int mr_optim_follow(struct mr_optim *optim, const struct mr_schedule *schedule, uint64_t step,
+                    uint64_t epoch)
 {
     int rc = 0;
     for (uint32_t i = 0; i < optim->n_parts && rc == 0; i++)
-        rc = mr_optim_set_lr(optim, i, mr_schedule_lr(schedule, optim->parts[i].opts.lr, step, epoch));
+        rc = mr_optim_set_lr(optim, i,
+                             mr_schedule_lr(schedule, optim->parts[i].opts.lr, step, epoch));
     return rc;
 }

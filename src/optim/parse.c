@@ -4,36 +4,13 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct mr_optim_ops *const kinds[] = {
-#define X(name) &mr_optim_##name,
-    MR_OPTIMIZERS(X)
-#undef X
-};
-
-const struct mr_optim_ops *mr_optim_ops_find(const char *name, size_t n)
-{
-    for (size_t i = 0; i < MR_COUNT(kinds); i++)
-        if (strlen(kinds[i]->name) == n && strncmp(kinds[i]->name, name, n) == 0)
-            return kinds[i];
-    return NULL;
-}
-
-int mr_optim_each(int (*fn)(void *user, const char *name, const char *summary, const struct mr_option *table),
-                  void *user)
-{
-    int rc = 0;
-    for (size_t i = 0; i < MR_COUNT(kinds) && rc == 0; i++)
-        rc = fn(user, kinds[i]->name, kinds[i]->summary, kinds[i]->options);
-    return rc;
-}
-
 static int no_such(const char *name, size_t n)
 {
-    const char *names[MR_COUNT(kinds) + 1] = {0};
+    const char *names[MR_OPTIM_N_KINDS + 1] = {0};
     char word[64];
     snprintf(word, sizeof word, "%.*s", (int)MR_MIN(n, sizeof word - 1), name);
-    for (size_t i = 0; i < MR_COUNT(kinds); i++)
-        names[i] = kinds[i]->name;
+    for (size_t i = 0; i < MR_OPTIM_N_KINDS; i++)
+        names[i] = mr_optim_kinds[i]->name;
     return mr_error_no_such(word, names, "\"", "optimizer \"%s\": no such optimizer", word);
 }
 
@@ -61,7 +38,8 @@ static int read_betas(const char *who, const char *text, struct mr_optim_opts *o
             second = -1;
     }
     if (!(first >= 0 && first < 1 && second >= 0 && second < 1))
-        return mr_error_set(MR_EOPTION, "%sbetas=%s: want two numbers from 0 to below 1, as 0.9/0.999", who, text);
+        return mr_error_set(
+            MR_EOPTION, "%sbetas=%s: want two numbers from 0 to below 1, as 0.9/0.999", who, text);
     opts->beta1 = first;
     opts->beta2 = second;
     return 0;
@@ -71,7 +49,8 @@ static bool is_known(const struct mr_option *table, const char *name, size_t n)
 {
     for (const struct mr_option *o = table; o->name; o++) {
         size_t i = 0;
-        while (i < n && o->name[i] && (o->name[i] == name[i] || (o->name[i] == '_' && name[i] == '-')))
+        while (i < n && o->name[i] &&
+               (o->name[i] == name[i] || (o->name[i] == '_' && name[i] == '-')))
             i++;
         if (i == n && !o->name[i])
             return true;
@@ -90,7 +69,8 @@ static bool all_known(const struct mr_option *table, const char *text)
     return true;
 }
 
-int mr_optim_parse_more(const struct mr_optim_ops *ops, const char *who, const char *text, struct mr_optim_opts *opts)
+int mr_optim_parse_more(const struct mr_optim_ops *ops, const char *who, const char *text,
+                        struct mr_optim_opts *opts)
 {
     struct mr_optim_values values = {.opts = *opts};
     int rc = mr_options_parse(ops->options, &values, who, text, NULL);
@@ -121,7 +101,8 @@ static int defaults(const struct mr_optim_ops *ops, struct mr_optim_opts *out)
     return 0;
 }
 
-int mr_optim_parse_spec(const char *spec, const struct mr_optim_ops **out_ops, struct mr_optim_opts *out)
+int mr_optim_parse_spec(const char *spec, const struct mr_optim_ops **out_ops,
+                        struct mr_optim_opts *out)
 {
     size_t n = strcspn(spec, ":");
     const struct mr_optim_ops *ops = mr_optim_ops_find(spec, n);

@@ -11,7 +11,8 @@
 static const struct mr_schedule_ops *find(const char *name, size_t n)
 {
     for (size_t i = 0; i < mr_schedule_n_kinds; i++)
-        if (strlen(mr_schedule_kinds[i].name) == n && strncmp(mr_schedule_kinds[i].name, name, n) == 0)
+        if (strlen(mr_schedule_kinds[i].name) == n &&
+            strncmp(mr_schedule_kinds[i].name, name, n) == 0)
             return &mr_schedule_kinds[i];
     if (n == strlen(mr_schedule_warmup.name) && strncmp(mr_schedule_warmup.name, name, n) == 0)
         return &mr_schedule_warmup;
@@ -49,7 +50,8 @@ static void to_options(const char *text, size_t n, char *out)
     *out = 0;
 }
 
-static int parse_one(const char *text, size_t n, const struct mr_schedule_ops **out_ops, struct mr_schedule_values *out)
+static int parse_one(const char *text, size_t n, const struct mr_schedule_ops **out_ops,
+                     struct mr_schedule_values *out)
 {
     char args[2 * MAX_TEXT + 4] = "", who[32];
     size_t name = 0;
@@ -79,15 +81,17 @@ static int parse(const char *text, struct mr_schedule *s)
         return rc;
     if (s->ops == &mr_schedule_warmup) {
         if (!text[n])
-            return mr_error_set(MR_EOPTION, "schedule \"%s\": want another behind the warm-up, as in %s,constant", text,
-                                text);
+            return mr_error_set(
+                MR_EOPTION, "schedule \"%s\": want another behind the warm-up, as in %s,constant",
+                text, text);
         s->warm = s->values;
         text += n + 1;
         n = strcspn(text, ",");
         rc = parse_one(text, n, &s->ops, &s->values);
     }
     if (rc == 0 && (s->ops == &mr_schedule_warmup || text[n]))
-        return mr_error_set(MR_EOPTION, "schedule: \"%s\": want one schedule, or warmup:N and one", text);
+        return mr_error_set(MR_EOPTION, "schedule: \"%s\": want one schedule, or warmup:N and one",
+                            text);
     return rc;
 }
 
@@ -112,7 +116,8 @@ void mr_schedule_destroy(struct mr_schedule *schedule)
     free(schedule);
 }
 
-double mr_schedule_lr(const struct mr_schedule *schedule, double base_lr, uint64_t step, uint64_t epoch)
+double mr_schedule_lr(const struct mr_schedule *schedule, double base_lr, uint64_t step,
+                      uint64_t epoch)
 {
     const struct mr_schedule_values *w = &schedule->warm;
     uint64_t t = schedule->values.per ? step : epoch, warm_t = w->per ? step : epoch;
@@ -173,16 +178,21 @@ int mr_schedule_restore(struct mr_schedule *schedule, const double state[MR_SCHE
     for (int i = 1; i < MR_SCHEDULE_STATE; i++)
         good = good && state[i] >= 0 && state[i] <= 0x1p53 && state[i] == floor(state[i]);
     if (!good)
-        return mr_error_set(MR_ESTATE, "mr_schedule_restore: %g, %g, %g, %g: no schedule saves these", state[0],
-                            state[1], state[2], state[3]);
+        return mr_error_set(MR_ESTATE,
+                            "mr_schedule_restore: %g, %g, %g, %g: no schedule saves these",
+                            state[0], state[1], state[2], state[3]);
     schedule->seen = (struct mr_schedule_seen){state[0], state[1], state[2], state[3]};
     return 0;
 }
 
-int mr_schedule_each(int (*fn)(void *user, const char *name, const char *arguments, const char *summary), void *user)
+int mr_schedule_each(int (*fn)(void *user, const char *name, const char *arguments,
+                               const char *summary),
+                     void *user)
 {
-    int rc = fn(user, mr_schedule_warmup.name, mr_schedule_warmup.arguments, mr_schedule_warmup.summary);
+    int rc =
+        fn(user, mr_schedule_warmup.name, mr_schedule_warmup.arguments, mr_schedule_warmup.summary);
     for (size_t i = 0; i < mr_schedule_n_kinds && rc == 0; i++)
-        rc = fn(user, mr_schedule_kinds[i].name, mr_schedule_kinds[i].arguments, mr_schedule_kinds[i].summary);
+        rc = fn(user, mr_schedule_kinds[i].name, mr_schedule_kinds[i].arguments,
+                mr_schedule_kinds[i].summary);
     return rc;
 }

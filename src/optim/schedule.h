@@ -30,7 +30,8 @@ struct mr_schedule_ops {
     /* Optional: values that do not go together: MR_EOPTION. */
     int (*check)(const char *name, const struct mr_schedule_values *v);
     /* t: the counter; base > 0 or 0. Required but of the warm-up. */
-    double (*lr)(const struct mr_schedule_values *v, const struct mr_schedule_seen *seen, double base, uint64_t t);
+    double (*lr)(const struct mr_schedule_values *v, const struct mr_schedule_seen *seen,
+                 double base, uint64_t t);
 };
 
 extern const struct mr_schedule_ops mr_schedule_kinds[], mr_schedule_warmup;

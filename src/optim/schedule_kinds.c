@@ -5,29 +5,31 @@
 
 #define PI 3.14159265358979323846
 
-#define ENTRY(member, kind, text, low, high, about)                                                                    \
-    {                                                                                                                  \
-        .name = #member, .type = kind, .offset = offsetof(struct mr_schedule_values, member), .initial = text,         \
-        .min = low, .max = high, .help = about                                                                         \
+#define ENTRY(member, kind, text, low, high, about)                                                \
+    {                                                                                              \
+        .name = #member, .type = kind, .offset = offsetof(struct mr_schedule_values, member),      \
+        .initial = text, .min = low, .max = high, .help = about                                    \
     }
 #define FLAG(member, about) ENTRY(member, MR_OPT_FLAG, "0", 0, 0, about)
 #define LENGTH(about)       ENTRY(length, MR_OPT_UINT, "0", 0, 1e15, about)
 static const char *const counters[] = {"epoch", "iteration", NULL};
-#define PER(text)                                                                                                      \
-    {                                                                                                                  \
-        .name = "per", .type = MR_OPT_ENUM, .offset = offsetof(struct mr_schedule_values, per), .initial = text,       \
-        .choices = counters, .help = "what is counted"                                                                 \
+#define PER(text)                                                                                  \
+    {                                                                                              \
+        .name = "per", .type = MR_OPT_ENUM, .offset = offsetof(struct mr_schedule_values, per),    \
+        .initial = text, .choices = counters, .help = "what is counted"                            \
     }
 
 static int wants_length(const char *name, const struct mr_schedule_values *v)
 {
-    return v->length ? 0 : mr_error_set(MR_EOPTION, "schedule %s: want how long, as in %s:10", name, name);
+    return v->length
+               ? 0
+               : mr_error_set(MR_EOPTION, "schedule %s: want how long, as in %s:10", name, name);
 }
 
 /* constant */
 static const struct mr_option constant_options[] = {{0}};
-static double constant_lr(const struct mr_schedule_values *v, const struct mr_schedule_seen *seen, double base,
-                          uint64_t t)
+static double constant_lr(const struct mr_schedule_values *v, const struct mr_schedule_seen *seen,
+                          double base, uint64_t t)
 {
     (void)v, (void)seen, (void)t;
     return base;
@@ -41,7 +43,8 @@ static const struct mr_option step_options[] = {
     {0},
 };
 static const char *const step_positional[] = {"gamma", "every", NULL};
-static double step_lr(const struct mr_schedule_values *v, const struct mr_schedule_seen *seen, double base, uint64_t t)
+static double step_lr(const struct mr_schedule_values *v, const struct mr_schedule_seen *seen,
+                      double base, uint64_t t)
 {
     uint64_t times = t / v->every;
     (void)seen;
@@ -56,8 +59,8 @@ static const struct mr_option multistep_options[] = {
     {0},
 };
 static const char *const multistep_positional[] = {"gamma", "at", NULL};
-static double multistep_lr(const struct mr_schedule_values *v, const struct mr_schedule_seen *seen, double base,
-                           uint64_t t)
+static double multistep_lr(const struct mr_schedule_values *v, const struct mr_schedule_seen *seen,
+                           double base, uint64_t t)
 {
     int reached = 0;
     (void)seen;
@@ -67,7 +70,9 @@ static double multistep_lr(const struct mr_schedule_values *v, const struct mr_s
 }
 static int multistep_check(const char *name, const struct mr_schedule_values *v)
 {
-    return v->at.n ? 0 : mr_error_set(MR_EOPTION, "schedule %s: want when, as in %s:0.1/30:60", name, name);
+    return v->at.n
+               ? 0
+               : mr_error_set(MR_EOPTION, "schedule %s: want when, as in %s:0.1/30:60", name, name);
 }
 
 /* exponential */
@@ -77,8 +82,8 @@ static const struct mr_option exponential_options[] = {
     {0},
 };
 static const char *const gamma_positional[] = {"gamma", NULL};
-static double exponential_lr(const struct mr_schedule_values *v, const struct mr_schedule_seen *seen, double base,
-                             uint64_t t)
+static double exponential_lr(const struct mr_schedule_values *v,
+                             const struct mr_schedule_seen *seen, double base, uint64_t t)
 {
     (void)seen;
     return base * pow(v->gamma, (double)t);
@@ -96,8 +101,8 @@ static double line(double from, double to, uint64_t t, uint64_t length)
 {
     return t >= length ? to : from + (to - from) * ((double)t / (double)length);
 }
-static double linear_lr(const struct mr_schedule_values *v, const struct mr_schedule_seen *seen, double base,
-                        uint64_t t)
+static double linear_lr(const struct mr_schedule_values *v, const struct mr_schedule_seen *seen,
+                        double base, uint64_t t)
 {
     (void)seen;
     return base * line(1, v->end, t, v->length);
@@ -113,8 +118,8 @@ static const struct mr_option cosine_options[] = {
     {0},
 };
 static const char *const length_positional[] = {"length", NULL};
-static double cosine_lr(const struct mr_schedule_values *v, const struct mr_schedule_seen *seen, double base,
-                        uint64_t t)
+static double cosine_lr(const struct mr_schedule_values *v, const struct mr_schedule_seen *seen,
+                        double base, uint64_t t)
 {
     uint64_t period = v->length;
     (void)seen;
@@ -144,14 +149,17 @@ static double between(const struct mr_schedule_values *v, double from, double to
 {
     return v->linear ? (to - from) * part + from : to + (from - to) / 2 * (cos(PI * part) + 1);
 }
-static double onecycle_lr(const struct mr_schedule_values *v, const struct mr_schedule_seen *seen, double base,
-                          uint64_t t)
+static double onecycle_lr(const struct mr_schedule_values *v, const struct mr_schedule_seen *seen,
+                          double base, uint64_t t)
 {
-    double first = base / v->div, last = first / v->final_div, n = (double)v->length, now = (double)t, from = 0;
+    double first = base / v->div, last = first / v->final_div, n = (double)v->length,
+           now = (double)t, from = 0;
     const struct {
         double end, from, to;
     } two[] = {{v->pct * n - 1, first, base}, {n - 1, base, last}},
-      three[] = {{v->pct * n - 1, first, base}, {2 * v->pct * n - 2, base, first}, {n - 1, first, last}},
+      three[] = {{v->pct * n - 1, first, base},
+                 {2 * v->pct * n - 2, base, first},
+                 {n - 1, first, last}},
       *phase = v->three_phase ? three : two;
     (void)seen;
     if (now >= n - 1)
@@ -167,7 +175,8 @@ static double onecycle_lr(const struct mr_schedule_values *v, const struct mr_sc
 static const struct mr_option plateau_options[] = {
     ENTRY(gamma, MR_OPT_DOUBLE, "0.1", 0, 0.999999999, "factor"),
     ENTRY(patience, MR_OPT_UINT, "10", 0, 1e15, "epochs that may pass without getting better"),
-    ENTRY(threshold, MR_OPT_DOUBLE, "1e-4", 0, 1e30, "what counts as better: this part of the best"),
+    ENTRY(threshold, MR_OPT_DOUBLE, "1e-4", 0, 1e30,
+          "what counts as better: this part of the best"),
     FLAG(absolute, "the threshold is a difference"),
     FLAG(max, "more is better"),
     ENTRY(cooldown, MR_OPT_UINT, "0", 0, 1e15, "epochs after a reduction in which none is counted"),
@@ -175,8 +184,8 @@ static const struct mr_option plateau_options[] = {
     ENTRY(eps, MR_OPT_DOUBLE, "1e-8", 0, 1e30, "smaller reductions are left out"),
     {0},
 };
-static double plateau_lr(const struct mr_schedule_values *v, const struct mr_schedule_seen *seen, double base,
-                         uint64_t t)
+static double plateau_lr(const struct mr_schedule_values *v, const struct mr_schedule_seen *seen,
+                         double base, uint64_t t)
 {
     (void)t;
     for (uint64_t i = 0, n = (uint64_t)seen->reductions; i < n; i++) {
@@ -195,23 +204,31 @@ static const struct mr_option warmup_options[] = {
     {0},
 };
 
-const struct mr_schedule_ops mr_schedule_warmup = {
-    "warmup", "N[/start=0.01]", "in front of another: up to its rate", warmup_options, length_positional, wants_length,
-    NULL};
+const struct mr_schedule_ops mr_schedule_warmup = {"warmup",
+                                                   "N[/start=0.01]",
+                                                   "in front of another: up to its rate",
+                                                   warmup_options,
+                                                   length_positional,
+                                                   wants_length,
+                                                   NULL};
 
 const struct mr_schedule_ops mr_schedule_kinds[] = {
     {"constant", "", "the base rate", constant_options, NULL, NULL, constant_lr},
-    {"step", "GAMMA[/EVERY]", "times GAMMA every so often", step_options, step_positional, NULL, step_lr},
-    {"multistep", "GAMMA/T1:T2:...", "times GAMMA at T1, T2, ...", multistep_options, multistep_positional,
-     multistep_check, multistep_lr},
-    {"exponential", "GAMMA", "times GAMMA each time", exponential_options, gamma_positional, NULL, exponential_lr},
-    {"linear", "END/T", "a straight line to END times the base rate", linear_options, linear_positional, wants_length,
-     linear_lr},
-    {"cosine", "T[/restarts][/mult=1][/min=0]", "half a cosine, once or again and again", cosine_options,
-     length_positional, wants_length, cosine_lr},
-    {"onecycle", "T[/pct=0.3][/div=25][/final_div=1e4][/linear][/three_phase]", "up to the base rate, and far down",
-     onecycle_options, length_positional, wants_length, onecycle_lr},
-    {"plateau", "[FACTOR][/patience=10][/threshold=1e-4][/absolute][/max][/cooldown=0][/min=0][/eps=1e-8]",
+    {"step", "GAMMA[/EVERY]", "times GAMMA every so often", step_options, step_positional, NULL,
+     step_lr},
+    {"multistep", "GAMMA/T1:T2:...", "times GAMMA at T1, T2, ...", multistep_options,
+     multistep_positional, multistep_check, multistep_lr},
+    {"exponential", "GAMMA", "times GAMMA each time", exponential_options, gamma_positional, NULL,
+     exponential_lr},
+    {"linear", "END/T", "a straight line to END times the base rate", linear_options,
+     linear_positional, wants_length, linear_lr},
+    {"cosine", "T[/restarts][/mult=1][/min=0]", "half a cosine, once or again and again",
+     cosine_options, length_positional, wants_length, cosine_lr},
+    {"onecycle", "T[/pct=0.3][/div=25][/final_div=1e4][/linear][/three_phase]",
+     "up to the base rate, and far down", onecycle_options, length_positional, wants_length,
+     onecycle_lr},
+    {"plateau",
+     "[FACTOR][/patience=10][/threshold=1e-4][/absolute][/max][/cooldown=0][/min=0][/eps=1e-8]",
      "down when a metric does not get better", plateau_options, gamma_positional, NULL, plateau_lr},
 };
 const size_t mr_schedule_n_kinds = MR_COUNT(mr_schedule_kinds);

@@ -29,7 +29,8 @@ const char *mr_optim_state_name(const struct mr_optim *optim, uint32_t i)
     return k < 0 ? NULL : k <= MR_OPTIM_STATES ? optim->array[k].name : "groups";
 }
 
-void *mr_optim_state_data(const struct mr_optim *optim, uint32_t i, enum mr_dtype *out_dtype, uint64_t *out_n)
+void *mr_optim_state_data(const struct mr_optim *optim, uint32_t i, enum mr_dtype *out_dtype,
+                          uint64_t *out_n)
 {
     int k = nth(optim, i);
     if (k < 0)
@@ -40,23 +41,26 @@ void *mr_optim_state_data(const struct mr_optim *optim, uint32_t i, enum mr_dtyp
     return records ? (void *)optim->records : optim->array[k].data;
 }
 
-static int find(struct mr_optim *o, const char *call, uint32_t i, uint64_t bytes, struct mr_stream *stream, void **out)
+static int find(struct mr_optim *o, const char *call, uint32_t i, uint64_t bytes,
+                struct mr_stream *stream, void **out)
 {
     enum mr_dtype dtype;
     uint64_t n;
     void *data = mr_optim_state_data(o, i, &dtype, &n);
     if (!data)
-        return mr_error_set(MR_EMISUSE, "%s: state %u: there are %u", call, i, mr_optim_state_count(o));
+        return mr_error_set(MR_EMISUSE, "%s: state %u: there are %u", call, i,
+                            mr_optim_state_count(o));
     if (bytes != n * mr_dtype_size(dtype))
         return mr_error_set(MR_ESTATE, "%s: \"%s\" has %llu bytes: want %llu elements of %s", call,
-                            mr_optim_state_name(o, i), (unsigned long long)bytes, (unsigned long long)n,
-                            mr_dtype_name(dtype));
+                            mr_optim_state_name(o, i), (unsigned long long)bytes,
+                            (unsigned long long)n, mr_dtype_name(dtype));
     *out = data;
     return mr_optim_check_stream(o, stream, call);
 }
 
 /* After what is in the stream. */
-static int copy_out(struct mr_optim *o, void *to, const void *from, uint64_t bytes, struct mr_stream *stream)
+static int copy_out(struct mr_optim *o, void *to, const void *from, uint64_t bytes,
+                    struct mr_stream *stream)
 {
     if (o->host) {
         memcpy(to, from, bytes);
@@ -66,7 +70,8 @@ static int copy_out(struct mr_optim *o, void *to, const void *from, uint64_t byt
     return rc < 0 ? rc : mr_stream_synchronize(stream);
 }
 
-int mr_optim_state_read(struct mr_optim *optim, uint32_t i, void *out, uint64_t bytes, struct mr_stream *stream)
+int mr_optim_state_read(struct mr_optim *optim, uint32_t i, void *out, uint64_t bytes,
+                        struct mr_stream *stream)
 {
     void *data = NULL;
     int rc = find(optim, "mr_optim_state_read", i, bytes, stream, &data);
@@ -84,18 +89,22 @@ static int check_records(const struct mr_optim *o, const struct mr_optim_record 
 {
     for (uint32_t i = 0; i < o->n_parts; i++) {
         bool product = r[i].mu_product >= 0 && r[i].mu_product <= 1;
-        bool pending = is_count(fabs(r[i].pending)) && fabs(r[i].pending) < (double)o->opts.accumulate &&
+        bool pending = is_count(fabs(r[i].pending)) &&
+                       fabs(r[i].pending) < (double)o->opts.accumulate &&
                        r[i].pending == r[0].pending;
-        if (!(r[i].lr >= 0 && r[i].lr <= MR_OPTIM_MOST) || !is_count(r[i].step) || !product || !pending)
-            return mr_error_set(MR_ESTATE,
-                                "mr_optim_state_write: group %u: rate %g, step %g, product %g, pending %g: no such "
-                                "state is saved by an optimizer of these options",
-                                i, r[i].lr, r[i].step, r[i].mu_product, r[i].pending);
+        if (!(r[i].lr >= 0 && r[i].lr <= MR_OPTIM_MOST) || !is_count(r[i].step) || !product ||
+            !pending)
+            return mr_error_set(
+                MR_ESTATE,
+                "mr_optim_state_write: group %u: rate %g, step %g, product %g, pending %g: no such "
+                "state is saved by an optimizer of these options",
+                i, r[i].lr, r[i].step, r[i].mu_product, r[i].pending);
     }
     return 0;
 }
 
-static int write_records(struct mr_optim *o, const void *data, uint64_t bytes, struct mr_stream *stream)
+static int write_records(struct mr_optim *o, const void *data, uint64_t bytes,
+                         struct mr_stream *stream)
 {
     struct mr_optim_record *r = malloc(bytes);
     if (!r)
@@ -118,7 +127,8 @@ static int write_records(struct mr_optim *o, const void *data, uint64_t bytes, s
     return rc;
 }
 
-int mr_optim_state_write(struct mr_optim *optim, uint32_t i, const void *data, uint64_t bytes, struct mr_stream *stream)
+int mr_optim_state_write(struct mr_optim *optim, uint32_t i, const void *data, uint64_t bytes,
+                         struct mr_stream *stream)
 {
     void *to = NULL;
     int rc = find(optim, "mr_optim_state_write", i, bytes, stream, &to);
@@ -134,8 +144,8 @@ int mr_optim_state_write(struct mr_optim *optim, uint32_t i, const void *data, u
     return rc < 0 ? rc : mr_stream_synchronize(stream);
 }
 
-int mr_optim_get_step(struct mr_optim *optim, uint32_t group, struct mr_stream *stream, uint64_t *out_step,
-                      double *out_grad_norm)
+int mr_optim_get_step(struct mr_optim *optim, uint32_t group, struct mr_stream *stream,
+                      uint64_t *out_step, double *out_grad_norm)
 {
     struct mr_optim_record r = {0};
     if (group >= optim->n_parts)

@@ -1,44 +1,30 @@
-/* Steps: by kernels on devices, by the team on the host. */
+/* Steps: by kernels on devices, by a thread pool on the host. */
 #include "optim/optim.h"
 
 #include <string.h>
 
 #define CHUNK 32768 /* elements that one thread takes at a time */
 
-static const char *const kernel_names[][2] = {
-#define X(name, n_state) {"optim_" #name "_f32", "optim_" #name "_f64"},
-    MR_OPTIM_KERNELS(X)
-#undef X
-};
-
 static int is_f64(const struct mr_optim *o)
 {
     return o->dtype == MR_F64;
 }
 
-static struct mr_optim_hyper hyper_of(const struct mr_optim_opts *s)
+static struct mr_optim_hyper hyper_of(const struct mr_optim_opts *opts)
 {
     return (struct mr_optim_hyper){
-        .weight_decay = s->weight_decay,
-        .beta1 = s->beta1,
-        .beta2 = s->rho != 0     ? s->rho
-                 : s->alpha != 0 ? s->alpha
-                                 : s->beta2, /* an optimizer has one of them */
-        .eps = s->eps,
-        .momentum = s->momentum,
-        .dampening = s->dampening,
-        .lr_decay = s->lr_decay,
-        .momentum_decay = s->momentum_decay,
-        .clip_norm = s->clip_norm,
-        .clip_value = s->clip_value,
+#define X(name) .name = opts->name,
+        MR_OPTIM_HYPER(X)
+#undef X
     };
 }
 
-static struct mr_optim_args args_of(const struct mr_optim *o, uint32_t i, void *params, const void *grads,
-                                    enum mr_dtype grad_dtype)
+static struct mr_optim_args args_of(const struct mr_optim *o, uint32_t i, void *params,
+                                    const void *grads, enum mr_dtype grad_dtype)
 {
     const struct mr_optim_part *p = &o->parts[i];
-    bool sums = o->opts.accumulate > 1; /* scaled as they were added up, and skipped by the record */
+    bool sums =
+        o->opts.accumulate > 1; /* scaled as they were added up, and skipped by the record */
     struct mr_optim_args a = {
         .params = params,
         .grads = grads,
@@ -50,7 +36,7 @@ static struct mr_optim_args args_of(const struct mr_optim *o, uint32_t i, void *
         .skip = sums ? NULL : o->extra.skip,
         .begin = p->begin,
         .end = p->end,
-        .kernel = (int32_t)p->kernel,
+        .update = (int32_t)p->update,
         .grad_dtype = (int32_t)grad_dtype,
         .copy_dtype = (int32_t)o->extra.copy_dtype,
         .n_norms = o->n_norms,
@@ -63,8 +49,8 @@ static struct mr_optim_args args_of(const struct mr_optim *o, uint32_t i, void *
     return a;
 }
 
-static struct mr_optim_norm_args norm_args_of(const struct mr_optim *o, uint32_t i, const void *grads,
-                                              enum mr_dtype grad_dtype)
+static struct mr_optim_norm_args norm_args_of(const struct mr_optim *o, uint32_t i,
+                                              const void *grads, enum mr_dtype grad_dtype)
 {
     const struct mr_optim_part *p = &o->parts[i];
     return (struct mr_optim_norm_args){
@@ -78,7 +64,7 @@ static struct mr_optim_norm_args norm_args_of(const struct mr_optim *o, uint32_t
     };
 }
 
-/* On the host, by the team. */
+/* On the host, by the thread pool. */
 struct host_work {
     const struct mr_optim_args *args;
     const struct mr_optim_scalars *scalars;
@@ -118,7 +104,8 @@ uint64_t mr_optim_most_tasks(const struct mr_optim *o)
 {
     uint64_t most = o->opts.accumulate > 1 ? chunks(o->n) : 1;
     for (uint32_t i = 0; i < o->n_parts; i++)
-        most = MR_MAX(most, MR_MAX(chunks(o->parts[i].end - o->parts[i].begin), o->parts[i].n_norms));
+        most =
+            MR_MAX(most, MR_MAX(chunks(o->parts[i].end - o->parts[i].begin), o->parts[i].n_norms));
     return most;
 }
 
@@ -128,31 +115,31 @@ static void host_step(struct mr_optim *o, void *params, const void *grads, enum 
     for (uint32_t i = 0; i < o->n_parts && o->n_norms > 0; i++) {
         struct mr_optim_norm_args norm = norm_args_of(o, i, grads, grad_dtype);
         struct host_work w = {.norm = &norm};
-        mr_team_run(o->team, host_norm, &w, norm.n_out);
+        mr_thread_pool_run(o->pool, host_norm, &w, norm.n_out);
     }
     double squares = mr_optim_sum(o->norms, o->n_norms);
     for (uint32_t i = 0; i < o->n_parts; i++) {
         struct mr_optim_args args = args_of(o, i, params, grads, grad_dtype);
         struct host_work w = {.args = &args, .scalars = &scalars, .f64 = is_f64(o)};
         if (mr_optim_prepare(&args, squares, &scalars)) {
-            mr_team_run(o->team, host_apply, &w, chunks(args.end - args.begin));
+            mr_thread_pool_run(o->pool, host_apply, &w, chunks(args.end - args.begin));
             mr_optim_finish(&args, &scalars);
         }
         o->records[i].pending = 0;
     }
 }
 
-static int launch_step(struct mr_optim *o, void *params, const void *grads, enum mr_dtype grad_dtype,
-                       struct mr_stream *stream)
+static int launch_step(struct mr_optim *o, void *params, const void *grads,
+                       enum mr_dtype grad_dtype, struct mr_stream *stream)
 {
     int rc = 0;
     for (uint32_t i = 0; i < o->n_parts && o->n_norms > 0 && rc == 0; i++) {
         struct mr_optim_norm_args norm = norm_args_of(o, i, grads, grad_dtype);
-        rc = mr_launch(stream, is_f64(o) ? "optim_norm_f64" : "optim_norm_f32", &norm, sizeof norm);
+        rc = mr_launch_kernel(stream, mr_optim_norm_kernel[is_f64(o)], &norm, NULL);
     }
     for (uint32_t i = 0; i < o->n_parts && rc == 0; i++) {
         struct mr_optim_args args = args_of(o, i, params, grads, grad_dtype);
-        rc = mr_launch(stream, kernel_names[args.kernel][is_f64(o)], &args, sizeof args);
+        rc = mr_launch_kernel(stream, mr_optim_kernel(o->parts[i].update, is_f64(o)), &args, NULL);
     }
     return rc;
 }
@@ -162,7 +149,7 @@ static bool recording(const struct mr_stream *stream)
     return stream && atomic_load(&((struct mr_stream *)(uintptr_t)stream)->recording);
 }
 
-/* Graphs of "cpu" are recorded launches too; what is not recorded is done by the team. */
+/* Graphs of "cpu" are recorded launches too; what is not recorded is done by the thread pool. */
 static bool by_launch(const struct mr_optim *o, const struct mr_stream *stream)
 {
     return !o->host || recording(stream);
@@ -185,10 +172,10 @@ static int accumulate(struct mr_optim *o, const void *grads, struct mr_stream *s
     };
     int rc = 0;
     if (by_launch(o, stream)) {
-        rc = mr_launch(stream, is_f64(o) ? "optim_add_f64" : "optim_add_f32", &add, sizeof add);
+        rc = mr_launch_kernel(stream, mr_optim_add_kernel[is_f64(o)], &add, NULL);
     } else {
         struct host_work w = {.add = &add, .f64 = is_f64(o)};
-        mr_team_run(o->team, host_add, &w, chunks(add.n));
+        mr_thread_pool_run(o->pool, host_add, &w, chunks(add.n));
         for (uint32_t i = 0; i < o->n_parts; i++)
             o->records[i].pending = mr_optim_pending(&add, o->records[i].pending);
     }
@@ -203,15 +190,16 @@ int mr_optim_push(struct mr_optim *optim, struct mr_stream *stream)
     if (rc < 0 || !optim->dirty)
         return rc;
     if (recording(stream))
-        return mr_error_set(MR_EMISUSE,
-                            "optimizer: learning rates were set and not pushed: a graph would keep them: call "
-                            "mr_optim_push() before mr_graph_begin()");
+        return mr_error_set(
+            MR_EMISUSE,
+            "optimizer: learning rates were set and not pushed: a graph would keep them: call "
+            "mr_optim_push() before mr_graph_begin()");
     for (uint32_t at = 0; at < optim->n_parts && rc == 0; at += MR_OPTIM_SET) {
         struct mr_optim_set_args set = {.records = optim->records + at,
                                         .n = MR_MIN(optim->n_parts - at, (uint32_t)MR_OPTIM_SET)};
         for (uint32_t i = 0; i < set.n; i++)
             set.lr[i] = optim->parts[at + i].lr;
-        rc = mr_launch(stream, "optim_set", &set, sizeof set);
+        rc = mr_launch_kernel(stream, mr_optim_set_kernel, &set, NULL);
     }
     if (rc == 0)
         optim->dirty = false;

@@ -31,11 +31,11 @@ struct mr_files;
 #define MR_WHOLE                                                                                                       \
     UINT64_MAX /* bytes of a read or an extent: all of its file, from offset 0; who reads it finds how many */
 
-struct mr_files *mr_files_create(void); /* NULL without memory */
-void mr_files_destroy(struct mr_files *files);
+MR_PRIVATE struct mr_files *mr_files_create(void); /* NULL without memory */
+MR_PRIVATE void mr_files_destroy(struct mr_files *files);
 
 /* Each add returns the file's id (>= 0) or a negative error that names the path. */
-int mr_files_add_path(struct mr_files *files, const char *path);
+MR_PRIVATE int mr_files_add_path(struct mr_files *files, const char *path);
 /* A file that is open and has no name in any folder; takes the descriptor on success. name: for errors. */
 int mr_files_add_unnamed(struct mr_files *files, const char *name, int fd);
 /* Memory borrowed, or owned and freed with free(). name: for errors. */
@@ -69,7 +69,7 @@ int mr_files_add_null(struct mr_files *files, const char *name, uint64_t bytes, 
 int mr_files_length(const struct mr_files *files); /* ids are below it */
 bool mr_files_is_lazy(const struct mr_files *files, int id);
 /* MR_WHOLE: a lazy file's that mr_files_size() was not asked for yet. */
-uint64_t mr_files_bytes(const struct mr_files *files, int id);
+MR_PRIVATE uint64_t mr_files_bytes(const struct mr_files *files, int id);
 /* The same, of lazy files too: looks where it is not known (blocking), and remembers. */
 int mr_files_size(struct mr_files *files, int id, uint64_t *out);
 /* As it may be shown and stored: of a URL without its credentials ("***@host/x.tar?..."). */
@@ -83,7 +83,7 @@ int mr_files_fd(const struct mr_files *files, int id);
 int mr_files_read_error(const struct mr_files *files, int id, int status, uint64_t offset, uint64_t bytes,
                         uint64_t done);
 /* Reads bytes from the front, e.g. a header, blocking. Fewer bytes than asked for: MR_ETRUNCATED. */
-int mr_files_read(struct mr_files *files, int id, uint64_t offset, void *buf, uint64_t bytes);
+MR_PRIVATE int mr_files_read(struct mr_files *files, int id, uint64_t offset, void *buf, uint64_t bytes);
 /* A whole file, into memory that the caller frees (never NULL); blocking. At most MR_WHOLE_LIMIT bytes. */
 int mr_files_read_whole(struct mr_files *files, int id, void **out, uint64_t *bytes);
 #define MR_WHOLE_LIMIT (4ull << 30)

@@ -3,7 +3,7 @@
  *
  * f16 and bf16 are converted by integer arithmetic: the hardware's instructions are not everywhere, and the result must be.
  */
-#include "device/kernels.h"
+#include "kernels/half.h"
 #include "transform/kernels.h"
 
 #include <math.h>

@@ -4,7 +4,7 @@
  * Zhang et al., mixup: Beyond Empirical Risk Minimization (ICLR 2018); Yun et al., CutMix (ICCV 2019). Gamma variates:
  * Marsaglia and Tsang, A simple method for generating gamma variables (ACM TOMS 26(3), 2000).
  */
-#include "transform/tail.h"
+#include "transform/device_part.h"
 #include "transform/transform.h"
 
 #include <math.h>
@@ -288,15 +288,15 @@ static struct mr_mix_how how_of(const struct mr_transform *chain, const struct m
     return how;
 }
 
-void mr_mix_tail(const struct mr_transform *chain, const struct mr_mixture *m, int field, const uint32_t *partner,
-                 struct mr_chain_tail *tail)
+void mr_mix_device_part(const struct mr_transform *chain, const struct mr_mixture *m, int field,
+                        const uint32_t *partner, struct mr_device_part *part)
 {
-    if (tail->hot) {
-        struct mr_one_hot_mix_args *a = &tail->args.one_hot_mix;
+    if (part->hot) {
+        struct mr_one_hot_mix_args *a = &part->args.one_hot_mix;
         a->partner = partner;
         mix_hot(chain->out[field].dtype, a->hot.value, m->part, a->value);
         return;
     }
-    tail->args.point_mix.mix = how_of(chain, m, field);
-    tail->args.point_mix.mix.partner = partner;
+    part->args.point_mix.mix = how_of(chain, m, field);
+    part->args.point_mix.mix.partner = partner;
 }

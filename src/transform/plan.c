@@ -4,14 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-uint64_t mr_dims_after(const uint64_t *dim, int rank, int d)
-{
-    uint64_t n = 1;
-    for (d++; d < rank; d++)
-        n *= dim[d];
-    return n;
-}
-
 /* The field that an op names, or works on by default. */
 static int find_field(const struct mr_op *op, const struct mr_spec *fields, int n_fields, int *out)
 {
@@ -272,7 +264,7 @@ int mr_transform_bind(struct mr_transform *chain, const struct mr_spec *fields, 
     return mr_transform_bind_as(chain, fields, n_fields, false);
 }
 
-int mr_transform_hold(struct mr_transform *chain, const struct mr_spec *fields, int n_fields)
+int mr_transform_acquire(struct mr_transform *chain, const struct mr_spec *fields, int n_fields)
 {
     int rc = mr_transform_bind(chain, fields, n_fields);
     if (rc == 0)
@@ -280,7 +272,7 @@ int mr_transform_hold(struct mr_transform *chain, const struct mr_spec *fields, 
     return rc;
 }
 
-void mr_transform_let_go(struct mr_transform *chain)
+void mr_transform_release(struct mr_transform *chain)
 {
     atomic_fetch_sub(&chain->users, 1);
 }

@@ -1,6 +1,6 @@
 /* Weights, and the walk over rows: each is resampled across once, kept while an output row below needs it. */
 #include "transform/resample.h"
-#include "device/kernels.h"
+#include "kernels/batch/resample.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,26 +1,9 @@
 /* The chain: making it, asking it, applying it. */
 #include "transform/transform.h"
-#include "transform/tail.h"
+#include "transform/device_part.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-int mr_op_error(const struct mr_op *op, int code, const char *fmt, ...)
-{
-    char what[MR_ERROR_BYTES];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(what, sizeof what, fmt, args);
-    va_end(args);
-    return mr_error_set(code, "transform %u: %.200s: %.800s", op->place, op->text, what);
-}
-
-int mr_op_misfit(const struct mr_op *op, const struct mr_spec *spec, const char *what)
-{
-    char text[200];
-    return mr_op_error(op, MR_ESHAPE, "%s %s", what, mr_spec_format(spec, text, sizeof text));
-}
 
 int mr_transform_create(struct mr_transform **out)
 {
@@ -141,11 +124,6 @@ int mr_transform_each(int (*fn)(void *user, const char *name, const char *argume
             return rc;
     }
     return 0;
-}
-
-void mr_op_draw(const struct mr_op *op, const struct mr_at *at, uint32_t k, uint32_t out[4])
-{
-    mr_draw4(at->seed, MR_DRAW_TRANSFORM, at->index, at->epoch, op->place | k << 8, out);
 }
 
 static int apply_mover(const struct mr_op *op, const struct mr_at *at, const void *in, const uint64_t *in_dim,

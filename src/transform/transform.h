@@ -159,9 +159,10 @@ struct mr_field_plan {
     bool identity;
     uint64_t in_elements; /* fixed */
     uint64_t out_bytes;
-    uint64_t half_bytes;         /* of each of the two halves of scratch */
-    uint64_t work_bytes;         /* of what stages need beside, behind the halves */
-    const struct mr_op *one_hot; /* of a head (tail.h): checks the label that comes out, for the device; NULL: none */
+    uint64_t half_bytes; /* of each of the two halves of scratch */
+    uint64_t work_bytes; /* of what stages need beside, behind the halves */
+    /* Of a head (device_part.h): checks the label that comes out, for the device; NULL: none. */
+    const struct mr_op *one_hot;
 };
 
 struct mr_transform {
@@ -172,7 +173,8 @@ struct mr_transform {
     int n_fields;
     struct mr_spec in[MR_MAX_FIELDS], out[MR_MAX_FIELDS];
     struct mr_field_plan *plan[MR_MAX_FIELDS];
-    struct mr_field_plan *head[MR_MAX_FIELDS]; /* what the host does before a tail, see tail.h; NULL: all */
+    /* What the host does before a device part (device_part.h); NULL: all. */
+    struct mr_field_plan *head[MR_MAX_FIELDS];
     uint64_t scratch_bytes;
     int points, pointed;     /* the field whose points are moved as field `pointed`'s pixels are; -1: none */
     const struct mr_op *mix; /* the op that mixes rows of batches; NULL: none */
@@ -190,7 +192,8 @@ bool mr_transform_has_window(const struct mr_transform *chain, int field);
  * it does not fit. */
 int mr_transform_window(const struct mr_transform *chain, int field, const struct mr_at *at, uint32_t width,
                         uint32_t height, struct mr_window *out);
-/* Are the windows at the front all that the field's chain does (head: all that the host does of it, see tail.h)? */
+/* Are the windows at the front all that the field's chain does? head: all that the host does of it
+ * (device_part.h). */
 bool mr_transform_is_window(const struct mr_transform *chain, int field, bool head);
 /* mr_transform_window() as the cut that the stage makes: of a field that has a window. */
 int mr_transform_cut(const struct mr_transform *chain, int field, const struct mr_at *at, uint32_t width,
@@ -199,16 +202,17 @@ int mr_transform_cut(const struct mr_transform *chain, int field, const struct m
 int mr_transform_apply_at(const struct mr_transform *chain, int field, const struct mr_at *at, const void *in,
                           const uint64_t *in_dim, void *out, uint64_t *out_dim, void *scratch);
 
-/* A loader binds the chain and keeps it from changing until it lets go. Returns what mr_transform_bind() does. */
-int mr_transform_hold(struct mr_transform *chain, const struct mr_spec *fields, int n_fields);
-void mr_transform_let_go(struct mr_transform *chain);
+/* A loader binds the chain and keeps it from changing until it releases it. Returns what
+ * mr_transform_bind() does. */
+int mr_transform_acquire(struct mr_transform *chain, const struct mr_spec *fields, int n_fields);
+void mr_transform_release(struct mr_transform *chain);
 
 /* Plans one field: its ops, bound, are in plan->op. Returns 0, MR_ELIMIT, -ENOMEM. */
 int mr_field_plan_make(struct mr_field_plan *plan, const struct mr_spec *in, const struct mr_spec *out, bool plain);
 void mr_field_plan_destroy(struct mr_field_plan *plan);
 uint64_t mr_field_plan_scratch(const struct mr_field_plan *plan); /* bytes */
 
-/* What tail.c needs of single ops. */
+/* What device_part.c needs of single ops. */
 uint32_t mr_normalize_channels(const struct mr_op *op); /* 1: the same numbers for all elements */
 int mr_layout_source(const struct mr_op *op, int d);    /* output dimension d is this of the input's */
 bool mr_hflip_mirrors(const struct mr_op *op, const uint32_t random[4]);

@@ -1,5 +1,5 @@
 /* States: any text is refused or taken, with a place inside the epoch. */
-#include "loader/loader.h"
+#include "loader/engine.h"
 
 #include <string.h>
 

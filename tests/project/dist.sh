@@ -24,10 +24,10 @@ rm -rf "$scratch/one" "$scratch/two"
 bundle=$(cd "$scratch"/elsewhere/millrace-* && pwd)
 
 env -i "$bundle/bin/millrace" --version
-ls "$bundle"/share/man/man1/millrace*.1 "$bundle/include/millrace/millrace.h" "$bundle/lib/libmillrace.a" >/dev/null
+ls "$bundle"/share/man/man1/millrace*.1 "$bundle/include/millrace/millrace.h" "$bundle"/lib/libmillrace{,-profile,-train}.a >/dev/null
 
 # Where each library comes from, when the program or ours is loaded: our RPATH holds for what theirs need, too.
-foreign=$(for file in "$bundle/bin/millrace" "$bundle/lib/libmillrace.so"; do env -i PATH="$PATH" ldd "$file"; done |
+foreign=$(for file in "$bundle/bin/millrace" "$bundle"/lib/libmillrace{,-profile,-train}.so; do env -i PATH="$PATH" ldd "$file"; done |
     awk '$2 == "=>" && !/linux-vdso/ { print $1, $3 }' | grep -vF " $bundle/" |
     grep -vE '^(libc|libm|libpthread|libdl|librt|libgcc_s)\.so\.[0-9]+ /' | sort -u) || true
 if [ -n "$foreign" ]; then
@@ -44,7 +44,7 @@ if [ "$(printf '%s\n' "GLIBC_$newest" "$needed" | sort -V | tail -1)" != "GLIBC_
 fi
 for library in "$bundle"/lib/lib*.so.*; do
     soname=${library##*/}
-    case $soname in libmillrace.so*) continue ;; esac
+    case $soname in libmillrace*.so*) continue ;; esac
     if [ ! -s "$bundle/share/doc/millrace/licences/$soname.txt" ]; then
         echo "$soname comes without its licence"
         exit 1

@@ -9,54 +9,90 @@ mkdir -p "$scratch"
 cmake --install "$build" --prefix "$scratch/first" >"$scratch/install.log"
 mv "$scratch/first" "$scratch/moved"
 prefix=$scratch/moved
-PKG_CONFIG_PATH=$(dirname "$(find "$prefix" -name millrace.pc)")
-export PKG_CONFIG_PATH
-libdir=$(dirname "$PKG_CONFIG_PATH")
+libdir=$(dirname "$(dirname "$(find "$prefix" -name millrace.pc)")")
+# Nothing but our own files: a plain --libs asks for no other library's.
+PKG_CONFIG_LIBDIR=$libdir/pkgconfig
+export PKG_CONFIG_LIBDIR
+unset PKG_CONFIG_PATH
 
-expect() { # what, program: it runs, and does or does not need the shared library
-    local needs=no
-    readelf -d "$2" | grep -q 'NEEDED.*libmillrace' && needs=yes
-    if [ "$needs" != "$3" ]; then
-        echo "$1: needs libmillrace.so: $needs, expected $3"
+expect() { # what, program, the shared libraries of ours that it needs
+    local needs
+    needs=$(readelf -d "$2" | sed -nE 's/.*NEEDED.*\[lib(millrace[a-z-]*)\.so.*/\1/p' | sort | tr '\n' ' ')
+    if [ "${needs% }" != "$3" ]; then
+        echo "$1: needs of ours: '${needs% }', expected '$3'"
         exit 1
     fi
     LD_LIBRARY_PATH=$libdir "$2" || { echo "$1: does not run"; exit 1; }
 }
 
-# The words that pkg-config prints are meant to be split.
-# shellcheck disable=SC2046
-{
-    "$cc" "$here/consumer.c" -o "$scratch/pc_shared" $(pkg-config --cflags --libs millrace)
-    expect "pkg-config, C, shared" "$scratch/pc_shared" yes
-    "$cxx" -x c++ "$here/consumer.c" -x none -o "$scratch/pc_cxx" $(pkg-config --cflags --libs millrace)
-    expect "pkg-config, C++, shared" "$scratch/pc_cxx" yes
-    "$cc" "$here/consumer.c" -o "$scratch/pc_static" \
-        $(pkg-config --static --cflags --libs millrace | sed 's/-lmillrace/-l:libmillrace.a/')
-    expect "pkg-config, C, static" "$scratch/pc_static" no
-}
+for package in millrace millrace-profile millrace-train; do
+    flags=$(pkg-config --cflags $package)
+    if [ "${flags% }" != "-I$prefix/include" ] && [ "${flags% }" != "-I$libdir/pkgconfig/../../include" ]; then
+        echo "$package: --cflags names more than our own folder: $flags"
+        exit 1
+    fi
+    source=$here/consumer${package#millrace}.c
+    source=${source//consumer-/consumer_}
+    # The words that pkg-config prints are meant to be split.
+    # shellcheck disable=SC2046
+    {
+        "$cc" -Wl,--as-needed "$source" -o "$scratch/pc_shared" $(pkg-config --cflags --libs $package)
+        "$cxx" -Wl,--as-needed -x c++ "$source" -x none -o "$scratch/pc_cxx" $(pkg-config --cflags --libs $package)
+        "$cc" "$source" -o "$scratch/pc_static" \
+            $(pkg-config --static --cflags --libs $package | sed -E 's/-l(millrace[a-z-]*)/-l:lib\1.a/g')
+    }
+    shared="millrace $package"
+    if [ $package = millrace ]; then shared=millrace; fi
+    expect "pkg-config, $package, C, shared" "$scratch/pc_shared" "$shared"
+    expect "pkg-config, $package, C++, shared" "$scratch/pc_cxx" "$shared"
+    expect "pkg-config, $package, C, static" "$scratch/pc_static" ""
+done
+if readelf -d "$libdir/libmillrace.so" | grep -q sqlite; then
+    echo "libmillrace.so needs SQLite"
+    exit 1
+fi
 
+unset PKG_CONFIG_LIBDIR # the static targets look for what they need
 mkdir "$scratch/project"
+cp "$here"/consumer*.c "$scratch/project/"
+for file in "$scratch"/project/*.c; do cp "$file" "${file%.c}.cc"; done
 cat >"$scratch/project/CMakeLists.txt" <<'CMAKE'
 cmake_minimum_required(VERSION 3.16)
 project(consumer C CXX)
-find_package(millrace 0.1 REQUIRED COMPONENTS static)
-configure_file(${SOURCE} consumer.c COPYONLY)
-configure_file(${SOURCE} consumer.cc COPYONLY)
-add_executable(shared ${CMAKE_CURRENT_BINARY_DIR}/consumer.c)
-target_link_libraries(shared PRIVATE millrace::millrace)
-add_executable(shared_cxx ${CMAKE_CURRENT_BINARY_DIR}/consumer.cc)
-target_link_libraries(shared_cxx PRIVATE millrace::millrace)
-add_executable(static ${CMAKE_CURRENT_BINARY_DIR}/consumer.c)
-target_link_libraries(static PRIVATE millrace::static)
+find_package(millrace 0.1 REQUIRED COMPONENTS profile train static profile_static train_static)
+add_link_options(-Wl,--as-needed)
+foreach(library millrace profile train)
+  set(source consumer_${library})
+  set(static millrace::${library}_static)
+  if(library STREQUAL millrace)
+    set(source consumer)
+    set(static millrace::static)
+  endif()
+  add_executable(${library} ${source}.c)
+  target_link_libraries(${library} PRIVATE millrace::${library})
+  add_executable(${library}_cxx ${source}.cc)
+  target_link_libraries(${library}_cxx PRIVATE millrace::${library})
+  add_executable(${library}_static ${source}.c)
+  target_link_libraries(${library}_static PRIVATE ${static})
+endforeach()
 CMAKE
 {
-    cmake -G Ninja -S "$scratch/project" -B "$scratch/project/build" -DSOURCE="$here/consumer.c" \
+    cmake -G Ninja -S "$scratch/project" -B "$scratch/project/build" \
         -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_COMPILER="$cc" -DCMAKE_CXX_COMPILER="$cxx" &&
         cmake --build "$scratch/project/build"
 } >"$scratch/cmake.log" 2>&1 || { tail -40 "$scratch/cmake.log"; exit 1; }
-expect "find_package, C, shared" "$scratch/project/build/shared" yes
-expect "find_package, C++, shared" "$scratch/project/build/shared_cxx" yes
-expect "find_package, C, static" "$scratch/project/build/static" no
+for library in millrace profile train; do
+    shared="millrace millrace-$library"
+    if [ $library = millrace ]; then shared=millrace; fi
+    expect "find_package, $library, C, shared" "$scratch/project/build/$library" "$shared"
+    expect "find_package, $library, C++, shared" "$scratch/project/build/${library}_cxx" "$shared"
+    expect "find_package, $library, C, static" "$scratch/project/build/${library}_static" ""
+done
+if cmake -G Ninja -S "$scratch/project" -B "$scratch/project/other" -DCMAKE_PREFIX_PATH="$prefix" \
+    -DCMAKE_DISABLE_FIND_PACKAGE_PkgConfig=ON >"$scratch/cmake.log" 2>&1; then
+    echo "find_package finds static libraries without what they need"
+    exit 1
+fi
 
 # No file that is installed may name the folder that it was built or installed in.
 if grep -rlIE "$build|$scratch/first" "$prefix"; then

@@ -1,6 +1,7 @@
 #!/bin/bash
 # Arrows between rooms point only down: every #include in src/, cli/, examples/ and the public headers is one that
-# layers.txt allows. The program and the examples see public headers only. usage: layers.sh SOURCE_ROOT
+# layers.txt allows. The program and the examples see public headers only. The table itself splits the rooms into libraries as
+# CMakeLists.txt does, and lets none of them need one above it. usage: layers.sh SOURCE_ROOT
 set -u
 table=$(cd "$(dirname "$0")" && pwd)/layers.txt
 cd "$1" || exit 1
@@ -18,6 +19,14 @@ BEGIN {
         if (row ~ /^#/ || row == "") continue
         sub(/ *#.*/, "", row)
         n = split(row, word, /[ :=]+/)
+        if (word[1] == "library") {
+            libraries[word[2]] = ""
+            for (i = 3; i <= n; i++) {
+                library[word[i]] = word[2]
+                libraries[word[2]] = libraries[word[2]] " " word[i]
+            }
+            continue
+        }
         if (row ~ /=/) { owner[word[1]] = word[2]; continue }
         room[word[1]] = 1
         allowed[word[1], word[1]] = 1
@@ -54,6 +63,8 @@ BEGIN {
         next
     else if (from == "user") {
         split(name, path, "/")
+        own = at[1] "/" name # a folder of the program may be called as a room is
+        if ((getline name_line < own) >= 0) { close(own); next }
         if (path[1] in room) complain(at[1] "/ sees public headers only, not \"" name "\"")
         next
     } else {
@@ -64,7 +75,33 @@ BEGIN {
     }
     if (to != "" && !allowed[from, to]) complain(from " may not include " to " (\"" name "\")")
 }
+# The arrows of the table, and the rooms that CMakeLists.txt puts into a library.
+function check_libraries(   pair, key, a, b, text, name) {
+    for (pair in allowed) {
+        split(pair, key, SUBSEP)
+        a = library[key[1]]; b = library[key[2]]
+        if (a != "" && b != "" && a != b && b != "millrace") {
+            print table ": " key[1] " of " a " may not include " key[2] " of " b
+            bad++
+        }
+    }
+    while ((getline text < "CMakeLists.txt") > 0) {
+        if (!match(text, /^set\([a-z_]+_rooms /)) continue
+        name = substr(text, 5, RLENGTH - 5 - length("_rooms"))
+        sub(/^set\([a-z_]+_rooms/, "", text); sub(/\)$/, "", text)
+        if (text != libraries[name]) {
+            print "CMakeLists.txt: the rooms of " name " are" text ", in " table libraries[name]
+            bad++
+        }
+        delete libraries[name]
+    }
+    for (name in libraries) {
+        print "CMakeLists.txt: no set(" name "_rooms" libraries[name] ")"
+        bad++
+    }
+}
 END {
+    check_libraries()
     for (r in room)
         if (!(r in seen)) { print table ": no room src/" r; bad++ }
     print checked + 0 " includes checked, " bad + 0 " wrong"

@@ -13,6 +13,7 @@ fresh() {
         mkdir -p "$scratch/src/$room"
         echo '#include <stdint.h>' >"$scratch/src/$room/a.c"
     done
+    sed -n 's/^library \([a-z_]*\): \(.*\)/set(\1_rooms \2)/p' "$here/layers.txt" >"$scratch/CMakeLists.txt"
     echo '#include <millrace/error.h>' >"$scratch/src/base/a.c"
     echo '#include "storage/storage.h"' >"$scratch/src/dataset/a.c"
     printf '#include <stdio.h>\n#include <millrace/millrace.h>\n#include "cli.h"\n' >"$scratch/cli/a.c"
@@ -36,7 +37,21 @@ if "$here/layers.sh" "$scratch" >/dev/null; then
     echo "not found: a room of layers.txt that does not exist"
     failed=1
 fi
+fresh
+sed -i 's/ loader)/)/' "$scratch/CMakeLists.txt"
+if "$here/layers.sh" "$scratch" >/dev/null; then
+    echo "not found: a library that CMakeLists.txt makes of other rooms"
+    failed=1
+fi
+fresh
+sed -i '/millrace_train/d' "$scratch/CMakeLists.txt"
+if "$here/layers.sh" "$scratch" >/dev/null; then
+    echo "not found: a library that CMakeLists.txt does not make"
+    failed=1
+fi
 wrong src/base/a.c '#include "device/device.h"'
+wrong src/loader/a.c '#include "nn/nn.h"'
+wrong src/device/a.c '#include "recording/recording.h"'
 wrong src/base/a.c '#include <millrace/loader.h>'
 wrong src/base/a.c '#include <millrace/millrace.h>'
 wrong src/base/a.c '#include "base.h"'

@@ -1,7 +1,7 @@
 /* Graphs of the driver that is not there: what a stream recorded, enqueued again as often as it is launched. */
 #include "fake_cuda_private.h"
 
-#include "device/kernels.h"
+#include "kernels/kernels.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -30,10 +30,10 @@ static int copy_op(const struct op *op, struct op *out)
     *out = *op;
     if (!op->staged)
         return 0;
-    out->staged = malloc(op->kernel->arg_bytes);
+    out->staged = malloc(op->kernel->args_bytes);
     if (!out->staged)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    memcpy(out->staged, op->staged, op->kernel->arg_bytes);
+    memcpy(out->staged, op->staged, op->kernel->args_bytes);
     return 0;
 }
 

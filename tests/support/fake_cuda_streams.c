@@ -1,7 +1,7 @@
 /* Streams of the driver that is not there: a thread each, which does what is enqueued in order. */
 #include "fake_cuda_private.h"
 
-#include "device/kernels.h"
+#include "kernels/kernels.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -448,24 +448,19 @@ static int launch_kernel(struct CUstream_st *stream, const struct mr_kernel *ker
             fake_misuse("cuLaunchKernel on memory that is not the device's");
             return 1;
         }
-    void *copy = malloc(kernel->arg_bytes);
+    void *copy = malloc(kernel->args_bytes);
     if (!copy)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    memcpy(copy, args, kernel->arg_bytes);
+    memcpy(copy, args, kernel->args_bytes);
     int result = fake_enqueue(stream, (struct op){.kind = KERNEL, .kernel = kernel, .staged = copy});
     if (result)
         free(copy);
     return result;
 }
 
-/* One of the library's kernels.h, or NULL. */
-static const struct mr_kernel *kernel_of(const struct CUfunc_st *function)
+static bool is_it(const struct mr_kernel *k, const void *function)
 {
-    const struct mr_kernel *k;
-    for (size_t i = 0; (k = mr_kernel_at(i)); i++)
-        if ((const void *)k == (const void *)function)
-            return k;
-    return NULL;
+    return k == function;
 }
 
 /* A kernel of the hand-written PTX. */
@@ -498,7 +493,7 @@ int cuLaunchKernel(struct CUfunc_st *function, unsigned grid_x, unsigned grid_y,
 {
     (void)shared_bytes, (void)extra;
     int result = fake_begin(__func__, FAKE_CONTEXT);
-    const struct mr_kernel *kernel = kernel_of(function);
+    const struct mr_kernel *kernel = fake_kernel(is_it, function); /* NULL: of the hand-written PTX */
     uintptr_t which = (uintptr_t)function - (uintptr_t)fake_module;
     bool one = grid_x == 1 && grid_y == 1 && grid_z == 1 && block_x == 1 && block_y == 1 && block_z == 1;
     bool many = grid_x > 0 && grid_y > 0 && grid_y < 65536 && grid_z == 1 && block_x == 256 && block_y == 1;

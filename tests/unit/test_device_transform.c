@@ -1,7 +1,7 @@
 /* White-box. Ends of chains on the device: the same bits as on the host, fewer bytes copied, and the host where it must. */
 #include "run_loader.h"
 
-#include "device/kernels.h"
+#include "kernels/batch/batch.h"
 
 static uint32_t counter;
 static uint32_t draw(uint32_t below)

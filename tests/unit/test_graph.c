@@ -1,7 +1,7 @@
 /* White-box. Graphs on the devices that play their streams themselves: the same on both, and what is refused. */
 #include "run_loader.h"
 
-#include "device/kernels.h"
+#include "kernels/batch/batch.h"
 
 static const char *const devices[] = {"cpu", "sim:latency=1us"};
 

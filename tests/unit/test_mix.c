@@ -1,7 +1,7 @@
 /* White-box. mixup and cutmix: what comes of a batch's rows and labels, and that it is the same whoever works on it. */
 #include "run_loader.h"
 
-#include "device/kernels.h"
+#include "kernels/batch/batch.h"
 #include "transform/transform.h"
 
 #include <math.h>

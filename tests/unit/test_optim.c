@@ -1,5 +1,5 @@
 /* White-box. Optimizers: PyTorch's numbers, and what holds of all of them. */
-#include "device/kernels.h"
+#include "kernels/half.h"
 #include "optim_vectors.h"
 #include "unit.h"
 
@@ -621,6 +621,39 @@ static void test_refused(void **state)
     refused("adam:threads=100000", "threads");
 }
 
+/* What was read from text and changed is what another text says. */
+static void test_from_options(void **state)
+{
+    (void)state;
+    enum { SOME = 64 };
+    struct mr_optim_opts opts = {.size = sizeof opts};
+    struct mr_optim *o = NULL;
+    must(mr_optim_parse("adam:lr=0.5", &opts));
+    opts.lr = 0.01;
+    opts.clip_norm = 0.5;
+    must(mr_optim_create_from(NULL, &opts, MR_F32, SOME, NULL, 0, &o));
+    void *p = filled(MR_F32, SOME, start_of, 0), *want = ran("adam:lr=0.01,clip_norm=0.5", MR_F32, SOME, 9);
+    steps(o, p, MR_F32, SOME, 1, 9);
+    assert_memory_equal(p, want, SOME * sizeof(float));
+    mr_optim_destroy(o);
+    free(p);
+    free(want);
+    o = NULL;
+    opts.lr = NAN;
+    assert_int_equal(mr_optim_create_from(NULL, &opts, MR_F32, SOME, NULL, 0, &o), MR_EOPTION);
+    opts.lr = 1;
+    opts.accumulate = 0;
+    assert_int_equal(mr_optim_create_from(NULL, &opts, MR_F32, SOME, NULL, 0, &o), MR_EOPTION);
+    opts.accumulate = 1;
+    memset(opts.name, 'x', sizeof opts.name);
+    assert_int_equal(mr_optim_create_from(NULL, &opts, MR_F32, SOME, NULL, 0, &o), MR_EMISUSE);
+    opts.name[1] = 0;
+    assert_int_equal(mr_optim_create_from(NULL, &opts, MR_F32, SOME, NULL, 0, &o), MR_EOPTION);
+    opts.size = 8;
+    assert_int_equal(mr_optim_create_from(NULL, &opts, MR_F32, SOME, NULL, 0, &o), MR_EMISUSE);
+    assert_null(o);
+}
+
 static void test_misuse(void **state)
 {
     (void)state;
@@ -729,6 +762,7 @@ int main(void)
         cmocka_unit_test(test_graph),
         cmocka_unit_test(test_parse),
         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_from_options),
         cmocka_unit_test(test_misuse),
         cmocka_unit_test(test_each),
     };

@@ -360,6 +360,22 @@ static void nearest_word(void **state)
     assert_string_equal(mr_nearest("nk", letters), "n");
 }
 
+static void durations(void **state)
+{
+    (void)state;
+    uint64_t ns = 7;
+    assert_int_equal(mr_duration_parse("1.5s", "ms", &ns), 0);
+    assert_int_equal(ns, 1500000000);
+    assert_int_equal(mr_duration_parse("30", "s", &ns), 0);
+    assert_int_equal(ns, 30000000000);
+    assert_int_equal(mr_duration_parse("30", NULL, &ns), 0);
+    assert_int_equal(ns, 30000000);
+    assert_int_equal(mr_duration_parse("soon", "s", &ns), MR_EOPTION);
+    assert_int_equal(mr_duration_parse("", "s", &ns), MR_EOPTION);
+    assert_int_equal(mr_duration_parse("-1s", "s", &ns), MR_EOPTION);
+    assert_int_equal(ns, 30000000);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -376,6 +392,7 @@ int main(void)
         cmocka_unit_test(a_bad_default_is_an_error),
         cmocka_unit_test(hints_keep_the_sense),
         cmocka_unit_test(nearest_word),
+        cmocka_unit_test(durations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* White-box. Plans: every global position is in exactly one row of one batch, for any batch size, ranks, tail and resume. */
-#include "loader/loader.h"
+#include "loader/plan.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

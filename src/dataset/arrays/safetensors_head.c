@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-#define MAX_HEADER (100ull << 20) /* the format's own limit */
+#define MAX_HEADER (64ull << 20) /* the format allows 100 MB; parsed, a header takes many times its size */
 
 static const struct {
     const char *name;
@@ -110,7 +110,9 @@ static int by_offset(const void *a, const void *b)
     const struct mr_safetensor *x = a, *y = b;
     if (x->offset != y->offset)
         return x->offset < y->offset ? -1 : 1;
-    return (x->bytes > y->bytes) - (x->bytes < y->bytes);
+    if (x->bytes != y->bytes)
+        return x->bytes < y->bytes ? -1 : 1;
+    return strcmp(x->name, y->name);
 }
 
 static int by_name(const void *a, const void *b)
@@ -149,6 +151,27 @@ static int check_names(const char *path, const struct mr_safetensors *st)
     return rc;
 }
 
+static int get_texts(const char *path, const cJSON *metadata, struct mr_safetensors *out)
+{
+    const cJSON *item;
+    int most = cJSON_GetArraySize(metadata);
+    if (!cJSON_IsObject(metadata) || most == 0)
+        return 0;
+    out->text = calloc((size_t)most, sizeof *out->text);
+    if (!out->text)
+        return mr_error_nomem(path, (uint64_t)most * sizeof *out->text);
+    cJSON_ArrayForEach(item, metadata)
+    {
+        struct mr_safetensors_text *text = &out->text[out->n_texts++];
+        const char *value = cJSON_GetStringValue(item);
+        text->key = strdup(item->string);
+        text->value = value ? strdup(value) : NULL;
+        if (!text->key || (value && !text->value))
+            return mr_error_nomem(path, strlen(item->string));
+    }
+    return 0;
+}
+
 static int get_all(const char *path, const cJSON *root, uint64_t data_at, uint64_t data_bytes,
                    struct mr_safetensors *out)
 {
@@ -165,6 +188,10 @@ static int get_all(const char *path, const cJSON *root, uint64_t data_at, uint64
         if (rc < 0)
             return rc;
     }
+    rc = get_texts(path, cJSON_GetObjectItemCaseSensitive(root, "__metadata__"), out);
+    if (rc < 0)
+        return rc;
+    out->data_at = data_at;
     qsort(out->tensor, (size_t)out->n, sizeof *out->tensor, by_offset);
     rc = check_cover(path, out, data_at, data_bytes);
     return rc == 0 ? check_names(path, out) : rc;
@@ -196,7 +223,7 @@ static int header_bytes(struct mr_files *files, int id, const char *path, uint64
 int mr_safetensors_read(struct mr_files *files, int id, const char *path, struct mr_safetensors *out)
 {
     uint64_t bytes = 0;
-    *out = (struct mr_safetensors){NULL, 0};
+    *out = (struct mr_safetensors){0};
     int rc = header_bytes(files, id, path, &bytes);
     if (rc < 0)
         return rc;
@@ -223,6 +250,11 @@ void mr_safetensors_free(struct mr_safetensors *st)
 {
     for (int i = 0; i < st->n; i++)
         free(st->tensor[i].name);
+    for (int i = 0; i < st->n_texts; i++) {
+        free(st->text[i].key);
+        free(st->text[i].value);
+    }
     free(st->tensor);
-    *st = (struct mr_safetensors){NULL, 0};
+    free(st->text);
+    *st = (struct mr_safetensors){0};
 }

@@ -14,9 +14,16 @@ struct mr_safetensor {
     uint64_t offset, bytes; /* in the file */
 };
 
+/* What "__metadata__" holds. */
+struct mr_safetensors_text {
+    char *key, *value; /* value NULL: not a string */
+};
+
 struct mr_safetensors {
     struct mr_safetensor *tensor; /* in the order of their bytes */
-    int n;
+    int n, n_texts;
+    struct mr_safetensors_text *text;
+    uint64_t data_at; /* where the tensors' bytes begin in the file */
 };
 
 /*
@@ -24,7 +31,7 @@ struct mr_safetensors {
  * other and fill the file, no name twice. path: for errors. [out] out: to be freed with mr_safetensors_free(), also after an error.
  * Returns 0, MR_EFORMAT, MR_ETRUNCATED, MR_EUNSUPPORTED, -ENOMEM, the error of a read.
  */
-int mr_safetensors_read(struct mr_files *files, int id, const char *path, struct mr_safetensors *out);
-void mr_safetensors_free(struct mr_safetensors *st);
+MR_PRIVATE int mr_safetensors_read(struct mr_files *files, int id, const char *path, struct mr_safetensors *out);
+MR_PRIVATE void mr_safetensors_free(struct mr_safetensors *st);
 
 #endif

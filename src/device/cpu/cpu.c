@@ -1,7 +1,7 @@
-/* The device "cpu": the consumer reads host memory in place. Streams run inline, on the thread that enqueues. */
-#include "device/device.h"
+/* The device "cpu": the consumer reads host memory in place. Streams run inline, on the thread that
+ * enqueues. */
 #include "device/graph.h"
-#include "device/kernels.h"
+#include "device/host.h"
 
 #include <string.h>
 
@@ -43,7 +43,7 @@ static void close_cpu(struct mr_device *dev)
     (void)dev;
 }
 
-static int info(struct mr_device *dev, struct mr_device_info *out)
+static int query(struct mr_device *dev, struct mr_device_info *out)
 {
     (void)dev;
     struct mr_memory_info memory;
@@ -53,10 +53,10 @@ static int info(struct mr_device *dev, struct mr_device_info *out)
     return 0;
 }
 
-static void memory_drop(struct mr_device *dev, enum mr_memory kind, void *ptr, uint64_t bytes)
+static void memory_destroy(struct mr_device *dev, enum mr_memory kind, void *ptr, uint64_t bytes)
 {
     (void)dev, (void)kind;
-    mr_host_memory_drop(ptr, bytes);
+    mr_host_memory_destroy(ptr, bytes);
 }
 
 static void work(const struct cpu_op *op)
@@ -157,7 +157,8 @@ static int event_wait(struct mr_stream *stream, struct mr_event *event)
 
 static int event_query(struct mr_event *event)
 {
-    /* The load pairs with the store of the record: what was enqueued before it is visible to who asks. */
+    /* The load pairs with the store of the record: what was enqueued before it is visible to who
+     * asks. */
     struct event_state *state = event->state;
     (void)atomic_load(&state->time_ns);
     return 1;
@@ -174,7 +175,8 @@ static int event_elapsed(struct mr_event *start, struct mr_event *end, int64_t *
     struct event_state *from = start->state, *to = end->state;
     uint64_t from_ns = atomic_load(&from->time_ns), to_ns = atomic_load(&to->time_ns);
     if (!from_ns || !to_ns)
-        return mr_error_set(MR_EMISUSE, "mr_event_elapsed: the %s event was never recorded", from_ns ? "end" : "start");
+        return mr_error_set(MR_EMISUSE, "mr_event_elapsed: the %s event was never recorded",
+                            from_ns ? "end" : "start");
     *out_ns = (int64_t)(to_ns - from_ns);
     return 0;
 }
@@ -190,28 +192,25 @@ static int copy_async(struct mr_stream *stream, void *dst, enum mr_memory dst_ki
     return work_or_record(stream, &(struct cpu_op){.dst = dst, .src = src, .bytes = bytes});
 }
 
-static int memset_async(struct mr_stream *stream, void *dst, enum mr_memory kind, int byte, uint64_t bytes)
+static int memset_async(struct mr_stream *stream, void *dst, enum mr_memory kind, int byte,
+                        uint64_t bytes)
 {
     (void)kind;
     return work_or_record(stream, &(struct cpu_op){.dst = dst, .byte = byte, .bytes = bytes});
 }
 
-static int launch(struct mr_stream *stream, const char *kernel, const void *args, size_t arg_bytes)
+static int launch(struct mr_stream *stream, const struct mr_kernel *kernel, const void *args,
+                  const struct mr_kernel_range ranges[MR_KERNEL_RANGES], const unsigned grid[2])
 {
-    const struct mr_device_ops *ops = stream->dev->ops;
-    struct mr_kernel_range touched[MR_KERNEL_RANGES];
-    struct cpu_op op = {0};
-    struct mr_launched it;
-    int rc;
-    if (mr_kernel_find(kernel)) {
-        rc = mr_kernel_args(ops->name, kernel, args, arg_bytes, &op.kernel, touched);
-        if (rc == 0)
-            memcpy(op.args, args, arg_bytes);
-    } else {
-        rc = mr_launch_args(ops->name, ops->n_simple, kernel, args, arg_bytes, &it);
-        op.busy_ns = rc == 0 ? it.busy_ns : 0;
-    }
-    return rc < 0 ? rc : work_or_record(stream, &op);
+    (void)ranges, (void)grid;
+    struct cpu_op op = {.kernel = kernel};
+    memcpy(op.args, args, kernel->args_bytes);
+    return work_or_record(stream, &op);
+}
+
+static int launch_simple(struct mr_stream *stream, const struct mr_simple_launch *launch)
+{
+    return work_or_record(stream, &(struct cpu_op){.busy_ns = launch->busy_ns});
 }
 
 const struct mr_device_ops mr_device_cpu = {
@@ -220,9 +219,9 @@ const struct mr_device_ops mr_device_cpu = {
     .probe = probe,
     .open = open_cpu,
     .close = close_cpu,
-    .info = info,
-    .memory_make = mr_host_memory_make,
-    .memory_drop = memory_drop,
+    .query = query,
+    .memory_create = mr_host_memory_create,
+    .memory_destroy = memory_destroy,
     .memory_register = mr_host_register,
     .memory_unregister = mr_host_unregister,
     .stream_open = stream_open,
@@ -238,12 +237,13 @@ const struct mr_device_ops mr_device_cpu = {
     .copy_async = copy_async,
     .memset_async = memset_async,
     .launch = launch,
+    .launch_simple = launch_simple,
     .graph_begin = graph_begin,
     .graph_end = graph_end,
     .graph_launch = graph_launch,
     .graph_close = graph_close,
     .graph_size = sizeof(struct graph_state),
-    .n_simple = MR_KERNEL_BUSY + 1,
+    .n_simple = MR_SIMPLE_BUSY + 1,
     .stream_size = sizeof(struct stream_state),
     .event_size = sizeof(struct event_state),
 };

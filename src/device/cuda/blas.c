@@ -1,6 +1,6 @@
 /*
- * Matrix products on a GPU by cuBLAS, found when first needed. It is no part of the driver: it comes with the toolkit or
- * with Python packages, and everything but the experiments does without.
+ * Matrix products on a GPU by cuBLAS, found when first needed. It is no part of the driver: it
+ * comes with the toolkit or with Python packages, and everything but the experiments does without.
  */
 #include "device/cuda/cuda.h"
 
@@ -13,8 +13,9 @@ static struct {
     int (*create)(struct cublasContext **out);
     int (*destroy)(struct cublasContext *handle);
     int (*set_stream)(struct cublasContext *handle, struct CUstream_st *stream);
-    int (*sgemm)(struct cublasContext *handle, int trans_a, int trans_b, int m, int n, int k, const float *alpha,
-                 const float *a, int lda, const float *b, int ldb, const float *beta, float *c, int ldc);
+    int (*sgemm)(struct cublasContext *handle, int trans_a, int trans_b, int m, int n, int k,
+                 const float *alpha, const float *a, int lda, const float *b, int ldb,
+                 const float *beta, float *c, int ldc);
     char why_not[400]; /* "": usable */
 } blas;
 
@@ -34,10 +35,10 @@ static void *open_any(void)
     for (size_t i = 0; i < MR_COUNT(names) && !library; i++)
         library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
     if (!library)
-        snprintf(
-            blas.why_not, sizeof blas.why_not,
-            "none of libcublas.so.13, .12 and .11 was found: add its folder to LD_LIBRARY_PATH, or name the file by "
-            "MILLRACE_CUBLAS (the Python package nvidia-cublas has it)");
+        snprintf(blas.why_not, sizeof blas.why_not,
+                 "none of libcublas.so.13, .12 and .11 was found: add its folder to "
+                 "LD_LIBRARY_PATH, or name the file by "
+                 "MILLRACE_CUBLAS (the Python package nvidia-cublas has it)");
     return library;
 }
 
@@ -58,13 +59,15 @@ static void find(void)
 
 static int failed(const struct mr_cuda *c, const char *call, int status)
 {
-    return mr_error_set(MR_EDEVICE, "%s on %s: cublasStatus_t %d%s", call, c->name, status,
-                        status == 3    ? " (CUBLAS_STATUS_ALLOC_FAILED: it needs some tens of MiB of device memory)"
-                        : status == 13 ? " (CUBLAS_STATUS_EXECUTION_FAILED)"
-                                       : "");
+    return mr_error_set(
+        MR_EDEVICE, "%s on %s: cublasStatus_t %d%s", call, c->name, status,
+        status == 3    ? " (CUBLAS_STATUS_ALLOC_FAILED: it needs some tens of MiB of device memory)"
+        : status == 13 ? " (CUBLAS_STATUS_EXECUTION_FAILED)"
+                       : "");
 }
 
-/* cuBLAS counts in columns: the product of the transposes in the other order is the transpose of the product. */
+/* cuBLAS counts in columns: the product of the transposes in the other order is the transpose of
+ * the product. */
 int mr_cuda_matmul(struct mr_cuda *c, struct mr_stream *stream, const struct mr_kernel_matmul *m)
 {
     const struct cuda_stream *s = stream->state;
@@ -73,9 +76,11 @@ int mr_cuda_matmul(struct mr_cuda *c, struct mr_stream *stream, const struct mr_
     int n = (int)m->n, status = 0;
     pthread_once(&once, find);
     if (blas.why_not[0])
-        return mr_error_set(MR_ENODEVICE, "device %s: matmul_f32 needs cuBLAS: %s", c->name, blas.why_not);
+        return mr_error_set(MR_ENODEVICE, "device %s: matmul_f32 needs cuBLAS: %s", c->name,
+                            blas.why_not);
     if (m->n == 0 || m->n > 65536 || m->rows == 0 || m->rows > 65536)
-        return mr_error_set(MR_EMISUSE, "kernel matmul_f32: want n and rows of 1..65536, got %llu and %llu",
+        return mr_error_set(MR_EMISUSE,
+                            "kernel matmul_f32: want n and rows of 1..65536, got %llu and %llu",
                             (unsigned long long)m->n, (unsigned long long)m->rows);
     pthread_mutex_lock(&c->lock);
     if (!c->blas)
@@ -88,7 +93,8 @@ int mr_cuda_matmul(struct mr_cuda *c, struct mr_stream *stream, const struct mr_
     }
     if (!status) {
         call = "cublasSgemm_v2";
-        status = blas.sgemm(c->blas, 0, 0, n, (int)m->rows, n, &one, m->b, n, m->a, n, &zero, m->c, n);
+        status =
+            blas.sgemm(c->blas, 0, 0, n, (int)m->rows, n, &one, m->b, n, m->a, n, &zero, m->c, n);
     }
     pthread_mutex_unlock(&c->lock);
     return status ? failed(c, call, status) : 0;

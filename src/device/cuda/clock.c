@@ -1,8 +1,9 @@
 /*
- * Time between events that lie far apart. The driver gives it as a float of milliseconds: after a minute that is exact to
- * 4 us, after an hour to 0.25 ms, and a copy takes 20 us. So anchors, events in a stream of their own, are recorded once a
- * second while events are; each timed event remembers the anchor before it, and long times are summed in nanoseconds from
- * anchor to anchor. Without anchors (making one failed) the driver's float serves.
+ * Time between events that are far apart. The driver gives it as a float of milliseconds: after a
+ * minute that is exact to 4 us, after an hour to 0.25 ms, and a copy takes 20 us. So anchors,
+ * events in a stream of their own, are recorded once a second while events are; each timed event
+ * remembers the anchor before it, and long times are summed in nanoseconds from anchor to anchor.
+ * Without anchors (making one failed) the driver's float serves.
  *
  * All of it runs with the context current. c->lock guards it.
  */
@@ -30,7 +31,8 @@ static void leave_anchor(const struct mr_cuda *c, struct cuda_anchor *anchor)
     }
 }
 
-static int driver_elapsed(const struct mr_cuda *c, struct CUevent_st *from, struct CUevent_st *to, double *out_ms)
+static int driver_elapsed(const struct mr_cuda *c, struct CUevent_st *from, struct CUevent_st *to,
+                          double *out_ms)
 {
     float ms = 0;
     int result = c->cu->cuEventElapsedTime_v2 ? c->cu->cuEventElapsedTime_v2(&ms, from, to)
@@ -46,7 +48,8 @@ static bool place(const struct mr_cuda *c, struct cuda_anchor *anchor)
     if (anchor->placed)
         return true;
     if (anchor->before &&
-        (!place(c, anchor->before) || driver_elapsed(c, anchor->before->handle, anchor->handle, &ms) != CUDA_SUCCESS))
+        (!place(c, anchor->before) ||
+         driver_elapsed(c, anchor->before->handle, anchor->handle, &ms) != CUDA_SUCCESS))
         return false;
     anchor->at_ns = anchor->before ? anchor->before->at_ns + (int64_t)(ms * 1e6) : 0;
     anchor->placed = true;
@@ -60,7 +63,8 @@ static struct cuda_anchor *make_anchor(struct mr_cuda *c)
     struct cuda_anchor *anchor = calloc(1, sizeof *anchor);
     if (!anchor)
         return NULL;
-    if (!c->clock_stream && c->cu->cuStreamCreate(&c->clock_stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
+    if (!c->clock_stream &&
+        c->cu->cuStreamCreate(&c->clock_stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
         c->clock_stream = NULL;
     if (!c->clock_stream || c->cu->cuEventCreate(&anchor->handle, 0) != CUDA_SUCCESS) {
         free(anchor);
@@ -114,8 +118,8 @@ void mr_cuda_clock_close(struct mr_cuda *c)
     c->clock_stream = NULL;
 }
 
-int mr_cuda_clock_elapsed(struct mr_cuda *c, const struct cuda_event *from, const struct cuda_event *to,
-                          int64_t *out_ns)
+int mr_cuda_clock_elapsed(struct mr_cuda *c, const struct cuda_event *from,
+                          const struct cuda_event *to, int64_t *out_ns)
 {
     double ms = 0, from_ms = 0, to_ms = 0;
     int result = driver_elapsed(c, from->handle, to->handle, &ms);
@@ -128,7 +132,8 @@ int mr_cuda_clock_elapsed(struct mr_cuda *c, const struct cuda_event *from, cons
     if (from->anchor && to->anchor && place(c, from->anchor) && place(c, to->anchor) &&
         driver_elapsed(c, from->anchor->handle, from->handle, &from_ms) == CUDA_SUCCESS &&
         driver_elapsed(c, to->anchor->handle, to->handle, &to_ms) == CUDA_SUCCESS)
-        *out_ns = to->anchor->at_ns - from->anchor->at_ns + (int64_t)(to_ms * 1e6) - (int64_t)(from_ms * 1e6);
+        *out_ns = to->anchor->at_ns - from->anchor->at_ns + (int64_t)(to_ms * 1e6) -
+                  (int64_t)(from_ms * 1e6);
     pthread_mutex_unlock(&c->lock);
     return CUDA_SUCCESS;
 }

@@ -1,12 +1,13 @@
 /*
- * Copies on a GPU. Memory that is not page-locked goes through the driver's own staging: the call then blocks for as long
- * as that takes, and the copy engine waits meanwhile. Between two ranges of host memory the calling thread copies.
+ * Copies on a GPU. Memory that is not page-locked goes through the driver's own staging: the call
+ * then blocks for as long as that takes, and the copy engine waits meanwhile. Between two ranges of
+ * host memory the calling thread copies.
  */
 #include "device/cuda/cuda.h"
 
 #include <string.h>
 
-#define BATCH 512 /* copies a driver call: its arrays lie on the stack */
+#define BATCH 512 /* copies per driver call: its arrays are on the stack */
 
 static uint64_t address(const void *ptr)
 {
@@ -19,14 +20,17 @@ static bool on_device(enum mr_memory kind)
 }
 
 /* With the context current. */
-static int enqueue(const struct mr_cuda *c, const struct mr_stream *stream, const struct mr_copy *copy)
+static int enqueue(const struct mr_cuda *c, const struct mr_stream *stream,
+                   const struct mr_copy *copy)
 {
     const struct cuda_stream *s = stream->state;
     const char *call;
     int result;
-    if (on_device(copy->dst_kind) && on_device(copy->src_kind)) { /* by address: the ends may be on two GPUs */
+    if (on_device(copy->dst_kind) &&
+        on_device(copy->src_kind)) { /* by address: the ends may be on two GPUs */
         call = "cuMemcpyAsync";
-        result = c->cu->cuMemcpyAsync(address(copy->dst), address(copy->src), copy->bytes, s->handle);
+        result =
+            c->cu->cuMemcpyAsync(address(copy->dst), address(copy->src), copy->bytes, s->handle);
     } else if (on_device(copy->dst_kind)) {
         call = "cuMemcpyHtoDAsync_v2";
         result = c->cu->cuMemcpyHtoDAsync_v2(address(copy->dst), copy->src, copy->bytes, s->handle);
@@ -41,8 +45,8 @@ static int enqueue(const struct mr_cuda *c, const struct mr_stream *stream, cons
                          mr_memory_name(copy->dst_kind), stream->name);
 }
 
-int mr_cuda_copy_async(struct mr_stream *stream, void *dst, enum mr_memory dst_kind, const void *src,
-                       enum mr_memory src_kind, uint64_t bytes)
+int mr_cuda_copy_async(struct mr_stream *stream, void *dst, enum mr_memory dst_kind,
+                       const void *src, enum mr_memory src_kind, uint64_t bytes)
 {
     const struct mr_cuda *c = stream->dev->state;
     struct mr_copy copy = {dst, src, bytes, dst_kind, src_kind};
@@ -71,8 +75,8 @@ static bool can_batch(const struct mr_cuda *c, const struct mr_copy *copies, uin
 }
 
 /* With the context current; n: at most BATCH. Returns the driver's result. */
-static int enqueue_batch(const struct mr_cuda *c, const struct mr_stream *stream, const struct mr_copy *copies,
-                         size_t n)
+static int enqueue_batch(const struct mr_cuda *c, const struct mr_stream *stream,
+                         const struct mr_copy *copies, size_t n)
 {
     const struct cuda_stream *s = stream->state;
     uint64_t dst[BATCH], src[BATCH];
@@ -101,7 +105,8 @@ int mr_cuda_copy_batch(struct mr_stream *stream, const struct mr_copy *copies, u
         if (result == CUDA_ERROR_NOT_SUPPORTED)
             atomic_store(&c->no_batch, true);
         else if (result != CUDA_SUCCESS)
-            rc = mr_cuda_error(c->cu, result, c->name, "cuMemcpyBatchAsync(%llu copies) in stream \"%s\"",
+            rc = mr_cuda_error(c->cu, result, c->name,
+                               "cuMemcpyBatchAsync(%llu copies) in stream \"%s\"",
                                (unsigned long long)some, stream->name);
         else
             at += some;
@@ -109,12 +114,14 @@ int mr_cuda_copy_batch(struct mr_stream *stream, const struct mr_copy *copies, u
     rc = mr_cuda_leave(c, rc);
     for (; at < n && rc >= 0; at++) {
         const struct mr_copy *copy = &copies[at];
-        rc = mr_cuda_copy_async(stream, copy->dst, copy->dst_kind, copy->src, copy->src_kind, copy->bytes);
+        rc = mr_cuda_copy_async(stream, copy->dst, copy->dst_kind, copy->src, copy->src_kind,
+                                copy->bytes);
     }
     return rc;
 }
 
-int mr_cuda_memset_async(struct mr_stream *stream, void *dst, enum mr_memory kind, int byte, uint64_t bytes)
+int mr_cuda_memset_async(struct mr_stream *stream, void *dst, enum mr_memory kind, int byte,
+                         uint64_t bytes)
 {
     const struct mr_cuda *c = stream->dev->state;
     const struct cuda_stream *s = stream->state;

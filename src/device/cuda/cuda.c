@@ -1,15 +1,17 @@
-/* The device "cuda": NVIDIA GPUs by the driver API. Options, context, streams, events, and the vtable. */
+/* The device "cuda": NVIDIA GPUs by the driver API. Options, context, streams, events, and the
+ * vtable. */
 #include "device/cuda/cuda.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
-#define SPIN_NS      20000 /* a copy that is nearly done passes sooner than a thread sleeps and wakes */
+#define SPIN_NS      20000 /* sleeping and waking takes longer */
 #define LEAST_NAP_NS 5000
 #define MOST_NAP_NS  200000
 
-static const char *const pinned_names[] = {[CUDA_PINNED_REGISTER] = "register", [CUDA_PINNED_ALLOC] = "alloc", NULL};
+static const char *const pinned_names[] = {
+    [CUDA_PINNED_REGISTER] = "register", [CUDA_PINNED_ALLOC] = "alloc", NULL};
 
 static const struct mr_option options[] = {
     {.name = "device",
@@ -22,13 +24,15 @@ static const struct mr_option options[] = {
      .offset = offsetof(struct cuda_options, pinned),
      .initial = "register",
      .choices = pinned_names,
-     .help = "how page-locked memory is made: pages touched in parallel and registered, or by the driver"},
+     .help = "how page-locked memory is made: pages touched in parallel and registered, or by the "
+             "driver"},
     {.name = NULL},
 };
 
 static const char *const positional[] = {"device", NULL};
 
-/* Of each enter of this thread that has not left yet whether it pushed, the innermost in the lowest bit. */
+/* Of each enter of this thread that has not left yet whether it pushed, the innermost in the lowest
+ * bit. */
 static _Thread_local uint64_t pushed;
 
 int mr_cuda_enter(const struct mr_cuda *c)
@@ -44,7 +48,8 @@ int mr_cuda_enter(const struct mr_cuda *c)
     return 0;
 }
 
-/* A push may return the error of earlier work on the GPU; that must not keep us from giving back what we have. */
+/* A push may return the error of earlier work on the GPU; that must not keep us from giving back
+ * what we have. */
 int mr_cuda_enter_to_release(const struct mr_cuda *c)
 {
     if (mr_cuda_enter(c) == 0)
@@ -57,7 +62,9 @@ int mr_cuda_leave(const struct mr_cuda *c, int rc)
     struct CUctx_st *was = NULL;
     int result = pushed & 1 ? c->cu->cuCtxPopCurrent_v2(&was) : CUDA_SUCCESS;
     pushed >>= 1;
-    return result == CUDA_SUCCESS || rc < 0 ? rc : mr_cuda_error(c->cu, result, c->name, "cuCtxPopCurrent_v2");
+    return result == CUDA_SUCCESS || rc < 0
+               ? rc
+               : mr_cuda_error(c->cu, result, c->name, "cuCtxPopCurrent_v2");
 }
 
 static int ready(const struct mr_device *dev)
@@ -84,9 +91,11 @@ static int check_ordinal(const struct mr_cuda_driver *cu, int64_t ordinal)
     if (cu->n_devices > 1)
         snprintf(last, sizeof last, " to cuda:%d", cu->n_devices - 1);
     if (getenv("CUDA_VISIBLE_DEVICES"))
-        snprintf(visible, sizeof visible, "; CUDA_VISIBLE_DEVICES is \"%.64s\"", getenv("CUDA_VISIBLE_DEVICES"));
-    return mr_error_set(MR_ENODEVICE, "device cuda:%lld: there is no such GPU; %d %s here: cuda:0%s%s",
-                        (long long)ordinal, cu->n_devices, cu->n_devices == 1 ? "is" : "are", last, visible);
+        snprintf(visible, sizeof visible, "; CUDA_VISIBLE_DEVICES is \"%.64s\"",
+                 getenv("CUDA_VISIBLE_DEVICES"));
+    return mr_error_set(
+        MR_ENODEVICE, "device cuda:%lld: there is no such GPU; %d %s here: cuda:0%s%s",
+        (long long)ordinal, cu->n_devices, cu->n_devices == 1 ? "is" : "are", last, visible);
 }
 
 static int open_cuda(struct mr_device *dev, const void *opts)
@@ -184,9 +193,9 @@ static void event_close(struct mr_event *event)
 }
 
 /*
- * Threads that wait sleep: there are as many workers as processors, and they have other work. An event that can wake a
- * thread interrupts the host each time it passes, whether or not a thread waits; those without timing, of which every batch
- * has two, are looked at in between instead.
+ * Threads that wait sleep: there are as many workers as processors, and they have other work. An
+ * event that can wake a thread interrupts the host each time it passes, whether or not a thread
+ * waits; those without timing, of which every batch has two, are looked at in between instead.
  */
 static int event_open(struct mr_event *event)
 {
@@ -231,7 +240,8 @@ static int event_wait(struct mr_stream *stream, struct mr_event *event)
         return rc;
     int result = c->cu->cuStreamWaitEvent(s->handle, e->handle, 0);
     if (result != CUDA_SUCCESS)
-        rc = mr_cuda_error(c->cu, result, c->name, "cuStreamWaitEvent in stream \"%s\"", stream->name);
+        rc = mr_cuda_error(c->cu, result, c->name, "cuStreamWaitEvent in stream \"%s\"",
+                           stream->name);
     return mr_cuda_leave(c, rc);
 }
 
@@ -287,7 +297,8 @@ static int event_elapsed(struct mr_event *start, struct mr_event *end, int64_t *
         return rc;
     int result = mr_cuda_clock_elapsed(c, start->state, end->state, &ns);
     if (result == CUDA_ERROR_NOT_READY || result == CUDA_ERROR_INVALID_HANDLE)
-        rc = mr_error_set(MR_EMISUSE, "mr_event_elapsed: an event was not recorded or has not passed yet");
+        rc = mr_error_set(MR_EMISUSE,
+                          "mr_event_elapsed: an event was not recorded or has not passed yet");
     else if (result != CUDA_SUCCESS)
         rc = mr_cuda_error(c->cu, result, c->name, "cuEventElapsedTime");
     rc = mr_cuda_leave(c, rc);
@@ -309,12 +320,12 @@ const struct mr_device_ops mr_device_cuda = {
     .leave = leave,
     .open = open_cuda,
     .close = close_cuda,
-    .info = mr_cuda_info,
+    .query = mr_cuda_query,
     .processes = mr_cuda_processes,
-    .memory_make = mr_cuda_memory_make,
-    .memory_drop = mr_cuda_memory_drop,
-    .host_make = mr_cuda_host_make,
-    .host_drop = mr_cuda_host_drop,
+    .memory_create = mr_cuda_memory_create,
+    .memory_destroy = mr_cuda_memory_destroy,
+    .host_create = mr_cuda_host_create,
+    .host_destroy = mr_cuda_host_destroy,
     .memory_register = mr_cuda_memory_register,
     .memory_unregister = mr_cuda_memory_unregister,
     .stream_open = stream_open,
@@ -336,21 +347,22 @@ const struct mr_device_ops mr_device_cuda = {
     .jpeg_close = mr_cuda_jpeg_close,
     .jpeg_decode = mr_cuda_jpeg_decode,
     .jpeg_size = sizeof(struct cuda_jpeg),
-    .files_begin = mr_cuda_files_begin,
-    .files_end = mr_cuda_files_end,
+    .files_open = mr_cuda_files_open,
+    .files_close = mr_cuda_files_close,
     .file_open = mr_cuda_file_open,
     .file_close = mr_cuda_file_close,
-    .file_memory = mr_cuda_file_memory,
-    .file_memory_end = mr_cuda_file_memory_end,
+    .file_register = mr_cuda_file_register,
+    .file_unregister = mr_cuda_file_unregister,
     .file_read = mr_cuda_file_read,
     .launch = mr_cuda_launch,
+    .launch_simple = mr_cuda_launch_simple,
     .graph_begin = mr_cuda_graph_begin,
     .graph_end = mr_cuda_graph_end,
     .graph_launch = mr_cuda_graph_launch,
     .graph_close = mr_cuda_graph_close,
     .graph_size = sizeof(struct cuda_graph),
-    .has_kernel = mr_cuda_has_kernel,
-    .n_simple = MR_N_KERNELS,
+    .load = mr_cuda_load,
+    .n_simple = MR_N_SIMPLE,
     .stream_size = sizeof(struct cuda_stream),
     .event_size = sizeof(struct cuda_event),
 };

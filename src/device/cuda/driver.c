@@ -12,8 +12,10 @@ static char why_not[512]; /* "": usable */
 static atomic_bool forked;
 
 static const char forked_text[] =
-    "CUDA was initialised before this process was forked, and a GPU cannot be used in such a child: fork before the "
-    "first use of a GPU, or start the child anew (in Python: multiprocessing's \"spawn\")";
+    "CUDA was initialised before this process was forked, and a GPU cannot be used in such a "
+    "child: fork before the "
+    "first use of a GPU, or start the child as a new process (in Python: multiprocessing's "
+    "\"spawn\")";
 
 static void in_child(void)
 {
@@ -34,9 +36,9 @@ static bool find_symbols(void *library)
 {
     const char *lacks = NULL;
     /* What POSIX asks for: the two kinds of pointers have the same size. */
-#define X(symbol, arguments)                                                                                           \
-    *(void **)(void *)&driver.symbol = dlsym(library, #symbol);                                                        \
-    if (!driver.symbol && !lacks)                                                                                      \
+#define X(symbol, arguments)                                                                       \
+    *(void **)(void *)&driver.symbol = dlsym(library, #symbol);                                    \
+    if (!driver.symbol && !lacks)                                                                  \
         lacks = #symbol;
     CUDA_REQUIRED(X)
 #undef X
@@ -45,7 +47,8 @@ static bool find_symbols(void *library)
 #undef X
     if (lacks)
         snprintf(why_not, sizeof why_not,
-                 "libcuda.so.1 has no %s: NVIDIA's driver is too old; install one that serves CUDA %d.%d or later",
+                 "libcuda.so.1 has no %s: NVIDIA's driver is too old; install one that serves CUDA "
+                 "%d.%d or later",
                  lacks, CUDA_OLDEST_API / 1000, CUDA_OLDEST_API % 1000 / 10);
     return !lacks;
 }
@@ -62,7 +65,8 @@ static bool check_version(void)
     }
     if (driver.version < CUDA_OLDEST_API)
         snprintf(why_not, sizeof why_not,
-                 "NVIDIA's driver serves CUDA %d.%d and is too old; install one that serves CUDA %d.%d or later",
+                 "NVIDIA's driver serves CUDA %d.%d and is too old; install one that serves CUDA "
+                 "%d.%d or later",
                  driver.version / 1000, driver.version % 1000 / 10, CUDA_OLDEST_API / 1000,
                  CUDA_OLDEST_API % 1000 / 10);
     return driver.version >= CUDA_OLDEST_API;
@@ -74,11 +78,13 @@ static void explain_init(int result)
     const char *visible = getenv("CUDA_VISIBLE_DEVICES"), *advice = "";
     mr_cuda_result_text(&driver, result, text, sizeof text);
     if (result == CUDA_ERROR_NOT_INITIALIZED)
-        advice = "; was this process forked after CUDA was initialised? Fork before, or start it anew";
+        advice = "; was this process forked after CUDA was initialised? Fork before, or start a "
+                 "new process";
     else if (result == CUDA_ERROR_NO_DEVICE)
         advice = "; in a container, give it the GPUs (docker run --gpus all)";
     snprintf(why_not, sizeof why_not, "cuInit: %s%s%s%.64s%s", text, advice,
-             visible ? "; CUDA_VISIBLE_DEVICES is \"" : "", visible ? visible : "", visible ? "\"" : "");
+             visible ? "; CUDA_VISIBLE_DEVICES is \"" : "", visible ? visible : "",
+             visible ? "\"" : "");
 }
 
 /* The library is never closed: the driver has threads and handlers of its own. */
@@ -88,7 +94,8 @@ static void load(void)
     if (!library) {
         const char *text = dlerror();
         snprintf(why_not, sizeof why_not,
-                 "NVIDIA's driver was not found (%.200s): install it, or in a container give it the GPUs (docker run "
+                 "NVIDIA's driver was not found (%.200s): install it, or in a container give it "
+                 "the GPUs (docker run "
                  "--gpus all)",
                  text ? text : "libcuda.so.1");
         return;
@@ -118,7 +125,8 @@ int mr_cuda_driver_get(const struct mr_cuda_driver **out)
 {
     const char *why = mr_cuda_driver_why_not();
     if (why)
-        return mr_error_set(mr_cuda_is_forked() ? MR_EDEVICE : MR_ENODEVICE, "device cuda: not usable here: %s", why);
+        return mr_error_set(mr_cuda_is_forked() ? MR_EDEVICE : MR_ENODEVICE,
+                            "device cuda: not usable here: %s", why);
     *out = &driver;
     return 0;
 }
@@ -137,12 +145,13 @@ void mr_cuda_result_text(const struct mr_cuda_driver *cu, int result, char *out,
 static bool spoils_context(int result)
 {
     return (result >= CUDA_ERROR_HARDWARE_STACK_ERROR && result <= CUDA_ERROR_LAUNCH_FAILED) ||
-           result == CUDA_ERROR_ILLEGAL_ADDRESS || result == CUDA_ERROR_LAUNCH_TIMEOUT || result == CUDA_ERROR_ASSERT ||
-           result == CUDA_ERROR_ECC_UNCORRECTABLE || result == CUDA_ERROR_NVLINK_UNCORRECTABLE ||
-           result == CUDA_ERROR_CONTEXT_IS_DESTROYED;
+           result == CUDA_ERROR_ILLEGAL_ADDRESS || result == CUDA_ERROR_LAUNCH_TIMEOUT ||
+           result == CUDA_ERROR_ASSERT || result == CUDA_ERROR_ECC_UNCORRECTABLE ||
+           result == CUDA_ERROR_NVLINK_UNCORRECTABLE || result == CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
-int mr_cuda_error(const struct mr_cuda_driver *cu, int result, const char *device, const char *fmt, ...)
+int mr_cuda_error(const struct mr_cuda_driver *cu, int result, const char *device, const char *fmt,
+                  ...)
 {
     char call[256], text[160];
     va_list args;
@@ -152,9 +161,10 @@ int mr_cuda_error(const struct mr_cuda_driver *cu, int result, const char *devic
     mr_cuda_result_text(cu, result, text, sizeof text);
     const char *advice =
         spoils_context(result)
-            ? "; some earlier work on this GPU failed, a kernel of this process perhaps, and after that every call "
+            ? "; some earlier work on this GPU failed, a kernel of this process perhaps, and after "
+              "that every call "
               "fails: end the process and find the culprit (compute-sanitizer does)"
             : "";
-    return mr_error_set(result == CUDA_ERROR_OUT_OF_MEMORY ? MR_EDEVICEMEM : MR_EDEVICE, "%s on %s: %s%s", call, device,
-                        text, advice);
+    return mr_error_set(result == CUDA_ERROR_OUT_OF_MEMORY ? MR_EDEVICEMEM : MR_EDEVICE,
+                        "%s on %s: %s%s", call, device, text, advice);
 }

@@ -1,7 +1,7 @@
 /*
- * NVIDIA's driver API as far as we use it, declared by ourselves and found at run time: nothing of CUDA is needed to build,
- * and one binary runs with and without a GPU. Names and signatures are those of cuda.h 13.0 with its version suffixes;
- * numbers are CUresult, CUdevice and CUdeviceptr.
+ * NVIDIA's driver API as far as we use it, declared by ourselves and found at run time: nothing of
+ * CUDA is needed to build, and one binary runs with and without a GPU. Names and signatures are
+ * those of cuda.h 13.0 with its version suffixes; numbers are CUresult, CUdevice and CUdeviceptr.
  */
 #ifndef MR_DEVICE_CUDA_DRIVER_H
 #define MR_DEVICE_CUDA_DRIVER_H
@@ -67,76 +67,84 @@ enum {
 /* CUmemcpyAttributes with its two CUmemLocation */
 struct cuda_copy_attributes {
     int source_order;
-    int source_location[2], destination_location[2]; /* type, id: hints for managed memory, which we have none of */
+    int source_location[2],
+        destination_location[2]; /* type, id: hints for managed memory, which we have none of */
     unsigned flags;
 };
 
 /* X(symbol, arguments): each returns a CUresult. A driver without one of these is refused. */
-#define CUDA_REQUIRED(X)                                                                                               \
-    X(cuInit, (unsigned flags))                                                                                        \
-    X(cuDriverGetVersion, (int *out))                                                                                  \
-    X(cuGetErrorName, (int result, const char **out))                                                                  \
-    X(cuGetErrorString, (int result, const char **out))                                                                \
-    X(cuDeviceGetCount, (int *out))                                                                                    \
-    X(cuDeviceGet, (int *out, int ordinal))                                                                            \
-    X(cuDeviceGetName, (char *out, int bytes, int device))                                                             \
-    X(cuDeviceGetAttribute, (int *out, int attribute, int device))                                                     \
-    X(cuDeviceGetUuid, (unsigned char out[16], int device))                                                            \
-    X(cuDeviceGetPCIBusId, (char *out, int bytes, int device))                                                         \
-    X(cuDevicePrimaryCtxRetain, (struct CUctx_st * *out, int device))                                                  \
-    X(cuDevicePrimaryCtxRelease_v2, (int device))                                                                      \
-    X(cuCtxGetCurrent, (struct CUctx_st * *out))                                                                       \
-    X(cuCtxPushCurrent_v2, (struct CUctx_st * context))                                                                \
-    X(cuCtxPopCurrent_v2, (struct CUctx_st * *out))                                                                    \
-    X(cuMemGetInfo_v2, (size_t * out_free, size_t * out_total))                                                        \
-    X(cuMemAlloc_v2, (uint64_t * out, size_t bytes))                                                                   \
-    X(cuMemFree_v2, (uint64_t ptr))                                                                                    \
-    X(cuMemHostAlloc, (void **out, size_t bytes, unsigned flags))                                                      \
-    X(cuMemFreeHost, (void *ptr))                                                                                      \
-    X(cuMemHostRegister_v2, (void *ptr, size_t bytes, unsigned flags))                                                 \
-    X(cuMemHostUnregister, (void *ptr))                                                                                \
-    X(cuStreamCreate, (struct CUstream_st * *out, unsigned flags))                                                     \
-    X(cuStreamDestroy_v2, (struct CUstream_st * stream))                                                               \
-    X(cuStreamSynchronize, (struct CUstream_st * stream))                                                              \
-    X(cuStreamWaitEvent, (struct CUstream_st * stream, struct CUevent_st * event, unsigned flags))                     \
-    X(cuEventCreate, (struct CUevent_st * *out, unsigned flags))                                                       \
-    X(cuEventDestroy_v2, (struct CUevent_st * event))                                                                  \
-    X(cuEventRecord, (struct CUevent_st * event, struct CUstream_st * stream))                                         \
-    X(cuEventQuery, (struct CUevent_st * event))                                                                       \
-    X(cuEventSynchronize, (struct CUevent_st * event))                                                                 \
-    X(cuEventElapsedTime, (float *out_ms, struct CUevent_st *start, struct CUevent_st *end))                           \
-    X(cuMemcpyHtoDAsync_v2, (uint64_t dst, const void *src, size_t bytes, struct CUstream_st *stream))                 \
-    X(cuMemcpyDtoHAsync_v2, (void *dst, uint64_t src, size_t bytes, struct CUstream_st *stream))                       \
-    X(cuMemcpyAsync, (uint64_t dst, uint64_t src, size_t bytes, struct CUstream_st * stream))                          \
-    X(cuStreamBeginCapture_v2, (struct CUstream_st * stream, int mode))                                                \
-    X(cuStreamEndCapture, (struct CUstream_st * stream, struct CUgraph_st * *out))                                     \
-    X(cuGraphInstantiateWithFlags,                                                                                     \
-      (struct CUgraphExec_st * *out, struct CUgraph_st * graph, unsigned long long flags))                             \
-    X(cuGraphLaunch, (struct CUgraphExec_st * exec, struct CUstream_st * stream))                                      \
-    X(cuGraphExecDestroy, (struct CUgraphExec_st * exec))                                                              \
-    X(cuGraphDestroy, (struct CUgraph_st * graph))                                                                     \
-    X(cuDeviceCanAccessPeer, (int *out, int device, int peer))                                                         \
-    X(cuCtxEnablePeerAccess, (struct CUctx_st * peer, unsigned flags))                                                 \
-    X(cuMemcpyPeerAsync, (uint64_t dst, struct CUctx_st * dst_context, uint64_t src, struct CUctx_st * src_context,    \
-                          size_t bytes, struct CUstream_st * stream))                                                  \
-    X(cuMemsetD8Async, (uint64_t dst, unsigned char byte, size_t bytes, struct CUstream_st *stream))                   \
-    X(cuModuleLoadData, (struct CUmod_st * *out, const void *image))                                                   \
-    X(cuModuleUnload, (struct CUmod_st * module))                                                                      \
-    X(cuModuleGetFunction, (struct CUfunc_st * *out, struct CUmod_st * module, const char *name))                      \
-    X(cuLaunchKernel, (struct CUfunc_st * function, unsigned grid_x, unsigned grid_y, unsigned grid_z,                 \
-                       unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,                    \
-                       struct CUstream_st *stream, void **params, void **extra))
+#define CUDA_REQUIRED(X)                                                                           \
+    X(cuInit, (unsigned flags))                                                                    \
+    X(cuDriverGetVersion, (int *out))                                                              \
+    X(cuGetErrorName, (int result, const char **out))                                              \
+    X(cuGetErrorString, (int result, const char **out))                                            \
+    X(cuDeviceGetCount, (int *out))                                                                \
+    X(cuDeviceGet, (int *out, int ordinal))                                                        \
+    X(cuDeviceGetName, (char *out, int bytes, int device))                                         \
+    X(cuDeviceGetAttribute, (int *out, int attribute, int device))                                 \
+    X(cuDeviceGetUuid, (unsigned char out[16], int device))                                        \
+    X(cuDeviceGetPCIBusId, (char *out, int bytes, int device))                                     \
+    X(cuDevicePrimaryCtxRetain, (struct CUctx_st * *out, int device))                              \
+    X(cuDevicePrimaryCtxRelease_v2, (int device))                                                  \
+    X(cuCtxGetCurrent, (struct CUctx_st * *out))                                                   \
+    X(cuCtxPushCurrent_v2, (struct CUctx_st * context))                                            \
+    X(cuCtxPopCurrent_v2, (struct CUctx_st * *out))                                                \
+    X(cuMemGetInfo_v2, (size_t * out_free, size_t * out_total))                                    \
+    X(cuMemAlloc_v2, (uint64_t * out, size_t bytes))                                               \
+    X(cuMemFree_v2, (uint64_t ptr))                                                                \
+    X(cuMemHostAlloc, (void **out, size_t bytes, unsigned flags))                                  \
+    X(cuMemFreeHost, (void *ptr))                                                                  \
+    X(cuMemHostRegister_v2, (void *ptr, size_t bytes, unsigned flags))                             \
+    X(cuMemHostUnregister, (void *ptr))                                                            \
+    X(cuStreamCreate, (struct CUstream_st * *out, unsigned flags))                                 \
+    X(cuStreamDestroy_v2, (struct CUstream_st * stream))                                           \
+    X(cuStreamSynchronize, (struct CUstream_st * stream))                                          \
+    X(cuStreamWaitEvent, (struct CUstream_st * stream, struct CUevent_st * event, unsigned flags)) \
+    X(cuEventCreate, (struct CUevent_st * *out, unsigned flags))                                   \
+    X(cuEventDestroy_v2, (struct CUevent_st * event))                                              \
+    X(cuEventRecord, (struct CUevent_st * event, struct CUstream_st * stream))                     \
+    X(cuEventQuery, (struct CUevent_st * event))                                                   \
+    X(cuEventSynchronize, (struct CUevent_st * event))                                             \
+    X(cuEventElapsedTime, (float *out_ms, struct CUevent_st *start, struct CUevent_st *end))       \
+    X(cuMemcpyHtoDAsync_v2,                                                                        \
+      (uint64_t dst, const void *src, size_t bytes, struct CUstream_st *stream))                   \
+    X(cuMemcpyDtoHAsync_v2, (void *dst, uint64_t src, size_t bytes, struct CUstream_st *stream))   \
+    X(cuMemcpyAsync, (uint64_t dst, uint64_t src, size_t bytes, struct CUstream_st * stream))      \
+    X(cuStreamBeginCapture_v2, (struct CUstream_st * stream, int mode))                            \
+    X(cuStreamEndCapture, (struct CUstream_st * stream, struct CUgraph_st * *out))                 \
+    X(cuGraphInstantiateWithFlags,                                                                 \
+      (struct CUgraphExec_st * *out, struct CUgraph_st * graph, unsigned long long flags))         \
+    X(cuGraphLaunch, (struct CUgraphExec_st * exec, struct CUstream_st * stream))                  \
+    X(cuGraphExecDestroy, (struct CUgraphExec_st * exec))                                          \
+    X(cuGraphDestroy, (struct CUgraph_st * graph))                                                 \
+    X(cuDeviceCanAccessPeer, (int *out, int device, int peer))                                     \
+    X(cuCtxEnablePeerAccess, (struct CUctx_st * peer, unsigned flags))                             \
+    X(cuMemcpyPeerAsync,                                                                           \
+      (uint64_t dst, struct CUctx_st * dst_context, uint64_t src, struct CUctx_st * src_context,   \
+       size_t bytes, struct CUstream_st * stream))                                                 \
+    X(cuMemsetD8Async,                                                                             \
+      (uint64_t dst, unsigned char byte, size_t bytes, struct CUstream_st *stream))                \
+    X(cuModuleLoadData, (struct CUmod_st * *out, const void *image))                               \
+    X(cuModuleUnload, (struct CUmod_st * module))                                                  \
+    X(cuModuleGetFunction, (struct CUfunc_st * *out, struct CUmod_st * module, const char *name))  \
+    X(cuLaunchKernel,                                                                              \
+      (struct CUfunc_st * function, unsigned grid_x, unsigned grid_y, unsigned grid_z,             \
+       unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,                \
+       struct CUstream_st *stream, void **params, void **extra))
 
 /* NULL in the table where the driver is older. */
-#define CUDA_OPTIONAL(X)                                                                                               \
-    X(cuDeviceGetUuid_v2, (unsigned char out[16], int device))                                  /* 11.4 */             \
-    X(cuEventElapsedTime_v2, (float *out_ms, struct CUevent_st *start, struct CUevent_st *end)) /* 12.8 */             \
-    X(cuMemcpyBatchAsync,                                                                       /* 12.8 */             \
-      (uint64_t * dst, uint64_t * src, size_t * bytes, size_t n, struct cuda_copy_attributes * attributes,             \
-       size_t * from, size_t n_attributes, size_t * out_failed, struct CUstream_st * stream))                          \
-    X(cuMemcpyBatchAsync_v2, /* 13.0 */                                                                                \
-      (uint64_t * dst, uint64_t * src, size_t * bytes, size_t n, struct cuda_copy_attributes * attributes,             \
-       size_t * from, size_t n_attributes, struct CUstream_st * stream))
+#define CUDA_OPTIONAL(X)                                                                           \
+    X(cuDeviceGetUuid_v2, (unsigned char out[16], int device)) /* 11.4 */                          \
+    X(cuEventElapsedTime_v2,                                                                       \
+      (float *out_ms, struct CUevent_st *start, struct CUevent_st *end)) /* 12.8 */                \
+    X(cuMemcpyBatchAsync,                                                /* 12.8 */                \
+      (uint64_t * dst, uint64_t * src, size_t * bytes, size_t n,                                   \
+       struct cuda_copy_attributes * attributes, size_t * from, size_t n_attributes,               \
+       size_t * out_failed, struct CUstream_st * stream))                                          \
+    X(cuMemcpyBatchAsync_v2, /* 13.0 */                                                            \
+      (uint64_t * dst, uint64_t * src, size_t * bytes, size_t n,                                   \
+       struct cuda_copy_attributes * attributes, size_t * from, size_t n_attributes,               \
+       struct CUstream_st * stream))
 
 struct mr_cuda_driver {
 #define X(symbol, arguments) int(*symbol) arguments;
@@ -148,8 +156,9 @@ struct mr_cuda_driver {
 };
 
 /*
- * Finds, checks and initialises the driver, once a process.
- * [out] out: on success; for ever. Returns 0, MR_ENODEVICE, MR_EDEVICE in a child process after the parent did it.
+ * Finds, checks and initialises the driver, once per process.
+ * [out] out: on success; never freed. Returns 0, MR_ENODEVICE, or MR_EDEVICE in a process
+ * that was forked after the first call.
  */
 int mr_cuda_driver_get(const struct mr_cuda_driver **out);
 /* NULL: usable; else why not. */
@@ -163,8 +172,8 @@ int mr_cuda_forked_error(const char *device);
  * Sets "CALL on DEVICE: NAME: text", with advice where there is some. fmt: the call with its sizes.
  * Returns MR_EDEVICEMEM for out of memory, else MR_EDEVICE.
  */
-int mr_cuda_error(const struct mr_cuda_driver *cu, int result, const char *device, const char *fmt, ...)
-    __attribute__((format(printf, 4, 5)));
+MR_PRIVATE int mr_cuda_error(const struct mr_cuda_driver *cu, int result, const char *device,
+                             const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 /* "CUDA_ERROR_OUT_OF_MEMORY: out of memory" */
 void mr_cuda_result_text(const struct mr_cuda_driver *cu, int result, char *out, size_t bytes);
 
@@ -177,9 +186,9 @@ struct mr_nvml_info {
 };
 /* pci_id: "0000:1b:00.0". Never fails: NVML is a help, not a need. */
 void mr_nvml_get(const char *pci_id, struct mr_nvml_info *out);
-/* Memory of the GPU that nobody uses; 0: unknown. */
+/* Free memory of the GPU; 0: unknown. */
 uint64_t mr_nvml_free_bytes(const char *pci_id);
-/* Processes that compute on the GPU. Returns how many, of which out has at most max; -1: unknown. */
+/* Processes that compute on the GPU. Returns how many, also above max; -1: unknown. */
 int mr_nvml_processes(const char *pci_id, struct mr_device_process *out, int max);
 
 #endif

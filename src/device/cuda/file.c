@@ -1,7 +1,7 @@
 /*
- * Files read straight into a GPU's memory by cuFile (GPUDirect Storage), found when first wanted: it comes with the toolkit,
- * with Python packages, and with NVIDIA's storage drivers. Where those drivers are missing it reads through host memory
- * itself, which it calls its compatibility mode.
+ * Files read straight into a GPU's memory by cuFile (GPUDirect Storage), found when first wanted:
+ * it comes with the toolkit, with Python packages, and with NVIDIA's storage drivers. Where those
+ * drivers are missing it reads through host memory itself, which it calls its compatibility mode.
  */
 #include "device/cuda/cuda.h"
 
@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 /* As in cufile.h, whose ABI is fixed by the soname. */
-#define CUFILE_BASE                5000 /* errors lie above */
+#define CUFILE_BASE                5000 /* errors are above */
 #define CUFILE_CUDA_DRIVER_ERROR   5011
 #define CUFILE_DRIVER_ALREADY_OPEN 5026
 #define CUFILE_OPAQUE_FD           1
@@ -47,7 +47,8 @@ static struct {
 } cufile;
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static pthread_mutex_t driver_lock = PTHREAD_MUTEX_INITIALIZER; /* guards what follows; taken alone */
+static pthread_mutex_t driver_lock =
+    PTHREAD_MUTEX_INITIALIZER; /* guards what follows; taken alone */
 static uint32_t driver_users;
 static bool driver_is_ours; /* someone else of this process had opened it before */
 
@@ -63,16 +64,19 @@ static void *open_library(void)
     struct stat st;
     const char *path = getenv("MILLRACE_CUFILE");
     bool folder = path && stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-    snprintf(file, sizeof file, "%s%s", path ? path : "libcufile.so.0", folder ? "/libcufile.so.0" : "");
+    snprintf(file, sizeof file, "%s%s", path ? path : "libcufile.so.0",
+             folder ? "/libcufile.so.0" : "");
     void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
     if (library)
         return library;
     const char *text = dlerror();
     if (path)
-        snprintf(cufile.why_not, sizeof cufile.why_not, "MILLRACE_CUFILE: %.300s", text ? text : file);
+        snprintf(cufile.why_not, sizeof cufile.why_not, "MILLRACE_CUFILE: %.300s",
+                 text ? text : file);
     else
         snprintf(cufile.why_not, sizeof cufile.why_not,
-                 "libcufile.so.0 was not found: add its folder to LD_LIBRARY_PATH, or name it by MILLRACE_CUFILE (the "
+                 "libcufile.so.0 was not found: add its folder to LD_LIBRARY_PATH, or name it by "
+                 "MILLRACE_CUFILE (the "
                  "Python package nvidia-cufile has it)");
     return NULL;
 }
@@ -113,8 +117,8 @@ static const char *error_name(int error)
         int error;
         const char *name;
     } names[] = {
-        {5001,
-         "CU_FILE_DRIVER_NOT_INITIALIZED: nvidia-fs is not loaded, and cufile.json forbids the compatibility mode"},
+        {5001, "CU_FILE_DRIVER_NOT_INITIALIZED: nvidia-fs is not loaded, and cufile.json forbids "
+               "the compatibility mode"},
         {5004, "CU_FILE_DRIVER_VERSION_MISMATCH"},
         {5005, "CU_FILE_DRIVER_VERSION_READ_ERROR"},
         {5007, "CU_FILE_PLATFORM_NOT_SUPPORTED"},
@@ -152,8 +156,8 @@ static int failed(const struct mr_cuda *c, int code, const char *call, struct cu
         mr_cuda_result_text(c->cu, r.cuda_error, cuda, sizeof cuda);
     if (error < CUFILE_BASE)
         return mr_error_set(code, "%s on %s: error %d: %s", call, c->name, error, strerror(error));
-    return mr_error_set(code, "%s on %s: %s (%d)%s%s", call, c->name, error_name(error), error, cuda[0] ? ": " : "",
-                        cuda);
+    return mr_error_set(code, "%s on %s: %s (%d)%s%s", call, c->name, error_name(error), error,
+                        cuda[0] ? ": " : "", cuda);
 }
 
 /* nvidia-fs has a version when it is loaded; its version stands first in the properties. */
@@ -180,7 +184,7 @@ static int add_user(const struct mr_cuda *c)
     return 0;
 }
 
-int mr_cuda_files_begin(struct mr_device *dev, char *note, size_t note_bytes)
+int mr_cuda_files_open(struct mr_device *dev, char *note, size_t note_bytes)
 {
     const struct mr_cuda *c = dev->state;
     pthread_once(&once, find);
@@ -193,16 +197,17 @@ int mr_cuda_files_begin(struct mr_device *dev, char *note, size_t note_bytes)
     rc = add_user(c);
     if (rc == 0)
         snprintf(note, note_bytes, "cuFile%s",
-                 in_compatibility_mode() ? " in compatibility mode (nvidia-fs is not loaded: through host memory)"
-                                         : "");
+                 in_compatibility_mode()
+                     ? " in compatibility mode (nvidia-fs is not loaded: through host memory)"
+                     : "");
     pthread_mutex_unlock(&driver_lock);
     int left = mr_cuda_leave(c, rc);
     if (rc == 0 && left < 0)
-        mr_cuda_files_end(dev);
+        mr_cuda_files_close(dev);
     return left;
 }
 
-void mr_cuda_files_end(struct mr_device *dev)
+void mr_cuda_files_close(struct mr_device *dev)
 {
     const struct mr_cuda *c = dev->state;
     bool entered = mr_cuda_enter_to_release(c) == 0;
@@ -214,7 +219,8 @@ void mr_cuda_files_end(struct mr_device *dev)
         mr_cuda_leave(c, 0);
 }
 
-/* The same file, even when its name leads to another by now; unlike a copy of fd, this one has flags of its own. */
+/* The same file, even when its name leads to another by now; unlike a copy of fd, this one has
+ * flags of its own. */
 static int open_again(int fd, int flags)
 {
     char link[32];
@@ -222,7 +228,8 @@ static int open_again(int fd, int flags)
     return open(link, O_RDONLY | O_CLOEXEC | flags);
 }
 
-/* Without O_DIRECT some versions do not take it, and with it some file systems do not. With the context current. */
+/* Without O_DIRECT some versions do not take it, and with it some file systems do not. With the
+ * context current. */
 static int register_file(const struct mr_cuda *c, int fd, const char *name, struct cuda_file *out)
 {
     static const int flags[] = {O_DIRECT, 0};
@@ -283,7 +290,7 @@ void mr_cuda_file_close(struct mr_device *dev, void *file)
     free(f);
 }
 
-int mr_cuda_file_memory(struct mr_device *dev, void *memory, uint64_t bytes)
+int mr_cuda_file_register(struct mr_device *dev, void *memory, uint64_t bytes)
 {
     const struct mr_cuda *c = dev->state;
     int rc = mr_cuda_enter(c);
@@ -295,7 +302,7 @@ int mr_cuda_file_memory(struct mr_device *dev, void *memory, uint64_t bytes)
     return mr_cuda_leave(c, rc);
 }
 
-void mr_cuda_file_memory_end(struct mr_device *dev, void *memory)
+void mr_cuda_file_unregister(struct mr_device *dev, void *memory)
 {
     const struct mr_cuda *c = dev->state;
     bool entered = mr_cuda_enter_to_release(c) == 0;
@@ -305,7 +312,8 @@ void mr_cuda_file_memory_end(struct mr_device *dev, void *memory)
 }
 
 /* -1: errno says why; below: an error of cuFile's, negated. */
-int64_t mr_cuda_file_read(struct mr_device *dev, void *file, uint64_t offset, void *memory, uint64_t at, uint64_t bytes)
+int64_t mr_cuda_file_read(struct mr_device *dev, void *file, uint64_t offset, void *memory,
+                          uint64_t at, uint64_t bytes)
 {
     const struct mr_cuda *c = dev->state;
     const struct cuda_file *f = file;

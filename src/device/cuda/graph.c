@@ -1,7 +1,7 @@
 /*
- * Graphs on a GPU, by the driver's stream capture. What a capture refuses has been refused by the front, so nothing of ours
- * invalidates one. The mode is the relaxed one: it hinders neither other threads, which allocate and synchronise meanwhile, nor
- * a module's first load in ours.
+ * Graphs on a GPU, by the driver's stream capture. What a capture refuses has been refused by the
+ * front, so nothing of ours invalidates one. The mode is the relaxed one: it hinders neither other
+ * threads, which allocate and synchronise meanwhile, nor a module's first load in ours.
  */
 #include "device/cuda/cuda.h"
 
@@ -22,7 +22,8 @@ int mr_cuda_graph_begin(struct mr_stream *stream)
 }
 
 /* With the context current. */
-static int take_graph(const struct mr_cuda *c, const struct mr_stream *stream, struct cuda_graph *out)
+static int take_graph(const struct mr_cuda *c, const struct mr_stream *stream,
+                      struct cuda_graph *out)
 {
     const struct cuda_stream *s = stream->state;
     struct CUgraph_st *graph = NULL;
@@ -32,7 +33,8 @@ static int take_graph(const struct mr_cuda *c, const struct mr_stream *stream, s
     if (rc == 0 && out) {
         result = c->cu->cuGraphInstantiateWithFlags(&out->exec, graph, 0);
         if (result != CUDA_SUCCESS)
-            rc = mr_cuda_error(c->cu, result, c->name, "cuGraphInstantiateWithFlags(recorded in \"%s\")", stream->name);
+            rc = mr_cuda_error(c->cu, result, c->name,
+                               "cuGraphInstantiateWithFlags(recorded in \"%s\")", stream->name);
     }
     if (graph)
         c->cu->cuGraphDestroy(graph);

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Of the line rate: packets of 256 bytes with headers, acknowledgements and flow control leave so much for what is
- * copied. */
+/* Of the line rate: packets of 256 bytes with headers, acknowledgements and flow control leave so
+ * much for what is copied. */
 #define PAYLOAD 0.88
 
 static void read_line(const char *path, char *out, size_t bytes)
@@ -35,14 +35,17 @@ static void find_near(struct mr_cuda *c)
 static int attribute(struct mr_cuda *c, int which, const char *name, int *out)
 {
     int result = c->cu->cuDeviceGetAttribute(out, which, c->device);
-    return result == CUDA_SUCCESS ? 0 : mr_cuda_error(c->cu, result, c->name, "cuDeviceGetAttribute(%s)", name);
+    return result == CUDA_SUCCESS
+               ? 0
+               : mr_cuda_error(c->cu, result, c->name, "cuDeviceGetAttribute(%s)", name);
 }
 
 static void write_uuid(const unsigned char bytes[16], char out[48])
 {
     size_t at = (size_t)snprintf(out, 48, "GPU-");
     for (int i = 0; i < 16; i++)
-        at += (size_t)snprintf(out + at, 48 - at, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", bytes[i]);
+        at += (size_t)snprintf(out + at, 48 - at, "%s%02x",
+                               i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", bytes[i]);
 }
 
 static int look_up_names(struct mr_cuda *c)
@@ -71,11 +74,14 @@ int mr_cuda_look_up(struct mr_cuda *c)
     int major = 0, minor = 0;
     int rc = look_up_names(c);
     if (rc >= 0)
-        rc = attribute(c, CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT, "ASYNC_ENGINE_COUNT", &info->copy_engines);
+        rc = attribute(c, CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT, "ASYNC_ENGINE_COUNT",
+                       &info->copy_engines);
     if (rc >= 0)
-        rc = attribute(c, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, "COMPUTE_CAPABILITY_MAJOR", &major);
+        rc = attribute(c, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, "COMPUTE_CAPABILITY_MAJOR",
+                       &major);
     if (rc >= 0)
-        rc = attribute(c, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, "COMPUTE_CAPABILITY_MINOR", &minor);
+        rc = attribute(c, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, "COMPUTE_CAPABILITY_MINOR",
+                       &minor);
     if (rc < 0)
         return rc;
     snprintf(info->name, sizeof info->name, "%s", c->name);
@@ -90,8 +96,13 @@ int mr_cuda_look_up(struct mr_cuda *c)
 /* Of the link's payload, one direction; 0: unknown. */
 static double link_gb_per_s(int generation, int width)
 {
-    static const double lane[] = {
-        0, 0.25, 0.5, 8 * 128 / 130.0 / 8, 16 * 128 / 130.0 / 8, 32 * 128 / 130.0 / 8, 64 * 236 / 256.0 / 8};
+    static const double lane[] = {0,
+                                  0.25,
+                                  0.5,
+                                  8 * 128 / 130.0 / 8,
+                                  16 * 128 / 130.0 / 8,
+                                  32 * 128 / 130.0 / 8,
+                                  64 * 236 / 256.0 / 8};
     if (generation < 1 || generation >= (int)MR_COUNT(lane))
         return 0;
     return lane[generation] * width * PAYLOAD;
@@ -103,11 +114,12 @@ int mr_cuda_processes(struct mr_device *dev, struct mr_device_process *out, int 
     int n = mr_nvml_processes(c->fixed.pci_id, out, max);
     if (n >= 0)
         return n;
-    return mr_error_set(MR_EUNSUPPORTED, "%s: NVML (libnvidia-ml.so.1) was not found, or does not tell who uses it",
+    return mr_error_set(MR_EUNSUPPORTED,
+                        "%s: NVML (libnvidia-ml.so.1) was not found, or does not list processes",
                         c->name);
 }
 
-int mr_cuda_info(struct mr_device *dev, struct mr_device_info *out)
+int mr_cuda_query(struct mr_device *dev, struct mr_device_info *out)
 {
     const struct mr_cuda *c = dev->state;
     struct mr_nvml_info nvml;
@@ -130,7 +142,8 @@ int mr_cuda_info(struct mr_device *dev, struct mr_device_info *out)
     out->link_width = (int)nvml.link_width;
     out->link_generation_max = (int)nvml.link_generation_max;
     out->link_width_max = (int)nvml.link_width_max;
-    out->h2d_gb_per_s = out->d2h_gb_per_s = link_gb_per_s(out->link_generation_max, out->link_width_max);
+    out->h2d_gb_per_s = out->d2h_gb_per_s =
+        link_gb_per_s(out->link_generation_max, out->link_width_max);
     out->bar1_bytes = nvml.bar1_bytes;
     out->peer_gb_per_s = nvml.nvlink_gb_per_s;
     return 0;

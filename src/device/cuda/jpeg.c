@@ -1,6 +1,7 @@
 /*
- * JPEG on a GPU by nvJPEG, found when first needed: like cuBLAS it is no part of the driver. Two handles: the chip's own
- * decoder, where it has one, for the pictures that it takes, and nvJPEG's kernels for the rest.
+ * JPEG on a GPU by nvJPEG, found when first needed: like cuBLAS it is no part of the driver. Two
+ * handles: the chip's own decoder, where it has one, for the pictures that it takes, and nvJPEG's
+ * kernels for the rest.
  */
 #include "device/cuda/cuda.h"
 
@@ -32,7 +33,8 @@ static void *open_any(void)
         library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
     if (!library)
         snprintf(nv.why_not, sizeof nv.why_not,
-                 "none of libnvjpeg.so.13, .12 and .11 was found: add its folder to LD_LIBRARY_PATH, or name the file "
+                 "none of libnvjpeg.so.13, .12 and .11 was found: add its folder to "
+                 "LD_LIBRARY_PATH, or name the file "
                  "by MILLRACE_NVJPEG (the Python package nvidia-nvjpeg has it)");
     return library;
 }
@@ -42,9 +44,9 @@ static void find(void)
     void *library = open_any();
     if (!library)
         return;
-#define X(symbol, arguments)                                                                                           \
-    *(void **)(void *)&nv.symbol = dlsym(library, #symbol);                                                            \
-    if (!nv.symbol)                                                                                                    \
+#define X(symbol, arguments)                                                                       \
+    *(void **)(void *)&nv.symbol = dlsym(library, #symbol);                                        \
+    if (!nv.symbol)                                                                                \
         snprintf(nv.why_not, sizeof nv.why_not, "the library that was found has no %s", #symbol);
     NVJPEG_REQUIRED(X)
 #undef X
@@ -55,17 +57,18 @@ static void find(void)
 
 static int failed(const struct mr_cuda *c, const char *call, int status)
 {
-    return mr_error_set(MR_EDEVICE, "%s on %s: nvjpegStatus_t %d%s", call, c->name, status,
-                        status == NVJPEG_STATUS_ALLOCATOR_FAILURE
-                            ? " (NVJPEG_STATUS_ALLOCATOR_FAILURE: out of device memory; lower --batch-size)"
-                        : status == NVJPEG_STATUS_EXECUTION_FAILED ? " (NVJPEG_STATUS_EXECUTION_FAILED)"
-                                                                   : "");
+    return mr_error_set(
+        MR_EDEVICE, "%s on %s: nvjpegStatus_t %d%s", call, c->name, status,
+        status == NVJPEG_STATUS_ALLOCATOR_FAILURE
+            ? " (NVJPEG_STATUS_ALLOCATOR_FAILURE: out of device memory; lower --batch-size)"
+        : status == NVJPEG_STATUS_EXECUTION_FAILED ? " (NVJPEG_STATUS_EXECUTION_FAILED)"
+                                                   : "");
 }
 
 static bool knows_hardware(void)
 {
-    return nv.nvjpegJpegStreamCreate && nv.nvjpegJpegStreamDestroy && nv.nvjpegJpegStreamParseHeader &&
-           nv.nvjpegDecodeBatchedSupported;
+    return nv.nvjpegJpegStreamCreate && nv.nvjpegJpegStreamDestroy &&
+           nv.nvjpegJpegStreamParseHeader && nv.nvjpegDecodeBatchedSupported;
 }
 
 /* A handle and its state; a status. */
@@ -97,7 +100,8 @@ static void open_hardware(struct cuda_jpeg *j)
 {
     if (!knows_hardware())
         return;
-    if (open_half(&j->hardware, NVJPEG_BACKEND_HARDWARE) || nv.nvjpegJpegStreamCreate(j->hardware.handle, &j->header)) {
+    if (open_half(&j->hardware, NVJPEG_BACKEND_HARDWARE) ||
+        nv.nvjpegJpegStreamCreate(j->hardware.handle, &j->header)) {
         j->header = NULL;
         close_half(&j->hardware);
     }
@@ -109,7 +113,8 @@ int mr_cuda_jpeg_open(struct mr_device *dev, struct mr_jpeg_unit *unit)
     struct cuda_jpeg *j = unit->state;
     pthread_once(&once, find);
     if (nv.why_not[0])
-        return mr_error_set(MR_EUNSUPPORTED, "device %s: decoding JPEG needs nvJPEG: %s", c->name, nv.why_not);
+        return mr_error_set(MR_EUNSUPPORTED, "device %s: decoding JPEG needs nvJPEG: %s", c->name,
+                            nv.why_not);
     int rc = mr_cuda_enter(c);
     if (rc < 0)
         return rc;
@@ -151,7 +156,7 @@ void mr_cuda_jpeg_close(struct mr_jpeg_unit *unit)
     list_free(&j->kernels.list);
 }
 
-static int list_room(struct cuda_jpeg_list *list, uint32_t n)
+static int list_reserve(struct cuda_jpeg_list *list, uint32_t n)
 {
     if (n <= list->cap)
         return 0;
@@ -172,24 +177,29 @@ static int list_room(struct cuda_jpeg_list *list, uint32_t n)
 static bool is_refusal(int status)
 {
     return status == NVJPEG_STATUS_BAD_JPEG || status == NVJPEG_STATUS_JPEG_NOT_SUPPORTED ||
-           status == NVJPEG_STATUS_INVALID_PARAMETER || status == NVJPEG_STATUS_INCOMPLETE_BITSTREAM ||
-           status == NVJPEG_STATUS_IMPLEMENTATION_NOT_SUPPORTED || status == NVJPEG_STATUS_INTERNAL_ERROR;
+           status == NVJPEG_STATUS_INVALID_PARAMETER ||
+           status == NVJPEG_STATUS_INCOMPLETE_BITSTREAM ||
+           status == NVJPEG_STATUS_IMPLEMENTATION_NOT_SUPPORTED ||
+           status == NVJPEG_STATUS_INTERNAL_ERROR;
 }
 
-/* The room that a picture gets is sized by another parser: both must have read the same size. */
+/* Another parser sized the picture's memory: both must have read the same size. */
 static bool same_size(struct cuda_jpeg *j, const struct mr_jpeg *p)
 {
-    int components = 0, sampling = 0, width[NVJPEG_MAX_COMPONENT] = {0}, height[NVJPEG_MAX_COMPONENT] = {0};
-    return nv.nvjpegGetImageInfo(j->kernels.handle, p->bytes, p->n_bytes, &components, &sampling, width, height) == 0 &&
-           (components == 1 || components == 3) && width[0] > 0 && height[0] > 0 && (uint32_t)width[0] == p->width &&
-           (uint32_t)height[0] == p->height;
+    int components = 0, sampling = 0, width[NVJPEG_MAX_COMPONENT] = {0},
+        height[NVJPEG_MAX_COMPONENT] = {0};
+    return nv.nvjpegGetImageInfo(j->kernels.handle, p->bytes, p->n_bytes, &components, &sampling,
+                                 width, height) == 0 &&
+           (components == 1 || components == 3) && width[0] > 0 && height[0] > 0 &&
+           (uint32_t)width[0] == p->width && (uint32_t)height[0] == p->height;
 }
 
 static bool hardware_takes(struct cuda_jpeg *j, const struct mr_jpeg *p)
 {
     int no = 1;
     return j->hardware.handle &&
-           nv.nvjpegJpegStreamParseHeader(j->hardware.handle, p->bytes, p->n_bytes, j->header) == 0 &&
+           nv.nvjpegJpegStreamParseHeader(j->hardware.handle, p->bytes, p->n_bytes, j->header) ==
+               0 &&
            nv.nvjpegDecodeBatchedSupported(j->hardware.handle, j->header, &no) == 0 && no == 0;
 }
 
@@ -202,7 +212,7 @@ static void sort_out(struct cuda_jpeg *j, struct mr_jpeg *picture, uint32_t n)
         if (p->refused)
             continue;
         struct cuda_jpeg_list *list = hardware_takes(j, p) ? &j->hardware.list : &j->kernels.list;
-        /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): list_room() has made it */
+        /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): list_reserve() has made it */
         list->data[list->n] = p->bytes;
         list->bytes[list->n] = p->n_bytes;
         list->to[list->n] = (struct nvjpeg_image){{p->to}, {(size_t)p->width * 3}};
@@ -217,8 +227,8 @@ static int decode_each(const struct mr_cuda *c, struct cuda_jpeg *j, struct CUst
     for (uint32_t i = 0; i < list->n; i++) {
         if (c->cu->cuStreamSynchronize(stream) != CUDA_SUCCESS) /* one state, used again */
             return NVJPEG_STATUS_EXECUTION_FAILED;
-        int status = nv.nvjpegDecode(j->kernels.handle, j->single, list->data[i], list->bytes[i], NVJPEG_OUTPUT_RGBI,
-                                     &list->to[i], stream);
+        int status = nv.nvjpegDecode(j->kernels.handle, j->single, list->data[i], list->bytes[i],
+                                     NVJPEG_OUTPUT_RGBI, &list->to[i], stream);
         if (status && !is_refusal(status))
             return status;
         picture[list->which[i]].refused = status != 0;
@@ -234,24 +244,27 @@ static int decode_half(const struct mr_cuda *c, struct cuda_jpeg *j, struct cuda
     if (list->n == 0)
         return 0;
     if (half->ready_for != list->n)
-        status = nv.nvjpegDecodeBatchedInitialize(half->handle, half->state, (int)list->n, 1, NVJPEG_OUTPUT_RGBI);
+        status = nv.nvjpegDecodeBatchedInitialize(half->handle, half->state, (int)list->n, 1,
+                                                  NVJPEG_OUTPUT_RGBI);
     half->ready_for = status ? 0 : list->n;
     if (status == 0)
-        status = nv.nvjpegDecodeBatched(half->handle, half->state, list->data, list->bytes, list->to, stream);
+        status = nv.nvjpegDecodeBatched(half->handle, half->state, list->data, list->bytes,
+                                        list->to, stream);
     if (status == 0)
         return 0;
     half->ready_for = 0;
     return is_refusal(status) ? decode_each(c, j, stream, list, picture) : status;
 }
 
-int mr_cuda_jpeg_decode(struct mr_jpeg_unit *unit, struct mr_stream *stream, struct mr_jpeg *picture, uint32_t n)
+int mr_cuda_jpeg_decode(struct mr_jpeg_unit *unit, struct mr_stream *stream,
+                        struct mr_jpeg *picture, uint32_t n)
 {
     struct mr_cuda *c = unit->dev->state;
     struct cuda_jpeg *j = unit->state;
     const struct cuda_stream *s = stream->state;
-    int rc = list_room(&j->hardware.list, n);
+    int rc = list_reserve(&j->hardware.list, n);
     if (rc == 0)
-        rc = list_room(&j->kernels.list, n);
+        rc = list_reserve(&j->kernels.list, n);
     if (rc == 0)
         rc = mr_cuda_enter(c);
     if (rc < 0)

@@ -1,9 +1,11 @@
 /*
- * A GPU's memory, and page-locked memory for it. Page-locking is dear, so the pool above keeps what is made here.
+ * A GPU's memory, and page-locked memory for it. Page-locking is slow, so the pool above keeps what
+ * is created here.
  *
- * register: anonymous pages, touched by several threads on the memory node nearest the GPU, then handed to the driver.
- * alloc: the driver's own allocator; pages are registered when it refuses. When that is refused too, memory that is not
- * locked serves, with a warning, and the driver stages its copies.
+ * register: anonymous pages, touched by several threads on the memory node nearest the GPU, then
+ * handed to the driver. alloc: the driver's own allocator; pages are registered when it refuses.
+ * When that is refused too, memory that is not locked serves, with a warning, and the driver stages
+ * its copies.
  */
 #include "device/cuda/cuda.h"
 
@@ -17,14 +19,17 @@ static int make_device(const struct mr_cuda *c, uint64_t bytes, void **out)
         *out = (void *)(uintptr_t)ptr;
         return 0;
     }
-    if (result != CUDA_ERROR_OUT_OF_MEMORY || c->cu->cuMemGetInfo_v2(&free_bytes, &total) != CUDA_SUCCESS)
-        return mr_cuda_error(c->cu, result, c->name, "cuMemAlloc_v2(%llu bytes)", (unsigned long long)bytes);
+    if (result != CUDA_ERROR_OUT_OF_MEMORY ||
+        c->cu->cuMemGetInfo_v2(&free_bytes, &total) != CUDA_SUCCESS)
+        return mr_cuda_error(c->cu, result, c->name, "cuMemAlloc_v2(%llu bytes)",
+                             (unsigned long long)bytes);
     mr_cuda_result_text(c->cu, result, text, sizeof text);
-    return mr_error_set(MR_EDEVICEMEM,
-                        "cuMemAlloc_v2(%llu bytes) on %s: %s: %llu of %llu bytes are free; lower --batch-size or "
-                        "--prefetch, or end what else holds memory of this GPU (nvidia-smi shows it)",
-                        (unsigned long long)bytes, c->name, text, (unsigned long long)free_bytes,
-                        (unsigned long long)total);
+    return mr_error_set(
+        MR_EDEVICEMEM,
+        "cuMemAlloc_v2(%llu bytes) on %s: %s: %llu of %llu bytes are free; lower --batch-size or "
+        "--prefetch, or end what else holds memory of this GPU (nvidia-smi shows it)",
+        (unsigned long long)bytes, c->name, text, (unsigned long long)free_bytes,
+        (unsigned long long)total);
 }
 
 /* Not the context's fault, nor a sign that anything is broken: memory just cannot be locked. */
@@ -36,7 +41,8 @@ static bool is_refusal(int result)
 
 static int lock_pages(const struct mr_cuda *c, void *ptr, uint64_t bytes)
 {
-    return c->cu->cuMemHostRegister_v2(ptr, bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+    return c->cu->cuMemHostRegister_v2(ptr, bytes,
+                                       CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
 }
 
 static int allocate(const struct mr_cuda *c, uint64_t bytes, void **out)
@@ -56,16 +62,18 @@ static int make_pinned(struct mr_device *dev, uint64_t bytes, void **out, enum c
     if (result == CUDA_SUCCESS) {
         *out_how = CUDA_HOST_ALLOCATED;
     } else if (!is_refusal(result)) {
-        return mr_cuda_error(c->cu, result, c->name, "cuMemHostAlloc(%llu bytes)", (unsigned long long)bytes);
+        return mr_cuda_error(c->cu, result, c->name, "cuMemHostAlloc(%llu bytes)",
+                             (unsigned long long)bytes);
     } else {
-        int rc = mr_host_pages_make(dev, MR_PINNED, bytes, &c->near, &ptr);
+        int rc = mr_host_pages_create(dev, MR_PINNED, bytes, &c->near, &ptr);
         if (rc < 0)
             return rc;
         *out_how = CUDA_HOST_REGISTERED;
         result = lock_pages(c, ptr, bytes);
         if (result != CUDA_SUCCESS && !is_refusal(result)) {
-            mr_host_memory_drop(ptr, bytes);
-            return mr_cuda_error(c->cu, result, c->name, "cuMemHostRegister_v2(%llu bytes)", (unsigned long long)bytes);
+            mr_host_memory_destroy(ptr, bytes);
+            return mr_cuda_error(c->cu, result, c->name, "cuMemHostRegister_v2(%llu bytes)",
+                                 (unsigned long long)bytes);
         }
         if (result != CUDA_SUCCESS) {
             *out_how = CUDA_HOST_NOT_LOCKED;
@@ -87,7 +95,7 @@ static void drop_pinned(const struct mr_cuda *c, enum cuda_host how, void *ptr, 
     }
     if (how == CUDA_HOST_REGISTERED)
         c->cu->cuMemHostUnregister(ptr);
-    mr_host_memory_drop(ptr, bytes);
+    mr_host_memory_destroy(ptr, bytes);
 }
 
 static int make_block(struct mr_device *dev, uint64_t bytes, void **out, uint64_t *out_locked)
@@ -124,11 +132,12 @@ static enum cuda_host take_block(struct mr_cuda *c, const void *ptr)
     return how;
 }
 
-int mr_cuda_memory_make(struct mr_device *dev, enum mr_memory kind, uint64_t bytes, void **out, uint64_t *out_locked)
+int mr_cuda_memory_create(struct mr_device *dev, enum mr_memory kind, uint64_t bytes, void **out,
+                          uint64_t *out_locked)
 {
     const struct mr_cuda *c = dev->state;
     if (kind == MR_PAGEABLE)
-        return mr_host_memory_make(dev, kind, bytes, out, out_locked);
+        return mr_host_memory_create(dev, kind, bytes, out, out_locked);
     void *ptr = NULL;
     uint64_t locked = 0;
     int rc = mr_cuda_enter(c);
@@ -137,7 +146,7 @@ int mr_cuda_memory_make(struct mr_device *dev, enum mr_memory kind, uint64_t byt
     rc = kind == MR_DEVICE ? make_device(c, bytes, &ptr) : make_block(dev, bytes, &ptr, &locked);
     int left = mr_cuda_leave(c, rc);
     if (left < 0 && rc >= 0)
-        mr_cuda_memory_drop(dev, kind, ptr, bytes);
+        mr_cuda_memory_destroy(dev, kind, ptr, bytes);
     if (left < 0)
         return left;
     *out = ptr;
@@ -145,19 +154,19 @@ int mr_cuda_memory_make(struct mr_device *dev, enum mr_memory kind, uint64_t byt
     return 0;
 }
 
-/* What fails here has nobody left to tell; the context goes away with all it has. In a forked child only what the child
- * itself holds is given back. */
-void mr_cuda_memory_drop(struct mr_device *dev, enum mr_memory kind, void *ptr, uint64_t bytes)
+/* Errors here have no caller to return to; the context is destroyed with all it has. A forked child
+ * frees only its own memory. */
+void mr_cuda_memory_destroy(struct mr_device *dev, enum mr_memory kind, void *ptr, uint64_t bytes)
 {
     struct mr_cuda *c = dev->state;
     if (kind == MR_PAGEABLE) {
-        mr_host_memory_drop(ptr, bytes);
+        mr_host_memory_destroy(ptr, bytes);
         return;
     }
     enum cuda_host how = kind == MR_PINNED ? take_block(c, ptr) : CUDA_HOST_ALLOCATED;
     if (mr_cuda_enter_to_release(c) < 0) {
         if (how != CUDA_HOST_ALLOCATED)
-            mr_host_memory_drop(ptr, bytes);
+            mr_host_memory_destroy(ptr, bytes);
         return;
     }
     if (kind == MR_DEVICE)
@@ -175,7 +184,8 @@ int mr_cuda_memory_unregister(struct mr_device *dev, void *ptr, uint64_t bytes)
         return rc;
     int result = c->cu->cuMemHostUnregister(ptr);
     if (result != CUDA_SUCCESS)
-        rc = mr_cuda_error(c->cu, result, c->name, "cuMemHostUnregister(%llu bytes)", (unsigned long long)bytes);
+        rc = mr_cuda_error(c->cu, result, c->name, "cuMemHostUnregister(%llu bytes)",
+                           (unsigned long long)bytes);
     return mr_cuda_leave(c, rc);
 }
 
@@ -187,7 +197,8 @@ int mr_cuda_memory_register(struct mr_device *dev, void *ptr, uint64_t bytes)
         return rc;
     int result = lock_pages(c, ptr, bytes);
     if (result != CUDA_SUCCESS) {
-        mr_cuda_error(c->cu, result, c->name, "cuMemHostRegister_v2(%llu bytes)", (unsigned long long)bytes);
+        mr_cuda_error(c->cu, result, c->name, "cuMemHostRegister_v2(%llu bytes)",
+                      (unsigned long long)bytes);
         rc = is_refusal(result) ? MR_ELIMIT : MR_EDEVICE;
     }
     int left = mr_cuda_leave(c, rc);
@@ -196,7 +207,7 @@ int mr_cuda_memory_register(struct mr_device *dev, void *ptr, uint64_t bytes)
     return left;
 }
 
-int mr_cuda_host_make(struct mr_device *dev, unsigned flags, uint64_t bytes, void **out)
+int mr_cuda_host_create(struct mr_device *dev, unsigned flags, uint64_t bytes, void **out)
 {
     const struct mr_cuda *c = dev->state;
     void *ptr = NULL;
@@ -204,18 +215,20 @@ int mr_cuda_host_make(struct mr_device *dev, unsigned flags, uint64_t bytes, voi
     int rc = mr_cuda_enter(c);
     if (rc < 0)
         return rc;
-    int result = c->cu->cuMemHostAlloc(&ptr, bytes, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | more);
+    int result = c->cu->cuMemHostAlloc(&ptr, bytes,
+                                       CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | more);
     if (result != CUDA_SUCCESS)
-        rc = mr_cuda_error(c->cu, result, c->name, "cuMemHostAlloc(%llu bytes)", (unsigned long long)bytes);
+        rc = mr_cuda_error(c->cu, result, c->name, "cuMemHostAlloc(%llu bytes)",
+                           (unsigned long long)bytes);
     int left = mr_cuda_leave(c, rc);
     if (left < 0 && rc >= 0)
-        mr_cuda_host_drop(dev, ptr);
+        mr_cuda_host_destroy(dev, ptr);
     if (left >= 0)
         *out = ptr;
     return left;
 }
 
-void mr_cuda_host_drop(struct mr_device *dev, void *ptr)
+void mr_cuda_host_destroy(struct mr_device *dev, void *ptr)
 {
     const struct mr_cuda *c = dev->state;
     if (mr_cuda_enter_to_release(c) < 0)

@@ -1,4 +1,5 @@
-/* What we use of nvJPEG, as its documentation declares it: for cuda_jpeg.c, and for the tests' library that is not there. */
+/* What we use of nvJPEG, as its documentation declares it: for cuda_jpeg.c, and for the tests'
+ * library that is not there. */
 #ifndef MR_DEVICE_CUDA_NVJPEG_H
 #define MR_DEVICE_CUDA_NVJPEG_H
 
@@ -31,28 +32,31 @@ struct nvjpeg_image {
     size_t pitch[NVJPEG_MAX_COMPONENT];
 };
 
-#define NVJPEG_REQUIRED(X)                                                                                             \
-    X(nvjpegCreateEx,                                                                                                  \
-      (int backend, void *device_allocator, void *pinned_allocator, unsigned flags, struct nvjpegHandle **out))        \
-    X(nvjpegDestroy, (struct nvjpegHandle * handle))                                                                   \
-    X(nvjpegJpegStateCreate, (struct nvjpegHandle * handle, struct nvjpegJpegState * *out))                            \
-    X(nvjpegJpegStateDestroy, (struct nvjpegJpegState * state))                                                        \
-    X(nvjpegGetImageInfo, (struct nvjpegHandle * handle, const unsigned char *data, size_t length, int *components,    \
-                           int *subsampling, int *widths, int *heights))                                               \
-    X(nvjpegDecodeBatchedInitialize, (struct nvjpegHandle * handle, struct nvjpegJpegState * state, int batch_size,    \
-                                      int max_cpu_threads, int output_format))                                         \
-    X(nvjpegDecodeBatched,                                                                                             \
-      (struct nvjpegHandle * handle, struct nvjpegJpegState * state, const unsigned char *const *data,                 \
-       const size_t *lengths, struct nvjpeg_image *destinations, struct CUstream_st *stream))                          \
-    X(nvjpegDecode, (struct nvjpegHandle * handle, struct nvjpegJpegState * state, const unsigned char *data,          \
-                     size_t length, int output_format, struct nvjpeg_image *destination, struct CUstream_st *stream))
+#define NVJPEG_REQUIRED(X)                                                                         \
+    X(nvjpegCreateEx, (int backend, void *device_allocator, void *pinned_allocator,                \
+                       unsigned flags, struct nvjpegHandle **out))                                 \
+    X(nvjpegDestroy, (struct nvjpegHandle * handle))                                               \
+    X(nvjpegJpegStateCreate, (struct nvjpegHandle * handle, struct nvjpegJpegState * *out))        \
+    X(nvjpegJpegStateDestroy, (struct nvjpegJpegState * state))                                    \
+    X(nvjpegGetImageInfo, (struct nvjpegHandle * handle, const unsigned char *data, size_t length, \
+                           int *components, int *subsampling, int *widths, int *heights))          \
+    X(nvjpegDecodeBatchedInitialize,                                                               \
+      (struct nvjpegHandle * handle, struct nvjpegJpegState * state, int batch_size,               \
+       int max_cpu_threads, int output_format))                                                    \
+    X(nvjpegDecodeBatched, (struct nvjpegHandle * handle, struct nvjpegJpegState * state,          \
+                            const unsigned char *const *data, const size_t *lengths,               \
+                            struct nvjpeg_image *destinations, struct CUstream_st *stream))        \
+    X(nvjpegDecode, (struct nvjpegHandle * handle, struct nvjpegJpegState * state,                 \
+                     const unsigned char *data, size_t length, int output_format,                  \
+                     struct nvjpeg_image *destination, struct CUstream_st *stream))
 
 /* Of versions that know a chip's decoder. supported: 0 says yes. */
-#define NVJPEG_OPTIONAL(X)                                                                                             \
-    X(nvjpegJpegStreamCreate, (struct nvjpegHandle * handle, struct nvjpegJpegStream * *out))                          \
-    X(nvjpegJpegStreamDestroy, (struct nvjpegJpegStream * stream))                                                     \
-    X(nvjpegJpegStreamParseHeader,                                                                                     \
-      (struct nvjpegHandle * handle, const unsigned char *data, size_t length, struct nvjpegJpegStream *stream))       \
-    X(nvjpegDecodeBatchedSupported, (struct nvjpegHandle * handle, struct nvjpegJpegStream * stream, int *supported))
+#define NVJPEG_OPTIONAL(X)                                                                         \
+    X(nvjpegJpegStreamCreate, (struct nvjpegHandle * handle, struct nvjpegJpegStream * *out))      \
+    X(nvjpegJpegStreamDestroy, (struct nvjpegJpegStream * stream))                                 \
+    X(nvjpegJpegStreamParseHeader, (struct nvjpegHandle * handle, const unsigned char *data,       \
+                                    size_t length, struct nvjpegJpegStream *stream))               \
+    X(nvjpegDecodeBatchedSupported,                                                                \
+      (struct nvjpegHandle * handle, struct nvjpegJpegStream * stream, int *supported))
 
 #endif

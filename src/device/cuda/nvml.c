@@ -1,4 +1,5 @@
-/* NVML, NVIDIA's management library, found at run time: the state of the PCIe link, which the driver API does not tell. */
+/* NVML, NVIDIA's management library, found at run time: the state of the PCIe link, which the
+ * driver API does not tell. */
 #include "device/cuda/driver.h"
 
 #include <dlfcn.h>
@@ -23,22 +24,22 @@ struct nvml_process { /* nvmlProcessInfo_t of its second version, which the thir
 #define MAX_PROCESSES 256
 
 /* X(symbol, arguments): each returns an nvmlReturn_t, 0 for success. */
-#define NVML_SYMBOLS(X)                                                                                                \
-    X(nvmlInit_v2, (void))                                                                                             \
-    X(nvmlSystemGetDriverVersion, (char *out, unsigned bytes))                                                         \
-    X(nvmlDeviceGetHandleByPciBusId_v2, (const char *id, struct nvmlDevice_st **out))                                  \
-    X(nvmlDeviceGetCurrPcieLinkGeneration, (struct nvmlDevice_st * device, unsigned *out))                             \
-    X(nvmlDeviceGetCurrPcieLinkWidth, (struct nvmlDevice_st * device, unsigned *out))                                  \
-    X(nvmlDeviceGetMaxPcieLinkGeneration, (struct nvmlDevice_st * device, unsigned *out))                              \
-    X(nvmlDeviceGetMaxPcieLinkWidth, (struct nvmlDevice_st * device, unsigned *out))                                   \
+#define NVML_SYMBOLS(X)                                                                            \
+    X(nvmlInit_v2, (void))                                                                         \
+    X(nvmlSystemGetDriverVersion, (char *out, unsigned bytes))                                     \
+    X(nvmlDeviceGetHandleByPciBusId_v2, (const char *id, struct nvmlDevice_st **out))              \
+    X(nvmlDeviceGetCurrPcieLinkGeneration, (struct nvmlDevice_st * device, unsigned *out))         \
+    X(nvmlDeviceGetCurrPcieLinkWidth, (struct nvmlDevice_st * device, unsigned *out))              \
+    X(nvmlDeviceGetMaxPcieLinkGeneration, (struct nvmlDevice_st * device, unsigned *out))          \
+    X(nvmlDeviceGetMaxPcieLinkWidth, (struct nvmlDevice_st * device, unsigned *out))               \
     X(nvmlDeviceGetBAR1MemoryInfo, (struct nvmlDevice_st * device, struct nvml_bar1 * out))
 
 /* NULL where NVML is older, or the driver knows no such thing. */
-#define NVML_OPTIONAL(X)                                                                                               \
-    X(nvmlDeviceGetMemoryInfo, (struct nvmlDevice_st * device, struct nvml_memory * out))                              \
-    X(nvmlDeviceGetComputeRunningProcesses_v3,                                                                         \
-      (struct nvmlDevice_st * device, unsigned *in_out_n, struct nvml_process *out))                                   \
-    X(nvmlDeviceGetNvLinkState, (struct nvmlDevice_st * device, unsigned link, unsigned *out_up))                      \
+#define NVML_OPTIONAL(X)                                                                           \
+    X(nvmlDeviceGetMemoryInfo, (struct nvmlDevice_st * device, struct nvml_memory * out))          \
+    X(nvmlDeviceGetComputeRunningProcesses_v3,                                                     \
+      (struct nvmlDevice_st * device, unsigned *in_out_n, struct nvml_process *out))               \
+    X(nvmlDeviceGetNvLinkState, (struct nvmlDevice_st * device, unsigned link, unsigned *out_up))  \
     X(nvmlDeviceGetNvLinkVersion, (struct nvmlDevice_st * device, unsigned link, unsigned *out))
 
 static struct {
@@ -58,8 +59,8 @@ static void load(void)
     bool whole = library != NULL;
     if (!whole)
         return;
-#define X(symbol, arguments)                                                                                           \
-    *(void **)(void *)&nvml.symbol = dlsym(library, #symbol);                                                          \
+#define X(symbol, arguments)                                                                       \
+    *(void **)(void *)&nvml.symbol = dlsym(library, #symbol);                                      \
     whole = whole && nvml.symbol;
     NVML_SYMBOLS(X)
 #undef X
@@ -75,12 +76,14 @@ static unsigned number(int (*get)(struct nvmlDevice_st *, unsigned *), struct nv
     return get(device, &value) == 0 ? value : 0;
 }
 
-/* A link's rate one way follows from its version; the numbers are those of NVML: 6 is 4.0, 7 is 5.0. */
+/* A link's rate one way follows from its version; the numbers are those of NVML: 6 is 4.0, 7
+ * is 5.0. */
 static double nvlink_gb_per_s(struct nvmlDevice_st *device)
 {
     static const double rates[] = {0, 20, 25, 25, 25, 25, 25, 50};
     double all = 0;
-    for (unsigned link = 0; link < 18 && nvml.nvmlDeviceGetNvLinkState && nvml.nvmlDeviceGetNvLinkVersion; link++) {
+    for (unsigned link = 0;
+         link < 18 && nvml.nvmlDeviceGetNvLinkState && nvml.nvmlDeviceGetNvLinkVersion; link++) {
         unsigned up = 0, version = 0;
         if (nvml.nvmlDeviceGetNvLinkState(device, link, &up) != 0 || !up ||
             nvml.nvmlDeviceGetNvLinkVersion(device, link, &version) != 0)
@@ -116,14 +119,16 @@ static struct nvmlDevice_st *find(const char *pci_id)
 {
     struct nvmlDevice_st *device = NULL;
     pthread_once(&once, load);
-    return nvml.usable && nvml.nvmlDeviceGetHandleByPciBusId_v2(pci_id, &device) == 0 ? device : NULL;
+    return nvml.usable && nvml.nvmlDeviceGetHandleByPciBusId_v2(pci_id, &device) == 0 ? device
+                                                                                      : NULL;
 }
 
 uint64_t mr_nvml_free_bytes(const char *pci_id)
 {
     struct nvmlDevice_st *device = find(pci_id);
     struct nvml_memory memory = {0};
-    if (!device || !nvml.nvmlDeviceGetMemoryInfo || nvml.nvmlDeviceGetMemoryInfo(device, &memory) != 0)
+    if (!device || !nvml.nvmlDeviceGetMemoryInfo ||
+        nvml.nvmlDeviceGetMemoryInfo(device, &memory) != 0)
         return 0;
     return memory.free;
 }

@@ -1,6 +1,7 @@
 /*
- * Copies between two GPUs. Where they reach each other (NVLink, or PCIe below one switch or bridge) the bytes go directly;
- * else the driver stages them. Access once given stays: the primary contexts are also others', who may count on it.
+ * Copies between two GPUs. Where they reach each other (NVLink, or PCIe below one switch or bridge)
+ * the bytes go directly; else the driver stages them. Access once given stays: the primary contexts
+ * are also others', who may count on it.
  */
 #include "device/cuda/cuda.h"
 
@@ -15,7 +16,8 @@ static bool can_be_kept(const struct mr_cuda *peer)
     return peer->opts.ordinal < MR_CUDA_MAX_PEERS;
 }
 
-/* Lets kernels and copies of one GPU reach the other's memory. Returns 1, 0: it cannot, or an error. */
+/* Lets kernels and copies of one GPU reach the other's memory. Returns 1, 0: it cannot, or an
+ * error. */
 static int give_access(const struct mr_cuda *c, const struct mr_cuda *peer)
 {
     int can = 0, result = c->cu->cuDeviceCanAccessPeer(&can, c->device, peer->device);
@@ -52,20 +54,23 @@ int mr_cuda_reach(struct mr_device *one, struct mr_device *other)
     return rc;
 }
 
-int mr_cuda_copy_peer(struct mr_stream *stream, void *dst, struct mr_device *dst_device, const void *src,
-                      struct mr_device *src_device, uint64_t bytes)
+int mr_cuda_copy_peer(struct mr_stream *stream, void *dst, struct mr_device *dst_device,
+                      const void *src, struct mr_device *src_device, uint64_t bytes)
 {
-    const struct mr_cuda *c = stream->dev->state, *to = dst_device->state, *from = src_device->state;
+    const struct mr_cuda *c = stream->dev->state, *to = dst_device->state,
+                         *from = src_device->state;
     const struct cuda_stream *s = stream->state;
     int rc = mr_cuda_reach(dst_device, src_device);
     if (rc >= 0)
         rc = mr_cuda_enter(c);
     if (rc < 0)
         return rc;
-    int result = c->cu->cuMemcpyPeerAsync((uint64_t)(uintptr_t)dst, to->context, (uint64_t)(uintptr_t)src,
-                                          from->context, bytes, s->handle);
+    int result =
+        c->cu->cuMemcpyPeerAsync((uint64_t)(uintptr_t)dst, to->context, (uint64_t)(uintptr_t)src,
+                                 from->context, bytes, s->handle);
     if (result != CUDA_SUCCESS)
-        rc = mr_cuda_error(c->cu, result, c->name, "cuMemcpyPeerAsync(%llu bytes, %s to %s) in stream \"%s\"",
+        rc = mr_cuda_error(c->cu, result, c->name,
+                           "cuMemcpyPeerAsync(%llu bytes, %s to %s) in stream \"%s\"",
                            (unsigned long long)bytes, from->name, to->name, stream->name);
     return mr_cuda_leave(c, rc);
 }

@@ -1,10 +1,11 @@
 /*
  * Copies on the simulated accelerator.
  *
- * Between page-locked and device memory an engine works alone. From and to pageable memory the caller stages chunks
- * through a small bounce buffer of the stream, at the rate `pageable`, after the stream's earlier work; the engine moves a
- * chunk between the bounce buffer and the device while the caller stages the next. A copy to the device returns when the
- * source has been staged; one from the device returns when the destination is complete.
+ * Between page-locked and device memory an engine works alone. From and to pageable memory the
+ * caller stages chunks through a small bounce buffer of the stream, at the rate `pageable`, after
+ * the stream's earlier work; the engine moves a chunk between the bounce buffer and the device
+ * while the caller stages the next. A copy to the device returns when the source has been staged;
+ * one from the device returns when the destination is complete.
  */
 #include "device/sim/sim.h"
 
@@ -42,7 +43,8 @@ static void stage(struct staged *st, void *dst, const void *src, uint64_t bytes,
 static int enqueue_chunk(struct staged *st, int half, void *dst, const void *src, uint64_t bytes)
 {
     double rate = st->engine == SIM_H2D ? st->opts->h2d : st->opts->d2h;
-    struct sim_work work = {.engine = st->engine, .ready_ns = st->end_ns, .dst = dst, .src = src, .bytes = bytes};
+    struct sim_work work = {
+        .engine = st->engine, .ready_ns = st->end_ns, .dst = dst, .src = src, .bytes = bytes};
     work.cost_ns = nanoseconds(bytes, rate) + (st->latency_paid ? 0 : st->opts->latency_ns);
     st->latency_paid = true;
     return mr_sim_enqueue(st->stream, &work, &st->ticket[half]);
@@ -68,7 +70,8 @@ static int stage_from_device(struct staged *st, char *dst, const char *src, uint
     uint64_t asked = 0, got = 0;
     while (got < bytes) {
         int rc = 0;
-        for (; asked < bytes && asked - got < N_BOUNCE * CHUNK_BYTES && rc >= 0; asked += CHUNK_BYTES) {
+        for (; asked < bytes && asked - got < N_BOUNCE * CHUNK_BYTES && rc >= 0;
+             asked += CHUNK_BYTES) {
             int half = (int)(asked / CHUNK_BYTES % N_BOUNCE);
             rc = enqueue_chunk(st, half, st->bounce + (uint64_t)half * CHUNK_BYTES, src + asked,
                                MR_MIN(CHUNK_BYTES, bytes - asked));
@@ -77,15 +80,16 @@ static int stage_from_device(struct staged *st, char *dst, const char *src, uint
             return rc; /* chunks under way only touch the bounce buffer, which outlives them */
         int half = (int)(got / CHUNK_BYTES % N_BOUNCE);
         mr_sim_wait_done(st->stream, st->ticket[half]);
-        stage(st, dst + got, st->bounce + (uint64_t)half * CHUNK_BYTES, MR_MIN(CHUNK_BYTES, bytes - got), mr_time_ns());
+        stage(st, dst + got, st->bounce + (uint64_t)half * CHUNK_BYTES,
+              MR_MIN(CHUNK_BYTES, bytes - got), mr_time_ns());
         got += CHUNK_BYTES;
     }
     return 0;
 }
 
 /* With `submit` held. */
-static int copy_staged(struct mr_stream *stream, enum sim_engine_kind engine, void *dst, const void *src,
-                       uint64_t bytes)
+static int copy_staged(struct mr_stream *stream, enum sim_engine_kind engine, void *dst,
+                       const void *src, uint64_t bytes)
 {
     struct sim_device *sim = stream->dev->state;
     struct sim_stream *s = stream->state;
@@ -94,16 +98,21 @@ static int copy_staged(struct mr_stream *stream, enum sim_engine_kind engine, vo
     if (!s->bounce)
         return mr_error_nomem("sim: bounce buffer for pageable copies", N_BOUNCE * CHUNK_BYTES);
     mr_sim_wait_done(stream, mr_sim_last_ticket(stream));
-    struct staged st = {
-        .stream = stream, .opts = &sim->opts, .engine = engine, .bounce = s->bounce, .end_ns = mr_time_ns()};
-    return engine == SIM_H2D ? stage_to_device(&st, dst, src, bytes) : stage_from_device(&st, dst, src, bytes);
+    struct staged st = {.stream = stream,
+                        .opts = &sim->opts,
+                        .engine = engine,
+                        .bounce = s->bounce,
+                        .end_ns = mr_time_ns()};
+    return engine == SIM_H2D ? stage_to_device(&st, dst, src, bytes)
+                             : stage_from_device(&st, dst, src, bytes);
 }
 
-static int copy_pinned(struct mr_stream *stream, enum sim_engine_kind engine, void *dst, const void *src,
-                       uint64_t bytes)
+static int copy_pinned(struct mr_stream *stream, enum sim_engine_kind engine, void *dst,
+                       const void *src, uint64_t bytes)
 {
     const struct sim_options *opts = &((struct sim_device *)stream->dev->state)->opts;
-    struct sim_work work = {.engine = engine, .ready_ns = mr_time_ns(), .dst = dst, .src = src, .bytes = bytes};
+    struct sim_work work = {
+        .engine = engine, .ready_ns = mr_time_ns(), .dst = dst, .src = src, .bytes = bytes};
     work.cost_ns = opts->latency_ns;
     if (engine != SIM_COMPUTE) /* inside the device: as fast as it goes */
         work.cost_ns += nanoseconds(bytes, engine == SIM_H2D ? opts->h2d : opts->d2h);
@@ -127,11 +136,12 @@ int mr_sim_check_range(struct mr_device *dev, const char *what, const void *ptr,
     pthread_mutex_lock(&sim->lock);
     for (const struct sim_block *b = sim->blocks; b && !inside; b = b->next) {
         uint64_t offset = (uintptr_t)ptr - (uintptr_t)b->ptr;
-        inside = (uintptr_t)ptr >= (uintptr_t)b->ptr && offset <= b->bytes && bytes <= b->bytes - offset;
+        inside =
+            (uintptr_t)ptr >= (uintptr_t)b->ptr && offset <= b->bytes && bytes <= b->bytes - offset;
     }
     pthread_mutex_unlock(&sim->lock);
     if (!inside)
-        return mr_error_set(MR_EDEVICE, "sim: %llu bytes: the %s %p does not lie within device memory",
+        return mr_error_set(MR_EDEVICE, "sim: %llu bytes: the %s %p is not within device memory",
                             (unsigned long long)bytes, what, ptr);
     return 0;
 }
@@ -146,9 +156,12 @@ int mr_sim_copy_async(struct mr_stream *stream, void *dst, enum mr_memory dst_ki
     if (rc < 0)
         return rc;
     bool to_device = dst_kind == MR_DEVICE, from_device = src_kind == MR_DEVICE;
-    enum sim_engine_kind engine = to_device && from_device ? SIM_COMPUTE : to_device ? SIM_H2D : SIM_D2H;
+    enum sim_engine_kind engine = to_device && from_device ? SIM_COMPUTE
+                                  : to_device              ? SIM_H2D
+                                                           : SIM_D2H;
     pthread_mutex_lock(&s->submit);
-    if (!to_device && !from_device) { /* nothing for the device to do: the caller copies, in the stream's order */
+    if (!to_device &&
+        !from_device) { /* nothing for the device to do: the caller copies, in the stream's order */
         mr_sim_wait_done(stream, mr_sim_last_ticket(stream));
         memmove(dst, src, bytes);
     } else if (dst_kind == MR_PAGEABLE || src_kind == MR_PAGEABLE) {
@@ -160,7 +173,8 @@ int mr_sim_copy_async(struct mr_stream *stream, void *dst, enum mr_memory dst_ki
     return rc;
 }
 
-int mr_sim_memset_async(struct mr_stream *stream, void *dst, enum mr_memory kind, int byte, uint64_t bytes)
+int mr_sim_memset_async(struct mr_stream *stream, void *dst, enum mr_memory kind, int byte,
+                        uint64_t bytes)
 {
     struct sim_stream *s = stream->state;
     const struct sim_options *opts = &((struct sim_device *)stream->dev->state)->opts;
@@ -169,7 +183,8 @@ int mr_sim_memset_async(struct mr_stream *stream, void *dst, enum mr_memory kind
         return rc;
     pthread_mutex_lock(&s->submit);
     if (kind == MR_DEVICE) {
-        struct sim_work work = {.engine = SIM_COMPUTE, .ready_ns = mr_time_ns(), .dst = dst, .bytes = bytes};
+        struct sim_work work = {
+            .engine = SIM_COMPUTE, .ready_ns = mr_time_ns(), .dst = dst, .bytes = bytes};
         work.cost_ns = opts->latency_ns;
         work.byte = byte;
         rc = mr_sim_enqueue(stream, &work, NULL);

@@ -66,7 +66,8 @@ static void pop_head(struct sim_device *sim, struct sim_stream *s)
     pthread_cond_broadcast(&sim->done);
 }
 
-/* Does the records and the waits at the stream's head that can be done. Returns whether there were any. */
+/* Does the records and the waits at the stream's head that can be done. Returns whether there were
+ * any. */
 static bool pass_marks(struct sim_device *sim, struct sim_stream *s)
 {
     bool any = false;
@@ -87,7 +88,8 @@ static bool pass_marks(struct sim_device *sim, struct sim_stream *s)
     return any;
 }
 
-/* After any change: a mark that passes in one stream may free the head of another. Wakes the engines that can work. */
+/* After any change: a mark that passes in one stream may free the head of another. Wakes the
+ * engines that can work. */
 static void settle(struct sim_device *sim)
 {
     bool any = true;
@@ -117,19 +119,21 @@ static struct sim_stream *next_for(const struct sim_device *sim, enum sim_engine
 
 static void trace_work(const struct sim_op *op, uint64_t start_ns, uint64_t end_ns)
 {
-    static const char *const tracks[SIM_N_ENGINES] = {"sim H2D engine", "sim D2H engine", "sim compute"};
+    static const char *const tracks[SIM_N_ENGINES] = {"sim H2D engine", "sim D2H engine",
+                                                      "sim compute"};
     static const char *const names[SIM_N_ENGINES] = {"copy H2D", "copy D2H", "busy"};
     if (op->kernel)
         mr_trace_span_on(tracks[op->engine], op->kernel->name, start_ns, end_ns, NULL, 0);
     else if (op->peer)
-        mr_trace_span_on(tracks[op->engine], op->engine == SIM_H2D ? "copy from peer" : "copy to peer", start_ns,
+        mr_trace_span_on(tracks[op->engine],
+                         op->engine == SIM_H2D ? "copy from peer" : "copy to peer", start_ns,
                          end_ns, "bytes", op->bytes);
     else if (op->bytes && op->engine == SIM_COMPUTE)
-        mr_trace_span_on(tracks[op->engine], op->src ? "copy on device" : "set on device", start_ns, end_ns, "bytes",
-                         op->bytes);
+        mr_trace_span_on(tracks[op->engine], op->src ? "copy on device" : "set on device", start_ns,
+                         end_ns, "bytes", op->bytes);
     else
-        mr_trace_span_on(tracks[op->engine], names[op->engine], start_ns, end_ns, op->bytes ? "bytes" : NULL,
-                         op->bytes);
+        mr_trace_span_on(tracks[op->engine], names[op->engine], start_ns, end_ns,
+                         op->bytes ? "bytes" : NULL, op->bytes);
 }
 
 static void wait_for(const volatile uint32_t *flag)
@@ -257,7 +261,7 @@ static void describe(struct sim_op *op, const struct sim_work *work)
     op->flag = work->flag;
     op->kernel = work->kernel;
     if (work->kernel)
-        memcpy(op->args, work->args, work->kernel->arg_bytes);
+        memcpy(op->args, work->args, work->kernel->args_bytes);
 }
 
 int mr_sim_enqueue(struct mr_stream *stream, const struct sim_work *work, uint64_t *out_ticket)
@@ -349,7 +353,8 @@ void mr_sim_event_close(struct mr_event *event)
     mr_sim_forget(event->dev, event->state);
 }
 
-static int record_locked(struct sim_device *sim, struct sim_event *e, struct sim_stream *s, uint64_t now_ns)
+static int record_locked(struct sim_device *sim, struct sim_event *e, struct sim_stream *s,
+                         uint64_t now_ns)
 {
     struct sim_op *op = take_op(sim);
     if (!op)
@@ -382,7 +387,8 @@ int mr_sim_event_record(struct mr_event *event, struct mr_stream *stream)
     return rc < 0 ? mr_error_nomem("sim: record of an event", sizeof(struct sim_op)) : 0;
 }
 
-static int wait_locked(struct sim_device *sim, struct sim_stream *s, struct sim_mark *mark, uint64_t now_ns)
+static int wait_locked(struct sim_device *sim, struct sim_stream *s, struct sim_mark *mark,
+                       uint64_t now_ns)
 {
     if (!mark || mark->passed)
         return 0;
@@ -411,8 +417,9 @@ int mr_sim_event_wait(struct mr_stream *stream, struct mr_event *event)
     return rc < 0 ? mr_error_nomem("sim: wait for an event", sizeof(struct sim_op)) : 0;
 }
 
-/* Operations for all of it are taken before any is appended. Without settle(): who calls does that. */
-static int enqueue_all_locked(struct sim_device *sim, struct sim_stream *s, const struct sim_op *ops, uint64_t n)
+/* Operations for all of it are taken before any is appended. The caller calls settle(). */
+static int enqueue_all_locked(struct sim_device *sim, struct sim_stream *s,
+                              const struct sim_op *ops, uint64_t n)
 {
     uint64_t now_ns = mr_time_ns();
     struct sim_op *taken = NULL;
@@ -441,7 +448,8 @@ static int enqueue_all_locked(struct sim_device *sim, struct sim_stream *s, cons
     return n ? -1 : 0;
 }
 
-int mr_sim_enqueue_all(struct mr_stream *stream, const struct sim_op *ops, uint64_t n, struct sim_event *last)
+int mr_sim_enqueue_all(struct mr_stream *stream, const struct sim_op *ops, uint64_t n,
+                       struct sim_event *last)
 {
     struct sim_device *sim = sim_of(stream->dev);
     struct sim_stream *s = stream->state;
@@ -500,7 +508,8 @@ int mr_sim_event_elapsed(struct mr_event *start, struct mr_event *end, int64_t *
     int64_t ns = from_passed && to_passed ? (int64_t)(to->mark->time_ns - from->mark->time_ns) : 0;
     pthread_mutex_unlock(&sim->lock);
     if (!from_passed || !to_passed)
-        return mr_error_set(MR_EMISUSE, "mr_event_elapsed: the %s event was not recorded or has not passed yet",
+        return mr_error_set(MR_EMISUSE,
+                            "mr_event_elapsed: the %s event was not recorded or has not passed yet",
                             from_passed ? "end" : "start");
     *out_ns = ns;
     return 0;

@@ -1,4 +1,5 @@
-/* Files read into the simulated accelerator's memory, which is the host's: by pread, on the calling thread. */
+/* Files read into the simulated accelerator's memory, which is the host's: by pread, on the calling
+ * thread. */
 #include "device/sim/sim.h"
 
 #include <errno.h>
@@ -12,14 +13,14 @@ struct sim_file {
     int fd;
 };
 
-int mr_sim_files_begin(struct mr_device *dev, char *note, size_t note_bytes)
+int mr_sim_files_open(struct mr_device *dev, char *note, size_t note_bytes)
 {
     (void)dev;
     snprintf(note, note_bytes, "simulated");
     return 0;
 }
 
-void mr_sim_files_end(struct mr_device *dev)
+void mr_sim_files_close(struct mr_device *dev)
 {
     (void)dev;
 }
@@ -47,18 +48,19 @@ void mr_sim_file_close(struct mr_device *dev, void *file)
     free(file);
 }
 
-int mr_sim_file_memory(struct mr_device *dev, void *memory, uint64_t bytes)
+int mr_sim_file_register(struct mr_device *dev, void *memory, uint64_t bytes)
 {
     return mr_sim_check_range(dev, "memory for files", memory, bytes);
 }
 
-void mr_sim_file_memory_end(struct mr_device *dev, void *memory)
+void mr_sim_file_unregister(struct mr_device *dev, void *memory)
 {
     (void)dev;
     (void)memory;
 }
 
-int64_t mr_sim_file_read(struct mr_device *dev, void *file, uint64_t offset, void *memory, uint64_t at, uint64_t bytes)
+int64_t mr_sim_file_read(struct mr_device *dev, void *file, uint64_t offset, void *memory,
+                         uint64_t at, uint64_t bytes)
 {
     char *to = (char *)memory + at;
     int rc = mr_sim_check_range(dev, "destination", to, bytes);

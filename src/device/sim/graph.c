@@ -1,6 +1,7 @@
 /*
- * Graphs of the simulated accelerator: the operations that would have been enqueued. A launch starts once, so it pays the
- * latency once; what is recorded behind the first operation costs its bytes or its work alone.
+ * Graphs of the simulated accelerator: the operations that would have been enqueued. A launch
+ * starts once, so it pays the latency once; what is recorded behind the first operation costs its
+ * bytes or its work alone.
  */
 #include "device/sim/sim.h"
 

@@ -1,6 +1,7 @@
 /*
- * Copies between two simulated accelerators, at the slower one's rate. The engine is the stream's device's: that for copies
- * in when it is the destination, that for copies out when it is the source; the other device is not occupied.
+ * Copies between two simulated accelerators, at the slower one's rate. The engine is the stream's
+ * device's: that for copies in when it is the destination, that for copies out when it is the
+ * source; the other device is not occupied.
  */
 #include "device/sim/sim.h"
 
@@ -10,8 +11,8 @@ int mr_sim_reach(struct mr_device *one, struct mr_device *other)
     return 1;
 }
 
-int mr_sim_copy_peer(struct mr_stream *stream, void *dst, struct mr_device *dst_device, const void *src,
-                     struct mr_device *src_device, uint64_t bytes)
+int mr_sim_copy_peer(struct mr_stream *stream, void *dst, struct mr_device *dst_device,
+                     const void *src, struct mr_device *src_device, uint64_t bytes)
 {
     const struct sim_device *to = dst_device->state, *from = src_device->state;
     const struct sim_options *opts = &((struct sim_device *)stream->dev->state)->opts;
@@ -25,7 +26,8 @@ int mr_sim_copy_peer(struct mr_stream *stream, void *dst, struct mr_device *dst_
     work.dst = dst;
     work.src = src;
     work.bytes = bytes;
-    work.cost_ns = opts->latency_ns + (uint64_t)((double)bytes / MR_MIN(to->opts.peer, from->opts.peer));
+    work.cost_ns =
+        opts->latency_ns + (uint64_t)((double)bytes / MR_MIN(to->opts.peer, from->opts.peer));
     pthread_mutex_lock(&s->submit);
     work.ready_ns = mr_time_ns();
     rc = mr_sim_enqueue(stream, &work, NULL);

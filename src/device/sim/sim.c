@@ -1,4 +1,5 @@
-/* The device "sim": an accelerator that is not there. Options, memory, and the vtable; sim.h says how it works. */
+/* The device "sim": an accelerator that is not there. Options, memory, and the vtable; sim.h says
+ * how it works. */
 #include "device/sim/sim.h"
 
 #include <string.h>
@@ -30,7 +31,8 @@ static const struct mr_option options[] = {
      .min = MIN_RATE,
      .max = MAX_RATE,
      .unit = "GB/s",
-     .help = "rate of copies between this device and another simulated one; the slower of the two counts"},
+     .help = "rate of copies between this device and another simulated one; the slower of the two "
+             "counts"},
     {.name = "pageable",
      .type = MR_OPT_DOUBLE,
      .offset = offsetof(struct sim_options, pageable),
@@ -86,7 +88,7 @@ static int open_sim(struct mr_device *dev, const void *opts)
     return mr_sim_engines_start(dev);
 }
 
-static int info(struct mr_device *dev, struct mr_device_info *out)
+static int query(struct mr_device *dev, struct mr_device_info *out)
 {
     struct sim_device *sim = dev->state;
     out->simulated = 1;
@@ -103,7 +105,7 @@ static int info(struct mr_device *dev, struct mr_device_info *out)
     return 0;
 }
 
-/* Claims device memory, before it is made. */
+/* Claims device memory, before it is allocated. */
 static int claim(struct sim_device *sim, uint64_t bytes)
 {
     pthread_mutex_lock(&sim->lock);
@@ -115,7 +117,8 @@ static int claim(struct sim_device *sim, uint64_t bytes)
     if (fits)
         return 0;
     return mr_error_set(MR_EDEVICEMEM,
-                        "sim: out of device memory: asked for %llu bytes, %llu of %llu are free; lower --prefetch or "
+                        "sim: out of device memory: asked for %llu bytes, %llu of %llu are free; "
+                        "lower --prefetch or "
                         "--batch-size, or raise mem= of the device",
                         (unsigned long long)bytes, (unsigned long long)free_bytes,
                         (unsigned long long)sim->opts.memory_bytes);
@@ -128,14 +131,15 @@ static void unclaim(struct sim_device *sim, uint64_t bytes)
     pthread_mutex_unlock(&sim->lock);
 }
 
-static int make_device_memory(struct mr_device *dev, uint64_t bytes, void **out, uint64_t *out_locked)
+static int make_device_memory(struct mr_device *dev, uint64_t bytes, void **out,
+                              uint64_t *out_locked)
 {
     struct sim_device *sim = dev->state;
     int rc = claim(sim, bytes);
     if (rc < 0)
         return rc;
     struct sim_block *b = malloc(sizeof *b);
-    rc = b ? mr_host_memory_make(dev, MR_DEVICE, bytes, &b->ptr, out_locked)
+    rc = b ? mr_host_memory_create(dev, MR_DEVICE, bytes, &b->ptr, out_locked)
            : mr_error_nomem("sim: block of device memory", sizeof *b);
     if (rc < 0) {
         free(b);
@@ -151,14 +155,15 @@ static int make_device_memory(struct mr_device *dev, uint64_t bytes, void **out,
     return 0;
 }
 
-static int memory_make(struct mr_device *dev, enum mr_memory kind, uint64_t bytes, void **out, uint64_t *out_locked)
+static int memory_create(struct mr_device *dev, enum mr_memory kind, uint64_t bytes, void **out,
+                         uint64_t *out_locked)
 {
     if (kind == MR_DEVICE)
         return make_device_memory(dev, bytes, out, out_locked);
-    return mr_host_memory_make(dev, kind, bytes, out, out_locked);
+    return mr_host_memory_create(dev, kind, bytes, out, out_locked);
 }
 
-static void memory_drop(struct mr_device *dev, enum mr_memory kind, void *ptr, uint64_t bytes)
+static void memory_destroy(struct mr_device *dev, enum mr_memory kind, void *ptr, uint64_t bytes)
 {
     struct sim_device *sim = dev->state;
     if (kind == MR_DEVICE) {
@@ -172,19 +177,19 @@ static void memory_drop(struct mr_device *dev, enum mr_memory kind, void *ptr, u
         pthread_mutex_unlock(&sim->lock);
         free(b);
     }
-    mr_host_memory_drop(ptr, bytes);
+    mr_host_memory_destroy(ptr, bytes);
 }
 
-static struct sim_work work_of(struct sim_device *sim, const struct mr_launched *it)
+static struct sim_work work_of(struct sim_device *sim, const struct mr_simple_launch *it)
 {
     const struct sim_options *opts = &sim->opts;
     struct sim_work work = {.engine = SIM_COMPUTE};
     double n = (double)it->matmul.n;
-    if (it->kernel == MR_KERNEL_BUSY) {
+    if (it->kernel == MR_SIMPLE_BUSY) {
         work.cost_ns = it->busy_ns;
-    } else if (it->kernel == MR_KERNEL_WAIT) {
+    } else if (it->kernel == MR_SIMPLE_WAIT) {
         work.flag = it->flag;
-    } else if (it->kernel == MR_KERNEL_COPY) { /* within the device as fast as it goes */
+    } else if (it->kernel == MR_SIMPLE_COPY) { /* within the device as fast as it goes */
         double rate = !mr_sim_on_device(sim, it->copy.src)   ? opts->h2d
                       : !mr_sim_on_device(sim, it->copy.dst) ? opts->d2h
                                                              : MAX_RATE;
@@ -198,53 +203,51 @@ static struct sim_work work_of(struct sim_device *sim, const struct mr_launched 
     return work;
 }
 
-/* The host's implementation, run by the compute engine: as fast as it goes. */
-static int find_kernel(struct mr_device *dev, const char *name, const void *args, size_t arg_bytes,
-                       struct sim_work *work)
+static int enqueue(struct mr_stream *stream, struct sim_work *work)
 {
-    struct mr_kernel_range touched[MR_KERNEL_RANGES];
-    int rc = mr_kernel_args("sim", name, args, arg_bytes, &work->kernel, touched);
-    for (int i = 0; i < MR_KERNEL_RANGES && rc == 0; i++)
-        if (touched[i].bytes > 0)
-            rc = mr_sim_check_range(dev, "kernel's memory", touched[i].ptr, touched[i].bytes);
-    work->args = args;
-    return rc;
-}
-
-static int launch(struct mr_stream *stream, const char *kernel, const void *args, size_t arg_bytes)
-{
-    struct sim_device *sim = stream->dev->state;
+    const struct sim_device *sim = stream->dev->state;
     struct sim_stream *s = stream->state;
-    struct sim_work work = {.engine = SIM_COMPUTE};
-    struct mr_launched it;
-    bool fused = mr_kernel_find(kernel) != NULL;
-    int rc = fused ? find_kernel(stream->dev, kernel, args, arg_bytes, &work)
-                   : mr_launch_args("sim", stream->dev->ops->n_simple, kernel, args, arg_bytes, &it);
-    if (rc < 0)
-        return rc;
-    if (!fused)
-        work = work_of(sim, &it);
-    if (!mr_add(work.cost_ns, sim->opts.latency_ns, &work.cost_ns))
-        work.cost_ns = UINT64_MAX;
+    if (!mr_add(work->cost_ns, sim->opts.latency_ns, &work->cost_ns))
+        work->cost_ns = UINT64_MAX;
     pthread_mutex_lock(&s->submit);
-    work.ready_ns = mr_time_ns();
-    rc = mr_sim_enqueue(stream, &work, NULL);
+    work->ready_ns = mr_time_ns();
+    int rc = mr_sim_enqueue(stream, work, NULL);
     pthread_mutex_unlock(&s->submit);
     return rc;
 }
 
+/* The compute engine runs the host function, as fast as it goes. */
+static int launch(struct mr_stream *stream, const struct mr_kernel *kernel, const void *args,
+                  const struct mr_kernel_range ranges[MR_KERNEL_RANGES], const unsigned grid[2])
+{
+    (void)grid;
+    struct sim_work work = {.engine = SIM_COMPUTE, .kernel = kernel, .args = args};
+    int rc = 0;
+    for (int i = 0; i < MR_KERNEL_RANGES && rc == 0; i++)
+        if (ranges[i].bytes > 0)
+            rc = mr_sim_check_range(stream->dev, "kernel's memory", ranges[i].ptr, ranges[i].bytes);
+    return rc < 0 ? rc : enqueue(stream, &work);
+}
+
+static int launch_simple(struct mr_stream *stream, const struct mr_simple_launch *launch)
+{
+    struct sim_work work = work_of(stream->dev->state, launch);
+    return enqueue(stream, &work);
+}
+
 const struct mr_device_ops mr_device_sim = {
     .name = "sim",
-    .summary = "a simulated accelerator: threads play two copy engines and a compute queue, and move real bytes",
+    .summary = "a simulated accelerator: threads play two copy engines and a compute queue, and "
+               "move real bytes",
     .options = options,
     .opts_size = sizeof(struct sim_options),
     .state_size = sizeof(struct sim_device),
     .probe = probe,
     .open = open_sim,
     .close = mr_sim_engines_stop,
-    .info = info,
-    .memory_make = memory_make,
-    .memory_drop = memory_drop,
+    .query = query,
+    .memory_create = memory_create,
+    .memory_destroy = memory_destroy,
     .memory_register = mr_host_register,
     .memory_unregister = mr_host_unregister,
     .stream_open = mr_sim_stream_open,
@@ -261,20 +264,21 @@ const struct mr_device_ops mr_device_sim = {
     .memset_async = mr_sim_memset_async,
     .reach = mr_sim_reach,
     .copy_peer = mr_sim_copy_peer,
-    .files_begin = mr_sim_files_begin,
-    .files_end = mr_sim_files_end,
+    .files_open = mr_sim_files_open,
+    .files_close = mr_sim_files_close,
     .file_open = mr_sim_file_open,
     .file_close = mr_sim_file_close,
-    .file_memory = mr_sim_file_memory,
-    .file_memory_end = mr_sim_file_memory_end,
+    .file_register = mr_sim_file_register,
+    .file_unregister = mr_sim_file_unregister,
     .file_read = mr_sim_file_read,
     .launch = launch,
+    .launch_simple = launch_simple,
     .graph_begin = mr_sim_graph_begin,
     .graph_end = mr_sim_graph_end,
     .graph_launch = mr_sim_graph_launch,
     .graph_close = mr_sim_graph_close,
     .graph_size = sizeof(struct sim_graph),
-    .n_simple = MR_N_KERNELS,
+    .n_simple = MR_N_SIMPLE,
     .stream_size = sizeof(struct sim_stream),
     .event_size = sizeof(struct sim_event),
 };

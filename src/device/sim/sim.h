@@ -1,22 +1,23 @@
 /*
  * The simulated accelerator: what its two files share.
  *
- * Time. Every piece of work has a start and an end in model time (mr_time_ns clock): it starts when the engine is free,
- * the stream's earlier work is done and the caller has enqueued it, and takes latency + bytes / rate. The engine's thread
- * does the real work and then sleeps until the end, so what the host sees is never earlier than the model. A thread that
- * wakes late delays nothing that follows: the next start is counted from the model's end. Only real work that takes
- * longer than the model moves the end.
+ * Time. Every piece of work has a start and an end in model time (mr_time_ns clock): it starts when
+ * the engine is free, the stream's earlier work is done and the caller has enqueued it, and takes
+ * latency + bytes / rate. The engine's thread does the real work and then sleeps until the end, so
+ * what the host sees is never earlier than the model. A thread that wakes late delays nothing that
+ * follows: the next start is counted from the model's end. Only real work that takes longer than
+ * the model moves the end.
  *
- * Order. Streams are lists; only the head of each can be taken, by the engine it names; an engine takes the head that was
- * enqueued first. Records and waits at a head cost nothing and are done by whoever brings them there. A wait refers to
- * the mark that the event had when the wait was enqueued, so marks form no cycles and everything enqueued gets done.
+ * Order. Streams are lists; only the head of each can be taken, by the engine it names; an engine
+ * takes the head that was enqueued first. Records and waits at a head cost nothing and are done by
+ * whoever brings them there. A wait refers to the mark that the event had when the wait was
+ * enqueued, so marks form no cycles and everything enqueued gets done.
  */
 #ifndef MR_DEVICE_SIM_SIM_H
 #define MR_DEVICE_SIM_SIM_H
 
-#include "device/device.h"
 #include "device/graph.h"
-#include "device/kernels.h"
+#include "device/host.h"
 
 enum sim_engine_kind { SIM_H2D, SIM_D2H, SIM_COMPUTE, SIM_N_ENGINES };
 
@@ -66,7 +67,8 @@ struct sim_op {
 struct sim_stream {
     struct mr_stream *stream;
     struct sim_stream *next;
-    pthread_mutex_t submit; /* held by a call that enqueues, for all of a staged copy; before the device's lock */
+    pthread_mutex_t submit; /* held by a call that enqueues, for all of a staged copy; before the
+                               device's lock */
     /* Under the device's lock. */
     struct sim_op *head, **tail;
     uint64_t n_enqueued, n_done;
@@ -101,7 +103,7 @@ struct sim_device {
     struct sim_engine engine[SIM_N_ENGINES];
     struct sim_op *spare_ops; /* kept, so that steady state allocates nothing */
     struct sim_mark *spare_marks;
-    struct sim_block *blocks; /* device memory that was made */
+    struct sim_block *blocks; /* allocated device memory */
     uint64_t used_bytes;
 };
 
@@ -135,11 +137,14 @@ struct sim_work {
     const void *args;               /* the kernel's: copied */
 };
 
-/* Enqueues, with the stream's `submit` held. [out] out_ticket: what mr_sim_wait_done() takes; may be NULL. */
+/* Enqueues, with the stream's `submit` held. [out] out_ticket: what mr_sim_wait_done() takes; may
+ * be NULL. */
 int mr_sim_enqueue(struct mr_stream *stream, const struct sim_work *work, uint64_t *out_ticket);
 
-/* Enqueues copies of recorded operations behind `last`, which moves to their end; all or nothing. Returns 0, -ENOMEM. */
-int mr_sim_enqueue_all(struct mr_stream *stream, const struct sim_op *ops, uint64_t n, struct sim_event *last);
+/* Enqueues copies of recorded operations behind `last`, which moves to their end; all or nothing.
+ * Returns 0, -ENOMEM. */
+int mr_sim_enqueue_all(struct mr_stream *stream, const struct sim_op *ops, uint64_t n,
+                       struct sim_event *last);
 void mr_sim_forget(struct mr_device *dev, struct sim_event *event);
 
 /* Blocks until the stream's work up to the ticket is done. */
@@ -148,9 +153,10 @@ void mr_sim_wait_done(struct mr_stream *stream, uint64_t ticket);
 uint64_t mr_sim_last_ticket(struct mr_stream *stream);
 
 /* sim_copy.c */
-/* A device that is there faults on such a range; here it would go unseen. what: "destination". Returns 0, MR_EDEVICE. */
+/* A device that is there faults on such a range; here it would go unseen. what: "destination".
+ * Returns 0, MR_EDEVICE. */
 int mr_sim_check_range(struct mr_device *dev, const char *what, const void *ptr, uint64_t bytes);
-/* Does the pointer lie within device memory? Takes the lock. */
+/* Is the pointer within device memory? Takes the lock. */
 bool mr_sim_on_device(struct sim_device *sim, const void *ptr);
 int mr_sim_copy_async(struct mr_stream *stream, void *dst, enum mr_memory dst_kind, const void *src,
                       enum mr_memory src_kind, uint64_t bytes);
@@ -161,18 +167,20 @@ int mr_sim_graph_launch(struct mr_graph *graph, struct mr_stream *stream);
 void mr_sim_graph_close(struct mr_graph *graph);
 
 /* sim_file.c: hooks. */
-int mr_sim_files_begin(struct mr_device *dev, char *note, size_t note_bytes);
-void mr_sim_files_end(struct mr_device *dev);
+int mr_sim_files_open(struct mr_device *dev, char *note, size_t note_bytes);
+void mr_sim_files_close(struct mr_device *dev);
 int mr_sim_file_open(struct mr_device *dev, int fd, const char *name, void **out);
 void mr_sim_file_close(struct mr_device *dev, void *file);
-int mr_sim_file_memory(struct mr_device *dev, void *memory, uint64_t bytes);
-void mr_sim_file_memory_end(struct mr_device *dev, void *memory);
-int64_t mr_sim_file_read(struct mr_device *dev, void *file, uint64_t offset, void *memory, uint64_t at, uint64_t bytes);
+int mr_sim_file_register(struct mr_device *dev, void *memory, uint64_t bytes);
+void mr_sim_file_unregister(struct mr_device *dev, void *memory);
+int64_t mr_sim_file_read(struct mr_device *dev, void *file, uint64_t offset, void *memory,
+                         uint64_t at, uint64_t bytes);
 
 /* sim_peer.c */
 int mr_sim_reach(struct mr_device *one, struct mr_device *other);
-int mr_sim_copy_peer(struct mr_stream *stream, void *dst, struct mr_device *dst_device, const void *src,
-                     struct mr_device *src_device, uint64_t bytes);
-int mr_sim_memset_async(struct mr_stream *stream, void *dst, enum mr_memory kind, int byte, uint64_t bytes);
+int mr_sim_copy_peer(struct mr_stream *stream, void *dst, struct mr_device *dst_device,
+                     const void *src, struct mr_device *src_device, uint64_t bytes);
+int mr_sim_memset_async(struct mr_stream *stream, void *dst, enum mr_memory kind, int byte,
+                        uint64_t bytes);
 
 #endif

@@ -19,7 +19,7 @@ void mr_nn_cpu_run(struct mr_nn_backend *b, uint32_t n, void (*run)(void *arg, u
 {
     struct job job = {.b = b, .run = run, .arg = arg};
     mr_nn_blas_begin();
-    mr_team_run(b->team, run_task, &job, n);
+    mr_thread_pool_run(b->pool, run_task, &job, n);
     mr_nn_blas_end();
 }
 
@@ -65,7 +65,7 @@ int mr_nn_cpu_open(const struct mr_net_opts *opts, struct mr_nn_backend **out)
     b->totals.first_not_finite = UINT64_MAX;
     uint32_t n = opts->threads ? opts->threads : (uint32_t)mr_cpu_count();
     b->n_threads = MR_MIN(MR_MAX(n, 1), MR_NN_MAX_THREADS);
-    int rc = mr_team_create(b->n_threads, "net", MR_TEAM_LOOKS, &b->team);
+    int rc = mr_thread_pool_create(b->n_threads, "net", MR_THREAD_POOL_LOOKS, &b->pool);
     if (rc == 0)
         rc = mr_nn_blas_prepare(b->n_threads);
     if (rc)
@@ -77,7 +77,7 @@ int mr_nn_cpu_open(const struct mr_net_opts *opts, struct mr_nn_backend **out)
 
 void mr_nn_cpu_close(struct mr_nn_backend *b)
 {
-    mr_team_destroy(b->team);
+    mr_thread_pool_destroy(b->pool);
     for (uint32_t i = 0; i < b->n_threads; i++)
         free(b->room[i]);
     free(b->partial);

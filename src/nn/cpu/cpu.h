@@ -7,14 +7,14 @@
 #ifndef MR_NN_CPU_CPU_H
 #define MR_NN_CPU_CPU_H
 
-#include "base/team.h"
-#include "device/kernels.h"
+#include "base/thread_pool.h"
+#include "kernels/half.h"
 #include "nn/ops.h"
 
 #define MR_NN_MAX_THREADS 256
 
 struct mr_nn_backend {
-    struct mr_team *team;
+    struct mr_thread_pool *pool;
     uint32_t n_threads; /* with the caller's */
     uint64_t step;
     struct mr_net_totals totals;

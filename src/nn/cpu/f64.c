@@ -1,6 +1,6 @@
 /* The host backend in f64. */
+#include "kernels/nn/draw.h"
 #include "nn/cpu/cpu.h"
-#include "nn/draw.h"
 
 #include <math.h>
 #include <string.h>

@@ -12,26 +12,11 @@ uint64_t mr_nn_cuda_blocks(uint64_t elements)
     return MR_MIN(MR_MAX(blocks, 1), MOST_BLOCKS);
 }
 
-static const char *const kernel_names[] = {
-#define X(name) #name,
-    MR_NN_GPU_KERNELS(X)
-#undef X
-};
-
 int mr_nn_cuda_launch(struct mr_nn_backend *b, enum mr_nn_gpu_kernel kernel, uint64_t blocks_x, uint32_t blocks_y,
                       const void *args)
 {
-    const struct mr_cuda *c = b->cuda;
-    void *params[] = {(void *)(uintptr_t)args}; /* the driver reads it */
-    int rc = mr_cuda_enter(c);
-    if (rc < 0)
-        return rc;
-    int result = c->cu->cuLaunchKernel(b->kernel[kernel], (unsigned)blocks_x, blocks_y, 1, MR_NN_GPU_BLOCK, 1, 1, 0,
-                                       b->lane.raw, params, NULL);
-    if (result != CUDA_SUCCESS)
-        rc = mr_cuda_error(c->cu, result, c->name, "cuLaunchKernel(mr_nn_%s, %llu x %u blocks)", kernel_names[kernel],
-                           (unsigned long long)blocks_x, blocks_y);
-    return mr_cuda_leave(c, rc);
+    const unsigned grid[] = {(unsigned)blocks_x, blocks_y};
+    return mr_launch_kernel(b->lane.stream, &b->kernels->kernels[kernel], args, grid);
 }
 
 int mr_nn_cuda_acquire(struct mr_nn_backend *b, uint64_t bytes, void **out)
@@ -102,43 +87,19 @@ int mr_nn_cuda_join(struct mr_nn_backend *b)
     return wait_for(b, b->join, b->other.raw, b->lane.raw);
 }
 
-#if MILLRACE_HAVE_CUDA_KERNELS
-extern const unsigned char mr_cuda_nn_image[]; /* made of cuda_kernels.cu by nvcc */
-
-/* With the context current. */
-static int find_kernels(struct mr_nn_backend *b)
-{
-    const struct mr_cuda *c = b->cuda;
-    const char *type = b->dtype == MR_F32 ? "f32" : b->dtype == MR_BF16 ? "bf16" : "f16";
-    int result = c->cu->cuModuleLoadData(&b->module, mr_cuda_nn_image);
-    if (result != CUDA_SUCCESS) {
-        b->module = NULL;
-        return mr_cuda_error(c->cu, result, c->name, "cuModuleLoadData(kernels of nets)");
-    }
-    for (int i = 0; i < MR_NN_GPU_N; i++) {
-        char symbol[64];
-        snprintf(symbol, sizeof symbol, "mr_nn_%s_%s", kernel_names[i], type);
-        result = c->cu->cuModuleGetFunction(&b->kernel[i], b->module, symbol);
-        if (result != CUDA_SUCCESS)
-            return mr_cuda_error(c->cu, result, c->name, "cuModuleGetFunction(%s)", symbol);
-    }
-    return 0;
-}
-
 static int load_kernels(struct mr_nn_backend *b)
 {
-    int rc = mr_cuda_enter(b->cuda);
-    return rc < 0 ? rc : mr_cuda_leave(b->cuda, find_kernels(b));
+    enum mr_nn_gpu_type type = b->dtype == MR_F32    ? MR_NN_GPU_F32
+                               : b->dtype == MR_BF16 ? MR_NN_GPU_BF16
+                                                     : MR_NN_GPU_F16;
+    b->kernels = &mr_nn_modules[type];
+    if (!b->kernels->image)
+        return mr_error_set(MR_EUNSUPPORTED,
+                            "net: %s: this build was made without nvcc and has no kernels of nets; "
+                            "build it where nvcc is, or train on cpu",
+                            b->cuda->name);
+    return mr_device_load_kernels(b->device, b->kernels);
 }
-#else
-static int load_kernels(struct mr_nn_backend *b)
-{
-    return mr_error_set(MR_EUNSUPPORTED,
-                        "net: %s: this build was made without nvcc and has no kernels of nets; build it where nvcc is, "
-                        "or train on cpu",
-                        b->cuda->name);
-}
-#endif
 
 /* What this GPU can do of what is wanted. */
 static int check(struct mr_nn_backend *b, const struct mr_net_opts *opts)
@@ -263,10 +224,6 @@ static void close_backend(struct mr_nn_backend *b)
                          b->other.partial, b->sums,           b->row_loss,        b->row_flags};
     for (size_t i = 0; i < MR_COUNT(all); i++)
         mr_nn_cuda_release(b, all[i]);
-    if (b->module && mr_cuda_enter_to_release(b->cuda) == 0) {
-        b->cuda->cu->cuModuleUnload(b->module);
-        mr_cuda_leave(b->cuda, 0);
-    }
     free(b);
 }
 
@@ -339,9 +296,14 @@ static int get_totals(struct mr_nn_backend *b, struct mr_net_totals *out)
     return rc ? rc : mr_stream_synchronize(b->lane.stream);
 }
 
+#define SAME(member) offsetof(struct mr_net_totals, member) == offsetof(struct mr_nn_gpu_totals, member)
+_Static_assert(SAME(loss) && SAME(n_right) && SAME(n_samples) && SAME(n_bad_labels) && SAME(n_not_finite) &&
+                   SAME(first_not_finite) && sizeof(struct mr_net_totals) == sizeof(struct mr_nn_gpu_totals),
+               "the kernels' totals are the API's");
+
 static const struct mr_net_totals *totals(const struct mr_nn_backend *b)
 {
-    return &b->state->totals;
+    return (const struct mr_net_totals *)&b->state->totals;
 }
 
 static void scaling(struct mr_nn_backend *b, const float **loss_scale, const float **grad_scale, const uint32_t **skip)

@@ -11,7 +11,7 @@
 #define MR_NN_CUDA_CUDA_H
 
 #include "device/cuda/cuda.h"
-#include "nn/cuda/kernels.h"
+#include "kernels/nn/nn.h"
 #include "nn/ops.h"
 
 #define MR_NN_LT_WORKSPACE (32ull << 20)
@@ -48,8 +48,7 @@ struct mr_nn_backend {
     int tf32;
     uint32_t max_batch;
     char runs_on[3][48];
-    struct CUmod_st *module;
-    struct CUfunc_st *kernel[MR_NN_GPU_N];
+    const struct mr_kernel_module *kernels; /* those of dtype */
     struct mr_nn_lt *lt;
     struct mr_nn_gpu_state *state; /* all that follows: in the device's memory */
     float *sums;                   /* of a norm's backward */

@@ -1,6 +1,6 @@
 /* Linear layers, pools and norms of nets on GPUs. */
+#include "kernels/nn/draw.h"
 #include "nn/cuda/cuda.h"
-#include "nn/draw.h"
 
 uint32_t mr_nn_cuda_strips(uint32_t rows, uint32_t cols, uint32_t *out_strip)
 {

@@ -1,6 +1,6 @@
 /* Layers of nets on GPUs that work element by element, or by rows of classes. */
+#include "kernels/nn/draw.h"
 #include "nn/cuda/cuda.h"
-#include "nn/draw.h"
 
 static int over_elements(struct mr_nn_backend *b, enum mr_nn_gpu_kernel kernel, uint64_t count, const void *args)
 {
@@ -73,7 +73,8 @@ int mr_nn_cuda_loss(struct mr_nn_backend *b, enum mr_loss loss, uint32_t n, uint
                                .flags = b->row_flags,
                                .n = n,
                                .classes = classes,
-                               .loss = (int32_t)loss,
+                               .mean_square = loss == MR_MSE,
+                               .of_logs = loss == MR_NLL,
                                .label_dtype = (int32_t)label_dtype};
     return mr_nn_cuda_launch(b, MR_NN_GPU_loss, blocks_of_rows(n), 1, &a);
 }

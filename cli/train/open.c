@@ -1,0 +1,128 @@
+/* The trainer that the options ask for. */
+#include "train/train.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* "500" steps or "30s". */
+static int parse_every(struct train *t)
+{
+    enum { LEAST_NS = 1000000 };
+    const char *text = t->opts->checkpoint_every;
+    char *end;
+    if (!text)
+        return 0;
+    uint64_t n = strtoull(text, &end, 10);
+    if (text[0] >= '0' && text[0] <= '9' && !*end && n > 0) {
+        t->every_steps = n;
+        return 0;
+    }
+    int rc = mr_duration_parse(text, "s", &t->every_ns);
+    if (rc == 0 && t->every_ns >= LEAST_NS)
+        return 0;
+    return mr_error_set(MR_EOPTION, "--checkpoint-every %s: want steps (500), or a time of 1 ms or more (30s)", text);
+}
+
+/* The caller's own record in checkpoints. [out] text: to be freed. */
+static int make_config(const struct train_opts *o, char **text)
+{
+    const char *written;
+    struct mr_json *json = mr_json_create(0);
+    *text = NULL;
+    if (!json)
+        return mr_error_set(-ENOMEM, "train: no memory");
+    mr_json_object(json, NULL);
+    mr_options_json(train_options, o, json);
+    mr_json_object_end(json);
+    int64_t n = mr_json_finish(json, &written);
+    if (n > 0)
+        *text = strdup(written);
+    mr_json_destroy(json);
+    return *text ? 0 : mr_error_set(-ENOMEM, "train: no memory");
+}
+
+static void loader_opts(const struct train_opts *o, struct mr_loader_opts *out)
+{
+    mr_loader_opts_init(out);
+    out->workers = (uint32_t)o->workers;
+    out->prefetch = (uint32_t)o->prefetch;
+    out->cache = (enum mr_cache_kind)o->cache;
+    out->pageable = !o->pin;
+    out->blocking = o->blocking;
+    out->device_transforms = o->device_transforms;
+}
+
+static void trainer_opts(const struct train_data *d, const struct train_opts *o, struct mr_trainer_opts *out)
+{
+    mr_trainer_opts_init(out);
+    out->model = o->model;
+    out->optimizer = o->optimizer;
+    out->schedule = o->schedule;
+    out->lr = o->lr;
+    out->clip_norm = o->clip_norm;
+    out->clip_value = o->clip_value;
+    out->loss = (enum mr_loss)o->loss;
+    out->precision = (enum mr_precision)o->amp;
+    out->classes = d->classes;
+    out->transform = d->chain_text;
+    out->test_transform = d->test_chain_text;
+    out->batch_size = o->batch_size;
+    out->epochs = o->epochs;
+    out->max_steps = o->max_steps;
+    out->seed = o->seed;
+    out->shuffle = o->shuffle;
+    out->target = o->target;
+    out->patience = o->patience;
+    out->on_nan = (enum mr_on_nan)o->on_nan;
+    out->threads = (uint32_t)o->threads;
+    out->graph = o->graph;
+}
+
+/* It learns all the same, but slowly. */
+static void warn_of_softmax(const struct train *t)
+{
+    const struct mr_net *net = mr_trainer_get_net(t->trainer);
+    const struct mr_net_layer *l, *last = NULL;
+    for (uint32_t i = 0; (l = mr_net_layer_get(net, i)); i++)
+        last = l;
+    if (t->opts->loss == MR_CROSS_ENTROPY && last && strcmp(last->name, "softmax") == 0)
+        cli_warn("--loss cross-entropy takes the softmax itself: leave it out of the model, or learn slowly");
+}
+
+int train_open(struct train *t, struct train_data *data, const struct train_opts *opts,
+               const struct mr_checkpoint *from)
+{
+    struct mr_trainer_opts to;
+    struct mr_loader_opts lo;
+    char *config = NULL;
+    *t = (struct train){.data = data, .opts = opts, .start_ns = data->start_ns};
+    t->info.size = sizeof t->info;
+    t->times.size = sizeof t->times;
+    if (opts->loss == MR_MSE && opts->target > 0)
+        return mr_error_set(MR_EOPTION, "--target-acc: wants an accuracy, and --loss mse has none");
+    int rc = parse_every(t);
+    if (rc < 0)
+        return rc;
+    trainer_opts(data, opts, &to);
+    loader_opts(opts, &lo);
+    to.loader = &lo;
+    to.resume = from;
+    to.start_ns = data->start_ns;
+    rc = opts->checkpoint ? make_config(opts, &config) : 0;
+    if (rc < 0)
+        return rc;
+    to.config = config;
+    rc = mr_trainer_create(data->dev, data->ds, data->test, &to, &t->trainer);
+    free(config);
+    if (rc < 0)
+        return rc;
+    warn_of_softmax(t);
+    return mr_trainer_query(t->trainer, &t->info);
+}
+
+void train_close(struct train *t)
+{
+    mr_trainer_destroy(t->trainer);
+    *t = (struct train){0};
+}

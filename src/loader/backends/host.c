@@ -1,0 +1,261 @@
+/*
+ * The host's way: bytes that the storage has read, decoded and transformed by a worker, straight
+ * into the row of the host half. One copy ships all fields. Takes every sample that no other
+ * backend takes.
+ */
+#include "loader/backends/host.h"
+#include "loader/engine.h"
+
+#include <string.h>
+
+/* A failed read of more than this extent: the bytes around it must not decide about it, as what is
+ * read together depends on the workers. */
+static int read_alone(struct mr_loader *ld, const struct mr_run_sample *s, int e, const void **out)
+{
+    const struct mr_extent *at = &s->extent[e].at;
+    unsigned char *to = (unsigned char *)s->extent[e].read->buf + s->extent[e].skip;
+    int rc = mr_files_read(ld->ds->files, at->file, at->offset, to, at->bytes);
+    *out = rc == 0 ? to : NULL;
+    return rc;
+}
+
+/* Where an extent's bytes are (NULL when it has none), or the error of its read. */
+static int extent_bytes(struct mr_loader *ld, const struct mr_run_sample *s, int e,
+                        struct mr_bytes *out)
+{
+    const struct mr_read *r = s->extent[e].read;
+    *out = (struct mr_bytes){s->extent[e].view, s->extent[e].at.bytes};
+    if (out->data || !r)
+        return 0;
+    if (r->status == 0 && r->bytes == MR_WHOLE) {
+        *out = (struct mr_bytes){r->view, r->done};
+        return 0;
+    }
+    if (r->status == 0) {
+        out->data = r->view ? (const unsigned char *)r->view + s->extent[e].skip : NULL;
+        return 0;
+    }
+    if (r->bytes != MR_WHOLE && r->want > s->extent[e].at.bytes)
+        return read_alone(ld, s, e, &out->data);
+    if (r->error)
+        return mr_error_put(r->error);
+    return mr_error_set(r->status, "read failed: %s", mr_strerror(r->status));
+}
+
+/* A mr_window_choice: what the chain wants of a picture. */
+static int choose_window(void *user, uint32_t width, uint32_t height, struct mr_window *out)
+{
+    const struct mr_decoding *d = user;
+    return mr_transform_window(d->ld->chain, d->ld->ds->picture, &d->at, width, height, out);
+}
+
+/* Where decode writes: the row itself, or the worker's memory when a chain follows. */
+static void prepare(struct mr_worker *w, const struct mr_row *row, struct mr_run_sample *s,
+                    struct mr_decoding *d)
+{
+    struct mr_loader *ld = w->ld;
+    void *to[MR_MAX_FIELDS];
+    for (int f = 0; f < ld->layout.n_fields; f++) {
+        const struct mr_field *fp = &ld->layout.field[f];
+        to[f] = fp->identity && !fp->varies ? mr_field_row(fp, row->slot, row->at) : w->decoded[f];
+    }
+    d->ld = ld;
+    d->at = (struct mr_at){.seed = ld->opts.seed, .epoch = row->epoch, .index = s->index};
+    mr_sample_init(ld->ds, to, &d->sample);
+    d->sample.index = s->index;
+    d->sample.epoch = row->epoch;
+    d->sample.seed = ld->opts.seed;
+    d->sample.decoder = w->decoder;
+    d->sample.choose = ld->windows ? choose_window : NULL;
+    d->sample.choose_user = d;
+}
+
+/* Extents that are fields as they are need no decode, if all of them are. */
+static int decode(struct mr_loader *ld, struct mr_run_sample *s, struct mr_sample *out)
+{
+    struct mr_bytes in[MR_MAX_EXTENTS] = {{NULL, 0}};
+    bool as_is = true;
+    for (int e = 0; e < s->n_extents; e++) {
+        s->failed_extent = e;
+        int rc = extent_bytes(ld, s, e, &in[e]), f = s->extent[e].at.field;
+        if (rc < 0)
+            return rc;
+        as_is = as_is && f >= 0;
+        if (f >= 0)
+            out->field[f].data = in[e].data;
+    }
+    s->failed_extent = 0;
+    if (s->n_extents == 0)
+        return ld->ds->ops->get(ld->ds, s->index, out);
+    return as_is ? 0 : ld->ds->ops->decode(ld->ds, s->index, in, out);
+}
+
+int mr_host_decode(struct mr_worker *w, const struct mr_row *row, struct mr_run_sample *s,
+                   struct mr_bytes *stored, struct mr_decoding *out)
+{
+    out->start_ns = row->timed ? mr_time_ns() : 0;
+    prepare(w, row, s, out);
+    out->sample.stored = stored;
+    int rc = decode(w->ld, s, &out->sample);
+    out->decoded_ns = row->timed ? mr_time_ns() : 0;
+    return rc;
+}
+
+/* Puts a field of varying shape into its row: padded to the bound, or dense for collating. */
+static void place_varying(const struct mr_loader *ld, const struct mr_field *fp, const void *data,
+                          const uint64_t *dim, unsigned char *row)
+{
+    bool pad = ld->opts.collate == MR_COLLATE_FIXED;
+    unsigned char fill[16];
+    mr_fill_element(fp->out.dtype, ld->opts.pad_value, fill);
+    mr_place(&fp->out, data, dim, row, pad ? fp->out.dim : dim, fill);
+}
+
+/* What the transforms are to know of a sample besides its bytes. */
+static struct mr_at place_of(const struct mr_decoding *d, int f)
+{
+    const struct mr_loader *ld = d->ld;
+    const struct mr_sample *in = &d->sample;
+    struct mr_at here = d->at;
+    int pointed =
+        ld->chain && ld->chain->pointed >= 0 ? ld->chain->pointed : MR_MAX(ld->ds->picture, 0);
+    here.dim = in->field[pointed].dim;
+    if (ld->ds->picture < 0 || in->picture.full_width == 0)
+        return here;
+    here.picture = ld->windows && f == ld->ds->picture && in->picture.data ? &in->picture : NULL;
+    if (pointed != ld->ds->picture)
+        return here;
+    here.height = in->picture.full_height;
+    here.width = in->picture.full_width;
+    return here;
+}
+
+/* The chain's part for workers: all of it, or what precedes the device's part. */
+static int transform(struct mr_worker *w, int f, const struct mr_decoding *d, unsigned char *row,
+                     uint64_t *out_dim)
+{
+    const struct mr_loader *ld = w->ld;
+    const struct mr_field *fp = &ld->layout.field[f];
+    const uint64_t *in_dim = d->sample.field[f].dim;
+    const void *data = d->sample.field[f].data;
+    struct mr_at at = place_of(d, f);
+    memcpy(out_dim, fp->out.dim, sizeof fp->out.dim);
+    if (fp->device_part)
+        return mr_transform_apply_head(ld->chain, f, &at, data, in_dim, row, w->scratch);
+    unsigned char *to = fp->varies ? w->row_buffer : row;
+    int rc = mr_transform_apply_at(ld->chain, f, &at, data, in_dim, to, out_dim, w->scratch);
+    if (rc == 0 && fp->varies)
+        place_varying(ld, fp, to, out_dim, row);
+    return rc;
+}
+
+/* [out] out_dim: the row's shape, if some field varies. */
+static int write_field(struct mr_worker *w, int f, const struct mr_decoding *d, unsigned char *row,
+                       uint64_t *out_dim)
+{
+    const struct mr_field *fp = &w->ld->layout.field[f];
+    const void *data = d->sample.field[f].data;
+    if (!fp->identity)
+        return transform(w, f, d, row, out_dim);
+    if (w->ld->layout.varies)
+        memcpy(out_dim, d->sample.field[f].dim, sizeof d->sample.field[f].dim);
+    if (fp->varies)
+        place_varying(w->ld, fp, data, d->sample.field[f].dim, row);
+    else if (data != row) /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): it is set */
+        memcpy(row, data, fp->row_bytes);
+    return 0;
+}
+
+/* Short spans are left out of the trace: the run's span holds them. */
+#define TRACE_SAMPLE_NS 2000
+static void count_timed(struct mr_worker *w, const struct mr_decoding *d)
+{
+    uint64_t end = mr_time_ns(), index = d->at.index;
+    mr_count(&w->timed_decode_ns, d->decoded_ns - d->start_ns);
+    mr_count(&w->timed_transform_ns, end - d->decoded_ns);
+    if (end - d->start_ns < TRACE_SAMPLE_NS)
+        return;
+    mr_trace_span("decode", d->start_ns, d->decoded_ns, "sample", index);
+    mr_trace_span("transform", d->decoded_ns, end, "sample", index);
+}
+
+int mr_host_write(struct mr_worker *w, const struct mr_row *row, struct mr_decoding *d,
+                  uint32_t skip)
+{
+    const struct mr_layout *layout = &w->ld->layout;
+    struct mr_slot *slot = row->slot;
+    for (int f = 0; f < layout->n_fields; f++) {
+        uint64_t dim[MR_MAX_RANK];
+        if (skip >> f & 1)
+            continue;
+        int rc = write_field(w, f, d, mr_field_row(&layout->field[f], slot, row->at), dim);
+        if (rc < 0)
+            return rc;
+        if (slot->dims)
+            memcpy(mr_slot_dims(layout, slot, row->at, f), dim, sizeof dim);
+    }
+    if (row->timed)
+        count_timed(w, d);
+    return 0;
+}
+
+static int host_plan(struct mr_backend *b)
+{
+    (void)b;
+    return 1;
+}
+
+static int host_make(struct mr_backend *b, struct mr_worker *w, const struct mr_row *row,
+                     struct mr_run_sample *s)
+{
+    (void)b;
+    struct mr_decoding d;
+    int rc = mr_host_decode(w, row, s, NULL, &d);
+    if (rc < 0)
+        return rc;
+    rc = mr_host_write(w, row, &d, 0);
+    return rc < 0 ? rc : 1;
+}
+
+static void host_move(struct mr_backend *b, struct mr_slot *slot, uint64_t to, uint64_t from)
+{
+    for (int f = 0; f < b->ld->layout.n_fields; f++) {
+        const struct mr_field *fp = &b->ld->layout.field[f];
+        memcpy(mr_field_row(fp, slot, to), mr_field_row(fp, slot, from), fp->row_bytes);
+    }
+}
+
+/* Bytes of the slot that hold something: fields are in it smallest first, so that the last one's
+ * unused end is not copied; direct ones are behind all others. */
+static uint64_t used_bytes(const struct mr_loader *ld, const struct mr_slot *slot)
+{
+    uint64_t used = 0;
+    for (int f = 0; f < ld->layout.n_fields; f++) {
+        const struct mr_field *fp = &ld->layout.field[f];
+        uint64_t bytes = fp->device_part ? slot->size * fp->row_bytes : slot->bytes[f];
+        if (!fp->direct)
+            used = MR_MAX(used, fp->offset + bytes);
+        if (fp->device_part && fp->device_part->flip)
+            used = MR_MAX(used, fp->flip_offset + slot->size);
+    }
+    return used;
+}
+
+static int host_enqueue(struct mr_backend *b, struct mr_slot *slot, struct mr_stream *stream,
+                        uint64_t *copied)
+{
+    uint64_t bytes = used_bytes(b->ld, slot);
+    *copied += bytes;
+    if (bytes == 0)
+        return 0;
+    return mr_copy_async(stream, slot->device, MR_DEVICE, slot->host, b->ld->ring.host_kind, bytes);
+}
+
+const struct mr_row_backend mr_row_host = {
+    .name = "host",
+    .reads = true,
+    .plan = host_plan,
+    .make = host_make,
+    .move = host_move,
+    .enqueue = host_enqueue,
+};

@@ -1,0 +1,212 @@
+/* Opening the decoding of pictures on the device: whether it can be done, and its memory. */
+#include "loader/backends/jpeg.h"
+#include "loader/engine.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define LEAST_SCRATCH (24ull << 20)
+#define MOST_SCRATCH  (512ull << 20)
+#define MEAN_PICTURE  (3ull << 19) /* bytes of a decoded one: 700 x 700 */
+#define MOST_PIXELS   (16ull << 20)
+
+/* NULL: it can; else why not. */
+static const char *why_not(struct mr_loader *ld, int f)
+{
+    const struct mr_field *fp = f >= 0 ? &ld->layout.field[f] : NULL;
+    if (!fp)
+        return "the data set has no pictures";
+    if (ld->device_info.unified || !ld->device->ops->jpeg_open)
+        return "the device decodes no JPEG: cuda does, by nvJPEG";
+    if (ld->opts.cache == MR_CACHE_DEVICE)
+        return "the cache device keeps samples as decoded";
+    if (ld->ds->image.channels != 3)
+        return "the data set's pictures are not rgb: see color";
+    if (!ld->chain || ld->chain->mix || fp->varies ||
+        !mr_transform_is_window(ld->chain, f, fp->device_part != NULL))
+        return "the picture's chain must begin with crops or resizes to one size, and all else "
+               "in it run on the device (see device_transforms): "
+               "random_resized_crop(224),hflip,cast(f32),normalize(...)";
+    const uint64_t *dim = fp->device_part ? fp->device_part->in.dim : fp->out.dim;
+    if (dim[0] > UINT16_MAX || dim[1] > UINT16_MAX)
+        return "the chain's pictures are larger than 65535 pixels a side";
+    return NULL;
+}
+
+static int find_kernels(struct mr_loader *ld)
+{
+    int resample = mr_device_has_kernel(ld->device, "resample"),
+        gather = mr_device_has_kernel(ld->device, "gather");
+    return resample < 0 ? resample : gather < 0 ? gather : resample && gather;
+}
+
+static int refuse(struct mr_backend *b, const char *why)
+{
+    if (b->ld->opts.gpu_decode != MR_GPU_DECODE_AUTO)
+        return mr_error_set(MR_EUNSUPPORTED, "gpu_decode: %s", why);
+    snprintf(b->note, sizeof b->note, "%s", why);
+    return 0;
+}
+
+static int open_decoders(struct mr_backend *b)
+{
+    struct mr_jpeg_state *g = b->state;
+    int rc = 0;
+    for (int i = 0; i < MR_JPEG_CONTEXTS && rc == 0; i++)
+        rc = mr_jpeg_open(b->ld->device, &g->context[i].unit);
+    if (rc != MR_EUNSUPPORTED || b->ld->opts.gpu_decode != MR_GPU_DECODE_AUTO)
+        return rc < 0 ? rc : 1;
+    snprintf(b->note, sizeof b->note, "%s", mr_last_error());
+    return 0;
+}
+
+/* Can the device decode pictures of this data set and chain, as opts.gpu_decode asks? */
+int mr_jpeg_plan(struct mr_backend *b)
+{
+    struct mr_loader *ld = b->ld;
+    struct mr_jpeg_state *g = b->state;
+    int f = ld->ds->picture;
+    if (ld->opts.gpu_decode == 0)
+        return 0;
+    const char *no = why_not(ld, f);
+    int has = no ? 0 : find_kernels(ld);
+    if (has < 0)
+        return has;
+    if (!no && !has)
+        no = "this build's kernels do not run on the device";
+    if (no)
+        return refuse(b, no);
+    const struct mr_field *fp = &ld->layout.field[f];
+    const uint64_t *dim = fp->device_part ? fp->device_part->in.dim : fp->out.dim;
+    uint64_t most = MR_MAX(LEAST_SCRATCH, MR_MIN(MOST_SCRATCH, ld->opts.batch_size * MEAN_PICTURE));
+    g->field = f;
+    g->fraction = MR_MAX(ld->opts.gpu_decode, 0);
+    g->below = (uint64_t)(g->fraction * 0x1p32);
+    g->row_bytes = fp->row_bytes;
+    g->scratch_bytes = most;
+    g->most_pixels = MR_MIN(MOST_PIXELS, most / 4);
+    g->out_h = (uint32_t)dim[0];
+    g->out_w = (uint32_t)dim[1];
+    int rc = open_decoders(b);
+    ld->layout.field[f].device_only |= rc == 1;
+    return rc;
+}
+
+static uint64_t slot_rows_bytes(const struct mr_backend *b)
+{
+    const struct mr_jpeg_state *g = b->state;
+    return mr_round_up(b->ld->opts.batch_size * g->row_bytes, 256);
+}
+
+void mr_jpeg_bytes(const struct mr_backend *b, uint64_t *device, uint64_t *host)
+{
+    const struct mr_jpeg_state *g = b->state;
+    uint64_t batch = b->ld->opts.batch_size, n_slots = b->ld->ring.n_slots;
+    uint64_t context = g->scratch_bytes + batch * sizeof(struct mr_resample_row);
+    *device += slot_rows_bytes(b) * n_slots + context * MR_JPEG_CONTEXTS;
+    *host += n_slots * batch * b->ld->sizes.sample_bytes; /* compressed pictures that wait */
+}
+
+static int open_context(const struct mr_backend *b, struct mr_jpeg_context *c)
+{
+    struct mr_device *device = b->ld->device;
+    const struct mr_jpeg_state *g = b->state;
+    uint64_t batch = b->ld->opts.batch_size, bytes = batch * sizeof *c->rows;
+    pthread_mutex_init(&c->lock, NULL);
+    c->has_lock = true;
+    c->picture = calloc(batch, sizeof *c->picture);
+    c->row = calloc(batch, sizeof *c->row);
+    if (!c->picture || !c->row)
+        return mr_error_nomem("pictures for the device", batch * sizeof *c->picture);
+    int rc = mr_stream_create(device, "jpeg", &c->stream);
+    if (rc < 0)
+        return rc;
+    rc = mr_event_create(device, 0, &c->done);
+    if (rc < 0)
+        return rc;
+    rc = mr_memory_acquire(device, MR_PINNED, bytes, (void **)&c->rows);
+    if (rc < 0)
+        return rc;
+    rc = mr_memory_acquire(device, MR_DEVICE, bytes, (void **)&c->rows_on_device);
+    if (rc < 0)
+        return rc;
+    return mr_memory_acquire(device, MR_DEVICE, g->scratch_bytes, (void **)&c->scratch);
+}
+
+static void close_context(struct mr_device *device, struct mr_jpeg_context *c)
+{
+    if (c->recorded)
+        mr_event_synchronize(c->done);
+    mr_jpeg_close(c->unit);
+    if (c->rows)
+        mr_memory_release(device, MR_PINNED, c->rows, NULL);
+    if (c->rows_on_device)
+        mr_memory_release(device, MR_DEVICE, c->rows_on_device, NULL);
+    if (c->scratch)
+        mr_memory_release(device, MR_DEVICE, c->scratch, NULL);
+    if (c->done)
+        mr_event_destroy(c->done);
+    if (c->stream)
+        mr_stream_destroy(c->stream);
+    free(c->picture);
+    free(c->row);
+    if (c->has_lock)
+        pthread_mutex_destroy(&c->lock);
+}
+
+static void close_slot(const struct mr_backend *b, struct mr_jpeg_slot *slot)
+{
+    for (uint64_t row = 0; slot->kept && row < b->ld->opts.batch_size; row++)
+        free(slot->kept[row].bytes);
+    free(slot->kept);
+    if (slot->done)
+        mr_event_destroy(slot->done);
+}
+
+void mr_jpeg_close_all(struct mr_backend *b)
+{
+    struct mr_jpeg_state *g = b->state;
+    for (int i = 0; i < MR_JPEG_CONTEXTS; i++)
+        close_context(b->ld->device, &g->context[i]);
+    for (uint32_t i = 0; g->slot && i < b->ld->ring.n_slots; i++)
+        close_slot(b, &g->slot[i]);
+    free(g->slot);
+    if (g->rows)
+        mr_memory_release(b->ld->device, MR_DEVICE, g->rows, NULL);
+}
+
+static int open_slots(struct mr_backend *b)
+{
+    struct mr_jpeg_state *g = b->state;
+    uint64_t bytes = slot_rows_bytes(b), batch = b->ld->opts.batch_size;
+    uint32_t n = b->ld->ring.n_slots;
+    int rc = mr_memory_acquire(b->ld->device, MR_DEVICE, bytes * n, (void **)&g->rows);
+    if (rc < 0)
+        return rc;
+    g->slot = calloc(n, sizeof *g->slot);
+    if (!g->slot)
+        return mr_error_nomem("batch slots", n * sizeof *g->slot);
+    for (uint32_t i = 0; i < n && rc == 0; i++) {
+        struct mr_jpeg_slot *slot = &g->slot[i];
+        slot->rows = g->rows + i * bytes;
+        slot->kept = calloc(batch, sizeof *slot->kept);
+        if (!slot->kept)
+            return mr_error_nomem("batch slot", batch * sizeof *slot->kept);
+        rc = mr_event_create(b->ld->device, 0, &slot->done);
+    }
+    return rc;
+}
+
+int mr_jpeg_open_all(struct mr_backend *b)
+{
+    struct mr_jpeg_state *g = b->state;
+    int rc = 0;
+    for (int i = 0; i < MR_JPEG_CONTEXTS && rc == 0; i++)
+        rc = open_context(b, &g->context[i]);
+    if (rc < 0)
+        return rc;
+    rc = open_slots(b);
+    if (rc < 0 || b->ld->opts.gpu_decode != MR_GPU_DECODE_AUTO)
+        return rc;
+    return mr_jpeg_choose_share(b);
+}

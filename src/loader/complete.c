@@ -1,0 +1,21 @@
+/* What the worker does whose rows complete a batch: finish rows, collate, ship. */
+#include "loader/engine.h"
+
+bool mr_complete_rows(struct mr_worker *w, uint64_t t, uint64_t rows)
+{
+    struct mr_loader *ld = w->ld;
+    struct mr_slot *slot = mr_ring_slot(&ld->ring, t);
+    if (!mr_ring_rows_done(slot, rows))
+        return false;
+    uint64_t start = mr_time_ns();
+    mr_backends_complete(w, slot, t);
+    mr_collate(ld, slot, w->row_buffer);
+    if (ld->device_info.unified)
+        mr_ring_ready(&ld->ring, slot, t);
+    else
+        mr_ship(ld, slot, t);
+    uint64_t end = mr_time_ns();
+    atomic_fetch_add_explicit(&ld->stats.collate_ns, end - start, memory_order_relaxed);
+    mr_trace_span("collate+ship", start, end, "batch", t);
+    return true;
+}

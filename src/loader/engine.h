@@ -1,0 +1,171 @@
+/*
+ * The loader: an engine that turns a data set's samples into batches in a device's memory.
+ *
+ * Workers claim short runs of neighbouring rows, read and make their samples, and write each one
+ * into its row of a slot. The worker that completes a slot collates it and ships it. The consumer
+ * takes batches in order and releases them, which opens their slots again. docs/architecture.md
+ * follows a batch through all of it.
+ *
+ * Each part has a header that explains it, a struct of its own in struct mr_loader, which no other
+ * part writes, and a file or two:
+ *
+ *   plan.h     which samples make up batch number t         plan.c
+ *   layout.h   where a row's fields are in a slot           layout.c, device_chain.c
+ *   run.h      a claimed run: order, extents, reads         run.c
+ *   worker.h   the threads, and how far they read ahead     worker.c, ahead.c
+ *   backends/  how a row gets its bytes: one family         host.c, gds.c, resident.c, jpeg.c
+ *   ring.h     the slots: opened, written, ready            ring.c
+ *   ship.h     the copy of a full slot to the device        ship.c; times.h: times.c
+ *   bad.h      what happens to bad samples                  bad.c
+ *   stats.h    figures and the bottleneck                   stats.c
+ *
+ * loader.c opens and closes; handout.c is the consumer's side; state.c saves and loads a run's
+ * place.
+ *
+ * Threads: workers and one consumer. ring.lock guards sleeping, waking and notes of bad samples;
+ * ship.lock the shipper's work. Neither is taken while the other is held, and a consumer that finds
+ * its batch ready takes none.
+ */
+#ifndef MR_LOADER_ENGINE_H
+#define MR_LOADER_ENGINE_H
+
+#include "base/base.h"
+#include "dataset/dataset.h"
+#include "device/device.h"
+#include "loader/backends/backend.h"
+#include "loader/bad.h"
+#include "loader/layout.h"
+#include "loader/plan.h"
+#include "loader/ring.h"
+#include "loader/run.h"
+#include "loader/ship.h"
+#include "loader/stats.h"
+#include "loader/times.h"
+#include "loader/worker.h"
+#include "sampler/sampler.h"
+#include "storage/storage.h"
+#include "transform/transform.h"
+#include <millrace/loader.h>
+#include <millrace/trace.h>
+
+/* How much is read ahead, in runs. Computed when a loader opens (sizes.c). */
+struct mr_sizes {
+    uint64_t run_rows, runs_per_batch;
+    uint64_t runs_per_worker,
+        start_runs;              /* in flight: at most, and before latencies are measured */
+    uint32_t depth, start_depth; /* reads in flight, all workers: at most, and at the start */
+    /* Of the first sample: bytes and reads; of its extents, files that are read whole (their bytes
+     * are known only when they are opened), and their part of sample_bytes. */
+    uint64_t sample_bytes, whole_bytes;
+    uint32_t n_whole;
+    int sample_reads;
+};
+
+/* The consumer's side: its thread's alone. */
+struct mr_handout {
+    uint64_t next_batch;
+    bool empty_epoch; /* the epoch's batches so far, from its first one on, had bad samples alone */
+    uint64_t n_empty; /* such epochs in a row */
+    uint32_t n_opened; /* slots opened since workers were last woken */
+    int ended;         /* negative: the error that ended the run */
+    struct mr_error_kept end_error;
+    uint64_t last_return_ns;
+    bool spare_processor; /* there are more processors than workers */
+};
+
+struct mr_loader {
+    /* Set when the loader opens, only read afterwards. */
+    struct mr_loader_opts opts;
+    struct mr_dataset *ds;
+    struct mr_sampler *sampler, *own_sampler;
+    struct mr_transform *chain; /* NULL: none */
+    struct mr_device *device, *own_device;
+    struct mr_device_info device_info;
+    struct mr_storage *storage; /* NULL: nothing is read */
+    bool caching, chain_acquired;
+    bool windows; /* pictures are decoded as far as the chain's first ops want them */
+    struct mr_plan plan;
+    struct mr_layout layout;
+    struct mr_sizes sizes;
+    struct mr_backends backends; /* how rows get their bytes; each has a state of its own */
+
+    /* The parts, each written by its own file. */
+    struct mr_ring ring;
+    struct mr_workers workers;
+    struct mr_ship ship;
+    struct mr_times times;
+    struct mr_quarantine quarantine;
+    struct mr_handout handout;
+    struct mr_counters stats;
+};
+
+/* ---- device_chain.c ---- */
+/* Looks for a part at the end of the field's chain that the device can do with fewer bytes copied.
+ * Returns 0, -ENOMEM, MR_EDEVICE. */
+int mr_device_chain_plan(struct mr_loader *ld, int f);
+/* The parts of a slot that these add: a byte a row for mirroring and a number a row for mixing, in
+ * front of the fields (moves *at), and their results. Returns 0, MR_ELIMIT. */
+int mr_device_chain_lay_out(struct mr_loader *ld, uint64_t *at);
+/* Enqueues them, each one kernel over the batch. [ship.lock] */
+int mr_device_chain_launch(struct mr_loader *ld, const struct mr_slot *slot,
+                           struct mr_stream *stream);
+
+/* ---- collate.c ---- */
+/* Turns a slot's rows into the batch: leaves out bad rows, pads or packs varying fields, sets spec,
+ * bytes and size. row_buffer: of the largest row's bytes. */
+void mr_collate(struct mr_loader *ld, struct mr_slot *slot, unsigned char *row_buffer);
+/* Copies a tensor of shape dim into one of shape to (>= dim each), the rest filled with element
+ * `fill`. */
+void mr_place(const struct mr_spec *spec, const void *in, const uint64_t *dim, void *out,
+              const uint64_t *to, const void *fill);
+/* The padding value as an element of a dtype. */
+void mr_fill_element(enum mr_dtype dtype, double value, unsigned char out[16]);
+
+/* Which of the used backends, from number `first` on, takes the sample. at: see takes. */
+static inline int mr_backends_choose(const struct mr_loader *ld, int first, uint64_t epoch,
+                                     uint64_t index, const struct mr_extent *at, int n)
+{
+    struct mr_backend *const *used = ld->backends.used;
+    int last = ld->backends.n_used - 1;
+    while (first < last && !used[first]->ops->takes(used[first], epoch, index, at, n))
+        first++;
+    return first;
+}
+
+/* ---- options.c ---- */
+#define MR_MAX_WORKERS 512
+#define MR_MAX_DEPTH   65536
+/* The caller's struct may be of an older, shorter version: what it lacks takes the defaults.
+ * Returns 0, MR_EMISUSE, MR_EOPTION. */
+int mr_loader_opts_read(const struct mr_loader_opts *opts, struct mr_loader_opts *out);
+
+/* ---- layout.c ---- */
+/* What each field is and what is done to it where. Acquires the chain. */
+int mr_fields_plan(struct mr_loader *ld);
+/* Where fields are in a slot, and how many slots. Once backends are planned. */
+int mr_layout_make(struct mr_loader *ld);
+
+/* ---- sizes.c ---- */
+/* How much is read ahead. Refuses now, not half-way through an epoch, what would exceed max_memory;
+ * numbers that were chosen here give way first. kinds: what workers read. */
+int mr_sizes_plan(struct mr_loader *ld, const struct mr_files_kinds *kinds);
+/* What the ceiling leaves to the host cache; 0: there is no ceiling. Files of unknown size are not
+ * in the sum: without this limit they could take the ceiling a second time. */
+uint64_t mr_sizes_cache_limit(const struct mr_loader *ld, const struct mr_files_kinds *kinds);
+
+/* ---- handout.c ---- */
+/* Opens the slot of batch t, if there is such a batch. */
+void mr_handout_open(struct mr_loader *ld, uint64_t t);
+
+/* ---- complete.c ---- */
+/* `rows` more rows of batch t are made. The call that completes the batch collates it, sends it on
+ * its way and returns true. */
+bool mr_complete_rows(struct mr_worker *w, uint64_t t, uint64_t rows);
+
+/* ---- state.c ---- */
+struct mr_state {
+    uint64_t epoch, position, bad_samples;
+};
+int mr_state_load(const struct mr_loader *ld, const char *text, struct mr_state *out);
+
+#endif

@@ -1,0 +1,50 @@
+/*
+ * The layout: what a row is made of, and where each part of it is in a slot.
+ *
+ * A slot has two halves of the same layout: one in host memory, which workers write, and on devices
+ * with memory of their own one in device memory. Per-row numbers that a kernel needs (mirrored or
+ * not, mixing partners, indices) come first, then the fields, smallest first, so that a single copy
+ * up to the last byte used ships the whole slot. Fields that a row backend writes in the device
+ * half itself (`direct`) come last, where that copy does not reach them.
+ *
+ * If the end of a field's chain runs on the device (device_chain.c), a row in the halves holds what
+ * that part starts from, and its results are in the slot's output, on the device alone.
+ *
+ * layout.c computes all of it when a loader opens. Afterwards it does not change.
+ */
+#ifndef MR_LOADER_LAYOUT_H
+#define MR_LOADER_LAYOUT_H
+
+#include "base/base.h"
+#include "transform/device_part.h"
+
+struct mr_field {
+    struct mr_spec in, out; /* of one sample: as decoded, as delivered */
+    uint64_t in_bytes, row_bytes;
+    uint64_t offset; /* in the slot's halves */
+    bool identity;   /* what the workers do leaves it as it is */
+    bool varies;
+    bool direct; /* a backend writes its rows in the device half; the slot's copy leaves it out */
+    bool device_only;                   /* a batch's rows are complete on the device alone */
+    struct mr_device_part *device_part; /* of its chain; NULL: none */
+    uint64_t out_bytes;                 /* of a row as delivered */
+    uint64_t out_offset;                /* in the slot's output */
+    uint64_t
+        flip_offset; /* in the slot's halves: a byte a row, when the device part has an hflip */
+};
+
+struct mr_layout {
+    int n_fields;
+    struct mr_field field[MR_MAX_FIELDS];
+    bool varies;         /* some field does */
+    uint64_t slot_bytes; /* of each half */
+    uint64_t
+        host_bytes; /* of the host half; less than slot_bytes if a backend ships only indices */
+    uint64_t output_bytes;   /* on the device alone: what device parts of chains write */
+    uint64_t scratch_bytes;  /* a worker's, for the chain */
+    uint64_t partner_offset; /* in the halves, a u32 a row, when device parts mix rows */
+    bool mixes;              /* they do */
+    bool flips;              /* some device part has an hflip */
+};
+
+#endif

@@ -1,0 +1,43 @@
+/*
+ * The plan: which samples make up batch number t.
+ *
+ * Batches are numbered from 0 over all epochs of a run. The plan turns that number into an epoch,
+ * the batch's place in the epoch, and a range of positions in this rank's share of the epoch's
+ * order. Row r of rank k of w stands at the global position start + q * w + k, where q counts this
+ * rank's rows. A resumed run differs from a new one only in `start`, and only in its first epoch:
+ * hence two shards, one for that epoch and one for all later ones.
+ *
+ * This is arithmetic on the options a loader was opened with. Nothing here changes while it runs,
+ * so any thread may ask for any batch.
+ */
+#ifndef MR_LOADER_PLAN_H
+#define MR_LOADER_PLAN_H
+
+#include "base/base.h"
+#include "sampler/sampler.h"
+#include <millrace/loader.h>
+
+struct mr_plan {
+    uint64_t batch_size, length; /* length: of the sampler, all ranks */
+    uint64_t epochs;             /* 0: endless */
+    struct mr_shard first;       /* of the epoch where this run starts */
+    struct mr_shard shard;       /* of all later ones */
+    uint64_t first_epoch, first_batches;
+    uint64_t first_index; /* batches of the first epoch before the start */
+    uint64_t n_batches;   /* of a whole epoch */
+    uint64_t total;       /* batches in all; UINT64_MAX: endless */
+    bool drop_last;
+};
+
+struct mr_plan_batch {
+    uint64_t epoch, index, row0; /* row0: local position of the first row in its shard */
+    uint64_t rows;
+    const struct mr_shard *shard;
+    bool last;
+};
+
+int mr_plan_init(struct mr_plan *plan, const struct mr_loader_opts *opts, uint64_t length,
+                 uint64_t epoch, uint64_t position);
+void mr_plan_get(const struct mr_plan *plan, uint64_t t, struct mr_plan_batch *out);
+
+#endif

@@ -1,0 +1,69 @@
+/*
+ * Runs: what workers claim, and the reads that bring their bytes.
+ *
+ * A run is a few neighbouring rows of one batch. Filling it maps its positions to indices (the
+ * sampler), asks the data set where the bytes are, takes views of those that are in memory, and
+ * plans one read for each group of neighbouring ranges of the others. A worker keeps several runs
+ * in flight, submits their reads as far as its queue depth allows, and makes each sample once its
+ * reads have landed and its slot is open.
+ *
+ * If the bytes are the tensor as it is and the slot is already open, a read goes straight into the
+ * row; other reads go to the run's part of the worker's read buffer.
+ *
+ * Whatever fails here is kept in the run and reported by the thread that makes the sample: the slot
+ * on which a bad sample is noted may not be open yet.
+ */
+#ifndef MR_LOADER_RUN_H
+#define MR_LOADER_RUN_H
+
+#include "dataset/dataset.h"
+#include "loader/plan.h"
+
+struct mr_loader;
+struct mr_worker;
+
+struct mr_run_sample {
+    uint64_t index, position; /* position: global, unwrapped */
+    int n_extents;            /* of which bytes were had or are on their way */
+    int status;               /* negative: it could not be located, see mr_run_error() */
+    int failed_extent;        /* whose bytes could not be had */
+    bool done;
+    uint8_t maker; /* the backend that makes it: its number among the used ones */
+    struct {
+        struct mr_extent at;
+        const void *view; /* in memory; NULL: see read */
+        struct mr_read *read;
+        uint64_t skip;  /* bytes into the read */
+        bool on_device; /* it has been read into its row in the device half */
+    } extent[MR_MAX_EXTENTS];
+};
+
+struct mr_run {
+    uint64_t t;
+    struct mr_plan_batch info;
+    uint32_t row0, n, n_done;
+    uint32_t n_reads, n_landed, n_submitted;
+    struct mr_run_sample *sample; /* run_rows of them */
+    struct mr_read *read;         /* run_rows x MR_MAX_EXTENTS of them */
+    struct mr_error_kept error;   /* code < 0: no order, no buffer: fatal */
+    bool *landed; /* of each read: reaped. Until then its result is its store's, on any thread */
+    unsigned char *buffer;
+    uint64_t buffer_bytes;
+    bool own_buffer; /* larger than its part of the worker's */
+};
+
+/* Fills a run: order, extents, views, reads (made, not submitted). open: the slot of its batch is,
+ * so reads may go to its rows. */
+void mr_run_fill(struct mr_worker *w, struct mr_run *run, uint64_t number, bool open);
+/* Sets the error of a sample with a negative status, on the thread that makes it; returns its code.
+ */
+int mr_run_error(const struct mr_worker *w, const struct mr_run *run, uint32_t i);
+/* What the tables of one sample of a run in flight take, beside its bytes. */
+uint64_t mr_run_row_bytes(const struct mr_loader *ld);
+/* The parts of all runs of a worker. */
+int mr_runs_create(struct mr_worker *w);
+void mr_runs_free(struct mr_worker *w); /* after its reader is closed */
+/* Frees the errors of reads that have landed, and gives memory of whole files back to the reader.
+ */
+void mr_run_end_reads(struct mr_worker *w, struct mr_run *run);
+#endif

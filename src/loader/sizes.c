@@ -1,0 +1,171 @@
+/* Runs, how far ahead is read, and the sum of all memory against the ceiling (max_memory). */
+#include "loader/engine.h"
+
+#include <sys/resource.h>
+
+#define MAX_RUN_ROWS       32
+#define RUN_BYTES          (32u << 10)  /* a run writes at least this: claiming it costs little */
+#define JOINED_READ_BYTES  (256u << 10) /* neighbours in sequential order are read together */
+#define READ_AHEAD_SAMPLES 1024
+#define READ_AHEAD_BYTES   (64u << 20)
+#define MOST_AHEAD_SAMPLES 65536        /* 50 ms at 1.3 million samples/s */
+#define MOST_AHEAD_BYTES   (256u << 20) /* 50 ms at 5 GB/s */
+#define FILE_DEPTH         256
+#define MOST_FILE_DEPTH    4096
+#define GUESSED_FILE_BYTES (128u << 10) /* of a first file that cannot be looked at */
+
+/* Of a file that is read whole, its size now. One that is missing is the sample's error, later. */
+static uint64_t measure_whole(struct mr_loader *ld, int file)
+{
+    uint64_t bytes;
+    bool known = mr_files_size(ld->ds->files, file, &bytes) == 0 && bytes <= MR_WHOLE_LIMIT;
+    bytes = mr_round_up(known ? bytes : GUESSED_FILE_BYTES, MR_CACHE_LINE);
+    ld->sizes.whole_bytes += bytes;
+    ld->sizes.n_whole++;
+    return bytes;
+}
+
+/* Bytes that the first sample's extents take: what read-ahead is sized by. */
+static int measure_sample(struct mr_loader *ld)
+{
+    if (!ld->ds->ops->locate)
+        return 0;
+    struct mr_extent at[MR_MAX_EXTENTS];
+    int n = ld->ds->ops->locate(ld->ds, 0, at);
+    int maker = n > 0 ? mr_backends_choose(ld, 0, 0, 0, at, n) : 0;
+    bool direct = ld->backends.used[maker]->ops->writes_device;
+    for (int e = 0; e < n; e++) {
+        if (direct &&
+            (ld->layout.field[at[e].field].direct || mr_files_fd(ld->ds->files, at[e].file) < 0))
+            continue;
+        ld->sizes.sample_reads++;
+        uint64_t bytes = at[e].bytes == MR_WHOLE ? measure_whole(ld, at[e].file) : at[e].bytes;
+        ld->sizes.sample_bytes += mr_round_up(bytes, MR_CACHE_LINE);
+    }
+    return MR_MIN(n, 0);
+}
+
+/* Lazy files: each read in flight has a descriptor, and they are not all for us. */
+static uint32_t most_descriptors(const struct mr_files_kinds *kinds)
+{
+    struct rlimit most;
+    if (kinds->n_lazy == 0 || getrlimit(RLIMIT_NOFILE, &most) || most.rlim_cur == RLIM_INFINITY)
+        return MR_MAX_DEPTH;
+    return (uint32_t)MR_MIN(most.rlim_cur / 2, MR_MAX_DEPTH);
+}
+
+/* How many runs a worker keeps in flight, and how deep the queue is: at the start, and at most once
+ * latencies are known. */
+static void plan_ahead(struct mr_loader *ld, const struct mr_files_kinds *kinds)
+{
+    const struct mr_loader_opts *o = &ld->opts;
+    bool files = kinds->n_path + kinds->n_remote > 0;
+    uint64_t each = MR_MAX(ld->sizes.sample_bytes, 1), least = ld->sizes.run_rows * ld->workers.n;
+    uint64_t start = MR_MAX(READ_AHEAD_SAMPLES, 2 * ld->ring.n_slots * o->batch_size);
+    if (files)
+        start = MR_MAX(MR_MIN(start, READ_AHEAD_BYTES / each), least);
+    uint64_t most = MR_MAX(MR_MIN(MOST_AHEAD_SAMPLES, MOST_AHEAD_BYTES / each), start);
+    if (o->read_ahead)
+        start = most = o->read_ahead;
+    ld->sizes.runs_per_worker = MR_MAX(1, most / ld->workers.n / ld->sizes.run_rows);
+    ld->sizes.start_runs = MR_MAX(1, start / ld->workers.n / ld->sizes.run_rows);
+    uint32_t bound = MR_MIN(most_descriptors(kinds), files ? MOST_FILE_DEPTH : MR_MAX_DEPTH);
+    uint64_t per_sample = (uint64_t)MR_MAX(ld->sizes.sample_reads, 1);
+    ld->sizes.depth = o->queue_depth ? o->queue_depth : (uint32_t)MR_MIN(bound, most * per_sample);
+    ld->sizes.start_depth =
+        o->queue_depth ? o->queue_depth
+                       : (uint32_t)MR_MIN(MR_MIN(files ? FILE_DEPTH : MR_MAX_DEPTH, bound), start);
+    ld->sizes.depth = MR_MAX(ld->sizes.depth,
+                             ld->workers.n); /* a worker without a read in flight could not go on */
+    ld->sizes.start_depth = MR_MIN(MR_MAX(ld->sizes.start_depth, ld->workers.n), ld->sizes.depth);
+}
+
+/* How many samples a run has. */
+static void plan_runs(struct mr_loader *ld, const struct mr_files_kinds *kinds)
+{
+    const struct mr_loader_opts *o = &ld->opts;
+    bool reads = kinds->n_path + kinds->n_null + kinds->n_remote > 0;
+    uint64_t share = (o->batch_size + 4ull * ld->workers.n - 1) / (4ull * ld->workers.n);
+    uint64_t worthwhile = RUN_BYTES * o->batch_size / ld->layout.slot_bytes;
+    uint64_t most = MR_MIN((o->batch_size + ld->workers.n - 1) / ld->workers.n, MAX_RUN_ROWS);
+    ld->sizes.run_rows = MR_MAX(1, MR_MIN(MR_MAX(share, worthwhile), most));
+    if (reads && ld->sizes.n_whole == 0 && mr_sampler_is_sequential(ld->sampler) &&
+        ld->opts.world == 1) {
+        uint64_t joined = JOINED_READ_BYTES / MR_MAX(ld->sizes.sample_bytes, 1);
+        uint64_t whole = (o->batch_size + ld->workers.n - 1) / ld->workers.n;
+        ld->sizes.run_rows = MR_MIN(MR_MAX(ld->sizes.run_rows, joined), MR_MIN(whole, 4096));
+    }
+    ld->sizes.runs_per_batch = (o->batch_size + ld->sizes.run_rows - 1) / ld->sizes.run_rows;
+    ld->sizes.runs_per_worker = ld->sizes.start_runs = 1;
+    if (reads)
+        plan_ahead(ld, kinds);
+    if (ld->backends.writes_device &&
+        ld->sizes.sample_reads == 0) /* nothing is read ahead of its slot */
+        ld->sizes.runs_per_worker = ld->sizes.start_runs = 1;
+}
+
+/* What a loader will hold, by part. */
+struct memory_sum {
+    uint64_t slot, device, reads, cache, files, workers, total;
+};
+
+static struct memory_sum sum_memory(const struct mr_loader *ld, const struct mr_files_kinds *kinds)
+{
+    struct memory_sum m = {.slot = ld->layout.host_bytes, .files = kinds->memory_bytes};
+    m.device = ld->device_info.unified ? 0 : ld->layout.slot_bytes + ld->layout.output_bytes;
+    uint64_t ahead = ld->workers.n * ld->sizes.runs_per_worker * ld->sizes.run_rows;
+    m.reads = ahead * ((ld->sizes.depth ? ld->sizes.sample_bytes : 0) + mr_run_row_bytes(ld));
+    m.cache = ld->caching ? kinds->path_bytes - kinds->cached_bytes : 0;
+    m.workers = mr_worker_bytes(ld) * ld->workers.n;
+    uint64_t device, host;
+    mr_backends_bytes(ld, &device, &host);
+    m.cache += device;
+    m.reads += host;
+    m.total = (m.slot + m.device) * ld->ring.n_slots + m.reads + m.cache + m.workers + m.files;
+    return m;
+}
+
+/* The sum against the ceiling: refused now, not half-way through an epoch. Numbers that were chosen
+ * here give way first. */
+static int check_memory(struct mr_loader *ld, const struct mr_files_kinds *kinds)
+{
+    struct memory_sum m = sum_memory(ld, kinds);
+    uint64_t most = ld->opts.max_memory;
+    while (most && m.total > most) {
+        if (ld->opts.read_ahead == 0 && ld->sizes.runs_per_worker > 1 && m.reads > m.slot)
+            ld->sizes.runs_per_worker /= 2;
+        else if (ld->opts.prefetch == 0 && ld->ring.n_slots > 2)
+            ld->ring.n_slots /= 2;
+        else
+            return mr_error_set(MR_ELIMIT,
+                                "max_memory %llu bytes: needs %llu: %u slots x (host %llu + "
+                                "device %llu) + reads ahead %llu + cache %llu + files held in "
+                                "memory %llu + workers' own %llu; lower batch_size, prefetch, "
+                                "read_ahead or workers, or leave out the cache",
+                                (unsigned long long)most, (unsigned long long)m.total,
+                                ld->ring.n_slots, (unsigned long long)m.slot,
+                                (unsigned long long)m.device, (unsigned long long)m.reads,
+                                (unsigned long long)m.cache, (unsigned long long)m.files,
+                                (unsigned long long)m.workers);
+        m = sum_memory(ld, kinds);
+    }
+    return 0;
+}
+
+int mr_sizes_plan(struct mr_loader *ld, const struct mr_files_kinds *kinds)
+{
+    int rc = ld->backends.reads ? measure_sample(ld) : 0;
+    if (rc < 0)
+        return rc;
+    plan_runs(ld, kinds);
+    rc = check_memory(ld, kinds);
+    ld->sizes.start_runs = MR_MIN(ld->sizes.start_runs, ld->sizes.runs_per_worker);
+    return rc;
+}
+
+uint64_t mr_sizes_cache_limit(const struct mr_loader *ld, const struct mr_files_kinds *kinds)
+{
+    uint64_t others = sum_memory(ld, kinds).total -
+                      kinds->path_bytes; /* what is cached already counts in neither */
+    return ld->opts.max_memory ? MR_MAX(ld->opts.max_memory - others, 1) : 0;
+}

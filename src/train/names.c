@@ -1,0 +1,98 @@
+/* The names of classes: a net knows numbers, and two data sets may number the same names differently. */
+#include "train/checkpoint.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <millrace/json.h>
+#include <stdlib.h>
+#include <string.h>
+
+int mr_class_names_text(const struct mr_dataset *ds, char **out)
+{
+    const char *text;
+    uint64_t n = mr_dataset_classes(ds);
+    *out = NULL;
+    if (n == 0)
+        return 0;
+    struct mr_json *json = mr_json_create(0);
+    if (json) {
+        mr_json_array(json, NULL);
+        for (uint64_t k = 0; k < n; k++)
+            mr_json_string(json, NULL, mr_dataset_class_name(ds, k));
+        mr_json_array_end(json);
+        if (mr_json_finish(json, &text) > 0)
+            *out = strdup(text);
+    }
+    mr_json_destroy(json);
+    return *out ? 0 : mr_error_set(-ENOMEM, "no memory for the names of %" PRIu64 " classes", n);
+}
+
+/* An array of strings and nulls. */
+static bool is_list(const cJSON *list)
+{
+    const cJSON *item;
+    bool ok = cJSON_IsArray(list);
+    cJSON_ArrayForEach(item, list) ok = ok && (cJSON_IsString(item) || cJSON_IsNull(item));
+    return ok;
+}
+
+int mr_class_names_parse(const char *text, const char *of, char ***names, uint32_t *n)
+{
+    const cJSON *item;
+    cJSON *list = text ? cJSON_Parse(text) : NULL;
+    bool fits = !text || is_list(list);
+    uint32_t most = fits ? (uint32_t)cJSON_GetArraySize(list) : 0;
+    *n = 0;
+    *names = fits ? calloc((size_t)most + 1, sizeof **names) : NULL;
+    bool ok = *names != NULL;
+    cJSON_ArrayForEach(item, list)
+    {
+        if (!ok)
+            break;
+        if (cJSON_IsString(item))
+            ok = ((*names)[*n] = strdup(item->valuestring)) != NULL;
+        *n += 1;
+    }
+    cJSON_Delete(list);
+    if (!fits)
+        return mr_error_set(MR_EFORMAT, "%s: key class_names: want a JSON array of strings, found %.40s", of, text);
+    return ok ? 0 : mr_error_set(-ENOMEM, "%s: no memory for the names of classes", of);
+}
+
+void mr_class_names_destroy(char **names, uint32_t n)
+{
+    for (uint32_t k = 0; names && k < n; k++)
+        free(names[k]);
+    free(names);
+}
+
+int mr_checkpoint_class_names(const struct mr_checkpoint *c, const struct mr_dataset *ds, char ***names, uint32_t *n)
+{
+    const char *saved = mr_checkpoint_get(c, "class_names");
+    char *own = NULL;
+    *names = NULL;
+    *n = 0;
+    int rc = saved || !ds ? 0 : mr_class_names_text(ds, &own);
+    if (rc == 0)
+        rc = mr_class_names_parse(saved ? saved : own, saved || !ds ? c->path : mr_dataset_text(ds), names, n);
+    free(own);
+    return rc;
+}
+
+int mr_class_names_check(const struct mr_dataset *ds, char *const *names, uint32_t n, const char *of)
+{
+    char *text, **here = NULL;
+    uint32_t n_here = 0;
+    int rc =
+        mr_class_names_text(ds, &text); /* by way of JSON, as the others came: bytes that are no UTF-8 look the same */
+    if (rc == 0)
+        rc = mr_class_names_parse(text, mr_dataset_text(ds), &here, &n_here);
+    for (uint32_t k = 0; rc == 0 && k < n && k < n_here; k++)
+        if (names[k] && here[k] && strcmp(names[k], here[k]) != 0)
+            rc = mr_error_set(MR_ESTATE, "%s: its class %u is '%.60s', that of %s '%.60s'", mr_dataset_text(ds), k,
+                              here[k], of, names[k]);
+    mr_class_names_destroy(here, n_here);
+    free(text);
+    return rc;
+}

@@ -1,0 +1,279 @@
+/* What a checkpoint of training holds. */
+#include "train/trainer.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <millrace/json.h>
+#include <millrace/version.h>
+#include <stdarg.h>
+#include <string.h>
+
+#define STATE_BYTES 4096
+#define MAX_NAMES   (8u << 20) /* bytes: a head is not to pass what is read of one */
+
+/* Host copies of everything that a checkpoint writes. */
+struct copies {
+    char *params, *buffers, *state[8];
+};
+
+static int copy_down(struct mr_trainer *t, const void *from, uint64_t bytes, char **out)
+{
+    *out = malloc(bytes ? bytes : 1);
+    if (!*out)
+        return mr_error_set(-ENOMEM, "checkpoint: no memory for %" PRIu64 " bytes", bytes);
+    int rc = bytes ? mr_copy_async(t->stream, *out, MR_PAGEABLE, from, MR_DEVICE, bytes) : 0;
+    return rc == 0 ? mr_stream_synchronize(t->stream) : rc;
+}
+
+static int add_params(struct mr_checkpoint *c, struct mr_trainer *t, struct copies *copies)
+{
+    void *params, *grads, *low, *buffers;
+    uint64_t n_buffers;
+    const struct mr_net_param *p;
+    mr_net_flat(t->net, &params, &grads, &low);
+    mr_net_buffers(t->net, &buffers, &n_buffers);
+    int rc = copy_down(t, params, mr_net_n_params(t->net) * sizeof(float), &copies->params);
+    if (rc == 0)
+        rc = copy_down(t, buffers, n_buffers * sizeof(float), &copies->buffers);
+    for (uint32_t i = 0; rc == 0 && (p = mr_net_param_get(t->net, i)); i++)
+        rc = mr_checkpoint_add(c, p->name, MR_F32, p->rank, p->dim, copies->params + p->offset * sizeof(float));
+    for (uint32_t i = 0; rc == 0 && (p = mr_net_buffer_get(t->net, i)); i++)
+        rc = mr_checkpoint_add(c, p->name, MR_F32, p->rank, p->dim, copies->buffers + p->offset * sizeof(float));
+    return rc;
+}
+
+static int add_optim(struct mr_checkpoint *c, struct mr_trainer *t, struct copies *copies)
+{
+    int rc = 0;
+    for (uint32_t i = 0; rc == 0 && i < mr_optim_state_count(t->optim); i++) {
+        enum mr_dtype dtype;
+        uint64_t n;
+        char name[64];
+        if (i == MR_COUNT(copies->state))
+            return mr_error_set(MR_ELIMIT, "checkpoint: more than %zu arrays of state", MR_COUNT(copies->state));
+        mr_optim_state_data(t->optim, i, &dtype, &n);
+        snprintf(name, sizeof name, "optim.%s", mr_optim_state_name(t->optim, i));
+        uint64_t bytes = n * mr_dtype_size(dtype);
+        copies->state[i] = malloc(bytes);
+        if (!copies->state[i])
+            return mr_error_set(-ENOMEM, "checkpoint: no memory for %" PRIu64 " bytes", bytes);
+        rc = mr_optim_state_read(t->optim, i, copies->state[i], bytes, t->stream);
+        if (rc == 0)
+            rc = mr_checkpoint_add(c, name, dtype, 1, &n, copies->state[i]);
+    }
+    return rc;
+}
+
+void mr_train_common_free(struct mr_train_common common[MR_TRAIN_COMMON])
+{
+    for (int i = 0; i < MR_TRAIN_COMMON; i++)
+        free(common[i].text);
+}
+
+static char *format(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+static char *format(const char *fmt, ...)
+{
+    va_list args;
+    char *text;
+    va_start(args, fmt);
+    int n = vasprintf(&text, fmt, args);
+    va_end(args);
+    return n < 0 ? NULL : text;
+}
+
+int mr_train_describe(const struct mr_trainer *t, struct mr_train_common out[MR_TRAIN_COMMON])
+{
+    static const char *const precisions[] = {"f32", "f32", "bf16", "fp16"};
+    const struct mr_trainer_opts *o = &t->opts;
+    const struct mr_net_opts *s = &t->sample;
+    const struct mr_train_common all[MR_TRAIN_COMMON] = {
+        {"model", "model", format("%s", o->model)},
+        {"sample", "samples",
+         format("%ux%ux%u %s", s->channels, s->height, s->width, s->layout == MR_NCHW ? "nchw" : "nhwc")},
+        {"classes", "classes", format("%u", t->classes)},
+        {"loss", "loss", format("%s", mr_loss_name(o->loss))},
+        {"data", "data set",
+         format("%.200s, %" PRIu64 " samples, fingerprint %016" PRIx64, mr_dataset_text(t->ds),
+                mr_dataset_length(t->ds), mr_dataset_fingerprint(t->ds))},
+        {"transform", "transform", format("%s", o->transform)},
+        {"optimizer", "optimizer", format("%s", t->optim_text)},
+        {"schedule", "schedule", format("%s", o->schedule)},
+        {"batch_size", "batch size", format("%" PRIu64, o->batch_size)},
+        {"precision", "precision", format("%s", precisions[o->precision])},
+        {"seed", "seed", format("%" PRIu64, o->seed)},
+        {"order", "order", format("%s", o->shuffle ? "shuffled" : "sequential")},
+    };
+    bool whole = true;
+    memcpy(out, all, sizeof all);
+    for (int i = 0; i < MR_TRAIN_COMMON; i++)
+        whole = whole && out[i].text;
+    return whole ? 0 : mr_error_nomem("checkpoint", 0);
+}
+
+static void json_number(struct mr_json *json, const char *key, double value)
+{
+    if (isnan(value))
+        mr_json_null(json, key);
+    else
+        mr_json_double(json, key, value);
+}
+
+static void json_epoch(struct mr_json *json, const struct mr_train_epoch *e)
+{
+    mr_json_object(json, NULL);
+    mr_json_uint(json, "epoch", e->epoch);
+    mr_json_uint(json, "steps", e->steps);
+    json_number(json, "loss", e->loss);
+    json_number(json, "accuracy", e->accuracy);
+    json_number(json, "test_loss", e->test_loss);
+    json_number(json, "test_accuracy", e->test_accuracy);
+    mr_json_double(json, "seconds", e->seconds);
+    mr_json_double(json, "test_seconds", e->test_seconds);
+    mr_json_double(json, "lr", e->lr);
+    mr_json_double(json, "samples_per_s", e->samples_per_s);
+    mr_json_double(json, "data_wait", e->waited);
+    mr_json_object_end(json);
+}
+
+static void json_history(struct mr_json *json, const struct mr_trainer *t)
+{
+    mr_json_array(json, NULL);
+    for (uint32_t i = 0; i < t->n_history; i++)
+        json_epoch(json, &t->history[i]);
+    mr_json_array_end(json);
+}
+
+static int set_history(struct mr_checkpoint *c, const struct mr_trainer *t)
+{
+    const char *text;
+    struct mr_json *json = mr_json_create(0);
+    if (!json)
+        return mr_error_nomem("checkpoint", 0);
+    json_history(json, t);
+    int64_t n = mr_json_finish(json, &text);
+    int rc = n < 0 ? (int)n : mr_checkpoint_set(c, "epochs", "%s", text);
+    mr_json_destroy(json);
+    return rc;
+}
+
+/* fp16's. */
+static int set_scale(struct mr_checkpoint *c, struct mr_trainer *t)
+{
+    float scale;
+    uint32_t good;
+    int rc = mr_net_get_loss_scale(t->net, t->stream, &scale, &good);
+    return rc == 0 ? mr_checkpoint_set(c, "loss_scale", "%.9g %" PRIu32, (double)scale, good) : rc;
+}
+
+static int set_sums(struct mr_checkpoint *c, const struct mr_trainer *t)
+{
+    int rc = mr_checkpoint_set(c, "epoch_loss", "%.17g", t->sums.loss);
+    if (rc < 0)
+        return rc;
+    rc = mr_checkpoint_set(c, "epoch_right", "%" PRIu64, t->sums.n_right);
+    return rc < 0 ? rc : mr_checkpoint_set(c, "epoch_samples", "%" PRIu64, t->sums.n_samples);
+}
+
+static int set_schedule(struct mr_checkpoint *c, const struct mr_trainer *t)
+{
+    double s[MR_SCHEDULE_STATE];
+    mr_schedule_save(t->schedule, s);
+    return mr_checkpoint_set(c, "schedule_state", "%.17g %.17g %.17g %.17g", s[0], s[1], s[2], s[3]);
+}
+
+static int set_progress(struct mr_checkpoint *c, struct mr_trainer *t)
+{
+    char loader[STATE_BYTES];
+    int rc = mr_train_take_totals(t);
+    if (rc < 0)
+        return rc;
+    rc = mr_loader_state(t->ld, loader, sizeof loader);
+    if (rc < 0)
+        return rc;
+    rc = mr_checkpoint_set(c, "loader", "%s", loader);
+    if (rc < 0)
+        return rc;
+    rc = set_schedule(c, t);
+    if (rc < 0)
+        return rc;
+    rc = mr_checkpoint_set(c, "step", "%" PRIu64, t->step);
+    if (rc < 0)
+        return rc;
+    rc = mr_checkpoint_set(c, "epoch", "%" PRIu64, t->epoch);
+    if (rc < 0)
+        return rc;
+    rc = set_sums(c, t);
+    if (rc < 0)
+        return rc;
+    rc = mr_checkpoint_set(c, "seconds", "%.9g", t->earlier_seconds + mr_train_since(t->opts.start_ns));
+    if (rc < 0)
+        return rc;
+    rc = set_scale(c, t);
+    return rc < 0 ? rc : set_history(c, t);
+}
+
+/* For whom the data set that is predicted does not say them, or numbers them otherwise. */
+static int set_names(struct mr_checkpoint *c, const struct mr_trainer *t)
+{
+    char *text;
+    int rc = mr_class_names_text(t->ds, &text);
+    if (rc == 0 && text && strlen(text) <= MAX_NAMES)
+        rc = mr_checkpoint_set(c, "class_names", "%s", text);
+    free(text);
+    return rc;
+}
+
+static int set_common(struct mr_checkpoint *c, const struct mr_trainer *t)
+{
+    struct mr_train_common common[MR_TRAIN_COMMON];
+    int rc = mr_train_describe(t, common);
+    for (int i = 0; rc == 0 && i < MR_TRAIN_COMMON; i++)
+        rc = mr_checkpoint_set(c, common[i].key, "%s", common[i].text);
+    mr_train_common_free(common);
+    return rc;
+}
+
+static int set_keys(struct mr_checkpoint *c, struct mr_trainer *t)
+{
+    int rc = mr_checkpoint_set(c, "millrace", "1");
+    if (rc < 0)
+        return rc;
+    rc = mr_checkpoint_set(c, "version", "%s", mr_version());
+    if (rc < 0)
+        return rc;
+    rc = set_common(c, t);
+    if (rc < 0)
+        return rc;
+    rc = mr_checkpoint_set(c, "test_transform", "%s", t->opts.test_transform);
+    if (rc < 0)
+        return rc;
+    rc = set_names(c, t);
+    if (rc < 0)
+        return rc;
+    rc = t->opts.config ? mr_checkpoint_set(c, "config", "%s", t->opts.config) : 0;
+    return rc < 0 ? rc : set_progress(c, t);
+}
+
+int mr_trainer_save(struct mr_trainer *t, const char *path)
+{
+    if (!t || !path)
+        return mr_error_set(MR_EMISUSE, "mr_trainer_save: t or path is NULL");
+    uint64_t start = mr_time_ns();
+    struct copies copies = {0};
+    struct mr_checkpoint *c = calloc(1, sizeof *c);
+    int rc = c ? set_keys(c, t) : mr_error_nomem("checkpoint", sizeof *c);
+    if (rc == 0)
+        rc = add_optim(c, t, &copies); /* f64 first: aligned */
+    if (rc == 0)
+        rc = add_params(c, t, &copies);
+    if (rc == 0)
+        rc = mr_checkpoint_write(c, path);
+    mr_checkpoint_close(c);
+    free(copies.params);
+    free(copies.buffers);
+    for (size_t i = 0; i < MR_COUNT(copies.state); i++)
+        free(copies.state[i]);
+    t->saving += mr_train_since(start);
+    return rc;
+}

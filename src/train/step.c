@@ -1,0 +1,317 @@
+/* One batch after the other: the part that is repeated. */
+#include "train/trainer.h"
+
+#include <inttypes.h>
+
+#define CHECK_EVERY 256 /* steps between looks at a device's totals, each of which waits for it */
+#define WARM_STEPS                                                                                                     \
+    64 /* of an epoch: the run's first ones load libraries and record graphs, and tell nothing of the rest */
+#define SKIP_MOST 100 /* in a row: by then it is the parameters */
+
+static struct mr_net_batch net_batch(const struct mr_trainer *t, const struct mr_batch *b)
+{
+    const struct mr_batch_field *in = &b->field[0], *label = t->label >= 0 ? &b->field[t->label] : NULL;
+    return (struct mr_net_batch){.input = in->data,
+                                 .labels = label ? label->data : NULL,
+                                 .input_dtype = in->spec.dtype,
+                                 .label_dtype = label ? label->spec.dtype : MR_U8,
+                                 .n = (uint32_t)b->size};
+}
+
+static int bad_labels(struct mr_trainer *t, uint64_t n)
+{
+    int64_t low, high;
+    uint64_t looked_at;
+    uint32_t most = mr_train_outputs(t->net) - 1;
+    enum mr_dtype dtype = mr_dataset_field(t->ds, t->label)->dtype;
+    if (dtype != MR_U8 && dtype != MR_I32 && dtype != MR_I64)
+        return mr_error_set(MR_EFORMAT, "%" PRIu64 " labels are no class of 0..%u", n, most);
+    mr_train_label_range(t, &low, &high, &looked_at);
+    return mr_error_set(MR_EFORMAT,
+                        "%" PRIu64 " label%s of the last batches %s outside 0..%u (the first %" PRIu64
+                        " samples have %" PRId64 "..%" PRId64 "): want labels from 0, as many classes as there are",
+                        n, n == 1 ? "" : "s", n == 1 ? "is" : "are", most, looked_at, low, high);
+}
+
+/* step: the net's count, which is ours. */
+static int not_finite(struct mr_trainer *t, uint64_t step)
+{
+    const char *what = "";
+    int layer = mr_net_find_bad(t->net, t->stream, &what);
+    const struct mr_net_layer *l = layer >= 0 ? mr_net_layer_get(t->net, (uint32_t)layer) : NULL;
+    return mr_error_set(MR_EMISUSE,
+                        "the loss is not finite (NaN or infinite) at step %" PRIu64 " of epoch %" PRIu64
+                        ": first in %s%s%s%s%s; a lower lr, clip_norm=1, or leaving such steps out may help",
+                        step + 1, t->epoch + 1, l ? "layer " : "the loss", l ? l->name : "", l ? " (" : "",
+                        l ? what : "", l ? ")" : "");
+}
+
+int mr_train_take_totals(struct mr_trainer *t)
+{
+    struct mr_net_totals now;
+    int rc = mr_net_get_totals(t->net, t->stream, &now);
+    if (rc == 0)
+        rc = mr_net_zero_totals(t->net, t->stream);
+    if (rc < 0)
+        return rc;
+    if (now.n_bad_labels)
+        return bad_labels(t, now.n_bad_labels);
+    if (now.n_not_finite == 0) {
+        t->sums.loss += now.loss;
+        t->sums.n_right += now.n_right;
+        t->sums.n_samples += now.n_samples;
+        t->skipped_in_row = now.n_samples ? 0 : t->skipped_in_row; /* at an epoch's end nothing is left to take */
+        return 0;
+    }
+    if (t->opts.on_nan == MR_ON_NAN_STOP || ++t->skipped_in_row > SKIP_MOST)
+        return not_finite(t, now.first_not_finite == UINT64_MAX ? t->step : now.first_not_finite);
+    t->skipped++;
+    return 1;
+}
+
+/* Looks at the loss before the parameters change. */
+static int careful_step(struct mr_trainer *t, const struct mr_net_batch *batch, void *params, void *grads)
+{
+    int rc = mr_net_train(t->net, batch, t->stream);
+    if (rc == 0)
+        rc = mr_train_take_totals(t);
+    if (rc != 0)
+        return rc < 0 ? rc : 0;
+    rc = mr_net_rescale(t->net, t->stream);
+    return rc == 0 ? mr_optim_step(t->optim, params, grads, t->stream) : rc;
+}
+
+static int plain_step(struct mr_trainer *t, const struct mr_net_batch *batch, void *params, void *grads)
+{
+    int rc = mr_net_train(t->net, batch, t->stream);
+    if (rc == 0)
+        rc = mr_net_rescale(t->net, t->stream);
+    return rc == 0 ? mr_optim_step(t->optim, params, grads, t->stream) : rc;
+}
+
+static int record(struct mr_trainer *t, const struct mr_net_batch *batch, void *params, void *grads)
+{
+    struct mr_graph *graph = NULL;
+    if (t->n_graphs == t->cap_graphs) {
+        uint32_t cap = t->cap_graphs ? 2 * t->cap_graphs : 32;
+        struct mr_train_graph *more = realloc(t->graph, cap * sizeof *more);
+        if (!more)
+            return mr_error_nomem("trainer", cap * sizeof *more);
+        t->graph = more;
+        t->cap_graphs = cap;
+    }
+    int rc = mr_graph_begin(t->stream);
+    if (rc < 0)
+        return rc;
+    rc = plain_step(t, batch, params, grads);
+    int ended = mr_graph_end(t->stream, rc == 0 ? &graph : NULL);
+    if (rc < 0 || ended < 0)
+        return rc < 0 ? rc : ended;
+    t->graph[t->n_graphs++] = (struct mr_train_graph){batch->input, batch->labels, batch->n, graph};
+    return 0;
+}
+
+static struct mr_graph *find_graph(const struct mr_trainer *t, const struct mr_net_batch *batch)
+{
+    for (uint32_t i = 0; i < t->n_graphs; i++)
+        if (t->graph[i].input == batch->input && t->graph[i].labels == batch->labels && t->graph[i].n == batch->n)
+            return t->graph[i].graph;
+    return NULL;
+}
+
+/* Libraries load what they need, and choose how to compute, at the first batch of a size. */
+static bool ran_once(struct mr_trainer *t, uint32_t n)
+{
+    for (uint32_t i = 0; i < t->n_eager; i++)
+        if (t->eager[i] == n)
+            return true;
+    if (t->n_eager < MR_COUNT(t->eager))
+        t->eager[t->n_eager++] = n;
+    return false;
+}
+
+/* A batch lies in one of the loader's slots, whose addresses come again: a graph for each, recorded when it comes first. */
+static int graph_step(struct mr_trainer *t, const struct mr_net_batch *batch, void *params, void *grads)
+{
+    int rc = mr_optim_push(t->optim, t->stream);
+    if (rc < 0 || !ran_once(t, batch->n))
+        return rc < 0 ? rc : plain_step(t, batch, params, grads);
+    struct mr_graph *graph = find_graph(t, batch);
+    if (!graph) {
+        rc = record(t, batch, params, grads);
+        graph = rc == 0 ? t->graph[t->n_graphs - 1].graph : NULL;
+    }
+    return graph ? mr_graph_launch(graph, t->stream) : rc;
+}
+
+static int step_on(struct mr_trainer *t, const struct mr_batch *b)
+{
+    void *params, *grads;
+    const float *grad_scale;
+    const uint32_t *skip;
+    struct mr_net_batch batch = net_batch(t, b);
+    mr_net_flat(t->net, &params, &grads, NULL);
+    batch.copied = t->stepped;
+    mr_net_scaling(t->net, &batch.loss_scale, &grad_scale, &skip);
+    int rc = mr_optim_follow(t->optim, t->schedule, t->step, b->epoch);
+    if (rc < 0)
+        return rc;
+    if (t->info.unified || t->opts.on_nan == MR_ON_NAN_SKIP)
+        return careful_step(t, &batch, params, grads);
+    bool graphs = t->opts.graph && mr_optim_options(t->optim, 0)->accumulate == 1;
+    rc = graphs ? graph_step(t, &batch, params, grads) : plain_step(t, &batch, params, grads);
+    if (rc == 0 && (t->step + 1) % CHECK_EVERY == 0)
+        rc = mr_train_take_totals(t);
+    return rc;
+}
+
+/* Not all batches are timed: the steps since the latest look took as long as those of them that were, or as the run's. */
+void mr_train_stretch_look(const struct mr_trainer *t, struct mr_train_stretch *s)
+{
+    struct mr_loader_stats st;
+    mr_loader_stats(t->ld, &st);
+    uint64_t n = st.used_batches - s->use.batches, ns = st.used_ns - s->use.ns;
+    double mean = 0;
+    if (n)
+        mean = (double)ns / (double)n;
+    else if (st.used_batches)
+        mean = (double)st.used_ns / (double)st.used_batches;
+    double seconds = s->use.seconds + mean * (double)(t->step - s->use.step) * 1e-9;
+    s->use = (struct mr_train_use){st.used_batches, st.used_ns, t->step, seconds};
+}
+
+void mr_train_stretch_begin(struct mr_trainer *t, struct mr_train_stretch *s)
+{
+    struct mr_loader_stats st;
+    mr_loader_stats(t->ld, &st);
+    *s = (struct mr_train_stretch){
+        .start_ns = mr_time_ns(),
+        .wait_ns = st.consumer_wait_ns,
+        .first_step = t->step,
+        .before = t->sums,
+        .use = {.batches = st.used_batches, .ns = st.used_ns, .step = t->step},
+    };
+}
+
+double mr_train_stretch_waited(const struct mr_trainer *t, struct mr_train_stretch *s, double seconds)
+{
+    struct mr_loader_stats st;
+    if (!(seconds > 0))
+        return 0;
+    mr_train_stretch_look(t, s);
+    mr_loader_stats(t->ld, &st);
+    double waited = (double)(st.consumer_wait_ns - s->wait_ns) * 1e-9 / seconds;
+    if (!t->info.unified && s->use.batches > 0) /* a host that runs ahead waits, too */
+        waited = 1 - s->use.seconds / seconds;
+    return MR_MIN(MR_MAX(waited, 0), 1);
+}
+
+static int one_step(struct mr_trainer *t, int *last)
+{
+    struct mr_batch b;
+    int rc = mr_loader_next(t->ld, t->stream, &b);
+    if (rc <= 0)
+        return rc;
+    t->epoch = b.epoch;
+    *last = b.last;
+    rc = step_on(t, &b);
+    int released = mr_loader_release(t->ld, &b, t->stream);
+    if (rc < 0 || released < 0)
+        return rc < 0 ? rc : released;
+    t->step++;
+    t->stepped = true;
+    if (++t->pass_steps == WARM_STEPS) {
+        mr_train_stretch_look(t, &t->pass);
+        mr_train_stretch_look(t, &t->window);
+    }
+    return 1;
+}
+
+int mr_trainer_step(struct mr_trainer *t, int *last)
+{
+    if (!t || !last)
+        return mr_error_set(MR_EMISUSE, "mr_trainer_step: t or last is NULL");
+    if (!t->started)
+        mr_train_begin(t);
+    *last = 0;
+    if (mr_train_is_over(t))
+        return 0;
+    int rc = one_step(t, last);
+    if (rc > 0 && !*last) /* an epoch's end has reasons of its own, which go first */
+        mr_train_is_over(t);
+    return rc;
+}
+
+static int test_sums(struct mr_trainer *t, struct mr_train_sums *out)
+{
+    struct mr_net_totals totals;
+    int rc = mr_net_get_totals(t->net, t->stream, &totals);
+    if (rc < 0)
+        return rc;
+    rc = mr_net_zero_totals(t->net, t->stream);
+    if (rc < 0)
+        return rc;
+    if (totals.n_bad_labels)
+        return mr_error_set(MR_EFORMAT, "test set: %" PRIu64 " of %" PRIu64 " labels are outside 0..%u",
+                            totals.n_bad_labels, totals.n_samples + totals.n_bad_labels, mr_train_outputs(t->net) - 1);
+    *out = (struct mr_train_sums){totals.loss, totals.n_right, totals.n_samples};
+    return 0;
+}
+
+/* Training's totals so far are taken first: both add up in one place. */
+int mr_trainer_test(struct mr_trainer *t, struct mr_train_sums *out)
+{
+    struct mr_batch b = {0};
+    if (!t || !out || !t->test_loader)
+        return mr_error_set(MR_EMISUSE, "mr_trainer_test: want a trainer that has a test set, and out");
+    int rc = mr_train_take_totals(t);
+    while (rc >= 0 && !b.last) { /* a part of the set is no measure */
+        rc = mr_loader_next(t->test_loader, t->stream, &b);
+        if (rc <= 0)
+            break;
+        struct mr_net_batch batch = net_batch(t, &b);
+        rc = mr_net_eval(t->net, &batch, NULL, t->stream);
+        int released = mr_loader_release(t->test_loader, &b, t->stream);
+        rc = rc < 0 ? rc : released;
+    }
+    return rc < 0 ? rc : test_sums(t, out);
+}
+
+int mr_trainer_sums(struct mr_trainer *t, struct mr_train_sums *out)
+{
+    if (!t || !out)
+        return mr_error_set(MR_EMISUSE, "mr_trainer_sums: t or out is NULL");
+    int rc = mr_train_take_totals(t);
+    if (rc < 0)
+        return rc;
+    *out = t->sums;
+    return 0;
+}
+
+int mr_trainer_window_begin(struct mr_trainer *t)
+{
+    int rc = mr_train_take_totals(t);
+    if (rc < 0)
+        return rc;
+    mr_train_stretch_begin(t, &t->window);
+    return 0;
+}
+
+int mr_trainer_window_end(struct mr_trainer *t, struct mr_train_window *out)
+{
+    struct mr_train_stretch *w = &t->window;
+    if (!out || !w->start_ns)
+        return mr_error_set(MR_EMISUSE, "mr_trainer_window_end: want mr_trainer_window_begin() before it, and out");
+    int rc = mr_train_take_totals(t);
+    if (rc < 0)
+        return rc;
+    double seconds = mr_train_since(w->start_ns);
+    *out = (struct mr_train_window){
+        .steps = t->step - w->first_step,
+        .sums = {t->sums.loss - w->before.loss, t->sums.n_right - w->before.n_right,
+                 t->sums.n_samples - w->before.n_samples},
+        .seconds = seconds,
+        .waited = mr_train_stretch_waited(t, w, seconds),
+    };
+    return 0;
+}

@@ -1,0 +1,392 @@
+/* One net's training: its parts, opened and closed. */
+#include "train/trainer.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+#define BATCH_MOST (1u << 20)
+
+void mr_trainer_opts_fill(struct mr_trainer_opts *opts, size_t size)
+{
+    const struct mr_trainer_opts full = {
+        .model = "mnist-cnn",
+        .optimizer = "adam",
+        .schedule = "constant",
+        .lr = -1,
+        .loss = MR_CROSS_ENTROPY,
+        .precision = MR_PRECISION_TF32,
+        .batch_size = 64,
+        .epochs = 10,
+        .shuffle = 1,
+        .graph = 1,
+    };
+    mr_opts_copy(opts, size, &full, sizeof full);
+}
+
+const char *mr_loss_name(enum mr_loss loss)
+{
+    return loss == MR_NLL ? "nll" : loss == MR_MSE ? "mse" : "cross-entropy";
+}
+
+static const struct mr_net_layer *last_layer(const struct mr_net *net)
+{
+    const struct mr_net_layer *l, *last = NULL;
+    for (uint32_t i = 0; (l = mr_net_layer_get(net, i)); i++)
+        last = l;
+    return last;
+}
+
+uint32_t mr_train_outputs(const struct mr_net *net)
+{
+    const struct mr_net_layer *last = last_layer(net);
+    return last ? last->out[0] * last->out[1] * last->out[2] : 0;
+}
+
+/* A loss over what the last layer does not give trains to nonsense without an error. */
+static int check_loss(const struct mr_trainer *t)
+{
+    const struct mr_net_layer *last = last_layer(t->net);
+    if (t->opts.loss != MR_NLL || (last && strcmp(last->name, "log-softmax") == 0))
+        return 0;
+    return mr_error_set(MR_EOPTION,
+                        "loss nll: wants log-probabilities: a model that ends in logsoftmax, not in %s (%s)",
+                        last ? last->name : "", last ? last->text : "");
+}
+
+static enum mr_dtype dtype_of(const struct mr_trainer *t)
+{
+    enum mr_precision p = t->opts.precision;
+    return p == MR_PRECISION_BF16 ? MR_BF16 : p == MR_PRECISION_FP16 ? MR_F16 : MR_F32;
+}
+
+static int open_net(struct mr_trainer *t)
+{
+    struct mr_net_opts no = t->sample;
+    no.model = t->opts.model;
+    no.classes = t->classes;
+    no.loss = t->opts.loss;
+    no.dtype = dtype_of(t);
+    no.tf32 = t->opts.precision == MR_PRECISION_TF32;
+    no.max_batch = (uint32_t)mr_train_batch_size(t);
+    no.seed = t->opts.seed;
+    no.threads = t->opts.threads;
+    int rc = mr_net_create(t->dev, &no, &t->net);
+    if (rc < 0)
+        return rc;
+    rc = check_loss(t);
+    if (rc < 0 || t->info.unified)
+        return rc;
+    return mr_net_warm_up(t->net, t->stream); /* what libraries load is no epoch's time */
+}
+
+/* The shortest text that reads back, with a point in any locale. */
+static const char *number_text(double v, char buf[32])
+{
+    for (int digits = 6; digits <= 17; digits++) {
+        snprintf(buf, 32, "%.*g", digits, v);
+        char *comma = strchr(buf, ',');
+        if (comma)
+            *comma = '.';
+        if (mr_text_to_f64(buf, NULL) == v)
+            break;
+    }
+    return buf;
+}
+
+/* "adam" with an lr of 0.01 and a clip_norm of 1 is "adam:lr=0.01,clip_norm=1". */
+static int describe_optim(struct mr_trainer *t)
+{
+    const struct mr_trainer_opts *o = &t->opts;
+    const struct {
+        const char *name;
+        double value;
+        bool given;
+    } more[] = {{"lr", o->lr, o->lr >= 0},
+                {"clip_norm", o->clip_norm, o->clip_norm > 0},
+                {"clip_value", o->clip_value, o->clip_value > 0}};
+    size_t bytes;
+    FILE *text = open_memstream(&t->optim_text, &bytes);
+    if (!text)
+        return mr_error_nomem("trainer", 0);
+    fputs(o->optimizer, text);
+    char mark = strchr(o->optimizer, ':') ? ',' : ':', buf[32];
+    for (size_t i = 0; i < MR_COUNT(more); i++)
+        if (more[i].given) {
+            fprintf(text, "%c%s=%s", mark, more[i].name, number_text(more[i].value, buf));
+            mark = ',';
+        }
+    return fclose(text) == 0 ? 0 : mr_error_nomem("trainer", bytes);
+}
+
+/* Steps behind a loss that is not finite change nothing: what is wrong is still to be seen when the host looks. */
+static int attach(struct mr_trainer *t)
+{
+    struct mr_optim_extra extra;
+    const float *loss_scale;
+    mr_optim_extra_init(t->optim, &extra);
+    mr_net_flat(t->net, NULL, NULL, &extra.copy);
+    if (extra.copy)
+        extra.copy_dtype = dtype_of(t);
+    mr_net_scaling(t->net, &loss_scale, &extra.grad_scale, &extra.skip);
+    if (!extra.skip)
+        extra.skip = mr_net_bad_loss(t->net);
+    return mr_optim_attach(t->optim, &extra);
+}
+
+static int open_optim(struct mr_trainer *t)
+{
+    const struct mr_trainer_opts *o = &t->opts;
+    struct mr_optim_opts opts = {.size = sizeof opts};
+    int rc = describe_optim(t);
+    if (rc < 0)
+        return rc;
+    rc = mr_optim_parse(o->optimizer, &opts);
+    if (rc < 0)
+        return rc;
+    if (o->lr >= 0)
+        opts.lr = o->lr;
+    if (o->clip_norm > 0)
+        opts.clip_norm = o->clip_norm;
+    if (o->clip_value > 0)
+        opts.clip_value = o->clip_value;
+    if (!opts.threads)
+        opts.threads = o->threads;
+    rc = mr_optim_create_from(t->dev, &opts, MR_F32, mr_net_n_params(t->net), NULL, 0, &t->optim);
+    return rc < 0 ? rc : attach(t);
+}
+
+static int open_schedule(struct mr_trainer *t)
+{
+    int rc = mr_schedule_parse(t->opts.schedule, &t->schedule);
+    if (rc < 0)
+        return rc;
+    if (t->opts.loss == MR_MSE && mr_schedule_wants_more(t->schedule))
+        return mr_error_set(MR_EOPTION, "schedule %s: max wants an accuracy, and loss mse has none", t->opts.schedule);
+    if (t->opts.loss == MR_MSE && t->opts.target > 0)
+        return mr_error_set(MR_EOPTION, "target accuracy: wants an accuracy, and loss mse has none");
+    return 0;
+}
+
+static int check_labels(const struct mr_trainer *t)
+{
+    uint32_t outputs = mr_train_outputs(t->net);
+    int rc = mr_train_check_labels(t->ld, t->label, t->opts.loss, outputs, mr_dataset_text(t->ds));
+    if (rc < 0 || !t->test_loader)
+        return rc;
+    return mr_train_check_labels(t->test_loader, t->label, t->opts.loss, outputs, mr_dataset_text(t->test));
+}
+
+static int open_device(struct mr_trainer *t)
+{
+    int rc = mr_device_get(t->dev, &t->info);
+    if (rc < 0)
+        return rc;
+    if (t->info.simulated)
+        return mr_error_set(MR_EUNSUPPORTED, "device %s computes nothing: nets run on cpu and cuda", t->info.name);
+    return mr_stream_create(t->dev, "train", &t->stream);
+}
+
+static int open_parts(struct mr_trainer *t)
+{
+    int (*const parts[])(struct mr_trainer *) = {open_device, mr_train_open_data, open_schedule, open_net, open_optim};
+    for (size_t i = 0; i < MR_COUNT(parts); i++) {
+        int rc = parts[i](t);
+        if (rc < 0)
+            return rc;
+    }
+    return mr_sampler_open(t->opts.shuffle ? "random" : "sequential", mr_dataset_length(t->ds), t->opts.seed,
+                           &t->sampler);
+}
+
+/* From the start, or from where the checkpoint is. */
+static int place(struct mr_trainer *t, const struct mr_checkpoint *from)
+{
+    int rc = from ? mr_train_check_state(t, from) : 0;
+    if (rc < 0)
+        return rc;
+    rc = mr_train_open_loader(t, false, from ? mr_checkpoint_get(from, "loader") : NULL, &t->ld);
+    if (rc < 0)
+        return rc;
+    rc = check_labels(t);
+    if (rc < 0)
+        return rc;
+    rc = from ? mr_train_restore(t, from) : 0;
+    if (rc < 0)
+        return rc;
+    rc = mr_net_set_step(t->net, t->step, t->stream);
+    if (rc < 0)
+        return rc;
+    mr_train_judge_history(t);
+    return mr_net_zero_totals(t->net, t->stream);
+}
+
+static int copy_text(const char **text)
+{
+    if (!*text)
+        return 0;
+    *text = strdup(*text);
+    return *text ? 0 : mr_error_nomem("trainer", 0);
+}
+
+/* Copies the caller's texts. Those not copied yet are NULL when it fails: all can be freed. */
+static int keep_texts(struct mr_trainer_opts *o)
+{
+    const char **const texts[] = {&o->model,     &o->optimizer,      &o->schedule,
+                                  &o->transform, &o->test_transform, &o->config};
+    int rc = 0;
+    for (size_t i = 0; i < MR_COUNT(texts); i++) {
+        if (rc < 0)
+            *texts[i] = NULL;
+        else
+            rc = copy_text(texts[i]);
+    }
+    return rc;
+}
+
+static int take_opts(const struct mr_trainer_opts *opts, struct mr_trainer_opts *out)
+{
+    mr_trainer_opts_init(out);
+    int rc = mr_opts_take("trainer", opts, out, sizeof *out);
+    if (rc < 0)
+        goto fail;
+    if (!out->model || !out->optimizer || !out->schedule) {
+        rc = mr_error_set(MR_EMISUSE, "mr_trainer_create: model, optimizer or schedule is NULL");
+        goto fail;
+    }
+    if (out->batch_size < 1 || out->batch_size > BATCH_MOST || out->epochs < 1) {
+        rc = mr_error_set(MR_EOPTION, "trainer: batches of %llu, %llu epochs: want batches of 1..%u, and an epoch",
+                          (unsigned long long)out->batch_size, (unsigned long long)out->epochs, BATCH_MOST);
+        goto fail;
+    }
+    out->transform = out->transform ? out->transform : "";
+    out->test_transform = out->test_transform ? out->test_transform : out->transform;
+    return keep_texts(out);
+fail:
+    *out = (struct mr_trainer_opts){0};
+    return rc;
+}
+
+int mr_trainer_create(struct mr_device *device, struct mr_dataset *ds, struct mr_dataset *test,
+                      const struct mr_trainer_opts *opts, struct mr_trainer **out)
+{
+    if (!device || !ds || !opts || !out)
+        return mr_error_set(MR_EMISUSE, "mr_trainer_create: device, ds, opts or out is NULL");
+    struct mr_trainer *t = calloc(1, sizeof *t);
+    if (!t)
+        return mr_error_nomem("trainer", sizeof *t);
+    uint64_t now = mr_time_ns();
+    t->dev = device;
+    t->ds = ds;
+    t->test = test;
+    t->seconds_to_target = NAN;
+    t->best_test_loss = INFINITY;
+    mr_net_opts_init(&t->sample);
+    int rc = take_opts(opts, &t->opts);
+    if (rc < 0)
+        goto fail;
+    if (!t->opts.start_ns)
+        t->opts.start_ns = now;
+    rc = open_parts(t);
+    if (rc < 0)
+        goto fail;
+    rc = place(t, t->opts.resume);
+    if (rc < 0)
+        goto fail;
+    t->opts.resume = NULL;
+    t->opts.loader = NULL;
+    *out = t;
+    return 0;
+fail:
+    mr_trainer_destroy(t);
+    return rc;
+}
+
+void mr_trainer_destroy(struct mr_trainer *t)
+{
+    if (!t)
+        return;
+    if (t->stream)
+        mr_stream_synchronize(t->stream);
+    mr_loader_close(t->ld);
+    mr_loader_close(t->test_loader);
+    for (uint32_t i = 0; i < t->n_graphs; i++)
+        mr_graph_destroy(t->graph[i].graph);
+    mr_optim_destroy(t->optim);
+    mr_net_destroy(t->net);
+    mr_schedule_destroy(t->schedule);
+    if (t->sampler)
+        mr_sampler_destroy(t->sampler);
+    if (t->chain)
+        mr_transform_destroy(t->chain);
+    if (t->test_chain)
+        mr_transform_destroy(t->test_chain);
+    if (t->stream)
+        mr_stream_destroy(t->stream);
+    const char *const texts[] = {t->opts.model,     t->opts.optimizer,      t->opts.schedule,
+                                 t->opts.transform, t->opts.test_transform, t->opts.config};
+    for (size_t i = 0; i < MR_COUNT(texts); i++)
+        free((char *)(uintptr_t)texts[i]);
+    free(t->graph);
+    free(t->history);
+    free(t->optim_text);
+    free(t);
+}
+
+int mr_trainer_query(const struct mr_trainer *t, struct mr_trainer_info *out)
+{
+    if (!out || out->size < offsetof(struct mr_trainer_info, resumed_step) || out->size > sizeof *out)
+        return mr_error_set(MR_EMISUSE, "mr_trainer_query: want out with its size set, at most %zu", sizeof *out);
+    const struct mr_trainer_info full = {
+        .size = out->size,
+        .step = t->step,
+        .epoch = t->epoch,
+        .resumed_step = t->resumed_step,
+        .skipped = t->skipped,
+        .n_epochs = t->n_history,
+        .best = t->best,
+        .end = t->end,
+        .classes = t->classes,
+        .label = t->label,
+        .optimizer = t->optim_text,
+        .seconds = t->earlier_seconds + mr_train_since(t->opts.start_ns),
+        .seconds_to_target = t->seconds_to_target,
+        .epoch_seconds = t->started ? mr_train_since(t->pass.start_ns) : 0,
+    };
+    memcpy(out, &full, out->size);
+    return 0;
+}
+
+int mr_trainer_query_times(const struct mr_trainer *t, struct mr_trainer_times *out)
+{
+    if (!out || out->size < sizeof out->size || out->size > sizeof *out)
+        return mr_error_set(MR_EMISUSE, "mr_trainer_query_times: want out with its size set, at most %zu", sizeof *out);
+    struct mr_trainer_times full = {out->size, t->waiting, t->stepping, t->testing, t->saving};
+    struct mr_train_stretch pass = t->pass;
+    double rest = t->pass_steps ? mr_train_since(pass.start_ns) : 0;
+    double waited = mr_train_stretch_waited(t, &pass, rest);
+    full.waiting += waited * rest;
+    full.stepping += (1 - waited) * rest;
+    memcpy(out, &full, out->size);
+    return 0;
+}
+
+const struct mr_train_epoch *mr_trainer_epoch_get(const struct mr_trainer *t, uint32_t i)
+{
+    return i < t->n_history ? &t->history[i] : NULL;
+}
+
+struct mr_net *mr_trainer_get_net(struct mr_trainer *t)
+{
+    return t->net;
+}
+
+struct mr_optim *mr_trainer_get_optim(struct mr_trainer *t)
+{
+    return t->optim;
+}
+
+struct mr_loader *mr_trainer_get_loader(struct mr_trainer *t)
+{
+    return t->ld;
+}

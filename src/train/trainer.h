@@ -1,0 +1,118 @@
+/*
+ * The trainer's insides. A trainer owns a net, an optimizer, a schedule and two loaders, over data sets of the caller's.
+ *
+ * trainer.c opens and closes it; step.c is what is repeated for each batch; epochs.c what is done at an epoch's end, and why a run
+ * ends; sample.c says how samples and labels must look; state.c writes what a run is to a checkpoint, and resume.c reads it. On a
+ * GPU a step only enqueues: the net adds up loss and right answers in the device's memory, and mr_train_take_totals() fetches them
+ * every 256 steps, at an epoch's end, and whenever a caller asks.
+ */
+#ifndef MR_TRAIN_TRAINER_H
+#define MR_TRAIN_TRAINER_H
+
+#include "train/checkpoint.h"
+#include <millrace/sampler.h>
+#include <millrace/train.h>
+#include <millrace/transform.h>
+
+/* How long batches kept the device, by its own clock. */
+struct mr_train_use {
+    uint64_t batches, ns, step; /* the loader's count, and where the run was, at the latest look */
+    double seconds;             /* from the begin to that look */
+};
+
+/* A stretch of steps: an epoch, or a caller's window. */
+struct mr_train_stretch {
+    uint64_t start_ns, wait_ns, first_step; /* wait_ns: the loader's count at its begin */
+    struct mr_train_sums before;            /* sums at its begin */
+    struct mr_train_use use;
+};
+
+struct mr_train_graph {
+    const void *input, *labels;
+    uint32_t n;
+    struct mr_graph *graph;
+};
+
+struct mr_trainer {
+    struct mr_trainer_opts opts; /* its texts are copies; resume and loader are gone */
+    struct mr_device *dev;
+    struct mr_device_info info;
+    struct mr_stream *stream;
+    struct mr_dataset *ds, *test;
+    struct mr_transform *chain, *test_chain;
+    struct mr_net_opts sample; /* channels, height, width, layout */
+    uint32_t classes;
+    int label; /* which field */
+
+    struct mr_sampler *sampler;
+    struct mr_loader *ld, *test_loader; /* the second is endless: each pass stops at its last batch */
+    struct mr_net *net;
+    struct mr_optim *optim;
+    struct mr_schedule *schedule;
+    char *optim_text; /* what the run's optimizer is, for people and for checkpoints: with lr and clipping */
+    struct mr_train_graph *graph;
+    uint32_t n_graphs, cap_graphs;
+    uint32_t eager[8], n_eager; /* batch sizes that ran once without a graph */
+
+    uint64_t step, epoch;                 /* done, from the run's start */
+    struct mr_train_sums sums;            /* of this epoch, what was taken from the net's totals so far */
+    struct mr_train_stretch pass, window; /* this epoch; the caller's */
+    uint64_t pass_steps;                  /* of this epoch, in this process */
+    uint64_t skipped;                     /* steps left out for a loss that was not finite */
+    uint32_t skipped_in_row;
+    bool started;
+    bool stepped; /* in this process: the net's low precision copy, which the optimizer writes, holds the parameters */
+    struct mr_train_epoch *history;
+    uint32_t n_history, cap_history;
+    uint32_t best;         /* in history */
+    double best_test_loss; /* for patience */
+    uint64_t since_best;   /* epochs */
+    enum mr_trainer_end end;
+    uint64_t resumed_step;
+    double seconds_to_target;                  /* NaN: not reached */
+    double earlier_seconds;                    /* of the runs before a resume */
+    double waiting, stepping, testing, saving; /* seconds, of this process */
+};
+
+/* sample.c. At most the data set's length. */
+uint64_t mr_train_batch_size(const struct mr_trainer *t);
+/* Label, classes, chains, shape; the test set's loader. */
+int mr_train_open_data(struct mr_trainer *t);
+/* state: of a loader, to go on from; NULL: none. */
+int mr_train_open_loader(struct mr_trainer *t, bool test, const char *state, struct mr_loader **out);
+/* How labels lie, for the error on those out of range. */
+void mr_train_label_range(const struct mr_trainer *t, int64_t *low, int64_t *high, uint64_t *looked_at);
+
+/* step.c. Takes the net's totals into t->sums; looks for what is wrong: labels, losses that are not finite. Blocks.
+ * Returns 0, 1 where a step was left out, or an error. */
+int mr_train_take_totals(struct mr_trainer *t);
+/* The share of the stretch's time that the device (or, on cpu, the step's thread) had no batch. */
+void mr_train_stretch_begin(struct mr_trainer *t, struct mr_train_stretch *s);
+double mr_train_stretch_waited(const struct mr_trainer *t, struct mr_train_stretch *s, double seconds);
+/* Once an epoch is warm: what the loader's clocks have said so far. */
+void mr_train_stretch_look(const struct mr_trainer *t, struct mr_train_stretch *s);
+
+/* epochs.c. What the history says of the run's end. */
+void mr_train_judge_history(struct mr_trainer *t);
+void mr_train_begin(struct mr_trainer *t); /* before the first step */
+/* Is the run over? */
+bool mr_train_is_over(struct mr_trainer *t);
+
+/* state.c, resume.c. What a checkpoint must have in common with the run that goes on from it; said in this order. */
+#define MR_TRAIN_COMMON 12
+struct mr_train_common {
+    const char *key, *what;
+    char *text;
+};
+/* [out] out: texts to be freed by mr_train_common_free(), also after an error. Returns 0 or -ENOMEM. */
+int mr_train_describe(const struct mr_trainer *t, struct mr_train_common out[MR_TRAIN_COMMON]);
+void mr_train_common_free(struct mr_train_common common[MR_TRAIN_COMMON]);
+int mr_train_check_state(const struct mr_trainer *t, const struct mr_checkpoint *c);
+int mr_train_restore(struct mr_trainer *t, const struct mr_checkpoint *c);
+
+static inline double mr_train_since(uint64_t start_ns)
+{
+    return (double)(mr_time_ns() - start_ns) * 1e-9;
+}
+
+#endif

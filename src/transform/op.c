@@ -1,0 +1,35 @@
+/* What every op may call: its errors, its random numbers, the size of a shape. It calls nothing
+ * else in this room. */
+#include "transform/transform.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+int mr_op_error(const struct mr_op *op, int code, const char *fmt, ...)
+{
+    char what[MR_ERROR_BYTES];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(what, sizeof what, fmt, args);
+    va_end(args);
+    return mr_error_set(code, "transform %u: %.200s: %.800s", op->place, op->text, what);
+}
+
+int mr_op_misfit(const struct mr_op *op, const struct mr_spec *spec, const char *what)
+{
+    char text[200];
+    return mr_op_error(op, MR_ESHAPE, "%s %s", what, mr_spec_format(spec, text, sizeof text));
+}
+
+void mr_op_draw(const struct mr_op *op, const struct mr_at *at, uint32_t k, uint32_t out[4])
+{
+    mr_draw4(at->seed, MR_DRAW_TRANSFORM, at->index, at->epoch, op->place | k << 8, out);
+}
+
+uint64_t mr_dims_after(const uint64_t *dim, int rank, int d)
+{
+    uint64_t n = 1;
+    for (d++; d < rank; d++)
+        n *= dim[d];
+    return n;
+}
