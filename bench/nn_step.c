@@ -136,7 +136,7 @@ static void time_of(struct net *t, const char *how)
     }
     qsort(times, (size_t)n_times, sizeof *times, by_size);
     struct mr_net_totals totals;
-    check(mr_net_get_totals(t->net, b.stream, &totals), "totals");
+    check(mr_net_query_totals(t->net, b.stream, &totals), "totals");
     printf(
         "{\"model\": \"%s\", \"type\": \"%s\", \"batch\": %u, \"how\": \"%s\", \"ms\": %.4f, \"samples_per_s\": %.0f, "
         "\"times\": %d, \"not_finite\": %llu}\n",

@@ -1,5 +1,6 @@
 /*
- * The smallest whole program: shuffled, normalised batches from a folder with MNIST's four files.
+ * The smallest complete program: shuffled, normalized batches from a folder with MNIST's four
+ * files.
  *
  *   cc feed_mnist.c $(pkg-config --cflags --libs millrace) -o feed_mnist && ./feed_mnist mnist/
  */
@@ -18,29 +19,37 @@ int main(int argc, char **argv)
     opts.epochs = 3;
 
     int rc = mr_dataset_open(argc > 1 ? argv[1] : "mnist/", &ds);
-    if (rc == 0)
-        rc = mr_sampler_open("random", mr_dataset_length(ds), 1, &order);
-    if (rc == 0)
-        rc = mr_transform_create(&chain);
-    if (rc == 0)
-        rc = mr_transform_add(chain, "cast(f32),scale(1/255),normalize(0.1307,0.3081)");
-    if (rc == 0)
-        rc = mr_loader_open(ds, order, chain, NULL, &opts, &loader);
+    if (rc < 0)
+        goto done;
+    rc = mr_sampler_open("random", mr_dataset_length(ds), 1, &order);
+    if (rc < 0)
+        goto done;
+    rc = mr_transform_create(&chain);
+    if (rc < 0)
+        goto done;
+    rc = mr_transform_add(chain, "cast(f32),scale(1/255),normalize(0.1307,0.3081)");
+    if (rc < 0)
+        goto done;
+    rc = mr_loader_open(ds, order, chain, NULL, &opts, &loader);
+    if (rc < 0)
+        goto done;
 
     struct mr_batch batch;
-    while (rc >= 0 && (rc = mr_loader_next(loader, NULL, &batch)) > 0) {
-        /* batch.field[0].data: float[size][28][28], batch.field[1].data: uint8_t[size]. A training step would go here. */
+    while ((rc = mr_loader_next(loader, NULL, &batch)) > 0) {
+        /* Train here. field[0].data: float[size][28][28]; field[1].data: uint8_t[size]. */
         if (batch.last)
-            printf("epoch %llu: %llu batches\n", (unsigned long long)batch.epoch, (unsigned long long)batch.index + 1);
+            printf("epoch %llu: %llu batches\n", (unsigned long long)batch.epoch,
+                   (unsigned long long)batch.index + 1);
         rc = mr_loader_release(loader, &batch, NULL);
+        if (rc < 0)
+            break;
     }
+done:
     if (rc < 0)
         fprintf(stderr, "%s\n", mr_last_error());
     mr_loader_close(loader);
     mr_transform_destroy(chain);
-    if (order)
-        mr_sampler_destroy(order);
-    if (ds)
-        mr_dataset_close(ds);
+    mr_sampler_destroy(order);
+    mr_dataset_close(ds);
     return rc < 0;
 }

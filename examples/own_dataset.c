@@ -1,6 +1,7 @@
 /*
- * A data set of one's own: sequences of varying length from a callback, padded to the longest of each batch; a bad sample is
- * replaced; the run is stopped half-way and resumed from its state.
+ * A data set of your own: sequences of varying length from a callback, padded to the longest of
+ * each batch. A bad sample is replaced. The run is stopped after 5 batches and resumed from its
+ * state.
  *
  *   cc own_dataset.c $(pkg-config --cflags --libs millrace) -o own_dataset && ./own_dataset
  */
@@ -10,7 +11,7 @@
 
 #define LONGEST 50
 
-/* Writes sample `index`: index % LONGEST + 1 numbers. Called from several threads at once. */
+/* Writes sample `index`: index % LONGEST + 1 numbers. Several threads call it at once. */
 static int get(void *user, uint64_t index, void *const row[], uint64_t (*dim)[MR_MAX_RANK])
 {
     (void)user;
@@ -23,8 +24,9 @@ static int get(void *user, uint64_t index, void *const row[], uint64_t (*dim)[MR
     return 0;
 }
 
-/* Takes at most `most` batches. Returns what the last call returned; state: where it stopped. */
-static int take(struct mr_dataset *ds, const char *resume_from, int most, char *state, size_t cap)
+/* Reads at most `most` batches, then saves the state. Returns its length, or a negative error. */
+static int read_batches(struct mr_dataset *ds, const char *resume_from, int most, char *state,
+                        size_t cap)
 {
     struct mr_loader_opts opts;
     struct mr_loader *loader;
@@ -38,8 +40,9 @@ static int take(struct mr_dataset *ds, const char *resume_from, int most, char *
     if (rc < 0)
         return rc;
     for (int i = 0; i < most && (rc = mr_loader_next(loader, NULL, &b)) > 0; i++) {
-        printf("batch %llu: %llu x %llu\n", (unsigned long long)b.index, (unsigned long long)b.field[0].spec.dim[0],
-               (unsigned long long)b.field[0].spec.dim[1]);
+        const uint64_t *dim = b.field[0].spec.dim;
+        printf("batch %llu: %llu x %llu\n", (unsigned long long)b.index, (unsigned long long)dim[0],
+               (unsigned long long)dim[1]);
         mr_loader_release(loader, &b, NULL);
     }
     struct mr_bad_sample bad;
@@ -54,24 +57,26 @@ static int take(struct mr_dataset *ds, const char *resume_from, int most, char *
 int main(void)
 {
     struct mr_callback_opts o;
-    struct mr_dataset *ds;
+    struct mr_dataset *ds = NULL;
     char state[1024], end[1024];
     mr_callback_opts_init(&o);
     o.name = "counts";
     o.n = 100;
     o.n_fields = 1;
-    o.field[0] = (struct mr_spec){.name = "x", .dtype = MR_F32, .rank = 1, .var_dims = 1, .dim = {LONGEST}};
+    o.field[0] =
+        (struct mr_spec){.name = "x", .dtype = MR_F32, .rank = 1, .var_dims = 1, .dim = {LONGEST}};
     o.get = get;
     int rc = mr_dataset_open_callback(&o, &ds);
-    if (rc == 0) {
-        rc = take(ds, NULL, 5, state, sizeof state);
-        if (rc >= 0)
-            printf("state: %s\n", state);
-        if (rc >= 0)
-            rc = take(ds, state, 1000, end, sizeof end);
-        mr_dataset_close(ds);
-    }
+    if (rc < 0)
+        goto done;
+    rc = read_batches(ds, NULL, 5, state, sizeof state);
+    if (rc < 0)
+        goto done;
+    printf("state: %s\n", state);
+    rc = read_batches(ds, state, 1000, end, sizeof end);
+done:
     if (rc < 0)
         fprintf(stderr, "%s\n", mr_last_error());
+    mr_dataset_close(ds);
     return rc < 0;
 }

@@ -10,8 +10,8 @@
 
 #define CHECKPOINT "train_mnist.safetensors"
 
-static int train(struct mr_device *device, struct mr_dataset *ds, struct mr_dataset *test, uint64_t epochs,
-                 const struct mr_checkpoint *resume)
+static int train(struct mr_device *device, struct mr_dataset *ds, struct mr_dataset *test,
+                 uint64_t epochs, const struct mr_checkpoint *resume)
 {
     struct mr_trainer_opts opts;
     struct mr_trainer *trainer;

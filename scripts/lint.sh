@@ -1,9 +1,9 @@
 #!/bin/bash
-# Static checks; each ends with a PASS, FAIL or SKIP line. usage: scripts/lint.sh [format] [tidy] [cppcheck] [shell] [man]
+# Static checks; each ends with a PASS, FAIL or SKIP line. usage: scripts/lint.sh [format] [lines] [tidy] [cppcheck] [shell] [man]
 set -u
 cd "$(dirname "$0")/.." || exit 1
 jobs=${JOBS:-$(nproc)}
-steps=${*:-format tidy cppcheck shell man}
+steps=${*:-format lines tidy cppcheck shell man}
 failed=0
 sources() {
     git ls-files -co --exclude-standard -- 'src/*.[ch]' 'include/*.h' 'cli/*.[ch]' 'tests/*.[ch]' 'examples/*.[ch]' \
@@ -26,6 +26,24 @@ lint_format() {
         return 77
     fi
     sources | grep -v '_vectors\.h$' | xargs -r clang-format --dry-run -Werror
+}
+
+# Folders whose lines have at most 100 characters. Add a folder as soon as it complies.
+narrow=(include examples src/device src/kernels src/loader src/optim)
+lint_lines() {
+    local folder files found=''
+    for folder in "${narrow[@]}"; do
+        files=$(git ls-files -co --exclude-standard -- "$folder" | grep -E '\.(c|h|cu|cuh)$')
+        if [ -z "$files" ]; then
+            echo "$folder: no sources: correct the list in scripts/lint.sh"
+            return 1
+        fi
+        found+=$(echo "$files" | LC_ALL=C.UTF-8 xargs -d '\n' grep -HnE '^.{101}')
+    done
+    [ -z "$found" ] && return
+    echo "$found"
+    echo "want at most 100 columns a line in ${narrow[*]}"
+    return 1
 }
 
 lint_tidy() {

@@ -164,7 +164,7 @@ static int measure(struct bench *b, struct bench_row *row, double *v)
     v[LOCKING] = lock_ns < 0 ? NAN : seconds_per_gib((uint64_t)lock_ns, o->bytes);
     v[PEAK] = peak_known ? growth(resident, status_bytes("VmHWM")) : NAN;
     v[KEPT] = growth(resident, status_bytes("VmRSS"));
-    mr_memory_count(b->dev, MR_PINNED, &count);
+    mr_memory_query(b->dev, MR_PINNED, &count);
     v[LOCKED] = (double)(way == PAGEABLE ? 0 : held.pool ? count.locked_bytes : o->bytes);
     drop(b->dev, &held);
     return rc;

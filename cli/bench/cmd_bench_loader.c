@@ -58,10 +58,10 @@ static uint64_t row_bytes(const struct bench_set *set)
 /* How many bytes the copy's source has: an epoch's, where two such buffers leave half of the memory that is free; 0: too little is. */
 static uint64_t copied_bytes(const struct bench_set *set, uint64_t workers, const char *name)
 {
-    struct mr_memory_info memory;
+    struct mr_host_memory_info memory;
     char all[CLI_HUMAN], some[CLI_HUMAN];
     double epoch = (double)row_bytes(set) * (double)mr_dataset_length(set->ds);
-    mr_memory_get(&memory);
+    mr_host_memory_query(&memory);
     uint64_t threads = workers ? workers : (uint64_t)mr_cpu_count();
     double rounding =
         (double)threads * (double)row_bytes(set) * (double)set->batch_size; /* each thread's share, up to a batch */

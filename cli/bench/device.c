@@ -11,7 +11,7 @@ int bench_open(const char *uri, bool copies, struct mr_device **out, struct mr_d
     int rc = mr_device_open(uri, out);
     if (rc < 0)
         return cli_error(rc);
-    rc = mr_device_get(*out, info);
+    rc = mr_device_query(*out, info);
     if (rc == 0 && (!copies || !info->unified))
         return CLI_OK;
     mr_device_close(*out);

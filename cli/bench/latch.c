@@ -7,8 +7,8 @@ int latch_check_locked(struct mr_device *dev)
 {
     struct mr_memory_counters count;
     struct mr_device_info info;
-    int rc = mr_device_get(dev, &info);
-    mr_memory_count(dev, MR_PINNED, &count);
+    int rc = mr_device_query(dev, &info);
+    mr_memory_query(dev, MR_PINNED, &count);
     if (rc < 0 || !info.pci_id[0] || count.locked_bytes >= count.held_bytes)
         return rc;
     return mr_error_set(MR_ELIMIT, "%s: the system refused to page-lock memory; raise RLIMIT_MEMLOCK (ulimit -l)",

@@ -134,11 +134,11 @@ int bench_billion(const struct bench_opts *o, double *out)
     struct mr_dataset *ds = NULL;
     struct mr_sampler *sampler = NULL;
     struct mr_loader *ld = NULL;
-    struct mr_memory_info before, after;
+    struct mr_host_memory_info before, after;
     struct mr_batch b;
     char state[1024] = "", moved[1200];
     double save[BENCH_MAX_ROUNDS], load[BENCH_MAX_ROUNDS];
-    mr_memory_get(&before);
+    mr_host_memory_query(&before);
     int rc = mr_dataset_open("synthetic:n=1e9,shape=16", &ds);
     if (rc == 0)
         rc = mr_sampler_open("random", mr_dataset_length(ds), 1, &sampler);
@@ -158,7 +158,7 @@ int bench_billion(const struct bench_opts *o, double *out)
             rc = open_billion(moved, ds, sampler, &ld);
         load[r] = (double)(mr_time_ns() - start) * 1e-6;
     }
-    mr_memory_get(&after);
+    mr_host_memory_query(&after);
     mr_loader_close(ld);
     if (sampler)
         mr_sampler_destroy(sampler);

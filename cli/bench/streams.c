@@ -178,7 +178,7 @@ int streams_measure(struct streams *s, enum streams_way way, struct streams_way_
     int rc = arrange(s, slots, way == STREAMS_ONE ? 1 : way == STREAMS_EACH ? n : ring_streams);
     double ms[STREAMS_REPEATS];
     struct mr_memory_counters count;
-    mr_memory_count(s->dev, MR_DEVICE, &count);
+    mr_memory_query(s->dev, MR_DEVICE, &count);
     r->device_bytes = count.requested_bytes;
     for (int i = 0; i < n; i++)
         memset(s->out[i], 0xff, s->bytes);

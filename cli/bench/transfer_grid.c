@@ -51,7 +51,7 @@ static int measure_memory(struct transfer *t, enum transfer_memory m, struct tra
             rc = transfer_series_measure(t, &out->before, s);
         }
         if (rc == 0 && m == TRANSFER_PINNED && d <= TRANSFER_BOTH)
-            rc = mr_device_get(t->dev, &out->after);
+            rc = mr_device_query(t->dev, &out->after);
     }
     return rc;
 }
@@ -131,7 +131,7 @@ int transfer_measure(struct mr_device *dev, const struct transfer_opts *o, struc
     struct transfer t = {.dev = dev, .o = o};
     uint64_t batch = BATCH * (o->max_bytes < BATCH_MAX_BYTES ? o->max_bytes : BATCH_MAX_BYTES);
     uint64_t bytes = o->max_bytes > batch ? o->max_bytes : batch;
-    int rc = mr_device_get(dev, &out->before);
+    int rc = mr_device_query(dev, &out->before);
     out->after = out->before;
     if (rc == 0)
         rc = open_all(&t, bytes);

@@ -53,7 +53,7 @@ int transfer_peer_open(struct transfer *t, uint64_t bytes, struct transfer_resul
     }
     int rc = mr_device_open(name, &t->peer_dev);
     if (rc == 0)
-        rc = mr_device_get(t->peer_dev, &peer);
+        rc = mr_device_query(t->peer_dev, &peer);
     if (rc == 0 && peer.pci_id[0] && strcmp(peer.pci_id, info->pci_id) == 0)
         rc = mr_error_set(MR_EOPTION, "--peer %s: that is the device itself: name another", name);
     if (rc == 0)

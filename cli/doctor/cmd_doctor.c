@@ -39,7 +39,7 @@ struct report {
     const struct options *o;
     struct mr_cpu_info cpu;
     int threads;
-    struct mr_memory_info memory;
+    struct mr_host_memory_info memory;
     const char *uring;
     struct device device[MAX_DEVICES];
     int n_devices;
@@ -115,7 +115,7 @@ static void judge_processors(struct report *r)
 static void judge_memory(struct report *r)
 {
     char bytes[CLI_HUMAN];
-    const struct mr_memory_info *m = &r->memory;
+    const struct mr_host_memory_info *m = &r->memory;
     if (m->lock_limit_bytes < 1ull << 30)
         find(r, "ulimit -l unlimited (as root; in a container: docker run --ulimit memlock=-1)",
              "only %s may be page-locked: batches beyond that go through a staging copy",
@@ -144,9 +144,9 @@ static void judge_uring(struct report *r)
 static int examine(const struct options *o, struct report *r)
 {
     r->o = o;
-    mr_cpu_get(&r->cpu);
+    mr_cpu_query(&r->cpu);
     r->threads = mr_cpu_count();
-    mr_memory_get(&r->memory);
+    mr_host_memory_query(&r->memory);
     r->uring = mr_uring_why_not();
     uname(&r->kernel);
     look_at_devices(r);
@@ -174,7 +174,7 @@ static const char *limit(uint64_t bytes, char *buf)
 static int print_text(const struct report *r)
 {
     char a[CLI_HUMAN], b[CLI_HUMAN], c[CLI_HUMAN];
-    const struct mr_memory_info *m = &r->memory;
+    const struct mr_host_memory_info *m = &r->memory;
     struct cli_table *t = cli_table_create(NULL);
     cli_table_row(t, "system\t%s %s, millrace %s", r->kernel.sysname, r->kernel.release, mr_version());
     cli_table_row(t, "processor\t%s", r->cpu.model[0] ? r->cpu.model : r->kernel.machine);
@@ -210,7 +210,7 @@ static int print_text(const struct report *r)
 
 static void json_machine(struct mr_json *json, const struct report *r)
 {
-    const struct mr_memory_info *m = &r->memory;
+    const struct mr_host_memory_info *m = &r->memory;
     mr_json_object(json, "cpu");
     mr_json_string(json, "model", r->cpu.model);
     mr_json_int(json, "online", r->cpu.online);

@@ -27,7 +27,7 @@ int doctor_look_at_gpus(struct doctor_gpu *out, int max)
         snprintf(gpu->name, sizeof gpu->name, "cuda:%d", i);
         int rc = mr_device_open(gpu->name, &dev);
         if (rc == 0)
-            rc = mr_device_get(dev, &gpu->info);
+            rc = mr_device_query(dev, &gpu->info);
         if (rc < 0) {
             snprintf(gpu->error, sizeof gpu->error, "%s", mr_last_error());
             if (rc == MR_ENODEVICE)

@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-static const char *const tails[] = {"drop", "pad", NULL};
+static const char *const remainders[] = {"drop", "pad", NULL};
 static const char *const collates[] = {"stack", "pad", "fixed", "ragged", NULL};
 static const char *const policies[] = {"fail", "skip", "replace", NULL};
 static const char *const storages[] = {"auto", "uring", "pread", "gds", NULL};
@@ -44,7 +44,7 @@ const struct mr_option feed_options[] = {
         .group = "Order"),
     OPT("world", 0, MR_OPT_UINT, world, .initial = "1", .min = 1, .max = 1 << 20, .unit = "processes",
         .help = "Processes that share the order: rank r takes positions r, r + world, ...", .group = "Order"),
-    OPT("tail", 0, MR_OPT_ENUM, tail, .initial = "drop", .choices = tails,
+    OPT("remainder", 0, MR_OPT_ENUM, remainder, .initial = "drop", .choices = remainders,
         .help = "When the world does not divide the epoch: drop the rest, or pad from its start", .group = "Order"),
 
     OPT("workers", 'w', MR_OPT_UINT, workers, .initial = "0", .max = 512, .unit = "threads",

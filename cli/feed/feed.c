@@ -70,7 +70,7 @@ static int loader_opts(struct feed *feed, struct mr_loader_opts *lo)
     lo->seed = o->seed;
     lo->rank = (uint32_t)o->rank;
     lo->world = (uint32_t)o->world;
-    lo->tail = (enum mr_tail)o->tail;
+    lo->remainder = (enum mr_remainder)o->remainder;
     lo->workers = (uint32_t)o->workers;
     lo->prefetch = (uint32_t)o->prefetch;
     lo->read_ahead = o->read_ahead;
@@ -99,7 +99,7 @@ static int open_device(struct feed *feed)
 {
     int rc = mr_device_open(feed->opts->device, &feed->dev);
     if (rc == 0)
-        rc = mr_device_get(feed->dev, &feed->result.device);
+        rc = mr_device_query(feed->dev, &feed->result.device);
     if (rc == 0)
         rc = mr_stream_create(feed->dev, "consumer", &feed->stream);
     if (rc == 0)
@@ -246,7 +246,7 @@ static void finish(struct feed *feed)
     mr_loader_stats(feed->ld, &r->stats);
     r->utilization = utilization(feed);
     for (int kind = 0; kind < MR_N_MEMORY; kind++)
-        mr_memory_count(feed->dev, (enum mr_memory)kind, &r->memory[kind]);
+        mr_memory_query(feed->dev, (enum mr_memory)kind, &r->memory[kind]);
 }
 
 /* Ends a run whose time is over or that was interrupted, also while it waits for a batch. */

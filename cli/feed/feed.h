@@ -12,7 +12,7 @@ struct feed_opts {
     int shuffle;
     char *sampler;
     uint64_t seed, epochs, rank, world;
-    int tail, drop_last;
+    int remainder, drop_last;
     /* batches */
     uint64_t batch_size;
     char *transform;

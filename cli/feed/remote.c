@@ -19,7 +19,7 @@ int feed_set_remote(const struct feed_opts *o)
 void feed_json_remote(struct mr_json *json)
 {
     struct mr_remote_stats st;
-    mr_remote_stats_get(&st);
+    mr_remote_stats_query(&st);
     if (st.requests == 0) {
         mr_json_null(json, "remote");
         return;
@@ -40,7 +40,7 @@ void feed_print_remote(void)
 {
     struct mr_remote_stats st;
     char a[CLI_HUMAN], b[CLI_HUMAN];
-    mr_remote_stats_get(&st);
+    mr_remote_stats_query(&st);
     if (st.requests == 0)
         return;
     printf("  network: %" PRIu64 " requests, %s, %" PRIu64 " tried again\n", st.requests, cli_bytes(st.bytes, a),

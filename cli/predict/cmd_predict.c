@@ -61,7 +61,7 @@ static int predict_all(struct predict *p)
         cli_progress_update(&progress, p->done);
     }
     cli_progress_end(&progress);
-    rc = code == CLI_OK ? mr_net_get_totals(p->net, p->stream, &p->totals) : 0;
+    rc = code == CLI_OK ? mr_net_query_totals(p->net, p->stream, &p->totals) : 0;
     p->seconds = (double)(mr_time_ns() - start) * 1e-9;
     if (rc < 0)
         return cli_error(rc);

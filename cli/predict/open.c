@@ -57,7 +57,7 @@ static int open_device(struct predict *p)
     int rc = mr_device_open(p->opts->device, &p->dev);
     if (rc < 0)
         return rc;
-    rc = mr_device_get(p->dev, &p->info);
+    rc = mr_device_query(p->dev, &p->info);
     return rc < 0 ? rc : mr_stream_create(p->dev, "predict", &p->stream);
 }
 

@@ -97,7 +97,7 @@ static int open_device(struct train_data *d)
     int rc = mr_device_open(d->opts->device, &d->dev);
     if (rc < 0)
         return rc;
-    rc = mr_device_get(d->dev, &d->info);
+    rc = mr_device_query(d->dev, &d->info);
     if (rc < 0 || !d->info.simulated)
         return rc;
     return mr_error_set(MR_EUNSUPPORTED, "device %s computes nothing: nets run on cpu and cuda", d->info.name);

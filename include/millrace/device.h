@@ -1,17 +1,31 @@
 /*
- * Devices: where batches go. "cpu" (the consumer reads the host slot in place), "sim" (an accelerator that is not there:
- * threads play two copy engines and a compute queue and move real bytes), "cuda" (NVIDIA GPUs, by the driver that is found
- * at run time; nothing of CUDA is needed to build).
+ * Devices: where batches go, and the memory, streams, events, copies and kernels on them.
  *
- * A stream is a queue of work that runs in order; work in different streams may overlap. An event marks a point in a
- * stream. Sizes are bytes; rates are GB/s = 1e9 bytes a second.
+ *     struct mr_device *device;
+ *     struct mr_stream *stream;
+ *     void *host, *gpu;
+ *     mr_device_open("cuda", &device);
+ *     mr_stream_create(device, "copies", &stream);
+ *     mr_memory_acquire(device, MR_PINNED, bytes, &host);
+ *     mr_memory_acquire(device, MR_DEVICE, bytes, &gpu);
+ *     mr_copy_async(stream, gpu, MR_DEVICE, host, MR_PINNED, bytes); // returns at once
+ *     mr_stream_synchronize(stream);                                 // waits for the copy
  *
- * Threads: a device and its streams and events may be used from several threads at once. Only functions that say so
- * block. Destroying a stream or event waits for what it still has to do.
+ * There are three kinds of devices: "cpu", where the consumer reads batches in host memory; "cuda",
+ * NVIDIA GPUs through the driver found at run time; and "sim", a simulated accelerator whose copy
+ * engines and compute queue are threads that move real bytes.
  *
- * CUDA: the primary context of the GPU is used, so pointers, streams and events work together with those of other
- * libraries in the process; a calling thread's current context is the same after every call as before. A GPU cannot be
- * used in a child process after fork() when the parent had begun to: there every call fails and says so.
+ * A stream is a queue of work that runs in order; work in different streams may overlap. An event
+ * marks a point in a stream. Sizes are in bytes; 1 GB/s is 1e9 bytes per second.
+ *
+ * Threads: several threads may use a device and its streams and events at once. Only functions that
+ * say so block. Where no errors are listed, calls on a device return 0, MR_EMISUSE or MR_EDEVICE.
+ *
+ * CUDA: devices use the GPU's primary context, so pointers work in other libraries of the process.
+ * The calling thread's current context is the same after each call as before.
+ *
+ * fork: a child process cannot use a GPU that its parent has used; every call there fails and says
+ * so.
  */
 #ifndef MILLRACE_DEVICE_H
 #define MILLRACE_DEVICE_H
@@ -28,151 +42,199 @@ struct mr_stream;
 struct mr_event;
 struct mr_graph;
 
-/* Kinds of memory. */
-enum mr_memory {
-    MR_PAGEABLE, /* plain host memory */
-    MR_PINNED,   /* page-locked host memory: copies from it run on the copy engine alone, asynchronously */
-    MR_DEVICE,   /* the device's own; not for the host to touch */
-    MR_N_MEMORY
-};
-
-/* "pageable", "pinned", "device". */
-MR_API const char *mr_memory_name(enum mr_memory kind);
+/* ---- devices ---- */
 
 /*
  * Opens a device.
- * uri: "auto" (the best that is usable), "cpu", "sim" or "sim:h2d=55,d2h=55,peer=100,pageable=12,latency=10us,step=4ms,mem=16GiB",
- * "cuda" or "gpu" (the first GPU), "cuda:1" or "cuda:1,pinned=alloc". GPUs are numbered as the driver shows them to this process
- * (CUDA_VISIBLE_DEVICES). pinned=register (the default) page-locks by touching pages in parallel on the memory node
- * nearest the GPU and registering them, pinned=alloc by the driver's own allocator.
- * [out] out: on success; the caller closes it after all that was made from it is gone.
- * Returns 0, MR_ENODEVICE (it is not there, or not usable), MR_EDEVICE, MR_EOPTION (no such name, or option), -ENOMEM.
+ * uri: "auto" (the best usable one), "cpu", "cuda" or "gpu" (the first GPU), "cuda:1", "sim"; with
+ * options as in "sim:h2d=55,step=4ms". docs/data.md lists them. GPUs are numbered as the driver
+ * shows them to this process (CUDA_VISIBLE_DEVICES).
+ * [out] out: on success; close it after everything made from it is gone. Blocks.
+ * Returns 0, MR_ENODEVICE (not present or not usable), MR_EDEVICE, MR_EOPTION (no such name or
+ * option), -ENOMEM.
  */
 MR_API int mr_device_open(const char *uri, struct mr_device **out);
+
+/* Closes a device and frees its pools. NULL is allowed. */
 MR_API void mr_device_close(struct mr_device *dev);
 
 struct mr_device_info {
     char name[64];         /* "cpu", "sim", "cuda:0" */
-    int unified;           /* 1: device memory is host memory, no copies are needed */
-    int copy_engines;      /* how many copies (of different direction) may run at once */
+    int unified;           /* 1: device memory is host memory; nothing is copied */
+    int copy_engines;      /* copies, in different directions, that can run at once */
     uint64_t memory_bytes; /* device memory; 0: not limited by the device */
     uint64_t free_bytes;
-    double h2d_gb_per_s; /* the link's limit; 0: unknown */
+    double h2d_gb_per_s; /* limit of the link, host to device; 0: unknown */
     double d2h_gb_per_s;
     double pageable_gb_per_s; /* copies from pageable memory; 0: unknown */
-    uint64_t step_ns;         /* sim: the time of one step of the simulated consumer; 0: none */
+    uint64_t step_ns;         /* sim: one step of the simulated consumer; 0: none */
 
-    /* GPUs; "" or 0 elsewhere and where unknown */
+    /* GPUs; "" or 0 on other devices and where unknown. */
     char model[96];         /* "NVIDIA H200" */
     char uuid[48];          /* "GPU-8f6e..." */
     char pci_id[16];        /* "0000:1b:00.0" */
     char driver[32];        /* the driver's release: "580.65.06" */
-    int driver_api;         /* the CUDA version that it serves: 13000 for 13.0 */
-    int compute_capability; /* 90: 9.0 */
-    int ordinal, n_devices; /* which of how many that this process sees */
-    /* The PCIe link. An idle link may be trained down: the generation now counts only under load. h2d_gb_per_s and
-     * d2h_gb_per_s are estimated from the most: line rate less packet headers and flow control. */
+    int driver_api;         /* the CUDA version that the driver supports: 13000 is 13.0 */
+    int compute_capability; /* 90 is 9.0 */
+    int ordinal, n_devices; /* the GPU's number, and how many this process sees */
+    /* The PCIe link, now and at most. An idle link may run at a lower generation to save power, so
+     * the first value counts under load only. h2d_gb_per_s and d2h_gb_per_s are computed from the
+     * maximum, less packet headers and flow control. */
     int link_generation, link_width, link_generation_max, link_width_max;
-    int numa_node;       /* memory node of the host nearest the device; -1: unknown (everywhere but on GPUs) */
-    uint64_t bar1_bytes; /* window through which the bus reaches device memory */
+    int numa_node;       /* the host's NUMA node nearest to the device; -1: unknown */
+    uint64_t bar1_bytes; /* the window through which the bus reaches device memory */
 
     int simulated;          /* 1: the host's processors play the device */
-    uint64_t context_bytes; /* of its memory that opening took, about; 0: none, or unknown */
-    double peer_gb_per_s;   /* to other devices, one way: all NVLinks, or what is simulated; 0: none, or unknown */
+    uint64_t context_bytes; /* device memory that opening took, roughly; 0: none or unknown */
+    double peer_gb_per_s;   /* to other devices, one way, by NVLink; 0: none or unknown */
 };
-MR_API int mr_device_get(struct mr_device *dev, struct mr_device_info *out);
 
-/* A process that computes on a GPU. */
+/* Describes a device. [out] out: on success. Returns 0, MR_EDEVICE. */
+MR_API int mr_device_query(struct mr_device *dev, struct mr_device_info *out);
+
+/* A process that uses a GPU. */
 struct mr_device_process {
-    uint64_t pid;   /* in a container perhaps the host's */
+    uint64_t pid;   /* as the host numbers it, which may differ inside a container */
     uint64_t bytes; /* of the GPU's memory; 0: unknown */
 };
 
-/* Lists the processes that use a GPU now, this one among them. [out] out: the first max of them. Returns how many there are,
- * MR_EUNSUPPORTED where that is not known (other devices, no NVML), MR_EMISUSE, MR_EDEVICE. */
+/*
+ * Lists the processes that use a GPU now, including this one.
+ * [out] out: the first max of them. Returns how many there are, MR_EUNSUPPORTED where they cannot
+ * be listed (other devices, no NVML), MR_EMISUSE, MR_EDEVICE.
+ */
 MR_API int mr_device_processes(struct mr_device *dev, struct mr_device_process *out, int max);
 
-/* Calls fn for each kind of device known to this build, best first: name, one line about it, and NULL or the reason
- * why it is not usable here. Stops when fn returns nonzero, and returns that. */
-MR_API int mr_device_each(int (*fn)(void *user, const char *name, const char *summary, const char *why_not),
+/*
+ * Calls fn for each kind of device in this build, best first, with its name, one line about it, and
+ * NULL or the reason why it cannot be used here. Stops when fn returns nonzero, and returns that.
+ */
+MR_API int mr_device_each(int (*fn)(void *user, const char *name, const char *summary,
+                                    const char *why_not),
                           void *user);
 
+/* ---- memory ---- */
+
+enum mr_memory {
+    MR_PAGEABLE, /* plain host memory */
+    MR_PINNED,   /* page-locked host memory, which the copy engine reads and writes directly */
+    MR_DEVICE,   /* the device's own; the host cannot access it */
+    MR_N_MEMORY
+};
+
+/* The name of a kind of memory: "pageable", "pinned", "device". Constant. */
+MR_API const char *mr_memory_name(enum mr_memory kind);
+
 /*
- * Takes memory from the device's caching pool, or makes it. At least `bytes` (> 0), aligned to 4,096 (a GPU's to 256).
- * Pinned memory that the system refuses to lock is still given, with one warning to the log; the counters tell how
- * much is locked. Making memory may block for long (page-locking costs about 0.35 s a GiB); a pool hit does not.
- * [out] out: on success. Returns 0, -ENOMEM, MR_EDEVICEMEM, MR_ELIMIT (mr_memory_set_limit).
+ * Takes memory from the device's caching pool, or allocates it. Allocating may block for a long
+ * time because page-locking is slow; a pool hit does not block.
+ * bytes: at least 1. [out] out: on success; at least `bytes`, aligned to 4,096 (on a GPU to 256);
+ * give it back with mr_memory_release(). If the system refuses to lock pinned memory, pageable
+ * memory is returned, with one warning in the log; mr_memory_query() counts what is locked.
+ * Returns 0, -ENOMEM, MR_EDEVICEMEM, MR_ELIMIT (mr_memory_set_limit()).
  */
-MR_API int mr_memory_acquire(struct mr_device *dev, enum mr_memory kind, uint64_t bytes, void **out);
+MR_API int mr_memory_acquire(struct mr_device *dev, enum mr_memory kind, uint64_t bytes,
+                             void **out);
 
-/* Gives memory back to the pool. after: an event that must pass before the memory is handed out again, or NULL. The
- * event must live until then; the pool only queries it. */
-MR_API void mr_memory_release(struct mr_device *dev, enum mr_memory kind, void *ptr, struct mr_event *after);
+/*
+ * Returns memory to the pool.
+ * after: an event that must pass before the memory is handed out again; NULL: none. It must exist
+ * until it has passed. ptr: NULL is allowed.
+ */
+MR_API void mr_memory_release(struct mr_device *dev, enum mr_memory kind, void *ptr,
+                              struct mr_event *after);
 
-/* Returns unused pool memory to the system. */
+/* Returns the pool's unused memory to the system. */
 MR_API void mr_memory_trim(struct mr_device *dev);
 
-/* Ceiling for all kinds together, in bytes; 0: none. */
+/* Limits the bytes of all kinds together. 0: no limit. */
 MR_API void mr_memory_set_limit(struct mr_device *dev, uint64_t bytes);
 
 struct mr_memory_counters {
-    uint64_t requested_bytes; /* in use by callers now, as they asked */
+    uint64_t requested_bytes; /* in use now, as requested */
     uint64_t held_bytes;      /* in use and cached, as taken from the system */
-    uint64_t peak_bytes;      /* highest held_bytes */
-    uint64_t locked_bytes;    /* of held_bytes, really page-locked */
-    uint64_t hits, misses;    /* acquire calls served by the pool, and not */
+    uint64_t peak_bytes;      /* the highest held_bytes */
+    uint64_t locked_bytes;    /* the page-locked part of held_bytes */
+    uint64_t hits, misses;    /* acquire calls that the pool served, and that it did not */
 };
-MR_API void mr_memory_count(struct mr_device *dev, enum mr_memory kind, struct mr_memory_counters *out);
+
+/* Reads the pool's counters for one kind of memory. [out] out: always written. */
+MR_API void mr_memory_query(struct mr_device *dev, enum mr_memory kind,
+                            struct mr_memory_counters *out);
 
 /*
- * Page-locks the caller's own memory, so that copies from and to it may be given as MR_PINNED. ptr: memory that may be
- * written. Blocks (0.1 to 0.35 s a GiB). Ranges may not overlap; on "cpu" and "sim" whole pages are locked.
- * Unregister before the memory or the device goes away and when no copy uses it any more; give the same ptr and bytes.
- * Returns 0, MR_EMISUSE, MR_EDEVICE, MR_ELIMIT when the system's limit of locked memory refuses, -errno.
+ * Page-locks memory of the caller, so that copies can use it as MR_PINNED. Blocks; takes about as
+ * long per byte as allocating pinned memory.
+ * ptr: writable memory. Ranges must not overlap. "cpu" and "sim" lock whole pages.
+ * Unregister it, with the same ptr and bytes, when no copy uses it any more and before the memory
+ * is freed or the device closed.
+ * Returns 0, MR_EMISUSE, MR_EDEVICE, MR_ELIMIT (the system's limit of locked memory), -errno.
  */
 MR_API int mr_memory_register(struct mr_device *dev, void *ptr, uint64_t bytes);
 MR_API int mr_memory_unregister(struct mr_device *dev, void *ptr, uint64_t bytes);
 
+/* Write-combined memory: fast for the host to write front to back, very slow for it to read. */
+enum { MR_MAKE_WRITE_COMBINED = 1 };
+
 /*
- * Page-locked host memory straight from the driver's own allocator, outside the pool; copies take it as MR_PINNED. For
- * memory of a kind that the pool does not keep, and to compare with it.
- * flags: 0 or MR_MAKE_WRITE_COMBINED (the host does not cache it: written front to back it is as fast, read it is many times
- * slower). [out] out: on success; given back by mr_memory_unmake when no copy uses it any more, before the device closes.
+ * Allocates page-locked host memory with the driver's own allocator, outside the pool. Copies use
+ * it as MR_PINNED. Blocks.
+ * flags: 0 or MR_MAKE_WRITE_COMBINED. [out] out: on success; free it with mr_memory_unmake() when
+ * no copy uses it any more and before the device is closed.
  * Returns 0, MR_EMISUSE, MR_EUNSUPPORTED (all devices but "cuda"), MR_EDEVICE, MR_EDEVICEMEM.
  */
-enum { MR_MAKE_WRITE_COMBINED = 1 };
 MR_API int mr_memory_make(struct mr_device *dev, unsigned flags, uint64_t bytes, void **out);
 MR_API void mr_memory_unmake(struct mr_device *dev, void *ptr);
 
-/* Streams. [out] out: on success. */
+/* ---- streams and events ---- */
+
+/* Creates a stream. name: shown in traces. [out] out: on success. Returns 0, MR_EDEVICE,
+ * -ENOMEM. */
 MR_API int mr_stream_create(struct mr_device *dev, const char *name, struct mr_stream **out);
+
+/* Destroys a stream. Blocks until its work is done. NULL is allowed. */
 MR_API void mr_stream_destroy(struct mr_stream *stream);
+
 /* Blocks until all work enqueued so far is done. Returns 0 or the first error of that work. */
 MR_API int mr_stream_synchronize(struct mr_stream *stream);
 
-/* Events. A new event counts as passed. timing: 1 if mr_event_elapsed will be asked. */
+/* Makes work enqueued to the stream from now on wait for the event. The host does not wait. */
+MR_API int mr_stream_wait(struct mr_stream *stream, struct mr_event *event);
+
+/* Creates an event, which counts as passed. timing: 1: mr_event_elapsed() can use it.
+ * [out] out: on success. Returns 0, MR_EDEVICE, -ENOMEM. */
 MR_API int mr_event_create(struct mr_device *dev, int timing, struct mr_event **out);
+
+/* Destroys an event. Blocks until it has passed. NULL is allowed. */
 MR_API void mr_event_destroy(struct mr_event *event);
+
 /* Marks the point in the stream after all work enqueued so far. Recording again moves the event. */
 MR_API int mr_event_record(struct mr_event *event, struct mr_stream *stream);
-/* Work enqueued to the stream from now on waits for the event's point; the host does not. */
-MR_API int mr_stream_wait(struct mr_stream *stream, struct mr_event *event);
-/* 1: passed, 0: not yet, negative: error. Does not block. */
+
+/* Returns 1 if the event has passed, 0 if not, or a negative error. */
 MR_API int mr_event_query(struct mr_event *event);
+
 /* Blocks until the event has passed. */
 MR_API int mr_event_synchronize(struct mr_event *event);
-/* Time between two passed events with timing, in nanoseconds; negative when `end` came first. Returns 0, MR_EMISUSE. */
+
+/* Computes the time between two passed events that have timing. [out] out_ns: on success, in
+ * nanoseconds; negative when `end` was first. Returns 0, MR_EMISUSE. */
 MR_API int mr_event_elapsed(struct mr_event *start, struct mr_event *end, int64_t *out_ns);
 
+/* ---- copies ---- */
+
 /*
- * Enqueues a copy. The direction follows from the kinds of memory at both ends. Host memory that did not come from
- * mr_memory_acquire(MR_PINNED) or mr_memory_register counts as pageable: then the calling thread does the staging copy and the call blocks for
- * as long as that takes, as with a real driver. Both ranges stay valid and, for the source, unchanged until the copy is
- * done. Between two ranges of host memory the call blocks until the stream's earlier work and the copy are done.
- * Returns 0, MR_EDEVICE, -ENOMEM.
+ * Enqueues a copy. The kinds of memory at both ends give its direction.
+ *
+ * Host memory counts as MR_PINNED if it came from mr_memory_acquire(MR_PINNED),
+ * mr_memory_register() or mr_memory_make(); all else is MR_PAGEABLE. With pageable memory the
+ * calling thread does the staging copy and blocks that long. A copy within host memory blocks until
+ * the stream's earlier work and the copy are done. Both ranges must stay valid, and the source
+ * unchanged, until the copy is done.
+ * Returns 0, MR_EMISUSE, MR_EDEVICE, -ENOMEM.
  */
-MR_API int mr_copy_async(struct mr_stream *stream, void *dst, enum mr_memory dst_kind, const void *src,
-                         enum mr_memory src_kind, uint64_t bytes);
+MR_API int mr_copy_async(struct mr_stream *stream, void *dst, enum mr_memory dst_kind,
+                         const void *src, enum mr_memory src_kind, uint64_t bytes);
 
 struct mr_copy {
     void *dst;
@@ -182,94 +244,130 @@ struct mr_copy {
 };
 
 /*
- * Enqueues n copies as mr_copy_async does, but in no order among themselves; as a whole they stand in the stream's order.
- * A driver that can takes them in one call (CUDA 12.8 or later, no pageable memory among them), which makes small copies
- * many times cheaper. After an error some of them may be under way. Returns 0, MR_EMISUSE, MR_EDEVICE, -ENOMEM.
+ * Enqueues n copies like mr_copy_async(). They have no order among themselves; as a whole they are
+ * in the stream's order. Drivers that support it (CUDA 12.8 and later, without pageable memory)
+ * take all of them in one call, which makes small copies much cheaper. After an error some may have
+ * been enqueued.
+ * Returns 0, MR_EMISUSE, MR_EDEVICE, -ENOMEM.
  */
 MR_API int mr_copy_batch_async(struct mr_stream *stream, const struct mr_copy *copies, uint64_t n);
 
 /*
- * Can bytes go from one device's memory to the other's without the host's memory between? Asking prepares it, which may
- * block for milliseconds the first time: on GPUs each may reach the other's memory from then on, other libraries of the
- * process included. Returns 1: they can (also for one device alone), 0: the driver stages them in host memory,
- * MR_EUNSUPPORTED for devices that have no copies between them ("cpu", different kinds), MR_EMISUSE, MR_EDEVICE.
+ * Can bytes be copied between two devices without passing through host memory? The first call also
+ * enables that: from then on each GPU can access the other's memory, for all libraries in the
+ * process. It may block for milliseconds.
+ * Returns 1 (yes, also for a device and itself), 0 (the driver stages copies in host memory),
+ * MR_EUNSUPPORTED ("cpu", or devices of different kinds), MR_EMISUSE, MR_EDEVICE.
  */
 MR_API int mr_device_reach(struct mr_device *one, struct mr_device *other);
 
 /*
- * Enqueues a copy between the memories (MR_DEVICE) of two devices. stream: of either. The stream's order is the only one:
- * what other streams, those of the other device above all, still do with the two ranges is waited for by the caller before.
- * Prepares as mr_device_reach() does when that was not called. Both ranges stay valid and the source unchanged until the
- * copy is done. Returns 0, MR_EUNSUPPORTED as mr_device_reach(), MR_EMISUSE, MR_EDEVICE, -ENOMEM.
+ * Enqueues a copy between the memories (MR_DEVICE) of two devices. Enables access as
+ * mr_device_reach() does.
+ * stream: of either device. Only this stream's order counts: before the call, wait for work on the
+ * two ranges in other streams, also those of the other device. Both ranges must stay valid, and the
+ * source unchanged, until the copy is done.
+ * Returns 0, MR_EUNSUPPORTED as mr_device_reach(), MR_EMISUSE, MR_EDEVICE, -ENOMEM.
  */
-MR_API int mr_copy_peer_async(struct mr_stream *stream, void *dst, struct mr_device *dst_device, const void *src,
-                              struct mr_device *src_device, uint64_t bytes);
+MR_API int mr_copy_peer_async(struct mr_stream *stream, void *dst, struct mr_device *dst_device,
+                              const void *src, struct mr_device *src_device, uint64_t bytes);
 
 /*
- * Enqueues setting memory to one byte value. Host memory is set by the calling thread, which blocks until the stream's
- * earlier work is done. Returns 0, MR_EMISUSE, MR_EDEVICE, -ENOMEM.
+ * Enqueues setting memory to one byte value. For host memory the calling thread does it, and blocks
+ * until the stream's earlier work is done.
+ * Returns 0, MR_EMISUSE, MR_EDEVICE, -ENOMEM.
  */
-MR_API int mr_memset_async(struct mr_stream *stream, void *dst, enum mr_memory kind, int byte, uint64_t bytes);
+MR_API int mr_memset_async(struct mr_stream *stream, void *dst, enum mr_memory kind, int byte,
+                           uint64_t bytes);
 
-/* Arguments of kernels. Pointers are not checked. */
-struct mr_kernel_copy { /* ends aligned to 16 bytes */
+/* ---- kernels ---- */
+
+/* Arguments of "copy". dst, src and bytes are multiples of 16. */
+struct mr_kernel_copy {
     void *dst;
     const void *src;
     uint64_t bytes;
 };
-struct mr_kernel_matmul { /* row-major, in device memory: c = a b; b is n x n, a and c are rows x n */
+
+/* Arguments of "matmul_f32": c = a b, row-major, in device memory. b is n x n; a and c are rows x
+ * n. */
+struct mr_kernel_matmul {
     uint64_t n;
     const float *a, *b;
     float *c;
-    uint64_t rows; /* 0: n. May be left out, with the size of the arguments. */
+    uint64_t rows; /* 0: n. The arguments may end before this member. */
 };
 
 /*
- * Enqueues a kernel by name; args are copied.
- *   "busy"        *(const uint64_t *)args nanoseconds during which the compute queue is occupied (on "cpu" the caller's
- *                 thread sleeps)
- *   "wait"        *(const volatile uint32_t *const *)args points to page-locked memory: occupies the compute queue until
- *                 that is not 0, so that what is enqueued behind it starts at once when the host says so. Gives up after
- *                 10 s. Calls that block until the stream's earlier work is done must not follow before the release.
- *   "copy"        struct mr_kernel_copy: the processors copy, not the copy engines; page-locked or device memory
- *   "matmul_f32"  struct mr_kernel_matmul. On "cuda" by cuBLAS, which is looked for when first needed: the file that the
- *                 environment's MILLRACE_CUBLAS names, or libcublas.so.13, .12 or .11 where the dynamic linker looks. "sim"
- *                 is busy for 2 rows n^2 floating-point operations at its rate `tflops` and computes nothing.
- * and the library's own, which mr_device_has_kernel() tells of. Returns 0, MR_EUNSUPPORTED for a name that the device does not
- * have (of those above, "cpu" has "busy" only), MR_ENODEVICE without cuBLAS, MR_EMISUSE for arguments of the wrong size,
- * MR_EDEVICE.
+ * Enqueues a kernel by name. args: copied; pointers in them are not checked.
+ *
+ *   "busy"        args: a uint64_t. Occupies the compute queue for that many nanoseconds. On "cpu"
+ *                 the calling thread sleeps.
+ *   "wait"        args: a pointer to a volatile uint32_t in page-locked memory. Occupies the
+ * compute
+ *                 queue until that is not 0, so that work enqueued behind it starts at once when
+ * the
+ *                 host writes there. Gives up after 10 s. Do not block on the stream before.
+ *   "copy"        args: struct mr_kernel_copy. Copies page-locked or device memory with the
+ *                 processors, not the copy engines.
+ *   "matmul_f32"  args: struct mr_kernel_matmul. On "cuda" by cuBLAS, which is loaded at first use:
+ *                 the file that MILLRACE_CUBLAS names, else libcublas.so.13, .12 or .11. "sim" is
+ *                 busy as long as its option tflops says, and computes nothing.
+ *
+ * There are also the library's own kernels; see mr_device_has_kernel().
+ * Returns 0, MR_EUNSUPPORTED (the device lacks the kernel; of those above "cpu" has only "busy"),
+ * MR_ENODEVICE (no cuBLAS), MR_EMISUSE (wrong size of the arguments), MR_EDEVICE.
  */
-MR_API int mr_launch(struct mr_stream *stream, const char *kernel, const void *args, size_t arg_bytes);
+MR_API int mr_launch(struct mr_stream *stream, const char *kernel, const void *args,
+                     size_t arg_bytes);
 
 /*
- * Graphs: a step that repeats, recorded once and launched as one piece of work, which on a GPU costs the host one call and the
- * device one start for all of it.
+ * Does the device have this kernel? Besides those of mr_launch() there are "pointwise", "one_hot",
+ * "pointwise_mix", "one_hot_mix" and "gather", which make batches on devices. GPUs have them if
+ * nvcc was found at build time.
+ * Returns 1: yes, 0: no, or a negative error.
+ */
+MR_API int mr_device_has_kernel(struct mr_device *dev, const char *kernel);
+
+/* ---- graphs ---- */
+
+/*
+ * A graph is a sequence of work that is recorded once and launched many times as one piece. On a
+ * GPU a launch costs the host one call.
  *
- * Between mr_graph_begin and mr_graph_end the stream does nothing: copies between page-locked and device memory, copies
- * between devices, setting of device memory and launches of kernels that are enqueued to it are checked and recorded, with
- * their addresses and arguments as they are then. Everything else on that stream is refused with MR_EMISUSE and leaves
- * the recording as it was: pageable memory, copies within the host's, synchronising, recording and waiting for events, another
- * graph's launch. On a GPU launch what will be recorded once before: libraries load what they need at their first use.
+ * While a stream is recorded, nothing in it runs. These calls are checked and recorded, with the
+ * addresses and arguments that they have then: copies between page-locked and device memory, copies
+ * between devices, setting of device memory, kernels. All others on that stream fail with
+ * MR_EMISUSE and leave the recording as it was. On a GPU, run the same work once before recording
+ * it: libraries load kernels at first use.
  *
- * Ownership: the caller destroys the graph, when no launch of it is under way and before its device closes; what it
- * refers to stays valid until then, and on "cuda" so do the devices of recorded peer copies. The stream that recorded may go.
- * Threads: a stream that is being recorded belongs to the recording thread, and a graph to one thread at a time.
+ * Ownership: what a graph refers to must stay valid while the graph exists; on "cuda" that includes
+ * the other devices of its copies. The recorded stream may be destroyed.
+ * Threads: a stream that is being recorded belongs to the recording thread; a graph belongs to one
+ * thread at a time.
  */
 
-/* Begins to record on a stream. Returns 0, MR_EMISUSE when it is being recorded already, MR_EDEVICE. */
+/* Begins to record a stream. Returns 0, MR_EMISUSE (already recording), MR_EDEVICE. */
 MR_API int mr_graph_begin(struct mr_stream *stream);
-/* Ends it; whatever it returns, the stream works again. An empty graph is allowed. [out] out: on success; NULL: what was
- * recorded is dropped. Returns 0, MR_EMISUSE when nothing is being recorded, MR_EDEVICE, -ENOMEM. */
-MR_API int mr_graph_end(struct mr_stream *stream, struct mr_graph **out);
-/* Enqueues the recorded work, in its order, to a stream of the same device; the memory's contents are those of that moment in
- * the stream. Launches of one graph in several streams run one after the other. "cpu" does it at once. Returns 0, MR_EMISUSE
- * for a stream of another device or one that is being recorded, MR_EDEVICE, -ENOMEM (then nothing was enqueued). */
-MR_API int mr_graph_launch(struct mr_graph *graph, struct mr_stream *stream);
-MR_API void mr_graph_destroy(struct mr_graph *graph);
 
-/* 1: mr_launch() knows this name on the device, 0: not, negative: error. The library's own kernels, "pointwise", "one_hot",
- * the same followed by "_mix", and "gather", make batches on devices (transform.h, loader.h); on GPUs they are there when nvcc was found at build time. */
-MR_API int mr_device_has_kernel(struct mr_device *dev, const char *kernel);
+/*
+ * Ends recording. The stream works again, also after an error. An empty graph is allowed.
+ * [out] out: on success; free it with mr_graph_destroy(). NULL: discard what was recorded.
+ * Returns 0, MR_EMISUSE (not recording), MR_EDEVICE, -ENOMEM.
+ */
+MR_API int mr_graph_end(struct mr_stream *stream, struct mr_graph **out);
+
+/*
+ * Enqueues a graph's work to a stream of the same device. It uses what the memory holds when it
+ * runs. Launches of one graph in several streams run one after the other. "cpu" runs it before
+ * returning.
+ * Returns 0, MR_EMISUSE (a stream of another device, or one being recorded), MR_EDEVICE, -ENOMEM
+ * (nothing was enqueued).
+ */
+MR_API int mr_graph_launch(struct mr_graph *graph, struct mr_stream *stream);
+
+/* Frees a graph. No launch may be running, and its device must still be open. NULL is allowed. */
+MR_API void mr_graph_destroy(struct mr_graph *graph);
 
 #ifdef __cplusplus
 }

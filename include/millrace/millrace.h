@@ -1,24 +1,40 @@
 /*
- * millrace: keeps a GPU fed with training data, and shows where the time goes when it starves.
+ * millrace: keeps a GPU fed with training data, and shows where the time goes when it is not.
  *
- *   sampler --index--> storage --bytes--> decode --> transform --> batch slot --copy--> device --> consumer
+ *   sampler --index--> storage --bytes--> decode --> transform --> batch slot --copy--> device
  *
- * error.h      error codes and texts, log         system.h     clock, processors, memory, random functions
- * tensor.h     element types and shapes           options.h    option tables: command lines, URIs
- * json.h       a JSON writer                      device.h     memory, streams, events, copies
- * dataset.h    formats: where samples lie         sampler.h    the order of samples
- * transform.h  ops on samples                     storage.h    how files are read
- * loader.h     the engine: batches, state, statistics          trace.h      what happened when
- * optim.h      optimizers and schedules          nn.h         small networks: forward, backward, loss
- * train.h      the trainer                        checkpoint.h checkpoints, and nets from them
- * profile.h    recordings: reports, advice, pictures             text.h       texts fit to be shown or stored
+ * This header includes all others:
  *
- * nn.h, optim.h, train.h and checkpoint.h are libmillrace-train's, profile.h is libmillrace-profile's, all others are libmillrace's.
+ *   dataset.h    data sets and their formats       device.h    memory, streams, events, copies
+ *   sampler.h    the order of samples              storage.h   how files are read; HTTP and S3
+ *   transform.h  ops on samples                    trace.h     what every stage did, and when
+ *   loader.h     batches, state, statistics        profile.h   recordings, reports, advice
+ *   nn.h         small neural networks             optim.h     optimizers and schedules
+ *   error.h      error codes and texts, log        tensor.h    element types and shapes
+ *   system.h     clock, processors, random         options.h   option tables
+ *   json.h       a JSON writer                      output.h    files written whole
+ *   text.h       texts made fit to be shown         train.h     the trainer
+ *   checkpoint.h checkpoints, and nets from them
  *
- * Structs of options begin with their size, which mr_x_opts_init() sets; it is the caller's, as compiled, and nothing is
- * written past it (mr_x_opts_fill() is that function with the size as an argument, for other languages). They grow at their end:
- * a program that was made with an older, shorter one goes on working, and what it lacks takes its default. A struct longer than
- * the library knows is refused.
+ * nn.h, optim.h, train.h and checkpoint.h are in libmillrace-train, profile.h is in
+ * libmillrace-profile, the others are in libmillrace.
+ *
+ * Start with examples/feed_mnist.c. A program needs a data set, a loader, and a loop over batches;
+ * sampler, transforms and device are optional.
+ *
+ * Option structs begin with their size in bytes. mr_x_opts_init() sets it together with all
+ * defaults; mr_x_opts_fill() is the same with the size as an argument, for other languages. The
+ * library reads and writes no more than that size. New members are added at the end, so a program
+ * compiled with an older, shorter struct keeps working: members that it lacks have their defaults.
+ * A struct longer than the library knows is refused (MR_EOPTION or MR_EMISUSE).
+ *
+ * Conventions, unless a header says otherwise: functions return 0 or a count on success and a
+ * negative code on failure (error.h). Objects are freed by the call that matches the one that made
+ * them: create/destroy, open/close, acquire/release. `get` returns a borrowed pointer, `query`
+ * fills a struct. Units are in names: _ns, _ms, _bytes.
+ *
+ * fork: worker threads do not exist in a forked child. Open data sets, devices and loaders in the
+ * process that uses them.
  */
 #ifndef MILLRACE_H
 #define MILLRACE_H

@@ -1,8 +1,22 @@
 /*
- * Files that appear whole or not at all.
+ * Output files that appear complete or not at all.
  *
- * Such a file is written beside its place as FILE.part-XXXXXX and renamed when it is complete. Its writer holds a lock on it, which
- * ends with the process: the next writer of the same file finds what a killed one left and removes it.
+ * Such a file is written next to its final place as FILE.part-XXXXXX and renamed when it is
+ * complete.
+ *
+ *     struct mr_output *output;
+ *     int rc = mr_output_open("result.csv", &output);
+ *     if (rc < 0)
+ *         return rc;
+ *     if (write_all(mr_output_get_fd(output)))
+ *         rc = mr_output_commit(output, 1);
+ *     mr_output_close(output); // removes the unfinished file if it was not committed
+ *
+ * The writer holds a lock on the unfinished file. The lock ends with the process, so the next
+ * writer of the same file finds and removes what a killed process left.
+ *
+ * Threads: an output belongs to one thread at a time. All calls block on the file system. A child
+ * process must not use an output that it inherited by fork.
  */
 #ifndef MILLRACE_OUTPUT_H
 #define MILLRACE_OUTPUT_H
@@ -16,25 +30,28 @@ extern "C" {
 struct mr_output;
 
 /*
- * Makes the unfinished file of `path`, with the rights that the umask gives, and removes those that dead processes left.
- * [out] out: written on success; end it with mr_output_close(). Returns 0, -ENOMEM or -errno, -EBUSY when too many processes are
- * writing this file. Any thread; blocks on the file system. A child after fork must not use it.
+ * Creates the unfinished file for `path`, with the permissions that the umask allows, and removes
+ * unfinished files of the same name that dead processes left.
+ * [out] out: on success; end it with mr_output_close().
+ * Returns 0, -EBUSY when too many processes are writing this file, -ENOMEM, -errno.
  */
 MR_API int mr_output_open(const char *path, struct mr_output **out);
 
-/* The descriptor to write to, open until mr_output_close(). Borrowed: give a copy (dup) to what would close it. */
+/* The file descriptor to write to. Borrowed, and open until mr_output_close(); pass a dup() of it
+ * to anything that closes its descriptor. */
 MR_API int mr_output_get_fd(const struct mr_output *output);
 
 /* The unfinished file's name. Borrowed. */
 MR_API const char *mr_output_get_name(const struct mr_output *output);
 
 /*
- * Renames the file to its place. replace: 0 or 1, whether a file there may be replaced. Once, when all is written.
- * Returns 0; -EEXIST: there is one, and replace is 0; -errno. After an error mr_output_close() removes the unfinished file.
+ * Renames the file to its final place. Call it once, after everything is written.
+ * replace: 1: an existing file is replaced; 0: it is an error.
+ * Returns 0, -EEXIST, -errno. After an error mr_output_close() removes the unfinished file.
  */
 MR_API int mr_output_commit(struct mr_output *output, int replace);
 
-/* Closes it, and removes what was not committed. NULL is allowed. */
+/* Closes the file, and removes it unless it was committed. NULL is allowed. */
 MR_API void mr_output_close(struct mr_output *output);
 
 #ifdef __cplusplus

@@ -1,5 +1,13 @@
 /*
- * The machine, the clock and the random functions that the library itself uses, for callers that want the same.
+ * The machine, the clock and the random functions that the library uses itself, for programs that
+ * want to use the same.
+ *
+ *     struct mr_host_memory_info memory;
+ *     mr_host_memory_query(&memory);
+ *     printf("%d threads, %.1f GiB free\n", mr_cpu_count(), memory.available_bytes / 0x1p30);
+ *
+ * Processors and memory are those that this process may use: affinity masks and the limits of
+ * cgroups (v1 and v2) are taken into account.
  *
  * Threads: every function here may be called from any thread.
  */
@@ -13,51 +21,61 @@
 extern "C" {
 #endif
 
-/* CLOCK_MONOTONIC in nanoseconds: the clock of every time in this library, traces included. */
+/* CLOCK_MONOTONIC in nanoseconds. All times in this library, traces included, are on this clock. */
 MR_API uint64_t mr_time_ns(void);
 
-/* Threads that may run at once here: the affinity mask, cut by the cgroup's CPU quota (v1 or v2), rounded up; >= 1. */
+/* How many threads can run at once in this process: the affinity mask, limited by the cgroup's CPU
+ * quota (rounded up). At least 1. */
 MR_API int mr_cpu_count(void);
 
-/* What mr_cpu_count() was made from. */
+/* What mr_cpu_count() is computed from. */
 struct mr_cpu_info {
-    int online;     /* processors that the system has on line */
-    int affinity;   /* of these, in this process's mask */
-    double quota;   /* cgroup CPU quota in processors; 0: none */
-    char model[96]; /* "" when unknown */
+    int online;     /* processors of the system that are online */
+    int affinity;   /* of these, in this process's affinity mask */
+    double quota;   /* the cgroup's CPU quota in processors; 0: none */
+    char model[96]; /* the processor's name; "": unknown */
 };
-MR_API void mr_cpu_get(struct mr_cpu_info *out);
 
-struct mr_memory_info {
-    uint64_t total_bytes;      /* of the machine, or the cgroup's limit when that is lower */
-    uint64_t available_bytes;  /* that can be taken without swapping */
-    uint64_t lock_limit_bytes; /* RLIMIT_MEMLOCK; UINT64_MAX: none, or this process may exceed it (CAP_IPC_LOCK) */
+/* Describes the processors. [out] out: always written. */
+MR_API void mr_cpu_query(struct mr_cpu_info *out);
+
+struct mr_host_memory_info {
+    uint64_t total_bytes;      /* of the machine, or the cgroup's limit if that is lower */
+    uint64_t available_bytes;  /* can be allocated without swapping */
+    uint64_t lock_limit_bytes; /* RLIMIT_MEMLOCK; UINT64_MAX: no limit for this process */
     uint64_t page_bytes;
-    uint64_t huge_page_bytes;  /* default huge page size; 0: unknown */
-    uint64_t huge_pages_free;  /* reserved huge pages that are free */
-    char transparent_huge[16]; /* "always", "madvise", "never" or "" */
-    uint64_t resident_bytes;   /* this process, now */
+    uint64_t huge_page_bytes;  /* the default huge page size; 0: unknown */
+    uint64_t huge_pages_free;  /* free huge pages in the reserved pool */
+    char transparent_huge[16]; /* "always", "madvise", "never"; "": unknown */
+    uint64_t resident_bytes;   /* of this process, now */
 };
-MR_API void mr_memory_get(struct mr_memory_info *out);
+
+/* Describes the host's memory. For a device's memory pools see mr_memory_query() in device.h.
+ * [out] out: always written. */
+MR_API void mr_host_memory_query(struct mr_host_memory_info *out);
 
 /*
- * Asks calls that have no handle to be stopped by to end soon: mr_dataset_open() and its kin, which may list, index and unpack
- * for minutes, and mr_dataset_read(). They return MR_ECANCELLED, and so does every one that begins while the request stands.
- * Loaders go on: mr_loader_cancel() ends them.
- * on: 1: from now on, in every thread of this process; 0: the request is withdrawn. Async-signal-safe: for signal handlers.
+ * Interrupts calls that have no handle to cancel: mr_dataset_open() and the other constructors,
+ * which may list, index and unpack for minutes, and mr_dataset_read(). While the request stands
+ * they return MR_ECANCELLED soon, in every thread of the process. Loaders are not affected; use
+ * mr_loader_cancel().
+ * on: 1: request it; 0: withdraw the request. Async-signal-safe.
  */
 MR_API void mr_interrupt(int on);
 
 /*
- * Philox-4x32-10: four 32-bit random numbers from a 128-bit counter and a 64-bit key.
+ * Philox-4x32-10, a counter-based random number generator: four 32-bit random numbers from a
+ * 128-bit counter and a 64-bit key. Pure: the same input gives the same output on every machine.
  * (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3, SC 2011.)
  */
 MR_API void mr_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
 
 /*
- * The keyed permutation behind shuffling: a bijection on [0, n), in O(1) memory, by a balanced Feistel network with
- * cycle walking (Black and Rogaway: Ciphers with arbitrary finite domains, CT-RSA 2002).
- * position: < n. n: 1..2^63. Returns the index at that position of epoch `epoch` under `seed`.
+ * The keyed permutation behind shuffling: a bijection on [0, n) that needs no memory. Returns the
+ * index at a position of an epoch. Pure.
+ * position: less than n. n: 1 to 2^63. seed, epoch: any.
+ * (A balanced Feistel network with cycle walking; Black, Rogaway: Ciphers with arbitrary finite
+ * domains, CT-RSA 2002.)
  */
 MR_API uint64_t mr_permute(uint64_t position, uint64_t n, uint64_t seed, uint64_t epoch);
 

@@ -1,9 +1,17 @@
 /*
- * Element types and shapes.
+ * Element types, shapes and specs.
  *
- * A tensor here is dense and in C order (last dimension fastest) in the machine's byte order. A spec describes one field
- * of a sample (or of a batch, with the batch dimension in front). A dimension may vary from sample to sample: then its
- * bit in var_dims is set and dim[] holds the upper bound, which sizes buffers.
+ * A tensor is dense, in C order (the last dimension is contiguous) and in the machine's byte order.
+ * struct mr_spec describes one field of a sample: its name, element type and shape. The spec of a
+ * batch's field has the batch dimension in front.
+ *
+ * A dimension may vary from sample to sample. Bit d of var_dims then marks dimension d, and dim[d]
+ * is its upper bound, which sizes buffers. A sequence of at most 512 token ids:
+ *
+ *     struct mr_spec spec = {.name = "ids", .dtype = MR_I32, .rank = 1, .var_dims = 1, .dim =
+ * {512}};
+ *
+ * Threads: every function here may be called from any thread; none blocks.
  */
 #ifndef MILLRACE_TENSOR_H
 #define MILLRACE_TENSOR_H
@@ -15,26 +23,27 @@
 extern "C" {
 #endif
 
-#define MR_MAX_RANK   8 /* dimensions of one tensor */
-#define MR_MAX_FIELDS 8 /* tensors of one sample */
-#define MR_NAME_BYTES 24
+#define MR_MAX_RANK   8  /* dimensions of a tensor */
+#define MR_MAX_FIELDS 8  /* fields of a sample */
+#define MR_NAME_BYTES 24 /* a field's name, with its NUL */
 
-/* name, element bytes, text. bool is one byte, 0 or 1; c64 and c128 are pairs of f32 and f64. */
-#define MR_DTYPES(X)                                                                                                   \
-    X(MR_BOOL, 1, "bool")                                                                                              \
-    X(MR_U8, 1, "u8")                                                                                                  \
-    X(MR_I8, 1, "i8")                                                                                                  \
-    X(MR_U16, 2, "u16")                                                                                                \
-    X(MR_I16, 2, "i16")                                                                                                \
-    X(MR_U32, 4, "u32")                                                                                                \
-    X(MR_I32, 4, "i32")                                                                                                \
-    X(MR_U64, 8, "u64")                                                                                                \
-    X(MR_I64, 8, "i64")                                                                                                \
-    X(MR_F16, 2, "f16")                                                                                                \
-    X(MR_BF16, 2, "bf16")                                                                                              \
-    X(MR_F32, 4, "f32")                                                                                                \
-    X(MR_F64, 8, "f64")                                                                                                \
-    X(MR_C64, 8, "c64")                                                                                                \
+/* All element types: name, bytes, text. A bool is one byte, 0 or 1; c64 and c128 are complex
+ * numbers, pairs of f32 and f64. */
+#define MR_DTYPES(X)                                                                               \
+    X(MR_BOOL, 1, "bool")                                                                          \
+    X(MR_U8, 1, "u8")                                                                              \
+    X(MR_I8, 1, "i8")                                                                              \
+    X(MR_U16, 2, "u16")                                                                            \
+    X(MR_I16, 2, "i16")                                                                            \
+    X(MR_U32, 4, "u32")                                                                            \
+    X(MR_I32, 4, "i32")                                                                            \
+    X(MR_U64, 8, "u64")                                                                            \
+    X(MR_I64, 8, "i64")                                                                            \
+    X(MR_F16, 2, "f16")                                                                            \
+    X(MR_BF16, 2, "bf16")                                                                          \
+    X(MR_F32, 4, "f32")                                                                            \
+    X(MR_F64, 8, "f64")                                                                            \
+    X(MR_C64, 8, "c64")                                                                            \
     X(MR_C128, 16, "c128")
 
 enum mr_dtype {
@@ -46,28 +55,34 @@ enum mr_dtype {
 
 /* One field of a sample. */
 struct mr_spec {
-    char name[MR_NAME_BYTES]; /* "image", "label", ...: unique within a sample, NUL-terminated */
+    char name[MR_NAME_BYTES]; /* "image", "label": unique within a sample, NUL-terminated */
     enum mr_dtype dtype;
-    int32_t rank;      /* 0 (a scalar) .. MR_MAX_RANK */
-    uint32_t var_dims; /* bit d: dim[d] varies from 0 to dim[d] */
+    int32_t rank;      /* dimensions: 0 (a scalar) to MR_MAX_RANK */
+    uint32_t var_dims; /* bit d: dimension d varies between 0 and dim[d] */
     uint64_t dim[MR_MAX_RANK];
 };
 
-/* Element size in bytes, 0 for a value that is no dtype. */
+/* The size of one element in bytes; 0 for a value that is no element type. */
 MR_API size_t mr_dtype_size(enum mr_dtype dtype);
 
-/* "u8", "f32", ...; "?" for a value that is no dtype. */
+/* The name of an element type: "u8", "f32". "?" for a value that is no element type. Constant. */
 MR_API const char *mr_dtype_name(enum mr_dtype dtype);
 
-/* Reads a name as mr_dtype_name() writes it, or numpy's and PyTorch's ("uint8", "float32", "half").
- * [out] out: written on success. Returns 0 or MR_EOPTION. */
+/*
+ * Reads an element type from text.
+ * text: a name that mr_dtype_name() gives, or numpy's or PyTorch's ("uint8", "float32", "half").
+ * [out] out: on success. Returns 0 or MR_EOPTION.
+ */
 MR_API int mr_dtype_parse(const char *text, enum mr_dtype *out);
 
-/* Bytes of a tensor of this spec, variable dimensions at their bound.
- * [out] out: written on success. Returns 0, or MR_ELIMIT when the product overflows 2^62. */
+/*
+ * Computes the size of a tensor in bytes, with variable dimensions at their bound.
+ * [out] out: on success. Returns 0, or MR_ELIMIT when the product exceeds 2^62.
+ */
 MR_API int mr_spec_bytes(const struct mr_spec *spec, uint64_t *out);
 
-/* Writes "image u8[28,28]" (variable dimensions as "<=28") into buf of cap bytes, cut to fit. Returns buf. */
+/* Writes a spec as text, "image u8[28,28]"; a variable dimension as "<=28".
+ * [out] buf: cap bytes, cut to fit. Returns buf. */
 MR_API const char *mr_spec_format(const struct mr_spec *spec, char *buf, size_t cap);
 
 #ifdef __cplusplus

@@ -1,4 +1,18 @@
-/* The version: of these headers at compile time, of the library at run time. */
+/*
+ * The version of millrace.
+ *
+ * The macros are the version of these headers, when a program is compiled. mr_version() is the
+ * version of the library that the program runs with. Until 1.0.0 a minor version may change the
+ * API.
+ *
+ *     #if MR_VERSION_MAJOR == 0 && MR_VERSION_MINOR < 2
+ *     #error "needs millrace 0.2"
+ *     #endif
+ *     printf("compiled with %d.%d, running %s\n", MR_VERSION_MAJOR, MR_VERSION_MINOR,
+ * mr_version());
+ *
+ * Threads: mr_version() may be called from any thread, also in a forked child.
+ */
 #ifndef MILLRACE_VERSION_H
 #define MILLRACE_VERSION_H
 
@@ -13,7 +27,7 @@ extern "C" {
 #define MR_VERSION_MINOR 1
 #define MR_VERSION_PATCH 0
 
-/* "0.1.0" */
+/* The version of the library as text: "0.1.0". Constant; never NULL. */
 MR_API const char *mr_version(void);
 
 #ifdef __cplusplus

@@ -1,7 +1,7 @@
 /*
  * Names that people bring from torch.utils.data.DataLoader, Tensor.to() and nsys profile. Where the
  * nearest name of ours would be a guess (--pin-memory is not --max-memory), the table says what the
- * counterpart is, or that none is needed.
+ * counterpart is, or that none is needed. The last row is a name of 0.1.
  */
 #include "base/options_foreign.h"
 
@@ -116,5 +116,7 @@ const struct mr_option_foreign mr_options_foreign[] = {
     {"vsync", "capture-range", NO_GRAPHICS},
     {"duration-frames", "duration", NO_GRAPHICS},
     {"start-frame-index", "delay", NO_GRAPHICS},
+    /* millrace 0.1 */
+    {"tail", "remainder", "--remainder drop or pad replaces it"},
     {NULL, NULL, NULL},
 };

@@ -65,7 +65,7 @@ static uint64_t meminfo(const char *key)
     return strtoull(text, NULL, 10) * (strstr(text, "kB") ? 1024 : 1);
 }
 
-void mr_cpu_get(struct mr_cpu_info *out)
+void mr_cpu_query(struct mr_cpu_info *out)
 {
     struct mr_cgroup group;
     mr_cgroup_get("", &group);
@@ -122,11 +122,11 @@ static uint64_t resident_pages(void)
     return resident;
 }
 
-void mr_memory_get(struct mr_memory_info *out)
+void mr_host_memory_query(struct mr_host_memory_info *out)
 {
     struct mr_cgroup group;
     mr_cgroup_get("", &group);
-    *out = (struct mr_memory_info){0};
+    *out = (struct mr_host_memory_info){0};
     out->page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
     out->total_bytes = meminfo("MemTotal");
     if (out->total_bytes == 0)

@@ -211,7 +211,7 @@ static bool is_float(enum mr_dtype dtype)
 
 static void fill_random(const struct state *st, uint64_t index, uint64_t bytes, char *out)
 {
-    enum mr_dtype dtype = (enum mr_dtype)st->opts.dtype;
+    enum mr_dtype dtype = st->opts.dtype;
     struct stream s = stream_of(st->opts.seed, index);
     uint32_t words[GROUP], size = part_bytes(dtype);
     uint32_t group_bytes = is_float(dtype) ? GROUP / part_words(dtype) * size : sizeof words;
@@ -320,13 +320,13 @@ static int decode(const struct mr_dataset *ds, uint64_t index, const struct mr_b
 
 static int check(const struct mr_synthetic_opts *o)
 {
-    if (mr_dtype_size((enum mr_dtype)o->dtype) == 0)
+    if (mr_dtype_size(o->dtype) == 0)
         return mr_error_set(MR_EOPTION, "synthetic: dtype: %d is none", o->dtype);
-    if (o->values < MR_VALUES_UNIFORM || o->values > MR_VALUES_INDEX)
+    if ((unsigned)o->values > MR_VALUES_INDEX)
         return mr_error_set(MR_EOPTION, "synthetic: values: %d is none of the kinds", o->values);
-    if (o->values == MR_VALUES_NORMAL && !is_float((enum mr_dtype)o->dtype))
+    if (o->values == MR_VALUES_NORMAL && !is_float(o->dtype))
         return mr_error_set(MR_EOPTION, "synthetic: values=normal: want a float dtype, found %s",
-                            mr_dtype_name((enum mr_dtype)o->dtype));
+                            mr_dtype_name(o->dtype));
     int rc = mr_shape_check(&o->shape, "synthetic");
     if (rc < 0)
         return rc;
@@ -351,7 +351,7 @@ static int open_synthetic(struct mr_dataset *ds, const void *options)
         return rc;
     ds->n = o->n;
     ds->n_fields = o->classes ? 2 : 1;
-    ds->field[0].dtype = (enum mr_dtype)o->dtype;
+    ds->field[0].dtype = o->dtype;
     ds->field[0].rank = o->shape.rank;
     ds->field[0].var_dims = o->min_length ? 1 : 0;
     memcpy(ds->field[0].dim, o->shape.dim, sizeof ds->field[0].dim);

@@ -172,7 +172,7 @@ void mr_device_close(struct mr_device *dev)
     free(dev);
 }
 
-int mr_device_get(struct mr_device *dev, struct mr_device_info *out)
+int mr_device_query(struct mr_device *dev, struct mr_device_info *out)
 {
     struct mr_device_info info = {.numa_node = -1};
     snprintf(info.name, sizeof info.name, "%s", dev->ops->name);

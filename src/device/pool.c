@@ -197,7 +197,7 @@ void mr_memory_set_limit(struct mr_device *dev, uint64_t bytes)
     pthread_mutex_unlock(&dev->pool->lock);
 }
 
-void mr_memory_count(struct mr_device *dev, enum mr_memory kind, struct mr_memory_counters *out)
+void mr_memory_query(struct mr_device *dev, enum mr_memory kind, struct mr_memory_counters *out)
 {
     struct mr_memory_counters count = {0};
     if ((unsigned)kind < MR_N_MEMORY && mr_device_ready(dev) == 0) {

@@ -39,7 +39,7 @@ static int open_device(struct mr_loader *ld, struct mr_device *device)
             return rc;
     }
     ld->device = device ? device : ld->own_device;
-    return mr_device_get(ld->device, &ld->device_info);
+    return mr_device_query(ld->device, &ld->device_info);
 }
 
 static int open_order(struct mr_loader *ld, struct mr_sampler *sampler)

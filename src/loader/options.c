@@ -34,7 +34,7 @@ static int check_opts(const struct mr_loader_opts *o)
         {"bad", (uint64_t)o->bad, 0, MR_BAD_REPLACE},
         {"storage", (uint64_t)o->storage, 0, MR_STORAGE_GDS},
         {"cache", (uint64_t)o->cache, 0, MR_CACHE_DEVICE},
-        {"tail", (uint64_t)o->tail, 0, MR_TAIL_PAD},
+        {"remainder", (uint64_t)o->remainder, 0, MR_REMAINDER_PAD},
         {"streams", o->streams, 1, MR_MAX_STREAMS},
         {"device_transforms", (uint64_t)o->device_transforms, 0, MR_DEVICE_TRANSFORMS_AUTO},
     };

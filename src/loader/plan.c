@@ -32,7 +32,7 @@ int mr_plan_init(struct mr_plan *plan, const struct mr_loader_opts *opts, uint64
     plan->shard = (struct mr_shard){.length = length,
                                     .rank = opts->rank,
                                     .world = opts->world,
-                                    .pad = opts->tail == MR_TAIL_PAD};
+                                    .pad = opts->remainder == MR_REMAINDER_PAD};
     plan->first = plan->shard;
     plan->first.start = position;
     plan->n_batches = batches_of(plan, &plan->shard);
@@ -42,7 +42,7 @@ int mr_plan_init(struct mr_plan *plan, const struct mr_loader_opts *opts, uint64
             "an epoch of %llu samples for %u ranks gives each no %s of %llu: lower batch_size%s",
             (unsigned long long)length, opts->world, opts->drop_last ? "full batch" : "batch",
             (unsigned long long)opts->batch_size,
-            opts->drop_last ? ", or keep the last batch" : ", or pad the tail");
+            opts->drop_last ? ", or keep the last batch" : ", or pad the remainder");
     plan->first_batches = batches_of(plan, &plan->first);
     plan->first_index = position / opts->world / opts->batch_size;
     plan->total = total_of(plan);

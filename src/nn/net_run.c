@@ -369,9 +369,9 @@ int mr_net_zero_totals(struct mr_net *net, struct mr_stream *stream)
     return rc ? rc : net->ops->zero_totals(net->backend);
 }
 
-int mr_net_get_totals(struct mr_net *net, struct mr_stream *stream, struct mr_net_totals *out)
+int mr_net_query_totals(struct mr_net *net, struct mr_stream *stream, struct mr_net_totals *out)
 {
-    int rc = mr_net_use_stream(net, stream, "mr_net_get_totals");
+    int rc = mr_net_use_stream(net, stream, "mr_net_query_totals");
     return rc ? rc : net->ops->get_totals(net->backend, out);
 }
 

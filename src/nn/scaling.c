@@ -23,11 +23,11 @@ static void *place(struct mr_net *net)
     return (void *)(uintptr_t)scale;
 }
 
-int mr_net_get_loss_scale(struct mr_net *net, struct mr_stream *stream, float *out_scale, uint32_t *out_good)
+int mr_net_query_loss_scale(struct mr_net *net, struct mr_stream *stream, float *out_scale, uint32_t *out_good)
 {
     struct scaling s = {.scale = 1};
     void *at = place(net);
-    int rc = mr_net_use_stream(net, stream, "mr_net_get_loss_scale");
+    int rc = mr_net_use_stream(net, stream, "mr_net_query_loss_scale");
     if (!rc && at)
         rc = mr_copy_async(stream, &s, MR_PAGEABLE, at, MR_DEVICE, sizeof s);
     if (!rc && at)

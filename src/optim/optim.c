@@ -198,7 +198,7 @@ static int set_device(struct mr_optim *o, struct mr_device *device)
     o->host = true;
     if (!device)
         return 0;
-    int rc = mr_device_get(device, &info);
+    int rc = mr_device_query(device, &info);
     if (rc < 0)
         return rc;
     o->device = device;

@@ -144,13 +144,14 @@ int mr_optim_state_write(struct mr_optim *optim, uint32_t i, const void *data, u
     return rc < 0 ? rc : mr_stream_synchronize(stream);
 }
 
-int mr_optim_get_step(struct mr_optim *optim, uint32_t group, struct mr_stream *stream,
-                      uint64_t *out_step, double *out_grad_norm)
+int mr_optim_query_step(struct mr_optim *optim, uint32_t group, struct mr_stream *stream,
+                        uint64_t *out_step, double *out_grad_norm)
 {
     struct mr_optim_record r = {0};
     if (group >= optim->n_parts)
-        return mr_error_set(MR_EMISUSE, "mr_optim_get_step: group %u of %u", group, optim->n_parts);
-    int rc = mr_optim_check_stream(optim, stream, "mr_optim_get_step");
+        return mr_error_set(MR_EMISUSE, "mr_optim_query_step: group %u of %u", group,
+                            optim->n_parts);
+    int rc = mr_optim_check_stream(optim, stream, "mr_optim_query_step");
     if (rc == 0)
         rc = copy_out(optim, &r, &optim->records[group], sizeof r, stream);
     if (rc < 0)

@@ -30,7 +30,7 @@ extern const struct mr_sampler_ops mr_sampler_sequential, mr_sampler_random, mr_
 
 /*
  * The part of an epoch that one rank sees. Local position q of the part that starts at global position `start` stands at
- * global position start + q * world + rank; with MR_TAIL_PAD, positions past the end wrap to the epoch's start.
+ * global position start + q * world + rank; with MR_REMAINDER_PAD, positions past the end wrap to the epoch's start.
  */
 struct mr_shard {
     uint64_t length; /* of the epoch, all ranks */
@@ -39,7 +39,7 @@ struct mr_shard {
     bool pad;
 };
 uint64_t mr_shard_length(const struct mr_shard *shard); /* local positions */
-/* Global position of local position q, unwrapped: with MR_TAIL_PAD it may be past the epoch's end. */
+/* Global position of local position q, unwrapped: with MR_REMAINDER_PAD it may be past the epoch's end. */
 uint64_t mr_shard_global(const struct mr_shard *shard, uint64_t q);
 /* The position in [0, length) whose sample local position q holds: the global one, wrapped. length >= 1. */
 uint64_t mr_shard_position(const struct mr_shard *shard, uint64_t q);

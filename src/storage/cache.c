@@ -149,11 +149,11 @@ static int make_all(struct mr_files *files)
 
 static int check_limit(uint64_t need, uint64_t limit)
 {
-    struct mr_memory_info memory;
+    struct mr_host_memory_info memory;
     if (limit && need > limit)
         return mr_error_set(MR_ELIMIT, "host cache: the files need %llu bytes, %llu are allowed",
                             (unsigned long long)need, (unsigned long long)limit);
-    mr_memory_get(&memory);
+    mr_host_memory_query(&memory);
     if (need > memory.total_bytes)
         return mr_error_set(-ENOMEM,
                             "host cache: the files need %llu bytes, the machine has %llu; read them without cache",
@@ -164,8 +164,8 @@ static int check_limit(uint64_t need, uint64_t limit)
 /* What whole files of unknown size may take: they are kept as they come, until there is no more room. */
 static uint64_t lazy_limit(uint64_t others, uint64_t limit)
 {
-    struct mr_memory_info memory;
-    mr_memory_get(&memory);
+    struct mr_host_memory_info memory;
+    mr_host_memory_query(&memory);
     uint64_t most = limit ? limit - others : memory.available_bytes / 4 * 3;
     return MR_MIN(most, memory.total_bytes);
 }

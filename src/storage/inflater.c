@@ -129,8 +129,8 @@ static void *inflater_main(void *arg)
 static int total_check(const struct mr_inflater *g, uint64_t total, uint64_t head)
 {
     const char *name = g->f->name;
-    struct mr_memory_info memory;
-    mr_memory_get(&memory);
+    struct mr_host_memory_info memory;
+    mr_host_memory_query(&memory);
     if (total > mr_gunzip_most(g->file_bytes))
         return mr_error_set(MR_EFORMAT, "%s: its header promises %llu bytes, but %llu bytes of gzip hold at most %llu",
                             name, (unsigned long long)total, (unsigned long long)g->file_bytes,

@@ -162,7 +162,7 @@ static int set_scale(struct mr_checkpoint *c, struct mr_trainer *t)
 {
     float scale;
     uint32_t good;
-    int rc = mr_net_get_loss_scale(t->net, t->stream, &scale, &good);
+    int rc = mr_net_query_loss_scale(t->net, t->stream, &scale, &good);
     return rc == 0 ? mr_checkpoint_set(c, "loss_scale", "%.9g %" PRIu32, (double)scale, good) : rc;
 }
 

@@ -49,7 +49,7 @@ static int not_finite(struct mr_trainer *t, uint64_t step)
 int mr_train_take_totals(struct mr_trainer *t)
 {
     struct mr_net_totals now;
-    int rc = mr_net_get_totals(t->net, t->stream, &now);
+    int rc = mr_net_query_totals(t->net, t->stream, &now);
     if (rc == 0)
         rc = mr_net_zero_totals(t->net, t->stream);
     if (rc < 0)
@@ -245,7 +245,7 @@ int mr_trainer_step(struct mr_trainer *t, int *last)
 static int test_sums(struct mr_trainer *t, struct mr_train_sums *out)
 {
     struct mr_net_totals totals;
-    int rc = mr_net_get_totals(t->net, t->stream, &totals);
+    int rc = mr_net_query_totals(t->net, t->stream, &totals);
     if (rc < 0)
         return rc;
     rc = mr_net_zero_totals(t->net, t->stream);

@@ -7,46 +7,10 @@
 
 #define BATCH_MOST (1u << 20)
 
-void mr_trainer_opts_fill(struct mr_trainer_opts *opts, size_t size)
-{
-    const struct mr_trainer_opts full = {
-        .model = "mnist-cnn",
-        .optimizer = "adam",
-        .schedule = "constant",
-        .lr = -1,
-        .loss = MR_CROSS_ENTROPY,
-        .precision = MR_PRECISION_TF32,
-        .batch_size = 64,
-        .epochs = 10,
-        .shuffle = 1,
-        .graph = 1,
-    };
-    mr_opts_copy(opts, size, &full, sizeof full);
-}
-
-const char *mr_loss_name(enum mr_loss loss)
-{
-    return loss == MR_NLL ? "nll" : loss == MR_MSE ? "mse" : "cross-entropy";
-}
-
-static const struct mr_net_layer *last_layer(const struct mr_net *net)
-{
-    const struct mr_net_layer *l, *last = NULL;
-    for (uint32_t i = 0; (l = mr_net_layer_get(net, i)); i++)
-        last = l;
-    return last;
-}
-
-uint32_t mr_train_outputs(const struct mr_net *net)
-{
-    const struct mr_net_layer *last = last_layer(net);
-    return last ? last->out[0] * last->out[1] * last->out[2] : 0;
-}
-
 /* A loss over what the last layer does not give trains to nonsense without an error. */
 static int check_loss(const struct mr_trainer *t)
 {
-    const struct mr_net_layer *last = last_layer(t->net);
+    const struct mr_net_layer *last = mr_train_last_layer(t->net);
     if (t->opts.loss != MR_NLL || (last && strcmp(last->name, "log-softmax") == 0))
         return 0;
     return mr_error_set(MR_EOPTION,
@@ -179,7 +143,7 @@ static int check_labels(const struct mr_trainer *t)
 
 static int open_device(struct mr_trainer *t)
 {
-    int rc = mr_device_get(t->dev, &t->info);
+    int rc = mr_device_query(t->dev, &t->info);
     if (rc < 0)
         return rc;
     if (t->info.simulated)

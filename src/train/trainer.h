@@ -74,6 +74,9 @@ struct mr_trainer {
     double waiting, stepping, testing, saving; /* seconds, of this process */
 };
 
+/* options.c. NULL: a net without layers. */
+const struct mr_net_layer *mr_train_last_layer(const struct mr_net *net);
+
 /* sample.c. At most the data set's length. */
 uint64_t mr_train_batch_size(const struct mr_trainer *t);
 /* Label, classes, chains, shape; the test set's loader. */

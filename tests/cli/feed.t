@@ -130,6 +130,10 @@ millrace feed: npi:x.npy: unknown format 'npi'; did you mean npy?: ...
 $ millrace feed d --collate padd
 millrace feed: --collate padd: want stack, pad, fixed or ragged; did you mean pad?
 [2]
+# The name that --remainder had in 0.1.
+$ millrace feed d --tail pad
+millrace feed: --tail: no such option; --remainder drop or pad replaces it
+[2]
 # Names of DataLoader's: their counterpart is said, or that none is needed; no hint says the opposite.
 $ for o in dataset batch-sampler num_workers collate_fn pin_memory no-pin-memory pin-memory-device timeout worker_init_fn multiprocessing-context generator prefetch_factor persistent-workers in-order non-blocking; do millrace feed d --$o=1; done
 millrace feed: --dataset: no such option; the data set is an argument of its own: millrace feed DATASET

@@ -98,5 +98,5 @@ millrace predict: warning: folder: dz.*: its class 0 is 'dog', that of the train
 
 32 samples in [0-9]+ (re)
 $ millrace train folder:an -m flatten,linear:2 -t 'resize(8,8)' --test folder:dz
-millrace train: test set: folder: dz.*: its class 0 is 'dog', that of the training set 'cat': want the same classes: name its folders as the training set's \(with folder:DIR,allow-empty an empty one keeps the numbers\), or --test none (re)
+millrace train: test set: folder: dz.*: its class 0 is 'dog', that of the training set 'cat': want the same classes: name its folders as the training set's \(with folder:DIR,allow-empty an empty one keeps the numbers\), or do without a test set (re)
 [1]

@@ -287,7 +287,7 @@ static int optim_sim(struct outcome *out)
     uint64_t step;
     double norm;
     if (rc == 0)
-        rc = mr_optim_get_step(optim, 0, stream, &step, &norm);
+        rc = mr_optim_query_step(optim, 0, stream, &step, &norm);
     if (rc == 0) {
         outcome_add(out, &norm, sizeof norm);
         out->samples = step;

@@ -11,7 +11,7 @@
 static void test_info(struct mr_device *dev)
 {
     struct mr_device_info info;
-    must(mr_device_get(dev, &info));
+    must(mr_device_query(dev, &info));
     printf("  %s: %s, %s, %s, driver %s (CUDA %d.%d), compute capability %d.%d\n", info.name, info.model, info.uuid,
            info.pci_id, info.driver[0] ? info.driver : "?", info.driver_api / 1000, info.driver_api % 1000 / 10,
            info.compute_capability / 10, info.compute_capability % 10);
@@ -71,7 +71,7 @@ static void test_pinned_by_alloc(struct mr_device *dev)
     struct mr_stream *stream = gpu_stream(other, "copy");
     for (unsigned c = 0; c < 4; c++)
         round_trip(other, stream, 1000001, c);
-    mr_memory_count(other, MR_PINNED, &count);
+    mr_memory_query(other, MR_PINNED, &count);
     check(count.held_bytes > 0 && count.locked_bytes == count.held_bytes);
     mr_stream_destroy(stream);
     mr_device_close(other);
@@ -248,7 +248,7 @@ static void test_pool(struct mr_device *dev)
     struct mr_event *event = gpu_event(dev);
     const uint64_t bytes = 8 << 20;
     void *a = gpu_take(dev, MR_PINNED, bytes);
-    mr_memory_count(dev, MR_PINNED, &count);
+    mr_memory_query(dev, MR_PINNED, &count);
     check(count.requested_bytes == bytes && count.held_bytes == bytes && count.misses == 1 && count.hits == 0);
     if (count.locked_bytes != bytes)
         printf("  this system refuses to page-lock\n");
@@ -261,7 +261,7 @@ static void test_pool(struct mr_device *dev)
         check(a != b);
     must(mr_stream_synchronize(stream));
     void *c = gpu_take(dev, MR_PINNED, bytes - 5000); /* now it is */
-    mr_memory_count(dev, MR_PINNED, &count);
+    mr_memory_query(dev, MR_PINNED, &count);
     check(b == a || (c == a && count.hits == 1 && count.misses == 2));
     mr_memory_release(dev, MR_PINNED, b, NULL);
     mr_memory_release(dev, MR_PINNED, c, NULL);
@@ -271,7 +271,7 @@ static void test_pool(struct mr_device *dev)
     must(mr_memory_acquire(dev, MR_DEVICE, 2 * bytes, &d)); /* cached page-locked memory makes room */
     mr_memory_release(dev, MR_DEVICE, d, NULL);
     mr_memory_trim(dev);
-    mr_memory_count(dev, MR_PINNED, &count);
+    mr_memory_query(dev, MR_PINNED, &count);
     check(count.held_bytes == 0 && count.requested_bytes == 0);
     mr_event_destroy(event);
     mr_stream_destroy(stream);
@@ -281,7 +281,7 @@ static void test_out_of_memory(struct mr_device *dev)
 {
     struct mr_device_info info;
     void *p = NULL;
-    must(mr_device_get(dev, &info));
+    must(mr_device_query(dev, &info));
     check(mr_memory_acquire(dev, MR_DEVICE, info.memory_bytes + (1ull << 30), &p) == MR_EDEVICEMEM && !p);
     printf("  %s\n", mr_last_error());
     check(strstr(mr_last_error(), "CUDA_ERROR_OUT_OF_MEMORY") && strstr(mr_last_error(), "--batch-size"));

@@ -89,7 +89,7 @@ static uint64_t digest(const struct job *job)
     must(mr_transform_create(&chain));
     must(mr_transform_add(chain, job->chain));
     must(mr_device_open(job->device, &dev));
-    must(mr_device_get(dev, &info));
+    must(mr_device_query(dev, &info));
     struct mr_stream *stream = gpu_stream(dev, "consumer");
     unsigned char *host = gpu_take(dev, MR_PINNED, job->batch_size * SIDE * SIDE * 4);
     mr_loader_opts_init(&opts);
@@ -199,7 +199,7 @@ static void test_too_large(struct mr_device *dev)
     check(mr_loader_open(ds, sampler, NULL, dev, &opts, &ld) < 0);
     printf("  %s\n", mr_last_error());
     for (int kind = 0; kind < MR_N_MEMORY; kind++) {
-        mr_memory_count(dev, (enum mr_memory)kind, &count);
+        mr_memory_query(dev, (enum mr_memory)kind, &count);
         check(count.requested_bytes == 0);
     }
     mr_sampler_destroy(sampler);

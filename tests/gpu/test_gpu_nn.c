@@ -182,8 +182,8 @@ static void compare(struct nets *n, double bound)
 static void same_totals(struct nets *n, double bound)
 {
     struct mr_net_totals a, b;
-    must(mr_net_get_totals(n->net, n->stream, &a));
-    must(mr_net_get_totals(n->host, n->host_stream, &b));
+    must(mr_net_query_totals(n->net, n->stream, &a));
+    must(mr_net_query_totals(n->host, n->host_stream, &b));
     check(a.n_samples == b.n_samples && a.n_bad_labels == b.n_bad_labels && a.n_not_finite == b.n_not_finite &&
           a.first_not_finite == b.first_not_finite);
     check(fabs(a.loss - b.loss) <= bound * (fabs(b.loss) + 0.1));
@@ -426,8 +426,8 @@ static void test_eval(struct mr_device *dev)
     free(outputs);
     same_totals(&n, 1e-4);
     struct mr_net_totals a, b;
-    must(mr_net_get_totals(n.net, n.stream, &a));
-    must(mr_net_get_totals(n.host, n.host_stream, &b));
+    must(mr_net_query_totals(n.net, n.stream, &a));
+    must(mr_net_query_totals(n.host, n.host_stream, &b));
     check(a.n_right == b.n_right && a.n_bad_labels == 2 && a.n_samples == 2);
     nets_close(&n);
 }
@@ -451,7 +451,7 @@ static void test_not_finite(struct mr_device *dev)
     must(mr_net_train(n.net, &far, n.stream));
     must(mr_net_train(n.net, &far, n.stream));
     struct mr_net_totals t;
-    must(mr_net_get_totals(n.net, n.stream, &t));
+    must(mr_net_query_totals(n.net, n.stream, &t));
     check(t.n_not_finite == 2 && t.first_not_finite == 3);
     int layer = mr_net_find_bad(n.net, n.stream, &what);
     check(layer >= 0 && strcmp(mr_net_layer_get(n.net, (uint32_t)layer)->name, "fc2") == 0 &&
@@ -532,7 +532,7 @@ static void test_graph(struct mr_device *dev)
                     step(&t);
             }
             struct mr_net_totals totals;
-            must(mr_net_get_totals(t.n.net, t.n.stream, &totals));
+            must(mr_net_query_totals(t.n.net, t.n.stream, &totals));
             check(totals.n_samples == 10 * BATCH && totals.n_not_finite == 0);
             end[graphs] = fetch(&t.n, t.params, t.n.n_params * sizeof(float));
             mr_graph_destroy(graph);
@@ -576,11 +576,11 @@ static void test_rescale(struct mr_device *dev)
     check(*s == 32768 && *k == 0 && memcmp(before, after, t.n.n_params * sizeof *after) != 0);
     float saved = 0;
     uint32_t good = 0;
-    must(mr_net_get_loss_scale(t.n.net, t.n.stream, &saved, &good));
+    must(mr_net_query_loss_scale(t.n.net, t.n.stream, &saved, &good));
     check(saved == 32768 && good == 1);
     must(mr_net_set_loss_scale(t.n.net, t.n.stream, 1024, 1999));
     step(&t); /* the 2,000th good one in a row */
-    must(mr_net_get_loss_scale(t.n.net, t.n.stream, &saved, &good));
+    must(mr_net_query_loss_scale(t.n.net, t.n.stream, &saved, &good));
     check(saved == 2048 && good == 0);
     check(mr_net_set_loss_scale(t.n.net, t.n.stream, 3, 0) == MR_ESTATE);
     free(before);
@@ -613,14 +613,14 @@ static void test_training(struct mr_device *dev)
         must(mr_copy_async(t.n.stream, t.n.far_labels, MR_DEVICE, t.n.labels, MR_PAGEABLE, sizeof t.n.labels));
         struct mr_net_totals first, last;
         step(&t);
-        must(mr_net_get_totals(t.n.net, t.n.stream, &first));
+        must(mr_net_query_totals(t.n.net, t.n.stream, &first));
         struct mr_graph *graph = record(&t);
         for (int i = 0; i < 200; i++)
             must(mr_graph_launch(graph, t.n.stream));
         must(mr_net_zero_totals(t.n.net, t.n.stream));
         for (int i = 0; i < 10; i++)
             must(mr_graph_launch(graph, t.n.stream));
-        must(mr_net_get_totals(t.n.net, t.n.stream, &last));
+        must(mr_net_query_totals(t.n.net, t.n.stream, &last));
         printf("  %s%s: loss %.3f, after 200 steps %.4f, %llu of %llu right; %s; %s\n", mr_dtype_name(o.dtype),
                o.tf32 ? " tf32" : "", first.loss / 64, last.loss / 640, (unsigned long long)last.n_right,
                (unsigned long long)last.n_samples, mr_net_layer_get(t.n.net, 0)->runs_on,

@@ -133,8 +133,8 @@ static void one_against_host(struct mr_device *dev, const char *base, enum mr_dt
     compare(&a, base);
     uint64_t done = 0;
     double norm = 0, host_norm = 0;
-    must(mr_optim_get_step(there, 3, a.stream, &done, &norm));
-    must(mr_optim_get_step(host, 3, NULL, NULL, &host_norm));
+    must(mr_optim_query_step(there, 3, a.stream, &done, &norm));
+    must(mr_optim_query_step(host, 3, NULL, NULL, &host_norm));
     check(done == 3 && fabs(norm - host_norm) <= 1e-9 * host_norm);
     mr_optim_destroy(host);
     mr_optim_destroy(there);
@@ -223,7 +223,7 @@ static void graphs(struct mr_device *dev)
         }
         compare(&a, specs[k]);
         uint64_t done = 0;
-        must(mr_optim_get_step(there, 0, a.stream, &done, NULL));
+        must(mr_optim_query_step(there, 0, a.stream, &done, NULL));
         check(done == 12);
         mr_graph_destroy(graph);
         mr_optim_destroy(host);
@@ -271,7 +271,7 @@ static void precision(struct mr_device *dev)
         check(memcmp(p, a.host_p, a.bytes) == 0);
         check(memcmp(copy, host_extra.copy, n * 2) == 0);
         uint64_t done = 0;
-        must(mr_optim_get_step(there, 0, a.stream, &done, NULL));
+        must(mr_optim_query_step(there, 0, a.stream, &done, NULL));
         check(done == (k < 2 ? 5 : 2));
         free(p);
         free(copy);

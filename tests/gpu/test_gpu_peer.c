@@ -29,7 +29,7 @@ static void test_peer(struct mr_device *dev)
 {
     struct mr_device_info info;
     struct mr_device *peer = NULL;
-    must(mr_device_get(dev, &info));
+    must(mr_device_query(dev, &info));
     if (info.n_devices < 2) {
         printf("  SKIP there is one GPU\n");
         return;

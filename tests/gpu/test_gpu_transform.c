@@ -47,7 +47,7 @@ static uint64_t digest(struct mr_device *dev, const struct job *job, struct mr_l
     must(mr_sampler_open("random", mr_dataset_length(ds), 11, &sampler));
     must(mr_transform_create(&chain));
     must(mr_transform_add(chain, job->chain));
-    must(mr_device_get(dev, &info));
+    must(mr_device_query(dev, &info));
     struct mr_stream *stream = gpu_stream(dev, "consumer");
     mr_loader_opts_init(&opts);
     opts.batch_size = job->batch_size;

@@ -83,7 +83,7 @@ static inline void run_take(struct run *run, struct mr_device *dev, struct mr_st
     const unsigned char *data[MR_MAX_FIELDS];
     unsigned char *back[MR_MAX_FIELDS] = {0};
     struct mr_device_info info;
-    must(mr_device_get(dev, &info));
+    must(mr_device_query(dev, &info));
     for (int f = 0; f < b->n_fields; f++) {
         data[f] = b->field[f].data;
         if (info.unified)

@@ -80,9 +80,9 @@ static void the_limit_is_kept(void **state)
 static void more_than_the_machine_has_is_refused(void **state)
 {
     (void)state;
-    struct mr_memory_info memory;
+    struct mr_host_memory_info memory;
     char sparse[80];
-    mr_memory_get(&memory);
+    mr_host_memory_query(&memory);
     snprintf(sparse, sizeof sparse, "%s/sparse", dir);
     fclose(fopen(sparse, "wb"));
     struct mr_files *files = table();

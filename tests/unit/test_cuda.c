@@ -27,7 +27,7 @@ static void test_info(void **state)
     (void)state;
     struct mr_device *dev = must_open("cuda:1");
     struct mr_device_info info;
-    assert_int_equal(mr_device_get(dev, &info), 0);
+    assert_int_equal(mr_device_query(dev, &info), 0);
     assert_string_equal(info.name, "cuda:1");
     assert_string_equal(info.model, "Fake GPU 1");
     assert_string_equal(info.uuid, "GPU-b1b1b1b1-b1b1-b1b1-b1b1-b1b1b1b1b1b1");
@@ -261,13 +261,13 @@ static void test_lock_refused(void **state)
     mr_log_set(note, NULL);
     fake_fail("cuMemHostRegister_v2", 1, 2, 0);
     must(mr_memory_acquire(dev, MR_PINNED, 8192, &a));
-    mr_memory_count(dev, MR_PINNED, &count);
+    mr_memory_query(dev, MR_PINNED, &count);
     assert_true(n_warnings == 1 && count.held_bytes == 8192 && count.locked_bytes == 0);
     fake_fail("cuMemHostRegister_v2", 1, 304, 0);
     assert_int_equal(mr_memory_register(dev, &count, sizeof count), MR_ELIMIT);
     fake_fail(NULL, 0, 0, 0);
     must(mr_memory_acquire(dev, MR_PINNED, 8192, &b));
-    mr_memory_count(dev, MR_PINNED, &count);
+    mr_memory_query(dev, MR_PINNED, &count);
     assert_true(n_warnings == 1 && count.locked_bytes == 8192);
     mr_log_set(NULL, NULL);
     mr_memory_release(dev, MR_PINNED, a, NULL);
@@ -301,7 +301,7 @@ static void run_child(struct mr_device *dev, struct mr_stream *stream, struct mr
     fake_report(&before);
     alarm(60);
     REFUSED(mr_device_open("cuda", &other));
-    REFUSED(mr_device_get(dev, &info));
+    REFUSED(mr_device_query(dev, &info));
     REFUSED(mr_memory_acquire(dev, MR_DEVICE, 1, &p));
     REFUSED(mr_memory_register(dev, &ns, 8));
     REFUSED(mr_memory_unregister(dev, &ns, 8));
@@ -317,7 +317,7 @@ static void run_child(struct mr_device *dev, struct mr_stream *stream, struct mr
     REFUSED(mr_copy_batch_async(stream, copies, 2));
     REFUSED(mr_memset_async(stream, far, MR_DEVICE, 0, 4096));
     REFUSED(mr_launch(stream, "busy", &ns, sizeof ns));
-    mr_memory_count(dev, MR_DEVICE, &count);
+    mr_memory_query(dev, MR_DEVICE, &count);
     mr_memory_release(dev, MR_DEVICE, far, NULL);
     mr_memory_trim(dev);
     mr_event_destroy(event);
@@ -407,7 +407,7 @@ static struct delivered consume(const char *device, bool pageable)
     uint64_t calls = 0, blocking = 0, ns = 10000, at = 0;
     c.opts.batch_size = 64;
     c.opts.pageable = pageable;
-    must(mr_device_get(dev, &info));
+    must(mr_device_query(dev, &info));
     must(mr_dataset_open(c.dataset, &ds));
     must(mr_sampler_open("random", mr_dataset_length(ds), 7, &sampler));
     must(mr_stream_create(dev, "consumer", &stream));

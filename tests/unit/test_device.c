@@ -37,7 +37,7 @@ static void test_auto_is_best(void **state)
     mr_device_each(note_cuda, &has_cuda);
     struct mr_device *dev = must_open("auto");
     struct mr_device_info info;
-    assert_int_equal(mr_device_get(dev, &info), 0);
+    assert_int_equal(mr_device_query(dev, &info), 0);
     assert_string_equal(info.name, has_cuda ? "cuda:0" : "cpu");
     assert_int_equal(info.unified, !has_cuda);
     mr_device_close(dev);
@@ -48,7 +48,7 @@ static void test_sim_options(void **state)
     (void)state;
     struct mr_device *dev = must_open("sim:h2d=12.5,d2h=6,pageable=3,latency=20us,step=4ms,mem=1GiB");
     struct mr_device_info info;
-    assert_int_equal(mr_device_get(dev, &info), 0);
+    assert_int_equal(mr_device_query(dev, &info), 0);
     assert_string_equal(info.name, "sim");
     assert_int_equal(info.unified, 0);
     assert_int_equal(info.copy_engines, 2);
@@ -56,7 +56,7 @@ static void test_sim_options(void **state)
     assert_true(info.step_ns == 4000000 && info.memory_bytes == 1ull << 30 && info.free_bytes == 1ull << 30);
     mr_device_close(dev);
     dev = must_open("sim");
-    assert_int_equal(mr_device_get(dev, &info), 0);
+    assert_int_equal(mr_device_query(dev, &info), 0);
     assert_true(info.h2d_gb_per_s == 55 && info.d2h_gb_per_s == 55 && info.pageable_gb_per_s == 12);
     assert_true(info.step_ns == 0 && info.memory_bytes == 16ull << 30);
     mr_device_close(dev);
@@ -242,7 +242,7 @@ static void test_wait_and_copy(void **state)
         struct mr_device_info info;
         struct mr_stream *stream = NULL;
         void *ptr = &info;
-        assert_int_equal(mr_device_get(dev, &info), 0);
+        assert_int_equal(mr_device_query(dev, &info), 0);
         assert_int_equal(mr_stream_create(dev, "compute", &stream), 0);
         const char *wrong = info.unified ? NULL : kernels_wrong(dev);
         if (wrong)

@@ -60,7 +60,7 @@ static int fresh(void **state)
 static struct mr_remote_stats counts(void)
 {
     struct mr_remote_stats st;
-    mr_remote_stats_get(&st);
+    mr_remote_stats_query(&st);
     return st;
 }
 

@@ -173,7 +173,7 @@ static void ranks_share(void **state)
         struct run_config c = config(sets[i % 3], devices[i & 1], i & 2 ? "random" : "sequential");
         c.opts.world = 2;
         c.opts.rank = i >> 2 & 1;
-        c.opts.tail = MR_TAIL_PAD;
+        c.opts.remainder = MR_REMAINDER_PAD;
         compare(&c, true);
     }
 }

@@ -11,7 +11,7 @@ static void right_bytes_from_good_and_odd_servers(void **state)
     static const char *const kinds[] = {"ok",     "nohead", "noetag", "novalidator", "redirect", "s503-2",
                                         "s500-1", "s429-1", "cut-2",  "more-1",      "reset-2",  "empty-2"};
     struct mr_remote_stats before, after;
-    mr_remote_stats_get(&before);
+    mr_remote_stats_query(&before);
     quick_options(4, NULL, 0);
     for (size_t i = 0; i < MR_COUNT(kinds); i++) {
         char path[64];
@@ -20,7 +20,7 @@ static void right_bytes_from_good_and_odd_servers(void **state)
     }
     reads_well(url("ok/small.bin"), big, 1000);
     reads_well(url("ok/empty.bin"), big, 0);
-    mr_remote_stats_get(&after);
+    mr_remote_stats_query(&after);
     assert_true(after.retries >= before.retries + 8);
     assert_true(after.bytes >= before.bytes + MR_COUNT(kinds) * (BIG_BYTES + BIG_BYTES / 2));
 }

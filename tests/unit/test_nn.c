@@ -83,7 +83,7 @@ static double loss_of(struct fixture *f)
     assert_int_equal(mr_net_zero_totals(f->net, f->stream), 0);
     assert_int_equal(mr_net_set_step(f->net, 0, f->stream), 0);
     assert_int_equal(mr_net_train(f->net, &b, f->stream), 0);
-    assert_int_equal(mr_net_get_totals(f->net, f->stream, &t), 0);
+    assert_int_equal(mr_net_query_totals(f->net, f->stream, &t), 0);
     assert_int_equal(t.n_samples, MAX_BATCH);
     assert_int_equal(t.n_bad_labels, 0);
     return t.loss / MAX_BATCH;
@@ -305,7 +305,7 @@ static void test_loss_scale(void **state)
     uint32_t good = 9;
     open_net(&f, "softmax", MR_F32, 1, 4, 1);
     assert_int_equal(mr_net_create(f.dev, &f.o, &f.net), 0);
-    assert_int_equal(mr_net_get_loss_scale(f.net, f.stream, &scale, &good), 0);
+    assert_int_equal(mr_net_query_loss_scale(f.net, f.stream, &scale, &good), 0);
     assert_true(scale == 1 && good == 0);
     assert_int_equal(mr_net_set_loss_scale(f.net, f.stream, scale, good), 0);
     static const float bad[] = {2, 0, -1, 3, NAN, INFINITY};
@@ -370,7 +370,7 @@ static void two_steps(const char *model, enum mr_dtype dtype, enum mr_loss loss,
     struct mr_net_batch b = batch_of(&f, most);
     for (int i = 0; i < 2; i++)
         assert_int_equal(mr_net_train(f.net, &b, f.stream), 0);
-    assert_int_equal(mr_net_get_totals(f.net, f.stream, &t), 0);
+    assert_int_equal(mr_net_query_totals(f.net, f.stream, &t), 0);
     assert_int_equal(t.n_samples, 2 * most);
     mr_net_flat(f.net, &params, &grads, &low);
     mr_net_buffers(f.net, &buffers, &n_buffers);
@@ -420,7 +420,7 @@ static void test_eval(void **state)
     memcpy(kept, one, sizeof kept);
     assert_int_equal(mr_net_eval(f.net, &b, &two, f.stream), 0);
     assert_memory_equal(kept, two, sizeof kept);
-    assert_int_equal(mr_net_get_totals(f.net, f.stream, &t), 0);
+    assert_int_equal(mr_net_query_totals(f.net, f.stream, &t), 0);
     assert_int_equal(t.n_samples, 4); /* of 8: means over samples are over those that count */
     assert_int_equal(t.n_bad_labels, 4);
     uint64_t right = 0;
@@ -581,10 +581,10 @@ static void test_misuse(void **state)
     assert_int_equal(mr_net_eval(f.net, &b, NULL, f.stream), MR_EMISUSE);
     b = batch_of(&f, MAX_BATCH); /* "cpu" needs no stream */
     assert_int_equal(mr_net_train(f.net, &b, NULL), 0);
-    assert_int_equal(mr_net_get_totals(f.net, NULL, &totals), 0);
+    assert_int_equal(mr_net_query_totals(f.net, NULL, &totals), 0);
     assert_int_equal(totals.n_samples, MAX_BATCH);
     assert_int_equal(mr_net_find_bad(f.net, NULL, &what), -ENODATA);
-    assert_int_equal(mr_net_get_loss_scale(f.net, NULL, &scale, &good), 0);
+    assert_int_equal(mr_net_query_loss_scale(f.net, NULL, &scale, &good), 0);
     assert_int_equal(mr_net_set_loss_scale(f.net, NULL, scale, good), 0);
     b.labels = NULL;
     assert_int_equal(mr_net_train(f.net, &b, NULL), MR_EMISUSE);

@@ -243,7 +243,7 @@ static void test_resume(void **state)
         steps(next, q, MR_F64, n, 9, 20);
         assert_memory_equal(p, q, n * sizeof *p);
         uint64_t done = 0;
-        must(mr_optim_get_step(next, 0, NULL, &done, NULL));
+        must(mr_optim_query_step(next, 0, NULL, &done, NULL));
         assert_int_equal(done, 6);
         free(p);
         free(q);
@@ -340,7 +340,7 @@ static void test_norm(void **state)
             norm += g[i] * g[i];
     norm = sqrt(norm);
     must(mr_optim_step(o, p, g, NULL));
-    must(mr_optim_get_step(o, 1, NULL, NULL, &got));
+    must(mr_optim_query_step(o, 1, NULL, NULL, &got));
     assert_true(fabs(got - norm) < 1e-11 * norm);
     for (uint64_t i = 0; i < SIZE; i++) {
         double want = i >= 1 && i < 10000 ? -g[i] * (2 / (norm + 1e-6)) : 0;
@@ -383,7 +383,7 @@ static void check_copy(enum mr_dtype copy_dtype)
             assert_int_equal(copy[i], copy_dtype == MR_F16 ? mr_f16_of_f32(p[i]) : mr_bf16_of_f32(p[i]));
     }
     uint64_t done = 0;
-    must(mr_optim_get_step(o, 0, NULL, &done, NULL));
+    must(mr_optim_query_step(o, 0, NULL, &done, NULL));
     assert_int_equal(done, 5);
     free(p);
     free(q);
@@ -441,7 +441,7 @@ static void test_accumulated_scale(void **state)
         free(true_g);
     }
     uint64_t done = 0;
-    must(mr_optim_get_step(o, 0, NULL, &done, NULL));
+    must(mr_optim_query_step(o, 0, NULL, &done, NULL));
     assert_int_equal(done, 2);
     free(p);
     free(q);
@@ -523,7 +523,7 @@ static void test_devices(void **state)
         }
         device_equal(&d, p, n);
         uint64_t done = 0;
-        must(mr_optim_get_step(there, 1, d.stream, &done, NULL));
+        must(mr_optim_query_step(there, 1, d.stream, &done, NULL));
         assert_int_equal(done, 3);
         free(p);
         mr_optim_destroy(host);
@@ -563,8 +563,8 @@ static void test_graph(void **state)
         }
         device_equal(&d, p, n);
         double norm = 0, want = 0;
-        must(mr_optim_get_step(there, 0, d.stream, NULL, &norm));
-        must(mr_optim_get_step(host, 0, NULL, NULL, &want));
+        must(mr_optim_query_step(there, 0, d.stream, NULL, &norm));
+        must(mr_optim_query_step(host, 0, NULL, NULL, &want));
         assert_true(norm == want && norm > 0);
         mr_graph_destroy(graph);
         free(p);

@@ -26,7 +26,7 @@ static struct config random_config(uint32_t *n)
     mr_loader_opts_init(&c.opts);
     c.opts.batch_size = 1 + draw(n, 9);
     c.opts.world = 1 + draw(n, 4);
-    c.opts.tail = draw(n, 2) ? MR_TAIL_PAD : MR_TAIL_DROP;
+    c.opts.remainder = draw(n, 2) ? MR_REMAINDER_PAD : MR_REMAINDER_DROP;
     c.opts.epochs = 1 + draw(n, 3);
     c.length = c.opts.world * c.opts.batch_size + draw(n, 60);
     return c;
@@ -66,7 +66,7 @@ static void every_position_once(void **state)
             twice += seen[i] == 2;
             never += seen[i] == 0;
         }
-        bool pad = c.opts.tail == MR_TAIL_PAD;
+        bool pad = c.opts.remainder == MR_REMAINDER_PAD;
         assert_int_equal(never, pad ? 0 : tail * c.opts.epochs);
         assert_int_equal(twice, pad && tail ? (c.opts.world - tail) * c.opts.epochs : 0);
     }
@@ -80,7 +80,7 @@ static void resume_with_another_world(void **state)
     for (int round = 0; round < 400; round++) {
         struct config c = random_config(&n);
         c.opts.epochs = 2;
-        c.opts.tail = MR_TAIL_PAD;
+        c.opts.remainder = MR_REMAINDER_PAD;
         uint64_t batches = c.length / c.opts.world / c.opts.batch_size;
         uint64_t stop = draw(&n, (uint32_t)batches + 1);
         if (stop * c.opts.batch_size * c.opts.world == c.length)

@@ -28,7 +28,7 @@ static void processors_respect_the_mask(void **state)
     (void)state;
     cpu_set_t all, one;
     struct mr_cpu_info info;
-    mr_cpu_get(&info);
+    mr_cpu_query(&info);
     assert_true(info.online >= 1 && info.affinity >= 1 && info.quota >= 0);
     assert_true(mr_cpu_count() >= 1 && mr_cpu_count() <= info.affinity);
     assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
@@ -38,7 +38,7 @@ static void processors_respect_the_mask(void **state)
             CPU_SET(c, &one);
     assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
     assert_int_equal(mr_cpu_count(), 1);
-    mr_cpu_get(&info);
+    mr_cpu_query(&info);
     assert_int_equal(info.affinity, 1);
     assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
 }
@@ -46,8 +46,8 @@ static void processors_respect_the_mask(void **state)
 static void memory_is_plausible(void **state)
 {
     (void)state;
-    struct mr_memory_info m;
-    mr_memory_get(&m);
+    struct mr_host_memory_info m;
+    mr_host_memory_query(&m);
     assert_true(m.total_bytes > 1 << 20 && m.available_bytes > 0 && m.available_bytes <= m.total_bytes);
     assert_int_equal(m.page_bytes, sysconf(_SC_PAGESIZE));
     assert_true(m.resident_bytes > 0 && m.resident_bytes < m.total_bytes);
@@ -56,7 +56,7 @@ static void memory_is_plausible(void **state)
     assert_non_null(more);
     memset(more, 1, bytes);
     uint64_t before = m.resident_bytes;
-    mr_memory_get(&m);
+    mr_host_memory_query(&m);
     assert_true(m.resident_bytes > before + bytes / 2);
     free(more);
     struct rlimit limit;

@@ -312,17 +312,17 @@ static void too_few_descriptors_are_not_bad_samples(void **state)
 static void a_million_are_cheap(void **state)
 {
     (void)state;
-    struct mr_memory_info before, after;
+    struct mr_host_memory_info before, after;
     struct mr_files *files = mr_files_create();
     struct mr_files_kinds counts;
     char name[64];
     const int n = 1000000;
-    mr_memory_get(&before);
+    mr_host_memory_query(&before);
     for (int i = 0; i < n; i++) {
         snprintf(name, sizeof name, "/data/n%08d/n%08d_%d.JPEG", i / 1000, i / 1000, i);
         assert_int_equal(mr_files_add_lazy(files, name), i);
     }
-    mr_memory_get(&after);
+    mr_host_memory_query(&after);
     mr_files_count(files, &counts);
     assert_int_equal(counts.n_lazy, n);
     assert_int_equal(counts.n_path, n);

@@ -160,8 +160,8 @@ static int transpose(struct mr_files *files, int id, const struct mr_npy_file *s
 
 int mr_npy_gather(struct mr_files *to, struct mr_files *files, int id, const struct mr_npy_file *s)
 {
-    struct mr_memory_info memory;
-    mr_memory_get(&memory);
+    struct mr_host_memory_info memory;
+    mr_host_memory_query(&memory);
     if (s->data_bytes > memory.available_bytes)
         return mr_error_set(MR_ELIMIT,
                             "%s: in Fortran order: it must be turned round in memory, which takes %llu bytes, of "

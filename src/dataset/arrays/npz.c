@@ -299,10 +299,10 @@ static int see_member(struct opening *o, zip_uint64_t index)
 /* Before anything is unpacked. The directory's sizes are those that members are then held to. */
 static int check_memory(const struct opening *o, uint64_t asked)
 {
-    struct mr_memory_info memory;
+    struct mr_host_memory_info memory;
     uint64_t most = asked;
     if (most == 0) {
-        mr_memory_get(&memory);
+        mr_host_memory_query(&memory);
         if (!mr_mul(o->in.bytes, UNPACKED_TIMES, &most))
             most = UINT64_MAX;
         most = MR_MIN(MR_MAX(most, UNPACKED_LEAST), memory.available_bytes / 2);

@@ -14,7 +14,7 @@ static int check(const struct mr_raw_opts *o)
         return mr_error_set(MR_EOPTION, "raw: no path: want raw:FILE,shape=3x32x32,dtype=u8");
     if (o->shape.rank == 0)
         return mr_error_set(MR_EOPTION, "%s: raw: no shape: want shape=3x32x32, say, or shape=1", o->path);
-    if (mr_dtype_size((enum mr_dtype)o->dtype) == 0)
+    if (mr_dtype_size(o->dtype) == 0)
         return mr_error_set(MR_EOPTION, "%s: raw: dtype: %d is none", o->path, o->dtype);
     return mr_shape_check(&o->shape, o->path);
 }
@@ -48,7 +48,7 @@ static int open_raw(struct mr_dataset *ds, const void *options)
     if (rc < 0)
         return rc;
     struct mr_spec *spec = &ds->field[0];
-    spec->dtype = (enum mr_dtype)o->dtype;
+    spec->dtype = o->dtype;
     spec->rank = o->shape.rank;
     memcpy(spec->dim, o->shape.dim, sizeof spec->dim);
     mr_field_name(spec);

@@ -246,12 +246,12 @@ const char *mr_photos_text(const struct mr_dataset *ds, char *buf, size_t cap)
 
 static int read_all(struct mr_files *files, const char *path, char **text, uint64_t *n)
 {
-    struct mr_memory_info memory;
+    struct mr_host_memory_info memory;
     int id = mr_files_add_lazy(files, path);
     int rc = id < 0 ? id : mr_files_size(files, id, n);
     if (rc < 0)
         return rc;
-    mr_memory_get(&memory);
+    mr_host_memory_query(&memory);
     if (*n >= memory.available_bytes)
         return mr_error_set(MR_ELIMIT, "%s: %llu bytes, which are read whole: %llu bytes of memory are free", path,
                             (unsigned long long)*n, (unsigned long long)memory.available_bytes);

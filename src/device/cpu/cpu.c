@@ -46,8 +46,8 @@ static void close_cpu(struct mr_device *dev)
 static int query(struct mr_device *dev, struct mr_device_info *out)
 {
     (void)dev;
-    struct mr_memory_info memory;
-    mr_memory_get(&memory);
+    struct mr_host_memory_info memory;
+    mr_host_memory_query(&memory);
     out->unified = 1;
     out->free_bytes = memory.available_bytes;
     return 0;

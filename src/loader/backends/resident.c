@@ -164,7 +164,7 @@ static int resident_open(struct mr_backend *b)
     struct resident *r = b->state;
     struct mr_device_info now;
     struct mr_stream *stream = NULL;
-    int rc = mr_device_get(ld->device, &now);
+    int rc = mr_device_query(ld->device, &now);
     if (rc < 0)
         return rc;
     if (now.free_bytes > 0 && r->bytes > now.free_bytes)

@@ -122,7 +122,7 @@ int mr_remote_opts_now(struct mr_remote_opts *out, char *dir, size_t cap)
     return rc;
 }
 
-void mr_remote_stats_get(struct mr_remote_stats *out)
+void mr_remote_stats_query(struct mr_remote_stats *out)
 {
     const struct mr_remote_counts *c = &mr_remote_counts;
     *out = (struct mr_remote_stats){

@@ -35,9 +35,9 @@ static int find_limit(uint64_t *out)
 {
     static const struct mr_option table[] = {
         {.name = "MILLRACE_LIST_LIMIT", .type = MR_OPT_BYTES, .min = 1, .max = INFINITY}, {NULL}};
-    struct mr_memory_info memory;
+    struct mr_host_memory_info memory;
     const char *text = getenv("MILLRACE_LIST_LIMIT");
-    mr_memory_get(&memory);
+    mr_host_memory_query(&memory);
     *out = MR_MIN(MOST_MEMORY, memory.total_bytes / 2);
     return text && text[0] ? mr_options_set(table, out, "", "MILLRACE_LIST_LIMIT", text) : 0;
 }
