@@ -51,14 +51,14 @@ extern const char *const cli_log_levels[];
         name, key, type, offsetof(struct cli_common, member), initial, .group = "Common options", __VA_ARGS__          \
     }
 #define CLI_COMMON_OPTIONS                                                                                             \
-    CLI_COMMON_OPTION(                                                                                                 \
-        "json", 0, MR_OPT_FLAG, json, NULL,                                                                            \
-        .help = "Print one JSON object instead of text; after a failure its member error tells what it was"),          \
+    CLI_COMMON_OPTION("json", 0, MR_OPT_FLAG, json, NULL,                                                              \
+                      .help = "Print one JSON object instead of text; on failure its member error says what failed"),  \
         CLI_COMMON_OPTION("quiet", 'q', MR_OPT_FLAG, quiet, NULL, .help = "No progress bar, no warnings"),             \
         CLI_COMMON_OPTION("progress", 0, MR_OPT_FLAG, progress, "1",                                                   \
-                          .help = "No progress bar; there is none either when standard error is no terminal"),         \
+                          .help = "Show a progress bar if standard error is a terminal",                               \
+                          .no_help = "Never show a progress bar; none is shown if standard error is not a terminal"),  \
         CLI_COMMON_OPTION("log-level", 0, MR_OPT_ENUM, log_level, "warning", .choices = cli_log_levels,                \
-                          .help = "Least important messages that go to standard error"),                               \
+                          .help = "Lowest level of messages to print on standard error"),                              \
         CLI_COMMON_OPTION("help", 'h', MR_OPT_FLAG, help, NULL, .help = "Print this help")
 
 /* A member of the object that --json prints, or an example: what and what it means. Lists end with {NULL}. */

@@ -45,12 +45,12 @@ void cli_paragraphs(FILE *out, const char *text, int indent)
 }
 
 const char cli_dataset_text[] =
-    "DATASET is [FORMAT:]PATH[,option=value...]: files or folders, here or at http://, https:// or s3://BUCKET/KEY. "
-    "Formats are found out or named: idx, npy, npz, safetensors, csv, raw, tar (WebDataset), folder and list "
-    "(pictures), "
-    "video, mix (of several), synthetic. As in mnist/, npy:x.npy,labels=y.npy, raw:FILE,shape=3x32x32, "
-    "tar:s3://bucket/shard-{000..127}.tar, synthetic:n=1e6,shape=1024. millrace inspect --formats lists all with their "
-    "options.";
+    "DATASET is [FORMAT:]PATH[,option=value...]: local files or folders, or http://, https:// or "
+    "s3://BUCKET/KEY. The format is detected, or named: idx, npy, npz, safetensors, csv, raw, "
+    "tar (WebDataset), folder and list (pictures), video, mix (of several), synthetic. For "
+    "example mnist/, npy:x.npy,labels=y.npy, raw:FILE,shape=3x32x32, "
+    "tar:s3://bucket/shard-{000..127}.tar, synthetic:n=1e6,shape=1024. millrace inspect "
+    "--formats lists all with their options.";
 
 bool cli_takes_dataset(const struct cli_command *command)
 {
@@ -83,10 +83,10 @@ void cli_help_all(FILE *out)
             fprintf(out, "  %-16s %s\n", command->name, command->summary);
     fputc('\n', out);
     cli_paragraphs(out,
-                   "millrace COMMAND --help tells more about one. A DATASET is [FORMAT:]PATH[,option=value...]; "
-                   "millrace inspect --formats lists formats and their options.\n\n"
-                   "Exit status: 0 done, 1 failed, 2 misused. With --json a failure prints an object, too, with what "
-                   "failed as its "
-                   "member error.",
+                   "millrace COMMAND --help describes a command. A DATASET is "
+                   "[FORMAT:]PATH[,option=value...]; millrace inspect --formats lists formats "
+                   "and their options.\n\n"
+                   "Exit status: 0 done, 1 failed, 2 misused. With --json a failure also prints "
+                   "an object; its member error says what failed.",
                    0);
 }

@@ -75,8 +75,8 @@ static int check(const char *path, const struct stat *file)
     if (!output)
         return CLI_OK;
     if (strcmp(output->path, path) == 0)
-        return cli_fail("%s: this run reads it: write to another place", path);
-    return cli_fail("%s: this run reads it as %s: write to another place", output->path, path);
+        return cli_fail("%s: this run reads it: write to another file", path);
+    return cli_fail("%s: this run reads it as %s: write to another file", output->path, path);
 }
 
 int cli_input_add(const char *path)

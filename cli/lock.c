@@ -47,8 +47,8 @@ static bool read_lock(int fd, char text[256])
 static int held(const char *path, const char *text)
 {
     bool named = strlen(text) > sizeof MARK - 1;
-    return cli_fail("%s: another run writes it: %s; wait for its end, or name another file", path,
-                    named ? text + sizeof MARK - 1 : "it has just begun");
+    return cli_fail("%s: another run is writing it: %s; wait until it ends, or name another file", path,
+                    named ? text + sizeof MARK - 1 : "it has just started");
 }
 
 static void write_lock(int fd)
@@ -61,7 +61,7 @@ static void write_lock(int fd)
         strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S", &tm);
     int n = snprintf(text, sizeof text, MARK "process %d on %s since %s UTC\n", (int)getpid(), host, when);
     if (ftruncate(fd, 0) == 0 && pwrite(fd, text, (size_t)n, 0) < 0)
-        cli_warn("who holds the lock cannot be written: %s", strerror(errno)); /* it is held all the same */
+        cli_warn("the lock's owner cannot be written: %s", strerror(errno)); /* it is held all the same */
 }
 
 static int unlocked(const char *path, const char *lock, int errnum)

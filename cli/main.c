@@ -116,7 +116,8 @@ static uint64_t interrupted_ns;
 #define AGAIN_NS 300000000ull
 static void take_signal(int number)
 {
-    static const char text[] = "millrace: interrupted: ending in order; again to stop at once\n";
+    static const char text[] = "millrace: interrupted: finishing cleanly; interrupt again to "
+                               "stop at once\n";
     uint64_t now = mr_time_ns();
     if (interrupted && now - interrupted_ns > AGAIN_NS) {
         signal(number, SIG_DFL);

@@ -44,13 +44,13 @@ static int look(const char *path, enum cli_kind kind, int force, struct stat *fi
     if (lstat(path, &link) != 0)
         return errno == ENOENT ? check_folder(path) : cannot_make(path, errno);
     if (stat(path, file) != 0)
-        return cli_fail("%s: is a symbolic link that leads nowhere: %s", path, strerror(errno));
+        return cli_fail("%s: is a dangling symbolic link: %s", path, strerror(errno));
     if (kind == CLI_PICTURE && !S_ISREG(file->st_mode) && !S_ISDIR(file->st_mode))
         return CLI_OK;
     if (!S_ISREG(file->st_mode))
         return cli_fail("%s: exists and is not a regular file", path);
     if (cli_input_is(file))
-        return cli_fail("%s: this run reads it: write to another place", path);
+        return cli_fail("%s: this run reads it: write to another file", path);
     if (force != 1 && cli_kind_of(kind, path) == CLI_FOREIGN)
         return refuse(path, kind, force);
     return kind == CLI_LOG ? CLI_OK : check_folder(path);
@@ -72,7 +72,7 @@ int cli_output_claim(const char *path, enum cli_kind kind, int force)
         return code;
     for (size_t i = 0; i < n; i++)
         if (strcmp(claimed[i], path) == 0)
-            return cli_fail("%s: is named for two outputs", path);
+            return cli_fail("%s: is given for two outputs", path);
     if (n < CLI_COUNT(claimed) && (claimed[n] = strdup(path)))
         n++;
     return file.st_mode ? cli_input_claim(path, &file) : CLI_OK;

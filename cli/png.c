@@ -29,7 +29,7 @@ int cli_png_pack(const unsigned char *rgb, uint32_t height, uint32_t width, unsi
     (void)width;
     *bytes = NULL;
     *n = 0;
-    return cli_fail("PNG files cannot be written: this build was made without libspng (install libspng-dev)");
+    return cli_fail("PNG files cannot be written: built without libspng (install libspng-dev)");
 }
 #endif
 

@@ -19,9 +19,9 @@ struct options {
 #define AT(member) offsetof(struct options, member)
 static const struct mr_option table[] = {
     {"path", 0, MR_OPT_STRING, AT(path), ".", .meta = "DIR", .help = "Folder whose disk is measured"},
-    {"disk", 0, MR_OPT_FLAG, AT(disk), "1", .help = "Leave the disk alone"},
+    {"disk", 0, MR_OPT_FLAG, AT(disk), "1", .help = "Measure the disk", .no_help = "Do not measure the disk"},
     {"disk-bytes", 0, MR_OPT_BYTES, AT(disk_bytes), "256MiB", 0x1p23, 0x1p36,
-     .help = "Size of the temporary file; a file in DIR as large as this is read instead, if there is one"},
+     .help = "Size of the temporary file; if DIR has a file this large, that file is read instead"},
     CLI_COMMON_OPTIONS,
     {NULL},
 };
@@ -124,7 +124,7 @@ static void judge_memory(struct report *r)
         find(r, "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled (as root)",
              "transparent huge pages are off: large buffers cost more page faults");
     if (m->available_bytes < 1ull << 30)
-        find(r, "close what takes it, or feed with --max-memory", "only %s of memory are available",
+        find(r, "close programs that use it, or feed with --max-memory", "only %s of memory are available",
              cli_bytes(m->available_bytes, bytes));
 }
 
@@ -162,7 +162,9 @@ static int examine(const struct options *o, struct report *r)
     cli_catch_interrupts();
     int code = doctor_measure_disk(o->path, o->disk_bytes, &r->disk);
     if (code == CLI_OK && !r->disk.direct)
-        cli_warn("%s: the file system knows no direct reads; the rate may be the page cache's", o->path);
+        cli_warn("%s: the file system does not support direct reads; the rate may be the page "
+                 "cache's",
+                 o->path);
     return code;
 }
 
@@ -192,7 +194,7 @@ static int print_text(const struct report *r)
                       cli_rate((double)r->disk.bytes / ((double)r->disk.ns * 1e-9 + 1e-9), a),
                       cli_bytes(r->disk.bytes, b), cli_time(r->disk.ns, c),
                       r->disk.direct ? "direct" : "through the page cache",
-                      r->disk.temporary ? "temporary file" : "a file that was there");
+                      r->disk.temporary ? "temporary file" : "an existing file");
     for (int i = 0; i < r->n_devices; i++)
         cli_table_row(t, "device %s\t%s%s", r->device[i].name, r->device[i].usable ? "usable: " : "not usable: ",
                       r->device[i].usable ? r->device[i].summary : r->device[i].why_not);
@@ -202,7 +204,7 @@ static int print_text(const struct report *r)
         doctor_mps_row(&r->mps, t);
     int code = cli_table_print(t, stdout, 0);
     for (int i = 0; i < r->n_findings; i++)
-        printf("%s! %s\n  mend: %s\n", i == 0 ? "\n" : "", r->finding[i].problem, r->finding[i].remedy);
+        printf("%s! %s\n  fix: %s\n", i == 0 ? "\n" : "", r->finding[i].problem, r->finding[i].remedy);
     if (r->n_findings == 0)
         printf("\nNothing is set wrong.\n");
     return code;
@@ -315,15 +317,15 @@ static const struct cli_note json[] = {
      "path, bytes, seconds, gb_per_s, direct (false: the page cache may have helped), temporary_file; null with "
      "--no-disk"},
     {"devices", "For each kind of device name, summary, usable, and the reason why not"},
-    {"gpus",
-     "For each GPU name, error (null: none), model, uuid, pci_id, driver, driver_api (13000: CUDA 13.0), "
-     "compute_capability (90: 9.0), memory_bytes, free_bytes, bar1_bytes, copy_engines, numa_node (-1: unknown), "
-     "link_generation, link_width, link_generation_max, link_width_max (0: unknown; an idle link is trained down), "
-     "link_gb_per_s (estimated from the most, one way), numa_distance (from its memory node to the nearest processor "
-     "of this process; 10: the same node, null: unknown), context_bytes (what opening it takes; 0: unknown), "
-     "peer_gb_per_s (all its NVLinks, one way), processes (others that use it: pid, bytes; null: unknown), "
-     "device_transforms (this build's kernels run on it)"},
-    {"mps", "NVIDIA's Multi-Process Service: running, pipes (its control pipe is there), directory"},
+    {"gpus", "For each GPU name, error (null: none), model, uuid, pci_id, driver, driver_api (13000: "
+             "CUDA 13.0), compute_capability (90: 9.0), memory_bytes, free_bytes, bar1_bytes, "
+             "copy_engines, numa_node (-1: unknown), link_generation, link_width, link_generation_max, "
+             "link_width_max (0: unknown; an idle link is trained down), link_gb_per_s (estimated from "
+             "the most, one way), numa_distance (from its memory node to the nearest processor of this "
+             "process; 10: the same node, null: unknown), context_bytes (what opening it takes; 0: "
+             "unknown), peer_gb_per_s (all its NVLinks, one way), processes (others that use it: pid, "
+             "bytes; null: unknown), device_transforms (whether this build's kernels run on it)"},
+    {"mps", "NVIDIA's Multi-Process Service: running, pipes (its control pipe exists), directory"},
     {"findings", "For each thing set wrong the problem and its remedy"},
     {NULL},
 };
@@ -338,11 +340,11 @@ const struct cli_command cli_doctor = {
     .name = "doctor",
     .summary = "Show what this machine has, what limits it, and what is set wrong",
     .synopsis = "[options]",
-    .text =
-        "Shows processors, memory, limits, io_uring, devices and the read rate of a disk as this process sees them: "
-        "affinity mask and control groups count. Then it lists what is set wrong, each with what mends it.\n\n"
-        "The disk is measured by large reads past the page cache, from a big file that lies in the folder, or from a "
-        "temporary one that has no name and so is gone when the command ends, however it ends.",
+    .text = "Shows processors, memory, limits, io_uring, devices and the read rate of a disk as this "
+            "process sees them: affinity mask and control groups count. Then it lists what is set "
+            "wrong, and how to fix it.\n\n"
+            "The disk is measured by large reads that bypass the page cache, from a big file in the "
+            "folder, or from an unnamed temporary file that disappears when the command ends.",
     .options = table,
     .options_bytes = sizeof(struct options),
     .min_args = 0,

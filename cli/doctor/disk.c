@@ -84,7 +84,7 @@ static int read_through(int fd, const char *path, void *block, struct doctor_dis
             continue;
         }
         if (n < 0)
-            return cli_fail("%s: a file there cannot be read: %s", path, strerror(errno));
+            return cli_fail("%s: a file in it cannot be read: %s", path, strerror(errno));
         out->bytes += (uint64_t)n;
         out->ns = mr_time_ns() - start;
         cli_progress_update(progress, out->bytes);
@@ -103,10 +103,9 @@ static int measure(int dir, const char *path, uint64_t bytes, void *block, struc
     out->temporary = fd < 0;
     if (out->temporary) {
         if (fstatvfs(dir, &space) == 0 && (uint64_t)space.f_bavail * space.f_frsize < 2 * bytes)
-            return cli_fail(
-                "%s: too little room for a temporary file of %llu MiB; --path names another folder, --no-disk "
-                "leaves this out",
-                path, (unsigned long long)(bytes >> 20));
+            return cli_fail("%s: too little space for a temporary file of %llu MiB; choose another folder "
+                            "with --path, or skip this with --no-disk",
+                            path, (unsigned long long)(bytes >> 20));
         fd = make_nameless_file(path, dir);
         if (fd < 0)
             return cli_fail("%s: a temporary file cannot be made: %s", path, strerror(errno));

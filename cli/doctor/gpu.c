@@ -45,10 +45,9 @@ int doctor_look_at_gpus(struct doctor_gpu *out, int max)
 
 static const char *where_transforms_run(const struct doctor_gpu *gpu)
 {
-    return gpu->kernels
-               ? "the end of a chain runs on the GPU where that copies fewer bytes"
-               : "all on the host: this build has no kernels for it (nvcc was not there, or the GPU is too old), "
-                 "so up to four times the bytes are copied";
+    return gpu->kernels ? "the end of a chain runs on the GPU where that copies fewer bytes"
+                        : "all on the host: this build has no kernels for it (built without nvcc, or the "
+                          "GPU is too old), so up to four times the bytes are copied";
 }
 
 static void process_row(const struct doctor_gpu *gpu, struct cli_table *t)
@@ -100,7 +99,9 @@ void doctor_gpu_rows(const struct doctor_gpu *gpu, struct cli_table *t)
         cli_table_row(t, "  link\tPCIe %d.0 x%d at most (about %s each way), %d.0 x%d now%s", info->link_generation_max,
                       info->link_width_max, cli_rate(info->h2d_gb_per_s * 1e9, a), info->link_generation,
                       info->link_width,
-                      info->link_generation < info->link_generation_max ? ", as an idle link is: look under load" : "");
+                      info->link_generation < info->link_generation_max ? " (an idle link slows "
+                                                                          "down: look under load)"
+                                                                        : "");
     else
         cli_table_row(t, "  link\tunknown (no NVML)");
     host_row(gpu, t);
@@ -162,13 +163,13 @@ void doctor_judge_gpu(const struct doctor_gpu *gpu, const struct doctor_mps *mps
     char remedy[128], a[CLI_HUMAN];
     const struct mr_device_info *info = &gpu->info;
     if (gpu->error[0]) {
-        find(report, "nvidia-smi shows its state; dmesg | grep NVRM shows what the driver says", "%s does not work",
+        find(report, "nvidia-smi shows its state; dmesg | grep NVRM shows the driver's messages", "%s does not work",
              gpu->name);
         return;
     }
     if (!info->driver[0])
         find(report, "in a container: NVIDIA_DRIVER_CAPABILITIES=compute,utility",
-             "libnvidia-ml.so.1 (NVML) was not found: what the link of %s can do is not known", gpu->name);
+             "libnvidia-ml.so.1 (NVML) was not found: the link rate of %s is unknown", gpu->name);
     if (info->link_width && info->link_width < info->link_width_max)
         find(report, "reseat the card or use another slot (lspci -vv: LnkSta against LnkCap)",
              "%s has %d of %d lanes: copies take %.3g times as long", gpu->name, info->link_width, info->link_width_max,
@@ -180,7 +181,7 @@ void doctor_judge_gpu(const struct doctor_gpu *gpu, const struct doctor_mps *mps
              info->numa_node, gpu->name, gpu->numa_distance);
     }
     if (info->free_bytes < info->memory_bytes / 10)
-        find(report, "end what holds it (nvidia-smi shows it)", "only %s of the memory of %s are free",
+        find(report, "end the process that uses it (nvidia-smi shows it)", "only %s of the memory of %s are free",
              cli_bytes(info->free_bytes, a), gpu->name);
     int others = gpu->n_processes - !gpu->sees_self; /* with the host's pids one of them is this process */
     if (others > 0 && !mps->runs)

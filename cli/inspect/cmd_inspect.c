@@ -24,23 +24,23 @@ static const struct mr_option table[] = {
     {"n", 'n', MR_OPT_UINT, AT(n), "3", 0, 100, "samples", .help = "Samples to show"},
     {"index", 'i', MR_OPT_UINT, AT(index), "0", .help = "First sample to show"},
     {"scan", 0, MR_OPT_UINT, AT(scan), "0",
-     .help = "Samples to make the statistics from; 0: the first 1,000, or fewer that make 256 MiB"},
+     .help = "Samples to compute statistics from; 0: the first 1,000, but at most 256 MiB"},
     {"sheet", 0, MR_OPT_STRING, AT(sheet), .meta = "FILE",
-     .help = "Write a contact sheet of the pictures from --index on, as PNG, instead; points are crosses; a clip is a "
-             "row of its frames",
+     .help = "Instead, write a PNG contact sheet of the pictures from --index on; points are "
+             "drawn as crosses, a clip as a row of frames",
      .group = "Contact sheet"},
     {"transform", 't', MR_OPT_STRING, AT(transform), .meta = "CHAIN",
-     .help = "Transforms, as feed takes them, that the pictures go through first", .group = "Contact sheet"},
+     .help = "Transforms to apply to the pictures first, as in feed", .group = "Contact sheet"},
     {"rows", 0, MR_OPT_UINT, AT(rows), "4", 1, 100, "rows", .help = "Rows of pictures", .group = "Contact sheet"},
     {"columns", 0, MR_OPT_UINT, AT(columns), "8", 1, 100, "columns", .help = "Pictures in a row",
      .group = "Contact sheet"},
-    {"tile", 0, MR_OPT_UINT, AT(tile), "160", 16, 1024, "pixels", .help = "Height and width that a picture is given",
+    {"tile", 0, MR_OPT_UINT, AT(tile), "160", 16, 1024, "pixels", .help = "Height and width of a picture on the sheet",
      .group = "Contact sheet"},
     {"vary", 0, MR_OPT_FLAG, AT(vary),
-     .help = "A row is one sample in successive epochs: what random transforms do to it; of clips, the rows are the "
-             "first one",
+     .help = "Show one sample per row, in successive epochs, to see random transforms; with "
+             "clips, all rows show the first one",
      .group = "Contact sheet"},
-    {"seed", 0, MR_OPT_UINT, AT(seed), "0", .help = "Of random transforms", .group = "Contact sheet"},
+    {"seed", 0, MR_OPT_UINT, AT(seed), "0", .help = "Seed of random transforms", .group = "Contact sheet"},
     {"force", 'f', MR_OPT_FLAG, AT(force), .help = "Replace a file that exists", .group = "Contact sheet"},
     {"formats", 0, MR_OPT_FLAG, AT(formats), .help = "List the formats and their options instead"},
     {"transforms", 0, MR_OPT_FLAG, AT(transforms), .help = "List the transforms instead"},
@@ -259,12 +259,11 @@ const struct cli_command cli_inspect = {
     .name = "inspect",
     .summary = "Show what is in a data set",
     .synopsis = "DATASET [options]",
-    .text =
-        "Opens a data set and shows its fields with their shapes and element types, their range and mean, how often "
-        "each label occurs, and some samples; small grey pictures as characters.\n\n"
-        "Every sample that is looked at is read and decoded, so this is also a quick check of a data set: bad samples "
-        "are "
-        "told, and the exit status is then 1.",
+    .text = "Opens a data set and shows its fields with their shapes and element types, their range "
+            "and mean, how often each label occurs, and some samples; small grey pictures as "
+            "characters.\n\n"
+            "Every sample that is inspected is read and decoded, so this is also a quick check of a "
+            "data set: bad samples are reported, and the exit status is then 1.",
     .options = table,
     .options_bytes = sizeof(struct options),
     .min_args = 0,

@@ -16,18 +16,20 @@ static const char pictures[] = "Pictures";
 
 static const struct mr_option table[] = {
     {"shard-size", 0, MR_OPT_BYTES, AT(shard_bytes), "256MiB", 1, 0x1p62, .meta = "BYTES",
-     .help = "A shard is closed before it would grow larger; it has one sample at least"},
+     .help = "Maximum size of a shard; a shard has at least one sample"},
     {"shard-count", 0, MR_OPT_UINT, AT(shard_count), "10000", 1, 0x1p40, "samples",
-     .help = "Samples of a shard at most"},
+     .help = "Maximum number of samples in a shard"},
     {"workers", 'w', MR_OPT_UINT, AT(workers), "0", 0, MAX_WORKERS, "threads",
-     .help = "Threads that read and encode; 0: one a processor"},
+     .help = "Threads that read and encode; 0: one per processor"},
     {"bad", 0, MR_OPT_ENUM, AT(bad), "fail", .choices = bads,
-     .help = "What happens at a sample that cannot be read: the pack ends, or goes on without it"},
-    {"force", 'f', MR_OPT_FLAG, AT(force), .help = "Remove the shards that are in the folder, and start over"},
+     .help = "On a sample that cannot be read: fail, or skip it"},
+    {"force", 'f', MR_OPT_FLAG, AT(force), .help = "Remove the shards in the folder and start over"},
     {"resize", 0, MR_OPT_UINT, AT(resize), "0", 0, 65535, "pixels", .group = pictures,
-     .help = "Shorter side at most: larger pictures are made smaller, as JPEG; 0: as they are"},
+     .help = "Maximum shorter side: larger pictures are scaled down and stored as JPEG; 0: "
+             "unchanged"},
     {"quality", 0, MR_OPT_UINT, AT(quality), "0", 0, 100, .group = pictures,
-     .help = "Encode all pictures anew, as JPEG of this quality; 0: only those that --resize makes smaller (90)"},
+     .help = "Re-encode all pictures as JPEG of this quality; 0: only those that --resize scales "
+             "down, at 90"},
     CLI_COMMON_OPTIONS,
     {NULL},
 };
@@ -84,7 +86,7 @@ static int write_sample(struct pack *p, uint64_t index, const struct pack_sample
 {
     char key[32];
     if (s->rc < 0 && p->o->bad == PACK_BAD_FAIL)
-        return cli_fail("sample %" PRIu64 ": %s (--bad skip leaves such out)", index, s->text);
+        return cli_fail("sample %" PRIu64 ": %s (--bad skip leaves it out)", index, s->text);
     uint64_t bytes = s->rc < 0 ? 0 : pack_sample_bytes(s);
     bool full = p->open && p->shard.n > 0 &&
                 (p->shard.n == p->o->shard_count || p->shard.bytes + bytes + 1024 > p->o->shard_bytes);
@@ -110,7 +112,9 @@ static int pack_some(struct pack *p)
     int code = CLI_OK;
     for (uint64_t i = 0; i < p->n; i++) {
         if (code == CLI_OK && cli_interrupted())
-            code = cli_fail("interrupted; %" PRIu64 " finished shards are kept: run again to go on", p->state.n);
+            code = cli_fail("interrupted; %" PRIu64 " finished shards are kept: run again to "
+                            "resume",
+                            p->state.n);
         if (code == CLI_OK)
             code = write_sample(p, p->first + i, &p->sample[i]);
         pack_sample_free(&p->sample[i]);
@@ -170,12 +174,12 @@ static int report(const struct pack *p, const char *dir, uint64_t ns)
         snprintf(uri, sizeof uri, "tar:%.*s/shard-000000.tar", n_dir, dir);
     if (!p->o->common.json) {
         printf("%s %s samples into %" PRIu64 " shard%s (%s) in %s; open as '%s'\n",
-               p->state.done ? "a run before has packed" : "packed", cli_count((double)written, count), shards,
-               cli_s(shards), cli_bytes(p->bytes, bytes), cli_time(ns, time), uri);
+               p->state.done ? "already packed" : "packed", cli_count((double)written, count), shards, cli_s(shards),
+               cli_bytes(p->bytes, bytes), cli_time(ns, time), uri);
         if (p->skipped)
             printf("%" PRIu64 " samples could not be read and were left out\n", p->skipped);
         if (p->kept && !p->state.done)
-            printf("%" PRIu64 " shard%s existed from a run before\n", p->kept, cli_s(p->kept));
+            printf("%" PRIu64 " shard%s kept from an earlier run\n", p->kept, cli_s(p->kept));
         return CLI_OK;
     }
     struct mr_json *json = cli_json_begin("pack");
@@ -214,11 +218,11 @@ static int run(void *options, int n_args, char **args)
     uint64_t start = mr_time_ns();
     (void)n_args;
     if (mr_dataset_each(is_prefix, args[1]))
-        return cli_misuse("%s is a data set, and a folder is wanted to pack into: millrace pack DATASET DIR (./%s is a "
-                          "folder of that name)",
+        return cli_misuse("%s is a data set, not the folder to pack into: millrace pack DATASET "
+                          "DIR (./%s names a folder)",
                           args[1], args[1]);
     if (strstr(args[1], "://"))
-        return cli_misuse("%s: pack writes into a folder of this machine: want its path", args[1]);
+        return cli_misuse("%s: pack writes into a local folder: give its path", args[1]);
     int rc = mr_dataset_open(args[0], &p.ds);
     if (rc < 0)
         return cli_error(rc);
@@ -247,15 +251,16 @@ static const struct cli_note json[] = {
     {"samples", "How many are in the shards"},
     {"skipped", "How many could not be read and were left out (--bad skip)"},
     {"shards", "How many shards there are"},
-    {"kept", "How many of them are of a run before"},
-    {"bytes", "Their size, all together"},
+    {"kept", "How many of them an earlier run wrote"},
+    {"bytes", "Their total size"},
     {"seconds", "How long it took"},
     {"config", "The options, defaults included"},
     {NULL},
 };
 
 static const struct cli_note examples[] = {
-    {"millrace pack folder:photos/train shards/", "Photos in class folders, as they are, into shards of 256 MiB"},
+    {"millrace pack folder:photos/train shards/", "Photos in class folders, unchanged, into "
+                                                  "shards of 256 MiB"},
     {"millrace pack folder:photos/train small/ --resize 256 --quality 85", "No picture larger than training needs"},
     {"millrace feed 'tar:shards/shard-{000000..000127}.tar' --transform 'random_resized_crop(224)'", "And feed them"},
     {NULL},
@@ -265,25 +270,19 @@ const struct cli_command cli_pack = {
     .name = "pack",
     .summary = "Pack a data set into tar shards",
     .synopsis = "DATASET DIR [options]",
-    .text =
-        "Writes the samples of DATASET, in their order, into tar archives DIR/shard-000000.tar, ..., which WebDataset "
-        "and "
-        "millrace's tar: read. Sample 17 becomes the members 000017.jpg (or .png, .webp: the picture's bytes as they "
-        "are), "
-        "000017.cls (the field \"label\", in text), 000017.NAME (bytes of varying length) and 000017.NAME.npy (other "
-        "fields).\n\n"
-        "Each shard is written as FILE.part-XXXXXX and renamed when it is whole and on the disk; its index "
-        "FILE.tar.idx is "
-        "beside it. XXH64SUMS, written at the end, has the checksums; `xxhsum -c XXH64SUMS` checks them. classes.json "
-        "has "
-        "the names of the classes, where DATASET's labels have names; tar: shows them again.\n\n"
-        "A pack that was interrupted, killed, or ran out of disk goes on where its last whole shard ended when it is "
-        "run "
-        "again with the same data set and options; DIR/pack.state holds what is done. When all is done already, it "
-        "says "
-        "so and the exit status is 0. The same data set and options "
-        "give "
-        "the same bytes, whatever --workers.",
+    .text = "Writes the samples of DATASET, in their order, into tar archives DIR/shard-000000.tar, "
+            "..., which WebDataset and millrace's tar: read. Sample 17 becomes the members "
+            "000017.jpg (or .png, .webp: the picture's bytes, unchanged), 000017.cls (the field "
+            "\"label\", in text), 000017.NAME (bytes of varying length) and 000017.NAME.npy (other "
+            "fields).\n\n"
+            "Each shard is written as FILE.part-XXXXXX and renamed when it is complete and on disk; "
+            "its index FILE.tar.idx is beside it. XXH64SUMS, written at the end, holds the "
+            "checksums; `xxhsum -c XXH64SUMS` checks them. classes.json holds the class names, if "
+            "DATASET's labels have names; tar: reads them.\n\n"
+            "If a pack was interrupted, killed, or ran out of disk space, run it again with the same "
+            "data set and options: it resumes after its last complete shard. DIR/pack.state holds "
+            "the progress. If nothing is left to do, pack says so and exits with 0. The same data "
+            "set and options give the same bytes for any --workers.",
     .options = table,
     .options_bytes = sizeof(struct pack_options),
     .min_args = 2,

@@ -32,7 +32,8 @@ int pack_check_fields(const struct mr_dataset *ds, const struct pack_options *o)
         if (f != mr_dataset_picture(ds) && !npy_types[spec->dtype])
             return cli_fail("field '%s': .npy files have no type %s", spec->name, mr_dtype_name(spec->dtype));
         if (o->resize > 0 && strcmp(spec->name, "points") == 0)
-            return cli_fail("--resize: the field 'points' lies on the pictures and would not fit them any more");
+            return cli_fail("--resize: the field 'points' holds pixel positions, which would no "
+                            "longer fit the pictures");
     }
     if ((o->resize > 0 || o->quality > 0) && mr_dataset_picture(ds) < 0)
         return cli_fail("--resize and --quality: the data set has no compressed pictures");
@@ -65,7 +66,10 @@ static int make_picture(const struct mr_dataset *ds, const struct pack_options *
                       : n >= 12 && memcmp(b, "RIFF", 4) == 0 && memcmp(b + 8, "WEBP", 4) == 0 ? "webp"
                                                                                               : NULL;
     if (!ext)
-        return mr_error_set(MR_EFORMAT, "%s: %" PRIu64 " bytes that are no picture: want JPEG, PNG or WebP", name, n);
+        return mr_error_set(MR_EFORMAT,
+                            "%s: %" PRIu64 " bytes that are not a picture: want "
+                            "JPEG, PNG or WebP",
+                            name, n);
     snprintf(m->ext, sizeof m->ext, "%s", ext);
     m->data = stored->data;
     m->bytes = n;

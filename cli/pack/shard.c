@@ -13,7 +13,7 @@
 
 static int cannot_write(const struct pack_shard *s, int errnum)
 {
-    return cli_fail("%s: cannot be written: %s; finished shards are kept: run again to go on", s->out.path,
+    return cli_fail("%s: cannot be written: %s; finished shards are kept: run again to resume", s->out.path,
                     strerror(errnum ? errnum : EIO));
 }
 

@@ -36,7 +36,7 @@ static int lock_dir(struct pack_state *st)
         return cli_fail("%s: cannot be opened: %s", st->dir, strerror(errno));
     /* One that was killed keeps its lock until what it was writing is on the disk. */
     if (cli_lock_take(st->lock, LOCK_WAIT_MS) == EWOULDBLOCK)
-        return cli_fail("%s: another millrace pack is writing there", st->dir);
+        return cli_fail("%s: another millrace pack is writing to it", st->dir);
     return CLI_OK; /* a file system without locks */
 }
 
@@ -70,8 +70,8 @@ static int read_state(struct pack_state *st, FILE *file, const char *path)
     char line[640];
     int code = CLI_OK;
     if (!fgets(line, sizeof line, file) || strcmp(line, st->what) != 0)
-        return cli_fail("%s: of another data set, or with other options: give those again, another folder, or --force "
-                        "to start over",
+        return cli_fail("%s: made from another data set or with other options: use those, "
+                        "another folder, or --force to start over",
                         path);
     while (code == CLI_OK && fgets(line, sizeof line, file)) {
         struct pack_done d;

@@ -12,22 +12,23 @@
 
 static const struct mr_option options[] = {
     OPT("top", 'k', MR_OPT_UINT, top, .initial = "1", .min = 1, .max = PREDICT_MAX_TOP, .unit = "classes",
-        .help = "How many classes to print of each sample, the likeliest first"),
+        .help = "Classes to print for each sample, the most likely first"),
     OPT("limit", 'n', MR_OPT_UINT, limit, .initial = "10", .unit = "samples",
-        .help = "How many samples to print; all of them count for the accuracy"),
+        .help = "Samples to print; the accuracy covers all samples"),
     OPT("csv", 0, MR_OPT_STRING, csv, .meta = "FILE",
-        .help = "Write all predictions; where classes have names, the likeliest's in the last column"),
-    OPT("force", 'f', MR_OPT_FLAG, force, .help = "Let --csv replace a file that is no earlier one of its own"),
+        .help = "Write all predictions; if classes have names, the last column names the most "
+                "likely one"),
+    OPT("force", 'f', MR_OPT_FLAG, force, .help = "Let --csv replace a file of another kind"),
     OPT("transform", 't', MR_OPT_STRING, transform, .meta = "CHAIN",
-        .help =
-            "Ops on each sample, which millrace inspect --transforms lists; without it those of the training's tests"),
+        .help = "Ops on each sample, listed by millrace inspect --transforms; default: those of the "
+                "tests in training"),
     OPT("device", 'd', MR_OPT_STRING, device, .initial = "auto", .meta = "DEVICE", .help = "auto, cpu, cuda, cuda:1"),
     OPT("batch-size", 'b', MR_OPT_UINT, batch_size, .initial = "64", .min = 1, .max = 1 << 20, .unit = "samples",
-        .help = "Samples at a time"),
+        .help = "Samples in a batch"),
     OPT("workers", 'w', MR_OPT_UINT, workers, .initial = "0", .max = 512, .unit = "threads",
-        .help = "Threads that make batches; 0: as many as this process may use"),
+        .help = "Threads that make batches; 0: one per processor that this process may use"),
     OPT("threads", 0, MR_OPT_UINT, threads, .initial = "0", .max = 512, .unit = "threads",
-        .help = "Threads that compute on cpu; 0: as many as this process may use"),
+        .help = "Threads that compute on cpu; 0: one per processor that this process may use"),
     CLI_COMMON_OPTIONS,
     {NULL},
 };
@@ -183,7 +184,7 @@ static const struct cli_note json_notes[] = {
      "mse: index, outputs"},
     {"samples, seconds", "how many, how long"},
     {"accuracy, loss", "over all samples; null without labels"},
-    {"model, device, config", "what it was; every option as it stands"},
+    {"model, device, config", "what was run; every option's value"},
     {NULL, NULL},
 };
 
@@ -197,11 +198,11 @@ const struct cli_command cli_predict = {
     .name = "predict",
     .summary = "Run a trained net over a data set: accuracy and predictions",
     .synopsis = "CHECKPOINT DATASET [options]",
-    .text =
-        "Reads a checkpoint of millrace train, runs its net over the data set in order, prints the accuracy where "
-        "samples have labels, and the first predictions. The checkpoint says model, shapes, transform and the names of "
-        "classes; labels of a data set that numbers the names otherwise are not looked at. Of a net for --loss mse all "
-        "outputs are printed, in their order.",
+    .text = "Reads a checkpoint of millrace train, runs its net over the data set in order, prints "
+            "the accuracy where samples have labels, and the first predictions. The checkpoint says "
+            "model, shapes, transform and the names of classes; labels of a data set that numbers "
+            "the names differently are ignored. For a net trained with --loss mse, all outputs are "
+            "printed, in order.",
     .options = options,
     .options_bytes = sizeof(struct predict_opts),
     .min_args = 2,

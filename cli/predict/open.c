@@ -33,7 +33,7 @@ static int find_labels(struct predict *p)
     int rc = mr_train_check_labels(p->ld, p->label, p->loss, p->classes, mr_dataset_text(p->ds));
     if ((rc >= 0 && fits) || strcmp(spec->name, "label") == 0)
         return rc;
-    cli_warn("%s: its field '%s' does not fit as labels: predictions only", mr_dataset_text(p->ds), spec->name);
+    cli_warn("%s: its field '%s' cannot be used as labels: predictions only", mr_dataset_text(p->ds), spec->name);
     p->label = -1;
     return 0;
 }
@@ -47,7 +47,7 @@ static int find_names(struct predict *p)
     rc = mr_class_names_check(p->ds, p->names, p->n_names, "the training");
     if (rc != MR_ESTATE)
         return rc;
-    cli_warn("%s: predictions only, its labels are not looked at", mr_last_error());
+    cli_warn("%s: predictions only, its labels are ignored", mr_last_error());
     p->label = -1;
     return 0;
 }

@@ -130,7 +130,8 @@ static void wait_for_rest(struct profile_run *run)
         if (interrupts != before || (!all && mr_time_ns() - begin > GRACE_NS))
             break;
         if (all && !told && mr_time_ns() - begin > GRACE_NS) {
-            cli_warn("the program has ended; waiting for the processes that it left (--wait primary: not)");
+            cli_warn("the program has ended; waiting for the processes that it started (--wait "
+                     "primary would not)");
             told = true;
         }
         usleep(5000);

@@ -19,18 +19,21 @@ struct options {
 #define AT(member) offsetof(struct options, member)
 static const struct mr_option table[] = {
     {"step", 0, MR_OPT_STRING, AT(step), .meta = "NAME",
-     .help = "The NVTX range that is a step, as NAME, DOMAIN@NAME or NAME@DOMAIN; without it steps are found"},
+     .help = "The NVTX range that is a step, as NAME, DOMAIN@NAME or NAME@DOMAIN; default: steps "
+             "are detected"},
     {"range", 0, MR_OPT_STRING, AT(range), .meta = "NAME",
-     .help = "The NVTX range in which the program waits for data; without it known names are looked for "
-             "(DataLoader.__next__, data, load, ...), then waits in the system"},
-    {"rule", 0, MR_OPT_STRING, AT(rule), .meta = "NAME", .help = "Only this rule, with all it says"},
+     .help = "The NVTX range in which the program waits for data; default: known names "
+             "(DataLoader.__next__, data, load, ...), then waits in system calls"},
+    {"rule", 0, MR_OPT_STRING, AT(rule), .meta = "NAME", .help = "Show only this rule, in full"},
     {"link-gbps", 0, MR_OPT_DOUBLE, AT(link_gbps), "0", 0, 1e6, "GB/s",
-     .help = "What the link between host and device reaches one way, as bench transfer measures it; 0: the recording's "
-             "fastest large page-locked copy, or what is usual for the device"},
+     .help = "One-way rate of the link between host and device, as bench transfer measures it; "
+             "0: that of the recording's fastest large page-locked copy, or the usual rate of "
+             "the device"},
     {"cores", 0, MR_OPT_UINT, AT(cores), "0", 0, 65536, "cores",
-     .help = "Of the machine that was recorded, for the suggested number of workers; 0: as recorded"},
+     .help = "Cores of the recorded machine, to suggest a number of workers; 0: as recorded"},
     {"all", 0, MR_OPT_FLAG, AT(all),
-     .help = "Up to 50 rows of evidence of each rule, and what was computed for each that found nothing"},
+     .help = "Show up to 50 rows of evidence per rule, and what the rules without findings "
+             "computed"},
     CLI_COMMON_OPTIONS,
     {NULL},
 };
@@ -158,7 +161,8 @@ static int print_text(const struct options *o, const struct mr_advice *advice)
             code = print_found(f, o->all || o->rule);
     }
     if (n_found > 1)
-        printf("\nSavings are those of mending one fault alone: they share time and do not add up.\n");
+        printf("\nEach saving is for fixing that problem alone: savings overlap and do not add "
+               "up.\n");
     print_untold(o, advice);
     print_fine(o, advice);
     return code;
@@ -247,7 +251,7 @@ static int check_rule(const struct options *o, const struct mr_advice *advice)
         used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", names[i]);
     const char *nearest = mr_nearest(o->rule, names);
     return nearest ? cli_misuse("--rule %s: no such rule; did you mean %s?", o->rule, nearest)
-                   : cli_misuse("--rule %s: no such rule; there are: %s", o->rule, list);
+                   : cli_misuse("--rule %s: no such rule; the rules are: %s", o->rule, list);
 }
 
 static int run(void *options, int n_args, char **args)
@@ -275,19 +279,19 @@ static int run(void *options, int n_args, char **args)
 static const struct cli_note json[] = {
     {"file", "The argument"},
     {"summary", "One line that answers \"am I data-bound?\" with its figures"},
-    {"findings", "For each rule, the largest saving times its confidence first, then those that cannot tell, then what "
-                 "is fine: rule, "
-                 "verdict (found, cannot tell, "
-                 "fine), title, why (what was computed and its threshold, or why it cannot be told), advice, saving_ms "
-                 "and saving_percent (of a "
-                 "step with per_step, else of the recording; of mending this fault alone), confidence (0 to 1), and "
+    {"findings", "For each rule, the largest saving times its confidence first, then those that "
+                 "cannot tell, then what is fine: rule, verdict (found, cannot tell, fine), "
+                 "title, why (what was computed and its threshold, or why there is no "
+                 "conclusion), advice, saving_ms and saving_percent (of a step with per_step, "
+                 "else of the recording; of fixing this problem alone), confidence (0 to 1), and "
                  "evidence: rows"},
     {"config", "The options, defaults included"},
     {NULL},
 };
 
 static const struct cli_note examples[] = {
-    {"millrace analyze run.sqlite", "One page: is it data-bound, what is wrong, what would mending it save"},
+    {"millrace analyze run.sqlite", "One page: is it data-bound, what is wrong, what would "
+                                    "fixing it save"},
     {"millrace analyze run.sqlite --step iteration --range load_batch", "With a program's own NVTX ranges"},
     {"millrace analyze run.sqlite --rule pageable_copies", "One rule with all its evidence"},
     {"millrace analyze run.sqlite --json", "For programs"},
@@ -298,16 +302,15 @@ const struct cli_command cli_analyze = {
     .name = "analyze",
     .summary = "Say why a recorded program waits, and what to do",
     .synopsis = "FILE [options]",
-    .text = "Reads a recording (made by millrace profile, or by nsys export --type sqlite) and answers whether the "
-            "program is "
-            "data-bound. Rules look for faults; each that finds one tells what it computed and from which threshold "
-            "on, shows rows of "
-            "evidence, and predicts what mending this fault alone would save. What a recording cannot tell is said, "
-            "with the reason.\n\n"
-            "Of several processes and devices, that pair with the most work is looked at. The first of four or more "
-            "steps, long ones "
-            "after it, and all up to a very long one among the first ten warm up and are left out; only the first "
-            "quarter of the steps is looked at for these.",
+    .text = "Reads a recording (made by millrace profile, or by nsys export --type sqlite) and "
+            "answers whether the program is data-bound. Rules look for problems. Each finding "
+            "says what was computed and the threshold, shows rows of evidence, and predicts what "
+            "fixing this problem alone would save. When the recording can't support a "
+            "conclusion, analyze says so and why.\n\n"
+            "With several processes and devices, the pair with the most work is analyzed. "
+            "Warm-up steps are left out: the first of four or more steps, long ones after it, "
+            "and all up to a very long one among the first ten. Only steps in the first quarter "
+            "can be warm-up.",
     .options = table,
     .options_bytes = sizeof(struct options),
     .min_args = 1,

@@ -17,46 +17,47 @@ static const char *const apis[] = {"some", "all", NULL};
         name, key, type, offsetof(struct profile_options, member), initial, __VA_ARGS__                                \
     }
 static const struct mr_option table[] = {
-    OPTION(
-        "trace", 't', MR_OPT_STRING, trace, "cuda,nvtx,osrt,millrace", .meta = "LIST",
-        .help =
-            "What is recorded: cuda (calls, kernels, copies), or cuda-light (copies, synchronisation and their calls), "
-            "nvtx (ranges), osrt (long calls of the operating system), millrace (the library's own spans), none"),
+    OPTION("trace", 't', MR_OPT_STRING, trace, "cuda,nvtx,osrt,millrace", .meta = "LIST",
+           .help = "What to record: cuda (calls, kernels, copies), or cuda-light (copies, "
+                   "synchronisation and their calls), nvtx (ranges), osrt (long calls of the operating "
+                   "system), millrace (the library's own spans), none"),
     OPTION("capture-range", 'c', MR_OPT_STRING, capture_range, "none", .meta = "RANGE",
            .help = "Record only inside cudaProfilerApi (from cudaProfilerStart to Stop) or nvtx:NAME (a range, NAME, "
                    "NAME@DOMAIN or DOMAIN@NAME); none: all the time"),
     OPTION("capture-range-end", 0, MR_OPT_ENUM, capture_range_end, "stop", .choices = range_ends,
-           .help = "After the first capture range stop recording, or repeat for each"),
+           .help = "Stop recording after the first capture range, or record each one"),
     OPTION("delay", 'y', MR_OPT_DURATION, delay_ns, "0", .unit = "s", .help = "Record nothing for this long"),
     OPTION("duration", 'd', MR_OPT_DURATION, duration_ns, "0", .unit = "s",
-           .help = "Record so long, or so long from the start of a capture range, the program goes on; 0: to its end"),
+           .help = "Record for this long, counted from the start of a capture range if there is "
+                   "one; the program keeps running; 0: to its end"),
     OPTION("output", 'o', MR_OPT_STRING, output, NULL, .meta = "FILE",
-           .help = "The recording; .sqlite is put after a name without ending; by default report1.sqlite, "
-                   "report2.sqlite, ..."),
+           .help = "The recording; .sqlite is added to a name without extension; default: "
+                   "report1.sqlite, report2.sqlite, ..."),
     OPTION("force-overwrite", 'f', MR_OPT_FLAG, force, NULL, .help = "Replace the recording if it exists"),
-    OPTION("stats", 0, MR_OPT_FLAG, stats, NULL, .help = "Print the usual reports at the end, on standard output"),
+    OPTION("stats", 0, MR_OPT_FLAG, stats, NULL, .help = "Print the default reports at the end, on standard output"),
     OPTION("gpu-metrics", 0, MR_OPT_FLAG, gpu_metrics, NULL,
-           .help = "Sample the GPU's own counters: how much of it and of its tensor cores is active, DRAM and PCIe "
-                   "throughput; where the driver does not permit it a warning says why"),
+           .help = "Sample the GPU's hardware counters: activity of the GPU and its tensor "
+                   "cores, DRAM and PCIe throughput; if the driver does not permit it, a warning "
+                   "says why"),
     OPTION("gpu-metrics-frequency", 0, MR_OPT_UINT, metrics_hz, "10000", .meta = "HZ", .min = 10, .max = 200000,
-           .help = "Samples a second of --gpu-metrics"),
+           .help = "Samples per second for --gpu-metrics"),
     OPTION("cuda-graph-trace", 0, MR_OPT_ENUM, graph_trace, "node", .choices = graph_traces,
            .help = "Record each node of a CUDA graph, or each launch of a graph as a whole, which costs less"),
-    OPTION(
-        "cuda-api", 0, MR_OPT_ENUM, api, "some", .choices = apis,
-        .help =
-            "Record some CUDA calls: launches, copies, synchronisation, allocation, loading of code; or all of them, "
-            "queries too, and CUPTI's own records of waiting, which costs more"),
+    OPTION("cuda-api", 0, MR_OPT_ENUM, api, "some", .choices = apis,
+           .help = "CUDA calls to record. some: launches, copies, synchronisation, allocation, loading "
+                   "of code; all: queries and CUPTI's records of waiting, too, which costs more"),
     OPTION("osrt-threshold", 0, MR_OPT_DURATION, osrt_threshold_ns, "1us", .unit = "ns",
-           .help = "Shortest call of the operating system that is kept"),
+           .help = "Shortest operating system call to record"),
     OPTION("cuda-flush-interval", 0, MR_OPT_DURATION, flush_ns, "500ms", .min = 1e6, .max = 36e11,
-           .help = "How often buffers are written: a program that is killed loses at most this"),
+           .help = "How often to write buffers: a killed program loses at most this much"),
     OPTION("wait", 0, MR_OPT_ENUM, wait, "primary", .choices = waits,
-           .help = "Wait for the program alone, or for all processes that it started"),
-    OPTION("keep-parts", 0, MR_OPT_FLAG, keep_parts, NULL, .help = "Keep the folder of what each process wrote"),
+           .help = "Wait for the program only, or for all processes that it started"),
+    OPTION("keep-parts", 0, MR_OPT_FLAG, keep_parts, NULL,
+           .help = "Keep the folder with the files that each process wrote"),
     OPTION("merge", 0, MR_OPT_STRING, merge, NULL, .meta = "FOLDER",
-           .help = "Run nothing: make a recording of the folder (FILE.parts-XXXXXX) that a profile left which was "
-                   "killed itself, or whose disk was full; the folder stays"),
+           .help = "Run nothing: make a recording from the folder (FILE.parts-XXXXXX) that "
+                   "millrace profile left when it was killed or its disk was full; the folder is "
+                   "kept"),
     CLI_COMMON_OPTIONS,
     {NULL},
 };
@@ -67,11 +68,12 @@ static int check(const struct profile_options *o, int n_args, char **args, uint3
     if (code != CLI_OK)
         return code;
     if (o->merge)
-        return n_args > 0 ? cli_misuse("--merge %s: runs no program: %s is too many", o->merge, args[0]) : CLI_OK;
+        return n_args > 0 ? cli_misuse("--merge %s: runs no program: remove %s", o->merge, args[0]) : CLI_OK;
     if (n_args > 0 && (strcmp(args[0], "true") == 0 || strcmp(args[0], "false") == 0))
-        return cli_misuse("%s: -f, --stats and other switches take no value here: leave it out", args[0]);
+        return cli_misuse("%s: -f, --stats and other flags take no value: remove it", args[0]);
     if (n_args == 0 || strcmp(args[0], "--") != 0)
-        return cli_misuse("%s%swant \"--\" before the program: millrace profile [options] -- CMD...",
+        return cli_misuse("%s%sexpected \"--\" before the program: millrace profile [options] -- "
+                          "CMD...",
                           n_args ? args[0] : "", n_args ? ": " : "");
     if (n_args < 2)
         return cli_misuse("a program is missing after \"--\"");
@@ -79,7 +81,8 @@ static int check(const struct profile_options *o, int n_args, char **args, uint3
         (strncmp(o->capture_range, "nvtx:", 5) != 0 || !o->capture_range[5]))
         return cli_misuse("--capture-range %s: want none, cudaProfilerApi or nvtx:NAME", o->capture_range);
     if (o->stats && o->common.json)
-        return cli_misuse("--stats and --json: want one of them; millrace report --json prints reports as JSON");
+        return cli_misuse("--stats and --json: give only one; millrace report --json prints "
+                          "reports as JSON");
     *out_traced |= o->gpu_metrics ? 32 : 0;
     return CLI_OK;
 }
@@ -119,8 +122,9 @@ static void warn_empty(const struct profile_run *run)
                  strncmp(o->capture_range, "nvtx:", 5) == 0 ? "an NVTX range of this very name, of the DOMAIN or none"
                                                             : "cudaProfilerStart(), torch.cuda.profiler.start()");
     else
-        cli_warn("nothing was recorded: the program made none of the calls that --trace %s is about%s", o->trace,
-                 o->delay_ns ? ", or ended before the --delay" : "");
+        cli_warn("nothing was recorded: the program made none of the calls that --trace %s "
+                 "records%s",
+                 o->trace, o->delay_ns ? ", or ended before the --delay" : "");
 }
 
 static void print_summary(const struct profile_run *run, const struct mr_merge_stats *stats)
@@ -308,7 +312,7 @@ static const struct cli_note json[] = {
     {"lost_timestamps", "Device records without times"},
     {"bytes", "Size of the recording"},
     {"still_running", "Processes of the program that were not waited for"},
-    {"notes", "What the recorder had to say: name and text"},
+    {"notes", "The recorder's notes: name and text"},
     {"config", "The options, defaults included"},
     {NULL},
 };
@@ -320,7 +324,7 @@ static const struct cli_note examples[] = {
     {"millrace profile -t cuda-light -d 10 -y 30 -- ./server", "Ten seconds of copies, after half a minute"},
     {"millrace profile --gpu-metrics -o m -- python3 train.py", "Samples the GPU's counters too; millrace report -r "
                                                                 "gpu_metrics_sum m.sqlite adds them up"},
-    {"millrace profile --stats -- ./vector_add", "Prints the usual tables at the end"},
+    {"millrace profile --stats -- ./vector_add", "Prints the default reports at the end"},
     {NULL},
 };
 
@@ -328,19 +332,15 @@ const struct cli_command cli_profile = {
     .name = "profile",
     .summary = "Record what any CUDA program does and waits for",
     .synopsis = "[options] -- CMD... | --merge FOLDER",
-    .text =
-        "Runs a program, unchanged, with a recorder inside, and writes a recording that millrace report, analyze and "
-        "timeline "
-        "read, and whatever reads what Nsight Systems exports to SQLite. All processes that the program starts are "
-        "recorded.\n\n"
-        "The program keeps its standard input, output and error, its terminal, its signals and its exit status: 128 "
-        "and "
-        "the signal's number when it was killed, 127 when it was not found, 126 when it cannot be run. What it did "
-        "before "
-        "it was killed is kept.\n\n"
-        "CUDA is recorded by NVIDIA's CUPTI, which the program's own CUDA, PyTorch or the toolkit brings; "
-        "MILLRACE_CUPTI=FILE names one. One profiler can hold CUPTI in a process: when another one does, the rest is "
-        "recorded and a warning says so.",
+    .text = "Runs an unmodified program with a recorder inside, and writes a recording for millrace "
+            "report, analyze and timeline. Tools that read the SQLite exports of Nsight Systems can "
+            "read it, too. All processes that the program starts are recorded.\n\n"
+            "The program keeps its standard input, output and error, its terminal, its signals and "
+            "its exit status: 128 plus the signal's number if it was killed, 127 if it was not "
+            "found, 126 if it cannot be run. If it is killed, what was recorded before is kept.\n\n"
+            "CUDA is recorded with NVIDIA's CUPTI, which comes with the program's CUDA, with PyTorch "
+            "or with the toolkit; MILLRACE_CUPTI=FILE selects one. Only one profiler per process can "
+            "use CUPTI: if another one does, the rest is recorded and a warning says so.",
     .options = table,
     .options_bytes = sizeof(struct profile_options),
     .min_args = 0,

@@ -17,32 +17,31 @@ static const char *const formats[] = {"text", "csv", "json", NULL};
 #define AT(member) offsetof(struct options, member)
 static const struct mr_option table[] = {
     {"report", 'r', MR_OPT_STRING, AT(report), .meta = "NAME[,NAME]",
-     .help = "Reports to make, one after the other; --list tells which there are; without it the six that nsys prints "
-             "with --stats"},
+     .help = "Reports to print; --list names them; default: the six that nsys prints with --stats"},
     {"format", 'f', MR_OPT_ENUM, AT(format), "text", .choices = formats,
-     .help =
-         "How to write them; csv and json have plain numbers with units in the heads as nsys has them. json: an array "
-         "of rows, or of {report, rows} where there are several reports. csv: its bytes as they are, but control "
-         "characters are shown as ? on a terminal"},
+     .help = "Output format; csv and json have plain numbers, with units in the column names as in "
+             "nsys. json: an array of rows, or of {report, rows} for several reports. csv: control "
+             "characters are shown as ? on a terminal only"},
     {"sort", 's', MR_OPT_STRING, AT(sort), .meta = "COLUMN",
      .help =
          "Order by this column, largest first; -COLUMN: smallest first (--sort=-start); default: each report's own"},
-    {"limit", 'n', MR_OPT_UINT, AT(limit), "0", .unit = "rows", .help = "Rows of a report at most; 0: all"},
+    {"limit", 'n', MR_OPT_UINT, AT(limit), "0", .unit = "rows", .help = "Maximum rows per report; 0: all"},
     {"range", 0, MR_OPT_STRING, AT(range), .meta = "NAME",
-     .help =
-         "Only what begins inside NVTX ranges of this name, of any domain; DOMAIN@NAME or NAME@DOMAIN: of this one"},
-    {"from", 0, MR_OPT_DURATION, AT(from), "0", .unit = "s", .help = "Only what begins at this time or later"},
-    {"to", 0, MR_OPT_DURATION, AT(to), "0", .unit = "s", .help = "Only what begins before this time; 0: the end"},
+     .help = "Only events that begin inside NVTX ranges of this name, in any domain; DOMAIN@NAME or "
+             "NAME@DOMAIN: in this one"},
+    {"from", 0, MR_OPT_DURATION, AT(from), "0", .unit = "s", .help = "Only events that begin at this time or later"},
+    {"to", 0, MR_OPT_DURATION, AT(to), "0", .unit = "s", .help = "Only events that begin before this time; 0: the end"},
     {"step", 0, MR_OPT_STRING, AT(step), .meta = "NAME", .help = "The NVTX range that is a step, for step_breakdown"},
     {"link-gbps", 0, MR_OPT_DOUBLE, AT(link_gbps), "0", 0, 10000, "GB/s",
      .help = "The link's measured rate, for mem_ops; 0: the recording's fastest copies"},
     {"full-names", 0, MR_OPT_FLAG, AT(full_names), .help = "Do not cut long names to the width of the terminal"},
-    {"list", 'l', MR_OPT_FLAG, AT(list), .help = "List the reports that there are instead"},
+    {"list", 'l', MR_OPT_FLAG, AT(list), .help = "List the available reports instead"},
     {"diff", 0, MR_OPT_FLAG, AT(diff),
      .help = "Compare two recordings, FILE before and FILE after; the exit status is 1 when something got slower",
      .group = "Comparison"},
     {"threshold", 0, MR_OPT_DOUBLE, AT(threshold), "10", 0, 1e6, "%",
-     .help = "Percent of total time by which a kernel, kind of copy, call or NVTX range has to change to count",
+     .help = "Percent of total time by which a kernel, kind of copy, call or NVTX range must "
+             "change to count",
      .group = "Comparison"},
     CLI_COMMON_OPTIONS,
     {NULL},
@@ -314,16 +313,14 @@ static const struct cli_note examples[] = {
 
 const struct cli_command cli_report = {
     .name = "report",
-    .summary = "Sums and traces of a recording",
+    .summary = "Print sums and traces of a recording",
     .synopsis = "FILE [options] | --diff BEFORE AFTER | --list",
-    .text = "Adds up what a recording holds, or lists it in order. FILE is a recording of `millrace profile`, or a "
-            "file made "
-            "by `nsys export --type sqlite`. Reports and their columns have the names that `nsys stats` gives them; "
-            "mem_ops, "
-            "step_breakdown, overlap and gpu_metrics_sum are ours.\n\n"
-            "Records that lost their timestamp are left out of sums; a note under the table tells how many. Time (%) "
-            "is the "
-            "share of the listed time, not of the wall's.",
+    .text = "Summarizes a recording, or lists its events in order. FILE is a recording of "
+            "`millrace profile`, or a file made by `nsys export --type sqlite`. Reports and "
+            "their columns have the names that `nsys stats` gives them; mem_ops, step_breakdown, "
+            "overlap and gpu_metrics_sum are ours.\n\n"
+            "Records without timestamps are left out of sums; a note under the table says how "
+            "many. Time (%) is the share of the listed time, not of the wall-clock time.",
     .options = table,
     .options_bytes = sizeof(struct options),
     .min_args = 0,

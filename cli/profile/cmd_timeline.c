@@ -24,10 +24,10 @@ static const struct mr_option table[] = {
              "one"},
     {"output", 'o', MR_OPT_STRING, AT(output), .meta = "OUT",
      .help = "The file to write; default: FILE with the format's ending, beside it"},
-    {"from", 0, MR_OPT_DURATION, AT(from), "0", .unit = "s", .help = "Only what happens at this time or later"},
-    {"to", 0, MR_OPT_DURATION, AT(to), "0", .unit = "s", .help = "Only what begins before this time; 0: the end"},
+    {"from", 0, MR_OPT_DURATION, AT(from), "0", .unit = "s", .help = "Only events that end at this time or later"},
+    {"to", 0, MR_OPT_DURATION, AT(to), "0", .unit = "s", .help = "Only events that begin before this time; 0: the end"},
     {"whole", 0, MR_OPT_FLAG, AT(whole),
-     .help = "Pictures: the whole recording, too where it has steps or device work to look at"},
+     .help = "Pictures: show the whole recording, even if it has steps or device work"},
     {"title", 0, MR_OPT_STRING, AT(title), .meta = "TEXT",
      .help = "The picture's title; default: the recorded command"},
     {"force", 'f', MR_OPT_FLAG, AT(force), .help = "Replace OUT when it exists"},
@@ -146,9 +146,11 @@ static const struct cli_note json_notes[] = {
 };
 
 static const struct cli_note examples[] = {
-    {"millrace timeline report1.sqlite", "Write report1.html, a page that any browser opens, without a network"},
+    {"millrace timeline report1.sqlite", "Write report1.html, a page that any browser opens "
+                                         "without a network"},
     {"millrace timeline --from 2s --to 2.5s -o step.svg report1.sqlite", "A picture of half a second, for a README"},
-    {"millrace timeline -o run.pftrace report1.nsys.sqlite", "A trace for ui.perfetto.dev of what nsys exported"},
+    {"millrace timeline -o run.pftrace report1.nsys.sqlite", "A trace for ui.perfetto.dev of a "
+                                                             "recording exported by nsys"},
     {NULL, NULL},
 };
 
@@ -156,15 +158,14 @@ const struct cli_command cli_timeline = {
     .name = "timeline",
     .summary = "Draw a recording: an interactive page, a Perfetto trace, a picture",
     .synopsis = "[options] FILE",
-    .text = "Draws a recording that millrace profile made, or that nsys export --type sqlite did.\n\n"
-            "A page (html) is one file that needs no network: rows of threads, streams and engines to zoom and pan, "
-            "search, sums of "
-            "a range, a table of all events, and links between calls and the work they gave to a device; \"?\" shows "
-            "its keys. It "
-            "opens where the steps are. A "
-            "trace (perfetto) is for ui.perfetto.dev and trace_processor, with flows and counters. Pictures (svg, png) "
-            "show the steps at a glance, or all that devices did where there are none, 1,200 pixels wide: where a "
-            "step's time goes, the share of time in which each engine was busy, and where steps begin.",
+    .text = "Draws a recording made by millrace profile or by nsys export --type sqlite.\n\n"
+            "A page (html) is one file that needs no network: rows of threads, streams and "
+            "engines to zoom and pan, search, sums of a range, a table of all events, and links "
+            "between calls and the device work that they launched; \"?\" shows its keys. It "
+            "opens at the steps. A trace (perfetto) is for ui.perfetto.dev and trace_processor, "
+            "with flows and counters. Pictures (svg, png), 1,200 pixels wide, show the steps at "
+            "a glance, or all device work if there are no steps: where a step's time goes, how "
+            "busy each engine was, and where steps begin.",
     .options = table,
     .options_bytes = sizeof(struct options),
     .min_args = 1,

@@ -36,7 +36,7 @@ int profile_traces(const char *text, uint32_t *out_bits)
         at += n + (at[n] == ',');
     }
     if ((bits & TRACE_CUDA) == TRACE_CUDA)
-        return cli_misuse("--trace %s: cuda-light is a part of cuda: want one of them", text);
+        return cli_misuse("--trace %s: cuda includes cuda-light: give only one", text);
     *out_bits = bits;
     return CLI_OK;
 }
@@ -119,7 +119,7 @@ static int check_folder(const char *path)
     struct stat status;
     snprintf(folder, sizeof folder, "%.*s", slash && slash > path ? (int)(slash - path) : 1, slash ? path : ".");
     if (stat(folder, &status) != 0 && (errno == ENOENT || errno == ENOTDIR))
-        return cli_fail("--output %s: there is no folder %s; make it first", path, folder);
+        return cli_fail("--output %s: folder %s does not exist; create it first", path, folder);
     return CLI_OK;
 }
 
@@ -217,9 +217,9 @@ static bool inject_nvtx(const struct profile_run *run)
 {
     const char *own = others("NVTX_INJECTION64_PATH", run);
     if (own)
-        cli_warn(
-            "NVTX_INJECTION64_PATH=%s is set: it is not loaded, as NVTX serves one tool; --trace without nvtx keeps it",
-            own);
+        cli_warn("NVTX_INJECTION64_PATH=%s is set: it is not loaded, because NVTX supports one tool; "
+                 "to keep it, remove nvtx from --trace",
+                 own);
     return setenv("NVTX_INJECTION64_PATH", run->module, 1) == 0;
 }
 
@@ -228,10 +228,9 @@ static bool preload(const struct profile_run *run)
 {
     const char *own = getenv("LD_PRELOAD");
     if (strpbrk(run->module, " :")) {
-        cli_warn(
-            "no calls of the operating system are recorded: LD_PRELOAD cannot name %s, which has a space or a colon; "
-            "MILLRACE_RECORD_MODULE=FILE names a copy of it elsewhere",
-            run->module);
+        cli_warn("operating system calls are not recorded: LD_PRELOAD cannot hold %s, which has a "
+                 "space or a colon; set MILLRACE_RECORD_MODULE=FILE to a copy elsewhere",
+                 run->module);
         return true;
     }
     size_t bytes = strlen(run->module) + (own ? strlen(own) : 0) + 2;

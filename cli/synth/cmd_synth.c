@@ -27,7 +27,7 @@ static const struct mr_option table[] = {
     {"classes", 0, MR_OPT_UINT, AT(classes), "10", 0, 1e9, "classes",
      .help = "npy: labels below this go to NAME-labels.npy; 0: no labels. photos: sub-folders", .group = arrays},
     {"side", 0, MR_OPT_UINT, AT(side), "128", 16, 4096, "pixels",
-     .help = "photos: height and width, of which each picture has between 3/4 and 7/4", .group = "Photos"},
+     .help = "photos: height and width; each picture has between 3/4 and 7/4 of this", .group = "Photos"},
     CLI_COMMON_OPTIONS,
     {NULL},
 };
@@ -104,7 +104,7 @@ static int run(void *options, int n_args, char **args)
 static const struct cli_note json[] = {
     {"kind", "What was generated"},
     {"dataset", "A DATASET argument that opens it"},
-    {"samples", "How many were written, all parts together"},
+    {"samples", "How many were written, in all parts"},
     {"seconds", "How long it took"},
     {"config", "The options, defaults included"},
     {NULL},
@@ -122,14 +122,13 @@ const struct cli_command cli_synth = {
     .name = "synth",
     .summary = "Generate a data set",
     .synopsis = "digits|npy|raw|photos PATH [options]",
-    .text =
-        "Writes a generated data set to PATH.\n\n"
-        "  digits   handwritten-looking digits in IDX format, in a folder with MNIST's four file names\n"
-        "  npy      an array of random numbers as .npy file, samples along the first dimension, with labels\n"
-        "  raw      the same as records without any header\n"
-        "  photos   a folder of PNG pictures, a sub-folder a class, and points.csv: points in them\n\n"
-        "Files appear whole or not at all, and files that are there are not replaced without --force. The same options "
-        "give the same bytes on every machine.",
+    .text = "Writes a generated data set to PATH.\n\n"
+            "  digits   handwritten-looking digits in IDX format, in a folder with MNIST's four file "
+            "names\n  npy      an array of random numbers as .npy file, samples along the first "
+            "dimension, with labels\n  raw      the same, as records without a header\n  photos   a "
+            "folder of PNG pictures, one sub-folder per class, and points.csv with points in them\n\n"
+            "Files appear complete or not at all. Existing files are replaced only with --force. The "
+            "same options give the same bytes on every machine.",
     .options = table,
     .options_bytes = sizeof(struct synth_options),
     .min_args = 2,

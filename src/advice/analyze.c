@@ -44,13 +44,15 @@ static void tail(const struct mr_case *c, const struct mr_advice *advice, char *
         used = (size_t)snprintf(out, cap, "; %" PRIu64 " steps%s, %s", look->n_steps,
                                 look->n_warm ? " after warming up" : "", look->steps.how);
     else
-        used = (size_t)snprintf(out, cap, "; no steps were found, so figures are of the whole recording");
+        used = (size_t)snprintf(out, cap,
+                                "; no steps were found, so figures cover the whole "
+                                "recording");
     if (look->steps.n_pauses && used < cap)
         used += (size_t)snprintf(out + used, cap - used, "; %" PRIu64 " pause%s between steps, %.1f ms, left out",
                                  look->steps.n_pauses, look->steps.n_pauses > 1 ? "s" : "",
                                  (double)look->steps.pause_ns / 1e6);
     if (most && used < cap)
-        used += (size_t)snprintf(out + used, cap - used, "; first to mend: %s (saves %.1f%%)", most->rule,
+        used += (size_t)snprintf(out + used, cap - used, "; fix first: %s (saves %.1f%%)", most->rule,
                                  most->saving_percent);
     if ((look->rec->n_dropped || look->rec->n_lost_times) && used < cap)
         used += (size_t)snprintf(out + used, cap - used, "; %" PRIu64 " records were lost, so idle time is overstated",
@@ -81,7 +83,7 @@ static void summarize(const struct mr_case *c, struct mr_advice *advice)
     advice->bound = MR_BOUND_UNKNOWN;
     if (look->place.n_kernels == 0) {
         snprintf(advice->summary, sizeof advice->summary,
-                 "cannot tell: no kernels were recorded, so when the GPU was idle is not known");
+                 "cannot tell: no kernels were recorded, so the GPU's idle time is unknown");
     } else if (share >= DATA_BOUND && (c->loader_how != MR_LOADER_WAITS || own <= share)) {
         advice->bound = MR_BOUND_DATA;
         snprintf(advice->summary, sizeof advice->summary,
@@ -90,9 +92,9 @@ static void summarize(const struct mr_case *c, struct mr_advice *advice)
     } else if (c->loader_how == MR_LOADER_UNKNOWN && mr_case_percent(c, idle) >= DATA_BOUND &&
                own + share >= DATA_BOUND) {
         snprintf(advice->summary, sizeof advice->summary,
-                 "cannot tell: the GPU was idle %.0f%% of %s (%.3f of %.3f %s), but neither NVTX ranges of the loader "
-                 "nor calls of the system "
-                 "were recorded: record with --trace cuda,nvtx,osrt%s",
+                 "cannot tell: the GPU was idle %.0f%% of %s (%.3f of %.3f %s), but neither NVTX "
+                 "ranges of the loader nor system calls were recorded: record with --trace "
+                 "cuda,nvtx,osrt%s",
                  mr_case_percent(c, idle), of, idle_each, step, unit, end);
     } else if (c->loader_how == MR_LOADER_WAITS && own + share >= DATA_BOUND) {
         snprintf(advice->summary, sizeof advice->summary,
@@ -189,13 +191,15 @@ static int no_work(const struct mr_recording *rec, struct mr_advice *advice)
     for (uint32_t i = 0; i < rec->n_notes && !why; i++)
         if (rec->notes[i].name < rec->n_strings && strcmp(rec->strings[rec->notes[i].name], "no_cuda") == 0)
             why = rec->notes[i].text < rec->n_strings ? rec->strings[rec->notes[i].text] : NULL;
-    snprintf(advice->summary, sizeof advice->summary, "cannot tell: no work of a device is in this recording: %.600s",
+    snprintf(advice->summary, sizeof advice->summary,
+             "cannot tell: this recording has no device "
+             "work: %.600s",
              why ? why
                  : "the program used no GPU, or it was recorded without --trace cuda or outside the capture range");
     for (size_t f = 0; f < MR_COUNT(families); f++)
         for (const struct mr_rule *rule = families[f]; rule->name; rule++) {
             struct mr_judgement *j = &advice->judged[advice->n];
-            mr_cannot_tell(j, "no work of a device is in this recording");
+            mr_cannot_tell(j, "this recording has no device work");
             snprintf(j->title, sizeof j->title, "%s: cannot tell", rule->name);
             advice->finding[advice->n++] =
                 (struct mr_finding){.rule = rule->name, .title = j->title, .verdict = j->verdict, .why = j->why};

@@ -78,7 +78,9 @@ void mr_judge_saving(const struct mr_case *c, struct mr_judgement *out, double s
     bool blind = c->look->place.n_kernels == 0;
     out->confidence *= blind ? 0.3 : 1;
     snprintf(out->why + used, sizeof out->why - used, " Threshold: %.0f%% of the time.%s", 100 * MR_WORTH,
-             blind ? " No kernels were recorded, so what compute hides is not known: at most this is saved." : "");
+             blind ? " No kernels were recorded, so it is unknown what compute hides: the saving "
+                     "is an upper bound."
+                   : "");
 }
 
 /* ---- the loader ---- */

@@ -83,13 +83,12 @@ static int judge_launches(const struct mr_case *c, struct mr_judgement *out)
     }
     double each = (double)n / (double)steps;
     snprintf(out->title, sizeof out->title, "the device waits for launches: %.0f short gaps%s", each, mr_case_per(c));
-    snprintf(
-        out->why, sizeof out->why,
-        "%" PRIu64
-        " gaps of at most 100 us before kernels that were launched only then, while the thread was launching or in its "
-        "own code: %.3f ms%s beyond 1 us each, which a graph leaves. Found from %d gaps a step and %.0f%% of the time "
-        "on.",
-        n, mr_case_ms(c, ns), mr_case_per(c), LAUNCH_GAPS, 100 * LAUNCH_SHARE);
+    snprintf(out->why, sizeof out->why,
+             "%" PRIu64 " gaps of at most 100 us before kernels that were launched too late, "
+             "while the thread was launching or in its own code: %.3f ms%s beyond 1 "
+             "us each, which a graph leaves. Needs at least %d gaps a step and %.0f%% "
+             "of the time.",
+             n, mr_case_ms(c, ns), mr_case_per(c), LAUNCH_GAPS, 100 * LAUNCH_SHARE);
     snprintf(out->advice, sizeof out->advice,
              "Launch less often: CUDA graphs (torch.cuda.graph, torch.compile(mode=\"reduce-overhead\"), "
              "cudaStreamBeginCapture), fused "
@@ -143,7 +142,7 @@ static int judge_tensor(const struct mr_case *c, struct mr_judgement *out)
     if (look->place.n_kernels == 0)
         return mr_cannot_tell(out, "no kernels were recorded");
     if (!device || device->major == 0)
-        return mr_cannot_tell(out, "the recording does not tell the device's compute capability");
+        return mr_cannot_tell(out, "the recording lacks the device's compute capability");
     if (device->major < 7)
         return mr_fine(out, "a device of compute capability %u.%u has no tensor cores", device->major, device->minor);
     uint64_t *ns = calloc((size_t)rec->n_strings * 2 + 2, sizeof *ns), *count = ns ? ns + rec->n_strings + 1 : NULL,
@@ -168,10 +167,10 @@ static int judge_tensor(const struct mr_case *c, struct mr_judgement *out)
         snprintf(out->title, sizeof out->title,
                  "by their names, %.0f%% of kernel time multiplies matrices without tensor cores", 100 * share);
         snprintf(out->why, sizeof out->why,
-                 "kernels named as matrix products or convolutions, without what marks tensor cores (s16816, hmma, "
-                 "tensorop, ...): %.3f ms%s. "
-                 "Counted: that x (1 - 1/%d), as tensor cores are at least twice as fast; from %.0f%% of kernel time "
-                 "on. Names only hint.",
+                 "kernels named as matrix products or convolutions, without a mark of tensor "
+                 "cores (s16816, hmma, tensorop, ...): %.3f ms%s. Counted: that x (1 - 1/%d), "
+                 "because tensor cores are at least twice as fast; needs %.0f%% of kernel time "
+                 "or more. Names are only a hint.",
                  mr_case_ms(c, (double)sum), mr_case_per(c), TENSOR_SPEEDUP, 100 * TENSOR_SHARE);
         snprintf(out->advice, sizeof out->advice,
                  "Allow TF32 (torch.set_float32_matmul_precision(\"high\")) or train in bfloat16 (torch.autocast); "
@@ -261,10 +260,9 @@ static int judge_switches(const struct mr_case *c, struct mr_judgement *out)
     if (others == 0)
         return mr_fine(out, "no other recorded process runs kernels on this device");
     if (together * 2 > n)
-        return mr_fine(out,
-                       "kernels of several processes run at the same time (%" PRIu64 " of %" PRIu64
-                       " changes): MPS, it seems",
-                       together, n);
+        return mr_fine(
+            out, "kernels of several processes run at the same time (%" PRIu64 " of %" PRIu64 " changes): probably MPS",
+            together, n);
     double plain = n_plain ? plain_ns / (double)n_plain : 0, steps = (double)(look->n_steps ? look->n_steps : 1);
     snprintf(out->title, sizeof out->title, "several processes take turns on the device: %.0f changes%s",
              (double)n / steps, mr_case_per(c));
@@ -275,9 +273,8 @@ static int judge_switches(const struct mr_case *c, struct mr_judgement *out)
              "may differ.",
              n, n_mine, mr_case_ms(c, gap_ns), mr_case_per(c), plain / 1e3);
     snprintf(out->advice, sizeof out->advice,
-             "Run the MPS daemon (nvidia-cuda-mps-control -d; millrace doctor tells whether it runs), give each "
-             "process its own device or MIG "
-             "slice, or run one process.");
+             "Run the MPS daemon (nvidia-cuda-mps-control -d; millrace doctor shows whether it "
+             "runs), give each process its own device or MIG slice, or run one process.");
     mr_judge_saving(c, out, gap_ns - plain * (double)n_mine, 0.3);
     if ((double)n < MANY_SWITCHES * steps)
         out->verdict = MR_FINE;

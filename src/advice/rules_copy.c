@@ -193,8 +193,8 @@ static int judge_blocking(const struct mr_case *c, struct mr_judgement *out)
     for (uint64_t i = 0; i < hold.n_worst; i++)
         n_sync += c->after_copy[hold.worst[i].api];
     if (!rc) {
-        snprintf(out->title, sizeof out->title,
-                 "%" PRIu64 " asynchronous copies block the launching thread all the same", hold.n);
+        snprintf(out->title, sizeof out->title, "%" PRIu64 " asynchronous copies still block the launching thread",
+                 hold.n);
         snprintf(out->why, sizeof out->why,
                  "calls of %.3f ms%s: asynchronous copies of pageable memory that did not return "
                  "before the memory was read, and waits for a page-locked copy "
@@ -273,7 +273,7 @@ static int judge_small(const struct mr_case *c, struct mr_judgement *out)
     double each = (double)copies.n / (double)steps;
     if (each < MANY) {
         free(copies.at);
-        return mr_fine(out, "%.1f copies of at most 64 KiB%s; many are %d", each, mr_case_per(c), MANY);
+        return mr_fine(out, "%.1f copies of at most 64 KiB%s; the threshold is %d", each, mr_case_per(c), MANY);
     }
     for (uint64_t i = 0; i < copies.n; i++) {
         const struct mr_rec_op *op = op_at(c, copies.at[i]);
@@ -291,9 +291,9 @@ static int judge_small(const struct mr_case *c, struct mr_judgement *out)
         rc = mr_error_nomem("intervals", span.n * sizeof *span.at);
     snprintf(out->title, sizeof out->title, "%.0f copies of at most 64 KiB%s", each, mr_case_per(c));
     snprintf(out->why, sizeof out->why,
-             "they and their calls take %.3f ms%s without compute, %.1f us each, for %.1f KiB each; counted: that x (1 "
-             "- 1/%.0f), as one "
-             "copy takes the place of all, without the bytes' own time (%.3f ms).",
+             "they and their calls take %.3f ms%s without compute, %.1f us each, for %.1f KiB "
+             "each; counted: that x (1 - 1/%.0f), because one copy replaces them all, without "
+             "the bytes' own time (%.3f ms).",
              mr_case_ms(c, ns), mr_case_per(c), ns / 1e3 / (double)copies.n, (double)bytes / 1024 / (double)copies.n,
              each, mr_case_ms(c, moved));
     snprintf(out->advice, sizeof out->advice,
@@ -358,9 +358,9 @@ static int judge_link(const struct mr_case *c, struct mr_judgement *out)
              "it: exposed time x (1 - rate / link).",
              copies.n, median, lowest_ref, c->link_rate > 0 ? c->link_how : "the fastest copy here", 100 * SLOW);
     snprintf(out->advice, sizeof out->advice,
-             "See what the link can do (millrace bench transfer), whether the memory lies on the device's NUMA node "
-             "(numactl "
-             "--cpunodebind, --membind; millrace doctor names it), and whether other devices share the link.");
+             "Check what the link can do (millrace bench transfer), whether the memory is on the "
+             "device's NUMA node (numactl --cpunodebind, --membind; millrace doctor names it), "
+             "and whether other devices share the link.");
     mr_judge_saving(c, out, saving, named ? 0.4 : c->link_rate > 0 ? 0.7 : 0.4);
     return finish(c, &copies, out);
 }

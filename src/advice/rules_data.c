@@ -42,18 +42,19 @@ static void suggest(const struct mr_case *c, char *out, size_t cap)
                                 step / 1e6, wait / 1e6, wanted, c->millrace ? ", if the workers set the pace" : "");
     } else if (c->loader_how == MR_LOADER_RANGES && look->has_os && loads_itself(c) > 0.5 && load < step) {
         wanted = ceil(load / (step - load));
-        used = (size_t)snprintf(
-            out, cap,
-            " The launching thread loads by itself, %.3f ms a step: %.0f workers that do it meanwhile would "
-            "keep up (%.3f / (%.3f - %.3f ms)).",
-            load / 1e6, wanted, load / 1e6, step / 1e6, load / 1e6);
+        used = (size_t)snprintf(out, cap,
+                                " The launching thread loads the data itself, %.3f ms a step: %.0f workers in the "
+                                "background would keep up (%.3f / (%.3f - %.3f ms)).",
+                                load / 1e6, wanted, load / 1e6, step / 1e6, load / 1e6);
     } else {
-        snprintf(out, cap, " How many workers would do cannot be told: no worker processes are in the recording%s.",
-                 look->has_os ? "" : ", nor calls of the system");
+        snprintf(out, cap,
+                 " The number of workers needed is unknown: the recording has no "
+                 "worker processes%s.",
+                 look->has_os ? "" : " and no system calls");
     }
     if (wanted > 0 && n_cores > 0 && wanted > n_cores && used < cap)
-        snprintf(out + used, cap - used,
-                 " The machine has %u cores only: the work for each sample must shrink as well.", n_cores);
+        snprintf(out + used, cap - used, " The machine has %u cores only: the work per sample must shrink as well.",
+                 n_cores);
 }
 
 struct wait_row {
@@ -102,32 +103,32 @@ static int judge_starvation(const struct mr_case *c, struct mr_judgement *out)
     double idle = (double)mr_intervals_measure(&look->idle);
     char workers[400];
     if (look->place.n_kernels == 0)
-        return mr_cannot_tell(out, "no kernels were recorded, so when the device was idle is not known");
+        return mr_cannot_tell(out, "no kernels were recorded, so the device's idle time is "
+                                   "unknown");
     if (c->loader_how == MR_LOADER_UNKNOWN) {
         if (idle < MR_WORTH * (double)look->wall_ns)
             return mr_fine(out, "the device is idle %.1f%% of the time", mr_case_percent(c, idle));
-        return mr_cannot_tell(
-            out,
-            "the device idles %.3f ms%s, but neither an NVTX range of the loader nor calls of the system were "
-            "recorded: record with --trace cuda,nvtx,osrt, or name the range (--range)",
-            mr_case_ms(c, idle), mr_case_per(c));
+        return mr_cannot_tell(out,
+                              "the device idles %.3f ms%s, but neither an NVTX range of the loader nor system "
+                              "calls were recorded: record with --trace cuda,nvtx,osrt, or name the range (--range)",
+                              mr_case_ms(c, idle), mr_case_per(c));
     }
     suggest(c, workers, sizeof workers);
     snprintf(out->title, sizeof out->title, "the device waits for data %.1f%% of the time",
              mr_case_percent(c, (double)c->starved_ns));
     snprintf(out->why, sizeof out->why,
-             "the device idles %.3f ms%s, of it %.3f ms while the launching thread is in %s%s%s%s. The saving is that "
-             "of a loader that "
-             "is never waited for.",
+             "the device idles %.3f ms%s, of it %.3f ms while the launching thread is in "
+             "%s%s%s%s. The saving assumes that the program never waits for its loader.",
              mr_case_ms(c, idle), mr_case_per(c), mr_case_ms(c, (double)c->starved_ns),
              c->loader_how == MR_LOADER_RANGES ? "the range \"" : "", c->loader_name,
              c->loader_how == MR_LOADER_RANGES ? "\"" : "",
-             c->loader_how == MR_LOADER_WAITS ? ", which need not all be for data" : "");
+             c->loader_how == MR_LOADER_WAITS ? ", not all of which may be for data" : "");
     if (c->millrace)
         snprintf(out->advice, sizeof out->advice,
-                 "The loader's statistics (bottleneck in mr_loader_stats, the last line of millrace feed) name the "
-                 "stage that sets the pace: more workers for decoding and transforms, --cache or packed shards for "
-                 "reading, u8 that is finished on the device (--device-transforms) for copying.%s",
+                 "The loader's statistics (bottleneck in mr_loader_stats, the last line of "
+                 "millrace feed) name the stage that sets the pace: more workers for decoding "
+                 "and transforms, --cache or packed shards for reading, u8 finished on the "
+                 "device (--device-transforms) for copying.%s",
                  workers);
     else
         snprintf(
@@ -196,9 +197,11 @@ static int judge_gaps(const struct mr_case *c, struct mr_judgement *out)
     const struct mr_look *look = c->look;
     uint64_t least = mr_case_gap_ns(c), n = 0, ns = 0;
     if (look->place.n_kernels == 0)
-        return mr_cannot_tell(out, "no kernels were recorded, so when the device was idle is not known");
+        return mr_cannot_tell(out, "no kernels were recorded, so the device's idle time is "
+                                   "unknown");
     if (!look->has_calls)
-        return mr_cannot_tell(out, "no CUDA calls of this process were recorded, so who caused gaps is not known");
+        return mr_cannot_tell(out, "no CUDA calls of this process were recorded, so the cause of "
+                                   "the gaps is unknown");
     for (size_t i = 0; i < look->idle.n; i++) {
         uint64_t gap = look->idle.at[i].end_ns - look->idle.at[i].start_ns;
         n += gap >= least;
@@ -206,16 +209,15 @@ static int judge_gaps(const struct mr_case *c, struct mr_judgement *out)
     }
     snprintf(out->title, sizeof out->title, "the device idles while the launching thread runs its own code");
     snprintf(out->why, sizeof out->why,
-             "%" PRIu64 " gaps of at least %.3f ms (5%% of a step, 100 us) make %.3f ms%s; %.3f ms of it the launching "
-             "thread was in no "
-             "CUDA call%s and not in the loader's time. At most that is saved.",
+             "%" PRIu64 " gaps of at least %.3f ms (5%% of a step, 100 us) make %.3f ms%s; for "
+             "%.3f ms of it the launching thread was in no CUDA call%s and not in the "
+             "loader. At most that is saved.",
              n, (double)least / 1e6, mr_case_ms(c, (double)ns), mr_case_per(c), mr_case_ms(c, (double)c->own_gap_ns),
-             look->has_os ? ", in no call of the system"
-                          : "; calls of the system were not recorded, so it may have waited there");
+             look->has_os ? ", in no system call" : "; system calls were not recorded, so it may have waited in one");
     snprintf(out->advice, sizeof out->advice,
-             "Move host work (metrics, logging, augmentation, Python) off the launching thread or behind the launches "
-             "of the next step; "
-             "NVTX ranges tell which part it is (see While Idle in the report step_breakdown).");
+             "Move host work (metrics, logging, augmentation, Python) off the launching thread "
+             "or behind the launches of the next step; NVTX ranges show which part it is (see "
+             "While Idle in the report step_breakdown).");
     mr_judge_saving(c, out, (double)c->own_gap_ns, look->has_os ? 0.5 : 0.3);
     return out->verdict == MR_FOUND ? gaps_table(c, least, &out->evidence) : 0;
 }

@@ -64,22 +64,20 @@ static int judge(const struct mr_case *c, const struct held_rule *rule, struct m
     if (!c->look->has_calls)
         return mr_cannot_tell(out, "no CUDA calls of this process were recorded");
     if (rule->needs_steps && c->look->n_steps == 0)
-        return mr_cannot_tell(out, "no steps were found, so what is inside the loop is not known");
+        return mr_cannot_tell(out, "no steps were found, so it is unknown what is inside the loop");
     int rc = mr_hold_measure(c, rule->wants, &hold);
     if (!rc && hold.n == 0) {
         mr_hold_free(&hold);
-        return mr_fine(out, "no %s in the time looked at", rule->what);
+        return mr_fine(out, "no %s in the analyzed time", rule->what);
     }
     if (!rc) {
         name_calls(c, &hold, names, sizeof names);
         snprintf(out->title, sizeof out->title, "%.1f %s%s: %s",
                  (double)hold.n / (double)(c->look->n_steps ? c->look->n_steps : 1), rule->what, mr_case_per(c), names);
         snprintf(out->why, sizeof out->why,
-                 "%" PRIu64
-                 " calls that take %.3f ms%s. Counted for each: the device's idle time from its begin to the next "
-                 "operation after it, without waits for the loader, at most the call's own time, by which the thread "
-                 "would be "
-                 "ahead without it.",
+                 "%" PRIu64 " calls that take %.3f ms%s. Counted for each: the device's idle time from its "
+                 "start to the next operation after it, without waits for the loader, at most "
+                 "the call's own time, which the thread would gain without it.",
                  hold.n, mr_case_ms(c, (double)hold.call_ns), mr_case_per(c));
         snprintf(out->advice, sizeof out->advice, "%s", rule->advice);
         mr_judge_saving(c, out, (double)hold.cost_ns, rule->confidence);
@@ -94,9 +92,9 @@ static int judge_pins(const struct mr_case *c, struct mr_judgement *out)
 {
     static const struct held_rule rule = {
         pins, "calls that page-lock or release memory",
-        "Page-lock once, before the loop, and use the buffers again (a ring of them; PyTorch's pinned allocator does "
-        "once sizes "
-        "are steady: keep batch shapes the same, or warm up); cudaHostRegister and cudaFreeHost stop the device.",
+        "Page-lock once, before the loop, and reuse the buffers (a ring of them; PyTorch's "
+        "pinned allocator does once sizes are steady: keep batch shapes the same, or warm up); "
+        "cudaHostRegister and cudaFreeHost stop the device.",
         true, 0.7};
     return judge(c, &rule, out);
 }
@@ -105,9 +103,9 @@ static int judge_syncs(const struct mr_case *c, struct mr_judgement *out)
 {
     static const struct held_rule rule = {
         synchronizes, "synchronizing calls",
-        "Read results rarely and late: no loss.item(), .cpu(), print(tensor) or torch.cuda.synchronize() in each step; "
-        "keep losses "
-        "on the device and read them every 100 steps, or copy them with non_blocking=True and look a step later.",
+        "Read results rarely and late: no loss.item(), .cpu(), print(tensor) or "
+        "torch.cuda.synchronize() in each step; keep losses on the device and read them every "
+        "100 steps, or copy them with non_blocking=True and read them a step later.",
         false, 0.7};
     return judge(c, &rule, out);
 }

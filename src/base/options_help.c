@@ -106,6 +106,12 @@ static const char *meta_of(const struct mr_option *option, char *buf, size_t cap
     return buf;
 }
 
+/* A flag that is on by default is turned off: that is the form to show. */
+static bool on_by_default(const struct mr_option *option)
+{
+    return option->type == MR_OPT_FLAG && option->initial && strcmp(option->initial, "0") != 0;
+}
+
 /* "Samples in a batch (1..65536 samples; default 64)" */
 static void describe(const struct mr_option *option, char *buf, size_t cap)
 {
@@ -113,14 +119,9 @@ static void describe(const struct mr_option *option, char *buf, size_t cap)
     mr_option_range(option, range, sizeof range);
     bool has_default = option->initial && option->initial[0] && option->type != MR_OPT_FLAG;
     const char *open = range[0] || has_default ? " (" : "", *close = range[0] || has_default ? ")" : "";
-    snprintf(buf, cap, "%s%s%s%s%s%s%s", option->help, open, range, range[0] && has_default ? "; " : "",
+    const char *help = on_by_default(option) && option->no_help ? option->no_help : option->help;
+    snprintf(buf, cap, "%s%s%s%s%s%s%s", help, open, range, range[0] && has_default ? "; " : "",
              has_default ? "default " : "", has_default ? option->initial : "", close);
-}
-
-/* A flag that is on by default is turned off: that is the form to show. */
-static bool on_by_default(const struct mr_option *option)
-{
-    return option->type == MR_OPT_FLAG && option->initial && strcmp(option->initial, "0") != 0;
 }
 
 static const char *group_of(const struct mr_option *option)

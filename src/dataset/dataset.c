@@ -54,7 +54,7 @@ static int check_field(const struct mr_dataset *ds, const char *who, int f, uint
     if (rc < 0)
         return rc;
     if (mr_dtype_size(spec->dtype) == 0)
-        return mr_error_set(MR_EMISUSE, "%s: field '%s': %d is no dtype", who, spec->name, (int)spec->dtype);
+        return mr_error_set(MR_EMISUSE, "%s: field '%s': %d is not a dtype", who, spec->name, (int)spec->dtype);
     if (spec->rank < 0 || spec->rank > MR_MAX_RANK)
         return mr_error_set(MR_EMISUSE, "%s: field '%s': rank %d, want 0..%d", who, spec->name, spec->rank,
                             MR_MAX_RANK);
@@ -355,8 +355,7 @@ void mr_sample_init(const struct mr_dataset *ds, void *const rooms[], struct mr_
     }
 }
 
-int mr_extent_fetch(const struct mr_dataset *ds, const struct mr_extent *at, struct mr_bytes *out,
-                    void **owned)
+int mr_extent_fetch(const struct mr_dataset *ds, const struct mr_extent *at, struct mr_bytes *out, void **owned)
 {
     int rc = mr_extent_view(ds, at, out);
     if (rc != 0)

@@ -154,8 +154,7 @@ int mr_records_decode(const struct mr_records *records, int n, const struct mr_b
 
 /* The bytes of an extent if they are in memory: 1 and [out] out; 0: they must be read, out->n is how
  * many, or MR_WHOLE while that is not known; negative: the error. */
-static inline int mr_extent_view(const struct mr_dataset *ds, const struct mr_extent *at,
-                                 struct mr_bytes *out)
+static inline int mr_extent_view(const struct mr_dataset *ds, const struct mr_extent *at, struct mr_bytes *out)
 {
     *out = (struct mr_bytes){NULL, at->bytes};
     if (at->bytes == MR_WHOLE)
@@ -164,8 +163,7 @@ static inline int mr_extent_view(const struct mr_dataset *ds, const struct mr_ex
 }
 /* The same, but reads them on this thread if need be. [out] owned: what to free() then. Returns 0 or
  * the error. */
-int mr_extent_fetch(const struct mr_dataset *ds, const struct mr_extent *at, struct mr_bytes *out,
-                    void **owned);
+int mr_extent_fetch(const struct mr_dataset *ds, const struct mr_extent *at, struct mr_bytes *out, void **owned);
 
 /* Reads one sample on this thread. owned: zeroed; the caller frees what stands there when it is done with the sample. */
 int mr_sample_read(const struct mr_dataset *ds, uint64_t index, struct mr_sample *sample, void *owned[MR_MAX_EXTENTS]);
@@ -187,19 +185,19 @@ extern const char *const mr_picture_colors[], *const mr_picture_alphas[];
      .offset = offsetof(T, m.color),                                                                                   \
      .initial = "rgb",                                                                                                 \
      .choices = mr_picture_colors,                                                                                     \
-     .help = "channels that pictures are given",                                                                       \
+     .help = "channels of the decoded pictures",                                                                       \
      .group = "Pictures"},                                                                                             \
         {.name = "alpha",                                                                                              \
          .type = MR_OPT_ENUM,                                                                                          \
          .offset = offsetof(T, m.alpha),                                                                               \
          .initial = "drop",                                                                                            \
          .choices = mr_picture_alphas,                                                                                 \
-         .help = "what lies under transparent pixels; drop: their colours as stored",                                  \
+         .help = "background of transparent pixels; drop: keep their stored colours",                                  \
          .group = "Pictures"},                                                                                         \
         {.name = "ignore-orientation",                                                                                 \
          .type = MR_OPT_FLAG,                                                                                          \
          .offset = offsetof(T, m.ignore_orientation),                                                                  \
-         .help = "leave pictures as stored, whatever EXIF says",                                                       \
+         .help = "ignore the orientation in EXIF data",                                                                \
          .group = "Pictures"},                                                                                         \
         {.name = "exact",                                                                                              \
          .type = MR_OPT_FLAG,                                                                                          \
@@ -220,7 +218,7 @@ extern const char *const mr_picture_colors[], *const mr_picture_alphas[];
          .offset = offsetof(T, m.max_height),                                                                          \
          .max = 65535,                                                                                                 \
          .unit = "rows",                                                                                               \
-         .help = "of any picture: needed when no transform makes them one size",                                       \
+         .help = "of any picture; required if no transform makes them one size",                                       \
          .group = "Pictures"},                                                                                         \
     {                                                                                                                  \
         .name = "max-width", .type = MR_OPT_UINT, .offset = offsetof(T, m.max_width), .max = 65535, .unit = "columns", \

@@ -76,8 +76,8 @@ static int parse_weight(const char *text, uint64_t *out)
     *out = whole * UNIT + rest;
     if (*p != '*' || *out == 0 || whole > UNIT)
         return mr_error_set(MR_EOPTION,
-                            "mix: weight '%.*s': want a number above 0 and up to 1e6, with at most 6 digits behind the "
-                            "point",
+                            "mix: weight '%.*s': want a number above 0 and up to 1e6, with at "
+                            "most 6 digits after the point",
                             (int)MR_MIN(strcspn(text, "*"), 40), text);
     return 0;
 }
@@ -276,11 +276,10 @@ static int join_classes(struct mr_dataset *ds)
             st->class[c].n += b->class[c].n;
         }
         if (!same)
-            return mr_error_set(
-                MR_EFORMAT,
-                "mix: %s and %s name other classes, so their labels do not mean the same: want the same "
-                "class folders in both (allow-empty takes empty ones)",
-                a->text, b->text);
+            return mr_error_set(MR_EFORMAT,
+                                "mix: %s and %s have different classes, so their labels differ in meaning: want "
+                                "the same class folders in both (allow-empty takes empty ones)",
+                                a->text, b->text);
     }
     ds->class = st->class;
     ds->n_classes = a->n_classes;
@@ -390,9 +389,9 @@ static const char *file_of(const struct mr_dataset *ds, uint64_t i)
 #define AT(member) offsetof(struct mr_mix_opts, member)
 static const struct mr_option options_table[] = {
     {"parts", 0, MR_OPT_STRING, AT(parts), .meta = "WEIGHT*URI,...",
-     .help = "Data sets with the same fields and their weights; a URI with commas stands in brackets"},
+     .help = "Data sets with the same fields, and their weights; put a URI with commas in brackets"},
     {"length", 0, MR_OPT_UINT, AT(length), .max = 0x1p62, .unit = "samples",
-     .help = "Samples; by default as few as it takes for each of every part to occur"},
+     .help = "Samples; default: the fewest that include every sample of every part"},
     {NULL},
 };
 

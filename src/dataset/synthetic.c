@@ -321,7 +321,7 @@ static int decode(const struct mr_dataset *ds, uint64_t index, const struct mr_b
 static int check(const struct mr_synthetic_opts *o)
 {
     if (mr_dtype_size(o->dtype) == 0)
-        return mr_error_set(MR_EOPTION, "synthetic: dtype: %d is none", o->dtype);
+        return mr_error_set(MR_EOPTION, "synthetic: dtype: %d is not a dtype", o->dtype);
     if ((unsigned)o->values > MR_VALUES_INDEX)
         return mr_error_set(MR_EOPTION, "synthetic: values: %d is none of the kinds", o->values);
     if (o->values == MR_VALUES_NORMAL && !is_float(o->dtype))

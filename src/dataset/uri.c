@@ -139,7 +139,9 @@ static int sniff(const char *path, const struct mr_dataset_ops **out)
             *out = formats[i];
             return 0;
         }
-    return mr_error_set(MR_EUNSUPPORTED, "%s: %s whose format its name does not tell: put one in front (formats: %s)",
+    return mr_error_set(MR_EUNSUPPORTED,
+                        "%s: %s whose name does not tell the format: put one in "
+                        "front (formats: %s)",
                         mr_url_show(path, shown, sizeof shown),
                         url                   ? "a URL"
                         : S_ISDIR(st.st_mode) ? "a folder"

@@ -16,11 +16,10 @@ int mr_recording_error(struct sqlite3 *db, const char *path, const char *what)
     if (((code & 0xff) == SQLITE_CANTOPEN || (code & 0xff) == SQLITE_IOERR) && system)
         return mr_error_errno(system, "%s: %s", path, what);
     if (code == SQLITE_NOTADB)
-        return mr_error_set(
-            MR_EFORMAT,
-            "%s: is no recording: it is not a SQLite database; `millrace profile` makes recordings, and "
-            "`nsys export --type sqlite` makes them of .nsys-rep files",
-            path);
+        return mr_error_set(MR_EFORMAT,
+                            "%s: is not a recording: it is not a SQLite database; `millrace profile` makes "
+                            "recordings, and `nsys export --type sqlite` makes them of .nsys-rep files",
+                            path);
     return mr_error_set(MR_EFORMAT, "%s: %s: the database is damaged or cut: sqlite: %s", path, what,
                         sqlite3_errmsg(db));
 }
@@ -117,8 +116,9 @@ static int check_tables(struct mr_recording *recording)
     for (size_t i = 0; i < MR_COUNT(tables); i++)
         if (!mr_recording_has(recording, tables[i], NULL))
             return mr_error_set(MR_EFORMAT,
-                                "%s: is not whole: it has no table %s, which every recording of millrace profile has; "
-                                "merge its parts again (millrace profile --merge FOLDER) or record anew",
+                                "%s: is incomplete: it has no table %s, which every recording of "
+                                "millrace profile has; merge its parts again (millrace profile "
+                                "--merge FOLDER) or record again",
                                 recording->path, tables[i]);
     return 0;
 }
@@ -130,11 +130,10 @@ static int identify(struct mr_recording *recording)
         recording->traced = tables_traced(recording);
         if (recording->traced == 0 && !mr_recording_has(recording, "META_DATA_EXPORT", NULL) &&
             !mr_recording_has(recording, "META_DATA_CAPTURE", NULL))
-            return mr_error_set(
-                MR_EFORMAT,
-                "%s: is a SQLite database, but no recording: it has no table of CUDA calls, kernels, copies, "
-                "NVTX ranges or OS calls",
-                recording->path);
+            return mr_error_set(MR_EFORMAT,
+                                "%s: is a SQLite database, but not a recording: it has no table of CUDA calls, "
+                                "kernels, copies, NVTX ranges or OS calls",
+                                recording->path);
         return 0;
     }
     int64_t schema = meta(recording, "schema");
@@ -142,7 +141,7 @@ static int identify(struct mr_recording *recording)
         return mr_error_set(MR_EUNSUPPORTED, "%s: has version %lld of the tables, this millrace knows %d; %s",
                             recording->path, (long long)schema, MR_STORE_SCHEMA,
                             schema > MR_STORE_SCHEMA ? "read it with the millrace that made it, or a newer one"
-                                                     : "its making was not finished");
+                                                     : "it was not finished");
     recording->origin_ns = (uint64_t)meta(recording, "origin_ns");
     recording->end_ns = (uint64_t)meta(recording, "end_ns");
     recording->traced = (uint32_t)meta(recording, "traced");

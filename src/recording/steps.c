@@ -409,10 +409,10 @@ static int no_such_range(const struct search *s, const char *name)
     list[used] = 0;
     if (s->n_groups == 0)
         return mr_error_set(MR_EOPTION,
-                            "step %s: this recording's process has no NVTX ranges; leave the step out and it is "
-                            "found by the period of the device's work",
+                            "step %s: this recording's process has no NVTX ranges; omit the step "
+                            "to find it by the period of the device's work",
                             name);
-    return mr_error_set(MR_EOPTION, "step %s: no NVTX range is called so; want one of %s%s", name, list,
+    return mr_error_set(MR_EOPTION, "step %s: no NVTX range has this name; expected one of %s%s", name, list,
                         last + 1 < s->n_groups ? ", ..." : "");
 }
 

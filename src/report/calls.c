@@ -172,8 +172,7 @@ static uint64_t bucket_of(const struct mr_calls *c, uint64_t process, uint32_t c
 static int index_calls(struct mr_calls *c)
 {
     if (c->n > UINT32_MAX / 4)
-        return mr_error_set(MR_EUNSUPPORTED,
-                            "more than a thousand million API calls: give a window with --from and --to");
+        return mr_error_set(MR_EUNSUPPORTED, "more than a billion API calls: give a window with --from and --to");
     for (c->n_buckets = 64; c->n_buckets < 2 * c->n;)
         c->n_buckets *= 2;
     c->buckets = calloc(c->n_buckets, sizeof *c->buckets);

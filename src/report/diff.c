@@ -149,9 +149,10 @@ static int compare(const struct mr_sum *a, uint64_t n_a, const struct mr_sum *b,
     if (n == 0)
         mr_table_set_note(table, "neither recording has CUDA activity or NVTX ranges; --trace cuda,nvtx records them");
     else
-        mr_table_set_note(
-            table, "%llu got slower by more than %g%%; changes below %g%% of their category's time are left alone",
-            (unsigned long long)slower, threshold, 100 * LEAST_SHARE);
+        mr_table_set_note(table,
+                          "%llu got slower by more than %g%%; changes below %g%% of their category's "
+                          "time are ignored",
+                          (unsigned long long)slower, threshold, 100 * LEAST_SHARE);
     int rc = mr_table_finish(table, out);
     if (rc == 0 && out_changed)
         *out_changed = slower;

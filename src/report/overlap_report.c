@@ -178,8 +178,9 @@ static int make(struct mr_recording *recording, const struct mr_report_opts *opt
             "%sTimes are unions; a pair's share is of the first. Copies exposed: the part of each that no compute "
             "hides, added up, with one reason each: the first that holds of pageable memory, a synchronizing call, a "
             "stream that runs kernels, the engine of its direction busy, kernels that waited for it, nothing queued.",
-            n_places == 0    ? "No work of a device is in this recording. "
-            : n_kernels == 0 ? "No kernels were recorded: what copies overlapped with cannot be told. "
+            n_places == 0    ? "This recording has no device work. "
+            : n_kernels == 0 ? "No kernels were recorded: it is unknown what copies overlapped "
+                               "with. "
                              : "");
     }
     free(places);

@@ -122,7 +122,10 @@ const char *mr_report_missing(struct mr_recording *recording, const char *table,
     else if (there && (opts->from_ns || opts->to_ns || opts->range))
         snprintf(buf, MR_MISSING_BYTES, "no %s in this window", what);
     else if (was_traced(recording, trace))
-        snprintf(buf, MR_MISSING_BYTES, "no %s in this recording: they were traced, and there were none", what);
+        snprintf(buf, MR_MISSING_BYTES,
+                 "no %s in this recording: they were traced, but none "
+                 "occurred",
+                 what);
     else
         snprintf(buf, MR_MISSING_BYTES, "no %s in this recording%s; --trace %s records them", what,
                  there ? "" : ", which has no table of them", trace);

@@ -190,7 +190,7 @@ static void set_note(struct mr_table *table, const struct mr_recording *rec, con
     for (uint32_t i = 0; i < n_places; i++)
         n_kernels += places[i].n_kernels;
     if (n_places == 0)
-        mr_table_set_note(table, "No work of a device is in this recording: there is nothing to split.");
+        mr_table_set_note(table, "This recording has no device work: nothing to split.");
     else if (n_steps == 0)
         mr_table_set_note(table, "%s; name the NVTX range that is a step (--step NAME)", how);
     else

@@ -121,7 +121,7 @@ int mr_timeline_png(FILE *file, const struct mr_timeline *tl)
 {
     (void)file;
     (void)tl;
-    return mr_error_set(MR_EUNSUPPORTED, "PNG pictures cannot be written: this build was made without libspng (install "
-                                         "libspng-dev, or write .svg)");
+    return mr_error_set(MR_EUNSUPPORTED, "PNG pictures cannot be written: built without libspng "
+                                         "(install libspng-dev, or write .svg)");
 }
 #endif

@@ -250,8 +250,10 @@ int mr_timeline_notes(const struct mr_timeline *tl, struct mr_texts *out)
         killed += rec->processes[i].killed == 1;
     int rc = mr_texts_init(out);
     if (rc == 0)
-        rc = add_note(out, rec->n_dropped, "record was dropped while recording: what is shown is not all",
-                      "records were dropped while recording: what is shown is not all");
+        rc = add_note(out, rec->n_dropped,
+                      "record was dropped while recording: the timeline is "
+                      "incomplete",
+                      "records were dropped while recording: the timeline is incomplete");
     if (rc == 0)
         rc = add_note(out, rec->n_lost_times, "device record has no times and is not shown",
                       "device records have no times and are not shown");

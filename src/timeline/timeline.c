@@ -318,9 +318,10 @@ static int set_window(struct mr_timeline *tl, const struct mr_timeline_opts *opt
                             (double)opts->from_ns / 1e9, (double)rec->end_ns / 1e9);
     if (tl->from_ns >= tl->to_ns)
         return mr_error_set(MR_EOPTION,
-                            "%s: from %.6f s to %.6f s: nothing lies between them; the recording has %.6f s", rec->path,
-                            (double)opts->from_ns / 1e9, (double)(opts->to_ns ? opts->to_ns : rec->end_ns) / 1e9,
-                            (double)rec->end_ns / 1e9);
+                            "%s: from %.6f s to %.6f s: it has no events between them; it lasts "
+                            "%.6f s",
+                            rec->path, (double)opts->from_ns / 1e9,
+                            (double)(opts->to_ns ? opts->to_ns : rec->end_ns) / 1e9, (double)rec->end_ns / 1e9);
     tl->title = opts->title;
     for (uint32_t i = 0; i < rec->n_processes && !tl->title; i++) {
         const char *command = rec->strings[rec->processes[i].command], *name = rec->strings[rec->processes[i].name];

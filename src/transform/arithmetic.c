@@ -143,7 +143,10 @@ struct scale_args {
 
 static const struct mr_option scale_options[] = {
     {.name = "factor", .type = MR_OPT_DOUBLE, .offset = offsetof(struct scale_args, factor), .help = "multiplies"},
-    {.name = "offset", .type = MR_OPT_DOUBLE, .offset = offsetof(struct scale_args, offset), .help = "is added then"},
+    {.name = "offset",
+     .type = MR_OPT_DOUBLE,
+     .offset = offsetof(struct scale_args, offset),
+     .help = "added to the product"},
     {0},
 };
 
@@ -214,11 +217,11 @@ static const struct mr_option normalize_options[] = {
     {.name = "mean",
      .type = MR_OPT_DOUBLES,
      .offset = offsetof(struct normalize_args, mean),
-     .help = "is subtracted; one number, or one a channel"},
+     .help = "subtracted; one number, or one per channel"},
     {.name = "std",
      .type = MR_OPT_DOUBLES,
      .offset = offsetof(struct normalize_args, std),
-     .help = "its reciprocal multiplies then; one number, or one a channel"},
+     .help = "the result is multiplied by its reciprocal; one number, or one per channel"},
     {.name = "axis",
      .type = MR_OPT_INT,
      .offset = offsetof(struct normalize_args, axis),
@@ -313,7 +316,7 @@ static bool normalize_fuse(const struct mr_op *op, struct mr_pointwise *p, uint3
 const struct mr_op_ops mr_op_normalize = {
     .name = "normalize",
     .arguments = "mean,std[,axis=]",
-    .summary = "(x - mean) * (1 / std); one number each, or one a channel [a,b,c]; floats only",
+    .summary = "(x - mean) * (1 / std); one number each, or one per channel [a,b,c]; floats only",
     .options = normalize_options,
     .positional = (const char *const[]){"mean", "std", NULL},
     .args_bytes = sizeof(struct normalize_args),

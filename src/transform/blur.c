@@ -184,7 +184,7 @@ static const struct mr_option rotate_options[] = {
     {.name = "fill",
      .type = MR_OPT_DOUBLE,
      .offset = offsetof(struct rotate_args, fill),
-     .help = "what lies outside of the picture"},
+     .help = "value outside of the picture"},
     LAYOUT_OPTION(struct rotate_args),
     {0},
 };

@@ -15,7 +15,7 @@ static const struct mr_option layout_options[] = {
      .type = MR_OPT_ENUM,
      .offset = offsetof(struct layout_args, to),
      .choices = mr_layout_choices,
-     .help = "the order that comes out"},
+     .help = "the output's order"},
     {0},
 };
 

@@ -100,7 +100,7 @@ int mr_mix_bind(struct mr_transform *chain)
         if (op->ops != &mr_op_mixup && op->ops != &mr_op_cutmix)
             continue;
         if (chain->mix)
-            return mr_op_error(op, MR_ESHAPE, "a chain mixes once; '%s' stands before it", chain->mix->text);
+            return mr_op_error(op, MR_ESHAPE, "a chain mixes once; '%s' comes before it", chain->mix->text);
         const struct mr_field_plan *plan = chain->plan[op->on];
         if (plan->op[plan->n_ops - 1] != op)
             return mr_op_error(op, MR_ESHAPE, "works on whole batches: no op on its field may come after it");

@@ -135,7 +135,7 @@ static int parse_op(struct span item, uint32_t place, struct mr_op *out)
             head.p = p + 1;
         }
     if (head.p == head.end)
-        return mr_error_set(MR_EOPTION, "transform %u: '%.*s': no op's name", place, width(item), item.p);
+        return mr_error_set(MR_EOPTION, "transform %u: '%.*s': not the name of an op", place, width(item), item.p);
     out->place = place;
     out->ops = find_op(head, place);
     if (!out->ops)

@@ -99,7 +99,9 @@ static int find_dims(const struct mr_transform *chain, const struct mr_at *at, u
         dim[0] = at->height;
         dim[1] = at->width;
     } else if (!at->dim && spec->var_dims) {
-        return mr_error_set(MR_EMISUSE, "transform: points are moved as the pixels of %s are, whose size is not said",
+        return mr_error_set(MR_EMISUSE,
+                            "transform: points move with the pixels of %s, whose "
+                            "size is unknown",
                             spec->name);
     }
     return 0;

@@ -84,7 +84,9 @@ int mr_transform_add_fn(struct mr_transform *chain, const struct mr_transform_fn
     if (atomic_load(&chain->users) > 0)
         return mr_error_set(MR_EMISUSE, "transform: the chain is in use by a loader: it cannot change");
     if (fn->size < sizeof *fn || !fn->name || !fn->apply)
-        return mr_error_set(MR_EOPTION, "transform %u: a struct mr_transform_fn wants its size, a name and apply",
+        return mr_error_set(MR_EOPTION,
+                            "transform %u: a struct mr_transform_fn needs its size, "
+                            "a name and apply",
                             chain->n_ops + 1);
     if (chain->n_ops == MR_MAX_OPS)
         return mr_error_set(MR_ELIMIT, "transform %u: a chain has at most %d ops", chain->n_ops + 1, MR_MAX_OPS);

@@ -143,7 +143,9 @@ int mr_window_run(const struct mr_field_plan *plan, const struct mr_pass *stage,
     if (!cut.resamples && holds(&src, &cut))
         copy_cut(&cut, &src, out);
     else if (!stage->resamples)
-        return mr_op_error(first, MR_EMISUSE, "of the picture other pixels were decoded than its window has");
+        return mr_op_error(first, MR_EMISUSE,
+                           "the decoded pixels of the picture do not match "
+                           "its window");
     else if (src.images > 0 && src.channels > 0)
         mr_resample(&cut, &src, out, work);
     dim[h] = cut.out_h;

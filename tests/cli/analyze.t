@@ -4,7 +4,7 @@ $ "$MAKE_RECORDING" starved starved.sqlite && "$MAKE_RECORDING" empty empty.sqli
 $ millrace analyze pageable.sqlite
 data-bound: the GPU waited 36% of the step (1.693 of 4.751 ms) for data: 0.015 ms for the loader,
 1.678 ms for copies to the device; 39 steps after warming up, from one NVTX range "step" to the
-next; first to mend: pageable_copies (saves 32.9%)
+next; fix first: pageable_copies (saves 32.9%)
 
 pageable_copies: 39 of 39 copies of more than 64 KiB use pageable memory (5.0 GB/s)
   saves     1.564 ms a step, 32.9% (confidence 0.66)
@@ -24,7 +24,7 @@ pageable_copies: 39 of 39 copies of more than 64 KiB use pageable memory (5.0 GB
              25.808605 ms  1.678 ms  8.389 MB  5.000 GB/s  H2D        pageable        7  cudaMemcpyAsync  1.678 ms
             (34 more: --all)
 
-blocking_async: 39 asynchronous copies block the launching thread all the same
+blocking_async: 39 asynchronous copies still block the launching thread
   saves     0.050 ms a step, 1.1% (confidence 0.71)
   why       calls of 1.722 ms a step: asynchronous copies of pageable memory that did not return
             before the memory was read, and waits for a page-locked copy directly after its call (0
@@ -41,7 +41,7 @@ blocking_async: 39 asynchronous copies block the launching thread all the same
              25.768605 ms  1.722 ms  cudaMemcpyAsync  100     50.00 us
             (34 more: --all)
 
-Savings are those of mending one fault alone: they share time and do not add up.
+Each saving is for fixing that problem alone: savings overlap and do not add up.
 
 Cannot tell:
   link_rate, because no page-locked copy of 1 MiB or more was recorded in the steps
@@ -62,19 +62,20 @@ loader, 0.005 ms for copies to the device), computed 100% and was idle 0%; 39 st
 up, from one NVTX range "step" to the next
 
 Fine:
-  tensor_cores: kernels named as matrix products or convolutions, without what marks tensor cores
-    (s16816, hmma, tensorop, ...): 0.000 ms a step. Counted: that x (1 - 1/2), as tensor cores are
-    at least twice as fast; from 5% of kernel time on. Names only hint. Threshold: 1% of the time.
+  tensor_cores: kernels named as matrix products or convolutions, without a mark of tensor cores
+    (s16816, hmma, tensorop, ...): 0.000 ms a step. Counted: that x (1 - 1/2), because tensor cores
+    are at least twice as fast; needs 5% of kernel time or more. Names are only a hint. Threshold:
+    1% of the time.
 # Waiting for the loader, and how many workers would do.
 $ millrace analyze starved.sqlite --rule data_starvation --cores 64 | head -14
 data-bound: the GPU waited 50% of the step (2.924 of 5.849 ms) for data: 2.757 ms for the loader,
 0.167 ms for copies to the device; 39 steps after warming up, from one NVTX range "step" to the
-next; first to mend: data_starvation (saves 47.1%)
+next; fix first: data_starvation (saves 47.1%)
 
 data_starvation: the device waits for data 47.1% of the time
   saves     2.757 ms a step, 47.1% (confidence 0.85)
   why       the device idles 2.760 ms a step, of it 2.757 ms while the launching thread is in the
-            range "data". The saving is that of a loader that is never waited for. Threshold: 1% of
+            range "data". The saving assumes that the program never waits for its loader. Threshold: 1% of
             the time.
   do        Load ahead on more threads or processes (in PyTorch DataLoader(num_workers=N,
             prefetch_factor=4, persistent_workers=True)), or make samples cheaper: decode at the
@@ -85,11 +86,11 @@ $ millrace analyze starved.sqlite --rule data_starvation --cores 3 --json | grep
 has 3 cores only
 # Nothing recorded: nothing is made up.
 $ millrace analyze empty.sqlite
-cannot tell: no work of a device is in this recording: the program used no GPU, or it was recorded
+cannot tell: this recording has no device work: the program used no GPU, or it was recorded
 without --trace cuda or outside the capture range
 $ millrace analyze empty.sqlite --rule gpu_gaps | tail -2
 Cannot tell:
-  gpu_gaps, because no work of a device is in this recording
+  gpu_gaps, because this recording has no device work
 $ millrace analyze pageable.sqlite --step step --json | sed -n '/"config"/,/}/p' | grep -e '"step"' -e '"link_gbps"'
     "step": "step",
     "link_gbps": 0,
@@ -104,7 +105,7 @@ $ millrace analyze pageable.sqlite --json | grep -e '"summary"' -e '"rule": "pag
       "title": "39 of 39 copies of more than 64 KiB use pageable memory (5.0 GB/
 # Names that are not there.
 $ millrace analyze good.sqlite --step epok
-millrace analyze: step epok: no NVTX range is called so; want one of "data", "step"
+millrace analyze: step epok: no NVTX range has this name; expected one of "data", "step"
 [2]
 $ millrace analyze good.sqlite --range epok
 millrace analyze: range epok: the process that uses the device has no NVTX range of this name; leave it out, or see the names in the report nvtx_sum
@@ -116,11 +117,11 @@ $ millrace analyze none.sqlite
 millrace analyze: none.sqlite: cannot be read: No such file or directory
 [1]
 $ echo no recording > text && millrace analyze text
-millrace analyze: text: is no recording: it is not a SQLite database; `millrace profile` makes recordings, and `nsys export --type sqlite` makes them of .nsys-rep files
+millrace analyze: text: is not a recording: it is not a SQLite database; `millrace profile` makes recordings, and `nsys export --type sqlite` makes them of .nsys-rep files
 [1]
 $ millrace analyze
 millrace analyze: an argument is missing: millrace analyze FILE [options]
 [2]
 # A report of what was traced without being there.
 $ millrace report empty.sqlite -r nvtx_sum | tail -1
-no NVTX ranges in this recording: they were traced, and there were none
+no NVTX ranges in this recording: they were traced, but none occurred

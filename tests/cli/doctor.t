@@ -26,8 +26,8 @@ $ millrace doctor --disk-bytes 8MiB --json | grep -A 8 '"disk"'
   "devices": \[ (re)
 $ ls -A
 # A file that is large enough is read as it is.
-$ millrace synth raw big --n 2100 -q >/dev/null; millrace doctor --disk-bytes 8MiB 2>/dev/null | grep -o 'a file that was there'
-a file that was there
+$ millrace synth raw big --n 2100 -q >/dev/null; millrace doctor --disk-bytes 8MiB 2>/dev/null | grep -o 'an existing file'
+an existing file
 $ millrace doctor --path nowhere
 millrace doctor: nowhere: cannot be opened as a folder: No such file or directory
 [1]

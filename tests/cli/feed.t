@@ -64,7 +64,7 @@ $ cp -r d bad; truncate -s 60000 bad/train-images-idx3-ubyte; millrace feed bad
 millrace feed: bad/train-images-idx3-ubyte: truncated: header promises 2354368 bytes, file has 60000
 [1]
 $ millrace feed raw:d/train-images-idx3-ubyte,shape=784,dtype=u8
-millrace feed: d/train-images-idx3-ubyte: 3003 records of 784 bytes and 16 bytes that make none: file has 2354368 bytes, of which 0 are skipped
+millrace feed: d/train-images-idx3-ubyte: 3003 records of 784 bytes and 16 bytes left over: file has 2354368 bytes, of which 0 are skipped
 [1]
 $ printf '5\n1\n5\n' > some; millrace feed d --sampler subset:some -b 2 | sed -n 's/^\([0-9]* samples\).*/\1/p;s/^  order \([a-z]*\).*/\1/p'
 subset
@@ -199,7 +199,7 @@ $ millrace feed synthetic:n=1e6,shape=4,delay=60s --time 200ms --json | grep '"s
   "stopped": true,
 # A state whose run is over says so.
 $ millrace feed d --state-out over.json -q >/dev/null; millrace feed d --state-in over.json | grep -v -e '^  ' -e '^$'
-millrace feed: warning: over.json: the run that it is of has done its epochs: .* (re)
+millrace feed: warning: over.json: its run has finished its epochs, .* (re)
 idx: train-images-idx3-ubyte .* (re)
 nothing fed: over.json is the state of a run that has done its epochs; .* (re)
 $ millrace feed d --state-in over.json -q --json | grep -e '"finished"' -e '"samples"'

@@ -6,7 +6,7 @@ usage: millrace COMMAND [arguments] [options]
   inspect +Show what is in a data set (re)
 ...
 Exit status: 0 done, 1 failed, 2 misused. With --json a failure .* (re)
-failed as its member error.
+error says what failed.
 $ millrace >/dev/null
 millrace keeps .* (re)
 ...

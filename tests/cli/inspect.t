@@ -98,7 +98,7 @@ $ for limit in 16g '16 GiB' abc 5; do MILLRACE_CACHE_DIR=cache MILLRACE_CACHE_LI
 1
 # Names come from foreign files: a terminal does not obey them.
 $ esc=$(printf '\033'); mkdir -p "n/a$esc[31m"; printf x >"n/a$esc[31m/b$esc[2J.png"; millrace inspect n -n 0 2>&1 | grep -e warning -e ' 0 ' -e "$esc"; millrace feed n -t 'resize(8,8)' --bad skip 2>&1 | grep -c "$esc"
-millrace inspect: warning: sample 0 is bad: n/a?[31m/b?[2J.png: 1 bytes that are no picture: want JPEG, PNG or WebP
+millrace inspect: warning: sample 0 is bad: n/a?[31m/b?[2J.png: 1 bytes that are not a picture: want JPEG, PNG or WebP
       0  a?[31m        1  ########################################
 0
 [1]

@@ -10,13 +10,13 @@ tmp
 x-labels.npy
 x.npy
 $ for s in 2 15 1; do LD_PRELOAD=$RAISE RAISE_AT=/a.tar.gz RAISE_SIGNAL=$s millrace feed ./a.tar.gz -d cpu; echo $?; done
-millrace: interrupted: ending in order; again to stop at once
+millrace: interrupted: finishing cleanly; interrupt again to stop at once
 millrace feed: tar: interrupted while it was opened or read
 1
-millrace: interrupted: ending in order; again to stop at once
+millrace: interrupted: finishing cleanly; interrupt again to stop at once
 millrace feed: tar: interrupted while it was opened or read
 1
-millrace: interrupted: ending in order; again to stop at once
+millrace: interrupted: finishing cleanly; interrupt again to stop at once
 millrace feed: tar: interrupted while it was opened or read
 1
 $ for c in 'inspect' 'train' 'bench batch-size' 'bench story'; do LD_PRELOAD=$RAISE RAISE_AT=/a.tar.gz RAISE_SIGNAL=15 millrace $c ./a.tar.gz -q; echo $?; done

@@ -204,10 +204,10 @@ until [ -s r/ck.lock ] && [ -s r/l.csv.lock ] && [ -s r/ck ] && [ -s r/l.csv ]; 
 done
 out=r/ck
 want 1 "a checkpoint that is being written" "$run -c OUT --resume"
-grep -q "another run writes it: process $first on .* since .* UTC" said || fail "who writes the checkpoint is not said"
+grep -q "another run is writing it: process $first on .* since .* UTC" said || fail "who writes the checkpoint is not said"
 out=r/l.csv
 want 1 "a log that is being written" "$run --log OUT"
-grep -q "another run writes it: process $first on .* since .* UTC" said || fail "who writes the log is not said"
+grep -q "another run is writing it: process $first on .* since .* UTC" said || fail "who writes the log is not said"
 ln -s l.csv r/link.csv
 out=r/link.csv
 want 1 "a log that is being written, by another name" "$run --log OUT"

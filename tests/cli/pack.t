@@ -28,23 +28,23 @@ $ millrace pack idx:d s --shard-size 200KiB -q >/dev/null; find s -name '*.tar' 
 4
 # The same again is done already; nothing else is replaced without --force.
 $ ls -li p >was; millrace pack idx:d p --shard-count 100; ls -li p | cmp - was; millrace pack idx:d p --shard-count 100 --json | grep '"kept"'
-a run before has packed 300 samples into 3 shards \(.*\) in .*; open as 'tar:p/shard-\{000000..000002\}.tar' (re)
+already packed 300 samples into 3 shards \(.*\) in .*; open as 'tar:p/shard-\{000000..000002\}.tar' (re)
   "kept": 3,
 $ millrace pack idx:d p; ls -li p | cmp - was
-millrace pack: p/pack.state: of another data set, or with other options: give those again, another folder, or --force to start over
+millrace pack: p/pack.state: made from another data set or with other options: use those, another folder, or --force to start over
 $ cp -r p old; rm old/pack.state; millrace pack idx:d old --shard-count 100
 millrace pack: old: holds shards already; --force replaces them
 [1]
 # What has gone since is packed again.
 $ cp -r p less; rm less/shard-000001.tar; millrace pack idx:d less --shard-count 100 | tail -n 1; cmp p/shard-000001.tar less/shard-000001.tar
-1 shard existed from a run before
+1 shard kept from an earlier run
 $ rm -r old less was
 $ millrace pack idx:d q --shard-count 150 --force -q >/dev/null; ls q/*.tar
 q/shard-000000.tar
 q/shard-000001.tar
 # Nor what is being packed with it.
 $ cp -r p mine; millrace pack tar:mine mine/ --force -q 2>&1 | sed 's/-00000[012]/-N/g'; ls mine/*.tar | wc -l; millrace pack 'mix:0.5*tar:mine,0.5*tar:p' ./mine --force -q >/dev/null 2>&1; cmp mine/shard-000002.tar p/shard-000002.tar
-millrace pack: mine//shard-N.tar: this run reads it as mine/shard-N.tar: write to another place
+millrace pack: mine//shard-N.tar: this run reads it as mine/shard-N.tar: write to another file
 3
 # Killed at whatever moment, it goes on to the same end.
 $ millrace synth npy x.npy --n 400 --shape 25000 --classes 3 -q >/dev/null; millrace pack npy:x.npy,labels=x-labels.npy whole --shard-count 10 -q >/dev/null
@@ -66,15 +66,15 @@ shard-000000.tar.idx
 shard-000000.tar.sha256
 # What is packed may bear another name.
 $ cp -r p linked; ln -s linked/shard-000002.tar link.tar; millrace pack tar:link.tar linked --force; ls linked/*.tar | wc -l
-millrace pack: linked/shard-000002.tar: this run reads it as link.tar: write to another place
+millrace pack: linked/shard-000002.tar: this run reads it as link.tar: write to another file
 3
 # Other options do not go on with it.
 $ mkdir o; echo 'millrace pack 1: of something else' >o/pack.state; millrace pack idx:d o
-millrace pack: o/pack.state: of another data set, or with other options: give those again, another folder, or --force to start over
+millrace pack: o/pack.state: made from another data set or with other options: use those, another folder, or --force to start over
 [1]
 # A full disk: an error, and no half shard. (Limits count blocks of 512 bytes.)
 $ (ulimit -f 500; millrace pack npy:x.npy,labels=x-labels.npy f --shard-count 10); ls f
-millrace pack: f/shard-000000.tar: cannot be written: File too large; finished shards are kept: run again to go on
+millrace pack: f/shard-000000.tar: cannot be written: File too large; finished shards are kept: run again to resume
 pack.state
 # Photos, where there are any: as they were, whatever the workers and the store; smaller ones are smaller.
 $ data=$MILLRACE_TEST_DATA/faces; if [ -d "$data" ] && millrace pack "folder:$data" photos --shard-size 1MiB -q >photos.txt 2>&1; then for u in "folder:$data" "tar:photos/shard-{000000..$(ls photos/*.tar | tail -1 | tr -dc '0-9')}.tar"; do for w in 1 3; do millrace feed "$u" --transform 'random_resized_crop(48),hflip' --workers $w --storage $([ $w = 1 ] && echo pread || echo auto) --digest -q | grep digest; done; done | sort -u | wc -l; else echo 1; fi
@@ -91,21 +91,21 @@ classes:
 2
 # A bad sample is told with its file.
 $ printf 'no picture' >c/cat/0.png; millrace pack folder:c named -q
-millrace pack: sample 1: c/cat/0.png: 10 bytes that are no picture: want JPEG, PNG or WebP (--bad skip leaves such out)
+millrace pack: sample 1: c/cat/0.png: 10 bytes that are not a picture: want JPEG, PNG or WebP (--bad skip leaves it out)
 [1]
 $ mkdir t; printf 'no picture' >t/0.jpg; tar cf t/t.tar -C t 0.jpg; millrace pack tar:t/t.tar named2 -q
-millrace pack: sample 0: t/t.tar: 10 bytes that are no picture: want JPEG, PNG or WebP (--bad skip leaves such out)
+millrace pack: sample 0: t/t.tar: 10 bytes that are not a picture: want JPEG, PNG or WebP (--bad skip leaves it out)
 [1]
 # Not into a bucket.
 $ millrace pack idx:d s3://bucket/d
-millrace pack: s3://bucket/d: pack writes into a folder of this machine: want its path
+millrace pack: s3://bucket/d: pack writes into a local folder: give its path
 [2]
 # What cannot be packed.
 $ millrace pack idx:d z --resize 10
 millrace pack: --resize and --quality: the data set has no compressed pictures
 [1]
 $ millrace pack d folder:z
-millrace pack: folder:z is a data set, and a folder is wanted to pack into: millrace pack DATASET DIR (./folder:z is a folder of that name)
+millrace pack: folder:z is a data set, not the folder to pack into: millrace pack DATASET DIR (./folder:z names a folder)
 [2]
 $ millrace pack nowhere z
 millrace pack: nowhere .*: No such file or directory (re)

@@ -68,10 +68,10 @@ $ millrace inspect p --sheet b.png --rows 4 --columns 16 -q; code=$?; rm b.png; 
 $ echo gone.png >>list.txt; millrace feed list:list.txt,root=p -b 8 -t 'resize(32),center_crop(32)' --bad skip -s 2>&1 | grep -c 'gone.png\|bad.png'
 1
 $ printf 'path,v\na.png,1\n../b.png,2\n' >out.csv; millrace feed out.csv
-millrace feed: out.csv:3: '../b.png' lies outside the root folder '.': want a path below it, without '..' (root=DIR sets another)
+millrace feed: out.csv:3: '../b.png' is outside the root folder '.': want a path below it, without '..' (root=DIR sets another)
 [1]
 $ mkdir -p e/none; millrace feed e
-millrace feed: e: a folder whose format its name does not tell: .* (re)
+millrace feed: e: a folder whose name does not tell the format: .* (re)
 [1]
 $ millrace feed folder:e
 millrace feed: e: class 'none' has no pictures (.jpg, .jpeg, .png, .webp): remove the folder, or set allow-empty
@@ -92,7 +92,7 @@ index,label,predicted,score,name
 (0,,1,0.[0-9]*,"dog") (re)
 1
 $ millrace predict an.st folder:dz -n 1 | cut -d. -f1
-millrace predict: warning: folder: dz.*: its class 0 is 'dog', that of the training 'cat': predictions only, its labels are not looked at (re)
+millrace predict: warning: folder: dz.*: its class 0 is 'dog', that of the training 'cat': predictions only, its labels are ignored (re)
   sample  predicted   label
        0  dog 0
 

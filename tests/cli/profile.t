@@ -1,12 +1,12 @@
 # Errors come before the program runs, and leave nothing behind.
 $ millrace profile -o x
-millrace profile: want "--" before the program: millrace profile [options] -- CMD...
+millrace profile: expected "--" before the program: millrace profile [options] -- CMD...
 [2]
 $ millrace profile -o x sh -- true
-millrace profile: sh: want "--" before the program: millrace profile [options] -- CMD...
+millrace profile: sh: expected "--" before the program: millrace profile [options] -- CMD...
 [2]
 $ millrace profile -f true -o x -- touch ran
-millrace profile: true: -f, --stats and other switches take no value here: leave it out
+millrace profile: true: -f, --stats and other flags take no value: remove it
 [2]
 $ millrace profile --
 millrace profile: a program is missing after "--"
@@ -15,7 +15,7 @@ $ millrace profile -t cuda,gpu -- touch ran
 millrace profile: --trace cuda,gpu: gpu: want a list of cuda, cuda-light, nvtx, osrt, millrace, or none
 [2]
 $ millrace profile -t cuda,cuda-light -- touch ran
-millrace profile: --trace cuda,cuda-light: cuda-light is a part of cuda: want one of them
+millrace profile: --trace cuda,cuda-light: cuda includes cuda-light: give only one
 [2]
 $ millrace profile -c nvtx: -- touch ran
 millrace profile: --capture-range nvtx:: want none, cudaProfilerApi or nvtx:NAME
@@ -24,7 +24,7 @@ $ touch there.sqlite; millrace profile -o there -- touch ran
 millrace profile: there.sqlite: exists; --force-overwrite replaces it
 [1]
 $ millrace profile -o nowhere/x -- touch ran
-millrace profile: --output nowhere/x.sqlite: there is no folder nowhere; make it first
+millrace profile: --output nowhere/x.sqlite: folder nowhere does not exist; create it first
 [1]
 $ for f in x.nsys-rep dir.d/y.qdrep z.ncu-rep; do millrace profile -f -o $f -- touch ran; done
 millrace profile: --output x.nsys-rep: .nsys-rep is the format of NVIDIA's own tool, and a recording is SQLite: want -o x or -o x.sqlite
@@ -62,13 +62,13 @@ there.sqlite
 $ echo in | millrace profile -t cuda,nvtx -o a -- sh -c 'cat; echo err >&2; exit 7'
 in
 err
-millrace profile: warning: nothing was recorded: the program made none of the calls that --trace cuda,nvtx is about
+millrace profile: warning: nothing was recorded: the program made none of the calls that --trace cuda,nvtx records
 millrace profile: a.sqlite: 0 records of 0 processes in .* (re)
 [7]
 $ millrace profile -q -t cuda -f -o a -- sh -c 'kill -TERM $$'
 [143]
 $ millrace profile -t none -o b --json -- true | grep -e '"file"' -e exit_status -e '"records"'
-millrace profile: warning: nothing was recorded: the program made none of the calls that --trace none is about
+millrace profile: warning: nothing was recorded: the program made none of the calls that --trace none records
 millrace profile: b.sqlite: 0 records of 0 processes in .* (re)
   "file": "b.sqlite",
   "exit_status": 0,
@@ -98,7 +98,7 @@ $ millrace profile --merge left -o merged
 millrace profile: --merge left: want a folder of parts, FILE.parts-XXXXXX
 [1]
 $ millrace profile --merge left -- true
-millrace profile: --merge left: runs no program: -- is too many
+millrace profile: --merge left: runs no program: remove --
 [2]
 # Names are counted up when none is given; no parts stay.
 $ millrace profile -q -t none -- true; millrace profile -q -t none -- true; ls

@@ -3,12 +3,12 @@ $ for n in mnist_w0 mnist_w2 mnist_w2pin cupy; do gunzip -c "$TEST_DATA/$n.sqlit
 $ millrace analyze mnist_w0.sqlite | head -3
 data-bound: the GPU waited 78% of the step (11.989 of 15.351 ms) for data: 11.790 ms for the loader,
 0.199 ms for copies to the device; 19 steps after warming up, from one NVTX range "step" to the
-next; first to mend: data_starvation (saves 76.8%)
+next; fix first: data_starvation (saves 76.8%)
 $ millrace analyze mnist_w2.sqlite | grep -e '^[a-z_]*: ' -e ' workers would' -e 'workers that'
 data_starvation: the device waits for data 50.7% of the time
             processes are in the recording: 2 x 7.143 ms / (7.143 - 3.621 ms) = 5 workers would keep
 pageable_copies: 19 of 19 copies of more than 64 KiB use pageable memory (14.9 GB/s)
-blocking_async: 19 asynchronous copies block the launching thread all the same
+blocking_async: 19 asynchronous copies still block the launching thread
 tensor_cores: by their names, 13% of kernel time multiplies matrices without tensor cores
 $ millrace analyze mnist_w2pin.sqlite | grep -e '^[a-z_]*: ' -e 'pageable_copies'
 data_starvation: the device waits for data 55.5% of the time
@@ -18,7 +18,7 @@ copy_on_compute_stream: 19 copies run on the stream of the kernels
 $ millrace analyze cupy.sqlite | sed -n '1,7p'
 data-bound: the GPU waited 28% of the step (0.142 of 0.507 ms) for data: 0.000 ms for the loader,
 0.142 ms for copies to the device; 59 steps after warming up, from one NVTX range "step" to the
-next; first to mend: pageable_copies (saves 18.5%)
+next; fix first: pageable_copies (saves 18.5%)
 
 pageable_copies: 29 of 59 copies of more than 64 KiB use pageable memory (20.2 GB/s)
   saves     0.094 ms a step, 18.5% (confidence 0.81)
@@ -88,7 +88,7 @@ Kernels (cuda_gpu_kern_sum)
 $ millrace report --diff mnist_w2.sqlite mnist_w2.sqlite --threshold 5 | tail -3
   0.0%         0 ns      32.65 ms     32.65 ms            20           20    1.632 ms   1.632 ms  same     NVTX_RANGE   :train
 
-0 got slower by more than 5%; changes below 0.1% of their category's time are left alone
+0 got slower by more than 5%; changes below 0.1% of their category's time are ignored
 $ for n in mnist_w0 mnist_w2 mnist_w2pin cupy; do for f in html perfetto svg; do millrace timeline $n.sqlite --format $f -o $n.$f -q | sed 's/, [0-9.]* [KM]iB//' || echo $n $f; test -s $n.$f || echo empty $n $f; done; done
 mnist_w0.html: 2,447 events
 mnist_w0.perfetto: 2,447 events; ui.perfetto.dev opens it
@@ -111,7 +111,7 @@ Change  Change Time  Total Before  Total After  Count Before  Count After  Avg B
  99.5%     154.4 ms      155.1 ms     309.5 ms            21           21    7.387 ms   14.74 ms  slower   NVTX_RANGE  :step
 125.0%     148.4 ms      118.7 ms     267.0 ms            21           21    5.650 ms   12.72 ms  slower   NVTX_RANGE  :load
 
-6 got slower by more than 10%; changes below 0.1% of their category's time are left alone
+6 got slower by more than 10%; changes below 0.1% of their category's time are ignored
 [1]
 # A window behind the end.
 $ millrace report cupy.sqlite -r nvtx_sum --from 10s | tail -1

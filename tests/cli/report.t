@@ -95,7 +95,7 @@ Change  Change Time  Total Before  Total After  Count Before  Count After  Avg B
 ------  -----------  ------------  -----------  ------------  -----------  ----------  ---------  -------  --------  ----------------
   0.0%         0 ns      1.606 ms     1.606 ms           400          400    4.016 us   4.016 us  same     CUDA_API  cudaLaunchKernel
 
-0 got slower by more than 10%; changes below 0.1% of their category's time are left alone
+0 got slower by more than 10%; changes below 0.1% of their category's time are ignored
 $ "$RECORDING_MAKE" longer.sqlite 1500
 1500 records
 $ millrace report --diff run.sqlite longer.sqlite -n 2 | cut -c1-60; millrace report --diff run.sqlite longer.sqlite >/dev/null
@@ -137,7 +137,7 @@ $ millrace report missing.sqlite
 millrace report: missing.sqlite: cannot be read: No such file or directory
 [1]
 $ echo no recording, but long enough that it could be one >text.sqlite; millrace report text.sqlite
-millrace report: text.sqlite: is no recording: it is not a SQLite database; `millrace profile` makes recordings, and `nsys export --type sqlite` makes them of .nsys-rep files
+millrace report: text.sqlite: is not a recording: it is not a SQLite database; `millrace profile` makes recordings, and `nsys export --type sqlite` makes them of .nsys-rep files
 [1]
 $ head -c 40000 run.sqlite >cut.sqlite; millrace report cut.sqlite 2>&1 | grep -c .
 1

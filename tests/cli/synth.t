@@ -44,7 +44,7 @@ ls: .*f.* (re)
 [2]
 # So does an interrupt.
 $ (sleep 1; :) & millrace synth digits g --n 100000000 & p=$!; sleep 0.5; kill -TERM $p; wait $p; ls g
-millrace: interrupted: ending in order; again to stop at once
+millrace: interrupted: finishing cleanly; interrupt again to stop at once
 millrace synth: interrupted; nothing was written
 ls: .*g.* (re)
 [2]
@@ -68,7 +68,7 @@ $ wc -c <r.bin
 $ millrace inspect raw:r.bin,shape=2x3,dtype=f64 -n 0 | grep samples
 7 samples, .* (re)
 $ millrace synth raw r2.bin --order F
-millrace synth: --order F: raw records stand one after the other; only npy has that order
+millrace synth: --order F: raw records are always in C order; only npy supports F
 [2]
 $ millrace synth npz x.npz
 millrace synth: npz: no such kind; did you mean npy?

@@ -31,7 +31,7 @@ $ millrace timeline -o a.txt a.sqlite
 millrace timeline: -o a.txt: want a name that ends in .html, .svg, .png or .pftrace, or --format
 [2]
 $ millrace timeline -f -o a.sqlite --format html a.sqlite
-millrace timeline: a.sqlite: this run reads it: write to another place
+millrace timeline: a.sqlite: this run reads it: write to another file
 [1]
 $ mkdir folder; millrace timeline --format html -o folder a.sqlite
 millrace timeline: folder: exists and is not a regular file
@@ -43,7 +43,7 @@ $ millrace timeline -o late.html --from 100s a.sqlite
 millrace timeline: a.sqlite: from 100.000000 s: the recording ends at .* s (re)
 [2]
 $ echo no > plain; millrace timeline plain 2>&1 | cut -d: -f1-4
-millrace timeline: plain: is no recording: it is not a SQLite database; `millrace profile` makes recordings, and `nsys export --type sqlite` makes them of .nsys-rep files
+millrace timeline: plain: is not a recording: it is not a SQLite database; `millrace profile` makes recordings, and `nsys export --type sqlite` makes them of .nsys-rep files
 $ millrace timeline missing.sqlite
 millrace timeline: missing.sqlite: cannot be read: No such file or directory
 [1]

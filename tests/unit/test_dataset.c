@@ -148,7 +148,7 @@ static void bad_arrays_are_named(void **state)
         {MR_EMISUSE, "field 1: want a name"},
         {MR_EMISUSE, "field 0: want a name of 1..23 bytes"},
         {MR_EMISUSE, "fields 0 and 1 are both named 'x'"},
-        {MR_EMISUSE, "'x': 77 is no dtype"},
+        {MR_EMISUSE, "'x': 77 is not a dtype"},
         {MR_EMISUSE, "'x': rank 9, want 0..8"},
         {MR_EMISUSE, "'x': dimension 0 is 0"},
         {MR_EMISUSE, "'x': variable dimensions"},

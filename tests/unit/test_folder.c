@@ -154,7 +154,7 @@ static void links_are_followed_but_not_in_circles(void **state)
     assert_string_equal(test_name_of(ds, mr_dataset_length(ds) - 1), "l/set/two/a.jpg");
     mr_dataset_close(ds);
     assert_int_equal(symlink("..", test_path("l/set/one/up")), 0);
-    test_fails(fails_below("folder", "l/set", ""), MR_EFORMAT, "leads back to a folder that it lies in",
+    test_fails(fails_below("folder", "l/set", ""), MR_EFORMAT, "leads back to a folder that contains it",
                "remove the link");
     test_fails(fails_below("folder", "l/set", ",labels=none"), MR_EFORMAT, "leads back");
 }
@@ -291,16 +291,20 @@ static void bad_lists_are_refused(void **state)
         {"a\nb\t1\n", "", MR_EFORMAT, "list.txt:2: a label"},
         {"a\t1\t2\n", "", MR_EFORMAT, "list.txt:1: two tabs"},
         {"a\t\n", "", MR_EFORMAT, "list.txt:1: no label"},
-        {"a\n../b\n", "", MR_EFORMAT, "list.txt:2: '../b' lies outside the root folder"},
-        {"a\nb/../../c\n", "", MR_EFORMAT, "list.txt:2: 'b/../../c' lies outside"},
-        {"b/..\n", "", MR_EFORMAT, "'b/..' lies outside"},
-        {"/etc/passwd\n", "", MR_EFORMAT, "'/etc/passwd' lies outside"},
-        {"/data/settings\n", ",root=/data/set", MR_EFORMAT, "'/data/settings' lies outside"},
-        {"/data/set/../x\n", ",root=/data/set", MR_EFORMAT, "lies outside the root folder '/data/set'"},
-        {"/data/set//etc/passwd\n", ",root=/data/set", MR_EFORMAT, "lies outside"},
-        {"http://host/x.jpg\n", "", MR_EFORMAT, "'http://host/x.jpg' lies outside"},
-        {"s3://other/x.jpg\n", ",root=s3://bucket", MR_EFORMAT, "lies outside the root folder 's3://bucket'"},
-        {"s3://bucket/../x.jpg\n", ",root=s3://bucket", MR_EFORMAT, "lies outside"},
+        {"a\n../b\n", "", MR_EFORMAT, "list.txt:2: '../b' is outside the root folder"},
+        {"a\nb/../../c\n", "", MR_EFORMAT, "list.txt:2: 'b/../../c' is outside"},
+        {"b/..\n", "", MR_EFORMAT, "'b/..' is outside"},
+        {"/etc/passwd\n", "", MR_EFORMAT, "'/etc/passwd' is outside"},
+        {"/data/settings\n", ",root=/data/set", MR_EFORMAT, "'/data/settings' is outside"},
+        {"/data/set/../x\n", ",root=/data/set", MR_EFORMAT,
+         "is outside the root folder "
+         "'/data/set'"},
+        {"/data/set//etc/passwd\n", ",root=/data/set", MR_EFORMAT, "is outside"},
+        {"http://host/x.jpg\n", "", MR_EFORMAT, "'http://host/x.jpg' is outside"},
+        {"s3://other/x.jpg\n", ",root=s3://bucket", MR_EFORMAT,
+         "is outside the root folder "
+         "'s3://bucket'"},
+        {"s3://bucket/../x.jpg\n", ",root=s3://bucket", MR_EFORMAT, "is outside"},
         {"\xff\xfe"
          "a\n",
          "", MR_EFORMAT, "UTF-16"},

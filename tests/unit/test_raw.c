@@ -48,7 +48,7 @@ static void what_does_not_fit_is_named(void **state)
     (void)state;
     static const uint8_t zeros[1037];
     const char *path = test_write("r.bin", zeros, sizeof zeros);
-    test_fails(open_raw(",shape=10x10"), MR_ETRUNCATED, path, ": 10 records of 100 bytes and 37 bytes that make none",
+    test_fails(open_raw(",shape=10x10"), MR_ETRUNCATED, path, ": 10 records of 100 bytes and 37 bytes left over",
                "file has 1037 bytes");
     test_fails(open_raw(",shape=10x10,skip=36"), MR_ETRUNCATED, "10 records of 100 bytes and 1 bytes",
                "of which 36 are skipped");

@@ -463,9 +463,9 @@ static void test_bad_files(void **state)
     unlink(path);
     expect_refused(-ENOENT, "cannot be read");
     write_file("QDSTRM report of another tool, long enough to be looked at", 58);
-    expect_refused(MR_EFORMAT, "is no recording");
+    expect_refused(MR_EFORMAT, "is not a recording");
     write_file("", 0);
-    expect_refused(MR_EFORMAT, "no recording");
+    expect_refused(MR_EFORMAT, "not a recording");
     make_database("CREATE TABLE songs (title TEXT)");
     expect_refused(MR_EFORMAT, "no table of CUDA calls");
     make_database("CREATE TABLE MILLRACE_META (name TEXT PRIMARY KEY, value INTEGER); INSERT INTO MILLRACE_META VALUES"
@@ -479,7 +479,7 @@ static void test_bad_files(void **state)
     expect_refused(MR_EFORMAT, "no column start");
     make_database("CREATE TABLE MILLRACE_META (name TEXT PRIMARY KEY, value INTEGER); INSERT INTO MILLRACE_META VALUES"
                   " ('schema', 1); CREATE TABLE StringIds (id INTEGER PRIMARY KEY, value TEXT)");
-    expect_refused(MR_EFORMAT, "is not whole");
+    expect_refused(MR_EFORMAT, "is incomplete");
 }
 
 /* Rows that make no sense are taken as well as they can be. */

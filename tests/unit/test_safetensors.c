@@ -130,9 +130,9 @@ static void what_is_wrong_is_named(void **state)
         size_t bytes;
         int code;
     } cases[] = {
-        {"[]", "no JSON object", 0, MR_EFORMAT},
+        {"[]", "not a JSON object", 0, MR_EFORMAT},
         {"{}", "no tensors", 0, MR_EFORMAT},
-        {"{\"a\":1}", "'a': is no object", 0, MR_EFORMAT},
+        {"{\"a\":1}", "'a': is not an object", 0, MR_EFORMAT},
         {"{\"a\":{\"dtype\":\"X9\",\"shape\":[1],\"data_offsets\":[0,1]}}", "dtype 'X9'", 1, MR_EUNSUPPORTED},
         {"{\"a\":{\"dtype\":\"U8\",\"shape\":[-1],\"data_offsets\":[0,1]}}", "'a': its shape", 1, MR_EFORMAT},
         {"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,1]}}", "take 2 bytes, its range has 1", 1,
@@ -144,7 +144,7 @@ static void what_is_wrong_is_named(void **state)
          MR_EFORMAT},
         {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},"
          "\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}}",
-         "'a': stands there twice", 2, MR_EFORMAT},
+         "'a': appears twice", 2, MR_EFORMAT},
         {"{\"a\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[0,1]}}", "'a' has no samples", 1, MR_EFORMAT},
         {"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},"
          "\"b\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[2,5]}}",

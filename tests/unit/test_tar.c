@@ -429,7 +429,7 @@ static void index_files(void **state)
     mr_dataset_close(ds);
     /* Somebody else's file of that name stays; the cache takes ours. */
     test_write("i.tar.idx", "v1.2 7", 6);
-    test_fails(test_open_fails(uri(path, ",index=beside")), -EEXIST, "i.tar.idx", "no index of ours");
+    test_fails(test_open_fails(uri(path, ",index=beside")), -EEXIST, "i.tar.idx", "not an index of millrace");
     setenv("XDG_CACHE_HOME", test_dir, 1);
     ds = test_open(uri(path, ""));
     check_samples(ds, 31, 100);
@@ -564,7 +564,7 @@ static void duplicates_and_damage(void **state)
     test_fails(test_open_fails(uri(test_write("d.tar", "", 0), ",index=none")), MR_ETRUNCATED, "empty file");
     tar_put(&t, NULL, 2048);
     memset(t.data, 'x', 2048);
-    test_fails(test_open_fails(uri(test_write("d.tar", t.data, 2048), ",index=none")), MR_EFORMAT, "no tar archive");
+    test_fails(test_open_fails(uri(test_write("d.tar", t.data, 2048), ",index=none")), MR_EFORMAT, "not a tar archive");
     memset(t.data, 0, 2048);
     test_fails(test_open_fails(uri(test_write("d.tar", t.data, 2048), ",index=none")), MR_EFORMAT, "no samples");
     tar_free(&t);

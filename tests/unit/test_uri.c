@@ -92,7 +92,7 @@ static void what_is_unclear_is_named(void **state)
     (void)state;
     const char *formats = "formats: idx, npy, ";
     test_fails(test_open_fails(""), MR_EOPTION, "empty", formats);
-    test_fails(test_open_fails("s3://bucket/x"), MR_EUNSUPPORTED, "a URL whose format its name does not tell", formats);
+    test_fails(test_open_fails("s3://bucket/x"), MR_EUNSUPPORTED, "a URL whose name does not tell the format", formats);
     test_fails(test_open_fails("jpeg:x,y=1"), MR_EOPTION, "unknown format 'jpeg'", formats);
     test_fails(test_open_fails("foldr:x"), MR_EOPTION, "did you mean folder?", formats);
     test_fails(test_open_fails("/nowhere/at/all"), -ENOENT, "/nowhere/at/all", "No such file", formats);

@@ -88,7 +88,7 @@ int mr_chosen_take(struct mr_chosen *c, const char *path, const char *what, cons
         return mr_error_set(MR_ELIMIT, "%s: more than %d %ss: choose with fields=[NAME,...]", path, MR_MAX_FIELDS,
                             what);
     if (c->have[at])
-        return mr_error_set(MR_EFORMAT, "%s: %s '%.100s' is there twice", path, what, name);
+        return mr_error_set(MR_EFORMAT, "%s: %s '%.100s' appears twice", path, what, name);
     c->have[at] = true;
     return at;
 }

@@ -266,8 +266,10 @@ static int add_labels(struct mr_dataset *ds, const char *images, const char *lab
     if (head.rank != 1)
         return mr_error_set(MR_EFORMAT, "%s: labels of rank %d: want rank 1, one number a sample", labels, head.rank);
     if (head.dim[0] != ds->n)
-        return mr_error_set(MR_EFORMAT, "%s has %llu images and %s has %llu labels: want as many of both", images,
-                            (unsigned long long)ds->n, labels, (unsigned long long)head.dim[0]);
+        return mr_error_set(MR_EFORMAT,
+                            "%s has %llu images and %s has %llu labels: want the "
+                            "same number of both",
+                            images, (unsigned long long)ds->n, labels, (unsigned long long)head.dim[0]);
     strcpy(ds->field[1].name, "label");
     ds->n_fields = 2;
     return 0;
@@ -318,7 +320,8 @@ static const struct mr_option options[] = {
     {"path", 0, MR_OPT_STRING, offsetof(struct mr_idx_opts, path), .meta = "PATH",
      .help = "A folder with MNIST's files, or an images file"},
     {"labels", 0, MR_OPT_STRING, offsetof(struct mr_idx_opts, labels), .meta = "FILE",
-     .help = "The labels file; none: no labels; by default the one that MNIST's names put beside the images"},
+     .help = "The labels file; none: no labels; default: the one beside the images with MNIST's "
+             "name"},
     {"split", 0, MR_OPT_ENUM, offsetof(struct mr_idx_opts, split), .initial = "train", .choices = split_choices,
      .help = "Which files of a folder"},
     {NULL},

@@ -164,8 +164,9 @@ int mr_npy_gather(struct mr_files *to, struct mr_files *files, int id, const str
     mr_host_memory_query(&memory);
     if (s->data_bytes > memory.available_bytes)
         return mr_error_set(MR_ELIMIT,
-                            "%s: in Fortran order: it must be turned round in memory, which takes %llu bytes, of "
-                            "which %llu are free: save it in C order (numpy.ascontiguousarray)",
+                            "%s: in Fortran order: it must be reordered in memory, which takes "
+                            "%llu bytes, of which %llu are free: save it in C order "
+                            "(numpy.ascontiguousarray)",
                             s->path, (unsigned long long)s->data_bytes, (unsigned long long)memory.available_bytes);
     char *data = malloc(s->data_bytes);
     if (!data)
@@ -236,8 +237,10 @@ static int add_labels(struct mr_dataset *ds, const struct mr_npy_opts *o)
     if (rc < 0)
         return rc;
     if (s.n != ds->n)
-        return mr_error_set(MR_EFORMAT, "%s has %llu samples and %s has %llu labels: want as many of both", o->path,
-                            (unsigned long long)ds->n, o->labels, (unsigned long long)s.n);
+        return mr_error_set(MR_EFORMAT,
+                            "%s has %llu samples and %s has %llu labels: want the "
+                            "same number of both",
+                            o->path, (unsigned long long)ds->n, o->labels, (unsigned long long)s.n);
     strcpy(ds->field[1].name, "label");
     ds->n_fields = 2;
     return 0;
@@ -296,7 +299,7 @@ static bool sniff(const char *path)
 static const struct mr_option options_table[] = {
     {"path", 0, MR_OPT_STRING, AT(path), .meta = "FILE", .help = "An npy file whose first dimension counts samples"},
     {"labels", 0, MR_OPT_STRING, AT(labels), .meta = "FILE",
-     .help = "A second npy file with the samples' labels, of the same first dimension"},
+     .help = "An npy file with the labels, of the same first dimension"},
     {NULL},
 };
 

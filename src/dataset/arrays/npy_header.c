@@ -165,7 +165,7 @@ static int number_type(const struct parser *s, const char *descr, char kind, uin
         }
     if ((kind == 'f' || kind == 'c') && size > 8)
         return refuse(s, descr, "long double differs from machine to machine");
-    return refuse(s, descr, "no type that is known here");
+    return refuse(s, descr, "unknown type");
 }
 
 /* S<n>, U<n> and V<n>: bytes and code points with a dimension of their own. */
@@ -193,10 +193,10 @@ static int parse_descr(const struct parser *s, const char *descr, struct mr_npy_
     if (kind == 'O')
         return refuse(s, descr, "holds Python objects (pickles)");
     if (!kind || !parse_digits(&p, end, &size))
-        return refuse(s, descr, "no type that is known here");
+        return refuse(s, descr, "unknown type");
     bool unit = (kind == 'm' || kind == 'M') && *p == '[' && end[-1] == ']' && strchr(p, ']') == end - 1;
     if (*p && !unit)
-        return refuse(s, descr, "no type that is known here");
+        return refuse(s, descr, "unknown type");
     bool string = kind == 'S' || kind == 'a' || kind == 'U' || kind == 'V';
     int rc = string ? string_type(s, descr, kind, size, out) : number_type(s, descr, kind, size, out);
     if (!other || out->swap < 2)
@@ -242,7 +242,7 @@ static int parse_entry(struct parser *s, unsigned *seen, struct mr_npy_head *out
     for (size_t i = 0; i < MR_COUNT(keys); i++)
         if (strcmp(keys[i].key, key) == 0) {
             if (*seen >> i & 1)
-                return mr_error_set(MR_EFORMAT, "%s: header: '%s' stands there twice", s->name, key);
+                return mr_error_set(MR_EFORMAT, "%s: header: '%s' appears twice", s->name, key);
             *seen |= 1u << i;
             return keys[i].parse(s, out);
         }
@@ -267,7 +267,7 @@ int mr_npy_parse(const char *name, const char *text, uint64_t bytes, struct mr_n
     }
     skip_space(&s);
     if (s.p != s.end)
-        return unexpected(&s, "nothing behind '}'");
+        return unexpected(&s, "nothing after '}'");
     if (seen != 7)
         return mr_error_set(MR_EFORMAT, "%s: header without %s", name,
                             !(seen & 1)   ? "descr"

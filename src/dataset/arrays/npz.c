@@ -112,7 +112,7 @@ static int refuse(const struct input *in, const char *member, const char *why)
     if (in->rc < 0)
         return in->rc;
     return member ? mr_error_set(MR_EFORMAT, "%s: member '%.100s': %s", in->path, member, why)
-                  : mr_error_set(MR_EFORMAT, "%s: no zip archive, or a damaged one: %s", in->path, why);
+                  : mr_error_set(MR_EFORMAT, "%s: not a zip archive, or a damaged one: %s", in->path, why);
 }
 
 static int open_input(struct input *in, const char *path)
@@ -315,7 +315,9 @@ static int check_memory(const struct opening *o, uint64_t asked)
                         "as npy files",
                         o->in.path, (unsigned long long)o->need, (unsigned long long)o->in.bytes,
                         (unsigned long long)most,
-                        asked ? "" : " (20 times the file, at least 1 GiB, at most half of the memory that is free)");
+                        asked ? ""
+                              : " (20 times the file, at least 1 GiB, at most half of the "
+                                "free memory)");
 }
 
 static int add_members(struct mr_dataset *ds, const struct mr_npz_opts *opts)
@@ -385,10 +387,10 @@ static bool sniff(const char *path)
 static const struct mr_option options_table[] = {
     {"path", 0, MR_OPT_STRING, AT(path), .meta = "FILE", .help = "An npz file: what numpy's savez writes"},
     {"fields", 0, MR_OPT_STRING, AT(fields), .meta = "[NAME,...]",
-     .help = "The arrays that are a sample's fields, in this order; all by default"},
+     .help = "The arrays to use as fields, in this order; default: all"},
     {"memory", 0, MR_OPT_BYTES, AT(memory_bytes), .initial = "0",
-     .help = "The most that the arrays may take together, unpacked; 0: 20 times the file, at least 1 GiB, at most half "
-             "of the memory that is free"},
+     .help = "Size limit of all arrays, unpacked; 0: 20 times the file, at least 1 GiB, at most "
+             "half of the free memory"},
     {NULL},
 };
 

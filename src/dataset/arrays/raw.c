@@ -15,7 +15,7 @@ static int check(const struct mr_raw_opts *o)
     if (o->shape.rank == 0)
         return mr_error_set(MR_EOPTION, "%s: raw: no shape: want shape=3x32x32, say, or shape=1", o->path);
     if (mr_dtype_size(o->dtype) == 0)
-        return mr_error_set(MR_EOPTION, "%s: raw: dtype: %d is none", o->path, o->dtype);
+        return mr_error_set(MR_EOPTION, "%s: raw: dtype: %d is not a dtype", o->path, o->dtype);
     return mr_shape_check(&o->shape, o->path);
 }
 
@@ -27,12 +27,11 @@ static int count(struct mr_dataset *ds, const struct mr_raw_opts *o, uint64_t si
                             (unsigned long long)o->skip_bytes, (unsigned long long)size);
     uint64_t body = size - o->skip_bytes, n = body / r->stride, rest = body % r->stride;
     if (rest)
-        return mr_error_set(
-            MR_ETRUNCATED,
-            "%s: %llu records of %llu bytes and %llu bytes that make none: file has %llu bytes, of which "
-            "%llu are skipped",
-            o->path, (unsigned long long)n, (unsigned long long)r->stride, (unsigned long long)rest,
-            (unsigned long long)size, (unsigned long long)o->skip_bytes);
+        return mr_error_set(MR_ETRUNCATED,
+                            "%s: %llu records of %llu bytes and %llu bytes left over: file has %llu bytes, of "
+                            "which %llu are skipped",
+                            o->path, (unsigned long long)n, (unsigned long long)r->stride, (unsigned long long)rest,
+                            (unsigned long long)size, (unsigned long long)o->skip_bytes);
     if (n == 0)
         return mr_error_set(MR_ETRUNCATED, "%s: no records: want at least one of %llu bytes, file has %llu bytes",
                             o->path, (unsigned long long)r->stride, (unsigned long long)size);
@@ -87,7 +86,7 @@ static const struct mr_option options_table[] = {
     {"dtype", 0, MR_OPT_DTYPE, AT(dtype), .initial = "u8", .help = "Element type, in this machine's byte order"},
     {"skip", 0, MR_OPT_BYTES, AT(skip_bytes), .help = "Bytes before the first record"},
     {"record", 0, MR_OPT_BYTES, AT(record_bytes),
-     .help = "Bytes from one record to the next; 0: as many as the tensor has"},
+     .help = "Bytes from one record to the next; 0: the size of the tensor"},
     {NULL},
 };
 

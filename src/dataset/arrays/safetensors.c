@@ -20,8 +20,8 @@ static int check_dtype(const char *path, const struct mr_safetensor *t, int fp8)
     if (!t->foreign || fp8 == MR_FP8_U8)
         return 0;
     return mr_error_set(MR_EUNSUPPORTED,
-                        "%s: tensor '%.100s' is %s: there are no 8-bit floats here: fp8=u8 gives their bytes as u8; or "
-                        "leave it out by fields=[...]",
+                        "%s: tensor '%.100s' is %s: 8-bit floats are not supported: fp8=u8 gives "
+                        "their bytes as u8; or leave it out by fields=[...]",
                         path, t->name, t->foreign);
 }
 
@@ -112,7 +112,9 @@ static int add_shard(struct opening *o, const char *index, const cJSON *entry)
 {
     const char *name = cJSON_GetStringValue(entry);
     if (!name || !name[0] || strchr(name, '/'))
-        return mr_error_set(MR_EFORMAT, "%s: tensor '%.100s': its file must stand beside the index, found '%.100s'",
+        return mr_error_set(MR_EFORMAT,
+                            "%s: tensor '%.100s': its file must be beside the index, "
+                            "found '%.100s'",
                             index, entry->string, name ? name : "(no text)");
     char *path = beside(index, name);
     if (!path)
@@ -157,7 +159,10 @@ static int add_sharded(struct opening *o, const char *path)
     cJSON *root = cJSON_ParseWithOpts(text, NULL, 1);
     const cJSON *map = cJSON_GetObjectItemCaseSensitive(root, "weight_map"), *entry;
     if (!cJSON_IsObject(map))
-        rc = mr_error_set(MR_EFORMAT, "%s: no index of safetensors: want a JSON object with \"weight_map\"", path);
+        rc = mr_error_set(MR_EFORMAT,
+                          "%s: not an index of safetensors: want a JSON object with "
+                          "\"weight_map\"",
+                          path);
     cJSON_ArrayForEach(entry, map) mr_chosen_see(&o->chosen, entry->string);
     if (rc == 0)
         rc = mr_chosen_check_count(&o->chosen, path, "tensor");
@@ -206,9 +211,10 @@ static const struct mr_option options_table[] = {
     {"path", 0, MR_OPT_STRING, AT(path), .meta = "FILE",
      .help = "A .safetensors file, or the .safetensors.index.json of several"},
     {"fields", 0, MR_OPT_STRING, AT(fields), .meta = "[NAME,...]",
-     .help = "The tensors that are a sample's fields, in this order; all by default"},
+     .help = "The tensors to use as fields, in this order; default: all"},
     {"fp8", 0, MR_OPT_ENUM, AT(fp8), .initial = "refuse", .choices = fp8_choices,
-     .help = "8-bit floats (F8_E4M3, ...), which there are none of here: an error, or their bytes as u8"},
+     .help = "8-bit floats (F8_E4M3, ...) are not supported: refuse them, or read their bytes as "
+             "u8"},
     {NULL},
 };
 

@@ -46,7 +46,7 @@ static int get_dtype(const char *path, const cJSON *item, struct mr_safetensor *
             out->foreign = dtypes[i].foreign ? dtypes[i].name : NULL;
             return 0;
         }
-    return mr_error_set(MR_EUNSUPPORTED, "%s: tensor '%.100s': dtype '%.20s' is not known here", path, out->name,
+    return mr_error_set(MR_EUNSUPPORTED, "%s: tensor '%.100s': unknown dtype '%.20s'", path, out->name,
                         text->valuestring);
 }
 
@@ -62,7 +62,7 @@ static int get_shape(const char *path, const cJSON *item, struct mr_safetensor *
             return mr_error_set(MR_EUNSUPPORTED, "%s: tensor '%.100s': more than %d dimensions", path, out->name,
                                 MR_MAX_RANK);
         if (!get_whole(d, &out->dim[out->rank]) || !mr_mul(*bytes, out->dim[out->rank], bytes))
-            return bad(path, out->name, "its shape is no list of sizes that can be");
+            return bad(path, out->name, "its shape is not a list of valid sizes");
         out->rank++;
     }
     return 0;
@@ -75,7 +75,7 @@ static int get_range(const char *path, const cJSON *item, struct mr_safetensor *
     uint64_t end;
     if (cJSON_GetArraySize(range) != 2 || !get_whole(cJSON_GetArrayItem(range, 0), &out->offset) ||
         !get_whole(cJSON_GetArrayItem(range, 1), &end) || end < out->offset)
-        return bad(path, out->name, "data_offsets are no range");
+        return bad(path, out->name, "data_offsets are not a range");
     out->bytes = end - out->offset;
     if (end > data_bytes)
         return mr_error_set(MR_ETRUNCATED,
@@ -95,7 +95,7 @@ static int get_tensor(const char *path, const cJSON *item, uint64_t data_at, uin
     if (!out->name)
         return mr_error_nomem(path, strlen(item->string) + 1);
     if (!cJSON_IsObject(item))
-        return bad(path, out->name, "is no object");
+        return bad(path, out->name, "is not an object");
     int rc = get_dtype(path, item, out);
     if (rc == 0)
         rc = get_shape(path, item, out, &bytes);
@@ -126,12 +126,16 @@ static int check_cover(const char *path, const struct mr_safetensors *st, uint64
     uint64_t at = data_at;
     for (int i = 0; i < st->n; i++) {
         if (st->tensor[i].offset != at)
-            return bad(path, st->tensor[i].name, "its bytes do not begin where the tensor before ends");
+            return bad(path, st->tensor[i].name,
+                       "its bytes do not begin where the previous "
+                       "tensor ends");
         at += st->tensor[i].bytes;
     }
     if (at - data_at != data_bytes)
-        return mr_error_set(MR_EFORMAT, "%s: tensors take %llu bytes, file has %llu behind its header", path,
-                            (unsigned long long)(at - data_at), (unsigned long long)data_bytes);
+        return mr_error_set(MR_EFORMAT,
+                            "%s: tensors take %llu bytes, file has %llu after its "
+                            "header",
+                            path, (unsigned long long)(at - data_at), (unsigned long long)data_bytes);
     return 0;
 }
 
@@ -146,7 +150,7 @@ static int check_names(const char *path, const struct mr_safetensors *st)
     qsort(sorted, (size_t)st->n, sizeof(void *), by_name);
     for (int i = 1; i < st->n && rc == 0; i++)
         if (strcmp(sorted[i - 1]->name, sorted[i]->name) == 0)
-            rc = bad(path, sorted[i]->name, "stands there twice");
+            rc = bad(path, sorted[i]->name, "appears twice");
     free(sorted);
     return rc;
 }
@@ -211,12 +215,15 @@ static int header_bytes(struct mr_files *files, int id, const char *path, uint64
     for (int i = 7; i >= 0; i--)
         *out = *out << 8 | raw[i];
     if (*out > MAX_HEADER || *out < 2)
-        return mr_error_set(MR_EFORMAT, "%s: no safetensors file: a header of %llu bytes, want 2..%llu", path,
-                            (unsigned long long)*out, MAX_HEADER);
+        return mr_error_set(MR_EFORMAT,
+                            "%s: not a safetensors file: a header of %llu bytes, "
+                            "want 2..%llu",
+                            path, (unsigned long long)*out, MAX_HEADER);
     if (*out > size - sizeof raw)
         return mr_error_set(MR_ETRUNCATED,
-                            "%s: truncated: its header takes %llu bytes, file has %llu behind its length", path,
-                            (unsigned long long)*out, (unsigned long long)(size - sizeof raw));
+                            "%s: truncated: its header takes %llu bytes, file has %llu after its "
+                            "length",
+                            path, (unsigned long long)*out, (unsigned long long)(size - sizeof raw));
     return 0;
 }
 
@@ -237,7 +244,10 @@ int mr_safetensors_read(struct mr_files *files, int id, const char *path, struct
     text[bytes] = 0;
     root = strlen(text) == bytes ? cJSON_ParseWithLengthOpts(text, bytes + 1, NULL, 1) : NULL;
     rc = cJSON_IsObject(root) ? 0
-                              : mr_error_set(MR_EFORMAT, "%s: no safetensors file: its header is no JSON object", path);
+                              : mr_error_set(MR_EFORMAT,
+                                             "%s: not a safetensors file: its header "
+                                             "is not a JSON object",
+                                             path);
     if (rc == 0)
         rc = get_all(path, root, 8 + bytes, mr_files_bytes(files, id) - 8 - bytes, out);
     cJSON_Delete(root);

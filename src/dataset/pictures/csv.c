@@ -321,21 +321,24 @@ static const char *const delimiter_names[] = {"auto", "comma", "semicolon", "tab
 static const struct mr_option options_table[] = {
     {"file", 0, MR_OPT_STRING, AT(path), .meta = "FILE", .help = "A CSV file with a column of pictures' paths"},
     {"path", 0, MR_OPT_STRING, AT(column), .meta = "COLUMN",
-     .help = "The column of paths: its name, or its number from 1; by default the first that is no number"},
+     .help = "The column of paths: its name, or its number from 1; default: the first that is "
+             "not a number"},
     {"root", 0, MR_OPT_STRING, AT(root), .meta = "DIR",
-     .help = "What paths are relative to and must lie below; the CSV file's own folder by default"},
+     .help = "Folder that paths are relative to and must be in; default: the CSV file's folder"},
     {"labels", 0, MR_OPT_STRING, AT(labels), .meta = "COLUMNS",
-     .help = "all (default): every column that is no point's and has a number in the first record; none; or columns, "
-             "a:b or [a,b]; one of text: names of classes"},
+     .help = "all (default): every column with a number in the first record that is not part of "
+             "a point; none; or columns, a:b or [a,b]; a text column has names of classes"},
     {"points", 0, MR_OPT_ENUM, AT(points), .choices = answers, .initial = "auto",
-     .help = "Columns a_x and a_y side by side are a point; yes: when none are, all numbers in turn"},
+     .help = "Adjacent columns a_x and a_y are a point; yes: if there are none, all numbers in "
+             "pairs"},
     {"header", 0, MR_OPT_ENUM, AT(header), .choices = answers, .initial = "auto",
-     .help = "The first line is the columns' names; auto: when it has no number and no picture's path"},
+     .help = "The first line has the columns' names; auto: if it has no number and no picture's "
+             "path"},
     {"delimiter", 0, MR_OPT_ENUM, AT(delimiter), .choices = delimiter_names, .initial = "auto",
-     .help = "Between cells; auto: what the first line has most of"},
-    {"allow-nan", 0, MR_OPT_FLAG, AT(allow_nan), .help = "Take NaN, infinities, and empty cells as NaN"},
+     .help = "Between cells; auto: the most frequent one in the first line"},
+    {"allow-nan", 0, MR_OPT_FLAG, AT(allow_nan), .help = "Accept NaN, infinities, and empty cells as NaN"},
     {"links", 0, MR_OPT_ENUM, AT(links), .choices = mr_photos_links, .initial = "refuse",
-     .help = "Symbolic links below the root that lead outside of it: a picture behind one is refused, or read"},
+     .help = "Symbolic links from inside the root to outside: refuse such a picture, or read it"},
     MR_PICTURE_OPTIONS(struct mr_csv_opts, picture),
     {NULL},
 };

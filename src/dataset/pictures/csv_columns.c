@@ -173,7 +173,7 @@ static int choose_named(struct mr_csv_columns *k, const char *text, const struct
             return rc;
         if (c == k->path || taken[c])
             return mr_error_set(MR_EOPTION, "%s: labels: column '%.*s' %s", csv->path, (int)MR_MIN(length, 60), p,
-                                c == k->path ? "is the one of paths" : "stands there twice");
+                                c == k->path ? "is the column of paths" : "appears twice");
         taken[c] = true;
         k->labels[k->n_labels++] = c;
         p += length + 1;

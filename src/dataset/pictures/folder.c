@@ -76,12 +76,12 @@ static bool sniff(const char *path)
 #define AT(member) offsetof(struct mr_folder_opts, member)
 static const char *const label_kinds[] = {"auto", "folders", "none", NULL};
 static const struct mr_option options_table[] = {
-    {"path", 0, MR_OPT_STRING, AT(path), .meta = "DIR", .help = "A folder with a sub-folder a class, or with pictures"},
+    {"path", 0, MR_OPT_STRING, AT(path), .meta = "DIR",
+     .help = "A folder with one sub-folder per class, or with pictures"},
     {"labels", 0, MR_OPT_ENUM, AT(labels), .initial = "auto", .choices = label_kinds,
-     .help =
-         "Sub-folders are classes, or all pictures in and below the folder are taken, without labels; auto: classes "
-         "where there are sub-folders"},
-    {"allow-empty", 0, MR_OPT_FLAG, AT(allow_empty), .help = "Classes without pictures are no error"},
+     .help = "folders: sub-folders are classes; none: all pictures in and below the folder, without "
+             "labels; auto: classes if there are sub-folders"},
+    {"allow-empty", 0, MR_OPT_FLAG, AT(allow_empty), .help = "Accept classes without pictures"},
     MR_PICTURE_OPTIONS(struct mr_folder_opts, picture),
     {NULL},
 };
@@ -90,7 +90,7 @@ static const char *const positional[] = {"path", NULL};
 
 const struct mr_dataset_ops mr_dataset_folder = {
     .name = "folder",
-    .summary = "pictures in folders, a class each",
+    .summary = "pictures in folders, one per class",
     .options = options_table,
     .positional = positional,
     .opts_size = sizeof(struct mr_folder_opts),

@@ -35,8 +35,10 @@ static int read_line(struct reading *r, const char *p, const char *end)
     if (i == 0)
         r->labelled = tab != NULL;
     if (r->labelled != (tab != NULL) || (tab && tab + 1 == end))
-        return mr_error_set(MR_EFORMAT, "%s:%llu: %s label behind a tab: want one on every line, or on none", r->path,
-                            (unsigned long long)r->line, r->labelled ? "no" : "a");
+        return mr_error_set(MR_EFORMAT,
+                            "%s:%llu: %s label after a tab: want one on every line, "
+                            "or on none",
+                            r->path, (unsigned long long)r->line, r->labelled ? "no" : "a");
     if (tab && memchr(tab + 1, '\t', (size_t)(end - tab - 1)))
         return mr_error_set(MR_EFORMAT, "%s:%llu: two tabs: want PATH, or PATH, a tab and a label", r->path,
                             (unsigned long long)r->line);
@@ -135,11 +137,12 @@ static int open_list(struct mr_dataset *ds, const void *options)
 #define AT(member) offsetof(struct mr_list_opts, member)
 static const struct mr_option options_table[] = {
     {"path", 0, MR_OPT_STRING, AT(path), .meta = "FILE",
-     .help = "A text file with a picture's path a line, optionally a tab and its label: a whole number or a name"},
+     .help = "A text file with one picture's path per line, and optionally a tab and its label: "
+             "a whole number or a name"},
     {"root", 0, MR_OPT_STRING, AT(root), .meta = "DIR",
-     .help = "What paths are relative to and must lie below; the list's own folder by default"},
+     .help = "Folder that paths are relative to and must be in; default: the list's folder"},
     {"links", 0, MR_OPT_ENUM, AT(links), .choices = mr_photos_links, .initial = "refuse",
-     .help = "Symbolic links below the root that lead outside of it: a picture behind one is refused, or read"},
+     .help = "Symbolic links from inside the root to outside: refuse such a picture, or read it"},
     MR_PICTURE_OPTIONS(struct mr_list_opts, picture),
     {NULL},
 };

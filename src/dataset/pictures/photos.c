@@ -114,8 +114,8 @@ static int refuse(const char *root, struct mr_slice name, const char *file, uint
         return mr_error_set(MR_ELIMIT, "%s%s: '%s...': a path of %d bytes: want at most %d", file, at, shown,
                             path_bytes, PATH_MAX - 1);
     return mr_error_set(MR_EFORMAT,
-                        "%s%s: '%s' lies outside the root folder '%s': want a path below it, without '..' (root=DIR "
-                        "sets another)",
+                        "%s%s: '%s' is outside the root folder '%s': want a path below it, "
+                        "without '..' (root=DIR sets another)",
                         file, at, shown, root);
 }
 
@@ -253,8 +253,10 @@ static int read_all(struct mr_files *files, const char *path, char **text, uint6
         return rc;
     mr_host_memory_query(&memory);
     if (*n >= memory.available_bytes)
-        return mr_error_set(MR_ELIMIT, "%s: %llu bytes, which are read whole: %llu bytes of memory are free", path,
-                            (unsigned long long)*n, (unsigned long long)memory.available_bytes);
+        return mr_error_set(MR_ELIMIT,
+                            "%s: %llu bytes, read as a whole: only %llu bytes of "
+                            "memory are free",
+                            path, (unsigned long long)*n, (unsigned long long)memory.available_bytes);
     *text = malloc(*n + 1);
     if (!*text)
         return mr_error_nomem(path, *n);

@@ -145,7 +145,10 @@ static int check_loop(const struct walk *w, const struct dir *d, const char *pla
 {
     for (int64_t i = d->above; i >= 0 && d->inode; i = w->dirs[i].above)
         if (w->dirs[i].device == d->device && w->dirs[i].inode == d->inode)
-            return mr_error_set(MR_EFORMAT, "%s: leads back to a folder that it lies in: remove the link", place);
+            return mr_error_set(MR_EFORMAT,
+                                "%s: leads back to a folder that contains it: remove "
+                                "the link",
+                                place);
     if (d->depth > MAX_DEPTH)
         return mr_error_set(MR_ELIMIT, "%s: more than %d folders within each other", place, MAX_DEPTH);
     return 0;

@@ -58,7 +58,10 @@ static bool sum_fits(const unsigned char *block, uint64_t want, uint64_t *found)
 static int no_header(const char *archive, uint64_t at, const unsigned char *b, uint64_t want, uint64_t found)
 {
     if (at == 0 && memcmp(b + AT_MAGIC, "ustar", 5) != 0)
-        return mr_error_set(MR_EFORMAT, "%s: no tar archive: its first block is no tar header", archive);
+        return mr_error_set(MR_EFORMAT,
+                            "%s: not a tar archive: its first block is not a tar "
+                            "header",
+                            archive);
     return mr_error_set(MR_EFORMAT,
                         "%s: damaged at byte %llu: want a tar header, whose checksum would be %llu; found %llu",
                         archive, (unsigned long long)at, (unsigned long long)found, (unsigned long long)want);
@@ -72,8 +75,10 @@ int mr_tar_header_parse(const char *archive, uint64_t at, const unsigned char b[
     if (!sum_fits(b, want, &found) || !number)
         return no_header(archive, at, b, want, found);
     if (!parse_number(b + AT_SIZE, 12, &out->bytes) || out->bytes > INT64_MAX)
-        return mr_error_set(MR_EFORMAT, "%s: header at byte %llu: a size that is no number below 2^63", archive,
-                            (unsigned long long)at);
+        return mr_error_set(MR_EFORMAT,
+                            "%s: header at byte %llu: a size that is not a number "
+                            "below 2^63",
+                            archive, (unsigned long long)at);
     out->type = (char)b[AT_TYPE];
     /* GNU's magic is "ustar  ": there the prefix holds other things. */
     bool posix = memcmp(b + AT_MAGIC, "ustar", 6) == 0 && b[AT_PREFIX];
@@ -105,7 +110,7 @@ static int take_record(const char *archive, uint64_t at, const char *key, size_t
         uint64_t x = 0;
         for (size_t i = 0; i < n_value; i++)
             if (value[i] < '0' || value[i] > '9' || !mr_mul(x, 10, &x) || !mr_add(x, (uint64_t)(value[i] - '0'), &x))
-                return bad_pax(archive, at, "a size that is no number below 2^64");
+                return bad_pax(archive, at, "a size that is not a number below 2^64");
         out->bytes = x;
         out->has_bytes = n_value > 0;
     }

@@ -225,7 +225,9 @@ static int write_index(int fd, const struct mr_tar_identity *id, const struct mr
 static int save_to(const char *path, const struct mr_tar_identity *id, const struct mr_tar_index *x)
 {
     if (is_foreign(path))
-        return mr_error_set(-EEXIST, "%s: exists and is no index of ours: rename it, or give index=cache or none",
+        return mr_error_set(-EEXIST,
+                            "%s: exists and is not an index of millrace: rename it, or "
+                            "give index=cache or none",
                             path);
     struct mr_output *output;
     int rc = mr_output_open(path, &output);

@@ -183,8 +183,10 @@ static int refuse_type(const struct scan *s, uint64_t at, const char *name, char
                             "%s: header at byte %llu: '%.200s' is a sparse file: pack it again without tar's --sparse",
                             archive, o, name);
     case 'M':
-        return mr_error_set(MR_EUNSUPPORTED, "%s: header at byte %llu: '%.200s' goes on from another volume", archive,
-                            o, name);
+        return mr_error_set(MR_EUNSUPPORTED,
+                            "%s: header at byte %llu: '%.200s' continues from "
+                            "another volume",
+                            archive, o, name);
     default:
         return mr_error_set(MR_EFORMAT,
                             "%s: header at byte %llu: '%.200s' is of type '%c' (byte %02x): want files and folders",

@@ -52,7 +52,7 @@ static int read_fd(void *user, uint64_t offset, void *buf, uint64_t bytes)
         if (got == 0)
             return mr_error_set(MR_ETRUNCATED, "%s: its temporary file was cut off", s->name);
         if (got < 0 && errno != EINTR)
-            return mr_error_errno(errno, "%s: reading what it was unpacked to", s->name);
+            return mr_error_errno(errno, "%s: reading its unpacked copy", s->name);
         done += got > 0 ? (uint64_t)got : 0;
     }
     return 0;

@@ -104,7 +104,7 @@ static void sweep_folder(const char *folder)
         if (fd < 0)
             continue;
         if (is_left(fd) && unlinkat(dirfd(dir), entry->d_name, 0) == 0)
-            mr_log(MR_LOG_INFO, "%s/%s: removed: a run that was killed had left it", folder, entry->d_name);
+            mr_log(MR_LOG_INFO, "%s/%s: removed: left by a killed run", folder, entry->d_name);
         close(fd);
     }
     closedir(dir);

@@ -311,21 +311,20 @@ static const char *const places[] = {"auto", "beside", "cache", "none", NULL};
 #define AT(member) offsetof(struct mr_tar_opts, member)
 static const struct mr_option options_table[] = {
     {"path", 0, MR_OPT_STRING, AT(path), .meta = "FILES",
-     .help =
-         "Archives: a file or URL, with ranges {000..127} and choices {a,b}, or wildcards * and ? in its last part; a "
-         "folder: all archives in it, by name; several of these between '::'"},
+     .help = "Archives: a file or URL, with ranges {000..127} and choices {a,b}, or wildcards * and "
+             "? in its last part; a folder: all archives in it, by name; '::' joins several of these"},
     {"fields", 0, MR_OPT_STRING, AT(fields), .meta = "LIST",
-     .help = "Fields, and the extensions each is looked for under: [image:jpg;png,label:cls]; by default as the first "
-             "sample has them, and label:cls where that has no number and most samples have a .cls"},
+     .help = "Fields and their extensions: [image:jpg;png,label:cls]; default: those of the "
+             "first sample, plus label:cls if it has no number and most samples have a .cls"},
     {"index", 0, MR_OPT_ENUM, AT(index), "auto", .choices = places,
-     .help = "Where the index of members is kept: beside the archive (FILE.tar.idx), in the cache directory; auto: the "
-             "first that can be written"},
+     .help = "Where to keep the index of members: beside the archive (FILE.tar.idx) or in the "
+             "cache directory; auto: the first that is writable"},
     {"memory", 0, MR_OPT_BYTES, AT(memory_bytes), "1GiB", .meta = "BYTES",
-     .help = "What .tar.gz and .tar.zst archives may take of memory, unpacked; beyond it temporary files without a "
-             "name, in TMPDIR if that is set, else in the cache directory, else in /var/tmp"},
+     .help = "Memory for unpacked .tar.gz and .tar.zst archives; beyond it, unnamed temporary "
+             "files in TMPDIR if set, else in the cache directory, else in /var/tmp"},
     {"unpacked", 0, MR_OPT_BYTES, AT(unpacked_bytes), "0", .meta = "BYTES",
-     .help = "The most that they may take unpacked, memory and temporary files together; 0: 20 times what they take "
-             "packed, at least 1 GiB"},
+     .help = "Size limit of the unpacked archives, memory and temporary files together; 0: 20 "
+             "times their packed size, at least 1 GiB"},
     MR_PICTURE_OPTIONS(struct mr_tar_opts, picture),
     {NULL},
 };

@@ -396,26 +396,24 @@ static const char *const label_kinds[] = {"auto", "folders", "none", NULL};
 static const char *const places[] = {"random", "uniform", "start", NULL};
 static const struct mr_option options_table[] = {
     {"path", 0, MR_OPT_STRING, AT(path), .meta = "DIR|FILE",
-     .help = "A folder with a sub-folder a class, or with videos; or one video"},
+     .help = "A folder with one sub-folder per class, or with videos; or one video"},
     {"frames", 0, MR_OPT_UINT, AT(frames), .initial = "16", .min = 1, .max = 65536, .unit = "frames",
-     .help = "Frames of a clip; a video that has fewer repeats its last one"},
+     .help = "Frames in a clip; a shorter video repeats its last one"},
     {"stride", 0, MR_OPT_UINT, AT(stride), .initial = "4", .min = 1, .max = 65536, .unit = "frames",
-     .help = "From one frame of a clip to the next"},
+     .help = "Distance from one frame of a clip to the next"},
     {"size", 0, MR_OPT_SHAPE, AT(shape), .meta = "HxW", .min = 1, .max = MAX_SIDE, .unit = "pixels",
-     .help = "Frames are scaled to this; the first video's own size by default"},
+     .help = "Scale frames to this; default: the size of the first video"},
     {"crop", 0, MR_OPT_FLAG, AT(crop),
-     .help = "Cut the middle of a frame to the shape first, so that nothing is stretched"},
+     .help = "Crop the middle of a frame to the shape first, so that nothing is stretched"},
     {"clips", 0, MR_OPT_UINT, AT(clips), .initial = "1", .min = 1, .max = 1 << 20, .unit = "clips",
-     .help = "Clips, that is samples, of each video"},
+     .help = "Clips (samples) per video"},
     {"at", 0, MR_OPT_ENUM, AT(at), .initial = "random", .choices = places,
-     .help = "Where clips begin: at a place drawn anew each epoch; evenly spaced over the video; or one behind the "
-             "other from "
-             "its start"},
+     .help = "Where clips begin. random: at a new place each epoch; uniform: evenly spaced; "
+             "start: one after another from the start"},
     {"labels", 0, MR_OPT_ENUM, AT(labels), .initial = "auto", .choices = label_kinds,
-     .help = "Sub-folders are classes, or all videos in and below the folder are taken, without labels; auto: classes "
-             "where "
-             "there are sub-folders"},
-    {"allow-empty", 0, MR_OPT_FLAG, AT(allow_empty), .help = "Classes without videos are no error"},
+     .help = "folders: sub-folders are classes; none: all videos in and below the folder, "
+             "without labels; auto: classes if there are sub-folders"},
+    {"allow-empty", 0, MR_OPT_FLAG, AT(allow_empty), .help = "Accept classes without videos"},
     {"max-pixels", 0, MR_OPT_UINT, AT(max_pixels), .initial = "100000000", .min = 1, .max = 0x1p31, .unit = "pixels",
      .help = "A video with larger frames is a bad sample"},
     {NULL},
@@ -425,7 +423,7 @@ static const char *const positional[] = {"path", NULL};
 
 const struct mr_dataset_ops mr_dataset_video = {
     .name = "video",
-    .summary = "clips of videos in folders, a class each",
+    .summary = "clips of videos in folders, one per class",
     .options = options_table,
     .positional = positional,
     .opts_size = sizeof(struct mr_video_opts),

@@ -170,7 +170,7 @@ void mr_disk_cache_failed(struct mr_disk_cache *c, int errnum)
     uint64_t before = atomic_exchange(&c->retry_ns, mr_time_ns() + PAUSE_NS);
     mr_remote_count(&mr_remote_counts.cache_errors, 1);
     if (!before)
-        mr_log(MR_LOG_WARNING, "disk cache %s: cannot write: %s; reading goes on without it", c->dir,
+        mr_log(MR_LOG_WARNING, "disk cache %s: cannot write: %s; reading continues without it", c->dir,
                mr_strerror(-errnum));
 }
 
@@ -217,7 +217,9 @@ bool mr_disk_cache_takes(struct mr_disk_cache *c, uint64_t bytes, bool part)
 int mr_disk_cache_survey(struct mr_disk_cache *c)
 {
     int rc = make_room(c, c->limit, MR_WHOLE);
-    return rc && rc != -EWOULDBLOCK
-               ? mr_error_set(rc, "disk cache %s: cannot be looked through: is it on a file system with locks?", c->dir)
-               : 0;
+    return rc && rc != -EWOULDBLOCK ? mr_error_set(rc,
+                                                   "disk cache %s: cannot be scanned: does its file system "
+                                                   "support locks?",
+                                                   c->dir)
+                                    : 0;
 }

@@ -49,7 +49,7 @@ static int client_create(struct mr_http **out)
     }
     client->n_threads = 1;
     if (client->opts.cache_dir && !(client->cache = mr_disk_cache_open(client->dir, client->opts.cache_limit))) {
-        mr_log(MR_LOG_WARNING, "%s; reading goes on without the disk cache", mr_last_error());
+        mr_log(MR_LOG_WARNING, "%s; reading continues without the disk cache", mr_last_error());
         mr_remote_count(&mr_remote_counts.cache_errors, 1);
     }
     *out = client;

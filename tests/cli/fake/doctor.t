@@ -8,13 +8,13 @@ cuda:1  +Fake GPU 1, .* (re)
 MPS           not running (none): processes that share a GPU take turns
 ...
 ! 2 other processes use cuda:0, and without MPS they take turns: neither copies nor kernels overlap
-  mend: nvidia-cuda-mps-control -d (before they start), or another GPU for each
+  fix: nvidia-cuda-mps-control -d (before they start), or another GPU for each
 ...
 ! CUDA_MPS_PIPE_DIRECTORY names none, where no MPS daemon has its pipes
-  mend: unset CUDA_MPS_PIPE_DIRECTORY, or: nvidia-cuda-mps-control -d
+  fix: unset CUDA_MPS_PIPE_DIRECTORY, or: nvidia-cuda-mps-control -d
 # A daemon is there; one that has ended has left its pipes.
 $ mkdir m; touch m/control; echo $$ > m/nvidia-cuda-mps-control.pid; CUDA_MPS_PIPE_DIRECTORY=m millrace doctor --no-disk | grep -e '^MPS' -e '[!].*MPS'
-MPS           its control daemon is there (m): processes use a GPU at the same time; a fault in one ends them all
+MPS           its control daemon is running (m): processes use a GPU at the same time; a fault in one ends them all
 $ echo 4194999 > m/nvidia-cuda-mps-control.pid; CUDA_MPS_PIPE_DIRECTORY=m millrace doctor --no-disk | grep -e '^MPS' -e '[!].*daemon'
 MPS           not running (m has an ended daemon's pipes): processes that share a GPU take turns
 ! m has the pipes of an MPS daemon that has ended
