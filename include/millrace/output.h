@@ -1,7 +1,7 @@
 /*
  * Output files that appear complete or not at all.
  *
- * Such a file is written next to its final place as FILE.part-XXXXXX and renamed when it is
+ * Such a file is written next to its final place as FILE.part-NNNNNN and renamed when it is
  * complete.
  *
  *     struct mr_output *output;

@@ -86,6 +86,7 @@ def variants():
     rows = [["devices", names("src/device", r"struct mr_device_ops mr_device_(\w+) = ")],
             ["data sets", ", ".join(f"`{f['name']}`" for f in ask("inspect", "--formats")["formats"])],
             ["ops", ", ".join(f"`{t['name']}`" for t in ask("inspect", "--transforms")["transforms"])],
+            ["row backends", names("src/loader/backends", r"struct mr_row_backend mr_row_(\w+) = ")],
             ["reports", ", ".join(f"`{r['name']}`" for r in ask("report", "--list")["list"])],
             ["rules", names("src/advice", r"\{\"(\w+)\", judge_\w+\}")]]
     for row in rows:
