@@ -323,7 +323,7 @@ int feed_print_text(const struct feed *feed)
     print_head(feed);
     if (r->finished) {
         printf("nothing fed: %s is the state of a run that has done its epochs; raise --epochs, which counts from that "
-               "run's start, or leave out --state-in to begin anew\n",
+               "run's start, or leave out --state-in to start again\n",
                feed->opts->state_in);
         return CLI_OK;
     }

@@ -75,8 +75,8 @@ next; fix first: data_starvation (saves 47.1%)
 data_starvation: the device waits for data 47.1% of the time
   saves     2.757 ms a step, 47.1% (confidence 0.85)
   why       the device idles 2.760 ms a step, of it 2.757 ms while the launching thread is in the
-            range "data". The saving assumes that the program never waits for its loader. Threshold: 1% of
-            the time.
+            range "data". The saving assumes that the program never waits for its loader. Threshold:
+            1% of the time.
   do        Load ahead on more threads or processes (in PyTorch DataLoader(num_workers=N,
             prefetch_factor=4, persistent_workers=True)), or make samples cheaper: decode at the
             size that is used, resize and normalise on the device, pack small files. 2 worker
@@ -86,8 +86,8 @@ $ millrace analyze starved.sqlite --rule data_starvation --cores 3 --json | grep
 has 3 cores only
 # Nothing recorded: nothing is made up.
 $ millrace analyze empty.sqlite
-cannot tell: this recording has no device work: the program used no GPU, or it was recorded
-without --trace cuda or outside the capture range
+cannot tell: this recording has no device work: the program used no GPU, or it was recorded without
+--trace cuda or outside the capture range
 $ millrace analyze empty.sqlite --rule gpu_gaps | tail -2
 Cannot tell:
   gpu_gaps, because this recording has no device work

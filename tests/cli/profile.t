@@ -113,7 +113,7 @@ $ CUDA_INJECTION64_PATH=/mine.so millrace profile -t cuda -f -o a -- sh -c 'echo
 /mine.so
 libmillrace-record.so
 $ NVTX_INJECTION64_PATH=/mine.so millrace profile -t nvtx -f -o a -- sh -c 'basename $NVTX_INJECTION64_PATH' 2>&1 | grep -v nothing.was | head -2
-millrace profile: warning: NVTX_INJECTION64_PATH=/mine.so is set: it is not loaded, as NVTX serves one tool; --trace without nvtx keeps it
+millrace profile: warning: NVTX_INJECTION64_PATH=/mine.so is set: it is not loaded, because NVTX supports one tool; to keep it, remove nvtx from --trace
 libmillrace-record.so
 $ NVTX_INJECTION64_PATH=/mine.so millrace profile -q -t cuda -f -o a -- sh -c 'echo $NVTX_INJECTION64_PATH' 2>/dev/null
 /mine.so
@@ -123,7 +123,7 @@ libmillrace-record.so
 # A recorder that the dynamic linker cannot be told of is not preloaded, and the program's output stays its own.
 $ mkdir "a b"; cp "$MILLRACE_RECORD_MODULE" "a b/c.so"; MILLRACE_RECORD_MODULE="a b/c.so" millrace profile -t osrt -f -o a -- sh -c 'echo out; ls "a b"' 2>&1 | grep -v -e nothing.was -e 0.records | sed 's,[^ ]*/a b/,,' | sort
 c.so
-millrace profile: warning: no calls of the operating system are recorded: LD_PRELOAD cannot name c.so, which has a space or a colon; MILLRACE_RECORD_MODULE=FILE names a copy of it elsewhere
+millrace profile: warning: operating system calls are not recorded: LD_PRELOAD cannot hold c.so, which has a space or a colon; set MILLRACE_RECORD_MODULE=FILE to a copy elsewhere
 out
 $ rm -r "a b"
 # A process that stays is told of, and not waited for; or is waited for.

@@ -106,7 +106,7 @@ $ sed 's/"seed": "0"/"seed": "1"/' e.st > bad.st; millrace predict bad.st d
 millrace predict: bad.st: damaged or changed: its checksum is [0-9a-f]+, its contents give [0-9a-f]+ (re)
 [1]
 $ echo nothing at all > none.st; millrace predict none.st d
-(millrace predict: none.st: no safetensors file: .*) (re)
+(millrace predict: none.st: not a safetensors file: .*) (re)
 [1]
 # No room for a checkpoint: the old one stays, nothing else is left behind.
 $ cp e.st old.st; (trap '' XFSZ; ulimit -f 30; millrace train d --model mlp:20r -e 4 -c e.st --resume >/dev/null); ls e.st*; cmp e.st old.st && echo stays

@@ -270,6 +270,28 @@ static void command_lines(void **state)
     mr_options_free(table, &v);
 }
 
+/* A flag that is on by default is shown as --no-NAME, with the help of that form. */
+static void help_is_that_of_the_form_shown(void **state)
+{
+    (void)state;
+    static const struct mr_option flags[] = {
+        {"on", 0, MR_OPT_FLAG, 0, "1", .help = "Do it", .no_help = "Leave it"},
+        {"off", 0, MR_OPT_FLAG, sizeof(int), .help = "Do more", .no_help = "Never shown"},
+        {"bare", 0, MR_OPT_FLAG, 2 * sizeof(int), "1", .help = "Go"},
+        {0},
+    };
+    char *text[] = {mr_options_help(flags), mr_options_man(flags)};
+    for (int i = 0; i < 2; i++) {
+        assert_non_null(text[i]);
+        assert_non_null(strstr(text[i], "Leave it"));
+        assert_null(strstr(text[i], "Do it"));
+        assert_non_null(strstr(text[i], "Do more"));
+        assert_null(strstr(text[i], "Never shown"));
+        assert_non_null(strstr(text[i], "Go"));
+        free(text[i]);
+    }
+}
+
 /* Help and man page name every option and group; help keeps to its width. */
 static void help_and_man_are_complete(void **state)
 {
@@ -387,6 +409,7 @@ int main(void)
         cmocka_unit_test(lists_and_shapes),
         cmocka_unit_test(argument_lists),
         cmocka_unit_test(command_lines),
+        cmocka_unit_test(help_is_that_of_the_form_shown),
         cmocka_unit_test(help_and_man_are_complete),
         cmocka_unit_test(json_has_units_in_its_names),
         cmocka_unit_test(a_bad_default_is_an_error),

@@ -75,7 +75,7 @@ static int open_format(struct mr_video *v)
     if (rc < 0)
         return video_error(v, rc, "no video that libavformat knows");
     rc = avformat_find_stream_info(v->format, NULL);
-    return rc < 0 ? video_error(v, rc, "its streams cannot be told") : 0;
+    return rc < 0 ? video_error(v, rc, "its streams cannot be found") : 0;
 }
 
 /* ---- the stream ---- */
