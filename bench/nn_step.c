@@ -61,8 +61,11 @@ static void take_batch(struct net *t, const struct mr_net_opts *o)
         labels[i] = (unsigned char)(i % 10);
     t->input = upload(input, bytes);
     t->labels = upload(labels, t->n);
-    t->batch = (struct mr_net_batch){
-        .input = t->input, .labels = t->labels, .input_dtype = MR_U8, .label_dtype = MR_U8, .n = t->n};
+    t->batch = (struct mr_net_batch){.input = t->input,
+                                     .labels = t->labels,
+                                     .input_dtype = MR_U8,
+                                     .label_dtype = MR_U8,
+                                     .n = t->n};
     free(input);
     free(labels);
 }
@@ -82,7 +85,8 @@ static void open_net(struct net *t, int tf32)
     }
     check(mr_net_create(b.dev, &o, &t->net), t->model);
     mr_net_flat(t->net, &t->params, &t->grads, &t->low);
-    check(mr_optim_create(b.dev, b.optimizer, MR_F32, mr_net_n_params(t->net), NULL, 0, &t->optim), b.optimizer);
+    check(mr_optim_create(b.dev, b.optimizer, MR_F32, mr_net_n_params(t->net), NULL, 0, &t->optim),
+          b.optimizer);
     take_batch(t, &o);
     mr_optim_extra_init(t->optim, &extra);
     if (t->low) {
@@ -137,11 +141,11 @@ static void time_of(struct net *t, const char *how)
     qsort(times, (size_t)n_times, sizeof *times, by_size);
     struct mr_net_totals totals;
     check(mr_net_query_totals(t->net, b.stream, &totals), "totals");
-    printf(
-        "{\"model\": \"%s\", \"type\": \"%s\", \"batch\": %u, \"how\": \"%s\", \"ms\": %.4f, \"samples_per_s\": %.0f, "
-        "\"times\": %d, \"not_finite\": %llu}\n",
-        t->model, t->type, t->n, how, times[n_times / 2] * 1e-6, t->n * 1e9 / times[n_times / 2], n_times,
-        (unsigned long long)totals.n_not_finite);
+    printf("{\"model\": \"%s\", \"type\": \"%s\", \"batch\": %u, \"how\": \"%s\", \"ms\": %.4f, "
+           "\"samples_per_s\": %.0f, "
+           "\"times\": %d, \"not_finite\": %llu}\n",
+           t->model, t->type, t->n, how, times[n_times / 2] * 1e-6, t->n * 1e9 / times[n_times / 2],
+           n_times, (unsigned long long)totals.n_not_finite);
     fflush(stdout);
 }
 

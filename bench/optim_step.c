@@ -19,8 +19,8 @@
 #define BATCH 10   /* steps timed together on a GPU */
 
 /* Several instruction sets, as the library's own kernels. */
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) &&               \
-    !defined(__SANITIZE_THREAD__)
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) &&                             \
+    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define CLONES __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
 #else
 #define CLONES
@@ -59,10 +59,11 @@ static double median(double *times, int n)
 
 static void say(const char *name, double bytes_each, double ns, int n_times)
 {
-    printf("{\"case\": \"%s\", \"device\": \"%s\", \"n\": %llu, \"threads\": %u, \"bytes_each\": %g, \"ms\": %.4f, "
+    printf("{\"case\": \"%s\", \"device\": \"%s\", \"n\": %llu, \"threads\": %u, \"bytes_each\": "
+           "%g, \"ms\": %.4f, "
            "\"gb_per_s\": %.2f, \"times\": %d}\n",
-           name, b.uri, (unsigned long long)b.n, b.threads, bytes_each, ns * 1e-6, bytes_each * (double)b.n / ns,
-           n_times);
+           name, b.uri, (unsigned long long)b.n, b.threads, bytes_each, ns * 1e-6,
+           bytes_each * (double)b.n / ns, n_times);
     fflush(stdout);
 }
 
@@ -72,7 +73,8 @@ CLONES static void copy(float *restrict a, const float *restrict x, uint64_t n)
     for (uint64_t i = 0; i < n; i++)
         a[i] = x[i];
 }
-CLONES static void triad(float *restrict a, const float *restrict x, const float *restrict y, uint64_t n, float s)
+CLONES static void triad(float *restrict a, const float *restrict x, const float *restrict y,
+                         uint64_t n, float s)
 {
     for (uint64_t i = 0; i < n; i++)
         a[i] = x[i] + s * y[i];
@@ -225,15 +227,16 @@ static void open_arrays(void)
 
 int main(int argc, char **argv)
 {
-    static const char *const usual[] = {"sgd:lr=1e-5", "momentum:lr=1e-5", "adam:lr=1e-5", "adamw:lr=1e-5",
-                                        "lion:lr=1e-6"};
+    static const char *const usual[] = {"sgd:lr=1e-5", "momentum:lr=1e-5", "adam:lr=1e-5",
+                                        "adamw:lr=1e-5", "lion:lr=1e-6"};
     b.uri = argc > 1 ? argv[1] : "cpu";
     b.n = argc > 2 ? (uint64_t)strtod(argv[2], NULL) : 10000000;
     b.seconds = argc > 3 ? strtod(argv[3], NULL) : 1;
     b.threads = argc > 4 ? (uint32_t)strtoul(argv[4], NULL, 10) : 0;
     b.threads = b.threads ? b.threads : (uint32_t)mr_cpu_count();
     if (b.n < 1 || !(b.seconds > 0)) {
-        fprintf(stderr, "usage: optim_step [cpu|cuda|cuda:N] [N_PARAMS] [SECONDS] [THREADS] [SPEC...]\n");
+        fprintf(stderr,
+                "usage: optim_step [cpu|cuda|cuda:N] [N_PARAMS] [SECONDS] [THREADS] [SPEC...]\n");
         return 1;
     }
     if (strcmp(b.uri, "cpu") != 0) {

@@ -88,7 +88,8 @@ static int room_need(struct bench *b, size_t bytes)
     return b->room ? 0 : -1;
 }
 
-static void read_rows(struct jpeg_decompress_struct *z, unsigned char *to, size_t stride, JDIMENSION end)
+static void read_rows(struct jpeg_decompress_struct *z, unsigned char *to, size_t stride,
+                      JDIMENSION end)
 {
     while (z->output_scanline < end) {
         JSAMPROW rows[ROWS];
@@ -202,7 +203,8 @@ static int run_decoder(struct bench *b, uint32_t i)
     struct mr_at at = {.epoch = b->epoch, .index = i};
     struct mr_window w;
     struct mr_picture p;
-    int rc = mr_image_decode(b->decoder, &opts, "photo", photo[i].data, photo[i].bytes, choose, &at, &p);
+    int rc =
+        mr_image_decode(b->decoder, &opts, "photo", photo[i].data, photo[i].bytes, choose, &at, &p);
     if (rc == 0)
         rc = choose(&at, p.full_width, p.full_height, &w);
     return rc < 0 ? rc : resize(b, &p, &w);
@@ -228,7 +230,8 @@ static void bench_open(struct bench *b, const struct limit *limit, uint64_t seco
     *b = (struct bench){.limit = limit, .seconds_ns = seconds_ns, .epoch = id};
     b->z.err = jpeg_std_error(&b->errors);
     jpeg_create_decompress(&b->z);
-    b->work = aligned_alloc(MR_CACHE_LINE, mr_round_up(mr_transform_scratch_bytes(chain) + 1, MR_CACHE_LINE));
+    b->work = aligned_alloc(MR_CACHE_LINE,
+                            mr_round_up(mr_transform_scratch_bytes(chain) + 1, MR_CACHE_LINE));
     b->out = malloc(TARGET * TARGET * 4);
     if (!b->work || !b->out || mr_decoder_create(&b->decoder) < 0)
         die("no memory");
@@ -260,15 +263,17 @@ static void measure(const struct limit *limit, uint64_t seconds_ns, uint32_t n_t
         wall_rate += (double)b[t].pictures * 1e9 / (double)b[t].wall_ns;
         bench_close(&b[t]);
     }
-    printf("{\"case\": \"%s\", \"threads\": %u, \"per_core\": %.1f, \"per_s\": %.1f}\n", limit->name, n_threads,
-           cpu_rate, wall_rate);
+    printf("{\"case\": \"%s\", \"threads\": %u, \"per_core\": %.1f, \"per_s\": %.1f}\n",
+           limit->name, n_threads, cpu_rate, wall_rate);
     free(b);
 }
 
 int main(int argc, char **argv)
 {
-    static const struct limit limits[] = {{"full", run_full}, {"crops", run_crops}, {"decoder", run_decoder}};
-    struct mr_spec spec = {.name = "image", .dtype = MR_U8, .rank = 3, .dim = {16384, 16384, 3}, .var_dims = 3};
+    static const struct limit limits[] = {
+        {"full", run_full}, {"crops", run_crops}, {"decoder", run_decoder}};
+    struct mr_spec spec = {
+        .name = "image", .dtype = MR_U8, .rank = 3, .dim = {16384, 16384, 3}, .var_dims = 3};
     char path[4096];
     double seconds = argc > 1 ? atof(argv[1]) : 1;
     uint32_t n_threads = argc > 2 ? (uint32_t)atoi(argv[2]) : 1;
@@ -278,7 +283,8 @@ int main(int argc, char **argv)
     }
     if (n_photos == 0 || n_threads == 0)
         die("want SECONDS THREADS and paths of photos on standard input");
-    if (mr_transform_create(&chain) < 0 || mr_transform_add(chain, "random_resized_crop(" TEXT(TARGET) ")") < 0 ||
+    if (mr_transform_create(&chain) < 0 ||
+        mr_transform_add(chain, "random_resized_crop(" TEXT(TARGET) ")") < 0 ||
         mr_transform_bind(chain, &spec, 1) < 0)
         die(mr_last_error());
     for (size_t k = 0; k < MR_COUNT(limits); k++)

@@ -42,8 +42,10 @@ static bool ask(struct client *k, struct connection *c)
     const struct plan *p = k->plan;
     char text[1024];
     k->draw = k->draw * 6364136223846793005ull + 1442695040888963407ull;
-    unsigned long long at = (k->draw >> 16) % (p->file_bytes - p->bytes + 1), last = at + p->bytes - 1;
-    int n = snprintf(text, sizeof text, "GET /%s HTTP/1.1\r\nHost: localhost\r\nRange: bytes=%llu-%llu\r\n\r\n",
+    unsigned long long at = (k->draw >> 16) % (p->file_bytes - p->bytes + 1),
+                       last = at + p->bytes - 1;
+    int n = snprintf(text, sizeof text,
+                     "GET /%s HTTP/1.1\r\nHost: localhost\r\nRange: bytes=%llu-%llu\r\n\r\n",
                      p->path, at, last);
     c->in_body = false;
     return n < (int)sizeof text && send(c->fd, text, (size_t)n, MSG_NOSIGNAL) == n;
@@ -108,7 +110,8 @@ int main(int argc, char **argv)
 {
     static struct client client[MAX_THREADS];
     if (argc != 8) {
-        fprintf(stderr, "usage: range_limit PORT PATH FILE_BYTES BYTES CONNECTIONS THREADS SECONDS\n");
+        fprintf(stderr,
+                "usage: range_limit PORT PATH FILE_BYTES BYTES CONNECTIONS THREADS SECONDS\n");
         return 2;
     }
     struct plan plan = {.port = atoi(argv[1]),
@@ -121,7 +124,8 @@ int main(int argc, char **argv)
     bool fine = n > 0 && n <= MAX_THREADS && plan.bytes > 0 && plan.bytes <= plan.file_bytes;
     plan.end_ns = start + (uint64_t)(atof(argv[7]) * 1e9);
     for (int i = 0; fine && i < n; i++) {
-        client[i] = (struct client){.plan = &plan, .draw = (uint64_t)i + 1, .n = plan.connections / n};
+        client[i] =
+            (struct client){.plan = &plan, .draw = (uint64_t)i + 1, .n = plan.connections / n};
         fine = pthread_create(&client[i].thread, NULL, run, &client[i]) == 0;
     }
     for (int i = 0; fine && i < n; i++) {

@@ -25,9 +25,10 @@
 #define EVENTS      256
 
 struct connection {
-    struct connection *next; /* of those whose answers are due later: all wait equally long, so first in, first out */
-    int fd, file;            /* file: what is being sent; -1: nothing */
-    bool waits;              /* for its answer's time */
+    struct connection *
+        next; /* of those whose answers are due later: all wait equally long, so first in, first out */
+    int fd, file; /* file: what is being sent; -1: nothing */
+    bool waits;   /* for its answer's time */
     uint64_t due_ns;
     off_t at;
     uint64_t left;
@@ -64,8 +65,9 @@ static const char *header(const char *head, const char *name)
 
 static void answer_nothing(struct connection *c, const char *status)
 {
-    c->n_out = (size_t)snprintf(c->out, sizeof c->out,
-                                "HTTP/1.1 %s\r\nContent-Length: 0\r\nConnection: keep-alive\r\n\r\n", status);
+    c->n_out = (size_t)snprintf(
+        c->out, sizeof c->out, "HTTP/1.1 %s\r\nContent-Length: 0\r\nConnection: keep-alive\r\n\r\n",
+        status);
 }
 
 /* A range of a file: the answer's head, and what is to be sent behind it. */
@@ -82,11 +84,12 @@ static void answer_part(struct connection *c, const struct stat *st, const char 
     if (range)
         snprintf(part, sizeof part, "Content-Range: bytes %llu-%llu/%llu\r\n", from, last,
                  (unsigned long long)st->st_size);
-    c->n_out = (size_t)snprintf(c->out, sizeof c->out,
-                                "HTTP/1.1 %s\r\n%sContent-Length: %llu\r\nETag: \"%llx-%llx\"\r\nAccept-Ranges: "
-                                "bytes\r\nConnection: keep-alive\r\n\r\n",
-                                range ? "206 Partial Content" : "200 OK", part, last - from + 1,
-                                (unsigned long long)st->st_size, (unsigned long long)st->st_mtim.tv_sec);
+    c->n_out = (size_t)snprintf(
+        c->out, sizeof c->out,
+        "HTTP/1.1 %s\r\n%sContent-Length: %llu\r\nETag: \"%llx-%llx\"\r\nAccept-Ranges: "
+        "bytes\r\nConnection: keep-alive\r\n\r\n",
+        range ? "206 Partial Content" : "200 OK", part, last - from + 1,
+        (unsigned long long)st->st_size, (unsigned long long)st->st_mtim.tv_sec);
     c->at = (off_t)from;
     c->left = body ? last - from + 1 : 0;
 }
@@ -120,7 +123,8 @@ static bool watch(struct server *s, struct connection *c, uint32_t events)
 static bool send_some(struct server *s, struct connection *c)
 {
     while (c->sent < c->n_out) {
-        ssize_t n = send(c->fd, c->out + c->sent, c->n_out - c->sent, MSG_NOSIGNAL | (c->left ? MSG_MORE : 0));
+        ssize_t n = send(c->fd, c->out + c->sent, c->n_out - c->sent,
+                         MSG_NOSIGNAL | (c->left ? MSG_MORE : 0));
         if (n < 0)
             return errno == EAGAIN && watch(s, c, EPOLLOUT);
         c->sent += (size_t)n;
@@ -221,9 +225,11 @@ static bool start(struct server *s, int *port)
     s->listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     s->epoll = epoll_create1(EPOLL_CLOEXEC);
     struct epoll_event ev = {.events = EPOLLIN};
-    if (s->listener < 0 || s->epoll < 0 || setsockopt(s->listener, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on) ||
+    if (s->listener < 0 || s->epoll < 0 ||
+        setsockopt(s->listener, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on) ||
         bind(s->listener, (struct sockaddr *)&at, sizeof at) || listen(s->listener, 4096) ||
-        getsockname(s->listener, (struct sockaddr *)&at, &size) || epoll_ctl(s->epoll, EPOLL_CTL_ADD, s->listener, &ev))
+        getsockname(s->listener, (struct sockaddr *)&at, &size) ||
+        epoll_ctl(s->epoll, EPOLL_CTL_ADD, s->listener, &ev))
         return false;
     *port = ntohs(at.sin_port);
     return pthread_create(&s->thread, NULL, serve, s) == 0;

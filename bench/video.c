@@ -45,7 +45,8 @@ static void plain_open(struct plain *p, const char *path)
 {
     const AVCodec *codec = NULL;
     *p = (struct plain){.at = INT64_MIN};
-    if (avformat_open_input(&p->format, path, NULL, NULL) < 0 || avformat_find_stream_info(p->format, NULL) < 0)
+    if (avformat_open_input(&p->format, path, NULL, NULL) < 0 ||
+        avformat_find_stream_info(p->format, NULL) < 0)
         stop(path);
     p->stream = av_find_best_stream(p->format, AVMEDIA_TYPE_VIDEO, -1, -1, &codec, 0);
     for (unsigned i = 0; i < p->format->nb_streams; i++)
@@ -99,15 +100,17 @@ static int64_t time_of(const struct mr_video_index *index, uint64_t i)
 }
 
 /* The frames from `first` on that a clip takes. */
-static void plain_clip(const struct bench *b, struct plain *p, const struct mr_video_index *index, uint64_t first,
-                       bool rgb)
+static void plain_clip(const struct bench *b, struct plain *p, const struct mr_video_index *index,
+                       uint64_t first, bool rgb)
 {
     uint64_t key = index->exact ? first : 0;
     while (key > 0 && !index->frame[key].key)
         key--;
-    if (p->at == INT64_MIN ? key > 0 : p->at >= time_of(index, first) || time_of(index, key) > p->at) {
+    if (p->at == INT64_MIN ? key > 0
+                           : p->at >= time_of(index, first) || time_of(index, key) > p->at) {
         avcodec_flush_buffers(p->codec);
-        av_seek_frame(p->format, p->stream, index->exact ? index->frame[key].pts : 0, AVSEEK_FLAG_BACKWARD);
+        av_seek_frame(p->format, p->stream, index->exact ? index->frame[key].pts : 0,
+                      AVSEEK_FLAG_BACKWARD);
         p->at = INT64_MIN;
     }
     for (uint64_t i = 0; i < b->frames; i++) {
@@ -117,7 +120,9 @@ static void plain_clip(const struct bench *b, struct plain *p, const struct mr_v
                 p->at = INT64_MAX;
                 return;
             }
-            p->at = index->exact ? p->frame->best_effort_timestamp : p->at == INT64_MIN ? 0 : p->at + 1;
+            p->at = index->exact         ? p->frame->best_effort_timestamp
+                    : p->at == INT64_MIN ? 0
+                                         : p->at + 1;
         }
         if (rgb)
             plain_scale(p, b->rgb + i * b->side * b->side * 3, (int)b->side);
@@ -132,7 +137,8 @@ static double run_plain(const struct bench *b, bool rgb)
         plain_open(&p, mr_files_name(b->ds->files, (int)f));
         uint64_t n = b->index[f]->n, places = n > span ? n - span + 1 : 1;
         for (uint64_t c = 0; c < b->clips; c++)
-            plain_clip(b, &p, b->index[f], b->clips > 1 ? (places - 1) * c / (b->clips - 1) : (places - 1) / 2, rgb);
+            plain_clip(b, &p, b->index[f],
+                       b->clips > 1 ? (places - 1) * c / (b->clips - 1) : (places - 1) / 2, rgb);
         plain_close(&p);
     }
     return (double)mr_dataset_length(b->ds) / ((double)(mr_time_ns() - start) / 1e9);
@@ -168,7 +174,9 @@ static double run_millrace(const struct bench *b)
 static int read_path(void *user, uint64_t offset, void *buf, uint64_t bytes)
 {
     FILE *f = user;
-    return fseek(f, (long)offset, SEEK_SET) == 0 && fread(buf, 1, bytes, f) == bytes ? 0 : mr_error_set(-5, "read");
+    return fseek(f, (long)offset, SEEK_SET) == 0 && fread(buf, 1, bytes, f) == bytes
+               ? 0
+               : mr_error_set(-5, "read");
 }
 
 static struct mr_video_index *index_of(const struct mr_video_module *module, const char *path)
@@ -235,13 +243,15 @@ int main(int argc, char **argv)
         rate[2][r] = run_millrace(&b);
         rate[3][r] = rate[2][r] / rate[1][r];
     }
-    double decode = median(rate[0], rounds), rgb = median(rate[1], rounds), ours = median(rate[2], rounds);
+    double decode = median(rate[0], rounds), rgb = median(rate[1], rounds),
+           ours = median(rate[2], rounds);
     printf("%llu clips of %llu frames to %llu x %llu, one thread, clips/s:\n",
-           (unsigned long long)mr_dataset_length(b.ds), (unsigned long long)b.frames, (unsigned long long)b.side,
-           (unsigned long long)b.side);
+           (unsigned long long)mr_dataset_length(b.ds), (unsigned long long)b.frames,
+           (unsigned long long)b.side, (unsigned long long)b.side);
     printf("  libav decode alone          %8.1f\n", decode);
     printf("  libav decode and RGB        %8.1f\n", rgb);
-    printf("  millrace video:, one worker %8.1f   %.0f%% of decode alone, %.0f%% of decode and RGB\n", ours,
-           100 * ours / decode, 100 * median(rate[3], rounds));
+    printf(
+        "  millrace video:, one worker %8.1f   %.0f%% of decode alone, %.0f%% of decode and RGB\n",
+        ours, 100 * ours / decode, 100 * median(rate[3], rounds));
     return 0;
 }

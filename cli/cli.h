@@ -12,26 +12,26 @@
 #include <stdio.h>
 
 /* All commands, in the order of --help. */
-#define CLI_COMMANDS(X)                                                                                                \
-    X(feed)                                                                                                            \
-    X(train)                                                                                                           \
-    X(predict)                                                                                                         \
-    X(inspect)                                                                                                         \
-    X(pack)                                                                                                            \
-    X(synth)                                                                                                           \
-    X(bench_loader)                                                                                                    \
-    X(bench_transfer)                                                                                                  \
-    X(bench_streams)                                                                                                   \
-    X(bench_workers)                                                                                                   \
-    X(bench_hostmem)                                                                                                   \
-    X(bench_optimizers)                                                                                                \
-    X(bench_batch_size)                                                                                                \
-    X(bench_story)                                                                                                     \
-    X(profile)                                                                                                         \
-    X(report)                                                                                                          \
-    X(analyze)                                                                                                         \
-    X(timeline)                                                                                                        \
-    X(doctor)                                                                                                          \
+#define CLI_COMMANDS(X)                                                                            \
+    X(feed)                                                                                        \
+    X(train)                                                                                       \
+    X(predict)                                                                                     \
+    X(inspect)                                                                                     \
+    X(pack)                                                                                        \
+    X(synth)                                                                                       \
+    X(bench_loader)                                                                                \
+    X(bench_transfer)                                                                              \
+    X(bench_streams)                                                                               \
+    X(bench_workers)                                                                               \
+    X(bench_hostmem)                                                                               \
+    X(bench_optimizers)                                                                            \
+    X(bench_batch_size)                                                                            \
+    X(bench_story)                                                                                 \
+    X(profile)                                                                                     \
+    X(report)                                                                                      \
+    X(analyze)                                                                                     \
+    X(timeline)                                                                                    \
+    X(doctor)                                                                                      \
     X(man)
 
 #define CLI_COUNT(array) (sizeof(array) / sizeof((array)[0]))
@@ -46,19 +46,25 @@ struct cli_common {
 enum { CLI_LOG_DEBUG, CLI_LOG_INFO, CLI_LOG_WARNING, CLI_LOG_NONE };
 extern const char *const cli_log_levels[];
 
-#define CLI_COMMON_OPTION(name, key, type, member, initial, ...)                                                       \
-    {                                                                                                                  \
-        name, key, type, offsetof(struct cli_common, member), initial, .group = "Common options", __VA_ARGS__          \
+#define CLI_COMMON_OPTION(name, key, type, member, initial, ...)                                   \
+    {                                                                                              \
+        name, key, type, offsetof(struct cli_common, member), initial, .group = "Common options",  \
+                                                                       __VA_ARGS__                 \
     }
-#define CLI_COMMON_OPTIONS                                                                                             \
-    CLI_COMMON_OPTION("json", 0, MR_OPT_FLAG, json, NULL,                                                              \
-                      .help = "Print one JSON object instead of text; on failure its member error says what failed"),  \
-        CLI_COMMON_OPTION("quiet", 'q', MR_OPT_FLAG, quiet, NULL, .help = "No progress bar, no warnings"),             \
-        CLI_COMMON_OPTION("progress", 0, MR_OPT_FLAG, progress, "1",                                                   \
-                          .help = "Show a progress bar if standard error is a terminal",                               \
-                          .no_help = "Never show a progress bar; none is shown if standard error is not a terminal"),  \
-        CLI_COMMON_OPTION("log-level", 0, MR_OPT_ENUM, log_level, "warning", .choices = cli_log_levels,                \
-                          .help = "Lowest level of messages to print on standard error"),                              \
+#define CLI_COMMON_OPTIONS                                                                         \
+    CLI_COMMON_OPTION("json", 0, MR_OPT_FLAG, json, NULL,                                          \
+                      .help = "Print one JSON object instead of text; on failure its member "      \
+                              "error says what failed"),                                           \
+        CLI_COMMON_OPTION("quiet", 'q', MR_OPT_FLAG, quiet, NULL,                                  \
+                          .help = "No progress bar, no warnings"),                                 \
+        CLI_COMMON_OPTION(                                                                         \
+            "progress", 0, MR_OPT_FLAG, progress, "1",                                             \
+            .help = "Show a progress bar if standard error is a terminal",                         \
+            .no_help =                                                                             \
+                "Never show a progress bar; none is shown if standard error is not a terminal"),   \
+        CLI_COMMON_OPTION("log-level", 0, MR_OPT_ENUM, log_level, "warning",                       \
+                          .choices = cli_log_levels,                                               \
+                          .help = "Lowest level of messages to print on standard error"),          \
         CLI_COMMON_OPTION("help", 'h', MR_OPT_FLAG, help, NULL, .help = "Print this help")
 
 /* A member of the object that --json prints, or an example: what and what it means. Lists end with {NULL}. */
@@ -70,8 +76,8 @@ struct cli_command {
     const char *name;
     const char *summary;  /* one line without full stop; NULL: hidden */
     const char *synopsis; /* after "millrace NAME": "DATASET [options]" */
-    const char
-        *text; /* paragraphs, with an empty line between them; those that begin with a blank are kept as they are */
+    const char *
+        text; /* paragraphs, with an empty line between them; those that begin with a blank are kept as they are */
     const struct mr_option *options;
     size_t options_bytes;   /* of the struct that the table fills */
     int min_args, max_args; /* besides options; max -1: any number */
@@ -88,8 +94,9 @@ CLI_COMMANDS(X)
 extern struct cli_common cli;
 
 /* Errors, to standard error as "millrace feed: text". */
-int cli_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));   /* returns CLI_FAILED */
-int cli_misuse(const char *fmt, ...) __attribute__((format(printf, 1, 2))); /* returns CLI_MISUSED */
+int cli_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2))); /* returns CLI_FAILED */
+int cli_misuse(const char *fmt, ...)
+    __attribute__((format(printf, 1, 2))); /* returns CLI_MISUSED */
 int cli_error(int rc); /* the library's last error; CLI_MISUSED for MR_EOPTION, else CLI_FAILED */
 void cli_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* mr_text_printable() of a copy, cut to fit: names come from foreign files. Returns buf. */
@@ -116,7 +123,8 @@ int cli_json_end(struct mr_json *json);
 int cli_json_end_config(struct mr_json *json, const struct mr_option *table, const void *values);
 
 /* Help and man pages. */
-extern const char cli_dataset_text[]; /* a paragraph behind the text of each command whose synopsis has a DATASET */
+extern const char cli_dataset_text
+    []; /* a paragraph behind the text of each command whose synopsis has a DATASET */
 bool cli_takes_dataset(const struct cli_command *command);
 void cli_help(FILE *out, const struct cli_command *command);
 void cli_help_all(FILE *out);
@@ -134,16 +142,20 @@ const char *cli_time(uint64_t ns, char *buf);        /* "2.35 ms" */
 const char *cli_fixed(double v, int digits, const char *unit, char *buf);
 const char *cli_s(uint64_t n); /* "s" of a plural, "" after one */
 
-bool cli_ends_in(const char *text, const char *end); /* with something before it, as a file's name with its ending */
+bool cli_ends_in(const char *text,
+                 const char *end); /* with something before it, as a file's name with its ending */
 
 /*
  * Text tables. Column heads that begin with '>' mark columns of numbers, aligned to the right. Rows are printf texts with
  * a tab between cells; in columns of numbers, long ones are shortened as by cli_fixed(). Memory that runs out loses rows and is told by print.
  */
 struct cli_table;
-struct cli_table *cli_table_create(const char *heads); /* "stage\t>busy\t>share"; NULL: no heads line */
-void cli_table_row(struct cli_table *table, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-int cli_table_print(struct cli_table *table, FILE *out, int indent); /* and frees it; returns an exit code */
+struct cli_table *
+cli_table_create(const char *heads); /* "stage\t>busy\t>share"; NULL: no heads line */
+void cli_table_row(struct cli_table *table, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+int cli_table_print(struct cli_table *table, FILE *out,
+                    int indent); /* and frees it; returns an exit code */
 
 /* A progress bar on standard error: only on a terminal, cleared at the end. Cheap to update. One at a time. */
 struct cli_progress {
@@ -152,7 +164,8 @@ struct cli_progress {
     uint64_t start_ns, next_ns;
     bool shown, active;
 };
-void cli_progress_begin(struct cli_progress *p, const char *label, uint64_t total, const char *unit);
+void cli_progress_begin(struct cli_progress *p, const char *label, uint64_t total,
+                        const char *unit);
 void cli_progress_update(struct cli_progress *p, uint64_t done);
 void cli_progress_end(struct cli_progress *p);
 

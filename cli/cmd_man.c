@@ -81,8 +81,8 @@ static void title(FILE *out, const char *name, const char *summary)
     fputs(".TH MILLRACE", out);
     for (const char *p = name; *p; p++)
         fprintf(out, "%s%c", p == name ? "\\-" : "", *p >= 'a' && *p <= 'z' ? *p - 32 : *p);
-    fprintf(out, " 1 \"%s\" \"millrace %s\" \"User Commands\"\n.SH NAME\nmillrace%s%s \\- ", date(today), mr_version(),
-            name[0] ? "\\-" : "", name);
+    fprintf(out, " 1 \"%s\" \"millrace %s\" \"User Commands\"\n.SH NAME\nmillrace%s%s \\- ",
+            date(today), mr_version(), name[0] ? "\\-" : "", name);
     roff_text(out, summary);
     fputc('\n', out);
 }
@@ -124,13 +124,14 @@ static int command_page(FILE *out, const struct cli_command *command)
 static void main_page(FILE *out)
 {
     const struct cli_command *command;
-    title(out, "", "keeps a GPU fed with training data, and shows where the time goes when it starves");
-    fputs(
-        ".SH SYNOPSIS\n\\fBmillrace\\fR COMMAND [arguments] [options]\n.SH DESCRIPTION\n"
-        "A DATASET is [FORMAT:]PATH[,option=value...];\n.B millrace inspect \\-\\-formats\n"
-        "lists formats and their options.\nEvery command prints one JSON object with \\-\\-json, shows a progress bar\n"
-        "when standard error is a terminal, and has \\-\\-help.\n.SH COMMANDS\n",
-        out);
+    title(out, "",
+          "keeps a GPU fed with training data, and shows where the time goes when it starves");
+    fputs(".SH SYNOPSIS\n\\fBmillrace\\fR COMMAND [arguments] [options]\n.SH DESCRIPTION\n"
+          "A DATASET is [FORMAT:]PATH[,option=value...];\n.B millrace inspect \\-\\-formats\n"
+          "lists formats and their options.\nEvery command prints one JSON object with \\-\\-json, "
+          "shows a progress bar\n"
+          "when standard error is a terminal, and has \\-\\-help.\n.SH COMMANDS\n",
+          out);
     for (int i = 0; (command = cli_command_at(i)); i++)
         if (command->summary) {
             char page[64];
@@ -149,7 +150,8 @@ static int write_page(const char *dir, const struct cli_command *command)
     char path[PATH_MAX], name[64], *text = NULL;
     size_t bytes = 0;
     struct cli_output out;
-    snprintf(path, sizeof path, "%s/millrace%s%s.1", dir, command ? "-" : "", command ? page_name(command, name) : "");
+    snprintf(path, sizeof path, "%s/millrace%s%s.1", dir, command ? "-" : "",
+             command ? page_name(command, name) : "");
     FILE *page = open_memstream(&text, &bytes);
     if (!page)
         return cli_fail("out of memory");

@@ -69,12 +69,14 @@ void cli_help(FILE *out, const struct cli_command *command)
     fprintf(out, "\n%s", options ? options : "(out of memory)\n");
     free(options);
     for (const struct cli_note *e = command->examples; e && e->what; e++)
-        fprintf(out, "%s  %s\n      %s\n", e == command->examples ? "\nExamples:\n" : "", e->what, e->text);
+        fprintf(out, "%s  %s\n      %s\n", e == command->examples ? "\nExamples:\n" : "", e->what,
+                e->text);
 }
 
 void cli_help_all(FILE *out)
 {
-    fputs("millrace keeps a GPU fed with training data, and shows where the time goes when it starves.\n\n"
+    fputs("millrace keeps a GPU fed with training data, and shows where the time goes when it "
+          "starves.\n\n"
           "usage: millrace COMMAND [arguments] [options]\n\nCommands:\n",
           out);
     const struct cli_command *command;

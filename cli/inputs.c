@@ -89,7 +89,8 @@ int cli_input_add(const char *path)
 }
 
 #define SEPARATORS ",:=*[]"
-#define MOST_PARTS 32 /* of a text; names may have separators in them, so that each run of parts is looked for */
+#define MOST_PARTS                                                                                 \
+    32 /* of a text; names may have separators in them, so that each run of parts is looked for */
 
 int cli_input_text(const char *text)
 {
@@ -114,7 +115,8 @@ int cli_input_dataset(const char *uri, const struct mr_dataset *ds)
 {
     int code = ds ? cli_input_text(uri) : CLI_OK;
     const char *path = NULL;
-    for (uint64_t k = 0; ds && outputs.n && code == CLI_OK && (path = mr_dataset_source(ds, k)); k++) {
+    for (uint64_t k = 0; ds && outputs.n && code == CLI_OK && (path = mr_dataset_source(ds, k));
+         k++) {
         struct stat file;
         if (stat(path, &file) == 0)
             code = check(path, &file);

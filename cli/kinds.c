@@ -98,5 +98,8 @@ enum cli_whose cli_kind_of(enum cli_kind kind, const char *path)
     struct head head = {text, fread(text, 1, sizeof text, file)};
     bool empty = head.n == 0 && !ferror(file);
     fclose(file);
-    return !kinds[kind].ours ? CLI_FOREIGN : empty ? CLI_EMPTY : kinds[kind].ours(&head) ? CLI_OURS : CLI_FOREIGN;
+    return !kinds[kind].ours         ? CLI_FOREIGN
+           : empty                   ? CLI_EMPTY
+           : kinds[kind].ours(&head) ? CLI_OURS
+                                     : CLI_FOREIGN;
 }

@@ -9,10 +9,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MARK      "millrace lock: "
-#define STEP_MS   50
-#define KILLED_MS 500 /* one that was killed keeps its lock until what it was writing is on the disk */
-#define TRIES     100 /* at a file that others remove as they end */
+#define MARK    "millrace lock: "
+#define STEP_MS 50
+#define KILLED_MS                                                                                  \
+    500           /* one that was killed keeps its lock until what it was writing is on the disk */
+#define TRIES 100 /* at a file that others remove as they end */
 
 int cli_lock_take(int fd, int wait_ms)
 {
@@ -47,8 +48,8 @@ static bool read_lock(int fd, char text[256])
 static int held(const char *path, const char *text)
 {
     bool named = strlen(text) > sizeof MARK - 1;
-    return cli_fail("%s: another run is writing it: %s; wait until it ends, or name another file", path,
-                    named ? text + sizeof MARK - 1 : "it has just started");
+    return cli_fail("%s: another run is writing it: %s; wait until it ends, or name another file",
+                    path, named ? text + sizeof MARK - 1 : "it has just started");
 }
 
 static void write_lock(int fd)
@@ -59,15 +60,17 @@ static void write_lock(int fd)
     gethostname(host, sizeof host - 1);
     if (gmtime_r(&now, &tm))
         strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S", &tm);
-    int n = snprintf(text, sizeof text, MARK "process %d on %s since %s UTC\n", (int)getpid(), host, when);
+    int n = snprintf(text, sizeof text, MARK "process %d on %s since %s UTC\n", (int)getpid(), host,
+                     when);
     if (ftruncate(fd, 0) == 0 && pwrite(fd, text, (size_t)n, 0) < 0)
-        cli_warn("the lock's owner cannot be written: %s", strerror(errno)); /* it is held all the same */
+        cli_warn("the lock's owner cannot be written: %s",
+                 strerror(errno)); /* it is held all the same */
 }
 
 static int unlocked(const char *path, const char *lock, int errnum)
 {
-    cli_warn("%s: cannot be locked (%s: %s): another run that writes it would go unnoticed", path, lock,
-             strerror(errnum));
+    cli_warn("%s: cannot be locked (%s: %s): another run that writes it would go unnoticed", path,
+             lock, strerror(errnum));
     return CLI_OK;
 }
 

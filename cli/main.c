@@ -40,7 +40,8 @@ static const struct cli_command *find_words(int argc, char **argv, int *used)
 {
     char words[64];
     for (*used = argc > 1 ? 2 : 1; *used > 0; --*used) {
-        snprintf(words, sizeof words, "%s%s%s", argv[0], *used > 1 ? " " : "", *used > 1 ? argv[1] : "");
+        snprintf(words, sizeof words, "%s%s%s", argv[0], *used > 1 ? " " : "",
+                 *used > 1 ? argv[1] : "");
         const struct cli_command *command = cli_find(words);
         if (command)
             return command;
@@ -105,7 +106,8 @@ static void take_log(void *user, enum mr_log_level level, const char *text)
     char *copy = !cli.quiet && (int)level >= cli.log_level ? strdup(text) : NULL;
     (void)user;
     if (copy)
-        fprintf(stderr, "millrace %s: %s: %s\n", running, cli_log_levels[level], mr_text_printable(copy));
+        fprintf(stderr, "millrace %s: %s: %s\n", running, cli_log_levels[level],
+                mr_text_printable(copy));
     free(copy);
 }
 
@@ -135,7 +137,8 @@ void cli_catch_interrupts(void)
     struct sigaction action = {.sa_handler = take_signal}, before;
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
-    if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN) /* nohup has it ignored */
+    if (sigaction(SIGHUP, NULL, &before) == 0 &&
+        before.sa_handler != SIG_IGN) /* nohup has it ignored */
         sigaction(SIGHUP, &action, NULL);
 }
 
@@ -231,7 +234,8 @@ static bool list_family(FILE *out, const char *first, bool usage)
             continue;
         if (!any && usage)
             print_family_usage(out, first);
-        fprintf(out, "%s  millrace %-16s %s\n", any ? "" : "Commands:\n", name, commands[i]->summary);
+        fprintf(out, "%s  millrace %-16s %s\n", any ? "" : "Commands:\n", name,
+                commands[i]->summary);
         any = true;
     }
     return any;
@@ -248,7 +252,8 @@ static int no_such_command(int argc, char **argv)
             names[n++] = commands[i]->name;
     names[n++] = "help";
     names[n] = NULL;
-    if ((strcmp(second, "--help") == 0 || strcmp(second, "-h") == 0) && list_family(stdout, argv[0], true))
+    if ((strcmp(second, "--help") == 0 || strcmp(second, "-h") == 0) &&
+        list_family(stdout, argv[0], true))
         return CLI_OK;
     bool two = second[0] && second[0] != '-';
     snprintf(words, sizeof words, "%s%s%s", argv[0], two ? " " : "", two ? second : "");
@@ -256,7 +261,8 @@ static int no_such_command(int argc, char **argv)
     if (!nearest && two)
         nearest = mr_nearest(words, names);
     if (nearest)
-        return cli_misuse("%s: no such command; did you mean %s?", strchr(nearest, ' ') ? words : argv[0], nearest);
+        return cli_misuse("%s: no such command; did you mean %s?",
+                          strchr(nearest, ' ') ? words : argv[0], nearest);
     int code = cli_misuse("%s: no such command; millrace --help lists them", argv[0]);
     list_family(stderr, argv[0], false);
     return code;
@@ -301,10 +307,11 @@ static int run_with(const struct cli_command *command, void *options, int argc, 
     for (int i = own; i < argc; i++)
         argv[n++] = argv[i];
     if (n < command->min_args)
-        return cli_misuse("an argument is missing: millrace %s %s", command->name, command->synopsis);
-    if (command->max_args >= 0 && n > command->max_args)
-        return cli_misuse("%s: one argument too many: millrace %s %s", argv[command->max_args], command->name,
+        return cli_misuse("an argument is missing: millrace %s %s", command->name,
                           command->synopsis);
+    if (command->max_args >= 0 && n > command->max_args)
+        return cli_misuse("%s: one argument too many: millrace %s %s", argv[command->max_args],
+                          command->name, command->synopsis);
     if (cli_takes_dataset(command) || strncmp(command->name, "bench ", 6) == 0)
         cli_catch_interrupts();
     return command->run(options, n, argv);
@@ -338,7 +345,8 @@ int main(int argc, char **argv)
     const struct cli_command *command = find_words(argc - 1, argv + 1, &used);
     if (command)
         code = run(command, argc - 1 - used, argv + 1 + used);
-    else if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
+    else if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 ||
+             strcmp(argv[1], "-h") == 0)
         code = help(argc - 2, argv + 2);
     else if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0)
         code = printf("millrace %s\n", mr_version()) < 0 ? CLI_FAILED : CLI_OK;

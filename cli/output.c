@@ -31,9 +31,10 @@ static int refuse(const char *path, enum cli_kind kind, int force)
     if (!cli_kind_recognised(kind))
         return cli_fail("%s: exists; %s replaces it", path, what);
     if (force == CLI_NO_FORCE)
-        return cli_fail("%s: exists and is not a %s of millrace: name another file", path, cli_kind_name(kind));
-    return cli_fail("%s: exists and is not a %s of millrace: name another file; %s replaces it", path,
-                    cli_kind_name(kind), what);
+        return cli_fail("%s: exists and is not a %s of millrace: name another file", path,
+                        cli_kind_name(kind));
+    return cli_fail("%s: exists and is not a %s of millrace: name another file; %s replaces it",
+                    path, cli_kind_name(kind), what);
 }
 
 /* [out] file: zeroes where there is none. */
@@ -86,7 +87,8 @@ int cli_output_remove(const char *path, enum cli_kind kind, int force)
     int code = look(path, kind, force, &file);
     if (code != CLI_OK || (force != 1 && cli_kind_of(kind, path) != CLI_OURS))
         return code;
-    return unlink(path) == 0 ? CLI_OK : cli_fail("%s: cannot be removed: %s", path, strerror(errno));
+    return unlink(path) == 0 ? CLI_OK
+                             : cli_fail("%s: cannot be removed: %s", path, strerror(errno));
 }
 
 /* ---- writing ---- */
@@ -106,7 +108,8 @@ static bool open_stream(struct cli_output *out, bool gz)
     return out->gz || out->file;
 }
 
-static int open_output(struct cli_output *out, const char *path, enum cli_kind kind, int force, bool gz)
+static int open_output(struct cli_output *out, const char *path, enum cli_kind kind, int force,
+                       bool gz)
 {
     *out = (struct cli_output){.replace = force == 1 || cli_kind_recognised(kind)};
     if (cli_output_check(path, kind, force) != CLI_OK)
@@ -157,7 +160,8 @@ int cli_output_finish(struct cli_output *out)
     if (out->file)
         rc = fclose(out->file);
     out->gz = out->file = NULL;
-    return rc ? cli_fail("%s: cannot be written: %s", out->path, strerror(errno ? errno : EIO)) : CLI_OK;
+    return rc ? cli_fail("%s: cannot be written: %s", out->path, strerror(errno ? errno : EIO))
+              : CLI_OK;
 }
 
 int cli_output_sync(struct cli_output *out)

@@ -49,11 +49,14 @@ int cli_output_claim(const char *path, enum cli_kind kind, int force);
 int cli_output_remove(const char *path, enum cli_kind kind, int force);
 
 /* inputs.c: what this run reads. Prints an error where that is an output, too. */
-int cli_input_add(const char *path);  /* NULL is allowed */
-int cli_input_text(const char *text); /* every file that the text of a data set or a sampler names; NULL is allowed */
+int cli_input_add(const char *path); /* NULL is allowed */
+int cli_input_text(
+    const char
+        *text); /* every file that the text of a data set or a sampler names; NULL is allowed */
 int cli_input_dataset(const char *uri, const struct mr_dataset *ds); /* NULL: none */
 bool cli_input_is(const struct stat *file);
-int cli_input_claim(const char *path, const struct stat *file); /* an existing file is going to be replaced */
+int cli_input_claim(const char *path,
+                    const struct stat *file); /* an existing file is going to be replaced */
 
 /*
  * A file that appears whole or not at all: written under a temporary name beside its place and renamed by commit.
@@ -67,10 +70,13 @@ struct cli_output {
     void *gz; /* gzFile */
 };
 int cli_output_open(struct cli_output *out, const char *path, enum cli_kind kind, int force);
-int cli_output_open_gz(struct cli_output *out, const char *path, enum cli_kind kind, int force); /* compressed */
+int cli_output_open_gz(struct cli_output *out, const char *path, enum cli_kind kind,
+                       int force); /* compressed */
 int cli_output_write(struct cli_output *out, const void *data, size_t bytes);
-int cli_output_sync(struct cli_output *out);   /* not of gz: what was written is on the disk, not only on its way */
-int cli_output_finish(struct cli_output *out); /* everything is on its way to the disk; the rename remains */
+int cli_output_sync(
+    struct cli_output *out); /* not of gz: what was written is on the disk, not only on its way */
+int cli_output_finish(
+    struct cli_output *out); /* everything is on its way to the disk; the rename remains */
 int cli_output_commit(struct cli_output *out); /* finish, if not done, and rename; or abort */
 void cli_output_abort(struct cli_output *out); /* removes what was not committed; always safe */
 
@@ -82,12 +88,12 @@ struct cli_lock {
     int fd;
     char *path;
 };
-#define CLI_LOCK_NONE                                                                                                  \
-    {                                                                                                                  \
-        .fd = -1                                                                                                       \
+#define CLI_LOCK_NONE                                                                              \
+    {                                                                                              \
+        .fd = -1                                                                                   \
     }
 int cli_lock_file(struct cli_lock *lock,
-                  const char *path);          /* prints who holds it; CLI_OK where files cannot be locked */
+                  const char *path); /* prints who holds it; CLI_OK where files cannot be locked */
 void cli_lock_release(struct cli_lock *lock); /* always safe */
 
 #endif

@@ -7,12 +7,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PANEL_W = 560, PANEL_H = 380, LEFT = 74, RIGHT = 30, TOP = 44, BOTTOM = 58, HEAD = 64, LEGEND_LINE = 20 };
+enum {
+    PANEL_W = 560,
+    PANEL_H = 380,
+    LEFT = 74,
+    RIGHT = 30,
+    TOP = 44,
+    BOTTOM = 58,
+    HEAD = 64,
+    LEGEND_LINE = 20
+};
 enum { MOST_MARKS = 24 }; /* points of a line that are marked one by one */
 #define MAX_NAMES 24
 
 /* Okabe and Ito's colours, which colour-blind readers tell apart; the second round of them is dashed. */
-static const char *const colours[] = {"#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#444444"};
+static const char *const colours[] = {"#0072b2", "#e69f00", "#009e73", "#d55e00",
+                                      "#cc79a7", "#56b4e9", "#444444"};
 
 struct writer {
     struct cli_output file;
@@ -23,7 +33,8 @@ struct writer {
 
 struct axes {
     const struct plot_panel *panel;
-    double left, top, width, height, x0, x1, y0, y1; /* ranges: logarithms where the axis is logarithmic */
+    double left, top, width, height, x0, x1, y0,
+        y1; /* ranges: logarithms where the axis is logarithmic */
 };
 
 __attribute__((format(printf, 2, 3))) static void put(struct writer *w, const char *fmt, ...)
@@ -34,7 +45,8 @@ __attribute__((format(printf, 2, 3))) static void put(struct writer *w, const ch
     int n = vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
     if (w->code == CLI_OK && n > 0)
-        w->code = cli_output_write(&w->file, text, n < (int)sizeof text ? (size_t)n : sizeof text - 1);
+        w->code =
+            cli_output_write(&w->file, text, n < (int)sizeof text ? (size_t)n : sizeof text - 1);
 }
 
 /* XML has no place for control characters, escaped or not. */
@@ -42,7 +54,11 @@ static void put_escaped(struct writer *w, const char *text)
 {
     for (; *text; text++) {
         bool control = (unsigned char)*text < 32;
-        const char *as = *text == '&' ? "&amp;" : *text == '<' ? "&lt;" : *text == '>' ? "&gt;" : control ? "?" : NULL;
+        const char *as = *text == '&'   ? "&amp;"
+                         : *text == '<' ? "&lt;"
+                         : *text == '>' ? "&gt;"
+                         : control      ? "?"
+                                        : NULL;
         if (as)
             put(w, "%s", as);
         else
@@ -78,7 +94,8 @@ static const char *colour_of(int index)
 
 static const char *dash_of(int index)
 {
-    static const char *const dashes[] = {"", " stroke-dasharray=\"6 3\"", " stroke-dasharray=\"2 3\"", ""};
+    static const char *const dashes[] = {"", " stroke-dasharray=\"6 3\"",
+                                         " stroke-dasharray=\"2 3\"", ""};
     return dashes[(size_t)index / CLI_COUNT(colours) % CLI_COUNT(dashes)];
 }
 
@@ -201,8 +218,8 @@ static void y_tick(struct writer *w, const struct axes *a, double v)
     char label[CLI_HUMAN];
     double y = at_y(a, v);
     number(v, 6, label);
-    put(w, "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#e2e2e2\"/>\n", a->left, a->left + a->width,
-        y, y);
+    put(w, "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#e2e2e2\"/>\n", a->left,
+        a->left + a->width, y, y);
     put_text(w, a->left - 6, y + 4, "text-anchor=\"end\"", label);
 }
 
@@ -218,8 +235,8 @@ static void x_tick(struct writer *w, const struct axes *a, double v)
             v /= 1024;
         snprintf(label, sizeof label, "%.4g %s", v, units[unit]);
     }
-    put(w, "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#e2e2e2\"/>\n", x, x, a->top,
-        a->top + a->height);
+    put(w, "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#e2e2e2\"/>\n", x, x,
+        a->top, a->top + a->height);
     put_text(w, x, a->top + a->height + 17, "text-anchor=\"middle\"", label);
 }
 
@@ -229,8 +246,8 @@ static void draw_x_ticks(struct writer *w, const struct axes *a)
     double slot = p->n_series ? a->width / p->series[0].n : 0;
     if (p->categories) {
         for (int i = 0; i < p->series[0].n; i++)
-            put_text(w, a->left + slot * (i + 0.5), a->top + a->height + 17, "text-anchor=\"middle\"",
-                     p->categories[i]);
+            put_text(w, a->left + slot * (i + 0.5), a->top + a->height + 17,
+                     "text-anchor=\"middle\"", p->categories[i]);
     } else if (p->log_x) {
         double base = p->x_ticks == PLOT_DECIMAL ? 10 : 2, x1 = pow(10, a->x1) * 1.001;
         double all = floor((a->x1 - a->x0) / log10(base)), each = pow(base, fmax(1, ceil(all / 7)));
@@ -269,11 +286,15 @@ static void draw_axes(struct writer *w, const struct axes *a)
             y_tick(w, a, i * step);
     }
     draw_x_ticks(w, a);
-    put(w, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"none\" stroke=\"#888\"/>\n", a->left,
-        a->top, a->width, a->height);
+    put(w,
+        "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"none\" "
+        "stroke=\"#888\"/>\n",
+        a->left, a->top, a->width, a->height);
     put_text(w, a->left, a->top - 10, "font-weight=\"bold\" font-size=\"14\"", p->title);
-    put_text(w, a->left + a->width / 2, a->top + a->height + 38, "text-anchor=\"middle\"", p->x_label);
-    snprintf(turned, sizeof turned, "text-anchor=\"middle\" transform=\"rotate(-90 %.1f %.1f)\"", a->left - 56, middle);
+    put_text(w, a->left + a->width / 2, a->top + a->height + 38, "text-anchor=\"middle\"",
+             p->x_label);
+    snprintf(turned, sizeof turned, "text-anchor=\"middle\" transform=\"rotate(-90 %.1f %.1f)\"",
+             a->left - 56, middle);
     put_text(w, a->left - 56, middle, turned, p->y_label);
 }
 
@@ -283,7 +304,9 @@ static void draw_limit(struct writer *w, const struct axes *a)
     if (!limit->name || limit->y <= 0)
         return;
     double y = at_y(a, limit->y);
-    put(w, "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#c00\" stroke-dasharray=\"8 4\"/>\n",
+    put(w,
+        "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#c00\" "
+        "stroke-dasharray=\"8 4\"/>\n",
         a->left, a->left + a->width, y, y);
     char label[96], value[CLI_HUMAN];
     number(limit->y, 4, value);
@@ -294,7 +317,8 @@ static void draw_limit(struct writer *w, const struct axes *a)
 static void draw_line(struct writer *w, const struct axes *a, const struct plot_series *s)
 {
     int index = name_index(w, s->name);
-    put(w, "<polyline fill=\"none\" stroke-width=\"2\" stroke=\"%s\"%s points=\"", colour_of(index), dash_of(index));
+    put(w, "<polyline fill=\"none\" stroke-width=\"2\" stroke=\"%s\"%s points=\"", colour_of(index),
+        dash_of(index));
     for (int i = 0; i < s->n; i++)
         if (shown(a->panel, s, i))
             put(w, "%.1f,%.1f ", at_x(a, s->x[i]), at_y(a, s->y[i]));
@@ -303,8 +327,8 @@ static void draw_line(struct writer *w, const struct axes *a, const struct plot_
     put(w, "</title></polyline>\n");
     for (int i = 0; i < s->n && s->n <= MOST_MARKS; i++)
         if (shown(a->panel, s, i))
-            put(w, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"2.5\" fill=\"%s\"/>\n", at_x(a, s->x[i]), at_y(a, s->y[i]),
-                colour_of(index));
+            put(w, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"2.5\" fill=\"%s\"/>\n", at_x(a, s->x[i]),
+                at_y(a, s->y[i]), colour_of(index));
 }
 
 /* The k-th of the bars of each category, with its value above it. */
@@ -317,8 +341,8 @@ static void draw_bars(struct writer *w, const struct axes *a, const struct plot_
         if (!shown(a->panel, s, i))
             continue;
         double x = a->left + slot * i + slot * 0.1 + bar * k, y = at_y(a, s->y[i]);
-        put(w, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"%s\"/>\n", x, y, bar * 0.94,
-            a->top + a->height - y, colour_of(index));
+        put(w, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"%s\"/>\n", x, y,
+            bar * 0.94, a->top + a->height - y, colour_of(index));
         snprintf(label, sizeof label, "%.3g", s->y[i]);
         put_text(w, x + bar / 2, y - 4, "text-anchor=\"middle\" font-size=\"11\"", label);
     }
@@ -356,8 +380,10 @@ static void draw_legend(struct writer *w, int per_line, double top)
     for (int i = 0; i < w->n_names; i++) {
         int line = i / per_line;
         double x = LEFT + i % per_line * (double)legend_width(w), y = top + line * LEGEND_LINE;
-        put(w, "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\" stroke-width=\"4\" stroke=\"%s\"%s/>\n", x,
-            x + 26, y - 4, y - 4, colour_of(i), dash_of(i));
+        put(w,
+            "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\" stroke-width=\"4\" "
+            "stroke=\"%s\"%s/>\n",
+            x, x + 26, y - 4, y - 4, colour_of(i), dash_of(i));
         put_text(w, x + 32, y, "", w->names[i]);
     }
 }
@@ -370,9 +396,11 @@ static void draw(struct writer *w, const struct plot *plot)
         for (int k = 0; k < plot->panels[i].n_series; k++)
             name_index(w, plot->panels[i].series[k].name);
     int fit = (width - LEFT) / legend_width(w), per_line = fit > 1 ? fit : 1,
-        top = HEAD + (w->n_names + per_line - 1) / per_line * LEGEND_LINE, height = top + rows * PANEL_H + 16;
+        top = HEAD + (w->n_names + per_line - 1) / per_line * LEGEND_LINE,
+        height = top + rows * PANEL_H + 16;
     put(w,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" "
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d "
+        "%d\" "
         "font-family=\"sans-serif\" font-size=\"12\" fill=\"#222\">\n<!-- " CLI_CHART_MARK
         " -->\n<rect width=\"%d\" height=\"%d\" "
         "fill=\"#fff\"/>\n",
@@ -411,7 +439,8 @@ int plot_write(const struct plot *plot, const char *path)
         return w.code;
     if (html)
         put(&w,
-            "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/><title>%s - millrace</title></head>"
+            "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/><title>%s - "
+            "millrace</title></head>"
             "<body>\n",
             plot->title);
     draw(&w, plot);

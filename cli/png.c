@@ -6,9 +6,11 @@
 #if MILLRACE_HAVE_PNG
 #include <spng.h>
 
-int cli_png_pack(const unsigned char *rgb, uint32_t height, uint32_t width, unsigned char **bytes, size_t *n)
+int cli_png_pack(const unsigned char *rgb, uint32_t height, uint32_t width, unsigned char **bytes,
+                 size_t *n)
 {
-    struct spng_ihdr head = {.width = width, .height = height, .bit_depth = 8, .color_type = SPNG_COLOR_TYPE_TRUECOLOR};
+    struct spng_ihdr head = {
+        .width = width, .height = height, .bit_depth = 8, .color_type = SPNG_COLOR_TYPE_TRUECOLOR};
     spng_ctx *ctx = spng_ctx_new(SPNG_CTX_ENCODER);
     if (!ctx)
         return cli_fail("out of memory");
@@ -16,13 +18,16 @@ int cli_png_pack(const unsigned char *rgb, uint32_t height, uint32_t width, unsi
     if (rc == 0)
         rc = spng_set_ihdr(ctx, &head);
     if (rc == 0)
-        rc = spng_encode_image(ctx, rgb, (size_t)height * width * 3, SPNG_FMT_PNG, SPNG_ENCODE_FINALIZE);
+        rc = spng_encode_image(ctx, rgb, (size_t)height * width * 3, SPNG_FMT_PNG,
+                               SPNG_ENCODE_FINALIZE);
     *bytes = rc == 0 ? spng_get_png_buffer(ctx, n, &rc) : NULL;
     spng_ctx_free(ctx);
-    return *bytes ? CLI_OK : cli_fail("PNG of %u x %u pixels: %s", width, height, spng_strerror(rc));
+    return *bytes ? CLI_OK
+                  : cli_fail("PNG of %u x %u pixels: %s", width, height, spng_strerror(rc));
 }
 #else
-int cli_png_pack(const unsigned char *rgb, uint32_t height, uint32_t width, unsigned char **bytes, size_t *n)
+int cli_png_pack(const unsigned char *rgb, uint32_t height, uint32_t width, unsigned char **bytes,
+                 size_t *n)
 {
     (void)rgb;
     (void)height;
@@ -33,7 +38,8 @@ int cli_png_pack(const unsigned char *rgb, uint32_t height, uint32_t width, unsi
 }
 #endif
 
-int cli_png_write(const char *path, bool force, const unsigned char *rgb, uint32_t height, uint32_t width)
+int cli_png_write(const char *path, bool force, const unsigned char *rgb, uint32_t height,
+                  uint32_t width)
 {
     struct cli_output out = {0};
     unsigned char *bytes = NULL;

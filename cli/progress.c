@@ -22,7 +22,8 @@ static bool colours(void)
 
 void cli_progress_begin(struct cli_progress *p, const char *label, uint64_t total, const char *unit)
 {
-    *p = (struct cli_progress){.label = label, .unit = unit, .total = total, .start_ns = mr_time_ns()};
+    *p = (struct cli_progress){
+        .label = label, .unit = unit, .total = total, .start_ns = mr_time_ns()};
     p->active = cli.progress && !cli.quiet && terminal();
     p->next_ns = p->start_ns + 3 * PERIOD_NS; /* short jobs show none */
 }
@@ -46,11 +47,12 @@ static void draw(const struct cli_progress *p, uint64_t now)
         bar[i] = i < full ? '=' : i == full ? '>' : ' ';
     fprintf(stderr, "\r\033[K%s ", p->label);
     if (p->total)
-        fprintf(stderr, "[%s%s%s] %3.0f%% ", colours() ? "\033[36m" : "", bar, colours() ? "\033[0m" : "",
-                100 * (double)p->done / (double)p->total);
-    fprintf(stderr, "%s%s%s", bytes ? cli_bytes(p->done, done) : cli_count((double)p->done, done), bytes ? "" : " ",
-            bytes ? "" : p->unit);
-    fprintf(stderr, ", %s%s", bytes ? cli_rate(per_s, rate) : cli_count(per_s, rate), bytes ? "" : "/s");
+        fprintf(stderr, "[%s%s%s] %3.0f%% ", colours() ? "\033[36m" : "", bar,
+                colours() ? "\033[0m" : "", 100 * (double)p->done / (double)p->total);
+    fprintf(stderr, "%s%s%s", bytes ? cli_bytes(p->done, done) : cli_count((double)p->done, done),
+            bytes ? "" : " ", bytes ? "" : p->unit);
+    fprintf(stderr, ", %s%s", bytes ? cli_rate(per_s, rate) : cli_count(per_s, rate),
+            bytes ? "" : "/s");
     if (p->total && p->done > 0 && p->done < p->total)
         fprintf(stderr, ", %s left", seconds_left((double)(p->total - p->done) / per_s, left));
     fflush(stderr);

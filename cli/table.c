@@ -134,13 +134,15 @@ static int columns(const char *text, int bytes)
     return n;
 }
 
-static void print_row(const struct cli_table *table, const char *row, const int *width, FILE *out, int indent)
+static void print_row(const struct cli_table *table, const char *row, const int *width, FILE *out,
+                      int indent)
 {
     fprintf(out, "%*s", indent, "");
     for (int c = 0; c < MAX_COLUMNS; c++) {
         int bytes = (int)strcspn(row, "\t");
         int blanks = width[c] - columns(row, bytes);
-        bool last = row[bytes + strspn(row + bytes, "\t")] == 0; /* no blanks for empty cells at the end */
+        bool last =
+            row[bytes + strspn(row + bytes, "\t")] == 0; /* no blanks for empty cells at the end */
         fprintf(out, "%*s%.*s%*s", table->right[c] ? blanks : 0, "", bytes, row,
                 last ? 0 : (table->right[c] ? 0 : blanks) + 2, "");
         if (last)
@@ -176,7 +178,8 @@ int cli_table_print(struct cli_table *table, FILE *out, int indent)
 }
 
 /* Three significant digits. */
-static const char *scaled(double value, double step, const char *const *units, int n_units, const char *end, char *buf)
+static const char *scaled(double value, double step, const char *const *units, int n_units,
+                          const char *end, char *buf)
 {
     int i = 0;
     if (!(value >= 0 && value < 1e60)) {
@@ -188,7 +191,8 @@ static const char *scaled(double value, double step, const char *const *units, i
         i++;
     }
     int digits = i == 0 && value == floor(value) ? 0 : value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
-    snprintf(buf, CLI_HUMAN, value < 1e7 ? "%.*f %s%s" : "%.*g %s%s", value < 1e7 ? digits : 3, value, units[i], end);
+    snprintf(buf, CLI_HUMAN, value < 1e7 ? "%.*f %s%s" : "%.*g %s%s", value < 1e7 ? digits : 3,
+             value, units[i], end);
     return buf;
 }
 
@@ -213,8 +217,8 @@ const char *cli_count(double n, char *buf)
     if (n < 100 && (double)(uint64_t)n != n)
         snprintf(buf, CLI_HUMAN, "%.*f", n < 10 ? 2 : 1, n);
     else if (whole >= 1000000)
-        snprintf(buf, CLI_HUMAN, "%u,%03u,%03u", (unsigned)(whole / 1000000), (unsigned)(whole / 1000 % 1000),
-                 (unsigned)(whole % 1000));
+        snprintf(buf, CLI_HUMAN, "%u,%03u,%03u", (unsigned)(whole / 1000000),
+                 (unsigned)(whole / 1000 % 1000), (unsigned)(whole % 1000));
     else if (whole >= 1000)
         snprintf(buf, CLI_HUMAN, "%u,%03u", (unsigned)(whole / 1000), (unsigned)(whole % 1000));
     else

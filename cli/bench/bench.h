@@ -7,9 +7,9 @@
 #include "cli.h"
 
 /* One line of an option table that fills a `type`. */
-#define BENCH_OPTION(of, option, kind, member, ...)                                                                    \
-    {                                                                                                                  \
-        .name = option, .type = kind, .offset = offsetof(of, member), __VA_ARGS__                                      \
+#define BENCH_OPTION(of, option, kind, member, ...)                                                \
+    {                                                                                              \
+        .name = option, .type = kind, .offset = offsetof(of, member), __VA_ARGS__                  \
     }
 
 struct bench_opts {
@@ -62,14 +62,15 @@ int bench_open(const char *uri, bool copies, struct mr_device **out, struct mr_d
 double bench_median(double *v, uint64_t n);
 
 /* Runs the loader over the shuffled set for `seconds`, after a quarter of that to warm up. Returns 0 or the error. */
-int bench_ours(const struct bench_set *set, const struct bench_opts *opts, double seconds, struct bench_ours *out);
+int bench_ours(const struct bench_set *set, const struct bench_opts *opts, double seconds,
+               struct bench_ours *out);
 
 /*
  * Copies with plain memcpy in `threads` threads for `seconds`, in pieces, from a source of src_bytes (gone over in order,
  * again and again) to a destination of dst_bytes. Returns 0 or the error.
  */
-int bench_memcpy(uint64_t src_bytes, uint64_t dst_bytes, uint64_t piece, uint32_t threads, double seconds,
-                 double *out_bytes_per_s);
+int bench_memcpy(uint64_t src_bytes, uint64_t dst_bytes, uint64_t piece, uint32_t threads,
+                 double seconds, double *out_bytes_per_s);
 
 /* Cases of bench loader that measure a start: to the first batch of MNIST's files, and of a state of 10^9 samples.
  * [out] out: by column. */

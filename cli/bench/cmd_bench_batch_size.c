@@ -26,22 +26,26 @@ static const char *const scales[] = {"none", "sqrt", "linear", NULL};
 
 static const struct mr_option options[] = {
     OPT("sizes", MR_OPT_STRING, sizes, .meta = "LIST",
-        .help =
-            "Batch sizes, with commas between, ascending; by default " DEFAULT_SIZES ", as far as there are samples"),
-    OPT("model", MR_OPT_STRING, model, .key = 'm', .initial = "mnist-cnn", .meta = "MODEL", .help = "The net"),
+        .help = "Batch sizes, with commas between, ascending; by default " DEFAULT_SIZES
+                ", as far as there are samples"),
+    OPT("model", MR_OPT_STRING, model, .key = 'm', .initial = "mnist-cnn", .meta = "MODEL",
+        .help = "The net"),
     OPT("optimizer", MR_OPT_STRING, optimizer, .key = 'o', .initial = "adam", .meta = "OPTIMIZER",
         .help = "The optimizer, with options"),
-    OPT("lr", MR_OPT_DOUBLE, lr, .initial = "1e-3", .min = 0, .max = 1e6, .help = "Learning rate at a batch of 64"),
+    OPT("lr", MR_OPT_DOUBLE, lr, .initial = "1e-3", .min = 0, .max = 1e6,
+        .help = "Learning rate at a batch of 64"),
     OPT("scale", MR_OPT_ENUM, scale, .initial = "sqrt", .choices = scales,
         .help = "How the learning rate grows with the batch: not, by its root, or with it"),
     OPT("target-acc", MR_OPT_PERCENT, target, .initial = "97%", .min = 0, .max = 1, .meta = "P%",
         .help = "The test accuracy whose time is taken"),
-    OPT("epochs", MR_OPT_UINT, epochs, .key = 'e', .initial = "3", .min = 1, .max = 1e6, .unit = "epochs",
-        .help = "Most epochs of each size"),
+    OPT("epochs", MR_OPT_UINT, epochs, .key = 'e', .initial = "3", .min = 1, .max = 1e6,
+        .unit = "epochs", .help = "Most epochs of each size"),
     OPT("tests", MR_OPT_UINT, tests, .initial = "4", .min = 1, .max = 1000, .unit = "tests",
         .help = "How often an epoch the accuracy is looked at; tests do not count as time"),
-    OPT("amp", MR_OPT_ENUM, amp, .initial = "tf32", .choices = train_amps, .help = "Precision, as for millrace train"),
-    OPT("device", MR_OPT_STRING, device, .key = 'd', .initial = "auto", .meta = "DEVICE", .help = "auto, cpu, cuda"),
+    OPT("amp", MR_OPT_ENUM, amp, .initial = "tf32", .choices = train_amps,
+        .help = "Precision, as for millrace train"),
+    OPT("device", MR_OPT_STRING, device, .key = 'd', .initial = "auto", .meta = "DEVICE",
+        .help = "auto, cpu, cuda"),
     OPT("seed", MR_OPT_UINT, seed, .initial = "0", .help = "Of parameters and order"),
     OPT("threads", MR_OPT_UINT, threads, .initial = "0", .max = 512, .unit = "threads",
         .help = "Threads that compute on cpu; 0: as many as this process may use"),
@@ -74,8 +78,9 @@ static int read_sizes(struct sizes *b, const struct opts *o)
             return CLI_OK;
         at = end + 1;
     }
-    return cli_misuse("--sizes %s: want at most %d numbers of 1..%d, ascending, with commas between", o->sizes,
-                      MAX_SIZES, 1 << 20);
+    return cli_misuse(
+        "--sizes %s: want at most %d numbers of 1..%d, ascending, with commas between", o->sizes,
+        MAX_SIZES, 1 << 20);
 }
 
 /* Larger batches than the data set would be cut to it, and the rows say what was not measured. */
@@ -89,9 +94,10 @@ static int check_sizes(struct sizes *b, const struct opts *o)
     mr_dataset_close(ds);
     while (!o->sizes && b->n > 1 && b->size[b->n - 1] > n)
         b->n--;
-    return b->size[b->n - 1] <= n ? CLI_OK
-                                  : cli_misuse("--sizes %s: %s has %" PRIu64 " sample%s: want no larger batches",
-                                               o->sizes ? o->sizes : DEFAULT_SIZES, b->dataset, n, cli_s(n));
+    return b->size[b->n - 1] <= n
+               ? CLI_OK
+               : cli_misuse("--sizes %s: %s has %" PRIu64 " sample%s: want no larger batches",
+                            o->sizes ? o->sizes : DEFAULT_SIZES, b->dataset, n, cli_s(n));
 }
 
 static uint64_t net_bytes(const struct train *t)
@@ -136,7 +142,8 @@ static int run_size(struct train *t, const struct opts *o, double *v)
     double seconds, trained = 0;
     int rc = part(t, WARM_STEPS, &seconds, &samples);
     double warm = seconds;
-    for (uint64_t left = o->epochs * batches, steps; left > 0 && rc > 0 && !cli_interrupted(); left -= steps) {
+    for (uint64_t left = o->epochs * batches, steps; left > 0 && rc > 0 && !cli_interrupted();
+         left -= steps) {
         steps = left < most ? left : most;
         rc = part(t, steps, &seconds, &samples);
         trained += seconds;
@@ -224,8 +231,8 @@ static void conclude(struct bench *b)
         rates[i] = b->rows[i].v[RATE];
     s->knee = bench_knee(rates, s->n);
     b->rows[s->knee].text[MARK] = "<- knee";
-    snprintf(b->subtitle, sizeof b->subtitle, "%.100s: %.40s by %.40s, device %s", s->data, o->model, o->optimizer,
-             b->info.name);
+    snprintf(b->subtitle, sizeof b->subtitle, "%.100s: %.40s by %.40s, device %s", s->data,
+             o->model, o->optimizer, b->info.name);
     snprintf(rate_title, sizeof rate_title, "Throughput; knee: %" PRIu64, s->size[s->knee]);
     snprintf(time_title, sizeof time_title, "Time to a test accuracy of %.4g%%", 100 * o->target);
 }
@@ -235,8 +242,8 @@ static void above(const struct bench *b)
     const struct opts *o = b->values;
     const struct sizes *s = b->user;
     char text[CLI_CLEAN];
-    printf("%s: %s by %s, learning rate %g at 64, scaled: %s; device ", cli_clean(s->data, text), o->model,
-           o->optimizer, o->lr, scales[o->scale]);
+    printf("%s: %s by %s, learning rate %g at 64, scaled: %s; device ", cli_clean(s->data, text),
+           o->model, o->optimizer, o->lr, scales[o->scale]);
     bench_print_device(b);
     printf("\n");
 }
@@ -251,10 +258,12 @@ static void below(const struct bench *b)
         if (!isnan(seconds) && (fastest < 0 || seconds < b->rows[fastest].v[TO_TARGET]))
             fastest = i;
     }
-    printf("knee: %" PRIu64 ", the smallest batch with 90%% of the highest throughput\n", s->size[s->knee]);
+    printf("knee: %" PRIu64 ", the smallest batch with 90%% of the highest throughput\n",
+           s->size[s->knee]);
     if (fastest >= 0)
         printf("soonest at %.4g%%: batches of %" PRIu64 "\n", 100 * o->target, s->size[fastest]);
-    printf("memory: net: activations, parameters, gradients, optimizer state; loader: slots and buffers\n");
+    printf("memory: net: activations, parameters, gradients, optimizer state; loader: slots and "
+           "buffers\n");
 }
 
 static void json(const struct bench *b, struct mr_json *json)
@@ -313,7 +322,8 @@ static int run(void *values, int n_args, char **args)
 
 static const struct cli_note json_notes[] = {
     {"device, dataset", "what was measured"},
-    {"sizes", "of each: batch_size, lr, samples_per_s (tests left out), net_bytes, loader_bytes, test_accuracy, "
+    {"sizes", "of each: batch_size, lr, samples_per_s (tests left out), net_bytes, loader_bytes, "
+              "test_accuracy, "
               "seconds_to_target (null: not reached)"},
     {"knee", "the smallest batch with 90% of the highest throughput"},
     {"config", "every option as it stands"},
@@ -322,7 +332,8 @@ static const struct cli_note json_notes[] = {
 
 static const struct cli_note examples[] = {
     {"millrace bench batch-size mnist/ --plot batch.svg", "PyTorch's example net by Adam"},
-    {"millrace bench batch-size mnist/ --model mlp:100s --sizes 8,64,512,4096 --scale linear", "a perceptron"},
+    {"millrace bench batch-size mnist/ --model mlp:100s --sizes 8,64,512,4096 --scale linear",
+     "a perceptron"},
     {NULL, NULL},
 };
 
@@ -330,8 +341,10 @@ const struct cli_command cli_bench_batch_size = {
     .name = "bench batch-size",
     .summary = "Measure throughput, memory and time to an accuracy, by batch size",
     .synopsis = "DATASET [options]",
-    .text = "Trains the net anew with each batch size until the test accuracy is reached or the epochs are over, and "
-            "tells samples a second, memory, and the seconds of training that it took. The knee is the smallest batch "
+    .text = "Trains the net anew with each batch size until the test accuracy is reached or the "
+            "epochs are over, and "
+            "tells samples a second, memory, and the seconds of training that it took. The knee is "
+            "the smallest batch "
             "with 90% of the highest throughput: more of a batch brings little.",
     .options = options,
     .options_bytes = sizeof(struct opts),

@@ -20,10 +20,10 @@ struct options {
 static const struct mr_option options[] = {
     OPT("device", MR_OPT_STRING, device, .key = 'd', .initial = "auto", .meta = "DEVICE",
         .help = "cuda, cuda:1, sim, cpu: who locks"),
-    OPT("bytes", MR_OPT_BYTES, bytes, .initial = "1GiB", .min = 4096, .max = 0x1p42, .unit = "bytes",
-        .help = "How much memory"),
-    OPT("repeats", MR_OPT_UINT, repeats, .initial = "3", .min = 1, .max = MAX_REPEATS, .unit = "repeats",
-        .help = "How often each way is measured; medians are printed"),
+    OPT("bytes", MR_OPT_BYTES, bytes, .initial = "1GiB", .min = 4096, .max = 0x1p42,
+        .unit = "bytes", .help = "How much memory"),
+    OPT("repeats", MR_OPT_UINT, repeats, .initial = "3", .min = 1, .max = MAX_REPEATS,
+        .unit = "repeats", .help = "How often each way is measured; medians are printed"),
     OPT("plot", MR_OPT_STRING, plot, .meta = "FILE", .help = "Draw a chart: FILE.svg or FILE.html"),
     CLI_COMMON_OPTIONS,
     {NULL},
@@ -31,9 +31,10 @@ static const struct mr_option options[] = {
 
 enum way { PAGEABLE, POOL, DRIVER, LATER, COPIED, N_WAYS };
 
-static const char *const names[N_WAYS] = {"not pinned", "pinned: pool", "pinned: driver", "pinned later",
-                                          "pinned by copy"};
-static const char *const keys[N_WAYS] = {"pageable", "pinned_pool", "pinned_driver", "pinned_later", "pinned_copy"};
+static const char *const names[N_WAYS] = {"not pinned", "pinned: pool", "pinned: driver",
+                                          "pinned later", "pinned by copy"};
+static const char *const keys[N_WAYS] = {"pageable", "pinned_pool", "pinned_driver", "pinned_later",
+                                         "pinned_copy"};
 static const char *const what[N_WAYS] = {
     "pages touched by one thread",
     "at allocation: touched by several threads near the device, then registered",
@@ -95,7 +96,8 @@ static int touch_pages(struct held *h, uint64_t bytes)
 {
     void *ptr = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (ptr == MAP_FAILED)
-        return mr_error_set(-ENOMEM, "the system refused %llu bytes: %s", (unsigned long long)bytes, strerror(errno));
+        return mr_error_set(-ENOMEM, "the system refused %llu bytes: %s", (unsigned long long)bytes,
+                            strerror(errno));
     h->pages = ptr;
     h->pages_bytes = bytes;
     memset(ptr, 1, bytes);
@@ -103,7 +105,8 @@ static int touch_pages(struct held *h, uint64_t bytes)
 }
 
 /* [out] lock_ns: the part that locks, where it is a call of its own; else left alone. */
-static int make(struct mr_device *dev, enum way way, uint64_t bytes, struct held *h, int64_t *lock_ns)
+static int make(struct mr_device *dev, enum way way, uint64_t bytes, struct held *h,
+                int64_t *lock_ns)
 {
     int rc = way == PAGEABLE || way == LATER || way == COPIED ? touch_pages(h, bytes) : 0;
     uint64_t start = mr_time_ns();
@@ -186,9 +189,10 @@ static void below(const struct bench *b)
     for (int i = 0; i < N_WAYS; i++)
         if (!b->rows[i].left_out[0])
             printf("  %-15s %s\n", names[i], what[i]);
-    printf("\nlimits: as much memory as was asked for (%s), in the time that touching its pages takes "
-           "(%.3f s/GiB)\n",
-           cli_bytes(o->bytes, bytes), b->rows[PAGEABLE].v[TIME]);
+    printf(
+        "\nlimits: as much memory as was asked for (%s), in the time that touching its pages takes "
+        "(%.3f s/GiB)\n",
+        cli_bytes(o->bytes, bytes), b->rows[PAGEABLE].v[TIME]);
 }
 
 static struct bench_panel panels[] = {{"Time", "", "s/GiB", -1, {TIME}, 1},
@@ -235,14 +239,16 @@ static int run(void *values, int n_args, char **args)
 
 static const struct cli_note json_notes[] = {
     {"device, model", "what was measured"},
-    {"ways",
-     "for each: way (pageable, pinned_pool, pinned_driver, pinned_later, pinned_copy), or left_out with the reason"},
+    {"ways", "for each: way (pageable, pinned_pool, pinned_driver, pinned_later, pinned_copy), or "
+             "left_out with the reason"},
     {"ways.s_per_gib, ways.variation, ways.lock_s_per_gib",
-     "time until it can be used (median), its standard deviation over mean, and the part that locks where it is a call "
+     "time until it can be used (median), its standard deviation over mean, and the part that "
+     "locks where it is a call "
      "of "
      "its own"},
     {"ways.peak_bytes, ways.resident_bytes, ways.locked_bytes",
-     "growth of the process's peak, of its memory while it is held (each absent where the kernel does not tell; "
+     "growth of the process's peak, of its memory while it is held (each absent where the kernel "
+     "does not tell; "
      "drivers' own memory is not always counted), and how much is locked; medians"},
     {NULL, NULL},
 };
@@ -257,11 +263,13 @@ const struct cli_command cli_bench_hostmem = {
     .name = "bench hostmem",
     .summary = "Measure what page-locked host memory costs, in time and in peak memory",
     .synopsis = "[options]",
-    .text =
-        "Makes memory ready for use in five ways: not locked; locked when it is made, by our pool or by the driver's "
-        "allocator; locked later where it lies; and copied into locked memory, which holds both at once. Pages are "
-        "touched in each, so that they are there. All figures are medians over --repeats, of this process alone: its "
-        "peak while the memory is made, and what it keeps.",
+    .text = "Makes memory ready for use in five ways: not locked; locked when it is made, by our "
+            "pool or by the driver's "
+            "allocator; locked later where it lies; and copied into locked memory, which holds "
+            "both at once. Pages are "
+            "touched in each, so that they are there. All figures are medians over --repeats, of "
+            "this process alone: its "
+            "peak while the memory is made, and what it keeps.",
     .options = options,
     .options_bytes = sizeof(struct options),
     .json = json_notes,

@@ -13,11 +13,14 @@ static const char *const caches[] = {"none", "host", NULL};
 
 static const struct mr_option options[] = {
     OPT("cases", MR_OPT_STRING, cases, .meta = "LIST",
-        .help = "Only these, with commas between: memory_f32, mnist, delay_2ms, first_batch, billion, dataset"),
+        .help = "Only these, with commas between: memory_f32, mnist, delay_2ms, first_batch, "
+                "billion, dataset"),
     OPT("mnist", MR_OPT_STRING, mnist, .meta = "DIR",
-        .help = "Folder with MNIST's four files (millrace synth digits makes one); without it its cases are left out"),
+        .help = "Folder with MNIST's four files (millrace synth digits makes one); without it its "
+                "cases are left out"),
     OPT("dataset", MR_OPT_STRING, dataset, .meta = "DATASET",
-        .help = "A data set of the case `dataset`, whose samples have one shape: delivered as they are, batches of 64"),
+        .help = "A data set of the case `dataset`, whose samples have one shape: delivered as they "
+                "are, batches of 64"),
     OPT("workers", MR_OPT_UINT, workers, .initial = "0", .max = 512, .unit = "threads",
         .help = "Worker threads, and threads of memcpy; 0: one a processor"),
     OPT("prefetch", MR_OPT_UINT, prefetch, .initial = "0", .max = 1024, .unit = "batches",
@@ -26,8 +29,8 @@ static const struct mr_option options[] = {
         .help = "host: bytes of files once read stay in memory"),
     OPT("rounds", MR_OPT_UINT, rounds, .initial = "5", .min = 1, .max = 1000, .unit = "rounds",
         .help = "How often each is measured, in turn; medians are printed"),
-    OPT("samples", MR_OPT_UINT, samples, .initial = "65536", .min = 256, .max = 1e9, .unit = "samples",
-        .help = "Size of the set in memory (4 KiB a sample)"),
+    OPT("samples", MR_OPT_UINT, samples, .initial = "65536", .min = 256, .max = 1e9,
+        .unit = "samples", .help = "Size of the set in memory (4 KiB a sample)"),
     OPT("time", MR_OPT_DURATION, time_ns, .initial = "1s", .min = 1e6, .max = 3600e9, .unit = "s",
         .help = "Of each measurement"),
     CLI_COMMON_OPTIONS,
@@ -63,28 +66,32 @@ static uint64_t copied_bytes(const struct bench_set *set, uint64_t workers, cons
     double epoch = (double)row_bytes(set) * (double)mr_dataset_length(set->ds);
     mr_host_memory_query(&memory);
     uint64_t threads = workers ? workers : (uint64_t)mr_cpu_count();
-    double rounding =
-        (double)threads * (double)row_bytes(set) * (double)set->batch_size; /* each thread's share, up to a batch */
+    double rounding = (double)threads * (double)row_bytes(set) *
+                      (double)set->batch_size; /* each thread's share, up to a batch */
     double most = (double)memory.available_bytes / 4 - rounding;
     if (epoch <= most)
         return (uint64_t)epoch;
     if (most < rounding) {
-        cli_warn("%s: no memcpy beside it: a quarter of the memory that is free does not hold two batches a thread",
+        cli_warn("%s: no memcpy beside it: a quarter of the memory that is free does not hold two "
+                 "batches a thread",
                  name);
         return 0;
     }
     cli_warn("%s: memcpy moves %s, a quarter of the memory that is free; an epoch has %s", name,
-             cli_bytes((uint64_t)most, some), cli_bytes(epoch < 0x1p63 ? (uint64_t)epoch : UINT64_MAX, all));
+             cli_bytes((uint64_t)most, some),
+             cli_bytes(epoch < 0x1p63 ? (uint64_t)epoch : UINT64_MAX, all));
     return (uint64_t)most;
 }
 
 /* Ours and memcpy in turn. The copy's source is as large as an epoch delivered, its pieces a batch; its destination is once
  * as small as the loader's ring (the stricter limit), once as large as the source. */
 /* name: the case's, where memcpy goes beside it; else NULL. */
-static int measure(const struct bench_set *set, const struct bench_opts *o, const char *name, double *out)
+static int measure(const struct bench_set *set, const struct bench_opts *o, const char *name,
+                   double *out)
 {
     double v[5][BENCH_MAX_ROUNDS], seconds = (double)o->time_ns * 1e-9;
-    uint64_t epoch = name ? copied_bytes(set, o->workers, name) : 0, piece = row_bytes(set) * set->batch_size;
+    uint64_t epoch = name ? copied_bytes(set, o->workers, name) : 0,
+             piece = row_bytes(set) * set->batch_size;
     int rc = 0;
     for (uint64_t r = 0; r < o->rounds && rc == 0; r++) {
         struct bench_ours ours;
@@ -126,7 +133,9 @@ static int case_memory(const struct bench_opts *o, double *out)
     float *x = malloc(a.n * 4096);
     int64_t *labels = malloc(a.n * 8);
     struct bench_set set = {.batch_size = 256};
-    int rc = x && labels ? 0 : mr_error_set(-ENOMEM, "memory_f32: no memory for %" PRIu64 " bytes", a.n * 4104);
+    int rc = x && labels
+                 ? 0
+                 : mr_error_set(-ENOMEM, "memory_f32: no memory for %" PRIu64 " bytes", a.n * 4104);
     for (uint64_t i = 0; i < a.n * 1024 && rc == 0; i++)
         x[i] = (float)(i % 1000003);
     for (uint64_t i = 0; i < a.n && rc == 0; i++)
@@ -146,7 +155,8 @@ static int case_memory(const struct bench_opts *o, double *out)
 
 static int case_mnist(const struct bench_opts *o, double *out)
 {
-    struct bench_set set = {.batch_size = 64, .chain = "cast(f32),scale(1/255),normalize(0.1307,0.3081)"};
+    struct bench_set set = {.batch_size = 64,
+                            .chain = "cast(f32),scale(1/255),normalize(0.1307,0.3081)"};
     int rc = mr_dataset_open(o->mnist, &set.ds);
     if (rc < 0)
         return rc;
@@ -185,8 +195,9 @@ static const struct {
     int (*run)(const struct bench_opts *o, double *out);
     bool needs_mnist;
 } cases[] = {
-    {"memory_f32", case_memory, false},       {"mnist", case_mnist, true},       {"delay_2ms", case_delay, false},
-    {"first_batch", bench_first_batch, true}, {"billion", bench_billion, false}, {"dataset", case_dataset, false},
+    {"memory_f32", case_memory, false}, {"mnist", case_mnist, true},
+    {"delay_2ms", case_delay, false},   {"first_batch", bench_first_batch, true},
+    {"billion", bench_billion, false},  {"dataset", case_dataset, false},
 };
 
 enum { RATES, STARTS }; /* parts: the table, and what is below it */
@@ -223,12 +234,14 @@ static int open_all(struct bench *b)
             of_row[n++] = i;
     }
     if (n == 0)
-        return mr_error_set(MR_EOPTION, "--cases %s: none of them can be run", o->cases ? o->cases : "");
+        return mr_error_set(MR_EOPTION, "--cases %s: none of them can be run",
+                            o->cases ? o->cases : "");
     int rc = bench_rows(b, n);
     for (int i = 0; i < b->n_rows; i++) {
         const char *name = cases[of_row[i]].name;
         b->rows[i].name = b->rows[i].text[LOADER_CASE] = name;
-        b->rows[i].part = strcmp(name, "first_batch") == 0 || strcmp(name, "billion") == 0 ? STARTS : RATES;
+        b->rows[i].part =
+            strcmp(name, "first_batch") == 0 || strcmp(name, "billion") == 0 ? STARTS : RATES;
     }
     return rc;
 }
@@ -242,7 +255,8 @@ static int measure_case(struct bench *b, struct bench_row *row, double *v)
 static void above(const struct bench *b)
 {
     const struct bench_opts *o = b->values;
-    printf("medians of %" PRIu64 " round%s; memcpy in as many threads, of an epoch's bytes into a ring like the "
+    printf("medians of %" PRIu64
+           " round%s; memcpy in as many threads, of an epoch's bytes into a ring like the "
            "loader's, or to memory as large\n",
            o->rounds, cli_s(o->rounds));
 }
@@ -253,11 +267,13 @@ static void below(const struct bench *b)
     for (int i = 0; i < b->n_rows; i++) {
         const double *v = b->rows[i].v;
         if (!isnan(v[LOADER_INFLATE]))
-            printf("first batch, from opening the files: plain %.1f ms; .gz %.1f ms, of which inflating alone "
+            printf("first batch, from opening the files: plain %.1f ms; .gz %.1f ms, of which "
+                   "inflating alone "
                    "%.1f ms\n",
                    v[LOADER_FIRST_BATCH], v[LOADER_GZ_FIRST_BATCH], v[LOADER_INFLATE]);
         if (!isnan(v[LOADER_SAVE]))
-            printf("10^9 samples, shuffled: state saved in %.4f ms, loaded (a loader opened) in %.2f ms, memory grew "
+            printf("10^9 samples, shuffled: state saved in %.4f ms, loaded (a loader opened) in "
+                   "%.2f ms, memory grew "
                    "by %s\n",
                    v[LOADER_SAVE], v[LOADER_LOAD],
                    cli_bytes(v[LOADER_GROWTH] > 0 ? (uint64_t)v[LOADER_GROWTH] : 0, bytes));
@@ -284,13 +300,16 @@ static const struct cli_note json_notes[] = {
     {"cases", "for each: case, and what it measured, medians over the rounds"},
     {"samples_per_s, bytes_per_s", "delivered by the loader, shuffled, after warming up"},
     {"workers", "worker threads, and threads of memcpy"},
-    {"memcpy_bytes_per_s",
-     "plain memcpy in as many threads, of as many bytes as an epoch delivers (at most a quarter of the memory that is "
-     "free), into a ring of 4 MiB"},
+    {"memcpy_bytes_per_s", "plain memcpy in as many threads, of as many bytes as an epoch delivers "
+                           "(at most a quarter of the memory that is "
+                           "free), into a ring of 4 MiB"},
     {"memcpy_to_memory_bytes_per_s", "the same into memory as large as the source"},
-    {"first_batch_ms, gz_first_batch_ms, inflate_ms", "from opening; inflating the .gz files alone"},
-    {"cpu_ns_per_sample, heap_growth_bytes_per_sample", "processor time; growth of the heap in steady state"},
-    {"state_save_ms, state_load_ms, resident_growth_bytes", "of 10^9 shuffled samples; loading opens a whole loader"},
+    {"first_batch_ms, gz_first_batch_ms, inflate_ms",
+     "from opening; inflating the .gz files alone"},
+    {"cpu_ns_per_sample, heap_growth_bytes_per_sample",
+     "processor time; growth of the heap in steady state"},
+    {"state_save_ms, state_load_ms, resident_growth_bytes",
+     "of 10^9 shuffled samples; loading opens a whole loader"},
     {NULL, NULL},
 };
 
@@ -304,11 +323,13 @@ const struct cli_command cli_bench_loader = {
     .name = "bench loader",
     .summary = "Measure the loader beside the limit that memcpy sets",
     .synopsis = "[options]",
-    .text =
-        "Runs the loader over sets in memory, over MNIST's files and over a set with 2 ms of latency a sample, as fast "
-        "as it "
-        "goes, with nobody using the batches. In turn with it, in the same run and as many threads, plain memcpy moves "
-        "as many bytes: the limit. Also: time to the first batch, and what a set of 10^9 samples costs.",
+    .text = "Runs the loader over sets in memory, over MNIST's files and over a set with 2 ms of "
+            "latency a sample, as fast "
+            "as it "
+            "goes, with nobody using the batches. In turn with it, in the same run and as many "
+            "threads, plain memcpy moves "
+            "as many bytes: the limit. Also: time to the first batch, and what a set of 10^9 "
+            "samples costs.",
     .options = options,
     .options_bytes = sizeof(struct bench_opts),
     .json = json_notes,

@@ -9,7 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_NETS = 8, MAX_OPTIMIZERS = 20, POINTS = 40, TESTS = 10, STEPS = 20000, QUICK_STEPS = 400 };
+enum {
+    MAX_NETS = 8,
+    MAX_OPTIMIZERS = 20,
+    POINTS = 40,
+    TESTS = 10,
+    STEPS = 20000,
+    QUICK_STEPS = 400
+};
 
 struct opts {
     struct cli_common common;
@@ -21,19 +28,24 @@ struct opts {
 #define OPT(...) BENCH_OPTION(struct opts, __VA_ARGS__)
 
 static const struct mr_option options[] = {
-    OPT("models", MR_OPT_STRING, models, .initial = "softmax|mlp:100s|mlp:300s,100r,50s|mnist-cnn", .meta = "LIST",
-        .help = "Nets, with | between"),
+    OPT("models", MR_OPT_STRING, models, .initial = "softmax|mlp:100s|mlp:300s,100r,50s|mnist-cnn",
+        .meta = "LIST", .help = "Nets, with | between"),
     OPT("optimizers", MR_OPT_STRING, optimizers, .meta = "LIST",
-        .initial = "sgd:lr=0.1|momentum:lr=0.01|nesterov:lr=0.01|adagrad:lr=0.01|adadelta:lr=1|rmsprop:lr=1e-3|"
-                   "adam:lr=1e-3|adamw:lr=1e-3|amsgrad:lr=1e-3|adamax:lr=2e-3|nadam:lr=1e-3|radam:lr=1e-3|lion:lr=1e-4",
+        .initial = "sgd:lr=0.1|momentum:lr=0.01|nesterov:lr=0.01|adagrad:lr=0.01|adadelta:lr=1|"
+                   "rmsprop:lr=1e-3|"
+                   "adam:lr=1e-3|adamw:lr=1e-3|amsgrad:lr=1e-3|adamax:lr=2e-3|nadam:lr=1e-3|radam:"
+                   "lr=1e-3|lion:lr=1e-4",
         .help = "Optimizers, with | between"),
-    OPT("iterations", MR_OPT_UINT, iterations, .key = 'n', .min = POINTS, .max = 1e9, .unit = "steps",
-        .help = "Steps of each; if not given, 20000, with --quick 400"),
-    OPT("quick", MR_OPT_FLAG, quick, .help = "The perceptrons alone, and 400 steps unless --iterations is given"),
-    OPT("batch-size", MR_OPT_UINT, batch_size, .key = 'b', .initial = "128", .min = 1, .max = 1 << 20,
-        .unit = "samples", .help = "Samples in a batch"),
-    OPT("device", MR_OPT_STRING, device, .key = 'd', .initial = "auto", .meta = "DEVICE", .help = "auto, cpu, cuda"),
-    OPT("seed", MR_OPT_UINT, seed, .initial = "0", .help = "Of parameters and order: the same for all"),
+    OPT("iterations", MR_OPT_UINT, iterations, .key = 'n', .min = POINTS, .max = 1e9,
+        .unit = "steps", .help = "Steps of each; if not given, 20000, with --quick 400"),
+    OPT("quick", MR_OPT_FLAG, quick,
+        .help = "The perceptrons alone, and 400 steps unless --iterations is given"),
+    OPT("batch-size", MR_OPT_UINT, batch_size, .key = 'b', .initial = "128", .min = 1,
+        .max = 1 << 20, .unit = "samples", .help = "Samples in a batch"),
+    OPT("device", MR_OPT_STRING, device, .key = 'd', .initial = "auto", .meta = "DEVICE",
+        .help = "auto, cpu, cuda"),
+    OPT("seed", MR_OPT_UINT, seed, .initial = "0",
+        .help = "Of parameters and order: the same for all"),
     OPT("threads", MR_OPT_UINT, threads, .initial = "0", .max = 512, .unit = "threads",
         .help = "Threads that compute on cpu; 0: as many as this process may use"),
     OPT("plot", MR_OPT_STRING, plot, .initial = "optimizers.html", .meta = "FILE",
@@ -93,7 +105,8 @@ static int loss_point(struct train *t, struct curve *c, struct mr_train_sums *be
         return rc;
     if (now.n_samples > before->n_samples && c->n_points < POINTS) {
         c->step[c->n_points] = (double)t->info.step;
-        c->loss[c->n_points++] = (now.loss - before->loss) / (double)(now.n_samples - before->n_samples);
+        c->loss[c->n_points++] =
+            (now.loss - before->loss) / (double)(now.n_samples - before->n_samples);
     }
     *before = now;
     return 0;
@@ -184,7 +197,8 @@ static int read_lists(struct bench *b)
             net->curve[net->n++] = (struct curve){.optimizer = optimizer, .test_loss = NAN};
         }
     }
-    return b->n_nets ? CLI_OK : cli_misuse("--models: --quick leaves the perceptrons, and none was given");
+    return b->n_nets ? CLI_OK
+                     : cli_misuse("--models: --quick leaves the perceptrons, and none was given");
 }
 
 static double final_accuracy(const struct curve *c)
@@ -229,17 +243,20 @@ static void print_text(const struct bench *b)
 {
     char text[CLI_CLEAN];
     printf("%s: %" PRIu64 " steps, batches of %" PRIu64 ", seed %" PRIu64 ", device %s%s%s\n",
-           cli_clean(mr_dataset_text(b->data.ds), text), b->iterations, b->opts->batch_size, b->opts->seed,
-           b->data.info.name, b->data.info.model[0] ? ": " : "", b->data.info.model);
+           cli_clean(mr_dataset_text(b->data.ds), text), b->iterations, b->opts->batch_size,
+           b->opts->seed, b->data.info.name, b->data.info.model[0] ? ": " : "", b->data.info.model);
     for (int i = 0; i < b->n_nets; i++) {
         printf("\n%s\n", b->net[i].model);
-        struct cli_table *table = cli_table_create("optimizer\t>last loss\t>test loss\t>test accuracy\t>ms a step\t");
+        struct cli_table *table =
+            cli_table_create("optimizer\t>last loss\t>test loss\t>test accuracy\t>ms a step\t");
         for (int k = 0; k < b->net[i].n; k++) {
             const struct curve *c = &b->net[i].curve[k];
             char loss[CLI_HUMAN], test[CLI_HUMAN], accuracy[CLI_HUMAN], ms[CLI_HUMAN];
-            cli_table_row(table, "%s\t%s\t%s\t%s\t%s\t%s", c->optimizer, bench_fixed(final_loss(c), 4, "", loss),
+            cli_table_row(table, "%s\t%s\t%s\t%s\t%s\t%s", c->optimizer,
+                          bench_fixed(final_loss(c), 4, "", loss),
                           c->n_tests ? cli_fixed(c->test_loss, 4, "", test) : "-",
-                          bench_fixed(final_accuracy(c), 2, "%", accuracy), bench_fixed(ms_a_step(c), 3, "", ms),
+                          bench_fixed(final_accuracy(c), 2, "%", accuracy),
+                          bench_fixed(ms_a_step(c), 3, "", ms),
                           k == best_of(&b->net[i]) ? "<- best" : c->why);
         }
         cli_table_print(table, stdout, 2);
@@ -293,8 +310,9 @@ static void html_cells(FILE *out, const struct curve *c, bool best)
         fprintf(out, "<td class=\"first\" colspan=\"3\">%s</td>", c->why);
     else {
         char loss[CLI_HUMAN], accuracy[CLI_HUMAN], ms[CLI_HUMAN];
-        fprintf(out, "<td class=\"first\">%s</td><td%s>%s</td><td>%s</td>", bench_fixed(final_loss(c), 4, "", loss),
-                best ? " class=\"best\"" : "", bench_fixed(final_accuracy(c), 2, "%", accuracy),
+        fprintf(out, "<td class=\"first\">%s</td><td%s>%s</td><td>%s</td>",
+                bench_fixed(final_loss(c), 4, "", loss), best ? " class=\"best\"" : "",
+                bench_fixed(final_accuracy(c), 2, "%", accuracy),
                 bench_fixed(ms_a_step(c), 3, "", ms));
     }
 }
@@ -307,11 +325,16 @@ static char *html_table(const struct bench *b)
     FILE *out = open_memstream(&text, &bytes);
     if (!out)
         return NULL;
-    fputs("<style>table{font:13px sans-serif;color:#222;border-collapse:collapse;margin:8px 74px 40px}"
-          "th,td{padding:4px 10px;text-align:right;border-bottom:1px solid #ddd}th{border-bottom:1px solid #888}"
-          "td:first-child,th:first-child{text-align:left}.first,th[colspan]{border-left:1px solid #ccc}"
-          ".best{font-weight:bold;background:#dff0e2}p{font:13px sans-serif;color:#555;margin:0 74px 12px}</style>\n"
-          "<p>Where each ended: mean training loss of the last fortieth of the steps, test accuracy (the best of each "
+    fputs("<style>table{font:13px sans-serif;color:#222;border-collapse:collapse;margin:8px 74px "
+          "40px}"
+          "th,td{padding:4px 10px;text-align:right;border-bottom:1px solid "
+          "#ddd}th{border-bottom:1px solid #888}"
+          "td:first-child,th:first-child{text-align:left}.first,th[colspan]{border-left:1px solid "
+          "#ccc}"
+          ".best{font-weight:bold;background:#dff0e2}p{font:13px sans-serif;color:#555;margin:0 "
+          "74px 12px}</style>\n"
+          "<p>Where each ended: mean training loss of the last fortieth of the steps, test "
+          "accuracy (the best of each "
           "net is marked), time of a step.</p>\n<table>\n<tr><th rowspan=\"2\">optimizer</th>",
           out);
     for (int i = 0; i < b->n_nets; i++) {
@@ -351,7 +374,8 @@ static int draw(const struct bench *b)
     }
     for (int i = 0; i < b->n_nets; i++) {
         const struct net *net = &b->net[i];
-        struct plot_series *loss = series + (size_t)i * 2 * MAX_OPTIMIZERS, *accuracy = loss + MAX_OPTIMIZERS;
+        struct plot_series *loss = series + (size_t)i * 2 * MAX_OPTIMIZERS,
+                           *accuracy = loss + MAX_OPTIMIZERS;
         for (int k = 0; k < net->n; k++) {
             const struct curve *c = &net->curve[k];
             loss[k] = (struct plot_series){c->optimizer, c->step, c->loss, c->n_points};
@@ -360,13 +384,26 @@ static int draw(const struct bench *b)
         snprintf(titles[2 * i], sizeof titles[0], "%.60s: training loss", net->model);
         snprintf(titles[2 * i + 1], sizeof titles[0], "%.60s: test accuracy", net->model);
         panel[2 * i] = (struct plot_panel){
-            titles[2 * i], "step", "mean of a sample", NULL, loss, net->n, {0}, false, true, 0, false, true};
-        panel[2 * i + 1] = (struct plot_panel){
-            titles[2 * i + 1], "step", "%", NULL, accuracy, net->n, {0}, false, false, 0, true, true};
+            titles[2 * i], "step", "mean of a sample", NULL, loss, net->n, {0}, false, true, 0,
+            false,         true};
+        panel[2 * i + 1] = (struct plot_panel){titles[2 * i + 1],
+                                               "step",
+                                               "%",
+                                               NULL,
+                                               accuracy,
+                                               net->n,
+                                               {0},
+                                               false,
+                                               false,
+                                               0,
+                                               true,
+                                               true};
     }
-    snprintf(subtitle, sizeof subtitle, "%.100s, batches of %" PRIu64 ", %" PRIu64 " steps, device %s",
+    snprintf(subtitle, sizeof subtitle,
+             "%.100s, batches of %" PRIu64 ", %" PRIu64 " steps, device %s",
              mr_dataset_text(b->data.ds), b->opts->batch_size, b->iterations, b->data.info.name);
-    int code = plot_write(&(struct plot){"Optimizers", subtitle, panel, 2 * b->n_nets, table}, b->opts->plot);
+    int code = plot_write(&(struct plot){"Optimizers", subtitle, panel, 2 * b->n_nets, table},
+                          b->opts->plot);
     free(series);
     free(table);
     return code;
@@ -391,8 +428,8 @@ static int measure(struct bench *b, const char *dataset)
     int rc = set_options(b);
     if (rc == 0)
         rc = train_data_open(&b->data, dataset, &b->train);
-    cli_progress_begin(&b->progress, "optimizers", b->iterations * (uint64_t)b->n_nets * (uint64_t)b->net[0].n,
-                       "steps");
+    cli_progress_begin(&b->progress, "optimizers",
+                       b->iterations * (uint64_t)b->n_nets * (uint64_t)b->net[0].n, "steps");
     if (rc == 0)
         rc = run_all(b);
     cli_progress_end(&b->progress);
@@ -435,16 +472,17 @@ static int run(void *values, int n_args, char **args)
 
 static const struct cli_note json_notes[] = {
     {"device, iterations", "where; steps of each run"},
-    {"runs",
-     "of each: model, optimizer, steps (done), loss (means of 40 nearly equal parts), test_accuracy (ten times), "
-     "last_loss, seconds "
-     "(tests left out), failed (its loss became infinite)"},
+    {"runs", "of each: model, optimizer, steps (done), loss (means of 40 nearly equal parts), "
+             "test_accuracy (ten times), "
+             "last_loss, seconds "
+             "(tests left out), failed (its loss became infinite)"},
     {"config", "every option as it stands"},
     {NULL, NULL},
 };
 
 static const struct cli_note examples[] = {
-    {"millrace bench optimizers mnist/ --plot optimizers.html", "four nets, thirteen optimizers, 20,000 steps each"},
+    {"millrace bench optimizers mnist/ --plot optimizers.html",
+     "four nets, thirteen optimizers, 20,000 steps each"},
     {"millrace bench optimizers mnist/ --quick", "the perceptrons, 400 steps"},
     {NULL, NULL},
 };
@@ -453,8 +491,10 @@ const struct cli_command cli_bench_optimizers = {
     .name = "bench optimizers",
     .summary = "Train nets by all optimizers: loss and accuracy on one page",
     .synopsis = "DATASET [options]",
-    .text = "Trains each net by each optimizer from the same parameters and in the same order, and draws the training "
-            "loss and the test accuracy over the steps, with a table of where they ended. A run whose loss becomes "
+    .text = "Trains each net by each optimizer from the same parameters and in the same order, and "
+            "draws the training "
+            "loss and the test accuracy over the steps, with a table of where they ended. A run "
+            "whose loss becomes "
             "infinite is told and the others go on.",
     .options = options,
     .options_bytes = sizeof(struct opts),

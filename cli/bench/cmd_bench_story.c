@@ -19,19 +19,22 @@ static const char *const amps[] = {"bf16", "fp16", NULL};
 #define OPT(...) BENCH_OPTION(struct opts, __VA_ARGS__)
 
 static const struct mr_option options[] = {
-    OPT("model", MR_OPT_STRING, model, .key = 'm', .initial = "mnist-cnn", .meta = "MODEL", .help = "The net"),
-    OPT("optimizer", MR_OPT_STRING, optimizer, .key = 'o', .initial = "adadelta:lr=1", .meta = "OPTIMIZER",
-        .help = "The optimizer, with options"),
-    OPT("batch-size", MR_OPT_UINT, batch_size, .key = 'b', .initial = "256", .min = 1, .max = 1 << 20,
-        .unit = "samples", .help = "Samples in a batch"),
+    OPT("model", MR_OPT_STRING, model, .key = 'm', .initial = "mnist-cnn", .meta = "MODEL",
+        .help = "The net"),
+    OPT("optimizer", MR_OPT_STRING, optimizer, .key = 'o', .initial = "adadelta:lr=1",
+        .meta = "OPTIMIZER", .help = "The optimizer, with options"),
+    OPT("batch-size", MR_OPT_UINT, batch_size, .key = 'b', .initial = "256", .min = 1,
+        .max = 1 << 20, .unit = "samples", .help = "Samples in a batch"),
     OPT("transform", MR_OPT_STRING, transform, .key = 't', .meta = "CHAIN",
         .help = "Ops on each sample; millrace inspect --transforms lists them"),
     OPT("workers", MR_OPT_UINT, workers, .key = 'w', .initial = "0", .max = 512, .unit = "threads",
         .help = "Threads from the second step on; 0: as many as this process may use"),
-    OPT("amp", MR_OPT_ENUM, amp, .initial = "bf16", .choices = amps, .help = "Precision of the last step"),
+    OPT("amp", MR_OPT_ENUM, amp, .initial = "bf16", .choices = amps,
+        .help = "Precision of the last step"),
     OPT("time", MR_OPT_DURATION, time_ns, .initial = "5s", .min = 1e7, .max = 3600e9, .unit = "s",
         .help = "Of each step"),
-    OPT("device", MR_OPT_STRING, device, .key = 'd', .initial = "auto", .meta = "DEVICE", .help = "auto, cpu, cuda"),
+    OPT("device", MR_OPT_STRING, device, .key = 'd', .initial = "auto", .meta = "DEVICE",
+        .help = "auto, cpu, cuda"),
     OPT("threads", MR_OPT_UINT, threads, .initial = "0", .max = 512, .unit = "threads",
         .help = "Threads that compute on cpu; 0: as many as this process may use"),
     OPT("seed", MR_OPT_UINT, seed, .initial = "0", .help = "Of parameters and order"),
@@ -42,14 +45,29 @@ static const struct mr_option options[] = {
 static const struct {
     const char *name, *what, *not_on_cpu;
 } steps[N_STEPS] = {
-    {"starved", "one worker, one batch ahead, pageable memory, each copy waited for, transforms on the host", NULL},
+    {"starved",
+     "one worker, one batch ahead, pageable memory, each copy waited for, transforms on the host",
+     NULL},
     {"workers", "all workers, batches made ahead", NULL},
     {"pinned", "page-locked memory, copies not waited for, transforms on the device",
      "nothing is copied: cpu reads batches where they were made"},
     {"mixed precision", "16 bits in the net, parameters in f32", "cpu computes in f32 alone"},
 };
 
-enum { NAME, WHAT, MEASURED, WHY_NOT, RATE, SPEED_UP, STEP, WAITED, N_RUN, WORKERS, BOTTLENECK, N_COLUMNS };
+enum {
+    NAME,
+    WHAT,
+    MEASURED,
+    WHY_NOT,
+    RATE,
+    SPEED_UP,
+    STEP,
+    WAITED,
+    N_RUN,
+    WORKERS,
+    BOTTLENECK,
+    N_COLUMNS
+};
 
 static const struct bench_column columns[N_COLUMNS] = {
     [NAME] = {"step", "step", BENCH_TEXT},
@@ -140,7 +158,8 @@ static int measure(struct bench *b, struct bench_row *row, double *v)
     snprintf(story->data, sizeof story->data, "%s", mr_dataset_text(data.ds));
     if (data.info.unified && steps[k].not_on_cpu) {
         row->text[WHY_NOT] = steps[k].not_on_cpu;
-        rc = mr_error_set(MR_EUNSUPPORTED, "no meaning on %s: %s", data.info.name, steps[k].not_on_cpu);
+        rc = mr_error_set(MR_EUNSUPPORTED, "no meaning on %s: %s", data.info.name,
+                          steps[k].not_on_cpu);
         goto close;
     }
     rc = train_open(&t, &data, &opts, NULL);
@@ -177,8 +196,8 @@ static void above(const struct bench *b)
     const struct opts *o = b->values;
     const struct story *story = b->user;
     char text[CLI_CLEAN];
-    printf("%s: %s by %s, batches of %" PRIu64 ", device ", cli_clean(story->data, text), o->model, o->optimizer,
-           o->batch_size);
+    printf("%s: %s by %s, batches of %" PRIu64 ", device ", cli_clean(story->data, text), o->model,
+           o->optimizer, o->batch_size);
     bench_print_device(b);
     printf("\n");
 }
@@ -189,12 +208,14 @@ static void below(const struct bench *b)
         if (!b->rows[k].left_out[0])
             printf("  %-15s  %s\n", steps[k].name, steps[k].what);
     printf("\n");
-    cli_paragraphs(stdout,
-                   b->info.unified ? "device waited: the share of the time in which the step's thread had no batch. "
-                                     "Steps and workers share the processors."
-                                   : "device waited: the share of the time in which the GPU had no step to do, by the "
-                                     "events around each step.",
-                   2);
+    cli_paragraphs(
+        stdout,
+        b->info.unified
+            ? "device waited: the share of the time in which the step's thread had no batch. "
+              "Steps and workers share the processors."
+            : "device waited: the share of the time in which the GPU had no step to do, by the "
+              "events around each step.",
+        2);
 }
 
 static void json(const struct bench *b, struct mr_json *json)
@@ -223,16 +244,19 @@ static int run(void *values, int n_args, char **args)
 
 static const struct cli_note json_notes[] = {
     {"device, dataset", "what was measured"},
-    {"steps", "of each: step, what (is new), measured, why_not and left_out (of what was not); samples_per_s, step_ms, "
-              "waited (0 to 1, the share of "
-              "the time that the device had no batch), n_steps, workers, bottleneck (of the loader)"},
+    {"steps",
+     "of each: step, what (is new), measured, why_not and left_out (of what was not); "
+     "samples_per_s, step_ms, "
+     "waited (0 to 1, the share of "
+     "the time that the device had no batch), n_steps, workers, bottleneck (of the loader)"},
     {"config", "every option as it stands"},
     {NULL, NULL},
 };
 
 static const struct cli_note examples[] = {
     {"millrace bench story mnist/", "on the first GPU"},
-    {"millrace bench story photos/ --model resnet20 -t 'resize(40),random_crop(32,32)'", "with decoding to do"},
+    {"millrace bench story photos/ --model resnet20 -t 'resize(40),random_crop(32,32)'",
+     "with decoding to do"},
     {NULL, NULL},
 };
 
@@ -240,9 +264,12 @@ const struct cli_command cli_bench_story = {
     .name = "bench story",
     .summary = "Train starved, with workers, with pinned memory, in mixed precision",
     .synopsis = "DATASET [options]",
-    .text = "Trains the same net four times, each time with one mistake less: starved by a single worker that waits "
-            "for every copy; with workers; with page-locked memory; in mixed precision. Tells how fast each was and "
-            "how much of the time the device waited for data. On cpu the last two have no meaning, which is said.",
+    .text = "Trains the same net four times, each time with one mistake less: starved by a single "
+            "worker that waits "
+            "for every copy; with workers; with page-locked memory; in mixed precision. Tells how "
+            "fast each was and "
+            "how much of the time the device waited for data. On cpu the last two have no meaning, "
+            "which is said.",
     .options = options,
     .options_bytes = sizeof(struct opts),
     .min_args = 1,

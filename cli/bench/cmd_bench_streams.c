@@ -9,22 +9,24 @@
 static const struct mr_option options[] = {
     OPT("device", MR_OPT_STRING, device, .key = 'd', .initial = "auto", .meta = "DEVICE",
         .help = "cuda, cuda:1, sim:h2d=55,d2h=55,tflops=50"),
-    OPT("n", MR_OPT_UINT, n, .key = 'n', .initial = "32", .min = 1, .max = STREAMS_MAX_N, .unit = "inputs",
-        .help = "How many matrices"),
+    OPT("n", MR_OPT_UINT, n, .key = 'n', .initial = "32", .min = 1, .max = STREAMS_MAX_N,
+        .unit = "inputs", .help = "How many matrices"),
     OPT("size", MR_OPT_UINT, size, .initial = "2048", .min = 16, .max = 16384, .unit = "rows",
         .help = "Rows and columns of each, of f32"),
-    OPT("pieces", MR_OPT_UINT, pieces, .initial = "2", .min = 1, .max = STREAMS_MAX_PIECES, .unit = "pieces",
-        .help =
-            "Blocks of rows that the ring takes the first and the last matrix in: the first product starts, and the "
-            "last copy back ends, that much sooner"),
-    OPT("repeats", MR_OPT_UINT, repeats, .initial = "5", .min = 1, .max = STREAMS_REPEATS, .unit = "repeats",
-        .help = "How often each way is measured; medians are printed"),
+    OPT("pieces", MR_OPT_UINT, pieces, .initial = "2", .min = 1, .max = STREAMS_MAX_PIECES,
+        .unit = "pieces",
+        .help = "Blocks of rows that the ring takes the first and the last matrix in: the first "
+                "product starts, and the "
+                "last copy back ends, that much sooner"),
+    OPT("repeats", MR_OPT_UINT, repeats, .initial = "5", .min = 1, .max = STREAMS_REPEATS,
+        .unit = "repeats", .help = "How often each way is measured; medians are printed"),
     OPT("plot", MR_OPT_STRING, plot, .meta = "FILE", .help = "Draw a chart: FILE.svg or FILE.html"),
     CLI_COMMON_OPTIONS,
     {NULL},
 };
 
-static const char *const names[STREAMS_N_WAYS] = {"one stream", "a stream for each input", "ring of 3 buffers"};
+static const char *const names[STREAMS_N_WAYS] = {"one stream", "a stream for each input",
+                                                  "ring of 3 buffers"};
 static const char *const keys[STREAMS_N_WAYS] = {"one", "each", "ring"};
 
 enum {
@@ -68,24 +70,27 @@ static void above(const struct bench *b)
     printf(": %llu times copy a %llu x %llu f32 matrix, multiply, copy back; medians of %llu\n",
            (unsigned long long)o->n, (unsigned long long)o->size, (unsigned long long)o->size,
            (unsigned long long)o->repeats);
-    printf("alone: copies to the device %.3f ms, matrix products %.3f ms (%.1f Tflop/s), copies back %.3f ms\n"
+    printf("alone: copies to the device %.3f ms, matrix products %.3f ms (%.1f Tflop/s), copies "
+           "back %.3f ms\n"
            "lower bound: %.3f ms, the %s\n",
            s->alone_ms[STREAMS_H2D], s->alone_ms[STREAMS_COMPUTE],
-           2e-9 * n * size * size * size / s->alone_ms[STREAMS_COMPUTE], s->alone_ms[STREAMS_D2H], s->bound_ms,
-           longest);
+           2e-9 * n * size * size * size / s->alone_ms[STREAMS_COMPUTE], s->alone_ms[STREAMS_D2H],
+           s->bound_ms, longest);
 }
 
 static void below(const struct bench *b)
 {
     const struct streams *s = b->user;
-    cli_paragraphs(
-        stdout,
-        "wall: the host's clock, submitting included. Busy and overlap in ms: unions of the intervals between "
-        "events, in one more run that records them around everything. Device memory: inputs, results and the "
-        "weights.",
-        2);
+    cli_paragraphs(stdout,
+                   "wall: the host's clock, submitting included. Busy and overlap in ms: unions of "
+                   "the intervals between "
+                   "events, in one more run that records them around everything. Device memory: "
+                   "inputs, results and the "
+                   "weights.",
+                   2);
     if (!s->checked)
-        cli_paragraphs(stdout, "This device is simulated: products take their time and compute nothing.", 2);
+        cli_paragraphs(
+            stdout, "This device is simulated: products take their time and compute nothing.", 2);
 }
 
 static void json(const struct bench *b, struct mr_json *json)
@@ -117,7 +122,12 @@ static int measure(struct bench *b, struct bench_row *row, double *v)
 }
 
 static struct bench_panel panels[] = {
-    {"Time", "", "ms", -1, {WALL, BUSY + STREAMS_H2D, BUSY + STREAMS_COMPUTE, BUSY + STREAMS_D2H}, 4}};
+    {"Time",
+     "",
+     "ms",
+     -1,
+     {WALL, BUSY + STREAMS_H2D, BUSY + STREAMS_COMPUTE, BUSY + STREAMS_D2H},
+     4}};
 
 static int open_all(struct bench *b)
 {
@@ -164,13 +174,15 @@ static const struct cli_note json_notes[] = {
     {"device, model", "what was measured"},
     {"alone_ms", "h2d, compute, d2h: all n of each with nothing else under way"},
     {"lower_bound_ms", "the longest of them"},
-    {"ways", "for each: way (one, each, ring), wall_ms (median), variation (standard deviation over mean), of_bound"},
-    {"ways.busy_ms",
-     "h2d, compute, d2h: unions of intervals in a run with events around everything; traced_ms: of that "
-     "run, from its first event to its last"},
+    {"ways", "for each: way (one, each, ring), wall_ms (median), variation (standard deviation "
+             "over mean), of_bound"},
+    {"ways.busy_ms", "h2d, compute, d2h: unions of intervals in a run with events around "
+                     "everything; traced_ms: of that "
+                     "run, from its first event to its last"},
     {"ways.copies_under_compute_ms, ways.both_copies_ms", "overlap in that run"},
     {"ways.device_bytes", "device memory for inputs, results and the weights"},
-    {"checked", "whether elements of the products were compared with the host's; a simulated device has none"},
+    {"checked",
+     "whether elements of the products were compared with the host's; a simulated device has none"},
     {NULL, NULL},
 };
 
@@ -184,16 +196,21 @@ const struct cli_command cli_bench_streams = {
     .name = "bench streams",
     .summary = "Measure how well copies hide behind matrix products, in three orders",
     .synopsis = "[options]",
-    .text =
-        "Copies n matrices to the device, multiplies each by the same weights, and copies the products back: in one "
-        "stream; in a stream for each, all in memory at once; and in a ring of 3 buffers with a stream for copies in, "
-        "three that products take turns on and one for copies out, tied by events, in constant memory. There the "
-        "first and the last matrix go "
-        "through in pieces: until the first is copied in, and after the last product, nothing can be computed.\n\nNo "
-        "order can be faster than the "
-        "longest of the three alone, which is measured and printed as the lower bound. GPUs need cuBLAS: "
-        "libcublas.so.13, "
-        ".12 or .11 where the dynamic linker looks (LD_LIBRARY_PATH), or the file that MILLRACE_CUBLAS names.",
+    .text = "Copies n matrices to the device, multiplies each by the same weights, and copies the "
+            "products back: in one "
+            "stream; in a stream for each, all in memory at once; and in a ring of 3 buffers with "
+            "a stream for copies in, "
+            "three that products take turns on and one for copies out, tied by events, in constant "
+            "memory. There the "
+            "first and the last matrix go "
+            "through in pieces: until the first is copied in, and after the last product, nothing "
+            "can be computed.\n\nNo "
+            "order can be faster than the "
+            "longest of the three alone, which is measured and printed as the lower bound. GPUs "
+            "need cuBLAS: "
+            "libcublas.so.13, "
+            ".12 or .11 where the dynamic linker looks (LD_LIBRARY_PATH), or the file that "
+            "MILLRACE_CUBLAS names.",
     .options = options,
     .options_bytes = sizeof(struct streams_opts),
     .json = json_notes,

@@ -12,13 +12,15 @@ static const struct mr_option options[] = {
     OPT("device", MR_OPT_STRING, device, .key = 'd', .initial = "auto", .meta = "DEVICE",
         .help = "cuda, cuda:1, sim:h2d=55,d2h=55"),
     OPT("peer", MR_OPT_STRING, peer, .meta = "DEVICE",
-        .help = "Another device of that kind, to copy from; without it the next GPU, if there is one"),
+        .help =
+            "Another device of that kind, to copy from; without it the next GPU, if there is one"),
     OPT("min", MR_OPT_BYTES, min_bytes, .initial = "64", .min = 64, .max = 0x1p40, .unit = "bytes",
-        .help = "Smallest copy, rounded up to a multiple of 64; each next one is four times as large"),
-    OPT("max", MR_OPT_BYTES, max_bytes, .initial = "1GiB", .min = 64, .max = 0x1p40, .unit = "bytes",
-        .help = "Largest copy"),
-    OPT("repeats", MR_OPT_UINT, repeats, .initial = "5", .min = 1, .max = TRANSFER_REPEATS, .unit = "repeats",
-        .help = "How often each is measured; medians are printed"),
+        .help =
+            "Smallest copy, rounded up to a multiple of 64; each next one is four times as large"),
+    OPT("max", MR_OPT_BYTES, max_bytes, .initial = "1GiB", .min = 64, .max = 0x1p40,
+        .unit = "bytes", .help = "Largest copy"),
+    OPT("repeats", MR_OPT_UINT, repeats, .initial = "5", .min = 1, .max = TRANSFER_REPEATS,
+        .unit = "repeats", .help = "How often each is measured; medians are printed"),
     OPT("directions", MR_OPT_STRING, directions, .meta = "LIST",
         .help = "Only these, with commas between: h2d, d2h, both, d2d, peer"),
     OPT("plot", MR_OPT_STRING, plot, .meta = "FILE", .help = "Draw a chart: FILE.svg or FILE.html"),
@@ -31,7 +33,8 @@ static int check_directions(const char *list)
     for (const char *at = list; at;) {
         size_t n = strcspn(at, ",");
         int i = 0;
-        while (transfer_directions[i] && (strlen(transfer_directions[i]) != n || memcmp(transfer_directions[i], at, n)))
+        while (transfer_directions[i] &&
+               (strlen(transfer_directions[i]) != n || memcmp(transfer_directions[i], at, n)))
             i++;
         if (!transfer_directions[i])
             return cli_misuse("--directions %s: want a list of h2d, d2h, both, d2d, peer", list);
@@ -71,23 +74,28 @@ static int run(void *values, int n_args, char **args)
 
 static const struct cli_note json_notes[] = {
     {"device, model", "what was measured"},
-    {"link",
-     "h2d_limit_gb_per_s, d2h_limit_gb_per_s (0: unknown); generation, width, under load and at most; numa_node"},
-    {"peer, peer_direct", "the other device (null: none), and whether its copies avoid the host's memory"},
-    {"series", "for each: direction (h2d, d2h, both, d2d, peer), memory, way (async, blocking, batch, graph, kernel), "
+    {"link", "h2d_limit_gb_per_s, d2h_limit_gb_per_s (0: unknown); generation, width, under load "
+             "and at most; numa_node"},
+    {"peer, peer_direct",
+     "the other device (null: none), and whether its copies avoid the host's memory"},
+    {"series", "for each: direction (h2d, d2h, both, d2d, peer), memory, way (async, blocking, "
+               "batch, graph, kernel), "
                "clock (device, "
-               "host), limit_gb_per_s, and fit_latency_ns and fit_gb_per_s: one copy takes latency + bytes / rate"},
-    {"series.points",
-     "for each size: bytes, copies timed together, gb_per_s (median), variation (standard deviation over "
-     "mean), of_limit; for both also h2d_gb_per_s and d2h_gb_per_s"},
+               "host), limit_gb_per_s, and fit_latency_ns and fit_gb_per_s: one copy takes latency "
+               "+ bytes / rate"},
+    {"series.points", "for each size: bytes, copies timed together, gb_per_s (median), variation "
+                      "(standard deviation over "
+                      "mean), of_limit; for both also h2d_gb_per_s and d2h_gb_per_s"},
     {"notes", "why results may be low, and what was left out"},
     {NULL, NULL},
 };
 
 static const struct cli_note examples[] = {
     {"millrace bench transfer --plot transfer.svg", "the first GPU, 64 B to 1 GiB, with a chart"},
-    {"millrace bench transfer --device sim --max 1MiB --directions h2d,d2h", "the simulated device"},
-    {"millrace bench transfer --device sim --peer sim:peer=20 --directions peer", "between two simulated devices"},
+    {"millrace bench transfer --device sim --max 1MiB --directions h2d,d2h",
+     "the simulated device"},
+    {"millrace bench transfer --device sim --peer sim:peer=20 --directions peer",
+     "between two simulated devices"},
     {NULL, NULL},
 };
 
@@ -95,16 +103,20 @@ const struct cli_command cli_bench_transfer = {
     .name = "bench transfer",
     .summary = "Measure every way to copy to and from a device beside the link's limit",
     .synopsis = "[options]",
-    .text =
-        "Copies 64 B to 1 GiB to the device, back, both at once, within the device and from another; from pageable, "
-        "page-locked, "
-        "write-combined, registered and huge-page memory; one by one, 64 in a call, 64 recorded as a graph, waiting "
-        "for each, and by the "
-        "device's processors instead of its copy engines. A kernel holds the copies back until all are submitted, so "
-        "that submitting is not measured; bytes are checked after each.\n\nA straight line, latency + bytes / "
-        "bandwidth, "
-        "is fitted to each (least squares of the relative errors), and the fraction of the link's limit is printed, "
-        "with what may be the cause when it is low.",
+    .text = "Copies 64 B to 1 GiB to the device, back, both at once, within the device and from "
+            "another; from pageable, "
+            "page-locked, "
+            "write-combined, registered and huge-page memory; one by one, 64 in a call, 64 "
+            "recorded as a graph, waiting "
+            "for each, and by the "
+            "device's processors instead of its copy engines. A kernel holds the copies back until "
+            "all are submitted, so "
+            "that submitting is not measured; bytes are checked after each.\n\nA straight line, "
+            "latency + bytes / "
+            "bandwidth, "
+            "is fitted to each (least squares of the relative errors), and the fraction of the "
+            "link's limit is printed, "
+            "with what may be the cause when it is low.",
     .options = options,
     .options_bytes = sizeof(struct transfer_opts),
     .json = json_notes,

@@ -11,10 +11,10 @@ static const struct mr_option options[] = {
         .help = "cuda, cuda:1, sim:h2d=55, cpu"),
     OPT("workers-list", MR_OPT_STRING, list, .key = 'w', .initial = "1,2,4,8", .meta = "LIST",
         .help = "Numbers of worker threads, with commas between"),
-    OPT("batch-size", MR_OPT_UINT, batch_size, .key = 'b', .initial = "256", .min = 1, .max = 1 << 20,
-        .unit = "samples", .help = "Samples in a batch (4 KiB each)"),
-    OPT("samples", MR_OPT_UINT, samples, .initial = "65536", .min = 1, .max = 1e9, .unit = "samples",
-        .help = "Size of the set in memory (4 KiB a sample)"),
+    OPT("batch-size", MR_OPT_UINT, batch_size, .key = 'b', .initial = "256", .min = 1,
+        .max = 1 << 20, .unit = "samples", .help = "Samples in a batch (4 KiB each)"),
+    OPT("samples", MR_OPT_UINT, samples, .initial = "65536", .min = 1, .max = 1e9,
+        .unit = "samples", .help = "Size of the set in memory (4 KiB a sample)"),
     OPT("step", MR_OPT_DURATION, step_ns, .initial = "100us", .min = 0, .max = 3600e9, .unit = "us",
         .help = "Time that the device works on each batch; 0: it does not"),
     OPT("time", MR_OPT_DURATION, time_ns, .initial = "1s", .min = 1e6, .max = 3600e9, .unit = "s",
@@ -24,10 +24,11 @@ static const struct mr_option options[] = {
     {NULL},
 };
 
-static const char *const titles[] = {"1024 floats a sample, in memory", "2 ms of latency a sample", NULL};
+static const char *const titles[] = {"1024 floats a sample, in memory", "2 ms of latency a sample",
+                                     NULL};
 static const char *const sets[] = {"memory", "delay_2ms"};
-static const char *const mixes[] = {"page-locked, not blocking", "page-locked, blocking", "pageable, not blocking",
-                                    "pageable, blocking", NULL};
+static const char *const mixes[] = {"page-locked, not blocking", "page-locked, blocking",
+                                    "pageable, not blocking", "pageable, blocking", NULL};
 
 enum { SET, WORKERS, MIX, PINNED, BLOCKING, TRANSFER, STEP, RATE, OF_LIMIT, N_COLUMNS };
 
@@ -65,8 +66,8 @@ static void above(const struct bench *b)
     const struct workers *w = b->user;
     char buf[CLI_HUMAN];
     bench_print_device(b);
-    printf(": batches of %llu, %s of the device's work on each\n", (unsigned long long)o->batch_size,
-           cli_time(o->step_ns, buf));
+    printf(": batches of %llu, %s of the device's work on each\n",
+           (unsigned long long)o->batch_size, cli_time(o->step_ns, buf));
     if (w->link_samples_per_s > 0)
         printf("limit of the link: %s samples/s\n", cli_count(w->link_samples_per_s, buf));
     if (w->step_samples_per_s > 0)
@@ -76,10 +77,12 @@ static void above(const struct bench *b)
 static void below(const struct bench *b)
 {
     (void)b;
-    cli_paragraphs(stdout,
-                   "Transfer: the copy of a batch by the device's events. Step: from one batch to the next, as the "
-                   "consumer sees it. Blocking: the consumer waits for the device after each batch.",
-                   2);
+    cli_paragraphs(
+        stdout,
+        "Transfer: the copy of a batch by the device's events. Step: from one batch to the next, "
+        "as the "
+        "consumer sees it. Blocking: the consumer waits for the device after each batch.",
+        2);
 }
 
 static void json(const struct bench *b, struct mr_json *json)
@@ -92,7 +95,8 @@ static void json(const struct bench *b, struct mr_json *json)
 static int measure(struct bench *b, struct bench_row *row, double *v)
 {
     const struct workers *w = b->user;
-    struct workers_cell cell = {(enum workers_set)row->part, (uint32_t)v[WORKERS], v[PINNED] != 0, v[BLOCKING] != 0};
+    struct workers_cell cell = {(enum workers_set)row->part, (uint32_t)v[WORKERS], v[PINNED] != 0,
+                                v[BLOCKING] != 0};
     int rc = workers_measure(w, &cell);
     double limit = workers_limit(w);
     v[TRANSFER] = cell.transfer_us < 0 ? NAN : cell.transfer_us;
@@ -122,9 +126,12 @@ static int open_all(struct bench *b)
         row->v[BLOCKING] = i % 2;
     }
     for (int i = 0; i < WORKERS_N_SETS; i++)
-        panels[i] = (struct bench_panel){
-            titles[i], "worker threads", "samples/s", WORKERS, {RATE}, 4, 0, {"limit", workers_limit(w)}, true,
-            false,     PLOT_BINARY};
+        panels[i] = (struct bench_panel){titles[i],   "worker threads",
+                                         "samples/s", WORKERS,
+                                         {RATE},      4,
+                                         0,           {"limit", workers_limit(w)},
+                                         true,        false,
+                                         PLOT_BINARY};
     return rc;
 }
 
@@ -140,8 +147,9 @@ static int run(void *values, int n_args, char **args)
     struct workers w = {.o = o};
     w.n_list = parse_list(o->list, w.list);
     if (w.n_list == 0)
-        return cli_misuse("--workers-list %s: want at most %d numbers of 1..512 with commas between", o->list,
-                          WORKERS_MAX);
+        return cli_misuse(
+            "--workers-list %s: want at most %d numbers of 1..512 with commas between", o->list,
+            WORKERS_MAX);
     return bench_run(&(struct bench){.command = &cli_bench_workers,
                                      .values = o,
                                      .device = o->device,
@@ -168,14 +176,18 @@ static const struct cli_note json_notes[] = {
     {"link_limit_samples_per_s, step_limit_samples_per_s",
      "what the link and the device's work allow; 0: unknown or none"},
     {"cells", "for each: set (memory, delay_2ms), workers, pinned, blocking"},
-    {"cells.transfer_us", "mean copy of a batch by the device's events; absent where it cannot be timed"},
-    {"cells.step_us, cells.samples_per_s, cells.of_limit", "mean time from batch to batch, and the rate"},
+    {"cells.transfer_us",
+     "mean copy of a batch by the device's events; absent where it cannot be timed"},
+    {"cells.step_us, cells.samples_per_s, cells.of_limit",
+     "mean time from batch to batch, and the rate"},
     {NULL, NULL},
 };
 
 static const struct cli_note examples[] = {
-    {"millrace bench workers --plot workers.svg", "the grid on the first GPU, or without one on the CPU"},
-    {"millrace bench workers --device sim --workers-list 1,2 --time 0.2s --json", "a small grid for a script"},
+    {"millrace bench workers --plot workers.svg",
+     "the grid on the first GPU, or without one on the CPU"},
+    {"millrace bench workers --device sim --workers-list 1,2 --time 0.2s --json",
+     "a small grid for a script"},
     {NULL, NULL},
 };
 
@@ -183,10 +195,12 @@ const struct cli_command cli_bench_workers = {
     .name = "bench workers",
     .summary = "Measure loading by number of workers, page-locked or not, blocking or not",
     .synopsis = "[options]",
-    .text =
-        "Runs the loader over a set in memory and over one with 2 ms of latency a sample, with each number of workers, "
-        "with page-locked and with pageable memory, and with a consumer that waits for the device after each batch "
-        "and one that does not. The limit is the lower of what the link carries and what the device's work takes.",
+    .text = "Runs the loader over a set in memory and over one with 2 ms of latency a sample, with "
+            "each number of workers, "
+            "with page-locked and with pageable memory, and with a consumer that waits for the "
+            "device after each batch "
+            "and one that does not. The limit is the lower of what the link carries and what the "
+            "device's work takes.",
     .options = options,
     .options_bytes = sizeof(struct workers_opts),
     .json = json_notes,

@@ -16,9 +16,10 @@ int bench_open(const char *uri, bool copies, struct mr_device **out, struct mr_d
         return CLI_OK;
     mr_device_close(*out);
     *out = NULL;
-    return rc < 0 ? cli_error(rc)
-           : strcmp(uri, "auto") == 0
-               ? cli_misuse("no usable GPU was found (millrace doctor says why); --device sim simulates one")
-               : cli_misuse("--device %s: its memory is the host's, so nothing is copied; give --device cuda or sim",
-                            uri);
+    return rc < 0                     ? cli_error(rc)
+           : strcmp(uri, "auto") == 0 ? cli_misuse("no usable GPU was found (millrace doctor says "
+                                                   "why); --device sim simulates one")
+                                      : cli_misuse("--device %s: its memory is the host's, so "
+                                                   "nothing is copied; give --device cuda or sim",
+                                                   uri);
 }

@@ -63,14 +63,15 @@ struct bench {
     bool copies;               /* devices without memory of their own are refused */
     const struct bench_column *columns;
     int n_columns, n_rows;
-    const char *const *names, *const *keys; /* texts of columns 0 and 1 of each row; NULL: made by open */
-    const char *rows_key;                   /* JSON: the list of rows */
-    const char *const *parts;               /* titles of several tables, ended by NULL; NULL: one */
-    const char *const *series;              /* names of a panel's lines; NULL: columns' heads */
-    uint64_t repeats;                       /* 0: 1 */
-    int varies, variation;                  /* columns: the second is the first's spread; equal: none */
-    const char *chart;                      /* its title */
-    char subtitle[320];                     /* of the chart; "": the device */
+    const char *const *names,
+        *const *keys;          /* texts of columns 0 and 1 of each row; NULL: made by open */
+    const char *rows_key;      /* JSON: the list of rows */
+    const char *const *parts;  /* titles of several tables, ended by NULL; NULL: one */
+    const char *const *series; /* names of a panel's lines; NULL: columns' heads */
+    uint64_t repeats;          /* 0: 1 */
+    int varies, variation;     /* columns: the second is the first's spread; equal: none */
+    const char *chart;         /* its title */
+    char subtitle[320];        /* of the chart; "": the device */
     struct bench_panel *panels;
     int n_panels;
     void *user;
@@ -81,7 +82,7 @@ struct bench {
     int (*measure)(struct bench *b, struct bench_row *row, double *v);
     void (*conclude)(struct bench *b);                         /* what follows from the medians */
     void (*json)(const struct bench *b, struct mr_json *json); /* members behind the rows */
-    void (*above)(const struct bench *b);                      /* lines before and after the tables */
+    void (*above)(const struct bench *b); /* lines before and after the tables */
     void (*below)(const struct bench *b);
 
     /* Given by the frame. */

@@ -31,7 +31,8 @@ static struct cli_table *create_table(const struct bench *b)
     for (int c = 0; c < b->n_columns; c++) {
         if (!b->columns[c].head || used >= sizeof heads)
             continue;
-        used += (size_t)snprintf(heads + used, sizeof heads - used, "%s%s", first ? "" : "\t", b->columns[c].head);
+        used += (size_t)snprintf(heads + used, sizeof heads - used, "%s%s", first ? "" : "\t",
+                                 b->columns[c].head);
         first = false;
     }
     return cli_table_create(heads);
@@ -81,7 +82,8 @@ static int print_text(const struct bench *b)
     return CLI_OK;
 }
 
-static void json_value(struct mr_json *json, const char *key, const struct bench_column *c, double v, const char *text)
+static void json_value(struct mr_json *json, const char *key, const struct bench_column *c,
+                       double v, const char *text)
 {
     if (c->format == BENCH_TEXT) {
         if (text || c->null)
@@ -91,7 +93,8 @@ static void json_value(struct mr_json *json, const char *key, const struct bench
             mr_json_null(json, key);
     } else if (c->format == BENCH_FLAG) {
         mr_json_bool(json, key, v != 0);
-    } else if ((c->format == BENCH_BYTES || c->format == BENCH_COUNT) && v >= 0 && v < 0x1p53 && v == floor(v)) {
+    } else if ((c->format == BENCH_BYTES || c->format == BENCH_COUNT) && v >= 0 && v < 0x1p53 &&
+               v == floor(v)) {
         mr_json_uint(json, key, (uint64_t)v);
     } else {
         mr_json_double(json, key, v);
@@ -156,7 +159,8 @@ static struct plot_series points_of(const struct bench *b, int p, int k, double 
         x[n] = panel->x < 0 ? 0 : row->v[panel->x];
         y[n++] = isnan(row->v[column]) ? -1 : row->v[column] / (panel->unit > 0 ? panel->unit : 1);
     }
-    return (struct plot_series){name && name[0] == '>' ? name + 1 : name, panel->x < 0 ? NULL : x, y, n};
+    return (struct plot_series){name && name[0] == '>' ? name + 1 : name, panel->x < 0 ? NULL : x,
+                                y, n};
 }
 
 static int draw(const struct bench *b, double *points, const char **bars)
@@ -172,12 +176,16 @@ static int draw(const struct bench *b, double *points, const char **bars)
         int n = panel->n;
         for (int k = 0; k < n; k++, points += 2 * b->n_rows)
             series[p][k] = points_of(b, p, k, points, points + b->n_rows);
-        panels[p] = (struct plot_panel){
-            panel->title, panel->x_label, panel->y_label, panel->x < 0 ? bars : NULL, series[p], n, panel->limit,
-            panel->log_x, panel->log_y,   panel->ticks};
+        panels[p] = (struct plot_panel){panel->title,   panel->x_label,
+                                        panel->y_label, panel->x < 0 ? bars : NULL,
+                                        series[p],      n,
+                                        panel->limit,   panel->log_x,
+                                        panel->log_y,   panel->ticks};
     }
     snprintf(device, sizeof device, "%s %s", b->info.name, b->info.model);
-    return plot_write(&(struct plot){b->chart, b->subtitle[0] ? b->subtitle : device, panels, b->n_panels}, b->plot);
+    return plot_write(
+        &(struct plot){b->chart, b->subtitle[0] ? b->subtitle : device, panels, b->n_panels},
+        b->plot);
 }
 
 int bench_show(const struct bench *b)

@@ -11,8 +11,9 @@ int latch_check_locked(struct mr_device *dev)
     mr_memory_query(dev, MR_PINNED, &count);
     if (rc < 0 || !info.pci_id[0] || count.locked_bytes >= count.held_bytes)
         return rc;
-    return mr_error_set(MR_ELIMIT, "%s: the system refused to page-lock memory; raise RLIMIT_MEMLOCK (ulimit -l)",
-                        info.name);
+    return mr_error_set(
+        MR_ELIMIT, "%s: the system refused to page-lock memory; raise RLIMIT_MEMLOCK (ulimit -l)",
+        info.name);
 }
 
 int latch_create(struct latch *latch, struct mr_device *dev)

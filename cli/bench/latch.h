@@ -21,9 +21,10 @@ int latch_check_locked(struct mr_device *dev);
 
 /* Functions return 0 or the library's error. */
 int latch_create(struct latch *latch, struct mr_device *dev);
-void latch_destroy(struct latch *latch);                       /* opens it; of a zeroed or failed one, too */
-int latch_close(struct latch *latch);                          /* what the streams get from now on waits ... */
-int latch_hold(struct latch *latch, struct mr_stream *stream); /* ... when they have been given to this */
+void latch_destroy(struct latch *latch); /* opens it; of a zeroed or failed one, too */
+int latch_close(struct latch *latch);    /* what the streams get from now on waits ... */
+int latch_hold(struct latch *latch,
+               struct mr_stream *stream); /* ... when they have been given to this */
 void latch_open(struct latch *latch);
 
 #endif

@@ -13,7 +13,8 @@ static double cpu_seconds(void)
 {
     struct rusage u;
     getrusage(RUSAGE_SELF, &u);
-    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + 1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
+    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+           1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
 }
 
 static double seconds_since(uint64_t start)
@@ -56,7 +57,8 @@ static int64_t take_for(struct mr_loader *ld, double seconds, uint64_t *bytes, d
     return rc < 0 ? rc : samples;
 }
 
-int bench_ours(const struct bench_set *set, const struct bench_opts *o, double seconds, struct bench_ours *out)
+int bench_ours(const struct bench_set *set, const struct bench_opts *o, double seconds,
+               struct bench_ours *out)
 {
     struct mr_loader_opts lo;
     struct mr_loader *ld = NULL;
@@ -144,7 +146,8 @@ static void *copy_for(void *arg)
     return NULL;
 }
 
-static int start_copiers(struct copier *c, pthread_t *threads, uint32_t n, struct latch *latch, double *out)
+static int start_copiers(struct copier *c, pthread_t *threads, uint32_t n, struct latch *latch,
+                         double *out)
 {
     uint32_t started = 0;
     pthread_mutex_lock(&latch->lock);
@@ -156,11 +159,13 @@ static int start_copiers(struct copier *c, pthread_t *threads, uint32_t n, struc
         pthread_join(threads[i], NULL);
         *out += c[i].rate;
     }
-    return started == n ? 0 : mr_error_set(-EAGAIN, "memcpy: thread %u of %u could not be started", started + 1, n);
+    return started == n ? 0
+                        : mr_error_set(-EAGAIN, "memcpy: thread %u of %u could not be started",
+                                       started + 1, n);
 }
 
-int bench_memcpy(uint64_t src_bytes, uint64_t dst_bytes, uint64_t piece, uint32_t threads, double seconds,
-                 double *out_bytes_per_s)
+int bench_memcpy(uint64_t src_bytes, uint64_t dst_bytes, uint64_t piece, uint32_t threads,
+                 double seconds, double *out_bytes_per_s)
 {
     struct copier *c = calloc(threads, sizeof *c);
     pthread_t *ids = calloc(threads, sizeof *ids);
@@ -168,13 +173,21 @@ int bench_memcpy(uint64_t src_bytes, uint64_t dst_bytes, uint64_t piece, uint32_
              dst_share = dst_bytes / threads / piece * piece + piece;
     unsigned char *src = malloc(src_share * threads), *dst = malloc(dst_share * threads);
     struct latch latch = {.lock = PTHREAD_MUTEX_INITIALIZER};
-    int rc = c && ids && src && dst ? 0 : mr_error_set(-ENOMEM, "memcpy: no memory for %" PRIu64 " bytes", src_bytes);
+    int rc = c && ids && src && dst
+                 ? 0
+                 : mr_error_set(-ENOMEM, "memcpy: no memory for %" PRIu64 " bytes", src_bytes);
     if (rc == 0) {
         memset(src, 1, src_share * threads);
         memset(dst, 2, dst_share * threads);
         for (uint32_t i = 0; i < threads; i++)
-            c[i] = (struct copier){
-                src + i * src_share, dst + i * dst_share, src_share, dst_share, piece, seconds, &latch, 0};
+            c[i] = (struct copier){src + i * src_share,
+                                   dst + i * dst_share,
+                                   src_share,
+                                   dst_share,
+                                   piece,
+                                   seconds,
+                                   &latch,
+                                   0};
         *out_bytes_per_s = 0;
         rc = start_copiers(c, ids, threads, &latch, out_bytes_per_s);
     }

@@ -39,8 +39,10 @@ static int write_plain(const char *mnist, char *dir, bool *was_gz)
     for (uint64_t i = 0; i < n && rc == 0; i++) {
         uint64_t bytes = 0;
         mr_spec_bytes(mr_dataset_field(ds, 0), &bytes);
-        rc = bytes <= sizeof image ? mr_dataset_read(ds, i, (void *const[]){image, &label}, NULL) : MR_ELIMIT;
-        if (rc == 0 && (fwrite(image, 1, bytes, file[0]) != bytes || fwrite(&label, 1, 1, file[1]) != 1))
+        rc = bytes <= sizeof image ? mr_dataset_read(ds, i, (void *const[]){image, &label}, NULL)
+                                   : MR_ELIMIT;
+        if (rc == 0 &&
+            (fwrite(image, 1, bytes, file[0]) != bytes || fwrite(&label, 1, 1, file[1]) != 1))
             rc = mr_error_set(-EIO, "%s: could not be written", dir);
     }
     for (int f = 0; f < 2; f++)
@@ -75,7 +77,8 @@ static int first_batch(const char *uri, const struct bench_opts *o, double *out_
         rc = mr_dataset_read(ds, mr_dataset_length(ds) - 1, (void *const[]){image, &label}, NULL);
         *all_ms = (double)(mr_time_ns() - start) * 1e-6;
     }
-    struct bench_set set = {.ds = ds, .chain = "cast(f32),scale(1/255),normalize(0.1307,0.3081)", .batch_size = 64};
+    struct bench_set set = {
+        .ds = ds, .chain = "cast(f32),scale(1/255),normalize(0.1307,0.3081)", .batch_size = 64};
     struct bench_ours ours = {0};
     uint64_t opened = mr_time_ns();
     if (rc == 0)
@@ -112,7 +115,8 @@ int bench_first_batch(const struct bench_opts *o, double *out)
     return 0;
 }
 
-static int open_billion(const char *state, struct mr_dataset *ds, struct mr_sampler *sampler, struct mr_loader **out)
+static int open_billion(const char *state, struct mr_dataset *ds, struct mr_sampler *sampler,
+                        struct mr_loader **out)
 {
     struct mr_loader_opts lo;
     mr_loader_opts_init(&lo);
@@ -125,8 +129,8 @@ static int open_billion(const char *state, struct mr_dataset *ds, struct mr_samp
 static void move_state(const char *state, uint64_t position, char *out, size_t cap)
 {
     const char *at = strstr(state, "\"position\": "), *rest = at ? strchr(at, ',') : NULL;
-    snprintf(out, cap, "%.*s\"position\": %" PRIu64 "%s", at ? (int)(at - state) : 0, state, position,
-             rest ? rest : "");
+    snprintf(out, cap, "%.*s\"position\": %" PRIu64 "%s", at ? (int)(at - state) : 0, state,
+             position, rest ? rest : "");
 }
 
 int bench_billion(const struct bench_opts *o, double *out)

@@ -66,14 +66,16 @@ static int input_of(const struct streams *s, int step)
 }
 
 /* One piece of one input: a block of its rows. */
-static int work(struct streams *s, enum streams_engine engine, int step, int slot, struct mr_stream *stream)
+static int work(struct streams *s, enum streams_engine engine, int step, int slot,
+                struct mr_stream *stream)
 {
     int i = input_of(s, step);
     uint64_t size = s->o->size, pieces = (uint64_t)(s->first_step[i + 1] - s->first_step[i]);
     uint64_t piece = (uint64_t)(step - s->first_step[i]);
     uint64_t row = size * piece / pieces, rows = size * (piece + 1) / pieces - row;
     uint64_t at = row * size, bytes = rows * size * sizeof(float);
-    struct mr_kernel_matmul m = {.n = size, .a = s->a[slot] + at, .b = s->weights, .c = s->c[slot] + at, .rows = rows};
+    struct mr_kernel_matmul m = {
+        .n = size, .a = s->a[slot] + at, .b = s->weights, .c = s->c[slot] + at, .rows = rows};
     if (engine == STREAMS_COMPUTE)
         return mr_launch(stream, "matmul_f32", &m, sizeof m);
     if (engine == STREAMS_H2D)
@@ -82,8 +84,8 @@ static int work(struct streams *s, enum streams_engine engine, int step, int slo
 }
 
 /* Work of one engine. ordered: its end is recorded, for others to wait for; traced: it is timed. */
-static int take_step(struct streams *s, enum streams_engine engine, int step, int slot, struct mr_stream *stream,
-                     bool ordered, bool traced)
+static int take_step(struct streams *s, enum streams_engine engine, int step, int slot,
+                     struct mr_stream *stream, bool ordered, bool traced)
 {
     int rc = traced ? mr_event_record(s->mark[step][engine][STREAMS_BEGIN], stream) : 0;
     if (rc == 0)
@@ -103,7 +105,8 @@ static int take_step(struct streams *s, enum streams_engine engine, int step, in
 enum { RING_H2D, RING_D2H, RING_COMPUTE, RING_STREAMS = RING_COMPUTE + STREAMS_RING_SLOTS };
 
 /* Waits until an engine is done with the input that was in this buffer before input i. */
-static int wait_before(struct streams *s, enum streams_engine engine, int i, struct mr_stream *stream)
+static int wait_before(struct streams *s, enum streams_engine engine, int i,
+                       struct mr_stream *stream)
 {
     int rc = 0, before = i - STREAMS_RING_SLOTS;
     for (int step = before >= 0 ? s->first_step[before] : 0; before >= 0 && rc == 0; step++) {
@@ -300,7 +303,8 @@ static int measure_bound(struct streams *s)
 {
     int rc = arrange(s, 1, 1);
     if (rc == 0)
-        rc = mr_copy_async(s->stream[0], s->weights, MR_DEVICE, s->host_weights, MR_PINNED, s->bytes);
+        rc = mr_copy_async(s->stream[0], s->weights, MR_DEVICE, s->host_weights, MR_PINNED,
+                           s->bytes);
     for (int engine = 0; engine < STREAMS_N_ENGINES && rc == 0; engine++) {
         rc = measure_alone(s, (enum streams_engine)engine, &s->alone_ms[engine]);
         s->bound_ms = fmax(s->bound_ms, s->alone_ms[engine]);

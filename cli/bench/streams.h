@@ -22,8 +22,10 @@ enum streams_engine { STREAMS_H2D, STREAMS_COMPUTE, STREAMS_D2H, STREAMS_N_ENGIN
 #define STREAMS_REPEATS    100
 
 struct streams_way_result {
-    double wall_ms, variation; /* median, by the host's clock: from the first call until all is back */
-    double traced_ms;          /* of the run in which events were recorded around everything: their first to last */
+    double wall_ms,
+        variation; /* median, by the host's clock: from the first call until all is back */
+    double
+        traced_ms; /* of the run in which events were recorded around everything: their first to last */
     double busy_ms[STREAMS_N_ENGINES]; /* union of the engine's intervals in that run */
     double under_compute_ms;           /* copies (either way) and compute at once */
     double both_copies_ms;             /* H2D and D2H at once */
@@ -43,8 +45,9 @@ struct streams {
     float *in[STREAMS_MAX_N], *out[STREAMS_MAX_N]; /* page-locked */
     float *host_weights, *weights;
     int n_slots, n_streams;
-    int first_step[STREAMS_MAX_N +
-                   1]; /* of each input; input i goes through in first_step[i + 1] - first_step[i] blocks of rows */
+    int first_step
+        [STREAMS_MAX_N +
+         1]; /* of each input; input i goes through in first_step[i + 1] - first_step[i] blocks of rows */
     float *a[STREAMS_MAX_N], *c[STREAMS_MAX_N]; /* device */
     struct mr_stream *stream[STREAMS_MAX_N];
     struct mr_event *start;

@@ -12,14 +12,16 @@ static int read_spans(struct streams *s, enum streams_engine engine, struct stat
     for (int i = 0; i < streams_steps(s) && rc == 0; i++) {
         for (int end = STREAMS_BEGIN; end <= STREAMS_END && rc == 0; end++)
             rc = mr_event_elapsed(s->start, s->mark[i][engine][end], &ns[end]);
-        out[i] = (struct stats_span){(double)ns[STREAMS_BEGIN] * 1e-6, (double)ns[STREAMS_END] * 1e-6};
+        out[i] =
+            (struct stats_span){(double)ns[STREAMS_BEGIN] * 1e-6, (double)ns[STREAMS_END] * 1e-6};
     }
     return rc;
 }
 
 int streams_overlap(struct streams *s, struct streams_way_result *out)
 {
-    static struct stats_span spans[STREAMS_N_ENGINES][STREAMS_MAX_STEPS], copies[2 * STREAMS_MAX_STEPS];
+    static struct stats_span spans[STREAMS_N_ENGINES][STREAMS_MAX_STEPS],
+        copies[2 * STREAMS_MAX_STEPS];
     static struct stats_span own[STREAMS_MAX_STEPS];
     double first = 1e300, last = 0;
     int n = streams_steps(s), rc = 0;
@@ -35,7 +37,8 @@ int streams_overlap(struct streams *s, struct streams_way_result *out)
     memcpy(copies, spans[STREAMS_H2D], (size_t)n * sizeof *copies);
     memcpy(copies + n, spans[STREAMS_D2H], (size_t)n * sizeof *copies);
     out->traced_ms = last - first;
-    for (int engine = 0; engine < STREAMS_N_ENGINES; engine++) { /* joining spoils what it is given */
+    for (int engine = 0; engine < STREAMS_N_ENGINES;
+         engine++) { /* joining spoils what it is given */
         memcpy(own, spans[engine], (size_t)n * sizeof *own);
         out->busy_ms[engine] = stats_union(own, n);
     }
@@ -48,7 +51,8 @@ static double product_at(const struct streams *s, uint64_t i, uint64_t row, uint
 {
     double sum = 0;
     for (uint64_t k = 0; k < s->o->size; k++)
-        sum += (double)s->in[i][row * s->o->size + k] * (double)s->host_weights[k * s->o->size + column];
+        sum += (double)s->in[i][row * s->o->size + k] *
+               (double)s->host_weights[k * s->o->size + column];
     return sum;
 }
 
@@ -60,11 +64,13 @@ int streams_check(const struct streams *s, enum streams_way way)
     for (uint64_t i = 0; i < s->o->n; i++) {
         for (uint64_t k = 0; k < 4; k++) {
             uint64_t row = (i * 7 + k * 131) % size, column = (i * 13 + k * 311) % size;
-            double want = product_at(s, i, row, column), got = (double)s->out[i][row * size + column];
+            double want = product_at(s, i, row, column),
+                   got = (double)s->out[i][row * size + column];
             if (!(fabs(got - want) <= allowed))
-                return mr_error_set(MR_EDEVICE, "way %d: element %llu,%llu of product %llu is %g and should be %g",
-                                    (int)way, (unsigned long long)row, (unsigned long long)column,
-                                    (unsigned long long)i, got, want);
+                return mr_error_set(
+                    MR_EDEVICE, "way %d: element %llu,%llu of product %llu is %g and should be %g",
+                    (int)way, (unsigned long long)row, (unsigned long long)column,
+                    (unsigned long long)i, got, want);
         }
     }
     return 0;

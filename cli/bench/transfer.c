@@ -6,7 +6,8 @@
 #include <string.h>
 
 const char *const transfer_directions[] = {"h2d", "d2h", "both", "d2d", "peer", NULL};
-const char *const transfer_memories[] = {"pageable", "pinned", "write_combined", "registered", "huge_pages", "device"};
+const char *const transfer_memories[] = {"pageable",   "pinned",     "write_combined",
+                                         "registered", "huge_pages", "device"};
 const char *const transfer_ways[] = {"async", "blocking", "batch", "graph", "kernel"};
 
 #define BURST_BYTES (256ull << 20) /* copies back to back: about so much, at most BATCH */
@@ -31,13 +32,14 @@ static struct route route_of(const struct transfer *t, enum transfer_direction d
 /* Copies are spread over the whole of the memory. */
 static struct mr_copy copy_at(struct route r, uint64_t bytes, uint64_t i)
 {
-    uint64_t slots = r.src->bytes / bytes < r.dst->bytes / bytes ? r.src->bytes / bytes : r.dst->bytes / bytes;
+    uint64_t slots =
+        r.src->bytes / bytes < r.dst->bytes / bytes ? r.src->bytes / bytes : r.dst->bytes / bytes;
     uint64_t at = i % slots * bytes;
     return (struct mr_copy){r.dst->ptr + at, r.src->ptr + at, bytes, r.dst->kind, r.src->kind};
 }
 
-static int enqueue(const struct transfer *t, struct mr_stream *stream, enum transfer_way way, struct route r,
-                   uint64_t bytes, uint64_t n)
+static int enqueue(const struct transfer *t, struct mr_stream *stream, enum transfer_way way,
+                   struct route r, uint64_t bytes, uint64_t n)
 {
     struct mr_copy copies[BATCH];
     int rc = 0;
@@ -71,7 +73,8 @@ static int synchronize(struct transfer *t, int sides)
 }
 
 /* By the host's clock, which counts submitting. [out] ns: of all together. */
-static int time_on_host(struct transfer *t, const struct transfer_series *s, uint64_t bytes, uint64_t n, int64_t ns[3])
+static int time_on_host(struct transfer *t, const struct transfer_series *s, uint64_t bytes,
+                        uint64_t n, int64_t ns[3])
 {
     uint64_t start = mr_time_ns();
     int rc = enqueue(t, t->stream[0], s->way, route_of(t, s->direction, 0), bytes, n);
@@ -82,8 +85,8 @@ static int time_on_host(struct transfer *t, const struct transfer_series *s, uin
 }
 
 /* By the device's clock, from the latch's opening. [out] ns: all together, each side. */
-static int time_on_device(struct transfer *t, const struct transfer_series *s, uint64_t bytes, uint64_t n,
-                          int64_t ns[3])
+static int time_on_device(struct transfer *t, const struct transfer_series *s, uint64_t bytes,
+                          uint64_t n, int64_t ns[3])
 {
     int sides = s->direction == TRANSFER_BOTH ? 2 : 1, rc = latch_close(&t->latch);
     for (int i = 0; i < sides && rc == 0; i++) {
@@ -149,11 +152,14 @@ static int check_piece(struct transfer *t, struct route r, uint64_t from, uint64
     if (good == n)
         return 0;
     return mr_error_set(
-        MR_EDEVICE, "after a copy from %s to %s memory the bytes at offset %llu are not those that were sent",
-        transfer_memories[r.src->how], transfer_memories[r.dst->how], (unsigned long long)(from + good));
+        MR_EDEVICE,
+        "after a copy from %s to %s memory the bytes at offset %llu are not those that were sent",
+        transfer_memories[r.src->how], transfer_memories[r.dst->how],
+        (unsigned long long)(from + good));
 }
 
-static int each_side(struct transfer *t, const struct transfer_series *s, uint64_t bytes, uint64_t n,
+static int each_side(struct transfer *t, const struct transfer_series *s, uint64_t bytes,
+                     uint64_t n,
                      int (*fn)(struct transfer *t, struct route r, uint64_t from, uint64_t n))
 {
     int rc = 0;
@@ -169,7 +175,8 @@ static int each_side(struct transfer *t, const struct transfer_series *s, uint64
 
 static uint64_t copies_for(const struct transfer_series *s, uint64_t bytes)
 {
-    uint64_t n = (s->host_timed ? BURST_BYTES / 4 : BURST_BYTES) / bytes, most = s->host_timed ? BATCH / 4 : BATCH;
+    uint64_t n = (s->host_timed ? BURST_BYTES / 4 : BURST_BYTES) / bytes,
+             most = s->host_timed ? BATCH / 4 : BATCH;
     if (s->way == TRANSFER_BATCH || s->way == TRANSFER_GRAPH)
         return BATCH;
     return n < 1 ? 1 : n > most ? most : n;
@@ -204,7 +211,8 @@ static int measure_recorded(struct transfer *t, const struct transfer_series *s,
         rc = s->host_timed ? time_on_host(t, s, bytes, n, ns) : time_on_device(t, s, bytes, n, ns);
         for (int i = 0; i < 3 && rc == 0; i++)
             /* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): both ways of timing set all three */
-            rates[i][k] = (double)(n * bytes) * (i == 0 ? sides : 1) / (double)(ns[i] > 0 ? ns[i] : 1);
+            rates[i][k] =
+                (double)(n * bytes) * (i == 0 ? sides : 1) / (double)(ns[i] > 0 ? ns[i] : 1);
     }
     if (rc == 0)
         rc = each_side(t, s, bytes, n, check_piece);
@@ -229,17 +237,21 @@ static int measure_point(struct transfer *t, const struct transfer_series *s, ui
     return rc;
 }
 
-int transfer_series_measure(struct transfer *t, const struct mr_device_info *info, struct transfer_series *s)
+int transfer_series_measure(struct transfer *t, const struct mr_device_info *info,
+                            struct transfer_series *s)
 {
     double x[TRANSFER_MAX_SIZES], y[TRANSFER_MAX_SIZES];
-    double limits[] = {info->h2d_gb_per_s, info->d2h_gb_per_s, info->h2d_gb_per_s + info->d2h_gb_per_s, 0,
-                       t->peer_gb_per_s};
-    static const char *const kinds[] = {"pageable", "pinned", "write-combined", "registered", "huge pages", "device"};
-    static const char *const ways[] = {"", ", blocking", ", batch of 64", ", graph of 64", ", kernel"};
+    double limits[] = {info->h2d_gb_per_s, info->d2h_gb_per_s,
+                       info->h2d_gb_per_s + info->d2h_gb_per_s, 0, t->peer_gb_per_s};
+    static const char *const kinds[] = {"pageable",   "pinned",     "write-combined",
+                                        "registered", "huge pages", "device"};
+    static const char *const ways[] = {"", ", blocking", ", batch of 64", ", graph of 64",
+                                       ", kernel"};
     snprintf(s->name, sizeof s->name, "%s%s", kinds[s->memory], ways[s->way]);
     s->host_timed = s->memory == TRANSFER_PAGEABLE || s->way == TRANSFER_BLOCKING;
     s->limit_gb_per_s = limits[s->direction];
-    if (s->memory == TRANSFER_PAGEABLE && info->pageable_gb_per_s > 0 && info->pageable_gb_per_s < s->limit_gb_per_s)
+    if (s->memory == TRANSFER_PAGEABLE && info->pageable_gb_per_s > 0 &&
+        info->pageable_gb_per_s < s->limit_gb_per_s)
         s->limit_gb_per_s = info->pageable_gb_per_s;
     int rc = 0;
     for (uint64_t bytes = t->o->min_bytes; bytes <= t->o->max_bytes && rc == 0; bytes *= 4) {

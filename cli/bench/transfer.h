@@ -36,7 +36,8 @@ enum transfer_way {
     TRANSFER_N_WAYS
 };
 
-extern const char *const transfer_directions[], *const transfer_memories[], *const transfer_ways[]; /* short names */
+extern const char *const transfer_directions[], *const transfer_memories[],
+                                                    *const transfer_ways[]; /* short names */
 
 #define TRANSFER_MAX_SIZES 20
 #define TRANSFER_REPEATS   100
@@ -65,7 +66,8 @@ struct transfer_series {
 #define TRANSFER_MAX_SERIES 32
 
 struct transfer_result {
-    struct mr_device_info before, after; /* after: right behind the fastest copies, when the link is awake */
+    struct mr_device_info before,
+        after; /* after: right behind the fastest copies, when the link is awake */
     struct transfer_series series[TRANSFER_MAX_SERIES];
     int n_series;
     char peer[64];       /* the other device's name; "": none */
@@ -74,7 +76,8 @@ struct transfer_result {
 };
 
 /* Returns 0 or the library's error. */
-int transfer_measure(struct mr_device *dev, const struct transfer_opts *o, struct transfer_result *out);
+int transfer_measure(struct mr_device *dev, const struct transfer_opts *o,
+                     struct transfer_result *out);
 
 int transfer_print(const struct transfer_result *r, const struct transfer_opts *o);
 int transfer_plot(const struct transfer_result *r, const char *path);

@@ -16,8 +16,8 @@ static bool wanted(const struct transfer *t, enum transfer_direction direction)
 static const unsigned char host_ways[TRANSFER_N_MEMORY] = {
     /* bits: 1 << way */
     [TRANSFER_PAGEABLE] = 1 << TRANSFER_ASYNC | 1 << TRANSFER_BLOCKING,
-    [TRANSFER_PINNED] =
-        1 << TRANSFER_ASYNC | 1 << TRANSFER_BLOCKING | 1 << TRANSFER_BATCH | 1 << TRANSFER_GRAPH | 1 << TRANSFER_KERNEL,
+    [TRANSFER_PINNED] = 1 << TRANSFER_ASYNC | 1 << TRANSFER_BLOCKING | 1 << TRANSFER_BATCH |
+                        1 << TRANSFER_GRAPH | 1 << TRANSFER_KERNEL,
     [TRANSFER_COMBINED] = 1 << TRANSFER_ASYNC,
     [TRANSFER_REGISTERED] = 1 << TRANSFER_ASYNC,
     [TRANSFER_HUGE] = 1 << TRANSFER_ASYNC,
@@ -56,7 +56,8 @@ static int measure_memory(struct transfer *t, enum transfer_memory m, struct tra
     return rc;
 }
 
-int transfer_fill(struct transfer *t, struct mr_stream *stream, const struct transfer_block *b, uint32_t seed)
+int transfer_fill(struct transfer *t, struct mr_stream *stream, const struct transfer_block *b,
+                  uint32_t seed)
 {
     int rc = 0;
     for (uint64_t at = 0; at < b->bytes && rc == 0; at += CHECK_BYTES) {
@@ -105,11 +106,13 @@ static void close_all(struct transfer *t)
 void transfer_leave_out(struct transfer_result *out, const char *what, const char *why)
 {
     size_t used = strlen(out->left_out);
-    snprintf(out->left_out + used, sizeof out->left_out - used, "%s%s: %s", used ? "; " : "", what, why);
+    snprintf(out->left_out + used, sizeof out->left_out - used, "%s%s: %s", used ? "; " : "", what,
+             why);
 }
 
 /* Memory that this device or system does not give is left out. */
-static int measure_host(struct transfer *t, enum transfer_memory m, uint64_t bytes, struct transfer_result *out)
+static int measure_host(struct transfer *t, enum transfer_memory m, uint64_t bytes,
+                        struct transfer_result *out)
 {
     int rc = 0;
     for (int i = 0; i < 2 && rc == 0; i++)
@@ -126,7 +129,8 @@ static int measure_host(struct transfer *t, enum transfer_memory m, uint64_t byt
     return rc;
 }
 
-int transfer_measure(struct mr_device *dev, const struct transfer_opts *o, struct transfer_result *out)
+int transfer_measure(struct mr_device *dev, const struct transfer_opts *o,
+                     struct transfer_result *out)
 {
     struct transfer t = {.dev = dev, .o = o};
     uint64_t batch = BATCH * (o->max_bytes < BATCH_MAX_BYTES ? o->max_bytes : BATCH_MAX_BYTES);

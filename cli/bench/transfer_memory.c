@@ -13,12 +13,13 @@
 static int map_pages(uint64_t bytes, bool huge, void **out)
 {
     int flags = MAP_PRIVATE | MAP_ANONYMOUS;
-    void *ptr = huge ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags | MAP_HUGETLB, -1, 0) : MAP_FAILED;
+    void *ptr =
+        huge ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags | MAP_HUGETLB, -1, 0) : MAP_FAILED;
     if (ptr == MAP_FAILED) {
         ptr = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
         if (ptr == MAP_FAILED)
-            return mr_error_set(-ENOMEM, "the system refused %llu bytes: %s", (unsigned long long)bytes,
-                                strerror(errno));
+            return mr_error_set(-ENOMEM, "the system refused %llu bytes: %s",
+                                (unsigned long long)bytes, strerror(errno));
         madvise(ptr, bytes, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
     }
     memset(ptr, 0, bytes);
@@ -26,7 +27,8 @@ static int map_pages(uint64_t bytes, bool huge, void **out)
     return 0;
 }
 
-int transfer_block_make(struct transfer_block *block, struct mr_device *dev, enum transfer_memory how, uint64_t bytes)
+int transfer_block_make(struct transfer_block *block, struct mr_device *dev,
+                        enum transfer_memory how, uint64_t bytes)
 {
     bool own = how == TRANSFER_REGISTERED || how == TRANSFER_HUGE || how == TRANSFER_PAGEABLE;
     void *ptr = NULL;
@@ -62,7 +64,8 @@ void transfer_block_drop(struct transfer_block *block)
         return;
     if (block->how == TRANSFER_REGISTERED || block->how == TRANSFER_HUGE)
         mr_memory_unregister(block->dev, block->ptr, block->bytes);
-    if (block->how == TRANSFER_REGISTERED || block->how == TRANSFER_HUGE || block->how == TRANSFER_PAGEABLE) {
+    if (block->how == TRANSFER_REGISTERED || block->how == TRANSFER_HUGE ||
+        block->how == TRANSFER_PAGEABLE) {
         munmap(block->ptr, block->bytes);
     } else if (block->how == TRANSFER_COMBINED) {
         mr_memory_unmake(block->dev, block->ptr);

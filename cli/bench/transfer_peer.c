@@ -4,7 +4,8 @@
 #include <string.h>
 
 /* --peer, or another GPU. Returns what to open, or NULL: there is none. */
-static const char *peer_name(const struct transfer *t, const struct mr_device_info *info, char buf[32])
+static const char *peer_name(const struct transfer *t, const struct mr_device_info *info,
+                             char buf[32])
 {
     if (t->o->peer)
         return t->o->peer;
@@ -20,7 +21,8 @@ static double smaller(double a, double b)
 }
 
 /* Directly: by NVLink, or by what is simulated. Else twice over the link, at best one way while the other goes on. */
-static double limit_of(const struct mr_device_info *one, const struct mr_device_info *other, int direct)
+static double limit_of(const struct mr_device_info *one, const struct mr_device_info *other,
+                       int direct)
 {
     if (direct && one->peer_gb_per_s > 0 && other->peer_gb_per_s > 0)
         return smaller(one->peer_gb_per_s, other->peer_gb_per_s);

@@ -4,8 +4,9 @@
 
 #include <string.h>
 
-static const char *const titles[] = {"Host to device", "Device to host", "Both ways at once (total)",
-                                     "Within the device", "From the peer device"};
+static const char *const titles[] = {"Host to device", "Device to host",
+                                     "Both ways at once (total)", "Within the device",
+                                     "From the peer device"};
 
 static const struct transfer_point *last_point(const struct transfer_series *s)
 {
@@ -13,10 +14,12 @@ static const struct transfer_point *last_point(const struct transfer_series *s)
 }
 
 /* The plain way to do it right: page-locked, asynchronous. */
-static const struct transfer_series *plain(const struct transfer_result *r, enum transfer_direction d)
+static const struct transfer_series *plain(const struct transfer_result *r,
+                                           enum transfer_direction d)
 {
     for (int i = 0; i < r->n_series; i++)
-        if (r->series[i].direction == d && r->series[i].memory == TRANSFER_PINNED && r->series[i].way == TRANSFER_ASYNC)
+        if (r->series[i].direction == d && r->series[i].memory == TRANSFER_PINNED &&
+            r->series[i].way == TRANSFER_ASYNC)
             return &r->series[i];
     return NULL;
 }
@@ -29,7 +32,8 @@ static double best(const struct transfer_series *s)
     return most;
 }
 
-static void print_direction(const struct transfer_result *r, const struct transfer_opts *o, enum transfer_direction d)
+static void print_direction(const struct transfer_result *r, const struct transfer_opts *o,
+                            enum transfer_direction d)
 {
     char line[1024] = "size", bytes[CLI_HUMAN];
     size_t used = strlen(line);
@@ -50,7 +54,11 @@ static void print_direction(const struct transfer_result *r, const struct transf
         used = (size_t)snprintf(line, sizeof line, "%s", cli_bytes(size, bytes));
         for (int k = 0; k < n; k++) {
             double v = i < of[k]->n ? of[k]->points[i].gb_per_s : -1;
-            used += (size_t)snprintf(line + used, sizeof line - used, v < 0 ? "\t" : v < 1 ? "\t%.3f" : "\t%.2f", v);
+            used += (size_t)snprintf(line + used, sizeof line - used,
+                                     v < 0   ? "\t"
+                                     : v < 1 ? "\t%.3f"
+                                             : "\t%.2f",
+                                     v);
         }
         cli_table_row(table, "%s", line);
     }
@@ -77,15 +85,18 @@ static void print_fits(const struct transfer_result *r)
             snprintf(limit, sizeof limit, "%.2f GB/s", s->limit_gb_per_s);
             snprintf(part, sizeof part, "%.1f%%", 100 * best(s) / s->limit_gb_per_s);
         }
-        cli_table_row(table, "%s\t%s\t%s\t%s\t%.2f GB/s\t%s\t%s\t%.1f%%", transfer_directions[s->direction], s->name,
-                      latency, fit, best(s), limit, part, 100 * variation);
+        cli_table_row(table, "%s\t%s\t%s\t%s\t%.2f GB/s\t%s\t%s\t%.1f%%",
+                      transfer_directions[s->direction], s->name, latency, fit, best(s), limit,
+                      part, 100 * variation);
     }
-    printf("\nOne copy takes latency + bytes / bandwidth, fitted; the best that was reached, and the limit\n");
+    printf("\nOne copy takes latency + bytes / bandwidth, fitted; the best that was reached, and "
+           "the limit\n");
     cli_table_print(table, stdout, 2);
 }
 
 /* Why a result may be low. Each finding is given to fn. */
-static void explain(const struct transfer_result *r, void (*fn)(void *user, const char *text), void *user)
+static void explain(const struct transfer_result *r, void (*fn)(void *user, const char *text),
+                    void *user)
 {
     const struct mr_device_info *at = &r->after;
     char text[400];
@@ -95,28 +106,33 @@ static void explain(const struct transfer_result *r, void (*fn)(void *user, cons
         if (!s || s->limit_gb_per_s <= 0 || best(s) >= 0.9 * s->limit_gb_per_s)
             continue;
         low = true;
-        snprintf(text, sizeof text, "%s: page-locked copies reach %.0f%% of the limit of %.2f GB/s%s", titles[d],
+        snprintf(text, sizeof text,
+                 "%s: page-locked copies reach %.0f%% of the limit of %.2f GB/s%s", titles[d],
                  100 * best(s) / s->limit_gb_per_s, s->limit_gb_per_s,
-                 last_point(s) && last_point(s)->bytes < (16u << 20) ? "; copies of 16 MiB and more were not measured"
-                                                                     : "");
+                 last_point(s) && last_point(s)->bytes < (16u << 20)
+                     ? "; copies of 16 MiB and more were not measured"
+                     : "");
         fn(user, text);
     }
     if (!low)
         return;
-    if (at->link_generation && (at->link_generation < at->link_generation_max || at->link_width < at->link_width_max)) {
-        snprintf(
-            text, sizeof text,
-            "the link ran at generation %d x%d under load and can do %d x%d: trained down (power saving, the slot, a "
-            "riser or dirty contacts; nvidia-smi -q -d PERFORMANCE,PCIE)",
-            at->link_generation, at->link_width, at->link_generation_max, at->link_width_max);
+    if (at->link_generation &&
+        (at->link_generation < at->link_generation_max || at->link_width < at->link_width_max)) {
+        snprintf(text, sizeof text,
+                 "the link ran at generation %d x%d under load and can do %d x%d: trained down "
+                 "(power saving, the slot, a "
+                 "riser or dirty contacts; nvidia-smi -q -d PERFORMANCE,PCIE)",
+                 at->link_generation, at->link_width, at->link_generation_max, at->link_width_max);
         fn(user, text);
     }
     if (at->pci_id[0] && at->numa_node < 0)
-        fn(user,
-           "which memory node is nearest the GPU is unknown here (a virtual machine, or one node): memory on a far "
-           "node is slower; an IOMMU that translates is another cause that cannot be seen from here");
+        fn(user, "which memory node is nearest the GPU is unknown here (a virtual machine, or one "
+                 "node): memory on a far "
+                 "node is slower; an IOMMU that translates is another cause that cannot be seen "
+                 "from here");
     if (!at->pci_id[0])
-        fn(user, "this device is simulated: the rest is the time that this host's memory takes to move the bytes, and "
+        fn(user, "this device is simulated: the rest is the time that this host's memory takes to "
+                 "move the bytes, and "
                  "latency");
 }
 
@@ -134,11 +150,15 @@ static int print_text(const struct transfer_result *r, const struct transfer_opt
         printf("; PCIe generation %d x%d (at most %d x%d)", at->link_generation, at->link_width,
                at->link_generation_max, at->link_width_max);
     if (at->h2d_gb_per_s > 0)
-        printf("; limit %.2f GB/s to the device, %.2f GB/s back", at->h2d_gb_per_s, at->d2h_gb_per_s);
+        printf("; limit %.2f GB/s to the device, %.2f GB/s back", at->h2d_gb_per_s,
+               at->d2h_gb_per_s);
     if (r->peer[0])
-        printf("; peer %s, %s", r->peer, r->direct ? "reached directly" : "through the host's memory");
-    printf("\nmedians of %llu; copies wait behind a kernel until all are submitted, and the device's clock times them; "
-           "pageable\nand blocking copies cannot wait so: the host's clock times them, submitting included. The bytes "
+        printf("; peer %s, %s", r->peer,
+               r->direct ? "reached directly" : "through the host's memory");
+    printf("\nmedians of %llu; copies wait behind a kernel until all are submitted, and the "
+           "device's clock times them; "
+           "pageable\nand blocking copies cannot wait so: the host's clock times them, submitting "
+           "included. The bytes "
            "were "
            "checked.\n",
            (unsigned long long)o->repeats);
@@ -147,8 +167,9 @@ static int print_text(const struct transfer_result *r, const struct transfer_opt
     print_fits(r);
     const struct transfer_series *both = plain(r, TRANSFER_BOTH);
     if (both && both->n)
-        printf("\n  both at once: %.2f GB/s to the device and %.2f GB/s back in the largest copies\n",
-               last_point(both)->each_gb_per_s[0], last_point(both)->each_gb_per_s[1]);
+        printf(
+            "\n  both at once: %.2f GB/s to the device and %.2f GB/s back in the largest copies\n",
+            last_point(both)->each_gb_per_s[0], last_point(both)->each_gb_per_s[1]);
     printf("\n");
     explain(r, print_note, NULL);
     if (r->left_out[0])
@@ -156,7 +177,8 @@ static int print_text(const struct transfer_result *r, const struct transfer_opt
     return CLI_OK;
 }
 
-static void json_point(struct mr_json *json, const struct transfer_series *s, const struct transfer_point *p)
+static void json_point(struct mr_json *json, const struct transfer_series *s,
+                       const struct transfer_point *p)
 {
     mr_json_object(json, NULL);
     mr_json_uint(json, "bytes", p->bytes);
@@ -236,7 +258,8 @@ int transfer_plot(const struct transfer_result *r, const char *path)
     char subtitle[160];
     int n = 0, n_panels = 0;
     for (int d = 0; d < TRANSFER_N_DIRECTIONS; d++) {
-        struct plot_panel p = {titles[d], "size of a copy", "GB/s", NULL, &series[n], 0, {0}, true, true, PLOT_BYTES};
+        struct plot_panel p = {titles[d], "size of a copy", "GB/s", NULL, &series[n], 0, {0}, true,
+                               true,      PLOT_BYTES};
         for (int i = 0; i < r->n_series; i++) {
             const struct transfer_series *s = &r->series[i];
             if ((int)s->direction != d)
@@ -255,5 +278,6 @@ int transfer_plot(const struct transfer_result *r, const char *path)
             panels[n_panels++] = p;
     }
     snprintf(subtitle, sizeof subtitle, "%s %s", r->after.name, r->after.model);
-    return plot_write(&(struct plot){"Copies between host and device", subtitle, panels, n_panels}, path);
+    return plot_write(&(struct plot){"Copies between host and device", subtitle, panels, n_panels},
+                      path);
 }

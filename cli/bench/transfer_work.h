@@ -27,11 +27,13 @@ struct transfer {
 int transfer_peer_open(struct transfer *t, uint64_t bytes, struct transfer_result *out);
 void transfer_peer_close(struct transfer *t);
 /* Fills a block of device memory with the pattern of a seed. */
-int transfer_fill(struct transfer *t, struct mr_stream *stream, const struct transfer_block *b, uint32_t seed);
+int transfer_fill(struct transfer *t, struct mr_stream *stream, const struct transfer_block *b,
+                  uint32_t seed);
 /* Adds to out->left_out. */
 void transfer_leave_out(struct transfer_result *out, const char *what, const char *why);
 
 /* All sizes of one series. Returns 0 or the library's error. */
-int transfer_series_measure(struct transfer *t, const struct mr_device_info *info, struct transfer_series *s);
+int transfer_series_measure(struct transfer *t, const struct mr_device_info *info,
+                            struct transfer_series *s);
 
 #endif

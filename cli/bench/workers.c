@@ -10,12 +10,13 @@ double workers_limit(const struct workers *w)
 {
     if (w->link_samples_per_s <= 0 || w->step_samples_per_s <= 0)
         return w->link_samples_per_s + w->step_samples_per_s;
-    return w->link_samples_per_s < w->step_samples_per_s ? w->link_samples_per_s : w->step_samples_per_s;
+    return w->link_samples_per_s < w->step_samples_per_s ? w->link_samples_per_s
+                                                         : w->step_samples_per_s;
 }
 
 /* The consumer: a step of work on each batch; blocking: the host waits for it. Returns batches taken, or the error. */
-static int64_t take_for(const struct workers *w, struct mr_loader *ld, bool blocking, uint64_t time_ns,
-                        uint64_t *samples, uint64_t *took_ns)
+static int64_t take_for(const struct workers *w, struct mr_loader *ld, bool blocking,
+                        uint64_t time_ns, uint64_t *samples, uint64_t *took_ns)
 {
     struct mr_batch b;
     uint64_t start = mr_time_ns(), step_ns = w->o->step_ns;
@@ -42,7 +43,8 @@ static int run_loader(const struct workers *w, struct mr_loader *ld, struct work
 {
     struct mr_loader_stats after;
     uint64_t samples, took_ns;
-    int64_t n = take_for(w, ld, cell->blocking, w->o->time_ns / 4, &samples, &took_ns); /* warms up */
+    int64_t n =
+        take_for(w, ld, cell->blocking, w->o->time_ns / 4, &samples, &took_ns); /* warms up */
     if (n > 0)
         n = take_for(w, ld, cell->blocking, w->o->time_ns, &samples, &took_ns);
     if (n <= 0)
@@ -50,7 +52,8 @@ static int run_loader(const struct workers *w, struct mr_loader *ld, struct work
     mr_loader_stats(ld, &after);
     cell->step_us = (double)took_ns * 1e-3 / (double)n;
     cell->samples_per_s = (double)samples / ((double)took_ns * 1e-9);
-    cell->transfer_us = after.timed_batches ? (double)after.timed_copy_ns * 1e-3 / (double)after.timed_batches : -1;
+    cell->transfer_us =
+        after.timed_batches ? (double)after.timed_copy_ns * 1e-3 / (double)after.timed_batches : -1;
     return 0;
 }
 
@@ -83,19 +86,22 @@ static int open_sets(struct workers *w)
     a.field[0] = (struct mr_spec){.name = "x", .dtype = MR_F32, .rank = 1, .dim = {FLOATS}};
     w->x = malloc(a.n * FLOATS * sizeof *w->x);
     if (!w->x)
-        return mr_error_set(-ENOMEM, "no memory for %llu samples; lower --samples", (unsigned long long)a.n);
+        return mr_error_set(-ENOMEM, "no memory for %llu samples; lower --samples",
+                            (unsigned long long)a.n);
     for (uint64_t i = 0; i < a.n * FLOATS; i++)
         w->x[i] = (float)(i % 1000003);
     a.data[0] = w->x;
     int rc = mr_dataset_open_array(&a, &w->set[WORKERS_MEMORY]);
-    return rc < 0 ? rc : mr_dataset_open("synthetic:n=1e6,shape=1024,delay=2ms", &w->set[WORKERS_DELAY]);
+    return rc < 0 ? rc
+                  : mr_dataset_open("synthetic:n=1e6,shape=1024,delay=2ms", &w->set[WORKERS_DELAY]);
 }
 
 int workers_open(struct workers *w, struct mr_device *dev, const struct mr_device_info *info)
 {
     w->dev = dev;
     w->link_samples_per_s = info->h2d_gb_per_s * 1e9 / (FLOATS * sizeof(float));
-    w->step_samples_per_s = w->o->step_ns ? (double)w->o->batch_size / ((double)w->o->step_ns * 1e-9) : 0;
+    w->step_samples_per_s =
+        w->o->step_ns ? (double)w->o->batch_size / ((double)w->o->step_ns * 1e-9) : 0;
     int rc = mr_stream_create(dev, "consumer", &w->stream);
     return rc < 0 ? rc : open_sets(w);
 }

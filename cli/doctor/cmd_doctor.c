@@ -18,8 +18,10 @@ struct options {
 
 #define AT(member) offsetof(struct options, member)
 static const struct mr_option table[] = {
-    {"path", 0, MR_OPT_STRING, AT(path), ".", .meta = "DIR", .help = "Folder whose disk is measured"},
-    {"disk", 0, MR_OPT_FLAG, AT(disk), "1", .help = "Measure the disk", .no_help = "Do not measure the disk"},
+    {"path", 0, MR_OPT_STRING, AT(path), ".", .meta = "DIR",
+     .help = "Folder whose disk is measured"},
+    {"disk", 0, MR_OPT_FLAG, AT(disk), "1", .help = "Measure the disk",
+     .no_help = "Do not measure the disk"},
     {"disk-bytes", 0, MR_OPT_BYTES, AT(disk_bytes), "256MiB", 0x1p23, 0x1p36,
      .help = "Size of the temporary file; if DIR has a file this large, that file is read instead"},
     CLI_COMMON_OPTIONS,
@@ -52,7 +54,8 @@ struct report {
     int n_findings;
 };
 
-static void find(void *report, const char *remedy, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+static void find(void *report, const char *remedy, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 static void find(void *report, const char *remedy, const char *fmt, ...)
 {
     struct report *r = report;
@@ -108,8 +111,10 @@ static void judge_processors(struct report *r)
         find(r, remedy, "this process may run on %d of %d processors", cpu->affinity, cpu->online);
     }
     if (cpu->quota > 0 && cpu->quota < cpu->affinity)
-        find(r, "raise the container's CPU limit (docker run --cpus, Kubernetes resources.limits.cpu)",
-             "the control group allows the time of %.3g processors of %d", cpu->quota, cpu->affinity);
+        find(r,
+             "raise the container's CPU limit (docker run --cpus, Kubernetes resources.limits.cpu)",
+             "the control group allows the time of %.3g processors of %d", cpu->quota,
+             cpu->affinity);
 }
 
 static void judge_memory(struct report *r)
@@ -124,16 +129,16 @@ static void judge_memory(struct report *r)
         find(r, "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled (as root)",
              "transparent huge pages are off: large buffers cost more page faults");
     if (m->available_bytes < 1ull << 30)
-        find(r, "close programs that use it, or feed with --max-memory", "only %s of memory are available",
-             cli_bytes(m->available_bytes, bytes));
+        find(r, "close programs that use it, or feed with --max-memory",
+             "only %s of memory are available", cli_bytes(m->available_bytes, bytes));
 }
 
 static void judge_uring(struct report *r)
 {
     if (!r->uring)
         return;
-    const char *remedy =
-        "in a container: docker run --security-opt seccomp=unconfined, or a profile that allows io_uring";
+    const char *remedy = "in a container: docker run --security-opt seccomp=unconfined, or a "
+                         "profile that allows io_uring";
     if (kernel_number("/proc/sys/kernel/io_uring_disabled") > 0)
         remedy = "sysctl -w kernel.io_uring_disabled=0 (as root)";
     else if (strstr(r->uring, "built"))
@@ -178,17 +183,22 @@ static int print_text(const struct report *r)
     char a[CLI_HUMAN], b[CLI_HUMAN], c[CLI_HUMAN];
     const struct mr_host_memory_info *m = &r->memory;
     struct cli_table *t = cli_table_create(NULL);
-    cli_table_row(t, "system\t%s %s, millrace %s", r->kernel.sysname, r->kernel.release, mr_version());
+    cli_table_row(t, "system\t%s %s, millrace %s", r->kernel.sysname, r->kernel.release,
+                  mr_version());
     cli_table_row(t, "processor\t%s", r->cpu.model[0] ? r->cpu.model : r->kernel.machine);
     snprintf(a, sizeof a, "%.3g processors", r->cpu.quota);
-    cli_table_row(t, "processors\t%d on line, %d for this process, quota %s: %d worker threads", r->cpu.online,
-                  r->cpu.affinity, r->cpu.quota > 0 ? a : "none", r->threads);
-    cli_table_row(t, "memory\t%s, %s available", cli_bytes(m->total_bytes, a), cli_bytes(m->available_bytes, b));
+    cli_table_row(t, "processors\t%d on line, %d for this process, quota %s: %d worker threads",
+                  r->cpu.online, r->cpu.affinity, r->cpu.quota > 0 ? a : "none", r->threads);
+    cli_table_row(t, "memory\t%s, %s available", cli_bytes(m->total_bytes, a),
+                  cli_bytes(m->available_bytes, b));
     cli_table_row(t, "lock limit\t%s", limit(m->lock_limit_bytes, a));
-    cli_table_row(t, "pages\t%s; huge: %s, %llu free; transparent huge pages: %s", cli_bytes(m->page_bytes, a),
+    cli_table_row(t, "pages\t%s; huge: %s, %llu free; transparent huge pages: %s",
+                  cli_bytes(m->page_bytes, a),
                   m->huge_page_bytes ? cli_bytes(m->huge_page_bytes, b) : "unknown",
-                  (unsigned long long)m->huge_pages_free, m->transparent_huge[0] ? m->transparent_huge : "unknown");
-    cli_table_row(t, "io_uring\t%s%s", r->uring ? "not usable: " : "usable", r->uring ? r->uring : "");
+                  (unsigned long long)m->huge_pages_free,
+                  m->transparent_huge[0] ? m->transparent_huge : "unknown");
+    cli_table_row(t, "io_uring\t%s%s", r->uring ? "not usable: " : "usable",
+                  r->uring ? r->uring : "");
     if (r->o->disk)
         cli_table_row(t, "disk\t%s: reads %s (%s in %s, %s, %s)", r->o->path,
                       cli_rate((double)r->disk.bytes / ((double)r->disk.ns * 1e-9 + 1e-9), a),
@@ -196,7 +206,8 @@ static int print_text(const struct report *r)
                       r->disk.direct ? "direct" : "through the page cache",
                       r->disk.temporary ? "temporary file" : "an existing file");
     for (int i = 0; i < r->n_devices; i++)
-        cli_table_row(t, "device %s\t%s%s", r->device[i].name, r->device[i].usable ? "usable: " : "not usable: ",
+        cli_table_row(t, "device %s\t%s%s", r->device[i].name,
+                      r->device[i].usable ? "usable: " : "not usable: ",
                       r->device[i].usable ? r->device[i].summary : r->device[i].why_not);
     for (int i = 0; i < r->n_gpus; i++)
         doctor_gpu_rows(&r->gpu[i], t);
@@ -204,7 +215,8 @@ static int print_text(const struct report *r)
         doctor_mps_row(&r->mps, t);
     int code = cli_table_print(t, stdout, 0);
     for (int i = 0; i < r->n_findings; i++)
-        printf("%s! %s\n  fix: %s\n", i == 0 ? "\n" : "", r->finding[i].problem, r->finding[i].remedy);
+        printf("%s! %s\n  fix: %s\n", i == 0 ? "\n" : "", r->finding[i].problem,
+               r->finding[i].remedy);
     if (r->n_findings == 0)
         printf("\nNothing is set wrong.\n");
     return code;
@@ -306,25 +318,26 @@ static int run(void *options, int n_args, char **args)
 
 static const struct cli_note json[] = {
     {"kernel", "The kernel's release"},
-    {"cpu",
-     "model, online, affinity (processors in this process's mask), quota (of the control group, in processors; null: "
-     "none), threads (what the three allow)"},
-    {"memory",
-     "total_bytes (the machine's, or the control group's limit), available_bytes, lock_limit_bytes (null: none), "
-     "page_bytes, huge_page_bytes, huge_pages_free, transparent_huge"},
+    {"cpu", "model, online, affinity (processors in this process's mask), quota (of the control "
+            "group, in processors; null: "
+            "none), threads (what the three allow)"},
+    {"memory", "total_bytes (the machine's, or the control group's limit), available_bytes, "
+               "lock_limit_bytes (null: none), "
+               "page_bytes, huge_page_bytes, huge_pages_free, transparent_huge"},
     {"io_uring", "usable, and the reason why not"},
-    {"disk",
-     "path, bytes, seconds, gb_per_s, direct (false: the page cache may have helped), temporary_file; null with "
-     "--no-disk"},
+    {"disk", "path, bytes, seconds, gb_per_s, direct (false: the page cache may have helped), "
+             "temporary_file; null with "
+             "--no-disk"},
     {"devices", "For each kind of device name, summary, usable, and the reason why not"},
-    {"gpus", "For each GPU name, error (null: none), model, uuid, pci_id, driver, driver_api (13000: "
-             "CUDA 13.0), compute_capability (90: 9.0), memory_bytes, free_bytes, bar1_bytes, "
-             "copy_engines, numa_node (-1: unknown), link_generation, link_width, link_generation_max, "
-             "link_width_max (0: unknown; an idle link is trained down), link_gb_per_s (estimated from "
-             "the most, one way), numa_distance (from its memory node to the nearest processor of this "
-             "process; 10: the same node, null: unknown), context_bytes (what opening it takes; 0: "
-             "unknown), peer_gb_per_s (all its NVLinks, one way), processes (others that use it: pid, "
-             "bytes; null: unknown), device_transforms (whether this build's kernels run on it)"},
+    {"gpus",
+     "For each GPU name, error (null: none), model, uuid, pci_id, driver, driver_api (13000: "
+     "CUDA 13.0), compute_capability (90: 9.0), memory_bytes, free_bytes, bar1_bytes, "
+     "copy_engines, numa_node (-1: unknown), link_generation, link_width, link_generation_max, "
+     "link_width_max (0: unknown; an idle link is trained down), link_gb_per_s (estimated from "
+     "the most, one way), numa_distance (from its memory node to the nearest processor of this "
+     "process; 10: the same node, null: unknown), context_bytes (what opening it takes; 0: "
+     "unknown), peer_gb_per_s (all its NVLinks, one way), processes (others that use it: pid, "
+     "bytes; null: unknown), device_transforms (whether this build's kernels run on it)"},
     {"mps", "NVIDIA's Multi-Process Service: running, pipes (its control pipe exists), directory"},
     {"findings", "For each thing set wrong the problem and its remedy"},
     {NULL},
@@ -340,11 +353,12 @@ const struct cli_command cli_doctor = {
     .name = "doctor",
     .summary = "Show what this machine has, what limits it, and what is set wrong",
     .synopsis = "[options]",
-    .text = "Shows processors, memory, limits, io_uring, devices and the read rate of a disk as this "
-            "process sees them: affinity mask and control groups count. Then it lists what is set "
-            "wrong, and how to fix it.\n\n"
-            "The disk is measured by large reads that bypass the page cache, from a big file in the "
-            "folder, or from an unnamed temporary file that disappears when the command ends.",
+    .text =
+        "Shows processors, memory, limits, io_uring, devices and the read rate of a disk as this "
+        "process sees them: affinity mask and control groups count. Then it lists what is set "
+        "wrong, and how to fix it.\n\n"
+        "The disk is measured by large reads that bypass the page cache, from a big file in the "
+        "folder, or from an unnamed temporary file that disappears when the command ends.",
     .options = table,
     .options_bytes = sizeof(struct options),
     .min_args = 0,

@@ -51,7 +51,8 @@ static int make_nameless_file(const char *path, int dir)
 }
 
 /* Data that no file system can make smaller. */
-static int fill(int fd, const char *path, uint64_t bytes, uint32_t *block, struct cli_progress *progress)
+static int fill(int fd, const char *path, uint64_t bytes, uint32_t *block,
+                struct cli_progress *progress)
 {
     for (uint64_t at = 0; at < bytes; at += BLOCK) {
         for (uint32_t i = 0; i < BLOCK / 16; i++) {
@@ -61,17 +62,20 @@ static int fill(int fd, const char *path, uint64_t bytes, uint32_t *block, struc
         for (size_t part = 0; part < BLOCK;) {
             ssize_t n = write(fd, (const char *)block + part, BLOCK - part);
             if (n <= 0)
-                return cli_fail("%s: a temporary file cannot be written: %s", path, strerror(n ? errno : ENOSPC));
+                return cli_fail("%s: a temporary file cannot be written: %s", path,
+                                strerror(n ? errno : ENOSPC));
             part += (size_t)n;
         }
         cli_progress_update(progress, at + BLOCK);
         if (cli_interrupted())
             return cli_fail("interrupted");
     }
-    return fsync(fd) ? cli_fail("%s: a temporary file cannot be written: %s", path, strerror(errno)) : CLI_OK;
+    return fsync(fd) ? cli_fail("%s: a temporary file cannot be written: %s", path, strerror(errno))
+                     : CLI_OK;
 }
 
-static int read_through(int fd, const char *path, void *block, struct doctor_disk *out, struct cli_progress *progress)
+static int read_through(int fd, const char *path, void *block, struct doctor_disk *out,
+                        struct cli_progress *progress)
 {
     uint64_t start = mr_time_ns();
     for (;;) {
@@ -79,7 +83,9 @@ static int read_through(int fd, const char *path, void *block, struct doctor_dis
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0 && errno == EINVAL && out->direct && out->bytes == 0) {
-            fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_DIRECT); /* taken, but not kept to: some network file systems */
+            fcntl(fd, F_SETFL,
+                  fcntl(fd, F_GETFL) &
+                      ~O_DIRECT); /* taken, but not kept to: some network file systems */
             out->direct = false;
             continue;
         }
@@ -103,9 +109,10 @@ static int measure(int dir, const char *path, uint64_t bytes, void *block, struc
     out->temporary = fd < 0;
     if (out->temporary) {
         if (fstatvfs(dir, &space) == 0 && (uint64_t)space.f_bavail * space.f_frsize < 2 * bytes)
-            return cli_fail("%s: too little space for a temporary file of %llu MiB; choose another folder "
-                            "with --path, or skip this with --no-disk",
-                            path, (unsigned long long)(bytes >> 20));
+            return cli_fail(
+                "%s: too little space for a temporary file of %llu MiB; choose another folder "
+                "with --path, or skip this with --no-disk",
+                path, (unsigned long long)(bytes >> 20));
         fd = make_nameless_file(path, dir);
         if (fd < 0)
             return cli_fail("%s: a temporary file cannot be made: %s", path, strerror(errno));
@@ -131,7 +138,8 @@ int doctor_measure_disk(const char *path, uint64_t bytes, struct doctor_disk *ou
     if (dir < 0)
         return cli_fail("%s: cannot be opened as a folder: %s", path, strerror(errno));
     void *block = NULL;
-    int code = posix_memalign(&block, 4096, BLOCK) ? cli_fail("out of memory") : measure(dir, path, bytes, block, out);
+    int code = posix_memalign(&block, 4096, BLOCK) ? cli_fail("out of memory")
+                                                   : measure(dir, path, bytes, block, out);
     free(block);
     close(dir);
     return code;

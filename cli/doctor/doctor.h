@@ -21,7 +21,8 @@ int doctor_measure_disk(const char *dir, uint64_t bytes, struct doctor_disk *out
 struct doctor_mps {
     char directory[256]; /* where its pipes are or would be */
     bool named;          /* by CUDA_MPS_PIPE_DIRECTORY */
-    bool pipes, runs;    /* the control daemon's pipe is there; and the daemon, as far as can be seen */
+    bool pipes,
+        runs; /* the control daemon's pipe is there; and the daemon, as far as can be seen */
 };
 
 void doctor_look_at_mps(struct doctor_mps *out);
@@ -35,7 +36,7 @@ int doctor_numa_distance(int node);
 struct doctor_gpu {
     char name[16];
     struct mr_device_info info;
-    int kernels;                                            /* 1: ends of transform chains run on it */
+    int kernels; /* 1: ends of transform chains run on it */
     struct mr_device_process process[DOCTOR_MAX_PROCESSES]; /* others that compute on it */
     int n_processes;                                        /* -1: unknown */
     bool sees_self;    /* its pids are ours: this process was found among them and is left out */
@@ -50,7 +51,8 @@ void doctor_gpu_json(const struct doctor_gpu *gpu, struct mr_json *json);
 
 /* Notes a thing set wrong. */
 typedef void doctor_find_fn(void *report, const char *remedy, const char *fmt, ...);
-void doctor_judge_gpu(const struct doctor_gpu *gpu, const struct doctor_mps *mps, doctor_find_fn *find, void *report);
+void doctor_judge_gpu(const struct doctor_gpu *gpu, const struct doctor_mps *mps,
+                      doctor_find_fn *find, void *report);
 void doctor_judge_mps(const struct doctor_mps *mps, doctor_find_fn *find, void *report);
 
 #endif

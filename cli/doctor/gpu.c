@@ -45,9 +45,10 @@ int doctor_look_at_gpus(struct doctor_gpu *out, int max)
 
 static const char *where_transforms_run(const struct doctor_gpu *gpu)
 {
-    return gpu->kernels ? "the end of a chain runs on the GPU where that copies fewer bytes"
-                        : "all on the host: this build has no kernels for it (built without nvcc, or the "
-                          "GPU is too old), so up to four times the bytes are copied";
+    return gpu->kernels
+               ? "the end of a chain runs on the GPU where that copies fewer bytes"
+               : "all on the host: this build has no kernels for it (built without nvcc, or the "
+                 "GPU is too old), so up to four times the bytes are copied";
 }
 
 static void process_row(const struct doctor_gpu *gpu, struct cli_table *t)
@@ -55,7 +56,8 @@ static void process_row(const struct doctor_gpu *gpu, struct cli_table *t)
     char text[320] = "", a[CLI_HUMAN];
     size_t used = 0;
     if (gpu->info.context_bytes)
-        used = (size_t)snprintf(text, sizeof text, "a context takes %s; ", cli_bytes(gpu->info.context_bytes, a));
+        used = (size_t)snprintf(text, sizeof text, "a context takes %s; ",
+                                cli_bytes(gpu->info.context_bytes, a));
     if (gpu->n_processes <= 0)
         snprintf(text + used, sizeof text - used, "%s",
                  gpu->n_processes == 0 ? "no others use it" : "who else uses it is unknown");
@@ -65,7 +67,8 @@ static void process_row(const struct doctor_gpu *gpu, struct cli_table *t)
     for (int i = 0; i < gpu->n_processes && used + 64 < sizeof text; i++)
         used += (size_t)snprintf(text + used, sizeof text - used, "%s pid %llu (%s)", i ? "," : "",
                                  (unsigned long long)gpu->process[i].pid,
-                                 gpu->process[i].bytes ? cli_bytes(gpu->process[i].bytes, a) : "memory unknown");
+                                 gpu->process[i].bytes ? cli_bytes(gpu->process[i].bytes, a)
+                                                       : "memory unknown");
     cli_table_row(t, "  processes\t%s", text);
 }
 
@@ -75,10 +78,10 @@ static void host_row(const struct doctor_gpu *gpu, struct cli_table *t)
     if (gpu->info.numa_node >= 0)
         snprintf(node, sizeof node, "%d", gpu->info.numa_node);
     if (gpu->numa_distance >= 0)
-        snprintf(distance, sizeof distance, ", %d from this process's processors (10: the same node)",
-                 gpu->numa_distance);
-    cli_table_row(t, "  host\tnearest memory node %s%s; %d copy engine%s", node, distance, gpu->info.copy_engines,
-                  gpu->info.copy_engines == 1 ? "" : "s");
+        snprintf(distance, sizeof distance,
+                 ", %d from this process's processors (10: the same node)", gpu->numa_distance);
+    cli_table_row(t, "  host\tnearest memory node %s%s; %d copy engine%s", node, distance,
+                  gpu->info.copy_engines, gpu->info.copy_engines == 1 ? "" : "s");
 }
 
 void doctor_gpu_rows(const struct doctor_gpu *gpu, struct cli_table *t)
@@ -90,14 +93,18 @@ void doctor_gpu_rows(const struct doctor_gpu *gpu, struct cli_table *t)
         return;
     }
     cli_table_row(t, "%s\t%s, compute capability %d.%d, %s, PCI %s", gpu->name, info->model,
-                  info->compute_capability / 10, info->compute_capability % 10, info->uuid, info->pci_id);
-    cli_table_row(t, "  driver\t%s, CUDA %d.%d", info->driver[0] ? info->driver : "release unknown (no NVML)",
+                  info->compute_capability / 10, info->compute_capability % 10, info->uuid,
+                  info->pci_id);
+    cli_table_row(t, "  driver\t%s, CUDA %d.%d",
+                  info->driver[0] ? info->driver : "release unknown (no NVML)",
                   info->driver_api / 1000, info->driver_api % 1000 / 10);
-    cli_table_row(t, "  memory\t%s, %s free; BAR1 %s", cli_bytes(info->memory_bytes, a), cli_bytes(info->free_bytes, b),
+    cli_table_row(t, "  memory\t%s, %s free; BAR1 %s", cli_bytes(info->memory_bytes, a),
+                  cli_bytes(info->free_bytes, b),
                   info->bar1_bytes ? cli_bytes(info->bar1_bytes, c) : "unknown");
     if (info->link_generation_max)
-        cli_table_row(t, "  link\tPCIe %d.0 x%d at most (about %s each way), %d.0 x%d now%s", info->link_generation_max,
-                      info->link_width_max, cli_rate(info->h2d_gb_per_s * 1e9, a), info->link_generation,
+        cli_table_row(t, "  link\tPCIe %d.0 x%d at most (about %s each way), %d.0 x%d now%s",
+                      info->link_generation_max, info->link_width_max,
+                      cli_rate(info->h2d_gb_per_s * 1e9, a), info->link_generation,
                       info->link_width,
                       info->link_generation < info->link_generation_max ? " (an idle link slows "
                                                                           "down: look under load)"
@@ -158,13 +165,14 @@ void doctor_gpu_json(const struct doctor_gpu *gpu, struct mr_json *json)
     mr_json_object_end(json);
 }
 
-void doctor_judge_gpu(const struct doctor_gpu *gpu, const struct doctor_mps *mps, doctor_find_fn *find, void *report)
+void doctor_judge_gpu(const struct doctor_gpu *gpu, const struct doctor_mps *mps,
+                      doctor_find_fn *find, void *report)
 {
     char remedy[128], a[CLI_HUMAN];
     const struct mr_device_info *info = &gpu->info;
     if (gpu->error[0]) {
-        find(report, "nvidia-smi shows its state; dmesg | grep NVRM shows the driver's messages", "%s does not work",
-             gpu->name);
+        find(report, "nvidia-smi shows its state; dmesg | grep NVRM shows the driver's messages",
+             "%s does not work", gpu->name);
         return;
     }
     if (!info->driver[0])
@@ -172,20 +180,23 @@ void doctor_judge_gpu(const struct doctor_gpu *gpu, const struct doctor_mps *mps
              "libnvidia-ml.so.1 (NVML) was not found: the link rate of %s is unknown", gpu->name);
     if (info->link_width && info->link_width < info->link_width_max)
         find(report, "reseat the card or use another slot (lspci -vv: LnkSta against LnkCap)",
-             "%s has %d of %d lanes: copies take %.3g times as long", gpu->name, info->link_width, info->link_width_max,
-             (double)info->link_width_max / info->link_width);
+             "%s has %d of %d lanes: copies take %.3g times as long", gpu->name, info->link_width,
+             info->link_width_max, (double)info->link_width_max / info->link_width);
     if (gpu->numa_distance > 10) {
         snprintf(remedy, sizeof remedy, "numactl --cpunodebind=%d millrace ...", info->numa_node);
         find(report, remedy,
-             "this process may not run on memory node %d, the nearest to %s, only at distance %d from it",
+             "this process may not run on memory node %d, the nearest to %s, only at distance %d "
+             "from it",
              info->numa_node, gpu->name, gpu->numa_distance);
     }
     if (info->free_bytes < info->memory_bytes / 10)
-        find(report, "end the process that uses it (nvidia-smi shows it)", "only %s of the memory of %s are free",
-             cli_bytes(info->free_bytes, a), gpu->name);
-    int others = gpu->n_processes - !gpu->sees_self; /* with the host's pids one of them is this process */
+        find(report, "end the process that uses it (nvidia-smi shows it)",
+             "only %s of the memory of %s are free", cli_bytes(info->free_bytes, a), gpu->name);
+    int others =
+        gpu->n_processes - !gpu->sees_self; /* with the host's pids one of them is this process */
     if (others > 0 && !mps->runs)
         find(report, "nvidia-cuda-mps-control -d (before they start), or another GPU for each",
-             "%d other process%s %s, and without MPS they take turns: neither copies nor kernels overlap", others,
-             others == 1 ? " uses" : "es use", gpu->name);
+             "%d other process%s %s, and without MPS they take turns: neither copies nor kernels "
+             "overlap",
+             others, others == 1 ? " uses" : "es use", gpu->name);
 }

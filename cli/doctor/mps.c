@@ -41,13 +41,14 @@ void doctor_look_at_mps(struct doctor_mps *out)
 void doctor_mps_row(const struct doctor_mps *mps, struct cli_table *t)
 {
     if (mps->runs)
-        cli_table_row(t,
-                      "MPS\tits control daemon is running (%s): processes use a GPU at the same time; a "
-                      "fault in one ends them all",
-                      mps->directory);
+        cli_table_row(
+            t,
+            "MPS\tits control daemon is running (%s): processes use a GPU at the same time; a "
+            "fault in one ends them all",
+            mps->directory);
     else
-        cli_table_row(t, "MPS\tnot running (%s%s): processes that share a GPU take turns", mps->directory,
-                      mps->pipes ? " has an ended daemon's pipes" : "");
+        cli_table_row(t, "MPS\tnot running (%s%s): processes that share a GPU take turns",
+                      mps->directory, mps->pipes ? " has an ended daemon's pipes" : "");
 }
 
 void doctor_mps_json(const struct doctor_mps *mps, struct mr_json *json)

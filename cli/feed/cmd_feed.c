@@ -9,53 +9,65 @@ static const char *const collates[] = {"stack", "pad", "fixed", "ragged", NULL};
 static const char *const policies[] = {"fail", "skip", "replace", NULL};
 static const char *const storages[] = {"auto", "uring", "pread", "gds", NULL};
 static const char *const caches[] = {"none", "host", "device", NULL};
-static const char *const device_transforms[] = {"off", "on", "auto", NULL}; /* as enum mr_device_transforms */
+static const char *const device_transforms[] = {"off", "on", "auto",
+                                                NULL}; /* as enum mr_device_transforms */
 
-#define OPT(option, letter, kind, member, ...)                                                                         \
-    {                                                                                                                  \
-        .name = option, .key = letter, .type = kind, .offset = offsetof(struct feed_opts, member), __VA_ARGS__         \
+#define OPT(option, letter, kind, member, ...)                                                     \
+    {                                                                                              \
+        .name = option, .key = letter, .type = kind, .offset = offsetof(struct feed_opts, member), \
+        __VA_ARGS__                                                                                \
     }
 
 const struct mr_option feed_options[] = {
-    OPT("batch-size", 'b', MR_OPT_UINT, batch_size, .initial = "64", .min = 1, .max = 1 << 24, .unit = "samples",
-        .help = "Samples in a batch", .group = "Batches"),
+    OPT("batch-size", 'b', MR_OPT_UINT, batch_size, .initial = "64", .min = 1, .max = 1 << 24,
+        .unit = "samples", .help = "Samples in a batch", .group = "Batches"),
     OPT("transform", 't', MR_OPT_STRING, transform, .meta = "CHAIN",
-        .help = "Ops on each sample: 'cast(f32),scale(1/255),normalize(0.1307,0.3081)'; millrace inspect --transforms "
+        .help = "Ops on each sample: 'cast(f32),scale(1/255),normalize(0.1307,0.3081)'; millrace "
+                "inspect --transforms "
                 "lists them",
         .group = "Batches"),
     OPT("collate", 0, MR_OPT_ENUM, collate, .initial = "stack", .choices = collates,
         .help = "How to batch samples of varying shape. pad: to the longest in the batch; fixed: "
                 "to the data set's maximum; ragged: values end to end, with offsets",
         .group = "Batches"),
-    OPT("pad-value", 0, MR_OPT_DOUBLE, pad_value, .initial = "0", .help = "Value to pad with", .group = "Batches"),
-    OPT("drop-last", 0, MR_OPT_FLAG, drop_last, .help = "Drop an epoch's last batch if it is not full",
+    OPT("pad-value", 0, MR_OPT_DOUBLE, pad_value, .initial = "0", .help = "Value to pad with",
         .group = "Batches"),
+    OPT("drop-last", 0, MR_OPT_FLAG, drop_last,
+        .help = "Drop an epoch's last batch if it is not full", .group = "Batches"),
 
-    OPT("shuffle", 's', MR_OPT_FLAG, shuffle, .help = "Shuffle: a new random order each epoch, in O(1) memory",
-        .group = "Order"),
+    OPT("shuffle", 's', MR_OPT_FLAG, shuffle,
+        .help = "Shuffle: a new random order each epoch, in O(1) memory", .group = "Order"),
     OPT("sampler", 0, MR_OPT_STRING, sampler, .meta = "SAMPLER",
-        .help = "sequential, random, subset:FILE[,shuffle], weighted:FILE[,replacement=0][,n=N]", .group = "Order"),
-    OPT("seed", 0, MR_OPT_UINT, seed, .initial = "0", .help = "Seed of the order and of random transforms",
+        .help = "sequential, random, subset:FILE[,shuffle], weighted:FILE[,replacement=0][,n=N]",
         .group = "Order"),
+    OPT("seed", 0, MR_OPT_UINT, seed, .initial = "0",
+        .help = "Seed of the order and of random transforms", .group = "Order"),
     OPT("epochs", 'e', MR_OPT_UINT, epochs, .initial = "0", .meta = "N", .unit = "epochs",
         .help = "Passes over the data; 0: one, or no limit with --time", .group = "Order"),
-    OPT("rank", 0, MR_OPT_UINT, rank, .initial = "0", .max = 1 << 20, .help = "Number of this process, below --world",
+    OPT("rank", 0, MR_OPT_UINT, rank, .initial = "0", .max = 1 << 20,
+        .help = "Number of this process, below --world", .group = "Order"),
+    OPT("world", 0, MR_OPT_UINT, world, .initial = "1", .min = 1, .max = 1 << 20,
+        .unit = "processes",
+        .help =
+            "Number of processes that share the order: rank r takes positions r, r + world, ...",
         .group = "Order"),
-    OPT("world", 0, MR_OPT_UINT, world, .initial = "1", .min = 1, .max = 1 << 20, .unit = "processes",
-        .help = "Number of processes that share the order: rank r takes positions r, r + world, ...", .group = "Order"),
     OPT("remainder", 0, MR_OPT_ENUM, remainder, .initial = "drop", .choices = remainders,
-        .help = "If --world does not divide the epoch: drop the rest, or pad from the epoch's start", .group = "Order"),
+        .help =
+            "If --world does not divide the epoch: drop the rest, or pad from the epoch's start",
+        .group = "Order"),
 
     OPT("workers", 'w', MR_OPT_UINT, workers, .initial = "0", .max = 512, .unit = "threads",
-        .help = "Worker threads; 0: one per processor that this process may use", .group = "Pipeline"),
+        .help = "Worker threads; 0: one per processor that this process may use",
+        .group = "Pipeline"),
     OPT("prefetch", 'p', MR_OPT_UINT, prefetch, .initial = "0", .max = 1024, .unit = "batches",
-        .help = "Batches to prepare ahead; 0: automatic, 4 to 64 depending on their size", .group = "Pipeline"),
+        .help = "Batches to prepare ahead; 0: automatic, 4 to 64 depending on their size",
+        .group = "Pipeline"),
     OPT("storage", 0, MR_OPT_ENUM, storage, .initial = "auto", .choices = storages,
         .help = "How to read files; auto: io_uring if the kernel allows it, else pread; gds: "
                 "plain samples directly into GPU memory with cuFile, everything else as auto",
         .group = "Pipeline"),
-    OPT("direct", 0, MR_OPT_FLAG, direct, .help = "Bypass the page cache if the file system allows it",
-        .group = "Pipeline"),
+    OPT("direct", 0, MR_OPT_FLAG, direct,
+        .help = "Bypass the page cache if the file system allows it", .group = "Pipeline"),
     OPT("cache", 0, MR_OPT_ENUM, cache, .initial = "none", .choices = caches,
         .help = "host: keep files in memory once read; device: keep all samples on the device and "
                 "gather batches there",
@@ -65,7 +77,8 @@ const struct mr_option feed_options[] = {
     OPT("queue-depth", 0, MR_OPT_UINT, queue_depth, .initial = "0", .max = 65536, .unit = "reads",
         .help = "Reads in flight, over all workers; 0: automatic", .group = "Pipeline"),
     OPT("max-memory", 0, MR_OPT_BYTES, max_memory, .initial = "0",
-        .help = "Memory limit for batches, read buffers and cache, host plus device; 0: none", .group = "Pipeline"),
+        .help = "Memory limit for batches, read buffers and cache, host plus device; 0: none",
+        .group = "Pipeline"),
 
     OPT("cache-dir", 0, MR_OPT_STRING, cache_dir, .meta = "DIR",
         .help = "Cache data read over HTTP or S3 in this folder; several runs can share it. "
@@ -77,25 +90,32 @@ const struct mr_option feed_options[] = {
                 "$MILLRACE_CACHE_LIMIT, else 16 GiB",
         .group = "Remote data"),
     OPT("retries", 0, MR_OPT_UINT, retries, .initial = "5", .max = 100, .unit = "tries",
-        .help = "How often to retry a failed request, after random waits that double", .group = "Remote data"),
-    OPT("stall-timeout", 0, MR_OPT_DURATION, stall_ns, .initial = "30", .min = 1000000, .max = 86400000000000,
-        .unit = "s", .help = "Retry a request that delivers less than 1 KiB/s for this long", .group = "Remote data"),
+        .help = "How often to retry a failed request, after random waits that double",
+        .group = "Remote data"),
+    OPT("stall-timeout", 0, MR_OPT_DURATION, stall_ns, .initial = "30", .min = 1000000,
+        .max = 86400000000000, .unit = "s",
+        .help = "Retry a request that delivers less than 1 KiB/s for this long",
+        .group = "Remote data"),
 
     OPT("device", 'd', MR_OPT_STRING, device, .initial = "auto", .meta = "DEVICE",
-        .help = "auto, cpu, cuda, cuda:1, or sim:h2d=55,d2h=55,peer=100,pageable=12,latency=10us,step=4ms,mem=16GiB",
+        .help = "auto, cpu, cuda, cuda:1, or "
+                "sim:h2d=55,d2h=55,peer=100,pageable=12,latency=10us,step=4ms,mem=16GiB",
         .group = "Device"),
     OPT("pin", 0, MR_OPT_FLAG, pin, .initial = "1", .help = "Use page-locked memory for batches",
-        .no_help = "Use pageable memory for batches, to see what page-locked memory saves", .group = "Device"),
-    OPT("blocking", 0, MR_OPT_FLAG, blocking, .help = "Make workers wait for each copy, to see what that costs",
+        .no_help = "Use pageable memory for batches, to see what page-locked memory saves",
         .group = "Device"),
+    OPT("blocking", 0, MR_OPT_FLAG, blocking,
+        .help = "Make workers wait for each copy, to see what that costs", .group = "Device"),
     OPT("streams", 0, MR_OPT_UINT, streams, .initial = "1", .min = 1, .max = 16, .unit = "streams",
         .help = "Copy streams, used in turn", .group = "Device"),
-    OPT("device-transforms", 0, MR_OPT_ENUM, device_transforms, .initial = "auto", .choices = device_transforms,
+    OPT("device-transforms", 0, MR_OPT_ENUM, device_transforms, .initial = "auto",
+        .choices = device_transforms,
         .help = "Run the end of a chain (cast, scale, normalize, layout, hflip, one_hot) on the "
                 "device if that copies fewer bytes; the results are bit-identical. auto: on "
                 "GPUs, not on sim, whose kernels run on this host",
         .group = "Device"),
-    OPT("gpu-decode", 0, MR_OPT_STRING, gpu_decode, .initial = "off", .meta = "off|on|auto|FRACTION",
+    OPT("gpu-decode", 0, MR_OPT_STRING, gpu_decode, .initial = "off",
+        .meta = "off|on|auto|FRACTION",
         .help = "Decode JPEG on the GPU with nvJPEG: the share of the pictures, chosen by seed, "
                 "epoch and index; the host decodes the rest, and what nvJPEG does not support. "
                 "Pixels differ slightly from the host's. auto: from both rates, measured at the "
@@ -111,8 +131,8 @@ const struct mr_option feed_options[] = {
                 "next good one. Only the part of a picture that the crop needs is decoded: "
                 "damage elsewhere goes unnoticed (inspect --scan N finds it)",
         .group = "Bad samples"),
-    OPT("max-bad", 0, MR_OPT_STRING, max_bad, .meta = "N|P%", .help = "Maximum number of bad samples: 10, or 1%",
-        .group = "Bad samples"),
+    OPT("max-bad", 0, MR_OPT_STRING, max_bad, .meta = "N|P%",
+        .help = "Maximum number of bad samples: 10, or 1%", .group = "Bad samples"),
     OPT("quarantine", 0, MR_OPT_STRING, quarantine, .meta = "FILE",
         .help = "Write a JSON line for each bad sample: file, offset, reason; if there are none, "
                 "no file is written and an earlier one is removed",
@@ -127,14 +147,18 @@ const struct mr_option feed_options[] = {
                 "runs",
         .group = "Run"),
     OPT("digest-from", 0, MR_OPT_STRING, digest_from, .meta = "HEX",
-        .help = "Add to this digest: another rank's, or that of the run before a resume", .group = "Run"),
-    OPT("state-out", 0, MR_OPT_STRING, state_out, .meta = "FILE", .help = "Write the state at the end, to resume from",
+        .help = "Add to this digest: another rank's, or that of the run before a resume",
         .group = "Run"),
-    OPT("state-in", 0, MR_OPT_STRING, state_in, .meta = "FILE", .help = "Resume from a state", .group = "Run"),
+    OPT("state-out", 0, MR_OPT_STRING, state_out, .meta = "FILE",
+        .help = "Write the state at the end, to resume from", .group = "Run"),
+    OPT("state-in", 0, MR_OPT_STRING, state_in, .meta = "FILE", .help = "Resume from a state",
+        .group = "Run"),
     OPT("trace", 0, MR_OPT_STRING, trace, .meta = "FILE",
         .help = "Write a trace of every stage and worker, for ui.perfetto.dev", .group = "Run"),
     OPT("force", 'f', MR_OPT_FLAG, force,
-        .help = "Let --quarantine, --state-out and --trace replace files of other kinds", .group = "Run"),
+        .help =
+            "Let --quarantine, --state-out and --trace replace any file that the run does not read",
+        .group = "Run"),
     CLI_COMMON_OPTIONS,
     {NULL},
 };
@@ -174,7 +198,8 @@ static int feed_and_report(struct feed *feed, const char *dataset, const struct 
         rc = mr_trace_stop(opts->trace, &feed->result.lost_spans);
         failed = rc < 0 ? cli_error(rc) : CLI_OK;
         if (feed->result.lost_spans)
-            cli_warn("%s: the oldest %" PRIu64 " spans did not fit", opts->trace, feed->result.lost_spans);
+            cli_warn("%s: the oldest %" PRIu64 " spans did not fit", opts->trace,
+                     feed->result.lost_spans);
     }
     if (opts->quarantine && feed_write_quarantine(feed) != CLI_OK)
         failed = CLI_FAILED;
@@ -182,7 +207,8 @@ static int feed_and_report(struct feed *feed, const char *dataset, const struct 
         failed = feed_write_state(feed);
     if (failed != CLI_OK)
         return failed;
-    feed->result.finished = feed->result.stats.samples == 0 && opts->state_in && !feed->result.stopped;
+    feed->result.finished =
+        feed->result.stats.samples == 0 && opts->state_in && !feed->result.stopped;
     if (feed->result.finished)
         cli_warn("%s: its run has finished its epochs, so nothing is left to feed; raise "
                  "--epochs, which counts from that run's start, or omit --state-in",
@@ -216,8 +242,8 @@ static const struct cli_note json_notes[] = {
     {"samples_per_s, gb_per_s", "samples and 10^9 bytes delivered, over seconds"},
     {"first_batch_ms", "from opening the loader to the first batch handed out"},
     {"warm_samples_per_s", "from the first batch on; null when there was no other"},
-    {"utilization",
-     "with --sink-ms or a device's step: steps' time over the time from the first step's end; else null"},
+    {"utilization", "with --sink-ms or a device's step: steps' time over the time from the first "
+                    "step's end; else null"},
     {"digest", "32 hex digits with --digest, else null"},
     {"bottleneck, bottleneck_reason",
      "consumer, read, decode, transform, collate, copy, prefetch or none; the figures"},
@@ -231,14 +257,16 @@ static const struct cli_note json_notes[] = {
     {"reads, read_bytes, reads_in_flight_mean, read_latency_ms", "of the storage"},
     {"gds", "with --storage gds, the fields that it reads and how, or why none; else null"},
     {"direct_refused", "with --direct, a file whose file system refused it, else null"},
-    {"overlap", "on devices with copies: batches timed, copy_ms, step_ms, both_ms, and copy_hidden from 0 to 1"},
+    {"overlap", "on devices with copies: batches timed, copy_ms, step_ms, both_ms, and copy_hidden "
+                "from 0 to 1"},
     {"memory", "pageable_bytes, pinned_bytes, pinned_locked_bytes, device_bytes, cache_bytes"},
-    {"remote",
-     "of http and s3, null when there was none: requests, retries, bytes from the network; of the disk cache: "
-     "cache_hits, cache_bytes, cache_stored_bytes, cache_damaged, cache_errors"},
-    {"copied_bytes, transform_on_device", "bytes copied to the device; the ops of each field that ran there, or null"},
-    {"gpu_decode",
-     "null without --gpu-decode: fraction, decoded, refused; with auto cpu_rate and gpu_rate in pictures/s, why_not"},
+    {"remote", "of http and s3, null when there was none: requests, retries, bytes from the "
+               "network; of the disk cache: "
+               "cache_hits, cache_bytes, cache_stored_bytes, cache_damaged, cache_errors"},
+    {"copied_bytes, transform_on_device",
+     "bytes copied to the device; the ops of each field that ran there, or null"},
+    {"gpu_decode", "null without --gpu-decode: fraction, decoded, refused; with auto cpu_rate and "
+                   "gpu_rate in pictures/s, why_not"},
     {"finished", "true when nothing was fed because the run of --state-in has finished its epochs"},
     {"stopped", "true when --time, --batches or an interrupt ended the run"},
     {"trace_spans_lost", "spans that did not fit into the trace's rings"},
@@ -247,14 +275,16 @@ static const struct cli_note json_notes[] = {
 };
 
 static const struct cli_note examples[] = {
-    {"millrace feed mnist/ --shuffle --epochs 3 --transform 'cast(f32),scale(1/255),normalize(0.1307,0.3081)'",
+    {"millrace feed mnist/ --shuffle --epochs 3 --transform "
+     "'cast(f32),scale(1/255),normalize(0.1307,0.3081)'",
      "MNIST, prepared as for training"},
     {"millrace feed synthetic:n=1e6,shape=1024,delay=2ms --workers 2 --time 5s", "hide 2 ms of "
                                                                                  "read latency "
                                                                                  "per sample"},
     {"millrace feed mnist/ --device sim:h2d=12,step=3ms --prefetch 1",
      "size a pipeline for a GPU that you don't have yet"},
-    {"millrace feed mnist/ --shuffle --batches 500 --state-out run.json; millrace feed mnist/ --shuffle --state-in "
+    {"millrace feed mnist/ --shuffle --batches 500 --state-out run.json; millrace feed mnist/ "
+     "--shuffle --state-in "
      "run.json",
      "stop, then resume"},
     {NULL, NULL},
@@ -264,10 +294,11 @@ const struct cli_command cli_feed = {
     .name = "feed",
     .summary = "Run the pipeline into a device and report its rates and bottleneck",
     .synopsis = "DATASET [options]",
-    .text = "Reads samples in the sampler's order, decodes and transforms them into batches on "
-            "worker threads, and copies the batches to a device, as a training loop would use them. "
-            "Then reports the rates, where the workers spent their time, and the bottleneck. Ctrl-C "
-            "ends the run cleanly: report, state and trace are written, and the exit status is 1.",
+    .text =
+        "Reads samples in the sampler's order, decodes and transforms them into batches on "
+        "worker threads, and copies the batches to a device, as a training loop would use them. "
+        "Then reports the rates, where the workers spent their time, and the bottleneck. Ctrl-C "
+        "ends the run cleanly: report, state and trace are written, and the exit status is 1.",
     .options = feed_options,
     .options_bytes = sizeof(struct feed_opts),
     .min_args = 1,

@@ -20,8 +20,8 @@ static void add(struct feed_digest *digest, XXH128_hash_t h)
 }
 
 /* One row's bytes of a field. */
-static const unsigned char *row_of(const struct mr_batch *batch, int f, const unsigned char *data, uint64_t r,
-                                   uint64_t *bytes)
+static const unsigned char *row_of(const struct mr_batch *batch, int f, const unsigned char *data,
+                                   uint64_t r, uint64_t *bytes)
 {
     const struct mr_batch_field *bf = &batch->field[f];
     if (!bf->offsets) {
@@ -33,7 +33,8 @@ static const unsigned char *row_of(const struct mr_batch *batch, int f, const un
     return data + bf->offsets[r] * item;
 }
 
-void feed_digest_add(struct feed_digest *digest, const struct mr_batch *batch, const unsigned char *const data[])
+void feed_digest_add(struct feed_digest *digest, const struct mr_batch *batch,
+                     const unsigned char *const data[])
 {
     for (uint64_t r = 0; r < batch->size; r++) {
         uint64_t key[3] = {batch->epoch, batch->positions[r], 0};
@@ -54,7 +55,8 @@ void feed_digest_format(const struct feed_digest *digest, char out[33])
 int feed_digest_parse(const char *text, struct feed_digest *out)
 {
     if (strlen(text) != 32 || strspn(text, "0123456789abcdefABCDEF") != 32)
-        return mr_error_set(MR_EOPTION, "--digest-from %s: want 32 hex digits, as --digest prints them", text);
+        return mr_error_set(MR_EOPTION,
+                            "--digest-from %s: want 32 hex digits, as --digest prints them", text);
     sscanf(text, "%16" SCNx64 "%16" SCNx64, &out->hi, &out->lo);
     return 0;
 }

@@ -19,7 +19,9 @@ static int parse_max_bad(const char *text, struct mr_loader_opts *lo)
     double value = strtod(text, &end);
     int is_percent = strcmp(end, "%") == 0;
     if (end == text || errno || value < 0 || (*end && !is_percent) || (is_percent && value > 100))
-        return mr_error_set(MR_EOPTION, "--max-bad %s: want a number of samples, or a percentage such as 1%%", text);
+        return mr_error_set(MR_EOPTION,
+                            "--max-bad %s: want a number of samples, or a percentage such as 1%%",
+                            text);
     if (is_percent)
         lo->max_bad_fraction = value / 100;
     else
@@ -41,7 +43,8 @@ static int read_text(const char *path, char **out)
     if (!text || failed || n > 65536) {
         free(text);
         return mr_error_set(n > 65536 ? MR_ESTATE : -EIO, "%s: %s", path,
-                            n > 65536 ? "too long for a state (more than 64 KiB)" : "could not be read");
+                            n > 65536 ? "too long for a state (more than 64 KiB)"
+                                      : "could not be read");
     }
     *out = text;
     return 0;
@@ -57,7 +60,8 @@ static int parse_gpu_decode(const char *text, double *out)
     *out = strtod(text, &end);
     if (end != text && !*end && *out >= 0 && *out <= 1)
         return 0;
-    return mr_error_set(MR_EOPTION, "--gpu-decode %s: want off, on, auto or a fraction, 0..1", text);
+    return mr_error_set(MR_EOPTION, "--gpu-decode %s: want off, on, auto or a fraction, 0..1",
+                        text);
 }
 
 static int loader_opts(struct feed *feed, struct mr_loader_opts *lo)
@@ -125,7 +129,8 @@ int feed_open(struct feed *feed, const char *dataset, const struct feed_opts *op
     struct mr_loader_opts lo;
     const char *order = opts->sampler ? opts->sampler : opts->shuffle ? "random" : "sequential";
     if (opts->sampler && opts->shuffle)
-        return mr_error_set(MR_EOPTION, "--shuffle and --sampler %s: give one of the two", opts->sampler);
+        return mr_error_set(MR_EOPTION, "--shuffle and --sampler %s: give one of the two",
+                            opts->sampler);
     int rc = loader_opts(feed, &lo);
     if (rc == 0)
         rc = feed_set_remote(opts);
@@ -193,8 +198,8 @@ static int digest_batch(struct feed *feed, const struct mr_batch *b)
         data[f] = feed->back + at;
         at += b->field[f].bytes;
         if (b->field[f].bytes > 0)
-            rc = mr_copy_async(feed->stream, (void *)(uintptr_t)data[f], MR_PAGEABLE, b->field[f].data, MR_DEVICE,
-                               b->field[f].bytes);
+            rc = mr_copy_async(feed->stream, (void *)(uintptr_t)data[f], MR_PAGEABLE,
+                               b->field[f].data, MR_DEVICE, b->field[f].bytes);
     }
     if (rc == 0 && !feed->result.device.unified)
         rc = mr_stream_synchronize(feed->stream);
@@ -229,8 +234,8 @@ static double utilization(const struct feed *feed)
     const struct feed_result *r = &feed->result;
     if (!r->step_ns || r->span_seconds <= 0)
         return -1;
-    double busy =
-        r->device.unified ? (double)r->stats.consumer_busy_ns : (double)(feed->n_steps - 1) * (double)r->step_ns;
+    double busy = r->device.unified ? (double)r->stats.consumer_busy_ns
+                                    : (double)(feed->n_steps - 1) * (double)r->step_ns;
     return busy * 1e-9 < r->span_seconds ? busy * 1e-9 / r->span_seconds : 1;
 }
 
@@ -293,7 +298,8 @@ static int run_batches(struct feed *feed, void (*tick)(void *, uint64_t), void *
 
 int feed_run(struct feed *feed, void (*tick)(void *user, uint64_t samples), void *user)
 {
-    struct watch w = {.ld = feed->ld, .until_ns = feed->opts->time_ns ? feed->start_ns + feed->opts->time_ns : 0};
+    struct watch w = {.ld = feed->ld,
+                      .until_ns = feed->opts->time_ns ? feed->start_ns + feed->opts->time_ns : 0};
     pthread_t thread;
     if (pthread_create(&thread, NULL, watch, &w) != 0)
         return mr_error_set(-EAGAIN, "the thread that watches the time could not be started");

@@ -48,7 +48,8 @@ struct feed_result {
     double seconds;      /* from open to the last batch's end */
     double span_seconds; /* first step's end to the last step's end, on the consumer's stream */
     uint64_t step_ns;    /* of the simulated consumer; 0: none */
-    double utilization;  /* steps' time / span, first step left out (as MLPerf Storage's AU); < 0: no steps */
+    double
+        utilization; /* steps' time / span, first step left out (as MLPerf Storage's AU); < 0: no steps */
     struct feed_digest digest;
     struct mr_memory_counters memory[MR_N_MEMORY];
     struct mr_device_info device;
@@ -101,7 +102,8 @@ void feed_json_remote(struct mr_json *json);
 void feed_print_remote(void);
 
 /* Adds the digest of each row of a batch in host memory: data[f] as field f of the batch lies there. */
-void feed_digest_add(struct feed_digest *digest, const struct mr_batch *batch, const unsigned char *const data[]);
+void feed_digest_add(struct feed_digest *digest, const struct mr_batch *batch,
+                     const unsigned char *const data[]);
 
 /* 32 hex digits and a NUL; and back: 0 or MR_EOPTION. */
 void feed_digest_format(const struct feed_digest *digest, char out[33]);

@@ -7,7 +7,8 @@ int feed_write_quarantine(const struct feed *feed)
 {
     struct cli_output out;
     struct mr_bad_sample bad;
-    if (!mr_loader_bad(feed->ld, 0, &bad)) /* no file says so; a list of a run before would say otherwise */
+    if (!mr_loader_bad(feed->ld, 0,
+                       &bad)) /* no file says so; a list of a run before would say otherwise */
         return cli_output_remove(feed->opts->quarantine, CLI_QUARANTINE, feed->opts->force);
     int rc = cli_output_open(&out, feed->opts->quarantine, CLI_QUARANTINE, feed->opts->force);
     for (uint64_t i = 0; rc == CLI_OK && mr_loader_bad(feed->ld, i, &bad); i++) {

@@ -43,10 +43,11 @@ void feed_print_remote(void)
     mr_remote_stats_query(&st);
     if (st.requests == 0)
         return;
-    printf("  network: %" PRIu64 " requests, %s, %" PRIu64 " tried again\n", st.requests, cli_bytes(st.bytes, a),
-           st.retries);
+    printf("  network: %" PRIu64 " requests, %s, %" PRIu64 " tried again\n", st.requests,
+           cli_bytes(st.bytes, a), st.retries);
     if (st.cache_hits + st.cache_stored_bytes + st.cache_errors + st.cache_damaged > 0)
-        printf("  disk cache: %" PRIu64 " reads, %s; kept %s; %" PRIu64 " entries damaged, %" PRIu64 " writes failed\n",
-               st.cache_hits, cli_bytes(st.cache_bytes, a), cli_bytes(st.cache_stored_bytes, b), st.cache_damaged,
-               st.cache_errors);
+        printf("  disk cache: %" PRIu64 " reads, %s; kept %s; %" PRIu64 " entries damaged, %" PRIu64
+               " writes failed\n",
+               st.cache_hits, cli_bytes(st.cache_bytes, a), cli_bytes(st.cache_stored_bytes, b),
+               st.cache_damaged, st.cache_errors);
 }

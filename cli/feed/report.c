@@ -195,7 +195,8 @@ static void print_gpu_decode(const struct mr_loader_stats *st)
     if (st->gpu_decode <= 0 && st->gpu_decode_rate <= 0)
         return;
     printf("  JPEG decoded on the device: %s pictures, a share of %.3f; it refused %s",
-           cli_count((double)st->gpu_decoded, a), st->gpu_decode, cli_count((double)st->gpu_refused, b));
+           cli_count((double)st->gpu_decoded, a), st->gpu_decode,
+           cli_count((double)st->gpu_refused, b));
     if (st->gpu_decode_rate > 0)
         printf("; measured: device %s/s", cli_count(st->gpu_decode_rate, c));
     if (st->gpu_decode_rate > 0)
@@ -213,11 +214,13 @@ static void print_head(const struct feed *feed)
         mr_spec_format(mr_dataset_field(feed->ds, f), in, sizeof in);
         mr_spec_format(mr_loader_field(feed->ld, f), out, sizeof out);
         bool same = strcmp(in, out) == 0;
-        printf("  %s%s%s\n", mr_text_printable(in), same ? "" : " -> ", same ? "" : mr_text_printable(out));
+        printf("  %s%s%s\n", mr_text_printable(in), same ? "" : " -> ",
+               same ? "" : mr_text_printable(out));
     }
-    printf("  order %s, batches of %" PRIu64 ", %u worker%s, prefetch %u, read from %s, device %s\n\n",
-           mr_sampler_text(feed->sampler), feed->opts->batch_size, st->workers, cli_s(st->workers), st->prefetch,
-           st->storage, feed->result.device.name);
+    printf("  order %s, batches of %" PRIu64
+           ", %u worker%s, prefetch %u, read from %s, device %s\n\n",
+           mr_sampler_text(feed->sampler), feed->opts->batch_size, st->workers, cli_s(st->workers),
+           st->prefetch, st->storage, feed->result.device.name);
 }
 
 static void print_rates(const struct feed *feed)
@@ -225,9 +228,11 @@ static void print_rates(const struct feed *feed)
     const struct feed_result *r = &feed->result;
     const struct mr_loader_stats *st = &r->stats;
     char a[CLI_HUMAN], b[CLI_HUMAN], c[CLI_HUMAN], d[CLI_HUMAN];
-    printf("%s sample%s in %.3f s: %s samples/s, %s%s\n", cli_count((double)st->samples, a), cli_s(st->samples),
-           r->seconds, cli_count(per_second((double)st->samples, r->seconds), b),
-           cli_rate(per_second((double)st->bytes, r->seconds), c), r->stopped ? " (stopped before the end)" : "");
+    printf("%s sample%s in %.3f s: %s samples/s, %s%s\n", cli_count((double)st->samples, a),
+           cli_s(st->samples), r->seconds,
+           cli_count(per_second((double)st->samples, r->seconds), b),
+           cli_rate(per_second((double)st->bytes, r->seconds), c),
+           r->stopped ? " (stopped before the end)" : "");
     printf("first batch after %s", cli_time(st->first_batch_ns, a));
     if (warm_rate(feed) > 0)
         printf(", then %s samples/s", cli_count(warm_rate(feed), a));
@@ -249,12 +254,12 @@ static void print_stages(const struct mr_loader_stats *st)
     uint64_t sum = 0;
     for (int s = 0; s < MR_N_STAGES; s++) {
         sum += taken(st, s);
-        cli_table_row(table, "%s\t%s\t%.1f%%\t%s", mr_stage_name((enum mr_stage)s), cli_time(taken(st, s), time),
-                      percent(taken(st, s), st->worker_ns), what[s]);
+        cli_table_row(table, "%s\t%s\t%.1f%%\t%s", mr_stage_name((enum mr_stage)s),
+                      cli_time(taken(st, s), time), percent(taken(st, s), st->worker_ns), what[s]);
     }
     uint64_t rest = st->worker_ns > sum ? st->worker_ns - sum : 0;
-    cli_table_row(table, "rest\t%s\t%.1f%%\tnot accounted for: start, scheduling", cli_time(rest, time),
-                  percent(rest, st->worker_ns));
+    cli_table_row(table, "rest\t%s\t%.1f%%\tnot accounted for: start, scheduling",
+                  cli_time(rest, time), percent(rest, st->worker_ns));
     cli_table_print(table, stdout, 2);
 }
 
@@ -262,32 +267,37 @@ static void print_consumer(const struct feed_result *r)
 {
     const struct mr_loader_stats *st = &r->stats;
     char a[CLI_HUMAN], b[CLI_HUMAN], c[CLI_HUMAN], d[CLI_HUMAN];
-    printf("\n  consumer waited %s in %" PRIu64 " batches (p50 %s, p99 %s); ready ahead: %.1f batches\n",
-           cli_time(st->consumer_wait_ns, a), st->batches, cli_time(st->wait.p50_ns, b), cli_time(st->wait.p99_ns, c),
-           st->ready_mean);
+    printf("\n  consumer waited %s in %" PRIu64
+           " batches (p50 %s, p99 %s); ready ahead: %.1f batches\n",
+           cli_time(st->consumer_wait_ns, a), st->batches, cli_time(st->wait.p50_ns, b),
+           cli_time(st->wait.p99_ns, c), st->ready_mean);
     if (st->timed_batches > 0)
-        printf("  device: copies %s, steps %s, both at once %s: %.0f%% of the copying was hidden under steps\n",
-               cli_time(st->timed_copy_ns, a), cli_time(st->timed_use_ns, b), cli_time(st->timed_both_ns, c),
-               percent(st->timed_both_ns, st->timed_copy_ns));
+        printf("  device: copies %s, steps %s, both at once %s: %.0f%% of the copying was hidden "
+               "under steps\n",
+               cli_time(st->timed_copy_ns, a), cli_time(st->timed_use_ns, b),
+               cli_time(st->timed_both_ns, c), percent(st->timed_both_ns, st->timed_copy_ns));
     if (st->copied_bytes > 0)
         printf("  copied to the device: %s%s%s\n", cli_bytes(st->copied_bytes, a),
                st->device_ops[0] ? "; transform on device: " : "", st->device_ops);
     print_gpu_decode(st);
     if (st->reads > 0)
         printf("  storage %s: %s reads, %s, %.1f in flight; %s samples ahead%s%s\n", st->storage,
-               cli_count((double)st->reads, a), cli_bytes(st->read_bytes, b), st->reads_in_flight_mean,
-               cli_count((double)st->read_ahead, c), st->read_latency_ns ? ", latency " : "",
+               cli_count((double)st->reads, a), cli_bytes(st->read_bytes, b),
+               st->reads_in_flight_mean, cli_count((double)st->read_ahead, c),
+               st->read_latency_ns ? ", latency " : "",
                st->read_latency_ns ? cli_time(st->read_latency_ns, d) : "");
     if (st->gds[0])
         printf("  gds: %s\n", st->gds);
     if (st->direct_refused)
-        printf("  direct I/O refused by the file system of %s: read through the page cache\n", st->direct_refused);
+        printf("  direct I/O refused by the file system of %s: read through the page cache\n",
+               st->direct_refused);
     feed_print_remote();
-    printf("  memory: pageable %s, pinned %s, device %s, files %s\n", cli_bytes(st->pageable_bytes, a),
-           cli_bytes(st->pinned_bytes, b), cli_bytes(st->device_bytes, c), cli_bytes(st->cache_bytes, d));
+    printf("  memory: pageable %s, pinned %s, device %s, files %s\n",
+           cli_bytes(st->pageable_bytes, a), cli_bytes(st->pinned_bytes, b),
+           cli_bytes(st->device_bytes, c), cli_bytes(st->cache_bytes, d));
     if (r->utilization >= 0)
-        printf("  utilization %.1f%% (steps of %s over the time from the first step's end)\n", 100 * r->utilization,
-               cli_time(r->step_ns, a));
+        printf("  utilization %.1f%% (steps of %s over the time from the first step's end)\n",
+               100 * r->utilization, cli_time(r->step_ns, a));
 }
 
 static void print_one_bad(const struct mr_bad_sample *bad)
@@ -295,8 +305,8 @@ static void print_one_bad(const struct mr_bad_sample *bad)
     char *text = NULL;
     bool named = strncmp(bad->reason, bad->file, strlen(bad->file)) == 0 && bad->offset == 0;
     int n = named ? asprintf(&text, "sample %" PRIu64 ": %s", bad->index, bad->reason)
-                  : asprintf(&text, "sample %" PRIu64 " (%s at %" PRIu64 "): %s", bad->index, bad->file, bad->offset,
-                             bad->reason);
+                  : asprintf(&text, "sample %" PRIu64 " (%s at %" PRIu64 "): %s", bad->index,
+                             bad->file, bad->offset, bad->reason);
     if (n < 0)
         return;
     printf("    %s\n", mr_text_printable(text));
@@ -308,7 +318,8 @@ static void print_bad(const struct feed *feed)
     struct mr_bad_sample bad;
     if (feed->result.stats.bad_samples == 0)
         return;
-    printf("\n  %" PRIu64 " bad sample%s:\n", feed->result.stats.bad_samples, cli_s(feed->result.stats.bad_samples));
+    printf("\n  %" PRIu64 " bad sample%s:\n", feed->result.stats.bad_samples,
+           cli_s(feed->result.stats.bad_samples));
     for (uint64_t i = 0; i < 10 && mr_loader_bad(feed->ld, i, &bad); i++)
         print_one_bad(&bad);
     if (feed->result.stats.bad_samples > 10)
@@ -322,7 +333,8 @@ int feed_print_text(const struct feed *feed)
     const struct feed_result *r = &feed->result;
     print_head(feed);
     if (r->finished) {
-        printf("nothing fed: %s is the state of a run that has done its epochs; raise --epochs, which counts from that "
+        printf("nothing fed: %s is the state of a run that has done its epochs; raise --epochs, "
+               "which counts from that "
                "run's start, or leave out --state-in to start again\n",
                feed->opts->state_in);
         return CLI_OK;

@@ -57,8 +57,8 @@ void inspect_print_sizes(const struct inspect_sizes *s, const struct mr_spec *sp
     for (int d = 0; d < spec->rank; d++) {
         if (!(spec->var_dims >> d & 1))
             continue;
-        printf("%s%llu..%llu (mean %.0f)", between, (unsigned long long)s->min[d], (unsigned long long)s->max[d],
-               s->sum[d] / (double)s->n);
+        printf("%s%llu..%llu (mean %.0f)", between, (unsigned long long)s->min[d],
+               (unsigned long long)s->max[d], s->sum[d] / (double)s->n);
         between = " x ";
     }
     printf("\n");

@@ -31,17 +31,20 @@ static const struct mr_option table[] = {
      .group = "Contact sheet"},
     {"transform", 't', MR_OPT_STRING, AT(transform), .meta = "CHAIN",
      .help = "Transforms to apply to the pictures first, as in feed", .group = "Contact sheet"},
-    {"rows", 0, MR_OPT_UINT, AT(rows), "4", 1, 100, "rows", .help = "Rows of pictures", .group = "Contact sheet"},
+    {"rows", 0, MR_OPT_UINT, AT(rows), "4", 1, 100, "rows", .help = "Rows of pictures",
+     .group = "Contact sheet"},
     {"columns", 0, MR_OPT_UINT, AT(columns), "8", 1, 100, "columns", .help = "Pictures in a row",
      .group = "Contact sheet"},
-    {"tile", 0, MR_OPT_UINT, AT(tile), "160", 16, 1024, "pixels", .help = "Height and width of a picture on the sheet",
-     .group = "Contact sheet"},
+    {"tile", 0, MR_OPT_UINT, AT(tile), "160", 16, 1024, "pixels",
+     .help = "Height and width of a picture on the sheet", .group = "Contact sheet"},
     {"vary", 0, MR_OPT_FLAG, AT(vary),
      .help = "Show one sample per row, in successive epochs, to see random transforms; with "
              "clips, all rows show the first one",
      .group = "Contact sheet"},
-    {"seed", 0, MR_OPT_UINT, AT(seed), "0", .help = "Seed of random transforms", .group = "Contact sheet"},
-    {"force", 'f', MR_OPT_FLAG, AT(force), .help = "Replace a file that exists", .group = "Contact sheet"},
+    {"seed", 0, MR_OPT_UINT, AT(seed), "0", .help = "Seed of random transforms",
+     .group = "Contact sheet"},
+    {"force", 'f', MR_OPT_FLAG, AT(force), .help = "Replace a file that exists",
+     .group = "Contact sheet"},
     {"formats", 0, MR_OPT_FLAG, AT(formats), .help = "List the formats and their options instead"},
     {"transforms", 0, MR_OPT_FLAG, AT(transforms), .help = "List the transforms instead"},
     CLI_COMMON_OPTIONS,
@@ -122,7 +125,8 @@ static int prepare(struct inspect *k, uint64_t asked)
         if (rc)
             return cli_error(rc);
         if (bytes > MAX_ROW_BYTES)
-            return cli_fail("%s: a sample of %llu bytes is too large to look at", k->uri, (unsigned long long)bytes);
+            return cli_fail("%s: a sample of %llu bytes is too large to look at", k->uri,
+                            (unsigned long long)bytes);
         field->row = k->row[f] = malloc(bytes ? bytes : 1);
         if (!field->row) {
             cli_fail("out of memory (%llu bytes for one sample)", (unsigned long long)bytes);
@@ -158,8 +162,9 @@ static int look(const struct options *o, const char *uri)
     if (rc)
         return cli_error(rc);
     int code = o->n > 0 && o->index >= mr_dataset_length(k.ds)
-                   ? cli_misuse("--index %llu: %s has %llu sample%s", (unsigned long long)o->index, uri,
-                                (unsigned long long)mr_dataset_length(k.ds), cli_s(mr_dataset_length(k.ds)))
+                   ? cli_misuse("--index %llu: %s has %llu sample%s", (unsigned long long)o->index,
+                                uri, (unsigned long long)mr_dataset_length(k.ds),
+                                cli_s(mr_dataset_length(k.ds)))
                    : prepare(&k, o->scan);
     if (code == CLI_OK)
         scan(&k);
@@ -218,10 +223,12 @@ static int run(void *options, int n_args, char **args)
     if (n_args == 0)
         return cli_misuse("an argument is missing: millrace inspect DATASET [options]");
     if (!o->sheet && (o->transform || o->vary))
-        return cli_misuse("%s: of a contact sheet only: give --sheet FILE, too", o->vary ? "--vary" : "--transform");
+        return cli_misuse("%s: of a contact sheet only: give --sheet FILE, too",
+                          o->vary ? "--vary" : "--transform");
     size_t n = o->sheet ? strlen(o->sheet) : 0;
     if (o->sheet && (n < 4 || strcasecmp(o->sheet + n - 4, ".png")))
-        return cli_misuse("--sheet %s: want a name that ends in .png: that is what is written", o->sheet);
+        return cli_misuse("--sheet %s: want a name that ends in .png: that is what is written",
+                          o->sheet);
     return o->sheet ? write_sheet(o, args[0]) : look(o, args[0]);
 }
 
@@ -232,9 +239,9 @@ static const struct cli_note json[] = {
     {"samples", "How many samples there are"},
     {"fingerprint", "16 hexadecimal digits that a saved state is checked against"},
     {"scanned", "How many samples, from the first, the statistics are made from"},
-    {"fields",
-     "For each field name, dtype, shape, variable_dims (bit d: dimension d varies up to what shape says), bytes, "
-     "min, max, mean, and for whole-number scalars a histogram of value and samples"},
+    {"fields", "For each field name, dtype, shape, variable_dims (bit d: dimension d varies up to "
+               "what shape says), bytes, "
+               "min, max, mean, and for whole-number scalars a histogram of value and samples"},
     {"classes", "For each class that has a name, in the order of labels: name, samples"},
     {"bad_samples", "How many of the samples that were read could not be"},
     {"shown", "For each sample shown its index, and each field's first 4,096 values in C order"},
@@ -250,7 +257,8 @@ static const struct cli_note examples[] = {
     {"millrace inspect photos/ --sheet photos.png", "The first 32 pictures of a folder"},
     {"millrace inspect csv:faces.csv --sheet s.png --vary -t 'random_resized_crop(224),hflip(0.5)'",
      "What transforms do to pictures and the points in them"},
-    {"millrace inspect video:clips/,frames=8 --sheet strips.png", "A row of frames for each of the first four clips"},
+    {"millrace inspect video:clips/,frames=8 --sheet strips.png",
+     "A row of frames for each of the first four clips"},
     {"millrace inspect --formats", "What can be opened, and how"},
     {NULL},
 };
@@ -259,11 +267,12 @@ const struct cli_command cli_inspect = {
     .name = "inspect",
     .summary = "Show what is in a data set",
     .synopsis = "DATASET [options]",
-    .text = "Opens a data set and shows its fields with their shapes and element types, their range "
-            "and mean, how often each label occurs, and some samples; small grey pictures as "
-            "characters.\n\n"
-            "Every sample that is inspected is read and decoded, so this is also a quick check of a "
-            "data set: bad samples are reported, and the exit status is then 1.",
+    .text =
+        "Opens a data set and shows its fields with their shapes and element types, their range "
+        "and mean, how often each label occurs, and some samples; small grey pictures as "
+        "characters.\n\n"
+        "Every sample that is inspected is read and decoded, so this is also a quick check of a "
+        "data set: bad samples are reported, and the exit status is then 1.",
     .options = table,
     .options_bytes = sizeof(struct options),
     .min_args = 0,

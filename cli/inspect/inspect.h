@@ -68,7 +68,7 @@ struct inspect_sheet {
     const char *path, *transform; /* PNG file; NULL or "": samples as they are */
     uint32_t rows, columns, tile; /* tile: pixels a side of a picture's room */
     uint64_t index, seed;         /* first sample; of random transforms */
-    bool vary;                    /* with a transform: row r is sample index + r, in `columns` epochs */
+    bool vary; /* with a transform: row r is sample index + r, in `columns` epochs */
     bool force;
 };
 int inspect_draw_sheet(struct mr_dataset *ds, const struct inspect_sheet *o); /* an exit code */

@@ -15,7 +15,8 @@ struct fields {
 
 static bool is_points(const struct mr_spec *spec)
 {
-    return strcmp(spec->name, "points") == 0 && spec->dtype == MR_F32 && spec->rank == 2 && spec->dim[1] == 2;
+    return strcmp(spec->name, "points") == 0 && spec->dtype == MR_F32 && spec->rank == 2 &&
+           spec->dim[1] == 2;
 }
 
 /* specs[f] of one sample. */
@@ -31,21 +32,24 @@ static int find_fields(const struct mr_spec *const *specs, int n, struct fields 
     }
     if (out->picture >= 0)
         return CLI_OK;
-    cli_fail("--sheet: no field is a picture; the first is %s", mr_spec_format(specs[0], text, sizeof text));
+    cli_fail("--sheet: no field is a picture; the first is %s",
+             mr_spec_format(specs[0], text, sizeof text));
     return CLI_FAILED;
 }
 
 /* at: a tile; of clips, a row. */
-static void draw(struct sheet *sheet, uint32_t at, const struct fields *fields, const struct mr_spec *const *specs,
-                 void *const *data, uint64_t (*dim)[MR_MAX_RANK])
+static void draw(struct sheet *sheet, uint32_t at, const struct fields *fields,
+                 const struct mr_spec *const *specs, void *const *data,
+                 uint64_t (*dim)[MR_MAX_RANK])
 {
     if (sheet_is_clip(specs[fields->picture])) {
-        sheet_draw_strip(sheet, at, specs[fields->picture], dim[fields->picture], data[fields->picture]);
+        sheet_draw_strip(sheet, at, specs[fields->picture], dim[fields->picture],
+                         data[fields->picture]);
         return;
     }
     const float *points = fields->points >= 0 ? data[fields->points] : NULL;
-    sheet_draw(sheet, at, specs[fields->picture], dim[fields->picture], data[fields->picture], points,
-               points ? dim[fields->points][0] : 0);
+    sheet_draw(sheet, at, specs[fields->picture], dim[fields->picture], data[fields->picture],
+               points, points ? dim[fields->points][0] : 0);
 }
 
 /* ---- samples as they are ---- */
@@ -70,8 +74,8 @@ static void tell_bad(uint64_t index, const char *reason, uint64_t *n_bad)
     ++*n_bad;
 }
 
-static int draw_plain(struct mr_dataset *ds, const struct inspect_sheet *o, struct sheet *sheet, uint64_t n,
-                      uint64_t *n_bad)
+static int draw_plain(struct mr_dataset *ds, const struct inspect_sheet *o, struct sheet *sheet,
+                      uint64_t n, uint64_t *n_bad)
 {
     const struct mr_spec *specs[MR_MAX_FIELDS] = {NULL};
     void *row[MR_MAX_FIELDS] = {NULL};
@@ -114,7 +118,8 @@ static void feed_close(struct feed *f)
     free(f->indices);
 }
 
-static int feed_open(struct mr_dataset *ds, const struct inspect_sheet *o, uint64_t n, uint64_t epochs, struct feed *f)
+static int feed_open(struct mr_dataset *ds, const struct inspect_sheet *o, uint64_t n,
+                     uint64_t epochs, struct feed *f)
 {
     struct mr_sampler_opts order;
     struct mr_loader_opts opts;
@@ -144,8 +149,8 @@ static int feed_open(struct mr_dataset *ds, const struct inspect_sheet *o, uint6
 }
 
 /* One sample's picture of a batch of one. */
-static void draw_batch(const struct mr_batch *batch, struct mr_loader *loader, const struct fields *fields, uint32_t at,
-                       struct sheet *sheet)
+static void draw_batch(const struct mr_batch *batch, struct mr_loader *loader,
+                       const struct fields *fields, uint32_t at, struct sheet *sheet)
 {
     const struct mr_spec *specs[MR_MAX_FIELDS] = {NULL};
     void *data[MR_MAX_FIELDS] = {NULL};
@@ -159,16 +164,22 @@ static void draw_batch(const struct mr_batch *batch, struct mr_loader *loader, c
 }
 
 /* vary: row r shows sample r in as many epochs as there are columns; of clips, the first one in as many as there are rows. */
-static int draw_changed(struct mr_dataset *ds, const struct inspect_sheet *o, struct sheet *sheet, uint64_t n,
-                        bool clips, uint64_t *n_bad)
+static int draw_changed(struct mr_dataset *ds, const struct inspect_sheet *o, struct sheet *sheet,
+                        uint64_t n, bool clips, uint64_t *n_bad)
 {
     struct feed feed = {0};
     const struct mr_spec *specs[MR_MAX_FIELDS] = {NULL};
     struct fields fields;
     struct mr_batch batch;
     uint64_t samples = !o->vary ? n : clips ? 1 : n > o->rows ? o->rows : n;
-    int code = feed_open(ds, o, samples, !o->vary ? 1 : clips ? o->rows : o->columns, &feed), n_fields = 0, rc = 0;
-    while (code == CLI_OK && n_fields < MR_MAX_FIELDS && (specs[n_fields] = mr_loader_field(feed.loader, n_fields)))
+    int code = feed_open(ds, o, samples,
+                         !o->vary ? 1
+                         : clips  ? o->rows
+                                  : o->columns,
+                         &feed),
+        n_fields = 0, rc = 0;
+    while (code == CLI_OK && n_fields < MR_MAX_FIELDS &&
+           (specs[n_fields] = mr_loader_field(feed.loader, n_fields)))
         n_fields++;
     if (code == CLI_OK)
         code = find_fields(specs, n_fields, &fields);
@@ -218,9 +229,11 @@ int inspect_draw_sheet(struct mr_dataset *ds, const struct inspect_sheet *o)
     uint32_t columns = frames && frames < o->columns ? (uint32_t)frames : o->columns;
     int code = sheet_create(&sheet, rows, columns, o->tile);
     if (code == CLI_OK)
-        code = changed ? draw_changed(ds, o, &sheet, n, frames > 0, &n_bad) : draw_plain(ds, o, &sheet, n, &n_bad);
+        code = changed ? draw_changed(ds, o, &sheet, n, frames > 0, &n_bad)
+                       : draw_plain(ds, o, &sheet, n, &n_bad);
     if (code == CLI_OK)
-        code = cli_png_write(o->path, o->force, sheet.rgb, sheet_height(&sheet), sheet_width(&sheet));
+        code =
+            cli_png_write(o->path, o->force, sheet.rgb, sheet_height(&sheet), sheet_width(&sheet));
     sheet_destroy(&sheet);
     return code == CLI_OK && n_bad > 0 ? CLI_FAILED : code;
 }

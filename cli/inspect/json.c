@@ -46,7 +46,8 @@ static void json_shown(struct mr_json *json, struct inspect *k)
             mr_json_array(json, spec->name);
             for (uint64_t v = 0; v < show; v++)
                 mr_json_double(json, NULL,
-                               inspect_value(spec->dtype, (unsigned char *)k->row[f] + v * mr_dtype_size(spec->dtype)));
+                               inspect_value(spec->dtype, (unsigned char *)k->row[f] +
+                                                              v * mr_dtype_size(spec->dtype)));
             mr_json_array_end(json);
         }
         mr_json_object_end(json);

@@ -14,7 +14,8 @@ static void write_choices(const struct mr_option *option, char *out, size_t cap)
 }
 
 /* As they are written in a URI: name=value. */
-static int format_text(void *user, const char *name, const char *summary, const struct mr_option *options)
+static int format_text(void *user, const char *name, const char *summary,
+                       const struct mr_option *options)
 {
     int *n = user;
     const char *lacks = mr_dataset_lacks(name);
@@ -32,7 +33,8 @@ static int format_text(void *user, const char *name, const char *summary, const 
     return cli_table_print(t, stdout, 2);
 }
 
-static int format_json(void *user, const char *name, const char *summary, const struct mr_option *options)
+static int format_json(void *user, const char *name, const char *summary,
+                       const struct mr_option *options)
 {
     struct mr_json *json = user;
     mr_json_object(json, NULL);
@@ -60,8 +62,8 @@ static int format_json(void *user, const char *name, const char *summary, const 
 
 static int transform_text(void *user, const char *name, const char *arguments, const char *summary)
 {
-    cli_table_row(user, "%s%s%s%s\t%s", name, arguments && arguments[0] ? "(" : "", arguments ? arguments : "",
-                  arguments && arguments[0] ? ")" : "", summary);
+    cli_table_row(user, "%s%s%s%s\t%s", name, arguments && arguments[0] ? "(" : "",
+                  arguments ? arguments : "", arguments && arguments[0] ? ")" : "", summary);
     return 0;
 }
 
@@ -91,7 +93,8 @@ int inspect_list(bool formats, bool transforms)
             mr_transform_each(transform_text, t);
         int code = cli_table_print(t, stdout, 0);
         if (code == CLI_OK)
-            printf("\nOps are of the first field; FIELD.op(...) is of another: label.one_hot(10)\n");
+            printf(
+                "\nOps are of the first field; FIELD.op(...) is of another: label.one_hot(10)\n");
         return code;
     }
     struct mr_json *json = cli_json_begin("inspect");

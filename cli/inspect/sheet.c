@@ -72,7 +72,8 @@ bool sheet_drawable(const struct mr_spec *spec)
         return false;
     if (spec->rank == 4)
         return sheet_is_clip(spec);
-    return spec->rank == 2 || (spec->rank == 3 && (channels(spec->dim[0]) || channels(spec->dim[2])));
+    return spec->rank == 2 ||
+           (spec->rank == 3 && (channels(spec->dim[0]) || channels(spec->dim[2])));
 }
 
 static void set_layout(struct source *s, const struct mr_spec *spec, const uint64_t *dim)
@@ -107,7 +108,8 @@ static void set_range(struct source *s)
 }
 
 /* Mean of the source pixels that an output pixel covers: [y0, y1) x [x0, x1). */
-static unsigned char mean(const struct source *s, uint64_t y0, uint64_t y1, uint64_t x0, uint64_t x1, uint64_t c)
+static unsigned char mean(const struct source *s, uint64_t y0, uint64_t y1, uint64_t x0,
+                          uint64_t x1, uint64_t c)
 {
     double sum = 0;
     for (uint64_t y = y0; y < y1; y++)
@@ -155,8 +157,8 @@ static void draw_cross(const struct place *p, int arm, double x, double y)
         }
 }
 
-void sheet_draw(struct sheet *sheet, uint32_t at, const struct mr_spec *spec, const uint64_t *dim, const void *data,
-                const float *points, uint64_t n_points)
+void sheet_draw(struct sheet *sheet, uint32_t at, const struct mr_spec *spec, const uint64_t *dim,
+                const void *data, const float *points, uint64_t n_points)
 {
     struct source s = {.data = data, .dtype = spec->dtype};
     struct place p = {.stride = (size_t)sheet_width(sheet) * 3};
@@ -181,16 +183,17 @@ void sheet_draw(struct sheet *sheet, uint32_t at, const struct mr_spec *spec, co
                    ((double)points[2 * i + 1] + 0.5) * (double)p.h / (double)s.h);
 }
 
-void sheet_draw_strip(struct sheet *sheet, uint32_t row, const struct mr_spec *spec, const uint64_t *dim,
-                      const void *data)
+void sheet_draw_strip(struct sheet *sheet, uint32_t row, const struct mr_spec *spec,
+                      const uint64_t *dim, const void *data)
 {
     struct mr_spec frame = frame_of(spec);
-    uint64_t n = dim[0] < sheet->columns ? dim[0] : sheet->columns, bytes = mr_dtype_size(spec->dtype);
+    uint64_t n = dim[0] < sheet->columns ? dim[0] : sheet->columns,
+             bytes = mr_dtype_size(spec->dtype);
     for (int d = 1; d < spec->rank; d++)
         bytes *= dim[d];
     for (uint64_t i = 0; i < n; i++) {
         uint64_t at = n > 1 ? i * (dim[0] - 1) / (n - 1) : 0;
-        sheet_draw(sheet, row * sheet->columns + (uint32_t)i, &frame, dim + 1, (const char *)data + at * bytes, NULL,
-                   0);
+        sheet_draw(sheet, row * sheet->columns + (uint32_t)i, &frame, dim + 1,
+                   (const char *)data + at * bytes, NULL, 0);
     }
 }

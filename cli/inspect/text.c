@@ -22,8 +22,9 @@ static void print_fields(const struct inspect *k)
         const struct inspect_field *f = &k->field[i];
         uint64_t size = 0;
         mr_spec_bytes(f->spec, &size);
-        cli_table_row(t, "%s\t%s\t%s\t%s\t%s", mr_spec_format(f->spec, spec, sizeof spec), cli_bytes(size, bytes),
-                      f->n ? number(f->min, min) : "-", f->n ? number(f->max, max) : "-",
+        cli_table_row(t, "%s\t%s\t%s\t%s\t%s", mr_spec_format(f->spec, spec, sizeof spec),
+                      cli_bytes(size, bytes), f->n ? number(f->min, min) : "-",
+                      f->n ? number(f->max, max) : "-",
                       f->n ? number(f->sum / (double)f->n, mean) : "-");
     }
     cli_table_print(t, stdout, 0);
@@ -43,7 +44,8 @@ static void print_labels(const struct inspect_field *f)
         int length = (int)(40 * f->class[i].n / most);
         memset(bar, '#', (size_t)length);
         bar[length] = 0;
-        cli_table_row(t, "%lld\t%s\t%s", (long long)f->class[i].value, cli_count((double)f->class[i].n, label), bar);
+        cli_table_row(t, "%lld\t%s\t%s", (long long)f->class[i].value,
+                      cli_count((double)f->class[i].n, label), bar);
     }
     cli_table_print(t, stdout, 2);
 }
@@ -117,13 +119,13 @@ int inspect_print_text(struct inspect *k)
 {
     char count[CLI_HUMAN], scanned[CLI_HUMAN], text[CLI_CLEAN];
     printf("%s\n", cli_clean(mr_dataset_text(k->ds), text));
-    printf("%s sample%s, format %s, fingerprint %016llx\n\n", cli_count((double)mr_dataset_length(k->ds), count),
-           cli_s(mr_dataset_length(k->ds)), mr_dataset_format(k->ds),
-           (unsigned long long)mr_dataset_fingerprint(k->ds));
+    printf("%s sample%s, format %s, fingerprint %016llx\n\n",
+           cli_count((double)mr_dataset_length(k->ds), count), cli_s(mr_dataset_length(k->ds)),
+           mr_dataset_format(k->ds), (unsigned long long)mr_dataset_fingerprint(k->ds));
     print_fields(k);
     if (k->scanned < mr_dataset_length(k->ds))
-        printf("(min, max and mean over the first %s sample%s)\n", cli_count((double)k->scanned, count),
-               cli_s(k->scanned));
+        printf("(min, max and mean over the first %s sample%s)\n",
+               cli_count((double)k->scanned, count), cli_s(k->scanned));
     for (int f = 0; f < k->n_fields; f++)
         inspect_print_sizes(&k->field[f].sizes, k->field[f].spec);
     if (k->n_bad > 0)

@@ -13,11 +13,11 @@ static double half_value(uint16_t h)
     return h >> 15 ? -size : size;
 }
 
-#define READ(type)                                                                                                     \
-    {                                                                                                                  \
-        type v;                                                                                                        \
-        memcpy(&v, p, sizeof v);                                                                                       \
-        return (double)v;                                                                                              \
+#define READ(type)                                                                                 \
+    {                                                                                              \
+        type v;                                                                                    \
+        memcpy(&v, p, sizeof v);                                                                   \
+        return (double)v;                                                                          \
     }
 
 double inspect_value(enum mr_dtype dtype, const unsigned char *p)

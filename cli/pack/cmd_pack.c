@@ -23,7 +23,8 @@ static const struct mr_option table[] = {
      .help = "Threads that read and encode; 0: one per processor"},
     {"bad", 0, MR_OPT_ENUM, AT(bad), "fail", .choices = bads,
      .help = "On a sample that cannot be read: fail, or skip it"},
-    {"force", 'f', MR_OPT_FLAG, AT(force), .help = "Remove the shards in the folder and start over"},
+    {"force", 'f', MR_OPT_FLAG, AT(force),
+     .help = "Remove the shards in the folder and start over"},
     {"resize", 0, MR_OPT_UINT, AT(resize), "0", 0, 65535, "pixels", .group = pictures,
      .help = "Maximum shorter side: larger pictures are scaled down and stored as JPEG; 0: "
              "unchanged"},
@@ -64,7 +65,8 @@ static void make_some(struct pack *p)
     pthread_t thread[MAX_WORKERS];
     uint64_t started = 0;
     atomic_store(&p->next, 0);
-    while (started + 1 < p->n_workers && pthread_create(&thread[started], NULL, make_samples, p) == 0)
+    while (started + 1 < p->n_workers &&
+           pthread_create(&thread[started], NULL, make_samples, p) == 0)
         started++; /* fewer are slower, no error */
     make_samples(p);
     for (uint64_t i = 0; i < started; i++)
@@ -88,8 +90,9 @@ static int write_sample(struct pack *p, uint64_t index, const struct pack_sample
     if (s->rc < 0 && p->o->bad == PACK_BAD_FAIL)
         return cli_fail("sample %" PRIu64 ": %s (--bad skip leaves it out)", index, s->text);
     uint64_t bytes = s->rc < 0 ? 0 : pack_sample_bytes(s);
-    bool full = p->open && p->shard.n > 0 &&
-                (p->shard.n == p->o->shard_count || p->shard.bytes + bytes + 1024 > p->o->shard_bytes);
+    bool full =
+        p->open && p->shard.n > 0 &&
+        (p->shard.n == p->o->shard_count || p->shard.bytes + bytes + 1024 > p->o->shard_bytes);
     int code = full ? close_shard(p) : CLI_OK;
     if (code == CLI_OK && !p->open) {
         code = pack_shard_open(&p->shard, p->state.dir, p->state.n, index);
@@ -169,13 +172,14 @@ static int report(const struct pack *p, const char *dir, uint64_t ns)
         n_dir--;
     uint64_t shards = p->state.n, written = mr_dataset_length(p->ds) - p->skipped;
     if (shards > 1)
-        snprintf(uri, sizeof uri, "tar:%.*s/shard-{000000..%06" PRIu64 "}.tar", n_dir, dir, shards - 1);
+        snprintf(uri, sizeof uri, "tar:%.*s/shard-{000000..%06" PRIu64 "}.tar", n_dir, dir,
+                 shards - 1);
     else
         snprintf(uri, sizeof uri, "tar:%.*s/shard-000000.tar", n_dir, dir);
     if (!p->o->common.json) {
         printf("%s %s samples into %" PRIu64 " shard%s (%s) in %s; open as '%s'\n",
-               p->state.done ? "already packed" : "packed", cli_count((double)written, count), shards, cli_s(shards),
-               cli_bytes(p->bytes, bytes), cli_time(ns, time), uri);
+               p->state.done ? "already packed" : "packed", cli_count((double)written, count),
+               shards, cli_s(shards), cli_bytes(p->bytes, bytes), cli_time(ns, time), uri);
         if (p->skipped)
             printf("%" PRIu64 " samples could not be read and were left out\n", p->skipped);
         if (p->kept && !p->state.done)
@@ -205,7 +209,8 @@ static int digits_of(uint64_t n)
     return digits > 6 ? digits : 6;
 }
 
-static int is_prefix(void *text, const char *name, const char *summary, const struct mr_option *options)
+static int is_prefix(void *text, const char *name, const char *summary,
+                     const struct mr_option *options)
 {
     size_t n = strlen(name);
     (void)summary, (void)options;
@@ -261,8 +266,10 @@ static const struct cli_note json[] = {
 static const struct cli_note examples[] = {
     {"millrace pack folder:photos/train shards/", "Photos in class folders, unchanged, into "
                                                   "shards of 256 MiB"},
-    {"millrace pack folder:photos/train small/ --resize 256 --quality 85", "No picture larger than training needs"},
-    {"millrace feed 'tar:shards/shard-{000000..000127}.tar' --transform 'random_resized_crop(224)'", "And feed them"},
+    {"millrace pack folder:photos/train small/ --resize 256 --quality 85",
+     "No picture larger than training needs"},
+    {"millrace feed 'tar:shards/shard-{000000..000127}.tar' --transform 'random_resized_crop(224)'",
+     "And feed them"},
     {NULL},
 };
 
@@ -270,19 +277,20 @@ const struct cli_command cli_pack = {
     .name = "pack",
     .summary = "Pack a data set into tar shards",
     .synopsis = "DATASET DIR [options]",
-    .text = "Writes the samples of DATASET, in their order, into tar archives DIR/shard-000000.tar, "
-            "..., which WebDataset and millrace's tar: read. Sample 17 becomes the members "
-            "000017.jpg (or .png, .webp: the picture's bytes, unchanged), 000017.cls (the field "
-            "\"label\", in text), 000017.NAME (bytes of varying length) and 000017.NAME.npy (other "
-            "fields).\n\n"
-            "Each shard is written as FILE.part-XXXXXX and renamed when it is complete and on disk; "
-            "its index FILE.tar.idx is beside it. XXH64SUMS, written at the end, holds the "
-            "checksums; `xxhsum -c XXH64SUMS` checks them. classes.json holds the class names, if "
-            "DATASET's labels have names; tar: reads them.\n\n"
-            "If a pack was interrupted, killed, or ran out of disk space, run it again with the same "
-            "data set and options: it resumes after its last complete shard. DIR/pack.state holds "
-            "the progress. If nothing is left to do, pack says so and exits with 0. The same data "
-            "set and options give the same bytes for any --workers.",
+    .text =
+        "Writes the samples of DATASET, in their order, into tar archives DIR/shard-000000.tar, "
+        "..., which WebDataset and millrace's tar: read. Sample 17 becomes the members "
+        "000017.jpg (or .png, .webp: the picture's bytes, unchanged), 000017.cls (the field "
+        "\"label\", in text), 000017.NAME (bytes of varying length) and 000017.NAME.npy (other "
+        "fields).\n\n"
+        "Each shard is written as FILE.part-XXXXXX and renamed when it is complete and on disk; "
+        "its index FILE.tar.idx is beside it. XXH64SUMS, written at the end, holds the "
+        "checksums; `xxhsum -c XXH64SUMS` checks them. classes.json holds the class names, if "
+        "DATASET's labels have names; tar: reads them.\n\n"
+        "If a pack was interrupted, killed, or ran out of disk space, run it again with the same "
+        "data set and options: it resumes after its last complete shard. DIR/pack.state holds "
+        "the progress. If nothing is left to do, pack says so and exits with 0. The same data "
+        "set and options give the same bytes for any --workers.",
     .options = table,
     .options_bytes = sizeof(struct pack_options),
     .min_args = 2,

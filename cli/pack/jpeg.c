@@ -46,7 +46,8 @@ struct sink {
 static boolean sink_grow(j_compress_ptr c)
 {
     struct sink *s = (struct sink *)c->dest;
-    size_t used = s->room, room = used ? used * 2 : SINK_BYTES; /* libjpeg calls when all of it is full */
+    size_t used = s->room,
+           room = used ? used * 2 : SINK_BYTES; /* libjpeg calls when all of it is full */
     unsigned char *grown = realloc(s->data, room);
     if (!grown)
         ERREXIT1(c, JERR_OUT_OF_MEMORY, 0);
@@ -67,12 +68,14 @@ static void sink_end(j_compress_ptr c)
     (void)c;
 }
 
-static int encode(const char *name, const struct pixels *p, int quality, unsigned char **out, unsigned long *bytes)
+static int encode(const char *name, const struct pixels *p, int quality, unsigned char **out,
+                  unsigned long *bytes)
 {
     struct jpeg_compress_struct c;
     struct failure failure;
-    struct sink sink = {
-        .manager = {.init_destination = sink_start, .empty_output_buffer = sink_grow, .term_destination = sink_end}};
+    struct sink sink = {.manager = {.init_destination = sink_start,
+                                    .empty_output_buffer = sink_grow,
+                                    .term_destination = sink_end}};
     c.err = jpeg_std_error(&failure.manager);
     failure.manager.error_exit = fail;
     if (setjmp(failure.jump)) {
@@ -105,9 +108,11 @@ static int encode(const char *name, const struct pixels *p, int quality, unsigne
 static int resize(struct pixels *p, uint64_t shorter)
 {
     char text[64];
-    struct mr_spec spec = {.name = "image", .dtype = MR_U8, .rank = 3, .dim = {p->height, p->width, p->channels}};
+    struct mr_spec spec = {
+        .name = "image", .dtype = MR_U8, .rank = 3, .dim = {p->height, p->width, p->channels}};
     double scale = (double)shorter / (p->height < p->width ? p->height : p->width);
-    uint32_t height = (uint32_t)(p->height * scale + 0.5), width = (uint32_t)(p->width * scale + 0.5);
+    uint32_t height = (uint32_t)(p->height * scale + 0.5),
+             width = (uint32_t)(p->width * scale + 0.5);
     struct mr_transform *chain = NULL;
     uint64_t dim[MR_MAX_RANK];
     int rc = mr_transform_create(&chain);
@@ -140,7 +145,8 @@ int pack_jpeg(const struct pack_options *o, const char *name, struct pack_member
     struct pixels p = {.channels = 3};
     unsigned char *jpeg = NULL;
     unsigned long bytes = 0;
-    int rc = mr_picture_decode(name, m->data, m->bytes, &opts, o->resize, (void **)&p.data, &p.height, &p.width);
+    int rc = mr_picture_decode(name, m->data, m->bytes, &opts, o->resize, (void **)&p.data,
+                               &p.height, &p.width);
     if (rc < 0)
         return rc;
     uint64_t shorter = p.height < p.width ? p.height : p.width;

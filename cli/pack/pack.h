@@ -50,7 +50,8 @@ int pack_shard_open(struct pack_shard *s, const char *dir, uint64_t number,
                     uint64_t first);                     /* exit codes, as all here */
 uint64_t pack_sample_bytes(const struct pack_sample *s); /* that it takes in an archive */
 int pack_shard_add(struct pack_shard *s, const char *key, const struct pack_sample *sample);
-int pack_shard_finish(struct pack_shard *s); /* whole, on the disk, and under its name, with an index beside it */
+int pack_shard_finish(
+    struct pack_shard *s); /* whole, on the disk, and under its name, with an index beside it */
 void pack_shard_abort(struct pack_shard *s); /* removes what is not finished; always safe */
 
 /* ---- what is done already (pack_state.c) ---- */
@@ -67,8 +68,8 @@ struct pack_state {
     bool done; /* a run before has finished */
 };
 /* Locks the folder, made when it is not there, and reads what is done. */
-int pack_state_open(struct pack_state *st, const char *dir, const char *uri, const struct mr_dataset *ds,
-                    const struct pack_options *o);
+int pack_state_open(struct pack_state *st, const char *dir, const char *uri,
+                    const struct mr_dataset *ds, const struct pack_options *o);
 int pack_state_add(struct pack_state *st, const struct pack_shard *s); /* and writes it */
 /* Writes the sums, and the names of classes where the data set has them; the state says then that all is done. */
 int pack_state_finish(struct pack_state *st, const struct mr_dataset *ds);

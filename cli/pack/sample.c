@@ -14,8 +14,8 @@ static const char *const npy_types[MR_N_DTYPES] = {
 /* A whole number, named label. */
 static bool is_label(const struct mr_spec *spec)
 {
-    return spec->rank == 0 && strcmp(spec->name, "label") == 0 && spec->dtype >= MR_U8 && spec->dtype <= MR_I64 &&
-           npy_types[spec->dtype] && strpbrk(npy_types[spec->dtype], "iu");
+    return spec->rank == 0 && strcmp(spec->name, "label") == 0 && spec->dtype >= MR_U8 &&
+           spec->dtype <= MR_I64 && npy_types[spec->dtype] && strpbrk(npy_types[spec->dtype], "iu");
 }
 
 static bool is_bytes(const struct mr_spec *spec)
@@ -30,7 +30,8 @@ int pack_check_fields(const struct mr_dataset *ds, const struct pack_options *o)
         if (strpbrk(spec->name, "/") || spec->name[0] == '.')
             return cli_fail("field '%s': the name cannot be an extension", spec->name);
         if (f != mr_dataset_picture(ds) && !npy_types[spec->dtype])
-            return cli_fail("field '%s': .npy files have no type %s", spec->name, mr_dtype_name(spec->dtype));
+            return cli_fail("field '%s': .npy files have no type %s", spec->name,
+                            mr_dtype_name(spec->dtype));
         if (o->resize > 0 && strcmp(spec->name, "points") == 0)
             return cli_fail("--resize: the field 'points' holds pixel positions, which would no "
                             "longer fit the pictures");
@@ -61,10 +62,11 @@ static int make_picture(const struct mr_dataset *ds, const struct pack_options *
     const char *file = mr_dataset_file(ds, index), *name = file ? file : mr_dataset_text(ds);
     const unsigned char *b = stored->data;
     uint64_t n = stored->bytes;
-    const char *ext = n >= 3 && memcmp(b, "\xff\xd8\xff", 3) == 0                             ? "jpg"
-                      : n >= 8 && memcmp(b, "\x89PNG\r\n\x1a\n", 8) == 0                      ? "png"
-                      : n >= 12 && memcmp(b, "RIFF", 4) == 0 && memcmp(b + 8, "WEBP", 4) == 0 ? "webp"
-                                                                                              : NULL;
+    const char *ext = n >= 3 && memcmp(b, "\xff\xd8\xff", 3) == 0        ? "jpg"
+                      : n >= 8 && memcmp(b, "\x89PNG\r\n\x1a\n", 8) == 0 ? "png"
+                      : n >= 12 && memcmp(b, "RIFF", 4) == 0 && memcmp(b + 8, "WEBP", 4) == 0
+                          ? "webp"
+                          : NULL;
     if (!ext)
         return mr_error_set(MR_EFORMAT,
                             "%s: %" PRIu64 " bytes that are not a picture: want "
@@ -77,23 +79,26 @@ static int make_picture(const struct mr_dataset *ds, const struct pack_options *
     return o->resize > 0 || o->quality > 0 ? pack_jpeg(o, name, m) : 0;
 }
 
-static int make_label(const struct mr_spec *spec, const struct mr_stored *stored, struct pack_member *m)
+static int make_label(const struct mr_spec *spec, const struct mr_stored *stored,
+                      struct pack_member *m)
 {
     uint64_t value = 0;
     bool is_signed = strchr(npy_types[spec->dtype], 'i') != NULL;
-    memcpy(&value, stored->data, stored->bytes); /* little-endian, as all machines that this runs on */
+    memcpy(&value, stored->data,
+           stored->bytes); /* little-endian, as all machines that this runs on */
     unsigned shift = 64 - 8 * (unsigned)stored->bytes;
     int64_t number = (int64_t)(value << shift) >> shift;
     char text[32];
-    int n =
-        is_signed ? snprintf(text, sizeof text, "%" PRId64, number) : snprintf(text, sizeof text, "%" PRIu64, value);
+    int n = is_signed ? snprintf(text, sizeof text, "%" PRId64, number)
+                      : snprintf(text, sizeof text, "%" PRIu64, value);
     snprintf(m->ext, sizeof m->ext, "cls");
     m->data = strdup(text);
     m->bytes = (uint64_t)n;
     return m->data ? 0 : no_memory(sizeof text);
 }
 
-static int make_npy(const struct mr_spec *spec, const struct mr_stored *stored, struct pack_member *m)
+static int make_npy(const struct mr_spec *spec, const struct mr_stored *stored,
+                    struct pack_member *m)
 {
     char head[512], shape[256] = "";
     size_t at = 0;
@@ -120,8 +125,8 @@ static int make_npy(const struct mr_spec *spec, const struct mr_stored *stored, 
     return 0;
 }
 
-static int make_member(const struct mr_dataset *ds, const struct pack_options *o, uint64_t index, int f,
-                       struct mr_stored *stored, struct pack_member *m)
+static int make_member(const struct mr_dataset *ds, const struct pack_options *o, uint64_t index,
+                       int f, struct mr_stored *stored, struct pack_member *m)
 {
     const struct mr_spec *spec = mr_dataset_field(ds, f);
     if (f == mr_dataset_picture(ds))

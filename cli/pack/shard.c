@@ -13,8 +13,8 @@
 
 static int cannot_write(const struct pack_shard *s, int errnum)
 {
-    return cli_fail("%s: cannot be written: %s; finished shards are kept: run again to resume", s->out.path,
-                    strerror(errnum ? errnum : EIO));
+    return cli_fail("%s: cannot be written: %s; finished shards are kept: run again to resume",
+                    s->out.path, strerror(errnum ? errnum : EIO));
 }
 
 int pack_shard_open(struct pack_shard *s, const char *dir, uint64_t number, uint64_t first)
@@ -23,7 +23,8 @@ int pack_shard_open(struct pack_shard *s, const char *dir, uint64_t number, uint
     *s = (struct pack_shard){.number = number, .first = first, .hash = XXH64_createState()};
     if (asprintf(&path, "%s/shard-%06llu.tar", dir, (unsigned long long)number) < 0)
         path = NULL;
-    int code = s->hash && path ? cli_output_open(&s->out, path, CLI_DATA, 1) : cli_fail("out of memory");
+    int code =
+        s->hash && path ? cli_output_open(&s->out, path, CLI_DATA, 1) : cli_fail("out of memory");
     free(path);
     if (code != CLI_OK) {
         pack_shard_abort(s);

@@ -18,8 +18,9 @@
 #define CLASSES      "classes.json"
 #define LOCK_WAIT_MS 5000
 #define DONE         "done\n"
-#define LINE                                                                                                           \
-    "shard %" SCNu64 " first %" SCNu64 " samples %" SCNu64 " skipped %" SCNu64 " bytes %" SCNu64 " xxh64 %" SCNx64
+#define LINE                                                                                       \
+    "shard %" SCNu64 " first %" SCNu64 " samples %" SCNu64 " skipped %" SCNu64 " bytes %" SCNu64   \
+    " xxh64 %" SCNx64
 
 static char *in_dir(const struct pack_state *st, const char *name)
 {
@@ -59,10 +60,12 @@ static bool is_there(const struct pack_state *st, const struct pack_done *d)
 {
     char name[64];
     struct stat file;
-    uint64_t next = st->n > 0 ? st->shard[st->n - 1].first + st->shard[st->n - 1].n + st->shard[st->n - 1].skipped : 0;
+    uint64_t next = st->n > 0 ? st->shard[st->n - 1].first + st->shard[st->n - 1].n +
+                                    st->shard[st->n - 1].skipped
+                              : 0;
     snprintf(name, sizeof name, "shard-%06" PRIu64 ".tar", d->number);
-    return d->number == st->n && d->first == next && fstatat(st->lock, name, &file, 0) == 0 && S_ISREG(file.st_mode) &&
-           (uint64_t)file.st_size == d->bytes;
+    return d->number == st->n && d->first == next && fstatat(st->lock, name, &file, 0) == 0 &&
+           S_ISREG(file.st_mode) && (uint64_t)file.st_size == d->bytes;
 }
 
 static int read_state(struct pack_state *st, FILE *file, const char *path)
@@ -76,7 +79,8 @@ static int read_state(struct pack_state *st, FILE *file, const char *path)
     while (code == CLI_OK && fgets(line, sizeof line, file)) {
         struct pack_done d;
         st->done = strcmp(line, DONE) == 0;
-        if (sscanf(line, LINE, &d.number, &d.first, &d.n, &d.skipped, &d.bytes, &d.sum) != 6 || !is_there(st, &d))
+        if (sscanf(line, LINE, &d.number, &d.first, &d.n, &d.skipped, &d.bytes, &d.sum) != 6 ||
+            !is_there(st, &d))
             break; /* from here on again */
         code = keep(st, &d);
     }
@@ -91,7 +95,8 @@ bool pack_names(const char *name)
     const char *end = n > 12 ? name + 12 : "";
     bool shard = strncmp(name, "shard-", 6) == 0 && strspn(name + 6, "0123456789") == 6;
     return strcmp(name, SUMS) == 0 || strcmp(name, STATE) == 0 || strcmp(name, CLASSES) == 0 ||
-           (shard && (strcmp(end, ".tar") == 0 || strcmp(end, ".tar.idx") == 0 || strcmp(end, ".tar.part") == 0));
+           (shard && (strcmp(end, ".tar") == 0 || strcmp(end, ".tar.idx") == 0 ||
+                      strcmp(end, ".tar.part") == 0));
 }
 
 /* What a killed run was writing: the folder is locked, so no one else is writing it. */
@@ -106,7 +111,8 @@ static bool is_left(const char *name)
 }
 
 /* Is there a wanted name in the folder; remove: takes all of them away. */
-static int look(const struct pack_state *st, bool (*wanted)(const char *name), bool remove, bool *found)
+static int look(const struct pack_state *st, bool (*wanted)(const char *name), bool remove,
+                bool *found)
 {
     DIR *dir = opendir(st->dir);
     if (!dir)
@@ -175,8 +181,8 @@ static int write_state(const struct pack_state *st, bool done)
     for (uint64_t i = 0; i < st->n && code == CLI_OK; i++) {
         const struct pack_done *d = &st->shard[i];
         int n = snprintf(line, sizeof line,
-                         "shard %" PRIu64 " first %" PRIu64 " samples %" PRIu64 " skipped %" PRIu64 " bytes %" PRIu64
-                         " xxh64 %016" PRIx64 "\n",
+                         "shard %" PRIu64 " first %" PRIu64 " samples %" PRIu64 " skipped %" PRIu64
+                         " bytes %" PRIu64 " xxh64 %016" PRIx64 "\n",
                          d->number, d->first, d->n, d->skipped, d->bytes, d->sum);
         code = cli_output_write(&out, line, (size_t)n);
     }
@@ -188,15 +194,15 @@ static int write_state(const struct pack_state *st, bool done)
     return code;
 }
 
-int pack_state_open(struct pack_state *st, const char *dir, const char *uri, const struct mr_dataset *ds,
-                    const struct pack_options *o)
+int pack_state_open(struct pack_state *st, const char *dir, const char *uri,
+                    const struct mr_dataset *ds, const struct pack_options *o)
 {
     *st = (struct pack_state){.dir = dir, .lock = -1};
     snprintf(st->what, sizeof st->what,
-             "millrace pack 1: source %016" PRIx64 " samples %" PRIu64 " shard-size %" PRIu64 " shard-count %" PRIu64
-             " resize %" PRIu64 " quality %" PRIu64 " bad %d\n",
-             mr_dataset_fingerprint(ds), mr_dataset_length(ds), o->shard_bytes, o->shard_count, o->resize, o->quality,
-             o->bad);
+             "millrace pack 1: source %016" PRIx64 " samples %" PRIu64 " shard-size %" PRIu64
+             " shard-count %" PRIu64 " resize %" PRIu64 " quality %" PRIu64 " bad %d\n",
+             mr_dataset_fingerprint(ds), mr_dataset_length(ds), o->shard_bytes, o->shard_count,
+             o->resize, o->quality, o->bad);
     int code = lock_dir(st);
     if (code == CLI_OK)
         code = begin(st, uri, ds, o->force);
@@ -245,8 +251,8 @@ int pack_state_finish(struct pack_state *st, const struct mr_dataset *ds)
     if (code != CLI_OK)
         return code;
     for (uint64_t i = 0; i < st->n && code == CLI_OK; i++) {
-        int n = snprintf(line, sizeof line, "%016" PRIx64 "  shard-%06" PRIu64 ".tar\n", st->shard[i].sum,
-                         st->shard[i].number);
+        int n = snprintf(line, sizeof line, "%016" PRIx64 "  shard-%06" PRIu64 ".tar\n",
+                         st->shard[i].sum, st->shard[i].number);
         code = cli_output_write(&out, line, (size_t)n);
     }
     if (code != CLI_OK) {

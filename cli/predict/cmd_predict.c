@@ -5,26 +5,30 @@
 #include <math.h>
 #include <string.h>
 
-#define OPT(option, letter, kind, member, ...)                                                                         \
-    {                                                                                                                  \
-        .name = option, .key = letter, .type = kind, .offset = offsetof(struct predict_opts, member), __VA_ARGS__      \
+#define OPT(option, letter, kind, member, ...)                                                     \
+    {                                                                                              \
+        .name = option, .key = letter, .type = kind,                                               \
+        .offset = offsetof(struct predict_opts, member), __VA_ARGS__                               \
     }
 
 static const struct mr_option options[] = {
-    OPT("top", 'k', MR_OPT_UINT, top, .initial = "1", .min = 1, .max = PREDICT_MAX_TOP, .unit = "classes",
-        .help = "Classes to print for each sample, the most likely first"),
+    OPT("top", 'k', MR_OPT_UINT, top, .initial = "1", .min = 1, .max = PREDICT_MAX_TOP,
+        .unit = "classes", .help = "Classes to print for each sample, the most likely first"),
     OPT("limit", 'n', MR_OPT_UINT, limit, .initial = "10", .unit = "samples",
         .help = "Samples to print; the accuracy covers all samples"),
     OPT("csv", 0, MR_OPT_STRING, csv, .meta = "FILE",
         .help = "Write all predictions; if classes have names, the last column names the most "
                 "likely one"),
-    OPT("force", 'f', MR_OPT_FLAG, force, .help = "Let --csv replace a file of another kind"),
+    OPT("force", 'f', MR_OPT_FLAG, force,
+        .help = "Let --csv replace any file that the run does not read"),
     OPT("transform", 't', MR_OPT_STRING, transform, .meta = "CHAIN",
-        .help = "Ops on each sample, listed by millrace inspect --transforms; default: those of the "
-                "tests in training"),
-    OPT("device", 'd', MR_OPT_STRING, device, .initial = "auto", .meta = "DEVICE", .help = "auto, cpu, cuda, cuda:1"),
-    OPT("batch-size", 'b', MR_OPT_UINT, batch_size, .initial = "64", .min = 1, .max = 1 << 20, .unit = "samples",
-        .help = "Samples in a batch"),
+        .help =
+            "Ops on each sample, listed by millrace inspect --transforms; default: those of the "
+            "tests in training"),
+    OPT("device", 'd', MR_OPT_STRING, device, .initial = "auto", .meta = "DEVICE",
+        .help = "auto, cpu, cuda, cuda:1"),
+    OPT("batch-size", 'b', MR_OPT_UINT, batch_size, .initial = "64", .min = 1, .max = 1 << 20,
+        .unit = "samples", .help = "Samples in a batch"),
     OPT("workers", 'w', MR_OPT_UINT, workers, .initial = "0", .max = 512, .unit = "threads",
         .help = "Threads that make batches; 0: one per processor that this process may use"),
     OPT("threads", 0, MR_OPT_UINT, threads, .initial = "0", .max = 512, .unit = "threads",
@@ -67,7 +71,8 @@ static int predict_all(struct predict *p)
     if (rc < 0)
         return cli_error(rc);
     if (code == CLI_OK && p->totals.n_bad_labels)
-        cli_warn("%" PRIu64 " labels are outside 0..%u: not counted", p->totals.n_bad_labels, p->classes - 1);
+        cli_warn("%" PRIu64 " labels are outside 0..%u: not counted", p->totals.n_bad_labels,
+                 p->classes - 1);
     return code;
 }
 
@@ -77,8 +82,9 @@ static void print_end(struct predict *p)
     const struct mr_net_totals *t = &p->totals;
     cli_table_print(p->table, stdout, 2);
     p->table = NULL;
-    printf("%s%s samples in %.2f s: %s samples/s\n", p->opts->limit ? "\n" : "", cli_count((double)p->done, n),
-           p->seconds, cli_count((double)p->done / p->seconds, rate));
+    printf("%s%s samples in %.2f s: %s samples/s\n", p->opts->limit ? "\n" : "",
+           cli_count((double)p->done, n), p->seconds,
+           cli_count((double)p->done / p->seconds, rate));
     if (t->n_samples && p->loss != MR_MSE)
         printf("accuracy %.2f%% (%" PRIu64 " of %" PRIu64 "), loss %s\n",
                100 * (double)t->n_right / (double)t->n_samples, t->n_right, t->n_samples,
@@ -93,7 +99,8 @@ static int json_end(struct predict *p)
     mr_json_array_end(p->json);
     mr_json_uint(p->json, "samples", p->done);
     train_json_number(p->json, "accuracy",
-                      t->n_samples && p->loss != MR_MSE ? (double)t->n_right / (double)t->n_samples : NAN);
+                      t->n_samples && p->loss != MR_MSE ? (double)t->n_right / (double)t->n_samples
+                                                        : NAN);
     train_json_number(p->json, "loss", t->n_samples ? t->loss / (double)t->n_samples : NAN);
     mr_json_double(p->json, "seconds", p->seconds);
     mr_json_string(p->json, "model", p->what.model);
@@ -120,7 +127,8 @@ static int head_numbers(struct predict *p)
     char text[64];
     int code = CLI_OK;
     for (uint32_t k = 0; k < p->classes && code == CLI_OK; k++)
-        code = cli_output_write(&p->csv, text, (size_t)snprintf(text, sizeof text, ",output_%u", k));
+        code =
+            cli_output_write(&p->csv, text, (size_t)snprintf(text, sizeof text, ",output_%u", k));
     return code;
 }
 
@@ -179,9 +187,9 @@ static int run(void *values, int n_args, char **args)
 }
 
 static const struct cli_note json_notes[] = {
-    {"predictions",
-     "of the first --limit samples: index, label (or null), predicted, top: class, name, score; of a net for "
-     "mse: index, outputs"},
+    {"predictions", "of the first --limit samples: index, label (or null), predicted, top: class, "
+                    "name, score; of a net for "
+                    "mse: index, outputs"},
     {"samples, seconds", "how many, how long"},
     {"accuracy, loss", "over all samples; null without labels"},
     {"model, device, config", "what was run; every option's value"},
@@ -189,8 +197,10 @@ static const struct cli_note json_notes[] = {
 };
 
 static const struct cli_note examples[] = {
-    {"millrace predict run.safetensors mnist/,split=test --top 3", "the test set's accuracy, and ten predictions"},
-    {"millrace predict run.safetensors folder:pictures --limit 0 --csv out.csv", "all predictions into a file"},
+    {"millrace predict run.safetensors mnist/,split=test --top 3",
+     "the test set's accuracy, and ten predictions"},
+    {"millrace predict run.safetensors folder:pictures --limit 0 --csv out.csv",
+     "all predictions into a file"},
     {NULL, NULL},
 };
 
@@ -198,11 +208,12 @@ const struct cli_command cli_predict = {
     .name = "predict",
     .summary = "Run a trained net over a data set: accuracy and predictions",
     .synopsis = "CHECKPOINT DATASET [options]",
-    .text = "Reads a checkpoint of millrace train, runs its net over the data set in order, prints "
-            "the accuracy where samples have labels, and the first predictions. The checkpoint says "
-            "model, shapes, transform and the names of classes; labels of a data set that numbers "
-            "the names differently are ignored. For a net trained with --loss mse, all outputs are "
-            "printed, in order.",
+    .text =
+        "Reads a checkpoint of millrace train, runs its net over the data set in order, prints "
+        "the accuracy where samples have labels, and the first predictions. The checkpoint says "
+        "model, shapes, transform and the names of classes; labels of a data set that numbers "
+        "the names differently are ignored. For a net trained with --loss mse, all outputs are "
+        "printed, in order.",
     .options = options,
     .options_bytes = sizeof(struct predict_opts),
     .min_args = 2,

@@ -15,11 +15,13 @@ static int check_samples(struct predict *p, const char *checkpoint)
     int rc = mr_train_sample(spec, &have);
     if (rc < 0)
         return rc;
-    if (have.channels == want->channels && have.height == want->height && have.width == want->width &&
-        have.layout == want->layout)
+    if (have.channels == want->channels && have.height == want->height &&
+        have.width == want->width && have.layout == want->layout)
         return 0;
-    return mr_error_set(MR_ESHAPE, "%s: its model takes samples of %s (channels, height, width), the data set gives %s",
-                        checkpoint, want->sample, mr_spec_format(spec, text, sizeof text));
+    return mr_error_set(
+        MR_ESHAPE,
+        "%s: its model takes samples of %s (channels, height, width), the data set gives %s",
+        checkpoint, want->sample, mr_spec_format(spec, text, sizeof text));
 }
 
 /* The field that training would take. One that is not named so and does not fit are no labels, but something else. */
@@ -33,7 +35,8 @@ static int find_labels(struct predict *p)
     int rc = mr_train_check_labels(p->ld, p->label, p->loss, p->classes, mr_dataset_text(p->ds));
     if ((rc >= 0 && fits) || strcmp(spec->name, "label") == 0)
         return rc;
-    cli_warn("%s: its field '%s' cannot be used as labels: predictions only", mr_dataset_text(p->ds), spec->name);
+    cli_warn("%s: its field '%s' cannot be used as labels: predictions only",
+             mr_dataset_text(p->ds), spec->name);
     p->label = -1;
     return 0;
 }
@@ -92,7 +95,8 @@ static int open_net(struct predict *p, const char *checkpoint)
     rc = check_samples(p, checkpoint);
     if (rc < 0)
         return rc;
-    rc = mr_checkpoint_net_create(p->from, p->dev, (uint32_t)p->batch_size, (uint32_t)p->opts->threads, &p->net);
+    rc = mr_checkpoint_net_create(p->from, p->dev, (uint32_t)p->batch_size,
+                                  (uint32_t)p->opts->threads, &p->net);
     if (rc < 0)
         return rc;
     p->classes = mr_train_outputs(p->net); /* a list of layers says itself how many */

@@ -13,13 +13,15 @@ struct ranked {
     double score; /* probability */
 };
 
-static double score_of(const struct predict *p, const float *row, uint32_t k, double top, double sum)
+static double score_of(const struct predict *p, const float *row, uint32_t k, double top,
+                       double sum)
 {
     return p->loss == MR_NLL ? exp((double)row[k]) : exp(row[k] - top) / sum;
 }
 
 /* The best `top` classes of a row of outputs. */
-static uint32_t rank_row(const struct predict *p, const float *row, struct ranked out[PREDICT_MAX_TOP])
+static uint32_t rank_row(const struct predict *p, const float *row,
+                         struct ranked out[PREDICT_MAX_TOP])
 {
     uint32_t n = 0, most = (uint32_t)(p->opts->top < p->classes ? p->opts->top : p->classes);
     double top = -INFINITY, sum = 0;
@@ -69,7 +71,8 @@ static const char *call(const struct predict *p, int64_t k, char buf[24])
     return name ? name : buf;
 }
 
-static void print_row(struct predict *p, uint64_t index, const int64_t *label, const struct ranked *top, uint32_t n)
+static void print_row(struct predict *p, uint64_t index, const int64_t *label,
+                      const struct ranked *top, uint32_t n)
 {
     char *text = NULL, buf[24], known[64] = "";
     size_t bytes;
@@ -85,7 +88,8 @@ static void print_row(struct predict *p, uint64_t index, const int64_t *label, c
     free(text);
 }
 
-static void json_row(struct predict *p, uint64_t index, const int64_t *label, const struct ranked *top, uint32_t n)
+static void json_row(struct predict *p, uint64_t index, const int64_t *label,
+                     const struct ranked *top, uint32_t n)
 {
     mr_json_object(p->json, NULL);
     mr_json_uint(p->json, "index", index);
@@ -120,7 +124,8 @@ static int csv_name(struct predict *p, const char *name)
     return code == CLI_OK ? cli_output_write(&p->csv, "\"", 1) : code;
 }
 
-static int csv_row(struct predict *p, uint64_t index, const int64_t *label, const struct ranked *top, uint32_t n)
+static int csv_row(struct predict *p, uint64_t index, const int64_t *label,
+                   const struct ranked *top, uint32_t n)
 {
     char text[64];
     int bytes = label ? snprintf(text, sizeof text, "%" PRIu64 ",%" PRId64, index, *label)
@@ -165,9 +170,11 @@ static void json_numbers(struct predict *p, uint64_t index, const float *row)
 static int csv_numbers(struct predict *p, uint64_t index, const float *row)
 {
     char text[64];
-    int code = cli_output_write(&p->csv, text, (size_t)snprintf(text, sizeof text, "%" PRIu64, index));
+    int code =
+        cli_output_write(&p->csv, text, (size_t)snprintf(text, sizeof text, "%" PRIu64, index));
     for (uint32_t k = 0; k < p->classes && code == CLI_OK; k++)
-        code = cli_output_write(&p->csv, text, (size_t)snprintf(text, sizeof text, ",%.9g", (double)row[k]));
+        code = cli_output_write(&p->csv, text,
+                                (size_t)snprintf(text, sizeof text, ",%.9g", (double)row[k]));
     return code == CLI_OK ? cli_output_write(&p->csv, "\n", 1) : code;
 }
 

@@ -56,7 +56,8 @@ static void restore_signals(const struct sigaction *before)
         sigaction(passed[i], &before[i], NULL);
 }
 
-static void become(const struct profile_run *run, int tell, const struct sigaction *before, const sigset_t *mask)
+static void become(const struct profile_run *run, int tell, const struct sigaction *before,
+                   const sigset_t *mask)
 {
     restore_signals(before);
     restore_pipe(before);

@@ -75,7 +75,8 @@ static int print_evidence(const struct mr_table *evidence, bool all)
     char *line = rc == 0 ? strtok_r(text, "\n", &rest) : NULL;
     if (line && *mr_table_title(evidence))
         line = strtok_r(NULL, "\n", &rest);
-    for (uint64_t i = 0; line && i < shown + 2; i++, line = strtok_r(NULL, "\n", &rest)) /* the head is two lines */
+    for (uint64_t i = 0; line && i < shown + 2;
+         i++, line = strtok_r(NULL, "\n", &rest)) /* the head is two lines */
         printf("%12s%s\n", "", line);
     if (rc == 0 && shown < n)
         printf("%12s(%llu more: --all)\n", "", (unsigned long long)(n - shown));
@@ -86,12 +87,13 @@ static int print_evidence(const struct mr_table *evidence, bool all)
 static int print_found(const struct mr_finding *f, bool all)
 {
     printf("\n%s: %s\n", f->rule, f->title);
-    printf("  %-10s%.3f ms%s, %.1f%% (confidence %.2f)\n", "saves", f->saving_ms, f->per_step ? " a step" : "",
-           f->saving_percent, f->confidence);
+    printf("  %-10s%.3f ms%s, %.1f%% (confidence %.2f)\n", "saves", f->saving_ms,
+           f->per_step ? " a step" : "", f->saving_percent, f->confidence);
     paragraph("why", f->why);
     if (f->advice)
         paragraph("do", f->advice);
-    return f->evidence && mr_table_rows(f->evidence) > 0 ? print_evidence(f->evidence, all) : CLI_OK;
+    return f->evidence && mr_table_rows(f->evidence) > 0 ? print_evidence(f->evidence, all)
+                                                         : CLI_OK;
 }
 
 static bool chosen(const struct options *o, const struct mr_finding *f)
@@ -192,7 +194,8 @@ static void json_evidence(struct mr_json *json, const struct mr_table *evidence)
         mr_json_object(json, NULL);
         for (uint32_t c = 0; c < mr_table_columns(evidence); c++) {
             const struct mr_column *column = mr_table_column(evidence, c);
-            const char *unit = column->unit < CLI_COUNT(units) && units[column->unit] ? units[column->unit] : "";
+            const char *unit =
+                column->unit < CLI_COUNT(units) && units[column->unit] ? units[column->unit] : "";
             snprintf(key, sizeof key, "%s%s", column->name, unit);
             json_cell(json, key, mr_table_cell(evidence, r, c));
         }
@@ -203,7 +206,8 @@ static void json_evidence(struct mr_json *json, const struct mr_table *evidence)
 
 static int print_json(const struct options *o, const char *path, const struct mr_advice *advice)
 {
-    static const char *const verdicts[] = {[MR_FINE] = "fine", [MR_FOUND] = "found", [MR_CANNOT_TELL] = "cannot tell"};
+    static const char *const verdicts[] = {
+        [MR_FINE] = "fine", [MR_FOUND] = "found", [MR_CANNOT_TELL] = "cannot tell"};
     struct mr_json *json = cli_json_begin("analyze");
     if (!json)
         return CLI_FAILED;
@@ -292,7 +296,8 @@ static const struct cli_note json[] = {
 static const struct cli_note examples[] = {
     {"millrace analyze run.sqlite", "One page: is it data-bound, what is wrong, what would "
                                     "fixing it save"},
-    {"millrace analyze run.sqlite --step iteration --range load_batch", "With a program's own NVTX ranges"},
+    {"millrace analyze run.sqlite --step iteration --range load_batch",
+     "With a program's own NVTX ranges"},
     {"millrace analyze run.sqlite --rule pageable_copies", "One rule with all its evidence"},
     {"millrace analyze run.sqlite --json", "For programs"},
     {NULL},

@@ -12,40 +12,47 @@ static const char *const waits[] = {"primary", "all", NULL};
 static const char *const graph_traces[] = {"node", "graph", NULL};
 static const char *const apis[] = {"some", "all", NULL};
 
-#define OPTION(name, key, type, member, initial, ...)                                                                  \
-    {                                                                                                                  \
-        name, key, type, offsetof(struct profile_options, member), initial, __VA_ARGS__                                \
+#define OPTION(name, key, type, member, initial, ...)                                              \
+    {                                                                                              \
+        name, key, type, offsetof(struct profile_options, member), initial, __VA_ARGS__            \
     }
 static const struct mr_option table[] = {
     OPTION("trace", 't', MR_OPT_STRING, trace, "cuda,nvtx,osrt,millrace", .meta = "LIST",
-           .help = "What to record: cuda (calls, kernels, copies), or cuda-light (copies, "
-                   "synchronisation and their calls), nvtx (ranges), osrt (long calls of the operating "
-                   "system), millrace (the library's own spans), none"),
+           .help =
+               "What to record: cuda (calls, kernels, copies), or cuda-light (copies, "
+               "synchronisation and their calls), nvtx (ranges), osrt (long calls of the operating "
+               "system), millrace (the library's own spans), none"),
     OPTION("capture-range", 'c', MR_OPT_STRING, capture_range, "none", .meta = "RANGE",
-           .help = "Record only inside cudaProfilerApi (from cudaProfilerStart to Stop) or nvtx:NAME (a range, NAME, "
+           .help = "Record only inside cudaProfilerApi (from cudaProfilerStart to Stop) or "
+                   "nvtx:NAME (a range, NAME, "
                    "NAME@DOMAIN or DOMAIN@NAME); none: all the time"),
     OPTION("capture-range-end", 0, MR_OPT_ENUM, capture_range_end, "stop", .choices = range_ends,
            .help = "Stop recording after the first capture range, or record each one"),
-    OPTION("delay", 'y', MR_OPT_DURATION, delay_ns, "0", .unit = "s", .help = "Record nothing for this long"),
+    OPTION("delay", 'y', MR_OPT_DURATION, delay_ns, "0", .unit = "s",
+           .help = "Record nothing for this long"),
     OPTION("duration", 'd', MR_OPT_DURATION, duration_ns, "0", .unit = "s",
            .help = "Record for this long, counted from the start of a capture range if there is "
                    "one; the program keeps running; 0: to its end"),
     OPTION("output", 'o', MR_OPT_STRING, output, NULL, .meta = "FILE",
            .help = "The recording; .sqlite is added to a name without extension; default: "
                    "report1.sqlite, report2.sqlite, ..."),
-    OPTION("force-overwrite", 'f', MR_OPT_FLAG, force, NULL, .help = "Replace the recording if it exists"),
-    OPTION("stats", 0, MR_OPT_FLAG, stats, NULL, .help = "Print the default reports at the end, on standard output"),
+    OPTION("force-overwrite", 'f', MR_OPT_FLAG, force, NULL,
+           .help = "Replace the recording if it exists"),
+    OPTION("stats", 0, MR_OPT_FLAG, stats, NULL,
+           .help = "Print the default reports at the end, on standard output"),
     OPTION("gpu-metrics", 0, MR_OPT_FLAG, gpu_metrics, NULL,
            .help = "Sample the GPU's hardware counters: activity of the GPU and its tensor "
                    "cores, DRAM and PCIe throughput; if the driver does not permit it, a warning "
                    "says why"),
-    OPTION("gpu-metrics-frequency", 0, MR_OPT_UINT, metrics_hz, "10000", .meta = "HZ", .min = 10, .max = 200000,
-           .help = "Samples per second for --gpu-metrics"),
+    OPTION("gpu-metrics-frequency", 0, MR_OPT_UINT, metrics_hz, "10000", .meta = "HZ", .min = 10,
+           .max = 200000, .help = "Samples per second for --gpu-metrics"),
     OPTION("cuda-graph-trace", 0, MR_OPT_ENUM, graph_trace, "node", .choices = graph_traces,
-           .help = "Record each node of a CUDA graph, or each launch of a graph as a whole, which costs less"),
+           .help = "Record each node of a CUDA graph, or each launch of a graph as a whole, which "
+                   "costs less"),
     OPTION("cuda-api", 0, MR_OPT_ENUM, api, "some", .choices = apis,
-           .help = "CUDA calls to record. some: launches, copies, synchronisation, allocation, loading "
-                   "of code; all: queries and CUPTI's records of waiting, too, which costs more"),
+           .help =
+               "CUDA calls to record. some: launches, copies, synchronisation, allocation, loading "
+               "of code; all: queries and CUPTI's records of waiting, too, which costs more"),
     OPTION("osrt-threshold", 0, MR_OPT_DURATION, osrt_threshold_ns, "1us", .unit = "ns",
            .help = "Shortest operating system call to record"),
     OPTION("cuda-flush-interval", 0, MR_OPT_DURATION, flush_ns, "500ms", .min = 1e6, .max = 36e11,
@@ -68,7 +75,8 @@ static int check(const struct profile_options *o, int n_args, char **args, uint3
     if (code != CLI_OK)
         return code;
     if (o->merge)
-        return n_args > 0 ? cli_misuse("--merge %s: runs no program: remove %s", o->merge, args[0]) : CLI_OK;
+        return n_args > 0 ? cli_misuse("--merge %s: runs no program: remove %s", o->merge, args[0])
+                          : CLI_OK;
     if (n_args > 0 && (strcmp(args[0], "true") == 0 || strcmp(args[0], "false") == 0))
         return cli_misuse("%s: -f, --stats and other flags take no value: remove it", args[0]);
     if (n_args == 0 || strcmp(args[0], "--") != 0)
@@ -79,7 +87,8 @@ static int check(const struct profile_options *o, int n_args, char **args, uint3
         return cli_misuse("a program is missing after \"--\"");
     if (strcmp(o->capture_range, "none") != 0 && strcmp(o->capture_range, "cudaProfilerApi") != 0 &&
         (strncmp(o->capture_range, "nvtx:", 5) != 0 || !o->capture_range[5]))
-        return cli_misuse("--capture-range %s: want none, cudaProfilerApi or nvtx:NAME", o->capture_range);
+        return cli_misuse("--capture-range %s: want none, cudaProfilerApi or nvtx:NAME",
+                          o->capture_range);
     if (o->stats && o->common.json)
         return cli_misuse("--stats and --json: give only one; millrace report --json prints "
                           "reports as JSON");
@@ -98,7 +107,8 @@ static void print_note(const char *note)
                  {"warning", "recorder"}};
     const char *tab = strchr(note, '\t');
     for (size_t i = 0; tab && i < CLI_COUNT(heads); i++)
-        if (strlen(heads[i].name) == (size_t)(tab - note) && strncmp(heads[i].name, note, (size_t)(tab - note)) == 0)
+        if (strlen(heads[i].name) == (size_t)(tab - note) &&
+            strncmp(heads[i].name, note, (size_t)(tab - note)) == 0)
             cli_warn("%s: %s", heads[i].text, tab + 1);
 }
 
@@ -117,10 +127,12 @@ static void warn_empty(const struct profile_run *run)
     if (o->merge)
         cli_warn("nothing was recorded: %s holds no events", o->merge);
     else if (strcmp(o->capture_range, "none") != 0)
-        cli_warn("nothing was recorded: --capture-range %s never began (%s), or nothing happened inside",
-                 o->capture_range,
-                 strncmp(o->capture_range, "nvtx:", 5) == 0 ? "an NVTX range of this very name, of the DOMAIN or none"
-                                                            : "cudaProfilerStart(), torch.cuda.profiler.start()");
+        cli_warn(
+            "nothing was recorded: --capture-range %s never began (%s), or nothing happened inside",
+            o->capture_range,
+            strncmp(o->capture_range, "nvtx:", 5) == 0
+                ? "an NVTX range of this very name, of the DOMAIN or none"
+                : "cudaProfilerStart(), torch.cuda.profiler.start()");
     else
         cli_warn("nothing was recorded: the program made none of the calls that --trace %s "
                  "records%s",
@@ -133,17 +145,20 @@ static void print_summary(const struct profile_run *run, const struct mr_merge_s
     for (int i = 0; i < run->n_notes; i++)
         print_note(run->notes[i]);
     if (stats->n_dropped)
-        cli_warn("%llu records were dropped: buffers were full", (unsigned long long)stats->n_dropped);
+        cli_warn("%llu records were dropped: buffers were full",
+                 (unsigned long long)stats->n_dropped);
     if (stats->n_lost_timestamps)
         cli_warn("%llu device record%s lost %s", (unsigned long long)stats->n_lost_timestamps,
                  stats->n_lost_timestamps == 1 ? " has" : "s have",
                  stats->n_lost_timestamps == 1 ? "its times" : "their times");
     if (run->n_running > 0)
-        cli_warn("%d process%s of the program still run%s: what happens from now on is not recorded", run->n_running,
-                 run->n_running == 1 ? "" : "es", run->n_running == 1 ? "s" : "");
+        cli_warn(
+            "%d process%s of the program still run%s: what happens from now on is not recorded",
+            run->n_running, run->n_running == 1 ? "" : "es", run->n_running == 1 ? "s" : "");
     if (stats->n_records == 0)
         warn_empty(run);
-    if (run->options->gpu_metrics && !run->metrics_tried && !noted(run, "no_metrics") && !run->options->merge)
+    if (run->options->gpu_metrics && !run->metrics_tried && !noted(run, "no_metrics") &&
+        !run->options->merge)
         cli_warn("no GPU metrics are recorded: no process of the program made a context on a GPU");
     if (run->options->common.quiet)
         return;
@@ -157,7 +172,9 @@ static void print_summary(const struct profile_run *run, const struct mr_merge_s
         fprintf(stderr, "; %llu cut short", (unsigned long long)stats->n_cut);
     fputc('\n', stderr);
     if (run->exit_status > 128)
-        fprintf(stderr, "millrace profile: the program was killed by signal %d: at most the last %s are missing\n",
+        fprintf(stderr,
+                "millrace profile: the program was killed by signal %d: at most the last %s are "
+                "missing\n",
                 run->exit_status - 128, cli_time(run->options->flush_ns, time));
 }
 
@@ -194,8 +211,12 @@ static int print_json(const struct profile_run *run, const struct mr_merge_stats
 /* What nsys prints by its --stats, in its order. */
 static int print_reports(const struct profile_run *run)
 {
-    static const char *const names[] = {
-        "nvtx_sum", "osrt_sum", "cuda_api_sum", "cuda_gpu_kern_sum", "cuda_gpu_mem_time_sum", "cuda_gpu_mem_size_sum"};
+    static const char *const names[] = {"nvtx_sum",
+                                        "osrt_sum",
+                                        "cuda_api_sum",
+                                        "cuda_gpu_kern_sum",
+                                        "cuda_gpu_mem_time_sum",
+                                        "cuda_gpu_mem_size_sum"};
     struct mr_recording *recording;
     struct mr_report_opts opts;
     int rc = mr_recording_open(run->output, &recording), code = CLI_OK;
@@ -223,8 +244,9 @@ static int merge(struct profile_run *run)
     int rc = mr_recording_merge(run->parts, run->output, run->options->force, &stats);
     if (rc) {
         int code = cli_error(rc);
-        cli_fail("what was recorded is still in %s: millrace profile --merge %s -o FILE tries again", run->parts,
-                 run->parts);
+        cli_fail(
+            "what was recorded is still in %s: millrace profile --merge %s -o FILE tries again",
+            run->parts, run->parts);
         return code;
     }
     if (run->options->merge)
@@ -321,9 +343,11 @@ static const struct cli_note examples[] = {
     {"millrace profile -- python3 train.py --epochs 1", "Records into report1.sqlite"},
     {"millrace profile -o run -f -c cudaProfilerApi -- python3 train.py",
      "Records from torch.cuda.profiler.start() to stop() into run.sqlite"},
-    {"millrace profile -t cuda-light -d 10 -y 30 -- ./server", "Ten seconds of copies, after half a minute"},
-    {"millrace profile --gpu-metrics -o m -- python3 train.py", "Samples the GPU's counters too; millrace report -r "
-                                                                "gpu_metrics_sum m.sqlite adds them up"},
+    {"millrace profile -t cuda-light -d 10 -y 30 -- ./server",
+     "Ten seconds of copies, after half a minute"},
+    {"millrace profile --gpu-metrics -o m -- python3 train.py",
+     "Samples the GPU's counters too; millrace report -r "
+     "gpu_metrics_sum m.sqlite adds them up"},
     {"millrace profile --stats -- ./vector_add", "Prints the default reports at the end"},
     {NULL},
 };
@@ -332,15 +356,16 @@ const struct cli_command cli_profile = {
     .name = "profile",
     .summary = "Record what any CUDA program does and waits for",
     .synopsis = "[options] -- CMD... | --merge FOLDER",
-    .text = "Runs an unmodified program with a recorder inside, and writes a recording for millrace "
-            "report, analyze and timeline. Tools that read the SQLite exports of Nsight Systems can "
-            "read it, too. All processes that the program starts are recorded.\n\n"
-            "The program keeps its standard input, output and error, its terminal, its signals and "
-            "its exit status: 128 plus the signal's number if it was killed, 127 if it was not "
-            "found, 126 if it cannot be run. If it is killed, what was recorded before is kept.\n\n"
-            "CUDA is recorded with NVIDIA's CUPTI, which comes with the program's CUDA, with PyTorch "
-            "or with the toolkit; MILLRACE_CUPTI=FILE selects one. Only one profiler per process can "
-            "use CUPTI: if another one does, the rest is recorded and a warning says so.",
+    .text =
+        "Runs an unmodified program with a recorder inside, and writes a recording for millrace "
+        "report, analyze and timeline. Tools that read the SQLite exports of Nsight Systems can "
+        "read it, too. All processes that the program starts are recorded.\n\n"
+        "The program keeps its standard input, output and error, its terminal, its signals and "
+        "its exit status: 128 plus the signal's number if it was killed, 127 if it was not "
+        "found, 126 if it cannot be run. If it is killed, what was recorded before is kept.\n\n"
+        "CUDA is recorded with NVIDIA's CUPTI, which comes with the program's CUDA, with PyTorch "
+        "or with the toolkit; MILLRACE_CUPTI=FILE selects one. Only one profiler per process can "
+        "use CUPTI: if another one does, the rest is recorded and a warning says so.",
     .options = table,
     .options_bytes = sizeof(struct profile_options),
     .min_args = 0,

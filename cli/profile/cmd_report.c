@@ -23,21 +23,28 @@ static const struct mr_option table[] = {
              "nsys. json: an array of rows, or of {report, rows} for several reports. csv: control "
              "characters are shown as ? on a terminal only"},
     {"sort", 's', MR_OPT_STRING, AT(sort), .meta = "COLUMN",
-     .help =
-         "Order by this column, largest first; -COLUMN: smallest first (--sort=-start); default: each report's own"},
-    {"limit", 'n', MR_OPT_UINT, AT(limit), "0", .unit = "rows", .help = "Maximum rows per report; 0: all"},
+     .help = "Order by this column, largest first; -COLUMN: smallest first (--sort=-start); "
+             "default: each report's own"},
+    {"limit", 'n', MR_OPT_UINT, AT(limit), "0", .unit = "rows",
+     .help = "Maximum rows per report; 0: all"},
     {"range", 0, MR_OPT_STRING, AT(range), .meta = "NAME",
-     .help = "Only events that begin inside NVTX ranges of this name, in any domain; DOMAIN@NAME or "
-             "NAME@DOMAIN: in this one"},
-    {"from", 0, MR_OPT_DURATION, AT(from), "0", .unit = "s", .help = "Only events that begin at this time or later"},
-    {"to", 0, MR_OPT_DURATION, AT(to), "0", .unit = "s", .help = "Only events that begin before this time; 0: the end"},
-    {"step", 0, MR_OPT_STRING, AT(step), .meta = "NAME", .help = "The NVTX range that is a step, for step_breakdown"},
+     .help =
+         "Only events that begin inside NVTX ranges of this name, in any domain; DOMAIN@NAME or "
+         "NAME@DOMAIN: in this one"},
+    {"from", 0, MR_OPT_DURATION, AT(from), "0", .unit = "s",
+     .help = "Only events that begin at this time or later"},
+    {"to", 0, MR_OPT_DURATION, AT(to), "0", .unit = "s",
+     .help = "Only events that begin before this time; 0: the end"},
+    {"step", 0, MR_OPT_STRING, AT(step), .meta = "NAME",
+     .help = "The NVTX range that is a step, for step_breakdown"},
     {"link-gbps", 0, MR_OPT_DOUBLE, AT(link_gbps), "0", 0, 10000, "GB/s",
      .help = "The link's measured rate, for mem_ops; 0: the recording's fastest copies"},
-    {"full-names", 0, MR_OPT_FLAG, AT(full_names), .help = "Do not cut long names to the width of the terminal"},
+    {"full-names", 0, MR_OPT_FLAG, AT(full_names),
+     .help = "Do not cut long names to the width of the terminal"},
     {"list", 'l', MR_OPT_FLAG, AT(list), .help = "List the available reports instead"},
     {"diff", 0, MR_OPT_FLAG, AT(diff),
-     .help = "Compare two recordings, FILE before and FILE after; the exit status is 1 when something got slower",
+     .help = "Compare two recordings, FILE before and FILE after; the exit status is 1 when "
+             "something got slower",
      .group = "Comparison"},
     {"threshold", 0, MR_OPT_DOUBLE, AT(threshold), "10", 0, 1e6, "%",
      .help = "Percent of total time by which a kernel, kind of copy, call or NVTX range must "
@@ -108,7 +115,8 @@ static void put_table(struct mr_json *json, const char *name, const struct mr_ta
         const struct mr_column *column = mr_table_column(from, c);
         mr_json_object(json, NULL);
         mr_json_string(json, "name", column->name);
-        mr_json_string(json, "unit", column->unit < CLI_COUNT(unit_names) ? unit_names[column->unit] : NULL);
+        mr_json_string(json, "unit",
+                       column->unit < CLI_COUNT(unit_names) ? unit_names[column->unit] : NULL);
         mr_json_object_end(json);
     }
     mr_json_array_end(json);
@@ -138,7 +146,8 @@ static int print(const struct options *o, const struct mr_table *from)
 }
 
 /* One of several reports; as JSON they are one array of objects. */
-static int print_next(const struct options *o, const struct mr_table *from, const char *name, bool first)
+static int print_next(const struct options *o, const struct mr_table *from, const char *name,
+                      bool first)
 {
     if (o->format != MR_TABLE_JSON) {
         if (!first)
@@ -151,8 +160,8 @@ static int print_next(const struct options *o, const struct mr_table *from, cons
     return code;
 }
 
-static int make_one(const struct options *o, struct mr_recording *recording, const char *name, struct mr_json *json,
-                    bool first, bool alone)
+static int make_one(const struct options *o, struct mr_recording *recording, const char *name,
+                    struct mr_json *json, bool first, bool alone)
 {
     struct mr_report_opts opts;
     struct mr_table *made;
@@ -194,7 +203,8 @@ static int check_names(char *names)
         if (!found && near)
             code = cli_misuse("--report %s: no such report; did you mean %s?", name, near);
         else if (!found)
-            code = cli_misuse("--report %s: no such report; `millrace report --list` lists them", name);
+            code = cli_misuse("--report %s: no such report; `millrace report --list` lists them",
+                              name);
     }
     if (code == CLI_OK && n == 0)
         code = cli_misuse("--report: want names of reports; `millrace report --list` lists them");
@@ -277,8 +287,10 @@ static int run(void *options, int n_args, char **args)
     if (o->diff && n_args != 2)
         return cli_misuse("--diff: want two recordings, before and after");
     if (!o->diff && n_args != 1)
-        return cli_misuse(n_args ? "one recording at a time; --diff compares two, --report names reports"
-                                 : "want a recording, as `millrace profile` or `nsys export --type sqlite` makes it");
+        return cli_misuse(
+            n_args ? "one recording at a time; --diff compares two, --report names reports"
+                   : "want a recording, as `millrace profile` or `nsys export --type sqlite` makes "
+                     "it");
     if (o->diff)
         return compare(o, args);
     int rc = mr_recording_open(args[0], &recording);
@@ -291,21 +303,26 @@ static int run(void *options, int n_args, char **args)
 
 static const struct cli_note json[] = {
     {"recording", "The file"},
-    {"reports", "One object a report: report (its name), note, columns (name and unit), rows (arrays of cells in the "
+    {"reports", "One object a report: report (its name), note, columns (name and unit), rows "
+                "(arrays of cells in the "
                 "columns' order; times in ns, sizes in bytes, rates in bytes/s)"},
     {"list", "With --list, and nothing else: name and help of each report"},
     {"before", "With --diff: the first file; after: the second one"},
     {"threshold_percent", "With --diff: --threshold"},
-    {"slower", "With --diff: how many kernels, kinds of copies, calls and NVTX ranges got slower by more than that"},
+    {"slower", "With --diff: how many kernels, kinds of copies, calls and NVTX ranges got slower "
+               "by more than that"},
     {"config", "The options, defaults included"},
     {NULL},
 };
 
 static const struct cli_note examples[] = {
     {"millrace report run.sqlite", "The summaries that nsys prints with --stats"},
-    {"millrace report run.sqlite -r mem_ops --sort duration -n 1", "The longest copy and the call that made it"},
-    {"millrace report run.sqlite -r cuda_gpu_trace -f csv > trace.csv", "Everything the GPU did, for a spreadsheet"},
-    {"millrace report run.sqlite --range step --from 10s", "What begins inside ranges named step, after ten seconds"},
+    {"millrace report run.sqlite -r mem_ops --sort duration -n 1",
+     "The longest copy and the call that made it"},
+    {"millrace report run.sqlite -r cuda_gpu_trace -f csv > trace.csv",
+     "Everything the GPU did, for a spreadsheet"},
+    {"millrace report run.sqlite --range step --from 10s",
+     "What begins inside ranges named step, after ten seconds"},
     {"millrace report --diff before.sqlite after.sqlite --threshold 5",
      "For CI: exit status 1 when something got slower"},
     {NULL},

@@ -14,18 +14,21 @@ struct options {
 
 enum { BY_NAME, PERFETTO, HTML, SVG };
 static const char *const formats[] = {"auto", "perfetto", "html", "svg", NULL};
-static const enum mr_timeline_format library_formats[] = {MR_TIMELINE_HTML, MR_TIMELINE_PERFETTO, MR_TIMELINE_HTML,
-                                                          MR_TIMELINE_SVG};
+static const enum mr_timeline_format library_formats[] = {MR_TIMELINE_HTML, MR_TIMELINE_PERFETTO,
+                                                          MR_TIMELINE_HTML, MR_TIMELINE_SVG};
 
 #define AT(member) offsetof(struct options, member)
 static const struct mr_option table[] = {
     {"format", 'F', MR_OPT_ENUM, AT(format), "auto", .choices = formats,
-     .help = "What to write; auto: by the ending of OUT (.html, .svg, .pftrace or .perfetto-trace), html without "
+     .help = "What to write; auto: by the ending of OUT (.html, .svg, .pftrace or "
+             ".perfetto-trace), html without "
              "one"},
     {"output", 'o', MR_OPT_STRING, AT(output), .meta = "OUT",
      .help = "The file to write; default: FILE with the format's ending, beside it"},
-    {"from", 0, MR_OPT_DURATION, AT(from), "0", .unit = "s", .help = "Only events that end at this time or later"},
-    {"to", 0, MR_OPT_DURATION, AT(to), "0", .unit = "s", .help = "Only events that begin before this time; 0: the end"},
+    {"from", 0, MR_OPT_DURATION, AT(from), "0", .unit = "s",
+     .help = "Only events that end at this time or later"},
+    {"to", 0, MR_OPT_DURATION, AT(to), "0", .unit = "s",
+     .help = "Only events that begin before this time; 0: the end"},
     {"whole", 0, MR_OPT_FLAG, AT(whole),
      .help = "Pictures: show the whole recording, even if it has steps or device work"},
     {"title", 0, MR_OPT_STRING, AT(title), .meta = "TEXT",
@@ -65,7 +68,10 @@ static int name_output(const char *file, int format, char **out)
             n -= strlen(own[i]);
             break;
         }
-    if (asprintf(out, "%.*s%s", (int)n, file, format == PERFETTO ? ".pftrace" : format == SVG ? ".svg" : ".html") < 0)
+    if (asprintf(out, "%.*s%s", (int)n, file,
+                 format == PERFETTO ? ".pftrace"
+                 : format == SVG    ? ".svg"
+                                    : ".html") < 0)
         return cli_fail("out of memory");
     return CLI_OK;
 }
@@ -120,7 +126,8 @@ static int run(void *options, int n_args, char **args)
         if (format == BY_NAME && cli_ends_in(o->output, ".png"))
             return cli_misuse("-o %s: PNG is no longer written: want .svg or .html", o->output);
         if (format == BY_NAME)
-            return cli_misuse("-o %s: want a name that ends in .html, .svg or .pftrace, or --format", o->output);
+            return cli_misuse(
+                "-o %s: want a name that ends in .html, .svg or .pftrace, or --format", o->output);
     }
     if (format == BY_NAME)
         format = HTML;
@@ -149,7 +156,8 @@ static const struct cli_note json_notes[] = {
 static const struct cli_note examples[] = {
     {"millrace timeline report1.sqlite", "Write report1.html, a page that any browser opens "
                                          "without a network"},
-    {"millrace timeline --from 2s --to 2.5s -o step.svg report1.sqlite", "A picture of half a second, for a README"},
+    {"millrace timeline --from 2s --to 2.5s -o step.svg report1.sqlite",
+     "A picture of half a second, for a README"},
     {"millrace timeline -o run.pftrace report1.nsys.sqlite", "A trace for ui.perfetto.dev of a "
                                                              "recording exported by nsys"},
     {NULL, NULL},

@@ -16,7 +16,8 @@
 static const struct {
     const char *name;
     uint32_t bit;
-} traces[] = {{"cuda", 1}, {"cuda-light", 2}, {"nvtx", 4}, {"osrt", 8}, {"millrace", 16}, {"none", 0}};
+} traces[] = {{"cuda", 1}, {"cuda-light", 2}, {"nvtx", 4},
+              {"osrt", 8}, {"millrace", 16},  {"none", 0}};
 #define TRACE_CUDA    3u
 #define TRACE_NVTX    4u
 #define TRACE_OSRT    8u
@@ -27,11 +28,13 @@ int profile_traces(const char *text, uint32_t *out_bits)
     uint32_t bits = 0;
     for (const char *at = text; *at;) {
         size_t n = strcspn(at, ","), i = 0;
-        while (i < CLI_COUNT(traces) && (strlen(traces[i].name) != n || strncmp(traces[i].name, at, n) != 0))
+        while (i < CLI_COUNT(traces) &&
+               (strlen(traces[i].name) != n || strncmp(traces[i].name, at, n) != 0))
             i++;
         if (i == CLI_COUNT(traces))
-            return cli_misuse("--trace %s: %.*s: want a list of cuda, cuda-light, nvtx, osrt, millrace, or none", text,
-                              (int)n, at);
+            return cli_misuse(
+                "--trace %s: %.*s: want a list of cuda, cuda-light, nvtx, osrt, millrace, or none",
+                text, (int)n, at);
         bits |= traces[i].bit;
         at += n + (at[n] == ',');
     }
@@ -64,7 +67,8 @@ int profile_find_module(char *path, size_t bytes)
                 return CLI_OK;
         }
     }
-    return cli_fail("the recorder " MODULE_FILE " was not found beside the library nor in ../lib/millrace; "
+    return cli_fail("the recorder " MODULE_FILE
+                    " was not found beside the library nor in ../lib/millrace; "
                     "MILLRACE_RECORD_MODULE=FILE names it");
 }
 
@@ -81,9 +85,10 @@ static int check_ending(const char *given)
     for (size_t i = 0; i < CLI_COUNT(theirs); i++) {
         int n = (int)(strlen(given) - strlen(theirs[i]));
         if (cli_ends_in(given, theirs[i]))
-            return cli_misuse("--output %s: %s is the format of NVIDIA's own tool, and a recording is "
-                              "SQLite: want -o %.*s or -o %.*s.sqlite",
-                              given, theirs[i], n, given, n, given);
+            return cli_misuse(
+                "--output %s: %s is the format of NVIDIA's own tool, and a recording is "
+                "SQLite: want -o %.*s or -o %.*s.sqlite",
+                given, theirs[i], n, given, n, given);
     }
     return CLI_OK;
 }
@@ -103,7 +108,8 @@ int profile_find_output(struct profile_run *run)
     if (check_ending(given) != CLI_OK)
         return CLI_MISUSED;
     base = strrchr(given, '/') ? strrchr(given, '/') + 1 : given;
-    int n = snprintf(run->output, sizeof run->output, "%s%s", given, strchr(base, '.') ? "" : ".sqlite");
+    int n = snprintf(run->output, sizeof run->output, "%s%s", given,
+                     strchr(base, '.') ? "" : ".sqlite");
     if (n < 0 || (size_t)n >= sizeof run->output || !base[0])
         return cli_misuse("--output %s: want the name of a file", given);
     if (!is_there(run->output))
@@ -117,7 +123,8 @@ static int check_folder(const char *path)
     const char *slash = strrchr(path, '/');
     char folder[4096];
     struct stat status;
-    snprintf(folder, sizeof folder, "%.*s", slash && slash > path ? (int)(slash - path) : 1, slash ? path : ".");
+    snprintf(folder, sizeof folder, "%.*s", slash && slash > path ? (int)(slash - path) : 1,
+             slash ? path : ".");
     if (stat(folder, &status) != 0 && (errno == ENOENT || errno == ENOTDIR))
         return cli_fail("--output %s: folder %s does not exist; create it first", path, folder);
     return CLI_OK;
@@ -217,9 +224,10 @@ static bool inject_nvtx(const struct profile_run *run)
 {
     const char *own = others("NVTX_INJECTION64_PATH", run);
     if (own)
-        cli_warn("NVTX_INJECTION64_PATH=%s is set: it is not loaded, because NVTX supports one tool; "
-                 "to keep it, remove nvtx from --trace",
-                 own);
+        cli_warn(
+            "NVTX_INJECTION64_PATH=%s is set: it is not loaded, because NVTX supports one tool; "
+            "to keep it, remove nvtx from --trace",
+            own);
     return setenv("NVTX_INJECTION64_PATH", run->module, 1) == 0;
 }
 
@@ -246,18 +254,20 @@ static bool preload(const struct profile_run *run)
 int profile_environment(struct profile_run *run)
 {
     const struct profile_options *o = run->options;
-    bool ok = setenv("MILLRACE_RECORD_DIR", run->parts, 1) == 0 && set_number("MILLRACE_RECORD_TRACE", run->traced) &&
-              setenv("MILLRACE_RECORD_CAPTURE", o->capture_range, 1) == 0 &&
-              setenv("MILLRACE_RECORD_CAPTURE_END", o->capture_range_end ? "repeat" : "stop", 1) == 0 &&
-              set_number("MILLRACE_RECORD_DELAY_NS", o->delay_ns) &&
-              set_number("MILLRACE_RECORD_DURATION_NS", o->duration_ns) &&
-              set_number("MILLRACE_RECORD_OSRT_NS", o->osrt_threshold_ns) &&
-              set_number("MILLRACE_RECORD_FLUSH_MS", o->flush_ns / 1000000) &&
-              set_number("MILLRACE_RECORD_METRICS_HZ", o->metrics_hz) &&
-              set_number("MILLRACE_RECORD_BEGIN_NS", mr_time_ns()) &&
-              setenv("MILLRACE_RECORD_API", o->api ? "all" : "some", 1) == 0 &&
-              setenv("MILLRACE_RECORD_GRAPHS", o->graph_trace ? "graph" : "node", 1) == 0 &&
-              setenv("MILLRACE_RECORD_MODULE", run->module, 1) == 0;
+    bool ok =
+        setenv("MILLRACE_RECORD_DIR", run->parts, 1) == 0 &&
+        set_number("MILLRACE_RECORD_TRACE", run->traced) &&
+        setenv("MILLRACE_RECORD_CAPTURE", o->capture_range, 1) == 0 &&
+        setenv("MILLRACE_RECORD_CAPTURE_END", o->capture_range_end ? "repeat" : "stop", 1) == 0 &&
+        set_number("MILLRACE_RECORD_DELAY_NS", o->delay_ns) &&
+        set_number("MILLRACE_RECORD_DURATION_NS", o->duration_ns) &&
+        set_number("MILLRACE_RECORD_OSRT_NS", o->osrt_threshold_ns) &&
+        set_number("MILLRACE_RECORD_FLUSH_MS", o->flush_ns / 1000000) &&
+        set_number("MILLRACE_RECORD_METRICS_HZ", o->metrics_hz) &&
+        set_number("MILLRACE_RECORD_BEGIN_NS", mr_time_ns()) &&
+        setenv("MILLRACE_RECORD_API", o->api ? "all" : "some", 1) == 0 &&
+        setenv("MILLRACE_RECORD_GRAPHS", o->graph_trace ? "graph" : "node", 1) == 0 &&
+        setenv("MILLRACE_RECORD_MODULE", run->module, 1) == 0;
     if (ok && run->traced & (TRACE_CUDA | TRACE_METRICS))
         ok = inject_cuda(run);
     if (ok && (run->traced & TRACE_NVTX || strncmp(o->capture_range, "nvtx:", 5) == 0))

@@ -12,22 +12,27 @@ static const struct mr_option table[] = {
      .help = "Samples; digits: of the training part"},
     {"seed", 0, MR_OPT_UINT, AT(seed), "0", .help = "The same seed gives the same bytes"},
     {"force", 'f', MR_OPT_FLAG, AT(force), .help = "Replace files that exist"},
-    {"n-test", 0, MR_OPT_UINT, AT(n_test), "2000", 1, 4294967295.0, "samples", .help = "Samples of the test part",
+    {"n-test", 0, MR_OPT_UINT, AT(n_test), "2000", 1, 4294967295.0, "samples",
+     .help = "Samples of the test part", .group = digits},
+    {"size", 0, MR_OPT_UINT, AT(size), "28", 8, 1024, "pixels",
+     .help = "Height and width of an image", .group = digits},
+    {"noise", 0, MR_OPT_DOUBLE, AT(noise), "0.02", 0, 1,
+     .help = "Standard deviation of the noise; white is 1", .group = digits},
+    {"gz", 0, MR_OPT_FLAG, AT(gz), .help = "Compress by gzip, as MNIST is distributed",
      .group = digits},
-    {"size", 0, MR_OPT_UINT, AT(size), "28", 8, 1024, "pixels", .help = "Height and width of an image",
-     .group = digits},
-    {"noise", 0, MR_OPT_DOUBLE, AT(noise), "0.02", 0, 1, .help = "Standard deviation of the noise; white is 1",
-     .group = digits},
-    {"gz", 0, MR_OPT_FLAG, AT(gz), .help = "Compress by gzip, as MNIST is distributed", .group = digits},
-    {"shape", 0, MR_OPT_SHAPE, AT(shape), "1024", 1, 4294967295.0, .help = "Shape of a sample", .group = arrays},
+    {"shape", 0, MR_OPT_SHAPE, AT(shape), "1024", 1, 4294967295.0, .help = "Shape of a sample",
+     .group = arrays},
     {"dtype", 0, MR_OPT_DTYPE, AT(dtype), "f32",
-     .help = "Element type; floats are in [0, 1), integers over their whole range", .group = arrays},
+     .help = "Element type; floats are in [0, 1), integers over their whole range",
+     .group = arrays},
     {"order", 0, MR_OPT_ENUM, AT(order), "C", .choices = orders,
      .help = "npy: C or Fortran order; the values are the same", .group = arrays},
     {"classes", 0, MR_OPT_UINT, AT(classes), "10", 0, 1e9, "classes",
-     .help = "npy: labels below this go to NAME-labels.npy; 0: no labels. photos: sub-folders", .group = arrays},
+     .help = "npy: labels below this go to NAME-labels.npy; 0: no labels. photos: sub-folders",
+     .group = arrays},
     {"side", 0, MR_OPT_UINT, AT(side), "128", 16, 4096, "pixels",
-     .help = "photos: height and width; each picture has between 3/4 and 7/4 of this", .group = "Photos"},
+     .help = "photos: height and width; each picture has between 3/4 and 7/4 of this",
+     .group = "Photos"},
     CLI_COMMON_OPTIONS,
     {NULL},
 };
@@ -43,7 +48,8 @@ static const struct {
 };
 
 /* How to open what was written. */
-static void uri_of(const struct synth_options *o, size_t kind, const char *path, char *buf, size_t cap)
+static void uri_of(const struct synth_options *o, size_t kind, const char *path, char *buf,
+                   size_t cap)
 {
     size_t at = (size_t)snprintf(buf, cap, "%s:%s",
                                  kind == 0   ? "idx"
@@ -52,11 +58,13 @@ static void uri_of(const struct synth_options *o, size_t kind, const char *path,
                                  path),
            n = strlen(path);
     if (kind == 1 && o->classes > 0 && at < cap)
-        snprintf(buf + at, cap - at, ",labels=%.*s-labels.npy", (int)(cli_ends_in(path, ".npy") ? n - 4 : n), path);
+        snprintf(buf + at, cap - at, ",labels=%.*s-labels.npy",
+                 (int)(cli_ends_in(path, ".npy") ? n - 4 : n), path);
     if (kind != 2)
         return;
     for (int d = 0; d < o->shape.rank && at < cap; d++)
-        at += (size_t)snprintf(buf + at, cap - at, "%s%llu", d ? "x" : ",shape=", (unsigned long long)o->shape.dim[d]);
+        at += (size_t)snprintf(buf + at, cap - at, "%s%llu",
+                               d ? "x" : ",shape=", (unsigned long long)o->shape.dim[d]);
     if (at < cap)
         snprintf(buf + at, cap - at, ",dtype=%s", mr_dtype_name((enum mr_dtype)o->dtype));
 }
@@ -67,8 +75,8 @@ static int report(const struct synth_options *o, size_t kind, const char *path, 
     uint64_t n = o->n + (kind == 0 ? o->n_test : 0);
     uri_of(o, kind, path, uri, sizeof uri);
     if (!o->common.json) {
-        printf("wrote %s %s in %s; open as %s\n", cli_count((double)n, count), kinds[kind].unit, cli_time(ns, time),
-               uri);
+        printf("wrote %s %s in %s; open as %s\n", cli_count((double)n, count), kinds[kind].unit,
+               cli_time(ns, time), uri);
         return CLI_OK;
     }
     struct mr_json *json = cli_json_begin("synth");
@@ -111,7 +119,8 @@ static const struct cli_note json[] = {
 };
 
 static const struct cli_note examples[] = {
-    {"millrace synth digits digits/ --n 60000 --n-test 10000", "As many digits as MNIST has, in its format"},
+    {"millrace synth digits digits/ --n 60000 --n-test 10000",
+     "As many digits as MNIST has, in its format"},
     {"millrace synth npy x.npy --n 100000 --shape 3x32x32 --dtype u8", "x.npy and x-labels.npy"},
     {"millrace synth photos photos/ --n 1000", "For folder:photos and csv:photos/points.csv"},
     {"millrace synth raw x.bin --shape 1024", "10,000 records of 1,024 floats"},
@@ -122,13 +131,14 @@ const struct cli_command cli_synth = {
     .name = "synth",
     .summary = "Generate a data set",
     .synopsis = "digits|npy|raw|photos PATH [options]",
-    .text = "Writes a generated data set to PATH.\n\n"
-            "  digits   handwritten-looking digits in IDX format, in a folder with MNIST's four file "
-            "names\n  npy      an array of random numbers as .npy file, samples along the first "
-            "dimension, with labels\n  raw      the same, as records without a header\n  photos   a "
-            "folder of PNG pictures, one sub-folder per class, and points.csv with points in them\n\n"
-            "Files appear complete or not at all. Existing files are replaced only with --force. The "
-            "same options give the same bytes on every machine.",
+    .text =
+        "Writes a generated data set to PATH.\n\n"
+        "  digits   handwritten-looking digits in IDX format, in a folder with MNIST's four file "
+        "names\n  npy      an array of random numbers as .npy file, samples along the first "
+        "dimension, with labels\n  raw      the same, as records without a header\n  photos   a "
+        "folder of PNG pictures, one sub-folder per class, and points.csv with points in them\n\n"
+        "Files appear complete or not at all. Existing files are replaced only with --force. The "
+        "same options give the same bytes on every machine.",
     .options = table,
     .options_bytes = sizeof(struct synth_options),
     .min_args = 2,

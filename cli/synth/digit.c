@@ -19,9 +19,9 @@ struct glyph {
     float p[MAX_POINTS][2];
 };
 
-#define UP                                                                                                             \
-    {                                                                                                                  \
-        -1, 0                                                                                                          \
+#define UP                                                                                         \
+    {                                                                                              \
+        -1, 0                                                                                      \
     }
 /* clang-format off */
 static const struct glyph glyphs[] = {
@@ -123,12 +123,14 @@ static void draw_line(const struct canvas *c, const float a[2], const float b[2]
 static void draw_curve(const struct canvas *c, float (*p)[2], int n)
 {
     for (int i = 0; i + 1 < n; i++) {
-        const float *p0 = p[i > 0 ? i - 1 : 0], *p1 = p[i], *p2 = p[i + 1], *p3 = p[i + 2 < n ? i + 2 : n - 1];
+        const float *p0 = p[i > 0 ? i - 1 : 0], *p1 = p[i], *p2 = p[i + 1],
+                    *p3 = p[i + 2 < n ? i + 2 : n - 1];
         float from[2] = {p1[0], p1[1]}, to[2];
         for (int k = 1; k <= SUBDIVIDE; k++) {
             float t = (float)k / SUBDIVIDE, t2 = t * t, t3 = t2 * t;
             for (int d = 0; d < 2; d++)
-                to[d] = 0.5f * (2 * p1[d] + (p2[d] - p0[d]) * t + (2 * p0[d] - 5 * p1[d] + 4 * p2[d] - p3[d]) * t2 +
+                to[d] = 0.5f * (2 * p1[d] + (p2[d] - p0[d]) * t +
+                                (2 * p0[d] - 5 * p1[d] + 4 * p2[d] - p3[d]) * t2 +
                                 (3 * p1[d] - p0[d] - 3 * p2[d] + p3[d]) * t3);
             draw_line(c, from, to);
             from[0] = to[0];
@@ -140,9 +142,11 @@ static void draw_curve(const struct canvas *c, float (*p)[2], int n)
 /* Bends the path and maps it to pixels. */
 static void distort(const struct glyph *g, struct dice *d, float size, float (*out)[2])
 {
-    float angle = 0.21f * swing(d), slant = 0.12f + 0.22f * swing(d); /* most hands slant to the right */
+    float angle = 0.21f * swing(d),
+          slant = 0.12f + 0.22f * swing(d); /* most hands slant to the right */
     float high = size * (0.67f + 0.09f * swing(d)), wide = high * (0.70f + 0.14f * swing(d));
-    float cx = 0.5f * (size - 1) + 0.06f * size * swing(d), cy = 0.5f * (size - 1) + 0.05f * size * swing(d);
+    float cx = 0.5f * (size - 1) + 0.06f * size * swing(d),
+          cy = 0.5f * (size - 1) + 0.05f * size * swing(d);
     float a2 = angle * angle, sine = angle * (1 - a2 / 6), cosine = 1 - a2 / 2 + a2 * a2 / 24;
     float bend = 0.07f * swing(d), bulge = 0.07f * swing(d);
     for (int i = 0; i < g->n; i++) {
@@ -154,14 +158,16 @@ static void distort(const struct glyph *g, struct dice *d, float size, float (*o
             continue;
         }
         float u = g->p[i][0] - 0.5f, v = g->p[i][1] - 0.5f;
-        float x = (u + jx + bend * (1 - 4 * v * v)) * wide, y = (v + jy + bulge * (1 - 4 * u * u)) * high;
+        float x = (u + jx + bend * (1 - 4 * v * v)) * wide,
+              y = (v + jy + bulge * (1 - 4 * u * u)) * high;
         x -= slant * y;
         out[i][0] = cx + cosine * x - sine * y;
         out[i][1] = cy + sine * x + cosine * y;
     }
 }
 
-int synth_digit(const struct synth_options *o, uint32_t stream, uint64_t index, float *scratch, unsigned char *pixels)
+int synth_digit(const struct synth_options *o, uint32_t stream, uint64_t index, float *scratch,
+                unsigned char *pixels)
 {
     struct dice d = {.seed = o->seed, .sample = index, .stream = stream};
     int size = (int)o->size, label = (int)(((uint64_t)roll(&d) * 10) >> 32);
@@ -171,7 +177,8 @@ int synth_digit(const struct synth_options *o, uint32_t stream, uint64_t index, 
         if (glyphs[i].digit == label)
             ways[n_ways++] = &glyphs[i];
     const struct glyph *g = ways[((uint64_t)roll(&d) * n_ways) >> 32];
-    float path[MAX_POINTS][2], pen = (float)size / 28 * (1.25f + 0.45f * swing(&d)); /* half its width */
+    float path[MAX_POINTS][2],
+        pen = (float)size / 28 * (1.25f + 0.45f * swing(&d)); /* half its width */
     float ink = 0.92f + 0.08f * swing(&d), soft = 0.5f + 0.15f * (float)size / 28;
     distort(g, &d, (float)size, path);
     struct canvas c = {scratch, size, pen + soft + 1};
@@ -184,7 +191,8 @@ int synth_digit(const struct synth_options *o, uint32_t stream, uint64_t index, 
     }
     for (int i = 0; i < size * size; i++) {
         float cover = (pen + soft - sqrtf(scratch[i])) / (2 * soft);
-        float value = fminf(1, fmaxf(0, cover)) * ink + (o->noise > 0 ? (float)o->noise * normal(&d) : 0);
+        float value =
+            fminf(1, fmaxf(0, cover)) * ink + (o->noise > 0 ? (float)o->noise * normal(&d) : 0);
         pixels[i] = (unsigned char)(fminf(1, fmaxf(0, value)) * 255 + 0.5f);
     }
     return label;

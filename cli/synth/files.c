@@ -22,8 +22,9 @@ static void put_be32(unsigned char *to, uint64_t value)
         to[i] = (unsigned char)(value >> (24 - 8 * i));
 }
 
-static int write_split(const struct synth_options *o, uint32_t stream, uint64_t n, struct cli_output *images,
-                       struct cli_output *labels, struct cli_progress *progress, uint64_t done)
+static int write_split(const struct synth_options *o, uint32_t stream, uint64_t n,
+                       struct cli_output *images, struct cli_output *labels,
+                       struct cli_progress *progress, uint64_t done)
 {
     uint64_t bytes = o->size * o->size;
     unsigned char head[16] = {0, 0, 8, 3}, label_head[8] = {0, 0, 8, 1}, label;
@@ -56,8 +57,8 @@ static int write_split(const struct synth_options *o, uint32_t stream, uint64_t 
 
 int synth_write_digits(const struct synth_options *o, const char *dir)
 {
-    static const char *const names[4] = {"train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte",
-                                         "t10k-labels-idx1-ubyte"};
+    static const char *const names[4] = {"train-images-idx3-ubyte", "train-labels-idx1-ubyte",
+                                         "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"};
     struct cli_output out[4] = {{0}};
     struct cli_progress progress;
     char path[PATH_MAX];
@@ -100,7 +101,8 @@ static uint16_t half_of(float value)
 }
 
 /* Element `at` of a sample: floats in [0, 1), integers over their whole range. */
-static void put_element(const struct synth_options *o, uint64_t sample, uint64_t at, unsigned char *to)
+static void put_element(const struct synth_options *o, uint64_t sample, uint64_t at,
+                        unsigned char *to)
 {
     uint32_t r[4];
     size_t bytes = mr_dtype_size((enum mr_dtype)o->dtype);
@@ -144,7 +146,8 @@ struct array {
 
 static int measure(const struct synth_options *o, struct array *out)
 {
-    struct mr_spec spec = {.name = "sample", .dtype = (enum mr_dtype)o->dtype, .rank = o->shape.rank};
+    struct mr_spec spec = {
+        .name = "sample", .dtype = (enum mr_dtype)o->dtype, .rank = o->shape.rank};
     uint64_t bytes;
     memcpy(spec.dim, o->shape.dim, sizeof spec.dim);
     int rc = mr_spec_bytes(&spec, &bytes);
@@ -152,8 +155,8 @@ static int measure(const struct synth_options *o, struct array *out)
         return cli_error(rc);
     *out = (struct array){o, bytes / mr_dtype_size(spec.dtype), mr_dtype_size(spec.dtype)};
     if (bytes > 1ull << 32 || (bytes && o->n > (1ull << 62) / bytes))
-        return cli_misuse("a sample of %llu bytes, %llu times, is too much", (unsigned long long)bytes,
-                          (unsigned long long)o->n);
+        return cli_misuse("a sample of %llu bytes, %llu times, is too much",
+                          (unsigned long long)bytes, (unsigned long long)o->n);
     return CLI_OK;
 }
 
@@ -174,7 +177,8 @@ static uint64_t c_order(const struct mr_shape *shape, uint64_t k)
 static int write_values(const struct array *a, struct cli_output *out)
 {
     bool fortran = a->o->order == SYNTH_ORDER_F;
-    uint64_t rows = fortran ? a->elements : a->o->n, columns = fortran ? a->o->n : a->elements, in_buffer = 0;
+    uint64_t rows = fortran ? a->elements : a->o->n, columns = fortran ? a->o->n : a->elements,
+             in_buffer = 0;
     enum { BUFFER = 1 << 16 };
     unsigned char *buffer = malloc(BUFFER);
     struct cli_progress progress;
@@ -210,9 +214,10 @@ static int write_npy_header(struct cli_output *out, const char *descr, bool fort
     char dims[256] = "", head[512];
     size_t at = (size_t)snprintf(dims, sizeof dims, "%llu,", (unsigned long long)n);
     for (int d = 0; shape && d < shape->rank; d++)
-        at += (size_t)snprintf(dims + at, sizeof dims - at, " %llu%s", (unsigned long long)shape->dim[d],
-                               d + 1 < shape->rank ? "," : "");
-    int used = snprintf(head, sizeof head, "%c%s%c%c%c%c{'descr': '%s', 'fortran_order': %s, 'shape': (%s), }", 0x93,
+        at += (size_t)snprintf(dims + at, sizeof dims - at, " %llu%s",
+                               (unsigned long long)shape->dim[d], d + 1 < shape->rank ? "," : "");
+    int used = snprintf(head, sizeof head,
+                        "%c%s%c%c%c%c{'descr': '%s', 'fortran_order': %s, 'shape': (%s), }", 0x93,
                         "NUMPY", 1, 0, 0, 0, descr, fortran ? "True" : "False", dims);
     int total = (used + 1 + 63) / 64 * 64;
     memset(head + used, ' ', (size_t)(total - used));
@@ -253,7 +258,8 @@ int synth_write_npy(const struct synth_options *o, const char *path)
     struct array a;
     char beside[PATH_MAX];
     if (!descr[o->dtype])
-        return cli_misuse("--dtype %s: .npy files have no such type", mr_dtype_name((enum mr_dtype)o->dtype));
+        return cli_misuse("--dtype %s: .npy files have no such type",
+                          mr_dtype_name((enum mr_dtype)o->dtype));
     labels_path(path, beside, sizeof beside);
     int code = measure(o, &a);
     if (code == CLI_OK)
@@ -261,7 +267,8 @@ int synth_write_npy(const struct synth_options *o, const char *path)
     if (code == CLI_OK && o->classes > 0)
         code = cli_output_open(&labels, beside, CLI_DATA, o->force);
     if (code == CLI_OK)
-        code = write_npy_header(&values, descr[o->dtype], o->order == SYNTH_ORDER_F, o->n, &o->shape);
+        code =
+            write_npy_header(&values, descr[o->dtype], o->order == SYNTH_ORDER_F, o->n, &o->shape);
     if (code == CLI_OK)
         code = write_values(&a, &values);
     if (code == CLI_OK && o->classes > 0)

@@ -78,8 +78,9 @@ static void paint(const struct photo *p, unsigned char *rgb)
 
 static int make_folder(const char *path)
 {
-    return mkdir(path, 0777) == 0 || errno == EEXIST ? CLI_OK
-                                                     : cli_fail("%s: cannot be made: %s", path, strerror(errno));
+    return mkdir(path, 0777) == 0 || errno == EEXIST
+               ? CLI_OK
+               : cli_fail("%s: cannot be made: %s", path, strerror(errno));
 }
 
 static int write_line(struct cli_output *csv, const char *name, const struct photo *p)
@@ -87,13 +88,14 @@ static int write_line(struct cli_output *csv, const char *name, const struct pho
     char line[512];
     int n = snprintf(line, sizeof line, "%s", name);
     for (int i = 0; i < N_POINTS; i++)
-        n += snprintf(line + n, sizeof line - (size_t)n, ",%.2f,%.2f", (double)p->point[i][0], (double)p->point[i][1]);
+        n += snprintf(line + n, sizeof line - (size_t)n, ",%.2f,%.2f", (double)p->point[i][0],
+                      (double)p->point[i][1]);
     line[n++] = '\n';
     return cli_output_write(csv, line, (size_t)n);
 }
 
-static int write_photo(const struct synth_options *o, const char *dir, uint64_t index, unsigned char *rgb,
-                       struct cli_output *csv)
+static int write_photo(const struct synth_options *o, const char *dir, uint64_t index,
+                       unsigned char *rgb, struct cli_output *csv)
 {
     char path[PATH_MAX], name[80];
     struct photo p;
@@ -103,7 +105,8 @@ static int write_photo(const struct synth_options *o, const char *dir, uint64_t 
     snprintf(name, sizeof name, "class-%03llu", (unsigned long long)class);
     snprintf(path, sizeof path, "%s/%s", dir, name);
     int code = index < o->classes ? make_folder(path) : CLI_OK;
-    snprintf(name, sizeof name, "class-%03llu/%06llu.png", (unsigned long long)class, (unsigned long long)index);
+    snprintf(name, sizeof name, "class-%03llu/%06llu.png", (unsigned long long)class,
+             (unsigned long long)index);
     snprintf(path, sizeof path, "%s/%s", dir, name);
     if (code == CLI_OK)
         code = cli_png_write(path, o->force, rgb, p.h, p.w);
@@ -112,7 +115,8 @@ static int write_photo(const struct synth_options *o, const char *dir, uint64_t 
 
 int synth_write_photos(const struct synth_options *o, const char *dir)
 {
-    static const char head[] = "image_name,part_0_x,part_0_y,part_1_x,part_1_y,part_2_x,part_2_y,part_3_x,part_3_y\n";
+    static const char head[] =
+        "image_name,part_0_x,part_0_y,part_1_x,part_1_y,part_2_x,part_2_y,part_3_x,part_3_y\n";
     char path[PATH_MAX];
     struct cli_output csv = {0};
     struct cli_progress progress;

@@ -7,84 +7,102 @@
 
 const char *const train_losses[] = {"cross-entropy", "nll", "mse", NULL};
 const char *const train_amps[] = {"off", "tf32", "bf16", "fp16", NULL};
-static const char *const policies[] = {"stop", "skip", NULL};               /* as enum mr_on_nan */
-static const char *const caches[] = {"none", "host", "device", NULL};       /* as enum mr_cache_kind */
-static const char *const device_transforms[] = {"off", "on", "auto", NULL}; /* as enum mr_device_transforms */
-static const char model[] = "Model", data[] = "Data", machine[] = "Machine", run_group[] = "Run", files[] = "Files";
+static const char *const policies[] = {"stop", "skip", NULL};         /* as enum mr_on_nan */
+static const char *const caches[] = {"none", "host", "device", NULL}; /* as enum mr_cache_kind */
+static const char *const device_transforms[] = {"off", "on", "auto",
+                                                NULL}; /* as enum mr_device_transforms */
+static const char model[] = "Model", data[] = "Data", machine[] = "Machine", run_group[] = "Run",
+                  files[] = "Files";
 
-#define OPT(option, letter, kind, member, heading, ...)                                                                \
-    {                                                                                                                  \
-        .name = option, .key = letter, .type = kind, .offset = offsetof(struct train_opts, member), .group = heading,  \
-        __VA_ARGS__                                                                                                    \
+#define OPT(option, letter, kind, member, heading, ...)                                            \
+    {                                                                                              \
+        .name = option, .key = letter, .type = kind,                                               \
+        .offset = offsetof(struct train_opts, member), .group = heading, __VA_ARGS__               \
     }
 
 const struct mr_option train_options[] = {
     OPT("model", 'm', MR_OPT_STRING, model, model, .initial = "mnist-cnn", .meta = "MODEL",
-        .help = "softmax; mlp:300s,100r,50s (hidden layers: width and s sigmoid, r ReLU, t tanh, g GELU); mnist-cnn; "
+        .help = "softmax; mlp:300s,100r,50s (hidden layers: width and s sigmoid, r ReLU, t tanh, g "
+                "GELU); mnist-cnn; "
                 "resnet20; or layers: conv:32,relu,maxpool:2,dropout:0.25,flatten,linear:10"),
     OPT("optimizer", 'o', MR_OPT_STRING, optimizer, model, .initial = "adam", .meta = "OPTIMIZER",
-        .help = "sgd, momentum, nesterov, adagrad, adadelta, rmsprop, adam, adamw, amsgrad, adamax, nadam, radam, "
+        .help = "sgd, momentum, nesterov, adagrad, adadelta, rmsprop, adam, adamw, amsgrad, "
+                "adamax, nadam, radam, "
                 "lion, with options: adamw:lr=1e-3,weight_decay=0.01"),
     OPT("lr", 0, MR_OPT_DOUBLE, lr, model, .initial = "-1", .min = -1, .max = 1e6,
         .help = "Learning rate; -1: the optimizer's own default"),
     OPT("schedule", 0, MR_OPT_STRING, schedule, model, .initial = "constant", .meta = "SCHEDULE",
-        .help = "constant, step:0.7, multistep:0.1/30:60, exponential:0.95, linear:0/10, cosine:10, onecycle:STEPS, "
+        .help = "constant, step:0.7, multistep:0.1/30:60, exponential:0.95, linear:0/10, "
+                "cosine:10, onecycle:STEPS, "
                 "plateau:0.1, warmup:500,cosine:10"),
     OPT("loss", 0, MR_OPT_ENUM, loss, model, .initial = "cross-entropy", .choices = train_losses,
-        .help = "cross-entropy of logits, nll of log-probabilities (a model that ends in logsoftmax), mse"),
+        .help = "cross-entropy of logits, nll of log-probabilities (a model that ends in "
+                "logsoftmax), mse"),
     OPT("amp", 0, MR_OPT_ENUM, amp, model, .initial = "tf32", .choices = train_amps,
-        .help = "Precision on GPUs: off is f32 everywhere, tf32 rounds products, bf16 and fp16 compute in 16 bits with "
+        .help = "Precision on GPUs: off is f32 everywhere, tf32 rounds products, bf16 and fp16 "
+                "compute in 16 bits with "
                 "f32 parameters; cpu computes in f32"),
     OPT("clip-norm", 0, MR_OPT_DOUBLE, clip_norm, model, .initial = "0", .max = 1e30,
         .help = "Scale gradients down to this norm; 0: not"),
     OPT("clip-value", 0, MR_OPT_DOUBLE, clip_value, model, .initial = "0", .max = 1e30,
         .help = "Cut each gradient to this value; 0: not"),
-    OPT("classes", 0, MR_OPT_UINT, classes, model, .initial = "0", .max = 1 << 20, .unit = "classes",
-        .help = "Outputs; 0: as the data set says"),
+    OPT("classes", 0, MR_OPT_UINT, classes, model, .initial = "0", .max = 1 << 20,
+        .unit = "classes", .help = "Outputs; 0: as the data set says"),
 
-    OPT("batch-size", 'b', MR_OPT_UINT, batch_size, data, .initial = "64", .min = 1, .max = 1 << 20, .unit = "samples",
-        .help = "Samples in a batch"),
+    OPT("batch-size", 'b', MR_OPT_UINT, batch_size, data, .initial = "64", .min = 1, .max = 1 << 20,
+        .unit = "samples", .help = "Samples in a batch"),
     OPT("transform", 't', MR_OPT_STRING, transform, data, .meta = "CHAIN",
-        .help = "Ops on each sample, which millrace inspect --transforms lists; without it one-channel IDX files get "
+        .help = "Ops on each sample, which millrace inspect --transforms lists; without it "
+                "one-channel IDX files get "
                 "'cast(f32),scale(1/255),normalize(0.1307,0.3081)', other u8 is scaled by 1/255"),
     OPT("test", 0, MR_OPT_STRING, test, data, .meta = "DATASET",
         .help = "Test set; without it MNIST's own of the same folder; none: do not test"),
     OPT("test-transform", 0, MR_OPT_STRING, test_transform, data, .meta = "CHAIN",
         .help = "Ops on each test sample, when --transform has random ones; without it the same"),
-    OPT("shuffle", 0, MR_OPT_FLAG, shuffle, data, .initial = "1", .help = "Take the samples in their order"),
+    OPT("shuffle", 0, MR_OPT_FLAG, shuffle, data, .initial = "1",
+        .help = "Take the samples in another random order each epoch",
+        .no_help = "Take the samples in order"),
     OPT("cache", 0, MR_OPT_ENUM, cache, data, .initial = "none", .choices = caches,
         .help = "host: keep files in memory once read; device: keep all samples on the device"),
 
     OPT("device", 'd', MR_OPT_STRING, device, machine, .initial = "auto", .meta = "DEVICE",
         .help = "auto, cpu, cuda, cuda:1"),
-    OPT("workers", 'w', MR_OPT_UINT, workers, machine, .initial = "0", .max = 512, .unit = "threads",
-        .help = "Threads that make batches; 0: as many as this process may use"),
-    OPT("prefetch", 'p', MR_OPT_UINT, prefetch, machine, .initial = "0", .max = 65536, .unit = "batches",
-        .help = "Batches made ahead; 0: chosen"),
+    OPT("workers", 'w', MR_OPT_UINT, workers, machine, .initial = "0", .max = 512,
+        .unit = "threads", .help = "Threads that make batches; 0: as many as this process may use"),
+    OPT("prefetch", 'p', MR_OPT_UINT, prefetch, machine, .initial = "0", .max = 65536,
+        .unit = "batches", .help = "Batches made ahead; 0: chosen"),
     OPT("threads", 0, MR_OPT_UINT, threads, machine, .initial = "0", .max = 512, .unit = "threads",
-        .help = "Threads that compute on cpu; 0: as many as this process may use; the results are the same"),
-    OPT("graph", 0, MR_OPT_FLAG, graph, machine, .initial = "1", .help = "Launch a step's kernels one by one"),
+        .help = "Threads that compute on cpu; 0: as many as this process may use; the results are "
+                "the same"),
+    OPT("graph", 0, MR_OPT_FLAG, graph, machine, .initial = "1",
+        .help = "Launch a step as one CUDA graph", .no_help = "Launch a step's kernels one by one"),
     OPT("pin", 0, MR_OPT_FLAG, pin, machine, .initial = "1",
-        .help = "Pageable slots, to see what page-locked ones save"),
-    OPT("blocking", 0, MR_OPT_FLAG, blocking, machine, .help = "Workers wait for each copy; shows what that costs"),
+        .help = "Page-lock the memory of batches",
+        .no_help = "Use pageable memory for batches, to see what page-locked memory saves"),
+    OPT("blocking", 0, MR_OPT_FLAG, blocking, machine,
+        .help = "Workers wait for each copy; shows what that costs"),
     OPT("device-transforms", 0, MR_OPT_ENUM, device_transforms, machine, .initial = "auto",
-        .choices = device_transforms, .help = "The end of the chain on the device, where that copies fewer bytes"),
+        .choices = device_transforms,
+        .help = "The end of the chain on the device, where that copies fewer bytes"),
 
-    OPT("epochs", 'e', MR_OPT_UINT, epochs, run_group, .initial = "10", .min = 1, .max = 1e9, .unit = "epochs",
-        .help = "How often to go over the data"),
+    OPT("epochs", 'e', MR_OPT_UINT, epochs, run_group, .initial = "10", .min = 1, .max = 1e9,
+        .unit = "epochs", .help = "How often to go over the data"),
     OPT("max-steps", 0, MR_OPT_UINT, max_steps, run_group, .initial = "0", .unit = "steps",
-        .help = "Stop after this many steps; within an epoch its steps are reported, and the test set is "
+        .help = "Stop after this many steps; within an epoch its steps are reported, and the test "
+                "set is "
                 "tested; 0: no limit"),
     OPT("seed", 0, MR_OPT_UINT, seed, run_group, .initial = "0",
         .help = "Of initial parameters, order, dropout and random transforms"),
-    OPT("target-acc", 0, MR_OPT_PERCENT, target, run_group, .initial = "0", .min = 0, .max = 1, .meta = "P%",
-        .help =
-            "Stop when this test accuracy (without a test set: training accuracy) is reached (0.99 or 99%); the exit "
-            "status is 1 when it was not"),
+    OPT("target-acc", 0, MR_OPT_PERCENT, target, run_group, .initial = "0", .min = 0, .max = 1,
+        .meta = "P%",
+        .help = "Stop when this test accuracy (without a test set: training accuracy) is reached "
+                "(0.99 or 99%); the exit "
+                "status is 1 when it was not"),
     OPT("patience", 0, MR_OPT_UINT, patience, run_group, .initial = "0", .unit = "epochs",
         .help = "Stop when the test loss did not get better for so many epochs; 0: do not"),
     OPT("on-nan", 0, MR_OPT_ENUM, on_nan, run_group, .initial = "stop", .choices = policies,
-        .help = "A loss that is not finite: stop and name step and layer, or skip the step (on GPUs that makes every "
+        .help = "A loss that is not finite: stop and name step and layer, or skip the step (on "
+                "GPUs that makes every "
                 "step wait for its loss)"),
 
     OPT("checkpoint", 'c', MR_OPT_STRING, checkpoint, files, .meta = "FILE",
@@ -94,24 +112,30 @@ const struct mr_option train_options[] = {
     OPT("resume", 0, MR_OPT_FLAG, resume, files,
         .help = "Go on from --checkpoint's file, from the start when there is none yet"),
     OPT("force", 'f', MR_OPT_FLAG, force, files,
-        .help = "Start over although --checkpoint's file exists; --checkpoint, --log and --plot replace any file"),
+        .help = "Start over although --checkpoint's file exists; --checkpoint, --log and --plot "
+                "replace any file"),
     OPT("log", 0, MR_OPT_STRING, log, files, .meta = "FILE",
-        .help = "Write a row an epoch: FILE.csv or FILE.jsonl; with --resume behind those of the checkpoint's steps"),
+        .help = "Write a row an epoch: FILE.csv or FILE.jsonl; with --resume behind those of the "
+                "checkpoint's steps"),
     OPT("log-every", 0, MR_OPT_UINT, log_every, files, .initial = "0", .unit = "steps",
         .help = "and a row every so many steps; 0: none"),
-    OPT("plot", 0, MR_OPT_STRING, plot, files, .meta = "FILE", .help = "Draw the curves: FILE.svg or FILE.html"),
+    OPT("plot", 0, MR_OPT_STRING, plot, files, .meta = "FILE",
+        .help = "Draw the curves: FILE.svg or FILE.html"),
     CLI_COMMON_OPTIONS,
     {NULL},
 };
 
 /* Everything that can be wrong with options of files, and the rate, is told before the run. [out] from: read; NULL where the run begins anew. */
-static int check_files(const struct train_opts *o, struct train_files *claims, struct mr_checkpoint **from)
+static int check_files(const struct train_opts *o, struct train_files *claims,
+                       struct mr_checkpoint **from)
 {
     *from = NULL;
     if (o->lr < 0 && o->lr != -1)
-        return cli_misuse("--lr %g: want a rate of 0 or more, or -1: the optimizer's own default", o->lr);
+        return cli_misuse("--lr %g: want a rate of 0 or more, or -1: the optimizer's own default",
+                          o->lr);
     if (!o->checkpoint && (o->resume || o->checkpoint_every))
-        return cli_misuse("--%s: want --checkpoint FILE, too", o->resume ? "resume" : "checkpoint-every");
+        return cli_misuse("--%s: want --checkpoint FILE, too",
+                          o->resume ? "resume" : "checkpoint-every");
     int code = train_files_claim(claims, o);
     if (code != CLI_OK || !o->checkpoint)
         return code;
@@ -195,18 +219,21 @@ static int run(void *values, int n_args, char **args)
 }
 
 static const struct cli_note json_notes[] = {
-    {"epochs",
-     "of each: epoch, steps (done at its end), loss, accuracy, test_loss, test_accuracy, seconds, test_seconds, lr, "
-     "samples_per_s, data_wait (share of its time that the device had no batch)"},
-    {"unfinished_epoch",
-     "the same of the steps of an epoch that --max-steps or an interrupt ended; null at an epoch's end"},
+    {"epochs", "of each: epoch, steps (done at its end), loss, accuracy, test_loss, test_accuracy, "
+               "seconds, test_seconds, lr, "
+               "samples_per_s, data_wait (share of its time that the device had no batch)"},
+    {"unfinished_epoch", "the same of the steps of an epoch that --max-steps or an interrupt "
+                         "ended; null at an epoch's end"},
     {"test_accuracy", "of the last epoch, 0 to 1; null without a test set"},
     {"best_accuracy, best_epoch", "by test accuracy, training accuracy without a test set"},
     {"seconds, seconds_to_target", "from the start; to --target-acc, null when it was not reached"},
-    {"steps, resumed_from_step, steps_skipped", "steps done; where --resume began; left out by --on-nan skip"},
-    {"ended_by", "epochs, target, patience, steps, interrupted, or failed: a file could not be written"},
+    {"steps, resumed_from_step, steps_skipped",
+     "steps done; where --resume began; left out by --on-nan skip"},
+    {"ended_by",
+     "epochs, target, patience, steps, interrupted, or failed: a file could not be written"},
     {"model, parameters, activation_bytes, layers",
-     "activations, workspace, low precision copy and running statistics; of each layer: name, text, output, "
+     "activations, workspace, low precision copy and running statistics; of each layer: name, "
+     "text, output, "
      "parameters, runs_on"},
     {"times", "seconds: opening, waiting (for data), steps, tests, checkpoints"},
     {"bottleneck, bottleneck_reason", "of the loader, as millrace feed says it"},
@@ -215,9 +242,11 @@ static const struct cli_note json_notes[] = {
 };
 
 static const struct cli_note examples[] = {
-    {"millrace train mnist/ --model mnist-cnn --optimizer adadelta --lr 1.0 --schedule step:0.7 --epochs 10",
+    {"millrace train mnist/ --model mnist-cnn --optimizer adadelta --lr 1.0 --schedule step:0.7 "
+     "--epochs 10",
      "PyTorch's example for MNIST"},
-    {"millrace train mnist/ --model mlp:300s,100r,50s --optimizer adam --target-acc 97.5% --plot curves.svg",
+    {"millrace train mnist/ --model mlp:300s,100r,50s --optimizer adam --target-acc 97.5% --plot "
+     "curves.svg",
      "a perceptron, until it is good enough"},
     {"millrace train mnist/ --checkpoint run.safetensors --checkpoint-every 30s --resume",
      "go on where it was killed; the first time begin"},
@@ -228,16 +257,23 @@ const struct cli_command cli_train = {
     .name = "train",
     .summary = "Train a small net on a data set, fed by the loader",
     .synopsis = "DATASET [options]",
-    .text =
-        "Trains a perceptron or a small convolutional net and tells, each epoch, loss and accuracy, and how long the "
-        "device had to wait for data; at the end, where the time went.\n\nThe net is on cpu or a GPU; parameters begin "
-        "as PyTorch's do. On cpu the same command gives the same parameters, bit for bit, for any --workers and "
-        "--threads, and when it was killed and resumed. On a GPU a step is one graph, launched for each batch; the "
-        "host looks at the loss every 256 steps; steps behind a loss that is not finite change nothing until then."
-        "\n\nA checkpoint holds parameters under PyTorch's names "
-        "(safetensors.torch.load_file reads them), the state of optimizer, schedule and loader, the loss scale of "
-        "fp16, and a checksum; it is replaced as a whole. An interrupt ends the run in order: behind "
-        "the step, or the test pass, that it came in, with a checkpoint, if one is wanted, and exit status 1.",
+    .text = "Trains a perceptron or a small convolutional net and tells, each epoch, loss and "
+            "accuracy, and how long the "
+            "device had to wait for data; at the end, where the time went.\n\nThe net is on cpu or "
+            "a GPU; parameters begin "
+            "as PyTorch's do. On cpu the same command gives the same parameters, bit for bit, for "
+            "any --workers and "
+            "--threads, and when it was killed and resumed. On a GPU a step is one graph, launched "
+            "for each batch; the "
+            "host looks at the loss every 256 steps; steps behind a loss that is not finite change "
+            "nothing until then."
+            "\n\nA checkpoint holds parameters under PyTorch's names "
+            "(safetensors.torch.load_file reads them), the state of optimizer, schedule and "
+            "loader, the loss scale of "
+            "fp16, and a checksum; it is replaced as a whole. An interrupt ends the run in order: "
+            "behind "
+            "the step, or the test pass, that it came in, with a checkpoint, if one is wanted, and "
+            "exit status 1.",
     .options = train_options,
     .options_bytes = sizeof(struct train_opts),
     .min_args = 1,

@@ -15,7 +15,8 @@ static bool is_idx(const struct mr_dataset *ds)
 /* One channel of u8: a picture as MNIST's. */
 static bool is_gray(const struct mr_spec *spec)
 {
-    return spec->dtype == MR_U8 && !spec->var_dims && (spec->rank == 2 || (spec->rank == 3 && spec->dim[2] == 1));
+    return spec->dtype == MR_U8 && !spec->var_dims &&
+           (spec->rank == 2 || (spec->rank == 3 && spec->dim[2] == 1));
 }
 
 static void choose_chains(struct train_data *d)
@@ -24,17 +25,22 @@ static void choose_chains(struct train_data *d)
     bool ours = !o->transform && is_idx(d->ds) && is_gray(mr_dataset_field(d->ds, 0));
     d->chain_text = o->transform ? o->transform : ours ? mnist_chain : "";
     d->test_chain_text = o->test_transform ? o->test_transform : d->chain_text;
-    const char *from = o->transform ? "" : ours ? " (the default for MNIST's format)" : " (none was given)";
+    const char *from = o->transform ? ""
+                       : ours       ? " (the default for MNIST's format)"
+                                    : " (none was given)";
     snprintf(d->chain_note, sizeof d->chain_note, "%s%s",
-             d->chain_text[0] || mr_dataset_field(d->ds, 0)->dtype != MR_U8 ? "" : ": u8 is scaled by 1/255 by the net",
+             d->chain_text[0] || mr_dataset_field(d->ds, 0)->dtype != MR_U8
+                 ? ""
+                 : ": u8 is scaled by 1/255 by the net",
              from);
 }
 
 /* The first op of a chain that draws; NULL: none. */
 static const char *random_op(const char *chain)
 {
-    static const char *const draw[] = {"random_crop",  "random_resized_crop", "hflip", "vflip", "rotate",
-                                       "color_jitter", "gaussian_blur",       "erase", "mixup", "cutmix"};
+    static const char *const draw[] = {
+        "random_crop",  "random_resized_crop", "hflip", "vflip", "rotate",
+        "color_jitter", "gaussian_blur",       "erase", "mixup", "cutmix"};
     for (size_t i = 0; i < CLI_COUNT(draw); i++) {
         size_t n = strlen(draw[i]);
         for (const char *at = strstr(chain, draw[i]); at; at = strstr(at + n, draw[i]))
@@ -86,7 +92,8 @@ static int count_classes(struct train_data *d)
     if (d->classes || mr_dataset_classes(d->ds) || (d->opts->loss == MR_MSE && !is_idx(d->ds)))
         return 0;
     if (mr_train_label_field(d->ds) >= 0 && !is_idx(d->ds))
-        return mr_error_set(MR_EOPTION, "%s: does not say how many classes there are: give --classes N",
+        return mr_error_set(MR_EOPTION,
+                            "%s: does not say how many classes there are: give --classes N",
                             mr_dataset_text(d->ds));
     d->classes = 10;
     return 0;
@@ -100,7 +107,8 @@ static int open_device(struct train_data *d)
     rc = mr_device_query(d->dev, &d->info);
     if (rc < 0 || !d->info.simulated)
         return rc;
-    return mr_error_set(MR_EUNSUPPORTED, "device %s computes nothing: nets run on cpu and cuda", d->info.name);
+    return mr_error_set(MR_EUNSUPPORTED, "device %s computes nothing: nets run on cpu and cuda",
+                        d->info.name);
 }
 
 int train_data_open(struct train_data *d, const char *dataset, const struct train_opts *opts)
@@ -121,7 +129,9 @@ int train_data_open(struct train_data *d, const char *dataset, const struct trai
     choose_chains(d);
     const char *draws = d->test && !opts->test_transform ? random_op(d->test_chain_text) : NULL;
     if (draws)
-        cli_warn("%s draws at random on test samples, too: --test-transform CHAIN says what they get instead", draws);
+        cli_warn("%s draws at random on test samples, too: --test-transform CHAIN says what they "
+                 "get instead",
+                 draws);
     return 0;
 }
 

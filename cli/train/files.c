@@ -24,7 +24,8 @@ static uint64_t row_step(const char *line)
 {
     unsigned long long step = 0;
     const char *at = strstr(line, "\"step\"");
-    bool found = at ? sscanf(at, "\"step\" : %llu", &step) == 1 : sscanf(line, "%*[a-z],%*u,%llu", &step) == 1;
+    bool found = at ? sscanf(at, "\"step\" : %llu", &step) == 1
+                    : sscanf(line, "%*[a-z],%*u,%llu", &step) == 1;
     return found ? step : 0;
 }
 
@@ -61,7 +62,8 @@ static bool is_whole(const char *line, size_t n, bool json)
 
 /* Where the rows that stay end, and whether a newline is missing there. after: the step that rows are dropped behind. all: none is. Those of
  * an earlier run may stand before rows that stay; a line without a step goes with those before it. */
-static int find_end(FILE *file, const struct log *log, bool all, uint64_t after, off_t *keep, bool *open)
+static int find_end(FILE *file, const struct log *log, bool all, uint64_t after, off_t *keep,
+                    bool *open)
 {
     char *line = NULL;
     size_t room = 0;
@@ -71,7 +73,8 @@ static int find_end(FILE *file, const struct log *log, bool all, uint64_t after,
     while ((n = getline(&line, &room, file)) > 0) {
         uint64_t step = row_step(line);
         at += n;
-        goes = !all && (step > after || !is_whole(line, (size_t)n, log->json) || (step == 0 && goes));
+        goes =
+            !all && (step > after || !is_whole(line, (size_t)n, log->json) || (step == 0 && goes));
         *keep = goes ? *keep : at;
         *open = goes ? *open : line[n - 1] != '\n';
     }
@@ -92,7 +95,8 @@ static int go_on(FILE *file, const struct log *log, const struct train *t)
         return -1;
     if (!S_ISREG(st.st_mode)) /* a pipe: nothing to read */
         return 0;
-    if (find_end(file, log, all, t->info.step, &keep, &open) != 0 || fseeko(file, keep, SEEK_SET) != 0)
+    if (find_end(file, log, all, t->info.step, &keep, &open) != 0 ||
+        fseeko(file, keep, SEEK_SET) != 0)
         return -1;
     if (!all && ftruncate(fileno(file), keep) != 0)
         return -1;
@@ -161,7 +165,8 @@ int train_log_open(struct train *t)
         return cli_fail("%s: cannot be made: %s", path, strerror(errnum));
     }
     t->log = log;
-    int rc = mr_trainer_sums(t->trainer, &log->sums); /* a resumed epoch's so far: rows begin behind them */
+    int rc = mr_trainer_sums(t->trainer,
+                             &log->sums); /* a resumed epoch's so far: rows begin behind them */
     if (rc < 0) {
         int code = cli_error(rc);
         train_log_close(t);
@@ -184,7 +189,8 @@ static void csv_row(struct log *log, const char *kind, const struct mr_train_epo
 {
     const double v[] = {e->loss,    e->accuracy, e->test_loss,     e->test_accuracy,
                         e->seconds, e->lr,       e->samples_per_s, e->waited};
-    fprintf(log->file, "%s,%llu,%llu", kind, (unsigned long long)e->epoch, (unsigned long long)e->steps);
+    fprintf(log->file, "%s,%llu,%llu", kind, (unsigned long long)e->epoch,
+            (unsigned long long)e->steps);
     for (size_t i = 0; i < CLI_COUNT(v); i++)
         csv_number(log->file, v[i]);
     fputc('\n', log->file);
@@ -268,7 +274,8 @@ int train_log_close(struct train *t)
     int rc = fclose(log->file);
     bool failed = log->failed;
     free(log);
-    return rc != 0 && !failed ? cli_fail("%s: cannot be written: %s", t->opts->log, strerror(errno)) : CLI_OK;
+    return rc != 0 && !failed ? cli_fail("%s: cannot be written: %s", t->opts->log, strerror(errno))
+                              : CLI_OK;
 }
 
 enum { LOSS, TEST_LOSS, ACCURACY, TEST_ACCURACY, N_CURVES };
@@ -286,7 +293,8 @@ int train_draw(const struct train *t)
     double *y = x + n;
     for (int i = 0; i < n; i++) {
         const struct mr_train_epoch *e = mr_trainer_epoch_get(t->trainer, (uint32_t)i);
-        const double v[N_CURVES] = {e->loss, e->test_loss, 100 * e->accuracy, 100 * e->test_accuracy};
+        const double v[N_CURVES] = {e->loss, e->test_loss, 100 * e->accuracy,
+                                    100 * e->test_accuracy};
         x[i] = (double)e->epoch;
         for (int k = 0; k < N_CURVES; k++)
             y[k * n + i] = isnan(v[k]) ? -1 : v[k];
@@ -295,14 +303,27 @@ int train_draw(const struct train *t)
         series[k] = (struct plot_series){names[k], x, y + k * n, n};
     const int n_series = t->data->test ? 2 : 1; /* of a panel */
     struct plot_panel panels[] = {
-        {"Loss", "epoch", "mean of a sample", NULL, series, n_series, {0}, false, true, 0, false, true},
+        {"Loss",
+         "epoch",
+         "mean of a sample",
+         NULL,
+         series,
+         n_series,
+         {0},
+         false,
+         true,
+         0,
+         false,
+         true},
         {"Accuracy", "epoch", "%", NULL, series + 2, n_series, {0}, false, false, 0, true, true}};
     char title[160], subtitle[240];
     snprintf(title, sizeof title, "%.150s", t->opts->model);
-    snprintf(subtitle, sizeof subtitle, "%.90s; %.60s, schedule %.40s, batches of %llu", mr_dataset_text(t->data->ds),
-             t->info.optimizer, t->opts->schedule, (unsigned long long)t->opts->batch_size);
+    snprintf(subtitle, sizeof subtitle, "%.90s; %.60s, schedule %.40s, batches of %llu",
+             mr_dataset_text(t->data->ds), t->info.optimizer, t->opts->schedule,
+             (unsigned long long)t->opts->batch_size);
     int n_panels = t->opts->loss == MR_MSE ? 1 : 2;
-    int code = plot_write(&(struct plot){title, subtitle, panels, n_panels, NULL, t->opts->force}, t->opts->plot);
+    int code = plot_write(&(struct plot){title, subtitle, panels, n_panels, NULL, t->opts->force},
+                          t->opts->plot);
     free(x);
     return code;
 }

@@ -21,7 +21,9 @@ static int parse_every(struct train *t)
     int rc = mr_duration_parse(text, "s", &t->every_ns);
     if (rc == 0 && t->every_ns >= LEAST_NS)
         return 0;
-    return mr_error_set(MR_EOPTION, "--checkpoint-every %s: want steps (500), or a time of 1 ms or more (30s)", text);
+    return mr_error_set(MR_EOPTION,
+                        "--checkpoint-every %s: want steps (500), or a time of 1 ms or more (30s)",
+                        text);
 }
 
 /* The caller's own record in checkpoints. [out] text: to be freed. */
@@ -53,7 +55,8 @@ static void loader_opts(const struct train_opts *o, struct mr_loader_opts *out)
     out->device_transforms = o->device_transforms;
 }
 
-static void trainer_opts(const struct train_data *d, const struct train_opts *o, struct mr_trainer_opts *out)
+static void trainer_opts(const struct train_data *d, const struct train_opts *o,
+                         struct mr_trainer_opts *out)
 {
     mr_trainer_opts_init(out);
     out->model = o->model;
@@ -87,7 +90,8 @@ static void warn_of_softmax(const struct train *t)
     for (uint32_t i = 0; (l = mr_net_layer_get(net, i)); i++)
         last = l;
     if (t->opts->loss == MR_CROSS_ENTROPY && last && strcmp(last->name, "softmax") == 0)
-        cli_warn("--loss cross-entropy takes the softmax itself: leave it out of the model, or learn slowly");
+        cli_warn("--loss cross-entropy takes the softmax itself: leave it out of the model, or "
+                 "learn slowly");
 }
 
 int train_open(struct train *t, struct train_data *data, const struct train_opts *opts,

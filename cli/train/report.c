@@ -31,7 +31,8 @@ static uint64_t n_params(const struct train *t)
 
 static const char *precision(const struct train *t)
 {
-    static const char *const names[] = {"f32", "tf32", "bf16 (parameters f32)", "fp16 (parameters f32, loss scaled)"};
+    static const char *const names[] = {"f32", "tf32", "bf16 (parameters f32)",
+                                        "fp16 (parameters f32, loss scaled)"};
     return t->data->info.unified ? "f32" : names[t->opts->amp];
 }
 
@@ -42,15 +43,17 @@ static void print_layers(const struct train *t)
     struct cli_table *table = cli_table_create("layer\t\tinput\toutput\t>parameters\truns on");
     for (uint32_t i = 0; (l = mr_net_layer_get(mr_trainer_get_net(t->trainer), i)); i++)
         cli_table_row(table, "%s\t%s\t%ux%ux%u\t%ux%ux%u\t%s\t%s", l->name,
-                      strcmp(l->name, l->text) == 0 ? "" : l->text, l->in[0], l->in[1], l->in[2], l->out[0], l->out[1],
-                      l->out[2], l->n_params ? cli_count((double)l->n_params, count) : "", l->runs_on);
+                      strcmp(l->name, l->text) == 0 ? "" : l->text, l->in[0], l->in[1], l->in[2],
+                      l->out[0], l->out[1], l->out[2],
+                      l->n_params ? cli_count((double)l->n_params, count) : "", l->runs_on);
     cli_table_print(table, stdout, 2);
 }
 
 static void print_data(const struct train_data *d)
 {
     char n[CLI_HUMAN], text[CLI_CLEAN];
-    printf("%s: %s samples", cli_clean(mr_dataset_text(d->ds), text), cli_count((double)mr_dataset_length(d->ds), n));
+    printf("%s: %s samples", cli_clean(mr_dataset_text(d->ds), text),
+           cli_count((double)mr_dataset_length(d->ds), n));
     if (d->test)
         printf("; test: %s: %s samples\n", cli_clean(mr_dataset_text(d->test), text),
                cli_count((double)mr_dataset_length(d->test), n));
@@ -66,17 +69,18 @@ void train_print_head(const struct train *t)
     struct mr_loader_stats st;
     mr_loader_stats(mr_trainer_get_loader(t->trainer), &st);
     print_data(d);
-    printf("\n%s: %s parameters, %u %s\n", t->opts->model, cli_count((double)n_params(t), n), t->info.classes,
-           t->opts->loss == MR_MSE ? "outputs" : "classes");
+    printf("\n%s: %s parameters, %u %s\n", t->opts->model, cli_count((double)n_params(t), n),
+           t->info.classes, t->opts->loss == MR_MSE ? "outputs" : "classes");
     print_layers(t);
-    printf("\n  %s, schedule %s, batches of %" PRIu64 ", seed %" PRIu64 "\n", t->info.optimizer, t->opts->schedule,
-           t->opts->batch_size, t->opts->seed);
-    printf("  device %s%s%s, %s, tensor cores %s; %s of activations and workspace; %u workers\n", d->info.name,
-           d->info.model[0] ? ": " : "", d->info.model, precision(t), tensor_cores(t) ? "used" : "not used",
+    printf("\n  %s, schedule %s, batches of %" PRIu64 ", seed %" PRIu64 "\n", t->info.optimizer,
+           t->opts->schedule, t->opts->batch_size, t->opts->seed);
+    printf("  device %s%s%s, %s, tensor cores %s; %s of activations and workspace; %u workers\n",
+           d->info.name, d->info.model[0] ? ": " : "", d->info.model, precision(t),
+           tensor_cores(t) ? "used" : "not used",
            cli_bytes(mr_net_memory(mr_trainer_get_net(t->trainer)), bytes), st.workers);
     if (t->info.resumed_step)
-        printf("  goes on from %s: after step %" PRIu64 ", in epoch %" PRIu64 "\n", t->opts->checkpoint,
-               t->info.resumed_step, t->info.epoch + 1);
+        printf("  goes on from %s: after step %" PRIu64 ", in epoch %" PRIu64 "\n",
+               t->opts->checkpoint, t->info.resumed_step, t->info.epoch + 1);
     printf("\n");
     for (uint32_t i = 0; i < t->info.n_epochs; i++)
         train_print_epoch(t, mr_trainer_epoch_get(t->trainer, i));
@@ -86,7 +90,8 @@ void train_print_head(const struct train *t)
 void train_print_epoch(const struct train *t, const struct mr_train_epoch *e)
 {
     char rate[CLI_HUMAN], loss[CLI_HUMAN];
-    printf("epoch %2" PRIu64 "/%" PRIu64 "  loss %s", e->epoch, t->opts->epochs, cli_fixed(e->loss, 4, "", loss));
+    printf("epoch %2" PRIu64 "/%" PRIu64 "  loss %s", e->epoch, t->opts->epochs,
+           cli_fixed(e->loss, 4, "", loss));
     if (!isnan(e->accuracy))
         printf(", accuracy %.2f%%", 100 * e->accuracy);
     if (!isnan(e->test_loss) || !isnan(e->test_accuracy))
@@ -94,7 +99,8 @@ void train_print_epoch(const struct train *t, const struct mr_train_epoch *e)
     if (!isnan(e->test_accuracy))
         printf(", %.2f%%", 100 * e->test_accuracy);
     printf("  %.2f s, %s samples/s, lr %.4g, waited for data %.1f%%%s%s\n", e->seconds,
-           cli_count(e->samples_per_s, rate), e->lr, 100 * e->waited, e == &t->unfinished ? "; not finished" : "",
+           cli_count(e->samples_per_s, rate), e->lr, 100 * e->waited,
+           e == &t->unfinished ? "; not finished" : "",
            e == &t->unfinished && t->data->test && isnan(e->test_loss) ? ", not tested" : "");
     fflush(stdout);
 }
@@ -106,8 +112,10 @@ static double total(const struct train *t)
 
 static void print_times(const struct train *t, double seconds)
 {
-    const char *const names[] = {"opening", "waiting for data", "training steps", "tests", "checkpoints"};
-    const double s[] = {t->opening, t->times.waiting, t->times.stepping, t->times.testing, t->times.saving};
+    const char *const names[] = {"opening", "waiting for data", "training steps", "tests",
+                                 "checkpoints"};
+    const double s[] = {t->opening, t->times.waiting, t->times.stepping, t->times.testing,
+                        t->times.saving};
     double rest = seconds;
     struct cli_table *table = cli_table_create("where the time went\t>seconds\t>share");
     for (size_t i = 0; i < CLI_COUNT(s); i++) {
@@ -115,13 +123,15 @@ static void print_times(const struct train *t, double seconds)
         if (s[i] > 0)
             cli_table_row(table, "%s\t%.3f\t%.1f%%", names[i], s[i], 100 * s[i] / seconds);
     }
-    cli_table_row(table, "rest\t%.3f\t%.1f%%", rest > 0 ? rest : 0, rest > 0 ? 100 * rest / seconds : 0);
+    cli_table_row(table, "rest\t%.3f\t%.1f%%", rest > 0 ? rest : 0,
+                  rest > 0 ? 100 * rest / seconds : 0);
     cli_table_print(table, stdout, 0);
 }
 
 static void print_result(const struct train *t)
 {
-    const struct mr_train_epoch *best = t->info.n_epochs ? mr_trainer_epoch_get(t->trainer, t->info.best) : NULL;
+    const struct mr_train_epoch *best =
+        t->info.n_epochs ? mr_trainer_epoch_get(t->trainer, t->info.best) : NULL;
     if (!best) {
         printf("no epoch was finished: %" PRIu64 " steps done\n", t->info.step);
         return;
@@ -135,7 +145,8 @@ static void print_result(const struct train *t)
     if (!isnan(t->info.seconds_to_target))
         printf("; %.4g%% reached after %.3f s", 100 * t->opts->target, t->info.seconds_to_target);
     if (t->info.skipped)
-        printf("; %" PRIu64 " step%s left out: the loss was not finite", t->info.skipped, cli_s(t->info.skipped));
+        printf("; %" PRIu64 " step%s left out: the loss was not finite", t->info.skipped,
+               cli_s(t->info.skipped));
     printf("%s\n", t->end == TRAIN_FAILED     ? "; stopped: a file could not be written"
                    : t->end == TRAIN_PATIENCE ? "; stopped: the loss got no better (--patience)"
                    : t->end == TRAIN_STEPS    ? "; stopped by --max-steps"
@@ -247,7 +258,8 @@ int train_print_json(const struct train *t)
 {
     const struct mr_train_epoch *last =
         t->info.n_epochs ? mr_trainer_epoch_get(t->trainer, t->info.n_epochs - 1) : NULL;
-    const struct mr_train_epoch *best = t->info.n_epochs ? mr_trainer_epoch_get(t->trainer, t->info.best) : NULL;
+    const struct mr_train_epoch *best =
+        t->info.n_epochs ? mr_trainer_epoch_get(t->trainer, t->info.best) : NULL;
     struct mr_json *json = cli_json_begin("train");
     if (!json)
         return CLI_FAILED;

@@ -60,7 +60,8 @@ static int after_step(struct train *t, bool last)
 static int steps(struct train *t)
 {
     const struct mr_loader *ld = mr_trainer_get_loader(t->trainer);
-    uint64_t total = mr_loader_samples(ld) * t->opts->epochs, done = t->info.step * t->opts->batch_size;
+    uint64_t total = mr_loader_samples(ld) * t->opts->epochs,
+             done = t->info.step * t->opts->batch_size;
     int rc, last;
     cli_progress_begin(&t->progress, "train", total, "samples");
     while (t->end == TRAIN_EPOCHS && t->code == CLI_OK) {

@@ -36,7 +36,8 @@ struct train_opts {
 };
 
 extern const struct mr_option train_options[];
-extern const char *const train_losses[], *const train_amps[]; /* by enum mr_loss, enum mr_precision; end with NULL */
+extern const char *const train_losses[],
+    *const train_amps[]; /* by enum mr_loss, enum mr_precision; end with NULL */
 
 struct train_data {
     const struct train_opts *opts;
@@ -45,23 +46,31 @@ struct train_data {
     struct mr_dataset *ds, *test;
     const char *chain_text, *test_chain_text; /* "": none */
     char *test_uri, *own_test_uri;            /* NULL: none; the second is freed */
-    char test_note[160];                      /* where the test set comes from, or why there is none */
+    char test_note[160]; /* where the test set comes from, or why there is none */
     char chain_note[96];
     uint32_t classes;  /* 0: as the data set says */
     uint64_t start_ns; /* when opening began */
 };
 
 /* The first four as enum mr_trainer_end. */
-enum train_end { TRAIN_EPOCHS, TRAIN_TARGET, TRAIN_PATIENCE, TRAIN_STEPS, TRAIN_INTERRUPTED, TRAIN_FAILED };
+enum train_end {
+    TRAIN_EPOCHS,
+    TRAIN_TARGET,
+    TRAIN_PATIENCE,
+    TRAIN_STEPS,
+    TRAIN_INTERRUPTED,
+    TRAIN_FAILED
+};
 
 struct train {
     struct train_data *data;
     const struct train_opts *opts;
     struct mr_trainer *trainer;
-    struct mr_trainer_info info;      /* as of the last step */
-    struct mr_train_epoch unfinished; /* the steps of an epoch that the run ended in; epoch 0: none */
-    struct mr_trainer_times times;    /* at the end */
-    struct mr_loader_stats stats;     /* the same */
+    struct mr_trainer_info info; /* as of the last step */
+    struct mr_train_epoch
+        unfinished;                /* the steps of an epoch that the run ended in; epoch 0: none */
+    struct mr_trainer_times times; /* at the end */
+    struct mr_loader_stats stats;  /* the same */
     enum train_end end;
     double opening; /* seconds */
     uint64_t start_ns, saved_ns;

@@ -6,7 +6,8 @@
 
 #define DATA_BOUND 10 /* percent of the time */
 
-static const struct mr_rule *const families[] = {mr_rules_data, mr_rules_copy, mr_rules_host, mr_rules_compute};
+static const struct mr_rule *const families[] = {mr_rules_data, mr_rules_copy, mr_rules_host,
+                                                 mr_rules_compute};
 
 struct mr_advice {
     char summary[1600];
@@ -48,14 +49,16 @@ static void tail(const struct mr_case *c, const struct mr_advice *advice, char *
                                 "; no steps were found, so figures cover the whole "
                                 "recording");
     if (look->steps.n_pauses && used < cap)
-        used += (size_t)snprintf(out + used, cap - used, "; %" PRIu64 " pause%s between steps, %.1f ms, left out",
+        used += (size_t)snprintf(out + used, cap - used,
+                                 "; %" PRIu64 " pause%s between steps, %.1f ms, left out",
                                  look->steps.n_pauses, look->steps.n_pauses > 1 ? "s" : "",
                                  (double)look->steps.pause_ns / 1e6);
     if (most && used < cap)
-        used += (size_t)snprintf(out + used, cap - used, "; fix first: %s (saves %.1f%%)", most->rule,
-                                 most->saving_percent);
+        used += (size_t)snprintf(out + used, cap - used, "; fix first: %s (saves %.1f%%)",
+                                 most->rule, most->saving_percent);
     if ((look->rec->n_dropped || look->rec->n_lost_times) && used < cap)
-        used += (size_t)snprintf(out + used, cap - used, "; %" PRIu64 " records were lost, so idle time is overstated",
+        used += (size_t)snprintf(out + used, cap - used,
+                                 "; %" PRIu64 " records were lost, so idle time is overstated",
                                  look->rec->n_dropped + look->rec->n_lost_times);
     if (look->rec->n_no_length && used < cap)
         snprintf(out + used, cap - used,
@@ -68,18 +71,20 @@ static void tail(const struct mr_case *c, const struct mr_advice *advice, char *
 static void summarize(const struct mr_case *c, struct mr_advice *advice)
 {
     const struct mr_look *look = c->look;
-    double data = (double)c->starved_ns + (double)c->exposed_h2d_ns, idle = (double)mr_intervals_measure(&look->idle);
+    double data = (double)c->starved_ns + (double)c->exposed_h2d_ns,
+           idle = (double)mr_intervals_measure(&look->idle);
     double share = mr_case_percent(c, data), own = mr_case_percent(c, (double)c->own_gap_ns);
     double step = mr_case_ms(c, (double)look->wall_ns), scale = step < SHORT_MS ? 1e3 : 1;
     double compute = mr_case_percent(c, (double)mr_intervals_measure(&look->compute));
     double data_each = scale * mr_case_ms(c, data), idle_each = scale * mr_case_ms(c, idle);
-    const char *of = look->n_steps ? "the step" : "the recording", *unit = step < SHORT_MS ? "us" : "ms";
+    const char *of = look->n_steps ? "the step" : "the recording",
+               *unit = step < SHORT_MS ? "us" : "ms";
     char end[700], wait[200];
     step *= scale;
     tail(c, advice, end, sizeof end);
     snprintf(wait, sizeof wait, "%.3f %s for the loader, %.3f %s for copies to the device",
-             scale * mr_case_ms(c, (double)c->starved_ns), unit, scale * mr_case_ms(c, (double)c->exposed_h2d_ns),
-             unit);
+             scale * mr_case_ms(c, (double)c->starved_ns), unit,
+             scale * mr_case_ms(c, (double)c->exposed_h2d_ns), unit);
     advice->bound = MR_BOUND_UNKNOWN;
     if (look->place.n_kernels == 0) {
         snprintf(advice->summary, sizeof advice->summary,
@@ -87,8 +92,8 @@ static void summarize(const struct mr_case *c, struct mr_advice *advice)
     } else if (share >= DATA_BOUND && (c->loader_how != MR_LOADER_WAITS || own <= share)) {
         advice->bound = MR_BOUND_DATA;
         snprintf(advice->summary, sizeof advice->summary,
-                 "data-bound: the GPU waited %.0f%% of %s (%.3f of %.3f %s) for data: %s%s", share, of, data_each, step,
-                 unit, wait, end);
+                 "data-bound: the GPU waited %.0f%% of %s (%.3f of %.3f %s) for data: %s%s", share,
+                 of, data_each, step, unit, wait, end);
     } else if (c->loader_how == MR_LOADER_UNKNOWN && mr_case_percent(c, idle) >= DATA_BOUND &&
                own + share >= DATA_BOUND) {
         snprintf(advice->summary, sizeof advice->summary,
@@ -98,14 +103,16 @@ static void summarize(const struct mr_case *c, struct mr_advice *advice)
                  mr_case_percent(c, idle), of, idle_each, step, unit, end);
     } else if (c->loader_how == MR_LOADER_WAITS && own + share >= DATA_BOUND) {
         snprintf(advice->summary, sizeof advice->summary,
-                 "cannot tell: the GPU was idle %.0f%% of %s (%.3f of %.3f %s), mostly while the launching thread ran "
+                 "cannot tell: the GPU was idle %.0f%% of %s (%.3f of %.3f %s), mostly while the "
+                 "launching thread ran "
                  "its own code, which may be "
                  "loading data: put an NVTX range around it and name it (--range)%s",
                  mr_case_percent(c, idle), of, idle_each, step, unit, end);
     } else {
         advice->bound = MR_BOUND_OTHER;
         snprintf(advice->summary, sizeof advice->summary,
-                 "not data-bound: the GPU waited %.1f%% of %s (%.3f of %.3f %s) for data (%s), computed %.0f%% and was "
+                 "not data-bound: the GPU waited %.1f%% of %s (%.3f of %.3f %s) for data (%s), "
+                 "computed %.0f%% and was "
                  "idle %.0f%%%s",
                  share, of, data_each, step, unit, wait, compute, mr_case_percent(c, idle), end);
     }
@@ -133,10 +140,12 @@ static int by_saving(const void *a, const void *b)
 /* A few records without length hide little; what was lost may be anything. */
 static bool doubtful(const struct mr_recording *rec)
 {
-    return rec->n_dropped || rec->n_lost_times || (rec->n_no_length > 0 && rec->n_no_length * 1000 >= rec->n_ops);
+    return rec->n_dropped || rec->n_lost_times ||
+           (rec->n_no_length > 0 && rec->n_no_length * 1000 >= rec->n_ops);
 }
 
-static void take(const struct mr_case *c, const char *rule, struct mr_judgement *j, struct mr_finding *out)
+static void take(const struct mr_case *c, const char *rule, struct mr_judgement *j,
+                 struct mr_finding *out)
 {
     const struct mr_look *look = c->look;
     bool found = j->verdict == MR_FOUND;
@@ -189,20 +198,22 @@ static int no_work(const struct mr_recording *rec, struct mr_advice *advice)
 {
     const char *why = NULL;
     for (uint32_t i = 0; i < rec->n_notes && !why; i++)
-        if (rec->notes[i].name < rec->n_strings && strcmp(rec->strings[rec->notes[i].name], "no_cuda") == 0)
+        if (rec->notes[i].name < rec->n_strings &&
+            strcmp(rec->strings[rec->notes[i].name], "no_cuda") == 0)
             why = rec->notes[i].text < rec->n_strings ? rec->strings[rec->notes[i].text] : NULL;
     snprintf(advice->summary, sizeof advice->summary,
              "cannot tell: this recording has no device "
              "work: %.600s",
              why ? why
-                 : "the program used no GPU, or it was recorded without --trace cuda or outside the capture range");
+                 : "the program used no GPU, or it was recorded without --trace cuda or outside "
+                   "the capture range");
     for (size_t f = 0; f < MR_COUNT(families); f++)
         for (const struct mr_rule *rule = families[f]; rule->name; rule++) {
             struct mr_judgement *j = &advice->judged[advice->n];
             mr_cannot_tell(j, "this recording has no device work");
             snprintf(j->title, sizeof j->title, "%s: cannot tell", rule->name);
-            advice->finding[advice->n++] =
-                (struct mr_finding){.rule = rule->name, .title = j->title, .verdict = j->verdict, .why = j->why};
+            advice->finding[advice->n++] = (struct mr_finding){
+                .rule = rule->name, .title = j->title, .verdict = j->verdict, .why = j->why};
         }
     return 0;
 }
@@ -224,7 +235,8 @@ static int look_and_judge(const struct mr_recording *rec, const struct mr_place 
     return rc;
 }
 
-int mr_analyze(struct mr_recording *recording, const struct mr_advice_opts *opts, struct mr_advice **out)
+int mr_analyze(struct mr_recording *recording, const struct mr_advice_opts *opts,
+               struct mr_advice **out)
 {
     struct mr_advice_opts all;
     struct mr_place *places = NULL;
@@ -242,7 +254,8 @@ int mr_analyze(struct mr_recording *recording, const struct mr_advice_opts *opts
         rc = mr_error_nomem("advice", n_rules * sizeof *advice->judged);
     rc = rc ? rc : mr_places_find(recording, &places, &n_places);
     if (!rc)
-        rc = n_places > 0 ? look_and_judge(recording, &places[0], &all, advice) : no_work(recording, advice);
+        rc = n_places > 0 ? look_and_judge(recording, &places[0], &all, advice)
+                          : no_work(recording, advice);
     if (!rc && n_places > 1) {
         size_t used = strlen(advice->summary);
         uint16_t p = places[0].process;

@@ -35,7 +35,8 @@ bool mr_case_in(const struct mr_case *c, uint64_t time_ns)
 
 uint64_t mr_case_exposed(const struct mr_case *c, const struct mr_rec_op *op)
 {
-    return op->end_ns - op->start_ns - mr_intervals_within(&c->look->compute, op->start_ns, op->end_ns);
+    return op->end_ns - op->start_ns -
+           mr_intervals_within(&c->look->compute, op->start_ns, op->end_ns);
 }
 
 bool mr_case_launches(const struct mr_case *c, uint32_t thread)
@@ -68,16 +69,19 @@ int mr_cannot_tell(struct mr_judgement *out, const char *format, ...)
     return 0;
 }
 
-void mr_judge_saving(const struct mr_case *c, struct mr_judgement *out, double saving_ns, double confidence)
+void mr_judge_saving(const struct mr_case *c, struct mr_judgement *out, double saving_ns,
+                     double confidence)
 {
     saving_ns = MR_MIN(saving_ns, (double)c->look->wall_ns);
     out->saving_ns = saving_ns > 0 ? saving_ns : 0;
     out->confidence = confidence;
-    out->verdict = saving_ns >= MR_WORTH * (double)c->look->wall_ns && saving_ns > 0 ? MR_FOUND : MR_FINE;
+    out->verdict =
+        saving_ns >= MR_WORTH * (double)c->look->wall_ns && saving_ns > 0 ? MR_FOUND : MR_FINE;
     size_t used = strlen(out->why);
     bool blind = c->look->place.n_kernels == 0;
     out->confidence *= blind ? 0.3 : 1;
-    snprintf(out->why + used, sizeof out->why - used, " Threshold: %.0f%% of the time.%s", 100 * MR_WORTH,
+    snprintf(out->why + used, sizeof out->why - used, " Threshold: %.0f%% of the time.%s",
+             100 * MR_WORTH,
              blind ? " No kernels were recorded, so it is unknown what compute hides: the saving "
                      "is an upper bound."
                    : "");
@@ -87,11 +91,12 @@ void mr_judge_saving(const struct mr_case *c, struct mr_judgement *out, double s
 
 static bool is_loader(const char *text)
 {
-    static const char *const parts[] = {"dataloader", "_next_data",   "__next__",   "wait: batch", "data_loading",
-                                        "load_batch", "data loading", "load_data",  "load data",   "loading data",
-                                        "load batch", "get_batch",    "next_batch", "fetch_data",  "data_wait",
-                                        "get_data",   "data_fetch"};
-    static const char *const whole[] = {"data", "load", "loader", "fetch", "input", "dataset", "loading", "data_time"};
+    static const char *const parts[] = {
+        "dataloader",   "_next_data", "__next__",  "wait: batch",  "data_loading", "load_batch",
+        "data loading", "load_data",  "load data", "loading data", "load batch",   "get_batch",
+        "next_batch",   "fetch_data", "data_wait", "get_data",     "data_fetch"};
+    static const char *const whole[] = {"data",  "load",    "loader",  "fetch",
+                                        "input", "dataset", "loading", "data_time"};
     for (size_t i = 0; i < MR_COUNT(whole); i++)
         if (strcasecmp(text, whole[i]) == 0)
             return true;
@@ -111,23 +116,26 @@ static int loader_by_name(struct mr_case *c)
             rec->threads[range->thread].process != process)
             continue;
         bool ours = !c->opts->range && mr_range_named(rec, range, "millrace@wait: batch", false);
-        bool mine = ours || range->thread == c->look->place.thread; /* the loader's own threads give its device work */
+        bool mine =
+            ours || range->thread ==
+                        c->look->place.thread; /* the loader's own threads give its device work */
         if (c->opts->range ? !mr_range_named(rec, range, c->opts->range, false)
                            : !mine || !is_loader(mr_case_string(c, range->text)))
             continue;
         mr_intervals_add(&c->loader, range->start_ns, range->end_ns);
         if (c->loader_name[0] == 0)
-            snprintf(c->loader_name, sizeof c->loader_name, "%.78s", mr_case_string(c, range->text));
+            snprintf(c->loader_name, sizeof c->loader_name, "%.78s",
+                     mr_case_string(c, range->text));
         c->loader_how = MR_LOADER_RANGES;
         c->millrace |= ours;
     }
     mr_intervals_unite(&c->loader);
     if (c->opts->range && c->loader_how == MR_LOADER_UNKNOWN)
-        return mr_error_set(
-            MR_EOPTION,
-            "range %s: the process that uses the device has no NVTX range of this name; leave it out, or "
-            "see the names in the report nvtx_sum",
-            c->opts->range);
+        return mr_error_set(MR_EOPTION,
+                            "range %s: the process that uses the device has no NVTX range of this "
+                            "name; leave it out, or "
+                            "see the names in the report nvtx_sum",
+                            c->opts->range);
     return 0;
 }
 
@@ -146,7 +154,8 @@ static bool others_launch(const struct mr_case *c, uint64_t from_ns, uint64_t to
         }
         for (; low < log->n_doings && log->doing[low].start_ns < to_ns; low++)
             if (log->doing[low].what == MR_DOING_API &&
-                (log->doing[low].class == MR_CALL_LAUNCH || log->doing[low].class == MR_CALL_GRAPH_LAUNCH))
+                (log->doing[low].class == MR_CALL_LAUNCH ||
+                 log->doing[low].class == MR_CALL_GRAPH_LAUNCH))
                 return true;
     }
     return false;
@@ -157,7 +166,8 @@ static void loader_by_waits(struct mr_case *c)
     const struct mr_thread_log *log = &c->look->logs[0];
     for (uint64_t i = 0; c->look->n_logs > 0 && i < log->n_doings; i++) {
         const struct mr_doing *doing = &log->doing[i];
-        if (doing->what == MR_DOING_OS && doing->waits && !others_launch(c, doing->start_ns, doing->end_ns))
+        if (doing->what == MR_DOING_OS && doing->waits &&
+            !others_launch(c, doing->start_ns, doing->end_ns))
             mr_intervals_add(&c->loader, doing->start_ns, doing->end_ns);
     }
     mr_intervals_unite(&c->loader);
@@ -206,9 +216,11 @@ static int count_workers(struct mr_case *c)
     uint16_t own = c->look->place.process;
     for (uint32_t p = 0; p < rec->n_processes && own < rec->n_processes; p++) {
         const struct mr_rec_process *process = &rec->processes[p], *mine = &rec->processes[own];
-        bool same = strcmp(mr_case_string(c, process->command), mr_case_string(c, mine->command)) == 0 &&
-                    strcmp(mr_case_string(c, process->name), mr_case_string(c, mine->name)) == 0;
-        bool during = c->look->in.n > 0 && process->start_ns < c->look->in.at[c->look->in.n - 1].end_ns &&
+        bool same =
+            strcmp(mr_case_string(c, process->command), mr_case_string(c, mine->command)) == 0 &&
+            strcmp(mr_case_string(c, process->name), mr_case_string(c, mine->name)) == 0;
+        bool during = c->look->in.n > 0 &&
+                      process->start_ns < c->look->in.at[c->look->in.n - 1].end_ns &&
                       (process->end_ns == 0 || process->end_ns > c->look->in.at[0].start_ns);
         c->n_workers += p != own && !works[p] && same && during;
     }
@@ -239,13 +251,15 @@ double mr_link_rate_of(const char *device)
     static const struct {
         const char *part;
         double gbps;
-    } known[] = {{"GH200", 350},       {"GB200", 350},       {"GB300", 350},   {"H100", 55},   {"H200", 55},
-                 {"H800", 55},         {"H20", 55},          {"B200", 55},     {"B300", 55},   {"RTX 50#0", 55},
-                 {"RTX PRO 6000", 55}, {"RTX PRO 5000", 55}, {"A100", 25},     {"A800", 25},   {"A10", 25},
-                 {"A10G", 25},         {"A30", 25},          {"A40", 25},      {"L40", 25},    {"L40S", 25},
-                 {"L4", 25},           {"RTX 40#0", 25},     {"RTX 30#0", 25}, {"RTX A*", 25}, {"RTX 4000 Ada", 25},
-                 {"RTX 5000 Ada", 25}, {"RTX 6000 Ada", 25}, {"V100", 12.3},   {"T4", 12.3},   {"P100", 12},
-                 {"RTX 20#0", 12.3}};
+    } known[] = {
+        {"GH200", 350},       {"GB200", 350},       {"GB300", 350},       {"H100", 55},
+        {"H200", 55},         {"H800", 55},         {"H20", 55},          {"B200", 55},
+        {"B300", 55},         {"RTX 50#0", 55},     {"RTX PRO 6000", 55}, {"RTX PRO 5000", 55},
+        {"A100", 25},         {"A800", 25},         {"A10", 25},          {"A10G", 25},
+        {"A30", 25},          {"A40", 25},          {"L40", 25},          {"L40S", 25},
+        {"L4", 25},           {"RTX 40#0", 25},     {"RTX 30#0", 25},     {"RTX A*", 25},
+        {"RTX 4000 Ada", 25}, {"RTX 5000 Ada", 25}, {"RTX 6000 Ada", 25}, {"V100", 12.3},
+        {"T4", 12.3},         {"P100", 12},         {"RTX 20#0", 12.3}};
     for (size_t i = 0; i < MR_COUNT(known); i++)
         if (named_so(device, known[i].part))
             return known[i].gbps;
@@ -261,18 +275,20 @@ static void find_rates(struct mr_case *c)
     if (c->opts->link_gbps > 0)
         snprintf(c->link_how, sizeof c->link_how, "as given");
     else if (device && named > 0)
-        snprintf(c->link_how, sizeof c->link_how, "usual for %.50s", mr_case_string(c, device->name));
+        snprintf(c->link_how, sizeof c->link_how, "usual for %.50s",
+                 mr_case_string(c, device->name));
     for (uint64_t i = 0; i < c->look->n_ops; i++) {
         const struct mr_rec_op *op = &rec->ops[c->look->ops[i]];
         bool in = op->copy_kind == MR_COPY_H2D, pinned = (in ? op->src : op->dst) == MR_MEM_PINNED;
-        if (op->kind != MR_OP_COPY || !pinned || (!in && op->copy_kind != MR_COPY_D2H) || op->bytes < MR_BIG_COPY ||
-            op->end_ns <= op->start_ns)
+        if (op->kind != MR_OP_COPY || !pinned || (!in && op->copy_kind != MR_COPY_D2H) ||
+            op->bytes < MR_BIG_COPY || op->end_ns <= op->start_ns)
             continue;
         double rate = (double)op->bytes / (double)(op->end_ns - op->start_ns);
         if (rate > c->pinned_rate[!in]) {
             c->pinned_rate[!in] = rate;
             c->rate_measured[!in] = true;
-            snprintf(c->rate_how[!in], sizeof c->rate_how[!in], "the fastest large pinned copy here");
+            snprintf(c->rate_how[!in], sizeof c->rate_how[!in],
+                     "the fastest large pinned copy here");
         }
     }
     for (int d = 0; d < 2; d++)
@@ -324,14 +340,16 @@ static void add_up(struct mr_case *c)
     const struct mr_look *look = c->look;
     uint64_t least = mr_case_gap_ns(c), b = 0;
     c->starved_ns = mr_intervals_common(&look->idle, &c->loader);
-    c->exposed_h2d_ns = mr_intervals_measure(&look->h2d) - mr_intervals_common(&look->h2d, &look->compute);
+    c->exposed_h2d_ns =
+        mr_intervals_measure(&look->h2d) - mr_intervals_common(&look->h2d, &look->compute);
     for (size_t i = 0; i < look->idle.n; i++) {
         const struct mr_interval *gap = &look->idle.at[i];
         uint64_t ns = gap->end_ns - gap->start_ns;
         for (; b < c->blames.n && c->blames.at[b].start_ns < gap->end_ns; b++) {
             const struct mr_blame *p = &c->blames.at[b];
             if (ns >= least && p->what == MR_DOING_OWN)
-                c->own_gap_ns += p->end_ns - p->start_ns - mr_intervals_within(&c->loader, p->start_ns, p->end_ns);
+                c->own_gap_ns += p->end_ns - p->start_ns -
+                                 mr_intervals_within(&c->loader, p->start_ns, p->end_ns);
         }
     }
 }

@@ -16,8 +16,10 @@ static uint64_t idle_for_itself(const struct mr_case *c, uint64_t from_ns, uint6
 {
     const struct mr_intervals *idle = &c->look->idle;
     uint64_t sum = 0;
-    for (size_t i = mr_intervals_find(idle, from_ns); i < idle->n && idle->at[i].start_ns < to_ns; i++) {
-        uint64_t start = MR_MAX(idle->at[i].start_ns, from_ns), end = MR_MIN(idle->at[i].end_ns, to_ns);
+    for (size_t i = mr_intervals_find(idle, from_ns); i < idle->n && idle->at[i].start_ns < to_ns;
+         i++) {
+        uint64_t start = MR_MAX(idle->at[i].start_ns, from_ns),
+                 end = MR_MIN(idle->at[i].end_ns, to_ns);
         sum += end - start - mr_intervals_within(&c->loader, start, end);
     }
     return sum;
@@ -39,7 +41,8 @@ static int keep(struct mr_hold *hold, uint32_t api, uint64_t cost_ns)
     return 0;
 }
 
-int mr_hold_measure(const struct mr_case *c, bool (*wants)(const struct mr_case *, const struct mr_rec_api *),
+int mr_hold_measure(const struct mr_case *c,
+                    bool (*wants)(const struct mr_case *, const struct mr_rec_api *),
                     struct mr_hold *out)
 {
     const struct mr_look *look = c->look;
@@ -136,10 +139,14 @@ static void copy_row(const struct mr_case *c, struct mr_table *table, const stru
 int mr_copies_table(const struct mr_case *c, struct mr_copies *copies, struct mr_table **out)
 {
     static const struct mr_column columns[] = {
-        {"Start", MR_UNIT_NS, MR_CELL_INT},        {"Duration", MR_UNIT_NS, MR_CELL_INT},
-        {"Bytes", MR_UNIT_BYTES, MR_CELL_INT},     {"Throughput", MR_UNIT_BYTES_PER_S, MR_CELL_REAL},
-        {"Operation", MR_UNIT_NONE, MR_CELL_TEXT}, {"Host Memory", MR_UNIT_NONE, MR_CELL_TEXT},
-        {"Strm", MR_UNIT_NONE, MR_CELL_INT},       {"Call", MR_UNIT_NONE, MR_CELL_TEXT},
+        {"Start", MR_UNIT_NS, MR_CELL_INT},
+        {"Duration", MR_UNIT_NS, MR_CELL_INT},
+        {"Bytes", MR_UNIT_BYTES, MR_CELL_INT},
+        {"Throughput", MR_UNIT_BYTES_PER_S, MR_CELL_REAL},
+        {"Operation", MR_UNIT_NONE, MR_CELL_TEXT},
+        {"Host Memory", MR_UNIT_NONE, MR_CELL_TEXT},
+        {"Strm", MR_UNIT_NONE, MR_CELL_INT},
+        {"Call", MR_UNIT_NONE, MR_CELL_TEXT},
         {"Exposed", MR_UNIT_NS, MR_CELL_INT},
     };
     struct shown *shown = malloc((copies->n + 1) * sizeof *shown);
@@ -149,7 +156,8 @@ int mr_copies_table(const struct mr_case *c, struct mr_copies *copies, struct mr
         return mr_error_nomem("evidence", copies->n * sizeof *shown);
     }
     for (uint64_t i = 0; i < copies->n; i++)
-        shown[i] = (struct shown){mr_case_exposed(c, &c->look->rec->ops[c->look->ops[copies->at[i]]]), copies->at[i]};
+        shown[i] = (struct shown){
+            mr_case_exposed(c, &c->look->rec->ops[c->look->ops[copies->at[i]]]), copies->at[i]};
     qsort(shown, copies->n, sizeof *shown, by_exposed);
     for (uint64_t i = 0; i < copies->n && i < MR_EVIDENCE; i++)
         copy_row(c, table, &shown[i]);

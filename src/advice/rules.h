@@ -22,18 +22,22 @@ struct mr_case {
     const struct mr_look *look;
     const struct mr_advice_opts *opts;
     struct mr_kernel_streams streams;
-    struct mr_intervals loader; /* the driving thread waits for data: ranges, or waits in the system */
+    struct mr_intervals
+        loader; /* the driving thread waits for data: ranges, or waits in the system */
     enum mr_loader_how loader_how;
     char loader_name[80];
     struct mr_blames blames; /* of all idle time, in order */
-    uint8_t *after_copy;     /* of each API call: it waits for the copy to the device that was issued just before */
-    double pinned_rate[2];   /* bytes/ns to and from the device, page-locked; 0: not known */
-    double link_rate;        /* of the link as such; 0: not known */
+    uint8_t *
+        after_copy; /* of each API call: it waits for the copy to the device that was issued just before */
+    double pinned_rate[2]; /* bytes/ns to and from the device, page-locked; 0: not known */
+    double link_rate;      /* of the link as such; 0: not known */
     char rate_how[2][80], link_how[80];
-    bool rate_measured[2];           /* in this recording */
-    uint64_t starved_ns, own_gap_ns; /* idle while the loader is waited for; in long gaps, in own code elsewhere */
+    bool rate_measured[2]; /* in this recording */
+    uint64_t starved_ns,
+        own_gap_ns; /* idle while the loader is waited for; in long gaps, in own code elsewhere */
     uint64_t exposed_h2d_ns;
-    bool millrace;      /* the loader is millrace's: its consumer's waits are known, and its workers are threads */
+    bool
+        millrace; /* the loader is millrace's: its consumer's waits are known, and its workers are threads */
     uint32_t n_workers; /* processes, or threads of millrace, that may be the loader's */
 };
 
@@ -59,7 +63,8 @@ enum mr_bound mr_advice_bound(const struct mr_advice *advice);
 /* bytes/ns one way that PCIe and the like reach in practice, by the device's name; 0: not known. */
 double mr_link_rate_of(const char *device);
 
-int mr_case_make(const struct mr_look *look, const struct mr_advice_opts *opts, struct mr_case *out);
+int mr_case_make(const struct mr_look *look, const struct mr_advice_opts *opts,
+                 struct mr_case *out);
 void mr_case_free(struct mr_case *c);
 
 /* Milliseconds a step, or of the whole recording without steps; and percent of the time looked at. */
@@ -67,10 +72,13 @@ double mr_case_ms(const struct mr_case *c, double ns);
 double mr_case_percent(const struct mr_case *c, double ns);
 const char *mr_case_per(const struct mr_case *c); /* " a step", "" */
 
-int mr_fine(struct mr_judgement *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
-int mr_cannot_tell(struct mr_judgement *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
+int mr_fine(struct mr_judgement *out, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+int mr_cannot_tell(struct mr_judgement *out, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 /* Sets what was found, or fine when it is not worth it: the why says both figures. */
-void mr_judge_saving(const struct mr_case *c, struct mr_judgement *out, double saving_ns, double confidence);
+void mr_judge_saving(const struct mr_case *c, struct mr_judgement *out, double saving_ns,
+                     double confidence);
 
 /*
  * What calls cost that hold up the launching thread. A call's cost is the device's idle time from its begin until the first
@@ -86,7 +94,8 @@ struct mr_hold {
     uint64_t n_worst, room;
 };
 
-int mr_hold_measure(const struct mr_case *c, bool (*wants)(const struct mr_case *, const struct mr_rec_api *),
+int mr_hold_measure(const struct mr_case *c,
+                    bool (*wants)(const struct mr_case *, const struct mr_rec_api *),
                     struct mr_hold *out);
 /* Rows of the worst calls. */
 int mr_hold_table(const struct mr_case *c, const struct mr_hold *hold, struct mr_table **out);

@@ -24,7 +24,8 @@ static bool launching(const struct mr_blame *p)
 }
 
 /* Rows of kernels by name: time and count of each string. */
-static int kernels_table(const struct mr_case *c, const uint64_t *ns, const uint64_t *count, struct mr_table **out)
+static int kernels_table(const struct mr_case *c, const uint64_t *ns, const uint64_t *count,
+                         struct mr_table **out)
 {
     static const struct mr_column columns[] = {{"Time", MR_UNIT_NS, MR_CELL_INT},
                                                {"Instances", MR_UNIT_COUNT, MR_CELL_INT},
@@ -54,7 +55,8 @@ static int judge_launches(const struct mr_case *c, struct mr_judgement *out)
     const struct mr_recording *rec = look->rec;
     uint64_t n = 0, b = 0, n_known = 0, steps = look->n_steps ? look->n_steps : 1;
     double ns = 0;
-    uint64_t *sum = calloc((size_t)rec->n_strings * 2 + 2, sizeof *sum), *count = sum ? sum + rec->n_strings + 1 : NULL;
+    uint64_t *sum = calloc((size_t)rec->n_strings * 2 + 2, sizeof *sum),
+             *count = sum ? sum + rec->n_strings + 1 : NULL;
     if (!sum)
         return mr_error_nomem("names of kernels", rec->n_strings * sizeof *sum);
     for (size_t i = 0; i < look->idle.n; i++) {
@@ -67,7 +69,8 @@ static int judge_launches(const struct mr_case *c, struct mr_judgement *out)
         if (!next || next->kind != MR_OP_KERNEL || next->api >= rec->n_apis)
             continue;
         n_known++;
-        if (gap->end_ns - gap->start_ns > SHORT_NS || rec->apis[next->api].end_ns <= gap->start_ns ||
+        if (gap->end_ns - gap->start_ns > SHORT_NS ||
+            rec->apis[next->api].end_ns <= gap->start_ns ||
             mr_intervals_within(&c->loader, gap->start_ns, gap->end_ns) > 0 || own <= NODE_NS)
             continue;
         n++;
@@ -82,7 +85,8 @@ static int judge_launches(const struct mr_case *c, struct mr_judgement *out)
                                        : "the calls that launched the kernels were not recorded");
     }
     double each = (double)n / (double)steps;
-    snprintf(out->title, sizeof out->title, "the device waits for launches: %.0f short gaps%s", each, mr_case_per(c));
+    snprintf(out->title, sizeof out->title, "the device waits for launches: %.0f short gaps%s",
+             each, mr_case_per(c));
     snprintf(out->why, sizeof out->why,
              "%" PRIu64 " gaps of at most 100 us before kernels that were launched too late, "
              "while the thread was launching or in its own code: %.3f ms%s beyond 1 "
@@ -90,7 +94,8 @@ static int judge_launches(const struct mr_case *c, struct mr_judgement *out)
              "of the time.",
              n, mr_case_ms(c, ns), mr_case_per(c), LAUNCH_GAPS, 100 * LAUNCH_SHARE);
     snprintf(out->advice, sizeof out->advice,
-             "Launch less often: CUDA graphs (torch.cuda.graph, torch.compile(mode=\"reduce-overhead\"), "
+             "Launch less often: CUDA graphs (torch.cuda.graph, "
+             "torch.compile(mode=\"reduce-overhead\"), "
              "cudaStreamBeginCapture), fused "
              "optimizers (fused=True), larger batches.");
     mr_judge_saving(c, out, ns, 0.7);
@@ -119,12 +124,13 @@ static bool misses_tensor_cores(const char *name)
 {
     static const char *const work[] = {"gemm",     "cudnn", "_conv", "conv2d", "conv3d",
                                        "winograd", "wgrad", "dgrad", "fprop",  "implicit_con"};
-    static const char *const other[] = {"gemv",  "nchwToNhwc", "nhwcToNchw", "convert",      "bn_fw",
-                                        "bn_bw", "batch_norm", "pooling",    "splitKreduce", "tensorTransform"};
-    static const char *const with[] = {"s884",   "h884",   "s1688",    "h1688",   "s16816",  "h16816", "i8816",
-                                       "i16832", "i16816", "s16832",   "h161616", "s161616", "hmma",   "imma",
-                                       "wgmma",  "gmma",   "tensorop", "tf32",    "s64x",    "nvjet",  "bf16gemm",
-                                       "_tc_",   "h64x",   "qmma",     "dmma",    "d884"};
+    static const char *const other[] = {"gemv",         "nchwToNhwc",     "nhwcToNchw", "convert",
+                                        "bn_fw",        "bn_bw",          "batch_norm", "pooling",
+                                        "splitKreduce", "tensorTransform"};
+    static const char *const with[] = {
+        "s884",   "h884",    "s1688",    "h1688", "s16816", "h16816", "i8816", "i16832",   "i16816",
+        "s16832", "h161616", "s161616",  "hmma",  "imma",   "wgmma",  "gmma",  "tensorop", "tf32",
+        "s64x",   "nvjet",   "bf16gemm", "_tc_",  "h64x",   "qmma",   "dmma",  "d884"};
     /* cuBLAS' xmma kernels of f32 without TF32: "sm80_xmma_gemm_f32f32_f32f32_f32_..._ffma_..." */
     static const char *const without[] = {"simt", "_ffma_", "_hfma_", "gemm_f32f32_f32f32_f32"};
     if (!has_any(name, work, MR_COUNT(work)) || has_any(name, other, MR_COUNT(other)))
@@ -144,9 +150,10 @@ static int judge_tensor(const struct mr_case *c, struct mr_judgement *out)
     if (!device || device->major == 0)
         return mr_cannot_tell(out, "the recording lacks the device's compute capability");
     if (device->major < 7)
-        return mr_fine(out, "a device of compute capability %u.%u has no tensor cores", device->major, device->minor);
-    uint64_t *ns = calloc((size_t)rec->n_strings * 2 + 2, sizeof *ns), *count = ns ? ns + rec->n_strings + 1 : NULL,
-             all = 0, sum = 0;
+        return mr_fine(out, "a device of compute capability %u.%u has no tensor cores",
+                       device->major, device->minor);
+    uint64_t *ns = calloc((size_t)rec->n_strings * 2 + 2, sizeof *ns),
+             *count = ns ? ns + rec->n_strings + 1 : NULL, all = 0, sum = 0;
     signed char *known = calloc((size_t)rec->n_strings + 1, 1);
     int rc = ns && known ? 0 : mr_error_nomem("names of kernels", rec->n_strings * sizeof *ns);
     for (uint64_t i = 0; !rc && i < look->n_ops; i++) {
@@ -165,7 +172,8 @@ static int judge_tensor(const struct mr_case *c, struct mr_judgement *out)
     if (!rc) {
         double share = all ? (double)sum / (double)all : 0;
         snprintf(out->title, sizeof out->title,
-                 "by their names, %.0f%% of kernel time multiplies matrices without tensor cores", 100 * share);
+                 "by their names, %.0f%% of kernel time multiplies matrices without tensor cores",
+                 100 * share);
         snprintf(out->why, sizeof out->why,
                  "kernels named as matrix products or convolutions, without a mark of tensor "
                  "cores (s16816, hmma, tensorop, ...): %.3f ms%s. Counted: that x (1 - 1/%d), "
@@ -173,7 +181,8 @@ static int judge_tensor(const struct mr_case *c, struct mr_judgement *out)
                  "or more. Names are only a hint.",
                  mr_case_ms(c, (double)sum), mr_case_per(c), TENSOR_SPEEDUP, 100 * TENSOR_SHARE);
         snprintf(out->advice, sizeof out->advice,
-                 "Allow TF32 (torch.set_float32_matmul_precision(\"high\")) or train in bfloat16 (torch.autocast); "
+                 "Allow TF32 (torch.set_float32_matmul_precision(\"high\")) or train in bfloat16 "
+                 "(torch.autocast); "
                  "sizes that are multiples of "
                  "8, channels_last for convolutions.");
         mr_judge_saving(c, out, (double)sum * (1 - 1.0 / TENSOR_SPEEDUP), 0.4);
@@ -200,7 +209,8 @@ static int processes_table(const struct mr_case *c, struct mr_table **out)
                                                {"Time", MR_UNIT_NS, MR_CELL_INT},
                                                {"Command", MR_UNIT_NONE, MR_CELL_TEXT}};
     const struct mr_recording *rec = c->look->rec;
-    uint64_t *n = calloc((size_t)rec->n_processes * 2 + 2, sizeof *n), *ns = n ? n + rec->n_processes + 1 : NULL;
+    uint64_t *n = calloc((size_t)rec->n_processes * 2 + 2, sizeof *n),
+             *ns = n ? n + rec->n_processes + 1 : NULL;
     struct mr_table *table = n ? mr_table_create("processes", columns, MR_COUNT(columns)) : NULL;
     if (!table) {
         free(n);
@@ -208,8 +218,8 @@ static int processes_table(const struct mr_case *c, struct mr_table **out)
     }
     for (uint64_t i = 0; i < rec->n_ops; i++) {
         const struct mr_rec_op *op = &rec->ops[i];
-        if (op->device != c->look->place.device || op->kind != MR_OP_KERNEL || op->process >= rec->n_processes ||
-            !mr_case_in(c, op->start_ns))
+        if (op->device != c->look->place.device || op->kind != MR_OP_KERNEL ||
+            op->process >= rec->n_processes || !mr_case_in(c, op->start_ns))
             continue;
         n[op->process]++;
         ns[op->process] += op->end_ns - op->start_ns;
@@ -237,10 +247,12 @@ static int judge_switches(const struct mr_case *c, struct mr_judgement *out)
     const struct mr_rec_op *before = NULL;
     for (uint64_t i = 0; i < rec->n_ops; i++) {
         const struct mr_rec_op *op = &rec->ops[i];
-        if (op->device != look->place.device || op->kind != MR_OP_KERNEL || !mr_case_in(c, op->start_ns))
+        if (op->device != look->place.device || op->kind != MR_OP_KERNEL ||
+            !mr_case_in(c, op->start_ns))
             continue;
         bool mine = op->process == look->place.process;
-        double gap = ended < op->start_ns ? (double)MR_MIN(op->start_ns - ended, (uint64_t)SLICE_NS) : 0;
+        double gap =
+            ended < op->start_ns ? (double)MR_MIN(op->start_ns - ended, (uint64_t)SLICE_NS) : 0;
         others += !mine;
         if (before && before->process != op->process) {
             n++;
@@ -260,18 +272,23 @@ static int judge_switches(const struct mr_case *c, struct mr_judgement *out)
     if (others == 0)
         return mr_fine(out, "no other recorded process runs kernels on this device");
     if (together * 2 > n)
-        return mr_fine(
-            out, "kernels of several processes run at the same time (%" PRIu64 " of %" PRIu64 " changes): probably MPS",
-            together, n);
-    double plain = n_plain ? plain_ns / (double)n_plain : 0, steps = (double)(look->n_steps ? look->n_steps : 1);
-    snprintf(out->title, sizeof out->title, "several processes take turns on the device: %.0f changes%s",
-             (double)n / steps, mr_case_per(c));
-    snprintf(out->why, sizeof out->why,
-             "%" PRIu64 " times a kernel followed one of another process, %" PRIu64
-             " times one of this process, the device idle before these for %.3f ms%s (gaps up to 2 ms); "
-             "counted: that less the usual gap (%.1f us) each. Device numbers of processes with CUDA_VISIBLE_DEVICES "
-             "may differ.",
-             n, n_mine, mr_case_ms(c, gap_ns), mr_case_per(c), plain / 1e3);
+        return mr_fine(out,
+                       "kernels of several processes run at the same time (%" PRIu64 " of %" PRIu64
+                       " changes): probably MPS",
+                       together, n);
+    double plain = n_plain ? plain_ns / (double)n_plain : 0,
+           steps = (double)(look->n_steps ? look->n_steps : 1);
+    snprintf(out->title, sizeof out->title,
+             "several processes take turns on the device: %.0f changes%s", (double)n / steps,
+             mr_case_per(c));
+    snprintf(
+        out->why, sizeof out->why,
+        "%" PRIu64 " times a kernel followed one of another process, %" PRIu64
+        " times one of this process, the device idle before these for %.3f ms%s (gaps up to 2 ms); "
+        "counted: that less the usual gap (%.1f us) each. Device numbers of processes with "
+        "CUDA_VISIBLE_DEVICES "
+        "may differ.",
+        n, n_mine, mr_case_ms(c, gap_ns), mr_case_per(c), plain / 1e3);
     snprintf(out->advice, sizeof out->advice,
              "Run the MPS daemon (nvidia-cuda-mps-control -d; millrace doctor shows whether it "
              "runs), give each process its own device or MIG slice, or run one process.");

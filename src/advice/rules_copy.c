@@ -81,7 +81,8 @@ static bool pageable(const struct mr_case *c, const struct mr_rec_op *op)
 
 struct pageable_sums {
     uint64_t bytes, ns, exposed_ns, held_ns;
-    uint64_t n_no_rate, exposed_no_rate_ns; /* of those in a direction whose page-locked rate is not known */
+    uint64_t n_no_rate,
+        exposed_no_rate_ns; /* of those in a direction whose page-locked rate is not known */
     double saving_ns;
     int way;        /* of the others, the last one's direction: 1 from the device */
     bool estimated; /* the rate of one of them was not measured here */
@@ -129,36 +130,46 @@ static int judge_pageable(const struct mr_case *c, struct mr_judgement *out)
                                   "the recording does not say what memory %" PRIu64 " of %" PRIu64
                                   " copies of more than 64 KiB used",
                                   n_unknown, n);
-        return mr_fine(out, "none of %" PRIu64 " copies of more than 64 KiB used pageable memory", n);
+        return mr_fine(out, "none of %" PRIu64 " copies of more than 64 KiB used pageable memory",
+                       n);
     }
     struct pageable_sums s = add_pageable(c, &copies);
     double rate = s.ns ? (double)s.bytes / (double)s.ns : 0;
     char untold[200] = "";
     if (s.n_no_rate > 0)
         snprintf(untold, sizeof untold,
-                 " Of %" PRIu64 " of the %" PRIu64 " copies no rate is known: their exposed %.3f ms are not counted; "
+                 " Of %" PRIu64 " of the %" PRIu64
+                 " copies no rate is known: their exposed %.3f ms are not counted; "
                  "give --link-gbps.",
                  s.n_no_rate, copies.n, mr_case_ms(c, (double)s.exposed_no_rate_ns));
     snprintf(out->title, sizeof out->title,
-             "%" PRIu64 " of %" PRIu64 " copies of more than 64 KiB use pageable memory (%.1f GB/s)", copies.n, n,
-             rate);
+             "%" PRIu64 " of %" PRIu64
+             " copies of more than 64 KiB use pageable memory (%.1f GB/s)",
+             copies.n, n, rate);
     if (s.n_no_rate == copies.n)
         snprintf(out->why, sizeof out->why,
-                 "pageable copies are exposed %.3f ms%s and hold the launching thread while the device idles for %.3f "
+                 "pageable copies are exposed %.3f ms%s and hold the launching thread while the "
+                 "device idles for %.3f "
                  "ms; only the "
                  "latter is counted, as no rate of page-locked copies is known: give --link-gbps.",
-                 mr_case_ms(c, (double)s.exposed_ns), mr_case_per(c), mr_case_ms(c, (double)s.held_ns));
+                 mr_case_ms(c, (double)s.exposed_ns), mr_case_per(c),
+                 mr_case_ms(c, (double)s.held_ns));
     else
         snprintf(out->why, sizeof out->why,
-                 "exposed time %.3f ms%s x (1 - pageable %.1f GB/s / page-locked %.1f GB/s, %s), for each copy, + %.3f "
+                 "exposed time %.3f ms%s x (1 - pageable %.1f GB/s / page-locked %.1f GB/s, %s), "
+                 "for each copy, + %.3f "
                  "ms in "
-                 "which their calls held the launching thread and the device idled (beyond 5 us a call).%s",
+                 "which their calls held the launching thread and the device idled (beyond 5 us a "
+                 "call).%s",
                  mr_case_ms(c, (double)(s.exposed_ns - s.exposed_no_rate_ns)), mr_case_per(c), rate,
-                 c->pinned_rate[s.way], c->rate_how[s.way], mr_case_ms(c, (double)s.held_ns), untold);
+                 c->pinned_rate[s.way], c->rate_how[s.way], mr_case_ms(c, (double)s.held_ns),
+                 untold);
     snprintf(out->advice, sizeof out->advice,
-             "Page-lock the host memory: DataLoader(pin_memory=True) with .to(device, non_blocking=True); in CUDA "
+             "Page-lock the host memory: DataLoader(pin_memory=True) with .to(device, "
+             "non_blocking=True); in CUDA "
              "cudaHostAlloc or "
-             "cudaHostRegister once, before the loop, and cudaMemcpyAsync. Do not call .pin_memory() just before the "
+             "cudaHostRegister once, before the loop, and cudaMemcpyAsync. Do not call "
+             ".pin_memory() just before the "
              "copy: it "
              "copies once more in the launching thread.");
     mr_judge_saving(c, out, s.saving_ns, s.n_no_rate ? 0.5 : s.estimated ? 0.7 : 0.85);
@@ -188,13 +199,14 @@ static int judge_blocking(const struct mr_case *c, struct mr_judgement *out)
     int rc = mr_hold_measure(c, blocks, &hold);
     if (!rc && hold.n == 0) {
         mr_hold_free(&hold);
-        return mr_fine(out, "no asynchronous copy blocked its thread, and none was waited for at once");
+        return mr_fine(out,
+                       "no asynchronous copy blocked its thread, and none was waited for at once");
     }
     for (uint64_t i = 0; i < hold.n_worst; i++)
         n_sync += c->after_copy[hold.worst[i].api];
     if (!rc) {
-        snprintf(out->title, sizeof out->title, "%" PRIu64 " asynchronous copies still block the launching thread",
-                 hold.n);
+        snprintf(out->title, sizeof out->title,
+                 "%" PRIu64 " asynchronous copies still block the launching thread", hold.n);
         snprintf(out->why, sizeof out->why,
                  "calls of %.3f ms%s: asynchronous copies of pageable memory that did not return "
                  "before the memory was read, and waits for a page-locked copy "
@@ -203,7 +215,8 @@ static int judge_blocking(const struct mr_case *c, struct mr_judgement *out)
                  "operation, at most each call's own time.",
                  mr_case_ms(c, (double)hold.call_ns), mr_case_per(c), n_sync, hold.n_worst);
         snprintf(out->advice, sizeof out->advice,
-                 "non_blocking=True needs page-locked memory (pin_memory=True), and .to(device) without it waits for "
+                 "non_blocking=True needs page-locked memory (pin_memory=True), and .to(device) "
+                 "without it waits for "
                  "the copy: use "
                  "both, and synchronise only where a result is read.");
         mr_judge_saving(c, out, (double)hold.cost_ns, 0.75);
@@ -218,8 +231,8 @@ static int judge_blocking(const struct mr_case *c, struct mr_judgement *out)
 
 static bool on_compute_stream(const struct mr_case *c, const struct mr_rec_op *op)
 {
-    return op->copy_kind == MR_COPY_H2D && op->src != MR_MEM_PAGEABLE && op->bytes > MR_SMALL_COPY &&
-           mr_kernel_streams_has(&c->streams, op);
+    return op->copy_kind == MR_COPY_H2D && op->src != MR_MEM_PAGEABLE &&
+           op->bytes > MR_SMALL_COPY && mr_kernel_streams_has(&c->streams, op);
 }
 
 static int judge_stream(const struct mr_case *c, struct mr_judgement *out)
@@ -233,21 +246,27 @@ static int judge_stream(const struct mr_case *c, struct mr_judgement *out)
         return rc;
     if (copies.n == 0) {
         free(copies.at);
-        return mr_fine(out, "no large copy to the device from page-locked memory is on a stream that runs kernels");
+        return mr_fine(
+            out,
+            "no large copy to the device from page-locked memory is on a stream that runs kernels");
     }
     for (uint64_t i = 0; i < copies.n; i++)
         exposed += mr_case_exposed(c, op_at(c, copies.at[i]));
-    alone = mr_intervals_measure(&c->look->compute) - mr_intervals_common(&c->look->compute, &c->look->copy);
-    snprintf(out->title, sizeof out->title, "%" PRIu64 " copies run on the stream of the kernels", copies.n);
+    alone = mr_intervals_measure(&c->look->compute) -
+            mr_intervals_common(&c->look->compute, &c->look->copy);
+    snprintf(out->title, sizeof out->title, "%" PRIu64 " copies run on the stream of the kernels",
+             copies.n);
     snprintf(out->why, sizeof out->why,
-             "they are exposed %.3f ms%s; kernels that run without a copy take %.3f ms and could hide them: the "
+             "they are exposed %.3f ms%s; kernels that run without a copy take %.3f ms and could "
+             "hide them: the "
              "smaller of both, if "
              "the next step's data is copied during this step.",
              mr_case_ms(c, (double)exposed), mr_case_per(c), mr_case_ms(c, (double)alone));
-    snprintf(
-        out->advice, sizeof out->advice,
-        "Copy the next batch on a stream of its own while this one is computed (torch.cuda.Stream, wait_stream and "
-        "record_stream; or a prefetching loader such as millrace's) and let an event order it before its use.");
+    snprintf(out->advice, sizeof out->advice,
+             "Copy the next batch on a stream of its own while this one is computed "
+             "(torch.cuda.Stream, wait_stream and "
+             "record_stream; or a prefetching loader such as millrace's) and let an event order it "
+             "before its use.");
     mr_judge_saving(c, out, (double)MR_MIN(exposed, alone), 0.7);
     return finish(c, &copies, out);
 }
@@ -273,7 +292,8 @@ static int judge_small(const struct mr_case *c, struct mr_judgement *out)
     double each = (double)copies.n / (double)steps;
     if (each < MANY) {
         free(copies.at);
-        return mr_fine(out, "%.1f copies of at most 64 KiB%s; the threshold is %d", each, mr_case_per(c), MANY);
+        return mr_fine(out, "%.1f copies of at most 64 KiB%s; the threshold is %d", each,
+                       mr_case_per(c), MANY);
     }
     for (uint64_t i = 0; i < copies.n; i++) {
         const struct mr_rec_op *op = op_at(c, copies.at[i]);
@@ -289,17 +309,20 @@ static int judge_small(const struct mr_case *c, struct mr_judgement *out)
            moved = c->pinned_rate[0] > 0 ? (double)bytes / c->pinned_rate[0] : 0;
     if (alone.lost)
         rc = mr_error_nomem("intervals", span.n * sizeof *span.at);
-    snprintf(out->title, sizeof out->title, "%.0f copies of at most 64 KiB%s", each, mr_case_per(c));
+    snprintf(out->title, sizeof out->title, "%.0f copies of at most 64 KiB%s", each,
+             mr_case_per(c));
     snprintf(out->why, sizeof out->why,
              "they and their calls take %.3f ms%s without compute, %.1f us each, for %.1f KiB "
              "each; counted: that x (1 - 1/%.0f), because one copy replaces them all, without "
              "the bytes' own time (%.3f ms).",
-             mr_case_ms(c, ns), mr_case_per(c), ns / 1e3 / (double)copies.n, (double)bytes / 1024 / (double)copies.n,
-             each, mr_case_ms(c, moved));
-    snprintf(out->advice, sizeof out->advice,
-             "Collate into one page-locked buffer and copy once, or use cudaMemcpyBatchAsync (CUDA 12.8); in PyTorch "
-             "torch.stack on "
-             "the host before .to(), and no .item() or torch.tensor(scalar, device=...) in the loop.");
+             mr_case_ms(c, ns), mr_case_per(c), ns / 1e3 / (double)copies.n,
+             (double)bytes / 1024 / (double)copies.n, each, mr_case_ms(c, moved));
+    snprintf(
+        out->advice, sizeof out->advice,
+        "Collate into one page-locked buffer and copy once, or use cudaMemcpyBatchAsync (CUDA "
+        "12.8); in PyTorch "
+        "torch.stack on "
+        "the host before .to(), and no .item() or torch.tensor(scalar, device=...) in the loop.");
     mr_judge_saving(c, out, ns * (1 - 1 / each) - moved, 0.6);
     mr_intervals_free(&span);
     mr_intervals_free(&alone);
@@ -317,7 +340,8 @@ static int judge_small(const struct mr_case *c, struct mr_judgement *out)
 static bool large_pinned(const struct mr_case *c, const struct mr_rec_op *op)
 {
     (void)c;
-    return host_memory(op) == MR_MEM_PINNED && op->bytes >= MR_BIG_COPY && op->end_ns > op->start_ns;
+    return host_memory(op) == MR_MEM_PINNED && op->bytes >= MR_BIG_COPY &&
+           op->end_ns > op->start_ns;
 }
 
 static int by_real(const void *a, const void *b)
@@ -337,11 +361,14 @@ static int judge_link(const struct mr_case *c, struct mr_judgement *out)
     if (rc || copies.n == 0) {
         free(rate);
         free(copies.at);
-        return rc ? rc : mr_cannot_tell(out, "no page-locked copy of 1 MiB or more was recorded in the steps");
+        return rc ? rc
+                  : mr_cannot_tell(
+                        out, "no page-locked copy of 1 MiB or more was recorded in the steps");
     }
     for (uint64_t i = 0; i < copies.n; i++) {
         const struct mr_rec_op *op = op_at(c, copies.at[i]);
-        double best = c->pinned_rate[op->copy_kind == MR_COPY_D2H], ref = c->link_rate > 0 ? c->link_rate : best;
+        double best = c->pinned_rate[op->copy_kind == MR_COPY_D2H],
+               ref = c->link_rate > 0 ? c->link_rate : best;
         rate[i] = rate_of(op);
         lowest_ref = MR_MIN(lowest_ref, ref);
         if (rate[i] < SLOW * ref)
@@ -351,12 +378,15 @@ static int judge_link(const struct mr_case *c, struct mr_judgement *out)
     median = rate[copies.n / 2];
     free(rate);
     bool named = c->link_rate > 0 && c->opts->link_gbps <= 0;
-    snprintf(out->title, sizeof out->title, "large page-locked copies reach %.1f of %.1f GB/s", median, lowest_ref);
+    snprintf(out->title, sizeof out->title, "large page-locked copies reach %.1f of %.1f GB/s",
+             median, lowest_ref);
     snprintf(out->why, sizeof out->why,
-             "%" PRIu64 " copies of 1 MiB or more, median %.2f GB/s; the link's rate is %.1f GB/s (%s). Counted for "
+             "%" PRIu64 " copies of 1 MiB or more, median %.2f GB/s; the link's rate is %.1f GB/s "
+                        "(%s). Counted for "
              "those below %.0f%% of "
              "it: exposed time x (1 - rate / link).",
-             copies.n, median, lowest_ref, c->link_rate > 0 ? c->link_how : "the fastest copy here", 100 * SLOW);
+             copies.n, median, lowest_ref, c->link_rate > 0 ? c->link_how : "the fastest copy here",
+             100 * SLOW);
     snprintf(out->advice, sizeof out->advice,
              "Check what the link can do (millrace bench transfer), whether the memory is on the "
              "device's NUMA node (numactl --cpunodebind, --membind; millrace doctor names it), "
@@ -366,6 +396,10 @@ static int judge_link(const struct mr_case *c, struct mr_judgement *out)
 }
 
 const struct mr_rule mr_rules_copy[] = {
-    {"pageable_copies", judge_pageable}, {"blocking_async", judge_blocking}, {"copy_on_compute_stream", judge_stream},
-    {"small_copies", judge_small},       {"link_rate", judge_link},          {NULL, NULL},
+    {"pageable_copies", judge_pageable},
+    {"blocking_async", judge_blocking},
+    {"copy_on_compute_stream", judge_stream},
+    {"small_copies", judge_small},
+    {"link_rate", judge_link},
+    {NULL, NULL},
 };

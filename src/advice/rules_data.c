@@ -28,24 +28,29 @@ static void suggest(const struct mr_case *c, char *out, size_t cap)
     uint32_t n_cores = c->opts->n_cores ? c->opts->n_cores : look->rec->n_cores;
     double step = look->n_steps ? (double)look->wall_ns / (double)look->n_steps : 0, wanted = 0;
     double wait = look->n_steps ? (double)c->starved_ns / (double)look->n_steps : 0;
-    double load = look->n_steps ? (double)mr_intervals_common(&c->loader, &look->in) / (double)look->n_steps : 0;
+    double load = look->n_steps
+                      ? (double)mr_intervals_common(&c->loader, &look->in) / (double)look->n_steps
+                      : 0;
     size_t used = 0;
     out[0] = 0;
     if (step <= 0 || wait <= 0 || wait >= step)
         return;
     if (c->n_workers > 0) {
         wanted = ceil(c->n_workers * step / (step - wait));
-        used = (size_t)snprintf(out, cap,
-                                " %u worker %s in the recording: %u x %.3f ms / (%.3f - %.3f ms) = %.0f workers "
-                                "would keep up%s.",
-                                c->n_workers, c->millrace ? "threads are" : "processes are", c->n_workers, step / 1e6,
-                                step / 1e6, wait / 1e6, wanted, c->millrace ? ", if the workers set the pace" : "");
-    } else if (c->loader_how == MR_LOADER_RANGES && look->has_os && loads_itself(c) > 0.5 && load < step) {
+        used = (size_t)snprintf(
+            out, cap,
+            " %u worker %s in the recording: %u x %.3f ms / (%.3f - %.3f ms) = %.0f workers "
+            "would keep up%s.",
+            c->n_workers, c->millrace ? "threads are" : "processes are", c->n_workers, step / 1e6,
+            step / 1e6, wait / 1e6, wanted, c->millrace ? ", if the workers set the pace" : "");
+    } else if (c->loader_how == MR_LOADER_RANGES && look->has_os && loads_itself(c) > 0.5 &&
+               load < step) {
         wanted = ceil(load / (step - load));
-        used = (size_t)snprintf(out, cap,
-                                " The launching thread loads the data itself, %.3f ms a step: %.0f workers in the "
-                                "background would keep up (%.3f / (%.3f - %.3f ms)).",
-                                load / 1e6, wanted, load / 1e6, step / 1e6, load / 1e6);
+        used = (size_t)snprintf(
+            out, cap,
+            " The launching thread loads the data itself, %.3f ms a step: %.0f workers in the "
+            "background would keep up (%.3f / (%.3f - %.3f ms)).",
+            load / 1e6, wanted, load / 1e6, step / 1e6, load / 1e6);
     } else {
         snprintf(out, cap,
                  " The number of workers needed is unknown: the recording has no "
@@ -53,7 +58,8 @@ static void suggest(const struct mr_case *c, char *out, size_t cap)
                  look->has_os ? "" : " and no system calls");
     }
     if (wanted > 0 && n_cores > 0 && wanted > n_cores && used < cap)
-        snprintf(out + used, cap - used, " The machine has %u cores only: the work per sample must shrink as well.",
+        snprintf(out + used, cap - used,
+                 " The machine has %u cores only: the work per sample must shrink as well.",
                  n_cores);
 }
 
@@ -84,7 +90,8 @@ static int waits_table(const struct mr_case *c, struct mr_table **out)
         return mr_error_nomem("evidence", starved.n * sizeof *rows);
     }
     for (size_t i = 0; i < starved.n; i++)
-        rows[i] = (struct wait_row){starved.at[i].start_ns, starved.at[i].end_ns - starved.at[i].start_ns};
+        rows[i] = (struct wait_row){starved.at[i].start_ns,
+                                    starved.at[i].end_ns - starved.at[i].start_ns};
     qsort(rows, starved.n, sizeof *rows, by_length);
     for (size_t i = 0; i < starved.n && i < MR_EVIDENCE; i++) {
         mr_table_row(table);
@@ -108,10 +115,11 @@ static int judge_starvation(const struct mr_case *c, struct mr_judgement *out)
     if (c->loader_how == MR_LOADER_UNKNOWN) {
         if (idle < MR_WORTH * (double)look->wall_ns)
             return mr_fine(out, "the device is idle %.1f%% of the time", mr_case_percent(c, idle));
-        return mr_cannot_tell(out,
-                              "the device idles %.3f ms%s, but neither an NVTX range of the loader nor system "
-                              "calls were recorded: record with --trace cuda,nvtx,osrt, or name the range (--range)",
-                              mr_case_ms(c, idle), mr_case_per(c));
+        return mr_cannot_tell(
+            out,
+            "the device idles %.3f ms%s, but neither an NVTX range of the loader nor system "
+            "calls were recorded: record with --trace cuda,nvtx,osrt, or name the range (--range)",
+            mr_case_ms(c, idle), mr_case_per(c));
     }
     suggest(c, workers, sizeof workers);
     snprintf(out->title, sizeof out->title, "the device waits for data %.1f%% of the time",
@@ -131,20 +139,24 @@ static int judge_starvation(const struct mr_case *c, struct mr_judgement *out)
                  "device (--device-transforms) for copying.%s",
                  workers);
     else
-        snprintf(
-            out->advice, sizeof out->advice,
-            "%sLoad ahead on more threads or processes (in PyTorch DataLoader(num_workers=N, prefetch_factor=4, "
-            "persistent_workers=True)), or make samples cheaper: decode at the size that is used, resize and normalise "
-            "on the device, pack small files.%s",
-            c->loader_how == MR_LOADER_WAITS ? "Put an NVTX range around the loading of data to be sure. " : "",
-            workers);
+        snprintf(out->advice, sizeof out->advice,
+                 "%sLoad ahead on more threads or processes (in PyTorch DataLoader(num_workers=N, "
+                 "prefetch_factor=4, "
+                 "persistent_workers=True)), or make samples cheaper: decode at the size that is "
+                 "used, resize and normalise "
+                 "on the device, pack small files.%s",
+                 c->loader_how == MR_LOADER_WAITS
+                     ? "Put an NVTX range around the loading of data to be sure. "
+                     : "",
+                 workers);
     mr_judge_saving(c, out, (double)c->starved_ns, c->loader_how == MR_LOADER_RANGES ? 0.9 : 0.6);
     return out->verdict == MR_FOUND ? waits_table(c, &out->evidence) : 0;
 }
 
 /* ---- gpu_gaps ---- */
 
-static void while_text(const struct mr_case *c, const struct mr_interval *gap, char *out, size_t cap)
+static void while_text(const struct mr_case *c, const struct mr_interval *gap, char *out,
+                       size_t cap)
 {
     const struct mr_blame *most = NULL;
     uint64_t low = 0, high = c->blames.n;
@@ -207,13 +219,16 @@ static int judge_gaps(const struct mr_case *c, struct mr_judgement *out)
         n += gap >= least;
         ns += gap >= least ? gap : 0;
     }
-    snprintf(out->title, sizeof out->title, "the device idles while the launching thread runs its own code");
+    snprintf(out->title, sizeof out->title,
+             "the device idles while the launching thread runs its own code");
     snprintf(out->why, sizeof out->why,
              "%" PRIu64 " gaps of at least %.3f ms (5%% of a step, 100 us) make %.3f ms%s; for "
              "%.3f ms of it the launching thread was in no CUDA call%s and not in the "
              "loader. At most that is saved.",
-             n, (double)least / 1e6, mr_case_ms(c, (double)ns), mr_case_per(c), mr_case_ms(c, (double)c->own_gap_ns),
-             look->has_os ? ", in no system call" : "; system calls were not recorded, so it may have waited in one");
+             n, (double)least / 1e6, mr_case_ms(c, (double)ns), mr_case_per(c),
+             mr_case_ms(c, (double)c->own_gap_ns),
+             look->has_os ? ", in no system call"
+                          : "; system calls were not recorded, so it may have waited in one");
     snprintf(out->advice, sizeof out->advice,
              "Move host work (metrics, logging, augmentation, Python) off the launching thread "
              "or behind the launches of the next step; NVTX ranges show which part it is (see "

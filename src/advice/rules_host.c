@@ -39,8 +39,8 @@ static bool sets_and_waits(const struct mr_case *c, const struct mr_rec_api *api
     if (api->class != MR_CALL_SET || api->n_ops == 0 || mr_call_named_async(rec, api))
         return false;
     const struct mr_rec_op *op = &rec->ops[rec->op_of_api[api->first_op]];
-    return op->dst == MR_MEM_PINNED || op->dst == MR_MEM_MANAGED || op->dst == MR_MEM_MANAGED_STATIC ||
-           api->end_ns >= op->end_ns;
+    return op->dst == MR_MEM_PINNED || op->dst == MR_MEM_MANAGED ||
+           op->dst == MR_MEM_MANAGED_STATIC || api->end_ns >= op->end_ns;
 }
 
 /* The names of the costliest calls, most often first would need a table: the two that head the list will do. */
@@ -73,9 +73,11 @@ static int judge(const struct mr_case *c, const struct held_rule *rule, struct m
     if (!rc) {
         name_calls(c, &hold, names, sizeof names);
         snprintf(out->title, sizeof out->title, "%.1f %s%s: %s",
-                 (double)hold.n / (double)(c->look->n_steps ? c->look->n_steps : 1), rule->what, mr_case_per(c), names);
+                 (double)hold.n / (double)(c->look->n_steps ? c->look->n_steps : 1), rule->what,
+                 mr_case_per(c), names);
         snprintf(out->why, sizeof out->why,
-                 "%" PRIu64 " calls that take %.3f ms%s. Counted for each: the device's idle time from its "
+                 "%" PRIu64
+                 " calls that take %.3f ms%s. Counted for each: the device's idle time from its "
                  "start to the next operation after it, without waits for the loader, at most "
                  "the call's own time, which the thread would gain without it.",
                  hold.n, mr_case_ms(c, (double)hold.call_ns), mr_case_per(c));
@@ -112,21 +114,23 @@ static int judge_syncs(const struct mr_case *c, struct mr_judgement *out)
 
 static int judge_allocs(const struct mr_case *c, struct mr_judgement *out)
 {
-    static const struct held_rule rule = {
-        allocates, "calls that allocate or release device memory",
-        "cudaMalloc and cudaFree wait for the device: allocate before the loop, or use cudaMallocAsync or a pool; in "
-        "PyTorch keep "
-        "shapes steady, do not call torch.cuda.empty_cache(), try PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True.",
-        true, 0.7};
+    static const struct held_rule rule = {allocates, "calls that allocate or release device memory",
+                                          "cudaMalloc and cudaFree wait for the device: allocate "
+                                          "before the loop, or use cudaMallocAsync or a pool; in "
+                                          "PyTorch keep "
+                                          "shapes steady, do not call torch.cuda.empty_cache(), "
+                                          "try PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True.",
+                                          true, 0.7};
     return judge(c, &rule, out);
 }
 
 static int judge_sets(const struct mr_case *c, struct mr_judgement *out)
 {
-    static const struct held_rule rule = {sets_and_waits, "memsets that wait",
-                                          "Use cudaMemsetAsync, or a kernel, on the stream that uses the memory; "
-                                          "cudaMemset of page-locked or managed memory waits.",
-                                          false, 0.7};
+    static const struct held_rule rule = {
+        sets_and_waits, "memsets that wait",
+        "Use cudaMemsetAsync, or a kernel, on the stream that uses the memory; "
+        "cudaMemset of page-locked or managed memory waits.",
+        false, 0.7};
     return judge(c, &rule, out);
 }
 

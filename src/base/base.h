@@ -23,8 +23,8 @@
 #define MR_COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 /* Kernels worth compiling for several instruction sets; gcc picks at load time. Sanitizers cannot run in resolvers. */
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) &&               \
-    !defined(__SANITIZE_THREAD__)
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) &&                             \
+    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define MR_CLONES __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
 #else
 #define MR_CLONES
@@ -36,10 +36,11 @@ struct mr_error_kept {
     char text[MR_ERROR_BYTES];
 };
 MR_PRIVATE void mr_error_keep(int code, struct mr_error_kept *out); /* copies this thread's text */
-MR_PRIVATE int mr_error_put(const struct mr_error_kept *kept);      /* sets it here; returns its code */
+MR_PRIVATE int mr_error_put(const struct mr_error_kept *kept); /* sets it here; returns its code */
 
 /* Sets "what: strerror(errnum)" and returns -errnum. */
-MR_PRIVATE int mr_error_errno(int errnum, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+MR_PRIVATE int mr_error_errno(int errnum, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
 
 /* Sets "what: out of memory (N bytes)" and returns -ENOMEM. */
 MR_PRIVATE int mr_error_nomem(const char *what, uint64_t bytes);
@@ -50,10 +51,11 @@ MR_PRIVATE int mr_error_nomem(const char *what, uint64_t bytes);
 MR_PRIVATE int mr_grow(const char *what, void *array, uint64_t *room, uint64_t want, size_t size);
 
 /* Sets what fmt says (of a word that is not known), the nearest of the names between marks, and all names up to NULL. MR_EOPTION. */
-MR_PRIVATE int mr_error_no_such(const char *word, const char *const *names, const char *mark, const char *fmt, ...)
-    __attribute__((format(printf, 4, 5)));
+MR_PRIVATE int mr_error_no_such(const char *word, const char *const *names, const char *mark,
+                                const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 
-MR_PRIVATE void mr_log(enum mr_log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+MR_PRIVATE void mr_log(enum mr_log_level level, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
 
 /* false on overflow; *out is written only on true. */
 static inline bool mr_add(uint64_t a, uint64_t b, uint64_t *out)
@@ -111,7 +113,7 @@ struct mr_queue *mr_queue_create(uint32_t capacity);
 void mr_queue_destroy(struct mr_queue *q);
 bool mr_queue_push(struct mr_queue *q, void *item);     /* blocks while full; false: closed */
 bool mr_queue_try_push(struct mr_queue *q, void *item); /* false: full or closed */
-bool mr_queue_pop(struct mr_queue *q, void **out);      /* blocks while empty; false: closed and empty */
+bool mr_queue_pop(struct mr_queue *q, void **out); /* blocks while empty; false: closed and empty */
 bool mr_queue_try_pop(struct mr_queue *q, void **out);
 void mr_queue_close(struct mr_queue *q); /* wakes everyone; what is inside can still be popped */
 
@@ -120,7 +122,8 @@ void mr_queue_close(struct mr_queue *q); /* wakes everyone; what is inside can s
  * it would take it away. what: of the error's text. fill: returns 0, an errno, or a negative code with the error set; failures of
  * the stream that it did not look at are found. Returns 0 or a negative code.
  */
-MR_PRIVATE int mr_file_write(const char *path, const char *what, int (*fill)(FILE *file, void *arg), void *arg);
+MR_PRIVATE int mr_file_write(const char *path, const char *what, int (*fill)(FILE *file, void *arg),
+                             void *arg);
 
 /* Numbers as text, whatever the process's locale says. */
 MR_PRIVATE double mr_text_to_f64(const char *text, char **end); /* strtod in the C locale */
@@ -144,7 +147,8 @@ MR_PRIVATE bool mr_text_plain(uint32_t code);
 struct mr_cgroup {
     double cpus;           /* CPU quota in processors; 0: none */
     uint64_t memory_bytes; /* memory limit; UINT64_MAX: none */
-    uint64_t room_bytes;   /* what may still be taken under it, reclaimable file pages counted as free */
+    uint64_t
+        room_bytes; /* what may still be taken under it, reclaimable file pages counted as free */
 };
 void mr_cgroup_get(const char *root, struct mr_cgroup *out);
 
@@ -166,7 +170,8 @@ enum mr_draw {
 };
 
 /* Four numbers keyed by (seed, purpose, a, b, c). */
-MR_PRIVATE void mr_draw4(uint64_t seed, enum mr_draw purpose, uint64_t a, uint64_t b, uint32_t c, uint32_t out[4]);
+MR_PRIVATE void mr_draw4(uint64_t seed, enum mr_draw purpose, uint64_t a, uint64_t b, uint32_t c,
+                         uint32_t out[4]);
 
 /* [0, 1), 24 and 53 bits. */
 static inline float mr_unit_f32(uint32_t x)
@@ -187,6 +192,7 @@ struct mr_hist {
     _Atomic uint64_t n, max;
 };
 void mr_hist_add(struct mr_hist *h, uint64_t ns);
-uint64_t mr_hist_quantile(const struct mr_hist *h, double q); /* upper edge of the bucket, at most max; 0 when empty */
+uint64_t mr_hist_quantile(const struct mr_hist *h,
+                          double q); /* upper edge of the bucket, at most max; 0 when empty */
 
 #endif

@@ -66,21 +66,24 @@ static void look_v2(const char *dir, struct mr_cgroup *out)
 {
     char text[128];
     double quota, period;
-    if (read_text(dir, "cpu.max", text, sizeof text) && sscanf(text, "%lf %lf", &quota, &period) == 2)
+    if (read_text(dir, "cpu.max", text, sizeof text) &&
+        sscanf(text, "%lf %lf", &quota, &period) == 2)
         take_cpus(out, quota, period);
-    take_memory(out, read_number(dir, "memory.max", UINT64_MAX), read_number(dir, "memory.current", 0),
-                read_stat(dir, "inactive_file"));
+    take_memory(out, read_number(dir, "memory.max", UINT64_MAX),
+                read_number(dir, "memory.current", 0), read_stat(dir, "inactive_file"));
 }
 
 static void look_v1_cpu(const char *dir, struct mr_cgroup *out)
 {
-    take_cpus(out, (double)read_number(dir, "cpu.cfs_quota_us", 0), (double)read_number(dir, "cpu.cfs_period_us", 0));
+    take_cpus(out, (double)read_number(dir, "cpu.cfs_quota_us", 0),
+              (double)read_number(dir, "cpu.cfs_period_us", 0));
 }
 
 static void look_v1_memory(const char *dir, struct mr_cgroup *out)
 {
     take_memory(out, read_number(dir, "memory.limit_in_bytes", UINT64_MAX),
-                read_number(dir, "memory.usage_in_bytes", 0), read_stat(dir, "total_inactive_file"));
+                read_number(dir, "memory.usage_in_bytes", 0),
+                read_stat(dir, "total_inactive_file"));
 }
 
 static bool has_word(const char *list, const char *word)
@@ -123,7 +126,8 @@ static void unescape(char *text)
 {
     char *to = text;
     for (const char *p = text; *p; to++) {
-        if (p[0] == '\\' && p[1] >= '0' && p[1] <= '3' && p[2] >= '0' && p[2] <= '7' && p[3] >= '0' && p[3] <= '7') {
+        if (p[0] == '\\' && p[1] >= '0' && p[1] <= '3' && p[2] >= '0' && p[2] <= '7' &&
+            p[3] >= '0' && p[3] <= '7') {
             *to = (char)((p[1] - '0') * 64 + (p[2] - '0') * 8 + (p[3] - '0'));
             p += 4;
         } else {
@@ -135,13 +139,13 @@ static void unescape(char *text)
 
 /* Calls look for the group's folder and each above it, down to the mount point. A group that lies outside of what is
  * mounted (namespaces) cannot be seen: then the mount point alone counts. */
-static void walk_up(const struct walk *w, const char *mount_root, const char *mount_point, const char *group,
-                    void (*look)(const char *, struct mr_cgroup *))
+static void walk_up(const struct walk *w, const char *mount_root, const char *mount_point,
+                    const char *group, void (*look)(const char *, struct mr_cgroup *))
 {
     char dir[PATH_MAX];
     size_t skip = strcmp(mount_root, "/") == 0 ? 0 : strlen(mount_root);
-    bool inside =
-        strncmp(group, mount_root, skip) == 0 && (group[skip] == '/' || group[skip] == 0) && !strstr(group, "/..");
+    bool inside = strncmp(group, mount_root, skip) == 0 &&
+                  (group[skip] == '/' || group[skip] == 0) && !strstr(group, "/..");
     int n = snprintf(dir, sizeof dir, "%s%s%s", w->root, mount_point, inside ? group + skip : "");
     if (n < 0 || (size_t)n >= sizeof dir)
         return;
@@ -160,7 +164,8 @@ static void take_mount(const struct walk *w, char *line)
 {
     char *field[5], *save = NULL, *tail = strstr(line, " - ");
     char type[32], super[512] = "", group[PATH_MAX];
-    if (!tail || sscanf(tail, " - %31s %*s %511s", type, super) < 1 || strncmp(type, "cgroup", 6) != 0)
+    if (!tail || sscanf(tail, " - %31s %*s %511s", type, super) < 1 ||
+        strncmp(type, "cgroup", 6) != 0)
         return;
     *tail = 0;
     for (int i = 0; i < 5; i++) {
@@ -172,9 +177,11 @@ static void take_mount(const struct walk *w, char *line)
     unescape(field[4]);
     if (strcmp(type, "cgroup2") == 0 && find_group(w->root, "", group, sizeof group))
         walk_up(w, field[3], field[4], group, look_v2);
-    if (strcmp(type, "cgroup") == 0 && has_word(super, "cpu") && find_group(w->root, "cpu", group, sizeof group))
+    if (strcmp(type, "cgroup") == 0 && has_word(super, "cpu") &&
+        find_group(w->root, "cpu", group, sizeof group))
         walk_up(w, field[3], field[4], group, look_v1_cpu);
-    if (strcmp(type, "cgroup") == 0 && has_word(super, "memory") && find_group(w->root, "memory", group, sizeof group))
+    if (strcmp(type, "cgroup") == 0 && has_word(super, "memory") &&
+        find_group(w->root, "memory", group, sizeof group))
         walk_up(w, field[3], field[4], group, look_v1_memory);
 }
 

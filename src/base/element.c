@@ -36,7 +36,10 @@ static uint16_t bfloat_from_f32(float value)
 
 static int64_t clamp_int(double value, double lo, double hi)
 {
-    return isnan(value) ? 0 : value <= lo ? (int64_t)lo : value >= hi ? (int64_t)hi : (int64_t)nearbyint(value);
+    return isnan(value)  ? 0
+           : value <= lo ? (int64_t)lo
+           : value >= hi ? (int64_t)hi
+                         : (int64_t)nearbyint(value);
 }
 
 void mr_element_from_double(enum mr_dtype dtype, double value, void *out)
@@ -62,7 +65,10 @@ void mr_element_from_double(enum mr_dtype dtype, double value, void *out)
         e.i = clamp_int(value, 0, ldexp(1, (int)bits) - 1);
         break;
     case MR_I64:
-        e.i = isnan(value) ? 0 : value >= 0x1p63 ? INT64_MAX : value <= -0x1p63 ? INT64_MIN : (int64_t)nearbyint(value);
+        e.i = isnan(value)       ? 0
+              : value >= 0x1p63  ? INT64_MAX
+              : value <= -0x1p63 ? INT64_MIN
+                                 : (int64_t)nearbyint(value);
         break;
     case MR_I8:
     case MR_I16:

@@ -8,15 +8,16 @@
 
 static _Thread_local char last_error[MR_ERROR_BYTES];
 
-static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER; /* guards log_fn, log_user, and serialises calls */
+static pthread_mutex_t log_lock =
+    PTHREAD_MUTEX_INITIALIZER; /* guards log_fn, log_user, and serialises calls */
 static void (*log_fn)(void *, enum mr_log_level, const char *);
 static void *log_user;
 
 const char *mr_strerror(int code)
 {
     switch (code) {
-#define X(name, value, text)                                                                                           \
-    case value:                                                                                                        \
+#define X(name, value, text)                                                                       \
+    case value:                                                                                    \
         return text;
         MR_ERRORS(X)
 #undef X
@@ -57,7 +58,8 @@ int mr_error_errno(int errnum, const char *fmt, ...)
 
 int mr_error_nomem(const char *what, uint64_t bytes)
 {
-    return mr_error_set(-ENOMEM, "%s: out of memory (%llu bytes asked for)", what, (unsigned long long)bytes);
+    return mr_error_set(-ENOMEM, "%s: out of memory (%llu bytes asked for)", what,
+                        (unsigned long long)bytes);
 }
 
 void mr_error_keep(int code, struct mr_error_kept *out)

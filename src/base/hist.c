@@ -24,8 +24,10 @@ void mr_hist_add(struct mr_hist *h, uint64_t ns)
     if (ns > atomic_load_explicit(&h->max, memory_order_relaxed))
         atomic_store_explicit(&h->max, ns, memory_order_relaxed);
     _Atomic uint64_t *bucket = &h->bucket[bucket_of(ns)];
-    atomic_store_explicit(bucket, atomic_load_explicit(bucket, memory_order_relaxed) + 1, memory_order_release);
-    atomic_store_explicit(&h->n, atomic_load_explicit(&h->n, memory_order_relaxed) + 1, memory_order_release);
+    atomic_store_explicit(bucket, atomic_load_explicit(bucket, memory_order_relaxed) + 1,
+                          memory_order_release);
+    atomic_store_explicit(&h->n, atomic_load_explicit(&h->n, memory_order_relaxed) + 1,
+                          memory_order_release);
 }
 
 uint64_t mr_hist_quantile(const struct mr_hist *h, double q)
@@ -34,7 +36,9 @@ uint64_t mr_hist_quantile(const struct mr_hist *h, double q)
     if (n == 0)
         return 0;
     double want = q * (double)n;
-    uint64_t rank = want <= 1 ? 1 : want >= (double)n ? n : (uint64_t)want + ((double)(uint64_t)want < want);
+    uint64_t rank = want <= 1           ? 1
+                    : want >= (double)n ? n
+                                        : (uint64_t)want + ((double)(uint64_t)want < want);
     uint64_t seen = 0;
     for (unsigned i = 0; i < MR_HIST_BUCKETS; i++) {
         seen += atomic_load_explicit(&h->bucket[i], memory_order_acquire);

@@ -28,5 +28,7 @@ bool mr_interrupted(void)
 
 int mr_interrupt_check(const char *what)
 {
-    return mr_interrupted() ? mr_error_set(MR_ECANCELLED, "%s: interrupted while it was opened or read", what) : 0;
+    return mr_interrupted()
+               ? mr_error_set(MR_ECANCELLED, "%s: interrupted while it was opened or read", what)
+               : 0;
 }

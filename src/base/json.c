@@ -216,10 +216,12 @@ int64_t mr_json_finish(struct mr_json *json, const char **text)
     if (!json || json->error == -ENOMEM)
         return mr_error_set(-ENOMEM, "JSON text: out of memory");
     if (json->error || !json->done)
-        return mr_error_set(MR_EMISUSE, "JSON text: %s",
-                            json->error ? "a call that does not fit: a key where none may be or none where one must, "
-                                          "an end of the wrong kind, or nested too deeply"
-                                        : "finished before the outermost value was");
+        return mr_error_set(
+            MR_EMISUSE, "JSON text: %s",
+            json->error
+                ? "a call that does not fit: a key where none may be or none where one must, "
+                  "an end of the wrong kind, or nested too deeply"
+                : "finished before the outermost value was");
     *text = json->text;
     return (int64_t)json->bytes;
 }

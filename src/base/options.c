@@ -77,7 +77,8 @@ const char *mr_nearest(const char *word, const char *const *words)
     return best;
 }
 
-int mr_error_no_such(const char *word, const char *const *names, const char *mark, const char *fmt, ...)
+int mr_error_no_such(const char *word, const char *const *names, const char *mark, const char *fmt,
+                     ...)
 {
     char text[MR_ERROR_BYTES], list[MR_ERROR_BYTES] = "";
     size_t at = 0;
@@ -89,7 +90,8 @@ int mr_error_no_such(const char *word, const char *const *names, const char *mar
         at += (size_t)snprintf(list + at, sizeof list - at, "%s%s", i ? ", " : "", names[i]);
     const char *near = mr_nearest(word, names);
     if (near)
-        return mr_error_set(MR_EOPTION, "%s; did you mean %s%s%s? there are %s", text, mark, near, mark, list);
+        return mr_error_set(MR_EOPTION, "%s; did you mean %s%s%s? there are %s", text, mark, near,
+                            mark, list);
     return mr_error_set(MR_EOPTION, "%s; there are %s", text, list);
 }
 
@@ -167,20 +169,22 @@ static const char *negated(const char *const *flags, const char *name)
 }
 
 /* Of --no-x only another --no-y is suggested, and of --x only --y: never the opposite. */
-static int unknown_of(const char *const *names, const char *const *flags, const char *who, const char *name)
+static int unknown_of(const char *const *names, const char *const *flags, const char *who,
+                      const char *name)
 {
     bool line = strcmp(who, "--") == 0;
     const char *stem = negated(flags, name);
     const char *nearest = stem ? nearest_of(flags, stem) : nearest_of(names, name);
     char list[512] = "";
     if (nearest)
-        return mr_error_set(MR_EOPTION, "%s%s: no such option; did you mean %s%s%s?", who, name, line ? "--" : "",
-                            stem ? "no-" : "", nearest);
+        return mr_error_set(MR_EOPTION, "%s%s: no such option; did you mean %s%s%s?", who, name,
+                            line ? "--" : "", stem ? "no-" : "", nearest);
     if (line)
         return mr_error_set(MR_EOPTION, "--%s: no such option; --help lists them", name);
     for (size_t i = 0, at = 0; names[i] && at < sizeof list - 1; i++)
         at += (size_t)snprintf(list + at, sizeof list - at, "%s%s", i ? ", " : "", names[i]);
-    return mr_error_set(MR_EOPTION, "%s%s: no such option; there %s %s", who, name, list[0] ? "are" : "are none", list);
+    return mr_error_set(MR_EOPTION, "%s%s: no such option; there %s %s", who, name,
+                        list[0] ? "are" : "are none", list);
 }
 
 static int unknown(const struct mr_option *table, const char *who, const char *name)
@@ -189,7 +193,8 @@ static int unknown(const struct mr_option *table, const char *who, const char *n
     if (text)
         return mr_error_set(MR_EOPTION, "--%s: no such option; %s", name, text);
     const char **names = names_of(table, false), **flags = names_of(table, true);
-    int rc = names && flags ? unknown_of(names, flags, who, name) : mr_error_nomem("option names", 0);
+    int rc =
+        names && flags ? unknown_of(names, flags, who, name) : mr_error_nomem("option names", 0);
     free(names);
     free(flags);
     return rc;
@@ -209,7 +214,8 @@ int mr_opts_take(const char *what, const void *opts, void *full, size_t full_siz
     if (opts)
         memcpy(&size, opts, sizeof size);
     if (size < sizeof size || size > full_size)
-        return mr_error_set(MR_EOPTION, "%s: opts.size is %zu: call mr_%s_opts_init() first", what, size, what);
+        return mr_error_set(MR_EOPTION, "%s: opts.size is %zu: call mr_%s_opts_init() first", what,
+                            size, what);
     if (opts)
         memcpy(full, opts, size);
     return 0;
@@ -239,7 +245,8 @@ void mr_options_free(const struct mr_option *table, void *values)
         }
 }
 
-int mr_options_set(const struct mr_option *table, void *values, const char *who, const char *name, const char *text)
+int mr_options_set(const struct mr_option *table, void *values, const char *who, const char *name,
+                   const char *text)
 {
     const struct mr_option *option = find(table, name);
     if (option)
@@ -271,8 +278,8 @@ static char *argument_end(char *p)
     return p;
 }
 
-static int parse_argument(const struct mr_option *table, void *values, const char *who, char *argument,
-                          const char *const **positional)
+static int parse_argument(const struct mr_option *table, void *values, const char *who,
+                          char *argument, const char *const **positional)
 {
     trim(argument);
     if (!*argument)
@@ -332,7 +339,8 @@ static int parse_long(const struct mr_option *table, void *values, int argc, cha
 static int unknown_key(const struct mr_option *table, const char *arg)
 {
     const char name[] = {arg[1], 0}, *text = foreign(table, name);
-    return mr_error_set(MR_EOPTION, "%s: no such option; %s", arg, text ? text : "--help lists them");
+    return mr_error_set(MR_EOPTION, "%s: no such option; %s", arg,
+                        text ? text : "--help lists them");
 }
 
 /* -k value, -kvalue, -f. */
@@ -343,7 +351,8 @@ static int parse_short(const struct mr_option *table, void *values, int argc, ch
     if (!option)
         return unknown_key(table, arg);
     if (option->type == MR_OPT_FLAG && arg[2])
-        return mr_error_set(MR_EOPTION, "%s: -%c takes no value; write one-letter options apart", arg, arg[1]);
+        return mr_error_set(MR_EOPTION, "%s: -%c takes no value; write one-letter options apart",
+                            arg, arg[1]);
     const char *text = arg[2] ? arg + 2 : NULL;
     if (option->type != MR_OPT_FLAG && !text && *at + 1 < argc)
         text = argv[++*at];

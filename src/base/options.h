@@ -32,6 +32,7 @@ const char *mr_option_want(const struct mr_option *option, char *buf, size_t cap
 const char *mr_option_range(const struct mr_option *option, char *buf, size_t cap);
 
 /* Parses text and sets the member. Returns 0, MR_EOPTION, -ENOMEM. */
-int mr_option_assign(const struct mr_option *option, void *values, const char *who, const char *text);
+int mr_option_assign(const struct mr_option *option, void *values, const char *who,
+                     const char *text);
 
 #endif

@@ -50,12 +50,13 @@ const char *mr_option_range(const struct mr_option *option, char *buf, size_t ca
     else if (isinf(option->min))
         snprintf(buf, cap, "at most %s%s%s", bound(option, option->max, high), blank, unit);
     else
-        snprintf(buf, cap, "%s..%s%s%s", bound(option, option->min, low), bound(option, option->max, high), blank,
-                 unit);
+        snprintf(buf, cap, "%s..%s%s%s", bound(option, option->min, low),
+                 bound(option, option->max, high), blank, unit);
     return buf;
 }
 
-static void list_choices(const struct mr_option *option, const char *between, const char *last, char *buf, size_t cap)
+static void list_choices(const struct mr_option *option, const char *between, const char *last,
+                         char *buf, size_t cap)
 {
     size_t at = 0;
     buf[0] = 0;
@@ -94,9 +95,10 @@ const char *mr_option_want(const struct mr_option *option, char *buf, size_t cap
 static const char *meta_of(const struct mr_option *option, char *buf, size_t cap)
 {
     static const char *const meta[] = {
-        [MR_OPT_FLAG] = "",       [MR_OPT_INT] = "N",          [MR_OPT_UINT] = "N",        [MR_OPT_DOUBLE] = "X",
-        [MR_OPT_BYTES] = "BYTES", [MR_OPT_DURATION] = "TIME",  [MR_OPT_PERCENT] = "SHARE", [MR_OPT_STRING] = "TEXT",
-        [MR_OPT_DTYPE] = "DTYPE", [MR_OPT_DOUBLES] = "X:X...", [MR_OPT_SHAPE] = "HxW...",
+        [MR_OPT_FLAG] = "",          [MR_OPT_INT] = "N",        [MR_OPT_UINT] = "N",
+        [MR_OPT_DOUBLE] = "X",       [MR_OPT_BYTES] = "BYTES",  [MR_OPT_DURATION] = "TIME",
+        [MR_OPT_PERCENT] = "SHARE",  [MR_OPT_STRING] = "TEXT",  [MR_OPT_DTYPE] = "DTYPE",
+        [MR_OPT_DOUBLES] = "X:X...", [MR_OPT_SHAPE] = "HxW...",
     };
     if (option->meta)
         return option->meta;
@@ -118,7 +120,8 @@ static void describe(const struct mr_option *option, char *buf, size_t cap)
     char range[128];
     mr_option_range(option, range, sizeof range);
     bool has_default = option->initial && option->initial[0] && option->type != MR_OPT_FLAG;
-    const char *open = range[0] || has_default ? " (" : "", *close = range[0] || has_default ? ")" : "";
+    const char *open = range[0] || has_default ? " (" : "",
+               *close = range[0] || has_default ? ")" : "";
     const char *help = on_by_default(option) && option->no_help ? option->no_help : option->help;
     snprintf(buf, cap, "%s%s%s%s%s%s%s", help, open, range, range[0] && has_default ? "; " : "",
              has_default ? "default " : "", has_default ? option->initial : "", close);
@@ -170,8 +173,9 @@ static void help_option(FILE *out, const struct mr_option *option)
     char meta[256], text[1024], head[400];
     const char *placeholder = meta_of(option, meta, sizeof meta);
     int n = snprintf(head, sizeof head, option->key ? "  -%c, " : "      ", option->key);
-    n += snprintf(head + n, sizeof head - (size_t)n, "--%s%s%s%s", on_by_default(option) ? "no-" : "", option->name,
-                  placeholder[0] ? " " : "", placeholder);
+    n += snprintf(head + n, sizeof head - (size_t)n, "--%s%s%s%s",
+                  on_by_default(option) ? "no-" : "", option->name, placeholder[0] ? " " : "",
+                  placeholder);
     describe(option, text, sizeof text);
     fputs(head, out);
     if (n + 2 > INDENT)
@@ -259,7 +263,9 @@ char *mr_options_man(const struct mr_option *table)
 /* "max-memory" of bytes -> "max_memory_bytes". */
 static void json_key(const struct mr_option *option, char *buf, size_t cap)
 {
-    const char *unit = option->type == MR_OPT_DURATION ? "_ns" : option->type == MR_OPT_BYTES ? "_bytes" : "";
+    const char *unit = option->type == MR_OPT_DURATION ? "_ns"
+                       : option->type == MR_OPT_BYTES  ? "_bytes"
+                                                       : "";
     snprintf(buf, cap, "%s", option->name);
     for (char *p = buf; *p; p++)
         *p = *p == '-' ? '_' : *p;
@@ -268,7 +274,8 @@ static void json_key(const struct mr_option *option, char *buf, size_t cap)
         snprintf(buf + n, cap - n, "%s", unit);
 }
 
-static void json_list(struct mr_json *json, const char *key, const struct mr_option *option, const void *member)
+static void json_list(struct mr_json *json, const char *key, const struct mr_option *option,
+                      const void *member)
 {
     const struct mr_doubles *doubles = member;
     const struct mr_shape *shape = member;

@@ -17,9 +17,11 @@ static const struct suffix thousands[] = {{"", 1},    {"k", 1e3},  {"K", 1e3}, {
                                           {"G", 1e9}, {"T", 1e12}, {NULL, 0}};
 
 static const struct suffix byte_units[] = {
-    {"", 1},         {"B", 1},        {"k", 0x1p10},   {"K", 0x1p10},   {"M", 0x1p20},   {"G", 0x1p30},   {"T", 0x1p40},
-    {"kB", 1e3},     {"KB", 1e3},     {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12},    {"PB", 1e15},    {"P", 0x1p50},
-    {"KiB", 0x1p10}, {"kiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}, {"PiB", 0x1p50}, {NULL, 0}};
+    {"", 1},         {"B", 1},        {"k", 0x1p10},   {"K", 0x1p10},   {"M", 0x1p20},
+    {"G", 0x1p30},   {"T", 0x1p40},   {"kB", 1e3},     {"KB", 1e3},     {"MB", 1e6},
+    {"GB", 1e9},     {"TB", 1e12},    {"PB", 1e15},    {"P", 0x1p50},   {"KiB", 0x1p10},
+    {"kiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}, {"PiB", 0x1p50},
+    {NULL, 0}};
 
 static const struct suffix times[] = {{"ns", 1},  {"us", 1e3},   {"\xC2\xB5s", 1e3}, {"ms", 1e6},
                                       {"s", 1e9}, {"min", 60e9}, {"h", 3600e9},      {NULL, 0}};
@@ -42,7 +44,8 @@ double mr_option_time_factor(const char *unit)
 static const char *read_decimal(const char *text, double *out)
 {
     const char *p = text + (*text == '-' || *text == '+');
-    if (!((*p >= '0' && *p <= '9') || (*p == '.' && p[1] >= '0' && p[1] <= '9')) || (*p == '0' && (p[1] | 32) == 'x'))
+    if (!((*p >= '0' && *p <= '9') || (*p == '.' && p[1] >= '0' && p[1] <= '9')) ||
+        (*p == '0' && (p[1] | 32) == 'x'))
         return NULL;
     char *end;
     *out = mr_text_to_f64(text, &end);
@@ -86,7 +89,8 @@ static int read_digits(const char *text, uint64_t *out)
 }
 
 /* A whole number with a unit, not negative. */
-static bool read_whole(const char *text, const struct suffix *units, double bare_factor, uint64_t *out)
+static bool read_whole(const char *text, const struct suffix *units, double bare_factor,
+                       uint64_t *out)
 {
     uint64_t exact;
     int digits = bare_factor == 1 ? read_digits(text, &exact) : 0;
@@ -122,7 +126,8 @@ static bool read_int(const char *text, int64_t *out)
 
 static bool read_flag(const char *text, int *out)
 {
-    static const char *const yes[] = {"1", "true", "yes", "on"}, *const no[] = {"0", "false", "no", "off"};
+    static const char *const yes[] = {"1", "true", "yes", "on"}, *const no[] = {"0", "false", "no",
+                                                                                "off"};
     if (!text) {
         *out = 1;
         return true;
@@ -185,7 +190,8 @@ static bool read_doubles(const char *text, struct mr_doubles *out)
     if (!strip_list(text, list, sizeof list))
         return false;
     for (const char *p = list; *p; got.n++)
-        if (got.n == MR_MAX_LIST || !next_item(&p, ":,", item, sizeof item) || !read_double(item, &got.v[got.n]))
+        if (got.n == MR_MAX_LIST || !next_item(&p, ":,", item, sizeof item) ||
+            !read_double(item, &got.v[got.n]))
             return false;
     *out = got;
     return true;
@@ -291,7 +297,8 @@ static const char *place(const char *who, const char *name, const char *text, ch
     return buf;
 }
 
-int mr_option_assign(const struct mr_option *option, void *values, const char *who, const char *text)
+int mr_option_assign(const struct mr_option *option, void *values, const char *who,
+                     const char *text)
 {
     void *member = (char *)values + option->offset;
     char buf[512], want[256];
@@ -304,14 +311,17 @@ int mr_option_assign(const struct mr_option *option, void *values, const char *w
         return 0;
     }
     union mr_option_value v = {0};
-    const char *nearest = option->type == MR_OPT_ENUM && text ? mr_nearest(text, option->choices) : NULL;
+    const char *nearest =
+        option->type == MR_OPT_ENUM && text ? mr_nearest(text, option->choices) : NULL;
     if (!text && option->type != MR_OPT_FLAG)
-        return mr_error_set(MR_EOPTION, "%s: needs a value: %s", place(who, option->name, NULL, buf, sizeof buf),
+        return mr_error_set(MR_EOPTION, "%s: needs a value: %s",
+                            place(who, option->name, NULL, buf, sizeof buf),
                             mr_option_want(option, want, sizeof want));
     if (!read_value(option, text, &v) || !all_in_range(option, &v))
-        return mr_error_set(MR_EOPTION, "%s: want %s%s%s%s", place(who, option->name, text, buf, sizeof buf),
-                            mr_option_want(option, want, sizeof want), nearest ? "; did you mean " : "",
-                            nearest ? nearest : "", nearest ? "?" : "");
+        return mr_error_set(
+            MR_EOPTION, "%s: want %s%s%s%s", place(who, option->name, text, buf, sizeof buf),
+            mr_option_want(option, want, sizeof want), nearest ? "; did you mean " : "",
+            nearest ? nearest : "", nearest ? "?" : "");
     memcpy(member, &v, mr_option_bytes(option->type));
     return 0;
 }

@@ -9,8 +9,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define PART  ".part-000000"
-#define PARTS 16 /* processes that may write one file at a time; their numbers are looked through at each open */
+#define PART ".part-000000"
+#define PARTS                                                                                      \
+    16 /* processes that may write one file at a time; their numbers are looked through at each open */
 
 struct mr_output {
     int fd; /* locked while the file is unfinished */
@@ -29,8 +30,8 @@ static void set_number(char *name, int number)
 static bool is_at(int fd, const char *name)
 {
     struct stat file, there;
-    return fstat(fd, &file) == 0 && S_ISREG(file.st_mode) && lstat(name, &there) == 0 && file.st_dev == there.st_dev &&
-           file.st_ino == there.st_ino;
+    return fstat(fd, &file) == 0 && S_ISREG(file.st_mode) && lstat(name, &there) == 0 &&
+           file.st_dev == there.st_dev && file.st_ino == there.st_ino;
 }
 
 /* Without a lock someone may be writing it, or the file system cannot lock: it stays. */
@@ -146,8 +147,10 @@ int mr_output_commit(struct mr_output *output, int replace)
         return 0;
     }
     return rc == -EEXIST
-               ? mr_error_errno(EEXIST, "%s: is not overwritten; remove it, name another, or ask for overwriting",
-                                output->path)
+               ? mr_error_errno(
+                     EEXIST,
+                     "%s: is not overwritten; remove it, name another, or ask for overwriting",
+                     output->path)
                : mr_error_errno(-rc, "%s: cannot be put in place", output->path);
 }
 

@@ -8,7 +8,8 @@
 #include "base/host_device.h"
 #include <stdint.h>
 
-MR_HOST_DEVICE void mr_philox_4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
+MR_HOST_DEVICE void mr_philox_4x32(const uint32_t counter[4], const uint32_t key[2],
+                                   uint32_t out[4])
 {
     uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];
     uint32_t k0 = key[0], k1 = key[1];

@@ -30,11 +30,13 @@ uint64_t mr_hash(uint64_t h, const void *data, size_t bytes)
 
 /* The key is 64 bits and the counter 128: seed and purpose make the key, the rest the counter; a's and b's high words are
  * folded in with c so that none is lost for indices and epochs below 2^48. */
-void mr_draw4(uint64_t seed, enum mr_draw purpose, uint64_t a, uint64_t b, uint32_t c, uint32_t out[4])
+void mr_draw4(uint64_t seed, enum mr_draw purpose, uint64_t a, uint64_t b, uint32_t c,
+              uint32_t out[4])
 {
     uint64_t k = mr_mix64(seed + 0x9E3779B97F4A7C15ull * (uint64_t)purpose);
     uint32_t key[2] = {(uint32_t)k, (uint32_t)(k >> 32)};
-    uint32_t counter[4] = {(uint32_t)a, (uint32_t)b, (uint32_t)(a >> 32) ^ (uint32_t)(b >> 32) << 16, c};
+    uint32_t counter[4] = {(uint32_t)a, (uint32_t)b,
+                           (uint32_t)(a >> 32) ^ (uint32_t)(b >> 32) << 16, c};
     mr_philox(counter, key, out);
 }
 
@@ -66,7 +68,8 @@ static _Thread_local struct permutation current;
 static void set_permutation(struct permutation *p, uint64_t n, uint64_t seed, uint64_t epoch)
 {
     *p = (struct permutation){.n = n, .seed = seed, .epoch = epoch};
-    uint64_t base = mr_mix64(mr_mix64(seed ^ 0x6d696c6c72616365ull) + epoch * 0xD1B54A32D192ED03ull);
+    uint64_t base =
+        mr_mix64(mr_mix64(seed ^ 0x6d696c6c72616365ull) + epoch * 0xD1B54A32D192ED03ull);
     for (unsigned i = 0; n <= SMALL && i < n; i++) {
         uint64_t draw = mr_mix64(base + i * 0x9E3779B97F4A7C15ull);
         unsigned j = (unsigned)((unsigned __int128)draw * (i + 1) >> 64);

@@ -65,9 +65,9 @@ size_t mr_url_write(const char *text, unsigned nth, char *buf, size_t cap)
     bool user = url.host > url.user, tail = url.tail < url.n;
     if (nth > 1)
         snprintf(number, sizeof number, "%u", nth);
-    return (size_t)snprintf(buf, cap, "%.*s%s%s%s%.*s%s%s", (int)url.user, text, user ? "***" : "", user ? number : "",
-                            user ? "@" : "", (int)(url.tail - url.host), text + url.host, tail ? "?..." : "",
-                            tail ? number : "");
+    return (size_t)snprintf(buf, cap, "%.*s%s%s%s%.*s%s%s", (int)url.user, text, user ? "***" : "",
+                            user ? number : "", user ? "@" : "", (int)(url.tail - url.host),
+                            text + url.host, tail ? "?..." : "", tail ? number : "");
 }
 
 const char *mr_url_show(const char *url, char *buf, size_t cap)
@@ -80,8 +80,8 @@ const char *mr_url_show(const char *url, char *buf, size_t cap)
 
 static bool is_name(char c)
 {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' ||
-           c == '.';
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '-' || c == '.';
 }
 
 static bool ends_in_word(const char *name, size_t n, const char *word)
@@ -96,10 +96,11 @@ static bool ends_in_word(const char *name, size_t n, const char *word)
 static bool names_secret(const char *name, size_t n)
 {
     static const char *const words[] = {
-        "token",       "secret",     "password",   "passwd",    "passphrase",  "credential",   "credentials",
-        "auth",        "apikey",     "api-key",    "api_key",   "access-key",  "access_key",   "access-key-id",
-        "signature",   "secret-key", "secret_key", "secretkey", "private-key", "sig",          "access_key_id",
-        "private_key", "cookie",     "pass",       "accesskey", "accesskeyid", "authorization"};
+        "token",       "secret",        "password",      "passwd",      "passphrase", "credential",
+        "credentials", "auth",          "apikey",        "api-key",     "api_key",    "access-key",
+        "access_key",  "access-key-id", "signature",     "secret-key",  "secret_key", "secretkey",
+        "private-key", "sig",           "access_key_id", "private_key", "cookie",     "pass",
+        "accesskey",   "accesskeyid",   "authorization"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (ends_in_word(name, n, words[i]))
             return true;
@@ -128,8 +129,9 @@ static void put(struct mask *m, const char *text, size_t n)
 static size_t value_end(const struct mask *m, size_t from, bool whole)
 {
     size_t end = from;
-    const char *quote =
-        !whole && from < m->n && (m->text[from] == '"' || m->text[from] == '\'') ? m->text + from : NULL;
+    const char *quote = !whole && from < m->n && (m->text[from] == '"' || m->text[from] == '\'')
+                            ? m->text + from
+                            : NULL;
     for (end += quote != NULL; end < m->n && m->text[end]; end++)
         if (quote ? m->text[end] == *quote : !whole && strchr(" \t\r\n\"'`;&|", m->text[end]))
             break;

@@ -12,8 +12,9 @@
 struct mr_url {
     size_t user; /* bytes of the scheme with its "://" */
     size_t host; /* user when there is no userinfo */
-    size_t tail; /* n when there is neither query nor fragment; of s3://, whose keys may hold a '?', always */
-    size_t n;    /* all bytes */
+    size_t
+        tail; /* n when there is neither query nor fragment; of s3://, whose keys may hold a '?', always */
+    size_t n; /* all bytes */
 };
 
 /* Cuts a URL of n bytes; false: its scheme is none of http, https and s3. */

@@ -89,7 +89,8 @@ static uint64_t lock_limit(void)
 {
     char text[64];
     const int cap_ipc_lock = 14; /* linux/capability.h */
-    if (read_field("/proc/self/status", "CapEff", text, sizeof text) && strtoull(text, NULL, 16) >> cap_ipc_lock & 1)
+    if (read_field("/proc/self/status", "CapEff", text, sizeof text) &&
+        strtoull(text, NULL, 16) >> cap_ipc_lock & 1)
         return UINT64_MAX;
     struct rlimit limit;
     if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)

@@ -18,10 +18,11 @@ static const struct {
     const char *name;
     enum mr_dtype dtype;
 } aliases[] = {
-    {"uint8", MR_U8},      {"int8", MR_I8},     {"uint16", MR_U16}, {"int16", MR_I16},     {"uint32", MR_U32},
-    {"int32", MR_I32},     {"uint64", MR_U64},  {"int64", MR_I64},  {"float16", MR_F16},   {"half", MR_F16},
-    {"bfloat16", MR_BF16}, {"float32", MR_F32}, {"float", MR_F32},  {"float64", MR_F64},   {"double", MR_F64},
-    {"byte", MR_U8},       {"long", MR_I64},    {"int", MR_I32},    {"complex64", MR_C64}, {"complex128", MR_C128},
+    {"uint8", MR_U8},    {"int8", MR_I8},     {"uint16", MR_U16},    {"int16", MR_I16},
+    {"uint32", MR_U32},  {"int32", MR_I32},   {"uint64", MR_U64},    {"int64", MR_I64},
+    {"float16", MR_F16}, {"half", MR_F16},    {"bfloat16", MR_BF16}, {"float32", MR_F32},
+    {"float", MR_F32},   {"float64", MR_F64}, {"double", MR_F64},    {"byte", MR_U8},
+    {"long", MR_I64},    {"int", MR_I32},     {"complex64", MR_C64}, {"complex128", MR_C128},
 };
 
 size_t mr_dtype_size(enum mr_dtype dtype)
@@ -46,8 +47,10 @@ int mr_dtype_parse(const char *text, enum mr_dtype *out)
             *out = aliases[i].dtype;
             return 0;
         }
-    return mr_error_set(MR_EOPTION,
-                        "dtype '%s': want one of bool u8 i8 u16 i16 u32 i32 u64 i64 f16 bf16 f32 f64 c64 c128", text);
+    return mr_error_set(
+        MR_EOPTION,
+        "dtype '%s': want one of bool u8 i8 u16 i16 u32 i32 u64 i64 f16 bf16 f32 f64 c64 c128",
+        text);
 }
 
 int mr_spec_bytes(const struct mr_spec *spec, uint64_t *out)
@@ -58,7 +61,8 @@ int mr_spec_bytes(const struct mr_spec *spec, uint64_t *out)
         fits = fits && mr_mul(bytes, spec->dim[d], &bytes);
     if (!fits || bytes > 1ull << 62) {
         char text[160];
-        return mr_error_set(MR_ELIMIT, "%s: more than 2^62 bytes", mr_spec_format(spec, text, sizeof text));
+        return mr_error_set(MR_ELIMIT, "%s: more than 2^62 bytes",
+                            mr_spec_format(spec, text, sizeof text));
     }
     *out = bytes;
     return 0;
@@ -67,7 +71,8 @@ int mr_spec_bytes(const struct mr_spec *spec, uint64_t *out)
 const char *mr_spec_format(const struct mr_spec *spec, char *buf, size_t cap)
 {
     char text[MR_NAME_BYTES + 16 + MR_MAX_RANK * 24];
-    int at = snprintf(text, sizeof text, "%s%s%s", spec->name, spec->name[0] ? " " : "", mr_dtype_name(spec->dtype));
+    int at = snprintf(text, sizeof text, "%s%s%s", spec->name, spec->name[0] ? " " : "",
+                      mr_dtype_name(spec->dtype));
     for (int d = 0; d < spec->rank && d < MR_MAX_RANK; d++)
         at += snprintf(text + at, sizeof text - (size_t)at, "%s%s%llu", d ? "," : "[",
                        spec->var_dims >> d & 1 ? "<=" : "", (unsigned long long)spec->dim[d]);

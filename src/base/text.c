@@ -45,7 +45,12 @@ uint32_t mr_text_code(const char *text, size_t *bytes)
 {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
     const unsigned char *p = (const unsigned char *)text;
-    size_t n = p[0] < 0x80 ? 1 : p[0] < 0xC2 ? 0 : p[0] < 0xE0 ? 2 : p[0] < 0xF0 ? 3 : p[0] < 0xF5 ? 4 : 0;
+    size_t n = p[0] < 0x80   ? 1
+               : p[0] < 0xC2 ? 0
+               : p[0] < 0xE0 ? 2
+               : p[0] < 0xF0 ? 3
+               : p[0] < 0xF5 ? 4
+                             : 0;
     uint32_t code = n == 1 ? p[0] : n ? p[0] & (0x7Fu >> n) : 0;
     *bytes = 1;
     if (n == 0)
@@ -64,8 +69,8 @@ uint32_t mr_text_code(const char *text, size_t *bytes)
 bool mr_text_plain(uint32_t code)
 {
     bool control = code < 0x20 || (code >= 0x7F && code < 0xA0) || code == MR_NOT_UTF8;
-    bool direction = code == 0x61C || code == 0x200E || code == 0x200F || (code >= 0x202A && code <= 0x202E) ||
-                     (code >= 0x2066 && code <= 0x2069);
+    bool direction = code == 0x61C || code == 0x200E || code == 0x200F ||
+                     (code >= 0x202A && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);
     return !control && !direction;
 }
 

@@ -6,7 +6,8 @@
 #include <time.h>
 
 /* Signals that a fault of the thread itself raises, or that profilers need in each thread. */
-static const int own_signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT, SIGPROF};
+static const int own_signals[] = {SIGSEGV, SIGBUS, SIGFPE,  SIGILL,
+                                  SIGTRAP, SIGSYS, SIGABRT, SIGPROF};
 
 /* The program's signals are for the program's threads: a worker must not be the one that runs its handlers. */
 int mr_thread_start(pthread_t *out, const char *name, void *(*fn)(void *), void *arg)
@@ -20,7 +21,8 @@ int mr_thread_start(pthread_t *out, const char *name, void *(*fn)(void *), void 
     int rc = pthread_create(&thread, NULL, fn, arg);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (rc)
-        return mr_error_errno(rc, "thread '%s': cannot start (limits: ulimit -u, the cgroup's pids.max)", name);
+        return mr_error_errno(
+            rc, "thread '%s': cannot start (limits: ulimit -u, the cgroup's pids.max)", name);
     char text[16]; /* the kernel's limit */
     snprintf(text, sizeof text, "%s", name);
     pthread_setname_np(thread, text);

@@ -14,7 +14,8 @@ struct mr_thread_pool;
  * Returns 0, -ENOMEM, or -errno of a thread that does not start.
  */
 #define MR_THREAD_POOL_LOOKS 4000u
-MR_PRIVATE int mr_thread_pool_create(uint32_t n, const char *name, uint32_t looks, struct mr_thread_pool **out);
+MR_PRIVATE int mr_thread_pool_create(uint32_t n, const char *name, uint32_t looks,
+                                     struct mr_thread_pool **out);
 /* NULL is allowed. */
 MR_PRIVATE void mr_thread_pool_destroy(struct mr_thread_pool *pool);
 
@@ -23,6 +24,7 @@ MR_PRIVATE void mr_thread_pool_destroy(struct mr_thread_pool *pool);
  * (1, 2, ...), and returns when all calls are done. One run at a time.
  */
 MR_PRIVATE void mr_thread_pool_run(struct mr_thread_pool *pool, /* NULL: the caller works alone */
-                                   void (*fn)(void *user, uint64_t i, uint32_t who), void *user, uint64_t n);
+                                   void (*fn)(void *user, uint64_t i, uint32_t who), void *user,
+                                   uint64_t n);
 
 #endif

@@ -42,12 +42,13 @@ void mr_gunzip_destroy(struct mr_gunzip *z)
 
 static int damaged(const struct mr_gunzip *z, const char *what)
 {
-    return mr_error_set(MR_EFORMAT, "%s: damaged gzip data near byte %llu (inflated byte %llu): %s", z->name,
-                        (unsigned long long)z->taken, (unsigned long long)z->made, what);
+    return mr_error_set(MR_EFORMAT, "%s: damaged gzip data near byte %llu (inflated byte %llu): %s",
+                        z->name, (unsigned long long)z->taken, (unsigned long long)z->made, what);
 }
 
 /* One call of zlib over the given stretches; counts what went in and out. */
-static int inflate_part(struct mr_gunzip *z, const uint8_t *in, size_t n_in, struct mr_gunzip_io *io, size_t *used)
+static int inflate_part(struct mr_gunzip *z, const uint8_t *in, size_t n_in,
+                        struct mr_gunzip_io *io, size_t *used)
 {
     z->zs.next_in = (Bytef *)in;
     z->zs.avail_in = (uInt)MR_MIN(n_in, UINT_MAX);
@@ -93,7 +94,8 @@ static void skip_tail(struct mr_gunzip *z, struct mr_gunzip_io *io)
         if (!*io->in || z->odd_tail)
             continue;
         z->odd_tail = true;
-        mr_log(MR_LOG_WARNING, "%s: what follows the gzip data at byte %llu is no gzip data; ignored", z->name,
+        mr_log(MR_LOG_WARNING,
+               "%s: what follows the gzip data at byte %llu is no gzip data; ignored", z->name,
                (unsigned long long)z->taken);
     }
 }
@@ -102,8 +104,9 @@ static void skip_tail(struct mr_gunzip *z, struct mr_gunzip_io *io)
 static int begin_tail(struct mr_gunzip *z)
 {
     if (!z->members)
-        return mr_error_set(MR_EFORMAT, "%s: not a gzip file: expected to begin with bytes 1f 8b, found %02x %02x",
-                            z->name, z->magic[0], z->magic[1]);
+        return mr_error_set(
+            MR_EFORMAT, "%s: not a gzip file: expected to begin with bytes 1f 8b, found %02x %02x",
+            z->name, z->magic[0], z->magic[1]);
     struct mr_gunzip_io seen = {.in = z->magic, .n_in = z->n_magic};
     z->state = TRAILING;
     skip_tail(z, &seen);
@@ -150,11 +153,13 @@ int mr_gunzip_step(struct mr_gunzip *z, struct mr_gunzip_io *io)
 int mr_gunzip_end(struct mr_gunzip *z)
 {
     if (!z->members && z->state == BETWEEN)
-        return mr_error_set(MR_ETRUNCATED, "%s: not a gzip file: it has %u bytes", z->name, z->n_magic);
+        return mr_error_set(MR_ETRUNCATED, "%s: not a gzip file: it has %u bytes", z->name,
+                            z->n_magic);
     if (z->state == INSIDE)
-        return mr_error_set(MR_ETRUNCATED,
-                            "%s: truncated: the gzip data ends within a member, at byte %llu (%llu inflated)", z->name,
-                            (unsigned long long)z->taken, (unsigned long long)z->made);
+        return mr_error_set(
+            MR_ETRUNCATED,
+            "%s: truncated: the gzip data ends within a member, at byte %llu (%llu inflated)",
+            z->name, (unsigned long long)z->taken, (unsigned long long)z->made);
     if (z->state == BETWEEN && z->n_magic) {
         z->n_magic = MR_MIN(z->n_magic, 1u);
         return begin_tail(z);

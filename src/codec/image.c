@@ -25,7 +25,8 @@ static const struct format {
     const struct mr_image_codec *codec;
 } formats[MR_N_IMAGE_FORMATS] = {
     [MR_IMAGE_UNKNOWN] = {"unknown", "not a picture: want JPEG, PNG or WebP", NULL},
-    [MR_IMAGE_JPEG] = {"jpeg", "built without libjpeg-turbo: install libjpeg-dev and build again", JPEG},
+    [MR_IMAGE_JPEG] = {"jpeg", "built without libjpeg-turbo: install libjpeg-dev and build again",
+                       JPEG},
     [MR_IMAGE_PNG] = {"png", "built without libspng: install libspng-dev and build again", PNG},
     [MR_IMAGE_WEBP] = {"webp", "built without libwebp: install libwebp-dev and build again", WEBP},
 };
@@ -50,7 +51,9 @@ int mr_room_need(struct mr_room *room, uint64_t bytes, const char *name)
         return 0;
     free(room->data);
     room->bytes = 0;
-    room->data = bytes < SIZE_MAX / 2 ? aligned_alloc(MR_CACHE_LINE, mr_round_up(bytes, MR_CACHE_LINE)) : NULL;
+    room->data = bytes < SIZE_MAX / 2
+                     ? aligned_alloc(MR_CACHE_LINE, mr_round_up(bytes, MR_CACHE_LINE))
+                     : NULL;
     if (!room->data)
         return mr_error_nomem(name, bytes);
     room->bytes = bytes;
@@ -90,7 +93,8 @@ void *mr_decoder_find(struct mr_decoder *d, const void *owner, uint64_t key)
     return k->thing;
 }
 
-void mr_decoder_keep(struct mr_decoder *d, const void *owner, uint64_t key, void *thing, void (*close)(void *thing))
+void mr_decoder_keep(struct mr_decoder *d, const void *owner, uint64_t key, void *thing,
+                     void (*close)(void *thing))
 {
     struct mr_kept *oldest = &d->kept[0];
     for (size_t i = 1; i < MR_COUNT(d->kept); i++)
@@ -155,7 +159,8 @@ static int find(const char *name, const void *bytes, uint64_t n, const struct mr
     if (format == MR_IMAGE_UNKNOWN)
         return mr_error_set(MR_EFORMAT, "%s: %llu bytes that are %s", name, (unsigned long long)n,
                             formats[format].why_not);
-    return mr_error_set(MR_EUNSUPPORTED, "%s: a %s picture: %s", name, formats[format].name, formats[format].why_not);
+    return mr_error_set(MR_EUNSUPPORTED, "%s: a %s picture: %s", name, formats[format].name,
+                        formats[format].why_not);
 }
 
 int mr_image_probe(const char *name, const void *bytes, uint64_t n, struct mr_image_info *out)
@@ -165,8 +170,9 @@ int mr_image_probe(const char *name, const void *bytes, uint64_t n, struct mr_im
     return rc < 0 ? rc : codec->probe(name, bytes, n, out);
 }
 
-int mr_image_decode(struct mr_decoder *d, const struct mr_image_opts *opts, const char *name, const void *bytes,
-                    uint64_t n, mr_window_choice *choose, void *user, struct mr_picture *out)
+int mr_image_decode(struct mr_decoder *d, const struct mr_image_opts *opts, const char *name,
+                    const void *bytes, uint64_t n, mr_window_choice *choose, void *user,
+                    struct mr_picture *out)
 {
     const struct mr_image_codec *codec;
     struct mr_image_call call = {d, opts, name, bytes, n, choose, user};

@@ -10,18 +10,26 @@
 
 #include "base/base.h"
 
-enum mr_image_format { MR_IMAGE_UNKNOWN, MR_IMAGE_JPEG, MR_IMAGE_PNG, MR_IMAGE_WEBP, MR_N_IMAGE_FORMATS };
+enum mr_image_format {
+    MR_IMAGE_UNKNOWN,
+    MR_IMAGE_JPEG,
+    MR_IMAGE_PNG,
+    MR_IMAGE_WEBP,
+    MR_N_IMAGE_FORMATS
+};
 
 struct mr_image_info {
     enum mr_image_format format;
     uint32_t width, height; /* upright */
     int orientation;        /* EXIF's 1..8; 1 when it says nothing, or nothing valid */
-    int channels, bits;     /* as stored: 1 gray, 2 gray+alpha, 3 colour (or palette), 4 colour+alpha or CMYK; 1..16 */
-    bool plain; /* a JPEG of gray or YCbCr, 8 bits, Huffman, usual sampling: what decoders of devices take */
+    int channels,
+        bits; /* as stored: 1 gray, 2 gray+alpha, 3 colour (or palette), 4 colour+alpha or CMYK; 1..16 */
+    bool
+        plain; /* a JPEG of gray or YCbCr, 8 bits, Huffman, usual sampling: what decoders of devices take */
 };
 
 enum mr_alpha {
-    MR_ALPHA_DROP,  /* the colours as they are stored under it, as Pillow's convert("RGB") has them */
+    MR_ALPHA_DROP, /* the colours as they are stored under it, as Pillow's convert("RGB") has them */
     MR_ALPHA_BLACK, /* over black */
     MR_ALPHA_WHITE, /* over white */
 };
@@ -30,7 +38,7 @@ struct mr_image_opts {
     int channels; /* 3: RGB, 1: gray (ITU-R 601 luma), 4: RGBA (255 where there is none) */
     int alpha;    /* enum mr_alpha, for 1 and 3 channels */
     bool ignore_orientation;
-    bool exact;          /* never a scaled decode: the pixels of a full decode, of the region asked for */
+    bool exact; /* never a scaled decode: the pixels of a full decode, of the region asked for */
     uint64_t max_pixels; /* of the whole picture; 0: 100,000,000 */
 };
 
@@ -42,8 +50,8 @@ struct mr_image_opts {
 struct mr_window {
     double x, y, w, h;                       /* the box that becomes the output */
     uint32_t clip_x, clip_y, clip_w, clip_h; /* holds the box */
-    uint32_t out_w, out_h;                   /* equal to w and h, and x and y whole: nothing is resampled */
-    int filter;                              /* the transform room's */
+    uint32_t out_w, out_h; /* equal to w and h, and x and y whole: nothing is resampled */
+    int filter;            /* the transform room's */
 };
 
 /*
@@ -55,7 +63,8 @@ struct mr_picture {
     uint64_t stride;
     uint32_t width, height, channels; /* of what is decoded */
     uint32_t x, y;                    /* its first column and row, in decoded pixels */
-    double scale_x, scale_y; /* 1: full size; else eighths, exactly: of an odd size, the last column and row cover
+    double scale_x,
+        scale_y; /* 1: full size; else eighths, exactly: of an odd size, the last column and row cover
                                        * less of the picture than they stand for */
     uint32_t full_width, full_height; /* of the whole picture */
 };
@@ -77,8 +86,10 @@ void mr_decoder_destroy(struct mr_decoder *d);
 /* NULL: not kept, or not any more. owner: a data set, which outlives the decoder. */
 void *mr_decoder_find(struct mr_decoder *d, const void *owner, uint64_t key);
 /* Takes it over, and closes the one that was not used for longest. */
-void mr_decoder_keep(struct mr_decoder *d, const void *owner, uint64_t key, void *thing, void (*close)(void *thing));
-void mr_decoder_drop(struct mr_decoder *d, const void *owner, uint64_t key); /* closes it, if it is kept */
+void mr_decoder_keep(struct mr_decoder *d, const void *owner, uint64_t key, void *thing,
+                     void (*close)(void *thing));
+void mr_decoder_drop(struct mr_decoder *d, const void *owner,
+                     uint64_t key); /* closes it, if it is kept */
 
 /* The format by the first bytes; 12 are enough. */
 enum mr_image_format mr_image_sniff(const void *bytes, uint64_t n);
@@ -107,7 +118,8 @@ int mr_image_probe(const char *name, const void *bytes, uint64_t n, struct mr_im
  * Returns 0; MR_EFORMAT, MR_ETRUNCATED (also when the pixels end early), MR_EUNSUPPORTED, MR_ELIMIT (max_pixels, scans,
  * texts beside the pixels), MR_EMISUSE (a window that is not within the picture), -ENOMEM, or choose's error. The same bytes always give the same result.
  */
-int mr_image_decode(struct mr_decoder *d, const struct mr_image_opts *opts, const char *name, const void *bytes,
-                    uint64_t n, mr_window_choice *choose, void *user, struct mr_picture *out);
+int mr_image_decode(struct mr_decoder *d, const struct mr_image_opts *opts, const char *name,
+                    const void *bytes, uint64_t n, mr_window_choice *choose, void *user,
+                    struct mr_picture *out);
 
 #endif

@@ -40,7 +40,8 @@ struct mr_image_call {
 };
 
 struct mr_image_codec {
-    int (*probe)(const char *name, const unsigned char *bytes, uint64_t n, struct mr_image_info *out);
+    int (*probe)(const char *name, const unsigned char *bytes, uint64_t n,
+                 struct mr_image_info *out);
     int (*decode)(const struct mr_image_call *call, struct mr_picture *out);
 };
 
@@ -64,11 +65,14 @@ struct mr_region {
 /* Refuses a picture of more pixels than the options allow: 0, MR_ELIMIT. */
 int mr_image_check_size(const struct mr_image_call *call, uint32_t width, uint32_t height);
 /* Asks for the window of an upright picture; without a choice it is all of it. Returns 0, MR_EMISUSE, choose's error. */
-int mr_image_window(const struct mr_image_call *call, uint32_t width, uint32_t height, struct mr_window *out);
+int mr_image_window(const struct mr_image_call *call, uint32_t width, uint32_t height,
+                    struct mr_window *out);
 /* What a window needs of an upright picture decoded at eighths / 8: the box and what filters look at around it. */
-struct mr_region mr_image_region(const struct mr_window *w, unsigned eighths, uint32_t width, uint32_t height);
+struct mr_region mr_image_region(const struct mr_window *w, unsigned eighths, uint32_t width,
+                                 uint32_t height);
 /* The same region before the turn; width and height: of the upright decoded picture. */
-struct mr_region mr_region_stored(struct mr_region r, struct mr_turn turn, uint32_t width, uint32_t height);
+struct mr_region mr_region_stored(struct mr_region r, struct mr_turn turn, uint32_t width,
+                                  uint32_t height);
 
 /* Turns a decoded region upright: data, stride, width and height of *p. Nothing to do: the pixels stay where they are. */
 int mr_picture_turn(const struct mr_image_call *call, struct mr_turn turn, struct mr_picture *p);

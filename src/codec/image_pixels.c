@@ -18,7 +18,8 @@ struct mr_turn mr_turn_of(int orientation)
 }
 
 /* One row of output: n pixels from `from` on, `step` bytes apart. */
-static void gather(unsigned char *to, const unsigned char *from, ptrdiff_t step, uint32_t n, unsigned channels)
+static void gather(unsigned char *to, const unsigned char *from, ptrdiff_t step, uint32_t n,
+                   unsigned channels)
 {
     switch (channels) {
     case 1:
@@ -58,8 +59,8 @@ int mr_picture_turn(const struct mr_image_call *call, struct mr_turn turn, struc
     if (turn.flip_y)
         from += (uint64_t)(p->height - 1) * p->stride;
     for (uint32_t y = 0; y < height; y++)
-        gather(room->data + y * stride, from + (ptrdiff_t)y * (turn.swap ? right : down), turn.swap ? down : right,
-               width, p->channels);
+        gather(room->data + y * stride, from + (ptrdiff_t)y * (turn.swap ? right : down),
+               turn.swap ? down : right, width, p->channels);
     p->data = room->data;
     p->stride = stride;
     p->width = width;
@@ -75,7 +76,8 @@ static unsigned part(unsigned a, unsigned b)
 }
 
 /* n pixels of 3 or 4 channels to fewer. ground: -1 drops alpha, else the gray that lies under it. */
-static void reduce_row(unsigned char *to, int n_to, const unsigned char *from, int n_from, uint32_t n, int ground)
+static void reduce_row(unsigned char *to, int n_to, const unsigned char *from, int n_from,
+                       uint32_t n, int ground)
 {
     for (uint32_t i = 0; i < n; i++, from += n_from, to += n_to) {
         unsigned c[3] = {from[0], from[1], from[2]};
@@ -94,13 +96,14 @@ static void reduce_row(unsigned char *to, int n_to, const unsigned char *from, i
 
 void mr_pixels_reduce(struct mr_picture *p, unsigned char *data, const struct mr_image_opts *opts)
 {
-    static const int grounds[] = {[MR_ALPHA_DROP] = -1, [MR_ALPHA_BLACK] = 0, [MR_ALPHA_WHITE] = 255};
+    static const int grounds[] = {
+        [MR_ALPHA_DROP] = -1, [MR_ALPHA_BLACK] = 0, [MR_ALPHA_WHITE] = 255};
     if ((int)p->channels == opts->channels)
         return;
     uint64_t stride = (uint64_t)p->width * (unsigned)opts->channels;
     for (uint32_t y = 0; y < p->height; y++)
-        reduce_row(data + y * stride, opts->channels, p->data + y * p->stride, (int)p->channels, p->width,
-                   grounds[opts->alpha]);
+        reduce_row(data + y * stride, opts->channels, p->data + y * p->stride, (int)p->channels,
+                   p->width, grounds[opts->alpha]);
     p->data = data;
     p->stride = stride;
     p->channels = (uint32_t)opts->channels;

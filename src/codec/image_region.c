@@ -4,25 +4,30 @@
 #include <math.h>
 
 #define MAX_PIXELS 100000000
-#define SUPPORT    2 /* of the widest filter, bicubic, in pixels of the output or the source, whichever are larger */
+#define SUPPORT                                                                                    \
+    2 /* of the widest filter, bicubic, in pixels of the output or the source, whichever are larger */
 
 int mr_image_check_size(const struct mr_image_call *call, uint32_t width, uint32_t height)
 {
     uint64_t most = call->opts->max_pixels ? call->opts->max_pixels : MAX_PIXELS;
     if ((uint64_t)width * height <= most)
         return 0;
-    return mr_error_set(MR_ELIMIT, "%s: %u x %u pixels (width x height): more than the limit of %llu: raise max-pixels",
-                        call->name, width, height, (unsigned long long)most);
+    return mr_error_set(
+        MR_ELIMIT,
+        "%s: %u x %u pixels (width x height): more than the limit of %llu: raise max-pixels",
+        call->name, width, height, (unsigned long long)most);
 }
 
-#define SLACK 1e-6 /* of a pixel: boxes come from products such as 224 * (450 / 224.), which are not exact */
+#define SLACK                                                                                      \
+    1e-6 /* of a pixel: boxes come from products such as 224 * (450 / 224.), which are not exact */
 
 static bool window_fits(const struct mr_window *w, uint32_t width, uint32_t height)
 {
-    return w->w > 0 && w->h > 0 && w->out_w && w->out_h && w->clip_w && w->clip_h && w->clip_x < width &&
-           w->clip_y < height && w->clip_w <= width - w->clip_x && w->clip_h <= height - w->clip_y &&
-           w->x >= w->clip_x - SLACK && w->y >= w->clip_y - SLACK &&
-           w->x + w->w <= (double)w->clip_x + w->clip_w + SLACK && w->y + w->h <= (double)w->clip_y + w->clip_h + SLACK;
+    return w->w > 0 && w->h > 0 && w->out_w && w->out_h && w->clip_w && w->clip_h &&
+           w->clip_x < width && w->clip_y < height && w->clip_w <= width - w->clip_x &&
+           w->clip_h <= height - w->clip_y && w->x >= w->clip_x - SLACK &&
+           w->y >= w->clip_y - SLACK && w->x + w->w <= (double)w->clip_x + w->clip_w + SLACK &&
+           w->y + w->h <= (double)w->clip_y + w->clip_h + SLACK;
 }
 
 /* Takes the slack away: what follows may count on a box within its clip. */
@@ -34,43 +39,50 @@ static void settle(double *at, double *size, uint32_t clip, uint32_t clip_size)
         *size = end - *at;
 }
 
-int mr_image_window(const struct mr_image_call *call, uint32_t width, uint32_t height, struct mr_window *out)
+int mr_image_window(const struct mr_image_call *call, uint32_t width, uint32_t height,
+                    struct mr_window *out)
 {
-    *out =
-        (struct mr_window){.w = width, .h = height, .clip_w = width, .clip_h = height, .out_w = width, .out_h = height};
+    *out = (struct mr_window){.w = width,
+                              .h = height,
+                              .clip_w = width,
+                              .clip_h = height,
+                              .out_w = width,
+                              .out_h = height};
     if (!call->choose)
         return 0;
     int rc = call->choose(call->user, width, height, out);
     if (rc < 0)
         return rc;
     if (!window_fits(out, width, height))
-        return mr_error_set(
-            MR_EMISUSE,
-            "%s: a window of %g x %g at %g, %g with clip %u x %u at %u, %u does not lie in the picture's "
-            "%u x %u",
-            call->name, out->w, out->h, out->x, out->y, out->clip_w, out->clip_h, out->clip_x, out->clip_y, width,
-            height);
+        return mr_error_set(MR_EMISUSE,
+                            "%s: a window of %g x %g at %g, %g with clip %u x %u at %u, %u does "
+                            "not lie in the picture's "
+                            "%u x %u",
+                            call->name, out->w, out->h, out->x, out->y, out->clip_w, out->clip_h,
+                            out->clip_x, out->clip_y, width, height);
     settle(&out->x, &out->w, out->clip_x, out->clip_w);
     settle(&out->y, &out->h, out->clip_y, out->clip_h);
     return 0;
 }
 
 /* One axis: box and clip in full pixels, to decoded pixels [*a, *b). */
-static void span(double begin, double size, uint32_t out, uint32_t clip, uint32_t clip_size, unsigned eighths,
-                 uint32_t *a, uint32_t *b)
+static void span(double begin, double size, uint32_t out, uint32_t clip, uint32_t clip_size,
+                 unsigned eighths, uint32_t *a, uint32_t *b)
 {
     double scale = eighths / 8., end = (begin + size) * scale, margin = 0;
     begin *= scale;
     if (eighths != 8 || size != out || begin != floor(begin))
         margin = SUPPORT * fmax(1, size * scale / out);
-    uint64_t least = (uint64_t)clip * eighths / 8, most = (((uint64_t)clip + clip_size) * eighths + 7) / 8;
+    uint64_t least = (uint64_t)clip * eighths / 8,
+             most = (((uint64_t)clip + clip_size) * eighths + 7) / 8;
     *a = (uint32_t)fmax(floor(begin - margin), (double)least);
     *b = (uint32_t)fmin(ceil(end + margin), (double)most);
     if (*b <= *a) /* a box narrower than rounding */
         *b = *a + 1;
 }
 
-struct mr_region mr_image_region(const struct mr_window *w, unsigned eighths, uint32_t width, uint32_t height)
+struct mr_region mr_image_region(const struct mr_window *w, unsigned eighths, uint32_t width,
+                                 uint32_t height)
 {
     struct mr_region r;
     span(w->x, w->w, w->out_w, w->clip_x, w->clip_w, eighths, &r.x0, &r.x1);
@@ -84,7 +96,8 @@ struct mr_region mr_image_region(const struct mr_window *w, unsigned eighths, ui
     return r;
 }
 
-struct mr_region mr_region_stored(struct mr_region r, struct mr_turn turn, uint32_t width, uint32_t height)
+struct mr_region mr_region_stored(struct mr_region r, struct mr_turn turn, uint32_t width,
+                                  uint32_t height)
 {
     if (turn.swap) {
         r = (struct mr_region){r.y0, r.x0, r.y1, r.x1};

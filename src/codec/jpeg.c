@@ -12,7 +12,8 @@
 #include <setjmp.h>
 #include <string.h>
 
-#define MAX_SCANS    100 /* of a progressive picture; encoders write some ten; each one is a pass over all of it */
+#define MAX_SCANS                                                                                  \
+    100 /* of a progressive picture; encoders write some ten; each one is a pass over all of it */
 #define LIBRARY_ROOM (64l << 20)
 #define EDGE         2
 #define ROWS         16 /* asked for at a time */
@@ -87,8 +88,8 @@ static boolean no_more(j_decompress_ptr z)
         z->src->bytes_in_buffer = sizeof end;
         return TRUE;
     }
-    j->rc = mr_error_set(MR_ETRUNCATED, "%s: truncated: the JPEG data end early, after %llu bytes", j->call->name,
-                         (unsigned long long)j->call->n);
+    j->rc = mr_error_set(MR_ETRUNCATED, "%s: truncated: the JPEG data end early, after %llu bytes",
+                         j->call->name, (unsigned long long)j->call->n);
     longjmp(j->escape, 1);
 }
 
@@ -114,8 +115,8 @@ static void watch_scans(j_common_ptr z)
     struct job *j = job_of(z);
     if (j->z.input_scan_number <= MAX_SCANS)
         return;
-    j->rc = mr_error_set(MR_ELIMIT, "%s: JPEG of more than %d scans: no encoder writes that many", j->call->name,
-                         MAX_SCANS);
+    j->rc = mr_error_set(MR_ELIMIT, "%s: JPEG of more than %d scans: no encoder writes that many",
+                         j->call->name, MAX_SCANS);
     longjmp(j->escape, 1);
 }
 
@@ -127,8 +128,8 @@ static boolean read_app1(j_decompress_ptr z)
         return no_more(z);
     const unsigned char *marker = z->src->next_input_byte;
     long length = marker[0] << 8 | marker[1];
-    if (length >= 8 && (unsigned long)length <= z->src->bytes_in_buffer && !memcmp(marker + 2, "Exif\0", 6) &&
-        !j->exif_seen) {
+    if (length >= 8 && (unsigned long)length <= z->src->bytes_in_buffer &&
+        !memcmp(marker + 2, "Exif\0", 6) && !j->exif_seen) {
         j->exif_seen = true;
         j->info.orientation = mr_exif_orientation(marker + 8, (uint64_t)length - 8);
     }
@@ -182,8 +183,8 @@ static int read_header(struct job *j)
     jpeg_set_marker_processor(z, JPEG_APP0 + 1, read_app1);
     jpeg_read_header(z, TRUE);
     if (z->num_components == 2 || z->num_components > 4)
-        return mr_error_set(MR_EUNSUPPORTED, "%s: JPEG of %d components: want 1, 3 or 4", j->call->name,
-                            z->num_components);
+        return mr_error_set(MR_EUNSUPPORTED, "%s: JPEG of %d components: want 1, 3 or 4",
+                            j->call->name, z->num_components);
     if (j->call->opts && j->call->opts->ignore_orientation)
         j->info.orientation = 1;
     bool swap = mr_turn_of(j->info.orientation).swap;
@@ -223,13 +224,15 @@ static unsigned choose_scale(const struct job *j, const struct mr_window *w)
     if (j->call->opts->exact || !j->call->choose)
         return 8;
     for (size_t i = 0; i < MR_COUNT(scales); i++)
-        if (w->w * scales[i] >= 8. * w->out_w && w->h * scales[i] >= 8. * w->out_h && begins_whole(j, scales[i]))
+        if (w->w * scales[i] >= 8. * w->out_w && w->h * scales[i] >= 8. * w->out_h &&
+            begins_whole(j, scales[i]))
             return scales[i];
     return 8;
 }
 
 /* Rows until `end` of the output, into room of `stride` bytes a row. */
-static void read_rows(struct jpeg_decompress_struct *z, unsigned char *to, uint64_t stride, uint32_t end)
+static void read_rows(struct jpeg_decompress_struct *z, unsigned char *to, uint64_t stride,
+                      uint32_t end)
 {
     while (z->output_scanline < end) {
         JSAMPROW rows[ROWS];
@@ -272,7 +275,8 @@ static void cmyk_convert(struct mr_picture *p, unsigned char *data, int channels
  * neighbours, so that EDGE more are decoded on each side.
  * [out] x, y: the first column and row that will be read.
  */
-static void leave_out(struct jpeg_decompress_struct *z, unsigned eighths, struct mr_region r, uint32_t *x, uint32_t *y)
+static void leave_out(struct jpeg_decompress_struct *z, unsigned eighths, struct mr_region r,
+                      uint32_t *x, uint32_t *y)
 {
     *x = *y = 0;
     if (!usual_sampling(z))
@@ -351,7 +355,8 @@ static int decode_picture(struct job *j)
     return rc;
 }
 
-static int probe(const char *name, const unsigned char *bytes, uint64_t n, struct mr_image_info *out)
+static int probe(const char *name, const unsigned char *bytes, uint64_t n,
+                 struct mr_image_info *out)
 {
     struct mr_image_call call = {.name = name, .bytes = bytes, .n = n};
     struct job j;

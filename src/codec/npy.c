@@ -7,28 +7,33 @@
 #include <stdio.h>
 #include <string.h>
 
-int mr_npy_preamble(const char *name, const uint8_t *b, uint64_t have, uint64_t *out_at, uint64_t *out_bytes)
+int mr_npy_preamble(const char *name, const uint8_t *b, uint64_t have, uint64_t *out_at,
+                    uint64_t *out_bytes)
 {
     if (have < 10)
-        return mr_error_set(MR_ETRUNCATED, "%s: truncated: an npy file has at least 10 bytes, file has %llu", name,
+        return mr_error_set(MR_ETRUNCATED,
+                            "%s: truncated: an npy file has at least 10 bytes, file has %llu", name,
                             (unsigned long long)have);
     if (memcmp(b, "\x93NUMPY", 6) != 0)
-        return mr_error_set(MR_EFORMAT,
-                            "%s: not an npy file: want it to begin with 93 4e 55 4d 50 59, found %02x %02x %02x "
-                            "%02x %02x %02x",
-                            name, b[0], b[1], b[2], b[3], b[4], b[5]);
+        return mr_error_set(
+            MR_EFORMAT,
+            "%s: not an npy file: want it to begin with 93 4e 55 4d 50 59, found %02x %02x %02x "
+            "%02x %02x %02x",
+            name, b[0], b[1], b[2], b[3], b[4], b[5]);
     if (b[6] < 1 || b[6] > 3 || b[7] != 0)
-        return mr_error_set(MR_EUNSUPPORTED, "%s: npy version %d.%d: want 1.0, 2.0 or 3.0", name, b[6], b[7]);
+        return mr_error_set(MR_EUNSUPPORTED, "%s: npy version %d.%d: want 1.0, 2.0 or 3.0", name,
+                            b[6], b[7]);
     uint64_t bytes = b[8] | (uint64_t)b[9] << 8;
     if (b[6] > 1) {
         if (have < 12)
-            return mr_error_set(MR_ETRUNCATED, "%s: truncated: want 12 bytes before the header, file has %llu", name,
-                                (unsigned long long)have);
+            return mr_error_set(MR_ETRUNCATED,
+                                "%s: truncated: want 12 bytes before the header, file has %llu",
+                                name, (unsigned long long)have);
         bytes |= (uint64_t)b[10] << 16 | (uint64_t)b[11] << 24;
     }
     if (bytes > MR_NPY_HEADER_BYTES)
-        return mr_error_set(MR_ELIMIT, "%s: a header of %llu bytes: want at most %u", name, (unsigned long long)bytes,
-                            MR_NPY_HEADER_BYTES);
+        return mr_error_set(MR_ELIMIT, "%s: a header of %llu bytes: want at most %u", name,
+                            (unsigned long long)bytes, MR_NPY_HEADER_BYTES);
     *out_at = b[6] > 1 ? 12 : 10;
     *out_bytes = bytes;
     return 0;
@@ -43,8 +48,10 @@ static int unexpected(const struct parser *s, const char *want)
 {
     char found[24] = "its end";
     if (s->p < s->end)
-        snprintf(found, sizeof found, *s->p >= ' ' && *s->p < 127 ? "'%c'" : "byte %02x", (unsigned char)*s->p);
-    return mr_error_set(MR_EFORMAT, "%s: header, byte %td: want %s, found %s", s->name, s->p - s->begin, want, found);
+        snprintf(found, sizeof found, *s->p >= ' ' && *s->p < 127 ? "'%c'" : "byte %02x",
+                 (unsigned char)*s->p);
+    return mr_error_set(MR_EFORMAT, "%s: header, byte %td: want %s, found %s", s->name,
+                        s->p - s->begin, want, found);
 }
 
 static void skip_space(struct parser *s)
@@ -86,7 +93,8 @@ static int parse_string(struct parser *s, const char *want, char *out, size_t ca
         return unexpected(s, "a closing quote");
     size_t n = (size_t)(s->p++ - from);
     if (n >= cap)
-        return mr_error_set(MR_EFORMAT, "%s: header: %s of %zu characters: want fewer than %zu", s->name, want, n, cap);
+        return mr_error_set(MR_EFORMAT, "%s: header: %s of %zu characters: want fewer than %zu",
+                            s->name, want, n, cap);
     memcpy(out, from, n);
     out[n] = 0;
     return 0;
@@ -125,7 +133,8 @@ static int parse_shape(struct parser *s, struct mr_npy_head *out)
             return unexpected(s, "a dimension below 2^64");
         }
         if (out->rank == MR_MAX_RANK + 1)
-            return mr_error_set(MR_EUNSUPPORTED, "%s: shape of more than %d dimensions", s->name, MR_MAX_RANK + 1);
+            return mr_error_set(MR_EUNSUPPORTED, "%s: shape of more than %d dimensions", s->name,
+                                MR_MAX_RANK + 1);
         out->dim[out->rank++] = dim;
         if (s->p < s->end && *s->p == 'L')
             s->p++;
@@ -147,12 +156,14 @@ static const struct {
     uint8_t bytes;
     enum mr_dtype dtype;
 } numbers[] = {
-    {'b', 1, MR_BOOL}, {'i', 1, MR_I8},    {'i', 2, MR_I16}, {'i', 4, MR_I32}, {'i', 8, MR_I64}, {'u', 1, MR_U8},
-    {'u', 2, MR_U16},  {'u', 4, MR_U32},   {'u', 8, MR_U64}, {'f', 2, MR_F16}, {'f', 4, MR_F32}, {'f', 8, MR_F64},
+    {'b', 1, MR_BOOL}, {'i', 1, MR_I8},    {'i', 2, MR_I16}, {'i', 4, MR_I32},
+    {'i', 8, MR_I64},  {'u', 1, MR_U8},    {'u', 2, MR_U16}, {'u', 4, MR_U32},
+    {'u', 8, MR_U64},  {'f', 2, MR_F16},   {'f', 4, MR_F32}, {'f', 8, MR_F64},
     {'c', 8, MR_C64},  {'c', 16, MR_C128}, {'m', 8, MR_I64}, {'M', 8, MR_I64},
 };
 
-static int number_type(const struct parser *s, const char *descr, char kind, uint64_t size, struct mr_npy_head *out)
+static int number_type(const struct parser *s, const char *descr, char kind, uint64_t size,
+                       struct mr_npy_head *out)
 {
     for (size_t i = 0; i < MR_COUNT(numbers); i++)
         if (numbers[i].kind == kind && numbers[i].bytes == size) {
@@ -167,7 +178,8 @@ static int number_type(const struct parser *s, const char *descr, char kind, uin
 }
 
 /* S<n>, U<n> and V<n>: bytes and code points with a dimension of their own. */
-static int string_type(const struct parser *s, const char *descr, char kind, uint64_t size, struct mr_npy_head *out)
+static int string_type(const struct parser *s, const char *descr, char kind, uint64_t size,
+                       struct mr_npy_head *out)
 {
     if (size == 0 || size > INT32_MAX)
         return refuse(s, descr, "elements of no bytes, or of more than 2^31");
@@ -192,12 +204,14 @@ static int parse_descr(const struct parser *s, const char *descr, struct mr_npy_
         return refuse(s, descr, "holds Python objects (pickles)");
     if (!kind || !parse_digits(&p, end, &size))
         return refuse(s, descr, "unknown type");
-    bool unit = (kind == 'm' || kind == 'M') && *p == '[' && end[-1] == ']' && strchr(p, ']') == end - 1;
+    bool unit =
+        (kind == 'm' || kind == 'M') && *p == '[' && end[-1] == ']' && strchr(p, ']') == end - 1;
     if (*p && !unit)
         return refuse(s, descr, "unknown type");
     out->kind = kind;
     bool string = kind == 'S' || kind == 'a' || kind == 'U' || kind == 'V';
-    int rc = string ? string_type(s, descr, kind, size, out) : number_type(s, descr, kind, size, out);
+    int rc =
+        string ? string_type(s, descr, kind, size, out) : number_type(s, descr, kind, size, out);
     if (!other || out->swap < 2)
         out->swap = 0;
     return rc;
@@ -208,12 +222,14 @@ static int parse_type(struct parser *s, struct mr_npy_head *out)
     char descr[64] = "";
     skip_space(s);
     if (s->p < s->end && *s->p == '[')
-        return mr_error_set(MR_EUNSUPPORTED,
-                            "%s: structured dtype (records of named fields): refused: save each field as "
-                            "an array of its own",
-                            s->name);
+        return mr_error_set(
+            MR_EUNSUPPORTED,
+            "%s: structured dtype (records of named fields): refused: save each field as "
+            "an array of its own",
+            s->name);
     if (s->p < s->end && *s->p == '(')
-        return mr_error_set(MR_EUNSUPPORTED, "%s: subarray dtype: refused: save it as an array of more dimensions",
+        return mr_error_set(MR_EUNSUPPORTED,
+                            "%s: subarray dtype: refused: save it as an array of more dimensions",
                             s->name);
     int rc = parse_string(s, "a dtype in quotes", descr, sizeof descr);
     return rc < 0 ? rc : parse_descr(s, descr, out);
@@ -245,7 +261,8 @@ static int parse_entry(struct parser *s, unsigned *seen, struct mr_npy_head *out
             *seen |= 1u << i;
             return keys[i].parse(s, out);
         }
-    return mr_error_set(MR_EFORMAT, "%s: header: key '%s': want descr, fortran_order and shape", s->name, key);
+    return mr_error_set(MR_EFORMAT, "%s: header: key '%s': want descr, fortran_order and shape",
+                        s->name, key);
 }
 
 int mr_npy_parse(const char *name, const char *text, uint64_t bytes, struct mr_npy_head *out)

@@ -24,7 +24,8 @@ struct mr_npy_head {
 /* Reads what precedes the header: [out] at, bytes: where the header is. have: how many bytes are in
  * b, of the file's first MR_NPY_PREAMBLE_BYTES; more may follow. Errors name the file: MR_EFORMAT,
  * MR_ETRUNCATED, MR_EUNSUPPORTED, MR_ELIMIT: a header above MR_NPY_HEADER_BYTES. */
-int mr_npy_preamble(const char *name, const uint8_t *b, uint64_t have, uint64_t *out_at, uint64_t *out_bytes);
+int mr_npy_preamble(const char *name, const uint8_t *b, uint64_t have, uint64_t *out_at,
+                    uint64_t *out_bytes);
 
 /* Reads the header, a Python dict in text. The caller checks the sizes that dim and item_bytes make
  * for overflow. MR_EFORMAT, MR_EUNSUPPORTED. */

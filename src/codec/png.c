@@ -15,12 +15,13 @@ static int png_error(const char *name, int code)
     case SPNG_EIO:
     case SPNG_EOF:
     case SPNG_EIDAT_TOO_SHORT:
-        return mr_error_set(MR_ETRUNCATED, "%s: truncated: the PNG data end early (%s)", name, spng_strerror(code));
+        return mr_error_set(MR_ETRUNCATED, "%s: truncated: the PNG data end early (%s)", name,
+                            spng_strerror(code));
     case SPNG_EMEM:
         return mr_error_nomem(name, 0);
     case SPNG_ECHUNK_LIMITS:
-        return mr_error_set(MR_ELIMIT, "%s: PNG: more than %u MiB of texts, profiles and the like", name,
-                            CACHE_BYTES >> 20);
+        return mr_error_set(MR_ELIMIT, "%s: PNG: more than %u MiB of texts, profiles and the like",
+                            name, CACHE_BYTES >> 20);
     default:
         return mr_error_set(MR_EFORMAT, "%s: PNG: %s", name, spng_strerror(code));
     }
@@ -49,7 +50,8 @@ static int open_png(const char *name, const unsigned char *bytes, uint64_t n, sp
         spng_ctx_free(c);
         return png_error(name, rc);
     }
-    int orientation = spng_get_exif(c, &exif) == 0 ? mr_exif_orientation((void *)exif.data, exif.length) : 1;
+    int orientation =
+        spng_get_exif(c, &exif) == 0 ? mr_exif_orientation((void *)exif.data, exif.length) : 1;
     bool swap = mr_turn_of(orientation).swap;
     *info = (struct mr_image_info){.format = MR_IMAGE_PNG,
                                    .width = swap ? head.height : head.width,
@@ -62,8 +64,8 @@ static int open_png(const char *name, const unsigned char *bytes, uint64_t n, sp
 }
 
 /* [out] p: RGB, or RGBA when alpha counts. */
-static int decode_pixels(const struct mr_image_call *call, spng_ctx *c, const struct mr_image_info *info,
-                         struct mr_picture *p)
+static int decode_pixels(const struct mr_image_call *call, spng_ctx *c,
+                         const struct mr_image_info *info, struct mr_picture *p)
 {
     struct spng_trns trns;
     struct mr_room *room = &call->decoder->pixels;
@@ -97,7 +99,8 @@ static int decode_opened(const struct mr_image_call *call, spng_ctx *c, struct m
 {
     struct mr_window w;
     if (call->opts->ignore_orientation && mr_turn_of(info->orientation).swap)
-        *info = (struct mr_image_info){info->format, info->height, info->width, 1, info->channels, info->bits};
+        *info = (struct mr_image_info){info->format,   info->height, info->width, 1,
+                                       info->channels, info->bits};
     if (call->opts->ignore_orientation)
         info->orientation = 1;
     int rc = mr_image_check_size(call, info->width, info->height);
@@ -128,7 +131,8 @@ static int decode(const struct mr_image_call *call, struct mr_picture *out)
     return rc;
 }
 
-static int probe(const char *name, const unsigned char *bytes, uint64_t n, struct mr_image_info *out)
+static int probe(const char *name, const unsigned char *bytes, uint64_t n,
+                 struct mr_image_info *out)
 {
     spng_ctx *c;
     int rc = open_png(name, bytes, n, &c, out);

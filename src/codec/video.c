@@ -6,8 +6,8 @@
 #include <string.h>
 
 #define MODULE_FILE "libmillrace-video.so"
-#define INSTALL                                                                                                        \
-    "the module " MODULE_FILE " was not found beside the library: install libavformat-dev, "                           \
+#define INSTALL                                                                                    \
+    "the module " MODULE_FILE " was not found beside the library: install libavformat-dev, "       \
     "libavcodec-dev and libswscale-dev and build again, or name it in MILLRACE_VIDEO_MODULE"
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -52,7 +52,8 @@ static void find(void)
     int front = slash ? (int)(slash - self.dli_fname) + 1 : 0;
     for (size_t i = 0; i < MR_COUNT(folders) && !module; i++) {
         char path[4096];
-        int n = snprintf(path, sizeof path, "%.*s%s" MODULE_FILE, front, self.dli_fname, folders[i]);
+        int n =
+            snprintf(path, sizeof path, "%.*s%s" MODULE_FILE, front, self.dli_fname, folders[i]);
         if (n > 0 && (size_t)n < sizeof path)
             module = load(path);
     }

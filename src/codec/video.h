@@ -31,7 +31,8 @@ struct mr_video_frame {
 };
 struct mr_video_index {
     uint64_t n;
-    bool exact; /* times tell frames apart, so that seeking finds them; else decoding always begins at the front */
+    bool
+        exact; /* times tell frames apart, so that seeking finds them; else decoding always begins at the front */
     struct mr_video_frame frame[];
 };
 
@@ -53,8 +54,8 @@ struct mr_video_module {
     /* Goes through the whole file once, without decoding. [out] out: malloc'd, for the caller to free(). */
     int (*make_index)(struct mr_video *v, struct mr_video_index **out);
     /* Decodes frames number[0 .. n - 1], ascending, below index->n, into out, one after the other. */
-    int (*frames)(struct mr_video *v, const struct mr_video_index *index, const uint64_t *number, uint32_t n,
-                  const struct mr_video_size *size, uint8_t *out);
+    int (*frames)(struct mr_video *v, const struct mr_video_index *index, const uint64_t *number,
+                  uint32_t n, const struct mr_video_size *size, uint8_t *out);
 };
 
 /* What a module is told: functions of the library that loads it. */
@@ -63,7 +64,8 @@ struct mr_video_host {
 };
 
 /* The module's one symbol: "mr_video_module_get". NULL: made for another version. */
-typedef const struct mr_video_module *mr_video_module_fn(uint32_t version, const struct mr_video_host *host);
+typedef const struct mr_video_module *mr_video_module_fn(uint32_t version,
+                                                         const struct mr_video_host *host);
 
 /*
  * The module, loaded at the first call: from MILLRACE_VIDEO_MODULE (a path) if set, else from the folder of this library and

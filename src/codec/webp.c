@@ -19,7 +19,8 @@ static int webp_error(const char *name, VP8StatusCode code)
     case VP8_STATUS_SUSPENDED:
         return mr_error_set(MR_ETRUNCATED, "%s: truncated: the WebP data end early", name);
     case VP8_STATUS_UNSUPPORTED_FEATURE:
-        return mr_error_set(MR_EUNSUPPORTED, "%s: WebP: a feature that this libwebp does not know", name);
+        return mr_error_set(MR_EUNSUPPORTED, "%s: WebP: a feature that this libwebp does not know",
+                            name);
     default:
         return mr_error_set(MR_EFORMAT, "%s: WebP: damaged (libwebp's status %d)", name, code);
     }
@@ -45,7 +46,8 @@ static int orientation_of(const unsigned char *bytes, uint64_t n)
     return orientation;
 }
 
-static int probe(const char *name, const unsigned char *bytes, uint64_t n, struct mr_image_info *out)
+static int probe(const char *name, const unsigned char *bytes, uint64_t n,
+                 struct mr_image_info *out)
 {
     WebPBitstreamFeatures f;
     int rc = webp_error(name, WebPGetFeatures(bytes, n, &f));
@@ -75,14 +77,15 @@ static struct mr_region widen(struct mr_region r, uint32_t width, uint32_t heigh
 }
 
 /* [out] p: the region of the stored picture, RGB, or RGBA when alpha counts, reduced to what is asked for. */
-static int decode_pixels(const struct mr_image_call *call, struct mr_region r, struct mr_region crop, bool rgba,
-                         struct mr_picture *p)
+static int decode_pixels(const struct mr_image_call *call, struct mr_region r,
+                         struct mr_region crop, bool rgba, struct mr_picture *p)
 {
     struct mr_room *room = &call->decoder->pixels;
     WebPDecoderConfig config;
     uint64_t pixel = rgba ? 4 : 3, stride = (crop.x1 - crop.x0) * pixel, bytes;
     if (!mr_mul(stride, crop.y1 - crop.y0, &bytes) || !WebPInitDecoderConfig(&config))
-        return mr_error_set(MR_EUNSUPPORTED, "%s: WebP: this libwebp is of another version than its headers",
+        return mr_error_set(MR_EUNSUPPORTED,
+                            "%s: WebP: this libwebp is of another version than its headers",
                             call->name);
     int rc = mr_room_need(room, bytes, call->name);
     if (rc < 0)
@@ -94,12 +97,14 @@ static int decode_pixels(const struct mr_image_call *call, struct mr_region r, s
     config.options.crop_height = (int)(crop.y1 - crop.y0);
     config.output.colorspace = rgba ? MODE_RGBA : MODE_RGB;
     config.output.is_external_memory = 1;
-    config.output.u.RGBA = (struct WebPRGBABuffer){.rgba = room->data, .stride = (int)stride, .size = bytes};
+    config.output.u.RGBA =
+        (struct WebPRGBABuffer){.rgba = room->data, .stride = (int)stride, .size = bytes};
     rc = webp_error(call->name, WebPDecode(call->bytes, call->n, &config));
     WebPFreeDecBuffer(&config.output);
     if (rc < 0)
         return rc;
-    *p = (struct mr_picture){.data = room->data + (r.y0 - crop.y0) * stride + (r.x0 - crop.x0) * pixel,
+    *p = (struct mr_picture){.data =
+                                 room->data + (r.y0 - crop.y0) * stride + (r.x0 - crop.x0) * pixel,
                              .stride = stride,
                              .width = r.x1 - r.x0,
                              .height = r.y1 - r.y0,
@@ -117,7 +122,8 @@ static int decode(const struct mr_image_call *call, struct mr_picture *out)
     if (rc < 0)
         return rc;
     struct mr_turn turn = mr_turn_of(info.orientation);
-    uint32_t stored_width = turn.swap ? info.height : info.width, stored_height = turn.swap ? info.width : info.height;
+    uint32_t stored_width = turn.swap ? info.height : info.width,
+             stored_height = turn.swap ? info.width : info.height;
     if (call->opts->ignore_orientation) {
         turn = mr_turn_of(1);
         info.width = stored_width;
@@ -130,7 +136,8 @@ static int decode(const struct mr_image_call *call, struct mr_picture *out)
         return rc;
     struct mr_region upright = mr_image_region(&w, 8, info.width, info.height);
     struct mr_region r = mr_region_stored(upright, turn, info.width, info.height);
-    bool rgba = call->opts->channels == 4 || (info.channels == 4 && call->opts->alpha != MR_ALPHA_DROP);
+    bool rgba =
+        call->opts->channels == 4 || (info.channels == 4 && call->opts->alpha != MR_ALPHA_DROP);
     rc = decode_pixels(call, r, widen(r, stored_width, stored_height), rgba, &p);
     if (rc == 0)
         rc = mr_picture_turn(call, turn, &p);

@@ -55,8 +55,9 @@ int mr_unzstd_step(struct mr_unzstd *z, struct mr_gunzip_io *io)
     z->taken += in.pos;
     z->made += out.pos;
     if (ZSTD_isError(rc))
-        return mr_error_set(MR_EFORMAT, "%s: damaged zstd data near byte %llu (unpacked byte %llu): %s", z->name,
-                            (unsigned long long)z->taken, (unsigned long long)z->made, ZSTD_getErrorName(rc));
+        return mr_error_set(
+            MR_EFORMAT, "%s: damaged zstd data near byte %llu (unpacked byte %llu): %s", z->name,
+            (unsigned long long)z->taken, (unsigned long long)z->made, ZSTD_getErrorName(rc));
     io->in += in.pos;
     io->n_in -= in.pos;
     io->out += out.pos;
@@ -68,18 +69,21 @@ int mr_unzstd_end(struct mr_unzstd *z)
 {
     if (!z->open)
         return 0;
-    return mr_error_set(MR_ETRUNCATED, "%s: truncated: the zstd data ends within a frame, at byte %llu (%llu unpacked)",
-                        z->name, (unsigned long long)z->taken, (unsigned long long)z->made);
+    return mr_error_set(
+        MR_ETRUNCATED,
+        "%s: truncated: the zstd data ends within a frame, at byte %llu (%llu unpacked)", z->name,
+        (unsigned long long)z->taken, (unsigned long long)z->made);
 }
 
 #else
 
 struct mr_unzstd *mr_unzstd_create(const char *name)
 {
-    mr_error_set(MR_EUNSUPPORTED,
-                 "%s: is zstd data, and this build was made without libzstd: install libzstd-dev and "
-                 "build again, or unpack it first",
-                 name);
+    mr_error_set(
+        MR_EUNSUPPORTED,
+        "%s: is zstd data, and this build was made without libzstd: install libzstd-dev and "
+        "build again, or unpack it first",
+        name);
     return NULL;
 }
 

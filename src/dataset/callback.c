@@ -29,7 +29,8 @@ static int open_callback(struct mr_dataset *ds, const void *options)
         return mr_error_nomem(name, strlen(name) + 1);
     st->get = opts->get;
     st->user = opts->user;
-    st->close = opts->close; /* nothing fails from here on: a failed open leaves the user's object to the user */
+    st->close =
+        opts->close; /* nothing fails from here on: a failed open leaves the user's object to the user */
     ds->fingerprint = mr_hash(ds->fingerprint, name, strlen(name) + 1);
     ds->fingerprint = mr_hash(ds->fingerprint, &opts->version, sizeof opts->version);
     snprintf(ds->text, sizeof ds->text, "callback: %s", name);
@@ -44,16 +45,19 @@ static void close_callback(struct mr_dataset *ds)
     free(st->name);
 }
 
-static int check_dims(const struct mr_dataset *ds, uint64_t index, uint64_t dim[MR_MAX_FIELDS][MR_MAX_RANK])
+static int check_dims(const struct mr_dataset *ds, uint64_t index,
+                      uint64_t dim[MR_MAX_FIELDS][MR_MAX_RANK])
 {
     const struct state *st = ds->state;
     for (int f = 0; f < ds->n_fields; f++) {
         const struct mr_spec *spec = &ds->field[f];
         for (int d = 0; d < spec->rank; d++)
             if (spec->var_dims >> d & 1 ? dim[f][d] > spec->dim[d] : dim[f][d] != spec->dim[d])
-                return mr_error_set(MR_ECALLBACK, "%s: sample %llu: field '%s': dimension %d is %llu: want %s%llu",
-                                    st->name, (unsigned long long)index, spec->name, d, (unsigned long long)dim[f][d],
-                                    spec->var_dims >> d & 1 ? "at most " : "", (unsigned long long)spec->dim[d]);
+                return mr_error_set(
+                    MR_ECALLBACK, "%s: sample %llu: field '%s': dimension %d is %llu: want %s%llu",
+                    st->name, (unsigned long long)index, spec->name, d,
+                    (unsigned long long)dim[f][d], spec->var_dims >> d & 1 ? "at most " : "",
+                    (unsigned long long)spec->dim[d]);
     }
     return 0;
 }
@@ -70,12 +74,13 @@ static int get(const struct mr_dataset *ds, uint64_t index, struct mr_sample *ou
     mr_error_set(0, "%s", ""); /* so that a text of an older error does not pass for this one's */
     int rc = st->get(st->user, index, row, dim);
     if (rc > 0)
-        return mr_error_set(MR_ECALLBACK, "%s: sample %llu: get returned %d: want 0 or a negative error", st->name,
-                            (unsigned long long)index, rc);
+        return mr_error_set(MR_ECALLBACK,
+                            "%s: sample %llu: get returned %d: want 0 or a negative error",
+                            st->name, (unsigned long long)index, rc);
     if (rc < 0)
-        return mr_last_error()[0]
-                   ? rc
-                   : mr_error_set(rc, "%s: sample %llu: %s", st->name, (unsigned long long)index, mr_strerror(rc));
+        return mr_last_error()[0] ? rc
+                                  : mr_error_set(rc, "%s: sample %llu: %s", st->name,
+                                                 (unsigned long long)index, mr_strerror(rc));
     rc = check_dims(ds, index, dim);
     for (int f = 0; rc >= 0 && f < ds->n_fields; f++)
         memcpy(out->field[f].dim, dim[f], sizeof dim[f]);

@@ -11,7 +11,9 @@ void mr_dataset_opts_fill(const struct mr_dataset_ops *ops, void *opts, size_t s
 {
     _Alignas(max_align_t) unsigned char full[MR_MAX_OPTS_BYTES] = {0};
     if (ops->options)
-        mr_options_init(ops->options, full); /* fails only on a default that does not parse: a test asks all tables */
+        mr_options_init(
+            ops->options,
+            full); /* fails only on a default that does not parse: a test asks all tables */
     mr_opts_copy(opts, size, full, ops->opts_size);
 }
 
@@ -29,7 +31,8 @@ void mr_field_name(struct mr_spec *spec)
 int mr_shape_check(const struct mr_shape *shape, const char *who)
 {
     if (shape->rank < 0 || shape->rank > MR_MAX_RANK)
-        return mr_error_set(MR_EOPTION, "%s: shape of rank %d: want 0..%d", who, shape->rank, MR_MAX_RANK);
+        return mr_error_set(MR_EOPTION, "%s: shape of rank %d: want 0..%d", who, shape->rank,
+                            MR_MAX_RANK);
     for (int d = 0; d < shape->rank; d++)
         if (shape->dim[d] == 0)
             return mr_error_set(MR_EOPTION, "%s: shape: dimension %d is 0: want 1 or more", who, d);
@@ -40,10 +43,12 @@ static int check_name(const struct mr_dataset *ds, const char *who, int f)
 {
     const char *name = ds->field[f].name;
     if (!name[0] || !memchr(name, 0, MR_NAME_BYTES))
-        return mr_error_set(MR_EMISUSE, "%s: field %d: want a name of 1..%d bytes", who, f, MR_NAME_BYTES - 1);
+        return mr_error_set(MR_EMISUSE, "%s: field %d: want a name of 1..%d bytes", who, f,
+                            MR_NAME_BYTES - 1);
     for (int g = 0; g < f; g++)
         if (strcmp(ds->field[g].name, name) == 0)
-            return mr_error_set(MR_EMISUSE, "%s: fields %d and %d are both named '%s'", who, g, f, name);
+            return mr_error_set(MR_EMISUSE, "%s: fields %d and %d are both named '%s'", who, g, f,
+                                name);
     return 0;
 }
 
@@ -54,16 +59,19 @@ static int check_field(const struct mr_dataset *ds, const char *who, int f, uint
     if (rc < 0)
         return rc;
     if (mr_dtype_size(spec->dtype) == 0)
-        return mr_error_set(MR_EMISUSE, "%s: field '%s': %d is not a dtype", who, spec->name, (int)spec->dtype);
+        return mr_error_set(MR_EMISUSE, "%s: field '%s': %d is not a dtype", who, spec->name,
+                            (int)spec->dtype);
     if (spec->rank < 0 || spec->rank > MR_MAX_RANK)
-        return mr_error_set(MR_EMISUSE, "%s: field '%s': rank %d, want 0..%d", who, spec->name, spec->rank,
-                            MR_MAX_RANK);
+        return mr_error_set(MR_EMISUSE, "%s: field '%s': rank %d, want 0..%d", who, spec->name,
+                            spec->rank, MR_MAX_RANK);
     if (spec->var_dims >> spec->rank)
-        return mr_error_set(MR_EMISUSE, "%s: field '%s': var_dims 0x%x names a dimension past rank %d", who, spec->name,
-                            spec->var_dims, spec->rank);
+        return mr_error_set(MR_EMISUSE,
+                            "%s: field '%s': var_dims 0x%x names a dimension past rank %d", who,
+                            spec->name, spec->var_dims, spec->rank);
     for (int d = 0; d < spec->rank; d++)
         if (spec->dim[d] == 0)
-            return mr_error_set(MR_EMISUSE, "%s: field '%s': dimension %d is 0", who, spec->name, d);
+            return mr_error_set(MR_EMISUSE, "%s: field '%s': dimension %d is 0", who, spec->name,
+                                d);
     uint64_t bytes;
     rc = mr_spec_bytes(spec, &bytes);
     if (rc < 0)
@@ -78,9 +86,11 @@ int mr_dataset_check(const struct mr_dataset *ds, const char *who)
     if (ds->n == 0)
         return mr_error_set(MR_EMISUSE, "%s: no samples: want at least 1", who);
     if (ds->n > MAX_SAMPLES)
-        return mr_error_set(MR_ELIMIT, "%s: %llu samples: want at most 2^62", who, (unsigned long long)ds->n);
+        return mr_error_set(MR_ELIMIT, "%s: %llu samples: want at most 2^62", who,
+                            (unsigned long long)ds->n);
     if (ds->n_fields < 1 || ds->n_fields > MR_MAX_FIELDS)
-        return mr_error_set(MR_EMISUSE, "%s: %d fields: want 1..%d", who, ds->n_fields, MR_MAX_FIELDS);
+        return mr_error_set(MR_EMISUSE, "%s: %d fields: want 1..%d", who, ds->n_fields,
+                            MR_MAX_FIELDS);
     uint64_t total = 0;
     for (int f = 0; f < ds->n_fields; f++) {
         int rc = check_field(ds, who, f, &total);
@@ -166,8 +176,8 @@ static int check_choices(const struct mr_dataset_ops *ops, const void *opts)
         while (o->choices[n])
             n++;
         if (value < 0 || value >= n)
-            return mr_error_set(MR_EOPTION, "%s: %s=%d: want 0 (%s) .. %d (%s)", ops->name, o->name, value,
-                                o->choices[0], n - 1, o->choices[n - 1]);
+            return mr_error_set(MR_EOPTION, "%s: %s=%d: want 0 (%s) .. %d (%s)", ops->name, o->name,
+                                value, o->choices[0], n - 1, o->choices[n - 1]);
     }
     return 0;
 }
@@ -177,9 +187,10 @@ static int copy_opts(const struct mr_dataset_ops *ops, const void *opts, void **
 {
     size_t size = *(const size_t *)opts;
     if (size < sizeof size || size > ops->opts_size)
-        return mr_error_set(MR_EMISUSE,
-                            "%s: an options struct of %zu bytes: want at most %zu, filled by mr_%s_opts_init()",
-                            ops->name, size, ops->opts_size, ops->name);
+        return mr_error_set(
+            MR_EMISUSE,
+            "%s: an options struct of %zu bytes: want at most %zu, filled by mr_%s_opts_init()",
+            ops->name, size, ops->opts_size, ops->name);
     void *copy = malloc(ops->opts_size);
     if (!copy)
         return mr_error_nomem(ops->name, ops->opts_size);
@@ -211,7 +222,8 @@ static int hide_urls(struct mr_dataset *ds, void *opts)
 }
 
 /* files: of the mixture that it is a part of, or NULL. */
-static int make(const struct mr_dataset_ops *ops, const void *opts, struct mr_files *files, struct mr_dataset **out)
+static int make(const struct mr_dataset_ops *ops, const void *opts, struct mr_files *files,
+                struct mr_dataset **out)
 {
     void *copy = NULL;
     int rc = copy_opts(ops, opts, &copy);
@@ -355,7 +367,8 @@ void mr_sample_init(const struct mr_dataset *ds, void *const rooms[], struct mr_
     }
 }
 
-int mr_extent_fetch(const struct mr_dataset *ds, const struct mr_extent *at, struct mr_bytes *out, void **owned)
+int mr_extent_fetch(const struct mr_dataset *ds, const struct mr_extent *at, struct mr_bytes *out,
+                    void **owned)
 {
     int rc = mr_extent_view(ds, at, out);
     if (rc != 0)
@@ -395,13 +408,15 @@ static int read_located(const struct mr_dataset *ds, uint64_t index, struct mr_s
     return ds->ops->decode(ds, index, in, sample);
 }
 
-int mr_sample_read(const struct mr_dataset *ds, uint64_t index, struct mr_sample *sample, void *owned[MR_MAX_EXTENTS])
+int mr_sample_read(const struct mr_dataset *ds, uint64_t index, struct mr_sample *sample,
+                   void *owned[MR_MAX_EXTENTS])
 {
     if (index >= ds->n)
-        return mr_error_set(MR_EMISUSE, "%s: sample %llu: want 0..%llu", ds->ops->name, (unsigned long long)index,
-                            (unsigned long long)ds->n - 1);
+        return mr_error_set(MR_EMISUSE, "%s: sample %llu: want 0..%llu", ds->ops->name,
+                            (unsigned long long)index, (unsigned long long)ds->n - 1);
     sample->index = index;
-    return ds->ops->locate ? read_located(ds, index, sample, owned) : ds->ops->get(ds, index, sample);
+    return ds->ops->locate ? read_located(ds, index, sample, owned)
+                           : ds->ops->get(ds, index, sample);
 }
 
 static void copy_out(const struct mr_dataset *ds, const struct mr_sample *sample, void *const row[],
@@ -419,7 +434,8 @@ static void copy_out(const struct mr_dataset *ds, const struct mr_sample *sample
     }
 }
 
-int mr_dataset_read(const struct mr_dataset *ds, uint64_t index, void *const row[], uint64_t (*dim)[MR_MAX_RANK])
+int mr_dataset_read(const struct mr_dataset *ds, uint64_t index, void *const row[],
+                    uint64_t (*dim)[MR_MAX_RANK])
 {
     struct mr_sample sample;
     void *owned[MR_MAX_EXTENTS] = {NULL};

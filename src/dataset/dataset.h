@@ -37,8 +37,9 @@ struct mr_sample {
     /* What random choices are keyed by: mr_draw4(seed, MR_DRAW_DATASET, index, epoch, ...). Of a mixture's part the index is the
      * mixture's, so that a sample that comes twice in an epoch is not the same twice. */
     uint64_t index, epoch, seed;
-    struct mr_decoder *decoder; /* the calling thread's; NULL for data sets without pictures that do not want one */
-    mr_window_choice *choose;   /* what is wanted of the picture; NULL: all of it */
+    struct mr_decoder *
+        decoder; /* the calling thread's; NULL for data sets without pictures that do not want one */
+    mr_window_choice *choose; /* what is wanted of the picture; NULL: all of it */
     void *choose_user;
     struct {
         const void *data;
@@ -46,7 +47,8 @@ struct mr_sample {
         uint64_t dim[MR_MAX_RANK];
     } field[MR_MAX_FIELDS];
     struct mr_picture picture; /* of field ds->picture, once decoded */
-    struct mr_bytes *stored;   /* not NULL: pictures stay as they are stored, and where that is goes here */
+    struct mr_bytes
+        *stored; /* not NULL: pictures stay as they are stored, and where that is goes here */
 };
 
 struct mr_dataset_ops {
@@ -64,13 +66,16 @@ struct mr_dataset_ops {
     /* Required: fills ds->n, n_fields, field, text and adds files; hashes into ds->fingerprint what format, n and fields do
      * not say. May set ds->ops to a variant of itself. On failure the core closes and destroys. */
     int (*open)(struct mr_dataset *ds, const void *opts);
-    void (*close)(struct mr_dataset *ds); /* frees what state holds, also after a failed open; optional */
+    void (*close)(
+        struct mr_dataset *ds); /* frees what state holds, also after a failed open; optional */
     /* Where the path ends in a URI's text, when it is no path. Optional. */
     size_t (*path_length)(const char *text);
     /* Either locate (and decode, when some extent has field < 0) ... decode gets the bytes of every extent, in locate's
      * order; of extents with field >= 0 it sets the field's data to them where they are not NULL. */
-    int (*locate)(const struct mr_dataset *ds, uint64_t index, struct mr_extent out[MR_MAX_EXTENTS]); /* count, >= 1 */
-    int (*decode)(const struct mr_dataset *ds, uint64_t index, const struct mr_bytes in[], struct mr_sample *out);
+    int (*locate)(const struct mr_dataset *ds, uint64_t index,
+                  struct mr_extent out[MR_MAX_EXTENTS]); /* count, >= 1 */
+    int (*decode)(const struct mr_dataset *ds, uint64_t index, const struct mr_bytes in[],
+                  struct mr_sample *out);
     /* ... or get; or both: get then gives the samples for which locate returns 0. */
     int (*get)(const struct mr_dataset *ds, uint64_t index, struct mr_sample *out);
     /* The name of the file that get() reads a sample from, for the list of bad ones; NULL: none. Optional. */
@@ -92,7 +97,8 @@ struct mr_dataset {
     int n_fields;
     struct mr_spec field[MR_MAX_FIELDS];
     int picture; /* the field that is a picture (u8, height x width x channels, the first two varying); -1: none */
-    bool picture_bounded;       /* its spec's height and width were given by the user; else they are only a guess */
+    bool
+        picture_bounded; /* its spec's height and width were given by the user; else they are only a guess */
     bool wants_decoder;         /* get keeps things in the thread's decoder */
     bool draws;                 /* samples differ from epoch to epoch */
     struct mr_image_opts image; /* how pictures are decoded */
@@ -100,7 +106,8 @@ struct mr_dataset {
     bool part;      /* of a mixture, whose files these are, too */
     int first_file; /* the fronts of the files from this one on go into the fingerprint */
     uint64_t n_classes;
-    const struct mr_class *class; /* the format's own, freed by its close; NULL: labels have no names */
+    const struct mr_class
+        *class; /* the format's own, freed by its close; NULL: labels have no names */
     uint64_t fingerprint;
     const char *hidden[MR_MAX_HIDDEN]; /* names of URLs in the options, held until it is closed */
     int n_hidden;
@@ -145,16 +152,19 @@ void mr_swap_copy(void *dst, const void *src, uint64_t count, uint32_t width);
 /* Records of one size, one after the other in one file: one field of idx, npy, raw and array data sets. */
 struct mr_records {
     int file;
-    uint32_t swap;                  /* width of the elements whose bytes are in the other order; 0: none */
+    uint32_t swap; /* width of the elements whose bytes are in the other order; 0: none */
     uint64_t offset, stride, bytes; /* of record 0; from one to the next; of one */
 };
 /* What locate and decode of such data sets do: field f is records[f]. */
-int mr_records_locate(const struct mr_records *records, int n, uint64_t index, struct mr_extent out[MR_MAX_EXTENTS]);
-int mr_records_decode(const struct mr_records *records, int n, const struct mr_bytes in[], struct mr_sample *out);
+int mr_records_locate(const struct mr_records *records, int n, uint64_t index,
+                      struct mr_extent out[MR_MAX_EXTENTS]);
+int mr_records_decode(const struct mr_records *records, int n, const struct mr_bytes in[],
+                      struct mr_sample *out);
 
 /* The bytes of an extent if they are in memory: 1 and [out] out; 0: they must be read, out->n is how
  * many, or MR_WHOLE while that is not known; negative: the error. */
-static inline int mr_extent_view(const struct mr_dataset *ds, const struct mr_extent *at, struct mr_bytes *out)
+static inline int mr_extent_view(const struct mr_dataset *ds, const struct mr_extent *at,
+                                 struct mr_bytes *out)
 {
     *out = (struct mr_bytes){NULL, at->bytes};
     if (at->bytes == MR_WHOLE)
@@ -163,10 +173,12 @@ static inline int mr_extent_view(const struct mr_dataset *ds, const struct mr_ex
 }
 /* The same, but reads them on this thread if need be. [out] owned: what to free() then. Returns 0 or
  * the error. */
-int mr_extent_fetch(const struct mr_dataset *ds, const struct mr_extent *at, struct mr_bytes *out, void **owned);
+int mr_extent_fetch(const struct mr_dataset *ds, const struct mr_extent *at, struct mr_bytes *out,
+                    void **owned);
 
 /* Reads one sample on this thread. owned: zeroed; the caller frees what stands there when it is done with the sample. */
-int mr_sample_read(const struct mr_dataset *ds, uint64_t index, struct mr_sample *sample, void *owned[MR_MAX_EXTENTS]);
+int mr_sample_read(const struct mr_dataset *ds, uint64_t index, struct mr_sample *sample,
+                   void *owned[MR_MAX_EXTENTS]);
 
 /* Presets a sample's room and dims, and zeroes what is around them; rooms[f] NULL where the engine expects a view. */
 void mr_sample_init(const struct mr_dataset *ds, void *const rooms[], struct mr_sample *out);
@@ -175,58 +187,60 @@ void mr_sample_init(const struct mr_dataset *ds, void *const rooms[], struct mr_
 void mr_picture_declare(struct mr_dataset *ds, int f, const struct mr_picture_opts *opts);
 /* Decodes the bytes of a picture (in: a whole file) into its field, as the sample's `choose` wants it. name: of the file,
  * for errors. Returns what mr_image_decode() does. */
-int mr_sample_decode(const struct mr_dataset *ds, const char *name, const struct mr_bytes *in, struct mr_sample *out);
+int mr_sample_decode(const struct mr_dataset *ds, const char *name, const struct mr_bytes *in,
+                     struct mr_sample *out);
 
 /* Rows of a data set's option table, for its struct's member `m` of struct mr_picture_opts. */
 extern const char *const mr_picture_colors[], *const mr_picture_alphas[];
-#define MR_PICTURE_OPTIONS(T, m)                                                                                       \
-    {.name = "color",                                                                                                  \
-     .type = MR_OPT_ENUM,                                                                                              \
-     .offset = offsetof(T, m.color),                                                                                   \
-     .initial = "rgb",                                                                                                 \
-     .choices = mr_picture_colors,                                                                                     \
-     .help = "channels of the decoded pictures",                                                                       \
-     .group = "Pictures"},                                                                                             \
-        {.name = "alpha",                                                                                              \
-         .type = MR_OPT_ENUM,                                                                                          \
-         .offset = offsetof(T, m.alpha),                                                                               \
-         .initial = "drop",                                                                                            \
-         .choices = mr_picture_alphas,                                                                                 \
-         .help = "background of transparent pixels; drop: keep their stored colours",                                  \
-         .group = "Pictures"},                                                                                         \
-        {.name = "ignore-orientation",                                                                                 \
-         .type = MR_OPT_FLAG,                                                                                          \
-         .offset = offsetof(T, m.ignore_orientation),                                                                  \
-         .help = "ignore the orientation in EXIF data",                                                                \
-         .group = "Pictures"},                                                                                         \
-        {.name = "exact",                                                                                              \
-         .type = MR_OPT_FLAG,                                                                                          \
-         .offset = offsetof(T, m.exact),                                                                               \
-         .help = "decode JPEG at full size even when a smaller one is enough",                                         \
-         .group = "Pictures"},                                                                                         \
-        {.name = "max-pixels",                                                                                         \
-         .type = MR_OPT_UINT,                                                                                          \
-         .offset = offsetof(T, m.max_pixels),                                                                          \
-         .initial = "100000000",                                                                                       \
-         .min = 1,                                                                                                     \
-         .max = 0x1p31,                                                                                                \
-         .unit = "pixels",                                                                                             \
-         .help = "a larger picture is a bad sample",                                                                   \
-         .group = "Pictures"},                                                                                         \
-        {.name = "max-height",                                                                                         \
-         .type = MR_OPT_UINT,                                                                                          \
-         .offset = offsetof(T, m.max_height),                                                                          \
-         .max = 65535,                                                                                                 \
-         .unit = "rows",                                                                                               \
-         .help = "of any picture; required if no transform makes them one size",                                       \
-         .group = "Pictures"},                                                                                         \
-    {                                                                                                                  \
-        .name = "max-width", .type = MR_OPT_UINT, .offset = offsetof(T, m.max_width), .max = 65535, .unit = "columns", \
-        .help = "of any picture", .group = "Pictures"                                                                  \
+#define MR_PICTURE_OPTIONS(T, m)                                                                   \
+    {.name = "color",                                                                              \
+     .type = MR_OPT_ENUM,                                                                          \
+     .offset = offsetof(T, m.color),                                                               \
+     .initial = "rgb",                                                                             \
+     .choices = mr_picture_colors,                                                                 \
+     .help = "channels of the decoded pictures",                                                   \
+     .group = "Pictures"},                                                                         \
+        {.name = "alpha",                                                                          \
+         .type = MR_OPT_ENUM,                                                                      \
+         .offset = offsetof(T, m.alpha),                                                           \
+         .initial = "drop",                                                                        \
+         .choices = mr_picture_alphas,                                                             \
+         .help = "background of transparent pixels; drop: keep their stored colours",              \
+         .group = "Pictures"},                                                                     \
+        {.name = "ignore-orientation",                                                             \
+         .type = MR_OPT_FLAG,                                                                      \
+         .offset = offsetof(T, m.ignore_orientation),                                              \
+         .help = "ignore the orientation in EXIF data",                                            \
+         .group = "Pictures"},                                                                     \
+        {.name = "exact",                                                                          \
+         .type = MR_OPT_FLAG,                                                                      \
+         .offset = offsetof(T, m.exact),                                                           \
+         .help = "decode JPEG at full size even when a smaller one is enough",                     \
+         .group = "Pictures"},                                                                     \
+        {.name = "max-pixels",                                                                     \
+         .type = MR_OPT_UINT,                                                                      \
+         .offset = offsetof(T, m.max_pixels),                                                      \
+         .initial = "100000000",                                                                   \
+         .min = 1,                                                                                 \
+         .max = 0x1p31,                                                                            \
+         .unit = "pixels",                                                                         \
+         .help = "a larger picture is a bad sample",                                               \
+         .group = "Pictures"},                                                                     \
+        {.name = "max-height",                                                                     \
+         .type = MR_OPT_UINT,                                                                      \
+         .offset = offsetof(T, m.max_height),                                                      \
+         .max = 65535,                                                                             \
+         .unit = "rows",                                                                           \
+         .help = "of any picture; required if no transform makes them one size",                   \
+         .group = "Pictures"},                                                                     \
+    {                                                                                              \
+        .name = "max-width", .type = MR_OPT_UINT, .offset = offsetof(T, m.max_width),              \
+        .max = 65535, .unit = "columns", .help = "of any picture", .group = "Pictures"             \
     }
 
-extern const struct mr_dataset_ops mr_dataset_idx, mr_dataset_npy, mr_dataset_raw, mr_dataset_synthetic,
-    mr_dataset_array, mr_dataset_callback, mr_dataset_tar, mr_dataset_safetensors, mr_dataset_folder, mr_dataset_list,
-    mr_dataset_csv, mr_dataset_video, mr_dataset_mix, mr_dataset_npz;
+extern const struct mr_dataset_ops mr_dataset_idx, mr_dataset_npy, mr_dataset_raw,
+    mr_dataset_synthetic, mr_dataset_array, mr_dataset_callback, mr_dataset_tar,
+    mr_dataset_safetensors, mr_dataset_folder, mr_dataset_list, mr_dataset_csv, mr_dataset_video,
+    mr_dataset_mix, mr_dataset_npz;
 
 #endif

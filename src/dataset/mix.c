@@ -39,7 +39,9 @@ static size_t item_length(const char *text, int *deepest)
     size_t n = 0;
     int depth = 0, most = 0;
     for (; text[n] && (text[n] != ',' || depth > 0); n++) {
-        depth += text[n] == '[' || text[n] == '{' ? 1 : (text[n] == ']' || text[n] == '}') && depth > 0 ? -1 : 0;
+        depth += text[n] == '[' || text[n] == '{'                  ? 1
+                 : (text[n] == ']' || text[n] == '}') && depth > 0 ? -1
+                                                                   : 0;
         most = MR_MAX(most, depth);
     }
     if (deepest)
@@ -86,9 +88,11 @@ static int parse_weight(const char *text, uint64_t *out)
 static int parse_item(const char *item, size_t length, uint64_t *weight, char **uri)
 {
     char shown[101];
-    size_t front = weight_length(item), shown_bytes = mr_secret_mask(item, length, shown, sizeof shown);
+    size_t front = weight_length(item),
+           shown_bytes = mr_secret_mask(item, length, shown, sizeof shown);
     if (front == 0 || front >= length)
-        return mr_error_set(MR_EOPTION, "mix: '%.*s': want WEIGHT*URI, or WEIGHT*[URI] for one with commas",
+        return mr_error_set(MR_EOPTION,
+                            "mix: '%.*s': want WEIGHT*URI, or WEIGHT*[URI] for one with commas",
                             (int)shown_bytes, shown);
     int rc = parse_weight(item, weight);
     if (rc < 0)
@@ -119,7 +123,8 @@ static int open_parts(struct mr_dataset *ds, const char *text)
         int depth;
         size_t n = item_length(text, &depth);
         if (depth > MAX_DEPTH)
-            return mr_error_set(MR_ELIMIT, "mix: more than %d brackets within each other", MAX_DEPTH);
+            return mr_error_set(MR_ELIMIT, "mix: more than %d brackets within each other",
+                                MAX_DEPTH);
         int rc = open_part(ds, text, n);
         if (rc < 0 || !text[n])
             return rc;
@@ -149,8 +154,9 @@ static int reduce_weights(struct state *st)
         st->period += st->part[k].weight; /* 64 x 1e12 at most */
     }
     if (st->period > MAX_PERIOD)
-        return mr_error_set(MR_ELIMIT, "mix: weights that repeat after %llu samples: want at most %u: fewer digits",
-                            (unsigned long long)st->period, MAX_PERIOD);
+        return mr_error_set(
+            MR_ELIMIT, "mix: weights that repeat after %llu samples: want at most %u: fewer digits",
+            (unsigned long long)st->period, MAX_PERIOD);
     return 0;
 }
 
@@ -193,8 +199,11 @@ static int least_length(const struct state *st, uint64_t *out)
         uint64_t last = p->ds->n - 1, end;
         if (st->count[t] != last % p->weight)
             continue;
-        if (!mr_mul(last / p->weight, st->period, &end) || !mr_add(end, t + 1, &end) || end > 1ull << 62)
-            return mr_error_set(MR_ELIMIT, "mix: it takes more than 2^62 samples until all have occurred: set length=");
+        if (!mr_mul(last / p->weight, st->period, &end) || !mr_add(end, t + 1, &end) ||
+            end > 1ull << 62)
+            return mr_error_set(
+                MR_ELIMIT,
+                "mix: it takes more than 2^62 samples until all have occurred: set length=");
         *out = MR_MAX(*out, end);
     }
     return 0;
@@ -231,8 +240,8 @@ static void write_fields(const struct mr_dataset *ds, char *out, size_t cap)
     size_t at = 0;
     out[0] = 0;
     for (int f = 0; f < ds->n_fields && at < cap; f++)
-        at +=
-            (size_t)snprintf(out + at, cap - at, "%s%s", f ? ", " : "", mr_spec_format(&ds->field[f], one, sizeof one));
+        at += (size_t)snprintf(out + at, cap - at, "%s%s", f ? ", " : "",
+                               mr_spec_format(&ds->field[f], one, sizeof one));
 }
 
 static int join_fields(struct mr_dataset *ds, const struct mr_dataset *part, int k)
@@ -246,7 +255,8 @@ static int join_fields(struct mr_dataset *ds, const struct mr_dataset *part, int
         write_fields(ds, have, sizeof have);
         write_fields(part, found, sizeof found);
         return mr_error_set(MR_EFORMAT,
-                            "mix: parts have different fields: part %d (%s) %s; part 1 (%s) %s: want the same names, "
+                            "mix: parts have different fields: part %d (%s) %s; part 1 (%s) %s: "
+                            "want the same names, "
                             "types and shapes of all, by the parts' own options",
                             k, part->text, found, first->text, have);
     }
@@ -276,10 +286,11 @@ static int join_classes(struct mr_dataset *ds)
             st->class[c].n += b->class[c].n;
         }
         if (!same)
-            return mr_error_set(MR_EFORMAT,
-                                "mix: %s and %s have different classes, so their labels differ in meaning: want "
-                                "the same class folders in both (allow-empty takes empty ones)",
-                                a->text, b->text);
+            return mr_error_set(
+                MR_EFORMAT,
+                "mix: %s and %s have different classes, so their labels differ in meaning: want "
+                "the same class folders in both (allow-empty takes empty ones)",
+                a->text, b->text);
     }
     ds->class = st->class;
     ds->n_classes = a->n_classes;
@@ -322,7 +333,8 @@ static int locate(const struct mr_dataset *ds, uint64_t index, struct mr_extent 
     return part->ops->locate ? part->ops->locate(part, index, out) : 0;
 }
 
-static int decode(const struct mr_dataset *ds, uint64_t index, const struct mr_bytes in[], struct mr_sample *out)
+static int decode(const struct mr_dataset *ds, uint64_t index, const struct mr_bytes in[],
+                  struct mr_sample *out)
 {
     const struct mr_dataset *part = find(ds, index, &index);
     preset(part, out);
@@ -364,8 +376,9 @@ static int open_mix(struct mr_dataset *ds, const void *options)
         reads |= st->part[k].ds->ops->locate != NULL;
     if (!reads)
         ds->ops = &no_reads;
-    snprintf(ds->text, sizeof ds->text, "mix: %llu sample%s of %d part%s", (unsigned long long)ds->n,
-             ds->n == 1 ? "" : "s", st->n_parts, st->n_parts == 1 ? "" : "s");
+    snprintf(ds->text, sizeof ds->text, "mix: %llu sample%s of %d part%s",
+             (unsigned long long)ds->n, ds->n == 1 ? "" : "s", st->n_parts,
+             st->n_parts == 1 ? "" : "s");
     return 0;
 }
 
@@ -389,7 +402,8 @@ static const char *file_of(const struct mr_dataset *ds, uint64_t i)
 #define AT(member) offsetof(struct mr_mix_opts, member)
 static const struct mr_option options_table[] = {
     {"parts", 0, MR_OPT_STRING, AT(parts), .meta = "WEIGHT*URI,...",
-     .help = "Data sets with the same fields, and their weights; put a URI with commas in brackets"},
+     .help =
+         "Data sets with the same fields, and their weights; put a URI with commas in brackets"},
     {"length", 0, MR_OPT_UINT, AT(length), .max = 0x1p62, .unit = "samples",
      .help = "Samples; default: the fewest that include every sample of every part"},
     {NULL},
@@ -397,10 +411,11 @@ static const struct mr_option options_table[] = {
 
 static const char *const positional[] = {"parts", NULL};
 
-#define MIX                                                                                                            \
-    .name = "mix", .summary = "samples of several data sets, by weight", .options = options_table,                     \
-    .positional = positional, .opts_size = sizeof(struct mr_mix_opts), .state_size = sizeof(struct state),             \
-    .path_length = path_length, .open = open_mix, .close = close_mix, .get = get, .file = file_of
+#define MIX                                                                                        \
+    .name = "mix", .summary = "samples of several data sets, by weight", .options = options_table, \
+    .positional = positional, .opts_size = sizeof(struct mr_mix_opts),                             \
+    .state_size = sizeof(struct state), .path_length = path_length, .open = open_mix,              \
+    .close = close_mix, .get = get, .file = file_of
 
 const struct mr_dataset_ops mr_dataset_mix = {MIX, .locate = locate, .decode = decode};
 

@@ -126,12 +126,15 @@ static double polynomial(const double *c, int n, double x)
 /* The inverse of the normal distribution function, to a relative 1.2e-9 (P. J. Acklam's rational approximation). */
 static double normal_quantile(double p)
 {
-    static const double a[] = {-3.969683028665376e+01, 2.209460984245205e+02,  -2.759285104469687e+02,
-                               1.383577518672690e+02,  -3.066479806614716e+01, 2.506628277459239e+00};
-    static const double b[] = {-5.447609879822406e+01, 1.615858368580409e+02,  -1.556989798598866e+02,
-                               6.680131188771972e+01,  -1.328068155288572e+01, 1};
-    static const double c[] = {-7.784894002430293e-03, -3.223964580411365e-01, -2.400758277161838e+00,
-                               -2.549732539343734e+00, 4.374664141464968e+00,  2.938163982698783e+00};
+    static const double a[] = {-3.969683028665376e+01, 2.209460984245205e+02,
+                               -2.759285104469687e+02, 1.383577518672690e+02,
+                               -3.066479806614716e+01, 2.506628277459239e+00};
+    static const double b[] = {-5.447609879822406e+01, 1.615858368580409e+02,
+                               -1.556989798598866e+02, 6.680131188771972e+01,
+                               -1.328068155288572e+01, 1};
+    static const double c[] = {-7.784894002430293e-03, -3.223964580411365e-01,
+                               -2.400758277161838e+00, -2.549732539343734e+00,
+                               4.374664141464968e+00,  2.938163982698783e+00};
     static const double d[] = {7.784695709041462e-03, 3.224671290700398e-01, 2.445134137142996e+00,
                                3.754408661907416e+00, 1};
     double tail = p < 0.5 ? p : 1 - p;
@@ -283,7 +286,8 @@ static int get(const struct mr_dataset *ds, uint64_t index, struct mr_sample *ou
     out->field[0].data = room;
     if (st->opts.min_length) {
         uint64_t most = ds->field[0].dim[0], spread = most - st->opts.min_length + 1;
-        out->field[0].dim[0] = st->opts.min_length + draw_below(st->opts.seed, index, DRAW_LENGTH, spread);
+        out->field[0].dim[0] =
+            st->opts.min_length + draw_below(st->opts.seed, index, DRAW_LENGTH, spread);
         bytes = bytes / most * out->field[0].dim[0];
     }
     if (st->opts.values == MR_VALUES_ZERO)
@@ -310,7 +314,8 @@ static int locate(const struct mr_dataset *ds, uint64_t index, struct mr_extent 
     return 1;
 }
 
-static int decode(const struct mr_dataset *ds, uint64_t index, const struct mr_bytes in[], struct mr_sample *out)
+static int decode(const struct mr_dataset *ds, uint64_t index, const struct mr_bytes in[],
+                  struct mr_sample *out)
 {
     (void)in;
     return get(ds, index, out);
@@ -331,9 +336,11 @@ static int check(const struct mr_synthetic_opts *o)
     if (rc < 0)
         return rc;
     if (o->min_length && (o->shape.rank == 0 || o->min_length > o->shape.dim[0]))
-        return mr_error_set(MR_EOPTION, "synthetic: min_length=%llu: want at most the shape's first dimension (%llu)",
-                            (unsigned long long)o->min_length,
-                            (unsigned long long)(o->shape.rank ? o->shape.dim[0] : 0));
+        return mr_error_set(
+            MR_EOPTION,
+            "synthetic: min_length=%llu: want at most the shape's first dimension (%llu)",
+            (unsigned long long)o->min_length,
+            (unsigned long long)(o->shape.rank ? o->shape.dim[0] : 0));
     if (o->classes > INT64_MAX)
         return mr_error_set(MR_EOPTION, "synthetic: classes=%llu: want at most 2^63 - 1",
                             (unsigned long long)o->classes);
@@ -378,17 +385,19 @@ static const char *const values_choices[] = {"uniform", "normal", "zero", "index
 
 #define AT(member) offsetof(struct mr_synthetic_opts, member)
 static const struct mr_option options_table[] = {
-    {"n", 0, MR_OPT_UINT, AT(n), .initial = "1e6", .min = 1, .max = 0x1p62, .unit = "samples", .help = "Samples"},
+    {"n", 0, MR_OPT_UINT, AT(n), .initial = "1e6", .min = 1, .max = 0x1p62, .unit = "samples",
+     .help = "Samples"},
     {"shape", 0, MR_OPT_SHAPE, AT(shape), .initial = "1024", .help = "Shape of a sample"},
     {"dtype", 0, MR_OPT_DTYPE, AT(dtype), .initial = "f32", .help = "Element type"},
     {"values", 0, MR_OPT_ENUM, AT(values), .initial = "uniform", .choices = values_choices,
-     .help =
-         "uniform: [0,1), or the integer type's range; normal: mean 0, deviation 1; zero; index: the sample's number"},
+     .help = "uniform: [0,1), or the integer type's range; normal: mean 0, deviation 1; zero; "
+             "index: the sample's number"},
     {"classes", 0, MR_OPT_UINT, AT(classes), .unit = "classes",
      .help = "When above 0, a second field \"label\" (i64) in [0, classes)"},
     {"delay", 0, MR_OPT_DURATION, AT(delay_ns), .unit = "ms",
      .help = "Read latency of a sample, simulated; it occupies no worker"},
-    {"work", 0, MR_OPT_DURATION, AT(work_ns), .unit = "us", .help = "CPU time of a sample; it occupies its worker"},
+    {"work", 0, MR_OPT_DURATION, AT(work_ns), .unit = "us",
+     .help = "CPU time of a sample; it occupies its worker"},
     {"seed", 0, MR_OPT_UINT, AT(seed), .help = "Seed of the values"},
     {"min-length", 0, MR_OPT_UINT, AT(min_length),
      .help = "When above 0, the first dimension varies from this to the shape's"},

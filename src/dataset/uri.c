@@ -28,7 +28,8 @@ const char *mr_format_names(char *buf, size_t cap)
     return buf;
 }
 
-int mr_dataset_each(int (*fn)(void *user, const char *name, const char *summary, const struct mr_option *options),
+int mr_dataset_each(int (*fn)(void *user, const char *name, const char *summary,
+                              const struct mr_option *options),
                     void *user)
 {
     for (size_t i = 0; i < MR_COUNT(formats); i++) {
@@ -67,7 +68,8 @@ static bool names_option(const struct mr_dataset_ops *ops, const char *text)
 {
     size_t length = strcspn(text, "=,");
     for (size_t i = 0; i < MR_COUNT(formats); i++)
-        for (const struct mr_option *o = formats[i]->options; o->name && (!ops || ops == formats[i]); o++)
+        for (const struct mr_option *o = formats[i]->options;
+             o->name && (!ops || ops == formats[i]); o++)
             if (strlen(o->name) == length && memcmp(o->name, text, length) == 0)
                 return true;
     return false;
@@ -201,15 +203,17 @@ static int unknown_format(const char *text, size_t prefix)
         names[i] = formats[i]->name;
     const char *nearest = mr_nearest(word, names);
     return mr_error_set(MR_EOPTION, "%s: unknown format '%s'%s%s%s: formats: %s",
-                        mr_text_hide(text, shown, sizeof shown), word, nearest ? "; did you mean " : "",
-                        nearest ? nearest : "", nearest ? "?" : "", mr_format_names(list, sizeof list));
+                        mr_text_hide(text, shown, sizeof shown), word,
+                        nearest ? "; did you mean " : "", nearest ? nearest : "",
+                        nearest ? "?" : "", mr_format_names(list, sizeof list));
 }
 
 static int split(const char *text, struct uri *out)
 {
     char names[128];
     if (!text || !text[0])
-        return mr_error_set(MR_EOPTION, "empty data set: want [FORMAT:]PATH[,option=value...] (formats: %s)",
+        return mr_error_set(MR_EOPTION,
+                            "empty data set: want [FORMAT:]PATH[,option=value...] (formats: %s)",
                             mr_format_names(names, sizeof names));
     size_t prefix = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789_");
     if (prefix > 0 && text[prefix] == ':' && !mr_store_is_remote(text)) {
@@ -220,7 +224,8 @@ static int split(const char *text, struct uri *out)
         out->format = NULL;
     }
     int rc = split_path(text, out);
-    if (rc < 0 || !out->path || mr_store_is_remote(text) || on_disk(out->path) || prefix == 0 || text[prefix] != ':')
+    if (rc < 0 || !out->path || mr_store_is_remote(text) || on_disk(out->path) || prefix == 0 ||
+        text[prefix] != ':')
         return rc;
     return unknown_format(text, prefix);
 }

@@ -17,7 +17,8 @@ static bool is_finite(const void *data, size_t element, enum mr_dtype dtype, uin
 }
 
 /* 1: all finite, 0: not, negative: error. */
-static int check(struct mr_net *net, struct mr_stream *stream, const void *data, uint64_t count, size_t element)
+static int check(struct mr_net *net, struct mr_stream *stream, const void *data, uint64_t count,
+                 size_t element)
 {
     void *host = malloc(count * element);
     if (!host)
@@ -37,7 +38,8 @@ static int check_param(struct mr_net *net, struct mr_stream *stream, uint32_t wh
     if (which == MR_NN_NONE)
         return 1;
     const struct mr_net_param *p = &net->param[which];
-    return check(net, stream, (char *)net->params + p->offset * net->param_element, p->count, net->param_element);
+    return check(net, stream, (char *)net->params + p->offset * net->param_element, p->count,
+                 net->param_element);
 }
 
 /* Is what node i made overwritten by a residual's sum? Then that is looked at, behind the way around. */

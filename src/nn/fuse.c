@@ -6,15 +6,16 @@ static uint32_t users(const struct mr_net *net, uint32_t tensor)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < net->n_nodes; i++)
-        n += (net->node[i].in == tensor) + (net->node[i].kind == MR_NODE_ADD && net->node[i].out == tensor);
+        n += (net->node[i].in == tensor) +
+             (net->node[i].kind == MR_NODE_ADD && net->node[i].out == tensor);
     return n;
 }
 
 /* Does a node of this kind follow, which alone reads what node i makes? */
 static bool follows(const struct mr_net *net, uint32_t i, enum mr_node_kind kind)
 {
-    return i + 1 < net->n_nodes && net->node[i + 1].kind == kind && net->node[i + 1].in == net->node[i].out &&
-           users(net, net->node[i].out) == 1;
+    return i + 1 < net->n_nodes && net->node[i + 1].kind == kind &&
+           net->node[i + 1].in == net->node[i].out && users(net, net->node[i].out) == 1;
 }
 
 /* convolution, maxpool[, dropout], flatten */
@@ -25,7 +26,8 @@ static void fuse_pool(struct mr_net *net, uint32_t conv)
     uint32_t last = conv + 1;
     if (follows(net, last, MR_NODE_DROPOUT) && !net->node[last + 1].per_channel)
         last++;
-    if (!follows(net, last, MR_NODE_FLATTEN) || net->layout != MR_NHWC || !net->ops->pool_drop_fits(&shape))
+    if (!follows(net, last, MR_NODE_FLATTEN) || net->layout != MR_NHWC ||
+        !net->ops->pool_drop_fits(&shape))
         return;
     pool->fused = last + 1 - conv;
     net->node[conv].undone = true;
@@ -37,7 +39,8 @@ void mr_net_fuse(struct mr_net *net)
 {
     for (uint32_t i = 0; net->ops->drops && i + 1 < net->n_nodes; i++)
         if (net->node[i].kind == MR_NODE_LINEAR && follows(net, i, MR_NODE_DROPOUT))
-            net->node[i + 1].undone = net->tensor[net->node[i].out].h * net->tensor[net->node[i].out].w == 1;
+            net->node[i + 1].undone =
+                net->tensor[net->node[i].out].h * net->tensor[net->node[i].out].w == 1;
     for (uint32_t i = 0; net->ops->pool_drop_fits && i < net->n_nodes; i++)
         if (net->node[i].kind == MR_NODE_CONV && follows(net, i, MR_NODE_POOL))
             fuse_pool(net, i);

@@ -34,7 +34,8 @@ static void draw_uniform(const struct mr_net *net, void *to, uint32_t which, dou
     }
 }
 
-static void init_node(const struct mr_net *net, const struct mr_node *node, void *params, void *buffers)
+static void init_node(const struct mr_net *net, const struct mr_node *node, void *params,
+                      void *buffers)
 {
     if (node->kind == MR_NODE_NORM) {
         fill(net, params, &net->param[node->weight], 1);
@@ -65,7 +66,8 @@ int mr_net_set(struct mr_net *net, const void *params, const void *buffers)
 
 int mr_net_init(struct mr_net *net)
 {
-    uint64_t bytes = net->n_flat * net->param_element, buffer_bytes = net->n_flat_buffers * net->param_element;
+    uint64_t bytes = net->n_flat * net->param_element,
+             buffer_bytes = net->n_flat_buffers * net->param_element;
     void *params = calloc(1, bytes), *buffers = calloc(1, buffer_bytes + 1);
     int rc = params && buffers ? 0 : mr_error_nomem("initial parameters", bytes);
     for (uint32_t i = 0; !rc && i < net->n_nodes; i++)

@@ -9,9 +9,9 @@
 #define TEXT_BYTES 8192
 #define MAX_DEPTH  16 /* of residuals in residuals */
 
-#define ARG(name, type, member, initial, lo, hi)                                                                       \
-    {                                                                                                                  \
-        name, 0, type, offsetof(struct mr_model_args, member), initial, lo, hi                                         \
+#define ARG(name, type, member, initial, lo, hi)                                                   \
+    {                                                                                              \
+        name, 0, type, offsetof(struct mr_model_args, member), initial, lo, hi                     \
     }
 static const struct mr_option linear_options[] = {
     ARG("n", MR_OPT_UINT, n, NULL, 1, 1 << 20), ARG("bias", MR_OPT_FLAG, bias, "1", 0, 0), {NULL}};
@@ -22,10 +22,13 @@ static const struct mr_option conv_options[] = {
 static const struct mr_option pool_options[] = {
     ARG("k", MR_OPT_UINT, k, "2", 1, 4096), ARG("s", MR_OPT_UINT, s, "0", 0, 4096), {NULL}};
 static const struct mr_option dropout_options[] = {
-    ARG("p", MR_OPT_DOUBLE, share, "0.5", 0, 0.999999), ARG("2d", MR_OPT_FLAG, channels, "0", 0, 0), {NULL}};
-static const struct mr_option norm_options[] = {ARG("eps", MR_OPT_DOUBLE, epsilon, "1e-5", 1e-12, 1),
-                                                ARG("momentum", MR_OPT_DOUBLE, momentum, "0.1", 1e-6, 1),
-                                                {NULL}};
+    ARG("p", MR_OPT_DOUBLE, share, "0.5", 0, 0.999999),
+    ARG("2d", MR_OPT_FLAG, channels, "0", 0, 0),
+    {NULL}};
+static const struct mr_option norm_options[] = {
+    ARG("eps", MR_OPT_DOUBLE, epsilon, "1e-5", 1e-12, 1),
+    ARG("momentum", MR_OPT_DOUBLE, momentum, "0.1", 1e-6, 1),
+    {NULL}};
 static const struct mr_option no_options[] = {{NULL}};
 
 static int add_layers(struct mr_model_builder *b, char *text, size_t bytes);
@@ -36,7 +39,8 @@ static int add_residual(struct mr_model_builder *b, char *text, size_t bytes)
     if (bytes < 2 || text[0] != '{' || text[bytes - 1] != '}')
         return mr_error_set(MR_EOPTION, "model: layer %u: want residual:{layers}", b->number);
     if (b->depth == MAX_DEPTH)
-        return mr_error_set(MR_ELIMIT, "model: layer %u: residuals lie more than %d deep", b->number, MAX_DEPTH);
+        return mr_error_set(MR_ELIMIT, "model: layer %u: residuals lie more than %d deep",
+                            b->number, MAX_DEPTH);
     b->fence = from;
     b->depth++;
     int rc = add_layers(b, text + 1, bytes - 2);
@@ -72,21 +76,24 @@ static int no_such(const struct mr_model_builder *b, const char *item)
     const char *names[MR_COUNT(known) + 1] = {NULL};
     for (size_t i = 0; i < MR_COUNT(known); i++)
         names[i] = known[i].name;
-    return mr_error_no_such(item, names, "", "model: layer %u: '%.40s': no such layer", b->number, item);
+    return mr_error_no_such(item, names, "", "model: layer %u: '%.40s': no such layer", b->number,
+                            item);
 }
 
 /* A single word that is no layer is meant as a model. */
 static int check_word(const char *model)
 {
-    static const char *const models[] = {"softmax", "mlp:300s,100r,50s", "mnist-cnn", "resnet20", NULL};
+    static const char *const models[] = {"softmax", "mlp:300s,100r,50s", "mnist-cnn", "resnet20",
+                                         NULL};
     if (!model[0] || strpbrk(model, ",:{"))
         return 0;
     for (size_t i = 0; i < MR_COUNT(known); i++)
         if (!strcmp(model, known[i].name))
             return 0;
-    return mr_error_no_such(
-        model, models, "",
-        "model '%.40s': no such model, and no layer (conv:8,relu,flatten,linear:10 is a list of them)", model);
+    return mr_error_no_such(model, models, "",
+                            "model '%.40s': no such model, and no layer "
+                            "(conv:8,relu,flatten,linear:10 is a list of them)",
+                            model);
 }
 
 /* "conv:32,k=3", which is cut up. */
@@ -126,7 +133,8 @@ static size_t layer_bytes(const char *p, size_t left)
         size_t j = i + 1;
         while (j < left && (isalnum((unsigned char)p[j]) || p[j] == '_'))
             j++;
-        bool argument = (j < left && p[j] == '=') || (j - i == 3 && p[i + 1] == '2' && p[i + 2] == 'd');
+        bool argument =
+            (j < left && p[j] == '=') || (j - i == 3 && p[i + 1] == '2' && p[i + 2] == 'd');
         if (!argument)
             return i;
     }
@@ -166,8 +174,10 @@ static int mlp_text(const char *hidden, uint32_t classes, char *out, size_t cap)
                           : *end == 'g' ? "gelu"
                                         : NULL;
         if (end == p || width == 0 || width > 1 << 20 || !act || (end[1] && end[1] != ','))
-            return mr_error_set(MR_EOPTION, "model: mlp:%s: want widths with s, r, t or g behind, as mlp:300s,100r,50s",
-                                hidden);
+            return mr_error_set(
+                MR_EOPTION,
+                "model: mlp:%s: want widths with s, r, t or g behind, as mlp:300s,100r,50s",
+                hidden);
         at += (size_t)snprintf(out + at, at < cap ? cap - at : 0, ",linear:%lu,%s", width, act);
         if (at >= cap - 64)
             return mr_error_set(MR_ELIMIT, "model: mlp: too many layers");
@@ -183,10 +193,10 @@ static void resnet20_text(uint32_t classes, uint32_t shorter, char *out, size_t 
     size_t at = (size_t)snprintf(out, cap, "conv:16,p=1,bias=0,batchnorm,relu");
     for (int stage = 0; stage < 3; stage++)
         for (int block = 0; block < 3; block++)
-            at +=
-                (size_t)snprintf(out + at, cap - at,
-                                 ",residual:{conv:%d,s=%d,p=1,bias=0,batchnorm,relu,conv:%d,p=1,bias=0,batchnorm},relu",
-                                 16 << stage, stage && !block ? 2 : 1, 16 << stage);
+            at += (size_t)snprintf(out + at, cap - at,
+                                   ",residual:{conv:%d,s=%d,p=1,bias=0,batchnorm,relu,conv:%d,p=1,"
+                                   "bias=0,batchnorm},relu",
+                                   16 << stage, stage && !block ? 2 : 1, 16 << stage);
     uint32_t side = ((shorter + 1) / 2 + 1) / 2; /* the pool fits along both sides */
     snprintf(out + at, cap - at, ",avgpool:%u,flatten,linear:%u", side ? side : 1, classes);
 }
@@ -201,7 +211,8 @@ static int model_text(const struct mr_net *net, char *out, size_t cap)
         return mlp_text(model + 4, classes, out, cap);
     else if (!strcmp(model, "mnist-cnn")) /* PyTorch's example for MNIST */
         snprintf(out, cap,
-                 "conv:32,relu,conv:64,relu,maxpool:2,dropout:0.25,flatten,linear:128,relu,dropout:0.5,linear:%u",
+                 "conv:32,relu,conv:64,relu,maxpool:2,dropout:0.25,flatten,linear:128,relu,dropout:"
+                 "0.5,linear:%u",
                  classes);
     else if (!strcmp(model, "resnet20"))
         resnet20_text(classes, MR_MIN(net->opts.height, net->opts.width), out, cap);
@@ -216,15 +227,18 @@ int mr_model_build(struct mr_net *net)
 {
     char text[TEXT_BYTES];
     const struct mr_net_opts *o = &net->opts;
-    net->tensor[0] = (struct mr_nn_tensor){
-        .c = o->channels, .h = o->height, .w = o->width, .count = (uint64_t)o->channels * o->height * o->width};
+    net->tensor[0] = (struct mr_nn_tensor){.c = o->channels,
+                                           .h = o->height,
+                                           .w = o->width,
+                                           .count = (uint64_t)o->channels * o->height * o->width};
     net->n_tensors = 1;
     struct mr_model_builder b = {.net = net};
     int rc = model_text(net, text, sizeof text);
     if (!rc)
         rc = add_layers(&b, text, strlen(text));
     if (!rc)
-        rc = mr_model_add_flatten(&b, NULL); /* losses and callers read c, h, w, whatever the backend's layout */
+        rc = mr_model_add_flatten(
+            &b, NULL); /* losses and callers read c, h, w, whatever the backend's layout */
     if (!rc && net->n_params == 0)
         rc = mr_error_set(MR_EOPTION, "model: '%.80s' has no layer with parameters", net->model);
     return rc;

@@ -14,8 +14,9 @@ const char *mr_shape_text(const struct mr_nn_tensor *t, char buf[32])
 }
 
 /* A parameter of these dimensions behind the others, at a place that 16-byte loads reach in every precision. */
-static uint32_t add_param(struct mr_net_param *list, uint32_t *n, uint64_t *n_flat, const char *layer, const char *what,
-                          int rank, const uint64_t *dim, int decays)
+static uint32_t add_param(struct mr_net_param *list, uint32_t *n, uint64_t *n_flat,
+                          const char *layer, const char *what, int rank, const uint64_t *dim,
+                          int decays)
 {
     if (*n == MR_NN_MAX_PARAMS)
         return MR_NN_NONE;
@@ -31,13 +32,15 @@ static uint32_t add_param(struct mr_net_param *list, uint32_t *n, uint64_t *n_fl
     return (*n)++;
 }
 
-static uint32_t param(struct mr_net *net, const char *layer, const char *what, int rank, const uint64_t *dim)
+static uint32_t param(struct mr_net *net, const char *layer, const char *what, int rank,
+                      const uint64_t *dim)
 {
     return add_param(net->param, &net->n_params, &net->n_flat, layer, what, rank, dim, rank > 1);
 }
 
 /* A new node behind the others, with an output tensor of this shape. NULL when there are too many. */
-static struct mr_node *add_node(struct mr_model_builder *b, enum mr_node_kind kind, uint32_t c, uint32_t h, uint32_t w)
+static struct mr_node *add_node(struct mr_model_builder *b, enum mr_node_kind kind, uint32_t c,
+                                uint32_t h, uint32_t w)
 {
     struct mr_net *net = b->net;
     if (net->n_nodes == MR_NN_MAX_NODES || net->n_params + 4 > MR_NN_MAX_PARAMS) {
@@ -45,7 +48,8 @@ static struct mr_node *add_node(struct mr_model_builder *b, enum mr_node_kind ki
         return NULL;
     }
     struct mr_nn_tensor *in = &net->tensor[b->at];
-    net->tensor[net->n_tensors] = (struct mr_nn_tensor){.c = c, .h = h, .w = w, .count = (uint64_t)c * h * w};
+    net->tensor[net->n_tensors] =
+        (struct mr_nn_tensor){.c = c, .h = h, .w = w, .count = (uint64_t)c * h * w};
     struct mr_node *node = &net->node[net->n_nodes];
     *node = (struct mr_node){.kind = kind, .in = b->at, .out = net->n_tensors++};
     node->weight = node->bias = node->mean = MR_NN_NONE;
@@ -63,8 +67,8 @@ static struct mr_net_layer *layer_of(struct mr_net *net, const struct mr_node *n
 static int check_outputs(const struct mr_model_builder *b, const struct mr_model_args *a)
 {
     return a->n ? 0
-                : mr_error_set(MR_EOPTION, "model: layer %u: %s wants how many outputs: %s:32", b->number, a->name,
-                               a->name);
+                : mr_error_set(MR_EOPTION, "model: layer %u: %s wants how many outputs: %s:32",
+                               b->number, a->name, a->name);
 }
 
 int mr_model_add_linear(struct mr_model_builder *b, const struct mr_model_args *a)
@@ -77,7 +81,8 @@ int mr_model_add_linear(struct mr_model_builder *b, const struct mr_model_args *
     char shape[32], name[24];
     if (in.h * in.w != 1)
         return mr_error_set(MR_ESHAPE,
-                            "model: layer %u: linear:%llu reads a vector, but its input is %s: put flatten before it",
+                            "model: layer %u: linear:%llu reads a vector, but its input is %s: put "
+                            "flatten before it",
                             b->number, (unsigned long long)a->n, mr_shape_text(&in, shape));
     struct mr_node *node = add_node(b, MR_NODE_LINEAR, (uint32_t)a->n, 1, 1);
     if (!node)
@@ -104,11 +109,13 @@ int mr_model_add_conv(struct mr_model_builder *b, const struct mr_model_args *a)
     char shape[32], name[24];
     uint64_t k = a->k, h = in.h + 2 * a->p, w = in.w + 2 * a->p;
     if (h < k || w < k)
-        return mr_error_set(MR_ESHAPE, "model: layer %u: conv %llux%llu with padding %llu does not fit its input %s",
-                            b->number, (unsigned long long)k, (unsigned long long)k, (unsigned long long)a->p,
-                            mr_shape_text(&in, shape));
-    struct mr_node *node =
-        add_node(b, MR_NODE_CONV, (uint32_t)a->n, (uint32_t)((h - k) / a->s + 1), (uint32_t)((w - k) / a->s + 1));
+        return mr_error_set(
+            MR_ESHAPE,
+            "model: layer %u: conv %llux%llu with padding %llu does not fit its input %s",
+            b->number, (unsigned long long)k, (unsigned long long)k, (unsigned long long)a->p,
+            mr_shape_text(&in, shape));
+    struct mr_node *node = add_node(b, MR_NODE_CONV, (uint32_t)a->n, (uint32_t)((h - k) / a->s + 1),
+                                    (uint32_t)((w - k) / a->s + 1));
     if (!node)
         return MR_ELIMIT;
     node->k = (uint32_t)k;
@@ -120,8 +127,8 @@ int mr_model_add_conv(struct mr_model_builder *b, const struct mr_model_args *a)
         node->bias = param(net, name, "bias", 1, &a->n);
     struct mr_net_layer *layer = layer_of(net, node);
     snprintf(layer->name, sizeof layer->name, "%s", name);
-    snprintf(layer->text, sizeof layer->text, "conv %llu, %llux%llu", (unsigned long long)a->n, (unsigned long long)k,
-             (unsigned long long)k);
+    snprintf(layer->text, sizeof layer->text, "conv %llu, %llux%llu", (unsigned long long)a->n,
+             (unsigned long long)k, (unsigned long long)k);
     layer->n_params = a->n * in.c * k * k + (a->bias ? a->n : 0);
     layer->flops = 2 * net->tensor[node->out].count * in.c * k * k;
     return 0;
@@ -133,10 +140,11 @@ int mr_model_add_pool(struct mr_model_builder *b, const struct mr_model_args *a)
     char shape[32];
     uint64_t s = a->s ? a->s : a->k;
     if (in.h < a->k || in.w < a->k)
-        return mr_error_set(MR_ESHAPE, "model: layer %u: a pool of %llux%llu does not fit its input %s", b->number,
-                            (unsigned long long)a->k, (unsigned long long)a->k, mr_shape_text(&in, shape));
-    struct mr_node *node =
-        add_node(b, MR_NODE_POOL, in.c, (uint32_t)((in.h - a->k) / s + 1), (uint32_t)((in.w - a->k) / s + 1));
+        return mr_error_set(
+            MR_ESHAPE, "model: layer %u: a pool of %llux%llu does not fit its input %s", b->number,
+            (unsigned long long)a->k, (unsigned long long)a->k, mr_shape_text(&in, shape));
+    struct mr_node *node = add_node(b, MR_NODE_POOL, in.c, (uint32_t)((in.h - a->k) / s + 1),
+                                    (uint32_t)((in.w - a->k) / s + 1));
     if (!node)
         return MR_ELIMIT;
     node->k = (uint32_t)a->k;
@@ -144,7 +152,8 @@ int mr_model_add_pool(struct mr_model_builder *b, const struct mr_model_args *a)
     node->average = a->which;
     struct mr_net_layer *layer = layer_of(b->net, node);
     snprintf(layer->name, sizeof layer->name, "pool");
-    snprintf(layer->text, sizeof layer->text, "%s %u", a->which ? "average pool" : "max pool", node->k);
+    snprintf(layer->text, sizeof layer->text, "%s %u", a->which ? "average pool" : "max pool",
+             node->k);
     return 0;
 }
 
@@ -160,7 +169,8 @@ int mr_model_add_norm(struct mr_model_builder *b, const struct mr_model_args *a)
     snprintf(name, sizeof name, "bn%u", ++net->n_named[2]);
     node->weight = param(net, name, "weight", 1, &c);
     node->bias = param(net, name, "bias", 1, &c);
-    node->mean = add_param(net->buffer, &net->n_buffers, &net->n_flat_buffers, name, "running_mean", 1, &c, 0);
+    node->mean = add_param(net->buffer, &net->n_buffers, &net->n_flat_buffers, name, "running_mean",
+                           1, &c, 0);
     add_param(net->buffer, &net->n_buffers, &net->n_flat_buffers, name, "running_var", 1, &c, 0);
     node->epsilon = a->epsilon;
     node->p = a->momentum;
@@ -178,7 +188,8 @@ int mr_model_add_act(struct mr_model_builder *b, const struct mr_model_args *a)
     enum mr_act act = (enum mr_act)a->which;
     struct mr_net *net = b->net;
     struct mr_node *last = net->n_nodes ? &net->node[net->n_nodes - 1] : NULL;
-    bool product = last && (last->kind == MR_NODE_LINEAR || last->kind == MR_NODE_CONV || last->kind == MR_NODE_NORM);
+    bool product = last && (last->kind == MR_NODE_LINEAR || last->kind == MR_NODE_CONV ||
+                            last->kind == MR_NODE_NORM);
     bool alone = last && last->out == b->at && b->at != b->fence;
     if (product && alone && last->act == MR_ACT_NONE && act != MR_ACT_GELU) {
         last->act = act;
@@ -208,7 +219,8 @@ int mr_model_add_dropout(struct mr_model_builder *b, const struct mr_model_args 
     node->number = b->net->n_dropouts++;
     struct mr_net_layer *layer = layer_of(b->net, node);
     snprintf(layer->name, sizeof layer->name, "dropout%u", node->number + 1);
-    snprintf(layer->text, sizeof layer->text, "dropout %g%s", a->share, a->channels ? " of channels" : "");
+    snprintf(layer->text, sizeof layer->text, "dropout %g%s", a->share,
+             a->channels ? " of channels" : "");
     return 0;
 }
 
@@ -221,8 +233,9 @@ int mr_model_add_flatten(struct mr_model_builder *b, const struct mr_model_args 
     if (in.h == 1 && in.w == 1) /* a vector already */
         return 0;
     if (in.count > UINT32_MAX)
-        return mr_error_set(MR_ELIMIT, "model: layer %u: flatten: its input %s has more than 2^32 - 1 elements",
-                            b->number, mr_shape_text(&in, shape));
+        return mr_error_set(
+            MR_ELIMIT, "model: layer %u: flatten: its input %s has more than 2^32 - 1 elements",
+            b->number, mr_shape_text(&in, shape));
     struct mr_node *node = add_node(b, MR_NODE_FLATTEN, (uint32_t)in.count, 1, 1);
     if (!node)
         return MR_ELIMIT;
@@ -236,8 +249,9 @@ int mr_model_add_softmax(struct mr_model_builder *b, const struct mr_model_args 
     struct mr_nn_tensor in = b->net->tensor[b->at];
     char shape[32];
     if (in.h * in.w != 1)
-        return mr_error_set(MR_ESHAPE, "model: layer %u: softmax reads a vector, but its input is %s", b->number,
-                            mr_shape_text(&in, shape));
+        return mr_error_set(MR_ESHAPE,
+                            "model: layer %u: softmax reads a vector, but its input is %s",
+                            b->number, mr_shape_text(&in, shape));
     struct mr_node *node = add_node(b, MR_NODE_SOFTMAX, in.c, 1, 1);
     if (!node)
         return MR_ELIMIT;
@@ -257,10 +271,12 @@ static int add_shortcut(struct mr_model_builder *b, uint32_t from, uint32_t to)
         return 0;
     uint32_t stride = out.h ? (in.h + out.h - 1) / out.h : 0;
     if (stride == 0 || (in.h - 1) / stride + 1 != out.h || (in.w - 1) / stride + 1 != out.w)
-        return mr_error_set(MR_ESHAPE, "model: layer %u: residual: no stride takes its input %s to its body's %s",
-                            b->number, mr_shape_text(&in, one), mr_shape_text(&out, two));
+        return mr_error_set(
+            MR_ESHAPE, "model: layer %u: residual: no stride takes its input %s to its body's %s",
+            b->number, mr_shape_text(&in, one), mr_shape_text(&out, two));
     int rc = mr_model_add_conv(b, &(struct mr_model_args){.n = out.c, .k = 1, .s = stride});
-    return rc ? rc : mr_model_add_norm(b, &(struct mr_model_args){.epsilon = 1e-5, .momentum = 0.1});
+    return rc ? rc
+              : mr_model_add_norm(b, &(struct mr_model_args){.epsilon = 1e-5, .momentum = 0.1});
 }
 
 /* The sum overwrites the body's output: no backward pass may read it. What a flatten gives may be another node's output. */

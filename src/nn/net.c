@@ -22,8 +22,10 @@ static int complete(const struct mr_net_opts *opts, struct mr_net_opts *out)
 {
     mr_net_opts_init(out);
     if (opts->size < sizeof opts->size || opts->size > sizeof *out)
-        return mr_error_set(MR_EMISUSE, "mr_net_opts: size is %zu, want at most %zu: fill it with mr_net_opts_init()",
-                            opts->size, sizeof *out);
+        return mr_error_set(
+            MR_EMISUSE,
+            "mr_net_opts: size is %zu, want at most %zu: fill it with mr_net_opts_init()",
+            opts->size, sizeof *out);
     memcpy(out, opts, opts->size);
     out->size = sizeof *out;
     return 0;
@@ -33,18 +35,21 @@ static int check(const struct mr_net_opts *o)
 {
     if (!o->model || !*o->model)
         return mr_error_set(MR_EOPTION, "net: no model");
-    if (o->channels == 0 || o->height == 0 || o->width == 0 || o->channels > 65536 || o->height > 65536 ||
-        o->width > 65536)
-        return mr_error_set(MR_EOPTION, "net: samples of %ux%ux%u: want 1..65536 each", o->channels, o->height,
-                            o->width);
+    if (o->channels == 0 || o->height == 0 || o->width == 0 || o->channels > 65536 ||
+        o->height > 65536 || o->width > 65536)
+        return mr_error_set(MR_EOPTION, "net: samples of %ux%ux%u: want 1..65536 each", o->channels,
+                            o->height, o->width);
     if (o->classes == 0 || o->classes > 1 << 20)
         return mr_error_set(MR_EOPTION, "net: %u classes: want 1..%d", o->classes, 1 << 20);
     if (o->max_batch == 0 || o->max_batch > 1 << 20)
-        return mr_error_set(MR_EOPTION, "net: batches of up to %u: want 1..%d", o->max_batch, 1 << 20);
+        return mr_error_set(MR_EOPTION, "net: batches of up to %u: want 1..%d", o->max_batch,
+                            1 << 20);
     if (o->dtype != MR_F32 && o->dtype != MR_F64 && o->dtype != MR_BF16 && o->dtype != MR_F16)
-        return mr_error_set(MR_EOPTION, "net: computes in f32, f64, bf16 or f16, not in %s", mr_dtype_name(o->dtype));
+        return mr_error_set(MR_EOPTION, "net: computes in f32, f64, bf16 or f16, not in %s",
+                            mr_dtype_name(o->dtype));
     if ((uint32_t)o->loss > MR_MSE || (uint32_t)o->layout > MR_NHWC)
-        return mr_error_set(MR_EOPTION, "net: loss %d, layout %d: no such", (int)o->loss, (int)o->layout);
+        return mr_error_set(MR_EOPTION, "net: loss %d, layout %d: no such", (int)o->loss,
+                            (int)o->layout);
     return 0;
 }
 
@@ -55,7 +60,8 @@ static int open_backend(struct mr_net *net)
     if (rc)
         return rc;
     if (info.simulated)
-        return mr_error_set(MR_EUNSUPPORTED, "device %s computes nothing: nets run on cpu and cuda", info.name);
+        return mr_error_set(MR_EUNSUPPORTED, "device %s computes nothing: nets run on cpu and cuda",
+                            info.name);
     if (!info.unified)
         net->ops = &mr_nn_cuda;
     else
@@ -80,8 +86,8 @@ static uint32_t readers(const struct mr_net *net, uint32_t tensor)
 /* Tensors that are the input's bytes under another name: flattened NCHW that nothing else reads, as its gradient is the other's. */
 static bool is_alias(const struct mr_net *net, const struct mr_node *node)
 {
-    return node->kind == MR_NODE_FLATTEN && (net->layout == MR_NCHW || net->tensor[node->in].c == 1) &&
-           readers(net, node->in) == 1;
+    return node->kind == MR_NODE_FLATTEN &&
+           (net->layout == MR_NCHW || net->tensor[node->in].c == 1) && readers(net, node->in) == 1;
 }
 
 /* The next piece of the arena; sums first (arena NULL), then places. */
@@ -98,14 +104,16 @@ static int check_shapes(const struct mr_net *net)
     char shape[32];
     for (uint32_t t = 0; t < net->n_tensors; t++)
         if ((uint64_t)net->tensor[t].h * net->tensor[t].w > INT32_MAX)
-            return mr_error_set(MR_ELIMIT, "net: pictures of %s are too large: want at most 2^31 - 1 pixels",
+            return mr_error_set(MR_ELIMIT,
+                                "net: pictures of %s are too large: want at most 2^31 - 1 pixels",
                                 mr_shape_text(&net->tensor[t], shape));
     for (uint32_t i = 0; i < net->n_nodes; i++) {
         const struct mr_nn_tensor *in = &net->tensor[net->node[i].in];
         if (net->node[i].kind == MR_NODE_POOL && (uint64_t)net->opts.max_batch * in->c > UINT32_MAX)
-            return mr_error_set(MR_ELIMIT,
-                                "net: a pool of %s in batches of %u: want at most 2^32 - 1 channels in a batch",
-                                mr_shape_text(in, shape), net->opts.max_batch);
+            return mr_error_set(
+                MR_ELIMIT,
+                "net: a pool of %s in batches of %u: want at most 2^32 - 1 channels in a batch",
+                mr_shape_text(in, shape), net->opts.max_batch);
     }
     return 0;
 }
@@ -115,17 +123,19 @@ static int place(struct mr_net *net, uint64_t *out_bytes)
     uint64_t at = 0, largest = 0, n = net->opts.max_batch;
     for (uint32_t t = 0; t < net->n_tensors; t++) {
         uint64_t bytes;
-        if (!mr_mul(net->tensor[t].count, n * net->element, &bytes) || at > UINT64_MAX / 4 - bytes ||
-            bytes > 1ull << 48)
-            return mr_error_set(MR_ELIMIT,
-                                "net: activations of %llu elements a sample are too many for batches of %llu",
-                                (unsigned long long)net->tensor[t].count, (unsigned long long)n);
+        if (!mr_mul(net->tensor[t].count, n * net->element, &bytes) ||
+            at > UINT64_MAX / 4 - bytes || bytes > 1ull << 48)
+            return mr_error_set(
+                MR_ELIMIT,
+                "net: activations of %llu elements a sample are too many for batches of %llu",
+                (unsigned long long)net->tensor[t].count, (unsigned long long)n);
         net->tensor[t].value = take(net, &at, bytes);
         net->tensor[t].grad = t ? take(net, &at, bytes) : NULL;
         largest = MR_MAX(largest, bytes);
     }
     net->scratch = take(net, &at, largest);
-    net->outputs = take(net, &at, net->tensor[net->node[net->n_nodes - 1].out].count * n * net->param_element);
+    net->outputs =
+        take(net, &at, net->tensor[net->node[net->n_nodes - 1].out].count * n * net->param_element);
     for (uint32_t i = 0; i < net->n_nodes; i++) {
         struct mr_node *node = &net->node[i];
         if (node->kind == MR_NODE_NORM)
@@ -152,7 +162,8 @@ static int take_memory(struct mr_net *net)
     if (!rc && net->element == 2)
         rc = mr_memory_acquire(net->device, MR_DEVICE, net->n_flat * 2, &net->low);
     if (!rc && net->n_flat_buffers)
-        rc = mr_memory_acquire(net->device, MR_DEVICE, net->n_flat_buffers * net->param_element, &net->buffers);
+        rc = mr_memory_acquire(net->device, MR_DEVICE, net->n_flat_buffers * net->param_element,
+                               &net->buffers);
     if (!rc)
         rc = mr_memory_acquire(net->device, MR_DEVICE, net->arena_bytes, &net->arena);
     if (!rc)
@@ -167,7 +178,8 @@ static void name_runners(struct mr_net *net)
     for (uint32_t i = 0; i < net->n_nodes; i++) {
         enum mr_node_kind kind = net->node[i].kind;
         int product = kind == MR_NODE_LINEAR ? 1 : kind == MR_NODE_CONV ? 2 : 0;
-        snprintf(net->layer[i].runs_on, sizeof net->layer[i].runs_on, "%s", net->ops->runs_on(net->backend, product));
+        snprintf(net->layer[i].runs_on, sizeof net->layer[i].runs_on, "%s",
+                 net->ops->runs_on(net->backend, product));
     }
 }
 
@@ -175,8 +187,9 @@ int mr_net_create(struct mr_device *device, const struct mr_net_opts *opts, stru
 {
     struct mr_net *net = NULL;
     struct mr_net_opts all;
-    int rc = device && opts && out ? complete(opts, &all)
-                                   : mr_error_set(MR_EMISUSE, "mr_net_create: device, opts or out is NULL");
+    int rc = device && opts && out
+                 ? complete(opts, &all)
+                 : mr_error_set(MR_EMISUSE, "mr_net_create: device, opts or out is NULL");
     if (!rc)
         rc = check(&all);
     if (rc)
@@ -251,8 +264,8 @@ uint64_t mr_net_n_params(const struct mr_net *net)
 
 uint64_t mr_net_memory(const struct mr_net *net)
 {
-    return net->arena_bytes + (net->low ? net->n_flat * 2 : 0) + net->n_flat_buffers * net->param_element +
-           net->ops->memory(net->backend);
+    return net->arena_bytes + (net->low ? net->n_flat * 2 : 0) +
+           net->n_flat_buffers * net->param_element + net->ops->memory(net->backend);
 }
 
 void mr_net_flat(struct mr_net *net, void **params, void **grads, void **low_precision)

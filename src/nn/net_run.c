@@ -21,7 +21,8 @@ static const void *weights(const struct mr_net *net, uint32_t which)
 
 static void *gradient(const struct mr_net *net, uint32_t which)
 {
-    return which == MR_NN_NONE ? NULL : (char *)net->grads + net->param[which].offset * net->param_element;
+    return which == MR_NN_NONE ? NULL
+                               : (char *)net->grads + net->param[which].offset * net->param_element;
 }
 
 /* gamma and beta of norms are read in full precision. */
@@ -38,7 +39,8 @@ static void *buffer(const struct mr_net *net, uint32_t which)
 static struct mr_nn_linear linear_of(const struct pass *p, const struct mr_node *node)
 {
     const struct mr_nn_tensor *t = p->net->tensor;
-    return (struct mr_nn_linear){.n = p->n, .in = t[node->in].c, .out = t[node->out].c, .act = node->act};
+    return (struct mr_nn_linear){
+        .n = p->n, .in = t[node->in].c, .out = t[node->out].c, .act = node->act};
 }
 
 static struct mr_nn_conv conv_of(const struct pass *p, const struct mr_node *node)
@@ -104,16 +106,19 @@ static int forward_node(struct pass *p, const struct mr_node *node)
     switch (node->kind) {
     case MR_NODE_LINEAR: {
         struct mr_nn_linear l = linear_of(p, node);
-        return ops->linear_forward(b, &l, in->value, weights(net, node->weight), weights(net, node->bias), out->value);
+        return ops->linear_forward(b, &l, in->value, weights(net, node->weight),
+                                   weights(net, node->bias), out->value);
     }
     case MR_NODE_CONV: {
         struct mr_nn_conv c = conv_of(p, node);
-        return ops->conv_forward(b, &c, in->value, weights(net, node->weight), weights(net, node->bias), out->value);
+        return ops->conv_forward(b, &c, in->value, weights(net, node->weight),
+                                 weights(net, node->bias), out->value);
     }
     case MR_NODE_POOL: {
         if (node->fused) {
             struct mr_nn_pool_drop d = pool_drop_of(p, node);
-            return ops->pool_drop_forward(b, &d, in->value, net->tensor[node[node->fused - 1].out].value);
+            return ops->pool_drop_forward(b, &d, in->value,
+                                          net->tensor[node[node->fused - 1].out].value);
         }
         struct mr_nn_pool q = mr_net_pool_of(net, node, p->n);
         return ops->pool_forward(b, &q, in->value, out->value);
@@ -121,8 +126,8 @@ static int forward_node(struct pass *p, const struct mr_node *node)
     case MR_NODE_NORM: {
         struct mr_nn_norm m = norm_of(p, node);
         return ops->norm_forward(b, &m, in->value, full(net, node->weight), full(net, node->bias),
-                                 buffer(net, node->mean), buffer(net, node->mean + 1), node->saved, p->training,
-                                 out->value);
+                                 buffer(net, node->mean), buffer(net, node->mean + 1), node->saved,
+                                 p->training, out->value);
     }
     case MR_NODE_ACT:
         return ops->act_forward(b, node->act, count, in->value, out->value);
@@ -164,24 +169,28 @@ static int backward_node(struct pass *p, const struct mr_node *node, void *dx)
     case MR_NODE_LINEAR: {
         struct mr_nn_linear l = linear_of(p, node);
         struct mr_nn_drop drop;
-        if (node < &net->node[net->n_nodes - 1] && node[1].kind == MR_NODE_DROPOUT && node[1].undone) {
-            drop = (struct mr_nn_drop){net->opts.seed, node[1].number, node[1].p, net->tensor[node[1].out].grad};
+        if (node < &net->node[net->n_nodes - 1] && node[1].kind == MR_NODE_DROPOUT &&
+            node[1].undone) {
+            drop = (struct mr_nn_drop){net->opts.seed, node[1].number, node[1].p,
+                                       net->tensor[node[1].out].grad};
             l.drop = &drop;
         }
-        return ops->linear_backward(b, &l, in->value, weights(net, node->weight), out->value, out->grad, dx,
-                                    gradient(net, node->weight), gradient(net, node->bias), p->accumulate);
+        return ops->linear_backward(b, &l, in->value, weights(net, node->weight), out->value,
+                                    out->grad, dx, gradient(net, node->weight),
+                                    gradient(net, node->bias), p->accumulate);
     }
     case MR_NODE_CONV: {
         struct mr_nn_conv c = conv_of(p, node);
         c.act = node->undone ? MR_ACT_NONE : c.act;
-        return ops->conv_backward(b, &c, in->value, weights(net, node->weight), out->value, out->grad, dx,
-                                  gradient(net, node->weight), node->undone ? NULL : gradient(net, node->bias),
-                                  p->accumulate);
+        return ops->conv_backward(b, &c, in->value, weights(net, node->weight), out->value,
+                                  out->grad, dx, gradient(net, node->weight),
+                                  node->undone ? NULL : gradient(net, node->bias), p->accumulate);
     }
     case MR_NODE_POOL: {
         if (node->fused) {
             struct mr_nn_pool_drop d = pool_drop_of(p, node);
-            return ops->pool_drop_backward(b, &d, in->value, net->tensor[node[node->fused - 1].out].grad, dx,
+            return ops->pool_drop_backward(b, &d, in->value,
+                                           net->tensor[node[node->fused - 1].out].grad, dx,
                                            gradient(net, node[-1].bias), p->accumulate);
         }
         struct mr_nn_pool q = mr_net_pool_of(net, node, p->n);
@@ -189,14 +198,17 @@ static int backward_node(struct pass *p, const struct mr_node *node, void *dx)
     }
     case MR_NODE_NORM: {
         struct mr_nn_norm m = norm_of(p, node);
-        return ops->norm_backward(b, &m, in->value, full(net, node->weight), node->saved, out->value, out->grad, dx,
-                                  gradient(net, node->weight), gradient(net, node->bias), p->accumulate);
+        return ops->norm_backward(b, &m, in->value, full(net, node->weight), node->saved,
+                                  out->value, out->grad, dx, gradient(net, node->weight),
+                                  gradient(net, node->bias), p->accumulate);
     }
     case MR_NODE_ACT:
-        return dx ? ops->act_backward(b, node->act, count, in->value, out->value, out->grad, dx) : 0;
+        return dx ? ops->act_backward(b, node->act, count, in->value, out->value, out->grad, dx)
+                  : 0;
     case MR_NODE_DROPOUT:
-        return dx ? ops->dropout(b, net->opts.seed, node->number, node->p, count, in->c, in->h * in->w,
-                                 node->per_channel ? in->h * in->w : 1, out->grad, dx)
+        return dx ? ops->dropout(b, net->opts.seed, node->number, node->p, count, in->c,
+                                 in->h * in->w, node->per_channel ? in->h * in->w : 1, out->grad,
+                                 dx)
                   : 0;
     case MR_NODE_SOFTMAX:
         return dx ? ops->softmax_backward(b, p->n, in->c, node->log, out->value, out->grad, dx) : 0;
@@ -222,7 +234,8 @@ static int backward(struct pass *p)
         void *dx = input_grad(p, node);
         int rc = backward_node(p, node, dx);
         if (!rc && dx && dx == net->scratch)
-            rc = net->ops->add(net->backend, p->n * net->tensor[node->in].count, dx, net->tensor[node->in].grad);
+            rc = net->ops->add(net->backend, p->n * net->tensor[node->in].count, dx,
+                               net->tensor[node->in].grad);
         if (rc)
             return rc;
         p->has_grad[node->in] = true;
@@ -235,10 +248,12 @@ static int forward(struct pass *p, const struct mr_net_batch *batch)
     struct mr_net *net = p->net;
     net->last_n = p->n;
     const struct mr_nn_tensor *in = &net->tensor[0];
-    int rc = net->low && !batch->copied ? net->ops->refresh(net->backend, net->n_flat, net->params, net->low) : 0;
+    int rc = net->low && !batch->copied
+                 ? net->ops->refresh(net->backend, net->n_flat, net->params, net->low)
+                 : 0;
     if (!rc)
-        rc = net->ops->input(net->backend, p->n, in->c, in->h * in->w, net->opts.layout, batch->input,
-                             batch->input_dtype, in->value);
+        rc = net->ops->input(net->backend, p->n, in->c, in->h * in->w, net->opts.layout,
+                             batch->input, batch->input_dtype, in->value);
     for (uint32_t i = 0; !rc && i < net->n_nodes; i++)
         rc = net->node[i].inside ? 0 : forward_node(p, &net->node[i]);
     return rc;
@@ -257,12 +272,14 @@ static int check_batch(const struct mr_net *net, const struct mr_net_batch *batc
     if (!batch->input)
         return mr_error_set(MR_EMISUSE, "net: a batch without input");
     if (batch->n == 0 || batch->n > net->opts.max_batch)
-        return mr_error_set(MR_ESHAPE, "net: a batch of %u samples: it was made for 1..%u", batch->n,
-                            net->opts.max_batch);
+        return mr_error_set(MR_ESHAPE, "net: a batch of %u samples: it was made for 1..%u",
+                            batch->n, net->opts.max_batch);
     enum mr_dtype t = batch->input_dtype, l = batch->label_dtype;
     if (t != MR_U8 && t != MR_F32 && t != MR_F64 && t != MR_BF16 && t != MR_F16)
-        return mr_error_set(MR_ESHAPE, "net: input of %s: want u8, f32, f64, bf16 or f16", mr_dtype_name(t));
-    bool fits = net->opts.loss == MR_MSE ? l == MR_F32 || l == MR_F64 : l == MR_U8 || l == MR_I32 || l == MR_I64;
+        return mr_error_set(MR_ESHAPE, "net: input of %s: want u8, f32, f64, bf16 or f16",
+                            mr_dtype_name(t));
+    bool fits = net->opts.loss == MR_MSE ? l == MR_F32 || l == MR_F64
+                                         : l == MR_U8 || l == MR_I32 || l == MR_I64;
     if (batch->labels && !fits)
         return mr_error_set(MR_ESHAPE, "net: labels of %s: want %s", mr_dtype_name(l),
                             net->opts.loss == MR_MSE ? "f32 or f64" : "u8, i32 or i64");
@@ -281,8 +298,8 @@ static int train_pass(struct pass *p, const struct mr_net_batch *batch)
     struct mr_nn_tensor *last = last_tensor(net);
     int rc = forward(p, batch);
     if (!rc)
-        rc = net->ops->loss(net->backend, net->opts.loss, p->n, (uint32_t)last->count, last->value, batch->labels,
-                            batch->label_dtype, batch->loss_scale, last->grad, NULL);
+        rc = net->ops->loss(net->backend, net->opts.loss, p->n, (uint32_t)last->count, last->value,
+                            batch->labels, batch->label_dtype, batch->loss_scale, last->grad, NULL);
     p->has_grad[net->node[net->n_nodes - 1].out] = true;
     if (!rc)
         rc = backward(p);
@@ -313,7 +330,8 @@ int mr_net_warm_up(struct mr_net *net, struct mr_stream *stream)
     if (!rc)
         rc = mr_memset_async(stream, net->scratch, MR_DEVICE, 0, p.n * net->tensor[0].count);
     if (!rc)
-        rc = mr_memset_async(stream, net->outputs, MR_DEVICE, 0, p.n * last_tensor(net)->count * net->param_element);
+        rc = mr_memset_async(stream, net->outputs, MR_DEVICE, 0,
+                             p.n * last_tensor(net)->count * net->param_element);
     if (!rc)
         rc = train_pass(&p, &zeros);
     if (!rc)
@@ -325,7 +343,8 @@ int mr_net_warm_up(struct mr_net *net, struct mr_stream *stream)
     return rc ? rc : mr_stream_synchronize(stream);
 }
 
-int mr_net_eval(struct mr_net *net, const struct mr_net_batch *batch, const void **outputs, struct mr_stream *stream)
+int mr_net_eval(struct mr_net *net, const struct mr_net_batch *batch, const void **outputs,
+                struct mr_stream *stream)
 {
     struct pass p = {.net = net, .n = batch->n};
     struct mr_nn_tensor *last = last_tensor(net);
@@ -335,8 +354,9 @@ int mr_net_eval(struct mr_net *net, const struct mr_net_batch *batch, const void
     if (!rc)
         rc = forward(&p, batch);
     if (!rc && (batch->labels || outputs))
-        rc = net->ops->loss(net->backend, net->opts.loss, p.n, (uint32_t)last->count, last->value, batch->labels,
-                            batch->label_dtype, NULL, NULL, outputs ? net->outputs : NULL);
+        rc = net->ops->loss(net->backend, net->opts.loss, p.n, (uint32_t)last->count, last->value,
+                            batch->labels, batch->label_dtype, NULL, NULL,
+                            outputs ? net->outputs : NULL);
     if (!rc && outputs)
         *outputs = net->outputs;
     return rc;
@@ -376,14 +396,16 @@ int mr_net_query_totals(struct mr_net *net, struct mr_stream *stream, struct mr_
 }
 
 /* The low half of a count is 0 exactly when the count is: 2^32 batches are more than lie between two looks. */
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the low half of n_not_finite lies first");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "the low half of n_not_finite lies first");
 
 const uint32_t *mr_net_bad_loss(const struct mr_net *net)
 {
     return (const uint32_t *)(const void *)&net->ops->totals(net->backend)->n_not_finite;
 }
 
-void mr_net_scaling(struct mr_net *net, const float **loss_scale, const float **grad_scale, const uint32_t **skip)
+void mr_net_scaling(struct mr_net *net, const float **loss_scale, const float **grad_scale,
+                    const uint32_t **skip)
 {
     *loss_scale = *grad_scale = NULL;
     *skip = NULL;

@@ -23,7 +23,8 @@ static void *place(struct mr_net *net)
     return (void *)(uintptr_t)scale;
 }
 
-int mr_net_query_loss_scale(struct mr_net *net, struct mr_stream *stream, float *out_scale, uint32_t *out_good)
+int mr_net_query_loss_scale(struct mr_net *net, struct mr_stream *stream, float *out_scale,
+                            uint32_t *out_good)
 {
     struct scaling s = {.scale = 1};
     void *at = place(net);
@@ -43,9 +44,11 @@ int mr_net_set_loss_scale(struct mr_net *net, struct mr_stream *stream, float sc
 {
     void *at = place(net);
     int exponent;
-    bool power = isfinite(scale) && scale > 0 && frexpf(scale, &exponent) == 0.5f; /* that alone rounds no gradient */
+    bool power = isfinite(scale) && scale > 0 &&
+                 frexpf(scale, &exponent) == 0.5f; /* that alone rounds no gradient */
     if (!power || scale > 16777216 || good >= 2000 || (!at && (scale != 1 || good)))
-        return mr_error_set(MR_ESTATE, "net: a loss scale of %g after %u good steps: want %s", (double)scale, good,
+        return mr_error_set(MR_ESTATE, "net: a loss scale of %g after %u good steps: want %s",
+                            (double)scale, good,
                             at ? "a power of two up to 16777216, and less than 2000"
                                : "1 and 0 where nothing is scaled");
     struct scaling s = {.scale = scale, .inverse = 1 / scale, .good = good};

@@ -20,15 +20,16 @@ struct gate {
 };
 
 static struct gate own;
-static struct gate *gate = &own; /* shared between processes when there is a capture range; constant once loaded */
+static struct gate *gate =
+    &own; /* shared between processes when there is a capture range; constant once loaded */
 static bool gated, ranged;
 static _Atomic(void (*)(bool)) listener;
 static struct record_lock telling; /* guards what follows; not held while the listener is called */
-static bool calling;               /* somebody tells the listener, and goes on until it knows the present state */
-static atomic_uint n_told;         /* counts up when somebody has told it all */
-static int told = -1;              /* what it knows; -1: nothing */
-static struct window {             /* when it was told that recording is on, and off; under `telling` */
-    uint64_t from_ns, to_ns;       /* to 0: still on */
+static bool calling; /* somebody tells the listener, and goes on until it knows the present state */
+static atomic_uint n_told;   /* counts up when somebody has told it all */
+static int told = -1;        /* what it knows; -1: nothing */
+static struct window {       /* when it was told that recording is on, and off; under `telling` */
+    uint64_t from_ns, to_ns; /* to 0: still on */
 } window[WINDOWS];
 static unsigned n_windows; /* so far */
 static uint64_t first_ns;  /* of all of them */
@@ -97,7 +98,9 @@ static void tell_until_it_knows(void)
     void (*tell)(bool);
     bool any = false;
     record_lock(&telling);
-    for (int open; !calling && (tell = atomic_load(&listener)) && told != (open = record_gate_open()); any = true) {
+    for (int open;
+         !calling && (tell = atomic_load(&listener)) && told != (open = record_gate_open());
+         any = true) {
         note_window(open);
         told = open;
         calling = true;
@@ -154,7 +157,9 @@ void record_on_capture(void (*function)(bool on))
 
 void record_capture(bool begin)
 {
-    unsigned from = begin ? BEFORE : INSIDE, to = begin ? INSIDE : record_config.repeat ? BEFORE : AFTER;
+    unsigned from = begin ? BEFORE : INSIDE, to = begin                  ? INSIDE
+                                                  : record_config.repeat ? BEFORE
+                                                                         : AFTER;
     if (!ranged)
         return;
     uint64_t now = record_now();

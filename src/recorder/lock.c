@@ -33,7 +33,8 @@ static void futex(atomic_uint *word, int operation, unsigned value, const struct
 void record_lock(struct record_lock *lock)
 {
     unsigned seen = 0;
-    if (atomic_compare_exchange_strong_explicit(&lock->word, &seen, 1, memory_order_acquire, memory_order_relaxed))
+    if (atomic_compare_exchange_strong_explicit(&lock->word, &seen, 1, memory_order_acquire,
+                                                memory_order_relaxed))
         return;
     while (atomic_exchange_explicit(&lock->word, 2, memory_order_acquire) != 0)
         futex(&lock->word, FUTEX_WAIT_PRIVATE, 2, NULL);

@@ -37,7 +37,8 @@ static ssize_t write_quietly(int fd, const struct iovec *pieces, int n)
 
 static int open_file(int flags)
 {
-    int fd = (int)syscall(SYS_openat, AT_FDCWD, record_core.path, O_WRONLY | O_APPEND | O_CLOEXEC | flags, 0600);
+    int fd = (int)syscall(SYS_openat, AT_FDCWD, record_core.path,
+                          O_WRONLY | O_APPEND | O_CLOEXEC | flags, 0600);
     if (fd < 0)
         return -errno;
     int high = fcntl(fd, F_DUPFD_CLOEXEC, HIGH_FD);
@@ -53,8 +54,8 @@ static int open_file(int flags)
 static bool still_ours(void)
 {
     struct stat now;
-    return record_core.fd >= 0 && fstat(record_core.fd, &now) == 0 && now.st_dev == record_core.dev &&
-           now.st_ino == record_core.ino && now.st_nlink > 0;
+    return record_core.fd >= 0 && fstat(record_core.fd, &now) == 0 &&
+           now.st_dev == record_core.dev && now.st_ino == record_core.ino && now.st_nlink > 0;
 }
 
 void record_part_close(void)
@@ -91,7 +92,8 @@ static bool append(struct iovec *pieces, int n, size_t bytes)
     return false;
 }
 
-static bool chunk(enum mr_part_type type, uint16_t record_bytes, uint32_t n, const void *records, size_t bytes)
+static bool chunk(enum mr_part_type type, uint16_t record_bytes, uint32_t n, const void *records,
+                  size_t bytes)
 {
     struct mr_part_chunk head = {MR_PART_CHUNK, (uint16_t)type, record_bytes, n, (uint32_t)bytes};
     struct iovec pieces[2] = {{&head, sizeof head}, {(void *)records, bytes}};
@@ -109,15 +111,17 @@ static bool write_texts(void)
 
 static void give_up(void)
 {
-    struct mr_part_note note = {record_core.size, record_string("warning"),
-                                record_string("the recording ends here: its disk is full or its file was refused")};
+    struct mr_part_note note = {
+        record_core.size, record_string("warning"),
+        record_string("the recording ends here: its disk is full or its file was refused")};
     if (write_texts())
         chunk(MR_PART_NOTE, sizeof note, 1, &note, sizeof note);
     record_part_close();
     atomic_store_explicit(&record_core.state, RECORD_OFF, memory_order_release);
 }
 
-void record_part_write(enum mr_part_type type, uint16_t record_bytes, uint32_t n, const void *records, size_t bytes)
+void record_part_write(enum mr_part_type type, uint16_t record_bytes, uint32_t n,
+                       const void *records, size_t bytes)
 {
     if (record_core.fd < 0)
         return;
@@ -164,7 +168,8 @@ static void write_process(void)
 /* The part is made when there is something to write, which is a call's or a range's end: it begins before that did. */
 int record_part_create(void)
 {
-    uint64_t now = clock_ns(CLOCK_MONOTONIC), ago = record_core.begin_ns ? now - record_core.begin_ns : 0;
+    uint64_t now = clock_ns(CLOCK_MONOTONIC),
+             ago = record_core.begin_ns ? now - record_core.begin_ns : 0;
     struct mr_part_header header = {
         .version = MR_PART_VERSION,
         .header_bytes = sizeof header,
@@ -177,8 +182,8 @@ int record_part_create(void)
     struct iovec piece = {&header, sizeof header};
     struct stat made;
     memcpy(header.magic, MR_PART_MAGIC, sizeof header.magic);
-    int n = snprintf(record_core.path, sizeof record_core.path, "%s/%u-%llu.part", record_config.folder, header.pid,
-                     (unsigned long long)header.start_ns);
+    int n = snprintf(record_core.path, sizeof record_core.path, "%s/%u-%llu.part",
+                     record_config.folder, header.pid, (unsigned long long)header.start_ns);
     if (n < 0 || (size_t)n >= sizeof record_core.path)
         return -ENAMETOOLONG;
     int fd = open_file(O_CREAT | O_EXCL);

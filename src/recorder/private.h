@@ -80,7 +80,8 @@ struct record_core {
     atomic_uint n_blocks;        /* in use */
     atomic_uint wake;            /* counts up when the writer has reason to look */
     atomic_uint_fast64_t n_lost; /* records for which there was no room */
-    uint64_t begin_ns; /* the module was loaded, or the process forked off: before all that it records; 0: not told */
+    uint64_t
+        begin_ns; /* the module was loaded, or the process forked off: before all that it records; 0: not told */
     pid_t pid;
     int fd;
     dev_t dev;
@@ -107,16 +108,18 @@ void record_strings_forked(void);
 
 /* record_part.c: all with record.drain held */
 int record_part_create(void);
-void record_part_write(enum mr_part_type type, uint16_t record_bytes, uint32_t n, const void *records, size_t bytes);
+void record_part_write(enum mr_part_type type, uint16_t record_bytes, uint32_t n,
+                       const void *records, size_t bytes);
 void record_part_close(void);
 void record_part_forked(void);
 
 /* record_writer.c */
 void record_writer_start(void);
-bool record_spawn(void *(*work)(void *));              /* a detached thread of ours; whether there is one */
-void record_drain(void);                               /* with record.drain held */
-void record_tell_names(void);                          /* of the process's threads; with record.drain held */
-void record_tell_name_of(uint32_t tid, uint32_t name); /* of a thread that ended; with record.drain held */
+bool record_spawn(void *(*work)(void *)); /* a detached thread of ours; whether there is one */
+void record_drain(void);                  /* with record.drain held */
+void record_tell_names(void);             /* of the process's threads; with record.drain held */
+void record_tell_name_of(uint32_t tid,
+                         uint32_t name); /* of a thread that ended; with record.drain held */
 void record_names_forked(void);
 
 #endif

@@ -14,8 +14,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MAX_BLOCKS 4096 /* 256 MiB that the disk did not take yet; what comes on top is lost and counted */
-#define MAX_POOL   256
+#define MAX_BLOCKS                                                                                 \
+    4096 /* 256 MiB that the disk did not take yet; what comes on top is lost and counted */
+#define MAX_POOL 256
 
 struct record_config record_config;
 struct record_core record_core = {.fd = -1};
@@ -178,14 +179,16 @@ static bool put(enum mr_part_type type, const void *record)
 {
     size_t bytes = mr_part_bytes(type);
     struct record_thread *thread = thread_of_mine();
-    struct record_block *block = thread && bytes ? room_for(thread, sizeof(struct record_item) + bytes) : NULL;
+    struct record_block *block =
+        thread && bytes ? room_for(thread, sizeof(struct record_item) + bytes) : NULL;
     if (!block)
         return false;
     unsigned used = atomic_load_explicit(&block->used, memory_order_relaxed);
     struct record_item item = {type, (uint32_t)bytes};
     memcpy(block->data + used, &item, sizeof item);
     memcpy(block->data + used + sizeof item, record, bytes);
-    atomic_store_explicit(&block->used, used + (unsigned)(sizeof item + bytes), memory_order_release);
+    atomic_store_explicit(&block->used, used + (unsigned)(sizeof item + bytes),
+                          memory_order_release);
     return true;
 }
 
@@ -224,12 +227,15 @@ void record_put_many(enum mr_part_type type, const void *records, uint32_t n)
 static void tell_folder(const char *name, const char *text)
 {
     char path[PATH_MAX], line[1200];
-    int n = snprintf(path, sizeof path, "%s/notes", record_config.folder ? record_config.folder : "");
+    int n =
+        snprintf(path, sizeof path, "%s/notes", record_config.folder ? record_config.folder : "");
     int bytes = snprintf(line, sizeof line, "%s\t%.1000s\n", name, text);
-    if (!record_config.folder || n < 0 || (size_t)n >= sizeof path || bytes < 0 || (size_t)bytes >= sizeof line)
+    if (!record_config.folder || n < 0 || (size_t)n >= sizeof path || bytes < 0 ||
+        (size_t)bytes >= sizeof line)
         return;
     int saved = errno;
-    int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    int fd =
+        (int)syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (fd >= 0) {
         (void)!syscall(SYS_write, fd, line, (size_t)bytes);
         syscall(SYS_close, fd);
@@ -251,7 +257,8 @@ static void chain_take(struct record_thread *thread,
     for (;;) {
         struct record_block *block = thread->first;
         struct record_block *next = atomic_load_explicit(&block->next, memory_order_acquire);
-        unsigned used = atomic_load_explicit(&block->used, memory_order_acquire); /* all of it, when there is a next */
+        unsigned used = atomic_load_explicit(
+            &block->used, memory_order_acquire); /* all of it, when there is a next */
         while (block->taken < used) {
             const struct record_item *item = (const void *)(block->data + block->taken);
             block->taken += (unsigned)sizeof *item + item->bytes;
@@ -302,7 +309,8 @@ static void begin(void)
         record_lock(&record_core.drain);
         int rc = record_part_create();
         record_unlock(&record_core.drain);
-        atomic_store_explicit(&record_core.state, rc ? RECORD_OFF : RECORD_ON, memory_order_release);
+        atomic_store_explicit(&record_core.state, rc ? RECORD_OFF : RECORD_ON,
+                              memory_order_release);
         if (rc == 0)
             record_writer_start();
     }
@@ -408,8 +416,8 @@ static void forked(void)
     record_strings_forked();
     record_gate_forked();
     record_names_forked();
-    record_core =
-        (struct record_core){.fd = -1, .state = state == RECORD_ON ? RECORD_IDLE : state, .begin_ns = record_now()};
+    record_core = (struct record_core){
+        .fd = -1, .state = state == RECORD_ON ? RECORD_IDLE : state, .begin_ns = record_now()};
     atomic_store(&record_core.generation, generation + 1);
     mine.thread = NULL;
     mine.busy = 0;
@@ -425,11 +433,13 @@ static uint64_t number(const char *name, uint64_t otherwise)
 
 static void configure(const char *folder)
 {
-    const char *capture = getenv("MILLRACE_RECORD_CAPTURE"), *end = getenv("MILLRACE_RECORD_CAPTURE_END");
+    const char *capture = getenv("MILLRACE_RECORD_CAPTURE"),
+               *end = getenv("MILLRACE_RECORD_CAPTURE_END");
     /* The environment may change under us: copies, of the process's length of life. */
     record_config.folder = strdup(folder);
     record_config.profiler_range = capture && strcmp(capture, "cudaProfilerApi") == 0;
-    record_config.nvtx_range = capture && strncmp(capture, "nvtx:", 5) == 0 ? strdup(capture + 5) : NULL;
+    record_config.nvtx_range =
+        capture && strncmp(capture, "nvtx:", 5) == 0 ? strdup(capture + 5) : NULL;
     record_config.repeat = end && strcmp(end, "repeat") == 0;
     record_config.delay_ns = number("MILLRACE_RECORD_DELAY_NS", 0);
     record_config.duration_ns = number("MILLRACE_RECORD_DURATION_NS", 0);

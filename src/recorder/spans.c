@@ -49,7 +49,8 @@ static uint32_t track_thread(const char *name)
     tracks.track[i].told = generation;
     record_unlock(&tracks.lock);
     if (tell) {
-        struct mr_part_thread thread = {MR_PART_FIRST_TRACK + i, record_string(tracks.track[i].name)};
+        struct mr_part_thread thread = {MR_PART_FIRST_TRACK + i,
+                                        record_string(tracks.track[i].name)};
         record_put(MR_PART_THREAD, &thread);
     }
     last.name = name;
@@ -58,8 +59,8 @@ static uint32_t track_thread(const char *name)
     return MR_PART_FIRST_TRACK + i;
 }
 
-static void put_span(const char *track, const char *name, uint64_t start_ns, uint64_t end_ns, const char *arg_name,
-                     uint64_t arg)
+static void put_span(const char *track, const char *name, uint64_t start_ns, uint64_t end_ns,
+                     const char *arg_name, uint64_t arg)
 {
     if (!record_wants(MR_TRACE_MILLRACE) || record_is_busy())
         return;

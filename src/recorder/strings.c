@@ -31,7 +31,8 @@ static struct {
     struct text *newest, *pending; /* pending: the first that is not in the part */
 } strings;
 
-static _Thread_local volatile sig_atomic_t adding; /* a signal handler that interrupts it has no names */
+static _Thread_local volatile sig_atomic_t
+    adding; /* a signal handler that interrupts it has no names */
 
 static uint64_t mix(uint64_t a, uint64_t b)
 {
@@ -58,7 +59,8 @@ static struct text *find(struct table *table, const char *data, uint32_t bytes, 
         return NULL;
     for (uint32_t i = (uint32_t)hash & (table->n - 1);; i = (i + 1) & (table->n - 1)) {
         struct text *text = atomic_load_explicit(&table->slots[i], memory_order_acquire);
-        if (!text || (text->hash == hash && text->bytes == bytes && memcmp(text->data, data, bytes) == 0))
+        if (!text ||
+            (text->hash == hash && text->bytes == bytes && memcmp(text->data, data, bytes) == 0))
             return text;
     }
 }
@@ -135,7 +137,8 @@ uint32_t record_string(const char *text)
         return 0;
     uint32_t bytes = (uint32_t)strnlen(text, MAX_TEXT);
     uint64_t hash = hash_of(text, bytes);
-    struct text *known = find(atomic_load_explicit(&strings.table, memory_order_acquire), text, bytes, hash);
+    struct text *known =
+        find(atomic_load_explicit(&strings.table, memory_order_acquire), text, bytes, hash);
     if (known)
         return known->id;
     if (adding)

@@ -15,8 +15,8 @@
 #define GATHERED   (64 * 1024)
 #define GATE_NS    50000000ull
 #define NAMES_NS   2000000000ull /* between looks at the threads' names */
-#define N_NAMES    1024u         /* remembered; of one that is not, the kernel's is told again at each look */
-#define N_PROBES   8u            /* places that a name may have */
+#define N_NAMES    1024u /* remembered; of one that is not, the kernel's is told again at each look */
+#define N_PROBES   8u    /* places that a name may have */
 #define STACK_SIZE (1024 * 1024)
 
 static struct {
@@ -33,7 +33,8 @@ static struct name {
 static void write_gathered(enum mr_part_type type)
 {
     if (gathered[type].n)
-        record_part_write(type, mr_part_bytes(type), gathered[type].n, gathered[type].data, gathered[type].bytes);
+        record_part_write(type, mr_part_bytes(type), gathered[type].n, gathered[type].data,
+                          gathered[type].bytes);
     gathered[type].n = 0;
     gathered[type].bytes = 0;
 }
@@ -76,7 +77,8 @@ static struct name *name_of(uint32_t tid)
 static void take(enum mr_part_type type, const void *record, uint32_t bytes)
 {
     const struct mr_part_thread *thread = record;
-    struct name *name = type == MR_PART_THREAD && thread->tid < MR_PART_FIRST_TRACK ? name_of(thread->tid) : NULL;
+    struct name *name =
+        type == MR_PART_THREAD && thread->tid < MR_PART_FIRST_TRACK ? name_of(thread->tid) : NULL;
     if (name)
         *name = (struct name){thread->tid, thread->name, true};
     gather(type, record, bytes);
@@ -161,7 +163,8 @@ static void *write_on(void *unused)
         record_unlock(&record_core.drain);
         if (record_gate_is_gated())
             record_gate_poll();
-        record_wait(&record_core.wake, seen, record_gate_is_gated() && flush_ns > GATE_NS ? GATE_NS : flush_ns);
+        record_wait(&record_core.wake, seen,
+                    record_gate_is_gated() && flush_ns > GATE_NS ? GATE_NS : flush_ns);
     }
     return NULL;
 }

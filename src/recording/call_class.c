@@ -92,7 +92,8 @@ enum mr_call_class mr_call_class_of(const char *name)
         return MR_CALL_OTHER;
     for (size_t i = 0; i < MR_COUNT(classes); i++) {
         size_t bytes = strlen(classes[i].begin);
-        if (!strncmp(name, classes[i].begin, bytes) && (!classes[i].whole || only_suffixes(name + bytes)))
+        if (!strncmp(name, classes[i].begin, bytes) &&
+            (!classes[i].whole || only_suffixes(name + bytes)))
             return classes[i].class;
     }
     return MR_CALL_OTHER;

@@ -52,7 +52,8 @@ void mr_intervals_free(struct mr_intervals *list)
     *list = (struct mr_intervals){0};
 }
 
-void mr_intervals_or(const struct mr_intervals *a, const struct mr_intervals *b, struct mr_intervals *out)
+void mr_intervals_or(const struct mr_intervals *a, const struct mr_intervals *b,
+                     struct mr_intervals *out)
 {
     size_t i = 0, j = 0;
     while (i < a->n || j < b->n) {
@@ -64,7 +65,8 @@ void mr_intervals_or(const struct mr_intervals *a, const struct mr_intervals *b,
     out->lost |= a->lost | b->lost;
 }
 
-void mr_intervals_and(const struct mr_intervals *a, const struct mr_intervals *b, struct mr_intervals *out)
+void mr_intervals_and(const struct mr_intervals *a, const struct mr_intervals *b,
+                      struct mr_intervals *out)
 {
     for (size_t i = 0, j = 0; i < a->n && j < b->n;) {
         const struct mr_interval *x = &a->at[i], *y = &b->at[j];
@@ -77,7 +79,8 @@ void mr_intervals_and(const struct mr_intervals *a, const struct mr_intervals *b
     out->lost |= a->lost | b->lost;
 }
 
-void mr_intervals_without(const struct mr_intervals *a, const struct mr_intervals *b, struct mr_intervals *out)
+void mr_intervals_without(const struct mr_intervals *a, const struct mr_intervals *b,
+                          struct mr_intervals *out)
 {
     for (size_t i = 0, j = 0; i < a->n; i++) {
         uint64_t at = a->at[i].start_ns, end = a->at[i].end_ns;
@@ -131,8 +134,10 @@ size_t mr_intervals_find(const struct mr_intervals *list, uint64_t time_ns)
 uint64_t mr_intervals_within(const struct mr_intervals *list, uint64_t from_ns, uint64_t to_ns)
 {
     uint64_t sum = 0;
-    for (size_t i = mr_intervals_find(list, from_ns); i < list->n && list->at[i].start_ns < to_ns; i++) {
-        uint64_t start = MR_MAX(list->at[i].start_ns, from_ns), end = MR_MIN(list->at[i].end_ns, to_ns);
+    for (size_t i = mr_intervals_find(list, from_ns); i < list->n && list->at[i].start_ns < to_ns;
+         i++) {
+        uint64_t start = MR_MAX(list->at[i].start_ns, from_ns),
+                 end = MR_MIN(list->at[i].end_ns, to_ns);
         sum += end > start ? end - start : 0;
     }
     return sum;

@@ -29,9 +29,12 @@ void mr_intervals_unite(struct mr_intervals *list);
 void mr_intervals_free(struct mr_intervals *list);
 
 /* [out] out: an empty list before, neither a nor b. */
-void mr_intervals_or(const struct mr_intervals *a, const struct mr_intervals *b, struct mr_intervals *out);
-void mr_intervals_and(const struct mr_intervals *a, const struct mr_intervals *b, struct mr_intervals *out);
-void mr_intervals_without(const struct mr_intervals *a, const struct mr_intervals *b, struct mr_intervals *out);
+void mr_intervals_or(const struct mr_intervals *a, const struct mr_intervals *b,
+                     struct mr_intervals *out);
+void mr_intervals_and(const struct mr_intervals *a, const struct mr_intervals *b,
+                      struct mr_intervals *out);
+void mr_intervals_without(const struct mr_intervals *a, const struct mr_intervals *b,
+                          struct mr_intervals *out);
 
 uint64_t mr_intervals_measure(const struct mr_intervals *list);
 /* The time of both together. */

@@ -32,7 +32,8 @@ const char *mr_memory_label(int64_t kind)
 
 const char *mr_copy_kind_text(uint8_t kind)
 {
-    static const char *const text[] = {"?", "H2D", "D2H", "H2A", "A2H", "A2A", "A2D", "D2A", "D2D", "H2H", "P2P"};
+    static const char *const text[] = {"?",   "H2D", "D2H", "H2A", "A2H", "A2A",
+                                       "A2D", "D2A", "D2D", "H2H", "P2P"};
     return kind < MR_COUNT(text) ? text[kind] : "?";
 }
 

@@ -5,8 +5,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-int mr_load_rows(struct mr_load *load, const char *table, const char *const *columns, uint32_t n_columns,
-                 int (*row)(struct mr_load *load, sqlite3_stmt *values))
+int mr_load_rows(struct mr_load *load, const char *table, const char *const *columns,
+                 uint32_t n_columns, int (*row)(struct mr_load *load, sqlite3_stmt *values))
 {
     if (!mr_recording_has(load->recording, table, NULL))
         return 0;
@@ -16,12 +16,13 @@ int mr_load_rows(struct mr_load *load, const char *table, const char *const *col
         bool is_row = !strcmp(columns[i], "rowid"),
              there = is_row || mr_recording_has(load->recording, table, columns[i]);
         if (!there && !strcmp(columns[i], "start"))
-            return mr_error_set(
-                MR_EFORMAT, "%s: its table %s has no column start: made by a program of another version, or damaged",
-                load->recording->path, table);
+            return mr_error_set(MR_EFORMAT,
+                                "%s: its table %s has no column start: made by a program of "
+                                "another version, or damaged",
+                                load->recording->path, table);
         const char *quote = there && !is_row ? "\"" : "";
-        n += (size_t)snprintf(sql + n, sizeof(sql) - n, "%s%s%s%s", i ? ", " : "", quote, there ? columns[i] : "NULL",
-                              quote);
+        n += (size_t)snprintf(sql + n, sizeof(sql) - n, "%s%s%s%s", i ? ", " : "", quote,
+                              there ? columns[i] : "NULL", quote);
     }
     snprintf(sql + n, sizeof(sql) - n, " FROM %s", table);
     load->table = table;
@@ -33,7 +34,8 @@ int mr_load_rows(struct mr_load *load, const char *table, const char *const *col
     while ((step = sqlite3_step(values)) == SQLITE_ROW && rc == 0) {
         rc = row(load, values);
         if (rc == 0 && ++n_rows > load->rows_most)
-            rc = mr_error_set(MR_EFORMAT, "%s: %s: the database is damaged: a table has more rows than bytes",
+            rc = mr_error_set(MR_EFORMAT,
+                              "%s: %s: the database is damaged: a table has more rows than bytes",
                               load->recording->path, table);
     }
     if (rc == 0 && step != SQLITE_DONE)
@@ -63,8 +65,8 @@ void mr_load_span(sqlite3_stmt *values, int start, int end, uint64_t *out_start,
 int mr_load_room(struct mr_load *load, void *array, uint64_t n, uint64_t *room, size_t bytes)
 {
     if (n >= UINT32_MAX - 1)
-        return mr_error_set(MR_ELIMIT, "%s: %s has more than %llu rows; look at a part of it", load->recording->path,
-                            load->table, (unsigned long long)n);
+        return mr_error_set(MR_ELIMIT, "%s: %s has more than %llu rows; look at a part of it",
+                            load->recording->path, load->table, (unsigned long long)n);
     return mr_grow(load->recording->path, array, room, n + 1, bytes);
 }
 
@@ -75,13 +77,15 @@ int mr_load_text(struct mr_load *load, sqlite3_stmt *values, int column, uint32_
         const char *text = (const char *)sqlite3_column_text(values, column);
         if (!text)
             return mr_error_nomem(load->recording->path, 0);
-        return mr_texts_add(load->texts, text, (size_t)sqlite3_column_bytes(values, column), out, NULL);
+        return mr_texts_add(load->texts, text, (size_t)sqlite3_column_bytes(values, column), out,
+                            NULL);
     }
     if (sqlite3_column_type(values, column) == SQLITE_NULL) {
         *out = 0;
         return 0;
     }
-    const uint32_t *number = mr_map_find(&load->strings, (uint64_t)sqlite3_column_int64(values, column));
+    const uint32_t *number =
+        mr_map_find(&load->strings, (uint64_t)sqlite3_column_int64(values, column));
     *out = number ? *number : load->unknown;
     return 0;
 }
@@ -97,11 +101,11 @@ int mr_load_process(struct mr_load *load, int64_t global, uint16_t *out)
     *out = (uint16_t)*index;
     if (!is_new || recording->n_processes == UINT16_MAX)
         return 0;
-    int rc = mr_load_room(load, &recording->processes, recording->n_processes, &load->processes_room,
-                          sizeof(*recording->processes));
+    int rc = mr_load_room(load, &recording->processes, recording->n_processes,
+                          &load->processes_room, sizeof(*recording->processes));
     if (rc == 0)
-        recording->processes[recording->n_processes++] =
-            (struct mr_rec_process){.pid = (uint32_t)((uint64_t)global >> 24 & 0xffffff), .killed = 2};
+        recording->processes[recording->n_processes++] = (struct mr_rec_process){
+            .pid = (uint32_t)((uint64_t)global >> 24 & 0xffffff), .killed = 2};
     return rc;
 }
 
@@ -118,7 +122,8 @@ int mr_load_thread(struct mr_load *load, int64_t global, uint32_t *out)
     struct mr_rec_thread thread = {.tid = (uint32_t)(global & 0xffffff)};
     int rc = mr_load_process(load, global, &thread.process);
     if (rc == 0)
-        rc = mr_load_room(load, &recording->threads, recording->n_threads, &load->threads_room, sizeof(thread));
+        rc = mr_load_room(load, &recording->threads, recording->n_threads, &load->threads_room,
+                          sizeof(thread));
     if (rc == 0)
         recording->threads[recording->n_threads++] = thread;
     return rc;
@@ -129,8 +134,8 @@ static int device_add(struct mr_load *load, const struct mr_rec_device *device)
     struct mr_recording *recording = load->recording;
     if (recording->n_devices == UINT16_MAX)
         return 0;
-    int rc =
-        mr_load_room(load, &recording->devices, recording->n_devices, &load->devices_room, sizeof(*recording->devices));
+    int rc = mr_load_room(load, &recording->devices, recording->n_devices, &load->devices_room,
+                          sizeof(*recording->devices));
     if (rc == 0)
         recording->devices[recording->n_devices++] = *device;
     return rc;
@@ -166,11 +171,12 @@ static int string_row(struct mr_load *load, sqlite3_stmt *values)
     uint32_t number = 0;
     if (!text && sqlite3_column_type(values, 1) == SQLITE_TEXT)
         return mr_error_nomem(load->recording->path, 0);
-    int rc =
-        mr_texts_add(load->texts, text ? text : "", text ? (size_t)sqlite3_column_bytes(values, 1) : 0, &number, NULL);
+    int rc = mr_texts_add(load->texts, text ? text : "",
+                          text ? (size_t)sqlite3_column_bytes(values, 1) : 0, &number, NULL);
     if (rc < 0)
         return rc;
-    uint32_t *slot = mr_map_at(&load->strings, (uint64_t)sqlite3_column_int64(values, 0), number, NULL);
+    uint32_t *slot =
+        mr_map_at(&load->strings, (uint64_t)sqlite3_column_int64(values, 0), number, NULL);
     return slot ? 0 : -ENOMEM;
 }
 
@@ -233,7 +239,8 @@ static int thread_row(struct mr_load *load, sqlite3_stmt *values)
 static int note_add(struct mr_load *load, const struct mr_rec_note *note)
 {
     struct mr_recording *recording = load->recording;
-    int rc = mr_load_room(load, &recording->notes, recording->n_notes, &load->notes_room, sizeof(*note));
+    int rc =
+        mr_load_room(load, &recording->notes, recording->n_notes, &load->notes_room, sizeof(*note));
     if (rc == 0)
         recording->notes[recording->n_notes++] = *note;
     return rc;
@@ -265,8 +272,8 @@ static int diagnostic_row(struct mr_load *load, sqlite3_stmt *values)
     return rc == 0 ? note_add(load, &note) : rc;
 }
 
-#define ROWS(load, table, row, ...)                                                                                    \
-    mr_load_rows(load, table, (const char *const[]){__VA_ARGS__},                                                      \
+#define ROWS(load, table, row, ...)                                                                \
+    mr_load_rows(load, table, (const char *const[]){__VA_ARGS__},                                  \
                  sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *), row)
 
 int mr_load_names(struct mr_load *load)
@@ -277,12 +284,13 @@ int mr_load_names(struct mr_load *load)
     if (rc == 0)
         rc = ROWS(load, "StringIds", string_row, "id", "value");
     if (rc == 0)
-        rc = ROWS(load, "TARGET_INFO_GPU", gpu_row, "id", "name", "computeMajor", "computeMinor", "smCount",
-                  "asyncEngines", "totalMemory", "memoryBandwidth");
+        rc = ROWS(load, "TARGET_INFO_GPU", gpu_row, "id", "name", "computeMajor", "computeMinor",
+                  "smCount", "asyncEngines", "totalMemory", "memoryBandwidth");
     if (rc == 0)
         rc = ROWS(load, "TARGET_INFO_CUDA_DEVICE", cuda_device_row, "gpuId", "cudaId", "pid");
     if (rc == 0 && load->recording->ours)
-        rc = ROWS(load, "MILLRACE_PROCESSES", our_process_row, "globalPid", "commandId", "start", "end", "exited");
+        rc = ROWS(load, "MILLRACE_PROCESSES", our_process_row, "globalPid", "commandId", "start",
+                  "end", "exited");
     if (rc == 0)
         rc = ROWS(load, "PROCESSES", process_row, "globalPid", "name");
     if (rc == 0)
@@ -309,12 +317,14 @@ int mr_recording_load(struct mr_recording *recording)
 {
     if (recording->loaded)
         return 0;
-    struct mr_load load = {.recording = recording, .texts = &((struct mr_recording_whole *)recording)->texts};
+    struct mr_load load = {.recording = recording,
+                           .texts = &((struct mr_recording_whole *)recording)->texts};
     struct stat st;
     /* pages that are children of many others would multiply rows without end */
     load.rows_most = stat(recording->path, &st) == 0 ? (uint64_t)st.st_size / 4 : UINT64_MAX;
     if (load.texts->n)
-        return mr_error_set(MR_EFORMAT, "%s: loading failed before; open it again", recording->path);
+        return mr_error_set(MR_EFORMAT, "%s: loading failed before; open it again",
+                            recording->path);
     int rc = mr_load_names(&load);
     if (rc == 0)
         rc = mr_load_events(&load);

@@ -24,8 +24,8 @@ struct mr_load {
     uint8_t *classes;        /* of texts that are calls' names: enum mr_call_class + 1 */
     uint32_t n_classes;
     uint32_t unknown; /* the text "?" */
-    uint64_t ops_room, apis_room, syncs_room, ranges_room, os_room, threads_room, processes_room, devices_room,
-        notes_room;
+    uint64_t ops_room, apis_room, syncs_room, ranges_room, os_room, threads_room, processes_room,
+        devices_room, notes_room;
     const char *table;  /* that is being read */
     uint64_t rows_most; /* that a table of a file of this size can have */
 };
@@ -34,8 +34,8 @@ struct mr_load {
  * Reads the columns of a table, NULL in place of those that are not there; no rows when the table is missing. "rowid" is the
  * row's number. row: returns 0 or an error, which ends the reading.
  */
-int mr_load_rows(struct mr_load *load, const char *table, const char *const *columns, uint32_t n_columns,
-                 int (*row)(struct mr_load *load, sqlite3_stmt *values));
+int mr_load_rows(struct mr_load *load, const char *table, const char *const *columns,
+                 uint32_t n_columns, int (*row)(struct mr_load *load, sqlite3_stmt *values));
 
 /* Numbers out of foreign rows: never negative, and as large as fits. */
 uint64_t mr_load_u64(sqlite3_stmt *values, int column);

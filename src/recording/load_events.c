@@ -5,9 +5,21 @@
 #include <string.h>
 
 /* All device rows begin with these. */
-#define OP_COLUMNS                                                                                                     \
-    "start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid", "graphNodeId", "rowid"
-enum { OP_START, OP_END, OP_DEVICE, OP_CONTEXT, OP_STREAM, OP_CORRELATION, OP_PID, OP_NODE, OP_ROW, OP_MORE };
+#define OP_COLUMNS                                                                                 \
+    "start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid",             \
+        "graphNodeId", "rowid"
+enum {
+    OP_START,
+    OP_END,
+    OP_DEVICE,
+    OP_CONTEXT,
+    OP_STREAM,
+    OP_CORRELATION,
+    OP_PID,
+    OP_NODE,
+    OP_ROW,
+    OP_MORE
+};
 
 static uint64_t now_end(struct mr_load *load, uint64_t end)
 {
@@ -30,7 +42,8 @@ static enum mr_mem_kind memory_kind(sqlite3_stmt *values, int column)
     if (sqlite3_column_type(values, column) == SQLITE_NULL)
         return MR_MEM_UNKNOWN;
     int64_t kind = sqlite3_column_int64(values, column);
-    return kind < 0 || kind >= MR_MEM_MANAGED_STATIC ? MR_MEM_UNKNOWN : (enum mr_mem_kind)(kind + 1);
+    return kind < 0 || kind >= MR_MEM_MANAGED_STATIC ? MR_MEM_UNKNOWN
+                                                     : (enum mr_mem_kind)(kind + 1);
 }
 
 /* [out] op: when 1 is returned; 0: the row has no times. Until all are joined, `api` holds the correlation. */
@@ -52,7 +65,8 @@ static int op_of_row(struct mr_load *load, sqlite3_stmt *values, struct mr_rec_o
     op->graph_node = node != 0 && low == 0 ? 1 : low;
     int rc = op_process(load, values, op);
     if (rc == 0)
-        rc = mr_load_device(load, sqlite3_column_int64(values, OP_PID), mr_load_u32(values, OP_DEVICE), &op->device);
+        rc = mr_load_device(load, sqlite3_column_int64(values, OP_PID),
+                            mr_load_u32(values, OP_DEVICE), &op->device);
     return rc < 0 ? rc : 1;
 }
 
@@ -86,7 +100,9 @@ static int copy_row(struct mr_load *load, sqlite3_stmt *values)
     op.bytes = mr_load_u64(values, OP_MORE);
     uint32_t kind = mr_load_u32(values, OP_MORE + 1);
     bool is_unified = kind > MR_COPY_P2P && kind - MR_COPY_P2P - 1 < sizeof(unified);
-    op.copy_kind = kind <= MR_COPY_P2P ? (uint8_t)kind : is_unified ? unified[kind - MR_COPY_P2P - 1] : MR_COPY_UNKNOWN;
+    op.copy_kind = kind <= MR_COPY_P2P ? (uint8_t)kind
+                   : is_unified        ? unified[kind - MR_COPY_P2P - 1]
+                                       : MR_COPY_UNKNOWN;
     op.src = memory_kind(values, OP_MORE + 2);
     op.dst = memory_kind(values, OP_MORE + 3);
     return op_add(load, &op);
@@ -146,7 +162,8 @@ static int api_row(struct mr_load *load, sqlite3_stmt *values)
     if (sqlite3_column_int64(values, 2) == CLASS_BACKTRACE)
         return 0;
     struct mr_recording *recording = load->recording;
-    struct mr_rec_api api = {.correlation = mr_load_u32(values, 4), .result = (int32_t)sqlite3_column_int64(values, 6)};
+    struct mr_rec_api api = {.correlation = mr_load_u32(values, 4),
+                             .result = (int32_t)sqlite3_column_int64(values, 6)};
     mr_load_span(values, 0, 1, &api.start_ns, &api.end_ns);
     now_end(load, api.end_ns);
     int rc = mr_load_text(load, values, 5, &api.name);
@@ -177,7 +194,8 @@ static int sync_row(struct mr_load *load, sqlite3_stmt *values)
     now_end(load, sync.end_ns);
     int rc = mr_load_process(load, sqlite3_column_int64(values, 6), &sync.process);
     if (rc == 0)
-        rc = mr_load_room(load, &recording->syncs, recording->n_syncs, &load->syncs_room, sizeof(sync));
+        rc = mr_load_room(load, &recording->syncs, recording->n_syncs, &load->syncs_room,
+                          sizeof(sync));
     if (rc == 0)
         recording->syncs[recording->n_syncs++] = sync;
     return rc;
@@ -203,14 +221,16 @@ static int domain_row(struct mr_load *load, sqlite3_stmt *values)
     if (sqlite3_column_int64(values, RANGE_TYPE) != MR_RANGE_DOMAIN)
         return 0;
     int rc = range_text(load, values, &name);
-    uint64_t key = domain_key(sqlite3_column_int64(values, RANGE_TID), sqlite3_column_int64(values, RANGE_DOMAIN));
+    uint64_t key = domain_key(sqlite3_column_int64(values, RANGE_TID),
+                              sqlite3_column_int64(values, RANGE_DOMAIN));
     return rc < 0 ? rc : mr_map_at(&load->domains, key, name, NULL) ? 0 : -ENOMEM;
 }
 
 static int range_row(struct mr_load *load, sqlite3_stmt *values)
 {
     struct mr_recording *recording = load->recording;
-    int64_t type = sqlite3_column_int64(values, RANGE_TYPE), global = sqlite3_column_int64(values, RANGE_TID);
+    int64_t type = sqlite3_column_int64(values, RANGE_TYPE),
+            global = sqlite3_column_int64(values, RANGE_TID);
     if (type == MR_RANGE_PUSH_POP_EXTENDED || type == MR_RANGE_START_END_EXTENDED)
         type += MR_RANGE_PUSH_POP - MR_RANGE_PUSH_POP_EXTENDED;
     if (type != MR_RANGE_MARK && type != MR_RANGE_PUSH_POP && type != MR_RANGE_START_END)
@@ -226,7 +246,8 @@ static int range_row(struct mr_load *load, sqlite3_stmt *values)
     if (rc == 0)
         rc = mr_load_thread(load, global, &range.thread);
     if (rc == 0)
-        rc = mr_load_room(load, &recording->ranges, recording->n_ranges, &load->ranges_room, sizeof(range));
+        rc = mr_load_room(load, &recording->ranges, recording->n_ranges, &load->ranges_room,
+                          sizeof(range));
     if (rc == 0)
         recording->ranges[recording->n_ranges++] = range;
     return rc;
@@ -248,35 +269,37 @@ static int os_row(struct mr_load *load, sqlite3_stmt *values)
     return rc;
 }
 
-#define ROWS(load, table, row, ...)                                                                                    \
-    mr_load_rows(load, table, (const char *const[]){__VA_ARGS__},                                                      \
+#define ROWS(load, table, row, ...)                                                                \
+    mr_load_rows(load, table, (const char *const[]){__VA_ARGS__},                                  \
                  sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *), row)
 
 static int ranges_load(struct mr_load *load)
 {
-    int rc =
-        ROWS(load, "NVTX_EVENTS", domain_row, "start", "end", "eventType", "text", "textId", "globalTid", "domainId");
+    int rc = ROWS(load, "NVTX_EVENTS", domain_row, "start", "end", "eventType", "text", "textId",
+                  "globalTid", "domainId");
     if (rc == 0)
-        rc = ROWS(load, "NVTX_EVENTS", range_row, "start", "end", "eventType", "text", "textId", "globalTid",
-                  "domainId");
+        rc = ROWS(load, "NVTX_EVENTS", range_row, "start", "end", "eventType", "text", "textId",
+                  "globalTid", "domainId");
     return rc;
 }
 
 int mr_load_events(struct mr_load *load)
 {
-    int rc = ROWS(load, "CUPTI_ACTIVITY_KIND_RUNTIME", api_row, "start", "end", "eventClass", "globalTid",
-                  "correlationId", "nameId", "returnValue");
+    int rc = ROWS(load, "CUPTI_ACTIVITY_KIND_RUNTIME", api_row, "start", "end", "eventClass",
+                  "globalTid", "correlationId", "nameId", "returnValue");
     if (rc == 0)
-        rc = ROWS(load, "CUPTI_ACTIVITY_KIND_KERNEL", kernel_row, OP_COLUMNS, "shortName", "demangledName");
+        rc = ROWS(load, "CUPTI_ACTIVITY_KIND_KERNEL", kernel_row, OP_COLUMNS, "shortName",
+                  "demangledName");
     if (rc == 0)
-        rc = ROWS(load, "CUPTI_ACTIVITY_KIND_MEMCPY", copy_row, OP_COLUMNS, "bytes", "copyKind", "srcKind", "dstKind");
+        rc = ROWS(load, "CUPTI_ACTIVITY_KIND_MEMCPY", copy_row, OP_COLUMNS, "bytes", "copyKind",
+                  "srcKind", "dstKind");
     if (rc == 0)
         rc = ROWS(load, "CUPTI_ACTIVITY_KIND_MEMSET", set_row, OP_COLUMNS, "bytes", "memKind");
     if (rc == 0)
         rc = ROWS(load, "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", graph_row, OP_COLUMNS);
     if (rc == 0)
-        rc = ROWS(load, "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", sync_row, "start", "end", "syncType", "streamId",
-                  "contextId", "correlationId", "globalPid");
+        rc = ROWS(load, "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", sync_row, "start", "end", "syncType",
+                  "streamId", "contextId", "correlationId", "globalPid");
     if (rc == 0)
         rc = ranges_load(load);
     if (rc == 0)

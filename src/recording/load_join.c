@@ -40,7 +40,8 @@ static void permute(char *items, size_t bytes, struct sort_key *keys, uint64_t n
 }
 
 /* Sorts by start; then, where outer_first, longer ones first. Every item begins with start and end. */
-static int sort_events(struct mr_load *load, void *items, uint64_t n, size_t bytes, bool outer_first)
+static int sort_events(struct mr_load *load, void *items, uint64_t n, size_t bytes,
+                       bool outer_first)
 {
     uint64_t last[2] = {0, UINT64_MAX}, now[2];
     bool sorted = true;
@@ -69,12 +70,12 @@ struct by_correlation {
     uint64_t n_slots;
 };
 
-static uint32_t *slot_of(const struct by_correlation *table, const struct mr_rec_api *apis, uint32_t process,
-                         uint32_t correlation)
+static uint32_t *slot_of(const struct by_correlation *table, const struct mr_rec_api *apis,
+                         uint32_t process, uint32_t correlation)
 {
     uint64_t at = mr_mix64((uint64_t)process << 32 | correlation) & (table->n_slots - 1);
-    while (table->slots[at] != MR_NONE &&
-           (apis[table->slots[at]].process != process || apis[table->slots[at]].correlation != correlation))
+    while (table->slots[at] != MR_NONE && (apis[table->slots[at]].process != process ||
+                                           apis[table->slots[at]].correlation != correlation))
         at = (at + 1) & (table->n_slots - 1);
     return &table->slots[at];
 }
@@ -139,7 +140,8 @@ static int join_calls(struct mr_load *load)
     }
     for (uint64_t i = 0; i < recording->n_syncs; i++) {
         struct mr_rec_sync *sync = &recording->syncs[i];
-        sync->api = sync->api ? *slot_of(&table, recording->apis, sync->process, sync->api) : MR_NONE;
+        sync->api =
+            sync->api ? *slot_of(&table, recording->apis, sync->process, sync->api) : MR_NONE;
     }
     free(table.slots);
     return list_ops(load);
@@ -176,7 +178,8 @@ static void nest(struct mr_recording *recording, struct stack *stack, struct mr_
             range->depth = outer->depth + 1;
             return;
         }
-        bool crossed = outer->end_ns > range->start_ns && outer->domain == range->domain && !range->open;
+        bool crossed =
+            outer->end_ns > range->start_ns && outer->domain == range->domain && !range->open;
         if (crossed && range->type == MR_RANGE_PUSH_POP)
             recording->n_unbalanced++;
     }
@@ -217,9 +220,11 @@ int mr_load_join(struct mr_load *load)
     if (rc == 0)
         rc = sort_events(load, recording->ops, recording->n_ops, sizeof(*recording->ops), false);
     if (rc == 0)
-        rc = sort_events(load, recording->syncs, recording->n_syncs, sizeof(*recording->syncs), false);
+        rc = sort_events(load, recording->syncs, recording->n_syncs, sizeof(*recording->syncs),
+                         false);
     if (rc == 0)
-        rc = sort_events(load, recording->ranges, recording->n_ranges, sizeof(*recording->ranges), true);
+        rc = sort_events(load, recording->ranges, recording->n_ranges, sizeof(*recording->ranges),
+                         true);
     if (rc == 0)
         rc = sort_events(load, recording->os, recording->n_os, sizeof(*recording->os), false);
     if (rc == 0)

@@ -46,22 +46,25 @@ uint32_t mr_place_device_id(const struct mr_recording *rec, const struct mr_plac
 int mr_places_find(const struct mr_recording *rec, struct mr_place **out, uint32_t *out_n);
 
 /* Indices of a place's operations, by start. [out] out: for the caller to free(). */
-int mr_place_ops(const struct mr_recording *rec, const struct mr_place *place, uint32_t **out, uint64_t *out_n);
+int mr_place_ops(const struct mr_recording *rec, const struct mr_place *place, uint32_t **out,
+                 uint64_t *out_n);
 
 /* name: "NAME", "DOMAIN@NAME", "NAME@DOMAIN" or NULL. MR_EOPTION: no range of this name; the text lists some that there are. */
-int mr_steps_find(const struct mr_recording *rec, const struct mr_place *place, const uint32_t *ops, uint64_t n_ops,
-                  const char *name, struct mr_steps *out);
+int mr_steps_find(const struct mr_recording *rec, const struct mr_place *place, const uint32_t *ops,
+                  uint64_t n_ops, const char *name, struct mr_steps *out);
 void mr_steps_free(struct mr_steps *steps);
 
 /* Steps by the period of the device's work (steps_period.c); n stays 0 when there is none. */
-int mr_steps_period(const struct mr_recording *rec, const struct mr_place *place, const uint32_t *ops, uint64_t n_ops,
-                    struct mr_steps *out);
+int mr_steps_period(const struct mr_recording *rec, const struct mr_place *place,
+                    const uint32_t *ops, uint64_t n_ops, struct mr_steps *out);
 
 /* Makes steps of n sorted marks; end_ns[i]: where a step that a pause or the recording's end follows ends. */
-int mr_steps_mark(struct mr_steps *steps, const uint64_t *mark_ns, const uint64_t *end_ns, uint64_t n);
+int mr_steps_mark(struct mr_steps *steps, const uint64_t *mark_ns, const uint64_t *end_ns,
+                  uint64_t n);
 
 /* Whether a range is called so: "NAME" as it is or with a number after it, "DOMAIN@NAME" or "NAME@DOMAIN"; case counts only without fold. */
-bool mr_range_named(const struct mr_recording *rec, const struct mr_rec_range *range, const char *name, bool fold);
+bool mr_range_named(const struct mr_recording *rec, const struct mr_rec_range *range,
+                    const char *name, bool fold);
 
 /* Sums over the operations whose calls began before at_ns: their time, how many kernels, and which, in any order. Of a device
  * without kernels: how many copies and sets, and which. */
@@ -73,8 +76,8 @@ struct mr_work {
     uint64_t n;
 };
 /* [out] out->at: for the caller to free(). */
-int mr_work_read(const struct mr_recording *rec, const struct mr_place *place, const uint32_t *ops, uint64_t n_ops,
-                 struct mr_work *out);
+int mr_work_read(const struct mr_recording *rec, const struct mr_place *place, const uint32_t *ops,
+                 uint64_t n_ops, struct mr_work *out);
 struct mr_work_sum mr_work_between(const struct mr_work *work, uint64_t from_ns, uint64_t to_ns);
 
 /* ---- what a thread did ---- */
@@ -118,17 +121,21 @@ struct mr_look {
     uint64_t n_ops;
     struct mr_intervals in; /* what is looked at: steps but those that warm up, or all there is */
     uint64_t n_warm, n_steps, wall_ns;
-    struct mr_intervals compute; /* kernels, sets, copies inside the device; this and the following in `in` */
-    struct mr_intervals h2d, d2h, d2d, copy, busy, idle; /* copy: all that leave or enter the device */
-    struct mr_thread_log *logs; /* of the threads that gave this place work, the driving one first */
+    struct mr_intervals
+        compute; /* kernels, sets, copies inside the device; this and the following in `in` */
+    struct mr_intervals h2d, d2h, d2d, copy, busy,
+        idle; /* copy: all that leave or enter the device */
+    struct mr_thread_log
+        *logs; /* of the threads that gave this place work, the driving one first */
     uint32_t n_logs;
     bool has_calls, has_os, has_ranges;
 };
 /* step: as in mr_steps_find(). warm: steps that warm up are looked at too. */
-int mr_look_make(const struct mr_recording *rec, const struct mr_place *place, const char *step, bool warm,
-                 struct mr_look *out);
+int mr_look_make(const struct mr_recording *rec, const struct mr_place *place, const char *step,
+                 bool warm, struct mr_look *out);
 /* The same over everything that the device did, without steps. */
-int mr_look_whole(const struct mr_recording *rec, const struct mr_place *place, struct mr_look *out);
+int mr_look_whole(const struct mr_recording *rec, const struct mr_place *place,
+                  struct mr_look *out);
 /* What the recording tells of the device; NULL: nothing. */
 const struct mr_rec_device *mr_look_device(const struct mr_look *look);
 void mr_look_free(struct mr_look *look);
@@ -156,6 +163,7 @@ struct mr_blames {
     uint64_t n, room;
 };
 /* Blames [from_ns, to_ns), which is idle; the pieces fill it exactly. Returns 0 or -ENOMEM. */
-int mr_blame_idle(const struct mr_look *look, uint64_t from_ns, uint64_t to_ns, struct mr_blames *out);
+int mr_blame_idle(const struct mr_look *look, uint64_t from_ns, uint64_t to_ns,
+                  struct mr_blames *out);
 
 #endif

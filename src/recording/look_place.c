@@ -34,7 +34,9 @@ static int by_work(const void *a, const void *b)
 
 static uint32_t thread_of(const struct mr_recording *rec, const struct mr_rec_op *op)
 {
-    return op->api < rec->n_apis && rec->apis[op->api].thread < rec->n_threads ? rec->apis[op->api].thread : MR_NONE;
+    return op->api < rec->n_apis && rec->apis[op->api].thread < rec->n_threads
+               ? rec->apis[op->api].thread
+               : MR_NONE;
 }
 
 /* The main thread where it made at least 1% of the work, else the thread that made the most. */
@@ -89,7 +91,8 @@ int mr_places_find(const struct mr_recording *rec, struct mr_place **out, uint32
     return 0;
 }
 
-int mr_place_ops(const struct mr_recording *rec, const struct mr_place *place, uint32_t **out, uint64_t *out_n)
+int mr_place_ops(const struct mr_recording *rec, const struct mr_place *place, uint32_t **out,
+                 uint64_t *out_n)
 {
     uint64_t n = 0;
     uint32_t *ops = malloc((place->n_ops + 1) * sizeof *ops);
@@ -147,7 +150,8 @@ static void add_op(const struct mr_rec_op *op, struct mr_intervals *all)
     struct mr_intervals *to = &all[2];
     if (op->kind == MR_OP_COPY && (op->copy_kind == MR_COPY_H2D || op->copy_kind == MR_COPY_H2A))
         to = &all[0];
-    else if (op->kind == MR_OP_COPY && (op->copy_kind == MR_COPY_D2H || op->copy_kind == MR_COPY_A2H))
+    else if (op->kind == MR_OP_COPY &&
+             (op->copy_kind == MR_COPY_D2H || op->copy_kind == MR_COPY_A2H))
         to = &all[1];
     else if (!mr_op_computes(op))
         to = &all[3];
@@ -215,8 +219,8 @@ static void note_what_is_there(struct mr_look *look)
         look->has_ranges = rec->ranges[i].thread < rec->n_threads &&
                            rec->threads[rec->ranges[i].thread].process == look->place.process;
     for (uint64_t i = 0; i < rec->n_os && !look->has_os; i++)
-        look->has_os =
-            rec->os[i].thread < rec->n_threads && rec->threads[rec->os[i].thread].process == look->place.process;
+        look->has_os = rec->os[i].thread < rec->n_threads &&
+                       rec->threads[rec->os[i].thread].process == look->place.process;
     look->has_os |= (rec->traced & MR_TRACE_OSRT) != 0;
 }
 
@@ -238,13 +242,14 @@ static int fill(struct mr_look *look, bool warm)
     note_what_is_there(look);
     clip(look);
     /* what was lost of `compute` and `copy` is lost of `busy` */
-    if (look->busy.lost || look->idle.lost || look->h2d.lost || look->d2h.lost || look->d2d.lost || look->in.lost)
+    if (look->busy.lost || look->idle.lost || look->h2d.lost || look->d2h.lost || look->d2d.lost ||
+        look->in.lost)
         rc = mr_error_nomem("intervals", look->n_ops * sizeof(struct mr_interval));
     return rc;
 }
 
-int mr_look_make(const struct mr_recording *rec, const struct mr_place *place, const char *step, bool warm,
-                 struct mr_look *out)
+int mr_look_make(const struct mr_recording *rec, const struct mr_place *place, const char *step,
+                 bool warm, struct mr_look *out)
 {
     struct mr_look look = {.rec = rec, .place = *place};
     int rc = mr_place_ops(rec, place, &look.ops, &look.n_ops);
@@ -271,7 +276,8 @@ int mr_look_whole(const struct mr_recording *rec, const struct mr_place *place, 
 
 const struct mr_rec_device *mr_look_device(const struct mr_look *look)
 {
-    return look->place.device < look->rec->n_devices ? &look->rec->devices[look->place.device] : NULL;
+    return look->place.device < look->rec->n_devices ? &look->rec->devices[look->place.device]
+                                                     : NULL;
 }
 
 uint32_t mr_place_device_id(const struct mr_recording *rec, const struct mr_place *place)

@@ -6,11 +6,14 @@
 int mr_os_waits(const char *name)
 {
     static const char *const waits[] = {
-        "poll",         "ppoll",     "select",         "pselect",        "epoll",          "futex",      "sem_wait",
-        "sem_timed",    "sem_clock", "pthread_cond_w", "pthread_cond_t", "pthread_cond_c", "pthread_cl", "nanosleep",
-        "clock_nanosl", "usleep",    "sleep",          "wait",           "recv",           "accept",     "pthread_join",
-        "pthread_mu",   "mq_",       "io_uring",       "sigwait",        "sched_yi",       "pthread_rw", "pthread_ba"};
-    static const char *const reads[] = {"read", "pread", "fread", "fgets", "open", "mmap", "munmap", "fsync"};
+        "poll",           "ppoll",          "select",     "pselect",   "epoll",
+        "futex",          "sem_wait",       "sem_timed",  "sem_clock", "pthread_cond_w",
+        "pthread_cond_t", "pthread_cond_c", "pthread_cl", "nanosleep", "clock_nanosl",
+        "usleep",         "sleep",          "wait",       "recv",      "accept",
+        "pthread_join",   "pthread_mu",     "mq_",        "io_uring",  "sigwait",
+        "sched_yi",       "pthread_rw",     "pthread_ba"};
+    static const char *const reads[] = {"read", "pread", "fread",  "fgets",
+                                        "open", "mmap",  "munmap", "fsync"};
     for (size_t i = 0; i < MR_COUNT(waits); i++)
         if (strncmp(name, waits[i], strlen(waits[i])) == 0)
             return 1;
@@ -28,7 +31,9 @@ static int by_start(const void *a, const void *b)
     if (x->end_ns != y->end_ns)
         return x->end_ns > y->end_ns ? -1 : 1;
     if (x->what != y->what)
-        return x->what > y->what ? -1 : 1; /* the API call that is as long as its system call comes first */
+        return x->what > y->what
+                   ? -1
+                   : 1; /* the API call that is as long as its system call comes first */
     return (x->index > y->index) - (x->index < y->index);
 }
 
@@ -66,20 +71,20 @@ static int make_doings(const struct mr_recording *rec, struct mr_thread_log *log
     for (uint64_t i = 0; i < rec->n_apis; i++) {
         const struct mr_rec_api *api = &rec->apis[i];
         if (api->thread == log->thread)
-            log->doing[n++] =
-                (struct mr_doing){api->start_ns, api->end_ns, api->name, (uint32_t)i, MR_DOING_API, api->class, 0};
+            log->doing[n++] = (struct mr_doing){api->start_ns, api->end_ns, api->name, (uint32_t)i,
+                                                MR_DOING_API,  api->class,  0};
     }
     for (uint64_t i = 0; i < rec->n_os; i++) {
         const struct mr_rec_os *os = &rec->os[i];
         if (os->thread == log->thread)
-            log->doing[n++] =
-                (struct mr_doing){os->start_ns,
-                                  os->end_ns,
-                                  os->name,
-                                  (uint32_t)i,
-                                  MR_DOING_OS,
-                                  0,
-                                  (uint8_t)mr_os_waits(os->name < rec->n_strings ? rec->strings[os->name] : "")};
+            log->doing[n++] = (struct mr_doing){
+                os->start_ns,
+                os->end_ns,
+                os->name,
+                (uint32_t)i,
+                MR_DOING_OS,
+                0,
+                (uint8_t)mr_os_waits(os->name < rec->n_strings ? rec->strings[os->name] : "")};
     }
     if (n > 0)
         log->n_doings = outermost(log->doing, n);
@@ -98,12 +103,14 @@ struct open_range {
 };
 
 /* Ranges come sorted, outer before inner: a stack of those that are open. Each range makes at most two scopes. */
-static void flatten(const struct mr_recording *rec, struct mr_thread_log *log, struct open_range *open)
+static void flatten(const struct mr_recording *rec, struct mr_thread_log *log,
+                    struct open_range *open)
 {
     uint64_t n_open = 0, at = 0;
     for (uint64_t i = 0; i < rec->n_ranges; i++) {
         const struct mr_rec_range *range = &rec->ranges[i];
-        if (range->thread != log->thread || range->type != MR_RANGE_PUSH_POP || range->end_ns <= range->start_ns)
+        if (range->thread != log->thread || range->type != MR_RANGE_PUSH_POP ||
+            range->end_ns <= range->start_ns)
             continue;
         while (n_open > 0 && open[n_open - 1].end_ns <= range->start_ns) {
             add_scope(log, at, open[n_open - 1].end_ns, open[n_open - 1].text);
@@ -131,7 +138,9 @@ static int make_scopes(const struct mr_recording *rec, struct mr_thread_log *log
     log->scope = malloc((2 * n + 1) * sizeof *log->scope);
     if (open && log->scope)
         flatten(rec, log, open);
-    int rc = open && log->scope ? 0 : mr_error_nomem("a thread's ranges", (2 * n + 1) * sizeof *log->scope);
+    int rc = open && log->scope
+                 ? 0
+                 : mr_error_nomem("a thread's ranges", (2 * n + 1) * sizeof *log->scope);
     free(open);
     return rc;
 }
@@ -216,7 +225,8 @@ static bool put(struct mr_blames *out, struct mr_blame piece)
 }
 
 /* Cuts a piece where the innermost range changes. */
-static bool put_scopes(const struct mr_thread_log *log, struct mr_blame piece, struct mr_blames *out)
+static bool put_scopes(const struct mr_thread_log *log, struct mr_blame piece,
+                       struct mr_blames *out)
 {
     uint64_t end_ns = piece.end_ns;
     for (uint64_t s = scope_at(log, piece.start_ns); piece.start_ns < end_ns; s++) {
@@ -238,14 +248,15 @@ static bool put_scopes(const struct mr_thread_log *log, struct mr_blame piece, s
 }
 
 /* Walks what one thread did in [from, to). other: asked instead where this one only waits in the system. */
-static bool walk(const struct mr_thread_log *log, const struct mr_thread_log *other, uint64_t from, uint64_t to,
-                 struct mr_blames *out)
+static bool walk(const struct mr_thread_log *log, const struct mr_thread_log *other, uint64_t from,
+                 uint64_t to, struct mr_blames *out)
 {
     for (uint64_t d = doing_at(log, from); from < to; d++) {
         bool there = d < log->n_doings && log->doing[d].start_ns < to;
         uint64_t start = there ? MR_MAX(log->doing[d].start_ns, from) : to;
         if (start > from &&
-            !put_scopes(log, (struct mr_blame){from, start, log->thread, 0, 0, 0, MR_DOING_OWN, 0, 0}, out))
+            !put_scopes(
+                log, (struct mr_blame){from, start, log->thread, 0, 0, 0, MR_DOING_OWN, 0, 0}, out))
             return false;
         if (!there)
             return true;
@@ -253,13 +264,15 @@ static bool walk(const struct mr_thread_log *log, const struct mr_thread_log *ot
         from = MR_MIN(doing->end_ns, to);
         struct mr_blame piece = {start,        from,        log->thread,  0,           doing->name,
                                  doing->index, doing->what, doing->class, doing->waits};
-        if (doing->waits == 1 && other ? !walk(other, NULL, start, from, out) : !put_scopes(log, piece, out))
+        if (doing->waits == 1 && other ? !walk(other, NULL, start, from, out)
+                                       : !put_scopes(log, piece, out))
             return false;
     }
     return true;
 }
 
-int mr_blame_idle(const struct mr_look *look, uint64_t from_ns, uint64_t to_ns, struct mr_blames *out)
+int mr_blame_idle(const struct mr_look *look, uint64_t from_ns, uint64_t to_ns,
+                  struct mr_blames *out)
 {
     if (to_ns <= from_ns)
         return 0;

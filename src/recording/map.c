@@ -73,8 +73,8 @@ void mr_texts_free(struct mr_texts *texts)
     *texts = (struct mr_texts){0};
 }
 
-static uint32_t *text_slot(const struct mr_texts *texts, uint32_t *slots, uint32_t n_slots, const char *text,
-                           size_t bytes)
+static uint32_t *text_slot(const struct mr_texts *texts, uint32_t *slots, uint32_t n_slots,
+                           const char *text, size_t bytes)
 {
     uint32_t at = (uint32_t)mr_hash(MR_HASH_START, text, bytes) & (n_slots - 1);
     while (slots[at] != MR_TEXTS_FREE &&
@@ -144,11 +144,13 @@ static size_t utf8_bytes(const unsigned char *text, size_t left)
         if ((text[i] & 0xc0) != 0x80)
             return 0;
     bool overlong = (text[0] == 0xe0 && text[1] < 0xa0) || (text[0] == 0xf0 && text[1] < 0x90);
-    bool surrogate = text[0] == 0xed && text[1] >= 0xa0, beyond = text[0] == 0xf4 && text[1] >= 0x90;
+    bool surrogate = text[0] == 0xed && text[1] >= 0xa0,
+         beyond = text[0] == 0xf4 && text[1] >= 0x90;
     return overlong || surrogate || beyond ? 0 : n;
 }
 
-static int texts_add_clean(struct mr_texts *texts, const char *text, size_t bytes, uint32_t *out, bool *out_new)
+static int texts_add_clean(struct mr_texts *texts, const char *text, size_t bytes, uint32_t *out,
+                           bool *out_new)
 {
     if (texts->n == texts->n_room) {
         int rc = texts_grow(texts);
@@ -172,13 +174,15 @@ static int texts_add_clean(struct mr_texts *texts, const char *text, size_t byte
     return 0;
 }
 
-int mr_texts_add(struct mr_texts *texts, const char *text, size_t bytes, uint32_t *out, bool *out_new)
+int mr_texts_add(struct mr_texts *texts, const char *text, size_t bytes, uint32_t *out,
+                 bool *out_new)
 {
     bytes = strnlen(text, bytes);
     if (bytes >= (1u << 30))
         return mr_error_set(MR_ELIMIT, "a recording's name of %zu bytes", bytes);
     size_t good = 0;
-    for (size_t n; good < bytes && (n = utf8_bytes((const unsigned char *)text + good, bytes - good)) > 0;)
+    for (size_t n;
+         good < bytes && (n = utf8_bytes((const unsigned char *)text + good, bytes - good)) > 0;)
         good += n;
     if (good == bytes)
         return texts_add_clean(texts, text, bytes, out, out_new);

@@ -22,7 +22,8 @@ void mr_map_free(struct mr_map *map);
 
 /* Texts, each kept once and numbered from 0 on; number 0 is "". */
 struct mr_texts {
-    const char **text; /* each ends with a NUL; valid UTF-8: what is not comes in as '?', and ends at a NUL */
+    const char **
+        text; /* each ends with a NUL; valid UTF-8: what is not comes in as '?', and ends at a NUL */
     uint32_t *bytes;
     uint32_t n, n_room;
     uint32_t *slots; /* text numbers; MR_TEXTS_FREE: free */
@@ -34,7 +35,8 @@ struct mr_texts {
 };
 int mr_texts_init(struct mr_texts *texts);
 /* The number of a text, a new one when it was not there. [out] out_new may be NULL. Returns 0 or -ENOMEM with the error set. */
-int mr_texts_add(struct mr_texts *texts, const char *text, size_t bytes, uint32_t *out, bool *out_new);
+int mr_texts_add(struct mr_texts *texts, const char *text, size_t bytes, uint32_t *out,
+                 bool *out_new);
 void mr_texts_free(struct mr_texts *texts);
 
 #endif

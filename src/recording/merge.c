@@ -45,12 +45,13 @@ static const struct {
 };
 
 #define BIT(type) (1u << (type))
-#define WHO_TYPES                                                                                                      \
-    (BIT(MR_PART_THREAD) | BIT(MR_PART_PROCESS) | BIT(MR_PART_DEVICE) | BIT(MR_PART_CONTEXT) | BIT(MR_PART_STREAM) |   \
-     BIT(MR_PART_NOTE))
+#define WHO_TYPES                                                                                  \
+    (BIT(MR_PART_THREAD) | BIT(MR_PART_PROCESS) | BIT(MR_PART_DEVICE) | BIT(MR_PART_CONTEXT) |     \
+     BIT(MR_PART_STREAM) | BIT(MR_PART_NOTE))
 #define EVENT_TYPES (~(WHO_TYPES | BIT(MR_PART_STRING)))
 
-static void names_to_stores(struct merge *merge, enum mr_part_type type, struct mr_part_record *record)
+static void names_to_stores(struct merge *merge, enum mr_part_type type,
+                            struct mr_part_record *record)
 {
     for (size_t i = 0; i < MR_COUNT(name_fields); i++) {
         uint32_t id;
@@ -141,7 +142,8 @@ static int part_add(struct merge *merge, const char *name)
         free(path);
         return rc;
     }
-    merge->parts[merge->n_parts++] = (struct part){path, reader->header.start_ns, reader->header.start_unix_ns};
+    merge->parts[merge->n_parts++] =
+        (struct part){path, reader->header.start_ns, reader->header.start_unix_ns};
     mr_part_close(reader);
     return 0;
 }
@@ -150,7 +152,8 @@ static int parts_find(struct merge *merge)
 {
     DIR *dir = opendir(merge->folder);
     if (!dir)
-        return mr_error_errno(errno, "%s: the folder of a recording's parts cannot be read", merge->folder);
+        return mr_error_errno(errno, "%s: the folder of a recording's parts cannot be read",
+                              merge->folder);
     int rc = 0;
     const struct dirent *entry;
     while (rc == 0 && (errno = 0, entry = readdir(dir))) {
@@ -178,8 +181,8 @@ static int note(struct merge *merge, const char *text)
     if (rc == 0)
         rc = mr_store_text(merge->store, text, strlen(text), &number);
     if (rc == 0)
-        rc = mr_store_run(merge->store, "INSERT INTO MILLRACE_NOTES VALUES (0, ?, ?, 0)", "ii", (int64_t)name,
-                          (int64_t)number);
+        rc = mr_store_run(merge->store, "INSERT INTO MILLRACE_NOTES VALUES (0, ?, ?, 0)", "ii",
+                          (int64_t)name, (int64_t)number);
     return rc;
 }
 
@@ -189,22 +192,25 @@ static int notes_put(struct merge *merge)
     char text[256];
     int rc = 0;
     if (merge->n_parts == 0)
-        rc = note(merge,
-                  "nothing is recorded: no process of the program loaded the recorder, or none lived long enough");
+        rc = note(merge, "nothing is recorded: no process of the program loaded the recorder, or "
+                         "none lived long enough");
     if (rc == 0 && merge->n_unknown_names) {
-        snprintf(text, sizeof(text), "%llu names were lost when a process was killed: they are \"?\"",
+        snprintf(text, sizeof(text),
+                 "%llu names were lost when a process was killed: they are \"?\"",
                  (unsigned long long)merge->n_unknown_names);
         rc = note(merge, text);
     }
     if (rc == 0 && merge->n_strange) {
-        snprintf(text, sizeof(text), "%llu records are of kinds that this version does not know: left out",
+        snprintf(text, sizeof(text),
+                 "%llu records are of kinds that this version does not know: left out",
                  (unsigned long long)merge->n_strange);
         rc = note(merge, text);
     }
     if (rc == 0 && merge->store->n_backwards) {
-        snprintf(text, sizeof(text),
-                 "%llu records with times that go backwards: they have no length, or stand at the start",
-                 (unsigned long long)merge->store->n_backwards);
+        snprintf(
+            text, sizeof(text),
+            "%llu records with times that go backwards: they have no length, or stand at the start",
+            (unsigned long long)merge->store->n_backwards);
         rc = note(merge, text);
     }
     if (rc == 0)
@@ -233,7 +239,8 @@ static void merge_free(struct merge *merge)
     mr_map_free(&merge->names);
 }
 
-int mr_recording_merge(const char *parts, const char *path, int overwrite, struct mr_merge_stats *out_stats)
+int mr_recording_merge(const char *parts, const char *path, int overwrite,
+                       struct mr_merge_stats *out_stats)
 {
     struct merge merge = {.folder = parts, .text = malloc(MR_PART_TEXT_BYTES)};
     int rc = merge.text ? parts_find(&merge) : mr_error_nomem(path, MR_PART_TEXT_BYTES);

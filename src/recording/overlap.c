@@ -67,7 +67,8 @@ static const struct mr_rec_api *next_call(const struct mr_look *look, const stru
 
 /* Something else ended after the copy and before the call did, which then waited for that: kernels of another stream. Of the 64
  * operations that began last. */
-static bool waited_longer(const struct mr_look *look, const struct mr_rec_op *copy, const struct mr_rec_api *sync)
+static bool waited_longer(const struct mr_look *look, const struct mr_rec_op *copy,
+                          const struct mr_rec_api *sync)
 {
     uint64_t at = mr_look_op_from(look, sync->end_ns);
     for (uint64_t i = at; i-- > 0 && at - i <= 64;) {
@@ -80,8 +81,10 @@ static bool waited_longer(const struct mr_look *look, const struct mr_rec_op *co
 
 const struct mr_rec_api *mr_sync_after(const struct mr_look *look, const struct mr_rec_op *copy)
 {
-    const struct mr_rec_api *api = call_of(look->rec, copy), *next = api ? next_call(look, api) : NULL;
-    if (!next || next->class != MR_CALL_SYNC || next->start_ns >= copy->end_ns || next->end_ns < copy->end_ns)
+    const struct mr_rec_api *api = call_of(look->rec, copy),
+                            *next = api ? next_call(look, api) : NULL;
+    if (!next || next->class != MR_CALL_SYNC || next->start_ns >= copy->end_ns ||
+        next->end_ns < copy->end_ns)
         return NULL;
     return waited_longer(look, copy, next) ? NULL : next;
 }
@@ -89,7 +92,8 @@ const struct mr_rec_api *mr_sync_after(const struct mr_look *look, const struct 
 static bool synchronized(const struct mr_look *look, const struct mr_rec_op *copy)
 {
     const struct mr_rec_api *api = call_of(look->rec, copy);
-    if (api && api->class == MR_CALL_COPY && !mr_call_named_async(look->rec, api) && copy->graph_node == 0)
+    if (api && api->class == MR_CALL_COPY && !mr_call_named_async(look->rec, api) &&
+        copy->graph_node == 0)
         return true;
     return mr_sync_after(look, copy) != NULL;
 }
@@ -111,7 +115,8 @@ static int by_number(const void *a, const void *b)
 static bool loaders_own(const struct mr_recording *rec, const struct mr_rec_op *op)
 {
     static const char *const parts[] = {"mr_pointwise", "mr_one_hot", "mr_gather", "mr_resample"};
-    const char *name = op->name < rec->n_strings && rec->strings[op->name] ? rec->strings[op->name] : "";
+    const char *name =
+        op->name < rec->n_strings && rec->strings[op->name] ? rec->strings[op->name] : "";
     for (size_t i = 0; i < MR_COUNT(parts); i++)
         if (strncmp(name, parts[i], strlen(parts[i])) == 0)
             return true;
@@ -126,7 +131,8 @@ int mr_kernel_streams_make(const struct mr_look *look, struct mr_kernel_streams 
         return mr_error_nomem("streams", look->n_ops * sizeof *key);
     for (uint64_t i = 0; i < look->n_ops; i++) {
         const struct mr_rec_op *op = &look->rec->ops[look->ops[i]];
-        if (op->kind == MR_OP_KERNEL && (n == 0 || stream_key(op) != last) && !loaders_own(look->rec, op))
+        if (op->kind == MR_OP_KERNEL && (n == 0 || stream_key(op) != last) &&
+            !loaders_own(look->rec, op))
             key[n++] = last = stream_key(op);
     }
     if (n > 1)
@@ -153,7 +159,8 @@ static bool engine_busy(const struct mr_look *look, uint64_t at)
     const struct mr_rec_api *api = call_of(look->rec, copy);
     for (uint64_t i = at, seen = 0; i-- > 0 && seen < 64; seen++) {
         const struct mr_rec_op *op = &look->rec->ops[look->ops[i]];
-        if (op->kind != MR_OP_COPY || op->copy_kind != copy->copy_kind || stream_key(op) == stream_key(copy))
+        if (op->kind != MR_OP_COPY || op->copy_kind != copy->copy_kind ||
+            stream_key(op) == stream_key(copy))
             continue;
         return op->end_ns + NEAR_NS >= copy->start_ns && api && api->end_ns < op->end_ns;
     }
@@ -173,11 +180,13 @@ static bool waited_for(const struct mr_look *look, const struct mr_rec_op *copy)
     return false;
 }
 
-enum mr_overlap_reason mr_overlap_why(const struct mr_look *look, const struct mr_kernel_streams *streams, uint64_t at)
+enum mr_overlap_reason mr_overlap_why(const struct mr_look *look,
+                                      const struct mr_kernel_streams *streams, uint64_t at)
 {
     const struct mr_rec_op *copy = &look->rec->ops[look->ops[at]];
     uint64_t ns = copy->end_ns - copy->start_ns;
-    if ((double)mr_intervals_within(&look->compute, copy->start_ns, copy->end_ns) >= OVERLAPPED * (double)ns)
+    if ((double)mr_intervals_within(&look->compute, copy->start_ns, copy->end_ns) >=
+        OVERLAPPED * (double)ns)
         return MR_OVERLAPPED;
     if (copy->src == MR_MEM_PAGEABLE || copy->dst == MR_MEM_PAGEABLE)
         return MR_OVERLAP_PAGEABLE;

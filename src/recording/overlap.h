@@ -24,7 +24,8 @@ int mr_kernel_streams_make(const struct mr_look *look, struct mr_kernel_streams 
 bool mr_kernel_streams_has(const struct mr_kernel_streams *streams, const struct mr_rec_op *op);
 
 /* Of the copy look->ops[at]. */
-enum mr_overlap_reason mr_overlap_why(const struct mr_look *look, const struct mr_kernel_streams *streams, uint64_t at);
+enum mr_overlap_reason mr_overlap_why(const struct mr_look *look,
+                                      const struct mr_kernel_streams *streams, uint64_t at);
 
 bool mr_call_named_async(const struct mr_recording *rec, const struct mr_rec_api *api);
 /* The waiting call that the copy's thread made directly after issuing it, before it ended; NULL: none. */

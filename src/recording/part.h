@@ -39,24 +39,24 @@ enum mr_part_trace {
 };
 
 /* type, the struct of its records */
-#define MR_PART_TYPES(X)                                                                                               \
-    X(MR_PART_STRING, mr_part_string)                                                                                  \
-    X(MR_PART_THREAD, mr_part_thread)                                                                                  \
-    X(MR_PART_PROCESS, mr_part_process)                                                                                \
-    X(MR_PART_DEVICE, mr_part_device)                                                                                  \
-    X(MR_PART_CONTEXT, mr_part_context)                                                                                \
-    X(MR_PART_STREAM, mr_part_stream)                                                                                  \
-    X(MR_PART_KERNEL, mr_part_kernel)                                                                                  \
-    X(MR_PART_COPY, mr_part_copy)                                                                                      \
-    X(MR_PART_SET, mr_part_set)                                                                                        \
-    X(MR_PART_SYNC, mr_part_sync)                                                                                      \
-    X(MR_PART_API, mr_part_api)                                                                                        \
-    X(MR_PART_MEMORY, mr_part_memory)                                                                                  \
-    X(MR_PART_OVERHEAD, mr_part_overhead)                                                                              \
-    X(MR_PART_GRAPH, mr_part_graph)                                                                                    \
-    X(MR_PART_RANGE, mr_part_range)                                                                                    \
-    X(MR_PART_OS, mr_part_os)                                                                                          \
-    X(MR_PART_METRIC, mr_part_metric)                                                                                  \
+#define MR_PART_TYPES(X)                                                                           \
+    X(MR_PART_STRING, mr_part_string)                                                              \
+    X(MR_PART_THREAD, mr_part_thread)                                                              \
+    X(MR_PART_PROCESS, mr_part_process)                                                            \
+    X(MR_PART_DEVICE, mr_part_device)                                                              \
+    X(MR_PART_CONTEXT, mr_part_context)                                                            \
+    X(MR_PART_STREAM, mr_part_stream)                                                              \
+    X(MR_PART_KERNEL, mr_part_kernel)                                                              \
+    X(MR_PART_COPY, mr_part_copy)                                                                  \
+    X(MR_PART_SET, mr_part_set)                                                                    \
+    X(MR_PART_SYNC, mr_part_sync)                                                                  \
+    X(MR_PART_API, mr_part_api)                                                                    \
+    X(MR_PART_MEMORY, mr_part_memory)                                                              \
+    X(MR_PART_OVERHEAD, mr_part_overhead)                                                          \
+    X(MR_PART_GRAPH, mr_part_graph)                                                                \
+    X(MR_PART_RANGE, mr_part_range)                                                                \
+    X(MR_PART_OS, mr_part_os)                                                                      \
+    X(MR_PART_METRIC, mr_part_metric)                                                              \
     X(MR_PART_NOTE, mr_part_note)
 
 enum mr_part_type {
@@ -70,9 +70,10 @@ enum mr_part_type {
 struct mr_part_chunk {
     uint32_t magic;
     uint16_t type;
-    uint16_t record_bytes; /* of one record; 0: variable (strings). A reader takes the smaller of this and its own */
-    uint32_t n;            /* records */
-    uint32_t bytes;        /* that follow */
+    uint16_t
+        record_bytes; /* of one record; 0: variable (strings). A reader takes the smaller of this and its own */
+    uint32_t n;     /* records */
+    uint32_t bytes; /* that follow */
 };
 
 struct mr_part_string { /* followed by `bytes` bytes, no NUL, padded to 8 */
@@ -102,7 +103,8 @@ struct mr_part_device {
     uint64_t memory_bytes;
     uint64_t memory_bandwidth; /* bytes/s; 0: not known */
     uint32_t core_clock_khz;
-    uint32_t pcie_domain, pcie_bus, pcie_device; /* all 0: not known; the recorder's CUPTI does not tell */
+    uint32_t pcie_domain, pcie_bus,
+        pcie_device; /* all 0: not known; the recorder's CUPTI does not tell */
     uint8_t uuid[16];
 };
 
@@ -206,7 +208,7 @@ struct mr_part_range {
     uint32_t text, domain;     /* domain 0: the default one */
     uint32_t tid, end_tid;
     uint32_t category,
-        category_name;     /* 0: none. A name without a category is the payload's, as in the domain "millrace" */
+        category_name; /* 0: none. A name without a category is the payload's, as in the domain "millrace" */
     uint32_t color;        /* ARGB; 0: none */
     uint16_t type;         /* enum mr_part_range_type */
     uint16_t payload_type; /* nvtxPayloadType_t; 0: none */

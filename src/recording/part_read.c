@@ -42,7 +42,8 @@ static void skip_to(struct mr_part_reader *reader, uint64_t offset)
 static int damaged(const struct mr_part_reader *reader, uint64_t offset, const char *what)
 {
     return mr_error_set(MR_EFORMAT,
-                        "%s: is damaged at byte %llu: %s; take this file out of its folder and merge the others again",
+                        "%s: is damaged at byte %llu: %s; take this file out of its folder and "
+                        "merge the others again",
                         reader->path, (unsigned long long)offset, what);
 }
 
@@ -54,13 +55,15 @@ static int header_read(struct mr_part_reader *reader)
     if (got < 0)
         return (int)got;
     if (memcmp(header->magic, MR_PART_MAGIC, MR_MIN((size_t)got, sizeof(header->magic))) != 0)
-        return mr_error_set(MR_EFORMAT, "%s: is no part of a recording: it does not begin with \"MRPART1\"",
+        return mr_error_set(MR_EFORMAT,
+                            "%s: is no part of a recording: it does not begin with \"MRPART1\"",
                             reader->path);
     if (got < (int64_t)sizeof(*header))
         return 0;
     if (header->version != MR_PART_VERSION)
         return mr_error_set(MR_EUNSUPPORTED,
-                            "%s: was written by a recorder of version %u, this millrace reads %d; merge it with the "
+                            "%s: was written by a recorder of version %u, this millrace reads %d; "
+                            "merge it with the "
                             "millrace that recorded it",
                             reader->path, header->version, MR_PART_VERSION);
     if (header->header_bytes < sizeof(*header) || header->header_bytes > 1 << 16)
@@ -78,7 +81,8 @@ int mr_part_open(const char *path, struct mr_part_reader **out)
     int rc = 0;
     reader->path = strdup(path);
     reader->buffer = malloc(MR_PART_BUFFER);
-    reader->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* no waiting for a pipe of that name */
+    reader->fd =
+        open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* no waiting for a pipe of that name */
     if (reader->fd < 0 || fstat(reader->fd, &st) != 0)
         rc = mr_error_errno(errno, "%s: cannot be read", path);
     else if (!S_ISREG(st.st_mode))
@@ -123,7 +127,8 @@ static int chunk_check(const struct mr_part_reader *reader, uint64_t offset)
     const struct mr_part_chunk *chunk = &reader->chunk;
     if (chunk->magic != MR_PART_CHUNK)
         return damaged(reader, offset, "no chunk begins there");
-    if (chunk->type == MR_PART_STRING || chunk->type == MR_PART_NONE || chunk->type >= MR_N_PART_TYPES)
+    if (chunk->type == MR_PART_STRING || chunk->type == MR_PART_NONE ||
+        chunk->type >= MR_N_PART_TYPES)
         return 0;
     if (chunk->record_bytes == 0 || (uint64_t)chunk->n * chunk->record_bytes != chunk->bytes)
         return damaged(reader, offset, "the chunk's size is not that of its records");
@@ -144,7 +149,8 @@ int mr_part_next(struct mr_part_reader *reader, uint32_t types, enum mr_part_typ
         if (got < 0)
             return (int)got;
         /* zeros: the machine stopped before the file's data came to the disk */
-        if (got < (int64_t)sizeof(reader->chunk) || !memcmp(&reader->chunk, &nothing, sizeof(nothing))) {
+        if (got < (int64_t)sizeof(reader->chunk) ||
+            !memcmp(&reader->chunk, &nothing, sizeof(nothing))) {
             reader->cut = true;
             reader->left = 0;
             return 0;

@@ -16,12 +16,13 @@ int mr_recording_error(struct sqlite3 *db, const char *path, const char *what)
     if (((code & 0xff) == SQLITE_CANTOPEN || (code & 0xff) == SQLITE_IOERR) && system)
         return mr_error_errno(system, "%s: %s", path, what);
     if (code == SQLITE_NOTADB)
-        return mr_error_set(MR_EFORMAT,
-                            "%s: is not a recording: it is not a SQLite database; `millrace profile` makes "
-                            "recordings, and `nsys export --type sqlite` makes them of .nsys-rep files",
-                            path);
-    return mr_error_set(MR_EFORMAT, "%s: %s: the database is damaged or cut: sqlite: %s", path, what,
-                        sqlite3_errmsg(db));
+        return mr_error_set(
+            MR_EFORMAT,
+            "%s: is not a recording: it is not a SQLite database; `millrace profile` makes "
+            "recordings, and `nsys export --type sqlite` makes them of .nsys-rep files",
+            path);
+    return mr_error_set(MR_EFORMAT, "%s: %s: the database is damaged or cut: sqlite: %s", path,
+                        what, sqlite3_errmsg(db));
 }
 
 void mr_recording_fail(struct mr_recording *recording, int rc)
@@ -40,12 +41,14 @@ int mr_recording_result(struct mr_recording *recording, int rc)
 
 static void cannot_look(struct mr_recording *recording)
 {
-    mr_recording_fail(recording, mr_recording_error(recording->db, recording->path, "cannot be read"));
+    mr_recording_fail(recording,
+                      mr_recording_error(recording->db, recording->path, "cannot be read"));
 }
 
 bool mr_recording_has(struct mr_recording *recording, const char *table, const char *column)
 {
-    int code = sqlite3_table_column_metadata(recording->db, NULL, table, column, NULL, NULL, NULL, NULL, NULL);
+    int code = sqlite3_table_column_metadata(recording->db, NULL, table, column, NULL, NULL, NULL,
+                                             NULL, NULL);
     if (code != SQLITE_OK && code != SQLITE_ERROR) /* the latter: not there */
         cannot_look(recording);
     return code == SQLITE_OK;
@@ -54,8 +57,8 @@ bool mr_recording_has(struct mr_recording *recording, const char *table, const c
 static int64_t meta(struct mr_recording *recording, const char *name)
 {
     sqlite3_stmt *statement;
-    int code =
-        sqlite3_prepare_v2(recording->db, "SELECT value FROM MILLRACE_META WHERE name = ?", -1, &statement, NULL);
+    int code = sqlite3_prepare_v2(recording->db, "SELECT value FROM MILLRACE_META WHERE name = ?",
+                                  -1, &statement, NULL);
     if (code != SQLITE_OK) {
         if (code != SQLITE_ERROR)
             cannot_look(recording);
@@ -80,13 +83,15 @@ bool mr_recording_guard(struct sqlite3 *db)
     sqlite3_db_config(db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
     sqlite3_db_config(db, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL);
     sqlite3_db_config(db, SQLITE_DBCONFIG_ENABLE_VIEW, 0, NULL);
-    return sqlite3_exec(db, "PRAGMA query_only=ON; PRAGMA cell_size_check=ON", NULL, NULL, NULL) == SQLITE_OK;
+    return sqlite3_exec(db, "PRAGMA query_only=ON; PRAGMA cell_size_check=ON", NULL, NULL, NULL) ==
+           SQLITE_OK;
 }
 
 static int look_inside(struct mr_recording *recording)
 {
     const char *sql = "PRAGMA cache_size=-65536; SELECT count(*) FROM sqlite_master";
-    return mr_recording_guard(recording->db) && sqlite3_exec(recording->db, sql, NULL, NULL, NULL) == SQLITE_OK
+    return mr_recording_guard(recording->db) &&
+                   sqlite3_exec(recording->db, sql, NULL, NULL, NULL) == SQLITE_OK
                ? 0
                : mr_recording_error(recording->db, recording->path, "cannot be read");
 }
@@ -110,9 +115,10 @@ static uint32_t tables_traced(struct mr_recording *recording)
 /* All tables are always there in our own: without one a half is read as a whole that lacks something. */
 static int check_tables(struct mr_recording *recording)
 {
-    static const char *const tables[] = {"StringIds",   "CUPTI_ACTIVITY_KIND_KERNEL",  "CUPTI_ACTIVITY_KIND_MEMCPY",
-                                         "NVTX_EVENTS", "CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_MEMSET",
-                                         "OSRT_API"};
+    static const char *const tables[] = {
+        "StringIds",   "CUPTI_ACTIVITY_KIND_KERNEL",  "CUPTI_ACTIVITY_KIND_MEMCPY",
+        "NVTX_EVENTS", "CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_MEMSET",
+        "OSRT_API"};
     for (size_t i = 0; i < MR_COUNT(tables); i++)
         if (!mr_recording_has(recording, tables[i], NULL))
             return mr_error_set(MR_EFORMAT,
@@ -130,18 +136,20 @@ static int identify(struct mr_recording *recording)
         recording->traced = tables_traced(recording);
         if (recording->traced == 0 && !mr_recording_has(recording, "META_DATA_EXPORT", NULL) &&
             !mr_recording_has(recording, "META_DATA_CAPTURE", NULL))
-            return mr_error_set(MR_EFORMAT,
-                                "%s: is a SQLite database, but not a recording: it has no table of CUDA calls, "
-                                "kernels, copies, NVTX ranges or OS calls",
-                                recording->path);
+            return mr_error_set(
+                MR_EFORMAT,
+                "%s: is a SQLite database, but not a recording: it has no table of CUDA calls, "
+                "kernels, copies, NVTX ranges or OS calls",
+                recording->path);
         return 0;
     }
     int64_t schema = meta(recording, "schema");
     if (schema != MR_STORE_SCHEMA)
-        return mr_error_set(MR_EUNSUPPORTED, "%s: has version %lld of the tables, this millrace knows %d; %s",
-                            recording->path, (long long)schema, MR_STORE_SCHEMA,
-                            schema > MR_STORE_SCHEMA ? "read it with the millrace that made it, or a newer one"
-                                                     : "it was not finished");
+        return mr_error_set(
+            MR_EUNSUPPORTED, "%s: has version %lld of the tables, this millrace knows %d; %s",
+            recording->path, (long long)schema, MR_STORE_SCHEMA,
+            schema > MR_STORE_SCHEMA ? "read it with the millrace that made it, or a newer one"
+                                     : "it was not finished");
     recording->origin_ns = (uint64_t)meta(recording, "origin_ns");
     recording->end_ns = (uint64_t)meta(recording, "end_ns");
     recording->traced = (uint32_t)meta(recording, "traced");
@@ -160,7 +168,8 @@ int mr_recording_open(const char *path, struct mr_recording **out)
     int rc = recording->path ? 0 : mr_error_nomem(path, strlen(path));
     if (rc == 0 && access(path, R_OK) != 0)
         rc = mr_error_errno(errno, "%s: cannot be read", path);
-    if (rc == 0 && sqlite3_open_v2(path, &recording->db, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK)
+    if (rc == 0 && sqlite3_open_v2(path, &recording->db, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX,
+                                   NULL) != SQLITE_OK)
         rc = mr_recording_error(recording->db, path, "cannot be opened");
     if (rc == 0)
         rc = look_inside(recording);

@@ -51,10 +51,11 @@ struct mr_rec_op {
     uint32_t api;    /* of apis: the call that made it (runtime preferred over driver); MR_NONE */
     uint32_t context, stream;
     uint16_t process, device; /* of processes, of devices */
-    uint8_t kind;             /* enum mr_op_kind; a whole graph's launch is a kernel "CUDA graph" without detail */
-    uint8_t copy_kind;        /* enum mr_copy_kind */
-    uint8_t src, dst;         /* enum mr_mem_kind; a set's memory in dst */
-    uint32_t graph_node;      /* nonzero: of a graph's launch */
+    uint8_t
+        kind; /* enum mr_op_kind; a whole graph's launch is a kernel "CUDA graph" without detail */
+    uint8_t copy_kind;   /* enum mr_copy_kind */
+    uint8_t src, dst;    /* enum mr_mem_kind; a set's memory in dst */
+    uint32_t graph_node; /* nonzero: of a graph's launch */
 };
 
 /* What a call is for. From its name, without cuda/cu and version suffixes: mr_call_class_of() is one table. */
@@ -66,7 +67,7 @@ enum mr_call_class {
     MR_CALL_SET,
     MR_CALL_SYNC,  /* device, stream, event synchronize: they block by name */
     MR_CALL_ALLOC, /* device memory: malloc, free, and their Async kin */
-    MR_CALL_PIN,   /* cudaHostAlloc, cudaMallocHost, cudaHostRegister, cuMemHostAlloc, ..., and their frees */
+    MR_CALL_PIN, /* cudaHostAlloc, cudaMallocHost, cudaHostRegister, cuMemHostAlloc, ..., and their frees */
     MR_CALL_QUERY, /* event and stream query, get device, last error, attributes */
     MR_CALL_MODULE /* loading code */
 };
@@ -143,8 +144,9 @@ struct mr_recording {
     const char **strings; /* strings[0] is "" */
     uint32_t n_strings;
     struct mr_rec_op *ops;
-    uint64_t n_ops, n_lost_times, n_no_length, n_dropped; /* no length: their end is not after their start */
-    struct mr_rec_api *apis;                              /* sorted by start */
+    uint64_t n_ops, n_lost_times, n_no_length,
+        n_dropped;           /* no length: their end is not after their start */
+    struct mr_rec_api *apis; /* sorted by start */
     uint64_t n_apis;
     uint32_t *op_of_api; /* indices of ops, a call's together */
     struct mr_rec_sync *syncs;
@@ -183,7 +185,8 @@ bool mr_recording_has(struct mr_recording *recording, const char *table, const c
 enum mr_call_class mr_call_class_of(const char *name);
 
 /* Tables: made by reports. */
-struct mr_table *mr_table_create(const char *title, const struct mr_column *columns, uint32_t n_columns);
+struct mr_table *mr_table_create(const char *title, const struct mr_column *columns,
+                                 uint32_t n_columns);
 /* Adds an empty row, then cells of it from the left; texts are copied. A table that ran out of memory remembers:
  * mr_table_finish() returns -ENOMEM and destroys it, else 0. */
 void mr_table_row(struct mr_table *table);
@@ -191,15 +194,18 @@ void mr_table_text(struct mr_table *table, const char *text);
 void mr_table_int(struct mr_table *table, int64_t value);
 void mr_table_real(struct mr_table *table, double value);
 void mr_table_empty(struct mr_table *table);
-void mr_table_set_note(struct mr_table *table, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void mr_table_set_note(struct mr_table *table, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 /* Behind the note that is there. */
-void mr_table_add_note(struct mr_table *table, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void mr_table_add_note(struct mr_table *table, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 int mr_table_finish(struct mr_table *table, struct mr_table **out);
 
 /* A report; the const array is in report.c. */
 struct mr_report_kind {
     const char *name, *help;
-    int (*make)(struct mr_recording *recording, const struct mr_report_opts *opts, struct mr_table **out);
+    int (*make)(struct mr_recording *recording, const struct mr_report_opts *opts,
+                struct mr_table **out);
 };
 
 /* reports that live in files of their own */

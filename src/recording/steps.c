@@ -44,7 +44,8 @@ static bool same_or_base(const char *text, const char *name, size_t n, bool fold
     return same(text, strlen(text), name, n, fold) || same(text, base_length(text), name, n, fold);
 }
 
-bool mr_range_named(const struct mr_recording *rec, const struct mr_rec_range *range, const char *name, bool fold)
+bool mr_range_named(const struct mr_recording *rec, const struct mr_rec_range *range,
+                    const char *name, bool fold)
 {
     const char *text = text_of(rec, range->text), *domain = text_of(rec, range->domain);
     const char *first = strchr(name, '@'), *last = strrchr(name, '@');
@@ -54,7 +55,8 @@ bool mr_range_named(const struct mr_recording *rec, const struct mr_rec_range *r
         return false;
     return (in_domain(domain, name, (size_t)(first - name)) &&
             same_or_base(text, first + 1, strlen(first + 1), fold)) ||
-           (in_domain(domain, last + 1, strlen(last + 1)) && same_or_base(text, name, (size_t)(last - name), fold));
+           (in_domain(domain, last + 1, strlen(last + 1)) &&
+            same_or_base(text, name, (size_t)(last - name), fold));
 }
 
 /* ---- marks ---- */
@@ -86,7 +88,8 @@ static uint64_t usual_distance(uint64_t *distance, uint64_t n)
     return n_long <= 1 + n / 100 ? MR_MIN(median, mean) : mean;
 }
 
-int mr_steps_mark(struct mr_steps *steps, const uint64_t *mark_ns, const uint64_t *end_ns, uint64_t n)
+int mr_steps_mark(struct mr_steps *steps, const uint64_t *mark_ns, const uint64_t *end_ns,
+                  uint64_t n)
 {
     uint64_t *distance = malloc((n + 1) * sizeof *distance), usual;
     steps->at = malloc((n + 1) * sizeof *steps->at);
@@ -157,8 +160,8 @@ static uint64_t drop_nested(const struct mr_recording *rec, struct named *names,
     return kept;
 }
 
-static struct group measure(const struct mr_recording *rec, const struct named *names, uint64_t first, uint64_t n,
-                            uint64_t *scratch)
+static struct group measure(const struct mr_recording *rec, const struct named *names,
+                            uint64_t first, uint64_t n, uint64_t *scratch)
 {
     const struct mr_rec_range *begin = &rec->ranges[names[first].range],
                               *end = &rec->ranges[names[first + n - 1].range];
@@ -167,12 +170,13 @@ static struct group measure(const struct mr_recording *rec, const struct named *
     g.start_ns = begin->start_ns;
     g.span_ns = end->end_ns - begin->start_ns;
     for (uint64_t i = 1; i < n; i++)
-        scratch[i - 1] =
-            rec->ranges[names[first + i].range].start_ns - rec->ranges[names[first + i - 1].range].start_ns;
+        scratch[i - 1] = rec->ranges[names[first + i].range].start_ns -
+                         rec->ranges[names[first + i - 1].range].start_ns;
     if (n > 1)
         g.median_ns = median_of(scratch, n - 1);
     for (uint64_t i = 0; i + 1 < n; i++)
-        near += scratch[i] >= g.median_ns - g.median_ns / 4 && scratch[i] <= g.median_ns + g.median_ns / 4;
+        near += scratch[i] >= g.median_ns - g.median_ns / 4 &&
+                scratch[i] <= g.median_ns + g.median_ns / 4;
     g.usual_ns = usual_distance(scratch, n - 1);
     g.regular = n > 1 ? (double)near / (double)(n - 1) : 0;
     return g;
@@ -199,7 +203,8 @@ static int make_groups(struct search *s)
         return mr_error_nomem("ranges", (rec->n_ranges + 1) * sizeof *s->groups);
     for (uint64_t i = 0; i < rec->n_ranges; i++) {
         const struct mr_rec_range *range = &rec->ranges[i];
-        if (range->type != MR_RANGE_MARK && range->thread < rec->n_threads && range->end_ns > range->start_ns &&
+        if (range->type != MR_RANGE_MARK && range->thread < rec->n_threads &&
+            range->end_ns > range->start_ns &&
             rec->threads[range->thread].process == s->place->process)
             s->names[s->n_names++] = (struct named){key_of(rec, range), (uint32_t)i};
     }
@@ -226,12 +231,14 @@ static bool better(const struct search *s, const struct group *a, const struct g
     return x != y ? x : a->n > b->n;
 }
 
-static const struct group *named_group(const struct search *s, const char *name, bool fold, uint64_t min_n)
+static const struct group *named_group(const struct search *s, const char *name, bool fold,
+                                       uint64_t min_n)
 {
     const struct group *best = NULL;
     for (uint64_t i = 0; i < s->n_groups; i++) {
         const struct group *g = &s->groups[i];
-        if (g->n >= min_n && mr_range_named(s->rec, first_of(s, g), name, fold) && (!best || better(s, g, best)))
+        if (g->n >= min_n && mr_range_named(s->rec, first_of(s, g), name, fold) &&
+            (!best || better(s, g, best)))
             best = g;
     }
     return best;
@@ -266,7 +273,9 @@ static struct worth weigh(const struct search *s, const struct group *g)
             own = mr_work_between(&s->work, range->start_ns, last_launch_ns(g, range));
         w.cover += (double)own.busy_ns / (double)(all ? all : 1);
         w.fed += (own.n > 0) / (double)g->n;
-        w.alike += i > 0 && own.n > 0 && own.n == before.n && own.hash == before.hash ? 1 / (double)(g->n - 1) : 0;
+        w.alike += i > 0 && own.n > 0 && own.n == before.n && own.hash == before.hash
+                       ? 1 / (double)(g->n - 1)
+                       : 0;
         before = own;
     }
     return w;
@@ -275,8 +284,9 @@ static struct worth weigh(const struct search *s, const struct group *g)
 static const struct group *known_group(const struct search *s)
 {
     static const char *const names[] = {
-        "step",       "train_step", "training_step", "train step",   "training step", "iteration",           "iter",
-        "train_iter", "batch",      "train_batch",   "ProfilerStep", "millrace@step", "millrace@wait: batch"};
+        "step",         "train_step",    "training_step",       "train step", "training step",
+        "iteration",    "iter",          "train_iter",          "batch",      "train_batch",
+        "ProfilerStep", "millrace@step", "millrace@wait: batch"};
     for (size_t i = 0; i < MR_COUNT(names); i++) {
         const struct group *g = named_group(s, names[i], true, 2);
         if (g && weigh(s, g).cover > 0)
@@ -287,7 +297,8 @@ static const struct group *known_group(const struct search *s)
 
 static bool is_epoch(const struct search *s, const struct group *g)
 {
-    static const char *const names[] = {"epoch", "train", "training", "fit", "main", "train_epoch", "run"};
+    static const char *const names[] = {"epoch", "train",       "training", "fit",
+                                        "main",  "train_epoch", "run"};
     for (size_t i = 0; i < MR_COUNT(names); i++)
         if (mr_range_named(s->rec, first_of(s, g), names[i], true))
             return true;
@@ -336,7 +347,8 @@ static const struct group *regular_group(const struct search *s, double *out_cov
 static bool ends_empty(const struct search *s, const struct group *g)
 {
     const struct mr_rec_range *last = &s->rec->ranges[s->names[g->first + g->n - 1].range];
-    if (g->n < MIN_REGULAR || mr_work_between(&s->work, last->start_ns, last_launch_ns(g, last)).n > 0)
+    if (g->n < MIN_REGULAR ||
+        mr_work_between(&s->work, last->start_ns, last_launch_ns(g, last)).n > 0)
         return false;
     return weigh(s, g).fed * (double)g->n >= MIN_FED * (double)(g->n - 1);
 }
@@ -368,11 +380,13 @@ static int take_group(const struct search *s, const struct group *g, struct mr_s
     free(mark);
     free(end);
     const char *text = text_of(s->rec, first_of(s, g)->text);
-    size_t used = (size_t)snprintf(out->how, sizeof out->how, "from one NVTX range \"%.*s\" to the next",
-                                   (int)MR_MIN(base_length(text), 80u), text);
+    size_t used =
+        (size_t)snprintf(out->how, sizeof out->how, "from one NVTX range \"%.*s\" to the next",
+                         (int)MR_MIN(base_length(text), 80u), text);
     if (out->method == MR_STEPS_RANGE)
         snprintf(out->how + used, sizeof out->how - used,
-                 ", an outermost one that repeats with the same kernels and holds %.0f%% of the device's work",
+                 ", an outermost one that repeats with the same kernels and holds %.0f%% of the "
+                 "device's work",
                  100 * s->cover);
     return rc;
 }
@@ -412,11 +426,12 @@ static int no_such_range(const struct search *s, const char *name)
                             "step %s: this recording's process has no NVTX ranges; omit the step "
                             "to find it by the period of the device's work",
                             name);
-    return mr_error_set(MR_EOPTION, "step %s: no NVTX range has this name; expected one of %s%s", name, list,
-                        last + 1 < s->n_groups ? ", ..." : "");
+    return mr_error_set(MR_EOPTION, "step %s: no NVTX range has this name; expected one of %s%s",
+                        name, list, last + 1 < s->n_groups ? ", ..." : "");
 }
 
-static int find(struct search *s, const uint32_t *ops, uint64_t n_ops, const char *name, struct mr_steps *out)
+static int find(struct search *s, const uint32_t *ops, uint64_t n_ops, const char *name,
+                struct mr_steps *out)
 {
     const struct group *g = NULL;
     int rc = make_groups(s);
@@ -444,8 +459,8 @@ static int find(struct search *s, const uint32_t *ops, uint64_t n_ops, const cha
     return rc;
 }
 
-int mr_steps_find(const struct mr_recording *rec, const struct mr_place *place, const uint32_t *ops, uint64_t n_ops,
-                  const char *name, struct mr_steps *out)
+int mr_steps_find(const struct mr_recording *rec, const struct mr_place *place, const uint32_t *ops,
+                  uint64_t n_ops, const char *name, struct mr_steps *out)
 {
     struct search s = {.rec = rec, .place = place};
     struct mr_steps steps = {0};
@@ -457,8 +472,9 @@ int mr_steps_find(const struct mr_recording *rec, const struct mr_place *place, 
     if (!rc && steps.n == 0) {
         steps.method = MR_STEPS_NONE;
         if (steps.how[0] == 0)
-            snprintf(steps.how, sizeof steps.how,
-                     "no steps were found: no NVTX range repeats and the device's work has no period");
+            snprintf(
+                steps.how, sizeof steps.how,
+                "no steps were found: no NVTX range repeats and the device's work has no period");
     }
     if (rc)
         mr_steps_free(&steps);

@@ -51,8 +51,11 @@ static bool feeds(const struct mr_rec_op *op)
 
 static uint64_t token_hash(const struct mr_rec_op *op)
 {
-    uint64_t size = op->kind == MR_OP_KERNEL || op->bytes == 0 ? 0 : (uint64_t)(64 - __builtin_clzll(op->bytes));
-    return mr_mix64(op->kind | (uint64_t)op->copy_kind << 8 | size << 16 | (uint64_t)op->name << 32);
+    uint64_t size = op->kind == MR_OP_KERNEL || op->bytes == 0
+                        ? 0
+                        : (uint64_t)(64 - __builtin_clzll(op->bytes));
+    return mr_mix64(op->kind | (uint64_t)op->copy_kind << 8 | size << 16 |
+                    (uint64_t)op->name << 32);
 }
 
 static int by_launch(const void *a, const void *b)
@@ -86,7 +89,8 @@ static void sort_positions(struct period *p)
         p->first[p->tokens[i].id + 1]++;
     for (uint32_t id = 0; id < p->n_ids; id++)
         p->first[id + 1] += p->first[id];
-    for (uint64_t i = p->n; i-- > 0;) { /* filled from the back: first[id + 1] sinks to where id begins ... */
+    for (uint64_t i = p->n;
+         i-- > 0;) { /* filled from the back: first[id + 1] sinks to where id begins ... */
         uint64_t *at = &p->first[p->tokens[i].id + 1];
         p->by_id[--*at] = i;
     }
@@ -118,7 +122,8 @@ static int read_tokens(struct period *p, const uint32_t *ops)
     }
     for (uint64_t i = 0; i < p->n; i++) {
         const struct mr_rec_op *op = &p->rec->ops[ops[i]];
-        uint64_t launched = op->api < p->rec->n_apis ? p->rec->apis[op->api].start_ns : op->start_ns;
+        uint64_t launched =
+            op->api < p->rec->n_apis ? p->rec->apis[op->api].start_ns : op->start_ns;
         p->tokens[i] = (struct token){token_hash(op), launched, ops[i], 0};
     }
     if (!in_order(p))
@@ -211,7 +216,8 @@ static struct candidate anchor(const struct period *p, const struct candidate *c
         uint64_t n = p->first[id + 1] - p->first[id], at = p->by_id[p->first[id]];
         uint64_t periods = p->n / c->lag;
         bool copy = feeds(&p->rec->ops[p->tokens[at].op]);
-        if (n * 10 < periods * 8 || n * 10 > (periods + 1) * 12 || majority(p->by_id + p->first[id], n, 1) != c->lag)
+        if (n * 10 < periods * 8 || n * 10 > (periods + 1) * 12 ||
+            majority(p->by_id + p->first[id], n, 1) != c->lag)
             continue;
         if (copy != best_feeds ? copy : at < best_at) {
             best.id = id;
@@ -227,10 +233,12 @@ static int mark(const struct period *p, const struct candidate *c, struct mr_ste
 {
     const uint64_t *at = p->by_id + p->first[c->id];
     uint64_t n_at = p->first[c->id + 1] - p->first[c->id], n = 0;
-    uint64_t *mark_ns = malloc((n_at + 1) * sizeof *mark_ns), *end_ns = malloc((n_at + 1) * sizeof *end_ns);
+    uint64_t *mark_ns = malloc((n_at + 1) * sizeof *mark_ns),
+             *end_ns = malloc((n_at + 1) * sizeof *end_ns);
     int rc = mark_ns && end_ns ? 0 : mr_error_nomem("steps", n_at * sizeof *mark_ns);
     for (uint64_t i = 0; !rc && i < n_at; i += c->fold) {
-        uint64_t start = p->rec->ops[p->tokens[at[i]].op].start_ns, to = i + c->fold < n_at ? at[i + c->fold] : p->n;
+        uint64_t start = p->rec->ops[p->tokens[at[i]].op].start_ns,
+                 to = i + c->fold < n_at ? at[i + c->fold] : p->n;
         if (n > 0 && start <= mark_ns[n - 1])
             continue;
         mark_ns[n] = start;
@@ -245,8 +253,8 @@ static int mark(const struct period *p, const struct candidate *c, struct mr_ste
     return rc;
 }
 
-static int find(const struct mr_recording *rec, const uint32_t *ops, uint64_t n_ops, bool one_thread,
-                struct mr_steps *out)
+static int find(const struct mr_recording *rec, const uint32_t *ops, uint64_t n_ops,
+                bool one_thread, struct mr_steps *out)
 {
     struct period p = {.rec = rec, .n = n_ops};
     if (n_ops < MIN_PERIODS)
@@ -261,11 +269,12 @@ static int find(const struct mr_recording *rec, const uint32_t *ops, uint64_t n_
         rc = mark(&p, &c, out);
         out->confidence = 0.85 * best->match * (out->n >= 8 ? 1 : 0.8) * (one_thread ? 0.9 : 1);
         snprintf(out->how, sizeof out->how,
-                 "by the period of the device's work%s: %llu operations repeat (%.0f%% equal those one period later), "
+                 "by the period of the device's work%s: %llu operations repeat (%.0f%% equal those "
+                 "one period later), "
                  "a step "
                  "begins with %s %.60s",
-                 one_thread ? " that one thread launches" : "", (unsigned long long)best->lag, 100 * best->match,
-                 op->kind == MR_OP_KERNEL ? "kernel" : "a",
+                 one_thread ? " that one thread launches" : "", (unsigned long long)best->lag,
+                 100 * best->match, op->kind == MR_OP_KERNEL ? "kernel" : "a",
                  op->kind == MR_OP_KERNEL ? rec->strings[op->name]
                  : op->kind == MR_OP_SET  ? "memset"
                                           : mr_copy_kind_text(op->copy_kind));
@@ -280,8 +289,8 @@ static int find(const struct mr_recording *rec, const uint32_t *ops, uint64_t n_
 }
 
 /* What the driving thread launched, when that is enough of the device's time; the others' copies may come at any time between. */
-static uint64_t own_ops(const struct mr_recording *rec, const struct mr_place *place, const uint32_t *ops,
-                        uint64_t n_ops, uint32_t *own)
+static uint64_t own_ops(const struct mr_recording *rec, const struct mr_place *place,
+                        const uint32_t *ops, uint64_t n_ops, uint32_t *own)
 {
     uint64_t n = 0, own_ns = 0, all_ns = 0;
     for (uint64_t i = 0; i < n_ops; i++) {
@@ -295,8 +304,8 @@ static uint64_t own_ops(const struct mr_recording *rec, const struct mr_place *p
     return (double)own_ns >= MIN_OWN * (double)all_ns ? n : 0;
 }
 
-int mr_steps_period(const struct mr_recording *rec, const struct mr_place *place, const uint32_t *ops, uint64_t n_ops,
-                    struct mr_steps *out)
+int mr_steps_period(const struct mr_recording *rec, const struct mr_place *place,
+                    const uint32_t *ops, uint64_t n_ops, struct mr_steps *out)
 {
     int rc = find(rec, ops, n_ops, false, out);
     if (rc || out->n > 0 || place->thread == MR_NONE)

@@ -7,8 +7,8 @@ static int by_time(const void *a, const void *b)
     return (x->at_ns > y->at_ns) - (x->at_ns < y->at_ns);
 }
 
-int mr_work_read(const struct mr_recording *rec, const struct mr_place *place, const uint32_t *ops, uint64_t n_ops,
-                 struct mr_work *out)
+int mr_work_read(const struct mr_recording *rec, const struct mr_place *place, const uint32_t *ops,
+                 uint64_t n_ops, struct mr_work *out)
 {
     struct mr_work_sum sum = {.at_ns = UINT64_MAX}, *at = malloc((n_ops + 1) * sizeof *at);
     if (!at)
@@ -20,7 +20,9 @@ int mr_work_read(const struct mr_recording *rec, const struct mr_place *place, c
             .at_ns = op->api < rec->n_apis ? rec->apis[op->api].start_ns : op->start_ns,
             .busy_ns = op->end_ns - op->start_ns,
             .n = counts,
-            .hash = counts ? mr_mix64((uint64_t)op->name << 16 | (uint64_t)op->kind << 8 | op->copy_kind) : 0,
+            .hash = counts ? mr_mix64((uint64_t)op->name << 16 | (uint64_t)op->kind << 8 |
+                                      op->copy_kind)
+                           : 0,
         };
     }
     qsort(at, n_ops, sizeof *at, by_time);
@@ -52,6 +54,8 @@ static const struct mr_work_sum *before(const struct mr_work *work, uint64_t tim
 
 struct mr_work_sum mr_work_between(const struct mr_work *work, uint64_t from_ns, uint64_t to_ns)
 {
-    const struct mr_work_sum *from = before(work, from_ns), *to = before(work, MR_MAX(from_ns, to_ns));
-    return (struct mr_work_sum){from_ns, to->busy_ns - from->busy_ns, to->n - from->n, to->hash - from->hash};
+    const struct mr_work_sum *from = before(work, from_ns),
+                             *to = before(work, MR_MAX(from_ns, to_ns));
+    return (struct mr_work_sum){from_ns, to->busy_ns - from->busy_ns, to->n - from->n,
+                                to->hash - from->hash};
 }

@@ -15,10 +15,12 @@ int mr_store_error(struct mr_store *store, const char *what)
     if (code == SQLITE_NOMEM)
         return mr_error_nomem(store->path, 0);
     if (code == SQLITE_FULL)
-        return mr_error_errno(ENOSPC, "%s: %s: the disk is full or the file is at its limit", store->temporary, what);
+        return mr_error_errno(ENOSPC, "%s: %s: the disk is full or the file is at its limit",
+                              store->temporary, what);
     if ((code & 0xff) == SQLITE_IOERR || (code & 0xff) == SQLITE_CANTOPEN)
         return mr_error_errno(system ? system : EIO, "%s: %s", store->temporary, what);
-    return mr_error_set(MR_EFORMAT, "%s: %s: sqlite: %s", store->temporary, what, sqlite3_errmsg(store->db));
+    return mr_error_set(MR_EFORMAT, "%s: %s: sqlite: %s", store->temporary, what,
+                        sqlite3_errmsg(store->db));
 }
 
 int mr_store_exec(struct mr_store *store, const char *sql)
@@ -58,17 +60,20 @@ int mr_store_run(struct mr_store *store, const char *sql, const char *types, ...
         if (types[i] == 'i')
             bound = sqlite3_bind_int64(statement, i + 1, va_arg(args, int64_t));
         else if (types[i] == 't')
-            bound = sqlite3_bind_text(statement, i + 1, va_arg(args, const char *), -1, SQLITE_TRANSIENT);
+            bound = sqlite3_bind_text(statement, i + 1, va_arg(args, const char *), -1,
+                                      SQLITE_TRANSIENT);
     }
     va_end(args);
-    rc = bound == SQLITE_OK ? mr_store_step(store, statement) : mr_store_error(store, "a row was not written");
+    rc = bound == SQLITE_OK ? mr_store_step(store, statement)
+                            : mr_store_error(store, "a row was not written");
     sqlite3_finalize(statement);
     return rc;
 }
 
 int mr_store_meta(struct mr_store *store, const char *name, int64_t value)
 {
-    return mr_store_run(store, "INSERT OR REPLACE INTO MILLRACE_META VALUES (?, ?)", "ti", name, value);
+    return mr_store_run(store, "INSERT OR REPLACE INTO MILLRACE_META VALUES (?, ?)", "ti", name,
+                        value);
 }
 
 /* "CREATE TABLE ..." of one table, and its "INSERT", which leaves out what is always NULL. */
@@ -79,12 +84,14 @@ static int table_make(struct mr_store *store, const struct mr_store_table *table
     int n = snprintf(insert, sizeof(insert), "INSERT INTO %s (", table->name), v = 0;
     const char *comma = "", *between = "";
     for (const struct mr_store_column *column = table->columns; column->name; column++) {
-        c += snprintf(create + c, sizeof(create) - (size_t)c, "%s\"%s\" %s", comma, column->name, column->type);
+        c += snprintf(create + c, sizeof(create) - (size_t)c, "%s\"%s\" %s", comma, column->name,
+                      column->type);
         comma = ", ";
         if (column->from == FROM_NOTHING)
             continue;
         n += snprintf(insert + n, sizeof(insert) - (size_t)n, "%s\"%s\"", between, column->name);
-        v += snprintf(values + v, sizeof(values) - (size_t)v, "%s%s", between, column->from == FROM_ZERO ? "0" : "?");
+        v += snprintf(values + v, sizeof(values) - (size_t)v, "%s%s", between,
+                      column->from == FROM_ZERO ? "0" : "?");
         between = ", ";
     }
     snprintf(create + c, sizeof(create) - (size_t)c, ")");
@@ -98,9 +105,10 @@ static int table_make(struct mr_store *store, const struct mr_store_table *table
 
 static int tables_make(struct mr_store *store)
 {
-    int rc = mr_store_exec(store, "PRAGMA page_size=4096; PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF;"
-                                  "PRAGMA locking_mode=EXCLUSIVE; PRAGMA cache_size=-65536; PRAGMA temp_store=FILE;"
-                                  "BEGIN");
+    int rc = mr_store_exec(
+        store, "PRAGMA page_size=4096; PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF;"
+               "PRAGMA locking_mode=EXCLUSIVE; PRAGMA cache_size=-65536; PRAGMA temp_store=FILE;"
+               "BEGIN");
     if (rc == 0)
         rc = mr_store_exec(store, mr_store_more_tables);
     if (rc == 0)
@@ -111,7 +119,8 @@ static int tables_make(struct mr_store *store)
         rc = prepare(store, "INSERT INTO StringIds VALUES (?, ?)", &store->insert_string);
     if (rc == 0)
         rc = prepare(store,
-                     "INSERT INTO NVTX_EVENTS (start, \"end\", eventType, category, globalTid, textId, domainId)"
+                     "INSERT INTO NVTX_EVENTS (start, \"end\", eventType, category, globalTid, "
+                     "textId, domainId)"
                      " VALUES (0, NULL, ?, ?, ?, ?, ?)",
                      &store->insert_event);
     if (rc == 0)
@@ -121,14 +130,16 @@ static int tables_make(struct mr_store *store)
 
 static int refuse_existing(const char *path)
 {
-    return mr_error_errno(EEXIST, "%s: is not overwritten; remove it, name another, or ask for overwriting", path);
+    return mr_error_errno(
+        EEXIST, "%s: is not overwritten; remove it, name another, or ask for overwriting", path);
 }
 
 /* The file is ours alone, so SQLite need not lock it. */
 static int database_open(struct mr_store *store)
 {
     store->temporary = mr_output_get_name(store->output);
-    if (sqlite3_open_v2(store->temporary, &store->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, "unix-none"))
+    if (sqlite3_open_v2(store->temporary, &store->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX,
+                        "unix-none"))
         return mr_store_error(store, "cannot be opened");
     return 0;
 }
@@ -144,7 +155,8 @@ int mr_store_create(const char *path, bool overwrite, struct mr_store **out)
         mr_store_abandon(store);
         return mr_error_nomem(path, strlen(path));
     }
-    int rc = !overwrite && access(path, F_OK) == 0 ? refuse_existing(path) : mr_texts_init(&store->texts);
+    int rc = !overwrite && access(path, F_OK) == 0 ? refuse_existing(path)
+                                                   : mr_texts_init(&store->texts);
     if (rc == 0)
         rc = mr_output_open(path, &store->output);
     if (rc == 0)
@@ -201,8 +213,8 @@ int mr_store_text(struct mr_store *store, const char *text, size_t bytes, uint32
     if (rc < 0 || !is_new)
         return rc;
     if (sqlite3_bind_int64(store->insert_string, 1, *out) != SQLITE_OK ||
-        sqlite3_bind_text(store->insert_string, 2, store->texts.text[*out], (int)store->texts.bytes[*out],
-                          SQLITE_STATIC) != SQLITE_OK)
+        sqlite3_bind_text(store->insert_string, 2, store->texts.text[*out],
+                          (int)store->texts.bytes[*out], SQLITE_STATIC) != SQLITE_OK)
         return mr_store_error(store, "a name");
     return mr_store_step(store, store->insert_string);
 }
@@ -248,18 +260,21 @@ static int process_end(struct mr_store *store)
     if (!store->has_process)
         return 0;
     char name[64];
-    const char *command = store->texts.text[store->command], *executable = store->texts.text[store->executable];
-    int64_t global = (int64_t)(store->process << 24), start = mr_store_time(store, store->header.start_ns);
+    const char *command = store->texts.text[store->command],
+               *executable = store->texts.text[store->executable];
+    int64_t global = (int64_t)(store->process << 24),
+            start = mr_store_time(store, store->header.start_ns);
     int64_t end = (int64_t)MR_MAX(store->process_end_ns, (uint64_t)start);
     if (store->has_exit)
         end = (int64_t)store->exit_ns;
     store->end_ns = MR_MAX(store->end_ns, (uint64_t)end);
-    int rc = mr_store_run(store, "INSERT INTO PROCESSES VALUES (?, ?, ?)", "iit", global, (int64_t)store->header.pid,
-                          process_name(command, executable, name));
+    int rc = mr_store_run(store, "INSERT INTO PROCESSES VALUES (?, ?, ?)", "iit", global,
+                          (int64_t)store->header.pid, process_name(command, executable, name));
     if (rc < 0)
         return rc;
-    return mr_store_run(store, "INSERT INTO MILLRACE_PROCESSES VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", "iiiiiiiii", global,
-                        (int64_t)store->header.pid, (int64_t)store->header.ppid, (int64_t)store->command,
+    return mr_store_run(store, "INSERT INTO MILLRACE_PROCESSES VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                        "iiiiiiiii", global, (int64_t)store->header.pid,
+                        (int64_t)store->header.ppid, (int64_t)store->command,
                         (int64_t)store->executable, start, end, (int64_t)store->has_exit,
                         (int64_t)store->header.traced);
 }
@@ -271,7 +286,8 @@ static int exec_ended(struct mr_store *store, const struct mr_part_header *next,
     return mr_store_run(store,
                         "UPDATE MILLRACE_PROCESSES SET exited = 2, \"end\" = max(\"end\", ?)"
                         " WHERE globalPid = ? AND ppid = ? AND exited = 0",
-                        "iii", end, (int64_t)(((uint64_t)(times - 1) << 24 | (next->pid & 0xffffff)) << 24),
+                        "iii", end,
+                        (int64_t)(((uint64_t)(times - 1) << 24 | (next->pid & 0xffffff)) << 24),
                         (int64_t)next->ppid);
 }
 
@@ -289,8 +305,8 @@ int mr_store_process(struct mr_store *store, const struct mr_part_header *header
     if (rc < 0)
         return rc;
     if (*times > 0x7fff)
-        return mr_error_set(MR_ELIMIT, "%s: process number %u came more than %u times", store->path, header->pid,
-                            *times);
+        return mr_error_set(MR_ELIMIT, "%s: process number %u came more than %u times", store->path,
+                            header->pid, *times);
     store->process = (uint64_t)*times << 24 | (header->pid & 0xffffff);
     ++*times;
     if (!store->has_origin)
@@ -320,10 +336,12 @@ static int totals_put(struct mr_store *store)
     };
     int rc = 0;
     for (uint32_t i = 0; i < MR_COUNT(totals) && rc == 0; i++)
-        rc = mr_store_meta(store, totals[i].name, (int64_t)MR_MIN(totals[i].value, (uint64_t)INT64_MAX));
+        rc = mr_store_meta(store, totals[i].name,
+                           (int64_t)MR_MIN(totals[i].value, (uint64_t)INT64_MAX));
     long n_cores = sysconf(_SC_NPROCESSORS_ONLN);
     if (rc == 0 && n_cores > 0)
-        rc = mr_store_run(store, "INSERT OR IGNORE INTO MILLRACE_META VALUES ('n_cores', ?)", "i", (int64_t)n_cores);
+        rc = mr_store_run(store, "INSERT OR IGNORE INTO MILLRACE_META VALUES ('n_cores', ?)", "i",
+                          (int64_t)n_cores);
     return rc;
 }
 
@@ -336,13 +354,15 @@ static int session_put(struct mr_store *store)
         strftime(utc, sizeof(utc), "%Y-%m-%d %H:%M:%S", &tm);
     if (localtime_r(&seconds, &tm))
         strftime(local, sizeof(local), "%Y-%m-%d %H:%M:%S", &tm);
-    int rc = mr_store_run(store, "INSERT INTO TARGET_INFO_SESSION_START_TIME VALUES (?, ?, ?)", "itt",
-                          (int64_t)MR_MIN(store->origin_unix_ns, (uint64_t)INT64_MAX), utc, local);
+    int rc =
+        mr_store_run(store, "INSERT INTO TARGET_INFO_SESSION_START_TIME VALUES (?, ?, ?)", "itt",
+                     (int64_t)MR_MIN(store->origin_unix_ns, (uint64_t)INT64_MAX), utc, local);
     if (rc == 0)
-        rc = mr_store_run(store, "INSERT INTO ANALYSIS_DETAILS VALUES (0, ?, 0, ?)", "ii", (int64_t)store->end_ns,
-                          (int64_t)store->end_ns);
+        rc = mr_store_run(store, "INSERT INTO ANALYSIS_DETAILS VALUES (0, ?, 0, ?)", "ii",
+                          (int64_t)store->end_ns, (int64_t)store->end_ns);
     if (rc == 0)
-        rc = mr_store_run(store, "INSERT INTO META_DATA_EXPORT VALUES ('EXPORT_PRODUCT_NAME', 'millrace')", "");
+        rc = mr_store_run(
+            store, "INSERT INTO META_DATA_EXPORT VALUES ('EXPORT_PRODUCT_NAME', 'millrace')", "");
     return rc;
 }
 

@@ -75,7 +75,8 @@ struct mr_store {
     sqlite3 *db;
     sqlite3_stmt *insert[MR_N_PART_TYPES]; /* of the tables of records */
     const struct mr_store_table *table[MR_N_PART_TYPES];
-    sqlite3_stmt *insert_string, *insert_event; /* StringIds; NVTX_EVENTS of domains and categories */
+    sqlite3_stmt *insert_string,
+        *insert_event; /* StringIds; NVTX_EVENTS of domains and categories */
     struct mr_texts texts;
     struct mr_store_name *names;
     uint32_t n_names;

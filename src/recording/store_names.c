@@ -10,7 +10,8 @@ static size_t past_closing(const char *text, size_t bytes, size_t i)
     for (; i < bytes; i++) {
         if (strchr("([{<", text[i]) && text[i])
             depth++;
-        else if ((strchr(")]}", text[i]) && text[i]) || (text[i] == '>' && (i == 0 || text[i - 1] != '-')))
+        else if ((strchr(")]}", text[i]) && text[i]) ||
+                 (text[i] == '>' && (i == 0 || text[i - 1] != '-')))
             depth--;
         if (depth == 0)
             return i + 1;
@@ -67,8 +68,9 @@ static int name_kernel(struct mr_store *store, uint32_t name)
 {
     const char *mangled = store->texts.text[name];
     int status = -1;
-    char *demangled =
-        store->demangle && !strncmp(mangled, "_Z", 2) ? store->demangle(mangled, NULL, NULL, &status) : NULL;
+    char *demangled = store->demangle && !strncmp(mangled, "_Z", 2)
+                          ? store->demangle(mangled, NULL, NULL, &status)
+                          : NULL;
     const char *text = demangled && status == 0 ? demangled : mangled;
     size_t bytes;
     const char *shorter = mr_short_name(text, strlen(text), &bytes);
@@ -87,8 +89,8 @@ static int name_kernel(struct mr_store *store, uint32_t name)
 int mr_store_kernel_names(struct mr_store *store, uint32_t name, struct mr_store_name *out)
 {
     if (name >= store->texts.n)
-        return mr_error_set(MR_EMISUSE, "%s: kernel's name %u is none of this store's %u", store->path, name,
-                            store->texts.n);
+        return mr_error_set(MR_EMISUSE, "%s: kernel's name %u is none of this store's %u",
+                            store->path, name, store->texts.n);
     int rc = names_room(store);
     if (rc == 0 && store->names[name].demangled == MR_NONE)
         rc = name_kernel(store, name);

@@ -73,8 +73,8 @@ static int bind_payload(sqlite3_stmt *statement, int i, const struct mr_store_co
     }
 }
 
-static int bind_name(struct mr_store *store, sqlite3_stmt *statement, int i, const struct mr_store_column *column,
-                     uint32_t name)
+static int bind_name(struct mr_store *store, sqlite3_stmt *statement, int i,
+                     const struct mr_store_column *column, uint32_t name)
 {
     struct mr_store_name names = {0};
     int rc = 0;
@@ -92,7 +92,8 @@ static int bind_name(struct mr_store *store, sqlite3_stmt *statement, int i, con
 }
 
 /* The value of a column that is a number. */
-static int64_t value_of(struct mr_store *store, const struct mr_store_column *column, const void *record)
+static int64_t value_of(struct mr_store *store, const struct mr_store_column *column,
+                        const void *record)
 {
     uint64_t value = field(record, column);
     const uint32_t *device;
@@ -114,17 +115,20 @@ static int64_t value_of(struct mr_store *store, const struct mr_store_column *co
     }
 }
 
-static int bind_column(struct mr_store *store, sqlite3_stmt *statement, int i, const struct mr_store_column *column,
-                       const void *record, const int64_t span[2])
+static int bind_column(struct mr_store *store, sqlite3_stmt *statement, int i,
+                       const struct mr_store_column *column, const void *record,
+                       const int64_t span[2])
 {
     switch (column->from) {
     case FROM_START:
         return sqlite3_bind_int64(statement, i, span[0]);
     case FROM_END:
-        return span[1] < 0 ? sqlite3_bind_null(statement, i) : sqlite3_bind_int64(statement, i, span[1]);
+        return span[1] < 0 ? sqlite3_bind_null(statement, i)
+                           : sqlite3_bind_int64(statement, i, span[1]);
     case FROM_PID: /* offset 1: the bare pid */
         return sqlite3_bind_int64(statement, i,
-                                  column->offset ? (int64_t)store->header.pid : (int64_t)(store->process << 24));
+                                  column->offset ? (int64_t)store->header.pid
+                                                 : (int64_t)(store->process << 24));
     case FROM_CONSTANT:
         return sqlite3_bind_int64(statement, i, column->offset);
     case FROM_PAYLOAD_INT:
@@ -146,7 +150,8 @@ static int bind_column(struct mr_store *store, sqlite3_stmt *statement, int i, c
 }
 
 /* [out] span: start and end, the latter -1 for none. A span that ends before it starts is kept without length, counted. */
-static void times_of(struct mr_store *store, const struct mr_store_table *table, const void *record, int64_t span[2])
+static void times_of(struct mr_store *store, const struct mr_store_table *table, const void *record,
+                     int64_t span[2])
 {
     uint64_t time[2] = {0, 0};
     span[0] = 0;
@@ -160,8 +165,8 @@ static void times_of(struct mr_store *store, const struct mr_store_table *table,
         return;
     }
     span[0] = mr_store_time(store, time[0]);
-    bool has_end =
-        table->times == TIMES_SPAN || table->times == TIMES_DEVICE || (table->times == TIMES_OPEN && time[1] != 0);
+    bool has_end = table->times == TIMES_SPAN || table->times == TIMES_DEVICE ||
+                   (table->times == TIMES_OPEN && time[1] != 0);
     if (has_end && time[1] < time[0]) {
         store->n_backwards++;
         span[1] = span[0];
@@ -191,7 +196,8 @@ static int row_put(struct mr_store *store, enum mr_part_type type, const void *r
 }
 
 /* Rows that say what a domain or a category is called, once for each. */
-static int declare(struct mr_store *store, uint64_t key, int type, uint32_t category, uint32_t name, uint32_t domain)
+static int declare(struct mr_store *store, uint64_t key, int type, uint32_t category, uint32_t name,
+                   uint32_t domain)
 {
     bool is_new;
     if (!mr_map_at(&store->declared, mr_mix64(key + (uint64_t)type) ^ store->process, 0, &is_new))
@@ -212,8 +218,8 @@ static int range_put(struct mr_store *store, const struct mr_part_range *range)
     if (range->domain)
         rc = declare(store, range->domain, MR_RANGE_DOMAIN, 0, range->domain, range->domain);
     if (rc == 0 && range->category && range->category_name)
-        rc = declare(store, (uint64_t)range->domain << 32 | range->category, MR_RANGE_CATEGORY, range->category,
-                     range->category_name, range->domain);
+        rc = declare(store, (uint64_t)range->domain << 32 | range->category, MR_RANGE_CATEGORY,
+                     range->category, range->category_name, range->domain);
     return rc == 0 ? row_put(store, MR_PART_RANGE, range) : rc;
 }
 
@@ -231,29 +237,35 @@ static int device_put(struct mr_store *store, const struct mr_part_device *devic
     bool known = memcmp(u, none, sizeof(none)) != 0;
     bool on_bus = device->pcie_domain || device->pcie_bus || device->pcie_device;
     uint64_t key = known ? mr_hash(MR_HASH_START, u, 16) : device->device;
-    snprintf(uuid, sizeof(uuid), "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1],
-             u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
-    snprintf(bus, sizeof(bus), "%04x:%02x:%02x.0", device->pcie_domain, device->pcie_bus, device->pcie_device);
+    snprintf(uuid, sizeof(uuid),
+             "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1],
+             u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14],
+             u[15]);
+    snprintf(bus, sizeof(bus), "%04x:%02x:%02x.0", device->pcie_domain, device->pcie_bus,
+             device->pcie_device);
     bool is_new;
     uint32_t *id = mr_map_at(&store->devices, key, (uint32_t)store->devices.n, &is_new);
     if (!id || !mr_map_at(&store->gpus, device->device, *id, NULL))
         return -ENOMEM;
     int rc = 0;
     if (is_new)
-        rc = mr_store_run(
-            store,
-            "INSERT INTO TARGET_INFO_GPU (vmId, id, name, busLocation, isDiscrete, totalMemory, memoryBandwidth,"
-            " clockRate, smCount, uuid, cuDevice, asyncEngines, computeMajor, computeMinor, smMajor, smMinor)"
-            " VALUES (0, ?, ?, ?, 1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            "ittiiiitiiiiii", (int64_t)*id, text_of(store, device->name), on_bus ? bus : NULL,
-            (int64_t)device->memory_bytes, (int64_t)device->memory_bandwidth, (int64_t)device->core_clock_khz * 1000,
-            (int64_t)device->n_sms, known ? uuid : NULL, (int64_t)device->device, (int64_t)device->n_copy_engines,
-            (int64_t)device->major, (int64_t)device->minor, (int64_t)device->major, (int64_t)device->minor);
+        rc = mr_store_run(store,
+                          "INSERT INTO TARGET_INFO_GPU (vmId, id, name, busLocation, isDiscrete, "
+                          "totalMemory, memoryBandwidth,"
+                          " clockRate, smCount, uuid, cuDevice, asyncEngines, computeMajor, "
+                          "computeMinor, smMajor, smMinor)"
+                          " VALUES (0, ?, ?, ?, 1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                          "ittiiiitiiiiii", (int64_t)*id, text_of(store, device->name),
+                          on_bus ? bus : NULL, (int64_t)device->memory_bytes,
+                          (int64_t)device->memory_bandwidth, (int64_t)device->core_clock_khz * 1000,
+                          (int64_t)device->n_sms, known ? uuid : NULL, (int64_t)device->device,
+                          (int64_t)device->n_copy_engines, (int64_t)device->major,
+                          (int64_t)device->minor, (int64_t)device->major, (int64_t)device->minor);
     if (rc < 0)
         return rc;
-    return mr_store_run(store, "INSERT INTO TARGET_INFO_CUDA_DEVICE VALUES (?, ?, ?, ?, ?)", "iiiti", (int64_t)*id,
-                        (int64_t)device->device, (int64_t)store->header.pid, known ? uuid : NULL,
-                        (int64_t)device->n_sms);
+    return mr_store_run(store, "INSERT INTO TARGET_INFO_CUDA_DEVICE VALUES (?, ?, ?, ?, ?)",
+                        "iiiti", (int64_t)*id, (int64_t)device->device, (int64_t)store->header.pid,
+                        known ? uuid : NULL, (int64_t)device->n_sms);
 }
 
 static int context_put(struct mr_store *store, const struct mr_part_context *context)
@@ -262,10 +274,11 @@ static int context_put(struct mr_store *store, const struct mr_part_context *con
     if (!device)
         return -ENOMEM;
     *device = context->device;
-    return mr_store_run(store, "INSERT INTO TARGET_INFO_CUDA_CONTEXT_INFO VALUES (?, 0, 0, ?, ?, ?, ?, ?)", "iiiiii",
-                        (int64_t)context->null_stream, (int64_t)store->header.pid, (int64_t)context->device,
-                        (int64_t)context->context, (int64_t)context->green_parent,
-                        (int64_t)(context->green_parent != 0));
+    return mr_store_run(store,
+                        "INSERT INTO TARGET_INFO_CUDA_CONTEXT_INFO VALUES (?, 0, 0, ?, ?, ?, ?, ?)",
+                        "iiiiii", (int64_t)context->null_stream, (int64_t)store->header.pid,
+                        (int64_t)context->device, (int64_t)context->context,
+                        (int64_t)context->green_parent, (int64_t)(context->green_parent != 0));
 }
 
 /* A sample of a device is the export's; of a process, ours. */
@@ -280,21 +293,27 @@ static int metric_put(struct mr_store *store, const struct mr_part_metric *metri
         bool is_new;
         if (!mr_map_at(&store->declared, mr_mix64((uint64_t)gpu << 32 | metric->name), 0, &is_new))
             return -ENOMEM;
-        int rc = is_new ? mr_store_run(store, "INSERT INTO TARGET_INFO_GPU_METRICS VALUES (?, 0, 'millrace', ?, ?)",
-                                       "iit", (int64_t)gpu, (int64_t)metric->name, text_of(store, metric->name))
-                        : 0;
+        int rc =
+            is_new
+                ? mr_store_run(
+                      store, "INSERT INTO TARGET_INFO_GPU_METRICS VALUES (?, 0, 'millrace', ?, ?)",
+                      "iit", (int64_t)gpu, (int64_t)metric->name, text_of(store, metric->name))
+                : 0;
         if (rc < 0)
             return rc;
         statement = &store->insert[MR_PART_NONE];
     }
     if (!*statement &&
         sqlite3_prepare_v2(store->db,
-                           metric->device == UINT32_MAX ? "INSERT INTO MILLRACE_COUNTERS VALUES (?1, ?2, ?3, ?4)"
-                                                        : "INSERT INTO GPU_METRICS VALUES (NULL, ?1, ?2, ?3, ?4)",
+                           metric->device == UINT32_MAX
+                               ? "INSERT INTO MILLRACE_COUNTERS VALUES (?1, ?2, ?3, ?4)"
+                               : "INSERT INTO GPU_METRICS VALUES (NULL, ?1, ?2, ?3, ?4)",
                            -1, statement, NULL))
         return mr_store_error(store, "counters");
     sqlite3_bind_int64(*statement, 1, time);
-    sqlite3_bind_int64(*statement, 2, metric->device == UINT32_MAX ? (int64_t)(store->process << 24) : (int64_t)gpu);
+    sqlite3_bind_int64(*statement, 2,
+                       metric->device == UINT32_MAX ? (int64_t)(store->process << 24)
+                                                    : (int64_t)gpu);
     sqlite3_bind_int64(*statement, 3, metric->name);
     sqlite3_bind_double(*statement, 4, metric->value == metric->value ? metric->value : 0);
     return mr_store_step(store, *statement);
@@ -319,7 +338,8 @@ static int note_put(struct mr_store *store, const struct mr_part_note *note)
     if (rc < 0)
         return rc;
     return mr_store_run(store, "INSERT INTO MILLRACE_NOTES VALUES (?, ?, ?, ?)", "iiii",
-                        (int64_t)(store->process << 24), (int64_t)note->name, (int64_t)note->text, value);
+                        (int64_t)(store->process << 24), (int64_t)note->name, (int64_t)note->text,
+                        value);
 }
 
 int mr_store_put(struct mr_store *store, enum mr_part_type type, const void *record)
@@ -339,12 +359,15 @@ int mr_store_put(struct mr_store *store, enum mr_part_type type, const void *rec
     case MR_PART_NOTE:
         return note_put(store, record);
     case MR_PART_PROCESS:
-        store->command = MR_MIN(((const struct mr_part_process *)record)->command, store->texts.n - 1);
-        store->executable = MR_MIN(((const struct mr_part_process *)record)->executable, store->texts.n - 1);
+        store->command =
+            MR_MIN(((const struct mr_part_process *)record)->command, store->texts.n - 1);
+        store->executable =
+            MR_MIN(((const struct mr_part_process *)record)->executable, store->texts.n - 1);
         return 0;
     default:
         if (!store->table[type])
-            return mr_error_set(MR_EMISUSE, "%s: records of type %d are not put", store->path, (int)type);
+            return mr_error_set(MR_EMISUSE, "%s: records of type %d are not put", store->path,
+                                (int)type);
         return row_put(store, type, record);
     }
 }

@@ -9,42 +9,43 @@
 #define INT                  "INTEGER"
 #define INT_                 "INTEGER NOT NULL"
 #define BYTES(record, field) sizeof(((struct record *)0)->field), offsetof(struct record, field)
-#define UINT(name, record, field)                                                                                      \
-    {                                                                                                                  \
-        name, INT_, FROM_UINT, BYTES(record, field)                                                                    \
+#define UINT(name, record, field)                                                                  \
+    {                                                                                              \
+        name, INT_, FROM_UINT, BYTES(record, field)                                                \
     }
-#define MAYBE(name, record, field)                                                                                     \
-    {                                                                                                                  \
-        name, INT, FROM_UINT_OR_NULL, BYTES(record, field)                                                             \
+#define MAYBE(name, record, field)                                                                 \
+    {                                                                                              \
+        name, INT, FROM_UINT_OR_NULL, BYTES(record, field)                                         \
     }
-#define VALUE(name, from, record, field)                                                                               \
-    {                                                                                                                  \
-        name, INT_, from, BYTES(record, field)                                                                         \
+#define VALUE(name, from, record, field)                                                           \
+    {                                                                                              \
+        name, INT_, from, BYTES(record, field)                                                     \
     }
-#define ABSENT(name)                                                                                                   \
-    {                                                                                                                  \
-        name, INT, FROM_NOTHING, 0, 0                                                                                  \
+#define ABSENT(name)                                                                               \
+    {                                                                                              \
+        name, INT, FROM_NOTHING, 0, 0                                                              \
     }
-#define ZERO(name)                                                                                                     \
-    {                                                                                                                  \
-        name, INT_, FROM_ZERO, 0, 0                                                                                    \
+#define ZERO(name)                                                                                 \
+    {                                                                                              \
+        name, INT_, FROM_ZERO, 0, 0                                                                \
     }
-#define SPAN                                                                                                           \
-    {"start", INT_, FROM_START, 0, 0},                                                                                 \
-    {                                                                                                                  \
-        "end", INT_, FROM_END, 0, 0                                                                                    \
+#define SPAN                                                                                       \
+    {"start", INT_, FROM_START, 0, 0},                                                             \
+    {                                                                                              \
+        "end", INT_, FROM_END, 0, 0                                                                \
     }
-#define PID                                                                                                            \
-    {                                                                                                                  \
-        "globalPid", INT, FROM_PID, 0, 0                                                                               \
+#define PID                                                                                        \
+    {                                                                                              \
+        "globalPid", INT, FROM_PID, 0, 0                                                           \
     }
-#define END                                                                                                            \
-    {                                                                                                                  \
-        NULL, NULL, 0, 0, 0                                                                                            \
+#define END                                                                                        \
+    {                                                                                              \
+        NULL, NULL, 0, 0, 0                                                                        \
     }
-#define WHERE(record)                                                                                                  \
-    UINT("deviceId", record, device), UINT("contextId", record, context), ABSENT("greenContextId"),                    \
-        UINT("streamId", record, stream), VALUE("correlationId", FROM_UINT, record, correlation), PID
+#define WHERE(record)                                                                              \
+    UINT("deviceId", record, device), UINT("contextId", record, context),                          \
+        ABSENT("greenContextId"), UINT("streamId", record, stream),                                \
+        VALUE("correlationId", FROM_UINT, record, correlation), PID
 
 static const struct mr_store_column kernel_columns[] = {
     SPAN,
@@ -238,26 +239,40 @@ const uint32_t mr_store_n_tables = MR_COUNT(mr_store_tables);
 const char *const mr_store_more_tables =
     "CREATE TABLE StringIds (id INTEGER NOT NULL PRIMARY KEY, value TEXT NOT NULL);"
     "CREATE TABLE PROCESSES (globalPid INTEGER, pid INTEGER, name TEXT);"
-    "CREATE TABLE ANALYSIS_DETAILS (globalVid INTEGER NOT NULL, duration INTEGER NOT NULL, startTime INTEGER NOT NULL,"
+    "CREATE TABLE ANALYSIS_DETAILS (globalVid INTEGER NOT NULL, duration INTEGER NOT NULL, "
+    "startTime INTEGER NOT NULL,"
     " stopTime INTEGER NOT NULL);"
-    "CREATE TABLE TARGET_INFO_SESSION_START_TIME (utcEpochNs INTEGER, utcTime TEXT, localTime TEXT);"
-    "CREATE TABLE TARGET_INFO_GPU (vmId INTEGER NOT NULL, id INTEGER NOT NULL, name TEXT, busLocation TEXT,"
-    " isDiscrete INTEGER, l2CacheSize INTEGER, totalMemory INTEGER, memoryBandwidth INTEGER, clockRate INTEGER,"
-    " smCount INTEGER, pwGpuId INTEGER, uuid TEXT, luid INTEGER, chipName TEXT, cuDevice INTEGER, ctxswDevPath TEXT,"
+    "CREATE TABLE TARGET_INFO_SESSION_START_TIME (utcEpochNs INTEGER, utcTime TEXT, localTime "
+    "TEXT);"
+    "CREATE TABLE TARGET_INFO_GPU (vmId INTEGER NOT NULL, id INTEGER NOT NULL, name TEXT, "
+    "busLocation TEXT,"
+    " isDiscrete INTEGER, l2CacheSize INTEGER, totalMemory INTEGER, memoryBandwidth INTEGER, "
+    "clockRate INTEGER,"
+    " smCount INTEGER, pwGpuId INTEGER, uuid TEXT, luid INTEGER, chipName TEXT, cuDevice INTEGER, "
+    "ctxswDevPath TEXT,"
     " ctrlDevPath TEXT, revision INTEGER, nodeMask INTEGER, constantMemory INTEGER, maxIPC INTEGER,"
-    " maxRegistersPerBlock INTEGER, maxShmemPerBlock INTEGER, maxShmemPerBlockOptin INTEGER, maxShmemPerSm INTEGER,"
-    " maxRegistersPerSm INTEGER, threadsPerWarp INTEGER, asyncEngines INTEGER, maxWarpsPerSm INTEGER,"
-    " maxBlocksPerSm INTEGER, maxThreadsPerBlock INTEGER, maxBlockDimX INTEGER, maxBlockDimY INTEGER,"
-    " maxBlockDimZ INTEGER, maxGridDimX INTEGER, maxGridDimY INTEGER, maxGridDimZ INTEGER, computeMajor INTEGER,"
+    " maxRegistersPerBlock INTEGER, maxShmemPerBlock INTEGER, maxShmemPerBlockOptin INTEGER, "
+    "maxShmemPerSm INTEGER,"
+    " maxRegistersPerSm INTEGER, threadsPerWarp INTEGER, asyncEngines INTEGER, maxWarpsPerSm "
+    "INTEGER,"
+    " maxBlocksPerSm INTEGER, maxThreadsPerBlock INTEGER, maxBlockDimX INTEGER, maxBlockDimY "
+    "INTEGER,"
+    " maxBlockDimZ INTEGER, maxGridDimX INTEGER, maxGridDimY INTEGER, maxGridDimZ INTEGER, "
+    "computeMajor INTEGER,"
     " computeMinor INTEGER, smMajor INTEGER, smMinor INTEGER);"
-    "CREATE TABLE TARGET_INFO_CUDA_DEVICE (gpuId INTEGER, cudaId INTEGER NOT NULL, pid INTEGER NOT NULL, uuid TEXT,"
+    "CREATE TABLE TARGET_INFO_CUDA_DEVICE (gpuId INTEGER, cudaId INTEGER NOT NULL, pid INTEGER NOT "
+    "NULL, uuid TEXT,"
     " numMultiprocessors INTEGER);"
-    "CREATE TABLE TARGET_INFO_CUDA_CONTEXT_INFO (nullStreamId INTEGER NOT NULL, hwId INTEGER NOT NULL,"
-    " vmId INTEGER NOT NULL, processId INTEGER NOT NULL, deviceId INTEGER NOT NULL, contextId INTEGER NOT NULL,"
+    "CREATE TABLE TARGET_INFO_CUDA_CONTEXT_INFO (nullStreamId INTEGER NOT NULL, hwId INTEGER NOT "
+    "NULL,"
+    " vmId INTEGER NOT NULL, processId INTEGER NOT NULL, deviceId INTEGER NOT NULL, contextId "
+    "INTEGER NOT NULL,"
     " parentContextId INTEGER, isGreenContext INTEGER);"
-    "CREATE TABLE TARGET_INFO_SYSTEM_ENV (globalVid INTEGER, devStateName TEXT NOT NULL, name TEXT NOT NULL,"
+    "CREATE TABLE TARGET_INFO_SYSTEM_ENV (globalVid INTEGER, devStateName TEXT NOT NULL, name TEXT "
+    "NOT NULL,"
     " nameEnum INTEGER NOT NULL, value TEXT NOT NULL);"
-    "CREATE TABLE TARGET_INFO_GPU_METRICS (typeId INTEGER NOT NULL, sourceId INTEGER NOT NULL, typeName TEXT NOT NULL,"
+    "CREATE TABLE TARGET_INFO_GPU_METRICS (typeId INTEGER NOT NULL, sourceId INTEGER NOT NULL, "
+    "typeName TEXT NOT NULL,"
     " metricId INTEGER NOT NULL, metricName TEXT NOT NULL);"
     "CREATE TABLE GPU_METRICS (rawTimestamp INTEGER, timestamp INTEGER, typeId INTEGER NOT NULL,"
     " metricId INTEGER NOT NULL, value INTEGER NOT NULL);"
@@ -267,76 +282,148 @@ const char *const mr_store_more_tables =
     "CREATE TABLE META_DATA_EXPORT (name TEXT NOT NULL, value TEXT);"
     "CREATE TABLE MILLRACE_META (name TEXT NOT NULL PRIMARY KEY, value INTEGER NOT NULL);"
     "CREATE TABLE MILLRACE_PROCESSES (globalPid INTEGER NOT NULL PRIMARY KEY, pid INTEGER NOT NULL,"
-    " ppid INTEGER NOT NULL, commandId INTEGER NOT NULL, executableId INTEGER NOT NULL, start INTEGER NOT NULL,"
+    " ppid INTEGER NOT NULL, commandId INTEGER NOT NULL, executableId INTEGER NOT NULL, start "
+    "INTEGER NOT NULL,"
     " \"end\" INTEGER NOT NULL, exited INTEGER NOT NULL, traced INTEGER NOT NULL);"
-    "CREATE TABLE MILLRACE_NOTES (globalPid INTEGER NOT NULL, nameId INTEGER NOT NULL, textId INTEGER NOT NULL,"
+    "CREATE TABLE MILLRACE_NOTES (globalPid INTEGER NOT NULL, nameId INTEGER NOT NULL, textId "
+    "INTEGER NOT NULL,"
     " value INTEGER NOT NULL);"
-    "CREATE TABLE MILLRACE_COUNTERS (timestamp INTEGER NOT NULL, globalPid INTEGER NOT NULL, nameId INTEGER NOT NULL,"
+    "CREATE TABLE MILLRACE_COUNTERS (timestamp INTEGER NOT NULL, globalPid INTEGER NOT NULL, "
+    "nameId INTEGER NOT NULL,"
     " value REAL NOT NULL);";
 
-#define ENUM(name) "CREATE TABLE ENUM_" name " (id INTEGER NOT NULL PRIMARY KEY, name TEXT, label TEXT);"
-#define FIRST(name, id, symbol, label)                                                                                 \
+#define ENUM(name)                                                                                 \
+    "CREATE TABLE ENUM_" name " (id INTEGER NOT NULL PRIMARY KEY, name TEXT, label TEXT);"
+#define FIRST(name, id, symbol, label)                                                             \
     ENUM(name) "INSERT INTO ENUM_" name " VALUES (" #id ", '" symbol "', '" label "')"
 #define NEXT(id, symbol, label) ", (" #id ", '" symbol "', '" label "')"
 #define LAST                    ";"
 
-const char *const mr_store_enums = FIRST("CUDA_MEMCPY_OPER", 0, "CUDA_MEMCPY_KIND_UNKNOWN", "Unknown") NEXT(
-    1, "CUDA_MEMCPY_KIND_HTOD", "Host-to-Device") NEXT(2, "CUDA_MEMCPY_KIND_DTOH", "Device-to-Host")
-    NEXT(3, "CUDA_MEMCPY_KIND_HTOA", "Host-to-Array") NEXT(4, "CUDA_MEMCPY_KIND_ATOH", "Array-to-Host") NEXT(
-        5, "CUDA_MEMCPY_KIND_ATOA", "Array-to-Array") NEXT(6, "CUDA_MEMCPY_KIND_ATOD", "Array-to-Device")
-        NEXT(7, "CUDA_MEMCPY_KIND_DTOA", "Device-to-Array") NEXT(8, "CUDA_MEMCPY_KIND_DTOD", "Device-to-Device") NEXT(
-            9, "CUDA_MEMCPY_KIND_HTOH", "Host-to-Host") NEXT(10, "CUDA_MEMCPY_KIND_PTOP", "Peer-to-Peer")
+const char *const mr_store_enums = FIRST(
+    "CUDA_MEMCPY_OPER", 0, "CUDA_MEMCPY_KIND_UNKNOWN",
+    "Unknown") NEXT(1, "CUDA_MEMCPY_KIND_HTOD", "Host-to-Device") NEXT(2, "CUDA_MEMCPY_KIND_DTOH",
+                                                                       "Device-to-Host")
+    NEXT(3, "CUDA_MEMCPY_KIND_HTOA", "Host-to-Array") NEXT(
+        4, "CUDA_MEMCPY_KIND_ATOH",
+        "Array-to-Host") NEXT(5, "CUDA_MEMCPY_KIND_ATOA",
+                              "Array-to-Array") NEXT(6, "CUDA_MEMCPY_KIND_ATOD", "Array-to-Device")
+        NEXT(7, "CUDA_MEMCPY_KIND_DTOA", "Device-to-Array") NEXT(
+            8, "CUDA_MEMCPY_KIND_DTOD",
+            "Device-to-Device") NEXT(9, "CUDA_MEMCPY_KIND_HTOH",
+                                     "Host-to-Host") NEXT(10, "CUDA_MEMCPY_KIND_PTOP",
+                                                          "Peer-to-Peer")
             NEXT(11, "CUDA_MEMCPY_KIND_UVM_HTOD", "Unified Host-to-Device") NEXT(
-                12, "CUDA_MEMCPY_KIND_UVM_DTOH", "Unified Device-to-Host") NEXT(13, "CUDA_MEMCPY_KIND_UVM_DTOD",
-                                                                                "Unified Device-to-Device")
+                12,
+                "CUDA_MEMCPY_KIND_UVM_DTOH",
+                "Unified Device-to-Host") NEXT(13, "CUDA_MEMCPY_KIND_UVM_DTOD",
+                                               "Unified Device-to-Device")
                 LAST FIRST("CUDA_MEM_KIND", 0, "CUDA_MEMOPR_MEMORY_KIND_PAGEABLE", "Pageable") NEXT(
                     1, "CUDA_MEMOPR_MEMORY_KIND_PINNED",
                     "Pinned") NEXT(2, "CUDA_MEMOPR_MEMORY_KIND_DEVICE",
-                                   "Device") NEXT(3, "CUDA_MEMOPR_MEMORY_KIND_ARRAY",
-                                                  "Array") NEXT(4, "CUDA_MEMOPR_MEMORY_KIND_MANAGED", "Managed")
-                    NEXT(5, "CUDA_MEMOPR_MEMORY_KIND_DEVICE_STATIC",
-                         "Device Static") NEXT(6, "CUDA_MEMOPR_MEMORY_KIND_MANAGED_STATIC",
-                                               "Managed Static") NEXT(7, "CUDA_MEMOPR_MEMORY_KIND_UNKNOWN", "Unknown")
-                        LAST FIRST("CUDA_DEV_MEM_EVENT_OPER", 0, "CUDA_DEV_MEM_EVENT_OPR_ALLOCATION",
-                                   "Allocation") NEXT(1, "CUDA_DEV_MEM_EVENT_OPR_DEALLOCATION", "Deallocation")
-                            LAST FIRST("CUDA_KERNEL_LAUNCH_TYPE", 0, "CUDA_KERNEL_LAUNCH_TYPE_UNKNOWN",
-                                       "Unknown") NEXT(1, "CUDA_KERNEL_LAUNCH_TYPE_REGULAR", "Regular")
-                                NEXT(2, "CUDA_KERNEL_LAUNCH_TYPE_COOPERATIVE_SINGLE_DEVICE", "Coop Single Device") NEXT(
-                                    3, "CUDA_KERNEL_LAUNCH_TYPE_COOPERATIVE_MULTI_DEVICE", "Coop Multi Device")
-                                    LAST FIRST("CUPTI_SYNC_TYPE", 0, "CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_UNKNOWN",
-                                               "Unknown") NEXT(1,
-                                                               "CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_EVENT_SYNCHRONIZE",
-                                                               "Event sync") NEXT(2,
-                                                                                  "CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_"
-                                                                                  "STREAM_WAIT_EVENT",
-                                                                                  "Stream wait sync")
-                                        NEXT(3, "CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_STREAM_SYNCHRONIZE", "Stream sync")
-                                            NEXT(4, "CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_CONTEXT_SYNCHRONIZE",
-                                                 "Context sync") LAST FIRST("CUPTI_STREAM_TYPE", 0,
-                                                                            "CUPTI_ACTIVITY_STREAM_CREATE_FLAG_UNKNOWN",
-                                                                            "Unknown stream")
-                                                NEXT(1, "CUPTI_ACTIVITY_STREAM_CREATE_FLAG_DEFAULT", "Default stream")
-                                                    NEXT(2, "CUPTI_ACTIVITY_STREAM_CREATE_FLAG_NON_BLOCKING",
-                                                         "Non-blocking stream")
-                                                        NEXT(3, "CUPTI_ACTIVITY_STREAM_CREATE_FLAG_NULL", "Null stream")
-                                                            LAST FIRST("NSYS_EVENT_TYPE", 33, "NvtxCategory",
-                                                                       "NvtxCategory") NEXT(34, "NvtxMark", "NvtxMark")
-                                                                NEXT(59, "NvtxPushPopRange", "NvtxPushPopRange") NEXT(
-                                                                    60, "NvtxStartEndRange",
-                                                                    "NvtxStartEndRange") NEXT(75, "NvtxDomainCreate",
-                                                                                              "NvtxDomainCreate")
-                                                                    LAST FIRST("NSYS_EVENT_CLASS",
-                                                                               0, "TRACE_PROCESS_EVENT_CUDA_RUNTIME",
-                                                                               "CUDA runtime")
-                                                                        NEXT(1, "TRACE_PROCESS_EVENT_CUDA_DRIVER",
+                                   "Device") NEXT(3, "CUDA_MEMOPR_MEMORY_KIND_ARRAY", "Array")
+                    NEXT(4, "CUDA_MEMOPR_MEMORY_KIND_MANAGED", "Managed") NEXT(
+                        5, "CUDA_MEMOPR_MEMORY_KIND_DEVICE_STATIC",
+                        "Device Static") NEXT(6, "CUDA_MEMOPR_MEMORY_KIND_MANAGED_STATIC",
+                                              "Managed Static")
+                        NEXT(7, "CUDA_MEMOPR_MEMORY_KIND_UNKNOWN", "Unknown") LAST FIRST(
+                            "CUDA_DEV_MEM_EVENT_OPER",
+                            0, "CUDA_DEV_MEM_EVENT_OPR_ALLOCATION",
+                            "Allocation") NEXT(1, "CUDA_DEV_MEM_EVENT_OPR_DEALLOCATION",
+                                               "Deallocation")
+                            LAST FIRST(
+                                "CUDA_KERNEL_LAUNCH_TYPE",
+                                0, "CUDA_KERNEL_LAUNCH_TYPE_UNKNOWN", "Unknown")
+                                NEXT(1, "CUDA_KERNEL_LAUNCH_TYPE_REGULAR", "Regular") NEXT(
+                                    2, "CUDA_KERNEL_LAUNCH_TYPE_COOPERATIVE_SINGLE_DEVICE",
+                                    "Coop Single Device") NEXT(3,
+                                                               "CUDA_KERNEL_LAUNCH_TYPE_"
+                                                               "COOPERATIVE_MULTI_DEVICE",
+                                                               "Coop Multi Device") LAST
+                                    FIRST("CUPTI_SYNC_TYPE", 0,
+                                          "CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_UNKNOWN",
+                                          "Unknown") NEXT(1,
+                                                          "CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_"
+                                                          "EVENT_SYNCHRONIZE",
+                                                          "Event sync")
+                                        NEXT(2,
+                                             "CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_"
+                                             "STREAM_WAIT_EVENT",
+                                             "Stream wait sync") NEXT(3,
+                                                                      "CUPTI_ACTIVITY_"
+                                                                      "SYNCHRONIZATION_TYPE_STREAM_"
+                                                                      "SYNCHRONIZE",
+                                                                      "Stream sync")
+                                            NEXT(4,
+                                                 "CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_CONTEXT_"
+                                                 "SYNCHRONIZE",
+                                                 "Context sync")
+                                                LAST FIRST(
+                                                    "CUPTI_STREAM_TYPE",
+                                                    0, "CUPTI_ACTIVITY_STREAM_CREATE_FLAG_UNKNOWN",
+                                                    "Unknown stream") NEXT(1,
+                                                                           "CUPTI_ACTIVITY_STREAM_"
+                                                                           "CREATE_FLAG_DEFAULT",
+                                                                           "Default stream")
+                                                    NEXT(
+                                                        2,
+                                                        "CUPTI_ACTIVITY_STREAM_CREATE_FLAG_NON_"
+                                                        "BLOCKING",
+                                                        "Non-blocking stream") NEXT(3,
+                                                                                    "CUPTI_"
+                                                                                    "ACTIVITY_"
+                                                                                    "STREAM_CREATE_"
+                                                                                    "FLAG_NULL",
+                                                                                    "Null stream")
+                                                        LAST FIRST("NSYS_EVENT_TYPE", 33,
+                                                                   "NvtxCategory", "NvtxCategory")
+                                                            NEXT(34, "NvtxMark", "NvtxMark") NEXT(
+                                                                59,
+                                                                "NvtxPushPopRange",
+                                                                "NvtxPushPopRange")
+                                                                NEXT(
+                                                                    60,
+                                                                    "NvtxStartEndRange",
+                                                                    "NvtxStartEndRange") NEXT(75,
+                                                                                              "Nvtx"
+                                                                                              "Doma"
+                                                                                              "inCr"
+                                                                                              "eat"
+                                                                                              "e",
+                                                                                              "Nvtx"
+                                                                                              "Doma"
+                                                                                              "inCr"
+                                                                                              "eat"
+                                                                                              "e")
+                                                                    LAST FIRST(
+                                                                        "NSYS_EVENT_CLASS",
+                                                                        0,
+                                                                        "TRACE_PROCESS_EVENT_CUDA_"
+                                                                        "RUNTIME",
+                                                                        "CUDA runtime")
+                                                                        NEXT(1,
+                                                                             "TRACE_PROCESS_EVENT_"
+                                                                             "CUDA_DRIVER",
                                                                              "CUDA driver")
-                                                                            NEXT(27, "TRACE_PROCESS_EVENT_OS_RUNTIME",
+                                                                            NEXT(27,
+                                                                                 "TRACE_PROCESS_"
+                                                                                 "EVENT_OS_RUNTIME",
                                                                                  "OSRT runtime")
-                                                                                LAST FIRST("DIAGNOSTIC_SEVERITY_LEVEL",
-                                                                                           1, "Information",
-                                                                                           "Information")
-                                                                                    NEXT(2, "Warning", "Warning")
-                                                                                        NEXT(3, "Error", "Error") LAST;
+                                                                                LAST FIRST(
+                                                                                    "DIAGNOSTIC_"
+                                                                                    "SEVERITY_"
+                                                                                    "LEVEL",
+                                                                                    1,
+                                                                                    "Information",
+                                                                                    "Information")
+                                                                                    NEXT(2,
+                                                                                         "Warning",
+                                                                                         "Warning")
+                                                                                        NEXT(3,
+                                                                                             "Erro"
+                                                                                             "r",
+                                                                                             "Erro"
+                                                                                             "r")
+                                                                                            LAST;
 
 const char *const mr_store_indexes[] = {
     "CREATE INDEX MILLRACE_KERNEL_START ON CUPTI_ACTIVITY_KIND_KERNEL (start)",

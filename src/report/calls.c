@@ -37,11 +37,13 @@ static int ask_class(struct sqlite3 *db, int64_t name, uint8_t *out)
         sqlite3_bind_int64(find, 1, name);
         code = sqlite3_step(find);
         text = code == SQLITE_ROW ? (const char *)sqlite3_column_text(find, 0) : NULL;
-        code = code == SQLITE_ROW && (text || sqlite3_errcode(db) != SQLITE_NOMEM) ? SQLITE_DONE : code;
+        code = code == SQLITE_ROW && (text || sqlite3_errcode(db) != SQLITE_NOMEM) ? SQLITE_DONE
+                                                                                   : code;
     }
     *out = text ? (uint8_t)mr_call_class_of(text) : (uint8_t)MR_CALL_OTHER;
-    int rc =
-        code == SQLITE_DONE || code == SQLITE_ERROR ? 0 : mr_recording_error(db, "names of calls", "cannot be read");
+    int rc = code == SQLITE_DONE || code == SQLITE_ERROR
+                 ? 0
+                 : mr_recording_error(db, "names of calls", "cannot be read");
     sqlite3_finalize(find);
     return rc;
 }
@@ -89,7 +91,8 @@ static int hand_over(struct worker *w)
     pthread_mutex_lock(w->lock);
     for (uint32_t i = 0; i < w->n && rc == 0; i++) {
         struct mr_call *call = &w->block[i].call;
-        call->thread = mr_keymap_put(&w->calls->threads, (struct mr_key){w->block[i].global_tid, 0});
+        call->thread =
+            mr_keymap_put(&w->calls->threads, (struct mr_key){w->block[i].global_tid, 0});
         if (call->thread == MR_NONE)
             rc = -ENOMEM;
         else
@@ -126,9 +129,9 @@ static int add_row(void *state, struct sqlite3_stmt *stmt)
         rc = add(w, found);
         call->sync = false;
     }
-    bool take = w->wanted
-                    ? mr_keymap_get(w->wanted, (struct mr_key){found.global_tid >> 24, call->correlation}) != MR_NONE
-                    : w->classes >> class & 1;
+    bool take = w->wanted ? mr_keymap_get(w->wanted, (struct mr_key){found.global_tid >> 24,
+                                                                     call->correlation}) != MR_NONE
+                          : w->classes >> class & 1;
     return rc || !take ? rc : add(w, found);
 }
 
@@ -154,7 +157,8 @@ static uint64_t bucket_of(const struct mr_calls *c, uint64_t process, uint32_t c
 static int index_calls(struct mr_calls *c)
 {
     if (c->n > UINT32_MAX / 4)
-        return mr_error_set(MR_EUNSUPPORTED, "more than a billion API calls: give a window with --from and --to");
+        return mr_error_set(MR_EUNSUPPORTED,
+                            "more than a billion API calls: give a window with --from and --to");
     for (c->n_buckets = 64; c->n_buckets < 2 * c->n;)
         c->n_buckets *= 2;
     c->buckets = calloc(c->n_buckets, sizeof *c->buckets);
@@ -192,7 +196,9 @@ static int scan(struct mr_calls *calls, struct mr_recording *recording, uint32_t
         states[i] = &workers[i];
     }
     char sql[256];
-    snprintf(sql, sizeof sql, "SELECT start, end, globalTid, correlationId, nameId, %s FROM " MR_TABLE_RUNTIME " WHERE",
+    snprintf(sql, sizeof sql,
+             "SELECT start, end, globalTid, correlationId, nameId, %s FROM " MR_TABLE_RUNTIME
+             " WHERE",
              mr_sql_column(recording, MR_TABLE_RUNTIME, "eventClass", "0"));
     int rc = mr_scan(recording, MR_TABLE_RUNTIME, sql, row, states);
     for (uint32_t i = 0; i < MR_SCAN_THREADS; i++) {
@@ -219,7 +225,8 @@ int mr_calls_load(struct mr_calls *calls, struct mr_recording *recording, uint32
     return rc;
 }
 
-const struct mr_call *mr_calls_find(const struct mr_calls *c, uint64_t process, uint32_t correlation)
+const struct mr_call *mr_calls_find(const struct mr_calls *c, uint64_t process,
+                                    uint32_t correlation)
 {
     uint32_t i = c->buckets[bucket_of(c, process, correlation)];
     return i ? &c->calls[i - 1] : NULL;
@@ -254,7 +261,8 @@ static int mark_row(void *state, struct sqlite3_stmt *stmt)
     if (class != MR_CALL_LAUNCH && class != MR_CALL_GRAPH_LAUNCH)
         return 0;
     uint64_t start = (uint64_t)sqlite3_column_int64(stmt, 0);
-    uint32_t thread = mr_keymap_get(&w->calls->threads, (struct mr_key){(uint64_t)sqlite3_column_int64(stmt, 2), 0});
+    uint32_t thread = mr_keymap_get(&w->calls->threads,
+                                    (struct mr_key){(uint64_t)sqlite3_column_int64(stmt, 2), 0});
     struct mr_sync *sync = thread == MR_NONE ? NULL : mr_calls_next_sync(w->calls, thread, start);
     uint64_t last = sync ? atomic_load(&sync->last_launch) : 0;
     while (sync && last < start && !atomic_compare_exchange_weak(&sync->last_launch, &last, start))

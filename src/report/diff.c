@@ -34,8 +34,8 @@ static int order_of(const struct mr_sum *a, const struct mr_sum *b)
 }
 
 /* Both lists are sorted by category and name. Returns how many pairs. */
-static uint64_t join(const struct mr_sum *before, uint64_t n_before, const struct mr_sum *after, uint64_t n_after,
-                     struct pair *pairs)
+static uint64_t join(const struct mr_sum *before, uint64_t n_before, const struct mr_sum *after,
+                     uint64_t n_after, struct pair *pairs)
 {
     uint64_t n = 0, i = 0, k = 0;
     while (i < n_before || k < n_after) {
@@ -76,7 +76,8 @@ static uint64_t mark(struct pair *pairs, uint64_t n, double threshold)
         for (from = i; from < n && strcmp(pairs[from].category, pairs[i].category) == 0; from++) {
             struct pair *p = &pairs[from];
             bool alone = p->before.n == 0 || p->after.n == 0;
-            p->beyond = fabs(p->change) > least && (alone || fabs(p->change) > p->before.total * threshold / 100);
+            p->beyond = fabs(p->change) > least &&
+                        (alone || fabs(p->change) > p->before.total * threshold / 100);
             slower += p->beyond && p->change > 0;
         }
     }
@@ -131,8 +132,8 @@ static void free_sums(struct mr_sum *sums, uint64_t n)
     free(sums);
 }
 
-static int compare(const struct mr_sum *a, uint64_t n_a, const struct mr_sum *b, uint64_t n_b, double threshold,
-                   uint64_t *out_changed, struct mr_table **out)
+static int compare(const struct mr_sum *a, uint64_t n_a, const struct mr_sum *b, uint64_t n_b,
+                   double threshold, uint64_t *out_changed, struct mr_table **out)
 {
     struct pair *pairs = malloc((n_a + n_b + 1) * sizeof *pairs);
     struct mr_table *table = mr_table_create("Before and after", columns, MR_COUNT(columns));
@@ -147,12 +148,15 @@ static int compare(const struct mr_sum *a, uint64_t n_a, const struct mr_sum *b,
         put_pair(table, &pairs[i]);
     free(pairs);
     if (n == 0)
-        mr_table_set_note(table, "neither recording has CUDA activity or NVTX ranges; --trace cuda,nvtx records them");
+        mr_table_set_note(
+            table,
+            "neither recording has CUDA activity or NVTX ranges; --trace cuda,nvtx records them");
     else
-        mr_table_set_note(table,
-                          "%llu got slower by more than %g%%; changes below %g%% of their category's "
-                          "time are ignored",
-                          (unsigned long long)slower, threshold, 100 * LEAST_SHARE);
+        mr_table_set_note(
+            table,
+            "%llu got slower by more than %g%%; changes below %g%% of their category's "
+            "time are ignored",
+            (unsigned long long)slower, threshold, 100 * LEAST_SHARE);
     int rc = mr_table_finish(table, out);
     if (rc == 0 && out_changed)
         *out_changed = slower;
@@ -198,8 +202,8 @@ static int add_ranges(struct mr_recording *recording, struct mr_sum **sums, uint
     return 0;
 }
 
-int mr_report_diff(struct mr_recording *before, struct mr_recording *after, double threshold_percent,
-                   uint64_t *out_changed, struct mr_table **out)
+int mr_report_diff(struct mr_recording *before, struct mr_recording *after,
+                   double threshold_percent, uint64_t *out_changed, struct mr_table **out)
 {
     struct mr_sum *a = NULL, *b = NULL;
     uint64_t n_a = 0, n_b = 0;

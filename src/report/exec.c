@@ -19,8 +19,10 @@ static int add_row(void *state, struct sqlite3_stmt *stmt)
     int64_t start = sqlite3_column_int64(stmt, 0), end = sqlite3_column_int64(stmt, 1);
     if (!mr_report_takes(w->filter, &w->left, start, end))
         return 0;
-    uint64_t from = (uint64_t)start, to = (uint64_t)end, process = (uint64_t)sqlite3_column_int64(stmt, 4) >> 24;
-    const struct mr_call *call = mr_calls_find(w->more, process, (uint32_t)sqlite3_column_int64(stmt, 3));
+    uint64_t from = (uint64_t)start, to = (uint64_t)end,
+             process = (uint64_t)sqlite3_column_int64(stmt, 4) >> 24;
+    const struct mr_call *call =
+        mr_calls_find(w->more, process, (uint32_t)sqlite3_column_int64(stmt, 3));
     if (!call) {
         w->n_alone++;
         return 0;
@@ -43,8 +45,10 @@ static int add_up(struct mr_recording *recording, const struct mr_adder *like, s
     char sql[256];
     const char *table = MR_TABLE_KERNEL;
     /* oldest exports don't say which process a kernel is of: then it is the only one's */
-    snprintf(sql, sizeof sql, "SELECT start, end, deviceId, correlationId, %s, demangledName FROM %s WHERE",
-             mr_sql_column(recording, table, "globalPid", "(SELECT globalTid FROM " MR_TABLE_RUNTIME " LIMIT 1)"),
+    snprintf(sql, sizeof sql,
+             "SELECT start, end, deviceId, correlationId, %s, demangledName FROM %s WHERE",
+             mr_sql_column(recording, table, "globalPid",
+                           "(SELECT globalTid FROM " MR_TABLE_RUNTIME " LIMIT 1)"),
              table);
     return mr_groups_scan(recording, table, sql, add_row, like, out);
 }
@@ -94,8 +98,8 @@ static void put_stats(struct mr_table *table, struct mr_series *series)
     mr_table_real(table, s.deviation);
 }
 
-static void put_group(struct mr_table *table, struct mr_groups *g, uint32_t i, const struct mr_calls *calls,
-                      struct mr_names *names)
+static void put_group(struct mr_table *table, struct mr_groups *g, uint32_t i,
+                      const struct mr_calls *calls, struct mr_names *names)
 {
     struct mr_key key = g->map.keys[i];
     struct mr_series *s = &g->series[(size_t)i * N_SERIES];
@@ -116,7 +120,8 @@ static void put_group(struct mr_table *table, struct mr_groups *g, uint32_t i, c
     mr_table_text(table, *name ? name : "(no name)");
 }
 
-static int fill(struct mr_table *table, struct mr_groups *g, const struct mr_calls *calls, struct mr_names *names)
+static int fill(struct mr_table *table, struct mr_groups *g, const struct mr_calls *calls,
+                struct mr_names *names)
 {
     struct line *lines = malloc((g->map.n + 1ull) * sizeof *lines);
     if (!lines)
@@ -134,25 +139,27 @@ static int fill(struct mr_table *table, struct mr_groups *g, const struct mr_cal
     return 0;
 }
 
-static void note(struct mr_recording *recording, struct mr_table *table, const struct mr_adder *sums,
-                 const struct mr_report_opts *opts)
+static void note(struct mr_recording *recording, struct mr_table *table,
+                 const struct mr_adder *sums, const struct mr_report_opts *opts)
 {
     char missing[MR_MISSING_BYTES];
     if (sums->n_alone == 0 || mr_table_rows(table))
-        mr_report_note(
-            table, &sums->left,
-            mr_report_missing(recording, MR_TABLE_KERNEL, "kernels with their calls", "cuda", opts, missing));
+        mr_report_note(table, &sums->left,
+                       mr_report_missing(recording, MR_TABLE_KERNEL, "kernels with their calls",
+                                         "cuda", opts, missing));
     if (sums->n_alone)
-        mr_table_add_note(table, "%llu kernel%s whose call is not recorded left out", (unsigned long long)sums->n_alone,
-                          sums->n_alone == 1 ? "" : "s");
+        mr_table_add_note(table, "%llu kernel%s whose call is not recorded left out",
+                          (unsigned long long)sums->n_alone, sums->n_alone == 1 ? "" : "s");
 }
 
-static int make(struct mr_recording *recording, const struct mr_report_opts *opts, struct mr_table **out)
+static int make(struct mr_recording *recording, const struct mr_report_opts *opts,
+                struct mr_table **out)
 {
     struct mr_filter filter;
     struct mr_calls calls = {0};
     struct mr_names names = {0};
-    const struct mr_adder none = {.filter = &filter, .more = &calls, .groups = {.n_series = N_SERIES}};
+    const struct mr_adder none = {
+        .filter = &filter, .more = &calls, .groups = {.n_series = N_SERIES}};
     struct mr_adder sums = none;
     struct mr_table *table = NULL;
     int rc = mr_filter_open(&filter, recording, opts);
@@ -160,13 +167,15 @@ static int make(struct mr_recording *recording, const struct mr_report_opts *opt
         return rc;
     if ((rc = mr_names_open(&names, recording)) != 0)
         goto end;
-    if ((rc = mr_calls_load(&calls, recording, 1u << MR_CALL_LAUNCH | 1u << MR_CALL_GRAPH_LAUNCH, NULL)) != 0)
+    if ((rc = mr_calls_load(&calls, recording, 1u << MR_CALL_LAUNCH | 1u << MR_CALL_GRAPH_LAUNCH,
+                            NULL)) != 0)
         goto end;
     if (mr_recording_has(recording, MR_TABLE_KERNEL, "end"))
         rc = add_up(recording, &none, &sums);
     if (rc)
         goto end;
-    table = mr_table_create("Kernels from launch to end (cuda_kern_exec_sum)", columns, MR_COUNT(columns));
+    table = mr_table_create("Kernels from launch to end (cuda_kern_exec_sum)", columns,
+                            MR_COUNT(columns));
     rc = table ? fill(table, &sums.groups, &calls, &names) : mr_error_nomem("a table", 0);
     if (rc) {
         mr_table_destroy(table);
@@ -182,5 +191,5 @@ end:
     return rc;
 }
 
-const struct mr_report_kind mr_report_kern_exec_sum = {"cuda_kern_exec_sum",
-                                                       "Kernels: launching call, waiting in the queue, running", make};
+const struct mr_report_kind mr_report_kern_exec_sum = {
+    "cuda_kern_exec_sum", "Kernels: launching call, waiting in the queue, running", make};

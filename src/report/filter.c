@@ -35,19 +35,22 @@ static int add_span(struct mr_filter *f, uint64_t *capacity, struct mr_span span
 }
 
 /* Ranges by the text alone; of a domain by the rows that name it, whose number is a process's own. */
-static const char *const domain_sql =
-    " AND EXISTS (SELECT 1 FROM NVTX_EVENTS d LEFT JOIN StringIds t ON t.id = d.textId WHERE d.eventType = ?3"
-    " AND d.domainId = n.domainId AND d.globalTid >> 24 = n.globalTid >> 24 AND coalesce(d.text, t.value) = ?2)";
+static const char *const domain_sql = " AND EXISTS (SELECT 1 FROM NVTX_EVENTS d LEFT JOIN "
+                                      "StringIds t ON t.id = d.textId WHERE d.eventType = ?3"
+                                      " AND d.domainId = n.domainId AND d.globalTid >> 24 = "
+                                      "n.globalTid >> 24 AND coalesce(d.text, t.value) = ?2)";
 
-static int read_spans(struct mr_filter *f, struct mr_recording *recording, const char *domain, const char *text)
+static int read_spans(struct mr_filter *f, struct mr_recording *recording, const char *domain,
+                      const char *text)
 {
     struct sqlite3_stmt *stmt = NULL;
     uint64_t capacity = 0;
-    int rc = mr_sql_prepare(recording, &stmt,
-                            "SELECT n.start, n.end FROM NVTX_EVENTS n LEFT JOIN StringIds s ON s.id = n.textId"
-                            " WHERE n.eventType IN (%d, %d, %d, %d) AND coalesce(n.text, s.value) = ?1%s",
-                            MR_RANGE_PUSH_POP, MR_RANGE_START_END, MR_RANGE_PUSH_POP_EXTENDED,
-                            MR_RANGE_START_END_EXTENDED, domain ? domain_sql : "");
+    int rc = mr_sql_prepare(
+        recording, &stmt,
+        "SELECT n.start, n.end FROM NVTX_EVENTS n LEFT JOIN StringIds s ON s.id = n.textId"
+        " WHERE n.eventType IN (%d, %d, %d, %d) AND coalesce(n.text, s.value) = ?1%s",
+        MR_RANGE_PUSH_POP, MR_RANGE_START_END, MR_RANGE_PUSH_POP_EXTENDED,
+        MR_RANGE_START_END_EXTENDED, domain ? domain_sql : "");
     if (rc == 0) {
         sqlite3_bind_text(stmt, 1, text, -1, SQLITE_TRANSIENT);
         if (domain) {
@@ -66,8 +69,8 @@ static int read_spans(struct mr_filter *f, struct mr_recording *recording, const
 }
 
 /* "DOMAIN@NAME" with the first '@', else "NAME@DOMAIN" with the last, as profile's --capture-range has it. */
-static int read_spans_of_domain(struct mr_filter *f, struct mr_recording *recording, const char *range, const char *at,
-                                bool domain_first)
+static int read_spans_of_domain(struct mr_filter *f, struct mr_recording *recording,
+                                const char *range, const char *at, bool domain_first)
 {
     const char *behind = at + 1;
     char *before = strndup(range, (size_t)(at - range));
@@ -81,8 +84,10 @@ static int read_spans_of_domain(struct mr_filter *f, struct mr_recording *record
 
 static int find_ranges(struct mr_filter *f, struct mr_recording *recording, const char *range)
 {
-    if (!mr_recording_has(recording, "NVTX_EVENTS", "textId") || !mr_recording_has(recording, "StringIds", "value"))
-        return mr_error_set(MR_EOPTION, "range \"%s\": %s has no NVTX ranges; --trace nvtx records them", range,
+    if (!mr_recording_has(recording, "NVTX_EVENTS", "textId") ||
+        !mr_recording_has(recording, "StringIds", "value"))
+        return mr_error_set(MR_EOPTION,
+                            "range \"%s\": %s has no NVTX ranges; --trace nvtx records them", range,
                             recording->path);
     const char *at = strchr(range, '@');
     int rc = read_spans(f, recording, NULL, range);
@@ -91,16 +96,20 @@ static int find_ranges(struct mr_filter *f, struct mr_recording *recording, cons
     if (rc == 0 && f->n_spans == 0 && at)
         rc = read_spans_of_domain(f, recording, range, strrchr(range, '@'), false);
     if (rc == 0 && f->n_spans == 0)
-        rc = mr_error_set(MR_EOPTION, "range \"%s\": %s has no NVTX range of this name; the report nvtx_sum lists them",
-                          range, recording->path);
+        rc = mr_error_set(
+            MR_EOPTION,
+            "range \"%s\": %s has no NVTX range of this name; the report nvtx_sum lists them",
+            range, recording->path);
     return rc;
 }
 
-int mr_filter_open(struct mr_filter *f, struct mr_recording *recording, const struct mr_report_opts *opts)
+int mr_filter_open(struct mr_filter *f, struct mr_recording *recording,
+                   const struct mr_report_opts *opts)
 {
     *f = (struct mr_filter){.from = opts->from_ns, .to = opts->to_ns ? opts->to_ns : UINT64_MAX};
     if (opts->to_ns && opts->to_ns <= opts->from_ns)
-        return mr_error_set(MR_EOPTION, "a window from %.9g to %.9g s is empty: it ends before it begins",
+        return mr_error_set(MR_EOPTION,
+                            "a window from %.9g to %.9g s is empty: it ends before it begins",
                             (double)opts->from_ns * 1e-9, (double)opts->to_ns * 1e-9);
     f->by_range = opts->range != NULL;
     int rc = f->by_range ? find_ranges(f, recording, opts->range) : 0;
@@ -140,7 +149,8 @@ void mr_left_out_add(struct mr_left_out *to, const struct mr_left_out *more)
     to->n_backward += more->n_backward;
 }
 
-bool mr_report_takes(const struct mr_filter *filter, struct mr_left_out *left, int64_t start, int64_t end)
+bool mr_report_takes(const struct mr_filter *filter, struct mr_left_out *left, int64_t start,
+                     int64_t end)
 {
     if (start == 0 && end == 0) {
         left->n_lost++;

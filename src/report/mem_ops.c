@@ -16,7 +16,8 @@
 #include <sqlite3.h>
 #include <string.h>
 
-#define LARGE_BYTES  (1 << 20)  /* copies from which a link's rate is taken: smaller ones are latency */
+#define LARGE_BYTES                                                                                \
+    (1 << 20) /* copies from which a link's rate is taken: smaller ones are latency */
 #define STAGED_BYTES (64 << 10) /* pageable copies up to here are taken along at once */
 #define N_KINDS      14         /* of copies */
 
@@ -53,7 +54,9 @@ static int add_op(struct ops *ops, const struct op *op)
     if (mr_grow("copies", &ops->op, &ops->capacity, ops->n + 1, sizeof *ops->op) < 0)
         return -ENOMEM;
     ops->op[ops->n++] = *op;
-    return mr_keymap_put(&ops->wanted, (struct mr_key){op->process, op->correlation}) == MR_NONE ? -ENOMEM : 0;
+    return mr_keymap_put(&ops->wanted, (struct mr_key){op->process, op->correlation}) == MR_NONE
+               ? -ENOMEM
+               : 0;
 }
 
 static int read_ops(struct look *k, bool copies)
@@ -62,13 +65,15 @@ static int read_ops(struct look *k, bool copies)
     struct mr_rows rows;
     char columns[256];
     snprintf(columns, sizeof columns, "bytes, correlationId, streamId, deviceId, %s, %s, %s, %s",
-             mr_sql_column(k->recording, table, "globalPid", "(SELECT globalTid FROM " MR_TABLE_RUNTIME " LIMIT 1)"),
+             mr_sql_column(k->recording, table, "globalPid",
+                           "(SELECT globalTid FROM " MR_TABLE_RUNTIME " LIMIT 1)"),
              copies ? "copyKind" : "-1", copies ? "srcKind" : "-1",
              copies ? "dstKind" : mr_sql_column(k->recording, table, "memKind", "-1"));
     int rc = mr_rows_open(&rows, k->recording, table, columns, &k->filter, k->opts, &k->left);
     while (rc == 0 && (rc = mr_rows_next(&rows)) == 1) {
         struct sqlite3_stmt *s = rows.stmt;
-        int64_t kind = sqlite3_column_int64(s, 7), src = sqlite3_column_int64(s, 8), dst = sqlite3_column_int64(s, 9);
+        int64_t kind = sqlite3_column_int64(s, 7), src = sqlite3_column_int64(s, 8),
+                dst = sqlite3_column_int64(s, 9);
         struct op op = {.start = rows.start,
                         .end = rows.end,
                         .bytes = sqlite3_column_int64(s, 2),
@@ -113,7 +118,8 @@ static bool is_host(int kind)
 }
 
 /* The synchronisation that waited for an operation of this call, were there no launch between; NULL: none. */
-static struct mr_sync *waiting(const struct look *k, const struct op *op, const struct mr_call *call)
+static struct mr_sync *waiting(const struct look *k, const struct op *op,
+                               const struct mr_call *call)
 {
     struct mr_sync *sync = mr_calls_next_sync(&k->calls, call->thread, call->end);
     bool waited = sync && sync->start <= (uint64_t)op->end && sync->end >= (uint64_t)op->end;
@@ -131,15 +137,18 @@ static bool any_waiting(const struct look *k)
     return false;
 }
 
-static const char *blocked(const struct look *k, const struct op *op, const struct mr_call *call, const char *name)
+static const char *blocked(const struct look *k, const struct op *op, const struct mr_call *call,
+                           const char *name)
 {
-    bool host = is_host(op->src) || is_host(op->dst), pageable = op->src == PAGEABLE || op->dst == PAGEABLE;
+    bool host = is_host(op->src) || is_host(op->dst),
+         pageable = op->src == PAGEABLE || op->dst == PAGEABLE;
     enum mr_call_class class = mr_call_class_of(name);
     if ((class == MR_CALL_COPY || class == MR_CALL_SET) && !strstr(name, "Async") && host)
         return "in the call";
     if (pageable && call->end >= (uint64_t)op->end)
         return "in the call";
-    if (pageable && op->bytes > STAGED_BYTES && (call->end - call->start) * 2 >= (uint64_t)(op->end - op->start))
+    if (pageable && op->bytes > STAGED_BYTES &&
+        (call->end - call->start) * 2 >= (uint64_t)(op->end - op->start))
         return "in the call";
     struct mr_sync *sync = waiting(k, op, call);
     return sync && atomic_load(&sync->last_launch) <= call->end ? "synchronised" : "no";
@@ -171,7 +180,9 @@ static void put_op(struct look *k, const struct op *op)
     struct mr_table *table = k->table;
     int64_t duration = op->end - op->start;
     double rate = duration > 0 ? (double)op->bytes * 1e9 / (double)duration : 0;
-    double best = op->kind < 0 ? 0 : k->opts->link_gbps > 0 ? k->opts->link_gbps * 1e9 : k->ops.best[op->kind];
+    double best = op->kind < 0             ? 0
+                  : k->opts->link_gbps > 0 ? k->opts->link_gbps * 1e9
+                                           : k->ops.best[op->kind];
     mr_table_row(table);
     mr_table_int(table, op->start);
     mr_table_int(table, duration);
@@ -212,12 +223,12 @@ static void note(struct look *k)
     if (any && k->opts->link_gbps > 0)
         mr_table_add_note(k->table, "Of Link: of %g GB/s", k->opts->link_gbps);
     else if (any)
-        mr_table_add_note(
-            k->table, "Of Link: of the recording's fastest copy of the same kind that has 1 MiB or more; --link-gbps "
-                      "gives the link's measured rate (millrace bench transfer)");
-    mr_report_note(
-        k->table, &k->left,
-        mr_report_missing(k->recording, MR_TABLE_COPY, "copies or memsets", "cuda (or cuda-light)", k->opts, missing));
+        mr_table_add_note(k->table, "Of Link: of the recording's fastest copy of the same kind "
+                                    "that has 1 MiB or more; --link-gbps "
+                                    "gives the link's measured rate (millrace bench transfer)");
+    mr_report_note(k->table, &k->left,
+                   mr_report_missing(k->recording, MR_TABLE_COPY, "copies or memsets",
+                                     "cuda (or cuda-light)", k->opts, missing));
 }
 
 static int look_at(struct look *k, struct mr_table **out)
@@ -241,7 +252,8 @@ static int look_at(struct look *k, struct mr_table **out)
     return mr_report_finish(k->table, k->opts, "-Start", out);
 }
 
-static int make(struct mr_recording *recording, const struct mr_report_opts *opts, struct mr_table **out)
+static int make(struct mr_recording *recording, const struct mr_report_opts *opts,
+                struct mr_table **out)
 {
     struct look k = {.recording = recording, .opts = opts};
     int rc = mr_filter_open(&k.filter, recording, opts);
@@ -258,4 +270,6 @@ static int make(struct mr_recording *recording, const struct mr_report_opts *opt
 }
 
 const struct mr_report_kind mr_report_mem_ops = {
-    "mem_ops", "Each copy and memset: rate, memory, the call that made it, whether the host was blocked", make};
+    "mem_ops",
+    "Each copy and memset: rate, memory, the call that made it, whether the host was blocked",
+    make};

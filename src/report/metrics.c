@@ -55,7 +55,8 @@ static int add_row(void *state, struct sqlite3_stmt *stmt)
     double value = sqlite3_column_double(stmt, 3);
     if (time < 0 || !mr_filter_takes(w->filter, (uint64_t)time))
         return 0;
-    struct mr_key key = {(uint64_t)sqlite3_column_int64(stmt, 1), (uint64_t)sqlite3_column_int64(stmt, 2)};
+    struct mr_key key = {(uint64_t)sqlite3_column_int64(stmt, 1),
+                         (uint64_t)sqlite3_column_int64(stmt, 2)};
     struct sum *sum = sum_at(&w->sums, key);
     if (!sum)
         return -ENOMEM;
@@ -74,20 +75,23 @@ static int add_up(struct mr_recording *recording, const struct mr_filter *filter
 {
     struct worker workers[MR_SCAN_THREADS];
     void *states[MR_SCAN_THREADS];
-    if (!mr_recording_has(recording, TABLE, "timestamp") || !mr_recording_has(recording, TABLE, "metricId"))
+    if (!mr_recording_has(recording, TABLE, "timestamp") ||
+        !mr_recording_has(recording, TABLE, "metricId"))
         return 0;
     for (uint32_t i = 0; i < MR_SCAN_THREADS; i++) {
         workers[i] = (struct worker){.filter = filter};
         states[i] = &workers[i];
     }
     int rc =
-        mr_scan(recording, TABLE, "SELECT timestamp, typeId, metricId, value FROM " TABLE " WHERE", add_row, states);
+        mr_scan(recording, TABLE, "SELECT timestamp, typeId, metricId, value FROM " TABLE " WHERE",
+                add_row, states);
     for (uint32_t i = 0; i < MR_SCAN_THREADS; i++) {
         struct sums *from = &workers[i].sums;
         for (uint32_t k = 0; k < from->map.n && rc == 0; k++) {
             struct sum *sum = sum_at(out, from->map.keys[k]);
             if (sum)
-                add(sum, from->items[k].n, from->items[k].total, from->items[k].least, from->items[k].most);
+                add(sum, from->items[k].n, from->items[k].total, from->items[k].least,
+                    from->items[k].most);
             else
                 rc = mr_error_nomem("metrics", 0);
         }
@@ -102,7 +106,8 @@ static int put_rows(struct mr_recording *recording, const struct sums *sums, str
     struct sqlite3_stmt *find = NULL;
     int rc = 0;
     if (mr_recording_has(recording, NAMES, "metricName"))
-        rc = mr_sql_prepare(recording, &find, "SELECT metricName FROM " NAMES " WHERE typeId = ?1 AND metricId = ?2");
+        rc = mr_sql_prepare(recording, &find,
+                            "SELECT metricName FROM " NAMES " WHERE typeId = ?1 AND metricId = ?2");
     for (uint32_t i = 0; i < sums->map.n && rc == 0; i++) {
         const struct sum *sum = &sums->items[i];
         char *name = NULL;
@@ -126,7 +131,8 @@ static int put_rows(struct mr_recording *recording, const struct sums *sums, str
     return rc;
 }
 
-static int make(struct mr_recording *recording, const struct mr_report_opts *opts, struct mr_table **out)
+static int make(struct mr_recording *recording, const struct mr_report_opts *opts,
+                struct mr_table **out)
 {
     static const struct mr_column columns[] = {
         {"Device", MR_UNIT_NONE, MR_CELL_INT},   {"Metric", MR_UNIT_NONE, MR_CELL_TEXT},
@@ -138,14 +144,17 @@ static int make(struct mr_recording *recording, const struct mr_report_opts *opt
     int rc = mr_filter_open(&filter, recording, opts);
     if (rc)
         return rc;
-    struct mr_table *table = mr_table_create("GPU metrics (gpu_metrics_sum)", columns, MR_COUNT(columns));
+    struct mr_table *table =
+        mr_table_create("GPU metrics (gpu_metrics_sum)", columns, MR_COUNT(columns));
     rc = table ? add_up(recording, &filter, &sums) : mr_error_nomem("a table", 0);
     if (rc == 0)
         rc = put_rows(recording, &sums, table);
     if (rc == 0 && sums.map.n == 0)
         mr_table_set_note(table,
-                          "no GPU metrics %s; millrace profile --gpu-metrics records them, where the driver permits it",
-                          opts->from_ns || opts->to_ns || opts->range ? "in this window" : "in this recording");
+                          "no GPU metrics %s; millrace profile --gpu-metrics records them, where "
+                          "the driver permits it",
+                          opts->from_ns || opts->to_ns || opts->range ? "in this window"
+                                                                      : "in this recording");
     sums_free(&sums);
     mr_filter_close(&filter);
     if (rc == 0)
@@ -154,4 +163,5 @@ static int make(struct mr_recording *recording, const struct mr_report_opts *opt
     return rc;
 }
 
-const struct mr_report_kind mr_report_metrics = {"gpu_metrics_sum", "Samples of the GPU's counters by metric", make};
+const struct mr_report_kind mr_report_metrics = {"gpu_metrics_sum",
+                                                 "Samples of the GPU's counters by metric", make};

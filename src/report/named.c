@@ -84,8 +84,8 @@ void mr_named_free(struct mr_named_list *list)
     *list = (struct mr_named_list){0};
 }
 
-static void put_row(struct mr_table *table, const struct mr_named_heads *heads, const struct mr_series_stats *s,
-                    double all, const struct mr_named *item)
+static void put_row(struct mr_table *table, const struct mr_named_heads *heads,
+                    const struct mr_series_stats *s, double all, const struct mr_named *item)
 {
     mr_table_row(table);
     if (!heads->sizes)
@@ -125,7 +125,8 @@ static struct mr_table *create(const char *title, const struct mr_named_heads *h
     return mr_table_create(title, used, n);
 }
 
-struct mr_table *mr_named_table(struct mr_named_list *list, const char *title, const struct mr_named_heads *heads)
+struct mr_table *mr_named_table(struct mr_named_list *list, const char *title,
+                                const struct mr_named_heads *heads)
 {
     struct mr_table *table = create(title, heads);
     struct mr_series_stats *stats = malloc((list->n + 1) * sizeof *stats);

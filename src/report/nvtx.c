@@ -43,14 +43,16 @@ static int add_row(void *state, struct sqlite3_stmt *stmt)
             return rc;
         number = i | INLINE;
     }
-    uint64_t domain = (uint32_t)sqlite3_column_int64(stmt, 5), process = (uint64_t)sqlite3_column_int64(stmt, 6) >> 24;
+    uint64_t domain = (uint32_t)sqlite3_column_int64(stmt, 5),
+             process = (uint64_t)sqlite3_column_int64(stmt, 6) >> 24;
     struct mr_key key = {(process & 0x3fffffff) << 33 | domain << 1 | push, number};
     struct mr_series *series = mr_groups_at(&w->groups, key);
     return series ? mr_series_add(series, (uint64_t)end - (uint64_t)start) : -ENOMEM;
 }
 
 /* The name of a domain; "" for the default one. [out] must be freed; NULL: it failed, as the recording knows. */
-static char *domain_name(struct mr_recording *recording, struct sqlite3_stmt *find, uint64_t domain, uint64_t process)
+static char *domain_name(struct mr_recording *recording, struct sqlite3_stmt *find, uint64_t domain,
+                         uint64_t process)
 {
     char *name = NULL;
     if (domain == 0 || !find)
@@ -65,7 +67,8 @@ static char *domain_name(struct mr_recording *recording, struct sqlite3_stmt *fi
     return name;
 }
 
-static int name_ranges(struct mr_named_list *list, struct worker *w, struct mr_names *names, struct sqlite3_stmt *find)
+static int name_ranges(struct mr_named_list *list, struct worker *w, struct mr_names *names,
+                       struct sqlite3_stmt *find)
 {
     char *domain = NULL;
     uint64_t last = UINT64_MAX;
@@ -77,7 +80,8 @@ static int name_ranges(struct mr_named_list *list, struct worker *w, struct mr_n
             domain = domain_name(names->recording, find, key.a >> 1 & UINT32_MAX, key.a >> 33);
             last = key.a >> 1;
         }
-        const char *text = key.b & INLINE ? w->texts.text[key.b & ~INLINE] : mr_names_get(names, (int64_t)key.b);
+        const char *text =
+            key.b & INLINE ? w->texts.text[key.b & ~INLINE] : mr_names_get(names, (int64_t)key.b);
         char *name = NULL;
         if (domain && asprintf(&name, "%s:%s", domain, text) < 0)
             name = NULL;
@@ -87,7 +91,8 @@ static int name_ranges(struct mr_named_list *list, struct worker *w, struct mr_n
     return rc;
 }
 
-static const char sql_of[] = "SELECT start, end, eventType, %s, %s, %s, globalTid FROM NVTX_EVENTS WHERE";
+static const char sql_of[] =
+    "SELECT start, end, eventType, %s, %s, %s, globalTid FROM NVTX_EVENTS WHERE";
 
 static int read_ranges(struct mr_recording *recording, struct worker workers[MR_SCAN_THREADS],
                        struct mr_named_list *list)
@@ -105,10 +110,11 @@ static int read_ranges(struct mr_recording *recording, struct worker workers[MR_
              mr_sql_column(recording, "NVTX_EVENTS", "domainId", "0"));
     int rc = mr_names_open(&names, recording);
     if (rc == 0 && domains)
-        rc = mr_sql_prepare(recording, &find,
-                            "SELECT coalesce(text, (SELECT value FROM StringIds WHERE id = %s)) FROM NVTX_EVENTS"
-                            " WHERE eventType = %d AND domainId = ?1 AND (globalTid >> 24) & 0x3fffffff = ?2",
-                            mr_sql_column(recording, "NVTX_EVENTS", "textId", "NULL"), MR_RANGE_DOMAIN);
+        rc = mr_sql_prepare(
+            recording, &find,
+            "SELECT coalesce(text, (SELECT value FROM StringIds WHERE id = %s)) FROM NVTX_EVENTS"
+            " WHERE eventType = %d AND domainId = ?1 AND (globalTid >> 24) & 0x3fffffff = ?2",
+            mr_sql_column(recording, "NVTX_EVENTS", "textId", "NULL"), MR_RANGE_DOMAIN);
     if (rc == 0)
         rc = mr_scan(recording, "NVTX_EVENTS", sql, add_row, states);
     for (uint32_t i = 0; i < MR_SCAN_THREADS && rc == 0; i++)
@@ -118,8 +124,8 @@ static int read_ranges(struct mr_recording *recording, struct worker workers[MR_
     return rc ? rc : mr_named_unite(list);
 }
 
-static void note(struct mr_recording *recording, struct mr_table *table, const struct worker *workers,
-                 const struct mr_report_opts *opts)
+static void note(struct mr_recording *recording, struct mr_table *table,
+                 const struct worker *workers, const struct mr_report_opts *opts)
 {
     char missing[MR_MISSING_BYTES];
     struct mr_left_out left = {0};
@@ -128,13 +134,16 @@ static void note(struct mr_recording *recording, struct mr_table *table, const s
         mr_left_out_add(&left, &workers[i].left);
         n_open += workers[i].n_open;
     }
-    mr_report_note(table, &left, mr_report_missing(recording, "NVTX_EVENTS", "NVTX ranges", "nvtx", opts, missing));
+    mr_report_note(
+        table, &left,
+        mr_report_missing(recording, "NVTX_EVENTS", "NVTX ranges", "nvtx", opts, missing));
     if (n_open)
         mr_table_add_note(table, "%llu range%s never ended: left out", (unsigned long long)n_open,
                           n_open == 1 ? "" : "s");
 }
 
-static int make(struct mr_recording *recording, const struct mr_report_opts *opts, struct mr_table **out)
+static int make(struct mr_recording *recording, const struct mr_report_opts *opts,
+                struct mr_table **out)
 {
     struct mr_filter filter;
     struct worker workers[MR_SCAN_THREADS];
@@ -163,4 +172,5 @@ static int make(struct mr_recording *recording, const struct mr_report_opts *opt
     return rc;
 }
 
-const struct mr_report_kind mr_report_nvtx_sum = {"nvtx_sum", "NVTX ranges by domain and text", make};
+const struct mr_report_kind mr_report_nvtx_sum = {"nvtx_sum", "NVTX ranges by domain and text",
+                                                  make};

@@ -20,7 +20,8 @@ static const struct mr_column columns[] = {
 
 struct sums {
     uint64_t n[N_SIDES], bytes[N_SIDES];
-    uint64_t n_why[2][MR_N_OVERLAP], ns_why[2][MR_N_OVERLAP], bytes_why[2][MR_N_OVERLAP], copy_ns[2];
+    uint64_t n_why[2][MR_N_OVERLAP], ns_why[2][MR_N_OVERLAP], bytes_why[2][MR_N_OVERLAP],
+        copy_ns[2];
 };
 
 static int side_of(const struct mr_rec_op *op)
@@ -34,12 +35,14 @@ static int side_of(const struct mr_rec_op *op)
     return mr_op_computes(op) ? D2D : N_SIDES;
 }
 
-static void row(struct mr_table *table, const struct mr_look *look, const char *what, uint64_t ns, uint64_t of_ns,
-                const char *of, uint64_t n, uint64_t bytes)
+static void row(struct mr_table *table, const struct mr_look *look, const char *what, uint64_t ns,
+                uint64_t of_ns, const char *of, uint64_t n, uint64_t bytes)
 {
     const struct mr_recording *rec = look->rec;
     mr_table_row(table);
-    mr_table_int(table, look->place.process < rec->n_processes ? rec->processes[look->place.process].pid : 0);
+    mr_table_int(table, look->place.process < rec->n_processes
+                            ? rec->processes[look->place.process].pid
+                            : 0);
     mr_table_int(table, mr_place_device_id(rec, &look->place));
     mr_table_text(table, what);
     mr_table_int(table, (int64_t)ns);
@@ -54,8 +57,8 @@ static void row(struct mr_table *table, const struct mr_look *look, const char *
     mr_table_int(table, (int64_t)bytes);
 }
 
-static void add_up(const struct mr_look *look, const struct mr_kernel_streams *streams, const struct mr_filter *filter,
-                   struct sums *sums)
+static void add_up(const struct mr_look *look, const struct mr_kernel_streams *streams,
+                   const struct mr_filter *filter, struct sums *sums)
 {
     for (uint64_t i = 0; i < look->n_ops; i++) {
         const struct mr_rec_op *op = &look->rec->ops[look->ops[i]];
@@ -67,7 +70,8 @@ static void add_up(const struct mr_look *look, const struct mr_kernel_streams *s
         if (side > D2H)
             continue;
         enum mr_overlap_reason why = mr_overlap_why(look, streams, i);
-        uint64_t ns = op->end_ns - op->start_ns, hidden = mr_intervals_within(&look->compute, op->start_ns, op->end_ns);
+        uint64_t ns = op->end_ns - op->start_ns,
+                 hidden = mr_intervals_within(&look->compute, op->start_ns, op->end_ns);
         sums->copy_ns[side] += ns;
         sums->n_why[side][why]++;
         sums->bytes_why[side][why] += op->bytes;
@@ -76,7 +80,8 @@ static void add_up(const struct mr_look *look, const struct mr_kernel_streams *s
 }
 
 /* What the filter takes of the recording. */
-static uint64_t window_ns(const struct mr_look *look, const struct mr_filter *filter, bool *out_lost)
+static uint64_t window_ns(const struct mr_look *look, const struct mr_filter *filter,
+                          bool *out_lost)
 {
     struct mr_intervals taken = {0};
     for (uint64_t i = 0; i < filter->n_spans; i++)
@@ -92,8 +97,8 @@ static uint64_t window_ns(const struct mr_look *look, const struct mr_filter *fi
 }
 
 /* The rows of what ran and of what ran together. */
-static int union_rows(const struct mr_look *look, const struct mr_filter *filter, const struct sums *sums,
-                      struct mr_table *table)
+static int union_rows(const struct mr_look *look, const struct mr_filter *filter,
+                      const struct sums *sums, struct mr_table *table)
 {
     /* kernels and sets alone: a copy inside the device is a side of its own here */
     struct mr_intervals of[N_SIDES] = {{0}};
@@ -110,12 +115,14 @@ static int union_rows(const struct mr_look *look, const struct mr_filter *filter
         mr_intervals_unite(&of[a]);
         lost |= of[a].lost;
         ns[a] = mr_intervals_measure(&of[a]);
-        row(table, look, sides[a], ns[a], window, all ? "recording" : "window", sums->n[a], sums->bytes[a]);
+        row(table, look, sides[a], ns[a], window, all ? "recording" : "window", sums->n[a],
+            sums->bytes[a]);
     }
     for (int a = 0; a < N_SIDES; a++)
         for (int b = a + 1; b < N_SIDES; b++) {
             snprintf(what, sizeof what, "%s with %s", sides[a], sides[b]);
-            row(table, look, what, mr_intervals_common(&of[a], &of[b]), ns[a], sides[a], UINT64_MAX, 0);
+            row(table, look, what, mr_intervals_common(&of[a], &of[b]), ns[a], sides[a], UINT64_MAX,
+                0);
         }
     for (int a = 0; a < N_SIDES; a++)
         mr_intervals_free(&of[a]);
@@ -129,15 +136,17 @@ static void reason_rows(const struct mr_look *look, const struct sums *sums, str
         for (int why = 0; why < MR_N_OVERLAP; why++) {
             if (sums->n_why[side][why] == 0)
                 continue;
-            snprintf(what, sizeof what, "%s copies%s: %s", sides[side], why == MR_OVERLAPPED ? "" : " exposed",
+            snprintf(what, sizeof what, "%s copies%s: %s", sides[side],
+                     why == MR_OVERLAPPED ? "" : " exposed",
                      mr_overlap_text((enum mr_overlap_reason)why));
             row(table, look, what, sums->ns_why[side][why], sums->copy_ns[side],
-                side == H2D ? "H2D copies" : "D2H copies", sums->n_why[side][why], sums->bytes_why[side][why]);
+                side == H2D ? "H2D copies" : "D2H copies", sums->n_why[side][why],
+                sums->bytes_why[side][why]);
         }
 }
 
-static int place_rows(const struct mr_recording *rec, const struct mr_place *place, const struct mr_filter *filter,
-                      struct mr_table *table)
+static int place_rows(const struct mr_recording *rec, const struct mr_place *place,
+                      const struct mr_filter *filter, struct mr_table *table)
 {
     struct mr_look look;
     struct mr_kernel_streams streams = {0};
@@ -156,7 +165,8 @@ static int place_rows(const struct mr_recording *rec, const struct mr_place *pla
     return rc;
 }
 
-static int make(struct mr_recording *recording, const struct mr_report_opts *opts, struct mr_table **out)
+static int make(struct mr_recording *recording, const struct mr_report_opts *opts,
+                struct mr_table **out)
 {
     struct mr_place *places = NULL;
     struct mr_filter filter;
@@ -165,7 +175,8 @@ static int make(struct mr_recording *recording, const struct mr_report_opts *opt
     int rc = mr_filter_open(&filter, recording, opts);
     if (rc)
         return rc;
-    struct mr_table *table = mr_table_create("Copies and compute at once (overlap)", columns, MR_COUNT(columns));
+    struct mr_table *table =
+        mr_table_create("Copies and compute at once (overlap)", columns, MR_COUNT(columns));
     rc = table ? mr_recording_load(recording) : mr_error_nomem("a report", sizeof columns);
     rc = rc ? rc : mr_places_find(recording, &places, &n_places);
     for (uint32_t i = 0; !rc && i < n_places; i++) {
@@ -173,15 +184,18 @@ static int make(struct mr_recording *recording, const struct mr_report_opts *opt
         n_kernels += places[i].n_kernels;
     }
     if (!rc) {
-        mr_table_set_note(
-            table,
-            "%sTimes are unions; a pair's share is of the first. Copies exposed: the part of each that no compute "
-            "hides, added up, with one reason each: the first that holds of pageable memory, a synchronizing call, a "
-            "stream that runs kernels, the engine of its direction busy, kernels that waited for it, nothing queued.",
-            n_places == 0    ? "This recording has no device work. "
-            : n_kernels == 0 ? "No kernels were recorded: it is unknown what copies overlapped "
-                               "with. "
-                             : "");
+        mr_table_set_note(table,
+                          "%sTimes are unions; a pair's share is of the first. Copies exposed: the "
+                          "part of each that no compute "
+                          "hides, added up, with one reason each: the first that holds of pageable "
+                          "memory, a synchronizing call, a "
+                          "stream that runs kernels, the engine of its direction busy, kernels "
+                          "that waited for it, nothing queued.",
+                          n_places == 0 ? "This recording has no device work. "
+                          : n_kernels == 0
+                              ? "No kernels were recorded: it is unknown what copies overlapped "
+                                "with. "
+                              : "");
     }
     free(places);
     mr_filter_close(&filter);

@@ -52,8 +52,8 @@ static int no_such_report(const char *name, const struct mr_report_kind *const *
     return mr_error_no_such(name, names, "\"", "no report \"%s\"", name);
 }
 
-int mr_report_make(struct mr_recording *recording, const char *name, const struct mr_report_opts *opts,
-                   struct mr_table **out)
+int mr_report_make(struct mr_recording *recording, const char *name,
+                   const struct mr_report_opts *opts, struct mr_table **out)
 {
     const struct mr_report_kind *kinds[MAX_KINDS + 1];
     struct mr_report_opts all;
@@ -76,8 +76,8 @@ int mr_report_make(struct mr_recording *recording, const char *name, const struc
     return failed;
 }
 
-int mr_report_finish(struct mr_table *table, const struct mr_report_opts *opts, const char *own_sort,
-                     struct mr_table **out)
+int mr_report_finish(struct mr_table *table, const struct mr_report_opts *opts,
+                     const char *own_sort, struct mr_table **out)
 {
     struct mr_table *done;
     const char *sort = opts->sort && *opts->sort ? opts->sort : NULL;
@@ -112,8 +112,9 @@ static bool was_traced(const struct mr_recording *recording, const char *trace)
     return false;
 }
 
-const char *mr_report_missing(struct mr_recording *recording, const char *table, const char *what, const char *trace,
-                              const struct mr_report_opts *opts, char buf[MR_MISSING_BYTES])
+const char *mr_report_missing(struct mr_recording *recording, const char *table, const char *what,
+                              const char *trace, const struct mr_report_opts *opts,
+                              char buf[MR_MISSING_BYTES])
 {
     bool there = mr_recording_has(recording, table, NULL);
     if (there && recording->end_ns && opts->from_ns > recording->end_ns)
@@ -136,8 +137,8 @@ void mr_report_note(struct mr_table *table, const struct mr_left_out *left, cons
 {
     char lost[128] = "", backward[128] = "";
     if (left->n_lost)
-        snprintf(lost, sizeof lost, "%llu record%s without a time left out", (unsigned long long)left->n_lost,
-                 left->n_lost == 1 ? "" : "s");
+        snprintf(lost, sizeof lost, "%llu record%s without a time left out",
+                 (unsigned long long)left->n_lost, left->n_lost == 1 ? "" : "s");
     if (left->n_backward)
         snprintf(backward, sizeof backward, "%llu record%s that end%s before %s begin%s left out",
                  (unsigned long long)left->n_backward, left->n_backward == 1 ? "" : "s",
@@ -146,6 +147,7 @@ void mr_report_note(struct mr_table *table, const struct mr_left_out *left, cons
     bool some = mr_table_rows(table) > 0;
     if (some && !*lost && !*backward)
         return;
-    mr_table_add_note(table, "%s%s%s%s%s", some ? "" : missing, !some && (*lost || *backward) ? "; " : "", lost,
+    mr_table_add_note(table, "%s%s%s%s%s", some ? "" : missing,
+                      !some && (*lost || *backward) ? "; " : "", lost,
                       *lost && *backward ? "; " : "", backward);
 }

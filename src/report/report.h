@@ -46,7 +46,7 @@ struct mr_groups {
     uint32_t n_series, capacity;
 };
 struct mr_series *mr_groups_at(struct mr_groups *groups, struct mr_key key); /* NULL: no memory */
-int mr_groups_merge(struct mr_groups *into, struct mr_groups *from);         /* and empties `from` */
+int mr_groups_merge(struct mr_groups *into, struct mr_groups *from); /* and empties `from` */
 void mr_groups_free(struct mr_groups *groups);
 
 /* The recording's StringIds as they are asked for. */
@@ -70,7 +70,8 @@ struct mr_filter {
     uint64_t n_spans, from, to;
     bool by_range;
 };
-int mr_filter_open(struct mr_filter *filter, struct mr_recording *recording, const struct mr_report_opts *opts);
+int mr_filter_open(struct mr_filter *filter, struct mr_recording *recording,
+                   const struct mr_report_opts *opts);
 bool mr_filter_takes(const struct mr_filter *filter, uint64_t start);
 void mr_filter_close(struct mr_filter *filter);
 
@@ -81,7 +82,8 @@ struct mr_left_out {
 };
 void mr_left_out_add(struct mr_left_out *to, const struct mr_left_out *more);
 /* Whether a record with these times counts; else counts it as left out, unless the filter does not take it. */
-bool mr_report_takes(const struct mr_filter *filter, struct mr_left_out *left, int64_t start, int64_t end);
+bool mr_report_takes(const struct mr_filter *filter, struct mr_left_out *left, int64_t start,
+                     int64_t end);
 
 /*
  * Reads a table with every thread that this machine has for us, each with a connection of its own: no order.
@@ -90,7 +92,8 @@ bool mr_report_takes(const struct mr_filter *filter, struct mr_left_out *left, i
  */
 #define MR_SCAN_THREADS 4
 int mr_scan(struct mr_recording *recording, const char *table, const char *sql,
-            int (*row)(void *state, struct sqlite3_stmt *stmt), void *const states[MR_SCAN_THREADS]);
+            int (*row)(void *state, struct sqlite3_stmt *stmt),
+            void *const states[MR_SCAN_THREADS]);
 
 /* A worker that adds up series by a key of two numbers. */
 struct mr_adder {
@@ -124,17 +127,19 @@ struct mr_named_heads {
     bool sizes;                     /* bytes, not durations */
 };
 /* A row for each name; takes the series. NULL: no memory, with the error set. */
-struct mr_table *mr_named_table(struct mr_named_list *list, const char *title, const struct mr_named_heads *heads);
+struct mr_table *mr_named_table(struct mr_named_list *list, const char *title,
+                                const struct mr_named_heads *heads);
 
 /* Prepares a statement of the recording. Returns 0 or an error that names the file. */
-int mr_sql_prepare(struct mr_recording *recording, struct sqlite3_stmt **out, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+int mr_sql_prepare(struct mr_recording *recording, struct sqlite3_stmt **out, const char *format,
+                   ...) __attribute__((format(printf, 3, 4)));
 /* 1: a row, 0: no more, else an error. */
 int mr_sql_step(struct mr_recording *recording, struct sqlite3_stmt *stmt);
 /* Steps once and resets. [out] out: the first column's text, to be freed; NULL: no row, or NULL there. */
 int mr_sql_text(struct mr_recording *recording, struct sqlite3_stmt *stmt, char **out);
 /* The column, or the text `otherwise` where this schema has none. */
-const char *mr_sql_column(struct mr_recording *recording, const char *table, const char *column, const char *otherwise);
+const char *mr_sql_column(struct mr_recording *recording, const char *table, const char *column,
+                          const char *otherwise);
 
 /*
  * API calls by process and correlation, the runtime's preferred over the driver's. Kept are those of some classes, or those
@@ -165,7 +170,8 @@ struct mr_calls {
 int mr_calls_load(struct mr_calls *calls, struct mr_recording *recording, uint32_t classes,
                   const struct mr_keymap *wanted);
 /* NULL: none. process: globalPid >> 24, as globalTid >> 24. */
-const struct mr_call *mr_calls_find(const struct mr_calls *calls, uint64_t process, uint32_t correlation);
+const struct mr_call *mr_calls_find(const struct mr_calls *calls, uint64_t process,
+                                    uint32_t correlation);
 uint64_t mr_calls_thread(const struct mr_calls *calls, const struct mr_call *call); /* globalTid */
 /* The first synchronisation of the thread that begins at or after a time; NULL: none. */
 struct mr_sync *mr_calls_next_sync(const struct mr_calls *calls, uint32_t thread, uint64_t start);
@@ -174,14 +180,15 @@ int mr_calls_mark_launches(struct mr_calls *calls, struct mr_recording *recordin
 void mr_calls_free(struct mr_calls *calls);
 
 /* Sorts and cuts as the options say and hands over; own_sort: the report's order, "-NAME" ascending; NULL: as it is. */
-int mr_report_finish(struct mr_table *table, const struct mr_report_opts *opts, const char *own_sort,
-                     struct mr_table **out);
+int mr_report_finish(struct mr_table *table, const struct mr_report_opts *opts,
+                     const char *own_sort, struct mr_table **out);
 /* The part of a note that tells what was left out. */
 void mr_report_note(struct mr_table *table, const struct mr_left_out *left, const char *missing);
 /* "no kernels in this recording; --trace cuda records them". Returns buf. */
 #define MR_MISSING_BYTES 256
-const char *mr_report_missing(struct mr_recording *recording, const char *table, const char *what, const char *trace,
-                              const struct mr_report_opts *opts, char buf[MR_MISSING_BYTES]);
+const char *mr_report_missing(struct mr_recording *recording, const char *table, const char *what,
+                              const char *trace, const struct mr_report_opts *opts,
+                              char buf[MR_MISSING_BYTES]);
 
 /* "CUPTI_ACTIVITY_KIND_" and what follows it. */
 #define MR_TABLE_KERNEL  "CUPTI_ACTIVITY_KIND_KERNEL"
@@ -198,8 +205,9 @@ struct mr_rows {
     int64_t start, end; /* of the current row: its columns 0 and 1 */
 };
 /* columns: SQL after "start, end, ". Adds to left what has no times. A table that is not there has no rows. */
-int mr_rows_open(struct mr_rows *rows, struct mr_recording *recording, const char *table, const char *columns,
-                 const struct mr_filter *filter, const struct mr_report_opts *opts, struct mr_left_out *left);
+int mr_rows_open(struct mr_rows *rows, struct mr_recording *recording, const char *table,
+                 const char *columns, const struct mr_filter *filter,
+                 const struct mr_report_opts *opts, struct mr_left_out *left);
 int mr_rows_next(struct mr_rows *rows); /* 1, 0 or an error */
 void mr_rows_close(struct mr_rows *rows);
 
@@ -211,7 +219,8 @@ struct mr_labels {
 };
 int mr_labels_open(struct mr_labels *labels, struct mr_recording *recording);
 /* "" for none */
-const char *mr_labels_thread(const struct mr_labels *labels, struct mr_names *names, int64_t global_tid);
+const char *mr_labels_thread(const struct mr_labels *labels, struct mr_names *names,
+                             int64_t global_tid);
 void mr_labels_close(struct mr_labels *labels);
 
 /* For the comparison of recordings: sums of time by category and name. */
@@ -225,6 +234,7 @@ int mr_report_sums(struct mr_recording *recording, struct mr_sum **out, uint64_t
 
 extern const struct mr_report_kind mr_report_sum_kinds[], mr_report_trace_kinds[];
 extern const uint32_t mr_report_n_sum_kinds, mr_report_n_trace_kinds;
-extern const struct mr_report_kind mr_report_nvtx_sum, mr_report_kern_exec_sum, mr_report_mem_ops, mr_report_metrics;
+extern const struct mr_report_kind mr_report_nvtx_sum, mr_report_kern_exec_sum, mr_report_mem_ops,
+    mr_report_metrics;
 
 #endif

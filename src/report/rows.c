@@ -25,10 +25,11 @@ static const char *order_of(const struct mr_report_opts *opts, const struct mr_f
 static int count_left_out(struct mr_rows *rows, const char *table, struct mr_left_out *left)
 {
     struct sqlite3_stmt *stmt = NULL;
-    int rc = mr_sql_prepare(rows->recording, &stmt,
-                            "SELECT (SELECT count(*) FROM %s WHERE start = 0 AND end = 0),"
-                            " (SELECT count(*) FROM %s WHERE end < start AND start >= ?1 AND start < ?2)",
-                            table, table);
+    int rc = mr_sql_prepare(
+        rows->recording, &stmt,
+        "SELECT (SELECT count(*) FROM %s WHERE start = 0 AND end = 0),"
+        " (SELECT count(*) FROM %s WHERE end < start AND start >= ?1 AND start < ?2)",
+        table, table);
     if (rc)
         return rc;
     sqlite3_bind_int64(stmt, 1, (int64_t)MR_MIN(rows->filter->from, (uint64_t)INT64_MAX));
@@ -43,18 +44,20 @@ static int count_left_out(struct mr_rows *rows, const char *table, struct mr_lef
     return rc;
 }
 
-int mr_rows_open(struct mr_rows *rows, struct mr_recording *recording, const char *table, const char *columns,
-                 const struct mr_filter *filter, const struct mr_report_opts *opts, struct mr_left_out *left)
+int mr_rows_open(struct mr_rows *rows, struct mr_recording *recording, const char *table,
+                 const char *columns, const struct mr_filter *filter,
+                 const struct mr_report_opts *opts, struct mr_left_out *left)
 {
     *rows = (struct mr_rows){.recording = recording, .filter = filter};
     if (!mr_recording_has(recording, table, "end"))
         return 0;
     int rc = count_left_out(rows, table, left);
     if (rc == 0)
-        rc = mr_sql_prepare(recording, &rows->stmt,
-                            "SELECT start, end, %s FROM %s WHERE start >= ?1 AND start < ?2 AND end >= start"
-                            " AND (start != 0 OR end != 0)%s",
-                            columns, table, order_of(opts, filter));
+        rc = mr_sql_prepare(
+            recording, &rows->stmt,
+            "SELECT start, end, %s FROM %s WHERE start >= ?1 AND start < ?2 AND end >= start"
+            " AND (start != 0 OR end != 0)%s",
+            columns, table, order_of(opts, filter));
     if (rc)
         return rc;
     sqlite3_bind_int64(rows->stmt, 1, (int64_t)MR_MIN(filter->from, (uint64_t)INT64_MAX));
@@ -109,7 +112,8 @@ int mr_labels_open(struct mr_labels *labels, struct mr_recording *recording)
     return rc;
 }
 
-const char *mr_labels_thread(const struct mr_labels *labels, struct mr_names *names, int64_t global_tid)
+const char *mr_labels_thread(const struct mr_labels *labels, struct mr_names *names,
+                             int64_t global_tid)
 {
     uint32_t i = mr_keymap_get(&labels->threads, (struct mr_key){(uint64_t)global_tid, 0});
     return i == MR_NONE ? "" : mr_names_get(names, labels->thread_names[i]);

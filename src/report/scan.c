@@ -12,7 +12,8 @@
 #define PARTS        64     /* of a table's rows: threads that are faster take more */
 #define MIN_PARALLEL 100000 /* rows below which threads don't pay */
 
-int mr_sql_prepare(struct mr_recording *recording, struct sqlite3_stmt **out, const char *format, ...)
+int mr_sql_prepare(struct mr_recording *recording, struct sqlite3_stmt **out, const char *format,
+                   ...)
 {
     va_list args;
     va_start(args, format);
@@ -20,9 +21,10 @@ int mr_sql_prepare(struct mr_recording *recording, struct sqlite3_stmt **out, co
     va_end(args);
     if (!sql)
         return mr_error_nomem(recording->path, 0);
-    int rc = sqlite3_prepare_v2(recording->db, sql, -1, out, NULL) == SQLITE_OK
-                 ? 0
-                 : mr_recording_error(recording->db, recording->path, "cannot be read as a recording");
+    int rc =
+        sqlite3_prepare_v2(recording->db, sql, -1, out, NULL) == SQLITE_OK
+            ? 0
+            : mr_recording_error(recording->db, recording->path, "cannot be read as a recording");
     sqlite3_free(sql);
     return rc;
 }
@@ -30,12 +32,14 @@ int mr_sql_prepare(struct mr_recording *recording, struct sqlite3_stmt **out, co
 int mr_sql_step(struct mr_recording *recording, struct sqlite3_stmt *stmt)
 {
     int rc = sqlite3_step(stmt);
-    return rc == SQLITE_ROW    ? 1
-           : rc == SQLITE_DONE ? 0
-                               : mr_recording_error(recording->db, recording->path, "cannot be read");
+    return rc == SQLITE_ROW ? 1
+           : rc == SQLITE_DONE
+               ? 0
+               : mr_recording_error(recording->db, recording->path, "cannot be read");
 }
 
-const char *mr_sql_column(struct mr_recording *recording, const char *table, const char *column, const char *otherwise)
+const char *mr_sql_column(struct mr_recording *recording, const char *table, const char *column,
+                          const char *otherwise)
 {
     return mr_recording_has(recording, table, column) ? column : otherwise;
 }
@@ -83,7 +87,8 @@ static const char *no_memory(struct mr_names *names)
 
 const char *mr_names_get(struct mr_names *names, int64_t id)
 {
-    uint32_t before = names->map.n, i = mr_keymap_put(&names->map, (struct mr_key){(uint64_t)id, 0});
+    uint32_t before = names->map.n,
+             i = mr_keymap_put(&names->map, (struct mr_key){(uint64_t)id, 0});
     if (i == MR_NONE)
         return no_memory(names);
     if (i >= names->capacity) {
@@ -181,7 +186,8 @@ static void *work(void *arg)
 static bool open_guarded(struct worker *w)
 {
     const char *path = w->scan->recording->path;
-    return sqlite3_open_v2(path, &w->db, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, NULL) == SQLITE_OK &&
+    return sqlite3_open_v2(path, &w->db, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, NULL) ==
+               SQLITE_OK &&
            mr_recording_guard(w->db);
 }
 
@@ -204,7 +210,8 @@ static void run_workers(struct worker *workers, uint32_t n)
 static int rows_between(struct scan *scan, const char *table)
 {
     struct sqlite3_stmt *stmt = NULL;
-    int rc = mr_sql_prepare(scan->recording, &stmt, "SELECT (SELECT min(rowid) FROM %s), (SELECT max(rowid) FROM %s)",
+    int rc = mr_sql_prepare(scan->recording, &stmt,
+                            "SELECT (SELECT min(rowid) FROM %s), (SELECT max(rowid) FROM %s)",
                             table, table);
     if (rc == 0)
         rc = mr_sql_step(scan->recording, stmt);

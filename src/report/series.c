@@ -66,31 +66,31 @@ void mr_series_free(struct mr_series *s)
 }
 
 /* Quickselect with the middle of three: afterwards the k-th smallest stands at k, none below it is larger. */
-#define SELECT(type)                                                                                                   \
-    static type select_##type(type *v, uint64_t n, uint64_t k)                                                         \
-    {                                                                                                                  \
-        uint64_t low = 0, high = n - 1;                                                                                \
-        while (low < high) {                                                                                           \
-            type a = v[low], b = v[low + (high - low) / 2], c = v[high];                                               \
-            type pivot = MR_MAX(MR_MIN(a, b), MR_MIN(MR_MAX(a, b), c));                                                \
-            uint64_t i = low, j = high;                                                                                \
-            for (;;) {                                                                                                 \
-                while (v[i] < pivot)                                                                                   \
-                    i++;                                                                                               \
-                while (v[j] > pivot)                                                                                   \
-                    j--;                                                                                               \
-                if (i >= j)                                                                                            \
-                    break;                                                                                             \
-                type kept = v[i];                                                                                      \
-                v[i++] = v[j];                                                                                         \
-                v[j--] = kept;                                                                                         \
-            }                                                                                                          \
-            if (k <= j)                                                                                                \
-                high = j;                                                                                              \
-            else                                                                                                       \
-                low = j + 1;                                                                                           \
-        }                                                                                                              \
-        return v[k];                                                                                                   \
+#define SELECT(type)                                                                               \
+    static type select_##type(type *v, uint64_t n, uint64_t k)                                     \
+    {                                                                                              \
+        uint64_t low = 0, high = n - 1;                                                            \
+        while (low < high) {                                                                       \
+            type a = v[low], b = v[low + (high - low) / 2], c = v[high];                           \
+            type pivot = MR_MAX(MR_MIN(a, b), MR_MIN(MR_MAX(a, b), c));                            \
+            uint64_t i = low, j = high;                                                            \
+            for (;;) {                                                                             \
+                while (v[i] < pivot)                                                               \
+                    i++;                                                                           \
+                while (v[j] > pivot)                                                               \
+                    j--;                                                                           \
+                if (i >= j)                                                                        \
+                    break;                                                                         \
+                type kept = v[i];                                                                  \
+                v[i++] = v[j];                                                                     \
+                v[j--] = kept;                                                                     \
+            }                                                                                      \
+            if (k <= j)                                                                            \
+                high = j;                                                                          \
+            else                                                                                   \
+                low = j + 1;                                                                       \
+        }                                                                                          \
+        return v[k];                                                                               \
     }
 SELECT(uint32_t)
 SELECT(uint64_t)

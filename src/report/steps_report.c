@@ -50,8 +50,8 @@ static uint64_t fold(struct mr_blame *piece, uint64_t n)
 }
 
 /* "data: poll 81%, cudaStreamSynchronize 10%, its own code 9%" */
-static void tell(const struct mr_recording *rec, const struct mr_blame *piece, uint64_t n, uint64_t idle_ns, char *out,
-                 size_t cap)
+static void tell(const struct mr_recording *rec, const struct mr_blame *piece, uint64_t n,
+                 uint64_t idle_ns, char *out, size_t cap)
 {
     size_t used = 0;
     out[0] = 0;
@@ -63,7 +63,8 @@ static void tell(const struct mr_recording *rec, const struct mr_blame *piece, u
         const char *name = p->what == MR_DOING_OWN ? "its own code" : rec->strings[p->name];
         int bytes = snprintf(out + used, cap - used, "%s%.40s%s%.*s %.0f%%", i ? ", " : "",
                              p->range ? rec->strings[p->range] : "", p->range ? ": " : "",
-                             p->what == MR_DOING_API ? MR_MIN(mr_call_name_bytes(name), 48) : 48, name, share);
+                             p->what == MR_DOING_API ? MR_MIN(mr_call_name_bytes(name), 48) : 48,
+                             name, share);
         if (bytes < 0 || (size_t)bytes >= cap - used) {
             out[used] = 0;
             break;
@@ -72,8 +73,8 @@ static void tell(const struct mr_recording *rec, const struct mr_blame *piece, u
     }
 }
 
-static int measure(const struct mr_look *look, const struct mr_intervals *both, const struct mr_interval *at,
-                   struct mr_blames *blames, struct step *out)
+static int measure(const struct mr_look *look, const struct mr_intervals *both,
+                   const struct mr_interval *at, struct mr_blames *blames, struct step *out)
 {
     struct step s = {.start_ns = at->start_ns, .wall_ns = at->end_ns - at->start_ns};
     s.hidden_ns = mr_intervals_within(both, at->start_ns, at->end_ns);
@@ -82,9 +83,10 @@ static int measure(const struct mr_look *look, const struct mr_intervals *both, 
     s.idle_ns = mr_intervals_within(&look->idle, at->start_ns, at->end_ns);
     blames->n = 0;
     const struct mr_intervals *idle = &look->idle;
-    for (size_t i = mr_intervals_find(idle, at->start_ns); i < idle->n && idle->at[i].start_ns < at->end_ns; i++) {
-        int rc = mr_blame_idle(look, MR_MAX(idle->at[i].start_ns, at->start_ns), MR_MIN(idle->at[i].end_ns, at->end_ns),
-                               blames);
+    for (size_t i = mr_intervals_find(idle, at->start_ns);
+         i < idle->n && idle->at[i].start_ns < at->end_ns; i++) {
+        int rc = mr_blame_idle(look, MR_MAX(idle->at[i].start_ns, at->start_ns),
+                               MR_MIN(idle->at[i].end_ns, at->end_ns), blames);
         if (rc)
             return rc;
     }
@@ -115,12 +117,15 @@ static const struct mr_column columns[] = {
     {"While Idle", MR_UNIT_NONE, MR_CELL_TEXT},
 };
 
-static void row(struct mr_table *table, const struct mr_look *look, const char *name, const struct step *s)
+static void row(struct mr_table *table, const struct mr_look *look, const char *name,
+                const struct step *s)
 {
     const struct mr_recording *rec = look->rec;
     mr_table_row(table);
     mr_table_text(table, name);
-    mr_table_int(table, look->place.process < rec->n_processes ? rec->processes[look->place.process].pid : 0);
+    mr_table_int(table, look->place.process < rec->n_processes
+                            ? rec->processes[look->place.process].pid
+                            : 0);
     mr_table_int(table, mr_place_device_id(rec, &look->place));
     mr_table_int(table, (int64_t)s->start_ns);
     mr_table_int(table, (int64_t)s->wall_ns);
@@ -144,9 +149,11 @@ static int by_wall(const void *a, const void *b)
 }
 
 /* The step in the middle and the one at 95% by duration: real steps, so that their parts add up too. */
-static int summary_rows(struct mr_table *table, const struct mr_look *look, struct step *steps, uint64_t n)
+static int summary_rows(struct mr_table *table, const struct mr_look *look, struct step *steps,
+                        uint64_t n)
 {
-    struct step **order = malloc((n + 1) * sizeof(struct step *)); /* NOLINT(bugprone-sizeof-expression) */
+    struct step **order =
+        malloc((n + 1) * sizeof(struct step *)); /* NOLINT(bugprone-sizeof-expression) */
     if (!order)
         return mr_error_nomem("steps", n * sizeof *order); /* NOLINT(bugprone-sizeof-expression) */
     for (uint64_t i = 0; i < n; i++)
@@ -158,7 +165,8 @@ static int summary_rows(struct mr_table *table, const struct mr_look *look, stru
     return 0;
 }
 
-static int place_rows(const struct mr_look *look, const struct mr_filter *filter, struct mr_table *table)
+static int place_rows(const struct mr_look *look, const struct mr_filter *filter,
+                      struct mr_table *table)
 {
     struct mr_intervals both = {0};
     struct mr_blames blames = {0};
@@ -183,8 +191,9 @@ static int place_rows(const struct mr_look *look, const struct mr_filter *filter
     return rc;
 }
 
-static void set_note(struct mr_table *table, const struct mr_recording *rec, const struct mr_place *places,
-                     uint32_t n_places, const char *how, uint64_t n_steps, double confidence, uint64_t n_pauses)
+static void set_note(struct mr_table *table, const struct mr_recording *rec,
+                     const struct mr_place *places, uint32_t n_places, const char *how,
+                     uint64_t n_steps, double confidence, uint64_t n_pauses)
 {
     uint64_t n_kernels = 0;
     for (uint32_t i = 0; i < n_places; i++)
@@ -196,15 +205,18 @@ static void set_note(struct mr_table *table, const struct mr_recording *rec, con
     else
         mr_table_set_note(
             table,
-            "Steps %s (confidence %.2f, %" PRIu64 " pauses left out). Compute: kernels, memsets, copies inside the "
+            "Steps %s (confidence %.2f, %" PRIu64
+            " pauses left out). Compute: kernels, memsets, copies inside the "
             "device. Compute alone + copy hidden + copy exposed + idle = duration.%s%s",
-            how, confidence, n_pauses, n_kernels == 0 ? " No kernels were recorded: idle time may be compute." : "",
+            how, confidence, n_pauses,
+            n_kernels == 0 ? " No kernels were recorded: idle time may be compute." : "",
             rec->n_lost_times || rec->n_dropped || rec->n_no_length
                 ? " Records were lost or do not end after they begin: idle time is too high."
                 : "");
 }
 
-static int make(struct mr_recording *recording, const struct mr_report_opts *opts, struct mr_table **out)
+static int make(struct mr_recording *recording, const struct mr_report_opts *opts,
+                struct mr_table **out)
 {
     struct mr_place *places = NULL;
     struct mr_filter filter;
@@ -255,7 +267,8 @@ static int make(struct mr_recording *recording, const struct mr_report_opts *opt
 
 const struct mr_report_kind mr_report_step_breakdown = {
     "step_breakdown",
-    "Each step's time: compute, copies hidden under it, copies exposed, idle, and what the launching thread did "
+    "Each step's time: compute, copies hidden under it, copies exposed, idle, and what the "
+    "launching thread did "
     "meanwhile",
     make,
 };

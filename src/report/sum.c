@@ -29,7 +29,8 @@ static const struct source copies = {MR_TABLE_COPY, "copyKind", BY_COPY, "MEMORY
 static const struct source sets = {MR_TABLE_SET, "0", BY_SET, "MEMORY_OPER"};
 static const struct source calls = {MR_TABLE_RUNTIME, "nameId", BY_CALL, "CUDA_API"};
 
-static const bool adds_bytes = true; /* what the workers' `more` points to where sizes are added up */
+static const bool adds_bytes =
+    true; /* what the workers' `more` points to where sizes are added up */
 
 static int add_row(void *state, struct sqlite3_stmt *stmt)
 {
@@ -41,7 +42,8 @@ static int add_row(void *state, struct sqlite3_stmt *stmt)
     struct mr_series *series = mr_groups_at(&w->groups, (struct mr_key){key, 0});
     if (!series)
         return -ENOMEM;
-    return mr_series_add(series, w->more ? (uint64_t)sqlite3_column_int64(stmt, 3) : (uint64_t)end - (uint64_t)start);
+    return mr_series_add(series, w->more ? (uint64_t)sqlite3_column_int64(stmt, 3)
+                                         : (uint64_t)end - (uint64_t)start);
 }
 
 /* Adds up one table by key. A table that is not there is an empty one. */
@@ -50,12 +52,15 @@ static int add_up(struct mr_recording *recording, const struct source *source, b
 {
     const char *table = source->table;
     char sql[256];
-    *out = (struct mr_adder){.filter = filter, .more = sizes ? &adds_bytes : NULL, .groups = {.n_series = 1}};
+    *out = (struct mr_adder){
+        .filter = filter, .more = sizes ? &adds_bytes : NULL, .groups = {.n_series = 1}};
     bool by_column = source->naming != BY_SET;
-    if (!mr_recording_has(recording, table, "end") || (by_column && !mr_recording_has(recording, table, source->key)) ||
+    if (!mr_recording_has(recording, table, "end") ||
+        (by_column && !mr_recording_has(recording, table, source->key)) ||
         (sizes && !mr_recording_has(recording, table, "bytes")))
         return 0;
-    snprintf(sql, sizeof sql, "SELECT start, end, %s%s FROM %s WHERE", source->key, sizes ? ", bytes" : "", table);
+    snprintf(sql, sizeof sql, "SELECT start, end, %s%s FROM %s WHERE", source->key,
+             sizes ? ", bytes" : "", table);
     struct mr_adder like = *out;
     return mr_groups_scan(recording, table, sql, add_row, &like, out);
 }
@@ -66,7 +71,8 @@ static char *name_of(const struct source *source, int64_t key, struct mr_names *
 {
     char *text = NULL;
     int n = 0;
-    const char *name = source->naming == BY_STRING || source->naming == BY_CALL ? mr_names_get(names, key) : "";
+    const char *name =
+        source->naming == BY_STRING || source->naming == BY_CALL ? mr_names_get(names, key) : "";
     switch (source->naming) {
     case BY_STRING:
         return strdup(*name ? name : "(no name)");
@@ -82,8 +88,9 @@ static char *name_of(const struct source *source, int64_t key, struct mr_names *
     return n < 0 ? NULL : text;
 }
 
-static int collect(struct mr_recording *recording, const struct source *sources, uint32_t n, bool sizes,
-                   const struct mr_filter *filter, struct mr_named_list *list, struct mr_left_out *left)
+static int collect(struct mr_recording *recording, const struct source *sources, uint32_t n,
+                   bool sizes, const struct mr_filter *filter, struct mr_named_list *list,
+                   struct mr_left_out *left)
 {
     struct mr_names names;
     int rc = mr_names_open(&names, recording);
@@ -93,16 +100,16 @@ static int collect(struct mr_recording *recording, const struct source *sources,
         mr_left_out_add(left, &sums.left);
         const struct mr_groups *groups = &sums.groups;
         for (uint32_t g = 0; g < groups->map.n && rc == 0; g++)
-            rc = mr_named_add(list, name_of(&sources[i], (int64_t)groups->map.keys[g].a, &names), sources[i].category,
-                              &groups->series[g]);
+            rc = mr_named_add(list, name_of(&sources[i], (int64_t)groups->map.keys[g].a, &names),
+                              sources[i].category, &groups->series[g]);
         mr_groups_free(&sums.groups);
     }
     mr_names_close(&names);
     return rc ? rc : mr_named_unite(list);
 }
 
-static int make(struct mr_recording *recording, const struct sum_kind *kind, const struct mr_report_opts *opts,
-                struct mr_table **out)
+static int make(struct mr_recording *recording, const struct sum_kind *kind,
+                const struct mr_report_opts *opts, struct mr_table **out)
 {
     struct mr_filter filter;
     struct mr_left_out left = {0};
@@ -112,12 +119,14 @@ static int make(struct mr_recording *recording, const struct sum_kind *kind, con
     int rc = mr_filter_open(&filter, recording, opts);
     if (rc)
         return rc;
-    rc = collect(recording, kind->sources, MR_COUNT(kind->sources), kind->heads.sizes, &filter, &list, &left);
+    rc = collect(recording, kind->sources, MR_COUNT(kind->sources), kind->heads.sizes, &filter,
+                 &list, &left);
     if (rc == 0 && !(table = mr_named_table(&list, kind->title, &kind->heads)))
         rc = -ENOMEM;
     if (rc == 0) {
         mr_report_note(table, &left,
-                       mr_report_missing(recording, kind->sources[0].table, kind->what, kind->trace, opts, missing));
+                       mr_report_missing(recording, kind->sources[0].table, kind->what, kind->trace,
+                                         opts, missing));
         rc = mr_report_finish(table, opts, "Total", out);
     }
     mr_named_free(&list);
@@ -136,7 +145,8 @@ int mr_report_sums(struct mr_recording *recording, struct mr_sum **out, uint64_t
     int rc = mr_filter_open(&filter, recording, &opts);
     if (rc)
         return rc;
-    rc = mr_recording_result(recording, collect(recording, sources, MR_COUNT(sources), false, &filter, &list, &left));
+    rc = mr_recording_result(
+        recording, collect(recording, sources, MR_COUNT(sources), false, &filter, &list, &left));
     struct mr_sum *sums = rc ? NULL : calloc(list.n + 1, sizeof *sums);
     if (rc == 0 && !sums)
         rc = mr_error_nomem("sums", list.n * sizeof *sums);
@@ -157,26 +167,30 @@ int mr_report_sums(struct mr_recording *recording, struct mr_sum **out, uint64_t
 
 /* ---- the reports ---- */
 
-#define SUM(function, ...)                                                                                             \
-    static int function(struct mr_recording *recording, const struct mr_report_opts *opts, struct mr_table **out)      \
-    {                                                                                                                  \
-        const struct sum_kind kind = {__VA_ARGS__};                                                                    \
-        return make(recording, &kind, opts, out);                                                                      \
+#define SUM(function, ...)                                                                         \
+    static int function(struct mr_recording *recording, const struct mr_report_opts *opts,         \
+                        struct mr_table **out)                                                     \
+    {                                                                                              \
+        const struct sum_kind kind = {__VA_ARGS__};                                                \
+        return make(recording, &kind, opts, out);                                                  \
     }
 
 static const struct source os_calls = {"OSRT_API", "nameId", BY_STRING, ""};
-SUM(make_os, "OS runtime calls (osrt_sum)", {"Num Calls", NULL, "Name"}, .what = "OS runtime calls", .trace = "osrt",
-    .sources = {os_calls})
-SUM(make_api, "CUDA API calls (cuda_api_sum)", {"Num Calls", NULL, "Name"}, .what = "CUDA API calls", .trace = "cuda",
-    .sources = {calls})
-SUM(make_kern, "Kernels (cuda_gpu_kern_sum)", {"Instances", NULL, "Name"}, .what = "kernels", .trace = "cuda",
-    .sources = {kernels})
-SUM(make_mem_time, "Memory operations by time (cuda_gpu_mem_time_sum)", {"Count", NULL, "Operation"},
-    .what = "copies and memsets", .trace = "cuda", .sources = {copies, sets})
-SUM(make_mem_size, "Memory operations by size (cuda_gpu_mem_size_sum)", {"Count", NULL, "Operation", true},
-    .what = "copies and memsets", .trace = "cuda", .sources = {copies, sets})
-SUM(make_gpu, "Kernels and memory operations (cuda_gpu_sum)", {"Instances", "Category", "Operation"},
-    .what = "device activity", .trace = "cuda", .sources = {kernels, copies, sets})
+SUM(make_os, "OS runtime calls (osrt_sum)", {"Num Calls", NULL, "Name"}, .what = "OS runtime calls",
+    .trace = "osrt", .sources = {os_calls})
+SUM(make_api, "CUDA API calls (cuda_api_sum)", {"Num Calls", NULL, "Name"},
+    .what = "CUDA API calls", .trace = "cuda", .sources = {calls})
+SUM(make_kern, "Kernels (cuda_gpu_kern_sum)", {"Instances", NULL, "Name"}, .what = "kernels",
+    .trace = "cuda", .sources = {kernels})
+SUM(make_mem_time, "Memory operations by time (cuda_gpu_mem_time_sum)",
+    {"Count", NULL, "Operation"}, .what = "copies and memsets", .trace = "cuda",
+    .sources = {copies, sets})
+SUM(make_mem_size, "Memory operations by size (cuda_gpu_mem_size_sum)",
+    {"Count", NULL, "Operation", true}, .what = "copies and memsets", .trace = "cuda",
+    .sources = {copies, sets})
+SUM(make_gpu, "Kernels and memory operations (cuda_gpu_sum)",
+    {"Instances", "Category", "Operation"}, .what = "device activity", .trace = "cuda",
+    .sources = {kernels, copies, sets})
 
 const struct mr_report_kind mr_report_sum_kinds[] = {
     {"osrt_sum", "Calls of the operating system's library by name", make_os},

@@ -74,7 +74,8 @@ static void put_kernel(struct trace *t, struct sqlite3_stmt *stmt)
     mr_table_text(t->table, *name ? name : "(no name)");
 }
 
-static void put_memory(struct trace *t, struct sqlite3_stmt *stmt, const struct mr_rows *rows, bool copy)
+static void put_memory(struct trace *t, struct sqlite3_stmt *stmt, const struct mr_rows *rows,
+                       bool copy)
 {
     char name[64] = "[CUDA memset]";
     int64_t bytes = sqlite3_column_int64(stmt, FIRST_OWN);
@@ -93,7 +94,8 @@ static void put_memory(struct trace *t, struct sqlite3_stmt *stmt, const struct 
     mr_table_text(t->table, mr_memory_label(sqlite3_column_int64(stmt, FIRST_OWN + 2)));
     put_where(t, stmt);
     if (copy)
-        snprintf(name, sizeof name, "[CUDA memcpy %s]", mr_copy_label(sqlite3_column_int64(stmt, FIRST_OWN + 3)));
+        snprintf(name, sizeof name, "[CUDA memcpy %s]",
+                 mr_copy_label(sqlite3_column_int64(stmt, FIRST_OWN + 3)));
     mr_table_text(t->table, name);
 }
 
@@ -108,14 +110,16 @@ static int put_part(struct trace *t, enum part part)
     const char *kind = mr_sql_column(t->recording, tables[part], "memKind", "-1");
     if (part == KERNELS)
         snprintf(columns, sizeof columns,
-                 WHERE ", demangledName, gridX, gridY, gridZ, blockX, blockY, blockZ, registersPerThread,"
-                       " staticSharedMemory, dynamicSharedMemory",
+                 WHERE
+                 ", demangledName, gridX, gridY, gridZ, blockX, blockY, blockZ, registersPerThread,"
+                 " staticSharedMemory, dynamicSharedMemory",
                  green);
     else if (part == COPIES)
         snprintf(columns, sizeof columns, WHERE ", bytes, srcKind, dstKind, copyKind", green);
     else
         snprintf(columns, sizeof columns, WHERE ", bytes, -1, %s", green, kind);
-    int rc = mr_rows_open(&rows, t->recording, tables[part], columns, &t->filter, t->opts, &t->left);
+    int rc =
+        mr_rows_open(&rows, t->recording, tables[part], columns, &t->filter, t->opts, &t->left);
     while (rc == 0 && (rc = mr_rows_next(&rows)) == 1) {
         put_times(t, &rows);
         if (part == KERNELS)
@@ -150,7 +154,8 @@ static const struct mr_column api_columns[] = {
     {"Thread Name", MR_UNIT_NONE, MR_CELL_TEXT},
 };
 
-static int open_trace(struct trace *t, struct mr_recording *recording, const struct mr_report_opts *opts)
+static int open_trace(struct trace *t, struct mr_recording *recording,
+                      const struct mr_report_opts *opts)
 {
     t->recording = recording;
     t->opts = opts;
@@ -177,7 +182,8 @@ static int close_trace(struct trace *t, int rc, const char *missing, struct mr_t
     return rc;
 }
 
-static int make_gpu(struct mr_recording *recording, const struct mr_report_opts *opts, struct mr_table **out)
+static int make_gpu(struct mr_recording *recording, const struct mr_report_opts *opts,
+                    struct mr_table **out)
 {
     struct trace *t = calloc(1, sizeof *t);
     char missing[MR_MISSING_BYTES];
@@ -186,7 +192,8 @@ static int make_gpu(struct mr_recording *recording, const struct mr_report_opts 
         free(t);
         return rc;
     }
-    t->table = mr_table_create("Device activity in order (cuda_gpu_trace)", gpu_columns, MR_COUNT(gpu_columns));
+    t->table = mr_table_create("Device activity in order (cuda_gpu_trace)", gpu_columns,
+                               MR_COUNT(gpu_columns));
     rc = t->table ? name_devices(&t->devices, recording) : mr_error_nomem("a table", 0);
     for (int part = KERNELS; part <= SETS && rc == 0; part++)
         rc = put_part(t, (enum part)part);
@@ -220,8 +227,9 @@ static int put_calls(struct trace *t)
     struct mr_labels labels;
     int rc = mr_labels_open(&labels, t->recording);
     if (rc == 0)
-        rc = mr_rows_open(&rows, t->recording, MR_TABLE_RUNTIME, "nameId, returnValue, correlationId, globalTid",
-                          &t->filter, t->opts, &t->left);
+        rc = mr_rows_open(&rows, t->recording, MR_TABLE_RUNTIME,
+                          "nameId, returnValue, correlationId, globalTid", &t->filter, t->opts,
+                          &t->left);
     while (rc == 0 && (rc = mr_rows_next(&rows)) == 1) {
         put_call(t, &rows, &labels);
         rc = 0;
@@ -231,7 +239,8 @@ static int put_calls(struct trace *t)
     return rc;
 }
 
-static int make_api(struct mr_recording *recording, const struct mr_report_opts *opts, struct mr_table **out)
+static int make_api(struct mr_recording *recording, const struct mr_report_opts *opts,
+                    struct mr_table **out)
 {
     struct trace *t = calloc(1, sizeof *t);
     char missing[MR_MISSING_BYTES];
@@ -240,7 +249,8 @@ static int make_api(struct mr_recording *recording, const struct mr_report_opts 
         free(t);
         return rc;
     }
-    t->table = mr_table_create("CUDA API calls in order (cuda_api_trace)", api_columns, MR_COUNT(api_columns));
+    t->table = mr_table_create("CUDA API calls in order (cuda_api_trace)", api_columns,
+                               MR_COUNT(api_columns));
     rc = t->table ? put_calls(t) : mr_error_nomem("a table", 0);
     mr_report_missing(recording, MR_TABLE_RUNTIME, "CUDA API calls", "cuda", opts, missing);
     rc = close_trace(t, rc, missing, out);

@@ -11,7 +11,8 @@ static int random_open(struct mr_sampler *s, const struct mr_sampler_opts *opts)
     return 0;
 }
 
-static int random_map(const struct mr_sampler *s, uint64_t epoch, uint64_t position, uint64_t count, uint64_t *out)
+static int random_map(const struct mr_sampler *s, uint64_t epoch, uint64_t position, uint64_t count,
+                      uint64_t *out)
 {
     for (uint64_t i = 0; i < count; i++)
         out[i] = mr_permute(position + i, s->length, s->seed, epoch);

@@ -17,21 +17,24 @@ void mr_sampler_opts_fill(struct mr_sampler_opts *opts, size_t size)
     mr_opts_copy(opts, size, &full, sizeof full);
 }
 
-static int check_opts(const struct mr_sampler_opts *given, uint64_t n_samples, struct mr_sampler_opts *full)
+static int check_opts(const struct mr_sampler_opts *given, uint64_t n_samples,
+                      struct mr_sampler_opts *full)
 {
     mr_sampler_opts_init(full);
     int rc = mr_opts_take("sampler", given, full, sizeof *full);
     if (rc < 0)
         return rc;
     if ((unsigned)full->kind >= MR_COUNT(kinds))
-        return mr_error_set(MR_EOPTION, "sampler: kind %d: want 0..%d", (int)full->kind, (int)MR_COUNT(kinds) - 1);
+        return mr_error_set(MR_EOPTION, "sampler: kind %d: want 0..%d", (int)full->kind,
+                            (int)MR_COUNT(kinds) - 1);
     if (n_samples < 1 || n_samples > 1ull << 63)
         return mr_error_set(MR_EOPTION, "sampler: a data set of %llu samples: want 1..2^63",
                             (unsigned long long)n_samples);
     return 0;
 }
 
-int mr_sampler_create(const struct mr_sampler_opts *opts, uint64_t n_samples, struct mr_sampler **out)
+int mr_sampler_create(const struct mr_sampler_opts *opts, uint64_t n_samples,
+                      struct mr_sampler **out)
 {
     struct mr_sampler_opts full;
     int rc = check_opts(opts, n_samples, &full);
@@ -85,12 +88,13 @@ int mr_sampler_is_sequential(const struct mr_sampler *sampler)
     return sampler->ops->sequential;
 }
 
-int mr_sampler_map(const struct mr_sampler *sampler, uint64_t epoch, uint64_t position, uint64_t count,
-                   uint64_t *out_indices)
+int mr_sampler_map(const struct mr_sampler *sampler, uint64_t epoch, uint64_t position,
+                   uint64_t count, uint64_t *out_indices)
 {
     if (position > sampler->length || count > sampler->length - position)
-        return mr_error_set(MR_EMISUSE, "sampler %s: positions %llu and %llu more: an epoch has %llu", sampler->text,
-                            (unsigned long long)position, (unsigned long long)count,
+        return mr_error_set(MR_EMISUSE,
+                            "sampler %s: positions %llu and %llu more: an epoch has %llu",
+                            sampler->text, (unsigned long long)position, (unsigned long long)count,
                             (unsigned long long)sampler->length);
     return sampler->ops->map(sampler, epoch, position, count, out_indices);
 }
@@ -160,8 +164,9 @@ static const struct text_form *form_of(const char *text, size_t name_bytes)
     return NULL;
 }
 
-static int open_file_form(const struct text_form *form, const char *path, const struct text_args *args,
-                          uint64_t n_samples, uint64_t seed, struct mr_sampler **out)
+static int open_file_form(const struct text_form *form, const char *path,
+                          const struct text_args *args, uint64_t n_samples, uint64_t seed,
+                          struct mr_sampler **out)
 {
     struct mr_sampler_opts opts;
     mr_sampler_opts_init(&opts);
@@ -218,10 +223,11 @@ int mr_sampler_open(const char *text, uint64_t n_samples, uint64_t seed, struct 
     if (!rc && form->file)
         rc = open_file_form(form, path, &args, n_samples, seed, out);
     else if (!rc)
-        rc = mr_sampler_create(
-            &(struct mr_sampler_opts){
-                .size = sizeof(struct mr_sampler_opts), .kind = form->kind, .seed = seed, .replacement = 1},
-            n_samples, out);
+        rc = mr_sampler_create(&(struct mr_sampler_opts){.size = sizeof(struct mr_sampler_opts),
+                                                         .kind = form->kind,
+                                                         .seed = seed,
+                                                         .replacement = 1},
+                               n_samples, out);
     free(path);
     return rc;
 }

@@ -13,7 +13,8 @@ struct mr_sampler_ops {
     bool sequential;
     int (*open)(struct mr_sampler *s, const struct mr_sampler_opts *opts); /* sets length, text */
     void (*close)(struct mr_sampler *s);
-    int (*map)(const struct mr_sampler *s, uint64_t epoch, uint64_t position, uint64_t count, uint64_t *out);
+    int (*map)(const struct mr_sampler *s, uint64_t epoch, uint64_t position, uint64_t count,
+               uint64_t *out);
 };
 
 struct mr_sampler {
@@ -25,8 +26,8 @@ struct mr_sampler {
     char text[128];
 };
 
-extern const struct mr_sampler_ops mr_sampler_sequential, mr_sampler_random, mr_sampler_subset, mr_sampler_weighted,
-    mr_sampler_custom;
+extern const struct mr_sampler_ops mr_sampler_sequential, mr_sampler_random, mr_sampler_subset,
+    mr_sampler_weighted, mr_sampler_custom;
 
 /*
  * The part of an epoch that one rank sees. Local position q of the part that starts at global position `start` stands at

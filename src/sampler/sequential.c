@@ -11,7 +11,8 @@ static int sequential_open(struct mr_sampler *s, const struct mr_sampler_opts *o
     return 0;
 }
 
-static int sequential_map(const struct mr_sampler *s, uint64_t epoch, uint64_t position, uint64_t count, uint64_t *out)
+static int sequential_map(const struct mr_sampler *s, uint64_t epoch, uint64_t position,
+                          uint64_t count, uint64_t *out)
 {
     (void)s;
     (void)epoch;

@@ -15,9 +15,10 @@ static int subset_check(const struct mr_sampler *s, const struct mr_sampler_opts
         return mr_error_set(MR_EOPTION, "subset sampler: no indices: want at least one");
     for (uint64_t i = 0; i < opts->n_indices; i++)
         if (opts->indices[i] >= s->n_samples)
-            return mr_error_set(MR_EOPTION, "subset sampler: index %llu (number %llu of %llu): want 0..%llu",
-                                (unsigned long long)opts->indices[i], (unsigned long long)(i + 1),
-                                (unsigned long long)opts->n_indices, (unsigned long long)(s->n_samples - 1));
+            return mr_error_set(
+                MR_EOPTION, "subset sampler: index %llu (number %llu of %llu): want 0..%llu",
+                (unsigned long long)opts->indices[i], (unsigned long long)(i + 1),
+                (unsigned long long)opts->n_indices, (unsigned long long)(s->n_samples - 1));
     return 0;
 }
 
@@ -36,8 +37,10 @@ static int subset_open(struct mr_sampler *s, const struct mr_sampler_opts *opts)
     memcpy(sub->index, opts->indices, bytes);
     sub->shuffle = opts->shuffle != 0;
     s->length = opts->n_indices;
-    snprintf(s->text, sizeof s->text, "subset(n=%llu,hash=%016llx,shuffle=%d,seed=%llu)", (unsigned long long)s->length,
-             (unsigned long long)mr_words_hash(sub->index, s->length), sub->shuffle, (unsigned long long)s->seed);
+    snprintf(s->text, sizeof s->text, "subset(n=%llu,hash=%016llx,shuffle=%d,seed=%llu)",
+             (unsigned long long)s->length,
+             (unsigned long long)mr_words_hash(sub->index, s->length), sub->shuffle,
+             (unsigned long long)s->seed);
     return 0;
 }
 
@@ -47,7 +50,8 @@ static void subset_close(struct mr_sampler *s)
     free(sub->index);
 }
 
-static int subset_map(const struct mr_sampler *s, uint64_t epoch, uint64_t position, uint64_t count, uint64_t *out)
+static int subset_map(const struct mr_sampler *s, uint64_t epoch, uint64_t position, uint64_t count,
+                      uint64_t *out)
 {
     const struct subset *sub = s->state;
     for (uint64_t i = 0; i < count; i++) {

@@ -32,28 +32,33 @@ struct weighted {
     double *weight; /* without */
     uint64_t n_weights;
     uint64_t n_positive;
-    pthread_mutex_t lock; /* guards order[] but for the indices of a READY one with readers, or a BUILDING one */
+    pthread_mutex_t
+        lock; /* guards order[] but for the indices of a READY one with readers, or a BUILDING one */
     pthread_cond_t changed;
     uint64_t clock;
     struct order order[EPOCHS_KEPT];
 };
 
-static int check_weights(const struct mr_sampler *s, const struct mr_sampler_opts *opts, uint64_t *n_positive)
+static int check_weights(const struct mr_sampler *s, const struct mr_sampler_opts *opts,
+                         uint64_t *n_positive)
 {
     if (!opts->weights || opts->n_weights != s->n_samples)
-        return mr_error_set(MR_EOPTION, "weighted sampler: %llu weights for %llu samples: want one a sample",
+        return mr_error_set(MR_EOPTION,
+                            "weighted sampler: %llu weights for %llu samples: want one a sample",
                             (unsigned long long)(opts->weights ? opts->n_weights : 0),
                             (unsigned long long)s->n_samples);
     *n_positive = 0;
     for (uint64_t i = 0; i < opts->n_weights; i++) {
         double w = opts->weights[i];
         if (!isfinite(w) || w < 0)
-            return mr_error_set(MR_EOPTION, "weighted sampler: weight %g (number %llu): want finite, >= 0", w,
+            return mr_error_set(MR_EOPTION,
+                                "weighted sampler: weight %g (number %llu): want finite, >= 0", w,
                                 (unsigned long long)(i + 1));
         *n_positive += w > 0;
     }
     if (*n_positive == 0)
-        return mr_error_set(MR_EOPTION, "weighted sampler: all %llu weights are 0: want one above 0",
+        return mr_error_set(MR_EOPTION,
+                            "weighted sampler: all %llu weights are 0: want one above 0",
                             (unsigned long long)opts->n_weights);
     return 0;
 }
@@ -141,14 +146,17 @@ static int weighted_open(struct mr_sampler *s, const struct mr_sampler_opts *opt
         return mr_error_set(MR_EOPTION, "weighted sampler: %llu draws: want at most 2^63",
                             (unsigned long long)s->length);
     if (!opts->replacement && s->length > w->n_positive)
-        return mr_error_set(MR_EOPTION,
-                            "weighted sampler: %llu draws without replacement from %llu samples of weight above 0",
-                            (unsigned long long)s->length, (unsigned long long)w->n_positive);
+        return mr_error_set(
+            MR_EOPTION,
+            "weighted sampler: %llu draws without replacement from %llu samples of weight above 0",
+            (unsigned long long)s->length, (unsigned long long)w->n_positive);
     rc = opts->replacement ? open_alias(w, opts) : open_orders(s, w, opts);
     if (rc)
         return rc;
-    snprintf(s->text, sizeof s->text, "weighted(n=%llu,hash=%016llx,replacement=%d,draws=%llu,seed=%llu)",
-             (unsigned long long)opts->n_weights, (unsigned long long)mr_words_hash(opts->weights, opts->n_weights),
+    snprintf(s->text, sizeof s->text,
+             "weighted(n=%llu,hash=%016llx,replacement=%d,draws=%llu,seed=%llu)",
+             (unsigned long long)opts->n_weights,
+             (unsigned long long)mr_words_hash(opts->weights, opts->n_weights),
              opts->replacement != 0, (unsigned long long)s->length, (unsigned long long)s->seed);
     return 0;
 }
@@ -164,13 +172,14 @@ static void weighted_close(struct mr_sampler *s)
     pthread_mutex_destroy(&w->lock);
 }
 
-static void map_alias(const struct mr_sampler *s, const struct weighted *w, uint64_t epoch, uint64_t position,
-                      uint64_t count, uint64_t *out)
+static void map_alias(const struct mr_sampler *s, const struct weighted *w, uint64_t epoch,
+                      uint64_t position, uint64_t count, uint64_t *out)
 {
     for (uint64_t i = 0; i < count; i++) {
         uint32_t r[4];
         mr_draw4(s->seed, MR_DRAW_WEIGHTED, position + i, epoch, 0, r);
-        uint64_t column = (uint64_t)((unsigned __int128)((uint64_t)r[0] << 32 | r[1]) * w->columns >> 64);
+        uint64_t column =
+            (uint64_t)((unsigned __int128)((uint64_t)r[0] << 32 | r[1]) * w->columns >> 64);
         const struct alias *a = &w->alias[column];
         out[i] = mr_unit_f64(r[2], r[3]) < a->keep ? column : a->other;
     }
@@ -209,7 +218,8 @@ static int compare_keys(const void *a, const void *b)
 }
 
 /* Without the lock: the order is BUILDING, so this thread's alone. */
-static int build_order(const struct mr_sampler *s, const struct weighted *w, uint64_t epoch, uint64_t *out)
+static int build_order(const struct mr_sampler *s, const struct weighted *w, uint64_t epoch,
+                       uint64_t *out)
 {
     struct key *keys = malloc(w->n_positive * sizeof *keys);
     if (!keys)
@@ -239,13 +249,15 @@ static struct order *find_order(struct weighted *w, uint64_t epoch)
             return o;
         if (o->state == ORDER_BUILDING || o->readers > 0)
             continue;
-        if (!victim || o->state == ORDER_EMPTY || (victim->state != ORDER_EMPTY && o->last_use < victim->last_use))
+        if (!victim || o->state == ORDER_EMPTY ||
+            (victim->state != ORDER_EMPTY && o->last_use < victim->last_use))
             victim = o;
     }
     return victim;
 }
 
-static int acquire_order(const struct mr_sampler *s, struct weighted *w, uint64_t epoch, struct order **out)
+static int acquire_order(const struct mr_sampler *s, struct weighted *w, uint64_t epoch,
+                         struct order **out)
 {
     int rc = 0;
     pthread_mutex_lock(&w->lock);
@@ -283,7 +295,8 @@ static void release_order(struct weighted *w, struct order *o)
     pthread_mutex_unlock(&w->lock);
 }
 
-static int weighted_map(const struct mr_sampler *s, uint64_t epoch, uint64_t position, uint64_t count, uint64_t *out)
+static int weighted_map(const struct mr_sampler *s, uint64_t epoch, uint64_t position,
+                        uint64_t count, uint64_t *out)
 {
     struct weighted *w = s->state;
     if (w->alias) {

@@ -98,11 +98,11 @@ static int open_resolved(const struct mr_root *root, const char *path)
         if (fd < 0)
             fd = mr_file_open_error(path, errno);
     } else {
-        fd = mr_error_set(
-            MR_EFORMAT,
-            "%s: a symbolic link leads to '%.300s', outside the root folder '%s': copy the file there, set "
-            "another root=DIR, or give links=follow if you trust what made the links",
-            path, real, root->path);
+        fd = mr_error_set(MR_EFORMAT,
+                          "%s: a symbolic link leads to '%.300s', outside the root folder '%s': "
+                          "copy the file there, set "
+                          "another root=DIR, or give links=follow if you trust what made the links",
+                          path, real, root->path);
     }
     free(real);
     return fd;
@@ -115,7 +115,8 @@ int mr_file_open_lazy(const struct mr_file *f, uint64_t *bytes)
     if (f->root->errnum)
         return mr_file_open_error(f->name, f->root->errnum);
     int fd = open_below(f->root, f->name + f->root->skip);
-    if (fd < 0 && errno != ENOSYS && errno != EPERM && errno != EXDEV && errno != ELOOP && errno != EAGAIN)
+    if (fd < 0 && errno != ENOSYS && errno != EPERM && errno != EXDEV && errno != ELOOP &&
+        errno != EAGAIN)
         return mr_file_open_error(f->name, errno);
     if (fd < 0)
         fd = open_resolved(f->root, f->name);

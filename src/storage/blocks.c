@@ -21,7 +21,8 @@ static uint32_t size_for(uint64_t bytes)
 {
     if (bytes <= LEAST_BYTES)
         return 0;
-    uint32_t octave = 63u - (uint32_t)__builtin_clzll(bytes - 1) - 12; /* 2^octave pages < bytes <= twice that */
+    uint32_t octave =
+        63u - (uint32_t)__builtin_clzll(bytes - 1) - 12; /* 2^octave pages < bytes <= twice that */
     uint32_t size = octave * 4;
     while (size_bytes(size) < bytes)
         size++;
@@ -119,8 +120,8 @@ int mr_blocks_reserve(struct mr_blocks *blocks, uint32_t n, uint64_t bytes)
     if (!blocks->reserve)
         return mr_error_nomem("memory for whole files", n * sizeof *blocks->reserve);
     for (uint32_t i = n; i-- > 0;) { /* the first is taken first: those used lie together */
-        blocks->reserve[i] =
-            (struct mr_block){.data = (uint8_t *)blocks->reserved + i * room, .room = room, .reserved = true};
+        blocks->reserve[i] = (struct mr_block){
+            .data = (uint8_t *)blocks->reserved + i * room, .room = room, .reserved = true};
         mr_blocks_give(blocks, &blocks->reserve[i]);
     }
     return 0;
@@ -158,8 +159,9 @@ void mr_read_keep(struct mr_files *files, struct mr_file *f, struct mr_read *rea
     struct mr_block *block = read->block, *none = NULL;
     if (!block->exact)
         return;
-    block->kept = read->status == 0 && atomic_compare_exchange_strong_explicit(
-                                           &f->block, &none, block, memory_order_acq_rel, memory_order_relaxed);
+    block->kept = read->status == 0 &&
+                  atomic_compare_exchange_strong_explicit(
+                      &f->block, &none, block, memory_order_acq_rel, memory_order_relaxed);
     if (!block->kept)
         atomic_fetch_sub_explicit(&files->block_bytes, block->room, memory_order_relaxed);
 }
@@ -183,7 +185,8 @@ int mr_read_sized(struct mr_read *read, struct mr_file *f, uint64_t bytes)
     if (before && before != block) {
         memcpy(block->data, before->data, MR_MIN(read->done, bytes));
         if (before->exact)
-            atomic_fetch_sub_explicit(&read->lane->files->block_bytes, before->room, memory_order_relaxed);
+            atomic_fetch_sub_explicit(&read->lane->files->block_bytes, before->room,
+                                      memory_order_relaxed);
         mr_blocks_give(read->lane->blocks, before);
     }
     block->bytes = read->need = bytes;

@@ -29,8 +29,8 @@ static uint64_t last_chunk(uint64_t offset, uint64_t bytes)
     return (offset + bytes - (bytes > 0)) / MR_CACHE_CHUNK;
 }
 
-int mr_cache_view(const struct mr_file *f, const struct mr_file_cache *c, uint64_t offset, uint64_t bytes,
-                  const void **out)
+int mr_cache_view(const struct mr_file *f, const struct mr_file_cache *c, uint64_t offset,
+                  uint64_t bytes, const void **out)
 {
     (void)f;
     uint64_t last = last_chunk(offset, bytes);
@@ -44,8 +44,8 @@ int mr_cache_view(const struct mr_file *f, const struct mr_file_cache *c, uint64
 static bool claim_chunk(struct mr_file_cache *c, uint64_t chunk)
 {
     uint8_t empty = EMPTY;
-    return atomic_compare_exchange_strong_explicit(&c->chunk[chunk], &empty, LOADING, memory_order_acq_rel,
-                                                   memory_order_acquire);
+    return atomic_compare_exchange_strong_explicit(&c->chunk[chunk], &empty, LOADING,
+                                                   memory_order_acq_rel, memory_order_acquire);
 }
 
 static void set_chunks(struct mr_file_cache *c, uint64_t first, uint64_t n, uint8_t state)
@@ -91,7 +91,8 @@ void mr_cache_finish(struct mr_file_cache *c, struct mr_read *read)
     if (!read->status) {
         read->view = c->data + read->offset;
         atomic_fetch_add_explicit(&c->n_ready, read->chunks, memory_order_relaxed);
-    } else if (read->status == MR_ETRUNCATED && read->at + read->done >= read->offset + read->bytes) {
+    } else if (read->status == MR_ETRUNCATED &&
+               read->at + read->done >= read->offset + read->bytes) {
         finish_partly(c, read);
         set_chunks(c, first, read->chunks, EMPTY);
         return;
@@ -101,7 +102,8 @@ void mr_cache_finish(struct mr_file_cache *c, struct mr_read *read)
 
 uint64_t mr_cache_bytes(const struct mr_file_cache *c)
 {
-    return MR_MIN(atomic_load_explicit(&c->n_ready, memory_order_relaxed) * MR_CACHE_CHUNK, c->bytes);
+    return MR_MIN(atomic_load_explicit(&c->n_ready, memory_order_relaxed) * MR_CACHE_CHUNK,
+                  c->bytes);
 }
 
 static int cache_create(const struct mr_file *f, struct mr_file_cache **out)
@@ -110,7 +112,8 @@ static int cache_create(const struct mr_file *f, struct mr_file_cache **out)
     struct mr_file_cache *c = calloc(1, sizeof *c + n_chunks);
     if (!c)
         return mr_error_nomem(f->name, sizeof *c + n_chunks);
-    c->data = mmap(NULL, MR_MAX(f->bytes, 1u), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    c->data = mmap(NULL, MR_MAX(f->bytes, 1u), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                   -1, 0);
     if (c->data == MAP_FAILED) {
         free(c);
         return mr_error_nomem(f->name, f->bytes);
@@ -137,7 +140,8 @@ static int make_all(struct mr_files *files)
     for (int i = 0; i < files->n; i++) {
         struct mr_file *f = files->file[i];
         struct mr_file_cache *c;
-        if ((f->kind != MR_FILE_PATH && f->kind != MR_FILE_REMOTE) || f->lazy || atomic_load(&f->cache))
+        if ((f->kind != MR_FILE_PATH && f->kind != MR_FILE_REMOTE) || f->lazy ||
+            atomic_load(&f->cache))
             continue;
         int rc = cache_create(f, &c);
         if (rc)
@@ -155,9 +159,10 @@ static int check_limit(uint64_t need, uint64_t limit)
                             (unsigned long long)need, (unsigned long long)limit);
     mr_host_memory_query(&memory);
     if (need > memory.total_bytes)
-        return mr_error_set(-ENOMEM,
-                            "host cache: the files need %llu bytes, the machine has %llu; read them without cache",
-                            (unsigned long long)need, (unsigned long long)memory.total_bytes);
+        return mr_error_set(
+            -ENOMEM,
+            "host cache: the files need %llu bytes, the machine has %llu; read them without cache",
+            (unsigned long long)need, (unsigned long long)memory.total_bytes);
     return 0;
 }
 

@@ -12,7 +12,8 @@
 static void note_refused(_Atomic(const char *) *refused, const struct mr_file *f)
 {
     if (!atomic_exchange(refused, f->name))
-        mr_log(MR_LOG_INFO, "%s: its file system has no direct reads: read through the page cache", f->name);
+        mr_log(MR_LOG_INFO, "%s: its file system has no direct reads: read through the page cache",
+               f->name);
 }
 
 static int open_direct(const struct mr_file *f)

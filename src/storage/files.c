@@ -66,7 +66,8 @@ static int table_grow(struct mr_files *files)
 }
 
 /* A file that is in no table yet, and room for it there. */
-static int file_create(struct mr_files *files, enum mr_file_kind kind, const char *name, struct mr_file **out)
+static int file_create(struct mr_files *files, enum mr_file_kind kind, const char *name,
+                       struct mr_file **out)
 {
     int rc = table_grow(files);
     if (rc)
@@ -115,7 +116,8 @@ int mr_file_open_error(const char *path, int errnum)
         return mr_error_set(-ENXIO, "%s: is %s; want a regular file", path, mode_text(st.st_mode));
     if (errnum == EMFILE && !getrlimit(RLIMIT_NOFILE, &most))
         return mr_error_set(-EMFILE,
-                            "%s: cannot be opened: this process has as many files open as it may (ulimit -n is %llu): "
+                            "%s: cannot be opened: this process has as many files open as it may "
+                            "(ulimit -n is %llu): "
                             "raise it, or lower queue_depth",
                             path, (unsigned long long)most.rlim_cur);
     return mr_error_errno(errnum, "%s: cannot be opened", path);
@@ -128,8 +130,8 @@ int mr_file_opened(const char *path, int fd, uint64_t *bytes)
     if (fstat(fd, &st))
         rc = mr_error_errno(errno, "%s: fstat", path);
     else if (!S_ISREG(st.st_mode))
-        rc = mr_error_set(S_ISDIR(st.st_mode) ? -EISDIR : MR_EUNSUPPORTED, "%s: is %s; want a regular file", path,
-                          mode_text(st.st_mode));
+        rc = mr_error_set(S_ISDIR(st.st_mode) ? -EISDIR : MR_EUNSUPPORTED,
+                          "%s: is %s; want a regular file", path, mode_text(st.st_mode));
     else if (fcntl(fd, F_SETFL, 0))
         rc = mr_error_errno(errno, "%s: fcntl", path);
     if (rc) {
@@ -208,7 +210,8 @@ int mr_files_add_lazy(struct mr_files *files, const char *name)
     return file_put(files, f);
 }
 
-int mr_files_add_memory(struct mr_files *files, const char *name, void *data, uint64_t bytes, bool owned)
+int mr_files_add_memory(struct mr_files *files, const char *name, void *data, uint64_t bytes,
+                        bool owned)
 {
     struct mr_file *f = NULL;
     int rc = file_create(files, MR_FILE_MEMORY, name, &f);
@@ -269,8 +272,8 @@ int mr_files_fd(const struct mr_files *files, int id)
     return f->kind == MR_FILE_PATH && !f->lazy ? f->fd : -1;
 }
 
-int mr_files_read_error(const struct mr_files *files, int id, int status, uint64_t offset, uint64_t bytes,
-                        uint64_t done)
+int mr_files_read_error(const struct mr_files *files, int id, int status, uint64_t offset,
+                        uint64_t bytes, uint64_t done)
 {
     return mr_file_read_error(files->file[id], status, bytes, offset, done);
 }
@@ -285,10 +288,12 @@ const char *mr_files_url(const struct mr_files *files, int id)
     return mr_file_url(files->file[id]);
 }
 
-static __attribute__((noinline)) int range_error(const struct mr_file *f, uint64_t offset, uint64_t bytes)
+static __attribute__((noinline)) int range_error(const struct mr_file *f, uint64_t offset,
+                                                 uint64_t bytes)
 {
-    return mr_error_set(MR_ETRUNCATED, "%s: %llu bytes at offset %llu were asked for, the file has %llu", f->name,
-                        (unsigned long long)bytes, (unsigned long long)offset, (unsigned long long)f->bytes);
+    return mr_error_set(
+        MR_ETRUNCATED, "%s: %llu bytes at offset %llu were asked for, the file has %llu", f->name,
+        (unsigned long long)bytes, (unsigned long long)offset, (unsigned long long)f->bytes);
 }
 
 static int view_lazy(const struct mr_file *f, uint64_t offset, uint64_t end, const void **out)
@@ -338,7 +343,8 @@ int mr_files_view_whole(struct mr_files *files, int id, uint64_t *bytes, const v
 int mr_file_pread(int fd, void *buf, uint64_t want, uint64_t at, uint64_t *done)
 {
     while (*done < want) {
-        ssize_t got = pread(fd, (char *)buf + *done, MR_MIN(want - *done, ONE_PREAD), (off_t)(at + *done));
+        ssize_t got =
+            pread(fd, (char *)buf + *done, MR_MIN(want - *done, ONE_PREAD), (off_t)(at + *done));
         if (got == 0)
             return MR_ETRUNCATED;
         if (got > 0)
@@ -349,24 +355,28 @@ int mr_file_pread(int fd, void *buf, uint64_t want, uint64_t at, uint64_t *done)
     return 0;
 }
 
-int mr_file_read_error(const struct mr_file *f, int status, uint64_t want, uint64_t at, uint64_t done)
+int mr_file_read_error(const struct mr_file *f, int status, uint64_t want, uint64_t at,
+                       uint64_t done)
 {
     unsigned long long n = want, o = at, d = done;
     if (status != MR_ETRUNCATED)
-        return mr_error_errno(-status, "%s: reading %llu bytes at offset %llu (%llu done)", f->name, n, o, d);
+        return mr_error_errno(-status, "%s: reading %llu bytes at offset %llu (%llu done)", f->name,
+                              n, o, d);
     struct stat st;
     unsigned long long now = at + done;
     if (f->fd >= 0 ? !fstat(f->fd, &st) : f->lazy && f->kind == MR_FILE_PATH && !stat(f->name, &st))
         now = (unsigned long long)st.st_size;
     return mr_error_set(status,
-                        "%s: shrank while it was read: expected %llu bytes at offset %llu, the file now ends at %llu",
+                        "%s: shrank while it was read: expected %llu bytes at offset %llu, the "
+                        "file now ends at %llu",
                         f->name, n, o, now);
 }
 
 /* A null file's bytes take their time and stay as they are. */
 static void null_read(const struct mr_file *f)
 {
-    struct timespec left = {.tv_sec = (time_t)(f->delay_ns / 1000000000), .tv_nsec = (long)(f->delay_ns % 1000000000)};
+    struct timespec left = {.tv_sec = (time_t)(f->delay_ns / 1000000000),
+                            .tv_nsec = (long)(f->delay_ns % 1000000000)};
     while (clock_nanosleep(CLOCK_MONOTONIC, 0, &left, &left) == EINTR)
         ;
 }
@@ -431,7 +441,8 @@ int mr_files_load_small(struct mr_files *files)
 {
     for (int i = 0; i < files->n; i++) {
         const struct mr_file *f = files->file[i];
-        if ((f->kind != MR_FILE_PATH && f->kind != MR_FILE_REMOTE) || f->lazy || f->bytes > SMALL_BYTES)
+        if ((f->kind != MR_FILE_PATH && f->kind != MR_FILE_REMOTE) || f->lazy ||
+            f->bytes > SMALL_BYTES)
             continue;
         int rc = load_file(files, i);
         if (rc)
@@ -449,7 +460,8 @@ static void count_file(const struct mr_file *f, struct mr_files_kinds *out)
     out->n_gzip += f->kind == MR_FILE_GZIP;
     out->n_null += f->kind == MR_FILE_NULL;
     out->n_remote += f->kind == MR_FILE_REMOTE;
-    out->path_bytes += known && (f->kind == MR_FILE_PATH || f->kind == MR_FILE_REMOTE) ? f->bytes : 0;
+    out->path_bytes +=
+        known && (f->kind == MR_FILE_PATH || f->kind == MR_FILE_REMOTE) ? f->bytes : 0;
     out->cache_bytes += cache ? f->bytes : 0;
     out->cached_bytes += cache ? mr_cache_bytes(cache) : 0;
     out->memory_bytes += f->owned || f->kind == MR_FILE_GZIP ? f->bytes : 0;
@@ -460,7 +472,8 @@ void mr_files_count(const struct mr_files *files, struct mr_files_kinds *out)
     memset(out, 0, sizeof *out);
     for (int i = 0; i < files->n; i++)
         count_file(files->file[i], out);
-    uint64_t limit = atomic_load(&files->block_limit), kept = MR_MIN(atomic_load(&files->block_bytes), limit);
+    uint64_t limit = atomic_load(&files->block_limit),
+             kept = MR_MIN(atomic_load(&files->block_bytes), limit);
     out->n_lazy = files->n_lazy;
     out->cache_bytes += limit;
     out->cached_bytes += kept;

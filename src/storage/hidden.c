@@ -41,7 +41,8 @@ static bool clash(const struct hidden *a, const struct hidden *b)
 {
     size_t n = origin(a->name);
     bool known = n > 0 && same(a->name, n, b->name, origin(b->name));
-    return strcmp(a->name, b->name) == 0 || (known && !same(a->url, origin(a->url), b->url, origin(b->url)));
+    return strcmp(a->name, b->name) == 0 ||
+           (known && !same(a->url, origin(a->url), b->url, origin(b->url)));
 }
 
 static struct hidden *create(const char *url, unsigned nth)
@@ -162,7 +163,8 @@ int mr_url_pack(const char *name, char **out, size_t *bytes)
     *bytes = MR_MAX(shown, strlen(name) + 1) + url_bytes;
     *out = malloc(*bytes);
     if (*out) {
-        bool held = strcmp(url, name) != 0 && (!name[cut.tail] || strncmp(name + cut.tail, "?...", 4) == 0);
+        bool held =
+            strcmp(url, name) != 0 && (!name[cut.tail] || strncmp(name + cut.tail, "?...", 4) == 0);
         if (held)
             shown = strlen(strcpy(*out, name)) + 1; /* its marks keep their numbers */
         else

@@ -73,8 +73,9 @@ static int inflate_some(struct mr_inflater *g, uint8_t *to, uint64_t n, uint64_t
 
 static int ended_early(const struct mr_inflater *g)
 {
-    return mr_error_set(MR_ETRUNCATED, "%s: truncated: its header promises %llu bytes, it inflates to %llu", g->f->name,
-                        (unsigned long long)g->f->bytes, (unsigned long long)mr_gunzip_made(g->z));
+    return mr_error_set(
+        MR_ETRUNCATED, "%s: truncated: its header promises %llu bytes, it inflates to %llu",
+        g->f->name, (unsigned long long)g->f->bytes, (unsigned long long)mr_gunzip_made(g->z));
 }
 
 /* All promised bytes are made: the stream must end here, with the right checksum. */
@@ -85,7 +86,8 @@ static int check_end(struct mr_inflater *g)
     int rc = inflate_some(g, &more, 1, &got);
     if (rc)
         return rc;
-    return got ? mr_error_set(MR_EFORMAT, "%s: too long: its header promises %llu bytes, it inflates to more",
+    return got ? mr_error_set(MR_EFORMAT,
+                              "%s: too long: its header promises %llu bytes, it inflates to more",
                               g->f->name, (unsigned long long)g->f->bytes)
                : 0;
 }
@@ -132,22 +134,28 @@ static int total_check(const struct mr_inflater *g, uint64_t total, uint64_t hea
     struct mr_host_memory_info memory;
     mr_host_memory_query(&memory);
     if (total > mr_gunzip_most(g->file_bytes))
-        return mr_error_set(MR_EFORMAT, "%s: its header promises %llu bytes, but %llu bytes of gzip hold at most %llu",
-                            name, (unsigned long long)total, (unsigned long long)g->file_bytes,
-                            (unsigned long long)mr_gunzip_most(g->file_bytes));
+        return mr_error_set(
+            MR_EFORMAT,
+            "%s: its header promises %llu bytes, but %llu bytes of gzip hold at most %llu", name,
+            (unsigned long long)total, (unsigned long long)g->file_bytes,
+            (unsigned long long)mr_gunzip_most(g->file_bytes));
     if (total > memory.total_bytes)
         return mr_error_set(-ENOMEM,
-                            "%s: needs %llu bytes of memory inflated, the machine has %llu; inflate it to a file first",
-                            name, (unsigned long long)total, (unsigned long long)memory.total_bytes);
+                            "%s: needs %llu bytes of memory inflated, the machine has %llu; "
+                            "inflate it to a file first",
+                            name, (unsigned long long)total,
+                            (unsigned long long)memory.total_bytes);
     if (head > total)
-        return mr_error_set(MR_EFORMAT, "%s: too long: its header promises %llu bytes, it inflates to %llu or more",
-                            name, (unsigned long long)total, (unsigned long long)head);
+        return mr_error_set(
+            MR_EFORMAT, "%s: too long: its header promises %llu bytes, it inflates to %llu or more",
+            name, (unsigned long long)total, (unsigned long long)head);
     return 0;
 }
 
 static int map_total(struct mr_inflater *g, uint64_t total)
 {
-    void *map = mmap(NULL, MR_MAX(total, 1u), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *map =
+        mmap(NULL, MR_MAX(total, 1u), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (map == MAP_FAILED)
         return mr_error_nomem(g->f->name, total);
     madvise(map, total, MADV_HUGEPAGE); /* a wish: without it pages are small */

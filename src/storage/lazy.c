@@ -42,7 +42,8 @@ const struct mr_remote_ops *mr_remote_of(const char *name)
 
 bool mr_store_is_remote(const char *name)
 {
-    return !strncmp(name, "http://", 7) || !strncmp(name, "https://", 8) || !strncmp(name, "s3://", 5);
+    return !strncmp(name, "http://", 7) || !strncmp(name, "https://", 8) ||
+           !strncmp(name, "s3://", 5);
 }
 
 /* ---- adding ---- */
@@ -193,8 +194,9 @@ int mr_file_check_whole(const struct mr_file *f, uint64_t bytes)
     uint64_t most = f->lazy ? f->whole_limit : MR_WHOLE_LIMIT;
     if (bytes <= most)
         return 0;
-    return mr_error_set(MR_ELIMIT, "%s: has %llu bytes: a file that is read whole may have %llu at most%s", f->name,
-                        (unsigned long long)bytes, (unsigned long long)most,
+    return mr_error_set(MR_ELIMIT,
+                        "%s: has %llu bytes: a file that is read whole may have %llu at most%s",
+                        f->name, (unsigned long long)bytes, (unsigned long long)most,
                         most < MR_WHOLE_LIMIT ? " here, which follows from max-pixels" : "");
 }
 

@@ -20,7 +20,8 @@ static bool what_is(DIR *dir, const struct dirent *entry, bool *folder)
     return *folder || S_ISREG(st.st_mode);
 }
 
-static int list_directory(const char *place, int (*fn)(void *user, const char *name, bool folder, uint64_t bytes),
+static int list_directory(const char *place,
+                          int (*fn)(void *user, const char *name, bool folder, uint64_t bytes),
                           void *user)
 {
     DIR *dir = opendir(place);
@@ -35,7 +36,8 @@ static int list_directory(const char *place, int (*fn)(void *user, const char *n
             rc = errno ? mr_error_errno(errno, "%s: cannot be listed to its end", place) : 0;
             break;
         }
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 && what_is(dir, entry, &folder))
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
+            what_is(dir, entry, &folder))
             rc = fn(user, entry->d_name, folder, UINT64_MAX);
         if (rc == 0)
             rc = mr_interrupt_check(place);
@@ -44,11 +46,13 @@ static int list_directory(const char *place, int (*fn)(void *user, const char *n
     return rc;
 }
 
-int mr_store_list(const char *place, int (*fn)(void *user, const char *name, bool folder, uint64_t bytes), void *user)
+int mr_store_list(const char *place,
+                  int (*fn)(void *user, const char *name, bool folder, uint64_t bytes), void *user)
 {
     const struct mr_remote_ops *remote = mr_remote_of(place);
     if (!remote && mr_store_is_remote(place))
-        return mr_error_set(MR_EUNSUPPORTED, "%s: cannot be listed here: built without libcurl", place);
+        return mr_error_set(MR_EUNSUPPORTED, "%s: cannot be listed here: built without libcurl",
+                            place);
     if (!remote)
         return list_directory(place, fn, user);
     const char *why = remote->why_not ? remote->why_not() : NULL;

@@ -79,13 +79,15 @@ static uint32_t take_due(struct lane *l, struct mr_read **out, uint32_t cap)
     return n;
 }
 
-static uint32_t null_reap(struct mr_lane *lane, struct mr_read **out, uint32_t cap, uint64_t until_ns)
+static uint32_t null_reap(struct mr_lane *lane, struct mr_read **out, uint32_t cap,
+                          uint64_t until_ns)
 {
     uint32_t n = take_due(lane->state, out, cap);
     if (n || !until_ns)
         return n;
     uint64_t until = MR_MIN(until_ns, null_next_ns(lane));
-    struct timespec at = {.tv_sec = (time_t)(until / 1000000000), .tv_nsec = (long)(until % 1000000000)};
+    struct timespec at = {.tv_sec = (time_t)(until / 1000000000),
+                          .tv_nsec = (long)(until % 1000000000)};
     while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL) == EINTR)
         ;
     return take_due(lane->state, out, cap);

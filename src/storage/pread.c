@@ -69,7 +69,8 @@ static void pread_lane_close(struct mr_lane *lane)
 static bool read_cached(struct mr_file *f, struct mr_read *read)
 {
     while (read->done < read->want) {
-        struct iovec part = {(char *)read->to + read->done, MR_MIN(read->want - read->done, 1ull << 30)};
+        struct iovec part = {(char *)read->to + read->done,
+                             MR_MIN(read->want - read->done, 1ull << 30)};
         ssize_t got = preadv2(f->fd, &part, 1, (off_t)(read->at + read->done), RWF_NOWAIT);
         if (got > 0) {
             read->done += (uint64_t)got;
@@ -93,7 +94,8 @@ static bool pread_start(struct mr_lane *lane, struct mr_file *f, struct mr_read 
     return mr_read_pool_start(lane->shared, read);
 }
 
-static uint32_t pread_reap(struct mr_lane *lane, struct mr_read **out, uint32_t cap, uint64_t until_ns)
+static uint32_t pread_reap(struct mr_lane *lane, struct mr_read **out, uint32_t cap,
+                           uint64_t until_ns)
 {
     return mr_finished_reap(lane->state, out, cap, until_ns);
 }

@@ -33,8 +33,8 @@ struct mr_file {
         ready; /* of data, may be viewed: grows while a gzip file is inflated. Lazy files: size as last seen */
     uint64_t bytes;
     struct mr_file_cache *_Atomic cache; /* path files; NULL: none */
-    struct mr_block *_Atomic block;      /* lazy files: all of it, kept by the host cache; NULL: not */
-    uint8_t kind;                        /* enum mr_file_kind */
+    struct mr_block *_Atomic block; /* lazy files: all of it, kept by the host cache; NULL: not */
+    uint8_t kind;                   /* enum mr_file_kind */
     bool owned, lazy;
     bool hides;             /* the name leaves credentials out: the URL is behind its 0 */
     bool unnamed;           /* a path file whose name opens another file, or none */
@@ -47,7 +47,8 @@ struct mr_file {
     };
     union {
         struct mr_inflater *inflater; /* of gzip files */
-        const struct mr_root *root;   /* of lazy ones: the folder that they may not leave by links; NULL: none */
+        const struct mr_root
+            *root; /* of lazy ones: the folder that they may not leave by links; NULL: none */
     };
     _Atomic(void *) own; /* remote files: their store's, which frees it in forget() */
     char *name;
@@ -103,7 +104,8 @@ int mr_file_check_whole(const struct mr_file *f, uint64_t bytes);
 int mr_file_pread(int fd, void *buf, uint64_t want, uint64_t at, uint64_t *done);
 
 /* Sets the text of a failed read of [at, at + want) that got `done` bytes; returns status. */
-int mr_file_read_error(const struct mr_file *f, int status, uint64_t want, uint64_t at, uint64_t done);
+int mr_file_read_error(const struct mr_file *f, int status, uint64_t want, uint64_t at,
+                       uint64_t done);
 
 /* A file of the inflater's, see mr_files_add_gzip(). On success f->data, bytes, ready and inflater are set. */
 int mr_inflater_open(struct mr_file *f, const char *path, void *head, size_t head_bytes,
@@ -117,8 +119,8 @@ int mr_inflater_wait(struct mr_file *f, uint64_t end);
 #define MR_CACHE_CHUNK 65536ull
 
 /* As mr_files_view(), for a range within the file. */
-int mr_cache_view(const struct mr_file *f, const struct mr_file_cache *c, uint64_t offset, uint64_t bytes,
-                  const void **out);
+int mr_cache_view(const struct mr_file *f, const struct mr_file_cache *c, uint64_t offset,
+                  uint64_t bytes, const void **out);
 /* Says what a read of a cached file shall read: sets at, want, to, chunks. true: nothing, its bytes are there (view). */
 bool mr_cache_claim(const struct mr_file *f, struct mr_file_cache *c, struct mr_read *read);
 /* After the read, whose status and done are set: gives the claimed chunks free to view, or back; sets view. */
@@ -147,7 +149,8 @@ struct mr_blocks {
     pthread_mutex_t lock;                  /* guards the rest; taken alone */
     struct mr_block *free[MR_BLOCK_SIZES]; /* by size, 4 sizes an octave */
     uint64_t free_bytes;                   /* of those that were made one by one */
-    struct mr_block *reserve; /* one array, and one memory for all of them: pages that are not used are not there */
+    struct mr_block *
+        reserve; /* one array, and one memory for all of them: pages that are not used are not there */
     void *reserved;
 };
 
@@ -189,7 +192,8 @@ struct mr_remote_ops {
     const char *(*why_not)(void); /* NULL: usable; else what is missing. Optional */
     int (*size)(struct mr_file *f, uint64_t *out);
     int (*read)(struct mr_file *f, uint64_t offset, void *buf, uint64_t bytes);
-    int (*list)(const char *place, int (*fn)(void *user, const char *name, bool folder, uint64_t bytes), void *user);
+    int (*list)(const char *place,
+                int (*fn)(void *user, const char *name, bool folder, uint64_t bytes), void *user);
     void (*forget)(struct mr_file *f); /* frees f->own. Optional */
 };
 extern const struct mr_remote_ops mr_remote_http;
@@ -279,6 +283,7 @@ struct mr_storage_ops {
     void (*cancel)(struct mr_lane *lane);
 };
 
-extern const struct mr_storage_ops mr_storage_uring, mr_storage_pread, mr_storage_null, mr_storage_remote;
+extern const struct mr_storage_ops mr_storage_uring, mr_storage_pread, mr_storage_null,
+    mr_storage_remote;
 
 #endif

@@ -29,7 +29,8 @@ void mr_finished_put(struct mr_finished *done, struct mr_read *read)
     pthread_mutex_unlock(&done->lock);
 }
 
-uint32_t mr_finished_reap(struct mr_finished *done, struct mr_read **out, uint32_t cap, uint64_t until_ns)
+uint32_t mr_finished_reap(struct mr_finished *done, struct mr_read **out, uint32_t cap,
+                          uint64_t until_ns)
 {
     pthread_mutex_lock(&done->lock);
     while (until_ns && !done->reads.first && mr_cond_wait_until(&done->some, &done->lock, until_ns))
@@ -78,7 +79,8 @@ static bool grow(struct mr_read_pool *pool)
     pthread_mutex_lock(&pool->lock);
     pthread_t *next = &pool->thread[pool->n_threads];
     uint32_t pending = atomic_load_explicit(&pool->pending, memory_order_relaxed);
-    if (pool->n_threads < MR_MIN(pending, pool->max_threads) && !mr_thread_start(next, pool->name, thread_main, pool))
+    if (pool->n_threads < MR_MIN(pending, pool->max_threads) &&
+        !mr_thread_start(next, pool->name, thread_main, pool))
         pool->n_threads++;
     bool some = pool->n_threads > 0;
     pthread_mutex_unlock(&pool->lock);

@@ -33,7 +33,8 @@ void mr_finished_close(struct mr_finished *done);
 /* Any thread. The read is its reader's again, and may be gone, when this returns. */
 void mr_finished_put(struct mr_finished *done, struct mr_read *read);
 /* As the reap hook of a store. */
-uint32_t mr_finished_reap(struct mr_finished *done, struct mr_read **out, uint32_t cap, uint64_t until_ns);
+uint32_t mr_finished_reap(struct mr_finished *done, struct mr_read **out, uint32_t cap,
+                          uint64_t until_ns);
 
 struct mr_read_pool {
     void (*run)(void *user, struct mr_read *read); /* does a read; blocks */

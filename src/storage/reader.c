@@ -85,7 +85,8 @@ static int store_open(struct mr_storage *st, size_t i, uint32_t depth)
     return 0;
 }
 
-int mr_storage_open(struct mr_files *files, int kind, uint32_t depth, uint32_t n_readers, struct mr_storage **out)
+int mr_storage_open(struct mr_files *files, int kind, uint32_t depth, uint32_t n_readers,
+                    struct mr_storage **out)
 {
     struct mr_storage *st = calloc(1, sizeof *st);
     if (!st)
@@ -111,7 +112,8 @@ int mr_storage_open(struct mr_files *files, int kind, uint32_t depth, uint32_t n
     if (!atomic_load(&st->name)) {
         mr_storage_close(st);
         const char *why = kind == MR_STORAGE_URING ? mr_uring_why_not() : "no such kind";
-        return mr_error_set(MR_EUNSUPPORTED, "storage kind %d cannot be used here: %s", kind, why ? why : "no store");
+        return mr_error_set(MR_EUNSUPPORTED, "storage kind %d cannot be used here: %s", kind,
+                            why ? why : "no store");
     }
     *out = st;
     return 0;
@@ -177,15 +179,18 @@ static int lane_open(struct mr_reader *r, enum mr_file_kind kind)
         if (!rc)
             return 0;
     }
-    return rc ? rc : mr_error_set(MR_EUNSUPPORTED, "storage: no store reads files of kind %d", (int)kind);
+    return rc ? rc
+              : mr_error_set(MR_EUNSUPPORTED, "storage: no store reads files of kind %d",
+                             (int)kind);
 }
 
 int mr_reader_open(struct mr_storage *st, struct mr_reader **out)
 {
     struct mr_files_kinds kinds;
     mr_files_count(st->files, &kinds);
-    const uint32_t n[MR_N_LANES] = {
-        [MR_FILE_PATH] = kinds.n_path, [MR_FILE_NULL] = kinds.n_null, [MR_FILE_REMOTE] = kinds.n_remote};
+    const uint32_t n[MR_N_LANES] = {[MR_FILE_PATH] = kinds.n_path,
+                                    [MR_FILE_NULL] = kinds.n_null,
+                                    [MR_FILE_REMOTE] = kinds.n_remote};
     struct mr_reader *r = calloc(1, sizeof *r);
     if (!r)
         return mr_error_nomem("reader", sizeof *r);
@@ -231,7 +236,8 @@ void mr_reader_close(struct mr_reader *r)
 
 static void add(_Atomic uint64_t *counter, uint64_t n) /* one writer: no locked instruction */
 {
-    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n, memory_order_relaxed);
+    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n,
+                          memory_order_relaxed);
 }
 
 static void set_in_flight(struct mr_reader *r, uint32_t n)
@@ -258,7 +264,9 @@ void mr_reader_recycle(struct mr_reader *r, struct mr_read *read)
 
 int mr_reader_reserve(struct mr_reader *r, uint32_t n, uint64_t bytes)
 {
-    return r->st->direct ? 0 : mr_blocks_reserve(&r->blocks, n, bytes); /* blocks of the reserve are not aligned */
+    return r->st->direct ? 0
+                         : mr_blocks_reserve(&r->blocks, n,
+                                             bytes); /* blocks of the reserve are not aligned */
 }
 
 /* A store is done with it. */
@@ -357,7 +365,8 @@ static bool start(struct mr_reader *r, struct mr_read *read)
     if (!prepare(r, read))
         return true;
     if (!lane->ops) {
-        mr_read_fail(read, mr_error_set(MR_EMISUSE, "%s: was added after the reader was opened", f->name));
+        mr_read_fail(
+            read, mr_error_set(MR_EMISUSE, "%s: was added after the reader was opened", f->name));
         return true;
     }
     return start_in(r, lane->refuses && r->lane[FALLBACK].ops ? &r->lane[FALLBACK] : lane, read);
@@ -401,8 +410,8 @@ static void take_refused(struct mr_reader *r, struct mr_lane *lane)
     }
 }
 
-static uint32_t lane_reap(struct mr_reader *r, struct mr_lane *lane, struct mr_read **out, uint32_t cap,
-                          uint64_t until_ns)
+static uint32_t lane_reap(struct mr_reader *r, struct mr_lane *lane, struct mr_read **out,
+                          uint32_t cap, uint64_t until_ns)
 {
     uint32_t n = lane->in_flight && cap ? lane->ops->reap(lane, out, cap, until_ns) : 0;
     for (uint32_t i = 0; i < n; i++)
@@ -422,7 +431,8 @@ static uint32_t poll_lanes(struct mr_reader *r, struct mr_read **out, uint32_t c
 }
 
 /* Waits where an end comes unforeseen, until the first of the ends that are known. */
-static uint32_t wait_once(struct mr_reader *r, struct mr_read **out, uint32_t cap, uint64_t deadline_ns)
+static uint32_t wait_once(struct mr_reader *r, struct mr_read **out, uint32_t cap,
+                          uint64_t deadline_ns)
 {
     struct mr_lane *in = NULL;
     for (struct mr_lane *lane = r->lane; lane < r->lane + MR_N_LANES + 1; lane++) {

@@ -28,7 +28,7 @@ uint64_t mr_url_hash(uint64_t h, const char *text, size_t n);
 
 struct mr_files;
 
-#define MR_WHOLE                                                                                                       \
+#define MR_WHOLE                                                                                   \
     UINT64_MAX /* bytes of a read or an extent: all of its file, from offset 0; who reads it finds how many */
 
 MR_PRIVATE struct mr_files *mr_files_create(void); /* NULL without memory */
@@ -39,7 +39,8 @@ MR_PRIVATE int mr_files_add_path(struct mr_files *files, const char *path);
 /* A file that is open and has no name in any folder; takes the descriptor on success. name: for errors. */
 int mr_files_add_unnamed(struct mr_files *files, const char *name, int fd);
 /* Memory borrowed, or owned and freed with free(). name: for errors. */
-int mr_files_add_memory(struct mr_files *files, const char *name, void *data, uint64_t bytes, bool owned);
+int mr_files_add_memory(struct mr_files *files, const char *name, void *data, uint64_t bytes,
+                        bool owned);
 /*
  * A gzip file, inflated once by a background thread into memory while reads go on. head: room for head_bytes; filled with
  * the first inflated bytes before this call returns, so that the caller can learn the size. want(user, head, &total)
@@ -80,10 +81,11 @@ const char *mr_files_url(const struct mr_files *files, int id);
 int mr_files_fd(const struct mr_files *files, int id);
 /* Sets the text of a read of [offset, offset + bytes) which others did by that descriptor, and that failed with -errno or
  * MR_ETRUNCATED after `done` bytes. Returns status. */
-int mr_files_read_error(const struct mr_files *files, int id, int status, uint64_t offset, uint64_t bytes,
-                        uint64_t done);
+int mr_files_read_error(const struct mr_files *files, int id, int status, uint64_t offset,
+                        uint64_t bytes, uint64_t done);
 /* Reads bytes from the front, e.g. a header, blocking. Fewer bytes than asked for: MR_ETRUNCATED. */
-MR_PRIVATE int mr_files_read(struct mr_files *files, int id, uint64_t offset, void *buf, uint64_t bytes);
+MR_PRIVATE int mr_files_read(struct mr_files *files, int id, uint64_t offset, void *buf,
+                             uint64_t bytes);
 /* A whole file, into memory that the caller frees (never NULL); blocking. At most MR_WHOLE_LIMIT bytes. */
 int mr_files_read_whole(struct mr_files *files, int id, void **out, uint64_t *bytes);
 #define MR_WHOLE_LIMIT (4ull << 30)
@@ -95,9 +97,10 @@ int mr_files_load_small(struct mr_files *files);
 /* What kinds of files are in the table. */
 struct mr_files_kinds {
     uint32_t n_path, n_memory, n_gzip, n_null, n_remote;
-    uint32_t n_lazy;       /* of the paths and the remote ones; their bytes are in no sum */
-    uint64_t path_bytes;   /* all path files together: what a host cache would need */
-    uint64_t memory_bytes; /* held by memory and gzip files that the table owns, and by the cache (cached_bytes) */
+    uint32_t n_lazy;     /* of the paths and the remote ones; their bytes are in no sum */
+    uint64_t path_bytes; /* all path files together: what a host cache would need */
+    uint64_t
+        memory_bytes; /* held by memory and gzip files that the table owns, and by the cache (cached_bytes) */
     uint64_t cache_bytes;  /* what the cache may grow to; 0: no cache */
     uint64_t cached_bytes; /* of these, read so far */
 };
@@ -117,7 +120,8 @@ void mr_files_uncache(struct mr_files *files);
  * Bytes that are in memory: 1 and [out] out; 0: must be read; negative: error (an inflate that failed, a range past the
  * end). Waits for a gzip file's inflating thread where needed.
  */
-int mr_files_view(struct mr_files *files, int id, uint64_t offset, uint64_t bytes, const void **out);
+int mr_files_view(struct mr_files *files, int id, uint64_t offset, uint64_t bytes,
+                  const void **out);
 /* The same for a whole file. [out] bytes: how many, as far as that is known now; else MR_WHOLE. */
 int mr_files_view_whole(struct mr_files *files, int id, uint64_t *bytes, const void **out);
 
@@ -128,37 +132,41 @@ bool mr_store_is_remote(const char *name);
 /* n bytes as they stand in a URL: all but unreserved characters and those in keep as %XX. malloc'd; NULL without memory. Keys
  * of s3:// are not encoded in names: they are where a request goes out. */
 char *mr_url_encode(const char *text, size_t n, const char *keep);
-#define MR_URL_PATH  "/"                   /* keep, of a file's name, which may have any characters */
+#define MR_URL_PATH  "/" /* keep, of a file's name, which may have any characters */
 #define MR_URL_WHOLE "/%?#:@!$&'()*+,;=[]" /* of what is a URL, or a part of one, already */
 /*
  * The entries of a directory or of s3://bucket/prefix/, not of what lies below, in any order and without "." and "..":
  * fn(user, name, folder, bytes), bytes UINT64_MAX where not known. Links count as what they lead to; entries that are neither
  * folder nor file are left out. Stops when fn returns nonzero, and returns that; else 0, or an error that names the place.
  */
-int mr_store_list(const char *place, int (*fn)(void *user, const char *name, bool folder, uint64_t bytes), void *user);
+int mr_store_list(const char *place,
+                  int (*fn)(void *user, const char *name, bool folder, uint64_t bytes), void *user);
 
 /* ---- readers ---- */
 
 /* One read. The caller fills the upper part and keeps it in place until it comes back from mr_reader_reap(). */
 struct mr_read {
     int file;
-    uint64_t offset, bytes; /* bytes MR_WHOLE, with offset 0: the whole file, into memory of the reader's */
-    void *buf; /* room for bytes; NULL with MR_WHOLE; for cached files the reader reads into the cache and sets view */
+    uint64_t offset,
+        bytes; /* bytes MR_WHOLE, with offset 0: the whole file, into memory of the reader's */
+    void *
+        buf; /* room for bytes; NULL with MR_WHOLE; for cached files the reader reads into the cache and sets view */
     void *user;
     /* result */
-    const void
-        *view;     /* where the bytes are: buf, in the cache, or for MR_WHOLE what mr_reader_recycle() is to get back */
+    const void *
+        view; /* where the bytes are: buf, in the cache, or for MR_WHOLE what mr_reader_recycle() is to get back */
     uint64_t done; /* of MR_WHOLE: how many there are */
     int status;    /* 0, or the error; its text in `error` */
-    struct mr_error_kept *error; /* malloc'd when status != 0, NULL without memory; the caller frees it */
+    struct mr_error_kept
+        *error; /* malloc'd when status != 0, NULL without memory; the caller frees it */
     /* the reader's own */
     struct mr_read *next;
     uint64_t due_ns, submit_ns;
     uint64_t at, want; /* the range really read (a cache rounds it out, and so do direct reads) */
-    uint64_t need;     /* of want, bytes that must be there: the rest may lie behind the file's end */
+    uint64_t need; /* of want, bytes that must be there: the rest may lie behind the file's end */
     void *to;
     struct mr_lane *lane;
-    uint64_t chunks;        /* of the cache, claimed by this read: n; their first is at / MR_CACHE_CHUNK */
+    uint64_t chunks; /* of the cache, claimed by this read: n; their first is at / MR_CACHE_CHUNK */
     struct mr_block *block; /* of a whole file */
     int fd;                 /* of a lazy file, while it is open */
     bool direct;            /* its descriptor is opened with O_DIRECT */
@@ -174,8 +182,10 @@ struct mr_reader_stats {
 /* What readers of one loader share (pread's thread pool). kind: enum mr_storage_kind. depth: reads in flight, all
  * readers together. Returns 0, or MR_EUNSUPPORTED with the reason when the kind was asked for and is not to be had. */
 struct mr_storage;
-#define MR_STORAGE_DIRECT 256 /* or'ed to kind: path files are read past the page cache, where their file system can */
-int mr_storage_open(struct mr_files *files, int kind, uint32_t depth, uint32_t n_readers, struct mr_storage **out);
+#define MR_STORAGE_DIRECT                                                                          \
+    256 /* or'ed to kind: path files are read past the page cache, where their file system can */
+int mr_storage_open(struct mr_files *files, int kind, uint32_t depth, uint32_t n_readers,
+                    struct mr_storage **out);
 void mr_storage_close(struct mr_storage *st); /* after its readers */
 /* A file whose file system refused direct reads, so that it is read through the page cache; NULL: none so far. */
 const char *mr_storage_refused(const struct mr_storage *st);

@@ -59,10 +59,12 @@ static void probe(void)
     }
     struct io_uring_probe *ops = io_uring_get_probe_ring(&ring);
     if (!(ring.features & IORING_FEAT_EXT_ARG)) /* else a wait takes an entry of its own */
-        snprintf(why_not, sizeof why_not, "the kernel's io_uring cannot wait with a timeout (Linux 5.11 can)");
+        snprintf(why_not, sizeof why_not,
+                 "the kernel's io_uring cannot wait with a timeout (Linux 5.11 can)");
     else if (!ops || !io_uring_opcode_supported(ops, IORING_OP_READ) ||
              !io_uring_opcode_supported(ops, IORING_OP_OPENAT))
-        snprintf(why_not, sizeof why_not, "the kernel's io_uring has no read or no open operation (Linux 5.6 has)");
+        snprintf(why_not, sizeof why_not,
+                 "the kernel's io_uring has no read or no open operation (Linux 5.6 has)");
     io_uring_free_probe(ops);
     io_uring_queue_exit(&ring);
 }
@@ -80,7 +82,8 @@ static int uring_lane_open(struct mr_lane *lane)
     struct lane *l = lane->state;
     uint32_t entries = MR_MIN(lane->depth, MOST_ENTRIES);
     /* Completions wait until we ask for them: no interrupt of the worker's decoding. Linux 5.19 on. */
-    int rc = io_uring_queue_init(entries, &l->ring, IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG);
+    int rc = io_uring_queue_init(entries, &l->ring,
+                                 IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG);
     if (rc == -EINVAL)
         rc = io_uring_queue_init(entries, &l->ring, 0);
     return rc < 0 ? mr_error_errno(-rc, "io_uring for %u reads", entries) : 0;
@@ -111,7 +114,8 @@ static void prepare(struct io_uring_sqe *sqe, const struct mr_file *f, struct mr
         prepare_open(sqe, f);
     else
         io_uring_prep_read(sqe, mr_read_fd(f, read), (char *)read->to + read->done,
-                           (unsigned)MR_MIN(read->want - read->done, ONE_READ), read->at + read->done);
+                           (unsigned)MR_MIN(read->want - read->done, ONE_READ),
+                           read->at + read->done);
     io_uring_sqe_set_data(sqe, read);
 }
 
@@ -151,7 +155,8 @@ static void refused(struct lane *l, int rc)
         l->refused_ns = now;
     if (!may_pass(rc) || now - l->refused_ns > GIVE_UP_NS) {
         l->broken = true;
-        mr_log(MR_LOG_WARNING, "io_uring takes no more reads (%s)", mr_strerror(rc < 0 ? rc : -EIO));
+        mr_log(MR_LOG_WARNING, "io_uring takes no more reads (%s)",
+               mr_strerror(rc < 0 ? rc : -EIO));
     }
 }
 
@@ -291,12 +296,14 @@ static void wait_some(struct lane *l, uint64_t until_ns)
     uint64_t wait = until_ns - now;
     if (l->line.first)
         wait = MR_MIN(wait, RETRY_NS);
-    struct __kernel_timespec ts = {.tv_sec = (long long)(wait / 1000000000), .tv_nsec = (long long)(wait % 1000000000)};
+    struct __kernel_timespec ts = {.tv_sec = (long long)(wait / 1000000000),
+                                   .tv_nsec = (long long)(wait % 1000000000)};
     struct io_uring_cqe *cqe;
     io_uring_wait_cqe_timeout(&l->ring, &cqe, &ts);
 }
 
-static uint32_t uring_reap(struct mr_lane *lane, struct mr_read **out, uint32_t cap, uint64_t until_ns)
+static uint32_t uring_reap(struct mr_lane *lane, struct mr_read **out, uint32_t cap,
+                           uint64_t until_ns)
 {
     struct lane *l = lane->state;
     for (;;) {

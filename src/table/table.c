@@ -15,7 +15,8 @@ struct mr_table_chunk {
     char text[];
 };
 
-struct mr_table *mr_table_create(const char *title, const struct mr_column *columns, uint32_t n_columns)
+struct mr_table *mr_table_create(const char *title, const struct mr_column *columns,
+                                 uint32_t n_columns)
 {
     struct mr_table *table = calloc(1, sizeof *table);
     if (!table)
@@ -90,7 +91,8 @@ static bool grow_buckets(struct mr_table *table)
         return false;
     }
     for (uint32_t i = 0; i < table->n_texts; i++) {
-        uint32_t b = (uint32_t)mr_hash(MR_HASH_START, table->texts[i], strlen(table->texts[i])) & (n - 1);
+        uint32_t b =
+            (uint32_t)mr_hash(MR_HASH_START, table->texts[i], strlen(table->texts[i])) & (n - 1);
         while (buckets[b])
             b = (b + 1) & (n - 1);
         buckets[b] = i + 1;
@@ -284,7 +286,8 @@ void mr_table_add_note(struct mr_table *table, const char *format, ...)
     if (n < 0)
         table->failed = true;
     else
-        mr_table_set_note(table, "%s%s%s", table->note ? table->note : "", table->note ? "; " : "", more);
+        mr_table_set_note(table, "%s%s%s", table->note ? table->note : "", table->note ? "; " : "",
+                          more);
     if (n >= 0)
         free(more);
 }
@@ -345,7 +348,8 @@ struct mr_cell mr_table_cell(const struct mr_table *table, uint64_t row, uint32_
         cell.real = ((const double *)from->cells)[i];
         return cell;
     }
-    cell.integer = from->wide ? ((const int64_t *)from->cells)[i] : ((const int32_t *)from->cells)[i];
+    cell.integer =
+        from->wide ? ((const int64_t *)from->cells)[i] : ((const int32_t *)from->cells)[i];
     if (cell.type == MR_CELL_TEXT) {
         cell.text = table->texts[cell.integer];
         cell.integer = 0;

@@ -37,7 +37,8 @@ char *mr_table_head(const struct mr_column *column);
 /* What programs read: the number in its head's unit. */
 double mr_table_machine(const struct mr_column *column, double value);
 /* What people read: "12.35 ms". Returns its length. Texts are not for this. */
-int mr_table_human(const struct mr_column *column, const struct mr_cell *cell, char buf[MR_TABLE_CELL_BYTES]);
+int mr_table_human(const struct mr_column *column, const struct mr_cell *cell,
+                   char buf[MR_TABLE_CELL_BYTES]);
 /* "total-time" is the column "Total Time". UINT32_MAX: none; [out] near, may be NULL: what was meant. */
 uint32_t mr_table_find(const struct mr_table *table, const char *name);
 

@@ -12,8 +12,8 @@ static bool is_moment(const struct mr_column *column)
     size_t length = strlen(column->name);
     for (size_t i = 0; i < MR_COUNT(words) && column->unit == MR_UNIT_NS; i++) {
         size_t n = strlen(words[i]);
-        if (length >= n &&
-            (strncasecmp(column->name, words[i], n) == 0 || strcasecmp(column->name + length - n, words[i]) == 0))
+        if (length >= n && (strncasecmp(column->name, words[i], n) == 0 ||
+                            strcasecmp(column->name + length - n, words[i]) == 0))
             return true;
     }
     return false;
@@ -52,7 +52,8 @@ static int put_fixed(char *buf, size_t cap, double value, int digits)
     static const double powers[] = {1, 10, 100, 1e3, 1e4, 1e5, 1e6};
     if (!(fabs(value) < 1e12))
         return snprintf(buf, cap, "%.3g", value);
-    uint64_t scaled = (uint64_t)llround(fabs(value) * powers[digits]), power = (uint64_t)powers[digits];
+    uint64_t scaled = (uint64_t)llround(fabs(value) * powers[digits]),
+             power = (uint64_t)powers[digits];
     uint64_t whole = scaled / power, part = scaled % power;
     char plain[32];
     int n = snprintf(plain, sizeof plain, "%" PRIu64, whole), used = 0;
@@ -79,7 +80,11 @@ static int put_scaled(char *buf, size_t cap, double value, const char *const *un
         value /= 1000;
         i++;
     }
-    int digits = i == 0 && value == floor(value) ? 0 : size < 9.9995 ? 3 : size < 99.995 ? 2 : size < 999.95 ? 1 : 0;
+    int digits = i == 0 && value == floor(value) ? 0
+                 : size < 9.9995                 ? 3
+                 : size < 99.995                 ? 2
+                 : size < 999.95                 ? 1
+                                                 : 0;
     int n = put_fixed(buf, cap, value, digits);
     return n + snprintf(buf + n, cap - (size_t)n, " %s", units[i]);
 }
@@ -93,7 +98,8 @@ static int put_time(const struct mr_column *column, double ns, char *buf)
     return n + snprintf(buf + n, MR_TABLE_CELL_BYTES - (size_t)n, " ms");
 }
 
-int mr_table_human(const struct mr_column *column, const struct mr_cell *cell, char buf[MR_TABLE_CELL_BYTES])
+int mr_table_human(const struct mr_column *column, const struct mr_cell *cell,
+                   char buf[MR_TABLE_CELL_BYTES])
 {
     static const char *const bytes[] = {"B", "kB", "MB", "GB", "TB", "PB"};
     static const char *const rates[] = {"B/s", "kB/s", "MB/s", "GB/s", "TB/s"};

@@ -46,12 +46,14 @@ static void put_csv_text(const char *text, FILE *to, bool terminal)
         put_csv_plain(text, to);
 }
 
-static void put_csv_cell(const struct mr_column *column, const struct mr_cell *cell, FILE *to, bool terminal)
+static void put_csv_cell(const struct mr_column *column, const struct mr_cell *cell, FILE *to,
+                         bool terminal)
 {
     char text[32];
     if (cell->type == MR_CELL_TEXT)
         put_csv_text(cell->text, to, terminal);
-    else if (cell->type == MR_CELL_INT && column->unit != MR_UNIT_BYTES && column->unit != MR_UNIT_BYTES_PER_S)
+    else if (cell->type == MR_CELL_INT && column->unit != MR_UNIT_BYTES &&
+             column->unit != MR_UNIT_BYTES_PER_S)
         fprintf(to, "%" PRId64, cell->integer);
     else if (cell->type != MR_CELL_EMPTY && isfinite(cell->real))
         fputs(mr_f64_to_text(mr_table_machine(column, cell->real), text), to);
@@ -91,7 +93,8 @@ static void put_json_cell(struct mr_json *json, const char *key, const struct mr
         mr_json_null(json, key);
     else if (cell->type == MR_CELL_TEXT)
         mr_json_string(json, key, cell->text);
-    else if (cell->type == MR_CELL_INT && column->unit != MR_UNIT_BYTES && column->unit != MR_UNIT_BYTES_PER_S)
+    else if (cell->type == MR_CELL_INT && column->unit != MR_UNIT_BYTES &&
+             column->unit != MR_UNIT_BYTES_PER_S)
         mr_json_int(json, key, cell->integer);
     else
         mr_json_double(json, key, mr_table_machine(column, cell->real));

@@ -60,7 +60,8 @@ static uint32_t *rank_texts(const struct mr_table *table)
 }
 
 /* Empty cells come last in either order. */
-static int64_t key_of(const struct mr_table_store *column, const uint32_t *rank, uint32_t row, bool ascending)
+static int64_t key_of(const struct mr_table_store *column, const uint32_t *rank, uint32_t row,
+                      bool ascending)
 {
     if (column->empty && column->empty[row / 8] >> (row % 8) & 1)
         return INT64_MAX;
@@ -68,7 +69,8 @@ static int64_t key_of(const struct mr_table_store *column, const uint32_t *rank,
     if (column->head.type == MR_CELL_REAL)
         key = ordered(((const double *)column->cells)[row]);
     else
-        key = column->wide ? ((const int64_t *)column->cells)[row] : ((const int32_t *)column->cells)[row];
+        key = column->wide ? ((const int64_t *)column->cells)[row]
+                           : ((const int32_t *)column->cells)[row];
     if (rank)
         key = rank[key];
     return ascending ? key : ~key;
@@ -138,7 +140,8 @@ static int no_such_column(const struct mr_table *table, const char *name)
     char list[512] = "";
     size_t used = 0;
     for (uint32_t c = 0; c < table->n_columns; c++) {
-        int n = snprintf(list + used, sizeof list - used, "%s%s", c ? ", " : "", table->columns[c].head.name);
+        int n = snprintf(list + used, sizeof list - used, "%s%s", c ? ", " : "",
+                         table->columns[c].head.name);
         used = MR_MIN(used + (size_t)MR_MAX(n, 0), sizeof list - 1);
     }
     const char *near = near_column(table, name);

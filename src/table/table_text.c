@@ -73,7 +73,8 @@ static uint32_t cell_width(const struct mr_column *column, const struct mr_cell 
     char buf[MR_TABLE_CELL_BYTES];
     if (cell->type == MR_CELL_EMPTY)
         return 1;
-    return cell->type == MR_CELL_TEXT ? characters(cell->text) : (uint32_t)mr_table_human(column, cell, buf);
+    return cell->type == MR_CELL_TEXT ? characters(cell->text)
+                                      : (uint32_t)mr_table_human(column, cell, buf);
 }
 
 static void measure(struct layout *l)

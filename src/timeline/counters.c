@@ -11,7 +11,8 @@
 
 static struct mr_tl_counter *counter_add(struct mr_timeline *tl)
 {
-    struct mr_tl_counter *counters = realloc(tl->counters, (tl->n_counters + 1) * sizeof(*counters));
+    struct mr_tl_counter *counters =
+        realloc(tl->counters, (tl->n_counters + 1) * sizeof(*counters));
     if (!counters) {
         mr_error_nomem("timeline: counters", (tl->n_counters + 1) * sizeof(*counters));
         return NULL;
@@ -40,8 +41,8 @@ struct bins {
 };
 
 /* Spreads what an event moved evenly over its time. */
-static void spread(const struct bins *bins, const struct mr_timeline *tl, const struct mr_tl_event *event,
-                   double amount)
+static void spread(const struct bins *bins, const struct mr_timeline *tl,
+                   const struct mr_tl_event *event, double amount)
 {
     uint64_t start = MR_MAX(event->start_ns, tl->from_ns), end = MR_MIN(event->end_ns, tl->to_ns);
     double whole = (double)(event->end_ns - event->start_ns);
@@ -54,7 +55,8 @@ static void spread(const struct bins *bins, const struct mr_timeline *tl, const 
 }
 
 /* Values that repeat are not written again: a counter holds until its next point. */
-static int put_bins(struct mr_tl_counter *counter, const struct bins *bins, uint64_t to_ns, double scale)
+static int put_bins(struct mr_tl_counter *counter, const struct bins *bins, uint64_t to_ns,
+                    double scale)
 {
     int rc = 0;
     for (uint64_t i = 0; i < bins->n && rc == 0; i++) {
@@ -66,7 +68,8 @@ static int put_bins(struct mr_tl_counter *counter, const struct bins *bins, uint
 }
 
 /* Bytes come from the streams' own events: an engine's may stand for several. */
-static int count_engine(struct mr_timeline *tl, const struct mr_lane *engine, const char *name, const struct bins *bins)
+static int count_engine(struct mr_timeline *tl, const struct mr_lane *engine, const char *name,
+                        const struct bins *bins)
 {
     bool busy = engine->engine == MR_ENGINE_ALL;
     struct mr_tl_counter *counter = counter_add(tl);
@@ -78,7 +81,8 @@ static int count_engine(struct mr_timeline *tl, const struct mr_lane *engine, co
     memset(bins->amount, 0, bins->n * sizeof(*bins->amount));
     for (uint64_t i = 0; i < engine->n; i++) {
         const struct mr_tl_event *event = &engine->events[i];
-        spread(bins, tl, event, busy ? (double)(event->end_ns - event->start_ns) : (double)event->bytes);
+        spread(bins, tl, event,
+               busy ? (double)(event->end_ns - event->start_ns) : (double)event->bytes);
     }
     return put_bins(counter, bins, tl->to_ns, (busy ? 100.0 : 1e9) / (double)bins->width_ns);
 }
@@ -119,7 +123,9 @@ static int metric_row(struct mr_timeline *tl, sqlite3_stmt *row, int64_t last[2]
         counter = counter_add(tl);
         if (!counter)
             return -ENOMEM;
-        uint32_t id = (uint32_t)(type & 0xff); /* the export keeps the GPU's number there, and more above it */
+        uint32_t id =
+            (uint32_t)(type &
+                       0xff); /* the export keeps the GPU's number there, and more above it */
         for (uint32_t i = 0; i < tl->rec->n_devices && type >= 0; i++)
             if (tl->rec->devices[i].id == id)
                 counter->device = (uint16_t)i;
@@ -154,12 +160,15 @@ int mr_timeline_count(struct mr_timeline *tl)
     int rc = count_engines(tl);
     if (rc == 0 && mr_recording_has(tl->rec, "GPU_METRICS", "metricId") &&
         mr_recording_has(tl->rec, "TARGET_INFO_GPU_METRICS", "metricName"))
-        rc = read_metrics(tl,
-                          "SELECT timestamp, typeId, metricId, value, (SELECT metricName FROM TARGET_INFO_GPU_METRICS t"
-                          " WHERE t.typeId = g.typeId AND t.metricId = g.metricId) FROM GPU_METRICS g"
-                          " ORDER BY typeId, metricId, timestamp");
+        rc = read_metrics(
+            tl, "SELECT timestamp, typeId, metricId, value, (SELECT metricName FROM "
+                "TARGET_INFO_GPU_METRICS t"
+                " WHERE t.typeId = g.typeId AND t.metricId = g.metricId) FROM GPU_METRICS g"
+                " ORDER BY typeId, metricId, timestamp");
     if (rc == 0 && mr_recording_has(tl->rec, "MILLRACE_COUNTERS", "nameId"))
-        rc = read_metrics(tl, "SELECT timestamp, -1 - globalPid, nameId, c.value, s.value FROM MILLRACE_COUNTERS c"
-                              " LEFT JOIN StringIds s ON s.id = nameId ORDER BY globalPid, nameId, timestamp");
+        rc = read_metrics(
+            tl,
+            "SELECT timestamp, -1 - globalPid, nameId, c.value, s.value FROM MILLRACE_COUNTERS c"
+            " LEFT JOIN StringIds s ON s.id = nameId ORDER BY globalPid, nameId, timestamp");
     return rc;
 }

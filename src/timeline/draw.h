@@ -10,8 +10,8 @@ enum mr_anchor { MR_LEFT, MR_MIDDLE, MR_RIGHT };
 
 void mr_svg_rect(FILE *file, double x, double y, double w, double h, uint32_t colour);
 /* y: the middle of the line. Texts are UTF-8. */
-void mr_svg_text(FILE *file, double x, double y, enum mr_anchor anchor, bool bold, int size, uint32_t colour,
-                 const char *text);
+void mr_svg_text(FILE *file, double x, double y, enum mr_anchor anchor, bool bold, int size,
+                 uint32_t colour, const char *text);
 
 #define MR_OVERVIEW_W 1200
 

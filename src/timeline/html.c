@@ -13,7 +13,8 @@
 #include <zlib.h>
 
 extern const unsigned char mr_timeline_page[], mr_timeline_style[], mr_timeline_script[];
-extern const unsigned long mr_timeline_page_bytes, mr_timeline_style_bytes, mr_timeline_script_bytes;
+extern const unsigned long mr_timeline_page_bytes, mr_timeline_style_bytes,
+    mr_timeline_script_bytes;
 
 #define OUT_BYTES 49152 /* a multiple of 3: base64 has no padding inside */
 #define IN_BYTES  65536
@@ -32,8 +33,8 @@ static void put_base64(FILE *file, const unsigned char *bytes, size_t n)
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     for (size_t i = 0; i < n; i += 3) {
         size_t left = n - i;
-        uint32_t x =
-            (uint32_t)bytes[i] << 16 | (left > 1 ? (uint32_t)bytes[i + 1] << 8 : 0) | (left > 2 ? bytes[i + 2] : 0);
+        uint32_t x = (uint32_t)bytes[i] << 16 | (left > 1 ? (uint32_t)bytes[i + 1] << 8 : 0) |
+                     (left > 2 ? bytes[i + 2] : 0);
         char text[4] = {digits[x >> 18], digits[x >> 12 & 63], left > 1 ? digits[x >> 6 & 63] : '=',
                         left > 2 ? digits[x & 63] : '='};
         fwrite(text, 1, sizeof(text), file);
@@ -166,7 +167,9 @@ static uint64_t value_number(const struct page *page, const struct row *row)
 /* Calls that failed. */
 static uint64_t value_result(const struct page *page, const struct row *row)
 {
-    return row->lane->kind == MR_LANE_CALLS ? (uint32_t)page->tl->rec->apis[row->event->source].result : 0;
+    return row->lane->kind == MR_LANE_CALLS
+               ? (uint32_t)page->tl->rec->apis[row->event->source].result
+               : 0;
 }
 
 static const struct {
@@ -176,7 +179,8 @@ static const struct {
                {"shape", value_shape}, {"bytes", value_bytes},       {"detail", value_detail},
                {"link", value_link},   {"number", value_number},     {"result", value_result}};
 
-static void put_column(struct page *page, uint64_t (*value)(const struct page *page, const struct row *row))
+static void put_column(struct page *page,
+                       uint64_t (*value)(const struct page *page, const struct row *row))
 {
     const struct mr_timeline *tl = page->tl;
     for (uint32_t k = 0; k < tl->n_lanes; k++) {
@@ -243,7 +247,8 @@ static int order_lane(struct page *page, uint32_t k)
     const struct mr_lane *lane = &page->tl->lanes[k];
     uint64_t *at = calloc(lane->n_levels + 2u, sizeof(*at));
     page->in_rows[k] = malloc((lane->n + 1) * sizeof(**page->in_rows));
-    page->row_of[k] = lane->kind == MR_LANE_CALLS ? malloc((lane->n + 1) * sizeof(**page->row_of)) : NULL;
+    page->row_of[k] =
+        lane->kind == MR_LANE_CALLS ? malloc((lane->n + 1) * sizeof(**page->row_of)) : NULL;
     bool there = at && page->in_rows[k] && (page->row_of[k] || lane->kind != MR_LANE_CALLS);
     for (uint64_t i = 0; there && i < lane->n; i++)
         at[lane->events[i].level + 1]++;
@@ -277,7 +282,8 @@ static int take_names(struct page *page)
 
 /* ---- the JSON object ---- */
 
-static void put_texts(struct mr_json *json, const char *key, const struct mr_texts *texts, uint32_t first)
+static void put_texts(struct mr_json *json, const char *key, const struct mr_texts *texts,
+                      uint32_t first)
 {
     mr_json_array(json, key);
     for (uint32_t i = first; i < texts->n; i++)
@@ -310,7 +316,8 @@ static void put_lanes(const struct page *page, struct mr_json *json)
         const uint32_t *rows = page->in_rows[tl->order[k]];
         for (uint64_t i = 0; i < lane->n; i++) {
             n++;
-            if (i + 1 == lane->n || lane->events[rows[i]].level != lane->events[rows[i + 1]].level) {
+            if (i + 1 == lane->n ||
+                lane->events[rows[i]].level != lane->events[rows[i + 1]].level) {
                 mr_json_uint(json, NULL, n);
                 n = 0;
             }
@@ -385,7 +392,8 @@ static int put_object(struct page *page)
         mr_json_string(json, "title", tl->title);
         mr_json_string(json, "version", mr_version());
         mr_json_uint(json, "from", tl->from_ns);
-        mr_json_uint(json, "to", tl->to_ns - (tl->to_ns > tl->rec->end_ns && tl->rec->end_ns > tl->from_ns));
+        mr_json_uint(json, "to",
+                     tl->to_ns - (tl->to_ns > tl->rec->end_ns && tl->rec->end_ns > tl->from_ns));
         mr_json_uint(json, "events", tl->n_events);
         put_story(page, json);
         put_texts(json, "notes", &notes, 1);

@@ -42,9 +42,10 @@ struct overview {
     const struct mr_timeline *tl;
     FILE *file; /* NULL: only the height is asked for */
     double y;
-    double scale;               /* pixels a ns */
-    bool events;                /* of the lanes: the second time; the first time their grounds and names */
-    uint64_t ranges[MAX_NAMES]; /* hashes of ranges' names, as they came: they take colours in turn */
+    double scale; /* pixels a ns */
+    bool events;  /* of the lanes: the second time; the first time their grounds and names */
+    uint64_t
+        ranges[MAX_NAMES]; /* hashes of ranges' names, as they came: they take colours in turn */
     uint32_t n_ranges;
     double busy[WIDE];     /* of the row that is drawn: each column's share of time ... */
     uint32_t colour[WIDE]; /* ... and colour */
@@ -56,8 +57,8 @@ static void rect(struct overview *o, double x, double y, double w, double h, uin
         mr_svg_rect(o->file, x, y, w, h, colour);
 }
 
-static void text(struct overview *o, double x, double y, enum mr_anchor anchor, bool bold, int size, uint32_t colour,
-                 const char *what)
+static void text(struct overview *o, double x, double y, enum mr_anchor anchor, bool bold, int size,
+                 uint32_t colour, const char *what)
 {
     if (o->file)
         mr_svg_text(o->file, x, y, anchor, bold, size, colour, what);
@@ -86,7 +87,11 @@ static const char *time_text(double ns, char *out, size_t bytes)
     size_t unit = 0;
     for (; ns >= 999.95 && unit < 3; unit++)
         ns /= 1000;
-    snprintf(out, bytes, "%.*f %s", ns >= 99.95 || unit == 0 ? 0 : ns >= 9.995 ? 1 : 2, ns, units[unit]);
+    snprintf(out, bytes, "%.*f %s",
+             ns >= 99.95 || unit == 0 ? 0
+             : ns >= 9.995            ? 1
+                                      : 2,
+             ns, units[unit]);
     return out;
 }
 
@@ -96,7 +101,11 @@ static const char *bytes_text(double n, char *out, size_t bytes)
     size_t unit = 0;
     for (; n >= 1023.5 && unit < 4; unit++)
         n /= 1024;
-    snprintf(out, bytes, "%.*f %s", n >= 99.95 || unit == 0 ? 0 : n >= 9.995 ? 1 : 2, n, units[unit]);
+    snprintf(out, bytes, "%.*f %s",
+             n >= 99.95 || unit == 0 ? 0
+             : n >= 9.995            ? 1
+                                     : 2,
+             n, units[unit]);
     return out;
 }
 
@@ -165,7 +174,8 @@ static void add_columns(struct overview *o, double x0, double x1, uint32_t colou
     }
 }
 
-static void draw_level(struct overview *o, const struct mr_lane *lane, uint16_t level, double y, double h)
+static void draw_level(struct overview *o, const struct mr_lane *lane, uint16_t level, double y,
+                       double h)
 {
     memset(o->busy, 0, sizeof(o->busy));
     for (uint64_t i = 0; i < lane->n; i++) {
@@ -184,8 +194,8 @@ static void draw_level(struct overview *o, const struct mr_lane *lane, uint16_t 
         char label[256];
         const char *name = lane->kind == MR_LANE_ENGINE ? "" : mr_timeline_name(o->tl, event->name);
         if (*fitted(name, x1 - x0 - 8, label))
-            text(o, LEFT + x0 + 4, y + h / 2, MR_LEFT, false, 11, lane->kind == MR_LANE_STREAM ? 0xffffff : TEXT,
-                 label);
+            text(o, LEFT + x0 + 4, y + h / 2, MR_LEFT, false, 11,
+                 lane->kind == MR_LANE_STREAM ? 0xffffff : TEXT, label);
     }
 }
 
@@ -244,7 +254,8 @@ static bool is_shown(const struct mr_timeline *tl, const struct mr_lane *lane)
             mine += tl->lanes[i].n;
     for (uint32_t i = 0; i < tl->n_lanes; i++) {
         const struct mr_lane *first = &tl->lanes[tl->order[i]];
-        if (first->kind < MR_LANE_RANGES || first->thread == before || first->thread == lane->thread)
+        if (first->kind < MR_LANE_RANGES || first->thread == before ||
+            first->thread == lane->thread)
             continue;
         before = first->thread;
         uint64_t n = 0;
@@ -342,7 +353,8 @@ static void draw_parts(struct overview *o, double y)
         return;
     time_text((double)story->wall_ns / (double)MR_MAX(story->n_steps, 1), mean, sizeof(mean));
     if (story->n_steps)
-        snprintf(label, sizeof(label), "%llu steps of %s", (unsigned long long)story->n_steps, mean);
+        snprintf(label, sizeof(label), "%llu steps of %s", (unsigned long long)story->n_steps,
+                 mean);
     else
         snprintf(label, sizeof(label), "of %s", mean);
     text(o, LEFT - 10, y + 9, MR_RIGHT, true, 12, TEXT, label);
@@ -351,7 +363,8 @@ static void draw_parts(struct overview *o, double y)
         if (wide < 0.5)
             continue;
         rect(o, LEFT + x, y, wide, 18, parts[i].colour);
-        snprintf(label, sizeof(label), "%s %.*f%%", parts[i].name, story->part[i] < 0.0995, 100 * story->part[i]);
+        snprintf(label, sizeof(label), "%s %.*f%%", parts[i].name, story->part[i] < 0.0995,
+                 100 * story->part[i]);
         if (*fitted(label, wide - 8, cut) && strcmp(cut, label) == 0)
             text(o, LEFT + x + 6, y + 9, MR_LEFT, false, 11, parts[i].ink, label);
         x += wide;
@@ -366,20 +379,25 @@ static void draw_lines(struct overview *o, double y, uint32_t colour, const char
     if (n > most)
         for (n = most; n > most / 2 && what[n] != ' ';)
             n--;
-    text(o, MARGIN, y, MR_LEFT, false, 12, colour, (snprintf(cut, sizeof(cut), "%.*s", (int)n, what), cut));
+    text(o, MARGIN, y, MR_LEFT, false, 12, colour,
+         (snprintf(cut, sizeof(cut), "%.*s", (int)n, what), cut));
     if (what[n])
-        text(o, MARGIN, y + 17, MR_LEFT, false, 12, colour, fitted(what + n + 1, MR_OVERVIEW_W - 2.0 * MARGIN, cut));
+        text(o, MARGIN, y + 17, MR_LEFT, false, 12, colour,
+             fitted(what + n + 1, MR_OVERVIEW_W - 2.0 * MARGIN, cut));
 }
 
 static void draw_head(struct overview *o)
 {
     const struct mr_timeline *tl = o->tl;
     char line[512], a[32], b[32], c[32], cut[256];
-    text(o, MARGIN, 26, MR_LEFT, true, 16, TEXT, fitted(tl->title, (MR_OVERVIEW_W - 2.0 * MARGIN) / 1.35, cut));
-    time_text((double)(MR_MIN(tl->to_ns, tl->rec->end_ns) - MR_MIN(tl->from_ns, tl->rec->end_ns)), a, sizeof(a));
+    text(o, MARGIN, 26, MR_LEFT, true, 16, TEXT,
+         fitted(tl->title, (MR_OVERVIEW_W - 2.0 * MARGIN) / 1.35, cut));
+    time_text((double)(MR_MIN(tl->to_ns, tl->rec->end_ns) - MR_MIN(tl->from_ns, tl->rec->end_ns)),
+              a, sizeof(a));
     int n = snprintf(line, sizeof(line), "%s", a);
     if (tl->from_ns > 0 || tl->to_ns <= tl->rec->end_ns)
-        n += snprintf(line + n, sizeof(line) - (size_t)n, " of %s", time_text((double)tl->rec->end_ns, b, sizeof(b)));
+        n += snprintf(line + n, sizeof(line) - (size_t)n, " of %s",
+                      time_text((double)tl->rec->end_ns, b, sizeof(b)));
     uint32_t devices = 0;
     for (uint32_t i = 0; i < tl->n_lanes; i++)
         devices += tl->lanes[i].kind == MR_LANE_ENGINE && tl->lanes[i].engine == MR_ENGINE_ALL;
@@ -388,10 +406,14 @@ static void draw_head(struct overview *o)
             n += snprintf(line + n, sizeof(line) - (size_t)n, "  \xc2\xb7  GPU busy %.1f%%",
                           100.0 * (double)tl->lanes[i].busy_ns / (double)(tl->to_ns - tl->from_ns));
     snprintf(line + n, sizeof(line) - (size_t)n,
-             "  \xc2\xb7  %llu kernels  \xc2\xb7  H2D %s in %llu copies  \xc2\xb7  D2H %s in %llu copies%s",
-             (unsigned long long)tl->count[MR_SHAPE_KERNEL], bytes_text((double)tl->bytes[MR_SHAPE_H2D], b, sizeof(b)),
-             (unsigned long long)tl->count[MR_SHAPE_H2D], bytes_text((double)tl->bytes[MR_SHAPE_D2H], c, sizeof(c)),
-             (unsigned long long)tl->count[MR_SHAPE_D2H], tl->rec->n_dropped ? "  \xc2\xb7  records were dropped" : "");
+             "  \xc2\xb7  %llu kernels  \xc2\xb7  H2D %s in %llu copies  \xc2\xb7  D2H %s in %llu "
+             "copies%s",
+             (unsigned long long)tl->count[MR_SHAPE_KERNEL],
+             bytes_text((double)tl->bytes[MR_SHAPE_H2D], b, sizeof(b)),
+             (unsigned long long)tl->count[MR_SHAPE_H2D],
+             bytes_text((double)tl->bytes[MR_SHAPE_D2H], c, sizeof(c)),
+             (unsigned long long)tl->count[MR_SHAPE_D2H],
+             tl->rec->n_dropped ? "  \xc2\xb7  records were dropped" : "");
     text(o, MARGIN, 50, MR_LEFT, false, 12, SOFT, line);
     draw_lines(o, 72, tl->story->data_bound ? STEP : TEXT, tl->story->verdict);
     draw_parts(o, 106);
@@ -424,7 +446,8 @@ int mr_overview_draw(const struct mr_timeline *tl, FILE *file)
     struct overview *o = calloc(1, sizeof(*o));
     if (!o)
         return mr_error_nomem("timeline: overview", sizeof(*o));
-    *o = (struct overview){.tl = tl, .file = file, .scale = WIDE / (double)(tl->to_ns - tl->from_ns)};
+    *o = (struct overview){
+        .tl = tl, .file = file, .scale = WIDE / (double)(tl->to_ns - tl->from_ns)};
     uint32_t height = mr_overview_height(tl);
     double bottom = height - AXIS - LEGEND - 8;
     rect(o, 0, 0, MR_OVERVIEW_W, height, 0xffffff);
@@ -438,7 +461,8 @@ int mr_overview_draw(const struct mr_timeline *tl, FILE *file)
     draw_lanes(o);
     draw_legend(o, bottom + AXIS + 10);
     if (tl->n_lanes == 0)
-        text(o, MR_OVERVIEW_W / 2.0, TOP + 10, MR_MIDDLE, false, 12, FAINT, "No events in this recording");
+        text(o, MR_OVERVIEW_W / 2.0, TOP + 10, MR_MIDDLE, false, 12, FAINT,
+             "No events in this recording");
     free(o);
     return 0;
 }

@@ -24,8 +24,17 @@ struct perfetto {
     uint64_t rank; /* of the next track among its siblings */
 };
 
-enum { NOTE_BYTES, NOTE_RATE, NOTE_CORRELATION, NOTE_RESULT, NOTE_DETAIL, NOTE_OPERATIONS, N_NOTES };
-static const char *const note_names[] = {"bytes", "GB/s", "correlation", "result", "detail", "operations"};
+enum {
+    NOTE_BYTES,
+    NOTE_RATE,
+    NOTE_CORRELATION,
+    NOTE_RESULT,
+    NOTE_DETAIL,
+    NOTE_OPERATIONS,
+    N_NOTES
+};
+static const char *const note_names[] = {"bytes",  "GB/s",   "correlation",
+                                         "result", "detail", "operations"};
 
 static void begin(struct message *m)
 {
@@ -61,7 +70,8 @@ static void intern_name(struct perfetto *p, uint32_t name)
 static void intern_detail(struct perfetto *p, uint32_t detail)
 {
     if (is_first(p->interned.details, detail))
-        intern(p, INTERNED_ANNOTATION_STRINGS, detail, mr_tl_detail_texts(p->details)->text[detail]);
+        intern(p, INTERNED_ANNOTATION_STRINGS, detail,
+               mr_tl_detail_texts(p->details)->text[detail]);
 }
 
 static void write_descriptor(struct perfetto *p, struct message *track)
@@ -112,7 +122,8 @@ static uint64_t write_thread(struct perfetto *p, uint64_t parent, uint32_t index
     return p->next_uuid;
 }
 
-static uint64_t write_track(struct perfetto *p, uint64_t parent, const char *name, const struct mr_tl_counter *counter)
+static uint64_t write_track(struct perfetto *p, uint64_t parent, const char *name,
+                            const struct mr_tl_counter *counter)
 {
     struct message track, inner;
     begin(&track);
@@ -156,7 +167,8 @@ static void put_notes(struct perfetto *p, struct message *out, const struct mr_l
         note_uint(out, NOTE_BYTES, event->bytes);
     if (event->bytes && lane->kind == MR_LANE_STREAM && event->end_ns > event->start_ns) {
         note_begin(&note, NOTE_RATE);
-        put_double(&note, ANNOTATION_DOUBLE_VALUE, (double)event->bytes / (double)(event->end_ns - event->start_ns));
+        put_double(&note, ANNOTATION_DOUBLE_VALUE,
+                   (double)event->bytes / (double)(event->end_ns - event->start_ns));
         put_message(out, EVENT_DEBUG_ANNOTATIONS, &note);
     }
     if (lane->kind == MR_LANE_ENGINE)
@@ -205,7 +217,8 @@ static void put_flows(struct perfetto *p, struct message *out, const struct mr_l
     }
 }
 
-static void write_begin(struct perfetto *p, uint64_t uuid, const struct mr_lane *lane, const struct mr_tl_event *event)
+static void write_begin(struct perfetto *p, uint64_t uuid, const struct mr_lane *lane,
+                        const struct mr_tl_event *event)
 {
     struct message packet, out;
     uint32_t detail = mr_tl_detail(p->details, lane, event);
@@ -265,7 +278,8 @@ static bool fits(struct perfetto *p, struct open_track *track, const struct mr_l
     close_until(p, track, event->start_ns);
     if (track->n == 0)
         return true;
-    return lane->kind >= MR_LANE_RANGES && track->n < MAX_DEPTH && track->end_ns[track->n - 1] >= event->end_ns;
+    return lane->kind >= MR_LANE_RANGES && track->n < MAX_DEPTH &&
+           track->end_ns[track->n - 1] >= event->end_ns;
 }
 
 static struct open_track *track_add(struct perfetto *p, struct lane_tracks *tracks, uint64_t parent,
@@ -354,7 +368,8 @@ static int write_lanes(struct perfetto *p)
         }
         if (!gpu && (!last || last->kind <= MR_LANE_STREAM || last->process != lane->process)) {
             const struct mr_rec_process *proc = &tl->rec->processes[lane->process];
-            const char *program = tl->rec->strings[proc->name], *command = tl->rec->strings[proc->command];
+            const char *program = tl->rec->strings[proc->name],
+                       *command = tl->rec->strings[proc->command];
             process = write_group(p, MR_MAX(proc->pid, 1u), *command ? command : program);
             thread = 0;
         }
@@ -370,7 +385,8 @@ static int write_lanes(struct perfetto *p)
 static int read_epoch(const struct mr_recording *rec, uint64_t *out)
 {
     sqlite3_stmt *row = NULL;
-    int code = sqlite3_prepare_v2(rec->db, "SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME", -1, &row, NULL);
+    int code = sqlite3_prepare_v2(rec->db, "SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME",
+                                  -1, &row, NULL);
     *out = 0;
     if (code == SQLITE_OK) {
         code = sqlite3_step(row);
@@ -390,7 +406,8 @@ static int write_clock(struct perfetto *p)
     int rc = read_epoch(p->tl->rec, &epoch_ns);
     if (rc < 0)
         return rc;
-    const uint64_t clocks[][2] = {{CLOCK_ID_BOOTTIME, 0}, {CLOCK_ID_MONOTONIC, 0}, {CLOCK_ID_REALTIME, epoch_ns}};
+    const uint64_t clocks[][2] = {
+        {CLOCK_ID_BOOTTIME, 0}, {CLOCK_ID_MONOTONIC, 0}, {CLOCK_ID_REALTIME, epoch_ns}};
     struct message packet, snapshot, clock;
     begin(&packet);
     begin(&snapshot);

@@ -11,7 +11,8 @@ static void share_out(const struct mr_case *c, struct mr_tl_story *out)
     double wall = (double)look->wall_ns;
     if (look->wall_ns == 0)
         return;
-    double compute = (double)mr_intervals_measure(&look->compute), idle = (double)mr_intervals_measure(&look->idle);
+    double compute = (double)mr_intervals_measure(&look->compute),
+           idle = (double)mr_intervals_measure(&look->idle);
     double loader = MR_MIN((double)c->starved_ns, idle);
     out->part[MR_SHARE_COMPUTE] = MR_MIN(compute / wall, 1);
     out->part[MR_SHARE_LOADER] = MR_MIN(loader / wall, 1);

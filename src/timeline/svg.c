@@ -3,7 +3,8 @@
 
 void mr_svg_rect(FILE *file, double x, double y, double w, double h, uint32_t colour)
 {
-    fprintf(file, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"#%06x\"/>\n", x, y, w, h, colour);
+    fprintf(file, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"#%06x\"/>\n",
+            x, y, w, h, colour);
 }
 
 /* XML has no place for control characters, escaped or not. */
@@ -11,7 +12,11 @@ static void put_escaped(FILE *file, const char *text)
 {
     for (; *text; text++) {
         unsigned char c = (unsigned char)*text;
-        const char *as = c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : c < 32 ? "?" : NULL;
+        const char *as = c == '&'   ? "&amp;"
+                         : c == '<' ? "&lt;"
+                         : c == '>' ? "&gt;"
+                         : c < 32   ? "?"
+                                    : NULL;
         if (as)
             fputs(as, file);
         else
@@ -19,11 +24,12 @@ static void put_escaped(FILE *file, const char *text)
     }
 }
 
-void mr_svg_text(FILE *file, double x, double y, enum mr_anchor anchor, bool bold, int size, uint32_t colour,
-                 const char *text)
+void mr_svg_text(FILE *file, double x, double y, enum mr_anchor anchor, bool bold, int size,
+                 uint32_t colour, const char *text)
 {
     static const char *const anchors[] = {"start", "middle", "end"};
-    fprintf(file, "<text x=\"%.1f\" y=\"%.1f\" font-size=\"%d\" fill=\"#%06x\" text-anchor=\"%s\"%s>", x,
+    fprintf(file,
+            "<text x=\"%.1f\" y=\"%.1f\" font-size=\"%d\" fill=\"#%06x\" text-anchor=\"%s\"%s>", x,
             y + size * 0.35, size, colour, anchors[anchor], bold ? " font-weight=\"600\"" : "");
     put_escaped(file, text);
     fputs("</text>\n", file);
@@ -33,8 +39,10 @@ int mr_timeline_svg(FILE *file, const struct mr_timeline *tl)
 {
     uint32_t height = mr_overview_height(tl);
     fprintf(file,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%u\" viewBox=\"0 0 %d %u\" "
-            "font-family=\"system-ui, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif\" role=\"img\">\n<title>",
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%u\" viewBox=\"0 0 %d "
+            "%u\" "
+            "font-family=\"system-ui, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif\" "
+            "role=\"img\">\n<title>",
             MR_OVERVIEW_W, height, MR_OVERVIEW_W, height);
     put_escaped(file, tl->title);
     fputs("</title>\n", file);

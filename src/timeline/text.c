@@ -22,11 +22,14 @@ static bool is_alone(const struct mr_timeline *tl, const struct mr_lane *lane)
     return true;
 }
 
-void mr_lane_label(const struct mr_timeline *tl, const struct mr_lane *lane, char *out, size_t bytes)
+void mr_lane_label(const struct mr_timeline *tl, const struct mr_lane *lane, char *out,
+                   size_t bytes)
 {
-    static const char *const engines[] = {"GPU busy", "H2D copies", "Compute", "D2H copies", "D2D, memset"};
-    static const char *const of_threads[] = {
-        [MR_LANE_RANGES] = "NVTX ranges", [MR_LANE_CALLS] = "CUDA calls", [MR_LANE_OS] = "OS calls"};
+    static const char *const engines[] = {"GPU busy", "H2D copies", "Compute", "D2H copies",
+                                          "D2D, memset"};
+    static const char *const of_threads[] = {[MR_LANE_RANGES] = "NVTX ranges",
+                                             [MR_LANE_CALLS] = "CUDA calls",
+                                             [MR_LANE_OS] = "OS calls"};
     if (lane->kind == MR_LANE_ENGINE)
         snprintf(out, bytes, "%s", engines[lane->engine]);
     else if (lane->kind != MR_LANE_STREAM)
@@ -34,8 +37,8 @@ void mr_lane_label(const struct mr_timeline *tl, const struct mr_lane *lane, cha
     else if (is_alone(tl, lane))
         snprintf(out, bytes, "Stream %u", lane->stream);
     else
-        snprintf(out, bytes, "Stream %u (pid %u, ctx %u)", lane->stream, tl->rec->processes[lane->process].pid,
-                 lane->context);
+        snprintf(out, bytes, "Stream %u (pid %u, ctx %u)", lane->stream,
+                 tl->rec->processes[lane->process].pid, lane->context);
 }
 
 static const char *base_name(const char *path)
@@ -44,7 +47,8 @@ static const char *base_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
-void mr_lane_group(const struct mr_timeline *tl, const struct mr_lane *lane, char *out, size_t bytes)
+void mr_lane_group(const struct mr_timeline *tl, const struct mr_lane *lane, char *out,
+                   size_t bytes)
 {
     const struct mr_recording *rec = tl->rec;
     if (lane->kind <= MR_LANE_STREAM) {
@@ -55,14 +59,15 @@ void mr_lane_group(const struct mr_timeline *tl, const struct mr_lane *lane, cha
     }
     const struct mr_rec_thread *thread = &rec->threads[lane->thread];
     const struct mr_rec_process *process = &rec->processes[thread->process];
-    const char *name = rec->strings[thread->name], *program = base_name(rec->strings[process->name]);
+    const char *name = rec->strings[thread->name],
+               *program = base_name(rec->strings[process->name]);
     if (!*program)
         program = "process";
     if (thread->tid == process->pid)
         snprintf(out, bytes, "%s %u \xc2\xb7 main thread", program, process->pid);
     else
-        snprintf(out, bytes, "%s %u \xc2\xb7 thread %u%s%s", program, process->pid, thread->tid, *name ? " " : "",
-                 name);
+        snprintf(out, bytes, "%s %u \xc2\xb7 thread %u%s%s", program, process->pid, thread->tid,
+                 *name ? " " : "", name);
 }
 
 /* ---- details ---- */
@@ -80,7 +85,14 @@ static int add_text(struct mr_tl_details *details, const char *text, uint32_t *o
     return mr_texts_add(&details->texts, text, strlen(text), out, NULL);
 }
 
-enum { SQL_ROW, SQL_GRID, SQL_BLOCK = SQL_GRID + 3, SQL_REGISTERS = SQL_BLOCK + 3, SQL_STATIC, SQL_DYNAMIC };
+enum {
+    SQL_ROW,
+    SQL_GRID,
+    SQL_BLOCK = SQL_GRID + 3,
+    SQL_REGISTERS = SQL_BLOCK + 3,
+    SQL_STATIC,
+    SQL_DYNAMIC
+};
 
 static int launch_text(struct mr_tl_details *details, sqlite3_stmt *row, uint32_t *out)
 {
@@ -88,19 +100,21 @@ static int launch_text(struct mr_tl_details *details, sqlite3_stmt *row, uint32_
     uint32_t value[SQL_DYNAMIC + 1];
     for (int i = 0; i <= SQL_DYNAMIC; i++)
         value[i] = (uint32_t)sqlite3_column_int64(row, i);
-    snprintf(text, sizeof(text),
-             "grid %u\xc3\x97%u\xc3\x97%u, block %u\xc3\x97%u\xc3\x97%u, %u registers, %llu B shared", value[SQL_GRID],
-             value[SQL_GRID + 1], value[SQL_GRID + 2], value[SQL_BLOCK], value[SQL_BLOCK + 1], value[SQL_BLOCK + 2],
-             value[SQL_REGISTERS], (unsigned long long)value[SQL_STATIC] + value[SQL_DYNAMIC]);
+    snprintf(
+        text, sizeof(text),
+        "grid %u\xc3\x97%u\xc3\x97%u, block %u\xc3\x97%u\xc3\x97%u, %u registers, %llu B shared",
+        value[SQL_GRID], value[SQL_GRID + 1], value[SQL_GRID + 2], value[SQL_BLOCK],
+        value[SQL_BLOCK + 1], value[SQL_BLOCK + 2], value[SQL_REGISTERS],
+        (unsigned long long)value[SQL_STATIC] + value[SQL_DYNAMIC]);
     return add_text(details, text, out);
 }
 
 /* The launches' texts by row of their table: rows of one launch's form share a text. */
 static int read_launches(struct mr_tl_details *details, struct mr_map *of_row)
 {
-    static const char *const sql =
-        "SELECT rowid, gridX, gridY, gridZ, blockX, blockY, blockZ, registersPerThread, staticSharedMemory,"
-        " dynamicSharedMemory FROM CUPTI_ACTIVITY_KIND_KERNEL";
+    static const char *const sql = "SELECT rowid, gridX, gridY, gridZ, blockX, blockY, blockZ, "
+                                   "registersPerThread, staticSharedMemory,"
+                                   " dynamicSharedMemory FROM CUPTI_ACTIVITY_KIND_KERNEL";
     sqlite3_stmt *row;
     int code = sqlite3_prepare_v2(details->tl->rec->db, sql, -1, &row, NULL);
     if (code != SQLITE_OK && code != SQLITE_ERROR)
@@ -127,8 +141,9 @@ static int launches_of_ops(struct mr_tl_details *details)
     int rc = read_launches(details, &of_row);
     for (uint64_t i = 0; i < rec->n_ops && rc == 0; i++) {
         const struct mr_rec_op *op = &rec->ops[i];
-        const uint32_t *text =
-            op->kind == MR_OP_KERNEL && op->detail != MR_NONE ? mr_map_find(&of_row, op->detail) : NULL;
+        const uint32_t *text = op->kind == MR_OP_KERNEL && op->detail != MR_NONE
+                                   ? mr_map_find(&of_row, op->detail)
+                                   : NULL;
         details->kernel[i] = text ? *text : 0;
     }
     mr_map_free(&of_row);
@@ -169,8 +184,9 @@ int mr_tl_details_create(const struct mr_timeline *tl, struct mr_tl_details **ou
     details->tl = tl;
     details->kernel = calloc(tl->rec->n_ops + 1, sizeof(*details->kernel));
     details->domains = calloc((size_t)tl->rec->n_strings + 1, sizeof(*details->domains));
-    int rc = details->kernel && details->domains ? mr_texts_init(&details->texts)
-                                                 : mr_error_nomem("timeline: details", tl->rec->n_ops * 4);
+    int rc = details->kernel && details->domains
+                 ? mr_texts_init(&details->texts)
+                 : mr_error_nomem("timeline: details", tl->rec->n_ops * 4);
     if (rc == 0)
         rc = add_text(details, "driver API", &details->driver);
     if (rc == 0)
@@ -197,12 +213,14 @@ void mr_tl_details_destroy(struct mr_tl_details *details)
     free(details);
 }
 
-uint32_t mr_tl_detail(const struct mr_tl_details *details, const struct mr_lane *lane, const struct mr_tl_event *event)
+uint32_t mr_tl_detail(const struct mr_tl_details *details, const struct mr_lane *lane,
+                      const struct mr_tl_event *event)
 {
     const struct mr_recording *rec = details->tl->rec;
     if (lane->kind == MR_LANE_STREAM) {
         const struct mr_rec_op *op = &rec->ops[event->source];
-        return op->kind == MR_OP_COPY ? details->copy[op->src & 7][op->dst & 7] : details->kernel[event->source];
+        return op->kind == MR_OP_COPY ? details->copy[op->src & 7][op->dst & 7]
+                                      : details->kernel[event->source];
     }
     if (lane->kind == MR_LANE_CALLS)
         return rec->apis[event->source].driver ? details->driver : 0;
@@ -233,7 +251,8 @@ static int recorded_notes(const struct mr_timeline *tl, struct mr_texts *out)
     const struct mr_recording *rec = tl->rec;
     int rc = 0;
     for (uint32_t i = 0; i < rec->n_notes && rc == 0; i++) {
-        const char *name = rec->strings[rec->notes[i].name], *text = rec->strings[rec->notes[i].text];
+        const char *name = rec->strings[rec->notes[i].name],
+                   *text = rec->strings[rec->notes[i].text];
         uint32_t number;
         for (size_t k = 0; k < MR_COUNT(plain) && rc == 0; k++)
             if (*text && !strcmp(name, plain[k]))
@@ -258,7 +277,8 @@ int mr_timeline_notes(const struct mr_timeline *tl, struct mr_texts *out)
         rc = add_note(out, rec->n_lost_times, "device record has no times and is not shown",
                       "device records have no times and are not shown");
     if (rc == 0)
-        rc = add_note(out, rec->n_no_length, "device record does not end after it begins: it has no length",
+        rc = add_note(out, rec->n_no_length,
+                      "device record does not end after it begins: it has no length",
                       "device records do not end after they begin: they have no length");
     if (rc == 0)
         rc = add_note(out, rec->n_unbalanced, "NVTX range is open or crosses another",

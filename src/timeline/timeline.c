@@ -6,9 +6,9 @@
 
 #define MAX_LEVELS 4096
 
-const char *const mr_shape_names[MR_N_SHAPES] = {"kernel", "copy H2D", "copy D2H", "copy D2D",  "copy",
-                                                 "memset", "busy",     "launch",   "copy call", "synchronization",
-                                                 "memory", "call",     "range",    "mark",      "OS call"};
+const char *const mr_shape_names[MR_N_SHAPES] = {
+    "kernel",    "copy H2D",        "copy D2H", "copy D2D", "copy",  "memset", "busy",   "launch",
+    "copy call", "synchronization", "memory",   "call",     "range", "mark",   "OS call"};
 
 /* Names of what has none in the recording; they follow its strings. */
 enum { NAME_H2D, NAME_D2H, NAME_D2D, NAME_COPY, NAME_SET, NAME_COMPUTE, NAME_BUSY, N_NAMES };
@@ -37,9 +37,13 @@ static int lane_add(struct mr_timeline *tl, const struct mr_lane *lane)
 static uint64_t key_of(const struct mr_lane *lane)
 {
     bool stream = lane->kind == MR_LANE_STREAM;
-    uint64_t place = lane->kind == MR_LANE_ENGINE ? lane->device : stream ? lane->stream : lane->thread;
+    uint64_t place = lane->kind == MR_LANE_ENGINE ? lane->device
+                     : stream                     ? lane->stream
+                                                  : lane->thread;
     uint64_t whose =
-        stream ? mr_mix64((uint64_t)lane->process << 48 | (uint64_t)lane->device << 32 | lane->context) : lane->engine;
+        stream
+            ? mr_mix64((uint64_t)lane->process << 48 | (uint64_t)lane->device << 32 | lane->context)
+            : lane->engine;
     return mr_mix64(whose * 8 + lane->kind) ^ place;
 }
 
@@ -63,9 +67,11 @@ static int event_add(struct mr_lane *lane, const struct mr_tl_event *event)
 }
 
 /* Joined with the engine's last event when they touch: what runs at once on several streams is busy once. */
-static int engine_add(struct mr_timeline *tl, uint16_t device, enum mr_engine engine, const struct mr_tl_event *event)
+static int engine_add(struct mr_timeline *tl, uint16_t device, enum mr_engine engine,
+                      const struct mr_tl_event *event)
 {
-    struct mr_lane *lane = lane_get(tl, &(struct mr_lane){.kind = MR_LANE_ENGINE, .device = device, .engine = engine});
+    struct mr_lane *lane =
+        lane_get(tl, &(struct mr_lane){.kind = MR_LANE_ENGINE, .device = device, .engine = engine});
     if (!lane)
         return -ENOMEM;
     struct mr_tl_event *last = lane->n ? &lane->events[lane->n - 1] : NULL;
@@ -122,12 +128,13 @@ static int op_add(struct mr_timeline *tl, uint32_t index)
     if (!mr_timeline_shows(tl, op->start_ns, op->end_ns))
         return 0;
     enum mr_shape shape = shape_of_op(op);
-    struct mr_tl_event event = {.start_ns = op->start_ns,
-                                .end_ns = op->end_ns,
-                                .bytes = op->bytes,
-                                .source = index,
-                                .name = op->kind == MR_OP_KERNEL ? op->name : tl->rec->n_strings + of_shape[shape].name,
-                                .shape = (uint8_t)shape};
+    struct mr_tl_event event = {
+        .start_ns = op->start_ns,
+        .end_ns = op->end_ns,
+        .bytes = op->bytes,
+        .source = index,
+        .name = op->kind == MR_OP_KERNEL ? op->name : tl->rec->n_strings + of_shape[shape].name,
+        .shape = (uint8_t)shape};
     struct mr_lane *lane = lane_get(tl, &(struct mr_lane){.kind = MR_LANE_STREAM,
                                                           .process = op->process,
                                                           .device = op->device,
@@ -149,11 +156,12 @@ static struct mr_lane *thread_lane(struct mr_timeline *tl, enum mr_lane_kind kin
 
 static int api_add(struct mr_timeline *tl, uint32_t index)
 {
-    static const uint8_t shapes[] = {[MR_CALL_OTHER] = MR_SHAPE_CALL,          [MR_CALL_LAUNCH] = MR_SHAPE_LAUNCH,
-                                     [MR_CALL_GRAPH_LAUNCH] = MR_SHAPE_LAUNCH, [MR_CALL_COPY] = MR_SHAPE_CALL_COPY,
-                                     [MR_CALL_SET] = MR_SHAPE_CALL_COPY,       [MR_CALL_SYNC] = MR_SHAPE_SYNC,
-                                     [MR_CALL_ALLOC] = MR_SHAPE_ALLOC,         [MR_CALL_PIN] = MR_SHAPE_ALLOC,
-                                     [MR_CALL_QUERY] = MR_SHAPE_CALL,          [MR_CALL_MODULE] = MR_SHAPE_CALL};
+    static const uint8_t shapes[] = {
+        [MR_CALL_OTHER] = MR_SHAPE_CALL,          [MR_CALL_LAUNCH] = MR_SHAPE_LAUNCH,
+        [MR_CALL_GRAPH_LAUNCH] = MR_SHAPE_LAUNCH, [MR_CALL_COPY] = MR_SHAPE_CALL_COPY,
+        [MR_CALL_SET] = MR_SHAPE_CALL_COPY,       [MR_CALL_SYNC] = MR_SHAPE_SYNC,
+        [MR_CALL_ALLOC] = MR_SHAPE_ALLOC,         [MR_CALL_PIN] = MR_SHAPE_ALLOC,
+        [MR_CALL_QUERY] = MR_SHAPE_CALL,          [MR_CALL_MODULE] = MR_SHAPE_CALL};
     const struct mr_rec_api *api = &tl->rec->apis[index];
     tl->event_of_api[index] = MR_NONE;
     if (!mr_timeline_shows(tl, api->start_ns, api->end_ns))
@@ -182,7 +190,8 @@ static int range_add(struct mr_timeline *tl, uint32_t index)
                                            .end_ns = range->end_ns,
                                            .source = index,
                                            .name = range->text,
-                                           .shape = range->type == MR_RANGE_MARK ? MR_SHAPE_MARK : MR_SHAPE_RANGE});
+                                           .shape = range->type == MR_RANGE_MARK ? MR_SHAPE_MARK
+                                                                                 : MR_SHAPE_RANGE});
 }
 
 static int os_add(struct mr_timeline *tl, uint32_t index)
@@ -201,7 +210,8 @@ static int os_add(struct mr_timeline *tl, uint32_t index)
                                                  .shape = MR_SHAPE_OS});
 }
 
-static int add_all(struct mr_timeline *tl, uint64_t n, int (*add)(struct mr_timeline *tl, uint32_t index))
+static int add_all(struct mr_timeline *tl, uint64_t n,
+                   int (*add)(struct mr_timeline *tl, uint32_t index))
 {
     int rc = 0;
     for (uint32_t i = 0; i < n && rc == 0; i++)
@@ -245,7 +255,8 @@ static void add_up(struct mr_timeline *tl, struct mr_lane *lane)
 {
     for (uint64_t i = 0; i < lane->n; i++) {
         const struct mr_tl_event *event = &lane->events[i];
-        uint64_t start = MR_MAX(event->start_ns, tl->from_ns), end = MR_MIN(event->end_ns, tl->to_ns);
+        uint64_t start = MR_MAX(event->start_ns, tl->from_ns),
+                 end = MR_MIN(event->end_ns, tl->to_ns);
         if (lane->kind == MR_LANE_ENGINE) {
             lane->busy_ns += end > start ? end - start : 0;
             continue;
@@ -260,7 +271,8 @@ static void add_up(struct mr_timeline *tl, struct mr_lane *lane)
 static int compare_lanes(const void *a, const void *b, void *arg)
 {
     const struct mr_timeline *tl = arg;
-    const struct mr_lane *x = &tl->lanes[*(const uint32_t *)a], *y = &tl->lanes[*(const uint32_t *)b];
+    const struct mr_lane *x = &tl->lanes[*(const uint32_t *)a],
+                         *y = &tl->lanes[*(const uint32_t *)b];
     uint64_t keys[2][5];
     for (int i = 0; i < 2; i++) {
         const struct mr_lane *lane = i ? y : x;
@@ -268,8 +280,11 @@ static int compare_lanes(const void *a, const void *b, void *arg)
         const struct mr_rec_thread *thread = gpu ? NULL : &tl->rec->threads[lane->thread];
         keys[i][0] = !gpu;
         keys[i][1] = gpu ? lane->device : lane->process;
-        keys[i][2] = gpu ? (uint64_t)lane->kind << 32 | (lane->kind == MR_LANE_ENGINE ? lane->engine : lane->process)
-                         : (uint64_t)(thread->tid != tl->rec->processes[thread->process].pid) << 32 | lane->thread;
+        keys[i][2] = gpu ? (uint64_t)lane->kind << 32 |
+                               (lane->kind == MR_LANE_ENGINE ? lane->engine : lane->process)
+                         : (uint64_t)(thread->tid != tl->rec->processes[thread->process].pid)
+                                   << 32 |
+                               lane->thread;
         keys[i][3] = gpu ? lane->context : lane->kind;
         keys[i][4] = lane->stream;
     }
@@ -311,10 +326,12 @@ static int set_window(struct mr_timeline *tl, const struct mr_timeline_opts *opt
                             "%s: from %.6f s to %.6f s: it has no events between them; it lasts "
                             "%.6f s",
                             rec->path, (double)opts->from_ns / 1e9,
-                            (double)(opts->to_ns ? opts->to_ns : rec->end_ns) / 1e9, (double)rec->end_ns / 1e9);
+                            (double)(opts->to_ns ? opts->to_ns : rec->end_ns) / 1e9,
+                            (double)rec->end_ns / 1e9);
     tl->title = opts->title;
     for (uint32_t i = 0; i < rec->n_processes && !tl->title; i++) {
-        const char *command = rec->strings[rec->processes[i].command], *name = rec->strings[rec->processes[i].name];
+        const char *command = rec->strings[rec->processes[i].command],
+                   *name = rec->strings[rec->processes[i].name];
         tl->title = *command ? command : *name ? name : NULL;
     }
     const char *slash = strrchr(rec->path, '/');
@@ -323,7 +340,8 @@ static int set_window(struct mr_timeline *tl, const struct mr_timeline_opts *opt
     return 0;
 }
 
-int mr_timeline_make(struct mr_recording *rec, const struct mr_timeline_opts *opts, struct mr_timeline *out)
+int mr_timeline_make(struct mr_recording *rec, const struct mr_timeline_opts *opts,
+                     struct mr_timeline *out)
 {
     *out = (struct mr_timeline){.rec = rec};
     int rc = mr_recording_load(rec);
@@ -373,7 +391,8 @@ const struct mr_lane *mr_timeline_call_lane(const struct mr_timeline *tl, uint32
     return index ? &tl->lanes[*index] : NULL;
 }
 
-const struct mr_lane *mr_timeline_engine(const struct mr_timeline *tl, uint16_t device, enum mr_engine engine)
+const struct mr_lane *mr_timeline_engine(const struct mr_timeline *tl, uint16_t device,
+                                         enum mr_engine engine)
 {
     struct mr_lane like = {.kind = MR_LANE_ENGINE, .device = device, .engine = (uint8_t)engine};
     const uint32_t *index = mr_map_find(&tl->lane_of, key_of(&like));
@@ -397,13 +416,13 @@ static int job_run(FILE *file, void *arg)
     return job->write(file, job->tl);
 }
 
-int mr_timeline_write(struct mr_recording *recording, const char *path, enum mr_timeline_format format,
-                      const struct mr_timeline_opts *opts)
+int mr_timeline_write(struct mr_recording *recording, const char *path,
+                      enum mr_timeline_format format, const struct mr_timeline_opts *opts)
 {
-    static int (*const writers[])(FILE * file,
-                                  const struct mr_timeline *tl) = {[MR_TIMELINE_PERFETTO] = mr_timeline_perfetto,
-                                                                   [MR_TIMELINE_HTML] = mr_timeline_html,
-                                                                   [MR_TIMELINE_SVG] = mr_timeline_svg};
+    static int (*const writers[])(FILE * file, const struct mr_timeline *tl) = {
+        [MR_TIMELINE_PERFETTO] = mr_timeline_perfetto,
+        [MR_TIMELINE_HTML] = mr_timeline_html,
+        [MR_TIMELINE_SVG] = mr_timeline_svg};
     struct mr_timeline_opts all;
     mr_timeline_opts_init(&all);
     if (mr_opts_take("timeline", opts, &all, sizeof(all)))

@@ -15,7 +15,14 @@
 enum mr_lane_kind { MR_LANE_ENGINE, MR_LANE_STREAM, MR_LANE_RANGES, MR_LANE_CALLS, MR_LANE_OS };
 
 /* In the order of a device's lanes. */
-enum mr_engine { MR_ENGINE_ALL, MR_ENGINE_H2D, MR_ENGINE_COMPUTE, MR_ENGINE_D2H, MR_ENGINE_OTHER, MR_N_ENGINES };
+enum mr_engine {
+    MR_ENGINE_ALL,
+    MR_ENGINE_H2D,
+    MR_ENGINE_COMPUTE,
+    MR_ENGINE_D2H,
+    MR_ENGINE_OTHER,
+    MR_N_ENGINES
+};
 
 /* What an event is, for its colour. timeline.js has the same list. */
 enum mr_shape {
@@ -106,7 +113,8 @@ struct mr_timeline {
 };
 
 /* Loads the recording and makes the lanes. opts: as for mr_timeline_write(). Free with mr_timeline_free() in any case. */
-int mr_timeline_make(struct mr_recording *rec, const struct mr_timeline_opts *opts, struct mr_timeline *out);
+int mr_timeline_make(struct mr_recording *rec, const struct mr_timeline_opts *opts,
+                     struct mr_timeline *out);
 void mr_timeline_free(struct mr_timeline *tl);
 
 /* timeline_counters.c: rates of copies, the device's busy share, the recording's own metrics. */
@@ -114,12 +122,15 @@ int mr_timeline_count(struct mr_timeline *tl);
 
 const char *mr_timeline_name(const struct mr_timeline *tl, uint32_t name);
 /* "H2D copies", "stream 7", "CUDA calls", ...; the group: "GPU 0: NVIDIA H200", "python3 (100): thread 101 loader". */
-void mr_lane_label(const struct mr_timeline *tl, const struct mr_lane *lane, char *out, size_t bytes);
-void mr_lane_group(const struct mr_timeline *tl, const struct mr_lane *lane, char *out, size_t bytes);
+void mr_lane_label(const struct mr_timeline *tl, const struct mr_lane *lane, char *out,
+                   size_t bytes);
+void mr_lane_group(const struct mr_timeline *tl, const struct mr_lane *lane, char *out,
+                   size_t bytes);
 /* The lane that has a call's event. NULL: outside of the picture. */
 const struct mr_lane *mr_timeline_call_lane(const struct mr_timeline *tl, uint32_t api);
 /* A device's engine; NULL when nothing ran on it. */
-const struct mr_lane *mr_timeline_engine(const struct mr_timeline *tl, uint16_t device, enum mr_engine engine);
+const struct mr_lane *mr_timeline_engine(const struct mr_timeline *tl, uint16_t device,
+                                         enum mr_engine engine);
 bool mr_timeline_shows(const struct mr_timeline *tl, uint64_t start_ns, uint64_t end_ns);
 
 /* What a lane's event is beside its name: "pageable to device", "grid 128 x 1 x 1, ...". "": nothing. */
@@ -127,7 +138,8 @@ struct mr_tl_details;
 int mr_tl_details_create(const struct mr_timeline *tl, struct mr_tl_details **out);
 void mr_tl_details_destroy(struct mr_tl_details *details);
 /* Numbers of texts; 0: none. */
-uint32_t mr_tl_detail(const struct mr_tl_details *details, const struct mr_lane *lane, const struct mr_tl_event *event);
+uint32_t mr_tl_detail(const struct mr_tl_details *details, const struct mr_lane *lane,
+                      const struct mr_tl_event *event);
 const struct mr_texts *mr_tl_detail_texts(const struct mr_tl_details *details);
 
 /* Lines for people on what is missing or odd. Texts are freed by mr_texts_free(); number 0 is no line. */

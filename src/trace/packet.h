@@ -60,7 +60,12 @@ enum {
     ANNOTATION_NAME = 10,
     ANNOTATION_STRING_IID = 17
 };
-enum { INTERNED_CATEGORIES = 1, INTERNED_NAMES = 2, INTERNED_ANNOTATION_NAMES = 3, INTERNED_ANNOTATION_STRINGS = 29 };
+enum {
+    INTERNED_CATEGORIES = 1,
+    INTERNED_NAMES = 2,
+    INTERNED_ANNOTATION_NAMES = 3,
+    INTERNED_ANNOTATION_STRINGS = 29
+};
 enum { INTERNED_IID = 1, INTERNED_TEXT = 2 };
 enum { COUNTER_UNIT = 3, COUNTER_UNIT_NAME = 6, UNIT_BYTES = 3 };
 enum { INCREMENTAL_STATE_CLEARED = 1, NEEDS_INCREMENTAL_STATE = 2 };
@@ -126,14 +131,16 @@ struct writer {
 static inline void write_packet(struct writer *w, struct message *packet)
 {
     put_uint(packet, PACKET_SEQUENCE_ID, SEQUENCE);
-    put_uint(packet, PACKET_SEQUENCE_FLAGS, w->cleared ? NEEDS_INCREMENTAL_STATE : INCREMENTAL_STATE_CLEARED);
+    put_uint(packet, PACKET_SEQUENCE_FLAGS,
+             w->cleared ? NEEDS_INCREMENTAL_STATE : INCREMENTAL_STATE_CLEARED);
     w->cleared = true;
     struct message head = {.n = 0};
     put_varint(&head, TRACE_PACKET << 3 | 2);
     put_varint(&head, packet->n);
     if (w->errnum)
         return;
-    if (fwrite(head.bytes, 1, head.n, w->file) < head.n || fwrite(packet->bytes, 1, packet->n, w->file) < packet->n)
+    if (fwrite(head.bytes, 1, head.n, w->file) < head.n ||
+        fwrite(packet->bytes, 1, packet->n, w->file) < packet->n)
         w->errnum = errno ? errno : EIO;
 }
 

@@ -27,7 +27,8 @@ static void write_clocks(struct writer *w)
             continue;
         struct message clock = {0};
         put_uint(&clock, CLOCK_FIELD_ID, clocks[i].id);
-        put_uint(&clock, CLOCK_FIELD_TIMESTAMP, (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec);
+        put_uint(&clock, CLOCK_FIELD_TIMESTAMP,
+                 (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec);
         put_message(&snapshot, SNAPSHOT_CLOCKS, &clock);
     }
     put_uint(&snapshot, SNAPSHOT_PRIMARY, CLOCK_ID_MONOTONIC);
@@ -72,8 +73,8 @@ static void write_named(struct writer *w, uint64_t uuid, const char *name, bool 
 }
 
 /* name: NULL for none. record: its argument or value is written; NULL: neither. */
-static void write_event(struct writer *w, uint32_t type, uint64_t uuid, uint64_t time_ns, const char *name,
-                        const struct mr_trace_record *record)
+static void write_event(struct writer *w, uint32_t type, uint64_t uuid, uint64_t time_ns,
+                        const char *name, const struct mr_trace_record *record)
 {
     struct message packet = {0}, event = {0};
     put_uint(&event, EVENT_TYPE, type);
@@ -249,7 +250,8 @@ static int write_all(FILE *file, void *layout)
     return w.errnum;
 }
 
-int mr_trace_write_perfetto(const char *path, const struct mr_trace_thread *threads, uint64_t n_threads)
+int mr_trace_write_perfetto(const char *path, const struct mr_trace_thread *threads,
+                            uint64_t n_threads)
 {
     struct layout l = {.threads = threads, .n_threads = n_threads};
     int rc = add_items(&l);

@@ -38,7 +38,8 @@ static const struct mr_recorder *load_beside(void)
     int front = slash ? (int)(slash - self.dli_fname) + 1 : 0;
     for (size_t i = 0; i < MR_COUNT(folders) && !recorder; i++) {
         char path[4096];
-        int n = snprintf(path, sizeof path, "%.*s%s" MODULE_FILE, front, self.dli_fname, folders[i]);
+        int n =
+            snprintf(path, sizeof path, "%.*s%s" MODULE_FILE, front, self.dli_fname, folders[i]);
         if (n > 0 && (size_t)n < sizeof path)
             recorder = load(path);
     }

@@ -15,8 +15,8 @@
 /* Any thread; texts are copied. */
 struct mr_recorder {
     /* A range of the domain "millrace". track: NULL for the calling thread, else a track of its own, by content. */
-    void (*span)(const char *track, const char *name, uint64_t start_ns, uint64_t end_ns, const char *arg_name,
-                 uint64_t arg);
+    void (*span)(const char *track, const char *name, uint64_t start_ns, uint64_t end_ns,
+                 const char *arg_name, uint64_t arg);
     void (*counter)(const char *name, uint64_t time_ns, int64_t value);
     void (*thread)(const char *name); /* the calling one's */
 };

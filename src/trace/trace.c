@@ -28,7 +28,8 @@ struct track {
 };
 
 static atomic_bool on;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the three below; a thread takes no other under it */
+static pthread_mutex_t lock =
+    PTHREAD_MUTEX_INITIALIZER; /* guards the three below; a thread takes no other under it */
 static struct track *all_tracks;
 static uint32_t ring_capacity;
 static bool running; /* from start to the end of stop; `on` is cleared earlier */
@@ -95,7 +96,8 @@ static bool make_ring(struct track *track)
     pthread_mutex_lock(&lock);
     uint32_t capacity = ring_capacity;
     struct mr_trace_record *records = calloc(capacity, sizeof *records);
-    track->records = records; /* end_thread() reads it in this thread only; stop waits for `writing` */
+    track->records =
+        records; /* end_thread() reads it in this thread only; stop waits for `writing` */
     track->capacity = capacity;
     track->next_record = 0;
     track->n_written = 0;
@@ -148,19 +150,24 @@ void mr_trace_thread(const char *name)
     pthread_mutex_unlock(&lock);
 }
 
-void mr_trace_span(const char *name, uint64_t start_ns, uint64_t end_ns, const char *arg_name, uint64_t arg)
+void mr_trace_span(const char *name, uint64_t start_ns, uint64_t end_ns, const char *arg_name,
+                   uint64_t arg)
 {
     const struct mr_recorder *recorder = mr_trace_recorder();
     if (recorder)
         recorder->span(NULL, name, start_ns, end_ns, arg_name, arg);
     if (!running_now())
         return;
-    record(&(struct mr_trace_record){
-        .name = name, .arg_name = arg_name, .start_ns = start_ns, .end_ns = end_ns, .arg = arg, .kind = MR_TRACE_SPAN});
+    record(&(struct mr_trace_record){.name = name,
+                                     .arg_name = arg_name,
+                                     .start_ns = start_ns,
+                                     .end_ns = end_ns,
+                                     .arg = arg,
+                                     .kind = MR_TRACE_SPAN});
 }
 
-void mr_trace_span_on(const char *track, const char *name, uint64_t start_ns, uint64_t end_ns, const char *arg_name,
-                      uint64_t arg)
+void mr_trace_span_on(const char *track, const char *name, uint64_t start_ns, uint64_t end_ns,
+                      const char *arg_name, uint64_t arg)
 {
     const struct mr_recorder *recorder = mr_trace_recorder();
     if (recorder)
@@ -183,8 +190,11 @@ void mr_trace_counter(const char *name, uint64_t time_ns, int64_t value)
         recorder->counter(name, time_ns, value);
     if (!running_now())
         return;
-    record(&(struct mr_trace_record){
-        .name = name, .start_ns = time_ns, .end_ns = time_ns, .arg = (uint64_t)value, .kind = MR_TRACE_COUNTER});
+    record(&(struct mr_trace_record){.name = name,
+                                     .start_ns = time_ns,
+                                     .end_ns = time_ns,
+                                     .arg = (uint64_t)value,
+                                     .kind = MR_TRACE_COUNTER});
 }
 
 int mr_trace_start(uint32_t spans_per_thread)
@@ -197,7 +207,9 @@ int mr_trace_start(uint32_t spans_per_thread)
         atomic_store(&on, true);
     }
     pthread_mutex_unlock(&lock);
-    return was_running ? mr_error_set(MR_EMISUSE, "mr_trace_start: a trace runs already; stop it first") : 0;
+    return was_running
+               ? mr_error_set(MR_EMISUSE, "mr_trace_start: a trace runs already; stop it first")
+               : 0;
 }
 
 /* Under the lock. A thread in make_ring() holds `writing` and wants the lock, so the wait lets it go. */

@@ -26,7 +26,8 @@ struct mr_trace_thread {
 };
 
 /* Writes a Perfetto trace, under a temporary name that is then renamed. Returns 0, -errno. */
-int mr_trace_write_perfetto(const char *path, const struct mr_trace_thread *threads, uint64_t n_threads);
+int mr_trace_write_perfetto(const char *path, const struct mr_trace_thread *threads,
+                            uint64_t n_threads);
 
 /* The profiler's recorder in this process; NULL: none. Found at the first call, cheap afterwards. Any thread. */
 const struct mr_recorder *mr_trace_recorder(void);

@@ -35,7 +35,8 @@ int mr_checkpoint_hash(const struct mr_checkpoint *c, char out[17])
     }
     for (uint32_t i = 0; i < c->n_tensors; i++) {
         const struct mr_checkpoint_tensor *t = &c->tensor[i];
-        uint64_t head[6] = {(uint64_t)t->dtype, (uint64_t)t->rank, t->dim[0], t->dim[1], t->dim[2], t->dim[3]};
+        uint64_t head[6] = {(uint64_t)t->dtype, (uint64_t)t->rank, t->dim[0],
+                            t->dim[1],          t->dim[2],         t->dim[3]};
         hash_text(state, t->name);
         XXH3_64bits_update(state, head, sizeof head);
         XXH3_64bits_update(state, t->data, t->bytes);
@@ -45,13 +46,14 @@ int mr_checkpoint_hash(const struct mr_checkpoint *c, char out[17])
     return 0;
 }
 
-int mr_checkpoint_add(struct mr_checkpoint *c, const char *name, enum mr_dtype dtype, int rank, const uint64_t *dim,
-                      const void *data)
+int mr_checkpoint_add(struct mr_checkpoint *c, const char *name, enum mr_dtype dtype, int rank,
+                      const uint64_t *dim, const void *data)
 {
     if (c->n_tensors == MR_CHECKPOINT_TENSORS)
         return mr_error_set(MR_ELIMIT, "checkpoint: more than %d tensors", MR_CHECKPOINT_TENSORS);
     struct mr_checkpoint_tensor *t = &c->tensor[c->n_tensors++];
-    *t = (struct mr_checkpoint_tensor){.dtype = dtype, .rank = rank, .data = data, .bytes = mr_dtype_size(dtype)};
+    *t = (struct mr_checkpoint_tensor){
+        .dtype = dtype, .rank = rank, .data = data, .bytes = mr_dtype_size(dtype)};
     snprintf(t->name, sizeof t->name, "%s", name);
     for (int d = 0; d < rank; d++) {
         t->dim[d] = dim[d];
@@ -127,7 +129,8 @@ static int put(FILE *file, const void *data, uint64_t bytes)
     return fwrite(data, 1, (size_t)bytes, file) == bytes ? 0 : errno ? errno : EIO;
 }
 
-static int head_text(const struct mr_checkpoint *c, struct mr_json *json, const char **text, uint64_t *bytes)
+static int head_text(const struct mr_checkpoint *c, struct mr_json *json, const char **text,
+                     uint64_t *bytes)
 {
     uint64_t at = 0;
     mr_json_object(json, NULL);

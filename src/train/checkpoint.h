@@ -25,8 +25,8 @@ struct mr_checkpoint {
 };
 
 /* To be written. The tensor's data is borrowed until the checkpoint is written; texts are copied. Return 0, MR_ELIMIT, -ENOMEM. */
-int mr_checkpoint_add(struct mr_checkpoint *c, const char *name, enum mr_dtype dtype, int rank, const uint64_t *dim,
-                      const void *data);
+int mr_checkpoint_add(struct mr_checkpoint *c, const char *name, enum mr_dtype dtype, int rank,
+                      const uint64_t *dim, const void *data);
 int mr_checkpoint_set(struct mr_checkpoint *c, const char *key, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 /* Writes it, with its checksum. Returns 0, an errno, or a negative code with the error set. */

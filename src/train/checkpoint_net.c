@@ -53,7 +53,9 @@ int mr_checkpoint_query(const struct mr_checkpoint *c, struct mr_checkpoint_info
 {
     struct mr_checkpoint_info full = {0};
     if (!out || out->size < offsetof(struct mr_checkpoint_info, sample) || out->size > sizeof *out)
-        return mr_error_set(MR_EMISUSE, "mr_checkpoint_query: want out with its size set, at most %zu", sizeof *out);
+        return mr_error_set(MR_EMISUSE,
+                            "mr_checkpoint_query: want out with its size set, at most %zu",
+                            sizeof *out);
     int rc = read_info(c, &full);
     if (rc < 0)
         return rc;
@@ -62,8 +64,8 @@ int mr_checkpoint_query(const struct mr_checkpoint *c, struct mr_checkpoint_info
     return 0;
 }
 
-int mr_checkpoint_net_create(const struct mr_checkpoint *c, struct mr_device *device, uint32_t max_batch,
-                             uint32_t threads, struct mr_net **out)
+int mr_checkpoint_net_create(const struct mr_checkpoint *c, struct mr_device *device,
+                             uint32_t max_batch, uint32_t threads, struct mr_net **out)
 {
     struct mr_checkpoint_info info = {.size = sizeof info};
     struct mr_net_opts opts;

@@ -22,10 +22,12 @@ static int take_tensor(struct mr_checkpoint *c, const struct mr_safetensor *st, 
 {
     char what[160];
     struct mr_checkpoint_tensor *t = &c->tensor[c->n_tensors];
-    if (!is_ascii(st->name) || strlen(st->name) >= sizeof t->name || c->n_tensors == MR_COUNT(c->tensor))
+    if (!is_ascii(st->name) || strlen(st->name) >= sizeof t->name ||
+        c->n_tensors == MR_COUNT(c->tensor))
         return bad(c, MR_EFORMAT, "too many tensors, or one with a strange name");
     if ((st->dtype != MR_F32 && st->dtype != MR_F64) || st->rank > (int)MR_COUNT(t->dim)) {
-        snprintf(what, sizeof what, "tensor %s: want f32 or f64, of at most 4 dimensions", st->name);
+        snprintf(what, sizeof what, "tensor %s: want f32 or f64, of at most 4 dimensions",
+                 st->name);
         return bad(c, MR_EFORMAT, what);
     }
     *t = (struct mr_checkpoint_tensor){.dtype = st->dtype,
@@ -62,14 +64,16 @@ static int take_all(struct mr_checkpoint *c, const struct mr_safetensors *st)
     if (rc < 0)
         return rc;
     if (!mr_checkpoint_get(c, "millrace"))
-        return bad(c, MR_EFORMAT, "a safetensors file that millrace train did not write (no key \"millrace\")");
+        return bad(c, MR_EFORMAT,
+                   "a safetensors file that millrace train did not write (no key \"millrace\")");
     for (int i = 0; i < st->n && rc == 0; i++)
         rc = take_tensor(c, &st->tensor[i], st->data_at);
     if (rc == 0)
         rc = mr_checkpoint_hash(c, found);
     if (rc == 0 && strcmp(checksum, found) != 0)
-        rc = mr_error_set(MR_EFORMAT, "%s: damaged or changed: its checksum is %s, its contents give %s", c->path,
-                          checksum[0] ? checksum : "missing", found);
+        rc = mr_error_set(MR_EFORMAT,
+                          "%s: damaged or changed: its checksum is %s, its contents give %s",
+                          c->path, checksum[0] ? checksum : "missing", found);
     return rc;
 }
 
@@ -82,7 +86,8 @@ static int read_file(struct mr_checkpoint *c, struct mr_files *files)
         goto out;
     uint64_t bytes = mr_files_bytes(files, id) - st.data_at;
     c->data = malloc(bytes ? bytes : 1);
-    rc = c->data ? mr_files_read(files, id, st.data_at, c->data, bytes) : mr_error_nomem(c->path, bytes);
+    rc = c->data ? mr_files_read(files, id, st.data_at, c->data, bytes)
+                 : mr_error_nomem(c->path, bytes);
     if (rc == 0)
         rc = take_all(c, &st);
 out:
@@ -119,12 +124,14 @@ void mr_checkpoint_close(struct mr_checkpoint *c)
     free(c);
 }
 
-const struct mr_checkpoint_tensor *mr_checkpoint_tensor_get(const struct mr_checkpoint *c, uint32_t i)
+const struct mr_checkpoint_tensor *mr_checkpoint_tensor_get(const struct mr_checkpoint *c,
+                                                            uint32_t i)
 {
     return i < c->n_tensors ? &c->tensor[i] : NULL;
 }
 
-const struct mr_checkpoint_tensor *mr_checkpoint_tensor_find(const struct mr_checkpoint *c, const char *name)
+const struct mr_checkpoint_tensor *mr_checkpoint_tensor_find(const struct mr_checkpoint *c,
+                                                             const char *name)
 {
     for (uint32_t i = 0; i < c->n_tensors; i++)
         if (strcmp(c->tensor[i].name, name) == 0)
@@ -142,7 +149,8 @@ const char *mr_checkpoint_get(const struct mr_checkpoint *c, const char *key)
 
 static int no_number(const struct mr_checkpoint *c, const char *key, const char *text)
 {
-    return mr_error_set(MR_EFORMAT, "%s: key %s: want a number, found %s", c->path, key, text ? text : "nothing");
+    return mr_error_set(MR_EFORMAT, "%s: key %s: want a number, found %s", c->path, key,
+                        text ? text : "nothing");
 }
 
 int mr_checkpoint_get_uint(const struct mr_checkpoint *c, const char *key, uint64_t *out)

@@ -56,7 +56,8 @@ int mr_class_names_parse(const char *text, const char *of, char ***names, uint32
     }
     cJSON_Delete(list);
     if (!fits)
-        return mr_error_set(MR_EFORMAT, "%s: key class_names: want a JSON array of strings, found %.40s", of, text);
+        return mr_error_set(
+            MR_EFORMAT, "%s: key class_names: want a JSON array of strings, found %.40s", of, text);
     return ok ? 0 : mr_error_set(-ENOMEM, "%s: no memory for the names of classes", of);
 }
 
@@ -67,7 +68,8 @@ void mr_class_names_destroy(char **names, uint32_t n)
     free(names);
 }
 
-int mr_checkpoint_class_names(const struct mr_checkpoint *c, const struct mr_dataset *ds, char ***names, uint32_t *n)
+int mr_checkpoint_class_names(const struct mr_checkpoint *c, const struct mr_dataset *ds,
+                              char ***names, uint32_t *n)
 {
     const char *saved = mr_checkpoint_get(c, "class_names");
     char *own = NULL;
@@ -75,23 +77,25 @@ int mr_checkpoint_class_names(const struct mr_checkpoint *c, const struct mr_dat
     *n = 0;
     int rc = saved || !ds ? 0 : mr_class_names_text(ds, &own);
     if (rc == 0)
-        rc = mr_class_names_parse(saved ? saved : own, saved || !ds ? c->path : mr_dataset_text(ds), names, n);
+        rc = mr_class_names_parse(saved ? saved : own, saved || !ds ? c->path : mr_dataset_text(ds),
+                                  names, n);
     free(own);
     return rc;
 }
 
-int mr_class_names_check(const struct mr_dataset *ds, char *const *names, uint32_t n, const char *of)
+int mr_class_names_check(const struct mr_dataset *ds, char *const *names, uint32_t n,
+                         const char *of)
 {
     char *text, **here = NULL;
     uint32_t n_here = 0;
-    int rc =
-        mr_class_names_text(ds, &text); /* by way of JSON, as the others came: bytes that are no UTF-8 look the same */
+    int rc = mr_class_names_text(
+        ds, &text); /* by way of JSON, as the others came: bytes that are no UTF-8 look the same */
     if (rc == 0)
         rc = mr_class_names_parse(text, mr_dataset_text(ds), &here, &n_here);
     for (uint32_t k = 0; rc == 0 && k < n && k < n_here; k++)
         if (names[k] && here[k] && strcmp(names[k], here[k]) != 0)
-            rc = mr_error_set(MR_ESTATE, "%s: its class %u is '%.60s', that of %s '%.60s'", mr_dataset_text(ds), k,
-                              here[k], of, names[k]);
+            rc = mr_error_set(MR_ESTATE, "%s: its class %u is '%.60s', that of %s '%.60s'",
+                              mr_dataset_text(ds), k, here[k], of, names[k]);
     mr_class_names_destroy(here, n_here);
     free(text);
     return rc;

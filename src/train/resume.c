@@ -33,8 +33,8 @@ int mr_train_check_state(const struct mr_trainer *t, const struct mr_checkpoint 
     for (int i = 0; rc == 0 && i < MR_TRAIN_COMMON; i++) {
         const char *was = mr_checkpoint_get(c, common[i].key);
         if (!is_same(c, &common[i]))
-            rc = mr_error_set(MR_ESTATE, "%s: is of another run: %s there '%s', here '%s'", c->path, common[i].what,
-                              was ? was : "(none)", common[i].text);
+            rc = mr_error_set(MR_ESTATE, "%s: is of another run: %s there '%s', here '%s'", c->path,
+                              common[i].what, was ? was : "(none)", common[i].text);
     }
     mr_train_common_free(common);
     return rc;
@@ -47,8 +47,8 @@ static int gather(const struct mr_checkpoint *c, const struct mr_net_param *p, f
     for (int d = 0; fits && d < p->rank; d++)
         fits = t->dim[d] == p->dim[d];
     if (!fits)
-        return mr_error_set(MR_ESTATE, "%s: tensor %s: %s: want f32 of the model's shape", c->path, p->name,
-                            t ? "has another shape" : "is not there");
+        return mr_error_set(MR_ESTATE, "%s: tensor %s: %s: want f32 of the model's shape", c->path,
+                            p->name, t ? "has another shape" : "is not there");
     memcpy(flat + p->offset, t->data, t->bytes);
     return 0;
 }
@@ -59,8 +59,10 @@ int mr_checkpoint_net_load(const struct mr_checkpoint *c, struct mr_net *net)
     uint64_t n_buffers;
     const struct mr_net_param *p;
     mr_net_buffers(net, &where, &n_buffers);
-    float *params = malloc(mr_net_n_params(net) * sizeof *params), *buffers = malloc((n_buffers + 1) * sizeof *buffers);
-    int rc = params && buffers ? 0 : mr_error_set(-ENOMEM, "%s: no memory for the parameters", c->path);
+    float *params = malloc(mr_net_n_params(net) * sizeof *params),
+          *buffers = malloc((n_buffers + 1) * sizeof *buffers);
+    int rc =
+        params && buffers ? 0 : mr_error_set(-ENOMEM, "%s: no memory for the parameters", c->path);
     for (uint32_t i = 0; rc == 0 && (p = mr_net_param_get(net, i)); i++)
         rc = gather(c, p, params);
     for (uint32_t i = 0; rc == 0 && (p = mr_net_buffer_get(net, i)); i++)
@@ -106,17 +108,19 @@ static int load_history(struct mr_trainer *t, const struct mr_checkpoint *c)
     int n = cJSON_GetArraySize(list), rc = 0;
     t->history = calloc((size_t)n + 1, sizeof *t->history);
     if (!cJSON_IsArray(list) || !t->history)
-        rc =
-            mr_error_set(list ? -ENOMEM : MR_EFORMAT, "%s: key epochs: %s", c->path, list ? "no memory" : "not a list");
+        rc = mr_error_set(list ? -ENOMEM : MR_EFORMAT, "%s: key epochs: %s", c->path,
+                          list ? "no memory" : "not a list");
     t->cap_history = (uint32_t)n + 1;
     if (rc == 0) {
         cJSON_ArrayForEach(e, list)
         {
-            t->history[t->n_history++] = (struct mr_train_epoch){
-                count_of(e, "epoch"),          count_of(e, "steps"),         number_of(e, "loss"),
-                number_of(e, "accuracy"),      number_of(e, "test_loss"),    number_of(e, "test_accuracy"),
-                number_of(e, "seconds"),       number_of(e, "test_seconds"), number_of(e, "lr"),
-                number_of(e, "samples_per_s"), number_of(e, "data_wait")};
+            t->history[t->n_history++] =
+                (struct mr_train_epoch){count_of(e, "epoch"),      count_of(e, "steps"),
+                                        number_of(e, "loss"),      number_of(e, "accuracy"),
+                                        number_of(e, "test_loss"), number_of(e, "test_accuracy"),
+                                        number_of(e, "seconds"),   number_of(e, "test_seconds"),
+                                        number_of(e, "lr"),        number_of(e, "samples_per_s"),
+                                        number_of(e, "data_wait")};
         }
     }
     cJSON_Delete(list);
@@ -134,7 +138,8 @@ static int load_schedule(struct mr_trainer *t, const struct mr_checkpoint *c)
         end = end == at ? NULL : end;
     }
     if (!end)
-        return mr_error_set(MR_EFORMAT, "%s: key schedule_state: want %d numbers", c->path, MR_SCHEDULE_STATE);
+        return mr_error_set(MR_EFORMAT, "%s: key schedule_state: want %d numbers", c->path,
+                            MR_SCHEDULE_STATE);
     return mr_schedule_restore(t->schedule, v);
 }
 
@@ -173,8 +178,8 @@ static int load_place(struct mr_trainer *t, const struct mr_checkpoint *c)
 
 int mr_train_restore(struct mr_trainer *t, const struct mr_checkpoint *c)
 {
-    int (*const parts[])(struct mr_trainer *, const struct mr_checkpoint *) = {load_optim, load_schedule, load_scale,
-                                                                               load_place, load_history};
+    int (*const parts[])(struct mr_trainer *, const struct mr_checkpoint *) = {
+        load_optim, load_schedule, load_scale, load_place, load_history};
     int rc = mr_checkpoint_net_load(c, t->net);
     for (size_t i = 0; rc == 0 && i < MR_COUNT(parts); i++)
         rc = parts[i](t, c);

@@ -29,32 +29,39 @@ static uint32_t clip(uint64_t v)
 static uint64_t elements(const struct mr_spec *spec)
 {
     uint64_t bytes = 0;
-    return !spec->var_dims && mr_spec_bytes(spec, &bytes) == 0 ? bytes / mr_dtype_size(spec->dtype) : 0;
+    return !spec->var_dims && mr_spec_bytes(spec, &bytes) == 0 ? bytes / mr_dtype_size(spec->dtype)
+                                                               : 0;
 }
 
-int mr_train_check_labels(const struct mr_loader *ld, int field, enum mr_loss loss, uint32_t outputs, const char *who)
+int mr_train_check_labels(const struct mr_loader *ld, int field, enum mr_loss loss,
+                          uint32_t outputs, const char *who)
 {
     char text[160];
     const struct mr_spec *spec = mr_loader_field(ld, field);
     if (!spec)
-        return mr_error_set(MR_ESHAPE, "%s: has no field %d, where the labels are: want the fields of the training set",
-                            who, field);
+        return mr_error_set(
+            MR_ESHAPE,
+            "%s: has no field %d, where the labels are: want the fields of the training set", who,
+            field);
     uint64_t n = elements(spec), want = loss == MR_MSE ? outputs : 1;
     if (n == want)
         return 0;
     mr_spec_format(spec, text, sizeof text);
     if (loss == MR_MSE)
         return mr_error_set(MR_ESHAPE,
-                            "%s: targets are %s, but the net has %u output%s: want as many numbers as outputs in each "
+                            "%s: targets are %s, but the net has %u output%s: want as many numbers "
+                            "as outputs in each "
                             "target",
                             who, text, outputs, outputs == 1 ? "" : "s");
-    return mr_error_set(MR_ESHAPE,
-                        "%s: labels are %s, for a net of %u outputs: want one class in each label (loss mse takes "
-                        "vectors)",
-                        who, text, outputs);
+    return mr_error_set(
+        MR_ESHAPE,
+        "%s: labels are %s, for a net of %u outputs: want one class in each label (loss mse takes "
+        "vectors)",
+        who, text, outputs);
 }
 
-static void set_sample(struct mr_net_opts *opts, uint64_t c, uint64_t h, uint64_t w, enum mr_layout layout)
+static void set_sample(struct mr_net_opts *opts, uint64_t c, uint64_t h, uint64_t w,
+                       enum mr_layout layout)
 {
     opts->channels = clip(c);
     opts->height = clip(h);
@@ -67,7 +74,8 @@ int mr_train_sample(const struct mr_spec *spec, struct mr_net_opts *opts)
     char text[160];
     if (spec->var_dims)
         return mr_error_set(MR_ESHAPE,
-                            "samples are %s, of varying shape: want one shape: put resize or crop into the transform",
+                            "samples are %s, of varying shape: want one shape: put resize or crop "
+                            "into the transform",
                             mr_spec_format(spec, text, sizeof text));
     if (spec->rank > 3)
         return mr_error_set(MR_ESHAPE, "samples are %s: want at most 3 dimensions",
@@ -91,8 +99,10 @@ static int find_label(struct mr_trainer *t)
     t->label = mr_train_label_field(t->ds);
     if (t->label >= 0)
         return 0;
-    return mr_error_set(MR_EMISUSE, "%s: has no labels: want a data set whose samples have a second field, the label",
-                        mr_dataset_text(t->ds));
+    return mr_error_set(
+        MR_EMISUSE,
+        "%s: has no labels: want a data set whose samples have a second field, the label",
+        mr_dataset_text(t->ds));
 }
 
 static int count_classes(struct mr_trainer *t)
@@ -101,8 +111,9 @@ static int count_classes(struct mr_trainer *t)
     if (n == 0 && t->opts.loss == MR_MSE) /* as many outputs as targets */
         n = elements(mr_dataset_field(t->ds, t->label));
     if (n == 0)
-        return mr_error_set(MR_EOPTION, "%s: does not say how many classes there are: give the number of classes",
-                            mr_dataset_text(t->ds));
+        return mr_error_set(
+            MR_EOPTION, "%s: does not say how many classes there are: give the number of classes",
+            mr_dataset_text(t->ds));
     t->classes = clip(n);
     return 0;
 }
@@ -138,11 +149,12 @@ int mr_train_open_loader(struct mr_trainer *t, bool test, const char *state, str
     lo.batch_size = mr_train_batch_size(t); /* the net is made for batches of at most that */
     lo.epochs = test ? 0 : o->epochs;
     lo.seed = o->seed;
-    if (lo.prefetch == 0 && o->graph && !test && !t->info.unified) /* a graph for each slot takes 0.3 ms to make */
+    if (lo.prefetch == 0 && o->graph && !test &&
+        !t->info.unified) /* a graph for each slot takes 0.3 ms to make */
         lo.prefetch = GRAPH_PREFETCH;
     lo.state = state;
-    return mr_loader_open(test ? t->test : t->ds, test ? NULL : t->sampler, test ? t->test_chain : t->chain, t->dev,
-                          &lo, out);
+    return mr_loader_open(test ? t->test : t->ds, test ? NULL : t->sampler,
+                          test ? t->test_chain : t->chain, t->dev, &lo, out);
 }
 
 static int check_same_shape(const struct mr_trainer *t)
@@ -157,7 +169,9 @@ static int check_same_shape(const struct mr_trainer *t)
         return rc;
     mr_spec_format(mr_transform_specs(t->chain), one, sizeof one);
     mr_spec_format(mr_loader_field(t->test_loader, 0), two, sizeof two);
-    return mr_error_set(MR_ESHAPE, "test set: samples are %s, those of the training set %s: want the same", two, one);
+    return mr_error_set(MR_ESHAPE,
+                        "test set: samples are %s, those of the training set %s: want the same",
+                        two, one);
 }
 
 static int check_same_names(const struct mr_trainer *t)
@@ -173,10 +187,11 @@ static int check_same_names(const struct mr_trainer *t)
     free(text);
     if (rc != MR_ESTATE)
         return rc;
-    return mr_error_set(MR_ESTATE,
-                        "test set: %s: want the same classes: name its folders as the training set's (with "
-                        "folder:DIR,allow-empty an empty one keeps the numbers), or do without a test set",
-                        mr_last_error());
+    return mr_error_set(
+        MR_ESTATE,
+        "test set: %s: want the same classes: name its folders as the training set's (with "
+        "folder:DIR,allow-empty an empty one keeps the numbers), or do without a test set",
+        mr_last_error());
 }
 
 static int open_test(struct mr_trainer *t)
@@ -208,11 +223,14 @@ int mr_train_open_data(struct mr_trainer *t)
 
 static int64_t label_value(enum mr_dtype dtype, const void *p)
 {
-    return dtype == MR_U8 ? *(const uint8_t *)p : dtype == MR_I32 ? *(const int32_t *)p : *(const int64_t *)p;
+    return dtype == MR_U8    ? *(const uint8_t *)p
+           : dtype == MR_I32 ? *(const int32_t *)p
+                             : *(const int64_t *)p;
 }
 
 /* On the way to an error: a look at the first samples is enough. */
-void mr_train_label_range(const struct mr_trainer *t, int64_t *low, int64_t *high, uint64_t *looked_at)
+void mr_train_label_range(const struct mr_trainer *t, int64_t *low, int64_t *high,
+                          uint64_t *looked_at)
 {
     enum { MOST = 20000 };
     void *row[MR_MAX_FIELDS] = {0};

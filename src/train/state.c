@@ -37,9 +37,11 @@ static int add_params(struct mr_checkpoint *c, struct mr_trainer *t, struct copi
     if (rc == 0)
         rc = copy_down(t, buffers, n_buffers * sizeof(float), &copies->buffers);
     for (uint32_t i = 0; rc == 0 && (p = mr_net_param_get(t->net, i)); i++)
-        rc = mr_checkpoint_add(c, p->name, MR_F32, p->rank, p->dim, copies->params + p->offset * sizeof(float));
+        rc = mr_checkpoint_add(c, p->name, MR_F32, p->rank, p->dim,
+                               copies->params + p->offset * sizeof(float));
     for (uint32_t i = 0; rc == 0 && (p = mr_net_buffer_get(t->net, i)); i++)
-        rc = mr_checkpoint_add(c, p->name, MR_F32, p->rank, p->dim, copies->buffers + p->offset * sizeof(float));
+        rc = mr_checkpoint_add(c, p->name, MR_F32, p->rank, p->dim,
+                               copies->buffers + p->offset * sizeof(float));
     return rc;
 }
 
@@ -51,7 +53,8 @@ static int add_optim(struct mr_checkpoint *c, struct mr_trainer *t, struct copie
         uint64_t n;
         char name[64];
         if (i == MR_COUNT(copies->state))
-            return mr_error_set(MR_ELIMIT, "checkpoint: more than %zu arrays of state", MR_COUNT(copies->state));
+            return mr_error_set(MR_ELIMIT, "checkpoint: more than %zu arrays of state",
+                                MR_COUNT(copies->state));
         mr_optim_state_data(t->optim, i, &dtype, &n);
         snprintf(name, sizeof name, "optim.%s", mr_optim_state_name(t->optim, i));
         uint64_t bytes = n * mr_dtype_size(dtype);
@@ -90,7 +93,8 @@ int mr_train_describe(const struct mr_trainer *t, struct mr_train_common out[MR_
     const struct mr_train_common all[MR_TRAIN_COMMON] = {
         {"model", "model", format("%s", o->model)},
         {"sample", "samples",
-         format("%ux%ux%u %s", s->channels, s->height, s->width, s->layout == MR_NCHW ? "nchw" : "nhwc")},
+         format("%ux%ux%u %s", s->channels, s->height, s->width,
+                s->layout == MR_NCHW ? "nchw" : "nhwc")},
         {"classes", "classes", format("%u", t->classes)},
         {"loss", "loss", format("%s", mr_loss_name(o->loss))},
         {"data", "data set",
@@ -179,7 +183,8 @@ static int set_schedule(struct mr_checkpoint *c, const struct mr_trainer *t)
 {
     double s[MR_SCHEDULE_STATE];
     mr_schedule_save(t->schedule, s);
-    return mr_checkpoint_set(c, "schedule_state", "%.17g %.17g %.17g %.17g", s[0], s[1], s[2], s[3]);
+    return mr_checkpoint_set(c, "schedule_state", "%.17g %.17g %.17g %.17g", s[0], s[1], s[2],
+                             s[3]);
 }
 
 static int set_progress(struct mr_checkpoint *c, struct mr_trainer *t)
@@ -206,7 +211,8 @@ static int set_progress(struct mr_checkpoint *c, struct mr_trainer *t)
     rc = set_sums(c, t);
     if (rc < 0)
         return rc;
-    rc = mr_checkpoint_set(c, "seconds", "%.9g", t->earlier_seconds + mr_train_since(t->opts.start_ns));
+    rc = mr_checkpoint_set(c, "seconds", "%.9g",
+                           t->earlier_seconds + mr_train_since(t->opts.start_ns));
     if (rc < 0)
         return rc;
     rc = set_scale(c, t);

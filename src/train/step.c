@@ -4,13 +4,14 @@
 #include <inttypes.h>
 
 #define CHECK_EVERY 256 /* steps between looks at a device's totals, each of which waits for it */
-#define WARM_STEPS                                                                                                     \
+#define WARM_STEPS                                                                                 \
     64 /* of an epoch: the run's first ones load libraries and record graphs, and tell nothing of the rest */
 #define SKIP_MOST 100 /* in a row: by then it is the parameters */
 
 static struct mr_net_batch net_batch(const struct mr_trainer *t, const struct mr_batch *b)
 {
-    const struct mr_batch_field *in = &b->field[0], *label = t->label >= 0 ? &b->field[t->label] : NULL;
+    const struct mr_batch_field *in = &b->field[0],
+                                *label = t->label >= 0 ? &b->field[t->label] : NULL;
     return (struct mr_net_batch){.input = in->data,
                                  .labels = label ? label->data : NULL,
                                  .input_dtype = in->spec.dtype,
@@ -27,10 +28,11 @@ static int bad_labels(struct mr_trainer *t, uint64_t n)
     if (dtype != MR_U8 && dtype != MR_I32 && dtype != MR_I64)
         return mr_error_set(MR_EFORMAT, "%" PRIu64 " labels are no class of 0..%u", n, most);
     mr_train_label_range(t, &low, &high, &looked_at);
-    return mr_error_set(MR_EFORMAT,
-                        "%" PRIu64 " label%s of the last batches %s outside 0..%u (the first %" PRIu64
-                        " samples have %" PRId64 "..%" PRId64 "): want labels from 0, as many classes as there are",
-                        n, n == 1 ? "" : "s", n == 1 ? "is" : "are", most, looked_at, low, high);
+    return mr_error_set(
+        MR_EFORMAT,
+        "%" PRIu64 " label%s of the last batches %s outside 0..%u (the first %" PRIu64
+        " samples have %" PRId64 "..%" PRId64 "): want labels from 0, as many classes as there are",
+        n, n == 1 ? "" : "s", n == 1 ? "is" : "are", most, looked_at, low, high);
 }
 
 /* step: the net's count, which is ours. */
@@ -39,11 +41,12 @@ static int not_finite(struct mr_trainer *t, uint64_t step)
     const char *what = "";
     int layer = mr_net_find_bad(t->net, t->stream, &what);
     const struct mr_net_layer *l = layer >= 0 ? mr_net_layer_get(t->net, (uint32_t)layer) : NULL;
-    return mr_error_set(MR_EMISUSE,
-                        "the loss is not finite (NaN or infinite) at step %" PRIu64 " of epoch %" PRIu64
-                        ": first in %s%s%s%s%s; a lower lr, clip_norm=1, or leaving such steps out may help",
-                        step + 1, t->epoch + 1, l ? "layer " : "the loss", l ? l->name : "", l ? " (" : "",
-                        l ? what : "", l ? ")" : "");
+    return mr_error_set(
+        MR_EMISUSE,
+        "the loss is not finite (NaN or infinite) at step %" PRIu64 " of epoch %" PRIu64
+        ": first in %s%s%s%s%s; a lower lr, clip_norm=1, or leaving such steps out may help",
+        step + 1, t->epoch + 1, l ? "layer " : "the loss", l ? l->name : "", l ? " (" : "",
+        l ? what : "", l ? ")" : "");
 }
 
 int mr_train_take_totals(struct mr_trainer *t)
@@ -60,7 +63,8 @@ int mr_train_take_totals(struct mr_trainer *t)
         t->sums.loss += now.loss;
         t->sums.n_right += now.n_right;
         t->sums.n_samples += now.n_samples;
-        t->skipped_in_row = now.n_samples ? 0 : t->skipped_in_row; /* at an epoch's end nothing is left to take */
+        t->skipped_in_row =
+            now.n_samples ? 0 : t->skipped_in_row; /* at an epoch's end nothing is left to take */
         return 0;
     }
     if (t->opts.on_nan == MR_ON_NAN_STOP || ++t->skipped_in_row > SKIP_MOST)
@@ -70,7 +74,8 @@ int mr_train_take_totals(struct mr_trainer *t)
 }
 
 /* Looks at the loss before the parameters change. */
-static int careful_step(struct mr_trainer *t, const struct mr_net_batch *batch, void *params, void *grads)
+static int careful_step(struct mr_trainer *t, const struct mr_net_batch *batch, void *params,
+                        void *grads)
 {
     int rc = mr_net_train(t->net, batch, t->stream);
     if (rc == 0)
@@ -81,7 +86,8 @@ static int careful_step(struct mr_trainer *t, const struct mr_net_batch *batch, 
     return rc == 0 ? mr_optim_step(t->optim, params, grads, t->stream) : rc;
 }
 
-static int plain_step(struct mr_trainer *t, const struct mr_net_batch *batch, void *params, void *grads)
+static int plain_step(struct mr_trainer *t, const struct mr_net_batch *batch, void *params,
+                      void *grads)
 {
     int rc = mr_net_train(t->net, batch, t->stream);
     if (rc == 0)
@@ -114,7 +120,8 @@ static int record(struct mr_trainer *t, const struct mr_net_batch *batch, void *
 static struct mr_graph *find_graph(const struct mr_trainer *t, const struct mr_net_batch *batch)
 {
     for (uint32_t i = 0; i < t->n_graphs; i++)
-        if (t->graph[i].input == batch->input && t->graph[i].labels == batch->labels && t->graph[i].n == batch->n)
+        if (t->graph[i].input == batch->input && t->graph[i].labels == batch->labels &&
+            t->graph[i].n == batch->n)
             return t->graph[i].graph;
     return NULL;
 }
@@ -131,7 +138,8 @@ static bool ran_once(struct mr_trainer *t, uint32_t n)
 }
 
 /* A batch lies in one of the loader's slots, whose addresses come again: a graph for each, recorded when it comes first. */
-static int graph_step(struct mr_trainer *t, const struct mr_net_batch *batch, void *params, void *grads)
+static int graph_step(struct mr_trainer *t, const struct mr_net_batch *batch, void *params,
+                      void *grads)
 {
     int rc = mr_optim_push(t->optim, t->stream);
     if (rc < 0 || !ran_once(t, batch->n))
@@ -193,7 +201,8 @@ void mr_train_stretch_begin(struct mr_trainer *t, struct mr_train_stretch *s)
     };
 }
 
-double mr_train_stretch_waited(const struct mr_trainer *t, struct mr_train_stretch *s, double seconds)
+double mr_train_stretch_waited(const struct mr_trainer *t, struct mr_train_stretch *s,
+                               double seconds)
 {
     struct mr_loader_stats st;
     if (!(seconds > 0))
@@ -252,8 +261,10 @@ static int test_sums(struct mr_trainer *t, struct mr_train_sums *out)
     if (rc < 0)
         return rc;
     if (totals.n_bad_labels)
-        return mr_error_set(MR_EFORMAT, "test set: %" PRIu64 " of %" PRIu64 " labels are outside 0..%u",
-                            totals.n_bad_labels, totals.n_samples + totals.n_bad_labels, mr_train_outputs(t->net) - 1);
+        return mr_error_set(MR_EFORMAT,
+                            "test set: %" PRIu64 " of %" PRIu64 " labels are outside 0..%u",
+                            totals.n_bad_labels, totals.n_samples + totals.n_bad_labels,
+                            mr_train_outputs(t->net) - 1);
     *out = (struct mr_train_sums){totals.loss, totals.n_right, totals.n_samples};
     return 0;
 }
@@ -263,7 +274,8 @@ int mr_trainer_test(struct mr_trainer *t, struct mr_train_sums *out)
 {
     struct mr_batch b = {0};
     if (!t || !out || !t->test_loader)
-        return mr_error_set(MR_EMISUSE, "mr_trainer_test: want a trainer that has a test set, and out");
+        return mr_error_set(MR_EMISUSE,
+                            "mr_trainer_test: want a trainer that has a test set, and out");
     int rc = mr_train_take_totals(t);
     while (rc >= 0 && !b.last) { /* a part of the set is no measure */
         rc = mr_loader_next(t->test_loader, t->stream, &b);
@@ -301,7 +313,8 @@ int mr_trainer_window_end(struct mr_trainer *t, struct mr_train_window *out)
 {
     struct mr_train_stretch *w = &t->window;
     if (!out || !w->start_ns)
-        return mr_error_set(MR_EMISUSE, "mr_trainer_window_end: want mr_trainer_window_begin() before it, and out");
+        return mr_error_set(
+            MR_EMISUSE, "mr_trainer_window_end: want mr_trainer_window_begin() before it, and out");
     int rc = mr_train_take_totals(t);
     if (rc < 0)
         return rc;

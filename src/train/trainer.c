@@ -13,9 +13,10 @@ static int check_loss(const struct mr_trainer *t)
     const struct mr_net_layer *last = mr_train_last_layer(t->net);
     if (t->opts.loss != MR_NLL || (last && strcmp(last->name, "log-softmax") == 0))
         return 0;
-    return mr_error_set(MR_EOPTION,
-                        "loss nll: wants log-probabilities: a model that ends in logsoftmax, not in %s (%s)",
-                        last ? last->name : "", last ? last->text : "");
+    return mr_error_set(
+        MR_EOPTION,
+        "loss nll: wants log-probabilities: a model that ends in logsoftmax, not in %s (%s)",
+        last ? last->name : "", last ? last->text : "");
 }
 
 static enum mr_dtype dtype_of(const struct mr_trainer *t)
@@ -126,9 +127,11 @@ static int open_schedule(struct mr_trainer *t)
     if (rc < 0)
         return rc;
     if (t->opts.loss == MR_MSE && mr_schedule_wants_more(t->schedule))
-        return mr_error_set(MR_EOPTION, "schedule %s: max wants an accuracy, and loss mse has none", t->opts.schedule);
+        return mr_error_set(MR_EOPTION, "schedule %s: max wants an accuracy, and loss mse has none",
+                            t->opts.schedule);
     if (t->opts.loss == MR_MSE && t->opts.target > 0)
-        return mr_error_set(MR_EOPTION, "target accuracy: wants an accuracy, and loss mse has none");
+        return mr_error_set(MR_EOPTION,
+                            "target accuracy: wants an accuracy, and loss mse has none");
     return 0;
 }
 
@@ -138,7 +141,8 @@ static int check_labels(const struct mr_trainer *t)
     int rc = mr_train_check_labels(t->ld, t->label, t->opts.loss, outputs, mr_dataset_text(t->ds));
     if (rc < 0 || !t->test_loader)
         return rc;
-    return mr_train_check_labels(t->test_loader, t->label, t->opts.loss, outputs, mr_dataset_text(t->test));
+    return mr_train_check_labels(t->test_loader, t->label, t->opts.loss, outputs,
+                                 mr_dataset_text(t->test));
 }
 
 static int open_device(struct mr_trainer *t)
@@ -147,20 +151,22 @@ static int open_device(struct mr_trainer *t)
     if (rc < 0)
         return rc;
     if (t->info.simulated)
-        return mr_error_set(MR_EUNSUPPORTED, "device %s computes nothing: nets run on cpu and cuda", t->info.name);
+        return mr_error_set(MR_EUNSUPPORTED, "device %s computes nothing: nets run on cpu and cuda",
+                            t->info.name);
     return mr_stream_create(t->dev, "train", &t->stream);
 }
 
 static int open_parts(struct mr_trainer *t)
 {
-    int (*const parts[])(struct mr_trainer *) = {open_device, mr_train_open_data, open_schedule, open_net, open_optim};
+    int (*const parts[])(struct mr_trainer *) = {open_device, mr_train_open_data, open_schedule,
+                                                 open_net, open_optim};
     for (size_t i = 0; i < MR_COUNT(parts); i++) {
         int rc = parts[i](t);
         if (rc < 0)
             return rc;
     }
-    return mr_sampler_open(t->opts.shuffle ? "random" : "sequential", mr_dataset_length(t->ds), t->opts.seed,
-                           &t->sampler);
+    return mr_sampler_open(t->opts.shuffle ? "random" : "sequential", mr_dataset_length(t->ds),
+                           t->opts.seed, &t->sampler);
 }
 
 /* From the start, or from where the checkpoint is. */
@@ -219,8 +225,10 @@ static int take_opts(const struct mr_trainer_opts *opts, struct mr_trainer_opts 
         goto fail;
     }
     if (out->batch_size < 1 || out->batch_size > BATCH_MOST || out->epochs < 1) {
-        rc = mr_error_set(MR_EOPTION, "trainer: batches of %llu, %llu epochs: want batches of 1..%u, and an epoch",
-                          (unsigned long long)out->batch_size, (unsigned long long)out->epochs, BATCH_MOST);
+        rc = mr_error_set(
+            MR_EOPTION,
+            "trainer: batches of %llu, %llu epochs: want batches of 1..%u, and an epoch",
+            (unsigned long long)out->batch_size, (unsigned long long)out->epochs, BATCH_MOST);
         goto fail;
     }
     out->transform = out->transform ? out->transform : "";
@@ -299,8 +307,10 @@ void mr_trainer_destroy(struct mr_trainer *t)
 
 int mr_trainer_query(const struct mr_trainer *t, struct mr_trainer_info *out)
 {
-    if (!out || out->size < offsetof(struct mr_trainer_info, resumed_step) || out->size > sizeof *out)
-        return mr_error_set(MR_EMISUSE, "mr_trainer_query: want out with its size set, at most %zu", sizeof *out);
+    if (!out || out->size < offsetof(struct mr_trainer_info, resumed_step) ||
+        out->size > sizeof *out)
+        return mr_error_set(MR_EMISUSE, "mr_trainer_query: want out with its size set, at most %zu",
+                            sizeof *out);
     const struct mr_trainer_info full = {
         .size = out->size,
         .step = t->step,
@@ -324,7 +334,9 @@ int mr_trainer_query(const struct mr_trainer *t, struct mr_trainer_info *out)
 int mr_trainer_query_times(const struct mr_trainer *t, struct mr_trainer_times *out)
 {
     if (!out || out->size < sizeof out->size || out->size > sizeof *out)
-        return mr_error_set(MR_EMISUSE, "mr_trainer_query_times: want out with its size set, at most %zu", sizeof *out);
+        return mr_error_set(MR_EMISUSE,
+                            "mr_trainer_query_times: want out with its size set, at most %zu",
+                            sizeof *out);
     struct mr_trainer_times full = {out->size, t->waiting, t->stepping, t->testing, t->saving};
     struct mr_train_stretch pass = t->pass;
     double rest = t->pass_steps ? mr_train_since(pass.start_ns) : 0;

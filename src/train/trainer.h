@@ -45,23 +45,26 @@ struct mr_trainer {
     int label; /* which field */
 
     struct mr_sampler *sampler;
-    struct mr_loader *ld, *test_loader; /* the second is endless: each pass stops at its last batch */
+    struct mr_loader *ld,
+        *test_loader; /* the second is endless: each pass stops at its last batch */
     struct mr_net *net;
     struct mr_optim *optim;
     struct mr_schedule *schedule;
-    char *optim_text; /* what the run's optimizer is, for people and for checkpoints: with lr and clipping */
+    char *
+        optim_text; /* what the run's optimizer is, for people and for checkpoints: with lr and clipping */
     struct mr_train_graph *graph;
     uint32_t n_graphs, cap_graphs;
     uint32_t eager[8], n_eager; /* batch sizes that ran once without a graph */
 
-    uint64_t step, epoch;                 /* done, from the run's start */
-    struct mr_train_sums sums;            /* of this epoch, what was taken from the net's totals so far */
+    uint64_t step, epoch;      /* done, from the run's start */
+    struct mr_train_sums sums; /* of this epoch, what was taken from the net's totals so far */
     struct mr_train_stretch pass, window; /* this epoch; the caller's */
     uint64_t pass_steps;                  /* of this epoch, in this process */
     uint64_t skipped;                     /* steps left out for a loss that was not finite */
     uint32_t skipped_in_row;
     bool started;
-    bool stepped; /* in this process: the net's low precision copy, which the optimizer writes, holds the parameters */
+    bool
+        stepped; /* in this process: the net's low precision copy, which the optimizer writes, holds the parameters */
     struct mr_train_epoch *history;
     uint32_t n_history, cap_history;
     uint32_t best;         /* in history */
@@ -82,16 +85,19 @@ uint64_t mr_train_batch_size(const struct mr_trainer *t);
 /* Label, classes, chains, shape; the test set's loader. */
 int mr_train_open_data(struct mr_trainer *t);
 /* state: of a loader, to go on from; NULL: none. */
-int mr_train_open_loader(struct mr_trainer *t, bool test, const char *state, struct mr_loader **out);
+int mr_train_open_loader(struct mr_trainer *t, bool test, const char *state,
+                         struct mr_loader **out);
 /* How labels lie, for the error on those out of range. */
-void mr_train_label_range(const struct mr_trainer *t, int64_t *low, int64_t *high, uint64_t *looked_at);
+void mr_train_label_range(const struct mr_trainer *t, int64_t *low, int64_t *high,
+                          uint64_t *looked_at);
 
 /* step.c. Takes the net's totals into t->sums; looks for what is wrong: labels, losses that are not finite. Blocks.
  * Returns 0, 1 where a step was left out, or an error. */
 int mr_train_take_totals(struct mr_trainer *t);
 /* The share of the stretch's time that the device (or, on cpu, the step's thread) had no batch. */
 void mr_train_stretch_begin(struct mr_trainer *t, struct mr_train_stretch *s);
-double mr_train_stretch_waited(const struct mr_trainer *t, struct mr_train_stretch *s, double seconds);
+double mr_train_stretch_waited(const struct mr_trainer *t, struct mr_train_stretch *s,
+                               double seconds);
 /* Once an epoch is warm: what the loader's clocks have said so far. */
 void mr_train_stretch_look(const struct mr_trainer *t, struct mr_train_stretch *s);
 

@@ -18,7 +18,8 @@ static bool is_float(enum mr_dtype d)
 /* All values are f32s, and so is every sum of the small integers' rounding. */
 static bool is_small(enum mr_dtype d)
 {
-    return d == MR_BOOL || d == MR_U8 || d == MR_I8 || d == MR_U16 || d == MR_I16 || d == MR_F16 || d == MR_BF16;
+    return d == MR_BOOL || d == MR_U8 || d == MR_I8 || d == MR_U16 || d == MR_I16 || d == MR_F16 ||
+           d == MR_BF16;
 }
 
 /* The dtype in which from -> to is converted with one rounding (with mr_load_f64_odd for 64-bit integers). */
@@ -69,7 +70,8 @@ static void begin_compute(struct mr_pointwise *p)
         p->compute = p->to == MR_F64 ? MR_F64 : MR_F32;
 }
 
-static void set_pair(struct mr_pointwise *p, uint32_t channel, uint32_t pair, double add, double mul)
+static void set_pair(struct mr_pointwise *p, uint32_t channel, uint32_t pair, double add,
+                     double mul)
 {
     if (p->compute == MR_F64) {
         p->c.f64[channel][pair][0] = add;
@@ -97,7 +99,10 @@ struct cast_args {
 };
 
 static const struct mr_option cast_options[] = {
-    {.name = "dtype", .type = MR_OPT_DTYPE, .offset = offsetof(struct cast_args, dtype), .help = "what to convert to"},
+    {.name = "dtype",
+     .type = MR_OPT_DTYPE,
+     .offset = offsetof(struct cast_args, dtype),
+     .help = "what to convert to"},
     {0},
 };
 
@@ -142,7 +147,10 @@ struct scale_args {
 };
 
 static const struct mr_option scale_options[] = {
-    {.name = "factor", .type = MR_OPT_DOUBLE, .offset = offsetof(struct scale_args, factor), .help = "multiplies"},
+    {.name = "factor",
+     .type = MR_OPT_DOUBLE,
+     .offset = offsetof(struct scale_args, factor),
+     .help = "multiplies"},
     {.name = "offset",
      .type = MR_OPT_DOUBLE,
      .offset = offsetof(struct scale_args, offset),
@@ -238,9 +246,11 @@ static int normalize_check(const struct mr_op *op)
 {
     const struct normalize_args *a = op->args;
     if (a->mean.n == 0 || a->std.n == 0)
-        return mr_op_error(op, MR_EOPTION, "want normalize(mean,std), e.g. normalize(0.1307,0.3081)");
+        return mr_op_error(op, MR_EOPTION,
+                           "want normalize(mean,std), e.g. normalize(0.1307,0.3081)");
     if (a->mean.n != a->std.n && a->mean.n != 1 && a->std.n != 1)
-        return mr_op_error(op, MR_EOPTION, "%d means and %d standard deviations: want as many, or one", a->mean.n,
+        return mr_op_error(op, MR_EOPTION,
+                           "%d means and %d standard deviations: want as many, or one", a->mean.n,
                            a->std.n);
     for (int i = 0; i < a->std.n; i++)
         if (!(a->std.v[i] > 0))
@@ -269,7 +279,9 @@ static int normalize_infer(struct mr_op *op, struct mr_spec *spec)
         return mr_op_misfit(op, spec, "no such axis in");
     bool varies = spec->var_dims >> axis & 1;
     if (varies || spec->dim[axis] != (uint64_t)channels)
-        return mr_op_misfit(op, spec, "the axis and the numbers given differ in length; name another with axis= for");
+        return mr_op_misfit(
+            op, spec,
+            "the axis and the numbers given differ in length; name another with axis= for");
     op->bound.axis = (int)axis;
     return 0;
 }

@@ -4,10 +4,10 @@
 #include <math.h>
 #include <string.h>
 
-#define LAYOUT_OPTION(T)                                                                                               \
-    {                                                                                                                  \
-        .name = "layout", .type = MR_OPT_ENUM, .offset = offsetof(T, layout), .initial = "auto",                       \
-        .choices = mr_layout_choices, .help = "where height and width are"                                             \
+#define LAYOUT_OPTION(T)                                                                           \
+    {                                                                                              \
+        .name = "layout", .type = MR_OPT_ENUM, .offset = offsetof(T, layout), .initial = "auto",   \
+        .choices = mr_layout_choices, .help = "where height and width are"                         \
     }
 #define MAX_KERNEL 255
 
@@ -48,7 +48,8 @@ static int blur_check(const struct mr_op *op)
     const struct blur_args *a = op->args;
     if (a->kernel % 2 == 0 || !(a->sigma_min > 0 && a->sigma_min <= a->sigma_max))
         return mr_op_error(op, MR_EOPTION,
-                           "want gaussian_blur(kernel[,sigma_min,sigma_max]), kernel odd, 0 < sigma_min <= sigma_max");
+                           "want gaussian_blur(kernel[,sigma_min,sigma_max]), kernel odd, 0 < "
+                           "sigma_min <= sigma_max");
     return 0;
 }
 
@@ -73,7 +74,8 @@ static uint64_t row_elements(const struct mr_op *op, const uint64_t *dim)
 static uint64_t blur_work(const struct mr_op *op)
 {
     const struct blur_args *a = op->args;
-    return (a->kernel + 2) * mr_round_up(row_elements(op, op->in.dim) * sizeof(float), MR_CACHE_LINE);
+    return (a->kernel + 2) *
+           mr_round_up(row_elements(op, op->in.dim) * sizeof(float), MR_CACHE_LINE);
 }
 
 /* Mirrored at the edge's pixel, as torchvision pads: ... 2 1 0 1 2 ... */
@@ -84,13 +86,15 @@ static uint64_t mirrored(int64_t i, uint64_t n)
     return (uint64_t)(i < (int64_t)n ? i : 2 * ((int64_t)n - 1) - i);
 }
 
-MR_CLONES static void add_weighted(float *restrict sum, const float *restrict row, float w, uint64_t n)
+MR_CLONES static void add_weighted(float *restrict sum, const float *restrict row, float w,
+                                   uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++)
         sum[i] += row[i] * w;
 }
 
-static void blur_across(const float *in, float *out, uint64_t width, uint64_t channels, const float *w, int64_t half)
+static void blur_across(const float *in, float *out, uint64_t width, uint64_t channels,
+                        const float *w, int64_t half)
 {
     uint64_t edge = MR_MIN((uint64_t)half, width), n = width * channels;
     memset(out, 0, n * sizeof *out);
@@ -98,8 +102,8 @@ static void blur_across(const float *in, float *out, uint64_t width, uint64_t ch
         for (uint64_t x = 0; x < width; x++) {
             if (x == edge && width > 2 * edge) { /* the middle in one piece */
                 uint64_t middle = width - 2 * edge;
-                add_weighted(out + x * channels, in + ((int64_t)x + k) * (int64_t)channels, w[k + half],
-                             middle * channels);
+                add_weighted(out + x * channels, in + ((int64_t)x + k) * (int64_t)channels,
+                             w[k + half], middle * channels);
                 x += middle;
             }
             uint64_t from = mirrored((int64_t)x + k, width);
@@ -129,11 +133,15 @@ static int blur_apply(const struct mr_op *op, struct mr_op_call *call)
     int64_t half = (int64_t)a->kernel / 2;
     memcpy(call->out_dim, call->in_dim, sizeof(uint64_t[MR_MAX_RANK]));
     if (p.h <= (uint64_t)half || p.w <= (uint64_t)half)
-        return mr_op_error(op, MR_ESHAPE, "half of the kernel reaches past a sample of height %llu and width %llu",
+        return mr_op_error(op, MR_ESHAPE,
+                           "half of the kernel reaches past a sample of height %llu and width %llu",
                            (unsigned long long)p.h, (unsigned long long)p.w);
     float w[MAX_KERNEL];
-    gauss(a->sigma_min + (a->sigma_max - a->sigma_min) * mr_unit_f64(call->random[0], call->random[1]), a->kernel, w);
-    uint64_t channels = p.pixel / mr_dtype_size(op->in.dtype), n = p.w * channels, row = p.w * p.pixel;
+    gauss(a->sigma_min +
+              (a->sigma_max - a->sigma_min) * mr_unit_f64(call->random[0], call->random[1]),
+          a->kernel, w);
+    uint64_t channels = p.pixel / mr_dtype_size(op->in.dtype), n = p.w * channels,
+             row = p.w * p.pixel;
     uint64_t step = mr_round_up(n * sizeof(float), MR_CACHE_LINE) / sizeof(float);
     float *ring = call->work, *line = ring + a->kernel * step, *sum = line + step;
     for (uint64_t o = 0; o < p.outer; o++) {
@@ -147,7 +155,8 @@ static int blur_apply(const struct mr_op *op, struct mr_op_call *call)
             }
             memset(sum, 0, n * sizeof *sum);
             for (int64_t k = -half; k <= half; k++)
-                add_weighted(sum, ring + mirrored((int64_t)y + k, p.h) % a->kernel * step, w[k + half], n);
+                add_weighted(sum, ring + mirrored((int64_t)y + k, p.h) % a->kernel * step,
+                             w[k + half], n);
             mr_store_f32(op->in.dtype)(sum, out + y * row, n);
         }
     }
@@ -204,11 +213,13 @@ static uint64_t rotate_work(const struct mr_op *op)
 static double angle_of(const struct mr_op *op, const uint32_t random[4])
 {
     const struct rotate_args *a = op->args;
-    return (2 * mr_unit_f64(random[0], random[1]) - 1) * a->degrees * (3.14159265358979323846 / 180);
+    return (2 * mr_unit_f64(random[0], random[1]) - 1) * a->degrees *
+           (3.14159265358979323846 / 180);
 }
 
 /* Counter-clockwise about the middle; y goes down. */
-static void rotate_map(const struct mr_op *op, const struct mr_at *at, uint64_t width, uint64_t height, double m[6])
+static void rotate_map(const struct mr_op *op, const struct mr_at *at, uint64_t width,
+                       uint64_t height, double m[6])
 {
     uint32_t random[4];
     mr_op_draw(op, at, 0, random);
@@ -223,7 +234,8 @@ struct corner {
     float w;
 };
 
-static void find_corners(const struct mr_pixels *p, const char *image, double x, double y, struct corner out[4])
+static void find_corners(const struct mr_pixels *p, const char *image, double x, double y,
+                         struct corner out[4])
 {
     double left = floor(x), top = floor(y);
     float fx = (float)(x - left), fy = (float)(y - top);

@@ -21,7 +21,8 @@ static int find_colors(struct mr_op *op, const struct mr_spec *spec, int layout)
     if (rc)
         return rc;
     int h = op->image.h, w = op->image.w, channels = w + 1 < spec->rank ? w + 1 : h - 1;
-    if (channels < 0 || spec->rank > w + 2 || spec->dim[channels] != 3 || spec->var_dims >> channels & 1)
+    if (channels < 0 || spec->rank > w + 2 || spec->dim[channels] != 3 ||
+        spec->var_dims >> channels & 1)
         return mr_op_misfit(op, spec, "three channels only; not for");
     if (spec->dtype != MR_U8 && spec->dtype != MR_F32)
         return mr_op_misfit(op, spec, "u8 and f32 only; not for");
@@ -31,7 +32,8 @@ static int find_colors(struct mr_op *op, const struct mr_spec *spec, int layout)
 static struct colors colors_of(const struct mr_op *op, const uint64_t *dim)
 {
     struct mr_pixels p = mr_pixels_of(op, dim);
-    struct colors c = {.u8 = op->in.dtype == MR_U8, .pixels = p.h * p.w, .image_step = 3 * p.h * p.w};
+    struct colors c = {
+        .u8 = op->in.dtype == MR_U8, .pixels = p.h * p.w, .image_step = 3 * p.h * p.w};
     bool behind = op->image.w + 1 < op->in.rank;
     c.images = behind ? p.outer : p.outer / 3;
     c.channel_step = behind ? 1 : c.pixels;
@@ -39,7 +41,8 @@ static struct colors colors_of(const struct mr_op *op, const uint64_t *dim)
     return c;
 }
 
-static void load(const struct colors *c, const void *image, uint64_t at, size_t n, float x[3][BLOCK])
+static void load(const struct colors *c, const void *image, uint64_t at, size_t n,
+                 float x[3][BLOCK])
 {
     for (int k = 0; k < 3; k++) {
         uint64_t first = (uint64_t)k * c->channel_step + at * c->pixel_step;
@@ -94,15 +97,18 @@ static void turn_hue(float turn, float *r, float *g, float *b)
     float most = fmaxf(*r, fmaxf(*g, *b)), least = fminf(*r, fminf(*g, *b)), range = most - least;
     if (range == 0)
         return;
-    float s = range / most, rc = (most - *r) / range, gc = (most - *g) / range, bc = (most - *b) / range;
+    float s = range / most, rc = (most - *r) / range, gc = (most - *g) / range,
+          bc = (most - *b) / range;
     float h = most == *r ? bc - gc : most == *g ? 2 + rc - bc : 4 + gc - rc;
     h = h / 6 + 1 + turn;
     h -= floorf(h);
     float f = h * 6, i = floorf(f);
     f -= i;
     float p = most * (1 - s), q = most * (1 - s * f), t = most * (1 - s * (1 - f));
-    const float table[6][3] = {{most, t, p}, {q, most, p}, {p, most, t}, {p, q, most}, {t, p, most}, {most, p, q}};
-    const float *rgb = table[i >= 0 && i < 6 ? (int)i : 0]; /* 6: rounding; NaN: of a pixel that is no colour */
+    const float table[6][3] = {{most, t, p}, {q, most, p}, {p, most, t},
+                               {p, q, most}, {t, p, most}, {most, p, q}};
+    const float *rgb =
+        table[i >= 0 && i < 6 ? (int)i : 0]; /* 6: rounding; NaN: of a pixel that is no colour */
     *r = rgb[0];
     *g = rgb[1];
     *b = rgb[2];
@@ -111,7 +117,8 @@ static void turn_hue(float turn, float *r, float *g, float *b)
 static void turn_hues(const struct colors *c, size_t n, float turn, float x[3][BLOCK])
 {
     for (size_t i = 0; i < n; i++) {
-        float in = c->u8 ? 1 / 255.0f : 1, out = c->u8 ? 255.999f : 1; /* torchvision's way back to u8 */
+        float in = c->u8 ? 1 / 255.0f : 1,
+              out = c->u8 ? 255.999f : 1; /* torchvision's way back to u8 */
         float r = x[0][i] * in, g = x[1][i] * in, b = x[2][i] * in;
         turn_hue(turn, &r, &g, &b);
         x[0][i] = r * out;
@@ -162,15 +169,15 @@ struct jitter_args {
     int layout;
 };
 
-#define AMOUNT_OPTION(step, title, most, text)                                                                         \
-    {                                                                                                                  \
-        .name = title, .type = MR_OPT_DOUBLE, .offset = offsetof(struct jitter_args, amount[step]), .max = (most),     \
-        .help = text                                                                                                   \
+#define AMOUNT_OPTION(step, title, most, text)                                                     \
+    {                                                                                              \
+        .name = title, .type = MR_OPT_DOUBLE,                                                      \
+        .offset = offsetof(struct jitter_args, amount[step]), .max = (most), .help = text          \
     }
-#define LAYOUT_OPTION(T)                                                                                               \
-    {                                                                                                                  \
-        .name = "layout", .type = MR_OPT_ENUM, .offset = offsetof(T, layout), .initial = "auto",                       \
-        .choices = mr_layout_choices, .help = "where height and width are"                                             \
+#define LAYOUT_OPTION(T)                                                                           \
+    {                                                                                              \
+        .name = "layout", .type = MR_OPT_ENUM, .offset = offsetof(T, layout), .initial = "auto",   \
+        .choices = mr_layout_choices, .help = "where height and width are"                         \
     }
 
 static const struct mr_option jitter_options[] = {
@@ -218,10 +225,12 @@ static int jitter_apply(const struct mr_op *op, struct mr_op_call *call)
     choose_order(more[0], order);
     for (int k = 0; k < N_STEPS; k++) {
         double amount = a->amount[order[k]];
-        double factor = order[k] == HUE ? between(call->random[HUE], -amount, amount)
-                                        : between(call->random[order[k]], MR_MAX(0, 1 - amount), 1 + amount);
+        double factor = order[k] == HUE
+                            ? between(call->random[HUE], -amount, amount)
+                            : between(call->random[order[k]], MR_MAX(0, 1 - amount), 1 + amount);
         for (uint64_t i = 0; i < c.images && amount > 0; i++)
-            run_step(&c, (enum step)order[k], (float)factor, (char *)call->out + i * c.image_step * size);
+            run_step(&c, (enum step)order[k], (float)factor,
+                     (char *)call->out + i * c.image_step * size);
     }
     return 0;
 }

@@ -85,35 +85,35 @@ static inline double from_u64_odd(uint64_t v)
     return (double)fold(v);
 }
 
-#define LOOP(name, in_type, out_type, expression)                                                                      \
-    MR_CLONES static void name(const void *in, void *out, size_t n)                                                    \
-    {                                                                                                                  \
-        const in_type *restrict p = in;                                                                                \
-        out_type *restrict q = out;                                                                                    \
-        for (size_t i = 0; i < n; i++) {                                                                               \
-            in_type x = p[i];                                                                                          \
-            q[i] = (expression);                                                                                       \
-        }                                                                                                              \
+#define LOOP(name, in_type, out_type, expression)                                                  \
+    MR_CLONES static void name(const void *in, void *out, size_t n)                                \
+    {                                                                                              \
+        const in_type *restrict p = in;                                                            \
+        out_type *restrict q = out;                                                                \
+        for (size_t i = 0; i < n; i++) {                                                           \
+            in_type x = p[i];                                                                      \
+            q[i] = (expression);                                                                   \
+        }                                                                                          \
     }
 
 /* bool's bytes are read as they are: 0 or 1. */
-#define LOAD_TYPES(X)                                                                                                  \
-    X(MR_BOOL, u8, (x))                                                                                                \
-    X(MR_U8, u8, (x))                                                                                                  \
-    X(MR_I8, i8, (x))                                                                                                  \
-    X(MR_U16, u16, (x))                                                                                                \
-    X(MR_I16, i16, (x))                                                                                                \
-    X(MR_U32, u32, (x))                                                                                                \
-    X(MR_I32, i32, (x))                                                                                                \
-    X(MR_U64, u64, (x))                                                                                                \
-    X(MR_I64, i64, (x))                                                                                                \
-    X(MR_F16, u16, mr_f32_of_f16(x))                                                                                   \
-    X(MR_BF16, u16, mr_f32_of_bf16(x))                                                                                 \
-    X(MR_F32, f32, (x))                                                                                                \
+#define LOAD_TYPES(X)                                                                              \
+    X(MR_BOOL, u8, (x))                                                                            \
+    X(MR_U8, u8, (x))                                                                              \
+    X(MR_I8, i8, (x))                                                                              \
+    X(MR_U16, u16, (x))                                                                            \
+    X(MR_I16, i16, (x))                                                                            \
+    X(MR_U32, u32, (x))                                                                            \
+    X(MR_I32, i32, (x))                                                                            \
+    X(MR_U64, u64, (x))                                                                            \
+    X(MR_I64, i64, (x))                                                                            \
+    X(MR_F16, u16, mr_f32_of_f16(x))                                                               \
+    X(MR_BF16, u16, mr_f32_of_bf16(x))                                                             \
+    X(MR_F32, f32, (x))                                                                            \
     X(MR_F64, f64, (x))
 
-#define X(id, type, value)                                                                                             \
-    LOOP(load_f32_##id, type, f32, (float)value)                                                                       \
+#define X(id, type, value)                                                                         \
+    LOOP(load_f32_##id, type, f32, (float)value)                                                   \
     LOOP(load_f64_##id, type, f64, (double)value)
 LOAD_TYPES(X)
 #undef X
@@ -123,29 +123,29 @@ LOOP(load_odd_u64, u64, f64, from_u64_odd(x))
 LOOP(u64_to_i64, u64, i64, x > INT64_MAX ? INT64_MAX : (int64_t)x)
 LOOP(i64_to_u64, i64, u64, x < 0 ? 0 : (uint64_t)x)
 
-#define STORE_F32_TYPES(X)                                                                                             \
-    X(MR_BOOL, u8, x != 0)                                                                                             \
-    X(MR_U8, u8, (uint8_t)(int32_t)clamp_f32(x, 0, 255))                                                               \
-    X(MR_I8, i8, (int8_t)(int32_t)clamp_f32(x, -128, 127))                                                             \
-    X(MR_U16, u16, (uint16_t)(int32_t)clamp_f32(x, 0, 65535))                                                          \
-    X(MR_I16, i16, (int16_t)(int32_t)clamp_f32(x, -32768, 32767))                                                      \
-    X(MR_F16, u16, mr_f16_of_f32(x))                                                                                   \
-    X(MR_BF16, u16, mr_bf16_of_f32(x))                                                                                 \
+#define STORE_F32_TYPES(X)                                                                         \
+    X(MR_BOOL, u8, x != 0)                                                                         \
+    X(MR_U8, u8, (uint8_t)(int32_t)clamp_f32(x, 0, 255))                                           \
+    X(MR_I8, i8, (int8_t)(int32_t)clamp_f32(x, -128, 127))                                         \
+    X(MR_U16, u16, (uint16_t)(int32_t)clamp_f32(x, 0, 65535))                                      \
+    X(MR_I16, i16, (int16_t)(int32_t)clamp_f32(x, -32768, 32767))                                  \
+    X(MR_F16, u16, mr_f16_of_f32(x))                                                               \
+    X(MR_BF16, u16, mr_bf16_of_f32(x))                                                             \
     X(MR_F32, f32, x)
 
-#define STORE_F64_TYPES(X)                                                                                             \
-    X(MR_BOOL, u8, x != 0)                                                                                             \
-    X(MR_U8, u8, (uint8_t)(int32_t)clamp_f64(x, 0, 255))                                                               \
-    X(MR_I8, i8, (int8_t)(int32_t)clamp_f64(x, -128, 127))                                                             \
-    X(MR_U16, u16, (uint16_t)(int32_t)clamp_f64(x, 0, 65535))                                                          \
-    X(MR_I16, i16, (int16_t)(int32_t)clamp_f64(x, -32768, 32767))                                                      \
-    X(MR_U32, u32, (uint32_t)(int64_t)clamp_f64(x, 0, 4294967295.0))                                                   \
-    X(MR_I32, i32, (int32_t)clamp_f64(x, -2147483648.0, 2147483647.0))                                                 \
-    X(MR_U64, u64, to_u64(x))                                                                                          \
-    X(MR_I64, i64, to_i64(x))                                                                                          \
-    X(MR_F16, u16, mr_f16_of_f32(to_f32_odd(x)))                                                                       \
-    X(MR_BF16, u16, mr_bf16_of_f32(to_f32_odd(x)))                                                                     \
-    X(MR_F32, f32, (float)x)                                                                                           \
+#define STORE_F64_TYPES(X)                                                                         \
+    X(MR_BOOL, u8, x != 0)                                                                         \
+    X(MR_U8, u8, (uint8_t)(int32_t)clamp_f64(x, 0, 255))                                           \
+    X(MR_I8, i8, (int8_t)(int32_t)clamp_f64(x, -128, 127))                                         \
+    X(MR_U16, u16, (uint16_t)(int32_t)clamp_f64(x, 0, 65535))                                      \
+    X(MR_I16, i16, (int16_t)(int32_t)clamp_f64(x, -32768, 32767))                                  \
+    X(MR_U32, u32, (uint32_t)(int64_t)clamp_f64(x, 0, 4294967295.0))                               \
+    X(MR_I32, i32, (int32_t)clamp_f64(x, -2147483648.0, 2147483647.0))                             \
+    X(MR_U64, u64, to_u64(x))                                                                      \
+    X(MR_I64, i64, to_i64(x))                                                                      \
+    X(MR_F16, u16, mr_f16_of_f32(to_f32_odd(x)))                                                   \
+    X(MR_BF16, u16, mr_bf16_of_f32(to_f32_odd(x)))                                                 \
+    X(MR_F32, f32, (float)x)                                                                       \
     X(MR_F64, f64, x)
 
 #define X(id, type, value) LOOP(store_f32_##id, f32, type, value)

@@ -10,22 +10,22 @@ struct crop_args {
     int layout;
 };
 
-#define CROP_OPTIONS                                                                                                   \
-    {.name = "height",                                                                                                 \
-     .type = MR_OPT_UINT,                                                                                              \
-     .offset = offsetof(struct crop_args, height),                                                                     \
-     .unit = "rows",                                                                                                   \
-     .help = "of the window"},                                                                                         \
-        {.name = "width",                                                                                              \
-         .type = MR_OPT_UINT,                                                                                          \
-         .offset = offsetof(struct crop_args, width),                                                                  \
-         .unit = "columns",                                                                                            \
-         .help = "of the window"},                                                                                     \
-        {.name = "layout",                                                                                             \
-         .type = MR_OPT_ENUM,                                                                                          \
-         .offset = offsetof(struct crop_args, layout),                                                                 \
-         .initial = "auto",                                                                                            \
-         .choices = mr_layout_choices,                                                                                 \
+#define CROP_OPTIONS                                                                               \
+    {.name = "height",                                                                             \
+     .type = MR_OPT_UINT,                                                                          \
+     .offset = offsetof(struct crop_args, height),                                                 \
+     .unit = "rows",                                                                               \
+     .help = "of the window"},                                                                     \
+        {.name = "width",                                                                          \
+         .type = MR_OPT_UINT,                                                                      \
+         .offset = offsetof(struct crop_args, width),                                              \
+         .unit = "columns",                                                                        \
+         .help = "of the window"},                                                                 \
+        {.name = "layout",                                                                         \
+         .type = MR_OPT_ENUM,                                                                      \
+         .offset = offsetof(struct crop_args, layout),                                             \
+         .initial = "auto",                                                                        \
+         .choices = mr_layout_choices,                                                             \
          .help = "where height and width are"},
 
 static const struct mr_option crop_options[] = {
@@ -80,7 +80,8 @@ static int crop_infer(struct mr_op *op, struct mr_spec *spec)
     if (rc)
         return rc;
     int h = op->image.h, w = op->image.w;
-    if (!window_fits(spec->dim[h], a->height, a->top) || !window_fits(spec->dim[w], a->width, a->left))
+    if (!window_fits(spec->dim[h], a->height, a->top) ||
+        !window_fits(spec->dim[w], a->width, a->left))
         return mr_op_misfit(op, spec, "does not fit");
     spec->dim[h] = a->height;
     spec->dim[w] = a->width;
@@ -110,8 +111,8 @@ static int cut(const struct mr_op *op, uint64_t width, uint64_t height, struct m
     return 0;
 }
 
-static int crop_window(const struct mr_op *op, const struct mr_at *at, uint64_t width, uint64_t height,
-                       struct mr_cut *out)
+static int crop_window(const struct mr_op *op, const struct mr_at *at, uint64_t width,
+                       uint64_t height, struct mr_cut *out)
 {
     const struct crop_args *a = op->args;
     (void)at;
@@ -129,8 +130,8 @@ static uint64_t below(uint32_t high, uint32_t low, uint64_t n)
     return (uint64_t)((unsigned __int128)((uint64_t)high << 32 | low) * n >> 64);
 }
 
-static int random_crop_window(const struct mr_op *op, const struct mr_at *at, uint64_t width, uint64_t height,
-                              struct mr_cut *out)
+static int random_crop_window(const struct mr_op *op, const struct mr_at *at, uint64_t width,
+                              uint64_t height, struct mr_cut *out)
 {
     const struct crop_args *a = op->args;
     uint32_t random[4];
@@ -152,7 +153,8 @@ static int center_crop_check(const struct mr_op *op)
     if (a->width == 0)
         a->width = a->height;
     if (a->height == 0)
-        return mr_op_error(op, MR_EOPTION, "want center_crop(size) or center_crop(height,width), above 0");
+        return mr_op_error(op, MR_EOPTION,
+                           "want center_crop(size) or center_crop(height,width), above 0");
     return 0;
 }
 

@@ -28,8 +28,8 @@ static uint64_t bytes_of(const struct mr_spec *spec)
 
 static bool start(struct build *b, const struct mr_spec *in)
 {
-    bool small =
-        in->dtype == MR_BOOL || in->dtype == MR_U8 || in->dtype == MR_I8 || in->dtype == MR_U16 || in->dtype == MR_I16;
+    bool small = in->dtype == MR_BOOL || in->dtype == MR_U8 || in->dtype == MR_I8 ||
+                 in->dtype == MR_U16 || in->dtype == MR_I16;
     uint64_t elements = mr_dims_after(in->dim, in->rank, -1);
     if (!small || in->var_dims || elements < 1 || elements > INT32_MAX)
         return false;
@@ -135,7 +135,8 @@ static bool finish_point(struct build *b, struct mr_device_part *out)
     bool good = p->compute == MR_F32 && (p->to == MR_F32 || p->to == MR_F16 || p->to == MR_BF16);
     if (!good || p->channels * p->n_pairs > MR_POINT_PAIRS || !stays_finite(p, b->adds))
         return false;
-    *a = (struct mr_point_args){.from = p->from, .to = p->to, .flip_dim = -1, .n_pairs = p->n_pairs};
+    *a =
+        (struct mr_point_args){.from = p->from, .to = p->to, .flip_dim = -1, .n_pairs = p->n_pairs};
     a->channels = p->channels;
     a->elements = a->channel_inner = 1;
     bool behind = false; /* the channels' dimension */
@@ -164,7 +165,8 @@ static bool finish_point(struct build *b, struct mr_device_part *out)
 }
 
 /* The ops from `first` on as one pointwise kernel. */
-static bool try_point(const struct mr_transform *chain, int field, uint32_t first, struct mr_device_part *out)
+static bool try_point(const struct mr_transform *chain, int field, uint32_t first,
+                      struct mr_device_part *out)
 {
     const struct mr_field_plan *plan = chain->plan[field];
     struct build b = {.cuts = mr_mix_cuts(chain, field), .adds = mr_mix_adds(chain, field)};
@@ -176,7 +178,8 @@ static bool try_point(const struct mr_transform *chain, int field, uint32_t firs
     return finish_point(&b, out);
 }
 
-static bool try_one_hot(const struct mr_transform *chain, int field, const struct mr_op *op, struct mr_device_part *out)
+static bool try_one_hot(const struct mr_transform *chain, int field, const struct mr_op *op,
+                        struct mr_device_part *out)
 {
     struct mr_one_hot_args *a = &out->args.one_hot;
     if (op->ops != &mr_op_one_hot || op->out.dim[0] > UINT32_MAX)
@@ -193,7 +196,8 @@ static bool try_one_hot(const struct mr_transform *chain, int field, const struc
     return true;
 }
 
-static void describe(const struct mr_transform *chain, int field, uint32_t first, struct mr_device_part *out)
+static void describe(const struct mr_transform *chain, int field, uint32_t first,
+                     struct mr_device_part *out)
 {
     const struct mr_field_plan *plan = chain->plan[field];
     size_t at = 0;
@@ -206,7 +210,8 @@ static void describe(const struct mr_transform *chain, int field, uint32_t first
 }
 
 /* Plans the ops before `first`; the result takes the place of an earlier head. */
-static int plan_head(struct mr_transform *chain, int field, uint32_t first, struct mr_device_part *out)
+static int plan_head(struct mr_transform *chain, int field, uint32_t first,
+                     struct mr_device_part *out)
 {
     const struct mr_field_plan *plan = chain->plan[field];
     struct mr_field_plan *head = calloc(1, sizeof *head);
@@ -229,18 +234,20 @@ static int plan_head(struct mr_transform *chain, int field, uint32_t first, stru
     return 0;
 }
 
-int mr_device_part_find(struct mr_transform *chain, int field, int (*has)(void *user, const char *kernel), void *user,
+int mr_device_part_find(struct mr_transform *chain, int field,
+                        int (*has)(void *user, const char *kernel), void *user,
                         struct mr_device_part *out)
 {
     const struct mr_field_plan *plan = chain->plan[field];
     uint64_t best = bytes_of(&chain->out[field]);
     uint32_t first = UINT32_MAX;
     for (uint32_t i = 0; i < plan->n_ops; i++) {
-        struct mr_device_part part = {.in = plan->op[i]->in, .out_bytes = bytes_of(&chain->out[field])};
+        struct mr_device_part part = {.in = plan->op[i]->in,
+                                      .out_bytes = bytes_of(&chain->out[field])};
         part.in_bytes = bytes_of(&part.in);
         bool last = i + 1 == plan->n_ops;
-        if (part.in_bytes >= best ||
-            !(try_point(chain, field, i, &part) || (last && try_one_hot(chain, field, plan->op[i], &part))))
+        if (part.in_bytes >= best || !(try_point(chain, field, i, &part) ||
+                                       (last && try_one_hot(chain, field, plan->op[i], &part))))
             continue;
         int there = has(user, part.kernel);
         if (there < 0)
@@ -258,7 +265,8 @@ int mr_device_part_find(struct mr_transform *chain, int field, int (*has)(void *
     return rc < 0 ? rc : 1;
 }
 
-bool mr_device_part_flips(const struct mr_device_part *part, uint64_t seed, uint64_t epoch, uint64_t index)
+bool mr_device_part_flips(const struct mr_device_part *part, uint64_t seed, uint64_t epoch,
+                          uint64_t index)
 {
     uint32_t random[4];
     mr_draw4(seed, MR_DRAW_TRANSFORM, index, epoch, part->flip->place, random);

@@ -52,14 +52,15 @@ struct mr_mixture {
  * again, mr_transform_apply_head() may be called for the field; mr_transform_apply() does the whole
  * chain as before. [out] out: on 1. Returns 1, 0: none saves bytes; -ENOMEM, or the error of has.
  */
-int mr_device_part_find(struct mr_transform *chain, int field, int (*has)(void *user, const char *kernel), void *user,
+int mr_device_part_find(struct mr_transform *chain, int field,
+                        int (*has)(void *user, const char *kernel), void *user,
                         struct mr_device_part *out);
 
 /* mr_transform_apply() for the head; the result has the shape of the device part's `in`. What the
  * part would refuse is refused here: a label that one_hot has no class for. */
 struct mr_at;
-int mr_transform_apply_head(const struct mr_transform *chain, int field, const struct mr_at *at, const void *in,
-                            const uint64_t *in_dim, void *out, void *scratch);
+int mr_transform_apply_head(const struct mr_transform *chain, int field, const struct mr_at *at,
+                            const void *in, const uint64_t *in_dim, void *out, void *scratch);
 
 /* Whom each row of the batch is mixed with. */
 void mr_mix_partners(const struct mr_mixture *m, uint32_t *partner);
@@ -68,6 +69,7 @@ void mr_mix_device_part(const struct mr_transform *chain, const struct mr_mixtur
                         const uint32_t *partner, struct mr_device_part *part);
 
 /* Does the device part's hflip mirror this sample? */
-bool mr_device_part_flips(const struct mr_device_part *part, uint64_t seed, uint64_t epoch, uint64_t index);
+bool mr_device_part_flips(const struct mr_device_part *part, uint64_t seed, uint64_t epoch,
+                          uint64_t index);
 
 #endif

@@ -4,15 +4,15 @@
 #include <math.h>
 #include <string.h>
 
-#define LAYOUT_OPTION(T)                                                                                               \
-    {                                                                                                                  \
-        .name = "layout", .type = MR_OPT_ENUM, .offset = offsetof(T, layout), .initial = "auto",                       \
-        .choices = mr_layout_choices, .help = "where height and width are"                                             \
+#define LAYOUT_OPTION(T)                                                                           \
+    {                                                                                              \
+        .name = "layout", .type = MR_OPT_ENUM, .offset = offsetof(T, layout), .initial = "auto",   \
+        .choices = mr_layout_choices, .help = "where height and width are"                         \
     }
-#define P_OPTION(T)                                                                                                    \
-    {                                                                                                                  \
-        .name = "p", .type = MR_OPT_PERCENT, .offset = offsetof(T, p), .initial = "0.5", .max = 1,                     \
-        .help = "probability"                                                                                          \
+#define P_OPTION(T)                                                                                \
+    {                                                                                              \
+        .name = "p", .type = MR_OPT_PERCENT, .offset = offsetof(T, p), .initial = "0.5", .max = 1, \
+        .help = "probability"                                                                      \
     }
 
 struct vflip_args {
@@ -20,7 +20,8 @@ struct vflip_args {
     int layout;
 };
 
-static const struct mr_option vflip_options[] = {P_OPTION(struct vflip_args), LAYOUT_OPTION(struct vflip_args), {0}};
+static const struct mr_option vflip_options[] = {
+    P_OPTION(struct vflip_args), LAYOUT_OPTION(struct vflip_args), {0}};
 
 static int vflip_infer(struct mr_op *op, struct mr_spec *spec)
 {
@@ -43,12 +44,13 @@ static int vflip_apply(const struct mr_op *op, struct mr_op_call *call)
     }
     for (uint64_t o = 0; o < p.outer; o++)
         for (uint64_t y = 0; y < p.h; y++)
-            memcpy((char *)call->out + o * image + y * row, (const char *)call->in + o * image + (p.h - 1 - y) * row,
-                   row);
+            memcpy((char *)call->out + o * image + y * row,
+                   (const char *)call->in + o * image + (p.h - 1 - y) * row, row);
     return 0;
 }
 
-static void vflip_map(const struct mr_op *op, const struct mr_at *at, uint64_t width, uint64_t height, double m[6])
+static void vflip_map(const struct mr_op *op, const struct mr_at *at, uint64_t width,
+                      uint64_t height, double m[6])
 {
     uint32_t random[4];
     (void)width;
@@ -78,10 +80,10 @@ struct erase_args {
     int layout;
 };
 
-#define RANGE_OPTION(member, start, most, text)                                                                        \
-    {                                                                                                                  \
-        .name = #member, .type = MR_OPT_DOUBLE, .offset = offsetof(struct erase_args, member), .initial = start,       \
-        .max = (most), .help = text                                                                                    \
+#define RANGE_OPTION(member, start, most, text)                                                    \
+    {                                                                                              \
+        .name = #member, .type = MR_OPT_DOUBLE, .offset = offsetof(struct erase_args, member),     \
+        .initial = start, .max = (most), .help = text                                              \
     }
 
 static const struct mr_option erase_options[] = {
@@ -101,8 +103,10 @@ static const struct mr_option erase_options[] = {
 static int erase_check(const struct mr_op *op)
 {
     const struct erase_args *a = op->args;
-    if (!(a->scale_min > 0 && a->scale_min <= a->scale_max && a->ratio_min > 0 && a->ratio_min <= a->ratio_max))
-        return mr_op_error(op, MR_EOPTION, "want 0 < scale_min <= scale_max <= 1 and 0 < ratio_min <= ratio_max");
+    if (!(a->scale_min > 0 && a->scale_min <= a->scale_max && a->ratio_min > 0 &&
+          a->ratio_min <= a->ratio_max))
+        return mr_op_error(op, MR_EOPTION,
+                           "want 0 < scale_min <= scale_max <= 1 and 0 < ratio_min <= ratio_max");
     return 0;
 }
 
@@ -123,7 +127,8 @@ static double between(uint32_t random, double a, double b)
 }
 
 #define TRIES 10
-static bool choose_part(const struct mr_op *op, const struct mr_at *at, const struct mr_pixels *p, struct part *out)
+static bool choose_part(const struct mr_op *op, const struct mr_at *at, const struct mr_pixels *p,
+                        struct part *out)
 {
     const struct erase_args *a = op->args;
     for (uint32_t k = 1; k <= TRIES; k++) {
@@ -152,7 +157,8 @@ static int erase_apply(const struct mr_op *op, struct mr_op_call *call)
     size_t element = mr_dtype_size(op->in.dtype);
     memcpy(call->out_dim, call->in_dim, sizeof(uint64_t[MR_MAX_RANK]));
     memcpy(call->out, call->in, p.outer * image);
-    if (mr_unit_f64(call->random[0], call->random[1]) >= a->p || !choose_part(op, call->at, &p, &part))
+    if (mr_unit_f64(call->random[0], call->random[1]) >= a->p ||
+        !choose_part(op, call->at, &p, &part))
         return 0;
     for (uint64_t o = 0; o < p.outer; o++)
         for (uint64_t y = part.top; y < part.top + part.h; y++) {
@@ -168,7 +174,8 @@ const struct mr_op_ops mr_op_erase = {
     .arguments = "[p,scale_min,scale_max,ratio_min,ratio_max,value][,layout=]",
     .summary = "with probability p (0.5) fill a random rectangle with value",
     .options = erase_options,
-    .positional = (const char *const[]){"p", "scale_min", "scale_max", "ratio_min", "ratio_max", "value", NULL},
+    .positional = (const char *const[]){"p", "scale_min", "scale_max", "ratio_min", "ratio_max",
+                                        "value", NULL},
     .args_bytes = sizeof(struct erase_args),
     .random = true,
     .check = erase_check,

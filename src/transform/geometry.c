@@ -17,7 +17,8 @@ bool mr_image_axes(const struct mr_spec *spec, int layout, struct mr_image *out)
 {
     int rank = spec->rank;
     bool images = rank == 3 || rank == 4; /* one, or a clip of them */
-    if (layout == LAYOUT_AUTO && images && channel_like(spec, rank - 1) && !channel_like(spec, rank - 3))
+    if (layout == LAYOUT_AUTO && images && channel_like(spec, rank - 1) &&
+        !channel_like(spec, rank - 3))
         layout = LAYOUT_NHWC;
     int behind = layout == LAYOUT_NHWC;
     if (rank < 2 + behind)
@@ -58,7 +59,10 @@ static const struct mr_option pad_options[] = {
      .max = 1 << 30,
      .unit = "pixels",
      .help = "on all sides, or top:bottom:left:right"},
-    {.name = "value", .type = MR_OPT_DOUBLE, .offset = offsetof(struct pad_args, value), .help = "of the new pixels"},
+    {.name = "value",
+     .type = MR_OPT_DOUBLE,
+     .offset = offsetof(struct pad_args, value),
+     .help = "of the new pixels"},
     {.name = "layout",
      .type = MR_OPT_ENUM,
      .offset = offsetof(struct pad_args, layout),
@@ -81,7 +85,9 @@ static int pad_check(const struct mr_op *op)
     for (int i = 0; i < a->size.n; i++)
         whole = whole && a->size.v[i] == (double)(uint64_t)a->size.v[i];
     if (!whole)
-        return mr_op_error(op, MR_EOPTION, "want pad(n[,value]) or pad(top:bottom:left:right[,value]), whole pixels");
+        return mr_op_error(
+            op, MR_EOPTION,
+            "want pad(n[,value]) or pad(top:bottom:left:right[,value]), whole pixels");
     return 0;
 }
 
@@ -92,8 +98,10 @@ static int pad_infer(struct mr_op *op, struct mr_spec *spec)
     if (rc)
         return rc;
     mr_element_from_double(spec->dtype, a->value, op->bound.value);
-    bool fits = mr_add(spec->dim[op->image.h], pad_size(op, TOP) + pad_size(op, BOTTOM), &spec->dim[op->image.h]) &&
-                mr_add(spec->dim[op->image.w], pad_size(op, LEFT) + pad_size(op, RIGHT), &spec->dim[op->image.w]);
+    bool fits = mr_add(spec->dim[op->image.h], pad_size(op, TOP) + pad_size(op, BOTTOM),
+                       &spec->dim[op->image.h]) &&
+                mr_add(spec->dim[op->image.w], pad_size(op, LEFT) + pad_size(op, RIGHT),
+                       &spec->dim[op->image.w]);
     return fits ? 0 : mr_op_misfit(op, spec, "is too much for");
 }
 
@@ -128,8 +136,10 @@ static int pad_apply(const struct mr_op *op, struct mr_op_call *call)
     const char *in = call->in;
     char *out = call->out;
     size_t element = mr_dtype_size(op->in.dtype);
-    uint64_t left = pad_size(op, LEFT) * p.pixel, right = pad_size(op, RIGHT) * p.pixel, row = p.w * p.pixel;
-    uint64_t above = pad_size(op, TOP) * (left + row + right), below_rows = pad_size(op, BOTTOM) * (left + row + right);
+    uint64_t left = pad_size(op, LEFT) * p.pixel, right = pad_size(op, RIGHT) * p.pixel,
+             row = p.w * p.pixel;
+    uint64_t above = pad_size(op, TOP) * (left + row + right),
+             below_rows = pad_size(op, BOTTOM) * (left + row + right);
     for (uint64_t o = 0; o < p.outer; o++) {
         out = fill(out, above, op->bound.value, element);
         for (uint64_t y = 0; y < p.h; y++) {
@@ -143,7 +153,8 @@ static int pad_apply(const struct mr_op *op, struct mr_op_call *call)
     return 0;
 }
 
-static void pad_map(const struct mr_op *op, const struct mr_at *at, uint64_t width, uint64_t height, double m[6])
+static void pad_map(const struct mr_op *op, const struct mr_at *at, uint64_t width, uint64_t height,
+                    double m[6])
 {
     (void)at, (void)width, (void)height;
     m[2] = (double)pad_size(op, LEFT);
@@ -193,14 +204,14 @@ static int hflip_infer(struct mr_op *op, struct mr_spec *spec)
 }
 
 /* The loops are apart so that each vectorises. */
-#define MIRROR(bits)                                                                                                   \
-    MR_CLONES static void mirror_##bits(const void *in, void *out, size_t n)                                           \
-    {                                                                                                                  \
-        typedef uint##bits##_t element __attribute__((aligned(1), may_alias));                                         \
-        const element *restrict p = in;                                                                                \
-        element *restrict q = out;                                                                                     \
-        for (size_t i = 0; i < n; i++)                                                                                 \
-            q[i] = p[n - 1 - i];                                                                                       \
+#define MIRROR(bits)                                                                               \
+    MR_CLONES static void mirror_##bits(const void *in, void *out, size_t n)                       \
+    {                                                                                              \
+        typedef uint##bits##_t element __attribute__((aligned(1), may_alias));                     \
+        const element *restrict p = in;                                                            \
+        element *restrict q = out;                                                                 \
+        for (size_t i = 0; i < n; i++)                                                             \
+            q[i] = p[n - 1 - i];                                                                   \
     }
 MIRROR(8)
 MIRROR(16)
@@ -271,7 +282,8 @@ static int hflip_apply(const struct mr_op *op, struct mr_op_call *call)
     return 0;
 }
 
-static void hflip_map(const struct mr_op *op, const struct mr_at *at, uint64_t width, uint64_t height, double m[6])
+static void hflip_map(const struct mr_op *op, const struct mr_at *at, uint64_t width,
+                      uint64_t height, double m[6])
 {
     uint32_t random[4];
     (void)height;

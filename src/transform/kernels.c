@@ -15,16 +15,17 @@ typedef double f64 __attribute__((aligned(1), may_alias));
 #define CONSTS_2 CONST(0) CONST(1)
 #define CONSTS_3 CONST(0) CONST(1) CONST(2)
 
-#define PAIRS(type, n_pairs)                                                                                           \
-    MR_CLONES static void pairs_##type##_##n_pairs(const void *in, float *out, size_t n, const float *c)               \
-    {                                                                                                                  \
-        const type *restrict p = in;                                                                                   \
-        f32 *restrict q = (f32 *)out;                                                                                  \
-        CONSTS_##n_pairs for (size_t i = 0; i < n; i++)                                                                \
-        {                                                                                                              \
-            float x = (float)p[i];                                                                                     \
-            STEPS_##n_pairs q[i] = x;                                                                                  \
-        }                                                                                                              \
+#define PAIRS(type, n_pairs)                                                                       \
+    MR_CLONES static void pairs_##type##_##n_pairs(const void *in, float *out, size_t n,           \
+                                                   const float *c)                                 \
+    {                                                                                              \
+        const type *restrict p = in;                                                               \
+        f32 *restrict q = (f32 *)out;                                                              \
+        CONSTS_##n_pairs for (size_t i = 0; i < n; i++)                                            \
+        {                                                                                          \
+            float x = (float)p[i];                                                                 \
+            STEPS_##n_pairs q[i] = x;                                                              \
+        }                                                                                          \
     }
 PAIRS(u8, 1)
 PAIRS(u8, 2)
@@ -38,16 +39,16 @@ PAIRS(f32, 3)
 #define CYCLE_STEPS_2 CYCLE_STEP(0) CYCLE_STEP(1)
 #define CYCLE_STEPS_3 CYCLE_STEP(0) CYCLE_STEP(1) CYCLE_STEP(2)
 
-#define CYCLE(type, n_pairs)                                                                                           \
-    MR_CLONES static void cycle_##type##_##n_pairs(const void *in, float *out, size_t n, const float *restrict c,      \
-                                                   size_t stride)                                                      \
-    {                                                                                                                  \
-        const type *restrict p = in;                                                                                   \
-        f32 *restrict q = (f32 *)out;                                                                                  \
-        for (size_t i = 0; i < n; i++) {                                                                               \
-            float x = (float)p[i];                                                                                     \
-            CYCLE_STEPS_##n_pairs q[i] = x;                                                                            \
-        }                                                                                                              \
+#define CYCLE(type, n_pairs)                                                                       \
+    MR_CLONES static void cycle_##type##_##n_pairs(const void *in, float *out, size_t n,           \
+                                                   const float *restrict c, size_t stride)         \
+    {                                                                                              \
+        const type *restrict p = in;                                                               \
+        f32 *restrict q = (f32 *)out;                                                              \
+        for (size_t i = 0; i < n; i++) {                                                           \
+            float x = (float)p[i];                                                                 \
+            CYCLE_STEPS_##n_pairs q[i] = x;                                                        \
+        }                                                                                          \
     }
 CYCLE(u8, 1)
 CYCLE(u8, 2)
@@ -93,7 +94,8 @@ MR_CLONES static void pair_f64(double *x, size_t n, double a, double m)
         p[i] = (p[i] + a) * m;
 }
 
-MR_CLONES static void pair_cycle_f32(float *x, size_t n, const float *restrict add, const float *restrict mul)
+MR_CLONES static void pair_cycle_f32(float *x, size_t n, const float *restrict add,
+                                     const float *restrict mul)
 {
     f32 *restrict p = (f32 *)x;
     for (size_t i = 0; i < n; i++)

@@ -55,42 +55,45 @@ static void layout_shape(const struct mr_op *op, const uint64_t *in_dim, uint64_
 /* [rows][columns] -> [columns][rows]. 3 channels, on either side, have loops that vectorise; else in strips of rows that
  * stay in the first cache. */
 #define TILE 64
-#define TRANSPOSE(bits)                                                                                                \
-    typedef uint##bits##_t element_##bits __attribute__((aligned(1), may_alias));                                      \
-    MR_CLONES static void split_##bits(const element_##bits *restrict p, element_##bits *restrict q, uint64_t rows)    \
-    {                                                                                                                  \
-        element_##bits *restrict a = q, *restrict b = q + rows, *restrict c = q + 2 * rows;                            \
-        for (uint64_t r = 0; r < rows; r++) {                                                                          \
-            a[r] = p[3 * r];                                                                                           \
-            b[r] = p[3 * r + 1];                                                                                       \
-            c[r] = p[3 * r + 2];                                                                                       \
-        }                                                                                                              \
-    }                                                                                                                  \
-    MR_CLONES static void join_##bits(const element_##bits *restrict p, element_##bits *restrict q, uint64_t columns)  \
-    {                                                                                                                  \
-        const element_##bits *restrict a = p, *restrict b = p + columns, *restrict c = p + 2 * columns;                \
-        for (uint64_t i = 0; i < columns; i++) {                                                                       \
-            q[3 * i] = a[i];                                                                                           \
-            q[3 * i + 1] = b[i];                                                                                       \
-            q[3 * i + 2] = c[i];                                                                                       \
-        }                                                                                                              \
-    }                                                                                                                  \
-    static void transpose_##bits(const void *in, void *out, uint64_t rows, uint64_t columns)                           \
-    {                                                                                                                  \
-        const element_##bits *restrict p = in;                                                                         \
-        element_##bits *restrict q = out;                                                                              \
-        if (columns == 3) {                                                                                            \
-            split_##bits(p, q, rows);                                                                                  \
-            return;                                                                                                    \
-        }                                                                                                              \
-        if (rows == 3) {                                                                                               \
-            join_##bits(p, q, columns);                                                                                \
-            return;                                                                                                    \
-        }                                                                                                              \
-        for (uint64_t r0 = 0; r0 < rows; r0 += TILE)                                                                   \
-            for (uint64_t c = 0; c < columns; c++)                                                                     \
-                for (uint64_t r = r0; r < MR_MIN(r0 + TILE, rows); r++)                                                \
-                    q[c * rows + r] = p[r * columns + c];                                                              \
+#define TRANSPOSE(bits)                                                                            \
+    typedef uint##bits##_t element_##bits __attribute__((aligned(1), may_alias));                  \
+    MR_CLONES static void split_##bits(const element_##bits *restrict p,                           \
+                                       element_##bits *restrict q, uint64_t rows)                  \
+    {                                                                                              \
+        element_##bits *restrict a = q, *restrict b = q + rows, *restrict c = q + 2 * rows;        \
+        for (uint64_t r = 0; r < rows; r++) {                                                      \
+            a[r] = p[3 * r];                                                                       \
+            b[r] = p[3 * r + 1];                                                                   \
+            c[r] = p[3 * r + 2];                                                                   \
+        }                                                                                          \
+    }                                                                                              \
+    MR_CLONES static void join_##bits(const element_##bits *restrict p,                            \
+                                      element_##bits *restrict q, uint64_t columns)                \
+    {                                                                                              \
+        const element_##bits *restrict a = p, *restrict b = p + columns,                           \
+                                       *restrict c = p + 2 * columns;                              \
+        for (uint64_t i = 0; i < columns; i++) {                                                   \
+            q[3 * i] = a[i];                                                                       \
+            q[3 * i + 1] = b[i];                                                                   \
+            q[3 * i + 2] = c[i];                                                                   \
+        }                                                                                          \
+    }                                                                                              \
+    static void transpose_##bits(const void *in, void *out, uint64_t rows, uint64_t columns)       \
+    {                                                                                              \
+        const element_##bits *restrict p = in;                                                     \
+        element_##bits *restrict q = out;                                                          \
+        if (columns == 3) {                                                                        \
+            split_##bits(p, q, rows);                                                              \
+            return;                                                                                \
+        }                                                                                          \
+        if (rows == 3) {                                                                           \
+            join_##bits(p, q, columns);                                                            \
+            return;                                                                                \
+        }                                                                                          \
+        for (uint64_t r0 = 0; r0 < rows; r0 += TILE)                                               \
+            for (uint64_t c = 0; c < columns; c++)                                                 \
+                for (uint64_t r = r0; r < MR_MIN(r0 + TILE, rows); r++)                            \
+                    q[c * rows + r] = p[r * columns + c];                                          \
     }
 TRANSPOSE(8)
 TRANSPOSE(16)
@@ -102,7 +105,8 @@ void mr_split_u8(const void *in, void *out, uint64_t pixels)
     split_8(in, out, pixels);
 }
 
-static void transpose_any(const char *in, char *out, uint64_t rows, uint64_t columns, size_t element)
+static void transpose_any(const char *in, char *out, uint64_t rows, uint64_t columns,
+                          size_t element)
 {
     for (uint64_t c = 0; c < columns; c++)
         for (uint64_t r = 0; r < rows; r++)
@@ -114,7 +118,8 @@ static int layout_apply(const struct mr_op *op, struct mr_op_call *call)
     const struct layout_args *a = op->args;
     const uint64_t *d = call->in_dim;
     layout_shape(op, d, call->out_dim);
-    uint64_t rows = a->to == TO_NCHW ? d[0] * d[1] : d[0], columns = a->to == TO_NCHW ? d[2] : d[1] * d[2];
+    uint64_t rows = a->to == TO_NCHW ? d[0] * d[1] : d[0],
+             columns = a->to == TO_NCHW ? d[2] : d[1] * d[2];
     size_t element = mr_dtype_size(op->in.dtype);
     if (rows == 1 || columns == 1)
         memcpy(call->out, call->in, rows * columns * element);
@@ -199,7 +204,8 @@ static int one_hot_check(const struct mr_op *op)
 {
     const struct one_hot_args *a = op->args;
     if (a->classes == 0 || a->dtype == MR_C64 || a->dtype == MR_C128)
-        return mr_op_error(op, MR_EOPTION, "want one_hot(classes[,dtype]), classes above 0, a real dtype");
+        return mr_op_error(op, MR_EOPTION,
+                           "want one_hot(classes[,dtype]), classes above 0, a real dtype");
     return 0;
 }
 
@@ -219,8 +225,8 @@ static int one_hot_infer(struct mr_op *op, struct mr_spec *spec)
 int mr_one_hot_check(const struct mr_op *op, const void *from, uint64_t *out_class)
 {
     const struct one_hot_args *a = op->args;
-    bool is_signed =
-        op->in.dtype == MR_I8 || op->in.dtype == MR_I16 || op->in.dtype == MR_I32 || op->in.dtype == MR_I64;
+    bool is_signed = op->in.dtype == MR_I8 || op->in.dtype == MR_I16 || op->in.dtype == MR_I32 ||
+                     op->in.dtype == MR_I64;
     uint64_t bits = 0;
     memcpy(&bits, from, mr_dtype_size(op->in.dtype)); /* little-endian */
     unsigned unused = 64 - 8 * (unsigned)mr_dtype_size(op->in.dtype);
@@ -272,21 +278,23 @@ static int custom_infer(struct mr_op *op, struct mr_spec *spec)
     if (rc > 0)
         return mr_op_error(op, MR_ECALLBACK, "infer returned %d: want 0 or a negative error", rc);
     if (rc == 0 && (spec->rank < 0 || spec->rank > MR_MAX_RANK || mr_dtype_size(spec->dtype) == 0))
-        return mr_op_error(op, MR_ESHAPE, "infer gave rank %d and dtype %d: want a rank of 0..%d and a dtype",
+        return mr_op_error(op, MR_ESHAPE,
+                           "infer gave rank %d and dtype %d: want a rank of 0..%d and a dtype",
                            spec->rank, (int)spec->dtype, MR_MAX_RANK);
     return rc;
 }
 
 static int custom_apply(const struct mr_op *op, struct mr_op_call *call)
 {
-    int rc =
-        op->fn.apply(op->fn.user, &op->in, call->in, call->in_dim, &op->out, call->out, call->out_dim, call->random);
+    int rc = op->fn.apply(op->fn.user, &op->in, call->in, call->in_dim, &op->out, call->out,
+                          call->out_dim, call->random);
     if (rc > 0)
         return mr_op_error(op, MR_ECALLBACK, "apply returned %d: want 0 or a negative error", rc);
     for (int d = 0; d < op->out.rank && rc == 0; d++) {
         bool varies = op->out.var_dims >> d & 1;
         if (varies ? call->out_dim[d] > op->out.dim[d] : call->out_dim[d] != op->out.dim[d])
-            return mr_op_error(op, MR_ECALLBACK, "apply gave dimension %d the length %llu: inferred was %s%llu", d,
+            return mr_op_error(op, MR_ECALLBACK,
+                               "apply gave dimension %d the length %llu: inferred was %s%llu", d,
                                (unsigned long long)call->out_dim[d], varies ? "at most " : "",
                                (unsigned long long)op->out.dim[d]);
     }

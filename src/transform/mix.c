@@ -87,7 +87,8 @@ static int find_label(const struct mr_transform *chain, const struct mr_op *op, 
         if (is_float(spec->dtype) && spec->rank == 1 && spec->var_dims == 0)
             return 0;
         return mr_op_misfit(op, spec,
-                            "wants soft labels, a vector of floats: put label.one_hot(classes) into the chain; it is");
+                            "wants soft labels, a vector of floats: put label.one_hot(classes) "
+                            "into the chain; it is");
     }
     return mr_op_error(op, MR_ESHAPE, "no field 'label' to mix with the pictures");
 }
@@ -100,10 +101,12 @@ int mr_mix_bind(struct mr_transform *chain)
         if (op->ops != &mr_op_mixup && op->ops != &mr_op_cutmix)
             continue;
         if (chain->mix)
-            return mr_op_error(op, MR_ESHAPE, "a chain mixes once; '%s' comes before it", chain->mix->text);
+            return mr_op_error(op, MR_ESHAPE, "a chain mixes once; '%s' comes before it",
+                               chain->mix->text);
         const struct mr_field_plan *plan = chain->plan[op->on];
         if (plan->op[plan->n_ops - 1] != op)
-            return mr_op_error(op, MR_ESHAPE, "works on whole batches: no op on its field may come after it");
+            return mr_op_error(op, MR_ESHAPE,
+                               "works on whole batches: no op on its field may come after it");
         chain->mix = op;
         int rc = find_label(chain, op, &chain->mix_label);
         if (rc)
@@ -122,7 +125,8 @@ struct draws {
 
 static void draw(struct draws *d, uint32_t out[4])
 {
-    mr_draw4(d->at->seed, MR_DRAW_TRANSFORM, d->at->batch, d->at->epoch, OF_BATCH | d->n++ << 8 | d->place, out);
+    mr_draw4(d->at->seed, MR_DRAW_TRANSFORM, d->at->batch, d->at->epoch,
+             OF_BATCH | d->n++ << 8 | d->place, out);
 }
 
 static double gamma_of(struct draws *d, double alpha)
@@ -137,8 +141,8 @@ static double gamma_of(struct draws *d, double alpha)
     double e = alpha - 1.0 / 3, c = 1 / sqrt(9 * e);
     for (;;) {
         draw(d, r);
-        double normal =
-            sqrt(-2 * log(1 - mr_unit_f64(r[0], r[1]))) * cos(2 * 3.14159265358979323846 * ((double)r[2] * 0x1p-32));
+        double normal = sqrt(-2 * log(1 - mr_unit_f64(r[0], r[1]))) *
+                        cos(2 * 3.14159265358979323846 * ((double)r[2] * 0x1p-32));
         double v = 1 + c * normal, u = ((double)r[3] + 0.5) * 0x1p-32;
         v = v * v * v;
         if (v > 0 && log(u) < 0.5 * normal * normal + e - e * v + e * log(v))
@@ -155,7 +159,8 @@ static double beta_of(struct draws *d, double alpha)
 #define BLOCK 512
 
 /* a = a * part + b * (1 - part), in f64 for f64, else in f32; rounded once. */
-static void mix_elements(enum mr_dtype dtype, unsigned char *a, const unsigned char *b, uint64_t n, double part)
+static void mix_elements(enum mr_dtype dtype, unsigned char *a, const unsigned char *b, uint64_t n,
+                         double part)
 {
     size_t size = mr_dtype_size(dtype);
     for (uint64_t at = 0; at < n; at += BLOCK) {
@@ -185,7 +190,8 @@ bool mr_mix_cuts(const struct mr_transform *chain, int field)
 
 bool mr_mix_adds(const struct mr_transform *chain, int field)
 {
-    return chain->mix && (chain->mix->on == field ? !mr_mix_cuts(chain, field) : chain->mix_label == field);
+    return chain->mix &&
+           (chain->mix->on == field ? !mr_mix_cuts(chain, field) : chain->mix_label == field);
 }
 
 static void choose_box(const struct mr_op *op, struct draws *d, struct mr_mixture *m)
@@ -203,7 +209,8 @@ static void choose_box(const struct mr_op *op, struct draws *d, struct mr_mixtur
     m->part = 1 - (double)((m->x1 - m->x0) * (m->y1 - m->y0)) / (double)(h * w);
 }
 
-void mr_mix_choose(const struct mr_transform *chain, const struct mr_mix_at *at, uint64_t rows, struct mr_mixture *out)
+void mr_mix_choose(const struct mr_transform *chain, const struct mr_mix_at *at, uint64_t rows,
+                   struct mr_mixture *out)
 {
     const struct mr_op *op = chain->mix;
     struct draws d = {at, op->place, 0};
@@ -231,7 +238,8 @@ void mr_mix_partners(const struct mr_mixture *m, uint32_t *partner)
     }
 }
 
-static void cut_row(const struct mr_op *op, const struct mr_mixture *m, unsigned char *a, const unsigned char *b)
+static void cut_row(const struct mr_op *op, const struct mr_mixture *m, unsigned char *a,
+                    const unsigned char *b)
 {
     struct mr_pixels p = mr_pixels_of(op, op->in.dim);
     for (uint64_t o = 0; o < p.outer; o++)
@@ -241,13 +249,14 @@ static void cut_row(const struct mr_op *op, const struct mr_mixture *m, unsigned
         }
 }
 
-void mr_mix_rows(const struct mr_transform *chain, const struct mr_mixture *m, int field, unsigned char *base,
-                 uint64_t row_bytes, unsigned char *room)
+void mr_mix_rows(const struct mr_transform *chain, const struct mr_mixture *m, int field,
+                 unsigned char *base, uint64_t row_bytes, unsigned char *room)
 {
     const struct mr_spec *spec = &chain->out[field];
     if (m->rows < 2)
         return;
-    uint64_t first = at_place(m, 0), to = first, elements = mr_dims_after(spec->dim, spec->rank, -1);
+    uint64_t first = at_place(m, 0), to = first,
+             elements = mr_dims_after(spec->dim, spec->rank, -1);
     memcpy(room, base + first * row_bytes, row_bytes); /* the last takes from it as it was */
     for (uint64_t i = 0; i < m->rows; i++) {
         uint64_t from = at_place(m, i + 1);
@@ -266,11 +275,13 @@ static void mix_hot(enum mr_dtype dtype, const uint32_t one[2], double part, uin
     static const uint32_t zero[2];
     for (int k = 0; k < 4; k++) {
         memcpy(value[k], k & 1 ? one : zero, sizeof value[k]);
-        mix_elements(dtype, (unsigned char *)value[k], (const unsigned char *)(k & 2 ? one : zero), 1, part);
+        mix_elements(dtype, (unsigned char *)value[k], (const unsigned char *)(k & 2 ? one : zero),
+                     1, part);
     }
 }
 
-static struct mr_mix_how how_of(const struct mr_transform *chain, const struct mr_mixture *m, int field)
+static struct mr_mix_how how_of(const struct mr_transform *chain, const struct mr_mixture *m,
+                                int field)
 {
     struct mr_mix_how how = {.part = (float)m->part, .rest = (float)(1 - m->part)};
     if (!mr_mix_cuts(chain, field))

@@ -81,7 +81,8 @@ static int unknown_op(struct span name, uint32_t place)
     snprintf(word, sizeof word, "%.*s", width(name), name.p);
     for (size_t i = 0; known[i]; i++)
         names[i] = known[i]->name;
-    return mr_error_no_such(word, names, "", "transform %u: '%.*s': no such op", place, width(name), name.p);
+    return mr_error_no_such(word, names, "", "transform %u: '%.*s': no such op", place, width(name),
+                            name.p);
 }
 
 static const struct mr_op_ops *find_op(struct span name, uint32_t place)
@@ -122,11 +123,14 @@ static int parse_args(struct mr_op *op, struct span args)
 static int parse_op(struct span item, uint32_t place, struct mr_op *out)
 {
     const char *open = memchr(item.p, '(', (size_t)(item.end - item.p));
-    struct span head = trim((struct span){item.p, open ? open : item.end}), field = {head.p, head.p};
+    struct span head = trim((struct span){item.p, open ? open : item.end}),
+                field = {head.p, head.p};
     struct span args = {item.end, item.end};
     if (open && item.end[-1] != ')')
-        return mr_error_set(MR_EOPTION, "transform %u: '%.*s': want name(arguments), and a comma before the next op",
-                            place, width(item), item.p);
+        return mr_error_set(
+            MR_EOPTION,
+            "transform %u: '%.*s': want name(arguments), and a comma before the next op", place,
+            width(item), item.p);
     if (open)
         args = trim((struct span){open + 1, item.end - 1});
     for (const char *p = head.p; p < head.end; p++)
@@ -135,7 +139,8 @@ static int parse_op(struct span item, uint32_t place, struct mr_op *out)
             head.p = p + 1;
         }
     if (head.p == head.end)
-        return mr_error_set(MR_EOPTION, "transform %u: '%.*s': not the name of an op", place, width(item), item.p);
+        return mr_error_set(MR_EOPTION, "transform %u: '%.*s': not the name of an op", place,
+                            width(item), item.p);
     out->place = place;
     out->ops = find_op(head, place);
     if (!out->ops)
@@ -155,13 +160,16 @@ int mr_ops_parse(const char *text, uint32_t place, struct mr_op *out, uint32_t c
     for (const char *p = text;; p++) {
         const char *end = op_end(p);
         if (!end)
-            return mr_error_set(MR_EOPTION, "transform %u: '%.80s': brackets do not match", place, p);
+            return mr_error_set(MR_EOPTION, "transform %u: '%.80s': brackets do not match", place,
+                                p);
         struct span item = trim((struct span){p, end});
         if (item.p == item.end)
-            return mr_error_set(MR_EOPTION, "transform %u: an op is missing at byte %zu of '%.200s'", place,
+            return mr_error_set(MR_EOPTION,
+                                "transform %u: an op is missing at byte %zu of '%.200s'", place,
                                 (size_t)(p - text), text);
         if (*n_out == cap)
-            return mr_error_set(MR_ELIMIT, "transform %u: a chain has at most %d ops", place, MR_MAX_OPS);
+            return mr_error_set(MR_ELIMIT, "transform %u: a chain has at most %d ops", place,
+                                MR_MAX_OPS);
         out[*n_out] = (struct mr_op){0};
         int rc = parse_op(item, place, &out[(*n_out)++]);
         if (rc)

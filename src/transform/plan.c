@@ -19,7 +19,8 @@ static int find_field(const struct mr_op *op, const struct mr_spec *fields, int 
             *out = f;
             return 0;
         }
-        at += (size_t)snprintf(list + at, sizeof list - at, "%s%.*s", f ? ", " : "", MR_NAME_BYTES, fields[f].name);
+        at += (size_t)snprintf(list + at, sizeof list - at, "%s%.*s", f ? ", " : "", MR_NAME_BYTES,
+                               fields[f].name);
     }
     return mr_op_error(op, MR_ESHAPE, "no field '%s'; there are: %s", want, list);
 }
@@ -50,11 +51,13 @@ static bool moves(const struct mr_op *op)
 }
 
 /* A window stage takes one more window: of the same axes, and at most one of them resamples. */
-static bool join_windows(const struct mr_field_plan *plan, struct mr_pass *stage, const struct mr_op *op)
+static bool join_windows(const struct mr_field_plan *plan, struct mr_pass *stage,
+                         const struct mr_op *op)
 {
     const struct mr_op *first = plan->op[stage->first];
-    if (!op->ops->window || stage->n_windows != stage->n_ops || (stage->resamples && op->ops->resamples) ||
-        op->image.h != first->image.h || op->image.w != first->image.w)
+    if (!op->ops->window || stage->n_windows != stage->n_ops ||
+        (stage->resamples && op->ops->resamples) || op->image.h != first->image.h ||
+        op->image.w != first->image.w)
         return false;
     stage->n_windows++;
     stage->resamples |= op->ops->resamples;
@@ -63,8 +66,8 @@ static bool join_windows(const struct mr_field_plan *plan, struct mr_pass *stage
 }
 
 /* Puts op i into the stage, or says that it needs a new one. */
-static int join_stage(const struct mr_field_plan *plan, struct mr_pass *stage, const struct mr_op *op, uint32_t i,
-                      bool *joined)
+static int join_stage(const struct mr_field_plan *plan, struct mr_pass *stage,
+                      const struct mr_op *op, uint32_t i, bool *joined)
 {
     *joined = true;
     if (!moves(op))
@@ -130,7 +133,8 @@ static uint64_t bytes_of(const struct mr_spec *spec)
     return bytes;
 }
 
-int mr_field_plan_make(struct mr_field_plan *plan, const struct mr_spec *in, const struct mr_spec *out, bool plain)
+int mr_field_plan_make(struct mr_field_plan *plan, const struct mr_spec *in,
+                       const struct mr_spec *out, bool plain)
 {
     int rc = make_stages(plan, plain);
     if (rc)
@@ -146,11 +150,13 @@ int mr_field_plan_make(struct mr_field_plan *plan, const struct mr_spec *in, con
         if (stage->n_windows > 0)
             plan->work_bytes = MR_MAX(plan->work_bytes,
                                       mr_window_work(plan->op[stage->first],
-                                                     plan->op[stage->first + stage->n_windows - 1], stage->resamples));
+                                                     plan->op[stage->first + stage->n_windows - 1],
+                                                     stage->resamples));
         else if (stage->moves && !stage->point && mover->ops->work)
             plan->work_bytes = MR_MAX(plan->work_bytes, mover->ops->work(mover));
         if (k + 1 < plan->n_stages)
-            plan->half_bytes = MR_MAX(plan->half_bytes, bytes_of(&plan->op[stage->first + stage->n_ops - 1]->out));
+            plan->half_bytes =
+                MR_MAX(plan->half_bytes, bytes_of(&plan->op[stage->first + stage->n_ops - 1]->out));
     }
     plan->half_bytes = mr_round_up(plan->half_bytes, MR_CACHE_LINE);
     plan->in_elements = plan->fixed ? mr_dims_after(in->dim, in->rank, -1) : 0;
@@ -212,8 +218,9 @@ static int check_fields(const struct mr_spec *fields, int n_fields)
         const struct mr_spec *s = &fields[f];
         if (s->rank < 0 || s->rank > MR_MAX_RANK || mr_dtype_size(s->dtype) == 0 ||
             (s->rank < 32 && s->var_dims >> s->rank))
-            return mr_error_set(MR_ESHAPE, "transform: field %d: rank %d, dtype %d, var_dims 0x%x: no good spec", f,
-                                s->rank, (int)s->dtype, s->var_dims);
+            return mr_error_set(
+                MR_ESHAPE, "transform: field %d: rank %d, dtype %d, var_dims 0x%x: no good spec", f,
+                s->rank, (int)s->dtype, s->var_dims);
         uint64_t bytes;
         int rc = mr_spec_bytes(s, &bytes);
         if (rc)
@@ -228,7 +235,8 @@ static uint64_t points_room(const struct mr_transform *chain)
     return mr_round_up(bytes_of(&chain->in[chain->points]), MR_CACHE_LINE);
 }
 
-int mr_transform_bind_as(struct mr_transform *chain, const struct mr_spec *fields, int n_fields, bool plain)
+int mr_transform_bind_as(struct mr_transform *chain, const struct mr_spec *fields, int n_fields,
+                         bool plain)
 {
     mr_transform_unbind(chain);
     int rc = check_fields(fields, n_fields);
@@ -250,7 +258,8 @@ int mr_transform_bind_as(struct mr_transform *chain, const struct mr_spec *field
     if (mr_points_find(chain, &chain->points, &chain->pointed)) {
         struct mr_field_plan *plan = chain->plan[chain->points];
         plan->identity = false;
-        chain->scratch_bytes = MR_MAX(chain->scratch_bytes, mr_field_plan_scratch(plan) + points_room(chain));
+        chain->scratch_bytes =
+            MR_MAX(chain->scratch_bytes, mr_field_plan_scratch(plan) + points_room(chain));
     }
     return 0;
 }
@@ -258,9 +267,10 @@ int mr_transform_bind_as(struct mr_transform *chain, const struct mr_spec *field
 int mr_transform_bind(struct mr_transform *chain, const struct mr_spec *fields, int n_fields)
 {
     if (atomic_load(&chain->users) > 0)
-        return mr_error_set(MR_EMISUSE,
-                            "transform: the chain \"%s\" is in use by a loader: make another for each loader",
-                            mr_transform_text(chain));
+        return mr_error_set(
+            MR_EMISUSE,
+            "transform: the chain \"%s\" is in use by a loader: make another for each loader",
+            mr_transform_text(chain));
     return mr_transform_bind_as(chain, fields, n_fields, false);
 }
 

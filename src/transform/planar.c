@@ -59,8 +59,8 @@ void mr_planar_join(struct mr_field_plan *plan)
 }
 
 /* n <= BLOCK neighbouring pixels to where they belong in each plane. */
-static void block_run(const struct mr_pointwise *p, bool mirrors, const unsigned char *in, unsigned char *out,
-                      uint64_t plane, size_t n)
+static void block_run(const struct mr_pointwise *p, bool mirrors, const unsigned char *in,
+                      unsigned char *out, uint64_t plane, size_t n)
 {
     uint8_t line[CHANNELS * BLOCK], mirrored[BLOCK];
     mr_split_u8(in, line, n);
@@ -74,7 +74,8 @@ static void block_run(const struct mr_pointwise *p, bool mirrors, const unsigned
     }
 }
 
-void mr_planar_run(const struct mr_pass *stage, const struct mr_at *at, const uint64_t *dim, const void *in, void *out)
+void mr_planar_run(const struct mr_pass *stage, const struct mr_at *at, const uint64_t *dim,
+                   const void *in, void *out)
 {
     uint64_t height = dim[0], width = dim[1], element = mr_dtype_size(stage->point->to);
     uint64_t plane = height * width * element;

@@ -6,8 +6,8 @@
 static bool is_points(const struct mr_spec *spec)
 {
     bool floats = spec->dtype == MR_F32 || spec->dtype == MR_F64;
-    return strcmp(spec->name, "points") == 0 && floats && spec->rank >= 1 && spec->dim[spec->rank - 1] == 2 &&
-           !(spec->var_dims >> (spec->rank - 1) & 1);
+    return strcmp(spec->name, "points") == 0 && floats && spec->rank >= 1 &&
+           spec->dim[spec->rank - 1] == 2 && !(spec->var_dims >> (spec->rank - 1) & 1);
 }
 
 static bool moves(const struct mr_field_plan *plan)
@@ -122,8 +122,8 @@ static int matrix_of(const struct mr_transform *chain, const struct mr_at *at, d
     return rc;
 }
 
-int mr_points_move(const struct mr_transform *chain, const struct mr_at *at, const void *in, uint64_t elements,
-                   void *out)
+int mr_points_move(const struct mr_transform *chain, const struct mr_at *at, const void *in,
+                   uint64_t elements, void *out)
 {
     enum mr_dtype dtype = chain->in[chain->points].dtype;
     double m[6], p[2];

@@ -40,7 +40,8 @@ int mr_pointwise_finish(struct mr_pointwise *p)
     return 0;
 }
 
-static void apply_pairs(const struct mr_pointwise *p, uint32_t channel, uint32_t first, void *x, size_t n)
+static void apply_pairs(const struct mr_pointwise *p, uint32_t channel, uint32_t first, void *x,
+                        size_t n)
 {
     for (uint32_t k = first; k < p->n_pairs; k++)
         if (p->compute == MR_F64)
@@ -50,7 +51,8 @@ static void apply_pairs(const struct mr_pointwise *p, uint32_t channel, uint32_t
 }
 
 /* n elements of one channel: to x, which holds the computing dtype. */
-static void load_and_apply(const struct mr_pointwise *p, uint32_t channel, const void *in, void *x, size_t n)
+static void load_and_apply(const struct mr_pointwise *p, uint32_t channel, const void *in, void *x,
+                           size_t n)
 {
     uint32_t fused = MR_MIN(p->n_pairs, MR_FUSED_PAIRS);
     mr_pairs_f32 *kernel = p->compute == MR_F32 ? mr_pairs_load_f32(p->from, fused) : NULL;
@@ -75,12 +77,13 @@ static void load_and_cycle(const struct mr_pointwise *p, const void *in, float *
     else
         memcpy(x, in, n * sizeof *x);
     for (uint32_t k = kernel ? fused : 0; k < p->n_pairs; k++)
-        mr_pair_cycle_f32(x, n, p->cycle + 2 * k * p->cycle_length, p->cycle + (2 * k + 1) * p->cycle_length);
+        mr_pair_cycle_f32(x, n, p->cycle + 2 * k * p->cycle_length,
+                          p->cycle + (2 * k + 1) * p->cycle_length);
 }
 
 /* One pass over n elements in pieces of `piece`; cycle: constants cycle, else those of one channel. */
-static void run_range(const struct mr_pointwise *p, bool cycle, uint32_t channel, const void *in, void *out, uint64_t n,
-                      uint64_t piece)
+static void run_range(const struct mr_pointwise *p, bool cycle, uint32_t channel, const void *in,
+                      void *out, uint64_t n, uint64_t piece)
 {
     double block[BLOCK]; /* aligned for both computing dtypes */
     const char *from = in;
@@ -105,12 +108,14 @@ static bool single(const struct mr_pointwise *p)
                                              (p->from == MR_U8 || p->from == MR_F32)));
 }
 
-void mr_pointwise_run_channel(const struct mr_pointwise *p, uint32_t channel, const void *in, void *out, uint64_t n)
+void mr_pointwise_run_channel(const struct mr_pointwise *p, uint32_t channel, const void *in,
+                              void *out, uint64_t n)
 {
     run_range(p, false, channel, in, out, n, single(p) ? UINT64_MAX : BLOCK);
 }
 
-void mr_pointwise_run(const struct mr_pointwise *p, uint64_t inner, const void *in, void *out, uint64_t n)
+void mr_pointwise_run(const struct mr_pointwise *p, uint64_t inner, const void *in, void *out,
+                      uint64_t n)
 {
     uint64_t piece = single(p) ? UINT64_MAX : BLOCK;
     if (p->direct)

@@ -9,11 +9,12 @@
 
 /* One axis of a cut in the coordinates of the held pixels. */
 struct axis {
-    double start, scale;  /* of output 0 (x0 not counted in), of one output; relative to the clip */
-    int64_t clip;         /* pixels of the clip */
-    int64_t held, held_n; /* where the held ones begin in the clip's coordinates, how many they are */
-    uint64_t skip, n;     /* the first output wanted, and how many */
-    double support;       /* of the filter, scaled */
+    double start, scale; /* of output 0 (x0 not counted in), of one output; relative to the clip */
+    int64_t clip;        /* pixels of the clip */
+    int64_t held,
+        held_n;       /* where the held ones begin in the clip's coordinates, how many they are */
+    uint64_t skip, n; /* the first output wanted, and how many */
+    double support;   /* of the filter, scaled */
     int filter;
 };
 
@@ -58,7 +59,8 @@ static void *take(struct room *r, unsigned char *work, uint64_t bytes)
     return p;
 }
 
-static void take_taps(struct room *r, struct mr_taps *t, unsigned char *work, uint64_t n, uint64_t weights, bool u8)
+static void take_taps(struct room *r, struct mr_taps *t, unsigned char *work, uint64_t n,
+                      uint64_t weights, bool u8)
 {
     t->n = n;
     t->first = take(r, work, n * sizeof *t->first);
@@ -73,11 +75,14 @@ struct sizes {
         ring_rows; /* across, down: weights; taps: of one output */
 };
 
-static void lay_out(struct room *r, unsigned char *work, bool u8, uint32_t channels, const struct sizes *s)
+static void lay_out(struct room *r, unsigned char *work, bool u8, uint32_t channels,
+                    const struct sizes *s)
 {
     *r = (struct room){.ring_rows = s->ring_rows};
-    r->row_bytes = u8 ? mr_round_up(s->out_w * channels + MR_ROW_PAD, MR_CACHE_LINE) : s->out_w * channels * 8;
-    r->line_bytes = u8 ? mr_round_up(s->width * channels + MR_ROW_PAD, MR_CACHE_LINE) : s->width * channels * 8;
+    r->row_bytes =
+        u8 ? mr_round_up(s->out_w * channels + MR_ROW_PAD, MR_CACHE_LINE) : s->out_w * channels * 8;
+    r->line_bytes =
+        u8 ? mr_round_up(s->width * channels + MR_ROW_PAD, MR_CACHE_LINE) : s->width * channels * 8;
     take_taps(r, &r->across, work, s->out_w, s->across, u8);
     take_taps(r, &r->down, work, s->out_h, s->down, u8);
     r->weight = take(r, work, s->taps * sizeof *r->weight);
@@ -93,8 +98,8 @@ static uint64_t most_weights(uint64_t in, uint64_t out)
     return 2 * WIDEST * in + (2 * WIDEST + 8) * out;
 }
 
-uint64_t mr_resample_work(enum mr_dtype dtype, uint32_t channels, uint64_t width, uint64_t height, uint64_t out_w,
-                          uint64_t out_h)
+uint64_t mr_resample_work(enum mr_dtype dtype, uint32_t channels, uint64_t width, uint64_t height,
+                          uint64_t out_w, uint64_t out_h)
 {
     struct sizes s = {.width = width, .height = height, .out_w = out_w, .out_h = out_h};
     uint64_t down = 2 * WIDEST * (height / out_h + 1) + 8;
@@ -129,7 +134,8 @@ static void make_taps(struct mr_taps *t, const struct axis *a, double *weight)
     t->room = room_of(a);
     for (uint64_t i = 0; i < t->n; i++) {
         double centre = a->start + ((double)(a->skip + i) + 0.5) * a->scale, sum = 0;
-        int64_t from = (int64_t)(centre - a->support + 0.5), to = (int64_t)(centre + a->support + 0.5);
+        int64_t from = (int64_t)(centre - a->support + 0.5),
+                to = (int64_t)(centre + a->support + 0.5);
         from = MR_MIN(MR_MAX(from, least), most - 1);
         to = MR_MAX(MR_MIN(to, most), from + 1);
         uint32_t n = (uint32_t)MR_MIN(to - from, t->room);
@@ -146,12 +152,14 @@ static void make_taps(struct mr_taps *t, const struct axis *a, double *weight)
 }
 
 /* Rows y .. y + 3 of u8, resampled across into the ring. */
-static void four_across(const struct room *r, const struct mr_source *src, const uint8_t *image, uint64_t y)
+static void four_across(const struct room *r, const struct mr_source *src, const uint8_t *image,
+                        uint64_t y)
 {
     const uint8_t *in[4];
     uint8_t *out[4];
     uint64_t bytes = src->width * src->channels;
-    const uint8_t *end = src->data + (src->images - 1) * src->plane + (src->height - 1) * src->stride + bytes;
+    const uint8_t *end =
+        src->data + (src->images - 1) * src->plane + (src->height - 1) * src->stride + bytes;
     for (uint64_t k = 0; k < 4; k++) {
         in[k] = image + MR_MIN(y + k, src->height - 1) * src->stride;
         out[k] = r->ring + (y + k) % r->ring_rows * r->row_bytes;
@@ -163,7 +171,8 @@ static void four_across(const struct room *r, const struct mr_source *src, const
     mr_resample_across(&r->across, in, out, src->channels);
 }
 
-static void run_u8(const struct room *r, const struct mr_source *src, const uint8_t *image, uint8_t *out)
+static void run_u8(const struct room *r, const struct mr_source *src, const uint8_t *image,
+                   uint8_t *out)
 {
     uint64_t next = 0, bytes = r->across.n * src->channels;
     for (uint64_t y = 0; y < r->down.n; y++, out += bytes) {
@@ -173,15 +182,16 @@ static void run_u8(const struct room *r, const struct mr_source *src, const uint
             four_across(r, src, image, next);
         for (uint64_t k = 0; k < n; k++)
             r->rows[k] = r->ring + (first + k) % r->ring_rows * r->row_bytes;
-        mr_resample_down(r->rows, r->down.high + y * r->down.room, r->down.low + y * r->down.room, (uint32_t)n, out,
-                         bytes);
+        mr_resample_down(r->rows, r->down.high + y * r->down.room, r->down.low + y * r->down.room,
+                         (uint32_t)n, out, bytes);
     }
 }
 
 static void f64_across(const struct mr_taps *taps, const double *in, double *out, uint32_t channels)
 {
     for (uint64_t i = 0; i < taps->n; i++) {
-        const double *from = in + (uint64_t)taps->first[i] * channels, *w = taps->weight + i * taps->room;
+        const double *from = in + (uint64_t)taps->first[i] * channels,
+                     *w = taps->weight + i * taps->room;
         for (uint32_t c = 0; c < channels; c++) {
             double sum = 0;
             for (uint32_t t = 0; t < taps->count[i]; t++)
@@ -191,13 +201,15 @@ static void f64_across(const struct mr_taps *taps, const double *in, double *out
     }
 }
 
-MR_CLONES static void f64_down(double *restrict sum, const double *restrict row, double w, uint64_t n)
+MR_CLONES static void f64_down(double *restrict sum, const double *restrict row, double w,
+                               uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++)
         sum[i] += row[i] * w;
 }
 
-static void run_f64(const struct room *r, const struct mr_source *src, const uint8_t *image, uint8_t *out)
+static void run_f64(const struct room *r, const struct mr_source *src, const uint8_t *image,
+                    uint8_t *out)
 {
     uint64_t next = 0, elements = r->across.n * src->channels;
     mr_convert *load = mr_load_f64(src->dtype), *store = mr_store_f64(src->dtype);
@@ -206,11 +218,13 @@ static void run_f64(const struct room *r, const struct mr_source *src, const uin
         for (next = MR_MAX(next, first); next < first + n; next++) {
             load(image + next * src->stride, r->line, src->width * src->channels);
             f64_across(&r->across, (double *)(void *)r->line,
-                       (double *)(void *)(r->ring + next % r->ring_rows * r->row_bytes), src->channels);
+                       (double *)(void *)(r->ring + next % r->ring_rows * r->row_bytes),
+                       src->channels);
         }
         memset(r->sum, 0, r->row_bytes);
         for (uint64_t k = 0; k < n; k++)
-            f64_down(r->sum, (double *)(void *)(r->ring + (first + k) % r->ring_rows * r->row_bytes),
+            f64_down(r->sum,
+                     (double *)(void *)(r->ring + (first + k) % r->ring_rows * r->row_bytes),
                      r->down.weight[y * r->down.room + k], elements);
         store(r->sum, out, elements);
     }
@@ -222,8 +236,8 @@ static uint64_t nearest_at(const struct axis *a, uint64_t i)
     return (uint64_t)MR_MIN(MR_MAX(at, 0), a->held_n - 1);
 }
 
-static void run_nearest(const struct axis *across, const struct axis *down, const struct mr_source *src,
-                        const uint8_t *image, uint8_t *out)
+static void run_nearest(const struct axis *across, const struct axis *down,
+                        const struct mr_source *src, const uint8_t *image, uint8_t *out)
 {
     size_t pixel = src->channels * mr_dtype_size(src->dtype);
     for (uint64_t y = 0; y < down->n; y++) {
@@ -237,7 +251,8 @@ void mr_resample(const struct mr_cut *cut, const struct mr_source *src, void *ou
 {
     struct axis across = make_axis(cut, src, false), down = make_axis(cut, src, true);
     bool u8 = src->dtype == MR_U8, nearest = cut->filter == MR_FILTER_NEAREST;
-    struct sizes s = {.width = src->width, .height = src->height, .out_w = across.n, .out_h = down.n};
+    struct sizes s = {
+        .width = src->width, .height = src->height, .out_w = across.n, .out_h = down.n};
     struct room r;
     if (!nearest) {
         s.across = across.n * room_of(&across);

@@ -21,8 +21,8 @@ struct mr_source {
 };
 
 /* Bytes of work for images of up to width x height that become out_w x out_h. */
-uint64_t mr_resample_work(enum mr_dtype dtype, uint32_t channels, uint64_t width, uint64_t height, uint64_t out_w,
-                          uint64_t out_h);
+uint64_t mr_resample_work(enum mr_dtype dtype, uint32_t channels, uint64_t width, uint64_t height,
+                          uint64_t out_w, uint64_t out_h);
 
 /* work: aligned to 64; what mr_resample_work() says for sizes not below those of this call. */
 void mr_resample(const struct mr_cut *cut, const struct mr_source *src, void *out, void *work);
@@ -40,10 +40,10 @@ struct mr_taps {
 /* Kernels for u8. Rows are readable up to 64 bytes past their end. */
 #define MR_ROW_PAD 64
 /* 4 rows across. out has room for 4 bytes behind its end. */
-void mr_resample_across(const struct mr_taps *taps, const uint8_t *const in[4], uint8_t *const out[4],
-                        uint32_t channels);
+void mr_resample_across(const struct mr_taps *taps, const uint8_t *const in[4],
+                        uint8_t *const out[4], uint32_t channels);
 /* The weighted sum of n rows (of MR_ROW_PAD padding): out[0..bytes). */
-void mr_resample_down(const uint8_t *const *row, const int16_t *high, const int16_t *low, uint32_t n, uint8_t *out,
-                      uint64_t bytes);
+void mr_resample_down(const uint8_t *const *row, const int16_t *high, const int16_t *low,
+                      uint32_t n, uint8_t *out, uint64_t bytes);
 
 #endif

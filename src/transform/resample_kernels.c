@@ -19,7 +19,8 @@ static int32_t weight(const int16_t *high, const int16_t *low, uint32_t t)
     return high[t] * 2048 + low[t];
 }
 
-static void across_any(const struct mr_taps *taps, const uint8_t *in, uint8_t *out, uint32_t channels)
+static void across_any(const struct mr_taps *taps, const uint8_t *in, uint8_t *out,
+                       uint32_t channels)
 {
     for (uint64_t i = 0; i < taps->n; i++) {
         const int16_t *high = taps->high + i * taps->room, *low = taps->low + i * taps->room;
@@ -34,8 +35,8 @@ static void across_any(const struct mr_taps *taps, const uint8_t *in, uint8_t *o
 }
 
 #define DOWN_BLOCK 512
-MR_CLONES static void down_any(const uint8_t *const *row, const int16_t *high, const int16_t *low, uint32_t n,
-                               uint8_t *out, uint64_t at, uint64_t bytes)
+MR_CLONES static void down_any(const uint8_t *const *row, const int16_t *high, const int16_t *low,
+                               uint32_t n, uint8_t *out, uint64_t at, uint64_t bytes)
 {
     int32_t sum[DOWN_BLOCK];
     for (; at < bytes; at += DOWN_BLOCK) {
@@ -76,32 +77,37 @@ AVX2 static inline __m256i spread_weights(const int16_t *w)
 {
     int64_t four;
     memcpy(&four, w, sizeof four);
-    return _mm256_permutevar8x32_epi32(_mm256_set1_epi64x(four), _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1));
+    return _mm256_permutevar8x32_epi32(_mm256_set1_epi64x(four),
+                                       _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1));
 }
 
 /* One pixel of each of 4 rows: sums over two lanes, added, rounded and packed for all rows together. */
-AVX2 static inline void finish_four(const __m256i high[4], const __m256i low[4], uint8_t *const out[4], uint64_t at)
+AVX2 static inline void finish_four(const __m256i high[4], const __m256i low[4],
+                                    uint8_t *const out[4], uint64_t at)
 {
     __m256i s[4];
     for (int r = 0; r < 4; r++)
         s[r] = _mm256_add_epi32(_mm256_slli_epi32(high[r], 11), low[r]);
-    __m256i a =
-        _mm256_add_epi32(_mm256_permute2x128_si256(s[0], s[1], 0x20), _mm256_permute2x128_si256(s[0], s[1], 0x31));
-    __m256i b =
-        _mm256_add_epi32(_mm256_permute2x128_si256(s[2], s[3], 0x20), _mm256_permute2x128_si256(s[2], s[3], 0x31));
+    __m256i a = _mm256_add_epi32(_mm256_permute2x128_si256(s[0], s[1], 0x20),
+                                 _mm256_permute2x128_si256(s[0], s[1], 0x31));
+    __m256i b = _mm256_add_epi32(_mm256_permute2x128_si256(s[2], s[3], 0x20),
+                                 _mm256_permute2x128_si256(s[2], s[3], 0x31));
     __m256i words = _mm256_packs_epi32(_mm256_srai_epi32(a, 22), _mm256_srai_epi32(b, 22));
-    __m256i bytes = _mm256_packus_epi16(words, words); /* rows 0 and 2 in the lower lane, 1 and 3 in the upper */
+    __m256i bytes = _mm256_packus_epi16(
+        words, words); /* rows 0 and 2 in the lower lane, 1 and 3 in the upper */
     uint64_t even = (uint64_t)_mm_cvtsi128_si64(_mm256_castsi256_si128(bytes));
     uint64_t odd = (uint64_t)_mm_cvtsi128_si64(_mm256_extracti128_si256(bytes, 1));
-    uint32_t pixel[4] = {(uint32_t)even, (uint32_t)odd, (uint32_t)(even >> 32), (uint32_t)(odd >> 32)};
+    uint32_t pixel[4] = {(uint32_t)even, (uint32_t)odd, (uint32_t)(even >> 32),
+                         (uint32_t)(odd >> 32)};
     for (int r = 0; r < 4; r++)
         memcpy(out[r] + at, &pixel[r], 4);
 }
 
-AVX2 static void across_avx2(const struct mr_taps *taps, const uint8_t *const in[4], uint8_t *const out[4],
-                             uint32_t channels)
+AVX2 static void across_avx2(const struct mr_taps *taps, const uint8_t *const in[4],
+                             uint8_t *const out[4], uint32_t channels)
 {
-    __m256i mask = pair_mask(channels), half = _mm256_setr_epi32(HALF, HALF, HALF, HALF, 0, 0, 0, 0);
+    __m256i mask = pair_mask(channels),
+            half = _mm256_setr_epi32(HALF, HALF, HALF, HALF, 0, 0, 0, 0);
     for (uint64_t i = 0; i < taps->n; i++) {
         const int16_t *high = taps->high + i * taps->room, *low = taps->low + i * taps->room;
         uint64_t at = (uint64_t)taps->first[i] * channels;
@@ -136,11 +142,13 @@ AVX2 static inline __m256i weight_pair(const int16_t *w, uint32_t t, uint32_t n)
 }
 
 /* 16 bytes of a pair of rows, weighted. */
-AVX2 static inline void add_pair(const uint8_t *first, const uint8_t *second, __m256i wh, __m256i wl, __m256i h[2],
-                                 __m256i l[2])
+AVX2 static inline void add_pair(const uint8_t *first, const uint8_t *second, __m256i wh,
+                                 __m256i wl, __m256i h[2], __m256i l[2])
 {
-    __m128i a = _mm_loadu_si128((const __m128i *)first), b = _mm_loadu_si128((const __m128i *)second);
-    __m256i p0 = _mm256_cvtepu8_epi16(_mm_unpacklo_epi8(a, b)), p1 = _mm256_cvtepu8_epi16(_mm_unpackhi_epi8(a, b));
+    __m128i a = _mm_loadu_si128((const __m128i *)first),
+            b = _mm_loadu_si128((const __m128i *)second);
+    __m256i p0 = _mm256_cvtepu8_epi16(_mm_unpacklo_epi8(a, b)),
+            p1 = _mm256_cvtepu8_epi16(_mm_unpackhi_epi8(a, b));
     h[0] = _mm256_add_epi32(h[0], _mm256_madd_epi16(p0, wh));
     h[1] = _mm256_add_epi32(h[1], _mm256_madd_epi16(p1, wh));
     l[0] = _mm256_add_epi32(l[0], _mm256_madd_epi16(p0, wl));
@@ -155,8 +163,8 @@ AVX2 static inline __m128i finish_sixteen(const __m256i h[2], const __m256i l[2]
 }
 
 /* 32 bytes of each row, so that weights are set up half as often. */
-AVX2 static inline void down_block(const uint8_t *const *row, const int16_t *high, const int16_t *low, uint32_t n,
-                                   uint64_t at, uint8_t *out)
+AVX2 static inline void down_block(const uint8_t *const *row, const int16_t *high,
+                                   const int16_t *low, uint32_t n, uint64_t at, uint8_t *out)
 {
     __m256i zero = _mm256_setzero_si256();
     __m256i h0[2] = {zero, zero}, h1[2] = {zero, zero}, l0[2] = {zero, zero}, l1[2] = {zero, zero};
@@ -170,8 +178,8 @@ AVX2 static inline void down_block(const uint8_t *const *row, const int16_t *hig
     _mm_storeu_si128((__m128i *)(out + 16), finish_sixteen(h1, l1));
 }
 
-AVX2 static void down_avx2(const uint8_t *const *row, const int16_t *high, const int16_t *low, uint32_t n, uint8_t *out,
-                           uint64_t bytes)
+AVX2 static void down_avx2(const uint8_t *const *row, const int16_t *high, const int16_t *low,
+                           uint32_t n, uint8_t *out, uint64_t bytes)
 {
     uint64_t at = 0;
     for (; at + 32 <= bytes; at += 32)
@@ -196,8 +204,8 @@ static bool has_avx2(void)
 #define down_avx2(row, high, low, n, out, bytes) ((void)(row))
 #endif
 
-void mr_resample_across(const struct mr_taps *taps, const uint8_t *const in[4], uint8_t *const out[4],
-                        uint32_t channels)
+void mr_resample_across(const struct mr_taps *taps, const uint8_t *const in[4],
+                        uint8_t *const out[4], uint32_t channels)
 {
     if (channels <= 4 && has_avx2()) {
         across_avx2(taps, in, out, channels);
@@ -207,8 +215,8 @@ void mr_resample_across(const struct mr_taps *taps, const uint8_t *const in[4], 
         across_any(taps, in[r], out[r], channels);
 }
 
-void mr_resample_down(const uint8_t *const *row, const int16_t *high, const int16_t *low, uint32_t n, uint8_t *out,
-                      uint64_t bytes)
+void mr_resample_down(const uint8_t *const *row, const int16_t *high, const int16_t *low,
+                      uint32_t n, uint8_t *out, uint64_t bytes)
 {
     if (has_avx2())
         down_avx2(row, high, low, n, out, bytes);

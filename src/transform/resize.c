@@ -6,21 +6,21 @@
 
 static const char *const filters[] = {"bilinear", "bicubic", "nearest", NULL};
 
-#define SIZE_OPTION(T, member, text)                                                                                   \
-    {                                                                                                                  \
-        .name = #member, .type = MR_OPT_UINT, .offset = offsetof(T, member), .max = 65535, .unit = "pixels",           \
-        .help = text                                                                                                   \
+#define SIZE_OPTION(T, member, text)                                                               \
+    {                                                                                              \
+        .name = #member, .type = MR_OPT_UINT, .offset = offsetof(T, member), .max = 65535,         \
+        .unit = "pixels", .help = text                                                             \
     }
-#define FILTER_OPTIONS(T)                                                                                              \
-    {.name = "filter",                                                                                                 \
-     .type = MR_OPT_ENUM,                                                                                              \
-     .offset = offsetof(T, filter),                                                                                    \
-     .initial = "bilinear",                                                                                            \
-     .choices = filters,                                                                                               \
-     .help = "how pixels are resampled"},                                                                              \
-    {                                                                                                                  \
-        .name = "layout", .type = MR_OPT_ENUM, .offset = offsetof(T, layout), .initial = "auto",                       \
-        .choices = mr_layout_choices, .help = "where height and width are"                                             \
+#define FILTER_OPTIONS(T)                                                                          \
+    {.name = "filter",                                                                             \
+     .type = MR_OPT_ENUM,                                                                          \
+     .offset = offsetof(T, filter),                                                                \
+     .initial = "bilinear",                                                                        \
+     .choices = filters,                                                                           \
+     .help = "how pixels are resampled"},                                                          \
+    {                                                                                              \
+        .name = "layout", .type = MR_OPT_ENUM, .offset = offsetof(T, layout), .initial = "auto",   \
+        .choices = mr_layout_choices, .help = "where height and width are"                         \
     }
 
 static int no_complex(const struct mr_op *op, const struct mr_spec *spec)
@@ -54,7 +54,8 @@ static int resize_check(const struct mr_op *op)
 }
 
 /* The size of the result, as torchvision has it. */
-static void resized(const struct resize_args *a, uint64_t height, uint64_t width, uint64_t *out_h, uint64_t *out_w)
+static void resized(const struct resize_args *a, uint64_t height, uint64_t width, uint64_t *out_h,
+                    uint64_t *out_w)
 {
     uint64_t shorter = MR_MIN(height, width), longer = MR_MAX(height, width), small = a->height;
     if (a->width > 0 || shorter == 0) {
@@ -97,11 +98,12 @@ static int resize_infer(struct mr_op *op, struct mr_spec *spec)
 static void resize_shape(const struct mr_op *op, const uint64_t *in_dim, uint64_t *out_dim)
 {
     memcpy(out_dim, in_dim, sizeof(uint64_t[MR_MAX_RANK]));
-    resized(op->args, in_dim[op->image.h], in_dim[op->image.w], &out_dim[op->image.h], &out_dim[op->image.w]);
+    resized(op->args, in_dim[op->image.h], in_dim[op->image.w], &out_dim[op->image.h],
+            &out_dim[op->image.w]);
 }
 
-static int resize_window(const struct mr_op *op, const struct mr_at *at, uint64_t width, uint64_t height,
-                         struct mr_cut *out)
+static int resize_window(const struct mr_op *op, const struct mr_at *at, uint64_t width,
+                         uint64_t height, struct mr_cut *out)
 {
     const struct resize_args *a = op->args;
     (void)at;
@@ -137,14 +139,15 @@ struct rrc_args {
     int filter, layout;
 };
 
-#define RANGE_OPTION(member, value, most, text)                                                                        \
-    {                                                                                                                  \
-        .name = #member, .type = MR_OPT_DOUBLE, .offset = offsetof(struct rrc_args, member), .initial = value,         \
-        .max = (most), .help = text                                                                                    \
+#define RANGE_OPTION(member, value, most, text)                                                    \
+    {                                                                                              \
+        .name = #member, .type = MR_OPT_DOUBLE, .offset = offsetof(struct rrc_args, member),       \
+        .initial = value, .max = (most), .help = text                                              \
     }
 
 static const struct mr_option rrc_options[] = {
-    SIZE_OPTION(struct rrc_args, size, "height of the result, and its width when that is not given"),
+    SIZE_OPTION(struct rrc_args, size,
+                "height of the result, and its width when that is not given"),
     SIZE_OPTION(struct rrc_args, width, "of the result"),
     RANGE_OPTION(scale_min, "0.08", 1, "least part of the area"),
     RANGE_OPTION(scale_max, "1", 1, "largest part of the area"),
@@ -161,9 +164,11 @@ static int rrc_check(const struct mr_op *op)
         a->width = a->size;
     if (a->size == 0 || !(a->scale_min > 0 && a->scale_min <= a->scale_max) ||
         !(a->ratio_min > 0 && a->ratio_min <= a->ratio_max))
-        return mr_op_error(op, MR_EOPTION,
-                           "want random_resized_crop(size[,scale_min,scale_max,ratio_min,ratio_max]), a size above 0, "
-                           "0 < scale_min <= scale_max <= 1, 0 < ratio_min <= ratio_max");
+        return mr_op_error(
+            op, MR_EOPTION,
+            "want random_resized_crop(size[,scale_min,scale_max,ratio_min,ratio_max]), a size "
+            "above 0, "
+            "0 < scale_min <= scale_max <= 1, 0 < ratio_min <= ratio_max");
     return 0;
 }
 
@@ -201,8 +206,8 @@ static double between(uint32_t random, double a, double b)
 }
 
 /* One draw of a part's size and place, as torchvision makes it; false: it does not fit. */
-static bool try_part(const struct rrc_args *a, const uint32_t random[4], double width, double height,
-                     struct mr_cut *out)
+static bool try_part(const struct rrc_args *a, const uint32_t random[4], double width,
+                     double height, struct mr_cut *out)
 {
     double area = width * height * between(random[0], a->scale_min, a->scale_max);
     double ratio = exp(between(random[1], log(a->ratio_min), log(a->ratio_max)));
@@ -231,8 +236,8 @@ static void middle_part(const struct rrc_args *a, double width, double height, s
 }
 
 #define TRIES 10
-static int rrc_window(const struct mr_op *op, const struct mr_at *at, uint64_t width, uint64_t height,
-                      struct mr_cut *out)
+static int rrc_window(const struct mr_op *op, const struct mr_at *at, uint64_t width,
+                      uint64_t height, struct mr_cut *out)
 {
     const struct rrc_args *a = op->args;
     if (width == 0 || height == 0)
@@ -260,7 +265,8 @@ const struct mr_op_ops mr_op_random_resized_crop = {
     .arguments = "size[,scale_min,scale_max,ratio_min,ratio_max][,filter=][,width=][,layout=]",
     .summary = "a random part of random size and shape, resized to size x size",
     .options = rrc_options,
-    .positional = (const char *const[]){"size", "scale_min", "scale_max", "ratio_min", "ratio_max", "filter", NULL},
+    .positional = (const char *const[]){"size", "scale_min", "scale_max", "ratio_min", "ratio_max",
+                                        "filter", NULL},
     .args_bytes = sizeof(struct rrc_args),
     .random = true,
     .check = rrc_check,

@@ -39,15 +39,16 @@ static char *make_text(const struct mr_transform *chain, uint32_t n_ops)
 {
     size_t bytes = 1;
     for (uint32_t i = 0; i < n_ops; i++)
-        bytes += strlen(chain->op[i].text) + (chain->op[i].field ? strlen(chain->op[i].field) : 0) + 2;
+        bytes +=
+            strlen(chain->op[i].text) + (chain->op[i].field ? strlen(chain->op[i].field) : 0) + 2;
     char *text = malloc(bytes), *p = text;
     if (!text)
         return NULL;
     *p = '\0';
     for (uint32_t i = 0; i < n_ops; i++) {
         const struct mr_op *op = &chain->op[i];
-        p += snprintf(p, bytes - (size_t)(p - text), "%s%s%s%s", i ? "," : "", op->field ? op->field : "",
-                      op->field ? "." : "", op->text);
+        p += snprintf(p, bytes - (size_t)(p - text), "%s%s%s%s", i ? "," : "",
+                      op->field ? op->field : "", op->field ? "." : "", op->text);
     }
     return text;
 }
@@ -73,23 +74,27 @@ static int commit(struct mr_transform *chain, uint32_t n, int rc)
 int mr_transform_add(struct mr_transform *chain, const char *text)
 {
     if (atomic_load(&chain->users) > 0)
-        return mr_error_set(MR_EMISUSE, "transform: the chain is in use by a loader: it cannot change");
+        return mr_error_set(MR_EMISUSE,
+                            "transform: the chain is in use by a loader: it cannot change");
     uint32_t n;
-    int rc = mr_ops_parse(text, chain->n_ops + 1, chain->op + chain->n_ops, MR_MAX_OPS - chain->n_ops, &n);
+    int rc = mr_ops_parse(text, chain->n_ops + 1, chain->op + chain->n_ops,
+                          MR_MAX_OPS - chain->n_ops, &n);
     return commit(chain, n, rc);
 }
 
 int mr_transform_add_fn(struct mr_transform *chain, const struct mr_transform_fn *fn)
 {
     if (atomic_load(&chain->users) > 0)
-        return mr_error_set(MR_EMISUSE, "transform: the chain is in use by a loader: it cannot change");
+        return mr_error_set(MR_EMISUSE,
+                            "transform: the chain is in use by a loader: it cannot change");
     if (fn->size < sizeof *fn || !fn->name || !fn->apply)
         return mr_error_set(MR_EOPTION,
                             "transform %u: a struct mr_transform_fn needs its size, "
                             "a name and apply",
                             chain->n_ops + 1);
     if (chain->n_ops == MR_MAX_OPS)
-        return mr_error_set(MR_ELIMIT, "transform %u: a chain has at most %d ops", chain->n_ops + 1, MR_MAX_OPS);
+        return mr_error_set(MR_ELIMIT, "transform %u: a chain has at most %d ops", chain->n_ops + 1,
+                            MR_MAX_OPS);
     struct mr_op *op = &chain->op[chain->n_ops];
     *op = (struct mr_op){.ops = &mr_op_custom, .place = chain->n_ops + 1, .fn = *fn};
     op->text = strdup(fn->name);
@@ -118,7 +123,9 @@ const char *mr_transform_text(const struct mr_transform *chain)
     return chain->text;
 }
 
-int mr_transform_each(int (*fn)(void *user, const char *name, const char *arguments, const char *summary), void *user)
+int mr_transform_each(int (*fn)(void *user, const char *name, const char *arguments,
+                                const char *summary),
+                      void *user)
 {
     for (const struct mr_op_ops *const *p = mr_ops_known(); *p; p++) {
         int rc = fn(user, (*p)->name, (*p)->arguments, (*p)->summary);
@@ -128,10 +135,11 @@ int mr_transform_each(int (*fn)(void *user, const char *name, const char *argume
     return 0;
 }
 
-static int apply_mover(const struct mr_op *op, const struct mr_at *at, const void *in, const uint64_t *in_dim,
-                       void *out, uint64_t *out_dim, void *work)
+static int apply_mover(const struct mr_op *op, const struct mr_at *at, const void *in,
+                       const uint64_t *in_dim, void *out, uint64_t *out_dim, void *work)
 {
-    struct mr_op_call call = {.in = in, .in_dim = in_dim, .out = out, .out_dim = out_dim, .at = at, .work = work};
+    struct mr_op_call call = {
+        .in = in, .in_dim = in_dim, .out = out, .out_dim = out_dim, .at = at, .work = work};
     if (op->ops->random)
         mr_op_draw(op, at, 0, call.random);
     memcpy(out_dim, op->out.dim, sizeof op->out.dim);
@@ -139,11 +147,12 @@ static int apply_mover(const struct mr_op *op, const struct mr_at *at, const voi
 }
 
 /* Follows the shape through the stage's ops, dim in place, and moves the bytes where the mover stands. */
-static int run_stage(const struct mr_field_plan *plan, const struct mr_pass *stage, const struct mr_at *at,
-                     const void *in, void *out, uint64_t *dim, void *work)
+static int run_stage(const struct mr_field_plan *plan, const struct mr_pass *stage,
+                     const struct mr_at *at, const void *in, void *out, uint64_t *dim, void *work)
 {
     if (stage->n_windows > 0)
-        return mr_window_run(plan, stage, at, stage == plan->stage ? at->picture : NULL, in, out, dim, work);
+        return mr_window_run(plan, stage, at, stage == plan->stage ? at->picture : NULL, in, out,
+                             dim, work);
     uint64_t n = mr_dims_after(dim, plan->op[stage->first]->in.rank, -1), inner = 0;
     if (stage->planar)
         mr_planar_run(stage, at, dim, in, out);
@@ -169,8 +178,8 @@ static int run_stage(const struct mr_field_plan *plan, const struct mr_pass *sta
     return 0;
 }
 
-static int run_stages(const struct mr_field_plan *plan, const struct mr_at *at, const void *in, uint64_t *dim,
-                      void *out, void *scratch)
+static int run_stages(const struct mr_field_plan *plan, const struct mr_at *at, const void *in,
+                      uint64_t *dim, void *out, void *scratch)
 {
     void *work = (char *)scratch + (mr_field_plan_scratch(plan) - plan->work_bytes);
     for (uint32_t k = 0; k < plan->n_stages; k++) {
@@ -192,8 +201,9 @@ static int take_dims(const struct mr_spec *spec, const uint64_t *in_dim, uint64_
         if (!(spec->var_dims >> d & 1))
             continue;
         if (in_dim[d] > spec->dim[d])
-            return mr_error_set(MR_ESHAPE, "transform: %s: dimension %d of the sample is %llu: want at most %llu",
-                                spec->name, d, (unsigned long long)in_dim[d], (unsigned long long)spec->dim[d]);
+            return mr_error_set(
+                MR_ESHAPE, "transform: %s: dimension %d of the sample is %llu: want at most %llu",
+                spec->name, d, (unsigned long long)in_dim[d], (unsigned long long)spec->dim[d]);
         out[d] = in_dim[d];
     }
     return 0;
@@ -201,8 +211,8 @@ static int take_dims(const struct mr_spec *spec, const uint64_t *in_dim, uint64_
 
 /* Applies a plan of the field. out_spec: of what comes out of it. */
 static int apply_plan(const struct mr_transform *chain, int field, const struct mr_field_plan *plan,
-                      const struct mr_spec *out_spec, const struct mr_at *at, const void *in, const uint64_t *in_dim,
-                      void *out, uint64_t *out_dim, void *scratch)
+                      const struct mr_spec *out_spec, const struct mr_at *at, const void *in,
+                      const uint64_t *in_dim, void *out, uint64_t *out_dim, void *scratch)
 {
     const struct mr_pointwise *only =
         plan->n_stages == 1 && plan->fixed && !plan->stage[0].planar ? plan->stage[0].point : NULL;
@@ -214,7 +224,9 @@ static int apply_plan(const struct mr_transform *chain, int field, const struct 
     uint64_t dim[MR_MAX_RANK];
     int rc = 0;
     if (at->picture && plan->n_stages > 0 && plan->stage[0].n_windows > 0)
-        memcpy(dim, in_dim, sizeof dim); /* the window's stage looks at the picture; the spec's size may be a guess */
+        memcpy(
+            dim, in_dim,
+            sizeof dim); /* the window's stage looks at the picture; the spec's size may be a guess */
     else
         rc = take_dims(&chain->in[field], in_dim, dim);
     if (!rc && plan->n_stages > 0)
@@ -247,26 +259,29 @@ static int apply_points(const struct mr_transform *chain, const struct mr_at *at
     return apply_plan(chain, f, plan, &chain->out[f], at, moved, dim, out, out_dim, rest);
 }
 
-int mr_transform_apply_at(const struct mr_transform *chain, int field, const struct mr_at *at, const void *in,
-                          const uint64_t *in_dim, void *out, uint64_t *out_dim, void *scratch)
+int mr_transform_apply_at(const struct mr_transform *chain, int field, const struct mr_at *at,
+                          const void *in, const uint64_t *in_dim, void *out, uint64_t *out_dim,
+                          void *scratch)
 {
     if (!chain->bound || field < 0 || field >= chain->n_fields)
-        return mr_error_set(MR_EMISUSE, "transform: field %d of %d: the chain is not bound to it", field,
-                            chain->n_fields);
+        return mr_error_set(MR_EMISUSE, "transform: field %d of %d: the chain is not bound to it",
+                            field, chain->n_fields);
     if (field == chain->points)
         return apply_points(chain, at, in, in_dim, out, out_dim, scratch);
-    return apply_plan(chain, field, chain->plan[field], &chain->out[field], at, in, in_dim, out, out_dim, scratch);
+    return apply_plan(chain, field, chain->plan[field], &chain->out[field], at, in, in_dim, out,
+                      out_dim, scratch);
 }
 
-int mr_transform_apply(const struct mr_transform *chain, int field, uint64_t seed, uint64_t epoch, uint64_t index,
-                       const void *in, const uint64_t *in_dim, void *out, uint64_t *out_dim, void *scratch)
+int mr_transform_apply(const struct mr_transform *chain, int field, uint64_t seed, uint64_t epoch,
+                       uint64_t index, const void *in, const uint64_t *in_dim, void *out,
+                       uint64_t *out_dim, void *scratch)
 {
     struct mr_at at = {.seed = seed, .epoch = epoch, .index = index};
     return mr_transform_apply_at(chain, field, &at, in, in_dim, out, out_dim, scratch);
 }
 
-int mr_transform_apply_head(const struct mr_transform *chain, int field, const struct mr_at *at, const void *in,
-                            const uint64_t *in_dim, void *out, void *scratch)
+int mr_transform_apply_head(const struct mr_transform *chain, int field, const struct mr_at *at,
+                            const void *in, const uint64_t *in_dim, void *out, void *scratch)
 {
     const struct mr_field_plan *head = chain->head[field];
     const struct mr_spec *spec = &chain->plan[field]->op[head->n_ops]->in;

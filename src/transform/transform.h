@@ -60,7 +60,8 @@ struct mr_at {
     uint64_t seed, epoch, index;
     const struct mr_picture *picture; /* what was decoded of the field; NULL: `in` is all of it */
     uint64_t height, width;           /* of the whole picture, for points; 0: see dim */
-    const uint64_t *dim; /* of the field that points lie on, where it is no compressed picture; NULL: its spec's */
+    const uint64_t *
+        dim; /* of the field that points lie on, where it is no compressed picture; NULL: its spec's */
 };
 
 /* A fused pass over the elements. */
@@ -69,14 +70,15 @@ struct mr_pointwise {
     mr_convert *load, *store;        /* from -> compute, compute -> to; NULL: same dtype */
     mr_convert *direct;              /* i64 <-> u64: instead of both */
     uint32_t n_pairs, channels;      /* channels 1: the same constants for all elements */
-    uint64_t inner;                  /* neighbouring elements of one channel; 0: varies, see axis_op */
-    uint32_t axis_op;                /* place among the stage's ops of the one whose shape gives inner */
-    int axis;                        /* of that shape: the channels' */
+    uint64_t inner;   /* neighbouring elements of one channel; 0: varies, see axis_op */
+    uint32_t axis_op; /* place among the stage's ops of the one whose shape gives inner */
+    int axis;         /* of that shape: the channels' */
     union {
         float f32[MR_MAX_LIST][MR_MAX_PAIRS][2];
         double f64[MR_MAX_LIST][MR_MAX_PAIRS][2];
     } c;
-    float *cycle; /* f32, inner fixed and small: [n_pairs][2][cycle_length], a multiple of channels * inner */
+    float *
+        cycle; /* f32, inner fixed and small: [n_pairs][2][cycle_length], a multiple of channels * inner */
     uint64_t cycle_length;
 };
 
@@ -98,18 +100,21 @@ struct mr_op_ops {
     /* Moves one sample. None of fuse, window and apply: the bytes stay as they are. */
     int (*apply)(const struct mr_op *op, struct mr_op_call *call);
     /* Instead of apply: what is cut out of a picture of this size. Returns 0, MR_ESHAPE. */
-    int (*window)(const struct mr_op *op, const struct mr_at *at, uint64_t width, uint64_t height, struct mr_cut *out);
+    int (*window)(const struct mr_op *op, const struct mr_at *at, uint64_t width, uint64_t height,
+                  struct mr_cut *out);
     bool resamples; /* window may give another size than it cuts out */
     /* Where the pixels of a picture of this size go: x' = m[0] x + m[1] y + m[2], y' = m[3] x + m[4] y + m[5], m preset to
      * the identity. NULL: they stay, or window says. */
-    void (*map)(const struct mr_op *op, const struct mr_at *at, uint64_t width, uint64_t height, double m[6]);
-    uint64_t (*work)(const struct mr_op *op); /* bytes that apply needs beside in and out; NULL: none */
+    void (*map)(const struct mr_op *op, const struct mr_at *at, uint64_t width, uint64_t height,
+                double m[6]);
+    uint64_t (*work)(
+        const struct mr_op *op); /* bytes that apply needs beside in and out; NULL: none */
 };
 
-extern const struct mr_op_ops mr_op_cast, mr_op_scale, mr_op_normalize, mr_op_layout, mr_op_flatten, mr_op_one_hot,
-    mr_op_pad, mr_op_crop, mr_op_random_crop, mr_op_center_crop, mr_op_resize, mr_op_random_resized_crop, mr_op_hflip,
-    mr_op_vflip, mr_op_rotate, mr_op_color_jitter, mr_op_to_gray, mr_op_gaussian_blur, mr_op_erase, mr_op_mixup,
-    mr_op_cutmix, mr_op_custom;
+extern const struct mr_op_ops mr_op_cast, mr_op_scale, mr_op_normalize, mr_op_layout, mr_op_flatten,
+    mr_op_one_hot, mr_op_pad, mr_op_crop, mr_op_random_crop, mr_op_center_crop, mr_op_resize,
+    mr_op_random_resized_crop, mr_op_hflip, mr_op_vflip, mr_op_rotate, mr_op_color_jitter,
+    mr_op_to_gray, mr_op_gaussian_blur, mr_op_erase, mr_op_mixup, mr_op_cutmix, mr_op_custom;
 
 /* The dimensions that are an image's height and width. */
 struct mr_image {
@@ -134,7 +139,8 @@ struct mr_op {
 };
 
 /* Sets "transform 3: crop(32,32): ..." and returns code. */
-int mr_op_error(const struct mr_op *op, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+int mr_op_error(const struct mr_op *op, int code, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* The same with the spec at the end: "transform 3: crop(32,32): does not fit image u8[28,28]". code: MR_ESHAPE. */
 int mr_op_misfit(const struct mr_op *op, const struct mr_spec *spec, const char *what);
@@ -176,31 +182,34 @@ struct mr_transform {
     /* What the host does before a device part (device_part.h); NULL: all. */
     struct mr_field_plan *head[MR_MAX_FIELDS];
     uint64_t scratch_bytes;
-    int points, pointed;     /* the field whose points are moved as field `pointed`'s pixels are; -1: none */
+    int points,
+        pointed; /* the field whose points are moved as field `pointed`'s pixels are; -1: none */
     const struct mr_op *mix; /* the op that mixes rows of batches; NULL: none */
     int mix_label;           /* the field of soft labels */
     _Atomic uint32_t users;  /* loaders that apply it: it may not change meanwhile */
 };
 
 /* mr_transform_bind(); plain: one stage an op, nothing fused: what the fused path is tested against. */
-int mr_transform_bind_as(struct mr_transform *chain, const struct mr_spec *fields, int n_fields, bool plain);
+int mr_transform_bind_as(struct mr_transform *chain, const struct mr_spec *fields, int n_fields,
+                         bool plain);
 void mr_transform_unbind(struct mr_transform *chain);
 
 /* Does the field's plan begin with a window that a decoder may be asked to heed? The field is a picture, HWC. */
 bool mr_transform_has_window(const struct mr_transform *chain, int field);
 /* The window that this sample's draws choose of a picture of this size: a mr_window_choice's body. Returns 0, MR_ESHAPE when
  * it does not fit. */
-int mr_transform_window(const struct mr_transform *chain, int field, const struct mr_at *at, uint32_t width,
-                        uint32_t height, struct mr_window *out);
+int mr_transform_window(const struct mr_transform *chain, int field, const struct mr_at *at,
+                        uint32_t width, uint32_t height, struct mr_window *out);
 /* Are the windows at the front all that the field's chain does? head: all that the host does of it
  * (device_part.h). */
 bool mr_transform_is_window(const struct mr_transform *chain, int field, bool head);
 /* mr_transform_window() as the cut that the stage makes: of a field that has a window. */
-int mr_transform_cut(const struct mr_transform *chain, int field, const struct mr_at *at, uint32_t width,
-                     uint32_t height, struct mr_cut *out);
+int mr_transform_cut(const struct mr_transform *chain, int field, const struct mr_at *at,
+                     uint32_t width, uint32_t height, struct mr_cut *out);
 /* mr_transform_apply() for a sample of which more is known. */
-int mr_transform_apply_at(const struct mr_transform *chain, int field, const struct mr_at *at, const void *in,
-                          const uint64_t *in_dim, void *out, uint64_t *out_dim, void *scratch);
+int mr_transform_apply_at(const struct mr_transform *chain, int field, const struct mr_at *at,
+                          const void *in, const uint64_t *in_dim, void *out, uint64_t *out_dim,
+                          void *scratch);
 
 /* A loader binds the chain and keeps it from changing until it releases it. Returns what
  * mr_transform_bind() does. */
@@ -208,32 +217,39 @@ int mr_transform_acquire(struct mr_transform *chain, const struct mr_spec *field
 void mr_transform_release(struct mr_transform *chain);
 
 /* Plans one field: its ops, bound, are in plan->op. Returns 0, MR_ELIMIT, -ENOMEM. */
-int mr_field_plan_make(struct mr_field_plan *plan, const struct mr_spec *in, const struct mr_spec *out, bool plain);
+int mr_field_plan_make(struct mr_field_plan *plan, const struct mr_spec *in,
+                       const struct mr_spec *out, bool plain);
 void mr_field_plan_destroy(struct mr_field_plan *plan);
 uint64_t mr_field_plan_scratch(const struct mr_field_plan *plan); /* bytes */
 
 /* What device_part.c needs of single ops. */
 uint32_t mr_normalize_channels(const struct mr_op *op); /* 1: the same numbers for all elements */
-int mr_layout_source(const struct mr_op *op, int d);    /* output dimension d is this of the input's */
+int mr_layout_source(const struct mr_op *op, int d); /* output dimension d is this of the input's */
 bool mr_hflip_mirrors(const struct mr_op *op, const uint32_t random[4]);
-int mr_one_hot_check(const struct mr_op *op, const void *label, uint64_t *out_class); /* 0 or MR_EFORMAT */
+int mr_one_hot_check(const struct mr_op *op, const void *label,
+                     uint64_t *out_class); /* 0 or MR_EFORMAT */
 
 /* Parses a chain's text into ops with places from `place` on; on failure *n_out of them are to be destroyed too. */
-int mr_ops_parse(const char *text, uint32_t place, struct mr_op *out, uint32_t cap, uint32_t *n_out);
+int mr_ops_parse(const char *text, uint32_t place, struct mr_op *out, uint32_t cap,
+                 uint32_t *n_out);
 void mr_op_destroy(struct mr_op *op);
 const struct mr_op_ops *const *mr_ops_known(void); /* NULL-terminated */
 
 /* Pointwise passes. */
 void mr_pointwise_start(struct mr_pointwise *p, enum mr_dtype from);
 int mr_pointwise_finish(struct mr_pointwise *p); /* chooses kernels; 0 or -ENOMEM */
-void mr_pointwise_run(const struct mr_pointwise *p, uint64_t inner, const void *in, void *out, uint64_t n);
+void mr_pointwise_run(const struct mr_pointwise *p, uint64_t inner, const void *in, void *out,
+                      uint64_t n);
 /* n elements of one channel. */
-void mr_pointwise_run_channel(const struct mr_pointwise *p, uint32_t channel, const void *in, void *out, uint64_t n);
+void mr_pointwise_run_channel(const struct mr_pointwise *p, uint32_t channel, const void *in,
+                              void *out, uint64_t n);
 
 /* Stages that make planes (planar.c). */
 void mr_planar_join(struct mr_field_plan *plan);
-void mr_planar_run(const struct mr_pass *stage, const struct mr_at *at, const uint64_t *dim, const void *in, void *out);
-void mr_split_u8(const void *in, void *out, uint64_t pixels); /* of 3 channels, to 3 runs of elements */
+void mr_planar_run(const struct mr_pass *stage, const struct mr_at *at, const uint64_t *dim,
+                   const void *in, void *out);
+void mr_split_u8(const void *in, void *out,
+                 uint64_t pixels); /* of 3 channels, to 3 runs of elements */
 void mr_mirror_u8(const void *in, void *out, size_t n);
 
 /* Elements of a shape, or of the part behind dimension d (d = -1: all). */
@@ -243,11 +259,13 @@ uint64_t mr_dims_after(const uint64_t *dim, int rank, int d);
 void mr_op_draw(const struct mr_op *op, const struct mr_at *at, uint32_t k, uint32_t out[4]);
 
 /* Window stages (window.c). */
-void mr_cut_all(uint64_t width, uint64_t height, struct mr_cut *out); /* the whole picture as it is */
+void mr_cut_all(uint64_t width, uint64_t height,
+                struct mr_cut *out); /* the whole picture as it is */
 /* Bytes that the ops first .. last as one stage need. */
 uint64_t mr_window_work(const struct mr_op *first, const struct mr_op *last, bool resamples);
-int mr_window_run(const struct mr_field_plan *plan, const struct mr_pass *stage, const struct mr_at *at,
-                  const struct mr_picture *picture, const void *in, void *out, uint64_t *dim, void *work);
+int mr_window_run(const struct mr_field_plan *plan, const struct mr_pass *stage,
+                  const struct mr_at *at, const struct mr_picture *picture, const void *in,
+                  void *out, uint64_t *dim, void *work);
 
 /* Mixing rows of a batch (mix.c). */
 struct mr_mix_at {
@@ -259,15 +277,16 @@ int mr_mix_bind(struct mr_transform *chain); /* 0, MR_ESHAPE */
 bool mr_mix_cuts(const struct mr_transform *chain, int field);
 bool mr_mix_adds(const struct mr_transform *chain, int field);
 /* Chooses chain->mix's numbers for a batch: fewer than two rows stay as they are. */
-void mr_mix_choose(const struct mr_transform *chain, const struct mr_mix_at *at, uint64_t rows, struct mr_mixture *out);
+void mr_mix_choose(const struct mr_transform *chain, const struct mr_mix_at *at, uint64_t rows,
+                   struct mr_mixture *out);
 /* Mixes a field's rows, as the chain leaves them, on the host. room: for a row. */
-void mr_mix_rows(const struct mr_transform *chain, const struct mr_mixture *m, int field, unsigned char *base,
-                 uint64_t row_bytes, unsigned char *room);
+void mr_mix_rows(const struct mr_transform *chain, const struct mr_mixture *m, int field,
+                 unsigned char *base, uint64_t row_bytes, unsigned char *room);
 
 /* Points (points.c). Is there a field of points that the chain moves, and as which picture's pixels? */
 bool mr_points_find(const struct mr_transform *chain, int *out, int *picture);
-int mr_points_move(const struct mr_transform *chain, const struct mr_at *at, const void *in, uint64_t elements,
-                   void *out);
+int mr_points_move(const struct mr_transform *chain, const struct mr_at *at, const void *in,
+                   uint64_t elements, void *out);
 
 /* The image axes of a spec. layout: 0 by the shape, 1 nchw, 2 nhwc. false: rank too low. */
 bool mr_image_axes(const struct mr_spec *spec, int layout, struct mr_image *out);

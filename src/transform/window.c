@@ -34,8 +34,8 @@ static void cut_then(struct mr_cut *all, const struct mr_cut *step)
     all->clip_y += was.clip_y;
 }
 
-static int cut_of(const struct mr_field_plan *plan, const struct mr_pass *stage, const struct mr_at *at, uint64_t width,
-                  uint64_t height, struct mr_cut *out)
+static int cut_of(const struct mr_field_plan *plan, const struct mr_pass *stage,
+                  const struct mr_at *at, uint64_t width, uint64_t height, struct mr_cut *out)
 {
     mr_cut_all(width, height, out);
     for (uint32_t i = 0; i < stage->n_windows; i++) {
@@ -61,14 +61,16 @@ uint64_t mr_window_work(const struct mr_op *first, const struct mr_op *last, boo
     const struct mr_spec *in = &first->in, *out = &last->out;
     int h = first->image.h, w = first->image.w;
     uint32_t channels = (uint32_t)mr_dims_after(in->dim, in->rank, w);
-    return mr_resample_work(in->dtype, channels, side(in, w), side(in, h), out->dim[w], out->dim[h]);
+    return mr_resample_work(in->dtype, channels, side(in, w), side(in, h), out->dim[w],
+                            out->dim[h]);
 }
 
 static void copy_cut(const struct mr_cut *cut, const struct mr_source *src, unsigned char *out)
 {
     uint64_t pixel = src->channels * mr_dtype_size(src->dtype), row = cut->out_w * pixel;
     for (uint64_t k = 0; k < src->images; k++) {
-        const unsigned char *from = src->data + k * src->plane + (cut->clip_y + cut->y0 - src->y) * src->stride +
+        const unsigned char *from = src->data + k * src->plane +
+                                    (cut->clip_y + cut->y0 - src->y) * src->stride +
                                     (cut->clip_x + cut->x0 - src->x) * pixel;
         if (row == src->stride) {
             memcpy(out, from, cut->out_h * row);
@@ -95,7 +97,8 @@ static void source_of_picture(const struct mr_picture *p, struct mr_source *out)
                               .channels = p->channels};
 }
 
-static void source_of_field(const struct mr_op *op, const void *in, const uint64_t *dim, struct mr_source *out)
+static void source_of_field(const struct mr_op *op, const void *in, const uint64_t *dim,
+                            struct mr_source *out)
 {
     struct mr_pixels p = mr_pixels_of(op, dim);
     *out = (struct mr_source){.data = in,
@@ -117,14 +120,17 @@ static bool holds(const struct mr_source *src, const struct mr_cut *cut)
            x + cut->out_w <= src->x + src->width && y + cut->out_h <= src->y + src->height;
 }
 
-int mr_window_run(const struct mr_field_plan *plan, const struct mr_pass *stage, const struct mr_at *at,
-                  const struct mr_picture *picture, const void *in, void *out, uint64_t *dim, void *work)
+int mr_window_run(const struct mr_field_plan *plan, const struct mr_pass *stage,
+                  const struct mr_at *at, const struct mr_picture *picture, const void *in,
+                  void *out, uint64_t *dim, void *work)
 {
-    const struct mr_op *first = plan->op[stage->first], *last = plan->op[stage->first + stage->n_windows - 1];
+    const struct mr_op *first = plan->op[stage->first],
+                       *last = plan->op[stage->first + stage->n_windows - 1];
     struct mr_source src;
     struct mr_cut cut;
     int h = first->image.h, w = first->image.w;
-    uint64_t width = picture ? picture->full_width : dim[w], height = picture ? picture->full_height : dim[h];
+    uint64_t width = picture ? picture->full_width : dim[w],
+             height = picture ? picture->full_height : dim[h];
     int rc = cut_of(plan, stage, at, width, height, &cut);
     if (rc)
         return rc;
@@ -132,14 +138,15 @@ int mr_window_run(const struct mr_field_plan *plan, const struct mr_pass *stage,
         source_of_picture(picture, &src);
     else
         source_of_field(first, in, dim, &src);
-    if (src.width > side(&first->in, w) || src.height > side(&first->in, h) || cut.out_w > last->out.dim[w] ||
-        cut.out_h > last->out.dim[h])
-        return mr_op_error(first, MR_ELIMIT,
-                           "a picture of %llu x %llu pixels: want at most %llu x %llu, and a result of "
-                           "%llu x %llu (height x width)",
-                           (unsigned long long)height, (unsigned long long)width,
-                           (unsigned long long)side(&first->in, h), (unsigned long long)side(&first->in, w),
-                           (unsigned long long)last->out.dim[h], (unsigned long long)last->out.dim[w]);
+    if (src.width > side(&first->in, w) || src.height > side(&first->in, h) ||
+        cut.out_w > last->out.dim[w] || cut.out_h > last->out.dim[h])
+        return mr_op_error(
+            first, MR_ELIMIT,
+            "a picture of %llu x %llu pixels: want at most %llu x %llu, and a result of "
+            "%llu x %llu (height x width)",
+            (unsigned long long)height, (unsigned long long)width,
+            (unsigned long long)side(&first->in, h), (unsigned long long)side(&first->in, w),
+            (unsigned long long)last->out.dim[h], (unsigned long long)last->out.dim[w]);
     if (!cut.resamples && holds(&src, &cut))
         copy_cut(&cut, &src, out);
     else if (!stage->resamples)
@@ -179,8 +186,8 @@ bool mr_transform_has_window(const struct mr_transform *chain, int field)
            plan->op[0]->image.w == 1 && in->rank == 3 && in->dtype == MR_U8;
 }
 
-int mr_transform_window(const struct mr_transform *chain, int field, const struct mr_at *at, uint32_t width,
-                        uint32_t height, struct mr_window *out)
+int mr_transform_window(const struct mr_transform *chain, int field, const struct mr_at *at,
+                        uint32_t width, uint32_t height, struct mr_window *out)
 {
     const struct mr_field_plan *plan = chain->plan[field];
     struct mr_cut cut;
@@ -207,12 +214,12 @@ int mr_transform_window(const struct mr_transform *chain, int field, const struc
 bool mr_transform_is_window(const struct mr_transform *chain, int field, bool head)
 {
     const struct mr_field_plan *plan = head ? chain->head[field] : chain->plan[field];
-    return mr_transform_has_window(chain, field) && plan->n_stages == 1 && plan->stage[0].n_ops == plan->n_ops &&
-           plan->stage[0].n_windows == plan->n_ops;
+    return mr_transform_has_window(chain, field) && plan->n_stages == 1 &&
+           plan->stage[0].n_ops == plan->n_ops && plan->stage[0].n_windows == plan->n_ops;
 }
 
-int mr_transform_cut(const struct mr_transform *chain, int field, const struct mr_at *at, uint32_t width,
-                     uint32_t height, struct mr_cut *out)
+int mr_transform_cut(const struct mr_transform *chain, int field, const struct mr_at *at,
+                     uint32_t width, uint32_t height, struct mr_cut *out)
 {
     const struct mr_field_plan *plan = chain->plan[field];
     return cut_of(plan, &plan->stage[0], at, width, height, out);

@@ -38,18 +38,21 @@ struct command {
 
 static const struct command commands[] = {
     {"trace and state",
-     {"feed", "synthetic:n=300,shape=16", "--workers", "2", "--quiet", "--trace", "OUT/trace", "--state-out",
-      "OUT/state"}},
+     {"feed", "synthetic:n=300,shape=16", "--workers", "2", "--quiet", "--trace", "OUT/trace",
+      "--state-out", "OUT/state"}},
     {"quarantine",
-     {"feed", "list:IN/gone.txt,max-height=8,max-width=8", "--collate", "pad", "--quiet", "--bad", "skip",
-      "--quarantine", "OUT/bad"}}, /* most of its pictures are not there: without bad samples there is no such file */
+     {"feed", "list:IN/gone.txt,max-height=8,max-width=8", "--collate", "pad", "--quiet", "--bad",
+      "skip", "--quarantine",
+      "OUT/bad"}}, /* most of its pictures are not there: without bad samples there is no such file */
     {"digits", {"synth", "digits", "OUT", "--n", "60", "--n-test", "30", "--quiet"}},
     {"digits, gz", {"synth", "digits", "OUT", "--n", "60", "--n-test", "30", "--gz", "--quiet"}},
     {"npy", {"synth", "npy", "OUT/x.npy", "--n", "50", "--shape", "64", "--quiet"}},
     {"raw", {"synth", "raw", "OUT/x.bin", "--n", "50", "--shape", "64", "--quiet"}},
     {"man pages", {"man", "OUT"}},
     {"report", {"report", "IN/good.sqlite", "--quiet"}, true},
-    {"report, json", {"report", "IN/good.sqlite", "-r", "mem_ops,step_breakdown", "-n", "9", "--json"}, true},
+    {"report, json",
+     {"report", "IN/good.sqlite", "-r", "mem_ops,step_breakdown", "-n", "9", "--json"},
+     true},
     {"diff", {"report", "--diff", "IN/good.sqlite", "IN/good.sqlite", "--quiet"}, true},
     {"analyze", {"analyze", "IN/pageable.sqlite", "--quiet"}, true},
     {"profile", {"profile", "-o", "OUT/run", "--quiet", "--", "/bin/true"}},
@@ -78,7 +81,8 @@ static void substitute(const char *arg, char *out, size_t cap)
     if (!from)
         snprintf(out, cap, "%s", arg);
     else
-        snprintf(out, cap, "%.*s%s%s%s", (int)(from - arg), arg, files_dir, at ? "/out" : "/", from + 3);
+        snprintf(out, cap, "%.*s%s%s%s", (int)(from - arg), arg, files_dir, at ? "/out" : "/",
+                 from + 3);
 }
 
 /* In the child: the limits that it runs under, and the program. */
@@ -94,7 +98,9 @@ static void become(const struct command *command, const char *fault, rlim_t file
     if (fault)
         setenv("FAULT", fault, 1);
     dup2(err, 2);
-    dup2(open(command->prints ? files_path("printed") : "/dev/null", O_WRONLY | O_CREAT | O_TRUNC, 0600), 1);
+    dup2(open(command->prints ? files_path("printed") : "/dev/null", O_WRONLY | O_CREAT | O_TRUNC,
+              0600),
+         1);
     signal(SIGXFSZ, SIG_IGN);
     if (file_bytes)
         setrlimit(RLIMIT_FSIZE, &limit);
@@ -108,7 +114,8 @@ static void list_outputs(struct result *r)
     DIR *d = opendir(files_path("out"));
     for (struct dirent *e = d ? readdir(d) : NULL; e; e = readdir(d)) {
         struct stat st;
-        if (e->d_name[0] == '.' || strstr(e->d_name, ".parts-")) /* what was recorded stays when it cannot be merged */
+        if (e->d_name[0] == '.' ||
+            strstr(e->d_name, ".parts-")) /* what was recorded stays when it cannot be merged */
             continue;
         struct output *o = &r->file[r->n_files];
         if (++r->n_files > MOST_FILES || fstatat(dirfd(d), e->d_name, &st, 0))
@@ -133,12 +140,13 @@ static void clear_outputs(void)
         closedir(d);
 }
 
-static void run(const struct command *command, const char *fault, rlim_t file_bytes, struct result *out)
+static void run(const struct command *command, const char *fault, rlim_t file_bytes,
+                struct result *out)
 {
     memset(out, 0, sizeof *out);
     clear_outputs();
-    snprintf(what, sizeof what, "millrace %s (%s), FAULT=%s, files of at most %llu bytes", command->args[0],
-             command->name, fault ? fault : "", (unsigned long long)file_bytes);
+    snprintf(what, sizeof what, "millrace %s (%s), FAULT=%s, files of at most %llu bytes",
+             command->args[0], command->name, fault ? fault : "", (unsigned long long)file_bytes);
     int ends[2], status;
     if (pipe(ends))
         die("pipe: %s", strerror(errno));
@@ -192,10 +200,11 @@ static void check(const struct result *got, const struct result *whole)
     if (got->code > 2)
         die("%s: exit code %d: %s", what, got->code, got->text);
     if (got->code == 0 && got->n_files != whole->n_files)
-        die("%s: says nothing, but leaves %d files instead of %d", what, got->n_files, whole->n_files);
+        die("%s: says nothing, but leaves %d files instead of %d", what, got->n_files,
+            whole->n_files);
     if (got->code == 0 && got->printed != whole->printed)
-        die("%s: says nothing, but prints %lld bytes instead of %lld", what, (long long)got->printed,
-            (long long)whole->printed);
+        die("%s: says nothing, but prints %lld bytes instead of %lld", what,
+            (long long)got->printed, (long long)whole->printed);
     if (got->code != 0 && !strstr(got->text, "millrace"))
         die("%s: exit code %d with the text '%s'", what, got->code, got->text);
     for (int i = 0; i < got->n_files; i++) {
@@ -207,8 +216,8 @@ static void check(const struct result *got, const struct result *whole)
         /* The other files are not always as long to the byte; but what is cut off would be more. */
         bool trace = strcmp(got->file[i].name, "trace") == 0;
         if (trace ? !whole_trace(got->file[i].name) : got->file[i].bytes < same->bytes / 2)
-            die("%s: leaves %lld of %lld bytes in %s", what, (long long)got->file[i].bytes, (long long)same->bytes,
-                got->file[i].name);
+            die("%s: leaves %lld of %lld bytes in %s", what, (long long)got->file[i].bytes,
+                (long long)same->bytes, got->file[i].name);
     }
 }
 
@@ -220,20 +229,23 @@ static void sweep(const struct command *command, enum fault_kind kind, const str
     for (int on = 0; on < 2; on++) {
         uint64_t n = 1;
         for (int i = 0; i < MOST_RUNS; i++, n_runs++) {
-            snprintf(fault, sizeof fault, "%s:%llu%s", fault_name(kind), (unsigned long long)n, on ? ":on" : "");
+            snprintf(fault, sizeof fault, "%s:%llu%s", fault_name(kind), (unsigned long long)n,
+                     on ? ":on" : "");
             run(command, fault, 0, &got);
             check(&got, whole);
             n_failed += got.code != 0;
             n += n < 10 ? 1 : n / 4;
         }
     }
-    printf("%-16s %-8s %3d runs, %3d ended with an error\n", command->name, fault_name(kind), n_runs, n_failed);
+    printf("%-16s %-8s %3d runs, %3d ended with an error\n", command->name, fault_name(kind),
+           n_runs, n_failed);
 }
 
 static void full_disk(const struct command *command, const struct result *whole)
 {
     struct result got;
-    off_t largest = 0; /* but of a trace: on a busy machine it holds more waits, up to twice the bytes */
+    off_t largest =
+        0; /* but of a trace: on a busy machine it holds more waits, up to twice the bytes */
     for (int i = 0; i < whole->n_files; i++)
         if (strcmp(whole->file[i].name, "trace") && whole->file[i].bytes > largest)
             largest = whole->file[i].bytes;
@@ -268,10 +280,11 @@ static void full_device(void)
 static void make_list(void)
 {
     static const unsigned char pixel[] = {
-        0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a, 0x00, 0x00, 0x00, 0x0d, 0x49, 0x48, 0x44, 0x52, 0x00, 0x00,
-        0x00, 0x01, 0x00, 0x00, 0x00, 0x01, 0x08, 0x02, 0x00, 0x00, 0x00, 0x90, 0x77, 0x53, 0xde, 0x00, 0x00, 0x00,
-        0x0c, 0x49, 0x44, 0x41, 0x54, 0x78, 0x9c, 0x63, 0x10, 0x50, 0x30, 0x00, 0x00, 0x00, 0xa4, 0x00, 0x61, 0x34,
-        0x66, 0x7d, 0x72, 0x00, 0x00, 0x00, 0x00, 0x49, 0x45, 0x4e, 0x44, 0xae, 0x42, 0x60, 0x82};
+        0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a, 0x00, 0x00, 0x00, 0x0d, 0x49, 0x48,
+        0x44, 0x52, 0x00, 0x00, 0x00, 0x01, 0x00, 0x00, 0x00, 0x01, 0x08, 0x02, 0x00, 0x00,
+        0x00, 0x90, 0x77, 0x53, 0xde, 0x00, 0x00, 0x00, 0x0c, 0x49, 0x44, 0x41, 0x54, 0x78,
+        0x9c, 0x63, 0x10, 0x50, 0x30, 0x00, 0x00, 0x00, 0xa4, 0x00, 0x61, 0x34, 0x66, 0x7d,
+        0x72, 0x00, 0x00, 0x00, 0x00, 0x49, 0x45, 0x4e, 0x44, 0xae, 0x42, 0x60, 0x82};
     FILE *picture = fopen(files_path("here.png"), "wb");
     if (!picture || fwrite(pixel, sizeof pixel, 1, picture) != 1 || fclose(picture))
         die("%s: %s", files_path("here.png"), strerror(errno));
@@ -289,7 +302,8 @@ static void make_recordings(void)
     static const char *const names[] = {"good", "pageable"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char line[1024];
-        snprintf(line, sizeof line, "'%s' %s '%s/%s.sqlite'", MAKE_RECORDING, names[i], files_dir, names[i]);
+        snprintf(line, sizeof line, "'%s' %s '%s/%s.sqlite'", MAKE_RECORDING, names[i], files_dir,
+                 names[i]);
         if (system(line) != 0)
             die("%s: failed", line);
     }

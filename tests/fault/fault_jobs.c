@@ -62,14 +62,16 @@ static int open_array(struct mr_dataset **out)
     return mr_dataset_open_array(&o, out);
 }
 
-static const struct whole_opts whole = {.size = sizeof whole, .dir = files_dir, .n = N_SAMPLES, .most = 9000};
+static const struct whole_opts whole = {
+    .size = sizeof whole, .dir = files_dir, .n = N_SAMPLES, .most = 9000};
 
 static int open_whole(struct mr_dataset **out)
 {
     return mr_dataset_make(&whole_ops, &whole, out);
 }
 
-static int map_backwards(void *user, uint64_t epoch, uint64_t position, uint64_t count, uint64_t *out_indices)
+static int map_backwards(void *user, uint64_t epoch, uint64_t position, uint64_t count,
+                         uint64_t *out_indices)
 {
     (void)user;
     (void)epoch;
@@ -88,28 +90,32 @@ static const struct job jobs[] = {
     {"idx-large-gz", "idx:%s/large-idx3-ubyte.gz", NULL, "random", NULL, "cpu"},
     {"npy-sim", "npy:%s/x.npy", NULL, "random", "pad(2),random_crop(32,32),hflip(0.5)", SIM,
      .storage = MR_STORAGE_URING, .trace = true},
-    {"raw-uring", "raw:%s/x.bin,shape=64x256,dtype=u8", NULL, NULL, NULL, "cpu", .storage = MR_STORAGE_URING},
-    {"raw-auto-weighted", "raw:%s/x.bin,shape=64x256,dtype=u8", NULL, "weighted:%s/weights.txt", NULL, NULL},
-    {"raw-pread-cache", "raw:%s/x.bin,shape=64x256,dtype=u8", NULL, "subset:%s/subset.txt,shuffle", NULL, "cpu",
-     .storage = MR_STORAGE_PREAD, .cache = MR_CACHE_HOST, .bad = MR_BAD_SKIP},
-    {"raw-uring-cache-sim", "raw:%s/x.bin,shape=64x256,dtype=u8", NULL, "weighted:%s/weights.txt,replacement=0", NULL,
-     SIM, .storage = MR_STORAGE_URING, .cache = MR_CACHE_HOST, .bad = MR_BAD_REPLACE, .pageable = true},
-    {"synthetic-pad", "synthetic:n=96,shape=40,dtype=f32,classes=5,delay=100us,min_length=3", NULL, "random", NULL,
-     "cpu", .collate = MR_COLLATE_PAD, .trace = true},
-    {"synthetic-ragged-sim", "synthetic:n=96,shape=40,dtype=i16,min_length=3", NULL, "custom", NULL, SIM,
-     .collate = MR_COLLATE_RAGGED},
+    {"raw-uring", "raw:%s/x.bin,shape=64x256,dtype=u8", NULL, NULL, NULL, "cpu",
+     .storage = MR_STORAGE_URING},
+    {"raw-auto-weighted", "raw:%s/x.bin,shape=64x256,dtype=u8", NULL, "weighted:%s/weights.txt",
+     NULL, NULL},
+    {"raw-pread-cache", "raw:%s/x.bin,shape=64x256,dtype=u8", NULL, "subset:%s/subset.txt,shuffle",
+     NULL, "cpu", .storage = MR_STORAGE_PREAD, .cache = MR_CACHE_HOST, .bad = MR_BAD_SKIP},
+    {"raw-uring-cache-sim", "raw:%s/x.bin,shape=64x256,dtype=u8", NULL,
+     "weighted:%s/weights.txt,replacement=0", NULL, SIM, .storage = MR_STORAGE_URING,
+     .cache = MR_CACHE_HOST, .bad = MR_BAD_REPLACE, .pageable = true},
+    {"synthetic-pad", "synthetic:n=96,shape=40,dtype=f32,classes=5,delay=100us,min_length=3", NULL,
+     "random", NULL, "cpu", .collate = MR_COLLATE_PAD, .trace = true},
+    {"synthetic-ragged-sim", "synthetic:n=96,shape=40,dtype=i16,min_length=3", NULL, "custom", NULL,
+     SIM, .collate = MR_COLLATE_RAGGED},
     {"callback", NULL, open_callback, "random", NULL, "cpu", .bad = MR_BAD_REPLACE},
     {"array", NULL, open_array, "random", "scale(2)", "cpu", .bad = MR_BAD_SKIP},
     {"whole-pread", NULL, open_whole, "random", NULL, "cpu", .storage = MR_STORAGE_PREAD},
-    {"whole-uring", NULL, open_whole, "random", NULL, "cpu", .storage = MR_STORAGE_URING, .bad = MR_BAD_REPLACE},
-    {"whole-cache", NULL, open_whole, "random", NULL, SIM, .storage = MR_STORAGE_PREAD, .cache = MR_CACHE_HOST,
-     .bad = MR_BAD_SKIP},
-    {"raw-bad-fail", "raw:%s/x.bin,shape=64x256,dtype=u8", NULL, "random", NULL, "cpu", .storage = MR_STORAGE_PREAD,
-     .bad = MR_BAD_FAIL, .bad_byte = true},
-    {"raw-bad-skip", "raw:%s/x.bin,shape=64x256,dtype=u8", NULL, "random", NULL, "cpu", .storage = MR_STORAGE_PREAD,
-     .bad = MR_BAD_SKIP, .bad_byte = true},
-    {"raw-bad-replace", "raw:%s/x.bin,shape=64x256,dtype=u8", NULL, "random", NULL, SIM, .storage = MR_STORAGE_URING,
-     .bad = MR_BAD_REPLACE, .bad_byte = true},
+    {"whole-uring", NULL, open_whole, "random", NULL, "cpu", .storage = MR_STORAGE_URING,
+     .bad = MR_BAD_REPLACE},
+    {"whole-cache", NULL, open_whole, "random", NULL, SIM, .storage = MR_STORAGE_PREAD,
+     .cache = MR_CACHE_HOST, .bad = MR_BAD_SKIP},
+    {"raw-bad-fail", "raw:%s/x.bin,shape=64x256,dtype=u8", NULL, "random", NULL, "cpu",
+     .storage = MR_STORAGE_PREAD, .bad = MR_BAD_FAIL, .bad_byte = true},
+    {"raw-bad-skip", "raw:%s/x.bin,shape=64x256,dtype=u8", NULL, "random", NULL, "cpu",
+     .storage = MR_STORAGE_PREAD, .bad = MR_BAD_SKIP, .bad_byte = true},
+    {"raw-bad-replace", "raw:%s/x.bin,shape=64x256,dtype=u8", NULL, "random", NULL, SIM,
+     .storage = MR_STORAGE_URING, .bad = MR_BAD_REPLACE, .bad_byte = true},
 };
 #define N_JOBS (sizeof jobs / sizeof jobs[0])
 
@@ -124,7 +130,8 @@ struct parts {
 };
 
 /* A batch's bytes as the device holds them. */
-static int take_batch(const struct job *job, struct parts *p, const struct mr_batch *b, struct outcome *out)
+static int take_batch(const struct job *job, struct parts *p, const struct mr_batch *b,
+                      struct outcome *out)
 {
     static unsigned char back[1 << 21];
     int rc = 0;
@@ -159,8 +166,8 @@ static int open_sampler(const struct job *job, struct parts *p)
         return mr_sampler_create(&o, mr_dataset_length(p->ds), &p->sampler);
     }
     const char *s = strstr(job->sampler, "%s");
-    snprintf(text, sizeof text, "%.*s%s%s", s ? (int)(s - job->sampler) : 99, job->sampler, s ? files_dir : "",
-             s ? s + 2 : "");
+    snprintf(text, sizeof text, "%.*s%s%s", s ? (int)(s - job->sampler) : 99, job->sampler,
+             s ? files_dir : "", s ? s + 2 : "");
     return mr_sampler_open(text, mr_dataset_length(p->ds), 7, &p->sampler);
 }
 
@@ -170,8 +177,8 @@ static int open_dataset(const struct job *job, struct parts *p)
     if (job->open)
         return job->open(&p->ds);
     const char *s = strstr(job->dataset, "%s");
-    snprintf(text, sizeof text, "%.*s%s%s", s ? (int)(s - job->dataset) : 99, job->dataset, s ? files_dir : "",
-             s ? s + 2 : "");
+    snprintf(text, sizeof text, "%.*s%s%s", s ? (int)(s - job->dataset) : 99, job->dataset,
+             s ? files_dir : "", s ? s + 2 : "");
     return mr_dataset_open(text, &p->ds);
 }
 
@@ -275,7 +282,8 @@ static void run_job(const void *of, struct outcome *out)
 }
 
 /* A failed read may make one more sample bad, or a replacement, where the policy lets it. */
-static bool may_differ(const void *of, enum fault_kind kind, const struct outcome *out, const struct outcome *want)
+static bool may_differ(const void *of, enum fault_kind kind, const struct outcome *out,
+                       const struct outcome *want)
 {
     const struct job *job = of;
     return job->bad != MR_BAD_FAIL && (kind == FAULT_READ || out->n_bad > want->n_bad);
@@ -319,7 +327,8 @@ int main(int argc, char **argv)
             if (skipped(&jobs[j]))
                 printf("SKIP %s: %s\n", jobs[j].name, mr_uring_why_not());
             else if (argc < 3 || !strcmp(argv[2], jobs[j].name))
-                sweep(&jobs[j], (enum fault_kind)kind, argc > 3 ? strtoull(argv[3], NULL, 10) : 0, argc > 4);
+                sweep(&jobs[j], (enum fault_kind)kind, argc > 3 ? strtoull(argv[3], NULL, 10) : 0,
+                      argc > 4);
     }
     return known ? 0 : 1;
 }

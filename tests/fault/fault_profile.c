@@ -50,7 +50,8 @@ static void add_file(struct outcome *out, const char *path)
     size_t n = 0;
     long got = -1;
     int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
-    while (fd >= 0 && n < sizeof data && (got = syscall(SYS_read, fd, data + n, sizeof data - n)) > 0)
+    while (fd >= 0 && n < sizeof data &&
+           (got = syscall(SYS_read, fd, data + n, sizeof data - n)) > 0)
         n += (size_t)got;
     if (fd < 0 || got != 0 || n == 0)
         die("%s: %s cannot be read", sweep_now(), path);
@@ -234,7 +235,8 @@ static int go_on(struct mr_optim *optim, struct mr_schedule *schedule, struct ou
 static int optim_one(const char *spec, struct outcome *out)
 {
     static const char schedule_text[] = "warmup:2,cosine:10/per=iteration";
-    const struct mr_optim_group groups[] = {{0, 10000, "lr=0.01"}, {10000, 30000, "weight_decay=0.1"}};
+    const struct mr_optim_group groups[] = {{0, 10000, "lr=0.01"},
+                                            {10000, 30000, "weight_decay=0.1"}};
     struct mr_optim *optim = NULL;
     struct mr_schedule *schedule = NULL;
     for (int i = 0; i < N_PARAMS; i++) {
@@ -253,7 +255,8 @@ static int optim_one(const char *spec, struct outcome *out)
 
 static int optim(struct outcome *out)
 {
-    static const char *const specs[] = {"sgd", "adamw:threads=3,clip_norm=1", "rmsprop:centered,momentum=0.9,threads=2",
+    static const char *const specs[] = {"sgd", "adamw:threads=3,clip_norm=1",
+                                        "rmsprop:centered,momentum=0.9,threads=2",
                                         "adam:amsgrad,accumulate=2,threads=2"};
     int rc = 0;
     for (size_t i = 0; i < MR_COUNT(specs) && rc == 0; i++)

@@ -88,8 +88,9 @@ static void run(const struct setting *s, struct delivered *out)
     char uri[600];
     memset(out, 0, sizeof *out);
     snprintf(uri, sizeof uri, "%s:%s%s", s->format, files_path(s->dataset), s->options);
-    snprintf(what, sizeof what, "%s, sampler %s, policy %d, storage %d, cache %d, %u workers", s->dataset, s->sampler,
-             (int)s->opts.bad, (int)s->opts.storage, (int)s->opts.cache, s->opts.workers);
+    snprintf(what, sizeof what, "%s, sampler %s, policy %d, storage %d, cache %d, %u workers",
+             s->dataset, s->sampler, (int)s->opts.bad, (int)s->opts.storage, (int)s->opts.cache,
+             s->opts.workers);
     alarm(60);
     int rc = mr_dataset_open(uri, &ds);
     if (rc >= 0 && !s->custom)
@@ -115,7 +116,8 @@ static void run(const struct setting *s, struct delivered *out)
 
 static struct setting setting(const char *dataset, const char *format, const char *options)
 {
-    struct setting s = {.dataset = dataset, .format = format, .options = options, .sampler = "sequential"};
+    struct setting s = {
+        .dataset = dataset, .format = format, .options = options, .sampler = "sequential"};
     mr_loader_opts_init(&s.opts);
     s.opts.batch_size = 20;
     s.opts.prefetch = 3;
@@ -128,8 +130,9 @@ static void same(const struct delivered *a, const struct delivered *b)
     if (a->rc != b->rc || strcmp(a->error, b->error))
         die("%s: %d '%s', with other workers %d '%s'", what, b->rc, b->error, a->rc, a->error);
     if (a->n != b->n || a->n_bad != b->n_bad)
-        die("%s: %llu samples, %llu bad; with other workers %llu, %llu", what, (unsigned long long)b->n,
-            (unsigned long long)b->n_bad, (unsigned long long)a->n, (unsigned long long)a->n_bad);
+        die("%s: %llu samples, %llu bad; with other workers %llu, %llu", what,
+            (unsigned long long)b->n, (unsigned long long)b->n_bad, (unsigned long long)a->n,
+            (unsigned long long)a->n_bad);
     for (uint64_t i = 0; i < a->n; i++)
         if (a->index[i] != b->index[i] || a->hash[i] != b->hash[i])
             die("%s: row %llu differs with other workers", what, (unsigned long long)i);
@@ -140,7 +143,8 @@ static void intact(const struct delivered *got, const struct delivered *whole)
 {
     for (uint64_t i = 0; i < got->n; i++)
         if (got->index[i] >= whole->n || got->hash[i] != whole->hash[got->index[i]])
-            die("%s: row %llu is not sample %llu", what, (unsigned long long)i, (unsigned long long)got->index[i]);
+            die("%s: row %llu is not sample %llu", what, (unsigned long long)i,
+                (unsigned long long)got->index[i]);
 }
 
 static bool has_index(const struct delivered *d, uint64_t index)
@@ -157,7 +161,8 @@ static void says(const char *text, const char *part)
         die("%s: '%s' is not in '%s'", what, part, text);
 }
 
-static void check_bad_byte(const struct setting *s, const struct delivered *got, const struct delivered *whole)
+static void check_bad_byte(const struct setting *s, const struct delivered *got,
+                           const struct delivered *whole)
 {
     char offset[32];
     snprintf(offset, sizeof offset, "offset %d ", PLACE_AT);
@@ -171,8 +176,8 @@ static void check_bad_byte(const struct setting *s, const struct delivered *got,
     }
     uint64_t want = s->opts.bad == MR_BAD_SKIP ? N_SAMPLES - 1 : N_SAMPLES;
     if (got->rc != 0 || got->n != want || got->n_bad != 1 || has_index(got, BAD))
-        die("%s: ends with %d (%s), %llu samples, %llu bad", what, got->rc, got->error, (unsigned long long)got->n,
-            (unsigned long long)got->n_bad);
+        die("%s: ends with %d (%s), %llu samples, %llu bad", what, got->rc, got->error,
+            (unsigned long long)got->n, (unsigned long long)got->n_bad);
     if (got->first_bad.index != BAD || got->first_bad.offset != PLACE_AT)
         die("%s: reports sample %llu at %llu", what, (unsigned long long)got->first_bad.index,
             (unsigned long long)got->first_bad.offset);
@@ -219,7 +224,8 @@ static void make_shrinking(void)
     static char bytes[N_SAMPLES * RECORD];
     int from = open(files_path("x.bin"), O_RDONLY | O_CLOEXEC);
     int to = open(files_path("shrinks.bin"), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (pread(from, bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes || pwrite(to, bytes, sizeof bytes, 0) < 0)
+    if (pread(from, bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes ||
+        pwrite(to, bytes, sizeof bytes, 0) < 0)
         die("shrinks.bin: cannot be made");
     close(from);
     close(to);
@@ -243,14 +249,16 @@ static void shrinking(enum mr_storage_kind storage, enum mr_bad_policy bad, uint
     intact(&got, &whole);
     if (bad == MR_BAD_FAIL) {
         if (got.rc != MR_ETRUNCATED || got.n < CUT / 4 * 4)
-            die("%s: %d: %s after %llu samples", what, got.rc, got.error, (unsigned long long)got.n);
+            die("%s: %d: %s after %llu samples", what, got.rc, got.error,
+                (unsigned long long)got.n);
         says(got.error, "shrinks.bin");
         says(got.error, "shrank");
         return;
     }
     if (got.rc || got.n != CUT || got.n_bad != N_SAMPLES - CUT || got.first_bad.index != CUT)
-        die("%s: ends with %d, %llu samples, %llu bad, the first %llu", what, got.rc, (unsigned long long)got.n,
-            (unsigned long long)got.n_bad, (unsigned long long)got.first_bad.index);
+        die("%s: ends with %d, %llu samples, %llu bad, the first %llu", what, got.rc,
+            (unsigned long long)got.n, (unsigned long long)got.n_bad,
+            (unsigned long long)got.first_bad.index);
 }
 
 /* A gzip stream that ends early: what lies before the end is good, what lies behind is bad. */
@@ -272,9 +280,10 @@ static void broken_gzip(void)
         run(&s, &more);
         same(&one, &more);
         intact(&one, &whole);
-        if (bad == MR_BAD_FAIL ? one.rc != MR_ETRUNCATED : one.rc != 0 || one.n + one.n_bad != whole.n || !one.n_bad)
-            die("%s: %d '%s', %llu samples, %llu bad", what, one.rc, one.error, (unsigned long long)one.n,
-                (unsigned long long)one.n_bad);
+        if (bad == MR_BAD_FAIL ? one.rc != MR_ETRUNCATED
+                               : one.rc != 0 || one.n + one.n_bad != whole.n || !one.n_bad)
+            die("%s: %d '%s', %llu samples, %llu bad", what, one.rc, one.error,
+                (unsigned long long)one.n, (unsigned long long)one.n_bad);
         says(bad == MR_BAD_FAIL ? one.error : one.bad_reason, files_path(s.dataset));
     }
 }
@@ -294,14 +303,16 @@ static void refusing_ring(uint64_t from, const char *sampler, uint32_t workers)
     fault_arm(FAULT_SUBMIT, from, true);
     run(&s, &got);
     if (got.rc || got.n != 2 * whole.n || fault_hits() == 0)
-        die("%s: from submit %llu on refused: %d '%s', %llu samples, %llu refusals", what, (unsigned long long)from,
-            got.rc, got.error, (unsigned long long)got.n, (unsigned long long)fault_hits());
+        die("%s: from submit %llu on refused: %d '%s', %llu samples, %llu refusals", what,
+            (unsigned long long)from, got.rc, got.error, (unsigned long long)got.n,
+            (unsigned long long)fault_hits());
     fault_disarm();
     got.n = whole.n; /* the first epoch */
     same(&whole, &got);
 }
 
-static int map_and_fail(void *user, uint64_t epoch, uint64_t position, uint64_t count, uint64_t *out_indices)
+static int map_and_fail(void *user, uint64_t epoch, uint64_t position, uint64_t count,
+                        uint64_t *out_indices)
 {
     (void)user;
     for (uint64_t i = 0; i < count; i++) {
@@ -313,8 +324,8 @@ static int map_and_fail(void *user, uint64_t epoch, uint64_t position, uint64_t 
 }
 
 /* The batches before the one without an order are delivered, whatever the policy and the read-ahead. */
-static void failing_order(enum mr_bad_policy bad, uint32_t workers, const char *dataset, const char *format,
-                          const char *options)
+static void failing_order(enum mr_bad_policy bad, uint32_t workers, const char *dataset,
+                          const char *format, const char *options)
 {
     static struct delivered got;
     struct setting s = setting(dataset, format, options);
@@ -331,7 +342,8 @@ static void failing_order(enum mr_bad_policy bad, uint32_t workers, const char *
     run(&s, &got);
     mr_sampler_destroy(s.custom);
     if (got.rc != MR_ECALLBACK || got.n != N_SAMPLES + 40)
-        die("%s, failing order: %d: %s after %llu samples", what, got.rc, got.error, (unsigned long long)got.n);
+        die("%s, failing order: %d: %s after %llu samples", what, got.rc, got.error,
+            (unsigned long long)got.n);
     says(got.error, "no order at position 50");
 }
 
@@ -349,8 +361,8 @@ static void unopenable(const char *name, int want)
 
 static void unopenable_files(void)
 {
-    if (mkdir(files_path("folder"), 0755) || symlink("loop", files_path("loop")) || chmod(files_dir, 0755) ||
-        chmod(files_path("subset.txt"), 0))
+    if (mkdir(files_path("folder"), 0755) || symlink("loop", files_path("loop")) ||
+        chmod(files_dir, 0755) || chmod(files_path("subset.txt"), 0))
         die("inputs: %s", strerror(errno));
     unopenable("folder", -EISDIR);
     unopenable("loop", -ELOOP);
@@ -392,7 +404,8 @@ int main(void)
     broken_gzip();
     for (int bad = MR_BAD_FAIL; bad <= MR_BAD_REPLACE; bad++)
         for (uint32_t workers = 1; workers <= 3; workers += 2) {
-            failing_order((enum mr_bad_policy)bad, workers, "x.bin", "raw", ",shape=64x256,dtype=u8");
+            failing_order((enum mr_bad_policy)bad, workers, "x.bin", "raw",
+                          ",shape=64x256,dtype=u8");
             failing_order((enum mr_bad_policy)bad, workers, "t-images-idx3-ubyte", "idx", "");
         }
     unopenable_files();

@@ -42,7 +42,8 @@ static const struct program {
     {"fork", {FAKE_APP, "fork"}, "23", "none", false},
     {"capture", {FAKE_APP, "capture"}, "23", "cudaProfilerApi", false},
     {"shell",
-     {"/bin/sh", "-c", "for i in 1 2 3; do echo line $i | cat; sleep 0.002; done; exec sh -c 'echo last; exit 7'"},
+     {"/bin/sh", "-c",
+      "for i in 1 2 3; do echo line $i | cat; sleep 0.002; done; exec sh -c 'echo last; exit 7'"},
      "15",
      "none",
      true},
@@ -106,7 +107,8 @@ static void run(const struct program *program, const char *fault, struct result 
     if (child == 0)
         become(program, fault, ends[1]);
     close(ends[1]);
-    for (ssize_t got; n + 1 < sizeof out->text && (got = read(ends[0], out->text + n, sizeof out->text - 1 - n)) > 0;)
+    for (ssize_t got; n + 1 < sizeof out->text &&
+                      (got = read(ends[0], out->text + n, sizeof out->text - 1 - n)) > 0;)
         n += (size_t)got;
     out->text[n] = 0;
     close(ends[0]);
@@ -126,8 +128,8 @@ static uint64_t merge(void)
 static void check(const struct result *got, const struct result *want)
 {
     if (got->status != want->status || strcmp(got->text, want->text) != 0)
-        die("%s: wait status %#x instead of %#x, and the output:\n%s\ninstead of:\n%s", what, (unsigned)got->status,
-            (unsigned)want->status, got->text, want->text);
+        die("%s: wait status %#x instead of %#x, and the output:\n%s\ninstead of:\n%s", what,
+            (unsigned)got->status, (unsigned)want->status, got->text, want->text);
     merge();
 }
 
@@ -184,7 +186,8 @@ int main(int argc, char **argv)
     if (mkdir(files_path("record"), 0700))
         die("%s: %s", files_path("record"), strerror(errno));
     for (size_t p = 0; p < N_PROGRAMS; p++)
-        if ((argc < 2 || !strcmp(argv[1], programs[p].name)) && (PRELOAD || !programs[p].preload) && ++n_run)
+        if ((argc < 2 || !strcmp(argv[1], programs[p].name)) && (PRELOAD || !programs[p].preload) &&
+            ++n_run)
             try_program(&programs[p], argc > 2 ? argv[2] : NULL, told);
     if (n_run == 0)
         die("no such program: %s", argv[1]);

@@ -52,7 +52,8 @@ static void be32(unsigned char *to, uint32_t value)
 
 static void write_idx(const unsigned char *pixels)
 {
-    static unsigned char images[16 + N_SAMPLES * SIDE * SIDE] = {0, 0, 8, 3}, labels[8 + N_SAMPLES] = {0, 0, 8, 1};
+    static unsigned char images[16 + N_SAMPLES * SIDE * SIDE] = {0, 0, 8, 3},
+                                                        labels[8 + N_SAMPLES] = {0, 0, 8, 1};
     be32(images + 4, N_SAMPLES);
     be32(images + 8, SIDE);
     be32(images + 12, SIDE);
@@ -90,8 +91,9 @@ static void write_records(void)
     memcpy(file, "\x93NUMPY\x01\x00\x76\x00", 10);
     memset(file + 10, ' ', 117);
     char header[118];
-    int n = snprintf(header, sizeof header, "{'descr': '|u1', 'fortran_order': False, 'shape': (%d, 64, 256), }",
-                     N_SAMPLES);
+    int n =
+        snprintf(header, sizeof header,
+                 "{'descr': '|u1', 'fortran_order': False, 'shape': (%d, 64, 256), }", N_SAMPLES);
     memcpy(file + 10, header, (size_t)n);
     file[127] = '\n';
     for (size_t i = 128; i < sizeof file; i++)
@@ -177,7 +179,8 @@ int open_fds(void)
 int threads_once_there_are(int want)
 {
     int n = entries("/proc/self/task") - 2;
-    for (int i = 0; i < 20000 && n > want; i++) { /* the kernel's own, of rings, end when they get to it */
+    for (int i = 0; i < 20000 && n > want;
+         i++) { /* the kernel's own, of rings, end when they get to it */
         usleep(1000);
         n = entries("/proc/self/task") - 2;
     }

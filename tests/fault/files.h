@@ -6,8 +6,10 @@
 #include <stdint.h>
 
 #define N_SAMPLES 96
-#define SIDE      16         /* images are SIDE x SIDE bytes */
-#define RECORD    (64 * 256) /* bytes; all together more than the 1 MiB that data sets read whole when they open */
+#define SIDE      16 /* images are SIDE x SIDE bytes */
+#define RECORD                                                                                     \
+    (64 *                                                                                          \
+     256) /* bytes; all together more than the 1 MiB that data sets read whole when they open */
 
 extern char files_dir[256];
 

@@ -67,8 +67,10 @@ static __attribute__((constructor)) void arm_from_environment(void)
 {
     const char *text = getenv("FAULT"), *colon = text ? strchr(text, ':') : NULL;
     for (int i = 0; colon && i < N_FAULT_KINDS; i++)
-        if (strlen(kinds[i].text) == (size_t)(colon - text) && !strncmp(text, kinds[i].text, (size_t)(colon - text)))
-            fault_arm((enum fault_kind)i, strtoull(colon + 1, NULL, 10), strstr(colon + 1, ":on") != NULL);
+        if (strlen(kinds[i].text) == (size_t)(colon - text) &&
+            !strncmp(text, kinds[i].text, (size_t)(colon - text)))
+            fault_arm((enum fault_kind)i, strtoull(colon + 1, NULL, 10),
+                      strstr(colon + 1, ":on") != NULL);
 }
 
 bool fault_fails(enum fault_kind kind)
@@ -83,7 +85,8 @@ bool fault_fails(enum fault_kind kind)
 
 /* ---- memory ---- */
 
-#if defined(__SANITIZE_ADDRESS__) /* which never gives an address twice soon, and looks for leaks itself */
+#if defined(                                                                                       \
+    __SANITIZE_ADDRESS__) /* which never gives an address twice soon, and looks for leaks itself */
 #define TRACKING false
 #else
 #define TRACKING true
@@ -131,10 +134,10 @@ uint64_t fault_live_blocks(void)
     return atomic_load(&n_live);
 }
 
-#define WRAP(type, name, parameters)                                                                                   \
-    type __real_##name parameters;                                                                                     \
-    /* libraries that are linked too call it: it may not be hidden */                                                  \
-    __attribute__((visibility("default"))) type __wrap_##name parameters;                                              \
+#define WRAP(type, name, parameters)                                                               \
+    type __real_##name parameters;                                                                 \
+    /* libraries that are linked too call it: it may not be hidden */                              \
+    __attribute__((visibility("default"))) type __wrap_##name parameters;                          \
     type __wrap_##name parameters
 
 WRAP(void *, malloc, (size_t bytes))
@@ -214,7 +217,8 @@ WRAP(void, free, (void *p))
 
 WRAP(void *, mmap, (void *at, size_t bytes, int protection, int flags, int fd, off_t offset))
 {
-    return fault_fails(FAULT_MAP) ? MAP_FAILED : __real_mmap(at, bytes, protection, flags, fd, offset);
+    return fault_fails(FAULT_MAP) ? MAP_FAILED
+                                  : __real_mmap(at, bytes, protection, flags, fd, offset);
 }
 
 WRAP(int, mlock, (const void *at, size_t bytes))
@@ -280,7 +284,8 @@ void fault_bad_byte(const char *path, uint64_t offset)
 static bool is_bad(int fd, uint64_t offset, uint64_t bytes)
 {
     struct stat st;
-    if (!atomic_load(&bad.on) || bad.offset < offset || bad.offset - offset >= bytes || __real_fstat(fd, &st))
+    if (!atomic_load(&bad.on) || bad.offset < offset || bad.offset - offset >= bytes ||
+        __real_fstat(fd, &st))
         return false;
     if (st.st_dev != bad.dev || st.st_ino != bad.ino)
         return false;
@@ -290,7 +295,9 @@ static bool is_bad(int fd, uint64_t offset, uint64_t bytes)
 
 WRAP(ssize_t, pread, (int fd, void *to, size_t bytes, off_t offset))
 {
-    return fault_fails(FAULT_READ) || is_bad(fd, (uint64_t)offset, bytes) ? -1 : __real_pread(fd, to, bytes, offset);
+    return fault_fails(FAULT_READ) || is_bad(fd, (uint64_t)offset, bytes)
+               ? -1
+               : __real_pread(fd, to, bytes, offset);
 }
 
 WRAP(ssize_t, preadv2, (int fd, const struct iovec *parts, int n, off_t offset, int flags))
@@ -365,7 +372,8 @@ WRAP(int, rename, (const char *from, const char *to))
 
 /* ---- threads and rings ---- */
 
-WRAP(int, pthread_create, (pthread_t * out, const pthread_attr_t *attributes, void *(*fn)(void *), void *arg))
+WRAP(int, pthread_create,
+     (pthread_t * out, const pthread_attr_t *attributes, void *(*fn)(void *), void *arg))
 {
     return fault_fails(FAULT_THREAD) ? EAGAIN : __real_pthread_create(out, attributes, fn, arg);
 }

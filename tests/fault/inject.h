@@ -12,18 +12,19 @@
 #include <stdint.h>
 
 /* name, text (of the environment variable FAULT and of test names), what the failing call leaves in errno or returns */
-#define FAULT_KINDS(X)                                                                                                 \
-    X(FAULT_MEMORY, "memory", ENOMEM) /* malloc and its kin */                                                         \
-    X(FAULT_OPEN, "open", EMFILE)     /* open, fopen, fdopen, mkostemp */                                              \
-    X(FAULT_STAT, "stat", EIO)        /* fstat */                                                                      \
-    X(FAULT_READ, "read", EIO)        /* pread, preadv2, read */                                                       \
-    X(FAULT_MAP, "map", ENOMEM)       /* mmap */                                                                       \
-    X(FAULT_LOCK, "lock", ENOMEM)     /* mlock */                                                                      \
-    X(FAULT_THREAD, "thread", EAGAIN) /* pthread_create */                                                             \
-    X(FAULT_RING, "ring", ENOMEM)     /* io_uring_queue_init */                                                        \
-    X(FAULT_SUBMIT, "submit", EAGAIN) /* io_uring_submit */                                                            \
-    X(FAULT_WAIT, "wait", EINTR)      /* io_uring_wait_cqe_timeout */                                                  \
-    X(FAULT_WRITE, "write", ENOSPC)   /* fwrite, fputs, fflush, fclose, gzwrite, gzclose, SQLite's pwrite */           \
+#define FAULT_KINDS(X)                                                                             \
+    X(FAULT_MEMORY, "memory", ENOMEM) /* malloc and its kin */                                     \
+    X(FAULT_OPEN, "open", EMFILE)     /* open, fopen, fdopen, mkostemp */                          \
+    X(FAULT_STAT, "stat", EIO)        /* fstat */                                                  \
+    X(FAULT_READ, "read", EIO)        /* pread, preadv2, read */                                   \
+    X(FAULT_MAP, "map", ENOMEM)       /* mmap */                                                   \
+    X(FAULT_LOCK, "lock", ENOMEM)     /* mlock */                                                  \
+    X(FAULT_THREAD, "thread", EAGAIN) /* pthread_create */                                         \
+    X(FAULT_RING, "ring", ENOMEM)     /* io_uring_queue_init */                                    \
+    X(FAULT_SUBMIT, "submit", EAGAIN) /* io_uring_submit */                                        \
+    X(FAULT_WAIT, "wait", EINTR)      /* io_uring_wait_cqe_timeout */                              \
+    X(FAULT_WRITE, "write",                                                                        \
+      ENOSPC) /* fwrite, fputs, fflush, fclose, gzwrite, gzclose, SQLite's pwrite */               \
     X(FAULT_RENAME, "rename", EACCES) /* rename */
 
 enum fault_kind {

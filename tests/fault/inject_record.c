@@ -49,7 +49,8 @@ static bool fails(const char *kind, int errnum)
     if (fault.on ? n < fault.nth : n != fault.nth)
         return false;
     if (fault.told) {
-        int fd = (int)__real_syscall(SYS_openat, AT_FDCWD, fault.told, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+        int fd = (int)__real_syscall(SYS_openat, AT_FDCWD, fault.told,
+                                     O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
         if (fd >= 0)
             __real_syscall(SYS_close, fd);
     }
@@ -57,9 +58,9 @@ static bool fails(const char *kind, int errnum)
     return true;
 }
 
-#define WRAP(type, name, parameters)                                                                                   \
-    type __real_##name parameters;                                                                                     \
-    type __wrap_##name parameters;                                                                                     \
+#define WRAP(type, name, parameters)                                                               \
+    type __real_##name parameters;                                                                 \
+    type __wrap_##name parameters;                                                                 \
     type __wrap_##name parameters
 
 /* Six arguments are read whatever the number, of the caller's stack where there are fewer, as the C library's own does. */
@@ -72,7 +73,8 @@ __attribute__((no_sanitize("address"))) long __wrap_syscall(long number, ...)
     for (int i = 0; i < 6; i++)
         a[i] = va_arg(list, long);
     va_end(list);
-    bool fail = (number == SYS_mmap && fails("memory", ENOMEM)) || (number == SYS_openat && fails("open", EMFILE)) ||
+    bool fail = (number == SYS_mmap && fails("memory", ENOMEM)) ||
+                (number == SYS_openat && fails("open", EMFILE)) ||
                 (number == SYS_read && fails("read", EIO)) ||
                 ((number == SYS_writev || number == SYS_write) && fails("write", ENOSPC));
     return fail ? -1 : __real_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
@@ -80,7 +82,8 @@ __attribute__((no_sanitize("address"))) long __wrap_syscall(long number, ...)
 
 WRAP(void *, mmap, (void *at, size_t bytes, int protection, int flags, int fd, off_t offset))
 {
-    return fails("memory", ENOMEM) ? MAP_FAILED : __real_mmap(at, bytes, protection, flags, fd, offset);
+    return fails("memory", ENOMEM) ? MAP_FAILED
+                                   : __real_mmap(at, bytes, protection, flags, fd, offset);
 }
 
 WRAP(char *, strdup, (const char *text))
@@ -108,7 +111,8 @@ WRAP(void *, dlopen, (const char *path, int flags))
     return fails("load", ENOENT) ? NULL : __real_dlopen(path, flags);
 }
 
-WRAP(int, pthread_create, (pthread_t * out, const pthread_attr_t *attributes, void *(*fn)(void *), void *arg))
+WRAP(int, pthread_create,
+     (pthread_t * out, const pthread_attr_t *attributes, void *(*fn)(void *), void *arg))
 {
     return fails("thread", EAGAIN) ? EAGAIN : __real_pthread_create(out, attributes, fn, arg);
 }

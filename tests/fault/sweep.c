@@ -33,7 +33,8 @@ static void on_alarm(int signal_number)
 {
     (void)signal_number;
     static const char text[] = "HANGS: ";
-    if (write(2, text, sizeof text - 1) > 0 && write(2, now_running, strlen(now_running)) > 0 && write(2, "\n", 1) > 0)
+    if (write(2, text, sizeof text - 1) > 0 && write(2, now_running, strlen(now_running)) > 0 &&
+        write(2, "\n", 1) > 0)
         abort();
     abort();
 }
@@ -67,7 +68,8 @@ struct holdings {
 
 static struct holdings holdings(int threads)
 {
-    return (struct holdings){fault_live_blocks(), open_fds(), threads_once_there_are(threads), files_count("")};
+    return (struct holdings){fault_live_blocks(), open_fds(), threads_once_there_are(threads),
+                             files_count("")};
 }
 
 static void check_holdings(const struct holdings *was)
@@ -83,8 +85,8 @@ static void check_holdings(const struct holdings *was)
         die("%s: %d files in the folder, %d before", now_running, is.files, was->files);
 }
 
-static void check_outcome(const struct sweep *sweep, enum fault_kind kind, const struct outcome *out,
-                          const struct outcome *want)
+static void check_outcome(const struct sweep *sweep, enum fault_kind kind,
+                          const struct outcome *out, const struct outcome *want)
 {
     if (out->rc < 0) {
         if (!out->error[0] || strstr(out->error, STALE))
@@ -99,19 +101,19 @@ static void check_outcome(const struct sweep *sweep, enum fault_kind kind, const
         return;
     if (!sweep->may_differ || !sweep->may_differ(sweep->job, kind, out, want))
         die("%s: succeeds with another result (%llu samples, %llu bad; %llu, %llu)", now_running,
-            (unsigned long long)out->samples, (unsigned long long)out->n_bad, (unsigned long long)want->samples,
-            (unsigned long long)want->n_bad);
+            (unsigned long long)out->samples, (unsigned long long)out->n_bad,
+            (unsigned long long)want->samples, (unsigned long long)want->n_bad);
 }
 
 static void name_run(const struct sweep *sweep, enum fault_kind kind, uint64_t n, bool on)
 {
-    snprintf(now_running, sizeof now_running, "%s %s %llu%s", fault_name(kind), sweep->name, (unsigned long long)n,
-             on ? " on" : "");
+    snprintf(now_running, sizeof now_running, "%s %s %llu%s", fault_name(kind), sweep->name,
+             (unsigned long long)n, on ? " on" : "");
 }
 
 /* Returns 1 when the run failed. */
-static int run_failing(const struct sweep *sweep, enum fault_kind kind, uint64_t n, bool on, const struct outcome *want,
-                       const struct holdings *was)
+static int run_failing(const struct sweep *sweep, enum fault_kind kind, uint64_t n, bool on,
+                       const struct outcome *want, const struct holdings *was)
 {
     struct outcome out;
     name_run(sweep, kind, n, on);
@@ -126,7 +128,8 @@ static int run_failing(const struct sweep *sweep, enum fault_kind kind, uint64_t
 }
 
 /* The first run warms up what is made once and kept; the second is the measure. */
-static void run_whole(const struct sweep *sweep, enum fault_kind kind, struct outcome *want, struct holdings *was)
+static void run_whole(const struct sweep *sweep, enum fault_kind kind, struct outcome *want,
+                      struct holdings *was)
 {
     name_run(sweep, kind, 0, false);
     if (sweep->before)
@@ -153,11 +156,13 @@ void sweep_run(const struct sweep *sweep, enum fault_kind kind)
         run_failing(sweep, kind, sweep->only, sweep->only_on, &want, &was);
         return;
     }
-    for (int on = 0; on < 2; on++) { /* the first calls one by one: that is where things are opened */
+    for (int on = 0; on < 2;
+         on++) { /* the first calls one by one: that is where things are opened */
         uint64_t last = on && sweep->not_on && count > 1 ? 1 : count;
         for (uint64_t n = 1; n <= last; n += n < MOST_RUNS / 3 ? 1 : stride, n_runs++)
             n_failed += (uint64_t)run_failing(sweep, kind, n, on, &want, &was);
     }
-    printf("%-8s %-22s %5llu calls, %4llu runs, %4llu ended with an error\n", fault_name(kind), sweep->name,
-           (unsigned long long)count, (unsigned long long)n_runs, (unsigned long long)n_failed);
+    printf("%-8s %-22s %5llu calls, %4llu runs, %4llu ended with an error\n", fault_name(kind),
+           sweep->name, (unsigned long long)count, (unsigned long long)n_runs,
+           (unsigned long long)n_failed);
 }

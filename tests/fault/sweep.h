@@ -19,7 +19,8 @@ struct sweep {
     void (*before)(const void *job); /* each run, when nothing fails yet; NULL: nothing */
     void (*run)(const void *job, struct outcome *out);
     /* Whether a run may succeed with another outcome than without the failure; NULL: none may. */
-    bool (*may_differ)(const void *job, enum fault_kind kind, const struct outcome *out, const struct outcome *want);
+    bool (*may_differ)(const void *job, enum fault_kind kind, const struct outcome *out,
+                       const struct outcome *want);
     bool fails;    /* without any failure too */
     bool not_on;   /* not with all later calls failing too: it waits before it gives up */
     uint64_t only; /* only this call; 0: all */

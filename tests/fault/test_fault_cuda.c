@@ -65,7 +65,8 @@ static int feed(char *text, size_t bytes)
     if (rc >= 0)
         rc = mr_transform_create(&chain);
     if (rc >= 0)
-        rc = mr_transform_add(chain, "cast(f32),scale(0.5)"); /* on the device, where it has kernels */
+        rc = mr_transform_add(chain,
+                              "cast(f32),scale(0.5)"); /* on the device, where it has kernels */
     if (rc >= 0)
         rc = mr_device_open("cuda", &dev);
     if (rc >= 0)
@@ -100,10 +101,15 @@ static void run_child(uint64_t at, int code, int sticky)
     fake_report(&r);
     bool clear = strstr(text, "CUDA_ERROR_") || strstr(text, "cuda");
     if (rc < 0 && !clear)
-        fprintf(stderr, "call %llu failing: unclear: %d \"%s\"\n", (unsigned long long)at, rc, text);
+        fprintf(stderr, "call %llu failing: unclear: %d \"%s\"\n", (unsigned long long)at, rc,
+                text);
     if (fake_left())
-        fprintf(stderr, "call %llu failing: %s (\"%s\")\n", (unsigned long long)at, fake_left(), text);
-    _exit(fake_left() ? CHILD_LEFT : rc < 0 && !clear ? CHILD_UNCLEAR : r.calls < at ? CHILD_WRONG : rc < 0);
+        fprintf(stderr, "call %llu failing: %s (\"%s\")\n", (unsigned long long)at, fake_left(),
+                text);
+    _exit(fake_left()        ? CHILD_LEFT
+          : rc < 0 && !clear ? CHILD_UNCLEAR
+          : r.calls < at     ? CHILD_WRONG
+                             : rc < 0);
 }
 
 /* Returns how many calls could be made to fail; *n_errors: how many of them ended the run with an error. */
@@ -117,7 +123,8 @@ static uint64_t fail_each(int code, int sticky, uint64_t *n_errors)
             run_child(at, code, sticky);
         assert_true(pid > 0 && waitpid(pid, &status, 0) == pid);
         if (!WIFEXITED(status))
-            fail_msg("call %llu failing with %d: ended by signal %d", (unsigned long long)at, code, WTERMSIG(status));
+            fail_msg("call %llu failing with %d: ended by signal %d", (unsigned long long)at, code,
+                     WTERMSIG(status));
         int result = WEXITSTATUS(status);
         if (result == CHILD_WRONG)
             return at - 1;
@@ -133,7 +140,8 @@ static void test_each_call(void **state)
     (void)state;
     uint64_t n_errors, n = fail_each(999, 0, &n_errors);
     assert_true(n > 100 && n < 5000);
-    assert_true(n_errors > 40 / STEP); /* not all: releasing what is no longer needed has nobody to tell */
+    assert_true(n_errors >
+                40 / STEP); /* not all: releasing what is no longer needed has nobody to tell */
 }
 
 static void test_each_call_sticky(void **state)
@@ -149,7 +157,8 @@ static void test_each_call_out_of_memory(void **state)
     (void)state;
     uint64_t n_errors, n = fail_each(2, 0, &n_errors);
     assert_true(n > 100 && n < 5000);
-    assert_true(n_errors > 30 / STEP); /* what is tried again, and memory that then is not locked, end well */
+    assert_true(n_errors >
+                30 / STEP); /* what is tried again, and memory that then is not locked, end well */
 }
 
 /* What keeps the driver from being used at all. */

@@ -15,7 +15,8 @@ static void make_fields(uint8_t choice, struct mr_spec fields[2])
     static const uint64_t shapes[8][3] = {{7, 9, 3},   {28, 28, 0}, {3, 12, 10}, {1, 5, 5},
                                           {16, 16, 4}, {64, 0, 0},  {3, 3, 3},   {40, 1, 2}};
     const uint64_t *shape = shapes[choice & 7];
-    fields[0] = (struct mr_spec){.name = "image", .dtype = (enum mr_dtype)((choice >> 3) % MR_N_DTYPES)};
+    fields[0] =
+        (struct mr_spec){.name = "image", .dtype = (enum mr_dtype)((choice >> 3) % MR_N_DTYPES)};
     for (int d = 0; d < 3 && shape[d]; d++)
         fields[0].dim[fields[0].rank++] = shape[d];
     if (choice & 128)
@@ -23,10 +24,11 @@ static void make_fields(uint8_t choice, struct mr_spec fields[2])
     fields[1] = (struct mr_spec){.name = "label", .dtype = MR_U8};
 }
 
-static int apply(const struct mr_transform *chain, int field, const struct mr_spec *in_spec, const uint64_t *dim,
-                 char **out, uint64_t *out_bytes)
+static int apply(const struct mr_transform *chain, int field, const struct mr_spec *in_spec,
+                 const uint64_t *dim, char **out, uint64_t *out_bytes)
 {
-    uint64_t in_bytes = mr_dims_after(dim, in_spec->rank, -1) * mr_dtype_size(in_spec->dtype), bytes;
+    uint64_t in_bytes = mr_dims_after(dim, in_spec->rank, -1) * mr_dtype_size(in_spec->dtype),
+             bytes;
     uint64_t scratch_bytes = mr_transform_scratch_bytes(chain), out_dim[MR_MAX_RANK];
     const struct mr_spec *spec = &mr_transform_specs(chain)[field];
     *out = NULL;
@@ -47,7 +49,8 @@ static int apply(const struct mr_transform *chain, int field, const struct mr_sp
     return rc;
 }
 
-static void compare(const struct mr_transform *fast, const struct mr_transform *plain, const struct mr_spec *fields)
+static void compare(const struct mr_transform *fast, const struct mr_transform *plain,
+                    const struct mr_spec *fields)
 {
     for (int f = 0; f < 2; f++)
         for (uint64_t cut = 0; cut < 2; cut++) {
@@ -58,7 +61,8 @@ static void compare(const struct mr_transform *fast, const struct mr_transform *
                 dim[d] -= fields[f].var_dims >> d & 1 ? cut : 0;
             int rc_a = apply(fast, f, &fields[f], dim, &a, &a_bytes);
             int rc_b = apply(plain, f, &fields[f], dim, &b, &b_bytes);
-            if (rc_a != 1 && rc_b != 1 && (rc_a != rc_b || a_bytes != b_bytes || memcmp(a, b, a_bytes) != 0))
+            if (rc_a != 1 && rc_b != 1 &&
+                (rc_a != rc_b || a_bytes != b_bytes || memcmp(a, b, a_bytes) != 0))
                 abort();
             free(a);
             free(b);

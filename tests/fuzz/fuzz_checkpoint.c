@@ -11,12 +11,14 @@ static void same(const struct mr_checkpoint *a, const struct mr_checkpoint *b)
         abort();
     for (uint32_t i = 0; i < a->n_tensors; i++) {
         const struct mr_checkpoint_tensor *s = &a->tensor[i], *t = &b->tensor[i];
-        if (strcmp(s->name, t->name) != 0 || s->dtype != t->dtype || s->rank != t->rank || s->bytes != t->bytes ||
-            memcmp(s->dim, t->dim, sizeof s->dim) != 0 || (s->bytes && memcmp(s->data, t->data, s->bytes) != 0))
+        if (strcmp(s->name, t->name) != 0 || s->dtype != t->dtype || s->rank != t->rank ||
+            s->bytes != t->bytes || memcmp(s->dim, t->dim, sizeof s->dim) != 0 ||
+            (s->bytes && memcmp(s->data, t->data, s->bytes) != 0))
             abort();
     }
     for (uint32_t i = 0; i < b->n_keys; i++)
-        if (strcmp(a->key[i].name, b->key[i].name) != 0 || strcmp(a->key[i].value, b->key[i].value) != 0)
+        if (strcmp(a->key[i].name, b->key[i].name) != 0 ||
+            strcmp(a->key[i].value, b->key[i].value) != 0)
             abort();
 }
 

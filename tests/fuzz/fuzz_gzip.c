@@ -55,7 +55,8 @@ static void file(const uint8_t *data, size_t size, uint64_t total, int stream_rc
     if (made < MOST && (rc == 0) != (stream_rc == 0 && made == total))
         abort();
     const void *view;
-    if (rc == 0 && made < MOST && (mr_files_view(files, id, 0, total, &view) != 1 || memcmp(view, out, total)))
+    if (rc == 0 && made < MOST &&
+        (mr_files_view(files, id, 0, total, &view) != 1 || memcmp(view, out, total)))
         abort();
     mr_files_destroy(files);
     close(fd);

@@ -43,7 +43,8 @@ static void check_loaded(void)
     if (mr_recording_open(merged, &recording) < 0 || mr_recording_load(recording) < 0)
         abort();
     for (uint64_t i = 0; i < recording->n_ops; i++)
-        if (recording->ops[i].end_ns < recording->ops[i].start_ns || recording->ops[i].name >= recording->n_strings)
+        if (recording->ops[i].end_ns < recording->ops[i].start_ns ||
+            recording->ops[i].name >= recording->n_strings)
             abort();
     for (uint64_t i = 0; i < recording->n_ranges; i++)
         if (recording->ranges[i].parent != MR_NONE && recording->ranges[i].parent >= i)

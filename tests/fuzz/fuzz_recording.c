@@ -40,13 +40,16 @@ static void check_ops(const struct mr_recording *r)
         check(op->start_ns <= op->end_ns && op->end_ns <= r->end_ns &&
               (i == 0 || r->ops[i - 1].start_ns <= op->start_ns));
         check(op->name < r->n_strings && op->process < r->n_processes && op->device < r->n_devices);
-        check(op->copy_kind <= MR_COPY_P2P && op->src <= MR_MEM_MANAGED_STATIC && op->dst <= MR_MEM_MANAGED_STATIC);
-        check(op->api == MR_NONE || (op->api < r->n_apis && r->apis[op->api].process == op->process));
+        check(op->copy_kind <= MR_COPY_P2P && op->src <= MR_MEM_MANAGED_STATIC &&
+              op->dst <= MR_MEM_MANAGED_STATIC);
+        check(op->api == MR_NONE ||
+              (op->api < r->n_apis && r->apis[op->api].process == op->process));
         joined += op->api != MR_NONE;
     }
     for (uint64_t i = 0; i < r->n_apis; i++) {
         const struct mr_rec_api *api = &r->apis[i];
-        check(api->start_ns <= api->end_ns && api->name < r->n_strings && api->thread < r->n_threads);
+        check(api->start_ns <= api->end_ns && api->name < r->n_strings &&
+              api->thread < r->n_threads);
         check(i == 0 || r->apis[i - 1].start_ns <= api->start_ns);
         for (uint32_t k = 0; k < api->n_ops; k++)
             check(r->ops[r->op_of_api[api->first_op + k]].api == i);
@@ -59,13 +62,17 @@ static void check_rest(const struct mr_recording *r)
 {
     for (uint64_t i = 0; i < r->n_ranges; i++) {
         const struct mr_rec_range *range = &r->ranges[i];
-        check(range->text < r->n_strings && range->domain < r->n_strings && range->thread < r->n_threads);
-        check(range->start_ns <= range->end_ns && (range->parent == MR_NONE) == (range->depth == 0));
-        check(range->parent == MR_NONE || (range->parent < i && r->ranges[range->parent].thread == range->thread &&
-                                           r->ranges[range->parent].end_ns >= range->end_ns));
+        check(range->text < r->n_strings && range->domain < r->n_strings &&
+              range->thread < r->n_threads);
+        check(range->start_ns <= range->end_ns &&
+              (range->parent == MR_NONE) == (range->depth == 0));
+        check(range->parent == MR_NONE ||
+              (range->parent < i && r->ranges[range->parent].thread == range->thread &&
+               r->ranges[range->parent].end_ns >= range->end_ns));
     }
     for (uint64_t i = 0; i < r->n_syncs; i++)
-        check(r->syncs[i].process < r->n_processes && (r->syncs[i].api == MR_NONE || r->syncs[i].api < r->n_apis));
+        check(r->syncs[i].process < r->n_processes &&
+              (r->syncs[i].api == MR_NONE || r->syncs[i].api < r->n_apis));
     for (uint64_t i = 0; i < r->n_os; i++)
         check(r->os[i].name < r->n_strings && r->os[i].thread < r->n_threads);
     for (uint32_t i = 0; i < r->n_threads; i++)

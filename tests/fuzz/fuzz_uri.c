@@ -6,7 +6,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const struct mr_dataset_ops *ops;
     void *opts;
-    char *uri = malloc(size + 1); /* strndup would be simpler, but gcc's ASan has it read past size */
+    char *uri =
+        malloc(size + 1); /* strndup would be simpler, but gcc's ASan has it read past size */
     if (!uri)
         return 0;
     memcpy(uri, data, size);
@@ -19,7 +20,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     if (ops == &mr_dataset_synthetic) {
         struct mr_dataset *ds = NULL;
-        ((struct mr_synthetic_opts *)opts)->delay_ns = 0; /* neither of these two is to be waited for */
+        ((struct mr_synthetic_opts *)opts)->delay_ns =
+            0; /* neither of these two is to be waited for */
         ((struct mr_synthetic_opts *)opts)->work_ns = 0;
         int rc = mr_dataset_make(ops, opts, &ds);
         fuzz_opened(rc, ds);

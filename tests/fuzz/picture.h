@@ -27,7 +27,8 @@ static inline int fuzz_window(void *user, uint32_t width, uint32_t height, struc
     const uint8_t *t = wish->tail;
     wish->width = width;
     wish->height = height;
-    *w = (struct mr_window){.clip_w = width, .clip_h = height, .out_w = 1u + t[4], .out_h = 1u + t[5]};
+    *w = (struct mr_window){
+        .clip_w = width, .clip_h = height, .out_w = 1u + t[4], .out_h = 1u + t[5]};
     w->x = width * (t[0] / 256.);
     w->y = height * (t[1] / 256.);
     w->w = (width - w->x) * ((t[2] + 1) / 256.);
@@ -43,8 +44,9 @@ static inline uint64_t fuzz_sum(const struct mr_picture *p)
     return h;
 }
 
-static inline int fuzz_decode(struct mr_decoder *d, const struct mr_image_opts *opts, const uint8_t *data, size_t size,
-                              const uint8_t *tail, struct mr_picture *p)
+static inline int fuzz_decode(struct mr_decoder *d, const struct mr_image_opts *opts,
+                              const uint8_t *data, size_t size, const uint8_t *tail,
+                              struct mr_picture *p)
 {
     struct mr_image_info info;
     struct fuzz_wish wish = {.tail = tail};
@@ -54,14 +56,17 @@ static inline int fuzz_decode(struct mr_decoder *d, const struct mr_image_opts *
     if (mr_image_probe("fuzz", data, size, &info) != 0)
         abort();
     bool swap = opts->ignore_orientation && info.orientation > 4;
-    if (p->full_width != (swap ? info.height : info.width) || p->full_height != (swap ? info.width : info.height))
+    if (p->full_width != (swap ? info.height : info.width) ||
+        p->full_height != (swap ? info.width : info.height))
         abort();
-    if (tail ? wish.width != p->full_width : p->width != p->full_width || p->height != p->full_height)
+    if (tail ? wish.width != p->full_width
+             : p->width != p->full_width || p->height != p->full_height)
         abort();
     return 0;
 }
 
-static inline void fuzz_twice(const struct mr_image_opts *opts, const uint8_t *data, size_t size, const uint8_t *tail)
+static inline void fuzz_twice(const struct mr_image_opts *opts, const uint8_t *data, size_t size,
+                              const uint8_t *tail)
 {
     struct mr_decoder *d;
     struct mr_picture p;

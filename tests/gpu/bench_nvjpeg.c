@@ -34,8 +34,8 @@ static bool file_add(const char *path)
     size_t bytes = data ? fread(data, 1, cap, f) : 0;
     if (f)
         fclose(f);
-    if (bytes == 0 || bytes == cap || n_files == MOST || mr_image_probe(path, data, bytes, &file[n_files].info) < 0 ||
-        !file[n_files].info.plain) {
+    if (bytes == 0 || bytes == cap || n_files == MOST ||
+        mr_image_probe(path, data, bytes, &file[n_files].info) < 0 || !file[n_files].info.plain) {
         free(data);
         return false;
     }
@@ -124,8 +124,9 @@ static int measure(struct mr_device *dev, int threads, double seconds)
             if (lane[i].rc < 0)
                 return 1;
         if (round)
-            printf("nvJPEG alone, batches of %d, %d thread%s: %.0f pictures/s (%llu refused)\n", BATCH, threads,
-                   threads == 1 ? "" : "s", (double)decoded / s, (unsigned long long)refused);
+            printf("nvJPEG alone, batches of %d, %d thread%s: %.0f pictures/s (%llu refused)\n",
+                   BATCH, threads, threads == 1 ? "" : "s", (double)decoded / s,
+                   (unsigned long long)refused);
     }
     return 0;
 }
@@ -140,7 +141,8 @@ int main(int n_args, char **args)
         file_add(line);
     }
     if (n_files == 0) {
-        fprintf(stderr, "usage: bench_nvjpeg SECONDS < PATHS: no JPEG that can be decoded among them\n");
+        fprintf(stderr,
+                "usage: bench_nvjpeg SECONDS < PATHS: no JPEG that can be decoded among them\n");
         return 2;
     }
     int rc = mr_device_open("cuda", &dev);

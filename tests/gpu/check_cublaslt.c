@@ -26,5 +26,6 @@ SAME(LT_OP_N, CUBLAS_OP_N);
 SAME(LT_OP_T, CUBLAS_OP_T);
 SAME(sizeof(struct lt_algo), sizeof(cublasLtMatmulAlgo_t));
 SAME(sizeof(struct lt_result), sizeof(cublasLtMatmulHeuristicResult_t));
-SAME(offsetof(struct lt_result, workspace_bytes), offsetof(cublasLtMatmulHeuristicResult_t, workspaceSize));
+SAME(offsetof(struct lt_result, workspace_bytes),
+     offsetof(cublasLtMatmulHeuristicResult_t, workspaceSize));
 SAME(offsetof(struct lt_result, state), offsetof(cublasLtMatmulHeuristicResult_t, state));

@@ -26,16 +26,16 @@ static inline void gpu_fail(const char *file, int line, const char *what, const 
     exit(1);
 }
 
-#define check(condition)                                                                                               \
-    do {                                                                                                               \
-        if (!(condition))                                                                                              \
-            gpu_fail(__FILE__, __LINE__, #condition, "");                                                              \
+#define check(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            gpu_fail(__FILE__, __LINE__, #condition, "");                                          \
     } while (0)
 /* For calls of the library, which return a negative number and leave a text. */
-#define must(call)                                                                                                     \
-    do {                                                                                                               \
-        if ((call) < 0)                                                                                                \
-            gpu_fail(__FILE__, __LINE__, #call, mr_last_error());                                                      \
+#define must(call)                                                                                 \
+    do {                                                                                           \
+        if ((call) < 0)                                                                            \
+            gpu_fail(__FILE__, __LINE__, #call, mr_last_error());                                  \
     } while (0)
 
 struct gpu_test {

@@ -12,13 +12,15 @@ static void test_info(struct mr_device *dev)
 {
     struct mr_device_info info;
     must(mr_device_query(dev, &info));
-    printf("  %s: %s, %s, %s, driver %s (CUDA %d.%d), compute capability %d.%d\n", info.name, info.model, info.uuid,
-           info.pci_id, info.driver[0] ? info.driver : "?", info.driver_api / 1000, info.driver_api % 1000 / 10,
-           info.compute_capability / 10, info.compute_capability % 10);
-    printf("  %.1f of %.1f GiB free, %d copy engines, link %d.0 x%d now, %d.0 x%d at most (%.1f GB/s), NUMA node %d\n",
-           (double)info.free_bytes * 0x1p-30, (double)info.memory_bytes * 0x1p-30, info.copy_engines,
-           info.link_generation, info.link_width, info.link_generation_max, info.link_width_max, info.h2d_gb_per_s,
-           info.numa_node);
+    printf("  %s: %s, %s, %s, driver %s (CUDA %d.%d), compute capability %d.%d\n", info.name,
+           info.model, info.uuid, info.pci_id, info.driver[0] ? info.driver : "?",
+           info.driver_api / 1000, info.driver_api % 1000 / 10, info.compute_capability / 10,
+           info.compute_capability % 10);
+    printf("  %.1f of %.1f GiB free, %d copy engines, link %d.0 x%d now, %d.0 x%d at most (%.1f "
+           "GB/s), NUMA node %d\n",
+           (double)info.free_bytes * 0x1p-30, (double)info.memory_bytes * 0x1p-30,
+           info.copy_engines, info.link_generation, info.link_width, info.link_generation_max,
+           info.link_width_max, info.h2d_gb_per_s, info.numa_node);
     check(!info.unified && info.model[0] && info.n_devices >= 1 && info.ordinal == 0);
     check(strlen(info.uuid) == 40 && strlen(info.pci_id) == 12);
     check(info.free_bytes > 0 && info.free_bytes <= info.memory_bytes);
@@ -82,17 +84,19 @@ static void test_batch_and_set(struct mr_device *dev)
     enum { N = 3000, PIECE = 1009 };
     static struct mr_copy there[N], back[N];
     struct mr_stream *stream = gpu_stream(dev, "copy");
-    unsigned char *far = gpu_take(dev, MR_DEVICE, N * PIECE), *dst = gpu_take(dev, MR_PINNED, N * PIECE);
+    unsigned char *far = gpu_take(dev, MR_DEVICE, N * PIECE),
+                  *dst = gpu_take(dev, MR_PINNED, N * PIECE);
     unsigned char *src = malloc(N * PIECE); /* the caller's own memory, registered */
     check(src);
     gpu_fill(src, N * PIECE, 77);
     must(mr_memory_register(dev, src, N * PIECE));
     for (uint64_t k = 0; k < N; k++) {
-        there[k] =
-            (struct mr_copy){far + k * PIECE, src + k * PIECE, k % 7 == 3 ? 0 : k % 5 * 250 + 1, MR_DEVICE, MR_PINNED};
+        there[k] = (struct mr_copy){far + k * PIECE, src + k * PIECE,
+                                    k % 7 == 3 ? 0 : k % 5 * 250 + 1, MR_DEVICE, MR_PINNED};
         back[k] = (struct mr_copy){dst + k * PIECE, far + k * PIECE, PIECE, MR_PINNED, MR_DEVICE};
     }
-    for (int round = 0; round < 2; round++) { /* with empty copies, and without, when the driver takes them at once */
+    for (int round = 0; round < 2;
+         round++) { /* with empty copies, and without, when the driver takes them at once */
         must(mr_memset_async(stream, far, MR_DEVICE, 0xa5, N * PIECE));
         must(mr_copy_batch_async(stream, there, N));
         must(mr_copy_batch_async(stream, back, N));
@@ -134,10 +138,12 @@ static void test_events(struct mr_device *dev)
     must(mr_event_synchronize(to));
     check(mr_time_ns() - before >= 49 * MS);
     check(mr_event_query(to) == 1);
-    check(gpu_between(from, to) >= (int64_t)(49 * MS) && gpu_between(to, from) == -gpu_between(from, to));
+    check(gpu_between(from, to) >= (int64_t)(49 * MS) &&
+          gpu_between(to, from) == -gpu_between(from, to));
     check(mr_event_elapsed(from, plain, &ns) == MR_EMISUSE);
     uint64_t eight = 0;
-    check(mr_launch(stream, "fft", &eight, 8) == MR_EUNSUPPORTED && mr_launch(stream, "busy", &eight, 4) == MR_EMISUSE);
+    check(mr_launch(stream, "fft", &eight, 8) == MR_EUNSUPPORTED &&
+          mr_launch(stream, "busy", &eight, 4) == MR_EMISUSE);
     mr_event_destroy(plain);
     mr_event_destroy(to);
     mr_event_destroy(from);
@@ -164,7 +170,8 @@ static void test_order_across_streams(struct mr_device *dev)
     const uint64_t bytes = 4 << 20;
     struct mr_stream *stream[N];
     struct mr_event *done[N];
-    unsigned char *far[N], *src = gpu_take(dev, MR_PINNED, bytes), *dst = gpu_take(dev, MR_PINNED, bytes);
+    unsigned char *far[N], *src = gpu_take(dev, MR_PINNED, bytes),
+                           *dst = gpu_take(dev, MR_PINNED, bytes);
     for (int i = 0; i < N; i++) {
         stream[i] = gpu_stream(dev, "hop");
         done[i] = gpu_event(dev);
@@ -223,8 +230,10 @@ static void test_overlap(struct mr_device *dev)
         must(mr_stream_synchronize(compute));
         must(mr_stream_synchronize(up));
         must(mr_stream_synchronize(down));
-        busy_ns += 2 * (uint64_t)(gpu_between(e[2], e[3]) + gpu_between(e[4], e[5])); /* longer than copies take here */
-        both = gpu_between(e[3], e[1]) > 0 && gpu_between(e[5], e[1]) > 0 && gpu_between(e[0], e[2]) >= 0;
+        busy_ns += 2 * (uint64_t)(gpu_between(e[2], e[3]) +
+                                  gpu_between(e[4], e[5])); /* longer than copies take here */
+        both = gpu_between(e[3], e[1]) > 0 && gpu_between(e[5], e[1]) > 0 &&
+               gpu_between(e[0], e[2]) >= 0;
     }
     printf("  64 MiB up in %.3f ms (%.1f GB/s), down in %.3f ms, under a kernel of %.1f ms\n",
            (double)gpu_between(e[2], e[3]) * 1e-6, (double)bytes / (double)gpu_between(e[2], e[3]),
@@ -249,7 +258,8 @@ static void test_pool(struct mr_device *dev)
     const uint64_t bytes = 8 << 20;
     void *a = gpu_take(dev, MR_PINNED, bytes);
     mr_memory_query(dev, MR_PINNED, &count);
-    check(count.requested_bytes == bytes && count.held_bytes == bytes && count.misses == 1 && count.hits == 0);
+    check(count.requested_bytes == bytes && count.held_bytes == bytes && count.misses == 1 &&
+          count.hits == 0);
     if (count.locked_bytes != bytes)
         printf("  this system refuses to page-lock\n");
     gpu_busy(stream, 100 * MS);
@@ -268,7 +278,8 @@ static void test_pool(struct mr_device *dev)
     mr_memory_set_limit(dev, 3 * bytes);
     void *d = NULL;
     check(mr_memory_acquire(dev, MR_DEVICE, 4 * bytes, &d) == MR_ELIMIT && !d);
-    must(mr_memory_acquire(dev, MR_DEVICE, 2 * bytes, &d)); /* cached page-locked memory makes room */
+    must(mr_memory_acquire(dev, MR_DEVICE, 2 * bytes,
+                           &d)); /* cached page-locked memory makes room */
     mr_memory_release(dev, MR_DEVICE, d, NULL);
     mr_memory_trim(dev);
     mr_memory_query(dev, MR_PINNED, &count);
@@ -282,9 +293,12 @@ static void test_out_of_memory(struct mr_device *dev)
     struct mr_device_info info;
     void *p = NULL;
     must(mr_device_query(dev, &info));
-    check(mr_memory_acquire(dev, MR_DEVICE, info.memory_bytes + (1ull << 30), &p) == MR_EDEVICEMEM && !p);
+    check(mr_memory_acquire(dev, MR_DEVICE, info.memory_bytes + (1ull << 30), &p) ==
+              MR_EDEVICEMEM &&
+          !p);
     printf("  %s\n", mr_last_error());
-    check(strstr(mr_last_error(), "CUDA_ERROR_OUT_OF_MEMORY") && strstr(mr_last_error(), "--batch-size"));
+    check(strstr(mr_last_error(), "CUDA_ERROR_OUT_OF_MEMORY") &&
+          strstr(mr_last_error(), "--batch-size"));
     p = gpu_take(dev, MR_DEVICE, 1 << 20); /* and life goes on */
     mr_memory_release(dev, MR_DEVICE, p, NULL);
 }
@@ -294,7 +308,8 @@ static void test_out_of_memory(struct mr_device *dev)
 static void test_contexts(struct mr_device *dev)
 {
     void *cuda = dlopen("libcuda.so.1", RTLD_NOW), *context = NULL, *now = NULL;
-    int (*get)(void **) = NULL, (*set)(void *) = NULL, (*retain)(void **, int) = NULL, (*drop)(int) = NULL;
+    int (*get)(void **) = NULL, (*set)(void *) = NULL, (*retain)(void **, int) = NULL,
+                    (*drop)(int) = NULL;
     check(cuda);
     *(void **)(void *)&get = dlsym(cuda, "cuCtxGetCurrent");
     *(void **)(void *)&set = dlsym(cuda, "cuCtxSetCurrent");
@@ -336,7 +351,8 @@ static void test_fork(struct mr_device *dev)
         void *p = NULL;
         alarm(20);
         bool refused = mr_stream_create(dev, "s", &stream) < 0 && strstr(mr_last_error(), "fork") &&
-                       mr_memory_acquire(dev, MR_DEVICE, 1, &p) < 0 && mr_device_open("cuda", &other) < 0;
+                       mr_memory_acquire(dev, MR_DEVICE, 1, &p) < 0 &&
+                       mr_device_open("cuda", &other) < 0;
         mr_device_close(dev);
         _exit(refused ? 0 : 1);
     }
@@ -361,7 +377,8 @@ static void *use_gpu(void *arg)
     const uint64_t bytes = 300001;
     struct mr_stream *own = gpu_stream(me->dev, "own");
     struct mr_event *event = gpu_event(me->dev);
-    unsigned char *src = gpu_take(me->dev, MR_PINNED, bytes), *dst = gpu_take(me->dev, MR_PAGEABLE, bytes);
+    unsigned char *src = gpu_take(me->dev, MR_PINNED, bytes),
+                  *dst = gpu_take(me->dev, MR_PAGEABLE, bytes);
     void *far = gpu_take(me->dev, MR_DEVICE, bytes);
     for (uint32_t i = 0; i < 50; i++) {
         gpu_fill(src, bytes, me->seed * 1000 + i);

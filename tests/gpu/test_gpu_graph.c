@@ -39,11 +39,13 @@ static void step(const struct lab *lab)
     struct mr_copy in[PIECES];
     struct mr_kernel_copy within = {lab->away, lab->far, BYTES / 2};
     for (int i = 0; i < PIECES; i++)
-        in[i] = (struct mr_copy){lab->far + i * PIECE, lab->host + i * PIECE, PIECE, MR_DEVICE, MR_PINNED};
+        in[i] = (struct mr_copy){lab->far + i * PIECE, lab->host + i * PIECE, PIECE, MR_DEVICE,
+                                 MR_PINNED};
     must(mr_copy_batch_async(lab->stream, in, PIECES));
     must(mr_memset_async(lab->stream, lab->away, MR_DEVICE, 0, BYTES));
     must(mr_launch(lab->stream, "copy", &within, sizeof within));
-    must(mr_copy_async(lab->stream, lab->away + BYTES / 2, MR_DEVICE, lab->far + BYTES / 2, MR_DEVICE, BYTES / 2));
+    must(mr_copy_async(lab->stream, lab->away + BYTES / 2, MR_DEVICE, lab->far + BYTES / 2,
+                       MR_DEVICE, BYTES / 2));
     must(mr_copy_async(lab->stream, lab->back, MR_PINNED, lab->away, MR_DEVICE, BYTES));
 }
 

@@ -20,13 +20,14 @@ static void keep_batch(struct kept *k, const struct mr_batch *b, struct mr_strea
     k->row_bytes = b->field[0].bytes / b->size;
     k->data = realloc(k->data, (k->n + b->size) * k->row_bytes);
     check(k->data);
-    must(mr_copy_async(stream, k->data + k->n * k->row_bytes, MR_PAGEABLE, b->field[0].data, MR_DEVICE,
-                       b->field[0].bytes));
+    must(mr_copy_async(stream, k->data + k->n * k->row_bytes, MR_PAGEABLE, b->field[0].data,
+                       MR_DEVICE, b->field[0].bytes));
     must(mr_stream_synchronize(stream));
     k->n += b->size;
 }
 
-static struct kept run(struct mr_device *dev, const char *more, const char *text, double share, uint32_t workers)
+static struct kept run(struct mr_device *dev, const char *more, const char *text, double share,
+                       uint32_t workers)
 {
     struct kept k = {0};
     struct mr_dataset *ds = NULL;
@@ -71,7 +72,8 @@ static void test_difference(struct mr_device *dev)
     static const char *const more[] = {",exact", ""};
     static const double most_mean[] = {2, 6};
     for (int i = 0; i < 2; i++) {
-        struct kept host = run(dev, more[i], "resize(224,224)", 0, 0), gpu = run(dev, more[i], "resize(224,224)", 1, 0);
+        struct kept host = run(dev, more[i], "resize(224,224)", 0, 0),
+                    gpu = run(dev, more[i], "resize(224,224)", 1, 0);
         check(host.n == gpu.n && host.row_bytes == gpu.row_bytes && gpu.stats.gpu_decoded > 0);
         uint64_t sum = 0, histogram[256] = {0}, total = host.n * host.row_bytes, over = 0;
         double worst = 0;
@@ -83,7 +85,9 @@ static void test_difference(struct mr_device *dev)
                 histogram[d]++;
             }
             sum += row;
-            worst = (double)row / (double)host.row_bytes > worst ? (double)row / (double)host.row_bytes : worst;
+            worst = (double)row / (double)host.row_bytes > worst
+                        ? (double)row / (double)host.row_bytes
+                        : worst;
         }
         int most = 255;
         while (most > 0 && histogram[most] == 0)
@@ -91,11 +95,12 @@ static void test_difference(struct mr_device *dev)
         for (int d = 9; d < 256; d++)
             over += histogram[d];
         double mean = (double)sum / (double)total;
-        printf(
-            "  host%s beside nvJPEG, %llu pictures, %llu of them by nvJPEG, %llu refused: mean difference %.3f, worst "
-            "picture's %.3f, maximum %d, over 8: %.4f%%\n",
-            more[i], (unsigned long long)host.n, (unsigned long long)gpu.stats.gpu_decoded,
-            (unsigned long long)gpu.stats.gpu_refused, mean, worst, most, 100. * (double)over / (double)total);
+        printf("  host%s beside nvJPEG, %llu pictures, %llu of them by nvJPEG, %llu refused: mean "
+               "difference %.3f, worst "
+               "picture's %.3f, maximum %d, over 8: %.4f%%\n",
+               more[i], (unsigned long long)host.n, (unsigned long long)gpu.stats.gpu_decoded,
+               (unsigned long long)gpu.stats.gpu_refused, mean, worst, most,
+               100. * (double)over / (double)total);
         check(mean < most_mean[i]);
         free(host.data);
         free(gpu.data);
@@ -105,12 +110,13 @@ static void test_difference(struct mr_device *dev)
 /* The same share is the same content, whoever makes it. */
 static void test_same_again(struct mr_device *dev)
 {
-    const char *chain = "random_resized_crop(224),hflip,cast(f32),normalize([0.485,0.456,0.406],[0.229,0.224,0.225])";
+    const char *chain = "random_resized_crop(224),hflip,cast(f32),normalize([0.485,0.456,0.406],[0."
+                        "229,0.224,0.225])";
     struct kept one = run(dev, "", chain, 0.5, 2), other = run(dev, "", chain, 0.5, 7);
     check(one.n == other.n && one.row_bytes == other.row_bytes && one.stats.gpu_decoded > 0);
     check(memcmp(one.data, other.data, one.n * one.row_bytes) == 0);
-    printf("  %llu pictures twice, %llu of them made by nvJPEG: the same bits\n", (unsigned long long)one.n,
-           (unsigned long long)one.stats.gpu_decoded);
+    printf("  %llu pictures twice, %llu of them made by nvJPEG: the same bits\n",
+           (unsigned long long)one.n, (unsigned long long)one.stats.gpu_decoded);
     free(one.data);
     free(other.data);
 }

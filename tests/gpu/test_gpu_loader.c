@@ -12,13 +12,15 @@ static char images[256], labels[256];
 /* A set in MNIST's format: images of 28 x 28 bytes that look like strokes on black, and labels. */
 static void write_set(void)
 {
-    static const unsigned char image_head[16] = {0, 0,    8, 3, 0, 0,   N_SAMPLES >> 8, N_SAMPLES & 255, 0, 0,
-                                                 0, SIDE, 0, 0, 0, SIDE};
+    static const unsigned char image_head[16] = {
+        0, 0, 8, 3, 0, 0, N_SAMPLES >> 8, N_SAMPLES & 255, 0, 0, 0, SIDE, 0, 0, 0, SIDE};
     static const unsigned char label_head[8] = {0, 0, 8, 1, 0, 0, N_SAMPLES >> 8, N_SAMPLES & 255};
     unsigned char row[SIDE * SIDE];
     const char *folder = getenv("TMPDIR");
-    snprintf(images, sizeof images, "%s/mr-gpu-%d-images-idx3-ubyte", folder ? folder : "/tmp", (int)getpid());
-    snprintf(labels, sizeof labels, "%s/mr-gpu-%d-labels-idx1-ubyte", folder ? folder : "/tmp", (int)getpid());
+    snprintf(images, sizeof images, "%s/mr-gpu-%d-images-idx3-ubyte", folder ? folder : "/tmp",
+             (int)getpid());
+    snprintf(labels, sizeof labels, "%s/mr-gpu-%d-labels-idx1-ubyte", folder ? folder : "/tmp",
+             (int)getpid());
     FILE *image_file = fopen(images, "wb"), *label_file = fopen(labels, "wb");
     check(image_file && label_file);
     check(fwrite(image_head, 1, 16, image_file) == 16 && fwrite(label_head, 1, 8, label_file) == 8);
@@ -27,7 +29,8 @@ static void write_set(void)
         for (size_t k = 0; k < sizeof row; k++)
             row[k] = row[k] < 200 ? 0 : row[k];
         unsigned char label = (unsigned char)(i % 10);
-        check(fwrite(row, 1, sizeof row, image_file) == sizeof row && fwrite(&label, 1, 1, label_file) == 1);
+        check(fwrite(row, 1, sizeof row, image_file) == sizeof row &&
+              fwrite(&label, 1, 1, label_file) == 1);
     }
     check(fclose(image_file) == 0 && fclose(label_file) == 0);
 }
@@ -139,8 +142,8 @@ static void test_digests(struct mr_device *dev)
                               .busy = c == 5};
             uint64_t got = digest(&gpu);
             if (got != want)
-                printf("  case %u: %016llx on the GPU, %016llx on the CPU\n", c, (unsigned long long)got,
-                       (unsigned long long)want);
+                printf("  case %u: %016llx on the GPU, %016llx on the CPU\n", c,
+                       (unsigned long long)got, (unsigned long long)want);
             check(got == want);
         }
     }
@@ -173,9 +176,11 @@ static void test_overlap_under_load(struct mr_device *dev)
     must(rc);
     must(mr_stream_synchronize(stream));
     mr_loader_stats(ld, &stats);
-    printf("  %.2f M samples/s of 1 KiB; over %llu batches %.2f ms of copies, %.2f ms of them under kernels\n",
-           (double)samples / (double)(mr_time_ns() - start) * 1e3, (unsigned long long)stats.timed_batches,
-           (double)stats.timed_copy_ns * 1e-6, (double)stats.timed_both_ns * 1e-6);
+    printf("  %.2f M samples/s of 1 KiB; over %llu batches %.2f ms of copies, %.2f ms of them "
+           "under kernels\n",
+           (double)samples / (double)(mr_time_ns() - start) * 1e3,
+           (unsigned long long)stats.timed_batches, (double)stats.timed_copy_ns * 1e-6,
+           (double)stats.timed_both_ns * 1e-6);
     check(samples == 200000 && stats.timed_batches > 50 && stats.timed_both_ns > 0);
     mr_loader_close(ld);
     mr_stream_destroy(stream);

@@ -32,7 +32,8 @@ static float noise(uint64_t i)
     return (float)((r[0] / 4294967296.0 - 0.5) * 2);
 }
 
-static struct mr_net_opts options(const char *model, enum mr_dtype dtype, int tf32, uint32_t c, uint32_t h)
+static struct mr_net_opts options(const char *model, enum mr_dtype dtype, int tf32, uint32_t c,
+                                  uint32_t h)
 {
     struct mr_net_opts o;
     mr_net_opts_init(&o);
@@ -107,7 +108,8 @@ static void nets_close(struct nets *n)
 static struct mr_net_batch batch_of(struct nets *n, bool far, uint32_t count)
 {
     bool mse = n->o.loss == MR_MSE;
-    const void *labels = mse ? (far ? n->far_targets : n->targets) : (far ? n->far_labels : (void *)n->labels);
+    const void *labels =
+        mse ? (far ? n->far_targets : n->targets) : (far ? n->far_labels : (void *)n->labels);
     return (struct mr_net_batch){.input = far ? n->far_input : n->input,
                                  .input_dtype = MR_F32,
                                  .n = count,
@@ -172,8 +174,8 @@ static void compare(struct nets *n, double bound)
             where = p->name;
         }
     }
-    printf("  %-60.60s %s%s: %.1e (%s)\n", n->o.model, mr_dtype_name(n->o.dtype), n->o.tf32 ? " tf32" : "", worst,
-           where);
+    printf("  %-60.60s %s%s: %.1e (%s)\n", n->o.model, mr_dtype_name(n->o.dtype),
+           n->o.tf32 ? " tf32" : "", worst, where);
     fflush(stdout);
     free(got);
     check(good);
@@ -184,8 +186,8 @@ static void same_totals(struct nets *n, double bound)
     struct mr_net_totals a, b;
     must(mr_net_query_totals(n->net, n->stream, &a));
     must(mr_net_query_totals(n->host, n->host_stream, &b));
-    check(a.n_samples == b.n_samples && a.n_bad_labels == b.n_bad_labels && a.n_not_finite == b.n_not_finite &&
-          a.first_not_finite == b.first_not_finite);
+    check(a.n_samples == b.n_samples && a.n_bad_labels == b.n_bad_labels &&
+          a.n_not_finite == b.n_not_finite && a.first_not_finite == b.first_not_finite);
     check(fabs(a.loss - b.loss) <= bound * (fabs(b.loss) + 0.1));
 }
 
@@ -238,7 +240,8 @@ static const char *const models[] = {
     "conv:3,tanh,dropout:0.4,flatten,linear:6,tanh,dropout:0.3,linear:5",
     "conv:4,tanh,dropout:0.4,2d,flatten,linear:5",
     "conv:4,p=1,tanh,residual:{conv:4,p=1,batchnorm,tanh,conv:4,p=1},tanh,flatten,linear:5",
-    "conv:3,p=1,tanh,residual:{conv:5,s=2,p=1,bias=0,batchnorm,tanh,conv:5,p=1,tanh},sigmoid,flatten,linear:5",
+    "conv:3,p=1,tanh,residual:{conv:5,s=2,p=1,bias=0,batchnorm,tanh,conv:5,p=1,tanh},sigmoid,"
+    "flatten,linear:5",
     "flatten,residual:{linear:98,tanh},linear:5",
     "flatten,residual:{linear:30,tanh},linear:5",
 };
@@ -276,11 +279,12 @@ static const struct {
     {"conv:7,bias=0,tanh,maxpool:2,dropout:0.2,flatten,linear:9,relu,linear:5", 1, 14},
     {"conv:64,relu,maxpool:2,dropout:0.25,flatten,linear:5", 3, 6},
     {"conv:5,maxpool:2,dropout:0.4,flatten,linear:5", 2, 10},
-    {"conv:5,relu,maxpool:2,dropout:0.4,2d,flatten,linear:5", 2, 10}, /* not as one: draws of channels, */
-    {"conv:5,relu,maxpool:2,dropout:0.4,flatten,linear:5", 2, 8},     /* 3 x 3 outputs, */
-    {"conv:5,relu,maxpool:2,dropout:0.4,flatten,linear:5", 2, 7},     /* a row that no window covers, */
-    {"conv:5,relu,avgpool:2,dropout:0.4,flatten,linear:5", 2, 10},    /* averages, */
-    {"conv:5,gelu,maxpool:2,dropout:0.4,flatten,linear:5", 2, 10},    /* an activation of its own */
+    {"conv:5,relu,maxpool:2,dropout:0.4,2d,flatten,linear:5", 2,
+     10}, /* not as one: draws of channels, */
+    {"conv:5,relu,maxpool:2,dropout:0.4,flatten,linear:5", 2, 8}, /* 3 x 3 outputs, */
+    {"conv:5,relu,maxpool:2,dropout:0.4,flatten,linear:5", 2, 7}, /* a row that no window covers, */
+    {"conv:5,relu,avgpool:2,dropout:0.4,flatten,linear:5", 2, 10}, /* averages, */
+    {"conv:5,gelu,maxpool:2,dropout:0.4,flatten,linear:5", 2, 10}, /* an activation of its own */
     {"flatten,linear:40,dropout:0.3,linear:7,relu,dropout:0.5,linear:5", 2, 5},
     {"conv:32,relu,flatten,linear:5", 1, 7},
     {"conv:64,s=2,p=1,tanh,conv:8,relu,flatten,linear:5", 1, 9},
@@ -310,7 +314,8 @@ static void large_batches(struct mr_device *dev, struct mr_net_opts o, double bo
     o.max_batch = 64;
     nets_open(&n, dev, &o);
     for (size_t i = 0; i < COUNT(sizes); i++) {
-        struct mr_net_batch far = batch_of(&n, true, sizes[i]), near = batch_of(&n, false, sizes[i]);
+        struct mr_net_batch far = batch_of(&n, true, sizes[i]),
+                            near = batch_of(&n, false, sizes[i]);
         must(mr_net_train(n.net, &far, n.stream));
         must(mr_net_train(n.host, &near, n.host_stream));
         compare(&n, bound);
@@ -328,18 +333,20 @@ static void test_fused(struct mr_device *dev)
     } cases[] = {{MR_F32, 0, 1e-4}, {MR_F32, 1, 0.15}, {MR_BF16, 0, 0.3}, {MR_F16, 0, 0.15}};
     for (size_t i = 0; i < COUNT(cases); i++) {
         fused_models(dev, cases[i].dtype, cases[i].tf32, cases[i].bound);
-        large_batches(dev, options("mnist-cnn", cases[i].dtype, cases[i].tf32, 1, 28), cases[i].bound);
-        large_batches(
-            dev,
-            options("conv:8,tanh,conv:8,tanh,flatten,linear:20,tanh,linear:5", cases[i].dtype, cases[i].tf32, 2, 28),
-            cases[i].bound);
+        large_batches(dev, options("mnist-cnn", cases[i].dtype, cases[i].tf32, 1, 28),
+                      cases[i].bound);
+        large_batches(dev,
+                      options("conv:8,tanh,conv:8,tanh,flatten,linear:20,tanh,linear:5",
+                              cases[i].dtype, cases[i].tf32, 2, 28),
+                      cases[i].bound);
     }
 }
 
 static void test_f32(struct mr_device *dev)
 {
     all_models(dev, MR_F32, 0, 1e-4);
-    one_model(dev, options("resnet20", MR_F32, 0, 3, 16), 5e-3); /* 20 layers and their norms of 6 pictures amplify */
+    one_model(dev, options("resnet20", MR_F32, 0, 3, 16),
+              5e-3); /* 20 layers and their norms of 6 pictures amplify */
 }
 
 static void test_tf32(struct mr_device *dev)
@@ -373,8 +380,10 @@ static void test_inputs(struct mr_device *dev)
         floats[i] = (float)bytes[i] * (float)(1.0 / 255);
     for (int i = 0; i < BATCH; i++)
         large[i] = small[i] = (unsigned char)n.labels[i];
-    void *far_bytes = upload(&n, bytes, count), *far_floats = upload(&n, floats, count * sizeof *floats);
-    void *labels[] = {upload(&n, small, sizeof small), upload(&n, n.labels, BATCH * sizeof *n.labels),
+    void *far_bytes = upload(&n, bytes, count),
+         *far_floats = upload(&n, floats, count * sizeof *floats);
+    void *labels[] = {upload(&n, small, sizeof small),
+                      upload(&n, n.labels, BATCH * sizeof *n.labels),
                       upload(&n, large, sizeof large)};
     const enum mr_dtype types[] = {MR_U8, MR_I32, MR_I64};
     for (int i = 0; i < 6; i++) {
@@ -406,7 +415,8 @@ static void test_inputs(struct mr_device *dev)
 static void test_eval(struct mr_device *dev)
 {
     struct nets n;
-    struct mr_net_opts o = options("conv:3,batchnorm,relu,dropout:0.5,flatten,linear:5", MR_F32, 0, 2, 6);
+    struct mr_net_opts o =
+        options("conv:3,batchnorm,relu,dropout:0.5,flatten,linear:5", MR_F32, 0, 2, 6);
     nets_open(&n, dev, &o);
     n.labels[1] = 5;
     n.labels[2] = -1;
@@ -447,7 +457,8 @@ static void test_not_finite(struct mr_device *dev)
     check(mr_net_find_bad(n.net, n.stream, &what) == -ENODATA);
     mr_net_flat(n.net, &params, &grads, &low);
     const struct mr_net_param *second = mr_net_param_get(n.net, 2);
-    must(mr_copy_async(n.stream, (float *)params + second->offset, MR_DEVICE, &nan, MR_PAGEABLE, sizeof nan));
+    must(mr_copy_async(n.stream, (float *)params + second->offset, MR_DEVICE, &nan, MR_PAGEABLE,
+                       sizeof nan));
     must(mr_net_train(n.net, &far, n.stream));
     must(mr_net_train(n.net, &far, n.stream));
     struct mr_net_totals t;
@@ -466,7 +477,8 @@ struct trainer {
     void *params, *grads, *low;
 };
 
-static void trainer_open(struct trainer *t, struct mr_device *dev, struct mr_net_opts o, const char *spec)
+static void trainer_open(struct trainer *t, struct mr_device *dev, struct mr_net_opts o,
+                         const char *spec)
 {
     struct mr_optim_extra extra;
     nets_open(&t->n, dev, &o);
@@ -519,7 +531,8 @@ static void test_graph(struct mr_device *dev)
         float *end[2];
         for (int graphs = 0; graphs < 2; graphs++) {
             struct trainer t;
-            trainer_open(&t, dev, options(cases[c].model, cases[c].dtype, 1, 1, 12), "momentum:lr=0.05");
+            trainer_open(&t, dev, options(cases[c].model, cases[c].dtype, 1, 1, 12),
+                         "momentum:lr=0.05");
             struct mr_graph *graph = NULL;
             if (graphs)
                 must(mr_net_warm_up(t.n.net, t.n.stream));
@@ -561,7 +574,8 @@ static void test_rescale(struct mr_device *dev)
     must(mr_copy_async(t.n.stream, t.grads, MR_DEVICE, &infinite, MR_PAGEABLE, sizeof infinite));
     must(mr_net_rescale(t.n.net, t.n.stream));
     must(mr_optim_step(t.optim, t.params, t.grads, t.n.stream));
-    float *after = fetch(&t.n, t.params, t.n.n_params * sizeof *after), *s = fetch(&t.n, scale, sizeof *s);
+    float *after = fetch(&t.n, t.params, t.n.n_params * sizeof *after),
+          *s = fetch(&t.n, scale, sizeof *s);
     float *i = fetch(&t.n, inverse, sizeof *i);
     uint32_t *k = fetch(&t.n, skip, sizeof *k);
     check(*s == 32768 && *i == 1.0f / 65536 && *k == 1);
@@ -609,8 +623,10 @@ static void test_training(struct mr_device *dev)
             for (uint32_t k = 0; k < 784; k++)
                 t.n.input[i * 784 + k] = (k / 28) / 3 == i % 10 ? 1 : 0.3f * noise(i * 784 + k);
         }
-        must(mr_copy_async(t.n.stream, t.n.far_input, MR_DEVICE, t.n.input, MR_PAGEABLE, 64 * 784 * sizeof(float)));
-        must(mr_copy_async(t.n.stream, t.n.far_labels, MR_DEVICE, t.n.labels, MR_PAGEABLE, sizeof t.n.labels));
+        must(mr_copy_async(t.n.stream, t.n.far_input, MR_DEVICE, t.n.input, MR_PAGEABLE,
+                           64 * 784 * sizeof(float)));
+        must(mr_copy_async(t.n.stream, t.n.far_labels, MR_DEVICE, t.n.labels, MR_PAGEABLE,
+                           sizeof t.n.labels));
         struct mr_net_totals first, last;
         step(&t);
         must(mr_net_query_totals(t.n.net, t.n.stream, &first));
@@ -621,10 +637,10 @@ static void test_training(struct mr_device *dev)
         for (int i = 0; i < 10; i++)
             must(mr_graph_launch(graph, t.n.stream));
         must(mr_net_query_totals(t.n.net, t.n.stream, &last));
-        printf("  %s%s: loss %.3f, after 200 steps %.4f, %llu of %llu right; %s; %s\n", mr_dtype_name(o.dtype),
-               o.tf32 ? " tf32" : "", first.loss / 64, last.loss / 640, (unsigned long long)last.n_right,
-               (unsigned long long)last.n_samples, mr_net_layer_get(t.n.net, 0)->runs_on,
-               mr_net_layer_get(t.n.net, 6)->runs_on);
+        printf("  %s%s: loss %.3f, after 200 steps %.4f, %llu of %llu right; %s; %s\n",
+               mr_dtype_name(o.dtype), o.tf32 ? " tf32" : "", first.loss / 64, last.loss / 640,
+               (unsigned long long)last.n_right, (unsigned long long)last.n_samples,
+               mr_net_layer_get(t.n.net, 0)->runs_on, mr_net_layer_get(t.n.net, 6)->runs_on);
         check(last.n_samples == 640 && last.n_not_finite == 0);
         check(last.loss / 640 < 0.5 * first.loss / 64 && last.n_right > 500);
         mr_graph_destroy(graph);
@@ -636,11 +652,13 @@ static void test_training(struct mr_device *dev)
 static void test_parts(struct mr_device *dev)
 {
     struct nets n;
-    struct mr_net_opts o = options("conv:8,relu,conv:8,k=5,relu,avgpool:4,flatten,linear:5", MR_F32, 0, 1, 64);
+    struct mr_net_opts o =
+        options("conv:8,relu,conv:8,k=5,relu,avgpool:4,flatten,linear:5", MR_F32, 0, 1, 64);
     o.max_batch = 60;
     nets_open(&n, dev, &o);
     for (int i = 0; i < 2; i++) {
-        struct mr_net_batch far = batch_of(&n, true, i ? 37 : 60), near = batch_of(&n, false, i ? 37 : 60);
+        struct mr_net_batch far = batch_of(&n, true, i ? 37 : 60),
+                            near = batch_of(&n, false, i ? 37 : 60);
         must(mr_net_train(n.net, &far, n.stream));
         must(mr_net_train(n.host, &near, n.host_stream));
         compare(&n, 1e-4);
@@ -666,9 +684,12 @@ static void test_refusals(struct mr_device *dev)
     must(mr_device_open("cpu", &cpu));
     struct mr_stream *foreign = gpu_stream(cpu, "foreign");
     const float zero = 0;
-    struct mr_net_batch b = {.input = &zero, .labels = &zero, .input_dtype = MR_F32, .label_dtype = MR_I32, .n = 1};
-    check(mr_net_train(net, &b, NULL) == MR_EMISUSE && mr_net_train(net, &b, foreign) == MR_EMISUSE);
-    check(mr_net_zero_totals(net, NULL) == MR_EMISUSE && mr_net_zero_totals(net, foreign) == MR_EMISUSE);
+    struct mr_net_batch b = {
+        .input = &zero, .labels = &zero, .input_dtype = MR_F32, .label_dtype = MR_I32, .n = 1};
+    check(mr_net_train(net, &b, NULL) == MR_EMISUSE &&
+          mr_net_train(net, &b, foreign) == MR_EMISUSE);
+    check(mr_net_zero_totals(net, NULL) == MR_EMISUSE &&
+          mr_net_zero_totals(net, foreign) == MR_EMISUSE);
     mr_stream_destroy(foreign);
     mr_device_close(cpu);
     mr_net_destroy(net);
@@ -677,10 +698,12 @@ static void test_refusals(struct mr_device *dev)
 int main(void)
 {
     static const struct gpu_test first[] = {{"refusals", test_refusals}};
-    static const struct gpu_test tests[] = {
-        {"f32", test_f32},     {"tf32", test_tf32},       {"bf16", test_bf16},   {"f16", test_f16},
-        {"fused", test_fused}, {"inputs", test_inputs},   {"eval", test_eval},   {"not finite", test_not_finite},
-        {"graph", test_graph}, {"rescale", test_rescale}, {"parts", test_parts}, {"training", test_training}};
+    static const struct gpu_test tests[] = {{"f32", test_f32},     {"tf32", test_tf32},
+                                            {"bf16", test_bf16},   {"f16", test_f16},
+                                            {"fused", test_fused}, {"inputs", test_inputs},
+                                            {"eval", test_eval},   {"not finite", test_not_finite},
+                                            {"graph", test_graph}, {"rescale", test_rescale},
+                                            {"parts", test_parts}, {"training", test_training}};
     int code = gpu_main(first, 1);
     if (code)
         return code;

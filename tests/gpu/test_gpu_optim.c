@@ -95,10 +95,11 @@ static void compare(const struct arrays *a, const char *what)
     void *got = fetch(a, a->p, a->bytes);
     double bound = a->dtype == MR_F64 ? 1e-11 : 1e-5, worst = 0;
     for (uint64_t i = 0; i < a->n; i++) {
-        double want = at(a, a->host_p, i), error = fabs(at(a, got, i) - want) / fmax(fabs(want), 0.1);
+        double want = at(a, a->host_p, i),
+               error = fabs(at(a, got, i) - want) / fmax(fabs(want), 0.1);
         if (!(error <= bound)) {
-            fprintf(stderr, "%s %s: [%llu] is %.17g, the host's %.17g\n", what, mr_dtype_name(a->dtype),
-                    (unsigned long long)i, at(a, got, i), want);
+            fprintf(stderr, "%s %s: [%llu] is %.17g, the host's %.17g\n", what,
+                    mr_dtype_name(a->dtype), (unsigned long long)i, at(a, got, i), want);
             exit(1);
         }
         worst = fmax(worst, error);
@@ -107,8 +108,8 @@ static void compare(const struct arrays *a, const char *what)
     free(got);
 }
 
-static struct mr_optim *make(struct mr_device *dev, const char *spec, enum mr_dtype dtype, uint64_t n,
-                             const struct mr_optim_group *groups, uint32_t n_groups)
+static struct mr_optim *make(struct mr_device *dev, const char *spec, enum mr_dtype dtype,
+                             uint64_t n, const struct mr_optim_group *groups, uint32_t n_groups)
 {
     struct mr_optim *o = NULL;
     must(mr_optim_create(dev, spec, dtype, n, groups, n_groups, &o));
@@ -116,13 +117,17 @@ static struct mr_optim *make(struct mr_device *dev, const char *spec, enum mr_dt
 }
 
 /* Groups begin at odd places, one is smaller than a vector, one larger than a grid's turn. */
-static void one_against_host(struct mr_device *dev, const char *base, enum mr_dtype dtype, uint64_t n)
+static void one_against_host(struct mr_device *dev, const char *base, enum mr_dtype dtype,
+                             uint64_t n)
 {
-    const struct mr_optim_group groups[] = {
-        {0, 10001, NULL}, {10002, 2, "lr=0.5"}, {10005, 9993, "weight_decay=0.2"}, {20000, n - 20001, NULL}};
+    const struct mr_optim_group groups[] = {{0, 10001, NULL},
+                                            {10002, 2, "lr=0.5"},
+                                            {10005, 9993, "weight_decay=0.2"},
+                                            {20000, n - 20001, NULL}};
     struct arrays a = arrays_make(dev, dtype, n);
     char spec[128];
-    snprintf(spec, sizeof spec, "%s%cclip_norm=500,accumulate=2", base, strchr(base, ':') ? ',' : ':');
+    snprintf(spec, sizeof spec, "%s%cclip_norm=500,accumulate=2", base,
+             strchr(base, ':') ? ',' : ':');
     struct mr_optim *host = make(NULL, spec, dtype, n, groups, COUNT(groups));
     struct mr_optim *there = make(dev, spec, dtype, n, groups, COUNT(groups));
     for (uint32_t t = 0; t < 6; t++) {
@@ -152,7 +157,8 @@ static void against_host(struct mr_device *dev)
     }
     for (size_t i = 0; i < COUNT(all); i++) {
         one_against_host(dev, all[i], MR_F32,
-                         i % 10 ? 170003 : 20003 + LESS(5000000)); /* more than one turn of a grid */
+                         i % 10 ? 170003
+                                : 20003 + LESS(5000000)); /* more than one turn of a grid */
         one_against_host(dev, all[i], MR_F64, 50003);
     }
 }
@@ -178,7 +184,8 @@ static void same_again(struct mr_device *dev)
                 void *room = malloc(elements * mr_dtype_size(dtype));
                 check(room);
                 must(mr_optim_state_read(o, i, room, elements * mr_dtype_size(dtype), a.stream));
-                must(mr_optim_state_write(next, i, room, elements * mr_dtype_size(dtype), a.stream));
+                must(
+                    mr_optim_state_write(next, i, room, elements * mr_dtype_size(dtype), a.stream));
                 free(room);
             }
             mr_optim_destroy(o);
@@ -200,7 +207,8 @@ static void same_again(struct mr_device *dev)
 static void graphs(struct mr_device *dev)
 {
     const uint64_t n = LESS(300000) + 1;
-    static const char *const specs[] = {"adamw:clip_norm=50", "momentum", "radam:betas=0.9/0.9", "nadam"};
+    static const char *const specs[] = {"adamw:clip_norm=50", "momentum", "radam:betas=0.9/0.9",
+                                        "nadam"};
     for (size_t k = 0; k < COUNT(specs); k++) {
         struct arrays a = arrays_make(dev, MR_F32, n);
         struct mr_optim *host = make(NULL, specs[k], MR_F32, n, NULL, 0);
@@ -259,8 +267,10 @@ static void precision(struct mr_device *dev)
         must(mr_optim_attach(host, &host_extra));
         for (uint32_t t = 0; t < 6; t++) {
             host_skip = t == 2;
-            must(mr_copy_async(a.stream, scale, MR_DEVICE, &host_scale, MR_PAGEABLE, sizeof host_scale));
-            must(mr_copy_async(a.stream, skip, MR_DEVICE, &host_skip, MR_PAGEABLE, sizeof host_skip));
+            must(mr_copy_async(a.stream, scale, MR_DEVICE, &host_scale, MR_PAGEABLE,
+                               sizeof host_scale));
+            must(mr_copy_async(a.stream, skip, MR_DEVICE, &host_skip, MR_PAGEABLE,
+                               sizeof host_skip));
             next_grads(&a, t);
             must(mr_optim_step(there, a.p, a.g, a.stream));
             must(mr_optim_step(host, a.host_p, a.host_g, NULL));
@@ -287,7 +297,9 @@ static void precision(struct mr_device *dev)
 
 int main(void)
 {
-    static const struct gpu_test tests[] = {
-        {"against_host", against_host}, {"same_again", same_again}, {"graphs", graphs}, {"precision", precision}};
+    static const struct gpu_test tests[] = {{"against_host", against_host},
+                                            {"same_again", same_again},
+                                            {"graphs", graphs},
+                                            {"precision", precision}};
     return gpu_main(tests, COUNT(tests));
 }

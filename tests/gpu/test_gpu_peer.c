@@ -6,8 +6,8 @@
 #define BYTES (LESS(64u << 20) + 12345)
 
 /* Of ten copies after one, in GB/s. stream: of `to`. */
-static double rate(struct mr_stream *stream, struct mr_device *to, unsigned char *dst, struct mr_device *from,
-                   const unsigned char *src)
+static double rate(struct mr_stream *stream, struct mr_device *to, unsigned char *dst,
+                   struct mr_device *from, const unsigned char *src)
 {
     struct mr_event *start = NULL, *end = NULL;
     int64_t ns = 0;
@@ -37,7 +37,8 @@ static void test_peer(struct mr_device *dev)
     must(mr_device_open("cuda:1", &peer));
     struct mr_stream *stream[2] = {gpu_stream(dev, "s0"), gpu_stream(peer, "s1")};
     unsigned char *src = gpu_take(dev, MR_PINNED, BYTES), *dst = gpu_take(dev, MR_PINNED, BYTES);
-    unsigned char *here = gpu_take(dev, MR_DEVICE, BYTES), *there = gpu_take(peer, MR_DEVICE, BYTES);
+    unsigned char *here = gpu_take(dev, MR_DEVICE, BYTES),
+                  *there = gpu_take(peer, MR_DEVICE, BYTES);
     int direct = mr_device_reach(dev, peer);
     check(direct == 0 || direct == 1);
     for (unsigned c = 0; c < 4; c++) {
@@ -55,8 +56,9 @@ static void test_peer(struct mr_device *dev)
         must(mr_stream_synchronize(stream[0]));
         check(memcmp(src, dst, BYTES) == 0);
     }
-    printf("  %s; %.1f GB/s from the peer, NVLinks %.0f GB/s\n", direct ? "direct" : "through the host's memory",
-           rate(stream[0], dev, here, peer, there), info.peer_gb_per_s);
+    printf("  %s; %.1f GB/s from the peer, NVLinks %.0f GB/s\n",
+           direct ? "direct" : "through the host's memory", rate(stream[0], dev, here, peer, there),
+           info.peer_gb_per_s);
     mr_memory_release(peer, MR_DEVICE, there, NULL);
     mr_memory_release(dev, MR_DEVICE, here, NULL);
     mr_memory_release(dev, MR_PINNED, dst, NULL);

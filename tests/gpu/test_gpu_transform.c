@@ -17,13 +17,15 @@ static uint64_t hash_bytes(uint64_t h, const unsigned char *data, uint64_t bytes
     return h;
 }
 
-static uint64_t take_batch(uint64_t h, const struct mr_batch *b, bool unified, struct mr_stream *stream)
+static uint64_t take_batch(uint64_t h, const struct mr_batch *b, bool unified,
+                           struct mr_stream *stream)
 {
     for (int f = 0; f < b->n_fields; f++) {
         unsigned char *host = unified ? NULL : malloc(b->field[f].bytes);
         check(unified || host);
         if (!unified) {
-            must(mr_copy_async(stream, host, MR_PAGEABLE, b->field[f].data, MR_DEVICE, b->field[f].bytes));
+            must(mr_copy_async(stream, host, MR_PAGEABLE, b->field[f].data, MR_DEVICE,
+                               b->field[f].bytes));
             must(mr_stream_synchronize(stream));
         }
         h = hash_bytes(h, unified ? b->field[f].data : host, b->field[f].bytes);
@@ -79,12 +81,14 @@ static const char *const chains[] = {
     "layout(nhwc),cast(f32),scale(1/255)",
     "hflip(0.5,layout=nchw),cast(f32),scale(1/255)",
     "cast(f32),normalize([120,110,100],[60,61,62],axis=0)",
-    "random_crop(12,13,layout=nchw),hflip(0.5,layout=nchw),cast(f32),normalize([1,2,3],[4,5,6],axis=0),layout(nhwc)",
-    "layout(nhwc),hflip(0.5,layout=nhwc),cast(f32),scale(1/255),normalize([0.4,1,2],[3,4,5],axis=2),cast(f16)",
+    "random_crop(12,13,layout=nchw),hflip(0.5,layout=nchw),cast(f32),normalize([1,2,3],[4,5,6],"
+    "axis=0),layout(nhwc)",
+    "layout(nhwc),hflip(0.5,layout=nhwc),cast(f32),scale(1/"
+    "255),normalize([0.4,1,2],[3,4,5],axis=2),cast(f16)",
     "cast(f32),scale(1/7),scale(1/11,0.3),normalize(0.3,0.7),scale(1.7),flatten",
 };
-static const char *const labels[] = {"", ",label.one_hot(10)", ",label.one_hot(11,f16)", ",label.one_hot(10,u8)",
-                                     ",label.one_hot(10,f64)"};
+static const char *const labels[] = {"", ",label.one_hot(10)", ",label.one_hot(11,f16)",
+                                     ",label.one_hot(10,u8)", ",label.one_hot(10,f64)"};
 static const char *const dtypes[] = {"u8", "i8", "u16", "i16"};
 static const char *const shapes[] = {"3x16x20", "3x13x17"}; /* by four, and not */
 
@@ -98,7 +102,8 @@ static void test_same_bits(struct mr_device *dev)
         for (size_t d = 0; d < COUNT(dtypes); d++)
             for (size_t s = 0; s < COUNT(shapes); s++) {
                 struct mr_loader_stats stats;
-                snprintf(set, sizeof set, "synthetic:n=333,shape=%s,dtype=%s,classes=10", shapes[s], dtypes[d]);
+                snprintf(set, sizeof set, "synthetic:n=333,shape=%s,dtype=%s,classes=10", shapes[s],
+                         dtypes[d]);
                 snprintf(chain, sizeof chain, "%s%s", chains[c], labels[n % COUNT(labels)]);
                 struct job job = {.set = set, .chain = chain, .batch_size = 1 + 37 * (n++ % 5)};
                 uint64_t want = digest(cpu, &job, &stats), got = digest(dev, &job, &stats);
@@ -134,11 +139,12 @@ static void test_mixes(struct mr_device *dev)
         for (size_t d = 0; d < COUNT(dtypes); d++)
             for (size_t s = 0; s < COUNT(shapes); s++) {
                 struct mr_loader_stats stats;
-                snprintf(set, sizeof set, "synthetic:n=333,shape=%s,dtype=%s,classes=10", shapes[s], dtypes[d]);
+                snprintf(set, sizeof set, "synthetic:n=333,shape=%s,dtype=%s,classes=10", shapes[s],
+                         dtypes[d]);
                 struct job job = {.set = set, .chain = mixes[c], .batch_size = 1 + 37 * (n++ % 5)};
                 uint64_t want = digest(cpu, &job, &stats);
-                job.resident = n % 3 == 0 && !strstr(mixes[c], "label.cast") && !strcmp(dtypes[d], "u8") &&
-                               mr_device_has_kernel(dev, "gather") == 1;
+                job.resident = n % 3 == 0 && !strstr(mixes[c], "label.cast") &&
+                               !strcmp(dtypes[d], "u8") && mr_device_has_kernel(dev, "gather") == 1;
                 uint64_t got = digest(dev, &job, &stats);
                 n_mixed += stats.device_ops[0] && strncmp(stats.device_ops, "label", 5) != 0;
                 if (got != want)
@@ -155,7 +161,8 @@ static void test_mixes(struct mr_device *dev)
 static void test_fewer_bytes(struct mr_device *dev)
 {
     struct mr_loader_stats with, without;
-    struct job job = {.set = "synthetic:n=60000,shape=28x28,dtype=u8", .chain = chains[1], .batch_size = 512};
+    struct job job = {
+        .set = "synthetic:n=60000,shape=28x28,dtype=u8", .chain = chains[1], .batch_size = 512};
     if (mr_device_has_kernel(dev, "pointwise") != 1) {
         printf("  this build has no kernels for this GPU: the host does all\n");
         return;
@@ -164,9 +171,10 @@ static void test_fewer_bytes(struct mr_device *dev)
     job.on_host = true;
     uint64_t two = digest(dev, &job, &without);
     check(one == two);
-    printf("  on the GPU: %llu bytes copied in %.2f ms (kernels included); on the host: %llu in %.2f ms\n",
-           (unsigned long long)with.copied_bytes, (double)with.copy_ns * 1e-6, (unsigned long long)without.copied_bytes,
-           (double)without.copy_ns * 1e-6);
+    printf("  on the GPU: %llu bytes copied in %.2f ms (kernels included); on the host: %llu in "
+           "%.2f ms\n",
+           (unsigned long long)with.copied_bytes, (double)with.copy_ns * 1e-6,
+           (unsigned long long)without.copied_bytes, (double)without.copy_ns * 1e-6);
     check(4 * with.copied_bytes == without.copied_bytes && with.bytes == without.bytes);
 }
 
@@ -185,7 +193,8 @@ static void test_resident(struct mr_device *dev)
         struct mr_loader_stats stats;
         snprintf(set, sizeof set, "synthetic:n=5000,shape=%s,dtype=u8,classes=10", set_shapes[i]);
         struct job job = {.set = set,
-                          .chain = "hflip(0.5,layout=nchw),cast(f32),scale(1/255),label.one_hot(10)",
+                          .chain =
+                              "hflip(0.5,layout=nchw),cast(f32),scale(1/255),label.one_hot(10)",
                           .batch_size = 1 + 131 * i,
                           .epochs = 3};
         struct job thrice = job;

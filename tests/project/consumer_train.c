@@ -18,5 +18,6 @@ int main(void)
     mr_optim_destroy(optim);
     rc = mr_optim_create(NULL, "no-such-optimizer", MR_F32, 1, NULL, 0, &optim);
     printf("%g; %d: %s\n", (double)param, rc, mr_last_error());
-    return param == 0.5f && rc == MR_EOPTION && strstr(mr_last_error(), "no-such-optimizer") ? 0 : 1;
+    return param == 0.5f && rc == MR_EOPTION && strstr(mr_last_error(), "no-such-optimizer") ? 0
+                                                                                             : 1;
 }

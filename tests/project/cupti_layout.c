@@ -4,9 +4,10 @@
 #include <cupti.h>
 #include <stddef.h>
 
-#define SAME(ours, member, real, theirs)                                                                               \
-    _Static_assert(offsetof(struct ours, member) == offsetof(real, theirs), #real "." #theirs);                        \
-    _Static_assert(sizeof(((struct ours *)0)->member) == sizeof(((real *)0)->theirs), #real "." #theirs)
+#define SAME(ours, member, real, theirs)                                                           \
+    _Static_assert(offsetof(struct ours, member) == offsetof(real, theirs), #real "." #theirs);    \
+    _Static_assert(sizeof(((struct ours *)0)->member) == sizeof(((real *)0)->theirs),              \
+                   #real "." #theirs)
 
 #if CUPTI_API_VERSION >= 130100
 typedef CUpti_ActivityKernel11 newest_kernel;
@@ -16,40 +17,40 @@ typedef CUpti_ActivityKernel10 newest_kernel;
 typedef CUpti_ActivityKernel9 newest_kernel;
 #endif
 
-#define KERNEL(real)                                                                                                   \
-    SAME(cupti_kernel, kind, real, kind);                                                                              \
-    SAME(cupti_kernel, registers, real, registersPerThread);                                                           \
-    SAME(cupti_kernel, start, real, start);                                                                            \
-    SAME(cupti_kernel, end, real, end);                                                                                \
-    SAME(cupti_kernel, device, real, deviceId);                                                                        \
-    SAME(cupti_kernel, context, real, contextId);                                                                      \
-    SAME(cupti_kernel, stream, real, streamId);                                                                        \
-    SAME(cupti_kernel, grid[0], real, gridX);                                                                          \
-    SAME(cupti_kernel, grid[2], real, gridZ);                                                                          \
-    SAME(cupti_kernel, block[0], real, blockX);                                                                        \
-    SAME(cupti_kernel, static_shared, real, staticSharedMemory);                                                       \
-    SAME(cupti_kernel, dynamic_shared, real, dynamicSharedMemory);                                                     \
-    SAME(cupti_kernel, local_bytes, real, localMemoryPerThread);                                                       \
-    SAME(cupti_kernel, correlation, real, correlationId);                                                              \
-    SAME(cupti_kernel, name, real, name);                                                                              \
-    SAME(cupti_kernel, graph_node, real, graphNodeId);                                                                 \
+#define KERNEL(real)                                                                               \
+    SAME(cupti_kernel, kind, real, kind);                                                          \
+    SAME(cupti_kernel, registers, real, registersPerThread);                                       \
+    SAME(cupti_kernel, start, real, start);                                                        \
+    SAME(cupti_kernel, end, real, end);                                                            \
+    SAME(cupti_kernel, device, real, deviceId);                                                    \
+    SAME(cupti_kernel, context, real, contextId);                                                  \
+    SAME(cupti_kernel, stream, real, streamId);                                                    \
+    SAME(cupti_kernel, grid[0], real, gridX);                                                      \
+    SAME(cupti_kernel, grid[2], real, gridZ);                                                      \
+    SAME(cupti_kernel, block[0], real, blockX);                                                    \
+    SAME(cupti_kernel, static_shared, real, staticSharedMemory);                                   \
+    SAME(cupti_kernel, dynamic_shared, real, dynamicSharedMemory);                                 \
+    SAME(cupti_kernel, local_bytes, real, localMemoryPerThread);                                   \
+    SAME(cupti_kernel, correlation, real, correlationId);                                          \
+    SAME(cupti_kernel, name, real, name);                                                          \
+    SAME(cupti_kernel, graph_node, real, graphNodeId);                                             \
     SAME(cupti_kernel, graph, real, graphId)
 KERNEL(CUpti_ActivityKernel9);
 KERNEL(newest_kernel);
 
-#define MEMCPY(real)                                                                                                   \
-    SAME(cupti_memcpy, copy_kind, real, copyKind);                                                                     \
-    SAME(cupti_memcpy, src_kind, real, srcKind);                                                                       \
-    SAME(cupti_memcpy, dst_kind, real, dstKind);                                                                       \
-    SAME(cupti_memcpy, flags, real, flags);                                                                            \
-    SAME(cupti_memcpy, bytes, real, bytes);                                                                            \
-    SAME(cupti_memcpy, start, real, start);                                                                            \
-    SAME(cupti_memcpy, end, real, end);                                                                                \
-    SAME(cupti_memcpy, device, real, deviceId);                                                                        \
-    SAME(cupti_memcpy, context, real, contextId);                                                                      \
-    SAME(cupti_memcpy, stream, real, streamId);                                                                        \
-    SAME(cupti_memcpy, correlation, real, correlationId);                                                              \
-    SAME(cupti_memcpy, graph_node, real, graphNodeId);                                                                 \
+#define MEMCPY(real)                                                                               \
+    SAME(cupti_memcpy, copy_kind, real, copyKind);                                                 \
+    SAME(cupti_memcpy, src_kind, real, srcKind);                                                   \
+    SAME(cupti_memcpy, dst_kind, real, dstKind);                                                   \
+    SAME(cupti_memcpy, flags, real, flags);                                                        \
+    SAME(cupti_memcpy, bytes, real, bytes);                                                        \
+    SAME(cupti_memcpy, start, real, start);                                                        \
+    SAME(cupti_memcpy, end, real, end);                                                            \
+    SAME(cupti_memcpy, device, real, deviceId);                                                    \
+    SAME(cupti_memcpy, context, real, contextId);                                                  \
+    SAME(cupti_memcpy, stream, real, streamId);                                                    \
+    SAME(cupti_memcpy, correlation, real, correlationId);                                          \
+    SAME(cupti_memcpy, graph_node, real, graphNodeId);                                             \
     SAME(cupti_memcpy, graph, real, graphId)
 MEMCPY(CUpti_ActivityMemcpy5);
 #if CUPTI_API_VERSION >= 26
@@ -85,12 +86,12 @@ SAME(cupti_api, thread, CUpti_ActivityAPI, threadId);
 SAME(cupti_api, correlation, CUpti_ActivityAPI, correlationId);
 SAME(cupti_api, result, CUpti_ActivityAPI, returnValue);
 
-#define SYNC(real)                                                                                                     \
-    SAME(cupti_sync, type, real, type);                                                                                \
-    SAME(cupti_sync, end, real, end);                                                                                  \
-    SAME(cupti_sync, correlation, real, correlationId);                                                                \
-    SAME(cupti_sync, context, real, contextId);                                                                        \
-    SAME(cupti_sync, stream, real, streamId);                                                                          \
+#define SYNC(real)                                                                                 \
+    SAME(cupti_sync, type, real, type);                                                            \
+    SAME(cupti_sync, end, real, end);                                                              \
+    SAME(cupti_sync, correlation, real, correlationId);                                            \
+    SAME(cupti_sync, context, real, contextId);                                                    \
+    SAME(cupti_sync, stream, real, streamId);                                                      \
     SAME(cupti_sync, event, real, cudaEventId)
 SYNC(CUpti_ActivitySynchronization);
 #if CUPTI_API_VERSION >= 26

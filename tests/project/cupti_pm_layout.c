@@ -9,14 +9,16 @@
 #include <cupti_target.h>
 
 /* NOLINTBEGIN(bugprone-sizeof-expression): of pointers, too, the size is meant. Newer versions may know more behind what we have. */
-#define SAME(ours, ours_last, real, real_last)                                                                         \
-    _Static_assert(offsetof(struct ours, ours_last) == offsetof(real, real_last), #real);                              \
-    _Static_assert(sizeof(((struct ours *)0)->ours_last) == sizeof(((real *)0)->real_last), #real);                    \
+#define SAME(ours, ours_last, real, real_last)                                                     \
+    _Static_assert(offsetof(struct ours, ours_last) == offsetof(real, real_last), #real);          \
+    _Static_assert(sizeof(((struct ours *)0)->ours_last) == sizeof(((real *)0)->real_last),        \
+                   #real);                                                                         \
     _Static_assert(PM_SIZE(ours, ours_last) <= real##_STRUCT_SIZE, #real)
 
 SAME(cupti_pm_plain, reserved, CUpti_Profiler_Initialize_Params, pPriv);
 SAME(cupti_pm_chip, name, CUpti_Device_GetChipName_Params, pChipName);
-SAME(cupti_pm_available, image, CUpti_PmSampling_GetCounterAvailability_Params, pCounterAvailabilityImage);
+SAME(cupti_pm_available, image, CUpti_PmSampling_GetCounterAvailability_Params,
+     pCounterAvailabilityImage);
 SAME(cupti_pm_enable, sampling, CUpti_PmSampling_Enable_Params, pPmSamplingObject);
 SAME(cupti_pm_sampling, sampling, CUpti_PmSampling_Disable_Params, pPmSamplingObject);
 SAME(cupti_pm_sampling, sampling, CUpti_PmSampling_Start_Params, pPmSamplingObject);
@@ -28,8 +30,10 @@ SAME(cupti_pm_data_size, bytes, CUpti_PmSampling_GetCounterDataSize_Params, coun
 SAME(cupti_pm_data_init, data, CUpti_PmSampling_CounterDataImage_Initialize_Params, pCounterData);
 SAME(cupti_pm_decode, stop_reason, CUpti_PmSampling_DecodeData_Params, decodeStopReason);
 SAME(cupti_pm_decode, overflow, CUpti_PmSampling_DecodeData_Params, overflow);
-SAME(cupti_pm_data_info, n_completed, CUpti_PmSampling_GetCounterDataInfo_Params, numCompletedSamples);
-SAME(cupti_pm_sample_info, start, CUpti_PmSampling_CounterData_GetSampleInfo_Params, startTimestamp);
+SAME(cupti_pm_data_info, n_completed, CUpti_PmSampling_GetCounterDataInfo_Params,
+     numCompletedSamples);
+SAME(cupti_pm_sample_info, start, CUpti_PmSampling_CounterData_GetSampleInfo_Params,
+     startTimestamp);
 SAME(cupti_pm_sample_info, end, CUpti_PmSampling_CounterData_GetSampleInfo_Params, endTimestamp);
 SAME(cupti_pm_host, available, CUpti_Profiler_Host_Initialize_Params, pCounterAvailabilityImage);
 SAME(cupti_pm_host, host, CUpti_Profiler_Host_Initialize_Params, pHostObject);

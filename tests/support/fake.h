@@ -17,7 +17,8 @@ static fake_cuda_set_current_fn *fake_set_current;
 /* The library's own dlopen("libcuda.so.1") then finds this one, by its soname. */
 static inline void fake_load(void)
 {
-    void *library = dlopen(FAKE_CUDA, RTLD_NOW | RTLD_GLOBAL), *nvml = dlopen(FAKE_NVML, RTLD_NOW | RTLD_GLOBAL);
+    void *library = dlopen(FAKE_CUDA, RTLD_NOW | RTLD_GLOBAL),
+         *nvml = dlopen(FAKE_NVML, RTLD_NOW | RTLD_GLOBAL);
     if (!library || !nvml) {
         fprintf(stderr, "the fake driver cannot be loaded: %s\n", dlerror());
         exit(1);
@@ -36,14 +37,16 @@ static inline const char *fake_left(void)
     static char text[512];
     struct fake_cuda_report r;
     fake_report(&r);
-    uint64_t left = r.streams + r.events + r.device_blocks + r.host_registered + r.host_allocated + r.modules +
-                    r.contexts + r.graphs;
+    uint64_t left = r.streams + r.events + r.device_blocks + r.host_registered + r.host_allocated +
+                    r.modules + r.contexts + r.graphs;
     snprintf(text, sizeof text,
-             "misuse %llu (%s); left: %llu streams, %llu events, %llu device blocks, %llu registered, %llu allocated, "
+             "misuse %llu (%s); left: %llu streams, %llu events, %llu device blocks, %llu "
+             "registered, %llu allocated, "
              "%llu modules, %llu contexts, %llu graphs",
-             (unsigned long long)r.misuse, r.first_misuse, (unsigned long long)r.streams, (unsigned long long)r.events,
-             (unsigned long long)r.device_blocks, (unsigned long long)r.host_registered,
-             (unsigned long long)r.host_allocated, (unsigned long long)r.modules, (unsigned long long)r.contexts,
+             (unsigned long long)r.misuse, r.first_misuse, (unsigned long long)r.streams,
+             (unsigned long long)r.events, (unsigned long long)r.device_blocks,
+             (unsigned long long)r.host_registered, (unsigned long long)r.host_allocated,
+             (unsigned long long)r.modules, (unsigned long long)r.contexts,
              (unsigned long long)r.graphs);
     return left || r.misuse ? text : NULL;
 }

@@ -89,7 +89,8 @@ struct fake_range *fake_find(const void *ptr, uint64_t bytes, bool device)
 {
     for (struct fake_range *r = ranges; r; r = r->next) {
         uint64_t at = (uintptr_t)ptr - (uintptr_t)r->ptr;
-        if (r->device == device && (uintptr_t)ptr >= (uintptr_t)r->ptr && at <= r->bytes && bytes <= r->bytes - at)
+        if (r->device == device && (uintptr_t)ptr >= (uintptr_t)r->ptr && at <= r->bytes &&
+            bytes <= r->bytes - at)
             return r;
     }
     return NULL;
@@ -409,7 +410,8 @@ const unsigned char mr_cuda_batch_image[1], mr_cuda_optim_image[1];
 #endif
 static char kernel_module;
 
-const struct mr_kernel *fake_kernel(bool (*is)(const struct mr_kernel *k, const void *user), const void *user)
+const struct mr_kernel *fake_kernel(bool (*is)(const struct mr_kernel *k, const void *user),
+                                    const void *user)
 {
     for (size_t m = 0; m < sizeof modules / sizeof modules[0]; m++)
         for (size_t i = 0; i < modules[m]->n_kernels; i++)
@@ -452,7 +454,8 @@ int cuModuleUnload(struct CUmod_st *module)
 int cuModuleGetFunction(struct CUfunc_st **out, struct CUmod_st *module, const char *name)
 {
     int result = fake_begin(__func__, FAKE_CONTEXT);
-    static const char *const simple[] = {[FAKE_BUSY] = "mr_busy", [FAKE_WAIT] = "mr_wait", [FAKE_COPY] = "mr_copy"};
+    static const char *const simple[] = {
+        [FAKE_BUSY] = "mr_busy", [FAKE_WAIT] = "mr_wait", [FAKE_COPY] = "mr_copy"};
     const void *function = NULL;
     if ((void *)module == (void *)fake_module) {
         for (int i = FAKE_BUSY; i <= FAKE_COPY; i++)

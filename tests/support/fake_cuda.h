@@ -17,7 +17,8 @@ struct fake_cuda_report {
     uint64_t misuse;                   /* times */
     char first_misuse[256];            /* "" when none */
     uint64_t graphs;                   /* recorded and executable ones alive */
-    uint64_t streams, events, device_blocks, host_registered, host_allocated, modules, contexts; /* alive */
+    uint64_t streams, events, device_blocks, host_registered, host_allocated, modules,
+        contexts; /* alive */
 };
 
 /*

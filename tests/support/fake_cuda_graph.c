@@ -40,7 +40,8 @@ static int copy_op(const struct op *op, struct op *out)
 int cuStreamBeginCapture_v2(struct CUstream_st *stream, int mode)
 {
     int result = fake_begin(__func__, FAKE_CONTEXT);
-    if (!result && (!fake_is_stream(__func__, stream) || stream->capturing || mode != CU_STREAM_CAPTURE_MODE_RELAXED)) {
+    if (!result && (!fake_is_stream(__func__, stream) || stream->capturing ||
+                    mode != CU_STREAM_CAPTURE_MODE_RELAXED)) {
         fake_misuse(__func__);
         result = 1;
     }
@@ -78,7 +79,8 @@ int cuStreamEndCapture(struct CUstream_st *stream, struct CUgraph_st **out)
     return fake_end(0);
 }
 
-int cuGraphInstantiateWithFlags(struct CUgraphExec_st **out, struct CUgraph_st *graph, unsigned long long flags)
+int cuGraphInstantiateWithFlags(struct CUgraphExec_st **out, struct CUgraph_st *graph,
+                                unsigned long long flags)
 {
     int result = fake_begin(__func__, FAKE_CONTEXT);
     struct CUgraphExec_st *exec = NULL;

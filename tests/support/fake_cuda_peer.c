@@ -37,16 +37,17 @@ int cuCtxEnablePeerAccess(struct CUctx_st *peer, unsigned flags)
     return fake_end(result);
 }
 
-int cuMemcpyPeerAsync(uint64_t dst, struct CUctx_st *dst_context, uint64_t src, struct CUctx_st *src_context,
-                      size_t bytes, struct CUstream_st *stream)
+int cuMemcpyPeerAsync(uint64_t dst, struct CUctx_st *dst_context, uint64_t src,
+                      struct CUctx_st *src_context, size_t bytes, struct CUstream_st *stream)
 {
     void *to = (void *)(uintptr_t)dst;
     const void *from = (const void *)(uintptr_t)src;
     int result = fake_begin(__func__, FAKE_CONTEXT);
     int dst_gpu = fake_gpu_of(dst_context), src_gpu = fake_gpu_of(src_context);
-    const struct fake_range *dst_range = fake_find(to, bytes, true), *src_range = fake_find(from, bytes, true);
-    if (!result && (dst_gpu < 0 || src_gpu < 0 || !dst_range || !src_range || dst_range->owner != dst_gpu ||
-                    src_range->owner != src_gpu)) {
+    const struct fake_range *dst_range = fake_find(to, bytes, true),
+                            *src_range = fake_find(from, bytes, true);
+    if (!result && (dst_gpu < 0 || src_gpu < 0 || !dst_range || !src_range ||
+                    dst_range->owner != dst_gpu || src_range->owner != src_gpu)) {
         fake_misuse("cuMemcpyPeerAsync: memory that is not the context's");
         result = 1;
     }

@@ -90,9 +90,11 @@ void fake_wait_all(void);
 int fake_enqueue(struct CUstream_st *s, struct op what);
 bool fake_is_stream(const char *call, const struct CUstream_st *stream);
 /* Under the lock: a copy in device memory, checked. Returns a result. */
-int fake_copy_device(const char *call, struct CUstream_st *stream, void *dst, const void *src, size_t bytes);
+int fake_copy_device(const char *call, struct CUstream_st *stream, void *dst, const void *src,
+                     size_t bytes);
 
 /* The first of the library's kernels for which `is` holds, or NULL. */
-const struct mr_kernel *fake_kernel(bool (*is)(const struct mr_kernel *k, const void *user), const void *user);
+const struct mr_kernel *fake_kernel(bool (*is)(const struct mr_kernel *k, const void *user),
+                                    const void *user);
 
 #endif

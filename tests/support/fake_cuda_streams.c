@@ -49,7 +49,9 @@ static void work(const struct op *op)
         nanosleep(&t, NULL);
     t = (struct timespec){0, 20000};
     for (uint64_t waited = 0;
-         op->kind == FLAG && __atomic_load_n(op->flag, __ATOMIC_ACQUIRE) == 0 && waited < op->busy_ns; waited += 20000)
+         op->kind == FLAG && __atomic_load_n(op->flag, __ATOMIC_ACQUIRE) == 0 &&
+         waited < op->busy_ns;
+         waited += 20000)
         nanosleep(&t, NULL);
     if (op->kind == KERNEL)
         op->kernel->run(op->staged);
@@ -298,11 +300,12 @@ int cuEventSynchronize(struct CUevent_st *event)
     return fake_end(result);
 }
 
-static int elapsed(const char *call, float *out_ms, struct CUevent_st *start, struct CUevent_st *end)
+static int elapsed(const char *call, float *out_ms, struct CUevent_st *start,
+                   struct CUevent_st *end)
 {
     int result = fake_begin(call, FAKE_CONTEXT);
-    if (!result && (!is_event(call, start) || !is_event(call, end) || !start->timing || !end->timing || !start->mark ||
-                    !end->mark))
+    if (!result && (!is_event(call, start) || !is_event(call, end) || !start->timing ||
+                    !end->timing || !start->mark || !end->mark))
         result = CUDA_ERROR_INVALID_HANDLE;
     if (!result && (!start->mark->passed || !end->mark->passed))
         result = CUDA_ERROR_NOT_READY;
@@ -322,17 +325,19 @@ int cuEventElapsedTime_v2(float *out_ms, struct CUevent_st *start, struct CUeven
 }
 
 /* Under the lock. Host memory that is not page-locked: its bytes are taken now, or the call waits for them. */
-static int copy(const char *call, struct CUstream_st *stream, void *dst, bool to_device, const void *src,
-                bool from_device, size_t bytes)
+static int copy(const char *call, struct CUstream_st *stream, void *dst, bool to_device,
+                const void *src, bool from_device, size_t bytes)
 {
     struct op op = {.kind = COPY, .dst = dst, .src = src, .bytes = bytes};
     if (!fake_is_stream(call, stream))
         return CUDA_ERROR_INVALID_HANDLE;
-    if ((to_device && !fake_find(dst, bytes, true)) || (from_device && !fake_find(src, bytes, true))) {
+    if ((to_device && !fake_find(dst, bytes, true)) ||
+        (from_device && !fake_find(src, bytes, true))) {
         fake_misuse("a copy out of the bounds of device memory");
         return 1;
     }
-    bool staged = !from_device && !fake_find(src, bytes, false), waits = !to_device && !fake_find(dst, bytes, false);
+    bool staged = !from_device && !fake_find(src, bytes, false),
+         waits = !to_device && !fake_find(dst, bytes, false);
     if ((staged || waits) && refuse_capture(call, stream))
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     if (staged) {
@@ -352,7 +357,8 @@ static int copy(const char *call, struct CUstream_st *stream, void *dst, bool to
     return result;
 }
 
-int fake_copy_device(const char *call, struct CUstream_st *stream, void *dst, const void *src, size_t bytes)
+int fake_copy_device(const char *call, struct CUstream_st *stream, void *dst, const void *src,
+                     size_t bytes)
 {
     return copy(call, stream, dst, true, src, true, bytes);
 }
@@ -360,17 +366,20 @@ int fake_copy_device(const char *call, struct CUstream_st *stream, void *dst, co
 int cuMemcpyHtoDAsync_v2(uint64_t dst, const void *src, size_t bytes, struct CUstream_st *stream)
 {
     int result = fake_begin(__func__, FAKE_CONTEXT);
-    return fake_end(result ? result : copy(__func__, stream, (void *)(uintptr_t)dst, true, src, false, bytes));
+    return fake_end(
+        result ? result : copy(__func__, stream, (void *)(uintptr_t)dst, true, src, false, bytes));
 }
 
 int cuMemcpyDtoHAsync_v2(void *dst, uint64_t src, size_t bytes, struct CUstream_st *stream)
 {
     int result = fake_begin(__func__, FAKE_CONTEXT);
-    return fake_end(result ? result : copy(__func__, stream, dst, false, (void *)(uintptr_t)src, true, bytes));
+    return fake_end(
+        result ? result : copy(__func__, stream, dst, false, (void *)(uintptr_t)src, true, bytes));
 }
 
 /* By address. */
-static int copy_any(const char *call, struct CUstream_st *stream, uint64_t dst, uint64_t src, size_t bytes)
+static int copy_any(const char *call, struct CUstream_st *stream, uint64_t dst, uint64_t src,
+                    size_t bytes)
 {
     void *to = (void *)(uintptr_t)dst, *from = (void *)(uintptr_t)src;
     return copy(call, stream, to, fake_find(to, 1, true), from, fake_find(from, 1, true), bytes);
@@ -382,15 +391,15 @@ int cuMemcpyAsync(uint64_t dst, uint64_t src, size_t bytes, struct CUstream_st *
     return fake_end(result ? result : copy_any(__func__, stream, dst, src, bytes));
 }
 
-static int batch(const char *call, const uint64_t *dst, const uint64_t *src, const size_t *bytes, size_t n,
-                 const struct cuda_copy_attributes *attributes, const size_t *from, size_t n_attributes,
-                 struct CUstream_st *stream)
+static int batch(const char *call, const uint64_t *dst, const uint64_t *src, const size_t *bytes,
+                 size_t n, const struct cuda_copy_attributes *attributes, const size_t *from,
+                 size_t n_attributes, struct CUstream_st *stream)
 {
     int result = fake_begin(call, FAKE_CONTEXT);
     if (!result && getenv("FAKE_CUDA_NO_BATCH"))
         result = CUDA_ERROR_NOT_SUPPORTED;
-    if (!result &&
-        (n == 0 || n_attributes != 1 || from[0] != 0 || attributes->source_order != CU_MEMCPY_SRC_ACCESS_ORDER_STREAM))
+    if (!result && (n == 0 || n_attributes != 1 || from[0] != 0 ||
+                    attributes->source_order != CU_MEMCPY_SRC_ACCESS_ORDER_STREAM))
         result = 1;
     if (!result)
         result = refuse_capture(call, stream);
@@ -405,16 +414,17 @@ static int batch(const char *call, const uint64_t *dst, const uint64_t *src, con
     return fake_end(result);
 }
 
-int cuMemcpyBatchAsync(uint64_t *dst, uint64_t *src, size_t *bytes, size_t n, struct cuda_copy_attributes *attributes,
-                       size_t *from, size_t n_attributes, size_t *out_failed, struct CUstream_st *stream)
+int cuMemcpyBatchAsync(uint64_t *dst, uint64_t *src, size_t *bytes, size_t n,
+                       struct cuda_copy_attributes *attributes, size_t *from, size_t n_attributes,
+                       size_t *out_failed, struct CUstream_st *stream)
 {
     (void)out_failed;
     return batch(__func__, dst, src, bytes, n, attributes, from, n_attributes, stream);
 }
 
 int cuMemcpyBatchAsync_v2(uint64_t *dst, uint64_t *src, size_t *bytes, size_t n,
-                          struct cuda_copy_attributes *attributes, size_t *from, size_t n_attributes,
-                          struct CUstream_st *stream)
+                          struct cuda_copy_attributes *attributes, size_t *from,
+                          size_t n_attributes, struct CUstream_st *stream)
 {
     return batch(__func__, dst, src, bytes, n, attributes, from, n_attributes, stream);
 }
@@ -427,8 +437,10 @@ int cuMemsetD8Async(uint64_t dst, unsigned char byte, size_t bytes, struct CUstr
         fake_misuse("cuMemsetD8Async out of the bounds of device memory");
         result = 1;
     }
-    return fake_end(result ? result
-                           : fake_enqueue(stream, (struct op){.kind = SET, .dst = ptr, .byte = byte, .bytes = bytes}));
+    return fake_end(
+        result ? result
+               : fake_enqueue(stream,
+                              (struct op){.kind = SET, .dst = ptr, .byte = byte, .bytes = bytes}));
 }
 
 /* Memory that a kernel may touch: the device's, or page-locked. */
@@ -438,7 +450,8 @@ static bool reachable(const void *ptr, uint64_t bytes)
 }
 
 /* A kernel of the library, with the host's implementation; the memory that it touches has to be the device's. */
-static int launch_kernel(struct CUstream_st *stream, const struct mr_kernel *kernel, const void *args)
+static int launch_kernel(struct CUstream_st *stream, const struct mr_kernel *kernel,
+                         const void *args)
 {
     struct mr_kernel_range touched[MR_KERNEL_RANGES] = {{0}};
     if (kernel->check(args, touched))
@@ -452,7 +465,8 @@ static int launch_kernel(struct CUstream_st *stream, const struct mr_kernel *ker
     if (!copy)
         return CUDA_ERROR_OUT_OF_MEMORY;
     memcpy(copy, args, kernel->args_bytes);
-    int result = fake_enqueue(stream, (struct op){.kind = KERNEL, .kernel = kernel, .staged = copy});
+    int result =
+        fake_enqueue(stream, (struct op){.kind = KERNEL, .kernel = kernel, .staged = copy});
     if (result)
         free(copy);
     return result;
@@ -480,27 +494,32 @@ static int launch_simple(struct CUstream_st *stream, int which, void **params)
         memcpy(&op.src, params[1], sizeof op.src);
         memcpy(&op.bytes, params[2], sizeof op.bytes);
     }
-    bool bad = (which == FAKE_WAIT && !reachable((const void *)(uintptr_t)op.flag, 4)) ||
-               (which == FAKE_COPY && (!reachable(op.dst, op.bytes) || !reachable(op.src, op.bytes)));
+    bool bad =
+        (which == FAKE_WAIT && !reachable((const void *)(uintptr_t)op.flag, 4)) ||
+        (which == FAKE_COPY && (!reachable(op.dst, op.bytes) || !reachable(op.src, op.bytes)));
     if (bad)
         fake_misuse("a kernel's pointer is out of the bounds of device and page-locked memory");
     return bad ? CUDA_ERROR_ILLEGAL_ADDRESS : fake_enqueue(stream, op);
 }
 
-int cuLaunchKernel(struct CUfunc_st *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
-                   unsigned block_y, unsigned block_z, unsigned shared_bytes, struct CUstream_st *stream, void **params,
-                   void **extra)
+int cuLaunchKernel(struct CUfunc_st *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                   unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
+                   struct CUstream_st *stream, void **params, void **extra)
 {
     (void)shared_bytes, (void)extra;
     int result = fake_begin(__func__, FAKE_CONTEXT);
-    const struct mr_kernel *kernel = fake_kernel(is_it, function); /* NULL: of the hand-written PTX */
+    const struct mr_kernel *kernel =
+        fake_kernel(is_it, function); /* NULL: of the hand-written PTX */
     uintptr_t which = (uintptr_t)function - (uintptr_t)fake_module;
-    bool one = grid_x == 1 && grid_y == 1 && grid_z == 1 && block_x == 1 && block_y == 1 && block_z == 1;
-    bool many = grid_x > 0 && grid_y > 0 && grid_y < 65536 && grid_z == 1 && block_x == 256 && block_y == 1;
+    bool one =
+        grid_x == 1 && grid_y == 1 && grid_z == 1 && block_x == 1 && block_y == 1 && block_z == 1;
+    bool many =
+        grid_x > 0 && grid_y > 0 && grid_y < 65536 && grid_z == 1 && block_x == 256 && block_y == 1;
     bool fits = kernel ? many : which <= FAKE_COPY && (one || which == FAKE_COPY);
     if (!result && (!function || !fits || !fake_is_stream(__func__, stream)))
         result = CUDA_ERROR_INVALID_HANDLE;
     if (result)
         return fake_end(result);
-    return fake_end(kernel ? launch_kernel(stream, kernel, params[0]) : launch_simple(stream, (int)which, params));
+    return fake_end(kernel ? launch_kernel(stream, kernel, params[0])
+                           : launch_simple(stream, (int)which, params));
 }

@@ -45,7 +45,8 @@ FAKE_API struct result cuFileHandleRegister(void **out, struct description *desc
 FAKE_API void cuFileHandleDeregister(void *handle);
 FAKE_API struct result cuFileBufRegister(const void *base, size_t bytes, int flags);
 FAKE_API struct result cuFileBufDeregister(const void *base);
-FAKE_API ssize_t cuFileRead(void *handle, void *base, size_t bytes, off_t file_offset, off_t base_offset);
+FAKE_API ssize_t cuFileRead(void *handle, void *base, size_t bytes, off_t file_offset,
+                            off_t base_offset);
 
 void fake_cufile_report(struct fake_cufile_report *out)
 {
@@ -196,7 +197,8 @@ ssize_t cuFileRead(void *handle, void *base, size_t bytes, off_t file_offset, of
     pthread_mutex_lock(&lock);
     count.reads++;
     count.bytes += got > 0 ? (uint64_t)got : 0;
-    count.most_bytes = got > 0 && (uint64_t)got > count.most_bytes ? (uint64_t)got : count.most_bytes;
+    count.most_bytes =
+        got > 0 && (uint64_t)got > count.most_bytes ? (uint64_t)got : count.most_bytes;
     pthread_mutex_unlock(&lock);
     errno = errnum;
     return got;

@@ -398,9 +398,11 @@ EXPORT void fake_others(uint32_t correlation)
                                   .n_copy_engines = 3,
                                   .major = 9,
                                   .name = "Fake H200"};
-    struct cupti_context context = {.kind = CUPTI_CONTEXT, .context = 1, .null_stream = 7, .parent = 9, .is_green = 1};
+    struct cupti_context context = {
+        .kind = CUPTI_CONTEXT, .context = 1, .null_stream = 7, .parent = 9, .is_green = 1};
     struct cupti_stream stream = {.kind = CUPTI_STREAM, .context = 1, .stream = 13, .flag = 2};
-    struct cupti_graph graph = {.kind = CUPTI_GRAPH_TRACE, .correlation = correlation, .start = now, .end = now + 10};
+    struct cupti_graph graph = {
+        .kind = CUPTI_GRAPH_TRACE, .correlation = correlation, .start = now, .end = now + 10};
     const struct {
         uint32_t kind;
         const void *record;

@@ -58,7 +58,8 @@ static int called(const char *name, size_t bytes, size_t want)
     unsigned n = __atomic_add_fetch(&fake_pm.n_calls, 1, __ATOMIC_RELAXED);
     if (list) {
         char line[128];
-        int length = snprintf(line, sizeof line, "%s\n", name), fd = open(list, O_WRONLY | O_CREAT | O_APPEND, 0600);
+        int length = snprintf(line, sizeof line, "%s\n", name),
+            fd = open(list, O_WRONLY | O_CREAT | O_APPEND, 0600);
         if (fd >= 0) {
             (void)!write(fd, line, (size_t)length);
             close(fd);
@@ -69,9 +70,9 @@ static int called(const char *name, size_t bytes, size_t want)
     unsigned long at = fail ? strtoul(fail, NULL, 10) : 0;
     return at && (n == at || (n > at && strchr(fail, '+'))) ? 999 : 0;
 }
-#define CALLED(name, parameters, last)                                                                                 \
-    int code = called(#name, p->size, PM_SIZE(parameters, last));                                                      \
-    if (code)                                                                                                          \
+#define CALLED(name, parameters, last)                                                             \
+    int code = called(#name, p->size, PM_SIZE(parameters, last));                                  \
+    if (code)                                                                                      \
     return code
 
 EXPORT int cuDevicePrimaryCtxGetState(int device, unsigned *flags, int *active)
@@ -260,6 +261,7 @@ EXPORT int cuptiProfilerHostEvaluateToGpuValues(struct cupti_pm_values *p)
 {
     CALLED(ProfilerHostEvaluateToGpuValues, cupti_pm_values, values);
     for (size_t i = 0; i < p->n; i++)
-        p->values[i] = (strstr(p->names[i], "_throughput.") ? 0.1 : 10) * (double)(i + 1); /* fractions, as real ones */
+        p->values[i] = (strstr(p->names[i], "_throughput.") ? 0.1 : 10) *
+                       (double)(i + 1); /* fractions, as real ones */
     return p->i < fake_pm.n ? 0 : 1;
 }

@@ -125,8 +125,8 @@ static void begin(struct job *j, const unsigned char *data, size_t length)
     jpeg_read_header(&j->z, TRUE);
 }
 
-int nvjpegGetImageInfo(struct nvjpegHandle *handle, const unsigned char *data, size_t length, int *components,
-                       int *subsampling, int *widths, int *heights)
+int nvjpegGetImageInfo(struct nvjpegHandle *handle, const unsigned char *data, size_t length,
+                       int *components, int *subsampling, int *widths, int *heights)
 {
     struct job j;
     (void)handle;
@@ -143,8 +143,8 @@ int nvjpegGetImageInfo(struct nvjpegHandle *handle, const unsigned char *data, s
     return 0;
 }
 
-int nvjpegJpegStreamParseHeader(struct nvjpegHandle *handle, const unsigned char *data, size_t length,
-                                struct nvjpegJpegStream *stream)
+int nvjpegJpegStreamParseHeader(struct nvjpegHandle *handle, const unsigned char *data,
+                                size_t length, struct nvjpegJpegStream *stream)
 {
     struct job j;
     (void)handle;
@@ -160,7 +160,8 @@ int nvjpegJpegStreamParseHeader(struct nvjpegHandle *handle, const unsigned char
     return 0;
 }
 
-int nvjpegDecodeBatchedSupported(struct nvjpegHandle *handle, struct nvjpegJpegStream *stream, int *supported)
+int nvjpegDecodeBatchedSupported(struct nvjpegHandle *handle, struct nvjpegJpegStream *stream,
+                                 int *supported)
 {
     if (handle->backend != NVJPEG_BACKEND_HARDWARE || !stream->parsed)
         atomic_fetch_add(&fake_nvjpeg.misuse, 1);
@@ -180,7 +181,8 @@ static int copy(void *to, const void *from, size_t bytes, struct CUstream_st *st
     return htod((uint64_t)(uintptr_t)to, from, bytes, stream) ? NVJPEG_STATUS_EXECUTION_FAILED : 0;
 }
 
-static int decode(const unsigned char *data, size_t length, const struct nvjpeg_image *to, struct CUstream_st *stream)
+static int decode(const unsigned char *data, size_t length, const struct nvjpeg_image *to,
+                  struct CUstream_st *stream)
 {
     struct job j;
     if (setjmp(j.escape)) {
@@ -207,17 +209,19 @@ static int decode(const unsigned char *data, size_t length, const struct nvjpeg_
     return status;
 }
 
-int nvjpegDecodeBatchedInitialize(struct nvjpegHandle *handle, struct nvjpegJpegState *state, int batch_size,
-                                  int max_cpu_threads, int output_format)
+int nvjpegDecodeBatchedInitialize(struct nvjpegHandle *handle, struct nvjpegJpegState *state,
+                                  int batch_size, int max_cpu_threads, int output_format)
 {
-    if (state->handle != handle || batch_size < 1 || max_cpu_threads < 1 || output_format != NVJPEG_OUTPUT_RGBI)
+    if (state->handle != handle || batch_size < 1 || max_cpu_threads < 1 ||
+        output_format != NVJPEG_OUTPUT_RGBI)
         atomic_fetch_add(&fake_nvjpeg.misuse, 1);
     state->batch = batch_size;
     return call();
 }
 
-int nvjpegDecodeBatched(struct nvjpegHandle *handle, struct nvjpegJpegState *state, const unsigned char *const *data,
-                        const size_t *lengths, struct nvjpeg_image *destinations, struct CUstream_st *stream)
+int nvjpegDecodeBatched(struct nvjpegHandle *handle, struct nvjpegJpegState *state,
+                        const unsigned char *const *data, const size_t *lengths,
+                        struct nvjpeg_image *destinations, struct CUstream_st *stream)
 {
     int status = call();
     if (state->handle != handle || state->batch < 1)
@@ -231,8 +235,9 @@ int nvjpegDecodeBatched(struct nvjpegHandle *handle, struct nvjpegJpegState *sta
     return status;
 }
 
-int nvjpegDecode(struct nvjpegHandle *handle, struct nvjpegJpegState *state, const unsigned char *data, size_t length,
-                 int output_format, struct nvjpeg_image *destination, struct CUstream_st *stream)
+int nvjpegDecode(struct nvjpegHandle *handle, struct nvjpegJpegState *state,
+                 const unsigned char *data, size_t length, int output_format,
+                 struct nvjpeg_image *destination, struct CUstream_st *stream)
 {
     int status = call();
     if (state->handle != handle || output_format != NVJPEG_OUTPUT_RGBI)

@@ -7,10 +7,12 @@
 
 struct fake_nvjpeg {
     /* Set by tests. */
-    _Atomic uint64_t fail_at;      /* of the calls that can fail, counted from 1; 0: none */
-    _Atomic int fail_with;         /* a nvjpegStatus_t */
-    _Atomic uint32_t refuse_width; /* pictures of this width are bad, which only decoding finds; 0: none */
-    _Atomic int no_hardware;       /* there is no such backend; else it takes all that is not progressive */
+    _Atomic uint64_t fail_at; /* of the calls that can fail, counted from 1; 0: none */
+    _Atomic int fail_with;    /* a nvjpegStatus_t */
+    _Atomic uint32_t
+        refuse_width; /* pictures of this width are bad, which only decoding finds; 0: none */
+    _Atomic int
+        no_hardware; /* there is no such backend; else it takes all that is not progressive */
     /* Counted. */
     _Atomic uint64_t calls, alive, by_hardware, by_kernels, one_by_one, misuse;
 };

@@ -4,13 +4,13 @@
 #include <unistd.h>
 
 #define FAKE_API __attribute__((visibility("default")))
-#define NUMBER(name, value)                                                                                            \
-    FAKE_API int name(void *device, unsigned *out);                                                                    \
-    int name(void *device, unsigned *out)                                                                              \
-    {                                                                                                                  \
-        (void)device;                                                                                                  \
-        *out = value;                                                                                                  \
-        return 0;                                                                                                      \
+#define NUMBER(name, value)                                                                        \
+    FAKE_API int name(void *device, unsigned *out);                                                \
+    int name(void *device, unsigned *out)                                                          \
+    {                                                                                              \
+        (void)device;                                                                              \
+        *out = value;                                                                              \
+        return 0;                                                                                  \
     }
 NUMBER(nvmlDeviceGetCurrPcieLinkGeneration, 1)
 NUMBER(nvmlDeviceGetCurrPcieLinkWidth, 16)
@@ -83,7 +83,8 @@ struct fake_process {
 };
 
 /* This process and two more; what the first of them has is not known. */
-FAKE_API int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *n, struct fake_process *out);
+FAKE_API int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *n,
+                                                     struct fake_process *out);
 int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *n, struct fake_process *out)
 {
     (void)device;

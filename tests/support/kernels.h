@@ -19,7 +19,8 @@ struct kernels_parts {
 static inline const char *kernels_run(const struct kernels_parts *p)
 {
     unsigned char *from = p->host, *back = from + (1 << 17);
-    struct mr_kernel_copy to_device = {p->far, from, KERNELS_BYTES}, to_host = {back, p->far, KERNELS_BYTES};
+    struct mr_kernel_copy to_device = {p->far, from, KERNELS_BYTES},
+                          to_host = {back, p->far, KERNELS_BYTES};
     _Atomic uint32_t *flag = p->flag;
     for (int i = 0; i < KERNELS_BYTES; i++)
         from[i] = (unsigned char)(i * 7 + i / 251);
@@ -40,7 +41,8 @@ static inline const char *kernels_run(const struct kernels_parts *p)
         return "work passed a gate that was closed";
     if (mr_event_query(p->event) != 1 || memcmp(from, back, KERNELS_BYTES) || back[KERNELS_BYTES])
         return "the copy kernel's bytes are not those that were sent";
-    if (mr_launch(p->stream, "wait", &flag, 4) != MR_EMISUSE || mr_launch(p->stream, "copy", &to_host, 8) != MR_EMISUSE)
+    if (mr_launch(p->stream, "wait", &flag, 4) != MR_EMISUSE ||
+        mr_launch(p->stream, "copy", &to_host, 8) != MR_EMISUSE)
         return "arguments of the wrong size are taken";
     return NULL;
 }
@@ -51,7 +53,8 @@ static inline const char *kernels_wrong(struct mr_device *dev)
     struct kernels_parts p = {0};
     const char *wrong = NULL;
     int bad = mr_stream_create(dev, "kernels", &p.stream) | mr_event_create(dev, 0, &p.event) |
-              mr_memory_acquire(dev, MR_PINNED, 4096, &p.flag) | mr_memory_acquire(dev, MR_PINNED, 1 << 18, &p.host) |
+              mr_memory_acquire(dev, MR_PINNED, 4096, &p.flag) |
+              mr_memory_acquire(dev, MR_PINNED, 1 << 18, &p.host) |
               mr_memory_acquire(dev, MR_DEVICE, 1 << 17, &p.far);
     wrong = bad ? mr_last_error() : kernels_run(&p);
     mr_event_destroy(p.event);

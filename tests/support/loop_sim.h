@@ -61,7 +61,8 @@ static inline uint64_t loop_max(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-static inline uint32_t loop_call(struct loop_state *s, const char *runtime, const char *driver, uint64_t ns)
+static inline uint32_t loop_call(struct loop_state *s, const char *runtime, const char *driver,
+                                 uint64_t ns)
 {
     uint32_t call = make_call(s->m, s->l->driver_api ? driver : runtime, s->host, s->host + ns);
     s->host += ns;
@@ -100,14 +101,15 @@ static inline void loop_copy(struct loop_state *s)
     const struct loop *l = s->l;
     uint32_t stream = l->copy_stream ? 13 : 7;
     uint64_t *free_ns = &s->stream[l->copy_stream];
-    uint64_t start, ns = (uint64_t)((double)l->bytes / (l->pageable ? l->pageable_rate : l->pinned_rate)),
-                    call = s->host;
+    uint64_t start,
+        ns = (uint64_t)((double)l->bytes / (l->pageable ? l->pageable_rate : l->pinned_rate)),
+        call = s->host;
     if (l->bytes == 0)
         return;
     start = loop_max(loop_max(s->host + (l->pageable ? 40000 : 5000), *free_ns), s->engine);
     s->host = l->pageable ? start + ns + 4000 : s->host + 5000;
-    uint32_t correlation =
-        make_call(s->m, l->driver_api ? "cuMemcpyHtoDAsync_v2" : "cudaMemcpyAsync_v3020", call, s->host);
+    uint32_t correlation = make_call(
+        s->m, l->driver_api ? "cuMemcpyHtoDAsync_v2" : "cudaMemcpyAsync_v3020", call, s->host);
     make_copy_of(s->m, correlation, stream, start, start + ns, l->bytes, MR_COPY_H2D,
                  l->pageable ? MR_MEM_PAGEABLE : MR_MEM_PINNED);
     *free_ns = s->engine = s->copied = start + ns;
@@ -115,7 +117,8 @@ static inline void loop_copy(struct loop_state *s)
         return;
     call = s->host;
     s->host = loop_max(s->host, *free_ns) + 4000;
-    make_call(s->m, l->driver_api ? "cuStreamSynchronize" : "cudaStreamSynchronize_v3020", call, s->host);
+    make_call(s->m, l->driver_api ? "cuStreamSynchronize" : "cudaStreamSynchronize_v3020", call,
+              s->host);
 }
 
 static inline void loop_small(struct loop_state *s)
@@ -146,7 +149,8 @@ static inline void loop_kernels(struct loop_state *s, uint32_t i)
     s->done[i] = s->stream[0];
 }
 
-static inline void loop_hold(struct loop_state *s, const char *runtime, const char *driver, uint64_t ns, bool drains)
+static inline void loop_hold(struct loop_state *s, const char *runtime, const char *driver,
+                             uint64_t ns, bool drains)
 {
     if (ns == 0)
         return;
@@ -162,7 +166,8 @@ static inline void loop_rest(struct loop_state *s)
     if (l->set_ns > 0) {
         uint64_t start = loop_max(s->host + 5000, s->stream[0]), call = s->host;
         s->host = start + l->set_ns + 4000;
-        uint32_t correlation = make_call(s->m, l->driver_api ? "cuMemsetD8_v2" : "cudaMemset_v3020", call, s->host);
+        uint32_t correlation =
+            make_call(s->m, l->driver_api ? "cuMemsetD8_v2" : "cudaMemset_v3020", call, s->host);
         make_put(s->m, MR_PART_SET,
                  &(struct mr_part_set){.start_ns = MAKE_BASE + start,
                                        .end_ns = MAKE_BASE + start + l->set_ns,
@@ -207,11 +212,13 @@ static inline double loop_run(struct make *m, const struct loop *l)
         if (l->ranges)
             make_range(m, "step", begin, s.host);
     }
-    return (double)(s.done[l->n_steps - 1] - s.done[l->n_steps / 2]) / (l->n_steps - 1 - l->n_steps / 2);
+    return (double)(s.done[l->n_steps - 1] - s.done[l->n_steps / 2]) /
+           (l->n_steps - 1 - l->n_steps / 2);
 }
 
 /* Makes a recording of one loop; [out] out_step_ns. */
-static inline struct mr_recording *loop_record(const char *path, const struct loop *l, double *out_step_ns)
+static inline struct mr_recording *loop_record(const char *path, const struct loop *l,
+                                               double *out_step_ns)
 {
     struct make m;
     make_begin(&m, path);

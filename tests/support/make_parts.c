@@ -37,9 +37,10 @@ int main(int argc, char **argv)
         return 1;
     }
     uint64_t t1 = mr_time_ns();
-    printf("merged %llu records in %.2f s, %.0f MB at most; the file: %.1f MB, %.1f bytes a record\n",
-           (unsigned long long)stats.n_records, (double)(t1 - t0) * 1e-9, megabytes_peak(), (double)stats.bytes * 1e-6,
-           (double)stats.bytes / (double)stats.n_records);
+    printf(
+        "merged %llu records in %.2f s, %.0f MB at most; the file: %.1f MB, %.1f bytes a record\n",
+        (unsigned long long)stats.n_records, (double)(t1 - t0) * 1e-9, megabytes_peak(),
+        (double)stats.bytes * 1e-6, (double)stats.bytes / (double)stats.n_records);
     struct mr_recording *recording;
     if (mr_recording_open(argv[2], &recording) < 0 || mr_recording_load(recording) < 0) {
         fprintf(stderr, "%s\n", mr_last_error());
@@ -47,7 +48,8 @@ int main(int argc, char **argv)
     }
     printf("loaded %llu device operations, %llu calls, %llu ranges in %.2f s, %.0f MB at most\n",
            (unsigned long long)recording->n_ops, (unsigned long long)recording->n_apis,
-           (unsigned long long)recording->n_ranges, (double)(mr_time_ns() - t1) * 1e-9, megabytes_peak());
+           (unsigned long long)recording->n_ranges, (double)(mr_time_ns() - t1) * 1e-9,
+           megabytes_peak());
     mr_recording_close(recording);
     return 0;
 }

@@ -7,7 +7,8 @@ static void make_odd(const char *path)
     struct make m;
     make_begin(&m, path);
     make_device(&m, 0, "GPU <b>&\"'");
-    make_range(&m, "</script><script>document.documentElement.dataset.error='ran'</script>", 0, 900000);
+    make_range(&m, "</script><script>document.documentElement.dataset.error='ran'</script>", 0,
+               900000);
     make_range(&m, "{{data}} ${x} \\u003c", 1000, 800000);
     make_kernel(&m, 7, "<img src=x onerror=alert(1)>", 100000, 300000);
     make_end(&m);

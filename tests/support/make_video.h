@@ -28,7 +28,8 @@ static inline void test_video_fill(AVFrame *f, int i)
             memset(f->data[p] + y * f->linesize[p], 128, (size_t)f->width / 2);
 }
 
-static inline void test_video_drain(AVCodecContext *c, AVFormatContext *out, AVStream *s, AVPacket *packet)
+static inline void test_video_drain(AVCodecContext *c, AVFormatContext *out, AVStream *s,
+                                    AVPacket *packet)
 {
     while (avcodec_receive_packet(c, packet) >= 0) {
         av_packet_rescale_ts(packet, c->time_base, s->time_base);
@@ -52,7 +53,8 @@ static inline void test_video_write(const struct test_video *v)
     c->pix_fmt = codec->pix_fmts ? codec->pix_fmts[0] : AV_PIX_FMT_YUV420P;
     c->gop_size = v->gop;
     c->max_b_frames = v->b_frames;
-    c->flags |= AV_CODEC_FLAG_QSCALE | (out->oformat->flags & AVFMT_GLOBALHEADER ? AV_CODEC_FLAG_GLOBAL_HEADER : 0);
+    c->flags |= AV_CODEC_FLAG_QSCALE |
+                (out->oformat->flags & AVFMT_GLOBALHEADER ? AV_CODEC_FLAG_GLOBAL_HEADER : 0);
     c->global_quality = FF_QP2LAMBDA * 2;
     c->thread_count = 1;
     assert_int_equal(avcodec_open2(c, codec, NULL), 0);

@@ -20,7 +20,8 @@ struct part_look {
     char *text[65536];           /* by number; NULL: unknown */
 };
 
-static inline void part_look_take(struct part_look *look, const struct mr_part_chunk *chunk, const char *records)
+static inline void part_look_take(struct part_look *look, const struct mr_part_chunk *chunk,
+                                  const char *records)
 {
     if (chunk->type == MR_PART_STRING) {
         for (uint32_t i = 0; i < chunk->n; i++) {
@@ -108,12 +109,14 @@ static inline int part_look_folder(const char *folder, struct part_look *looks, 
 }
 
 /* The value of the note of this name; -1: there is none. */
-static inline int64_t part_look_note(const struct part_look *look, const char *name, const char **out_text)
+static inline int64_t part_look_note(const struct part_look *look, const char *name,
+                                     const char **out_text)
 {
     for (uint64_t i = 0; i < look->n[MR_PART_NOTE]; i++) {
         struct mr_part_note note;
         memcpy(&note, look->of[MR_PART_NOTE] + i * sizeof note, sizeof note);
-        if (note.name < 65536 && look->text[note.name] && strcmp(look->text[note.name], name) == 0) {
+        if (note.name < 65536 && look->text[note.name] &&
+            strcmp(look->text[note.name], name) == 0) {
             if (out_text)
                 *out_text = note.text && note.text < 65536 ? look->text[note.text] : NULL;
             return note.value;

@@ -41,7 +41,8 @@ static void string_write(FILE *to, uint32_t id, const char *text)
 {
     uint32_t bytes = (uint32_t)strlen(text), padded = (bytes + 7) & ~7u;
     struct mr_part_string string = {id, bytes};
-    struct mr_part_chunk chunk = {MR_PART_CHUNK, MR_PART_STRING, 0, 1, (uint32_t)sizeof(string) + padded};
+    struct mr_part_chunk chunk = {MR_PART_CHUNK, MR_PART_STRING, 0, 1,
+                                  (uint32_t)sizeof(string) + padded};
     fwrite(&chunk, sizeof(chunk), 1, to);
     fwrite(&string, sizeof(string), 1, to);
     fwrite(text, 1, bytes, to);
@@ -70,14 +71,15 @@ static void header_write(FILE *to, uint32_t pid)
         string_write(to, i + 1, names[i]);
     for (uint32_t i = 0; i < KERNELS; i++) {
         char name[96];
-        snprintf(name, sizeof(name), "_ZN2at6native10kernel_%03uILi%uEfNS0_9FillFunctorIfEEEEvPT_T0_i", i, i % 8);
+        snprintf(name, sizeof(name),
+                 "_ZN2at6native10kernel_%03uILi%uEfNS0_9FillFunctorIfEEEEvPT_T0_i", i, i % 8);
         string_write(to, 100 + i, name);
     }
 }
 
 /* One step is 20 events. Buffers of events come a while after each other, as a recorder's do. */
-static void step_write(struct batch *apis, struct batch *kernels, struct batch *copies, struct batch *ranges,
-                       uint32_t pid, uint64_t i)
+static void step_write(struct batch *apis, struct batch *kernels, struct batch *copies,
+                       struct batch *ranges, uint32_t pid, uint64_t i)
 {
     uint64_t t = 1000000000 + i * 100000;
     uint32_t correlation = (uint32_t)(i * 10);
@@ -106,12 +108,16 @@ static void step_write(struct batch *apis, struct batch *kernels, struct batch *
                                              .src_kind = 1 + (i & 1),
                                              .dst_kind = 3});
     uint64_t begin = 1000000000 + i * 100000;
-    batch_add(ranges,
-              &(struct mr_part_range){
-                  .start_ns = begin, .end_ns = begin + 95000, .text = 4, .tid = pid, .type = MR_RANGE_PUSH_POP});
-    batch_add(ranges,
-              &(struct mr_part_range){
-                  .start_ns = begin, .end_ns = begin + 40000, .text = 5, .tid = pid, .type = MR_RANGE_PUSH_POP});
+    batch_add(ranges, &(struct mr_part_range){.start_ns = begin,
+                                              .end_ns = begin + 95000,
+                                              .text = 4,
+                                              .tid = pid,
+                                              .type = MR_RANGE_PUSH_POP});
+    batch_add(ranges, &(struct mr_part_range){.start_ns = begin,
+                                              .end_ns = begin + 40000,
+                                              .text = 5,
+                                              .tid = pid,
+                                              .type = MR_RANGE_PUSH_POP});
 }
 
 /* The part folder/PID-1.part. Returns 0, or not. */
@@ -125,7 +131,8 @@ static int parts_write(const char *folder, uint32_t pid, uint64_t n_steps)
         perror(path);
         exit(1);
     }
-    static const enum mr_part_type types[] = {MR_PART_API, MR_PART_KERNEL, MR_PART_COPY, MR_PART_RANGE};
+    static const enum mr_part_type types[] = {MR_PART_API, MR_PART_KERNEL, MR_PART_COPY,
+                                              MR_PART_RANGE};
     static const size_t bytes[] = {sizeof(struct mr_part_api), sizeof(struct mr_part_kernel),
                                    sizeof(struct mr_part_copy), sizeof(struct mr_part_range)};
     for (int i = 0; i < 4; i++) {

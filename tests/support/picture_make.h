@@ -49,10 +49,12 @@ static inline uint8_t *pixels_make(uint32_t width, uint32_t height, int componen
 #define EXIF_BYTES (6 + 8 + 2 + 2 * 12 + 4)
 static inline void exif_make(int orientation, bool motorola, uint8_t out[EXIF_BYTES])
 {
-    static const uint8_t intel[EXIF_BYTES] = {'E', 'x', 'i', 'f', 0, 0, 'I', 'I', 42, 0, 8,    0, 0, 0, 2, 0, 0x0e, 1,
-                                              2,   0,   1,   0,   0, 0, 0,   0,   0,  0, 0x12, 1, 3, 0, 1, 0, 0,    0};
-    static const uint8_t other[EXIF_BYTES] = {'E', 'x', 'i', 'f', 0, 0, 'M', 'M', 0, 42, 0, 0,    0, 8, 0, 2, 1, 0x0e,
-                                              0,   2,   0,   0,   0, 1, 0,   0,   0, 0,  1, 0x12, 0, 3, 0, 0, 0, 1};
+    static const uint8_t intel[EXIF_BYTES] = {'E', 'x', 'i', 'f', 0,    0, 'I', 'I', 42, 0, 8, 0,
+                                              0,   0,   2,   0,   0x0e, 1, 2,   0,   1,  0, 0, 0,
+                                              0,   0,   0,   0,   0x12, 1, 3,   0,   1,  0, 0, 0};
+    static const uint8_t other[EXIF_BYTES] = {'E', 'x', 'i', 'f', 0, 0,    'M', 'M', 0, 42, 0, 0,
+                                              0,   8,   0,   2,   1, 0x0e, 0,   2,   0, 0,  0, 1,
+                                              0,   0,   0,   0,   1, 0x12, 0,   3,   0, 0,  0, 1};
     memcpy(out, motorola ? other : intel, EXIF_BYTES);
     out[motorola ? 37 : 36] = (uint8_t)orientation;
 }
@@ -62,7 +64,8 @@ static inline void scans_make(jpeg_scan_info *scan, int n)
 {
     for (int i = 0; i < n; i++) {
         int pass = i / 64, k = i % 64;
-        scan[i] = (jpeg_scan_info){.comps_in_scan = 1, .Ss = k, .Se = k, .Ah = pass ? 3 - pass : 0, .Al = 2 - pass};
+        scan[i] = (jpeg_scan_info){
+            .comps_in_scan = 1, .Ss = k, .Se = k, .Ah = pass ? 3 - pass : 0, .Al = 2 - pass};
     }
 }
 
@@ -114,7 +117,8 @@ static inline struct encoded jpeg_make(const struct picture_make *make)
     return e;
 }
 
-static inline struct encoded png_encode(const struct spng_ihdr *head, const struct spng_plte *palette, int orientation,
+static inline struct encoded png_encode(const struct spng_ihdr *head,
+                                        const struct spng_plte *palette, int orientation,
                                         const void *pixels, size_t bytes)
 {
     spng_ctx *c = spng_ctx_new(SPNG_CTX_ENCODER);
@@ -144,8 +148,8 @@ static inline struct encoded png_make(const struct picture_make *make)
     struct spng_ihdr head = {.width = make->width,
                              .height = make->height,
                              .bit_depth = 8,
-                             .color_type =
-                                 make->components == 4 ? SPNG_COLOR_TYPE_TRUECOLOR_ALPHA : SPNG_COLOR_TYPE_TRUECOLOR};
+                             .color_type = make->components == 4 ? SPNG_COLOR_TYPE_TRUECOLOR_ALPHA
+                                                                 : SPNG_COLOR_TYPE_TRUECOLOR};
     struct encoded e = png_encode(&head, NULL, make->orientation, pixels,
                                   (size_t)make->width * make->height * (unsigned)make->components);
     free(pixels);
@@ -153,8 +157,8 @@ static inline struct encoded png_make(const struct picture_make *make)
 }
 
 /* Any colour type and depth. [out] want: the RGB that it stands for. */
-static inline struct encoded png_depth_make(int type, int bits, uint32_t width, uint32_t height, bool interlaced,
-                                            uint8_t *want)
+static inline struct encoded png_depth_make(int type, int bits, uint32_t width, uint32_t height,
+                                            bool interlaced, uint8_t *want)
 {
     static const int samples[7] = {[0] = 1, [2] = 3, [3] = 1, [4] = 2, [6] = 4};
     struct spng_ihdr head = {.width = width,
@@ -167,8 +171,8 @@ static inline struct encoded png_depth_make(int type, int bits, uint32_t width, 
     uint8_t *pixels = calloc(height, row);
     assert_non_null(pixels);
     for (int i = 0; i < 256; i++)
-        palette.entries[i] =
-            (struct spng_plte_entry){.red = (uint8_t)i, .green = (uint8_t)(i * 3), .blue = (uint8_t)~i};
+        palette.entries[i] = (struct spng_plte_entry){
+            .red = (uint8_t)i, .green = (uint8_t)(i * 3), .blue = (uint8_t)~i};
     for (uint32_t y = 0; y < height; y++)
         for (uint32_t x = 0; x < width; x++) {
             unsigned value[4], most = (1u << bits) - 1;

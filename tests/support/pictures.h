@@ -16,7 +16,8 @@ static inline void test_folders(const char *name)
 {
     char path[600];
     snprintf(path, sizeof path, "%s", test_path(name));
-    for (char *slash = strchr(path + strlen(test_dir) + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+    for (char *slash = strchr(path + strlen(test_dir) + 1, '/'); slash;
+         slash = strchr(slash + 1, '/')) {
         *slash = 0;
         mkdir(path, 0777);
         *slash = '/';

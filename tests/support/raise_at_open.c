@@ -33,16 +33,17 @@ static int open_really(const char *name, const char *path, int flags, mode_t mod
     return real(path, flags, mode);
 }
 
-#define OPEN(name)                                                                                                     \
-    int name(const char *path, int flags, ...)                                                                         \
-    {                                                                                                                  \
-        va_list args;                                                                                                  \
-        va_start(args, flags);                                                                                         \
-        mode_t mode = va_arg(args, mode_t); /* some value where there is none */                                       \
-        va_end(args);                                                                                                  \
-        return open_really(#name, path, flags, mode);                                                                  \
+#define OPEN(name)                                                                                 \
+    int name(const char *path, int flags, ...)                                                     \
+    {                                                                                              \
+        va_list args;                                                                              \
+        va_start(args, flags);                                                                     \
+        mode_t mode = va_arg(args, mode_t); /* some value where there is none */                   \
+        va_end(args);                                                                              \
+        return open_really(#name, path, flags, mode);                                              \
     }
-__attribute__((visibility("default"))) OPEN(open) __attribute__((visibility("default"))) OPEN(open64)
+__attribute__((visibility("default"))) OPEN(open) __attribute__((visibility("default")))
+OPEN(open64)
 
     __attribute__((visibility("default"))) DIR *opendir(const char *path)
 {

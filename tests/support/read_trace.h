@@ -95,7 +95,8 @@ static inline void text_of(struct cursor c, uint32_t number, char out[64])
 
 /* ---- the trace, decoded ---- */
 
-#define MAX_TRACKS 4096 /* test_start_and_stop: threads come and go as fast as the machine lets them */
+#define MAX_TRACKS                                                                                 \
+    4096 /* test_start_and_stop: threads come and go as fast as the machine lets them */
 #define MAX_EVENTS 200000
 
 struct track {

@@ -68,7 +68,8 @@ static void record_calm(const char *variable, const char *option)
 }
 
 /* In the child: output to this file, the environment, the program. */
-static void record_become(const char *output, const char *const *command, const char *const *environment)
+static void record_become(const char *output, const char *const *command,
+                          const char *const *environment)
 {
     int fd = open(output, O_CREAT | O_WRONLY | O_TRUNC, 0600);
     dup2(fd, 1);
@@ -156,7 +157,8 @@ static inline struct mr_part_range range_of(const struct part_look *look, uint64
 }
 
 /* How many ranges have this text; the last of them in out. */
-static inline uint64_t ranges_named(const struct part_look *look, const char *text, struct mr_part_range *out)
+static inline uint64_t ranges_named(const struct part_look *look, const char *text,
+                                    struct mr_part_range *out)
 {
     uint64_t n = 0;
     *out = (struct mr_part_range){0};
@@ -178,7 +180,8 @@ static inline struct mr_part_os os_of(const struct part_look *look, uint64_t i)
 }
 
 /* How many calls of this name; the longest of them in out. */
-static inline uint64_t calls_named(const struct part_look *look, const char *name, struct mr_part_os *out)
+static inline uint64_t calls_named(const struct part_look *look, const char *name,
+                                   struct mr_part_os *out)
 {
     uint64_t n = 0;
     *out = (struct mr_part_os){0};

@@ -39,17 +39,19 @@ static uint32_t name(struct make *m, const char *text)
     return mr_store_string(m->store, text, strlen(text));
 }
 
-static void put_json(struct make *m, const char *text, const char *kind, const char *thread, uint64_t start,
-                     uint64_t end, const char *args)
+static void put_json(struct make *m, const char *text, const char *kind, const char *thread,
+                     uint64_t start, uint64_t end, const char *args)
 {
     if (m->json)
         fprintf(m->json,
-                ",\n{\"ph\":\"X\",\"cat\":\"%s\",\"name\":\"%s\",\"pid\":100,\"tid\":%s,\"ts\":%.3f,\"dur\":%.3f,"
+                ",\n{\"ph\":\"X\",\"cat\":\"%s\",\"name\":\"%s\",\"pid\":100,\"tid\":%s,\"ts\":%."
+                "3f,\"dur\":%.3f,"
                 "\"args\":{%s}}",
                 kind, text, thread, (double)start / 1e3, (double)(end - start) / 1e3, args);
 }
 
-static void put_call(struct make *m, const char *text, uint32_t number, uint64_t start, uint64_t end)
+static void put_call(struct make *m, const char *text, uint32_t number, uint64_t start,
+                     uint64_t end)
 {
     char args[64];
     check(mr_store_put(m->store, MR_PART_API,
@@ -80,10 +82,13 @@ static void put_kernel(struct make *m, uint64_t start)
                                                 .block = {256, 1, 1},
                                                 .registers = 40}));
     snprintf(args, sizeof args,
-             "\"correlation\":%u,\"device\":0,\"context\":1,\"stream\":7,\"grid\":[1024,1,1],\"block\":[256,1,1],"
+             "\"correlation\":%u,\"device\":0,\"context\":1,\"stream\":7,\"grid\":[1024,1,1],"
+             "\"block\":[256,1,1],"
              "\"registers per thread\":40,\"shared memory\":0",
              m->correlation);
-    snprintf(text, sizeof text, "void at::native::vectorized_elementwise_kernel<4, functor_%u>(int, functor_%u)", k, k);
+    snprintf(text, sizeof text,
+             "void at::native::vectorized_elementwise_kernel<4, functor_%u>(int, functor_%u)", k,
+             k);
     put_json(m, text, "kernel", "7", start, end, args);
     m->n++;
 }
@@ -92,18 +97,20 @@ static void put_copy(struct make *m, uint64_t start)
 {
     char args[256];
     uint64_t bytes = 4096 + draw(m) % 4000000, end = start + 1000 + bytes / 50;
-    check(mr_store_put(m->store, MR_PART_COPY,
-                       &(struct mr_part_copy){.start_ns = BASE + start,
-                                              .end_ns = BASE + end,
-                                              .bytes = bytes,
-                                              .context = 1,
-                                              .stream = 13,
-                                              .correlation = m->correlation,
-                                              .count = 1,
-                                              .kind = draw(m) % 8 ? MR_COPY_H2D : MR_COPY_D2H,
-                                              .src_kind = draw(m) % 8 ? MR_MEM_PINNED : MR_MEM_DEVICE,
-                                              .dst_kind = draw(m) % 8 ? MR_MEM_DEVICE : MR_MEM_PINNED}));
-    snprintf(args, sizeof args, "\"correlation\":%u,\"device\":0,\"context\":1,\"stream\":13,\"bytes\":%" PRIu64,
+    check(mr_store_put(
+        m->store, MR_PART_COPY,
+        &(struct mr_part_copy){.start_ns = BASE + start,
+                               .end_ns = BASE + end,
+                               .bytes = bytes,
+                               .context = 1,
+                               .stream = 13,
+                               .correlation = m->correlation,
+                               .count = 1,
+                               .kind = draw(m) % 8 ? MR_COPY_H2D : MR_COPY_D2H,
+                               .src_kind = draw(m) % 8 ? MR_MEM_PINNED : MR_MEM_DEVICE,
+                               .dst_kind = draw(m) % 8 ? MR_MEM_DEVICE : MR_MEM_PINNED}));
+    snprintf(args, sizeof args,
+             "\"correlation\":%u,\"device\":0,\"context\":1,\"stream\":13,\"bytes\":%" PRIu64,
              m->correlation, bytes);
     put_json(m, "Memcpy HtoD (Pinned -> Device)", "gpu_memcpy", "13", start, end, args);
     m->n++;
@@ -120,28 +127,34 @@ static void put_set(struct make *m, uint64_t start)
                                              .stream = 7,
                                              .correlation = m->correlation,
                                              .kind = MR_MEM_DEVICE}));
-    snprintf(args, sizeof args, "\"correlation\":%u,\"device\":0,\"context\":1,\"stream\":7,\"bytes\":4096",
+    snprintf(args, sizeof args,
+             "\"correlation\":%u,\"device\":0,\"context\":1,\"stream\":7,\"bytes\":4096",
              m->correlation);
     put_json(m, "Memset (Device)", "gpu_memset", "7", start, start + 1500, args);
     m->n++;
 }
 
-static void put_range(struct make *m, uint32_t number, const char *text, uint64_t start, uint64_t end)
+static void put_range(struct make *m, uint32_t number, const char *text, uint64_t start,
+                      uint64_t end)
 {
-    check(mr_store_put(
-        m->store, MR_PART_RANGE,
-        &(struct mr_part_range){
-            .start_ns = BASE + start, .end_ns = BASE + end, .text = number, .tid = 100, .type = MR_RANGE_PUSH_POP}));
+    check(mr_store_put(m->store, MR_PART_RANGE,
+                       &(struct mr_part_range){.start_ns = BASE + start,
+                                               .end_ns = BASE + end,
+                                               .text = number,
+                                               .tid = 100,
+                                               .type = MR_RANGE_PUSH_POP}));
     put_json(m, text, "user_annotation", "100", start, end, "");
     m->n++;
 }
 
 static void put_os(struct make *m, uint64_t start, uint64_t end)
 {
-    check(
-        mr_store_put(m->store, MR_PART_OS,
-                     &(struct mr_part_os){
-                         .start_ns = BASE + start, .end_ns = BASE + end, .bytes = 65536, .name = m->read, .tid = 101}));
+    check(mr_store_put(m->store, MR_PART_OS,
+                       &(struct mr_part_os){.start_ns = BASE + start,
+                                            .end_ns = BASE + end,
+                                            .bytes = 65536,
+                                            .name = m->read,
+                                            .tid = 101}));
     put_json(m, "read", "os", "101", start, end, "\"bytes\":65536");
     m->n++;
 }
@@ -183,8 +196,9 @@ static void begin(struct make *m, const char *path)
     check(mr_store_create(path, true, &m->store));
     check(mr_store_process(m->store, &header));
     for (uint32_t k = 0; k < 64; k++) {
-        snprintf(text, sizeof text, "void at::native::vectorized_elementwise_kernel<4, functor_%u>(int, functor_%u)", k,
-                 k);
+        snprintf(text, sizeof text,
+                 "void at::native::vectorized_elementwise_kernel<4, functor_%u>(int, functor_%u)",
+                 k, k);
         m->kernels[k] = name(m, text);
     }
     m->launch = name(m, "cudaLaunchKernel_v7000");
@@ -207,7 +221,8 @@ int main(int argc, char **argv)
         return 1;
     }
     if (m.json)
-        fputs("{\"traceEvents\":[\n{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":100,\"args\":{\"name\":\"train\"}}",
+        fputs("{\"traceEvents\":[\n{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":100,\"args\":{"
+              "\"name\":\"train\"}}",
               m.json);
     begin(&m, argv[1]);
     uint64_t want = strtoull(argv[2], NULL, 10);

@@ -18,9 +18,10 @@
 
 #include "recording/recording.h"
 
-#define MAKE_BASE      1000000000000ull /* what the recording's clock says at its start */
-#define MAKE_UNIX      1750000000000000000ull
-#define MAKE_LATENCY   5000 /* from a call's start to its device work's, where there is that much time */
+#define MAKE_BASE 1000000000000ull /* what the recording's clock says at its start */
+#define MAKE_UNIX 1750000000000000000ull
+#define MAKE_LATENCY                                                                               \
+    5000 /* from a call's start to its device work's, where there is that much time */
 #define MAKE_CALL_TIME 3000 /* of a call that does not block */
 
 struct make {
@@ -85,12 +86,14 @@ static inline void make_device(struct make *m, uint32_t device, const char *name
     d.uuid[0] = 0x42;
     d.uuid[15] = (uint8_t)device;
     make_put(m, MR_PART_DEVICE, &d);
-    make_put(m, MR_PART_CONTEXT, &(struct mr_part_context){.context = m->context, .device = device, .null_stream = 7});
+    make_put(m, MR_PART_CONTEXT,
+             &(struct mr_part_context){.context = m->context, .device = device, .null_stream = 7});
 }
 
 static inline void make_stream(struct make *m, uint32_t stream, uint32_t flags)
 {
-    make_put(m, MR_PART_STREAM, &(struct mr_part_stream){.stream = stream, .context = m->context, .flags = flags});
+    make_put(m, MR_PART_STREAM,
+             &(struct mr_part_stream){.stream = stream, .context = m->context, .flags = flags});
 }
 
 static inline void make_thread(struct make *m, uint32_t tid, const char *name)
@@ -99,7 +102,8 @@ static inline void make_thread(struct make *m, uint32_t tid, const char *name)
 }
 
 /* A call with a correlation that was given before. Names with "cuda" are the runtime's, others the driver's. */
-static inline void make_call_of(struct make *m, uint32_t correlation, const char *name, uint64_t start, uint64_t end)
+static inline void make_call_of(struct make *m, uint32_t correlation, const char *name,
+                                uint64_t start, uint64_t end)
 {
     make_put(m, MR_PART_API,
              &(struct mr_part_api){.start_ns = MAKE_BASE + start,
@@ -107,7 +111,8 @@ static inline void make_call_of(struct make *m, uint32_t correlation, const char
                                    .correlation = correlation,
                                    .tid = m->tid,
                                    .name = make_name(m, name),
-                                   .class = strncmp(name, "cuda", 4) ? MR_PART_DRIVER : MR_PART_RUNTIME});
+                                   .class = strncmp(name, "cuda", 4) ? MR_PART_DRIVER
+                                                                     : MR_PART_RUNTIME});
 }
 
 /* Returns its correlation. */
@@ -125,8 +130,8 @@ static inline uint32_t make_launch(struct make *m, const char *name, uint64_t st
 }
 
 /* Device work of a call that was made before, or of none (0). start and end 0: its times were lost. */
-static inline void make_kernel_of(struct make *m, uint32_t correlation, uint32_t stream, const char *name,
-                                  uint64_t start, uint64_t end)
+static inline void make_kernel_of(struct make *m, uint32_t correlation, uint32_t stream,
+                                  const char *name, uint64_t start, uint64_t end)
 {
     bool lost = start == 0 && end == 0;
     make_put(m, MR_PART_KERNEL,
@@ -142,14 +147,16 @@ static inline void make_kernel_of(struct make *m, uint32_t correlation, uint32_t
                                       .registers = 32});
 }
 
-static inline void make_kernel(struct make *m, uint32_t stream, const char *name, uint64_t start, uint64_t end)
+static inline void make_kernel(struct make *m, uint32_t stream, const char *name, uint64_t start,
+                               uint64_t end)
 {
     make_kernel_of(m, make_launch(m, "cudaLaunchKernel_v7000", start, 0), stream, name, start, end);
 }
 
 /* host: the kind of memory at the host's end; where there is none (device to device) MR_MEM_DEVICE. */
-static inline void make_copy_of(struct make *m, uint32_t correlation, uint32_t stream, uint64_t start, uint64_t end,
-                                uint64_t bytes, enum mr_copy_kind kind, enum mr_mem_kind host)
+static inline void make_copy_of(struct make *m, uint32_t correlation, uint32_t stream,
+                                uint64_t start, uint64_t end, uint64_t bytes,
+                                enum mr_copy_kind kind, enum mr_mem_kind host)
 {
     bool to_device = kind == MR_COPY_H2D;
     make_put(m, MR_PART_COPY,
@@ -169,15 +176,16 @@ static inline void make_copy_of(struct make *m, uint32_t correlation, uint32_t s
 }
 
 /* The call is cudaMemcpyAsync; of pageable memory it returns when the copy is done. */
-static inline void make_copy(struct make *m, uint32_t stream, uint64_t start, uint64_t end, uint64_t bytes,
-                             enum mr_copy_kind kind, enum mr_mem_kind host)
+static inline void make_copy(struct make *m, uint32_t stream, uint64_t start, uint64_t end,
+                             uint64_t bytes, enum mr_copy_kind kind, enum mr_mem_kind host)
 {
-    uint32_t call = make_launch(m, "cudaMemcpyAsync_v3020", start, host == MR_MEM_PAGEABLE ? end + 1000 : 0);
+    uint32_t call =
+        make_launch(m, "cudaMemcpyAsync_v3020", start, host == MR_MEM_PAGEABLE ? end + 1000 : 0);
     make_copy_of(m, call, stream, start, end, bytes, kind, host);
 }
 
-static inline void make_set(struct make *m, uint32_t stream, uint64_t start, uint64_t end, uint64_t bytes,
-                            enum mr_mem_kind memory)
+static inline void make_set(struct make *m, uint32_t stream, uint64_t start, uint64_t end,
+                            uint64_t bytes, enum mr_mem_kind memory)
 {
     make_put(m, MR_PART_SET,
              &(struct mr_part_set){.start_ns = MAKE_BASE + start,
@@ -204,8 +212,8 @@ static inline void make_sync(struct make *m, uint32_t stream, uint64_t start, ui
 }
 
 /* end 0: it never ended. domain NULL: the default one. type: enum mr_part_range_type. */
-static inline void make_range_of(struct make *m, const char *domain, enum mr_part_range_type type, const char *text,
-                                 uint64_t start, uint64_t end)
+static inline void make_range_of(struct make *m, const char *domain, enum mr_part_range_type type,
+                                 const char *text, uint64_t start, uint64_t end)
 {
     make_put(m, MR_PART_RANGE,
              &(struct mr_part_range){.start_ns = MAKE_BASE + start,
@@ -221,7 +229,8 @@ static inline void make_range(struct make *m, const char *text, uint64_t start, 
     make_range_of(m, NULL, MR_RANGE_PUSH_POP, text, start, end);
 }
 
-static inline void make_os(struct make *m, const char *name, uint64_t start, uint64_t end, uint64_t bytes)
+static inline void make_os(struct make *m, const char *name, uint64_t start, uint64_t end,
+                           uint64_t bytes)
 {
     make_put(m, MR_PART_OS,
              &(struct mr_part_os){.start_ns = MAKE_BASE + start,
@@ -233,18 +242,22 @@ static inline void make_os(struct make *m, const char *name, uint64_t start, uin
 }
 
 /* device MR_NONE: a counter of the process */
-static inline void make_metric(struct make *m, const char *name, uint32_t device, uint64_t time, double value)
+static inline void make_metric(struct make *m, const char *name, uint32_t device, uint64_t time,
+                               double value)
 {
     make_put(m, MR_PART_METRIC,
-             &(struct mr_part_metric){
-                 .time_ns = MAKE_BASE + time, .value = value, .name = make_name(m, name), .device = device});
+             &(struct mr_part_metric){.time_ns = MAKE_BASE + time,
+                                      .value = value,
+                                      .name = make_name(m, name),
+                                      .device = device});
 }
 
 /* "exit" and the captures' values are times: give them with MAKE_BASE. */
 static inline void make_note(struct make *m, const char *name, int64_t value, const char *text)
 {
     make_put(m, MR_PART_NOTE,
-             &(struct mr_part_note){.value = value, .name = make_name(m, name), .text = make_name(m, text)});
+             &(struct mr_part_note){
+                 .value = value, .name = make_name(m, name), .text = make_name(m, text)});
 }
 
 /* A path for a test's own recording in the current folder; reopened and loaded by make_load(). */

@@ -19,7 +19,8 @@ static inline void quick_options(uint32_t retries, const char *cache_dir, uint64
     mr_remote_opts_init(&opts);
     opts.retries = retries;
     opts.connect_timeout_ms = 20000;
-    opts.stall_timeout_ms = retries > 0 ? 4000 : 1000; /* the machine may be loaded; 0: a timeout is what is wanted */
+    opts.stall_timeout_ms =
+        retries > 0 ? 4000 : 1000; /* the machine may be loaded; 0: a timeout is what is wanted */
     opts.cache_dir = cache_dir;
     opts.cache_limit = limit;
     test_works(mr_remote_opts_set(&opts));
@@ -88,7 +89,8 @@ static inline long server_count(const char *name)
 }
 
 /* One read through a reader of its own; bytes MR_WHOLE: all. [out] got: malloc'd. Returns its status, with its error set. */
-static inline int read_by_reader(const char *name, uint64_t at, uint64_t bytes, void **got, uint64_t *n)
+static inline int read_by_reader(const char *name, uint64_t at, uint64_t bytes, void **got,
+                                 uint64_t *n)
 {
     struct mr_files *files = mr_files_create();
     struct mr_storage *st = NULL;

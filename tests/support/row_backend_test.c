@@ -21,7 +21,8 @@ static int plan_all(struct mr_backend *b)
     return pattern.mode == PATTERN_ALL;
 }
 
-static bool takes(const struct mr_backend *b, uint64_t epoch, uint64_t index, const struct mr_extent *at, int n)
+static bool takes(const struct mr_backend *b, uint64_t epoch, uint64_t index,
+                  const struct mr_extent *at, int n)
 {
     (void)b;
     (void)epoch;
@@ -43,7 +44,8 @@ static int write_row(struct mr_backend *b, const struct mr_row *row, uint64_t in
     return 1;
 }
 
-static int make_some(struct mr_backend *b, struct mr_worker *w, const struct mr_row *row, struct mr_run_sample *s)
+static int make_some(struct mr_backend *b, struct mr_worker *w, const struct mr_row *row,
+                     struct mr_run_sample *s)
 {
     (void)w;
     if (!pattern_declines(s->index))
@@ -52,7 +54,8 @@ static int make_some(struct mr_backend *b, struct mr_worker *w, const struct mr_
     return 0;
 }
 
-static int make_all(struct mr_backend *b, struct mr_worker *w, const struct mr_row *row, struct mr_run_sample *s)
+static int make_all(struct mr_backend *b, struct mr_worker *w, const struct mr_row *row,
+                    struct mr_run_sample *s)
 {
     (void)w;
     return write_row(b, row, s->index);
@@ -65,8 +68,8 @@ static void complete(struct mr_backend *b, struct mr_worker *w, struct mr_slot *
         if (mr_backend_made(b, slot, row) &&
             (!pattern_takes(slot->indices[row]) || pattern_declines(slot->indices[row])))
             mr_bad_add(b->ld, slot, 0, NULL,
-                       mr_error_set(MR_EMISUSE, "batch %llu: row %llu is not the pattern's", (unsigned long long)t,
-                                    (unsigned long long)row),
+                       mr_error_set(MR_EMISUSE, "batch %llu: row %llu is not the pattern's",
+                                    (unsigned long long)t, (unsigned long long)row),
                        true);
     pattern.completed++;
 }
@@ -78,7 +81,8 @@ static void move(struct mr_backend *b, struct mr_slot *slot, uint64_t to, uint64
     pattern.moved += to < from;
 }
 
-static int enqueue(struct mr_backend *b, struct mr_slot *slot, struct mr_stream *stream, uint64_t *copied)
+static int enqueue(struct mr_backend *b, struct mr_slot *slot, struct mr_stream *stream,
+                   uint64_t *copied)
 {
     (void)b;
     (void)slot;

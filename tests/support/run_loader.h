@@ -42,14 +42,15 @@ static inline struct run_config run_config(const char *dataset)
     return c;
 }
 
-#define must(call)                                                                                                     \
-    do {                                                                                                               \
-        int must_rc = (int)(call);                                                                                     \
-        if (must_rc < 0)                                                                                               \
-            fail_msg("%s: %d: %s", #call, must_rc, mr_last_error());                                                   \
+#define must(call)                                                                                 \
+    do {                                                                                           \
+        int must_rc = (int)(call);                                                                 \
+        if (must_rc < 0)                                                                           \
+            fail_msg("%s: %d: %s", #call, must_rc, mr_last_error());                               \
     } while (0)
 
-static inline void run_add_batch(struct run *run, const struct mr_batch *b, const unsigned char *const data[])
+static inline void run_add_batch(struct run *run, const struct mr_batch *b,
+                                 const unsigned char *const data[])
 {
     for (uint64_t r = 0; r < b->size; r++) {
         if (run->n == run->cap) {
@@ -66,7 +67,8 @@ static inline void run_add_batch(struct run *run, const struct mr_batch *b, cons
         for (int f = 0; f < b->n_fields; f++) {
             uint64_t bytes = b->field[f].bytes / b->size, at = r * bytes;
             if (b->field[f].offsets) {
-                uint64_t total = b->field[f].offsets[b->size], item = total ? b->field[f].bytes / total : 0;
+                uint64_t total = b->field[f].offsets[b->size],
+                         item = total ? b->field[f].bytes / total : 0;
                 at = b->field[f].offsets[r] * item;
                 bytes = (b->field[f].offsets[r + 1] - b->field[f].offsets[r]) * item;
             }
@@ -78,7 +80,8 @@ static inline void run_add_batch(struct run *run, const struct mr_batch *b, cons
 }
 
 /* Copies a batch back from a device that is not the host. */
-static inline void run_take(struct run *run, struct mr_device *dev, struct mr_stream *stream, const struct mr_batch *b)
+static inline void run_take(struct run *run, struct mr_device *dev, struct mr_stream *stream,
+                            const struct mr_batch *b)
 {
     const unsigned char *data[MR_MAX_FIELDS];
     unsigned char *back[MR_MAX_FIELDS] = {0};
@@ -89,7 +92,8 @@ static inline void run_take(struct run *run, struct mr_device *dev, struct mr_st
         if (info.unified)
             continue;
         back[f] = malloc(b->field[f].bytes + 1);
-        must(mr_copy_async(stream, back[f], MR_PAGEABLE, b->field[f].data, MR_DEVICE, b->field[f].bytes));
+        must(mr_copy_async(stream, back[f], MR_PAGEABLE, b->field[f].data, MR_DEVICE,
+                           b->field[f].bytes));
         must(mr_stream_synchronize(stream));
         data[f] = back[f];
     }

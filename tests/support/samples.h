@@ -118,8 +118,10 @@ static inline void test_reverse(uint8_t *bytes, size_t n, size_t width)
 }
 
 /* The call gave this code, and the text holds all of the parts (NULL ends them). */
-#define test_fails(rc, code, ...) test_fails_at(rc, code, (const char *[]){__VA_ARGS__, NULL}, __FILE__, __LINE__)
-static inline void test_fails_at(int rc, int code, const char *const *parts, const char *file, int line)
+#define test_fails(rc, code, ...)                                                                  \
+    test_fails_at(rc, code, (const char *[]){__VA_ARGS__, NULL}, __FILE__, __LINE__)
+static inline void test_fails_at(int rc, int code, const char *const *parts, const char *file,
+                                 int line)
 {
     if (rc != code) {
         print_error("%d: %s\n", rc, rc < 0 ? mr_last_error() : "no error");

@@ -17,7 +17,8 @@ struct server {
 };
 
 /* Starts `python3 script root` and waits for its "PORT n". false: it cannot run here. */
-static inline bool server_start(struct server *s, const char *python, const char *script, const char *root)
+static inline bool server_start(struct server *s, const char *python, const char *script,
+                                const char *root)
 {
     int in[2], out[2];
     if (pipe(in) || pipe(out))

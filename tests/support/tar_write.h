@@ -91,13 +91,14 @@ static inline void tar_end(struct tar_text *t)
 }
 
 /* An npy file: the header is padded to 64 bytes as numpy does. descr "<f4", shape "3, 4". */
-static inline void tar_add_npy(struct tar_text *t, const char *name, const char *descr, const char *order,
-                               const char *shape, const void *bytes, size_t n)
+static inline void tar_add_npy(struct tar_text *t, const char *name, const char *descr,
+                               const char *order, const char *shape, const void *bytes, size_t n)
 {
     char head[128 + 10];
     memset(head, ' ', 128);
     memcpy(head, "\x93NUMPY\1\0\x76\0", 10);
-    int k = snprintf(head + 10, 118, "{'descr': '%s', 'fortran_order': %s, 'shape': (%s), }", descr, order, shape);
+    int k = snprintf(head + 10, 118, "{'descr': '%s', 'fortran_order': %s, 'shape': (%s), }", descr,
+                     order, shape);
     head[10 + k] = ' ';
     head[127] = '\n';
     unsigned char *all = malloc(128 + n);

@@ -44,9 +44,10 @@ static inline void training_layers(struct training *t, int layers, bool backward
         "void cutlass::Kernel2<cutlass_80_tensorop_f16_s16816gemm_relu_256x128>(Params)",
         "void at::native::vectorized_elementwise_kernel<4, CUDAFunctor_add<float> >(int)",
         "void cudnn::bn_fw_tr_1C11_kernel_NCHW<float, float, int, 512, true>(cudnnTensor)"};
-    static const char *const back[] = {"sm80_xmma_dgrad_implicit_gemm_f16f16_f16f32_nhwckrsc_nhwc_tilesize128x128x32",
-                                       "sm80_xmma_wgrad_implicit_gemm_indexed_f16f16_f32_f32_nhwckrsc_nhwc",
-                                       "void cudnn::bn_bw_1C11_kernel_new<float, float, float2, 512, true, 1>(float)"};
+    static const char *const back[] = {
+        "sm80_xmma_dgrad_implicit_gemm_f16f16_f16f32_nhwckrsc_nhwc_tilesize128x128x32",
+        "sm80_xmma_wgrad_implicit_gemm_indexed_f16f16_f32_f32_nhwckrsc_nhwc",
+        "void cudnn::bn_bw_1C11_kernel_new<float, float, float2, 512, true, 1>(float)"};
     for (int i = 0; i < layers; i++) {
         training_kernel(t, backward ? back[0] : forward[0], backward ? 190000 : 120000);
         training_kernel(t, backward ? back[1] : forward[1], backward ? 170000 : 14000);
@@ -58,7 +59,8 @@ static inline void training_copy(struct training *t, bool pageable)
 {
     uint64_t bytes = 1024ull * 3 * 64 * 64, start = t->host_ns + 9000,
              ns = training_about(t, pageable ? 2100000 : 520000);
-    uint64_t from = MR_MAX(start, t->copied_ns), call = pageable ? from + ns + 4000 - t->host_ns : 6000;
+    uint64_t from = MR_MAX(start, t->copied_ns),
+             call = pageable ? from + ns + 4000 - t->host_ns : 6000;
     uint32_t correlation = make_call(&t->m, "cudaMemcpyAsync_v3020", t->host_ns, t->host_ns + call);
     make_copy_of(&t->m, correlation, TRAINING_COPY, from, from + ns, bytes, MR_COPY_H2D,
                  pageable ? MR_MEM_PAGEABLE : MR_MEM_PINNED);
@@ -73,8 +75,8 @@ static inline void training_item(struct training *t)
 {
     uint64_t start = t->host_ns, end = t->done_ns + 21000;
     make_call(&t->m, "cudaMemcpyAsync_v3020", start, start + 5000);
-    make_copy_of(&t->m, t->m.correlation, TRAINING_COMPUTE, t->done_ns + 4000, t->done_ns + 6000, 4, MR_COPY_D2H,
-                 MR_MEM_PAGEABLE);
+    make_copy_of(&t->m, t->m.correlation, TRAINING_COMPUTE, t->done_ns + 4000, t->done_ns + 6000, 4,
+                 MR_COPY_D2H, MR_MEM_PAGEABLE);
     make_sync(&t->m, TRAINING_COMPUTE, start + 5500, MR_MAX(end, start + 9000));
     t->done_ns += 6000;
     t->host_ns = MR_MAX(end, start + 9000) + 3000;
@@ -93,8 +95,8 @@ static inline void training_step(struct training *t, int step, bool pageable)
     make_range(&t->m, "copy", at, t->host_ns);
     at = t->host_ns + 2000;
     t->host_ns = at + 3000;
-    make_set(&t->m, TRAINING_COMPUTE, MR_MAX(t->done_ns, t->host_ns) + 6000, MR_MAX(t->done_ns, t->host_ns) + 9000,
-             1 << 20, MR_MEM_DEVICE);
+    make_set(&t->m, TRAINING_COMPUTE, MR_MAX(t->done_ns, t->host_ns) + 6000,
+             MR_MAX(t->done_ns, t->host_ns) + 9000, 1 << 20, MR_MEM_DEVICE);
     t->host_ns += 9000;
     t->done_ns = MR_MAX(t->done_ns, t->host_ns) + 9000;
     training_layers(t, 9, false);
@@ -105,7 +107,9 @@ static inline void training_step(struct training *t, int step, bool pageable)
     make_range(&t->m, "backward", at, t->host_ns);
     at = t->host_ns + 2000;
     t->host_ns = at + 3000;
-    training_kernel(t, "void at::native::multi_tensor_apply_kernel<FusedSgdMathFunctor<float> >(TensorListMetadata)",
+    training_kernel(t,
+                    "void at::native::multi_tensor_apply_kernel<FusedSgdMathFunctor<float> "
+                    ">(TensorListMetadata)",
                     95000);
     make_range(&t->m, "optimizer.step", at, t->host_ns);
     at = t->host_ns + 2000;
@@ -156,7 +160,8 @@ static inline uint64_t training_make(const char *path, int steps, bool pageable)
     for (uint64_t at = 0; at < t.host_ns; at += 500000)
         make_metric(&t.m, "SM Active [%]", 0, at, (double)(test_u64(t.draw++) % 60 + 30));
     make_note(&t.m, "dropped", 12, NULL);
-    make_note(&t.m, "no_metrics", 0, "DRAM throughput is not recorded: the driver allows it to administrators only");
+    make_note(&t.m, "no_metrics", 0,
+              "DRAM throughput is not recorded: the driver allows it to administrators only");
     make_note(&t.m, "exit", (int64_t)(MAKE_BASE + t.host_ns), NULL);
     make_end(&t.m);
     return t.host_ns;
@@ -175,8 +180,8 @@ static inline void training_make_many(const char *path, uint64_t n)
         snprintf(name, sizeof(name), "kernel_%llu", (unsigned long long)(r >> 20) % 60);
         at += 4000 + r % 9000 + pause;
         if (i % 40 == 17)
-            make_copy(&m, 13, at, at + 3000 + (r >> 8) % 20000, 1 << 18, i % 80 == 17 ? MR_COPY_H2D : MR_COPY_D2H,
-                      MR_MEM_PINNED);
+            make_copy(&m, 13, at, at + 3000 + (r >> 8) % 20000, 1 << 18,
+                      i % 80 == 17 ? MR_COPY_H2D : MR_COPY_D2H, MR_MEM_PINNED);
         else
             make_kernel(&m, 7 + (uint32_t)(i % 4), name, at, at + 2000 + (r >> 8) % 9000);
         if (i % 500 == 0)

@@ -69,8 +69,8 @@ static inline void whole_sum(const void *data, uint64_t bytes, uint64_t out[2])
 }
 
 /* What sample i's fields are to be. */
-static inline void whole_want(const struct whole_opts *o, uint64_t i, uint8_t *room, uint64_t sum[2],
-                              uint8_t record[WHOLE_RECORD])
+static inline void whole_want(const struct whole_opts *o, uint64_t i, uint8_t *room,
+                              uint64_t sum[2], uint8_t record[WHOLE_RECORD])
 {
     uint64_t bytes = whole_size(i, o->most);
     for (uint64_t at = 0; at < bytes; at++)
@@ -87,17 +87,20 @@ static inline int whole_open(struct mr_dataset *ds, const void *opts)
     ds->n = o->n;
     ds->n_fields = 2;
     ds->field[0] = (struct mr_spec){.name = "sum", .dtype = MR_U64, .rank = 1, .dim = {2}};
-    ds->field[1] = (struct mr_spec){.name = "record", .dtype = MR_U8, .rank = 1, .dim = {WHOLE_RECORD}};
+    ds->field[1] =
+        (struct mr_spec){.name = "record", .dtype = MR_U8, .rank = 1, .dim = {WHOLE_RECORD}};
     int rc = 0;
     for (uint64_t i = 0; i <= o->n && rc >= 0; i++)
         rc = mr_files_add_lazy(ds->files, whole_path(o, i, path));
     return MR_MIN(rc, 0);
 }
 
-static inline int whole_locate(const struct mr_dataset *ds, uint64_t i, struct mr_extent out[MR_MAX_EXTENTS])
+static inline int whole_locate(const struct mr_dataset *ds, uint64_t i,
+                               struct mr_extent out[MR_MAX_EXTENTS])
 {
     out[0] = (struct mr_extent){.file = (int)i, .field = -1, .bytes = MR_WHOLE};
-    out[1] = (struct mr_extent){.file = (int)ds->n, .field = 1, .offset = i * WHOLE_RECORD, .bytes = WHOLE_RECORD};
+    out[1] = (struct mr_extent){
+        .file = (int)ds->n, .field = 1, .offset = i * WHOLE_RECORD, .bytes = WHOLE_RECORD};
     return 2;
 }
 

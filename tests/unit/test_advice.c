@@ -45,14 +45,17 @@ static void check_all(const struct mr_advice *advice)
             assert_true(f->saving_ms == 0 && !f->advice && !f->evidence);
             continue;
         }
-        assert_true(f->saving_ms > 0 && f->saving_ms * f->confidence <= saving && f->confidence > 0);
+        assert_true(f->saving_ms > 0 && f->saving_ms * f->confidence <= saving &&
+                    f->confidence > 0);
         assert_non_null(f->advice);
-        assert_true(f->evidence && mr_table_rows(f->evidence) > 0 && mr_table_rows(f->evidence) <= 50);
+        assert_true(f->evidence && mr_table_rows(f->evidence) > 0 &&
+                    mr_table_rows(f->evidence) <= 50);
         saving = f->saving_ms * f->confidence;
     }
 }
 
-static struct got judge_recording(struct mr_recording *rec, const char *rule, const struct mr_advice_opts *opts)
+static struct got judge_recording(struct mr_recording *rec, const char *rule,
+                                  const struct mr_advice_opts *opts)
 {
     struct mr_advice *advice = NULL;
     struct got got = {0};
@@ -68,8 +71,8 @@ static struct got judge_recording(struct mr_recording *rec, const char *rule, co
     snprintf(got.advice, sizeof got.advice, "%s", f->advice ? f->advice : "");
     snprintf(got.summary, sizeof got.summary, "%s", mr_advice_summary(advice));
     if (getenv("SHOW"))
-        printf("[%s] %d %.3f ms %.1f%% %s\n    %s\n    %s\n", rule, got.verdict, got.saving_ms, got.percent, f->title,
-               got.why, got.summary);
+        printf("[%s] %d %.3f ms %.1f%% %s\n    %s\n    %s\n", rule, got.verdict, got.saving_ms,
+               got.percent, f->title, got.why, got.summary);
     mr_advice_destroy(advice);
     return got;
 }
@@ -100,8 +103,8 @@ static void predicts(struct loop bad, struct loop good, const char *rule, double
         double truth = before - after;
         assert_true(truth > 0.01 * before);
         if (found.saving_ms > truth * factor || found.saving_ms < truth / factor)
-            fail_msg("%s predicts %.3f ms, mending saves %.3f ms of %.3f: %s", rule, found.saving_ms, truth, before,
-                     found.why);
+            fail_msg("%s predicts %.3f ms, mending saves %.3f ms of %.3f: %s", rule,
+                     found.saving_ms, truth, before, found.why);
         double percent = 100 * found.saving_ms / before;
         assert_true(found.percent > percent * 0.9 && found.percent < percent * 1.1);
     }
@@ -190,7 +193,8 @@ static void clock_goes_back(void **state)
     make_end(&m);
     struct mr_recording *rec = make_load(PATH);
     assert_int_equal(mr_analyze(rec, NULL, &advice), 0);
-    assert_non_null(strstr(mr_advice_summary(advice), "3 records do not end after they begin, so idle time is over"));
+    assert_non_null(strstr(mr_advice_summary(advice),
+                           "3 records do not end after they begin, so idle time is over"));
     mr_advice_destroy(advice);
     mr_recording_close(rec);
     unlink(PATH);
@@ -310,7 +314,8 @@ static void blocking_async(void **state)
     struct loop good = bad;
     bad.copy_sync = true;
     double before, after;
-    struct got found = judge(&bad, "blocking_async", &before), fine = judge(&good, "blocking_async", &after);
+    struct got found = judge(&bad, "blocking_async", &before),
+               fine = judge(&good, "blocking_async", &after);
     assert_int_equal(found.verdict, MR_FINE); /* 10 us of a step: not worth a finding */
     assert_int_equal(fine.verdict, MR_FINE);
     /* where much is launched before the device has something to do, it is */
@@ -495,9 +500,11 @@ static void link_rate_each_way(void **state)
         for (uint64_t i = 0; i < 20; i++) {
             uint64_t at = 1000000 + i * 10000000;
             make_range(&m, "step", at, at + 10000000);
-            make_copy(&m, 7, at + 1000000, at + 2000000, last ? 50000000 : 20000000, MR_COPY_H2D, MR_MEM_PINNED);
+            make_copy(&m, 7, at + 1000000, at + 2000000, last ? 50000000 : 20000000, MR_COPY_H2D,
+                      MR_MEM_PINNED);
             make_kernel(&m, 7, "k", at + 2400000, at + 6000000);
-            make_copy(&m, 7, at + 6000000, at + 7000000, last ? 20000000 : 50000000, MR_COPY_D2H, MR_MEM_PINNED);
+            make_copy(&m, 7, at + 6000000, at + 7000000, last ? 20000000 : 50000000, MR_COPY_D2H,
+                      MR_MEM_PINNED);
         }
         make_end(&m);
         struct mr_recording *rec = make_load(PATH);
@@ -531,9 +538,11 @@ static void tensor_cores(void **state)
     }
     bad.kernel = "cutlass_80_simt_sgemm_128x128";
     assert_int_equal(judge(&bad, "tensor_cores", NULL).verdict, MR_FOUND);
-    bad.kernel = "sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize128x64x8_stage3_warpsize2x2x1_ffma_aligna4_alignc4";
+    bad.kernel = "sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize128x64x8_stage3_warpsize2x2x1_ffma_"
+                 "aligna4_alignc4";
     assert_int_equal(judge(&bad, "tensor_cores", NULL).verdict, MR_FOUND);
-    bad.kernel = "sm90_xmma_gemm_f32f32_tf32f32_f32_nn_n_tilesize64x128x32_warpgroupsize1x1x1_execute_segment_k_off";
+    bad.kernel = "sm90_xmma_gemm_f32f32_tf32f32_f32_nn_n_tilesize64x128x32_warpgroupsize1x1x1_"
+                 "execute_segment_k_off";
     assert_int_equal(judge(&bad, "tensor_cores", NULL).verdict, MR_FINE);
 }
 
@@ -547,7 +556,8 @@ static struct got turns(bool two, uint64_t switch_ns, bool together)
         if (p)
             make_process(&m, 300, "python3 other.py");
         for (uint64_t i = 0; i < 400; i++) {
-            uint64_t start = 1000000 + i * 1000000 + (together ? 0 : p * 400000) + (two ? p * switch_ns : 0);
+            uint64_t start =
+                1000000 + i * 1000000 + (together ? 0 : p * 400000) + (two ? p * switch_ns : 0);
             if (i % 10 == 0 && p == 0)
                 make_range(&m, "step", start - 10000, start + 5000000);
             make_kernel(&m, 7, "k", start, start + (p ? 300000 : 400000 + (together ? 500000 : 0)));
@@ -568,7 +578,8 @@ static void context_switches(void **state)
     assert_int_equal(turns(true, 100000, true).verdict, MR_FINE);
     struct got got = turns(true, 100000, false);
     assert_int_equal(got.verdict, MR_FOUND);
-    assert_true(got.saving_ms > 1.0 && got.saving_ms < 4.0); /* 10 a step, 0.2 ms before each of ours */
+    assert_true(got.saving_ms > 1.0 &&
+                got.saving_ms < 4.0); /* 10 a step, 0.2 ms before each of ours */
 }
 
 /* Three processes: of three changes one is to us, and ours alone are counted. */
@@ -785,7 +796,8 @@ static void copies_without_kernels(void **state)
     (void)state;
     make_begin(&m, PATH);
     for (uint64_t i = 0; i < 50; i++)
-        make_copy(&m, 7, 100000 + i * 1000000, 600000 + i * 1000000, 4 << 20, MR_COPY_H2D, MR_MEM_PAGEABLE);
+        make_copy(&m, 7, 100000 + i * 1000000, 600000 + i * 1000000, 4 << 20, MR_COPY_H2D,
+                  MR_MEM_PAGEABLE);
     make_end(&m);
     struct mr_recording *rec = make_load(PATH);
     assert_int_equal(judge_recording(rec, "data_starvation", NULL).verdict, MR_CANNOT_TELL);
@@ -808,12 +820,13 @@ static void kernels_without_calls(void **state)
     make_begin(&m, PATH);
     for (uint64_t i = 0; i < 50; i++) {
         make_kernel_of(&m, 0, 7, "a", 100000 + i * 1000000, 600000 + i * 1000000);
-        make_copy_of(&m, 0, 7, 600000 + i * 1000000, 700000 + i * 1000000, 1 << 20, MR_COPY_H2D, MR_MEM_UNKNOWN);
+        make_copy_of(&m, 0, 7, 600000 + i * 1000000, 700000 + i * 1000000, 1 << 20, MR_COPY_H2D,
+                     MR_MEM_UNKNOWN);
     }
     make_end(&m);
-    static const char *const untold[] = {"blocking_async", "sync_in_loop",    "pinning_in_loop", "allocation_in_loop",
-                                         "memset_sync",    "pageable_copies", "gpu_gaps",        "launch_bound",
-                                         "tensor_cores",   "link_rate"};
+    static const char *const untold[] = {
+        "blocking_async",  "sync_in_loop", "pinning_in_loop", "allocation_in_loop", "memset_sync",
+        "pageable_copies", "gpu_gaps",     "launch_bound",    "tensor_cores",       "link_rate"};
     struct mr_recording *rec = make_load(PATH);
     for (size_t i = 0; i < sizeof untold / sizeof *untold; i++)
         assert_int_equal(judge_recording(rec, untold[i], NULL).verdict, MR_CANNOT_TELL);
@@ -824,10 +837,12 @@ static void kernels_without_calls(void **state)
 /* Anything at any time, crossing, nested, of no length: advice is made, and keeps its promises. */
 static void anything(void **state)
 {
-    static const char *const calls[] = {"cudaLaunchKernel_v7000", "cudaStreamSynchronize_v3020", "cudaFree_v3020",
-                                        "cudaHostAlloc_v3020",    "cuMemcpyHtoDAsync_v2",        "cudaEventQuery_v3020",
+    static const char *const calls[] = {"cudaLaunchKernel_v7000", "cudaStreamSynchronize_v3020",
+                                        "cudaFree_v3020",         "cudaHostAlloc_v3020",
+                                        "cuMemcpyHtoDAsync_v2",   "cudaEventQuery_v3020",
                                         "cudaMemset_v3020"};
-    static const char *const names[] = {"step", "data", "gemm", "read", "poll", "DataLoader.__next__"};
+    static const char *const names[] = {"step", "data", "gemm",
+                                        "read", "poll", "DataLoader.__next__"};
     (void)state;
     for (uint32_t round = 0; round < 30; round++) {
         struct make m;
@@ -836,7 +851,8 @@ static void anything(void **state)
             make_device(&m, 0, "Some GPU");
         for (uint32_t i = 0; i < 150; i++) {
             uint32_t r = (round * 200 + i) * 6;
-            uint64_t start = 10000 + test_u64(r) % 5000000, end = start + (i % 7 ? test_u64(r + 1) % 300000 : 0);
+            uint64_t start = 10000 + test_u64(r) % 5000000,
+                     end = start + (i % 7 ? test_u64(r + 1) % 300000 : 0);
             uint32_t pick = (uint32_t)(test_u64(r + 2) % 1000), stream = 7 + pick % 3;
             m.tid = 100 + (uint32_t)(test_u64(r + 3) % 3);
             m.device = pick % 11 == 0;
@@ -845,11 +861,12 @@ static void anything(void **state)
                 make_kernel(&m, stream, names[pick % 6], start, end);
                 break;
             case 1:
-                make_copy(&m, stream, start, end, test_u64(r + 5) % (4u << 20), (enum mr_copy_kind)(pick % 11),
-                          (enum mr_mem_kind)(pick % 8));
+                make_copy(&m, stream, start, end, test_u64(r + 5) % (4u << 20),
+                          (enum mr_copy_kind)(pick % 11), (enum mr_mem_kind)(pick % 8));
                 break;
             case 2:
-                make_range_of(&m, NULL, pick % 5 ? MR_RANGE_PUSH_POP : MR_RANGE_START_END, names[pick % 6], start, end);
+                make_range_of(&m, NULL, pick % 5 ? MR_RANGE_PUSH_POP : MR_RANGE_START_END,
+                              names[pick % 6], start, end);
                 break;
             case 3:
                 make_os(&m, names[pick % 6], start, end, pick);
@@ -858,7 +875,8 @@ static void anything(void **state)
                 make_set(&m, stream, start, end, pick, (enum mr_mem_kind)(pick % 8));
                 break;
             default:
-                make_kernel_of(&m, make_call(&m, calls[pick % 7], start, end), stream, "k", start, end);
+                make_kernel_of(&m, make_call(&m, calls[pick % 7], start, end), stream, "k", start,
+                               end);
             }
         }
         make_end(&m);

@@ -8,7 +8,8 @@ static int get(void *user, uint64_t index, void *const row[], uint64_t (*dim)[MR
     (void)dim;
     uint64_t every = *(const uint64_t *)user;
     if (every && index % every == 5)
-        return mr_error_set(MR_EFORMAT, "sample %llu: broken on purpose", (unsigned long long)index);
+        return mr_error_set(MR_EFORMAT, "sample %llu: broken on purpose",
+                            (unsigned long long)index);
     *(uint64_t *)row[0] = index;
     return 0;
 }
@@ -208,9 +209,12 @@ static void the_quarantine_list_names_them(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fail_stops_at_the_first_in_order), cmocka_unit_test(skip_leaves_them_out),
-        cmocka_unit_test(replace_takes_the_next_position),  cmocka_unit_test(all_bad_ends_with_an_error),
-        cmocka_unit_test(limits_hold_at_the_same_batch),    cmocka_unit_test(the_quarantine_list_names_them),
+        cmocka_unit_test(fail_stops_at_the_first_in_order),
+        cmocka_unit_test(skip_leaves_them_out),
+        cmocka_unit_test(replace_takes_the_next_position),
+        cmocka_unit_test(all_bad_ends_with_an_error),
+        cmocka_unit_test(limits_hold_at_the_same_batch),
+        cmocka_unit_test(the_quarantine_list_names_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -61,7 +61,8 @@ static void the_limit_is_kept(void **state)
     (void)state;
     struct mr_files *files = table();
     char text[40];
-    snprintf(text, sizeof text, "need %llu bytes, %llu are", (unsigned long long)BYTES, (unsigned long long)BYTES - 1);
+    snprintf(text, sizeof text, "need %llu bytes, %llu are", (unsigned long long)BYTES,
+             (unsigned long long)BYTES - 1);
     assert_int_equal(mr_files_cache(files, BYTES - 1), MR_ELIMIT);
     assert_non_null(strstr(mr_last_error(), text));
     struct mr_files_kinds kinds;
@@ -106,8 +107,10 @@ static void chunks_are_claimed_by_one(void **state)
     assert_int_equal(mr_files_cache(files, 0), 0);
     struct mr_file *f = files->file[0];
     struct mr_file_cache *c = atomic_load(&f->cache);
-    struct mr_read a = {.offset = MR_CACHE_CHUNK + 5, .bytes = 10, .at = MR_CACHE_CHUNK + 5, .want = 10};
-    struct mr_read b = {.offset = 10, .bytes = 2 * MR_CACHE_CHUNK, .at = 10, .want = 2 * MR_CACHE_CHUNK};
+    struct mr_read a = {
+        .offset = MR_CACHE_CHUNK + 5, .bytes = 10, .at = MR_CACHE_CHUNK + 5, .want = 10};
+    struct mr_read b = {
+        .offset = 10, .bytes = 2 * MR_CACHE_CHUNK, .at = 10, .want = 2 * MR_CACHE_CHUNK};
     const void *view;
     assert_false(mr_cache_claim(f, c, &a));
     assert_int_equal(a.chunks, 1);
@@ -207,7 +210,8 @@ static void all_threads_see_the_files_bytes(void **state)
         assert_true(read >= BYTES);
         mr_files_count(files, &kinds);
         assert_int_equal(kinds.cached_bytes, BYTES);
-        assert_int_equal(run(files, MR_STORAGE_AUTO, seed), 0); /* the next loader finds all in memory */
+        assert_int_equal(run(files, MR_STORAGE_AUTO, seed),
+                         0); /* the next loader finds all in memory */
         mr_files_destroy(files);
     }
 }

@@ -138,7 +138,8 @@ static void printable(void **state)
         {"\xC2\xA0\xC3\x9B\xC2\xB5", "\xC2\xA0\xC3\x9B\xC2\xB5"},
         {"\xE2\x82\xAC\xC2\xC2\x85\xC2", "\xE2\x82\xAC???"},
         {"a\xFF\xFE\xC0\x80z\xED\xA0\x80\xF4\x90\x80\x80", "a????z???????"},
-        {"\u061C\u200E\u200F\u202A\u202B\u202C\u202D\u202E\u2066\u2067\u2068\u2069", "????????????"},
+        {"\u061C\u200E\u200F\u202A\u202B\u202C\u202D\u202E\u2066\u2067\u2068\u2069",
+         "????????????"},
         {"\u061B\u061D\u200D\u2010\u2029\u202F\u2065\u206A\U0001F600",
          "\u061B\u061D\u200D\u2010\u2029\u202F\u2065\u206A\U0001F600"},
     };
@@ -154,8 +155,12 @@ static void printable(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bytes_rates_and_times), cmocka_unit_test(counts),    cmocka_unit_test(rates_keep_three_digits),
-        cmocka_unit_test(columns_are_aligned),   cmocka_unit_test(printable), cmocka_unit_test(numbers_stay_in_columns),
+        cmocka_unit_test(bytes_rates_and_times),
+        cmocka_unit_test(counts),
+        cmocka_unit_test(rates_keep_three_digits),
+        cmocka_unit_test(columns_are_aligned),
+        cmocka_unit_test(printable),
+        cmocka_unit_test(numbers_stay_in_columns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -43,8 +43,11 @@ static struct mr_dataset *varying_set(void)
     o.name = "varying";
     o.n = N;
     o.n_fields = 2;
-    o.field[0] =
-        (struct mr_spec){.name = "x", .dtype = MR_U16, .rank = 2, .var_dims = vary_cols ? 3 : 1, .dim = {ROWS, COLS}};
+    o.field[0] = (struct mr_spec){.name = "x",
+                                  .dtype = MR_U16,
+                                  .rank = 2,
+                                  .var_dims = vary_cols ? 3 : 1,
+                                  .dim = {ROWS, COLS}};
     o.field[1] = (struct mr_spec){.name = "label", .dtype = MR_I32};
     o.get = get;
     struct mr_dataset *ds;
@@ -70,7 +73,8 @@ static void check_padded(const struct mr_batch *b, const uint16_t *x, bool fixed
         assert_int_equal(b->field[0].lengths[i], rows_of(index));
         for (uint64_t r = 0; r < rows; r++)
             for (uint64_t c = 0; c < cols; c++)
-                assert_int_equal(x[(i * rows + r) * cols + c], r < rows_of(index) && c < have ? value(index, r, c) : 7);
+                assert_int_equal(x[(i * rows + r) * cols + c],
+                                 r < rows_of(index) && c < have ? value(index, r, c) : 7);
     }
 }
 
@@ -109,7 +113,8 @@ static void run_collate(struct mr_dataset *ds, const char *device, enum mr_colla
         uint16_t *x = calloc(10 * ROWS * COLS, 2);
         int32_t labels[10];
         must(mr_copy_async(stream, x, MR_PAGEABLE, b.field[0].data, MR_DEVICE, b.field[0].bytes));
-        must(mr_copy_async(stream, labels, MR_PAGEABLE, b.field[1].data, MR_DEVICE, b.field[1].bytes));
+        must(mr_copy_async(stream, labels, MR_PAGEABLE, b.field[1].data, MR_DEVICE,
+                           b.field[1].bytes));
         must(mr_stream_synchronize(stream));
         for (uint64_t i = 0; i < b.size; i++)
             assert_int_equal(labels[i], seen++);

@@ -23,8 +23,8 @@ static int fails(const char *text, const char *options)
 static void points_labels_and_paths(void **state)
 {
     (void)state;
-    struct mr_dataset *ds =
-        open_text("name,eye_x,eye_y,age,nose_x,nose_y\na.jpg,1,2.5,30,-3,4e2\nb/b.png,5,6,31,7,8\n", "");
+    struct mr_dataset *ds = open_text(
+        "name,eye_x,eye_y,age,nose_x,nose_y\na.jpg,1,2.5,30,-3,4e2\nb/b.png,5,6,31,7,8\n", "");
     static const float want[2][4] = {{1, 2.5F, -3, 400}, {5, 6, 7, 8}};
     assert_string_equal(mr_dataset_format(ds), "csv");
     assert_int_equal(mr_dataset_fields(ds), 3);
@@ -52,11 +52,13 @@ static void columns_left_out_are_told(void **state)
 {
     (void)state;
     static const char text[] = "file,age,kind,w\na.jpg,12years,cat,2\nb.jpg,13,dog,3\n";
-    text_is(text, "", "csv: t.csv: 2 pictures (left out: text in 2 columns, the first is column 'age')");
+    text_is(text, "",
+            "csv: t.csv: 2 pictures (left out: text in 2 columns, the first is column 'age')");
     text_is(text, ",labels=w", "csv: t.csv: 2 pictures");
     text_is(text, ",labels=none", "csv: t.csv: 2 pictures");
     text_is("a.jpg;1,5;2\n", "", "csv: t.csv: 1 picture (left out: text in column 2)");
-    text_is("file,p_x,p_y\na.jpg,1.5?,2\n", "", "csv: t.csv: 1 picture (left out: text in column 'p_x')");
+    text_is("file,p_x,p_y\na.jpg,1.5?,2\n", "",
+            "csv: t.csv: 1 picture (left out: text in column 'p_x')");
 }
 
 /* Each way to choose columns, over one text. */
@@ -154,8 +156,8 @@ static void what_is_written_is_read(void **state)
                 cells[i][k] = alphabet[(s >> (8 + 4 * k)) % (sizeof alphabet - 1)];
             cells[i][lengths[i]] = 0;
             /* A record of one blank cell is a blank line. */
-            quote =
-                s >> 63 || strpbrk(cells[i], ",;\"\n\r\t|") || (columns == 1 && strspn(cells[i], " ") == lengths[i]);
+            quote = s >> 63 || strpbrk(cells[i], ",;\"\n\r\t|") ||
+                    (columns == 1 && strspn(cells[i], " ") == lengths[i]);
             if (quote)
                 *to++ = '"';
             for (size_t k = 0; k < lengths[i]; k++) {
@@ -174,7 +176,8 @@ static void what_is_written_is_read(void **state)
                 to = stpcpy(to, i == n - 1 ? "" : end);
         }
         *to = 0;
-        struct mr_csv csv = {.path = "text", .at = text, .end = to, .delimiter = delimiter, .line = 1};
+        struct mr_csv csv = {
+            .path = "text", .at = text, .end = to, .delimiter = delimiter, .line = 1};
         size_t i = 0;
         while (i < n) {
             assert_int_equal(mr_csv_next(&csv), 1);
@@ -231,7 +234,8 @@ static void numbers_are_exact(void **state)
                {"18446744073709551616", MR_CSV_FINITE}};
     for (size_t i = 0; i < sizeof odd / sizeof odd[0]; i++) {
         double value = 0;
-        assert_int_equal(mr_csv_number((struct mr_slice){odd[i].text, strlen(odd[i].text)}, &value), odd[i].kind);
+        assert_int_equal(mr_csv_number((struct mr_slice){odd[i].text, strlen(odd[i].text)}, &value),
+                         odd[i].kind);
     }
 }
 
@@ -253,8 +257,8 @@ static void whole_numbers_are_i64_and_others_f32(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char text[200];
-        snprintf(text, sizeof text, "a.jpg,%s\nb.jpg,%s\nc.jpg,%s\n", cases[i].values[0], cases[i].values[1],
-                 cases[i].values[2]);
+        snprintf(text, sizeof text, "a.jpg,%s\nb.jpg,%s\nc.jpg,%s\n", cases[i].values[0],
+                 cases[i].values[1], cases[i].values[2]);
         struct mr_dataset *ds = open_text(text, ",allow-nan");
         test_field_is(ds, 1, cases[i].field);
         for (uint64_t k = 0; k < 3; k++) {
@@ -295,7 +299,8 @@ static void large_whole_numbers_stay(void **state)
     ds = open_text("a.jpg,1,16777216\nb.jpg,1,2\n", "");
     test_field_is(ds, 1, "label f32[2]");
     mr_dataset_close(ds);
-    test_fails(fails("a.jpg,9007199254740993\n", ""), MR_EFORMAT, "t.csv:1", "9007199254740993", "2^53", "labels=");
+    test_fails(fails("a.jpg,9007199254740993\n", ""), MR_EFORMAT, "t.csv:1", "9007199254740993",
+               "2^53", "labels=");
 }
 
 static void faults_are_named_with_their_line(void **state)
@@ -311,25 +316,30 @@ static void faults_are_named_with_their_line(void **state)
         {"path,label\n", "", MR_EFORMAT, "t.csv: one line, taken for the columns' names"},
         {"path,v\na.jpg,1\n\nb.jpg\n", "", MR_EFORMAT, "t.csv:4: 1 cells: want 2"},
         {"path,v\na.jpg,1,2\n", "", MR_EFORMAT, "t.csv:2: 3 cells: want 2"},
-        {"path,v\n\"a\nb.jpg\",1\nc.jpg,x\n", "", MR_EFORMAT, "t.csv:4: column 'v': 'x': want a number"},
+        {"path,v\n\"a\nb.jpg\",1\nc.jpg,x\n", "", MR_EFORMAT,
+         "t.csv:4: column 'v': 'x': want a number"},
         {"a.jpg,1\nb.jpg,x\n", "", MR_EFORMAT, "t.csv:2: column 2: 'x': want a number"},
         {"path,v\na.jpg,nan\n", "", MR_EFORMAT, "t.csv:2: column 'v': 'nan': want a finite number"},
-        {"path,v\na.jpg,1\nb.jpg,-inf\n", "", MR_EFORMAT, "t.csv:3: column 'v': '-inf': want a finite"},
+        {"path,v\na.jpg,1\nb.jpg,-inf\n", "", MR_EFORMAT,
+         "t.csv:3: column 'v': '-inf': want a finite"},
         {"path,v\na.jpg,1\nb.jpg,\n", "", MR_EFORMAT, "t.csv:3: column 'v': '': want a finite"},
-        {"path,v,w\na.jpg,1,1e39\n", "", MR_EFORMAT, "t.csv:2: column 'w': '1e39': too large for f32"},
+        {"path,v,w\na.jpg,1,1e39\n", "", MR_EFORMAT,
+         "t.csv:2: column 'w': '1e39': too large for f32"},
         {"path,v\n\"a.jpg,1\nb.jpg,2\n", "", MR_EFORMAT, "t.csv:2: a quote opens here"},
         {"path,v\n\"a\"b.jpg,1\n", "", MR_EFORMAT, "t.csv:2: text after a closing quote"},
         {"path,v\n../a.jpg,1\n", "", MR_EFORMAT, "t.csv:2: '../a.jpg' is outside the root folder"},
         {"path,v\na.jpg,1\n/etc/x.jpg,1\n", "", MR_EFORMAT, "t.csv:3: '/etc/x.jpg' is outside"},
         {"path,v\na.jpg,1\n,1\n", "", MR_EFORMAT, "t.csv:3: no path"},
-        {"x,y\n1,2\n", "", MR_EFORMAT, "t.csv:2: no cell that could be a picture's path: set path=COLUMN"},
+        {"x,y\n1,2\n", "", MR_EFORMAT,
+         "t.csv:2: no cell that could be a picture's path: set path=COLUMN"},
         {"path,v\na.jpg,1\n", ",path=image", MR_EOPTION, "t.csv: no column 'image': want a name"},
         {"path,v\na.jpg,1\n", ",labels=v:u", MR_EOPTION, "no column 'u'"},
         {"path,v\na.jpg,1\n", ",labels=3", MR_EOPTION, "no column '3'"},
         {"path,v\na.jpg,1\n", ",labels=0", MR_EOPTION, "no column '0'"},
         {"path,v\na.jpg,1\n", ",labels=v:v", MR_EOPTION, "column 'v' appears twice"},
         {"path,v\na.jpg,1\n", ",labels=path", MR_EOPTION, "column 'path' is the column of paths"},
-        {"path,v,u\na.jpg,1,x\n", ",labels=v:u", MR_EFORMAT, "t.csv:2: column 'u': 'x': want a number"},
+        {"path,v,u\na.jpg,1,x\n", ",labels=v:u", MR_EFORMAT,
+         "t.csv:2: column 'u': 'x': want a number"},
         {"path,v\na.jpg,1\n", ",points=yes", MR_EFORMAT, "points=yes: 1 columns of numbers"},
         {"path,v\na.jpg,1\n", ",points=maybe", MR_EOPTION, "points"},
         {"\xfe\xff"
@@ -356,8 +366,8 @@ static void many_columns_are_refused(void **state)
 static void fingerprints_tell_sets_apart(void **state)
 {
     (void)state;
-    static const char *const texts[] = {"p,a_x,a_y,v\na,1,2,3\n", "p,a_x,a_y,v\na,1,2,4\n", "p,a_x,a_y,v\na,1,3,3\n",
-                                        "p,a_x,a_y,v\nb,1,2,3\n"};
+    static const char *const texts[] = {"p,a_x,a_y,v\na,1,2,3\n", "p,a_x,a_y,v\na,1,2,4\n",
+                                        "p,a_x,a_y,v\na,1,3,3\n", "p,a_x,a_y,v\nb,1,2,3\n"};
     uint64_t print[4];
     for (size_t i = 0; i < 4; i++) {
         struct mr_dataset *ds = open_text(texts[i], "");

@@ -33,11 +33,13 @@ static void test_info(void **state)
     assert_string_equal(info.uuid, "GPU-b1b1b1b1-b1b1-b1b1-b1b1-b1b1b1b1b1b1");
     assert_string_equal(info.pci_id, "ffff:01:00.0");
     assert_string_equal(info.driver, "580.1.fake");
-    assert_true(info.unified == 0 && info.ordinal == 1 && info.n_devices == 2 && info.copy_engines == 3);
+    assert_true(info.unified == 0 && info.ordinal == 1 && info.n_devices == 2 &&
+                info.copy_engines == 3);
     assert_true(info.driver_api == 13000 && info.compute_capability == 90 && info.numa_node == -1);
     assert_true(info.link_generation == 1 && info.link_generation_max == 5);
     assert_true(info.link_width == 16 && info.link_width_max == 16);
-    assert_true(info.h2d_gb_per_s > 54 && info.h2d_gb_per_s < 63 && info.bar1_bytes == 256ull << 20);
+    assert_true(info.h2d_gb_per_s > 54 && info.h2d_gb_per_s < 63 &&
+                info.bar1_bytes == 256ull << 20);
     assert_true(info.memory_bytes == 1ull << 30 && info.free_bytes == 1ull << 30);
     assert_true(info.context_bytes == 310ull << 20 && info.peer_gb_per_s == 50);
     struct mr_device_process process[2] = {{0}};
@@ -70,7 +72,8 @@ static void test_bad_uris(void **state)
         struct mr_device *dev = NULL;
         int rc = mr_device_open(bad[i].uri, &dev);
         if (rc != bad[i].code || !strstr(mr_last_error(), bad[i].says))
-            fail_msg("%s: %d \"%s\", want %d and \"%s\"", bad[i].uri, rc, mr_last_error(), bad[i].code, bad[i].says);
+            fail_msg("%s: %d \"%s\", want %d and \"%s\"", bad[i].uri, rc, mr_last_error(),
+                     bad[i].code, bad[i].says);
     }
     assert_null(fake_left());
 }
@@ -162,8 +165,10 @@ static void test_batch(void **state)
     for (int i = 0; i < N * PIECE; i++)
         src[i] = (unsigned char)mr_mix64((uint64_t)i);
     for (int i = 0; i < N; i++) {
-        there[i] = (struct mr_copy){far + i * PIECE, src + (N - 1 - i) * PIECE, PIECE, MR_DEVICE, MR_PINNED};
-        back[i] = (struct mr_copy){dst + (N - 1 - i) * PIECE, far + i * PIECE, PIECE, MR_PINNED, MR_DEVICE};
+        there[i] = (struct mr_copy){far + i * PIECE, src + (N - 1 - i) * PIECE, PIECE, MR_DEVICE,
+                                    MR_PINNED};
+        back[i] = (struct mr_copy){dst + (N - 1 - i) * PIECE, far + i * PIECE, PIECE, MR_PINNED,
+                                   MR_DEVICE};
     }
     fake_report(&before);
     must(mr_copy_batch_async(stream, there, N));
@@ -194,8 +199,10 @@ static void test_out_of_memory(void **state)
     must(mr_memory_acquire(dev, MR_DEVICE, 600 << 20, &kept));
     assert_int_equal(mr_memory_acquire(dev, MR_DEVICE, 1ull << 29, &ptr), MR_EDEVICEMEM);
     assert_non_null(
-        strstr(mr_last_error(), "cuMemAlloc_v2(536870912 bytes) on cuda:0: CUDA_ERROR_OUT_OF_MEMORY: out of"));
-    assert_non_null(strstr(mr_last_error(), "444596224 of 1073741824 bytes are free; lower --batch-size"));
+        strstr(mr_last_error(),
+               "cuMemAlloc_v2(536870912 bytes) on cuda:0: CUDA_ERROR_OUT_OF_MEMORY: out of"));
+    assert_non_null(
+        strstr(mr_last_error(), "444596224 of 1073741824 bytes are free; lower --batch-size"));
     assert_null(ptr);
     mr_memory_release(dev, MR_DEVICE, kept, NULL);
     must(mr_memory_acquire(dev, MR_DEVICE, 1ull << 29, &ptr)); /* the cached block makes room */
@@ -276,17 +283,18 @@ static void test_lock_refused(void **state)
 }
 
 /* Each refusal is for the same reason; elsewhere the text would be another. */
-#define REFUSED(call)                                                                                                  \
-    do {                                                                                                               \
-        mr_error_set(MR_EMISUSE, "nothing");                                                                           \
-        if ((call) >= 0 || !strstr(mr_last_error(), "fork")) {                                                         \
-            fprintf(stderr, "in a forked child: %s: %s\n", #call, mr_last_error());                                    \
-            _exit(1);                                                                                                  \
-        }                                                                                                              \
+#define REFUSED(call)                                                                              \
+    do {                                                                                           \
+        mr_error_set(MR_EMISUSE, "nothing");                                                       \
+        if ((call) >= 0 || !strstr(mr_last_error(), "fork")) {                                     \
+            fprintf(stderr, "in a forked child: %s: %s\n", #call, mr_last_error());                \
+            _exit(1);                                                                              \
+        }                                                                                          \
     } while (0)
 
 /* A child gets an error from every call, and can close what it inherited, without a call of the driver. */
-static void run_child(struct mr_device *dev, struct mr_stream *stream, struct mr_event *event, void *far, void *host)
+static void run_child(struct mr_device *dev, struct mr_stream *stream, struct mr_event *event,
+                      void *far, void *host)
 {
     struct fake_cuda_report before, after;
     struct mr_memory_counters count;
@@ -294,7 +302,8 @@ static void run_child(struct mr_device *dev, struct mr_stream *stream, struct mr
     struct mr_device *other = NULL;
     struct mr_stream *s = NULL;
     struct mr_event *e = NULL;
-    struct mr_copy copies[2] = {{far, host, 8, MR_DEVICE, MR_PINNED}, {far, host, 8, MR_DEVICE, MR_PINNED}};
+    struct mr_copy copies[2] = {{far, host, 8, MR_DEVICE, MR_PINNED},
+                                {far, host, 8, MR_DEVICE, MR_PINNED}};
     void *p = NULL;
     uint64_t ns = 5;
     int64_t elapsed;
@@ -331,7 +340,8 @@ static void test_fork(void **state)
 {
     (void)state;
 #ifdef __SANITIZE_THREAD__
-    print_message("SKIP fork: the thread sanitizer's own locks may be held in the child of a program with threads\n");
+    print_message("SKIP fork: the thread sanitizer's own locks may be held in the child of a "
+                  "program with threads\n");
     skip();
 #endif
     struct mr_device *dev = must_open("cuda");
@@ -375,7 +385,8 @@ static void test_sticky_error(void **state)
     assert_non_null(strstr(mr_last_error(), "compute-sanitizer"));
     assert_int_equal(mr_copy_async(stream, far, MR_DEVICE, host, MR_PINNED, 4096), MR_EDEVICE);
     assert_non_null(
-        strstr(mr_last_error(), "cuMemcpyHtoDAsync_v2(4096 bytes, pinned to device) in stream \"s\" on cuda:0"));
+        strstr(mr_last_error(),
+               "cuMemcpyHtoDAsync_v2(4096 bytes, pinned to device) in stream \"s\" on cuda:0"));
     assert_int_equal(mr_event_record(event, stream), MR_EDEVICE);
     assert_int_equal(mr_stream_synchronize(stream), MR_EDEVICE);
     mr_memory_release(dev, MR_DEVICE, far, event);
@@ -443,7 +454,8 @@ static struct delivered consume(const char *device, bool pageable)
 static void test_consumer_never_blocks(void **state)
 {
     (void)state;
-    struct delivered cpu = consume("cpu", false), pinned = consume("cuda", false), pageable = consume("cuda", true);
+    struct delivered cpu = consume("cpu", false), pinned = consume("cuda", false),
+                     pageable = consume("cuda", true);
     assert_int_equal(cpu.batches, 64);
     assert_true(cpu.hash == pinned.hash && cpu.hash == pageable.hash);
     assert_int_equal(pinned.blocking, 0);
@@ -456,7 +468,8 @@ static int check_misuse(void)
 {
     struct fake_cuda_report r;
     fake_report(&r);
-    if (r.misuse > 1 || r.streams + r.events + r.device_blocks + r.host_registered + r.contexts + r.modules > 0) {
+    if (r.misuse > 1 ||
+        r.streams + r.events + r.device_blocks + r.host_registered + r.contexts + r.modules > 0) {
         fprintf(stderr, "%s\n", fake_left());
         return 1;
     }

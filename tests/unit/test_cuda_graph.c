@@ -41,7 +41,8 @@ static int enqueue_step(void)
 {
     struct mr_copy pieces[8];
     for (int i = 0; i < 8; i++)
-        pieces[i] = (struct mr_copy){away + i * (N / 8), far + i * (N / 8), N / 8, MR_DEVICE, MR_DEVICE};
+        pieces[i] =
+            (struct mr_copy){away + i * (N / 8), far + i * (N / 8), N / 8, MR_DEVICE, MR_DEVICE};
     int rc = mr_copy_async(stream, far, MR_DEVICE, host, MR_PINNED, N);
     if (rc == 0)
         rc = mr_copy_batch_async(stream, pieces, 8);
@@ -76,8 +77,9 @@ static void one_call_a_launch(void **state)
 static void every_call_may_fail(void **state)
 {
     (void)state;
-    static const char *const calls[] = {"cuStreamBeginCapture_v2", "cuStreamEndCapture", "cuGraphInstantiateWithFlags",
-                                        "cuGraphLaunch", "cuMemcpyHtoDAsync_v2"};
+    static const char *const calls[] = {"cuStreamBeginCapture_v2", "cuStreamEndCapture",
+                                        "cuGraphInstantiateWithFlags", "cuGraphLaunch",
+                                        "cuMemcpyHtoDAsync_v2"};
     for (size_t i = 0; i < MR_COUNT(calls); i++) {
         struct mr_graph *graph = NULL;
         fake_fail(calls[i], 1, 999, 0);

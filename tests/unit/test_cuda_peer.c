@@ -133,10 +133,12 @@ static void gpus_that_do_not_reach_each_other_still_copy(void **state)
 static void failures_are_told(void **state)
 {
     (void)state;
-    static const char *const calls[] = {"cuDeviceCanAccessPeer", "cuCtxEnablePeerAccess", "cuMemcpyPeerAsync"};
+    static const char *const calls[] = {"cuDeviceCanAccessPeer", "cuCtxEnablePeerAccess",
+                                        "cuMemcpyPeerAsync"};
     for (size_t i = 0; i < MR_COUNT(calls); i++) {
         fake_fail(calls[i], 1, 999, 0);
-        assert_int_equal(mr_copy_peer_async(stream[0], far[0], dev[0], far[1], dev[1], BYTES), MR_EDEVICE);
+        assert_int_equal(mr_copy_peer_async(stream[0], far[0], dev[0], far[1], dev[1], BYTES),
+                         MR_EDEVICE);
         assert_non_null(strstr(mr_last_error(), calls[i]));
         assert_non_null(strstr(mr_last_error(), "cuda:1"));
         assert_non_null(strstr(mr_last_error(), "CUDA_ERROR_UNKNOWN"));
@@ -151,7 +153,8 @@ static void failures_are_told(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(gpus_that_do_not_reach_each_other_still_copy, open_both, close_both),
+        cmocka_unit_test_setup_teardown(gpus_that_do_not_reach_each_other_still_copy, open_both,
+                                        close_both),
         cmocka_unit_test_setup_teardown(failures_are_told, open_both, close_both),
         cmocka_unit_test_setup_teardown(copies_are_direct, open_both, close_both),
         cmocka_unit_test_setup_teardown(asking_is_done_once, open_both, close_both),

@@ -49,10 +49,12 @@ static void arrays_are_read_and_viewed(void **state)
         struct mr_extent extent[MR_MAX_EXTENTS];
         const void *view;
         assert_int_equal(ds->ops->locate(ds, i, extent), 2);
-        assert_int_equal(mr_files_view(ds->files, extent[0].file, extent[0].offset, extent[0].bytes, &view), 1);
+        assert_int_equal(
+            mr_files_view(ds->files, extent[0].file, extent[0].offset, extent[0].bytes, &view), 1);
         assert_ptr_equal(view, xs[i]);
     }
-    test_fails(mr_dataset_read(ds, N, (void *[]){NULL, NULL}, NULL), MR_EMISUSE, "array: sample 100: want 0..99");
+    test_fails(mr_dataset_read(ds, N, (void *[]){NULL, NULL}, NULL), MR_EMISUSE,
+               "array: sample 100: want 0..99");
     mr_dataset_close(ds);
 }
 
@@ -236,7 +238,8 @@ static struct mr_callback_opts callback_opts(struct source *s)
     opts.name = "mine";
     opts.n = 10;
     opts.n_fields = 1;
-    opts.field[0] = (struct mr_spec){.name = "x", .dtype = MR_U16, .rank = 2, .var_dims = 1, .dim = {4, 2}};
+    opts.field[0] =
+        (struct mr_spec){.name = "x", .dtype = MR_U16, .rank = 2, .var_dims = 1, .dim = {4, 2}};
     opts.get = get;
     opts.close = close_source;
     opts.user = s;
@@ -342,9 +345,10 @@ static void every_format_has_what_it_must(void **state)
 {
     (void)state;
     static const struct mr_dataset_ops *const all[] = {
-        &mr_dataset_idx,   &mr_dataset_npy,      &mr_dataset_raw, &mr_dataset_safetensors, &mr_dataset_synthetic,
-        &mr_dataset_array, &mr_dataset_callback, &mr_dataset_tar, &mr_dataset_folder,      &mr_dataset_list,
-        &mr_dataset_csv,   &mr_dataset_npz,      &mr_dataset_mix};
+        &mr_dataset_idx,       &mr_dataset_npy,   &mr_dataset_raw,      &mr_dataset_safetensors,
+        &mr_dataset_synthetic, &mr_dataset_array, &mr_dataset_callback, &mr_dataset_tar,
+        &mr_dataset_folder,    &mr_dataset_list,  &mr_dataset_csv,      &mr_dataset_npz,
+        &mr_dataset_mix};
     for (size_t i = 0; i < MR_COUNT(all); i++) {
         const struct mr_dataset_ops *ops = all[i];
         assert_true(ops->name[0] && ops->summary[0]);
@@ -357,23 +361,25 @@ static void every_format_has_what_it_must(void **state)
 }
 
 /* Callers that were compiled with a shorter struct: nothing is written behind it, and its size is theirs. */
-#define shorter(name)                                                                                                  \
-    for (size_t size = sizeof(size_t); size <= sizeof(struct mr_##name##_opts); size += 8) {                           \
-        unsigned char *room = malloc(size);                                                                            \
-        _Alignas(max_align_t) unsigned char all[sizeof(struct mr_##name##_opts)];                                      \
-        assert_non_null(room); /* of this size: the sanitizer watches its end */                                       \
-        mr_##name##_opts_fill((struct mr_##name##_opts *)(void *)room, size);                                          \
-        mr_##name##_opts_init((struct mr_##name##_opts *)(void *)all);                                                 \
-        assert_int_equal(*(size_t *)(void *)room, size);                                                               \
-        assert_memory_equal(room + sizeof size, all + sizeof size, size - sizeof size);                                \
-        free(room);                                                                                                    \
+#define shorter(name)                                                                              \
+    for (size_t size = sizeof(size_t); size <= sizeof(struct mr_##name##_opts); size += 8) {       \
+        unsigned char *room = malloc(size);                                                        \
+        _Alignas(max_align_t) unsigned char all[sizeof(struct mr_##name##_opts)];                  \
+        assert_non_null(room); /* of this size: the sanitizer watches its end */                   \
+        mr_##name##_opts_fill((struct mr_##name##_opts *)(void *)room, size);                      \
+        mr_##name##_opts_init((struct mr_##name##_opts *)(void *)all);                             \
+        assert_int_equal(*(size_t *)(void *)room, size);                                           \
+        assert_memory_equal(room + sizeof size, all + sizeof size, size - sizeof size);            \
+        free(room);                                                                                \
     }
 
 static void older_structs_are_not_overrun(void **state)
 {
     (void)state;
-    shorter(idx) shorter(npy) shorter(safetensors) shorter(raw) shorter(synthetic) shorter(tar) shorter(folder);
-    shorter(list) shorter(csv) shorter(video) shorter(npz) shorter(mix) shorter(array) shorter(callback);
+    shorter(idx) shorter(npy) shorter(safetensors) shorter(raw) shorter(synthetic) shorter(tar)
+        shorter(folder);
+    shorter(list) shorter(csv) shorter(video) shorter(npz) shorter(mix) shorter(array)
+        shorter(callback);
     shorter(loader) shorter(sampler) shorter(remote);
     _Alignas(size_t) unsigned char guarded[16 + 64];
     memset(guarded, 0xa5, sizeof guarded);

@@ -46,14 +46,16 @@ static void test_auto_is_best(void **state)
 static void test_sim_options(void **state)
 {
     (void)state;
-    struct mr_device *dev = must_open("sim:h2d=12.5,d2h=6,pageable=3,latency=20us,step=4ms,mem=1GiB");
+    struct mr_device *dev =
+        must_open("sim:h2d=12.5,d2h=6,pageable=3,latency=20us,step=4ms,mem=1GiB");
     struct mr_device_info info;
     assert_int_equal(mr_device_query(dev, &info), 0);
     assert_string_equal(info.name, "sim");
     assert_int_equal(info.unified, 0);
     assert_int_equal(info.copy_engines, 2);
     assert_true(info.h2d_gb_per_s == 12.5 && info.d2h_gb_per_s == 6 && info.pageable_gb_per_s == 3);
-    assert_true(info.step_ns == 4000000 && info.memory_bytes == 1ull << 30 && info.free_bytes == 1ull << 30);
+    assert_true(info.step_ns == 4000000 && info.memory_bytes == 1ull << 30 &&
+                info.free_bytes == 1ull << 30);
     mr_device_close(dev);
     dev = must_open("sim");
     assert_int_equal(mr_device_query(dev, &info), 0);
@@ -87,7 +89,8 @@ static void test_bad_uris(void **state)
         struct mr_device *dev = NULL;
         int rc = mr_device_open(bad[i].uri, &dev);
         if (rc != bad[i].code || !strstr(mr_last_error(), bad[i].says))
-            fail_msg("%s: %d \"%s\", want %d and \"%s\"", bad[i].uri, rc, mr_last_error(), bad[i].code, bad[i].says);
+            fail_msg("%s: %d \"%s\", want %d and \"%s\"", bad[i].uri, rc, mr_last_error(),
+                     bad[i].code, bad[i].says);
         assert_null(dev);
     }
 }
@@ -167,7 +170,8 @@ static void test_misuse(void **state)
         assert_int_equal(mr_event_elapsed(timed, plain, &elapsed), MR_EMISUSE);
         assert_int_equal(elapsed, 77);
 
-        struct mr_copy one[2] = {{&ptr, &ns, 8, MR_PINNED, MR_PINNED}, {NULL, &ns, 8, MR_PINNED, MR_PINNED}};
+        struct mr_copy one[2] = {{&ptr, &ns, 8, MR_PINNED, MR_PINNED},
+                                 {NULL, &ns, 8, MR_PINNED, MR_PINNED}};
         assert_int_equal(mr_copy_batch_async(stream, NULL, 1), MR_EMISUSE);
         assert_int_equal(mr_copy_batch_async(stream, one, 2), MR_EMISUSE);
         assert_null(ptr);
@@ -289,7 +293,8 @@ static void test_product_takes_its_time(void **state)
     }
     assert_true(half < 8000000);
     assert_int_equal(mr_event_record(from, stream), 0);
-    assert_int_equal(mr_launch(stream, "matmul_f32", &args, offsetof(struct mr_kernel_matmul, rows)), 0);
+    assert_int_equal(
+        mr_launch(stream, "matmul_f32", &args, offsetof(struct mr_kernel_matmul, rows)), 0);
     assert_int_equal(mr_event_record(to, stream), 0);
     assert_int_equal(mr_stream_synchronize(stream), 0);
     assert_int_equal(mr_event_elapsed(from, to, &took), 0);
@@ -312,7 +317,8 @@ static void test_round_trip(void **state)
         assert_int_equal(mr_stream_create(dev, "copy", &stream), 0);
         for (unsigned c = 0; c < MR_COUNT(sizes) * 4; c++) {
             uint64_t n = sizes[c / 4];
-            enum mr_memory from = c & 1 ? MR_PINNED : MR_PAGEABLE, to = c & 2 ? MR_PINNED : MR_PAGEABLE;
+            enum mr_memory from = c & 1 ? MR_PINNED : MR_PAGEABLE,
+                           to = c & 2 ? MR_PINNED : MR_PAGEABLE;
             unsigned char *src = NULL, *dst = NULL, *far = NULL, *away = NULL;
             assert_int_equal(mr_memory_acquire(dev, from, n, (void **)&src), 0);
             assert_int_equal(mr_memory_acquire(dev, to, n, (void **)&dst), 0);
@@ -363,7 +369,8 @@ static void test_batch_and_set(void **state)
         assert_int_equal(mr_copy_batch_async(stream, back, N), 0);
         assert_int_equal(mr_stream_synchronize(stream), 0);
         for (int k = 0; k < N * PIECE; k++)
-            assert_int_equal(dst[k], (uint64_t)(k % PIECE) < there[k / PIECE].bytes ? src[k] : 0xa5);
+            assert_int_equal(dst[k],
+                             (uint64_t)(k % PIECE) < there[k / PIECE].bytes ? src[k] : 0xa5);
         assert_int_equal(mr_memset_async(stream, dst, MR_PAGEABLE, 3, 5), 0);
         assert_true(dst[0] == 3 && dst[4] == 3 && dst[5] == 0xa5);
         assert_int_equal(mr_memory_unregister(dev, src, N * PIECE), 0);

@@ -62,8 +62,8 @@ static void random_chains_give_the_same_bits(void **state)
     for (int round = 0; round < 250; round++) {
         char set[128], chain[512];
         uint32_t channels = draw(2) ? 3 : 1 + draw(4);
-        snprintf(set, sizeof set, "synthetic:n=%u,shape=%ux%ux%u,dtype=%s,classes=10", 20 + draw(60), channels,
-                 4 + draw(6), 5 + draw(30), dtypes[draw(7)]);
+        snprintf(set, sizeof set, "synthetic:n=%u,shape=%ux%ux%u,dtype=%s,classes=10",
+                 20 + draw(60), channels, 4 + draw(6), 5 + draw(30), dtypes[draw(7)]);
         random_chain(chain, sizeof chain, channels);
         struct run_config c = run_config(set);
         c.chain = chain;
@@ -86,8 +86,8 @@ static void random_chains_give_the_same_bits(void **state)
             fail_msg("%s: %s: %s %s %s", set, chain, cpu.error, with.error, without.error);
         for (uint64_t i = 0; i < cpu.n; i++)
             if (cpu.row[i].hash != with.row[i].hash)
-                fail_msg("%s: %s: row %llu differs; on the device: %s", set, chain, (unsigned long long)i,
-                         with.stats.device_ops);
+                fail_msg("%s: %s: row %llu differs; on the device: %s", set, chain,
+                         (unsigned long long)i, with.stats.device_ops);
         assert_same_rows(&cpu, &with);
         assert_same_rows(&cpu, &without);
         assert_string_equal(without.stats.device_ops, "");
@@ -95,7 +95,8 @@ static void random_chains_give_the_same_bits(void **state)
         n_flips += strstr(with.stats.device_ops, "hflip") != NULL;
         if (with.stats.device_ops[0])
             assert_true(with.stats.copied_bytes <= without.stats.copied_bytes ||
-                        strstr(with.stats.device_ops, "hflip")); /* 256 bytes a batch say what is mirrored */
+                        strstr(with.stats.device_ops,
+                               "hflip")); /* 256 bytes a batch say what is mirrored */
         run_free(&cpu);
         run_free(&with);
         run_free(&without);
@@ -109,11 +110,12 @@ static void a_resident_set_gives_the_same_bits(void **state)
 {
     (void)state;
     static const char *const chains[] = {NULL, "cast(f32),scale(1/255)",
-                                         "hflip(0.5,layout=nchw),cast(f16),label.one_hot(10)", "label.one_hot(12,u8)"};
+                                         "hflip(0.5,layout=nchw),cast(f16),label.one_hot(10)",
+                                         "label.one_hot(12,u8)"};
     for (uint32_t round = 0; round < 60; round++) {
         char set[128];
-        snprintf(set, sizeof set, "synthetic:n=%u,shape=3x%ux%u,dtype=u8,classes=10", 30 + draw(200), 2 + draw(6),
-                 2 + draw(9));
+        snprintf(set, sizeof set, "synthetic:n=%u,shape=3x%ux%u,dtype=u8,classes=10",
+                 30 + draw(200), 2 + draw(6), 2 + draw(9));
         struct run_config c = run_config(set);
         c.chain = chains[round % MR_COUNT(chains)];
         c.sampler = draw(4) ? "random" : "sequential";
@@ -145,10 +147,13 @@ static void a_set_that_cannot_be_resident_is_refused(void **state)
         int code;
     } cases[] = {
         {"synthetic:n=100,shape=8,dtype=u8", NULL, "cpu", "no memory of its own", MR_EOPTION},
-        {"synthetic:n=100,shape=3x8x8,dtype=u8", "random_crop(4,4),cast(f32)", "sim", "random_crop", MR_EOPTION},
+        {"synthetic:n=100,shape=3x8x8,dtype=u8", "random_crop(4,4),cast(f32)", "sim", "random_crop",
+         MR_EOPTION},
         {"synthetic:n=100,shape=8,dtype=f32", "scale(2)", "sim", "scale", MR_EOPTION},
-        {"synthetic:n=9000,shape=1024,dtype=u8", NULL, "sim:mem=4MiB", "9000 samples take 9216000", MR_EDEVICEMEM},
-        {"synthetic:n=100,shape=8,dtype=u8,classes=10", "label.one_hot(3)", "sim", "want 0..2", MR_EFORMAT},
+        {"synthetic:n=9000,shape=1024,dtype=u8", NULL, "sim:mem=4MiB", "9000 samples take 9216000",
+         MR_EDEVICEMEM},
+        {"synthetic:n=100,shape=8,dtype=u8,classes=10", "label.one_hot(3)", "sim", "want 0..2",
+         MR_EFORMAT},
     };
     for (size_t i = 0; i < MR_COUNT(cases); i++) {
         struct run_config c = run_config(cases[i].set);
@@ -176,7 +181,8 @@ static void bytes_shrink_to_a_quarter(void **state)
     struct run with = run_loader(&c);
     c.opts.device_transforms = MR_DEVICE_TRANSFORMS_OFF;
     struct run without = run_loader(&c);
-    assert_string_equal(with.stats.device_ops + strlen(with.stats.device_ops) - 20, "cast,scale,normalize");
+    assert_string_equal(with.stats.device_ops + strlen(with.stats.device_ops) - 20,
+                        "cast,scale,normalize");
     assert_int_equal(with.stats.copied_bytes, 2048 * 784);
     assert_int_equal(without.stats.copied_bytes, 4 * 2048 * 784);
     assert_int_equal(with.stats.bytes, without.stats.bytes); /* delivered */
@@ -200,7 +206,8 @@ static void auto_leaves_the_work_with_who_has_the_processors(void **state)
     struct run resident = run_loader(&c);
     c.opts.cache = MR_CACHE_NONE;
     c.device = "cpu";
-    c.opts.device_transforms = MR_DEVICE_TRANSFORMS_ON; /* where there is one memory, no bytes can be saved */
+    c.opts.device_transforms =
+        MR_DEVICE_TRANSFORMS_ON; /* where there is one memory, no bytes can be saved */
     struct run cpu = run_loader(&c);
     assert_string_equal(sim.stats.device_ops, "");
     assert_string_equal(cpu.stats.device_ops, "");
@@ -221,17 +228,20 @@ static void auto_leaves_the_work_with_who_has_the_processors(void **state)
 static void the_host_serves_otherwise(void **state)
 {
     (void)state;
-    static const char *const chains[][2] = {
-        {"u8", "cast(f64)"},
-        {"u8", "cast(i16)"},
-        {"u8", "hflip"},
-        {"f32", "scale(2)"},
-        {"i32", "cast(f32),scale(2)"},
-        {"u8", "cast(f32),scale(1e39)"},       /* infinities: their NaNs differ */
-        {"u8", "cast(f32),scale(3),cast(u8)"}, /* as many bytes */
-        {"u8", "cast(f32),normalize([1,2,3,4],[1,2,3,4],axis=2),hflip(1,layout=nchw)"}, /* channels that are mirrored */
-        {"u8", "cast(f16),scale(0.5)"},                                                 /* rounded twice */
-    };
+    static const char
+        *const chains[]
+                     [2] = {
+                         {"u8", "cast(f64)"},
+                         {"u8", "cast(i16)"},
+                         {"u8", "hflip"},
+                         {"f32", "scale(2)"},
+                         {"i32", "cast(f32),scale(2)"},
+                         {"u8", "cast(f32),scale(1e39)"},       /* infinities: their NaNs differ */
+                         {"u8", "cast(f32),scale(3),cast(u8)"}, /* as many bytes */
+                         {"u8", "cast(f32),normalize([1,2,3,4],[1,2,3,4],axis=2),hflip(1,layout="
+                                "nchw)"},                /* channels that are mirrored */
+                         {"u8", "cast(f16),scale(0.5)"}, /* rounded twice */
+                     };
     for (size_t i = 0; i < MR_COUNT(chains); i++) {
         char set[96];
         snprintf(set, sizeof set, "synthetic:n=100,shape=2x5x4,dtype=%s", chains[i][0]);
@@ -243,7 +253,8 @@ static void the_host_serves_otherwise(void **state)
         struct run sim = run_loader(&c);
         assert_int_equal(sim.rc, 0);
         if (sim.stats.device_ops[0])
-            fail_msg("%s of %s: on the device: %s", chains[i][1], chains[i][0], sim.stats.device_ops);
+            fail_msg("%s of %s: on the device: %s", chains[i][1], chains[i][0],
+                     sim.stats.device_ops);
         assert_same_rows(&cpu, &sim);
         run_free(&cpu);
         run_free(&sim);
@@ -354,7 +365,8 @@ static void kernels_refuse_wrong_arguments(void **state)
         assert_int_equal(mr_device_has_kernel(dev, "pointwise"), 1);
         assert_int_equal(mr_device_has_kernel(dev, "no such"), 0);
         assert_int_equal(mr_device_has_kernel(dev, "busy"), 1);
-        assert_int_equal(mr_device_has_kernel(dev, "wait"), i != 0); /* of those, cpu has "busy" only */
+        assert_int_equal(mr_device_has_kernel(dev, "wait"),
+                         i != 0); /* of those, cpu has "busy" only */
         mr_stream_destroy(stream);
         mr_device_close(dev);
     }

@@ -28,7 +28,8 @@ static int found_files;
 static int add_up(const char *path, const struct stat *st, int kind, struct FTW *at)
 {
     (void)at;
-    if (kind == FTW_F && strstr(path + strlen(cache_dir), "/") && strlen(path) > strlen(cache_dir) + 8) {
+    if (kind == FTW_F && strstr(path + strlen(cache_dir), "/") &&
+        strlen(path) > strlen(cache_dir) + 8) {
         found_bytes += (uint64_t)st->st_size;
         found_files++;
     }
@@ -479,7 +480,8 @@ static void several_processes_share_it(void **state)
                 struct mr_files *files = mr_files_create();
                 int id = mr_files_add_lazy(files, url(r % 2 ? "ok/big.bin" : "noetag/big.bin"));
                 uint64_t at = test_random(r + 100 * (uint32_t)c) % (BIG_BYTES - sizeof got);
-                bad = mr_files_read(files, id, at, got, sizeof got) || memcmp(got, big + at, sizeof got) != 0;
+                bad = mr_files_read(files, id, at, got, sizeof got) ||
+                      memcmp(got, big + at, sizeof got) != 0;
                 mr_files_destroy(files);
             }
             _exit(bad);

@@ -7,8 +7,8 @@
 static void every_code_has_a_text(void **state)
 {
     (void)state;
-#define X(name, code, text)                                                                                            \
-    assert_string_equal(mr_strerror(name), text);                                                                      \
+#define X(name, code, text)                                                                        \
+    assert_string_equal(mr_strerror(name), text);                                                  \
     assert_int_equal(name, code);
     MR_ERRORS(X)
 #undef X
@@ -59,7 +59,8 @@ static void threads_have_their_own_and_can_hand_it_on(void **state)
     pthread_t thread;
     void *result;
     mr_error_set(-EIO, "here");
-    assert_int_equal(mr_thread_start(&thread, "a thread with a long name", fail_elsewhere, &kept), 0);
+    assert_int_equal(mr_thread_start(&thread, "a thread with a long name", fail_elsewhere, &kept),
+                     0);
     pthread_join(thread, &result);
     assert_null(result);
     assert_string_equal(mr_last_error(), "here");

@@ -99,7 +99,8 @@ static void descriptors_are_closed_on_exec_and_do_not_leak(void **state)
     assert_true(mr_files_add_path(files, dir) < 0);
     descriptors(during);
     for (int fd = 0; fd < 256; fd++)
-        n += during[fd] && !before[fd] && fcntl(fd, F_GETFD) & FD_CLOEXEC && !(fcntl(fd, F_GETFL) & O_NONBLOCK);
+        n += during[fd] && !before[fd] && fcntl(fd, F_GETFD) & FD_CLOEXEC &&
+             !(fcntl(fd, F_GETFL) & O_NONBLOCK);
     assert_int_equal(n, 20);
     mr_files_destroy(files);
     descriptors(after);
@@ -123,12 +124,14 @@ static void reads_give_the_range(void **state)
             for (uint64_t i = 0; !rc && i < n; i++)
                 assert_int_equal(buf[i], (uint8_t)((from + i) * 7));
         }
-    assert_non_null(strstr(mr_last_error(), "/a: 42 bytes at offset 42 were asked for, the file has 40"));
+    assert_non_null(
+        strstr(mr_last_error(), "/a: 42 bytes at offset 42 were asked for, the file has 40"));
     assert_int_equal(mr_files_read(files, 0, 10, buf, UINT64_MAX - 5), MR_ETRUNCATED);
     assert_int_equal(truncate(path_of("a"), 20), 0);
     assert_int_equal(mr_files_read(files, 0, 10, buf, 20), MR_ETRUNCATED);
-    assert_non_null(strstr(mr_last_error(),
-                           "/a: shrank while it was read: expected 20 bytes at offset 10, the file now ends at 20"));
+    assert_non_null(strstr(
+        mr_last_error(),
+        "/a: shrank while it was read: expected 20 bytes at offset 10, the file now ends at 20"));
     mr_files_destroy(files);
     unlink(path_of("a"));
 }

@@ -37,14 +37,16 @@ static int fails_below(const char *format, const char *name, const char *options
 static void order_is_image_folders(void **state)
 {
     (void)state;
-    static const char *const files[] = {"o/b/z.jpg",       "o/b/a.PNG",        "o/b/B.JpEg",    "o/b/sub/a.webp",
-                                        "o/b/sub-1/a.jpg", "o/b/.x.jpg",       "o/b/notes.txt", "o/Z/10.jpg",
-                                        "o/Z/9.jpg",       "o/\xc3\xa9/e.jpg", "o/a b/c.jpg",   "o/.hidden/d.jpg",
-                                        "o/beside.jpg",    "o/b/jpg",          "o/b/.jpg",      "o/b/sub/x/q.jpg"};
+    static const char *const files[] = {
+        "o/b/z.jpg",       "o/b/a.PNG",        "o/b/B.JpEg",    "o/b/sub/a.webp",
+        "o/b/sub-1/a.jpg", "o/b/.x.jpg",       "o/b/notes.txt", "o/Z/10.jpg",
+        "o/Z/9.jpg",       "o/\xc3\xa9/e.jpg", "o/a b/c.jpg",   "o/.hidden/d.jpg",
+        "o/beside.jpg",    "o/b/jpg",          "o/b/.jpg",      "o/b/sub/x/q.jpg"};
     static const struct want want[] = {
-        {"o/Z/10.jpg", 0},      {"o/Z/9.jpg", 0},        {"o/a b/c.jpg", 1},    {"o/b/B.JpEg", 2},
-        {"o/b/a.PNG", 2},       {"o/b/z.jpg", 2},        {"o/b/sub/a.webp", 2}, {"o/b/sub-1/a.jpg", 2},
-        {"o/b/sub/x/q.jpg", 2}, {"o/\xc3\xa9/e.jpg", 3},
+        {"o/Z/10.jpg", 0},       {"o/Z/9.jpg", 0},       {"o/a b/c.jpg", 1},
+        {"o/b/B.JpEg", 2},       {"o/b/a.PNG", 2},       {"o/b/z.jpg", 2},
+        {"o/b/sub/a.webp", 2},   {"o/b/sub-1/a.jpg", 2}, {"o/b/sub/x/q.jpg", 2},
+        {"o/\xc3\xa9/e.jpg", 3},
     };
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
         test_touch(files[i]);
@@ -56,8 +58,9 @@ static void order_is_image_folders(void **state)
     assert_int_equal(mr_dataset_class_samples(ds, 2), 6);
     assert_null(mr_dataset_class_name(ds, 4));
     assert_int_equal(mr_dataset_class_samples(ds, 4), 0);
-    assert_string_equal(mr_dataset_text(ds),
-                        "folder: o: 10 pictures of 4 classes (left out: 1 beside the classes, 2 other files)");
+    assert_string_equal(
+        mr_dataset_text(ds),
+        "folder: o: 10 pictures of 4 classes (left out: 1 beside the classes, 2 other files)");
     mr_dataset_close(ds);
 }
 
@@ -67,7 +70,8 @@ static void absurd_sizes_are_not_read(void **state)
     (void)state;
     test_touch("huge/a.jpg");
     assert_int_equal(truncate(test_path("huge/a.jpg"), (64ll << 20) + 8001), 0);
-    struct mr_dataset *ds = open_below("folder", "huge", ",max-pixels=1000,max-height=10,max-width=10");
+    struct mr_dataset *ds =
+        open_below("folder", "huge", ",max-pixels=1000,max-height=10,max-width=10");
     uint8_t row[300];
     int rc = mr_dataset_read(ds, 0, (void *const[]){row}, NULL);
     test_fails(rc, MR_ELIMIT, "huge/a.jpg", "67116865 bytes", "67116864 at most", "max-pixels");
@@ -86,7 +90,8 @@ static void without_classes_there_is_no_label(void **state)
 {
     (void)state;
     static const struct want flat[] = {{"p/a.jpg", -1}, {"p/b.jpg", -1}};
-    static const struct want deep[] = {{"p/a.jpg", -1}, {"p/b.jpg", -1}, {"p/x/0.jpg", -1}, {"p/x/y/1.jpg", -1}};
+    static const struct want deep[] = {
+        {"p/a.jpg", -1}, {"p/b.jpg", -1}, {"p/x/0.jpg", -1}, {"p/x/y/1.jpg", -1}};
     test_touch("p/b.jpg");
     test_touch("p/a.jpg");
     struct mr_dataset *ds = test_open(test_path("p")); /* told by what is in it */
@@ -96,7 +101,8 @@ static void without_classes_there_is_no_label(void **state)
     assert_int_equal(mr_dataset_classes(ds), 0);
     assert_string_equal(mr_dataset_text(ds), "folder: p: 2 pictures");
     mr_dataset_close(ds);
-    test_fails(fails_below("folder", "p", ",labels=folders"), MR_EFORMAT, "/p: no sub-folders", "labels=none");
+    test_fails(fails_below("folder", "p", ",labels=folders"), MR_EFORMAT, "/p: no sub-folders",
+               "labels=none");
     test_touch("p/x/y/1.jpg");
     test_touch("p/x/0.jpg");
     ds = open_below("folder", "p", ",labels=none");
@@ -114,8 +120,10 @@ static void what_cannot_be_a_data_set_is_named(void **state)
     (void)state;
     test_touch("e/full/a.jpg");
     test_touch("e/none/readme.txt");
-    test_fails(fails_below("folder", "e", ""), MR_EFORMAT, "/e: class 'none' has no pictures", "allow-empty");
-    test_fails(fails_below("folder", "e", ""), MR_EFORMAT, ", 1 other file: videos? video: opens those");
+    test_fails(fails_below("folder", "e", ""), MR_EFORMAT, "/e: class 'none' has no pictures",
+               "allow-empty");
+    test_fails(fails_below("folder", "e", ""), MR_EFORMAT,
+               ", 1 other file: videos? video: opens those");
     assert_null(strstr(mr_last_error(), "remove"));
     test_touch("e/none/deep/one.txt");
     test_touch("e/none/deep/two.txt");
@@ -154,8 +162,8 @@ static void links_are_followed_but_not_in_circles(void **state)
     assert_string_equal(test_name_of(ds, mr_dataset_length(ds) - 1), "l/set/two/a.jpg");
     mr_dataset_close(ds);
     assert_int_equal(symlink("..", test_path("l/set/one/up")), 0);
-    test_fails(fails_below("folder", "l/set", ""), MR_EFORMAT, "leads back to a folder that contains it",
-               "remove the link");
+    test_fails(fails_below("folder", "l/set", ""), MR_EFORMAT,
+               "leads back to a folder that contains it", "remove the link");
     test_fails(fails_below("folder", "l/set", ",labels=none"), MR_EFORMAT, "leads back");
 }
 
@@ -208,7 +216,8 @@ static void pictures_are_read_with_their_labels(void **state)
         assert_int_equal(dim[0][0], 5 + key);
         assert_int_equal(dim[0][1], 20 - key);
         for (unsigned i = 0; i < (5 + key) * (20 - key) * 3; i++)
-            assert_int_equal(pixels[i], test_pixel(key, i / 3 / (20 - key), i / 3 % (20 - key), i % 3));
+            assert_int_equal(pixels[i],
+                             test_pixel(key, i / 3 / (20 - key), i / 3 % (20 - key), i % 3));
     }
     mr_dataset_close(ds);
 }

@@ -31,7 +31,8 @@ static const char *uri_of(const char *set)
     return uri;
 }
 
-static void write_two(const char *name, const void *head, size_t head_bytes, const void *body, size_t body_bytes)
+static void write_two(const char *name, const void *head, size_t head_bytes, const void *body,
+                      size_t body_bytes)
 {
     FILE *f = fopen(test_path(name), "wb");
     assert_non_null(f);
@@ -40,10 +41,12 @@ static void write_two(const char *name, const void *head, size_t head_bytes, con
     assert_int_equal(fclose(f), 0);
 }
 
-static void write_npy(const char *name, const char *descr, const char *shape, const void *body, size_t bytes)
+static void write_npy(const char *name, const char *descr, const char *shape, const void *body,
+                      size_t bytes)
 {
     char head[129] = "\x93NUMPY\x01";
-    int n = snprintf(head + 10, 119, "{'descr': '%s', 'fortran_order': False, 'shape': (%s), }", descr, shape);
+    int n = snprintf(head + 10, 119, "{'descr': '%s', 'fortran_order': False, 'shape': (%s), }",
+                     descr, shape);
     memset(head + 10 + n, ' ', (size_t)(117 - n));
     head[127] = '\n';
     head[8] = 118;
@@ -60,10 +63,11 @@ static void write_sets(void)
     test_write("x.raw", pixels, sizeof pixels);
     write_npy("x.npy", "|u1", "701, 16, 48, 3", pixels, sizeof pixels);
     write_npy("y.npy", "<i8", "701,", label, sizeof label);
-    int n = snprintf(head + 8, sizeof head - 8,
-                     "{\"image\":{\"dtype\":\"U8\",\"shape\":[%d,16,48,3],\"data_offsets\":[%zu,%zu]},"
-                     "\"label\":{\"dtype\":\"I64\",\"shape\":[%d],\"data_offsets\":[0,%zu]}}",
-                     N, sizeof label, sizeof label + sizeof pixels, N, sizeof label);
+    int n =
+        snprintf(head + 8, sizeof head - 8,
+                 "{\"image\":{\"dtype\":\"U8\",\"shape\":[%d,16,48,3],\"data_offsets\":[%zu,%zu]},"
+                 "\"label\":{\"dtype\":\"I64\",\"shape\":[%d],\"data_offsets\":[0,%zu]}}",
+                 N, sizeof label, sizeof label + sizeof pixels, N, sizeof label);
     for (int i = 0; i < 8; i++)
         head[i] = (char)((uint64_t)n >> 8 * i);
     static uint8_t body[sizeof label + sizeof pixels];
@@ -117,7 +121,8 @@ static struct run_config config(const char *set, const char *device, const char 
 
 static void is_used(const struct run *run, bool used)
 {
-    if ((strncmp(run->stats.gds, "not used", 8) != 0) != used || (strcmp(run->stats.storage, "gds") == 0) != used)
+    if ((strncmp(run->stats.gds, "not used", 8) != 0) != used ||
+        (strcmp(run->stats.storage, "gds") == 0) != used)
         fail_msg("storage %s, gds: %s", run->stats.storage, run->stats.gds);
 }
 
@@ -191,7 +196,8 @@ static void resumes(void **state)
         struct run back = run_loader(&c);
         assert_int_equal(front.n + back.n, whole.n);
         for (uint64_t k = 0; k < back.n; k++)
-            assert_memory_equal(&back.row[k].hash, &whole.row[front.n + k].hash, sizeof whole.row[0].hash);
+            assert_memory_equal(&back.row[k].hash, &whole.row[front.n + k].hash,
+                                sizeof whole.row[0].hash);
         run_free(&whole);
         run_free(&front);
         run_free(&back);
@@ -257,7 +263,8 @@ static void slow_consumer(const char *device, uint32_t prefetch)
     while ((rc = mr_loader_next(ld, stream, &b)) > 0) {
         assert_null(b.field[0].host);
         must(mr_launch(stream, "busy", &step_ns, sizeof step_ns));
-        must(mr_copy_async(stream, all + at, MR_PINNED, b.field[0].data, MR_DEVICE, b.field[0].bytes));
+        must(mr_copy_async(stream, all + at, MR_PINNED, b.field[0].data, MR_DEVICE,
+                           b.field[0].bytes));
         at += b.field[0].bytes;
         must(mr_loader_release(ld, &b, stream));
     }
@@ -288,7 +295,8 @@ static void file_that_shrank(void **state)
     static const enum mr_bad_policy policies[] = {MR_BAD_FAIL, MR_BAD_SKIP, MR_BAD_REPLACE};
     for (unsigned i = 0; i < 6; i++) {
         test_write("short.raw", pixels, sizeof pixels);
-        struct run_config c = config("raw", devices[i & 1], (i ^ i >> 1) & 1 ? "random" : "sequential");
+        struct run_config c =
+            config("raw", devices[i & 1], (i ^ i >> 1) & 1 ? "random" : "sequential");
         char uri[800];
         snprintf(uri, sizeof uri, "raw:%s,shape=" SHAPE ",dtype=u8", test_path("short.raw"));
         must(mr_dataset_open(uri, &c.ds));
@@ -424,7 +432,8 @@ static void errors_of_reads(void **state)
     assert_int_equal(got.rc, 0);
     assert_int_equal(got.stats.bad_samples, 1);
     assert_int_equal(got.n, want.n - 1);
-    for (uint64_t i = 0, k = 0; i < got.n; i++, k++) { /* the rows behind it moved up, bytes and all */
+    for (uint64_t i = 0, k = 0; i < got.n;
+         i++, k++) { /* the rows behind it moved up, bytes and all */
         k += got.row[i].index != want.row[k].index;
         assert_int_equal(got.row[i].index, want.row[k].index);
         assert_int_equal(got.row[i].hash, want.row[k].hash);
@@ -458,9 +467,11 @@ static void without_the_library(void **state)
         struct run_config c = config("npy", "cuda", "random");
         struct run run = run_loader(&c);
         bool good = run.rc == 0 && run.n == N && strstr(run.stats.gds, "not used") &&
-                    strstr(run.stats.gds, "MILLRACE_CUFILE") && strstr(run.stats.gds, "libcufile.so.0");
+                    strstr(run.stats.gds, "MILLRACE_CUFILE") &&
+                    strstr(run.stats.gds, "libcufile.so.0");
         if (!good)
-            fprintf(stderr, "%d, %llu rows: %s\n", run.rc, (unsigned long long)run.n, run.stats.gds);
+            fprintf(stderr, "%d, %llu rows: %s\n", run.rc, (unsigned long long)run.n,
+                    run.stats.gds);
         run_free(&run);
         _exit(!good);
     }

@@ -45,8 +45,8 @@ static int make_folders(void **state)
     return rc == 0 && fake ? 0 : -1;
 }
 
-static const char *const chain =
-    "random_resized_crop(24),hflip,cast(f32),scale(1/255),normalize([0.4,0.5,0.6],[0.2,0.3,0.2]),layout(nchw)";
+static const char *const chain = "random_resized_crop(24),hflip,cast(f32),scale(1/"
+                                 "255),normalize([0.4,0.5,0.6],[0.2,0.3,0.2]),layout(nchw)";
 
 static const char *folder(const char *name, const char *more)
 {
@@ -82,7 +82,8 @@ static void test_same_windows(void **state)
 {
     (void)state;
     static const char *const chains[] = {
-        "random_resized_crop(24),hflip,cast(f32),normalize([0.4,0.5,0.6],[0.2,0.3,0.2]),layout(nchw)",
+        "random_resized_crop(24),hflip,cast(f32),normalize([0.4,0.5,0.6],[0.2,0.3,0.2]),layout("
+        "nchw)",
         "resize(40),center_crop(32),cast(f32)",
         "random_resized_crop(70,filter=bicubic),cast(f16)",
         "random_crop(33,31),cast(f32)",
@@ -91,7 +92,8 @@ static void test_same_windows(void **state)
     };
     uint64_t hardware = fake->by_hardware, kernels = fake->by_kernels;
     for (size_t k = 0; k < MR_COUNT(chains); k++) {
-        struct run_config c = config(folder("good", k % 2 ? ",exact,ignore-orientation" : ",exact"), "cpu", 0);
+        struct run_config c =
+            config(folder("good", k % 2 ? ",exact,ignore-orientation" : ",exact"), "cpu", 0);
         c.chain = chains[k];
         struct run cpu = run_loader(&c);
         c.device = "cuda";
@@ -161,7 +163,8 @@ static void test_refused_and_bad(void **state)
     (void)state;
     static const enum mr_bad_policy policies[] = {MR_BAD_SKIP, MR_BAD_REPLACE, MR_BAD_FAIL};
     for (uint32_t k = 0; k < 2 * MR_COUNT(policies); k++) {
-        struct run_config c = config(folder(k < MR_COUNT(policies) ? "bad" : "good", ",exact"), "cpu", 0);
+        struct run_config c =
+            config(folder(k < MR_COUNT(policies) ? "bad" : "good", ",exact"), "cpu", 0);
         c.opts.bad = policies[k % MR_COUNT(policies)];
         struct run cpu = run_loader(&c);
         c.device = "cuda";
@@ -224,7 +227,8 @@ static void test_auto(void **state)
     assert_int_equal(run.rc, 0);
     assert_true(run.stats.cpu_decode_rate > 0 && run.stats.gpu_decode_rate > 0);
     assert_true(run.stats.gpu_decode >= 0 && run.stats.gpu_decode <= 1);
-    assert_true(run.stats.gpu_decode * 32 == (int)(run.stats.gpu_decode * 32) && !run.stats.gpu_why_not[0]);
+    assert_true(run.stats.gpu_decode * 32 == (int)(run.stats.gpu_decode * 32) &&
+                !run.stats.gpu_why_not[0]);
     c.opts.gpu_decode = run.stats.gpu_decode; /* the same share is the same content */
     struct run again = run_loader(&c);
     assert_same_rows(&run, &again);
@@ -277,10 +281,14 @@ static void test_no_library(void **state)
         fake_load();
         struct run_config c = config(folder("good", ""), "cuda", 1);
         struct run run = run_loader(&c);
-        bool clear = run.rc == MR_EUNSUPPORTED && strstr(run.error, "needs nvJPEG: MILLRACE_NVJPEG: /nowhere");
+        bool clear = run.rc == MR_EUNSUPPORTED &&
+                     strstr(run.error, "needs nvJPEG: MILLRACE_NVJPEG: /nowhere");
         c.opts.gpu_decode = MR_GPU_DECODE_AUTO;
         run = run_loader(&c);
-        _exit(!clear ? 1 : run.rc != 0 || !strstr(run.stats.gpu_why_not, "needs nvJPEG") ? 2 : fake_left() ? 3 : 0);
+        _exit(!clear                                                          ? 1
+              : run.rc != 0 || !strstr(run.stats.gpu_why_not, "needs nvJPEG") ? 2
+              : fake_left()                                                   ? 3
+                                                                              : 0);
     }
     assert_true(pid > 0 && waitpid(pid, &status, 0) == pid);
     assert_true(WIFEXITED(status));
@@ -307,7 +315,8 @@ static void test_faults(void **state)
             hit = atomic_load(&fake->calls) >= at;
             atomic_store(&fake->fail_at, 0);
             if (run.rc < 0 && (run.rc != MR_EDEVICE || !strstr(run.error, "nvjpeg")))
-                fail_msg("call %llu failing with %d: %d %s", (unsigned long long)at, codes[k], run.rc, run.error);
+                fail_msg("call %llu failing with %d: %d %s", (unsigned long long)at, codes[k],
+                         run.rc, run.error);
             if (run.rc == 0)
                 assert_same_rows(&good, &run);
             n_errors += run.rc < 0;
@@ -322,14 +331,19 @@ static void test_faults(void **state)
 int main(void)
 {
     if (!MILLRACE_HAVE_CUDA_KERNELS) {
-        print_message("SKIP test_gpu_decode: this build has no kernels for the device (no nvcc): windows are not "
+        print_message("SKIP test_gpu_decode: this build has no kernels for the device (no nvcc): "
+                      "windows are not "
                       "resampled there\n");
         return 77;
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_no_library), /* first: its child must find that nobody has looked */
-        cmocka_unit_test(test_same_windows), cmocka_unit_test(test_share), cmocka_unit_test(test_refused_and_bad),
-        cmocka_unit_test(test_parts),        cmocka_unit_test(test_auto),  cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_same_windows),
+        cmocka_unit_test(test_share),
+        cmocka_unit_test(test_refused_and_bad),
+        cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_auto),
+        cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_faults),
     };
     return cmocka_run_group_tests_name("gpu_decode", tests, make_folders, test_dir_drop);

@@ -53,7 +53,8 @@ struct act {
 
 static struct act random_act(void)
 {
-    struct act a = {.what = draw(4), .dst = draw(PARTS), .src = draw(PARTS), .bytes = 1 + draw(N / 2)};
+    struct act a = {
+        .what = draw(4), .dst = draw(PARTS), .src = draw(PARTS), .bytes = 1 + draw(N / 2)};
     a.at = draw(N - a.bytes);
     a.from = draw(N - a.bytes);
     if (a.what == 0 || kind_of((int)a.dst) != MR_DEVICE) /* something in it is the device's */
@@ -74,7 +75,8 @@ static void act(struct lab *lab, struct mr_stream *stream, const struct act *a)
     if (a->what == 2 && kind_of((int)a->dst) == MR_DEVICE)
         must(mr_memset_async(stream, dst + a->at, MR_DEVICE, (int)a->from & 255, a->bytes));
     else
-        must(mr_copy_async(stream, dst + a->at, kind_of((int)a->dst), src + a->from, kind_of((int)a->src), a->bytes));
+        must(mr_copy_async(stream, dst + a->at, kind_of((int)a->dst), src + a->from,
+                           kind_of((int)a->src), a->bytes));
 }
 
 static void fill(struct lab *lab, uint64_t seed)
@@ -125,7 +127,8 @@ static void a_launch_is_the_step(void **state)
             must(mr_graph_end(lab.stream, &graph));
             assert_true(hash(&lab) == before);
             for (uint64_t t = 0; t < times; t++)
-                must(mr_graph_launch(graph, t & 1 ? lab.other : lab.stream)); /* one after the other */
+                must(mr_graph_launch(graph,
+                                     t & 1 ? lab.other : lab.stream)); /* one after the other */
             got[d] = hash(&lab);
             mr_graph_destroy(graph);
             fill(&lab, (uint64_t)round);
@@ -158,7 +161,8 @@ static void kernels_are_recorded(void **state)
         must(mr_copy_async(lab.stream, lab.part[2], MR_DEVICE, lab.part[0], MR_PINNED, 4));
         must(mr_launch(lab.stream, "one_hot", &a, sizeof a));
         must(mr_copy_async(lab.stream, lab.part[1], MR_PINNED, lab.part[3], MR_DEVICE, 12));
-        assert_int_equal(mr_launch(lab.stream, "one_hot", &a, sizeof a - 1), MR_EMISUSE); /* checked now, not later */
+        assert_int_equal(mr_launch(lab.stream, "one_hot", &a, sizeof a - 1),
+                         MR_EMISUSE); /* checked now, not later */
         assert_int_equal(mr_launch(lab.stream, "no such", &a, sizeof a), MR_EUNSUPPORTED);
         must(mr_graph_end(lab.stream, &graph));
         memset(&a, 0xff, sizeof a);
@@ -175,11 +179,11 @@ static void kernels_are_recorded(void **state)
     }
 }
 
-#define refused(call, says)                                                                                            \
-    do {                                                                                                               \
-        assert_int_equal(call, MR_EMISUSE);                                                                            \
-        if (!strstr(mr_last_error(), says))                                                                            \
-            fail_msg("%s: \"%s\" does not say \"%s\"", #call, mr_last_error(), says);                                  \
+#define refused(call, says)                                                                        \
+    do {                                                                                           \
+        assert_int_equal(call, MR_EMISUSE);                                                        \
+        if (!strstr(mr_last_error(), says))                                                        \
+            fail_msg("%s: \"%s\" does not say \"%s\"", #call, mr_last_error(), says);              \
     } while (0)
 
 /* Each is refused with a reason, and the recording goes on as if it had not been asked. */
@@ -198,12 +202,16 @@ static void misuse_is_refused(void **state)
         must(mr_graph_begin(lab.stream));
         must(mr_memset_async(lab.stream, lab.part[2], MR_DEVICE, 5, N));
         refused(mr_graph_begin(lab.stream), "is being recorded");
-        refused(mr_stream_synchronize(lab.stream), "mr_stream_synchronize: stream \"first\" is being recorded");
+        refused(mr_stream_synchronize(lab.stream),
+                "mr_stream_synchronize: stream \"first\" is being recorded");
         refused(mr_event_record(event, lab.stream), "mr_event_record");
         refused(mr_stream_wait(lab.stream, event), "mr_stream_wait");
-        refused(mr_copy_async(lab.stream, lab.part[2], MR_DEVICE, plain, MR_PAGEABLE, 16), "pageable");
-        refused(mr_copy_async(lab.stream, plain, MR_PAGEABLE, lab.part[2], MR_DEVICE, 16), "pageable");
-        refused(mr_copy_async(lab.stream, lab.part[0], MR_PINNED, lab.part[1], MR_PINNED, 16), "within host memory");
+        refused(mr_copy_async(lab.stream, lab.part[2], MR_DEVICE, plain, MR_PAGEABLE, 16),
+                "pageable");
+        refused(mr_copy_async(lab.stream, plain, MR_PAGEABLE, lab.part[2], MR_DEVICE, 16),
+                "pageable");
+        refused(mr_copy_async(lab.stream, lab.part[0], MR_PINNED, lab.part[1], MR_PINNED, 16),
+                "within host memory");
         refused(mr_memset_async(lab.stream, lab.part[0], MR_PINNED, 0, 16), "host memory");
         struct mr_copy copy = {lab.part[2], plain, 16, MR_DEVICE, MR_PAGEABLE};
         refused(mr_copy_batch_async(lab.stream, &copy, 1), "pageable");
@@ -249,7 +257,8 @@ static void a_launch_starts_once(void **state)
     for (int i = 0; i < 20; i++)
         must(mr_copy_async(lab.stream, lab.part[2], MR_DEVICE, lab.part[0], MR_PINNED, 64));
     must(mr_graph_end(lab.stream, &graph));
-    for (int round = 0; round < 10; round++) { /* the least of some: only real work that is late may lengthen it */
+    for (int round = 0; round < 10;
+         round++) { /* the least of some: only real work that is late may lengthen it */
         int64_t once = 0;
         must(mr_event_record(start, lab.stream));
         must(mr_graph_launch(graph, lab.stream));

@@ -78,7 +78,8 @@ static void file_put(const uint8_t *bytes, size_t n)
 }
 
 /* Inflates in random portions; returns the step's or the end's result, [out] made. */
-static int gunzip(const uint8_t *gz, size_t n, uint8_t *out, size_t cap, uint64_t seed, size_t *made)
+static int gunzip(const uint8_t *gz, size_t n, uint8_t *out, size_t cap, uint64_t seed,
+                  size_t *made)
 {
     struct mr_gunzip *z = mr_gunzip_create("stream");
     struct mr_gunzip_io io = {0};
@@ -163,7 +164,8 @@ static void every_flipped_bit_is_noticed_or_harmless(void **state)
         assert_true(rc == 0 || rc == MR_EFORMAT || rc == MR_ETRUNCATED);
         assert_true(rc || (made == 900 && !memcmp(out, data, 900)));
     }
-    assert_true(errors >= n * 8 - 8 * 8); /* time, extra flags and system in the header say nothing */
+    assert_true(errors >=
+                n * 8 - 8 * 8); /* time, extra flags and system in the header say nothing */
     free(data);
 }
 
@@ -253,14 +255,16 @@ static void a_file_is_viewed_while_it_is_inflated(void **state)
 }
 
 /* Adds x.gz; the first error, of adding or of the check. */
-static int add_and_check(struct mr_files *files, int (*want)(void *, const void *, uint64_t *), void *user)
+static int add_and_check(struct mr_files *files, int (*want)(void *, const void *, uint64_t *),
+                         void *user)
 {
     uint8_t head[HEAD];
     int rc = mr_files_add_gzip(files, path, head, HEAD, want, user);
     return rc < 0 ? rc : mr_files_check(files);
 }
 
-static void fails_with(int (*want)(void *, const void *, uint64_t *), void *user, int code, const char *text)
+static void fails_with(int (*want)(void *, const void *, uint64_t *), void *user, int code,
+                       const char *text)
 {
     struct mr_files *files = mr_files_create();
     assert_int_equal(add_and_check(files, want, user), code);
@@ -291,7 +295,8 @@ static void a_wrong_promise_is_an_error(void **state)
         free(gz);
     }
     file_put((const uint8_t *)"plain text", 10);
-    fails_with(want_own, NULL, MR_EFORMAT, "x.gz: not a gzip file: expected to begin with bytes 1f 8b, found 70 6c");
+    fails_with(want_own, NULL, MR_EFORMAT,
+               "x.gz: not a gzip file: expected to begin with bytes 1f 8b, found 70 6c");
     file_put((const uint8_t *)"", 0);
     fails_with(want_own, NULL, MR_ETRUNCATED, "x.gz: not a gzip file");
 }
@@ -356,7 +361,8 @@ static int want_idx(void *user, const void *head, uint64_t *total)
     const uint8_t *h = head;
     uint64_t n = 1;
     for (int d = 0; d < h[3]; d++)
-        n *= (uint64_t)h[4 + 4 * d] << 24 | (uint64_t)h[5 + 4 * d] << 16 | (uint64_t)h[6 + 4 * d] << 8 | h[7 + 4 * d];
+        n *= (uint64_t)h[4 + 4 * d] << 24 | (uint64_t)h[5 + 4 * d] << 16 |
+             (uint64_t)h[6 + 4 * d] << 8 | h[7 + 4 * d];
     *total = n + 4 + 4u * h[3];
     return 0;
 }

@@ -8,8 +8,9 @@
 static void right_bytes_from_good_and_odd_servers(void **state)
 {
     (void)state;
-    static const char *const kinds[] = {"ok",     "nohead", "noetag", "novalidator", "redirect", "s503-2",
-                                        "s500-1", "s429-1", "cut-2",  "more-1",      "reset-2",  "empty-2"};
+    static const char *const kinds[] = {"ok",       "nohead", "noetag",  "novalidator",
+                                        "redirect", "s503-2", "s500-1",  "s429-1",
+                                        "cut-2",    "more-1", "reset-2", "empty-2"};
     struct mr_remote_stats before, after;
     mr_remote_stats_query(&before);
     quick_options(4, NULL, 0);
@@ -60,7 +61,8 @@ static void broken_tries_leave_no_trace(void **state)
         struct mr_reader *reader = NULL;
         char path[80];
         uint64_t bytes, want = strstr(cases[i].path, "big") ? BIG_BYTES : 1000;
-        snprintf(path, sizeof path, "%s?%zu", cases[i].path, i); /* the server counts tries by address */
+        snprintf(path, sizeof path, "%s?%zu", cases[i].path,
+                 i); /* the server counts tries by address */
         struct mr_read read = {.file = add(files, url(path)), .bytes = MR_WHOLE}, *reads = &read;
         if (cases[i].known)
             test_works(mr_files_size(files, read.file, &bytes));
@@ -137,7 +139,8 @@ static const struct {
     {"s401", -EACCES, -EACCES, "401 Unauthorized"},
     {"s400", -EIO, -EIO, "400 Bad Request"},
     {"s416", MR_ETRUNCATED, MR_ETRUNCATED, "416 Range Not Satisfiable"},
-    {"s503", -EBUSY, -EBUSY, "503 Service Unavailable: SlowDown: told to: the server is overloaded"},
+    {"s503", -EBUSY, -EBUSY,
+     "503 Service Unavailable: SlowDown: told to: the server is overloaded"},
     {"s500", -EIO, -EIO, "tries: 2"},
     {"s502", -EIO, -EIO, "502 Bad Gateway"},
     {"cut", MR_ETRUNCATED, MR_ETRUNCATED, "fewer bytes than it had announced"},
@@ -176,11 +179,13 @@ static void broken_servers_are_named(void **state)
         uint64_t n;
         snprintf(path, sizeof path, "%s/big.bin", broken[i].kind);
         if (broken[i].code != 1) {
-            test_fails(read_by_reader(url(path), 0, MR_WHOLE, &got, &n), broken[i].code, path, broken[i].text);
+            test_fails(read_by_reader(url(path), 0, MR_WHOLE, &got, &n), broken[i].code, path,
+                       broken[i].text);
             free(got);
         }
         if (broken[i].range_code != 1) {
-            test_fails(read_by_reader(url(path), 1000, 2000, &got, &n), broken[i].range_code, path, broken[i].text);
+            test_fails(read_by_reader(url(path), 1000, 2000, &got, &n), broken[i].range_code, path,
+                       broken[i].text);
             free(got);
         }
     }
@@ -198,8 +203,10 @@ static void waits_that_the_server_asks_for_end_with_the_stall_timeout(void **sta
     for (size_t i = 0; i < MR_COUNT(kinds); i++) {
         char path[64];
         snprintf(path, sizeof path, "%s/small.bin", kinds[i]);
-        test_fails(read_by_reader(url(path), 0, 100, &got, &n), -EBUSY, path, "tries: 1; the server asks to wait");
-        assert_non_null(strstr(mr_last_error(), "but only 4 s are left of the stall timeout of 4 s"));
+        test_fails(read_by_reader(url(path), 0, 100, &got, &n), -EBUSY, path,
+                   "tries: 1; the server asks to wait");
+        assert_non_null(
+            strstr(mr_last_error(), "but only 4 s are left of the stall timeout of 4 s"));
         free(got);
     }
     reads_well(url("past-2/small.bin"), big, 1000);
@@ -219,14 +226,16 @@ static void nobody_there_and_no_such_host(void **state)
     void *got;
     uint64_t n;
     quick_options(1, NULL, 0);
-    test_fails(read_by_reader("http://user:secret@127.0.0.1:1/x?key=hidden", 0, MR_WHOLE, &got, &n), -ECONNREFUSED,
-               "http://***@127.0.0.1:1/x?...", "is the server up");
+    test_fails(read_by_reader("http://user:secret@127.0.0.1:1/x?key=hidden", 0, MR_WHOLE, &got, &n),
+               -ECONNREFUSED, "http://***@127.0.0.1:1/x?...", "is the server up");
     assert_null(strstr(mr_last_error(), "secret"));
     assert_null(strstr(mr_last_error(), "hidden"));
     free(got);
     /* Longer than a label may be: nobody asks a name server, which might be slow or know every name. */
-    static const char nowhere[] = "http://no-such-host-0123456789012345678901234567890123456789012345678901234567890/x";
-    test_fails(read_by_reader(nowhere, 0, 10, &got, &n), -EHOSTUNREACH, "no-such-host", "check the host's name");
+    static const char nowhere[] =
+        "http://no-such-host-0123456789012345678901234567890123456789012345678901234567890/x";
+    test_fails(read_by_reader(nowhere, 0, 10, &got, &n), -EHOSTUNREACH, "no-such-host",
+               "check the host's name");
     free(got);
 }
 
@@ -236,10 +245,11 @@ static void past_the_end_is_said(void **state)
     void *got;
     uint64_t n;
     quick_options(1, NULL, 0);
-    test_fails(read_by_reader(url("ok/big.bin"), BIG_BYTES - 10, 20, &got, &n), MR_ETRUNCATED, "20 bytes at offset",
-               "the object has 3000017");
+    test_fails(read_by_reader(url("ok/big.bin"), BIG_BYTES - 10, 20, &got, &n), MR_ETRUNCATED,
+               "20 bytes at offset", "the object has 3000017");
     free(got);
-    test_fails(read_by_reader(url("ok/big.bin"), BIG_BYTES + 10, 20, &got, &n), MR_ETRUNCATED, "shorter");
+    test_fails(read_by_reader(url("ok/big.bin"), BIG_BYTES + 10, 20, &got, &n), MR_ETRUNCATED,
+               "shorter");
     free(got);
 }
 
@@ -253,7 +263,8 @@ static void changes_in_mid_run_are_errors(void **state)
     int id = add(files, url("change-2/big.bin"));
     test_works(mr_files_read(files, id, 0, got, 100));
     test_works(mr_files_read(files, id, 100, got, 100));
-    test_fails(mr_files_read(files, id, 200, got, 100), -ESTALE, "change-2/big.bin", "changed while it was in use");
+    test_fails(mr_files_read(files, id, 200, got, 100), -ESTALE, "change-2/big.bin",
+               "changed while it was in use");
     mr_files_destroy(files);
 
     files = mr_files_create();
@@ -310,14 +321,16 @@ static void closing_does_not_wait_for_a_server_that_hangs(void **state)
     struct mr_files *files = mr_files_create();
     struct mr_storage *st;
     struct mr_reader *reader;
-    struct mr_read read = {.file = add(files, url("hang/big.bin")), .bytes = 10, .buf = big}, *reads = &read;
+    struct mr_read read = {.file = add(files, url("hang/big.bin")), .bytes = 10, .buf = big},
+                   *reads = &read;
     test_works(mr_storage_open(files, MR_STORAGE_AUTO, 4, 1, &st));
     test_works(mr_reader_open(st, &reader));
     mr_reader_submit(reader, &reads, 1);
     usleep(100000);
     uint64_t before = mr_time_ns();
     mr_reader_close(reader);
-    assert_true(mr_time_ns() - before < 10000000000ull); /* the server keeps it for 20 s, the stall timeout is 30 */
+    assert_true(mr_time_ns() - before <
+                10000000000ull); /* the server keeps it for 20 s, the stall timeout is 30 */
     mr_storage_close(st);
     mr_files_destroy(files);
 }
@@ -326,8 +339,8 @@ static void closing_does_not_wait_for_a_server_that_hangs(void **state)
 static void names_in_lists_become_urls(void **state)
 {
     (void)state;
-    static const char *const names[] = {"odd/a b.jpg", "odd/c#d?e&f=g+h.jpg", "odd/100%41.jpg", "odd/\xc3\xbc;[x]'.jpg",
-                                        "odd/plain-1_2~3.jpg"};
+    static const char *const names[] = {"odd/a b.jpg", "odd/c#d?e&f=g+h.jpg", "odd/100%41.jpg",
+                                        "odd/\xc3\xbc;[x]'.jpg", "odd/plain-1_2~3.jpg"};
     const char *ok = url("ok/odd/100%2541.jpg");
     char text[1000] = "", uri[400];
     test_folders("odd/");
@@ -335,7 +348,8 @@ static void names_in_lists_become_urls(void **state)
         test_write(names[i], big + i, 1000 + i);
         snprintf(text + strlen(text), sizeof text - strlen(text), "%s\n", names[i]);
     }
-    snprintf(text + strlen(text), sizeof text - strlen(text), "%s\n%s?key=a%%20b\n", ok, url("ok/odd/a b.jpg"));
+    snprintf(text + strlen(text), sizeof text - strlen(text), "%s\n%s?key=a%%20b\n", ok,
+             url("ok/odd/a b.jpg"));
     test_write("list.txt", text, strlen(text));
     for (int from_there = 0; from_there < 2; from_there++) {
         if (from_there)
@@ -357,7 +371,8 @@ static void names_in_lists_become_urls(void **state)
 static void http_has_no_listing(void **state)
 {
     (void)state;
-    test_fails(mr_store_list(url("ok/"), NULL, NULL), MR_EUNSUPPORTED, "HTTP knows no listing of folders");
+    test_fails(mr_store_list(url("ok/"), NULL, NULL), MR_EUNSUPPORTED,
+               "HTTP knows no listing of folders");
 }
 
 static struct mr_http_head parse(const char *text)
@@ -386,19 +401,25 @@ static void heads_say_what_they_say(void **state)
         "",
         "bytes 0-9/99999999999999999999",
     };
-    struct mr_http_head h =
-        parse("HTTP/1.1 302 Found\r\nETag: \"old\"\r\n\r\nHTTP/2 206\r\ncontent-range:bytes 0-9/*\r\n"
-              "ETAG:  \"a b\" \r\nRetry-After: 7\r\nLast-Modified: now\r\n\r\n");
+    struct mr_http_head h = parse(
+        "HTTP/1.1 302 Found\r\nETag: \"old\"\r\n\r\nHTTP/2 206\r\ncontent-range:bytes 0-9/*\r\n"
+        "ETAG:  \"a b\" \r\nRetry-After: 7\r\nLast-Modified: now\r\n\r\n");
     assert_int_equal(h.status, 206);
     assert_true(h.has_range && h.has_part && !h.has_total && !h.has_length && h.over && !h.bad);
     assert_int_equal(h.last, 9);
     assert_string_equal(h.etag, "\"a b\"");
     assert_int_equal(h.retry_after_s, 7);
     assert_int_equal(mr_http_retry_after(&h, 1000), 7);
-    static const char *const dates[] = {"Sun, 06 Nov 1994 08:50:14 GMT", "Sunday, 06-Nov-94 08:50:14 GMT",
+    static const char *const dates[] = {"Sun, 06 Nov 1994 08:50:14 GMT",
+                                        "Sunday, 06-Nov-94 08:50:14 GMT",
                                         "Sun Nov  6 08:50:14 1994"};
-    static const char *const no_dates[] = {
-        "Sun, 06 Nov 1994", "Sun, 06 Nvo 1994 08:50:14 GMT", "Sun Nov  6 08:50:14 1994x", "7x", "-7", "", "anFeb"};
+    static const char *const no_dates[] = {"Sun, 06 Nov 1994",
+                                           "Sun, 06 Nvo 1994 08:50:14 GMT",
+                                           "Sun Nov  6 08:50:14 1994x",
+                                           "7x",
+                                           "-7",
+                                           "",
+                                           "anFeb"};
     char text[128];
     for (size_t i = 0; i < MR_COUNT(dates); i++) {
         snprintf(text, sizeof text, "HTTP/1.1 503 x\nRetry-After: %s\nDate: %s\n", dates[i],

@@ -8,7 +8,8 @@ static const struct {
     uint8_t type;
     const char *dtype;
     size_t bytes;
-} types[] = {{0x08, "u8", 1}, {0x09, "i8", 1}, {0x0B, "i16", 2}, {0x0C, "i32", 4}, {0x0D, "f32", 4}, {0x0E, "f64", 8}};
+} types[] = {{0x08, "u8", 1},  {0x09, "i8", 1},  {0x0B, "i16", 2},
+             {0x0C, "i32", 4}, {0x0D, "f32", 4}, {0x0E, "f64", 8}};
 #define N_TYPES (sizeof types / sizeof types[0])
 
 static size_t put_head(uint8_t *out, uint8_t type, int rank, const uint32_t *dim)
@@ -23,7 +24,8 @@ static size_t put_head(uint8_t *out, uint8_t type, int rank, const uint32_t *dim
 }
 
 /* A file of zeros but for its header. extra: bytes more, or fewer, than the header promises. */
-static const char *write_zeros(const char *name, uint8_t type, int rank, const uint32_t *dim, long extra)
+static const char *write_zeros(const char *name, uint8_t type, int rank, const uint32_t *dim,
+                               long extra)
 {
     static uint8_t file[1 << 16];
     memset(file, 0, sizeof file);
@@ -33,7 +35,8 @@ static const char *write_zeros(const char *name, uint8_t type, int rank, const u
     return test_write(name, file, head + bytes + (size_t)extra);
 }
 
-static void expect_spec(const struct mr_dataset *ds, const char *dtype, int rank, const uint32_t *dim)
+static void expect_spec(const struct mr_dataset *ds, const char *dtype, int rank,
+                        const uint32_t *dim)
 {
     char want[256];
     int at = snprintf(want, sizeof want, "%s %s", rank == 1 ? "value" : "image", dtype);
@@ -55,7 +58,8 @@ static void round_trip(uint32_t seed)
     }
     size_t head = put_head(file, types[type].type, rank, dim), bytes = elements * types[type].bytes;
     test_random_bytes(seed << 12, file + head, bytes);
-    const char *plain = test_write("plain", file, head + bytes), *gz = test_write_gz("packed", file, head + bytes);
+    const char *plain = test_write("plain", file, head + bytes),
+               *gz = test_write_gz("packed", file, head + bytes);
     char uri[700];
     snprintf(uri, sizeof uri, "idx:%s", plain);
     struct mr_dataset *a = test_open(uri);
@@ -92,9 +96,10 @@ static void sizes_are_exact(void **state)
                ": truncated: header promises 7856 bytes, file has 7855");
     test_fails(open_file(write_zeros("long", 8, 3, dim, 1)), MR_EFORMAT, test_path("long"),
                ": oversized: header promises 7856 bytes, file has 7857");
-    test_fails(open_file(test_write("empty", "", 0)), MR_ETRUNCATED, "empty: truncated", "file has 0");
-    test_fails(open_file(test_write("tiny", "\0\0\x08\x03\0\0", 6)), MR_ETRUNCATED, "a header of rank 3 has 16 bytes",
-               "file has 6");
+    test_fails(open_file(test_write("empty", "", 0)), MR_ETRUNCATED, "empty: truncated",
+               "file has 0");
+    test_fails(open_file(test_write("tiny", "\0\0\x08\x03\0\0", 6)), MR_ETRUNCATED,
+               "a header of rank 3 has 16 bytes", "file has 6");
 }
 
 static void headers_are_checked(void **state)
@@ -103,14 +108,18 @@ static void headers_are_checked(void **state)
     const uint32_t zero[] = {0, 28, 28}, flat[] = {1, 0, 28}, negative[] = {1, 0xffffffffu, 28};
     uint32_t huge[8] = {0x7fffffff, 0x7fffffff, 0x7fffffff, 0x7fffffff};
     uint8_t head[36];
-    test_fails(open_file(write_zeros("h", 8, 3, zero, 0)), MR_EFORMAT, "/h: dimension 0 is 0: want 1..");
-    test_fails(open_file(write_zeros("h", 8, 3, flat, 0)), MR_EFORMAT, "/h: dimension 1 is 0: want 1..");
-    test_fails(open_file(test_write("h", head, put_head(head, 8, 3, negative))), MR_EFORMAT, "dimension 1 is -1");
+    test_fails(open_file(write_zeros("h", 8, 3, zero, 0)), MR_EFORMAT,
+               "/h: dimension 0 is 0: want 1..");
+    test_fails(open_file(write_zeros("h", 8, 3, flat, 0)), MR_EFORMAT,
+               "/h: dimension 1 is 0: want 1..");
+    test_fails(open_file(test_write("h", head, put_head(head, 8, 3, negative))), MR_EFORMAT,
+               "dimension 1 is -1");
     test_fails(open_file(test_write("h", head, put_head(head, 8, 4, huge))), MR_EFORMAT,
                "/h: the header's dimensions overflow");
-    test_fails(open_file(test_write("h", "\0\0\x0a\x01\0\0\0\1a", 9)), MR_EFORMAT, "not an IDX file",
-               "found 00 00 0a 01");
-    test_fails(open_file(test_write("h", "PK\3\4....", 8)), MR_EFORMAT, "not an IDX file", "found 50 4b 03 04");
+    test_fails(open_file(test_write("h", "\0\0\x0a\x01\0\0\0\1a", 9)), MR_EFORMAT,
+               "not an IDX file", "found 00 00 0a 01");
+    test_fails(open_file(test_write("h", "PK\3\4....", 8)), MR_EFORMAT, "not an IDX file",
+               "found 50 4b 03 04");
     test_fails(open_file(test_write("h", "\0\0\x08\0....", 8)), MR_EFORMAT, "rank 0: want 1..8");
     test_fails(open_file(test_write("h", "\0\0\x08\x09....", 8)), MR_EFORMAT, "rank 9: want 1..8");
     test_fails(open_file(test_path("missing")), -ENOENT, test_path("missing"), "No such file");
@@ -123,8 +132,10 @@ static void gzip_is_checked(void **state)
     uint8_t file[8000] = {0};
     put_head(file, 8, 3, dim);
     test_random_bytes(1, file + 16, 7840);
-    test_fails(open_file(test_write_gz("g", file, 7855)), MR_ETRUNCATED, "/g: ", "promises 7856 bytes", "7855");
-    test_fails(open_file(test_write_gz("g", file, 7857)), MR_EFORMAT, "/g: ", "promises 7856 bytes");
+    test_fails(open_file(test_write_gz("g", file, 7855)), MR_ETRUNCATED,
+               "/g: ", "promises 7856 bytes", "7855");
+    test_fails(open_file(test_write_gz("g", file, 7857)), MR_EFORMAT,
+               "/g: ", "promises 7856 bytes");
     put_head(file, 8, 3, bomb);
     test_fails(open_file(test_write_gz("g", file, 7856)), MR_EFORMAT, "/g: ", "at most");
     struct stat st;
@@ -152,7 +163,8 @@ static void labels_are_found_and_checked(void **state)
     struct mr_dataset *ds = test_open(test_path("train-images-idx3-ubyte"));
     test_field_is(ds, 0, "image u8[2,2]");
     test_field_is(ds, 1, "label u8");
-    assert_string_equal(mr_dataset_text(ds), "idx: train-images-idx3-ubyte + train-labels-idx1-ubyte");
+    assert_string_equal(mr_dataset_text(ds),
+                        "idx: train-images-idx3-ubyte + train-labels-idx1-ubyte");
     mr_dataset_close(ds);
 
     snprintf(uri, sizeof uri, "%s,labels=none", test_path("train-images-idx3-ubyte"));
@@ -161,11 +173,14 @@ static void labels_are_found_and_checked(void **state)
     mr_dataset_close(ds);
 
     write_pair("train-images-idx3-ubyte", "other", 5, 4);
-    snprintf(uri, sizeof uri, "idx:%s,labels=%s", test_path("train-images-idx3-ubyte"), test_path("other"));
-    test_fails(test_open_fails(uri), MR_EFORMAT, test_path("train-images-idx3-ubyte"), " has 5 images",
-               test_path("other"), " has 4 labels");
-    snprintf(uri, sizeof uri, "idx:%s,labels=%s", test_path("other"), test_path("train-images-idx3-ubyte"));
-    test_fails(test_open_fails(uri), MR_EFORMAT, test_path("train-images-idx3-ubyte"), "labels of rank 3: want rank 1");
+    snprintf(uri, sizeof uri, "idx:%s,labels=%s", test_path("train-images-idx3-ubyte"),
+             test_path("other"));
+    test_fails(test_open_fails(uri), MR_EFORMAT, test_path("train-images-idx3-ubyte"),
+               " has 5 images", test_path("other"), " has 4 labels");
+    snprintf(uri, sizeof uri, "idx:%s,labels=%s", test_path("other"),
+             test_path("train-images-idx3-ubyte"));
+    test_fails(test_open_fails(uri), MR_EFORMAT, test_path("train-images-idx3-ubyte"),
+               "labels of rank 3: want rank 1");
     snprintf(uri, sizeof uri, "idx:%s,labels=%s", test_path("other"), test_path("nowhere"));
     test_fails(test_open_fails(uri), -ENOENT, test_path("nowhere"));
 }
@@ -182,11 +197,13 @@ static void folders_are_searched(void **state)
     snprintf(uri, sizeof uri, "%s,split=test", test_dir);
     struct mr_dataset *ds = test_open(uri);
     assert_int_equal(mr_dataset_length(ds), 3);
-    assert_string_equal(mr_dataset_text(ds), "idx: t10k-images.idx3-ubyte + t10k-labels.idx1-ubyte (test)");
+    assert_string_equal(mr_dataset_text(ds),
+                        "idx: t10k-images.idx3-ubyte + t10k-labels.idx1-ubyte (test)");
     mr_dataset_close(ds);
     test_fails(open_file(test_dir), -ENOENT, "no images", "train-images-idx3-ubyte");
     assert_int_equal(unlink(test_path("t10k-labels.idx1-ubyte")), 0);
-    test_fails(test_open_fails(uri), -ENOENT, "no labels", "t10k-labels-idx1-ubyte, t10k-labels-idx1-ubyte.gz");
+    test_fails(test_open_fails(uri), -ENOENT, "no labels",
+               "t10k-labels-idx1-ubyte, t10k-labels-idx1-ubyte.gz");
     snprintf(uri, sizeof uri, "%s,split=valid", test_dir);
     test_fails(test_open_fails(uri), MR_EOPTION, "split", "valid");
     struct mr_idx_opts opts;
@@ -210,7 +227,8 @@ static void a_file_that_shrinks_is_told(void **state)
     struct mr_dataset *ds = test_open(uri);
     assert_int_equal(truncate(test_path("shrinks"), 1 << 20), 0);
     test_works(mr_dataset_read(ds, 5, (void *[]){&byte}, NULL));
-    test_fails(mr_dataset_read(ds, n - 1, (void *[]){&byte}, NULL), MR_ETRUNCATED, test_path("shrinks"), "1048576");
+    test_fails(mr_dataset_read(ds, n - 1, (void *[]){&byte}, NULL), MR_ETRUNCATED,
+               test_path("shrinks"), "1048576");
     mr_dataset_close(ds);
 }
 
@@ -231,7 +249,8 @@ static void *race(void *arg)
     uint8_t row[256];
     for (uint32_t k = r->id / 2; k < RACE_N; k += N_RACERS / 2) {
         uint32_t i = r->id % 2 ? k : RACE_N - 1 - k;
-        r->wrong += mr_dataset_read(r->ds, i, (void *[]){row}, NULL) < 0 || memcmp(row, r->want + 256 * i, 256) != 0;
+        r->wrong += mr_dataset_read(r->ds, i, (void *[]){row}, NULL) < 0 ||
+                    memcmp(row, r->want + 256 * i, 256) != 0;
     }
     return NULL;
 }
@@ -277,7 +296,8 @@ static void mnist_is_read(void **state)
     assert_int_equal(mr_dataset_length(ds), 60000);
     test_field_is(ds, 0, "image u8[28,28]");
     test_field_is(ds, 1, "label u8");
-    assert_string_equal(mr_dataset_text(ds), "idx: train-images-idx3-ubyte.gz + train-labels-idx1-ubyte.gz (train)");
+    assert_string_equal(mr_dataset_text(ds),
+                        "idx: train-images-idx3-ubyte.gz + train-labels-idx1-ubyte.gz (train)");
     for (uint64_t i = 0; i < 60000; i++) {
         test_works(mr_dataset_read(ds, i, (void *[]){sample, sample + 784}, NULL));
         for (int p = 0; p < 784; p++)
@@ -287,7 +307,8 @@ static void mnist_is_read(void **state)
             assert_int_equal(sample[784], first[i]);
     }
     assert_int_equal(sum, 1567298545);
-    test_fails(mr_dataset_read(ds, 60000, (void *[]){sample, sample + 784}, NULL), MR_EMISUSE, "60000", "0..59999");
+    test_fails(mr_dataset_read(ds, 60000, (void *[]){sample, sample + 784}, NULL), MR_EMISUSE,
+               "60000", "0..59999");
     mr_dataset_close(ds);
 }
 

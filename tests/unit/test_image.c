@@ -43,8 +43,8 @@ static int wish_tell(void *user, uint32_t width, uint32_t height, struct mr_wind
 
 static const struct mr_image_opts rgb = {.channels = 3}, exact = {.channels = 3, .exact = true};
 
-static void decode_whole(struct mr_decoder *d, const struct mr_image_opts *opts, const struct encoded *e,
-                         struct mr_picture *out)
+static void decode_whole(struct mr_decoder *d, const struct mr_image_opts *opts,
+                         const struct encoded *e, struct mr_picture *out)
 {
     int rc = mr_image_decode(d, opts, "whole", e->data, e->bytes, NULL, NULL, out);
     if (rc)
@@ -59,12 +59,13 @@ static void assert_part(const struct mr_picture *part, const struct mr_picture *
     assert_true(part->x + part->width <= whole->width && part->y + part->height <= whole->height);
     for (uint32_t y = 0; y < part->height; y++) {
         const uint8_t *a = part->data + y * part->stride;
-        const uint8_t *b = whole->data + (y + part->y) * whole->stride + (uint64_t)part->x * whole->channels;
+        const uint8_t *b =
+            whole->data + (y + part->y) * whole->stride + (uint64_t)part->x * whole->channels;
         for (uint32_t i = 0; i < part->width * part->channels; i++)
             if (a[i] != b[i])
-                fail_msg("pixel %u, %u of %u x %u at %u, %u (of %u x %u, scale %g): %u, want %u", i / part->channels, y,
-                         part->width, part->height, part->x, part->y, whole->width, whole->height, part->scale_x, a[i],
-                         b[i]);
+                fail_msg("pixel %u, %u of %u x %u at %u, %u (of %u x %u, scale %g): %u, want %u",
+                         i / part->channels, y, part->width, part->height, part->x, part->y,
+                         whole->width, whole->height, part->scale_x, a[i], b[i]);
     }
 }
 
@@ -127,8 +128,8 @@ static void check_windows(const struct encoded *e, uint32_t width, uint32_t heig
         all.w = (struct mr_window){.w = width, .h = height, .clip_w = width, .clip_h = height};
         all.w.out_w = (uint32_t)MR_MAX(1, floor(width * part.scale_x));
         all.w.out_h = (uint32_t)MR_MAX(1, floor(height * part.scale_y));
-        rc = mr_image_decode(other, part.scale_x == 1 ? &exact : &rgb, "all", e->data, e->bytes, wish_tell, &all,
-                             &whole);
+        rc = mr_image_decode(other, part.scale_x == 1 ? &exact : &rgb, "all", e->data, e->bytes,
+                             wish_tell, &all, &whole);
         assert_int_equal(rc, 0);
         if (whole.scale_x != part.scale_x) /* a tiny picture: a smaller scale serves as well */
             continue;
@@ -192,11 +193,13 @@ static void jpeg_windows_in_every_orientation(void **state)
 }
 
 /* Where a stored pixel of a w x h picture comes to lie: EXIF's words on row 0 and column 0. */
-static void upright_of(int orientation, uint32_t w, uint32_t h, uint32_t x, uint32_t y, uint32_t *u, uint32_t *v)
+static void upright_of(int orientation, uint32_t w, uint32_t h, uint32_t x, uint32_t y, uint32_t *u,
+                       uint32_t *v)
 {
     uint32_t right = w - 1 - x, bottom = h - 1 - y;
-    const uint32_t places[9][2] = {[1] = {x, y}, [2] = {right, y},  [3] = {right, bottom}, [4] = {x, bottom},
-                                   [5] = {y, x}, [6] = {bottom, x}, [7] = {bottom, right}, [8] = {y, right}};
+    const uint32_t places[9][2] = {
+        [1] = {x, y}, [2] = {right, y},  [3] = {right, bottom}, [4] = {x, bottom},
+        [5] = {y, x}, [6] = {bottom, x}, [7] = {bottom, right}, [8] = {y, right}};
     *u = places[orientation][0];
     *v = places[orientation][1];
 }
@@ -207,7 +210,8 @@ static void orientation_turns(void **state)
     static const struct mr_image_opts stored_opts = {.channels = 3, .ignore_orientation = true};
     for (int format = MR_IMAGE_JPEG; format < MR_N_IMAGE_FORMATS; format++)
         for (int orientation = 1; orientation <= 8; orientation++) {
-            struct picture_make make = {.width = 37, .height = 21, .components = 3, .h = {1, 1, 1}, .v = {1, 1, 1}};
+            struct picture_make make = {
+                .width = 37, .height = 21, .components = 3, .h = {1, 1, 1}, .v = {1, 1, 1}};
             make.orientation = orientation;
             struct encoded e = format == MR_IMAGE_JPEG  ? jpeg_make(&make)
                                : format == MR_IMAGE_PNG ? png_make(&make)
@@ -237,7 +241,8 @@ static void webp_windows(void **state)
 {
     (void)state;
     for (int kind = 0; kind < 4; kind++) {
-        struct picture_make make = {.width = 161, .height = 97, .components = kind & 1 ? 4 : 3, .lossless = kind & 2};
+        struct picture_make make = {
+            .width = 161, .height = 97, .components = kind & 1 ? 4 : 3, .lossless = kind & 2};
         make.orientation = kind == 3 ? 6 : kind == 2 ? 3 : 1;
         struct encoded e = webp_make(&make);
         bool swap = make.orientation == 6;
@@ -252,18 +257,25 @@ static void truncated(void **state)
 {
     (void)state;
     for (int kind = 0; kind < 5; kind++) {
-        struct picture_make make = {.width = 40, .height = 24, .components = 3, .h = {2, 1, 1}, .v = {2, 1, 1}};
+        struct picture_make make = {
+            .width = 40, .height = 24, .components = 3, .h = {2, 1, 1}, .v = {2, 1, 1}};
         make.progressive = kind == 1;
         make.lossless = kind == 4;
-        struct encoded e = kind < 2 ? jpeg_make(&make) : kind == 2 ? png_make(&make) : webp_make(&make);
-        size_t whole = kind == 0 ? e.bytes - 40 : kind == 1 ? e.bytes - 2 : kind == 2 ? e.bytes - 5 : e.bytes - 1;
+        struct encoded e = kind < 2    ? jpeg_make(&make)
+                           : kind == 2 ? png_make(&make)
+                                       : webp_make(&make);
+        size_t whole = kind == 0   ? e.bytes - 40
+                       : kind == 1 ? e.bytes - 2
+                       : kind == 2 ? e.bytes - 5
+                                   : e.bytes - 1;
         for (size_t n = 0; n <= whole; n++) {
             uint8_t *cut = malloc(n ? n : 1); /* of its size, for AddressSanitizer */
             struct mr_picture p = {0};
             memcpy(cut, e.data, n);
             int rc = mr_image_decode(decoder, &rgb, "cut", cut, n, NULL, NULL, &p);
             if (rc != MR_ETRUNCATED && !(n < 12 && rc == MR_EFORMAT))
-                fail_msg("kind %d cut to %zu of %zu: %d %s", kind, n, e.bytes, rc, rc ? mr_last_error() : "");
+                fail_msg("kind %d cut to %zu of %zu: %d %s", kind, n, e.bytes, rc,
+                         rc ? mr_last_error() : "");
             assert_null(p.data);
             free(cut);
         }
@@ -275,15 +287,19 @@ static void truncated(void **state)
 static void a_decoder_remembers_nothing(void **state)
 {
     (void)state;
-    struct picture_make make = {.width = 40, .height = 30, .components = 3, .h = {1, 1, 1}, .v = {1, 1, 1}};
+    struct picture_make make = {
+        .width = 40, .height = 30, .components = 3, .h = {1, 1, 1}, .v = {1, 1, 1}};
     struct encoded good = jpeg_make(&make);
     make.abbreviated = true;
     struct encoded no_tables = jpeg_make(&make);
     struct mr_picture p;
-    int fresh = mr_image_decode(decoder, &rgb, "a", no_tables.data, no_tables.bytes, NULL, NULL, &p);
+    int fresh =
+        mr_image_decode(decoder, &rgb, "a", no_tables.data, no_tables.bytes, NULL, NULL, &p);
     assert_int_equal(fresh, MR_EFORMAT);
     decode_whole(decoder, &rgb, &good, &p);
-    assert_int_equal(mr_image_decode(decoder, &rgb, "a", no_tables.data, no_tables.bytes, NULL, NULL, &p), fresh);
+    assert_int_equal(
+        mr_image_decode(decoder, &rgb, "a", no_tables.data, no_tables.bytes, NULL, NULL, &p),
+        fresh);
     decode_whole(decoder, &rgb, &good, &p);
     free(good.data);
     free(no_tables.data);
@@ -293,7 +309,8 @@ static void limits_and_refusals(void **state)
 {
     (void)state;
     for (int format = MR_IMAGE_JPEG; format < MR_N_IMAGE_FORMATS; format++) {
-        struct picture_make make = {.width = 40, .height = 30, .components = 3, .h = {1, 1, 1}, .v = {1, 1, 1}};
+        struct picture_make make = {
+            .width = 40, .height = 30, .components = 3, .h = {1, 1, 1}, .v = {1, 1, 1}};
         struct encoded e = format == MR_IMAGE_JPEG  ? jpeg_make(&make)
                            : format == MR_IMAGE_PNG ? png_make(&make)
                                                     : webp_make(&make);
@@ -301,20 +318,29 @@ static void limits_and_refusals(void **state)
         struct mr_picture p;
         assert_int_equal(mr_image_sniff(e.data, 12), format);
         assert_null(mr_image_why_not(format));
-        assert_int_equal(mr_image_decode(decoder, &opts, "big", e.data, e.bytes, NULL, NULL, &p), MR_ELIMIT);
+        assert_int_equal(mr_image_decode(decoder, &opts, "big", e.data, e.bytes, NULL, NULL, &p),
+                         MR_ELIMIT);
         assert_non_null(strstr(mr_last_error(), "40 x 30"));
         opts.max_pixels = 1200;
-        assert_int_equal(mr_image_decode(decoder, &opts, "fits", e.data, e.bytes, NULL, NULL, &p), 0);
+        assert_int_equal(mr_image_decode(decoder, &opts, "fits", e.data, e.bytes, NULL, NULL, &p),
+                         0);
         struct wish no = {.rc = MR_ESHAPE};
-        assert_int_equal(mr_image_decode(decoder, &opts, "no", e.data, e.bytes, wish_tell, &no, &p), MR_ESHAPE);
-        struct wish nonsense = {.w = {.x = 20, .w = 21, .h = 30, .clip_w = 40, .clip_h = 30, .out_w = 1, .out_h = 1}};
-        assert_int_equal(mr_image_decode(decoder, &opts, "no", e.data, e.bytes, wish_tell, &nonsense, &p), MR_EMISUSE);
+        assert_int_equal(mr_image_decode(decoder, &opts, "no", e.data, e.bytes, wish_tell, &no, &p),
+                         MR_ESHAPE);
+        struct wish nonsense = {
+            .w = {.x = 20, .w = 21, .h = 30, .clip_w = 40, .clip_h = 30, .out_w = 1, .out_h = 1}};
+        assert_int_equal(
+            mr_image_decode(decoder, &opts, "no", e.data, e.bytes, wish_tell, &nonsense, &p),
+            MR_EMISUSE);
         nonsense.w.x = NAN;
-        assert_int_equal(mr_image_decode(decoder, &opts, "no", e.data, e.bytes, wish_tell, &nonsense, &p), MR_EMISUSE);
+        assert_int_equal(
+            mr_image_decode(decoder, &opts, "no", e.data, e.bytes, wish_tell, &nonsense, &p),
+            MR_EMISUSE);
         free(e.data);
     }
     struct mr_picture p;
-    assert_int_equal(mr_image_decode(decoder, &rgb, "text", "not a picture", 13, NULL, NULL, &p), MR_EFORMAT);
+    assert_int_equal(mr_image_decode(decoder, &rgb, "text", "not a picture", 13, NULL, NULL, &p),
+                     MR_EFORMAT);
     assert_int_equal(mr_image_decode(decoder, &rgb, "none", "", 0, NULL, NULL, &p), MR_EFORMAT);
     assert_string_equal(mr_image_format_name(MR_IMAGE_WEBP), "webp");
 }
@@ -323,7 +349,8 @@ static void limits_and_refusals(void **state)
 static void channels_and_alpha(void **state)
 {
     (void)state;
-    static const int grounds[] = {[MR_ALPHA_DROP] = -1, [MR_ALPHA_BLACK] = 0, [MR_ALPHA_WHITE] = 255};
+    static const int grounds[] = {
+        [MR_ALPHA_DROP] = -1, [MR_ALPHA_BLACK] = 0, [MR_ALPHA_WHITE] = 255};
     for (int format = MR_IMAGE_PNG; format < MR_N_IMAGE_FORMATS; format++) {
         struct picture_make make = {.width = 40, .height = 30, .components = 4, .lossless = true};
         struct encoded e = format == MR_IMAGE_PNG ? png_make(&make) : webp_make(&make);
@@ -340,8 +367,9 @@ static void channels_and_alpha(void **state)
                 for (uint32_t i = 0; i < p.width * p.height; i++) {
                     double c[3], a = raw.data[i * 4 + 3] / 255.;
                     for (int k = 0; k < 3; k++)
-                        c[k] = grounds[alpha] < 0 ? raw.data[i * 4 + k]
-                                                  : raw.data[i * 4 + k] * a + grounds[alpha] * (1 - a);
+                        c[k] = grounds[alpha] < 0
+                                   ? raw.data[i * 4 + k]
+                                   : raw.data[i * 4 + k] * a + grounds[alpha] * (1 - a);
                     double luma = .299 * c[0] + .587 * c[1] + .114 * c[2];
                     for (int k = 0; k < channels; k++) {
                         double off = fabs(p.data[i * channels + k] - (channels == 1 ? luma : c[k]));
@@ -360,8 +388,11 @@ static void jpeg_channels(void **state)
     for (int components = 1; components <= 4; components++) {
         if (components == 2)
             continue;
-        struct picture_make make = {
-            .width = 40, .height = 30, .components = components, .h = {1, 1, 1, 1}, .v = {1, 1, 1, 1}};
+        struct picture_make make = {.width = 40,
+                                    .height = 30,
+                                    .components = components,
+                                    .h = {1, 1, 1, 1},
+                                    .v = {1, 1, 1, 1}};
         struct encoded e = jpeg_make(&make);
         struct mr_image_opts gray = {.channels = 1}, rgba = {.channels = 4};
         struct mr_picture a, b;
@@ -373,7 +404,8 @@ static void jpeg_channels(void **state)
         }
         decode_whole(other, &gray, &e, &b);
         for (uint32_t i = 0; i < a.width * a.height; i++) {
-            double luma = .299 * a.data[i * 3] + .587 * a.data[i * 3 + 1] + .114 * a.data[i * 3 + 2];
+            double luma =
+                .299 * a.data[i * 3] + .587 * a.data[i * 3 + 1] + .114 * a.data[i * 3 + 2];
             /* clipping at the gamut's edge moves the sum, so that only most of the pixels are near */
             if (components != 3)
                 assert_true(fabs(luma - b.data[i]) <= 1);
@@ -408,14 +440,16 @@ static void png_depths(void **state)
 static void too_many_scans(void **state)
 {
     (void)state;
-    struct picture_make make = {.width = 16, .height = 16, .components = 1, .h = {1}, .v = {1}, .scans = 100};
+    struct picture_make make = {
+        .width = 16, .height = 16, .components = 1, .h = {1}, .v = {1}, .scans = 100};
     struct encoded e = jpeg_make(&make);
     struct mr_picture p;
     decode_whole(decoder, &rgb, &e, &p);
     free(e.data);
     make.scans = 130;
     e = jpeg_make(&make);
-    assert_int_equal(mr_image_decode(decoder, &rgb, "scans", e.data, e.bytes, NULL, NULL, &p), MR_ELIMIT);
+    assert_int_equal(mr_image_decode(decoder, &rgb, "scans", e.data, e.bytes, NULL, NULL, &p),
+                     MR_ELIMIT);
     assert_non_null(strstr(mr_last_error(), "scans"));
     free(e.data);
 }

@@ -27,8 +27,8 @@ static struct mr_transform *make(const char *text, const struct mr_spec *fields,
 }
 
 /* Between buffers of exact size, so that AddressSanitizer sees a byte too many. */
-static void apply(const struct mr_transform *chain, const struct mr_spec *spec, int field, uint64_t index,
-                  const void *in, void *out, uint64_t *out_dim)
+static void apply(const struct mr_transform *chain, const struct mr_spec *spec, int field,
+                  uint64_t index, const void *in, void *out, uint64_t *out_dim)
 {
     const struct mr_spec *made = &mr_transform_specs(chain)[field];
     uint64_t in_bytes, out_bytes;
@@ -62,23 +62,25 @@ static double value_at(enum mr_dtype dtype, const unsigned char *p, uint64_t i)
     return dtype == MR_U8 ? p[i] : (double)f;
 }
 
-static void compare(const struct image_vector *v, const unsigned char *got, const unsigned char *want, uint64_t n)
+static void compare(const struct image_vector *v, const unsigned char *got,
+                    const unsigned char *want, uint64_t n)
 {
     uint64_t different = 0;
     for (uint64_t i = 0; i < n; i++) {
         double a = value_at(v->dtype, got, i), b = value_at(v->dtype, want, i);
         different += a != b;
         if (!(fabs(a - b) <= v->most))
-            fail_msg("%s, sample %d: element %d: %g, torchvision %g", v->chain, (int)v->index, (int)i, a, b);
+            fail_msg("%s, sample %d: element %d: %g, torchvision %g", v->chain, (int)v->index,
+                     (int)i, a, b);
     }
     if ((double)different * 100 > v->percent * (double)n)
-        fail_msg("%s, sample %d: %d of %d elements differ from torchvision's", v->chain, (int)v->index, (int)different,
-                 (int)n);
+        fail_msg("%s, sample %d: %d of %d elements differ from torchvision's", v->chain,
+                 (int)v->index, (int)different, (int)n);
 }
 
 /* [c, h, w] to [h, w, c], or back. */
-static void turn(const unsigned char *in, unsigned char *out, uint64_t channels, uint64_t pixels, size_t size,
-                 bool back)
+static void turn(const unsigned char *in, unsigned char *out, uint64_t channels, uint64_t pixels,
+                 size_t size, bool back)
 {
     for (uint64_t c = 0; c < channels; c++)
         for (uint64_t i = 0; i < pixels; i++)
@@ -89,7 +91,8 @@ static void turn(const unsigned char *in, unsigned char *out, uint64_t channels,
 static void test_agrees_with_torchvision(void **state)
 {
     (void)state;
-    static unsigned char in[MAX_BYTES], want[MAX_BYTES], got[MAX_BYTES], turned[MAX_BYTES], again[MAX_BYTES];
+    static unsigned char in[MAX_BYTES], want[MAX_BYTES], got[MAX_BYTES], turned[MAX_BYTES],
+        again[MAX_BYTES];
     for (size_t k = 0; k < MR_COUNT(image_vectors); k++) {
         const struct image_vector *v = &image_vectors[k];
         size_t size = mr_dtype_size(v->dtype);
@@ -121,7 +124,8 @@ static void test_clips_are_their_frames(void **state)
         "pad(2),crop(9,9)"};
     enum { T = 3, H = 12, W = 14, FRAME = H * W * 3 };
     static unsigned char in[T * FRAME], whole[MAX_BYTES], one[MAX_BYTES];
-    struct mr_spec clip = {.name = "image", .dtype = MR_U8, .rank = 4, .dim = {T, H, W, 3}}, frame = clip;
+    struct mr_spec clip = {.name = "image", .dtype = MR_U8, .rank = 4, .dim = {T, H, W, 3}},
+                   frame = clip;
     frame.rank = 3;
     memcpy(frame.dim, clip.dim + 1, 3 * sizeof *frame.dim);
     for (size_t i = 0; i < sizeof in; i++)
@@ -184,7 +188,8 @@ static void test_points_follow_pixels(void **state)
         struct mr_transform *chain = make(moving_chains[k], specs, 2);
         assert_false(mr_transform_is_identity(chain, 1));
         for (uint64_t index = 0; index < 12; index++) {
-            float point[4] = {30.25f + (float)(index % 4), 27.75f + (float)(index % 3), NAN, 1}, moved[4];
+            float point[4] = {30.25f + (float)(index % 4), 27.75f + (float)(index % 3), NAN, 1},
+                  moved[4];
             uint64_t dim[MR_MAX_RANK], points_dim[MR_MAX_RANK];
             for (int i = 0; i < H * W; i++) {
                 int row = i / W, column = i % W;
@@ -196,12 +201,13 @@ static void test_points_follow_pixels(void **state)
             if (dim[0] == 1) /* layout(nchw) */
                 memmove(dim, dim + 1, 2 * sizeof *dim);
             double light[2];
-            bool inside =
-                moved[0] > 10 && moved[1] > 10 && moved[0] < (float)dim[1] - 11 && moved[1] < (float)dim[0] - 11;
+            bool inside = moved[0] > 10 && moved[1] > 10 && moved[0] < (float)dim[1] - 11 &&
+                          moved[1] < (float)dim[0] - 11;
             assert_true(find_light(out, dim, light) || !inside);
-            if (inside && (fabs(light[0] - (double)moved[0]) > 0.15 || fabs(light[1] - (double)moved[1]) > 0.15))
-                fail_msg("%s: the spot is at %g, %g, the point at %g, %g", moving_chains[k], light[0], light[1],
-                         (double)moved[0], (double)moved[1]);
+            if (inside && (fabs(light[0] - (double)moved[0]) > 0.15 ||
+                           fabs(light[1] - (double)moved[1]) > 0.15))
+                fail_msg("%s: the spot is at %g, %g, the point at %g, %g", moving_chains[k],
+                         light[0], light[1], (double)moved[0], (double)moved[1]);
             assert_true(isnan(moved[2]));
         }
         mr_transform_destroy(chain);
@@ -216,7 +222,8 @@ static void test_points_follow_the_picture(void **state)
     const struct mr_spec depth = {.name = "depth", .dtype = MR_U8, .rank = 3, .dim = {40, 50, 3}};
     const struct mr_spec points = {.name = "points", .dtype = MR_F64, .rank = 1, .dim = {2}};
     const struct mr_spec label = {.name = "label", .dtype = MR_I64};
-    const struct mr_spec orders[][3] = {{label, image, points}, {points, label, image}, {depth, points, image}};
+    const struct mr_spec orders[][3] = {
+        {label, image, points}, {points, label, image}, {depth, points, image}};
     const int at[] = {2, 0, 1};
     for (size_t i = 0; i < MR_COUNT(orders); i++) {
         struct mr_transform *chain =
@@ -240,7 +247,8 @@ static void test_points_have_ops_of_their_own(void **state)
     (void)state;
     struct mr_spec specs[2] = {{.name = "image", .dtype = MR_U8, .rank = 3, .dim = {40, 50, 3}},
                                {.name = "points", .dtype = MR_F64, .rank = 1, .dim = {2}}};
-    struct mr_transform *chain = make("resize(20,100),points.scale(1/100),points.cast(f32)", specs, 2);
+    struct mr_transform *chain =
+        make("resize(20,100),points.scale(1/100),points.cast(f32)", specs, 2);
     double in[2] = {24.5, 19.5};
     float out[2];
     uint64_t dim[MR_MAX_RANK];
@@ -278,7 +286,8 @@ static void test_rotate_fills(void **state)
     (void)state;
     unsigned char in[9 * 11], out[9 * 11];
     struct mr_spec spec = {.name = "image", .dtype = MR_U8, .rank = 2, .dim = {9, 11}};
-    struct mr_transform *same = make("rotate(180,200)", &spec, 1), *other = make("rotate(180,50)", &spec, 1);
+    struct mr_transform *same = make("rotate(180,200)", &spec, 1),
+                        *other = make("rotate(180,50)", &spec, 1);
     uint64_t dim[MR_MAX_RANK];
     memset(in, 200, sizeof in);
     apply(same, &spec, 0, 1, in, out, dim);
@@ -292,9 +301,10 @@ static void test_rotate_fills(void **state)
 static void test_misfits_are_refused(void **state)
 {
     (void)state;
-    static const char *const texts[] = {"gaussian_blur(4)", "gaussian_blur",      "gaussian_blur(3,0,1)",
-                                        "rotate(200)",      "color_jitter(-1)",   "color_jitter(hue=0.6)",
-                                        "erase(2)",         "erase(scale_min=0)", "vflip(1.5)"};
+    static const char *const texts[] = {
+        "gaussian_blur(4)", "gaussian_blur",      "gaussian_blur(3,0,1)",
+        "rotate(200)",      "color_jitter(-1)",   "color_jitter(hue=0.6)",
+        "erase(2)",         "erase(scale_min=0)", "vflip(1.5)"};
     static const struct {
         const char *chain;
         struct mr_spec spec;
@@ -316,12 +326,14 @@ static void test_misfits_are_refused(void **state)
         assert_int_equal(mr_transform_bind(chain, &misfits[i].spec, 1), MR_ESHAPE);
         mr_transform_destroy(chain);
     }
-    struct mr_spec spec = {.name = "image", .dtype = MR_U8, .rank = 3, .dim = {8, 8, 3}, .var_dims = 3};
+    struct mr_spec spec = {
+        .name = "image", .dtype = MR_U8, .rank = 3, .dim = {8, 8, 3}, .var_dims = 3};
     chain = make("gaussian_blur(5)", &spec, 1);
     unsigned char in[8 * 8 * 3] = {0}, out[8 * 8 * 3];
     uint64_t dim[MR_MAX_RANK] = {2, 8, 3}, out_dim[MR_MAX_RANK];
     void *scratch = aligned_alloc(64, mr_round_up(mr_transform_scratch_bytes(chain), 64));
-    assert_int_equal(mr_transform_apply(chain, 0, 0, 0, 0, in, dim, out, out_dim, scratch), MR_ESHAPE);
+    assert_int_equal(mr_transform_apply(chain, 0, 0, 0, 0, in, dim, out, out_dim, scratch),
+                     MR_ESHAPE);
     dim[0] = 3;
     assert_int_equal(mr_transform_apply(chain, 0, 0, 0, 0, in, dim, out, out_dim, scratch), 0);
     free(scratch);

@@ -11,7 +11,8 @@ static void draw(uint32_t seed, struct mr_intervals *list, bool *bit)
     memset(bit, 0, BITS * sizeof *bit);
     uint64_t n = test_u64(seed) % 20;
     for (uint32_t i = 0; i < n; i++) {
-        uint64_t start = test_u64(seed + 1 + 2 * i) % BITS, length = test_u64(seed + 2 + 2 * i) % 24;
+        uint64_t start = test_u64(seed + 1 + 2 * i) % BITS,
+                 length = test_u64(seed + 2 + 2 * i) % 24;
         uint64_t end = start + length > BITS ? BITS : start + length;
         mr_intervals_add(list, start, end);
         for (uint64_t b = start; b < end; b++)
@@ -46,7 +47,8 @@ static void sets_equal_bitmaps(void **state)
         struct mr_intervals x = {0}, y = {0}, out[3] = {{0}};
         draw(round * 101, &x, a);
         draw(round * 103 + 7777777, &y, b);
-        uint64_t common = 0, inside = 0, from = test_u64(round + 1) % BITS, to = from + test_u64(round + 2) % BITS;
+        uint64_t common = 0, inside = 0, from = test_u64(round + 1) % BITS,
+                 to = from + test_u64(round + 2) % BITS;
         for (int i = 0; i < BITS; i++) {
             both[i] = a[i] && b[i];
             either[i] = a[i] || b[i];

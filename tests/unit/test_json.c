@@ -54,7 +54,8 @@ static void integers_are_whole(void **state)
     mr_json_array_end(json);
     const char *text;
     assert_true(mr_json_finish(json, &text) > 0);
-    assert_string_equal(text, "[18446744073709551615, -9223372036854775808, 9223372036854775807, 0.1, 100]");
+    assert_string_equal(
+        text, "[18446744073709551615, -9223372036854775808, 9223372036854775807, 0.1, 100]");
     mr_json_destroy(json);
 }
 
@@ -71,7 +72,8 @@ static void text_reads_back(void **state)
         else if (c < 0x800)
             text[0] = (char)(0xC0 | c >> 6), text[1] = (char)(0x80 | (c & 63));
         else if (c < 0x10000)
-            text[0] = (char)(0xE0 | c >> 12), text[1] = (char)(0x80 | (c >> 6 & 63)), text[2] = (char)(0x80 | (c & 63));
+            text[0] = (char)(0xE0 | c >> 12), text[1] = (char)(0x80 | (c >> 6 & 63)),
+            text[2] = (char)(0x80 | (c & 63));
         else
             text[0] = (char)(0xF0 | c >> 18), text[1] = (char)(0x80 | (c >> 12 & 63)),
             text[2] = (char)(0x80 | (c >> 6 & 63)), text[3] = (char)(0x80 | (c & 63));

@@ -10,9 +10,10 @@ static const struct {
     const char *name;
     bool outside;
 } pictures[] = {
-    {"plain.png", false},     {"link.png", false},   {"absolute.png", false}, {"sub/up.png", false},
-    {"through/b.png", false}, {"outside.png", true}, {"far.png", true},       {"dirlink/a.png", true},
-    {"chain.png", true},      {"loop.png", true},
+    {"plain.png", false},  {"link.png", false},      {"absolute.png", false},
+    {"sub/up.png", false}, {"through/b.png", false}, {"outside.png", true},
+    {"far.png", true},     {"dirlink/a.png", true},  {"chain.png", true},
+    {"loop.png", true},
 };
 #define N (sizeof pictures / sizeof pictures[0])
 
@@ -72,7 +73,8 @@ static void check(struct mr_dataset *ds, bool follow)
         if (!pictures[i].outside || (follow && i + 1 < N)) /* the last leads nowhere */
             assert_int_equal(rc, 0);
         else if (i + 1 < N)
-            test_fails(rc, MR_EFORMAT, pictures[i].name, "out/a.png', outside the root folder", "links=follow");
+            test_fails(rc, MR_EFORMAT, pictures[i].name, "out/a.png', outside the root folder",
+                       "links=follow");
         else
             assert_int_equal(rc, -ELOOP);
     }
@@ -81,11 +83,13 @@ static void check(struct mr_dataset *ds, bool follow)
 static void refused_and_followed(void **state)
 {
     (void)state;
-    static const char *const how[] = {"", ",links=follow"}, *const size = ",max-height=8,max-width=8";
+    static const char *const how[] = {"", ",links=follow"}, *const size =
+                                                                ",max-height=8,max-width=8";
     for (int follow = 0; follow < 2; follow++) {
         char options[64];
         snprintf(options, sizeof options, "%s%s", how[follow], size);
-        struct mr_dataset *list = open_set("list", "in/l.txt", options), *csv = open_set("csv", "in/l.csv", options);
+        struct mr_dataset *list = open_set("list", "in/l.txt", options),
+                          *csv = open_set("csv", "in/l.csv", options);
         check(list, follow);
         check(csv, follow);
         mr_dataset_close(list);

@@ -109,7 +109,8 @@ static void ranks_share_one_order(void **state)
         for (c.opts.rank = 0; c.opts.rank < world; c.opts.rank++)
             rank[c.opts.rank] = run_loader(&c);
         for (uint64_t i = 0; i < one.n; i++) {
-            const struct row *r = &rank[i % 1002 % world].row[i / 1002 * (1002 / world) + i % 1002 / world];
+            const struct row *r =
+                &rank[i % 1002 % world].row[i / 1002 * (1002 / world) + i % 1002 / world];
             assert_int_equal(r->position, one.row[i].position);
             assert_int_equal(r->hash, one.row[i].hash);
         }
@@ -197,8 +198,8 @@ static void equals_the_plain_path(void **state)
         float out[8];
         uint64_t dim[MR_MAX_RANK];
         must(mr_dataset_read(ds, run.row[i].index, (void *const[]){image, &label}, NULL));
-        must(mr_transform_apply(chain, 0, 9, run.row[i].epoch, run.row[i].index, image, specs[0].dim, out, dim,
-                                scratch));
+        must(mr_transform_apply(chain, 0, 9, run.row[i].epoch, run.row[i].index, image,
+                                specs[0].dim, out, dim, scratch));
         uint64_t hash = mr_hash(mr_hash(MR_HASH_START, out, sizeof out), &label, sizeof label);
         assert_int_equal(hash, run.row[i].hash);
     }
@@ -239,7 +240,8 @@ static void storages_agree(void **state)
                 const unsigned char *row = bytes + run.row[i].index * 100;
                 for (int k = 0; k < 100; k++)
                     want[k] = row[k];
-                uint64_t hash = c.chain ? mr_hash(MR_HASH_START, want, 400) : mr_hash(MR_HASH_START, row, 100);
+                uint64_t hash =
+                    c.chain ? mr_hash(MR_HASH_START, want, 400) : mr_hash(MR_HASH_START, row, 100);
                 assert_int_equal(run.row[i].hash, hash);
             }
             run_free(&run);
@@ -425,7 +427,8 @@ static void statistics_add_up(void **state)
     assert_int_equal(st.batches, 10);
     assert_int_equal(st.bytes, 500 * 16 * 4);
     assert_true(st.first_batch_ns > 0 && st.first_batch_ns <= st.elapsed_ns);
-    assert_true(st.stage_ns[MR_STAGE_DECODE] >= 90000000); /* 500 x 200 us of work, less the clock's grain */
+    assert_true(st.stage_ns[MR_STAGE_DECODE] >=
+                90000000); /* 500 x 200 us of work, less the clock's grain */
     uint64_t sum = 0;
     for (int s = 0; s < MR_N_STAGES; s++)
         sum += st.stage_ns[s];

@@ -75,7 +75,8 @@ static void skip_in_a_large_batch(void **state)
     run_free(&run);
 }
 
-static int every_hundredth(void *user, uint64_t index, void *const row[], uint64_t (*dim)[MR_MAX_RANK])
+static int every_hundredth(void *user, uint64_t index, void *const row[],
+                           uint64_t (*dim)[MR_MAX_RANK])
 {
     (void)user, (void)dim;
     *(uint8_t *)row[0] = 1;
@@ -194,7 +195,8 @@ static void what_is_touched_is_what_is_said(void **state)
     must(mr_loader_open(ds, order, chain, NULL, &opts, &ld));
     while (mr_loader_next(ld, NULL, &b) > 0) {
         uint64_t now = b.index % 50 == 49 ? anonymous_bytes() : 0;
-        touched = MR_MAX(touched, now > before ? now - before : 0); /* what was there before may go to the swap */
+        touched = MR_MAX(touched, now > before ? now - before
+                                               : 0); /* what was there before may go to the swap */
         must(mr_loader_release(ld, &b, NULL));
     }
     mr_loader_stats(ld, &st);

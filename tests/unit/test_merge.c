@@ -59,7 +59,8 @@ static void add_header(struct bytes *b, uint32_t pid, uint64_t start_ns)
     add(b, &header, sizeof(header));
 }
 
-static void add_chunk(struct bytes *b, enum mr_part_type type, const void *records, uint32_t n, size_t record_bytes)
+static void add_chunk(struct bytes *b, enum mr_part_type type, const void *records, uint32_t n,
+                      size_t record_bytes)
 {
     struct mr_part_chunk chunk = {.magic = MR_PART_CHUNK,
                                   .type = (uint16_t)type,
@@ -85,15 +86,19 @@ static void add_string(struct bytes *b, uint32_t id, const char *text)
     add(b, zeros, padding);
 }
 
-static void add_api(struct bytes *b, uint32_t correlation, uint32_t name, uint64_t start, uint64_t end)
+static void add_api(struct bytes *b, uint32_t correlation, uint32_t name, uint64_t start,
+                    uint64_t end)
 {
-    struct mr_part_api api = {.start_ns = start, .end_ns = end, .correlation = correlation, .tid = 5, .name = name};
+    struct mr_part_api api = {
+        .start_ns = start, .end_ns = end, .correlation = correlation, .tid = 5, .name = name};
     add_chunk(b, MR_PART_API, &api, 1, sizeof(api));
 }
 
-static void add_kernel(struct bytes *b, uint32_t correlation, uint32_t name, uint64_t start, uint64_t end)
+static void add_kernel(struct bytes *b, uint32_t correlation, uint32_t name, uint64_t start,
+                       uint64_t end)
 {
-    struct mr_part_kernel kernel = {.start_ns = start, .end_ns = end, .correlation = correlation, .name = name};
+    struct mr_part_kernel kernel = {
+        .start_ns = start, .end_ns = end, .correlation = correlation, .name = name};
     add_chunk(b, MR_PART_KERNEL, &kernel, 1, sizeof(kernel));
 }
 
@@ -137,7 +142,8 @@ static void test_processes(void **state)
 {
     (void)state;
     /* the later one first by name; the same pid twice, as after an exec; equal correlations everywhere */
-    struct bytes late = whole_part(70, 5000), early = whole_part(71, 1000), again = whole_part(70, 9000);
+    struct bytes late = whole_part(70, 5000), early = whole_part(71, 1000),
+                 again = whole_part(70, 9000);
     write_part("a.part", &late);
     write_part("b.part", &early);
     write_part("c.part", &again);
@@ -157,7 +163,8 @@ static void test_processes(void **state)
         assert_int_equal(r->apis[r->ops[i].api].start_ns, starts[i] - 20);
         assert_int_equal(r->apis[r->ops[i].api].process, r->ops[i].process);
         assert_int_equal(r->processes[r->ops[i].process].pid, i == 0 ? 71 : 70);
-        assert_int_equal(r->processes[r->ops[i].process].killed, i != 1); /* what became another program was not */
+        assert_int_equal(r->processes[r->ops[i].process].killed,
+                         i != 1); /* what became another program was not */
         assert_int_equal(r->processes[r->ops[i].process].end_ns >= 8000, i > 0);
     }
     mr_recording_close(r);
@@ -361,8 +368,9 @@ static void test_full(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_processes),  cmocka_unit_test(test_cut),     cmocka_unit_test(test_damaged),
-        cmocka_unit_test(test_flipped),    cmocka_unit_test(test_strange), cmocka_unit_test(test_nothing),
+        cmocka_unit_test(test_processes),  cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_damaged),    cmocka_unit_test(test_flipped),
+        cmocka_unit_test(test_strange),    cmocka_unit_test(test_nothing),
         cmocka_unit_test(test_many_names), cmocka_unit_test(test_full),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

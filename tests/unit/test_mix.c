@@ -97,7 +97,8 @@ static void test_rows_are_mixed(void **state)
     for (size_t k = 0; k < MR_COUNT(tries); k++) {
         double sum = 0;
         run_and_check(tries[k].chain, tries[k].cuts, &sum);
-        assert_true(tries[k].cuts || (sum > 60 * 0.38 && sum < 60 * 0.62)); /* Beta(a, a): 1/2 in the mean */
+        assert_true(tries[k].cuts ||
+                    (sum > 60 * 0.38 && sum < 60 * 0.62)); /* Beta(a, a): 1/2 in the mean */
     }
 }
 
@@ -105,7 +106,8 @@ static void test_workers_and_devices_do_not_matter(void **state)
 {
     (void)state;
     static const char *const chains[] = {"cast(f32),scale(1/255),label.one_hot(10),mixup(0.2)",
-                                         "label.one_hot(10,f16),cutmix", "cast(f16),label.one_hot(10,bf16),mixup"};
+                                         "label.one_hot(10,f16),cutmix",
+                                         "cast(f16),label.one_hot(10,bf16),mixup"};
     for (size_t k = 0; k < MR_COUNT(chains); k++) {
         struct run_config c = run_config("synthetic:n=101,shape=3x9x7,dtype=u8,classes=10");
         c.chain = chains[k];
@@ -174,7 +176,8 @@ static uint32_t pick(uint32_t below)
 /* Chains whose ends the device can do, or cannot, of pictures of channels x height x width; labels of 10 classes. */
 static void random_mix(char *text, size_t bytes, uint32_t classes)
 {
-    static const char *const fronts[] = {"", "hflip(0.5,layout=nchw),", "random_crop(4,5,layout=nchw),"};
+    static const char *const fronts[] = {"", "hflip(0.5,layout=nchw),",
+                                         "random_crop(4,5,layout=nchw),"};
     static const char *const casts[] = {"cast(f32)",
                                         "cast(f16)",
                                         "cast(bf16)",
@@ -182,16 +185,19 @@ static void random_mix(char *text, size_t bytes, uint32_t classes)
                                         "cast(f32),scale(1/255)",
                                         "cast(f32),scale(1/255,-0.5),cast(f16)",
                                         "cast(f32),scale(1/99),cast(bf16)"};
-    static const char *const ends[] = {"", "", "layout(nhwc),", "normalize([0.4,0.5,0.3],[0.2,0.3,0.1],axis=0),"};
+    static const char *const ends[] = {"", "", "layout(nhwc),",
+                                       "normalize([0.4,0.5,0.3],[0.2,0.3,0.1],axis=0),"};
     static const char *const soft[] = {"f32", "f16", "bf16", "f64", "u8"};
     static const char *const mixes[] = {"mixup", "mixup(0.2)", "mixup(8)", "cutmix", "cutmix(0.3)"};
     uint32_t end = pick(MR_COUNT(ends)), type = pick(MR_COUNT(soft));
     const char *mix = mixes[pick(MR_COUNT(mixes))];
-    const char *layout = mix[0] != 'c' ? "" : end == 2 ? mix[6] ? ",layout=nhwc" : "(layout=nhwc" : "";
+    const char *layout = mix[0] != 'c' ? ""
+                         : end == 2    ? mix[6] ? ",layout=nhwc" : "(layout=nhwc"
+                                       : "";
     size_t length = strlen(mix) - (layout[0] == ',');
     snprintf(text, bytes, "%s%s,%slabel.one_hot(%u,%s)%s,%.*s%s%s", fronts[pick(MR_COUNT(fronts))],
-             casts[pick(MR_COUNT(casts))], ends[end], classes, soft[type], type == 4 ? ",label.cast(f32)" : "",
-             (int)length, mix, layout, layout[0] ? ")" : "");
+             casts[pick(MR_COUNT(casts))], ends[end], classes, soft[type],
+             type == 4 ? ",label.cast(f32)" : "", (int)length, mix, layout, layout[0] ? ")" : "");
 }
 
 static void set_random_run(struct run_config *c)
@@ -199,7 +205,8 @@ static void set_random_run(struct run_config *c)
     c->sampler = pick(4) ? "random" : "sequential";
     c->opts.seed = pick(1000);
     c->opts.epochs = 1 + pick(2);
-    c->opts.batch_size = 1 + pick(30); /* the last batch of an epoch is a part of one, at times of one row */
+    c->opts.batch_size =
+        1 + pick(30); /* the last batch of an epoch is a part of one, at times of one row */
     c->opts.prefetch = 1 + pick(4);
     c->opts.drop_last = pick(5) == 0;
 }
@@ -222,8 +229,8 @@ static void the_device_gives_the_same_bits(void **state)
     uint32_t n_mixups = 0, n_cutmixes = 0, n_labels_alone = 0, n_bad = 0, n_flips = 0;
     for (int round = 0; round < 150; round++) {
         char set[128], chain[256];
-        snprintf(set, sizeof set, "synthetic:n=%u,shape=3x%ux%u,dtype=%s,classes=10", 31 + pick(60), 4 + pick(6),
-                 5 + pick(30), dtypes[pick(7)]);
+        snprintf(set, sizeof set, "synthetic:n=%u,shape=3x%ux%u,dtype=%s,classes=10", 31 + pick(60),
+                 4 + pick(6), 5 + pick(30), dtypes[pick(7)]);
         bool bad = pick(3) == 0;
         random_mix(chain, sizeof chain, bad ? 8 : 10);
         struct run_config c = run_config(set);
@@ -240,7 +247,8 @@ static void the_device_gives_the_same_bits(void **state)
         const char *ops = with.stats.device_ops;
         for (uint64_t i = 0; i < cpu.n; i++)
             if (cpu.row[i].hash != with.row[i].hash)
-                fail_msg("%s: %s: row %llu differs; on the device: %s", set, chain, (unsigned long long)i, ops);
+                fail_msg("%s: %s: row %llu differs; on the device: %s", set, chain,
+                         (unsigned long long)i, ops);
         assert_same_rows(&cpu, &with);
         assert_same_rows(&cpu, &without);
         assert_string_equal(without.stats.device_ops, "");
@@ -255,19 +263,21 @@ static void the_device_gives_the_same_bits(void **state)
         run_free(&without);
     }
     if (n_mixups < 30 || n_cutmixes < 20 || n_labels_alone < 10 || n_bad < 10 || n_flips < 10)
-        fail_msg("%u %u %u %u %u: this shows too little", n_mixups, n_cutmixes, n_labels_alone, n_bad, n_flips);
+        fail_msg("%u %u %u %u %u: this shows too little", n_mixups, n_cutmixes, n_labels_alone,
+                 n_bad, n_flips);
 }
 
 static void a_resident_set_is_mixed_too(void **state)
 {
     (void)state;
-    static const char *const chains[] = {"cast(f32),scale(1/255),label.one_hot(10),mixup(0.2)",
-                                         "hflip(0.5,layout=nchw),cast(f16),label.one_hot(10,f16),cutmix",
-                                         "label.one_hot(10),mixup"}; /* u8: mixed by the host, which has no rows */
+    static const char *const chains[] = {
+        "cast(f32),scale(1/255),label.one_hot(10),mixup(0.2)",
+        "hflip(0.5,layout=nchw),cast(f16),label.one_hot(10,f16),cutmix",
+        "label.one_hot(10),mixup"}; /* u8: mixed by the host, which has no rows */
     for (uint32_t round = 0; round < 24; round++) {
         char set[128];
-        snprintf(set, sizeof set, "synthetic:n=%u,shape=3x%ux%u,dtype=u8,classes=10", 30 + pick(100), 2 + pick(6),
-                 2 + pick(9));
+        snprintf(set, sizeof set, "synthetic:n=%u,shape=3x%ux%u,dtype=u8,classes=10",
+                 30 + pick(100), 2 + pick(6), 2 + pick(9));
         struct run_config c = run_config(set);
         c.chain = chains[round % MR_COUNT(chains)];
         set_random_run(&c);
@@ -277,7 +287,8 @@ static void a_resident_set_is_mixed_too(void **state)
         struct run sim = run_loader(&c);
         if (round % MR_COUNT(chains) == 2) {
             assert_int_equal(sim.rc, MR_EOPTION);
-            assert_non_null(strstr(sim.error, "image: not all of \"label.one_hot(10),mixup\" can run on the device"));
+            assert_non_null(strstr(
+                sim.error, "image: not all of \"label.one_hot(10),mixup\" can run on the device"));
         } else {
             if (sim.rc < 0)
                 fail_msg("%s: %s", set, sim.error);
@@ -292,7 +303,8 @@ static void a_resident_set_is_mixed_too(void **state)
 static void mixing_takes_four_bytes_a_row(void **state)
 {
     (void)state;
-    static const char *const chains[] = {"cast(f32),label.one_hot(10)", "cast(f32),label.one_hot(10),mixup"};
+    static const char *const chains[] = {"cast(f32),label.one_hot(10)",
+                                         "cast(f32),label.one_hot(10),mixup"};
     uint64_t copied[2], device[2];
     for (int k = 0; k < 2; k++) {
         struct run_config c = run_config("synthetic:n=1024,shape=1x16x16,dtype=u8,classes=10");
@@ -303,8 +315,8 @@ static void mixing_takes_four_bytes_a_row(void **state)
         c.opts.prefetch = 4;
         struct run run = run_loader(&c);
         assert_int_equal(run.rc, 0);
-        assert_string_equal(run.stats.device_ops,
-                            k ? "image: cast,mixup; label: one_hot,mixup" : "image: cast; label: one_hot");
+        assert_string_equal(run.stats.device_ops, k ? "image: cast,mixup; label: one_hot,mixup"
+                                                    : "image: cast; label: one_hot");
         copied[k] = run.stats.copied_bytes;
         device[k] = run.stats.device_bytes;
         run_free(&run);
@@ -369,7 +381,8 @@ static void kernels_refuse_wrong_arguments(void **state)
     must(mr_launch(stream, "pointwise_mix", &a, sizeof a));
     assert_true(out[0] == 3.5f && out[4] == 11);
     a.mix.cuts = 1;
-    assert_int_equal(mr_launch(stream, "pointwise_mix", &a, sizeof a), MR_EMISUSE); /* no rectangle */
+    assert_int_equal(mr_launch(stream, "pointwise_mix", &a, sizeof a),
+                     MR_EMISUSE); /* no rectangle */
     a.mix.height = a.mix.width = 2;
     a.mix.pixel = a.mix.x1 = 1;
     a.mix.y1 = 2;
@@ -379,10 +392,14 @@ static void kernels_refuse_wrong_arguments(void **state)
     assert_int_equal(mr_launch(stream, "pointwise_mix", &a, sizeof a), MR_EMISUSE);
     a.mix = (struct mr_mix_how){.part = 1};
     assert_int_equal(mr_launch(stream, "pointwise_mix", &a, sizeof a), MR_EMISUSE);
-    struct mr_one_hot_mix_args h = {
-        .hot = {.in = labels_in, .out = hot, .rows = 2, .classes = 3, .label_bytes = 1, .element_bytes = 4},
-        .partner = partner,
-        .value = {{5}, {6}, {7}, {8}}};
+    struct mr_one_hot_mix_args h = {.hot = {.in = labels_in,
+                                            .out = hot,
+                                            .rows = 2,
+                                            .classes = 3,
+                                            .label_bytes = 1,
+                                            .element_bytes = 4},
+                                    .partner = partner,
+                                    .value = {{5}, {6}, {7}, {8}}};
     must(mr_launch(stream, "one_hot_mix", &h, sizeof h));
     static const uint32_t want[6] = {6, 5, 7, 5, 5, 8};
     assert_memory_equal(hot, want, sizeof want);

@@ -11,7 +11,8 @@ static const char *write_source(const char *name, int64_t base, uint64_t n)
 {
     static char head[128];
     int64_t *values = malloc(n * sizeof *values + 128);
-    int length = snprintf(head + 10, 118, "{'descr': '<i8', 'fortran_order': False, 'shape': (%llu,), }%40s\n",
+    int length = snprintf(head + 10, 118,
+                          "{'descr': '<i8', 'fortran_order': False, 'shape': (%llu,), }%40s\n",
                           (unsigned long long)n, "");
     memcpy(head, "\x93NUMPY\1\0", 8);
     head[8] = (char)length;
@@ -42,7 +43,8 @@ static const char *uri_of(char *buf, size_t cap, const char *const *weights, int
     for (int i = 0; i < k; i++) {
         char name[32];
         snprintf(name, sizeof name, "s%d.npy", i);
-        at += (size_t)snprintf(buf + at, cap - at, "%s%s*%s", i ? "," : "", weights[i], test_path(name));
+        at += (size_t)snprintf(buf + at, cap - at, "%s%s*%s", i ? "," : "", weights[i],
+                               test_path(name));
     }
     return buf;
 }
@@ -60,7 +62,10 @@ static void shares_hold_in_every_prefix(void **state)
         {{"7", "3"}, {.7, .3}, {5, 90}, 2},
         {{"1", "1", "1"}, {1 / 3., 1 / 3., 1 / 3.}, {11, 12, 13}, 3},
         {{"0.5", "0.25", "0.125", "0.125"}, {.5, .25, .125, .125}, {40, 20, 3, 17}, 4},
-        {{".11", ".12", ".13", ".14", ".2", ".3"}, {.11, .12, .13, .14, .2, .3}, {9, 8, 7, 6, 5, 40}, 6},
+        {{".11", ".12", ".13", ".14", ".2", ".3"},
+         {.11, .12, .13, .14, .2, .3},
+         {9, 8, 7, 6, 5, 40},
+         6},
         {{"0.001", "0.999"}, {.001, .999}, {2, 50}, 2},
         {{"3"}, {1}, {4}, 1},
     };
@@ -78,7 +83,8 @@ static void shares_hold_in_every_prefix(void **state)
             int64_t v = value(ds, i);
             uint64_t k = (uint64_t)v / SOURCE, j = (uint64_t)v % SOURCE;
             assert_true(k < (uint64_t)cases[c].k);
-            assert_int_equal(j, count[k] % cases[c].n[k]); /* one after the other, round and round */
+            assert_int_equal(j,
+                             count[k] % cases[c].n[k]); /* one after the other, round and round */
             last_new = seen[k][j] ? last_new : i;
             seen[k][j] = true;
             count[k]++;
@@ -131,7 +137,8 @@ static const char *all_kinds(char *buf, size_t cap)
 {
     write_source("f.npy", 0, 37);
     snprintf(buf, cap,
-             "mix:0.4*%s,0.3*[synthetic:n=20,shape=,dtype=i64,values=index],0.2*[synthetic:n=9,shape=,dtype=i64,"
+             "mix:0.4*%s,0.3*[synthetic:n=20,shape=,dtype=i64,values=index],0.2*[synthetic:n=9,"
+             "shape=,dtype=i64,"
              "values=index,delay=1ms],1*[mix:2*%s,1*[npy:%s,labels=none]]",
              test_path("f.npy"), test_path("f.npy"), test_path("f.npy"));
     return buf;
@@ -176,14 +183,16 @@ static void parts_must_agree(void **state)
     char uri[2000];
     write_source("a.npy", 0, 5);
     const char *a = test_path("a.npy");
-#define FAILS(code, format, ...)                                                                                       \
-    do {                                                                                                               \
-        snprintf(uri, sizeof uri, format, a);                                                                          \
-        test_fails(test_open_fails(uri), code, __VA_ARGS__);                                                           \
+#define FAILS(code, format, ...)                                                                   \
+    do {                                                                                           \
+        snprintf(uri, sizeof uri, format, a);                                                      \
+        test_fails(test_open_fails(uri), code, __VA_ARGS__);                                       \
     } while (0)
-    FAILS(MR_EFORMAT, "mix:1*%s,1*[synthetic:n=3,shape=2,dtype=i64]", "part 2", "x i64[2]", "x i64");
+    FAILS(MR_EFORMAT, "mix:1*%s,1*[synthetic:n=3,shape=2,dtype=i64]", "part 2", "x i64[2]",
+          "x i64");
     FAILS(MR_EFORMAT, "mix:1*%s,1*[synthetic:n=3,shape=,dtype=f32]", "part 2", "f32");
-    FAILS(MR_EFORMAT, "mix:1*%s,1*[synthetic:n=3,shape=,dtype=i64,classes=2]", "part 2", "x i64, label i64", "part 1");
+    FAILS(MR_EFORMAT, "mix:1*%s,1*[synthetic:n=3,shape=,dtype=i64,classes=2]", "part 2",
+          "x i64, label i64", "part 1");
     FAILS(MR_EOPTION, "mix:%s", "WEIGHT*URI");
     FAILS(MR_EOPTION, "mix:0*%s", "weight '0'");
     FAILS(MR_EOPTION, "mix:0.0000001*%s", "6 digits");
@@ -193,7 +202,8 @@ static void parts_must_agree(void **state)
 #undef FAILS
     snprintf(uri, sizeof uri, "mix:999.983*%s,999.961*%s", a, a);
     test_fails(test_open_fails(uri), MR_ELIMIT, "repeat after 1999944 samples");
-    snprintf(uri, sizeof uri, "mix:1*[mix:1*[mix:1*[mix:1*[mix:1*[mix:1*[mix:1*[mix:1*[mix:1*[%s]]]]]]]]]", a);
+    snprintf(uri, sizeof uri,
+             "mix:1*[mix:1*[mix:1*[mix:1*[mix:1*[mix:1*[mix:1*[mix:1*[mix:1*[%s]]]]]]]]]", a);
     test_fails(test_open_fails(uri), MR_ELIMIT, "8 brackets");
     test_fails(test_open_fails("mix:"), MR_EOPTION, "no path");
 }
@@ -253,7 +263,8 @@ static void real_photos(void **state)
     if (!root)
         skip();
     char uri[3000];
-    snprintf(uri, sizeof uri, "mix:0.6*[folder:%s,labels=none],0.4*[folder:%s,labels=none]", root, root);
+    snprintf(uri, sizeof uri, "mix:0.6*[folder:%s,labels=none],0.4*[folder:%s,labels=none]", root,
+             root);
     struct run_config c = run_config(uri);
     c.chain = "random_resized_crop(24),hflip(0.5)";
     c.opts.batch_size = 8;

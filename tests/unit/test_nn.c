@@ -32,8 +32,8 @@ static double noise(uint64_t i)
     return (r[0] / 4294967296.0 - 0.5) * 2;
 }
 
-static void open_net(struct fixture *f, const char *model, enum mr_dtype dtype, uint32_t c, uint32_t h,
-                     uint32_t threads)
+static void open_net(struct fixture *f, const char *model, enum mr_dtype dtype, uint32_t c,
+                     uint32_t h, uint32_t threads)
 {
     memset(f, 0, sizeof *f);
     mr_net_opts_init(&f->o);
@@ -124,8 +124,8 @@ static void check_gradients(const char *model, uint32_t c, uint32_t h, enum mr_l
             w[at] = old;
             double slope = (up - down) / (2 * eps);
             if (fabs(slope - g[at]) > 1e-6 * (1 + fabs(slope)))
-                fail_msg("%s: %s[%llu]: gradient %.9g, differences say %.9g", model, p->name, (unsigned long long)k,
-                         g[at], slope);
+                fail_msg("%s: %s[%llu]: gradient %.9g, differences say %.9g", model, p->name,
+                         (unsigned long long)k, g[at], slope);
             largest = fmax(largest, fabs(slope));
             n_checked++;
         }
@@ -153,7 +153,8 @@ static void test_gradients(void **state)
         "conv:3,tanh,dropout:0.4,flatten,linear:6,tanh,dropout:0.3,linear:5",
         "conv:4,tanh,dropout:0.4,2d,flatten,linear:5",
         "conv:4,p=1,tanh,residual:{conv:4,p=1,batchnorm,tanh,conv:4,p=1},tanh,flatten,linear:5",
-        "conv:3,p=1,tanh,residual:{conv:5,s=2,p=1,bias=0,batchnorm,tanh,conv:5,p=1,tanh},sigmoid,flatten,linear:5",
+        "conv:3,p=1,tanh,residual:{conv:5,s=2,p=1,bias=0,batchnorm,tanh,conv:5,p=1,tanh},sigmoid,"
+        "flatten,linear:5",
         "conv:3,p=1,tanh,residual:{flatten,linear:10},linear:5",
         "conv:3,tanh,residual:{conv:3,tanh,flatten},linear:5",
         "conv:3,tanh,residual:{maxpool:2,flatten},tanh,linear:5",
@@ -164,8 +165,10 @@ static void test_gradients(void **state)
     for (size_t i = 0; i < sizeof models / sizeof *models; i++)
         check_gradients(models[i], 2, 7, MR_CROSS_ENTROPY);
     check_gradients("linear:4,tanh,linear:5", 6, 1, MR_CROSS_ENTROPY);
-    check_gradients("linear:6,tanh,residual:{linear:6,tanh,flatten},linear:5", 6, 1, MR_CROSS_ENTROPY);
-    check_gradients("linear:6,tanh,residual:{flatten,linear:6,tanh},linear:5", 6, 1, MR_CROSS_ENTROPY);
+    check_gradients("linear:6,tanh,residual:{linear:6,tanh,flatten},linear:5", 6, 1,
+                    MR_CROSS_ENTROPY);
+    check_gradients("linear:6,tanh,residual:{flatten,linear:6,tanh},linear:5", 6, 1,
+                    MR_CROSS_ENTROPY);
     check_gradients("flatten,linear:5,logsoftmax", 2, 5, MR_NLL);
     check_gradients("flatten,linear:5,tanh", 2, 5, MR_MSE);
     check_gradients("flatten,linear:5,softmax", 2, 5, MR_MSE);
@@ -195,9 +198,11 @@ static void test_joining(void **state)
     (void)state;
     static const char *const models[][2] = {
         {"linear:4,tanh,linear:5", "linear:4,dropout:0,tanh,linear:5"},
-        {"linear:4,residual:{tanh,linear:4},linear:5", "linear:4,dropout:0,residual:{tanh,linear:4},linear:5"},
+        {"linear:4,residual:{tanh,linear:4},linear:5",
+         "linear:4,dropout:0,residual:{tanh,linear:4},linear:5"},
         {"linear:4,batchnorm,residual:{sigmoid,linear:3,tanh,linear:4},linear:5",
-         "linear:4,batchnorm,dropout:0,residual:{sigmoid,linear:3,dropout:0,tanh,linear:4},linear:5"},
+         "linear:4,batchnorm,dropout:0,residual:{sigmoid,linear:3,dropout:0,tanh,linear:4},linear:"
+         "5"},
         {"linear:4,residual:{residual:{tanh,linear:4},tanh,linear:4},linear:5",
          "linear:4,dropout:0,residual:{residual:{tanh,linear:4},dropout:0,tanh,linear:4},linear:5"},
     };
@@ -293,7 +298,8 @@ static void test_memory(void **state)
         bytes[i] = mr_net_memory(f.net);
         close_net(&f);
     }
-    assert_true(bytes[1] >= bytes[0] + 3 * 24 * 24 * 8 * 9 * sizeof(float)); /* patches of a sample */
+    assert_true(bytes[1] >=
+                bytes[0] + 3 * 24 * 24 * 8 * 9 * sizeof(float)); /* patches of a sample */
 }
 
 /* What is not scaled says so; nothing else can be put there. */
@@ -353,8 +359,8 @@ static void test_precision(void **state)
 
 /* Evaluation: no dropout, running statistics; outputs and totals agree; bad labels are counted. */
 /* Two steps, after mr_net_warm_up() or not: the bits of gradients, running statistics and totals. */
-static void two_steps(const char *model, enum mr_dtype dtype, enum mr_loss loss, uint32_t most, bool warm, char *out,
-                      uint64_t *out_bytes)
+static void two_steps(const char *model, enum mr_dtype dtype, enum mr_loss loss, uint32_t most,
+                      bool warm, char *out, uint64_t *out_bytes)
 {
     struct fixture f;
     struct mr_net_totals t;
@@ -388,9 +394,10 @@ static void two_steps(const char *model, enum mr_dtype dtype, enum mr_loss loss,
 static void test_warm_up(void **state)
 {
     (void)state;
-    static const char *const models[] = {"conv:3,batchnorm,relu,dropout:0.5,flatten,linear:5",
-                                         "conv:4,p=1,relu,maxpool:2,dropout:0.3,flatten,linear:8,relu,linear:5",
-                                         "softmax", "flatten,linear:6,tanh,dropout:0.2,linear:5"};
+    static const char *const models[] = {
+        "conv:3,batchnorm,relu,dropout:0.5,flatten,linear:5",
+        "conv:4,p=1,relu,maxpool:2,dropout:0.3,flatten,linear:8,relu,linear:5", "softmax",
+        "flatten,linear:6,tanh,dropout:0.2,linear:5"};
     static char cold[1 << 16], warm[1 << 16];
     for (size_t i = 0; i < sizeof models / sizeof *models; i++)
         for (int k = 0; k < 8; k++) {
@@ -448,7 +455,8 @@ static void test_bad_loss(void **state)
     assert_int_equal(mr_net_create(f.dev, &f.o, &f.net), 0);
     mr_net_flat(f.net, &params, &grads, &low);
     uint64_t bytes = mr_net_n_params(f.net) * 4;
-    assert_int_equal(mr_optim_create(NULL, "adam", MR_F32, mr_net_n_params(f.net), NULL, 0, &optim), 0);
+    assert_int_equal(mr_optim_create(NULL, "adam", MR_F32, mr_net_n_params(f.net), NULL, 0, &optim),
+                     0);
     mr_optim_extra_init(optim, &extra);
     extra.skip = mr_net_bad_loss(f.net);
     assert_int_equal(mr_optim_attach(optim, &extra), 0);
@@ -481,7 +489,8 @@ static void test_bad_shortcut(void **state)
     const struct mr_net_param *p = NULL;
     void *params, *grads, *low;
     const char *what;
-    open_net(&f, "conv:4,p=1,tanh,residual:{conv:6,s=2,p=1,tanh,conv:6,p=1},tanh,flatten,linear:5", MR_F32, 2, 6, 1);
+    open_net(&f, "conv:4,p=1,tanh,residual:{conv:6,s=2,p=1,tanh,conv:6,p=1},tanh,flatten,linear:5",
+             MR_F32, 2, 6, 1);
     assert_int_equal(mr_net_create(f.dev, &f.o, &f.net), 0);
     mr_net_flat(f.net, &params, &grads, &low);
     for (uint32_t i = 0; (p = mr_net_param_get(f.net, i)) && strcmp(p->name, "conv4.weight") != 0;)
@@ -522,7 +531,8 @@ static void test_bad_models(void **state)
         int rc = mr_net_create(f.dev, &f.o, &f.net);
         assert_true(rc == MR_EOPTION || rc == MR_ESHAPE);
         if (!strstr(mr_last_error(), bad[i].text))
-            fail_msg("%s: the error does not say '%s': %s", bad[i].model, bad[i].text, mr_last_error());
+            fail_msg("%s: the error does not say '%s': %s", bad[i].model, bad[i].text,
+                     mr_last_error());
         close_net(&f);
     }
 }
@@ -542,7 +552,8 @@ static void test_versions(void **state)
     assert_int_equal(room.o.size, offsetof(struct mr_net_opts, max_batch));
     assert_int_equal(room.o.max_batch, 0xaaaaaaaa);
     room.o.model = "softmax";
-    assert_int_equal(mr_net_create(f.dev, &room.o, &f.net), 0); /* with the default of what it lacks */
+    assert_int_equal(mr_net_create(f.dev, &room.o, &f.net),
+                     0); /* with the default of what it lacks */
     assert_true(mr_net_memory(f.net) < 10 << 20);
     mr_net_destroy(f.net);
     f.net = NULL;
@@ -623,7 +634,8 @@ static void test_limits(void **state)
     } large[] = {{"conv:4,s=2,flatten,linear:5", "65536x65536", 1, 65536, 1},
                  {"conv:1,p=30,k=1,conv:1,s=16,flatten,linear:5", "46400x46400", 1, 46340, 1},
                  {"maxpool:1,linear:5", "4096", 4096, 1, 1 << 20}};
-    for (size_t i = 0; i < sizeof large / sizeof *large; i++) { /* products that 32 bits do not hold */
+    for (size_t i = 0; i < sizeof large / sizeof *large;
+         i++) { /* products that 32 bits do not hold */
         struct fixture g;
         open_net(&g, large[i].model, MR_F32, 1, 1, 1);
         g.o.channels = large[i].c;
@@ -631,7 +643,8 @@ static void test_limits(void **state)
         g.o.max_batch = large[i].max_batch;
         assert_int_equal(mr_net_create(g.dev, &g.o, &g.net), MR_ELIMIT);
         if (!strstr(mr_last_error(), large[i].text))
-            fail_msg("%s: the error does not say '%s': %s", large[i].model, large[i].text, mr_last_error());
+            fail_msg("%s: the error does not say '%s': %s", large[i].model, large[i].text,
+                     mr_last_error());
         close_net(&g);
     }
     struct fixture f; /* more elements a sample than 32 bits count */

@@ -75,11 +75,13 @@ static const struct {
     size_t bytes, width; /* of an element; of what turns round in it */
     int length;          /* its own dimension; 0: none */
 } types[] = {
-    {"b1", "bool", 1, 1, 0}, {"u1", "u8", 1, 1, 0},      {"i1", "i8", 1, 1, 0},       {"u2", "u16", 2, 2, 0},
-    {"i2", "i16", 2, 2, 0},  {"u4", "u32", 4, 4, 0},     {"i4", "i32", 4, 4, 0},      {"u8", "u64", 8, 8, 0},
-    {"i8", "i64", 8, 8, 0},  {"f2", "f16", 2, 2, 0},     {"f4", "f32", 4, 4, 0},      {"f8", "f64", 8, 8, 0},
-    {"c8", "c64", 8, 4, 0},  {"c16", "c128", 16, 8, 0},  {"S5", "u8", 5, 1, 5},       {"U3", "u32", 12, 4, 3},
-    {"V7", "u8", 7, 1, 7},   {"M8[ns]", "i64", 8, 8, 0}, {"m8[25s]", "i64", 8, 8, 0},
+    {"b1", "bool", 1, 1, 0},     {"u1", "u8", 1, 1, 0},     {"i1", "i8", 1, 1, 0},
+    {"u2", "u16", 2, 2, 0},      {"i2", "i16", 2, 2, 0},    {"u4", "u32", 4, 4, 0},
+    {"i4", "i32", 4, 4, 0},      {"u8", "u64", 8, 8, 0},    {"i8", "i64", 8, 8, 0},
+    {"f2", "f16", 2, 2, 0},      {"f4", "f32", 4, 4, 0},    {"f8", "f64", 8, 8, 0},
+    {"c8", "c64", 8, 4, 0},      {"c16", "c128", 16, 8, 0}, {"S5", "u8", 5, 1, 5},
+    {"U3", "u32", 12, 4, 3},     {"V7", "u8", 7, 1, 7},     {"M8[ns]", "i64", 8, 8, 0},
+    {"m8[25s]", "i64", 8, 8, 0},
 };
 #define N_TYPES (sizeof types / sizeof types[0])
 
@@ -138,7 +140,8 @@ static size_t encode(const struct array *a, uint32_t seed, uint8_t *file)
              types[a->type].descr, seed & 2 ? ", " : "");
     size_t head = put_head(file, 1 + (int)(seed % 3), dict);
     for (size_t i = 0; i < a->n; i++)
-        memcpy(file + head + (a->fortran ? fortran_place(a, i) : i) * size, a->want + i * size, size);
+        memcpy(file + head + (a->fortran ? fortran_place(a, i) : i) * size, a->want + i * size,
+               size);
     if (a->big)
         test_reverse(file + head, a->bytes, types[a->type].width);
     return head + a->bytes;
@@ -153,7 +156,8 @@ static void expect_spec(const struct mr_dataset *ds, const struct array *a)
     for (int d = 1; d < a->rank; d++)
         at += snprintf(want + at, sizeof want - (size_t)at, "%c%zu", d == 1 ? '[' : ',', a->dim[d]);
     if (length)
-        at += snprintf(want + at, sizeof want - (size_t)at, "%c%d", a->rank == 1 ? '[' : ',', length);
+        at +=
+            snprintf(want + at, sizeof want - (size_t)at, "%c%d", a->rank == 1 ? '[' : ',', length);
     snprintf(want + at, sizeof want - (size_t)at, a->rank > 1 || length ? "]" : "");
     test_field_is(ds, 0, want);
 }
@@ -180,7 +184,8 @@ static void large_fortran_arrays_are_turned_round(void **state)
     const size_t n = 70001, width = 3, columns = 5;
     uint8_t *file = malloc(1024 + n * columns * width);
     assert_non_null(file);
-    size_t head = put_head(file, 1, "{'descr': '|S3', 'fortran_order': True, 'shape': (70001, 5), }");
+    size_t head =
+        put_head(file, 1, "{'descr': '|S3', 'fortran_order': True, 'shape': (70001, 5), }");
     test_random_bytes(9, file + head, n * columns * width);
     struct mr_dataset *ds = test_open(test_write("f.npy", file, head + n * columns * width));
     test_field_is(ds, 0, "x u8[5,3]");
@@ -203,7 +208,8 @@ static int open_dict(const char *dict)
     return test_open_fails(test_write("h.npy", file, head + 24));
 }
 
-#define DICT(descr, order, shape) "{'descr': " descr ", 'fortran_order': " order ", 'shape': " shape ", }"
+#define DICT(descr, order, shape)                                                                  \
+    "{'descr': " descr ", 'fortran_order': " order ", 'shape': " shape ", }"
 
 static void headers_are_checked(void **state)
 {
@@ -213,24 +219,30 @@ static void headers_are_checked(void **state)
         int code;
         const char *text;
     } bad[] = {
-        {DICT("'<f4'", "False", "(2, 4)"), MR_ETRUNCATED, ": truncated: header promises 160 bytes, file has 152"},
-        {DICT("'<f4'", "False", "(2, 2)"), MR_EFORMAT, ": oversized: header promises 144 bytes, file has 152"},
+        {DICT("'<f4'", "False", "(2, 4)"), MR_ETRUNCATED,
+         ": truncated: header promises 160 bytes, file has 152"},
+        {DICT("'<f4'", "False", "(2, 2)"), MR_EFORMAT,
+         ": oversized: header promises 144 bytes, file has 152"},
         {DICT("'<f4'", "False", "(0, 2)"), MR_EFORMAT, "dimension 0 is 0"},
         {DICT("'<f4'", "False", "(2, 0)"), MR_EFORMAT, "dimension 1 is 0"},
         {DICT("'<f4'", "False", "(-1, 2)"), MR_EFORMAT, "want a dimension below 2^64, found '-'"},
-        {DICT("'<f4'", "False", "(18446744073709551616,)"), MR_EFORMAT, "want a dimension below 2^64"},
+        {DICT("'<f4'", "False", "(18446744073709551616,)"), MR_EFORMAT,
+         "want a dimension below 2^64"},
         {DICT("'<f4'", "False", "(4294967296, 4294967296)"), MR_EFORMAT, "overflow"},
         {DICT("'<f4'", "False", "(18446744073709551615,)"), MR_EFORMAT, "overflow"},
         {DICT("'<f4'", "False", "(6)"), MR_EFORMAT, "want a tuple"},
         {DICT("'<f4'", "False", "(2 3)"), MR_EFORMAT, "want ',' or ')', found '3'"},
         {DICT("'<f4'", "False", "(2,,3)"), MR_EFORMAT, "found ','"},
         {DICT("'<f4'", "False", "()"), MR_EUNSUPPORTED, "0-dimensional"},
-        {DICT("'<f4'", "False", "(1,1,1,1,1,1,1,1,1,6)"), MR_EUNSUPPORTED, "more than 9 dimensions"},
+        {DICT("'<f4'", "False", "(1,1,1,1,1,1,1,1,1,6)"), MR_EUNSUPPORTED,
+         "more than 9 dimensions"},
         {DICT("'|S6'", "False", "(1,1,1,1,1,1,1,1,4)"), MR_EUNSUPPORTED, "samples of 9 dimensions"},
         {DICT("'<f4'", "Maybe", "(6,)"), MR_EFORMAT, "want True or False, found 'M'"},
         {DICT("'|O'", "False", "(3,)"), MR_EUNSUPPORTED, "holds Python objects (pickles): refused"},
-        {DICT("'|O8'", "False", "(3,)"), MR_EUNSUPPORTED, "holds Python objects (pickles): refused"},
-        {DICT("[('a', '<f4'), ('b', '<i8')]", "False", "(2,)"), MR_EUNSUPPORTED, "structured dtype"},
+        {DICT("'|O8'", "False", "(3,)"), MR_EUNSUPPORTED,
+         "holds Python objects (pickles): refused"},
+        {DICT("[('a', '<f4'), ('b', '<i8')]", "False", "(2,)"), MR_EUNSUPPORTED,
+         "structured dtype"},
         {DICT("('<f4', (2,))", "False", "(3,)"), MR_EUNSUPPORTED, "subarray dtype"},
         {DICT("'<f16'", "False", "(1,)"), MR_EUNSUPPORTED, "'<f16': long double"},
         {DICT("'<c32'", "False", "(1,)"), MR_EUNSUPPORTED, "'<c32': long double"},
@@ -264,17 +276,22 @@ static void preambles_are_checked(void **state)
     (void)state;
     uint8_t file[200];
     size_t head = put_head(file, 1, DICT("'<f4'", "False", "(6,)"));
-    test_fails(test_open_fails(test_write("p.npy", file, 9)), MR_ETRUNCATED, "/p.npy: truncated", "file has 9");
-    test_fails(test_open_fails(test_write("p.npy", file, 40)), MR_ETRUNCATED, "the header ends at byte", "file has 40");
+    test_fails(test_open_fails(test_write("p.npy", file, 9)), MR_ETRUNCATED, "/p.npy: truncated",
+               "file has 9");
+    test_fails(test_open_fails(test_write("p.npy", file, 40)), MR_ETRUNCATED,
+               "the header ends at byte", "file has 40");
     file[6] = 4;
     test_fails(test_open_fails(test_write("p.npy", file, head)), MR_EUNSUPPORTED,
                "npy version 4.0: want 1.0, 2.0 or 3.0");
     file[6] = 2;
     file[10] = file[11] = 0xff;
-    test_fails(test_open_fails(test_write("p.npy", file, head)), MR_ELIMIT, "/p.npy: a header of ", "at most 65536");
-    test_fails(test_open_fails(test_write("p.npy", file, 11)), MR_ETRUNCATED, "want 12 bytes before the header");
+    test_fails(test_open_fails(test_write("p.npy", file, head)), MR_ELIMIT, "/p.npy: a header of ",
+               "at most 65536");
+    test_fails(test_open_fails(test_write("p.npy", file, 11)), MR_ETRUNCATED,
+               "want 12 bytes before the header");
     file[0] = 'x';
-    test_fails(test_open_fails(test_write("p.npy", file, head)), MR_EFORMAT, "not an npy file", "found 78 4e");
+    test_fails(test_open_fails(test_write("p.npy", file, head)), MR_EFORMAT, "not an npy file",
+               "found 78 4e");
     test_fails(test_open_fails("npy:/nowhere.npy"), -ENOENT, "/nowhere.npy");
 }
 
@@ -308,8 +325,8 @@ static void labels_come_from_a_second_file(void **state)
     mr_dataset_close(ds);
     b = put_head(labels, 1, DICT("'<i8'", "False", "(2,)"));
     test_write("l.npy", labels, b + 16);
-    test_fails(test_open_fails(uri), MR_EFORMAT, test_path("a.npy"), " has 3 samples", test_path("l.npy"),
-               " has 2 labels");
+    test_fails(test_open_fails(uri), MR_EFORMAT, test_path("a.npy"), " has 3 samples",
+               test_path("l.npy"), " has 2 labels");
 }
 
 /* No byte of a header may crash, and whatever opens must read. */

@@ -8,10 +8,12 @@
 #include <zip.h>
 
 /* An npy file of one-byte numbers 0, 1, ... Returns its bytes. */
-static size_t npy_bytes(uint8_t *out, const char *descr, const char *shape, const char *order, size_t n)
+static size_t npy_bytes(uint8_t *out, const char *descr, const char *shape, const char *order,
+                        size_t n)
 {
-    int length = snprintf((char *)out + 10, 180, "{'descr': %s, 'fortran_order': %s, 'shape': %s, }%20s\n", descr,
-                          order, shape, "");
+    int length =
+        snprintf((char *)out + 10, 180, "{'descr': %s, 'fortran_order': %s, 'shape': %s, }%20s\n",
+                 descr, order, shape, "");
     memcpy(out, "\x93NUMPY\1\0", 8);
     out[8] = (uint8_t)length;
     out[9] = 0;
@@ -98,17 +100,22 @@ static void what_does_not_fit_is_refused(void **state)
 {
     (void)state;
     static const struct member odd[] = {
-        {"x.npy", "'|u1'", "(4, 2)", "False", 8},    {"z.npy", "'|u1'", "(5,)", "False", 5},
-        {"o.npy", "'|O'", "(4,)", "False", 9},       {"s.npy", "'|u1'", "()", "False", 1},
-        {"cut.npy", "'<f8'", "(4, 9)", "False", 30}, {"r.npy", "[('a', '<f4')]", "(4,)", "False", 16},
+        {"x.npy", "'|u1'", "(4, 2)", "False", 8},
+        {"z.npy", "'|u1'", "(5,)", "False", 5},
+        {"o.npy", "'|O'", "(4,)", "False", 9},
+        {"s.npy", "'|u1'", "()", "False", 1},
+        {"cut.npy", "'<f8'", "(4, 9)", "False", 30},
+        {"r.npy", "[('a', '<f4')]", "(4,)", "False", 16},
     };
     const char *path = write_npz("odd.npz", odd, 6, ZIP_CM_DEFLATE);
-    test_fails(fails_with(path, ""), MR_EFORMAT, "odd.npz: array 'z' has a first dimension of 5", "fields=");
+    test_fails(fails_with(path, ""), MR_EFORMAT, "odd.npz: array 'z' has a first dimension of 5",
+               "fields=");
     test_fails(fails_with(path, ",fields=[o]"), MR_EUNSUPPORTED, "odd.npz: o.npy", "pickles");
     test_fails(fails_with(path, ",fields=[s]"), MR_EUNSUPPORTED, "0-dimensional");
     test_fails(fails_with(path, ",fields=[cut]"), MR_ETRUNCATED, "cut.npy", "promises");
     test_fails(fails_with(path, ",fields=[r]"), MR_EUNSUPPORTED, "structured");
-    test_fails(fails_with(path, ",fields=[x,no]"), MR_EOPTION, "the name 'no'", "there are x, z, o, s, cut, r");
+    test_fails(fails_with(path, ",fields=[x,no]"), MR_EOPTION, "the name 'no'",
+               "there are x, z, o, s, cut, r");
     test_fails(fails_with(path, ",fields=[no]"), MR_EOPTION, "fields=", "the name 'no'");
     struct member many[10];
     char names[10][16];
@@ -118,9 +125,11 @@ static void what_does_not_fit_is_refused(void **state)
     }
     const char *more = write_npz("many.npz", many, 10, ZIP_CM_STORE);
     test_fails(fails_with(more, ""), MR_ELIMIT, "10 arrays", "fields=[NAME,...]", "a0, a1, a2");
-    test_fails(fails_with(path, ",fields=[x],memory=64"), MR_ELIMIT, "odd.npz: the arrays take ", "is 64:", "memory=");
+    test_fails(fails_with(path, ",fields=[x],memory=64"), MR_ELIMIT, "odd.npz: the arrays take ",
+               "is 64:", "memory=");
     test_fails(fails_with("/nowhere/a.npz", ""), -ENOENT, "/nowhere/a.npz");
-    test_fails(fails_with(test_write("t.npz", "no archive, only text", 21), ""), MR_EFORMAT, "t.npz", "zip");
+    test_fails(fails_with(test_write("t.npz", "no archive, only text", 21), ""), MR_EFORMAT,
+               "t.npz", "zip");
     test_fails(fails_with(test_write("e.npz", "", 0), ""), MR_EFORMAT, "e.npz");
     struct mr_dataset *ds = open_with(path, ",fields=x");
     mr_dataset_close(ds);
@@ -154,12 +163,14 @@ static void bombs_are_limited(void **state)
     fclose(f);
     int rc = fails_with(path, ",memory=16MiB");
     assert_true(rc == MR_EFORMAT);
-    f = fopen(path, "rb+"); /* one that says 2 GiB: refused by what it says, unless that is allowed */
+    f = fopen(path,
+              "rb+"); /* one that says 2 GiB: refused by what it says, unless that is allowed */
     memcpy(entry + 24, "\0\0\0\x80", 4);
     fseek(f, from, SEEK_SET);
     fwrite(tail, 1, sizeof tail, f);
     fclose(f);
-    test_fails(fails_with(path, ""), MR_ELIMIT, "bomb.npz", "take 2147483648 bytes", "memory=", "20 times");
+    test_fails(fails_with(path, ""), MR_ELIMIT, "bomb.npz", "take 2147483648 bytes",
+               "memory=", "20 times");
     test_fails(fails_with(path, ",memory=1GiB"), MR_ELIMIT, "most allowed is 1073741824:");
 }
 

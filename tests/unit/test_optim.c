@@ -80,7 +80,8 @@ static struct mr_optim *make(const char *spec, enum mr_dtype dtype, uint64_t n)
 }
 
 /* Steps from .. to, the last one not. */
-static void steps(struct mr_optim *o, void *p, enum mr_dtype dtype, uint32_t n, uint32_t from, uint32_t to)
+static void steps(struct mr_optim *o, void *p, enum mr_dtype dtype, uint32_t n, uint32_t from,
+                  uint32_t to)
 {
     for (uint32_t t = from; t < to; t++) {
         void *g = filled(dtype, n, gradient, t);
@@ -108,11 +109,12 @@ static void check_vector(size_t v, enum mr_dtype dtype, double bound, double *wo
         for (int i = 0; i < VECTOR_N; i++) {
             bool wide = dtype == MR_F64;
             double got = wide ? ((double *)p)[i] : (double)((float *)p)[i];
-            double want = wide ? optim_vectors[v].f64[look][i] : (double)optim_vectors[v].f32[look][i];
+            double want =
+                wide ? optim_vectors[v].f64[look][i] : (double)optim_vectors[v].f32[look][i];
             double error = fabs(got - want) / fabs(want);
             if (!(error <= bound))
-                print_error("%s %s, step %d, [%d]: %.17g, PyTorch %.17g\n", optim_vectors[v].spec, mr_dtype_name(dtype),
-                            vector_look[look], i, got, want);
+                print_error("%s %s, step %d, [%d]: %.17g, PyTorch %.17g\n", optim_vectors[v].spec,
+                            mr_dtype_name(dtype), vector_look[look], i, got, want);
             assert_true(error <= bound);
             *worst = error > *worst ? error : *worst;
         }
@@ -129,8 +131,8 @@ static void test_pytorch(void **state)
         check_vector(v, MR_F64, 1e-12, &wide);
         check_vector(v, MR_F32, 1e-5, &narrow);
     }
-    printf("%zu optimizers, %d steps: greatest relative error %.1e in f64, %.1e in f32\n", COUNT(optim_vectors),
-           VECTOR_STEPS, wide, narrow);
+    printf("%zu optimizers, %d steps: greatest relative error %.1e in f64, %.1e in f32\n",
+           COUNT(optim_vectors), VECTOR_STEPS, wide, narrow);
 }
 
 /* Threads of this process that optimizers started. */
@@ -172,8 +174,8 @@ static void test_threads(void **state)
         enum mr_dtype dtype = i % 2 ? MR_F32 : MR_F64;
         void *one = NULL;
         for (int threads = 1; threads <= 5; threads += 2) {
-            snprintf(spec, sizeof spec, "%s%cclip_norm=30,threads=%d", all[i], strchr(all[i], ':') ? ',' : ':',
-                     threads);
+            snprintf(spec, sizeof spec, "%s%cclip_norm=30,threads=%d", all[i],
+                     strchr(all[i], ':') ? ',' : ':', threads);
             void *p = ran(spec, dtype, N, 4);
             if (one)
                 assert_memory_equal(p, one, N * mr_dtype_size(dtype));
@@ -284,7 +286,8 @@ static void test_nan(void **state)
     }
     /* As PyTorch: infinity is a step of infinite length, and is cut by clip_value. */
     float p[2] = {1, 1}, g[2] = {INFINITY, -INFINITY};
-    struct mr_optim *o = make("sgd:lr=0.5", MR_F32, 2), *cut = make("sgd:lr=0.5,clip_value=2", MR_F32, 2);
+    struct mr_optim *o = make("sgd:lr=0.5", MR_F32, 2),
+                    *cut = make("sgd:lr=0.5,clip_value=2", MR_F32, 2);
     must(mr_optim_step(o, p, g, NULL));
     assert_true(p[0] == -INFINITY && p[1] == INFINITY);
     p[0] = p[1] = 1;
@@ -357,7 +360,8 @@ static void check_copy(enum mr_dtype copy_dtype)
     float scale = 1 / 1024.0f;
     uint32_t skip = 0;
     static uint16_t copy[SIZE], grads[SIZE];
-    struct mr_optim *o = make("adam:lr=0.1", MR_F32, SIZE), *plain = make("adam:lr=0.1", MR_F32, SIZE);
+    struct mr_optim *o = make("adam:lr=0.1", MR_F32, SIZE),
+                    *plain = make("adam:lr=0.1", MR_F32, SIZE);
     struct mr_optim_extra extra;
     mr_optim_extra_init(o, &extra);
     extra.grad_dtype = extra.copy_dtype = copy_dtype;
@@ -365,13 +369,15 @@ static void check_copy(enum mr_dtype copy_dtype)
     extra.grad_scale = &scale;
     extra.skip = &skip;
     must(mr_optim_attach(o, &extra));
-    float *p = filled(MR_F32, SIZE, start_of, 0), *q = filled(MR_F32, SIZE, start_of, 0), *g = malloc(SIZE * sizeof *g);
+    float *p = filled(MR_F32, SIZE, start_of, 0), *q = filled(MR_F32, SIZE, start_of, 0),
+          *g = malloc(SIZE * sizeof *g);
     for (uint32_t t = 1; t < 9; t++) {
         skip = t % 3 == 2; /* as if its gradients had overflowed */
         for (uint32_t i = 0; i < SIZE; i++) {
             float x = (float)gradient(i, t) * 16;
             grads[i] = copy_dtype == MR_F16 ? mr_f16_of_f32(x) : mr_bf16_of_f32(x);
-            g[i] = (copy_dtype == MR_F16 ? mr_f32_of_f16(grads[i]) : mr_f32_of_bf16(grads[i])) * scale;
+            g[i] =
+                (copy_dtype == MR_F16 ? mr_f32_of_f16(grads[i]) : mr_f32_of_bf16(grads[i])) * scale;
             if (skip && i % 100 == 7)
                 grads[i] = 0x7c00;
         }
@@ -380,7 +386,8 @@ static void check_copy(enum mr_dtype copy_dtype)
             must(mr_optim_step(plain, q, g, NULL));
         assert_memory_equal(p, q, SIZE * sizeof *p);
         for (uint32_t i = 0; i < SIZE; i++)
-            assert_int_equal(copy[i], copy_dtype == MR_F16 ? mr_f16_of_f32(p[i]) : mr_bf16_of_f32(p[i]));
+            assert_int_equal(copy[i],
+                             copy_dtype == MR_F16 ? mr_f16_of_f32(p[i]) : mr_bf16_of_f32(p[i]));
     }
     uint64_t done = 0;
     must(mr_optim_query_step(o, 0, NULL, &done, NULL));
@@ -414,7 +421,8 @@ static void test_accumulated_scale(void **state)
     extra.grad_scale = &scale;
     extra.skip = &skip;
     must(mr_optim_attach(o, &extra));
-    float *p = filled(MR_F32, SIZE, start_of, 0), *q = filled(MR_F32, SIZE, start_of, 0), *g = malloc(SIZE * sizeof *g);
+    float *p = filled(MR_F32, SIZE, start_of, 0), *q = filled(MR_F32, SIZE, start_of, 0),
+          *g = malloc(SIZE * sizeof *g);
     for (uint32_t t = 0; t < CALLS; t++) {
         float *true_g = filled(MR_F32, SIZE, gradient, t + 1);
         bool left_out = bad[t / 3 * 3] || bad[t / 3 * 3 + 1] || bad[t / 3 * 3 + 2];
@@ -504,12 +512,14 @@ static void test_devices(void **state)
     (void)state;
     static const char *const uris[] = {"cpu", "sim:h2d=50,latency=1us"};
     const uint32_t n = 4099;
-    const struct mr_optim_group groups[] = {{0, 2000, NULL}, {2001, 2098, "weight_decay=0.5,lr=0.01"}};
+    const struct mr_optim_group groups[] = {{0, 2000, NULL},
+                                            {2001, 2098, "weight_decay=0.5,lr=0.01"}};
     for (size_t i = 0; i < COUNT(all) * 2; i++) {
         char spec[128];
         const char *base = all[i / 2];
         struct mr_optim *host = NULL, *there = NULL;
-        snprintf(spec, sizeof spec, "%s%caccumulate=2,clip_norm=8", base, strchr(base, ':') ? ',' : ':');
+        snprintf(spec, sizeof spec, "%s%caccumulate=2,clip_norm=8", base,
+                 strchr(base, ':') ? ',' : ':');
         struct on_device d = device_open(uris[i % 2], n);
         must(mr_optim_create(NULL, spec, MR_F32, n, groups, 2, &host));
         must(mr_optim_create(d.dev, spec, MR_F32, n, groups, 2, &there));
@@ -580,12 +590,14 @@ static void test_parse(void **state)
     struct mr_optim_opts opts = {.size = sizeof opts};
     must(mr_optim_parse("adamw:lr=3e-4,betas=0.8/0.95,weight-decay=0.1,threads=2", &opts));
     assert_string_equal(opts.name, "adamw");
-    assert_true(opts.lr == 3e-4 && opts.beta1 == 0.8 && opts.beta2 == 0.95 && opts.weight_decay == 0.1);
+    assert_true(opts.lr == 3e-4 && opts.beta1 == 0.8 && opts.beta2 == 0.95 &&
+                opts.weight_decay == 0.1);
     assert_true(opts.decoupled && opts.eps == 1e-8 && opts.threads == 2 && opts.accumulate == 1);
     must(mr_optim_parse("lion", &opts));
     assert_true(opts.beta2 == 0.99 && opts.lr == 1e-4 && opts.decoupled);
     /* A caller that was compiled for less gets less. */
-    struct mr_optim_opts less = {.size = offsetof(struct mr_optim_opts, weight_decay), .weight_decay = 77};
+    struct mr_optim_opts less = {.size = offsetof(struct mr_optim_opts, weight_decay),
+                                 .weight_decay = 77};
     must(mr_optim_parse("sgd:weight_decay=1", &less));
     assert_true(less.lr == 1e-3 && less.weight_decay == 77);
 }
@@ -632,7 +644,8 @@ static void test_from_options(void **state)
     opts.lr = 0.01;
     opts.clip_norm = 0.5;
     must(mr_optim_create_from(NULL, &opts, MR_F32, SOME, NULL, 0, &o));
-    void *p = filled(MR_F32, SOME, start_of, 0), *want = ran("adam:lr=0.01,clip_norm=0.5", MR_F32, SOME, 9);
+    void *p = filled(MR_F32, SOME, start_of, 0),
+         *want = ran("adam:lr=0.01,clip_norm=0.5", MR_F32, SOME, 9);
     steps(o, p, MR_F32, SOME, 1, 9);
     assert_memory_equal(p, want, SOME * sizeof(float));
     mr_optim_destroy(o);
@@ -658,7 +671,8 @@ static void test_misuse(void **state)
 {
     (void)state;
     struct mr_optim *o = NULL;
-    const struct mr_optim_group overlap[] = {{0, 5, NULL}, {4, 3, NULL}}, far[] = {{5, UINT64_MAX - 2, NULL}},
+    const struct mr_optim_group overlap[] = {{0, 5, NULL}, {4, 3, NULL}},
+                                far[] = {{5, UINT64_MAX - 2, NULL}},
                                 wrong[] = {{0, 5, "clip_norm=1"}}, unknown[] = {{0, 5, "lrr=1"}};
     float p[10] = {0}, g[10] = {0};
     assert_int_equal(mr_optim_create(NULL, "sgd", MR_F32, 0, NULL, 0, &o), MR_ELIMIT);
@@ -712,7 +726,8 @@ static void test_misuse(void **state)
         struct mr_optim_extra extra;
         void *more;
     } longer;
-    mr_optim_extra_fill(o, &longer.extra, sizeof longer); /* of a later version: it may hold what matters */
+    mr_optim_extra_fill(o, &longer.extra,
+                        sizeof longer); /* of a later version: it may hold what matters */
     assert_int_equal(mr_optim_attach(o, &longer.extra), MR_EMISUSE);
     memset(&longer, 0xaa, sizeof longer);
     mr_optim_extra_fill(o, &longer.extra, offsetof(struct mr_optim_extra, grad_scale));
@@ -747,7 +762,8 @@ static void test_each(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_few_threads), /* first: threads that have just ended may still be seen */
+        cmocka_unit_test(
+            test_few_threads), /* first: threads that have just ended may still be seen */
 
         cmocka_unit_test(test_pytorch),
         cmocka_unit_test(test_threads),

@@ -24,8 +24,10 @@ static const struct mr_option table[] = {
     {"color", 0, MR_OPT_ENUM, AT(color), "green", .choices = colors, .help = "Which colour"},
     {"dtype", 0, MR_OPT_DTYPE, AT(dtype), "f32", .help = "Element type"},
     {"offset", 0, MR_OPT_INT, AT(offset), "-3", .help = "Where to start"},
-    {"workers", 'w', MR_OPT_UINT, AT(workers), "4", 1, 512, "threads", .help = "How many", .group = "Engine"},
-    {"max-bytes", 0, MR_OPT_BYTES, AT(bytes), "64KiB", 0, 0x1p40, .help = "Ceiling", .group = "Engine"},
+    {"workers", 'w', MR_OPT_UINT, AT(workers), "4", 1, 512, "threads", .help = "How many",
+     .group = "Engine"},
+    {"max-bytes", 0, MR_OPT_BYTES, AT(bytes), "64KiB", 0, 0x1p40, .help = "Ceiling",
+     .group = "Engine"},
     {"delay", 0, MR_OPT_DURATION, AT(delay), "2ms", 0, 60e9, .help = "Latency"},
     {"rate", 0, MR_OPT_DOUBLE, AT(rate), "1/255", .help = "Factor"},
     {"share", 0, MR_OPT_PERCENT, AT(share), "10%", 0, 1, .help = "Part"},
@@ -105,7 +107,8 @@ static void whole_64_bits_are_exact(void **state)
         uint64_t u;
         int64_t i;
     } v;
-    static const struct mr_option wide[] = {{"u", 0, MR_OPT_UINT, 0}, {"i", 0, MR_OPT_INT, 8}, {NULL}};
+    static const struct mr_option wide[] = {
+        {"u", 0, MR_OPT_UINT, 0}, {"i", 0, MR_OPT_INT, 8}, {NULL}};
     assert_int_equal(mr_options_init(wide, &v), 0);
     assert_int_equal(mr_options_set(wide, &v, "--", "u", "18446744073709551615"), 0);
     assert_true(v.u == UINT64_MAX);
@@ -115,12 +118,14 @@ static void whole_64_bits_are_exact(void **state)
     assert_true(v.u == 0xfedcba9876543210u);
     assert_int_equal(mr_options_set(wide, &v, "--", "i", "-9223372036854775808"), 0);
     assert_true(v.i == INT64_MIN);
-    static const char *const bad_u[] = {"18446744073709551616", "-1", "1e20", "", " 1", "1 ", "0x", "1x", "1.5", "nan",
-                                        "1000000000000.5"};
+    static const char *const bad_u[] = {
+        "18446744073709551616", "-1", "1e20", "", " 1", "1 ", "0x", "1x", "1.5", "nan",
+        "1000000000000.5"};
     for (size_t i = 0; i < sizeof bad_u / sizeof bad_u[0]; i++)
         if (mr_options_set(wide, &v, "--", "u", bad_u[i]) != MR_EOPTION)
             fail_msg("'%s' was taken", bad_u[i]);
-    static const char *const bad_i[] = {"9223372036854775808", "-9223372036854775809", "--1", "1e19", "inf"};
+    static const char *const bad_i[] = {"9223372036854775808", "-9223372036854775809", "--1",
+                                        "1e19", "inf"};
     for (size_t i = 0; i < sizeof bad_i / sizeof bad_i[0]; i++)
         if (mr_options_set(wide, &v, "--", "i", bad_i[i]) != MR_EOPTION)
             fail_msg("'%s' was taken", bad_i[i]);
@@ -148,7 +153,8 @@ static void doubles_round_trip(void **state)
             assert_int_equal(mr_options_set(table, &v, "--", "rate", text), 0);
             assert_true(v.rate == (double)a / b);
         }
-    static const char *const bad[] = {"1/0", "1/", "/2", "1/2/3", "inf", "nan", "0x1p3", "1,5", "", "1e999"};
+    static const char *const bad[] = {"1/0", "1/",    "/2",  "1/2/3", "inf",
+                                      "nan", "0x1p3", "1,5", "",      "1e999"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         if (mr_options_set(table, &v, "--", "rate", bad[i]) != MR_EOPTION)
             fail_msg("'%s' was taken", bad[i]);
@@ -177,13 +183,15 @@ static void errors_say_what_is_wanted(void **state)
         {"--", "num_workers", "4",
          "--num_workers: no such option; --workers is the number of threads; 0 is not the caller's "
          "thread, but as many as processors"},
-        {"--", "verbose", "maybe", "--verbose maybe: want no value, or one of 1 0 true false yes no on off"},
+        {"--", "verbose", "maybe",
+         "--verbose maybe: want no value, or one of 1 0 true false yes no on off"},
     };
     struct values v;
     assert_int_equal(mr_options_init(table, &v), 0);
     struct values before = v;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        assert_int_equal(mr_options_set(table, &v, cases[i].who, cases[i].name, cases[i].text), MR_EOPTION);
+        assert_int_equal(mr_options_set(table, &v, cases[i].who, cases[i].name, cases[i].text),
+                         MR_EOPTION);
         assert_string_equal(mr_last_error(), cases[i].want);
     }
     assert_memory_equal(&v, &before, sizeof v); /* a refused text changes nothing */
@@ -195,7 +203,8 @@ static void lists_and_shapes(void **state)
     (void)state;
     struct values v;
     assert_int_equal(mr_options_init(table, &v), 0);
-    static const char *const same[] = {"0.485:0.456:0.406", "[0.485,0.456,0.406]", "[ 0.485, 0.456, 0.406 ]"};
+    static const char *const same[] = {"0.485:0.456:0.406", "[0.485,0.456,0.406]",
+                                       "[ 0.485, 0.456, 0.406 ]"};
     for (int i = 0; i < 3; i++) {
         assert_int_equal(mr_options_set(table, &v, "--", "mean", same[i]), 0);
         assert_int_equal(v.mean.n, 3);
@@ -204,7 +213,8 @@ static void lists_and_shapes(void **state)
     assert_int_equal(mr_options_set(table, &v, "--", "shape", "1024"), 0);
     assert_int_equal(v.shape.rank, 1);
     assert_int_equal(v.shape.dim[0], 1024);
-    static const char *const bad_shapes[] = {"3x", "x3", "3xx4", "-3", "1x2x3x4x5x6x7x8x9", "3xa", "3.5"};
+    static const char *const bad_shapes[] = {"3x",  "x3", "3xx4", "-3", "1x2x3x4x5x6x7x8x9",
+                                             "3xa", "3.5"};
     for (size_t i = 0; i < sizeof bad_shapes / sizeof bad_shapes[0]; i++)
         if (mr_options_set(table, &v, "--", "shape", bad_shapes[i]) != MR_EOPTION)
             fail_msg("'%s' was taken", bad_shapes[i]);
@@ -224,7 +234,8 @@ static void argument_lists(void **state)
     static const char *const positional[] = {"mean", "rate", NULL};
     struct values v;
     assert_int_equal(mr_options_init(table, &v), 0);
-    assert_int_equal(mr_options_parse(table, &v, "op: ", "[1,2], 1/4, verbose, name = a b ", positional), 0);
+    assert_int_equal(
+        mr_options_parse(table, &v, "op: ", "[1,2], 1/4, verbose, name = a b ", positional), 0);
     assert_int_equal(v.mean.n, 2);
     assert_true(v.rate == 0.25);
     assert_int_equal(v.verbose, 1);
@@ -244,7 +255,8 @@ static void argument_lists(void **state)
 static void command_lines(void **state)
 {
     (void)state;
-    char text[] = "data --workers 3 -v --no-cache -n bob more --name=eve -w9 - -5 --offset -7 -- --verbose";
+    char text[] =
+        "data --workers 3 -v --no-cache -n bob more --name=eve -w9 - -5 --offset -7 -- --verbose";
     char *argv[32];
     int argc = 0;
     for (char *p = strtok(text, " "); p; p = strtok(NULL, " "))
@@ -260,7 +272,8 @@ static void command_lines(void **state)
     assert_int_equal(v.cache, 0);
     assert_int_equal(v.offset, -7);
     assert_string_equal(v.name, "eve");
-    static const char *const bad[] = {"--workers", "-q", "--nope", "-vv", "--no-workers", "--cache=2"};
+    static const char *const bad[] = {"--workers", "-q",           "--nope",
+                                      "-vv",       "--no-workers", "--cache=2"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         char copy[32];
         char *one[] = {strcpy(copy, bad[i])};
@@ -328,10 +341,12 @@ static void json_has_units_in_its_names(void **state)
     mr_json_object_end(json);
     const char *text;
     assert_true(mr_json_finish(json, &text) > 0);
-    assert_string_equal(text, "{\"verbose\": false, \"cache\": true, \"color\": \"green\", \"dtype\": \"f32\", "
-                              "\"offset\": -3, \"workers\": 4, \"max_bytes\": 65536, \"delay_ns\": 2000000, "
-                              "\"rate\": 0.00392156862745098, \"share\": 0.1, \"name\": \"nobody\", \"mean\": [0.5], "
-                              "\"shape\": [3, 224, 224]}");
+    assert_string_equal(
+        text,
+        "{\"verbose\": false, \"cache\": true, \"color\": \"green\", \"dtype\": \"f32\", "
+        "\"offset\": -3, \"workers\": 4, \"max_bytes\": 65536, \"delay_ns\": 2000000, "
+        "\"rate\": 0.00392156862745098, \"share\": 0.1, \"name\": \"nobody\", \"mean\": [0.5], "
+        "\"shape\": [3, 224, 224]}");
     mr_json_destroy(json);
     mr_options_free(table, &v);
 }
@@ -348,8 +363,9 @@ static void a_bad_default_is_an_error(void **state)
 static void hints_keep_the_sense(void **state)
 {
     (void)state;
-    static const char *const no[] = {"non-cache",     "no-cahce",      "nocache", "un-cache", "not_cache",
-                                     "without-cache", "disable-cache", "uncache", "no-verbos"};
+    static const char *const no[] = {"non-cache",     "no-cahce",  "nocache",
+                                     "un-cache",      "not_cache", "without-cache",
+                                     "disable-cache", "uncache",   "no-verbos"};
     static const char *const yes[] = {"cahce", "cach", "verbos", "caches"};
     struct values v;
     assert_int_equal(mr_options_init(table, &v), 0);

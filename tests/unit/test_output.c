@@ -213,8 +213,10 @@ static void many_writers_at_a_time(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(appears_whole_or_not_at_all),      cmocka_unit_test(replaces_only_when_asked),
-        cmocka_unit_test(removes_what_killed_writers_left), cmocka_unit_test(errors_name_the_file),
+        cmocka_unit_test(appears_whole_or_not_at_all),
+        cmocka_unit_test(replaces_only_when_asked),
+        cmocka_unit_test(removes_what_killed_writers_left),
+        cmocka_unit_test(errors_name_the_file),
         cmocka_unit_test(many_writers_at_a_time),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -53,7 +53,8 @@ static void a_window(void **state)
     make_begin(&m, PATH);
     for (uint64_t i = 0; i < 10; i++) {
         make_kernel(&m, 7, "k", i * 1000000, i * 1000000 + 600000);
-        make_copy(&m, 13, i * 1000000 + 500000, i * 1000000 + 1000000, 1 << 20, MR_COPY_H2D, MR_MEM_PINNED);
+        make_copy(&m, 13, i * 1000000 + 500000, i * 1000000 + 1000000, 1 << 20, MR_COPY_H2D,
+                  MR_MEM_PINNED);
     }
     make_end(&m);
     struct mr_table *table = report_from(PATH, 8000000);
@@ -63,7 +64,8 @@ static void a_window(void **state)
     assert_int_equal(time_of(table, "H2D with compute", NULL), 200000);
     for (uint64_t r = 0; r < mr_table_rows(table); r++)
         if (strcmp(mr_table_cell(table, r, 2).text, "H2D") == 0) {
-            assert_true(mr_table_cell(table, r, 4).real > 49.9 && mr_table_cell(table, r, 4).real < 50.1);
+            assert_true(mr_table_cell(table, r, 4).real > 49.9 &&
+                        mr_table_cell(table, r, 4).real < 50.1);
             assert_string_equal(mr_table_cell(table, r, 5).text, "window");
         }
     mr_table_destroy(table);
@@ -86,19 +88,19 @@ static void a_reason_each(void **state)
     make_copy(&m, 13, at, at + 110000, 1 << 20, MR_COPY_H2D, MR_MEM_PINNED);
     make_sync(&m, 13, at + 1000, at + 111000);
     at = 4000000; /* blocking by name */
-    make_copy_of(&m, make_launch(&m, "cudaMemcpy_v3020", at, at + 121000), 13, at, at + 120000, 1 << 20, MR_COPY_H2D,
-                 MR_MEM_PINNED);
+    make_copy_of(&m, make_launch(&m, "cudaMemcpy_v3020", at, at + 121000), 13, at, at + 120000,
+                 1 << 20, MR_COPY_H2D, MR_MEM_PINNED);
     at = 5000000; /* on the kernels' stream */
     make_copy(&m, 7, at, at + 130000, 1 << 20, MR_COPY_H2D, MR_MEM_PINNED);
     make_kernel(&m, 7, "k", at + 200000, at + 300000);
     at = 6000000; /* behind another of its direction, which nothing could overlap */
     make_copy(&m, 14, at, at + 140000, 1 << 20, MR_COPY_H2D, MR_MEM_PINNED);
-    make_copy_of(&m, make_call(&m, "cudaMemcpyAsync_v3020", at + 2000, at + 5000), 13, at + 141000, at + 300000,
-                 1 << 20, MR_COPY_H2D, MR_MEM_PINNED);
+    make_copy_of(&m, make_call(&m, "cudaMemcpyAsync_v3020", at + 2000, at + 5000), 13, at + 141000,
+                 at + 300000, 1 << 20, MR_COPY_H2D, MR_MEM_PINNED);
     at = 7000000; /* a kernel launched early begins when it has ended */
     make_copy(&m, 13, at, at + 160000, 1 << 20, MR_COPY_H2D, MR_MEM_PINNED);
-    make_kernel_of(&m, make_call(&m, "cudaLaunchKernel_v7000", at + 10000, at + 15000), 7, "k", at + 161000,
-                   at + 400000);
+    make_kernel_of(&m, make_call(&m, "cudaLaunchKernel_v7000", at + 10000, at + 15000), 7, "k",
+                   at + 161000, at + 400000);
     at = 8000000; /* back to the host, with nothing else to do */
     make_copy(&m, 13, at, at + 170000, 1 << 20, MR_COPY_D2H, MR_MEM_PINNED);
     make_end(&m);
@@ -106,11 +108,15 @@ static void a_reason_each(void **state)
     assert_int_equal(time_of(table, "H2D copies: overlapped", &n), 100000);
     assert_int_equal(n, 1);
     assert_int_equal(time_of(table, "H2D copies exposed: pageable memory", &n), 100000);
-    assert_int_equal(time_of(table, "H2D copies exposed: synchronizing call directly after", &n), 230000);
+    assert_int_equal(time_of(table, "H2D copies exposed: synchronizing call directly after", &n),
+                     230000);
     assert_int_equal(n, 2);
-    assert_int_equal(time_of(table, "H2D copies exposed: on a stream that runs kernels", &n), 130000);
-    assert_int_equal(time_of(table, "H2D copies exposed: engine busy with the same direction", &n), 159000);
-    assert_int_equal(time_of(table, "H2D copies exposed: dependency: kernels waited for it", &n), 160000);
+    assert_int_equal(time_of(table, "H2D copies exposed: on a stream that runs kernels", &n),
+                     130000);
+    assert_int_equal(time_of(table, "H2D copies exposed: engine busy with the same direction", &n),
+                     159000);
+    assert_int_equal(time_of(table, "H2D copies exposed: dependency: kernels waited for it", &n),
+                     160000);
     assert_int_equal(time_of(table, "H2D copies exposed: nothing else was queued", &n), 140000);
     assert_int_equal(time_of(table, "D2H copies exposed: nothing else was queued", &n), 170000);
     assert_int_equal(reasons(table), 9);
@@ -140,7 +146,8 @@ static void random_work(void **state)
             if (side == 3)
                 make_kernel(&m, stream, "k", start * 1000 + 10000, (start + length) * 1000 + 10000);
             else
-                make_copy(&m, stream, start * 1000 + 10000, (start + length) * 1000 + 10000, length + 1,
+                make_copy(&m, stream, start * 1000 + 10000, (start + length) * 1000 + 10000,
+                          length + 1,
                           side == 0   ? MR_COPY_H2D
                           : side == 1 ? MR_COPY_D2H
                                       : MR_COPY_D2D,
@@ -178,7 +185,8 @@ static void loops(void **state)
     l.copy_stream = false;
     mr_recording_close(loop_record(PATH, &l, NULL));
     table = report(PATH);
-    assert_true(time_of(table, "H2D copies exposed: on a stream that runs kernels", &n) != UINT64_MAX &&
+    assert_true(time_of(table, "H2D copies exposed: on a stream that runs kernels", &n) !=
+                    UINT64_MAX &&
                 n == l.n_steps);
     mr_table_destroy(table);
 }

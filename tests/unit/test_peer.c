@@ -21,7 +21,8 @@ static void bytes_arrive(void **state)
     (void)state;
     static const uint64_t sizes[] = {1, 63, 4097, 1000003};
     for (unsigned c = 0; c < 4 * MR_COUNT(sizes); c++) {
-        struct mr_device *dev[2] = {open_device("sim:latency=1us"), open_device("sim:peer=20,latency=1us")};
+        struct mr_device *dev[2] = {open_device("sim:latency=1us"),
+                                    open_device("sim:peer=20,latency=1us")};
         uint64_t n = sizes[c / 4], skip = c % 5;
         struct mr_stream *stream[2];
         unsigned char *far[2], *src = take(dev[0], MR_PINNED, n), *dst = take(dev[0], MR_PINNED, n);
@@ -85,17 +86,18 @@ static void the_slower_rate_counts(void **state)
     mr_device_close(slow);
 }
 
-#define refused(code, says, call)                                                                                      \
-    do {                                                                                                               \
-        assert_int_equal(call, code);                                                                                  \
-        if (!strstr(mr_last_error(), says))                                                                            \
-            fail_msg("%s: \"%s\" does not say \"%s\"", #call, mr_last_error(), says);                                  \
+#define refused(code, says, call)                                                                  \
+    do {                                                                                           \
+        assert_int_equal(call, code);                                                              \
+        if (!strstr(mr_last_error(), says))                                                        \
+            fail_msg("%s: \"%s\" does not say \"%s\"", #call, mr_last_error(), says);              \
     } while (0)
 
 static void misuse_is_refused(void **state)
 {
     (void)state;
-    struct mr_device *one = open_device("sim"), *two = open_device("sim"), *third = open_device("sim");
+    struct mr_device *one = open_device("sim"), *two = open_device("sim"),
+                     *third = open_device("sim");
     struct mr_device *cpu = open_device("cpu"), *cpu2 = open_device("cpu");
     struct mr_stream *s;
     unsigned char *a = take(one, MR_DEVICE, 4096), *b = take(two, MR_DEVICE, 4096);
@@ -109,8 +111,10 @@ static void misuse_is_refused(void **state)
     refused(MR_EMISUSE, "\"mine\" belongs to neither", mr_copy_peer_async(s, a, two, b, third, 1));
     refused(MR_EMISUSE, "the source is NULL", mr_copy_peer_async(s, a, one, NULL, two, 1));
     refused(MR_EMISUSE, "the destination is NULL", mr_copy_peer_async(s, NULL, one, b, two, 1));
-    refused(MR_EDEVICE, "source", mr_copy_peer_async(s, a, one, b + 4096, two, 1)); /* past its end */
-    refused(MR_EDEVICE, "destination", mr_copy_peer_async(s, b, one, a, two, 1));   /* the wrong way round */
+    refused(MR_EDEVICE, "source",
+            mr_copy_peer_async(s, a, one, b + 4096, two, 1)); /* past its end */
+    refused(MR_EDEVICE, "destination",
+            mr_copy_peer_async(s, b, one, a, two, 1)); /* the wrong way round */
     assert_int_equal(mr_copy_peer_async(s, a, one, b, two, 0), 0);
     assert_int_equal(mr_copy_peer_async(s, a + 8, one, a, one, 8), 0); /* one device alone */
     must(mr_stream_synchronize(s));

@@ -25,7 +25,8 @@ static void draw_part(uint64_t index, struct mr_picture *p, uint8_t *out)
     for (uint32_t y = 0; y < p->height; y++)
         for (uint32_t x = 0; x < p->width; x++)
             for (uint32_t c = 0; c < 3; c++)
-                out[y * p->stride + x * 3 + c] = (uint8_t)((y + p->y) * 3 + (x + p->x) * 5 + c * 40 + index);
+                out[y * p->stride + x * 3 + c] =
+                    (uint8_t)((y + p->y) * 3 + (x + p->x) * 5 + c * 40 + index);
     p->data = out;
 }
 
@@ -36,7 +37,8 @@ static int fake_get(const struct mr_dataset *ds, uint64_t index, struct mr_sampl
     uint32_t height, width;
     struct mr_window w;
     size_of(index, &height, &width);
-    struct mr_picture p = {.width = width, .height = height, .channels = 3, .scale_x = 1, .scale_y = 1};
+    struct mr_picture p = {
+        .width = width, .height = height, .channels = 3, .scale_x = 1, .scale_y = 1};
     p.full_width = width;
     p.full_height = height;
     assert_non_null(out->decoder);
@@ -44,7 +46,8 @@ static int fake_get(const struct mr_dataset *ds, uint64_t index, struct mr_sampl
         int rc = out->choose(out->choose_user, width, height, &w);
         if (rc < 0)
             return rc;
-        uint32_t margin_x = 3 + (uint32_t)(3 * w.w / w.out_w), margin_y = 3 + (uint32_t)(3 * w.h / w.out_h);
+        uint32_t margin_x = 3 + (uint32_t)(3 * w.w / w.out_w),
+                 margin_y = 3 + (uint32_t)(3 * w.h / w.out_h);
         p.x = (uint32_t)MR_MAX(w.x - margin_x, w.clip_x);
         p.y = (uint32_t)MR_MAX(w.y - margin_y, w.clip_y);
         p.width = (uint32_t)MR_MIN(w.x + w.w + margin_x, w.clip_x + w.clip_w) - p.x;
@@ -86,12 +89,14 @@ static const struct mr_dataset_ops fake_ops = {
 static struct mr_dataset *open_fake(uint64_t most)
 {
     struct mr_dataset *ds = NULL;
-    struct fake_opts opts = {.size = sizeof opts, .picture = {.max_height = most, .max_width = most}};
+    struct fake_opts opts = {.size = sizeof opts,
+                             .picture = {.max_height = most, .max_width = most}};
     must(mr_dataset_make(&fake_ops, &opts, &ds));
     return ds;
 }
 
-static struct run run_chain(struct mr_dataset *ds, const char *chain, uint32_t workers, const char *device)
+static struct run run_chain(struct mr_dataset *ds, const char *chain, uint32_t workers,
+                            const char *device)
 {
     struct run_config c = run_config(NULL);
     c.ds = ds;
@@ -107,7 +112,8 @@ static struct run run_chain(struct mr_dataset *ds, const char *chain, uint32_t w
 }
 
 static const char *const chains[] = {
-    "random_resized_crop(24),hflip,cast(f32),scale(1/255),normalize([0.4,0.5,0.6],[0.2,0.3,0.2]),layout(nchw)",
+    "random_resized_crop(24),hflip,cast(f32),scale(1/"
+    "255),normalize([0.4,0.5,0.6],[0.2,0.3,0.2]),layout(nchw)",
     "resize(40),center_crop(32),layout(nchw)",
     "random_crop(33,31),color_jitter(0.4,0.4,0.4,0.1),erase",
     "crop(20,20),points.scale(1/20)",
@@ -126,7 +132,8 @@ static void test_windows_give_what_whole_pictures_give(void **state)
             fail_msg("%s: %s", chains[k], one.error);
         assert_int_equal(one.n, 2 * N);
         assert_true(atomic_load(&n_asked) > 0 && atomic_load(&n_asked) < atomic_load(&n_whole));
-        struct run three = run_chain(ds, chains[k], 3, "cpu"), sim = run_chain(ds, chains[k], 2, "sim:latency=1us");
+        struct run three = run_chain(ds, chains[k], 3, "cpu"),
+                   sim = run_chain(ds, chains[k], 2, "sim:latency=1us");
         assert_same_rows(&one, &three);
         assert_same_rows(&one, &sim);
         if (k == 0 && strcmp(sim.stats.device_ops, "image: hflip,cast,scale,normalize,layout") != 0)
@@ -150,7 +157,8 @@ static void test_windows_give_what_whole_pictures_give(void **state)
 static void test_unknown_sizes_are_refused(void **state)
 {
     (void)state;
-    static const char *const varying[] = {NULL, "cast(f32)", "hflip,random_resized_crop(20)", "resize(30)"};
+    static const char *const varying[] = {NULL, "cast(f32)", "hflip,random_resized_crop(20)",
+                                          "resize(30)"};
     struct mr_dataset *ds = open_fake(0), *bounded = open_fake(MOST);
     for (size_t k = 0; k < MR_COUNT(varying); k++) {
         struct run_config c = run_config(NULL);
@@ -212,7 +220,8 @@ static void test_points_come_along(void **state)
     for (uint64_t r = 0; r < b.size; r++) {
         float point[2];
         memcpy(point, (const char *)b.field[1].data + r * sizeof point, sizeof point);
-        assert_true(point[0] > 29.49f && point[0] < 29.51f && point[1] > 24.49f && point[1] < 24.51f);
+        assert_true(point[0] > 29.49f && point[0] < 29.51f && point[1] > 24.49f &&
+                    point[1] < 24.51f);
     }
     must(mr_loader_release(ld, &b, NULL));
     mr_loader_close(ld);
@@ -232,8 +241,8 @@ static int choose_for_photo(void *user, uint32_t width, uint32_t height, struct 
     return mr_transform_window(call->chain, 0, &call->at, width, height, out);
 }
 
-static void make_photo(struct mr_decoder *d, struct photo_call *call, bool windows, bool exact, const void *bytes,
-                       uint64_t n, uint8_t *out)
+static void make_photo(struct mr_decoder *d, struct photo_call *call, bool windows, bool exact,
+                       const void *bytes, uint64_t n, uint8_t *out)
 {
     struct mr_image_opts opts = {.channels = 3, .exact = exact};
     struct mr_picture p;
@@ -252,7 +261,8 @@ enum { SIZE = 160, PIXELS = SIZE * SIZE * 3 };
 static void check_photo(const char *text, struct mr_decoder *d, const void *bytes, uint64_t n)
 {
     static uint8_t whole[PIXELS], part[PIXELS], small[PIXELS];
-    struct mr_spec spec = {.name = "image", .dtype = MR_U8, .rank = 3, .dim = {16384, 16384, 3}, .var_dims = 3};
+    struct mr_spec spec = {
+        .name = "image", .dtype = MR_U8, .rank = 3, .dim = {16384, 16384, 3}, .var_dims = 3};
     struct mr_transform *chain;
     must(mr_transform_create(&chain));
     must(mr_transform_add(chain, text));

@@ -33,8 +33,8 @@ static struct config random_config(uint32_t *n)
 }
 
 /* Marks what one rank's plan covers from (epoch, position) on; returns its batches. */
-static uint64_t cover(const struct config *c, uint32_t rank, uint64_t epoch, uint64_t position, uint64_t stop,
-                      uint8_t *seen)
+static uint64_t cover(const struct config *c, uint32_t rank, uint64_t epoch, uint64_t position,
+                      uint64_t stop, uint8_t *seen)
 {
     struct mr_loader_opts opts = c->opts;
     opts.rank = rank;

@@ -99,7 +99,8 @@ static void test_trim(void **state)
     assert_int_equal(info.free_bytes, 1 << 20);
     for (int kind = 0; kind < MR_N_MEMORY; kind++) {
         struct mr_memory_counters c = count(dev, (enum mr_memory)kind);
-        assert_true(c.held_bytes == 0 && c.locked_bytes == 0 && c.requested_bytes == 0 && c.peak_bytes == 1 << 20);
+        assert_true(c.held_bytes == 0 && c.locked_bytes == 0 && c.requested_bytes == 0 &&
+                    c.peak_bytes == 1 << 20);
     }
     mr_device_close(dev);
 }
@@ -166,7 +167,8 @@ static void test_event_keeps_block(void **state)
     int acquired = mr_memory_acquire(dev, MR_PINNED, 65536, &b);
     mr_memory_trim(dev);
     uint64_t held = count(dev, MR_PINNED).held_bytes;
-    if (mr_event_query(event) == 0) { /* else this machine slept for 300 ms above, and proves nothing */
+    if (mr_event_query(event) ==
+        0) { /* else this machine slept for 300 ms above, and proves nothing */
         assert_int_equal(acquired, MR_ELIMIT);
         assert_int_equal(held, 65536);
     }
@@ -302,7 +304,8 @@ static void test_lock_refused(void **state)
         assert_int_equal(waitpid(child, &status, 0), child);
         assert_true(WIFEXITED(status));
         if (WEXITSTATUS(status) == 77)
-            print_message("SKIP test_lock_refused: this process may not give up its right to lock\n");
+            print_message(
+                "SKIP test_lock_refused: this process may not give up its right to lock\n");
         else
             assert_int_equal(WEXITSTATUS(status), 0);
     }

@@ -16,7 +16,8 @@ static void *produce(void *arg)
     uintptr_t first = (uintptr_t)atomic_fetch_add(&run->next_producer, 1) * EACH;
     for (uintptr_t i = 1; i <= EACH; i++) {
         void *item = (void *)(first + i);
-        bool ok = i % 3 ? mr_queue_push(run->q, item) : mr_queue_try_push(run->q, item) || mr_queue_push(run->q, item);
+        bool ok = i % 3 ? mr_queue_push(run->q, item)
+                        : mr_queue_try_push(run->q, item) || mr_queue_push(run->q, item);
         if (!ok)
             atomic_fetch_add(&run->failed, 1);
     }
@@ -108,7 +109,8 @@ static void closing_wakes_all(void **state)
         if (full)
             assert_true(mr_queue_push(q, q));
         for (int i = 0; i < 4; i++)
-            assert_int_equal(mr_thread_start(&thread[i], "waiter", full ? push_one : pop_one, q), 0);
+            assert_int_equal(mr_thread_start(&thread[i], "waiter", full ? push_one : pop_one, q),
+                             0);
         mr_queue_close(q);
         for (int i = 0; i < 4; i++) {
             void *result;

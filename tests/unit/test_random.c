@@ -68,8 +68,9 @@ static void check_bijection(uint64_t n, uint64_t seed, uint64_t epoch)
     for (uint64_t p = 0; p < n; p++) {
         uint64_t i = mr_permute(p, n, seed, epoch);
         if (i >= n || seen[i])
-            fail_msg("n %llu, seed %llu, epoch %llu: position %llu gives %llu %s", (unsigned long long)n,
-                     (unsigned long long)seed, (unsigned long long)epoch, (unsigned long long)p, (unsigned long long)i,
+            fail_msg("n %llu, seed %llu, epoch %llu: position %llu gives %llu %s",
+                     (unsigned long long)n, (unsigned long long)seed, (unsigned long long)epoch,
+                     (unsigned long long)p, (unsigned long long)i,
                      i >= n ? "out of range" : "again");
         seen[i] = 1;
     }
@@ -145,7 +146,8 @@ static void check(const char *what, uint64_t n, double z)
         fail_msg("%s, n %llu: %.2f standard deviations off", what, (unsigned long long)n, z);
 }
 
-static const uint64_t sizes[] = {3, 4, 5, 7, 8, 9, 13, 16, 17, 31, 32, 33, 50, 64, 65, 100, 127, 128, 200, 257};
+static const uint64_t sizes[] = {3,  4,  5,  7,  8,  9,   13,  16,  17,  31,
+                                 32, 33, 50, 64, 65, 100, 127, 128, 200, 257};
 
 /* Where a fixed position goes, over many seeds, then over many epochs: each index as often. */
 static void positions_are_uniform(void **state)
@@ -211,7 +213,8 @@ static void pairs_and_triples_are_uniform(void **state)
         size_t cells = 0;
         memset(count, 0, sizeof count);
         for (uint64_t k = 0; k < EACH * triples; k++)
-            count[(mr_permute(0, n, k, 9) * n + mr_permute(1, n, k, 9)) * n + mr_permute(n - 1, n, k, 9)]++;
+            count[(mr_permute(0, n, k, 9) * n + mr_permute(1, n, k, 9)) * n +
+                  mr_permute(n - 1, n, k, 9)]++;
         for (size_t i = 0; i < n * n * n; i++)
             if (count[i])
                 packed[cells++] = count[i];
@@ -259,7 +262,8 @@ static void large_orders_are_mixed(void **state)
             /* ascents: mean (n-1)/2, variance (n+1)/12 */
             for (uint64_t p = 1; p < n; p++)
                 step[mr_permute(p, n, seed, 0) > mr_permute(p - 1, n, seed, 0)]++;
-            check("ascents", n, ((double)step[1] - ((double)n - 1) / 2) / sqrt(((double)n + 1) / 12));
+            check("ascents", n,
+                  ((double)step[1] - ((double)n - 1) / 2) / sqrt(((double)n + 1) / 12));
         }
 }
 

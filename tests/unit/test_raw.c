@@ -48,20 +48,23 @@ static void what_does_not_fit_is_named(void **state)
     (void)state;
     static const uint8_t zeros[1037];
     const char *path = test_write("r.bin", zeros, sizeof zeros);
-    test_fails(open_raw(",shape=10x10"), MR_ETRUNCATED, path, ": 10 records of 100 bytes and 37 bytes left over",
-               "file has 1037 bytes");
-    test_fails(open_raw(",shape=10x10,skip=36"), MR_ETRUNCATED, "10 records of 100 bytes and 1 bytes",
-               "of which 36 are skipped");
-    test_fails(open_raw(",shape=10x10,skip=1038"), MR_ETRUNCATED, path, "skip=1038 bytes, file has 1037");
+    test_fails(open_raw(",shape=10x10"), MR_ETRUNCATED, path,
+               ": 10 records of 100 bytes and 37 bytes left over", "file has 1037 bytes");
+    test_fails(open_raw(",shape=10x10,skip=36"), MR_ETRUNCATED,
+               "10 records of 100 bytes and 1 bytes", "of which 36 are skipped");
+    test_fails(open_raw(",shape=10x10,skip=1038"), MR_ETRUNCATED, path,
+               "skip=1038 bytes, file has 1037");
     test_fails(open_raw(",shape=10x10,skip=1037"), MR_ETRUNCATED, path, "no records");
-    test_fails(open_raw(",shape=10x10,record=99"), MR_EOPTION, path, "record=99: want at least the 100 bytes");
+    test_fails(open_raw(",shape=10x10,record=99"), MR_EOPTION, path,
+               "record=99: want at least the 100 bytes");
     test_fails(open_raw(""), MR_EOPTION, path, "no shape");
     test_fails(open_raw(",shape=4294967296x4294967296x4294967296"), MR_ELIMIT, "2^62");
     test_fails(open_raw(",shape=3x0"), MR_EOPTION, path, "shape: dimension 1 is 0");
     test_fails(open_raw(",shape=3,dtype=f31"), MR_EOPTION, "f31");
     test_fails(open_raw(",shape=3,stride=4"), MR_EOPTION, "stride");
     test_write("r.bin", "", 0);
-    test_fails(open_raw(",shape=3"), MR_ETRUNCATED, path, "no records: want at least one of 3 bytes, file has 0");
+    test_fails(open_raw(",shape=3"), MR_ETRUNCATED, path,
+               "no records: want at least one of 3 bytes, file has 0");
     test_fails(test_open_fails("raw:/nowhere/x.bin,shape=3"), -ENOENT, "/nowhere/x.bin");
     char uri[700];
     snprintf(uri, sizeof uri, "raw:%s,shape=3", test_dir);
@@ -88,7 +91,8 @@ static void structs_are_checked(void **state)
     test_fails(mr_dataset_open_raw(&opts, &ds), MR_EMISUSE, "mr_raw_opts_init");
     opts.size = 0;
     test_fails(mr_dataset_open_raw(&opts, &ds), MR_EMISUSE, "mr_raw_opts_init");
-    opts.size = offsetof(struct mr_raw_opts, skip_bytes); /* an older struct: what it lacks takes the defaults */
+    opts.size = offsetof(struct mr_raw_opts,
+                         skip_bytes); /* an older struct: what it lacks takes the defaults */
     opts.skip_bytes = 77;
     test_works(mr_dataset_open_raw(&opts, &ds));
     assert_int_equal(mr_dataset_length(ds), 3);

@@ -131,7 +131,8 @@ static void *worker_main(void *arg)
         return NULL;
     }
     const uint32_t room = mr_reader_room(r);
-    struct mr_read *reads = calloc(room, sizeof *reads), **spare = calloc(room, sizeof(struct mr_read *));
+    struct mr_read *reads = calloc(room, sizeof *reads),
+                   **spare = calloc(room, sizeof(struct mr_read *));
     uint32_t n_spare = room;
     for (uint32_t i = 0; i < room; i++) {
         spare[i] = &reads[i];
@@ -395,8 +396,8 @@ static void closing_with_reads_in_flight(void **state)
         assert_int_equal(mr_reader_open(st, &r), 0);
         struct mr_read reads[40] = {0}, *p[40];
         for (int i = 0; i < 40; i++) {
-            reads[i] =
-                (struct mr_read){.file = i % 2 ? 4 : slow, .offset = i % 2 ? (uint64_t)i * 20000 : 0, .bytes = 100};
+            reads[i] = (struct mr_read){
+                .file = i % 2 ? 4 : slow, .offset = i % 2 ? (uint64_t)i * 20000 : 0, .bytes = 100};
             reads[i].buf = malloc(100);
             p[i] = &reads[i];
         }
@@ -431,7 +432,11 @@ static void null_reads_take_their_time(void **state)
     char buf[8];
     for (int i = 0; i < N; i++) {
         int which = i % 3;
-        reads[i] = (struct mr_read){.file = which == 0 ? fast : which == 1 ? N_FILES + 1 : 1, .bytes = 1, .buf = buf};
+        reads[i] = (struct mr_read){.file = which == 0   ? fast
+                                            : which == 1 ? N_FILES + 1
+                                                         : 1,
+                                    .bytes = 1,
+                                    .buf = buf};
         delay[i] = which == 0 ? 500000 : which == 1 ? 300000 : 0;
         reads[i].user = &delay[i];
         p[i] = &reads[i];
@@ -461,10 +466,14 @@ static void null_reads_take_their_time(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_mix_returns_the_files_bytes), cmocka_unit_test(a_file_that_shrank_is_an_error),
-        cmocka_unit_test(a_wrong_range_is_an_error),       cmocka_unit_test(storage_says_what_it_is),
-        cmocka_unit_test(closing_with_reads_in_flight),    cmocka_unit_test(null_reads_take_their_time),
-        cmocka_unit_test(without_a_ring_pread_reads),      cmocka_unit_test(files_added_too_late_are_an_error),
+        cmocka_unit_test(any_mix_returns_the_files_bytes),
+        cmocka_unit_test(a_file_that_shrank_is_an_error),
+        cmocka_unit_test(a_wrong_range_is_an_error),
+        cmocka_unit_test(storage_says_what_it_is),
+        cmocka_unit_test(closing_with_reads_in_flight),
+        cmocka_unit_test(null_reads_take_their_time),
+        cmocka_unit_test(without_a_ring_pread_reads),
+        cmocka_unit_test(files_added_too_late_are_an_error),
     };
     return cmocka_run_group_tests_name("reader", tests, setup, teardown);
 }

@@ -65,7 +65,8 @@ static int run_threads(void)
     pthread_t threads[16];
     for (uintptr_t round = 0; round < 64; round++) {
         for (uintptr_t i = 0; i < 16; i++)
-            if (pthread_create(&threads[i], NULL, put_thousand, (void *)((round * 16 + i) * 1000)) != 0)
+            if (pthread_create(&threads[i], NULL, put_thousand,
+                               (void *)((round * 16 + i) * 1000)) != 0)
                 return 1;
         for (int i = 0; i < 16; i++)
             pthread_join(threads[i], NULL);
@@ -327,8 +328,11 @@ static int run_names(void)
 {
     const uint32_t apart[] = {MR_PART_FIRST_TRACK, 1024, 2048, 4096, 8192};
     for (uint32_t i = 0; i <= sizeof apart / sizeof *apart; i++) {
-        uint32_t tid = i == 0 ? record_tid() : i == 1 ? apart[0] + record_tid() % 1024 : record_tid() + apart[i - 1];
-        record_put(MR_PART_THREAD, &(struct mr_part_thread){tid, record_string(i ? "another" : "given")});
+        uint32_t tid = i == 0   ? record_tid()
+                       : i == 1 ? apart[0] + record_tid() % 1024
+                                : record_tid() + apart[i - 1];
+        record_put(MR_PART_THREAD,
+                   &(struct mr_part_thread){tid, record_string(i ? "another" : "given")});
         record_flush();
     }
     return 0;
@@ -377,7 +381,8 @@ static int record(const char *mode, const char *const *environment)
         dup2(fd, 2);
         close(fd);
         setenv("MILLRACE_RECORD_DIR", folder, 1);
-        setenv("ASAN_OPTIONS", "detect_leaks=0", 1); /* its search prints when threads of ours are about to end */
+        setenv("ASAN_OPTIONS", "detect_leaks=0",
+               1); /* its search prints when threads of ours are about to end */
         setenv("MILLRACE_RECORD_TRACE", "4", 1);
         setenv("MILLRACE_RECORD_FLUSH_MS", "50", 1);
         setenv("MODE", mode, 1);
@@ -468,7 +473,8 @@ static void test_nothing_asked_nothing_made(void **state)
     assert_int_equal(n_looks, 0);
     assert_int_equal(record("plain", (const char *const[]){"MILLRACE_RECORD_TRACE=0", NULL}), 0);
     assert_int_equal(n_looks, 0);
-    assert_int_equal(record("plain", (const char *const[]){"MILLRACE_RECORD_DIR=/nowhere/at/all", NULL}), 0);
+    assert_int_equal(
+        record("plain", (const char *const[]){"MILLRACE_RECORD_DIR=/nowhere/at/all", NULL}), 0);
     assert_int_equal(n_looks, 0);
 }
 
@@ -582,7 +588,9 @@ static void test_full_disk(void **state)
 static void test_capture(void **state)
 {
     (void)state;
-    assert_int_equal(record("capture", (const char *const[]){"MILLRACE_RECORD_CAPTURE=cudaProfilerApi", NULL}), 0);
+    assert_int_equal(
+        record("capture", (const char *const[]){"MILLRACE_RECORD_CAPTURE=cudaProfilerApi", NULL}),
+        0);
     assert_int_equal(n_looks, 1);
     uint64_t inside = 0, on = 0, off = 0;
     for (uint64_t i = 0; i < looks[0].n[MR_PART_RANGE]; i++) {
@@ -595,13 +603,15 @@ static void test_capture(void **state)
     assert_int_equal(on, 1);
     assert_int_equal(off, 2);
     assert_int_equal(looks[0].n[MR_PART_RANGE], 13);
-    assert_true(part_look_note(&looks[0], "capture_start", NULL) <= part_look_note(&looks[0], "capture_stop", NULL));
+    assert_true(part_look_note(&looks[0], "capture_start", NULL) <=
+                part_look_note(&looks[0], "capture_stop", NULL));
 }
 
 static void test_capture_repeats(void **state)
 {
     (void)state;
-    const char *const environment[] = {"MILLRACE_RECORD_CAPTURE=nvtx:x", "MILLRACE_RECORD_CAPTURE_END=repeat", NULL};
+    const char *const environment[] = {"MILLRACE_RECORD_CAPTURE=nvtx:x",
+                                       "MILLRACE_RECORD_CAPTURE_END=repeat", NULL};
     assert_int_equal(record("capture", environment), 0);
     assert_int_equal(n_looks, 1);
     uint64_t inside = 0;
@@ -616,8 +626,8 @@ static void test_capture_repeats(void **state)
 static void test_delay_and_duration(void **state)
 {
     (void)state;
-    const char *const environment[] = {"MILLRACE_RECORD_DELAY_NS=500000000", "MILLRACE_RECORD_DURATION_NS=300000000",
-                                       NULL};
+    const char *const environment[] = {"MILLRACE_RECORD_DELAY_NS=500000000",
+                                       "MILLRACE_RECORD_DURATION_NS=300000000", NULL};
     assert_int_equal(record("delay", environment), 0);
     assert_int_equal(n_looks, 1);
     assert_true(looks[0].n[MR_PART_RANGE] > 0);
@@ -668,7 +678,8 @@ static void test_exit_in_a_handler(void **state)
 static void test_no_waiting_for_callbacks(void **state)
 {
     (void)state;
-    const char *const environment[] = {"MILLRACE_RECORD_CAPTURE=cudaProfilerApi", "MILLRACE_RECORD_CAPTURE_END=repeat",
+    const char *const environment[] = {"MILLRACE_RECORD_CAPTURE=cudaProfilerApi",
+                                       "MILLRACE_RECORD_CAPTURE_END=repeat",
                                        "MILLRACE_RECORD_DURATION_NS=1000000000", NULL};
     assert_int_equal(record("callbacks", environment), 0);
 }
@@ -676,8 +687,8 @@ static void test_no_waiting_for_callbacks(void **state)
 static void test_many_capture_ranges(void **state)
 {
     (void)state;
-    const char *const environment[] = {"MILLRACE_RECORD_CAPTURE=cudaProfilerApi", "MILLRACE_RECORD_CAPTURE_END=repeat",
-                                       NULL};
+    const char *const environment[] = {"MILLRACE_RECORD_CAPTURE=cudaProfilerApi",
+                                       "MILLRACE_RECORD_CAPTURE_END=repeat", NULL};
     assert_int_equal(record("ranges", environment), 0);
     int64_t dropped = 0; /* told in parts, as the writer comes by */
     for (uint64_t i = 0; i < looks[0].n[MR_PART_NOTE]; i++) {

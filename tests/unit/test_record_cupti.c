@@ -35,7 +35,8 @@ static int record(const char *const *words)
         setenv("CUDA_INJECTION64_PATH", RECORD_MODULE, 1);
         setenv("MILLRACE_CUPTI", FAKE_CUPTI, 1);
         setenv("MILLRACE_RECORD_DIR", folder, 1);
-        setenv("ASAN_OPTIONS", "detect_leaks=0", 1); /* its search prints when threads of ours are about to end */
+        setenv("ASAN_OPTIONS", "detect_leaks=0",
+               1); /* its search prints when threads of ours are about to end */
         setenv("MILLRACE_RECORD_TRACE", "1", 1);
         setenv("MILLRACE_RECORD_FLUSH_MS", "50", 1);
         for (words++; *words; words++)
@@ -54,8 +55,9 @@ static int record(const char *const *words)
     return status;
 }
 
-#define RECORD(...)                   record((const char *const[]){__VA_ARGS__, NULL, NULL})
-#define AT(look, type, index, record) memcpy(&(record), (look)->of[type] + (index) * sizeof(record), sizeof(record))
+#define RECORD(...) record((const char *const[]){__VA_ARGS__, NULL, NULL})
+#define AT(look, type, index, record)                                                              \
+    memcpy(&(record), (look)->of[type] + (index) * sizeof(record), sizeof(record))
 
 static const char *text(const struct part_look *look, uint32_t id)
 {
@@ -92,7 +94,8 @@ static void check_steps(const struct part_look *look, uint64_t n, uint32_t copie
         AT(look, MR_PART_KERNEL, i, kernel);
         lost += kernel.start_ns == 0 && kernel.end_ns == 0;
         assert_string_equal(text(look, kernel.name), i % 2 ? "_Z3addPf" : "_Z3mulPf");
-        assert_true(kernel.grid[0] == 10 && kernel.grid[1] == 2 && kernel.block[0] == 256 && kernel.registers == 32);
+        assert_true(kernel.grid[0] == 10 && kernel.grid[1] == 2 && kernel.block[0] == 256 &&
+                    kernel.registers == 32);
         assert_true(kernel.dynamic_shared == 1024 && kernel.graph == 5 && kernel.graph_node == 77 &&
                     kernel.stream == 7);
     }
@@ -100,8 +103,10 @@ static void check_steps(const struct part_look *look, uint64_t n, uint32_t copie
     for (uint64_t i = 0; i < 2 * n; i += 2) {
         struct mr_part_copy copy;
         AT(look, MR_PART_COPY, i, copy);
-        assert_true(copy.bytes == 1000 + i / 2 && copy.src_kind == (i / 2 % 2 ? 1 : 2) && copy.dst_kind == 3);
-        assert_true(copy.count == copies_in_one && copy.kind == 1 && copy.end_ns - copy.start_ns == 500);
+        assert_true(copy.bytes == 1000 + i / 2 && copy.src_kind == (i / 2 % 2 ? 1 : 2) &&
+                    copy.dst_kind == 3);
+        assert_true(copy.count == copies_in_one && copy.kind == 1 &&
+                    copy.end_ns - copy.start_ns == 500);
     }
     for (uint64_t i = 0; i < 4 * n; i++) {
         struct mr_part_api api;
@@ -146,7 +151,8 @@ static void test_versions(void **state)
 static void test_unknown_version_warns(void **state)
 {
     (void)state;
-    assert_int_equal(record((const char *const[]){"steps", "300", NULL, "FAKE_CUPTI_VERSION=140000", NULL}), 0);
+    assert_int_equal(
+        record((const char *const[]){"steps", "300", NULL, "FAKE_CUPTI_VERSION=140000", NULL}), 0);
     check_steps(&looks[0], 300, 3);
     assert_int_equal(part_look_note(&looks[0], "warning", NULL), 140000);
 }
@@ -154,7 +160,8 @@ static void test_unknown_version_warns(void **state)
 static void test_other_kinds(void **state)
 {
     (void)state;
-    assert_int_equal(record((const char *const[]){"others", NULL, "MILLRACE_RECORD_API=all", NULL}), 0);
+    assert_int_equal(record((const char *const[]){"others", NULL, "MILLRACE_RECORD_API=all", NULL}),
+                     0);
     assert_int_equal(n_looks, 1);
     const struct part_look *look = &looks[0];
     struct mr_part_set set;
@@ -164,20 +171,25 @@ static void test_other_kinds(void **state)
     struct mr_part_device device;
     struct mr_part_context context;
     struct mr_part_stream stream;
-    assert_true(look->n[MR_PART_SET] == 1 && look->n[MR_PART_COPY] == 1 && look->n[MR_PART_SYNC] == 1);
-    assert_true(look->n[MR_PART_MEMORY] == 1 && look->n[MR_PART_OVERHEAD] == 1 && look->n[MR_PART_DEVICE] == 1);
-    assert_true(look->n[MR_PART_CONTEXT] == 1 && look->n[MR_PART_STREAM] == 1 && look->n[MR_PART_GRAPH] == 0);
+    assert_true(look->n[MR_PART_SET] == 1 && look->n[MR_PART_COPY] == 1 &&
+                look->n[MR_PART_SYNC] == 1);
+    assert_true(look->n[MR_PART_MEMORY] == 1 && look->n[MR_PART_OVERHEAD] == 1 &&
+                look->n[MR_PART_DEVICE] == 1);
+    assert_true(look->n[MR_PART_CONTEXT] == 1 && look->n[MR_PART_STREAM] == 1 &&
+                look->n[MR_PART_GRAPH] == 0);
     AT(look, MR_PART_SET, 0, set);
     assert_true(set.bytes == 4096 && set.value == 5 && set.kind == 3);
     AT(look, MR_PART_COPY, 0, peer);
-    assert_true(peer.src_device == 1 && peer.dst_device == 2 && peer.kind == 10 && peer.count == 1 && peer.bytes == 99);
+    assert_true(peer.src_device == 1 && peer.dst_device == 2 && peer.kind == 10 &&
+                peer.count == 1 && peer.bytes == 99);
     AT(look, MR_PART_MEMORY, 0, memory);
     assert_true(memory.address == 0x1000 && memory.bytes == 512 && memory.operation == 1);
     AT(look, MR_PART_OVERHEAD, 0, overhead);
     assert_int_equal(overhead.tid, 4242);
     AT(look, MR_PART_DEVICE, 0, device);
     assert_string_equal(text(look, device.name), "Fake H200");
-    assert_true(device.n_sms == 132 && device.n_copy_engines == 3 && device.memory_bandwidth == 4000000000ull);
+    assert_true(device.n_sms == 132 && device.n_copy_engines == 3 &&
+                device.memory_bandwidth == 4000000000ull);
     AT(look, MR_PART_CONTEXT, 0, context);
     assert_true(context.null_stream == 7 && context.green_parent == 9);
     AT(look, MR_PART_STREAM, 0, stream);
@@ -187,7 +199,8 @@ static void test_other_kinds(void **state)
 static void test_light(void **state)
 {
     (void)state;
-    assert_int_equal(record((const char *const[]){"steps", "50", NULL, "MILLRACE_RECORD_TRACE=2", NULL}), 0);
+    assert_int_equal(
+        record((const char *const[]){"steps", "50", NULL, "MILLRACE_RECORD_TRACE=2", NULL}), 0);
     assert_int_equal(looks[0].n[MR_PART_KERNEL], 0);
     assert_int_equal(looks[0].n[MR_PART_COPY], 100);
     assert_int_equal(looks[0].n[MR_PART_API], 150);
@@ -196,7 +209,8 @@ static void test_light(void **state)
 static void test_all_calls(void **state)
 {
     (void)state;
-    assert_int_equal(record((const char *const[]){"steps", "50", NULL, "MILLRACE_RECORD_API=all", NULL}), 0);
+    assert_int_equal(
+        record((const char *const[]){"steps", "50", NULL, "MILLRACE_RECORD_API=all", NULL}), 0);
     assert_int_equal(looks[0].n[MR_PART_API], 50 * 15);
 }
 
@@ -204,7 +218,8 @@ static void test_another_subscriber(void **state)
 {
     (void)state;
     const char *why = NULL;
-    assert_int_equal(record((const char *const[]){"steps", "50", NULL, "FAKE_CUPTI_REFUSE=39", NULL}), 0);
+    assert_int_equal(
+        record((const char *const[]){"steps", "50", NULL, "FAKE_CUPTI_REFUSE=39", NULL}), 0);
     assert_int_equal(n_looks, 1);
     assert_int_equal(part_look_note(&looks[0], "no_cuda", &why), 39);
     assert_non_null(strstr(why, "another profiler"));
@@ -216,7 +231,8 @@ static void test_too_old(void **state)
 {
     (void)state;
     const char *why = NULL;
-    assert_int_equal(record((const char *const[]){"steps", "50", NULL, "FAKE_CUPTI_VERSION=18", NULL}), 0);
+    assert_int_equal(
+        record((const char *const[]){"steps", "50", NULL, "FAKE_CUPTI_VERSION=18", NULL}), 0);
     assert_int_equal(part_look_note(&looks[0], "no_cuda", &why), 0);
     assert_non_null(strstr(why, "version 18"));
 }
@@ -225,8 +241,9 @@ static void test_drops_and_refused_kinds(void **state)
 {
     (void)state;
     const char *why = NULL;
-    assert_int_equal(
-        record((const char *const[]){"steps", "50", NULL, "FAKE_CUPTI_DROP=17", "FAKE_CUPTI_NO_KIND=49", NULL}), 0);
+    assert_int_equal(record((const char *const[]){"steps", "50", NULL, "FAKE_CUPTI_DROP=17",
+                                                  "FAKE_CUPTI_NO_KIND=49", NULL}),
+                     0);
     assert_int_equal(part_look_note(&looks[0], "dropped", NULL), 17);
     assert_int_equal(part_look_note(&looks[0], "warning", &why), 21);
     assert_non_null(strstr(why, "allocations"));
@@ -274,7 +291,8 @@ static void test_capture_range(void **state)
                                 "MILLRACE_RECORD_CAPTURE_END=repeat", NULL};
     assert_int_equal(record(once), 0);
     assert_int_equal(looks[0].n[MR_PART_KERNEL], 100);
-    assert_true(part_look_note(&looks[0], "capture_start", NULL) < part_look_note(&looks[0], "capture_stop", NULL));
+    assert_true(part_look_note(&looks[0], "capture_start", NULL) <
+                part_look_note(&looks[0], "capture_stop", NULL));
     teardown(state);
     setup(state);
     assert_int_equal(record(each), 0);
@@ -315,21 +333,23 @@ static uint64_t check_samples(const struct part_look *look, uint64_t n_metrics)
 static void test_metrics(void **state)
 {
     (void)state;
-    assert_int_equal(record((const char *const[]){"pause", "1000", NULL, "MILLRACE_RECORD_TRACE=33", NULL}), 0);
+    assert_int_equal(
+        record((const char *const[]){"pause", "1000", NULL, "MILLRACE_RECORD_TRACE=33", NULL}), 0);
     assert_true(check_samples(&looks[0], 6) > 1000);
     struct mr_part_metric first, second;
     AT(&looks[0], MR_PART_METRIC, 0, first);
     AT(&looks[0], MR_PART_METRIC, 6, second);
-    assert_true((int64_t)(second.time_ns - first.time_ns) < 50000000); /* what began before sampling is left out */
+    assert_true((int64_t)(second.time_ns - first.time_ns) <
+                50000000); /* what began before sampling is left out */
     assert_int_equal(looks[0].n[MR_PART_KERNEL], 10);
     assert_true(part_look_note(&looks[0], "metrics_clock", NULL) > -1);
     assert_int_equal(part_look_note(&looks[0], "no_metrics", NULL), -1);
     teardown(state);
     setup(state);
-    assert_int_equal(
-        record((const char *const[]){"pause", "400", NULL, "MILLRACE_RECORD_TRACE=32", "MILLRACE_RECORD_METRICS_HZ=200",
-                                     "FAKE_CUPTI_PM_UNKNOWN=sm__pipe_tensor", NULL}),
-        0);
+    assert_int_equal(record((const char *const[]){"pause", "400", NULL, "MILLRACE_RECORD_TRACE=32",
+                                                  "MILLRACE_RECORD_METRICS_HZ=200",
+                                                  "FAKE_CUPTI_PM_UNKNOWN=sm__pipe_tensor", NULL}),
+                     0);
     uint64_t n = check_samples(&looks[0], 6);
     assert_true(n > 10 && n < 2000);
     assert_int_equal(looks[0].n[MR_PART_KERNEL], 0);
@@ -363,7 +383,9 @@ static void test_metrics_refused(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const char *why = NULL;
         assert_int_equal(
-            record((const char *const[]){"pause", "500", NULL, "MILLRACE_RECORD_TRACE=33", cases[i].setting, NULL}), 0);
+            record((const char *const[]){"pause", "500", NULL, "MILLRACE_RECORD_TRACE=33",
+                                         cases[i].setting, NULL}),
+            0);
         assert_int_equal(part_look_note(&looks[0], "no_metrics", &why), 0);
         assert_non_null(strstr(why, cases[i].why));
         assert_int_equal(looks[0].n[MR_PART_KERNEL], 10);
@@ -391,9 +413,9 @@ static void test_metrics_slow(void **state)
 {
     (void)state;
     const char *why = "";
-    assert_int_equal(
-        record((const char *const[]){"pause", "800", NULL, "MILLRACE_RECORD_TRACE=33", "FAKE_CUPTI_PM_SLOW=20", NULL}),
-        0);
+    assert_int_equal(record((const char *const[]){"pause", "800", NULL, "MILLRACE_RECORD_TRACE=33",
+                                                  "FAKE_CUPTI_PM_SLOW=20", NULL}),
+                     0);
     assert_int_equal(part_look_note(&looks[0], "warning", &why), -1);
     assert_true(check_samples(&looks[0], 6) > 1000);
 }
@@ -404,11 +426,13 @@ static void test_metrics_failures(void **state)
     for (unsigned n = 1; n < 40; n++) {
         char fail[64];
         snprintf(fail, sizeof fail, "FAKE_CUPTI_PM_FAIL=%u%s", n, n % 2 ? "" : "+");
-        assert_int_equal(record((const char *const[]){"pause", "40", NULL, "MILLRACE_RECORD_TRACE=33", fail, NULL}), 0);
+        assert_int_equal(record((const char *const[]){"pause", "40", NULL,
+                                                      "MILLRACE_RECORD_TRACE=33", fail, NULL}),
+                         0);
         assert_int_equal(n_looks, 1);
         assert_int_equal(looks[0].n[MR_PART_KERNEL], 10);
-        bool told =
-            part_look_note(&looks[0], "no_metrics", NULL) >= 0 || part_look_note(&looks[0], "warning", NULL) >= 0;
+        bool told = part_look_note(&looks[0], "no_metrics", NULL) >= 0 ||
+                    part_look_note(&looks[0], "warning", NULL) >= 0;
         assert_true(told || looks[0].n[MR_PART_METRIC] > 0);
         teardown(state);
         setup(state);
@@ -418,7 +442,8 @@ static void test_metrics_failures(void **state)
 static void test_metrics_killed(void **state)
 {
     (void)state;
-    int status = record((const char *const[]){"kill", "1000", NULL, "MILLRACE_RECORD_TRACE=33", NULL});
+    int status =
+        record((const char *const[]){"kill", "1000", NULL, "MILLRACE_RECORD_TRACE=33", NULL});
     assert_true(WIFSIGNALED(status));
     assert_true(check_samples(&looks[0], 6) > 500);
 }
@@ -427,7 +452,8 @@ static void test_metrics_killed(void **state)
 static void test_metrics_quick_exit(void **state)
 {
     (void)state;
-    int status = record((const char *const[]){"leave", "10", "600", NULL, "MILLRACE_RECORD_TRACE=41", NULL});
+    int status =
+        record((const char *const[]){"leave", "10", "600", NULL, "MILLRACE_RECORD_TRACE=41", NULL});
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), 5);
     assert_int_equal(n_looks, 1);
@@ -448,7 +474,8 @@ static void test_metrics_capture(void **state)
         assert_int_equal(looks[i].n[MR_PART_METRIC], 0);
     teardown(state);
     setup(state);
-    assert_int_equal(record((const char *const[]){"fork", NULL, "MILLRACE_RECORD_TRACE=33", NULL}), 0);
+    assert_int_equal(record((const char *const[]){"fork", NULL, "MILLRACE_RECORD_TRACE=33", NULL}),
+                     0);
     assert_int_equal(n_looks, 1);
     teardown(state);
     setup(state);

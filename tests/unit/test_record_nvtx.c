@@ -38,7 +38,9 @@ static const void *get_export(uint32_t id)
 {
     static const struct nvtx_callbacks callbacks = {sizeof callbacks, get_table};
     static const struct nvtx_version version = {sizeof version, 3, 0, set_version};
-    return id == NVTX_EXPORT_CALLBACKS ? (const void *)&callbacks : id == NVTX_EXPORT_VERSION ? &version : NULL;
+    return id == NVTX_EXPORT_CALLBACKS ? (const void *)&callbacks
+           : id == NVTX_EXPORT_VERSION ? &version
+                                       : NULL;
 }
 
 #define CALL(table, index, type, ...) ((type)table[index])(__VA_ARGS__)
@@ -47,16 +49,16 @@ static const void *get_export(uint32_t id)
 #define START(text)                   CALL(core, CORE_START_A, uint64_t (*)(const char *), text)
 #define END(id)                       CALL(core, CORE_END, void (*)(uint64_t), id)
 #define DOMAIN(name)                  CALL(core2, CORE2_DOMAIN_A, void *(*)(const char *), name)
-#define PUSH_IN(domain, attributes)                                                                                    \
+#define PUSH_IN(domain, attributes)                                                                \
     CALL(core2, CORE2_PUSH_EX, int (*)(void *, const struct nvtx_attributes *), domain, attributes)
 #define POP_IN(domain) CALL(core2, CORE2_POP, int (*)(void *), domain)
 
 /* ---- the recorded programs; each returns the line of what went wrong ---- */
 
-#define EXPECT(condition)                                                                                              \
-    do {                                                                                                               \
-        if (!(condition))                                                                                              \
-            return __LINE__ % 90 + 1;                                                                                  \
+#define EXPECT(condition)                                                                          \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            return __LINE__ % 90 + 1;                                                              \
     } while (0)
 
 static struct nvtx_attributes named(const char *text, uint64_t payload)
@@ -90,8 +92,10 @@ static int run_ranges(void)
     EXPECT(POP() == 2);
     EXPECT(POP() == 1);
     EXPECT(POP_IN(domain) == 0 && POP() == 0);
-    void *registered = CALL(core2, CORE2_STRING_A, void *(*)(void *, const char *), domain, "registered");
-    a = (struct nvtx_attributes){.version = 3, .bytes = sizeof a, .payload_type = 6, .payload = 0xdeadbeef3f800000u};
+    void *registered =
+        CALL(core2, CORE2_STRING_A, void *(*)(void *, const char *), domain, "registered");
+    a = (struct nvtx_attributes){
+        .version = 3, .bytes = sizeof a, .payload_type = 6, .payload = 0xdeadbeef3f800000u};
     a.text_type = NVTX_TEXT_REGISTERED;
     a.text.registered = registered;
     CALL(core2, CORE2_MARK_EX, void (*)(void *, const struct nvtx_attributes *), domain, &a);
@@ -204,7 +208,8 @@ static int run_capture(void)
         step.payload = i;
         PUSH("before");
         EXPECT(PUSH("step") == 1); /* of another domain */
-        EXPECT(PUSH_IN(domain, &other) == 0 && PUSH_IN(domain, &step) == 1 && PUSH_IN(domain, &step) == 2);
+        EXPECT(PUSH_IN(domain, &other) == 0 && PUSH_IN(domain, &step) == 1 &&
+               PUSH_IN(domain, &step) == 2);
         PUSH("inside");
         POP();
         POP_IN(domain);
@@ -258,7 +263,8 @@ static void *walk(void *arg)
             depth[d] -= depth[d] > 0;
         } else if (n_started < 64 && draw(&w->seed, 2)) {
             started[n_started++] =
-                CALL(core2, CORE2_START_EX, uint64_t(*)(void *, const struct nvtx_attributes *), domains[d], &a);
+                CALL(core2, CORE2_START_EX, uint64_t(*)(void *, const struct nvtx_attributes *),
+                     domains[d], &a);
             next++;
         } else if (n_started) {
             uint32_t k = draw(&w->seed, (uint32_t)n_started);
@@ -395,7 +401,8 @@ static void test_ranges(void **state)
     assert_int_equal(ranges_named(look, "inner", &inner), 1);
     assert_int_equal(ranges_named(look, "w\xc3\xa4it \xe4\xb8\x96 \xf0\x9f\x98\x80", &wide), 1);
     assert_true(look->header.start_ns <= outer.start_ns);
-    assert_true(outer.start_ns < inner.start_ns && inner.start_ns < wide.start_ns && wide.start_ns < wide.end_ns);
+    assert_true(outer.start_ns < inner.start_ns && inner.start_ns < wide.start_ns &&
+                wide.start_ns < wide.end_ns);
     assert_true(wide.end_ns < inner.end_ns && inner.end_ns < outer.end_ns);
     assert_int_equal(outer.type, MR_RANGE_PUSH_POP);
     assert_int_equal(outer.domain, 0);
@@ -520,11 +527,14 @@ static void test_capture_by_a_range(void **state)
     record_teardown(NULL);
     record_setup(NULL);
     assert_int_equal(
-        record_run("MODE=capture", TRACE, (const char *const[]){"MILLRACE_RECORD_CAPTURE=nvtx:train@step", NULL}), 0);
+        record_run("MODE=capture", TRACE,
+                   (const char *const[]){"MILLRACE_RECORD_CAPTURE=nvtx:train@step", NULL}),
+        0);
     check_captured(&looks[0], 1);
     record_teardown(NULL);
     record_setup(NULL);
-    assert_int_equal(record_run("MODE=capture", TRACE, (const char *const[]){"MILLRACE_RECORD_CAPTURE=nvtx:no", NULL}),
+    assert_int_equal(record_run("MODE=capture", TRACE,
+                                (const char *const[]){"MILLRACE_RECORD_CAPTURE=nvtx:no", NULL}),
                      0);
     assert_true(n_looks == 0 || looks[0].n[MR_PART_RANGE] == 0);
 }

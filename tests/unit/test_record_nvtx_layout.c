@@ -53,8 +53,8 @@ SAME(NVTX_PAYLOAD_FIRST_32_BITS, NVTX_PAYLOAD_TYPE_UNSIGNED_INT32);
 SAME(NVTX_THREAD_NATIVE, NVTX_RESOURCE_TYPE_GENERIC_THREAD_NATIVE);
 SAME(NVTX_THREAD_POSIX, NVTX_RESOURCE_TYPE_GENERIC_THREAD_POSIX);
 
-#define SAME_PLACE(ours, field, theirs, their_field)                                                                   \
-    SAME(offsetof(struct ours, field), offsetof(theirs, their_field));                                                 \
+#define SAME_PLACE(ours, field, theirs, their_field)                                               \
+    SAME(offsetof(struct ours, field), offsetof(theirs, their_field));                             \
     SAME(sizeof((struct ours *)0)->field, sizeof((theirs *)0)->their_field)
 SAME(sizeof(struct nvtx_attributes), sizeof(nvtxEventAttributes_t));
 SAME_PLACE(nvtx_attributes, version, nvtxEventAttributes_t, version);
@@ -116,7 +116,9 @@ static void test_program_with_the_headers(void **state)
         skip();
     }
     snprintf(variable, sizeof variable, "NVTX_INJECTION64_PATH=%.4000s", module);
-    assert_int_equal(record_run("MODE=program", "MILLRACE_RECORD_TRACE=4", (const char *const[]){variable, NULL}), 0);
+    assert_int_equal(record_run("MODE=program", "MILLRACE_RECORD_TRACE=4",
+                                (const char *const[]){variable, NULL}),
+                     0);
     assert_int_equal(n_looks, 1);
     assert_int_equal(looks[0].n[MR_PART_RANGE], 4);
     assert_int_equal(ranges_named(&looks[0], "outer", &range), 1);
@@ -135,8 +137,8 @@ static void test_program_with_the_headers(void **state)
 int main(void)
 {
     int code = record_main(modes, sizeof modes / sizeof modes[0]);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_program_with_the_headers, record_setup, record_teardown)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(
+        test_program_with_the_headers, record_setup, record_teardown)};
     return code >= 0 ? code : cmocka_run_group_tests(tests, NULL, NULL);
 }
 #else

@@ -17,10 +17,10 @@
 #include <sys/time.h>
 #include <sys/uio.h>
 
-#define EXPECT(condition)                                                                                              \
-    do {                                                                                                               \
-        if (!(condition))                                                                                              \
-            return __LINE__ % 90 + 1;                                                                                  \
+#define EXPECT(condition)                                                                          \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            return __LINE__ % 90 + 1;                                                              \
     } while (0)
 
 /* ---- the recorded programs ---- */
@@ -40,7 +40,8 @@ static int run_files(void)
     umask(mask);
     EXPECT(write(fd, "0123456789", 10) == 10 && pwrite(fd, "abc", 3, 20) == 3);
     struct iovec pieces[2] = {{text, 4}, {text + 4, 3}};
-    EXPECT(lseek(fd, 0, SEEK_SET) == 0 && read(fd, text, 7) == 7 && memcmp(text, "0123456", 7) == 0);
+    EXPECT(lseek(fd, 0, SEEK_SET) == 0 && read(fd, text, 7) == 7 &&
+           memcmp(text, "0123456", 7) == 0);
     EXPECT(pread(fd, text, 5, 20) == 3 && memcmp(text, "abc", 3) == 0 && readv(fd, pieces, 2) == 7);
     EXPECT(fsync(fd) == 0);
     void *map = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, fd, 0);
@@ -255,7 +256,8 @@ static int run_futex(void)
     EXPECT(pthread_create(&thread, NULL, wake_later, NULL) == 0);
     at_wait = true;
     while (word == 0)
-        EXPECT(syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0) == 0 || errno == EAGAIN);
+        EXPECT(syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0) == 0 ||
+               errno == EAGAIN);
     errno = 0;
     EXPECT(syscall(SYS_close, -1) == -1 && errno == EBADF);
     EXPECT(pthread_join(thread, NULL) == 0);
@@ -296,9 +298,10 @@ static int run_direct(void)
 }
 
 static const struct record_mode modes[] = {
-    {"files", run_files},       {"waits", run_waits},       {"cancelled", run_cancelled}, {"jumps", run_jumps},
-    {"handlers", run_handlers}, {"children", run_children}, {"threshold", run_threshold}, {"sockets", run_sockets},
-    {"direct", run_direct},     {"futex", run_futex},
+    {"files", run_files},         {"waits", run_waits},       {"cancelled", run_cancelled},
+    {"jumps", run_jumps},         {"handlers", run_handlers}, {"children", run_children},
+    {"threshold", run_threshold}, {"sockets", run_sockets},   {"direct", run_direct},
+    {"futex", run_futex},
 };
 
 /* ---- the tests ---- */
@@ -312,8 +315,9 @@ static const char *preload(void)
     static char variable[4200];
     const char *module = getenv("MILLRACE_RECORD_MODULE");
     if (SANITIZED || !module) {
-        print_message("SKIP: %s\n", SANITIZED ? "a sanitizer's own wrappers stand where the module's would"
-                                              : "MILLRACE_RECORD_MODULE does not name the recorder's module");
+        print_message("SKIP: %s\n",
+                      SANITIZED ? "a sanitizer's own wrappers stand where the module's would"
+                                : "MILLRACE_RECORD_MODULE does not name the recorder's module");
         skip();
     }
     snprintf(variable, sizeof variable, "LD_PRELOAD=%.4000s", module);
@@ -321,7 +325,8 @@ static const char *preload(void)
 }
 
 /* How many calls of this name moved so many bytes with this result. */
-static uint64_t moved(const struct part_look *look, const char *name, int64_t result, uint64_t bytes)
+static uint64_t moved(const struct part_look *look, const char *name, int64_t result,
+                      uint64_t bytes)
 {
     uint64_t n = 0;
     for (uint64_t i = 0; i < look->n[MR_PART_OS]; i++) {
@@ -351,7 +356,8 @@ static void test_files(void **state)
     char made_file[4300];
     struct mr_part_os os;
     snprintf(made_file, sizeof made_file, "MADE=%.4000s/made", record_folder);
-    assert_int_equal(record_run("MODE=files", TRACE, (const char *const[]){preload(), ALL, made_file, NULL}), 0);
+    assert_int_equal(
+        record_run("MODE=files", TRACE, (const char *const[]){preload(), ALL, made_file, NULL}), 0);
     assert_int_equal(n_looks, 1);
     const struct part_look *look = &looks[0];
     assert_int_equal(moved(look, "write", 10, 10), 1);
@@ -375,7 +381,8 @@ static void test_waits(void **state)
 {
     (void)state;
     struct mr_part_os os;
-    assert_int_equal(record_run("MODE=waits", TRACE, (const char *const[]){preload(), ALL, NULL}), 0);
+    assert_int_equal(record_run("MODE=waits", TRACE, (const char *const[]){preload(), ALL, NULL}),
+                     0);
     const struct part_look *look = &looks[0];
     assert_true(calls_named(look, "pthread_mutex_lock", &os) < 100);
     assert_true(os.end_ns - os.start_ns > 1000000);
@@ -383,7 +390,8 @@ static void test_waits(void **state)
     assert_true(longest(look, "pthread_cond_timedwait") > 1000000);
     assert_true(longest(look, "poll") >= 9000000);
     assert_true(longest(look, "usleep") >= 5000000);
-    assert_true(calls_named(look, "sem_wait", &os) == 2 && calls_named(look, "pthread_join", &os) == 1);
+    assert_true(calls_named(look, "sem_wait", &os) == 2 &&
+                calls_named(look, "pthread_join", &os) == 1);
 }
 
 static void test_programs_that_leave_calls(void **state)
@@ -409,7 +417,8 @@ static void test_children(void **state)
 {
     (void)state;
     struct mr_part_os os;
-    assert_int_equal(record_run("MODE=children", TRACE, (const char *const[]){preload(), ALL, NULL}), 0);
+    assert_int_equal(
+        record_run("MODE=children", TRACE, (const char *const[]){preload(), ALL, NULL}), 0);
     uint64_t n_forked = 0;
     for (int i = 0; i < n_looks; i++) {
         assert_false(looks[i].cut);
@@ -420,7 +429,8 @@ static void test_children(void **state)
             assert_int_equal(calls_named(&looks[i], "close", &os),
                              0); /* that of the vfork()ed one is not its parent's */
         }
-        n_forked += calls_named(&looks[i], "usleep", &os) == 1 && part_look_note(&looks[i], "exit", NULL) > 0;
+        n_forked += calls_named(&looks[i], "usleep", &os) == 1 &&
+                    part_look_note(&looks[i], "exit", NULL) > 0;
     }
     assert_int_equal(n_forked, 1);
 }
@@ -440,7 +450,8 @@ static void test_threshold(void **state)
 static void test_sockets(void **state)
 {
     (void)state;
-    assert_int_equal(record_run("MODE=sockets", TRACE, (const char *const[]){preload(), ALL, NULL}), 0);
+    assert_int_equal(record_run("MODE=sockets", TRACE, (const char *const[]){preload(), ALL, NULL}),
+                     0);
     assert_int_equal(moved(&looks[0], "send", 5, 5), 1);
     assert_int_equal(moved(&looks[0], "recv", 5, 5), 1);
     assert_int_equal(moved(&looks[0], "sendmsg", 10, 10), 1);
@@ -450,14 +461,17 @@ static void test_sockets(void **state)
 static void test_futexes(void **state)
 {
     (void)state;
-    assert_int_equal(record_run("MODE=futex", TRACE, (const char *const[]){preload(), ALL, NULL}), 0);
+    assert_int_equal(record_run("MODE=futex", TRACE, (const char *const[]){preload(), ALL, NULL}),
+                     0);
     assert_true(longest(&looks[0], "futex") > 1000000);
 }
 
 static void test_not_traced(void **state)
 {
     (void)state;
-    assert_int_equal(record_run("MODE=sockets", "MILLRACE_RECORD_TRACE=4", (const char *const[]){preload(), NULL}), 0);
+    assert_int_equal(record_run("MODE=sockets", "MILLRACE_RECORD_TRACE=4",
+                                (const char *const[]){preload(), NULL}),
+                     0);
     assert_int_equal(n_looks, 0);
 }
 
@@ -465,16 +479,18 @@ static void test_not_traced(void **state)
 static void test_other_programs(void **state)
 {
     (void)state;
-    static const char python[] = "import threading, time, subprocess, multiprocessing as mp\n"
-                                 "def f(x):\n    time.sleep(0.001)\n    return x * x\n"
-                                 "if __name__ == '__main__':\n"
-                                 "    ts = [threading.Thread(target=f, args=(i,)) for i in range(8)]\n"
-                                 "    [t.start() for t in ts]; [t.join() for t in ts]\n"
-                                 "    print(subprocess.run(['sh', '-c', 'echo out; exit 3'], capture_output=True))\n"
-                                 "    with mp.get_context('fork').Pool(3) as p: print(p.map(f, range(20)))\n"
-                                 "    raise SystemExit(7)\n";
+    static const char python[] =
+        "import threading, time, subprocess, multiprocessing as mp\n"
+        "def f(x):\n    time.sleep(0.001)\n    return x * x\n"
+        "if __name__ == '__main__':\n"
+        "    ts = [threading.Thread(target=f, args=(i,)) for i in range(8)]\n"
+        "    [t.start() for t in ts]; [t.join() for t in ts]\n"
+        "    print(subprocess.run(['sh', '-c', 'echo out; exit 3'], capture_output=True))\n"
+        "    with mp.get_context('fork').Pool(3) as p: print(p.map(f, range(20)))\n"
+        "    raise SystemExit(7)\n";
     static const char *const programs[][4] = {
-        {"bash", "-c", "echo a | tr a b; (exit 4); echo $?; for i in 1 2 3; do /bin/echo $i; done; exit 9"},
+        {"bash", "-c",
+         "echo a | tr a b; (exit 4); echo $?; for i in 1 2 3; do /bin/echo $i; done; exit 9"},
         {"python3", "-c", python},
         {"git", "--version"},
         {"perl", "-e", "$x = `echo hi`; print $x, fork() ? wait() > 0 : 'child'; exit 2"},
@@ -502,7 +518,8 @@ static void test_the_common_part(void **state)
 {
     (void)state;
     struct mr_part_os os;
-    assert_int_equal(record_run("MODE=direct", TRACE, (const char *const[]){"MILLRACE_RECORD_OSRT_NS=100000000", NULL}),
+    assert_int_equal(record_run("MODE=direct", TRACE,
+                                (const char *const[]){"MILLRACE_RECORD_OSRT_NS=100000000", NULL}),
                      0);
     assert_int_equal(looks[0].n[MR_PART_OS], 2);
     check_none_is_before(&looks[0]);

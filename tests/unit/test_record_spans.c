@@ -4,10 +4,10 @@
 #include <millrace/trace.h>
 #include <pthread.h>
 
-#define EXPECT(condition)                                                                                              \
-    do {                                                                                                               \
-        if (!(condition))                                                                                              \
-            return __LINE__ % 90 + 1;                                                                                  \
+#define EXPECT(condition)                                                                          \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            return __LINE__ % 90 + 1;                                                              \
     } while (0)
 
 static uint64_t now(void)
@@ -35,7 +35,8 @@ static int run_spans(void)
     EXPECT(mr_trace_start(0) == 0);
     for (uint64_t i = 0; i < 3; i++) {
         mr_trace_span_on("engine A", "copy", start + 100 * i, start + 100 * i + 50, "bytes", i);
-        mr_trace_span_on(i % 2 ? "engine B" : "engine A", "kernel", start + 100 * i, start + 100 * i + 50, NULL, 0);
+        mr_trace_span_on(i % 2 ? "engine B" : "engine A", "kernel", start + 100 * i,
+                         start + 100 * i + 50, NULL, 0);
         mr_trace_counter("ready", start + i, -(int64_t)i);
     }
     EXPECT(mr_trace_stop(getenv("PERFETTO"), NULL) == 0);
@@ -55,7 +56,8 @@ static int run_off(void)
 {
     EXPECT(mr_trace_on() == 0);
     mr_trace_span("nowhere", 1, 2, NULL, 0);
-    EXPECT(mr_trace_start(0) == 0 && mr_trace_on() == 1 && mr_trace_stop(NULL, NULL) == 0 && mr_trace_on() == 0);
+    EXPECT(mr_trace_start(0) == 0 && mr_trace_on() == 1 && mr_trace_stop(NULL, NULL) == 0 &&
+           mr_trace_on() == 0);
     return 0;
 }
 
@@ -101,7 +103,9 @@ static void test_spans(void **state)
     }
     snprintf(perfetto, sizeof perfetto, "%.4000s/trace", record_folder);
     snprintf(variable, sizeof variable, "PERFETTO=%s", perfetto);
-    assert_int_equal(record_run("MODE=spans", "MILLRACE_RECORD_TRACE=16", (const char *const[]){variable, NULL}), 0);
+    assert_int_equal(
+        record_run("MODE=spans", "MILLRACE_RECORD_TRACE=16", (const char *const[]){variable, NULL}),
+        0);
     assert_int_equal(n_looks, 2);
     int parent = looks[0].header.pid == looks[1].header.ppid ? 0 : 1;
     check_parent(&looks[parent]);
@@ -116,9 +120,10 @@ static void test_not_asked(void **state)
 {
     (void)state;
     assert_int_equal(record_run("MODE=off", "MILLRACE_RECORD_TRACE=4", NULL), 0);
-    assert_int_equal(record_run("MODE=off", "MILLRACE_RECORD_TRACE=16",
-                                (const char *const[]){"MILLRACE_RECORD_MODULE=/nowhere/at/all.so", NULL}),
-                     0);
+    assert_int_equal(
+        record_run("MODE=off", "MILLRACE_RECORD_TRACE=16",
+                   (const char *const[]){"MILLRACE_RECORD_MODULE=/nowhere/at/all.so", NULL}),
+        0);
     assert_int_equal(n_looks, 0);
 }
 

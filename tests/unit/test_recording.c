@@ -58,7 +58,9 @@ static void test_round_trip(void **state)
 
     struct mr_recording *r = make_load(path);
     sqlite3_stmt *bus;
-    assert_int_equal(sqlite3_prepare_v2(r->db, "SELECT busLocation FROM TARGET_INFO_GPU", -1, &bus, NULL), SQLITE_OK);
+    assert_int_equal(
+        sqlite3_prepare_v2(r->db, "SELECT busLocation FROM TARGET_INFO_GPU", -1, &bus, NULL),
+        SQLITE_OK);
     assert_int_equal(sqlite3_step(bus), SQLITE_ROW);
     assert_int_equal(sqlite3_column_type(bus, 0), SQLITE_NULL); /* nobody told */
     sqlite3_finalize(bus);
@@ -67,7 +69,8 @@ static void test_round_trip(void **state)
     assert_int_equal(r->end_ns, 2000000);
     assert_int_equal(r->n_dropped, 5);
     assert_int_equal(r->n_ops, 4);
-    const struct mr_rec_op *copy = &r->ops[0], *kernel = &r->ops[1], *back = &r->ops[2], *set = &r->ops[3];
+    const struct mr_rec_op *copy = &r->ops[0], *kernel = &r->ops[1], *back = &r->ops[2],
+                           *set = &r->ops[3];
     assert_int_equal(copy->kind, MR_OP_COPY);
     assert_int_equal(copy->start_ns, 100000);
     assert_int_equal(copy->end_ns, 300000);
@@ -180,8 +183,10 @@ static void test_graphs(void **state)
                                       .correlation = launch};
         make_put(&m, MR_PART_KERNEL, &node);
     }
-    struct mr_part_graph whole = {
-        .start_ns = MAKE_BASE + 5000, .end_ns = MAKE_BASE + 6000, .graph = 4, .correlation = launch + 1};
+    struct mr_part_graph whole = {.start_ns = MAKE_BASE + 5000,
+                                  .end_ns = MAKE_BASE + 6000,
+                                  .graph = 4,
+                                  .correlation = launch + 1};
     make_call_of(&m, launch + 1, "cudaGraphLaunch_v10000", 4000, 4100);
     make_put(&m, MR_PART_GRAPH, &whole);
     make_end(&m);
@@ -208,7 +213,8 @@ static const struct mr_rec_range *range_named(const struct mr_recording *r, cons
     return NULL;
 }
 
-static void expect_range(const struct mr_recording *r, const char *name, const char *parent, uint16_t depth)
+static void expect_range(const struct mr_recording *r, const char *name, const char *parent,
+                         uint16_t depth)
 {
     const struct mr_rec_range *range = range_named(r, name);
     assert_int_equal(range->depth, depth);
@@ -232,7 +238,8 @@ static void test_ranges(void **state)
     make_range_of(&m, NULL, MR_RANGE_START_END, "across", 50, 500);
     m.tid = 101;
     make_range(&m, "other thread", 11, 19);
-    make_range_of(&m, NULL, MR_RANGE_PUSH_POP_EXTENDED, "extended", 12, 13); /* as exports of newer programs have it */
+    make_range_of(&m, NULL, MR_RANGE_PUSH_POP_EXTENDED, "extended", 12,
+                  13); /* as exports of newer programs have it */
     make_range_of(&m, NULL, MR_RANGE_START_END_EXTENDED, "extended across", 14, 600);
     make_note(&m, "exit", MAKE_BASE + 1000, NULL);
     make_end(&m);
@@ -253,9 +260,9 @@ static void test_ranges(void **state)
     assert_int_equal(range_named(r, "mark")->open, 0);
     assert_int_equal(r->n_unbalanced, 1);
     for (uint64_t i = 1; i < r->n_ranges; i++)
-        assert_true(
-            r->ranges[i].start_ns > r->ranges[i - 1].start_ns ||
-            (r->ranges[i].start_ns == r->ranges[i - 1].start_ns && r->ranges[i].end_ns <= r->ranges[i - 1].end_ns));
+        assert_true(r->ranges[i].start_ns > r->ranges[i - 1].start_ns ||
+                    (r->ranges[i].start_ns == r->ranges[i - 1].start_ns &&
+                     r->ranges[i].end_ns <= r->ranges[i - 1].end_ns));
     mr_recording_close(r);
 }
 
@@ -308,19 +315,23 @@ static const char export_names[] =
     " (12, 'gemm'), (13, 'void ns::gemm<float>(int)'), (14, 'pthread_cond_wait'), (15, 'step');";
 
 static const char old_export[] =
-    "CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INT NOT NULL, end INT NOT NULL, eventClass INT NOT NULL,"
+    "CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INT NOT NULL, end INT NOT NULL, eventClass "
+    "INT NOT NULL,"
     " globalTid INT, correlationId INT, nameId INT NOT NULL, returnValue INT NOT NULL);"
     "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (90000, 205000, 0, " EXPORT_TID ", 1, 10, 0),"
     " (210000, 213000, 0, " EXPORT_TID ", 2, 11, 0);"
-    "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INT, end INT, deviceId INT, contextId INT, streamId INT,"
+    "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INT, end INT, deviceId INT, contextId INT, "
+    "streamId INT,"
     " correlationId INT, demangledName INT, shortName INT, gridX INT);"
     "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (215000, 300000, 0, 1, 7, 2, 13, 12, 1);"
-    "CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (start INT, end INT, deviceId INT, contextId INT, streamId INT,"
+    "CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (start INT, end INT, deviceId INT, contextId INT, "
+    "streamId INT,"
     " correlationId INT, bytes INT, copyKind INT, srcKind INT, dstKind INT);"
     "INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES (100000, 200000, 0, 1, 13, 1, 4096, 1, 0, 2);"
     "CREATE TABLE NVTX_EVENTS (start INT, end INT, eventType INT, text TEXT, globalTid INT);"
     "INSERT INTO NVTX_EVENTS VALUES (80000, 310000, 59, 'step', " EXPORT_TID ");"
-    "CREATE TABLE OSRT_API (start INT, end INT, eventClass INT, globalTid INT, nameId INT, returnValue INT);"
+    "CREATE TABLE OSRT_API (start INT, end INT, eventClass INT, globalTid INT, nameId INT, "
+    "returnValue INT);"
     "INSERT INTO OSRT_API VALUES (81000, 85000, 27, " EXPORT_TID ", 14, 0);";
 
 static const char new_export[] =
@@ -328,25 +339,34 @@ static const char new_export[] =
     "CREATE TABLE PROCESSES (globalPid INTEGER, pid INTEGER, name TEXT);"
     "INSERT INTO PROCESSES VALUES (" EXPORT_PID ", 100, 'python3');"
     "CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INTEGER NOT NULL, end INTEGER NOT NULL,"
-    " eventClass INTEGER NOT NULL, globalTid INTEGER, correlationId INTEGER, nameId INTEGER NOT NULL,"
+    " eventClass INTEGER NOT NULL, globalTid INTEGER, correlationId INTEGER, nameId INTEGER NOT "
+    "NULL,"
     " returnValue INTEGER NOT NULL, callchainId INTEGER, something TEXT);"
-    "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (210000, 213000, 0, " EXPORT_TID ", 2, 11, 0, 5, 'x'),"
+    "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (210000, 213000, 0, " EXPORT_TID
+    ", 2, 11, 0, 5, 'x'),"
     " (210000, 213000, 67, " EXPORT_TID ", 2, 11, 0, 5, 'a stack, not a call'),"
     " (90000, 205000, 0, " EXPORT_TID ", 1, 10, 0, NULL, NULL);"
-    "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER, end INTEGER, deviceId INTEGER, contextId INTEGER,"
-    " greenContextId INTEGER, streamId INTEGER, correlationId INTEGER, globalPid INTEGER, demangledName INTEGER,"
+    "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER, end INTEGER, deviceId INTEGER, "
+    "contextId INTEGER,"
+    " greenContextId INTEGER, streamId INTEGER, correlationId INTEGER, globalPid INTEGER, "
+    "demangledName INTEGER,"
     " shortName INTEGER, mangledName INTEGER, graphNodeId INTEGER, graphId INTEGER);"
     "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (215000, 300000, 0, 1, NULL, 7, 2, " EXPORT_PID
     ", 13, 12, NULL, NULL, NULL);"
-    "CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (start INTEGER, end INTEGER, deviceId INTEGER, contextId INTEGER,"
-    " greenContextId INTEGER, streamId INTEGER, correlationId INTEGER, globalPid INTEGER, bytes INTEGER,"
-    " copyKind INTEGER, deprecatedSrcId INTEGER, srcKind INTEGER, dstKind INTEGER, graphNodeId INTEGER);"
+    "CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (start INTEGER, end INTEGER, deviceId INTEGER, "
+    "contextId INTEGER,"
+    " greenContextId INTEGER, streamId INTEGER, correlationId INTEGER, globalPid INTEGER, bytes "
+    "INTEGER,"
+    " copyKind INTEGER, deprecatedSrcId INTEGER, srcKind INTEGER, dstKind INTEGER, graphNodeId "
+    "INTEGER);"
     "INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES (100000, 200000, 0, 1, NULL, 13, 1, " EXPORT_PID
     ", 4096, 1, NULL, 0, 2, NULL);"
-    "CREATE TABLE NVTX_EVENTS (start INTEGER, end INTEGER, eventType INTEGER, text TEXT, globalTid INTEGER,"
+    "CREATE TABLE NVTX_EVENTS (start INTEGER, end INTEGER, eventType INTEGER, text TEXT, globalTid "
+    "INTEGER,"
     " textId INTEGER, domainId INTEGER);"
     "INSERT INTO NVTX_EVENTS VALUES (80000, 310000, 59, NULL, " EXPORT_TID ", 15, 0);"
-    "CREATE TABLE OSRT_API (start INTEGER, end INTEGER, eventClass INTEGER, globalTid INTEGER, nameId INTEGER,"
+    "CREATE TABLE OSRT_API (start INTEGER, end INTEGER, eventClass INTEGER, globalTid INTEGER, "
+    "nameId INTEGER,"
     " returnValue INTEGER, nestingLevel INTEGER, callchainId INTEGER);"
     "INSERT INTO OSRT_API VALUES (81000, 85000, 27, " EXPORT_TID ", 14, 0, 0, 0);";
 
@@ -395,7 +415,8 @@ static void expect_same_program(const char *which)
     assert_string_equal(text(r, r->ranges[0].text), "step");
     assert_int_equal(r->ranges[0].end_ns, 310000);
     assert_string_equal(text(r, r->os[0].name), "pthread_cond_wait");
-    assert_true(r->traced & MR_TRACE_CUDA && r->traced & MR_TRACE_NVTX && r->traced & MR_TRACE_OSRT);
+    assert_true(r->traced & MR_TRACE_CUDA && r->traced & MR_TRACE_NVTX &&
+                r->traced & MR_TRACE_OSRT);
     mr_recording_close(r);
 }
 
@@ -412,13 +433,16 @@ static void test_exports(void **state)
     make_database(sql);
     expect_same_program("a new export");
     /* driver's calls as the export tells them, without its names for them */
-    make_database("CREATE TABLE NVTX_EVENTS (start INT, end INT, eventType INT, text TEXT, globalTid INT, domainId INT,"
-                  " textId INT); CREATE TABLE StringIds (id INT, value TEXT);"
-                  "INSERT INTO NVTX_EVENTS VALUES (5, 9, 59, 'a', 1677721701, 3, NULL),"
-                  " (0, NULL, 75, 'library', 1677721600, 3, NULL), (5, 9, 59, 'b', 3355443300, 3, NULL)");
+    make_database(
+        "CREATE TABLE NVTX_EVENTS (start INT, end INT, eventType INT, text TEXT, globalTid INT, "
+        "domainId INT,"
+        " textId INT); CREATE TABLE StringIds (id INT, value TEXT);"
+        "INSERT INTO NVTX_EVENTS VALUES (5, 9, 59, 'a', 1677721701, 3, NULL),"
+        " (0, NULL, 75, 'library', 1677721600, 3, NULL), (5, 9, 59, 'b', 3355443300, 3, NULL)");
     struct mr_recording *r = make_load(path);
     assert_string_equal(text(r, range_named(r, "a")->domain), "library");
-    assert_string_equal(text(r, range_named(r, "b")->domain), "?"); /* that number is another process's */
+    assert_string_equal(text(r, range_named(r, "b")->domain),
+                        "?"); /* that number is another process's */
     mr_recording_close(r);
 }
 
@@ -468,16 +492,19 @@ static void test_bad_files(void **state)
     expect_refused(MR_EFORMAT, "not a recording");
     make_database("CREATE TABLE songs (title TEXT)");
     expect_refused(MR_EFORMAT, "no table of CUDA calls");
-    make_database("CREATE TABLE MILLRACE_META (name TEXT PRIMARY KEY, value INTEGER); INSERT INTO MILLRACE_META VALUES"
+    make_database("CREATE TABLE MILLRACE_META (name TEXT PRIMARY KEY, value INTEGER); INSERT INTO "
+                  "MILLRACE_META VALUES"
                   " ('schema', 2)");
     expect_refused(MR_EUNSUPPORTED, "version 2");
     make_database("CREATE TABLE MILLRACE_META (name TEXT PRIMARY KEY, value INTEGER)");
     expect_refused(MR_EUNSUPPORTED, "not finished");
-    make_database("CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (start INT PRIMARY KEY, end INT) WITHOUT ROWID");
+    make_database(
+        "CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (start INT PRIMARY KEY, end INT) WITHOUT ROWID");
     expect_refused(MR_EFORMAT, "CUPTI_ACTIVITY_KIND_MEMCPY");
     make_database("CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (begin INT, end INT)");
     expect_refused(MR_EFORMAT, "no column start");
-    make_database("CREATE TABLE MILLRACE_META (name TEXT PRIMARY KEY, value INTEGER); INSERT INTO MILLRACE_META VALUES"
+    make_database("CREATE TABLE MILLRACE_META (name TEXT PRIMARY KEY, value INTEGER); INSERT INTO "
+                  "MILLRACE_META VALUES"
                   " ('schema', 1); CREATE TABLE StringIds (id INTEGER PRIMARY KEY, value TEXT)");
     expect_refused(MR_EFORMAT, "is incomplete");
 }
@@ -486,22 +513,26 @@ static void test_bad_files(void **state)
 static void test_bad_rows(void **state)
 {
     (void)state;
-    make_database(
-        "CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (start, end, deviceId, contextId, streamId, correlationId,"
-        " globalPid, bytes, copyKind, srcKind, dstKind);"
-        "INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES (-5, 10, -1, -1, -1, -1, -1, -1, -1, -1, -1),"
-        " ('soon', 'later', 'x', 'x', 'x', 'x', 'x', 'x', 'x', 'x', 'x'),"
-        " (1.5, 1e300, 1e300, 1e300, 1e300, 1e300, 1e300, 1e300, 1e300, 1e300, 1e300),"
-        " (20, 10, 9223372036854775807, 9223372036854775807, 9223372036854775807, 9223372036854775807,"
-        "  9223372036854775807, 9223372036854775807, 12, 9223372036854775807, 6),"
-        " (NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL), (x'00', x'ff', x'', 1, 1, 1, 1, 1, 1, 1, "
-        "1);"
-        "CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INT);"
-        "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (7);"
-        "CREATE TABLE StringIds (id, value); INSERT INTO StringIds VALUES (NULL, NULL), ('a', x'fffe00'), (3, 4.5);"
-        "CREATE TABLE NVTX_EVENTS (start INT, eventType INT, text);"
-        "INSERT INTO NVTX_EVENTS VALUES (3, 59, x'ff'), (4, 60, 12345), (4, 1e300, NULL);"
-        "CREATE VIEW OSRT_API AS SELECT 1 AS start, 2 AS end");
+    make_database("CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (start, end, deviceId, contextId, "
+                  "streamId, correlationId,"
+                  " globalPid, bytes, copyKind, srcKind, dstKind);"
+                  "INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES (-5, 10, -1, -1, -1, -1, -1, -1, "
+                  "-1, -1, -1),"
+                  " ('soon', 'later', 'x', 'x', 'x', 'x', 'x', 'x', 'x', 'x', 'x'),"
+                  " (1.5, 1e300, 1e300, 1e300, 1e300, 1e300, 1e300, 1e300, 1e300, 1e300, 1e300),"
+                  " (20, 10, 9223372036854775807, 9223372036854775807, 9223372036854775807, "
+                  "9223372036854775807,"
+                  "  9223372036854775807, 9223372036854775807, 12, 9223372036854775807, 6),"
+                  " (NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL), (x'00', "
+                  "x'ff', x'', 1, 1, 1, 1, 1, 1, 1, "
+                  "1);"
+                  "CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INT);"
+                  "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (7);"
+                  "CREATE TABLE StringIds (id, value); INSERT INTO StringIds VALUES (NULL, NULL), "
+                  "('a', x'fffe00'), (3, 4.5);"
+                  "CREATE TABLE NVTX_EVENTS (start INT, eventType INT, text);"
+                  "INSERT INTO NVTX_EVENTS VALUES (3, 59, x'ff'), (4, 60, 12345), (4, 1e300, NULL);"
+                  "CREATE VIEW OSRT_API AS SELECT 1 AS start, 2 AS end");
     struct mr_recording *r = make_load(path);
     assert_int_equal(r->n_ops, 3);
     assert_int_equal(r->n_lost_times, 3);
@@ -634,11 +665,14 @@ static void test_short_names(void **state)
         {"ampere_sgemm_128x64_tn", "ampere_sgemm_128x64_tn"},
         {"kernel(int*, float)", "kernel"},
         {"void kernel<4, float>(float*)", "kernel"},
-        {"void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>, std::array<char*, 1> "
+        {"void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>, "
+         "std::array<char*, 1> "
          ">(int)",
          "vectorized_elementwise_kernel"},
         {"void (anonymous namespace)::softmax<c10::Half>(c10::Half*)", "softmax"},
-        {"void at::native::(anonymous namespace)::CatArray<(anonymous namespace)::Op<1>, 2>(unsigned int)", "CatArray"},
+        {"void at::native::(anonymous namespace)::CatArray<(anonymous namespace)::Op<1>, "
+         "2>(unsigned int)",
+         "CatArray"},
         {"void outer<int>::inner<float>::run<3>(int) [clone .isra.0]", "run"},
         {"void thrust::a<thrust::b<int, (int)5>, {lambda(int)#1}>(char)", "a"},
         {"std::vector<int> f<g->h>()", "f"},

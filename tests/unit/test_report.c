@@ -21,9 +21,12 @@ static struct event events[N];
 
 static struct event draw_event(uint32_t i)
 {
-    static const char *const formats[] = {
-        "kernel_%u", "[CUDA memcpy Host-to-Device]", "[CUDA memcpy Device-to-Host]", "[CUDA memset]", "call_%u",
-        ":range_%u"};
+    static const char *const formats[] = {"kernel_%u",
+                                          "[CUDA memcpy Host-to-Device]",
+                                          "[CUDA memcpy Device-to-Host]",
+                                          "[CUDA memset]",
+                                          "call_%u",
+                                          ":range_%u"};
     uint64_t r = test_u64(i), s = test_u64(i + N);
     struct event e = {.what = (enum what)(r % N_WHAT)};
     e.start = 10000 + (r >> 8) % SPAN;
@@ -41,7 +44,8 @@ static void put_event(struct make *m, const struct event *e)
         break;
     case H2D:
     case D2H:
-        make_copy(m, 13, e->start, e->end, e->bytes, e->what == H2D ? MR_COPY_H2D : MR_COPY_D2H, MR_MEM_PINNED);
+        make_copy(m, 13, e->start, e->end, e->bytes, e->what == H2D ? MR_COPY_H2D : MR_COPY_D2H,
+                  MR_MEM_PINNED);
         break;
     case SET:
         make_set(m, 7, e->start, e->end, e->bytes, MR_MEM_DEVICE);
@@ -78,7 +82,8 @@ static struct mr_recording *open_at(const char *path)
     return recording;
 }
 
-static struct mr_table *report(struct mr_recording *recording, const char *name, const struct mr_report_opts *opts)
+static struct mr_table *report(struct mr_recording *recording, const char *name,
+                               const struct mr_report_opts *opts)
 {
     struct mr_table *table = NULL;
     if (mr_report_make(recording, name, opts, &table) < 0)
@@ -136,9 +141,12 @@ static const struct sum_report sum_reports[] = {
     {"nvtx_sum", "Total Time", "Instances", "Range", 1u << RANGE, false},
     {"osrt_sum", "Total Time", "Num Calls", "Name", 1u << OS, false},
     {"cuda_gpu_kern_sum", "Total Time", "Instances", "Name", 1u << KERNEL, false},
-    {"cuda_gpu_mem_time_sum", "Total Time", "Count", "Operation", 1u << H2D | 1u << D2H | 1u << SET, false},
-    {"cuda_gpu_mem_size_sum", "Total", "Count", "Operation", 1u << H2D | 1u << D2H | 1u << SET, true},
-    {"cuda_gpu_sum", "Total Time", "Instances", "Operation", 1u << KERNEL | 1u << H2D | 1u << D2H | 1u << SET, false},
+    {"cuda_gpu_mem_time_sum", "Total Time", "Count", "Operation", 1u << H2D | 1u << D2H | 1u << SET,
+     false},
+    {"cuda_gpu_mem_size_sum", "Total", "Count", "Operation", 1u << H2D | 1u << D2H | 1u << SET,
+     true},
+    {"cuda_gpu_sum", "Total Time", "Instances", "Operation",
+     1u << KERNEL | 1u << H2D | 1u << D2H | 1u << SET, false},
 };
 
 static int by_value(const void *a, const void *b)
@@ -148,15 +156,16 @@ static int by_value(const void *a, const void *b)
 }
 
 /* The row of a name against the values sorted and added up here. Returns how many there are. */
-static uint64_t check_row(const struct mr_table *table, const struct sum_report *kind, const char *name, uint64_t from,
-                          uint64_t to)
+static uint64_t check_row(const struct mr_table *table, const struct sum_report *kind,
+                          const char *name, uint64_t from, uint64_t to)
 {
     static uint64_t values[N];
     uint64_t n = 0;
     double total = 0, squares = 0;
     for (uint32_t i = 0; i < N; i++) {
         const struct event *e = &events[i];
-        if ((kind->what >> e->what & 1) && strcmp(e->name, name) == 0 && e->start >= from && e->start < to) {
+        if ((kind->what >> e->what & 1) && strcmp(e->name, name) == 0 && e->start >= from &&
+            e->start < to) {
             values[n] = kind->sizes ? e->bytes : e->end - e->start;
             total += (double)values[n++];
         }
@@ -169,10 +178,12 @@ static uint64_t check_row(const struct mr_table *table, const struct sum_report 
     assert_true(r != UINT64_MAX);
     qsort(values, n, sizeof *values, by_value);
     for (uint64_t i = 0; i < n; i++)
-        squares += ((double)values[i] - total / (double)n) * ((double)values[i] - total / (double)n);
+        squares +=
+            ((double)values[i] - total / (double)n) * ((double)values[i] - total / (double)n);
     double deviation = n > 1 ? sqrt(squares / (double)(n - 1)) : 0;
     uint64_t half = n / 2;
-    double median = n % 2 ? (double)values[half] : ((double)values[half - 1] + (double)values[half]) / 2;
+    double median =
+        n % 2 ? (double)values[half] : ((double)values[half - 1] + (double)values[half]) / 2;
     assert_true(number(table, r, kind->count) == (double)n);
     assert_true(number(table, r, kind->total) == total);
     assert_true(number(table, r, "Avg") == total / (double)n);
@@ -198,7 +209,8 @@ static void check_sums(uint64_t from, uint64_t to)
             n += check_row(table, kind, text(table, r, kind->label), from, to ? to : UINT64_MAX);
         uint64_t want = 0;
         for (uint32_t i = 0; i < N; i++)
-            want += (kind->what >> events[i].what & 1) && events[i].start >= from && (!to || events[i].start < to);
+            want += (kind->what >> events[i].what & 1) && events[i].start >= from &&
+                    (!to || events[i].start < to);
         assert_int_equal(n, want);
         for (uint64_t r = 1; r < rows; r++)
             assert_true(number(table, r - 1, kind->total) >= number(table, r, kind->total));
@@ -229,7 +241,8 @@ static void ranges_take_what_begins_inside(void **state)
     struct mr_recording *recording = open_at(PATH);
     struct mr_report_opts opts;
     mr_report_opts_init(&opts);
-    for (opts.range = "range_3"; opts.range; opts.range = strcmp(opts.range, "range_3") ? NULL : "@range_3") {
+    for (opts.range = "range_3"; opts.range;
+         opts.range = strcmp(opts.range, "range_3") ? NULL : "@range_3") {
         uint64_t want = 0;
         for (uint32_t i = 0; i < N; i++) {
             bool in = false;
@@ -270,7 +283,8 @@ static void traces_add_up_to_sums(void **state)
 {
     (void)state;
     struct mr_recording *recording = open_at(PATH);
-    struct mr_table *trace = report(recording, "cuda_gpu_trace", NULL), *sum = report(recording, "cuda_gpu_sum", NULL);
+    struct mr_table *trace = report(recording, "cuda_gpu_trace", NULL),
+                    *sum = report(recording, "cuda_gpu_sum", NULL);
     assert_true(sum_of(trace, "Duration") == sum_of(sum, "Total Time"));
     assert_true((double)mr_table_rows(trace) == sum_of(sum, "Instances"));
     for (uint64_t r = 1; r < mr_table_rows(trace); r++)
@@ -292,8 +306,10 @@ static void limits_are_those_of_the_whole(void **state)
 {
     (void)state;
     struct mr_recording *recording = open_at(PATH);
-    for (const char **name = (const char *[]){"cuda_gpu_trace", "mem_ops", "cuda_api_trace", NULL}; *name; name++) {
-        for (const char **sort = (const char *[]){"", "start", "duration", "-duration", NULL}; *sort; sort++) {
+    for (const char **name = (const char *[]){"cuda_gpu_trace", "mem_ops", "cuda_api_trace", NULL};
+         *name; name++) {
+        for (const char **sort = (const char *[]){"", "start", "duration", "-duration", NULL};
+             *sort; sort++) {
             struct mr_report_opts opts;
             mr_report_opts_init(&opts);
             opts.sort = *sort;
@@ -322,8 +338,9 @@ static void lost_times_are_left_out_and_counted(void **state)
     make_kernel_of(&m, 78, 7, "two", 0, 0);
     make_end(&m);
     struct mr_recording *recording = open_at(OTHER);
-    for (const char **name = (const char *[]){"cuda_gpu_kern_sum", "cuda_gpu_trace", "cuda_kern_exec_sum", NULL}; *name;
-         name++) {
+    for (const char **name =
+             (const char *[]){"cuda_gpu_kern_sum", "cuda_gpu_trace", "cuda_kern_exec_sum", NULL};
+         *name; name++) {
         struct mr_table *table = report(recording, *name, NULL);
         assert_int_equal(mr_table_rows(table), 1);
         assert_non_null(strstr(mr_table_note(table), "2 records without a time left out"));
@@ -350,20 +367,25 @@ static void mem_ops_know_their_calls(void **state)
     make_begin(&m, OTHER);
     make_device(&m, 0, "Some GPU");
     make_thread(&m, 100, "loader");
-    make_copy(&m, 7, 100000, 200000, 1 << 20, MR_COPY_H2D, MR_MEM_PAGEABLE); /* returns when it is done */
-    make_copy(&m, 7, 300000, 400000, 4 << 20, MR_COPY_H2D, MR_MEM_PINNED);   /* then a synchronisation */
+    make_copy(&m, 7, 100000, 200000, 1 << 20, MR_COPY_H2D,
+              MR_MEM_PAGEABLE); /* returns when it is done */
+    make_copy(&m, 7, 300000, 400000, 4 << 20, MR_COPY_H2D,
+              MR_MEM_PINNED); /* then a synchronisation */
     make_sync(&m, 7, 301000, 401000);
-    make_copy(&m, 7, 500000, 600000, 1 << 20, MR_COPY_H2D, MR_MEM_PINNED); /* then a kernel, then one */
+    make_copy(&m, 7, 500000, 600000, 1 << 20, MR_COPY_H2D,
+              MR_MEM_PINNED); /* then a kernel, then one */
     make_kernel(&m, 7, "k", 600000, 700000);
     make_sync(&m, 7, 598500, 701000);
     make_copy(&m, 7, 800000, 900000, 100, MR_COPY_D2H, MR_MEM_PINNED); /* nobody waits */
     make_sync(&m, 7, 950000, 951000);
-    uint32_t call = make_call(&m, "cuMemcpyHtoD_v2", 1000000, 1100000); /* by name; the runtime's call is preferred */
+    uint32_t call = make_call(&m, "cuMemcpyHtoD_v2", 1000000,
+                              1100000); /* by name; the runtime's call is preferred */
     make_call_of(&m, call, "cudaMemcpy_v3020", 999000, 1101000);
     make_copy_of(&m, call, 7, 1010000, 1099000, 64, MR_COPY_H2D, MR_MEM_PINNED);
     make_copy_of(&m, 4000, 7, 1200000, 1300000, 64, MR_COPY_H2D, MR_MEM_PINNED); /* of no call */
     make_set(&m, 7, 1400000, 1400500, 64, MR_MEM_DEVICE);
-    call = make_call(&m, "cudaMemcpyAsync_v3020", 1600000, 1680000); /* staged: returns a little before the end */
+    call = make_call(&m, "cudaMemcpyAsync_v3020", 1600000,
+                     1680000); /* staged: returns a little before the end */
     make_copy_of(&m, call, 7, 1610000, 1700000, 1 << 20, MR_COPY_H2D, MR_MEM_PAGEABLE);
     call = make_call(&m, "cudaMemcpyAsync_v3020", 1800000, 1801000); /* small: taken along */
     make_copy_of(&m, call, 7, 1800500, 1801800, 4096, MR_COPY_H2D, MR_MEM_PAGEABLE);
@@ -418,8 +440,10 @@ static void launches_are_followed_to_the_kernels_end(void **state)
     (void)state;
     struct make m;
     make_begin(&m, OTHER);
-    make_kernel_of(&m, make_call(&m, "cudaLaunchKernel_v7000", 1000, 3000), 7, "k", 10000, 30000);   /* waits 7000 */
-    make_kernel_of(&m, make_call(&m, "cudaLaunchKernel_v7000", 31000, 35000), 7, "k", 34000, 50000); /* none */
+    make_kernel_of(&m, make_call(&m, "cudaLaunchKernel_v7000", 1000, 3000), 7, "k", 10000,
+                   30000); /* waits 7000 */
+    make_kernel_of(&m, make_call(&m, "cudaLaunchKernel_v7000", 31000, 35000), 7, "k", 34000,
+                   50000); /* none */
     make_kernel_of(&m, make_call(&m, "cuLaunchKernel", 60000, 61000), 7, "k", 61500, 70000);
     make_kernel_of(&m, 9999, 7, "k", 80000, 90000);
     make_end(&m);
@@ -428,7 +452,8 @@ static void launches_are_followed_to_the_kernels_end(void **state)
     assert_int_equal(mr_table_rows(table), 2);
     assert_string_equal(text(table, 0, "API Name"), "cudaLaunchKernel");
     assert_true(number(table, 0, "Count") == 2 && number(table, 0, "QCount") == 1);
-    assert_true(number(table, 0, "TAvg") == (29000 + 19000) / 2.0 && number(table, 0, "TMin") == 19000);
+    assert_true(number(table, 0, "TAvg") == (29000 + 19000) / 2.0 &&
+                number(table, 0, "TMin") == 19000);
     assert_true(number(table, 0, "AMed") == 3000 && number(table, 0, "AMax") == 4000);
     assert_true(number(table, 0, "QAvg") == 7000 && number(table, 0, "QStdDev") == 0);
     assert_true(number(table, 0, "KMed") == 18000 && number(table, 0, "PID") == 100);
@@ -495,29 +520,41 @@ static void exports_of_an_older_schema(void **state)
     (void)state;
     char row[512];
     sqlite3 *db = start_export(OTHER);
-    sql(db, "CREATE TABLE StringIds (id INTEGER NOT NULL PRIMARY KEY, value TEXT NOT NULL);"
-            "INSERT INTO StringIds VALUES (1, 'kernel(int)'), (2, 'kernel'), (3, 'cudaLaunchKernel_v7000'),"
-            " (4, 'cudaMemcpyAsync_v3020');"
-            "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER, end INTEGER, deviceId INTEGER, contextId INTEGER,"
-            " streamId INTEGER, correlationId INTEGER, globalPid INTEGER, demangledName INTEGER, shortName INTEGER,"
-            " registersPerThread INTEGER, gridX INTEGER, gridY INTEGER, gridZ INTEGER, blockX INTEGER, blockY INTEGER,"
-            " blockZ INTEGER, staticSharedMemory INTEGER, dynamicSharedMemory INTEGER);"
-            "CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (start INTEGER, end INTEGER, deviceId INTEGER, contextId INTEGER,"
-            " streamId INTEGER, correlationId INTEGER, globalPid INTEGER, bytes INTEGER, copyKind INTEGER,"
-            " srcKind INTEGER, dstKind INTEGER);"
-            "CREATE TABLE CUPTI_ACTIVITY_KIND_MEMSET (start INTEGER, end INTEGER, deviceId INTEGER, contextId INTEGER,"
-            " streamId INTEGER, correlationId INTEGER, globalPid INTEGER, value INTEGER, bytes INTEGER);"
-            "CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INTEGER, end INTEGER, eventClass INTEGER,"
-            " globalTid INTEGER, correlationId INTEGER, nameId INTEGER, returnValue INTEGER);"
-            "CREATE TABLE NVTX_EVENTS (start INTEGER, end INTEGER, eventType INTEGER, text TEXT, globalTid INTEGER);"
-            "INSERT INTO CUPTI_ACTIVITY_KIND_MEMSET VALUES (500, 600, 0, 1, 7, 12, 0, 0, 64);"
-            "INSERT INTO NVTX_EVENTS VALUES (0, 1000, 59, 'step', 0), (1000, 3000, 59, 'step', 0);");
-    snprintf(
-        row, sizeof row,
-        "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (100, 300, 0, 1, 7, 10, %llu, 1, 2, 32, 8, 1, 1, 64, 1, 1, 0, "
-        "0); INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES (400, 450, 0, 1, 7, 11, %llu, 1000, 1, 0, 2);"
-        "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (10, 20, 0, %llu, 10, 3, 0), (390, 460, 0, %llu, 11, 4, 0)",
-        TID(42, 0), TID(42, 0), TID(42, 43), TID(42, 43));
+    sql(db,
+        "CREATE TABLE StringIds (id INTEGER NOT NULL PRIMARY KEY, value TEXT NOT NULL);"
+        "INSERT INTO StringIds VALUES (1, 'kernel(int)'), (2, 'kernel'), (3, "
+        "'cudaLaunchKernel_v7000'),"
+        " (4, 'cudaMemcpyAsync_v3020');"
+        "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER, end INTEGER, deviceId INTEGER, "
+        "contextId INTEGER,"
+        " streamId INTEGER, correlationId INTEGER, globalPid INTEGER, demangledName INTEGER, "
+        "shortName INTEGER,"
+        " registersPerThread INTEGER, gridX INTEGER, gridY INTEGER, gridZ INTEGER, blockX INTEGER, "
+        "blockY INTEGER,"
+        " blockZ INTEGER, staticSharedMemory INTEGER, dynamicSharedMemory INTEGER);"
+        "CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (start INTEGER, end INTEGER, deviceId INTEGER, "
+        "contextId INTEGER,"
+        " streamId INTEGER, correlationId INTEGER, globalPid INTEGER, bytes INTEGER, copyKind "
+        "INTEGER,"
+        " srcKind INTEGER, dstKind INTEGER);"
+        "CREATE TABLE CUPTI_ACTIVITY_KIND_MEMSET (start INTEGER, end INTEGER, deviceId INTEGER, "
+        "contextId INTEGER,"
+        " streamId INTEGER, correlationId INTEGER, globalPid INTEGER, value INTEGER, bytes "
+        "INTEGER);"
+        "CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INTEGER, end INTEGER, eventClass INTEGER,"
+        " globalTid INTEGER, correlationId INTEGER, nameId INTEGER, returnValue INTEGER);"
+        "CREATE TABLE NVTX_EVENTS (start INTEGER, end INTEGER, eventType INTEGER, text TEXT, "
+        "globalTid INTEGER);"
+        "INSERT INTO CUPTI_ACTIVITY_KIND_MEMSET VALUES (500, 600, 0, 1, 7, 12, 0, 0, 64);"
+        "INSERT INTO NVTX_EVENTS VALUES (0, 1000, 59, 'step', 0), (1000, 3000, 59, 'step', 0);");
+    snprintf(row, sizeof row,
+             "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (100, 300, 0, 1, 7, 10, %llu, 1, 2, "
+             "32, 8, 1, 1, 64, 1, 1, 0, "
+             "0); INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES (400, 450, 0, 1, 7, 11, %llu, "
+             "1000, 1, 0, 2);"
+             "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (10, 20, 0, %llu, 10, 3, 0), (390, "
+             "460, 0, %llu, 11, 4, 0)",
+             TID(42, 0), TID(42, 0), TID(42, 43), TID(42, 43));
     sql(db, row);
     sqlite3_close(db);
     struct mr_recording *recording = open_at(OTHER);
@@ -567,18 +604,24 @@ static void strange_exports_do_no_harm(void **state)
     (void)state;
     const char *name;
     sqlite3 *db = start_export(OTHER);
-    sql(db, "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start TEXT, end BLOB, deviceId, contextId, streamId,"
-            " correlationId, globalPid, demangledName, registersPerThread, gridX, gridY, gridZ, blockX, blockY, blockZ,"
-            " staticSharedMemory, dynamicSharedMemory);"
-            "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL (rowid, start, end, demangledName, deviceId) VALUES"
-            " (-9223372036854775808, 'x', NULL, NULL, -1), (9223372036854775807, 5, 9223372036854775807, 77, 99),"
-            " (3, 10, 5, 1, 1), (4, -10, -5, 1, 1), (5, 1e300, x'00', 'name', 1);"
-            "CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (start, end, deviceId, contextId, streamId, correlationId, bytes,"
-            " copyKind, srcKind, dstKind);"
-            "INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES (1, 2, 3, 4, 5, 6, -7, 800, -9, 1e30);"
-            "CREATE VIEW CUPTI_ACTIVITY_KIND_RUNTIME AS SELECT 1 AS start, 2 AS end;"
-            "CREATE TABLE NVTX_EVENTS (start, end, eventType, text, textId, domainId, globalTid);"
-            "INSERT INTO NVTX_EVENTS VALUES (1, 2, 59, x'ff00ff', NULL, -1, NULL), (1, 2, 60, NULL, NULL, 3, 1)");
+    sql(db,
+        "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start TEXT, end BLOB, deviceId, contextId, "
+        "streamId,"
+        " correlationId, globalPid, demangledName, registersPerThread, gridX, gridY, gridZ, "
+        "blockX, blockY, blockZ,"
+        " staticSharedMemory, dynamicSharedMemory);"
+        "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL (rowid, start, end, demangledName, deviceId) VALUES"
+        " (-9223372036854775808, 'x', NULL, NULL, -1), (9223372036854775807, 5, "
+        "9223372036854775807, 77, 99),"
+        " (3, 10, 5, 1, 1), (4, -10, -5, 1, 1), (5, 1e300, x'00', 'name', 1);"
+        "CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (start, end, deviceId, contextId, streamId, "
+        "correlationId, bytes,"
+        " copyKind, srcKind, dstKind);"
+        "INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES (1, 2, 3, 4, 5, 6, -7, 800, -9, 1e30);"
+        "CREATE VIEW CUPTI_ACTIVITY_KIND_RUNTIME AS SELECT 1 AS start, 2 AS end;"
+        "CREATE TABLE NVTX_EVENTS (start, end, eventType, text, textId, domainId, globalTid);"
+        "INSERT INTO NVTX_EVENTS VALUES (1, 2, 59, x'ff00ff', NULL, -1, NULL), (1, 2, 60, NULL, "
+        "NULL, 3, 1)");
     sqlite3_close(db);
     struct mr_recording *recording = open_at(OTHER);
     for (uint32_t i = 0; (name = mr_report_name(i, NULL)); i++) {
@@ -610,12 +653,15 @@ static void a_million_names(void **state)
     sqlite3 *db = start_export(OTHER);
     sql(db, "PRAGMA synchronous=OFF; PRAGMA journal_mode=OFF; BEGIN;"
             "CREATE TABLE StringIds (id INTEGER NOT NULL PRIMARY KEY, value TEXT NOT NULL);"
-            "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER, end INTEGER, demangledName INTEGER)");
+            "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER, end INTEGER, demangledName "
+            "INTEGER)");
     sqlite3_prepare_v2(db, "INSERT INTO StringIds VALUES (?, ?)", -1, &string, NULL);
-    sqlite3_prepare_v2(db, "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (?, ?, ?)", -1, &kernel, NULL);
+    sqlite3_prepare_v2(db, "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (?, ?, ?)", -1, &kernel,
+                       NULL);
     for (uint32_t i = 0; i < n; i++) {
         sqlite3_bind_int(string, 1, (int)i);
-        sqlite3_bind_text(string, 2, name, snprintf(name, sizeof name, "kernel_%u", i), SQLITE_STATIC);
+        sqlite3_bind_text(string, 2, name, snprintf(name, sizeof name, "kernel_%u", i),
+                          SQLITE_STATIC);
         sqlite3_step(string);
         sqlite3_reset(string);
     }
@@ -652,7 +698,8 @@ static void make_run(const char *path, uint64_t gemm, uint64_t copy, bool extra)
     make_begin(&m, path);
     for (uint64_t i = 1; i <= 10; i++) {
         make_kernel(&m, 7, "gemm", i * 100000, i * 100000 + gemm);
-        make_copy(&m, 7, i * 100000 + 50000, i * 100000 + 50000 + copy, 4096, MR_COPY_H2D, MR_MEM_PINNED);
+        make_copy(&m, 7, i * 100000 + 50000, i * 100000 + 50000 + copy, 4096, MR_COPY_H2D,
+                  MR_MEM_PINNED);
         if (extra)
             make_kernel(&m, 7, "extra", i * 100000 + 30000, i * 100000 + 31000);
     }
@@ -721,7 +768,8 @@ static void gpu_metrics_are_added_up(void **state)
     assert_int_equal(mr_table_rows(table), 3);
     uint64_t n_samples = 0;
     for (uint64_t row = 0; row < 3; row++) {
-        bool second = number(table, row, "Device") == 1, tensor = text(table, row, "Metric")[0] == 'T';
+        bool second = number(table, row, "Device") == 1,
+             tensor = text(table, row, "Metric")[0] == 'T';
         n_samples += (uint64_t)number(table, row, "Samples");
         assert_true(fabs(number(table, row, "Avg") - (second ? 99 : tensor ? 4.5 : 25)) < 1e-9);
         assert_true(number(table, row, "Max") == (second ? 99 : tensor ? 9 : 50));

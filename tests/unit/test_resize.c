@@ -56,15 +56,17 @@ static void check_vector(const struct resize_vector *v)
                             .scale_y = 1,
                             .dtype = MR_U8,
                             .channels = v->channels};
-    void *work = aligned_alloc(64, mr_resample_work(MR_U8, v->channels, v->width, v->height, v->out_w, v->out_h));
+    void *work = aligned_alloc(
+        64, mr_resample_work(MR_U8, v->channels, v->width, v->height, v->out_w, v->out_h));
     mr_resample(&cut, &src, out, work);
     for (uint64_t i = 0; i < n_out && v->out[0]; i++) {
         unsigned want;
         assert_int_equal(sscanf(v->out + 2 * i, "%2x", &want), 1);
         if (out[i] != want)
-            fail_msg("%llux%llux%u to %llux%llu, filter %d: byte %llu: %u, Pillow %u", (unsigned long long)v->height,
-                     (unsigned long long)v->width, v->channels, (unsigned long long)v->out_h,
-                     (unsigned long long)v->out_w, v->filter, (unsigned long long)i, out[i], want);
+            fail_msg("%llux%llux%u to %llux%llu, filter %d: byte %llu: %u, Pillow %u",
+                     (unsigned long long)v->height, (unsigned long long)v->width, v->channels,
+                     (unsigned long long)v->out_h, (unsigned long long)v->out_w, v->filter,
+                     (unsigned long long)i, out[i], want);
     }
     assert_int_equal(sum_of(out, n_out), v->sum);
     free(in);
@@ -99,7 +101,8 @@ static const struct mr_spec picture_spec = {
     .name = "image", .dtype = MR_U8, .rank = 3, .dim = {128, 128, 3}, .var_dims = 3};
 
 /* What a decoder that heeds the window would hand over: the window's pixels and what filters need around them. */
-static void hold(const uint8_t *all, const struct mr_window *w, uint8_t *room, struct mr_picture *out)
+static void hold(const uint8_t *all, const struct mr_window *w, uint8_t *room,
+                 struct mr_picture *out)
 {
     double reach_x = 2 * fmax(w->w / w->out_w, 1) + 1, reach_y = 2 * fmax(w->h / w->out_h, 1) + 1;
     uint32_t x0 = (uint32_t)fmax(floor(w->x - reach_x), w->clip_x),
@@ -153,15 +156,18 @@ static void test_parts_give_what_wholes_give(void **state)
             assert_int_equal(mr_transform_apply_at(chain, 0, &at, all, dim, a, dim_a, scratch), 0);
             assert_int_equal(mr_transform_apply_at(plain, 0, &at, all, dim, b, dim_b, other), 0);
             assert_memory_equal(dim_a, dim_b, 3 * sizeof *dim_a);
-            uint64_t bytes = mr_dims_after(dim_a, 3, -1) * mr_dtype_size(mr_transform_specs(chain)->dtype);
+            uint64_t bytes =
+                mr_dims_after(dim_a, 3, -1) * mr_dtype_size(mr_transform_specs(chain)->dtype);
             assert_memory_equal(a, b, bytes);
             assert_int_equal(mr_transform_window(chain, 0, &at, SIDE_W, SIDE_H, &w), 0);
-            assert_true(w.x >= w.clip_x && w.x + w.w <= w.clip_x + w.clip_w && w.y + w.h <= w.clip_y + w.clip_h);
+            assert_true(w.x >= w.clip_x && w.x + w.w <= w.clip_x + w.clip_w &&
+                        w.y + w.h <= w.clip_y + w.clip_h);
             assert_true(w.clip_x + w.clip_w <= SIDE_W && w.clip_y + w.clip_h <= SIDE_H);
             hold(all, &w, room, &p);
             at.picture = &p;
             uint64_t held[MR_MAX_RANK] = {p.height, p.width, 3};
-            assert_int_equal(mr_transform_apply_at(chain, 0, &at, p.data, held, c, dim_b, scratch), 0);
+            assert_int_equal(mr_transform_apply_at(chain, 0, &at, p.data, held, c, dim_b, scratch),
+                             0);
             assert_memory_equal(dim_a, dim_b, 3 * sizeof *dim_a);
             assert_memory_equal(a, c, bytes);
         }
@@ -181,19 +187,22 @@ static void test_scaled_pictures(void **state)
     for (int y = 0; y < H; y++)
         for (int x = 0; x < W; x++)
             for (int c = 0; c < 3; c++)
-                all[(y * W + x) * 3 + c] = (uint8_t)(128 + 60 * sin(x / 17.0 + c) + 50 * cos(y / 23.0));
+                all[(y * W + x) * 3 + c] =
+                    (uint8_t)(128 + 60 * sin(x / 17.0 + c) + 50 * cos(y / 23.0));
     for (int y = 0; y < H / 2; y++)
         for (int x = 0; x < W / 2; x++)
             for (int c = 0; c < 3; c++) {
                 const uint8_t *p = all + (2 * y * W + 2 * x) * 3 + c;
-                half[(y * (W / 2) + x) * 3 + c] = (uint8_t)((p[0] + p[3] + p[W * 3] + p[W * 3 + 3] + 2) / 4);
+                half[(y * (W / 2) + x) * 3 + c] =
+                    (uint8_t)((p[0] + p[3] + p[W * 3] + p[W * 3 + 3] + 2) / 4);
             }
     struct mr_picture p = {half, W / 2 * 3, W / 2, H / 2, 3, 0, 0, 0.5, 0.5, W, H};
     struct mr_transform *chain = make("random_resized_crop(16,0.3,1)", &picture_spec, 1);
     void *scratch = scratch_of(chain);
     for (uint64_t index = 0; index < 50; index++) {
         struct mr_at at = {.seed = 9, .index = index};
-        uint64_t dim[MR_MAX_RANK] = {H, W, 3}, out_dim[MR_MAX_RANK], held[MR_MAX_RANK] = {H / 2, W / 2, 3};
+        uint64_t dim[MR_MAX_RANK] = {H, W, 3}, out_dim[MR_MAX_RANK],
+                 held[MR_MAX_RANK] = {H / 2, W / 2, 3};
         assert_int_equal(mr_transform_apply_at(chain, 0, &at, all, dim, a, out_dim, scratch), 0);
         at.picture = &p;
         assert_int_equal(mr_transform_apply_at(chain, 0, &at, half, held, b, out_dim, scratch), 0);
@@ -209,11 +218,13 @@ static void test_flat_stays_flat(void **state)
 {
     (void)state;
     static const enum mr_dtype dtypes[] = {MR_U8, MR_I16, MR_F16, MR_F32, MR_F64, MR_U16, MR_I64};
-    static const char *const chains[] = {"resize(7,29)", "resize(31,5,bicubic)", "resize(9,9,nearest)", "resize(3)"};
+    static const char *const chains[] = {"resize(7,29)", "resize(31,5,bicubic)",
+                                         "resize(9,9,nearest)", "resize(3)"};
     static unsigned char in[4 * 23 * 17 * 3 * 8], out[4 * 31 * 31 * 3 * 8];
     for (size_t k = 0; k < MR_COUNT(dtypes) * MR_COUNT(chains) * 4; k++) {
         enum mr_dtype dtype = dtypes[k / 4 % MR_COUNT(dtypes)];
-        struct mr_spec spec = {.name = "image", .dtype = dtype, .rank = 3 + (int)(k / 2 % 2), .dim = {4, 4, 4, 4}};
+        struct mr_spec spec = {
+            .name = "image", .dtype = dtype, .rank = 3 + (int)(k / 2 % 2), .dim = {4, 4, 4, 4}};
         uint64_t *dim = spec.dim + (spec.rank - 3);
         memcpy(dim, k % 2 ? (uint64_t[]){3, 23, 17} : (uint64_t[]){23, 17, 3}, 3 * sizeof *dim);
         size_t size = mr_dtype_size(dtype);
@@ -222,7 +233,8 @@ static void test_flat_stays_flat(void **state)
         struct mr_transform *chain = make(chains[k / 4 / MR_COUNT(dtypes)], &spec, 1);
         void *scratch = scratch_of(chain);
         uint64_t out_dim[MR_MAX_RANK];
-        assert_int_equal(mr_transform_apply(chain, 0, 0, 0, 0, in, spec.dim, out, out_dim, scratch), 0);
+        assert_int_equal(mr_transform_apply(chain, 0, 0, 0, 0, in, spec.dim, out, out_dim, scratch),
+                         0);
         for (uint64_t i = 0; i < mr_dims_after(out_dim, spec.rank, -1); i++) {
             double value;
             memcpy(in, out + i * size, size); /* aligned */
@@ -246,7 +258,8 @@ static void test_floats_are_near_bytes(void **state)
     draw(in, SIDE_H, SIDE_W, 3);
     for (size_t i = 0; i < MR_COUNT(in); i++)
         in_f[i] = in[i];
-    struct mr_spec spec = {.name = "image", .dtype = MR_U8, .rank = 3, .dim = {SIDE_H, SIDE_W, 3}}, f = spec;
+    struct mr_spec spec = {.name = "image", .dtype = MR_U8, .rank = 3, .dim = {SIDE_H, SIDE_W, 3}},
+                   f = spec;
     f.dtype = MR_F32;
     struct mr_transform *a = make("resize(24,40)", &spec, 1), *b = make("resize(24,40)", &f, 1);
     void *scratch_a = scratch_of(a), *scratch_b = scratch_of(b);
@@ -282,7 +295,8 @@ static void test_random_parts(void **state)
     assert_true(least < 0.21 && most > 0.59 && flat < 0.82 && tall > 1.22);
     struct mr_window w;
     struct mr_at at = {.index = 4};
-    assert_int_equal(mr_transform_window(chain, 0, &at, 1000, 10, &w), 0); /* no part fits: the middle */
+    assert_int_equal(mr_transform_window(chain, 0, &at, 1000, 10, &w),
+                     0); /* no part fits: the middle */
     assert_true(w.h == 10 && w.w == 12 && w.x == 494);
     mr_transform_destroy(chain);
 }
@@ -312,7 +326,8 @@ static void test_bad_sizes_are_refused(void **state)
     uint64_t dim[MR_MAX_RANK] = {0, 4, 3}, out_dim[MR_MAX_RANK];
     void *scratch = scratch_of(chain);
     unsigned char out[8 * 8 * 3];
-    assert_int_equal(mr_transform_apply_at(chain, 0, &at, out, dim, out, out_dim, scratch), MR_ESHAPE);
+    assert_int_equal(mr_transform_apply_at(chain, 0, &at, out, dim, out, out_dim, scratch),
+                     MR_ESHAPE);
     free(scratch);
     mr_transform_destroy(chain);
 }
@@ -320,9 +335,12 @@ static void test_bad_sizes_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_u8_is_pillows_bit_for_bit), cmocka_unit_test(test_parts_give_what_wholes_give),
-        cmocka_unit_test(test_scaled_pictures),           cmocka_unit_test(test_flat_stays_flat),
-        cmocka_unit_test(test_floats_are_near_bytes),     cmocka_unit_test(test_random_parts),
+        cmocka_unit_test(test_u8_is_pillows_bit_for_bit),
+        cmocka_unit_test(test_parts_give_what_wholes_give),
+        cmocka_unit_test(test_scaled_pictures),
+        cmocka_unit_test(test_flat_stays_flat),
+        cmocka_unit_test(test_floats_are_near_bytes),
+        cmocka_unit_test(test_random_parts),
         cmocka_unit_test(test_bad_sizes_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,9 +8,9 @@
 
 static void use_keys(const char *access, const char *secret, const char *token)
 {
-    static const char *const names[] = {"AWS_PROFILE",          "AWS_REGION",        "AWS_DEFAULT_REGION",
-                                        "AWS_ENDPOINT_URL_S3",  "AWS_SESSION_TOKEN", "AWS_ACCESS_KEY_ID",
-                                        "AWS_SECRET_ACCESS_KEY"};
+    static const char *const names[] = {
+        "AWS_PROFILE",       "AWS_REGION",        "AWS_DEFAULT_REGION",   "AWS_ENDPOINT_URL_S3",
+        "AWS_SESSION_TOKEN", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"};
     for (size_t i = 0; i < MR_COUNT(names); i++)
         unsetenv(names[i]);
     unlink(test_path("credentials"));
@@ -27,8 +27,13 @@ static void use_keys(const char *access, const char *secret, const char *token)
         setenv("AWS_SESSION_TOKEN", token, 1);
 }
 
-static const char *const odd_keys[] = {
-    "plain.bin", "a b+c&d=e%41.bin", "\xc3\xa4/\xe2\x82\xac '(1)!*.bin", "deep/er/x~.bin", "one", "two", "three"};
+static const char *const odd_keys[] = {"plain.bin",
+                                       "a b+c&d=e%41.bin",
+                                       "\xc3\xa4/\xe2\x82\xac '(1)!*.bin",
+                                       "deep/er/x~.bin",
+                                       "one",
+                                       "two",
+                                       "three"};
 
 static void make_bucket(const char *root)
 {
@@ -67,18 +72,19 @@ static void keys_of_any_characters_read_signed(void **state)
 static void keys_come_from_files(void **state)
 {
     (void)state;
-    static const char credentials[] = "# ours\n[default]\naws_access_key_id = WRONG\naws_secret_access_key=wrong\n\n"
-                                      "[ work ]\naws_access_key_id=AKTEST\naws_secret_access_key = secretTEST\n";
+    static const char credentials[] =
+        "# ours\n[default]\naws_access_key_id = WRONG\naws_secret_access_key=wrong\n\n"
+        "[ work ]\naws_access_key_id=AKTEST\naws_secret_access_key = secretTEST\n";
     char config[600];
     use_keys("AKTEST", "x", NULL);
     unsetenv("AWS_ACCESS_KEY_ID");
     unsetenv("AWS_ENDPOINT_URL");
     unsetenv("AWS_DEFAULT_REGION");
     setenv("AWS_PROFILE", "work", 1);
-    snprintf(
-        config, sizeof config,
-        "[default]\nregion = nowhere-9\n[profile work]\ns3 =\n  region = below\nregion=test-1\nendpoint_url = %s\n",
-        url("s3"));
+    snprintf(config, sizeof config,
+             "[default]\nregion = nowhere-9\n[profile work]\ns3 =\n  region = "
+             "below\nregion=test-1\nendpoint_url = %s\n",
+             url("s3"));
     test_write("credentials", credentials, sizeof credentials - 1);
     test_write("config", config, strlen(config));
     reads_well("s3://bucket/two", big + 5, 5005);
@@ -91,15 +97,18 @@ static void refusals_say_why(void **state)
     uint64_t n;
     quick_options(1, NULL, 0);
     use_keys("AKTEST", "wrong", NULL);
-    test_fails(read_by_reader("s3://bucket/one", 0, MR_WHOLE, &got, &n), -EACCES, "s3://bucket/one", "403 Forbidden",
-               "SignatureDoesNotMatch: the signature is wrong", "(the request was signed)");
+    test_fails(read_by_reader("s3://bucket/one", 0, MR_WHOLE, &got, &n), -EACCES, "s3://bucket/one",
+               "403 Forbidden", "SignatureDoesNotMatch: the signature is wrong",
+               "(the request was signed)");
     free(got);
     use_keys(NULL, NULL, NULL);
     setenv("AWS_ENDPOINT_URL", url("s3"), 1);
-    test_fails(read_by_reader("s3://bucket/one", 0, 10, &got, &n), -EACCES, "AccessDenied", "no AWS keys were found");
+    test_fails(read_by_reader("s3://bucket/one", 0, 10, &got, &n), -EACCES, "AccessDenied",
+               "no AWS keys were found");
     free(got);
     use_keys("AKTEST", "secretTEST", NULL);
-    test_fails(read_by_reader("s3://bucket/none", 0, 10, &got, &n), -ENOENT, "NoSuchKey", "s3://bucket/none");
+    test_fails(read_by_reader("s3://bucket/none", 0, 10, &got, &n), -ENOENT, "NoSuchKey",
+               "s3://bucket/none");
     free(got);
     test_fails(read_by_reader("s3:///none", 0, 10, &got, &n), MR_EOPTION, "no bucket");
     free(got);
@@ -127,8 +136,9 @@ static void lists_come_whole_page_by_page(void **state)
     use_keys("AKTEST", "secretTEST", NULL);
     struct seen s = {0};
     test_works(mr_store_list("s3://bucket", note, &s));
-    assert_string_equal(s.text, "a b+c&d=e%41.bin 5001\ndeep/ -1\none 5004\nplain.bin 5000\nthree 5006\ntwo 5005\n"
-                                "\xc3\xa4/ -1\n");
+    assert_string_equal(
+        s.text, "a b+c&d=e%41.bin 5001\ndeep/ -1\none 5004\nplain.bin 5000\nthree 5006\ntwo 5005\n"
+                "\xc3\xa4/ -1\n");
     s = (struct seen){0};
     test_works(mr_store_list("s3://bucket/deep/er/", note, &s));
     assert_string_equal(s.text, "x~.bin 5003\n");
@@ -147,12 +157,14 @@ static void lists_that_make_no_sense(void **state)
         "<ListBucketResult><Contents>",
         "<ListBucketResult><Contents><Key>a%0</Key></Contents></ListBucketResult>",
         "<ListBucketResult><Contents><Key>a%00</Key></Contents></ListBucketResult>",
-        "<!DOCTYPE x [<!ENTITY a 'aaaa'>]><ListBucketResult><Contents><Key>&a;</Key></Contents></ListBucketResult>",
+        "<!DOCTYPE x [<!ENTITY a "
+        "'aaaa'>]><ListBucketResult><Contents><Key>&a;</Key></Contents></ListBucketResult>",
     };
     for (size_t i = 0; i < MR_COUNT(bad); i++) {
         struct seen s = {0};
         struct mr_s3_page page = {.fn = note, .user = &s};
-        test_fails(mr_s3_page_parse("s3://x/", bad[i], strlen(bad[i]), &page), MR_EFORMAT, "s3://x/", "makes no sense");
+        test_fails(mr_s3_page_parse("s3://x/", bad[i], strlen(bad[i]), &page), MR_EFORMAT,
+                   "s3://x/", "makes no sense");
         assert_string_equal(s.text, "");
         free(page.next);
     }
@@ -174,10 +186,11 @@ static void lists_without_end_end(void **state)
         snprintf(place, sizeof place, "s3://endless-%s/", stuck[i]);
         test_fails(mr_store_list(place, pass, NULL), MR_EFORMAT, place, "in the order of names");
     }
-    test_fails(mr_store_list("s3://endless-empty", pass, NULL), MR_EFORMAT, "1000 pages in a row are empty");
+    test_fails(mr_store_list("s3://endless-empty", pass, NULL), MR_EFORMAT,
+               "1000 pages in a row are empty");
     setenv("MILLRACE_LIST_LIMIT", "1MiB", 1);
-    test_fails(mr_store_list("s3://endless-grow", pass, NULL), MR_ELIMIT, "more than the 1048576 bytes",
-               "MILLRACE_LIST_LIMIT");
+    test_fails(mr_store_list("s3://endless-grow", pass, NULL), MR_ELIMIT,
+               "more than the 1048576 bytes", "MILLRACE_LIST_LIMIT");
     setenv("MILLRACE_LIST_LIMIT", "much", 1);
     test_fails(mr_store_list("s3://bucket", pass, NULL), MR_EOPTION, "MILLRACE_LIST_LIMIT");
     unsetenv("MILLRACE_LIST_LIMIT");
@@ -211,8 +224,9 @@ static void write_npy(const char *name, uint32_t n)
 {
     char head[129];
     int used =
-        snprintf(head, sizeof head, "\x93NUMPY%c%c%c%c{'descr': '|u1', 'fortran_order': False, 'shape': (%u, 10), }", 1,
-                 1, 118, 1, n);
+        snprintf(head, sizeof head,
+                 "\x93NUMPY%c%c%c%c{'descr': '|u1', 'fortran_order': False, 'shape': (%u, 10), }",
+                 1, 1, 118, 1, n);
     memset(head + used, ' ', 128 - (size_t)used);
     head[6] = 1;
     head[7] = 0;
@@ -235,11 +249,15 @@ static void data_sets_by_url_equal_those_on_disk(void **state)
     snprintf(local, sizeof local, "raw:%s,shape=10x10", test_path("bucket/plain.bin"));
     must_equal("raw:s3://bucket/plain.bin,shape=10x10", local);
     test_write("records.bin", big, 11 * 1000 + 3);
-    snprintf(local, sizeof local, "raw:%s,dtype=u16,shape=2x2,skip=3,record=11", test_path("records.bin"));
-    snprintf(remote, sizeof remote, "raw:%s,dtype=u16,shape=2x2,skip=3,record=11", url("ok/records.bin"));
+    snprintf(local, sizeof local, "raw:%s,dtype=u16,shape=2x2,skip=3,record=11",
+             test_path("records.bin"));
+    snprintf(remote, sizeof remote, "raw:%s,dtype=u16,shape=2x2,skip=3,record=11",
+             url("ok/records.bin"));
     must_equal(remote, local);
-    snprintf(local, sizeof local,
-             "cd '%s/bucket' && mkdir -p sh && tar cf sh/b.tar plain.bin && tar cf sh/a.tar plain.bin", test_dir);
+    snprintf(
+        local, sizeof local,
+        "cd '%s/bucket' && mkdir -p sh && tar cf sh/b.tar plain.bin && tar cf sh/a.tar plain.bin",
+        test_dir);
     assert_int_equal(system(local), 0); /* NOLINT(cert-env33-c) */
     snprintf(local, sizeof local, "tar:%s,index=none,fields=[x:bin]", test_path("bucket/sh"));
     static const char *const shards[] = {"sh", "sh/", "sh/?.tar"};
@@ -275,7 +293,8 @@ static void a_real_server_lists_and_reads(void **state)
     snprintf(python, sizeof python, "%s/s3-server/bin/python", TEST_BUILD);
     if (access(TEST_BUILD "/s3-server/ready", F_OK) ||
         !server_start(&moto, python, TEST_SUPPORT "/s3_server.py", test_dir)) {
-        print_message("SKIP a real S3 server: pip could not install moto[s3] (test setup.s3_server)\n");
+        print_message(
+            "SKIP a real S3 server: pip could not install moto[s3] (test setup.s3_server)\n");
         return;
     }
     char endpoint[64];

@@ -16,14 +16,16 @@ static const char *write_st(const char *name, const char *header, const void *da
 static struct mr_dataset *open_fields(const char *path, const char *fields)
 {
     char uri[900];
-    snprintf(uri, sizeof uri, "safetensors:%s%s%s", path, fields ? ",fields=" : "", fields ? fields : "");
+    snprintf(uri, sizeof uri, "safetensors:%s%s%s", path, fields ? ",fields=" : "",
+             fields ? fields : "");
     return test_open(uri);
 }
 
-static const char header[] = "{\"__metadata__\":{\"made\":\"here\"},"
-                             "\"image\":{\"dtype\":\"U8\",\"shape\":[5,2,3],\"data_offsets\":[0,30]},"
-                             "\"label\":{\"dtype\":\"I16\",\"shape\":[5],\"data_offsets\":[30,40]},"
-                             "\"mean\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[40,52]}}";
+static const char header[] =
+    "{\"__metadata__\":{\"made\":\"here\"},"
+    "\"image\":{\"dtype\":\"U8\",\"shape\":[5,2,3],\"data_offsets\":[0,30]},"
+    "\"label\":{\"dtype\":\"I16\",\"shape\":[5],\"data_offsets\":[30,40]},"
+    "\"mean\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[40,52]}}";
 
 static void tensors_are_fields(void **state)
 {
@@ -50,18 +52,24 @@ static void shards_are_one(void **state)
 {
     (void)state;
     uint8_t a[6] = {1, 2, 3, 4, 5, 6}, b[3] = {7, 8, 9}, x[2], y[1];
-    write_st("m-1.safetensors", "{\"x\":{\"dtype\":\"U8\",\"shape\":[3,2],\"data_offsets\":[0,6]}}", a, 6);
-    write_st("m-2.safetensors", "{\"y\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,3]}}", b, 3);
-    static const char index[] = "{\"weight_map\":{\"x\":\"m-1.safetensors\",\"y\":\"m-2.safetensors\"}}";
-    struct mr_dataset *ds = open_fields(test_write("m.safetensors.index.json", index, sizeof index - 1), NULL);
+    write_st("m-1.safetensors", "{\"x\":{\"dtype\":\"U8\",\"shape\":[3,2],\"data_offsets\":[0,6]}}",
+             a, 6);
+    write_st("m-2.safetensors", "{\"y\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,3]}}",
+             b, 3);
+    static const char index[] =
+        "{\"weight_map\":{\"x\":\"m-1.safetensors\",\"y\":\"m-2.safetensors\"}}";
+    struct mr_dataset *ds =
+        open_fields(test_write("m.safetensors.index.json", index, sizeof index - 1), NULL);
     test_works(mr_dataset_read(ds, 2, (void *const[]){x, y}, NULL));
     assert_int_equal(x[1], 6);
     assert_int_equal(y[0], 9);
     mr_dataset_close(ds);
     static const char out[] = "{\"weight_map\":{\"x\":\"../m-1.safetensors\"}}";
     char uri[800];
-    snprintf(uri, sizeof uri, "safetensors:%s", test_write("n.safetensors.index.json", out, sizeof out - 1));
-    test_fails(test_open_fails(uri), MR_EFORMAT, "n.safetensors.index.json", "'x'", "beside the index");
+    snprintf(uri, sizeof uri, "safetensors:%s",
+             test_write("n.safetensors.index.json", out, sizeof out - 1));
+    test_fails(test_open_fails(uri), MR_EFORMAT, "n.safetensors.index.json", "'x'",
+               "beside the index");
 }
 
 static int open_fails(const char *path, const char *options)
@@ -84,7 +92,8 @@ static void floats_of_8_bits_must_be_asked_for(void **state)
                  "\"x\":{\"dtype\":\"U8\",\"shape\":[2,2],\"data_offsets\":[4,8]}}",
                  names[i]);
         const char *path = write_st("f8.safetensors", text, data, sizeof data);
-        test_fails(open_fails(path, ""), MR_EUNSUPPORTED, path, "'w'", names[i], "fp8=u8", "fields=");
+        test_fails(open_fails(path, ""), MR_EUNSUPPORTED, path, "'w'", names[i], "fp8=u8",
+                   "fields=");
         mr_dataset_close(open_fields(path, "x"));
         snprintf(uri, sizeof uri, "safetensors:%s,fields=[w],fp8=u8", path);
         struct mr_dataset *ds = test_open(uri);
@@ -101,22 +110,24 @@ static void too_many_are_listed(void **state)
     char text[4096] = "{";
     for (int i = 0; i < 14; i++)
         snprintf(text + strlen(text), sizeof text - strlen(text),
-                 "%s\"layer.%02d\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[%d,%d]}", i ? "," : "", i, i,
-                 i + 1);
+                 "%s\"layer.%02d\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[%d,%d]}",
+                 i ? "," : "", i, i, i + 1);
     strcat(text, "}");
     const char *path = write_st("many.safetensors", text, "abcdefghijklmn", 14);
-    test_fails(open_fails(path, ""), MR_ELIMIT, path, "14 tensors", "at most 8 fields", "fields=[NAME,...]", "layer.00",
-               "layer.11 and 2 more");
-    test_fails(open_fails(path, ",fields=[layer.13,layr.3]"), MR_EOPTION, "no tensor has the name 'layr.3'",
-               "layer.00");
+    test_fails(open_fails(path, ""), MR_ELIMIT, path, "14 tensors", "at most 8 fields",
+               "fields=[NAME,...]", "layer.00", "layer.11 and 2 more");
+    test_fails(open_fails(path, ",fields=[layer.13,layr.3]"), MR_EOPTION,
+               "no tensor has the name 'layr.3'", "layer.00");
     mr_dataset_close(open_fields(path, "[layer.13,layer.02]"));
 }
 
 static void a_shard_without_its_tensor_is_named(void **state)
 {
     (void)state;
-    write_st("l-1.safetensors", "{\"x\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}", "ab", 2);
-    static const char index[] = "{\"weight_map\":{\"x\":\"l-1.safetensors\",\"y\":\"l-1.safetensors\"}}";
+    write_st("l-1.safetensors", "{\"x\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}",
+             "ab", 2);
+    static const char index[] =
+        "{\"weight_map\":{\"x\":\"l-1.safetensors\",\"y\":\"l-1.safetensors\"}}";
     const char *path = test_write("l.safetensors.index.json", index, sizeof index - 1);
     test_fails(open_fails(path, ""), MR_EFORMAT, "l-1.safetensors", "no tensor 'y'", "index");
     mr_dataset_close(open_fields(path, "x"));
@@ -133,19 +144,23 @@ static void what_is_wrong_is_named(void **state)
         {"[]", "not a JSON object", 0, MR_EFORMAT},
         {"{}", "no tensors", 0, MR_EFORMAT},
         {"{\"a\":1}", "'a': is not an object", 0, MR_EFORMAT},
-        {"{\"a\":{\"dtype\":\"X9\",\"shape\":[1],\"data_offsets\":[0,1]}}", "dtype 'X9'", 1, MR_EUNSUPPORTED},
-        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[-1],\"data_offsets\":[0,1]}}", "'a': its shape", 1, MR_EFORMAT},
-        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,1]}}", "take 2 bytes, its range has 1", 1,
+        {"{\"a\":{\"dtype\":\"X9\",\"shape\":[1],\"data_offsets\":[0,1]}}", "dtype 'X9'", 1,
+         MR_EUNSUPPORTED},
+        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[-1],\"data_offsets\":[0,1]}}", "'a': its shape", 1,
          MR_EFORMAT},
-        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}", "ends at byte 2 of the data, file has 1", 1,
-         MR_ETRUNCATED},
-        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}}", "do not begin where", 2, MR_EFORMAT},
-        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", "tensors take 1 bytes, file has 2", 2,
+        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,1]}}",
+         "take 2 bytes, its range has 1", 1, MR_EFORMAT},
+        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}",
+         "ends at byte 2 of the data, file has 1", 1, MR_ETRUNCATED},
+        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}}", "do not begin where", 2,
          MR_EFORMAT},
+        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}",
+         "tensors take 1 bytes, file has 2", 2, MR_EFORMAT},
         {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},"
          "\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}}",
          "'a': appears twice", 2, MR_EFORMAT},
-        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[0,1]}}", "'a' has no samples", 1, MR_EFORMAT},
+        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[0,1]}}", "'a' has no samples", 1,
+         MR_EFORMAT},
         {"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},"
          "\"b\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[2,5]}}",
          "'b' has a first dimension of 3, those before 2", 5, MR_EFORMAT},
@@ -160,7 +175,8 @@ static void what_is_wrong_is_named(void **state)
     char uri[800];
     snprintf(uri, sizeof uri, "safetensors:%s", test_write("short.safetensors", "\1\0\0", 3));
     test_fails(test_open_fails(uri), MR_ETRUNCATED, "begins with 8 bytes, file has 3");
-    snprintf(uri, sizeof uri, "safetensors:%s", test_write("long.safetensors", "\377\377\377\377\377\377\377\377x", 9));
+    snprintf(uri, sizeof uri, "safetensors:%s",
+             test_write("long.safetensors", "\377\377\377\377\377\377\377\377x", 9));
     test_fails(test_open_fails(uri), MR_EFORMAT, "a header of 18446744073709551615 bytes");
     write_st("a.safetensors", header, zeros, 0);
     snprintf(uri, sizeof uri, "safetensors:%s", test_path("a.safetensors"));
@@ -171,7 +187,8 @@ static void files_that_others_made(void **state)
 {
     (void)state;
     const char *path = test_data("formats/safetensors/huggingface-samples/overall.safetensors");
-    const char *abuse = test_data("formats/safetensors/safetensors-cpp/test/safetensors_abuse_attempt_1.safetensors");
+    const char *abuse = test_data(
+        "formats/safetensors/safetensors-cpp/test/safetensors_abuse_attempt_1.safetensors");
     if (!path || !abuse)
         skip();
     struct mr_dataset *ds = open_fields(path, "[I,e]");

@@ -115,7 +115,8 @@ static void test_random_epochs_are_spread(void **state)
     }
     for (int i = 0; i < 50; i++)
         chi2 += (count[i] - 400) * (count[i] - 400) / 400;
-    assert_true(chi2 < 49 + 5 * sqrt(2 * 49)); /* mean + 5 standard deviations; the draws are fixed */
+    assert_true(chi2 <
+                49 + 5 * sqrt(2 * 49)); /* mean + 5 standard deviations; the draws are fixed */
     mr_sampler_destroy(s);
 }
 
@@ -161,7 +162,8 @@ static void test_subset(void **state)
 static void fill_weights(double *w)
 {
     for (int i = 0; i < N_WEIGHTS; i++)
-        w[i] = i % 5 == 0 ? 0 : (double)(mr_mix64((uint64_t)i + 9) % 1000) / 100 + (i == 7 ? 60 : 0);
+        w[i] =
+            i % 5 == 0 ? 0 : (double)(mr_mix64((uint64_t)i + 9) % 1000) / 100 + (i == 7 ? 60 : 0);
 }
 
 static void test_weighted_frequencies(void **state)
@@ -268,7 +270,8 @@ static void *cross(void *arg)
         uint64_t epoch = k / 100 + mr_mix64(c->seed * 1000 + k) % 3, index[200];
         uint64_t position = mr_mix64(k) % 200;
         int rc = mr_sampler_map(c->s, epoch, position, 200 - position, index);
-        c->failed |= rc || memcmp(index, c->expected[epoch] + position, (200 - position) * sizeof *index) != 0;
+        c->failed |= rc || memcmp(index, c->expected[epoch] + position,
+                                  (200 - position) * sizeof *index) != 0;
     }
     return NULL;
 }
@@ -427,7 +430,8 @@ static void test_npy_files(void **state)
     uint64_t index[10];
     char file[300];
     const int16_t shorts[3] = {4, 0, 8};
-    size_t n = npy(file, "{'descr': '<i2', 'fortran_order': False, 'shape': (3,), }\n", shorts, sizeof shorts);
+    size_t n = npy(file, "{'descr': '<i2', 'fortran_order': False, 'shape': (3,), }\n", shorts,
+                   sizeof shorts);
     write_file(file, n);
     assert_int_equal(open_file("subset", "", &s), 0);
     map_all(s, 0, index);
@@ -438,13 +442,15 @@ static void test_npy_files(void **state)
         assert_true(open_file("subset", "", &s) < 0);
     }
     const unsigned char big_f8[8] = {0x40, 0x08}; /* 3.0 */
-    write_file(file, npy(file, "{'descr': '>f8', 'fortran_order': False, 'shape': (1,)}", big_f8, 8));
+    write_file(file,
+               npy(file, "{'descr': '>f8', 'fortran_order': False, 'shape': (1,)}", big_f8, 8));
     assert_int_equal(open_file("subset", "", &s), 0);
     map_all(s, 0, index);
     assert_int_equal(index[0], 3);
     mr_sampler_destroy(s);
     const uint16_t halves[10] = {0x3c00, 0x3800, 0x0001}; /* 1, 0.5, the least */
-    n = npy(file, "{'descr': '<f2', 'fortran_order': False, 'shape': (10,)}", halves, sizeof halves);
+    n = npy(file, "{'descr': '<f2', 'fortran_order': False, 'shape': (10,)}", halves,
+            sizeof halves);
     write_file(file, n);
     assert_int_equal(open_file("weighted", ",replacement=0", &s), 0);
     assert_int_equal(mr_sampler_length(s), 3);
@@ -501,7 +507,8 @@ static void test_text_forms(void **state)
     mr_sampler_destroy(s);
     assert_int_equal(mr_sampler_open("sequential", 100, 42, &s), 0);
     mr_sampler_destroy(s);
-    const char *bad[] = {"", "rand", "subset", "subset:", "subset:,shuffle", "random,x=1", "sequential:f"};
+    const char *bad[] = {"",           "rand",        "subset", "subset:", "subset:,shuffle",
+                         "random,x=1", "sequential:f"};
     for (size_t i = 0; i < MR_COUNT(bad); i++)
         assert_int_equal(mr_sampler_open(bad[i], 100, 42, &s), MR_EOPTION);
     struct mr_sampler_opts opts = opts_of(MR_SAMPLER_RANDOM, 0);

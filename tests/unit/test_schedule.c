@@ -49,7 +49,8 @@ static void test_plateau(void **state)
     (void)state;
     for (size_t v = 0; v < COUNT(plateau_vectors); v++)
         for (int cut = 0; cut < VECTOR_RATES; cut += 7) {
-            struct mr_schedule *s = make(plateau_vectors[v].text), *next = make(plateau_vectors[v].text);
+            struct mr_schedule *s = make(plateau_vectors[v].text),
+                               *next = make(plateau_vectors[v].text);
             for (int t = 0; t < VECTOR_RATES; t++) {
                 if (t == cut) {
                     double saved[MR_SCHEDULE_STATE];
@@ -59,7 +60,8 @@ static void test_plateau(void **state)
                     s = next;
                     next = NULL;
                 }
-                near(plateau_vectors[v].text, t, mr_schedule_lr(s, 0.1, 0, 0), plateau_vectors[v].lr[t]);
+                near(plateau_vectors[v].text, t, mr_schedule_lr(s, 0.1, 0, 0),
+                     plateau_vectors[v].lr[t]);
                 mr_schedule_observe(s, metric(t));
             }
             mr_schedule_destroy(s);
@@ -188,8 +190,9 @@ static void test_each(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pytorch), cmocka_unit_test(test_plateau), cmocka_unit_test(test_counters),
-        cmocka_unit_test(test_ends),    cmocka_unit_test(test_refused), cmocka_unit_test(test_follow),
+        cmocka_unit_test(test_pytorch),  cmocka_unit_test(test_plateau),
+        cmocka_unit_test(test_counters), cmocka_unit_test(test_ends),
+        cmocka_unit_test(test_refused),  cmocka_unit_test(test_follow),
         cmocka_unit_test(test_each),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -39,11 +39,13 @@ static void command_lines_lose_secrets(void **state)
         const char *text, *shown;
     } cases[] = {
         {"feed tar:http://u:p@h/s.tar?sig=S -e 1", "feed tar:http://***@h/s.tar?... -e 1"},
-        {"sh -c \"curl 'http://u:p@h/x' && A_TOKEN=b c\"", "sh -c \"curl 'http://***@h/x' && A_TOKEN=*** c\""},
+        {"sh -c \"curl 'http://u:p@h/x' && A_TOKEN=b c\"",
+         "sh -c \"curl 'http://***@h/x' && A_TOKEN=*** c\""},
         {"x AWS_SECRET_ACCESS_KEY=a --n 3", "x AWS_SECRET_ACCESS_KEY=*** --n 3"},
         {"x --token abc --lr 0.1", "x --token *** --lr 0.1"},
         {"x --api-key=abc y", "x --api-key=*** y"},
-        {"x --max-tokens 5 --token-file f --tokenizer=g token", "x --max-tokens 5 --token-file f --tokenizer=g token"},
+        {"x --max-tokens 5 --token-file f --tokenizer=g token",
+         "x --max-tokens 5 --token-file f --tokenizer=g token"},
         {"x --token --next 1", "x --token --next 1"},
         {"-H 'Authorization: Bearer a b'", "-H 'Authorization: ***"},
         {"npy:what?.npy,labels=y@z.npy", "npy:what?.npy,labels=y@z.npy"},
@@ -128,7 +130,8 @@ static void signatures_are_no_identity(void **state)
     (void)state;
     static const char plain[] = "http://h/get?file=a&b=c";
     assert_true(hash(plain) == mr_hash(7, plain, strlen(plain)));
-    assert_true(hash("http://u:p@h/x.tar?X-Amz-Date=1&X-Amz-Signature=2") == hash("http://h/x.tar"));
+    assert_true(hash("http://u:p@h/x.tar?X-Amz-Date=1&X-Amz-Signature=2") ==
+                hash("http://h/x.tar"));
     assert_true(hash("http://h/x.tar?sig=2&se=4") == hash("http://h/x.tar"));
     assert_true(hash("http://h/get?sig=1&file=a") == hash("http://h/get?file=a&sig=2"));
     assert_true(hash("http://h/get?file=a") != hash("http://h/get?file=b"));

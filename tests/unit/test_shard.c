@@ -14,7 +14,8 @@
 static void count_part(uint64_t length, uint64_t start, uint32_t world, bool pad, unsigned *count)
 {
     for (uint32_t rank = 0; rank < world; rank++) {
-        struct mr_shard shard = {.length = length, .start = start, .rank = rank, .world = world, .pad = pad};
+        struct mr_shard shard = {
+            .length = length, .start = start, .rank = rank, .world = world, .pad = pad};
         uint64_t n = mr_shard_length(&shard);
         for (uint64_t q = 0; q < n; q++) {
             uint64_t position = mr_shard_position(&shard, q);
@@ -101,7 +102,8 @@ static void test_huge_epochs(void **state)
     uint64_t n = mr_shard_length(&shard);
     assert_int_equal(n, (1ull << 63) / 7 + 1);
     assert_true(mr_shard_global(&shard, n - 1) >= shard.length);
-    assert_int_equal(mr_shard_position(&shard, n - 1), mr_shard_global(&shard, n - 1) - shard.length);
+    assert_int_equal(mr_shard_position(&shard, n - 1),
+                     mr_shard_global(&shard, n - 1) - shard.length);
     shard.start = shard.length + 5;
     assert_int_equal(mr_shard_length(&shard), 0);
 }

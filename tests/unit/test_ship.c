@@ -96,9 +96,10 @@ static void test_few_calls(void **state)
 {
     (void)state;
     struct quick q = consume("cuda", 4000, 0, 16);
-    print_message("%llu calls a batch in all, %llu of them the consumer's; %llu of %llu batches were timed\n",
-                  (unsigned long long)q.all_calls, (unsigned long long)q.consumer_calls,
-                  (unsigned long long)q.stats.timed_batches, (unsigned long long)q.batches);
+    print_message(
+        "%llu calls a batch in all, %llu of them the consumer's; %llu of %llu batches were timed\n",
+        (unsigned long long)q.all_calls, (unsigned long long)q.consumer_calls,
+        (unsigned long long)q.stats.timed_batches, (unsigned long long)q.batches);
     assert_true(q.consumer_calls <= 4 * 4); /* wait, two for its times, one at release */
     if (q.stats.elapsed_ns / q.batches < 60000) {
         assert_true(q.consumer_calls <= 2 * 4 + 4);
@@ -179,7 +180,8 @@ static void test_uses_of_a_while(void **state)
     assert_int_equal(first.used_batches, 1);
     assert_true(first.used_ns >= 400000000);
     assert_int_equal(n, 99);
-    assert_true(last.used_ns - first.used_ns >= n * 1000000 && last.used_ns - first.used_ns <= took + 1000000);
+    assert_true(last.used_ns - first.used_ns >= n * 1000000 &&
+                last.used_ns - first.used_ns <= took + 1000000);
     mr_loader_close(ld);
     mr_stream_destroy(stream);
     mr_device_close(dev);
@@ -218,7 +220,8 @@ static void test_traced_copies(void **state)
     must(mr_trace_stop(path, NULL));
     decode(path);
     unlink(path);
-    const struct track *tracks[2] = {track_named("H2D copy stream"), track_named("consumer stream")};
+    const struct track *tracks[2] = {track_named("H2D copy stream"),
+                                     track_named("consumer stream")};
     int n[2] = {0, 0};
     for (int i = 0; i < trace.n_events; i++) {
         const struct event *e = &trace.event[i];

@@ -73,8 +73,8 @@ static void drop_piece(struct piece *p)
     mr_stream_destroy(p->stream);
 }
 
-static void piece_copy(struct piece *p, void *dst, enum mr_memory dst_kind, const void *src, enum mr_memory src_kind,
-                       uint64_t bytes)
+static void piece_copy(struct piece *p, void *dst, enum mr_memory dst_kind, const void *src,
+                       enum mr_memory src_kind, uint64_t bytes)
 {
     assert_int_equal(mr_event_record(p->start, p->stream), 0);
     assert_int_equal(mr_copy_async(p->stream, dst, dst_kind, src, src_kind, bytes), 0);
@@ -113,7 +113,8 @@ static void test_rate(void **state)
  * the kernel, too; that the copies of one direction did not is asserted. */
 static bool overlap_once(struct mr_device *dev, char *host, char *far, uint64_t n)
 {
-    struct piece in1 = make_piece(dev), in2 = make_piece(dev), out = make_piece(dev), compute = make_piece(dev);
+    struct piece in1 = make_piece(dev), in2 = make_piece(dev), out = make_piece(dev),
+                 compute = make_piece(dev);
     struct mr_event *go = make_event(dev);
     struct mr_stream *gate = make_stream(dev);
     struct piece *all[] = {&in1, &in2, &out, &compute};
@@ -130,8 +131,8 @@ static bool overlap_once(struct mr_device *dev, char *host, char *far, uint64_t 
         assert_int_equal(mr_stream_synchronize(all[i]->stream), 0);
     int64_t apart = between(in1.end, in2.end);
     assert_true((apart < 0 ? -apart : apart) >= 50 * MS);
-    bool overlapped =
-        between(go, out.end) < 100 * MS && between(go, compute.end) < 100 * MS && between(go, in1.end) < 100 * MS;
+    bool overlapped = between(go, out.end) < 100 * MS && between(go, compute.end) < 100 * MS &&
+                      between(go, in1.end) < 100 * MS;
     for (int i = 0; i < 4; i++)
         drop_piece(all[i]);
     mr_event_destroy(go);
@@ -163,7 +164,8 @@ static void test_pageable_blocks(void **state)
     (void)state;
     struct mr_device *dev = must_open("sim:h2d=0.005,d2h=0.005,pageable=0.05,latency=0");
     uint64_t n = 2500000; /* 500 ms on the engine; 50 ms to stage */
-    void *host = take(dev, MR_PINNED, n), *plain = take(dev, MR_PAGEABLE, n), *far = take(dev, MR_DEVICE, n);
+    void *host = take(dev, MR_PINNED, n), *plain = take(dev, MR_PAGEABLE, n),
+         *far = take(dev, MR_DEVICE, n);
     struct piece p = make_piece(dev);
     uint64_t before = mr_time_ns();
     piece_copy(&p, far, MR_DEVICE, host, MR_PINNED, n);
@@ -248,7 +250,8 @@ static void graph_copy(struct mr_stream **stream, unsigned s, struct cell *to, s
     for (int i = 0; i < N_STREAMS; i++)
         assert_int_equal(mr_stream_wait(stream[s], to->read[i]), 0);
     uint64_t bytes = CELL_WORDS * sizeof(uint64_t);
-    assert_int_equal(mr_copy_async(stream[s], to->data, to->kind, from->data, from->kind, bytes), 0);
+    assert_int_equal(mr_copy_async(stream[s], to->data, to->kind, from->data, from->kind, bytes),
+                     0);
     assert_int_equal(mr_event_record(from->read[s], stream[s]), 0);
     assert_int_equal(mr_event_record(to->written, stream[s]), 0);
     to->value = from->value;
@@ -271,7 +274,8 @@ static void run_graph(struct mr_device *dev, uint64_t seed)
             c->read[k] = make_event(dev);
         c->value = mr_mix64(seed + (uint64_t)i);
         for (int k = 0; k < CELL_WORDS; k++)
-            c->data[k] = c->value; /* device memory too: nothing else runs yet, and sim's is the host's */
+            c->data[k] =
+                c->value; /* device memory too: nothing else runs yet, and sim's is the host's */
     }
     for (int step = 0; step < N_STEPS; step++) {
         unsigned s = stream_of[step] = (unsigned)pick(&seed, N_STREAMS);
@@ -361,7 +365,8 @@ static void test_bad_ranges(void **state)
     assert_int_equal(mr_copy_async(stream, far + 1, MR_DEVICE, host, MR_PINNED, 4096), MR_EDEVICE);
     assert_int_equal(mr_copy_async(stream, far - 1, MR_DEVICE, host, MR_PINNED, 2), MR_EDEVICE);
     assert_int_equal(mr_copy_async(stream, host, MR_PINNED, host + 4096, MR_DEVICE, 1), MR_EDEVICE);
-    assert_int_equal(mr_copy_async(stream, far + 1, MR_DEVICE, host, MR_PINNED, UINT64_MAX), MR_EDEVICE);
+    assert_int_equal(mr_copy_async(stream, far + 1, MR_DEVICE, host, MR_PINNED, UINT64_MAX),
+                     MR_EDEVICE);
     assert_int_equal(mr_copy_async(stream, far + 1, MR_DEVICE, host, MR_PINNED, 4095), 0);
     mr_stream_destroy(stream);
     mr_memory_release(dev, MR_DEVICE, far, NULL);

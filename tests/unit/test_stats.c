@@ -15,7 +15,8 @@ static void fit_finds_the_line(void **state)
                 y[j] = latencies[i] + x[j] / rates[k];
             }
             assert_int_equal(stats_fit(x, y, 13, &latency, &rate), 0);
-            assert_true(fabs(latency - latencies[i]) <= 1e-6 * latencies[i] + 1e-3 && fabs(rate / rates[k] - 1) < 1e-6);
+            assert_true(fabs(latency - latencies[i]) <= 1e-6 * latencies[i] + 1e-3 &&
+                        fabs(rate / rates[k] - 1) < 1e-6);
         }
     }
 }
@@ -23,7 +24,8 @@ static void fit_finds_the_line(void **state)
 static void fit_refuses(void **state)
 {
     (void)state;
-    double x[] = {8, 8, 8}, y[] = {1, 2, 3}, falling[] = {3, 2, 1}, up[] = {1, 100, 10000}, latency, rate;
+    double x[] = {8, 8, 8}, y[] = {1, 2, 3}, falling[] = {3, 2, 1}, up[] = {1, 100, 10000}, latency,
+           rate;
     assert_int_equal(stats_fit(x, y, 1, &latency, &rate), -1);
     assert_int_equal(stats_fit(x, y, 3, &latency, &rate), -1);
     if (stats_fit(up, falling, 3, &latency, &rate) == 0)

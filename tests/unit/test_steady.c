@@ -18,7 +18,8 @@
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__GLIBC__)
 int main(void)
 {
-    puts("SKIP test_steady: counting allocations wants the plain glibc, without a sanitizer's own malloc");
+    puts("SKIP test_steady: counting allocations wants the plain glibc, without a sanitizer's own "
+         "malloc");
     return 77;
 }
 #else
@@ -75,7 +76,8 @@ int posix_memalign(void **out, size_t alignment, size_t bytes)
 void *mmap(void *at, size_t bytes, int protection, int flags, int fd, off_t offset)
 {
     count(&n_maps, bytes);
-    return (void *)syscall(SYS_mmap, at, bytes, protection, flags, fd, offset); /* sets errno as mmap does */
+    return (void *)syscall(SYS_mmap, at, bytes, protection, flags, fd,
+                           offset); /* sets errno as mmap does */
 }
 
 #define FROM       50
@@ -131,9 +133,10 @@ static void check_steady(const char *name, struct mr_loader *ld, struct mr_strea
         next(ld, stream);
     atomic_store(&counting, false);
     double samples = (double)(TO - FROM) * BATCH;
-    print_message("%-28s %4llu allocations, %3llu maps, %6.1f bytes a sample, %6.2f us CPU a sample\n", name,
-                  (unsigned long long)n_calls, (unsigned long long)n_maps, (double)n_bytes / samples,
-                  (double)(cpu_ns() - start) / samples / 1000);
+    print_message(
+        "%-28s %4llu allocations, %3llu maps, %6.1f bytes a sample, %6.2f us CPU a sample\n", name,
+        (unsigned long long)n_calls, (unsigned long long)n_maps, (double)n_bytes / samples,
+        (double)(cpu_ns() - start) / samples / 1000);
     assert_int_equal(n_calls, 0);
     assert_int_equal(n_maps, 0);
 }
@@ -198,7 +201,8 @@ static void memory(void **state)
     o.field[0] = (struct mr_spec){.name = "x", .dtype = MR_F32, .rank = 1, .dim = {256}};
     o.data[0] = data;
     for (int on_sim = 0; on_sim < 2; on_sim++) {
-        struct kind k = {.name = on_sim ? "array, shuffled, sim" : "array, shuffled", .sampler = "random"};
+        struct kind k = {.name = on_sim ? "array, shuffled, sim" : "array, shuffled",
+                         .sampler = "random"};
         k.device = on_sim ? "sim:h2d=50,latency=1us" : NULL;
         must(mr_dataset_open_array(&o, &k.ds));
         run(&k);
@@ -214,7 +218,8 @@ static void files(void **state)
         {"raw, uring, shuffled", raw_uri, "random", .storage = MR_STORAGE_URING},
         {"raw, uring, sequential", raw_uri, "sequential", .storage = MR_STORAGE_URING},
         {"raw, uring, shuffled, sim", raw_uri, "random", NULL, "sim", .storage = MR_STORAGE_URING},
-        {"raw, pread, shuffled, cache", raw_uri, "random", .storage = MR_STORAGE_PREAD, .cache = MR_CACHE_HOST},
+        {"raw, pread, shuffled, cache", raw_uri, "random", .storage = MR_STORAGE_PREAD,
+         .cache = MR_CACHE_HOST},
     };
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
         run(&kinds[i]);
@@ -234,7 +239,8 @@ static void varying(void **state)
     (void)state;
     const char *uri = "synthetic:n=3000,shape=64x4,dtype=f32,classes=10,min_length=5";
     run(&(struct kind){"synthetic, padded", uri, "random", .collate = MR_COLLATE_PAD});
-    run(&(struct kind){"synthetic, ragged, sim", uri, "random", NULL, "sim", .collate = MR_COLLATE_RAGGED});
+    run(&(struct kind){"synthetic, ragged, sim", uri, "random", NULL, "sim",
+                       .collate = MR_COLLATE_RAGGED});
     run(&(struct kind){"synthetic, delay", "synthetic:n=3000,shape=64,delay=200us", "random"});
 }
 
@@ -257,7 +263,8 @@ static void whole_files(void **state)
 static int write_files(void **state)
 {
     (void)state;
-    static unsigned char bytes[FILE_BYTES] = {0, 0, 8, 3, 0, 0, N_RECORDS >> 8, 0, 0, 0, 0, 28, 0, 0, 0, 28};
+    static unsigned char bytes[FILE_BYTES] = {0, 0,  8, 3, 0, 0, N_RECORDS >> 8, 0, 0, 0,
+                                              0, 28, 0, 0, 0, 28};
     const char *tmp = getenv("TMPDIR");
     snprintf(dir, sizeof dir, "%s/millrace-steady-XXXXXX", tmp ? tmp : "/tmp");
     if (!mkdtemp(dir))
@@ -286,8 +293,9 @@ static int drop_files(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(memory), cmocka_unit_test(files), cmocka_unit_test(whole_files),
-                                       cmocka_unit_test(images), cmocka_unit_test(varying)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(memory), cmocka_unit_test(files),
+                                       cmocka_unit_test(whole_files), cmocka_unit_test(images),
+                                       cmocka_unit_test(varying)};
     return cmocka_run_group_tests(tests, write_files, drop_files);
 }
 #endif

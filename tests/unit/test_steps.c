@@ -41,7 +41,8 @@ static void check_sums(const struct mr_table *table)
     for (uint64_t r = 0; r < mr_table_rows(table); r++) {
         int64_t wall = cell(table, r, "Duration"), idle = cell(table, r, "Idle");
         assert_true(wall > 0);
-        assert_true(idle >= 0 && cell(table, r, "Compute Alone") >= 0 && cell(table, r, "Copy Exposed") >= 0);
+        assert_true(idle >= 0 && cell(table, r, "Compute Alone") >= 0 &&
+                    cell(table, r, "Copy Exposed") >= 0);
         assert_int_equal(cell(table, r, "Compute Alone") + cell(table, r, "Copy Hidden") +
                              cell(table, r, "Copy Exposed") + idle,
                          wall);
@@ -76,7 +77,8 @@ static void by_known_name(void **state)
     assert_int_equal(steps.method, MR_STEPS_KNOWN);
     assert_int_equal(steps.n, l.n_steps);
     for (uint64_t i = 1; i < steps.n; i++)
-        assert_true(steps.at[i].start_ns == steps.at[i - 1].end_ns); /* nothing between them is lost */
+        assert_true(steps.at[i].start_ns ==
+                    steps.at[i - 1].end_ns); /* nothing between them is lost */
     mr_steps_free(&steps);
     steps = steps_of(rec, "data");
     assert_int_equal(steps.method, MR_STEPS_NAMED);
@@ -182,10 +184,10 @@ static void devices(void **state)
 
 static void waiting_calls(void **state)
 {
-    static const char *const waits[] = {"pthread_cond_wait", "pthread_cond_timedwait", "sem_wait", "sem_clockwait",
-                                        "poll"};
-    static const char *const others[] = {"pthread_create", "pthread_cond_signal", "pthread_cond_broadcast", "sem_post",
-                                         "ioctl"};
+    static const char *const waits[] = {"pthread_cond_wait", "pthread_cond_timedwait", "sem_wait",
+                                        "sem_clockwait", "poll"};
+    static const char *const others[] = {"pthread_create", "pthread_cond_signal",
+                                         "pthread_cond_broadcast", "sem_post", "ioctl"};
     (void)state;
     for (size_t i = 0; i < sizeof waits / sizeof *waits; i++)
         assert_int_equal(mr_os_waits(waits[i]), 1);
@@ -254,7 +256,8 @@ static void last_turn(void **state)
             uint64_t begin = k == 2 ? 1001000 : 1000000, own = k == 2 ? 299000 : 900000;
             assert_int_equal(steps.method, k ? MR_STEPS_NAMED : MR_STEPS_KNOWN);
             assert_int_equal(steps.n, every == 1 ? 12 : 13);
-            assert_int_equal(steps.at[steps.n - 1].end_ns, begin + 12000000 + (every == 1 ? 0 : own));
+            assert_int_equal(steps.at[steps.n - 1].end_ns,
+                             begin + 12000000 + (every == 1 ? 0 : own));
             mr_steps_free(&steps);
         }
         mr_recording_close(rec);
@@ -317,8 +320,8 @@ static void queue_ends_in_last_turn(void **state)
             uint64_t at = 1000000 + i * 1000000, next = at + 1000000;
             make_range(&m, "step", at, at + 900000);
             if (i < 12)
-                make_kernel_of(&m, make_call(&m, "cudaLaunchKernel_v7000", at + 1000, at + 5000), 7, "k", next + 100000,
-                               next + (within ? 800000 : 950000));
+                make_kernel_of(&m, make_call(&m, "cudaLaunchKernel_v7000", at + 1000, at + 5000), 7,
+                               "k", next + 100000, next + (within ? 800000 : 950000));
         }
         make_end(&m);
         struct mr_recording *rec = make_load(PATH);
@@ -451,7 +454,8 @@ static void not_by_idle_names(void **state)
     for (uint64_t i = 0; i < 10; i++)
         make_range(&m, "batch", 1000 + i * 1000, 1800 + i * 1000);
     for (uint64_t i = 0; i < 30; i++) {
-        make_copy(&m, 7, 1000000 + i * 100000, 1010000 + i * 100000, 1 << 20, MR_COPY_H2D, MR_MEM_PINNED);
+        make_copy(&m, 7, 1000000 + i * 100000, 1010000 + i * 100000, 1 << 20, MR_COPY_H2D,
+                  MR_MEM_PINNED);
         make_kernel(&m, 7, "k", 1020000 + i * 100000, 1060000 + i * 100000);
     }
     make_end(&m);
@@ -518,7 +522,8 @@ static void by_period_of_a_thread(void **state)
             uint64_t start = at + test_u64(++random) % 900000;
             m.tid = 101 + (uint32_t)(n % 3);
             make_copy(&m, 13, start, start + 3000, 1 << 20, MR_COPY_H2D, MR_MEM_PINNED);
-            make_kernel(&m, 13, test_u64(++random) % 2 ? "cast" : "pad", start + 3000, start + 5000);
+            make_kernel(&m, 13, test_u64(++random) % 2 ? "cast" : "pad", start + 3000,
+                        start + 5000);
         }
     }
     make_end(&m);
@@ -582,7 +587,8 @@ static void odd_ranges(void **state)
     struct make m;
     (void)state;
     make_begin(&m, PATH);
-    make_range(&m, "step", 1000, 500000); /* crossing, empty, open, inside its like: none may upset anything */
+    make_range(&m, "step", 1000,
+               500000); /* crossing, empty, open, inside its like: none may upset anything */
     make_range(&m, "cross", 300000, 900000);
     make_range(&m, "step", 1000000, 1000000);
     make_range(&m, "step", 1000000, 1900000);
@@ -682,7 +688,8 @@ static void shift(void **state)
 
 static void many(void **state)
 {
-    static const char *names[] = {"", "gemm", "relu", "loss", "cudaLaunchKernel", "cudaMemcpyAsync", "python3"};
+    static const char *names[] = {
+        "", "gemm", "relu", "loss", "cudaLaunchKernel", "cudaMemcpyAsync", "python3"};
     struct mr_rec_thread thread = {.process = 0, .tid = 7};
     struct mr_rec_process process = {.pid = 7, .name = 6, .command = 6};
     struct mr_recording rec = {.path = (char *)"by hand",

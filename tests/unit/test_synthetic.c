@@ -24,17 +24,22 @@ static void samples_depend_on_seed_and_index_alone(void **state)
     (void)state;
     for (uint32_t t = 0; t < 15 * 40; t++) {
         const char *dtype = mr_dtype_name((enum mr_dtype)(t % MR_N_DTYPES));
-        uint64_t r = test_random(t), index = r >> 2, shape = 1 + r % 300, seed = test_random(t + 10000);
-        struct mr_dataset *a = open_f("synthetic:n=4611686018427387904,shape=%llu,dtype=%s,seed=%llu",
-                                      (unsigned long long)shape, dtype, (unsigned long long)seed);
-        struct mr_dataset *b = open_f("synthetic:n=4611686018427387904,shape=%llu,dtype=%s,seed=%llu",
-                                      (unsigned long long)shape + 100, dtype, (unsigned long long)seed);
-        uint8_t *first = test_read(a, index), *again = test_read(a, index), *longer = test_read(b, index);
+        uint64_t r = test_random(t), index = r >> 2, shape = 1 + r % 300,
+                 seed = test_random(t + 10000);
+        struct mr_dataset *a =
+            open_f("synthetic:n=4611686018427387904,shape=%llu,dtype=%s,seed=%llu",
+                   (unsigned long long)shape, dtype, (unsigned long long)seed);
+        struct mr_dataset *b =
+            open_f("synthetic:n=4611686018427387904,shape=%llu,dtype=%s,seed=%llu",
+                   (unsigned long long)shape + 100, dtype, (unsigned long long)seed);
+        uint8_t *first = test_read(a, index), *again = test_read(a, index),
+                *longer = test_read(b, index);
         assert_memory_equal(first, again, test_field_bytes(a, 0));
         assert_memory_equal(first, longer, test_field_bytes(a, 0));
         free(again);
         again = test_read(a, (index + 1) % (1ull << 62));
-        assert_true(test_field_bytes(a, 0) < 16 || memcmp(first, again, test_field_bytes(a, 0)) != 0);
+        assert_true(test_field_bytes(a, 0) < 16 ||
+                    memcmp(first, again, test_field_bytes(a, 0)) != 0);
         free(first);
         free(again);
         free(longer);
@@ -82,7 +87,9 @@ static void uniform_floats_fill_the_interval(void **state)
         double chi = 0, want = (double)N * SHAPE / 64;
         for (int b = 0; b < 64; b++)
             chi += (bin[b] - want) * (bin[b] - want) / want;
-        assert_true(chi < 120); /* 63 degrees of freedom: above this once in 10^5 seeds; the seed is fixed */
+        assert_true(
+            chi <
+            120); /* 63 degrees of freedom: above this once in 10^5 seeds; the seed is fixed */
         mr_dataset_close(ds);
     }
 }
@@ -118,9 +125,11 @@ static void normal_floats_are_normal(void **state)
     enum { N = 1000, SHAPE = 1000, POINTS = 33 };
     static const char *const types[] = {"f16", "bf16", "f32", "f64"};
     for (int t = 0; t < 4; t++) {
-        struct mr_dataset *ds = open_f("synthetic:n=%d,shape=%d,dtype=%s,values=normal", N, SHAPE, types[t]);
+        struct mr_dataset *ds =
+            open_f("synthetic:n=%d,shape=%d,dtype=%s,values=normal", N, SHAPE, types[t]);
         uint64_t below[POINTS] = {0};
-        double sum = 0, squares = 0, slack = t < 2 ? 4e-3 : 0; /* rounding moves narrow types across the points */
+        double sum = 0, squares = 0,
+               slack = t < 2 ? 4e-3 : 0; /* rounding moves narrow types across the points */
         for (uint64_t i = 0; i < N; i++) {
             uint8_t *sample = test_read(ds, i);
             for (size_t k = 0; k < SHAPE; k++) {
@@ -136,7 +145,8 @@ static void normal_floats_are_normal(void **state)
         assert_true(fabs(squares / 1e6 - 1) < 1e-2);
         for (int p = 0; p < POINTS; p++) {
             double want = 0.5 * erfc(-((p - 16) * 0.25 + 0.0078125) / sqrt(2));
-            assert_true(fabs((double)below[p] / 1e6 - want) < 5 * sqrt(want * (1 - want) / 1e6) + 1e-6 + slack);
+            assert_true(fabs((double)below[p] / 1e6 - want) <
+                        5 * sqrt(want * (1 - want) / 1e6) + 1e-6 + slack);
         }
         mr_dataset_close(ds);
     }
@@ -206,7 +216,8 @@ static void index_and_zero_values(void **state)
     assert_int_equal(narrow[2], 0x9abc);
     mr_dataset_close(ds);
     ds = test_open("synthetic:n=100000,shape=1,dtype=f16,values=index");
-    for (uint64_t i = 0; i < 65520; i += 7) { /* what rounds to nearest even below infinity: within half a step */
+    for (uint64_t i = 0; i < 65520;
+         i += 7) { /* what rounds to nearest even below infinity: within half a step */
         uint16_t h;
         test_works(mr_dataset_read(ds, i, (void *[]){&h}, NULL));
         double step = i < 2048 ? 1 : ldexp(1, (int)log2((double)i) - 10);
@@ -299,12 +310,15 @@ static void options_are_checked(void **state)
 {
     (void)state;
     test_fails(test_open_fails("synthetic:n=0"), MR_EOPTION, "n=0");
-    test_fails(test_open_fails("synthetic:dtype=u8,values=normal"), MR_EOPTION, "want a float dtype, found u8");
-    test_fails(test_open_fails("synthetic:shape=3,min_length=4"), MR_EOPTION, "min_length=4: want at most", "(3)");
+    test_fails(test_open_fails("synthetic:dtype=u8,values=normal"), MR_EOPTION,
+               "want a float dtype, found u8");
+    test_fails(test_open_fails("synthetic:shape=3,min_length=4"), MR_EOPTION,
+               "min_length=4: want at most", "(3)");
     test_fails(test_open_fails("synthetic:values=gauss"), MR_EOPTION, "values", "gauss", "normal");
     test_fails(test_open_fails("synthetic:delya=2ms"), MR_EOPTION, "delya", "delay");
     test_fails(test_open_fails("synthetic:shape=4294967296x4294967296"), MR_ELIMIT, "2^62");
-    test_fails(test_open_fails("synthetic:classes=9223372036854775808"), MR_EOPTION, "classes=9223372036854775808");
+    test_fails(test_open_fails("synthetic:classes=9223372036854775808"), MR_EOPTION,
+               "classes=9223372036854775808");
 }
 
 int main(void)

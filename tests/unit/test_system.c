@@ -48,7 +48,8 @@ static void memory_is_plausible(void **state)
     (void)state;
     struct mr_host_memory_info m;
     mr_host_memory_query(&m);
-    assert_true(m.total_bytes > 1 << 20 && m.available_bytes > 0 && m.available_bytes <= m.total_bytes);
+    assert_true(m.total_bytes > 1 << 20 && m.available_bytes > 0 &&
+                m.available_bytes <= m.total_bytes);
     assert_int_equal(m.page_bytes, sysconf(_SC_PAGESIZE));
     assert_true(m.resident_bytes > 0 && m.resident_bytes < m.total_bytes);
     size_t bytes = 64 << 20;
@@ -108,7 +109,8 @@ static void no_groups_no_limits(void **state)
     (void)state;
     struct mr_cgroup group;
     mr_cgroup_get(root, &group);
-    assert_true(group.cpus == 0 && group.memory_bytes == UINT64_MAX && group.room_bytes == UINT64_MAX);
+    assert_true(group.cpus == 0 && group.memory_bytes == UINT64_MAX &&
+                group.room_bytes == UINT64_MAX);
 }
 
 /* The tightest limit on the way up counts; the quota of a parent as well as of the group itself. */
@@ -117,15 +119,17 @@ static void v2_walks_up(void **state)
     (void)state;
     struct mr_cgroup group;
     put_file("/proc/self/cgroup", "0::/job.slice/run 1\n");
-    put_file("/proc/self/mountinfo", "24 1 0:22 / /proc rw - proc proc rw\n"
-                                     "30 23 0:26 / /sys/fs/c\\040g rw,nosuid shared:4 - cgroup2 cgroup2 rw\n");
+    put_file("/proc/self/mountinfo",
+             "24 1 0:22 / /proc rw - proc proc rw\n"
+             "30 23 0:26 / /sys/fs/c\\040g rw,nosuid shared:4 - cgroup2 cgroup2 rw\n");
     put_file("/sys/fs/c g/job.slice/run 1/cpu.max", "max 100000\n");
     put_file("/sys/fs/c g/job.slice/run 1/memory.max", "8589934592\n");
     put_file("/sys/fs/c g/job.slice/run 1/memory.current", "3000\n");
     put_file("/sys/fs/c g/job.slice/cpu.max", "250000 100000\n");
     put_file("/sys/fs/c g/job.slice/memory.max", "1048576\n");
     put_file("/sys/fs/c g/job.slice/memory.current", "500000\n");
-    put_file("/sys/fs/c g/job.slice/memory.stat", "anon 100000\ninactive_file 400000\ninactive_file_x 7\n");
+    put_file("/sys/fs/c g/job.slice/memory.stat",
+             "anon 100000\ninactive_file 400000\ninactive_file_x 7\n");
     mr_cgroup_get(root, &group);
     assert_true(group.cpus == 2.5);
     assert_int_equal(group.memory_bytes, 1048576);
@@ -140,10 +144,12 @@ static void v1_inside_a_container(void **state)
 {
     (void)state;
     struct mr_cgroup group;
-    put_file("/proc/self/cgroup", "4:memory:/docker/abc\n3:cpuacct,cpu:/docker/abc/sub\n1:name=systemd:/\n0::/\n");
-    put_file("/proc/self/mountinfo", "31 30 0:30 /docker/abc /cg/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n"
-                                     "32 30 0:31 /docker/abc /cg/memory rw - cgroup cgroup rw,memory\n"
-                                     "33 30 0:32 / /cg/cpuset rw - cgroup cgroup rw,cpuset\n");
+    put_file("/proc/self/cgroup",
+             "4:memory:/docker/abc\n3:cpuacct,cpu:/docker/abc/sub\n1:name=systemd:/\n0::/\n");
+    put_file("/proc/self/mountinfo",
+             "31 30 0:30 /docker/abc /cg/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n"
+             "32 30 0:31 /docker/abc /cg/memory rw - cgroup cgroup rw,memory\n"
+             "33 30 0:32 / /cg/cpuset rw - cgroup cgroup rw,cpuset\n");
     put_file("/cg/cpu,cpuacct/cpu.cfs_quota_us", "300000\n");
     put_file("/cg/cpu,cpuacct/cpu.cfs_period_us", "100000\n");
     put_file("/cg/cpu,cpuacct/sub/cpu.cfs_quota_us", "-1\n");
@@ -181,8 +187,9 @@ static void malformed_files_are_no_limits(void **state)
     (void)state;
     struct mr_cgroup group;
     put_file("/proc/self/cgroup", "0:/x\n::\nrubbish\n0::/\n");
-    put_file("/proc/self/mountinfo",
-             "\n - \n1 2 3 - cgroup2\n30 23 0:26 / /sys/cg rw - cgroup2 cgroup2 rw\n - cgroup2 x y\n");
+    put_file(
+        "/proc/self/mountinfo",
+        "\n - \n1 2 3 - cgroup2\n30 23 0:26 / /sys/cg rw - cgroup2 cgroup2 rw\n - cgroup2 x y\n");
     put_file("/sys/cg/cpu.max", "x y\n");
     put_file("/sys/cg/memory.max", "-5\n");
     mr_cgroup_get(root, &group);
@@ -201,7 +208,8 @@ static void *look_around(void *arg)
     struct seen *seen = arg;
     sigset_t set;
     pthread_sigmask(SIG_SETMASK, NULL, &set);
-    seen->blocks_term = sigismember(&set, SIGTERM) && sigismember(&set, SIGINT) && !sigismember(&set, SIGSEGV);
+    seen->blocks_term =
+        sigismember(&set, SIGTERM) && sigismember(&set, SIGINT) && !sigismember(&set, SIGSEGV);
     for (int i = 0; i < 1000 && strcmp(seen->name, "a fifteen-byte ") != 0; i++) {
         pthread_getname_np(pthread_self(), seen->name, sizeof seen->name);
         sched_yield();

@@ -46,8 +46,8 @@ static char *written(const struct mr_table *table, int format, uint32_t width)
     size_t bytes;
     FILE *to = open_memstream(&text, &bytes);
     assert_non_null(to);
-    int rc =
-        format < 0 ? mr_table_write_text(table, width, to) : mr_table_write(table, (enum mr_table_format)format, to);
+    int rc = format < 0 ? mr_table_write_text(table, width, to)
+                        : mr_table_write(table, (enum mr_table_format)format, to);
     assert_int_equal(rc, 0);
     fclose(to);
     return text;
@@ -66,7 +66,8 @@ static void cells_are_what_was_put(void **state)
         assert_true(mr_table_cell(table, i, TOTAL).integer == (int64_t)(draw >> 1 >> draw % 50));
         assert_true(mr_table_cell(table, i, AVG).real == (double)(draw % 1000) / 8);
         assert_string_equal(mr_table_cell(table, i, NAME).text, name);
-        assert_int_equal(mr_table_cell(table, i, BYTES).type, draw % 5 ? MR_CELL_INT : MR_CELL_EMPTY);
+        assert_int_equal(mr_table_cell(table, i, BYTES).type,
+                         draw % 5 ? MR_CELL_INT : MR_CELL_EMPTY);
         if (draw % 5)
             assert_int_equal(mr_table_cell(table, i, BYTES).integer, draw % 4000000);
     }
@@ -115,7 +116,9 @@ static void a_million_names(void **state)
 #else
     const uint32_t n = 1000000;
 #endif
-    struct mr_table *table = mr_table_create("names", (const struct mr_column[]){{"Name", 0, MR_CELL_TEXT}}, 1), *out;
+    struct mr_table *table = mr_table_create(
+                        "names", (const struct mr_column[]){{"Name", 0, MR_CELL_TEXT}}, 1),
+                    *out;
     char name[64];
     for (uint32_t i = 0; i < n; i++) {
         mr_table_row(table);
@@ -154,9 +157,9 @@ static void sorts(void **state)
                 if (before.type == MR_CELL_EMPTY) {
                     assert_int_equal(cell.type, MR_CELL_EMPTY);
                 } else if (cell.type != MR_CELL_EMPTY) {
-                    int order = cell.type == MR_CELL_TEXT
-                                    ? strcmp(before.text, cell.text)
-                                    : (value_of(before) > value_of(cell)) - (value_of(before) < value_of(cell));
+                    int order = cell.type == MR_CELL_TEXT ? strcmp(before.text, cell.text)
+                                                          : (value_of(before) > value_of(cell)) -
+                                                                (value_of(before) < value_of(cell));
                     assert_true(ascending ? order <= 0 : order >= 0);
                     if (order == 0)
                         assert_true(mr_table_cell(table, i - 1, TOTAL).integer <=
@@ -173,8 +176,8 @@ static void columns_are_found_as_people_type_them(void **state)
 {
     (void)state;
     struct mr_table *table = make(10, 10);
-    for (const char **name = (const char *[]){"Total Time", "total_time", "total-time", "TOTAL", "num_calls", "time",
-                                              "n", "", "duration", NULL};
+    for (const char **name = (const char *[]){"Total Time", "total_time", "total-time", "TOTAL",
+                                              "num_calls", "time", "n", "", "duration", NULL};
          *name; name++) {
         bool unknown = strlen(*name) < 2 || strcmp(*name, "duration") == 0;
         assert_int_equal(mr_table_sort(table, *name, true), unknown ? MR_EOPTION : 0);
@@ -200,8 +203,8 @@ static void limits(void **state)
 
 static struct mr_table *of_texts(const char *const *texts, uint32_t n)
 {
-    struct mr_table *table =
-        mr_table_create("", (const struct mr_column[]){{"Name", 0, MR_CELL_TEXT}, {"N", 0, MR_CELL_INT}}, 2);
+    struct mr_table *table = mr_table_create(
+        "", (const struct mr_column[]){{"Name", 0, MR_CELL_TEXT}, {"N", 0, MR_CELL_INT}}, 2);
     struct mr_table *out;
     for (uint32_t i = 0; i < n; i++) {
         mr_table_row(table);
@@ -218,12 +221,15 @@ static void csv_is_quoted(void **state)
     const char *const texts[] = {"plain", "a,b", "say \"no\"", "two\nlines", ""};
     struct mr_table *table = of_texts(texts, 5);
     char *text = written(table, MR_TABLE_CSV, 0);
-    assert_string_equal(text, "Name,N\r\nplain,0\r\n\"a,b\",1\r\n\"say \"\"no\"\"\",2\r\n\"two\nlines\",3\r\n,4\r\n");
+    assert_string_equal(
+        text,
+        "Name,N\r\nplain,0\r\n\"a,b\",1\r\n\"say \"\"no\"\"\",2\r\n\"two\nlines\",3\r\n,4\r\n");
     free(text);
     mr_table_destroy(table);
     table = make(1, 1);
     text = written(table, MR_TABLE_CSV, 0);
-    const char *heads = "Total Time (ns),Avg (ns),Num Calls,Bytes (MB),Rate (MB/s),Time (%),Pid,Name\r\n";
+    const char *heads =
+        "Total Time (ns),Avg (ns),Num Calls,Bytes (MB),Rate (MB/s),Time (%),Pid,Name\r\n";
     assert_memory_equal(text, heads, strlen(heads));
     free(text);
     mr_table_destroy(table);
@@ -278,8 +284,8 @@ static void text_has_units_that_fit(void **state)
     mr_table_text(table, "x");
     assert_int_equal(mr_table_finish(table, &out), 0);
     char *text = written(out, MR_TABLE_TEXT, 0);
-    for (const char **want = (const char *[]){"1.235 ms ", "12.50 ns", " 1,234,567 ", " 38.54 MB", " 55.17 GB/s",
-                                              " 100.0%", " 12345 ", NULL};
+    for (const char **want = (const char *[]){"1.235 ms ", "12.50 ns", " 1,234,567 ", " 38.54 MB",
+                                              " 55.17 GB/s", " 100.0%", " 12345 ", NULL};
          *want; want++)
         if (!strstr(text, *want))
             fail_msg("no \"%s\" in\n%s", *want, text);

@@ -83,7 +83,8 @@ static void keys_and_fields(void **state)
     test_fails(test_open_fails(uri(path, ",fields=z:xyz")), MR_EFORMAT, "a.tar", ".xyz", "'z'");
     test_fails(test_open_fails(uri(path, ",fields=[z:xyz;jpg]")), MR_EOPTION, "different kinds");
     test_fails(test_open_fails(uri(path, ",fields=:xyz")), MR_EOPTION, "without a name");
-    test_fails(test_open_fails(uri(path, ",fields=[a:jpg,b:png]")), MR_EOPTION, "more than one field of pictures");
+    test_fails(test_open_fails(uri(path, ",fields=[a:jpg,b:png]")), MR_EOPTION,
+               "more than one field of pictures");
 }
 
 /* Members of one key need not follow each other; names of all kinds of long ones; what is no sample is skipped. */
@@ -174,7 +175,8 @@ static void arrays(void **state)
     tar_add_npy(&t, "5.x.npy", "<u2", "False", "2, 3", x, sizeof x - 1);
     tar_add_npy(&t, "5.s.npy", "<f4", "False", "", &(float){0}, 4);
     tar_add_text(&t, "6.x.npy",
-                 "no array at all, whatever the name of this member says; and it is longer than what is kept");
+                 "no array at all, whatever the name of this member says; and it is longer than "
+                 "what is kept");
     tar_add_npy(&t, "6.s.npy", "<f4", "False", "", &(float){0}, 4);
     tar_end(&t);
     struct mr_dataset *ds = test_open(uri(write_tar("npy.tar", &t), ""));
@@ -213,7 +215,8 @@ static void labels(void **state)
         {"1 2", 0, false},
         {"1.5", 0, false},
         {"99999999999999999999999", 0, false},
-        {"1                                                                                  ", 0, false},
+        {"1                                                                                  ", 0,
+         false},
     };
     struct tar_text t = {0};
     char name[32];
@@ -250,8 +253,8 @@ static void shards(void **state)
         write_tar(name, &t);
     }
     char text[1200];
-    snprintf(text, sizeof text, "tar:%s/sa-{000..005}.tar::%s/sb-0{06,07,08}.tar::%s,index=none", test_dir, test_dir,
-             test_path("sb-0{09..11}.tar"));
+    snprintf(text, sizeof text, "tar:%s/sa-{000..005}.tar::%s/sb-0{06,07,08}.tar::%s,index=none",
+             test_dir, test_dir, test_path("sb-0{09..11}.tar"));
     struct mr_dataset *ds = test_open(text);
     check_samples(ds, 60, 100);
     mr_dataset_close(ds);
@@ -397,7 +400,8 @@ static void index_files(void **state)
         assert_int_equal(mr_dataset_fingerprint(ds), fingerprint);
         check_samples(ds, 30, 100);
         mr_dataset_close(ds);
-        assert_true(round == 0 || inode(test_path("i.tar.idx")) == made); /* the second round read it */
+        assert_true(round == 0 ||
+                    inode(test_path("i.tar.idx")) == made); /* the second round read it */
         made = inode(test_path("i.tar.idx"));
         assert_true(made != 0);
     }
@@ -429,7 +433,8 @@ static void index_files(void **state)
     mr_dataset_close(ds);
     /* Somebody else's file of that name stays; the cache takes ours. */
     test_write("i.tar.idx", "v1.2 7", 6);
-    test_fails(test_open_fails(uri(path, ",index=beside")), -EEXIST, "i.tar.idx", "not an index of millrace");
+    test_fails(test_open_fails(uri(path, ",index=beside")), -EEXIST, "i.tar.idx",
+               "not an index of millrace");
     setenv("XDG_CACHE_HOME", test_dir, 1);
     ds = test_open(uri(path, ""));
     check_samples(ds, 31, 100);
@@ -469,8 +474,8 @@ static void packed(void **state)
     mr_dataset_close(b);
     mr_dataset_close(c);
     char command[700];
-    snprintf(command, sizeof command, "cd '%s' && test -z \"$(ls millrace | grep unpacked)\" && rm -rf millrace",
-             test_dir);
+    snprintf(command, sizeof command,
+             "cd '%s' && test -z \"$(ls millrace | grep unpacked)\" && rm -rf millrace", test_dir);
     assert_int_equal(system(command), 0);
     unsetenv("XDG_CACHE_HOME");
     /* Cut off. */
@@ -478,7 +483,8 @@ static void packed(void **state)
     assert_int_equal(stat(test_path("p.tar.gz"), &st), 0);
     assert_int_equal(truncate(test_path("p.tar.gz"), st.st_size / 2), 0);
     test_fails(test_open_fails(test_path("p.tar.gz")), MR_ETRUNCATED, "p.tar.gz", "truncated");
-    snprintf(command, sizeof command, "cd '%s' && command -v zstd >/dev/null && zstd -q p.tar -o p.tar.zst", test_dir);
+    snprintf(command, sizeof command,
+             "cd '%s' && command -v zstd >/dev/null && zstd -q p.tar -o p.tar.zst", test_dir);
     if (system(command) != 0) {
         print_message("SKIP .tar.zst: no zstd program\n");
         return;
@@ -507,7 +513,8 @@ static void one_bad(const char *name, char type, uint64_t bytes, int code, const
     tar_pad(&t);
     tar_add_text(&t, "b.txt", "good");
     tar_end(&t);
-    test_fails(test_open_fails(uri(write_tar("bad.tar", &t), ",index=none")), code, "bad.tar", "byte 1024", why);
+    test_fails(test_open_fails(uri(write_tar("bad.tar", &t), ",index=none")), code, "bad.tar",
+               "byte 1024", why);
 }
 
 static void bad_archives(void **state)
@@ -540,14 +547,15 @@ static void duplicates_and_damage(void **state)
     tar_end(&t);
     char place[64];
     snprintf(place, sizeof place, "byte %zu", at);
-    test_fails(test_open_fails(uri(write_tar("twice.tar", &t), ",index=none")), MR_EFORMAT, "twice.tar", "byte 0",
-               place, "twice");
+    test_fails(test_open_fails(uri(write_tar("twice.tar", &t), ",index=none")), MR_EFORMAT,
+               "twice.tar", "byte 0", place, "twice");
 
     add_samples(&t, 0, 4, 700);
     tar_end(&t);
     for (size_t i = 0; i < 512; i += 7) { /* a header's bytes are all under its checksum */
         t.data[1536 + i] ^= 0x41;
-        test_fails(test_open_fails(uri(test_write("d.tar", t.data, t.n), ",index=none")), MR_EFORMAT, "d.tar", "1536");
+        test_fails(test_open_fails(uri(test_write("d.tar", t.data, t.n), ",index=none")),
+                   MR_EFORMAT, "d.tar", "1536");
         t.data[1536 + i] ^= 0x41;
     }
     /* Cut anywhere: an error, or fewer samples where members end; never more. */
@@ -561,16 +569,20 @@ static void duplicates_and_damage(void **state)
         mr_dataset_close(rc < 0 ? NULL : ds);
     }
     tar_free(&t);
-    test_fails(test_open_fails(uri(test_write("d.tar", "", 0), ",index=none")), MR_ETRUNCATED, "empty file");
+    test_fails(test_open_fails(uri(test_write("d.tar", "", 0), ",index=none")), MR_ETRUNCATED,
+               "empty file");
     tar_put(&t, NULL, 2048);
     memset(t.data, 'x', 2048);
-    test_fails(test_open_fails(uri(test_write("d.tar", t.data, 2048), ",index=none")), MR_EFORMAT, "not a tar archive");
+    test_fails(test_open_fails(uri(test_write("d.tar", t.data, 2048), ",index=none")), MR_EFORMAT,
+               "not a tar archive");
     memset(t.data, 0, 2048);
-    test_fails(test_open_fails(uri(test_write("d.tar", t.data, 2048), ",index=none")), MR_EFORMAT, "no samples");
+    test_fails(test_open_fails(uri(test_write("d.tar", t.data, 2048), ",index=none")), MR_EFORMAT,
+               "no samples");
     tar_free(&t);
     test_fails(test_open_fails(uri(test_path("none.tar"), "")), -ENOENT, "none.tar");
     rm_index(NULL);
-    test_fails(test_open_fails(uri(test_dir, "")), MR_EFORMAT, test_dir, "no archive", "in that folder");
+    test_fails(test_open_fails(uri(test_dir, "")), MR_EFORMAT, test_dir, "no archive",
+               "in that folder");
 }
 
 /* The engine delivers the same whatever its workers, storage and the kind of archive; bad samples by the policy. */
@@ -683,9 +695,10 @@ static void labels_that_the_first_lacks(void **state)
         const char *also;
         bool field;
     } cases[] = {
-        {8, 0xfe, NULL, true},   {8, 0x3e, NULL, true},   {8, 0x1e, NULL, false}, {8, 0x40, NULL, false},
-        {2, 0x2, NULL, false},   {8, 0xfe, "json", true}, {8, 0xfe, "id", false}, {8, 0xfe, "x.cls", false},
-        {8, 0x1, "class", true}, {8, 0, "class", false},
+        {8, 0xfe, NULL, true},  {8, 0x3e, NULL, true},     {8, 0x1e, NULL, false},
+        {8, 0x40, NULL, false}, {2, 0x2, NULL, false},     {8, 0xfe, "json", true},
+        {8, 0xfe, "id", false}, {8, 0xfe, "x.cls", false}, {8, 0x1, "class", true},
+        {8, 0, "class", false},
     };
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         struct mr_dataset *ds = open_labels(cases[c].n, cases[c].labels, cases[c].also);
@@ -699,7 +712,8 @@ static void labels_that_the_first_lacks(void **state)
             for (int f = 0; f < MR_MAX_FIELDS; f++)
                 rows[f] = row[f];
             if (field && !(cases[c].labels >> i & 1))
-                test_fails(mr_dataset_read(ds, (uint64_t)i, rows, NULL), MR_EFORMAT, "labels.tar", "'label'");
+                test_fails(mr_dataset_read(ds, (uint64_t)i, rows, NULL), MR_EFORMAT, "labels.tar",
+                           "'label'");
             else if (!cases[c].also || strcmp(cases[c].also, "json") != 0)
                 test_works(mr_dataset_read(ds, (uint64_t)i, rows, NULL));
         }

@@ -38,7 +38,8 @@ static void bytes_are_the_product(void **state)
     spec.dim[1]++;
     assert_int_equal(mr_spec_bytes(&spec, &bytes), MR_ELIMIT);
     spec = (struct mr_spec){.dtype = MR_F64, .rank = 4, .dim = {1ull << 40, 1ull << 40, 0, 1}};
-    assert_int_equal(mr_spec_bytes(&spec, &bytes), MR_ELIMIT); /* the order of dimensions does not hide an overflow */
+    assert_int_equal(mr_spec_bytes(&spec, &bytes),
+                     MR_ELIMIT); /* the order of dimensions does not hide an overflow */
     assert_true(bytes == 1ull << 62);
 }
 

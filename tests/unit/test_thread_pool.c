@@ -35,7 +35,8 @@ static void test_all_once(void **state)
         struct job *job = calloc(1, sizeof *job);
         assert_non_null(job);
         job->n_threads = MR_MAX(threads[t], 1);
-        assert_int_equal(mr_thread_pool_create(threads[t], "test", t % 2 ? MR_THREAD_POOL_LOOKS : 0, &pool), 0);
+        assert_int_equal(
+            mr_thread_pool_create(threads[t], "test", t % 2 ? MR_THREAD_POOL_LOOKS : 0, &pool), 0);
         assert_int_equal(pool != NULL, threads[t] > 1);
         unsigned want = 0;
         for (int round = 0; round < 40; round++, want++) {

@@ -58,10 +58,12 @@ static void take_begin(struct cursor c, uint32_t track, uint64_t time)
     struct field f;
     assert_true(seen.n_slices < MAX_SLICES);
     struct slice *slice = &seen.slice[seen.n_slices];
-    *slice = (struct slice){.start_ns = time, .end_ns = UINT64_MAX, .track = track, .depth = seen.track[track].depth};
+    *slice = (struct slice){
+        .start_ns = time, .end_ns = UINT64_MAX, .track = track, .depth = seen.track[track].depth};
     slice->name = number_of(c, 10, 0);
     slice->shape = number_of(c, 3, 0) - 1;
-    assert_true(slice->name > 0 && slice->name < 4096 && seen.names[slice->name][0]); /* interned before it is used */
+    assert_true(slice->name > 0 && slice->name < 4096 &&
+                seen.names[slice->name][0]); /* interned before it is used */
     for (struct cursor at = c; read_field(&at, &f);)
         if (f.number == 47) {
             slice->flow = f.value;
@@ -194,7 +196,8 @@ static void test_trace_has_all(void **state)
     assert_int_equal(slices_of(0), kernels);
     assert_int_equal(slices_of(12) + slices_of(13), rec->n_ranges);
     assert_int_equal(slices_of(14), rec->n_os);
-    assert_int_equal(slices_of(7) + slices_of(8) + slices_of(9) + slices_of(10) + slices_of(11), rec->n_apis);
+    assert_int_equal(slices_of(7) + slices_of(8) + slices_of(9) + slices_of(10) + slices_of(11),
+                     rec->n_apis);
     assert_int_equal(joined, rec->n_ops);
     assert_true(seen.n_points > 0);
     mr_recording_close(rec);
@@ -239,7 +242,8 @@ static void test_overlaps_are_split(void **state)
     for (uint32_t i = 0; i < 300; i++) {
         uint64_t start = 10000 + test_u64(3 * i) % 1000000, long_ns = test_u64(3 * i + 1) % 60000;
         make_kernel(&m, 7, i % 3 ? "a" : "b", start, start + long_ns);
-        make_range_of(&m, NULL, i % 2 ? MR_RANGE_START_END : MR_RANGE_MARK, "r", start, start + long_ns + 1);
+        make_range_of(&m, NULL, i % 2 ? MR_RANGE_START_END : MR_RANGE_MARK, "r", start,
+                      start + long_ns + 1);
         make_os(&m, "read", start, start + long_ns / 2, 10);
     }
     make_end(&m);
@@ -266,8 +270,8 @@ static void test_window(void **state)
     struct mr_recording *rec = make_load("tl_training.sqlite");
     uint64_t kernels = 0;
     for (uint64_t i = 0; i < rec->n_ops; i++)
-        kernels +=
-            rec->ops[i].kind == MR_OP_KERNEL && rec->ops[i].start_ns < opts.to_ns && rec->ops[i].end_ns > opts.from_ns;
+        kernels += rec->ops[i].kind == MR_OP_KERNEL && rec->ops[i].start_ns < opts.to_ns &&
+                   rec->ops[i].end_ns > opts.from_ns;
     assert_true(kernels > 0 && kernels < rec->n_ops);
     assert_int_equal(slices_of(0), kernels);
     assert_true(events > kernels);
@@ -304,7 +308,8 @@ static int well_formed(const char *text)
         at = end;
     }
     for (const char *amp = strchr(text, '&'); amp; amp = strchr(amp + 1, '&'))
-        assert_true(!strncmp(amp, "&amp;", 5) || !strncmp(amp, "&lt;", 4) || !strncmp(amp, "&gt;", 4));
+        assert_true(!strncmp(amp, "&amp;", 5) || !strncmp(amp, "&lt;", 4) ||
+                    !strncmp(amp, "&gt;", 4));
     assert_int_equal(depth, 0);
     return n;
 }

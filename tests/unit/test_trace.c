@@ -102,7 +102,8 @@ static void test_nesting(void **state)
     }
     assert_int_equal(own->n_spans, 6);
     assert_int_equal(engine->n_spans, 2);
-    assert_true(nth(engine, 0)->time_ns == 100 && nth(engine, 1)->time_ns == 300 && nth(engine, 2)->time_ns == 300);
+    assert_true(nth(engine, 0)->time_ns == 100 && nth(engine, 1)->time_ns == 300 &&
+                nth(engine, 2)->time_ns == 300);
     assert_int_equal(nth(engine, 1)->type, 2); /* the end comes before the next begin */
     assert_true(nth(ready, 0)->time_ns == 20 && (int64_t)nth(ready, 0)->arg == -4);
     assert_true(nth(ready, 1)->time_ns == 50 && nth(ready, 1)->arg == 3);
@@ -141,7 +142,8 @@ static void *record_some(void *arg)
     mr_trace_thread(w->name);
     for (uint64_t k = 0; k < 500; k++) {
         mr_trace_span("work", 1000 * k, 1000 * k + 400, "k", k);
-        mr_trace_span_on("shared", "turn", 8 * k + (uint64_t)w->number, 8 * k + (uint64_t)w->number + 1, NULL, 0);
+        mr_trace_span_on("shared", "turn", 8 * k + (uint64_t)w->number,
+                         8 * k + (uint64_t)w->number + 1, NULL, 0);
         mr_trace_counter("count", 8 * k + (uint64_t)w->number, (int64_t)k);
     }
     return NULL;
@@ -203,7 +205,8 @@ static void test_start_and_stop(void **state)
     pthread_t thread[3];
     atomic_store(&enough, false);
     for (int i = 0; i < 3; i++)
-        assert_int_equal(pthread_create(&thread[i], NULL, i ? record_on_and_on : come_and_go, NULL), 0);
+        assert_int_equal(pthread_create(&thread[i], NULL, i ? record_on_and_on : come_and_go, NULL),
+                         0);
     for (int i = 0; i < 30; i++) {
         assert_int_equal(mr_trace_start(100), 0);
         usleep(500);
@@ -295,7 +298,8 @@ static void test_cost(void **state)
     uint64_t lost = 0;
     assert_int_equal(mr_trace_stop(NULL, &lost), 0);
     assert_int_equal(lost, n - 4096);
-    print_message("a span costs %.1f ns with a trace and %.1f ns without\n", (double)cost[1] / n, (double)cost[0] / n);
+    print_message("a span costs %.1f ns with a trace and %.1f ns without\n", (double)cost[1] / n,
+                  (double)cost[0] / n);
 }
 
 int main(void)

@@ -13,7 +13,8 @@ static struct mr_dataset *ds, *test_set;
 static int open_all(void **state)
 {
     (void)state;
-    return mr_device_open("cpu", &device) || mr_dataset_open("synthetic:n=200,shape=6x5,dtype=u8,classes=4", &ds) ||
+    return mr_device_open("cpu", &device) ||
+           mr_dataset_open("synthetic:n=200,shape=6x5,dtype=u8,classes=4", &ds) ||
            mr_dataset_open("synthetic:n=50,shape=6x5,dtype=u8,classes=4", &test_set);
 }
 
@@ -89,7 +90,8 @@ static struct mr_checkpoint *saved(struct mr_trainer *t)
 /* Tensors, and every key that does not tell the time. */
 static void same(const struct mr_checkpoint *a, const struct mr_checkpoint *b)
 {
-    static const char *const keys[] = {"model", "data", "optimizer", "loader", "schedule_state", "step", "epoch_loss"};
+    static const char *const keys[] = {"model",          "data", "optimizer", "loader",
+                                       "schedule_state", "step", "epoch_loss"};
     const struct mr_checkpoint_tensor *s;
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         assert_string_equal(mr_checkpoint_get(a, keys[i]), mr_checkpoint_get(b, keys[i]));
@@ -127,7 +129,8 @@ static void test_resumed_is_whole(void **state)
         struct mr_checkpoint *got = saved(second);
         same(want, got);
         for (uint32_t i = 0; i < 4; i++)
-            assert_true(mr_trainer_epoch_get(whole, i)->test_loss == mr_trainer_epoch_get(second, i)->test_loss);
+            assert_true(mr_trainer_epoch_get(whole, i)->test_loss ==
+                        mr_trainer_epoch_get(second, i)->test_loss);
         assert_null(mr_trainer_epoch_get(second, 4));
         mr_trainer_destroy(second);
         mr_checkpoint_close(c);
@@ -153,7 +156,8 @@ static void test_rate_and_clipping(void **state)
     steps(text, 20);
     steps(members, 20);
     struct mr_checkpoint *a = saved(text), *b = saved(members);
-    assert_string_equal(mr_checkpoint_get(b, "optimizer"), "adam:lr=0.01,clip_norm=0.5,clip_value=0.25");
+    assert_string_equal(mr_checkpoint_get(b, "optimizer"),
+                        "adam:lr=0.01,clip_norm=0.5,clip_value=0.25");
     same(a, b);
     mr_checkpoint_close(a);
     mr_checkpoint_close(b);
@@ -298,8 +302,8 @@ static void test_bad_files(void **state)
     char path[64];
     struct mr_dataset *none = NULL;
     char uri[96];
-    const char *head =
-        "{\"__metadata__\":{\"millrace\":\"1\"},\"a\":{\"dtype\":\"F16\",\"shape\":[0],\"data_offsets\":[0,0]}}";
+    const char *head = "{\"__metadata__\":{\"millrace\":\"1\"},\"a\":{\"dtype\":\"F16\",\"shape\":["
+                       "0],\"data_offsets\":[0,0]}}";
     refused(strlen(head), head, MR_EFORMAT, "f32 or f64");
     refused(2, "{}", MR_EFORMAT, "did not write");
     refused((64u << 20) + 1, "{}", MR_EFORMAT, "want 2..67108864");

@@ -35,10 +35,12 @@ static struct mr_spec spec_of(enum mr_dtype dtype, int rank, uint64_t a, uint64_
 }
 
 /* Applies a bound chain between buffers of exact size (AddressSanitizer sees a byte too many), at odd addresses. */
-static int apply_exact(const struct mr_transform *chain, const struct mr_spec *in_spec, const uint64_t *dim,
-                       uint64_t index, const void *in, void *out, uint64_t *out_dim)
+static int apply_exact(const struct mr_transform *chain, const struct mr_spec *in_spec,
+                       const uint64_t *dim, uint64_t index, const void *in, void *out,
+                       uint64_t *out_dim)
 {
-    uint64_t in_bytes = mr_dtype_size(in_spec->dtype) * mr_dims_after(dim, in_spec->rank, -1), out_bytes;
+    uint64_t in_bytes = mr_dtype_size(in_spec->dtype) * mr_dims_after(dim, in_spec->rank, -1),
+             out_bytes;
     assert_int_equal(mr_spec_bytes(mr_transform_specs(chain), &out_bytes), 0);
     char *a = malloc(in_bytes + 1), *b = malloc(out_bytes + 1);
     uint64_t scratch_bytes = mr_transform_scratch_bytes(chain);
@@ -59,7 +61,8 @@ static void run(const char *text, const struct mr_spec *spec, const void *in, vo
 {
     struct mr_transform *chain = make(text);
     uint64_t out_dim[MR_MAX_RANK];
-    if (mr_transform_bind(chain, spec, 1) || apply_exact(chain, spec, spec->dim, 0, in, out, out_dim))
+    if (mr_transform_bind(chain, spec, 1) ||
+        apply_exact(chain, spec, spec->dim, 0, in, out, out_dim))
         fail_msg("%s: %s", text, mr_last_error());
     mr_transform_destroy(chain);
 }
@@ -100,7 +103,8 @@ static void check_vector(const struct transform_vector *v)
     assert_int_equal(mr_spec_bytes(&spec, &bytes), 0);
     assert_int_equal(bytes, in_bytes);
     struct mr_transform *chain = make(v->chain);
-    if (mr_transform_bind(chain, &spec, 1) || apply_exact(chain, &spec, spec.dim, 0, in, got, out_dim))
+    if (mr_transform_bind(chain, &spec, 1) ||
+        apply_exact(chain, &spec, spec.dim, 0, in, got, out_dim))
         fail_msg("%s: %s", v->chain, mr_last_error());
     const struct mr_spec *out = mr_transform_specs(chain);
     assert_int_equal(out->dtype, v->out_dtype);
@@ -203,7 +207,8 @@ static void check_cast(enum mr_dtype from, enum mr_dtype to)
     snprintf(text, sizeof text, "cast(%s)", mr_dtype_name(to));
     run(text, &spec, in, out);
     for (int i = 0; i < N; i++) {
-        char what[40], *a = in + (size_t)i * mr_dtype_size(from), *b = out + (size_t)i * mr_dtype_size(to);
+        char what[40], *a = in + (size_t)i * mr_dtype_size(from),
+                       *b = out + (size_t)i * mr_dtype_size(to);
         snprintf(what, sizeof what, "%s to %s", mr_dtype_name(from), mr_dtype_name(to));
         if (to == MR_BOOL)
             assert_int_equal(*b, exact(from, a) != 0);
@@ -228,7 +233,8 @@ static void test_casts_at_halfway_points(void **state)
     (void)state;
     for (uint32_t h = 1; h < 0x7c00; h += 7) {
         uint16_t bits = (uint16_t)h, above = (uint16_t)(h + 1);
-        double a = number_at(MR_F16, &bits, 0), b = number_at(MR_F16, &above, 0), middle = (a + b) / 2;
+        double a = number_at(MR_F16, &bits, 0), b = number_at(MR_F16, &above, 0),
+               middle = (a + b) / 2;
         if (isinf(b))
             continue;
         double tries[3] = {middle, nextafter(middle, 0), nextafter(middle, 1e9)};
@@ -310,7 +316,8 @@ static void random_chain(uint32_t seed, char *text, size_t cap)
     text[0] = '\0';
     for (uint32_t i = 0; i < n; i++) {
         size_t at = strlen(text);
-        snprintf(text + at, cap - at, "%s%s", i ? "," : "", ops[test_u64(seed + 1000003 * (i + 1)) % MR_COUNT(ops)]);
+        snprintf(text + at, cap - at, "%s%s", i ? "," : "",
+                 ops[test_u64(seed + 1000003 * (i + 1)) % MR_COUNT(ops)]);
     }
 }
 
@@ -318,7 +325,8 @@ static struct mr_spec random_spec(uint32_t seed)
 {
     static const uint64_t sides[] = {3, 5, 6, 8, 17, 40};
     uint64_t r = test_u64(seed + 77);
-    struct mr_spec spec = spec_of((enum mr_dtype)(r % (MR_F64 + 1)), 2 + (r >> 8) % 8 / 2 % 2, 0, 0, 0);
+    struct mr_spec spec =
+        spec_of((enum mr_dtype)(r % (MR_F64 + 1)), 2 + (r >> 8) % 8 / 2 % 2, 0, 0, 0);
     for (int d = 0; d < spec.rank; d++)
         spec.dim[d] = sides[(r >> (16 + 8 * d)) % MR_COUNT(sides)];
     if (spec.rank == 3)
@@ -329,7 +337,8 @@ static struct mr_spec random_spec(uint32_t seed)
 }
 
 /* How many ops of the chain fit, when not all do. */
-static bool bind_both(struct mr_transform *fast, struct mr_transform *plain, const struct mr_spec *spec)
+static bool bind_both(struct mr_transform *fast, struct mr_transform *plain,
+                      const struct mr_spec *spec)
 {
     int a = mr_transform_bind(fast, spec, 1), b = mr_transform_bind_as(plain, spec, 1, true);
     assert_int_equal(a, b);
@@ -354,7 +363,8 @@ static bool compare_chain(const char *text, struct mr_spec spec, uint32_t seed)
         uint64_t bytes = mr_dims_after(dim_a, out->rank, -1) * mr_dtype_size(out->dtype);
         assert_true(bytes <= MAX_BYTES);
         if (rc_a != rc_b ||
-            (rc_a == 0 && (memcmp(dim_a, dim_b, sizeof *dim_a * (size_t)out->rank) || memcmp(a, b, bytes))))
+            (rc_a == 0 &&
+             (memcmp(dim_a, dim_b, sizeof *dim_a * (size_t)out->rank) || memcmp(a, b, bytes))))
             fail_msg("seed %u: '%s' is not what its ops do one after another", seed, text);
     }
     mr_transform_destroy(fast);
@@ -382,8 +392,8 @@ static void test_planes_are_bit_equal_to_plain(void **state)
         "cast(f32),scale(1/255),normalize([1,2,3],[4,5,6]),cast(bf16)",
         "cast(f32),normalize(3,4),scale(2,1),scale(3,1),scale(0.1)",
     };
-    static const char *const ends[] = {",layout(nchw)", ",layout(nchw),flatten", ",layout(nchw),hflip(1)",
-                                       ",layout(nhwc)"};
+    static const char *const ends[] = {",layout(nchw)", ",layout(nchw),flatten",
+                                       ",layout(nchw),hflip(1)", ",layout(nhwc)"};
     static const uint64_t sizes[][2] = {{1, 1}, {3, 5}, {7, 224}, {2, 1030}, {40, 64}, {1, 2049}};
     (void)state;
     uint32_t seed = 0;
@@ -419,8 +429,10 @@ static void test_arithmetic_is_what_the_header_says(void **state)
     u8.dtype = MR_U8;
     fill(MR_F32, in, N, 4);
     fill(MR_U8, bytes, N, 5);
-    const float third = 1.0f / 3, mean[3] = {0.485f, 0.456f, 0.406f}, std[3] = {0.229f, 0.224f, 0.225f};
-    run("scale(1/3,-0.1),normalize([0.485,0.456,0.406],[0.229,0.224,0.225],axis=-1)", &spec, in, got);
+    const float third = 1.0f / 3, mean[3] = {0.485f, 0.456f, 0.406f},
+                std[3] = {0.229f, 0.224f, 0.225f};
+    run("scale(1/3,-0.1),normalize([0.485,0.456,0.406],[0.229,0.224,0.225],axis=-1)", &spec, in,
+        got);
     for (int i = 0; i < N; i++) {
         volatile float x = in[i] * third;
         x = x + -0.1f;
@@ -491,7 +503,9 @@ static void test_draws_are_keyed(void **state)
         uint64_t dim[MR_MAX_RANK];
         uint8_t first[3];
         for (uint64_t k = 0; k < 3; k++) {
-            assert_int_equal(mr_transform_apply(chain, 0, k == 2, k == 1, index, in, spec.dim, out, dim, scratch), 0);
+            assert_int_equal(mr_transform_apply(chain, 0, k == 2, k == 1, index, in, spec.dim, out,
+                                                dim, scratch),
+                             0);
             first[k] = out[0];
         }
         changed += first[0] != 1;
@@ -552,9 +566,11 @@ static void test_variable_shapes(void **state)
     assert_memory_equal(out, want, sizeof want);
     assert_int_equal(dim[0], 4);
     assert_int_equal(apply_exact(chain, &spec, small, 0, in, out, dim), MR_ESHAPE);
-    assert_string_equal(mr_last_error(), "transform 2: crop(4,4): does not fit a sample of height 3 and width 10");
+    assert_string_equal(mr_last_error(),
+                        "transform 2: crop(4,4): does not fit a sample of height 3 and width 10");
     void *scratch = aligned_alloc(64, mr_transform_scratch_bytes(chain));
-    assert_int_equal(mr_transform_apply(chain, 0, 0, 0, 0, in, large, out, dim, scratch), MR_ESHAPE);
+    assert_int_equal(mr_transform_apply(chain, 0, 0, 0, 0, in, large, out, dim, scratch),
+                     MR_ESHAPE);
     free(scratch);
     mr_transform_destroy(chain);
     chain = make("flatten,cast(f32)");
@@ -653,14 +669,17 @@ static void test_shape_errors_name_op_and_shape(void **state)
     const struct {
         const char *chain, *error;
     } cases[] = {
-        {"cast(f32),scale(2),crop(32,32)", "transform 3: crop(32,32): does not fit image f32[28,28]"},
-        {"scale(2)", "transform 1: scale(2): floats only; put cast(f32) before it for image u8[28,28]"},
+        {"cast(f32),scale(2),crop(32,32)",
+         "transform 3: crop(32,32): does not fit image f32[28,28]"},
+        {"scale(2)",
+         "transform 1: scale(2): floats only; put cast(f32) before it for image u8[28,28]"},
         {"flatten,hflip", "transform 2: hflip: no height and width in image u8[784]"},
         {"layout(nchw)", "transform 1: layout(nchw): wants 3 dimensions, not image u8[28,28]"},
         {"one_hot(10)", "transform 1: one_hot(10): no field 'label'; there are: image"},
         {"image.one_hot(10)", "transform 1: one_hot(10): wants one integer, not image u8[28,28]"},
-        {"cast(f32),normalize([1,2],3)", "transform 2: normalize([1,2],3): the axis and the numbers given differ in "
-                                         "length; name another with axis= for image f32[28,28]"},
+        {"cast(f32),normalize([1,2],3)",
+         "transform 2: normalize([1,2],3): the axis and the numbers given differ in "
+         "length; name another with axis= for image f32[28,28]"},
     };
     struct mr_spec spec = spec_of(MR_U8, 2, 28, 28, 0);
     for (size_t i = 0; i < MR_COUNT(cases); i++) {
@@ -669,7 +688,8 @@ static void test_shape_errors_name_op_and_shape(void **state)
         assert_string_equal(mr_last_error(), cases[i].error);
         uint8_t buf[1];
         uint64_t dim[MR_MAX_RANK];
-        assert_int_equal(mr_transform_apply(chain, 0, 0, 0, 0, buf, spec.dim, buf, dim, NULL), MR_EMISUSE);
+        assert_int_equal(mr_transform_apply(chain, 0, 0, 0, 0, buf, spec.dim, buf, dim, NULL),
+                         MR_EMISUSE);
         mr_transform_destroy(chain);
     }
 }
@@ -731,7 +751,8 @@ static void test_bad_texts(void **state)
             fail_msg("'%s': %s", bad[i], mr_last_error());
         assert_string_equal(mr_transform_text(chain), "cast(f32)");
     }
-    assert_int_equal(mr_transform_add(chain, "flatten,cast(f33)"), MR_EOPTION); /* the place is the op's */
+    assert_int_equal(mr_transform_add(chain, "flatten,cast(f33)"),
+                     MR_EOPTION); /* the place is the op's */
     assert_int_equal(strncmp(mr_last_error(), "transform 3: cast: ", 19), 0);
     assert_int_equal(mr_transform_add(chain, "flatten,"), MR_EOPTION);
     assert_string_equal(mr_transform_text(chain), "cast(f32)");
@@ -741,7 +762,9 @@ static void test_bad_texts(void **state)
 static void test_text_reads_back(void **state)
 {
     (void)state;
-    struct mr_transform *a = make(" cast( f32 ) , label.one_hot(10,dtype=u8),pad(1:2:3:4, value=2) ,hflip"), *b;
+    struct mr_transform
+        *a = make(" cast( f32 ) , label.one_hot(10,dtype=u8),pad(1:2:3:4, value=2) ,hflip"),
+        *b;
     assert_int_equal(mr_transform_add(a, "flatten"), 0);
     b = make(mr_transform_text(a));
     assert_string_equal(mr_transform_text(a), mr_transform_text(b));
@@ -763,8 +786,9 @@ static int keep_first(void *user, struct mr_spec *spec)
     return 0;
 }
 
-static int copy_first(void *user, const struct mr_spec *in_spec, const void *in, const uint64_t *in_dim,
-                      const struct mr_spec *out_spec, void *out, uint64_t *out_dim, const uint32_t random[4])
+static int copy_first(void *user, const struct mr_spec *in_spec, const void *in,
+                      const uint64_t *in_dim, const struct mr_spec *out_spec, void *out,
+                      uint64_t *out_dim, const uint32_t random[4])
 {
     (void)user;
     (void)in_dim;
@@ -777,8 +801,11 @@ static void test_callers_own_op(void **state)
 {
     (void)state;
     uint64_t keep = 3;
-    struct mr_transform_fn fn = {
-        .size = sizeof fn, .name = "first", .infer = keep_first, .apply = copy_first, .user = &keep};
+    struct mr_transform_fn fn = {.size = sizeof fn,
+                                 .name = "first",
+                                 .infer = keep_first,
+                                 .apply = copy_first,
+                                 .user = &keep};
     struct mr_transform *chain = make("cast(f32)");
     assert_int_equal(mr_transform_add_fn(chain, &fn), 0);
     assert_int_equal(mr_transform_add(chain, "scale(2)"), 0);

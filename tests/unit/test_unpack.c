@@ -71,7 +71,8 @@ static int forget_folders(void **state)
 static void killed_while_it_unpacks(void **state)
 {
     (void)state;
-    const char *path = write_packed("killed.tar.gz", 8), *cache = folder_for("XDG_CACHE_HOME", "killed");
+    const char *path = write_packed("killed.tar.gz", 8),
+               *cache = folder_for("XDG_CACHE_HOME", "killed");
     pid_t child = fork();
     if (child == 0) {
         struct mr_dataset *ds;
@@ -102,7 +103,8 @@ static void has_no_name_and_is_read(void **state)
     struct run got[3];
     for (int i = 0; i < 3; i++) { /* in memory, spilled, spilled and read directly */
         c.ds = test_open(uri(path, i == 0 ? "" : SPILLS));
-        assert_non_null(strstr(mr_dataset_text(c.ds), i == 0 ? "0 in temporary files" : "0 bytes in memory"));
+        assert_non_null(
+            strstr(mr_dataset_text(c.ds), i == 0 ? "0 in temporary files" : "0 bytes in memory"));
         assert_int_equal(entries(tmp), 0);
         assert_int_equal(entries(cache), 0);
         assert_string_equal(mr_dataset_file(c.ds, 0), path);
@@ -205,8 +207,8 @@ static void bombs_are_refused(void **state)
     fclose(file);
     free(packed);
     folder_for("TMPDIR", "tmp");
-    test_fails(test_open_fails(uri(path, SPILLS)), MR_ELIMIT, "bomb.tar.gz", "more than 1073741824 bytes", "20 times",
-               "unpacked=BYTES");
+    test_fails(test_open_fails(uri(path, SPILLS)), MR_ELIMIT, "bomb.tar.gz",
+               "more than 1073741824 bytes", "20 times", "unpacked=BYTES");
 }
 
 static void interrupt_at_sweep(void *user, enum mr_log_level level, const char *text)
@@ -239,8 +241,9 @@ static void unpacking_is_interrupted(void **state)
 static void opening_is_interrupted(void **state)
 {
     (void)state;
-    const char *const uris[] = {"synthetic:n=10,shape=4",         "npy:x.npy", "csv:x.csv", "folder:.", "tar:a.tar",
-                                "mix:0.5*npy:x.npy,0.5*npy:y.npy"};
+    const char *const uris[] = {
+        "synthetic:n=10,shape=4",         "npy:x.npy", "csv:x.csv", "folder:.", "tar:a.tar",
+        "mix:0.5*npy:x.npy,0.5*npy:y.npy"};
     struct run_config c = run_config(NULL);
     c.ds = test_open("synthetic:n=100,shape=4");
     float row[4];

@@ -13,7 +13,8 @@ static const char *write_idx(const char *name)
 
 static const char *write_npy(const char *name)
 {
-    uint8_t file[10 + sizeof npy_dict - 1 + 3] = {0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0, sizeof npy_dict - 1, 0};
+    uint8_t file[10 + sizeof npy_dict - 1 + 3] = {
+        0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0, sizeof npy_dict - 1, 0};
     static const uint8_t data[] = {7, 8, 9};
     memcpy(file + 10, npy_dict, sizeof npy_dict - 1);
     memcpy(file + 10 + sizeof npy_dict - 1, data, sizeof data);
@@ -46,14 +47,17 @@ static void formats_are_found_by_prefix_and_by_name(void **state)
     expect(with("idx:", write_idx("whatever"), ""), "idx");
     expect(with("npy:", write_npy("whatever"), ""), "npy");
     expect(with("raw:", test_write("whatever", "\7\x8\x9", 3), ",shape=1"), "raw");
-    expect(with("raw:", test_write("whatever", "\7\x8\x9", 3), ",shape=1,dtype=uint8,skip=0,record=1"), "raw");
+    expect(
+        with("raw:", test_write("whatever", "\7\x8\x9", 3), ",shape=1,dtype=uint8,skip=0,record=1"),
+        "raw");
     expect(with("raw:path=", test_write("whatever", "\7\x8\x9", 3), ",shape=1"), "raw");
 }
 
 static void paths_may_hold_commas_colons_and_equal_signs(void **state)
 {
     (void)state;
-    static const char *const names[] = {"a,b", "a,labels=none", "x:y", "idx:z", ",", "p=q,r=s", "a,b,", "100%,1:2,n=3"};
+    static const char *const names[] = {"a,b", "a,labels=none", "x:y",  "idx:z",
+                                        ",",   "p=q,r=s",       "a,b,", "100%,1:2,n=3"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char name[64];
         const char *path = write_idx(names[i]);
@@ -92,23 +96,27 @@ static void what_is_unclear_is_named(void **state)
     (void)state;
     const char *formats = "formats: idx, npy, ";
     test_fails(test_open_fails(""), MR_EOPTION, "empty", formats);
-    test_fails(test_open_fails("s3://bucket/x"), MR_EUNSUPPORTED, "a URL whose name does not tell the format", formats);
+    test_fails(test_open_fails("s3://bucket/x"), MR_EUNSUPPORTED,
+               "a URL whose name does not tell the format", formats);
     test_fails(test_open_fails("jpeg:x,y=1"), MR_EOPTION, "unknown format 'jpeg'", formats);
     test_fails(test_open_fails("foldr:x"), MR_EOPTION, "did you mean folder?", formats);
-    test_fails(test_open_fails("/nowhere/at/all"), -ENOENT, "/nowhere/at/all", "No such file", formats);
+    test_fails(test_open_fails("/nowhere/at/all"), -ENOENT, "/nowhere/at/all", "No such file",
+               formats);
     test_fails(test_open_fails("/nowhere/at/all,labels=x"), -ENOENT, "/nowhere/at/all ");
     test_fails(test_open_fails("idx:/nowhere,labels=x"), -ENOENT, "/nowhere");
-    test_fails(test_open_fails(test_write("plain.txt", "hello", 5)), MR_EUNSUPPORTED, test_path("plain.txt"), "a file",
-               formats);
+    test_fails(test_open_fails(test_write("plain.txt", "hello", 5)), MR_EUNSUPPORTED,
+               test_path("plain.txt"), "a file", formats);
     test_fails(test_open_fails("/"), MR_EUNSUPPORTED, "/: a folder", formats);
     test_fails(test_open_fails("idx:"), MR_EOPTION, "no path", "idx:PATH");
     test_fails(test_open_fails("npy:,labels=x"), MR_EOPTION, "no path", "npy:PATH");
     test_fails(test_open_fails("idx:labels=x"), MR_EOPTION, "no path");
-    test_fails(test_open_fails(with("idx:", write_idx("o"), ",lables=x")), MR_EOPTION, "lables", "labels");
+    test_fails(test_open_fails(with("idx:", write_idx("o"), ",lables=x")), MR_EOPTION, "lables",
+               "labels");
     test_fails(test_open_fails(with("idx:", write_idx("o"), ",split=3")), MR_EOPTION, "split");
 }
 
-static int count_format(void *user, const char *name, const char *summary, const struct mr_option *options)
+static int count_format(void *user, const char *name, const char *summary,
+                        const struct mr_option *options)
 {
     int *n = user;
     char opts[1024];

@@ -14,7 +14,9 @@ struct file {
 static int read_file(void *user, uint64_t offset, void *buf, uint64_t bytes)
 {
     FILE *f = ((struct file *)user)->f;
-    return fseek(f, (long)offset, SEEK_SET) == 0 && fread(buf, 1, bytes, f) == bytes ? 0 : mr_error_set(-5, "read");
+    return fseek(f, (long)offset, SEEK_SET) == 0 && fread(buf, 1, bytes, f) == bytes
+               ? 0
+               : mr_error_set(-5, "read");
 }
 
 static int open_video(struct file *file, const char *path, struct mr_video **out)
@@ -46,9 +48,12 @@ static void frames_are_numbered(void **state)
 {
     (void)state;
     static const struct test_video kinds[] = {
-        {NULL, "matroska", "mpeg4", 64, 48, 90, 12, 2}, {NULL, "avi", "mpeg4", 64, 48, 70, 10, 0},
-        {NULL, "mp4", "mpeg4", 64, 48, 50, 7, 2},       {NULL, "matroska", "ffv1", 32, 32, 40, 1, 0},
-        {NULL, "mov", "mjpeg", 48, 32, 30, 1, 0},       {NULL, "avi", "mpeg2video", 64, 64, 60, 15, 2},
+        {NULL, "matroska", "mpeg4", 64, 48, 90, 12, 2},
+        {NULL, "avi", "mpeg4", 64, 48, 70, 10, 0},
+        {NULL, "mp4", "mpeg4", 64, 48, 50, 7, 2},
+        {NULL, "matroska", "ffv1", 32, 32, 40, 1, 0},
+        {NULL, "mov", "mjpeg", 48, 32, 30, 1, 0},
+        {NULL, "avi", "mpeg2video", 64, 64, 60, 15, 2},
     };
     for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
         struct test_video v = kinds[k];
@@ -118,7 +123,8 @@ static void jumps_equal_straight(void **state)
             uint64_t i = test_random(r + 7) % n;
             test_works(module->frames(video, index, &i, 1, &size, one));
             if (memcmp(one, all + i * bytes, bytes) != 0)
-                fail_msg("%s: frame %llu of %llu differs", names[k], (unsigned long long)i, (unsigned long long)n);
+                fail_msg("%s: frame %llu of %llu differs", names[k], (unsigned long long)i,
+                         (unsigned long long)n);
         }
         free(all);
         free(number);

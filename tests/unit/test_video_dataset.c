@@ -47,9 +47,9 @@ static const char *made(char *buf, size_t cap, const char *options)
 
 static int drop_all(void **state)
 {
-    static const char *const names[] = {"clips/a/0.mkv", "clips/a/1.mkv", "clips/a/2.mkv", "clips/b/3.mkv",
-                                        "clips/b/4.mkv", "clips/b/5.avi", "bad/0.mkv",     "bad/1.mp4",
-                                        "bad/2.mkv",     "bad/3.mkv"};
+    static const char *const names[] = {
+        "clips/a/0.mkv", "clips/a/1.mkv", "clips/a/2.mkv", "clips/b/3.mkv", "clips/b/4.mkv",
+        "clips/b/5.avi", "bad/0.mkv",     "bad/1.mp4",     "bad/2.mkv",     "bad/3.mkv"};
     static const char *const folders[] = {"clips/a", "clips/b", "clips", "bad"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         unlink(test_path(names[i]));
@@ -73,7 +73,8 @@ static int number_of(const uint8_t *rgb, int w, int h)
     return number;
 }
 
-static void expect_clip(const struct mr_dataset *ds, uint64_t index, int n, const int *want, int64_t label)
+static void expect_clip(const struct mr_dataset *ds, uint64_t index, int n, const int *want,
+                        int64_t label)
 {
     uint8_t *got = test_read(ds, index);
     int64_t is;
@@ -90,7 +91,8 @@ static void clips_are_the_frames(void **state)
 {
     (void)state;
     char uri[900];
-    struct mr_dataset *ds = test_open(made(uri, sizeof uri, ",frames=4,stride=5,clips=3,at=uniform"));
+    struct mr_dataset *ds =
+        test_open(made(uri, sizeof uri, ",frames=4,stride=5,clips=3,at=uniform"));
     assert_string_equal(mr_dataset_format(ds), "video");
     assert_int_equal(mr_dataset_length(ds), 18);
     test_field_is(ds, 0, "video u8[4,48,64,3]");
@@ -132,8 +134,10 @@ static void paths_are_told(void **state)
     test_fails(test_open_fails(made(uri, sizeof uri, ",size=3")), MR_EOPTION, "HEIGHTxWIDTH");
     test_fails(test_open_fails(made(uri, sizeof uri, ",frames=0")), MR_EOPTION, "frames");
     test_fails(test_open_fails(made(uri, sizeof uri, "/none")), -ENOENT, "clips/none");
-    test_fails(test_open_fails(made(uri, sizeof uri, "/a/1.mkv,labels=folders")), MR_EOPTION, "labels=folders");
-    test_fails(test_open_fails(made(uri, sizeof uri, "/a,max-pixels=100")), MR_ELIMIT, "at most 100 pixels");
+    test_fails(test_open_fails(made(uri, sizeof uri, "/a/1.mkv,labels=folders")), MR_EOPTION,
+               "labels=folders");
+    test_fails(test_open_fails(made(uri, sizeof uri, "/a,max-pixels=100")), MR_ELIMIT,
+               "at most 100 pixels");
 }
 
 /* Videos beside the folders of classes are no sample, and that is said. */
@@ -148,7 +152,8 @@ static void what_is_left_out_is_counted(void **state)
     const char *beside = test_write("clips/beside.mp4", "", 0);
     ds = test_open(uri);
     assert_int_equal(mr_dataset_length(ds), 6);
-    assert_non_null(strstr(mr_dataset_text(ds), "6 videos, 2 classes (left out: 1 beside the classes)"));
+    assert_non_null(
+        strstr(mr_dataset_text(ds), "6 videos, 2 classes (left out: 1 beside the classes)"));
     mr_dataset_close(ds);
     unlink(beside);
 }
@@ -167,7 +172,8 @@ static struct run_config config(const char *uri)
 static void clips_are_the_same_for_any_workers(void **state)
 {
     (void)state;
-    static const char *const options[] = {",frames=5,stride=3,clips=2", ",frames=4,stride=7,clips=4,at=uniform"};
+    static const char *const options[] = {",frames=5,stride=3,clips=2",
+                                          ",frames=4,stride=7,clips=4,at=uniform"};
     char uri[900];
     for (size_t k = 0; k < 2; k++) {
         struct run_config c = config(made(uri, sizeof uri, options[k]));
@@ -271,7 +277,8 @@ static void nothing_is_written_behind_a_clip(void **state)
     for (int r = 0; r < 60; r++) {
         int h = 1 + (int)(test_random((uint32_t)r) % 70),
             w = r < 40 ? 9 + r : 1 + (int)(test_random((uint32_t)r + 99) % 150);
-        snprintf(options, sizeof options, ",frames=1,labels=none,size=%dx%d%s", h, w, r % 2 ? ",crop" : "");
+        snprintf(options, sizeof options, ",frames=1,labels=none,size=%dx%d%s", h, w,
+                 r % 2 ? ",crop" : "");
         struct mr_dataset *ds = test_open(made(uri, sizeof uri, options));
         size_t bytes = (size_t)h * (size_t)w * 3;
         uint8_t *room = malloc(bytes + 64);
@@ -294,7 +301,8 @@ static void the_module_may_be_missing(void **state)
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
     assert_true(n > 0);
     self[n] = 0;
-    snprintf(command, sizeof command, "MILLRACE_VIDEO_MODULE=/nowhere/module.so '%s' --missing '%s'", self, uri);
+    snprintf(command, sizeof command,
+             "MILLRACE_VIDEO_MODULE=/nowhere/module.so '%s' --missing '%s'", self, uri);
     assert_int_equal(system(command), 0);
 }
 
@@ -346,7 +354,8 @@ static void real_videos(void **state)
     struct run one = run_loader(&c);
     assert_int_equal(one.rc, 0);
     assert_true(one.n >= 15);
-    print_message("%llu clips, %llu bad\n", (unsigned long long)one.n, (unsigned long long)one.stats.bad_samples);
+    print_message("%llu clips, %llu bad\n", (unsigned long long)one.n,
+                  (unsigned long long)one.stats.bad_samples);
     c.opts.workers = 3;
     struct run many = run_loader(&c);
     assert_same_rows(&one, &many);
@@ -373,8 +382,10 @@ int main(int argc, char **argv)
         return expect_missing(argv[2]);
     const struct mr_video_module *module;
     const char *given = getenv("MILLRACE_VIDEO_MODULE");
-    if (!(given && given[0]) && mr_video_module(&module) < 0) { /* run by hand; one that is given has to work */
-        printf("SKIP: set MILLRACE_VIDEO_MODULE to build/PRESET/libmillrace-video.so, as ctest does\n");
+    if (!(given && given[0]) &&
+        mr_video_module(&module) < 0) { /* run by hand; one that is given has to work */
+        printf("SKIP: set MILLRACE_VIDEO_MODULE to build/PRESET/libmillrace-video.so, as ctest "
+               "does\n");
         return 77;
     }
     return cmocka_run_group_tests(tests, test_dir_make, drop_all);
@@ -385,7 +396,8 @@ int main(int argc, char **argv)
 static void without_the_module(void **state)
 {
     (void)state;
-    test_fails(test_open_fails(test_write("a.mp4", "", 0)), MR_EUNSUPPORTED, "libmillrace-video.so");
+    test_fails(test_open_fails(test_write("a.mp4", "", 0)), MR_EUNSUPPORTED,
+               "libmillrace-video.so");
 }
 
 int main(void)

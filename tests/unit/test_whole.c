@@ -55,12 +55,15 @@ static void check_row(const struct mr_batch *b, uint64_t row)
     if (!w->known)
         whole_want(&opts, b->indices[row], room, w->sum, w->record);
     w->known = true;
-    assert_memory_equal((const uint8_t *)b->field[0].data + row * sizeof w->sum, w->sum, sizeof w->sum);
-    assert_memory_equal((const uint8_t *)b->field[1].data + row * sizeof w->record, w->record, sizeof w->record);
+    assert_memory_equal((const uint8_t *)b->field[0].data + row * sizeof w->sum, w->sum,
+                        sizeof w->sum);
+    assert_memory_equal((const uint8_t *)b->field[1].data + row * sizeof w->record, w->record,
+                        sizeof w->record);
 }
 
 /* Delivers everything, checks every row; returns the samples, or the error that ended the run. */
-static int64_t run(struct mr_dataset *ds, const char *order, const struct mr_loader_opts *lo, uint64_t *n_bad)
+static int64_t run(struct mr_dataset *ds, const char *order, const struct mr_loader_opts *lo,
+                   uint64_t *n_bad)
 {
     struct mr_sampler *sampler;
     struct mr_loader *ld;
@@ -153,7 +156,8 @@ static void the_cache_keeps_to_the_ceiling(void **state)
     must(rc);
     mr_loader_stats(ld, &st);
     assert_in_range(st.cache_bytes, 1 << 19, most);
-    assert_in_range(st.pageable_bytes + st.pinned_bytes + st.device_bytes + st.cache_bytes, 1, most);
+    assert_in_range(st.pageable_bytes + st.pinned_bytes + st.device_bytes + st.cache_bytes, 1,
+                    most);
     mr_loader_close(ld);
     mr_dataset_close(ds);
 }
@@ -400,7 +404,8 @@ static void a_folder_is_listed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_million_are_cheap), /* first: no memory lies around that it could use again */
+        cmocka_unit_test(
+            a_million_are_cheap), /* first: no memory lies around that it could use again */
         cmocka_unit_test(every_sample_has_its_files_bytes),
         cmocka_unit_test(a_full_cache_keeps_what_it_has),
         cmocka_unit_test(the_cache_keeps_to_the_ceiling),

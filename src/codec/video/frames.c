@@ -36,7 +36,8 @@ static int to_front(struct mr_video *v)
     avcodec_flush_buffers(v->codec);
     v->placed = v->ended = v->holds = false;
     int64_t start = v->stream->start_time != AV_NOPTS_VALUE ? v->stream->start_time : 0;
-    int rc = av_seek_frame(v->format, v->stream->index, start < 0 ? start : 0, AVSEEK_FLAG_BACKWARD);
+    int rc =
+        av_seek_frame(v->format, v->stream->index, start < 0 ? start : 0, AVSEEK_FLAG_BACKWARD);
     if (rc < 0)
         rc = av_seek_frame(v->format, -1, 0, AVSEEK_FLAG_BACKWARD);
     if (rc < 0)
@@ -55,10 +56,12 @@ int video_make_index(struct mr_video *v, struct mr_video_index **out)
     bool exact = true;
     int rc = 0, got = 0;
     while (rc == 0 && (got = av_read_frame(v->format, v->packet)) >= 0) {
-        bool counts = v->packet->stream_index == v->stream->index && !(v->packet->flags & AV_PKT_FLAG_DISCARD);
+        bool counts = v->packet->stream_index == v->stream->index &&
+                      !(v->packet->flags & AV_PKT_FLAG_DISCARD);
         if (counts && (rc = grow(v, &index, &room)) == 0) {
             exact = exact && v->packet->pts != AV_NOPTS_VALUE;
-            index->frame[index->n++] = (struct mr_video_frame){v->packet->pts, v->packet->flags & AV_PKT_FLAG_KEY};
+            index->frame[index->n++] =
+                (struct mr_video_frame){v->packet->pts, v->packet->flags & AV_PKT_FLAG_KEY};
         }
         av_packet_unref(v->packet);
     }
@@ -143,7 +146,8 @@ static int place(struct mr_video *v, const struct mr_video_index *index, uint64_
         return to_front(v);
     avcodec_flush_buffers(v->codec);
     v->placed = v->holds = false;
-    int rc = av_seek_frame(v->format, v->stream->index, index->frame[key].pts, AVSEEK_FLAG_BACKWARD);
+    int rc =
+        av_seek_frame(v->format, v->stream->index, index->frame[key].pts, AVSEEK_FLAG_BACKWARD);
     if (rc < 0)
         return to_front(v);
     v->placed = true;
@@ -151,7 +155,8 @@ static int place(struct mr_video *v, const struct mr_video_index *index, uint64_
     return 0;
 }
 
-#define MISSING 8 /* frames that a file may promise and not have: the last one that comes out stands for them */
+#define MISSING                                                                                    \
+    8 /* frames that a file may promise and not have: the last one that comes out stands for them */
 
 /* The file has ended after frame v->next - 1, if that one came just now: does that one stand for `number`? Then it is in v->frame. */
 static int at_end(struct mr_video *v, uint64_t number)
@@ -210,12 +215,13 @@ static int frame_or_before(struct mr_video *v, const struct mr_video_index *inde
         if (rc != 0)
             return rc;
     }
-    return video_host->error(MR_ETRUNCATED, "%s: frame %llu of %llu does not come out of the decoder", v->source.name,
-                             (unsigned long long)number, (unsigned long long)index->n);
+    return video_host->error(
+        MR_ETRUNCATED, "%s: frame %llu of %llu does not come out of the decoder", v->source.name,
+        (unsigned long long)number, (unsigned long long)index->n);
 }
 
-int video_frames(struct mr_video *v, const struct mr_video_index *index, const uint64_t *number, uint32_t n,
-                 const struct mr_video_size *size, uint8_t *out)
+int video_frames(struct mr_video *v, const struct mr_video_index *index, const uint64_t *number,
+                 uint32_t n, const struct mr_video_size *size, uint8_t *out)
 {
     struct mr_video_info info;
     struct mr_video_size to = *size;

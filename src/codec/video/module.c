@@ -51,7 +51,9 @@ static int64_t io_seek(void *opaque, int64_t offset, int whence)
     whence &= ~AVSEEK_FORCE;
     if (whence == AVSEEK_SIZE)
         return (int64_t)v->source.bytes;
-    int64_t base = whence == SEEK_CUR ? (int64_t)v->at : whence == SEEK_END ? (int64_t)v->source.bytes : 0;
+    int64_t base = whence == SEEK_CUR   ? (int64_t)v->at
+                   : whence == SEEK_END ? (int64_t)v->source.bytes
+                                        : 0;
     int64_t to = base + offset;
     if (to < 0 || (uint64_t)to > v->source.bytes)
         return AVERROR(EINVAL);
@@ -71,7 +73,8 @@ static int open_format(struct mr_video *v)
     }
     v->format->pb = v->io;
     v->format->flags |= AVFMT_FLAG_CUSTOM_IO;
-    int rc = avformat_open_input(&v->format, NULL, NULL, NULL); /* frees the context when it fails */
+    int rc =
+        avformat_open_input(&v->format, NULL, NULL, NULL); /* frees the context when it fails */
     if (rc < 0)
         return video_error(v, rc, "no video that libavformat knows");
     rc = avformat_find_stream_info(v->format, NULL);
@@ -96,7 +99,8 @@ static int open_codec(struct mr_video *v, uint64_t max_pixels)
     const AVCodec *codec = NULL;
     int at = av_find_best_stream(v->format, AVMEDIA_TYPE_VIDEO, -1, -1, &codec, 0);
     if (at == AVERROR_DECODER_NOT_FOUND)
-        return video_host->error(MR_EUNSUPPORTED, "%s: this libavcodec has no decoder for its video", v->source.name);
+        return video_host->error(
+            MR_EUNSUPPORTED, "%s: this libavcodec has no decoder for its video", v->source.name);
     if (at < 0)
         return video_host->error(MR_EFORMAT, "%s: no video in it", v->source.name);
     v->stream = v->format->streams[at];
@@ -106,8 +110,9 @@ static int open_codec(struct mr_video *v, uint64_t max_pixels)
     if (par->width <= 0 || par->height <= 0)
         return video_host->error(MR_EFORMAT, "%s: its video has no size", v->source.name);
     if ((uint64_t)par->width * (uint64_t)par->height > max_pixels)
-        return video_host->error(MR_ELIMIT, "%s: frames of %d x %d pixels: want at most %llu pixels", v->source.name,
-                                 par->height, par->width, (unsigned long long)max_pixels);
+        return video_host->error(
+            MR_ELIMIT, "%s: frames of %d x %d pixels: want at most %llu pixels", v->source.name,
+            par->height, par->width, (unsigned long long)max_pixels);
     v->turns = find_turns(v->stream);
     v->max_pixels = max_pixels;
     v->codec = avcodec_alloc_context3(codec);
@@ -140,7 +145,8 @@ static void video_close(struct mr_video *v)
     free(v);
 }
 
-static int video_open(const struct mr_video_source *source, uint64_t max_pixels, struct mr_video **out)
+static int video_open(const struct mr_video_source *source, uint64_t max_pixels,
+                      struct mr_video **out)
 {
     struct mr_video *v = calloc(1, sizeof *v);
     if (!v)
@@ -151,7 +157,8 @@ static int video_open(const struct mr_video_source *source, uint64_t max_pixels,
     v->frame = av_frame_alloc();
     v->before = av_frame_alloc();
     v->packet = av_packet_alloc();
-    int rc = v->name && v->frame && v->before && v->packet ? 0 : video_error(v, AVERROR(ENOMEM), "open");
+    int rc =
+        v->name && v->frame && v->before && v->packet ? 0 : video_error(v, AVERROR(ENOMEM), "open");
     if (rc == 0) {
         v->source.name = v->name;
         rc = open_format(v);
@@ -190,7 +197,8 @@ static const struct mr_video_module module = {
 
 __attribute__((visibility("default"))) mr_video_module_fn mr_video_module_get;
 
-const struct mr_video_module *mr_video_module_get(uint32_t version, const struct mr_video_host *host)
+const struct mr_video_module *mr_video_module_get(uint32_t version,
+                                                  const struct mr_video_host *host)
 {
     if (version != MR_VIDEO_VERSION)
         return NULL;

@@ -44,10 +44,11 @@ extern const struct mr_video_host *video_host;
 int video_error(const struct mr_video *v, int av, const char *what);
 
 int video_make_index(struct mr_video *v, struct mr_video_index **out);
-int video_frames(struct mr_video *v, const struct mr_video_index *index, const uint64_t *number, uint32_t n,
-                 const struct mr_video_size *size, uint8_t *out);
+int video_frames(struct mr_video *v, const struct mr_video_index *index, const uint64_t *number,
+                 uint32_t n, const struct mr_video_size *size, uint8_t *out);
 
 /* Writes the decoded frame as RGB of this size, which is not 0. */
-int video_write_rgb(struct mr_video *v, const AVFrame *frame, const struct mr_video_size *size, uint8_t *out);
+int video_write_rgb(struct mr_video *v, const AVFrame *frame, const struct mr_video_size *size,
+                    uint8_t *out);
 
 #endif

@@ -24,7 +24,8 @@ static struct part choose_part(const AVFrame *f, uint32_t width, uint32_t height
         p.h = (int)((uint64_t)f->width * height / width);
     p.w = p.w > 0 ? p.w : 1;
     p.h = p.h > 0 ? p.h : 1;
-    p.x = (f->width - p.w) / 2 >> d->log2_chroma_w << d->log2_chroma_w; /* on a whole colour sample */
+    p.x = (f->width - p.w) / 2 >> d->log2_chroma_w
+                                      << d->log2_chroma_w; /* on a whole colour sample */
     p.y = (f->height - p.h) / 2 >> d->log2_chroma_h << d->log2_chroma_h;
     return p;
 }
@@ -37,14 +38,17 @@ static void shift_planes(const AVFrame *f, const struct part *p, const uint8_t *
     av_image_fill_max_pixsteps(step, component, d);
     for (int i = 0; i < 4; i++) {
         bool chroma = (i == 1 || i == 2) && !(d->flags & AV_PIX_FMT_FLAG_RGB);
-        int x = chroma ? p->x >> d->log2_chroma_w : p->x, y = chroma ? p->y >> d->log2_chroma_h : p->y;
+        int x = chroma ? p->x >> d->log2_chroma_w : p->x,
+            y = chroma ? p->y >> d->log2_chroma_h : p->y;
         bool moves = f->data[i] && !(i == 1 && d->flags & AV_PIX_FMT_FLAG_PAL);
-        plane[i] = moves ? f->data[i] + (ptrdiff_t)y * f->linesize[i] + (ptrdiff_t)x * step[i] : f->data[i];
+        plane[i] = moves ? f->data[i] + (ptrdiff_t)y * f->linesize[i] + (ptrdiff_t)x * step[i]
+                         : f->data[i];
     }
 }
 
 /* What a scaler is made for. The colours' matrix and range as the file says; of HD that says nothing, BT.709. */
-static struct video_scaling choose_scaling(const AVFrame *f, const struct part *p, uint32_t w, uint32_t h)
+static struct video_scaling choose_scaling(const AVFrame *f, const struct part *p, uint32_t w,
+                                           uint32_t h)
 {
     return (struct video_scaling){
         .from_w = p->w,
@@ -66,14 +70,16 @@ static int need_scaler(struct mr_video *v, struct video_scaling to)
         return 0;
     sws_freeContext(v->scaler);
     v->scaling = to;
-    v->scaler = sws_getContext(to.from_w, to.from_h, (enum AVPixelFormat)to.format, to.to_w, to.to_h, AV_PIX_FMT_RGB24,
-                               SWS_BICUBIC | SWS_ACCURATE_RND | SWS_FULL_CHR_H_INT | SWS_BITEXACT, NULL, NULL, NULL);
-    if (v->scaler && sws_setColorspaceDetails(v->scaler, sws_getCoefficients(to.space), to.full,
-                                              sws_getCoefficients(SWS_CS_DEFAULT), 1, 0, 1 << 16, 1 << 16) >= 0)
+    v->scaler = sws_getContext(
+        to.from_w, to.from_h, (enum AVPixelFormat)to.format, to.to_w, to.to_h, AV_PIX_FMT_RGB24,
+        SWS_BICUBIC | SWS_ACCURATE_RND | SWS_FULL_CHR_H_INT | SWS_BITEXACT, NULL, NULL, NULL);
+    if (v->scaler &&
+        sws_setColorspaceDetails(v->scaler, sws_getCoefficients(to.space), to.full,
+                                 sws_getCoefficients(SWS_CS_DEFAULT), 1, 0, 1 << 16, 1 << 16) >= 0)
         return 0;
     const char *name = av_get_pix_fmt_name((enum AVPixelFormat)to.format);
-    return video_host->error(MR_EUNSUPPORTED, "%s: libswscale makes no RGB of its pixels (%s)", v->source.name,
-                             name ? name : "unknown");
+    return video_host->error(MR_EUNSUPPORTED, "%s: libswscale makes no RGB of its pixels (%s)",
+                             v->source.name, name ? name : "unknown");
 }
 
 /* Turns w x h pixels of 3 bytes clockwise by quarter turns, into `to`. */
@@ -98,13 +104,15 @@ static int room_for_turn(struct mr_video *v, uint64_t bytes)
     return v->turned ? 0 : video_error(v, AVERROR(ENOMEM), "room to turn a frame");
 }
 
-int video_write_rgb(struct mr_video *v, const AVFrame *frame, const struct mr_video_size *size, uint8_t *out)
+int video_write_rgb(struct mr_video *v, const AVFrame *frame, const struct mr_video_size *size,
+                    uint8_t *out)
 {
     bool lies = v->turns % 2 == 1;
     uint32_t w = lies ? size->height : size->width, h = lies ? size->width : size->height;
-    if (frame->width <= 0 || frame->height <= 0 || (uint64_t)frame->width * (uint64_t)frame->height > v->max_pixels)
-        return video_host->error(MR_ELIMIT, "%s: a frame of %d x %d pixels", v->source.name, frame->height,
-                                 frame->width);
+    if (frame->width <= 0 || frame->height <= 0 ||
+        (uint64_t)frame->width * (uint64_t)frame->height > v->max_pixels)
+        return video_host->error(MR_ELIMIT, "%s: a frame of %d x %d pixels", v->source.name,
+                                 frame->height, frame->width);
     struct part p = choose_part(frame, w, h, size->crop);
     int rc = room_for_turn(v, (uint64_t)w * h * 3);
     if (rc < 0)

@@ -17,15 +17,17 @@ static int add_field(struct mr_dataset *ds, const struct mr_array_opts *opts, in
     const char *data = opts->data[f];
     uint64_t total;
     if (spec->var_dims)
-        return mr_error_set(MR_EMISUSE, "array: field '%s': variable dimensions: want fixed ones", spec->name);
+        return mr_error_set(MR_EMISUSE, "array: field '%s': variable dimensions: want fixed ones",
+                            spec->name);
     if (!data)
         return mr_error_set(MR_EMISUSE, "array: field '%s': no data", spec->name);
     int rc = mr_spec_bytes(spec, &r->bytes);
     if (rc < 0)
         return rc;
     if (!mr_mul(r->bytes, ds->n, &total) || total > INT64_MAX)
-        return mr_error_set(MR_ELIMIT, "array: field '%s': %llu tensors of %llu bytes do not fit an address space",
-                            spec->name, (unsigned long long)ds->n, (unsigned long long)r->bytes);
+        return mr_error_set(
+            MR_ELIMIT, "array: field '%s': %llu tensors of %llu bytes do not fit an address space",
+            spec->name, (unsigned long long)ds->n, (unsigned long long)r->bytes);
     r->stride = r->bytes;
     r->file = mr_files_add_memory(ds->files, spec->name, (void *)data, total, false);
     if (r->file < 0)

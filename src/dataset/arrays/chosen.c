@@ -32,7 +32,8 @@ int mr_chosen_parse(const char *path, const char *fields, struct mr_chosen *out)
     place_in(out->names, "", &out->n);
     if (out->n <= MR_MAX_FIELDS)
         return 0;
-    return mr_error_set(MR_ELIMIT, "%s: fields=: %d names: want at most %d", path, out->n, MR_MAX_FIELDS);
+    return mr_error_set(MR_ELIMIT, "%s: fields=: %d names: want at most %d", path, out->n,
+                        MR_MAX_FIELDS);
 }
 
 void mr_chosen_free(struct mr_chosen *c)
@@ -47,7 +48,8 @@ void mr_chosen_see(struct mr_chosen *c, const char *name)
 {
     size_t at = strlen(c->seen);
     if (c->n_seen++ < SHOWN)
-        snprintf(c->seen + at, sizeof c->seen - at, "%s%.38s%s", at ? ", " : "", name, strlen(name) > 38 ? "..." : "");
+        snprintf(c->seen + at, sizeof c->seen - at, "%s%.38s%s", at ? ", " : "", name,
+                 strlen(name) > 38 ? "..." : "");
 }
 
 /* "; there are a, b, c and 9 more". Returns buf. */
@@ -55,7 +57,8 @@ static const char *there_are(const struct mr_chosen *c, char *buf, size_t cap)
 {
     buf[0] = 0;
     if (c->n_seen > SHOWN)
-        snprintf(buf, cap, "; there are %s and %llu more", c->seen, (unsigned long long)(c->n_seen - SHOWN));
+        snprintf(buf, cap, "; there are %s and %llu more", c->seen,
+                 (unsigned long long)(c->n_seen - SHOWN));
     else if (c->n_seen > 0)
         snprintf(buf, cap, "; there %s %s", c->n_seen == 1 ? "is" : "are", c->seen);
     return buf;
@@ -66,8 +69,10 @@ int mr_chosen_check_count(const struct mr_chosen *c, const char *path, const cha
     char names[600];
     if (c->names || c->n_seen <= MR_MAX_FIELDS)
         return 0;
-    return mr_error_set(MR_ELIMIT, "%s: %llu %ss, a sample has at most %d fields: choose with fields=[NAME,...]%s",
-                        path, (unsigned long long)c->n_seen, what, MR_MAX_FIELDS, there_are(c, names, sizeof names));
+    return mr_error_set(
+        MR_ELIMIT, "%s: %llu %ss, a sample has at most %d fields: choose with fields=[NAME,...]%s",
+        path, (unsigned long long)c->n_seen, what, MR_MAX_FIELDS,
+        there_are(c, names, sizeof names));
 }
 
 bool mr_chosen_wants(const struct mr_chosen *c, const char *name)
@@ -85,8 +90,8 @@ int mr_chosen_take(struct mr_chosen *c, const char *path, const char *what, cons
         while (at < MR_MAX_FIELDS && c->have[at])
             at++;
     if (at >= MR_MAX_FIELDS)
-        return mr_error_set(MR_ELIMIT, "%s: more than %d %ss: choose with fields=[NAME,...]", path, MR_MAX_FIELDS,
-                            what);
+        return mr_error_set(MR_ELIMIT, "%s: more than %d %ss: choose with fields=[NAME,...]", path,
+                            MR_MAX_FIELDS, what);
     if (c->have[at])
         return mr_error_set(MR_EFORMAT, "%s: %s '%.100s' appears twice", path, what, name);
     c->have[at] = true;
@@ -117,7 +122,8 @@ int mr_chosen_check(const struct mr_chosen *c, const char *path, const char *wha
             return mr_error_set(MR_EOPTION, "%s: fields=: no %s has the name '%.*s'%s", path, what,
                                 (int)MR_MIN(length, 100), name, there_are(c, names, sizeof names));
         }
-    return any ? 0 : mr_error_set(MR_EFORMAT, "%s: no %s has a name that fields= gives", path, what);
+    return any ? 0
+               : mr_error_set(MR_EFORMAT, "%s: no %s has a name that fields= gives", path, what);
 }
 
 void mr_chosen_name(struct mr_spec *spec, const char *name)

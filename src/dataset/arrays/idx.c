@@ -32,7 +32,8 @@ static int element_type(uint8_t type, enum mr_dtype *out)
     static const struct {
         uint8_t type;
         enum mr_dtype dtype;
-    } types[] = {{0x08, MR_U8}, {0x09, MR_I8}, {0x0B, MR_I16}, {0x0C, MR_I32}, {0x0D, MR_F32}, {0x0E, MR_F64}};
+    } types[] = {{0x08, MR_U8},  {0x09, MR_I8},  {0x0B, MR_I16},
+                 {0x0C, MR_I32}, {0x0D, MR_F32}, {0x0E, MR_F64}};
     for (size_t i = 0; i < MR_COUNT(types); i++)
         if (types[i].type == type) {
             *out = types[i].dtype;
@@ -45,20 +46,23 @@ static int element_type(uint8_t type, enum mr_dtype *out)
 static int read_magic(const char *name, const uint8_t *b, uint64_t bytes, struct head *out)
 {
     if (bytes < 4)
-        return mr_error_set(MR_ETRUNCATED, "%s: truncated: an IDX header has at least 4 bytes, file has %llu", name,
-                            (unsigned long long)bytes);
+        return mr_error_set(MR_ETRUNCATED,
+                            "%s: truncated: an IDX header has at least 4 bytes, file has %llu",
+                            name, (unsigned long long)bytes);
     if (b[0] != 0 || b[1] != 0 || element_type(b[2], &out->dtype) < 0)
-        return mr_error_set(MR_EFORMAT,
-                            "%s: not an IDX file: want 00 00, a type (08 09 0b 0c 0d 0e) and the rank, "
-                            "found %02x %02x %02x %02x",
-                            name, b[0], b[1], b[2], b[3]);
+        return mr_error_set(
+            MR_EFORMAT,
+            "%s: not an IDX file: want 00 00, a type (08 09 0b 0c 0d 0e) and the rank, "
+            "found %02x %02x %02x %02x",
+            name, b[0], b[1], b[2], b[3]);
     if (b[3] < 1 || b[3] > MR_MAX_RANK)
         return mr_error_set(MR_EFORMAT, "%s: rank %d: want 1..%d", name, b[3], MR_MAX_RANK);
     out->rank = b[3];
     out->head_bytes = 4 + 4 * (uint64_t)b[3];
     if (bytes < out->head_bytes)
-        return mr_error_set(MR_ETRUNCATED, "%s: truncated: a header of rank %d has %llu bytes, file has %llu", name,
-                            out->rank, (unsigned long long)out->head_bytes, (unsigned long long)bytes);
+        return mr_error_set(
+            MR_ETRUNCATED, "%s: truncated: a header of rank %d has %llu bytes, file has %llu", name,
+            out->rank, (unsigned long long)out->head_bytes, (unsigned long long)bytes);
     return 0;
 }
 
@@ -74,7 +78,8 @@ static int parse_head(const char *name, const uint8_t *b, uint64_t bytes, struct
         const uint8_t *p = b + 4 + 4 * d;
         uint32_t dim = (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
         if (dim == 0 || dim > INT32_MAX)
-            return mr_error_set(MR_EFORMAT, "%s: dimension %d is %d: want 1..%d", name, d, (int)dim, INT32_MAX);
+            return mr_error_set(MR_EFORMAT, "%s: dimension %d is %d: want 1..%d", name, d, (int)dim,
+                                INT32_MAX);
         out->dim[d] = dim;
         if (d > 0)
             fits = fits && mr_mul(out->record_bytes, dim, &out->record_bytes);
@@ -82,8 +87,9 @@ static int parse_head(const char *name, const uint8_t *b, uint64_t bytes, struct
     fits = fits && mr_mul(out->record_bytes, out->dim[0], &out->total_bytes);
     fits = fits && mr_add(out->total_bytes, out->head_bytes, &out->total_bytes);
     if (!fits || out->total_bytes > INT64_MAX)
-        return mr_error_set(MR_EFORMAT, "%s: the header's dimensions overflow: want a file of at most 2^63 bytes",
-                            name);
+        return mr_error_set(
+            MR_EFORMAT, "%s: the header's dimensions overflow: want a file of at most 2^63 bytes",
+            name);
     return 0;
 }
 
@@ -114,7 +120,8 @@ static int want_total(void *user, const void *bytes, uint64_t *out_total)
     return 0;
 }
 
-static int add_plain(struct mr_dataset *ds, const char *path, uint8_t bytes[HEAD_BYTES], struct head *head)
+static int add_plain(struct mr_dataset *ds, const char *path, uint8_t bytes[HEAD_BYTES],
+                     struct head *head)
 {
     int file = mr_files_add_path(ds->files, path);
     if (file < 0)
@@ -130,8 +137,8 @@ static int add_plain(struct mr_dataset *ds, const char *path, uint8_t bytes[HEAD
     if (size != head->total_bytes)
         return mr_error_set(size < head->total_bytes ? MR_ETRUNCATED : MR_EFORMAT,
                             "%s: %s: header promises %llu bytes, file has %llu", path,
-                            size < head->total_bytes ? "truncated" : "oversized", (unsigned long long)head->total_bytes,
-                            (unsigned long long)size);
+                            size < head->total_bytes ? "truncated" : "oversized",
+                            (unsigned long long)head->total_bytes, (unsigned long long)size);
     return file;
 }
 
@@ -141,13 +148,15 @@ static int add_file(struct mr_dataset *ds, const char *path, int f, struct head 
     uint8_t bytes[HEAD_BYTES] = {0};
     struct want want = {path, head};
     struct mr_records *r = &((struct state *)ds->state)->field[f];
-    int file = is_gzip(path) ? mr_files_add_gzip(ds->files, path, bytes, sizeof bytes, want_total, &want)
-                             : add_plain(ds, path, bytes, head);
+    int file = is_gzip(path)
+                   ? mr_files_add_gzip(ds->files, path, bytes, sizeof bytes, want_total, &want)
+                   : add_plain(ds, path, bytes, head);
     if (file < 0)
         return file;
     uint32_t width = (uint32_t)mr_dtype_size(head->dtype);
     bool swap = width > 1 && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__;
-    *r = (struct mr_records){file, swap ? width : 0, head->head_bytes, head->record_bytes, head->record_bytes};
+    *r = (struct mr_records){file, swap ? width : 0, head->head_bytes, head->record_bytes,
+                             head->record_bytes};
     struct mr_spec *spec = &ds->field[f];
     spec->dtype = head->dtype;
     spec->rank = head->rank - 1;
@@ -166,8 +175,8 @@ static const char *const split_choices[] = {"train", "test", NULL};
  * Looks in dir for PREFIXkind{-,.}idxN-ubyte{,.gz}; sep and gz: the form that is tried first. [out] path: PATH_BYTES.
  * [out] tried: the names, for the error; NULL: not wanted.
  */
-static bool find_named(const char *dir, const char *prefix, const char *kind, int rank, char sep, bool gz, char *path,
-                       char *tried)
+static bool find_named(const char *dir, const char *prefix, const char *kind, int rank, char sep,
+                       bool gz, char *path, char *tried)
 {
     char seps[2] = {sep, sep == '-' ? '.' : '-'};
     size_t at = 0;
@@ -176,7 +185,8 @@ static bool find_named(const char *dir, const char *prefix, const char *kind, in
         struct stat st;
         snprintf(name, sizeof name, "%.180s%s%cidx%d-ubyte%s", prefix, kind, seps[i / 2], rank,
                  gz != (i & 1) ? ".gz" : "");
-        int length = snprintf(path, PATH_BYTES, "%s%s%s", dir, dir[0] && dir[strlen(dir) - 1] != '/' ? "/" : "", name);
+        int length = snprintf(path, PATH_BYTES, "%s%s%s", dir,
+                              dir[0] && dir[strlen(dir) - 1] != '/' ? "/" : "", name);
         if (length < PATH_BYTES && stat(path, &st) == 0 && S_ISREG(st.st_mode))
             return true;
         if (tried)
@@ -186,13 +196,15 @@ static bool find_named(const char *dir, const char *prefix, const char *kind, in
 }
 
 /* dir: a folder; split: "train" or "t10k". Finds MNIST's images file or says what was looked for. */
-static int find_in_folder(const char *dir, const char *split, const char *kind, int rank, char path[PATH_BYTES])
+static int find_in_folder(const char *dir, const char *split, const char *kind, int rank,
+                          char path[PATH_BYTES])
 {
     char prefix[16], tried[NAME_MAX_BYTES] = "";
     snprintf(prefix, sizeof prefix, "%s-", split);
     if (find_named(dir, prefix, kind, rank, '-', false, path, tried))
         return 0;
-    return mr_error_set(-ENOENT, "%s: no %s of MNIST's names in this folder: looked for %s", dir, kind, tried);
+    return mr_error_set(-ENOENT, "%s: no %s of MNIST's names in this folder: looked for %s", dir,
+                        kind, tried);
 }
 
 /* The labels file that MNIST's naming puts beside an images file. */
@@ -264,12 +276,14 @@ static int add_labels(struct mr_dataset *ds, const char *images, const char *lab
     if (rc < 0)
         return rc;
     if (head.rank != 1)
-        return mr_error_set(MR_EFORMAT, "%s: labels of rank %d: want rank 1, one number a sample", labels, head.rank);
+        return mr_error_set(MR_EFORMAT, "%s: labels of rank %d: want rank 1, one number a sample",
+                            labels, head.rank);
     if (head.dim[0] != ds->n)
         return mr_error_set(MR_EFORMAT,
                             "%s has %llu images and %s has %llu labels: want the "
                             "same number of both",
-                            images, (unsigned long long)ds->n, labels, (unsigned long long)head.dim[0]);
+                            images, (unsigned long long)ds->n, labels,
+                            (unsigned long long)head.dim[0]);
     strcpy(ds->field[1].name, "label");
     ds->n_fields = 2;
     return 0;
@@ -299,9 +313,9 @@ static int open_idx(struct mr_dataset *ds, const void *options)
             return rc;
     }
     bool folder = is_folder(opts->path);
-    snprintf(ds->text, sizeof ds->text, "idx: %.60s%s%.60s%s%s%s", mr_base_name(images), labels[0] ? " + " : "",
-             labels[0] ? mr_base_name(labels) : "", folder ? " (" : "", folder ? split_choices[opts->split] : "",
-             folder ? ")" : "");
+    snprintf(ds->text, sizeof ds->text, "idx: %.60s%s%.60s%s%s%s", mr_base_name(images),
+             labels[0] ? " + " : "", labels[0] ? mr_base_name(labels) : "", folder ? " (" : "",
+             folder ? split_choices[opts->split] : "", folder ? ")" : "");
     return 0;
 }
 
@@ -310,7 +324,8 @@ static int locate(const struct mr_dataset *ds, uint64_t index, struct mr_extent 
     return mr_records_locate(((const struct state *)ds->state)->field, ds->n_fields, index, out);
 }
 
-static int decode(const struct mr_dataset *ds, uint64_t index, const struct mr_bytes in[], struct mr_sample *out)
+static int decode(const struct mr_dataset *ds, uint64_t index, const struct mr_bytes in[],
+                  struct mr_sample *out)
 {
     (void)index;
     return mr_records_decode(((const struct state *)ds->state)->field, ds->n_fields, in, out);
@@ -322,8 +337,8 @@ static const struct mr_option options[] = {
     {"labels", 0, MR_OPT_STRING, offsetof(struct mr_idx_opts, labels), .meta = "FILE",
      .help = "The labels file; none: no labels; default: the one beside the images with MNIST's "
              "name"},
-    {"split", 0, MR_OPT_ENUM, offsetof(struct mr_idx_opts, split), .initial = "train", .choices = split_choices,
-     .help = "Which files of a folder"},
+    {"split", 0, MR_OPT_ENUM, offsetof(struct mr_idx_opts, split), .initial = "train",
+     .choices = split_choices, .help = "Which files of a folder"},
     {NULL},
 };
 

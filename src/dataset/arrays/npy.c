@@ -20,19 +20,22 @@ static int size_up(struct mr_npy_file *s)
     s->record_bytes = h->item_bytes;
     for (int d = 0; d < h->rank; d++) {
         if (h->dim[d] == 0)
-            return mr_error_set(MR_EFORMAT, "%s: dimension %d is 0: want no empty array", s->path, d);
+            return mr_error_set(MR_EFORMAT, "%s: dimension %d is 0: want no empty array", s->path,
+                                d);
         if (d > 0)
             fits = fits && mr_mul(s->record_bytes, h->dim[d], &s->record_bytes);
     }
-    fits = fits && mr_mul(s->record_bytes, s->n, &s->data_bytes) && mr_add(s->data_bytes, s->data_at, &end);
+    fits = fits && mr_mul(s->record_bytes, s->n, &s->data_bytes) &&
+           mr_add(s->data_bytes, s->data_at, &end);
     if (!fits || end > INT64_MAX)
-        return mr_error_set(MR_EFORMAT, "%s: the header's dimensions overflow: want a file of at most 2^63 bytes",
-                            s->path);
+        return mr_error_set(
+            MR_EFORMAT, "%s: the header's dimensions overflow: want a file of at most 2^63 bytes",
+            s->path);
     if (end != s->file_bytes)
         return mr_error_set(end > s->file_bytes ? MR_ETRUNCATED : MR_EFORMAT,
                             "%s: %s: header promises %llu bytes, file has %llu", s->path,
-                            end > s->file_bytes ? "truncated" : "oversized", (unsigned long long)end,
-                            (unsigned long long)s->file_bytes);
+                            end > s->file_bytes ? "truncated" : "oversized",
+                            (unsigned long long)end, (unsigned long long)s->file_bytes);
     return 0;
 }
 
@@ -49,7 +52,8 @@ int mr_npy_look(struct mr_files *files, int id, struct mr_npy_file *s, uint64_t 
         return rc;
     s->data_at = at + bytes;
     if (s->data_at > s->file_bytes)
-        return mr_error_set(MR_ETRUNCATED, "%s: truncated: the header ends at byte %llu, file has %llu", s->path,
+        return mr_error_set(MR_ETRUNCATED,
+                            "%s: truncated: the header ends at byte %llu, file has %llu", s->path,
                             (unsigned long long)s->data_at, (unsigned long long)s->file_bytes);
     char *text = malloc(bytes + 1);
     if (!text)
@@ -58,7 +62,8 @@ int mr_npy_look(struct mr_files *files, int id, struct mr_npy_file *s, uint64_t 
     if (rc >= 0)
         rc = mr_npy_parse(s->path, text, bytes, &s->head);
     if (rc >= 0 && s->head.rank == 0)
-        rc = mr_error_set(MR_EUNSUPPORTED, "%s: a 0-dimensional array: want a first dimension that counts samples",
+        rc = mr_error_set(MR_EUNSUPPORTED,
+                          "%s: a 0-dimensional array: want a first dimension that counts samples",
                           s->path);
     if (rc >= 0)
         rc = size_up(s);
@@ -76,7 +81,8 @@ int mr_npy_look(struct mr_files *files, int id, struct mr_npy_file *s, uint64_t 
 struct scatter {
     const struct mr_npy_head *head;
     uint64_t at, place;
-    uint64_t index[MR_MAX_RANK + 1], step[MR_MAX_RANK + 1]; /* of dimensions 1 and up; step in elements, C order */
+    uint64_t index[MR_MAX_RANK + 1],
+        step[MR_MAX_RANK + 1]; /* of dimensions 1 and up; step in elements, C order */
     uint64_t record_elements;
 };
 
@@ -105,10 +111,10 @@ static void next_column(struct scatter *s)
 static void put_strided(char *to, uint64_t stride, const char *from, uint64_t n, uint64_t size)
 {
     switch (size) {
-#define CASE(bytes)                                                                                                    \
-    case bytes:                                                                                                        \
-        for (uint64_t i = 0; i < n; i++)                                                                               \
-            memcpy(to + i * stride, from + i * bytes, bytes);                                                          \
+#define CASE(bytes)                                                                                \
+    case bytes:                                                                                    \
+        for (uint64_t i = 0; i < n; i++)                                                           \
+            memcpy(to + i * stride, from + i * bytes, bytes);                                      \
         break;
         CASE(1)
         CASE(2)
@@ -167,7 +173,8 @@ int mr_npy_gather(struct mr_files *to, struct mr_files *files, int id, const str
                             "%s: in Fortran order: it must be reordered in memory, which takes "
                             "%llu bytes, of which %llu are free: save it in C order "
                             "(numpy.ascontiguousarray)",
-                            s->path, (unsigned long long)s->data_bytes, (unsigned long long)memory.available_bytes);
+                            s->path, (unsigned long long)s->data_bytes,
+                            (unsigned long long)memory.available_bytes);
     char *data = malloc(s->data_bytes);
     if (!data)
         return mr_error_nomem(s->path, s->data_bytes);
@@ -188,8 +195,8 @@ int mr_npy_spec(const struct mr_npy_file *s, struct mr_spec *spec)
     const struct mr_npy_head *h = &s->head;
     int rank = h->rank - 1 + (h->length > 0);
     if (rank > MR_MAX_RANK)
-        return mr_error_set(MR_EUNSUPPORTED, "%s: samples of %d dimensions: want at most %d", s->path, rank,
-                            MR_MAX_RANK);
+        return mr_error_set(MR_EUNSUPPORTED, "%s: samples of %d dimensions: want at most %d",
+                            s->path, rank, MR_MAX_RANK);
     spec->dtype = h->dtype;
     spec->rank = rank;
     memcpy(spec->dim, h->dim + 1, (size_t)(h->rank - 1) * sizeof spec->dim[0]);
@@ -266,8 +273,8 @@ static int open_npy(struct mr_dataset *ds, const void *options)
         if (rc < 0)
             return rc;
     }
-    snprintf(ds->text, sizeof ds->text, "npy: %.60s%s%.60s", mr_base_name(o->path), labels ? " + " : "",
-             labels ? mr_base_name(o->labels) : "");
+    snprintf(ds->text, sizeof ds->text, "npy: %.60s%s%.60s", mr_base_name(o->path),
+             labels ? " + " : "", labels ? mr_base_name(o->labels) : "");
     return 0;
 }
 
@@ -276,7 +283,8 @@ static int locate(const struct mr_dataset *ds, uint64_t index, struct mr_extent 
     return mr_records_locate(((const struct state *)ds->state)->field, ds->n_fields, index, out);
 }
 
-static int decode(const struct mr_dataset *ds, uint64_t index, const struct mr_bytes in[], struct mr_sample *out)
+static int decode(const struct mr_dataset *ds, uint64_t index, const struct mr_bytes in[],
+                  struct mr_sample *out)
 {
     (void)index;
     return mr_records_decode(((const struct state *)ds->state)->field, ds->n_fields, in, out);
@@ -297,7 +305,8 @@ static bool sniff(const char *path)
 
 #define AT(member) offsetof(struct mr_npy_opts, member)
 static const struct mr_option options_table[] = {
-    {"path", 0, MR_OPT_STRING, AT(path), .meta = "FILE", .help = "An npy file whose first dimension counts samples"},
+    {"path", 0, MR_OPT_STRING, AT(path), .meta = "FILE",
+     .help = "An npy file whose first dimension counts samples"},
     {"labels", 0, MR_OPT_STRING, AT(labels), .meta = "FILE",
      .help = "An npy file with the labels, of the same first dimension"},
     {NULL},

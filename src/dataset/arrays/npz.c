@@ -95,8 +95,9 @@ static zip_int64_t on_command(void *user, void *data, zip_uint64_t length, zip_s
     case ZIP_SOURCE_ERROR:
         return zip_error_to_data(&in->error, data, length);
     case ZIP_SOURCE_SUPPORTS:
-        return zip_source_make_command_bitmap(ZIP_SOURCE_OPEN, ZIP_SOURCE_READ, ZIP_SOURCE_CLOSE, ZIP_SOURCE_STAT,
-                                              ZIP_SOURCE_ERROR, ZIP_SOURCE_FREE, ZIP_SOURCE_SEEK, ZIP_SOURCE_TELL, -1);
+        return zip_source_make_command_bitmap(ZIP_SOURCE_OPEN, ZIP_SOURCE_READ, ZIP_SOURCE_CLOSE,
+                                              ZIP_SOURCE_STAT, ZIP_SOURCE_ERROR, ZIP_SOURCE_FREE,
+                                              ZIP_SOURCE_SEEK, ZIP_SOURCE_TELL, -1);
     case ZIP_SOURCE_CLOSE:
     case ZIP_SOURCE_FREE:
         return 0;
@@ -112,7 +113,8 @@ static int refuse(const struct input *in, const char *member, const char *why)
     if (in->rc < 0)
         return in->rc;
     return member ? mr_error_set(MR_EFORMAT, "%s: member '%.100s': %s", in->path, member, why)
-                  : mr_error_set(MR_EFORMAT, "%s: not a zip archive, or a damaged one: %s", in->path, why);
+                  : mr_error_set(MR_EFORMAT, "%s: not a zip archive, or a damaged one: %s",
+                                 in->path, why);
 }
 
 static int open_input(struct input *in, const char *path)
@@ -163,14 +165,17 @@ static int check_member(struct opening *o, const zip_stat_t *st)
     const zip_uint64_t want = ZIP_STAT_SIZE | ZIP_STAT_COMP_METHOD | ZIP_STAT_ENCRYPTION_METHOD;
     if ((st->valid & want) != want)
         return refuse(&o->in, st->name, "the archive does not say how it is stored");
-    if (st->encryption_method != ZIP_EM_NONE || (st->comp_method != ZIP_CM_STORE && st->comp_method != ZIP_CM_DEFLATE))
-        return mr_error_set(MR_EUNSUPPORTED, "%s: member '%.100s': want it stored or deflated, not encrypted",
+    if (st->encryption_method != ZIP_EM_NONE ||
+        (st->comp_method != ZIP_CM_STORE && st->comp_method != ZIP_CM_DEFLATE))
+        return mr_error_set(MR_EUNSUPPORTED,
+                            "%s: member '%.100s': want it stored or deflated, not encrypted",
                             o->in.path, st->name);
     return 0;
 }
 
 /* All of a member, and then its end: only there is its checksum compared. */
-static int read_open_member(struct opening *o, zip_file_t *file, const zip_stat_t *st, uint8_t *data)
+static int read_open_member(struct opening *o, zip_file_t *file, const zip_stat_t *st,
+                            uint8_t *data)
 {
     uint64_t done = 0;
     uint8_t more;
@@ -179,13 +184,15 @@ static int read_open_member(struct opening *o, zip_file_t *file, const zip_stat_
         int rc = mr_interrupt_check(o->in.path);
         if (rc < 0)
             return rc;
-        zip_int64_t got = zip_fread(file, full ? &more : data + done, full ? 1 : MR_MIN(st->size - done, STEP_BYTES));
+        zip_int64_t got = zip_fread(file, full ? &more : data + done,
+                                    full ? 1 : MR_MIN(st->size - done, STEP_BYTES));
         if (got < 0)
             return refuse(&o->in, st->name, zip_error_strerror(zip_file_get_error(file)));
         if (got == 0 && full)
             return 0;
         if (got == 0 || full)
-            return refuse(&o->in, st->name, full ? "longer than the archive says" : "shorter than the archive says");
+            return refuse(&o->in, st->name,
+                          full ? "longer than the archive says" : "shorter than the archive says");
         done += (uint64_t)got;
     }
 }
@@ -196,7 +203,8 @@ static int read_member(struct opening *o, const zip_stat_t *st, uint8_t **out)
     if (!data)
         return mr_error_nomem(o->in.path, st->size);
     zip_file_t *file = zip_fopen_index(o->zip, st->index, 0);
-    int rc = file ? read_open_member(o, file, st, data) : refuse(&o->in, st->name, zip_strerror(o->zip));
+    int rc =
+        file ? read_open_member(o, file, st, data) : refuse(&o->in, st->name, zip_strerror(o->zip));
     if (file)
         zip_fclose(file);
     if (rc < 0) {
@@ -209,7 +217,8 @@ static int read_member(struct opening *o, const zip_stat_t *st, uint8_t **out)
 
 /* Where the array lies: in `data`, which the table of files then owns, or turned round in memory of its own. Returns the
  * file's id. */
-static int place(struct mr_dataset *ds, struct mr_npy_file *npy, uint8_t *data, uint64_t bytes, struct mr_records *out)
+static int place(struct mr_dataset *ds, struct mr_npy_file *npy, uint8_t *data, uint64_t bytes,
+                 struct mr_records *out)
 {
     struct mr_files *own = mr_files_create();
     if (!own) {
@@ -254,11 +263,11 @@ static int add_array(struct opening *o, const zip_stat_t *st, const char *name)
         return rc;
     mr_chosen_name(&ds->field[f], name);
     if (ds->n && ds->n != npy.n)
-        return mr_error_set(
-            MR_EFORMAT,
-            "%s: array '%.100s' has a first dimension of %llu, those before %llu: it counts the samples, "
-            "so want the same; choose with fields=[NAME,...]",
-            o->in.path, name, (unsigned long long)npy.n, (unsigned long long)ds->n);
+        return mr_error_set(MR_EFORMAT,
+                            "%s: array '%.100s' has a first dimension of %llu, those before %llu: "
+                            "it counts the samples, "
+                            "so want the same; choose with fields=[NAME,...]",
+                            o->in.path, name, (unsigned long long)npy.n, (unsigned long long)ds->n);
     ds->n = npy.n;
     ds->n_fields++;
     return 0;
@@ -283,14 +292,16 @@ static int see_member(struct opening *o, zip_uint64_t index)
 {
     zip_stat_t st;
     char shown[64];
-    if (zip_stat_index(o->zip, index, 0, &st) < 0 || !(st.valid & ZIP_STAT_NAME) || !mr_ends_in(st.name, ".npy"))
+    if (zip_stat_index(o->zip, index, 0, &st) < 0 || !(st.valid & ZIP_STAT_NAME) ||
+        !mr_ends_in(st.name, ".npy"))
         return 0;
     char *name = strndup(st.name, strlen(st.name) - 4);
     if (!name)
         return mr_error_nomem(o->in.path, strlen(st.name));
     snprintf(shown, sizeof shown, "%s", name);
     mr_chosen_see(&o->chosen, shown);
-    if (mr_chosen_wants(&o->chosen, name) && (st.valid & ZIP_STAT_SIZE) && !mr_add(o->need, st.size, &o->need))
+    if (mr_chosen_wants(&o->chosen, name) && (st.valid & ZIP_STAT_SIZE) &&
+        !mr_add(o->need, st.size, &o->need))
         o->need = UINT64_MAX;
     free(name);
     return 0;
@@ -310,8 +321,10 @@ static int check_memory(const struct opening *o, uint64_t asked)
     if (o->need <= most)
         return 0;
     return mr_error_set(MR_ELIMIT,
-                        "%s: the arrays take %llu bytes of memory, unpacked from %llu, and the most allowed is %llu%s: "
-                        "choose some with fields=[...], raise it with memory=BYTES if you trust the file, or save them "
+                        "%s: the arrays take %llu bytes of memory, unpacked from %llu, and the "
+                        "most allowed is %llu%s: "
+                        "choose some with fields=[...], raise it with memory=BYTES if you trust "
+                        "the file, or save them "
                         "as npy files",
                         o->in.path, (unsigned long long)o->need, (unsigned long long)o->in.bytes,
                         (unsigned long long)most,
@@ -362,8 +375,8 @@ static int open_npz(struct mr_dataset *ds, const void *options)
     if (!o->path || !o->path[0])
         return mr_error_set(MR_EOPTION, "npz: no path: want npz:FILE");
     int rc = add_members(ds, o);
-    snprintf(ds->text, sizeof ds->text, "npz: %.80s, %d array%s", mr_base_name(o->path), ds->n_fields,
-             ds->n_fields == 1 ? "" : "s");
+    snprintf(ds->text, sizeof ds->text, "npz: %.80s, %d array%s", mr_base_name(o->path),
+             ds->n_fields, ds->n_fields == 1 ? "" : "s");
     return rc;
 }
 
@@ -372,7 +385,8 @@ static int locate(const struct mr_dataset *ds, uint64_t index, struct mr_extent 
     return mr_records_locate(((const struct state *)ds->state)->field, ds->n_fields, index, out);
 }
 
-static int decode(const struct mr_dataset *ds, uint64_t index, const struct mr_bytes in[], struct mr_sample *out)
+static int decode(const struct mr_dataset *ds, uint64_t index, const struct mr_bytes in[],
+                  struct mr_sample *out)
 {
     (void)index;
     return mr_records_decode(((const struct state *)ds->state)->field, ds->n_fields, in, out);
@@ -385,7 +399,8 @@ static bool sniff(const char *path)
 
 #define AT(member) offsetof(struct mr_npz_opts, member)
 static const struct mr_option options_table[] = {
-    {"path", 0, MR_OPT_STRING, AT(path), .meta = "FILE", .help = "An npz file: what numpy's savez writes"},
+    {"path", 0, MR_OPT_STRING, AT(path), .meta = "FILE",
+     .help = "An npz file: what numpy's savez writes"},
     {"fields", 0, MR_OPT_STRING, AT(fields), .meta = "[NAME,...]",
      .help = "The arrays to use as fields, in this order; default: all"},
     {"memory", 0, MR_OPT_BYTES, AT(memory_bytes), .initial = "0",

@@ -13,7 +13,8 @@ static int check(const struct mr_raw_opts *o)
     if (!o->path || !o->path[0])
         return mr_error_set(MR_EOPTION, "raw: no path: want raw:FILE,shape=3x32x32,dtype=u8");
     if (o->shape.rank == 0)
-        return mr_error_set(MR_EOPTION, "%s: raw: no shape: want shape=3x32x32, say, or shape=1", o->path);
+        return mr_error_set(MR_EOPTION, "%s: raw: no shape: want shape=3x32x32, say, or shape=1",
+                            o->path);
     if (mr_dtype_size(o->dtype) == 0)
         return mr_error_set(MR_EOPTION, "%s: raw: dtype: %d is not a dtype", o->path, o->dtype);
     return mr_shape_check(&o->shape, o->path);
@@ -27,13 +28,15 @@ static int count(struct mr_dataset *ds, const struct mr_raw_opts *o, uint64_t si
                             (unsigned long long)o->skip_bytes, (unsigned long long)size);
     uint64_t body = size - o->skip_bytes, n = body / r->stride, rest = body % r->stride;
     if (rest)
-        return mr_error_set(MR_ETRUNCATED,
-                            "%s: %llu records of %llu bytes and %llu bytes left over: file has %llu bytes, of "
-                            "which %llu are skipped",
-                            o->path, (unsigned long long)n, (unsigned long long)r->stride, (unsigned long long)rest,
-                            (unsigned long long)size, (unsigned long long)o->skip_bytes);
+        return mr_error_set(
+            MR_ETRUNCATED,
+            "%s: %llu records of %llu bytes and %llu bytes left over: file has %llu bytes, of "
+            "which %llu are skipped",
+            o->path, (unsigned long long)n, (unsigned long long)r->stride, (unsigned long long)rest,
+            (unsigned long long)size, (unsigned long long)o->skip_bytes);
     if (n == 0)
-        return mr_error_set(MR_ETRUNCATED, "%s: no records: want at least one of %llu bytes, file has %llu bytes",
+        return mr_error_set(MR_ETRUNCATED,
+                            "%s: no records: want at least one of %llu bytes, file has %llu bytes",
                             o->path, (unsigned long long)r->stride, (unsigned long long)size);
     ds->n = n;
     return 0;
@@ -59,8 +62,9 @@ static int open_raw(struct mr_dataset *ds, const void *options)
     if (rc < 0)
         return rc;
     if (o->record_bytes && o->record_bytes < r->bytes)
-        return mr_error_set(MR_EOPTION, "%s: raw: record=%llu: want at least the %llu bytes of its tensor", o->path,
-                            (unsigned long long)o->record_bytes, (unsigned long long)r->bytes);
+        return mr_error_set(
+            MR_EOPTION, "%s: raw: record=%llu: want at least the %llu bytes of its tensor", o->path,
+            (unsigned long long)o->record_bytes, (unsigned long long)r->bytes);
     r->stride = o->record_bytes ? o->record_bytes : r->bytes;
     r->offset = o->skip_bytes;
     r->file = mr_files_add_path(ds->files, o->path);
@@ -83,7 +87,8 @@ static int locate(const struct mr_dataset *ds, uint64_t index, struct mr_extent 
 static const struct mr_option options_table[] = {
     {"path", 0, MR_OPT_STRING, AT(path), .meta = "FILE", .help = "The file"},
     {"shape", 0, MR_OPT_SHAPE, AT(shape), .help = "Shape of a sample; required"},
-    {"dtype", 0, MR_OPT_DTYPE, AT(dtype), .initial = "u8", .help = "Element type, in this machine's byte order"},
+    {"dtype", 0, MR_OPT_DTYPE, AT(dtype), .initial = "u8",
+     .help = "Element type, in this machine's byte order"},
     {"skip", 0, MR_OPT_BYTES, AT(skip_bytes), .help = "Bytes before the first record"},
     {"record", 0, MR_OPT_BYTES, AT(record_bytes),
      .help = "Bytes from one record to the next; 0: the size of the tensor"},

@@ -4,12 +4,12 @@
 #include <string.h>
 
 /* One loop per width, with fixed-size memcpy: unaligned, and vectorised by the compiler. */
-#define SWAP_LOOP(type, builtin)                                                                                       \
-    for (uint64_t i = 0; i < count; i++) {                                                                             \
-        type x;                                                                                                        \
-        memcpy(&x, (const char *)src + i * sizeof x, sizeof x);                                                        \
-        x = builtin(x);                                                                                                \
-        memcpy((char *)dst + i * sizeof x, &x, sizeof x);                                                              \
+#define SWAP_LOOP(type, builtin)                                                                   \
+    for (uint64_t i = 0; i < count; i++) {                                                         \
+        type x;                                                                                    \
+        memcpy(&x, (const char *)src + i * sizeof x, sizeof x);                                    \
+        x = builtin(x);                                                                            \
+        memcpy((char *)dst + i * sizeof x, &x, sizeof x);                                          \
     }
 
 MR_CLONES void mr_swap_copy(void *dst, const void *src, uint64_t count, uint32_t width)
@@ -27,7 +27,8 @@ MR_CLONES void mr_swap_copy(void *dst, const void *src, uint64_t count, uint32_t
     }
 }
 
-int mr_records_locate(const struct mr_records *records, int n, uint64_t index, struct mr_extent out[MR_MAX_EXTENTS])
+int mr_records_locate(const struct mr_records *records, int n, uint64_t index,
+                      struct mr_extent out[MR_MAX_EXTENTS])
 {
     for (int f = 0; f < n; f++)
         out[f] = (struct mr_extent){
@@ -39,11 +40,13 @@ int mr_records_locate(const struct mr_records *records, int n, uint64_t index, s
     return n;
 }
 
-int mr_records_decode(const struct mr_records *records, int n, const struct mr_bytes in[], struct mr_sample *out)
+int mr_records_decode(const struct mr_records *records, int n, const struct mr_bytes in[],
+                      struct mr_sample *out)
 {
     for (int f = 0; f < n; f++) {
         if (records[f].swap) {
-            mr_swap_copy(out->field[f].room, in[f].data, records[f].bytes / records[f].swap, records[f].swap);
+            mr_swap_copy(out->field[f].room, in[f].data, records[f].bytes / records[f].swap,
+                         records[f].swap);
             out->field[f].data = out->field[f].room;
         } else if (in[f].data) {
             out->field[f].data = in[f].data;

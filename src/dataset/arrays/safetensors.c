@@ -25,27 +25,31 @@ static int check_dtype(const char *path, const struct mr_safetensor *t, int fp8)
                         path, t->name, t->foreign);
 }
 
-static int add_tensor(struct mr_dataset *ds, const char *path, int file, const struct mr_safetensor *t, int f)
+static int add_tensor(struct mr_dataset *ds, const char *path, int file,
+                      const struct mr_safetensor *t, int f)
 {
     struct mr_spec *spec = &ds->field[f];
     if (t->rank == 0 || t->dim[0] == 0)
-        return mr_error_set(MR_EFORMAT, "%s: tensor '%.100s' has no samples: leave it out by fields=[...]", path,
-                            t->name);
+        return mr_error_set(MR_EFORMAT,
+                            "%s: tensor '%.100s' has no samples: leave it out by fields=[...]",
+                            path, t->name);
     spec->dtype = t->dtype;
     spec->rank = t->rank - 1;
     memcpy(spec->dim, t->dim + 1, sizeof spec->dim - sizeof spec->dim[0]);
     mr_chosen_name(spec, t->name);
     uint64_t bytes = t->bytes / t->dim[0];
     if (bytes == 0)
-        return mr_error_set(MR_EFORMAT, "%s: tensor '%.100s': its samples have no elements", path, t->name);
+        return mr_error_set(MR_EFORMAT, "%s: tensor '%.100s': its samples have no elements", path,
+                            t->name);
     ((struct state *)ds->state)->field[f] =
         (struct mr_records){.file = file, .offset = t->offset, .stride = bytes, .bytes = bytes};
     if (ds->n && ds->n != t->dim[0])
-        return mr_error_set(
-            MR_EFORMAT,
-            "%s: tensor '%.100s' has a first dimension of %llu, those before %llu: it counts the samples, so want "
-            "the same; choose with fields=[NAME,...]",
-            path, t->name, (unsigned long long)t->dim[0], (unsigned long long)ds->n);
+        return mr_error_set(MR_EFORMAT,
+                            "%s: tensor '%.100s' has a first dimension of %llu, those before %llu: "
+                            "it counts the samples, so want "
+                            "the same; choose with fields=[NAME,...]",
+                            path, t->name, (unsigned long long)t->dim[0],
+                            (unsigned long long)ds->n);
     ds->n = t->dim[0];
     ds->n_fields++;
     return 0;
@@ -59,7 +63,8 @@ struct opening {
 };
 
 /* Of all tensors in a file, the wanted ones; of a shard (only: the one that its index says is there) that. */
-static int add_tensors(struct opening *o, const char *path, int file, const struct mr_safetensors *st, const char *only)
+static int add_tensors(struct opening *o, const char *path, int file,
+                       const struct mr_safetensors *st, const char *only)
 {
     bool found = false;
     int rc = 0;
@@ -77,7 +82,8 @@ static int add_tensors(struct opening *o, const char *path, int file, const stru
     }
     if (rc == 0 && only && !found)
         return mr_error_set(MR_EFORMAT,
-                            "%s: no tensor '%.100s', which its index says is in this file: get the shard again, or the "
+                            "%s: no tensor '%.100s', which its index says is in this file: get the "
+                            "shard again, or the "
                             "index that belongs to it",
                             path, only);
     return rc;
@@ -133,8 +139,8 @@ static int read_index(const char *path, char **out)
     int id = mr_files_add_path(files, path), rc = MR_MIN(id, 0);
     uint64_t bytes = id >= 0 ? mr_files_bytes(files, id) : 0;
     if (rc == 0 && bytes > INDEX_BYTES)
-        rc = mr_error_set(MR_ELIMIT, "%s: %llu bytes: want an index of at most %llu", path, (unsigned long long)bytes,
-                          INDEX_BYTES);
+        rc = mr_error_set(MR_ELIMIT, "%s: %llu bytes: want an index of at most %llu", path,
+                          (unsigned long long)bytes, INDEX_BYTES);
     if (rc == 0 && !(text = malloc(bytes + 1)))
         rc = mr_error_nomem(path, bytes);
     if (rc == 0)
@@ -186,12 +192,13 @@ static int open_safetensors(struct mr_dataset *ds, const void *options)
     struct opening o = {.ds = ds, .fp8 = opts->fp8};
     int rc = mr_chosen_parse(opts->path, opts->fields, &o.chosen);
     if (rc == 0)
-        rc = mr_ends_in(opts->path, ".json") ? add_sharded(&o, opts->path) : add_file(&o, opts->path, NULL);
+        rc = mr_ends_in(opts->path, ".json") ? add_sharded(&o, opts->path)
+                                             : add_file(&o, opts->path, NULL);
     if (rc == 0)
         rc = mr_chosen_check(&o.chosen, opts->path, "tensor");
     mr_chosen_free(&o.chosen);
-    snprintf(ds->text, sizeof ds->text, "safetensors: %.80s, %d tensor%s", mr_base_name(opts->path), ds->n_fields,
-             ds->n_fields == 1 ? "" : "s");
+    snprintf(ds->text, sizeof ds->text, "safetensors: %.80s, %d tensor%s", mr_base_name(opts->path),
+             ds->n_fields, ds->n_fields == 1 ? "" : "s");
     return rc;
 }
 

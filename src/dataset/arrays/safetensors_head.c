@@ -6,18 +6,21 @@
 #include <math.h>
 #include <string.h>
 
-#define MAX_HEADER (64ull << 20) /* the format allows 100 MB; parsed, a header takes many times its size */
+#define MAX_HEADER                                                                                 \
+    (64ull << 20) /* the format allows 100 MB; parsed, a header takes many times its size */
 
 static const struct {
     const char *name;
     enum mr_dtype dtype;
     bool foreign; /* 8-bit floats: only their bytes */
 } dtypes[] = {
-    {"BOOL", MR_BOOL, false}, {"U8", MR_U8, false},         {"I8", MR_I8, false},         {"U16", MR_U16, false},
-    {"I16", MR_I16, false},   {"F16", MR_F16, false},       {"BF16", MR_BF16, false},     {"U32", MR_U32, false},
-    {"I32", MR_I32, false},   {"F32", MR_F32, false},       {"U64", MR_U64, false},       {"I64", MR_I64, false},
-    {"F64", MR_F64, false},   {"C64", MR_C64, false},       {"F8_E4M3", MR_U8, true},     {"F8_E5M2", MR_U8, true},
-    {"F8_E8M0", MR_U8, true}, {"F8_E4M3FNUZ", MR_U8, true}, {"F8_E5M2FNUZ", MR_U8, true},
+    {"BOOL", MR_BOOL, false},     {"U8", MR_U8, false},     {"I8", MR_I8, false},
+    {"U16", MR_U16, false},       {"I16", MR_I16, false},   {"F16", MR_F16, false},
+    {"BF16", MR_BF16, false},     {"U32", MR_U32, false},   {"I32", MR_I32, false},
+    {"F32", MR_F32, false},       {"U64", MR_U64, false},   {"I64", MR_I64, false},
+    {"F64", MR_F64, false},       {"C64", MR_C64, false},   {"F8_E4M3", MR_U8, true},
+    {"F8_E5M2", MR_U8, true},     {"F8_E8M0", MR_U8, true}, {"F8_E4M3FNUZ", MR_U8, true},
+    {"F8_E5M2FNUZ", MR_U8, true},
 };
 
 static int bad(const char *path, const char *name, const char *what)
@@ -46,11 +49,12 @@ static int get_dtype(const char *path, const cJSON *item, struct mr_safetensor *
             out->foreign = dtypes[i].foreign ? dtypes[i].name : NULL;
             return 0;
         }
-    return mr_error_set(MR_EUNSUPPORTED, "%s: tensor '%.100s': unknown dtype '%.20s'", path, out->name,
-                        text->valuestring);
+    return mr_error_set(MR_EUNSUPPORTED, "%s: tensor '%.100s': unknown dtype '%.20s'", path,
+                        out->name, text->valuestring);
 }
 
-static int get_shape(const char *path, const cJSON *item, struct mr_safetensor *out, uint64_t *bytes)
+static int get_shape(const char *path, const cJSON *item, struct mr_safetensor *out,
+                     uint64_t *bytes)
 {
     const cJSON *shape = cJSON_GetObjectItemCaseSensitive(item, "shape"), *d;
     if (!cJSON_IsArray(shape))
@@ -59,8 +63,8 @@ static int get_shape(const char *path, const cJSON *item, struct mr_safetensor *
     cJSON_ArrayForEach(d, shape)
     {
         if (out->rank == MR_MAX_RANK)
-            return mr_error_set(MR_EUNSUPPORTED, "%s: tensor '%.100s': more than %d dimensions", path, out->name,
-                                MR_MAX_RANK);
+            return mr_error_set(MR_EUNSUPPORTED, "%s: tensor '%.100s': more than %d dimensions",
+                                path, out->name, MR_MAX_RANK);
         if (!get_whole(d, &out->dim[out->rank]) || !mr_mul(*bytes, out->dim[out->rank], bytes))
             return bad(path, out->name, "its shape is not a list of valid sizes");
         out->rank++;
@@ -78,12 +82,15 @@ static int get_range(const char *path, const cJSON *item, struct mr_safetensor *
         return bad(path, out->name, "data_offsets are not a range");
     out->bytes = end - out->offset;
     if (end > data_bytes)
-        return mr_error_set(MR_ETRUNCATED,
-                            "%s: truncated: tensor '%.100s' ends at byte %llu of the data, file has %llu", path,
-                            out->name, (unsigned long long)end, (unsigned long long)data_bytes);
+        return mr_error_set(
+            MR_ETRUNCATED,
+            "%s: truncated: tensor '%.100s' ends at byte %llu of the data, file has %llu", path,
+            out->name, (unsigned long long)end, (unsigned long long)data_bytes);
     if (out->bytes != bytes)
-        return mr_error_set(MR_EFORMAT, "%s: tensor '%.100s': its shape and dtype take %llu bytes, its range has %llu",
-                            path, out->name, (unsigned long long)bytes, (unsigned long long)out->bytes);
+        return mr_error_set(
+            MR_EFORMAT,
+            "%s: tensor '%.100s': its shape and dtype take %llu bytes, its range has %llu", path,
+            out->name, (unsigned long long)bytes, (unsigned long long)out->bytes);
     return 0;
 }
 
@@ -117,11 +124,13 @@ static int by_offset(const void *a, const void *b)
 
 static int by_name(const void *a, const void *b)
 {
-    return strcmp((*(const struct mr_safetensor *const *)a)->name, (*(const struct mr_safetensor *const *)b)->name);
+    return strcmp((*(const struct mr_safetensor *const *)a)->name,
+                  (*(const struct mr_safetensor *const *)b)->name);
 }
 
 /* The format forbids holes and overlaps: what is checked is all that the file holds. */
-static int check_cover(const char *path, const struct mr_safetensors *st, uint64_t data_at, uint64_t data_bytes)
+static int check_cover(const char *path, const struct mr_safetensors *st, uint64_t data_at,
+                       uint64_t data_bytes)
 {
     uint64_t at = data_at;
     for (int i = 0; i < st->n; i++) {
@@ -135,7 +144,8 @@ static int check_cover(const char *path, const struct mr_safetensors *st, uint64
         return mr_error_set(MR_EFORMAT,
                             "%s: tensors take %llu bytes, file has %llu after its "
                             "header",
-                            path, (unsigned long long)(at - data_at), (unsigned long long)data_bytes);
+                            path, (unsigned long long)(at - data_at),
+                            (unsigned long long)data_bytes);
     return 0;
 }
 
@@ -206,8 +216,9 @@ static int header_bytes(struct mr_files *files, int id, const char *path, uint64
     uint64_t size = mr_files_bytes(files, id);
     uint8_t raw[8];
     if (size < sizeof raw)
-        return mr_error_set(MR_ETRUNCATED, "%s: truncated: a safetensors file begins with 8 bytes, file has %llu", path,
-                            (unsigned long long)size);
+        return mr_error_set(MR_ETRUNCATED,
+                            "%s: truncated: a safetensors file begins with 8 bytes, file has %llu",
+                            path, (unsigned long long)size);
     int rc = mr_files_read(files, id, 0, raw, sizeof raw);
     if (rc < 0)
         return rc;
@@ -223,11 +234,13 @@ static int header_bytes(struct mr_files *files, int id, const char *path, uint64
         return mr_error_set(MR_ETRUNCATED,
                             "%s: truncated: its header takes %llu bytes, file has %llu after its "
                             "length",
-                            path, (unsigned long long)*out, (unsigned long long)(size - sizeof raw));
+                            path, (unsigned long long)*out,
+                            (unsigned long long)(size - sizeof raw));
     return 0;
 }
 
-int mr_safetensors_read(struct mr_files *files, int id, const char *path, struct mr_safetensors *out)
+int mr_safetensors_read(struct mr_files *files, int id, const char *path,
+                        struct mr_safetensors *out)
 {
     uint64_t bytes = 0;
     *out = (struct mr_safetensors){0};

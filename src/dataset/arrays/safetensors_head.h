@@ -8,7 +8,8 @@
 struct mr_safetensor {
     char *name;
     enum mr_dtype dtype; /* of 8-bit floats u8: their bytes */
-    const char *foreign; /* what the file calls a dtype that there is none of here ("F8_E4M3"); NULL: there is */
+    const char *
+        foreign; /* what the file calls a dtype that there is none of here ("F8_E4M3"); NULL: there is */
     int rank;
     uint64_t dim[MR_MAX_RANK];
     uint64_t offset, bytes; /* in the file */
@@ -31,7 +32,8 @@ struct mr_safetensors {
  * other and fill the file, no name twice. path: for errors. [out] out: to be freed with mr_safetensors_free(), also after an error.
  * Returns 0, MR_EFORMAT, MR_ETRUNCATED, MR_EUNSUPPORTED, -ENOMEM, the error of a read.
  */
-MR_PRIVATE int mr_safetensors_read(struct mr_files *files, int id, const char *path, struct mr_safetensors *out);
+MR_PRIVATE int mr_safetensors_read(struct mr_files *files, int id, const char *path,
+                                   struct mr_safetensors *out);
 MR_PRIVATE void mr_safetensors_free(struct mr_safetensors *st);
 
 #endif

@@ -21,7 +21,8 @@ const char *mr_dataset_file(const struct mr_dataset *ds, uint64_t index)
 
 const char *mr_dataset_source(const struct mr_dataset *ds, uint64_t k)
 {
-    return ds->files && k < (uint64_t)mr_files_length(ds->files) ? mr_files_name(ds->files, (int)k) : NULL;
+    return ds->files && k < (uint64_t)mr_files_length(ds->files) ? mr_files_name(ds->files, (int)k)
+                                                                 : NULL;
 }
 
 void mr_stored_free(struct mr_stored stored[MR_MAX_FIELDS])
@@ -48,7 +49,8 @@ static int make_rooms(const struct mr_dataset *ds, struct mr_stored out[], void 
     return 0;
 }
 
-static int keep_field(const struct mr_dataset *ds, int f, const struct mr_sample *sample, struct mr_stored *out)
+static int keep_field(const struct mr_dataset *ds, int f, const struct mr_sample *sample,
+                      struct mr_stored *out)
 {
     if (f == ds->picture) {
         out->bytes = sample->stored->n;
@@ -67,7 +69,8 @@ static int keep_field(const struct mr_dataset *ds, int f, const struct mr_sample
     return 0;
 }
 
-int mr_dataset_read_stored(const struct mr_dataset *ds, uint64_t index, struct mr_stored out[MR_MAX_FIELDS])
+int mr_dataset_read_stored(const struct mr_dataset *ds, uint64_t index,
+                           struct mr_stored out[MR_MAX_FIELDS])
 {
     struct mr_stored made[MR_MAX_FIELDS] = {{0}};
     void *room[MR_MAX_FIELDS] = {NULL}, *owned[MR_MAX_EXTENTS] = {NULL};
@@ -104,21 +107,24 @@ static int choose_all(void *user, uint32_t width, uint32_t height, struct mr_win
     return 0;
 }
 
-int mr_picture_decode(const char *name, const void *bytes, uint64_t n, const struct mr_picture_opts *opts,
-                      uint64_t shorter, void **pixels, uint32_t *height, uint32_t *width)
+int mr_picture_decode(const char *name, const void *bytes, uint64_t n,
+                      const struct mr_picture_opts *opts, uint64_t shorter, void **pixels,
+                      uint32_t *height, uint32_t *width)
 {
     struct mr_dataset set = {0}; /* reads the options */
     struct mr_decoder *decoder = NULL;
     struct mr_picture p;
     if ((unsigned)opts->color > MR_PICTURE_RGBA || (unsigned)opts->alpha > MR_PICTURE_WHITE)
-        return mr_error_set(MR_EOPTION,
-                            "%s: color %d, alpha %d: want one of enum mr_picture_color and mr_picture_alpha", name,
-                            opts->color, opts->alpha);
+        return mr_error_set(
+            MR_EOPTION,
+            "%s: color %d, alpha %d: want one of enum mr_picture_color and mr_picture_alpha", name,
+            opts->color, opts->alpha);
     mr_picture_declare(&set, 0, opts);
     int rc = mr_decoder_create(&decoder);
     if (rc < 0)
         return rc;
-    rc = mr_image_decode(decoder, &set.image, name, bytes, n, shorter ? choose_all : NULL, &shorter, &p);
+    rc = mr_image_decode(decoder, &set.image, name, bytes, n, shorter ? choose_all : NULL, &shorter,
+                         &p);
     uint64_t row = rc == 0 ? (uint64_t)p.width * p.channels : 0;
     unsigned char *out = rc == 0 ? malloc(row * p.height + 1) : NULL;
     if (rc == 0 && !out)

@@ -35,9 +35,10 @@ static int refuse_cell(const struct reading *r, size_t c, const char *want)
 {
     char name[80];
     struct mr_slice cell = r->csv.cell[c];
-    return mr_error_set(MR_EFORMAT, "%s:%llu: %s: '%.*s': %s", r->o->path, (unsigned long long)r->csv.record_line,
-                        mr_csv_column_name(&r->columns, c, name, sizeof name), (int)MR_MIN(cell.length, 60), cell.text,
-                        want);
+    return mr_error_set(MR_EFORMAT, "%s:%llu: %s: '%.*s': %s", r->o->path,
+                        (unsigned long long)r->csv.record_line,
+                        mr_csv_column_name(&r->columns, c, name, sizeof name),
+                        (int)MR_MIN(cell.length, 60), cell.text, want);
 }
 
 static int number(const struct reading *r, size_t c, double *out)
@@ -48,7 +49,8 @@ static int number(const struct reading *r, size_t c, double *out)
     if (kind == MR_CSV_TEXT)
         return refuse_cell(r, c, "want a number");
     if (!r->o->allow_nan)
-        return refuse_cell(r, c, "want a finite number (allow-nan takes NaN, infinities and empty cells)");
+        return refuse_cell(
+            r, c, "want a finite number (allow-nan takes NaN, infinities and empty cells)");
     if (kind == MR_CSV_EMPTY)
         *out = NAN;
     return 0;
@@ -83,7 +85,8 @@ static bool is_rounded(struct mr_slice cell, double x)
     uint64_t n = 0;
     bool fits = true;
     for (; at < cell.length && cell.text[at] >= '0' && cell.text[at] <= '9'; at++)
-        fits = fits && mr_mul(n, 10, &n) && mr_add(n, (uint64_t)(cell.text[at] - '0'), &n) && n < 1ull << 63;
+        fits = fits && mr_mul(n, 10, &n) && mr_add(n, (uint64_t)(cell.text[at] - '0'), &n) &&
+               n < 1ull << 63;
     return at == cell.length && (!fits || fabs(x) >= 0x1p63 || (uint64_t)fabs(x) != n);
 }
 
@@ -97,7 +100,8 @@ static int read_label(struct reading *r, size_t c, double *out)
     double x = *out;
     bool whole = fabs(x) <= 0x1p53 && x == floor(x);
     if (fabs(x) >= 0x1p53 && is_rounded(r->csv.cell[c], x))
-        return refuse_cell(r, c, "more than 2^53, and not held exactly: leave its column out by labels=[A,B]");
+        return refuse_cell(
+            r, c, "more than 2^53, and not held exactly: leave its column out by labels=[A,B]");
     r->whole = r->whole && whole;
     r->wide = r->wide || (whole && (double)(float)x != x);
     return whole ? 0 : number_f32(r, c, &narrow);
@@ -117,8 +121,9 @@ static int read_record(struct reading *r)
     uint64_t i = r->ds->n;
     int rc = 0;
     if (r->csv.n != k->n)
-        return mr_error_set(MR_EFORMAT, "%s:%llu: %zu cells: want %zu, as many as the first line has", r->o->path,
-                            (unsigned long long)r->csv.record_line, r->csv.n, k->n);
+        return mr_error_set(MR_EFORMAT,
+                            "%s:%llu: %zu cells: want %zu, as many as the first line has",
+                            r->o->path, (unsigned long long)r->csv.record_line, r->csv.n, k->n);
     if (r->points)
         rc = read_floats(r, k->points, k->n_points * 2, r->points + i * k->n_points * 2);
     if (rc == 0 && r->labels)
@@ -146,7 +151,9 @@ static uint64_t most_records(const struct mr_csv *csv)
 static int rows(const struct reading *r, uint64_t n, uint64_t width, uint64_t unit, void **out)
 {
     uint64_t bytes = 0;
-    *out = mr_mul(n, width, &bytes) && mr_mul(bytes, unit, &bytes) && bytes < SIZE_MAX / 2 ? malloc(bytes) : NULL;
+    *out = mr_mul(n, width, &bytes) && mr_mul(bytes, unit, &bytes) && bytes < SIZE_MAX / 2
+               ? malloc(bytes)
+               : NULL;
     return *out ? 0 : mr_error_nomem(r->o->path, bytes);
 }
 
@@ -200,7 +207,8 @@ static enum mr_dtype label_dtype(const struct reading *r)
 /* The doubles become what the field holds, where they are. */
 static int finish_labels(struct reading *r)
 {
-    struct mr_spec spec = {.name = "label", .dtype = label_dtype(r), .rank = r->columns.n_labels > 1};
+    struct mr_spec spec = {
+        .name = "label", .dtype = label_dtype(r), .rank = r->columns.n_labels > 1};
     char *bytes = (char *)r->labels;
     size_t unit = mr_dtype_size(spec.dtype);
     uint64_t n = r->ds->n * r->columns.n_labels;
@@ -209,7 +217,9 @@ static int finish_labels(struct reading *r)
         double x = r->labels[i];
         int64_t whole = spec.dtype == MR_I64 ? (int64_t)x : 0;
         float narrow = (float)x;
-        const void *from = spec.dtype == MR_I64 ? (void *)&whole : spec.dtype == MR_F64 ? (void *)&x : (void *)&narrow;
+        const void *from = spec.dtype == MR_I64   ? (void *)&whole
+                           : spec.dtype == MR_F64 ? (void *)&x
+                                                  : (void *)&narrow;
         memmove(bytes + i * unit, from, unit);
     }
     r->labels = NULL;
@@ -218,10 +228,12 @@ static int finish_labels(struct reading *r)
 
 static int finish_points(struct reading *r)
 {
-    struct mr_spec spec = {.name = "points", .dtype = MR_F32, .rank = 2, .dim = {r->columns.n_points, 2}};
+    struct mr_spec spec = {
+        .name = "points", .dtype = MR_F32, .rank = 2, .dim = {r->columns.n_points, 2}};
     float *points = r->points;
     r->points = NULL;
-    return mr_photos_add_field(r->ds, &spec, shrink(points, r->ds->n * spec.dim[0] * 2 * sizeof *points));
+    return mr_photos_add_field(r->ds, &spec,
+                               shrink(points, r->ds->n * spec.dim[0] * 2 * sizeof *points));
 }
 
 static int finish(struct reading *r)
@@ -267,7 +279,8 @@ static void describe(struct mr_dataset *ds, const struct reading *r)
 {
     char text[80];
     size_t cap = sizeof ds->text;
-    int n = snprintf(ds->text, cap, "csv: %.40s: %s", mr_base_name(r->o->path), mr_photos_text(ds, text, sizeof text));
+    int n = snprintf(ds->text, cap, "csv: %.40s: %s", mr_base_name(r->o->path),
+                     mr_photos_text(ds, text, sizeof text));
     if (r->columns.n_points && n > 0 && (size_t)n < cap)
         n += snprintf(ds->text + n, cap - (size_t)n, ", %zu points each", r->columns.n_points);
     if (n > 0 && (size_t)n < cap)
@@ -290,7 +303,8 @@ static int open_csv(struct mr_dataset *ds, const void *options)
     int rc = mr_photos_read_text(o->path, &text, &n, &skip);
     if (rc == 0) {
         r.csv = (struct mr_csv){.path = o->path, .at = text + skip, .end = text + n, .line = 1};
-        r.csv.delimiter = o->delimiter ? delimiters[o->delimiter] : mr_csv_delimiter(text + skip, text + n);
+        r.csv.delimiter =
+            o->delimiter ? delimiters[o->delimiter] : mr_csv_delimiter(text + skip, text + n);
         rc = mr_photos_root(ds, r.root, o->links);
     }
     if (rc == 0)
@@ -319,7 +333,8 @@ static bool sniff(const char *path)
 static const char *const answers[] = {"auto", "yes", "no", NULL};
 static const char *const delimiter_names[] = {"auto", "comma", "semicolon", "tab", "pipe", NULL};
 static const struct mr_option options_table[] = {
-    {"file", 0, MR_OPT_STRING, AT(path), .meta = "FILE", .help = "A CSV file with a column of pictures' paths"},
+    {"file", 0, MR_OPT_STRING, AT(path), .meta = "FILE",
+     .help = "A CSV file with a column of pictures' paths"},
     {"path", 0, MR_OPT_STRING, AT(column), .meta = "COLUMN",
      .help = "The column of paths: its name, or its number from 1; default: the first that is "
              "not a number"},
@@ -336,7 +351,8 @@ static const struct mr_option options_table[] = {
              "path"},
     {"delimiter", 0, MR_OPT_ENUM, AT(delimiter), .choices = delimiter_names, .initial = "auto",
      .help = "Between cells; auto: the most frequent one in the first line"},
-    {"allow-nan", 0, MR_OPT_FLAG, AT(allow_nan), .help = "Accept NaN, infinities, and empty cells as NaN"},
+    {"allow-nan", 0, MR_OPT_FLAG, AT(allow_nan),
+     .help = "Accept NaN, infinities, and empty cells as NaN"},
     {"links", 0, MR_OPT_ENUM, AT(links), .choices = mr_photos_links, .initial = "refuse",
      .help = "Symbolic links from inside the root to outside: refuse such a picture, or read it"},
     MR_PICTURE_OPTIONS(struct mr_csv_opts, picture),

@@ -46,7 +46,9 @@ static bool looks_like_header(const struct mr_csv *csv)
 
 static int no_records(const struct mr_csv *csv, int rc, const char *what)
 {
-    return rc < 0 ? rc : mr_error_set(MR_EFORMAT, "%s: %s: want a line for each picture", csv->path, what);
+    return rc < 0
+               ? rc
+               : mr_error_set(MR_EFORMAT, "%s: %s: want a line for each picture", csv->path, what);
 }
 
 static int read_header(struct mr_csv_columns *k, const struct mr_csv_opts *o, struct mr_csv *csv)
@@ -55,7 +57,8 @@ static int read_header(struct mr_csv_columns *k, const struct mr_csv_opts *o, st
     if (rc <= 0)
         return no_records(csv, rc, "empty");
     k->n = csv->n;
-    if (o->header == MR_CSV_HEADER_NO || (o->header == MR_CSV_HEADER_AUTO && !looks_like_header(csv)))
+    if (o->header == MR_CSV_HEADER_NO ||
+        (o->header == MR_CSV_HEADER_AUTO && !looks_like_header(csv)))
         return 0;
     k->name = malloc(k->n * sizeof *k->name);
     if (!k->name)
@@ -66,17 +69,19 @@ static int read_header(struct mr_csv_columns *k, const struct mr_csv_opts *o, st
         return no_records(csv, rc, "one line, taken for the columns' names");
     if (csv->n == k->n)
         return 0;
-    return mr_error_set(MR_EFORMAT, "%s:%llu: %zu cells: want %zu, as many as the first line has", csv->path,
-                        (unsigned long long)csv->record_line, csv->n, k->n);
+    return mr_error_set(MR_EFORMAT, "%s:%llu: %zu cells: want %zu, as many as the first line has",
+                        csv->path, (unsigned long long)csv->record_line, csv->n, k->n);
 }
 
 /* ---- choosing ---- */
 
 /* By name, or else by number from 1. */
-static int find(const struct mr_csv_columns *k, const struct mr_csv *csv, struct mr_slice what, size_t *out)
+static int find(const struct mr_csv_columns *k, const struct mr_csv *csv, struct mr_slice what,
+                size_t *out)
 {
     for (size_t c = 0; k->name && c < k->n; c++)
-        if (k->name[c].length == what.length && memcmp(k->name[c].text, what.text, what.length) == 0) {
+        if (k->name[c].length == what.length &&
+            memcmp(k->name[c].text, what.text, what.length) == 0) {
             *out = c;
             return 0;
         }
@@ -86,11 +91,13 @@ static int find(const struct mr_csv_columns *k, const struct mr_csv *csv, struct
     *out = number - 1;
     if (i == what.length && number >= 1 && number <= k->n)
         return 0;
-    return mr_error_set(MR_EOPTION, "%s: no column '%.*s': want %s 1..%zu", csv->path, (int)MR_MIN(what.length, 60),
-                        what.text, k->name ? "a name from the first line, or a number" : "a number", k->n);
+    return mr_error_set(MR_EOPTION, "%s: no column '%.*s': want %s 1..%zu", csv->path,
+                        (int)MR_MIN(what.length, 60), what.text,
+                        k->name ? "a name from the first line, or a number" : "a number", k->n);
 }
 
-static int choose_path(struct mr_csv_columns *k, const struct mr_csv_opts *o, const struct mr_csv *csv)
+static int choose_path(struct mr_csv_columns *k, const struct mr_csv_opts *o,
+                       const struct mr_csv *csv)
 {
     if (o->column && o->column[0])
         return find(k, csv, (struct mr_slice){o->column, strlen(o->column)}, &k->path);
@@ -102,8 +109,9 @@ static int choose_path(struct mr_csv_columns *k, const struct mr_csv_opts *o, co
             k->path = c;
     if (kind_of(csv->cell[k->path]) == MR_CSV_TEXT)
         return 0;
-    return mr_error_set(MR_EFORMAT, "%s:%llu: no cell that could be a picture's path: set path=COLUMN", csv->path,
-                        (unsigned long long)csv->record_line);
+    return mr_error_set(MR_EFORMAT,
+                        "%s:%llu: no cell that could be a picture's path: set path=COLUMN",
+                        csv->path, (unsigned long long)csv->record_line);
 }
 
 /* Empty cells may be numbers that are missing. */
@@ -123,7 +131,8 @@ static bool pair(struct mr_slice x, struct mr_slice y)
             differ++;
             at = i;
         }
-    return differ == 1 && ((x.text[at] == 'x' && y.text[at] == 'y') || (x.text[at] == 'X' && y.text[at] == 'Y'));
+    return differ == 1 &&
+           ((x.text[at] == 'x' && y.text[at] == 'y') || (x.text[at] == 'X' && y.text[at] == 'Y'));
 }
 
 /* taken[c]: columns that are labels by name. */
@@ -140,7 +149,8 @@ static void choose_pairs(struct mr_csv_columns *k, const struct mr_csv *csv, boo
     }
 }
 
-static int choose_points(struct mr_csv_columns *k, const struct mr_csv_opts *o, const struct mr_csv *csv, bool *taken)
+static int choose_points(struct mr_csv_columns *k, const struct mr_csv_opts *o,
+                         const struct mr_csv *csv, bool *taken)
 {
     size_t n = 0;
     if (o->points == MR_CSV_POINTS_NO)
@@ -156,11 +166,13 @@ static int choose_points(struct mr_csv_columns *k, const struct mr_csv_opts *o, 
     k->n_points = n / 2;
     if (n > 0 && n % 2 == 0)
         return 0;
-    return mr_error_set(MR_EFORMAT, "%s: points=yes: %zu columns of numbers: want x and y in turn", csv->path, n);
+    return mr_error_set(MR_EFORMAT, "%s: points=yes: %zu columns of numbers: want x and y in turn",
+                        csv->path, n);
 }
 
 /* "a:b" or "[a,b]": both delimiters without brackets, commas alone within. */
-static int choose_named(struct mr_csv_columns *k, const char *text, const struct mr_csv *csv, bool *taken)
+static int choose_named(struct mr_csv_columns *k, const char *text, const struct mr_csv *csv,
+                        bool *taken)
 {
     size_t n = strlen(text);
     bool brackets = n >= 2 && text[0] == '[' && text[n - 1] == ']';
@@ -172,7 +184,8 @@ static int choose_named(struct mr_csv_columns *k, const char *text, const struct
         if (rc < 0)
             return rc;
         if (c == k->path || taken[c])
-            return mr_error_set(MR_EOPTION, "%s: labels: column '%.*s' %s", csv->path, (int)MR_MIN(length, 60), p,
+            return mr_error_set(MR_EOPTION, "%s: labels: column '%.*s' %s", csv->path,
+                                (int)MR_MIN(length, 60), p,
                                 c == k->path ? "is the column of paths" : "appears twice");
         taken[c] = true;
         k->labels[k->n_labels++] = c;
@@ -195,7 +208,8 @@ static void choose_all(struct mr_csv_columns *k, const struct mr_csv *csv, const
             k->labels[k->n_labels++] = c;
 }
 
-static int choose(struct mr_csv_columns *k, const struct mr_csv_opts *o, const struct mr_csv *csv, bool *taken)
+static int choose(struct mr_csv_columns *k, const struct mr_csv_opts *o, const struct mr_csv *csv,
+                  bool *taken)
 {
     const char *labels = o->labels && o->labels[0] ? o->labels : "all";
     bool all = strcmp(labels, "all") == 0, none = strcmp(labels, "none") == 0;
@@ -217,7 +231,8 @@ int mr_csv_columns_choose(struct mr_csv_columns *k, const struct mr_csv_opts *o,
     bool *taken = calloc(k->n, sizeof *taken);
     k->points = calloc(k->n, sizeof *k->points);
     k->labels = calloc(k->n, sizeof *k->labels);
-    rc = taken && k->points && k->labels ? choose(k, o, csv, taken) : mr_error_nomem(csv->path, k->n * sizeof(size_t));
+    rc = taken && k->points && k->labels ? choose(k, o, csv, taken)
+                                         : mr_error_nomem(csv->path, k->n * sizeof(size_t));
     free(taken);
     return rc;
 }

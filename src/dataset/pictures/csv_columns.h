@@ -17,7 +17,8 @@ struct mr_csv_columns {
 
 /* Reads the header, when there is one, and the first record, and chooses. On success the csv holds the first record.
  * Returns 0, MR_EFORMAT, MR_EOPTION, MR_ELIMIT, -ENOMEM; mr_csv_columns_free() in any case. */
-int mr_csv_columns_choose(struct mr_csv_columns *k, const struct mr_csv_opts *o, struct mr_csv *csv);
+int mr_csv_columns_choose(struct mr_csv_columns *k, const struct mr_csv_opts *o,
+                          struct mr_csv *csv);
 void mr_csv_columns_free(struct mr_csv_columns *k);
 
 /* "column 'age'", or "column 3" without a header. Returns buf. */

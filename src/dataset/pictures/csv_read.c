@@ -11,8 +11,8 @@
 static int add_cell(struct mr_csv *csv, const char *text, size_t length)
 {
     if (csv->n == MR_CSV_MAX_COLUMNS)
-        return mr_error_set(MR_ELIMIT, "%s:%llu: more than %d cells", csv->path, (unsigned long long)csv->record_line,
-                            MR_CSV_MAX_COLUMNS);
+        return mr_error_set(MR_ELIMIT, "%s:%llu: more than %d cells", csv->path,
+                            (unsigned long long)csv->record_line, MR_CSV_MAX_COLUMNS);
     if (mr_grow(csv->path, &csv->cell, &csv->room, csv->n + 1, sizeof *csv->cell) < 0)
         return -ENOMEM;
     csv->cell[csv->n++] = (struct mr_slice){text, length};
@@ -127,8 +127,9 @@ char mr_csv_delimiter(const char *text, const char *end)
 /* Decimal digits with a point and an exponent whose value one product or quotient of exact doubles is: nearly all. */
 static bool simple(const char *p, const char *end, double *value)
 {
-    static const double power[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
-                                   1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+    static const double power[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
+                                   1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
+                                   1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
     bool minus = p < end && *p == '-', point = false;
     p += p < end && (*p == '-' || *p == '+');
     uint64_t mantissa = 0;

@@ -79,8 +79,9 @@ static const struct mr_option options_table[] = {
     {"path", 0, MR_OPT_STRING, AT(path), .meta = "DIR",
      .help = "A folder with one sub-folder per class, or with pictures"},
     {"labels", 0, MR_OPT_ENUM, AT(labels), .initial = "auto", .choices = label_kinds,
-     .help = "folders: sub-folders are classes; none: all pictures in and below the folder, without "
-             "labels; auto: classes if there are sub-folders"},
+     .help =
+         "folders: sub-folders are classes; none: all pictures in and below the folder, without "
+         "labels; auto: classes if there are sub-folders"},
     {"allow-empty", 0, MR_OPT_FLAG, AT(allow_empty), .help = "Accept classes without pictures"},
     MR_PICTURE_OPTIONS(struct mr_folder_opts, picture),
     {NULL},

@@ -40,11 +40,12 @@ static int read_line(struct reading *r, const char *p, const char *end)
                             "or on none",
                             r->path, (unsigned long long)r->line, r->labelled ? "no" : "a");
     if (tab && memchr(tab + 1, '\t', (size_t)(end - tab - 1)))
-        return mr_error_set(MR_EFORMAT, "%s:%llu: two tabs: want PATH, or PATH, a tab and a label", r->path,
-                            (unsigned long long)r->line);
+        return mr_error_set(MR_EFORMAT, "%s:%llu: two tabs: want PATH, or PATH, a tab and a label",
+                            r->path, (unsigned long long)r->line);
     if (tab)
         r->labels[i] = (struct mr_slice){tab + 1, (size_t)(end - tab - 1)};
-    return mr_photos_add(r->ds, r->root, (struct mr_slice){p, (size_t)((tab ? tab : end) - p)}, r->path, r->line);
+    return mr_photos_add(r->ds, r->root, (struct mr_slice){p, (size_t)((tab ? tab : end) - p)},
+                         r->path, r->line);
 }
 
 static uint64_t count_lines(const char *p, const char *end)
@@ -71,7 +72,9 @@ static int read_lines(struct reading *r, const char *p, const char *end)
             return rc;
         p = stop + (newline != NULL);
     }
-    return r->ds->n ? 0 : mr_error_set(MR_EFORMAT, "%s: no lines: want a picture's path on each", r->path);
+    return r->ds->n
+               ? 0
+               : mr_error_set(MR_EFORMAT, "%s: no lines: want a picture's path on each", r->path);
 }
 
 /* A whole number and nothing else. */

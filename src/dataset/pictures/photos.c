@@ -77,8 +77,8 @@ static size_t root_length(const char *root)
 static struct mr_slice below(const char *root, struct mr_slice name)
 {
     size_t n = root_length(root);
-    if ((root[0] == '/' || strstr(root, "://")) && name.length > n + 1 && memcmp(name.text, root, n) == 0 &&
-        name.text[n] == '/')
+    if ((root[0] == '/' || strstr(root, "://")) && name.length > n + 1 &&
+        memcmp(name.text, root, n) == 0 && name.text[n] == '/')
         return (struct mr_slice){name.text + n + 1, name.length - n - 1};
     return name;
 }
@@ -102,7 +102,8 @@ static struct mr_slice below_url(const char *root, struct mr_slice name)
 }
 
 /* What is wrong with a name, at a place; path_bytes: of the path that it makes. */
-static int refuse(const char *root, struct mr_slice name, const char *file, uint64_t line, int path_bytes)
+static int refuse(const char *root, struct mr_slice name, const char *file, uint64_t line,
+                  int path_bytes)
 {
     char at[32] = "", shown[200];
     mr_secret_mask(name.text, name.length, shown, sizeof shown);
@@ -111,8 +112,8 @@ static int refuse(const char *root, struct mr_slice name, const char *file, uint
     if (name.length == 0)
         return mr_error_set(MR_EFORMAT, "%s%s: no path: want a picture's", file, at);
     if (path_bytes)
-        return mr_error_set(MR_ELIMIT, "%s%s: '%s...': a path of %d bytes: want at most %d", file, at, shown,
-                            path_bytes, PATH_MAX - 1);
+        return mr_error_set(MR_ELIMIT, "%s%s: '%s...': a path of %d bytes: want at most %d", file,
+                            at, shown, path_bytes, PATH_MAX - 1);
     return mr_error_set(MR_EFORMAT,
                         "%s%s: '%s' is outside the root folder '%s': want a path below it, "
                         "without '..' (root=DIR sets another)",
@@ -123,7 +124,8 @@ static int refuse(const char *root, struct mr_slice name, const char *file, uint
  * it is, though there may be no room; negative: without memory. */
 static int join(const char *root, struct mr_slice rest, bool was_url, char path[PATH_MAX])
 {
-    int front = (int)MR_MIN(root_length(root), PATH_MAX), bytes = (int)MR_MIN(rest.length, INT_MAX / 4);
+    int front = (int)MR_MIN(root_length(root), PATH_MAX),
+        bytes = (int)MR_MIN(rest.length, INT_MAX / 4);
     if (strncmp(root, "http://", 7) != 0 && strncmp(root, "https://", 8) != 0)
         return snprintf(path, PATH_MAX, "%.*s/%.*s", front, root, bytes, rest.text);
     char *encoded = mr_url_encode(rest.text, (size_t)bytes, was_url ? MR_URL_WHOLE : MR_URL_PATH);
@@ -142,7 +144,8 @@ int mr_photos_root(struct mr_dataset *ds, const char *root, int links)
     return none ? 0 : mr_files_set_root(ds->files, root);
 }
 
-int mr_photos_add(struct mr_dataset *ds, const char *root, struct mr_slice name, const char *file, uint64_t line)
+int mr_photos_add(struct mr_dataset *ds, const char *root, struct mr_slice name, const char *file,
+                  uint64_t line)
 {
     char path[PATH_MAX];
     struct mr_slice rest = below_url(root, name);
@@ -162,8 +165,9 @@ int mr_photos_add(struct mr_dataset *ds, const char *root, struct mr_slice name,
     if (ds->n == 0)
         photos(ds)->first = id;
     ds->n++;
-    ds->fingerprint = was_url && strncmp(root, "http", 4) == 0 ? mr_url_hash(ds->fingerprint, rest.text, rest.length)
-                                                               : mr_hash(ds->fingerprint, rest.text, rest.length);
+    ds->fingerprint = was_url && strncmp(root, "http", 4) == 0
+                          ? mr_url_hash(ds->fingerprint, rest.text, rest.length)
+                          : mr_hash(ds->fingerprint, rest.text, rest.length);
     ds->fingerprint = mr_hash(ds->fingerprint, "", 1);
     return 0;
 }
@@ -171,7 +175,9 @@ int mr_photos_add(struct mr_dataset *ds, const char *root, struct mr_slice name,
 char *mr_photos_folder(const char *path)
 {
     const char *slash = strrchr(path, '/');
-    char *folder = !slash ? strdup(".") : slash == path ? strdup("/") : strndup(path, (size_t)(slash - path));
+    char *folder = !slash          ? strdup(".")
+                   : slash == path ? strdup("/")
+                                   : strndup(path, (size_t)(slash - path));
     if (!folder)
         mr_error_nomem(path, strlen(path));
     return folder;
@@ -181,14 +187,15 @@ char *mr_photos_folder(const char *path)
 
 static int by_text(const void *a, const void *b)
 {
-    const struct mr_slice *x = *(const struct mr_slice *const *)a, *y = *(const struct mr_slice *const *)b;
+    const struct mr_slice *x = *(const struct mr_slice *const *)a,
+                          *y = *(const struct mr_slice *const *)b;
     int order = memcmp(x->text, y->text, MR_MIN(x->length, y->length));
     return order ? order : (x->length > y->length) - (x->length < y->length);
 }
 
 /* order: sorted. Gives each sample its label. Returns the number of classes, and the bytes of their names. */
-static uint64_t number(const struct mr_slice *names, const struct mr_slice *const *order, uint64_t n, int64_t *labels,
-                       uint64_t *bytes)
+static uint64_t number(const struct mr_slice *names, const struct mr_slice *const *order,
+                       uint64_t n, int64_t *labels, uint64_t *bytes)
 {
     uint64_t classes = 0;
     *bytes = 0;
@@ -202,11 +209,13 @@ static uint64_t number(const struct mr_slice *names, const struct mr_slice *cons
     return classes;
 }
 
-int mr_photos_classes(struct mr_dataset *ds, const struct mr_slice *names, uint64_t n, int64_t *labels)
+int mr_photos_classes(struct mr_dataset *ds, const struct mr_slice *names, uint64_t n,
+                      int64_t *labels)
 {
     struct mr_photos *p = photos(ds);
     uint64_t bytes, n_classes;
-    const struct mr_slice **order = n < SIZE_MAX / sizeof(void *) ? malloc(MR_MAX(n, 1) * sizeof(void *)) : NULL;
+    const struct mr_slice **order =
+        n < SIZE_MAX / sizeof(void *) ? malloc(MR_MAX(n, 1) * sizeof(void *)) : NULL;
     if (!order)
         return mr_error_nomem(ds->ops->name, n * sizeof(void *));
     for (uint64_t i = 0; i < n; i++)
@@ -216,7 +225,8 @@ int mr_photos_classes(struct mr_dataset *ds, const struct mr_slice *names, uint6
     p->class = calloc(MR_MAX(n_classes, 1), sizeof *p->class);
     p->class_text = malloc(MR_MAX(bytes, 1));
     char *at = p->class_text;
-    int rc = p->class && at ? 0 : mr_error_nomem(ds->ops->name, bytes + n_classes * sizeof *p->class);
+    int rc =
+        p->class && at ? 0 : mr_error_nomem(ds->ops->name, bytes + n_classes * sizeof *p->class);
     for (uint64_t i = 0; rc == 0 && i < n; i++) {
         struct mr_class *c = &p->class[labels[order[i] - names]];
         if (c->n++ > 0)
@@ -256,7 +266,8 @@ static int read_all(struct mr_files *files, const char *path, char **text, uint6
         return mr_error_set(MR_ELIMIT,
                             "%s: %llu bytes, read as a whole: only %llu bytes of "
                             "memory are free",
-                            path, (unsigned long long)*n, (unsigned long long)memory.available_bytes);
+                            path, (unsigned long long)*n,
+                            (unsigned long long)memory.available_bytes);
     *text = malloc(*n + 1);
     if (!*text)
         return mr_error_nomem(path, *n);
@@ -298,18 +309,23 @@ int mr_photos_read_text(const char *path, char **text, uint64_t *n, uint64_t *sk
 void mr_photos_hash(struct mr_dataset *ds)
 {
     for (int f = 1; f < ds->n_fields; f++)
-        ds->fingerprint = mr_hash(ds->fingerprint, photos(ds)->field[f].rows, ds->n * photos(ds)->field[f].bytes);
+        ds->fingerprint =
+            mr_hash(ds->fingerprint, photos(ds)->field[f].rows, ds->n * photos(ds)->field[f].bytes);
     for (uint64_t k = 0; k < ds->n_classes; k++)
-        ds->fingerprint = mr_hash(ds->fingerprint, ds->class[k].name, strlen(ds->class[k].name) + 1);
+        ds->fingerprint =
+            mr_hash(ds->fingerprint, ds->class[k].name, strlen(ds->class[k].name) + 1);
 }
 
-int mr_photos_locate(const struct mr_dataset *ds, uint64_t index, struct mr_extent out[MR_MAX_EXTENTS])
+int mr_photos_locate(const struct mr_dataset *ds, uint64_t index,
+                     struct mr_extent out[MR_MAX_EXTENTS])
 {
-    out[0] = (struct mr_extent){.file = photos(ds)->first + (int)index, .field = -1, .bytes = MR_WHOLE};
+    out[0] =
+        (struct mr_extent){.file = photos(ds)->first + (int)index, .field = -1, .bytes = MR_WHOLE};
     return 1;
 }
 
-int mr_photos_decode(const struct mr_dataset *ds, uint64_t index, const struct mr_bytes in[], struct mr_sample *out)
+int mr_photos_decode(const struct mr_dataset *ds, uint64_t index, const struct mr_bytes in[],
+                     struct mr_sample *out)
 {
     const struct mr_photos *p = photos(ds);
     for (int f = 1; f < ds->n_fields; f++)

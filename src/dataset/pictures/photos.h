@@ -38,11 +38,13 @@ extern const char *const mr_photos_links[]; /* the choices of the option */
 /* Adds the next sample's file, and its name to the fingerprint: root/name, or name where that begins with the root.
  * file, line: for errors; line 0: none. Returns 0; MR_EFORMAT for a name that leads out of the root or is none, MR_ELIMIT,
  * -ENOMEM. */
-int mr_photos_add(struct mr_dataset *ds, const char *root, struct mr_slice name, const char *file, uint64_t line);
+int mr_photos_add(struct mr_dataset *ds, const char *root, struct mr_slice name, const char *file,
+                  uint64_t line);
 
 /* Labels by name: names[i], of sample i, becomes labels[i], numbered in the order of the names; fills ds's classes.
  * Returns 0, MR_ELIMIT, -ENOMEM. */
-int mr_photos_classes(struct mr_dataset *ds, const struct mr_slice *names, uint64_t n, int64_t *labels);
+int mr_photos_classes(struct mr_dataset *ds, const struct mr_slice *names, uint64_t n,
+                      int64_t *labels);
 
 /* Hashes all rows into the fingerprint, when all are there. */
 void mr_photos_hash(struct mr_dataset *ds);
@@ -61,8 +63,10 @@ bool mr_photos_named(const char *name, size_t length);
 const char *mr_photos_text(const struct mr_dataset *ds, char *buf, size_t cap);
 
 /* The ops' functions. */
-int mr_photos_locate(const struct mr_dataset *ds, uint64_t index, struct mr_extent out[MR_MAX_EXTENTS]);
-int mr_photos_decode(const struct mr_dataset *ds, uint64_t index, const struct mr_bytes in[], struct mr_sample *out);
+int mr_photos_locate(const struct mr_dataset *ds, uint64_t index,
+                     struct mr_extent out[MR_MAX_EXTENTS]);
+int mr_photos_decode(const struct mr_dataset *ds, uint64_t index, const struct mr_bytes in[],
+                     struct mr_sample *out);
 void mr_photos_close(struct mr_dataset *ds);
 
 #endif

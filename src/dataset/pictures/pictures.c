@@ -15,7 +15,8 @@ const char *const mr_picture_alphas[] = {"drop", "black", "white", NULL};
 
 void mr_picture_declare(struct mr_dataset *ds, int f, const struct mr_picture_opts *opts)
 {
-    static const int channels[] = {[MR_PICTURE_RGB] = 3, [MR_PICTURE_GRAY] = 1, [MR_PICTURE_RGBA] = 4};
+    static const int channels[] = {
+        [MR_PICTURE_RGB] = 3, [MR_PICTURE_GRAY] = 1, [MR_PICTURE_RGBA] = 4};
     struct mr_spec *spec = &ds->field[f];
     ds->picture = f;
     ds->picture_bounded = opts->max_height > 0 && opts->max_width > 0;
@@ -26,7 +27,8 @@ void mr_picture_declare(struct mr_dataset *ds, int f, const struct mr_picture_op
                                        .max_pixels = opts->max_pixels};
     uint64_t pixels = opts->max_pixels ? opts->max_pixels : DEFAULT_PIXELS;
     if (ds->files) /* one picture that is in memory has none */
-        mr_files_limit_whole(ds->files, MR_MIN(pixels, MR_WHOLE_LIMIT) * PIXEL_BYTES + BESIDE_BYTES);
+        mr_files_limit_whole(ds->files,
+                             MR_MIN(pixels, MR_WHOLE_LIMIT) * PIXEL_BYTES + BESIDE_BYTES);
     spec->dtype = MR_U8;
     spec->rank = 3;
     spec->var_dims = 1 << 0 | 1 << 1;
@@ -35,7 +37,8 @@ void mr_picture_declare(struct mr_dataset *ds, int f, const struct mr_picture_op
     spec->dim[2] = (uint64_t)ds->image.channels;
 }
 
-int mr_sample_decode(const struct mr_dataset *ds, const char *name, const struct mr_bytes *in, struct mr_sample *out)
+int mr_sample_decode(const struct mr_dataset *ds, const char *name, const struct mr_bytes *in,
+                     struct mr_sample *out)
 {
     int f = ds->picture;
     struct mr_picture *p = &out->picture;
@@ -43,16 +46,18 @@ int mr_sample_decode(const struct mr_dataset *ds, const char *name, const struct
         *out->stored = *in;
         return 0;
     }
-    int rc = mr_image_decode(out->decoder, &ds->image, name, in->data, in->n, out->choose, out->choose_user, p);
+    int rc = mr_image_decode(out->decoder, &ds->image, name, in->data, in->n, out->choose,
+                             out->choose_user, p);
     if (rc < 0)
         return rc;
     const struct mr_spec *spec = &ds->field[f];
     if (!out->choose && (p->height > spec->dim[0] || p->width > spec->dim[1]))
-        return mr_error_set(MR_ELIMIT,
-                            "%s: %u x %u pixels (height x width): want at most %llu x %llu: raise max-height and "
-                            "max-width, or begin the transforms with a crop or resize",
-                            name, p->height, p->width, (unsigned long long)spec->dim[0],
-                            (unsigned long long)spec->dim[1]);
+        return mr_error_set(
+            MR_ELIMIT,
+            "%s: %u x %u pixels (height x width): want at most %llu x %llu: raise max-height and "
+            "max-width, or begin the transforms with a crop or resize",
+            name, p->height, p->width, (unsigned long long)spec->dim[0],
+            (unsigned long long)spec->dim[1]);
     out->field[f].data = p->data;
     out->field[f].dim[0] = p->height;
     out->field[f].dim[1] = p->width;

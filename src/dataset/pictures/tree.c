@@ -118,9 +118,9 @@ static int join(char path[PATH_MAX], const char *front, const char *name)
     size_t n = strlen(front);
     const char *slash = n > 0 && name[0] && front[n - 1] != '/' ? "/" : "";
     int length = snprintf(path, PATH_MAX, "%s%s%s", front, slash, name);
-    return length < PATH_MAX
-               ? 0
-               : mr_error_set(MR_ELIMIT, "%s: a path of %d bytes: want at most %d", front, length, PATH_MAX - 1);
+    return length < PATH_MAX ? 0
+                             : mr_error_set(MR_ELIMIT, "%s: a path of %d bytes: want at most %d",
+                                            front, length, PATH_MAX - 1);
 }
 
 /* A link to a folder above would be walked for ever. */
@@ -133,7 +133,8 @@ static int check_loop(const struct walk *w, const struct dir *d, const char *pla
                                 "the link",
                                 place);
     if (d->depth > MAX_DEPTH)
-        return mr_error_set(MR_ELIMIT, "%s: more than %d folders within each other", place, MAX_DEPTH);
+        return mr_error_set(MR_ELIMIT, "%s: more than %d folders within each other", place,
+                            MAX_DEPTH);
     return 0;
 }
 
@@ -142,7 +143,8 @@ static int add_dir(struct walk *w, const char *path, int64_t above)
 {
     char place[PATH_MAX];
     struct stat st;
-    struct dir d = {.path = w->paths.used, .above = above, .depth = above < 0 ? 0 : w->dirs[above].depth + 1};
+    struct dir d = {
+        .path = w->paths.used, .above = above, .depth = above < 0 ? 0 : w->dirs[above].depth + 1};
     int rc = join(place, w->tree->root, path);
     if (rc == 0)
         rc = names_add(&w->paths, path);
@@ -239,10 +241,12 @@ static int add_tree(struct walk *w, const char *folder)
 static int empty_class(const struct mr_tree *t, uint64_t k, uint64_t others)
 {
     if (others == 0)
-        return mr_error_set(MR_EFORMAT, "%s: class '%s' has no %s: remove the folder, or set allow-empty", t->root,
-                            t->class[k].name, t->what);
-    return mr_error_set(MR_EFORMAT, "%s: class '%s' has no %s, %llu other file%s: %s; or set allow-empty", t->root,
-                        t->class[k].name, t->what, (unsigned long long)others, others == 1 ? "" : "s", t->hint);
+        return mr_error_set(MR_EFORMAT,
+                            "%s: class '%s' has no %s: remove the folder, or set allow-empty",
+                            t->root, t->class[k].name, t->what);
+    return mr_error_set(
+        MR_EFORMAT, "%s: class '%s' has no %s, %llu other file%s: %s; or set allow-empty", t->root,
+        t->class[k].name, t->what, (unsigned long long)others, others == 1 ? "" : "s", t->hint);
 }
 
 static int add_class(struct walk *w, uint64_t k)
@@ -276,15 +280,16 @@ static int add_all(struct walk *w, struct listing *top)
 {
     struct mr_tree *t = w->tree;
     if (t->labels == MR_FOLDER_CLASSES && top->folders.n == 0)
-        return mr_error_set(MR_EFORMAT, "%s: no sub-folders: want one a class, or labels=none", t->root);
+        return mr_error_set(MR_EFORMAT, "%s: no sub-folders: want one a class, or labels=none",
+                            t->root);
     bool classes = t->labels != MR_FOLDER_PLAIN && top->folders.n > 0;
     int rc = classes ? take_classes(t, &top->folders) : add_tree(w, "");
     for (uint64_t k = 0; rc == 0 && k < t->n_classes; k++)
         rc = add_class(w, k);
     unsigned long long others = w->listing.others + (classes ? top->others : 0);
     if (rc == 0 && t->n == 0)
-        return mr_error_set(MR_EFORMAT, "%s: no %s, %llu other files%s%s", t->root, t->what, others, others ? ": " : "",
-                            others ? t->hint : "");
+        return mr_error_set(MR_EFORMAT, "%s: no %s, %llu other files%s%s", t->root, t->what, others,
+                            others ? ": " : "", others ? t->hint : "");
     t->n_beside = classes ? top->files.n : 0;
     t->n_others = w->listing.others;
     return rc;
@@ -313,15 +318,17 @@ const char *mr_tree_left_out(uint64_t beside, uint64_t others, char *buf, size_t
     if (beside > 0)
         snprintf(one, sizeof one, "%llu beside the classes", (unsigned long long)beside);
     if (others > 0)
-        snprintf(two, sizeof two, "%llu other file%s", (unsigned long long)others, others == 1 ? "" : "s");
-    snprintf(buf, cap, "%s%s%s%s%s", beside + others ? " (left out: " : "", one, beside && others ? ", " : "", two,
-             beside + others ? ")" : "");
+        snprintf(two, sizeof two, "%llu other file%s", (unsigned long long)others,
+                 others == 1 ? "" : "s");
+    snprintf(buf, cap, "%s%s%s%s%s", beside + others ? " (left out: " : "", one,
+             beside && others ? ", " : "", two, beside + others ? ")" : "");
     return buf;
 }
 
 int64_t *mr_tree_labels(const struct mr_tree *tree)
 {
-    int64_t *labels = tree->n < SIZE_MAX / sizeof *labels ? malloc(MR_MAX(tree->n, 1) * sizeof *labels) : NULL;
+    int64_t *labels =
+        tree->n < SIZE_MAX / sizeof *labels ? malloc(MR_MAX(tree->n, 1) * sizeof *labels) : NULL;
     if (!labels) {
         mr_error_nomem(tree->root, tree->n * sizeof *labels);
         return NULL;

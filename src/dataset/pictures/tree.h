@@ -11,9 +11,11 @@
 struct mr_tree {
     const char *root; /* a folder, or a place that can be listed */
     const char *what; /* files that are wanted, for errors: "pictures (.jpg, .png)" */
-    const char *hint; /* on other files where there are none that are wanted: "videos? video: opens those" */
+    const char *
+        hint; /* on other files where there are none that are wanted: "videos? video: opens those" */
     bool (*wanted)(const char *name, size_t length);
-    int (*add)(void *user, const char *path); /* the next file; path: below the root. Returns 0 or an error */
+    int (*add)(void *user,
+               const char *path); /* the next file; path: below the root. Returns 0 or an error */
     void *user;
     int labels;       /* enum mr_folder_labels */
     bool allow_empty; /* classes without files are no error */

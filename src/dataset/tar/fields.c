@@ -13,7 +13,8 @@ const char *mr_tar_extension(const char *path)
     base = base ? base + 1 : path;
     const char *dot = strchr(base, '.');
     size_t n = strlen(base);
-    bool about = n >= 4 && memcmp(base, "__", 2) == 0 && strcmp(base + n - 2, "__") == 0; /* WebDataset's own notes */
+    bool about = n >= 4 && memcmp(base, "__", 2) == 0 &&
+                 strcmp(base + n - 2, "__") == 0; /* WebDataset's own notes */
     return !dot || dot == base || !dot[1] || about ? NULL : dot + 1;
 }
 
@@ -30,7 +31,8 @@ static bool is_one_of(const char *ext, const char *const *words)
 static enum mr_tar_kind kind_of(const char *ext)
 {
     static const char *const pictures[] = {"jpg", "jpeg", "png", "webp", NULL};
-    static const char *const numbers[] = {"cls", "cls2", "class", "count", "index", "inx", "id", NULL};
+    static const char *const numbers[] = {"cls",   "cls2", "class", "count",
+                                          "index", "inx",  "id",    NULL};
     static const char *const arrays[] = {"npy", NULL};
     if (is_one_of(ext, pictures))
         return MR_TAR_PICTURE;
@@ -61,10 +63,11 @@ int mr_tar_field_rank(const struct mr_tar_field *field, const char *ext)
 
 static int bad_fields(const char *text, const char *what)
 {
-    return mr_error_set(MR_EOPTION,
-                        "tar: fields=%.200s: %s: want NAME:EXTENSION[;EXTENSION...], fields between commas, "
-                        "e.g. fields=[image:jpg;png,label:cls]",
-                        text, what);
+    return mr_error_set(
+        MR_EOPTION,
+        "tar: fields=%.200s: %s: want NAME:EXTENSION[;EXTENSION...], fields between commas, "
+        "e.g. fields=[image:jpg;png,label:cls]",
+        text, what);
 }
 
 /* One word of [from, from + n) into `to`. */
@@ -95,7 +98,9 @@ static int parse_field(const char *text, const char *from, size_t n, struct mr_t
             return bad_fields(text, "an extension that is empty or too long");
         enum mr_tar_kind kind = kind_of(out->ext[out->n_ext]);
         if (out->n_ext++ > 0 && kind != out->kind)
-            return bad_fields(text, "extensions of different kinds (pictures, numbers, arrays, bytes) in one field");
+            return bad_fields(
+                text,
+                "extensions of different kinds (pictures, numbers, arrays, bytes) in one field");
         out->kind = kind;
         p = stop + 1;
     }
@@ -134,7 +139,8 @@ static void name_npy(struct mr_tar_field *f)
         snprintf(f->name, sizeof f->name, "%.*s", (int)(n - 4), f->ext[0]);
 }
 
-static bool add(struct mr_tar_field *out, int *n, const char *ext, enum mr_tar_kind kind, const char *name)
+static bool add(struct mr_tar_field *out, int *n, const char *ext, enum mr_tar_kind kind,
+                const char *name)
 {
     if (*n == MR_MAX_FIELDS || strlen(ext) >= MR_NAME_BYTES)
         return false;
@@ -153,20 +159,22 @@ static bool add(struct mr_tar_field *out, int *n, const char *ext, enum mr_tar_k
     return true;
 }
 
-static void add_kind(const char *const *ext, uint64_t n_ext, enum mr_tar_kind kind, const char *name, bool first,
-                     struct mr_tar_field *out, int *n)
+static void add_kind(const char *const *ext, uint64_t n_ext, enum mr_tar_kind kind,
+                     const char *name, bool first, struct mr_tar_field *out, int *n)
 {
     for (uint64_t i = 0; i < n_ext; i++)
         if (kind_of(ext[i]) == kind && add(out, n, ext[i], kind, name) && first)
             return;
 }
 
-int mr_tar_fields_choose(const char *const *ext, uint64_t n_ext, struct mr_tar_field out[MR_MAX_FIELDS])
+int mr_tar_fields_choose(const char *const *ext, uint64_t n_ext,
+                         struct mr_tar_field out[MR_MAX_FIELDS])
 {
     static const char *const usual[] = {"jpg", "jpeg", "png", "webp"};
     int n = 0;
     add_kind(ext, n_ext, MR_TAR_PICTURE, "image", true, out, &n);
-    if (n == 1 && !strchr(out[0].ext[0], '.')) /* samples of one set may hold pictures of any format */
+    if (n == 1 &&
+        !strchr(out[0].ext[0], '.')) /* samples of one set may hold pictures of any format */
         for (size_t i = 0; i < MR_COUNT(usual); i++)
             if (strcmp(usual[i], out[0].ext[0]) != 0)
                 strcpy(out[0].ext[out[0].n_ext++], usual[i]);

@@ -68,8 +68,10 @@ static int duplicate(const struct group *g, uint32_t m, uint32_t other)
 {
     const char *name = name_of(g, m);
     return mr_error_set(
-        MR_EFORMAT, "%s: '%.200s' at byte %llu and '%.200s' at byte %llu: one key has the extension twice", g->archive,
-        name_of(g, other), (unsigned long long)(g->index->member[other].offset - MR_TAR_BLOCK), name,
+        MR_EFORMAT,
+        "%s: '%.200s' at byte %llu and '%.200s' at byte %llu: one key has the extension twice",
+        g->archive, name_of(g, other),
+        (unsigned long long)(g->index->member[other].offset - MR_TAR_BLOCK), name,
         (unsigned long long)(g->index->member[m].offset - MR_TAR_BLOCK));
 }
 
@@ -82,9 +84,10 @@ static int join(struct group *g, uint32_t m, uint32_t i)
         if (strcasecmp(mr_tar_extension(name_of(g, p)), ext) == 0)
             return duplicate(g, m, p);
         if (++n == MAX_PARTS)
-            return mr_error_set(MR_ELIMIT, "%s: '%.200s' at byte %llu: more than %u members of one key", g->archive,
-                                name_of(g, m), (unsigned long long)(g->index->member[m].offset - MR_TAR_BLOCK),
-                                MAX_PARTS);
+            return mr_error_set(
+                MR_ELIMIT, "%s: '%.200s' at byte %llu: more than %u members of one key", g->archive,
+                name_of(g, m), (unsigned long long)(g->index->member[m].offset - MR_TAR_BLOCK),
+                MAX_PARTS);
     }
     g->previous[m] = g->last[i];
     g->last[i] = m;
@@ -101,7 +104,8 @@ static int take(struct group *g, uint32_t m, uint32_t *current)
     if (*current != MR_TAR_NONE && same_key(g, g->s->first[g->before + *current], name, n))
         return join(g, m, *current);
     uint64_t at = mr_mix64(mr_hash(MR_HASH_START, name, n)) & g->mask;
-    while (g->slot[at] != MR_TAR_NONE && !same_key(g, g->s->first[g->before + g->slot[at]], name, n))
+    while (g->slot[at] != MR_TAR_NONE &&
+           !same_key(g, g->s->first[g->before + g->slot[at]], name, n))
         at = (at + 1) & g->mask;
     if (g->slot[at] == MR_TAR_NONE) {
         uint32_t i = (uint32_t)(g->s->n - g->before);
@@ -114,8 +118,8 @@ static int take(struct group *g, uint32_t m, uint32_t *current)
     return join(g, m, *current);
 }
 
-int mr_tar_group(const char *archive, uint32_t shard, const struct mr_tar_index *index, struct mr_tar_samples *s,
-                 uint32_t **sample_of)
+int mr_tar_group(const char *archive, uint32_t shard, const struct mr_tar_index *index,
+                 struct mr_tar_samples *s, uint32_t **sample_of)
 {
     struct group g = {.archive = archive, .index = index, .s = s, .shard = shard, .before = s->n};
     uint64_t slots = 16, n = MR_MAX(index->n, 1);

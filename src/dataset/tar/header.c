@@ -55,16 +55,18 @@ static bool sum_fits(const unsigned char *block, uint64_t want, uint64_t *found)
     return plain == want || with_sign == (int64_t)want;
 }
 
-static int no_header(const char *archive, uint64_t at, const unsigned char *b, uint64_t want, uint64_t found)
+static int no_header(const char *archive, uint64_t at, const unsigned char *b, uint64_t want,
+                     uint64_t found)
 {
     if (at == 0 && memcmp(b + AT_MAGIC, "ustar", 5) != 0)
         return mr_error_set(MR_EFORMAT,
                             "%s: not a tar archive: its first block is not a tar "
                             "header",
                             archive);
-    return mr_error_set(MR_EFORMAT,
-                        "%s: damaged at byte %llu: want a tar header, whose checksum would be %llu; found %llu",
-                        archive, (unsigned long long)at, (unsigned long long)found, (unsigned long long)want);
+    return mr_error_set(
+        MR_EFORMAT,
+        "%s: damaged at byte %llu: want a tar header, whose checksum would be %llu; found %llu",
+        archive, (unsigned long long)at, (unsigned long long)found, (unsigned long long)want);
 }
 
 int mr_tar_header_parse(const char *archive, uint64_t at, const unsigned char b[MR_TAR_BLOCK],
@@ -82,23 +84,25 @@ int mr_tar_header_parse(const char *archive, uint64_t at, const unsigned char b[
     out->type = (char)b[AT_TYPE];
     /* GNU's magic is "ustar  ": there the prefix holds other things. */
     bool posix = memcmp(b + AT_MAGIC, "ustar", 6) == 0 && b[AT_PREFIX];
-    snprintf(out->name, sizeof out->name, "%.*s%s%.*s", posix ? 155 : 0, (const char *)b + AT_PREFIX, posix ? "/" : "",
-             100, (const char *)b + AT_NAME);
+    snprintf(out->name, sizeof out->name, "%.*s%s%.*s", posix ? 155 : 0,
+             (const char *)b + AT_PREFIX, posix ? "/" : "", 100, (const char *)b + AT_NAME);
     return 0;
 }
 
 static int bad_pax(const char *archive, uint64_t at, const char *what)
 {
-    return mr_error_set(MR_EFORMAT, "%s: pax header at byte %llu: %s", archive, (unsigned long long)at, what);
+    return mr_error_set(MR_EFORMAT, "%s: pax header at byte %llu: %s", archive,
+                        (unsigned long long)at, what);
 }
 
-static int take_record(const char *archive, uint64_t at, const char *key, size_t n_key, const char *value,
-                       size_t n_value, struct mr_tar_pax *out)
+static int take_record(const char *archive, uint64_t at, const char *key, size_t n_key,
+                       const char *value, size_t n_value, struct mr_tar_pax *out)
 {
     if (n_key >= 10 && memcmp(key, "GNU.sparse", 10) == 0)
-        return mr_error_set(MR_EUNSUPPORTED,
-                            "%s: header at byte %llu: a sparse file: pack it again without tar's --sparse", archive,
-                            (unsigned long long)at);
+        return mr_error_set(
+            MR_EUNSUPPORTED,
+            "%s: header at byte %llu: a sparse file: pack it again without tar's --sparse", archive,
+            (unsigned long long)at);
     if (n_key == 4 && memcmp(key, "path", 4) == 0) {
         if (memchr(value, 0, n_value))
             return bad_pax(archive, at, "a path with a byte 0 in it");
@@ -109,7 +113,8 @@ static int take_record(const char *archive, uint64_t at, const char *key, size_t
     if (n_key == 4 && memcmp(key, "size", 4) == 0) {
         uint64_t x = 0;
         for (size_t i = 0; i < n_value; i++)
-            if (value[i] < '0' || value[i] > '9' || !mr_mul(x, 10, &x) || !mr_add(x, (uint64_t)(value[i] - '0'), &x))
+            if (value[i] < '0' || value[i] > '9' || !mr_mul(x, 10, &x) ||
+                !mr_add(x, (uint64_t)(value[i] - '0'), &x))
                 return bad_pax(archive, at, "a size that is not a number below 2^64");
         out->bytes = x;
         out->has_bytes = n_value > 0;
@@ -118,19 +123,22 @@ static int take_record(const char *archive, uint64_t at, const char *key, size_t
 }
 
 /* Records are "LENGTH KEY=VALUE\n"; the length counts itself and the end of the line. */
-int mr_tar_pax_parse(const char *archive, uint64_t at, const char *text, uint64_t n, struct mr_tar_pax *out)
+int mr_tar_pax_parse(const char *archive, uint64_t at, const char *text, uint64_t n,
+                     struct mr_tar_pax *out)
 {
     for (uint64_t from = 0; from < n && text[from];) {
         uint64_t length = 0, p = from;
         while (p < n && text[p] >= '0' && text[p] <= '9' && length <= n)
             length = length * 10 + (uint64_t)(text[p++] - '0');
-        if (p >= n || text[p] != ' ' || length > n - from || length < p - from + 4 || text[from + length - 1] != '\n')
+        if (p >= n || text[p] != ' ' || length > n - from || length < p - from + 4 ||
+            text[from + length - 1] != '\n')
             return bad_pax(archive, at, "a record whose length does not fit");
         const char *key = text + p + 1, *end = text + from + length - 1;
         const char *equals = memchr(key, '=', (size_t)(end - key));
         if (!equals)
             return bad_pax(archive, at, "a record without '='");
-        int rc = take_record(archive, at, key, (size_t)(equals - key), equals + 1, (size_t)(end - equals - 1), out);
+        int rc = take_record(archive, at, key, (size_t)(equals - key), equals + 1,
+                             (size_t)(end - equals - 1), out);
         if (rc < 0)
             return rc;
         from += length;

@@ -88,11 +88,13 @@ static bool is_sound(const struct mr_tar_index *x, uint64_t archive_bytes)
 
 static bool read_body(int fd, const struct head *h, struct mr_tar_index *out)
 {
-    *out = (struct mr_tar_index){.n = h->n, .names_bytes = h->names_bytes, .small_bytes = h->small_bytes};
+    *out = (struct mr_tar_index){
+        .n = h->n, .names_bytes = h->names_bytes, .small_bytes = h->small_bytes};
     out->member = malloc(MR_MAX(h->n, 1) * sizeof *out->member);
     out->names = malloc(MR_MAX(h->names_bytes, 1));
     out->small = malloc(MR_MAX(h->small_bytes, 1));
-    bool ok = out->member && out->names && out->small && read_all(fd, out->member, h->n * sizeof *out->member) &&
+    bool ok = out->member && out->names && out->small &&
+              read_all(fd, out->member, h->n * sizeof *out->member) &&
               read_all(fd, out->names, h->names_bytes) && read_all(fd, out->small, h->small_bytes);
     if (ok) {
         out->sum = mr_tar_index_sum(out);
@@ -107,9 +109,10 @@ static bool read_body(int fd, const struct head *h, struct mr_tar_index *out)
 static bool head_fits(const struct head *h, const struct mr_tar_identity *id, uint64_t file_bytes)
 {
     uint64_t members = 0, body = 0;
-    return memcmp(h->magic, magic, sizeof magic) == 0 && h->version == VERSION && h->order == ORDER &&
-           h->head_sum == sum_of_head(h) && h->archive_bytes == id->bytes && h->mtime_ns == id->mtime_ns &&
-           h->n < MR_TAR_NONE && mr_mul(h->n, sizeof(struct mr_tar_member), &members) &&
+    return memcmp(h->magic, magic, sizeof magic) == 0 && h->version == VERSION &&
+           h->order == ORDER && h->head_sum == sum_of_head(h) && h->archive_bytes == id->bytes &&
+           h->mtime_ns == id->mtime_ns && h->n < MR_TAR_NONE &&
+           mr_mul(h->n, sizeof(struct mr_tar_member), &members) &&
            mr_add(members, h->names_bytes, &body) && mr_add(body, h->small_bytes, &body) &&
            mr_add(body, sizeof *h, &body) && body == file_bytes;
 }
@@ -163,7 +166,8 @@ static bool cache_path(const struct mr_tar_identity *id, bool make, char *buf, s
     uint64_t h = mr_mix64(remote ? id->key : mr_hash(MR_HASH_START, real, strlen(real)));
     bool ok = mr_tar_cache_folder(folder, sizeof folder, make) != NULL;
     if (ok) {
-        int n = snprintf(buf, cap, "%s/%016llx-%.100s.idx", folder, (unsigned long long)h, mr_base_name(real));
+        int n = snprintf(buf, cap, "%s/%016llx-%.100s.idx", folder, (unsigned long long)h,
+                         mr_base_name(real));
         ok = n > 0 && (size_t)n < cap;
     }
     free(real);
@@ -176,7 +180,8 @@ static bool beside_path(const char *path, char *buf, size_t cap)
     return !is_remote(path) && n > 0 && (size_t)n < cap;
 }
 
-bool mr_tar_index_load(const struct mr_tar_identity *id, enum mr_tar_keep keep, struct mr_tar_index *out)
+bool mr_tar_index_load(const struct mr_tar_identity *id, enum mr_tar_keep keep,
+                       struct mr_tar_index *out)
 {
     char path[PATH_MAX];
     bool beside = keep == MR_TAR_KEEP_AUTO || keep == MR_TAR_KEEP_BESIDE;
@@ -194,7 +199,8 @@ static bool is_foreign(const char *path)
     if (lstat(path, &st) != 0)
         return false;
     int fd = S_ISREG(st.st_mode) ? open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW) : -1;
-    bool ours = fd >= 0 && read_all(fd, found, sizeof found) && memcmp(found, magic, sizeof magic) == 0;
+    bool ours =
+        fd >= 0 && read_all(fd, found, sizeof found) && memcmp(found, magic, sizeof magic) == 0;
     if (fd >= 0)
         close(fd);
     return !ours;
@@ -245,7 +251,8 @@ static int save_to(const char *path, const struct mr_tar_identity *id, const str
     return rc;
 }
 
-int mr_tar_index_save(const struct mr_tar_identity *id, enum mr_tar_keep keep, const struct mr_tar_index *index)
+int mr_tar_index_save(const struct mr_tar_identity *id, enum mr_tar_keep keep,
+                      const struct mr_tar_index *index)
 {
     char path[PATH_MAX];
     int rc = 0;
@@ -256,12 +263,15 @@ int mr_tar_index_save(const struct mr_tar_identity *id, enum mr_tar_keep keep, c
         if (rc == 0 || keep == MR_TAR_KEEP_BESIDE)
             return rc;
     } else if (keep == MR_TAR_KEEP_BESIDE) {
-        return mr_error_set(MR_EOPTION, "%s: index=beside: not for remote archives: want cache or none", id->path);
+        return mr_error_set(
+            MR_EOPTION, "%s: index=beside: not for remote archives: want cache or none", id->path);
     }
     if (cache_path(id, true, path, sizeof path))
         rc = save_to(path, id, index);
     else
-        rc = mr_error_set(-ENOENT, "%s: no place for its index: neither XDG_CACHE_HOME nor HOME is set", id->path);
+        rc = mr_error_set(-ENOENT,
+                          "%s: no place for its index: neither XDG_CACHE_HOME nor HOME is set",
+                          id->path);
     if (rc < 0 && keep == MR_TAR_KEEP_AUTO) {
         mr_log(MR_LOG_DEBUG, "%s: the index is not kept: %s", id->path, mr_last_error());
         rc = 0;

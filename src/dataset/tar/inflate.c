@@ -91,10 +91,11 @@ static int too_much(const struct work *w)
 {
     char why[100] = "";
     if (w->budget->packed)
-        snprintf(why, sizeof why, " (%llu times their own %llu, at least 1 GiB)", MR_TAR_UNPACKED_TIMES,
-                 (unsigned long long)w->budget->packed);
+        snprintf(why, sizeof why, " (%llu times their own %llu, at least 1 GiB)",
+                 MR_TAR_UNPACKED_TIMES, (unsigned long long)w->budget->packed);
     return mr_error_set(MR_ELIMIT,
-                        "%s: the data set's packed archives take more than %llu bytes unpacked, the most allowed%s: "
+                        "%s: the data set's packed archives take more than %llu bytes unpacked, "
+                        "the most allowed%s: "
                         "raise it with unpacked=BYTES if you trust them, or unpack them first",
                         w->source->name, (unsigned long long)w->budget->total, why);
 }
@@ -153,8 +154,8 @@ static int inflate_all(struct work *w)
     return rc;
 }
 
-int mr_tar_inflate(const struct mr_tar_source *source, enum mr_tar_packing packing, struct mr_tar_budget *budget,
-                   struct mr_tar_inflated *out)
+int mr_tar_inflate(const struct mr_tar_source *source, enum mr_tar_packing packing,
+                   struct mr_tar_budget *budget, struct mr_tar_inflated *out)
 {
     struct work w = {.source = source, .budget = budget, .to = out};
     *out = (struct mr_tar_inflated){.fd = -1};

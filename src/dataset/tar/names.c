@@ -25,8 +25,8 @@ static int add_name(struct mr_tar_names *names, const char *name)
 {
     char shown[SHOWN];
     if (names->n == MAX_SHARDS)
-        return mr_error_set(MR_ELIMIT, "tar:%s: more than %u shards", mr_url_show(name, shown, sizeof shown),
-                            MAX_SHARDS);
+        return mr_error_set(MR_ELIMIT, "tar:%s: more than %u shards",
+                            mr_url_show(name, shown, sizeof shown), MAX_SHARDS);
     if (!name[0])
         return mr_error_set(MR_EOPTION, "tar: an empty name in the list of shards");
     if (mr_grow("list of shards", &names->name, &names->room, names->n + 1, sizeof(char *)) < 0)
@@ -87,7 +87,8 @@ static int on_entry(void *user, const char *name, bool folder, uint64_t bytes)
     (void)bytes;
     if (folder || name[0] == '.' || !mr_tar_named(name) || !matches(k->pattern, name))
         return 0;
-    if (asprintf(&path, "%.*s%s%s", (int)k->n_place, k->place, k->n_place || k->place[0] == '/' ? "/" : "", name) < 0)
+    if (asprintf(&path, "%.*s%s%s", (int)k->n_place, k->place,
+                 k->n_place || k->place[0] == '/' ? "/" : "", name) < 0)
         return mr_error_nomem("list of shards", strlen(name));
     int rc = add_name(k->out, path);
     free(path);
@@ -100,7 +101,8 @@ static int by_name(const void *a, const void *b)
 }
 
 /* Adds the archives in a folder whose names match. text: for errors. */
-static int add_listed(const char *text, const char *place, const char *pattern, struct mr_tar_names *out)
+static int add_listed(const char *text, const char *place, const char *pattern,
+                      struct mr_tar_names *out)
 {
     char shown[SHOWN];
     struct looking k = {out, place, strlen(place), pattern};
@@ -113,7 +115,8 @@ static int add_listed(const char *text, const char *place, const char *pattern, 
     if (out->n == before)
         return mr_error_set(MR_EFORMAT, "tar:%s: no archive (.tar, .tar.gz, .tgz, .tar.zst) %s",
                             mr_url_show(text, shown, sizeof shown),
-                            strcmp(pattern, "*") == 0 ? "in that folder" : "has a name that matches");
+                            strcmp(pattern, "*") == 0 ? "in that folder"
+                                                      : "has a name that matches");
     qsort(out->name + before, out->n - before, sizeof *out->name, by_name);
     return 0;
 }
@@ -125,11 +128,13 @@ static int add_matching(const char *text, struct mr_tar_names *out)
     char *place = strndup(text, front);
     if (!place)
         return mr_error_nomem("list of shards", front);
-    int rc = strpbrk(place, "*?") ? mr_error_set(MR_EOPTION,
-                                                 "tar:%.300s: want '*' and '?' in the last part of a path only: list "
-                                                 "folders with {A,B} or '::'",
-                                                 text)
-                                  : add_listed(text, place, text + front, out);
+    int rc =
+        strpbrk(place, "*?")
+            ? mr_error_set(MR_EOPTION,
+                           "tar:%.300s: want '*' and '?' in the last part of a path only: list "
+                           "folders with {A,B} or '::'",
+                           text)
+            : add_listed(text, place, text + front, out);
     free(place);
     return rc;
 }
@@ -147,12 +152,14 @@ static int add_place(const char *text, struct mr_tar_names *out)
     struct stat st;
     bool url = mr_store_is_remote(text), http = strncmp(text, "http", 4) == 0 && url;
     size_t n = strlen(text);
-    if (url ? n > 0 && text[n - 1] == '/' : !mr_tar_named(text) && stat(text, &st) == 0 && S_ISDIR(st.st_mode))
+    if (url ? n > 0 && text[n - 1] == '/'
+            : !mr_tar_named(text) && stat(text, &st) == 0 && S_ISDIR(st.st_mode))
         return add_listed(text, text, "*", out);
     bool wild = strpbrk(text, "*?") && !http && (url || stat(text, &st) != 0);
     if (wild)
         return add_matching(text, out);
-    return strncmp(text, "s3://", 5) == 0 && !mr_tar_named(text) ? add_unnamed(text, out) : add_name(out, text);
+    return strncmp(text, "s3://", 5) == 0 && !mr_tar_named(text) ? add_unnamed(text, out)
+                                                                 : add_name(out, text);
 }
 
 /* ---- braces ---- */
@@ -160,8 +167,8 @@ static int add_place(const char *text, struct mr_tar_names *out)
 static int expand(const char *text, struct mr_tar_names *out);
 
 /* front + middle + back, expanded further. */
-static int expand_with(const char *front, size_t n_front, const char *middle, size_t n_middle, const char *back,
-                       struct mr_tar_names *out)
+static int expand_with(const char *front, size_t n_front, const char *middle, size_t n_middle,
+                       const char *back, struct mr_tar_names *out)
 {
     char shown[SHOWN];
     size_t n = n_front + n_middle + strlen(back);
@@ -199,21 +206,25 @@ static int expand_range(const char *text, const char *open, const char *dots, co
     uint64_t first = 0, last = 0;
     mr_url_show(text, shown, sizeof shown);
     if (!read_number(open + 1, dots, &first) || !read_number(dots + 2, close, &last))
-        return mr_error_set(MR_EOPTION, "tar:%s: '%.*s': want {FIRST..LAST} with numbers, or {A,B,C}", shown,
+        return mr_error_set(MR_EOPTION,
+                            "tar:%s: '%.*s': want {FIRST..LAST} with numbers, or {A,B,C}", shown,
                             (int)MR_MIN(close - open + 1, 60), open);
     if (last < first || last - first >= MAX_SHARDS)
-        return mr_error_set(MR_EOPTION, "tar:%s: '%.*s': want the first at most the last, and at most %u shards", shown,
-                            (int)MR_MIN(close - open + 1, 60), open, MAX_SHARDS);
+        return mr_error_set(
+            MR_EOPTION, "tar:%s: '%.*s': want the first at most the last, and at most %u shards",
+            shown, (int)MR_MIN(close - open + 1, 60), open, MAX_SHARDS);
     int rc = 0;
     for (uint64_t i = first; i <= last && rc == 0; i++) {
         char number[32];
-        int n = snprintf(number, sizeof number, "%0*llu", (int)(dots - open - 1), (unsigned long long)i);
+        int n = snprintf(number, sizeof number, "%0*llu", (int)(dots - open - 1),
+                         (unsigned long long)i);
         rc = expand_with(text, (size_t)(open - text), number, (size_t)n, close + 1, out);
     }
     return rc;
 }
 
-static int expand_choice(const char *text, const char *open, const char *close, struct mr_tar_names *out)
+static int expand_choice(const char *text, const char *open, const char *close,
+                         struct mr_tar_names *out)
 {
     int rc = 0;
     for (const char *from = open + 1; from <= close && rc == 0;) {
@@ -232,11 +243,13 @@ static int expand(const char *text, struct mr_tar_names *out)
         return add_place(text, out);
     const char *close = strchr(open, '}');
     if (!close || memchr(open + 1, '{', (size_t)(close - open - 1)))
-        return mr_error_set(MR_EOPTION, "tar:%s: want each '{' closed by a '}', and none within another",
+        return mr_error_set(MR_EOPTION,
+                            "tar:%s: want each '{' closed by a '}', and none within another",
                             mr_url_show(text, shown, sizeof shown));
     const char *dots = memmem(open, (size_t)(close - open), "..", 2);
     bool choice = memchr(open, ',', (size_t)(close - open)) || !dots;
-    return choice ? expand_choice(text, open, close, out) : expand_range(text, open, dots, close, out);
+    return choice ? expand_choice(text, open, close, out)
+                  : expand_range(text, open, dots, close, out);
 }
 
 int mr_tar_names_expand(const char *text, struct mr_tar_names *out)

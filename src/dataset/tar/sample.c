@@ -14,23 +14,26 @@ static int lacks(const struct mr_dataset *ds, uint64_t sample, int f)
     char want[200] = "";
     size_t at = 0;
     for (int i = 0; i < st->field[f].n_ext && at < sizeof want; i++)
-        at += (size_t)snprintf(want + at, sizeof want - at, "%s.%s", i ? ", " : "", st->field[f].ext[i]);
-    return mr_error_set(MR_EFORMAT, "%s: sample '%.*s' has no member for the field '%s': want %.*s with %s",
-                        mr_tar_shard_of(st, sample)->name, (int)(mr_tar_extension(name) - 1 - name), name,
-                        ds->field[f].name, (int)(mr_tar_extension(name) - 1 - name), name, want);
+        at += (size_t)snprintf(want + at, sizeof want - at, "%s.%s", i ? ", " : "",
+                               st->field[f].ext[i]);
+    return mr_error_set(
+        MR_EFORMAT, "%s: sample '%.*s' has no member for the field '%s': want %.*s with %s",
+        mr_tar_shard_of(st, sample)->name, (int)(mr_tar_extension(name) - 1 - name), name,
+        ds->field[f].name, (int)(mr_tar_extension(name) - 1 - name), name, want);
 }
 
 /* ---- integers ---- */
 
-int mr_tar_label(const struct mr_dataset *ds, uint64_t sample, const struct mr_tar_member *m, int64_t *out)
+int mr_tar_label(const struct mr_dataset *ds, uint64_t sample, const struct mr_tar_member *m,
+                 int64_t *out)
 {
     char name[MR_TAR_WHO_BYTES];
     const struct mr_tar_state *st = ds->state;
     uint32_t n = 0;
     const char *p = (const char *)mr_tar_small(mr_tar_index_of(st, sample), m, &n), *text = p;
     if (!p)
-        return mr_error_set(MR_EFORMAT, "%s: %llu bytes: want one integer", mr_tar_who(st, sample, m, name),
-                            (unsigned long long)m->bytes);
+        return mr_error_set(MR_EFORMAT, "%s: %llu bytes: want one integer",
+                            mr_tar_who(st, sample, m, name), (unsigned long long)m->bytes);
     const char *end = p + n;
     while (p < end && isspace((unsigned char)*p))
         p++;
@@ -43,27 +46,28 @@ int mr_tar_label(const struct mr_dataset *ds, uint64_t sample, const struct mr_t
     while (p < end && (isspace((unsigned char)*p) || *p == 0))
         p++;
     if (!digits || !fits || p < end)
-        return mr_error_set(MR_EFORMAT, "%s: '%.*s': want one integer of 64 bits", mr_tar_who(st, sample, m, name),
-                            (int)strnlen(text, n), text);
+        return mr_error_set(MR_EFORMAT, "%s: '%.*s': want one integer of 64 bits",
+                            mr_tar_who(st, sample, m, name), (int)strnlen(text, n), text);
     *out = (int64_t)(minus ? 0 - x : x);
     return 0;
 }
 
 /* ---- arrays ---- */
 
-int mr_tar_array_parse(const char *name, const struct mr_tar_index *index, const struct mr_tar_member *m,
-                       struct mr_tar_array *out)
+int mr_tar_array_parse(const char *name, const struct mr_tar_index *index,
+                       const struct mr_tar_member *m, struct mr_tar_array *out)
 {
     uint32_t n = 0;
     uint64_t at = 0, bytes = 0;
     const unsigned char *text = mr_tar_small(index, m, &n);
     if (!text)
-        return mr_error_set(MR_EFORMAT, "%s: no npy array, or one with a header of more than %u bytes", name,
+        return mr_error_set(MR_EFORMAT,
+                            "%s: no npy array, or one with a header of more than %u bytes", name,
                             MR_TAR_NPY_BYTES);
     int rc = mr_npy_preamble(name, text, n, &at, &bytes);
     if (rc == 0 && at + bytes > n)
-        rc = mr_error_set(MR_ETRUNCATED, "%s: truncated: its header ends at byte %llu, it has %llu", name,
-                          (unsigned long long)(at + bytes), (unsigned long long)m->bytes);
+        rc = mr_error_set(MR_ETRUNCATED, "%s: truncated: its header ends at byte %llu, it has %llu",
+                          name, (unsigned long long)(at + bytes), (unsigned long long)m->bytes);
     if (rc == 0)
         rc = mr_npy_parse(name, (const char *)text + at, bytes, &out->head);
     if (rc < 0)
@@ -75,17 +79,18 @@ int mr_tar_array_parse(const char *name, const struct mr_tar_index *index, const
     for (int d = 0; d < out->head.rank; d++)
         fits = fits && out->head.dim[d] > 0 && mr_mul(out->bytes, out->head.dim[d], &out->bytes);
     if (!fits || out->bytes > m->bytes - out->text_bytes)
-        return mr_error_set(
-            MR_EFORMAT,
-            "%s: an array of %d dimensions that does not fit its %llu bytes, is empty, or has more than %d "
-            "dimensions",
-            name, out->head.rank, (unsigned long long)m->bytes, MR_MAX_RANK);
+        return mr_error_set(MR_EFORMAT,
+                            "%s: an array of %d dimensions that does not fit its %llu bytes, is "
+                            "empty, or has more than %d "
+                            "dimensions",
+                            name, out->head.rank, (unsigned long long)m->bytes, MR_MAX_RANK);
     return 0;
 }
 
 /* How this sample's array lies: mostly as the first one's, header and all. */
-static int array_of(const struct mr_dataset *ds, uint64_t sample, int f, const struct mr_tar_member *m,
-                    struct mr_tar_array *own, const struct mr_tar_array **out)
+static int array_of(const struct mr_dataset *ds, uint64_t sample, int f,
+                    const struct mr_tar_member *m, struct mr_tar_array *own,
+                    const struct mr_tar_array **out)
 {
     const struct mr_tar_state *st = ds->state;
     const struct mr_tar_array *first = &st->array[f];
@@ -96,7 +101,8 @@ static int array_of(const struct mr_dataset *ds, uint64_t sample, int f, const s
     if (text && n >= first->text_bytes && m->bytes - first->text_bytes >= first->bytes &&
         memcmp(text, first->text, first->text_bytes) == 0)
         return 0;
-    int rc = mr_tar_array_parse(mr_tar_who(st, sample, m, name), mr_tar_index_of(st, sample), m, own);
+    int rc =
+        mr_tar_array_parse(mr_tar_who(st, sample, m, name), mr_tar_index_of(st, sample), m, own);
     if (rc < 0)
         return rc;
     *out = own;
@@ -105,7 +111,8 @@ static int array_of(const struct mr_dataset *ds, uint64_t sample, int f, const s
         memcmp(a->dim, b->dim, (size_t)a->rank * sizeof a->dim[0]) == 0)
         return 0;
     char want[128];
-    return mr_error_set(MR_EFORMAT, "%s: an array of another dtype or shape than the first sample's, %s", name,
+    return mr_error_set(MR_EFORMAT,
+                        "%s: an array of another dtype or shape than the first sample's, %s", name,
                         mr_spec_format(&ds->field[f], want, sizeof want));
 }
 
@@ -119,7 +126,8 @@ static void turn(const struct mr_tar_array *a, const unsigned char *from, unsign
 {
     const struct mr_npy_head *h = &a->head;
     uint64_t index[MR_MAX_RANK + 1] = {0}, size = h->item_bytes, n = a->bytes / size;
-    for (uint64_t i = 0; i < n; i++) { /* i: place in Fortran order, whose first index runs fastest */
+    for (uint64_t i = 0; i < n;
+         i++) { /* i: place in Fortran order, whose first index runs fastest */
         uint64_t at = 0;
         for (int d = 0; d < h->rank; d++)
             at = at * h->dim[d] + index[d];
@@ -142,7 +150,8 @@ struct part {
     struct mr_tar_array own;
 };
 
-static int part_of(const struct mr_dataset *ds, uint64_t sample, int f, const struct mr_tar_member *m, struct part *p)
+static int part_of(const struct mr_dataset *ds, uint64_t sample, int f,
+                   const struct mr_tar_member *m, struct part *p)
 {
     const struct mr_tar_state *st = ds->state;
     char name[MR_TAR_WHO_BYTES];
@@ -155,7 +164,8 @@ static int part_of(const struct mr_dataset *ds, uint64_t sample, int f, const st
     case MR_TAR_PICTURE:
         if (m->bytes > 0)
             return 0;
-        return mr_error_set(MR_EFORMAT, "%s: no bytes: want a picture", mr_tar_who(st, sample, m, name));
+        return mr_error_set(MR_EFORMAT, "%s: no bytes: want a picture",
+                            mr_tar_who(st, sample, m, name));
     case MR_TAR_LABEL:
         p->origin = FROM_MEMORY;
         return 0;
@@ -170,8 +180,11 @@ static int part_of(const struct mr_dataset *ds, uint64_t sample, int f, const st
     default:
         p->as_is = ds->field[f].var_dims == 0;
         p->origin = m->small == MR_TAR_NONE ? FROM_FILE : FROM_MEMORY;
-        if (p->as_is && m->bytes != ds->field[f].dim[0]) /* cannot be: dim is of all members; but files may be forged */
-            return mr_error_set(MR_EFORMAT, "%s: another size than the rest", mr_tar_who(st, sample, m, name));
+        if (p->as_is &&
+            m->bytes !=
+                ds->field[f].dim[0]) /* cannot be: dim is of all members; but files may be forged */
+            return mr_error_set(MR_EFORMAT, "%s: another size than the rest",
+                                mr_tar_who(st, sample, m, name));
         return 0;
     }
 }
@@ -188,7 +201,8 @@ int mr_tar_locate(const struct mr_dataset *ds, uint64_t index, struct mr_extent 
         if (!m || part_of(ds, index, f, m, &p) < 0) {
             /* decode() says what is wrong; the report names the place of the sample's first member */
             uint64_t at = shard->index.member[st->samples.first[index]].offset - MR_TAR_BLOCK;
-            out[0] = (struct mr_extent){.file = shard->file, .field = -1, .offset = at, .bytes = MR_TAR_BLOCK};
+            out[0] = (struct mr_extent){
+                .file = shard->file, .field = -1, .offset = at, .bytes = MR_TAR_BLOCK};
             return 1;
         }
         if (p.origin == FROM_MEMORY) {
@@ -196,8 +210,8 @@ int mr_tar_locate(const struct mr_dataset *ds, uint64_t index, struct mr_extent 
             continue;
         }
         decode = decode || !p.as_is;
-        out[n++] =
-            (struct mr_extent){.file = shard->file, .field = p.as_is ? f : -1, .offset = p.offset, .bytes = p.bytes};
+        out[n++] = (struct mr_extent){
+            .file = shard->file, .field = p.as_is ? f : -1, .offset = p.offset, .bytes = p.bytes};
     }
     if (ask &&
         !decode) /* some extent has to ask for decode(); there are no more extents than fields, as this one is none */
@@ -205,7 +219,8 @@ int mr_tar_locate(const struct mr_dataset *ds, uint64_t index, struct mr_extent 
     return n;
 }
 
-static void make_array(const struct mr_tar_array *a, const void *in, uint64_t elements, unsigned char *room)
+static void make_array(const struct mr_tar_array *a, const void *in, uint64_t elements,
+                       unsigned char *room)
 {
     const struct mr_npy_head *h = &a->head;
     if (h->fortran && h->rank > 1)
@@ -215,8 +230,9 @@ static void make_array(const struct mr_tar_array *a, const void *in, uint64_t el
 }
 
 /* in: the field's extent; NULL: it has none. */
-static int make_field(const struct mr_dataset *ds, uint64_t index, int f, const struct mr_tar_member *m,
-                      const struct part *p, const struct mr_bytes *in, struct mr_sample *out)
+static int make_field(const struct mr_dataset *ds, uint64_t index, int f,
+                      const struct mr_tar_member *m, const struct part *p,
+                      const struct mr_bytes *in, struct mr_sample *out)
 {
     const struct mr_tar_state *st = ds->state;
     char name[MR_TAR_WHO_BYTES];
@@ -238,7 +254,8 @@ static int make_field(const struct mr_dataset *ds, uint64_t index, int f, const 
             out->field[f].data = in->data ? in->data : out->field[f].data;
             return 0;
         }
-        make_array(p->array, in->data, p->array->bytes / MR_MAX(p->array->head.swap, 1), out->field[f].room);
+        make_array(p->array, in->data, p->array->bytes / MR_MAX(p->array->head.swap, 1),
+                   out->field[f].room);
         out->field[f].data = out->field[f].room;
         return 0;
     default:
@@ -252,7 +269,8 @@ static int make_field(const struct mr_dataset *ds, uint64_t index, int f, const 
     }
 }
 
-int mr_tar_decode(const struct mr_dataset *ds, uint64_t index, const struct mr_bytes in[], struct mr_sample *out)
+int mr_tar_decode(const struct mr_dataset *ds, uint64_t index, const struct mr_bytes in[],
+                  struct mr_sample *out)
 {
     struct part p[MR_MAX_FIELDS] = {{0}};
     for (int f = 0; f < ds->n_fields; f++) { /* as locate() did: a bad sample has other extents */

@@ -32,7 +32,8 @@ uint64_t mr_tar_index_sum(const struct mr_tar_index *index)
     return mr_hash(h, index->small, index->small_bytes);
 }
 
-const unsigned char *mr_tar_small(const struct mr_tar_index *index, const struct mr_tar_member *m, uint32_t *out_bytes)
+const unsigned char *mr_tar_small(const struct mr_tar_index *index, const struct mr_tar_member *m,
+                                  uint32_t *out_bytes)
 {
     if (m->small == MR_TAR_NONE)
         return NULL;
@@ -59,7 +60,8 @@ static int need(void *array, uint64_t *room, uint64_t used, uint64_t n, size_t s
 {
     uint64_t want = used + n;
     if (want > *room && want >= MR_TAR_NONE)
-        return mr_error_set(MR_ELIMIT, "%s: too many members: their names or number reach 2^32", of);
+        return mr_error_set(MR_ELIMIT, "%s: too many members: their names or number reach 2^32",
+                            of);
     return mr_grow(of, array, room, want, size);
 }
 
@@ -94,19 +96,22 @@ static int keep_npy(struct scan *s, const unsigned char *bytes, uint32_t n, uint
 
 /* How many bytes of a member the index keeps. [out] out: they; a damaged npy header keeps nothing here, and makes its sample
  * bad later. */
-static int small_part(struct scan *s, const struct mr_tar_member *m, const char *name, uint64_t *n, bool *npy,
-                      const unsigned char **out)
+static int small_part(struct scan *s, const struct mr_tar_member *m, const char *name, uint64_t *n,
+                      bool *npy, const unsigned char **out)
 {
     size_t length = strlen(name);
     *npy = length > 4 && strcmp(name + length - 4, ".npy") == 0;
-    *n = m->bytes <= MR_TAR_SMALL_BYTES ? m->bytes : *npy ? MR_MIN(m->bytes, MR_NPY_PREAMBLE_BYTES) : 0;
+    *n = m->bytes <= MR_TAR_SMALL_BYTES ? m->bytes
+         : *npy                         ? MR_MIN(m->bytes, MR_NPY_PREAMBLE_BYTES)
+                                        : 0;
     if (*n == 0)
         return 0;
     int rc = view(s, m->offset, *n, out);
     if (rc < 0 || !*npy || m->bytes <= MR_TAR_SMALL_BYTES)
         return rc;
     uint64_t at, bytes;
-    if (mr_npy_preamble(name, *out, *n, &at, &bytes) < 0 || at + bytes > MR_MIN(m->bytes, MR_TAR_NPY_BYTES)) {
+    if (mr_npy_preamble(name, *out, *n, &at, &bytes) < 0 ||
+        at + bytes > MR_MIN(m->bytes, MR_TAR_NPY_BYTES)) {
         *n = 0;
         return 0;
     }
@@ -140,8 +145,8 @@ static int add_member(struct scan *s, const char *name, uint64_t offset, uint64_
 
 static int bad_name(const struct scan *s, uint64_t at, const char *name, const char *why)
 {
-    return mr_error_set(MR_EFORMAT, "%s: header at byte %llu: '%.200s': %s", s->source->name, (unsigned long long)at,
-                        name, why);
+    return mr_error_set(MR_EFORMAT, "%s: header at byte %llu: '%.200s': %s", s->source->name,
+                        (unsigned long long)at, name, why);
 }
 
 static int check_name(const struct scan *s, uint64_t at, const char *name)
@@ -149,11 +154,13 @@ static int check_name(const struct scan *s, uint64_t at, const char *name)
     if (!name[0])
         return bad_name(s, at, name, "a member without a name");
     if (name[0] == '/')
-        return bad_name(s, at, name, "an absolute path: want members named relative to the archive's folder");
+        return bad_name(s, at, name,
+                        "an absolute path: want members named relative to the archive's folder");
     for (const char *p = name; p; p = strchr(p, '/')) {
         p += *p == '/';
         if (p[0] == '.' && p[1] == '.' && (p[2] == '/' || p[2] == 0))
-            return bad_name(s, at, name, "a path with '..': want members within the archive's folder");
+            return bad_name(s, at, name,
+                            "a path with '..': want members within the archive's folder");
     }
     return 0;
 }
@@ -166,12 +173,14 @@ static int refuse_type(const struct scan *s, uint64_t at, const char *name, char
     case '1':
     case '2':
         return mr_error_set(MR_EFORMAT,
-                            "%s: header at byte %llu: '%.200s' is a link: want files alone (tar's --dereference and "
+                            "%s: header at byte %llu: '%.200s' is a link: want files alone (tar's "
+                            "--dereference and "
                             "--hard-dereference store them)",
                             archive, o, name);
     case 'S':
         return mr_error_set(MR_EUNSUPPORTED,
-                            "%s: header at byte %llu: '%.200s' is a sparse file: pack it again without tar's --sparse",
+                            "%s: header at byte %llu: '%.200s' is a sparse file: pack it again "
+                            "without tar's --sparse",
                             archive, o, name);
     case 'M':
         return mr_error_set(MR_EUNSUPPORTED,
@@ -179,9 +188,10 @@ static int refuse_type(const struct scan *s, uint64_t at, const char *name, char
                             "another volume",
                             archive, o, name);
     default:
-        return mr_error_set(MR_EFORMAT,
-                            "%s: header at byte %llu: '%.200s' is of type '%c' (byte %02x): want files and folders",
-                            archive, o, name, type >= ' ' && type < 127 ? type : '?', (unsigned char)type);
+        return mr_error_set(
+            MR_EFORMAT,
+            "%s: header at byte %llu: '%.200s' is of type '%c' (byte %02x): want files and folders",
+            archive, o, name, type >= ' ' && type < 127 ? type : '?', (unsigned char)type);
     }
 }
 
@@ -190,8 +200,10 @@ static int take_extended(struct scan *s, uint64_t at, char type, uint64_t bytes)
 {
     const char *archive = s->source->name;
     if (bytes > MAX_EXTENDED)
-        return mr_error_set(MR_ELIMIT, "%s: header at byte %llu: a name or pax record of %llu bytes: want at most %u",
-                            archive, (unsigned long long)at, (unsigned long long)bytes, MAX_EXTENDED);
+        return mr_error_set(
+            MR_ELIMIT,
+            "%s: header at byte %llu: a name or pax record of %llu bytes: want at most %u", archive,
+            (unsigned long long)at, (unsigned long long)bytes, MAX_EXTENDED);
     char *text = malloc(bytes + 1);
     if (!text)
         return mr_error_nomem(archive, bytes + 1);
@@ -232,9 +244,11 @@ static int take_member(struct scan *s, uint64_t at, const struct mr_tar_header *
 
 static int ends_early(const struct scan *s, uint64_t at, const char *what, uint64_t end)
 {
-    return mr_error_set(MR_ETRUNCATED, "%s: truncated: the %s at byte %llu ends at %llu, the archive has %llu bytes",
-                        s->source->name, what, (unsigned long long)at, (unsigned long long)end,
-                        (unsigned long long)s->source->bytes);
+    return mr_error_set(
+        MR_ETRUNCATED,
+        "%s: truncated: the %s at byte %llu ends at %llu, the archive has %llu bytes",
+        s->source->name, what, (unsigned long long)at, (unsigned long long)end,
+        (unsigned long long)s->source->bytes);
 }
 
 /* One header and what it is about. *at moves on to the next. */
@@ -245,7 +259,8 @@ static int take_entry(struct scan *s, uint64_t *at, const unsigned char *block)
     if (rc < 0)
         return rc;
     bool extended = h.type == 'L' || h.type == 'K' || h.type == 'x' || h.type == 'g';
-    bool empty = h.type == '1' || h.type == '2' || h.type == '3' || h.type == '4' || h.type == '5' || h.type == '6';
+    bool empty = h.type == '1' || h.type == '2' || h.type == '3' || h.type == '4' ||
+                 h.type == '5' || h.type == '6';
     uint64_t bytes = !extended && s->pax.has_bytes ? s->pax.bytes : h.bytes, end = 0, next = 0;
     if (empty)
         bytes = 0;
@@ -285,8 +300,10 @@ static int scan_all(struct scan *s)
             return rc;
     }
     if (bytes == 0)
-        return mr_error_set(MR_ETRUNCATED, "%s: an empty file: want a tar archive", s->source->name);
-    mr_log(MR_LOG_WARNING, "%s: the archive has no end mark: it may have been cut off between members",
+        return mr_error_set(MR_ETRUNCATED, "%s: an empty file: want a tar archive",
+                            s->source->name);
+    mr_log(MR_LOG_WARNING,
+           "%s: the archive has no end mark: it may have been cut off between members",
            s->source->name);
     return 0;
 }

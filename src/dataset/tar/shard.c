@@ -48,7 +48,8 @@ static int read_fd(void *user, uint64_t offset, void *buf, uint64_t bytes)
 {
     const struct mr_tar_shard *s = user;
     for (uint64_t done = 0; done < bytes;) {
-        ssize_t got = pread(s->inflated.fd, (char *)buf + done, bytes - done, (off_t)(offset + done));
+        ssize_t got =
+            pread(s->inflated.fd, (char *)buf + done, bytes - done, (off_t)(offset + done));
         if (got == 0)
             return mr_error_set(MR_ETRUNCATED, "%s: its temporary file was cut off", s->name);
         if (got < 0 && errno != EINTR)
@@ -60,7 +61,8 @@ static int read_fd(void *user, uint64_t offset, void *buf, uint64_t bytes)
 
 static int scan_inflated(struct mr_tar_shard *s)
 {
-    struct mr_tar_source source = {.name = s->name, .bytes = s->inflated.bytes, .chunk = LOCAL_CHUNK};
+    struct mr_tar_source source = {
+        .name = s->name, .bytes = s->inflated.bytes, .chunk = LOCAL_CHUNK};
     source.user = s->inflated.data;
     source.read = read_memory;
     if (!s->inflated.data) {
@@ -90,13 +92,15 @@ static int identify(struct open *o, struct mr_tar_shard *s, struct mr_tar_identi
 {
     struct stat st;
     const char *url = mr_files_url(o->ds->files, s->file);
-    *id = (struct mr_tar_identity){.path = s->name, .key = mr_url_hash(MR_HASH_START, url, strlen(url))};
+    *id = (struct mr_tar_identity){.path = s->name,
+                                   .key = mr_url_hash(MR_HASH_START, url, strlen(url))};
     int rc = mr_files_size(o->ds->files, s->file, &id->bytes);
     if (rc < 0 || !s->local)
         return rc;
     if (stat(s->name, &st) != 0)
         return mr_error_errno(errno, "%s: cannot be looked at", s->name);
-    id->bytes = MR_MIN(id->bytes, (uint64_t)st.st_size); /* a file that shrank since: the scan shall say so */
+    id->bytes = MR_MIN(id->bytes,
+                       (uint64_t)st.st_size); /* a file that shrank since: the scan shall say so */
     id->mtime_ns = st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
     return 0;
 }
@@ -109,7 +113,8 @@ static int index_plain(struct open *o, struct mr_tar_shard *s, const struct mr_t
     int rc = mr_tar_scan(source, &s->index);
     if (rc == 0)
         rc = identify(o, s, &now);
-    if (rc < 0 || now.bytes != id->bytes || now.mtime_ns != id->mtime_ns) /* still being written: keep nothing of it */
+    if (rc < 0 || now.bytes != id->bytes ||
+        now.mtime_ns != id->mtime_ns) /* still being written: keep nothing of it */
         return rc;
     return mr_tar_index_save(id, keep, &s->index);
 }
@@ -121,7 +126,8 @@ static int open_shard(struct open *o, struct mr_tar_shard *s)
     int rc = identify(o, s, &id);
     if (rc < 0)
         return rc;
-    if (s->packing == MR_TAR_PLAIN && mr_tar_index_load(&id, (enum mr_tar_keep)o->opts->index, &s->index)) {
+    if (s->packing == MR_TAR_PLAIN &&
+        mr_tar_index_load(&id, (enum mr_tar_keep)o->opts->index, &s->index)) {
         if (s->local || still_there(o, s))
             return 0;
         mr_tar_index_free(&s->index);

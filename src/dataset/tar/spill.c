@@ -57,8 +57,9 @@ int mr_tar_spill_open(const char *archive)
         fd = named_for_a_moment(folder);
     if (fd >= 0)
         return fd;
-    return mr_error_errno(errno, "%s: unpacking it needs a temporary file in %s (set TMPDIR to another folder)",
-                          archive, folder);
+    return mr_error_errno(
+        errno, "%s: unpacking it needs a temporary file in %s (set TMPDIR to another folder)",
+        archive, folder);
 }
 
 /* ---- what earlier versions left ---- */
@@ -68,7 +69,8 @@ static bool is_old_name(const char *name)
     size_t n = strlen(OLD_NAME);
     if (strncmp(name, OLD_NAME, n) != 0 || strlen(name) != n + OLD_NAME_MORE)
         return false;
-    return strspn(name + n, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789") == OLD_NAME_MORE;
+    return strspn(name + n, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789") ==
+           OLD_NAME_MORE;
 }
 
 /*
@@ -88,8 +90,8 @@ static bool in_use(int fd)
 static bool is_left(int fd)
 {
     struct stat st;
-    return fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() && st.st_nlink == 1 &&
-           st.st_mtime < time(NULL) - OLD_SECONDS && !in_use(fd);
+    return fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
+           st.st_nlink == 1 && st.st_mtime < time(NULL) - OLD_SECONDS && !in_use(fd);
 }
 
 static void sweep_folder(const char *folder)

@@ -8,9 +8,10 @@
 
 struct mr_tar_shard {
     const char *name;
-    int file;                    /* in ds->files */
-    bool local, spooled;         /* on this machine; unpacked to a temporary file */
-    enum mr_tar_packing packing; /* of local ones known at once, of remote ones when they are read */
+    int file;            /* in ds->files */
+    bool local, spooled; /* on this machine; unpacked to a temporary file */
+    enum mr_tar_packing
+        packing; /* of local ones known at once, of remote ones when they are read */
     struct mr_tar_index index;
     struct mr_tar_inflated inflated;
 };
@@ -39,8 +40,8 @@ struct mr_tar_state {
 int mr_tar_shards_open(struct mr_dataset *ds, const struct mr_tar_opts *o);
 
 /* Reads the header of an npy member. who: for errors. */
-int mr_tar_array_parse(const char *who, const struct mr_tar_index *index, const struct mr_tar_member *m,
-                       struct mr_tar_array *out);
+int mr_tar_array_parse(const char *who, const struct mr_tar_index *index,
+                       const struct mr_tar_member *m, struct mr_tar_array *out);
 
 /* Of a sample: its shard, that shard's index, and the member that is field f of it (NULL: it lacks it). */
 const struct mr_tar_shard *mr_tar_shard_of(const struct mr_tar_state *st, uint64_t sample);
@@ -53,14 +54,17 @@ const struct mr_tar_member *mr_tar_member_of(const struct mr_dataset *ds, uint64
 int mr_tar_classes_open(struct mr_dataset *ds);
 
 /* An integer as the text of a member, which field f of the sample is. */
-int mr_tar_label(const struct mr_dataset *ds, uint64_t sample, const struct mr_tar_member *m, int64_t *out);
+int mr_tar_label(const struct mr_dataset *ds, uint64_t sample, const struct mr_tar_member *m,
+                 int64_t *out);
 
 #define MR_TAR_WHO_BYTES 512
 /* "shard.tar: x/000017.jpg", for errors. Returns buf. */
-const char *mr_tar_who(const struct mr_tar_state *st, uint64_t sample, const struct mr_tar_member *m,
-                       char buf[MR_TAR_WHO_BYTES]);
+const char *mr_tar_who(const struct mr_tar_state *st, uint64_t sample,
+                       const struct mr_tar_member *m, char buf[MR_TAR_WHO_BYTES]);
 
-int mr_tar_locate(const struct mr_dataset *ds, uint64_t index, struct mr_extent out[MR_MAX_EXTENTS]);
-int mr_tar_decode(const struct mr_dataset *ds, uint64_t index, const struct mr_bytes in[], struct mr_sample *out);
+int mr_tar_locate(const struct mr_dataset *ds, uint64_t index,
+                  struct mr_extent out[MR_MAX_EXTENTS]);
+int mr_tar_decode(const struct mr_dataset *ds, uint64_t index, const struct mr_bytes in[],
+                  struct mr_sample *out);
 
 #endif

@@ -31,8 +31,8 @@ const struct mr_tar_member *mr_tar_member_of(const struct mr_dataset *ds, uint64
 }
 
 /* "shard.tar: x/000017.jpg" */
-const char *mr_tar_who(const struct mr_tar_state *st, uint64_t sample, const struct mr_tar_member *m,
-                       char buf[MR_TAR_WHO_BYTES])
+const char *mr_tar_who(const struct mr_tar_state *st, uint64_t sample,
+                       const struct mr_tar_member *m, char buf[MR_TAR_WHO_BYTES])
 {
     snprintf(buf, MR_TAR_WHO_BYTES, "%.300s: %.200s", mr_tar_shard_of(st, sample)->name,
              mr_tar_index_of(st, sample)->names + m->name);
@@ -44,7 +44,8 @@ static int fill_members(struct mr_dataset *ds, uint32_t *const *sample_of)
 {
     struct mr_tar_state *st = ds->state;
     uint64_t cells;
-    if (!mr_mul(st->samples.n, (uint64_t)ds->n_fields, &cells) || cells > SIZE_MAX / sizeof(uint32_t))
+    if (!mr_mul(st->samples.n, (uint64_t)ds->n_fields, &cells) ||
+        cells > SIZE_MAX / sizeof(uint32_t))
         return mr_error_nomem("tar", UINT64_MAX);
     st->samples.member = malloc(cells * sizeof(uint32_t));
     if (!st->samples.member)
@@ -55,13 +56,16 @@ static int fill_members(struct mr_dataset *ds, uint32_t *const *sample_of)
         for (uint32_t m = 0; m < x->n; m++) {
             /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): group_all() has made one for each shard */
             uint32_t i = sample_of[s][m];
-            const char *ext = i == MR_TAR_NONE ? NULL : mr_tar_extension(x->names + x->member[m].name);
+            const char *ext =
+                i == MR_TAR_NONE ? NULL : mr_tar_extension(x->names + x->member[m].name);
             for (int f = 0; ext && f < ds->n_fields; f++) {
                 int rank = mr_tar_field_rank(&st->field[f], ext);
-                uint32_t *cell = &st->samples.member[(uint64_t)i * (uint64_t)ds->n_fields + (uint64_t)f];
+                uint32_t *cell =
+                    &st->samples.member[(uint64_t)i * (uint64_t)ds->n_fields + (uint64_t)f];
                 if (rank >= 0 &&
                     (*cell == MR_TAR_NONE ||
-                     rank < mr_tar_field_rank(&st->field[f], mr_tar_extension(x->names + x->member[*cell].name))))
+                     rank < mr_tar_field_rank(&st->field[f],
+                                              mr_tar_extension(x->names + x->member[*cell].name))))
                     *cell = m;
             }
         }
@@ -73,7 +77,8 @@ static int fill_members(struct mr_dataset *ds, uint32_t *const *sample_of)
  * A first sample that lacks its label is a bad sample, and no reason to take the others' away; nor is one label astray a reason
  * to call all others bad. No sample has two members of one extension, so that members count samples.
  */
-static uint64_t add_label(const struct mr_tar_state *st, uint32_t *const *sample_of, const char **ext, uint64_t n)
+static uint64_t add_label(const struct mr_tar_state *st, uint32_t *const *sample_of,
+                          const char **ext, uint64_t n)
 {
     uint64_t have = 0;
     for (uint64_t i = 0; i < n; i++)
@@ -82,7 +87,9 @@ static uint64_t add_label(const struct mr_tar_state *st, uint32_t *const *sample
     for (uint64_t s = 0; s < st->n_shards; s++) {
         const struct mr_tar_index *x = &st->shard[s].index;
         for (uint64_t m = 0; m < x->n; m++) {
-            const char *one = sample_of[s][m] == MR_TAR_NONE ? NULL : mr_tar_extension(x->names + x->member[m].name);
+            const char *one = sample_of[s][m] == MR_TAR_NONE
+                                  ? NULL
+                                  : mr_tar_extension(x->names + x->member[m].name);
             if (one && mr_tar_is_cls(one)) {
                 ext[n] = one;
                 have++;
@@ -92,7 +99,8 @@ static uint64_t add_label(const struct mr_tar_state *st, uint32_t *const *sample
     return have > st->samples.n - have ? n + 1 : n;
 }
 
-static int choose_fields(struct mr_dataset *ds, const struct mr_tar_opts *o, uint32_t *const *sample_of)
+static int choose_fields(struct mr_dataset *ds, const struct mr_tar_opts *o,
+                         uint32_t *const *sample_of)
 {
     struct mr_tar_state *st = ds->state;
     const char *ext[MAX_PARTS_SHOWN];
@@ -108,10 +116,11 @@ static int choose_fields(struct mr_dataset *ds, const struct mr_tar_opts *o, uin
     int chosen = mr_tar_fields_choose(ext, n, st->field);
     if (chosen > 0)
         return chosen;
-    return mr_error_set(MR_EFORMAT,
-                        "%s: no member of the first sample has an extension that can be a field: say which "
-                        "with fields=NAME:EXTENSION",
-                        st->shard[shard].name);
+    return mr_error_set(
+        MR_EFORMAT,
+        "%s: no member of the first sample has an extension that can be a field: say which "
+        "with fields=NAME:EXTENSION",
+        st->shard[shard].name);
 }
 
 /* The first sample that has field f. */
@@ -141,12 +150,14 @@ static void spec_of_bytes(struct mr_dataset *ds, int f)
     spec->var_dims = most != least || most == 0;
 }
 
-static int spec_of_array(struct mr_dataset *ds, int f, uint64_t sample, const struct mr_tar_member *m)
+static int spec_of_array(struct mr_dataset *ds, int f, uint64_t sample,
+                         const struct mr_tar_member *m)
 {
     struct mr_tar_state *st = ds->state;
     struct mr_spec *spec = &ds->field[f];
     char name[MR_TAR_WHO_BYTES];
-    int rc = mr_tar_array_parse(mr_tar_who(st, sample, m, name), mr_tar_index_of(st, sample), m, &st->array[f]);
+    int rc = mr_tar_array_parse(mr_tar_who(st, sample, m, name), mr_tar_index_of(st, sample), m,
+                                &st->array[f]);
     if (rc < 0)
         return rc;
     const struct mr_npy_head *h = &st->array[f].head;
@@ -165,8 +176,8 @@ static int fill_spec(struct mr_dataset *ds, const struct mr_tar_opts *o, int f)
     const struct mr_tar_member *m = first_with(ds, f, &sample);
     if (!m)
         return mr_error_set(MR_EFORMAT,
-                            "%s: no sample has a member '.%s' for the field '%s': change fields=", st->shard[0].name,
-                            st->field[f].ext[0], st->field[f].name);
+                            "%s: no sample has a member '.%s' for the field '%s': change fields=",
+                            st->shard[0].name, st->field[f].ext[0], st->field[f].name);
     memcpy(ds->field[f].name, st->field[f].name, MR_NAME_BYTES);
     switch (st->field[f].kind) {
     case MR_TAR_PICTURE:
@@ -191,7 +202,8 @@ static void describe(struct mr_dataset *ds)
         const struct mr_tar_shard *shard = &st->shard[s];
         bool is_packed = shard->packing != MR_TAR_PLAIN;
         packed += is_packed;
-        *(shard->spooled ? &spooled : &memory) += is_packed ? mr_files_bytes(ds->files, shard->file) : 0;
+        *(shard->spooled ? &spooled : &memory) +=
+            is_packed ? mr_files_bytes(ds->files, shard->file) : 0;
     }
     int at = snprintf(ds->text, sizeof ds->text, "tar: %.50s", mr_base_name(st->shard[0].name));
     if (st->n_shards > 1)
@@ -199,8 +211,9 @@ static void describe(struct mr_dataset *ds)
                        (unsigned long long)st->n_shards - 1);
     if (packed)
         snprintf(ds->text + at, sizeof ds->text - (size_t)at,
-                 ", %llu unpacked at open (%llu bytes in memory, %llu in temporary files)", (unsigned long long)packed,
-                 (unsigned long long)memory, (unsigned long long)spooled);
+                 ", %llu unpacked at open (%llu bytes in memory, %llu in temporary files)",
+                 (unsigned long long)packed, (unsigned long long)memory,
+                 (unsigned long long)spooled);
 }
 
 static int group_all(struct mr_dataset *ds, uint32_t **sample_of)
@@ -220,7 +233,8 @@ static int group_all(struct mr_dataset *ds, uint32_t **sample_of)
     ds->n = st->samples.n;
     if (ds->n > 0)
         return 0;
-    return mr_error_set(MR_EFORMAT, "%s: no samples: none of the %llu members is named KEY.EXTENSION",
+    return mr_error_set(MR_EFORMAT,
+                        "%s: no samples: none of the %llu members is named KEY.EXTENSION",
                         st->shard[0].name, (unsigned long long)members);
 }
 
@@ -247,7 +261,8 @@ static int open_tar(struct mr_dataset *ds, const void *options)
     const struct mr_tar_opts *o = options;
     struct mr_tar_state *st = ds->state;
     if (!o->path || !o->path[0])
-        return mr_error_set(MR_EOPTION, "tar: no path: want tar:FILE, e.g. tar:shards-{000..127}.tar");
+        return mr_error_set(MR_EOPTION,
+                            "tar: no path: want tar:FILE, e.g. tar:shards-{000..127}.tar");
     int rc = mr_tar_names_expand(o->path, &st->names);
     if (rc < 0)
         return rc;
@@ -262,7 +277,8 @@ static int open_tar(struct mr_dataset *ds, const void *options)
         rc = st->nothing = mr_files_add_memory(ds->files, "tar", (void *)byte, sizeof byte, false);
     uint32_t **sample_of = rc < 0 ? NULL : calloc(st->n_shards, sizeof(uint32_t *));
     if (rc >= 0)
-        rc = sample_of ? make_samples(ds, o, sample_of) : mr_error_nomem("tar", st->n_shards * sizeof(uint32_t *));
+        rc = sample_of ? make_samples(ds, o, sample_of)
+                       : mr_error_nomem("tar", st->n_shards * sizeof(uint32_t *));
     for (uint64_t s = 0; sample_of && s < st->n_shards; s++)
         free(sample_of[s]);
     free(sample_of);
@@ -303,7 +319,8 @@ static bool sniff(const char *path)
     if (mr_tar_named(path))
         return true;
     bool folder = !mr_store_is_remote(path) && stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-    return folder && mr_store_list(path, is_archive, NULL) > 0 && !mr_tree_sniff(path, mr_photos_named);
+    return folder && mr_store_list(path, is_archive, NULL) > 0 &&
+           !mr_tree_sniff(path, mr_photos_named);
 }
 
 static const char *const places[] = {"auto", "beside", "cache", "none", NULL};
@@ -311,8 +328,9 @@ static const char *const places[] = {"auto", "beside", "cache", "none", NULL};
 #define AT(member) offsetof(struct mr_tar_opts, member)
 static const struct mr_option options_table[] = {
     {"path", 0, MR_OPT_STRING, AT(path), .meta = "FILES",
-     .help = "Archives: a file or URL, with ranges {000..127} and choices {a,b}, or wildcards * and "
-             "? in its last part; a folder: all archives in it, by name; '::' joins several of these"},
+     .help =
+         "Archives: a file or URL, with ranges {000..127} and choices {a,b}, or wildcards * and "
+         "? in its last part; a folder: all archives in it, by name; '::' joins several of these"},
     {"fields", 0, MR_OPT_STRING, AT(fields), .meta = "LIST",
      .help = "Fields and their extensions: [image:jpg;png,label:cls]; default: those of the "
              "first sample, plus label:cls if it has no number and most samples have a .cls"},
@@ -333,8 +351,9 @@ static const char *const positional[] = {"path", NULL};
 
 static const char *lacks(void)
 {
-    return MILLRACE_HAVE_ZSTD ? mr_image_lacks()
-                              : "built without libzstd, for .tar.zst: install libzstd-dev and build again";
+    return MILLRACE_HAVE_ZSTD
+               ? mr_image_lacks()
+               : "built without libzstd, for .tar.zst: install libzstd-dev and build again";
 }
 
 const struct mr_dataset_ops mr_dataset_tar = {

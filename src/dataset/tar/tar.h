@@ -16,7 +16,8 @@
 struct mr_tar_member {
     uint64_t offset, bytes; /* of its content */
     uint32_t name;          /* where its path begins in names */
-    uint32_t small;         /* where it begins in small: a u32 of how many bytes, and these; MR_TAR_NONE: not kept */
+    uint32_t
+        small; /* where it begins in small: a u32 of how many bytes, and these; MR_TAR_NONE: not kept */
 };
 
 /* The members of an archive, in its order. */
@@ -35,7 +36,8 @@ uint64_t mr_tar_index_sum(const struct mr_tar_index *index);
 struct mr_tar_source {
     const char *name; /* for errors */
     uint64_t bytes;
-    uint64_t chunk; /* bytes of one read, at least 4 KiB: more where a read's latency costs more than its bytes */
+    uint64_t
+        chunk; /* bytes of one read, at least 4 KiB: more where a read's latency costs more than its bytes */
     int (*read)(void *user, uint64_t offset, void *buf, uint64_t bytes);
     void *user;
 };
@@ -48,7 +50,8 @@ struct mr_tar_source {
 int mr_tar_scan(const struct mr_tar_source *source, struct mr_tar_index *out);
 
 /* The bytes that the index keeps of a member; NULL: none. */
-const unsigned char *mr_tar_small(const struct mr_tar_index *index, const struct mr_tar_member *m, uint32_t *out_bytes);
+const unsigned char *mr_tar_small(const struct mr_tar_index *index, const struct mr_tar_member *m,
+                                  uint32_t *out_bytes);
 
 /* ---- the header fields (tar_header.c) ---- */
 
@@ -67,7 +70,8 @@ struct mr_tar_pax {
     bool has_bytes;
     uint64_t bytes;
 };
-int mr_tar_pax_parse(const char *archive, uint64_t at, const char *text, uint64_t n, struct mr_tar_pax *out);
+int mr_tar_pax_parse(const char *archive, uint64_t at, const char *text, uint64_t n,
+                     struct mr_tar_pax *out);
 
 /* ---- shards by name (tar_names.c) ---- */
 
@@ -95,17 +99,20 @@ struct mr_tar_identity {
     int64_t mtime_ns; /* 0: not known (a remote file) */
 };
 /* Is there a valid one? true with *out filled. Never an error: what does not fit is made anew. */
-bool mr_tar_index_load(const struct mr_tar_identity *id, enum mr_tar_keep keep, struct mr_tar_index *out);
+bool mr_tar_index_load(const struct mr_tar_identity *id, enum mr_tar_keep keep,
+                       struct mr_tar_index *out);
 /* Writes it, whole or not at all. AUTO: beside the archive, else in the cache directory, else not. Returns 0, or an error
  * for BESIDE and CACHE. */
-int mr_tar_index_save(const struct mr_tar_identity *id, enum mr_tar_keep keep, const struct mr_tar_index *index);
+int mr_tar_index_save(const struct mr_tar_identity *id, enum mr_tar_keep keep,
+                      const struct mr_tar_index *index);
 /* $XDG_CACHE_HOME/millrace or ~/.cache/millrace; made when `make`. Returns buf, or NULL when there is none. */
 const char *mr_tar_cache_folder(char *buf, size_t cap, bool make);
 
 /* ---- compressed archives (tar_inflate.c) ---- */
 
 enum mr_tar_packing { MR_TAR_PLAIN, MR_TAR_GZIP, MR_TAR_ZSTD };
-enum mr_tar_packing mr_tar_packing_of(const unsigned char *bytes, uint64_t n); /* 4 bytes are enough */
+enum mr_tar_packing mr_tar_packing_of(const unsigned char *bytes,
+                                      uint64_t n); /* 4 bytes are enough */
 
 /* Inflated content: memory, or a temporary file without a name. */
 struct mr_tar_inflated {
@@ -118,13 +125,14 @@ struct mr_tar_budget {
     _Atomic int64_t memory; /* bytes; what goes beyond it goes to temporary files */
     _Atomic int64_t left;   /* bytes, of both */
     uint64_t total;         /* what left was to begin with */
-    uint64_t packed;        /* where total follows from the archives' own bytes: these; 0: it was asked for */
+    uint64_t
+        packed; /* where total follows from the archives' own bytes: these; 0: it was asked for */
 };
 #define MR_TAR_UNPACKED_TIMES 20ull /* their packed bytes, where nothing else is asked for */
 #define MR_TAR_UNPACKED_LEAST (1ull << 30)
 /* Returns 0; MR_ELIMIT beyond the budget; or another error that names the archive. */
-int mr_tar_inflate(const struct mr_tar_source *source, enum mr_tar_packing packing, struct mr_tar_budget *budget,
-                   struct mr_tar_inflated *out);
+int mr_tar_inflate(const struct mr_tar_source *source, enum mr_tar_packing packing,
+                   struct mr_tar_budget *budget, struct mr_tar_inflated *out);
 void mr_tar_inflated_free(struct mr_tar_inflated *in);
 /* A temporary file without a name, for reading and writing. archive: for errors. Returns its descriptor, or -errno. */
 int mr_tar_spill_open(const char *archive);
@@ -140,7 +148,8 @@ struct mr_tar_field {
     char name[MR_NAME_BYTES];
     enum mr_tar_kind kind;
     int n_ext;
-    char ext[MR_TAR_EXTENSIONS][MR_NAME_BYTES]; /* small letters, without the first dot, the preferred first */
+    char ext[MR_TAR_EXTENSIONS]
+            [MR_NAME_BYTES]; /* small letters, without the first dot, the preferred first */
 };
 
 /* Where the extension of a member's path begins, behind the first dot of its base name; NULL: it belongs to no sample (no
@@ -149,7 +158,8 @@ const char *mr_tar_extension(const char *path);
 /* Reads "image:jpg;png,label:cls". Returns how many, or MR_EOPTION. */
 int mr_tar_fields_parse(const char *text, struct mr_tar_field out[MR_MAX_FIELDS]);
 /* Chooses fields from the extensions of a sample. Returns how many. */
-int mr_tar_fields_choose(const char *const *ext, uint64_t n, struct mr_tar_field out[MR_MAX_FIELDS]);
+int mr_tar_fields_choose(const char *const *ext, uint64_t n,
+                         struct mr_tar_field out[MR_MAX_FIELDS]);
 /* Whether a member of this extension is one of numbers. */
 bool mr_tar_is_label(const char *ext);
 /* Whether it is the one that becomes the field "label" unasked. */
@@ -167,7 +177,7 @@ struct mr_tar_samples {
 void mr_tar_samples_free(struct mr_tar_samples *s);
 /* Appends the samples of one archive: [out] sample_of, malloc'd: of each member, counted from s->n as it was, MR_TAR_NONE
  * for none. */
-int mr_tar_group(const char *archive, uint32_t shard, const struct mr_tar_index *index, struct mr_tar_samples *s,
-                 uint32_t **sample_of);
+int mr_tar_group(const char *archive, uint32_t shard, const struct mr_tar_index *index,
+                 struct mr_tar_samples *s, uint32_t **sample_of);
 
 #endif

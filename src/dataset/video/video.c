@@ -108,7 +108,8 @@ static int open_video(const struct mr_dataset *ds, uint64_t f, struct open_video
 }
 
 /* Where the file's frames lie: found by the first thread that asks, while others wait. */
-static int get_index(const struct state *st, uint64_t f, struct open_video *v, const struct mr_video_index **out)
+static int get_index(const struct state *st, uint64_t f, struct open_video *v,
+                     const struct mr_video_index **out)
 {
     struct file *file = &st->file[f];
     struct mr_video_index *index = atomic_load_explicit(&file->index, memory_order_acquire);
@@ -127,7 +128,8 @@ static int get_index(const struct state *st, uint64_t f, struct open_video *v, c
 /* ---- which frames ---- */
 
 /* The first frame of a clip, of a video of n frames. */
-static uint64_t first_frame(const struct state *st, uint64_t n, uint64_t clip, const struct mr_sample *sample)
+static uint64_t first_frame(const struct state *st, uint64_t n, uint64_t clip,
+                            const struct mr_sample *sample)
 {
     uint64_t span = (st->frames - 1) * st->stride + 1, places = n > span ? n - span + 1 : 1;
     uint32_t draw[4];
@@ -143,10 +145,11 @@ static uint64_t first_frame(const struct state *st, uint64_t n, uint64_t clip, c
 }
 
 /* Frames first, first + stride, ...; a video that ends before repeats its last one. */
-static int decode_clip(const struct state *st, const struct open_video *v, const struct mr_video_index *index,
-                       uint64_t first, uint8_t *out)
+static int decode_clip(const struct state *st, const struct open_video *v,
+                       const struct mr_video_index *index, uint64_t first, uint8_t *out)
 {
-    uint64_t few[64] = {0}, *number = st->frames <= MR_COUNT(few) ? few : malloc(st->frames * sizeof *number);
+    uint64_t few[64] = {0},
+             *number = st->frames <= MR_COUNT(few) ? few : malloc(st->frames * sizeof *number);
     if (!number)
         return mr_error_nomem("clip", st->frames * sizeof *number);
     for (uint64_t i = 0; i < st->frames; i++)
@@ -172,7 +175,8 @@ static int get(const struct mr_dataset *ds, uint64_t index, struct mr_sample *ou
     }
     rc = get_index(st, f, v, &frames);
     if (rc == 0)
-        rc = decode_clip(st, v, frames, first_frame(st, frames->n, index % st->clips, out), out->field[0].room);
+        rc = decode_clip(st, v, frames, first_frame(st, frames->n, index % st->clips, out),
+                         out->field[0].room);
     if (rc < 0) { /* what a failure leaves behind in it must not show in the next clip */
         mr_decoder_drop(out->decoder, ds, f);
         return rc;
@@ -222,7 +226,8 @@ static int add_below(void *user, const char *below)
         front--;
     int n = snprintf(path, sizeof path, "%.*s/%s", (int)front, a->root, below);
     if (n >= (int)sizeof path)
-        return mr_error_set(MR_ELIMIT, "%s: a path of %d bytes: want at most %d", a->root, n, PATH_MAX - 1);
+        return mr_error_set(MR_ELIMIT, "%s: a path of %d bytes: want at most %d", a->root, n,
+                            PATH_MAX - 1);
     return add_file(a->ds, path, below);
 }
 
@@ -251,7 +256,8 @@ static int add_folder(struct mr_dataset *ds, const struct mr_video_opts *o)
         return -ENOMEM;
     for (uint64_t k = 0; k < tree.n_classes; k++) {
         tree.class[k].n *= st->clips; /* below 2^62 with n, which is checked */
-        ds->fingerprint = mr_hash(ds->fingerprint, tree.class[k].name, strlen(tree.class[k].name) + 1);
+        ds->fingerprint =
+            mr_hash(ds->fingerprint, tree.class[k].name, strlen(tree.class[k].name) + 1);
     }
     return 0;
 }
@@ -267,7 +273,8 @@ static int add_files(struct mr_dataset *ds, const struct mr_video_opts *o)
     if (!file)
         return add_folder(ds, o);
     if (o->labels == MR_FOLDER_CLASSES)
-        return mr_error_set(MR_EOPTION, "%s: labels=folders: want a folder with a sub-folder a class", o->path);
+        return mr_error_set(MR_EOPTION,
+                            "%s: labels=folders: want a folder with a sub-folder a class", o->path);
     return add_file(ds, o->path, mr_base_name(o->path));
 }
 
@@ -303,13 +310,16 @@ static int take_options(struct state *st, const struct mr_video_opts *o)
 {
     if (!o->path || !o->path[0])
         return mr_error_set(MR_EOPTION, "video: no path: want video:DIR or video:FILE");
-    if (o->frames == 0 || o->stride == 0 || o->clips == 0 || o->frames > 65536 || o->stride > 65536 ||
-        o->clips > 1u << 20)
-        return mr_error_set(MR_EOPTION, "video: %llu frames, stride %llu, %llu clips: want 1..65536, 1..65536, 1..%u",
-                            (unsigned long long)o->frames, (unsigned long long)o->stride, (unsigned long long)o->clips,
-                            1u << 20);
+    if (o->frames == 0 || o->stride == 0 || o->clips == 0 || o->frames > 65536 ||
+        o->stride > 65536 || o->clips > 1u << 20)
+        return mr_error_set(
+            MR_EOPTION,
+            "video: %llu frames, stride %llu, %llu clips: want 1..65536, 1..65536, 1..%u",
+            (unsigned long long)o->frames, (unsigned long long)o->stride,
+            (unsigned long long)o->clips, 1u << 20);
     bool given = o->shape.rank != 0;
-    if (given && (o->shape.rank != 2 || o->shape.dim[0] - 1 >= MAX_SIDE || o->shape.dim[1] - 1 >= MAX_SIDE))
+    if (given &&
+        (o->shape.rank != 2 || o->shape.dim[0] - 1 >= MAX_SIDE || o->shape.dim[1] - 1 >= MAX_SIDE))
         return mr_error_set(MR_EOPTION, "video: size: want HEIGHTxWIDTH, each 1..%d", MAX_SIDE);
     st->frames = o->frames;
     st->stride = o->stride;
@@ -327,8 +337,10 @@ static int take_options(struct state *st, const struct mr_video_opts *o)
 static void declare(struct mr_dataset *ds)
 {
     const struct state *st = ds->state;
-    ds->field[0] = (struct mr_spec){
-        .name = "video", .dtype = MR_U8, .rank = 4, .dim = {st->frames, st->size.height, st->size.width, 3}};
+    ds->field[0] = (struct mr_spec){.name = "video",
+                                    .dtype = MR_U8,
+                                    .rank = 4,
+                                    .dim = {st->frames, st->size.height, st->size.width, 3}};
     ds->field[1] = (struct mr_spec){.name = "label", .dtype = MR_I64};
     ds->n_fields = st->labels ? 2 : 1;
     ds->wants_decoder = true;
@@ -340,12 +352,12 @@ static void describe(struct mr_dataset *ds, const char *path)
     const struct state *st = ds->state;
     const uint64_t how[] = {st->stride, st->clips, (uint64_t)st->at, st->size.crop};
     ds->fingerprint = mr_hash(ds->fingerprint, how, sizeof how);
-    int n = snprintf(ds->text, sizeof ds->text, "video: %.60s: %llu clip%s of %llu video%s", mr_base_name(path),
-                     (unsigned long long)ds->n, ds->n == 1 ? "" : "s", (unsigned long long)st->n_files,
-                     st->n_files == 1 ? "" : "s");
+    int n = snprintf(ds->text, sizeof ds->text, "video: %.60s: %llu clip%s of %llu video%s",
+                     mr_base_name(path), (unsigned long long)ds->n, ds->n == 1 ? "" : "s",
+                     (unsigned long long)st->n_files, st->n_files == 1 ? "" : "s");
     if (st->labels && n > 0 && (size_t)n < sizeof ds->text)
-        n += snprintf(ds->text + n, sizeof ds->text - (size_t)n, ", %llu class%s", (unsigned long long)ds->n_classes,
-                      ds->n_classes == 1 ? "" : "es");
+        n += snprintf(ds->text + n, sizeof ds->text - (size_t)n, ", %llu class%s",
+                      (unsigned long long)ds->n_classes, ds->n_classes == 1 ? "" : "es");
     if (n > 0 && (size_t)n < sizeof ds->text)
         mr_tree_left_out(st->n_beside, st->n_others, ds->text + n, sizeof ds->text - (size_t)n);
 }
@@ -387,8 +399,9 @@ static void close_videos(struct mr_dataset *ds)
 static bool sniff(const char *path)
 {
     struct stat st;
-    return named(path, strlen(path)) ? mr_store_is_remote(path) || (stat(path, &st) == 0 && S_ISREG(st.st_mode))
-                                     : mr_tree_sniff(path, named);
+    return named(path, strlen(path))
+               ? mr_store_is_remote(path) || (stat(path, &st) == 0 && S_ISREG(st.st_mode))
+               : mr_tree_sniff(path, named);
 }
 
 #define AT(member) offsetof(struct mr_video_opts, member)
@@ -397,8 +410,8 @@ static const char *const places[] = {"random", "uniform", "start", NULL};
 static const struct mr_option options_table[] = {
     {"path", 0, MR_OPT_STRING, AT(path), .meta = "DIR|FILE",
      .help = "A folder with one sub-folder per class, or with videos; or one video"},
-    {"frames", 0, MR_OPT_UINT, AT(frames), .initial = "16", .min = 1, .max = 65536, .unit = "frames",
-     .help = "Frames in a clip; a shorter video repeats its last one"},
+    {"frames", 0, MR_OPT_UINT, AT(frames), .initial = "16", .min = 1, .max = 65536,
+     .unit = "frames", .help = "Frames in a clip; a shorter video repeats its last one"},
     {"stride", 0, MR_OPT_UINT, AT(stride), .initial = "4", .min = 1, .max = 65536, .unit = "frames",
      .help = "Distance from one frame of a clip to the next"},
     {"size", 0, MR_OPT_SHAPE, AT(shape), .meta = "HxW", .min = 1, .max = MAX_SIDE, .unit = "pixels",
@@ -414,8 +427,8 @@ static const struct mr_option options_table[] = {
      .help = "folders: sub-folders are classes; none: all videos in and below the folder, "
              "without labels; auto: classes if there are sub-folders"},
     {"allow-empty", 0, MR_OPT_FLAG, AT(allow_empty), .help = "Accept classes without videos"},
-    {"max-pixels", 0, MR_OPT_UINT, AT(max_pixels), .initial = "100000000", .min = 1, .max = 0x1p31, .unit = "pixels",
-     .help = "A video with larger frames is a bad sample"},
+    {"max-pixels", 0, MR_OPT_UINT, AT(max_pixels), .initial = "100000000", .min = 1, .max = 0x1p31,
+     .unit = "pixels", .help = "A video with larger frames is a bad sample"},
     {NULL},
 };
 

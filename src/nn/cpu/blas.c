@@ -13,10 +13,10 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-typedef void gemm_f32(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda,
-                      const float *b, int ldb, float beta, float *c, int ldc);
-typedef void gemm_f64(int order, int ta, int tb, int m, int n, int k, double alpha, const double *a, int lda,
-                      const double *b, int ldb, double beta, double *c, int ldc);
+typedef void gemm_f32(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a,
+                      int lda, const float *b, int ldb, float beta, float *c, int ldc);
+typedef void gemm_f64(int order, int ta, int tb, int m, int n, int k, double alpha, const double *a,
+                      int lda, const double *b, int ldb, double beta, double *c, int ldc);
 
 enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112 };
 
@@ -43,9 +43,10 @@ static bool use(void *library, const char *file)
         return false;
     memcpy(&sgemm, &s, sizeof s);
     memcpy(&dgemm, &d, sizeof d);
-    static const char *const pairs[][2] = {{"openblas_get_num_threads", "openblas_set_num_threads"},
-                                           {"bli_thread_get_num_threads", "bli_thread_set_num_threads"},
-                                           {"MKL_Get_Max_Threads", "MKL_Set_Num_Threads"}};
+    static const char *const pairs[][2] = {
+        {"openblas_get_num_threads", "openblas_set_num_threads"},
+        {"bli_thread_get_num_threads", "bli_thread_set_num_threads"},
+        {"MKL_Get_Max_Threads", "MKL_Set_Num_Threads"}};
     void *take = dlsym(library, "blas_memory_alloc"), *give = dlsym(library, "blas_memory_free");
     memcpy(&take_buffer, &take, sizeof take);
     memcpy(&give_buffer, &give, sizeof give);
@@ -63,8 +64,8 @@ static bool use(void *library, const char *file)
 
 static void find(void)
 {
-    const char *const names[] = {getenv("MILLRACE_BLAS"), "libopenblas.so.0", "libblis.so.4", "libcblas.so.3",
-                                 "libblas.so.3"};
+    const char *const names[] = {getenv("MILLRACE_BLAS"), "libopenblas.so.0", "libblis.so.4",
+                                 "libcblas.so.3", "libblas.so.3"};
     for (size_t i = 0; i < MR_COUNT(names); i++) {
         void *library = names[i] && *names[i] ? dlopen(names[i], RTLD_NOW | RTLD_LOCAL) : NULL;
         if (library && use(library, names[i]))
@@ -85,8 +86,9 @@ static void find(void)
 #define STACK_BYTES   (8ull << 20)
 
 static struct {
-    pthread_mutex_t lock; /* held while the library is loaded; nothing else is taken inside but `once` */
-    uint32_t n;           /* buffers that the library surely has */
+    pthread_mutex_t
+        lock;   /* held while the library is loaded; nothing else is taken inside but `once` */
+    uint32_t n; /* buffers that the library surely has */
 } buffers = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static bool is_limited(uint64_t *bytes)
@@ -127,13 +129,16 @@ int mr_nn_blas_prepare(uint32_t n_threads)
     pthread_mutex_lock(&buffers.lock);
     if (n_threads > buffers.n) {
         uint64_t bytes = needed(n_threads);
-        void *all = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        void *all = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (all == MAP_FAILED) {
-            rc = mr_error_set(-ENOMEM,
-                              "net: matrix products in %u threads may need %llu MiB of address space, more than this "
-                              "process's limit of %llu MiB leaves: raise it (ulimit -v, ulimit -d), or use fewer "
-                              "threads",
-                              n_threads, (unsigned long long)bytes >> 20, (unsigned long long)limit >> 20);
+            rc = mr_error_set(
+                -ENOMEM,
+                "net: matrix products in %u threads may need %llu MiB of address space, more than "
+                "this "
+                "process's limit of %llu MiB leaves: raise it (ulimit -v, ulimit -d), or use fewer "
+                "threads",
+                n_threads, (unsigned long long)bytes >> 20, (unsigned long long)limit >> 20);
         } else {
             munmap(all, bytes);
             pthread_once(&once, find);
@@ -176,46 +181,48 @@ const char *mr_nn_blas_name(void)
     return name;
 }
 
-#define PLAIN(NAME, REAL)                                                                                              \
-    MR_CLONES static void NAME(int ta, int tb, uint32_t m, uint32_t n, uint32_t k, const REAL *a, uint32_t lda,        \
-                               const REAL *b, uint32_t ldb, REAL beta, REAL *restrict c, uint32_t ldc)                 \
-    {                                                                                                                  \
-        for (uint32_t i = 0; i < m; i++) {                                                                             \
-            REAL *row = c + (size_t)i * ldc;                                                                           \
-            for (uint32_t j = 0; j < n; j++)                                                                           \
-                row[j] = beta == 0 ? 0 : row[j] * beta;                                                                \
-            for (uint32_t l = 0; l < k; l++) {                                                                         \
-                REAL x = ta ? a[(size_t)l * lda + i] : a[(size_t)i * lda + l];                                         \
-                if (tb)                                                                                                \
-                    for (uint32_t j = 0; j < n; j++)                                                                   \
-                        row[j] += x * b[(size_t)j * ldb + l];                                                          \
-                else                                                                                                   \
-                    for (uint32_t j = 0; j < n; j++)                                                                   \
-                        row[j] += x * b[(size_t)l * ldb + j];                                                          \
-            }                                                                                                          \
-        }                                                                                                              \
+#define PLAIN(NAME, REAL)                                                                          \
+    MR_CLONES static void NAME(int ta, int tb, uint32_t m, uint32_t n, uint32_t k, const REAL *a,  \
+                               uint32_t lda, const REAL *b, uint32_t ldb, REAL beta,               \
+                               REAL *restrict c, uint32_t ldc)                                     \
+    {                                                                                              \
+        for (uint32_t i = 0; i < m; i++) {                                                         \
+            REAL *row = c + (size_t)i * ldc;                                                       \
+            for (uint32_t j = 0; j < n; j++)                                                       \
+                row[j] = beta == 0 ? 0 : row[j] * beta;                                            \
+            for (uint32_t l = 0; l < k; l++) {                                                     \
+                REAL x = ta ? a[(size_t)l * lda + i] : a[(size_t)i * lda + l];                     \
+                if (tb)                                                                            \
+                    for (uint32_t j = 0; j < n; j++)                                               \
+                        row[j] += x * b[(size_t)j * ldb + l];                                      \
+                else                                                                               \
+                    for (uint32_t j = 0; j < n; j++)                                               \
+                        row[j] += x * b[(size_t)l * ldb + j];                                      \
+            }                                                                                      \
+        }                                                                                          \
     }
 PLAIN(plain_f32, float)
 PLAIN(plain_f64, double)
 
-void mr_nn_gemm_f32(int ta, int tb, uint32_t m, uint32_t n, uint32_t k, const float *a, uint32_t lda, const float *b,
-                    uint32_t ldb, float beta, float *c, uint32_t ldc)
+void mr_nn_gemm_f32(int ta, int tb, uint32_t m, uint32_t n, uint32_t k, const float *a,
+                    uint32_t lda, const float *b, uint32_t ldb, float beta, float *c, uint32_t ldc)
 {
     pthread_once(&once, find);
     if (sgemm)
-        sgemm(ROW_MAJOR, ta ? TRANS : NO_TRANS, tb ? TRANS : NO_TRANS, (int)m, (int)n, (int)k, 1, a, (int)lda, b,
-              (int)ldb, beta, c, (int)ldc);
+        sgemm(ROW_MAJOR, ta ? TRANS : NO_TRANS, tb ? TRANS : NO_TRANS, (int)m, (int)n, (int)k, 1, a,
+              (int)lda, b, (int)ldb, beta, c, (int)ldc);
     else
         plain_f32(ta, tb, m, n, k, a, lda, b, ldb, beta, c, ldc);
 }
 
-void mr_nn_gemm_f64(int ta, int tb, uint32_t m, uint32_t n, uint32_t k, const double *a, uint32_t lda, const double *b,
-                    uint32_t ldb, double beta, double *c, uint32_t ldc)
+void mr_nn_gemm_f64(int ta, int tb, uint32_t m, uint32_t n, uint32_t k, const double *a,
+                    uint32_t lda, const double *b, uint32_t ldb, double beta, double *c,
+                    uint32_t ldc)
 {
     pthread_once(&once, find);
     if (dgemm)
-        dgemm(ROW_MAJOR, ta ? TRANS : NO_TRANS, tb ? TRANS : NO_TRANS, (int)m, (int)n, (int)k, 1, a, (int)lda, b,
-              (int)ldb, beta, c, (int)ldc);
+        dgemm(ROW_MAJOR, ta ? TRANS : NO_TRANS, tb ? TRANS : NO_TRANS, (int)m, (int)n, (int)k, 1, a,
+              (int)lda, b, (int)ldb, beta, c, (int)ldc);
     else
         plain_f64(ta, tb, m, n, k, a, lda, b, ldb, beta, c, ldc);
 }

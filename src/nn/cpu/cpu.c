@@ -15,7 +15,8 @@ static void run_task(void *user, uint64_t i, uint32_t who)
     job->run(job->arg, (uint32_t)i, job->b->room[who]);
 }
 
-void mr_nn_cpu_run(struct mr_nn_backend *b, uint32_t n, void (*run)(void *arg, uint32_t task, void *room), void *arg)
+void mr_nn_cpu_run(struct mr_nn_backend *b, uint32_t n,
+                   void (*run)(void *arg, uint32_t task, void *room), void *arg)
 {
     struct job job = {.b = b, .run = run, .arg = arg};
     mr_nn_blas_begin();

@@ -18,7 +18,8 @@ struct mr_nn_backend {
     uint32_t n_threads; /* with the caller's */
     uint64_t step;
     struct mr_net_totals totals;
-    void *room[MR_NN_MAX_THREADS]; /* scratch of each thread, room_bytes each; NULL until a task wants it */
+    void *room
+        [MR_NN_MAX_THREADS]; /* scratch of each thread, room_bytes each; NULL until a task wants it */
     uint64_t room_bytes;
     void *partial; /* sums of tasks, added up in order afterwards */
     uint64_t partial_bytes;
@@ -28,17 +29,19 @@ int mr_nn_cpu_open(const struct mr_net_opts *opts, struct mr_nn_backend **out);
 void mr_nn_cpu_close(struct mr_nn_backend *b);
 
 /* Runs tasks 0..n-1 in all threads; comes back when all are done. room: the thread's scratch. */
-void mr_nn_cpu_run(struct mr_nn_backend *b, uint32_t n, void (*run)(void *arg, uint32_t task, void *room), void *arg);
+void mr_nn_cpu_run(struct mr_nn_backend *b, uint32_t n,
+                   void (*run)(void *arg, uint32_t task, void *room), void *arg);
 
 /* Makes each thread's scratch at least this large. */
 int mr_nn_cpu_room(struct mr_nn_backend *b, uint64_t bytes);
 int mr_nn_cpu_partial(struct mr_nn_backend *b, uint64_t bytes);
 
 /* CBLAS's gemm, row-major, by one thread: c[m,n] = a b + beta c, a or b transposed. From the library that was found, or plain loops. */
-void mr_nn_gemm_f32(int ta, int tb, uint32_t m, uint32_t n, uint32_t k, const float *a, uint32_t lda, const float *b,
-                    uint32_t ldb, float beta, float *c, uint32_t ldc);
-void mr_nn_gemm_f64(int ta, int tb, uint32_t m, uint32_t n, uint32_t k, const double *a, uint32_t lda, const double *b,
-                    uint32_t ldb, double beta, double *c, uint32_t ldc);
+void mr_nn_gemm_f32(int ta, int tb, uint32_t m, uint32_t n, uint32_t k, const float *a,
+                    uint32_t lda, const float *b, uint32_t ldb, float beta, float *c, uint32_t ldc);
+void mr_nn_gemm_f64(int ta, int tb, uint32_t m, uint32_t n, uint32_t k, const double *a,
+                    uint32_t lda, const double *b, uint32_t ldb, double beta, double *c,
+                    uint32_t ldc);
 /* Makes sure that so many threads can multiply at a time, where this process's memory is limited (RLIMIT_AS, RLIMIT_DATA); to be
  * called before they do. Returns 0 or -ENOMEM. */
 int mr_nn_blas_prepare(uint32_t n_threads);

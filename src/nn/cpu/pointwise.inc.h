@@ -56,7 +56,8 @@ static void FN(act_row)(enum mr_act act, uint64_t count, const REAL *x, REAL *y)
 }
 
 /* dx = dy act'(x), from y where that does; dx may be dy. x is read for GELU alone. */
-static void FN(unact_row)(enum mr_act act, uint64_t count, const REAL *x, const REAL *y, const REAL *dy, REAL *dx)
+static void FN(unact_row)(enum mr_act act, uint64_t count, const REAL *x, const REAL *y,
+                          const REAL *dy, REAL *dx)
 {
     switch (act) {
     case MR_ACT_NONE:
@@ -121,15 +122,16 @@ static void FN(act_backward_task)(void *arg, uint32_t task, void *room)
     FN(unact_row)(j->act, n, j->x + at, j->y + at, j->dy + at, j->out + at);
 }
 
-static int FN(act_forward)(struct mr_nn_backend *b, enum mr_act act, uint64_t count, const void *x, void *y)
+static int FN(act_forward)(struct mr_nn_backend *b, enum mr_act act, uint64_t count, const void *x,
+                           void *y)
 {
     struct FN(point_job) j = {.act = act, .count = count, .x = x, .out = y};
     mr_nn_cpu_run(b, FN(pieces)(count), FN(act_forward_task), &j);
     return 0;
 }
 
-static int FN(act_backward)(struct mr_nn_backend *b, enum mr_act act, uint64_t count, const void *x, const void *y,
-                            const void *dy, void *dx)
+static int FN(act_backward)(struct mr_nn_backend *b, enum mr_act act, uint64_t count, const void *x,
+                            const void *y, const void *dy, void *dx)
 {
     struct FN(point_job) j = {.act = act, .count = count, .x = x, .y = y, .dy = dy, .out = dx};
     mr_nn_cpu_run(b, FN(pieces)(count), FN(act_backward_task), &j);
@@ -168,8 +170,9 @@ static void FN(dropout_task)(void *arg, uint32_t task, void *room)
     }
 }
 
-static int FN(dropout)(struct mr_nn_backend *b, uint64_t seed, uint32_t layer, double p, uint64_t count, uint32_t c,
-                       uint32_t hw, uint32_t per, const void *x, void *y)
+static int FN(dropout)(struct mr_nn_backend *b, uint64_t seed, uint32_t layer, double p,
+                       uint64_t count, uint32_t c, uint32_t hw, uint32_t per, const void *x,
+                       void *y)
 {
     (void)c, (void)hw; /* NCHW as it lies */
     struct FN(point_job) j = {.count = count,
@@ -215,8 +218,8 @@ static void FN(to_nchw)(uint32_t n, uint32_t c, uint32_t hw, const REAL *x, REAL
                 y[(size_t)k * hw + i] = x[(size_t)i * c + k];
 }
 
-static int FN(input)(struct mr_nn_backend *b, uint32_t n, uint32_t c, uint32_t hw, enum mr_layout from, const void *in,
-                     enum mr_dtype dtype, void *x)
+static int FN(input)(struct mr_nn_backend *b, uint32_t n, uint32_t c, uint32_t hw,
+                     enum mr_layout from, const void *in, enum mr_dtype dtype, void *x)
 {
     uint64_t count = (uint64_t)n * c * hw;
     struct FN(point_job) j = {.count = count, .in = in, .dtype = dtype, .out = x};
@@ -248,7 +251,8 @@ static REAL FN(softmax_row)(uint32_t classes, int logs, const REAL *x, REAL *y)
     return whole;
 }
 
-static int FN(softmax)(struct mr_nn_backend *b, uint32_t n, uint32_t classes, int logs, const void *x, void *y)
+static int FN(softmax)(struct mr_nn_backend *b, uint32_t n, uint32_t classes, int logs,
+                       const void *x, void *y)
 {
     (void)b;
     for (size_t r = 0; r < n; r++)
@@ -256,8 +260,8 @@ static int FN(softmax)(struct mr_nn_backend *b, uint32_t n, uint32_t classes, in
     return 0;
 }
 
-static int FN(softmax_backward)(struct mr_nn_backend *b, uint32_t n, uint32_t classes, int logs, const void *y_in,
-                                const void *dy_in, void *dx_in)
+static int FN(softmax_backward)(struct mr_nn_backend *b, uint32_t n, uint32_t classes, int logs,
+                                const void *y_in, const void *dy_in, void *dx_in)
 {
     (void)b;
     for (size_t r = 0; r < n; r++) {
@@ -317,8 +321,9 @@ static double FN(class_row)(const struct FN(loss_call) * l, size_t r, const REAL
     return good ? (double)(whole - x[label]) : 0;
 }
 
-static int FN(loss)(struct mr_nn_backend *b, enum mr_loss loss, uint32_t n, uint32_t classes, const void *x_in,
-                    const void *labels, enum mr_dtype label_dtype, const float *loss_scale, void *dx, void *out)
+static int FN(loss)(struct mr_nn_backend *b, enum mr_loss loss, uint32_t n, uint32_t classes,
+                    const void *x_in, const void *labels, enum mr_dtype label_dtype,
+                    const float *loss_scale, void *dx, void *out)
 {
     struct FN(loss_call) l = {.b = b,
                               .loss = loss,

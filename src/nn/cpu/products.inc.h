@@ -5,8 +5,8 @@
 #define COLS 128
 
 /* y = act(y + bias), rows of `out`; bias may be NULL. */
-MR_CLONES static void FN(finish)(enum mr_act act, uint32_t rows, uint32_t cols, const REAL *restrict bias,
-                                 REAL *restrict y, size_t ld)
+MR_CLONES static void FN(finish)(enum mr_act act, uint32_t rows, uint32_t cols,
+                                 const REAL *restrict bias, REAL *restrict y, size_t ld)
 {
     for (uint32_t r = 0; r < rows; r++) {
         REAL *restrict row = y + r * ld;
@@ -39,7 +39,8 @@ static void FN(linear_forward_task)(void *arg, uint32_t task, void *room)
     uint32_t r = task / j->n_cols * ROWS, c = task % j->n_cols * COLS;
     uint32_t rows = MR_MIN(ROWS, l->n - r), cols = MR_MIN(COLS, l->out - c);
     REAL *y = j->out + (size_t)r * l->out + c;
-    GEMM(0, 1, rows, cols, l->in, j->x + (size_t)r * l->in, l->in, j->w + (size_t)c * l->in, l->in, 0, y, l->out);
+    GEMM(0, 1, rows, cols, l->in, j->x + (size_t)r * l->in, l->in, j->w + (size_t)c * l->in, l->in,
+         0, y, l->out);
     FN(finish)(l->act, rows, cols, j->bias ? j->bias + c : NULL, y, l->out);
 }
 
@@ -48,10 +49,11 @@ static uint32_t FN(tiles)(uint32_t n, uint32_t per)
     return (n + per - 1) / per;
 }
 
-static int FN(linear_forward)(struct mr_nn_backend *b, const struct mr_nn_linear *l, const void *x, const void *w,
-                              const void *bias, void *y)
+static int FN(linear_forward)(struct mr_nn_backend *b, const struct mr_nn_linear *l, const void *x,
+                              const void *w, const void *bias, void *y)
 {
-    struct FN(linear_job) j = {.l = l, .x = x, .w = w, .bias = bias, .out = y, .n_cols = FN(tiles)(l->out, COLS)};
+    struct FN(linear_job)
+        j = {.l = l, .x = x, .w = w, .bias = bias, .out = y, .n_cols = FN(tiles)(l->out, COLS)};
     mr_nn_cpu_run(b, FN(tiles)(l->n, ROWS) * j.n_cols, FN(linear_forward_task), &j);
     return 0;
 }
@@ -72,8 +74,8 @@ static void FN(linear_dx_task)(void *arg, uint32_t task, void *room)
     const struct FN(linear_job) *j = arg;
     const struct mr_nn_linear *l = j->l;
     uint32_t r = task / j->n_cols * ROWS, c = task % j->n_cols * COLS;
-    GEMM(0, 0, MR_MIN(ROWS, l->n - r), MR_MIN(COLS, l->in - c), l->out, j->dy + (size_t)r * l->out, l->out, j->w + c,
-         l->in, 0, j->dx + (size_t)r * l->in + c, l->in);
+    GEMM(0, 0, MR_MIN(ROWS, l->n - r), MR_MIN(COLS, l->in - c), l->out, j->dy + (size_t)r * l->out,
+         l->out, j->w + c, l->in, 0, j->dx + (size_t)r * l->in + c, l->in);
 }
 
 static void FN(linear_dw_task)(void *arg, uint32_t task, void *room)
@@ -81,9 +83,10 @@ static void FN(linear_dw_task)(void *arg, uint32_t task, void *room)
     (void)room;
     const struct FN(linear_job) *j = arg;
     const struct mr_nn_linear *l = j->l;
-    uint32_t r = task / j->n_cols * ROWS, c = task % j->n_cols * COLS, rows = MR_MIN(ROWS, l->out - r);
-    GEMM(1, 0, rows, MR_MIN(COLS, l->in - c), l->n, j->dy + r, l->out, j->x + c, l->in, j->accumulate,
-         j->dw + (size_t)r * l->in + c, l->in);
+    uint32_t r = task / j->n_cols * ROWS, c = task % j->n_cols * COLS,
+             rows = MR_MIN(ROWS, l->out - r);
+    GEMM(1, 0, rows, MR_MIN(COLS, l->in - c), l->n, j->dy + r, l->out, j->x + c, l->in,
+         j->accumulate, j->dw + (size_t)r * l->in + c, l->in);
     if (c > 0 || !j->db)
         return;
     for (uint32_t o = r; o < r + rows; o++) {
@@ -94,11 +97,19 @@ static void FN(linear_dw_task)(void *arg, uint32_t task, void *room)
     }
 }
 
-static int FN(linear_backward)(struct mr_nn_backend *b, const struct mr_nn_linear *l, const void *x, const void *w,
-                               const void *y, void *dy, void *dx, void *dw, void *db, int accumulate)
+static int FN(linear_backward)(struct mr_nn_backend *b, const struct mr_nn_linear *l, const void *x,
+                               const void *w, const void *y, void *dy, void *dx, void *dw, void *db,
+                               int accumulate)
 {
-    struct FN(linear_job)
-        j = {.l = l, .x = x, .w = w, .y = y, .dy = dy, .dx = dx, .dw = dw, .db = db, .accumulate = accumulate};
+    struct FN(linear_job) j = {.l = l,
+                               .x = x,
+                               .w = w,
+                               .y = y,
+                               .dy = dy,
+                               .dx = dx,
+                               .dw = dw,
+                               .db = db,
+                               .accumulate = accumulate};
     if (l->act != MR_ACT_NONE)
         mr_nn_cpu_run(b, FN(tiles)(l->n, ROWS), FN(linear_undo_task), &j);
     j.n_cols = FN(tiles)(l->in, COLS);
@@ -183,18 +194,20 @@ static void FN(conv_forward_task)(void *arg, uint32_t task, void *room)
 
 static struct FN(conv_job) FN(conv_job_of)(const struct mr_nn_conv *c)
 {
-    return (struct FN(conv_job)){.c = c, .patch = c->in * c->k * c->k, .pixels = c->out_h * c->out_w};
+    return (struct FN(conv_job)){
+        .c = c, .patch = c->in * c->k * c->k, .pixels = c->out_h * c->out_w};
 }
 
 static int FN(plan_conv)(struct mr_nn_backend *b, const struct mr_nn_conv *c)
 {
     struct FN(conv_job) j = FN(conv_job_of)(c);
     int rc = mr_nn_cpu_room(b, (uint64_t)j.patch * j.pixels * sizeof(REAL));
-    return rc ? rc : mr_nn_cpu_partial(b, SUMS * ((uint64_t)c->out * j.patch + c->out) * sizeof(REAL));
+    return rc ? rc
+              : mr_nn_cpu_partial(b, SUMS * ((uint64_t)c->out * j.patch + c->out) * sizeof(REAL));
 }
 
-static int FN(conv_forward)(struct mr_nn_backend *b, const struct mr_nn_conv *c, const void *x, const void *w,
-                            const void *bias, void *y)
+static int FN(conv_forward)(struct mr_nn_backend *b, const struct mr_nn_conv *c, const void *x,
+                            const void *w, const void *bias, void *y)
 {
     struct FN(conv_job) j = FN(conv_job_of)(c);
     j.x = x;
@@ -211,8 +224,10 @@ static void FN(conv_backward_task)(void *arg, uint32_t task, void *room)
     const struct FN(conv_job) *j = arg;
     const struct mr_nn_conv *c = j->c;
     size_t x_count = (size_t)c->in * c->h * c->w, y_count = (size_t)c->out * j->pixels;
-    uint32_t first = (uint32_t)((uint64_t)c->n * task / SUMS), end = (uint32_t)((uint64_t)c->n * (task + 1) / SUMS);
-    REAL *dw = j->partial + task * ((size_t)c->out * j->patch + c->out), *db = dw + (size_t)c->out * j->patch;
+    uint32_t first = (uint32_t)((uint64_t)c->n * task / SUMS),
+             end = (uint32_t)((uint64_t)c->n * (task + 1) / SUMS);
+    REAL *dw = j->partial + task * ((size_t)c->out * j->patch + c->out),
+         *db = dw + (size_t)c->out * j->patch;
     memset(dw, 0, ((size_t)c->out * j->patch + c->out) * sizeof(REAL));
     for (uint32_t i = first; i < end; i++) {
         REAL *dy = j->dy + i * y_count;
@@ -241,8 +256,9 @@ static void FN(add_parts)(const struct FN(conv_job) * j, int accumulate)
     }
 }
 
-static int FN(conv_backward)(struct mr_nn_backend *b, const struct mr_nn_conv *c, const void *x, const void *w,
-                             const void *y, void *dy, void *dx, void *dw, void *db, int accumulate)
+static int FN(conv_backward)(struct mr_nn_backend *b, const struct mr_nn_conv *c, const void *x,
+                             const void *w, const void *y, void *dy, void *dx, void *dw, void *db,
+                             int accumulate)
 {
     struct FN(conv_job) j = FN(conv_job_of)(c);
     j.x = x;

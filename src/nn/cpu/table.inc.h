@@ -1,10 +1,12 @@
 /* The host backend's table, and what does not depend on a type. */
 
-static int FN(open)(struct mr_device *device, const struct mr_net_opts *opts, struct mr_nn_backend **out)
+static int FN(open)(struct mr_device *device, const struct mr_net_opts *opts,
+                    struct mr_nn_backend **out)
 {
     (void)device;
     if (opts->dtype != MR_F32 && opts->dtype != MR_F64)
-        return mr_error_set(MR_EUNSUPPORTED, "net: cpu computes in f32 (f64 for tests); %s needs a GPU",
+        return mr_error_set(MR_EUNSUPPORTED,
+                            "net: cpu computes in f32 (f64 for tests); %s needs a GPU",
                             mr_dtype_name(opts->dtype));
     return mr_nn_cpu_open(opts, out);
 }

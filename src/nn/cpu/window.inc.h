@@ -33,7 +33,8 @@ static void FN(pool_backward_task)(void *arg, uint32_t task, void *room)
     (void)room;
     const struct FN(pool_job) *j = arg;
     const struct mr_nn_pool *p = j->p;
-    const REAL *x = j->x + (size_t)task * p->h * p->w, *dy = j->dy + (size_t)task * p->out_h * p->out_w;
+    const REAL *x = j->x + (size_t)task * p->h * p->w,
+               *dy = j->dy + (size_t)task * p->out_h * p->out_w;
     REAL *dx = j->out + (size_t)task * p->h * p->w, part = 1 / (REAL)(p->k * p->k);
     memset(dx, 0, (size_t)p->h * p->w * sizeof *dx);
     for (uint32_t oy = 0; oy < p->out_h; oy++)
@@ -52,15 +53,16 @@ static void FN(pool_backward_task)(void *arg, uint32_t task, void *room)
         }
 }
 
-static int FN(pool_forward)(struct mr_nn_backend *b, const struct mr_nn_pool *p, const void *x, void *y)
+static int FN(pool_forward)(struct mr_nn_backend *b, const struct mr_nn_pool *p, const void *x,
+                            void *y)
 {
     struct FN(pool_job) j = {.p = p, .x = x, .out = y};
     mr_nn_cpu_run(b, p->n * p->c, FN(pool_forward_task), &j);
     return 0;
 }
 
-static int FN(pool_backward)(struct mr_nn_backend *b, const struct mr_nn_pool *p, const void *x, const void *dy,
-                             void *dx)
+static int FN(pool_backward)(struct mr_nn_backend *b, const struct mr_nn_pool *p, const void *x,
+                             const void *dy, void *dx)
 {
     struct FN(pool_job) j = {.p = p, .x = x, .dy = dy, .out = dx};
     mr_nn_cpu_run(b, p->n * p->c, FN(pool_backward_task), &j);
@@ -137,15 +139,17 @@ static void FN(norm_backward_task)(void *arg, uint32_t c, void *room)
         size_t at = ((size_t)s * m->c + c) * m->hw;
         for (uint32_t i = 0; i < m->hw; i++) {
             REAL normal = (j->x[at + i] - mean) * scale;
-            j->out[at + i] = j->gamma[c] * scale * (j->dy[at + i] - (REAL)(sum / count) - normal * (REAL)(dot / count));
+            j->out[at + i] = j->gamma[c] * scale *
+                             (j->dy[at + i] - (REAL)(sum / count) - normal * (REAL)(dot / count));
         }
     }
     j->dgamma[c] = (j->accumulate ? j->dgamma[c] : 0) + (REAL)dot;
     j->dbeta[c] = (j->accumulate ? j->dbeta[c] : 0) + (REAL)sum;
 }
 
-static int FN(norm_forward)(struct mr_nn_backend *b, const struct mr_nn_norm *m, const void *x, const void *gamma,
-                            const void *beta, void *mean, void *var, void *saved, int training, void *y)
+static int FN(norm_forward)(struct mr_nn_backend *b, const struct mr_nn_norm *m, const void *x,
+                            const void *gamma, const void *beta, void *mean, void *var, void *saved,
+                            int training, void *y)
 {
     struct FN(norm_job) j = {.m = m,
                              .x = x,
@@ -160,9 +164,9 @@ static int FN(norm_forward)(struct mr_nn_backend *b, const struct mr_nn_norm *m,
     return 0;
 }
 
-static int FN(norm_backward)(struct mr_nn_backend *b, const struct mr_nn_norm *m, const void *x, const void *gamma,
-                             const void *saved, const void *y, void *dy, void *dx, void *dgamma, void *dbeta,
-                             int accumulate)
+static int FN(norm_backward)(struct mr_nn_backend *b, const struct mr_nn_norm *m, const void *x,
+                             const void *gamma, const void *saved, const void *y, void *dy,
+                             void *dx, void *dgamma, void *dbeta, int accumulate)
 {
     struct FN(norm_job) j = {.m = m,
                              .x = x,

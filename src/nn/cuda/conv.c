@@ -78,10 +78,13 @@ static int grow_list(struct mr_nn_backend *b)
 static int check(const struct mr_nn_conv *c, const struct shape *s)
 {
     uint64_t part = part_of(s, c->n), in = (uint64_t)c->h * c->w * c->in;
-    if ((uint64_t)c->k * c->k * c->in > INT32_MAX / 2 || (uint64_t)c->out_h * c->out_w > INT32_MAX ||
-        (uint64_t)c->n * s->pixels > INT32_MAX || part * s->pixels > INT32_MAX / s->patch || part > INT32_MAX / in)
-        return mr_error_set(MR_ELIMIT, "net: a convolution of %ux%ux%u by %ux%u is too large for cuda at batches of %u",
-                            c->in, c->h, c->w, c->k, c->k, c->n);
+    if ((uint64_t)c->k * c->k * c->in > INT32_MAX / 2 ||
+        (uint64_t)c->out_h * c->out_w > INT32_MAX || (uint64_t)c->n * s->pixels > INT32_MAX ||
+        part * s->pixels > INT32_MAX / s->patch || part > INT32_MAX / in)
+        return mr_error_set(
+            MR_ELIMIT,
+            "net: a convolution of %ux%ux%u by %ux%u is too large for cuda at batches of %u", c->in,
+            c->h, c->w, c->k, c->k, c->n);
     return 0;
 }
 
@@ -90,8 +93,8 @@ int mr_nn_cuda_plan_conv(struct mr_nn_backend *b, const struct mr_nn_conv *c)
     struct shape s = shape_of(b, c);
     struct mr_nn_cuda_conv *slot;
     uint64_t part = part_of(&s, c->n) * s.sample_bytes;
-    bool keep = !s.as_they_are && !mr_nn_cuda_is_thin(c) && part_of(&s, c->n) == c->n && part <= KEEP_BYTES &&
-                b->kept_bytes + part <= KEEP_ALL;
+    bool keep = !s.as_they_are && !mr_nn_cuda_is_thin(c) && part_of(&s, c->n) == c->n &&
+                part <= KEEP_BYTES && b->kept_bytes + part <= KEEP_ALL;
     int rc = check(c, &s);
     if (!rc)
         rc = grow_list(b);
@@ -130,7 +133,8 @@ static bool fits(const struct mr_nn_conv *a, const struct mr_nn_conv *b)
 }
 
 /* The convolution whose weights these are, or the first of its shape that nobody has claimed. */
-static struct mr_nn_cuda_conv *find(struct mr_nn_backend *b, const struct mr_nn_conv *c, const void *w)
+static struct mr_nn_cuda_conv *find(struct mr_nn_backend *b, const struct mr_nn_conv *c,
+                                    const void *w)
 {
     for (uint32_t i = 0; i < b->n_convs; i++)
         if (b->conv[i].w == w && fits(&b->conv[i].shape, c))
@@ -145,10 +149,12 @@ static struct mr_nn_cuda_conv *find(struct mr_nn_backend *b, const struct mr_nn_
 }
 
 /* Sizes in units of 16 bytes where channels are whole ones. */
-static struct mr_nn_gpu_cols cols_of(const struct mr_nn_backend *b, const struct mr_nn_conv *c, const struct shape *s)
+static struct mr_nn_gpu_cols cols_of(const struct mr_nn_backend *b, const struct mr_nn_conv *c,
+                                     const struct shape *s)
 {
     bool wide = c->in * b->element % 16 == 0;
-    uint32_t unit = wide ? (uint32_t)(16 / b->element) : 1, channels = c->in / unit, patch = s->patch / unit;
+    uint32_t unit = wide ? (uint32_t)(16 / b->element) : 1, channels = c->in / unit,
+             patch = s->patch / unit;
     return (struct mr_nn_gpu_cols){.h = c->h,
                                    .w = c->w,
                                    .k = c->k,
@@ -169,8 +175,8 @@ static struct mr_nn_gpu_cols cols_of(const struct mr_nn_backend *b, const struct
                                    .wide = wide};
 }
 
-static int im2col(struct mr_nn_backend *b, const struct mr_nn_conv *c, const struct shape *s, uint32_t n, const void *x,
-                  void *cols)
+static int im2col(struct mr_nn_backend *b, const struct mr_nn_conv *c, const struct shape *s,
+                  uint32_t n, const void *x, void *cols)
 {
     struct mr_nn_gpu_cols a = cols_of(b, c, s);
     a.x = x;
@@ -179,8 +185,8 @@ static int im2col(struct mr_nn_backend *b, const struct mr_nn_conv *c, const str
     return mr_nn_cuda_launch(b, MR_NN_GPU_im2col, mr_nn_cuda_blocks(a.count), 1, &a);
 }
 
-static int col2im(struct mr_nn_backend *b, const struct mr_nn_conv *c, const struct shape *s, uint32_t n,
-                  const void *cols, void *dx)
+static int col2im(struct mr_nn_backend *b, const struct mr_nn_conv *c, const struct shape *s,
+                  uint32_t n, const void *cols, void *dx)
 {
     struct mr_nn_gpu_cols a = cols_of(b, c, s);
     a.x = cols;
@@ -189,15 +195,17 @@ static int col2im(struct mr_nn_backend *b, const struct mr_nn_conv *c, const str
     return mr_nn_cuda_launch(b, MR_NN_GPU_col2im, mr_nn_cuda_blocks(a.count), 1, &a);
 }
 
-static int order_filter(struct mr_nn_backend *b, const struct mr_nn_conv *c, const struct shape *s, const void *w,
-                        void *to)
+static int order_filter(struct mr_nn_backend *b, const struct mr_nn_conv *c, const struct shape *s,
+                        const void *w, void *to)
 {
-    struct mr_nn_gpu_filter a = {.x = w, .out = to, .n = c->out, .in = c->in, .kk = s->taps, .patch = s->patch};
-    return mr_nn_cuda_launch(b, MR_NN_GPU_filter, mr_nn_cuda_blocks((uint64_t)c->out * s->patch), 1, &a);
+    struct mr_nn_gpu_filter a = {
+        .x = w, .out = to, .n = c->out, .in = c->in, .kk = s->taps, .patch = s->patch};
+    return mr_nn_cuda_launch(b, MR_NN_GPU_filter, mr_nn_cuda_blocks((uint64_t)c->out * s->patch), 1,
+                             &a);
 }
 
-int mr_nn_cuda_conv_forward(struct mr_nn_backend *b, const struct mr_nn_conv *c, const void *x, const void *w,
-                            const void *bias, void *y)
+int mr_nn_cuda_conv_forward(struct mr_nn_backend *b, const struct mr_nn_conv *c, const void *x,
+                            const void *w, const void *bias, void *y)
 {
     struct mr_nn_cuda_conv *slot = find(b, c, w);
     struct shape s = shape_of(b, c);
@@ -232,8 +240,9 @@ int mr_nn_cuda_conv_forward(struct mr_nn_backend *b, const struct mr_nn_conv *c,
 }
 
 /* The patches' gradients of a part; they are dx where x is the patches. */
-static int part_to_patches(struct mr_nn_backend *b, const struct mr_nn_conv *c, const struct shape *s, uint32_t n,
-                           const void *filter, const void *dy, void *dx)
+static int part_to_patches(struct mr_nn_backend *b, const struct mr_nn_conv *c,
+                           const struct shape *s, uint32_t n, const void *filter, const void *dy,
+                           void *dx)
 {
     struct mr_nn_product p = {.m = n * s->pixels,
                               .n = s->patch,
@@ -248,14 +257,14 @@ static int part_to_patches(struct mr_nn_backend *b, const struct mr_nn_conv *c, 
 }
 
 /* ... and each pixel's added up. */
-static int patches_to_x(struct mr_nn_backend *b, const struct mr_nn_conv *c, const struct shape *s, uint32_t n,
-                        void *dx)
+static int patches_to_x(struct mr_nn_backend *b, const struct mr_nn_conv *c, const struct shape *s,
+                        uint32_t n, void *dx)
 {
     return s->as_they_are ? 0 : col2im(b, c, s, n, b->scratch, dx);
 }
 
-static int all_to_x(struct mr_nn_backend *b, const struct mr_nn_conv *c, const struct shape *s, const void *filter,
-                    const void *dy, void *dx)
+static int all_to_x(struct mr_nn_backend *b, const struct mr_nn_conv *c, const struct shape *s,
+                    const void *filter, const void *dy, void *dx)
 {
     uint64_t in_bytes = (uint64_t)c->h * c->w * c->in * b->element,
              out_bytes = (uint64_t)s->pixels * c->out * b->element;
@@ -271,8 +280,8 @@ static int all_to_x(struct mr_nn_backend *b, const struct mr_nn_conv *c, const s
     return rc;
 }
 
-static int part_to_w(struct mr_nn_backend *b, const struct mr_nn_conv *c, const struct shape *s, uint32_t n,
-                     const void *cols, const void *dy, void *dw, int accumulate)
+static int part_to_w(struct mr_nn_backend *b, const struct mr_nn_conv *c, const struct shape *s,
+                     uint32_t n, const void *cols, const void *dy, void *dw, int accumulate)
 {
     struct mr_nn_product p = {.ta = 1,
                               .m = c->out,
@@ -291,7 +300,8 @@ static int part_to_w(struct mr_nn_backend *b, const struct mr_nn_conv *c, const 
 
 /* Of patches that forward kept, or that are made again. */
 static int all_to_w(struct mr_nn_backend *b, const struct mr_nn_conv *c, const struct shape *s,
-                    const struct mr_nn_cuda_conv *slot, const void *x, const void *dy, void *dw, int accumulate)
+                    const struct mr_nn_cuda_conv *slot, const void *x, const void *dy, void *dw,
+                    int accumulate)
 {
     uint64_t in_bytes = (uint64_t)c->h * c->w * c->in * b->element,
              out_bytes = (uint64_t)s->pixels * c->out * b->element;
@@ -317,11 +327,13 @@ static int all_to_w(struct mr_nn_backend *b, const struct mr_nn_conv *c, const s
                                  .kk = s->taps,
                                  .patch = s->patch,
                                  .accumulate = accumulate};
-    return mr_nn_cuda_launch(b, MR_NN_GPU_unfilter, mr_nn_cuda_blocks((uint64_t)c->out * c->in * s->taps), 1, &a);
+    return mr_nn_cuda_launch(b, MR_NN_GPU_unfilter,
+                             mr_nn_cuda_blocks((uint64_t)c->out * c->in * s->taps), 1, &a);
 }
 
-int mr_nn_cuda_conv_backward(struct mr_nn_backend *b, const struct mr_nn_conv *c, const void *x, const void *w,
-                             const void *y, void *dy, void *dx, void *dw, void *db, int accumulate)
+int mr_nn_cuda_conv_backward(struct mr_nn_backend *b, const struct mr_nn_conv *c, const void *x,
+                             const void *w, const void *y, void *dy, void *dx, void *dw, void *db,
+                             int accumulate)
 {
     struct mr_nn_cuda_conv *slot = find(b, c, w);
     struct shape s = shape_of(b, c);
@@ -330,7 +342,8 @@ int mr_nn_cuda_conv_backward(struct mr_nn_backend *b, const struct mr_nn_conv *c
     if (mr_nn_cuda_is_thin(c) && !dx)
         return mr_nn_cuda_thin_backward(b, c, x, y, dy, dw, db, accumulate);
     const void *filter = slot->filter ? slot->filter : w;
-    bool beside = dx && (s.as_they_are || slot->cols); /* dw and dx share no scratch then; dw's is all beside */
+    bool beside = dx && (s.as_they_are ||
+                         slot->cols); /* dw and dx share no scratch then; dw's is all beside */
     bool whole = beside && part_of(&s, c->n) == c->n;
     int rc = mr_nn_cuda_undo(b, c->act, NULL, c->n * s.pixels, c->out, y, dy, db, accumulate);
     if (!rc && mr_nn_cuda_is_thin(c)) /* forward had no use for it */

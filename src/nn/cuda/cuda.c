@@ -12,8 +12,8 @@ uint64_t mr_nn_cuda_blocks(uint64_t elements)
     return MR_MIN(MR_MAX(blocks, 1), MOST_BLOCKS);
 }
 
-int mr_nn_cuda_launch(struct mr_nn_backend *b, enum mr_nn_gpu_kernel kernel, uint64_t blocks_x, uint32_t blocks_y,
-                      const void *args)
+int mr_nn_cuda_launch(struct mr_nn_backend *b, enum mr_nn_gpu_kernel kernel, uint64_t blocks_x,
+                      uint32_t blocks_y, const void *args)
 {
     const unsigned grid[] = {(unsigned)blocks_x, blocks_y};
     return mr_launch_kernel(b->lane.stream, &b->kernels->kernels[kernel], args, grid);
@@ -48,8 +48,8 @@ static void swap_lanes(struct mr_nn_backend *b)
 }
 
 /* By the driver's own calls: in a stream that is being recorded they become edges of the graph. */
-static int wait_for(const struct mr_nn_backend *b, struct CUevent_st *event, struct CUstream_st *first,
-                    struct CUstream_st *second)
+static int wait_for(const struct mr_nn_backend *b, struct CUevent_st *event,
+                    struct CUstream_st *first, struct CUstream_st *second)
 {
     const struct mr_cuda *c = b->cuda;
     int rc = mr_cuda_enter(c);
@@ -59,7 +59,8 @@ static int wait_for(const struct mr_nn_backend *b, struct CUevent_st *event, str
     if (result == CUDA_SUCCESS)
         result = c->cu->cuStreamWaitEvent(second, event, 0);
     if (result != CUDA_SUCCESS)
-        rc = mr_cuda_error(c->cu, result, c->name, "a net's second stream: cuEventRecord, cuStreamWaitEvent");
+        rc = mr_cuda_error(c->cu, result, c->name,
+                           "a net's second stream: cuEventRecord, cuStreamWaitEvent");
     return mr_cuda_leave(c, rc);
 }
 
@@ -107,22 +108,24 @@ static int check(struct mr_nn_backend *b, const struct mr_net_opts *opts)
     const struct mr_cuda *c = b->cuda;
     int major = 0;
     if (opts->dtype != MR_F32 && opts->dtype != MR_BF16 && opts->dtype != MR_F16)
-        return mr_error_set(MR_EUNSUPPORTED, "net: cuda computes in f32, bf16 and f16; %s is for cpu",
+        return mr_error_set(MR_EUNSUPPORTED,
+                            "net: cuda computes in f32, bf16 and f16; %s is for cpu",
                             mr_dtype_name(opts->dtype));
     int rc = mr_cuda_enter(c);
     if (rc < 0)
         return rc;
-    int result = c->cu->cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, c->device);
+    int result = c->cu->cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+                                             c->device);
     if (result != CUDA_SUCCESS)
         rc = mr_cuda_error(c->cu, result, c->name, "cuDeviceGetAttribute(compute capability)");
     rc = mr_cuda_leave(c, rc);
     if (rc < 0)
         return rc;
     if (opts->dtype == MR_BF16 && major < 8)
-        return mr_error_set(
-            MR_EUNSUPPORTED,
-            "net: %s has no tensor cores for bf16 (compute capability %d; they came with 8): use f16 or f32", c->name,
-            major);
+        return mr_error_set(MR_EUNSUPPORTED,
+                            "net: %s has no tensor cores for bf16 (compute capability %d; they "
+                            "came with 8): use f16 or f32",
+                            c->name, major);
     bool tf32 = opts->dtype == MR_F32 && opts->tf32 && major >= 8;
     b->tf32 = tf32;
     const char *how = tf32                     ? "tensor cores (tf32)"
@@ -227,10 +230,12 @@ static void close_backend(struct mr_nn_backend *b)
     free(b);
 }
 
-static int open_backend(struct mr_device *device, const struct mr_net_opts *opts, struct mr_nn_backend **out)
+static int open_backend(struct mr_device *device, const struct mr_net_opts *opts,
+                        struct mr_nn_backend **out)
 {
     if (device->ops != &mr_device_cuda)
-        return mr_error_set(MR_EUNSUPPORTED, "net: nets run on cpu and cuda, not on %s", device->ops->name);
+        return mr_error_set(MR_EUNSUPPORTED, "net: nets run on cpu and cuda, not on %s",
+                            device->ops->name);
     struct mr_nn_backend *b = calloc(1, sizeof *b);
     if (!b)
         return mr_error_nomem("net", sizeof *b);
@@ -292,13 +297,16 @@ static int zero_totals(struct mr_nn_backend *b)
 
 static int get_totals(struct mr_nn_backend *b, struct mr_net_totals *out)
 {
-    int rc = mr_copy_async(b->lane.stream, out, MR_PAGEABLE, &b->state->totals, MR_DEVICE, sizeof *out);
+    int rc =
+        mr_copy_async(b->lane.stream, out, MR_PAGEABLE, &b->state->totals, MR_DEVICE, sizeof *out);
     return rc ? rc : mr_stream_synchronize(b->lane.stream);
 }
 
-#define SAME(member) offsetof(struct mr_net_totals, member) == offsetof(struct mr_nn_gpu_totals, member)
-_Static_assert(SAME(loss) && SAME(n_right) && SAME(n_samples) && SAME(n_bad_labels) && SAME(n_not_finite) &&
-                   SAME(first_not_finite) && sizeof(struct mr_net_totals) == sizeof(struct mr_nn_gpu_totals),
+#define SAME(member)                                                                               \
+    offsetof(struct mr_net_totals, member) == offsetof(struct mr_nn_gpu_totals, member)
+_Static_assert(SAME(loss) && SAME(n_right) && SAME(n_samples) && SAME(n_bad_labels) &&
+                   SAME(n_not_finite) && SAME(first_not_finite) &&
+                   sizeof(struct mr_net_totals) == sizeof(struct mr_nn_gpu_totals),
                "the kernels' totals are the API's");
 
 static const struct mr_net_totals *totals(const struct mr_nn_backend *b)
@@ -306,7 +314,8 @@ static const struct mr_net_totals *totals(const struct mr_nn_backend *b)
     return (const struct mr_net_totals *)&b->state->totals;
 }
 
-static void scaling(struct mr_nn_backend *b, const float **loss_scale, const float **grad_scale, const uint32_t **skip)
+static void scaling(struct mr_nn_backend *b, const float **loss_scale, const float **grad_scale,
+                    const uint32_t **skip)
 {
     *loss_scale = &b->state->scale;
     *grad_scale = &b->state->inverse;

@@ -23,8 +23,10 @@ struct mr_nn_lt;
 struct mr_nn_cuda_conv {
     struct mr_nn_conv shape; /* n: the largest batch */
     const void *w;           /* NULL: not seen yet */
-    void *filter;            /* the weights as the product reads them, of the last forward; NULL: as they are */
-    void *cols;              /* patches of the last forward; NULL: they would be too large, or x is the patches */
+    void
+        *filter; /* the weights as the product reads them, of the last forward; NULL: as they are */
+    void
+        *cols; /* patches of the last forward; NULL: they would be too large, or x is the patches */
 };
 
 /* Where work is enqueued, and what works of one stream share. */
@@ -42,7 +44,8 @@ struct mr_nn_backend {
     uint64_t bytes;                     /* acquired by now */
     struct mr_nn_cuda_lane lane, other; /* what is enqueued goes to `lane` */
     struct CUevent_st *fork, *join;
-    bool aside, forked; /* aside: lane is the second stream; forked: it has work that the first has not waited for */
+    bool aside,
+        forked; /* aside: lane is the second stream; forked: it has work that the first has not waited for */
     enum mr_dtype dtype;
     size_t element;
     int tf32;
@@ -63,8 +66,8 @@ struct mr_nn_backend {
 };
 
 /* cuda.c. blocks in x and y; args: what the kernel's header says. */
-int mr_nn_cuda_launch(struct mr_nn_backend *b, enum mr_nn_gpu_kernel kernel, uint64_t blocks_x, uint32_t blocks_y,
-                      const void *args);
+int mr_nn_cuda_launch(struct mr_nn_backend *b, enum mr_nn_gpu_kernel kernel, uint64_t blocks_x,
+                      uint32_t blocks_y, const void *args);
 /* Blocks for so many elements, a thread one or more of them. */
 uint64_t mr_nn_cuda_blocks(uint64_t elements);
 int mr_nn_cuda_acquire(struct mr_nn_backend *b, uint64_t bytes, void **out);
@@ -79,8 +82,9 @@ int mr_nn_cuda_join(struct mr_nn_backend *b);
 /* Rows in strips whose sums are added up. Returns how many; [out] strip: rows of one. */
 uint32_t mr_nn_cuda_strips(uint32_t rows, uint32_t cols, uint32_t *out_strip);
 /* dy *= act'(y), or dy = undropped drop->dy * act'(y); db: its sums by column, or NULL. */
-int mr_nn_cuda_undo(struct mr_nn_backend *b, enum mr_act act, const struct mr_nn_drop *drop, uint32_t rows,
-                    uint32_t cols, const void *y, void *dy, void *db, int accumulate);
+int mr_nn_cuda_undo(struct mr_nn_backend *b, enum mr_act act, const struct mr_nn_drop *drop,
+                    uint32_t rows, uint32_t cols, const void *y, void *dy, void *db,
+                    int accumulate);
 
 /*
  * d[m, n] = act(a b + bias): row-major, a is m x k, or k x m with ta; b is k x n, or n x k with tb. ld: elements of a stored
@@ -101,54 +105,64 @@ int mr_nn_cuda_product(struct mr_nn_backend *b, const struct mr_nn_product *p);
 
 /* cuda_conv.c: hooks. */
 int mr_nn_cuda_plan_conv(struct mr_nn_backend *b, const struct mr_nn_conv *conv);
-int mr_nn_cuda_conv_forward(struct mr_nn_backend *b, const struct mr_nn_conv *c, const void *x, const void *w,
-                            const void *bias, void *y);
-int mr_nn_cuda_conv_backward(struct mr_nn_backend *b, const struct mr_nn_conv *c, const void *x, const void *w,
-                             const void *y, void *dy, void *dx, void *dw, void *db, int accumulate);
+int mr_nn_cuda_conv_forward(struct mr_nn_backend *b, const struct mr_nn_conv *c, const void *x,
+                            const void *w, const void *bias, void *y);
+int mr_nn_cuda_conv_backward(struct mr_nn_backend *b, const struct mr_nn_conv *c, const void *x,
+                             const void *w, const void *y, void *dy, void *dx, void *dw, void *db,
+                             int accumulate);
 struct mr_nn_div mr_nn_cuda_div_by(uint32_t d);
 void mr_nn_cuda_conv_close(struct mr_nn_backend *b);
 
 /* cuda_thin.c: one channel by 3 x 3, without dx. */
 bool mr_nn_cuda_is_thin(const struct mr_nn_conv *c);
-int mr_nn_cuda_thin_forward(struct mr_nn_backend *b, const struct mr_nn_conv *c, const void *x, const void *w,
-                            const void *bias, void *y);
-int mr_nn_cuda_thin_backward(struct mr_nn_backend *b, const struct mr_nn_conv *c, const void *x, const void *y,
-                             const void *dy, void *dw, void *db, int accumulate);
+int mr_nn_cuda_thin_forward(struct mr_nn_backend *b, const struct mr_nn_conv *c, const void *x,
+                            const void *w, const void *bias, void *y);
+int mr_nn_cuda_thin_backward(struct mr_nn_backend *b, const struct mr_nn_conv *c, const void *x,
+                             const void *y, const void *dy, void *dw, void *db, int accumulate);
 
 /* cuda_layers.c: the other layers. */
-int mr_nn_cuda_linear_forward(struct mr_nn_backend *b, const struct mr_nn_linear *l, const void *x, const void *w,
-                              const void *bias, void *y);
-int mr_nn_cuda_linear_backward(struct mr_nn_backend *b, const struct mr_nn_linear *l, const void *x, const void *w,
-                               const void *y, void *dy, void *dx, void *dw, void *db, int accumulate);
-int mr_nn_cuda_pool_forward(struct mr_nn_backend *b, const struct mr_nn_pool *p, const void *x, void *y);
-int mr_nn_cuda_pool_backward(struct mr_nn_backend *b, const struct mr_nn_pool *p, const void *x, const void *dy,
-                             void *dx);
+int mr_nn_cuda_linear_forward(struct mr_nn_backend *b, const struct mr_nn_linear *l, const void *x,
+                              const void *w, const void *bias, void *y);
+int mr_nn_cuda_linear_backward(struct mr_nn_backend *b, const struct mr_nn_linear *l, const void *x,
+                               const void *w, const void *y, void *dy, void *dx, void *dw, void *db,
+                               int accumulate);
+int mr_nn_cuda_pool_forward(struct mr_nn_backend *b, const struct mr_nn_pool *p, const void *x,
+                            void *y);
+int mr_nn_cuda_pool_backward(struct mr_nn_backend *b, const struct mr_nn_pool *p, const void *x,
+                             const void *dy, void *dx);
 int mr_nn_cuda_pool_drop_fits(const struct mr_nn_pool *p);
-int mr_nn_cuda_pool_drop_forward(struct mr_nn_backend *b, const struct mr_nn_pool_drop *d, const void *x, void *y);
-int mr_nn_cuda_pool_drop_backward(struct mr_nn_backend *b, const struct mr_nn_pool_drop *d, const void *x,
-                                  const void *dy, void *dx, void *db, int accumulate);
-int mr_nn_cuda_norm_forward(struct mr_nn_backend *b, const struct mr_nn_norm *m, const void *x, const void *gamma,
-                            const void *beta, void *mean, void *var, void *saved, int training, void *y);
-int mr_nn_cuda_norm_backward(struct mr_nn_backend *b, const struct mr_nn_norm *m, const void *x, const void *gamma,
-                             const void *saved, const void *y, void *dy, void *dx, void *dgamma, void *dbeta,
-                             int accumulate);
+int mr_nn_cuda_pool_drop_forward(struct mr_nn_backend *b, const struct mr_nn_pool_drop *d,
+                                 const void *x, void *y);
+int mr_nn_cuda_pool_drop_backward(struct mr_nn_backend *b, const struct mr_nn_pool_drop *d,
+                                  const void *x, const void *dy, void *dx, void *db,
+                                  int accumulate);
+int mr_nn_cuda_norm_forward(struct mr_nn_backend *b, const struct mr_nn_norm *m, const void *x,
+                            const void *gamma, const void *beta, void *mean, void *var, void *saved,
+                            int training, void *y);
+int mr_nn_cuda_norm_backward(struct mr_nn_backend *b, const struct mr_nn_norm *m, const void *x,
+                             const void *gamma, const void *saved, const void *y, void *dy,
+                             void *dx, void *dgamma, void *dbeta, int accumulate);
 
 /* cuda_point.c: what works element by element or by rows of classes. */
-int mr_nn_cuda_act_forward(struct mr_nn_backend *b, enum mr_act act, uint64_t count, const void *x, void *y);
-int mr_nn_cuda_act_backward(struct mr_nn_backend *b, enum mr_act act, uint64_t count, const void *x, const void *y,
-                            const void *dy, void *dx);
-int mr_nn_cuda_dropout(struct mr_nn_backend *b, uint64_t seed, uint32_t layer, double p, uint64_t count, uint32_t c,
-                       uint32_t hw, uint32_t per, const void *x, void *y);
-int mr_nn_cuda_add(struct mr_nn_backend *b, uint64_t count, const void *x, void *y);
-int mr_nn_cuda_softmax(struct mr_nn_backend *b, uint32_t n, uint32_t classes, int log, const void *x, void *y);
-int mr_nn_cuda_softmax_backward(struct mr_nn_backend *b, uint32_t n, uint32_t classes, int log, const void *y,
-                                const void *dy, void *dx);
-int mr_nn_cuda_loss(struct mr_nn_backend *b, enum mr_loss loss, uint32_t n, uint32_t classes, const void *x,
-                    const void *labels, enum mr_dtype label_dtype, const float *loss_scale, void *dx, void *out);
-int mr_nn_cuda_input(struct mr_nn_backend *b, uint32_t n, uint32_t c, uint32_t hw, enum mr_layout from, const void *in,
-                     enum mr_dtype dtype, void *x);
-int mr_nn_cuda_permute(struct mr_nn_backend *b, uint32_t n, uint32_t c, uint32_t hw, int to_nchw, const void *x,
+int mr_nn_cuda_act_forward(struct mr_nn_backend *b, enum mr_act act, uint64_t count, const void *x,
+                           void *y);
+int mr_nn_cuda_act_backward(struct mr_nn_backend *b, enum mr_act act, uint64_t count, const void *x,
+                            const void *y, const void *dy, void *dx);
+int mr_nn_cuda_dropout(struct mr_nn_backend *b, uint64_t seed, uint32_t layer, double p,
+                       uint64_t count, uint32_t c, uint32_t hw, uint32_t per, const void *x,
                        void *y);
+int mr_nn_cuda_add(struct mr_nn_backend *b, uint64_t count, const void *x, void *y);
+int mr_nn_cuda_softmax(struct mr_nn_backend *b, uint32_t n, uint32_t classes, int log,
+                       const void *x, void *y);
+int mr_nn_cuda_softmax_backward(struct mr_nn_backend *b, uint32_t n, uint32_t classes, int log,
+                                const void *y, const void *dy, void *dx);
+int mr_nn_cuda_loss(struct mr_nn_backend *b, enum mr_loss loss, uint32_t n, uint32_t classes,
+                    const void *x, const void *labels, enum mr_dtype label_dtype,
+                    const float *loss_scale, void *dx, void *out);
+int mr_nn_cuda_input(struct mr_nn_backend *b, uint32_t n, uint32_t c, uint32_t hw,
+                     enum mr_layout from, const void *in, enum mr_dtype dtype, void *x);
+int mr_nn_cuda_permute(struct mr_nn_backend *b, uint32_t n, uint32_t c, uint32_t hw, int to_nchw,
+                       const void *x, void *y);
 int mr_nn_cuda_refresh(struct mr_nn_backend *b, uint64_t count, const void *params, void *low);
 
 #endif

@@ -4,7 +4,8 @@
 
 uint32_t mr_nn_cuda_strips(uint32_t rows, uint32_t cols, uint32_t *out_strip)
 {
-    uint32_t strips = rows <= 64 ? 1 : MR_MIN(MR_NN_GPU_STRIPS, (rows - 1) / 32 + 1); /* 1: nothing to add up */
+    uint32_t strips =
+        rows <= 64 ? 1 : MR_MIN(MR_NN_GPU_STRIPS, (rows - 1) / 32 + 1); /* 1: nothing to add up */
     strips = MR_MAX(MR_MIN(strips, MR_NN_MOST_SUMS / MR_MAX(cols, 1)), 1);
     *out_strip = (rows - 1) / strips + 1;
     return (rows - 1) / *out_strip + 1;
@@ -13,7 +14,8 @@ uint32_t mr_nn_cuda_strips(uint32_t rows, uint32_t cols, uint32_t *out_strip)
 /* The same where a row is much work: a lane so many rows of a strip, and more where sums leave no other way. */
 static uint32_t narrow_strips(uint32_t rows, uint32_t cols, uint32_t of_lane, uint32_t *out_strip)
 {
-    uint32_t lanes = MR_NN_GPU_BLOCK / MR_NN_GPU_TILE, most = MR_MIN(1024, MR_NN_MOST_SUMS / MR_MAX(cols, 1));
+    uint32_t lanes = MR_NN_GPU_BLOCK / MR_NN_GPU_TILE,
+             most = MR_MIN(1024, MR_NN_MOST_SUMS / MR_MAX(cols, 1));
     uint32_t strips = MR_MAX(MR_MIN((rows - 1) / (lanes * of_lane) + 1, most), 1);
     *out_strip = (uint32_t)mr_round_up((rows - 1) / strips + 1, lanes);
     return (rows - 1) / *out_strip + 1;
@@ -23,7 +25,8 @@ static int check_columns(uint32_t cols)
 {
     if (cols <= MR_NN_MOST_SUMS)
         return 0;
-    return mr_error_set(MR_ELIMIT, "net: a layer of %u channels: on cuda there are at most %u", cols, MR_NN_MOST_SUMS);
+    return mr_error_set(MR_ELIMIT, "net: a layer of %u channels: on cuda there are at most %u",
+                        cols, MR_NN_MOST_SUMS);
 }
 
 static uint32_t tiles(uint32_t cols)
@@ -31,8 +34,8 @@ static uint32_t tiles(uint32_t cols)
     return (cols - 1) / MR_NN_GPU_TILE + 1;
 }
 
-int mr_nn_cuda_undo(struct mr_nn_backend *b, enum mr_act act, const struct mr_nn_drop *drop, uint32_t rows,
-                    uint32_t cols, const void *y, void *dy, void *db, int accumulate)
+int mr_nn_cuda_undo(struct mr_nn_backend *b, enum mr_act act, const struct mr_nn_drop *drop,
+                    uint32_t rows, uint32_t cols, const void *y, void *dy, void *db, int accumulate)
 {
     struct mr_nn_gpu_rows a = {.y = y,
                                .dy = dy,
@@ -54,8 +57,8 @@ int mr_nn_cuda_undo(struct mr_nn_backend *b, enum mr_act act, const struct mr_nn
     return rc ? rc : mr_nn_cuda_launch(b, MR_NN_GPU_undo, strips, tiles(cols), &a);
 }
 
-int mr_nn_cuda_linear_forward(struct mr_nn_backend *b, const struct mr_nn_linear *l, const void *x, const void *w,
-                              const void *bias, void *y)
+int mr_nn_cuda_linear_forward(struct mr_nn_backend *b, const struct mr_nn_linear *l, const void *x,
+                              const void *w, const void *bias, void *y)
 {
     struct mr_nn_product p = {.tb = 1,
                               .m = l->n,
@@ -72,11 +75,19 @@ int mr_nn_cuda_linear_forward(struct mr_nn_backend *b, const struct mr_nn_linear
     return mr_nn_cuda_product(b, &p);
 }
 
-int mr_nn_cuda_linear_backward(struct mr_nn_backend *b, const struct mr_nn_linear *l, const void *x, const void *w,
-                               const void *y, void *dy, void *dx, void *dw, void *db, int accumulate)
+int mr_nn_cuda_linear_backward(struct mr_nn_backend *b, const struct mr_nn_linear *l, const void *x,
+                               const void *w, const void *y, void *dy, void *dx, void *dw, void *db,
+                               int accumulate)
 {
-    struct mr_nn_product to_x = {
-        .m = l->n, .n = l->in, .k = l->out, .lda = l->out, .ldb = l->in, .ldd = l->in, .a = dy, .b = w, .d = dx};
+    struct mr_nn_product to_x = {.m = l->n,
+                                 .n = l->in,
+                                 .k = l->out,
+                                 .lda = l->out,
+                                 .ldb = l->in,
+                                 .ldd = l->in,
+                                 .a = dy,
+                                 .b = w,
+                                 .d = dx};
     struct mr_nn_product to_w = {.ta = 1,
                                  .m = l->out,
                                  .n = l->in,
@@ -89,7 +100,8 @@ int mr_nn_cuda_linear_backward(struct mr_nn_backend *b, const struct mr_nn_linea
                                  .a = dy,
                                  .b = x,
                                  .d = dw};
-    bool late = dx && l->act == MR_ACT_NONE && !l->drop; /* then dx does not wait for the bias' sums */
+    bool late =
+        dx && l->act == MR_ACT_NONE && !l->drop; /* then dx does not wait for the bias' sums */
     int rc = late ? 0 : mr_nn_cuda_undo(b, l->act, l->drop, l->n, l->out, y, dy, db, accumulate);
     if (!rc && dx)
         rc = mr_nn_cuda_aside(b);
@@ -113,7 +125,8 @@ static struct mr_nn_gpu_pool pool_of(const struct mr_nn_pool *p)
                                    .average = p->average};
 }
 
-int mr_nn_cuda_pool_forward(struct mr_nn_backend *b, const struct mr_nn_pool *p, const void *x, void *y)
+int mr_nn_cuda_pool_forward(struct mr_nn_backend *b, const struct mr_nn_pool *p, const void *x,
+                            void *y)
 {
     struct mr_nn_gpu_pool a = pool_of(p);
     a.x = x;
@@ -122,8 +135,8 @@ int mr_nn_cuda_pool_forward(struct mr_nn_backend *b, const struct mr_nn_pool *p,
     return mr_nn_cuda_launch(b, MR_NN_GPU_pool_forward, mr_nn_cuda_blocks(a.count), 1, &a);
 }
 
-int mr_nn_cuda_pool_backward(struct mr_nn_backend *b, const struct mr_nn_pool *p, const void *x, const void *dy,
-                             void *dx)
+int mr_nn_cuda_pool_backward(struct mr_nn_backend *b, const struct mr_nn_pool *p, const void *x,
+                             const void *dy, void *dx)
 {
     struct mr_nn_gpu_pool a = pool_of(p);
     a.x = x;
@@ -132,7 +145,9 @@ int mr_nn_cuda_pool_backward(struct mr_nn_backend *b, const struct mr_nn_pool *p
     uint64_t inputs = (uint64_t)p->n * p->c * p->h * p->w;
     bool apart = p->stride >= p->k;
     bool covers = p->stride == p->k && p->out_h * p->k == p->h && p->out_w * p->k == p->w;
-    int rc = apart && !covers ? mr_memset_async(b->lane.stream, dx, MR_DEVICE, 0, inputs * b->element) : 0;
+    int rc = apart && !covers
+                 ? mr_memset_async(b->lane.stream, dx, MR_DEVICE, 0, inputs * b->element)
+                 : 0;
     a.count = apart ? (uint64_t)p->n * p->c * p->out_h * p->out_w : inputs;
     enum mr_nn_gpu_kernel kernel = apart ? MR_NN_GPU_pool_scatter : MR_NN_GPU_pool_gather;
     return rc ? rc : mr_nn_cuda_launch(b, kernel, mr_nn_cuda_blocks(a.count), 1, &a);
@@ -142,11 +157,13 @@ int mr_nn_cuda_pool_backward(struct mr_nn_backend *b, const struct mr_nn_pool *p
 int mr_nn_cuda_pool_drop_fits(const struct mr_nn_pool *p)
 {
     uint64_t pixels = (uint64_t)p->out_h * p->out_w;
-    return !p->average && p->k == 2 && p->stride == 2 && p->h % 2 == 0 && p->w % 2 == 0 && p->c > 1 &&
-           pixels % 4 == 0 && p->n * (pixels / 4) <= INT32_MAX && p->c <= MR_NN_MOST_SUMS;
+    return !p->average && p->k == 2 && p->stride == 2 && p->h % 2 == 0 && p->w % 2 == 0 &&
+           p->c > 1 && pixels % 4 == 0 && p->n * (pixels / 4) <= INT32_MAX &&
+           p->c <= MR_NN_MOST_SUMS;
 }
 
-static struct mr_nn_gpu_pool_drop pool_drop_of(struct mr_nn_backend *b, const struct mr_nn_pool_drop *d)
+static struct mr_nn_gpu_pool_drop pool_drop_of(struct mr_nn_backend *b,
+                                               const struct mr_nn_pool_drop *d)
 {
     const struct mr_nn_pool *p = &d->pool;
     uint32_t quads = p->out_h * p->out_w / 4;
@@ -163,7 +180,8 @@ static struct mr_nn_gpu_pool_drop pool_drop_of(struct mr_nn_backend *b, const st
                                         .act = d->act};
 }
 
-int mr_nn_cuda_pool_drop_forward(struct mr_nn_backend *b, const struct mr_nn_pool_drop *d, const void *x, void *y)
+int mr_nn_cuda_pool_drop_forward(struct mr_nn_backend *b, const struct mr_nn_pool_drop *d,
+                                 const void *x, void *y)
 {
     struct mr_nn_gpu_pool_drop a = pool_drop_of(b, d);
     a.x = x;
@@ -172,8 +190,8 @@ int mr_nn_cuda_pool_drop_forward(struct mr_nn_backend *b, const struct mr_nn_poo
     return mr_nn_cuda_launch(b, MR_NN_GPU_pool_drop, strips, tiles(a.c), &a);
 }
 
-int mr_nn_cuda_pool_drop_backward(struct mr_nn_backend *b, const struct mr_nn_pool_drop *d, const void *x,
-                                  const void *dy, void *dx, void *db, int accumulate)
+int mr_nn_cuda_pool_drop_backward(struct mr_nn_backend *b, const struct mr_nn_pool_drop *d,
+                                  const void *x, const void *dy, void *dx, void *db, int accumulate)
 {
     struct mr_nn_gpu_pool_drop a = pool_drop_of(b, d);
     a.x = x;
@@ -188,7 +206,8 @@ static int norm_of(struct mr_nn_backend *b, const struct mr_nn_norm *m, struct m
 {
     uint64_t rows = (uint64_t)m->n * m->hw;
     if (rows > INT32_MAX)
-        return mr_error_set(MR_ELIMIT, "net: a norm over %llu pixels: on cuda there are at most 2^31",
+        return mr_error_set(MR_ELIMIT,
+                            "net: a norm over %llu pixels: on cuda there are at most 2^31",
                             (unsigned long long)rows);
     *out = (struct mr_nn_gpu_norm){.partial = b->lane.partial,
                                    .sums = b->sums,
@@ -201,8 +220,9 @@ static int norm_of(struct mr_nn_backend *b, const struct mr_nn_norm *m, struct m
     return check_columns(m->c);
 }
 
-int mr_nn_cuda_norm_forward(struct mr_nn_backend *b, const struct mr_nn_norm *m, const void *x, const void *gamma,
-                            const void *beta, void *mean, void *var, void *saved, int training, void *y)
+int mr_nn_cuda_norm_forward(struct mr_nn_backend *b, const struct mr_nn_norm *m, const void *x,
+                            const void *gamma, const void *beta, void *mean, void *var, void *saved,
+                            int training, void *y)
 {
     struct mr_nn_gpu_norm a;
     int rc = norm_of(b, m, &a);
@@ -224,9 +244,9 @@ int mr_nn_cuda_norm_forward(struct mr_nn_backend *b, const struct mr_nn_norm *m,
     return rc ? rc : mr_nn_cuda_launch(b, MR_NN_GPU_norm_apply, mr_nn_cuda_blocks(count), 1, &a);
 }
 
-int mr_nn_cuda_norm_backward(struct mr_nn_backend *b, const struct mr_nn_norm *m, const void *x, const void *gamma,
-                             const void *saved, const void *y, void *dy, void *dx, void *dgamma, void *dbeta,
-                             int accumulate)
+int mr_nn_cuda_norm_backward(struct mr_nn_backend *b, const struct mr_nn_norm *m, const void *x,
+                             const void *gamma, const void *saved, const void *y, void *dy,
+                             void *dx, void *dgamma, void *dbeta, int accumulate)
 {
     struct mr_nn_gpu_norm a;
     int rc = norm_of(b, m, &a);
@@ -244,5 +264,6 @@ int mr_nn_cuda_norm_backward(struct mr_nn_backend *b, const struct mr_nn_norm *m
     uint32_t strips = mr_nn_cuda_strips(a.rows, a.cols, &a.strip);
     rc = mr_nn_cuda_launch(b, MR_NN_GPU_norm_sums, strips, tiles(a.cols), &a);
     uint64_t count = (uint64_t)a.rows * a.cols;
-    return rc || !dx ? rc : mr_nn_cuda_launch(b, MR_NN_GPU_norm_dx, mr_nn_cuda_blocks(count), 1, &a);
+    return rc || !dx ? rc
+                     : mr_nn_cuda_launch(b, MR_NN_GPU_norm_dx, mr_nn_cuda_blocks(count), 1, &a);
 }

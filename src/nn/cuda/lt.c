@@ -85,7 +85,8 @@ static void *open_any(void)
         void *named = dlopen(path, RTLD_NOW | RTLD_LOCAL);
         const char *text = named ? NULL : dlerror();
         if (!named)
-            snprintf(api.why_not, sizeof api.why_not, "MILLRACE_CUBLASLT: %.400s", text ? text : path);
+            snprintf(api.why_not, sizeof api.why_not, "MILLRACE_CUBLASLT: %.400s",
+                     text ? text : path);
         return named;
     }
     folder_of(getenv("MILLRACE_CUBLAS"), beside);
@@ -99,7 +100,8 @@ static void *open_any(void)
         library = open_in("/usr/local/cuda/lib64");
     if (!library)
         snprintf(api.why_not, sizeof api.why_not,
-                 "neither libcublasLt.so.13 nor .12 was found: add its folder to LD_LIBRARY_PATH, or name the file by "
+                 "neither libcublasLt.so.13 nor .12 was found: add its folder to LD_LIBRARY_PATH, "
+                 "or name the file by "
                  "MILLRACE_CUBLASLT (the toolkit and the Python package nvidia-cublas have it)");
     return library;
 }
@@ -109,9 +111,9 @@ static void find(void)
     void *library = open_any();
     if (!library)
         return;
-#define X(symbol, arguments)                                                                                           \
-    *(void **)(void *)&api.symbol = dlsym(library, #symbol);                                                           \
-    if (!api.symbol)                                                                                                   \
+#define X(symbol, arguments)                                                                       \
+    *(void **)(void *)&api.symbol = dlsym(library, #symbol);                                       \
+    if (!api.symbol)                                                                               \
         snprintf(api.why_not, sizeof api.why_not, "the library that was found lacks " #symbol);
     LT_CALLS(X)
 #undef X
@@ -119,7 +121,8 @@ static void find(void)
 
 static int failed(const struct mr_nn_backend *b, const char *call, int status)
 {
-    return mr_error_set(MR_EDEVICE, "net: %s on %s: cublasStatus_t %d", call, b->cuda->name, status);
+    return mr_error_set(MR_EDEVICE, "net: %s on %s: cublasStatus_t %d", call, b->cuda->name,
+                        status);
 }
 
 /* With the context current. Alignments: parameters begin at multiples of 8 elements. Partial sums are not added in place, which
@@ -139,12 +142,14 @@ static int open_handle(struct mr_nn_backend *b)
         lt->preference = NULL;
         return failed(b, "cublasLtMatmulPreferenceCreate", status);
     }
-    status = api.cublasLtMatmulPreferenceSetAttribute(lt->preference, LT_PREF_MAX_WORKSPACE_BYTES, &most, sizeof most);
+    status = api.cublasLtMatmulPreferenceSetAttribute(lt->preference, LT_PREF_MAX_WORKSPACE_BYTES,
+                                                      &most, sizeof most);
     if (!status)
-        status = api.cublasLtMatmulPreferenceSetAttribute(lt->preference, LT_PREF_REDUCTION_SCHEME_MASK, &scheme,
-                                                          sizeof scheme);
+        status = api.cublasLtMatmulPreferenceSetAttribute(
+            lt->preference, LT_PREF_REDUCTION_SCHEME_MASK, &scheme, sizeof scheme);
     for (int i = LT_PREF_MIN_ALIGNMENT_A_BYTES; i <= LT_PREF_MIN_ALIGNMENT_D_BYTES && !status; i++)
-        status = api.cublasLtMatmulPreferenceSetAttribute(lt->preference, i, &alignment, sizeof alignment);
+        status = api.cublasLtMatmulPreferenceSetAttribute(lt->preference, i, &alignment,
+                                                          sizeof alignment);
     return status ? failed(b, "cublasLtMatmulPreferenceSetAttribute", status) : 0;
 }
 
@@ -152,7 +157,8 @@ int mr_nn_lt_open(struct mr_nn_backend *b)
 {
     pthread_once(&once, find);
     if (api.why_not[0])
-        return mr_error_set(MR_EUNSUPPORTED, "net: products on %s need cuBLASLt: %s", b->cuda->name, api.why_not);
+        return mr_error_set(MR_EUNSUPPORTED, "net: products on %s need cuBLASLt: %s", b->cuda->name,
+                            api.why_not);
     b->lt = calloc(1, sizeof *b->lt);
     if (!b->lt)
         return mr_error_nomem("net", sizeof *b->lt);
@@ -208,7 +214,8 @@ static int describe(const struct mr_nn_backend *b, struct plan *p, const void *b
     const struct key *k = &p->key;
     int type = type_of(b), to = k->d_f32 ? LT_R_32F : type;
     int op_a = k->tb ? LT_OP_T : LT_OP_N, op_b = k->ta ? LT_OP_T : LT_OP_N, epilogue = k->epilogue;
-    int status = api.cublasLtMatmulDescCreate(&p->desc, b->tf32 ? LT_COMPUTE_32F_FAST_TF32 : LT_COMPUTE_32F, LT_R_32F);
+    int status = api.cublasLtMatmulDescCreate(
+        &p->desc, b->tf32 ? LT_COMPUTE_32F_FAST_TF32 : LT_COMPUTE_32F, LT_R_32F);
     if (!status)
         status = set(p, LT_DESC_TRANSA, &op_a, sizeof op_a);
     if (!status)
@@ -218,9 +225,11 @@ static int describe(const struct mr_nn_backend *b, struct plan *p, const void *b
     if (!status && epilogue & LT_EPILOGUE_BIAS)
         status = set(p, LT_DESC_BIAS_POINTER, &bias, sizeof bias);
     if (!status)
-        status = api.cublasLtMatrixLayoutCreate(&p->a, type, k->tb ? k->k : k->n, k->tb ? k->n : k->k, k->ldb);
+        status = api.cublasLtMatrixLayoutCreate(&p->a, type, k->tb ? k->k : k->n,
+                                                k->tb ? k->n : k->k, k->ldb);
     if (!status)
-        status = api.cublasLtMatrixLayoutCreate(&p->b, type, k->ta ? k->m : k->k, k->ta ? k->k : k->m, k->lda);
+        status = api.cublasLtMatrixLayoutCreate(&p->b, type, k->ta ? k->m : k->k,
+                                                k->ta ? k->k : k->m, k->lda);
     return status ? status : api.cublasLtMatrixLayoutCreate(&p->d, to, k->n, k->m, k->ldd);
 }
 
@@ -237,18 +246,21 @@ static int ask(struct mr_nn_backend *b, struct plan *p, const void *bias)
     int n = 0, status = describe(b, p, bias);
     if (status)
         return failed(b, "cublasLtMatmulDescCreate and its like", status);
-    status = api.cublasLtMatmulAlgoGetHeuristic(b->lt->handle, p->desc, p->a, p->b, p->d, p->d, b->lt->preference, 1,
-                                                &best, &n);
+    status = api.cublasLtMatmulAlgoGetHeuristic(b->lt->handle, p->desc, p->a, p->b, p->d, p->d,
+                                                b->lt->preference, 1, &best, &n);
     p->own = status || n < 1 || best.state || best.workspace_bytes > MR_NN_LT_WORKSPACE;
     p->algo = best.algo;
     p->workspace_bytes = best.workspace_bytes;
     if (p->own)
-        mr_log(MR_LOG_INFO, "net: cuBLASLt has no algorithm for a product of %u x %u x %u (status %d): own kernel",
-               key->m, key->n, key->k, status);
+        mr_log(
+            MR_LOG_INFO,
+            "net: cuBLASLt has no algorithm for a product of %u x %u x %u (status %d): own kernel",
+            key->m, key->n, key->k, status);
     return 0;
 }
 
-static int make_plan(struct mr_nn_backend *b, const struct key *key, const void *bias, struct plan **out)
+static int make_plan(struct mr_nn_backend *b, const struct key *key, const void *bias,
+                     struct plan **out)
 {
     struct plan *p = calloc(1, sizeof *p);
     if (!p)
@@ -293,10 +305,13 @@ static int plan_of(struct mr_nn_backend *b, const struct mr_nn_product *p, struc
 static int multiply(struct mr_nn_backend *b, const struct mr_nn_product *p, struct plan *plan)
 {
     const float one = 1, beta = p->accumulate ? 1 : 0;
-    int status = plan->key.epilogue & LT_EPILOGUE_BIAS ? set(plan, LT_DESC_BIAS_POINTER, &p->bias, sizeof p->bias) : 0;
+    int status = plan->key.epilogue & LT_EPILOGUE_BIAS
+                     ? set(plan, LT_DESC_BIAS_POINTER, &p->bias, sizeof p->bias)
+                     : 0;
     if (!status)
-        status = api.cublasLtMatmul(b->lt->handle, plan->desc, &one, p->b, plan->a, p->a, plan->b, &beta, p->d, plan->d,
-                                    p->d, plan->d, &plan->algo, b->lane.workspace, plan->workspace_bytes, b->lane.raw);
+        status = api.cublasLtMatmul(b->lt->handle, plan->desc, &one, p->b, plan->a, p->a, plan->b,
+                                    &beta, p->d, plan->d, p->d, plan->d, &plan->algo,
+                                    b->lane.workspace, plan->workspace_bytes, b->lane.raw);
     return status ? failed(b, "cublasLtMatmul", status) : 0;
 }
 
@@ -315,12 +330,14 @@ static int multiply_own(struct mr_nn_backend *b, const struct mr_nn_product *p)
                                .k = p->k,
                                .d_f32 = p->d_f32,
                                .accumulate = p->accumulate};
-    struct mr_nn_gpu_rows after = {.dy = p->d, .bias = p->bias, .rows = p->m, .cols = p->n, .act = p->act};
+    struct mr_nn_gpu_rows after = {
+        .dy = p->d, .bias = p->bias, .rows = p->m, .cols = p->n, .act = p->act};
     uint32_t across = (p->n - 1) / 16 + 1, down = (p->m - 1) / 16 + 1;
     int rc = mr_nn_cuda_launch(b, MR_NN_GPU_gemm, MR_MIN(across, 4096), MR_MIN(down, 4096), &g);
     if (rc || (!p->bias && p->act == MR_ACT_NONE))
         return rc;
-    return mr_nn_cuda_launch(b, MR_NN_GPU_bias_act, mr_nn_cuda_blocks((uint64_t)p->m * p->n), 1, &after);
+    return mr_nn_cuda_launch(b, MR_NN_GPU_bias_act, mr_nn_cuda_blocks((uint64_t)p->m * p->n), 1,
+                             &after);
 }
 
 /* d is dense where there is an activation or a bias: ldd = n. */

@@ -49,24 +49,28 @@ struct lt_result { /* cublasLtMatmulHeuristicResult_t */
 };
 
 /* X(symbol, arguments): each returns a cublasStatus_t. */
-#define LT_CALLS(X)                                                                                                    \
-    X(cublasLtCreate, (void **out))                                                                                    \
-    X(cublasLtDestroy, (void *handle))                                                                                 \
-    X(cublasLtMatmulDescCreate, (struct lt_desc * *out, int compute, int scale_type))                                  \
-    X(cublasLtMatmulDescDestroy, (struct lt_desc * desc))                                                              \
-    X(cublasLtMatmulDescSetAttribute, (struct lt_desc * desc, int attribute, const void *value, size_t bytes))         \
-    X(cublasLtMatrixLayoutCreate, (struct lt_layout * *out, int type, uint64_t rows, uint64_t cols, int64_t ld))       \
-    X(cublasLtMatrixLayoutDestroy, (struct lt_layout * layout))                                                        \
-    X(cublasLtMatmulPreferenceCreate, (struct lt_preference * *out))                                                   \
-    X(cublasLtMatmulPreferenceDestroy, (struct lt_preference * preference))                                            \
-    X(cublasLtMatmulPreferenceSetAttribute,                                                                            \
-      (struct lt_preference * preference, int attribute, const void *value, size_t bytes))                             \
-    X(cublasLtMatmulAlgoGetHeuristic,                                                                                  \
-      (void *handle, struct lt_desc *desc, struct lt_layout *a, struct lt_layout *b, struct lt_layout *c,              \
-       struct lt_layout *d, struct lt_preference *preference, int wanted, struct lt_result *out, int *out_n))          \
-    X(cublasLtMatmul,                                                                                                  \
-      (void *handle, struct lt_desc *desc, const void *alpha, const void *a, struct lt_layout *at, const void *b,      \
-       struct lt_layout *bt, const void *beta, const void *c, struct lt_layout *ct, void *d, struct lt_layout *dt,     \
-       const struct lt_algo *algo, void *workspace, size_t workspace_bytes, struct CUstream_st *stream))
+#define LT_CALLS(X)                                                                                \
+    X(cublasLtCreate, (void **out))                                                                \
+    X(cublasLtDestroy, (void *handle))                                                             \
+    X(cublasLtMatmulDescCreate, (struct lt_desc * *out, int compute, int scale_type))              \
+    X(cublasLtMatmulDescDestroy, (struct lt_desc * desc))                                          \
+    X(cublasLtMatmulDescSetAttribute,                                                              \
+      (struct lt_desc * desc, int attribute, const void *value, size_t bytes))                     \
+    X(cublasLtMatrixLayoutCreate,                                                                  \
+      (struct lt_layout * *out, int type, uint64_t rows, uint64_t cols, int64_t ld))               \
+    X(cublasLtMatrixLayoutDestroy, (struct lt_layout * layout))                                    \
+    X(cublasLtMatmulPreferenceCreate, (struct lt_preference * *out))                               \
+    X(cublasLtMatmulPreferenceDestroy, (struct lt_preference * preference))                        \
+    X(cublasLtMatmulPreferenceSetAttribute,                                                        \
+      (struct lt_preference * preference, int attribute, const void *value, size_t bytes))         \
+    X(cublasLtMatmulAlgoGetHeuristic,                                                              \
+      (void *handle, struct lt_desc *desc, struct lt_layout *a, struct lt_layout *b,               \
+       struct lt_layout *c, struct lt_layout *d, struct lt_preference *preference, int wanted,     \
+       struct lt_result *out, int *out_n))                                                         \
+    X(cublasLtMatmul,                                                                              \
+      (void *handle, struct lt_desc *desc, const void *alpha, const void *a, struct lt_layout *at, \
+       const void *b, struct lt_layout *bt, const void *beta, const void *c, struct lt_layout *ct, \
+       void *d, struct lt_layout *dt, const struct lt_algo *algo, void *workspace,                 \
+       size_t workspace_bytes, struct CUstream_st *stream))
 
 #endif

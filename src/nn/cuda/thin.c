@@ -29,8 +29,8 @@ static struct mr_nn_gpu_thin thin_of(const struct mr_nn_conv *c, const void *x)
                                    .act = c->act};
 }
 
-int mr_nn_cuda_thin_forward(struct mr_nn_backend *b, const struct mr_nn_conv *c, const void *x, const void *w,
-                            const void *bias, void *y)
+int mr_nn_cuda_thin_forward(struct mr_nn_backend *b, const struct mr_nn_conv *c, const void *x,
+                            const void *w, const void *bias, void *y)
 {
     struct mr_nn_gpu_thin a = thin_of(c, x);
     a.filter = w;
@@ -40,8 +40,8 @@ int mr_nn_cuda_thin_forward(struct mr_nn_backend *b, const struct mr_nn_conv *c,
     return mr_nn_cuda_launch(b, MR_NN_GPU_thin, mr_nn_cuda_blocks(threads), 1, &a);
 }
 
-int mr_nn_cuda_thin_backward(struct mr_nn_backend *b, const struct mr_nn_conv *c, const void *x, const void *y,
-                             const void *dy, void *dw, void *db, int accumulate)
+int mr_nn_cuda_thin_backward(struct mr_nn_backend *b, const struct mr_nn_conv *c, const void *x,
+                             const void *y, const void *dy, void *dw, void *db, int accumulate)
 {
     struct mr_nn_gpu_thin a = thin_of(c, x);
     a.y = y;
@@ -57,5 +57,7 @@ int mr_nn_cuda_thin_backward(struct mr_nn_backend *b, const struct mr_nn_conv *c
     a.strip = (uint32_t)mr_round_up((a.rows - 1) / STRIPS + 1, MR_NN_GPU_BLOCK / MR_NN_GPU_TILE);
     a.strips = (a.rows - 1) / a.strip + 1;
     int rc = mr_nn_cuda_launch(b, MR_NN_GPU_thin_back, a.strips, c->out / MR_NN_GPU_TILE, &a);
-    return rc ? rc : mr_nn_cuda_launch(b, MR_NN_GPU_thin_sum, 1, SUMS * c->out / MR_NN_GPU_THIN_SUMS, &a);
+    return rc ? rc
+              : mr_nn_cuda_launch(b, MR_NN_GPU_thin_sum, 1, SUMS * c->out / MR_NN_GPU_THIN_SUMS,
+                                  &a);
 }

@@ -58,7 +58,8 @@ void record_cupti_request(uint8_t **out, size_t *bytes, size_t *max_records)
     *max_records = 0;
 }
 
-void record_cupti_complete(void *context, uint32_t stream, uint8_t *data, size_t bytes, size_t valid)
+void record_cupti_complete(void *context, uint32_t stream, uint8_t *data, size_t bytes,
+                           size_t valid)
 {
     (void)context, (void)stream, (void)bytes;
     if (!data || buffers.generation != record_generation())

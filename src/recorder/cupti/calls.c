@@ -27,15 +27,17 @@ static bool any_of(const char *name, const char *const *words)
  * capture ranges. */
 bool record_cupti_call_matters(const char *name, bool light)
 {
-    static const char *const copies[] = {"Memcpy",     "Memset",   "cuMemset",     "Synchronize",    "HostAlloc",
-                                         "MallocHost", "FreeHost", "HostRegister", "HostUnregister", NULL};
-    static const char *const others[] = {"cudaLaunch",       "cuLaunch",       "__cudaLaunch", "GraphLaunch",
-                                         "GraphInstantiate", "cudaMalloc",     "cudaFree",     "cuMemAlloc",
-                                         "cuMemFree",        "cuMemCreate",    "cuMemRelease", "cuMemMap",
-                                         "cuMemUnmap",       "MemPrefetch",    "cuModuleLoad", "LibraryLoad",
-                                         "__cudaInitModule", "cuLinkComplete", "GraphUpload",  NULL};
-    static const char *const never[] = {"GraphAdd", "Node",          "GetAttr",          "SetAttr",  "GetInfo",
-                                        "GetFlags", "MapArrayAsync", "GetDevicePointer", "GetParam", NULL};
+    static const char *const copies[] = {"Memcpy",         "Memset",     "cuMemset", "Synchronize",
+                                         "HostAlloc",      "MallocHost", "FreeHost", "HostRegister",
+                                         "HostUnregister", NULL};
+    static const char *const others[] = {
+        "cudaLaunch",   "cuLaunch",         "__cudaLaunch",   "GraphLaunch", "GraphInstantiate",
+        "cudaMalloc",   "cudaFree",         "cuMemAlloc",     "cuMemFree",   "cuMemCreate",
+        "cuMemRelease", "cuMemMap",         "cuMemUnmap",     "MemPrefetch", "cuModuleLoad",
+        "LibraryLoad",  "__cudaInitModule", "cuLinkComplete", "GraphUpload", NULL};
+    static const char *const never[] = {"GraphAdd", "Node",     "GetAttr",       "SetAttr",
+                                        "GetInfo",  "GetFlags", "MapArrayAsync", "GetDevicePointer",
+                                        "GetParam", NULL};
     return !any_of(name, never) && (any_of(name, copies) || (!light && any_of(name, others)));
 }
 

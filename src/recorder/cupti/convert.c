@@ -7,32 +7,32 @@
 #define STAGED 1024
 
 /* Records of one type on their way to record_put_many(). */
-#define STAGES(X)                                                                                                      \
-    X(kernel, MR_PART_KERNEL)                                                                                          \
-    X(copy, MR_PART_COPY)                                                                                              \
-    X(set, MR_PART_SET)                                                                                                \
-    X(sync, MR_PART_SYNC)                                                                                              \
-    X(api, MR_PART_API)                                                                                                \
-    X(memory, MR_PART_MEMORY)                                                                                          \
-    X(overhead, MR_PART_OVERHEAD)                                                                                      \
+#define STAGES(X)                                                                                  \
+    X(kernel, MR_PART_KERNEL)                                                                      \
+    X(copy, MR_PART_COPY)                                                                          \
+    X(set, MR_PART_SET)                                                                            \
+    X(sync, MR_PART_SYNC)                                                                          \
+    X(api, MR_PART_API)                                                                            \
+    X(memory, MR_PART_MEMORY)                                                                      \
+    X(overhead, MR_PART_OVERHEAD)                                                                  \
     X(graph, MR_PART_GRAPH)
 
 static struct {
-#define X(name, type)                                                                                                  \
-    struct mr_part_##name name[STAGED];                                                                                \
+#define X(name, type)                                                                              \
+    struct mr_part_##name name[STAGED];                                                            \
     uint32_t n_##name;
     STAGES(X)
 #undef X
 } stage;
 
-#define X(name, type)                                                                                                  \
-    static struct mr_part_##name *next_##name(void)                                                                    \
-    {                                                                                                                  \
-        if (stage.n_##name == STAGED) {                                                                                \
-            record_put_many(type, stage.name, STAGED);                                                                 \
-            stage.n_##name = 0;                                                                                        \
-        }                                                                                                              \
-        return &stage.name[stage.n_##name++];                                                                          \
+#define X(name, type)                                                                              \
+    static struct mr_part_##name *next_##name(void)                                                \
+    {                                                                                              \
+        if (stage.n_##name == STAGED) {                                                            \
+            record_put_many(type, stage.name, STAGED);                                             \
+            stage.n_##name = 0;                                                                    \
+        }                                                                                          \
+        return &stage.name[stage.n_##name++];                                                      \
     }
 STAGES(X)
 #undef X
@@ -54,8 +54,8 @@ void record_cupti_convert_flush(bool all)
     flush_calls(all);
     uint32_t held = stage.n_api;
     stage.n_api = 0;
-#define X(name, type)                                                                                                  \
-    record_put_many(type, stage.name, stage.n_##name);                                                                 \
+#define X(name, type)                                                                              \
+    record_put_many(type, stage.name, stage.n_##name);                                             \
     stage.n_##name = 0;
     STAGES(X)
 #undef X
@@ -167,8 +167,9 @@ static void forget_inner(const struct cupti_api *a)
 {
     while (stage.n_api > 0) {
         const struct mr_part_api *last = &stage.api[stage.n_api - 1];
-        if (last->class != MR_PART_DRIVER || last->tid != a->thread || last->correlation != a->correlation ||
-            last->start_ns < a->start || last->end_ns > a->end)
+        if (last->class != MR_PART_DRIVER || last->tid != a->thread ||
+            last->correlation != a->correlation || last->start_ns < a->start ||
+            last->end_ns > a->end)
             return;
         stage.n_api--;
     }

@@ -11,10 +11,11 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#define SYNC_NS     3000000000ull  /* the device is waited for at the end at most so long */
-#define END_NS      10000000000ull /* and all of the end */
-#define LEAVE_NS    1000000000ull  /* what _exit() waits: it may come in the middle of a callback or a signal handler */
-#define MAX_REPORTS 8              /* kinds that were refused */
+#define SYNC_NS 3000000000ull  /* the device is waited for at the end at most so long */
+#define END_NS  10000000000ull /* and all of the end */
+#define LEAVE_NS                                                                                   \
+    1000000000ull /* what _exit() waits: it may come in the middle of a callback or a signal handler */
+#define MAX_REPORTS 8 /* kinds that were refused */
 
 struct record_cupti cupti;
 
@@ -95,13 +96,14 @@ static void capture(bool on)
 }
 
 /* cudaProfilerStart and Stop: from the exit of the one to the entry of the other. */
-static void called(void *user, uint32_t domain, uint32_t cbid, const struct cupti_callback_data *data)
+static void called(void *user, uint32_t domain, uint32_t cbid,
+                   const struct cupti_callback_data *data)
 {
     (void)user;
-    bool start =
-        domain == CUPTI_DOMAIN_RUNTIME ? cbid == CUPTI_RUNTIME_PROFILER_START : cbid == CUPTI_DRIVER_PROFILER_START;
-    bool stop =
-        domain == CUPTI_DOMAIN_RUNTIME ? cbid == CUPTI_RUNTIME_PROFILER_STOP : cbid == CUPTI_DRIVER_PROFILER_STOP;
+    bool start = domain == CUPTI_DOMAIN_RUNTIME ? cbid == CUPTI_RUNTIME_PROFILER_START
+                                                : cbid == CUPTI_DRIVER_PROFILER_START;
+    bool stop = domain == CUPTI_DOMAIN_RUNTIME ? cbid == CUPTI_RUNTIME_PROFILER_STOP
+                                               : cbid == CUPTI_DRIVER_PROFILER_STOP;
     if (generation != record_generation())
         return;
     if (start && data->site == CUPTI_SITE_EXIT)
@@ -185,10 +187,13 @@ static void at_exit(void)
         atomic_store(&flush_soon, false);
         atomic_store(&stage, ENDING);
         record_wake(&wake);
-        bool ended = record_wait_for(&stage, ENDED, &wake, SYNC_NS) ||
-                     (atomic_load(&flush_soon) && record_wait_for(&stage, ENDED, &wake, END_NS - SYNC_NS));
+        bool ended =
+            record_wait_for(&stage, ENDED, &wake, SYNC_NS) ||
+            (atomic_load(&flush_soon) && record_wait_for(&stage, ENDED, &wake, END_NS - SYNC_NS));
         if (!ended)
-            record_note("warning", 0, "the device was still busy when the program ended: its last records are missing");
+            record_note(
+                "warning", 0,
+                "the device was still busy when the program ended: its last records are missing");
     }
     record_inside = inside;
 }
@@ -200,12 +205,14 @@ static void at_exit(void)
 static void leave(void)
 {
     unsigned running = RUNNING;
-    if (generation != record_generation() || !atomic_compare_exchange_strong(&stage, &running, ENDING))
+    if (generation != record_generation() ||
+        !atomic_compare_exchange_strong(&stage, &running, ENDING))
         return;
     record_wake(&wake);
     if (!have_thread || !record_wait_for(&stage, ENDED, &wake, LEAVE_NS))
-        record_note("warning", 0,
-                    "the program ended by _exit() and CUPTI did not answer: its last records are missing");
+        record_note(
+            "warning", 0,
+            "the program ended by _exit() and CUPTI did not answer: its last records are missing");
 }
 
 /* The injection. */
@@ -215,7 +222,8 @@ static bool fail(const char *what, int rc)
     char text[512];
     if (rc == CUPTI_MULTIPLE_SUBSCRIBERS)
         snprintf(text, sizeof text,
-                 "another profiler holds CUPTI in this process (Nsight, torch.profiler, ncu, compute-sanitizer "
+                 "another profiler holds CUPTI in this process (Nsight, torch.profiler, ncu, "
+                 "compute-sanitizer "
                  "or cuda-gdb); nothing of CUDA is recorded");
     else
         snprintf(text, sizeof text, "CUPTI: %s: %s (%d)", what, text_of(rc), rc);
@@ -256,7 +264,9 @@ static bool subscribe(void)
     }
     if (cupti.SetThreadIdType)
         cupti.SetThreadIdType(CUPTI_THREAD_ID_SYSTEM);
-    rc = cupti.ActivityRegisterTimestampCallback ? cupti.ActivityRegisterTimestampCallback(timestamp) : -1;
+    rc = cupti.ActivityRegisterTimestampCallback
+             ? cupti.ActivityRegisterTimestampCallback(timestamp)
+             : -1;
     if (rc != CUPTI_OK)
         return fail("no monotonic clock for its records", rc);
     set_attributes();
@@ -330,7 +340,8 @@ RECORD_EXPORT int InitializeInjection(void)
     if (atomic_exchange(&done, true))
         return 1;
     chain();
-    if (record_ever_wants(MR_TRACE_CUDA | MR_TRACE_CUDA_LIGHT | MR_TRACE_GPU_METRICS) && record_start()) {
+    if (record_ever_wants(MR_TRACE_CUDA | MR_TRACE_CUDA_LIGHT | MR_TRACE_GPU_METRICS) &&
+        record_start()) {
         bool inside = record_inside;
         record_inside = true;
         begin();

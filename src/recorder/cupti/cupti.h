@@ -152,28 +152,30 @@ struct cupti_callback_data {
     uint32_t site; /* and more, which is not looked at */
 };
 
-typedef void cupti_callback(void *user, uint32_t domain, uint32_t cbid, const struct cupti_callback_data *data);
+typedef void cupti_callback(void *user, uint32_t domain, uint32_t cbid,
+                            const struct cupti_callback_data *data);
 typedef void cupti_request(uint8_t **buffer, size_t *bytes, size_t *max_records);
-typedef void cupti_complete(void *context, uint32_t stream, uint8_t *buffer, size_t bytes, size_t valid);
+typedef void cupti_complete(void *context, uint32_t stream, uint8_t *buffer, size_t bytes,
+                            size_t valid);
 
 /* name, whether it may be missing, arguments */
-#define CUPTI_FUNCTIONS(X)                                                                                             \
-    X(GetVersion, false, (uint32_t *))                                                                                 \
-    X(Subscribe, false, (void **, cupti_callback *, void *))                                                           \
-    X(EnableCallback, false, (uint32_t, void *, uint32_t, uint32_t))                                                   \
-    X(GetCallbackName, false, (uint32_t, uint32_t, const char **))                                                     \
-    X(GetResultString, true, (int, const char **))                                                                     \
-    X(ActivityEnable, false, (uint32_t))                                                                               \
-    X(ActivityDisable, false, (uint32_t))                                                                              \
-    X(ActivityRegisterCallbacks, false, (cupti_request *, cupti_complete *))                                           \
-    X(ActivityGetNextRecord, false, (uint8_t *, size_t, void **))                                                      \
-    X(ActivityGetNumDroppedRecords, false, (void *, uint32_t, size_t *))                                               \
-    X(ActivityFlushAll, false, (uint32_t))                                                                             \
-    X(ActivitySetAttribute, true, (uint32_t, size_t *, void *))                                                        \
-    X(ActivityRegisterTimestampCallback, true, (uint64_t(*)(void)))                                                    \
-    X(ActivityEnableRuntimeApi, true, (uint32_t, uint8_t))                                                             \
-    X(ActivityEnableDriverApi, true, (uint32_t, uint8_t))                                                              \
-    X(ActivityEnableAllSyncRecords, true, (uint8_t))                                                                   \
+#define CUPTI_FUNCTIONS(X)                                                                         \
+    X(GetVersion, false, (uint32_t *))                                                             \
+    X(Subscribe, false, (void **, cupti_callback *, void *))                                       \
+    X(EnableCallback, false, (uint32_t, void *, uint32_t, uint32_t))                               \
+    X(GetCallbackName, false, (uint32_t, uint32_t, const char **))                                 \
+    X(GetResultString, true, (int, const char **))                                                 \
+    X(ActivityEnable, false, (uint32_t))                                                           \
+    X(ActivityDisable, false, (uint32_t))                                                          \
+    X(ActivityRegisterCallbacks, false, (cupti_request *, cupti_complete *))                       \
+    X(ActivityGetNextRecord, false, (uint8_t *, size_t, void **))                                  \
+    X(ActivityGetNumDroppedRecords, false, (void *, uint32_t, size_t *))                           \
+    X(ActivityFlushAll, false, (uint32_t))                                                         \
+    X(ActivitySetAttribute, true, (uint32_t, size_t *, void *))                                    \
+    X(ActivityRegisterTimestampCallback, true, (uint64_t(*)(void)))                                \
+    X(ActivityEnableRuntimeApi, true, (uint32_t, uint8_t))                                         \
+    X(ActivityEnableDriverApi, true, (uint32_t, uint8_t))                                          \
+    X(ActivityEnableAllSyncRecords, true, (uint8_t))                                               \
     X(SetThreadIdType, true, (uint32_t))
 
 struct record_cupti {
@@ -189,7 +191,8 @@ extern struct record_cupti cupti; /* constant once InitializeInjection() has ret
 
 /* record_cupti_load.c: finds CUPTI and its functions; [out] why: what was tried */
 bool record_cupti_load(char *why, size_t bytes);
-void *record_cupti_symbol(const char *name); /* of the one that was found; NULL: it has none of that name */
+void *record_cupti_symbol(
+    const char *name); /* of the one that was found; NULL: it has none of that name */
 
 /* record_cupti_calls.c */
 void record_cupti_calls_enable(bool on);
@@ -200,11 +203,13 @@ bool record_cupti_call_matters(const char *name, bool light);
 
 /* record_cupti_convert.c: writes a buffer's records; on CUPTI's thread only */
 void record_cupti_convert(uint8_t *buffer, size_t valid);
-void record_cupti_convert_flush(bool all); /* all: nothing is held back for a call that may follow */
+void record_cupti_convert_flush(
+    bool all); /* all: nothing is held back for a call that may follow */
 
 /* record_cupti_buffers.c */
 void record_cupti_request(uint8_t **buffer, size_t *bytes, size_t *max_records);
-void record_cupti_complete(void *context, uint32_t stream, uint8_t *buffer, size_t bytes, size_t valid);
+void record_cupti_complete(void *context, uint32_t stream, uint8_t *buffer, size_t bytes,
+                           size_t valid);
 void record_cupti_buffers_begin(void);
 void record_cupti_buffers_prepare(void); /* on CUPTI's thread: some are ready to be asked for */
 bool record_cupti_buffers_convert(void); /* all that are complete; false: there were none */

@@ -81,7 +81,8 @@ void nvtx_message_read(struct nvtx_message *message, int type, union nvtx_text_o
 
 uint32_t nvtx_message_number(const struct nvtx_message *message)
 {
-    return message->registered ? nvtx_text_number(message->registered) : record_string(message->text);
+    return message->registered ? nvtx_text_number(message->registered)
+                               : record_string(message->text);
 }
 
 /* ---- texts that stay ---- */
@@ -100,7 +101,8 @@ static struct nvtx_text *keep(const char *text)
     uint32_t bytes = (uint32_t)strnlen(text, MAX_TEXT);
     uint64_t hash = hash_of(text, bytes);
     struct nvtx_text **list = &texts[hash % N_TEXT_LISTS], *found = *list;
-    while (found && (found->hash != hash || found->bytes != bytes || memcmp(found->data, text, bytes) != 0))
+    while (found &&
+           (found->hash != hash || found->bytes != bytes || memcmp(found->data, text, bytes) != 0))
         found = found->next;
     if (found)
         return found;
@@ -176,8 +178,8 @@ struct nvtx_domain *nvtx_domain_find(const char *name)
 
 static struct nvtx_category *find_category(struct nvtx_domain *domain, uint32_t category)
 {
-    struct nvtx_category *found =
-        atomic_load_explicit(&domain->categories[category % N_CATEGORY_LISTS], memory_order_acquire);
+    struct nvtx_category *found = atomic_load_explicit(
+        &domain->categories[category % N_CATEGORY_LISTS], memory_order_acquire);
     while (found && found->category != category)
         found = found->next;
     return found;
@@ -195,8 +197,10 @@ void nvtx_category_name(struct nvtx_domain *domain, uint32_t category, const cha
     } else if (kept && (found = take(sizeof *found))) {
         found->category = category;
         atomic_store_explicit(&found->name, kept, memory_order_relaxed);
-        found->next = atomic_load_explicit(&domain->categories[category % N_CATEGORY_LISTS], memory_order_relaxed);
-        atomic_store_explicit(&domain->categories[category % N_CATEGORY_LISTS], found, memory_order_release);
+        found->next = atomic_load_explicit(&domain->categories[category % N_CATEGORY_LISTS],
+                                           memory_order_relaxed);
+        atomic_store_explicit(&domain->categories[category % N_CATEGORY_LISTS], found,
+                              memory_order_release);
     }
     record_unlock(&names);
 }
@@ -209,7 +213,8 @@ uint32_t nvtx_category_number(struct nvtx_domain *domain, uint32_t category)
 
 /* ---- the range that opens the capture ---- */
 
-static bool read_capture(struct capture *to, const char *range, size_t range_bytes, const char *domain, size_t bytes)
+static bool read_capture(struct capture *to, const char *range, size_t range_bytes,
+                         const char *domain, size_t bytes)
 {
     if (range_bytes >= sizeof to->range || bytes >= sizeof to->domain)
         return false;
@@ -224,13 +229,16 @@ void nvtx_names_begin(void)
     const char *asked = record_captures_range() ? record_captures_range() : "";
     const char *first = strchr(asked, '@'), *last = strrchr(asked, '@');
     size_t n = strlen(asked);
-    bool fits = last ? read_capture(&capture[0], asked, (size_t)(last - asked), last + 1, strlen(last + 1))
-                     : read_capture(&capture[0], asked, n, "", 0);
+    bool fits =
+        last ? read_capture(&capture[0], asked, (size_t)(last - asked), last + 1, strlen(last + 1))
+             : read_capture(&capture[0], asked, n, "", 0);
     if (fits && first)
-        fits = read_capture(&capture[1], first + 1, strlen(first + 1), asked, (size_t)(first - asked));
+        fits =
+            read_capture(&capture[1], first + 1, strlen(first + 1), asked, (size_t)(first - asked));
     if (!fits) {
         memset(capture, 0, sizeof capture);
-        record_note("warning", 0, "the NVTX range of the capture has too long a name: nothing opens the capture");
+        record_note("warning", 0,
+                    "the NVTX range of the capture has too long a name: nothing opens the capture");
     }
     default_domain.captures = captures_of("");
 }

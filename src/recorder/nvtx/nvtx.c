@@ -21,7 +21,8 @@ static inline void leave(void)
 }
 
 /* Attributes of an older version are shorter. */
-static const struct nvtx_attributes *read_attributes(const struct nvtx_attributes *given, struct nvtx_attributes *copy,
+static const struct nvtx_attributes *read_attributes(const struct nvtx_attributes *given,
+                                                     struct nvtx_attributes *copy,
                                                      struct nvtx_message *message)
 {
     if (given && given->bytes < sizeof *given) {
@@ -29,7 +30,8 @@ static const struct nvtx_attributes *read_attributes(const struct nvtx_attribute
         memcpy(copy, given, given->bytes);
         given = copy;
     }
-    nvtx_message_read(message, given ? given->text_type : 0, given ? given->text : (union nvtx_text_of){NULL});
+    nvtx_message_read(message, given ? given->text_type : 0,
+                      given ? given->text : (union nvtx_text_of){NULL});
     return given;
 }
 
@@ -120,15 +122,15 @@ static int push_text(int type, union nvtx_text_of text)
     return level;
 }
 
-#define ASCII(pointer)                                                                                                 \
-    NVTX_TEXT_ASCII, (union nvtx_text_of)                                                                              \
-    {                                                                                                                  \
-        .ascii = (pointer)                                                                                             \
+#define ASCII(pointer)                                                                             \
+    NVTX_TEXT_ASCII, (union nvtx_text_of)                                                          \
+    {                                                                                              \
+        .ascii = (pointer)                                                                         \
     }
-#define WIDE(pointer)                                                                                                  \
-    NVTX_TEXT_WIDE, (union nvtx_text_of)                                                                               \
-    {                                                                                                                  \
-        .wide = (pointer)                                                                                              \
+#define WIDE(pointer)                                                                              \
+    NVTX_TEXT_WIDE, (union nvtx_text_of)                                                           \
+    {                                                                                              \
+        .wide = (pointer)                                                                          \
     }
 
 static void core_mark(const struct nvtx_attributes *attributes)
@@ -279,7 +281,8 @@ static void *domain_resource(void *domain, const struct nvtx_resource *resource)
         return NULL;
     if (resource->type == NVTX_THREAD_NATIVE)
         name_thread((uint32_t)resource->identifier, resource->text_type, resource->text);
-    else if (resource->type == NVTX_THREAD_POSIX && resource->identifier == (uint64_t)pthread_self())
+    else if (resource->type == NVTX_THREAD_POSIX &&
+             resource->identifier == (uint64_t)pthread_self())
         name_thread(record_tid(), resource->text_type, resource->text);
     return NULL;
 }
@@ -327,7 +330,8 @@ static nvtx_function *const core2_functions[] = {
     [CORE2_INITIALIZE] = (nvtx_function *)initialize,
 };
 
-static bool attach(const struct nvtx_callbacks *callbacks, uint32_t module, nvtx_function *const *functions, size_t n)
+static bool attach(const struct nvtx_callbacks *callbacks, uint32_t module,
+                   nvtx_function *const *functions, size_t n)
 {
     nvtx_function ***table = NULL;
     unsigned size = 0;
@@ -370,8 +374,10 @@ RECORD_EXPORT int InitializeInjectionNvtx2(nvtx_get_export *get_export)
     pthread_once(&once, begin);
     if (version && version->bytes >= sizeof *version && version->set)
         version->set(3);
-    bool core = attach(callbacks, NVTX_CORE, core_functions, sizeof core_functions / sizeof core_functions[0]);
-    bool core2 = attach(callbacks, NVTX_CORE2, core2_functions, sizeof core2_functions / sizeof core2_functions[0]);
+    bool core = attach(callbacks, NVTX_CORE, core_functions,
+                       sizeof core_functions / sizeof core_functions[0]);
+    bool core2 = attach(callbacks, NVTX_CORE2, core2_functions,
+                        sizeof core2_functions / sizeof core2_functions[0]);
     return core || core2;
 }
 
@@ -391,6 +397,7 @@ RECORD_EXPORT int InitializeInjectionNvtx(const void *tables)
 {
     (void)tables;
     if (record_ever_wants(MR_TRACE_NVTX))
-        record_note("no_nvtx", 0, "a library of the program uses NVTX 2; only NVTX 3's ranges are recorded");
+        record_note("no_nvtx", 0,
+                    "a library of the program uses NVTX 2; only NVTX 3's ranges are recorded");
     return 0;
 }

@@ -137,7 +137,8 @@ void nvtx_message_read(struct nvtx_message *message, int type, union nvtx_text_o
 uint32_t nvtx_message_number(const struct nvtx_message *message);
 struct nvtx_text *nvtx_text_keep(const char *text); /* NULL for NULL, or without memory */
 uint32_t nvtx_text_number(struct nvtx_text *text);
-struct nvtx_domain *nvtx_domain_find(const char *name); /* made when it is new; NULL without memory */
+struct nvtx_domain *
+nvtx_domain_find(const char *name); /* made when it is new; NULL without memory */
 struct nvtx_domain *nvtx_domain_of(void *handle);
 void nvtx_category_name(struct nvtx_domain *domain, uint32_t category, const char *name);
 uint32_t nvtx_category_number(struct nvtx_domain *domain, uint32_t category);
@@ -148,7 +149,8 @@ void nvtx_names_forked(void);
 /* record_nvtx_ranges.c; attributes: NULL for none */
 void nvtx_mark(struct nvtx_domain *domain, const struct nvtx_attributes *attributes,
                const struct nvtx_message *message);
-int nvtx_push(struct nvtx_domain *domain, const struct nvtx_attributes *attributes, const struct nvtx_message *message);
+int nvtx_push(struct nvtx_domain *domain, const struct nvtx_attributes *attributes,
+              const struct nvtx_message *message);
 int nvtx_pop(struct nvtx_domain *domain);
 uint64_t nvtx_start(struct nvtx_domain *domain, const struct nvtx_attributes *attributes,
                     const struct nvtx_message *message);

@@ -24,8 +24,9 @@ struct thread {
     atomic_bool taken;   /* the lock of what follows */
     unsigned generation;
     uint32_t n, room;
-    uint32_t n_beyond;    /* pushes on top for which there was no room */
-    uint32_t n_inherited; /* open ranges of the process that was forked, which are its own to write */
+    uint32_t n_beyond; /* pushes on top for which there was no room */
+    uint32_t
+        n_inherited; /* open ranges of the process that was forked, which are its own to write */
     struct open *open;
 };
 
@@ -120,8 +121,8 @@ static void end_thread(void *arg)
 
 /* ---- ranges ---- */
 
-static void describe(struct mr_part_range *range, struct nvtx_domain *domain, const struct nvtx_attributes *a,
-                     const struct nvtx_message *message)
+static void describe(struct mr_part_range *range, struct nvtx_domain *domain,
+                     const struct nvtx_attributes *a, const struct nvtx_message *message)
 {
     range->text = nvtx_message_number(message);
     range->domain = nvtx_text_number(domain->name);
@@ -134,19 +135,21 @@ static void describe(struct mr_part_range *range, struct nvtx_domain *domain, co
         range->color = a->color;
     if (a->payload_type > 0 && a->payload_type <= NVTX_PAYLOAD_LAST) {
         range->payload_type = (uint16_t)a->payload_type;
-        range->payload = a->payload_type >= NVTX_PAYLOAD_FIRST_32_BITS ? (uint32_t)a->payload : a->payload;
+        range->payload =
+            a->payload_type >= NVTX_PAYLOAD_FIRST_32_BITS ? (uint32_t)a->payload : a->payload;
     }
 }
 
 /* Opens the capture first, when this is its range: then it is inside. */
-static void open_range(struct open *open, uint16_t type, struct nvtx_domain *domain, const struct nvtx_attributes *a,
-                       const struct nvtx_message *message)
+static void open_range(struct open *open, uint16_t type, struct nvtx_domain *domain,
+                       const struct nvtx_attributes *a, const struct nvtx_message *message)
 {
     open->domain = domain;
     open->captures = nvtx_names_capture(domain, message);
     if (open->captures && atomic_fetch_add(&n_capturing, 1) == 0)
         record_capture(true);
-    open->wanted = record_wants(MR_TRACE_NVTX) && record_start(); /* it may be all there is, and never end */
+    open->wanted =
+        record_wants(MR_TRACE_NVTX) && record_start(); /* it may be all there is, and never end */
     if (!open->wanted)
         return;
     open->range = (struct mr_part_range){.type = type};
@@ -165,7 +168,8 @@ static void close_range(struct open *open, uint64_t now)
         record_capture(false);
 }
 
-void nvtx_mark(struct nvtx_domain *domain, const struct nvtx_attributes *attributes, const struct nvtx_message *message)
+void nvtx_mark(struct nvtx_domain *domain, const struct nvtx_attributes *attributes,
+               const struct nvtx_message *message)
 {
     struct mr_part_range mark = {.type = MR_RANGE_MARK};
     if (!record_wants(MR_TRACE_NVTX))
@@ -206,7 +210,8 @@ static uint32_t find_open(const struct thread *thread, const struct nvtx_domain 
     return thread->n;
 }
 
-int nvtx_push(struct nvtx_domain *domain, const struct nvtx_attributes *attributes, const struct nvtx_message *message)
+int nvtx_push(struct nvtx_domain *domain, const struct nvtx_attributes *attributes,
+              const struct nvtx_message *message)
 {
     struct open open;
     struct thread *thread = my_thread();
@@ -358,7 +363,8 @@ void nvtx_ranges_finish(void)
     record_unlock(&starts.lock);
     uint64_t unbalanced = atomic_exchange(&n_unbalanced, 0);
     if (unbalanced)
-        record_note("warning", (int64_t)unbalanced, "NVTX: ends of ranges that nobody began; they are left out");
+        record_note("warning", (int64_t)unbalanced,
+                    "NVTX: ends of ranges that nobody began; they are left out");
 }
 
 void nvtx_ranges_forked(void)
@@ -366,7 +372,8 @@ void nvtx_ranges_forked(void)
     atomic_store(&threads_lock.word, 0);
     threads = NULL;
     atomic_store(&starts.lock.word, 0);
-    starts.slot = NULL; /* another thread may have been about to replace it: the child makes its own */
+    starts.slot =
+        NULL; /* another thread may have been about to replace it: the child makes its own */
     starts.n = starts.room = starts.free = 0;
     starts.inherited = starts.sequence;
     atomic_store(&n_capturing, 0);

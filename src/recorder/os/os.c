@@ -61,8 +61,8 @@ void record_os_end(enum record_os_call call, uint64_t start_ns, int64_t result, 
 {
     int saved = errno;
     uint64_t now = record_now();
-    if (now - start_ns >= (call == OS_ioctl && shortest_ns < IOCTL_NS ? IOCTL_NS : shortest_ns) && !record_is_busy() &&
-        (pid_t)syscall(SYS_getpid) == own_pid) {
+    if (now - start_ns >= (call == OS_ioctl && shortest_ns < IOCTL_NS ? IOCTL_NS : shortest_ns) &&
+        !record_is_busy() && (pid_t)syscall(SYS_getpid) == own_pid) {
         struct mr_part_os record = {.start_ns = start_ns,
                                     .end_ns = now,
                                     .result = result,

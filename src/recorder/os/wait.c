@@ -19,22 +19,26 @@ int __poll_chk(struct pollfd *fds, nfds_t n, int timeout_ms, size_t room);
 
 RECORD_EXPORT int poll(struct pollfd *fds, nfds_t n,
                        int timeout_ms){WRAP(poll, int, (fds, n, timeout_ms), -1, 0)} RECORD_EXPORT
-    int __poll_chk(struct pollfd *fds, nfds_t n, int timeout_ms,
-                   size_t room){WRAP(__poll_chk, int, (fds, n, timeout_ms, room), -1, 0)} RECORD_EXPORT
+    int __poll_chk(struct pollfd *fds, nfds_t n, int timeout_ms, size_t room){
+        WRAP(__poll_chk, int, (fds, n, timeout_ms, room), -1, 0)} RECORD_EXPORT
     int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout,
-              const sigset_t *signals){WRAP(ppoll, int, (fds, n, timeout, signals), -1, 0)} RECORD_EXPORT
+              const sigset_t *signals){
+        WRAP(ppoll, int, (fds, n, timeout, signals), -1, 0)} RECORD_EXPORT
     int select(int n, fd_set *restrict in, fd_set *restrict out, fd_set *restrict except,
-               struct timeval *restrict timeout){WRAP(select, int, (n, in, out, except, timeout), -1, 0)} RECORD_EXPORT
+               struct timeval *restrict timeout){
+        WRAP(select, int, (n, in, out, except, timeout), -1, 0)} RECORD_EXPORT
     int pselect(int n, fd_set *restrict in, fd_set *restrict out, fd_set *restrict except,
                 const struct timespec *restrict timeout, const sigset_t *restrict signals){
         WRAP(pselect, int, (n, in, out, except, timeout, signals), -1, 0)} RECORD_EXPORT
-    int epoll_wait(int fd, struct epoll_event *events, int n,
-                   int timeout_ms){WRAP(epoll_wait, int, (fd, events, n, timeout_ms), -1, 0)} RECORD_EXPORT
-    int epoll_pwait(int fd, struct epoll_event *events, int n, int timeout_ms, const sigset_t *signals){
+    int epoll_wait(int fd, struct epoll_event *events, int n, int timeout_ms){
+        WRAP(epoll_wait, int, (fd, events, n, timeout_ms), -1, 0)} RECORD_EXPORT
+    int epoll_pwait(int fd, struct epoll_event *events, int n, int timeout_ms,
+                    const sigset_t *signals){
         WRAP(epoll_pwait, int, (fd, events, n, timeout_ms, signals), -1, 0)} RECORD_EXPORT
     int nanosleep(const struct timespec *time,
                   struct timespec *rest){WRAP(nanosleep, int, (time, rest), -1, 0)} RECORD_EXPORT
-    int clock_nanosleep(clockid_t clock, int flags, const struct timespec *time, struct timespec *rest){
+    int clock_nanosleep(clockid_t clock, int flags, const struct timespec *time,
+                        struct timespec *rest){
         WRAP(clock_nanosleep, int, (clock, flags, time, rest), ENOSYS, 0)} RECORD_EXPORT
     int usleep(useconds_t us){WRAP(usleep, int, (us), -1, 0)} RECORD_EXPORT
     unsigned sleep(unsigned seconds){WRAP(sleep, unsigned, (seconds), seconds, 0)}
@@ -45,20 +49,20 @@ RECORD_EXPORT int poll(struct pollfd *fds, nfds_t n,
  * Whoever finds a lock taken waits, and is timed. EBUSY is the one answer of a try that the lock itself does not give. Without the
  * C library's functions (this thread is inside the lookup of the first of them) nobody else runs yet.
  */
-#define WRAP_LOCK(lock, try, arguments)                                                                                \
-    __typeof__(&lock) real = REAL(lock);                                                                               \
-    if (!real)                                                                                                         \
-        return 0;                                                                                                      \
-    if (!record_os_traced)                                                                                             \
-        return real arguments;                                                                                         \
-    __typeof__(&try) attempt = REAL(try);                                                                              \
-    int result = attempt ? attempt arguments : EBUSY;                                                                  \
-    if (result != EBUSY)                                                                                               \
-        return result;                                                                                                 \
-    uint64_t start_ns = record_os_begin();                                                                             \
-    result = real arguments;                                                                                           \
-    if (start_ns)                                                                                                      \
-        record_os_end(OS_##lock, start_ns, result, 0);                                                                 \
+#define WRAP_LOCK(lock, try, arguments)                                                            \
+    __typeof__(&lock) real = REAL(lock);                                                           \
+    if (!real)                                                                                     \
+        return 0;                                                                                  \
+    if (!record_os_traced)                                                                         \
+        return real arguments;                                                                     \
+    __typeof__(&try) attempt = REAL(try);                                                          \
+    int result = attempt ? attempt arguments : EBUSY;                                              \
+    if (result != EBUSY)                                                                           \
+        return result;                                                                             \
+    uint64_t start_ns = record_os_begin();                                                         \
+    result = real arguments;                                                                       \
+    if (start_ns)                                                                                  \
+        record_os_end(OS_##lock, start_ns, result, 0);                                             \
     return result;
 
 RECORD_EXPORT int pthread_mutex_lock(pthread_mutex_t *mutex){
@@ -70,21 +74,24 @@ RECORD_EXPORT int pthread_mutex_lock(pthread_mutex_t *mutex){
 
 /* ---- conditions, semaphores, threads ---- */
 
-RECORD_EXPORT int pthread_cond_wait(pthread_cond_t *restrict condition, pthread_mutex_t *restrict mutex){
-    WRAP(pthread_cond_wait, int, (condition, mutex), ENOSYS, 0)} RECORD_EXPORT
+RECORD_EXPORT
+    int pthread_cond_wait(pthread_cond_t *restrict condition, pthread_mutex_t *restrict mutex){
+        WRAP(pthread_cond_wait, int, (condition, mutex), ENOSYS, 0)} RECORD_EXPORT
     int pthread_cond_timedwait(pthread_cond_t *restrict condition, pthread_mutex_t *restrict mutex,
                                const struct timespec *restrict until){
         WRAP(pthread_cond_timedwait, int, (condition, mutex, until), ENOSYS, 0)} RECORD_EXPORT
-    int pthread_cond_clockwait(pthread_cond_t *restrict condition, pthread_mutex_t *restrict mutex, clockid_t clock,
-                               const struct timespec *restrict until){
-        WRAP(pthread_cond_clockwait, int, (condition, mutex, clock, until), ENOSYS, 0)} RECORD_EXPORT
-    int pthread_join(pthread_t thread, void **out){WRAP(pthread_join, int, (thread, out), ENOSYS, 0)} RECORD_EXPORT
+    int pthread_cond_clockwait(pthread_cond_t *restrict condition, pthread_mutex_t *restrict mutex,
+                               clockid_t clock, const struct timespec *restrict until){
+        WRAP(pthread_cond_clockwait, int, (condition, mutex, clock, until), ENOSYS,
+             0)} RECORD_EXPORT int pthread_join(pthread_t thread, void **out){
+        WRAP(pthread_join, int, (thread, out), ENOSYS, 0)} RECORD_EXPORT
     int pthread_barrier_wait(pthread_barrier_t *barrier){
         WRAP(pthread_barrier_wait, int, (barrier), ENOSYS, 0)} RECORD_EXPORT
     int sem_wait(sem_t *semaphore){WRAP(sem_wait, int, (semaphore), -1, 0)} RECORD_EXPORT
     int sem_timedwait(sem_t *restrict semaphore, const struct timespec *restrict until){
         WRAP(sem_timedwait, int, (semaphore, until), -1, 0)} RECORD_EXPORT
-    int sem_clockwait(sem_t *restrict semaphore, clockid_t clock, const struct timespec *restrict until)
+    int sem_clockwait(sem_t *restrict semaphore, clockid_t clock,
+                      const struct timespec *restrict until)
 {
     WRAP(sem_clockwait, int, (semaphore, clock, until), -1, 0)
 }
@@ -110,9 +117,13 @@ static long call_kernel(long number, const long *a)
                      : "a"(number), "D"(a[0]), "S"(a[1]), "d"(a[2]), "r"(r10), "r"(r8), "r"(r9)
                      : "rcx", "r11", "memory");
 #elif defined(__aarch64__)
-    register long x8 __asm__("x8") = number, x0 __asm__("x0") = a[0], x1 __asm__("x1") = a[1], x2 __asm__("x2") = a[2];
+    register long x8 __asm__("x8") = number, x0 __asm__("x0") = a[0], x1 __asm__("x1") = a[1],
+                     x2 __asm__("x2") = a[2];
     register long x3 __asm__("x3") = a[3], x4 __asm__("x4") = a[4], x5 __asm__("x5") = a[5];
-    __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5) : "memory");
+    __asm__ volatile("svc 0"
+                     : "+r"(x0)
+                     : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5)
+                     : "memory");
     result = x0;
 #else
     (void)number, (void)a;

@@ -31,31 +31,33 @@ int __openat64_2(int folder, const char *path, int flags);
 
 RECORD_EXPORT ssize_t read(int fd, void *to, size_t n){
     WRAP(read, ssize_t, (fd, to, n), syscall(SYS_read, fd, to, n), result)} RECORD_EXPORT ssize_t
-    __read_chk(int fd, void *to, size_t n,
-               size_t room){WRAP(__read_chk, ssize_t, (fd, to, n, room), -1, result)} RECORD_EXPORT ssize_t
+    __read_chk(int fd, void *to, size_t n, size_t room){
+        WRAP(__read_chk, ssize_t, (fd, to, n, room), -1, result)} RECORD_EXPORT ssize_t
     pread(int fd, void *to, size_t n,
           off_t offset){WRAP(pread, ssize_t, (fd, to, n, offset), -1, result)} RECORD_EXPORT ssize_t
-    pread64(int fd, void *to, size_t n,
-            off64_t offset){WRAP(pread64, ssize_t, (fd, to, n, offset), -1, result)} RECORD_EXPORT ssize_t
-    __pread_chk(int fd, void *to, size_t n, off_t offset,
-                size_t room){WRAP(__pread_chk, ssize_t, (fd, to, n, offset, room), -1, result)} RECORD_EXPORT ssize_t
+    pread64(int fd, void *to, size_t n, off64_t offset){
+        WRAP(pread64, ssize_t, (fd, to, n, offset), -1, result)} RECORD_EXPORT ssize_t
+    __pread_chk(int fd, void *to, size_t n, off_t offset, size_t room){
+        WRAP(__pread_chk, ssize_t, (fd, to, n, offset, room), -1, result)} RECORD_EXPORT ssize_t
     __pread64_chk(int fd, void *to, size_t n, off64_t offset, size_t room){
         WRAP(__pread64_chk, ssize_t, (fd, to, n, offset, room), -1, result)} RECORD_EXPORT ssize_t
-    readv(int fd, const struct iovec *to, int n){WRAP(readv, ssize_t, (fd, to, n), -1, result)} RECORD_EXPORT ssize_t
-    preadv(int fd, const struct iovec *to, int n,
-           off_t offset){WRAP(preadv, ssize_t, (fd, to, n, offset), -1, result)} RECORD_EXPORT ssize_t
-    preadv64(int fd, const struct iovec *to, int n,
-             off64_t offset){WRAP(preadv64, ssize_t, (fd, to, n, offset), -1, result)} RECORD_EXPORT ssize_t
+    readv(int fd, const struct iovec *to,
+          int n){WRAP(readv, ssize_t, (fd, to, n), -1, result)} RECORD_EXPORT ssize_t
+    preadv(int fd, const struct iovec *to, int n, off_t offset){
+        WRAP(preadv, ssize_t, (fd, to, n, offset), -1, result)} RECORD_EXPORT ssize_t
+    preadv64(int fd, const struct iovec *to, int n, off64_t offset){
+        WRAP(preadv64, ssize_t, (fd, to, n, offset), -1, result)} RECORD_EXPORT ssize_t
     write(int fd, const void *from,
-          size_t n){WRAP(write, ssize_t, (fd, from, n), syscall(SYS_write, fd, from, n), result)} RECORD_EXPORT ssize_t
-    pwrite(int fd, const void *from, size_t n,
-           off_t offset){WRAP(pwrite, ssize_t, (fd, from, n, offset), -1, result)} RECORD_EXPORT ssize_t
-    pwrite64(int fd, const void *from, size_t n,
-             off64_t offset){WRAP(pwrite64, ssize_t, (fd, from, n, offset), -1, result)} RECORD_EXPORT ssize_t
+          size_t n){WRAP(write, ssize_t, (fd, from, n), syscall(SYS_write, fd, from, n),
+                         result)} RECORD_EXPORT ssize_t
+    pwrite(int fd, const void *from, size_t n, off_t offset){
+        WRAP(pwrite, ssize_t, (fd, from, n, offset), -1, result)} RECORD_EXPORT ssize_t
+    pwrite64(int fd, const void *from, size_t n, off64_t offset){
+        WRAP(pwrite64, ssize_t, (fd, from, n, offset), -1, result)} RECORD_EXPORT ssize_t
     writev(int fd, const struct iovec *from,
            int n){WRAP(writev, ssize_t, (fd, from, n), -1, result)} RECORD_EXPORT ssize_t
-    sendfile(int to, int from, off_t *offset,
-             size_t n){WRAP(sendfile, ssize_t, (to, from, offset, n), -1, result)} RECORD_EXPORT ssize_t
+    sendfile(int to, int from, off_t *offset, size_t n){
+        WRAP(sendfile, ssize_t, (to, from, offset, n), -1, result)} RECORD_EXPORT ssize_t
     sendfile64(int to, int from, off64_t *offset,
                size_t n){WRAP(sendfile64, ssize_t, (to, from, offset, n), -1, result)} RECORD_EXPORT
     int fsync(int fd){WRAP(fsync, int, (fd), -1, 0)} RECORD_EXPORT
@@ -64,29 +66,32 @@ RECORD_EXPORT ssize_t read(int fd, void *to, size_t n){
 /* ---- opening and closing ---- */
 
 /* The mode is there only if the flags say so. */
-#define READ_MODE(flags)                                                                                               \
-    mode_t mode = 0;                                                                                                   \
-    if ((flags)&O_CREAT || ((flags)&O_TMPFILE) == O_TMPFILE) {                                                         \
-        va_list list;                                                                                                  \
-        va_start(list, flags);                                                                                         \
-        mode = va_arg(list, mode_t);                                                                                   \
-        va_end(list);                                                                                                  \
+#define READ_MODE(flags)                                                                           \
+    mode_t mode = 0;                                                                               \
+    if ((flags)&O_CREAT || ((flags)&O_TMPFILE) == O_TMPFILE) {                                     \
+        va_list list;                                                                              \
+        va_start(list, flags);                                                                     \
+        mode = va_arg(list, mode_t);                                                               \
+        va_end(list);                                                                              \
     }
 
 RECORD_EXPORT int open(const char *path, int flags, ...){
-    READ_MODE(flags)
-        WRAP(open, int, (path, flags, mode), (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode), 0)} RECORD_EXPORT
+    READ_MODE(flags) WRAP(open, int, (path, flags, mode),
+                          (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode), 0)} RECORD_EXPORT
     int open64(const char *path, int flags, ...){
         READ_MODE(flags) WRAP(open64, int, (path, flags, mode),
-                              (int)syscall(SYS_openat, AT_FDCWD, path, flags | O_LARGEFILE, mode), 0)} RECORD_EXPORT
-    int openat(int folder, const char *path, int flags,
-               ...){READ_MODE(flags) WRAP(openat, int, (folder, path, flags, mode),
-                                          (int)syscall(SYS_openat, folder, path, flags, mode), 0)} RECORD_EXPORT
+                              (int)syscall(SYS_openat, AT_FDCWD, path, flags | O_LARGEFILE, mode),
+                              0)} RECORD_EXPORT
+    int openat(int folder, const char *path, int flags, ...){
+        READ_MODE(flags) WRAP(openat, int, (folder, path, flags, mode),
+                              (int)syscall(SYS_openat, folder, path, flags, mode), 0)} RECORD_EXPORT
     int openat64(int folder, const char *path, int flags, ...){
         READ_MODE(flags) WRAP(openat64, int, (folder, path, flags, mode),
-                              (int)syscall(SYS_openat, folder, path, flags | O_LARGEFILE, mode), 0)} RECORD_EXPORT
-    int __open_2(const char *path, int flags){WRAP(__open_2, int, (path, flags), -1, 0)} RECORD_EXPORT
-    int __open64_2(const char *path, int flags){WRAP(__open64_2, int, (path, flags), -1, 0)} RECORD_EXPORT
+                              (int)syscall(SYS_openat, folder, path, flags | O_LARGEFILE, mode),
+                              0)} RECORD_EXPORT int __open_2(const char *path, int flags){
+        WRAP(__open_2, int, (path, flags), -1, 0)} RECORD_EXPORT
+    int __open64_2(const char *path,
+                   int flags){WRAP(__open64_2, int, (path, flags), -1, 0)} RECORD_EXPORT
     int __openat_2(int folder, const char *path,
                    int flags){WRAP(__openat_2, int, (folder, path, flags), -1, 0)} RECORD_EXPORT
     int __openat64_2(int folder, const char *path,
@@ -96,26 +101,27 @@ RECORD_EXPORT int open(const char *path, int flags, ...){
 /* ---- streams of the C library, whose own reads do not pass here ---- */
 
 RECORD_EXPORT FILE *fopen(const char *restrict path, const char *restrict mode){
-    WRAP(fopen, FILE *, (path, mode), NULL, 0)} RECORD_EXPORT FILE *fopen64(const char *restrict path,
-                                                                            const char *restrict mode){
+    WRAP(fopen, FILE *, (path, mode), NULL,
+         0)} RECORD_EXPORT FILE *fopen64(const char *restrict path, const char *restrict mode){
     WRAP(fopen64, FILE *, (path, mode), NULL, 0)} RECORD_EXPORT
     int fclose(FILE *file){WRAP(fclose, int, (file), EOF, 0)} RECORD_EXPORT size_t
-    fread(void *restrict to, size_t size, size_t n,
-          FILE *restrict file){WRAP(fread, size_t, (to, size, n, file), 0, result *size)} RECORD_EXPORT size_t
-    fwrite(const void *restrict from, size_t size, size_t n,
-           FILE *restrict file){WRAP(fwrite, size_t, (from, size, n, file), 0, result *size)} RECORD_EXPORT
+    fread(void *restrict to, size_t size, size_t n, FILE *restrict file){
+        WRAP(fread, size_t, (to, size, n, file), 0, result *size)} RECORD_EXPORT size_t
+    fwrite(const void *restrict from, size_t size, size_t n, FILE *restrict file){
+        WRAP(fwrite, size_t, (from, size, n, file), 0, result *size)} RECORD_EXPORT
     int fflush(FILE *file){WRAP(fflush, int, (file), EOF, 0)}
 
 /* ---- memory and devices ---- */
 
 RECORD_EXPORT void *mmap(void *at, size_t n, int protection, int flags, int fd, off_t offset){
     WRAP(mmap, void *, (at, n, protection, flags, fd, offset),
-         (void *)syscall(SYS_mmap, at, n, protection, flags, fd, offset), result == MAP_FAILED ? 0 : n)} RECORD_EXPORT
-    void *mmap64(void *at, size_t n, int protection, int flags, int fd,
-                 off64_t offset){WRAP(mmap64, void *, (at, n, protection, flags, fd, offset),
-                                      (void *)syscall(SYS_mmap, at, n, protection, flags, fd, offset),
-                                      result == MAP_FAILED ? 0 : n)} RECORD_EXPORT
-    int munmap(void *at, size_t n){WRAP(munmap, int, (at, n), (int)syscall(SYS_munmap, at, n), n)} RECORD_EXPORT
+         (void *)syscall(SYS_mmap, at, n, protection, flags, fd, offset),
+         result == MAP_FAILED ? 0 : n)} RECORD_EXPORT
+    void *mmap64(void *at, size_t n, int protection, int flags, int fd, off64_t offset){
+        WRAP(mmap64, void *, (at, n, protection, flags, fd, offset),
+             (void *)syscall(SYS_mmap, at, n, protection, flags, fd, offset),
+             result == MAP_FAILED ? 0 : n)} RECORD_EXPORT int munmap(void *at, size_t n){
+        WRAP(munmap, int, (at, n), (int)syscall(SYS_munmap, at, n), n)} RECORD_EXPORT
     int mlock(const void *at, size_t n){WRAP(mlock, int, (at, n), -1, n)} RECORD_EXPORT
     int munlock(const void *at, size_t n){WRAP(munlock, int, (at, n), -1, n)} RECORD_EXPORT
     int ioctl(int fd, unsigned long request, ...)
@@ -129,35 +135,38 @@ RECORD_EXPORT void *mmap(void *at, size_t n, int protection, int flags, int fd, 
 
 /* ---- sockets ---- */
 
-RECORD_EXPORT ssize_t recv(int fd, void *to, size_t n,
-                           int flags){WRAP(recv, ssize_t, (fd, to, n, flags), -1, result)} RECORD_EXPORT ssize_t
-    __recv_chk(int fd, void *to, size_t n, size_t room,
-               int flags){WRAP(__recv_chk, ssize_t, (fd, to, n, room, flags), -1, result)} RECORD_EXPORT ssize_t
-    recvfrom(int fd, void *restrict to, size_t n, int flags, struct sockaddr *restrict from, socklen_t *restrict bytes){
+RECORD_EXPORT ssize_t recv(int fd, void *to, size_t n, int flags){
+    WRAP(recv, ssize_t, (fd, to, n, flags), -1, result)} RECORD_EXPORT ssize_t
+    __recv_chk(int fd, void *to, size_t n, size_t room, int flags){
+        WRAP(__recv_chk, ssize_t, (fd, to, n, room, flags), -1, result)} RECORD_EXPORT ssize_t
+    recvfrom(int fd, void *restrict to, size_t n, int flags, struct sockaddr *restrict from,
+             socklen_t *restrict bytes){
         WRAP(recvfrom, ssize_t, (fd, to, n, flags, from, bytes), -1, result)} RECORD_EXPORT ssize_t
-    recvmsg(int fd, struct msghdr *message,
-            int flags){WRAP(recvmsg, ssize_t, (fd, message, flags), -1, result)} RECORD_EXPORT ssize_t
+    recvmsg(int fd, struct msghdr *message, int flags){
+        WRAP(recvmsg, ssize_t, (fd, message, flags), -1, result)} RECORD_EXPORT ssize_t
     send(int fd, const void *from, size_t n,
          int flags){WRAP(send, ssize_t, (fd, from, n, flags), -1, result)} RECORD_EXPORT ssize_t
     sendto(int fd, const void *from, size_t n, int flags, const struct sockaddr *to,
-           socklen_t bytes){WRAP(sendto, ssize_t, (fd, from, n, flags, to, bytes), -1, result)} RECORD_EXPORT ssize_t
+           socklen_t bytes){
+        WRAP(sendto, ssize_t, (fd, from, n, flags, to, bytes), -1, result)} RECORD_EXPORT ssize_t
     sendmsg(int fd, const struct msghdr *message,
             int flags){WRAP(sendmsg, ssize_t, (fd, message, flags), -1, result)} RECORD_EXPORT
     int accept(int fd, struct sockaddr *restrict from,
                socklen_t *restrict bytes){WRAP(accept, int, (fd, from, bytes), -1, 0)} RECORD_EXPORT
     int accept4(int fd, struct sockaddr *restrict from, socklen_t *restrict bytes,
                 int flags){WRAP(accept4, int, (fd, from, bytes, flags), -1, 0)} RECORD_EXPORT
-    int connect(int fd, const struct sockaddr *to, socklen_t bytes){WRAP(connect, int, (fd, to, bytes), -1, 0)}
+    int connect(int fd, const struct sockaddr *to,
+                socklen_t bytes){WRAP(connect, int, (fd, to, bytes), -1, 0)}
 
 /* ---- processes ---- */
 
 RECORD_EXPORT pid_t wait(int *status){WRAP(wait, pid_t, (status), -1, 0)} RECORD_EXPORT pid_t
     waitpid(pid_t pid, int *status,
             int options){WRAP(waitpid, pid_t, (pid, status, options), -1, 0)} RECORD_EXPORT pid_t
-    wait3(int *status, int options,
-          struct rusage *usage){WRAP(wait3, pid_t, (status, options, usage), -1, 0)} RECORD_EXPORT pid_t
-    wait4(pid_t pid, int *status, int options,
-          struct rusage *usage){WRAP(wait4, pid_t, (pid, status, options, usage), -1, 0)} RECORD_EXPORT
+    wait3(int *status, int options, struct rusage *usage){
+        WRAP(wait3, pid_t, (status, options, usage), -1, 0)} RECORD_EXPORT pid_t
+    wait4(pid_t pid, int *status, int options, struct rusage *usage){
+        WRAP(wait4, pid_t, (pid, status, options, usage), -1, 0)} RECORD_EXPORT
     int waitid(idtype_t type, id_t id, siginfo_t *info,
                int options){WRAP(waitid, int, (type, id, info, options), -1, 0)}
 

@@ -11,17 +11,17 @@
  * The body of a wrapper: calls on, timed if that is wanted. missing: what is returned where the C library has no such function.
  * bytes: what was moved or mapped, an expression of `result`.
  */
-#define WRAP(symbol, result_type, arguments, missing, bytes)                                                           \
-    __typeof__(&symbol) real = REAL(symbol);                                                                           \
-    if (!real) {                                                                                                       \
-        errno = ENOSYS;                                                                                                \
-        return missing;                                                                                                \
-    }                                                                                                                  \
-    uint64_t start_ns = record_os_begin();                                                                             \
-    if (!start_ns)                                                                                                     \
-        return real arguments;                                                                                         \
-    result_type result = real arguments;                                                                               \
-    record_os_end(OS_##symbol, start_ns, (int64_t)result, (int64_t)(bytes));                                           \
+#define WRAP(symbol, result_type, arguments, missing, bytes)                                       \
+    __typeof__(&symbol) real = REAL(symbol);                                                       \
+    if (!real) {                                                                                   \
+        errno = ENOSYS;                                                                            \
+        return missing;                                                                            \
+    }                                                                                              \
+    uint64_t start_ns = record_os_begin();                                                         \
+    if (!start_ns)                                                                                 \
+        return real arguments;                                                                     \
+    result_type result = real arguments;                                                           \
+    record_os_end(OS_##symbol, start_ns, (int64_t)result, (int64_t)(bytes));                       \
     return result;
 
 #endif

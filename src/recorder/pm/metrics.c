@@ -9,7 +9,8 @@
 static const struct {
     const char *label, *names[4];
 } metrics[PM_METRICS] = {
-    {"SMs Active [Throughput %]", {"sm__cycles_active.avg" PERCENT, "TPC.TriageCompute.sm__cycles_active.avg" PERCENT}},
+    {"SMs Active [Throughput %]",
+     {"sm__cycles_active.avg" PERCENT, "TPC.TriageCompute.sm__cycles_active.avg" PERCENT}},
     {"Tensor Active [Throughput %]",
      {"sm__pipe_tensor_cycles_active.avg" PERCENT,
       "TPC.TriageCompute.sm__pipe_tensor_cycles_active_realtime.avg" PERCENT,
@@ -18,7 +19,8 @@ static const struct {
      {"dramc__read_throughput.avg" PERCENT, "FBSP.TriageCompute.dramc__read_throughput.avg" PERCENT,
       "dram__read_throughput.avg" PERCENT, "dram__bytes_read.avg" PERCENT}},
     {"DRAM Write Bandwidth [Throughput %]",
-     {"dramc__write_throughput.avg" PERCENT, "FBSP.TriageCompute.dramc__write_throughput.avg" PERCENT,
+     {"dramc__write_throughput.avg" PERCENT,
+      "FBSP.TriageCompute.dramc__write_throughput.avg" PERCENT,
       "dram__write_throughput.avg" PERCENT, "dram__bytes_write.avg" PERCENT}},
     {"PCIe RX Throughput [Throughput %]",
      {"pcie__read_bytes.avg" PERCENT, "PCI.TriageCompute.pcie__read_bytes.avg" PERCENT}},
@@ -34,7 +36,8 @@ double pm_metrics_scale(const char *name)
 
 static void end_host(struct pm_session *session)
 {
-    struct cupti_pm_host_end end = {.size = PM_SIZE(cupti_pm_host_end, host), .host = session->host};
+    struct cupti_pm_host_end end = {.size = PM_SIZE(cupti_pm_host_end, host),
+                                    .host = session->host};
     if (session->host)
         pm.ProfilerHostDeinitialize(&end);
     session->host = NULL;
@@ -61,9 +64,12 @@ static int configure(struct pm_session *session, size_t *passes, const char **wh
     int rc = begin_host(session, what);
     if (rc != CUPTI_OK)
         return rc;
-    struct cupti_pm_add add = {
-        .size = PM_SIZE(cupti_pm_add, n), .host = session->host, .names = session->names, .n = session->n};
-    struct cupti_pm_image_size bytes = {.size = PM_SIZE(cupti_pm_image_size, bytes), .host = session->host};
+    struct cupti_pm_add add = {.size = PM_SIZE(cupti_pm_add, n),
+                               .host = session->host,
+                               .names = session->names,
+                               .n = session->n};
+    struct cupti_pm_image_size bytes = {.size = PM_SIZE(cupti_pm_image_size, bytes),
+                                        .host = session->host};
     *what = "cuptiProfilerHostConfigAddMetrics";
     rc = pm.ProfilerHostConfigAddMetrics(&add);
     if (rc == CUPTI_OK) {
@@ -80,8 +86,9 @@ static int configure(struct pm_session *session, size_t *passes, const char **wh
                                    .host = session->host,
                                    .bytes = session->config_bytes,
                                    .image = session->config};
-    struct cupti_pm_passes n = {
-        .size = PM_SIZE(cupti_pm_passes, n), .bytes = session->config_bytes, .image = session->config};
+    struct cupti_pm_passes n = {.size = PM_SIZE(cupti_pm_passes, n),
+                                .bytes = session->config_bytes,
+                                .image = session->config};
     *what = "cuptiProfilerHostGetConfigImage";
     rc = pm.ProfilerHostGetConfigImage(&image);
     if (rc == CUPTI_OK) {

@@ -68,17 +68,19 @@ void record_pm_refuse(const char *why)
 static const char *reason(int rc)
 {
     if (rc == CUPTI_INSUFFICIENT_PRIVILEGES || rc == CUPTI_VIRTUALIZED_PRIVILEGES)
-        return admin_only()
-                   ? "the driver keeps the GPU's counters for administrators here (RmProfilingAdminOnly: 1); run it as "
-                     "root, or load the driver with NVreg_RestrictProfilingToAdminUsers=0"
-                   : "no permission for the GPU's counters (containers need CAP_SYS_ADMIN; virtual machines their "
-                     "host's "
-                     "consent)";
+        return admin_only() ? "the driver keeps the GPU's counters for administrators here "
+                              "(RmProfilingAdminOnly: 1); run it as "
+                              "root, or load the driver with NVreg_RestrictProfilingToAdminUsers=0"
+                            : "no permission for the GPU's counters (containers need "
+                              "CAP_SYS_ADMIN; virtual machines their "
+                              "host's "
+                              "consent)";
     if (rc == CUPTI_HARDWARE_BUSY)
         return "another profiler holds the GPU's counters (dcgm, ncu, nsys)";
     if (rc == CUPTI_NOT_SUPPORTED || rc == CUPTI_NOT_IMPLEMENTED || rc == CUPTI_VIRTUALIZED ||
         (rc >= CUPTI_CONFIDENTIAL && rc <= CUPTI_UNKNOWN_CHIP))
-        return "this GPU has no PM sampling, or not in its present mode (before Turing; MIG, vGPU, confidential "
+        return "this GPU has no PM sampling, or not in its present mode (before Turing; MIG, vGPU, "
+               "confidential "
                "computing)";
     if (rc == CUPTI_OUT_OF_MEMORY)
         return "no memory for its buffers";
@@ -91,7 +93,8 @@ static void refuse(const struct pm_session *session, const char *what, int rc)
     char text[640];
     if (cupti.GetResultString)
         cupti.GetResultString(rc, &name);
-    snprintf(text, sizeof text, "%s (GPU %u: %s: %s, %d)", reason(rc), session->device, what, name ? name : "?", rc);
+    snprintf(text, sizeof text, "%s (GPU %u: %s: %s, %d)", reason(rc), session->device, what,
+             name ? name : "?", rc);
     if (session->n_samples == 0) {
         record_pm_refuse(text);
     } else {
@@ -107,7 +110,8 @@ static void find_driver(void)
 {
     void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
     void *from = library ? library : RTLD_DEFAULT;
-    void *count = dlsym(from, "cuDeviceGetCount"), *primary = dlsym(from, "cuDevicePrimaryCtxGetState");
+    void *count = dlsym(from, "cuDeviceGetCount"),
+         *primary = dlsym(from, "cuDevicePrimaryCtxGetState");
     void *bus = dlsym(from, "cuDeviceGetPCIBusId");
     memcpy(&driver.count, &count, sizeof count);
     memcpy(&driver.primary, &primary, sizeof primary);
@@ -137,14 +141,16 @@ static bool take(uint32_t device)
     char path[PATH_MAX], bus[64] = "";
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     if (!driver.bus || driver.bus(bus, sizeof bus, (int)device) != 0)
-        snprintf(bus, sizeof bus, "%u", device); /* which CUDA_VISIBLE_DEVICES makes another in each process */
+        snprintf(bus, sizeof bus, "%u",
+                 device); /* which CUDA_VISIBLE_DEVICES makes another in each process */
     int n = snprintf(path, sizeof path, "%s/gpu-%s", record_config.folder, bus);
     if (n < 0 || (size_t)n >= sizeof path)
         return false;
     int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0)
         return false;
-    int high = fcntl(fd, F_DUPFD_CLOEXEC, 512); /* programs that close or reuse low numbers seldom go so far */
+    int high = fcntl(fd, F_DUPFD_CLOEXEC,
+                     512); /* programs that close or reuse low numbers seldom go so far */
     if (high >= 0) {
         syscall(SYS_close, fd); /* before the lock, which would go with it */
         fd = high;
@@ -171,8 +177,8 @@ static void open_device(uint32_t device)
 {
     const char *what = "";
     uint64_t now = record_now();
-    if (devices[device].failed || devices[device].session.open || now - devices[device].tried_ns < TAKEN_NS ||
-        !in_use(device))
+    if (devices[device].failed || devices[device].session.open ||
+        now - devices[device].tried_ns < TAKEN_NS || !in_use(device))
         return;
     devices[device].tried_ns = now;
     if (!take(device))
@@ -208,8 +214,10 @@ static bool attend(uint32_t device, bool wanted)
 /* A program that made a context, and was gone before the device had a sample. */
 static void tell_if_none(uint32_t device)
 {
-    bool untried = devices[device].tried_ns == 0 && in_use(device) && take(device); /* else another process has it */
-    if ((untried || devices[device].session.open) && devices[device].session.n_samples == 0 && record_gate_open())
+    bool untried = devices[device].tried_ns == 0 && in_use(device) &&
+                   take(device); /* else another process has it */
+    if ((untried || devices[device].session.open) && devices[device].session.n_samples == 0 &&
+        record_gate_open())
         record_pm_refuse("the program ended before the first sample");
 }
 
@@ -234,7 +242,10 @@ static void *work(void *unused)
             }
         }
         uint64_t flush_ns = record_flush_ms() * 1000000ull;
-        uint64_t pause_ns = soon ? BOUND_NS : !any ? LOOK_NS : flush_ns < COLLECT_NS ? flush_ns : COLLECT_NS;
+        uint64_t pause_ns = soon                    ? BOUND_NS
+                            : !any                  ? LOOK_NS
+                            : flush_ns < COLLECT_NS ? flush_ns
+                                                    : COLLECT_NS;
         if (atomic_load(&stage) == RUNNING)
             record_wait(&wake, seen, pause_ns);
     }
@@ -265,7 +276,8 @@ static void end(uint64_t ns)
     record_inside = true;
     record_wake(&wake);
     if (!record_wait_for(&stage, ENDED, &wake, ns))
-        record_note("warning", 0, "GPU metrics: sampling did not end in time, the last samples are missing");
+        record_note("warning", 0,
+                    "GPU metrics: sampling did not end in time, the last samples are missing");
     record_inside = inside;
 }
 
@@ -288,7 +300,8 @@ static void load_helpers(void *of)
     const char *slash = dladdr(of, &info) && info.dli_fname ? strrchr(info.dli_fname, '/') : NULL;
     for (size_t i = 0; slash && i < sizeof names / sizeof names[0]; i++) {
         char path[PATH_MAX];
-        int n = snprintf(path, sizeof path, "%.*s/%s", (int)(slash - info.dli_fname), info.dli_fname, names[i]);
+        int n = snprintf(path, sizeof path, "%.*s/%s", (int)(slash - info.dli_fname),
+                         info.dli_fname, names[i]);
         if (n > 0 && (size_t)n < sizeof path)
             (void)!dlopen(path, RTLD_NOW | RTLD_LOCAL);
     }
@@ -307,16 +320,17 @@ void record_pm_begin(void)
     hz = text ? (uint32_t)strtoul(text, NULL, 10) : 0;
     hz = hz >= 1 && hz <= 1000000 ? hz : DEFAULT_HZ;
     generation = record_generation();
-#define X(name, parameters, last)                                                                                      \
-    {                                                                                                                  \
-        void *symbol = record_cupti_symbol("cupti" #name);                                                             \
-        memcpy(&pm.name, &symbol, sizeof symbol);                                                                      \
-        missing = symbol || missing ? missing : "cupti" #name;                                                         \
+#define X(name, parameters, last)                                                                  \
+    {                                                                                              \
+        void *symbol = record_cupti_symbol("cupti" #name);                                         \
+        memcpy(&pm.name, &symbol, sizeof symbol);                                                  \
+        missing = symbol || missing ? missing : "cupti" #name;                                     \
     }
     CUPTI_PM_FUNCTIONS(X)
 #undef X
     if (missing) {
-        snprintf(why, sizeof why, "this libcupti (version %u) has no %s: CUDA 12.6's or a later one samples metrics",
+        snprintf(why, sizeof why,
+                 "this libcupti (version %u) has no %s: CUDA 12.6's or a later one samples metrics",
                  cupti.version, missing);
         record_pm_refuse(why);
         return;

@@ -16,14 +16,15 @@ enum {
     CUPTI_VIRTUALIZED = 33,
     CUPTI_INSUFFICIENT_PRIVILEGES = 35,
     CUPTI_VIRTUALIZED_PRIVILEGES = 40,
-    CUPTI_CONFIDENTIAL = 41, /* from here to 46 kinds of devices: confidential, CMP, MIG, SLI, WSL, an unknown chip */
+    CUPTI_CONFIDENTIAL =
+        41, /* from here to 46 kinds of devices: confidential, CMP, MIG, SLI, WSL, an unknown chip */
     CUPTI_UNKNOWN_CHIP = 46
 };
 enum { CUPTI_PROFILE_PM_SAMPLING = 1 };
 enum { CUPTI_PM_BY_SYSCLK, CUPTI_PM_BY_TIME };
 
-#define PM_HEAD                                                                                                        \
-    size_t size;                                                                                                       \
+#define PM_HEAD                                                                                    \
+    size_t size;                                                                                   \
     void *reserved
 
 struct cupti_pm_plain { /* cuptiProfilerInitialize */
@@ -136,26 +137,26 @@ struct cupti_pm_values {
 };
 
 /* name, its parameters, their last member */
-#define CUPTI_PM_FUNCTIONS(X)                                                                                          \
-    X(ProfilerInitialize, cupti_pm_plain, reserved)                                                                    \
-    X(DeviceGetChipName, cupti_pm_chip, name)                                                                          \
-    X(PmSamplingGetCounterAvailability, cupti_pm_available, image)                                                     \
-    X(PmSamplingEnable, cupti_pm_enable, sampling)                                                                     \
-    X(PmSamplingDisable, cupti_pm_sampling, sampling)                                                                  \
-    X(PmSamplingStart, cupti_pm_sampling, sampling)                                                                    \
-    X(PmSamplingStop, cupti_pm_sampling, sampling)                                                                     \
-    X(PmSamplingSetConfig, cupti_pm_config, append)                                                                    \
-    X(PmSamplingGetCounterDataSize, cupti_pm_data_size, bytes)                                                         \
-    X(PmSamplingCounterDataImageInitialize, cupti_pm_data_init, data)                                                  \
-    X(PmSamplingDecodeData, cupti_pm_decode, overflow)                                                                 \
-    X(PmSamplingGetCounterDataInfo, cupti_pm_data_info, n_completed)                                                   \
-    X(PmSamplingCounterDataGetSampleInfo, cupti_pm_sample_info, end)                                                   \
-    X(ProfilerHostInitialize, cupti_pm_host, host)                                                                     \
-    X(ProfilerHostDeinitialize, cupti_pm_host_end, host)                                                               \
-    X(ProfilerHostConfigAddMetrics, cupti_pm_add, n)                                                                   \
-    X(ProfilerHostGetConfigImageSize, cupti_pm_image_size, bytes)                                                      \
-    X(ProfilerHostGetConfigImage, cupti_pm_image, image)                                                               \
-    X(ProfilerHostGetNumOfPasses, cupti_pm_passes, n)                                                                  \
+#define CUPTI_PM_FUNCTIONS(X)                                                                      \
+    X(ProfilerInitialize, cupti_pm_plain, reserved)                                                \
+    X(DeviceGetChipName, cupti_pm_chip, name)                                                      \
+    X(PmSamplingGetCounterAvailability, cupti_pm_available, image)                                 \
+    X(PmSamplingEnable, cupti_pm_enable, sampling)                                                 \
+    X(PmSamplingDisable, cupti_pm_sampling, sampling)                                              \
+    X(PmSamplingStart, cupti_pm_sampling, sampling)                                                \
+    X(PmSamplingStop, cupti_pm_sampling, sampling)                                                 \
+    X(PmSamplingSetConfig, cupti_pm_config, append)                                                \
+    X(PmSamplingGetCounterDataSize, cupti_pm_data_size, bytes)                                     \
+    X(PmSamplingCounterDataImageInitialize, cupti_pm_data_init, data)                              \
+    X(PmSamplingDecodeData, cupti_pm_decode, overflow)                                             \
+    X(PmSamplingGetCounterDataInfo, cupti_pm_data_info, n_completed)                               \
+    X(PmSamplingCounterDataGetSampleInfo, cupti_pm_sample_info, end)                               \
+    X(ProfilerHostInitialize, cupti_pm_host, host)                                                 \
+    X(ProfilerHostDeinitialize, cupti_pm_host_end, host)                                           \
+    X(ProfilerHostConfigAddMetrics, cupti_pm_add, n)                                               \
+    X(ProfilerHostGetConfigImageSize, cupti_pm_image_size, bytes)                                  \
+    X(ProfilerHostGetConfigImage, cupti_pm_image, image)                                           \
+    X(ProfilerHostGetNumOfPasses, cupti_pm_passes, n)                                              \
     X(ProfilerHostEvaluateToGpuValues, cupti_pm_values, values)
 
 struct record_pm_api {
@@ -165,7 +166,8 @@ struct record_pm_api {
 };
 extern struct record_pm_api pm; /* constant once record_pm_begin() has returned */
 
-#define PM_SIZE(parameters, last) (offsetof(struct parameters, last) + sizeof(((struct parameters *)0)->last))
+#define PM_SIZE(parameters, last)                                                                  \
+    (offsetof(struct parameters, last) + sizeof(((struct parameters *)0)->last))
 
 enum { PM_METRICS = 6 };
 enum { CUPTI_PM_DATA_FULL = 1 }; /* why decoding stopped */
@@ -186,7 +188,8 @@ struct pm_session {
     uint64_t interval_ns;   /* wanted, between samples */
     uint64_t start_call_ns; /* on the host's clock: before sampling was started */
     uint64_t bound_ns;      /* when `lower` was last looked at; 0: never */
-    int64_t lower, upper;   /* the device's clock less the host's; upper: soon after sampling was started */
+    int64_t lower,
+        upper; /* the device's clock less the host's; upper: soon after sampling was started */
     int64_t apart_ns, slack_ns;
     uint64_t n_samples;
 };

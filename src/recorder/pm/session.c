@@ -13,12 +13,13 @@
 #define MAX_SAMPLES    4096u /* decoded at once */
 #define HARDWARE_BYTES ((size_t)128 << 20)
 #define MAX_SLACK_NS   1500000
-#define DRIFT          10000 /* the lower bound gives way by this part of the time that passes: clocks drift 1 to 50 ppm */
-#define LONG           8u    /* periods: no sample of ours is so long */
-#define SOON_NS        1000000000ull
-#define MAX_RESTARTS   16u
-#define SYSCLK_HZ      1400000000u /* about: where sampling by time isn't there (Turing, A100) */
-#define BATCH          512u
+#define DRIFT                                                                                      \
+    10000 /* the lower bound gives way by this part of the time that passes: clocks drift 1 to 50 ppm */
+#define LONG         8u /* periods: no sample of ours is so long */
+#define SOON_NS      1000000000ull
+#define MAX_RESTARTS 16u
+#define SYSCLK_HZ    1400000000u /* about: where sampling by time isn't there (Turing, A100) */
+#define BATCH        512u
 
 static int init_data(struct pm_session *session)
 {
@@ -68,7 +69,8 @@ static int set_config(struct pm_session *session, uint32_t hz, const char **what
 
 static int get_available(struct pm_session *session, const char **what)
 {
-    struct cupti_pm_available available = {.size = PM_SIZE(cupti_pm_available, image), .device = session->device};
+    struct cupti_pm_available available = {.size = PM_SIZE(cupti_pm_available, image),
+                                           .device = session->device};
     *what = "cuptiPmSamplingGetCounterAvailability";
     int rc = pm.PmSamplingGetCounterAvailability(&available);
     if (rc != CUPTI_OK)
@@ -83,7 +85,8 @@ static int get_available(struct pm_session *session, const char **what)
 
 static int enable(struct pm_session *session, const char **what)
 {
-    struct cupti_pm_enable enable = {.size = PM_SIZE(cupti_pm_enable, sampling), .device = session->device};
+    struct cupti_pm_enable enable = {.size = PM_SIZE(cupti_pm_enable, sampling),
+                                     .device = session->device};
     *what = "cuptiPmSamplingEnable";
     int rc = pm.PmSamplingEnable(&enable);
     session->sampling = rc == CUPTI_OK ? enable.sampling : NULL;
@@ -124,7 +127,8 @@ int pm_session_open(struct pm_session *session, uint32_t hz, const char **what)
 
 int pm_session_start(struct pm_session *session, const char **what)
 {
-    struct cupti_pm_sampling start = {.size = PM_SIZE(cupti_pm_sampling, sampling), .sampling = session->sampling};
+    struct cupti_pm_sampling start = {.size = PM_SIZE(cupti_pm_sampling, sampling),
+                                      .sampling = session->sampling};
     *what = "cuptiPmSamplingStart";
     session->start_call_ns = record_now();
     int rc = pm.PmSamplingStart(&start);
@@ -136,7 +140,8 @@ int pm_session_start(struct pm_session *session, const char **what)
 /* first_end, last_end: of the device's samples; host: when decoding them was over. */
 static void bound(struct pm_session *session, uint64_t first_end, uint64_t last_end, uint64_t host)
 {
-    int64_t lower = (int64_t)(last_end - host), upper = (int64_t)(first_end - session->start_call_ns);
+    int64_t lower = (int64_t)(last_end - host),
+            upper = (int64_t)(first_end - session->start_call_ns);
     int64_t kept = session->lower - (int64_t)((host - session->bound_ns) / DRIFT);
     session->lower = session->bound_ns && kept > lower ? kept : lower;
     session->bound_ns = host;
@@ -151,7 +156,8 @@ static void bound(struct pm_session *session, uint64_t first_end, uint64_t last_
                                                                : session->apart_ns / 2;
 }
 
-static int sample_times(const struct pm_session *session, size_t i, struct cupti_pm_sample_info *out)
+static int sample_times(const struct pm_session *session, size_t i,
+                        struct cupti_pm_sample_info *out)
 {
     *out = (struct cupti_pm_sample_info){.size = PM_SIZE(cupti_pm_sample_info, end),
                                          .sampling = session->sampling,
@@ -163,7 +169,8 @@ static int sample_times(const struct pm_session *session, size_t i, struct cupti
 
 /* A sample counts from its start on: the time of a sample without values is none. The first one begins long before sampling was
  * started (half a second on an H200): it is left out. */
-static int put_sample(struct pm_session *session, size_t i, struct mr_part_metric *to, uint32_t *n_put)
+static int put_sample(struct pm_session *session, size_t i, struct mr_part_metric *to,
+                      uint32_t *n_put)
 {
     struct cupti_pm_sample_info info;
     double values[PM_METRICS] = {0};
@@ -184,8 +191,8 @@ static int put_sample(struct pm_session *session, size_t i, struct mr_part_metri
         return rc;
     rc = pm.ProfilerHostEvaluateToGpuValues(&evaluate);
     for (uint32_t m = 0; m < session->n && rc == CUPTI_OK; m++) {
-        to[(*n_put)++] =
-            (struct mr_part_metric){time, values[m] * session->scale[m], session->label_ids[m], session->device};
+        to[(*n_put)++] = (struct mr_part_metric){time, values[m] * session->scale[m],
+                                                 session->label_ids[m], session->device};
     }
     return rc;
 }
@@ -219,7 +226,8 @@ static int restart(struct pm_session *session, const char **what)
 {
     if (session->n_overflows++ == 0)
         record_note("warning", 0,
-                    "GPU metrics: the device's buffer was full, samples are missing; a lower --gpu-metrics-frequency "
+                    "GPU metrics: the device's buffer was full, samples are missing; a lower "
+                    "--gpu-metrics-frequency "
                     "helps");
     if (session->n_overflows > MAX_RESTARTS) {
         *what = "cuptiPmSamplingDecodeData";
@@ -235,8 +243,9 @@ int pm_session_collect(struct pm_session *session, bool *more, const char **what
                                      .sampling = session->sampling,
                                      .data = session->data,
                                      .bytes = session->data_bytes};
-    struct cupti_pm_data_info info = {
-        .size = PM_SIZE(cupti_pm_data_info, n_completed), .data = session->data, .bytes = session->data_bytes};
+    struct cupti_pm_data_info info = {.size = PM_SIZE(cupti_pm_data_info, n_completed),
+                                      .data = session->data,
+                                      .bytes = session->data_bytes};
     *more = false;
     *what = "cuptiPmSamplingDecodeData";
     int rc = pm.PmSamplingDecodeData(&decode);
@@ -261,7 +270,8 @@ int pm_session_collect(struct pm_session *session, bool *more, const char **what
 
 int pm_session_stop(struct pm_session *session)
 {
-    struct cupti_pm_sampling stop = {.size = PM_SIZE(cupti_pm_sampling, sampling), .sampling = session->sampling};
+    struct cupti_pm_sampling stop = {.size = PM_SIZE(cupti_pm_sampling, sampling),
+                                     .sampling = session->sampling};
     if (!session->started)
         return CUPTI_OK;
     session->started = false;
@@ -270,7 +280,8 @@ int pm_session_stop(struct pm_session *session)
 
 void pm_session_close(struct pm_session *session)
 {
-    struct cupti_pm_sampling disable = {.size = PM_SIZE(cupti_pm_sampling, sampling), .sampling = session->sampling};
+    struct cupti_pm_sampling disable = {.size = PM_SIZE(cupti_pm_sampling, sampling),
+                                        .sampling = session->sampling};
     pm_session_stop(session);
     if (session->sampling)
         pm.PmSamplingDisable(&disable);

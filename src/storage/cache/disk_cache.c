@@ -60,8 +60,8 @@ static uint64_t head_sum(const struct chunk_head *h, uint64_t blocks)
 
 static void name_of(const struct mr_disk_key *key, const char *suffix, char out[NAME_BYTES])
 {
-    snprintf(out, NAME_BYTES, "%02x/%016llx%016llx%s", (unsigned)(key->hi >> 56), (unsigned long long)key->hi,
-             (unsigned long long)key->lo, suffix);
+    snprintf(out, NAME_BYTES, "%02x/%016llx%016llx%s", (unsigned)(key->hi >> 56),
+             (unsigned long long)key->hi, (unsigned long long)key->lo, suffix);
 }
 
 static void url_key(const char *url, struct mr_disk_key *out)
@@ -70,7 +70,8 @@ static void url_key(const char *url, struct mr_disk_key *out)
     *out = (struct mr_disk_key){h.high64, h.low64};
 }
 
-void mr_disk_cache_key(const char *url, const struct mr_object *o, uint64_t chunk, struct mr_disk_key *out)
+void mr_disk_cache_key(const char *url, const struct mr_object *o, uint64_t chunk,
+                       struct mr_disk_key *out)
 {
     struct mr_disk_key u;
     url_key(url, &u);
@@ -108,21 +109,27 @@ static bool read_parts(int fd, const struct iovec *part, int n, uint64_t at, boo
     return true;
 }
 
-static bool read_head(int fd, const struct mr_disk_key *key, uint64_t bytes, struct chunk_head *h, bool *later)
+static bool read_head(int fd, const struct mr_disk_key *key, uint64_t bytes, struct chunk_head *h,
+                      bool *later)
 {
     const struct iovec part = {h, head_bytes(bytes)};
-    return read_parts(fd, &part, 1, 0, later) && !memcmp(h->head.magic, MAGIC, 8) && h->head.bytes == bytes &&
-           h->head.key[0] == key->hi && h->head.key[1] == key->lo && h->head.sum == head_sum(h, n_blocks(bytes));
+    return read_parts(fd, &part, 1, 0, later) && !memcmp(h->head.magic, MAGIC, 8) &&
+           h->head.bytes == bytes && h->head.key[0] == key->hi && h->head.key[1] == key->lo &&
+           h->head.sum == head_sum(h, n_blocks(bytes));
 }
 
 /* Blocks that are wanted whole go straight to their place, the ends of a range by way of a block. */
-static bool read_blocks(int fd, const struct chunk_head *h, uint64_t at, uint8_t *to, uint64_t bytes, bool *later)
+static bool read_blocks(int fd, const struct chunk_head *h, uint64_t at, uint8_t *to,
+                        uint64_t bytes, bool *later)
 {
     uint8_t front[BLOCK_BYTES], back[BLOCK_BYTES];
     uint64_t end = at + bytes, first = at / BLOCK_BYTES, last = (end - 1) / BLOCK_BYTES;
-    uint64_t from = first * BLOCK_BYTES, tail = last * BLOCK_BYTES, upto = MR_MIN(tail + BLOCK_BYTES, h->head.bytes);
-    bool in_front = from < at || (first == last && upto > end), in_back = first < last && upto > end;
-    uint64_t head = in_front ? MR_MIN(from + BLOCK_BYTES, upto) : from; /* what is between head and stop is direct */
+    uint64_t from = first * BLOCK_BYTES, tail = last * BLOCK_BYTES,
+             upto = MR_MIN(tail + BLOCK_BYTES, h->head.bytes);
+    bool in_front = from < at || (first == last && upto > end),
+         in_back = first < last && upto > end;
+    uint64_t head = in_front ? MR_MIN(from + BLOCK_BYTES, upto)
+                             : from; /* what is between head and stop is direct */
     uint64_t stop = in_back ? tail : upto;
     struct iovec part[3];
     int n = 0;
@@ -157,7 +164,8 @@ static void discard(struct mr_disk_cache *c, int fd, const char *name)
     if (held >= 0)
         close(held);
     mr_remote_count(&mr_remote_counts.cache_damaged, 1);
-    mr_log(MR_LOG_WARNING, "disk cache %s: %s is damaged: removed, read from the network", c->dir, name);
+    mr_log(MR_LOG_WARNING, "disk cache %s: %s is damaged: removed, read from the network", c->dir,
+           name);
 }
 
 /* Marks a file as used now, if the last mark is not of just now: a mark is a write. When it is refused, the file looks older. */
@@ -168,8 +176,8 @@ static void touch(int fd)
         futimens(fd, NULL);
 }
 
-bool mr_disk_cache_get(struct mr_disk_cache *c, const struct mr_disk_key *key, uint64_t chunk_bytes, uint64_t at,
-                       void *to, uint64_t bytes, bool *later)
+bool mr_disk_cache_get(struct mr_disk_cache *c, const struct mr_disk_key *key, uint64_t chunk_bytes,
+                       uint64_t at, void *to, uint64_t bytes, bool *later)
 {
     char name[NAME_BYTES];
     struct chunk_head h;
@@ -177,7 +185,8 @@ bool mr_disk_cache_get(struct mr_disk_cache *c, const struct mr_disk_key *key, u
     int fd = openat(c->fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0)
         return false;
-    bool fine = read_head(fd, key, chunk_bytes, &h, later) && read_blocks(fd, &h, at, to, bytes, later);
+    bool fine =
+        read_head(fd, key, chunk_bytes, &h, later) && read_blocks(fd, &h, at, to, bytes, later);
     if (fine)
         touch(fd);
     else if (!later || !*later)
@@ -229,11 +238,12 @@ static int take_name(struct mr_disk_cache *c, const char *tmp, const char *name,
 }
 
 /* Both parts into a file that then takes its name. replaced: as of take_name(). 0 or an errno. */
-static int write_file(struct mr_disk_cache *c, const char *name, const void *head, uint64_t n_head, const void *data,
-                      uint64_t bytes, uint64_t *replaced)
+static int write_file(struct mr_disk_cache *c, const char *name, const void *head, uint64_t n_head,
+                      const void *data, uint64_t bytes, uint64_t *replaced)
 {
     char tmp[NAME_BYTES], folder[3] = {name[0], name[1], 0};
-    snprintf(tmp, sizeof tmp, "%s/tmp.%d.%u", folder, (int)getpid(), atomic_fetch_add(&c->next_tmp, 1));
+    snprintf(tmp, sizeof tmp, "%s/tmp.%d.%u", folder, (int)getpid(),
+             atomic_fetch_add(&c->next_tmp, 1));
     int fd = openat(c->fd, tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0 && errno == ENOENT && (!mkdirat(c->fd, folder, 0700) || errno == EEXIST))
         fd = openat(c->fd, tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -250,8 +260,8 @@ static int write_file(struct mr_disk_cache *c, const char *name, const void *hea
     return errnum;
 }
 
-static void put_file(struct mr_disk_cache *c, const char *name, const void *head, uint64_t n_head, const void *data,
-                     uint64_t bytes)
+static void put_file(struct mr_disk_cache *c, const char *name, const void *head, uint64_t n_head,
+                     const void *data, uint64_t bytes)
 {
     uint64_t all = n_head + bytes, replaced = 0;
     int held = mr_disk_cache_reserve(c, all);
@@ -274,7 +284,8 @@ static void put_file(struct mr_disk_cache *c, const char *name, const void *head
     mr_remote_count(&mr_remote_counts.cache_stored_bytes, all);
 }
 
-void mr_disk_cache_put(struct mr_disk_cache *c, const struct mr_disk_key *key, const void *data, uint64_t bytes)
+void mr_disk_cache_put(struct mr_disk_cache *c, const struct mr_disk_key *key, const void *data,
+                       uint64_t bytes)
 {
     char name[NAME_BYTES];
     struct chunk_head h = {.head = {.bytes = bytes, .key = {key->hi, key->lo}}};
@@ -282,7 +293,8 @@ void mr_disk_cache_put(struct mr_disk_cache *c, const struct mr_disk_key *key, c
         return;
     memcpy(h.head.magic, MAGIC, 8);
     for (uint64_t b = 0; b < n_blocks(bytes); b++)
-        h.sums[b] = XXH3_64bits((const char *)data + b * BLOCK_BYTES, MR_MIN(BLOCK_BYTES, bytes - b * BLOCK_BYTES));
+        h.sums[b] = XXH3_64bits((const char *)data + b * BLOCK_BYTES,
+                                MR_MIN(BLOCK_BYTES, bytes - b * BLOCK_BYTES));
     h.head.sum = head_sum(&h, n_blocks(bytes));
     name_of(key, "", name);
     put_file(c, name, &h, head_bytes(bytes), data, bytes);
@@ -317,10 +329,11 @@ struct mr_object *mr_disk_cache_recall(struct mr_disk_cache *c, const char *url)
     int fd = openat(c->fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0)
         return NULL;
-    bool fine = read_all(fd, &h, sizeof h, 0) && !memcmp(h.magic, OBJECT, 8) && h.key[0] == key.hi && h.bytes >= 2 &&
-                h.bytes <= sizeof text && read_all(fd, text, h.bytes, sizeof h) &&
-                h.sum == XXH3_64bits_withSeed(text, h.bytes, XXH3_64bits(&h, offsetof(struct head, sum))) &&
-                text[h.bytes - 1] == 0;
+    bool fine =
+        read_all(fd, &h, sizeof h, 0) && !memcmp(h.magic, OBJECT, 8) && h.key[0] == key.hi &&
+        h.bytes >= 2 && h.bytes <= sizeof text && read_all(fd, text, h.bytes, sizeof h) &&
+        h.sum == XXH3_64bits_withSeed(text, h.bytes, XXH3_64bits(&h, offsetof(struct head, sum))) &&
+        text[h.bytes - 1] == 0;
     size_t n = fine ? strlen(text) + 1 : 0;
     fine = fine && n < h.bytes;
     if (!fine)

@@ -10,7 +10,8 @@ struct mr_disk_cache {
     char *dir;
     int fd; /* of dir */
     uint64_t limit;
-    _Atomic uint64_t *used;    /* bytes of all files, shared by all processes: mapped from the file "used" */
+    _Atomic uint64_t
+        *used; /* bytes of all files, shared by all processes: mapped from the file "used" */
     _Atomic uint64_t retry_ns; /* after a failed write: next try; 0: none failed; 1: over */
     _Atomic uint32_t next_tmp;
     pthread_mutex_t lock; /* guards fetches; taken alone */

@@ -27,8 +27,8 @@ static void leave(struct mr_disk_fetch *first, const struct mr_disk_fetch *waite
 }
 
 /* Under cache->lock. A waiter leaves the list when it is stopped; mr_disk_cache_end() clears it. */
-static int wait_for(struct mr_disk_cache *c, struct mr_disk_fetch *first, struct mr_disk_fetch *mine,
-                    const _Atomic bool *stop)
+static int wait_for(struct mr_disk_cache *c, struct mr_disk_fetch *first,
+                    struct mr_disk_fetch *mine, const _Atomic bool *stop)
 {
     mine->next = first->waiting;
     first->waiting = mine;
@@ -43,7 +43,8 @@ static int wait_for(struct mr_disk_cache *c, struct mr_disk_fetch *first, struct
     return mine->state;
 }
 
-int mr_disk_cache_begin(struct mr_disk_cache *c, struct mr_disk_fetch *mine, const _Atomic bool *stop)
+int mr_disk_cache_begin(struct mr_disk_cache *c, struct mr_disk_fetch *mine,
+                        const _Atomic bool *stop)
 {
     int rc = MR_DISK_FETCH;
     pthread_mutex_lock(&c->lock);

@@ -55,8 +55,8 @@ static bool scan_folder(struct mr_disk_cache *c, const char *folder, struct entr
     for (const struct dirent *d; fine && (d = readdir(dir));) {
         struct stat st;
         bool tmp = strncmp(d->d_name, "tmp.", 4) == 0;
-        if (d->d_name[0] == '.' || strlen(d->d_name) > 48 || fstatat(fd, d->d_name, &st, AT_SYMLINK_NOFOLLOW) ||
-            !S_ISREG(st.st_mode))
+        if (d->d_name[0] == '.' || strlen(d->d_name) > 48 ||
+            fstatat(fd, d->d_name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode))
             continue;
         if (tmp && now - st.st_mtim.tv_sec > STALE_S)
             unlinkat(fd, d->d_name, 0);
@@ -164,8 +164,8 @@ void mr_disk_cache_failed(struct mr_disk_cache *c, int errnum)
     uint64_t before = atomic_exchange(&c->retry_ns, mr_time_ns() + PAUSE_NS);
     mr_remote_count(&mr_remote_counts.cache_errors, 1);
     if (!before)
-        mr_log(MR_LOG_WARNING, "disk cache %s: cannot write: %s; reading continues without it", c->dir,
-               mr_strerror(-errnum));
+        mr_log(MR_LOG_WARNING, "disk cache %s: cannot write: %s; reading continues without it",
+               c->dir, mr_strerror(-errnum));
 }
 
 /* After a pause one reader alone finds out whether writing works again. */
@@ -211,9 +211,10 @@ bool mr_disk_cache_takes(struct mr_disk_cache *c, uint64_t bytes, bool part)
 int mr_disk_cache_survey(struct mr_disk_cache *c)
 {
     int rc = make_room(c, c->limit, MR_WHOLE);
-    return rc && rc != -EWOULDBLOCK ? mr_error_set(rc,
-                                                   "disk cache %s: cannot be scanned: does its file system "
-                                                   "support locks?",
-                                                   c->dir)
-                                    : 0;
+    return rc && rc != -EWOULDBLOCK
+               ? mr_error_set(rc,
+                              "disk cache %s: cannot be scanned: does its file system "
+                              "support locks?",
+                              c->dir)
+               : 0;
 }

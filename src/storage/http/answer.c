@@ -17,12 +17,14 @@ static const char *shown(const struct mr_http_job *job, char buf[SHOWN])
 static int changed(const char *url, const char *what, const char *was, const char *is)
 {
     char buf[SHOWN];
-    return mr_error_set(-ESTALE,
-                        "%s: the object changed while it was in use: %s was %.200s, is %.200s: start the run again",
-                        mr_url_show(url, buf, sizeof buf), what, was, is[0] ? is : "missing");
+    return mr_error_set(
+        -ESTALE,
+        "%s: the object changed while it was in use: %s was %.200s, is %.200s: start the run again",
+        mr_url_show(url, buf, sizeof buf), what, was, is[0] ? is : "missing");
 }
 
-int mr_object_check(const char *url, const struct mr_object *was, const struct mr_http_head *is, uint64_t total)
+int mr_object_check(const char *url, const struct mr_object *was, const struct mr_http_head *is,
+                    uint64_t total)
 {
     char a[24], b[24];
     if (!was)
@@ -33,7 +35,8 @@ int mr_object_check(const char *url, const struct mr_object *was, const struct m
         return changed(url, "its size", a, b);
     if (mr_object_etag(was)[0] && is->etag[0] && strcmp(mr_object_etag(was), is->etag) != 0)
         return changed(url, "its ETag", mr_object_etag(was), is->etag);
-    if (!mr_object_etag(was)[0] && was->modified[0] && is->modified[0] && strcmp(was->modified, is->modified) != 0)
+    if (!mr_object_etag(was)[0] && was->modified[0] && is->modified[0] &&
+        strcmp(was->modified, is->modified) != 0)
         return changed(url, "Last-Modified", was->modified, is->modified);
     return 0;
 }
@@ -45,20 +48,22 @@ static int lie(const struct mr_http_job *job, const char *what)
     char url[SHOWN];
     const struct mr_http_request *r = job->request;
     const struct mr_http_head *h = &r->answer;
-    return mr_error_set(MR_EFORMAT,
-                        "%s: the server's answer makes no sense: %s (status %d, Content-Length %lld, Content-Range "
-                        "%llu-%llu/%llu; asked for %llu bytes at %llu)",
-                        shown(job, url), what, h->status, h->has_length ? (long long)h->length : -1,
-                        (unsigned long long)h->from, (unsigned long long)h->last, (unsigned long long)h->total,
-                        (unsigned long long)r->want, (unsigned long long)r->at);
+    return mr_error_set(
+        MR_EFORMAT,
+        "%s: the server's answer makes no sense: %s (status %d, Content-Length %lld, Content-Range "
+        "%llu-%llu/%llu; asked for %llu bytes at %llu)",
+        shown(job, url), what, h->status, h->has_length ? (long long)h->length : -1,
+        (unsigned long long)h->from, (unsigned long long)h->last, (unsigned long long)h->total,
+        (unsigned long long)r->want, (unsigned long long)r->at);
 }
 
 static int past_end(const struct mr_http_job *job, uint64_t total)
 {
     char url[SHOWN];
-    return mr_error_set(MR_ETRUNCATED, "%s: %llu bytes at offset %llu were asked for, the object has %llu",
-                        shown(job, url), (unsigned long long)job->request->want, (unsigned long long)job->request->at,
-                        (unsigned long long)total);
+    return mr_error_set(MR_ETRUNCATED,
+                        "%s: %llu bytes at offset %llu were asked for, the object has %llu",
+                        shown(job, url), (unsigned long long)job->request->want,
+                        (unsigned long long)job->request->at, (unsigned long long)total);
 }
 
 /* 206. [out] length: of this body. */
@@ -79,8 +84,9 @@ static int judge_part(struct mr_http_job *job, uint64_t *length)
     if (*length > r->want - job->got)
         return lie(job, "more bytes than were asked for");
     if (*length < r->want - job->got)
-        return h->has_total && h->last + 1 == h->total ? past_end(job, h->total)
-                                                       : lie(job, "fewer bytes than were asked for");
+        return h->has_total && h->last + 1 == h->total
+                   ? past_end(job, h->total)
+                   : lie(job, "fewer bytes than were asked for");
     return 0;
 }
 
@@ -98,12 +104,12 @@ static int judge_whole(struct mr_http_job *job, uint64_t *length)
         return 0;
     if (h->has_length && h->length < r->at + r->want)
         return past_end(job, h->length);
-    return mr_error_set(
-        MR_EUNSUPPORTED,
-        "%s: the server ignores Range: %llu bytes at offset %llu were asked for, all %lld came: it must "
-        "serve ranges (206), or the data set must be one of whole files",
-        shown(job, url), (unsigned long long)r->want, (unsigned long long)r->at,
-        h->has_length ? (long long)h->length : -1);
+    return mr_error_set(MR_EUNSUPPORTED,
+                        "%s: the server ignores Range: %llu bytes at offset %llu were asked for, "
+                        "all %lld came: it must "
+                        "serve ranges (206), or the data set must be one of whole files",
+                        shown(job, url), (unsigned long long)r->want, (unsigned long long)r->at,
+                        h->has_length ? (long long)h->length : -1);
 }
 
 /* ---- the buffer ---- */
@@ -113,8 +119,8 @@ static int grow(struct mr_http_job *job, uint64_t room)
     char url[SHOWN];
     const struct mr_http_request *r = job->request;
     if (room > r->limit)
-        return mr_error_set(MR_ELIMIT, "%s: has more than the %llu bytes that are allowed here", shown(job, url),
-                            (unsigned long long)r->limit);
+        return mr_error_set(MR_ELIMIT, "%s: has more than the %llu bytes that are allowed here",
+                            shown(job, url), (unsigned long long)r->limit);
     void *grown = realloc(job->buf, MR_MAX(room, 1u));
     if (!grown)
         return mr_error_nomem(shown(job, url), room);
@@ -202,18 +208,22 @@ static const struct {
     const char *name, *advice;
 } statuses[] = {
     {400, -EIO, false, "Bad Request", "the server does not like the request"},
-    {401, -EACCES, false, "Unauthorized", "it wants a user and password (https://user:password@host/), or keys"},
+    {401, -EACCES, false, "Unauthorized",
+     "it wants a user and password (https://user:password@host/), or keys"},
     {403, -EACCES, false, "Forbidden", "no right to read it, or no such object"},
     {404, -ENOENT, false, "Not Found", "no such object: check the name"},
     {405, MR_EUNSUPPORTED, false, "Method Not Allowed", "the server does not serve files this way"},
     {408, -ETIMEDOUT, true, "Request Timeout", "the server waited too long"},
     {410, -ENOENT, false, "Gone", "the object was removed"},
-    {412, -ESTALE, false, "Precondition Failed", "the object changed while it was in use: start the run again"},
-    {416, MR_ETRUNCATED, false, "Range Not Satisfiable", "the object is shorter than what was asked for"},
+    {412, -ESTALE, false, "Precondition Failed",
+     "the object changed while it was in use: start the run again"},
+    {416, MR_ETRUNCATED, false, "Range Not Satisfiable",
+     "the object is shorter than what was asked for"},
     {429, -EBUSY, true, "Too Many Requests", "ask for less at a time (queue depth) or later"},
     {500, -EIO, true, "Internal Server Error", "the server failed: try later"},
     {502, -EIO, true, "Bad Gateway", "a proxy before the server failed: try later"},
-    {503, -EBUSY, true, "Service Unavailable", "the server is overloaded: try later, or with less queue depth"},
+    {503, -EBUSY, true, "Service Unavailable",
+     "the server is overloaded: try later, or with less queue depth"},
     {504, -ETIMEDOUT, true, "Gateway Timeout", "the server did not answer its proxy: try later"},
 };
 
@@ -236,10 +246,13 @@ int mr_http_status_error(const struct mr_http_job *job, bool *again)
         snprintf(range, sizeof range, ": %llu bytes at offset %llu", (unsigned long long)r->want,
                  (unsigned long long)r->at);
     if (r->answer.region[0] && status / 100 != 2)
-        snprintf(region, sizeof region, " (the bucket is in region %s: AWS_REGION)", r->answer.region);
+        snprintf(region, sizeof region, " (the bucket is in region %s: AWS_REGION)",
+                 r->answer.region);
     const char *keys = job->target.url && (status == 403 || status == 401 || status == 400)
-                           ? (job->target.sign ? " (the request was signed)" : " (no AWS keys were found: unsigned)")
+                           ? (job->target.sign ? " (the request was signed)"
+                                               : " (no AWS keys were found: unsigned)")
                            : "";
-    return mr_error_set(code, "%s%s: the server says %d %s%s%s: %s%s%s; tries: %u", shown(job, url), range, status,
-                        name, detail[0] ? ": " : "", detail, advice, keys, region, job->tries);
+    return mr_error_set(code, "%s%s: the server says %d %s%s%s: %s%s%s; tries: %u", shown(job, url),
+                        range, status, name, detail[0] ? ": " : "", detail, advice, keys, region,
+                        job->tries);
 }

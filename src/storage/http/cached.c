@@ -88,8 +88,8 @@ static int read_part(struct part *p)
 }
 
 /* at, bytes: within the chunk. */
-static int read_chunk(struct mr_http *client, struct mr_file *f, uint64_t chunk, uint64_t at, void *to, uint64_t bytes,
-                      const _Atomic bool *stop)
+static int read_chunk(struct mr_http *client, struct mr_file *f, uint64_t chunk, uint64_t at,
+                      void *to, uint64_t bytes, const _Atomic bool *stop)
 {
     const struct mr_object *o = mr_remote_object(f);
     struct part p = {.client = client, .f = f, .stop = stop, .chunk = chunk};
@@ -130,8 +130,8 @@ bool mr_cached_now(struct mr_http *client, struct mr_file *f, uint64_t at, void 
         struct mr_disk_key key;
         bool later = false;
         mr_disk_cache_key(mr_file_url(f), o, chunk, &key);
-        if (!mr_disk_cache_get(mr_http_disk_cache(client), &key, chunk_bytes(o, chunk), in, (char *)to + done, n,
-                               &later))
+        if (!mr_disk_cache_get(mr_http_disk_cache(client), &key, chunk_bytes(o, chunk), in,
+                               (char *)to + done, n, &later))
             return false;
         done += n;
     }
@@ -157,17 +157,20 @@ static void put_all(struct mr_http *client, struct mr_file *f, const char *body)
 }
 
 /* One request, whatever the cache has: the server says 304 when that is still the object. */
-int mr_cached_first(struct mr_http *client, struct mr_file *f, void **body, uint64_t *bytes, const _Atomic bool *stop)
+int mr_cached_first(struct mr_http *client, struct mr_file *f, void **body, uint64_t *bytes,
+                    const _Atomic bool *stop)
 {
     struct mr_object *kept = mr_disk_cache_recall(mr_http_disk_cache(client), mr_file_url(f));
     const char *etag = kept ? mr_object_etag(kept) : "";
-    struct mr_http_request request = {.url = mr_file_url(f), .want = MR_WHOLE, .limit = MR_WHOLE_LIMIT, .stop = stop};
+    struct mr_http_request request = {
+        .url = mr_file_url(f), .want = MR_WHOLE, .limit = MR_WHOLE_LIMIT, .stop = stop};
     request.if_none_match = etag[0] ? etag : NULL;
     int rc = mr_http_run(client, &request);
     if (rc == 0 && kept && request.answer.status == 304) {
         void *none = NULL;
         struct mr_object *o = kept;
-        if (atomic_compare_exchange_strong_explicit(&f->own, &none, o, memory_order_acq_rel, memory_order_acquire)) {
+        if (atomic_compare_exchange_strong_explicit(&f->own, &none, o, memory_order_acq_rel,
+                                                    memory_order_acquire)) {
             o->client = mr_http_again(client);
             kept = NULL;
         }

@@ -48,7 +48,8 @@ static int client_create(struct mr_http **out)
         return rc;
     }
     client->n_threads = 1;
-    if (client->opts.cache_dir && !(client->cache = mr_disk_cache_open(client->dir, client->opts.cache_limit))) {
+    if (client->opts.cache_dir &&
+        !(client->cache = mr_disk_cache_open(client->dir, client->opts.cache_limit))) {
         mr_log(MR_LOG_WARNING, "%s; reading continues without the disk cache", mr_last_error());
         mr_remote_count(&mr_remote_counts.cache_errors, 1);
     }
@@ -126,12 +127,14 @@ static struct mr_http_thread *choose(struct mr_http *client)
     return best;
 }
 
-static int resolve(const struct mr_http *client, const struct mr_http_request *request, struct mr_http_job *job)
+static int resolve(const struct mr_http *client, const struct mr_http_request *request,
+                   struct mr_http_job *job)
 {
     char url[512];
     if (client->pid != getpid())
-        return mr_error_set(MR_EMISUSE, "%s: opened before this process was forked: open the data set in the child",
-                            mr_url_show(request->url, url, sizeof url));
+        return mr_error_set(
+            MR_EMISUSE, "%s: opened before this process was forked: open the data set in the child",
+            mr_url_show(request->url, url, sizeof url));
     if (strncmp(request->url, "s3://", 5) == 0)
         return mr_s3_target(client->account, request->url, request->query, &job->target);
     return 0;
@@ -162,7 +165,8 @@ void mr_http_start(struct mr_http *client, struct mr_http_request *request)
 
 void mr_http_kick(struct mr_http *client)
 {
-    for (uint32_t i = 0, n = client->pid == getpid() ? atomic_load(&client->n_threads) : 0; i < n; i++)
+    for (uint32_t i = 0, n = client->pid == getpid() ? atomic_load(&client->n_threads) : 0; i < n;
+         i++)
         mr_http_thread_kick(&client->thread[i]);
     if (client->cache && client->pid == getpid())
         mr_disk_cache_kick(client->cache);

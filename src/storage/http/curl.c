@@ -48,7 +48,8 @@ static void load(void)
     const curl_version_info_data *version = mr_curl.version_info(CURLVERSION_NOW);
     CURLcode rc = mr_curl.global_init(CURL_GLOBAL_DEFAULT);
     if (version->version_num < OLDEST)
-        snprintf(why_not, sizeof why_not, "libcurl %s is too old: want 7.75 or later", version->version);
+        snprintf(why_not, sizeof why_not, "libcurl %s is too old: want 7.75 or later",
+                 version->version);
     else if (rc)
         snprintf(why_not, sizeof why_not, "libcurl cannot start: %s", mr_curl.easy_strerror(rc));
 }
@@ -62,5 +63,6 @@ const char *mr_curl_why_not(void)
 int mr_curl_load(void)
 {
     const char *why = mr_curl_why_not();
-    return why ? mr_error_set(MR_EUNSUPPORTED, "http, https and s3 cannot be used here: %s", why) : 0;
+    return why ? mr_error_set(MR_EUNSUPPORTED, "http, https and s3 cannot be used here: %s", why)
+               : 0;
 }

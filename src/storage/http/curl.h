@@ -8,25 +8,25 @@
 
 #include <curl/curl.h>
 
-#define MR_CURL_FUNCTIONS(X)                                                                                           \
-    X(global_init)                                                                                                     \
-    X(version_info)                                                                                                    \
-    X(slist_append)                                                                                                    \
-    X(slist_free_all)                                                                                                  \
-    X(easy_init)                                                                                                       \
-    X(easy_cleanup)                                                                                                    \
-    X(easy_reset)                                                                                                      \
-    X(easy_setopt)                                                                                                     \
-    X(easy_getinfo)                                                                                                    \
-    X(easy_strerror)                                                                                                   \
-    X(multi_init)                                                                                                      \
-    X(multi_cleanup)                                                                                                   \
-    X(multi_setopt)                                                                                                    \
-    X(multi_add_handle)                                                                                                \
-    X(multi_remove_handle)                                                                                             \
-    X(multi_assign)                                                                                                    \
-    X(multi_socket_action)                                                                                             \
-    X(multi_info_read)                                                                                                 \
+#define MR_CURL_FUNCTIONS(X)                                                                       \
+    X(global_init)                                                                                 \
+    X(version_info)                                                                                \
+    X(slist_append)                                                                                \
+    X(slist_free_all)                                                                              \
+    X(easy_init)                                                                                   \
+    X(easy_cleanup)                                                                                \
+    X(easy_reset)                                                                                  \
+    X(easy_setopt)                                                                                 \
+    X(easy_getinfo)                                                                                \
+    X(easy_strerror)                                                                               \
+    X(multi_init)                                                                                  \
+    X(multi_cleanup)                                                                               \
+    X(multi_setopt)                                                                                \
+    X(multi_add_handle)                                                                            \
+    X(multi_remove_handle)                                                                         \
+    X(multi_assign)                                                                                \
+    X(multi_socket_action)                                                                         \
+    X(multi_info_read)                                                                             \
     X(multi_strerror)
 
 /* curl's header makes macros of two of them, which a table cannot hold. */

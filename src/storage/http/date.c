@@ -21,7 +21,8 @@ static bool take_fields(const char *text, struct fields *f)
     sscanf(text, "%*3[A-Za-z], %2d %3s %4d %2d:%2d:%2d GMT%n", d, f->month, y, h, m, s, &f->end);
     if (f->end)
         return true;
-    sscanf(text, "%*9[A-Za-z], %2d-%3[A-Za-z]-%2d %2d:%2d:%2d GMT%n", d, f->month, y, h, m, s, &f->end);
+    sscanf(text, "%*9[A-Za-z], %2d-%3[A-Za-z]-%2d %2d:%2d:%2d GMT%n", d, f->month, y, h, m, s,
+           &f->end);
     if (f->end) {
         f->year += f->year < 70 ? 2000 : 1900;
         return true;

@@ -11,13 +11,15 @@ struct mr_object *mr_remote_object(struct mr_file *f)
 }
 
 /* Two first contacts at a time: the second one is held against the first. */
-static int remember(struct mr_http *client, struct mr_file *f, const struct mr_http_head *head, uint64_t total)
+static int remember(struct mr_http *client, struct mr_file *f, const struct mr_http_head *head,
+                    uint64_t total)
 {
     void *none = NULL;
     struct mr_object *o = mr_object_create(total, head->etag, head->modified);
     if (!o)
         return mr_error_nomem(f->name, sizeof *o);
-    if (atomic_compare_exchange_strong_explicit(&f->own, &none, o, memory_order_acq_rel, memory_order_acquire)) {
+    if (atomic_compare_exchange_strong_explicit(&f->own, &none, o, memory_order_acq_rel,
+                                                memory_order_acquire)) {
         o->client = mr_http_again(client);
         return 0;
     }
@@ -25,7 +27,8 @@ static int remember(struct mr_http *client, struct mr_file *f, const struct mr_h
     return mr_object_check(f->name, none, head, total);
 }
 
-int mr_remote_learn(struct mr_http *client, struct mr_file *f, const struct mr_http_request *answered)
+int mr_remote_learn(struct mr_http *client, struct mr_file *f,
+                    const struct mr_http_request *answered)
 {
     uint64_t total = MR_WHOLE;
     bool known = mr_http_total(answered, &total);
@@ -37,13 +40,17 @@ int mr_remote_learn(struct mr_http *client, struct mr_file *f, const struct mr_h
     return remember(client, f, &answered->answer, total);
 }
 
-int mr_remote_fetch(struct mr_http *client, struct mr_file *f, uint64_t at, void *to, uint64_t bytes,
-                    const _Atomic bool *stop)
+int mr_remote_fetch(struct mr_http *client, struct mr_file *f, uint64_t at, void *to,
+                    uint64_t bytes, const _Atomic bool *stop)
 {
     if (bytes == 0)
         return 0;
-    struct mr_http_request request = {
-        .url = mr_file_url(f), .at = at, .want = bytes, .to = to, .expect = mr_remote_object(f), .stop = stop};
+    struct mr_http_request request = {.url = mr_file_url(f),
+                                      .at = at,
+                                      .want = bytes,
+                                      .to = to,
+                                      .expect = mr_remote_object(f),
+                                      .stop = stop};
     int rc = mr_http_run(client, &request);
     return rc ? rc : mr_remote_learn(client, f, &request);
 }
@@ -60,8 +67,9 @@ static int look_by_range(struct mr_http *client, struct mr_file *f, const _Atomi
     if (rc == 0)
         rc = mr_remote_learn(client, f, &request);
     if (rc == 0 && !mr_remote_object(f))
-        rc = mr_error_set(MR_EUNSUPPORTED, "%s: the server does not tell how large it is: neither by HEAD nor by range",
-                          f->name);
+        rc = mr_error_set(
+            MR_EUNSUPPORTED,
+            "%s: the server does not tell how large it is: neither by HEAD nor by range", f->name);
     return rc;
 }
 
@@ -103,13 +111,15 @@ static int read_range(struct mr_file *f, uint64_t at, void *to, uint64_t bytes)
     return rc;
 }
 
-static int list(const char *place, int (*fn)(void *user, const char *name, bool folder, uint64_t bytes), void *user)
+static int list(const char *place,
+                int (*fn)(void *user, const char *name, bool folder, uint64_t bytes), void *user)
 {
     if (strncmp(place, "s3://", 5) == 0)
         return mr_s3_list(place, fn, user);
     char url[512];
     return mr_error_set(MR_EUNSUPPORTED,
-                        "%s: HTTP knows no listing of folders: name the files (list:), pack them (tar:), or use s3://",
+                        "%s: HTTP knows no listing of folders: name the files (list:), pack them "
+                        "(tar:), or use s3://",
                         mr_url_show(place, url, sizeof url));
 }
 

@@ -69,8 +69,8 @@ static bool set_range(struct mr_http_head *head, struct text t)
         return false;
     t = trim(t.at, t.end);
     if (!take_char(&t, '*')) {
-        if (!take_number(&t, &h.from) || !take_char(&t, '-') || !take_number(&t, &h.last) || h.last < h.from ||
-            h.last == UINT64_MAX)
+        if (!take_number(&t, &h.from) || !take_char(&t, '-') || !take_number(&t, &h.last) ||
+            h.last < h.from || h.last == UINT64_MAX)
             return false;
         h.has_part = true;
     }
@@ -83,7 +83,8 @@ static bool set_range(struct mr_http_head *head, struct text t)
     }
     if (t.at != t.end || (!h.has_part && !h.has_total))
         return false;
-    head->twice |= head->has_range && (head->from != h.from || head->last != h.last || head->total != h.total);
+    head->twice |=
+        head->has_range && (head->from != h.from || head->last != h.last || head->total != h.total);
     head->has_range = true;
     head->has_part = h.has_part;
     head->has_total = h.has_total;
@@ -185,7 +186,8 @@ void mr_http_head_line(struct mr_http_head *head, const char *line, size_t bytes
         return;
     struct text name = trim(t.at, colon), value = trim(colon + 1, t.end);
     for (size_t i = 0; i < MR_COUNT(headers); i++)
-        if (strlen(headers[i].name) == (size_t)(name.end - name.at) && take_word(&name, headers[i].name)) {
+        if (strlen(headers[i].name) == (size_t)(name.end - name.at) &&
+            take_word(&name, headers[i].name)) {
             if (!headers[i].set(head, value))
                 head->bad = headers[i].name;
             return;

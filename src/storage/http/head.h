@@ -10,7 +10,8 @@ struct mr_http_head {
     int status;      /* 100..599; 0: no status line yet */
     bool over;       /* the empty line has come */
     bool has_length; /* Content-Length */
-    bool has_range;  /* Content-Range: bytes from-last/total; or bytes * /total, then has_part is false */
+    bool
+        has_range; /* Content-Range: bytes from-last/total; or bytes * /total, then has_part is false */
     bool has_part;   /* from and last are there */
     bool has_total;  /* the total is a number, not '*' */
     bool has_retry;  /* Retry-After in seconds */
@@ -18,7 +19,8 @@ struct mr_http_head {
     const char *bad; /* the name of a header that made no sense; NULL: none */
     uint64_t length, from, last, total;
     uint64_t retry_after_s;
-    char etag[200];    /* as it came, quotes and W/ included; "": none, or longer than any that is in use */
+    char etag
+        [200]; /* as it came, quotes and W/ included; "": none, or longer than any that is in use */
     char modified[64]; /* Last-Modified, as it came */
     char region[40];   /* x-amz-bucket-region */
 

@@ -24,10 +24,12 @@ struct mr_object {
     const char *modified; /* Last-Modified, "" for none; within text */
     char text[];          /* the ETag, "" for none; then modified */
 };
-struct mr_object *mr_object_create(uint64_t total, const char *etag, const char *modified); /* NULL without memory */
-void mr_object_destroy(struct mr_object *object);                                           /* NULL: nothing */
+struct mr_object *mr_object_create(uint64_t total, const char *etag,
+                                   const char *modified); /* NULL without memory */
+void mr_object_destroy(struct mr_object *object);         /* NULL: nothing */
 /* Is what a head speaks of still that? 0 or -ESTALE, which says what changed. total: MR_WHOLE: not known. */
-int mr_object_check(const char *url, const struct mr_object *was, const struct mr_http_head *is, uint64_t total);
+int mr_object_check(const char *url, const struct mr_object *was, const struct mr_http_head *is,
+                    uint64_t total);
 static inline const char *mr_object_etag(const struct mr_object *o)
 {
     return o->text;
@@ -42,7 +44,7 @@ struct mr_http_request {
     const char *query; /* behind the URL's '?', ready-made and sorted; NULL: none */
     bool head;         /* HEAD: no bytes */
     uint64_t at, want; /* the range; want MR_WHOLE: all there is from the front (at is 0) */
-    void *to;          /* room for want bytes; NULL: the client mallocs, as much as comes, up to limit */
+    void *to; /* room for want bytes; NULL: the client mallocs, as much as comes, up to limit */
     uint64_t limit;
     /* Gives room for a whole object once its size is known, to NULL; else the client mallocs. On an I/O thread. When a try
      * goes on where one before broke off it is called again: the first `got` bytes of the room it gave before stay. Returns 0
@@ -50,23 +52,25 @@ struct mr_http_request {
     int (*sized)(struct mr_http_request *request, uint64_t bytes, void **out);
     const struct mr_object *expect; /* it must still be this; NULL: first contact */
     const char *if_none_match;      /* an ETag: the answer may be 304 and no bytes; NULL: no */
-    const _Atomic bool *stop; /* once true (and after mr_http_kick()) the request ends soon, MR_ECANCELLED; or NULL */
+    const _Atomic bool *
+        stop; /* once true (and after mr_http_kick()) the request ends soon, MR_ECANCELLED; or NULL */
     void (*done)(struct mr_http_request *request); /* on an I/O thread; must not block */
     void *user;
     /* result */
-    int status;                  /* 0, or the error */
-    struct mr_error_kept *error; /* malloc'd when status != 0, NULL without memory; the caller frees it */
-    struct mr_http_head answer;  /* the last head */
-    uint64_t got;                /* bytes written to `to` */
-    void *body;                  /* `to`, or what was malloc'd, the caller's to free; NULL when nothing came */
+    int status; /* 0, or the error */
+    struct mr_error_kept
+        *error; /* malloc'd when status != 0, NULL without memory; the caller frees it */
+    struct mr_http_head answer; /* the last head */
+    uint64_t got;               /* bytes written to `to` */
+    void *body; /* `to`, or what was malloc'd, the caller's to free; NULL when nothing came */
     /* the client's own */
     struct mr_http_job *job;
 };
 
 /* The process's client, started when there is none. 0, or MR_EUNSUPPORTED without libcurl. */
 int mr_http_open(struct mr_http **out);
-void mr_http_close(struct mr_http *client);                             /* after the caller's requests */
-struct mr_http *mr_http_again(struct mr_http *client);                  /* another use of it, to be closed too */
+void mr_http_close(struct mr_http *client);            /* after the caller's requests */
+struct mr_http *mr_http_again(struct mr_http *client); /* another use of it, to be closed too */
 struct mr_disk_cache *mr_http_disk_cache(const struct mr_http *client); /* NULL: none */
 
 /* Starts a request. Failures come by done(), too, which may then be called before this returns. */
@@ -95,13 +99,15 @@ struct mr_s3_target {
     char *keys;  /* "access:secret", malloc'd */
     char *token; /* a header line, malloc'd, or NULL */
 };
-int mr_s3_target(const struct mr_s3_account *account, const char *url, const char *query, struct mr_s3_target *out);
+int mr_s3_target(const struct mr_s3_account *account, const char *url, const char *query,
+                 struct mr_s3_target *out);
 void mr_s3_target_free(struct mr_s3_target *target);
 
 /* s3://bucket/key cut in two. bucket: room for 64. 0 or MR_EOPTION. */
 int mr_s3_split(const char *url, char bucket[64], const char **key);
 /* As mr_store_list(). */
-int mr_s3_list(const char *place, int (*fn)(void *user, const char *name, bool folder, uint64_t bytes), void *user);
+int mr_s3_list(const char *place,
+               int (*fn)(void *user, const char *name, bool folder, uint64_t bytes), void *user);
 
 /* The first "Code: Message" of an error's XML, or "". */
 void mr_s3_error_text(const char *body, size_t bytes, char *out, size_t cap);
@@ -111,19 +117,22 @@ void mr_s3_error_text(const char *body, size_t bytes, char *out, size_t cap);
 /* What is known of a file's object, NULL before the first contact. */
 struct mr_object *mr_remote_object(struct mr_file *f);
 /* Remembers what an answer tells of it; checks it against what is known. 0, -ESTALE, -ENOMEM. */
-int mr_remote_learn(struct mr_http *client, struct mr_file *f, const struct mr_http_request *answered);
+int mr_remote_learn(struct mr_http *client, struct mr_file *f,
+                    const struct mr_http_request *answered);
 /* As mr_remote_ops.read, of a client with a disk cache, through it. stop: as of a request. */
 int mr_cached_read(struct mr_http *client, struct mr_file *f, uint64_t at, void *to, uint64_t bytes,
                    const _Atomic bool *stop);
 /* The same for bytes that the page cache has, without waiting for anything. false: not all of them. */
-bool mr_cached_now(struct mr_http *client, struct mr_file *f, uint64_t at, void *to, uint64_t bytes);
+bool mr_cached_now(struct mr_http *client, struct mr_file *f, uint64_t at, void *to,
+                   uint64_t bytes);
 /* Looks at the object, by HEAD or what the server has instead. */
 int mr_remote_look(struct mr_http *client, struct mr_file *f, const _Atomic bool *stop);
 /* Reads a range past any cache. */
-int mr_remote_fetch(struct mr_http *client, struct mr_file *f, uint64_t at, void *to, uint64_t bytes,
-                    const _Atomic bool *stop);
+int mr_remote_fetch(struct mr_http *client, struct mr_file *f, uint64_t at, void *to,
+                    uint64_t bytes, const _Atomic bool *stop);
 /* First contact by reading all of it. [out] body: malloc'd; or NULL: the disk cache has it. */
-int mr_cached_first(struct mr_http *client, struct mr_file *f, void **body, uint64_t *bytes, const _Atomic bool *stop);
+int mr_cached_first(struct mr_http *client, struct mr_file *f, void **body, uint64_t *bytes,
+                    const _Atomic bool *stop);
 
 /* ---- the disk cache ---- */
 
@@ -139,11 +148,12 @@ void mr_disk_cache_close(struct mr_disk_cache *cache);
 #define MR_DISK_CHUNK (1ull << 20)
 
 /* What the bytes of a chunk are kept by: address, validator, size; and which chunk. */
-void mr_disk_cache_key(const char *url, const struct mr_object *object, uint64_t chunk, struct mr_disk_key *out);
+void mr_disk_cache_key(const char *url, const struct mr_object *object, uint64_t chunk,
+                       struct mr_disk_key *out);
 /* Reads [at, at + bytes) of a chunk of chunk_bytes. false: it is not there, or was damaged and is gone now. later: NULL, or set
  * when the page cache does not have it: false then, too. */
-bool mr_disk_cache_get(struct mr_disk_cache *cache, const struct mr_disk_key *key, uint64_t chunk_bytes, uint64_t at,
-                       void *to, uint64_t bytes, bool *later);
+bool mr_disk_cache_get(struct mr_disk_cache *cache, const struct mr_disk_key *key,
+                       uint64_t chunk_bytes, uint64_t at, void *to, uint64_t bytes, bool *later);
 /*
  * Would a chunk of so many bytes be stored now? To be asked before a whole chunk is fetched for a
  * part of it: a chunk that cannot be stored would be fetched again for the next part. false: the
@@ -152,7 +162,8 @@ bool mr_disk_cache_get(struct mr_disk_cache *cache, const struct mr_disk_key *ke
  */
 bool mr_disk_cache_takes(struct mr_disk_cache *cache, uint64_t bytes, bool part);
 /* Stores a whole chunk, if there is room. */
-void mr_disk_cache_put(struct mr_disk_cache *cache, const struct mr_disk_key *key, const void *data, uint64_t bytes);
+void mr_disk_cache_put(struct mr_disk_cache *cache, const struct mr_disk_key *key, const void *data,
+                       uint64_t bytes);
 
 /* A reader that missed a chunk, on its stack. It sets key, and its part within the chunk. */
 struct mr_disk_fetch {
@@ -174,12 +185,14 @@ enum {
  * stop, as of a request, became true (and mr_disk_cache_kick() was called) while another reader
  * fetched. Blocks until that one is done.
  */
-int mr_disk_cache_begin(struct mr_disk_cache *cache, struct mr_disk_fetch *mine, const _Atomic bool *stop);
+int mr_disk_cache_begin(struct mr_disk_cache *cache, struct mr_disk_fetch *mine,
+                        const _Atomic bool *stop);
 void mr_disk_cache_kick(struct mr_disk_cache *cache);
 /* The fetcher's: hands all waiting readers their parts. chunk: its bytes; NULL: the fetch failed. */
 void mr_disk_cache_end(struct mr_disk_cache *cache, struct mr_disk_fetch *mine, const void *chunk);
 /* The object that a URL was when it was last kept: malloc'd, or NULL. */
 struct mr_object *mr_disk_cache_recall(struct mr_disk_cache *cache, const char *url);
-void mr_disk_cache_remember(struct mr_disk_cache *cache, const char *url, const struct mr_object *object);
+void mr_disk_cache_remember(struct mr_disk_cache *cache, const char *url,
+                            const struct mr_object *object);
 
 #endif

@@ -13,10 +13,11 @@
 struct mr_http_job {
     struct mr_http_request *request;
     struct mr_http_thread *thread;
-    struct mr_http_job *next, *before; /* in the list that it is in: coming, ready, waiting or, with before, active */
-    uint64_t id, due_ns;               /* due: when the next try may begin */
-    uint32_t tries;                    /* begun */
-    uint64_t told_ns;                  /* of Retry-After, since bytes last came */
+    struct mr_http_job *next,
+        *before; /* in the list that it is in: coming, ready, waiting or, with before, active */
+    uint64_t id, due_ns; /* due: when the next try may begin */
+    uint32_t tries;      /* begun */
+    uint64_t told_ns;    /* of Retry-After, since bytes last came */
     struct mr_s3_target target;
     /* the try under way */
     CURL *easy;
@@ -51,7 +52,8 @@ struct mr_http_thread {
     /* the thread's own */
     struct mr_http_list ready, waiting; /* for a free connection, for the time of their next try */
     struct mr_http_job *active;
-    uint64_t waiting_ns, curl_ns; /* when the first of the waiting is due, when libcurl wants to be called */
+    uint64_t waiting_ns,
+        curl_ns; /* when the first of the waiting is due, when libcurl wants to be called */
     uint32_t n_active;
     CURL *spare[MR_HTTP_ACTIVE];
     uint32_t n_spare;
@@ -66,7 +68,8 @@ struct mr_http {
     struct mr_remote_opts opts;
     uint32_t max_active; /* of a thread */
     _Atomic uint64_t next_id;
-    pthread_mutex_t lock; /* guards starting of threads; a thread's lock may not be taken under it */
+    pthread_mutex_t
+        lock; /* guards starting of threads; a thread's lock may not be taken under it */
     _Atomic uint32_t n_threads;
     struct mr_http_thread thread[MR_HTTP_THREADS];
 };

@@ -98,7 +98,8 @@ void mr_http_job_end(struct mr_http_job *job, int code)
 static int cancelled(const struct mr_http_job *job)
 {
     char url[512];
-    return mr_error_set(MR_ECANCELLED, "%s: cancelled", mr_url_show(job->request->url, url, sizeof url));
+    return mr_error_set(MR_ECANCELLED, "%s: cancelled",
+                        mr_url_show(job->request->url, url, sizeof url));
 }
 
 static bool stopped(const struct mr_http_job *job)
@@ -305,7 +306,8 @@ static int on_socket(CURL *easy, curl_socket_t fd, int what, void *user, void *k
     ev.events = (what & CURL_POLL_IN ? EPOLLIN : 0u) | (what & CURL_POLL_OUT ? EPOLLOUT : 0u);
     if (!known)
         mr_curl.multi_assign(t->multi, fd, t);
-    int first = known ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, second = known ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
+    int first = known ? EPOLL_CTL_MOD : EPOLL_CTL_ADD,
+        second = known ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
     if (epoll_ctl(t->epoll, first, fd, &ev) && (errno == ENOENT || errno == EEXIST))
         return epoll_ctl(t->epoll, second, fd, &ev);
     return 0;
@@ -336,7 +338,8 @@ static void turn(struct mr_http_thread *t)
         uint64_t calls;
         uint32_t is = ev[i].events;
         if (ev[i].data.fd == t->wakeup) {
-            (void)!read(t->wakeup, &calls, sizeof calls); /* nothing to read: another turn took it */
+            (void)!read(t->wakeup, &calls,
+                        sizeof calls); /* nothing to read: another turn took it */
             continue;
         }
         int what = (is & EPOLLIN ? CURL_CSELECT_IN : 0) | (is & EPOLLOUT ? CURL_CSELECT_OUT : 0) |
@@ -352,7 +355,8 @@ static void turn(struct mr_http_thread *t)
 static void wake(struct mr_http_thread *t)
 {
     uint64_t one = 1;
-    (void)!write(t->wakeup, &one, sizeof one); /* can only fail when it is awake 2^64 times already */
+    (void)!write(t->wakeup, &one,
+                 sizeof one); /* can only fail when it is awake 2^64 times already */
 }
 
 static void *thread_main(void *arg)

@@ -20,7 +20,8 @@ static char dir_now[4096];
 static int limit_now(uint64_t *out)
 {
     static const struct mr_option table[] = {
-        {.name = "MILLRACE_CACHE_LIMIT", .type = MR_OPT_BYTES, .min = LEAST_LIMIT, .max = INFINITY}, {NULL}};
+        {.name = "MILLRACE_CACHE_LIMIT", .type = MR_OPT_BYTES, .min = LEAST_LIMIT, .max = INFINITY},
+        {NULL}};
     const char *text = getenv("MILLRACE_CACHE_LIMIT");
     *out = DEFAULT_LIMIT;
     return text && text[0] ? mr_options_set(table, out, "", "MILLRACE_CACHE_LIMIT", text) : 0;
@@ -48,7 +49,8 @@ static int check(const struct mr_remote_opts *opts)
 {
     uint64_t limit;
     if (opts->connect_timeout_ms == 0 || opts->stall_timeout_ms == 0 || opts->retries > 100)
-        return mr_error_set(MR_EOPTION, "remote options: want timeouts over 0 ms and at most 100 retries");
+        return mr_error_set(MR_EOPTION,
+                            "remote options: want timeouts over 0 ms and at most 100 retries");
     if (!opts->cache_dir || opts->cache_limit >= LEAST_LIMIT)
         return 0;
     int rc = opts->cache_limit == 0 ? limit_now(&limit) : 0;
@@ -69,10 +71,12 @@ static int resolve_dir(const char *dir, char *out)
     else if (home && home[0])
         n = snprintf(out, sizeof dir_now, "%s/.cache/millrace", home);
     else
-        return mr_error_set(MR_EOPTION,
-                            "cache folder 'default': neither XDG_CACHE_HOME nor HOME is set: name a folder");
+        return mr_error_set(
+            MR_EOPTION,
+            "cache folder 'default': neither XDG_CACHE_HOME nor HOME is set: name a folder");
     if (n < 0 || (size_t)n >= sizeof dir_now)
-        return mr_error_set(MR_EOPTION, "cache folder: its name is longer than %zu bytes", sizeof dir_now - 1);
+        return mr_error_set(MR_EOPTION, "cache folder: its name is longer than %zu bytes",
+                            sizeof dir_now - 1);
     return 0;
 }
 
@@ -139,7 +143,8 @@ void mr_remote_stats_query(struct mr_remote_stats *out)
 
 static bool unreserved(char c)
 {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || (c && strchr("-._~", c));
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           (c && strchr("-._~", c));
 }
 
 char *mr_url_encode(const char *text, size_t n, const char *keep)

@@ -9,7 +9,8 @@
 
 /* What all remote reading of this process has come to; written by any thread. */
 struct mr_remote_counts {
-    _Atomic uint64_t requests, retries, bytes, cache_hits, cache_bytes, cache_stored_bytes, cache_damaged, cache_errors;
+    _Atomic uint64_t requests, retries, bytes, cache_hits, cache_bytes, cache_stored_bytes,
+        cache_damaged, cache_errors;
 };
 extern struct mr_remote_counts mr_remote_counts;
 

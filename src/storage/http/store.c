@@ -113,7 +113,8 @@ static bool start_request(struct mr_lane *lane, struct mr_file *f, struct mr_rea
 /* ---- with one ---- */
 
 /* A whole file. What is known of it is not asked for again: reads of it say when it has changed. */
-static int read_whole(struct mr_http *client, struct mr_file *f, struct mr_read *read, const _Atomic bool *stop)
+static int read_whole(struct mr_http *client, struct mr_file *f, struct mr_read *read,
+                      const _Atomic bool *stop)
 {
     void *body = NULL;
     uint64_t bytes = 0;
@@ -133,8 +134,9 @@ static void read_blocking(void *user, struct mr_read *read)
     const struct store *store = user;
     const struct requests *of = read->lane->state;
     struct mr_file *f = read->lane->files->file[read->file];
-    int rc = read->want == MR_WHOLE ? read_whole(store->client, f, read, &of->stop)
-                                    : mr_cached_read(store->client, f, read->at, read->to, read->want, &of->stop);
+    int rc = read->want == MR_WHOLE
+                 ? read_whole(store->client, f, read, &of->stop)
+                 : mr_cached_read(store->client, f, read->at, read->to, read->want, &of->stop);
     if (rc)
         fail(read, rc);
     else
@@ -207,7 +209,8 @@ static bool remote_start(struct mr_lane *lane, struct mr_file *f, struct mr_read
     return store->has_pool ? start_cached(store, f, read) : start_request(lane, f, read);
 }
 
-static uint32_t remote_reap(struct mr_lane *lane, struct mr_read **out, uint32_t cap, uint64_t until_ns)
+static uint32_t remote_reap(struct mr_lane *lane, struct mr_read **out, uint32_t cap,
+                            uint64_t until_ns)
 {
     struct requests *of = lane->state;
     return mr_finished_reap(&of->done, out, cap, until_ns);

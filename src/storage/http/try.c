@@ -6,8 +6,9 @@
 #include <string.h>
 
 #define MAX_REDIRECTS 5
-#define SLOW_BYTES    1024         /* a second: less for the stall timeout ends a try */
-#define BUFFER_BYTES  (100 * 1024) /* made for each request: below what malloc asks the kernel for and gives back */
+#define SLOW_BYTES    1024 /* a second: less for the stall timeout ends a try */
+#define BUFFER_BYTES                                                                               \
+    (100 * 1024) /* made for each request: below what malloc asks the kernel for and gives back */
 
 /* ---- taking in ---- */
 
@@ -41,8 +42,9 @@ static int grow_for(struct mr_http_job *job, uint64_t need)
     uint64_t room = MR_MIN(MR_MAX(need, job->room * 2), r->limit);
     if (r->to || job->expected != UINT64_MAX || room < need)
         return mr_error_set(r->to || job->expected != UINT64_MAX ? MR_EFORMAT : MR_ELIMIT,
-                            "%s: more bytes came than the %llu that were %s", mr_url_show(r->url, url, sizeof url),
-                            (unsigned long long)job->room, r->to ? "asked for" : "announced or are allowed");
+                            "%s: more bytes came than the %llu that were %s",
+                            mr_url_show(r->url, url, sizeof url), (unsigned long long)job->room,
+                            r->to ? "asked for" : "announced or are allowed");
     void *grown = realloc(job->buf, room);
     if (!grown)
         return mr_error_nomem("body", room);
@@ -83,7 +85,8 @@ static bool add_header(struct mr_http_job *job, const char *line)
 }
 
 /* SHA-256 of nothing: S3 wants the hash of the body among the signed headers, and libcurl 7.88 does not add it. */
-#define EMPTY_HASH "x-amz-content-sha256: e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+#define EMPTY_HASH                                                                                 \
+    "x-amz-content-sha256: e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
 static bool add_headers(struct mr_http_job *job)
 {
@@ -139,7 +142,8 @@ static void set_limits(CURL *easy, const struct mr_remote_opts *opts)
     mr_curl.easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
     mr_curl.easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)opts->connect_timeout_ms);
     mr_curl.easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, (long)SLOW_BYTES);
-    mr_curl.easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, (long)((opts->stall_timeout_ms + 999) / 1000));
+    mr_curl.easy_setopt(easy, CURLOPT_LOW_SPEED_TIME,
+                        (long)((opts->stall_timeout_ms + 999) / 1000));
     mr_curl.easy_setopt(easy, CURLOPT_MAXREDIRS, (long)MAX_REDIRECTS);
     mr_curl.easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_2TLS);
     mr_curl.easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
@@ -171,10 +175,11 @@ static int set_target(struct mr_http_job *job)
             rc = mr_curl.easy_setopt(job->easy, CURLOPT_USERPWD, job->target.keys);
     }
     char shown[512];
-    return rc == CURLE_OK
-               ? 0
-               : mr_error_set(rc == CURLE_OUT_OF_MEMORY ? -ENOMEM : MR_EUNSUPPORTED, "%s: libcurl: %s",
-                              mr_url_show(job->request->url, shown, sizeof shown), mr_curl.easy_strerror(rc));
+    return rc == CURLE_OK ? 0
+                          : mr_error_set(rc == CURLE_OUT_OF_MEMORY ? -ENOMEM : MR_EUNSUPPORTED,
+                                         "%s: libcurl: %s",
+                                         mr_url_show(job->request->url, shown, sizeof shown),
+                                         mr_curl.easy_strerror(rc));
 }
 
 int mr_http_try(struct mr_http_job *job, const struct mr_remote_opts *opts)
@@ -212,7 +217,8 @@ static const struct {
     {CURLE_OPERATION_TIMEDOUT, -ETIMEDOUT, true, "the server is too slow or does not answer"},
     {CURLE_COULDNT_CONNECT, -ECONNREFUSED, true, "is the server up, and the port right?"},
     {CURLE_COULDNT_RESOLVE_HOST, -EHOSTUNREACH, true, "check the host's name"},
-    {CURLE_COULDNT_RESOLVE_PROXY, -EHOSTUNREACH, true, "check the proxy's name (http_proxy, https_proxy)"},
+    {CURLE_COULDNT_RESOLVE_PROXY, -EHOSTUNREACH, true,
+     "check the proxy's name (http_proxy, https_proxy)"},
     {CURLE_RECV_ERROR, -ECONNRESET, true, "the connection broke"},
     {CURLE_SEND_ERROR, -ECONNRESET, true, "the connection broke"},
     {CURLE_GOT_NOTHING, -ECONNRESET, true, "the server closed the connection without an answer"},
@@ -220,9 +226,11 @@ static const struct {
     {CURLE_HTTP2, -EIO, true, "the server broke the HTTP/2 protocol"},
     {CURLE_HTTP2_STREAM, -EIO, true, "the server broke an HTTP/2 stream"},
     {CURLE_SSL_CONNECT_ERROR, -EIO, true, "no TLS connection"},
-    {CURLE_PEER_FAILED_VERIFICATION, -EACCES, false, "the server's certificate is not to be trusted"},
+    {CURLE_PEER_FAILED_VERIFICATION, -EACCES, false,
+     "the server's certificate is not to be trusted"},
     {CURLE_TOO_MANY_REDIRECTS, -ELOOP, false, "the server redirects in a circle"},
-    {CURLE_UNSUPPORTED_PROTOCOL, MR_EUNSUPPORTED, false, "redirected to something that is not http or https"},
+    {CURLE_UNSUPPORTED_PROTOCOL, MR_EUNSUPPORTED, false,
+     "redirected to something that is not http or https"},
     {CURLE_URL_MALFORMAT, MR_EOPTION, false, "not a URL"},
     {CURLE_WEIRD_SERVER_REPLY, MR_EFORMAT, false, "the server does not speak HTTP"},
     {CURLE_OUT_OF_MEMORY, -ENOMEM, false, "out of memory"},
@@ -241,19 +249,22 @@ static enum mr_http_verdict transport_error(struct mr_http_job *job, CURLcode cu
             again = outcomes[i].again;
             break;
         }
-    if (curl == CURLE_UNSUPPORTED_PROTOCOL && job->request->answer.status / 100 != 3) { /* HTTP/0.9, or what looks so */
+    if (curl == CURLE_UNSUPPORTED_PROTOCOL &&
+        job->request->answer.status / 100 != 3) { /* HTTP/0.9, or what looks so */
         *code = MR_EFORMAT;
         advice = "the server does not speak HTTP";
     }
-    mr_error_set(*code, "%s: %s: %s; tries: %u", mr_url_show(job->request->url, url, sizeof url), advice,
-                 job->curl_text[0] ? job->curl_text : mr_curl.easy_strerror(curl), job->tries);
+    mr_error_set(*code, "%s: %s: %s; tries: %u", mr_url_show(job->request->url, url, sizeof url),
+                 advice, job->curl_text[0] ? job->curl_text : mr_curl.easy_strerror(curl),
+                 job->tries);
     return again ? MR_HTTP_AGAIN : MR_HTTP_FAILED;
 }
 
 enum mr_http_verdict mr_http_verdict(struct mr_http_job *job, CURLcode curl, int *code)
 {
     int status = job->request->answer.status;
-    bool ok = status == 200 || status == 206 || (status == 304 && job->request->if_none_match), again = false;
+    bool ok = status == 200 || status == 206 || (status == 304 && job->request->if_none_match),
+         again = false;
     *code = job->failed.code;
     if (job->failed.code) {
         mr_error_put(&job->failed);

@@ -26,18 +26,20 @@ static char *section_of(char *line)
     return trim(line + 1);
 }
 
-void mr_s3_ini(const char *path, const char *section, void (*fn)(void *user, const char *name, const char *value),
-               void *user)
+void mr_s3_ini(const char *path, const char *section,
+               void (*fn)(void *user, const char *name, const char *value), void *user)
 {
     char buf[LINE_BYTES];
     bool inside = false;
     FILE *file = fopen(path, "re");
     while (file && fgets(buf, sizeof buf, file)) {
-        bool nested = buf[0] == ' ' || buf[0] == '\t'; /* "s3 =" may have settings of its own below it */
+        bool nested =
+            buf[0] == ' ' || buf[0] == '\t'; /* "s3 =" may have settings of its own below it */
         char *line = trim(buf), *head = section_of(line), *equals;
         if (head) {
             inside = strcmp(head, section) == 0;
-        } else if (inside && !nested && line[0] != '#' && line[0] != ';' && (equals = strchr(line, '='))) {
+        } else if (inside && !nested && line[0] != '#' && line[0] != ';' &&
+                   (equals = strchr(line, '='))) {
             *equals = 0;
             fn(user, trim(line), trim(equals + 1));
         }
@@ -65,7 +67,8 @@ static void set(struct mr_s3_account *a, char *to, size_t room, const char *valu
         strcpy(to, value);
 }
 
-static void set_if_empty(struct mr_s3_account *a, char *to, size_t room, const char *value, const char *from)
+static void set_if_empty(struct mr_s3_account *a, char *to, size_t room, const char *value,
+                         const char *from)
 {
     if (!to[0])
         set(a, to, room, value, from);
@@ -116,12 +119,14 @@ static void read_files(struct mr_s3_account *a)
     const char *profile = getenv("AWS_PROFILE");
     char section[128], buf[4096];
     profile = profile && profile[0] ? profile : "default";
-    const char *credentials = file_path("AWS_SHARED_CREDENTIALS_FILE", "credentials", buf, sizeof buf);
+    const char *credentials =
+        file_path("AWS_SHARED_CREDENTIALS_FILE", "credentials", buf, sizeof buf);
     if (!a->access[0])
         mr_s3_ini(credentials, profile, on_key, a);
     bool keys = a->access[0];
     const char *config = file_path("AWS_CONFIG_FILE", "config", buf, sizeof buf);
-    snprintf(section, sizeof section, "%s%.100s", strcmp(profile, "default") ? "profile " : "", profile);
+    snprintf(section, sizeof section, "%s%.100s", strcmp(profile, "default") ? "profile " : "",
+             profile);
     if (!keys)
         mr_s3_ini(config, section, on_key, a);
     mr_s3_ini(config, section, on_place, a);

@@ -13,7 +13,7 @@ struct mr_s3_account {
 };
 
 /* Reads one section of an ini file: fn(user, name, value) for each. A file that is not there has none. */
-void mr_s3_ini(const char *path, const char *section, void (*fn)(void *user, const char *name, const char *value),
-               void *user);
+void mr_s3_ini(const char *path, const char *section,
+               void (*fn)(void *user, const char *name, const char *value), void *user);
 
 #endif

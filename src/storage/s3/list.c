@@ -46,16 +46,18 @@ static int find_limit(uint64_t *out)
 static int check_entry(struct listing *l, const char *key, size_t length)
 {
     if (l->before[0] && strcmp(key, l->before) <= 0)
-        return mr_error_set(MR_EFORMAT,
-                            "%s: the server's list does not go on: \"%.200s\" comes on a page behind "
-                            "\"%.200s\"; pages must be in the order of names",
-                            l->place, key, l->before);
+        return mr_error_set(
+            MR_EFORMAT,
+            "%s: the server's list does not go on: \"%.200s\" comes on a page behind "
+            "\"%.200s\"; pages must be in the order of names",
+            l->place, key, l->before);
     l->bytes += length + ENTRY_BYTES;
     if (l->bytes > l->most)
-        return mr_error_set(MR_ELIMIT,
-                            "%s: the list of objects takes more than the %llu bytes of memory that "
-                            "are allowed: list a longer prefix, or set MILLRACE_LIST_LIMIT (as 16GiB)",
-                            l->place, (unsigned long long)l->most);
+        return mr_error_set(
+            MR_ELIMIT,
+            "%s: the list of objects takes more than the %llu bytes of memory that "
+            "are allowed: list a longer prefix, or set MILLRACE_LIST_LIMIT (as 16GiB)",
+            l->place, (unsigned long long)l->most);
     l->page_any = true;
     if (length < sizeof l->last && strcmp(key, l->last) > 0)
         memcpy(l->last, key, length + 1);
@@ -69,8 +71,9 @@ static int end_page(struct listing *l)
     memcpy(l->before, l->last, strlen(l->last) + 1);
     if (l->n_empty < MOST_EMPTY)
         return 0;
-    return mr_error_set(MR_EFORMAT, "%s: the server's list does not go on: %u pages in a row are empty", l->place,
-                        l->n_empty);
+    return mr_error_set(MR_EFORMAT,
+                        "%s: the server's list does not go on: %u pages in a row are empty",
+                        l->place, l->n_empty);
 }
 
 /* Keys come whole; names are what follows the prefix. */
@@ -103,23 +106,24 @@ static char *query_text(const char *prefix, const char *token)
     char *text = NULL, *p = mr_url_encode(prefix, strlen(prefix), ""),
          *t = token ? mr_url_encode(token, strlen(token), "") : NULL;
     if (p && (t || !token) &&
-        asprintf(&text, "%s%s%sdelimiter=%%2F&encoding-type=url&list-type=2&prefix=%s", t ? "continuation-token=" : "",
-                 t ? t : "", t ? "&" : "", p) < 0)
+        asprintf(&text, "%s%s%sdelimiter=%%2F&encoding-type=url&list-type=2&prefix=%s",
+                 t ? "continuation-token=" : "", t ? t : "", t ? "&" : "", p) < 0)
         text = NULL;
     free(p);
     free(t);
     return text;
 }
 
-static int get_page(struct mr_http *client, struct listing *l, const char *bucket, const char *token,
-                    struct mr_s3_page *page)
+static int get_page(struct mr_http *client, struct listing *l, const char *bucket,
+                    const char *token, struct mr_s3_page *page)
 {
     char url[80];
     char *query = query_text(l->prefix, token);
     if (!query)
         return mr_error_nomem("list of objects", strlen(l->prefix));
     snprintf(url, sizeof url, "s3://%s/", bucket);
-    struct mr_http_request request = {.url = url, .query = query, .want = MR_WHOLE, .limit = PAGE_BYTES};
+    struct mr_http_request request = {
+        .url = url, .query = query, .want = MR_WHOLE, .limit = PAGE_BYTES};
     int rc = mr_http_run(client, &request);
     if (rc == 0)
         rc = mr_s3_page_parse(l->place, request.body, request.got, page);
@@ -132,7 +136,9 @@ static int next_token(const struct listing *l, struct mr_s3_page *page, char **t
 {
     bool same = page->truncated && (!page->next || (*token && strcmp(*token, page->next) == 0));
     if (same)
-        return mr_error_set(MR_EFORMAT, "%s: the server's list does not go on: no new continuation token", l->place);
+        return mr_error_set(MR_EFORMAT,
+                            "%s: the server's list does not go on: no new continuation token",
+                            l->place);
     free(*token);
     *token = page->truncated ? page->next : NULL;
     if (page->truncated)
@@ -161,7 +167,8 @@ static int list_pages(struct mr_http *client, struct listing *l, const char *buc
     return rc;
 }
 
-int mr_s3_list(const char *place, int (*fn)(void *user, const char *name, bool folder, uint64_t bytes), void *user)
+int mr_s3_list(const char *place,
+               int (*fn)(void *user, const char *name, bool folder, uint64_t bytes), void *user)
 {
     char bucket[64], prefix[2048];
     const char *key;

@@ -12,12 +12,14 @@ int mr_s3_split(const char *url, char bucket[64], const char **key)
     size_t n = strcspn(at, "/");
     bool fine = n >= 1 && n < 64;
     for (size_t i = 0; i < n && fine; i++)
-        fine = (at[i] >= 'a' && at[i] <= 'z') || (at[i] >= 'A' && at[i] <= 'Z') || (at[i] >= '0' && at[i] <= '9') ||
-               strchr("-._", at[i]) != NULL;
+        fine = (at[i] >= 'a' && at[i] <= 'z') || (at[i] >= 'A' && at[i] <= 'Z') ||
+               (at[i] >= '0' && at[i] <= '9') || strchr("-._", at[i]) != NULL;
     char shown[200];
     if (!fine)
-        return mr_error_set(MR_EOPTION, "%s: no bucket: want s3://BUCKET/KEY, the bucket of letters, digits, '-', '.'",
-                            mr_url_show(url, shown, sizeof shown));
+        return mr_error_set(
+            MR_EOPTION,
+            "%s: no bucket: want s3://BUCKET/KEY, the bucket of letters, digits, '-', '.'",
+            mr_url_show(url, shown, sizeof shown));
     memcpy(bucket, at, n);
     bucket[n] = 0;
     *key = at[n] ? at + n + 1 : at + n;
@@ -25,7 +27,8 @@ int mr_s3_split(const char *url, char bucket[64], const char **key)
 }
 
 /* Names with dots do not fit the certificate of *.s3.amazonaws.com, and others' endpoints know paths at least. */
-static char *endpoint_url(const struct mr_s3_account *a, const char *bucket, const char *key, const char *query)
+static char *endpoint_url(const struct mr_s3_account *a, const char *bucket, const char *key,
+                          const char *query)
 {
     char *text = NULL;
     const char *mark = query && query[0] ? "?" : "";
@@ -34,9 +37,11 @@ static char *endpoint_url(const struct mr_s3_account *a, const char *bucket, con
     if (a->endpoint[0])
         n = asprintf(&text, "%s/%s/%s%s%s", a->endpoint, bucket, key, mark, query);
     else if (strchr(bucket, '.') || strchr(bucket, '_'))
-        n = asprintf(&text, "https://s3.%s.amazonaws.com/%s/%s%s%s", a->region, bucket, key, mark, query);
+        n = asprintf(&text, "https://s3.%s.amazonaws.com/%s/%s%s%s", a->region, bucket, key, mark,
+                     query);
     else
-        n = asprintf(&text, "https://%s.s3.%s.amazonaws.com/%s%s%s", bucket, a->region, key, mark, query);
+        n = asprintf(&text, "https://%s.s3.%s.amazonaws.com/%s%s%s", bucket, a->region, key, mark,
+                     query);
     return n < 0 ? NULL : text;
 }
 
@@ -53,7 +58,8 @@ static int sign(const struct mr_s3_account *a, struct mr_s3_target *out)
     return out->keys && (!a->token || out->token) ? 0 : -ENOMEM;
 }
 
-int mr_s3_target(const struct mr_s3_account *a, const char *url, const char *query, struct mr_s3_target *out)
+int mr_s3_target(const struct mr_s3_account *a, const char *url, const char *query,
+                 struct mr_s3_target *out)
 {
     char bucket[64];
     const char *key;
@@ -62,10 +68,12 @@ int mr_s3_target(const struct mr_s3_account *a, const char *url, const char *que
         return rc;
     *out = (struct mr_s3_target){0};
     if (a->bad)
-        return mr_error_set(MR_EOPTION,
-                            "%s: holds a blank, a control character or a letter outside of ASCII, which no request can "
-                            "carry: set it again (environment, ~/.aws/credentials and ~/.aws/config)",
-                            a->bad);
+        return mr_error_set(
+            MR_EOPTION,
+            "%s: holds a blank, a control character or a letter outside of ASCII, which no request "
+            "can "
+            "carry: set it again (environment, ~/.aws/credentials and ~/.aws/config)",
+            a->bad);
     char *encoded = mr_url_encode(key, strlen(key), "/");
     out->url = encoded ? endpoint_url(a, bucket, encoded, query) : NULL;
     free(encoded);

@@ -105,7 +105,8 @@ static void entry(struct parse *p)
     struct mr_s3_page *page = p->page;
     if (!p->has_key || page->stopped)
         return;
-    page->stopped = page->fn(page->user, p->key, p->in_prefixes, p->has_size ? p->bytes : UINT64_MAX);
+    page->stopped =
+        page->fn(page->user, p->key, p->in_prefixes, p->has_size ? p->bytes : UINT64_MAX);
     if (page->stopped)
         XML_StopParser(p->parser, XML_FALSE);
 }
@@ -113,7 +114,8 @@ static void entry(struct parse *p)
 static void on_list_end(struct parse *p, const char *name)
 {
     struct mr_s3_page *page = p->page;
-    if (p->depth == 3 && ((p->in_contents && !strcmp(name, "Key")) || (p->in_prefixes && !strcmp(name, "Prefix")))) {
+    if (p->depth == 3 &&
+        ((p->in_contents && !strcmp(name, "Key")) || (p->in_prefixes && !strcmp(name, "Prefix")))) {
         p->has_key = decode(p->text, p->key);
         if (!p->has_key)
             stop(p);
@@ -152,8 +154,8 @@ static void XMLCALL on_end(void *user, const XML_Char *name)
 }
 
 /* Entities are not S3's: a document that declares one is not read on, whatever it would grow to. */
-static void XMLCALL on_doctype(void *user, const XML_Char *name, const XML_Char *system, const XML_Char *public,
-                               int own)
+static void XMLCALL on_doctype(void *user, const XML_Char *name, const XML_Char *system,
+                               const XML_Char *public, int own)
 {
     (void)name, (void)system, (void)public, (void)own;
     stop(user);

@@ -6,7 +6,8 @@
 
 /* A page of ListObjectsV2. Names come decoded (encoding-type=url). */
 struct mr_s3_page {
-    int (*fn)(void *user, const char *key, bool folder, uint64_t bytes); /* returns nonzero to stop */
+    int (*fn)(void *user, const char *key, bool folder,
+              uint64_t bytes); /* returns nonzero to stop */
     void *user;
     /* result */
     int stopped;    /* what fn returned */
