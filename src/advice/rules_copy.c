@@ -382,7 +382,7 @@ static int judge_link(const struct mr_case *c, struct mr_judgement *out)
              median, lowest_ref);
     snprintf(out->why, sizeof out->why,
              "%" PRIu64 " copies of 1 MiB or more, median %.2f GB/s; the link's rate is %.1f GB/s "
-                        "(%s). Counted for "
+             "(%s). Counted for "
              "those below %.0f%% of "
              "it: exposed time x (1 - rate / link).",
              copies.n, median, lowest_ref, c->link_rate > 0 ? c->link_how : "the fastest copy here",

@@ -332,13 +332,13 @@ const char *const mr_store_enums = FIRST(
                                                "Deallocation")
                             LAST FIRST(
                                 "CUDA_KERNEL_LAUNCH_TYPE",
-                                0, "CUDA_KERNEL_LAUNCH_TYPE_UNKNOWN", "Unknown")
-                                NEXT(1, "CUDA_KERNEL_LAUNCH_TYPE_REGULAR", "Regular") NEXT(
-                                    2, "CUDA_KERNEL_LAUNCH_TYPE_COOPERATIVE_SINGLE_DEVICE",
-                                    "Coop Single Device") NEXT(3,
-                                                               "CUDA_KERNEL_LAUNCH_TYPE_"
-                                                               "COOPERATIVE_MULTI_DEVICE",
-                                                               "Coop Multi Device") LAST
+                                0, "CUDA_KERNEL_LAUNCH_TYPE_UNKNOWN",
+                                "Unknown") NEXT(1, "CUDA_KERNEL_LAUNCH_TYPE_REGULAR", "Regular")
+                                NEXT(2, "CUDA_KERNEL_LAUNCH_TYPE_COOPERATIVE_SINGLE_DEVICE",
+                                     "Coop Single Device") NEXT(3,
+                                                                "CUDA_KERNEL_LAUNCH_TYPE_"
+                                                                "COOPERATIVE_MULTI_DEVICE",
+                                                                "Coop Multi Device") LAST
                                     FIRST("CUPTI_SYNC_TYPE", 0,
                                           "CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_UNKNOWN",
                                           "Unknown") NEXT(1,
@@ -358,8 +358,8 @@ const char *const mr_store_enums = FIRST(
                                                  "SYNCHRONIZE",
                                                  "Context sync")
                                                 LAST FIRST(
-                                                    "CUPTI_STREAM_TYPE",
-                                                    0, "CUPTI_ACTIVITY_STREAM_CREATE_FLAG_UNKNOWN",
+                                                    "CUPTI_STREAM_TYPE", 0,
+                                                    "CUPTI_ACTIVITY_STREAM_CREATE_FLAG_UNKNOWN",
                                                     "Unknown stream") NEXT(1,
                                                                            "CUPTI_ACTIVITY_STREAM_"
                                                                            "CREATE_FLAG_DEFAULT",
@@ -377,12 +377,10 @@ const char *const mr_store_enums = FIRST(
                                                         LAST FIRST("NSYS_EVENT_TYPE", 33,
                                                                    "NvtxCategory", "NvtxCategory")
                                                             NEXT(34, "NvtxMark", "NvtxMark") NEXT(
-                                                                59,
-                                                                "NvtxPushPopRange",
+                                                                59, "NvtxPushPopRange",
                                                                 "NvtxPushPopRange")
                                                                 NEXT(
-                                                                    60,
-                                                                    "NvtxStartEndRange",
+                                                                    60, "NvtxStartEndRange",
                                                                     "NvtxStartEndRange") NEXT(75,
                                                                                               "Nvtx"
                                                                                               "Doma"
@@ -395,8 +393,7 @@ const char *const mr_store_enums = FIRST(
                                                                                               "eat"
                                                                                               "e")
                                                                     LAST FIRST(
-                                                                        "NSYS_EVENT_CLASS",
-                                                                        0,
+                                                                        "NSYS_EVENT_CLASS", 0,
                                                                         "TRACE_PROCESS_EVENT_CUDA_"
                                                                         "RUNTIME",
                                                                         "CUDA runtime")

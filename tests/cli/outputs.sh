@@ -70,7 +70,7 @@ cat >options <<'END'
 END
 if [ -n "${MAKE_RECORDING:-}" ]; then
     "$MAKE_RECORDING" good a.sqlite
-    for format in html svg png perfetto; do
+    for format in html svg perfetto; do
         echo ".$format - a.sqlite y timeline -F $format -o OUT a.sqlite" >>options
     done
 fi

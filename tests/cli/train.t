@@ -214,7 +214,7 @@ $ millrace train d --model softmax --classes 5 -e 1 >/dev/null
 millrace train: [0-9]+ labels of the last batches are outside 0..4 \(the first 3003 samples have 0..9\): want labels from 0, as many classes as there are (re)
 [1]
 $ millrace train d --model mlp:50r -o sgd --lr 1e6 -e 1 >/dev/null
-millrace train: the loss is not finite .NaN or infinite. at step [0-9]+ of epoch 1: first in layer fc[12] .*; a lower --lr, --clip-norm 1, or --on-nan skip may help (re)
+millrace train: the loss is not finite .NaN or infinite. at step [0-9]+ of epoch 1: first in layer fc[12] .*; a lower lr, clip_norm=1, or leaving such steps out may help (re)
 [1]
 $ millrace train d --amp bf16 -e 1 --device cpu
 millrace train: .*bf16.* (re)

@@ -228,20 +228,18 @@ static void auto_leaves_the_work_with_who_has_the_processors(void **state)
 static void the_host_serves_otherwise(void **state)
 {
     (void)state;
-    static const char
-        *const chains[]
-                     [2] = {
-                         {"u8", "cast(f64)"},
-                         {"u8", "cast(i16)"},
-                         {"u8", "hflip"},
-                         {"f32", "scale(2)"},
-                         {"i32", "cast(f32),scale(2)"},
-                         {"u8", "cast(f32),scale(1e39)"},       /* infinities: their NaNs differ */
-                         {"u8", "cast(f32),scale(3),cast(u8)"}, /* as many bytes */
-                         {"u8", "cast(f32),normalize([1,2,3,4],[1,2,3,4],axis=2),hflip(1,layout="
-                                "nchw)"},                /* channels that are mirrored */
-                         {"u8", "cast(f16),scale(0.5)"}, /* rounded twice */
-                     };
+    static const char *const chains[][2] = {
+        {"u8", "cast(f64)"},
+        {"u8", "cast(i16)"},
+        {"u8", "hflip"},
+        {"f32", "scale(2)"},
+        {"i32", "cast(f32),scale(2)"},
+        {"u8", "cast(f32),scale(1e39)"},       /* infinities: their NaNs differ */
+        {"u8", "cast(f32),scale(3),cast(u8)"}, /* as many bytes */
+        {"u8", "cast(f32),normalize([1,2,3,4],[1,2,3,4],axis=2),hflip(1,layout="
+               "nchw)"},                /* channels that are mirrored */
+        {"u8", "cast(f16),scale(0.5)"}, /* rounded twice */
+    };
     for (size_t i = 0; i < MR_COUNT(chains); i++) {
         char set[96];
         snprintf(set, sizeof set, "synthetic:n=100,shape=2x5x4,dtype=%s", chains[i][0]);
