@@ -96,7 +96,9 @@ int cli_input_text(const char *text)
 {
     const char *at[MOST_PARTS + 1];
     int n = 0, code = CLI_OK;
-    for (const char *p = text; p && n < MOST_PARTS; p += strcspn(p, SEPARATORS) + 1) {
+    if (!text)
+        return CLI_OK;
+    for (const char *p = text; n < MOST_PARTS; p += strcspn(p, SEPARATORS) + 1) {
         at[n++] = p;
         if (!p[strcspn(p, SEPARATORS)])
             break;

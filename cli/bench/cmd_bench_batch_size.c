@@ -137,9 +137,9 @@ static int part(struct train *t, uint64_t steps, double *seconds, uint64_t *samp
 static int run_size(struct train *t, const struct opts *o, double *v)
 {
     uint64_t batches = mr_loader_batches(mr_trainer_get_loader(t->trainer));
-    uint64_t most = (batches + o->tests - 1) / o->tests, samples, done = 0;
+    uint64_t most = (batches + o->tests - 1) / o->tests, samples = 0, done = 0;
     struct mr_train_sums sums;
-    double seconds, trained = 0;
+    double seconds = 0, trained = 0;
     int rc = part(t, WARM_STEPS, &seconds, &samples);
     double warm = seconds;
     for (uint64_t left = o->epochs * batches, steps; left > 0 && rc > 0 && !cli_interrupted();

@@ -200,7 +200,7 @@ static int measure_recorded(struct transfer *t, const struct transfer_series *s,
                             struct transfer_point *out)
 {
     double rates[3][TRANSFER_REPEATS];
-    int64_t ns[3];
+    int64_t ns[3] = {0};
     uint64_t n = copies_for(s, bytes);
     int sides = s->direction == TRANSFER_BOTH ? 2 : 1, rc = each_side(t, s, bytes, n, clear_piece);
     for (int i = 0; i < sides && rc == 0; i++)
@@ -210,7 +210,6 @@ static int measure_recorded(struct transfer *t, const struct transfer_series *s,
     for (uint64_t k = 0; k < t->o->repeats && rc == 0; k++) {
         rc = s->host_timed ? time_on_host(t, s, bytes, n, ns) : time_on_device(t, s, bytes, n, ns);
         for (int i = 0; i < 3 && rc == 0; i++)
-            /* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): both ways of timing set all three */
             rates[i][k] =
                 (double)(n * bytes) * (i == 0 ? sides : 1) / (double)(ns[i] > 0 ? ns[i] : 1);
     }

@@ -26,7 +26,7 @@ int pack_shard_open(struct pack_shard *s, const char *dir, uint64_t number, uint
     int code =
         s->hash && path ? cli_output_open(&s->out, path, CLI_DATA, 1) : cli_fail("out of memory");
     free(path);
-    if (code != CLI_OK) {
+    if (!s->hash || code != CLI_OK) {
         pack_shard_abort(s);
         return code;
     }

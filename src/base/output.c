@@ -158,7 +158,7 @@ void mr_output_close(struct mr_output *output)
 {
     if (!output)
         return;
-    if (output->unfinished)
+    if (output->unfinished && output->name)
         unlink(output->name);
     if (output->fd >= 0)
         close(output->fd);

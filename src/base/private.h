@@ -6,6 +6,9 @@
 #ifndef MR_BASE_PRIVATE_H
 #define MR_BASE_PRIVATE_H
 
+/* Defined as nothing where a program compiles a file of ours for itself. */
+#ifndef MR_PRIVATE
 #define MR_PRIVATE __attribute__((visibility("default")))
+#endif
 
 #endif

@@ -278,7 +278,7 @@ static int create_optim(struct mr_device *device, const char *spec,
     o->dtype = dtype;
     o->n = n_params;
     int rc = mr_optim_parse_spec(spec ? spec : opts->name, &o->ops, &o->opts);
-    if (rc == 0 && opts) {
+    if (rc == 0 && !spec) {
         o->opts = *opts;
         rc = check_opts(o->ops, opts);
     }

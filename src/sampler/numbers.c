@@ -169,7 +169,7 @@ static double float_value(uint64_t bits, uint64_t item_bytes)
 
 static int add_item(struct numbers *to, const struct mr_npy_head *npy, uint64_t bits)
 {
-    unsigned unused = 64 - 8 * (unsigned)npy->item_bytes;
+    unsigned unused = 64 - 8 * (unsigned)MR_MAX(npy->item_bytes, 1);
     int64_t as_signed = (int64_t)(bits << unused) >> unused;
     bool negative = npy->kind == 'i' && as_signed < 0;
     double value = npy->kind == 'f' ? float_value(bits, npy->item_bytes)

@@ -289,8 +289,9 @@ static int scan_all(struct scan *s)
         if (bytes - at < MR_TAR_BLOCK)
             return ends_early(s, at, "header", at + MR_TAR_BLOCK);
         int rc = mr_interrupt_check(s->source->name);
-        if (rc == 0)
-            rc = view(s, at, MR_TAR_BLOCK, &block);
+        if (rc < 0)
+            return rc;
+        rc = view(s, at, MR_TAR_BLOCK, &block);
         if (rc < 0)
             return rc;
         if (all_zero(block))

@@ -49,7 +49,7 @@ static int find_functions(const struct mr_cuda *c, struct cuda_module *m)
 /* With the context current, under the lock. Returns 0, MR_EUNSUPPORTED, MR_EDEVICE, -ENOMEM. */
 static int load(struct mr_cuda *c, const struct mr_kernel_module *module, struct cuda_module **out)
 {
-    size_t bytes = sizeof **out + module->n_kernels * sizeof(*out)->function[0];
+    size_t bytes = sizeof(struct cuda_module) + module->n_kernels * sizeof(void *);
     if (!module->image)
         return mr_error_set(MR_EUNSUPPORTED,
                             "%s: no kernels \"%s\": this build was made without nvcc", c->name,

@@ -25,7 +25,7 @@ static int plan_one(struct mr_loader *ld, const struct mr_row_backend *ops)
 int mr_backends_plan(struct mr_loader *ld)
 {
     int rc = 0;
-    for (int i = 0; mr_row_backends[i] && i < MR_MAX_BACKENDS && rc == 0; i++)
+    for (int i = 0; i < MR_MAX_BACKENDS && mr_row_backends[i] && rc == 0; i++)
         rc = plan_one(ld, mr_row_backends[i]);
     return rc;
 }
