@@ -341,7 +341,7 @@ const struct cli_command cli_bench_batch_size = {
     .name = "bench batch-size",
     .summary = "Measure throughput, memory and time to an accuracy, by batch size",
     .synopsis = "DATASET [options]",
-    .text = "Trains the net anew with each batch size until the test accuracy is reached or the "
+    .text = "Trains the net again for each batch size until the test accuracy is reached or the "
             "epochs are over, and "
             "tells samples a second, memory, and the seconds of training that it took. The knee is "
             "the smallest batch "

@@ -326,7 +326,7 @@ const struct cli_command cli_bench_loader = {
     .text = "Runs the loader over sets in memory, over MNIST's files and over a set with 2 ms of "
             "latency a sample, as fast "
             "as it "
-            "goes, with nobody using the batches. In turn with it, in the same run and as many "
+            "goes, with no one using the batches. In turn with it, in the same run and as many "
             "threads, plain memcpy moves "
             "as many bytes: the limit. Also: time to the first batch, and what a set of 10^9 "
             "samples costs.",

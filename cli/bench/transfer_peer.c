@@ -65,7 +65,7 @@ int transfer_peer_open(struct transfer *t, uint64_t bytes, struct transfer_resul
     if (rc == 0) {
         snprintf(out->peer, sizeof out->peer, "%s", peer.name);
         t->peer_gb_per_s = limit_of(info, &peer, out->direct);
-    } else if (!t->o->peer) { /* nobody asked for it */
+    } else if (!t->o->peer) { /* no one asked for it */
         transfer_leave_out(out, "peer", mr_last_error());
         transfer_peer_close(t);
         rc = 0;
