@@ -284,7 +284,7 @@ static int help(int argc, char **argv)
     return CLI_OK;
 }
 
-/* How many of the arguments are for us: those before "--" when the command wants what follows it untouched. */
+/* How many of the arguments are for us: those before "--" when the command needs what follows it untouched. */
 static int own_args(const struct cli_command *command, int argc, char **argv)
 {
     for (int i = 0; command->raw_args && i < argc; i++)

@@ -418,7 +418,7 @@ static void draw(struct writer *w, const struct plot *plot)
 int plot_check_name(const char *path)
 {
     if (path && !cli_ends_in(path, ".svg") && !cli_ends_in(path, ".html"))
-        return cli_misuse("--plot %s: want a name that ends in .svg or .html", path);
+        return cli_misuse("--plot %s: expected a name that ends in .svg or .html", path);
     return CLI_OK;
 }
 

@@ -42,7 +42,7 @@ lint_lines() {
     done
     [ -z "$found" ] && return
     echo "$found"
-    echo "want at most 100 columns a line in ${narrow[*]}"
+    echo "expected at most 100 columns a line in ${narrow[*]}"
     return 1
 }
 

@@ -79,8 +79,8 @@ static int read_sizes(struct sizes *b, const struct opts *o)
         at = end + 1;
     }
     return cli_misuse(
-        "--sizes %s: want at most %d numbers of 1..%d, ascending, with commas between", o->sizes,
-        MAX_SIZES, 1 << 20);
+        "--sizes %s: expected at most %d numbers of 1..%d, ascending, with commas between",
+        o->sizes, MAX_SIZES, 1 << 20);
 }
 
 /* Larger batches than the data set would be cut to it, and the rows say what was not measured. */
@@ -96,7 +96,7 @@ static int check_sizes(struct sizes *b, const struct opts *o)
         b->n--;
     return b->size[b->n - 1] <= n
                ? CLI_OK
-               : cli_misuse("--sizes %s: %s has %" PRIu64 " sample%s: want no larger batches",
+               : cli_misuse("--sizes %s: %s has %" PRIu64 " sample%s: expected no larger batches",
                             o->sizes ? o->sizes : DEFAULT_SIZES, b->dataset, n, cli_s(n));
 }
 

@@ -182,7 +182,7 @@ static int read_lists(struct bench *b)
         }
         if (b->n_nets == MAX_NETS) {
             free(model);
-            return cli_misuse("--models: want at most %d", MAX_NETS);
+            return cli_misuse("--models: expected at most %d", MAX_NETS);
         }
         struct net *net = &b->net[b->n_nets++];
         net->model = model;
@@ -192,7 +192,7 @@ static int read_lists(struct bench *b)
                 break;
             if (k == MAX_OPTIMIZERS) {
                 free(optimizer);
-                return cli_misuse("--optimizers: want at most %d", MAX_OPTIMIZERS);
+                return cli_misuse("--optimizers: expected at most %d", MAX_OPTIMIZERS);
             }
             net->curve[net->n++] = (struct curve){.optimizer = optimizer, .test_loss = NAN};
         }

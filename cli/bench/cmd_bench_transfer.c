@@ -37,7 +37,8 @@ static int check_directions(const char *list)
                (strlen(transfer_directions[i]) != n || memcmp(transfer_directions[i], at, n)))
             i++;
         if (!transfer_directions[i])
-            return cli_misuse("--directions %s: want a list of h2d, d2h, both, d2d, peer", list);
+            return cli_misuse("--directions %s: expected a list of h2d, d2h, both, d2d, peer",
+                              list);
         at = at[n] ? at + n + 1 : NULL;
     }
     return CLI_OK;

@@ -148,7 +148,7 @@ static int run(void *values, int n_args, char **args)
     w.n_list = parse_list(o->list, w.list);
     if (w.n_list == 0)
         return cli_misuse(
-            "--workers-list %s: want at most %d numbers of 1..512 with commas between", o->list,
+            "--workers-list %s: expected at most %d numbers of 1..512 with commas between", o->list,
             WORKERS_MAX);
     return bench_run(&(struct bench){.command = &cli_bench_workers,
                                      .values = o,

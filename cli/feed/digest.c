@@ -55,8 +55,8 @@ void feed_digest_format(const struct feed_digest *digest, char out[33])
 int feed_digest_parse(const char *text, struct feed_digest *out)
 {
     if (strlen(text) != 32 || strspn(text, "0123456789abcdefABCDEF") != 32)
-        return mr_error_set(MR_EOPTION,
-                            "--digest-from %s: want 32 hex digits, as --digest prints them", text);
+        return mr_error_set(
+            MR_EOPTION, "--digest-from %s: expected 32 hex digits, as --digest prints them", text);
     sscanf(text, "%16" SCNx64 "%16" SCNx64, &out->hi, &out->lo);
     return 0;
 }

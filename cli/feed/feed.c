@@ -19,9 +19,9 @@ static int parse_max_bad(const char *text, struct mr_loader_opts *lo)
     double value = strtod(text, &end);
     int is_percent = strcmp(end, "%") == 0;
     if (end == text || errno || value < 0 || (*end && !is_percent) || (is_percent && value > 100))
-        return mr_error_set(MR_EOPTION,
-                            "--max-bad %s: want a number of samples, or a percentage such as 1%%",
-                            text);
+        return mr_error_set(
+            MR_EOPTION, "--max-bad %s: expected a number of samples, or a percentage such as 1%%",
+            text);
     if (is_percent)
         lo->max_bad_fraction = value / 100;
     else
@@ -60,7 +60,7 @@ static int parse_gpu_decode(const char *text, double *out)
     *out = strtod(text, &end);
     if (end != text && !*end && *out >= 0 && *out <= 1)
         return 0;
-    return mr_error_set(MR_EOPTION, "--gpu-decode %s: want off, on, auto or a fraction, 0..1",
+    return mr_error_set(MR_EOPTION, "--gpu-decode %s: expected off, on, auto or a fraction, 0..1",
                         text);
 }
 

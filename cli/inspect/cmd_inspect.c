@@ -227,7 +227,7 @@ static int run(void *options, int n_args, char **args)
                           o->vary ? "--vary" : "--transform");
     size_t n = o->sheet ? strlen(o->sheet) : 0;
     if (o->sheet && (n < 4 || strcasecmp(o->sheet + n - 4, ".png")))
-        return cli_misuse("--sheet %s: want a name that ends in .png: that is what is written",
+        return cli_misuse("--sheet %s: expected a name that ends in .png: that is what is written",
                           o->sheet);
     return o->sheet ? write_sheet(o, args[0]) : look(o, args[0]);
 }

@@ -69,7 +69,7 @@ static int make_picture(const struct mr_dataset *ds, const struct pack_options *
                           : NULL;
     if (!ext)
         return mr_error_set(MR_EFORMAT,
-                            "%s: %" PRIu64 " bytes that are not a picture: want "
+                            "%s: %" PRIu64 " bytes that are not a picture: expected "
                             "JPEG, PNG or WebP",
                             name, n);
     snprintf(m->ext, sizeof m->ext, "%s", ext);

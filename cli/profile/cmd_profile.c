@@ -87,7 +87,7 @@ static int check(const struct profile_options *o, int n_args, char **args, uint3
         return cli_misuse("a program is missing after \"--\"");
     if (strcmp(o->capture_range, "none") != 0 && strcmp(o->capture_range, "cudaProfilerApi") != 0 &&
         (strncmp(o->capture_range, "nvtx:", 5) != 0 || !o->capture_range[5]))
-        return cli_misuse("--capture-range %s: want none, cudaProfilerApi or nvtx:NAME",
+        return cli_misuse("--capture-range %s: expected none, cudaProfilerApi or nvtx:NAME",
                           o->capture_range);
     if (o->stats && o->common.json)
         return cli_misuse("--stats and --json: give only one; millrace report --json prints "
@@ -282,7 +282,7 @@ static int merge_left(struct profile_run *run)
 {
     snprintf(run->parts, sizeof run->parts, "%s", run->options->merge);
     if (!has_parts(run->parts))
-        return cli_fail("--merge %s: want a folder of parts, FILE.parts-XXXXXX", run->parts);
+        return cli_fail("--merge %s: expected a folder of parts, FILE.parts-XXXXXX", run->parts);
     run->begin_ns = run->end_ns = mr_time_ns();
     int code = merge(run);
     free_notes(run);

@@ -207,7 +207,8 @@ static int check_names(char *names)
                               name);
     }
     if (code == CLI_OK && n == 0)
-        code = cli_misuse("--report: want names of reports; `millrace report --list` lists them");
+        code =
+            cli_misuse("--report: expected names of reports; `millrace report --list` lists them");
     free(copy);
     return code;
 }
@@ -285,11 +286,12 @@ static int run(void *options, int n_args, char **args)
     if (o->list)
         return o->common.json ? list_json() : list_reports();
     if (o->diff && n_args != 2)
-        return cli_misuse("--diff: want two recordings, before and after");
+        return cli_misuse("--diff: expected two recordings, before and after");
     if (!o->diff && n_args != 1)
         return cli_misuse(
             n_args ? "one recording at a time; --diff compares two, --report names reports"
-                   : "want a recording, as `millrace profile` or `nsys export --type sqlite` makes "
+                   : "expected a recording, as `millrace profile` or `nsys export --type sqlite` "
+                     "makes "
                      "it");
     if (o->diff)
         return compare(o, args);

@@ -124,10 +124,11 @@ static int run(void *options, int n_args, char **args)
     if (format == BY_NAME && o->output) {
         format = format_of(o->output);
         if (format == BY_NAME && cli_ends_in(o->output, ".png"))
-            return cli_misuse("-o %s: PNG is no longer written: want .svg or .html", o->output);
+            return cli_misuse("-o %s: PNG is no longer written: expected .svg or .html", o->output);
         if (format == BY_NAME)
             return cli_misuse(
-                "-o %s: want a name that ends in .html, .svg or .pftrace, or --format", o->output);
+                "-o %s: expected a name that ends in .html, .svg or .pftrace, or --format",
+                o->output);
     }
     if (format == BY_NAME)
         format = HTML;

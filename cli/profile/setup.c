@@ -32,9 +32,9 @@ int profile_traces(const char *text, uint32_t *out_bits)
                (strlen(traces[i].name) != n || strncmp(traces[i].name, at, n) != 0))
             i++;
         if (i == CLI_COUNT(traces))
-            return cli_misuse(
-                "--trace %s: %.*s: want a list of cuda, cuda-light, nvtx, osrt, millrace, or none",
-                text, (int)n, at);
+            return cli_misuse("--trace %s: %.*s: expected a list of cuda, cuda-light, nvtx, osrt, "
+                              "millrace, or none",
+                              text, (int)n, at);
         bits |= traces[i].bit;
         at += n + (at[n] == ',');
     }
@@ -87,7 +87,7 @@ static int check_ending(const char *given)
         if (cli_ends_in(given, theirs[i]))
             return cli_misuse(
                 "--output %s: %s is the format of NVIDIA's own tool, and a recording is "
-                "SQLite: want -o %.*s or -o %.*s.sqlite",
+                "SQLite: expected -o %.*s or -o %.*s.sqlite",
                 given, theirs[i], n, given, n, given);
     }
     return CLI_OK;
@@ -111,7 +111,7 @@ int profile_find_output(struct profile_run *run)
     int n = snprintf(run->output, sizeof run->output, "%s%s", given,
                      strchr(base, '.') ? "" : ".sqlite");
     if (n < 0 || (size_t)n >= sizeof run->output || !base[0])
-        return cli_misuse("--output %s: want the name of a file", given);
+        return cli_misuse("--output %s: expected the name of a file", given);
     if (!is_there(run->output))
         return CLI_OK;
     return cli_output_claim(run->output, CLI_RECORDING, run->options->force);

@@ -106,7 +106,7 @@ static int run(void *options, int n_args, char **args)
     const char *nearest = mr_nearest(args[0], names);
     if (nearest)
         return cli_misuse("%s: no such kind; did you mean %s?", args[0], nearest);
-    return cli_misuse("%s: no such kind; want digits, npy, raw or photos", args[0]);
+    return cli_misuse("%s: no such kind; expected digits, npy, raw or photos", args[0]);
 }
 
 static const struct cli_note json[] = {

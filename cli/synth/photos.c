@@ -121,7 +121,7 @@ int synth_write_photos(const struct synth_options *o, const char *dir)
     struct cli_output csv = {0};
     struct cli_progress progress;
     if (o->classes == 0 || o->classes > 1000)
-        return cli_misuse("--classes %llu: photos want 1..1000", (unsigned long long)o->classes);
+        return cli_misuse("--classes %llu: photos need 1..1000", (unsigned long long)o->classes);
     snprintf(path, sizeof path, "%s/points.csv", dir);
     unsigned char *rgb = malloc(o->side * o->side * 3 * 9 / 4);
     if (!rgb)

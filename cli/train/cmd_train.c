@@ -131,10 +131,10 @@ static int check_files(const struct train_opts *o, struct train_files *claims,
 {
     *from = NULL;
     if (o->lr < 0 && o->lr != -1)
-        return cli_misuse("--lr %g: want a rate of 0 or more, or -1: the optimizer's own default",
-                          o->lr);
+        return cli_misuse(
+            "--lr %g: expected a rate of 0 or more, or -1: the optimizer's own default", o->lr);
     if (!o->checkpoint && (o->resume || o->checkpoint_every))
-        return cli_misuse("--%s: want --checkpoint FILE, too",
+        return cli_misuse("--%s: expected --checkpoint FILE, too",
                           o->resume ? "resume" : "checkpoint-every");
     int code = train_files_claim(claims, o);
     if (code != CLI_OK || !o->checkpoint)

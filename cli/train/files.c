@@ -131,7 +131,7 @@ int train_files_claim(struct train_files *claims, const struct train_opts *o)
     int code = plot_check_name(o->plot);
     *claims = (struct train_files){CLI_LOCK_NONE, CLI_LOCK_NONE};
     if (code == CLI_OK && o->log && !cli_ends_in(o->log, ".csv") && !cli_ends_in(o->log, ".jsonl"))
-        code = cli_misuse("--log %s: want a name that ends in .csv or .jsonl", o->log);
+        code = cli_misuse("--log %s: expected a name that ends in .csv or .jsonl", o->log);
     if (code == CLI_OK)
         code = cli_output_claim(o->checkpoint, CLI_CHECKPOINT, o->force || o->resume);
     if (code == CLI_OK)

@@ -21,9 +21,9 @@ static int parse_every(struct train *t)
     int rc = mr_duration_parse(text, "s", &t->every_ns);
     if (rc == 0 && t->every_ns >= LEAST_NS)
         return 0;
-    return mr_error_set(MR_EOPTION,
-                        "--checkpoint-every %s: want steps (500), or a time of 1 ms or more (30s)",
-                        text);
+    return mr_error_set(
+        MR_EOPTION, "--checkpoint-every %s: expected steps (500), or a time of 1 ms or more (30s)",
+        text);
 }
 
 /* The caller's own record in checkpoints. [out] text: to be freed. */
@@ -104,7 +104,7 @@ int train_open(struct train *t, struct train_data *data, const struct train_opts
     t->info.size = sizeof t->info;
     t->times.size = sizeof t->times;
     if (opts->loss == MR_MSE && opts->target > 0)
-        return mr_error_set(MR_EOPTION, "--target-acc: wants an accuracy, and --loss mse has none");
+        return mr_error_set(MR_EOPTION, "--target-acc: needs an accuracy, and --loss mse has none");
     int rc = parse_every(t);
     if (rc < 0)
         return rc;

@@ -105,7 +105,7 @@ MR_API int mr_options_parse(const struct mr_option *table, void *values, const c
 
 /*
  * Sets one member from text.
- * who: begins error texts: "--" for the style of a command line ("--workers 0: want 1..512
+ * who: begins error texts: "--" for the style of a command line ("--workers 0: expected 1..512
  * threads"), else such as "synthetic:". name: must match exactly; prefixes are not accepted, and
  * '-' and '_' are equal. text: NULL for a flag without a value.
  * Returns 0, -ENOMEM, or MR_EOPTION; for an unknown name the text suggests the nearest one.

@@ -284,7 +284,7 @@ int mr_duration_parse(const char *text, const char *unit, uint64_t *out_ns)
     if (!text || !out_ns)
         return mr_error_set(MR_EMISUSE, "mr_duration_parse: text or out_ns is NULL");
     if (!read_whole(text, times, mr_option_time_factor(unit), &ns))
-        return mr_error_set(MR_EOPTION, "%s: want a time, like 300us, 2ms or 1.5s", text);
+        return mr_error_set(MR_EOPTION, "%s: expected a time, like 300us, 2ms or 1.5s", text);
     *out_ns = ns;
     return 0;
 }
@@ -319,7 +319,7 @@ int mr_option_assign(const struct mr_option *option, void *values, const char *w
                             mr_option_want(option, want, sizeof want));
     if (!read_value(option, text, &v) || !all_in_range(option, &v))
         return mr_error_set(
-            MR_EOPTION, "%s: want %s%s%s%s", place(who, option->name, text, buf, sizeof buf),
+            MR_EOPTION, "%s: expected %s%s%s%s", place(who, option->name, text, buf, sizeof buf),
             mr_option_want(option, want, sizeof want), nearest ? "; did you mean " : "",
             nearest ? nearest : "", nearest ? "?" : "");
     memcpy(member, &v, mr_option_bytes(option->type));

@@ -49,7 +49,7 @@ int mr_dtype_parse(const char *text, enum mr_dtype *out)
         }
     return mr_error_set(
         MR_EOPTION,
-        "dtype '%s': want one of bool u8 i8 u16 i16 u32 i32 u64 i64 f16 bf16 f32 f64 c64 c128",
+        "dtype '%s': expected one of bool u8 i8 u16 i16 u32 i32 u64 i64 f16 bf16 f32 f64 c64 c128",
         text);
 }
 

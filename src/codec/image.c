@@ -24,7 +24,7 @@ static const struct format {
     const char *name, *why_not; /* why_not: without a codec */
     const struct mr_image_codec *codec;
 } formats[MR_N_IMAGE_FORMATS] = {
-    [MR_IMAGE_UNKNOWN] = {"unknown", "not a picture: want JPEG, PNG or WebP", NULL},
+    [MR_IMAGE_UNKNOWN] = {"unknown", "not a picture: expected JPEG, PNG or WebP", NULL},
     [MR_IMAGE_JPEG] = {"jpeg", "built without libjpeg-turbo: install libjpeg-dev and build again",
                        JPEG},
     [MR_IMAGE_PNG] = {"png", "built without libspng: install libspng-dev and build again", PNG},

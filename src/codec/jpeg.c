@@ -183,7 +183,7 @@ static int read_header(struct job *j)
     jpeg_set_marker_processor(z, JPEG_APP0 + 1, read_app1);
     jpeg_read_header(z, TRUE);
     if (z->num_components == 2 || z->num_components > 4)
-        return mr_error_set(MR_EUNSUPPORTED, "%s: JPEG of %d components: want 1, 3 or 4",
+        return mr_error_set(MR_EUNSUPPORTED, "%s: JPEG of %d components: expected 1, 3 or 4",
                             j->call->name, z->num_components);
     if (j->call->opts && j->call->opts->ignore_orientation)
         j->info.orientation = 1;

@@ -15,24 +15,24 @@ int mr_npy_preamble(const char *name, const uint8_t *b, uint64_t have, uint64_t 
                             "%s: truncated: an npy file has at least 10 bytes, file has %llu", name,
                             (unsigned long long)have);
     if (memcmp(b, "\x93NUMPY", 6) != 0)
-        return mr_error_set(
-            MR_EFORMAT,
-            "%s: not an npy file: want it to begin with 93 4e 55 4d 50 59, found %02x %02x %02x "
-            "%02x %02x %02x",
-            name, b[0], b[1], b[2], b[3], b[4], b[5]);
+        return mr_error_set(MR_EFORMAT,
+                            "%s: not an npy file: expected it to begin with 93 4e 55 4d 50 59, "
+                            "found %02x %02x %02x "
+                            "%02x %02x %02x",
+                            name, b[0], b[1], b[2], b[3], b[4], b[5]);
     if (b[6] < 1 || b[6] > 3 || b[7] != 0)
-        return mr_error_set(MR_EUNSUPPORTED, "%s: npy version %d.%d: want 1.0, 2.0 or 3.0", name,
-                            b[6], b[7]);
+        return mr_error_set(MR_EUNSUPPORTED, "%s: npy version %d.%d: expected 1.0, 2.0 or 3.0",
+                            name, b[6], b[7]);
     uint64_t bytes = b[8] | (uint64_t)b[9] << 8;
     if (b[6] > 1) {
         if (have < 12)
             return mr_error_set(MR_ETRUNCATED,
-                                "%s: truncated: want 12 bytes before the header, file has %llu",
+                                "%s: truncated: expected 12 bytes before the header, file has %llu",
                                 name, (unsigned long long)have);
         bytes |= (uint64_t)b[10] << 16 | (uint64_t)b[11] << 24;
     }
     if (bytes > MR_NPY_HEADER_BYTES)
-        return mr_error_set(MR_ELIMIT, "%s: a header of %llu bytes: want at most %u", name,
+        return mr_error_set(MR_ELIMIT, "%s: a header of %llu bytes: expected at most %u", name,
                             (unsigned long long)bytes, MR_NPY_HEADER_BYTES);
     *out_at = b[6] > 1 ? 12 : 10;
     *out_bytes = bytes;
@@ -50,7 +50,7 @@ static int unexpected(const struct parser *s, const char *want)
     if (s->p < s->end)
         snprintf(found, sizeof found, *s->p >= ' ' && *s->p < 127 ? "'%c'" : "byte %02x",
                  (unsigned char)*s->p);
-    return mr_error_set(MR_EFORMAT, "%s: header, byte %td: want %s, found %s", s->name,
+    return mr_error_set(MR_EFORMAT, "%s: header, byte %td: expected %s, found %s", s->name,
                         s->p - s->begin, want, found);
 }
 
@@ -93,7 +93,7 @@ static int parse_string(struct parser *s, const char *want, char *out, size_t ca
         return unexpected(s, "a closing quote");
     size_t n = (size_t)(s->p++ - from);
     if (n >= cap)
-        return mr_error_set(MR_EFORMAT, "%s: header: %s of %zu characters: want fewer than %zu",
+        return mr_error_set(MR_EFORMAT, "%s: header: %s of %zu characters: expected fewer than %zu",
                             s->name, want, n, cap);
     memcpy(out, from, n);
     out[n] = 0;
@@ -141,7 +141,7 @@ static int parse_shape(struct parser *s, struct mr_npy_head *out)
         comma = accept(s, ',');
     }
     if (out->rank == 1 && !comma)
-        return mr_error_set(MR_EFORMAT, "%s: header: shape is a number: want a tuple", s->name);
+        return mr_error_set(MR_EFORMAT, "%s: header: shape is a number: expected a tuple", s->name);
     return 0;
 }
 
@@ -261,7 +261,7 @@ static int parse_entry(struct parser *s, unsigned *seen, struct mr_npy_head *out
             *seen |= 1u << i;
             return keys[i].parse(s, out);
         }
-    return mr_error_set(MR_EFORMAT, "%s: header: key '%s': want descr, fortran_order and shape",
+    return mr_error_set(MR_EFORMAT, "%s: header: key '%s': expected descr, fortran_order and shape",
                         s->name, key);
 }
 

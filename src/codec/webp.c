@@ -54,7 +54,8 @@ static int probe(const char *name, const unsigned char *bytes, uint64_t n,
     if (rc < 0)
         return rc;
     if (f.has_animation)
-        return mr_error_set(MR_EUNSUPPORTED, "%s: an animated WebP: want a still picture", name);
+        return mr_error_set(MR_EUNSUPPORTED, "%s: an animated WebP: expected a still picture",
+                            name);
     int orientation = orientation_of(bytes, n);
     bool swap = mr_turn_of(orientation).swap;
     *out = (struct mr_image_info){.format = MR_IMAGE_WEBP,

@@ -54,10 +54,10 @@ static int check_dims(const struct mr_dataset *ds, uint64_t index,
         for (int d = 0; d < spec->rank; d++)
             if (spec->var_dims >> d & 1 ? dim[f][d] > spec->dim[d] : dim[f][d] != spec->dim[d])
                 return mr_error_set(
-                    MR_ECALLBACK, "%s: sample %llu: field '%s': dimension %d is %llu: want %s%llu",
-                    st->name, (unsigned long long)index, spec->name, d,
-                    (unsigned long long)dim[f][d], spec->var_dims >> d & 1 ? "at most " : "",
-                    (unsigned long long)spec->dim[d]);
+                    MR_ECALLBACK,
+                    "%s: sample %llu: field '%s': dimension %d is %llu: expected %s%llu", st->name,
+                    (unsigned long long)index, spec->name, d, (unsigned long long)dim[f][d],
+                    spec->var_dims >> d & 1 ? "at most " : "", (unsigned long long)spec->dim[d]);
     }
     return 0;
 }
@@ -75,7 +75,7 @@ static int get(const struct mr_dataset *ds, uint64_t index, struct mr_sample *ou
     int rc = st->get(st->user, index, row, dim);
     if (rc > 0)
         return mr_error_set(MR_ECALLBACK,
-                            "%s: sample %llu: get returned %d: want 0 or a negative error",
+                            "%s: sample %llu: get returned %d: expected 0 or a negative error",
                             st->name, (unsigned long long)index, rc);
     if (rc < 0)
         return mr_last_error()[0] ? rc

@@ -31,11 +31,12 @@ void mr_field_name(struct mr_spec *spec)
 int mr_shape_check(const struct mr_shape *shape, const char *who)
 {
     if (shape->rank < 0 || shape->rank > MR_MAX_RANK)
-        return mr_error_set(MR_EOPTION, "%s: shape of rank %d: want 0..%d", who, shape->rank,
+        return mr_error_set(MR_EOPTION, "%s: shape of rank %d: expected 0..%d", who, shape->rank,
                             MR_MAX_RANK);
     for (int d = 0; d < shape->rank; d++)
         if (shape->dim[d] == 0)
-            return mr_error_set(MR_EOPTION, "%s: shape: dimension %d is 0: want 1 or more", who, d);
+            return mr_error_set(MR_EOPTION, "%s: shape: dimension %d is 0: expected 1 or more", who,
+                                d);
     return 0;
 }
 
@@ -43,7 +44,7 @@ static int check_name(const struct mr_dataset *ds, const char *who, int f)
 {
     const char *name = ds->field[f].name;
     if (!name[0] || !memchr(name, 0, MR_NAME_BYTES))
-        return mr_error_set(MR_EMISUSE, "%s: field %d: want a name of 1..%d bytes", who, f,
+        return mr_error_set(MR_EMISUSE, "%s: field %d: expected a name of 1..%d bytes", who, f,
                             MR_NAME_BYTES - 1);
     for (int g = 0; g < f; g++)
         if (strcmp(ds->field[g].name, name) == 0)
@@ -62,7 +63,7 @@ static int check_field(const struct mr_dataset *ds, const char *who, int f, uint
         return mr_error_set(MR_EMISUSE, "%s: field '%s': %d is not a dtype", who, spec->name,
                             (int)spec->dtype);
     if (spec->rank < 0 || spec->rank > MR_MAX_RANK)
-        return mr_error_set(MR_EMISUSE, "%s: field '%s': rank %d, want 0..%d", who, spec->name,
+        return mr_error_set(MR_EMISUSE, "%s: field '%s': rank %d, expected 0..%d", who, spec->name,
                             spec->rank, MR_MAX_RANK);
     if (spec->var_dims >> spec->rank)
         return mr_error_set(MR_EMISUSE,
@@ -84,12 +85,12 @@ static int check_field(const struct mr_dataset *ds, const char *who, int f, uint
 int mr_dataset_check(const struct mr_dataset *ds, const char *who)
 {
     if (ds->n == 0)
-        return mr_error_set(MR_EMISUSE, "%s: no samples: want at least 1", who);
+        return mr_error_set(MR_EMISUSE, "%s: no samples: expected at least 1", who);
     if (ds->n > MAX_SAMPLES)
-        return mr_error_set(MR_ELIMIT, "%s: %llu samples: want at most 2^62", who,
+        return mr_error_set(MR_ELIMIT, "%s: %llu samples: expected at most 2^62", who,
                             (unsigned long long)ds->n);
     if (ds->n_fields < 1 || ds->n_fields > MR_MAX_FIELDS)
-        return mr_error_set(MR_EMISUSE, "%s: %d fields: want 1..%d", who, ds->n_fields,
+        return mr_error_set(MR_EMISUSE, "%s: %d fields: expected 1..%d", who, ds->n_fields,
                             MR_MAX_FIELDS);
     uint64_t total = 0;
     for (int f = 0; f < ds->n_fields; f++) {
@@ -176,8 +177,8 @@ static int check_choices(const struct mr_dataset_ops *ops, const void *opts)
         while (o->choices[n])
             n++;
         if (value < 0 || value >= n)
-            return mr_error_set(MR_EOPTION, "%s: %s=%d: want 0 (%s) .. %d (%s)", ops->name, o->name,
-                                value, o->choices[0], n - 1, o->choices[n - 1]);
+            return mr_error_set(MR_EOPTION, "%s: %s=%d: expected 0 (%s) .. %d (%s)", ops->name,
+                                o->name, value, o->choices[0], n - 1, o->choices[n - 1]);
     }
     return 0;
 }
@@ -189,7 +190,7 @@ static int copy_opts(const struct mr_dataset_ops *ops, const void *opts, void **
     if (size < sizeof size || size > ops->opts_size)
         return mr_error_set(
             MR_EMISUSE,
-            "%s: an options struct of %zu bytes: want at most %zu, filled by mr_%s_opts_init()",
+            "%s: an options struct of %zu bytes: expected at most %zu, filled by mr_%s_opts_init()",
             ops->name, size, ops->opts_size, ops->name);
     void *copy = malloc(ops->opts_size);
     if (!copy)
@@ -412,7 +413,7 @@ int mr_sample_read(const struct mr_dataset *ds, uint64_t index, struct mr_sample
                    void *owned[MR_MAX_EXTENTS])
 {
     if (index >= ds->n)
-        return mr_error_set(MR_EMISUSE, "%s: sample %llu: want 0..%llu", ds->ops->name,
+        return mr_error_set(MR_EMISUSE, "%s: sample %llu: expected 0..%llu", ds->ops->name,
                             (unsigned long long)index, (unsigned long long)ds->n - 1);
     sample->index = index;
     return ds->ops->locate ? read_located(ds, index, sample, owned)

@@ -78,7 +78,7 @@ static int parse_weight(const char *text, uint64_t *out)
     *out = whole * UNIT + rest;
     if (*p != '*' || *out == 0 || whole > UNIT)
         return mr_error_set(MR_EOPTION,
-                            "mix: weight '%.*s': want a number above 0 and up to 1e6, with at "
+                            "mix: weight '%.*s': expected a number above 0 and up to 1e6, with at "
                             "most 6 digits after the point",
                             (int)MR_MIN(strcspn(text, "*"), 40), text);
     return 0;
@@ -92,7 +92,7 @@ static int parse_item(const char *item, size_t length, uint64_t *weight, char **
            shown_bytes = mr_secret_mask(item, length, shown, sizeof shown);
     if (front == 0 || front >= length)
         return mr_error_set(MR_EOPTION,
-                            "mix: '%.*s': want WEIGHT*URI, or WEIGHT*[URI] for one with commas",
+                            "mix: '%.*s': expected WEIGHT*URI, or WEIGHT*[URI] for one with commas",
                             (int)shown_bytes, shown);
     int rc = parse_weight(item, weight);
     if (rc < 0)
@@ -155,7 +155,8 @@ static int reduce_weights(struct state *st)
     }
     if (st->period > MAX_PERIOD)
         return mr_error_set(
-            MR_ELIMIT, "mix: weights that repeat after %llu samples: want at most %u: fewer digits",
+            MR_ELIMIT,
+            "mix: weights that repeat after %llu samples: expected at most %u: fewer digits",
             (unsigned long long)st->period, MAX_PERIOD);
     return 0;
 }
@@ -256,7 +257,7 @@ static int join_fields(struct mr_dataset *ds, const struct mr_dataset *part, int
         write_fields(part, found, sizeof found);
         return mr_error_set(MR_EFORMAT,
                             "mix: parts have different fields: part %d (%s) %s; part 1 (%s) %s: "
-                            "want the same names, "
+                            "expected the same names, "
                             "types and shapes of all, by the parts' own options",
                             k, part->text, found, first->text, have);
     }
@@ -286,11 +287,11 @@ static int join_classes(struct mr_dataset *ds)
             st->class[c].n += b->class[c].n;
         }
         if (!same)
-            return mr_error_set(
-                MR_EFORMAT,
-                "mix: %s and %s have different classes, so their labels differ in meaning: want "
-                "the same class folders in both (allow-empty takes empty ones)",
-                a->text, b->text);
+            return mr_error_set(MR_EFORMAT,
+                                "mix: %s and %s have different classes, so their labels differ in "
+                                "meaning: expected "
+                                "the same class folders in both (allow-empty takes empty ones)",
+                                a->text, b->text);
     }
     ds->class = st->class;
     ds->n_classes = a->n_classes;
@@ -357,7 +358,7 @@ static int open_mix(struct mr_dataset *ds, const void *options)
     const struct mr_mix_opts *o = options;
     struct state *st = ds->state;
     if (!o->parts || !o->parts[0])
-        return mr_error_set(MR_EOPTION, "mix: no parts: want mix:WEIGHT*URI,WEIGHT*URI");
+        return mr_error_set(MR_EOPTION, "mix: no parts: expected mix:WEIGHT*URI,WEIGHT*URI");
     int rc = open_parts(ds, o->parts);
     if (rc == 0)
         rc = reduce_weights(st);

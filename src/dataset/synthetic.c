@@ -330,7 +330,8 @@ static int check(const struct mr_synthetic_opts *o)
     if ((unsigned)o->values > MR_VALUES_INDEX)
         return mr_error_set(MR_EOPTION, "synthetic: values: %d is none of the kinds", o->values);
     if (o->values == MR_VALUES_NORMAL && !is_float(o->dtype))
-        return mr_error_set(MR_EOPTION, "synthetic: values=normal: want a float dtype, found %s",
+        return mr_error_set(MR_EOPTION,
+                            "synthetic: values=normal: expected a float dtype, found %s",
                             mr_dtype_name(o->dtype));
     int rc = mr_shape_check(&o->shape, "synthetic");
     if (rc < 0)
@@ -338,11 +339,11 @@ static int check(const struct mr_synthetic_opts *o)
     if (o->min_length && (o->shape.rank == 0 || o->min_length > o->shape.dim[0]))
         return mr_error_set(
             MR_EOPTION,
-            "synthetic: min_length=%llu: want at most the shape's first dimension (%llu)",
+            "synthetic: min_length=%llu: expected at most the shape's first dimension (%llu)",
             (unsigned long long)o->min_length,
             (unsigned long long)(o->shape.rank ? o->shape.dim[0] : 0));
     if (o->classes > INT64_MAX)
-        return mr_error_set(MR_EOPTION, "synthetic: classes=%llu: want at most 2^63 - 1",
+        return mr_error_set(MR_EOPTION, "synthetic: classes=%llu: expected at most 2^63 - 1",
                             (unsigned long long)o->classes);
     return 0;
 }

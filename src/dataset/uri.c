@@ -190,7 +190,8 @@ static int split_after_format(const char *text, struct uri *out)
         return 0;
     }
     if (text[0] == 0 || text[0] == ',')
-        return mr_error_set(MR_EOPTION, "%s: no path: want %s:PATH[,option=value...]", name, name);
+        return mr_error_set(MR_EOPTION, "%s: no path: expected %s:PATH[,option=value...]", name,
+                            name);
     return split_path(text, out);
 }
 
@@ -212,9 +213,9 @@ static int split(const char *text, struct uri *out)
 {
     char names[128];
     if (!text || !text[0])
-        return mr_error_set(MR_EOPTION,
-                            "empty data set: want [FORMAT:]PATH[,option=value...] (formats: %s)",
-                            mr_format_names(names, sizeof names));
+        return mr_error_set(
+            MR_EOPTION, "empty data set: expected [FORMAT:]PATH[,option=value...] (formats: %s)",
+            mr_format_names(names, sizeof names));
     size_t prefix = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789_");
     if (prefix > 0 && text[prefix] == ':' && !mr_store_is_remote(text)) {
         out->format = find_format(text, prefix);

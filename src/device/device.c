@@ -187,7 +187,8 @@ int mr_device_processes(struct mr_device *dev, struct mr_device_process *out, in
 {
     if (!dev || max < 0 || (max && !out))
         return mr_error_set(
-            MR_EMISUSE, "mr_device_processes: want a device, and an array for max > 0 processes");
+            MR_EMISUSE,
+            "mr_device_processes: expected a device, and an array for max > 0 processes");
     if (!dev->ops->processes)
         return mr_error_set(MR_EUNSUPPORTED, "device %s: it cannot list the processes that use it",
                             dev->ops->name);
@@ -327,14 +328,15 @@ int mr_event_elapsed(struct mr_event *start, struct mr_event *end, int64_t *out_
 int mr_memory_register(struct mr_device *dev, void *ptr, uint64_t bytes)
 {
     if (!ptr || !bytes)
-        return mr_error_set(MR_EMISUSE, "mr_memory_register: want memory of at least one byte");
+        return mr_error_set(MR_EMISUSE, "mr_memory_register: expected memory of at least one byte");
     return dev->ops->memory_register(dev, ptr, bytes);
 }
 
 int mr_memory_unregister(struct mr_device *dev, void *ptr, uint64_t bytes)
 {
     if (!ptr || !bytes)
-        return mr_error_set(MR_EMISUSE, "mr_memory_unregister: want memory of at least one byte");
+        return mr_error_set(MR_EMISUSE,
+                            "mr_memory_unregister: expected memory of at least one byte");
     return dev->ops->memory_unregister(dev, ptr, bytes);
 }
 
@@ -342,7 +344,7 @@ int mr_memory_make(struct mr_device *dev, unsigned flags, uint64_t bytes, void *
 {
     if (!bytes || !out || flags > MR_MAKE_WRITE_COMBINED)
         return mr_error_set(MR_EMISUSE,
-                            "mr_memory_make: want at least one byte and no other flags");
+                            "mr_memory_make: expected at least one byte and no other flags");
     if (!dev->ops->host_create)
         return mr_error_set(MR_EUNSUPPORTED,
                             "device %s: it has no allocator of its own for host memory",

@@ -45,8 +45,8 @@ static int launch_simple(struct mr_stream *stream, const char *kernel, const voi
     bool without_rows =
         found == MR_SIMPLE_MATMUL && args_bytes == offsetof(struct mr_kernel_matmul, rows);
     if (args_bytes != simple[found].bytes && !without_rows)
-        return mr_error_set(MR_EMISUSE, "kernel %s: want %zu bytes of arguments, got %zu", kernel,
-                            simple[found].bytes, args_bytes);
+        return mr_error_set(MR_EMISUSE, "kernel %s: expected %zu bytes of arguments, got %zu",
+                            kernel, simple[found].bytes, args_bytes);
     memcpy(&it.matmul, args, args_bytes); /* all members of the union begin at one place */
     if (found == MR_SIMPLE_MATMUL && it.matmul.rows == 0)
         it.matmul.rows = it.matmul.n;
@@ -83,7 +83,7 @@ int mr_launch(struct mr_stream *stream, const char *kernel, const void *args, si
     if (!k)
         return launch_simple(stream, kernel, args, arg_bytes);
     if (arg_bytes != k->args_bytes)
-        return mr_error_set(MR_EMISUSE, "%s: kernel \"%s\": arguments of %zu bytes, want %zu",
+        return mr_error_set(MR_EMISUSE, "%s: kernel \"%s\": arguments of %zu bytes, expected %zu",
                             stream->dev->ops->name, kernel, arg_bytes, k->args_bytes);
     return mr_launch_kernel(stream, k, args, NULL);
 }

@@ -281,8 +281,8 @@ static int make_block(struct mr_pool *pool, enum mr_memory kind, uint64_t bytes,
 int mr_memory_acquire(struct mr_device *dev, enum mr_memory kind, uint64_t bytes, void **out)
 {
     if ((unsigned)kind >= MR_N_MEMORY || !bytes)
-        return mr_error_set(MR_EMISUSE,
-                            "mr_memory_acquire: want a known kind of memory and at least one byte");
+        return mr_error_set(
+            MR_EMISUSE, "mr_memory_acquire: expected a known kind of memory and at least one byte");
     if (bytes > UINT64_MAX / 2)
         return mr_error_nomem(mr_memory_name(kind), bytes);
     struct mr_pool *pool = dev->pool;

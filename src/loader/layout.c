@@ -19,7 +19,7 @@ static int check_collate(const struct mr_loader *ld, const struct mr_field *fp)
             text);
     if (fp->varies && ld->opts.collate == MR_COLLATE_RAGGED && fp->out.var_dims != 1)
         return mr_error_set(MR_ESHAPE,
-                            "%s: ragged collation wants the first dimension alone to vary", text);
+                            "%s: ragged collation needs the first dimension alone to vary", text);
     if (fp->out.rank == MR_MAX_RANK)
         return mr_error_set(MR_ESHAPE, "%s: a batch of it would have more than %d dimensions", text,
                             MR_MAX_RANK);

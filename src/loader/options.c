@@ -40,16 +40,16 @@ static int check_opts(const struct mr_loader_opts *o)
     };
     for (size_t i = 0; i < MR_COUNT(ranges); i++)
         if (ranges[i].value < ranges[i].min || ranges[i].value > ranges[i].max)
-            return mr_error_set(MR_EOPTION, "%s %llu: want %llu..%llu", ranges[i].name,
+            return mr_error_set(MR_EOPTION, "%s %llu: expected %llu..%llu", ranges[i].name,
                                 (unsigned long long)ranges[i].value,
                                 (unsigned long long)ranges[i].min,
                                 (unsigned long long)ranges[i].max);
     if (!(o->gpu_decode >= 0 && o->gpu_decode <= 1) && o->gpu_decode != MR_GPU_DECODE_AUTO)
         return mr_error_set(MR_EOPTION,
-                            "gpu_decode %g: want a fraction, 0..1, or MR_GPU_DECODE_AUTO",
+                            "gpu_decode %g: expected a fraction, 0..1, or MR_GPU_DECODE_AUTO",
                             o->gpu_decode);
     if (!(o->max_bad_fraction >= 0 && o->max_bad_fraction <= 1))
-        return mr_error_set(MR_EOPTION, "max_bad_fraction %g: want 0..1", o->max_bad_fraction);
+        return mr_error_set(MR_EOPTION, "max_bad_fraction %g: expected 0..1", o->max_bad_fraction);
     return 0;
 }
 
@@ -59,7 +59,7 @@ int mr_loader_opts_read(const struct mr_loader_opts *opts, struct mr_loader_opts
     if (opts->size < offsetof(struct mr_loader_opts, drop_last) || opts->size > sizeof *opts)
         return mr_error_set(
             MR_EMISUSE,
-            "mr_loader_opts: size is %zu, want at most %zu: fill it with mr_loader_opts_init()",
+            "mr_loader_opts: size is %zu, expected at most %zu: fill it with mr_loader_opts_init()",
             opts->size, sizeof *opts);
     memcpy(out, opts, opts->size);
     out->size = sizeof *out;

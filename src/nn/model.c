@@ -37,7 +37,7 @@ static int add_residual(struct mr_model_builder *b, char *text, size_t bytes)
 {
     uint32_t from = b->at;
     if (bytes < 2 || text[0] != '{' || text[bytes - 1] != '}')
-        return mr_error_set(MR_EOPTION, "model: layer %u: want residual:{layers}", b->number);
+        return mr_error_set(MR_EOPTION, "model: layer %u: expected residual:{layers}", b->number);
     if (b->depth == MAX_DEPTH)
         return mr_error_set(MR_ELIMIT, "model: layer %u: residuals lie more than %d deep",
                             b->number, MAX_DEPTH);
@@ -176,7 +176,7 @@ static int mlp_text(const char *hidden, uint32_t classes, char *out, size_t cap)
         if (end == p || width == 0 || width > 1 << 20 || !act || (end[1] && end[1] != ','))
             return mr_error_set(
                 MR_EOPTION,
-                "model: mlp:%s: want widths with s, r, t or g behind, as mlp:300s,100r,50s",
+                "model: mlp:%s: expected widths with s, r, t or g behind, as mlp:300s,100r,50s",
                 hidden);
         at += (size_t)snprintf(out + at, at < cap ? cap - at : 0, ",linear:%lu,%s", width, act);
         if (at >= cap - 64)

@@ -67,7 +67,7 @@ static struct mr_net_layer *layer_of(struct mr_net *net, const struct mr_node *n
 static int check_outputs(const struct mr_model_builder *b, const struct mr_model_args *a)
 {
     return a->n ? 0
-                : mr_error_set(MR_EOPTION, "model: layer %u: %s wants how many outputs: %s:32",
+                : mr_error_set(MR_EOPTION, "model: layer %u: %s needs the number of outputs: %s:32",
                                b->number, a->name, a->name);
 }
 

@@ -24,7 +24,7 @@ static int complete(const struct mr_net_opts *opts, struct mr_net_opts *out)
     if (opts->size < sizeof opts->size || opts->size > sizeof *out)
         return mr_error_set(
             MR_EMISUSE,
-            "mr_net_opts: size is %zu, want at most %zu: fill it with mr_net_opts_init()",
+            "mr_net_opts: size is %zu, expected at most %zu: fill it with mr_net_opts_init()",
             opts->size, sizeof *out);
     memcpy(out, opts, opts->size);
     out->size = sizeof *out;
@@ -37,12 +37,12 @@ static int check(const struct mr_net_opts *o)
         return mr_error_set(MR_EOPTION, "net: no model");
     if (o->channels == 0 || o->height == 0 || o->width == 0 || o->channels > 65536 ||
         o->height > 65536 || o->width > 65536)
-        return mr_error_set(MR_EOPTION, "net: samples of %ux%ux%u: want 1..65536 each", o->channels,
-                            o->height, o->width);
+        return mr_error_set(MR_EOPTION, "net: samples of %ux%ux%u: expected 1..65536 each",
+                            o->channels, o->height, o->width);
     if (o->classes == 0 || o->classes > 1 << 20)
-        return mr_error_set(MR_EOPTION, "net: %u classes: want 1..%d", o->classes, 1 << 20);
+        return mr_error_set(MR_EOPTION, "net: %u classes: expected 1..%d", o->classes, 1 << 20);
     if (o->max_batch == 0 || o->max_batch > 1 << 20)
-        return mr_error_set(MR_EOPTION, "net: batches of up to %u: want 1..%d", o->max_batch,
+        return mr_error_set(MR_EOPTION, "net: batches of up to %u: expected 1..%d", o->max_batch,
                             1 << 20);
     if (o->dtype != MR_F32 && o->dtype != MR_F64 && o->dtype != MR_BF16 && o->dtype != MR_F16)
         return mr_error_set(MR_EOPTION, "net: computes in f32, f64, bf16 or f16, not in %s",
@@ -104,15 +104,15 @@ static int check_shapes(const struct mr_net *net)
     char shape[32];
     for (uint32_t t = 0; t < net->n_tensors; t++)
         if ((uint64_t)net->tensor[t].h * net->tensor[t].w > INT32_MAX)
-            return mr_error_set(MR_ELIMIT,
-                                "net: pictures of %s are too large: want at most 2^31 - 1 pixels",
-                                mr_shape_text(&net->tensor[t], shape));
+            return mr_error_set(
+                MR_ELIMIT, "net: pictures of %s are too large: expected at most 2^31 - 1 pixels",
+                mr_shape_text(&net->tensor[t], shape));
     for (uint32_t i = 0; i < net->n_nodes; i++) {
         const struct mr_nn_tensor *in = &net->tensor[net->node[i].in];
         if (net->node[i].kind == MR_NODE_POOL && (uint64_t)net->opts.max_batch * in->c > UINT32_MAX)
             return mr_error_set(
                 MR_ELIMIT,
-                "net: a pool of %s in batches of %u: want at most 2^32 - 1 channels in a batch",
+                "net: a pool of %s in batches of %u: expected at most 2^32 - 1 channels in a batch",
                 mr_shape_text(in, shape), net->opts.max_batch);
     }
     return 0;

@@ -262,7 +262,7 @@ static int forward(struct pass *p, const struct mr_net_batch *batch)
 int mr_net_use_stream(const struct mr_net *net, struct mr_stream *stream, const char *call)
 {
     if (net->ops == &mr_nn_cuda && (!stream || stream->dev != net->device))
-        return mr_error_set(MR_EMISUSE, "%s: want a stream of the net's device", call);
+        return mr_error_set(MR_EMISUSE, "%s: expected a stream of the net's device", call);
     net->ops->use_stream(net->backend, stream);
     return 0;
 }
@@ -276,12 +276,12 @@ static int check_batch(const struct mr_net *net, const struct mr_net_batch *batc
                             batch->n, net->opts.max_batch);
     enum mr_dtype t = batch->input_dtype, l = batch->label_dtype;
     if (t != MR_U8 && t != MR_F32 && t != MR_F64 && t != MR_BF16 && t != MR_F16)
-        return mr_error_set(MR_ESHAPE, "net: input of %s: want u8, f32, f64, bf16 or f16",
+        return mr_error_set(MR_ESHAPE, "net: input of %s: expected u8, f32, f64, bf16 or f16",
                             mr_dtype_name(t));
     bool fits = net->opts.loss == MR_MSE ? l == MR_F32 || l == MR_F64
                                          : l == MR_U8 || l == MR_I32 || l == MR_I64;
     if (batch->labels && !fits)
-        return mr_error_set(MR_ESHAPE, "net: labels of %s: want %s", mr_dtype_name(l),
+        return mr_error_set(MR_ESHAPE, "net: labels of %s: expected %s", mr_dtype_name(l),
                             net->opts.loss == MR_MSE ? "f32 or f64" : "u8, i32 or i64");
     return 0;
 }
@@ -311,7 +311,7 @@ int mr_net_train(struct mr_net *net, const struct mr_net_batch *batch, struct mr
     struct pass p = {.net = net, .n = batch->n, .training = true, .accumulate = batch->accumulate};
     int rc = check_batch(net, batch);
     if (!rc && !batch->labels)
-        rc = mr_error_set(MR_EMISUSE, "net: training wants labels");
+        rc = mr_error_set(MR_EMISUSE, "net: training needs labels");
     if (!rc)
         rc = mr_net_use_stream(net, stream, "mr_net_train");
     return rc ? rc : train_pass(&p, batch);

@@ -47,7 +47,7 @@ int mr_net_set_loss_scale(struct mr_net *net, struct mr_stream *stream, float sc
     bool power = isfinite(scale) && scale > 0 &&
                  frexpf(scale, &exponent) == 0.5f; /* that alone rounds no gradient */
     if (!power || scale > 16777216 || good >= 2000 || (!at && (scale != 1 || good)))
-        return mr_error_set(MR_ESTATE, "net: a loss scale of %g after %u good steps: want %s",
+        return mr_error_set(MR_ESTATE, "net: a loss scale of %g after %u good steps: expected %s",
                             (double)scale, good,
                             at ? "a power of two up to 16777216, and less than 2000"
                                : "1 and 0 where nothing is scaled");

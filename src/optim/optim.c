@@ -15,7 +15,7 @@ int mr_optim_check_stream(const struct mr_optim *o, const struct mr_stream *stre
                           const char *call)
 {
     if (!o->host && (!stream || stream->dev != o->device))
-        return mr_error_set(MR_EMISUSE, "%s: want a stream of the optimizer's device", call);
+        return mr_error_set(MR_EMISUSE, "%s: expected a stream of the optimizer's device", call);
     return 0;
 }
 
@@ -23,7 +23,7 @@ static int check_group(const struct mr_optim_group *g, uint32_t i, uint64_t from
 {
     if (g->begin < from || g->begin > n_params || g->n > n_params - g->begin || g->n < 1)
         return mr_error_set(MR_EOPTION,
-                            "optimizer: group %u of %llu elements from %llu on: want it behind "
+                            "optimizer: group %u of %llu elements from %llu on: expected it behind "
                             "%llu and within %llu parameters",
                             i, (unsigned long long)g->n, (unsigned long long)g->begin,
                             (unsigned long long)from, (unsigned long long)n_params);
@@ -218,14 +218,14 @@ static int check_opts(const struct mr_optim_ops *ops, const struct mr_optim_opts
     const double rates[] = {o->lr, o->weight_decay, o->clip_norm, o->clip_value, o->eps};
     for (size_t i = 0; i < MR_COUNT(rates); i++)
         if (!(rates[i] >= 0 && rates[i] <= MR_OPTIM_MOST))
-            return mr_error_set(MR_EOPTION,
-                                "optimizer %s: lr, weight_decay, clipping or eps of %g: want 0..%g",
-                                o->name, rates[i], MR_OPTIM_MOST);
+            return mr_error_set(
+                MR_EOPTION, "optimizer %s: lr, weight_decay, clipping or eps of %g: expected 0..%g",
+                o->name, rates[i], MR_OPTIM_MOST);
     if (!(o->beta1 >= 0 && o->beta1 < 1 && o->beta2 >= 0 && o->beta2 < 1) || o->accumulate < 1)
-        return mr_error_set(
-            MR_EOPTION,
-            "optimizer %s: betas of %g/%g, accumulate of %llu: want 0 to below 1, and 1 or more",
-            o->name, o->beta1, o->beta2, (unsigned long long)o->accumulate);
+        return mr_error_set(MR_EOPTION,
+                            "optimizer %s: betas of %g/%g, accumulate of %llu: expected 0 to below "
+                            "1, and 1 or more",
+                            o->name, o->beta1, o->beta2, (unsigned long long)o->accumulate);
     return ops->check ? ops->check(o) : 0;
 }
 
@@ -236,13 +236,13 @@ static int check_create(const void *spec, enum mr_dtype dtype, uint64_t n_params
     if (!spec || !out || (n_groups && !groups))
         return mr_error_set(MR_EMISUSE, "mr_optim_create: spec, out or groups is NULL");
     if (dtype != MR_F32 && dtype != MR_F64)
-        return mr_error_set(MR_EUNSUPPORTED, "optimizer: parameters of %s: want f32 or f64",
+        return mr_error_set(MR_EUNSUPPORTED, "optimizer: parameters of %s: expected f32 or f64",
                             mr_dtype_name(dtype));
     if (n_params < 1 || n_params > 1ull << 48)
-        return mr_error_set(MR_ELIMIT, "optimizer: %llu parameters: want 1..2^48",
+        return mr_error_set(MR_ELIMIT, "optimizer: %llu parameters: expected 1..2^48",
                             (unsigned long long)n_params);
     if (n_groups > MAX_GROUPS)
-        return mr_error_set(MR_ELIMIT, "optimizer: %u groups: want at most %d", n_groups,
+        return mr_error_set(MR_ELIMIT, "optimizer: %u groups: expected at most %d", n_groups,
                             MAX_GROUPS);
     return 0;
 }
@@ -310,7 +310,7 @@ int mr_optim_create_from(struct mr_device *device, const struct mr_optim_opts *o
     if (opts->size != sizeof *opts || !memchr(opts->name, 0, sizeof opts->name))
         return mr_error_set(
             MR_EMISUSE,
-            "mr_optim_create_from: want opts as mr_optim_parse() filled them, of %zu bytes",
+            "mr_optim_create_from: expected opts as mr_optim_parse() filled them, of %zu bytes",
             sizeof *opts);
     return create_optim(device, NULL, opts, dtype, n_params, groups, n_groups, out);
 }
@@ -342,21 +342,22 @@ int mr_optim_attach(struct mr_optim *optim, const struct mr_optim_extra *extra)
     if (!extra || extra->size < offsetof(struct mr_optim_extra, copy) || extra->size > sizeof full)
         return mr_error_set(
             MR_EMISUSE,
-            "mr_optim_attach: size is %zu, want at most %zu: call mr_optim_extra_init() first",
+            "mr_optim_attach: size is %zu, expected at most %zu: call mr_optim_extra_init() first",
             extra ? extra->size : 0, sizeof full);
     memcpy(&full, extra, extra->size);
     full.size = sizeof full;
     bool half = full.grad_dtype == MR_F16 || full.grad_dtype == MR_BF16;
     if (full.grad_dtype != optim->dtype && !(half && optim->dtype == MR_F32))
         return mr_error_set(MR_EUNSUPPORTED,
-                            "optimizer: gradients of %s for parameters of %s: want the same%s",
+                            "optimizer: gradients of %s for parameters of %s: expected the same%s",
                             mr_dtype_name(full.grad_dtype), mr_dtype_name(optim->dtype),
                             optim->dtype == MR_F32 ? ", f16 or bf16" : "");
     if (full.copy &&
         (optim->dtype != MR_F32 || (full.copy_dtype != MR_F16 && full.copy_dtype != MR_BF16)))
-        return mr_error_set(MR_EUNSUPPORTED,
-                            "optimizer: a copy in %s of parameters of %s: want f16 or bf16, of f32",
-                            mr_dtype_name(full.copy_dtype), mr_dtype_name(optim->dtype));
+        return mr_error_set(
+            MR_EUNSUPPORTED,
+            "optimizer: a copy in %s of parameters of %s: expected f16 or bf16, of f32",
+            mr_dtype_name(full.copy_dtype), mr_dtype_name(optim->dtype));
     optim->extra = full;
     return 0;
 }
@@ -381,8 +382,8 @@ int mr_optim_set_lr(struct mr_optim *optim, uint32_t group, double lr)
     if (!(lr >= 0 && lr <= MR_OPTIM_MOST) || (group >= optim->n_parts && group != UINT32_MAX))
         return mr_error_set(
             MR_EMISUSE,
-            "mr_optim_set_lr: group %u, rate %g: want one of %u groups and a rate of 0..%g", group,
-            lr, optim->n_parts, MR_OPTIM_MOST);
+            "mr_optim_set_lr: group %u, rate %g: expected one of %u groups and a rate of 0..%g",
+            group, lr, optim->n_parts, MR_OPTIM_MOST);
     for (uint32_t i = 0; i < optim->n_parts; i++) {
         if ((group != UINT32_MAX && i != group) || optim->parts[i].lr == lr)
             continue;

@@ -38,8 +38,9 @@ static int read_betas(const char *who, const char *text, struct mr_optim_opts *o
             second = -1;
     }
     if (!(first >= 0 && first < 1 && second >= 0 && second < 1))
-        return mr_error_set(
-            MR_EOPTION, "%sbetas=%s: want two numbers from 0 to below 1, as 0.9/0.999", who, text);
+        return mr_error_set(MR_EOPTION,
+                            "%sbetas=%s: expected two numbers from 0 to below 1, as 0.9/0.999", who,
+                            text);
     opts->beta1 = first;
     opts->beta2 = second;
     return 0;
@@ -123,7 +124,8 @@ int mr_optim_parse(const char *spec, struct mr_optim_opts *out)
     const struct mr_optim_ops *ops;
     struct mr_optim_opts full;
     if (!spec || !out || out->size < offsetof(struct mr_optim_opts, lr))
-        return mr_error_set(MR_EMISUSE, "mr_optim_parse: want a text, and out with its size set");
+        return mr_error_set(MR_EMISUSE,
+                            "mr_optim_parse: expected a text, and out with its size set");
     int rc = mr_optim_parse_spec(spec, &ops, &full);
     if (rc < 0)
         return rc;

@@ -82,23 +82,24 @@ static int parse(const char *text, struct mr_schedule *s)
     if (s->ops == &mr_schedule_warmup) {
         if (!text[n])
             return mr_error_set(
-                MR_EOPTION, "schedule \"%s\": want another behind the warm-up, as in %s,constant",
-                text, text);
+                MR_EOPTION,
+                "schedule \"%s\": expected another behind the warm-up, as in %s,constant", text,
+                text);
         s->warm = s->values;
         text += n + 1;
         n = strcspn(text, ",");
         rc = parse_one(text, n, &s->ops, &s->values);
     }
     if (rc == 0 && (s->ops == &mr_schedule_warmup || text[n]))
-        return mr_error_set(MR_EOPTION, "schedule: \"%s\": want one schedule, or warmup:N and one",
-                            text);
+        return mr_error_set(MR_EOPTION,
+                            "schedule: \"%s\": expected one schedule, or warmup:N and one", text);
     return rc;
 }
 
 int mr_schedule_parse(const char *text, struct mr_schedule **out)
 {
     if (!text || !out || strlen(text) > MAX_TEXT)
-        return mr_error_set(MR_EOPTION, "schedule: want a text of at most %d bytes", MAX_TEXT);
+        return mr_error_set(MR_EOPTION, "schedule: expected a text of at most %d bytes", MAX_TEXT);
     struct mr_schedule *s = calloc(1, sizeof *s);
     if (!s)
         return mr_error_nomem("schedule", sizeof *s);

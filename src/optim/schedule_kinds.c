@@ -21,9 +21,9 @@ static const char *const counters[] = {"epoch", "iteration", NULL};
 
 static int wants_length(const char *name, const struct mr_schedule_values *v)
 {
-    return v->length
-               ? 0
-               : mr_error_set(MR_EOPTION, "schedule %s: want how long, as in %s:10", name, name);
+    return v->length ? 0
+                     : mr_error_set(MR_EOPTION, "schedule %s: expected how long, as in %s:10", name,
+                                    name);
 }
 
 /* constant */
@@ -70,9 +70,9 @@ static double multistep_lr(const struct mr_schedule_values *v, const struct mr_s
 }
 static int multistep_check(const char *name, const struct mr_schedule_values *v)
 {
-    return v->at.n
-               ? 0
-               : mr_error_set(MR_EOPTION, "schedule %s: want when, as in %s:0.1/30:60", name, name);
+    return v->at.n ? 0
+                   : mr_error_set(MR_EOPTION, "schedule %s: expected when, as in %s:0.1/30:60",
+                                  name, name);
 }
 
 /* exponential */

@@ -51,8 +51,8 @@ static int find(struct mr_optim *o, const char *call, uint32_t i, uint64_t bytes
         return mr_error_set(MR_EMISUSE, "%s: state %u: there are %u", call, i,
                             mr_optim_state_count(o));
     if (bytes != n * mr_dtype_size(dtype))
-        return mr_error_set(MR_ESTATE, "%s: \"%s\" has %llu bytes: want %llu elements of %s", call,
-                            mr_optim_state_name(o, i), (unsigned long long)bytes,
+        return mr_error_set(MR_ESTATE, "%s: \"%s\" has %llu bytes: expected %llu elements of %s",
+                            call, mr_optim_state_name(o, i), (unsigned long long)bytes,
                             (unsigned long long)n, mr_dtype_name(dtype));
     *out = data;
     return mr_optim_check_stream(o, stream, call);

@@ -208,7 +208,7 @@ int mr_report_diff(struct mr_recording *before, struct mr_recording *after,
     struct mr_sum *a = NULL, *b = NULL;
     uint64_t n_a = 0, n_b = 0;
     if (!(threshold_percent >= 0))
-        return mr_error_set(MR_EOPTION, "threshold %g%%: want 0 or more", threshold_percent);
+        return mr_error_set(MR_EOPTION, "threshold %g%%: expected 0 or more", threshold_percent);
     int rc = mr_report_sums(before, &a, &n_a);
     rc = rc ? rc : add_ranges(before, &a, &n_a);
     rc = rc ? rc : mr_report_sums(after, &b, &n_b);

@@ -13,10 +13,10 @@ static int custom_open(struct mr_sampler *s, const struct mr_sampler_opts *opts)
 {
     struct custom *c = s->state;
     if (!opts->map)
-        return mr_error_set(MR_EOPTION, "custom sampler: opts.map is NULL: want a function");
+        return mr_error_set(MR_EOPTION, "custom sampler: opts.map is NULL: expected a function");
     if (opts->length < 1 || opts->length > 1ull << 63)
         return mr_error_set(MR_EOPTION,
-                            "custom sampler: opts.length %llu: want 1..2^63 positions an epoch",
+                            "custom sampler: opts.length %llu: expected 1..2^63 positions an epoch",
                             (unsigned long long)opts->length);
     c->map = opts->map;
     c->user = opts->user;
@@ -32,16 +32,16 @@ static int custom_map(const struct mr_sampler *s, uint64_t epoch, uint64_t posit
     const struct custom *c = s->state;
     int rc = c->map(c->user, epoch, position, count, out);
     if (rc > 0)
-        return mr_error_set(MR_ECALLBACK,
-                            "custom sampler: the callback returned %d: want 0 or a negative error",
-                            rc);
+        return mr_error_set(
+            MR_ECALLBACK,
+            "custom sampler: the callback returned %d: expected 0 or a negative error", rc);
     if (rc < 0)
         return rc;
     for (uint64_t i = 0; i < count; i++)
         if (out[i] >= s->n_samples)
             return mr_error_set(
                 MR_EOPTION,
-                "custom sampler: index %llu at position %llu of epoch %llu: want 0..%llu",
+                "custom sampler: index %llu at position %llu of epoch %llu: expected 0..%llu",
                 (unsigned long long)out[i], (unsigned long long)(position + i),
                 (unsigned long long)epoch, (unsigned long long)(s->n_samples - 1));
     return 0;

@@ -84,7 +84,7 @@ static int add_text(struct numbers *to, char *text, char *end, uint64_t line)
         to->d[to->n] = mr_text_to_f64(text, &stop);
     bool good = stop == end && stop != text && !(to->whole && errno == ERANGE);
     if (!good)
-        mr_error_set(MR_EFORMAT, "%s:%llu: '%.40s': want %s, one a line", to->path,
+        mr_error_set(MR_EFORMAT, "%s:%llu: '%.40s': expected %s, one a line", to->path,
                      (unsigned long long)line, text,
                      to->whole ? "an index (0, 1, 2, ...)" : "a number");
     *end = keep;
@@ -134,7 +134,7 @@ static int npy_open(const char *path, struct bytes file, struct mr_npy_head *out
     if (rc < 0)
         return rc;
     if (out->rank != 1 || !strchr("biuf", out->kind))
-        return mr_error_set(MR_EFORMAT, "%s: npy header '%.*s': want %s", path,
+        return mr_error_set(MR_EFORMAT, "%s: npy header '%.*s': expected %s", path,
                             (int)MR_MIN(bytes, 200), file.p + dict_at,
                             "one dimension of integers or floats");
     if (!mr_mul(out->dim[0], out->item_bytes, &want) || want > file.n - at)
@@ -180,7 +180,7 @@ static int add_item(struct numbers *to, const struct mr_npy_head *npy, uint64_t 
         return 0;
     }
     if (!(value >= 0 && value < 0x1p64) || (npy->kind == 'f' && value != floor(value)))
-        return mr_error_set(MR_EFORMAT, "%s: number %llu is %g: want an index (0, 1, 2, ...)",
+        return mr_error_set(MR_EFORMAT, "%s: number %llu is %g: expected an index (0, 1, 2, ...)",
                             to->path, (unsigned long long)(to->n + 1), value);
     to->u[to->n++] = npy->kind == 'f' ? (uint64_t)value : bits;
     return 0;

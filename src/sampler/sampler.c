@@ -25,10 +25,10 @@ static int check_opts(const struct mr_sampler_opts *given, uint64_t n_samples,
     if (rc < 0)
         return rc;
     if ((unsigned)full->kind >= MR_COUNT(kinds))
-        return mr_error_set(MR_EOPTION, "sampler: kind %d: want 0..%d", (int)full->kind,
+        return mr_error_set(MR_EOPTION, "sampler: kind %d: expected 0..%d", (int)full->kind,
                             (int)MR_COUNT(kinds) - 1);
     if (n_samples < 1 || n_samples > 1ull << 63)
-        return mr_error_set(MR_EOPTION, "sampler: a data set of %llu samples: want 1..2^63",
+        return mr_error_set(MR_EOPTION, "sampler: a data set of %llu samples: expected 1..2^63",
                             (unsigned long long)n_samples);
     return 0;
 }
@@ -158,7 +158,7 @@ static const struct text_form *form_of(const char *text, size_t name_bytes)
         if (strlen(forms[i].name) == name_bytes && memcmp(forms[i].name, text, name_bytes) == 0)
             return &forms[i];
     mr_error_set(MR_EOPTION,
-                 "sampler '%s': want sequential, random, subset:FILE[,shuffle] or "
+                 "sampler '%s': expected sequential, random, subset:FILE[,shuffle] or "
                  "weighted:FILE[,replacement=0][,n=N]",
                  text);
     return NULL;
@@ -208,7 +208,7 @@ int mr_sampler_open(const char *text, uint64_t n_samples, uint64_t seed, struct 
     if (form->file) {
         size_t path_bytes = *rest == ':' ? strcspn(rest + 1, ",") : 0;
         if (path_bytes == 0)
-            return mr_error_set(MR_EOPTION, "sampler '%s': want %s:FILE", text, form->name);
+            return mr_error_set(MR_EOPTION, "sampler '%s': expected %s:FILE", text, form->name);
         path = strndup(rest + 1, path_bytes);
         if (!path)
             return mr_error_nomem("sampler", path_bytes);

@@ -12,11 +12,11 @@ struct subset {
 static int subset_check(const struct mr_sampler *s, const struct mr_sampler_opts *opts)
 {
     if (!opts->indices || opts->n_indices < 1)
-        return mr_error_set(MR_EOPTION, "subset sampler: no indices: want at least one");
+        return mr_error_set(MR_EOPTION, "subset sampler: no indices: expected at least one");
     for (uint64_t i = 0; i < opts->n_indices; i++)
         if (opts->indices[i] >= s->n_samples)
             return mr_error_set(
-                MR_EOPTION, "subset sampler: index %llu (number %llu of %llu): want 0..%llu",
+                MR_EOPTION, "subset sampler: index %llu (number %llu of %llu): expected 0..%llu",
                 (unsigned long long)opts->indices[i], (unsigned long long)(i + 1),
                 (unsigned long long)opts->n_indices, (unsigned long long)(s->n_samples - 1));
     return 0;

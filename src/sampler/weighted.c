@@ -43,22 +43,22 @@ static int check_weights(const struct mr_sampler *s, const struct mr_sampler_opt
                          uint64_t *n_positive)
 {
     if (!opts->weights || opts->n_weights != s->n_samples)
-        return mr_error_set(MR_EOPTION,
-                            "weighted sampler: %llu weights for %llu samples: want one a sample",
-                            (unsigned long long)(opts->weights ? opts->n_weights : 0),
-                            (unsigned long long)s->n_samples);
+        return mr_error_set(
+            MR_EOPTION, "weighted sampler: %llu weights for %llu samples: expected one a sample",
+            (unsigned long long)(opts->weights ? opts->n_weights : 0),
+            (unsigned long long)s->n_samples);
     *n_positive = 0;
     for (uint64_t i = 0; i < opts->n_weights; i++) {
         double w = opts->weights[i];
         if (!isfinite(w) || w < 0)
             return mr_error_set(MR_EOPTION,
-                                "weighted sampler: weight %g (number %llu): want finite, >= 0", w,
-                                (unsigned long long)(i + 1));
+                                "weighted sampler: weight %g (number %llu): expected finite, >= 0",
+                                w, (unsigned long long)(i + 1));
         *n_positive += w > 0;
     }
     if (*n_positive == 0)
         return mr_error_set(MR_EOPTION,
-                            "weighted sampler: all %llu weights are 0: want one above 0",
+                            "weighted sampler: all %llu weights are 0: expected one above 0",
                             (unsigned long long)opts->n_weights);
     return 0;
 }
@@ -143,7 +143,7 @@ static int weighted_open(struct mr_sampler *s, const struct mr_sampler_opts *opt
         return rc;
     s->length = opts->n_draws ? opts->n_draws : opts->replacement ? s->n_samples : w->n_positive;
     if (s->length > 1ull << 63)
-        return mr_error_set(MR_EOPTION, "weighted sampler: %llu draws: want at most 2^63",
+        return mr_error_set(MR_EOPTION, "weighted sampler: %llu draws: expected at most 2^63",
                             (unsigned long long)s->length);
     if (!opts->replacement && s->length > w->n_positive)
         return mr_error_set(

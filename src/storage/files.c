@@ -113,7 +113,8 @@ int mr_file_open_error(const char *path, int errnum)
     struct stat st;
     struct rlimit most;
     if (errnum == ENXIO && !stat(path, &st))
-        return mr_error_set(-ENXIO, "%s: is %s; want a regular file", path, mode_text(st.st_mode));
+        return mr_error_set(-ENXIO, "%s: is %s; expected a regular file", path,
+                            mode_text(st.st_mode));
     if (errnum == EMFILE && !getrlimit(RLIMIT_NOFILE, &most))
         return mr_error_set(-EMFILE,
                             "%s: cannot be opened: this process has as many files open as it may "
@@ -131,7 +132,7 @@ int mr_file_opened(const char *path, int fd, uint64_t *bytes)
         rc = mr_error_errno(errno, "%s: fstat", path);
     else if (!S_ISREG(st.st_mode))
         rc = mr_error_set(S_ISDIR(st.st_mode) ? -EISDIR : MR_EUNSUPPORTED,
-                          "%s: is %s; want a regular file", path, mode_text(st.st_mode));
+                          "%s: is %s; expected a regular file", path, mode_text(st.st_mode));
     else if (fcntl(fd, F_SETFL, 0))
         rc = mr_error_errno(errno, "%s: fcntl", path);
     if (rc) {

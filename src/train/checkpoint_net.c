@@ -23,7 +23,7 @@ static int read_loss(const struct mr_checkpoint *c, enum mr_loss *out)
             *out = (enum mr_loss)i;
             return 0;
         }
-    return mr_error_set(MR_EFORMAT, "%s: key loss: %.40s: want %s, %s or %s", c->path, name,
+    return mr_error_set(MR_EFORMAT, "%s: key loss: %.40s: expected %s, %s or %s", c->path, name,
                         mr_loss_name(MR_CROSS_ENTROPY), mr_loss_name(MR_NLL), mr_loss_name(MR_MSE));
 }
 
@@ -54,7 +54,7 @@ int mr_checkpoint_query(const struct mr_checkpoint *c, struct mr_checkpoint_info
     struct mr_checkpoint_info full = {0};
     if (!out || out->size < offsetof(struct mr_checkpoint_info, sample) || out->size > sizeof *out)
         return mr_error_set(MR_EMISUSE,
-                            "mr_checkpoint_query: want out with its size set, at most %zu",
+                            "mr_checkpoint_query: expected out with its size set, at most %zu",
                             sizeof *out);
     int rc = read_info(c, &full);
     if (rc < 0)

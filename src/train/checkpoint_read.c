@@ -26,7 +26,7 @@ static int take_tensor(struct mr_checkpoint *c, const struct mr_safetensor *st, 
         c->n_tensors == MR_COUNT(c->tensor))
         return bad(c, MR_EFORMAT, "too many tensors, or one with a strange name");
     if ((st->dtype != MR_F32 && st->dtype != MR_F64) || st->rank > (int)MR_COUNT(t->dim)) {
-        snprintf(what, sizeof what, "tensor %s: want f32 or f64, of at most 4 dimensions",
+        snprintf(what, sizeof what, "tensor %s: expected f32 or f64, of at most 4 dimensions",
                  st->name);
         return bad(c, MR_EFORMAT, what);
     }
@@ -149,7 +149,7 @@ const char *mr_checkpoint_get(const struct mr_checkpoint *c, const char *key)
 
 static int no_number(const struct mr_checkpoint *c, const char *key, const char *text)
 {
-    return mr_error_set(MR_EFORMAT, "%s: key %s: want a number, found %s", c->path, key,
+    return mr_error_set(MR_EFORMAT, "%s: key %s: expected a number, found %s", c->path, key,
                         text ? text : "nothing");
 }
 

@@ -135,7 +135,7 @@ int mr_trainer_end_epoch(struct mr_trainer *t, struct mr_train_epoch *out)
 {
     struct mr_train_epoch e;
     if (!t || !t->started)
-        return mr_error_set(MR_EMISUSE, "mr_trainer_end_epoch: want steps before it");
+        return mr_error_set(MR_EMISUSE, "mr_trainer_end_epoch: expected steps before it");
     int rc = mr_train_take_totals(t);
     if (rc < 0)
         return rc;

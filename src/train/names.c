@@ -56,8 +56,9 @@ int mr_class_names_parse(const char *text, const char *of, char ***names, uint32
     }
     cJSON_Delete(list);
     if (!fits)
-        return mr_error_set(
-            MR_EFORMAT, "%s: key class_names: want a JSON array of strings, found %.40s", of, text);
+        return mr_error_set(MR_EFORMAT,
+                            "%s: key class_names: expected a JSON array of strings, found %.40s",
+                            of, text);
     return ok ? 0 : mr_error_set(-ENOMEM, "%s: no memory for the names of classes", of);
 }
 

@@ -47,8 +47,8 @@ static int gather(const struct mr_checkpoint *c, const struct mr_net_param *p, f
     for (int d = 0; fits && d < p->rank; d++)
         fits = t->dim[d] == p->dim[d];
     if (!fits)
-        return mr_error_set(MR_ESTATE, "%s: tensor %s: %s: want f32 of the model's shape", c->path,
-                            p->name, t ? "has another shape" : "is not there");
+        return mr_error_set(MR_ESTATE, "%s: tensor %s: %s: expected f32 of the model's shape",
+                            c->path, p->name, t ? "has another shape" : "is not there");
     memcpy(flat + p->offset, t->data, t->bytes);
     return 0;
 }
@@ -138,7 +138,7 @@ static int load_schedule(struct mr_trainer *t, const struct mr_checkpoint *c)
         end = end == at ? NULL : end;
     }
     if (!end)
-        return mr_error_set(MR_EFORMAT, "%s: key schedule_state: want %d numbers", c->path,
+        return mr_error_set(MR_EFORMAT, "%s: key schedule_state: expected %d numbers", c->path,
                             MR_SCHEDULE_STATE);
     return mr_schedule_restore(t->schedule, v);
 }
@@ -150,7 +150,7 @@ static int load_scale(struct mr_trainer *t, const struct mr_checkpoint *c)
     float scale = text ? strtof(text, &at) : 0;
     unsigned long good = at && at != text ? strtoul(at, &end, 10) : 0;
     if (!end || end == at || *end || good > UINT32_MAX)
-        return mr_error_set(MR_EFORMAT, "%s: key loss_scale: want two numbers", c->path);
+        return mr_error_set(MR_EFORMAT, "%s: key loss_scale: expected two numbers", c->path);
     return mr_net_set_loss_scale(t->net, t->stream, scale, (uint32_t)good);
 }
 

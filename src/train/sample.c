@@ -41,23 +41,24 @@ int mr_train_check_labels(const struct mr_loader *ld, int field, enum mr_loss lo
     if (!spec)
         return mr_error_set(
             MR_ESHAPE,
-            "%s: has no field %d, where the labels are: want the fields of the training set", who,
-            field);
+            "%s: has no field %d, where the labels are: expected the fields of the training set",
+            who, field);
     uint64_t n = elements(spec), want = loss == MR_MSE ? outputs : 1;
     if (n == want)
         return 0;
     mr_spec_format(spec, text, sizeof text);
     if (loss == MR_MSE)
-        return mr_error_set(MR_ESHAPE,
-                            "%s: targets are %s, but the net has %u output%s: want as many numbers "
-                            "as outputs in each "
-                            "target",
-                            who, text, outputs, outputs == 1 ? "" : "s");
-    return mr_error_set(
-        MR_ESHAPE,
-        "%s: labels are %s, for a net of %u outputs: want one class in each label (loss mse takes "
-        "vectors)",
-        who, text, outputs);
+        return mr_error_set(
+            MR_ESHAPE,
+            "%s: targets are %s, but the net has %u output%s: expected as many numbers "
+            "as outputs in each "
+            "target",
+            who, text, outputs, outputs == 1 ? "" : "s");
+    return mr_error_set(MR_ESHAPE,
+                        "%s: labels are %s, for a net of %u outputs: expected one class in each "
+                        "label (loss mse takes "
+                        "vectors)",
+                        who, text, outputs);
 }
 
 static void set_sample(struct mr_net_opts *opts, uint64_t c, uint64_t h, uint64_t w,
@@ -73,12 +74,13 @@ int mr_train_sample(const struct mr_spec *spec, struct mr_net_opts *opts)
 {
     char text[160];
     if (spec->var_dims)
-        return mr_error_set(MR_ESHAPE,
-                            "samples are %s, of varying shape: want one shape: put resize or crop "
-                            "into the transform",
-                            mr_spec_format(spec, text, sizeof text));
+        return mr_error_set(
+            MR_ESHAPE,
+            "samples are %s, of varying shape: expected one shape: put resize or crop "
+            "into the transform",
+            mr_spec_format(spec, text, sizeof text));
     if (spec->rank > 3)
-        return mr_error_set(MR_ESHAPE, "samples are %s: want at most 3 dimensions",
+        return mr_error_set(MR_ESHAPE, "samples are %s: expected at most 3 dimensions",
                             mr_spec_format(spec, text, sizeof text));
     const uint64_t *d = spec->dim;
     bool first = spec->rank == 3 && (d[0] == 1 || d[0] == 3 || d[0] == 4);
@@ -101,7 +103,7 @@ static int find_label(struct mr_trainer *t)
         return 0;
     return mr_error_set(
         MR_EMISUSE,
-        "%s: has no labels: want a data set whose samples have a second field, the label",
+        "%s: has no labels: expected a data set whose samples have a second field, the label",
         mr_dataset_text(t->ds));
 }
 
@@ -170,7 +172,7 @@ static int check_same_shape(const struct mr_trainer *t)
     mr_spec_format(mr_transform_specs(t->chain), one, sizeof one);
     mr_spec_format(mr_loader_field(t->test_loader, 0), two, sizeof two);
     return mr_error_set(MR_ESHAPE,
-                        "test set: samples are %s, those of the training set %s: want the same",
+                        "test set: samples are %s, those of the training set %s: expected the same",
                         two, one);
 }
 
@@ -189,7 +191,7 @@ static int check_same_names(const struct mr_trainer *t)
         return rc;
     return mr_error_set(
         MR_ESTATE,
-        "test set: %s: want the same classes: name its folders as the training set's (with "
+        "test set: %s: expected the same classes: name its folders as the training set's (with "
         "folder:DIR,allow-empty an empty one keeps the numbers), or do without a test set",
         mr_last_error());
 }

@@ -28,11 +28,12 @@ static int bad_labels(struct mr_trainer *t, uint64_t n)
     if (dtype != MR_U8 && dtype != MR_I32 && dtype != MR_I64)
         return mr_error_set(MR_EFORMAT, "%" PRIu64 " labels are no class of 0..%u", n, most);
     mr_train_label_range(t, &low, &high, &looked_at);
-    return mr_error_set(
-        MR_EFORMAT,
-        "%" PRIu64 " label%s of the last batches %s outside 0..%u (the first %" PRIu64
-        " samples have %" PRId64 "..%" PRId64 "): want labels from 0, as many classes as there are",
-        n, n == 1 ? "" : "s", n == 1 ? "is" : "are", most, looked_at, low, high);
+    return mr_error_set(MR_EFORMAT,
+                        "%" PRIu64
+                        " label%s of the last batches %s outside 0..%u (the first %" PRIu64
+                        " samples have %" PRId64 "..%" PRId64
+                        "): expected labels from 0, as many classes as there are",
+                        n, n == 1 ? "" : "s", n == 1 ? "is" : "are", most, looked_at, low, high);
 }
 
 /* step: the net's count, which is ours. */
@@ -275,7 +276,7 @@ int mr_trainer_test(struct mr_trainer *t, struct mr_train_sums *out)
     struct mr_batch b = {0};
     if (!t || !out || !t->test_loader)
         return mr_error_set(MR_EMISUSE,
-                            "mr_trainer_test: want a trainer that has a test set, and out");
+                            "mr_trainer_test: expected a trainer that has a test set, and out");
     int rc = mr_train_take_totals(t);
     while (rc >= 0 && !b.last) { /* a part of the set is no measure */
         rc = mr_loader_next(t->test_loader, t->stream, &b);
@@ -314,7 +315,8 @@ int mr_trainer_window_end(struct mr_trainer *t, struct mr_train_window *out)
     struct mr_train_stretch *w = &t->window;
     if (!out || !w->start_ns)
         return mr_error_set(
-            MR_EMISUSE, "mr_trainer_window_end: want mr_trainer_window_begin() before it, and out");
+            MR_EMISUSE,
+            "mr_trainer_window_end: expected mr_trainer_window_begin() before it, and out");
     int rc = mr_train_take_totals(t);
     if (rc < 0)
         return rc;

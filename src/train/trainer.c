@@ -15,7 +15,7 @@ static int check_loss(const struct mr_trainer *t)
         return 0;
     return mr_error_set(
         MR_EOPTION,
-        "loss nll: wants log-probabilities: a model that ends in logsoftmax, not in %s (%s)",
+        "loss nll: needs log-probabilities: a model that ends in logsoftmax, not in %s (%s)",
         last ? last->name : "", last ? last->text : "");
 }
 
@@ -127,11 +127,11 @@ static int open_schedule(struct mr_trainer *t)
     if (rc < 0)
         return rc;
     if (t->opts.loss == MR_MSE && mr_schedule_wants_more(t->schedule))
-        return mr_error_set(MR_EOPTION, "schedule %s: max wants an accuracy, and loss mse has none",
+        return mr_error_set(MR_EOPTION, "schedule %s: max needs an accuracy, and loss mse has none",
                             t->opts.schedule);
     if (t->opts.loss == MR_MSE && t->opts.target > 0)
         return mr_error_set(MR_EOPTION,
-                            "target accuracy: wants an accuracy, and loss mse has none");
+                            "target accuracy: needs an accuracy, and loss mse has none");
     return 0;
 }
 
@@ -227,7 +227,7 @@ static int take_opts(const struct mr_trainer_opts *opts, struct mr_trainer_opts 
     if (out->batch_size < 1 || out->batch_size > BATCH_MOST || out->epochs < 1) {
         rc = mr_error_set(
             MR_EOPTION,
-            "trainer: batches of %llu, %llu epochs: want batches of 1..%u, and an epoch",
+            "trainer: batches of %llu, %llu epochs: expected batches of 1..%u, and an epoch",
             (unsigned long long)out->batch_size, (unsigned long long)out->epochs, BATCH_MOST);
         goto fail;
     }
@@ -309,7 +309,8 @@ int mr_trainer_query(const struct mr_trainer *t, struct mr_trainer_info *out)
 {
     if (!out || out->size < offsetof(struct mr_trainer_info, resumed_step) ||
         out->size > sizeof *out)
-        return mr_error_set(MR_EMISUSE, "mr_trainer_query: want out with its size set, at most %zu",
+        return mr_error_set(MR_EMISUSE,
+                            "mr_trainer_query: expected out with its size set, at most %zu",
                             sizeof *out);
     const struct mr_trainer_info full = {
         .size = out->size,
@@ -335,7 +336,7 @@ int mr_trainer_query_times(const struct mr_trainer *t, struct mr_trainer_times *
 {
     if (!out || out->size < sizeof out->size || out->size > sizeof *out)
         return mr_error_set(MR_EMISUSE,
-                            "mr_trainer_query_times: want out with its size set, at most %zu",
+                            "mr_trainer_query_times: expected out with its size set, at most %zu",
                             sizeof *out);
     struct mr_trainer_times full = {out->size, t->waiting, t->stepping, t->testing, t->saving};
     struct mr_train_stretch pass = t->pass;

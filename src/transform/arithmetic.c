@@ -115,7 +115,7 @@ static int cast_check(const struct mr_op *op)
 {
     const struct cast_args *a = op->args;
     if (a->dtype < 0 || a->dtype == MR_C64 || a->dtype == MR_C128)
-        return mr_op_error(op, MR_EOPTION, "want cast(dtype), a real one, e.g. cast(f32)");
+        return mr_op_error(op, MR_EOPTION, "expected cast(dtype), a real one, e.g. cast(f32)");
     return 0;
 }
 
@@ -167,7 +167,7 @@ static int scale_check(const struct mr_op *op)
 {
     const struct scale_args *a = op->args;
     if (isnan(a->factor))
-        return mr_op_error(op, MR_EOPTION, "want scale(factor[,offset]), e.g. scale(1/255)");
+        return mr_op_error(op, MR_EOPTION, "expected scale(factor[,offset]), e.g. scale(1/255)");
     return 0;
 }
 
@@ -247,14 +247,14 @@ static int normalize_check(const struct mr_op *op)
     const struct normalize_args *a = op->args;
     if (a->mean.n == 0 || a->std.n == 0)
         return mr_op_error(op, MR_EOPTION,
-                           "want normalize(mean,std), e.g. normalize(0.1307,0.3081)");
+                           "expected normalize(mean,std), e.g. normalize(0.1307,0.3081)");
     if (a->mean.n != a->std.n && a->mean.n != 1 && a->std.n != 1)
         return mr_op_error(op, MR_EOPTION,
-                           "%d means and %d standard deviations: want as many, or one", a->mean.n,
-                           a->std.n);
+                           "%d means and %d standard deviations: expected as many, or one",
+                           a->mean.n, a->std.n);
     for (int i = 0; i < a->std.n; i++)
         if (!(a->std.v[i] > 0))
-            return mr_op_error(op, MR_EOPTION, "std %g: want above 0", a->std.v[i]);
+            return mr_op_error(op, MR_EOPTION, "std %g: expected above 0", a->std.v[i]);
     return 0;
 }
 

@@ -48,7 +48,7 @@ static int blur_check(const struct mr_op *op)
     const struct blur_args *a = op->args;
     if (a->kernel % 2 == 0 || !(a->sigma_min > 0 && a->sigma_min <= a->sigma_max))
         return mr_op_error(op, MR_EOPTION,
-                           "want gaussian_blur(kernel[,sigma_min,sigma_max]), kernel odd, 0 < "
+                           "expected gaussian_blur(kernel[,sigma_min,sigma_max]), kernel odd, 0 < "
                            "sigma_min <= sigma_max");
     return 0;
 }

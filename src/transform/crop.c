@@ -56,7 +56,8 @@ static int crop_check(const struct mr_op *op)
 {
     const struct crop_args *a = op->args;
     if (a->height == 0 || a->width == 0)
-        return mr_op_error(op, MR_EOPTION, "want %s(height,width), both above 0", op->ops->name);
+        return mr_op_error(op, MR_EOPTION, "expected %s(height,width), both above 0",
+                           op->ops->name);
     return 0;
 }
 
@@ -154,7 +155,7 @@ static int center_crop_check(const struct mr_op *op)
         a->width = a->height;
     if (a->height == 0)
         return mr_op_error(op, MR_EOPTION,
-                           "want center_crop(size) or center_crop(height,width), above 0");
+                           "expected center_crop(size) or center_crop(height,width), above 0");
     return 0;
 }
 

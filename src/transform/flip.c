@@ -105,8 +105,9 @@ static int erase_check(const struct mr_op *op)
     const struct erase_args *a = op->args;
     if (!(a->scale_min > 0 && a->scale_min <= a->scale_max && a->ratio_min > 0 &&
           a->ratio_min <= a->ratio_max))
-        return mr_op_error(op, MR_EOPTION,
-                           "want 0 < scale_min <= scale_max <= 1 and 0 < ratio_min <= ratio_max");
+        return mr_op_error(
+            op, MR_EOPTION,
+            "expected 0 < scale_min <= scale_max <= 1 and 0 < ratio_min <= ratio_max");
     return 0;
 }
 

@@ -87,7 +87,7 @@ static int pad_check(const struct mr_op *op)
     if (!whole)
         return mr_op_error(
             op, MR_EOPTION,
-            "want pad(n[,value]) or pad(top:bottom:left:right[,value]), whole pixels");
+            "expected pad(n[,value]) or pad(top:bottom:left:right[,value]), whole pixels");
     return 0;
 }
 

@@ -23,7 +23,7 @@ static int layout_check(const struct mr_op *op)
 {
     const struct layout_args *a = op->args;
     if (a->to == TO_NONE)
-        return mr_op_error(op, MR_EOPTION, "want layout(nchw) or layout(nhwc)");
+        return mr_op_error(op, MR_EOPTION, "expected layout(nchw) or layout(nhwc)");
     return 0;
 }
 
@@ -36,7 +36,7 @@ int mr_layout_source(const struct mr_op *op, int d)
 static int layout_infer(struct mr_op *op, struct mr_spec *spec)
 {
     if (spec->rank != 3)
-        return mr_op_misfit(op, spec, "wants 3 dimensions, not");
+        return mr_op_misfit(op, spec, "needs 3 dimensions, not");
     uint32_t var_dims = 0;
     for (int d = 0; d < 3; d++) {
         spec->dim[d] = op->in.dim[mr_layout_source(op, d)];
@@ -205,7 +205,7 @@ static int one_hot_check(const struct mr_op *op)
     const struct one_hot_args *a = op->args;
     if (a->classes == 0 || a->dtype == MR_C64 || a->dtype == MR_C128)
         return mr_op_error(op, MR_EOPTION,
-                           "want one_hot(classes[,dtype]), classes above 0, a real dtype");
+                           "expected one_hot(classes[,dtype]), classes above 0, a real dtype");
     return 0;
 }
 
@@ -214,7 +214,7 @@ static int one_hot_infer(struct mr_op *op, struct mr_spec *spec)
     const struct one_hot_args *a = op->args;
     bool integer = spec->dtype >= MR_U8 && spec->dtype <= MR_I64;
     if (spec->rank != 0 || !integer)
-        return mr_op_misfit(op, spec, "wants one integer, not");
+        return mr_op_misfit(op, spec, "needs one integer, not");
     spec->dtype = (enum mr_dtype)a->dtype;
     spec->rank = 1;
     spec->dim[0] = a->classes;
@@ -232,10 +232,10 @@ int mr_one_hot_check(const struct mr_op *op, const void *from, uint64_t *out_cla
     unsigned unused = 64 - 8 * (unsigned)mr_dtype_size(op->in.dtype);
     int64_t label = (int64_t)(bits << unused) >> unused;
     if (is_signed && label < 0)
-        return mr_op_error(op, MR_EFORMAT, "label %lld: want 0..%llu", (long long)label,
+        return mr_op_error(op, MR_EFORMAT, "label %lld: expected 0..%llu", (long long)label,
                            (unsigned long long)(a->classes - 1));
     if (bits >= a->classes)
-        return mr_op_error(op, MR_EFORMAT, "label %llu: want 0..%llu", (unsigned long long)bits,
+        return mr_op_error(op, MR_EFORMAT, "label %llu: expected 0..%llu", (unsigned long long)bits,
                            (unsigned long long)(a->classes - 1));
     *out_class = bits;
     return 0;
@@ -276,10 +276,11 @@ static int custom_infer(struct mr_op *op, struct mr_spec *spec)
     int rc = op->fn.infer ? op->fn.infer(op->fn.user, spec) : 0;
     memcpy(spec->name, name, sizeof name);
     if (rc > 0)
-        return mr_op_error(op, MR_ECALLBACK, "infer returned %d: want 0 or a negative error", rc);
+        return mr_op_error(op, MR_ECALLBACK, "infer returned %d: expected 0 or a negative error",
+                           rc);
     if (rc == 0 && (spec->rank < 0 || spec->rank > MR_MAX_RANK || mr_dtype_size(spec->dtype) == 0))
         return mr_op_error(op, MR_ESHAPE,
-                           "infer gave rank %d and dtype %d: want a rank of 0..%d and a dtype",
+                           "infer gave rank %d and dtype %d: expected a rank of 0..%d and a dtype",
                            spec->rank, (int)spec->dtype, MR_MAX_RANK);
     return rc;
 }
@@ -289,7 +290,8 @@ static int custom_apply(const struct mr_op *op, struct mr_op_call *call)
     int rc = op->fn.apply(op->fn.user, &op->in, call->in, call->in_dim, &op->out, call->out,
                           call->out_dim, call->random);
     if (rc > 0)
-        return mr_op_error(op, MR_ECALLBACK, "apply returned %d: want 0 or a negative error", rc);
+        return mr_op_error(op, MR_ECALLBACK, "apply returned %d: expected 0 or a negative error",
+                           rc);
     for (int d = 0; d < op->out.rank && rc == 0; d++) {
         bool varies = op->out.var_dims >> d & 1;
         if (varies ? call->out_dim[d] > op->out.dim[d] : call->out_dim[d] != op->out.dim[d])

@@ -34,7 +34,8 @@ static const struct mr_option mix_options[] = {
 static int mix_check(const struct mr_op *op)
 {
     const struct mix_args *a = op->args;
-    return a->alpha > 0 ? 0 : mr_op_error(op, MR_EOPTION, "want %s(alpha), above 0", op->ops->name);
+    return a->alpha > 0 ? 0
+                        : mr_op_error(op, MR_EOPTION, "expected %s(alpha), above 0", op->ops->name);
 }
 
 static bool is_float(enum mr_dtype d)
@@ -45,7 +46,7 @@ static bool is_float(enum mr_dtype d)
 static int mixup_infer(struct mr_op *op, struct mr_spec *spec)
 {
     if (spec->var_dims || (!is_float(spec->dtype) && spec->dtype != MR_U8))
-        return mr_op_misfit(op, spec, "wants floats or u8 of one shape, not");
+        return mr_op_misfit(op, spec, "needs floats or u8 of one shape, not");
     return 0;
 }
 
@@ -87,7 +88,7 @@ static int find_label(const struct mr_transform *chain, const struct mr_op *op, 
         if (is_float(spec->dtype) && spec->rank == 1 && spec->var_dims == 0)
             return 0;
         return mr_op_misfit(op, spec,
-                            "wants soft labels, a vector of floats: put label.one_hot(classes) "
+                            "needs soft labels, a vector of floats: put label.one_hot(classes) "
                             "into the chain; it is");
     }
     return mr_op_error(op, MR_ESHAPE, "no field 'label' to mix with the pictures");

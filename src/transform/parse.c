@@ -129,7 +129,7 @@ static int parse_op(struct span item, uint32_t place, struct mr_op *out)
     if (open && item.end[-1] != ')')
         return mr_error_set(
             MR_EOPTION,
-            "transform %u: '%.*s': want name(arguments), and a comma before the next op", place,
+            "transform %u: '%.*s': expected name(arguments), and a comma before the next op", place,
             width(item), item.p);
     if (open)
         args = trim((struct span){open + 1, item.end - 1});

@@ -213,7 +213,8 @@ static int plan_field(struct mr_transform *chain, int f, bool plain)
 static int check_fields(const struct mr_spec *fields, int n_fields)
 {
     if (n_fields < 1 || n_fields > MR_MAX_FIELDS)
-        return mr_error_set(MR_ESHAPE, "transform: %d fields: want 1..%d", n_fields, MR_MAX_FIELDS);
+        return mr_error_set(MR_ESHAPE, "transform: %d fields: expected 1..%d", n_fields,
+                            MR_MAX_FIELDS);
     for (int f = 0; f < n_fields; f++) {
         const struct mr_spec *s = &fields[f];
         if (s->rank < 0 || s->rank > MR_MAX_RANK || mr_dtype_size(s->dtype) == 0 ||

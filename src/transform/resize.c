@@ -47,9 +47,10 @@ static int resize_check(const struct mr_op *op)
 {
     const struct resize_args *a = op->args;
     if (a->height == 0 || (a->max > 0 && (a->width > 0 || a->max < a->height)))
-        return mr_op_error(op, MR_EOPTION,
-                           "want resize(size) for the shorter side, with max= of at least size, or "
-                           "resize(height,width), above 0");
+        return mr_op_error(
+            op, MR_EOPTION,
+            "expected resize(size) for the shorter side, with max= of at least size, or "
+            "resize(height,width), above 0");
     return 0;
 }
 
@@ -166,7 +167,7 @@ static int rrc_check(const struct mr_op *op)
         !(a->ratio_min > 0 && a->ratio_min <= a->ratio_max))
         return mr_op_error(
             op, MR_EOPTION,
-            "want random_resized_crop(size[,scale_min,scale_max,ratio_min,ratio_max]), a size "
+            "expected random_resized_crop(size[,scale_min,scale_max,ratio_min,ratio_max]), a size "
             "above 0, "
             "0 < scale_min <= scale_max <= 1, 0 < ratio_min <= ratio_max");
     return 0;

@@ -202,7 +202,8 @@ static int take_dims(const struct mr_spec *spec, const uint64_t *in_dim, uint64_
             continue;
         if (in_dim[d] > spec->dim[d])
             return mr_error_set(
-                MR_ESHAPE, "transform: %s: dimension %d of the sample is %llu: want at most %llu",
+                MR_ESHAPE,
+                "transform: %s: dimension %d of the sample is %llu: expected at most %llu",
                 spec->name, d, (unsigned long long)in_dim[d], (unsigned long long)spec->dim[d]);
         out[d] = in_dim[d];
     }

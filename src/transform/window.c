@@ -142,7 +142,7 @@ int mr_window_run(const struct mr_field_plan *plan, const struct mr_pass *stage,
         cut.out_w > last->out.dim[w] || cut.out_h > last->out.dim[h])
         return mr_op_error(
             first, MR_ELIMIT,
-            "a picture of %llu x %llu pixels: want at most %llu x %llu, and a result of "
+            "a picture of %llu x %llu pixels: expected at most %llu x %llu, and a result of "
             "%llu x %llu (height x width)",
             (unsigned long long)height, (unsigned long long)width,
             (unsigned long long)side(&first->in, h), (unsigned long long)side(&first->in, w),

@@ -43,10 +43,10 @@ $ millrace bench transfer -d cpu
 millrace bench transfer: --device cpu: its memory is the host's, so nothing is copied; give --device cuda or sim
 [2]
 $ millrace bench transfer -d sim --plot t.png
-millrace bench transfer: --plot t.png: want a name that ends in .svg or .html
+millrace bench transfer: --plot t.png: expected a name that ends in .svg or .html
 [2]
 $ millrace bench transfer -d sim --directions h2d,up
-millrace bench transfer: --directions h2d,up: want a list of h2d, d2h, both, d2d, peer
+millrace bench transfer: --directions h2d,up: expected a list of h2d, d2h, both, d2d, peer
 [2]
 $ millrace bench transfer -d sim --min 1MiB --max 1KiB
 millrace bench transfer: --min is larger than --max
@@ -74,7 +74,7 @@ $ millrace bench streams -d cpu
 millrace bench streams: --device cpu: its memory is the host's, so nothing is copied; give --device cuda or sim
 [2]
 $ millrace bench streams -d sim -n 0
-millrace bench streams: --n 0: want .* (re)
+millrace bench streams: --n 0: expected .* (re)
 [2]
 # Workers: every cell of the grid, also on the CPU, where nothing is copied.
 $ millrace bench workers -d sim:h2d=2 -w 1,2 --time 20ms --samples 1024 -b 64 --plot w.svg
@@ -96,7 +96,7 @@ $ python3 -c 'import sys, xml.dom.minidom as m; m.parse("w.svg")' && grep -c '<p
 $ millrace bench workers -d cpu -w 2 --time 10ms --samples 512 --json > w.json; for k in device model link_limit_samples_per_s step_limit_samples_per_s cells config; do grep -q "^  \"$k\":" w.json || echo "missing: $k"; done; for k in set workers pinned blocking step_us samples_per_s; do grep -q "^      \"$k\":" w.json || echo "missing: $k"; done; grep -c '"set"' w.json
 8
 $ millrace bench workers -d cpu -w 1,,2
-millrace bench workers: --workers-list 1,,2: want at most 16 numbers of 1..512 with commas between
+millrace bench workers: --workers-list 1,,2: expected at most 16 numbers of 1..512 with commas between
 [2]
 # Host memory: locking where the system allows it, and the peak of two copies at once.
 $ millrace bench hostmem -d sim --bytes 8MiB --plot h.svg
@@ -116,7 +116,7 @@ $ millrace bench hostmem -d cpu --bytes 1MiB --json > h.json; for k in device mo
 $ if [ "$SANITIZED" ]; then echo 4; else millrace bench hostmem -d cpu --bytes 16MiB --json | awk -v b=16777216 '/"way"/ {way = $2} /"(peak|resident)_bytes"/ {x = $2 / b; want = /peak/ && way ~ /copy/ ? 2 : 1; if (x < want - 0.1 || x > want + 0.1) print way, $0} /"resident_bytes"/ {n++} END {print n}'; fi
 [345] (re)
 $ millrace bench hostmem --bytes 12
-millrace bench hostmem: --bytes 12: want .* (re)
+millrace bench hostmem: --bytes 12: expected .* (re)
 [2]
 # The loader beside memcpy: each case with its own number of workers.
 $ millrace bench loader --cases memory_f32,delay_2ms,dataset --dataset synthetic:n=1000,shape=1024 --samples 512 --rounds 1 --time 20ms --workers 3 | awk '/^ *(case|memory_f32|delay_2ms|dataset) / {print $1, $2}'

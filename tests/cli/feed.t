@@ -70,10 +70,10 @@ $ printf '5\n1\n5\n' > some; millrace feed d --sampler subset:some -b 2 | sed -n
 subset
 3 samples
 $ printf '5\nx\n' > some; millrace feed d --sampler subset:some
-millrace feed: some:2: 'x': want an index (0, 1, 2, ...), one a line
+millrace feed: some:2: 'x': expected an index (0, 1, 2, ...), one a line
 [1]
 $ printf '5\n99999\n' > some; millrace feed d --sampler subset:some
-millrace feed: some: subset sampler: index 99999 (number 2 of 2): want 0..3002
+millrace feed: some: subset sampler: index 99999 (number 2 of 2): expected 0..3002
 [2]
 # Misuse and what cannot be.
 $ millrace feed
@@ -82,13 +82,13 @@ millrace feed: an argument is missing: millrace feed DATASET [options]
 $ millrace feed nowhere 2>&1 | sed 's/idx, [a-z0-9, ]*/.../'
 millrace feed: nowhere (no format was given; formats: ...): No such file or directory
 $ millrace feed d --workers 0x
-millrace feed: --workers 0x: want 0..512 threads
+millrace feed: --workers 0x: expected 0..512 threads
 [2]
 $ millrace feed d --workers 1000
-millrace feed: --workers 1000: want 0..512 threads
+millrace feed: --workers 1000: expected 0..512 threads
 [2]
 $ millrace feed d --batch-size 0
-millrace feed: --batch-size 0: want 1..16777216 samples
+millrace feed: --batch-size 0: expected 1..16777216 samples
 [2]
 $ millrace feed d --no-such
 millrace feed: --no-such: no such option; --help lists them
@@ -97,7 +97,7 @@ $ millrace feed d --shuffle --sampler random
 millrace feed: --shuffle and --sampler random: give one of the two
 [2]
 $ millrace feed d --max-bad many
-millrace feed: --max-bad many: want a number of samples, or a percentage such as 1%
+millrace feed: --max-bad many: expected a number of samples, or a percentage such as 1%
 [2]
 $ millrace feed d --max-memory 100k
 millrace feed: max_memory 102400 bytes: needs [0-9]+: [0-9]+ slots x .* (re)
@@ -112,7 +112,7 @@ $ millrace feed d --device sim:mem=64k
 millrace feed: sim: out of device memory: asked for 3227648 bytes, 65536 of 65536 are free; lower --prefetch or --batch-size, or raise mem= of the device
 [1]
 $ millrace feed d --device sim:h2d=fast
-millrace feed: sim:h2d=fast: want 0.0001..1000000 GB/s
+millrace feed: sim:h2d=fast: expected 0.0001..1000000 GB/s
 [2]
 $ millrace feed d -t 'crop(32,32)'
 millrace feed: transform 1: crop(32,32): does not fit image u8[28,28]
@@ -128,7 +128,7 @@ millrace feed: transform 1: 'normalise': no such op; did you mean normalize? ...
 $ millrace feed npi:x.npy 2>&1 | sed 's/formats:.*/.../'
 millrace feed: npi:x.npy: unknown format 'npi'; did you mean npy?: ...
 $ millrace feed d --collate padd
-millrace feed: --collate padd: want stack, pad, fixed or ragged; did you mean pad?
+millrace feed: --collate padd: expected stack, pad, fixed or ragged; did you mean pad?
 [2]
 # The name that --remainder had in 0.1.
 $ millrace feed d --tail pad
@@ -158,10 +158,10 @@ millrace feed: --no-blokcing: no such option; did you mean --no-blocking?
 millrace feed: --blockin: no such option; did you mean --blocking?
 [2]
 $ millrace feed d --rank 2 --world 2
-millrace feed: rank 2: want 0..1
+millrace feed: rank 2: expected 0..1
 [2]
 $ millrace feed d --digest-from 12
-millrace feed: --digest-from 12: want 32 hex digits, as --digest prints them
+millrace feed: --digest-from 12: expected 32 hex digits, as --digest prints them
 [2]
 $ millrace feed d --state-in nowhere.json
 millrace feed: nowhere.json: No such file or directory

@@ -76,7 +76,7 @@ $ millrace synth digits x --noize 1
 millrace synth: --noize: no such option; did you mean --noise?
 [2]
 $ millrace synth digits x --size 7
-millrace synth: --size 7: want 8..1024 pixels
+millrace synth: --size 7: expected 8..1024 pixels
 [2]
 $ millrace synth digits x --size
 millrace synth: --size: needs a value: 8..1024 pixels

@@ -93,12 +93,12 @@ $ head -c 1000 d/train-images-idx3-ubyte >cut-images-idx3-ubyte; millrace inspec
 millrace inspect: cut-images-idx3-ubyte: .*trunc.*1000.* (re)
 [1]
 # A limit that is no size is told before a cache is opened with it, and made empty.
-$ for limit in 16g '16 GiB' abc 5; do MILLRACE_CACHE_DIR=cache MILLRACE_CACHE_LIMIT="$limit" millrace inspect npy:http://127.0.0.1:1/x.npy; done 2>&1 | sed 's/.*libcurl.*/SKIP: MILLRACE_CACHE_LIMIT=: want/;s/^SKIP: //' | grep -c 'MILLRACE_CACHE_LIMIT=.*: want'; ls cache 2>&1 | grep -c cannot
+$ for limit in 16g '16 GiB' abc 5; do MILLRACE_CACHE_DIR=cache MILLRACE_CACHE_LIMIT="$limit" millrace inspect npy:http://127.0.0.1:1/x.npy; done 2>&1 | sed 's/.*libcurl.*/SKIP: MILLRACE_CACHE_LIMIT=: expected/;s/^SKIP: //' | grep -c 'MILLRACE_CACHE_LIMIT=.*: expected'; ls cache 2>&1 | grep -c cannot
 4
 1
 # Names come from foreign files: a terminal does not obey them.
 $ esc=$(printf '\033'); mkdir -p "n/a$esc[31m"; printf x >"n/a$esc[31m/b$esc[2J.png"; millrace inspect n -n 0 2>&1 | grep -e warning -e ' 0 ' -e "$esc"; millrace feed n -t 'resize(8,8)' --bad skip 2>&1 | grep -c "$esc"
-millrace inspect: warning: sample 0 is bad: n/a?[31m/b?[2J.png: 1 bytes that are not a picture: want JPEG, PNG or WebP
+millrace inspect: warning: sample 0 is bad: n/a?[31m/b?[2J.png: 1 bytes that are not a picture: expected JPEG, PNG or WebP
       0  a?[31m        1  ########################################
 0
 [1]

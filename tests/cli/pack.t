@@ -91,10 +91,10 @@ classes:
 2
 # A bad sample is told with its file.
 $ printf 'no picture' >c/cat/0.png; millrace pack folder:c named -q
-millrace pack: sample 1: c/cat/0.png: 10 bytes that are not a picture: want JPEG, PNG or WebP (--bad skip leaves it out)
+millrace pack: sample 1: c/cat/0.png: 10 bytes that are not a picture: expected JPEG, PNG or WebP (--bad skip leaves it out)
 [1]
 $ mkdir t; printf 'no picture' >t/0.jpg; tar cf t/t.tar -C t 0.jpg; millrace pack tar:t/t.tar named2 -q
-millrace pack: sample 0: t/t.tar: 10 bytes that are not a picture: want JPEG, PNG or WebP (--bad skip leaves it out)
+millrace pack: sample 0: t/t.tar: 10 bytes that are not a picture: expected JPEG, PNG or WebP (--bad skip leaves it out)
 [1]
 # Not into a bucket.
 $ millrace pack idx:d s3://bucket/d

@@ -45,7 +45,7 @@ $ millrace inspect synthetic:n=5,shape=2 --sheet t.png
 millrace inspect: --sheet: no field is a picture; the first is x f32[2]
 [1]
 $ millrace inspect p --sheet t.jpg
-millrace inspect: --sheet t.jpg: want a name that ends in .png: that is what is written
+millrace inspect: --sheet t.jpg: expected a name that ends in .png: that is what is written
 [2]
 $ ls
 list.txt
@@ -68,7 +68,7 @@ $ millrace inspect p --sheet b.png --rows 4 --columns 16 -q; code=$?; rm b.png; 
 $ echo gone.png >>list.txt; millrace feed list:list.txt,root=p -b 8 -t 'resize(32),center_crop(32)' --bad skip -s 2>&1 | grep -c 'gone.png\|bad.png'
 1
 $ printf 'path,v\na.png,1\n../b.png,2\n' >out.csv; millrace feed out.csv
-millrace feed: out.csv:3: '../b.png' is outside the root folder '.': want a path below it, without '..' (root=DIR sets another)
+millrace feed: out.csv:3: '../b.png' is outside the root folder '.': expected a path below it, without '..' (root=DIR sets another)
 [1]
 $ mkdir -p e/none; millrace feed e
 millrace feed: e: a folder whose name does not tell the format: .* (re)
@@ -98,5 +98,5 @@ millrace predict: warning: folder: dz.*: its class 0 is 'dog', that of the train
 
 32 samples in [0-9]+ (re)
 $ millrace train folder:an -m flatten,linear:2 -t 'resize(8,8)' --test folder:dz
-millrace train: test set: folder: dz.*: its class 0 is 'dog', that of the training set 'cat': want the same classes: name its folders as the training set's \(with folder:DIR,allow-empty an empty one keeps the numbers\), or do without a test set (re)
+millrace train: test set: folder: dz.*: its class 0 is 'dog', that of the training set 'cat': expected the same classes: name its folders as the training set's \(with folder:DIR,allow-empty an empty one keeps the numbers\), or do without a test set (re)
 [1]

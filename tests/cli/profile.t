@@ -12,13 +12,13 @@ $ millrace profile --
 millrace profile: a program is missing after "--"
 [2]
 $ millrace profile -t cuda,gpu -- touch ran
-millrace profile: --trace cuda,gpu: gpu: want a list of cuda, cuda-light, nvtx, osrt, millrace, or none
+millrace profile: --trace cuda,gpu: gpu: expected a list of cuda, cuda-light, nvtx, osrt, millrace, or none
 [2]
 $ millrace profile -t cuda,cuda-light -- touch ran
 millrace profile: --trace cuda,cuda-light: cuda includes cuda-light: give only one
 [2]
 $ millrace profile -c nvtx: -- touch ran
-millrace profile: --capture-range nvtx:: want none, cudaProfilerApi or nvtx:NAME
+millrace profile: --capture-range nvtx:: expected none, cudaProfilerApi or nvtx:NAME
 [2]
 $ touch there.sqlite; millrace profile -o there -- touch ran
 millrace profile: there.sqlite: exists; --force-overwrite replaces it
@@ -27,9 +27,9 @@ $ millrace profile -o nowhere/x -- touch ran
 millrace profile: --output nowhere/x.sqlite: folder nowhere does not exist; create it first
 [1]
 $ for f in x.nsys-rep dir.d/y.qdrep z.ncu-rep; do millrace profile -f -o $f -- touch ran; done
-millrace profile: --output x.nsys-rep: .nsys-rep is the format of NVIDIA's own tool, and a recording is SQLite: want -o x or -o x.sqlite
-millrace profile: --output dir.d/y.qdrep: .qdrep is the format of NVIDIA's own tool, and a recording is SQLite: want -o dir.d/y or -o dir.d/y.sqlite
-millrace profile: --output z.ncu-rep: .ncu-rep is the format of NVIDIA's own tool, and a recording is SQLite: want -o z or -o z.sqlite
+millrace profile: --output x.nsys-rep: .nsys-rep is the format of NVIDIA's own tool, and a recording is SQLite: expected -o x or -o x.sqlite
+millrace profile: --output dir.d/y.qdrep: .qdrep is the format of NVIDIA's own tool, and a recording is SQLite: expected -o dir.d/y or -o dir.d/y.sqlite
+millrace profile: --output z.ncu-rep: .ncu-rep is the format of NVIDIA's own tool, and a recording is SQLite: expected -o z or -o z.sqlite
 [2]
 # Names of nsys profile: what they are here, or that there is no such thing.
 $ for o in --gpu-metrics-device=all --sample=none -s --show-output=true -e --stop-on-exit=true --export=sqlite --session-new=a; do millrace profile $o -- touch ran; done
@@ -92,10 +92,10 @@ millrace profile: merged.sqlite: N records of .* (re)
 $ millrace report merged.sqlite -r osrt_sum -f csv | cut -d, -f3,9 | grep -c wait
 1
 $ rm -r left merged.sqlite gone.sqlite; mkdir left; millrace profile --merge left -o merged; rmdir left; ls merged.sqlite 2>/dev/null || echo none
-millrace profile: --merge left: want a folder of parts, FILE.parts-XXXXXX
+millrace profile: --merge left: expected a folder of parts, FILE.parts-XXXXXX
 none
 $ millrace profile --merge left -o merged
-millrace profile: --merge left: want a folder of parts, FILE.parts-XXXXXX
+millrace profile: --merge left: expected a folder of parts, FILE.parts-XXXXXX
 [1]
 $ millrace profile --merge left -- true
 millrace profile: --merge left: runs no program: remove --

@@ -113,13 +113,13 @@ $ millrace report --diff run.sqlite longer.sqlite --threshold 60 >/dev/null
 $ millrace report --diff longer.sqlite run.sqlite >/dev/null
 # misuse
 $ millrace report
-millrace report: want a recording, as `millrace profile` or `nsys export --type sqlite` makes it
+millrace report: expected a recording, as `millrace profile` or `nsys export --type sqlite` makes it
 [2]
 $ millrace report run.sqlite longer.sqlite
 millrace report: one recording at a time; --diff compares two, --report names reports
 [2]
 $ millrace report --diff run.sqlite
-millrace report: --diff: want two recordings, before and after
+millrace report: --diff: expected two recordings, before and after
 [2]
 $ millrace report run.sqlite -r cuda_gpu_kernel_sum
 millrace report: --report cuda_gpu_kernel_sum: no such report; did you mean cuda_gpu_kern_sum?
@@ -128,7 +128,7 @@ $ millrace report run.sqlite -r something_else_entirely
 millrace report: --report something_else_entirely: no such report; `millrace report --list` lists them
 [2]
 $ millrace report run.sqlite -r ,
-millrace report: --report: want names of reports; `millrace report --list` lists them
+millrace report: --report: expected names of reports; `millrace report --list` lists them
 [2]
 $ millrace report run.sqlite -r mem_ops --sort duraton
 millrace report: Copies and memsets in order (mem_ops): no column "duraton"; did you mean "Duration"; there are: Start, Duration, Bytes, Throughput, Of Link, Operation, SrcMemKd, DstMemKd, Dev, Strm, CorrId, API Call, API Start, API Duration, Tid, Thread Name, Host Blocked

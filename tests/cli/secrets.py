@@ -86,7 +86,7 @@ class Session:
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60, check=False)
         name = " ".join(a.split("//")[0] for a in args)
         if done.returncode != want:
-            self.fail("%s: status %d, want %d: %s" % (name, done.returncode, want, done.stderr.decode()[-300:]))
+            self.fail("%s: status %d, expected %d: %s" % (name, done.returncode, want, done.stderr.decode()[-300:]))
         self.look(name + ": standard output", done.stdout)
         self.look(name + ": standard error", done.stderr)
         return done.stdout + done.stderr

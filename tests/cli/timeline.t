@@ -28,10 +28,10 @@ $ grep -c -e 'https\?://' -e '@import' -e ' src=' a.html
 [1]
 # What cannot be drawn.
 $ millrace timeline -o a.txt a.sqlite
-millrace timeline: -o a.txt: want a name that ends in .html, .svg or .pftrace, or --format
+millrace timeline: -o a.txt: expected a name that ends in .html, .svg or .pftrace, or --format
 [2]
 $ millrace timeline -o a.png a.sqlite
-millrace timeline: -o a.png: PNG is no longer written: want .svg or .html
+millrace timeline: -o a.png: PNG is no longer written: expected .svg or .html
 [2]
 $ millrace timeline -f -o a.sqlite --format html a.sqlite
 millrace timeline: a.sqlite: this run reads it: write to another file

@@ -146,9 +146,9 @@ $ millrace train 'synthetic:n=4e6,shape=28x28,dtype=u8,classes=10' --test d,spli
 epoch  1/10  loss [0-9.]+, accuracy [0-9.]+%  [0-9.]+ s, .*; not finished, not tested (re)
 # Names of classes that are no list of names. The checksum is the one that the program finds.
 $ millrace train d --model softmax -e 1 -c k.st >/dev/null; printf '%s\n' 'import json,re,subprocess,sys' 'b=open("k.st","rb").read()' 'n=int.from_bytes(b[:8],"little")' 'head=json.loads(b[8:8+n])' 'head["__metadata__"]["class_names"]=sys.argv[1]' 'def put():' ' h=json.dumps(head).encode()' ' open("kk.st","wb").write(len(h).to_bytes(8,"little")+h+b[8+n:])' 'put()' 'told=subprocess.run(["millrace","predict","kk.st","d"],capture_output=True,text=True).stderr' 'head["__metadata__"]["checksum"]=re.search("give ([0-9a-f]+)",told)[1]' 'put()' > names.py; for k in '{"0": "nought"}' 'nought' '["nought", 1]' '["nought", null]'; do python3 names.py "$k"; millrace predict kk.st d -n 1 2>&1 | grep -o 'millrace predict: .*\|  nought 0\|^accuracy'; done
-millrace predict: kk.st: key class_names: want a JSON array of strings, found {"0": "nought"}
-millrace predict: kk.st: key class_names: want a JSON array of strings, found nought
-millrace predict: kk.st: key class_names: want a JSON array of strings, found ["nought", 1]
+millrace predict: kk.st: key class_names: expected a JSON array of strings, found {"0": "nought"}
+millrace predict: kk.st: key class_names: expected a JSON array of strings, found nought
+millrace predict: kk.st: key class_names: expected a JSON array of strings, found ["nought", 1]
 accuracy
 # MNIST's folder without its test files is trained on without a test; with damaged ones it is not.
 $ cp -r d alone; truncate -s 1000 alone/t10k-images*; millrace train alone --model softmax -e 1; rm alone/t10k*; millrace train alone --model softmax -e 1 | grep -o 'test set: .*'
@@ -190,13 +190,13 @@ $ millrace train d --model mlp:50r -o sgd --lr 0.01 -e 3 --schedule plateau:0.1/
 0.01
 # Bad input.
 $ millrace train d --model softmax --loss mse --schedule plateau:0.1/max
-millrace train: schedule plateau:0.1/max: max wants an accuracy, and loss mse has none
+millrace train: schedule plateau:0.1/max: max needs an accuracy, and loss mse has none
 [2]
 $ millrace train d --model conv:8,k=31
 millrace train: model: layer 1: .* (re)
 [1]
 $ millrace train d --model mlp:10q
-millrace train: model: mlp:10q: want widths with s, r, t or g behind, as mlp:300s,100r,50s
+millrace train: model: mlp:10q: expected widths with s, r, t or g behind, as mlp:300s,100r,50s
 [2]
 $ for m in mnist_cnn resnet18 mlp conv:8,q=3; do millrace train d --model $m; done
 millrace train: model 'mnist_cnn': no such model, and no layer (conv:8,relu,flatten,linear:10 is a list of them); did you mean mnist-cnn? there are softmax, mlp:300s,100r,50s, mnist-cnn, resnet20
@@ -211,7 +211,7 @@ $ millrace train d --optimizer nosuch
 millrace train: .*nosuch.* (re)
 [2]
 $ millrace train d --model softmax --classes 5 -e 1 >/dev/null
-millrace train: [0-9]+ labels of the last batches are outside 0..4 \(the first 3003 samples have 0..9\): want labels from 0, as many classes as there are (re)
+millrace train: [0-9]+ labels of the last batches are outside 0..4 \(the first 3003 samples have 0..9\): expected labels from 0, as many classes as there are (re)
 [1]
 $ millrace train d --model mlp:50r -o sgd --lr 1e6 -e 1 >/dev/null
 millrace train: the loss is not finite .NaN or infinite. at step [0-9]+ of epoch 1: first in layer fc[12] .*; a lower lr, clip_norm=1, or leaving such steps out may help (re)
@@ -223,19 +223,19 @@ $ millrace train d --device sim
 millrace train: device sim computes nothing: nets run on cpu and cuda
 [1]
 $ millrace train npy:v --model softmax
-millrace train: .*has no labels: want a data set whose samples have a second field, the label (re)
+millrace train: .*has no labels: expected a data set whose samples have a second field, the label (re)
 [1]
 $ millrace train d --resume
-millrace train: --resume: want --checkpoint FILE, too
+millrace train: --resume: expected --checkpoint FILE, too
 [2]
 $ millrace train d -c x.st --checkpoint-every soon
 millrace train: --checkpoint-every soon: .* (re)
 [2]
 $ millrace train d --log l.txt
-millrace train: --log l.txt: want a name that ends in .csv or .jsonl
+millrace train: --log l.txt: expected a name that ends in .csv or .jsonl
 [2]
 $ millrace train d --model softmax --loss nll
-millrace train: loss nll: wants log-probabilities: a model that ends in logsoftmax, not in fc1 (linear 10)
+millrace train: loss nll: needs log-probabilities: a model that ends in logsoftmax, not in fc1 (linear 10)
 [2]
 $ millrace train d --model flatten,linear:10,logsoftmax --loss nll -e 1 --target-acc 50% >/dev/null; millrace train d --model flatten,linear:10,softmax -e 1 2>&1 >/dev/null
 millrace train: warning: --loss cross-entropy takes the softmax itself: leave it out of the model, or learn slowly
@@ -302,14 +302,14 @@ millrace train: --non-blocking: no such option; copies that do not block are the
 millrace train: --pin-memory: no such option; page-locked memory is the default; --no-pin turns it off
 [2]
 $ millrace train d --model softmax --lr -0.5
-millrace train: --lr -0.5: want a rate of 0 or more, or -1: the optimizer's own default
+millrace train: --lr -0.5: expected a rate of 0 or more, or -1: the optimizer's own default
 [2]
 $ millrace train d --model softmax -e 1 --target-acc 100% --json 2>/dev/null | grep '"error"'
   "error": "the accuracy of 100% was not reached"
 $ millrace synth digits few -n 100 --n-test 20 -q >/dev/null; millrace bench batch-size few --model softmax -e 1 | grep -cE '^ +[0-9]+ '; rm -r few
 3
 $ millrace bench batch-size d --sizes 64,32
-millrace bench batch-size: --sizes 64,32: want at most 24 numbers of 1..1048576, ascending, with commas between
+millrace bench batch-size: --sizes 64,32: expected at most 24 numbers of 1..1048576, ascending, with commas between
 [2]
 # Without a test set no test loss is told.
 $ millrace bench optimizers alone --models softmax --optimizers adam:lr=1e-3 -n 40 --plot o.svg | awk '/^  adam/ {print ($2 + 0 > 0), $3, $4, ($5 + 0 > 0)}'
@@ -321,7 +321,7 @@ $ for e in 1 2; do millrace bench batch-size alone --model softmax --sizes 512,3
 512 1 - -
 3003 1 - -
 $ millrace bench batch-size d --model softmax --sizes 64,3004
-millrace bench batch-size: --sizes 64,3004: d has 3003 samples: want no larger batches
+millrace bench batch-size: --sizes 64,3004: d has 3003 samples: expected no larger batches
 [2]
 $ millrace bench story d --model softmax --time 30ms -d cpu | sed -n 's/^  \([a-z]*\) .*\(no meaning on cpu\).*/\1: \2/p'; millrace bench story d --model softmax --time 30ms -d cpu --json | grep -c '"measured": true'
 pinned: no meaning on cpu
@@ -338,17 +338,17 @@ millrace train: [0-9]+ labels of the last batches are outside 0..3 .* (re)
 # Labels and targets are as large as what the net reads of them, or refused before a byte is read.
 $ printf '%s\n' 'import struct,sys' 'def put(name,dtype,form,shape):' ' n=1' ' for d in shape: n*=d' ' h=str(dict(descr=dtype,fortran_order=False,shape=tuple(shape)))' ' h+=" "*(117-len(h))+"\n"' ' open(name,"wb").write(b"\x93NUMPY\x01\x00"+struct.pack("<H",118)+h.encode()+struct.pack("<%d%s"%(n,form),*[i*7%3 for i in range(n)]))' 'put("x.npy","<f4","f",[64,6])' 'put("y.npy","<f4","f",[64])' 'put("z.npy","<f4","f",[64,2,3])' 'put("k.npy","<i8","q",[64])' 'put("kk.npy","<i8","q",[64,6])' > npy.py; python3 npy.py
 $ for o in '--classes 10' '-m linear:5 -c y.st'; do millrace train npy:x.npy,labels=y.npy --loss mse -m softmax -e 1 $o; done
-millrace train: npy: x.npy + y.npy: targets are label f32, but the net has 10 outputs: want as many numbers as outputs in each target
-millrace train: npy: x.npy + y.npy: targets are label f32, but the net has 5 outputs: want as many numbers as outputs in each target
+millrace train: npy: x.npy + y.npy: targets are label f32, but the net has 10 outputs: expected as many numbers as outputs in each target
+millrace train: npy: x.npy + y.npy: targets are label f32, but the net has 5 outputs: expected as many numbers as outputs in each target
 [1]
 $ millrace train npy:x.npy,labels=kk.npy --classes 3 -m softmax -e 1
-millrace train: npy: x.npy + kk.npy: labels are label i64[6], for a net of 3 outputs: want one class in each label (loss mse takes vectors)
+millrace train: npy: x.npy + kk.npy: labels are label i64[6], for a net of 3 outputs: expected one class in each label (loss mse takes vectors)
 [1]
 $ millrace train npy:x.npy,labels=k.npy --classes 3 -m softmax -e 1 --test npy:x.npy,labels=kk.npy
-millrace train: npy: x.npy + kk.npy: labels are label i64[6], for a net of 3 outputs: want one class in each label (loss mse takes vectors)
+millrace train: npy: x.npy + kk.npy: labels are label i64[6], for a net of 3 outputs: expected one class in each label (loss mse takes vectors)
 [1]
 $ millrace train npy:x.npy,labels=k.npy --classes 3 -m softmax -e 1 --test npy:x.npy
-millrace train: npy: x.npy: has no field 1, where the labels are: want the fields of the training set
+millrace train: npy: x.npy: has no field 1, where the labels are: expected the fields of the training set
 [1]
 $ millrace train npy:x.npy,labels=z.npy --loss mse -m softmax -e 1 | grep '^softmax: '
 softmax: [0-9,]+ parameters, 6 outputs (re)
@@ -363,6 +363,6 @@ index,output_0,output_1,output_2,output_3,output_4,output_5
 6 True
 $ millrace predict z.st npy:x.npy,labels=z.npy | grep -c '^loss'; millrace predict z.st npy:x.npy,labels=y.npy; millrace predict y.st npy:x.npy,labels=k.npy >/dev/null
 1
-millrace predict: npy: x.npy + y.npy: targets are label f32, but the net has 6 outputs: want as many numbers as outputs in each target
-millrace predict: net: labels of i64: want f32 or f64
+millrace predict: npy: x.npy + y.npy: targets are label f32, but the net has 6 outputs: expected as many numbers as outputs in each target
+millrace predict: net: labels of i64: expected f32 or f64
 [1]

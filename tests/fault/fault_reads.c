@@ -355,7 +355,7 @@ static void unopenable(const char *name, int want)
     snprintf(what, sizeof what, "%s", uri);
     int rc = mr_dataset_open(uri, &ds);
     if (rc != want)
-        die("%s: %d, want %d: %s", what, rc, want, rc < 0 ? mr_last_error() : "it opens");
+        die("%s: %d, expected %d: %s", what, rc, want, rc < 0 ? mr_last_error() : "it opens");
     says(mr_last_error(), files_path(name));
 }
 

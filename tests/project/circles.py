@@ -102,7 +102,7 @@ def check(root, exceptions):
             if len(circle) <= most:
                 continue
             wrong += 1
-            print(f'src/{room}: a call circle of {len(circle)} files, want at most {most}:')
+            print(f'src/{room}: a call circle of {len(circle)} files, expected at most {most}:')
             for path in circle:
                 print(f'    {path} -> {" ".join(sorted(graph[path] & set(circle)))}')
         if largest < exceptions.get(room, 0):

@@ -13,7 +13,7 @@ try:
     import numpy
     from PIL import Image
 except ImportError as missing:
-    print(f"SKIP compare_pillow: {missing}: want python3 with numpy and Pillow")
+    print(f"SKIP compare_pillow: {missing}: expected python3 with numpy and Pillow")
     sys.exit(77)
 
 TOLERANCE = 2  # of 255: Pillow's wheels bring a libjpeg-turbo of their own, whose IDCT may round otherwise

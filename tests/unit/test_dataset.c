@@ -54,7 +54,7 @@ static void arrays_are_read_and_viewed(void **state)
         assert_ptr_equal(view, xs[i]);
     }
     test_fails(mr_dataset_read(ds, N, (void *[]){NULL, NULL}, NULL), MR_EMISUSE,
-               "array: sample 100: want 0..99");
+               "array: sample 100: expected 0..99");
     mr_dataset_close(ds);
 }
 
@@ -144,14 +144,14 @@ static void bad_arrays_are_named(void **state)
         const char *text;
     } want[] = {
         {MR_EMISUSE, "array: no samples"},
-        {MR_ELIMIT, "want at most 2^62"},
-        {MR_EMISUSE, "0 fields: want 1..8"},
-        {MR_EMISUSE, "9 fields: want 1..8"},
-        {MR_EMISUSE, "field 1: want a name"},
-        {MR_EMISUSE, "field 0: want a name of 1..23 bytes"},
+        {MR_ELIMIT, "expected at most 2^62"},
+        {MR_EMISUSE, "0 fields: expected 1..8"},
+        {MR_EMISUSE, "9 fields: expected 1..8"},
+        {MR_EMISUSE, "field 1: expected a name"},
+        {MR_EMISUSE, "field 0: expected a name of 1..23 bytes"},
         {MR_EMISUSE, "fields 0 and 1 are both named 'x'"},
         {MR_EMISUSE, "'x': 77 is not a dtype"},
-        {MR_EMISUSE, "'x': rank 9, want 0..8"},
+        {MR_EMISUSE, "'x': rank 9, expected 0..8"},
         {MR_EMISUSE, "'x': dimension 0 is 0"},
         {MR_EMISUSE, "'x': variable dimensions"},
         {MR_EMISUSE, "'label': var_dims 0x1 names a dimension past rank 0"},
@@ -299,9 +299,9 @@ static void callbacks_that_fail_are_named(void **state)
     opts.close = NULL;
     test_works(mr_dataset_open_callback(&opts, &ds));
     test_fails(mr_dataset_read(ds, 7, rows, NULL), MR_ECALLBACK,
-               "mine: sample 7: field 'x': dimension 0 is 5: want at most 4");
+               "mine: sample 7: field 'x': dimension 0 is 5: expected at most 4");
     d = 1;
-    test_fails(mr_dataset_read(ds, 7, rows, NULL), MR_ECALLBACK, "dimension 1 is 5: want 2");
+    test_fails(mr_dataset_read(ds, 7, rows, NULL), MR_ECALLBACK, "dimension 1 is 5: expected 2");
     mr_dataset_close(ds);
 }
 

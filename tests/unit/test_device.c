@@ -89,7 +89,7 @@ static void test_bad_uris(void **state)
         struct mr_device *dev = NULL;
         int rc = mr_device_open(bad[i].uri, &dev);
         if (rc != bad[i].code || !strstr(mr_last_error(), bad[i].says))
-            fail_msg("%s: %d \"%s\", want %d and \"%s\"", bad[i].uri, rc, mr_last_error(),
+            fail_msg("%s: %d \"%s\", expected %d and \"%s\"", bad[i].uri, rc, mr_last_error(),
                      bad[i].code, bad[i].says);
         assert_null(dev);
     }

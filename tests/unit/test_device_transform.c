@@ -152,7 +152,7 @@ static void a_set_that_cannot_be_resident_is_refused(void **state)
         {"synthetic:n=100,shape=8,dtype=f32", "scale(2)", "sim", "scale", MR_EOPTION},
         {"synthetic:n=9000,shape=1024,dtype=u8", NULL, "sim:mem=4MiB", "9000 samples take 9216000",
          MR_EDEVICEMEM},
-        {"synthetic:n=100,shape=8,dtype=u8,classes=10", "label.one_hot(3)", "sim", "want 0..2",
+        {"synthetic:n=100,shape=8,dtype=u8,classes=10", "label.one_hot(3)", "sim", "expected 0..2",
          MR_EFORMAT},
     };
     for (size_t i = 0; i < MR_COUNT(cases); i++) {
@@ -217,7 +217,7 @@ static void auto_leaves_the_work_with_who_has_the_processors(void **state)
     c.opts.device_transforms = 3;
     struct run wrong = run_loader(&c);
     assert_int_equal(wrong.rc, MR_EOPTION);
-    assert_non_null(strstr(wrong.error, "device_transforms 3: want 0..2"));
+    assert_non_null(strstr(wrong.error, "device_transforms 3: expected 0..2"));
     run_free(&wrong);
     run_free(&cpu);
     run_free(&resident);

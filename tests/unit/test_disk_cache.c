@@ -505,7 +505,7 @@ static void options_are_checked(void **state)
     mr_remote_opts_init(&opts);
     opts.cache_dir = cache_dir;
     opts.cache_limit = 5;
-    test_fails(mr_remote_opts_set(&opts), MR_EOPTION, "want at least 1 MiB");
+    test_fails(mr_remote_opts_set(&opts), MR_EOPTION, "expected at least 1 MiB");
     opts.cache_limit = 1 << 20;
     opts.size = 3;
     test_fails(mr_remote_opts_set(&opts), MR_EOPTION, "call mr_remote_opts_init() first");

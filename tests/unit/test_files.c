@@ -58,7 +58,7 @@ static void only_regular_files_are_added(void **state)
     struct mr_files *files = mr_files_create();
     struct mr_files_kinds kinds;
     is_refused(files, path_of("absent"), -ENOENT, "No such file");
-    is_refused(files, dir, -EISDIR, "is a directory; want a regular file");
+    is_refused(files, dir, -EISDIR, "is a directory; expected a regular file");
     is_refused(files, "/dev/zero", MR_EUNSUPPORTED, "is a device");
     assert_int_equal(mkfifo(path_of("pipe"), 0600), 0);
     is_refused(files, path_of("pipe"), MR_EUNSUPPORTED, "is a pipe");

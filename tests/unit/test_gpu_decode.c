@@ -256,7 +256,7 @@ static void test_refusals(void **state)
         struct run run = run_loader(&c);
         assert_int_equal(run.rc, MR_EUNSUPPORTED);
         if (!strstr(run.error, cases[k].says))
-            fail_msg("%s: want \"%s\"", run.error, cases[k].says);
+            fail_msg("%s: expected \"%s\"", run.error, cases[k].says);
         c.opts.gpu_decode = MR_GPU_DECODE_AUTO;
         struct run automatic = run_loader(&c);
         assert_int_equal(automatic.rc, 0);

@@ -109,9 +109,9 @@ static void headers_are_checked(void **state)
     uint32_t huge[8] = {0x7fffffff, 0x7fffffff, 0x7fffffff, 0x7fffffff};
     uint8_t head[36];
     test_fails(open_file(write_zeros("h", 8, 3, zero, 0)), MR_EFORMAT,
-               "/h: dimension 0 is 0: want 1..");
+               "/h: dimension 0 is 0: expected 1..");
     test_fails(open_file(write_zeros("h", 8, 3, flat, 0)), MR_EFORMAT,
-               "/h: dimension 1 is 0: want 1..");
+               "/h: dimension 1 is 0: expected 1..");
     test_fails(open_file(test_write("h", head, put_head(head, 8, 3, negative))), MR_EFORMAT,
                "dimension 1 is -1");
     test_fails(open_file(test_write("h", head, put_head(head, 8, 4, huge))), MR_EFORMAT,
@@ -120,8 +120,10 @@ static void headers_are_checked(void **state)
                "not an IDX file", "found 00 00 0a 01");
     test_fails(open_file(test_write("h", "PK\3\4....", 8)), MR_EFORMAT, "not an IDX file",
                "found 50 4b 03 04");
-    test_fails(open_file(test_write("h", "\0\0\x08\0....", 8)), MR_EFORMAT, "rank 0: want 1..8");
-    test_fails(open_file(test_write("h", "\0\0\x08\x09....", 8)), MR_EFORMAT, "rank 9: want 1..8");
+    test_fails(open_file(test_write("h", "\0\0\x08\0....", 8)), MR_EFORMAT,
+               "rank 0: expected 1..8");
+    test_fails(open_file(test_write("h", "\0\0\x08\x09....", 8)), MR_EFORMAT,
+               "rank 9: expected 1..8");
     test_fails(open_file(test_path("missing")), -ENOENT, test_path("missing"), "No such file");
 }
 
@@ -180,7 +182,7 @@ static void labels_are_found_and_checked(void **state)
     snprintf(uri, sizeof uri, "idx:%s,labels=%s", test_path("other"),
              test_path("train-images-idx3-ubyte"));
     test_fails(test_open_fails(uri), MR_EFORMAT, test_path("train-images-idx3-ubyte"),
-               "labels of rank 3: want rank 1");
+               "labels of rank 3: expected rank 1");
     snprintf(uri, sizeof uri, "idx:%s,labels=%s", test_path("other"), test_path("nowhere"));
     test_fails(test_open_fails(uri), -ENOENT, test_path("nowhere"));
 }

@@ -63,9 +63,10 @@ static void assert_part(const struct mr_picture *part, const struct mr_picture *
             whole->data + (y + part->y) * whole->stride + (uint64_t)part->x * whole->channels;
         for (uint32_t i = 0; i < part->width * part->channels; i++)
             if (a[i] != b[i])
-                fail_msg("pixel %u, %u of %u x %u at %u, %u (of %u x %u, scale %g): %u, want %u",
-                         i / part->channels, y, part->width, part->height, part->x, part->y,
-                         whole->width, whole->height, part->scale_x, a[i], b[i]);
+                fail_msg(
+                    "pixel %u, %u of %u x %u at %u, %u (of %u x %u, scale %g): %u, expected %u",
+                    i / part->channels, y, part->width, part->height, part->x, part->y,
+                    whole->width, whole->height, part->scale_x, a[i], b[i]);
     }
 }
 

@@ -362,7 +362,7 @@ static void misuse_is_told(void **state)
     mr_loader_close(ld);
     opts.workers = 100000;
     assert_int_equal(mr_loader_open(ds, NULL, NULL, NULL, &opts, &ld), MR_EOPTION);
-    assert_non_null(strstr(mr_last_error(), "workers 100000: want 0..512"));
+    assert_non_null(strstr(mr_last_error(), "workers 100000: expected 0..512"));
     opts.workers = 1;
     opts.max_memory = 100;
     assert_int_equal(mr_loader_open(ds, NULL, NULL, NULL, &opts, &ld), MR_ELIMIT);

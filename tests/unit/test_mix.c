@@ -147,7 +147,7 @@ static void test_misfits_are_refused(void **state)
         const char *chain, *says;
     } misfits[] = {{"mixup", "label.one_hot(classes)"},
                    {"label.one_hot(10,u8),mixup", "label.one_hot(classes)"},
-                   {"label.one_hot(10),cast(i32),mixup", "wants floats or u8"},
+                   {"label.one_hot(10),cast(i32),mixup", "needs floats or u8"},
                    {"label.one_hot(10),mixup,cast(f32)", "no op on its field may come after"},
                    {"label.one_hot(10),mixup,cutmix", "no op on its field may come after"},
                    {"label.one_hot(10),label.mixup", "no field 'label'"}};

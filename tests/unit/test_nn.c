@@ -517,7 +517,7 @@ static void test_bad_models(void **state)
         {"conv:8,k=9", "2x7x7"},
         {"maxpool:8", "2x7x7"},
         {"mlp:30x", "mlp:300s"},
-        {"conv", "how many outputs"},
+        {"conv", "the number of outputs"},
         {"relu", "no layer with parameters"},
         {"residual:conv:3", "residual:{layers}"},
         {"conv:3,,relu", "missing"},

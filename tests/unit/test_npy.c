@@ -225,19 +225,20 @@ static void headers_are_checked(void **state)
          ": oversized: header promises 144 bytes, file has 152"},
         {DICT("'<f4'", "False", "(0, 2)"), MR_EFORMAT, "dimension 0 is 0"},
         {DICT("'<f4'", "False", "(2, 0)"), MR_EFORMAT, "dimension 1 is 0"},
-        {DICT("'<f4'", "False", "(-1, 2)"), MR_EFORMAT, "want a dimension below 2^64, found '-'"},
+        {DICT("'<f4'", "False", "(-1, 2)"), MR_EFORMAT,
+         "expected a dimension below 2^64, found '-'"},
         {DICT("'<f4'", "False", "(18446744073709551616,)"), MR_EFORMAT,
-         "want a dimension below 2^64"},
+         "expected a dimension below 2^64"},
         {DICT("'<f4'", "False", "(4294967296, 4294967296)"), MR_EFORMAT, "overflow"},
         {DICT("'<f4'", "False", "(18446744073709551615,)"), MR_EFORMAT, "overflow"},
-        {DICT("'<f4'", "False", "(6)"), MR_EFORMAT, "want a tuple"},
-        {DICT("'<f4'", "False", "(2 3)"), MR_EFORMAT, "want ',' or ')', found '3'"},
+        {DICT("'<f4'", "False", "(6)"), MR_EFORMAT, "expected a tuple"},
+        {DICT("'<f4'", "False", "(2 3)"), MR_EFORMAT, "expected ',' or ')', found '3'"},
         {DICT("'<f4'", "False", "(2,,3)"), MR_EFORMAT, "found ','"},
         {DICT("'<f4'", "False", "()"), MR_EUNSUPPORTED, "0-dimensional"},
         {DICT("'<f4'", "False", "(1,1,1,1,1,1,1,1,1,6)"), MR_EUNSUPPORTED,
          "more than 9 dimensions"},
         {DICT("'|S6'", "False", "(1,1,1,1,1,1,1,1,4)"), MR_EUNSUPPORTED, "samples of 9 dimensions"},
-        {DICT("'<f4'", "Maybe", "(6,)"), MR_EFORMAT, "want True or False, found 'M'"},
+        {DICT("'<f4'", "Maybe", "(6,)"), MR_EFORMAT, "expected True or False, found 'M'"},
         {DICT("'|O'", "False", "(3,)"), MR_EUNSUPPORTED, "holds Python objects (pickles): refused"},
         {DICT("'|O8'", "False", "(3,)"), MR_EUNSUPPORTED,
          "holds Python objects (pickles): refused"},
@@ -252,20 +253,20 @@ static void headers_are_checked(void **state)
         {DICT("''", "False", "(3,)"), MR_EUNSUPPORTED, "unknown type"},
         {DICT("'<'", "False", "(3,)"), MR_EUNSUPPORTED, "unknown type"},
         {DICT("'<M8[ns]]'", "False", "(3,)"), MR_EUNSUPPORTED, "unknown type"},
-        {DICT("4", "False", "(3,)"), MR_EFORMAT, "want a dtype in quotes, found '4'"},
+        {DICT("4", "False", "(3,)"), MR_EFORMAT, "expected a dtype in quotes, found '4'"},
         {"{'descr': '<f4', 'fortran_order': False, }", MR_EFORMAT, "header without shape"},
         {"{'fortran_order': False, 'shape': (6,)}", MR_EFORMAT, "header without descr"},
         {"{'descr': '<f4', 'shape': (6,)}", MR_EFORMAT, "header without fortran_order"},
         {"{'descr': '<f4', 'descr': '<f4'}", MR_EFORMAT, "'descr' appears twice"},
         {"{'descr': '<f4', 'dtype': 4}", MR_EFORMAT, "key 'dtype'"},
-        {"{'descr': '<f4' 'shape': (6,)}", MR_EFORMAT, "want ',' or '}'"},
-        {"{'descr' '<f4'}", MR_EFORMAT, "want ':'"},
-        {"{'descr': '<f4", MR_EFORMAT, "want a closing quote"},
-        {"['descr']", MR_EFORMAT, "byte 0: want '{', found '['"},
+        {"{'descr': '<f4' 'shape': (6,)}", MR_EFORMAT, "expected ',' or '}'"},
+        {"{'descr' '<f4'}", MR_EFORMAT, "expected ':'"},
+        {"{'descr': '<f4", MR_EFORMAT, "expected a closing quote"},
+        {"['descr']", MR_EFORMAT, "byte 0: expected '{', found '['"},
         {DICT("'<f4'", "False", "(6,)") " or exit()", MR_EFORMAT,
-         "want nothing after '}', found "
+         "expected nothing after '}', found "
          "'o'"},
-        {"", MR_EFORMAT, "want '{', found its end"},
+        {"", MR_EFORMAT, "expected '{', found its end"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         test_fails(open_dict(bad[i].dict), bad[i].code, test_path("h.npy"), bad[i].text);
@@ -282,13 +283,13 @@ static void preambles_are_checked(void **state)
                "the header ends at byte", "file has 40");
     file[6] = 4;
     test_fails(test_open_fails(test_write("p.npy", file, head)), MR_EUNSUPPORTED,
-               "npy version 4.0: want 1.0, 2.0 or 3.0");
+               "npy version 4.0: expected 1.0, 2.0 or 3.0");
     file[6] = 2;
     file[10] = file[11] = 0xff;
     test_fails(test_open_fails(test_write("p.npy", file, head)), MR_ELIMIT, "/p.npy: a header of ",
                "at most 65536");
     test_fails(test_open_fails(test_write("p.npy", file, 11)), MR_ETRUNCATED,
-               "want 12 bytes before the header");
+               "expected 12 bytes before the header");
     file[0] = 'x';
     test_fails(test_open_fails(test_write("p.npy", file, head)), MR_EFORMAT, "not an npy file",
                "found 78 4e");

@@ -624,10 +624,10 @@ static void test_refused(void **state)
     refused("sgd:betas=0.9/0.999", "betas");
     refused("adam:lr=-1", "lr=-1");
     refused("adam:lr=nan", "lr=nan");
-    refused("adam:betas=0.9", "want two numbers");
-    refused("adam:betas=0.9/1", "want two numbers");
-    refused("adam:betas=0.9/0.99/3", "want two numbers");
-    refused("sgd:nesterov", "nesterov wants momentum");
+    refused("adam:betas=0.9", "expected two numbers");
+    refused("adam:betas=0.9/1", "expected two numbers");
+    refused("adam:betas=0.9/0.99/3", "expected two numbers");
+    refused("sgd:nesterov", "nesterov needs momentum");
     refused("sgd:nesterov,momentum=0.9,dampening=0.1", "no dampening");
     refused("adam:accumulate=0", "accumulate=0");
     refused("adam:threads=100000", "threads");

@@ -167,15 +167,15 @@ static void errors_say_what_is_wanted(void **state)
     static const struct {
         const char *who, *name, *text, *want;
     } cases[] = {
-        {"--", "workers", "0", "--workers 0: want 1..512 threads"},
-        {"--", "workers", "513", "--workers 513: want 1..512 threads"},
-        {"--", "workers", "many", "--workers many: want 1..512 threads"},
-        {"synthetic:", "workers", "0", "synthetic:workers=0: want 1..512 threads"},
+        {"--", "workers", "0", "--workers 0: expected 1..512 threads"},
+        {"--", "workers", "513", "--workers 513: expected 1..512 threads"},
+        {"--", "workers", "many", "--workers many: expected 1..512 threads"},
+        {"synthetic:", "workers", "0", "synthetic:workers=0: expected 1..512 threads"},
         {"--", "workers", NULL, "--workers: needs a value: 1..512 threads"},
-        {"--", "max-bytes", "2TiB", "--max-bytes 2TiB: want 0..1TiB"},
-        {"--", "delay", "2h", "--delay 2h: want 0..1min"},
-        {"--", "color", "pink", "--color pink: want red, green or light-blue"},
-        {"--", "share", "110%", "--share 110%: want a share, like 10% or 0.1, each 0..1"},
+        {"--", "max-bytes", "2TiB", "--max-bytes 2TiB: expected 0..1TiB"},
+        {"--", "delay", "2h", "--delay 2h: expected 0..1min"},
+        {"--", "color", "pink", "--color pink: expected red, green or light-blue"},
+        {"--", "share", "110%", "--share 110%: expected a share, like 10% or 0.1, each 0..1"},
         {"--", "wrokers", "1", "--wrokers: no such option; did you mean --workers?"},
         {"synthetic:", "shpae", "1", "synthetic:shpae: no such option; did you mean shape?"},
         {"--", "work", "1", "--work: no such option; did you mean --workers?"},
@@ -184,7 +184,7 @@ static void errors_say_what_is_wanted(void **state)
          "--num_workers: no such option; --workers is the number of threads; 0 is not the caller's "
          "thread, but as many as processors"},
         {"--", "verbose", "maybe",
-         "--verbose maybe: want no value, or one of 1 0 true false yes no on off"},
+         "--verbose maybe: expected no value, or one of 1 0 true false yes no on off"},
     };
     struct values v;
     assert_int_equal(mr_options_init(table, &v), 0);

@@ -56,7 +56,7 @@ static void what_does_not_fit_is_named(void **state)
                "skip=1038 bytes, file has 1037");
     test_fails(open_raw(",shape=10x10,skip=1037"), MR_ETRUNCATED, path, "no records");
     test_fails(open_raw(",shape=10x10,record=99"), MR_EOPTION, path,
-               "record=99: want at least the 100 bytes");
+               "record=99: expected at least the 100 bytes");
     test_fails(open_raw(""), MR_EOPTION, path, "no shape");
     test_fails(open_raw(",shape=4294967296x4294967296x4294967296"), MR_ELIMIT, "2^62");
     test_fails(open_raw(",shape=3x0"), MR_EOPTION, path, "shape: dimension 1 is 0");
@@ -64,7 +64,7 @@ static void what_does_not_fit_is_named(void **state)
     test_fails(open_raw(",shape=3,stride=4"), MR_EOPTION, "stride");
     test_write("r.bin", "", 0);
     test_fails(open_raw(",shape=3"), MR_ETRUNCATED, path,
-               "no records: want at least one of 3 bytes, file has 0");
+               "no records: expected at least one of 3 bytes, file has 0");
     test_fails(test_open_fails("raw:/nowhere/x.bin,shape=3"), -ENOENT, "/nowhere/x.bin");
     char uri[700];
     snprintf(uri, sizeof uri, "raw:%s,shape=3", test_dir);
@@ -80,7 +80,7 @@ static void structs_are_checked(void **state)
     test_fails(mr_dataset_open_raw(&opts, &ds), MR_EOPTION, "no path");
     opts.path = test_write("r.bin", "abc", 3);
     opts.shape.rank = MR_MAX_RANK + 1;
-    test_fails(mr_dataset_open_raw(&opts, &ds), MR_EOPTION, "shape of rank 9: want 0..8");
+    test_fails(mr_dataset_open_raw(&opts, &ds), MR_EOPTION, "shape of rank 9: expected 0..8");
     opts.shape.rank = 1;
     test_fails(mr_dataset_open_raw(&opts, &ds), MR_EOPTION, "dimension 0 is 0");
     opts.shape.dim[0] = 1;

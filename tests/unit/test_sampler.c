@@ -152,7 +152,7 @@ static void test_subset(void **state)
     mr_sampler_destroy(other);
     indices[17] = 600;
     assert_int_equal(mr_sampler_create(&opts, 600, &s), MR_EOPTION);
-    assert_non_null(strstr(mr_last_error(), "index 600 (number 18 of 300): want 0..599"));
+    assert_non_null(strstr(mr_last_error(), "index 600 (number 18 of 300): expected 0..599"));
     opts.n_indices = 0;
     assert_int_equal(mr_sampler_create(&opts, 600, &s), MR_EOPTION);
 }

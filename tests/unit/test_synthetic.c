@@ -311,9 +311,9 @@ static void options_are_checked(void **state)
     (void)state;
     test_fails(test_open_fails("synthetic:n=0"), MR_EOPTION, "n=0");
     test_fails(test_open_fails("synthetic:dtype=u8,values=normal"), MR_EOPTION,
-               "want a float dtype, found u8");
+               "expected a float dtype, found u8");
     test_fails(test_open_fails("synthetic:shape=3,min_length=4"), MR_EOPTION,
-               "min_length=4: want at most", "(3)");
+               "min_length=4: expected at most", "(3)");
     test_fails(test_open_fails("synthetic:values=gauss"), MR_EOPTION, "values", "gauss", "normal");
     test_fails(test_open_fails("synthetic:delya=2ms"), MR_EOPTION, "delya", "delay");
     test_fails(test_open_fails("synthetic:shape=4294967296x4294967296"), MR_ELIMIT, "2^62");

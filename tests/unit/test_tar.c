@@ -269,7 +269,7 @@ static void shards(void **state)
     test_fails(test_open_fails("tar:x{a..b}.tar"), MR_EOPTION, "{a..b}");
     test_fails(test_open_fails("tar:x{1..3.tar"), MR_EOPTION, "closed");
     test_fails(test_open_fails("tar:x{0..999999}{0..999999}.tar"), MR_ELIMIT, "shards");
-    test_fails(test_open_fails("tar:x{0..99999999999999999999}.tar"), MR_EOPTION, "want");
+    test_fails(test_open_fails("tar:x{0..99999999999999999999}.tar"), MR_EOPTION, "expected");
     test_fails(test_open_fails("tar:a.tar::"), MR_EOPTION, "empty name");
 }
 

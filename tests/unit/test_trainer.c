@@ -292,7 +292,7 @@ static void refused(uint64_t length, const char *head, int code, const char *why
     assert_int_equal(rc, code);
     assert_null(c);
     if (!strstr(mr_last_error(), why))
-        fail_msg("%s: want '%s' in it", mr_last_error(), why);
+        fail_msg("%s: expected '%s' in it", mr_last_error(), why);
 }
 
 /* One parser reads data sets and checkpoints: a header of more than 64 MiB is neither. */
@@ -306,14 +306,14 @@ static void test_bad_files(void **state)
                        "0],\"data_offsets\":[0,0]}}";
     refused(strlen(head), head, MR_EFORMAT, "f32 or f64");
     refused(2, "{}", MR_EFORMAT, "did not write");
-    refused((64u << 20) + 1, "{}", MR_EFORMAT, "want 2..67108864");
+    refused((64u << 20) + 1, "{}", MR_EFORMAT, "expected 2..67108864");
     refused(1u << 20, "{\"a\"", MR_EFORMAT, "JSON");
     put_file(scratch(path), (64u << 20) + 1, "{}", 2);
     snprintf(uri, sizeof uri, "safetensors:%s", path);
     int rc = mr_dataset_open(uri, &none);
     unlink(path);
     assert_int_equal(rc, MR_EFORMAT);
-    assert_non_null(strstr(mr_last_error(), "want 2..67108864"));
+    assert_non_null(strstr(mr_last_error(), "expected 2..67108864"));
 }
 
 int main(void)

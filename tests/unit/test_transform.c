@@ -195,7 +195,7 @@ static void check_integer(enum mr_dtype dtype, long double x, const void *elemen
     long double want = isnan(x) ? 0 : rintl(x);
     want = want < lo ? lo : want > hi ? hi : want;
     if (exact(dtype, element) != want)
-        fail_msg("%s: %Lg became %Lg, want %Lg", what, x, exact(dtype, element), want);
+        fail_msg("%s: %Lg became %Lg, expected %Lg", what, x, exact(dtype, element), want);
 }
 
 static void check_cast(enum mr_dtype from, enum mr_dtype to)
@@ -535,7 +535,7 @@ static void test_one_hot(void **state)
         int rc = mr_transform_apply(chain, 1, 0, 0, 0, &label, fields[1].dim, got, dim, scratch);
         if (label < 0 || label > 9) {
             char text[64];
-            snprintf(text, sizeof text, "transform 1: one_hot(10): label %d: want 0..9", label);
+            snprintf(text, sizeof text, "transform 1: one_hot(10): label %d: expected 0..9", label);
             assert_int_equal(rc, MR_EFORMAT);
             assert_string_equal(mr_last_error(), text);
             continue;
@@ -674,9 +674,9 @@ static void test_shape_errors_name_op_and_shape(void **state)
         {"scale(2)",
          "transform 1: scale(2): floats only; put cast(f32) before it for image u8[28,28]"},
         {"flatten,hflip", "transform 2: hflip: no height and width in image u8[784]"},
-        {"layout(nchw)", "transform 1: layout(nchw): wants 3 dimensions, not image u8[28,28]"},
+        {"layout(nchw)", "transform 1: layout(nchw): needs 3 dimensions, not image u8[28,28]"},
         {"one_hot(10)", "transform 1: one_hot(10): no field 'label'; there are: image"},
-        {"image.one_hot(10)", "transform 1: one_hot(10): wants one integer, not image u8[28,28]"},
+        {"image.one_hot(10)", "transform 1: one_hot(10): needs one integer, not image u8[28,28]"},
         {"cast(f32),normalize([1,2],3)",
          "transform 2: normalize([1,2],3): the axis and the numbers given differ in "
          "length; name another with axis= for image f32[28,28]"},

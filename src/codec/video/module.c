@@ -111,7 +111,7 @@ static int open_codec(struct mr_video *v, uint64_t max_pixels)
         return video_host->error(MR_EFORMAT, "%s: its video has no size", v->source.name);
     if ((uint64_t)par->width * (uint64_t)par->height > max_pixels)
         return video_host->error(
-            MR_ELIMIT, "%s: frames of %d x %d pixels: want at most %llu pixels", v->source.name,
+            MR_ELIMIT, "%s: frames of %d x %d pixels: expected at most %llu pixels", v->source.name,
             par->height, par->width, (unsigned long long)max_pixels);
     v->turns = find_turns(v->stream);
     v->max_pixels = max_pixels;

@@ -17,8 +17,8 @@ static int add_field(struct mr_dataset *ds, const struct mr_array_opts *opts, in
     const char *data = opts->data[f];
     uint64_t total;
     if (spec->var_dims)
-        return mr_error_set(MR_EMISUSE, "array: field '%s': variable dimensions: want fixed ones",
-                            spec->name);
+        return mr_error_set(
+            MR_EMISUSE, "array: field '%s': variable dimensions: expected fixed ones", spec->name);
     if (!data)
         return mr_error_set(MR_EMISUSE, "array: field '%s': no data", spec->name);
     int rc = mr_spec_bytes(spec, &r->bytes);

@@ -32,7 +32,7 @@ int mr_chosen_parse(const char *path, const char *fields, struct mr_chosen *out)
     place_in(out->names, "", &out->n);
     if (out->n <= MR_MAX_FIELDS)
         return 0;
-    return mr_error_set(MR_ELIMIT, "%s: fields=: %d names: want at most %d", path, out->n,
+    return mr_error_set(MR_ELIMIT, "%s: fields=: %d names: expected at most %d", path, out->n,
                         MR_MAX_FIELDS);
 }
 

@@ -52,11 +52,11 @@ static int read_magic(const char *name, const uint8_t *b, uint64_t bytes, struct
     if (b[0] != 0 || b[1] != 0 || element_type(b[2], &out->dtype) < 0)
         return mr_error_set(
             MR_EFORMAT,
-            "%s: not an IDX file: want 00 00, a type (08 09 0b 0c 0d 0e) and the rank, "
+            "%s: not an IDX file: expected 00 00, a type (08 09 0b 0c 0d 0e) and the rank, "
             "found %02x %02x %02x %02x",
             name, b[0], b[1], b[2], b[3]);
     if (b[3] < 1 || b[3] > MR_MAX_RANK)
-        return mr_error_set(MR_EFORMAT, "%s: rank %d: want 1..%d", name, b[3], MR_MAX_RANK);
+        return mr_error_set(MR_EFORMAT, "%s: rank %d: expected 1..%d", name, b[3], MR_MAX_RANK);
     out->rank = b[3];
     out->head_bytes = 4 + 4 * (uint64_t)b[3];
     if (bytes < out->head_bytes)
@@ -78,8 +78,8 @@ static int parse_head(const char *name, const uint8_t *b, uint64_t bytes, struct
         const uint8_t *p = b + 4 + 4 * d;
         uint32_t dim = (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
         if (dim == 0 || dim > INT32_MAX)
-            return mr_error_set(MR_EFORMAT, "%s: dimension %d is %d: want 1..%d", name, d, (int)dim,
-                                INT32_MAX);
+            return mr_error_set(MR_EFORMAT, "%s: dimension %d is %d: expected 1..%d", name, d,
+                                (int)dim, INT32_MAX);
         out->dim[d] = dim;
         if (d > 0)
             fits = fits && mr_mul(out->record_bytes, dim, &out->record_bytes);
@@ -88,8 +88,8 @@ static int parse_head(const char *name, const uint8_t *b, uint64_t bytes, struct
     fits = fits && mr_add(out->total_bytes, out->head_bytes, &out->total_bytes);
     if (!fits || out->total_bytes > INT64_MAX)
         return mr_error_set(
-            MR_EFORMAT, "%s: the header's dimensions overflow: want a file of at most 2^63 bytes",
-            name);
+            MR_EFORMAT,
+            "%s: the header's dimensions overflow: expected a file of at most 2^63 bytes", name);
     return 0;
 }
 
@@ -276,11 +276,12 @@ static int add_labels(struct mr_dataset *ds, const char *images, const char *lab
     if (rc < 0)
         return rc;
     if (head.rank != 1)
-        return mr_error_set(MR_EFORMAT, "%s: labels of rank %d: want rank 1, one number a sample",
-                            labels, head.rank);
+        return mr_error_set(MR_EFORMAT,
+                            "%s: labels of rank %d: expected rank 1, one number a sample", labels,
+                            head.rank);
     if (head.dim[0] != ds->n)
         return mr_error_set(MR_EFORMAT,
-                            "%s has %llu images and %s has %llu labels: want the "
+                            "%s has %llu images and %s has %llu labels: expected the "
                             "same number of both",
                             images, (unsigned long long)ds->n, labels,
                             (unsigned long long)head.dim[0]);
@@ -295,9 +296,10 @@ static int open_idx(struct mr_dataset *ds, const void *options)
     char images[PATH_BYTES], labels[PATH_BYTES];
     struct head head = {0};
     if (!opts->path || !opts->path[0])
-        return mr_error_set(MR_EOPTION, "idx: no path: want a folder or a file");
+        return mr_error_set(MR_EOPTION, "idx: no path: expected a folder or a file");
     if (opts->split < 0 || opts->split > 1)
-        return mr_error_set(MR_EOPTION, "idx: split=%d: want 0 (train) or 1 (test)", opts->split);
+        return mr_error_set(MR_EOPTION, "idx: split=%d: expected 0 (train) or 1 (test)",
+                            opts->split);
     int rc = find_files(opts, images, labels);
     if (rc < 0)
         return rc;

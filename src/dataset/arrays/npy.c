@@ -20,8 +20,8 @@ static int size_up(struct mr_npy_file *s)
     s->record_bytes = h->item_bytes;
     for (int d = 0; d < h->rank; d++) {
         if (h->dim[d] == 0)
-            return mr_error_set(MR_EFORMAT, "%s: dimension %d is 0: want no empty array", s->path,
-                                d);
+            return mr_error_set(MR_EFORMAT, "%s: dimension %d is 0: expected no empty array",
+                                s->path, d);
         if (d > 0)
             fits = fits && mr_mul(s->record_bytes, h->dim[d], &s->record_bytes);
     }
@@ -29,8 +29,8 @@ static int size_up(struct mr_npy_file *s)
            mr_add(s->data_bytes, s->data_at, &end);
     if (!fits || end > INT64_MAX)
         return mr_error_set(
-            MR_EFORMAT, "%s: the header's dimensions overflow: want a file of at most 2^63 bytes",
-            s->path);
+            MR_EFORMAT,
+            "%s: the header's dimensions overflow: expected a file of at most 2^63 bytes", s->path);
     if (end != s->file_bytes)
         return mr_error_set(end > s->file_bytes ? MR_ETRUNCATED : MR_EFORMAT,
                             "%s: %s: header promises %llu bytes, file has %llu", s->path,
@@ -62,9 +62,9 @@ int mr_npy_look(struct mr_files *files, int id, struct mr_npy_file *s, uint64_t 
     if (rc >= 0)
         rc = mr_npy_parse(s->path, text, bytes, &s->head);
     if (rc >= 0 && s->head.rank == 0)
-        rc = mr_error_set(MR_EUNSUPPORTED,
-                          "%s: a 0-dimensional array: want a first dimension that counts samples",
-                          s->path);
+        rc = mr_error_set(
+            MR_EUNSUPPORTED,
+            "%s: a 0-dimensional array: expected a first dimension that counts samples", s->path);
     if (rc >= 0)
         rc = size_up(s);
     *hash = mr_hash(*hash, text, rc < 0 ? 0 : bytes);
@@ -195,7 +195,7 @@ int mr_npy_spec(const struct mr_npy_file *s, struct mr_spec *spec)
     const struct mr_npy_head *h = &s->head;
     int rank = h->rank - 1 + (h->length > 0);
     if (rank > MR_MAX_RANK)
-        return mr_error_set(MR_EUNSUPPORTED, "%s: samples of %d dimensions: want at most %d",
+        return mr_error_set(MR_EUNSUPPORTED, "%s: samples of %d dimensions: expected at most %d",
                             s->path, rank, MR_MAX_RANK);
     spec->dtype = h->dtype;
     spec->rank = rank;
@@ -245,7 +245,7 @@ static int add_labels(struct mr_dataset *ds, const struct mr_npy_opts *o)
         return rc;
     if (s.n != ds->n)
         return mr_error_set(MR_EFORMAT,
-                            "%s has %llu samples and %s has %llu labels: want the "
+                            "%s has %llu samples and %s has %llu labels: expected the "
                             "same number of both",
                             o->path, (unsigned long long)ds->n, o->labels, (unsigned long long)s.n);
     strcpy(ds->field[1].name, "label");
@@ -258,7 +258,7 @@ static int open_npy(struct mr_dataset *ds, const void *options)
     const struct mr_npy_opts *o = options;
     struct mr_npy_file s;
     if (!o->path || !o->path[0])
-        return mr_error_set(MR_EOPTION, "npy: no path: want npy:FILE");
+        return mr_error_set(MR_EOPTION, "npy: no path: expected npy:FILE");
     int rc = add_file(ds, o->path, 0, &s);
     if (rc < 0)
         return rc;

@@ -168,7 +168,7 @@ static int check_member(struct opening *o, const zip_stat_t *st)
     if (st->encryption_method != ZIP_EM_NONE ||
         (st->comp_method != ZIP_CM_STORE && st->comp_method != ZIP_CM_DEFLATE))
         return mr_error_set(MR_EUNSUPPORTED,
-                            "%s: member '%.100s': want it stored or deflated, not encrypted",
+                            "%s: member '%.100s': expected it stored or deflated, not encrypted",
                             o->in.path, st->name);
     return 0;
 }
@@ -266,7 +266,7 @@ static int add_array(struct opening *o, const zip_stat_t *st, const char *name)
         return mr_error_set(MR_EFORMAT,
                             "%s: array '%.100s' has a first dimension of %llu, those before %llu: "
                             "it counts the samples, "
-                            "so want the same; choose with fields=[NAME,...]",
+                            "so expected the same; choose with fields=[NAME,...]",
                             o->in.path, name, (unsigned long long)npy.n, (unsigned long long)ds->n);
     ds->n = npy.n;
     ds->n_fields++;
@@ -373,7 +373,7 @@ static int open_npz(struct mr_dataset *ds, const void *options)
 {
     const struct mr_npz_opts *o = options;
     if (!o->path || !o->path[0])
-        return mr_error_set(MR_EOPTION, "npz: no path: want npz:FILE");
+        return mr_error_set(MR_EOPTION, "npz: no path: expected npz:FILE");
     int rc = add_members(ds, o);
     snprintf(ds->text, sizeof ds->text, "npz: %.80s, %d array%s", mr_base_name(o->path),
              ds->n_fields, ds->n_fields == 1 ? "" : "s");

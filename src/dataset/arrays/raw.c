@@ -11,10 +11,10 @@ struct state {
 static int check(const struct mr_raw_opts *o)
 {
     if (!o->path || !o->path[0])
-        return mr_error_set(MR_EOPTION, "raw: no path: want raw:FILE,shape=3x32x32,dtype=u8");
+        return mr_error_set(MR_EOPTION, "raw: no path: expected raw:FILE,shape=3x32x32,dtype=u8");
     if (o->shape.rank == 0)
-        return mr_error_set(MR_EOPTION, "%s: raw: no shape: want shape=3x32x32, say, or shape=1",
-                            o->path);
+        return mr_error_set(MR_EOPTION,
+                            "%s: raw: no shape: expected shape=3x32x32, say, or shape=1", o->path);
     if (mr_dtype_size(o->dtype) == 0)
         return mr_error_set(MR_EOPTION, "%s: raw: dtype: %d is not a dtype", o->path, o->dtype);
     return mr_shape_check(&o->shape, o->path);
@@ -35,9 +35,10 @@ static int count(struct mr_dataset *ds, const struct mr_raw_opts *o, uint64_t si
             o->path, (unsigned long long)n, (unsigned long long)r->stride, (unsigned long long)rest,
             (unsigned long long)size, (unsigned long long)o->skip_bytes);
     if (n == 0)
-        return mr_error_set(MR_ETRUNCATED,
-                            "%s: no records: want at least one of %llu bytes, file has %llu bytes",
-                            o->path, (unsigned long long)r->stride, (unsigned long long)size);
+        return mr_error_set(
+            MR_ETRUNCATED,
+            "%s: no records: expected at least one of %llu bytes, file has %llu bytes", o->path,
+            (unsigned long long)r->stride, (unsigned long long)size);
     ds->n = n;
     return 0;
 }
@@ -63,8 +64,8 @@ static int open_raw(struct mr_dataset *ds, const void *options)
         return rc;
     if (o->record_bytes && o->record_bytes < r->bytes)
         return mr_error_set(
-            MR_EOPTION, "%s: raw: record=%llu: want at least the %llu bytes of its tensor", o->path,
-            (unsigned long long)o->record_bytes, (unsigned long long)r->bytes);
+            MR_EOPTION, "%s: raw: record=%llu: expected at least the %llu bytes of its tensor",
+            o->path, (unsigned long long)o->record_bytes, (unsigned long long)r->bytes);
     r->stride = o->record_bytes ? o->record_bytes : r->bytes;
     r->offset = o->skip_bytes;
     r->file = mr_files_add_path(ds->files, o->path);

@@ -46,7 +46,7 @@ static int add_tensor(struct mr_dataset *ds, const char *path, int file,
     if (ds->n && ds->n != t->dim[0])
         return mr_error_set(MR_EFORMAT,
                             "%s: tensor '%.100s' has a first dimension of %llu, those before %llu: "
-                            "it counts the samples, so want "
+                            "it counts the samples, so expected "
                             "the same; choose with fields=[NAME,...]",
                             path, t->name, (unsigned long long)t->dim[0],
                             (unsigned long long)ds->n);
@@ -139,7 +139,7 @@ static int read_index(const char *path, char **out)
     int id = mr_files_add_path(files, path), rc = MR_MIN(id, 0);
     uint64_t bytes = id >= 0 ? mr_files_bytes(files, id) : 0;
     if (rc == 0 && bytes > INDEX_BYTES)
-        rc = mr_error_set(MR_ELIMIT, "%s: %llu bytes: want an index of at most %llu", path,
+        rc = mr_error_set(MR_ELIMIT, "%s: %llu bytes: expected an index of at most %llu", path,
                           (unsigned long long)bytes, INDEX_BYTES);
     if (rc == 0 && !(text = malloc(bytes + 1)))
         rc = mr_error_nomem(path, bytes);
@@ -166,7 +166,7 @@ static int add_sharded(struct opening *o, const char *path)
     const cJSON *map = cJSON_GetObjectItemCaseSensitive(root, "weight_map"), *entry;
     if (!cJSON_IsObject(map))
         rc = mr_error_set(MR_EFORMAT,
-                          "%s: not an index of safetensors: want a JSON object with "
+                          "%s: not an index of safetensors: expected a JSON object with "
                           "\"weight_map\"",
                           path);
     cJSON_ArrayForEach(entry, map) mr_chosen_see(&o->chosen, entry->string);
@@ -188,7 +188,7 @@ static int open_safetensors(struct mr_dataset *ds, const void *options)
 {
     const struct mr_safetensors_opts *opts = options;
     if (!opts->path || !opts->path[0])
-        return mr_error_set(MR_EOPTION, "safetensors: no path: want safetensors:FILE");
+        return mr_error_set(MR_EOPTION, "safetensors: no path: expected safetensors:FILE");
     struct opening o = {.ds = ds, .fp8 = opts->fp8};
     int rc = mr_chosen_parse(opts->path, opts->fields, &o.chosen);
     if (rc == 0)

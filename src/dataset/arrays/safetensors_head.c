@@ -228,7 +228,7 @@ static int header_bytes(struct mr_files *files, int id, const char *path, uint64
     if (*out > MAX_HEADER || *out < 2)
         return mr_error_set(MR_EFORMAT,
                             "%s: not a safetensors file: a header of %llu bytes, "
-                            "want 2..%llu",
+                            "expected 2..%llu",
                             path, (unsigned long long)*out, MAX_HEADER);
     if (*out > size - sizeof raw)
         return mr_error_set(MR_ETRUNCATED,

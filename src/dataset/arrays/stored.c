@@ -117,8 +117,8 @@ int mr_picture_decode(const char *name, const void *bytes, uint64_t n,
     if ((unsigned)opts->color > MR_PICTURE_RGBA || (unsigned)opts->alpha > MR_PICTURE_WHITE)
         return mr_error_set(
             MR_EOPTION,
-            "%s: color %d, alpha %d: want one of enum mr_picture_color and mr_picture_alpha", name,
-            opts->color, opts->alpha);
+            "%s: color %d, alpha %d: expected one of enum mr_picture_color and mr_picture_alpha",
+            name, opts->color, opts->alpha);
     mr_picture_declare(&set, 0, opts);
     int rc = mr_decoder_create(&decoder);
     if (rc < 0)

@@ -47,10 +47,10 @@ static int number(const struct reading *r, size_t c, double *out)
     if (kind == MR_CSV_FINITE)
         return 0;
     if (kind == MR_CSV_TEXT)
-        return refuse_cell(r, c, "want a number");
+        return refuse_cell(r, c, "expected a number");
     if (!r->o->allow_nan)
         return refuse_cell(
-            r, c, "want a finite number (allow-nan takes NaN, infinities and empty cells)");
+            r, c, "expected a finite number (allow-nan takes NaN, infinities and empty cells)");
     if (kind == MR_CSV_EMPTY)
         *out = NAN;
     return 0;
@@ -122,7 +122,7 @@ static int read_record(struct reading *r)
     int rc = 0;
     if (r->csv.n != k->n)
         return mr_error_set(MR_EFORMAT,
-                            "%s:%llu: %zu cells: want %zu, as many as the first line has",
+                            "%s:%llu: %zu cells: expected %zu, as many as the first line has",
                             r->o->path, (unsigned long long)r->csv.record_line, r->csv.n, k->n);
     if (r->points)
         rc = read_floats(r, k->points, k->n_points * 2, r->points + i * k->n_points * 2);
@@ -293,7 +293,7 @@ static int open_csv(struct mr_dataset *ds, const void *options)
         [MR_CSV_COMMA] = ',', [MR_CSV_SEMICOLON] = ';', [MR_CSV_TAB] = '\t', [MR_CSV_PIPE] = '|'};
     const struct mr_csv_opts *o = options;
     if (!o->path || !o->path[0])
-        return mr_error_set(MR_EOPTION, "csv: no path: want csv:FILE");
+        return mr_error_set(MR_EOPTION, "csv: no path: expected csv:FILE");
     char *folder = mr_photos_folder(o->path), *text = NULL;
     uint64_t n = 0, skip = 0;
     if (!folder)

@@ -46,9 +46,9 @@ static bool looks_like_header(const struct mr_csv *csv)
 
 static int no_records(const struct mr_csv *csv, int rc, const char *what)
 {
-    return rc < 0
-               ? rc
-               : mr_error_set(MR_EFORMAT, "%s: %s: want a line for each picture", csv->path, what);
+    return rc < 0 ? rc
+                  : mr_error_set(MR_EFORMAT, "%s: %s: expected a line for each picture", csv->path,
+                                 what);
 }
 
 static int read_header(struct mr_csv_columns *k, const struct mr_csv_opts *o, struct mr_csv *csv)
@@ -69,7 +69,8 @@ static int read_header(struct mr_csv_columns *k, const struct mr_csv_opts *o, st
         return no_records(csv, rc, "one line, taken for the columns' names");
     if (csv->n == k->n)
         return 0;
-    return mr_error_set(MR_EFORMAT, "%s:%llu: %zu cells: want %zu, as many as the first line has",
+    return mr_error_set(MR_EFORMAT,
+                        "%s:%llu: %zu cells: expected %zu, as many as the first line has",
                         csv->path, (unsigned long long)csv->record_line, csv->n, k->n);
 }
 
@@ -91,7 +92,7 @@ static int find(const struct mr_csv_columns *k, const struct mr_csv *csv, struct
     *out = number - 1;
     if (i == what.length && number >= 1 && number <= k->n)
         return 0;
-    return mr_error_set(MR_EOPTION, "%s: no column '%.*s': want %s 1..%zu", csv->path,
+    return mr_error_set(MR_EOPTION, "%s: no column '%.*s': expected %s 1..%zu", csv->path,
                         (int)MR_MIN(what.length, 60), what.text,
                         k->name ? "a name from the first line, or a number" : "a number", k->n);
 }
@@ -166,7 +167,8 @@ static int choose_points(struct mr_csv_columns *k, const struct mr_csv_opts *o,
     k->n_points = n / 2;
     if (n > 0 && n % 2 == 0)
         return 0;
-    return mr_error_set(MR_EFORMAT, "%s: points=yes: %zu columns of numbers: want x and y in turn",
+    return mr_error_set(MR_EFORMAT,
+                        "%s: points=yes: %zu columns of numbers: expected x and y in turn",
                         csv->path, n);
 }
 

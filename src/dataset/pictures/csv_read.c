@@ -36,10 +36,11 @@ static int quoted(struct mr_csv *csv)
                             (unsigned long long)opened);
     csv->at = p + 1;
     if (csv->at < csv->end && *csv->at != csv->delimiter && *csv->at != '\n' && *csv->at != '\r')
-        return mr_error_set(MR_EFORMAT,
-                            "%s:%llu: text after a closing quote: want a delimiter or the line's "
-                            "end (quotes within quotes are doubled)",
-                            csv->path, (unsigned long long)csv->line);
+        return mr_error_set(
+            MR_EFORMAT,
+            "%s:%llu: text after a closing quote: expected a delimiter or the line's "
+            "end (quotes within quotes are doubled)",
+            csv->path, (unsigned long long)csv->line);
     return add_cell(csv, text, (size_t)(to - text));
 }
 

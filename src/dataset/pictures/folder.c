@@ -44,7 +44,7 @@ static int open_folder(struct mr_dataset *ds, const void *options)
     const struct mr_folder_opts *o = options;
     struct mr_photos *p = ds->state;
     if (!o->path || !o->path[0])
-        return mr_error_set(MR_EOPTION, "folder: no path: want folder:DIR");
+        return mr_error_set(MR_EOPTION, "folder: no path: expected folder:DIR");
     struct adding adding = {ds, o->path};
     struct mr_tree tree = {.root = o->path,
                            .what = "pictures (.jpg, .jpeg, .png, .webp)",

@@ -36,12 +36,13 @@ static int read_line(struct reading *r, const char *p, const char *end)
         r->labelled = tab != NULL;
     if (r->labelled != (tab != NULL) || (tab && tab + 1 == end))
         return mr_error_set(MR_EFORMAT,
-                            "%s:%llu: %s label after a tab: want one on every line, "
+                            "%s:%llu: %s label after a tab: expected one on every line, "
                             "or on none",
                             r->path, (unsigned long long)r->line, r->labelled ? "no" : "a");
     if (tab && memchr(tab + 1, '\t', (size_t)(end - tab - 1)))
-        return mr_error_set(MR_EFORMAT, "%s:%llu: two tabs: want PATH, or PATH, a tab and a label",
-                            r->path, (unsigned long long)r->line);
+        return mr_error_set(MR_EFORMAT,
+                            "%s:%llu: two tabs: expected PATH, or PATH, a tab and a label", r->path,
+                            (unsigned long long)r->line);
     if (tab)
         r->labels[i] = (struct mr_slice){tab + 1, (size_t)(end - tab - 1)};
     return mr_photos_add(r->ds, r->root, (struct mr_slice){p, (size_t)((tab ? tab : end) - p)},
@@ -72,9 +73,9 @@ static int read_lines(struct reading *r, const char *p, const char *end)
             return rc;
         p = stop + (newline != NULL);
     }
-    return r->ds->n
-               ? 0
-               : mr_error_set(MR_EFORMAT, "%s: no lines: want a picture's path on each", r->path);
+    return r->ds->n ? 0
+                    : mr_error_set(MR_EFORMAT, "%s: no lines: expected a picture's path on each",
+                                   r->path);
 }
 
 /* A whole number and nothing else. */
@@ -110,7 +111,7 @@ static int open_list(struct mr_dataset *ds, const void *options)
 {
     const struct mr_list_opts *o = options;
     if (!o->path || !o->path[0])
-        return mr_error_set(MR_EOPTION, "list: no path: want list:FILE");
+        return mr_error_set(MR_EOPTION, "list: no path: expected list:FILE");
     uint64_t n = 0, skip = 0;
     struct reading r = {.ds = ds, .path = o->path};
     char *folder = mr_photos_folder(o->path), text[80];

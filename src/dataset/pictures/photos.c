@@ -110,12 +110,12 @@ static int refuse(const char *root, struct mr_slice name, const char *file, uint
     if (line)
         snprintf(at, sizeof at, ":%llu", (unsigned long long)line);
     if (name.length == 0)
-        return mr_error_set(MR_EFORMAT, "%s%s: no path: want a picture's", file, at);
+        return mr_error_set(MR_EFORMAT, "%s%s: no path: expected a picture's", file, at);
     if (path_bytes)
-        return mr_error_set(MR_ELIMIT, "%s%s: '%s...': a path of %d bytes: want at most %d", file,
-                            at, shown, path_bytes, PATH_MAX - 1);
+        return mr_error_set(MR_ELIMIT, "%s%s: '%s...': a path of %d bytes: expected at most %d",
+                            file, at, shown, path_bytes, PATH_MAX - 1);
     return mr_error_set(MR_EFORMAT,
-                        "%s%s: '%s' is outside the root folder '%s': want a path below it, "
+                        "%s%s: '%s' is outside the root folder '%s': expected a path below it, "
                         "without '..' (root=DIR sets another)",
                         file, at, shown, root);
 }
@@ -278,9 +278,10 @@ static int read_all(struct mr_files *files, const char *path, char **text, uint6
 static int check_text(const char *path, const char *text, uint64_t n)
 {
     if (n >= 2 && (memcmp(text, "\xff\xfe", 2) == 0 || memcmp(text, "\xfe\xff", 2) == 0))
-        return mr_error_set(MR_EFORMAT, "%s: UTF-16: want UTF-8 (iconv -f utf-16 -t utf-8)", path);
+        return mr_error_set(MR_EFORMAT, "%s: UTF-16: expected UTF-8 (iconv -f utf-16 -t utf-8)",
+                            path);
     const char *zero = memchr(text, 0, n);
-    return zero ? mr_error_set(MR_EFORMAT, "%s: a byte 0 at byte %llu: want text", path,
+    return zero ? mr_error_set(MR_EFORMAT, "%s: a byte 0 at byte %llu: expected text", path,
                                (unsigned long long)(zero - text))
                 : 0;
 }

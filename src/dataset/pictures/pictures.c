@@ -52,12 +52,12 @@ int mr_sample_decode(const struct mr_dataset *ds, const char *name, const struct
         return rc;
     const struct mr_spec *spec = &ds->field[f];
     if (!out->choose && (p->height > spec->dim[0] || p->width > spec->dim[1]))
-        return mr_error_set(
-            MR_ELIMIT,
-            "%s: %u x %u pixels (height x width): want at most %llu x %llu: raise max-height and "
-            "max-width, or begin the transforms with a crop or resize",
-            name, p->height, p->width, (unsigned long long)spec->dim[0],
-            (unsigned long long)spec->dim[1]);
+        return mr_error_set(MR_ELIMIT,
+                            "%s: %u x %u pixels (height x width): expected at most %llu x %llu: "
+                            "raise max-height and "
+                            "max-width, or begin the transforms with a crop or resize",
+                            name, p->height, p->width, (unsigned long long)spec->dim[0],
+                            (unsigned long long)spec->dim[1]);
     out->field[f].data = p->data;
     out->field[f].dim[0] = p->height;
     out->field[f].dim[1] = p->width;

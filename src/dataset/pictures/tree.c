@@ -118,9 +118,10 @@ static int join(char path[PATH_MAX], const char *front, const char *name)
     size_t n = strlen(front);
     const char *slash = n > 0 && name[0] && front[n - 1] != '/' ? "/" : "";
     int length = snprintf(path, PATH_MAX, "%s%s%s", front, slash, name);
-    return length < PATH_MAX ? 0
-                             : mr_error_set(MR_ELIMIT, "%s: a path of %d bytes: want at most %d",
-                                            front, length, PATH_MAX - 1);
+    return length < PATH_MAX
+               ? 0
+               : mr_error_set(MR_ELIMIT, "%s: a path of %d bytes: expected at most %d", front,
+                              length, PATH_MAX - 1);
 }
 
 /* A link to a folder above would be walked for ever. */
@@ -280,7 +281,7 @@ static int add_all(struct walk *w, struct listing *top)
 {
     struct mr_tree *t = w->tree;
     if (t->labels == MR_FOLDER_CLASSES && top->folders.n == 0)
-        return mr_error_set(MR_EFORMAT, "%s: no sub-folders: want one a class, or labels=none",
+        return mr_error_set(MR_EFORMAT, "%s: no sub-folders: expected one a class, or labels=none",
                             t->root);
     bool classes = t->labels != MR_FOLDER_PLAIN && top->folders.n > 0;
     int rc = classes ? take_classes(t, &top->folders) : add_tree(w, "");

@@ -25,7 +25,7 @@ static cJSON *read_names(const char *path)
     free(text);
     if (good)
         return root;
-    mr_log(MR_LOG_WARNING, "%s: classes have no names: want a JSON array of texts", path);
+    mr_log(MR_LOG_WARNING, "%s: classes have no names: expected a JSON array of texts", path);
     cJSON_Delete(root);
     return NULL;
 }

@@ -65,7 +65,7 @@ static int bad_fields(const char *text, const char *what)
 {
     return mr_error_set(
         MR_EOPTION,
-        "tar: fields=%.200s: %s: want NAME:EXTENSION[;EXTENSION...], fields between commas, "
+        "tar: fields=%.200s: %s: expected NAME:EXTENSION[;EXTENSION...], fields between commas, "
         "e.g. fields=[image:jpg;png,label:cls]",
         text, what);
 }

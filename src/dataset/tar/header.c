@@ -65,7 +65,7 @@ static int no_header(const char *archive, uint64_t at, const unsigned char *b, u
                             archive);
     return mr_error_set(
         MR_EFORMAT,
-        "%s: damaged at byte %llu: want a tar header, whose checksum would be %llu; found %llu",
+        "%s: damaged at byte %llu: expected a tar header, whose checksum would be %llu; found %llu",
         archive, (unsigned long long)at, (unsigned long long)found, (unsigned long long)want);
 }
 

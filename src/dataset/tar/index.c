@@ -263,8 +263,9 @@ int mr_tar_index_save(const struct mr_tar_identity *id, enum mr_tar_keep keep,
         if (rc == 0 || keep == MR_TAR_KEEP_BESIDE)
             return rc;
     } else if (keep == MR_TAR_KEEP_BESIDE) {
-        return mr_error_set(
-            MR_EOPTION, "%s: index=beside: not for remote archives: want cache or none", id->path);
+        return mr_error_set(MR_EOPTION,
+                            "%s: index=beside: not for remote archives: expected cache or none",
+                            id->path);
     }
     if (cache_path(id, true, path, sizeof path))
         rc = save_to(path, id, index);

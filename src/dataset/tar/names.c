@@ -131,7 +131,7 @@ static int add_matching(const char *text, struct mr_tar_names *out)
     int rc =
         strpbrk(place, "*?")
             ? mr_error_set(MR_EOPTION,
-                           "tar:%.300s: want '*' and '?' in the last part of a path only: list "
+                           "tar:%.300s: expected '*' and '?' in the last part of a path only: list "
                            "folders with {A,B} or '::'",
                            text)
             : add_listed(text, place, text + front, out);
@@ -173,7 +173,7 @@ static int expand_with(const char *front, size_t n_front, const char *middle, si
     char shown[SHOWN];
     size_t n = n_front + n_middle + strlen(back);
     if (n >= MAX_NAME)
-        return mr_error_set(MR_EOPTION, "tar:%.60s...: a name of %zu bytes: want fewer than %u",
+        return mr_error_set(MR_EOPTION, "tar:%.60s...: a name of %zu bytes: expected fewer than %u",
                             mr_url_show(front, shown, sizeof shown), n, MAX_NAME);
     char *text = NULL;
     if (asprintf(&text, "%.*s%.*s%s", (int)n_front, front, (int)n_middle, middle, back) < 0)
@@ -207,12 +207,13 @@ static int expand_range(const char *text, const char *open, const char *dots, co
     mr_url_show(text, shown, sizeof shown);
     if (!read_number(open + 1, dots, &first) || !read_number(dots + 2, close, &last))
         return mr_error_set(MR_EOPTION,
-                            "tar:%s: '%.*s': want {FIRST..LAST} with numbers, or {A,B,C}", shown,
-                            (int)MR_MIN(close - open + 1, 60), open);
+                            "tar:%s: '%.*s': expected {FIRST..LAST} with numbers, or {A,B,C}",
+                            shown, (int)MR_MIN(close - open + 1, 60), open);
     if (last < first || last - first >= MAX_SHARDS)
         return mr_error_set(
-            MR_EOPTION, "tar:%s: '%.*s': want the first at most the last, and at most %u shards",
-            shown, (int)MR_MIN(close - open + 1, 60), open, MAX_SHARDS);
+            MR_EOPTION,
+            "tar:%s: '%.*s': expected the first at most the last, and at most %u shards", shown,
+            (int)MR_MIN(close - open + 1, 60), open, MAX_SHARDS);
     int rc = 0;
     for (uint64_t i = first; i <= last && rc == 0; i++) {
         char number[32];
@@ -244,7 +245,7 @@ static int expand(const char *text, struct mr_tar_names *out)
     const char *close = strchr(open, '}');
     if (!close || memchr(open + 1, '{', (size_t)(close - open - 1)))
         return mr_error_set(MR_EOPTION,
-                            "tar:%s: want each '{' closed by a '}', and none within another",
+                            "tar:%s: expected each '{' closed by a '}', and none within another",
                             mr_url_show(text, shown, sizeof shown));
     const char *dots = memmem(open, (size_t)(close - open), "..", 2);
     bool choice = memchr(open, ',', (size_t)(close - open)) || !dots;

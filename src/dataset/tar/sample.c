@@ -17,7 +17,7 @@ static int lacks(const struct mr_dataset *ds, uint64_t sample, int f)
         at += (size_t)snprintf(want + at, sizeof want - at, "%s.%s", i ? ", " : "",
                                st->field[f].ext[i]);
     return mr_error_set(
-        MR_EFORMAT, "%s: sample '%.*s' has no member for the field '%s': want %.*s with %s",
+        MR_EFORMAT, "%s: sample '%.*s' has no member for the field '%s': expected %.*s with %s",
         mr_tar_shard_of(st, sample)->name, (int)(mr_tar_extension(name) - 1 - name), name,
         ds->field[f].name, (int)(mr_tar_extension(name) - 1 - name), name, want);
 }
@@ -32,7 +32,7 @@ int mr_tar_label(const struct mr_dataset *ds, uint64_t sample, const struct mr_t
     uint32_t n = 0;
     const char *p = (const char *)mr_tar_small(mr_tar_index_of(st, sample), m, &n), *text = p;
     if (!p)
-        return mr_error_set(MR_EFORMAT, "%s: %llu bytes: want one integer",
+        return mr_error_set(MR_EFORMAT, "%s: %llu bytes: expected one integer",
                             mr_tar_who(st, sample, m, name), (unsigned long long)m->bytes);
     const char *end = p + n;
     while (p < end && isspace((unsigned char)*p))
@@ -46,7 +46,7 @@ int mr_tar_label(const struct mr_dataset *ds, uint64_t sample, const struct mr_t
     while (p < end && (isspace((unsigned char)*p) || *p == 0))
         p++;
     if (!digits || !fits || p < end)
-        return mr_error_set(MR_EFORMAT, "%s: '%.*s': want one integer of 64 bits",
+        return mr_error_set(MR_EFORMAT, "%s: '%.*s': expected one integer of 64 bits",
                             mr_tar_who(st, sample, m, name), (int)strnlen(text, n), text);
     *out = (int64_t)(minus ? 0 - x : x);
     return 0;
@@ -164,7 +164,7 @@ static int part_of(const struct mr_dataset *ds, uint64_t sample, int f,
     case MR_TAR_PICTURE:
         if (m->bytes > 0)
             return 0;
-        return mr_error_set(MR_EFORMAT, "%s: no bytes: want a picture",
+        return mr_error_set(MR_EFORMAT, "%s: no bytes: expected a picture",
                             mr_tar_who(st, sample, m, name));
     case MR_TAR_LABEL:
         p->origin = FROM_MEMORY;

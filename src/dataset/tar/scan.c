@@ -154,13 +154,14 @@ static int check_name(const struct scan *s, uint64_t at, const char *name)
     if (!name[0])
         return bad_name(s, at, name, "a member without a name");
     if (name[0] == '/')
-        return bad_name(s, at, name,
-                        "an absolute path: want members named relative to the archive's folder");
+        return bad_name(
+            s, at, name,
+            "an absolute path: expected members named relative to the archive's folder");
     for (const char *p = name; p; p = strchr(p, '/')) {
         p += *p == '/';
         if (p[0] == '.' && p[1] == '.' && (p[2] == '/' || p[2] == 0))
             return bad_name(s, at, name,
-                            "a path with '..': want members within the archive's folder");
+                            "a path with '..': expected members within the archive's folder");
     }
     return 0;
 }
@@ -172,11 +173,12 @@ static int refuse_type(const struct scan *s, uint64_t at, const char *name, char
     switch (type) {
     case '1':
     case '2':
-        return mr_error_set(MR_EFORMAT,
-                            "%s: header at byte %llu: '%.200s' is a link: want files alone (tar's "
-                            "--dereference and "
-                            "--hard-dereference store them)",
-                            archive, o, name);
+        return mr_error_set(
+            MR_EFORMAT,
+            "%s: header at byte %llu: '%.200s' is a link: expected files alone (tar's "
+            "--dereference and "
+            "--hard-dereference store them)",
+            archive, o, name);
     case 'S':
         return mr_error_set(MR_EUNSUPPORTED,
                             "%s: header at byte %llu: '%.200s' is a sparse file: pack it again "
@@ -188,10 +190,11 @@ static int refuse_type(const struct scan *s, uint64_t at, const char *name, char
                             "another volume",
                             archive, o, name);
     default:
-        return mr_error_set(
-            MR_EFORMAT,
-            "%s: header at byte %llu: '%.200s' is of type '%c' (byte %02x): want files and folders",
-            archive, o, name, type >= ' ' && type < 127 ? type : '?', (unsigned char)type);
+        return mr_error_set(MR_EFORMAT,
+                            "%s: header at byte %llu: '%.200s' is of type '%c' (byte %02x): "
+                            "expected files and folders",
+                            archive, o, name, type >= ' ' && type < 127 ? type : '?',
+                            (unsigned char)type);
     }
 }
 
@@ -202,8 +205,8 @@ static int take_extended(struct scan *s, uint64_t at, char type, uint64_t bytes)
     if (bytes > MAX_EXTENDED)
         return mr_error_set(
             MR_ELIMIT,
-            "%s: header at byte %llu: a name or pax record of %llu bytes: want at most %u", archive,
-            (unsigned long long)at, (unsigned long long)bytes, MAX_EXTENDED);
+            "%s: header at byte %llu: a name or pax record of %llu bytes: expected at most %u",
+            archive, (unsigned long long)at, (unsigned long long)bytes, MAX_EXTENDED);
     char *text = malloc(bytes + 1);
     if (!text)
         return mr_error_nomem(archive, bytes + 1);
@@ -301,7 +304,7 @@ static int scan_all(struct scan *s)
             return rc;
     }
     if (bytes == 0)
-        return mr_error_set(MR_ETRUNCATED, "%s: an empty file: want a tar archive",
+        return mr_error_set(MR_ETRUNCATED, "%s: an empty file: expected a tar archive",
                             s->source->name);
     mr_log(MR_LOG_WARNING,
            "%s: the archive has no end mark: it may have been cut off between members",

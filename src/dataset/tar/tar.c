@@ -263,7 +263,7 @@ static int open_tar(struct mr_dataset *ds, const void *options)
     struct mr_tar_state *st = ds->state;
     if (!o->path || !o->path[0])
         return mr_error_set(MR_EOPTION,
-                            "tar: no path: want tar:FILE, e.g. tar:shards-{000..127}.tar");
+                            "tar: no path: expected tar:FILE, e.g. tar:shards-{000..127}.tar");
     int rc = mr_tar_names_expand(o->path, &st->names);
     if (rc < 0)
         return rc;

@@ -226,7 +226,7 @@ static int add_below(void *user, const char *below)
         front--;
     int n = snprintf(path, sizeof path, "%.*s/%s", (int)front, a->root, below);
     if (n >= (int)sizeof path)
-        return mr_error_set(MR_ELIMIT, "%s: a path of %d bytes: want at most %d", a->root, n,
+        return mr_error_set(MR_ELIMIT, "%s: a path of %d bytes: expected at most %d", a->root, n,
                             PATH_MAX - 1);
     return add_file(a->ds, path, below);
 }
@@ -273,8 +273,8 @@ static int add_files(struct mr_dataset *ds, const struct mr_video_opts *o)
     if (!file)
         return add_folder(ds, o);
     if (o->labels == MR_FOLDER_CLASSES)
-        return mr_error_set(MR_EOPTION,
-                            "%s: labels=folders: want a folder with a sub-folder a class", o->path);
+        return mr_error_set(
+            MR_EOPTION, "%s: labels=folders: expected a folder with a sub-folder a class", o->path);
     return add_file(ds, o->path, mr_base_name(o->path));
 }
 
@@ -309,18 +309,18 @@ static int find_size(struct mr_dataset *ds)
 static int take_options(struct state *st, const struct mr_video_opts *o)
 {
     if (!o->path || !o->path[0])
-        return mr_error_set(MR_EOPTION, "video: no path: want video:DIR or video:FILE");
+        return mr_error_set(MR_EOPTION, "video: no path: expected video:DIR or video:FILE");
     if (o->frames == 0 || o->stride == 0 || o->clips == 0 || o->frames > 65536 ||
         o->stride > 65536 || o->clips > 1u << 20)
         return mr_error_set(
             MR_EOPTION,
-            "video: %llu frames, stride %llu, %llu clips: want 1..65536, 1..65536, 1..%u",
+            "video: %llu frames, stride %llu, %llu clips: expected 1..65536, 1..65536, 1..%u",
             (unsigned long long)o->frames, (unsigned long long)o->stride,
             (unsigned long long)o->clips, 1u << 20);
     bool given = o->shape.rank != 0;
     if (given &&
         (o->shape.rank != 2 || o->shape.dim[0] - 1 >= MAX_SIDE || o->shape.dim[1] - 1 >= MAX_SIDE))
-        return mr_error_set(MR_EOPTION, "video: size: want HEIGHTxWIDTH, each 1..%d", MAX_SIDE);
+        return mr_error_set(MR_EOPTION, "video: size: expected HEIGHTxWIDTH, each 1..%d", MAX_SIDE);
     st->frames = o->frames;
     st->stride = o->stride;
     st->clips = o->clips;

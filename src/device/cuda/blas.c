@@ -80,7 +80,7 @@ int mr_cuda_matmul(struct mr_cuda *c, struct mr_stream *stream, const struct mr_
                             blas.why_not);
     if (m->n == 0 || m->n > 65536 || m->rows == 0 || m->rows > 65536)
         return mr_error_set(MR_EMISUSE,
-                            "kernel matmul_f32: want n and rows of 1..65536, got %llu and %llu",
+                            "kernel matmul_f32: expected n and rows of 1..65536, got %llu and %llu",
                             (unsigned long long)m->n, (unsigned long long)m->rows);
     pthread_mutex_lock(&c->lock);
     if (!c->blas)

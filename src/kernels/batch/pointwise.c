@@ -80,7 +80,7 @@ const char *mr_batch_point_check(const void *args, struct mr_kernel_range out[MR
     int small = a->from == MR_BOOL || a->from == MR_U8 || a->from == MR_I8 || a->from == MR_U16 ||
                 a->from == MR_I16;
     if (!small || (a->to != MR_F32 && a->to != MR_F16 && a->to != MR_BF16))
-        return "from and to: want a small integer's dtype and f32, f16 or bf16";
+        return "from and to: expected a small integer's dtype and f32, f16 or bf16";
     if (a->n_dims < 1 || a->n_dims > MR_POINT_DIMS)
         return "n_dims";
     uint64_t elements = 1, last = 0;

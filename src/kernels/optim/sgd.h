@@ -26,7 +26,7 @@ static const struct mr_option sgd_options[] = {
 static int sgd_check(const struct mr_optim_opts *opts)
 {
     if (opts->nesterov && (opts->momentum <= 0 || opts->dampening != 0))
-        return mr_error_set(MR_EOPTION, "%s: nesterov wants momentum > 0 and no dampening",
+        return mr_error_set(MR_EOPTION, "%s: nesterov needs momentum > 0 and no dampening",
                             opts->name);
     return 0;
 }

@@ -135,7 +135,7 @@ bool record_cupti_load(char *why, size_t bytes)
 #undef X
     if (cupti.GetVersion(&cupti.version) != CUPTI_OK || cupti.version < CUPTI_OLDEST) {
         snprintf(why, bytes,
-                 "libcupti's interface is version %u, want CUDA 12.0's, %u, or a later one",
+                 "libcupti's interface is version %u, expected CUDA 12.0's, %u, or a later one",
                  cupti.version, (unsigned)CUPTI_OLDEST);
         return false;
     }

@@ -209,7 +209,7 @@ static const struct {
 } statuses[] = {
     {400, -EIO, false, "Bad Request", "the server does not like the request"},
     {401, -EACCES, false, "Unauthorized",
-     "it wants a user and password (https://user:password@host/), or keys"},
+     "it needs a user and password (https://user:password@host/), or keys"},
     {403, -EACCES, false, "Forbidden", "no right to read it, or no such object"},
     {404, -ENOENT, false, "Not Found", "no such object: check the name"},
     {405, MR_EUNSUPPORTED, false, "Method Not Allowed", "the server does not serve files this way"},

@@ -48,7 +48,7 @@ static void load(void)
     const curl_version_info_data *version = mr_curl.version_info(CURLVERSION_NOW);
     CURLcode rc = mr_curl.global_init(CURL_GLOBAL_DEFAULT);
     if (version->version_num < OLDEST)
-        snprintf(why_not, sizeof why_not, "libcurl %s is too old: want 7.75 or later",
+        snprintf(why_not, sizeof why_not, "libcurl %s is too old: expected 7.75 or later",
                  version->version);
     else if (rc)
         snprintf(why_not, sizeof why_not, "libcurl cannot start: %s", mr_curl.easy_strerror(rc));

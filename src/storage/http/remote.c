@@ -50,12 +50,12 @@ static int check(const struct mr_remote_opts *opts)
     uint64_t limit;
     if (opts->connect_timeout_ms == 0 || opts->stall_timeout_ms == 0 || opts->retries > 100)
         return mr_error_set(MR_EOPTION,
-                            "remote options: want timeouts over 0 ms and at most 100 retries");
+                            "remote options: expected timeouts over 0 ms and at most 100 retries");
     if (!opts->cache_dir || opts->cache_limit >= LEAST_LIMIT)
         return 0;
     int rc = opts->cache_limit == 0 ? limit_now(&limit) : 0;
     return rc < 0 ? rc
-                  : mr_error_set(MR_EOPTION, "cache limit %llu: want at least 1 MiB",
+                  : mr_error_set(MR_EOPTION, "cache limit %llu: expected at least 1 MiB",
                                  (unsigned long long)opts->cache_limit);
 }
 

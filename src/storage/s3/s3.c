@@ -18,7 +18,7 @@ int mr_s3_split(const char *url, char bucket[64], const char **key)
     if (!fine)
         return mr_error_set(
             MR_EOPTION,
-            "%s: no bucket: want s3://BUCKET/KEY, the bucket of letters, digits, '-', '.'",
+            "%s: no bucket: expected s3://BUCKET/KEY, the bucket of letters, digits, '-', '.'",
             mr_url_show(url, shown, sizeof shown));
     memcpy(bucket, at, n);
     bucket[n] = 0;
