@@ -1,4 +1,4 @@
-/* numpy's arrays: the first dimension counts samples. */
+/* NumPy arrays in npy files: the first dimension counts samples. */
 #include "dataset/arrays/npy.h"
 #include "dataset/dataset.h"
 
@@ -73,16 +73,18 @@ int mr_npy_look(struct mr_files *files, int id, struct mr_npy_file *s, uint64_t 
     return rc;
 }
 
-/* ---- Fortran order: the first dimension is the fastest, so a sample's elements lie far apart ---- */
+/* ---- Fortran order: the first dimension varies fastest, so a sample's elements are far apart
+ * ---- */
 
 #define CHUNK_BYTES (1u << 20)
 
-/* Where the next element goes: `at` samples down a column whose place in a sample is `place` elements. */
+/* The destination of the next element: sample `at` of a column; `place` is the element's offset in
+ * a sample. */
 struct scatter {
     const struct mr_npy_head *head;
     uint64_t at, place;
     uint64_t index[MR_MAX_RANK + 1],
-        step[MR_MAX_RANK + 1]; /* of dimensions 1 and up; step in elements, C order */
+        step[MR_MAX_RANK + 1]; /* of dimensions 1 and up; step: in elements, in C order */
     uint64_t record_elements;
 };
 
@@ -107,7 +109,7 @@ static void next_column(struct scatter *s)
     }
 }
 
-/* Fixed sizes become plain moves. */
+/* Constant sizes compile to plain moves. */
 static void put_strided(char *to, uint64_t stride, const char *from, uint64_t n, uint64_t size)
 {
     switch (size) {
@@ -210,7 +212,8 @@ bool mr_npy_scattered(const struct mr_npy_file *s)
     return s->head.fortran && s->head.rank > 1;
 }
 
-/* A table of its own for the header, because a file in Fortran order is not one that samples are read from. */
+/* The header is read through a separate file table: samples of a file in Fortran order are not read
+ * from the file itself. */
 static int add_file(struct mr_dataset *ds, const char *path, int f, struct mr_npy_file *s)
 {
     struct mr_records *r = &((struct state *)ds->state)->field[f];
@@ -263,7 +266,7 @@ static int open_npy(struct mr_dataset *ds, const void *options)
     if (rc < 0)
         return rc;
     mr_field_name(&ds->field[0]);
-    if (s.head.length) /* strings and void are u8, too, and no images */
+    if (s.head.length) /* strings and void are u8 too, but not images */
         strcpy(ds->field[0].name, "x");
     ds->n = s.n;
     ds->n_fields = 1;

@@ -1,4 +1,4 @@
-/* numpy's archives of arrays (savez): a zip file of npy files, read into memory at open. */
+/* NumPy archives of arrays (savez): a zip file of npy files, read into memory when it is opened. */
 #include "dataset/arrays/chosen.h"
 #include "dataset/arrays/npy.h"
 
@@ -19,19 +19,19 @@ static const char *lacks(void)
 
 #if MILLRACE_HAVE_ZIP
 
-#define BLOCK_BYTES    (1u << 20) /* read at once: libzip asks for little at a time */
+#define BLOCK_BYTES    (1u << 20) /* bytes per read: libzip asks for small pieces */
 #define UNPACKED_TIMES 20ull
 #define UNPACKED_LEAST (1ull << 30)
-#define STEP_BYTES     (8u << 20) /* unpacked between two looks for an interrupt */
+#define STEP_BYTES     (8u << 20) /* bytes unpacked between two checks for an interrupt */
 
-/* ---- libzip reads through the table of files ---- */
+/* ---- libzip reads through the file table ---- */
 
 struct input {
     const char *path;
     struct mr_files *files;
-    int id, rc; /* rc: of a read that failed: libzip would hide what with */
+    int id, rc; /* rc: error of a failed read, which libzip would replace by its own */
     uint64_t bytes, at;
-    uint8_t *block; /* n bytes from `from` on */
+    uint8_t *block; /* n bytes of the file, starting at `from` */
     uint64_t from, n;
     zip_error_t error;
 };
@@ -107,7 +107,7 @@ static zip_int64_t on_command(void *user, void *data, zip_uint64_t length, zip_s
     }
 }
 
-/* member: NULL for the archive. */
+/* member: NULL if the error concerns the archive. */
 static int refuse(const struct input *in, const char *member, const char *why)
 {
     if (in->rc < 0)
@@ -156,10 +156,10 @@ struct opening {
     struct input in;
     zip_t *zip;
     struct mr_chosen chosen;
-    uint64_t need; /* bytes of the chosen arrays */
+    uint64_t need; /* bytes of all chosen arrays */
 };
 
-/* May it be read? */
+/* Checks that a member can be read. */
 static int check_member(struct opening *o, const zip_stat_t *st)
 {
     const zip_uint64_t want = ZIP_STAT_SIZE | ZIP_STAT_COMP_METHOD | ZIP_STAT_ENCRYPTION_METHOD;
@@ -173,7 +173,7 @@ static int check_member(struct opening *o, const zip_stat_t *st)
     return 0;
 }
 
-/* All of a member, and then its end: only there is its checksum compared. */
+/* Reads a member to its end: libzip compares the checksum only there. */
 static int read_open_member(struct opening *o, zip_file_t *file, const zip_stat_t *st,
                             uint8_t *data)
 {
@@ -215,8 +215,8 @@ static int read_member(struct opening *o, const zip_stat_t *st, uint8_t **out)
     return 0;
 }
 
-/* Where the array lies: in `data`, which the table of files then owns, or turned round in memory of its own. Returns the
- * file's id. */
+/* Puts an array where its samples can be read: `data` itself, which the file table then owns, or
+ * for Fortran order a reordered copy. Returns the file's id. */
 static int place(struct mr_dataset *ds, struct mr_npy_file *npy, uint8_t *data, uint64_t bytes,
                  struct mr_records *out)
 {
@@ -307,7 +307,8 @@ static int see_member(struct opening *o, zip_uint64_t index)
     return 0;
 }
 
-/* Before anything is unpacked. The directory's sizes are those that members are then held to. */
+/* Runs before anything is unpacked. Members may not unpack to more than the sizes in the
+ * directory. */
 static int check_memory(const struct opening *o, uint64_t asked)
 {
     struct mr_host_memory_info memory;

@@ -1,4 +1,5 @@
-/* safetensors files: each chosen tensor is a field, its first dimension counts the samples. One file, or shards by an index. */
+/* safetensors files: each chosen tensor is a field, its first dimension counts the samples. The
+ * data set is one file, or the shards that an index file lists. */
 #include "dataset/arrays/chosen.h"
 #include "dataset/arrays/safetensors_head.h"
 
@@ -6,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define INDEX_BYTES (64ull << 20) /* of model.safetensors.index.json, at most */
+#define INDEX_BYTES (64ull << 20) /* maximum size of model.safetensors.index.json */
 
 struct state {
     struct mr_records field[MR_MAX_FIELDS];
@@ -14,7 +15,7 @@ struct state {
 
 /* ---- which tensors ---- */
 
-/* Bytes that look like numbers, but are none, are only for those who ask for them. */
+/* 8-bit floats are available only as raw bytes, so the user must ask for them explicitly. */
 static int check_dtype(const char *path, const struct mr_safetensor *t, int fp8)
 {
     if (!t->foreign || fp8 == MR_FP8_U8)
@@ -55,14 +56,15 @@ static int add_tensor(struct mr_dataset *ds, const char *path, int file,
     return 0;
 }
 
-/* What is being opened. */
+/* State while a data set is being opened. */
 struct opening {
     struct mr_dataset *ds;
     struct mr_chosen chosen;
     int fp8; /* enum mr_fp8 */
 };
 
-/* Of all tensors in a file, the wanted ones; of a shard (only: the one that its index says is there) that. */
+/* Adds the chosen tensors of a file. only: the single tensor to take from a shard, as the index
+ * says; NULL for all. */
 static int add_tensors(struct opening *o, const char *path, int file,
                        const struct mr_safetensors *st, const char *only)
 {

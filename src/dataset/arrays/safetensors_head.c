@@ -1,4 +1,5 @@
-/* The header of a safetensors file: 8 bytes that say how long it is, a JSON object of tensors, then their bytes. */
+/* The header of a safetensors file: its length in 8 bytes, then a JSON object of tensors; the
+ * tensors' bytes follow. */
 #include "dataset/arrays/safetensors_head.h"
 
 #include <cjson/cJSON.h>
@@ -7,12 +8,12 @@
 #include <string.h>
 
 #define MAX_HEADER                                                                                 \
-    (64ull << 20) /* the format allows 100 MB; parsed, a header takes many times its size */
+    (64ull << 20) /* the format allows 100 MB, but a parsed header takes many times its size */
 
 static const struct {
     const char *name;
     enum mr_dtype dtype;
-    bool foreign; /* 8-bit floats: only their bytes */
+    bool foreign; /* 8-bit floats: only raw bytes */
 } dtypes[] = {
     {"BOOL", MR_BOOL, false},     {"U8", MR_U8, false},     {"I8", MR_I8, false},
     {"U16", MR_U16, false},       {"I16", MR_I16, false},   {"F16", MR_F16, false},
@@ -28,7 +29,7 @@ static int bad(const char *path, const char *name, const char *what)
     return mr_error_set(MR_EFORMAT, "%s: tensor '%.100s': %s", path, name, what);
 }
 
-/* A whole number that a double holds exactly. */
+/* Reads an integer that a double holds exactly. */
 static bool get_whole(const cJSON *item, uint64_t *out)
 {
     double v = cJSON_IsNumber(item) ? item->valuedouble : -1;
@@ -128,7 +129,7 @@ static int by_name(const void *a, const void *b)
                   (*(const struct mr_safetensor *const *)b)->name);
 }
 
-/* The format forbids holes and overlaps: what is checked is all that the file holds. */
+/* The format forbids gaps and overlaps, so the tensors must cover all bytes after the header. */
 static int check_cover(const char *path, const struct mr_safetensors *st, uint64_t data_at,
                        uint64_t data_bytes)
 {

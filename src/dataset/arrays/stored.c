@@ -1,4 +1,4 @@
-/* Samples as they are stored, and pictures decoded one by one: what copying a data set needs. */
+/* Samples in their stored form, and pictures decoded one at a time: for copying data sets. */
 #include "dataset/dataset.h"
 
 #include <errno.h>
@@ -33,7 +33,7 @@ void mr_stored_free(struct mr_stored stored[MR_MAX_FIELDS])
     }
 }
 
-/* Room for the fields that are no pictures. */
+/* Allocates buffers for the fields that are not pictures. */
 static int make_rooms(const struct mr_dataset *ds, struct mr_stored out[], void *room[])
 {
     for (int f = 0; f < ds->n_fields; f++) {
@@ -95,7 +95,7 @@ int mr_dataset_read_stored(const struct mr_dataset *ds, uint64_t index,
     return MR_MIN(rc, 0);
 }
 
-/* All of the picture, at the size at which its shorter side is what *user says. */
+/* Chooses the whole picture, scaled so that its shorter side has *user pixels. */
 static int choose_all(void *user, uint32_t width, uint32_t height, struct mr_window *out)
 {
     const uint64_t *shorter = user;
@@ -111,7 +111,7 @@ int mr_picture_decode(const char *name, const void *bytes, uint64_t n,
                       const struct mr_picture_opts *opts, uint64_t shorter, void **pixels,
                       uint32_t *height, uint32_t *width)
 {
-    struct mr_dataset set = {0}; /* reads the options */
+    struct mr_dataset set = {0}; /* only carries the options */
     struct mr_decoder *decoder = NULL;
     struct mr_picture p;
     if ((unsigned)opts->color > MR_PICTURE_RGBA || (unsigned)opts->alpha > MR_PICTURE_WHITE)

@@ -1,6 +1,7 @@
 /*
- * CSV files of pictures: a column of paths; points, labels and classes from the others. Read once, at open: paths go to the
- * table of files, numbers to rows in memory, the text is dropped.
+ * CSV files of pictures: one column has paths; points, labels and classes come from others. The
+ * file is read once, when it is opened: paths go to the file table, numbers to rows in memory, and
+ * the text is freed.
  */
 #include "dataset/pictures/csv.h"
 #include "codec/image.h"
@@ -14,7 +15,7 @@
 #include <string.h>
 
 struct state {
-    struct mr_photos photos; /* first */
+    struct mr_photos photos; /* must be first */
 };
 
 struct reading {
@@ -24,9 +25,9 @@ struct reading {
     struct mr_csv csv;
     struct mr_csv_columns columns;
     float *points;          /* rows of 2 * n_points */
-    double *labels;         /* rows of n_labels; made the field's dtype at the end */
-    bool whole, wide;       /* all of them are whole numbers; some whole one is none in f32 */
-    struct mr_slice *names; /* of classes */
+    double *labels;         /* rows of n_labels; converted to the field's dtype at the end */
+    bool whole, wide;       /* all are integers; some integer is not exact in f32 */
+    struct mr_slice *names; /* class names */
 };
 
 /* ---- values ---- */
@@ -78,7 +79,8 @@ static int read_floats(const struct reading *r, const size_t *column, uint64_t n
     return 0;
 }
 
-/* Is the cell all digits, a number that someone counts or names by, but not the number that it was read as? */
+/* Returns whether the cell is all digits (a count or an identifier) but does not fit a double
+ * exactly. */
 static bool is_rounded(struct mr_slice cell, double x)
 {
     size_t at = cell.length > 0 && (cell.text[0] == '-' || cell.text[0] == '+');
@@ -90,7 +92,7 @@ static bool is_rounded(struct mr_slice cell, double x)
     return at == cell.length && (!fits || fabs(x) >= 0x1p63 || (uint64_t)fabs(x) != n);
 }
 
-/* A label, and what its column's type has to hold. */
+/* Reads a label and notes what the column's dtype must be able to represent. */
 static int read_label(struct reading *r, size_t c, double *out)
 {
     float narrow;
@@ -137,7 +139,7 @@ static int read_record(struct reading *r)
 
 /* ---- rows ---- */
 
-/* How many records there can be at most: one a line, and one byte a cell with what ends it. */
+/* An upper bound for the number of records: one per line, and at least two bytes per cell. */
 static uint64_t most_records(const struct mr_csv *csv)
 {
     uint64_t bytes = (uint64_t)(csv->end - csv->at), ends = 0;
@@ -174,7 +176,7 @@ static int make_rows(struct reading *r)
     return rc;
 }
 
-/* Gives back what the rows do not need. */
+/* Returns unused memory of the rows. */
 static void *shrink(void *data, uint64_t bytes)
 {
     void *less = realloc(data, MR_MAX(bytes, 1u));
@@ -196,7 +198,7 @@ static int finish_classes(struct reading *r)
     return rc;
 }
 
-/* f32, unless a whole number asks for more; one column of whole numbers is of classes. */
+/* f32 unless an integer needs more; a single column of integers is a class label. */
 static enum mr_dtype label_dtype(const struct reading *r)
 {
     if (r->whole && (r->columns.n_labels == 1 || r->wide))
@@ -204,7 +206,7 @@ static enum mr_dtype label_dtype(const struct reading *r)
     return r->wide ? MR_F64 : MR_F32;
 }
 
-/* The doubles become what the field holds, where they are. */
+/* Converts the doubles in place to the field's dtype. */
 static int finish_labels(struct reading *r)
 {
     struct mr_spec spec = {
@@ -262,7 +264,8 @@ static int read_records(struct reading *r)
     return rc == 0 ? finish(r) : rc;
 }
 
-/* Columns that would be labels, were their first cell a number: who has text there by mistake should see it. */
+/* Reports columns that labels=all leaves out because their first cell is text, in case that text is
+ * a mistake. */
 static void describe_left_out(const struct mr_csv_columns *k, char *out, size_t cap)
 {
     char name[80];

@@ -1,5 +1,6 @@
 /*
- * Folders of pictures, a class a sub-folder: labels and order as torchvision's ImageFolder has them.
+ * Folders of pictures with one sub-folder per class; labels and order match torchvision's
+ * ImageFolder.
  */
 #include "codec/image.h"
 #include "dataset/pictures/photos.h"
@@ -10,7 +11,7 @@
 #include <string.h>
 
 struct state {
-    struct mr_photos photos; /* first */
+    struct mr_photos photos; /* must be first */
 };
 
 struct adding {

@@ -1,4 +1,4 @@
-/* A text file with a picture's path a line, and optionally a tab and its label. */
+/* A text file with one picture path per line, optionally followed by a tab and a label. */
 #include "codec/image.h"
 #include "dataset/pictures/photos.h"
 
@@ -7,17 +7,17 @@
 #include <string.h>
 
 struct state {
-    struct mr_photos photos; /* first */
+    struct mr_photos photos; /* must be first */
 };
 
 struct reading {
     struct mr_dataset *ds;
     const char *path, *root;
     char *text;
-    struct mr_slice *labels; /* n of them, when there are any; within the text */
-    uint64_t n_lines;        /* room in labels */
+    struct mr_slice *labels; /* n of them, within the text; NULL if there are no labels */
+    uint64_t n_lines;        /* capacity of labels */
     uint64_t line;
-    bool labelled; /* by the first picture's line */
+    bool labelled; /* decided by the first picture's line */
 };
 
 static bool blank(const char *p, const char *end)
@@ -78,7 +78,7 @@ static int read_lines(struct reading *r, const char *p, const char *end)
                                    r->path);
 }
 
-/* A whole number and nothing else. */
+/* Parses an integer; false if anything else is in the text. */
 static bool whole(struct mr_slice s, int64_t *out)
 {
     char text[24], *end;

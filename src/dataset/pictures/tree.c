@@ -1,4 +1,5 @@
-/* Walks folders of classes: classes by name; within a class, folders by path as text, and in each its files by name. */
+/* Walks class folders: classes by name; within a class, folders by path as text, and the files of
+ * each by name. */
 #include "dataset/pictures/tree.h"
 
 #include <errno.h>
@@ -7,16 +8,16 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define MAX_DEPTH  100 /* folders within each other */
-#define SNIFF_DIRS 8   /* sub-folders that are looked into for a file */
+#define MAX_DEPTH  100 /* nesting of folders */
+#define SNIFF_DIRS 8   /* number of sub-folders searched for a file */
 
 /* ---- lists of names ---- */
 
-/* Names one after the other, each with a NUL, and where each begins. */
+/* Names one after the other, each ended by NUL, and their offsets. */
 struct names {
     char *text;
     size_t used, *at, n;
-    uint64_t room, n_room; /* of text and at */
+    uint64_t room, n_room; /* capacity of text and of at */
 };
 
 static int names_add(struct names *names, const char *name)
@@ -66,7 +67,7 @@ static void names_free(struct names *names)
 struct listing {
     const struct mr_tree *tree;
     struct names files, folders;
-    uint64_t others; /* files that are not wanted, of all folders listed */
+    uint64_t others; /* files of other kinds in all listed folders */
 };
 
 static int on_entry(void *user, const char *name, bool folder, uint64_t bytes)
@@ -96,10 +97,10 @@ static int list(const char *place, struct listing *l)
 /* ---- all folders of a class ---- */
 
 struct dir {
-    size_t path;   /* in walk.paths: below the root, "" for the root */
-    int64_t above; /* its folder, -1: none */
+    size_t path;   /* offset in walk.paths of the path below the root, "" for the root */
+    int64_t above; /* index of its parent, -1: none */
     int depth;
-    dev_t device; /* both 0 where the store has no such things */
+    dev_t device; /* both 0 for stores without inodes */
     ino_t inode;
 };
 
@@ -109,7 +110,7 @@ struct walk {
     struct names paths;
     struct dir *dirs;
     size_t n_dirs;
-    size_t *order; /* of dirs */
+    size_t *order; /* indices of dirs */
     uint64_t room, order_room;
 };
 
@@ -124,7 +125,7 @@ static int join(char path[PATH_MAX], const char *front, const char *name)
                               length, PATH_MAX - 1);
 }
 
-/* A link to a folder above would be walked for ever. */
+/* A link to a folder above would make the walk endless. */
 static int check_loop(const struct walk *w, const struct dir *d, const char *place)
 {
     for (int64_t i = d->above; i >= 0 && d->inode; i = w->dirs[i].above)
@@ -210,7 +211,8 @@ static int add_files(struct walk *w, size_t i)
     return 0;
 }
 
-/* Adds all wanted files in a folder (below the root) and in those below it. A folder alone, the common case, is listed once. */
+/* Adds all wanted files in a folder (relative to the root) and below. A folder without sub-folders,
+ * the common case, is listed only once. */
 static int add_tree(struct walk *w, const char *folder)
 {
     names_clear(&w->paths);
@@ -218,7 +220,7 @@ static int add_tree(struct walk *w, const char *folder)
     int rc = add_dir(w, folder, -1);
     if (rc == 0)
         rc = find_dirs(w);
-    const uint64_t others = w->listing.others; /* each folder's once */
+    const uint64_t others = w->listing.others; /* of this folder, counted once */
     if (rc == 0)
         rc = mr_grow("list of folders", &w->order, &w->order_room, w->n_dirs, sizeof *w->order);
     if (rc < 0)
@@ -238,7 +240,7 @@ static int add_tree(struct walk *w, const char *folder)
 
 /* ---- classes ---- */
 
-/* Files of another kind are no reason to remove them. */
+/* The error suggests removing an empty class only if its folder has no other files. */
 static int empty_class(const struct mr_tree *t, uint64_t k, uint64_t others)
 {
     if (others == 0)
@@ -261,7 +263,7 @@ static int add_class(struct walk *w, uint64_t k)
     return t->n == before && !t->allow_empty ? empty_class(t, k, w->listing.others - others) : 0;
 }
 
-/* folders: the classes' names, sorted; taken over. */
+/* folders: sorted class names; takes ownership. */
 static int take_classes(struct mr_tree *t, struct names *folders)
 {
     t->class = calloc(folders->n, sizeof *t->class);
@@ -276,7 +278,7 @@ static int take_classes(struct mr_tree *t, struct names *folders)
     return 0;
 }
 
-/* top: what stands in the root. */
+/* top: listing of the root. */
 static int add_all(struct walk *w, struct listing *top)
 {
     struct mr_tree *t = w->tree;
@@ -349,7 +351,7 @@ struct look {
     char folder[SNIFF_DIRS][NAME_MAX + 1];
 };
 
-/* Stops at the first such file. */
+/* Stops at the first wanted file. */
 static int look_at(void *user, const char *name, bool folder, uint64_t bytes)
 {
     struct look *k = user;

@@ -1,4 +1,5 @@
-/* Compressed archives, unpacked once: into memory while the budget lasts, else into a temporary file. */
+/* Unpacks compressed archives once: into memory while the budget lasts, then into a temporary
+ * file. */
 #include "codec/codec.h"
 #include "dataset/tar/tar.h"
 
@@ -18,7 +19,7 @@ struct work {
     struct mr_gunzip_io io;
     uint64_t read_bytes, room;
     struct mr_tar_budget *budget;
-    int64_t taken; /* of the memory */
+    int64_t taken; /* bytes taken from the memory budget */
     struct mr_tar_inflated *to;
 };
 
@@ -49,7 +50,7 @@ static int put_file(struct work *w, const unsigned char *from, uint64_t n)
     return 0;
 }
 
-/* From now on into a file; what is in memory first. */
+/* Moves the content from memory to a file; later writes go there. */
 static int spill(struct work *w)
 {
     int fd = mr_tar_spill_open(w->source->name);
@@ -66,7 +67,7 @@ static int spill(struct work *w)
     return rc;
 }
 
-/* Makes room in memory for n more bytes. 1: there is none in the budget. */
+/* Makes space in memory for n more bytes. Returns 1 if the budget does not allow it. */
 static int grow(struct work *w, uint64_t n)
 {
     uint64_t want = w->to->bytes + n;
@@ -139,7 +140,7 @@ static int inflate_all(struct work *w)
     while (rc == 0 && !ended) {
         if (w->io.n_in == 0)
             rc = refill(w, &ended);
-        if (rc == 0) /* also between two parts of what one refill makes, which may be a GiB */
+        if (rc == 0) /* also between two parts of one refill's output, which may be a GiB */
             rc = mr_interrupt_check(w->source->name);
         w->io.out = w->out;
         w->io.n_out = OUT_BYTES;

@@ -1,4 +1,4 @@
-/* One pass over the headers of a tar archive. */
+/* Reads all headers of a tar archive in one pass. */
 #include "dataset/arrays/npy.h"
 #include "dataset/tar/tar.h"
 
@@ -6,15 +6,15 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MAX_EXTENDED (1u << 20) /* bytes of a long name or of pax records */
+#define MAX_EXTENDED (1u << 20) /* upper bound of a long name or of pax records, in bytes */
 
 struct scan {
     const struct mr_tar_source *source;
     struct mr_tar_index *index;
     unsigned char *buf; /* source->chunk bytes */
     uint64_t from, have;
-    struct mr_tar_pax pax; /* of the next member, GNU's long name too */
-    uint32_t last_npy;     /* where the last npy header kept begins: most are the same */
+    struct mr_tar_pax pax; /* for the next member, GNU's long name too */
+    uint32_t last_npy;     /* offset of the last npy header kept: most are identical */
 };
 
 void mr_tar_index_free(struct mr_tar_index *index)
@@ -41,7 +41,8 @@ const unsigned char *mr_tar_small(const struct mr_tar_index *index, const struct
     return index->small + m->small + sizeof *out_bytes;
 }
 
-/* [out] out: n bytes of the archive at offset, n at most a chunk, all within the archive. */
+/* [out] out: n bytes of the archive at offset; n is at most a chunk, and all are within the
+ * archive. */
 static int view(struct scan *s, uint64_t offset, uint64_t n, const unsigned char **out)
 {
     if (offset < s->from || offset + n > s->from + s->have) {
@@ -55,7 +56,7 @@ static int view(struct scan *s, uint64_t offset, uint64_t n, const unsigned char
     return 0;
 }
 
-/* Room for `n` elements of `size` bytes behind the `used` ones. */
+/* Ensures capacity for `n` elements of `size` bytes after the `used` ones. */
 static int need(void *array, uint64_t *room, uint64_t used, uint64_t n, size_t size, const char *of)
 {
     uint64_t want = used + n;
@@ -94,8 +95,8 @@ static int keep_npy(struct scan *s, const unsigned char *bytes, uint32_t n, uint
     return rc;
 }
 
-/* How many bytes of a member the index keeps. [out] out: they; a damaged npy header keeps nothing here, and makes its sample
- * bad later. */
+/* Returns how many bytes of a member the index keeps. [out] out: these bytes. If an npy header is
+ * damaged nothing is kept, and its sample is bad later. */
 static int small_part(struct scan *s, const struct mr_tar_member *m, const char *name, uint64_t *n,
                       bool *npy, const unsigned char **out)
 {
@@ -198,7 +199,7 @@ static int refuse_type(const struct scan *s, uint64_t at, const char *name, char
     }
 }
 
-/* Long names and pax records: the content itself says something about the next member. */
+/* Handles long names and pax records: entries whose content describes the next member. */
 static int take_extended(struct scan *s, uint64_t at, char type, uint64_t bytes)
 {
     const char *archive = s->source->name;
@@ -212,7 +213,7 @@ static int take_extended(struct scan *s, uint64_t at, char type, uint64_t bytes)
         return mr_error_nomem(archive, bytes + 1);
     text[bytes] = 0;
     int rc = s->source->read(s->source->user, at + MR_TAR_BLOCK, text, bytes);
-    struct mr_tar_pax all = {0}; /* of the whole archive: only asked whether it can be read */
+    struct mr_tar_pax all = {0}; /* global records: only checked for errors */
     if (rc == 0 && type == 'g')
         rc = mr_tar_pax_parse(archive, at, text, bytes, &all);
     else if (rc == 0 && type == 'x')
@@ -254,7 +255,7 @@ static int ends_early(const struct scan *s, uint64_t at, const char *what, uint6
         (unsigned long long)s->source->bytes);
 }
 
-/* One header and what it is about. *at moves on to the next. */
+/* Handles one header and its content. Advances *at to the next. */
 static int take_entry(struct scan *s, uint64_t *at, const unsigned char *block)
 {
     struct mr_tar_header h;
@@ -272,7 +273,7 @@ static int take_entry(struct scan *s, uint64_t *at, const unsigned char *block)
     next = mr_round_up(end, MR_TAR_BLOCK);
     if (extended)
         rc = take_extended(s, *at, h.type, bytes);
-    else if (h.type != 'V') /* a volume's label */
+    else if (h.type != 'V') /* 'V': volume label */
         rc = take_member(s, *at, &h, bytes);
     *at = next;
     return rc;

@@ -1,6 +1,6 @@
 /*
- * Clips of videos: one sample, some frames. The video module decodes; where a file's frames lie is found once and kept, and
- * each thread keeps the last few videos open.
+ * Clips of videos: a sample is a few frames. The video module decodes. The frame index of a file is
+ * built once and kept, and each thread keeps the last few videos open.
  */
 #include "codec/video.h"
 #include "dataset/pictures/tree.h"
@@ -12,23 +12,23 @@
 #include <strings.h>
 #include <sys/stat.h>
 
-#define SIZE_TRIES   16         /* files that are asked for their size, until one opens */
-#define MAX_SIDE     16384      /* of a frame */
-#define REMOTE_BYTES (4u << 20) /* read at once of a remote file: libav asks for little at a time */
+#define SIZE_TRIES   16         /* files to try when looking for the frame size */
+#define MAX_SIDE     16384      /* maximum side of a frame */
+#define REMOTE_BYTES (4u << 20) /* bytes per read of a remote file: libav asks for small pieces */
 
 struct file {
-    pthread_mutex_t lock; /* taken alone; held while the index is made */
+    pthread_mutex_t lock; /* held while the index is made; no other lock is taken inside */
     struct mr_video_index *_Atomic index;
 };
 
 struct state {
     const struct mr_video_module *module;
     struct file *file;
-    uint64_t n_files, n_locks; /* locks: made so far */
-    int first;                 /* file 0 in the table; the others follow */
-    uint64_t n_beside;         /* videos that stand beside the classes' folders: left out */
-    uint64_t n_others;         /* files of other kinds: left out */
-    int64_t *labels;           /* a file's; NULL: none */
+    uint64_t n_files, n_locks; /* locks: number initialised */
+    int first;                 /* id of the first file in the table; the others follow */
+    uint64_t n_beside;         /* videos beside the class folders: ignored */
+    uint64_t n_others;         /* files of other kinds: ignored */
+    int64_t *labels;           /* per file; NULL: none */
     struct mr_class *class;
     char *class_text;
     uint64_t frames, stride, clips, max_pixels;
@@ -36,7 +36,7 @@ struct state {
     struct mr_video_size size;
 };
 
-/* ---- one open video: a thread's ---- */
+/* ---- one open video, owned by a thread ---- */
 
 struct open_video {
     const struct mr_video_module *module;
@@ -48,7 +48,7 @@ struct open_video {
     uint64_t from, n;
 };
 
-/* [offset, offset + bytes) lies in the file. */
+/* [offset, offset + bytes) is within the file. */
 static int read_block(struct open_video *v, uint64_t offset, void *buf, uint64_t bytes)
 {
     if (offset < v->from || offset + bytes > v->from + v->n) {
@@ -107,7 +107,7 @@ static int open_video(const struct mr_dataset *ds, uint64_t f, struct open_video
     return 0;
 }
 
-/* Where the file's frames lie: found by the first thread that asks, while others wait. */
+/* Gets the frame index of a file: the first thread that needs it builds it, others wait. */
 static int get_index(const struct state *st, uint64_t f, struct open_video *v,
                      const struct mr_video_index **out)
 {
@@ -127,7 +127,7 @@ static int get_index(const struct state *st, uint64_t f, struct open_video *v,
 
 /* ---- which frames ---- */
 
-/* The first frame of a clip, of a video of n frames. */
+/* The first frame of a clip in a video of n frames. */
 static uint64_t first_frame(const struct state *st, uint64_t n, uint64_t clip,
                             const struct mr_sample *sample)
 {
@@ -144,7 +144,7 @@ static uint64_t first_frame(const struct state *st, uint64_t n, uint64_t clip,
     }
 }
 
-/* Frames first, first + stride, ...; a video that ends before repeats its last one. */
+/* Decodes frames first, first + stride, ...; repeats the last one if the video ends early. */
 static int decode_clip(const struct state *st, const struct open_video *v,
                        const struct mr_video_index *index, uint64_t first, uint8_t *out)
 {
@@ -177,7 +177,7 @@ static int get(const struct mr_dataset *ds, uint64_t index, struct mr_sample *ou
     if (rc == 0)
         rc = decode_clip(st, v, frames, first_frame(st, frames->n, index % st->clips, out),
                          out->field[0].room);
-    if (rc < 0) { /* what a failure leaves behind in it must not show in the next clip */
+    if (rc < 0) { /* a failed decode must not affect the next clip */
         mr_decoder_drop(out->decoder, ds, f);
         return rc;
     }
@@ -262,7 +262,7 @@ static int add_folder(struct mr_dataset *ds, const struct mr_video_opts *o)
     return 0;
 }
 
-/* A name that ends as videos' do is a file; other URLs, and folders, are listed. */
+/* A name with a video extension is a file; other URLs, and folders, are listed. */
 static int add_files(struct mr_dataset *ds, const struct mr_video_opts *o)
 {
     struct stat st;
@@ -288,7 +288,7 @@ static int make_locks(struct state *st)
     return 0;
 }
 
-/* The size of the first video that opens. */
+/* Sets the size of the first video that opens. */
 static int find_size(struct mr_dataset *ds)
 {
     struct state *st = ds->state;
