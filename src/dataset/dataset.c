@@ -129,11 +129,13 @@ static int hash_front(struct mr_dataset *ds, int id, unsigned char *front)
 {
     uint64_t bytes = MR_MIN(mr_files_bytes(ds->files, id), FRONT_BYTES);
     int rc = mr_interrupt_check(mr_files_name(ds->files, id));
-    if (rc == 0)
-        rc = mr_files_read(ds->files, id, 0, front, bytes);
-    if (rc == 0)
-        ds->fingerprint = mr_hash(ds->fingerprint, front, bytes);
-    return rc;
+    if (rc < 0)
+        return rc;
+    rc = mr_files_read(ds->files, id, 0, front, bytes);
+    if (rc < 0)
+        return rc;
+    ds->fingerprint = mr_hash(ds->fingerprint, front, bytes);
+    return 0;
 }
 
 /* Lazy files are not read here: their data set hashes what it knows of them. */
@@ -250,18 +252,23 @@ static int make(const struct mr_dataset_ops *ops, const void *opts, struct mr_fi
     }
     mr_interruptible_begin();
     rc = mr_interrupt_check(ops->name);
-    if (rc >= 0)
-        rc = hide_urls(ds, copy);
-    if (rc >= 0)
-        rc = ops->open(ds, copy);
-    if (rc >= 0)
-        rc = finish(ds);
+    if (rc < 0)
+        goto end;
+    rc = hide_urls(ds, copy);
+    if (rc < 0)
+        goto end;
+    rc = ops->open(ds, copy);
+    if (rc < 0)
+        goto end;
+    rc = finish(ds);
+    if (rc < 0)
+        goto end;
     mr_interruptible_end();
-    if (rc >= 0) {
-        *out = ds;
-        rc = 0;
-        goto free_copy;
-    }
+    free(copy);
+    *out = ds;
+    return 0;
+end:
+    mr_interruptible_end();
 free_ds:
     mr_dataset_close(ds);
 free_copy:
@@ -445,13 +452,17 @@ int mr_dataset_read(const struct mr_dataset *ds, uint64_t index, void *const row
     mr_sample_init(ds, row, &sample);
     mr_interruptible_begin();
     int rc = mr_interrupt_check(ds->text);
-    if (rc == 0 && mr_dataset_decodes(ds))
-        rc = mr_decoder_create(&sample.decoder);
-    if (rc == 0)
-        rc = mr_sample_read(ds, index, &sample, owned);
+    if (rc < 0)
+        goto end;
+    rc = mr_dataset_decodes(ds) ? mr_decoder_create(&sample.decoder) : 0;
+    if (rc < 0)
+        goto end;
+    rc = mr_sample_read(ds, index, &sample, owned);
+    if (rc < 0)
+        goto end;
+    copy_out(ds, &sample, row, dim);
+end:
     mr_interruptible_end();
-    if (rc >= 0)
-        copy_out(ds, &sample, row, dim);
     for (int e = 0; e < MR_MAX_EXTENTS; e++)
         free(owned[e]);
     mr_decoder_destroy(sample.decoder);

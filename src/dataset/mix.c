@@ -112,10 +112,14 @@ static int open_part(struct mr_dataset *ds, const char *item, size_t length)
         return mr_error_set(MR_ELIMIT, "mix: more than %d parts", MAX_PARTS);
     struct part *p = &st->part[st->n_parts];
     int rc = parse_item(item, length, &p->weight, &uri);
-    if (rc == 0)
-        rc = mr_dataset_open_part(uri, ds->files, &p->ds);
+    if (rc < 0)
+        goto free_uri;
+    rc = mr_dataset_open_part(uri, ds->files, &p->ds);
+    if (rc < 0)
+        goto free_uri;
+    st->n_parts++;
+free_uri:
     free(uri);
-    st->n_parts += rc == 0;
     return rc;
 }
 
@@ -309,16 +313,17 @@ static int join(struct mr_dataset *ds)
     ds->picture = first->picture;
     ds->picture_bounded = first->picture_bounded;
     ds->image = first->image;
-    int rc = 0;
-    for (int k = 0; k < st->n_parts && rc == 0; k++) {
+    for (int k = 0; k < st->n_parts; k++) {
         const struct part *p = &st->part[k];
         const uint64_t is[] = {p->weight, p->ds->fingerprint};
-        rc = join_fields(ds, p->ds, k + 1);
+        int rc = join_fields(ds, p->ds, k + 1);
+        if (rc < 0)
+            return rc;
         ds->wants_decoder |= mr_dataset_decodes(p->ds);
         ds->draws |= p->ds->draws;
         ds->fingerprint = mr_hash(ds->fingerprint, is, sizeof is);
     }
-    return rc == 0 ? join_classes(ds) : rc;
+    return join_classes(ds);
 }
 
 /* ---- samples ---- */
@@ -362,17 +367,21 @@ static int open_mix(struct mr_dataset *ds, const void *options)
     if (!o->parts || !o->parts[0])
         return mr_error_set(MR_EOPTION, "mix: no parts: expected mix:WEIGHT*URI,WEIGHT*URI");
     int rc = open_parts(ds, o->parts);
-    if (rc == 0)
-        rc = reduce_weights(st);
-    if (rc == 0)
-        rc = make_period(st);
-    if (rc == 0)
-        rc = join(ds);
-    if (rc == 0 && o->length == 0)
-        rc = least_length(st, &ds->n);
     if (rc < 0)
         return rc;
-    ds->n = o->length ? o->length : ds->n;
+    rc = reduce_weights(st);
+    if (rc < 0)
+        return rc;
+    rc = make_period(st);
+    if (rc < 0)
+        return rc;
+    rc = join(ds);
+    if (rc < 0)
+        return rc;
+    ds->n = o->length;
+    rc = o->length == 0 ? least_length(st, &ds->n) : 0;
+    if (rc < 0)
+        return rc;
     ds->first_file = mr_files_length(ds->files); /* the parts have hashed their own files */
     bool reads = false;
     for (int k = 0; k < st->n_parts; k++)

@@ -370,14 +370,17 @@ static int open_synthetic(struct mr_dataset *ds, const void *options)
     mr_field_name(&ds->field[0]);
     ds->field[1] = (struct mr_spec){.name = "label", .dtype = MR_I64};
     rc = mr_dataset_check(ds, "synthetic");
-    if (rc >= 0)
-        rc = mr_spec_bytes(&ds->field[0], &st->bytes);
-    if (rc >= 0 && o->delay_ns) {
-        ds->ops = &delayed;
-        rc = st->file = mr_files_add_null(ds->files, "synthetic", 0, o->delay_ns);
-    }
     if (rc < 0)
         return rc;
+    rc = mr_spec_bytes(&ds->field[0], &st->bytes);
+    if (rc < 0)
+        return rc;
+    if (o->delay_ns) {
+        ds->ops = &delayed;
+        rc = st->file = mr_files_add_null(ds->files, "synthetic", 0, o->delay_ns);
+        if (rc < 0)
+            return rc;
+    }
     uint64_t content[] = {(uint64_t)o->values, o->classes, o->seed, o->min_length};
     ds->fingerprint = mr_hash(ds->fingerprint, content, sizeof content);
     char spec[96];

@@ -237,12 +237,12 @@ static int fill(const struct mr_dataset_ops *format, const struct uri *uri, void
 {
     char who[32];
     snprintf(who, sizeof who, "%s:", format->name);
-    int rc = 0;
-    if (uri->path)
-        rc = mr_options_set(format->options, opts, who, format->positional[0], uri->path);
-    if (rc >= 0 && uri->options[0])
-        rc = mr_options_parse(format->options, opts, who, uri->options, NULL);
-    return rc;
+    if (uri->path) {
+        int rc = mr_options_set(format->options, opts, who, format->positional[0], uri->path);
+        if (rc < 0)
+            return rc;
+    }
+    return uri->options[0] ? mr_options_parse(format->options, opts, who, uri->options, NULL) : 0;
 }
 
 /* [out] opts: malloc'd and filled. */
@@ -265,12 +265,18 @@ int mr_uri_parse(const char *text, const struct mr_dataset_ops **out_ops, void *
     struct uri uri = {.options = ""};
     int rc = split(text, &uri);
     const struct mr_dataset_ops *format = uri.format;
-    if (rc >= 0 && !format)
+    if (rc < 0)
+        goto free_path;
+    if (!format) {
         rc = sniff(uri.path, &format);
-    if (rc >= 0)
-        rc = make_opts(format, &uri, out_opts);
-    if (rc >= 0)
-        *out_ops = format;
+        if (rc < 0)
+            goto free_path;
+    }
+    rc = make_opts(format, &uri, out_opts);
+    if (rc < 0)
+        goto free_path;
+    *out_ops = format;
+free_path:
     free(uri.path);
     return rc;
 }

@@ -225,20 +225,25 @@ static int place(struct mr_dataset *ds, struct mr_npy_file *npy, uint8_t *data, 
         free(data);
         return mr_error_nomem(npy->path, 0);
     }
-    int id = mr_files_add_memory(own, npy->path, data, bytes, false), file = -1;
+    bool scattered = false;
+    int id = mr_files_add_memory(own, npy->path, data, bytes, false);
     int rc = id < 0 ? id : mr_npy_look(own, id, npy, &ds->fingerprint);
-    bool scattered = rc == 0 && mr_npy_scattered(npy);
-    if (rc == 0)
-        rc = file = scattered ? mr_npy_gather(ds->files, own, id, npy)
-                              : mr_files_add_memory(ds->files, npy->path, data, bytes, true);
-    mr_files_destroy(own);
-    if (rc < 0 || scattered)
-        free(data);
-    *out = (struct mr_records){.file = file,
+    if (rc < 0)
+        goto destroy;
+    scattered = mr_npy_scattered(npy);
+    rc = scattered ? mr_npy_gather(ds->files, own, id, npy)
+                   : mr_files_add_memory(ds->files, npy->path, data, bytes, true);
+    if (rc < 0)
+        goto destroy;
+    *out = (struct mr_records){.file = rc,
                                .swap = scattered ? 0 : npy->head.swap,
                                .offset = scattered ? 0 : npy->data_at,
                                .stride = npy->record_bytes,
                                .bytes = npy->record_bytes};
+destroy:
+    mr_files_destroy(own);
+    if (rc < 0 || scattered)
+        free(data);
     return rc;
 }
 
@@ -249,16 +254,20 @@ static int add_array(struct opening *o, const zip_stat_t *st, const char *name)
     char label[256];
     uint8_t *data = NULL;
     int f = mr_chosen_take(&o->chosen, o->in.path, "array", name);
-    int rc = f < 0 ? f : check_member(o, st);
-    if (rc == 0)
-        rc = read_member(o, st, &data);
+    if (f < 0)
+        return f;
+    int rc = check_member(o, st);
+    if (rc < 0)
+        return rc;
+    rc = read_member(o, st, &data);
     if (rc < 0)
         return rc;
     snprintf(label, sizeof label, "%.150s: %.90s", o->in.path, st->name);
     struct mr_npy_file npy = {.path = label};
     rc = place(ds, &npy, data, st->size, &((struct state *)ds->state)->field[f]);
-    if (rc >= 0)
-        rc = mr_npy_spec(&npy, &ds->field[f]);
+    if (rc < 0)
+        return rc;
+    rc = mr_npy_spec(&npy, &ds->field[f]);
     if (rc < 0)
         return rc;
     mr_chosen_name(&ds->field[f], name);
@@ -337,25 +346,35 @@ static int check_memory(const struct opening *o, uint64_t asked)
 static int add_members(struct mr_dataset *ds, const struct mr_npz_opts *opts)
 {
     struct opening o = {.ds = ds};
+    zip_int64_t n;
     int rc = open_input(&o.in, opts->path);
-    if (rc == 0)
-        rc = mr_chosen_parse(opts->path, opts->fields, &o.chosen);
-    if (rc == 0)
-        rc = open_zip(&o.in, &o.zip);
-    zip_int64_t n = rc == 0 ? zip_get_num_entries(o.zip, 0) : 0;
+    if (rc < 0)
+        goto close;
+    rc = mr_chosen_parse(opts->path, opts->fields, &o.chosen);
+    if (rc < 0)
+        goto free_chosen;
+    rc = open_zip(&o.in, &o.zip);
+    if (rc < 0)
+        goto free_chosen;
+    n = zip_get_num_entries(o.zip, 0);
     for (zip_int64_t i = 0; rc == 0 && i < n; i++)
         rc = see_member(&o, (zip_uint64_t)i);
-    if (rc == 0)
-        rc = mr_chosen_check_count(&o.chosen, opts->path, "array");
-    if (rc == 0)
-        rc = check_memory(&o, opts->memory_bytes);
+    if (rc < 0)
+        goto discard;
+    rc = mr_chosen_check_count(&o.chosen, opts->path, "array");
+    if (rc < 0)
+        goto discard;
+    rc = check_memory(&o, opts->memory_bytes);
     for (zip_int64_t i = 0; rc == 0 && i < n; i++)
         rc = add_member(&o, (zip_uint64_t)i);
-    if (rc == 0)
-        rc = mr_chosen_check(&o.chosen, opts->path, "array");
-    if (o.zip)
-        zip_discard(o.zip);
+    if (rc < 0)
+        goto discard;
+    rc = mr_chosen_check(&o.chosen, opts->path, "array");
+discard:
+    zip_discard(o.zip);
+free_chosen:
     mr_chosen_free(&o.chosen);
+close:
     close_input(&o.in);
     return rc;
 }

@@ -58,8 +58,9 @@ static int open_raw(struct mr_dataset *ds, const void *options)
     ds->n_fields = 1;
     ds->n = 1; /* a placeholder, since the check requires n > 0; the file's size decides */
     rc = mr_dataset_check(ds, o->path);
-    if (rc >= 0)
-        rc = mr_spec_bytes(spec, &r->bytes);
+    if (rc < 0)
+        return rc;
+    rc = mr_spec_bytes(spec, &r->bytes);
     if (rc < 0)
         return rc;
     if (o->record_bytes && o->record_bytes < r->bytes)

@@ -105,12 +105,16 @@ static int get_tensor(const char *path, const cJSON *item, uint64_t data_at, uin
     if (!cJSON_IsObject(item))
         return bad(path, out->name, "is not an object");
     int rc = get_dtype(path, item, out);
-    if (rc == 0)
-        rc = get_shape(path, item, out, &bytes);
-    if (rc == 0)
-        rc = get_range(path, item, out, bytes, data_bytes);
+    if (rc < 0)
+        return rc;
+    rc = get_shape(path, item, out, &bytes);
+    if (rc < 0)
+        return rc;
+    rc = get_range(path, item, out, bytes, data_bytes);
+    if (rc < 0)
+        return rc;
     out->offset += data_at;
-    return rc;
+    return 0;
 }
 
 static int by_offset(const void *a, const void *b)
@@ -209,7 +213,9 @@ static int get_all(const char *path, const cJSON *root, uint64_t data_at, uint64
     out->data_at = data_at;
     qsort(out->tensor, (size_t)out->n, sizeof *out->tensor, by_offset);
     rc = check_cover(path, out, data_at, data_bytes);
-    return rc == 0 ? check_names(path, out) : rc;
+    if (rc < 0)
+        return rc;
+    return check_names(path, out);
 }
 
 static int header_bytes(struct mr_files *files, int id, const char *path, uint64_t *out)
@@ -257,15 +263,14 @@ int mr_safetensors_read(struct mr_files *files, int id, const char *path,
         goto free_text;
     text[bytes] = 0;
     root = strlen(text) == bytes ? cJSON_ParseWithLengthOpts(text, bytes + 1, NULL, 1) : NULL;
-    rc = cJSON_IsObject(root) ? 0
-                              : mr_error_set(MR_EFORMAT,
-                                             "%s: not a safetensors file: its header "
-                                             "is not a JSON object",
-                                             path);
-    if (rc == 0)
-        rc = get_all(path, root, 8 + bytes, mr_files_bytes(files, id) - 8 - bytes, out);
-    cJSON_Delete(root);
+    if (!cJSON_IsObject(root)) {
+        rc = mr_error_set(MR_EFORMAT, "%s: not a safetensors file: its header is not a JSON object",
+                          path);
+        goto free_text;
+    }
+    rc = get_all(path, root, 8 + bytes, mr_files_bytes(files, id) - 8 - bytes, out);
 free_text:
+    cJSON_Delete(root);
     free(text);
     return rc;
 }

@@ -128,13 +128,15 @@ static int read_record(struct reading *r)
                             r->o->path, (unsigned long long)r->csv.record_line, r->csv.n, k->n);
     if (r->points)
         rc = read_floats(r, k->points, k->n_points * 2, r->points + i * k->n_points * 2);
-    if (rc == 0 && r->labels)
+    if (rc < 0)
+        return rc;
+    if (r->labels)
         rc = read_labels(r, r->labels + i * k->n_labels);
+    if (rc < 0)
+        return rc;
     if (r->names)
         r->names[i] = r->csv.cell[k->labels[0]];
-    if (rc == 0)
-        rc = mr_photos_add(r->ds, r->root, r->csv.cell[k->path], r->o->path, r->csv.record_line);
-    return rc;
+    return mr_photos_add(r->ds, r->root, r->csv.cell[k->path], r->o->path, r->csv.record_line);
 }
 
 /* ---- rows ---- */
@@ -165,15 +167,19 @@ static int make_rows(struct reading *r)
     uint64_t n = most_records(&r->csv);
     void *points = NULL, *labels = NULL, *names = NULL;
     int rc = k->n_points ? rows(r, n, k->n_points * 2, sizeof *r->points, &points) : 0;
-    if (rc == 0 && k->text_labels)
-        rc = rows(r, n, 1, sizeof *r->names, &names);
-    else if (rc == 0 && k->n_labels > 0)
-        rc = rows(r, n, k->n_labels, sizeof *r->labels, &labels);
+    if (rc < 0)
+        return rc;
     r->points = points;
+    if (k->text_labels)
+        rc = rows(r, n, 1, sizeof *r->names, &names);
+    else if (k->n_labels > 0)
+        rc = rows(r, n, k->n_labels, sizeof *r->labels, &labels);
+    if (rc < 0)
+        return rc;
     r->labels = labels;
     r->names = names;
     r->whole = true;
-    return rc;
+    return 0;
 }
 
 /* Returns unused memory of the rows. */
@@ -192,10 +198,11 @@ static int finish_classes(struct reading *r)
     if (!labels)
         return mr_error_nomem(r->o->path, r->ds->n * sizeof *labels);
     int rc = mr_photos_classes(r->ds, r->names, r->ds->n, labels);
-    if (rc == 0)
-        return mr_photos_add_field(r->ds, &spec, labels);
-    free(labels);
-    return rc;
+    if (rc < 0) {
+        free(labels);
+        return rc;
+    }
+    return mr_photos_add_field(r->ds, &spec, labels);
 }
 
 /* f32 unless an integer needs more; a single column of integers is a class label. */
@@ -241,11 +248,13 @@ static int finish_points(struct reading *r)
 static int finish(struct reading *r)
 {
     int rc = r->points ? finish_points(r) : 0;
-    if (rc == 0 && r->names)
+    if (rc < 0)
+        return rc;
+    if (r->names)
         rc = finish_classes(r);
-    if (rc == 0 && r->labels)
-        rc = finish_labels(r);
-    return rc;
+    if (rc < 0)
+        return rc;
+    return r->labels ? finish_labels(r) : 0;
 }
 
 /* ---- opening ---- */
@@ -253,15 +262,20 @@ static int finish(struct reading *r)
 static int read_records(struct reading *r)
 {
     int rc = mr_csv_columns_choose(&r->columns, r->o, &r->csv);
-    if (rc == 0)
-        rc = make_rows(r);
-    for (int more = 1; rc == 0 && more > 0;) {
+    if (rc < 0)
+        return rc;
+    rc = make_rows(r);
+    if (rc < 0)
+        return rc;
+    do {
         rc = read_record(r);
-        if (rc == 0)
-            rc = more = mr_csv_next(&r->csv);
-        rc = MR_MIN(rc, 0);
-    }
-    return rc == 0 ? finish(r) : rc;
+        if (rc < 0)
+            return rc;
+        rc = mr_csv_next(&r->csv);
+        if (rc < 0)
+            return rc;
+    } while (rc > 0);
+    return finish(r);
 }
 
 /* Reports columns that labels=all leaves out because their first cell is text, in case that text is
@@ -304,25 +318,29 @@ static int open_csv(struct mr_dataset *ds, const void *options)
     struct reading r = {.ds = ds, .o = o, .root = o->root && o->root[0] ? o->root : folder};
     mr_photos_declare(ds, &o->picture);
     int rc = mr_photos_read_text(o->path, &text, &n, &skip);
-    if (rc == 0) {
-        r.csv = (struct mr_csv){.path = o->path, .at = text + skip, .end = text + n, .line = 1};
-        r.csv.delimiter =
-            o->delimiter ? delimiters[o->delimiter] : mr_csv_delimiter(text + skip, text + n);
-        rc = mr_photos_root(ds, r.root, o->links);
-    }
-    if (rc == 0)
-        rc = read_records(&r);
-    if (rc == 0) {
-        mr_photos_hash(ds);
-        describe(ds, &r);
-    }
+    if (rc < 0)
+        goto free_folder;
+    r.csv = (struct mr_csv){.path = o->path, .at = text + skip, .end = text + n, .line = 1};
+    r.csv.delimiter =
+        o->delimiter ? delimiters[o->delimiter] : mr_csv_delimiter(text + skip, text + n);
+    rc = mr_photos_root(ds, r.root, o->links);
+    if (rc < 0)
+        goto free_text;
+    rc = read_records(&r);
+    if (rc < 0)
+        goto free_rows;
+    mr_photos_hash(ds);
+    describe(ds, &r);
+free_rows:
     mr_files_no_root(ds->files);
     mr_csv_columns_free(&r.columns);
     mr_csv_free(&r.csv);
     free(r.points);
     free(r.labels);
     free(r.names);
+free_text:
     free(text);
+free_folder:
     free(folder);
     return rc;
 }

@@ -217,18 +217,22 @@ static int choose(struct mr_csv_columns *k, const struct mr_csv_opts *o, const s
     const char *labels = o->labels && o->labels[0] ? o->labels : "all";
     bool all = strcmp(labels, "all") == 0, none = strcmp(labels, "none") == 0;
     int rc = all || none ? 0 : choose_named(k, labels, csv, taken);
-    if (rc == 0)
-        rc = choose_points(k, o, csv, taken);
-    if (rc == 0 && all)
+    if (rc < 0)
+        return rc;
+    rc = choose_points(k, o, csv, taken);
+    if (rc < 0)
+        return rc;
+    if (all)
         choose_all(k, csv, taken);
-    return rc;
+    return 0;
 }
 
 int mr_csv_columns_choose(struct mr_csv_columns *k, const struct mr_csv_opts *o, struct mr_csv *csv)
 {
     int rc = read_header(k, o, csv);
-    if (rc == 0)
-        rc = choose_path(k, o, csv);
+    if (rc < 0)
+        return rc;
+    rc = choose_path(k, o, csv);
     if (rc < 0)
         return rc;
     bool *taken = calloc(k->n, sizeof *taken);

@@ -60,8 +60,9 @@ static int open_folder(struct mr_dataset *ds, const void *options)
     ds->class = p->class = tree.class;
     p->class_text = tree.class_text;
     ds->n_classes = tree.n_classes;
-    if (rc == 0 && tree.n_classes > 0)
-        rc = add_labels(ds, &tree);
+    if (rc < 0)
+        return rc;
+    rc = tree.n_classes > 0 ? add_labels(ds, &tree) : 0;
     if (rc < 0)
         return rc;
     mr_photos_hash(ds);

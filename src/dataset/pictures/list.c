@@ -101,10 +101,11 @@ static int add_labels(struct reading *r)
     while (i < n && whole(r->labels[i], &labels[i]))
         i++;
     int rc = i < n ? mr_photos_classes(r->ds, r->labels, n, labels) : 0;
-    if (rc == 0)
-        return mr_photos_add_field(r->ds, &spec, labels);
-    free(labels);
-    return rc;
+    if (rc < 0) {
+        free(labels);
+        return rc;
+    }
+    return mr_photos_add_field(r->ds, &spec, labels);
 }
 
 static int open_list(struct mr_dataset *ds, const void *options)
@@ -120,20 +121,26 @@ static int open_list(struct mr_dataset *ds, const void *options)
     r.root = o->root && o->root[0] ? o->root : folder;
     mr_photos_declare(ds, &o->picture);
     int rc = mr_photos_read_text(o->path, &r.text, &n, &skip);
-    if (rc == 0)
-        rc = mr_photos_root(ds, r.root, o->links);
-    if (rc == 0)
-        rc = read_lines(&r, r.text + skip, r.text + n);
-    if (rc == 0 && r.labelled)
-        rc = add_labels(&r);
-    if (rc == 0) {
-        mr_photos_hash(ds);
-        snprintf(ds->text, sizeof ds->text, "list: %.60s: %s", mr_base_name(o->path),
-                 mr_photos_text(ds, text, sizeof text));
-    }
+    if (rc < 0)
+        goto free_folder;
+    rc = mr_photos_root(ds, r.root, o->links);
+    if (rc < 0)
+        goto free_text;
+    rc = read_lines(&r, r.text + skip, r.text + n);
+    if (rc < 0)
+        goto no_root;
+    rc = r.labelled ? add_labels(&r) : 0;
+    if (rc < 0)
+        goto no_root;
+    mr_photos_hash(ds);
+    snprintf(ds->text, sizeof ds->text, "list: %.60s: %s", mr_base_name(o->path),
+             mr_photos_text(ds, text, sizeof text));
+no_root:
     mr_files_no_root(ds->files);
     free(r.labels);
+free_text:
     free(r.text);
+free_folder:
     free(folder);
     return rc;
 }

@@ -24,17 +24,20 @@ int mr_photos_add_field(struct mr_dataset *ds, const struct mr_spec *spec, void 
     int f = ds->n_fields;
     uint64_t bytes;
     int rc = mr_spec_bytes(spec, &bytes);
-    if (rc >= 0 && f == MR_MAX_FIELDS)
+    if (rc < 0)
+        goto fail;
+    if (f == MR_MAX_FIELDS) {
         rc = mr_error_set(MR_EMISUSE, "%s: more than %d fields", spec->name, MR_MAX_FIELDS);
-    if (rc < 0) {
-        free(rows);
-        return rc;
+        goto fail;
     }
     ds->field[f] = *spec;
     photos(ds)->field[f].rows = rows;
     photos(ds)->field[f].bytes = bytes;
     ds->n_fields++;
     return 0;
+fail:
+    free(rows);
+    return rc;
 }
 
 /* ---- names ---- */
@@ -227,9 +230,11 @@ int mr_photos_classes(struct mr_dataset *ds, const struct mr_slice *names, uint6
     p->class = calloc(MR_MAX(n_classes, 1), sizeof *p->class);
     p->class_text = malloc(MR_MAX(bytes, 1));
     char *at = p->class_text;
-    int rc =
-        p->class && at ? 0 : mr_error_nomem(ds->ops->name, bytes + n_classes * sizeof *p->class);
-    for (uint64_t i = 0; rc == 0 && i < n; i++) {
+    if (!p->class || !at) {
+        free(order);
+        return mr_error_nomem(ds->ops->name, bytes + n_classes * sizeof *p->class);
+    }
+    for (uint64_t i = 0; i < n; i++) {
         struct mr_class *c = &p->class[labels[order[i] - names]];
         if (c->n++ > 0)
             continue;
@@ -238,8 +243,6 @@ int mr_photos_classes(struct mr_dataset *ds, const struct mr_slice *names, uint6
         *at++ = 0;
     }
     free(order);
-    if (rc < 0)
-        return rc;
     ds->class = p->class;
     ds->n_classes = n_classes;
     return 0;
@@ -296,15 +299,17 @@ int mr_photos_read_text(const char *path, char **text, uint64_t *n, uint64_t *sk
         return mr_error_nomem(path, 0);
     int rc = read_all(files, path, text, n);
     mr_files_destroy(files);
-    if (rc >= 0)
-        rc = check_text(path, *text, *n);
-    if (rc < 0) {
-        free(*text);
-        *text = NULL;
-        return rc;
-    }
+    if (rc < 0)
+        goto fail;
+    rc = check_text(path, *text, *n);
+    if (rc < 0)
+        goto fail;
     *skip = *n >= 3 && memcmp(*text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
     return 0;
+fail:
+    free(*text);
+    *text = NULL;
+    return rc;
 }
 
 /* ---- samples ---- */

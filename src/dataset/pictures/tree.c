@@ -148,10 +148,12 @@ static int add_dir(struct walk *w, const char *path, int64_t above)
     struct dir d = {
         .path = w->paths.used, .above = above, .depth = above < 0 ? 0 : w->dirs[above].depth + 1};
     int rc = join(place, w->tree->root, path);
-    if (rc == 0)
-        rc = names_add(&w->paths, path);
-    if (rc == 0)
-        rc = mr_grow("list of folders", &w->dirs, &w->room, w->n_dirs + 1, sizeof *w->dirs);
+    if (rc < 0)
+        return rc;
+    rc = names_add(&w->paths, path);
+    if (rc < 0)
+        return rc;
+    rc = mr_grow("list of folders", &w->dirs, &w->room, w->n_dirs + 1, sizeof *w->dirs);
     if (rc < 0)
         return rc;
     if (stat(place, &st) == 0) {
@@ -180,13 +182,16 @@ static int find_dirs(struct walk *w)
     char path[PATH_MAX];
     for (size_t i = 0; i < w->n_dirs; i++) {
         int rc = list_dir(w, i);
-        for (uint64_t k = 0; rc == 0 && k < w->listing.folders.n; k++) {
-            rc = join(path, dir_path(w, i), name_at(&w->listing.folders, k));
-            if (rc == 0)
-                rc = add_dir(w, path, (int64_t)i);
-        }
         if (rc < 0)
             return rc;
+        for (uint64_t k = 0; k < w->listing.folders.n; k++) {
+            rc = join(path, dir_path(w, i), name_at(&w->listing.folders, k));
+            if (rc < 0)
+                return rc;
+            rc = add_dir(w, path, (int64_t)i);
+            if (rc < 0)
+                return rc;
+        }
     }
     return 0;
 }
@@ -202,8 +207,9 @@ static int add_files(struct walk *w, size_t i)
     char path[PATH_MAX];
     for (uint64_t k = 0; k < w->listing.files.n; k++) {
         int rc = join(path, dir_path(w, i), name_at(&w->listing.files, k));
-        if (rc == 0)
-            rc = w->tree->add(w->tree->user, path);
+        if (rc < 0)
+            return rc;
+        rc = w->tree->add(w->tree->user, path);
         if (rc < 0)
             return rc;
         w->tree->n++;
@@ -218,24 +224,28 @@ static int add_tree(struct walk *w, const char *folder)
     names_clear(&w->paths);
     w->n_dirs = 0;
     int rc = add_dir(w, folder, -1);
-    if (rc == 0)
-        rc = find_dirs(w);
+    if (rc < 0)
+        return rc;
+    rc = find_dirs(w);
+    if (rc < 0)
+        return rc;
     const uint64_t others = w->listing.others; /* of this folder, counted once */
-    if (rc == 0)
-        rc = mr_grow("list of folders", &w->order, &w->order_room, w->n_dirs, sizeof *w->order);
+    rc = mr_grow("list of folders", &w->order, &w->order_room, w->n_dirs, sizeof *w->order);
     if (rc < 0)
         return rc;
     for (size_t i = 0; i < w->n_dirs; i++)
         w->order[i] = i;
     qsort_r(w->order, w->n_dirs, sizeof *w->order, by_path, w);
-    for (size_t i = 0; rc == 0 && i < w->n_dirs; i++) {
-        if (w->n_dirs > 1)
-            rc = list_dir(w, w->order[i]);
-        if (rc == 0)
-            rc = add_files(w, w->order[i]);
+    for (size_t i = 0; i < w->n_dirs; i++) {
+        rc = w->n_dirs > 1 ? list_dir(w, w->order[i]) : 0;
+        if (rc < 0)
+            return rc;
+        rc = add_files(w, w->order[i]);
+        if (rc < 0)
+            return rc;
     }
     w->listing.others = others;
-    return rc;
+    return 0;
 }
 
 /* ---- classes ---- */
@@ -289,13 +299,15 @@ static int add_all(struct walk *w, struct listing *top)
     int rc = classes ? take_classes(t, &top->folders) : add_tree(w, "");
     for (uint64_t k = 0; rc == 0 && k < t->n_classes; k++)
         rc = add_class(w, k);
+    if (rc < 0)
+        return rc;
     unsigned long long others = w->listing.others + (classes ? top->others : 0);
-    if (rc == 0 && t->n == 0)
+    if (t->n == 0)
         return mr_error_set(MR_EFORMAT, "%s: no %s, %llu other files%s%s", t->root, t->what, others,
                             others ? ": " : "", others ? t->hint : "");
     t->n_beside = classes ? top->files.n : 0;
     t->n_others = w->listing.others;
-    return rc;
+    return 0;
 }
 
 int mr_tree_walk(struct mr_tree *tree)
@@ -303,8 +315,10 @@ int mr_tree_walk(struct mr_tree *tree)
     struct walk w = {.tree = tree, .listing.tree = tree};
     struct listing top = {.tree = tree};
     int rc = list(tree->root, &top);
-    if (rc == 0)
-        rc = add_all(&w, &top);
+    if (rc < 0)
+        goto free_names;
+    rc = add_all(&w, &top);
+free_names:
     names_free(&top.files);
     names_free(&top.folders);
     names_free(&w.listing.files);

@@ -223,13 +223,15 @@ static int write_index(int fd, const struct mr_tar_identity *id, const struct mr
     memcpy(h.magic, magic, sizeof magic);
     h.head_sum = sum_of_head(&h);
     int rc = write_all(fd, &h, sizeof h);
-    if (rc == 0)
-        rc = write_all(fd, x->member, x->n * sizeof *x->member);
-    if (rc == 0)
-        rc = write_all(fd, x->names, x->names_bytes);
-    if (rc == 0)
-        rc = write_all(fd, x->small, x->small_bytes);
-    return rc;
+    if (rc < 0)
+        return rc;
+    rc = write_all(fd, x->member, x->n * sizeof *x->member);
+    if (rc < 0)
+        return rc;
+    rc = write_all(fd, x->names, x->names_bytes);
+    if (rc < 0)
+        return rc;
+    return write_all(fd, x->small, x->small_bytes);
 }
 
 static int save_to(const char *path, const struct mr_tar_identity *id, const struct mr_tar_index *x)
@@ -248,10 +250,12 @@ static int save_to(const char *path, const struct mr_tar_identity *id, const str
     /* same permissions as the archive */
     fchmod(fd, stat(id->path, &st) == 0 ? st.st_mode & 0666 : 0600);
     rc = write_index(fd, id, x);
-    if (rc == 0)
-        rc = mr_output_commit(output, 1);
-    else
+    if (rc < 0) {
         mr_error_errno(-rc, "%s: the index cannot be written", path);
+        goto close;
+    }
+    rc = mr_output_commit(output, 1);
+close:
     mr_output_close(output);
     return rc;
 }

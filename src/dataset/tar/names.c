@@ -215,26 +215,28 @@ static int expand_range(const char *text, const char *open, const char *dots, co
             MR_EOPTION,
             "tar:%s: '%.*s': expected the first at most the last, and at most %u shards", shown,
             (int)MR_MIN(close - open + 1, 60), open, MAX_SHARDS);
-    int rc = 0;
-    for (uint64_t i = first; i <= last && rc == 0; i++) {
+    for (uint64_t i = first; i <= last; i++) {
         char number[32];
         int n = snprintf(number, sizeof number, "%0*llu", (int)(dots - open - 1),
                          (unsigned long long)i);
-        rc = expand_with(text, (size_t)(open - text), number, (size_t)n, close + 1, out);
+        int rc = expand_with(text, (size_t)(open - text), number, (size_t)n, close + 1, out);
+        if (rc < 0)
+            return rc;
     }
-    return rc;
+    return 0;
 }
 
 static int expand_choice(const char *text, const char *open, const char *close,
                          struct mr_tar_names *out)
 {
-    int rc = 0;
-    for (const char *from = open + 1; from <= close && rc == 0;) {
+    for (const char *from = open + 1; from <= close;) {
         size_t n = strcspn(from, ",}");
-        rc = expand_with(text, (size_t)(open - text), from, n, close + 1, out);
+        int rc = expand_with(text, (size_t)(open - text), from, n, close + 1, out);
+        if (rc < 0)
+            return rc;
         from += n + 1;
     }
-    return rc;
+    return 0;
 }
 
 static int expand(const char *text, struct mr_tar_names *out)

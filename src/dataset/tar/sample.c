@@ -65,11 +65,13 @@ int mr_tar_array_parse(const char *name, const struct mr_tar_index *index,
                             "%s: no npy array, or one with a header of more than %u bytes", name,
                             MR_TAR_NPY_BYTES);
     int rc = mr_npy_preamble(name, text, n, &at, &bytes);
-    if (rc == 0 && at + bytes > n)
-        rc = mr_error_set(MR_ETRUNCATED, "%s: truncated: its header ends at byte %llu, it has %llu",
-                          name, (unsigned long long)(at + bytes), (unsigned long long)m->bytes);
-    if (rc == 0)
-        rc = mr_npy_parse(name, (const char *)text + at, bytes, &out->head);
+    if (rc < 0)
+        return rc;
+    if (at + bytes > n)
+        return mr_error_set(MR_ETRUNCATED,
+                            "%s: truncated: its header ends at byte %llu, it has %llu", name,
+                            (unsigned long long)(at + bytes), (unsigned long long)m->bytes);
+    rc = mr_npy_parse(name, (const char *)text + at, bytes, &out->head);
     if (rc < 0)
         return rc;
     out->text = text;
@@ -243,11 +245,11 @@ static int make_field(const struct mr_dataset *ds, uint64_t index, int f,
     case MR_TAR_LABEL: {
         int64_t label = 0;
         int rc = mr_tar_label(ds, index, m, &label);
-        if (rc == 0) {
-            memcpy(out->field[f].room, &label, sizeof label);
-            out->field[f].data = out->field[f].room;
-        }
-        return rc;
+        if (rc < 0)
+            return rc;
+        memcpy(out->field[f].room, &label, sizeof label);
+        out->field[f].data = out->field[f].room;
+        return 0;
     }
     case MR_TAR_NPY:
         if (p->as_is || !p->array) {

@@ -128,13 +128,17 @@ static int add_member(struct scan *s, const char *name, uint64_t offset, uint64_
     bool npy = false;
     struct mr_tar_member m = {offset, bytes, (uint32_t)x->names_bytes, MR_TAR_NONE};
     int rc = need(&x->member, &x->member_room, x->n, 1, sizeof *x->member, s->source->name);
-    if (rc == 0)
-        rc = need(&x->names, &x->names_room, x->names_bytes, n_name, 1, s->source->name);
-    if (rc == 0)
-        rc = small_part(s, &m, name, &n_kept, &npy, &kept);
-    if (rc == 0 && npy && n_kept > 0)
+    if (rc < 0)
+        return rc;
+    rc = need(&x->names, &x->names_room, x->names_bytes, n_name, 1, s->source->name);
+    if (rc < 0)
+        return rc;
+    rc = small_part(s, &m, name, &n_kept, &npy, &kept);
+    if (rc < 0)
+        return rc;
+    if (npy && n_kept > 0)
         rc = keep_npy(s, kept, (uint32_t)n_kept, &m.small);
-    else if (rc == 0 && (n_kept > 0 || bytes == 0))
+    else if (n_kept > 0 || bytes == 0)
         rc = keep_small(s, kept ? kept : (const unsigned char *)"", (uint32_t)n_kept, &m.small);
     if (rc < 0)
         return rc;
@@ -214,16 +218,19 @@ static int take_extended(struct scan *s, uint64_t at, char type, uint64_t bytes)
     text[bytes] = 0;
     int rc = s->source->read(s->source->user, at + MR_TAR_BLOCK, text, bytes);
     struct mr_tar_pax all = {0}; /* global records: only checked for errors */
-    if (rc == 0 && type == 'g')
-        rc = mr_tar_pax_parse(archive, at, text, bytes, &all);
-    else if (rc == 0 && type == 'x')
-        rc = mr_tar_pax_parse(archive, at, text, bytes, &s->pax);
-    free(all.path);
-    if (rc == 0 && type == 'L') {
+    if (rc < 0)
+        goto free_text;
+    if (type == 'L') {
         free(s->pax.path);
         s->pax.path = text;
         return 0;
     }
+    if (type == 'g')
+        rc = mr_tar_pax_parse(archive, at, text, bytes, &all);
+    else if (type == 'x')
+        rc = mr_tar_pax_parse(archive, at, text, bytes, &s->pax);
+    free(all.path);
+free_text:
     free(text);
     return rc;
 }
@@ -237,10 +244,13 @@ static int take_member(struct scan *s, uint64_t at, const struct mr_tar_header *
     bool plain = h->type == '0' || h->type == 0 || h->type == '7';
     bool folder = h->type == '5' || h->type == 'D' || (h->type == 0 && n > 0 && name[n - 1] == '/');
     int rc = folder && (n == 0 || strcmp(name, ".") == 0) ? 0 : check_name(s, at, name);
-    if (rc == 0 && !plain && !folder)
+    if (rc < 0)
+        goto free_pax;
+    if (!plain && !folder)
         rc = refuse_type(s, at, name, h->type);
-    if (rc == 0 && !folder)
+    else if (!folder)
         rc = add_member(s, name, at + MR_TAR_BLOCK, bytes);
+free_pax:
     free(s->pax.path);
     s->pax = (struct mr_tar_pax){0};
     return rc;

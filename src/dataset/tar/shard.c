@@ -113,11 +113,13 @@ static int index_plain(struct open *o, struct mr_tar_shard *s, const struct mr_t
     enum mr_tar_keep keep = (enum mr_tar_keep)o->opts->index;
     struct mr_tar_identity now = *id;
     int rc = mr_tar_scan(source, &s->index);
-    if (rc == 0)
-        rc = identify(o, s, &now);
-    /* still being written: keep no index */
-    if (rc < 0 || now.bytes != id->bytes || now.mtime_ns != id->mtime_ns)
+    if (rc < 0)
         return rc;
+    rc = identify(o, s, &now);
+    if (rc < 0)
+        return rc;
+    if (now.bytes != id->bytes || now.mtime_ns != id->mtime_ns)
+        return 0; /* still being written: keep no index */
     return mr_tar_index_save(id, keep, &s->index);
 }
 
@@ -143,14 +145,15 @@ static int open_shard(struct open *o, struct mr_tar_shard *s)
         unsigned char front[4] = {0};
         uint64_t n = MR_MIN(id.bytes, sizeof front);
         rc = mr_files_read(o->ds->files, s->file, 0, front, n);
+        if (rc < 0)
+            return rc;
         s->packing = mr_tar_packing_of(front, n);
     }
-    if (rc == 0 && s->packing == MR_TAR_PLAIN)
+    if (s->packing == MR_TAR_PLAIN)
         return index_plain(o, s, &id, &source);
-    if (rc == 0 && !atomic_exchange(&o->swept, true))
+    if (!atomic_exchange(&o->swept, true))
         mr_tar_spill_sweep();
-    if (rc == 0)
-        rc = mr_tar_inflate(&source, s->packing, &o->budget, &s->inflated);
+    rc = mr_tar_inflate(&source, s->packing, &o->budget, &s->inflated);
     return rc < 0 ? rc : scan_inflated(s);
 }
 
@@ -243,10 +246,10 @@ static int add_inflated(struct mr_dataset *ds, struct mr_tar_shard *s)
             in->fd = -1;
         s->spooled = true;
     }
-    int rc = MR_MIN(s->file, 0);
-    if (rc == 0)
-        mr_tar_inflated_free(in);
-    return rc;
+    if (s->file < 0)
+        return s->file;
+    mr_tar_inflated_free(in);
+    return 0;
 }
 
 /* A remote archive's compression is known only once it is read, so any of them may need
@@ -282,18 +285,20 @@ int mr_tar_shards_open(struct mr_dataset *ds, const struct mr_tar_opts *opts)
     struct mr_tar_state *st = ds->state;
     struct open o = {.ds = ds, .opts = opts, .state = st, .failed_shard = UINT64_MAX};
     bool remote = false;
-    int rc = 0;
-    for (uint64_t i = 0; i < st->n_shards && rc == 0; i++) {
+    int rc;
+    for (uint64_t i = 0; i < st->n_shards; i++) {
         st->shard[i].name = st->names.name[i];
         rc = add_shard(&o, &st->shard[i], st->n_shards > MAX_OPEN);
+        if (rc < 0)
+            return rc;
         remote = remote || !st->shard[i].local;
     }
-    if (rc < 0)
-        return rc;
     pthread_mutex_init(&o.lock, NULL);
     rc = make_budget(&o, remote);
-    if (rc == 0)
-        rc = open_all(&o, open_shard);
+    if (rc < 0)
+        goto destroy;
+    rc = open_all(&o, open_shard);
+destroy:
     pthread_mutex_destroy(&o.lock);
     for (uint64_t i = 0; i < st->n_shards && rc == 0; i++)
         rc = add_inflated(ds, &st->shard[i]);

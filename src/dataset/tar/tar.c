@@ -226,8 +226,9 @@ static int group_all(struct mr_dataset *ds, uint32_t **sample_of)
     for (uint64_t s = 0; s < st->n_shards; s++) {
         const struct mr_tar_shard *shard = &st->shard[s];
         int rc = mr_interrupt_check(shard->name);
-        if (rc == 0)
-            rc = mr_tar_group(shard->name, (uint32_t)s, &shard->index, &st->samples, &sample_of[s]);
+        if (rc < 0)
+            return rc;
+        rc = mr_tar_group(shard->name, (uint32_t)s, &shard->index, &st->samples, &sample_of[s]);
         if (rc < 0)
             return rc;
         members += shard->index.n;
@@ -245,17 +246,22 @@ static int make_samples(struct mr_dataset *ds, const struct mr_tar_opts *o, uint
 {
     struct mr_tar_state *st = ds->state;
     int rc = group_all(ds, sample_of);
-    if (rc == 0)
-        rc = choose_fields(ds, o, sample_of);
+    if (rc < 0)
+        return rc;
+    rc = choose_fields(ds, o, sample_of);
     if (rc < 0)
         return rc;
     ds->n_fields = rc;
     rc = fill_members(ds, sample_of);
-    for (int f = 0; f < ds->n_fields && rc == 0; f++) {
+    if (rc < 0)
+        return rc;
+    for (int f = 0; f < ds->n_fields; f++) {
         rc = fill_spec(ds, o, f);
+        if (rc < 0)
+            return rc;
         ds->fingerprint = mr_hash(ds->fingerprint, st->field[f].ext, sizeof st->field[f].ext);
     }
-    return rc;
+    return 0;
 }
 
 static int open_tar(struct mr_dataset *ds, const void *options)
@@ -276,23 +282,28 @@ static int open_tar(struct mr_dataset *ds, const void *options)
     for (uint64_t s = 0; s < st->n_shards; s++)
         st->shard[s].inflated.fd = -1;
     rc = mr_tar_shards_open(ds, o);
-    if (rc == 0)
-        rc = st->nothing = mr_files_add_memory(ds->files, "tar", (void *)byte, sizeof byte, false);
-    uint32_t **sample_of = rc < 0 ? NULL : calloc(st->n_shards, sizeof(uint32_t *));
-    if (rc >= 0)
-        rc = sample_of ? make_samples(ds, o, sample_of)
-                       : mr_error_nomem("tar", st->n_shards * sizeof(uint32_t *));
-    for (uint64_t s = 0; sample_of && s < st->n_shards; s++)
+    if (rc < 0)
+        return rc;
+    rc = st->nothing = mr_files_add_memory(ds->files, "tar", (void *)byte, sizeof byte, false);
+    if (rc < 0)
+        return rc;
+    uint32_t **sample_of = calloc(st->n_shards, sizeof(uint32_t *));
+    if (!sample_of)
+        return mr_error_nomem("tar", st->n_shards * sizeof(uint32_t *));
+    rc = make_samples(ds, o, sample_of);
+    for (uint64_t s = 0; s < st->n_shards; s++)
         free(sample_of[s]);
     free(sample_of);
-    if (rc >= 0)
-        rc = mr_tar_classes_open(ds);
-    if (rc >= 0)
-        describe(ds);
+    if (rc < 0)
+        return rc;
+    rc = mr_tar_classes_open(ds);
+    if (rc < 0)
+        return rc;
+    describe(ds);
     /* The indexes are in the fingerprint, not the archives' locations: a state saved with local
      * archives also resumes from a bucket. */
     ds->first_file = mr_files_length(ds->files);
-    return rc;
+    return 0;
 }
 
 static void close_tar(struct mr_dataset *ds)

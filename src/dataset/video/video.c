@@ -93,18 +93,26 @@ static int open_video(const struct mr_dataset *ds, uint64_t f, struct open_video
         return mr_error_nomem("video", sizeof *v);
     *v = (struct open_video){.module = st->module, .files = ds->files, .file = st->first + (int)f};
     const char *name = mr_files_name(ds->files, v->file);
+    struct mr_video_source source = {.name = name, .read = read_video, .user = v};
     int rc = mr_files_size(ds->files, v->file, &v->bytes);
-    if (rc == 0 && mr_store_is_remote(name) && !(v->block = malloc(REMOTE_BYTES)))
-        rc = mr_error_nomem(name, REMOTE_BYTES);
-    struct mr_video_source source = {name, v->bytes, read_video, v};
-    if (rc == 0)
-        rc = st->module->open(&source, st->max_pixels, &v->video);
-    if (rc < 0) {
-        close_video(v);
-        return rc;
+    if (rc < 0)
+        goto fail;
+    if (mr_store_is_remote(name)) {
+        v->block = malloc(REMOTE_BYTES);
+        if (!v->block) {
+            rc = mr_error_nomem(name, REMOTE_BYTES);
+            goto fail;
+        }
     }
+    source.bytes = v->bytes;
+    rc = st->module->open(&source, st->max_pixels, &v->video);
+    if (rc < 0)
+        goto fail;
     *out = v;
     return 0;
+fail:
+    close_video(v);
+    return rc;
 }
 
 /* Gets the frame index of a file: the first thread that needs it builds it, others wait. */
@@ -174,17 +182,19 @@ static int get(const struct mr_dataset *ds, uint64_t index, struct mr_sample *ou
         mr_decoder_keep(out->decoder, ds, f, v, close_video);
     }
     rc = get_index(st, f, v, &frames);
-    if (rc == 0)
-        rc = decode_clip(st, v, frames, first_frame(st, frames->n, index % st->clips, out),
-                         out->field[0].room);
-    if (rc < 0) { /* a failed decode must not affect the next clip */
-        mr_decoder_drop(out->decoder, ds, f);
-        return rc;
-    }
+    if (rc < 0)
+        goto fail;
+    rc = decode_clip(st, v, frames, first_frame(st, frames->n, index % st->clips, out),
+                     out->field[0].room);
+    if (rc < 0)
+        goto fail;
     out->field[0].data = out->field[0].room;
     if (st->labels)
         out->field[1].data = &st->labels[f];
     return 0;
+fail:
+    mr_decoder_drop(out->decoder, ds, f); /* a failed decode must not affect the next clip */
+    return rc;
 }
 
 /* ---- opening ---- */
@@ -367,14 +377,18 @@ static int open_videos(struct mr_dataset *ds, const void *options)
     const struct mr_video_opts *o = options;
     struct state *st = ds->state;
     int rc = take_options(st, o);
-    if (rc == 0)
-        rc = mr_video_module(&st->module);
-    if (rc == 0)
-        rc = add_files(ds, o);
-    if (rc == 0)
-        rc = make_locks(st);
-    if (rc == 0 && st->size.width == 0)
-        rc = find_size(ds);
+    if (rc < 0)
+        return rc;
+    rc = mr_video_module(&st->module);
+    if (rc < 0)
+        return rc;
+    rc = add_files(ds, o);
+    if (rc < 0)
+        return rc;
+    rc = make_locks(st);
+    if (rc < 0)
+        return rc;
+    rc = st->size.width == 0 ? find_size(ds) : 0;
     if (rc < 0)
         return rc;
     ds->n = st->n_files * st->clips; /* 2^31 * 2^20 at most */
