@@ -325,10 +325,12 @@ static int decode_picture(struct job *j)
     struct jpeg_decompress_struct *z = &j->z;
     struct mr_window w;
     int rc = read_header(j);
-    if (rc == 0)
-        rc = mr_image_check_size(j->call, j->info.width, j->info.height);
-    if (rc == 0)
-        rc = mr_image_window(j->call, j->info.width, j->info.height, &w);
+    if (rc < 0)
+        return rc;
+    rc = mr_image_check_size(j->call, j->info.width, j->info.height);
+    if (rc < 0)
+        return rc;
+    rc = mr_image_window(j->call, j->info.width, j->info.height, &w);
     if (rc != 0)
         return rc;
     unsigned eighths = choose_scale(j, &w);
@@ -345,14 +347,17 @@ static int decode_picture(struct job *j)
     uint32_t width = turn.swap ? z->output_height : z->output_width;
     uint32_t height = turn.swap ? z->output_width : z->output_height;
     rc = decode_pixels(j, eighths, mr_region_stored(r, turn, width, height));
-    if (rc == 0)
-        rc = mr_picture_turn(j->call, turn, j->out);
+    if (rc < 0)
+        return rc;
+    rc = mr_picture_turn(j->call, turn, j->out);
+    if (rc < 0)
+        return rc;
     j->out->x = r.x0;
     j->out->y = r.y0;
     j->out->scale_x = j->out->scale_y = eighths / 8.;
     j->out->full_width = j->info.width;
     j->out->full_height = j->info.height;
-    return rc;
+    return 0;
 }
 
 static int probe(const char *name, const unsigned char *bytes, uint64_t n,
@@ -362,9 +367,10 @@ static int probe(const char *name, const unsigned char *bytes, uint64_t n,
     struct job j;
     job_begin(&j, &call);
     int rc = guarded(&j, read_header);
-    if (rc == 0)
-        *out = j.info;
-    return rc;
+    if (rc < 0)
+        return rc;
+    *out = j.info;
+    return 0;
 }
 
 static int decode(const struct mr_image_call *call, struct mr_picture *out)
@@ -374,9 +380,10 @@ static int decode(const struct mr_image_call *call, struct mr_picture *out)
     job_begin(&j, call);
     j.out = &picture;
     int rc = guarded(&j, decode_picture);
-    if (rc == 0)
-        *out = picture;
-    return rc;
+    if (rc != 0)
+        return rc;
+    *out = picture;
+    return 0;
 }
 
 const struct mr_image_codec mr_jpeg_codec = {.probe = probe, .decode = decode};

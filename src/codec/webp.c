@@ -131,8 +131,9 @@ static int decode(const struct mr_image_call *call, struct mr_picture *out)
         info.height = stored_height;
     }
     rc = mr_image_check_size(call, info.width, info.height);
-    if (rc == 0)
-        rc = mr_image_window(call, info.width, info.height, &w);
+    if (rc < 0)
+        return rc;
+    rc = mr_image_window(call, info.width, info.height, &w);
     if (rc != 0)
         return rc;
     struct mr_region upright = mr_image_region(&w, 8, info.width, info.height);
@@ -140,8 +141,9 @@ static int decode(const struct mr_image_call *call, struct mr_picture *out)
     bool rgba =
         call->opts->channels == 4 || (info.channels == 4 && call->opts->alpha != MR_ALPHA_DROP);
     rc = decode_pixels(call, r, widen(r, stored_width, stored_height), rgba, &p);
-    if (rc == 0)
-        rc = mr_picture_turn(call, turn, &p);
+    if (rc < 0)
+        return rc;
+    rc = mr_picture_turn(call, turn, &p);
     if (rc < 0)
         return rc;
     p.x = upright.x0;

@@ -54,29 +54,37 @@ int video_make_index(struct mr_video *v, struct mr_video_index **out)
     struct mr_video_index *index = NULL;
     uint64_t room = 0;
     bool exact = true;
-    int rc = 0, got = 0;
-    while (rc == 0 && (got = av_read_frame(v->format, v->packet)) >= 0) {
+    int rc, got;
+    while ((got = av_read_frame(v->format, v->packet)) >= 0) {
         bool counts = v->packet->stream_index == v->stream->index &&
                       !(v->packet->flags & AV_PKT_FLAG_DISCARD);
-        if (counts && (rc = grow(v, &index, &room)) == 0) {
+        rc = counts ? grow(v, &index, &room) : 0;
+        if (rc < 0) {
+            av_packet_unref(v->packet);
+            goto fail;
+        }
+        if (counts) {
             exact = exact && v->packet->pts != AV_NOPTS_VALUE;
             index->frame[index->n++] =
                 (struct mr_video_frame){v->packet->pts, v->packet->flags & AV_PKT_FLAG_KEY};
         }
         av_packet_unref(v->packet);
     }
-    if (rc == 0 && v->read_error < 0)
+    if (v->read_error < 0) {
         rc = v->read_error;
-    if (rc == 0 && got != AVERROR_EOF && got != AVERROR_INVALIDDATA) /* what a cut file ends in */
-        rc = video_error(v, got, "its packets cannot be read");
-    if (rc == 0 && (!index || index->n == 0))
-        rc = video_host->error(MR_EFORMAT, "%s: its video has no frames", v->source.name);
-    if (rc == 0)
-        rc = to_front(v);
-    if (rc < 0) {
-        free(index);
-        return rc;
+        goto fail;
     }
+    if (got != AVERROR_EOF && got != AVERROR_INVALIDDATA) { /* what a cut file ends in */
+        rc = video_error(v, got, "its packets cannot be read");
+        goto fail;
+    }
+    if (!index || index->n == 0) {
+        rc = video_host->error(MR_EFORMAT, "%s: its video has no frames", v->source.name);
+        goto fail;
+    }
+    rc = to_front(v);
+    if (rc < 0)
+        goto fail;
     if (exact)
         qsort(index->frame, index->n, sizeof index->frame[0], by_pts);
     for (uint64_t i = 1; i < index->n && exact; i++)
@@ -84,6 +92,9 @@ int video_make_index(struct mr_video *v, struct mr_video_index **out)
     index->exact = exact;
     *out = index;
     return 0;
+fail:
+    free(index);
+    return rc;
 }
 
 /* ---- decoding ---- */
@@ -198,12 +209,13 @@ static int reach(struct mr_video *v, const struct mr_video_index *index, uint64_
 static int get_frame(struct mr_video *v, const struct mr_video_index *index, uint64_t number)
 {
     int rc = place(v, index, number);
-    if (rc == 0)
-        rc = reach(v, index, number);
+    if (rc < 0)
+        return rc;
+    rc = reach(v, index, number);
     if (rc != 0)
         return rc;
     rc = to_front(v);
-    return rc == 0 ? reach(v, index, number) : rc;
+    return rc < 0 ? rc : reach(v, index, number);
 }
 
 /* Some files promise frames that no decoder gives (the last ones of a cut, packets that hold nothing): the frame before

@@ -157,20 +157,23 @@ static int video_open(const struct mr_video_source *source, uint64_t max_pixels,
     v->frame = av_frame_alloc();
     v->before = av_frame_alloc();
     v->packet = av_packet_alloc();
-    int rc =
-        v->name && v->frame && v->before && v->packet ? 0 : video_error(v, AVERROR(ENOMEM), "open");
-    if (rc == 0) {
-        v->source.name = v->name;
-        rc = open_format(v);
+    int rc;
+    if (!v->name || !v->frame || !v->before || !v->packet) {
+        rc = video_error(v, AVERROR(ENOMEM), "open");
+        goto fail;
     }
-    if (rc == 0)
-        rc = open_codec(v, max_pixels);
-    if (rc < 0) {
-        video_close(v);
-        return rc;
-    }
+    v->source.name = v->name;
+    rc = open_format(v);
+    if (rc < 0)
+        goto fail;
+    rc = open_codec(v, max_pixels);
+    if (rc < 0)
+        goto fail;
     *out = v;
     return 0;
+fail:
+    video_close(v);
+    return rc;
 }
 
 static void video_info(const struct mr_video *v, struct mr_video_info *out)
