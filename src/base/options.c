@@ -376,5 +376,5 @@ int mr_options_parse_args(const struct mr_option *table, void *values, int argc,
         else
             rc = parse_short(table, values, argc, argv, &i);
     }
-    return rc ? rc : kept;
+    return rc < 0 ? rc : kept;
 }

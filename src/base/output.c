@@ -55,12 +55,16 @@ static int make(const char *name)
     struct stat st;
     bool locked = flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
     int rc = fstat(fd, &st) != 0 ? -errno : 0;
-    if (rc == 0 && locked && st.st_nlink > 0)
-        return fd;
-    if (rc < 0)
+    if (rc < 0) {
         unlink(name);
+        goto close;
+    }
+    if (locked && st.st_nlink > 0)
+        return fd;
+    rc = -EEXIST;
+close:
     close(fd);
-    return rc < 0 ? rc : -EEXIST;
+    return rc;
 }
 
 static int make_first_free(struct mr_output *output)
@@ -138,14 +142,17 @@ static int flush(const struct mr_output *output)
 int mr_output_commit(struct mr_output *output, int replace)
 {
     int rc = flush(output);
-    if (rc == 0 && !replace)
+    if (rc < 0)
+        goto fail;
+    if (!replace)
         rc = put_in_free_place(output);
-    else if (rc == 0 && rename(output->name, output->path) != 0)
+    else if (rename(output->name, output->path) != 0)
         rc = -errno;
-    if (rc == 0) {
-        output->unfinished = false;
-        return 0;
-    }
+    if (rc < 0)
+        goto fail;
+    output->unfinished = false;
+    return 0;
+fail:
     return rc == -EEXIST
                ? mr_error_errno(
                      EEXIST,

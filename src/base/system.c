@@ -25,14 +25,11 @@ static int affinity_count(int online)
         if (!set)
             return online;
         size_t bytes = CPU_ALLOC_SIZE((size_t)n);
-        int rc = sched_getaffinity(0, bytes, set);
-        int count = rc == 0 ? CPU_COUNT_S(bytes, set) : 0;
-        int errnum = errno;
+        int errnum = sched_getaffinity(0, bytes, set) != 0 ? errno : 0;
+        int count = errnum ? online : CPU_COUNT_S(bytes, set);
         CPU_FREE(set);
-        if (rc == 0)
-            return count;
         if (errnum != EINVAL)
-            return online;
+            return count;
     }
     return online;
 }

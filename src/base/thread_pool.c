@@ -97,22 +97,21 @@ int mr_thread_pool_create(uint32_t n, const char *name, uint32_t looks, struct m
         return 0;
     size_t bytes = sizeof(struct mr_thread_pool) + (n - 1) * sizeof(pthread_t);
     struct mr_thread_pool *pool = calloc(1, bytes);
-    int rc = 0;
     if (!pool)
         return mr_error_nomem(name, bytes);
     pool->looks = looks;
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->work, NULL);
     pthread_cond_init(&pool->done, NULL);
-    while (rc == 0 && pool->n_started < n - 1) {
+    while (pool->n_started < n - 1) {
         char text[16];
         snprintf(text, sizeof text, "%s %u", name, pool->n_started + 1);
-        rc = mr_thread_start(&pool->thread[pool->n_started], text, work, pool);
-        pool->n_started += rc == 0;
-    }
-    if (rc) {
-        mr_thread_pool_destroy(pool);
-        return rc;
+        int rc = mr_thread_start(&pool->thread[pool->n_started], text, work, pool);
+        if (rc < 0) {
+            mr_thread_pool_destroy(pool);
+            return rc;
+        }
+        pool->n_started++;
     }
     *out = pool;
     return 0;
