@@ -1,4 +1,4 @@
-/* PNG by libspng: always all of the picture. */
+/* PNG by libspng, always the whole picture. */
 #include "codec/image_codec.h"
 
 #include <errno.h>
@@ -6,7 +6,8 @@
 
 #define SIDE        0x7fffffff /* PNG's own limit */
 #define CHUNK_BYTES (64u << 20)
-#define CACHE_BYTES (64u << 20) /* of texts, profiles and the like, which we do not look at */
+/* limit for texts, profiles and similar chunks, which we don't use */
+#define CACHE_BYTES (64u << 20)
 
 static int png_error(const char *name, int code)
 {
@@ -27,7 +28,7 @@ static int png_error(const char *name, int code)
     }
 }
 
-/* 0, or the error. [out] ctx to be freed on success. */
+/* [out] ctx: free it on success. Returns 0 or an error. */
 static int open_png(const char *name, const unsigned char *bytes, uint64_t n, spng_ctx **ctx,
                     struct mr_image_info *info)
 {
@@ -49,7 +50,7 @@ static int open_png(const char *name, const unsigned char *bytes, uint64_t n, sp
     rc = spng_get_ihdr(c, &head);
     if (rc)
         goto fail;
-    rc = spng_decode_chunks(c); /* those before the pixels */
+    rc = spng_decode_chunks(c); /* the chunks before the pixels */
     if (rc)
         goto fail;
     int orientation =
@@ -68,7 +69,7 @@ fail:
     return png_error(name, rc);
 }
 
-/* [out] p: RGB, or RGBA when alpha counts. */
+/* [out] p: RGB, or RGBA if alpha is needed. */
 static int decode_pixels(const struct mr_image_call *call, spng_ctx *c,
                          const struct mr_image_info *info, struct mr_picture *p)
 {
