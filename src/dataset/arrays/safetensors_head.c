@@ -7,8 +7,8 @@
 #include <math.h>
 #include <string.h>
 
-#define MAX_HEADER                                                                                 \
-    (64ull << 20) /* the format allows 100 MB, but a parsed header takes many times its size */
+/* the format allows 100 MB, but a parsed header takes many times its size */
+#define MAX_HEADER (64ull << 20)
 
 static const struct {
     const char *name;
