@@ -288,5 +288,7 @@ int mr_transform_apply_head(const struct mr_transform *chain, int field, const s
     const struct mr_spec *spec = &chain->plan[field]->op[head->n_ops]->in;
     uint64_t dim[MR_MAX_RANK], label;
     int rc = apply_plan(chain, field, head, spec, at, in, in_dim, out, dim, scratch);
-    return rc == 0 && head->one_hot ? mr_one_hot_check(head->one_hot, out, &label) : rc;
+    if (rc < 0)
+        return rc;
+    return head->one_hot ? mr_one_hot_check(head->one_hot, out, &label) : 0;
 }
