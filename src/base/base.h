@@ -160,8 +160,8 @@ MR_PRIVATE bool mr_ends_in(const char *text, const char *end);
 /* The code point at text, or MR_NOT_UTF8 for a byte that is not UTF-8 (RFC 3629: no overlong forms,
  * no surrogates, <= U+10FFFF). [out] bytes: its length, >= 1. */
 MR_PRIVATE uint32_t mr_text_code(const char *text, size_t *bytes);
-/* Returns whether a code point can be sent to a terminal: not control characters (tabs included), not
- * those that change the direction of text, and not MR_NOT_UTF8. */
+/* Returns whether a code point can be sent to a terminal: no control characters (not even a tab),
+ * none of those that change the direction of text, and not MR_NOT_UTF8. */
 MR_PRIVATE bool mr_text_plain(uint32_t code);
 
 /*
