@@ -27,7 +27,6 @@ int mr_files_set_root(struct mr_files *files, const char *path)
     struct mr_root *root = calloc(1, sizeof *root);
     if (!root)
         return mr_error_nomem(path, sizeof *root);
-    int rc = 0;
     size_t n = strlen(path);
     while (n > 0 && path[n - 1] == '/')
         n--;
@@ -35,15 +34,14 @@ int mr_files_set_root(struct mr_files *files, const char *path)
     root->path = strdup(path);
     root->real = realpath(path, NULL);
     root->fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (!root->path)
-        rc = mr_error_nomem(path, n);
-    else if (!root->real || root->fd < 0)
-        root->errnum = errno; /* its files are not there either: the reads say so */
+    if (!root->real || root->fd < 0)
+        root->errnum = errno; /* reads of its files fail and report this */
     root->next = files->roots;
     files->roots = root; /* freed with the table */
-    if (rc == 0)
-        files->root = root;
-    return rc;
+    if (!root->path)
+        return mr_error_nomem(path, n);
+    files->root = root;
+    return 0;
 }
 
 void mr_files_no_root(struct mr_files *files)

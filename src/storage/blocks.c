@@ -166,21 +166,29 @@ void mr_read_keep(struct mr_files *files, struct mr_file *f, struct mr_read *rea
         atomic_fetch_sub_explicit(&files->block_bytes, block->room, memory_order_relaxed);
 }
 
+/* The read's block if it is large enough, else a new one; NULL without memory. */
+static struct mr_block *block_for(struct mr_read *read, uint64_t room)
+{
+    struct mr_block *before = read->block;
+    if (before && before->room >= room)
+        return before;
+    struct mr_block *block = before ? NULL : take_to_keep(read->lane->files, room);
+    return block ? block : mr_blocks_take(read->lane->blocks, room);
+}
+
 int mr_read_sized(struct mr_read *read, struct mr_file *f, uint64_t bytes)
 {
     if (read->bytes != MR_WHOLE)
         return 0;
-    struct mr_block *before = read->block, *block = before;
+    struct mr_block *before = read->block, *block;
     uint64_t room = read->direct ? mr_round_up(bytes, MR_DIRECT_BYTES) : bytes;
     int rc = mr_file_check_whole(f, bytes);
-    if (rc == 0 && (!before || before->room < room)) {
-        block = before ? NULL : take_to_keep(read->lane->files, room);
-        if (!block && !(block = mr_blocks_take(read->lane->blocks, room)))
-            rc = mr_error_nomem(f->name, bytes);
-    }
-    if (rc) {
-        mr_read_fail(read, rc);
-        return rc;
+    if (rc < 0)
+        goto fail;
+    block = block_for(read, room);
+    if (!block) {
+        rc = mr_error_nomem(f->name, bytes);
+        goto fail;
     }
     if (before && before != block) {
         memcpy(block->data, before->data, MR_MIN(read->done, bytes));
@@ -194,4 +202,7 @@ int mr_read_sized(struct mr_read *read, struct mr_file *f, uint64_t bytes)
     read->block = block;
     read->to = block->data;
     return 0;
+fail:
+    mr_read_fail(read, rc);
+    return rc;
 }

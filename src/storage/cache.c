@@ -184,11 +184,12 @@ int mr_files_cache(struct mr_files *files, uint64_t limit)
         return rc;
     pthread_mutex_lock(&files->lock);
     rc = make_all(files);
-    if (!rc) {
-        files->cache_refs++;
-        if (files->n_lazy)
-            atomic_store(&files->block_limit, lazy_limit(kinds.path_bytes, limit));
-    }
+    if (rc < 0)
+        goto end;
+    files->cache_refs++;
+    if (files->n_lazy)
+        atomic_store(&files->block_limit, lazy_limit(kinds.path_bytes, limit));
+end:
     pthread_mutex_unlock(&files->lock);
     return rc;
 }

@@ -81,7 +81,7 @@ static int file_create(struct mr_files *files, enum mr_file_kind kind, const cha
     size_t bytes;
     rc = mr_url_pack(name, &f->name, &bytes);
     f->hides = rc > 0;
-    if (rc == 0)
+    if (!rc) /* hides nothing */
         f->name = strdup(name);
     if (!f->name) {
         free(f);
@@ -157,13 +157,15 @@ static int add_remote(struct mr_files *files, const char *url)
     if (rc)
         return rc;
     rc = mr_remote_check(f->name);
-    if (rc == 0)
-        rc = mr_remote_of(url)->size(f, &f->bytes);
-    if (rc) {
-        file_destroy(f);
-        return rc;
-    }
+    if (rc < 0)
+        goto fail;
+    rc = mr_remote_of(url)->size(f, &f->bytes);
+    if (rc < 0)
+        goto fail;
     return file_put(files, f);
+fail:
+    file_destroy(f);
+    return rc;
 }
 
 int mr_files_add_path(struct mr_files *files, const char *path)
@@ -203,8 +205,9 @@ int mr_files_add_lazy(struct mr_files *files, const char *name)
 {
     struct mr_file *f = NULL;
     int rc = table_grow(files);
-    if (rc == 0)
-        rc = mr_lazy_create(files, name, &f);
+    if (rc < 0)
+        return rc;
+    rc = mr_lazy_create(files, name, &f);
     if (rc < 0)
         return rc;
     files->n_lazy++;

@@ -53,6 +53,16 @@ static int refill(struct mr_inflater *g, bool *ended)
     return 0;
 }
 
+static int inflate_step(struct mr_inflater *g, bool *ended)
+{
+    int rc = refill(g, ended);
+    if (rc < 0)
+        return rc;
+    if (atomic_load_explicit(&g->stop, memory_order_relaxed))
+        return mr_error_set(MR_ECANCELLED, "%s: inflating was stopped", g->f->name);
+    return *ended ? mr_gunzip_end(g->z) : mr_gunzip_step(g->z, &g->io);
+}
+
 /* Inflates n more bytes to `to`; fewer only at the stream's end. Returns 0 or an error; [out] got. */
 static int inflate_some(struct mr_inflater *g, uint8_t *to, uint64_t n, uint64_t *got)
 {
@@ -60,13 +70,8 @@ static int inflate_some(struct mr_inflater *g, uint8_t *to, uint64_t n, uint64_t
     int rc = 0;
     g->io.out = to;
     g->io.n_out = n;
-    while (!rc && !ended && g->io.n_out) {
-        rc = refill(g, &ended);
-        if (!rc && atomic_load_explicit(&g->stop, memory_order_relaxed))
-            rc = mr_error_set(MR_ECANCELLED, "%s: inflating was stopped", g->f->name);
-        if (!rc)
-            rc = ended ? mr_gunzip_end(g->z) : mr_gunzip_step(g->z, &g->io);
-    }
+    while (!rc && !ended && g->io.n_out)
+        rc = inflate_step(g, &ended);
     *got = n - g->io.n_out;
     return rc;
 }
@@ -172,13 +177,16 @@ static int begin(struct mr_inflater *g, void *head, size_t head_bytes,
     uint64_t made = 0, total = 0;
     memset(head, 0, head_bytes);
     int rc = inflate_some(g, head, head_bytes, &made);
-    if (!rc)
-        rc = want(user, head, &total);
-    if (!rc)
-        rc = total_check(g, total, made);
-    if (!rc)
-        rc = map_total(g, total);
-    if (rc)
+    if (rc < 0)
+        return rc;
+    rc = want(user, head, &total);
+    if (rc < 0)
+        return rc;
+    rc = total_check(g, total, made);
+    if (rc < 0)
+        return rc;
+    rc = map_total(g, total);
+    if (rc < 0)
         return rc;
     memcpy(g->map, head, made);
     g->made = made;
@@ -190,8 +198,10 @@ static int begin(struct mr_inflater *g, void *head, size_t head_bytes,
         return g->error.code ? mr_error_put(&g->error) : 0;
     }
     rc = mr_thread_start(&g->thread, "mr-inflate", inflater_main, g);
-    g->started = !rc;
-    return rc;
+    if (rc < 0)
+        return rc;
+    g->started = true;
+    return 0;
 }
 
 int mr_inflater_open(struct mr_file *f, const char *path, void *head, size_t head_bytes,

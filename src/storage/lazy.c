@@ -94,14 +94,17 @@ int mr_lazy_create(struct mr_files *files, const char *name, struct mr_file **ou
     int hides = mr_url_pack(name, &packed, &bytes);
     if (hides < 0)
         return hides;
+    char *kept;
+    struct mr_file *f = NULL;
     int rc = mr_remote_check(packed ? packed : name);
-    char *kept = rc == 0 ? put_name(files, packed ? packed : name, bytes) : NULL;
-    free(packed);
-    if (rc)
-        return rc;
-    struct mr_file *f = kept ? put_entry(files) : NULL;
-    if (!f)
-        return mr_error_nomem("name of a file", sizeof *f + bytes);
+    if (rc < 0)
+        goto end;
+    kept = put_name(files, packed ? packed : name, bytes);
+    f = kept ? put_entry(files) : NULL;
+    if (!f) {
+        rc = mr_error_nomem("name of a file", sizeof *f + bytes);
+        goto end;
+    }
     f->hides = hides > 0;
     f->kind = remote ? MR_FILE_REMOTE : MR_FILE_PATH;
     f->lazy = true;
@@ -113,7 +116,9 @@ int mr_lazy_create(struct mr_files *files, const char *name, struct mr_file **ou
     f->name = kept;
     atomic_init(&f->ready, MR_WHOLE);
     *out = f;
-    return 0;
+end:
+    free(packed);
+    return rc;
 }
 
 void mr_remote_forget(struct mr_file *f)
@@ -166,9 +171,10 @@ int mr_files_size(struct mr_files *files, int id, uint64_t *out)
     if (*out != MR_WHOLE)
         return 0;
     int rc = look(f, out);
-    if (rc == 0)
-        atomic_store_explicit(&f->ready, *out, memory_order_relaxed);
-    return rc;
+    if (rc < 0)
+        return rc;
+    atomic_store_explicit(&f->ready, *out, memory_order_relaxed);
+    return 0;
 }
 
 int mr_lazy_read(struct mr_file *f, uint64_t offset, void *buf, uint64_t bytes)
@@ -206,8 +212,9 @@ int mr_files_read_whole(struct mr_files *files, int id, void **out, uint64_t *by
     struct mr_file *f = files->file[id];
     *bytes = f->bytes;
     int rc = f->lazy ? look(f, bytes) : 0;
-    if (rc == 0)
-        rc = mr_file_check_whole(f, *bytes);
+    if (rc < 0)
+        return rc;
+    rc = mr_file_check_whole(f, *bytes);
     if (rc < 0)
         return rc;
     void *data = malloc(MR_MAX(*bytes, 1u));

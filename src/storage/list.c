@@ -20,6 +20,28 @@ static bool what_is(DIR *dir, const struct dirent *entry, bool *folder)
     return *folder || S_ISREG(st.st_mode);
 }
 
+static int list_entries(DIR *dir, const char *place,
+                        int (*fn)(void *user, const char *name, bool folder, uint64_t bytes),
+                        void *user)
+{
+    for (;;) {
+        int rc = mr_interrupt_check(place);
+        if (rc < 0)
+            return rc;
+        errno = 0;
+        const struct dirent *entry = readdir(dir);
+        bool folder;
+        if (!entry)
+            return errno ? mr_error_errno(errno, "%s: cannot be listed to its end", place) : 0;
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
+            !what_is(dir, entry, &folder))
+            continue;
+        rc = fn(user, entry->d_name, folder, UINT64_MAX);
+        if (rc) /* nonzero, not only negative: the caller's way to stop */
+            return rc;
+    }
+}
+
 static int list_directory(const char *place,
                           int (*fn)(void *user, const char *name, bool folder, uint64_t bytes),
                           void *user)
@@ -27,21 +49,7 @@ static int list_directory(const char *place,
     DIR *dir = opendir(place);
     if (!dir)
         return mr_error_errno(errno, "%s: cannot be listed", place);
-    int rc = mr_interrupt_check(place);
-    while (rc == 0) {
-        errno = 0;
-        const struct dirent *entry = readdir(dir);
-        bool folder;
-        if (!entry) {
-            rc = errno ? mr_error_errno(errno, "%s: cannot be listed to its end", place) : 0;
-            break;
-        }
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
-            what_is(dir, entry, &folder))
-            rc = fn(user, entry->d_name, folder, UINT64_MAX);
-        if (rc == 0)
-            rc = mr_interrupt_check(place);
-    }
+    int rc = list_entries(dir, place, fn, user);
     closedir(dir);
     return rc;
 }

@@ -174,10 +174,11 @@ static int lane_open(struct mr_reader *r, enum mr_file_kind kind)
         if (rc)
             mr_log(MR_LOG_WARNING, "%s; reading by %s", mr_last_error(), stores[i]->name);
         rc = lane_try(r, &r->lane[kind], i);
-        if (!rc && kind == MR_FILE_PATH)
+        if (rc < 0)
+            continue;
+        if (kind == MR_FILE_PATH)
             atomic_store(&r->st->name, stores[i]->name);
-        if (!rc)
-            return 0;
+        return 0;
     }
     return rc ? rc
               : mr_error_set(MR_EUNSUPPORTED, "storage: no store reads files of kind %d",
@@ -307,13 +308,17 @@ static bool prepare_whole(struct mr_reader *r, struct mr_read *read)
     struct mr_file *f = r->st->files->file[read->file];
     uint64_t bytes;
     int rc = mr_files_view_whole(r->st->files, read->file, &bytes, &read->view);
-    if (rc > 0)
-        read->done = bytes;
-    if (rc < 0)
+    if (rc < 0) {
         mr_read_fail(read, rc);
-    if (rc == 0 && r->st->direct)
+        return false;
+    }
+    if (rc > 0) {
+        read->done = bytes;
+        return false;
+    }
+    if (r->st->direct)
         mr_direct_prepare(read, f, &r->blocks);
-    return rc == 0 && (bytes == MR_WHOLE || mr_read_sized(read, f, bytes) == 0);
+    return bytes == MR_WHOLE || mr_read_sized(read, f, bytes) == 0;
 }
 
 /* Sets what is to be read. false: it is done, its bytes are there or the request is wrong. */
@@ -326,7 +331,9 @@ static bool prepare(struct mr_reader *r, struct mr_read *read)
     int rc = mr_files_view(r->st->files, read->file, read->offset, read->bytes, &read->view);
     if (rc < 0)
         mr_read_fail(read, rc);
-    if (rc != 0 || (cache && mr_cache_claim(f, cache, read)))
+    if (rc)
+        return false;
+    if (cache && mr_cache_claim(f, cache, read))
         return false;
     read->need = read->want;
     return !r->st->direct || mr_direct_prepare(read, f, &r->blocks);

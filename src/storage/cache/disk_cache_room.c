@@ -130,10 +130,16 @@ static int make_room(struct mr_disk_cache *c, uint64_t most, uint64_t bytes)
     int fd = lock_dir(c, LOCK_EX);
     if (fd < 0)
         return fd;
+    int rc = 0;
     bool needed = bytes == MR_WHOLE || atomic_load(c->used) + bytes > c->limit;
-    int rc = !needed || scan(c, &all) ? 0 : -ENOMEM;
-    if (rc == 0 && needed)
-        shrink(c, &all, most);
+    if (!needed)
+        goto end;
+    if (!scan(c, &all)) {
+        rc = -ENOMEM;
+        goto end;
+    }
+    shrink(c, &all, most);
+end:
     free(all.entry);
     close(fd); /* gives the lock back */
     return rc;

@@ -137,13 +137,14 @@ static int take_room(struct mr_http_job *job)
     void *room = NULL;
     r->got = job->got;
     int rc = r->sized(r, job->expected, &room);
-    if (rc == 0 && job->buf_owned && job->got > 0)
-        memcpy(room, job->buf, job->got);
-    if (job->buf_owned)
+    if (job->buf_owned) {
+        if (rc >= 0 && job->got > 0)
+            memcpy(room, job->buf, job->got);
         free(job->buf);
+    }
     job->buf_owned = false;
     job->buf = room;
-    job->room = rc ? 0 : job->expected;
+    job->room = rc < 0 ? 0 : job->expected;
     return rc;
 }
 

@@ -56,11 +56,15 @@ static int fetch_chunk(struct mr_disk_cache *cache, struct part *p)
         return fetch_part(p);
     }
     int rc = mr_remote_fetch(p->client, p->f, p->chunk * MR_DISK_CHUNK, data, p->whole, p->stop);
-    if (rc == 0)
-        mr_disk_cache_put(cache, &mine->key, data, p->whole);
-    mr_disk_cache_end(cache, mine, rc == 0 ? data : NULL);
-    if (rc == 0 && data != mine->to)
+    if (rc < 0) {
+        mr_disk_cache_end(cache, mine, NULL);
+        goto end;
+    }
+    mr_disk_cache_put(cache, &mine->key, data, p->whole);
+    mr_disk_cache_end(cache, mine, data);
+    if (data != mine->to)
         memcpy(mine->to, (char *)data + mine->at, mine->bytes);
+end:
     if (data != mine->to)
         free(data);
     return rc;
@@ -109,13 +113,14 @@ int mr_cached_read(struct mr_http *client, struct mr_file *f, uint64_t at, void 
     uint64_t end;
     if (!mr_add(at, bytes, &end) || end > o->total || !may_keep(o))
         return mr_remote_fetch(client, f, at, to, bytes, stop);
-    for (uint64_t done = 0; done < bytes && rc == 0;) {
+    for (uint64_t done = 0, n; done < bytes; done += n) {
         uint64_t chunk = (at + done) / MR_DISK_CHUNK, in = (at + done) % MR_DISK_CHUNK;
-        uint64_t n = MR_MIN(bytes - done, MR_DISK_CHUNK - in);
+        n = MR_MIN(bytes - done, MR_DISK_CHUNK - in);
         rc = read_chunk(client, f, chunk, in, (char *)to + done, n, stop);
-        done += n;
+        if (rc < 0)
+            return rc;
     }
-    return rc;
+    return 0;
 }
 
 bool mr_cached_now(struct mr_http *client, struct mr_file *f, uint64_t at, void *to, uint64_t bytes)
@@ -156,7 +161,18 @@ static void put_all(struct mr_http *client, struct mr_file *f, const char *body)
         mr_disk_cache_remember(cache, mr_file_url(f), o);
 }
 
-/* One request, whatever the cache has: the server says 304 when that is still the object. */
+/* The file's object is the one that the cache remembered, unless another thread has set one. */
+static void adopt(struct mr_http *client, struct mr_file *f, struct mr_object *kept)
+{
+    void *none = NULL;
+    if (atomic_compare_exchange_strong_explicit(&f->own, &none, kept, memory_order_acq_rel,
+                                                memory_order_acquire))
+        kept->client = mr_http_again(client);
+    else
+        mr_object_destroy(kept);
+}
+
+/* One request, whatever the cache has: the server answers 304 if that is still the object. */
 int mr_cached_first(struct mr_http *client, struct mr_file *f, void **body, uint64_t *bytes,
                     const _Atomic bool *stop)
 {
@@ -166,23 +182,23 @@ int mr_cached_first(struct mr_http *client, struct mr_file *f, void **body, uint
         .url = mr_file_url(f), .want = MR_WHOLE, .limit = MR_WHOLE_LIMIT, .stop = stop};
     request.if_none_match = etag[0] ? etag : NULL;
     int rc = mr_http_run(client, &request);
-    if (rc == 0 && kept && request.answer.status == 304) {
-        void *none = NULL;
-        struct mr_object *o = kept;
-        if (atomic_compare_exchange_strong_explicit(&f->own, &none, o, memory_order_acq_rel,
-                                                    memory_order_acquire)) {
-            o->client = mr_http_again(client);
-            kept = NULL;
-        }
-    } else if (rc == 0) {
+    if (rc < 0)
+        goto fail;
+    if (kept && request.answer.status == 304) {
+        adopt(client, f, kept);
+    } else {
+        mr_object_destroy(kept);
+        kept = NULL;
         rc = mr_remote_learn(client, f, &request);
-        if (rc == 0)
-            put_all(client, f, request.body);
+        if (rc < 0)
+            goto fail;
+        put_all(client, f, request.body);
     }
-    mr_object_destroy(kept);
-    *body = rc ? NULL : request.body;
+    *body = request.body;
     *bytes = request.got;
-    if (rc)
-        free(request.body);
+    return 0;
+fail:
+    mr_object_destroy(kept);
+    free(request.body);
     return rc;
 }

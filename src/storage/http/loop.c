@@ -121,18 +121,24 @@ static void give_easy(struct mr_http_thread *t, struct mr_http_job *job)
     job->easy = NULL;
 }
 
+static int submit_try(struct mr_http_thread *t, struct mr_http_job *job)
+{
+    if (stopped(job))
+        return cancelled(job);
+    job->easy = take_easy(t);
+    if (!job->easy)
+        return mr_error_nomem("libcurl handle", 0);
+    int rc = mr_http_try(job, &t->client->opts);
+    if (rc < 0)
+        return rc;
+    CURLMcode mc = mr_curl.multi_add_handle(t->multi, job->easy);
+    return mc ? mr_error_set(-EIO, "libcurl: %s", mr_curl.multi_strerror(mc)) : 0;
+}
+
 static void try_begin(struct mr_http_thread *t, struct mr_http_job *job)
 {
-    int rc = stopped(job) ? cancelled(job) : 0;
-    if (rc == 0) {
-        job->easy = take_easy(t);
-        rc = job->easy ? mr_http_try(job, &t->client->opts) : mr_error_nomem("libcurl handle", 0);
-    }
-    if (rc == 0) {
-        CURLMcode mc = mr_curl.multi_add_handle(t->multi, job->easy);
-        rc = mc ? mr_error_set(-EIO, "libcurl: %s", mr_curl.multi_strerror(mc)) : 0;
-    }
-    if (rc) {
+    int rc = submit_try(t, job);
+    if (rc < 0) {
         give_easy(t, job);
         mr_http_job_end(job, rc);
         return;
@@ -406,16 +412,19 @@ int mr_http_thread_open(struct mr_http *client, struct mr_http_thread *t)
     pthread_mutex_init(&t->lock, NULL);
     t->multi = mr_curl.multi_init();
     int rc = t->multi ? thread_open_fds(t) : mr_error_nomem("libcurl", 0);
-    if (rc == 0) {
-        mr_curl.multi_setopt(t->multi, CURLMOPT_MAXCONNECTS, (long)client->max_active);
-        mr_curl.multi_setopt(t->multi, CURLMOPT_SOCKETFUNCTION, on_socket);
-        mr_curl.multi_setopt(t->multi, CURLMOPT_SOCKETDATA, (void *)t);
-        mr_curl.multi_setopt(t->multi, CURLMOPT_TIMERFUNCTION, on_timer);
-        mr_curl.multi_setopt(t->multi, CURLMOPT_TIMERDATA, (void *)t);
-        rc = mr_thread_start(&t->thread, "mr-http", thread_main, t);
-    }
-    if (rc)
-        thread_free(t);
+    if (rc < 0)
+        goto fail;
+    mr_curl.multi_setopt(t->multi, CURLMOPT_MAXCONNECTS, (long)client->max_active);
+    mr_curl.multi_setopt(t->multi, CURLMOPT_SOCKETFUNCTION, on_socket);
+    mr_curl.multi_setopt(t->multi, CURLMOPT_SOCKETDATA, (void *)t);
+    mr_curl.multi_setopt(t->multi, CURLMOPT_TIMERFUNCTION, on_timer);
+    mr_curl.multi_setopt(t->multi, CURLMOPT_TIMERDATA, (void *)t);
+    rc = mr_thread_start(&t->thread, "mr-http", thread_main, t);
+    if (rc < 0)
+        goto fail;
+    return 0;
+fail:
+    thread_free(t);
     return rc;
 }
 

@@ -84,9 +84,10 @@ static int set_locked(const struct mr_remote_opts *opts)
 {
     char dir[sizeof dir_now];
     int rc = check(opts);
-    if (rc == 0)
-        rc = resolve_dir(opts->cache_dir, dir);
-    if (rc)
+    if (rc < 0)
+        return rc;
+    rc = resolve_dir(opts->cache_dir, dir);
+    if (rc < 0)
         return rc;
     memcpy(dir_now, dir, sizeof dir);
     now = *opts;

@@ -119,12 +119,16 @@ static int read_whole(struct mr_http *client, struct mr_file *f, struct mr_read 
     void *body = NULL;
     uint64_t bytes = 0;
     int rc = mr_remote_object(f) ? 0 : mr_cached_first(client, f, &body, &bytes, stop);
-    if (rc == 0)
-        rc = mr_read_sized(read, f, body ? bytes : mr_remote_object(f)->total);
-    if (rc == 0 && body)
+    if (rc < 0)
+        return rc;
+    rc = mr_read_sized(read, f, body ? bytes : mr_remote_object(f)->total);
+    if (rc < 0)
+        goto end;
+    if (body)
         memcpy(read->to, body, bytes);
-    else if (rc == 0)
+    else
         rc = mr_cached_read(client, f, 0, read->to, read->want, stop);
+end:
     free(body);
     return rc;
 }
@@ -172,10 +176,12 @@ static int remote_open(void *shared, struct mr_files *files, uint32_t depth)
     store->pool.user = store;
     store->pool.name = "mr-cache";
     rc = mr_read_pool_open(&store->pool, depth);
-    if (rc < 0)
+    if (rc < 0) {
         mr_http_close(store->client);
-    store->has_pool = rc == 0;
-    return rc;
+        return rc;
+    }
+    store->has_pool = true;
+    return 0;
 }
 
 static void remote_close(void *shared)

@@ -56,16 +56,16 @@ static int grow_for(struct mr_http_job *job, uint64_t need)
 static size_t on_body(char *data, size_t one, size_t n, void *user)
 {
     struct mr_http_job *job = user;
-    int status = job->request->answer.status, rc = 0;
+    int status = job->request->answer.status;
     (void)one;
     if (status != 200 && status != 206) {
         keep_excerpt(job, data, n);
         return n;
     }
-    if (!job->judged)
-        rc = mr_http_judge(job);
-    if (rc == 0)
-        rc = grow_for(job, job->got + n);
+    int rc = job->judged ? 0 : mr_http_judge(job);
+    if (rc < 0)
+        return give_up(job, rc);
+    rc = grow_for(job, job->got + n);
     if (rc < 0)
         return give_up(job, rc);
     memcpy(job->buf + job->got, data, n);
@@ -165,21 +165,26 @@ static void set_callbacks(struct mr_http_job *job)
 /* Keys and the session's token must not follow a redirect to another host. */
 static int set_target(struct mr_http_job *job)
 {
+    char shown[512];
     const char *url = job->target.url ? job->target.url : job->request->url;
     CURLcode rc = mr_curl.easy_setopt(job->easy, CURLOPT_URL, url);
     set_protocols(job->easy, url);
     mr_curl.easy_setopt(job->easy, CURLOPT_FOLLOWLOCATION, job->target.url ? 0L : 1L);
-    if (rc == CURLE_OK && job->target.sign) {
-        rc = mr_curl.easy_setopt(job->easy, CURLOPT_AWS_SIGV4, job->target.sigv4);
-        if (rc == CURLE_OK)
-            rc = mr_curl.easy_setopt(job->easy, CURLOPT_USERPWD, job->target.keys);
-    }
-    char shown[512];
-    return rc == CURLE_OK ? 0
-                          : mr_error_set(rc == CURLE_OUT_OF_MEMORY ? -ENOMEM : MR_EUNSUPPORTED,
-                                         "%s: libcurl: %s",
-                                         mr_url_show(job->request->url, shown, sizeof shown),
-                                         mr_curl.easy_strerror(rc));
+    if (rc != CURLE_OK)
+        goto fail;
+    if (!job->target.sign)
+        return 0;
+    rc = mr_curl.easy_setopt(job->easy, CURLOPT_AWS_SIGV4, job->target.sigv4);
+    if (rc != CURLE_OK)
+        goto fail;
+    rc = mr_curl.easy_setopt(job->easy, CURLOPT_USERPWD, job->target.keys);
+    if (rc != CURLE_OK)
+        goto fail;
+    return 0;
+fail:
+    return mr_error_set(rc == CURLE_OUT_OF_MEMORY ? -ENOMEM : MR_EUNSUPPORTED, "%s: libcurl: %s",
+                        mr_url_show(job->request->url, shown, sizeof shown),
+                        mr_curl.easy_strerror(rc));
 }
 
 int mr_http_try(struct mr_http_job *job, const struct mr_remote_opts *opts)

@@ -125,8 +125,10 @@ static int get_page(struct mr_http *client, struct listing *l, const char *bucke
     struct mr_http_request request = {
         .url = url, .query = query, .want = MR_WHOLE, .limit = PAGE_BYTES};
     int rc = mr_http_run(client, &request);
-    if (rc == 0)
-        rc = mr_s3_page_parse(l->place, request.body, request.got, page);
+    if (rc < 0)
+        goto end;
+    rc = mr_s3_page_parse(l->place, request.body, request.got, page);
+end:
     free(request.body);
     free(query);
     return rc;
@@ -146,23 +148,37 @@ static int next_token(const struct listing *l, struct mr_s3_page *page, char **t
     return 0;
 }
 
+/* [in,out] token: of this page, then of the next one. [out] more: another page follows. Returns 0,
+ * the error, or the nonzero value by which the caller's function stopped the list. */
+static int list_page(struct mr_http *client, struct listing *l, const char *bucket, char **token,
+                     bool *more)
+{
+    struct mr_s3_page page = {.fn = on_key, .user = l};
+    int rc = get_page(client, l, bucket, *token, &page);
+    if (rc < 0)
+        goto end;
+    rc = page.stopped;
+    if (rc)
+        goto end;
+    rc = next_token(l, &page, token);
+    if (rc < 0)
+        goto end;
+    *more = page.truncated;
+    if (*more)
+        rc = end_page(l);
+end:
+    free(page.next);
+    return rc;
+}
+
 static int list_pages(struct mr_http *client, struct listing *l, const char *bucket)
 {
     char *token = NULL;
     int rc;
-    bool more;
+    bool more = false;
     do {
-        struct mr_s3_page page = {.fn = on_key, .user = l};
-        rc = get_page(client, l, bucket, token, &page);
-        if (rc == 0)
-            rc = page.stopped;
-        if (rc == 0)
-            rc = next_token(l, &page, &token);
-        if (rc == 0 && page.truncated)
-            rc = end_page(l);
-        more = rc == 0 && page.truncated;
-        free(page.next);
-    } while (more);
+        rc = list_page(client, l, bucket, &token, &more);
+    } while (!rc && more);
     free(token);
     return rc;
 }
@@ -192,7 +208,9 @@ int mr_s3_list(const char *place,
         goto end;
     rc = list_pages(client, l, bucket);
     mr_http_close(client);
-    if (rc == 0 && !l->any && prefix[0])
+    if (rc)
+        goto end;
+    if (!l->any && prefix[0])
         rc = mr_error_set(MR_EOPTION, "%s: nothing is there: check bucket and prefix", place);
 end:
     free(l);

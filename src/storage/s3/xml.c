@@ -186,11 +186,14 @@ int mr_s3_page_parse(const char *place, const char *xml, size_t bytes, struct mr
         return mr_error_nomem("list of objects", sizeof *p);
     p->page = page;
     int rc = run(p, xml, bytes, &why);
-    if (rc == 0 && !page->stopped && (why || p->bad || !p->is_list))
+    if (rc < 0)
+        goto end;
+    if (!page->stopped && (why || p->bad || !p->is_list))
         rc = mr_error_set(MR_EFORMAT, "%s: the server's list of objects makes no sense: %s", place,
                           !p->is_list ? "not a ListBucketResult: is this endpoint S3?"
                           : why       ? why
                                       : "damaged");
+end:
     free(p);
     return rc;
 }
