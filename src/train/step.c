@@ -54,8 +54,9 @@ int mr_train_take_totals(struct mr_trainer *t)
 {
     struct mr_net_totals now;
     int rc = mr_net_query_totals(t->net, t->stream, &now);
-    if (rc == 0)
-        rc = mr_net_zero_totals(t->net, t->stream);
+    if (rc < 0)
+        return rc;
+    rc = mr_net_zero_totals(t->net, t->stream);
     if (rc < 0)
         return rc;
     if (now.n_bad_labels)
@@ -79,21 +80,25 @@ static int careful_step(struct mr_trainer *t, const struct mr_net_batch *batch, 
                         void *grads)
 {
     int rc = mr_net_train(t->net, batch, t->stream);
-    if (rc == 0)
-        rc = mr_train_take_totals(t);
-    if (rc != 0)
-        return rc < 0 ? rc : 0;
+    if (rc < 0)
+        return rc;
+    rc = mr_train_take_totals(t);
+    if (rc < 0)
+        return rc;
+    if (rc > 0) /* this step is left out */
+        return 0;
     rc = mr_net_rescale(t->net, t->stream);
-    return rc == 0 ? mr_optim_step(t->optim, params, grads, t->stream) : rc;
+    return rc < 0 ? rc : mr_optim_step(t->optim, params, grads, t->stream);
 }
 
 static int plain_step(struct mr_trainer *t, const struct mr_net_batch *batch, void *params,
                       void *grads)
 {
     int rc = mr_net_train(t->net, batch, t->stream);
-    if (rc == 0)
-        rc = mr_net_rescale(t->net, t->stream);
-    return rc == 0 ? mr_optim_step(t->optim, params, grads, t->stream) : rc;
+    if (rc < 0)
+        return rc;
+    rc = mr_net_rescale(t->net, t->stream);
+    return rc < 0 ? rc : mr_optim_step(t->optim, params, grads, t->stream);
 }
 
 static int record(struct mr_trainer *t, const struct mr_net_batch *batch, void *params, void *grads)
@@ -111,7 +116,7 @@ static int record(struct mr_trainer *t, const struct mr_net_batch *batch, void *
     if (rc < 0)
         return rc;
     rc = plain_step(t, batch, params, grads);
-    int ended = mr_graph_end(t->stream, rc == 0 ? &graph : NULL);
+    int ended = mr_graph_end(t->stream, rc < 0 ? NULL : &graph);
     if (rc < 0 || ended < 0)
         return rc < 0 ? rc : ended;
     t->graph[t->n_graphs++] = (struct mr_train_graph){batch->input, batch->labels, batch->n, graph};
@@ -143,14 +148,18 @@ static int graph_step(struct mr_trainer *t, const struct mr_net_batch *batch, vo
                       void *grads)
 {
     int rc = mr_optim_push(t->optim, t->stream);
-    if (rc < 0 || !ran_once(t, batch->n))
-        return rc < 0 ? rc : plain_step(t, batch, params, grads);
+    if (rc < 0)
+        return rc;
+    if (!ran_once(t, batch->n))
+        return plain_step(t, batch, params, grads);
     struct mr_graph *graph = find_graph(t, batch);
     if (!graph) {
         rc = record(t, batch, params, grads);
-        graph = rc == 0 ? t->graph[t->n_graphs - 1].graph : NULL;
+        if (rc < 0)
+            return rc;
+        graph = t->graph[t->n_graphs - 1].graph;
     }
-    return graph ? mr_graph_launch(graph, t->stream) : rc;
+    return mr_graph_launch(graph, t->stream);
 }
 
 static int step_on(struct mr_trainer *t, const struct mr_batch *b)
@@ -169,9 +178,9 @@ static int step_on(struct mr_trainer *t, const struct mr_batch *b)
         return careful_step(t, &batch, params, grads);
     bool graphs = t->opts.graph && mr_optim_options(t->optim, 0)->accumulate == 1;
     rc = graphs ? graph_step(t, &batch, params, grads) : plain_step(t, &batch, params, grads);
-    if (rc == 0 && (t->step + 1) % CHECK_EVERY == 0)
-        rc = mr_train_take_totals(t);
-    return rc;
+    if (rc < 0)
+        return rc;
+    return (t->step + 1) % CHECK_EVERY == 0 ? mr_train_take_totals(t) : rc;
 }
 
 /* Not all batches are timed: the steps since the latest look took as long as those of them that were, or as the run's. */
