@@ -30,12 +30,18 @@ struct mr_load {
     uint64_t rows_most; /* that a table of a file of this size can have */
 };
 
-/*
- * Reads the columns of a table, NULL in place of those that are not there; no rows when the table is missing. "rowid" is the
- * row's number. row: returns 0 or an error, which ends the reading.
- */
-int mr_load_rows(struct mr_load *load, const char *table, const char *const *columns,
-                 uint32_t n_columns, int (*row)(struct mr_load *load, sqlite3_stmt *values));
+#define MR_LOAD_COLUMNS 16
+
+/* A table, or some of its rows, and the function that takes a row. */
+struct mr_load_source {
+    const char *table;
+    int (*row)(struct mr_load *load, sqlite3_stmt *values); /* returns 0 or an error */
+    /* NULL at the end. A column that the table lacks reads as NULL; "rowid" is the row's number. */
+    const char *columns[MR_LOAD_COLUMNS];
+};
+
+/* Reads the rows of n sources in their order, up to the first error. A missing table has no rows. */
+int mr_load_sources(struct mr_load *load, const struct mr_load_source *sources, size_t n);
 
 /* Numbers out of foreign rows: never negative, and as large as fits. */
 uint64_t mr_load_u64(sqlite3_stmt *values, int column);

@@ -136,13 +136,13 @@ static int make_scopes(const struct mr_recording *rec, struct mr_thread_log *log
         n += rec->ranges[i].thread == log->thread;
     struct open_range *open = malloc((n + 1) * sizeof *open);
     log->scope = malloc((2 * n + 1) * sizeof *log->scope);
-    if (open && log->scope)
-        flatten(rec, log, open);
-    int rc = open && log->scope
-                 ? 0
-                 : mr_error_nomem("a thread's ranges", (2 * n + 1) * sizeof *log->scope);
+    if (!open || !log->scope) {
+        free(open);
+        return mr_error_nomem("a thread's ranges", (2 * n + 1) * sizeof *log->scope);
+    }
+    flatten(rec, log, open);
     free(open);
-    return rc;
+    return 0;
 }
 
 int mr_thread_log_make(const struct mr_recording *rec, uint32_t thread, struct mr_thread_log *out)

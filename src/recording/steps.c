@@ -365,20 +365,8 @@ static void drop_last(struct mr_steps *steps, uint64_t mark_ns)
     }
 }
 
-static int take_group(const struct search *s, const struct group *g, struct mr_steps *out)
+static void describe_group(const struct search *s, const struct group *g, struct mr_steps *out)
 {
-    uint64_t n = g->n, *mark = malloc((n + 1) * sizeof *mark), *end = malloc((n + 1) * sizeof *end);
-    int rc = mark && end ? 0 : mr_error_nomem("steps", n * sizeof *mark);
-    for (uint64_t i = 0; !rc && i < n; i++) {
-        const struct mr_rec_range *range = &s->rec->ranges[s->names[g->first + i].range];
-        mark[i] = range->start_ns;
-        end[i] = range->end_ns;
-    }
-    rc = rc ? rc : mr_steps_mark(out, mark, end, n);
-    if (!rc && ends_empty(s, g))
-        drop_last(out, mark[n - 1]);
-    free(mark);
-    free(end);
     const char *text = text_of(s->rec, first_of(s, g)->text);
     size_t used =
         (size_t)snprintf(out->how, sizeof out->how, "from one NVTX range \"%.*s\" to the next",
@@ -388,6 +376,28 @@ static int take_group(const struct search *s, const struct group *g, struct mr_s
                  ", an outermost one that repeats with the same kernels and holds %.0f%% of the "
                  "device's work",
                  100 * s->cover);
+}
+
+static int take_group(const struct search *s, const struct group *g, struct mr_steps *out)
+{
+    uint64_t n = g->n, *mark = malloc((n + 1) * sizeof *mark), *end = malloc((n + 1) * sizeof *end);
+    int rc = mark && end ? 0 : mr_error_nomem("steps", n * sizeof *mark);
+    if (rc < 0)
+        goto end;
+    for (uint64_t i = 0; i < n; i++) {
+        const struct mr_rec_range *range = &s->rec->ranges[s->names[g->first + i].range];
+        mark[i] = range->start_ns;
+        end[i] = range->end_ns;
+    }
+    rc = mr_steps_mark(out, mark, end, n);
+    if (rc < 0)
+        goto end;
+    if (ends_empty(s, g))
+        drop_last(out, mark[n - 1]);
+    describe_group(s, g, out);
+end:
+    free(mark);
+    free(end);
     return rc;
 }
 
@@ -435,8 +445,10 @@ static int find(struct search *s, const uint32_t *ops, uint64_t n_ops, const cha
 {
     const struct group *g = NULL;
     int rc = make_groups(s);
-    rc = rc ? rc : mr_work_read(s->rec, s->place, ops, n_ops, &s->work);
-    if (rc)
+    if (rc < 0)
+        return rc;
+    rc = mr_work_read(s->rec, s->place, ops, n_ops, &s->work);
+    if (rc < 0)
         return rc;
     if (name) {
         g = named_group(s, name, false, 1);
@@ -452,11 +464,13 @@ static int find(struct search *s, const uint32_t *ops, uint64_t n_ops, const cha
         return take_group(s, g, out);
     out->method = MR_STEPS_PERIOD;
     rc = mr_steps_period(s->rec, s->place, ops, n_ops, out);
-    if (!rc && out->n == 0) {
+    if (rc < 0)
+        return rc;
+    if (out->n == 0) {
         out->method = MR_STEPS_NONE;
         out->confidence = 0;
     }
-    return rc;
+    return 0;
 }
 
 int mr_steps_find(const struct mr_recording *rec, const struct mr_place *place, const uint32_t *ops,
@@ -469,18 +483,17 @@ int mr_steps_find(const struct mr_recording *rec, const struct mr_place *place, 
     free(s.scratch);
     free(s.groups);
     free(s.work.at);
-    if (!rc && steps.n == 0) {
-        steps.method = MR_STEPS_NONE;
-        if (steps.how[0] == 0)
-            snprintf(
-                steps.how, sizeof steps.how,
-                "no steps were found: no NVTX range repeats and the device's work has no period");
-    }
-    if (rc)
+    if (rc < 0) {
         mr_steps_free(&steps);
-    else
-        *out = steps;
-    return rc;
+        return rc;
+    }
+    if (steps.n == 0)
+        steps.method = MR_STEPS_NONE;
+    if (steps.n == 0 && steps.how[0] == 0)
+        snprintf(steps.how, sizeof steps.how,
+                 "no steps were found: no NVTX range repeats and the device's work has no period");
+    *out = steps;
+    return 0;
 }
 
 void mr_steps_free(struct mr_steps *steps)

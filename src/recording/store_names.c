@@ -76,13 +76,17 @@ static int name_kernel(struct mr_store *store, uint32_t name)
     const char *shorter = mr_short_name(text, strlen(text), &bytes);
     struct mr_store_name numbers;
     int rc = mr_store_text(store, text, strlen(text), &numbers.demangled);
-    if (rc == 0)
-        rc = mr_store_text(store, shorter, bytes, &numbers.shorter);
+    if (rc < 0)
+        goto end;
+    rc = mr_store_text(store, shorter, bytes, &numbers.shorter);
+    if (rc < 0)
+        goto end;
+    rc = names_room(store);
+    if (rc < 0)
+        goto end;
+    store->names[name] = numbers;
+end:
     free(demangled);
-    if (rc == 0)
-        rc = names_room(store);
-    if (rc == 0)
-        store->names[name] = numbers;
     return rc;
 }
 
@@ -92,9 +96,12 @@ int mr_store_kernel_names(struct mr_store *store, uint32_t name, struct mr_store
         return mr_error_set(MR_EMISUSE, "%s: kernel's name %u is none of this store's %u",
                             store->path, name, store->texts.n);
     int rc = names_room(store);
-    if (rc == 0 && store->names[name].demangled == MR_NONE)
+    if (rc < 0)
+        return rc;
+    if (store->names[name].demangled == MR_NONE)
         rc = name_kernel(store, name);
-    if (rc == 0)
-        *out = store->names[name];
-    return rc;
+    if (rc < 0)
+        return rc;
+    *out = store->names[name];
+    return 0;
 }
