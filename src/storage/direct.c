@@ -57,7 +57,7 @@ void mr_read_refused(struct mr_read *read, const struct mr_file *f)
     if (f->lazy)
         fcntl(read->fd, F_SETFL, 0); /* if this fails too, so does the read, again */
     read->direct = false;
-    note_refused(read->lane->refused_direct, f);
+    note_refused(read->queue->refused_direct, f);
 }
 
 /* After a part that ends at the file's end a direct read cannot go on: the page cache says whether it is the end. */

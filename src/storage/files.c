@@ -62,7 +62,8 @@ static int table_grow(struct mr_files *files)
     if (files->n >= INT32_MAX / 2)
         return mr_error_set(MR_ELIMIT, "a data set of more than %d files", files->n);
     uint64_t want = (uint64_t)files->n + 1;
-    return mr_grow("table of files", &files->file, &files->room, want, sizeof(struct mr_file *));
+    return mr_grow("table of files", &files->file, &files->capacity, want,
+                   sizeof(struct mr_file *));
 }
 
 /* A file that is in no table yet, and room for it there. */

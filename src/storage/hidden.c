@@ -88,7 +88,7 @@ static struct hidden *add(const char *url)
     }
 }
 
-int mr_url_hold(const char *text, const char **name)
+int mr_url_acquire(const char *text, const char **name)
 {
     struct mr_url cut;
     if (!mr_url_cut(text, strlen(text), &cut) || !mr_url_secret(&cut))

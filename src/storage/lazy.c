@@ -18,7 +18,7 @@ struct mr_slab {
 
 struct mr_names {
     struct mr_names *next;
-    size_t used, room;
+    size_t used, capacity;
     char text[];
 };
 
@@ -51,12 +51,12 @@ bool mr_store_is_remote(const char *name)
 static char *put_name(struct mr_files *files, const char *name, size_t bytes)
 {
     struct mr_names *names = files->names;
-    if (!names || names->room - names->used < bytes) {
-        size_t room = MR_MAX(bytes, (size_t)NAMES_BYTES);
-        names = malloc(sizeof *names + room);
+    if (!names || names->capacity - names->used < bytes) {
+        size_t capacity = MR_MAX(bytes, (size_t)NAMES_BYTES);
+        names = malloc(sizeof *names + capacity);
         if (!names)
             return NULL;
-        *names = (struct mr_names){.next = files->names, .room = room};
+        *names = (struct mr_names){.next = files->names, .capacity = capacity};
         files->names = names;
     }
     char *to = memcpy(names->text + names->used, name, bytes);

@@ -1,5 +1,5 @@
 /*
- * What the files of this room share: the table's entries, the storage vtable, the lanes of a reader.
+ * What the files of this room share: the table's entries, the storage vtable, the queues of a reader.
  */
 #ifndef MR_STORAGE_PRIVATE_H
 #define MR_STORAGE_PRIVATE_H
@@ -13,13 +13,13 @@ int mr_url_pack(const char *name, char **out, size_t *bytes);
 
 /* ---- files ---- */
 
-/* Kinds that are read through a reader come first: each has its lane in a reader (struct mr_lane). */
+/* Kinds that are read through a reader come first: each has its queue in a reader (struct mr_read_queue). */
 enum mr_file_kind {
     MR_FILE_PATH,
     MR_FILE_NULL,
     MR_FILE_REMOTE,
-    MR_N_LANES,
-    MR_FILE_MEMORY = MR_N_LANES,
+    MR_N_QUEUES,
+    MR_FILE_MEMORY = MR_N_QUEUES,
     MR_FILE_GZIP,
 };
 
@@ -63,7 +63,7 @@ static inline const char *mr_file_url(const struct mr_file *f)
 struct mr_files {
     struct mr_file **file; /* each on the heap: they stay in place while the table grows */
     int n;
-    uint64_t room;
+    uint64_t capacity;
     uint32_t n_lazy;
     uint64_t whole_limit;   /* of lazy files that are added now */
     struct mr_root *roots;  /* all that there are */
@@ -135,11 +135,11 @@ uint64_t mr_cache_bytes(const struct mr_file_cache *c);
 struct mr_block {
     struct mr_block *next;
     uint8_t *data;
-    uint64_t room;  /* of data */
-    uint64_t bytes; /* the file's */
-    bool exact;     /* made for the host cache: room is counted in block_bytes */
-    bool kept;      /* by the host cache: it frees it */
-    bool reserved;  /* part of its reader's reserve */
+    uint64_t capacity; /* of data */
+    uint64_t bytes;    /* the file's */
+    bool exact;        /* made for the host cache: room is counted in block_bytes */
+    bool kept;         /* by the host cache: it frees it */
+    bool reserved;     /* part of its reader's reserve */
 };
 
 #define MR_BLOCK_SIZES 96
@@ -186,7 +186,7 @@ void mr_read_fail(struct mr_read *read, int status);
 
 /* ---- remote files ---- */
 
-/* What the table of files and the listing ask of a store of URLs, besides its lane. All block; errors name the file. */
+/* What the table of files and the listing ask of a store of URLs, besides its queue. All block; errors name the file. */
 struct mr_remote_ops {
     const char *const *schemes;   /* "http://", ...; NULL at the end */
     const char *(*why_not)(void); /* NULL: usable; else what is missing. Optional */
@@ -232,11 +232,11 @@ static inline uint32_t mr_read_take(struct mr_read_list *list, struct mr_read **
 /* ---- stores ---- */
 
 /*
- * A reader's lane: its reads of one kind of file, by one store. Only the reader's thread calls its hooks.
+ * A reader's queue: its reads of one kind of file, by one store. Only the reader's thread calls its hooks.
  */
-struct mr_lane {
-    const struct mr_storage_ops *ops; /* NULL: the lane is not in use */
-    void *state;                      /* ops->lane_size bytes, zeroed */
+struct mr_read_queue {
+    const struct mr_storage_ops *ops; /* NULL: the queue is not in use */
+    void *state;                      /* ops->queue_size bytes, zeroed */
     void *shared;                     /* the store's, ops->shared_size bytes */
     struct mr_files *files;
     struct mr_blocks *blocks;              /* the reader's */
@@ -248,7 +248,7 @@ struct mr_lane {
 
 /*
  * A store: how files of one kind are read. A new one (http, s3) is one file with such a table and one line in the array in
- * reader.c; new kinds of files get an enum mr_file_kind before MR_N_LANES.
+ * reader.c; new kinds of files get an enum mr_file_kind before MR_N_QUEUES.
  *
  * A read asks for [at, at + want) of the file into `to`; a store sets done and status (0, -errno, MR_ETRUNCATED), and
  * reader.c does the rest: the cache, the error's text (where mr_read_fail() did not keep one), the statistics.
@@ -258,29 +258,30 @@ struct mr_storage_ops {
     const char *name;
     enum mr_file_kind serves;
     int kind; /* enum mr_storage_kind by which a user asks for it; MR_STORAGE_AUTO: any */
-    size_t shared_size, lane_size;
+    size_t shared_size, queue_size;
     /* Usable here? NULL, or why not. Optional: always. */
     const char *(*why_not)(void);
     /* The part that all readers share. depth: reads in flight at most, all readers together. Optional, as close. */
     int (*open)(void *shared, struct mr_files *files, uint32_t depth);
     void (*close)(void *shared);
     /* Required. When it fails, nothing is left open. */
-    int (*lane_open)(struct mr_lane *lane);
-    void (*lane_close)(struct mr_lane *lane); /* nothing is in flight any more */
+    int (*queue_open)(struct mr_read_queue *queue);
+    void (*queue_close)(struct mr_read_queue *queue); /* nothing is in flight any more */
     /* Required: starts one read. true: it is done already and will not be reaped. */
-    bool (*start)(struct mr_lane *lane, struct mr_file *f, struct mr_read *read);
+    bool (*start)(struct mr_read_queue *queue, struct mr_file *f, struct mr_read *read);
     /* After the last start of a batch. Optional. */
-    void (*flush)(struct mr_lane *lane);
+    void (*flush)(struct mr_read_queue *queue);
     /* Required: writes finished reads to out, at most cap; waits for the first until until_ns (0: does not wait). */
-    uint32_t (*reap)(struct mr_lane *lane, struct mr_read **out, uint32_t cap, uint64_t until_ns);
+    uint32_t (*reap)(struct mr_read_queue *queue, struct mr_read **out, uint32_t cap,
+                     uint64_t until_ns);
     /* Reads that it will never do, though their files could be read: written to out, at most cap; they are the reader's again, as
      * they were before start(). From the first of them on, other reads go to the next store too. Optional. */
-    uint32_t (*refused)(struct mr_lane *lane, struct mr_read **out, uint32_t cap);
+    uint32_t (*refused)(struct mr_read_queue *queue, struct mr_read **out, uint32_t cap);
     /* When the next read will be done, UINT64_MAX for none; for stores that know it, so that a reader can wait in another
-     * lane. Optional. */
-    uint64_t (*next_ns)(const struct mr_lane *lane);
+     * queue. Optional. */
+    uint64_t (*next_ns)(const struct mr_read_queue *queue);
     /* Makes reads in flight end soon. Optional. */
-    void (*cancel)(struct mr_lane *lane);
+    void (*cancel)(struct mr_read_queue *queue);
 };
 
 extern const struct mr_storage_ops mr_storage_uring, mr_storage_pread, mr_storage_null,

@@ -15,7 +15,7 @@
  * fragment gets a name, by which files can be added until it is released. Returns 1 and [out] name;
  * 0: the text holds no such thing, and *name stays; -ENOMEM.
  */
-int mr_url_hold(const char *text, const char **name);
+int mr_url_acquire(const char *text, const char **name);
 void mr_url_release(const char *name);
 /* The URL behind a name that is held, or behind one built below it; any other text as it is. malloc'd;
  * NULL without memory. */
@@ -165,7 +165,7 @@ struct mr_read {
     uint64_t at, want; /* the range really read (a cache rounds it out, and so do direct reads) */
     uint64_t need; /* of want, bytes that must be there: the rest may lie behind the file's end */
     void *to;
-    struct mr_lane *lane;
+    struct mr_read_queue *queue;
     uint64_t chunks; /* of the cache, claimed by this read: n; their first is at / MR_CACHE_CHUNK */
     struct mr_block *block; /* of a whole file */
     int fd;                 /* of a lazy file, while it is open */
@@ -195,8 +195,8 @@ int mr_reader_open(struct mr_storage *st, struct mr_reader **out);
 void mr_reader_close(struct mr_reader *r); /* waits for reads in flight */
 
 /* How many more reads this reader takes now. */
-uint32_t mr_reader_room(const struct mr_reader *r);
-/* Starts reads; at most mr_reader_room() of them. Failures come back through reap like any result. */
+uint32_t mr_reader_space(const struct mr_reader *r);
+/* Starts reads; at most mr_reader_space() of them. Failures come back through reap like any result. */
 void mr_reader_submit(struct mr_reader *r, struct mr_read **reads, uint32_t n);
 /*
  * Collects finished reads. wait_ns: how long to wait when none has finished; 0: not at all. A short read is continued

@@ -20,13 +20,13 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#define MAGIC       "mrchunk1"
-#define OBJECT      "mrobject"
-#define BLOCK_BYTES 16384u
-#define MAX_BLOCKS  (MR_DISK_CHUNK / BLOCK_BYTES)
-#define NAME_BYTES  64
-#define OBJECT_ROOM 4096
-#define TOUCH_S     10
+#define MAGIC        "mrchunk1"
+#define OBJECT       "mrobject"
+#define BLOCK_BYTES  16384u
+#define MAX_BLOCKS   (MR_DISK_CHUNK / BLOCK_BYTES)
+#define NAME_BYTES   64
+#define OBJECT_BYTES 4096
+#define TOUCH_S      10
 
 struct head {
     char magic[8];
@@ -124,13 +124,13 @@ static bool read_blocks(int fd, const struct chunk_head *h, uint64_t at, uint8_t
 {
     uint8_t front[BLOCK_BYTES], back[BLOCK_BYTES];
     uint64_t end = at + bytes, first = at / BLOCK_BYTES, last = (end - 1) / BLOCK_BYTES;
-    uint64_t from = first * BLOCK_BYTES, tail = last * BLOCK_BYTES,
-             upto = MR_MIN(tail + BLOCK_BYTES, h->head.bytes);
+    uint64_t from = first * BLOCK_BYTES, last_at = last * BLOCK_BYTES,
+             upto = MR_MIN(last_at + BLOCK_BYTES, h->head.bytes);
     bool in_front = from < at || (first == last && upto > end),
          in_back = first < last && upto > end;
     uint64_t head = in_front ? MR_MIN(from + BLOCK_BYTES, upto)
                              : from; /* what is between head and stop is direct */
-    uint64_t stop = in_back ? tail : upto;
+    uint64_t stop = in_back ? last_at : upto;
     struct iovec part[3];
     int n = 0;
     if (in_front)
@@ -138,7 +138,7 @@ static bool read_blocks(int fd, const struct chunk_head *h, uint64_t at, uint8_t
     if (head < stop)
         part[n++] = (struct iovec){to + (head - at), stop - head};
     if (in_back)
-        part[n++] = (struct iovec){back, upto - tail};
+        part[n++] = (struct iovec){back, upto - last_at};
     if (!read_parts(fd, part, n, head_bytes(h->head.bytes) + from, later))
         return false;
     for (uint64_t b = first; b <= last; b++) {
@@ -151,14 +151,14 @@ static bool read_blocks(int fd, const struct chunk_head *h, uint64_t at, uint8_t
     if (in_front)
         memcpy(to, front + (at - from), MR_MIN(head, end) - at);
     if (in_back)
-        memcpy(to + (tail - at), back, end - tail);
+        memcpy(to + (last_at - at), back, end - last_at);
     return true;
 }
 
 static void discard(struct mr_disk_cache *c, int fd, const char *name)
 {
     struct stat st;
-    int held = mr_disk_cache_hold(c);
+    int held = mr_disk_cache_lock(c);
     if (!fstat(fd, &st) && st.st_nlink > 0 && !unlinkat(c->fd, name, 0))
         atomic_fetch_sub(c->used, MR_MIN((uint64_t)st.st_size, atomic_load(c->used)));
     if (held >= 0)
@@ -304,7 +304,7 @@ void mr_disk_cache_put(struct mr_disk_cache *c, const struct mr_disk_key *key, c
 
 void mr_disk_cache_remember(struct mr_disk_cache *c, const char *url, const struct mr_object *o)
 {
-    char name[NAME_BYTES], text[OBJECT_ROOM];
+    char name[NAME_BYTES], text[OBJECT_BYTES];
     struct mr_disk_key key;
     uint64_t n = strlen(mr_object_etag(o)) + 1, m = strlen(o->modified) + 1;
     if (n + m > sizeof text)
@@ -321,7 +321,7 @@ void mr_disk_cache_remember(struct mr_disk_cache *c, const char *url, const stru
 
 struct mr_object *mr_disk_cache_recall(struct mr_disk_cache *c, const char *url)
 {
-    char name[NAME_BYTES], text[OBJECT_ROOM];
+    char name[NAME_BYTES], text[OBJECT_BYTES];
     struct mr_disk_key key;
     struct head h;
     url_key(url, &key);

@@ -27,7 +27,7 @@ struct mr_disk_cache {
  * survey sets right.
  */
 /* The lock, shared: a descriptor, to be closed. -1: it cannot be had in a time that is worth waiting. */
-int mr_disk_cache_hold(struct mr_disk_cache *cache);
+int mr_disk_cache_lock(struct mr_disk_cache *cache);
 /* Counts bytes as used; when that is over the limit, makes room. Returns the held lock, -ENOSPC:
  * there is no room, or another negative errno. */
 int mr_disk_cache_reserve(struct mr_disk_cache *cache, uint64_t bytes);

@@ -121,11 +121,11 @@ uint64_t mr_http_retry_after(const struct mr_http_head *head, int64_t now_s)
 }
 
 /* Copies what fits whole and has no control characters; else leaves "". */
-static bool copy(char *to, size_t room, struct text t)
+static bool copy(char *to, size_t capacity, struct text t)
 {
     size_t n = (size_t)(t.end - t.at);
     to[0] = 0;
-    if (n >= room)
+    if (n >= capacity)
         return true;
     for (size_t i = 0; i < n; i++)
         if ((unsigned char)t.at[i] < 0x20 || t.at[i] == 0x7f)

@@ -24,7 +24,7 @@ struct mr_http_job {
     struct curl_slist *headers;
     bool judged;       /* the head was looked at: bytes may go where they belong */
     uint64_t got;      /* bytes in the buffer, of earlier tries too */
-    uint64_t room;     /* of the buffer */
+    uint64_t capacity; /* of the buffer */
     uint64_t expected; /* what got will be at the end; UINT64_MAX: unknown */
     uint8_t *buf;
     bool buf_owned;

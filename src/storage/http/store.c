@@ -30,7 +30,7 @@ struct flight {
 
 static void hand_back(struct mr_read *read)
 {
-    struct requests *of = read->lane->state;
+    struct requests *of = read->queue->state;
     mr_finished_put(&of->done, read);
 }
 
@@ -67,7 +67,7 @@ static void on_done(struct mr_http_request *request)
 {
     struct flight *flight = request->user;
     struct mr_read *read = flight->read;
-    const struct store *store = read->lane->shared;
+    const struct store *store = read->queue->shared;
     if (request->status) {
         if (read->error) /* by mr_read_sized() */
             free(request->error);
@@ -85,10 +85,10 @@ static void on_done(struct mr_http_request *request)
     hand_back(read);
 }
 
-static bool start_request(struct mr_lane *lane, struct mr_file *f, struct mr_read *read)
+static bool start_request(struct mr_read_queue *queue, struct mr_file *f, struct mr_read *read)
 {
-    const struct store *store = lane->shared;
-    struct requests *of = lane->state;
+    const struct store *store = queue->shared;
+    struct requests *of = queue->state;
     struct flight *flight = calloc(1, sizeof *flight);
     if (!flight) {
         mr_read_fail(read, mr_error_nomem(f->name, sizeof *flight));
@@ -136,8 +136,8 @@ end:
 static void read_blocking(void *user, struct mr_read *read)
 {
     const struct store *store = user;
-    const struct requests *of = read->lane->state;
-    struct mr_file *f = read->lane->files->file[read->file];
+    const struct requests *of = read->queue->state;
+    struct mr_file *f = read->queue->files->file[read->file];
     int rc = read->want == MR_WHOLE
                  ? read_whole(store->client, f, read, &of->stop)
                  : mr_cached_read(store->client, f, read->at, read->to, read->want, &of->stop);
@@ -192,40 +192,40 @@ static void remote_close(void *shared)
     mr_http_close(store->client);
 }
 
-static int remote_lane_open(struct mr_lane *lane)
+static int remote_queue_open(struct mr_read_queue *queue)
 {
-    const struct store *store = lane->shared;
-    struct requests *of = lane->state;
+    const struct store *store = queue->shared;
+    struct requests *of = queue->state;
     if (!store->client)
         return mr_error_set(MR_EMISUSE, "a URL was added after the storage was opened");
     return mr_finished_open(&of->done);
 }
 
-static void remote_lane_close(struct mr_lane *lane)
+static void remote_queue_close(struct mr_read_queue *queue)
 {
-    struct requests *of = lane->state;
+    struct requests *of = queue->state;
     mr_finished_close(&of->done);
 }
 
-static bool remote_start(struct mr_lane *lane, struct mr_file *f, struct mr_read *read)
+static bool remote_start(struct mr_read_queue *queue, struct mr_file *f, struct mr_read *read)
 {
-    struct store *store = lane->shared;
+    struct store *store = queue->shared;
     if (read->want == 0)
         return true;
-    return store->has_pool ? start_cached(store, f, read) : start_request(lane, f, read);
+    return store->has_pool ? start_cached(store, f, read) : start_request(queue, f, read);
 }
 
-static uint32_t remote_reap(struct mr_lane *lane, struct mr_read **out, uint32_t cap,
+static uint32_t remote_reap(struct mr_read_queue *queue, struct mr_read **out, uint32_t cap,
                             uint64_t until_ns)
 {
-    struct requests *of = lane->state;
+    struct requests *of = queue->state;
     return mr_finished_reap(&of->done, out, cap, until_ns);
 }
 
-static void remote_cancel(struct mr_lane *lane)
+static void remote_cancel(struct mr_read_queue *queue)
 {
-    const struct store *store = lane->shared;
-    struct requests *of = lane->state;
+    const struct store *store = queue->shared;
+    struct requests *of = queue->state;
     atomic_store_explicit(&of->stop, true, memory_order_release);
     mr_http_kick(store->client);
 }
@@ -235,11 +235,11 @@ const struct mr_storage_ops mr_storage_remote = {
     .serves = MR_FILE_REMOTE,
     .kind = MR_STORAGE_AUTO,
     .shared_size = sizeof(struct store),
-    .lane_size = sizeof(struct requests),
+    .queue_size = sizeof(struct requests),
     .open = remote_open,
     .close = remote_close,
-    .lane_open = remote_lane_open,
-    .lane_close = remote_lane_close,
+    .queue_open = remote_queue_open,
+    .queue_close = remote_queue_close,
     .start = remote_start,
     .reap = remote_reap,
     .cancel = remote_cancel,

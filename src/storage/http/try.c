@@ -36,20 +36,20 @@ static void keep_excerpt(struct mr_http_job *job, const char *data, size_t n)
 static int grow_for(struct mr_http_job *job, uint64_t need)
 {
     const struct mr_http_request *r = job->request;
-    if (need <= job->room)
+    if (need <= job->capacity)
         return 0;
     char url[512];
-    uint64_t room = MR_MIN(MR_MAX(need, job->room * 2), r->limit);
-    if (r->to || job->expected != UINT64_MAX || room < need)
+    uint64_t capacity = MR_MIN(MR_MAX(need, job->capacity * 2), r->limit);
+    if (r->to || job->expected != UINT64_MAX || capacity < need)
         return mr_error_set(r->to || job->expected != UINT64_MAX ? MR_EFORMAT : MR_ELIMIT,
                             "%s: more bytes came than the %llu that were %s",
-                            mr_url_show(r->url, url, sizeof url), (unsigned long long)job->room,
+                            mr_url_show(r->url, url, sizeof url), (unsigned long long)job->capacity,
                             r->to ? "asked for" : "announced or are allowed");
-    void *grown = realloc(job->buf, room);
+    void *grown = realloc(job->buf, capacity);
     if (!grown)
-        return mr_error_nomem("body", room);
+        return mr_error_nomem("body", capacity);
     job->buf = grown;
-    job->room = room;
+    job->capacity = capacity;
     return 0;
 }
 

@@ -16,7 +16,7 @@
 #define MOST_EMPTY  1000 /* pages without a name, in a row */
 #define ENTRY_BYTES 100  /* what whoever lists keeps of an entry, besides its name */
 #define MOST_MEMORY (4ull << 30)
-#define KEY_ROOM    8192 /* as of the parser's */
+#define KEY_BYTES   8192 /* as of the parser's */
 
 struct listing {
     const char *place, *prefix; /* prefix: of keys, "" or with '/' at its end */
@@ -27,7 +27,7 @@ struct listing {
     uint64_t bytes, most; /* of memory, by an estimate */
     bool page_any;        /* this page has a name */
     /* the greatest names, up to the last page and up to now */
-    char before[KEY_ROOM], last[KEY_ROOM];
+    char before[KEY_BYTES], last[KEY_BYTES];
 };
 
 /* What $MILLRACE_LIST_LIMIT says, else 4 GiB or half of the memory. 0 or the error. */

@@ -21,7 +21,7 @@ struct parse {
     char key[TEXT_BYTES];
     uint64_t bytes;
     char *error; /* "Code: Message" */
-    size_t error_room;
+    size_t error_cap;
 };
 
 static void stop(struct parse *p)
@@ -137,7 +137,7 @@ static void on_error_end(struct parse *p, const char *name)
 {
     size_t have = strlen(p->error);
     if (p->depth == 2 && (strcmp(name, "Code") == 0 || strcmp(name, "Message") == 0) && p->text[0])
-        snprintf(p->error + have, p->error_room - have, "%s%.180s", have ? ": " : "", p->text);
+        snprintf(p->error + have, p->error_cap - have, "%s%.180s", have ? ": " : "", p->text);
 }
 
 static void XMLCALL on_end(void *user, const XML_Char *name)
@@ -206,7 +206,7 @@ void mr_s3_error_text(const char *body, size_t bytes, char *out, size_t cap)
     if (!p)
         return;
     p->error = out;
-    p->error_room = cap;
+    p->error_cap = cap;
     run(p, body, bytes, &why); /* often cut off: what came counts */
     free(p);
     for (char *c = out; *c; c++)

@@ -24,13 +24,13 @@ struct entry {
 
 struct entries {
     struct entry *entry;
-    uint64_t n, room;
+    uint64_t n, capacity;
     uint64_t bytes;
 };
 
 static bool put(struct entries *all, const char *folder, const char *name, const struct stat *st)
 {
-    if (mr_grow("disk cache", &all->entry, &all->room, all->n + 1, sizeof *all->entry) < 0)
+    if (mr_grow("disk cache", &all->entry, &all->capacity, all->n + 1, sizeof *all->entry) < 0)
         return false;
     struct entry *e = &all->entry[all->n++];
     e->used_ns = (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec;
@@ -102,7 +102,7 @@ static int lock_dir(struct mr_disk_cache *c, int how)
     return fd;
 }
 
-int mr_disk_cache_hold(struct mr_disk_cache *c)
+int mr_disk_cache_lock(struct mr_disk_cache *c)
 {
     int fd = lock_dir(c, LOCK_SH);
     return fd < 0 ? -1 : fd;
@@ -124,7 +124,7 @@ static void shrink(struct mr_disk_cache *c, struct entries *all, uint64_t most)
 }
 
 /* bytes: what room is wanted for: perhaps another one has made it meanwhile. MR_WHOLE: looks anyway. */
-static int make_room(struct mr_disk_cache *c, uint64_t most, uint64_t bytes)
+static int evict(struct mr_disk_cache *c, uint64_t most, uint64_t bytes)
 {
     struct entries all = {0};
     int fd = lock_dir(c, LOCK_EX);
@@ -156,7 +156,7 @@ int mr_disk_cache_reserve(struct mr_disk_cache *c, uint64_t bytes)
             return held;
         atomic_fetch_sub(c->used, bytes);
         close(held);
-        int rc = make_room(c, c->limit - MR_MAX(tenth, bytes), bytes);
+        int rc = evict(c, c->limit - MR_MAX(tenth, bytes), bytes);
         if (rc < 0)
             return rc;
     }
@@ -216,7 +216,7 @@ bool mr_disk_cache_takes(struct mr_disk_cache *c, uint64_t bytes, bool part)
 /* A cache that others are busy with all the time goes by what they have counted. */
 int mr_disk_cache_survey(struct mr_disk_cache *c)
 {
-    int rc = make_room(c, c->limit, MR_WHOLE);
+    int rc = evict(c, c->limit, MR_WHOLE);
     return rc && rc != -EWOULDBLOCK
                ? mr_error_set(rc,
                               "disk cache %s: cannot be scanned: does its file system "
