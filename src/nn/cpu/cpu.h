@@ -18,7 +18,7 @@ struct mr_nn_backend {
     uint32_t n_threads; /* with the caller's */
     uint64_t step;
     struct mr_net_totals totals;
-    void *room
+    void *scratch
         [MR_NN_MAX_THREADS]; /* scratch of each thread, room_bytes each; NULL until a task wants it */
     uint64_t room_bytes;
     void *partial; /* sums of tasks, added up in order afterwards */
@@ -28,9 +28,9 @@ struct mr_nn_backend {
 int mr_nn_cpu_open(const struct mr_net_opts *opts, struct mr_nn_backend **out);
 void mr_nn_cpu_close(struct mr_nn_backend *b);
 
-/* Runs tasks 0..n-1 in all threads; comes back when all are done. room: the thread's scratch. */
+/* Runs tasks 0..n-1 in all threads; comes back when all are done. scratch: the thread's. */
 void mr_nn_cpu_run(struct mr_nn_backend *b, uint32_t n,
-                   void (*run)(void *arg, uint32_t task, void *room), void *arg);
+                   void (*run)(void *arg, uint32_t task, void *scratch), void *arg);
 
 /* Makes each thread's scratch at least this large. */
 int mr_nn_cpu_room(struct mr_nn_backend *b, uint64_t bytes);

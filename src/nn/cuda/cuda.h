@@ -30,7 +30,7 @@ struct mr_nn_cuda_conv {
 };
 
 /* Where work is enqueued, and what works of one stream share. */
-struct mr_nn_cuda_lane {
+struct mr_nn_cuda_stream {
     struct mr_stream *stream;
     struct CUstream_st *raw; /* its handle */
     void *workspace;         /* of cuBLASLt */
@@ -41,8 +41,8 @@ struct mr_nn_cuda_lane {
 struct mr_nn_backend {
     struct mr_device *device;
     struct mr_cuda *cuda;
-    uint64_t bytes;                     /* acquired by now */
-    struct mr_nn_cuda_lane lane, other; /* what is enqueued goes to `lane` */
+    uint64_t bytes;                          /* acquired by now */
+    struct mr_nn_cuda_stream current, other; /* what is enqueued goes to `current` */
     struct CUevent_st *fork, *join;
     bool aside,
         forked; /* aside: lane is the second stream; forked: it has work that the first has not waited for */

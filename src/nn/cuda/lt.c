@@ -311,7 +311,7 @@ static int multiply(struct mr_nn_backend *b, const struct mr_nn_product *p, stru
     if (!status)
         status = api.cublasLtMatmul(b->lt->handle, plan->desc, &one, p->b, plan->a, p->a, plan->b,
                                     &beta, p->d, plan->d, p->d, plan->d, &plan->algo,
-                                    b->lane.workspace, plan->workspace_bytes, b->lane.raw);
+                                    b->current.workspace, plan->workspace_bytes, b->current.raw);
     return status ? failed(b, "cublasLtMatmul", status) : 0;
 }
 
