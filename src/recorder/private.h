@@ -94,12 +94,12 @@ extern struct record_core record_core;
 /* Counts records that there was no room for. */
 void record_lose(uint32_t n);
 
-/* record_gate.c */
-void record_gate_open_file(void);
-bool record_gate_is_gated(void);
-bool record_gate_open(void);
-void record_gate_poll(void); /* tells the listener */
-void record_gate_forked(void);
+/* capture.c */
+void record_capture_init(void);
+bool record_capture_is_limited(void);
+bool record_capture_is_on(void);
+void record_capture_poll(void); /* tells the listener */
+void record_capture_forked(void);
 
 /* record_strings.c: texts that are not in the part yet, as records of strings, a piece at a time; 0: none is left. */
 size_t record_strings_take(char *to, size_t bytes, uint32_t *out_n);

@@ -70,7 +70,7 @@ bool record_ever_wants(uint32_t trace)
 
 bool record_wants(uint32_t trace)
 {
-    return record_ever_wants(trace) && !record_inside && record_gate_open();
+    return record_ever_wants(trace) && !record_inside && record_capture_is_on();
 }
 
 static struct record_block *block_get(void)
@@ -414,7 +414,7 @@ static void forked(void)
     unsigned state = atomic_load(&record_core.state), generation = record_generation();
     record_part_forked();
     record_strings_forked();
-    record_gate_forked();
+    record_capture_forked();
     record_names_forked();
     record_core = (struct record_core){
         .fd = -1, .state = state == RECORD_ON ? RECORD_IDLE : state, .begin_ns = record_now()};
@@ -459,7 +459,7 @@ __attribute__((constructor)) static void loaded(void)
     record_inside = true;
     record_core.begin_ns = record_now();
     configure(folder);
-    record_gate_open_file();
+    record_capture_init();
     have_key = pthread_key_create(&at_thread_end, thread_ended) == 0;
     pthread_atfork(NULL, NULL, forked);
     record_inside = false;

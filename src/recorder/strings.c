@@ -27,7 +27,7 @@ static struct {
     uint32_t n;
     size_t bytes;
     char *arena;
-    size_t room;
+    size_t left;
     struct text *newest, *pending; /* pending: the first that is not in the part */
 } strings;
 
@@ -95,16 +95,16 @@ static struct text *allocate(uint32_t bytes)
     size_t need = (sizeof(struct text) + bytes + 7) & ~(size_t)7;
     if (strings.bytes + need > MAX_BYTES)
         return NULL;
-    if (need > strings.room) {
+    if (need > strings.left) {
         char *arena = record_map(ARENA);
         if (!arena)
             return NULL;
         strings.arena = arena;
-        strings.room = ARENA;
+        strings.left = ARENA;
     }
     struct text *text = (struct text *)(void *)strings.arena;
     strings.arena += need;
-    strings.room -= need;
+    strings.left -= need;
     strings.bytes += need;
     return text;
 }

@@ -18,7 +18,7 @@ struct mr_interval {
 
 struct mr_intervals {
     struct mr_interval *at;
-    uint64_t n, room;
+    uint64_t n, capacity;
     bool lost;
 };
 

@@ -91,12 +91,12 @@ void mr_load_span(sqlite3_stmt *values, int start, int end, uint64_t *out_start,
     *out_end = MR_MIN(MR_MAX(mr_load_u64(values, end), *out_start), most);
 }
 
-int mr_load_room(struct mr_load *load, void *array, uint64_t n, uint64_t *room, size_t bytes)
+int mr_load_grow(struct mr_load *load, void *array, uint64_t n, uint64_t *capacity, size_t bytes)
 {
     if (n >= UINT32_MAX - 1)
         return mr_error_set(MR_ELIMIT, "%s: %s has more than %llu rows; look at a part of it",
                             load->recording->path, load->table, (unsigned long long)n);
-    return mr_grow(load->recording->path, array, room, n + 1, bytes);
+    return mr_grow(load->recording->path, array, capacity, n + 1, bytes);
 }
 
 /* A text of another id's: an integer is a number of StringIds, a text is itself. */
@@ -130,8 +130,8 @@ int mr_load_process(struct mr_load *load, int64_t global, uint16_t *out)
     *out = (uint16_t)*index;
     if (!is_new || recording->n_processes == UINT16_MAX)
         return 0;
-    int rc = mr_load_room(load, &recording->processes, recording->n_processes,
-                          &load->processes_room, sizeof(*recording->processes));
+    int rc = mr_load_grow(load, &recording->processes, recording->n_processes,
+                          &load->processes_capacity, sizeof(*recording->processes));
     if (rc < 0)
         return rc;
     recording->processes[recording->n_processes++] =
@@ -153,7 +153,7 @@ int mr_load_thread(struct mr_load *load, int64_t global, uint32_t *out)
     int rc = mr_load_process(load, global, &thread.process);
     if (rc < 0)
         return rc;
-    rc = mr_load_room(load, &recording->threads, recording->n_threads, &load->threads_room,
+    rc = mr_load_grow(load, &recording->threads, recording->n_threads, &load->threads_capacity,
                       sizeof(thread));
     if (rc < 0)
         return rc;
@@ -166,7 +166,7 @@ static int device_add(struct mr_load *load, const struct mr_rec_device *device)
     struct mr_recording *recording = load->recording;
     if (recording->n_devices == UINT16_MAX)
         return 0;
-    int rc = mr_load_room(load, &recording->devices, recording->n_devices, &load->devices_room,
+    int rc = mr_load_grow(load, &recording->devices, recording->n_devices, &load->devices_capacity,
                           sizeof(*recording->devices));
     if (rc < 0)
         return rc;
@@ -272,8 +272,8 @@ static int thread_row(struct mr_load *load, sqlite3_stmt *values)
 static int note_add(struct mr_load *load, const struct mr_rec_note *note)
 {
     struct mr_recording *recording = load->recording;
-    int rc =
-        mr_load_room(load, &recording->notes, recording->n_notes, &load->notes_room, sizeof(*note));
+    int rc = mr_load_grow(load, &recording->notes, recording->n_notes, &load->notes_capacity,
+                          sizeof(*note));
     if (rc < 0)
         return rc;
     recording->notes[recording->n_notes++] = *note;

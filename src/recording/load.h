@@ -24,8 +24,8 @@ struct mr_load {
     uint8_t *classes;        /* of texts that are calls' names: enum mr_call_class + 1 */
     uint32_t n_classes;
     uint32_t unknown; /* the text "?" */
-    uint64_t ops_room, apis_room, syncs_room, ranges_room, os_room, threads_room, processes_room,
-        devices_room, notes_room;
+    uint64_t ops_capacity, apis_capacity, syncs_capacity, ranges_capacity, os_capacity,
+        threads_capacity, processes_capacity, devices_capacity, notes_capacity;
     const char *table;  /* that is being read */
     uint64_t rows_most; /* that a table of a file of this size can have */
 };
@@ -56,7 +56,7 @@ int mr_load_thread(struct mr_load *load, int64_t global, uint32_t *out);
 int mr_load_device(struct mr_load *load, int64_t global_pid, uint32_t id, uint16_t *out);
 
 /* Room for one more item of `bytes` in an array of n. Returns 0 or -ENOMEM with the error set. */
-int mr_load_room(struct mr_load *load, void *array, uint64_t n, uint64_t *room, size_t bytes);
+int mr_load_grow(struct mr_load *load, void *array, uint64_t n, uint64_t *capacity, size_t bytes);
 
 /* Tables of who and where, then of events, then what follows from all of them. */
 int mr_load_names(struct mr_load *load);

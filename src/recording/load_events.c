@@ -74,7 +74,8 @@ static int op_of_row(struct mr_load *load, sqlite3_stmt *values, struct mr_rec_o
 static int op_add(struct mr_load *load, const struct mr_rec_op *op)
 {
     struct mr_recording *recording = load->recording;
-    int rc = mr_load_room(load, &recording->ops, recording->n_ops, &load->ops_room, sizeof(*op));
+    int rc =
+        mr_load_grow(load, &recording->ops, recording->n_ops, &load->ops_capacity, sizeof(*op));
     if (rc < 0)
         return rc;
     recording->ops[recording->n_ops++] = *op;
@@ -177,7 +178,7 @@ static int api_row(struct mr_load *load, sqlite3_stmt *values)
     rc = mr_load_thread(load, sqlite3_column_int64(values, 3), &api.thread);
     if (rc < 0)
         return rc;
-    rc = mr_load_room(load, &recording->apis, recording->n_apis, &load->apis_room, sizeof(api));
+    rc = mr_load_grow(load, &recording->apis, recording->n_apis, &load->apis_capacity, sizeof(api));
     if (rc < 0)
         return rc;
     api.driver = is_driver(load, sqlite3_column_int64(values, 2), api.name);
@@ -200,7 +201,8 @@ static int sync_row(struct mr_load *load, sqlite3_stmt *values)
     int rc = mr_load_process(load, sqlite3_column_int64(values, 6), &sync.process);
     if (rc < 0)
         return rc;
-    rc = mr_load_room(load, &recording->syncs, recording->n_syncs, &load->syncs_room, sizeof(sync));
+    rc = mr_load_grow(load, &recording->syncs, recording->n_syncs, &load->syncs_capacity,
+                      sizeof(sync));
     if (rc < 0)
         return rc;
     recording->syncs[recording->n_syncs++] = sync;
@@ -256,7 +258,7 @@ static int range_row(struct mr_load *load, sqlite3_stmt *values)
     rc = mr_load_thread(load, global, &range.thread);
     if (rc < 0)
         return rc;
-    rc = mr_load_room(load, &recording->ranges, recording->n_ranges, &load->ranges_room,
+    rc = mr_load_grow(load, &recording->ranges, recording->n_ranges, &load->ranges_capacity,
                       sizeof(range));
     if (rc < 0)
         return rc;
@@ -276,7 +278,7 @@ static int os_row(struct mr_load *load, sqlite3_stmt *values)
     rc = mr_load_thread(load, sqlite3_column_int64(values, 3), &os.thread);
     if (rc < 0)
         return rc;
-    rc = mr_load_room(load, &recording->os, recording->n_os, &load->os_room, sizeof(os));
+    rc = mr_load_grow(load, &recording->os, recording->n_os, &load->os_capacity, sizeof(os));
     if (rc < 0)
         return rc;
     recording->os[recording->n_os++] = os;

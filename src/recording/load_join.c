@@ -175,7 +175,7 @@ static int join_calls(struct mr_load *load)
 struct stack { /* a thread's open push/pop ranges, innermost last */
     uint32_t *ranges;
     uint32_t n;
-    uint64_t room;
+    uint64_t capacity;
 };
 
 static int stack_push(struct mr_load *load, struct stack *stack, uint32_t range)
@@ -183,7 +183,8 @@ static int stack_push(struct mr_load *load, struct stack *stack, uint32_t range)
     if (stack->n == DEEPEST)
         return 0;
     const char *path = load->recording->path;
-    if (mr_grow(path, &stack->ranges, &stack->room, stack->n + 1ull, sizeof(*stack->ranges)) < 0)
+    if (mr_grow(path, &stack->ranges, &stack->capacity, stack->n + 1ull, sizeof(*stack->ranges)) <
+        0)
         return -ENOMEM;
     stack->ranges[stack->n++] = range;
     return 0;

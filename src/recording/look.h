@@ -160,7 +160,7 @@ struct mr_blame {
 };
 struct mr_blames {
     struct mr_blame *at;
-    uint64_t n, room;
+    uint64_t n, capacity;
 };
 /* Blames [from_ns, to_ns), which is idle; the pieces fill it exactly. Returns 0 or -ENOMEM. */
 int mr_blame_idle(const struct mr_look *look, uint64_t from_ns, uint64_t to_ns,

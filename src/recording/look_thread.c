@@ -218,7 +218,7 @@ static bool put(struct mr_blames *out, struct mr_blame piece)
 {
     if (piece.end_ns <= piece.start_ns)
         return true;
-    if (mr_grow("pieces of time", &out->at, &out->room, out->n + 1, sizeof *out->at) < 0)
+    if (mr_grow("pieces of time", &out->at, &out->capacity, out->n + 1, sizeof *out->at) < 0)
         return false;
     out->at[out->n++] = piece;
     return true;
@@ -282,6 +282,6 @@ int mr_blame_idle(const struct mr_look *look, uint64_t from_ns, uint64_t to_ns,
                    : mr_error_nomem("idle times", sizeof(struct mr_blame));
     const struct mr_thread_log *log = ender(look, to_ns);
     if (!walk(log, log == &look->logs[0] ? NULL : &look->logs[0], from_ns, to_ns, out))
-        return mr_error_nomem("idle times", out->room * 2 * sizeof *out->at);
+        return mr_error_nomem("idle times", out->capacity * 2 * sizeof *out->at);
     return 0;
 }

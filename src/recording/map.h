@@ -25,7 +25,7 @@ struct mr_texts {
     const char **
         text; /* each ends with a NUL; valid UTF-8: what is not comes in as '?', and ends at a NUL */
     uint32_t *bytes;
-    uint32_t n, n_room;
+    uint32_t n, capacity;
     uint32_t *slots; /* text numbers; MR_TEXTS_FREE: free */
     uint32_t n_slots;
     char **blocks;

@@ -16,7 +16,7 @@ struct merge {
     const char *folder;
     struct part *parts;
     uint32_t n_parts;
-    uint64_t room;
+    uint64_t capacity;
     struct mr_store *store;
     struct mr_map names; /* of the part: its numbers -> the store's */
     uint32_t unknown;    /* the store's number of "?" */
@@ -134,7 +134,7 @@ end:
 static int part_add(struct merge *merge, const char *name)
 {
     uint64_t want = merge->n_parts + 1ull;
-    if (mr_grow(merge->folder, &merge->parts, &merge->room, want, sizeof(*merge->parts)) < 0)
+    if (mr_grow(merge->folder, &merge->parts, &merge->capacity, want, sizeof(*merge->parts)) < 0)
         return -ENOMEM;
     char *path;
     if (asprintf(&path, "%s/%s", merge->folder, name) < 0)

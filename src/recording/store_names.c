@@ -51,16 +51,16 @@ const char *mr_short_name(const char *text, size_t bytes, size_t *out_bytes)
     return text + start;
 }
 
-static int names_room(struct mr_store *store)
+static int names_grow(struct mr_store *store)
 {
     if (store->n_names >= store->texts.n)
         return 0;
-    struct mr_store_name *names = realloc(store->names, store->texts.n_room * sizeof(*names));
+    struct mr_store_name *names = realloc(store->names, store->texts.capacity * sizeof(*names));
     if (!names)
-        return mr_error_nomem("a recording's names", store->texts.n_room * sizeof(*names));
-    memset(names + store->n_names, 0xff, (store->texts.n_room - store->n_names) * sizeof(*names));
+        return mr_error_nomem("a recording's names", store->texts.capacity * sizeof(*names));
+    memset(names + store->n_names, 0xff, (store->texts.capacity - store->n_names) * sizeof(*names));
     store->names = names;
-    store->n_names = store->texts.n_room;
+    store->n_names = store->texts.capacity;
     return 0;
 }
 
@@ -81,7 +81,7 @@ static int name_kernel(struct mr_store *store, uint32_t name)
     rc = mr_store_text(store, shorter, bytes, &numbers.shorter);
     if (rc < 0)
         goto end;
-    rc = names_room(store);
+    rc = names_grow(store);
     if (rc < 0)
         goto end;
     store->names[name] = numbers;
@@ -95,7 +95,7 @@ int mr_store_kernel_names(struct mr_store *store, uint32_t name, struct mr_store
     if (name >= store->texts.n)
         return mr_error_set(MR_EMISUSE, "%s: kernel's name %u is none of this store's %u",
                             store->path, name, store->texts.n);
-    int rc = names_room(store);
+    int rc = names_grow(store);
     if (rc < 0)
         return rc;
     if (store->names[name].demangled == MR_NONE)

@@ -217,7 +217,7 @@ static void tell_if_none(uint32_t device)
     bool untried = devices[device].tried_ns == 0 && in_use(device) &&
                    take(device); /* else another process has it */
     if ((untried || devices[device].session.open) && devices[device].session.n_samples == 0 &&
-        record_gate_open())
+        record_capture_is_on())
         record_pm_refuse("the program ended before the first sample");
 }
 
@@ -229,7 +229,7 @@ static void *work(void *unused)
     find_driver();
     while (atomic_load(&stage) == RUNNING) {
         unsigned seen = atomic_load(&wake);
-        bool wanted = record_gate_open(), soon = false, any = false;
+        bool wanted = record_capture_is_on(), soon = false, any = false;
         int n = 0;
         if (!driver.count || driver.count(&n) != 0)
             n = driver.count ? 0 : (int)MAX_DEVICES;

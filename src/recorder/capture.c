@@ -14,15 +14,15 @@
 
 enum { BEFORE, INSIDE, AFTER };
 
-struct gate {
+struct range_state {
     atomic_uint_fast64_t start_ns;
     atomic_uint state;
 };
 
-static struct gate own;
-static struct gate *gate =
+static struct range_state own;
+static struct range_state *range =
     &own; /* shared between processes when there is a capture range; constant once loaded */
-static bool gated, ranged;
+static bool limited, ranged;
 static _Atomic(void (*)(bool)) listener;
 static struct record_lock telling; /* guards what follows; not held while the listener is called */
 static bool calling; /* somebody tells the listener, and goes on until it knows the present state */
@@ -49,33 +49,33 @@ static void share(void)
         memory = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     syscall(SYS_close, fd);
     if (memory != MAP_FAILED)
-        gate = memory;
+        range = memory;
 }
 
-void record_gate_open_file(void)
+void record_capture_init(void)
 {
     ranged = record_config.profiler_range || record_config.nvtx_range;
-    gated = ranged || record_config.delay_ns || record_config.duration_ns;
+    limited = ranged || record_config.delay_ns || record_config.duration_ns;
     if (ranged)
         share();
 }
 
-bool record_gate_is_gated(void)
+bool record_capture_is_limited(void)
 {
-    return gated;
+    return limited;
 }
 
-bool record_gate_open(void)
+bool record_capture_is_on(void)
 {
-    if (!gated)
+    if (!limited)
         return true;
-    if (ranged && atomic_load_explicit(&gate->state, memory_order_acquire) != INSIDE)
+    if (ranged && atomic_load_explicit(&range->state, memory_order_acquire) != INSIDE)
         return false;
     if (!record_config.delay_ns && !record_config.duration_ns)
         return true;
     uint64_t now = record_now(), from = record_config.begin_ns + record_config.delay_ns;
-    if (ranged && atomic_load(&gate->start_ns) > from)
-        from = atomic_load(&gate->start_ns);
+    if (ranged && atomic_load(&range->start_ns) > from)
+        from = atomic_load(&range->start_ns);
     return now >= from && (!record_config.duration_ns || now - from < record_config.duration_ns);
 }
 
@@ -99,7 +99,7 @@ static void tell_until_it_knows(void)
     bool any = false;
     record_lock(&telling);
     for (int open;
-         !calling && (tell = atomic_load(&listener)) && told != (open = record_gate_open());
+         !calling && (tell = atomic_load(&listener)) && told != (open = record_capture_is_on());
          any = true) {
         note_window(open);
         told = open;
@@ -115,7 +115,7 @@ static void tell_until_it_knows(void)
 }
 
 /* What another thread tells just now is waited for, so that nothing of the capture is missed, but not for ever. */
-void record_gate_poll(void)
+void record_capture_poll(void)
 {
     unsigned seen = atomic_load(&n_told);
     record_lock(&telling);
@@ -129,7 +129,7 @@ void record_gate_poll(void)
 /* Newest first: most records are recent. Of what began in windows that are forgotten nobody knows: it counts as dropped. */
 bool record_in_capture(uint64_t time_ns)
 {
-    if (!gated)
+    if (!limited)
         return true;
     bool inside = false, known = false;
     record_lock(&telling);
@@ -152,7 +152,7 @@ void record_on_capture(void (*function)(bool on))
     told = -1;
     atomic_store(&listener, function);
     record_unlock(&telling);
-    record_gate_poll();
+    record_capture_poll();
 }
 
 void record_capture(bool begin)
@@ -163,12 +163,12 @@ void record_capture(bool begin)
     if (!ranged)
         return;
     uint64_t now = record_now();
-    if (begin && atomic_load(&gate->state) == BEFORE)
-        atomic_store(&gate->start_ns, now);
-    if (!atomic_compare_exchange_strong(&gate->state, &from, to))
+    if (begin && atomic_load(&range->state) == BEFORE)
+        atomic_store(&range->start_ns, now);
+    if (!atomic_compare_exchange_strong(&range->state, &from, to))
         return;
     record_note(begin ? "capture_start" : "capture_stop", (int64_t)now, NULL);
-    record_gate_poll();
+    record_capture_poll();
 }
 
 bool record_captures_profiler(void)
@@ -182,7 +182,7 @@ const char *record_captures_range(void)
 }
 
 /* CUDA is of no use after a fork: its listener stays with the parent. */
-void record_gate_forked(void)
+void record_capture_forked(void)
 {
     atomic_store(&listener, NULL);
     atomic_store(&telling.word, 0);
