@@ -1,7 +1,8 @@
 /*
- * Lazy files that must lie below a root, wherever symbolic links lead: the kernel resolves their names below the root's
- * descriptor (openat2, Linux 5.6), which no change of a link in between gets round. Where it refuses, or cannot, the path is resolved
- * here: a link that leads elsewhere below the root is followed, by any way.
+ * Lazy files that must be below a root, whatever symbolic links say. The kernel resolves their
+ * names relative to the root's descriptor (openat2, Linux 5.6), which is safe even when a link
+ * changes at the same time. If the kernel refuses or lacks openat2, the path is resolved here, and
+ * links that stay below the root are followed.
  */
 #include "storage/private.h"
 
@@ -15,7 +16,7 @@
 
 struct mr_root {
     struct mr_root *next;
-    int fd;      /* O_PATH; -1: it could not be opened */
+    int fd;      /* O_PATH; -1: not opened */
     int errnum;  /* why not */
     size_t skip; /* bytes of a file's name before what is below the root */
     char *path;  /* as it was given */
@@ -74,7 +75,7 @@ static int open_below(const struct mr_root *root, const char *name)
     return (int)syscall(SYS_openat2, root->fd, name, &how, sizeof how);
 }
 
-/* What is below the root of a path without links; NULL: it is not below it. */
+/* The part of a resolved path below the root; NULL: it is not below the root. */
 static const char *below(const struct mr_root *root, const char *real)
 {
     size_t n = strlen(root->real);

@@ -1,6 +1,6 @@
 /*
- * Memory for whole files whose size is known only when they are opened: blocks that a reader uses again and again, and that
- * the host cache keeps.
+ * Memory for whole files whose size is known only when they are opened: blocks that a reader reuses
+ * and that the host cache keeps.
  */
 #include "storage/private.h"
 
@@ -11,7 +11,7 @@
 #define KEEP_BYTES   (64ull << 20) /* beside the reserve, of one reader */
 #define LOOK_FURTHER 8             /* sizes above the wanted one: up to four times as large */
 
-/* Sizes are (4 + k) / 4 * 2^m pages, k in 0..3: at most a quarter is room for nothing. */
+/* Sizes are (4 + k) / 4 * 2^m pages, k in 0..3, so at most a quarter of a block is unused. */
 static uint64_t size_bytes(uint32_t size)
 {
     return (uint64_t)(4 + size % 4) << (size / 4) << 10;
@@ -29,7 +29,7 @@ static uint32_t size_for(uint64_t bytes)
     return size;
 }
 
-/* The header lies behind the data, which so can be aligned for any kind of read. */
+/* The header is behind the data, so that the data can be aligned for direct reads. */
 static struct mr_block *block_create(uint64_t capacity)
 {
     void *data;
@@ -119,7 +119,7 @@ int mr_blocks_reserve(struct mr_blocks *blocks, uint32_t n, uint64_t bytes)
     blocks->reserve = calloc(n, sizeof *blocks->reserve);
     if (!blocks->reserve)
         return mr_error_nomem("memory for whole files", n * sizeof *blocks->reserve);
-    for (uint32_t i = n; i-- > 0;) { /* the first is taken first: those used lie together */
+    for (uint32_t i = n; i-- > 0;) { /* the first is taken first, so used blocks are adjacent */
         blocks->reserve[i] = (struct mr_block){.data = (uint8_t *)blocks->reserved + i * capacity,
                                                .capacity = capacity,
                                                .reserved = true};
@@ -138,7 +138,7 @@ void mr_read_fail(struct mr_read *read, int status)
         mr_error_keep(status, read->error);
 }
 
-/* A block for the host cache, when it has room for one. */
+/* A block for the host cache, if it is below its limit. */
 static struct mr_block *take_to_keep(struct mr_files *files, uint64_t bytes)
 {
     uint64_t limit = atomic_load_explicit(&files->block_limit, memory_order_relaxed);
@@ -154,7 +154,8 @@ static struct mr_block *take_to_keep(struct mr_files *files, uint64_t bytes)
     return block;
 }
 
-/* The host cache keeps the first block of a file; one that another read has made meanwhile goes back. */
+/* The host cache keeps the first block of a file; if another read was faster, this block is
+ * returned. */
 void mr_read_keep(struct mr_files *files, struct mr_file *f, struct mr_read *read)
 {
     struct mr_block *block = read->block, *none = NULL;

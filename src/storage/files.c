@@ -66,7 +66,7 @@ static int table_grow(struct mr_files *files)
                    sizeof(struct mr_file *));
 }
 
-/* A file that is in no table yet, and room for it there. */
+/* Creates a file, and makes the table large enough for it. */
 static int file_create(struct mr_files *files, enum mr_file_kind kind, const char *name,
                        struct mr_file **out)
 {
@@ -150,7 +150,7 @@ int mr_file_open(const char *path, uint64_t *bytes)
     return fd < 0 ? mr_file_open_error(path, errno) : mr_file_opened(path, fd, bytes);
 }
 
-/* A URL as a file of known size, for data sets of few files: looked at now. */
+/* Adds a URL whose size is requested now, for data sets of few files. */
 static int add_remote(struct mr_files *files, const char *url)
 {
     struct mr_file *f = NULL;
@@ -377,7 +377,7 @@ int mr_file_read_error(const struct mr_file *f, int status, uint64_t want, uint6
                         f->name, n, o, now);
 }
 
-/* A null file's bytes take their time and stay as they are. */
+/* A null file's read takes its delay and writes no bytes. */
 static void null_read(const struct mr_file *f)
 {
     struct timespec left = {.tv_sec = (time_t)(f->delay_ns / 1000000000),

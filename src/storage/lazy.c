@@ -1,4 +1,4 @@
-/* Files that are opened when they are read: their table entries, sizes and blocking reads. */
+/* Lazy files, which are opened when they are read: table entries, sizes and blocking reads. */
 #include "storage/private.h"
 
 #include <errno.h>
@@ -9,7 +9,8 @@
 #define SLAB_FILES  256
 #define NAMES_BYTES 65536
 
-/* Entries and names are made in large pieces: a million of them are a few thousand allocations. */
+/* Entries and names are allocated in large pieces: a million files need a few thousand
+ * allocations. */
 struct mr_slab {
     struct mr_slab *next;
     uint32_t n;
@@ -206,7 +207,7 @@ int mr_file_check_whole(const struct mr_file *f, uint64_t bytes)
                         most < MR_WHOLE_LIMIT ? " here, which follows from max-pixels" : "");
 }
 
-/* A size that was remembered may be of long ago, so it is asked for anew. */
+/* The remembered size may be old, so it is requested again. */
 int mr_files_read_whole(struct mr_files *files, int id, void **out, uint64_t *bytes)
 {
     struct mr_file *f = files->file[id];

@@ -1,4 +1,4 @@
-/* What lies in a directory, or in a place that a URL names. */
+/* Listing a directory, or a place that a URL names. */
 #include "storage/private.h"
 
 #include <dirent.h>
@@ -7,7 +7,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Folder or file? false: neither. A link to nothing is taken for a file: reading it says what is wrong. */
+/* Folder or file? false: neither. A dangling link counts as a file; reading it reports the
+ * error. */
 static bool what_is(DIR *dir, const struct dirent *entry, bool *folder)
 {
     struct stat st;

@@ -1,10 +1,11 @@
-/* Null files: reads that deliver nothing, each due its file's delay after it was submitted. */
+/* Null files: reads that deliver nothing and end after their file's delay. */
 #include "storage/private.h"
 
 #include <errno.h>
 #include <time.h>
 
-/* Reads of one delay end in the order in which they began: a plain list each, one for every delay in the table. */
+/* Reads with the same delay end in the order in which they began, so each delay in the table has a
+ * list. */
 struct delayed {
     uint64_t delay_ns;
     struct mr_read_list reads;

@@ -1,6 +1,6 @@
 /*
- * Reads by pread: bytes in the page cache are copied at once by the reader's own thread (RWF_NOWAIT); what would wait for a
- * disk goes to a pool of threads that the readers share and that grows with the need.
+ * Reads by pread. The reader's own thread copies bytes from the page cache (RWF_NOWAIT); reads that
+ * would wait for a disk go to a thread pool, which all readers share and which grows on demand.
  */
 #include "storage/read_pool.h"
 
@@ -8,7 +8,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* Opening is part of the read: it, too, may wait for a disk. */
+/* Opening is part of the read because it may wait for a disk, too. */
 static void read_lazy(struct mr_file *f, struct mr_read *read)
 {
     uint64_t bytes;
@@ -65,7 +65,7 @@ static void pread_queue_close(struct mr_read_queue *queue)
     mr_finished_close(queue->state);
 }
 
-/* true: done, by bytes that the page cache holds, or failed. */
+/* true: done from the page cache, or failed. */
 static bool read_cached(struct mr_file *f, struct mr_read *read)
 {
     while (read->done < read->want) {
@@ -80,7 +80,7 @@ static bool read_cached(struct mr_file *f, struct mr_read *read)
         } else if (errno != EINTR) {
             if (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL)
                 atomic_store_explicit(&f->no_nowait, true, memory_order_relaxed);
-            return false; /* an error, too, shows again in the pool, without a doubt about flags */
+            return false; /* the pool repeats the read without flags and reports an error, if any */
         }
     }
     return true;

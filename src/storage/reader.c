@@ -1,4 +1,5 @@
-/* Storage and readers: which store reads which kind of file, and what is common to all of them. */
+/* Storage and readers: selects the store for each kind of file, and does what all stores have in
+ * common. */
 #include "storage/private.h"
 
 /* Best first. */
@@ -14,8 +15,8 @@ static const struct mr_storage_ops *const stores[] = {
 };
 
 #define N_STORES MR_COUNT(stores)
-#define FALLBACK MR_N_QUEUES /* a reader's queue for reads that the store of their kind refuses */
-#define SLICE_NS 200000      /* wait in one queue while another one may finish too */
+#define FALLBACK MR_N_QUEUES /* a reader's queue for reads that another store refuses */
+#define SLICE_NS 200000      /* wait in one queue while reads in another may finish */
 
 struct mr_storage {
     struct mr_files *files;
@@ -32,7 +33,7 @@ struct mr_reader {
     struct mr_storage *st;
     struct mr_read_queue queue[MR_N_QUEUES + 1];
     struct mr_blocks blocks;
-    struct mr_read_list ready; /* done when they were submitted: they wait for reap */
+    struct mr_read_list ready; /* already done when submitted; reap returns them */
     /* Written by the reader's thread; read by any for statistics. */
     _Atomic uint32_t in_flight;
     _Atomic uint64_t reads, bytes, in_flight_sum, in_flight_n;
@@ -52,7 +53,7 @@ static bool asked_for(const struct mr_storage_ops *ops, int kind)
     return kind == MR_STORAGE_AUTO || ops->kind == MR_STORAGE_AUTO || ops->kind == kind;
 }
 
-/* Reads that another store refuses to do go to pread, whatever was asked for. */
+/* pread takes the reads that another store refuses, whatever kind was requested. */
 static bool serves_refused(const struct mr_storage_ops *ops)
 {
     return ops == &mr_storage_pread;
@@ -164,7 +165,7 @@ static int queue_try(struct mr_reader *r, struct mr_read_queue *queue, size_t i)
     return 0;
 }
 
-/* The first store that opens; under "auto" the next one takes the place of one that does not. */
+/* Opens a queue at the first store that works; under "auto", tries the next one after a failure. */
 static int queue_open(struct mr_reader *r, enum mr_file_kind kind)
 {
     int rc = 0;
@@ -270,7 +271,7 @@ int mr_reader_reserve(struct mr_reader *r, uint32_t n, uint64_t bytes)
                                              bytes); /* blocks of the reserve are not aligned */
 }
 
-/* A store is done with it. */
+/* The store has finished the read. */
 static void finish(struct mr_reader *r, struct mr_read *read)
 {
     struct mr_file *f = r->st->files->file[read->file];
@@ -302,7 +303,7 @@ static void clear(struct mr_read *read)
     read->to = read->buf;
 }
 
-/* As prepare(), for a whole file. */
+/* Like prepare(), for a whole file. */
 static bool prepare_whole(struct mr_reader *r, struct mr_read *read)
 {
     struct mr_file *f = r->st->files->file[read->file];
@@ -321,7 +322,8 @@ static bool prepare_whole(struct mr_reader *r, struct mr_read *read)
     return bytes == MR_WHOLE || mr_read_sized(read, f, bytes) == 0;
 }
 
-/* Sets what is to be read. false: it is done, its bytes are there or the request is wrong. */
+/* Sets what to read. false: the read is done, because its bytes are in memory or the request is
+ * wrong. */
 static bool prepare(struct mr_reader *r, struct mr_read *read)
 {
     struct mr_file *f = r->st->files->file[read->file];
@@ -339,7 +341,7 @@ static bool prepare(struct mr_reader *r, struct mr_read *read)
     return !r->st->direct || mr_direct_prepare(read, f, &r->blocks);
 }
 
-/* Starts a read in a queue. true: done already. */
+/* Starts a read in a queue. true: already done. */
 static bool start_in(struct mr_reader *r, struct mr_read_queue *queue, struct mr_read *read)
 {
     struct mr_file *f = r->st->files->file[read->file];
@@ -367,7 +369,7 @@ static bool start(struct mr_reader *r, struct mr_read *read)
 {
     struct mr_file *f = r->st->files->file[read->file];
     clear(read);
-    /* Kinds without a queue have a view. */
+    /* Kinds without a queue can be viewed. */
     struct mr_read_queue *queue = read->queue =
         f->kind < MR_N_QUEUES ? &r->queue[f->kind] : r->queue;
     if (!prepare(r, read))
@@ -398,7 +400,8 @@ void mr_reader_submit(struct mr_reader *r, struct mr_read **reads, uint32_t n)
     add(&r->in_flight_n, 1);
 }
 
-/* Starts what a queue refuses anew in the fallback; what is done then waits in r->ready. */
+/* Starts again, in the fallback queue, what a queue refuses. Reads that are done at once go to
+ * r->ready. */
 static void take_refused(struct mr_reader *r, struct mr_read_queue *queue)
 {
     struct mr_read_queue *to = &r->queue[FALLBACK];
@@ -439,7 +442,8 @@ static uint32_t poll_queues(struct mr_reader *r, struct mr_read **out, uint32_t 
     return n;
 }
 
-/* Waits where an end comes unforeseen, until the first of the ends that are known. */
+/* Waits in a queue that cannot predict when reads end, at most until the earliest predicted end of
+ * the others. */
 static uint32_t wait_once(struct mr_reader *r, struct mr_read **out, uint32_t cap,
                           uint64_t deadline_ns)
 {

@@ -1,4 +1,4 @@
-/* Reads by io_uring: one ring a reader, one system call a batch of reads. */
+/* Reads by io_uring: one ring per reader, one system call per batch of reads. */
 #include "storage/private.h"
 
 #include <errno.h>
@@ -16,11 +16,11 @@
 
 struct uring_queue {
     struct io_uring ring;
-    /* Reads that wait for room in the ring, or whose entry the kernel has not yet taken; in order. n_entered of them, from
-     * the first, have an entry. */
+    /* Reads that wait for an entry in the ring, or whose entry the kernel has not consumed yet, in
+     * order. The first n_entered of them have an entry. */
     struct mr_read_list waiting;
     uint32_t n_entered;
-    uint64_t refused_ns; /* since when the kernel takes nothing; 0: it takes */
+    uint64_t refused_ns; /* since when the kernel accepts no reads; 0: it accepts them */
     bool broken;         /* the kernel refuses entries for good */
 };
 
@@ -81,7 +81,8 @@ static int uring_queue_open(struct mr_read_queue *queue)
 {
     struct uring_queue *uring = queue->state;
     uint32_t entries = MR_MIN(queue->depth, MOST_ENTRIES);
-    /* Completions wait until we ask for them: no interrupt of the worker's decoding. Linux 5.19 on. */
+    /* Completions are delivered only when we enter the kernel, so they do not interrupt decoding.
+     * Since Linux 5.19. */
     int rc = io_uring_queue_init(entries, &uring->ring,
                                  IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG);
     if (rc == -EINVAL)
@@ -107,7 +108,7 @@ static void prepare_open(struct io_uring_sqe *sqe, const struct mr_file *f)
     }
 }
 
-/* A lazy file is opened through the ring too: looking up its name may wait for a disk as well. */
+/* A lazy file is opened through the ring, because looking up its name may also wait for a disk. */
 static void prepare(struct io_uring_sqe *sqe, const struct mr_file *f, struct mr_read *read)
 {
     if (f->lazy && read->fd < 0)
@@ -119,7 +120,7 @@ static void prepare(struct io_uring_sqe *sqe, const struct mr_file *f, struct mr
     io_uring_sqe_set_data(sqe, read);
 }
 
-/* Entries for the reads in line, as far as the ring has room. */
+/* Fills the ring's free entries with waiting reads. */
 static void enter(struct mr_read_queue *queue)
 {
     struct uring_queue *uring = queue->state;
@@ -142,7 +143,7 @@ static void taken(struct uring_queue *uring, uint32_t n)
         uring->waiting.first = uring->waiting.first->next;
 }
 
-/* -EAGAIN, -EBUSY and the like: the next reap tries again, when some may have ended. */
+/* Temporary errors: the next reap tries again, when some reads may have completed. */
 static bool may_pass(int rc)
 {
     return rc == 0 || rc == -EAGAIN || rc == -EBUSY || rc == -ENOMEM || rc == -ENOBUFS;
@@ -160,7 +161,7 @@ static void refused(struct uring_queue *uring, int rc)
     }
 }
 
-/* Hands the reads in line to the kernel, all that it takes. */
+/* Submits as many waiting reads as the kernel accepts. */
 static void uring_flush(struct mr_read_queue *queue)
 {
     struct uring_queue *uring = queue->state;
@@ -197,7 +198,8 @@ static bool begin(struct uring_queue *uring, struct mr_file *f, struct mr_read *
     return read->status || !read->want;
 }
 
-/* The kernel refuses it, or cannot: it may lead elsewhere below its root. true: the read has ended. */
+/* The kernel did not open it: a link may lead elsewhere below the root. true: the read has
+ * ended. */
 static bool open_now(struct uring_queue *uring, struct mr_file *f, struct mr_read *read)
 {
     uint64_t bytes = 0;
@@ -209,7 +211,7 @@ static bool open_now(struct uring_queue *uring, struct mr_file *f, struct mr_rea
     return begin(uring, f, read, fd, bytes);
 }
 
-/* What the end of its opening says of a read. true: the read has ended. */
+/* Handles the completion of an open. true: the read has ended. */
 static bool opened(struct uring_queue *uring, struct mr_file *f, struct mr_read *read, int res)
 {
     uint64_t bytes;
@@ -230,7 +232,7 @@ static bool opened(struct uring_queue *uring, struct mr_file *f, struct mr_read 
     return false;
 }
 
-/* What a completion says of its read. true: the read has ended. */
+/* Handles the completion of a read. true: the read has ended. */
 static bool complete(struct mr_read_queue *queue, struct mr_read *read, int res)
 {
     struct uring_queue *uring = queue->state;
@@ -276,7 +278,7 @@ static uint32_t take_completed(struct mr_read_queue *queue, struct mr_read **out
     return n;
 }
 
-/* All that wait in line, from their beginning: the kernel has none of these. */
+/* Returns all waiting reads, to be started from the beginning: the kernel has none of them. */
 static uint32_t uring_refused(struct mr_read_queue *queue, struct mr_read **out, uint32_t cap)
 {
     struct uring_queue *uring = queue->state;

@@ -1,4 +1,5 @@
-/* Judging answers: is this the range, of the object, that was asked for? And what the other statuses mean. */
+/* Checks responses: is it the requested range of the expected object? Also maps other statuses to
+ * errors. */
 #include "storage/http/job.h"
 
 #include <errno.h>
@@ -90,7 +91,7 @@ static int judge_part(struct mr_http_job *job, uint64_t *length)
     return 0;
 }
 
-/* 200: all of the object, from its front, whatever was asked for. */
+/* 200: the whole object, whatever range was requested. */
 static int judge_whole(struct mr_http_job *job, uint64_t *length)
 {
     char url[SHOWN];
@@ -130,7 +131,8 @@ static int grow(struct mr_http_job *job, uint64_t capacity)
     return 0;
 }
 
-/* The caller's room for all of it. What earlier tries brought goes along: from memory of ours here, else by sized(). */
+/* The caller's buffer for the whole object. Bytes from earlier tries are kept: copied here from our
+ * buffer, or by sized() from the caller's. */
 static int take_buffer(struct mr_http_job *job)
 {
     struct mr_http_request *r = job->request;
@@ -148,7 +150,7 @@ static int take_buffer(struct mr_http_job *job)
     return rc;
 }
 
-/* Room for all that is expected, or a first piece. */
+/* A buffer for all that is expected, or for a first piece. */
 static int make_buffer(struct mr_http_job *job)
 {
     struct mr_http_request *r = job->request;
@@ -159,7 +161,9 @@ static int make_buffer(struct mr_http_job *job)
     }
     if (r->sized && job->expected != UINT64_MAX)
         return take_buffer(job);
-    if (!job->buf_owned) { /* what sized() gave for a try before: it cannot grow, and a body of unknown length is whole */
+    /* the buffer is sized()'s from an earlier try: it cannot grow, and a body of unknown length
+     * starts from 0 */
+    if (!job->buf_owned) {
         job->buf = NULL;
         job->capacity = 0;
     }

@@ -1,4 +1,5 @@
-/* Reading through the disk cache: aligned chunks of known objects, each fetched by one thread at a time. */
+/* Reads through the disk cache: aligned chunks of known objects, each fetched by one thread at a
+ * time. */
 #include "storage/http/http.h"
 
 #include <string.h>
@@ -8,7 +9,7 @@ static uint64_t chunk_bytes(const struct mr_object *o, uint64_t chunk)
     return MR_MIN(MR_DISK_CHUNK, o->total - chunk * MR_DISK_CHUNK);
 }
 
-/* Objects that nothing tells from their successors are not kept. */
+/* Objects without a validator are not stored, since a changed object would look the same. */
 static bool may_keep(const struct mr_object *o)
 {
     return mr_object_etag(o)[0] || o->modified[0];
@@ -38,7 +39,7 @@ static bool hit(struct mr_disk_cache *cache, const struct part *p)
     return true;
 }
 
-/* This part alone, past the cache. */
+/* Only this part, without the cache. */
 static int fetch_part(const struct part *p)
 {
     const struct mr_disk_fetch *want = &p->fetch;
@@ -82,7 +83,7 @@ static int read_part(struct part *p)
         count_hits(1, p->fetch.bytes);
     if (rc < 0 || rc == MR_DISK_SERVED)
         return rc;
-    /* Another reader may have stored it between our look and our turn. */
+    /* Another reader may have stored it since we looked. */
     bool stored = hit(cache, p);
     if (rc == MR_DISK_FETCH && !stored)
         return fetch_chunk(cache, p);

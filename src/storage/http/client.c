@@ -1,4 +1,4 @@
-/* The process's client: made for the first who uses it, ended by the last; which thread takes a request. */
+/* The process's client, with reference counting, and the choice of the thread for a request. */
 #include "storage/http/job.h"
 
 #include <stdio.h>

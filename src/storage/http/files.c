@@ -1,4 +1,5 @@
-/* Remote files as the table of files sees them: sizes, blocking reads, what is remembered of each. */
+/* Remote files as the table of files sees them: sizes, blocking reads, what is remembered of
+ * each. */
 #include "storage/http/curl.h"
 #include "storage/http/http.h"
 
@@ -10,7 +11,7 @@ struct mr_object *mr_remote_object(struct mr_file *f)
     return atomic_load_explicit(&f->own, memory_order_acquire);
 }
 
-/* Two first contacts at a time: the second one is held against the first. */
+/* If two first contacts race, the second is checked against the first. */
 static int remember(struct mr_http *client, struct mr_file *f, const struct mr_http_head *head,
                     uint64_t total)
 {
@@ -55,7 +56,8 @@ int mr_remote_fetch(struct mr_http *client, struct mr_file *f, uint64_t at, void
     return rc ? rc : mr_remote_learn(client, f, &request);
 }
 
-/* The size by the first byte's Content-Range, for servers that know no HEAD or do not tell the length there. */
+/* Gets the size from the Content-Range of the first byte, for servers without HEAD or without a
+ * length in it. */
 static int look_by_range(struct mr_http *client, struct mr_file *f, const _Atomic bool *stop)
 {
     char first[1];

@@ -1,6 +1,6 @@
 /*
- * The store of remote files. Without a disk cache a read is a request of the client's. With one, the
- * threads of a pool look into the cache and wait for what it does not have.
+ * The store of remote files. Without a disk cache, a read is a request to the client. With one,
+ * threads of a pool look in the cache and wait for requests for what is missing.
  */
 #include "storage/http/http.h"
 #include "storage/read_pool.h"
@@ -45,13 +45,13 @@ static void fail(struct mr_read *read, int status)
 static int on_sized(struct mr_http_request *request, uint64_t bytes, void **out)
 {
     struct flight *flight = request->user;
-    flight->read->done = request->got; /* what is kept when the block has to be another one */
+    flight->read->done = request->got; /* kept if the block must be replaced */
     int rc = mr_read_sized(flight->read, flight->file, bytes);
     *out = flight->read->to;
     return rc;
 }
 
-/* A body whose length nobody had announced, and which so lies in memory of the client's. */
+/* Moves a body whose length was not announced from the client's memory to the read's. */
 static void move_body(struct flight *flight)
 {
     struct mr_read *read = flight->read;
@@ -112,7 +112,7 @@ static bool start_request(struct mr_read_queue *queue, struct mr_file *f, struct
 
 /* ---- with one ---- */
 
-/* A whole file. What is known of it is not asked for again: reads of it say when it has changed. */
+/* Reads a whole file. A known object is not requested again; reads detect when it has changed. */
 static int read_whole(struct mr_http *client, struct mr_file *f, struct mr_read *read,
                       const _Atomic bool *stop)
 {
@@ -147,7 +147,7 @@ static void read_blocking(void *user, struct mr_read *read)
         read->done = read->want;
 }
 
-/* What the page cache has is copied at once, by the reader's own thread. */
+/* The reader's own thread copies what is in the page cache. */
 static bool start_cached(struct store *store, struct mr_file *f, struct mr_read *read)
 {
     if (read->want != MR_WHOLE && mr_cached_now(store->client, f, read->at, read->to, read->want)) {

@@ -1,4 +1,4 @@
-/* One try of a request: setting libcurl up for it, taking in what comes, and what it came to. */
+/* One try of a request: sets up libcurl, receives the response, and decides the result. */
 #include "storage/http/job.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 #define BUFFER_BYTES                                                                               \
     (100 * 1024) /* made for each request: below what malloc asks the kernel for and gives back */
 
-/* ---- taking in ---- */
+/* ---- receiving ---- */
 
 static size_t give_up(struct mr_http_job *job, int code)
 {
@@ -84,7 +84,8 @@ static bool add_header(struct mr_http_job *job, const char *line)
     return grown != NULL;
 }
 
-/* SHA-256 of nothing: S3 wants the hash of the body among the signed headers, and libcurl 7.88 does not add it. */
+/* SHA-256 of an empty body: S3 requires the body's hash among the signed headers, and libcurl 7.88
+ * does not add it. */
 #define EMPTY_HASH                                                                                 \
     "x-amz-content-sha256: e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
@@ -109,7 +110,7 @@ static bool add_headers(struct mr_http_job *job)
     return ok;
 }
 
-/* First bytes not there yet, to the last. */
+/* Requests the bytes that are still missing. */
 static void set_range(const struct mr_http_job *job)
 {
     const struct mr_http_request *r = job->request;
@@ -211,7 +212,7 @@ int mr_http_try(struct mr_http_job *job, const struct mr_remote_opts *opts)
     return 0;
 }
 
-/* ---- what it came to ---- */
+/* ---- the result ---- */
 
 static const struct {
     CURLcode code;
@@ -255,7 +256,7 @@ static enum mr_http_verdict transport_error(struct mr_http_job *job, CURLcode cu
             break;
         }
     if (curl == CURLE_UNSUPPORTED_PROTOCOL &&
-        job->request->answer.status / 100 != 3) { /* HTTP/0.9, or what looks so */
+        job->request->answer.status / 100 != 3) { /* HTTP/0.9, or something similar */
         *code = MR_EFORMAT;
         advice = "the server does not speak HTTP";
     }

@@ -1,8 +1,8 @@
 /*
- * The entries below s3://bucket/prefix/, a page of up to 1,000 at a time. The server decides how long
- * the list is, and it may be broken. So each page must go on: its names are greater than those of the
- * pages before, in UTF-8's binary order, as S3 lists them, and pages without names are counted. And
- * names end up in memory, so there is a limit on what a list takes.
+ * Lists the entries below s3://bucket/prefix/ in pages of up to 1,000. The server decides how long
+ * the list is, and may be broken, so each page must make progress: its names must be greater than
+ * those of earlier pages (in UTF-8's binary order, as S3 sorts them), and the number of empty pages
+ * in a row is limited. Names end up in memory, so the memory for a list is limited too.
  */
 #include "storage/http/http.h"
 #include "storage/s3/xml.h"
@@ -14,7 +14,7 @@
 
 #define PAGE_BYTES  (16u << 20)
 #define MOST_EMPTY  1000 /* pages without a name, in a row */
-#define ENTRY_BYTES 100  /* what whoever lists keeps of an entry, besides its name */
+#define ENTRY_BYTES 100  /* what the caller stores per entry, besides its name */
 #define MOST_MEMORY (4ull << 30)
 #define KEY_BYTES   8192 /* as of the parser's */
 
@@ -30,7 +30,7 @@ struct listing {
     char before[KEY_BYTES], last[KEY_BYTES];
 };
 
-/* What $MILLRACE_LIST_LIMIT says, else 4 GiB or half of the memory. 0 or the error. */
+/* Reads $MILLRACE_LIST_LIMIT; the default is 4 GiB or half of the memory. 0 or the error. */
 static int find_limit(uint64_t *out)
 {
     static const struct mr_option table[] = {
@@ -42,7 +42,7 @@ static int find_limit(uint64_t *out)
     return text && text[0] ? mr_options_set(table, out, "", "MILLRACE_LIST_LIMIT", text) : 0;
 }
 
-/* Is an entry one that may come here? 0 or the error. */
+/* Checks an entry's order and memory. 0 or the error. */
 static int check_entry(struct listing *l, const char *key, size_t length)
 {
     if (l->before[0] && strcmp(key, l->before) <= 0)
@@ -76,7 +76,7 @@ static int end_page(struct listing *l)
                         l->place, l->n_empty);
 }
 
-/* Keys come whole; names are what follows the prefix. */
+/* Keys are complete; a name is what follows the prefix. */
 static int on_key(void *user, const char *key, bool folder, uint64_t bytes)
 {
     struct listing *l = user;
@@ -85,7 +85,7 @@ static int on_key(void *user, const char *key, bool folder, uint64_t bytes)
     if (rc < 0)
         return rc;
     if (strncmp(key, l->prefix, n) != 0)
-        return 0; /* an entry that was not asked for */
+        return 0; /* an entry that was not requested */
     l->any = true;
     if (length == n) /* the "folder" as an object of its own, as consoles make it */
         return 0;
@@ -100,7 +100,7 @@ static int on_key(void *user, const char *key, bool folder, uint64_t bytes)
     return l->fn(l->user, name, true, UINT64_MAX);
 }
 
-/* In the order of their names: a signature covers them sorted, and libcurl 7.88 does not sort. */
+/* Sorted by name: the signature requires it, and libcurl 7.88 does not sort. */
 static char *query_text(const char *prefix, const char *token)
 {
     char *text = NULL, *p = mr_url_encode(prefix, strlen(prefix), ""),

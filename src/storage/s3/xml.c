@@ -1,4 +1,4 @@
-/* The two kinds of XML that S3 answers with. */
+/* The two kinds of XML in S3's responses. */
 #include "storage/s3/xml.h"
 #include "storage/http/http.h"
 
@@ -153,7 +153,8 @@ static void XMLCALL on_end(void *user, const XML_Char *name)
     p->depth--;
 }
 
-/* Entities are not S3's: a document that declares one is not read on, whatever it would grow to. */
+/* S3 does not use entities. Parsing stops at a declaration, since entities could expand without
+ * limit. */
 static void XMLCALL on_doctype(void *user, const XML_Char *name, const XML_Char *system,
                                const XML_Char *public, int own)
 {
@@ -161,7 +162,7 @@ static void XMLCALL on_doctype(void *user, const XML_Char *name, const XML_Char 
     stop(user);
 }
 
-/* 0 or -ENOMEM; what was read is in p. [out] whole: the document ended as it should. */
+/* Parses into p. [out] why: the parser's error; NULL: none. Returns 0 or -ENOMEM. */
 static int run(struct parse *p, const char *xml, size_t bytes, const char **why)
 {
     p->parser = XML_ParserCreate(NULL);
@@ -207,7 +208,7 @@ void mr_s3_error_text(const char *body, size_t bytes, char *out, size_t cap)
         return;
     p->error = out;
     p->error_cap = cap;
-    run(p, body, bytes, &why); /* often cut off: what came counts */
+    run(p, body, bytes, &why); /* often cut off; uses what was received */
     free(p);
     for (char *c = out; *c; c++)
         if ((unsigned char)*c < 0x20)
