@@ -150,8 +150,8 @@ static int forward_node(struct pass *p, const struct mr_node *node)
     return MR_EMISUSE;
 }
 
-/* Where a node writes its input's gradient: NULL for the net's own input and aliases of it, scratch when another consumer's is
- * there already. */
+/* Where a node writes its input's gradient: NULL for the net's own input and aliases of it, scratch
+ * when another consumer's is there already. */
 static void *input_grad(const struct pass *p, const struct mr_node *node)
 {
     void *own = p->net->tensor[node->in].grad;
@@ -395,7 +395,8 @@ int mr_net_query_totals(struct mr_net *net, struct mr_stream *stream, struct mr_
     return rc ? rc : net->ops->get_totals(net->backend, out);
 }
 
-/* The low half of a count is 0 exactly when the count is: 2^32 batches are more than lie between two looks. */
+/* The low half of a count is 0 exactly when the count is: 2^32 batches are more than lie between
+ * two looks. */
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "the low half of n_not_finite lies first");
 

@@ -1,4 +1,5 @@
-/* Element by element, and by rows: activations, dropout, input, softmax and losses of the host backend. */
+/* Element by element, and by rows: activations, dropout, input, softmax and losses of the host
+ * backend. */
 
 #define PIECE 16384 /* elements of a task */
 
@@ -16,7 +17,8 @@ MR_CLONES static REAL FN(sum)(uint32_t count, const REAL *restrict x)
     return sum;
 }
 
-/* GELU as PyTorch's default: x times the normal distribution function (Hendrycks and Gimpel 2016). */
+/* GELU as PyTorch's default: x times the normal distribution function (Hendrycks and Gimpel
+ * 2016). */
 static REAL FN(gelu)(REAL x)
 {
     return x * (REAL)0.5 * (1 + ERF(x * (REAL)0.70710678118654752440));

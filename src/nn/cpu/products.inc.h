@@ -1,4 +1,5 @@
-/* Linear layers and convolutions of the host backend; REAL, GEMM and FN(name) are set by who includes it. */
+/* Linear layers and convolutions of the host backend; REAL, GEMM and FN(name) are set by who
+ * includes it. */
 
 #define ROWS 64 /* of a batch in one task */
 #define SUMS 16 /* tasks of a batch whose partial sums are added up in order */

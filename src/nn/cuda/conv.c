@@ -1,10 +1,11 @@
 /*
- * Convolutions of nets on GPUs, as products of patches. Rows of the patches' matrix are output pixels; a row has k * k * in
- * elements in order ky, kx, channel, and zeros up to a multiple of 8, which tensor cores want. Filters are stored as PyTorch
- * does (OIHW) and put into the same order for the product; their gradients come back the other way.
+ * Convolutions of nets on GPUs, as products of patches. Rows of the patches' matrix are output
+ * pixels; a row has k * k * in elements in order ky, kx, channel, and zeros up to a multiple of 8,
+ * which tensor cores want. Filters are stored as PyTorch does (OIHW) and put into the same order
+ * for the product; their gradients come back the other way.
  *
- * Large batches go in parts, so that the patches of one stay in the GPU's cache. Patches of a batch that is one part are kept
- * from the forward pass for the backward pass.
+ * Large batches go in parts, so that the patches of one stay in the GPU's cache. Patches of a batch
+ * that is one part are kept from the forward pass for the backward pass.
  */
 #include "nn/cuda/cuda.h"
 

@@ -11,7 +11,8 @@ uint32_t mr_nn_cuda_strips(uint32_t rows, uint32_t cols, uint32_t *out_strip)
     return (rows - 1) / *out_strip + 1;
 }
 
-/* The same where a row is much work: a lane so many rows of a strip, and more where sums leave no other way. */
+/* The same where a row is much work: a lane so many rows of a strip, and more where sums leave no
+ * other way. */
 static uint32_t narrow_strips(uint32_t rows, uint32_t cols, uint32_t rows_each, uint32_t *out_strip)
 {
     uint32_t thread_rows = MR_NN_GPU_BLOCK / MR_NN_GPU_TILE,

@@ -1,6 +1,7 @@
 /*
- * Convolutions of one channel by 3 x 3, a net's first on grey pictures: a product of patches would be 9 wide, and the patches nine
- * times the input. Backward without dx alone: the first has none to give.
+ * Convolutions of one channel by 3 x 3, a net's first on grey pictures: a product of patches would
+ * be 9 wide, and the patches nine times the input. Backward without dx alone: the first has none to
+ * give.
  */
 #include "nn/cuda/cuda.h"
 
