@@ -1,4 +1,5 @@
-/* Writing a checkpoint: 8 bytes of the header's length, the header as JSON, the tensors end to end. */
+/* Writing a checkpoint: 8 bytes of the header's length, the header as JSON, the tensors end to
+ * end. */
 #include "train/checkpoint.h"
 
 #include <cjson/cJSON.h>
@@ -62,7 +63,8 @@ int mr_checkpoint_add(struct mr_checkpoint *c, const char *name, enum mr_dtype d
     return 0;
 }
 
-/* The text as it comes back from a file: bytes that are no UTF-8 are replaced. malloc'd; NULL: no memory. */
+/* The text as it comes back from a file: bytes that are no UTF-8 are replaced. malloc'd; NULL: no
+ * memory. */
 static char *as_read(const char *text)
 {
     const char *written;

@@ -1,4 +1,5 @@
-/* The names of classes: a net knows numbers, and two data sets may number the same names differently. */
+/* The names of classes: a net knows numbers, and two data sets may number the same names
+ * differently. */
 #include "train/checkpoint.h"
 
 #include <cjson/cJSON.h>

@@ -6,7 +6,8 @@
 #include <math.h>
 #include <string.h>
 
-/* What mr_train_describe() says of a data set, from how many samples on: its text tells also of files beside, which may come and go. */
+/* What mr_train_describe() says of a data set, from how many samples on: its text tells also of
+ * files beside, which may come and go. */
 static const char *identity(const char *data)
 {
     static const char mark[] = " samples, fingerprint ";

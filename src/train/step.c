@@ -4,9 +4,10 @@
 #include <inttypes.h>
 
 #define CHECK_EVERY 256 /* steps between looks at a device's totals, each of which waits for it */
-#define WARM_STEPS                                                                                 \
-    64 /* of an epoch: the run's first ones load libraries and record graphs, and tell nothing of the rest */
-#define SKIP_MOST 100 /* in a row: by then it is the parameters */
+/* of an epoch: the run's first ones load libraries and record graphs, and tell nothing of the
+     * rest */
+#define WARM_STEPS  64
+#define SKIP_MOST   100 /* in a row: by then it is the parameters */
 
 static struct mr_net_batch net_batch(const struct mr_trainer *t, const struct mr_batch *b)
 {
@@ -143,7 +144,8 @@ static bool ran_once(struct mr_trainer *t, uint32_t n)
     return false;
 }
 
-/* A batch lies in one of the loader's slots, whose addresses come again: a graph for each, recorded when it comes first. */
+/* A batch lies in one of the loader's slots, whose addresses come again: a graph for each, recorded
+ * when it comes first. */
 static int graph_step(struct mr_trainer *t, const struct mr_net_batch *batch, void *params,
                       void *grads)
 {
@@ -183,7 +185,8 @@ static int step_on(struct mr_trainer *t, const struct mr_batch *b)
     return (t->step + 1) % CHECK_EVERY == 0 ? mr_train_take_totals(t) : rc;
 }
 
-/* Not all batches are timed: the steps since the latest look took as long as those of them that were, or as the run's. */
+/* Not all batches are timed: the steps since the latest look took as long as those of them that
+ * were, or as the run's. */
 void mr_train_stretch_look(const struct mr_trainer *t, struct mr_train_stretch *s)
 {
     struct mr_loader_stats st;
