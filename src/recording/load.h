@@ -40,7 +40,8 @@ struct mr_load_source {
     const char *columns[MR_LOAD_COLUMNS];
 };
 
-/* Reads the rows of n sources in their order, up to the first error. A missing table has no rows. */
+/* Reads the rows of n sources in their order, up to the first error. A missing table has no
+ * rows. */
 int mr_load_sources(struct mr_load *load, const struct mr_load_source *sources, size_t n);
 
 /* Numbers out of foreign rows: never negative, and as large as fits. */

@@ -27,7 +27,8 @@ static uint64_t now_end(struct mr_load *load, uint64_t end)
     return end;
 }
 
-/* Files of old exporters name no process with what devices did: with one process there is no question. */
+/* Files of old exporters name no process with what devices did: with one process there is no
+ * question. */
 static int op_process(struct mr_load *load, sqlite3_stmt *values, struct mr_rec_op *op)
 {
     if (sqlite3_column_type(values, OP_PID) == SQLITE_NULL && load->recording->n_processes == 1) {
@@ -46,7 +47,8 @@ static enum mr_mem_kind memory_kind(sqlite3_stmt *values, int column)
                                                      : (enum mr_mem_kind)(kind + 1);
 }
 
-/* [out] op: when 1 is returned; 0: the row has no times. Until all are joined, `api` holds the correlation. */
+/* [out] op: when 1 is returned; 0: the row has no times. Until all are joined, `api` holds the
+ * correlation. */
 static int op_of_row(struct mr_load *load, sqlite3_stmt *values, struct mr_rec_op *op)
 {
     if (sqlite3_column_int64(values, OP_START) == 0 && sqlite3_column_int64(values, OP_END) == 0) {
@@ -122,7 +124,8 @@ static int set_row(struct mr_load *load, sqlite3_stmt *values)
     return op_add(load, &op);
 }
 
-/* A whole launch of a graph, where its nodes were not recorded: work of the device, like a kernel. */
+/* A whole launch of a graph, where its nodes were not recorded: work of the device, like a
+ * kernel. */
 static int graph_row(struct mr_load *load, sqlite3_stmt *values)
 {
     struct mr_rec_op op = {.kind = MR_OP_KERNEL};

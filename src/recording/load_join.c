@@ -1,4 +1,5 @@
-/* Loading: what follows from all events together: their order, which call made what, which range is inside which. */
+/* Loading: what follows from all events together: their order, which call made what, which range is
+ * inside which. */
 #include "recording/load.h"
 
 #include <errno.h>
@@ -39,7 +40,8 @@ static void permute(char *items, size_t bytes, struct sort_key *keys, uint64_t n
     }
 }
 
-/* Sorts by start; then, where outer_first, longer ones first. Every item begins with start and end. */
+/* Sorts by start; then, where outer_first, longer ones first. Every item begins with start and
+ * end. */
 static int sort_events(struct mr_load *load, void *items, uint64_t n, size_t bytes,
                        bool outer_first)
 {
@@ -103,7 +105,8 @@ static uint32_t *slot_of(const struct by_correlation *table, const struct mr_rec
     return &table->slots[at];
 }
 
-/* A runtime call and the driver's call inside it may share a correlation: the runtime's is the one that people wrote. */
+/* A runtime call and the driver's call inside it may share a correlation: the runtime's is the one
+ * that people wrote. */
 static int index_calls(struct mr_load *load, struct by_correlation *table)
 {
     struct mr_recording *recording = load->recording;
@@ -190,7 +193,8 @@ static int stack_push(struct mr_load *load, struct stack *stack, uint32_t range)
     return 0;
 }
 
-/* The innermost push/pop range of the thread around it. Domains have stacks of their own, so one may end amid another. */
+/* The innermost push/pop range of the thread around it. Domains have stacks of their own, so one
+ * may end amid another. */
 static void nest(struct mr_recording *recording, struct stack *stack, struct mr_rec_range *range)
 {
     while (stack->n && recording->ranges[stack->ranges[stack->n - 1]].end_ns <= range->start_ns)

@@ -116,9 +116,10 @@ static uint64_t length_of(const struct mr_steps *steps, uint64_t i)
 }
 
 /*
- * Steps that warm up, not looked at: the first of four or more, those after it as long as they take three times the usual, and all up
- * to one of the first ten that takes ten times the usual: programs tune and compile in their second or third step, too. Usual is the
- * mean without the first quarter.
+ * Steps that warm up, not looked at: the first of four or more, those after it as long as they take
+ * three times the usual, and all up to one of the first ten that takes ten times the usual:
+ * programs tune and compile in their second or third step, too. Usual is the mean without the first
+ * quarter.
  */
 static uint64_t warm_steps(const struct mr_steps *steps)
 {

@@ -102,7 +102,8 @@ struct open_range {
     uint32_t text;
 };
 
-/* Ranges come sorted, outer before inner: a stack of those that are open. Each range makes at most two scopes. */
+/* Ranges come sorted, outer before inner: a stack of those that are open. Each range makes at most
+ * two scopes. */
 static void flatten(const struct mr_recording *rec, struct mr_thread_log *log,
                     struct open_range *open)
 {
@@ -200,7 +201,8 @@ uint64_t mr_look_op_from(const struct mr_look *look, uint64_t time_ns)
     return low;
 }
 
-/* The thread whose operation is the first to begin at or after time_ns; the driving one when there is none. */
+/* The thread whose operation is the first to begin at or after time_ns; the driving one when there
+ * is none. */
 static const struct mr_thread_log *ender(const struct mr_look *look, uint64_t time_ns)
 {
     const struct mr_recording *rec = look->rec;
@@ -247,7 +249,8 @@ static bool put_scopes(const struct mr_thread_log *log, struct mr_blame piece,
     return true;
 }
 
-/* Walks what one thread did in [from, to). other: asked instead where this one only waits in the system. */
+/* Walks what one thread did in [from, to). other: asked instead where this one only waits in the
+ * system. */
 static bool walk(const struct mr_thread_log *log, const struct mr_thread_log *other, uint64_t from,
                  uint64_t to, struct mr_blames *out)
 {

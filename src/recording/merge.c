@@ -1,4 +1,5 @@
-/* Parts into a recording. Every part is read three times, so that nothing of it but its names is kept in memory. */
+/* Parts into a recording. Every part is read three times, so that nothing of it but its names is
+ * kept in memory. */
 #include "recording/part_read.h"
 #include "recording/store.h"
 

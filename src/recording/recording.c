@@ -1,4 +1,5 @@
-/* Opening a recording, ours or an export: a file from anywhere, so read-only, and nothing in it is trusted. */
+/* Opening a recording, ours or an export: a file from anywhere, so read-only, and nothing in it is
+ * trusted. */
 #include "recording/load.h"
 #include "recording/store.h"
 
@@ -112,7 +113,8 @@ static uint32_t tables_traced(struct mr_recording *recording)
     return traced;
 }
 
-/* All tables are always there in our own: without one a half is read as a whole that lacks something. */
+/* All tables are always there in our own: without one a half is read as a whole that lacks
+ * something. */
 static int check_tables(struct mr_recording *recording)
 {
     static const char *const tables[] = {

@@ -16,7 +16,8 @@ static const char *text_of(const struct mr_recording *rec, uint32_t string)
     return string < rec->n_strings && rec->strings[string] ? rec->strings[string] : "";
 }
 
-/* Length without a number at the end and what parts it from the name: "step 12", "ProfilerStep#3", "iter_0007". */
+/* Length without a number at the end and what parts it from the name: "step 12", "ProfilerStep#3",
+ * "iter_0007". */
 static size_t base_length(const char *text)
 {
     size_t n = strlen(text), digits = n;
@@ -74,8 +75,9 @@ static uint64_t median_of(uint64_t *values, uint64_t n)
 }
 
 /*
- * The distance of which PAUSE are a pause: the median one, which a single pause in few steps does not move. Where long ones come more
- * often than that they may be a loader's that hands out batches in bursts, whose waits belong to the steps: then the mean. Sorts.
+ * The distance of which PAUSE are a pause: the median one, which a single pause in few steps does
+ * not move. Where long ones come more often than that they may be a loader's that hands out batches
+ * in bursts, whose waits belong to the steps: then the mean. Sorts.
  */
 static uint64_t usual_distance(uint64_t *distance, uint64_t n)
 {
@@ -250,7 +252,8 @@ struct worth {
     double alike; /* of the steps, those that launch what the one before launched */
 };
 
-/* Where the last step's launches end at the latest: they may follow its range, as those of what "load" loads do. */
+/* Where the last step's launches end at the latest: they may follow its range, as those of what
+ * "load" loads do. */
 static uint64_t last_launch_ns(const struct group *g, const struct mr_rec_range *last)
 {
     return last->end_ns + g->median_ns;
@@ -305,7 +308,8 @@ static bool is_epoch(const struct search *s, const struct group *g)
     return false;
 }
 
-/* Ranges of compilers, tuners and libraries repeat, too; those of steps launch the same kernels each time. */
+/* Ranges of compilers, tuners and libraries repeat, too; those of steps launch the same kernels
+ * each time. */
 static bool may_be_step(const struct search *s, const struct group *g, double *out_cover)
 {
     if (g->n < MIN_REGULAR || g->regular < 0.5 || is_epoch(s, g))
@@ -324,8 +328,8 @@ static bool outer(const struct search *s, const struct group *a, const struct gr
 }
 
 /*
- * Of those that hold nearly as much of the device's work as any: on the driving thread first, then the outermost, then what begins
- * first ("load" before "train" of the same step).
+ * Of those that hold nearly as much of the device's work as any: on the driving thread first, then
+ * the outermost, then what begins first ("load" before "train" of the same step).
  */
 static const struct group *regular_group(const struct search *s, double *out_cover)
 {
@@ -343,7 +347,8 @@ static const struct group *regular_group(const struct search *s, double *out_cov
     return best;
 }
 
-/* Whether only the last range gives the device nothing: there the loop learns that there is no more data. */
+/* Whether only the last range gives the device nothing: there the loop learns that there is no more
+ * data. */
 static bool ends_empty(const struct search *s, const struct group *g)
 {
     const struct mr_rec_range *last = &s->rec->ranges[s->names[g->first + g->n - 1].range];
@@ -353,7 +358,8 @@ static bool ends_empty(const struct search *s, const struct group *g)
     return weigh(s, g).fed * (double)g->n >= MIN_FED * (double)(g->n - 1);
 }
 
-/* The step at the last mark goes; the one before it lasts until there, or to its own end where a pause lay between. */
+/* The step at the last mark goes; the one before it lasts until there, or to its own end where a
+ * pause lay between. */
 static void drop_last(struct mr_steps *steps, uint64_t mark_ns)
 {
     if (steps->n == 0 || steps->at[steps->n - 1].start_ns != mark_ns)

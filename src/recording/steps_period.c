@@ -1,13 +1,14 @@
 /*
  * Steps by the period of the device's work, for recordings without NVTX ranges.
  *
- * Operations in the order in which they were launched are a text of tokens (a kernel's name, a copy's kind and rough size). A lag
- * that separates most successive occurrences (or every m-th) of some token is a candidate period; it is judged by the share of
- * tokens that equal the one a lag later. The smallest lag that matches well and whose windows each hold a host-to-device copy
- * wins: layers repeat within a step, but a step is fed once. Without such copies it is the best match.
+ * Operations in the order in which they were launched are a text of tokens (a kernel's name, a
+ * copy's kind and rough size). A lag that separates most successive occurrences (or every m-th) of
+ * some token is a candidate period; it is judged by the share of tokens that equal the one a lag
+ * later. The smallest lag that matches well and whose windows each hold a host-to-device copy wins:
+ * layers repeat within a step, but a step is fed once. Without such copies it is the best match.
  *
- * Where a loader's threads copy whenever they are ready, or another thread tries out kernels, all of it has no period, but what the
- * driving thread launches may have one.
+ * Where a loader's threads copy whenever they are ready, or another thread tries out kernels, all
+ * of it has no period, but what the driving thread launches may have one.
  */
 #include "recording/look.h"
 
@@ -66,7 +67,8 @@ static int by_launch(const void *a, const void *b)
     return (x->op > y->op) - (x->op < y->op);
 }
 
-/* Numbers the distinct tokens in the order in which they first come. slot: n_slots zeroes, a power of two. */
+/* Numbers the distinct tokens in the order in which they first come. slot: n_slots zeroes, a power
+ * of two. */
 static void number(struct period *p, uint32_t *slot, uint64_t n_slots)
 {
     uint64_t *seen = p->by_id; /* of each id its hash, until positions are filled in */
@@ -137,7 +139,8 @@ static int read_tokens(struct period *p, const uint32_t *ops)
     return 0;
 }
 
-/* The distance that more than half of a token's fold-th successors have; 0: none. Majority vote, then a count. */
+/* The distance that more than half of a token's fold-th successors have; 0: none. Majority vote,
+ * then a count. */
 static uint64_t majority(const uint64_t *at, uint64_t n, uint32_t fold)
 {
     uint64_t lag = 0, votes = 0, agree = 0;
@@ -206,7 +209,8 @@ static const struct candidate *choose(struct period *p)
     return best;
 }
 
-/* The token that marks a step's begin: once in each, a copy to the device if there is one, else the first. */
+/* The token that marks a step's begin: once in each, a copy to the device if there is one, else the
+ * first. */
 static struct candidate anchor(const struct period *p, const struct candidate *c)
 {
     struct candidate best = *c;
@@ -300,7 +304,8 @@ end:
     return rc;
 }
 
-/* What the driving thread launched, when that is enough of the device's time; the others' copies may come at any time between. */
+/* What the driving thread launched, when that is enough of the device's time; the others' copies
+ * may come at any time between. */
 static uint64_t own_ops(const struct mr_recording *rec, const struct mr_place *place,
                         const uint32_t *ops, uint64_t n_ops, uint32_t *own)
 {

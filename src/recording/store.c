@@ -1,4 +1,5 @@
-/* A recording's database while it is written: under a temporary name, in one transaction, without a journal. */
+/* A recording's database while it is written: under a temporary name, in one transaction, without a
+ * journal. */
 #include "recording/store.h"
 
 #include <dlfcn.h>
@@ -286,7 +287,8 @@ static int process_end(struct mr_store *store)
                         (int64_t)store->header.traced);
 }
 
-/* A process that became another program told nobody: it was not killed, and went on until the other's recorder began. */
+/* A process that became another program told nobody: it was not killed, and went on until the
+ * other's recorder began. */
 static int exec_ended(struct mr_store *store, const struct mr_part_header *next, uint32_t times)
 {
     int64_t end = mr_store_time(store, next->start_ns);
@@ -298,7 +300,8 @@ static int exec_ended(struct mr_store *store, const struct mr_part_header *next,
                         (int64_t)next->ppid);
 }
 
-/* The same pid again, after an exec: the bits above the pid, a machine's number in the export, tell them apart. */
+/* The same pid again, after an exec: the bits above the pid, a machine's number in the export, tell
+ * them apart. */
 int mr_store_process(struct mr_store *store, const struct mr_part_header *header)
 {
     int rc = process_end(store);

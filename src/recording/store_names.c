@@ -19,8 +19,9 @@ static size_t past_closing(const char *text, size_t bytes, size_t i)
     return bytes;
 }
 
-/* "void (anonymous namespace)::at::kernel<4, F>(int)": "::" and spaces outside of brackets begin a name anew, the first '<'
- * or '(' ends it, unless the bracket is a part of the way to it, as in "(anonymous namespace)::". */
+/* "void (anonymous namespace)::at::kernel<4, F>(int)": "::" and spaces outside of brackets begin a
+ * name anew, the first '<' or '(' ends it, unless the bracket is a part of the way to it, as in
+ * "(anonymous namespace)::". */
 const char *mr_short_name(const char *text, size_t bytes, size_t *out_bytes)
 {
     size_t start = 0, end = 0;

@@ -151,7 +151,8 @@ static int bind_column(struct mr_store *store, sqlite3_stmt *statement, int i,
     }
 }
 
-/* [out] span: start and end, the latter -1 for none. A span that ends before it starts is kept without length, counted. */
+/* [out] span: start and end, the latter -1 for none. A span that ends before it starts is kept
+ * without length, counted. */
 static void times_of(struct mr_store *store, const struct mr_store_table *table, const void *record,
                      int64_t span[2])
 {
@@ -232,7 +233,8 @@ static const char *text_of(const struct mr_store *store, uint32_t number)
     return store->texts.text[number < store->texts.n ? number : 0];
 }
 
-/* A device is known by its uuid, or where that is all 0 by its number; each process numbers the devices that it sees. */
+/* A device is known by its uuid, or where that is all 0 by its number; each process numbers the
+ * devices that it sees. */
 static int device_put(struct mr_store *store, const struct mr_part_device *device)
 {
     static const uint8_t none[16];
