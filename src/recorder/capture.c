@@ -1,4 +1,5 @@
-/* Whether events are wanted now: delay, duration and capture range, alike in all processes of the recording. */
+/* Whether events are wanted now: delay, duration and capture range, alike in all processes of the
+ * recording. */
 #include "recorder/private.h"
 
 #include <errno.h>
@@ -90,8 +91,8 @@ static void note_window(bool open)
 }
 
 /*
- * The listener switches CUPTI, which may wait until the program's threads are out of its callbacks, where they may be about to come
- * here: so it is told without the lock, by one thread at a time.
+ * The listener switches CUPTI, which may wait until the program's threads are out of its callbacks,
+ * where they may be about to come here: so it is told without the lock, by one thread at a time.
  */
 static void tell_until_it_knows(void)
 {
@@ -114,7 +115,8 @@ static void tell_until_it_knows(void)
         record_wake(&n_told);
 }
 
-/* What another thread tells just now is waited for, so that nothing of the capture is missed, but not for ever. */
+/* What another thread tells just now is waited for, so that nothing of the capture is missed, but
+ * not for ever. */
 void record_capture_poll(void)
 {
     unsigned seen = atomic_load(&n_told);
@@ -126,7 +128,8 @@ void record_capture_poll(void)
     tell_until_it_knows();
 }
 
-/* Newest first: most records are recent. Of what began in windows that are forgotten nobody knows: it counts as dropped. */
+/* Newest first: most records are recent. Of what began in windows that are forgotten nobody knows:
+ * it counts as dropped. */
 bool record_in_capture(uint64_t time_ns)
 {
     if (!limited)

@@ -14,9 +14,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MAX_BLOCKS                                                                                 \
-    4096 /* 256 MiB that the disk did not take yet; what comes on top is lost and counted */
-#define MAX_POOL 256
+/* 256 MiB that the disk did not take yet; what comes on top is lost and counted */
+#define MAX_BLOCKS 4096
+#define MAX_POOL   256
 
 struct record_config record_config;
 struct record_core record_core = {.fd = -1};
@@ -141,7 +141,8 @@ static struct record_thread *thread_of_mine(void)
     return mine.thread;
 }
 
-/* The writer takes over what is left. Destructors of others that still record begin anew, with another key's turn. */
+/* The writer takes over what is left. Destructors of others that still record begin anew, with
+ * another key's turn. */
 static void thread_ended(void *thread)
 {
     if (mine.thread != thread || mine.generation != record_generation())
@@ -465,7 +466,8 @@ __attribute__((constructor)) static void loaded(void)
     record_inside = false;
 }
 
-/* exit() in a signal handler may have come while this thread held the recorder's locks: then what was not written is lost. */
+/* exit() in a signal handler may have come while this thread held the recorder's locks: then what
+ * was not written is lost. */
 __attribute__((destructor)) static void unloaded(void)
 {
     if (!record_is_busy())

@@ -73,7 +73,8 @@ static void insert(struct table *table, struct text *text)
     atomic_store_explicit(&table->slots[i], text, memory_order_release);
 }
 
-/* Who still searches the old table finds what it knew; so old tables stay, as much memory as the last one in all. */
+/* Who still searches the old table finds what it knew; so old tables stay, as much memory as the
+ * last one in all. */
 static struct table *grown(struct table *old)
 {
     uint32_t n = old ? old->n * 2 : FIRST;

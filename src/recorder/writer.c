@@ -1,4 +1,5 @@
-/* The writer: gathers what threads have put, by type, and writes it, as buffers fill and every flush interval. */
+/* The writer: gathers what threads have put, by type, and writes it, as buffers fill and every
+ * flush interval. */
 #include "recorder/private.h"
 
 #include <dirent.h>
@@ -15,8 +16,9 @@
 #define GATHERED   (64 * 1024)
 #define CAPTURE_NS 50000000ull
 #define NAMES_NS   2000000000ull /* between looks at the threads' names */
-#define N_NAMES    1024u /* remembered; of one that is not, the kernel's is told again at each look */
-#define N_PROBES   8u    /* places that a name may have */
+/* remembered; of one that is not, the kernel's is told again at each look */
+#define N_NAMES    1024u
+#define N_PROBES   8u /* places that a name may have */
 #define STACK_SIZE (1024 * 1024)
 
 static struct {
@@ -73,7 +75,8 @@ static struct name *name_of(uint32_t tid)
     return slot;
 }
 
-/* A name that the program put itself. Tracks are no threads of the kernel's: there is nothing to keep theirs from. */
+/* A name that the program put itself. Tracks are no threads of the kernel's: there is nothing to
+ * keep theirs from. */
 static void take(enum mr_part_type type, const void *record, uint32_t bytes)
 {
     const struct mr_part_thread *thread = record;

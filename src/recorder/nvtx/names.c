@@ -1,4 +1,5 @@
-/* Names that NVTX programs give and keep: registered strings, domains, categories. All of them stay until the process ends. */
+/* Names that NVTX programs give and keep: registered strings, domains, categories. All of them stay
+ * until the process ends. */
 #include "recorder/nvtx/nvtx.h"
 
 #include <string.h>
@@ -223,7 +224,8 @@ static bool read_capture(struct capture *to, const char *range, size_t range_byt
     return true;
 }
 
-/* NAME, NAME@DOMAIN (what follows the last '@') or, as reports have it, DOMAIN@NAME: which, only the program's ranges tell. */
+/* NAME, NAME@DOMAIN (what follows the last '@') or, as reports have it, DOMAIN@NAME: which, only
+ * the program's ranges tell. */
 void nvtx_names_begin(void)
 {
     const char *asked = record_captures_range() ? record_captures_range() : "";

@@ -1,6 +1,6 @@
 /*
- * Open ranges: each thread's stack, with a lock that only the process's end contends for, and one table of start-end ranges.
- * A range is put when it ends, if it began while ranges were wanted.
+ * Open ranges: each thread's stack, with a lock that only the process's end contends for, and one
+ * table of start-end ranges. A range is put when it ends, if it began while ranges were wanted.
  */
 #include "recorder/nvtx/nvtx.h"
 
@@ -25,8 +25,8 @@ struct thread {
     unsigned generation;
     uint32_t n, capacity;
     uint32_t n_beyond; /* pushes on top for which there was no room */
-    uint32_t
-        n_inherited; /* open ranges of the process that was forked, which are its own to write */
+    /* open ranges of the process that was forked, which are its own to write */
+    uint32_t n_inherited;
     struct open *open;
 };
 

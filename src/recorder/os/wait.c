@@ -46,8 +46,9 @@ RECORD_EXPORT int poll(struct pollfd *fds, nfds_t n,
 /* ---- locks: one that is free is not waited for ---- */
 
 /*
- * Whoever finds a lock taken waits, and is timed. EBUSY is the one answer of a try that the lock itself does not give. Without the
- * C library's functions (this thread is inside the lookup of the first of them) nobody else runs yet.
+ * Whoever finds a lock taken waits, and is timed. EBUSY is the one answer of a try that the lock
+ * itself does not give. Without the C library's functions (this thread is inside the lookup of the
+ * first of them) nobody else runs yet.
  */
 #define WRAP_LOCK(lock, try, arguments)                                                            \
     __typeof__(&lock) real = REAL(lock);                                                           \

@@ -1,7 +1,8 @@
 /*
- * GPU metrics: a thread samples the counters of each device on which this process has a context, by CUPTI's PM sampling, unless
- * another process of the recording has it already. CUPTI is initialised while the driver initialises, devices come later: until one
- * is there the thread looks from time to time. Whatever fails ends the sampling with a note and nothing else.
+ * GPU metrics: a thread samples the counters of each device on which this process has a context, by
+ * CUPTI's PM sampling, unless another process of the recording has it already. CUPTI is initialised
+ * while the driver initialises, devices come later: until one is there the thread looks from time
+ * to time. Whatever fails ends the sampling with a note and nothing else.
  */
 #include "recorder/pm/pm.h"
 
@@ -135,7 +136,8 @@ static bool in_use(uint32_t device)
     return driver.primary && driver.primary((int)device, &flags, &active) == 0 && active;
 }
 
-/* A lock of the kernel's on a file in the recording's folder: the next process may take the device when this one is gone. */
+/* A lock of the kernel's on a file in the recording's folder: the next process may take the device
+ * when this one is gone. */
 static bool take(uint32_t device)
 {
     char path[PATH_MAX], bus[64] = "";
@@ -292,7 +294,8 @@ static void leave(void)
     end(LEAVE_NS);
 }
 
-/* CUPTI looks for these by name alone; they lie beside it, as in pip's packages, which no search path has. */
+/* CUPTI looks for these by name alone; they lie beside it, as in pip's packages, which no search
+ * path has. */
 static void load_helpers(void *of)
 {
     static const char *const names[] = {"libnvperf_host.so", "libnvperf_target.so"};
