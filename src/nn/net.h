@@ -46,7 +46,8 @@ struct mr_node {
     uint32_t fused;  /* of a pool: nodes from here that run as one; 0: alone */
     bool inside;     /* one of those, not the first */
     /* Part of its backward pass runs in another layer. A convolution: the pool behind it undoes its
-     * activation and sums its bias' gradient. Dropout: the linear layer before it does all of it. */
+     * activation and sums its bias' gradient. Dropout: the linear layer before it does all of
+     * it. */
     bool undone;
     void *saved; /* norms: the batch's mean and 1/deviation */
 };

@@ -317,7 +317,7 @@ int mr_net_train(struct mr_net *net, const struct mr_net_batch *batch, struct mr
     return rc ? rc : train_pass(&p, batch);
 }
 
-/* The input and the labels lie where the pass writes only after it has read them. */
+/* The pass writes to the memory of its input and labels only after it has read them. */
 int mr_net_warm_up(struct mr_net *net, struct mr_stream *stream)
 {
     struct pass p = {.net = net, .n = net->opts.max_batch, .training = true, .warming = true};

@@ -269,7 +269,7 @@ static int check_create(const void *spec, enum mr_dtype dtype, uint64_t n_params
     return 0;
 }
 
-/* The options are there already. */
+/* The options are already set. */
 static int open_optim(struct mr_optim *o, struct mr_device *device,
                       const struct mr_optim_group *groups, uint32_t n_groups)
 {

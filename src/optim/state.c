@@ -6,7 +6,7 @@
 
 #define RECORD_NUMBERS (sizeof(struct mr_optim_record) / sizeof(double))
 
-/* The i-th array that is there; MR_OPTIM_STATES + 1: the records; -1: no such. */
+/* The i-th existing array; MR_OPTIM_STATES + 1: the records; -1: no such array. */
 static int nth(const struct mr_optim *o, uint32_t i)
 {
     for (int k = 0; k <= MR_OPTIM_STATES; k++)

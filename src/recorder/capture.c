@@ -1,5 +1,5 @@
-/* Whether events are wanted now: delay, duration and capture range, alike in all processes of the
- * recording. */
+/* Is recording on now? Decided by delay, duration and capture range, the same in all processes of
+ * the recording. */
 #include "recorder/private.h"
 
 #include <errno.h>
@@ -26,10 +26,11 @@ static struct range_state *range =
 static bool limited, ranged;
 static _Atomic(void (*)(bool)) listener;
 static struct record_lock telling; /* guards what follows; not held while the listener is called */
-static bool calling; /* somebody tells the listener, and goes on until it knows the present state */
-static atomic_uint n_told;   /* counts up when somebody has told it all */
-static int told = -1;        /* what it knows; -1: nothing */
-static struct window {       /* when it was told that recording is on, and off; under `telling` */
+/* a thread is calling the listener, and repeats until it has the current state */
+static bool calling;
+static atomic_uint n_told;   /* incremented when the listener is up to date */
+static int told = -1;        /* the state last passed to the listener; -1: none */
+static struct window {       /* when recording was switched on and off; under `telling` */
     uint64_t from_ns, to_ns; /* to 0: still on */
 } window[WINDOWS];
 static unsigned n_windows; /* so far */
@@ -91,8 +92,9 @@ static void note_window(bool open)
 }
 
 /*
- * The listener switches CUPTI, which may wait until the program's threads are out of its callbacks,
- * where they may be about to come here: so it is told without the lock, by one thread at a time.
+ * The listener switches CUPTI, which may wait until the program's threads have left its callbacks,
+ * and a callback may call this function. So the listener is called without the lock, by one thread
+ * at a time.
  */
 static void tell_until_it_knows(void)
 {
@@ -115,8 +117,8 @@ static void tell_until_it_knows(void)
         record_wake(&n_told);
 }
 
-/* What another thread tells just now is waited for, so that nothing of the capture is missed, but
- * not for ever. */
+/* If another thread is calling the listener, waits for it for a limited time, so that the start of
+ * the capture is not missed. */
 void record_capture_poll(void)
 {
     unsigned seen = atomic_load(&n_told);
@@ -128,8 +130,8 @@ void record_capture_poll(void)
     tell_until_it_knows();
 }
 
-/* Newest first: most records are recent. Of what began in windows that are forgotten nobody knows:
- * it counts as dropped. */
+/* Newest first, because most records are recent. Records from windows that are no longer remembered
+ * count as dropped. */
 bool record_in_capture(uint64_t time_ns)
 {
     if (!limited)

@@ -1,4 +1,4 @@
-/* Locks, waiting and memory by the kernel's own calls, which nobody wraps. */
+/* Locks, waiting and memory by direct system calls, which are not wrapped. */
 #include "recorder/private.h"
 
 #include <errno.h>

@@ -73,7 +73,7 @@ struct record_config {
 };
 extern struct record_config record_config; /* constant once the library is loaded */
 
-/* Everything that a forked child makes anew. */
+/* Everything that a forked child creates again. */
 struct record_core {
     atomic_uint state, generation;
     struct record_lock start, drain, threads_lock, pool_lock;

@@ -140,7 +140,7 @@ int mr_look_make(const struct mr_recording *rec, const struct mr_place *place, c
 /* The same over everything that the device did, without steps. */
 int mr_look_whole(const struct mr_recording *rec, const struct mr_place *place,
                   struct mr_look *out);
-/* What the recording tells of the device; NULL: nothing. */
+/* The recording's row for the device; NULL: none. */
 const struct mr_rec_device *mr_look_device(const struct mr_look *look);
 void mr_look_free(struct mr_look *look);
 

@@ -234,7 +234,7 @@ static void note_what_is_there(struct mr_look *look)
     look->has_os |= (rec->traced & MR_TRACE_OSRT) != 0;
 }
 
-/* The rest of a look whose operations and steps are there. */
+/* Fills the rest of a look that has its operations and steps. */
 static int fill(struct mr_look *look, bool warm)
 {
     const struct mr_recording *rec = look->rec;

@@ -139,7 +139,7 @@ struct mr_rec_note {
 struct mr_recording {
     char *path;
     struct sqlite3 *db;
-    bool ours; /* written by us: our own tables are there */
+    bool ours; /* written by millrace: has our own tables */
     bool loaded;
     uint64_t origin_ns;          /* what was taken off all times */
     uint64_t end_ns;             /* of the last event; the recording is [0, end_ns) */
@@ -205,7 +205,7 @@ void mr_table_real(struct mr_table *table, double value);
 void mr_table_empty(struct mr_table *table);
 void mr_table_set_note(struct mr_table *table, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* Behind the note that is there. */
+/* After the existing note. */
 void mr_table_add_note(struct mr_table *table, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 int mr_table_finish(struct mr_table *table, struct mr_table **out);

@@ -138,7 +138,7 @@ static int refuse_existing(const char *path)
         EEXIST, "%s: is not overwritten; remove it, name another, or ask for overwriting", path);
 }
 
-/* The file is ours alone, so SQLite need not lock it. */
+/* No other process uses the file, so SQLite need not lock it. */
 static int database_open(struct mr_store *store)
 {
     store->temporary = mr_output_get_name(store->output);

@@ -1,4 +1,4 @@
-/* Going on from a checkpoint; nets from one. */
+/* Resuming from a checkpoint, and loading nets from one. */
 #include "train/trainer.h"
 
 #include <cjson/cJSON.h>

@@ -1,4 +1,4 @@
-/* What a net trains on: labels, shapes, classes, loaders. */
+/* The training data: labels, shapes, classes, loaders. */
 #include "train/trainer.h"
 
 #include <inttypes.h>
@@ -235,7 +235,7 @@ static int64_t label_value(enum mr_dtype dtype, const void *p)
                              : *(const int64_t *)p;
 }
 
-/* On the way to an error: a look at the first samples is enough. */
+/* For an error text only, so the first samples are enough. */
 void mr_train_label_range(const struct mr_trainer *t, int64_t *low, int64_t *high,
                           uint64_t *looked_at)
 {

@@ -1,4 +1,4 @@
-/* One batch after the other: the part that is repeated. */
+/* Training steps: the part that repeats for each batch. */
 #include "train/trainer.h"
 
 #include <inttypes.h>
@@ -133,7 +133,7 @@ static struct mr_graph *find_graph(const struct mr_trainer *t, const struct mr_n
     return NULL;
 }
 
-/* Libraries load what they need, and choose how to compute, at the first batch of a size. */
+/* Libraries load kernels and choose algorithms at the first batch of each size. */
 static bool ran_once(struct mr_trainer *t, uint32_t n)
 {
     for (uint32_t i = 0; i < t->n_eager; i++)
@@ -144,8 +144,8 @@ static bool ran_once(struct mr_trainer *t, uint32_t n)
     return false;
 }
 
-/* A batch lies in one of the loader's slots, whose addresses come again: a graph for each, recorded
- * when it comes first. */
+/* Batches are in the loader's slots, whose addresses repeat, so each gets a graph, recorded at its
+ * first use. */
 static int graph_step(struct mr_trainer *t, const struct mr_net_batch *batch, void *params,
                       void *grads)
 {

@@ -87,10 +87,10 @@ const struct mr_net_layer *mr_train_last_layer(const struct mr_net *net);
 uint64_t mr_train_batch_size(const struct mr_trainer *t);
 /* Label, classes, chains, shape; the test set's loader. */
 int mr_train_open_data(struct mr_trainer *t);
-/* state: of a loader, to go on from; NULL: none. */
+/* state: of a loader to continue from; NULL: none. */
 int mr_train_open_loader(struct mr_trainer *t, bool test, const char *state,
                          struct mr_loader **out);
-/* How labels lie, for the error on those out of range. */
+/* The range of labels, for the error about labels out of range. */
 void mr_train_label_range(const struct mr_trainer *t, int64_t *low, int64_t *high,
                           uint64_t *looked_at);
 

@@ -133,7 +133,7 @@ static bool fits(const struct mr_nn_conv *a, const struct mr_nn_conv *b)
            a->stride == b->stride && a->pad == b->pad && b->n <= a->n;
 }
 
-/* The convolution whose weights these are, or the first of its shape that nobody has claimed. */
+/* The convolution with these weights, or the first one of its shape that is not claimed yet. */
 static struct mr_nn_cuda_conv *find(struct mr_nn_backend *b, const struct mr_nn_conv *c,
                                     const void *w)
 {

@@ -20,7 +20,7 @@
 
 struct mr_nn_lt;
 
-/* A convolution of the net; which one it is in a step is told by its weights' place. */
+/* A convolution of the net, identified in a step by the address of its weights. */
 struct mr_nn_cuda_conv {
     struct mr_nn_conv shape; /* n: the largest batch */
     const void *w;           /* NULL: not seen yet */

@@ -49,7 +49,7 @@ static void folder_of(const char *path, char out[256])
     snprintf(out, 256, "%.*s", slash ? (int)MR_MIN(slash - path, 255) : 0, path ? path : "");
 }
 
-/* Where a libcublas is that somebody, PyTorch for instance, has loaded. */
+/* The path of a libcublas that is already loaded, by PyTorch for example. */
 static void folder_of_loaded(char out[256])
 {
     static const char *const names[] = {"libcublas.so.13", "libcublas.so.12"};

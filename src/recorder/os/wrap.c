@@ -65,7 +65,7 @@ RECORD_EXPORT ssize_t read(int fd, void *to, size_t n){
 
 /* ---- opening and closing ---- */
 
-/* The mode is there only if the flags say so. */
+/* The mode argument exists only if the flags say so. */
 #define READ_MODE(flags)                                                                           \
     mode_t mode = 0;                                                                               \
     if ((flags)&O_CREAT || ((flags)&O_TMPFILE) == O_TMPFILE) {                                     \
