@@ -29,8 +29,8 @@ static int open_callback(struct mr_dataset *ds, const void *options)
         return mr_error_nomem(name, strlen(name) + 1);
     st->get = opts->get;
     st->user = opts->user;
-    st->close =
-        opts->close; /* nothing fails from here on: a failed open leaves the user's object to the user */
+    /* Nothing fails from here on: a failed open leaves the user's object to the user. */
+    st->close = opts->close;
     ds->fingerprint = mr_hash(ds->fingerprint, name, strlen(name) + 1);
     ds->fingerprint = mr_hash(ds->fingerprint, &opts->version, sizeof opts->version);
     snprintf(ds->text, sizeof ds->text, "callback: %s", name);
