@@ -114,7 +114,8 @@ static uint64_t net_bytes(const struct train *t)
     return bytes;
 }
 
-/* Trains between two tests. [out] seconds: until the device is done. Returns 1, 0 at the end, or an error. */
+/* Trains between two tests. [out] seconds: until the device is done. Returns 1, 0 at the end, or an
+ * error. */
 static int part(struct train *t, uint64_t steps, double *seconds, uint64_t *samples)
 {
     struct mr_train_window window;

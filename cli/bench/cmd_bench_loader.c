@@ -1,4 +1,5 @@
-/* millrace bench loader: the loader's rate beside the limit that memcpy sets, on the same cores in the same run. */
+/* millrace bench loader: the loader's rate beside the limit that memcpy sets, on the same cores in
+ * the same run. */
 #include "bench/frame.h"
 
 #include <errno.h>
@@ -58,7 +59,8 @@ static uint64_t row_bytes(const struct bench_set *set)
     return bytes;
 }
 
-/* How many bytes the copy's source has: an epoch's, where two such buffers leave half of the memory that is free; 0: too little is. */
+/* How many bytes the copy's source has: an epoch's, where two such buffers leave half of the memory
+ * that is free; 0: too little is. */
 static uint64_t copied_bytes(const struct bench_set *set, uint64_t workers, const char *name)
 {
     struct mr_host_memory_info memory;
@@ -83,8 +85,9 @@ static uint64_t copied_bytes(const struct bench_set *set, uint64_t workers, cons
     return (uint64_t)most;
 }
 
-/* Ours and memcpy in turn. The copy's source is as large as an epoch delivered, its pieces a batch; its destination is once
- * as small as the loader's ring (the stricter limit), once as large as the source. */
+/* Ours and memcpy in turn. The copy's source is as large as an epoch delivered, its pieces a batch;
+ * its destination is once as small as the loader's ring (the stricter limit), once as large as the
+ * source. */
 /* name: the case's, where memcpy goes beside it; else NULL. */
 static int measure(const struct bench_set *set, const struct bench_opts *o, const char *name,
                    double *out)

@@ -1,4 +1,5 @@
-/* millrace bench story: from starving to fed in four steps, with the share of the time that the device waited. */
+/* millrace bench story: from starving to fed in four steps, with the share of the time that the
+ * device waited. */
 #include "bench/frame.h"
 #include "bench/train.h"
 

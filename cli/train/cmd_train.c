@@ -125,7 +125,8 @@ const struct mr_option train_options[] = {
     {NULL},
 };
 
-/* Everything that can be wrong with options of files, and the rate, is told before the run. [out] from: read; NULL where the run begins anew. */
+/* Everything that can be wrong with options of files, and the rate, is told before the run. [out]
+ * from: read; NULL where the run begins anew. */
 static int check_files(const struct train_opts *o, struct train_files *claims,
                        struct mr_checkpoint **from)
 {
