@@ -16,9 +16,18 @@
  * number of workers, any prefetch, storage and number of ranks, and after a resume. So does each
  * batch for the same batch size and number of ranks.
  *
- * Threads: next, release, state, bad and close belong to one thread, the consumer. cancel and stats
- * may be called from any thread, but not during or after close.
- * fork: a child process cannot use a loader, because its worker threads do not exist there.
+ * Threads: next, release, state and bad belong to one thread, the consumer. cancel and stats may be
+ * called from any thread, but not during or after close. close may be called from any thread, also
+ * while the consumer waits for a batch. Callbacks (of a data set, sampler or op) run on the loader's
+ * workers, which it waits for: there next and release of that loader fail with MR_EMISUSE, and close
+ * closes nothing.
+ *
+ * Signals: mr_loader_cancel() may be called in a signal handler. No other signal ends waiting, and
+ * workers block all signals. examples/ctrl_c.c ends a run with Ctrl-C and saves its state.
+ *
+ * fork: the workers do not exist in a child. With an inherited loader next and release fail with
+ * MR_EMISUSE there, close and cancel do nothing, statistics are 0; state, bad and the other queries
+ * answer as before the fork. A child opens loaders of its own.
  */
 #ifndef MILLRACE_LOADER_H
 #define MILLRACE_LOADER_H
@@ -135,9 +144,13 @@ MR_API int mr_loader_open(struct mr_dataset *ds, struct mr_sampler *sampler,
                           struct mr_transform *chain, struct mr_device *device,
                           const struct mr_loader_opts *opts, struct mr_loader **out);
 
-/* Stops the workers and frees everything, at any moment. Batches not yet released become invalid.
- * Blocks until reads and callbacks in progress have ended. No other thread may be in a call on this
- * loader. NULL is allowed. */
+/*
+ * Stops the workers and frees everything, at any moment. Batches not yet released become invalid.
+ * Blocks until reads and callbacks in progress have ended. Another thread that is waiting in
+ * mr_loader_next() gets MR_ECANCELLED, and close waits until it has left; it must not call again
+ * afterwards. In a callback of this loader it closes nothing: the log and mr_last_error() say so.
+ * NULL is allowed.
+ */
 MR_API void mr_loader_close(struct mr_loader *loader);
 
 /* ---- batches ---- */
@@ -193,9 +206,8 @@ MR_API int mr_loader_next(struct mr_loader *loader, struct mr_stream *stream, st
 MR_API int mr_loader_release(struct mr_loader *loader, struct mr_batch *batch,
                              struct mr_stream *stream);
 
-/* Makes the current or next mr_loader_next() return MR_ECANCELLED soon. Any thread, but not a
- * signal
- * handler: it takes a lock. */
+/* Makes the current or next mr_loader_next() return MR_ECANCELLED soon, and all later ones.
+ * Any thread; async-signal-safe. */
 MR_API void mr_loader_cancel(struct mr_loader *loader);
 
 /* The number of batches, and of samples, in one epoch of this rank. */

@@ -18,6 +18,7 @@
  *   ship.h     the copy of a full slot to the device        ship.c; times.h: times.c
  *   bad.h      what happens to bad samples                  bad.c
  *   stats.h    figures and the bottleneck                   stats.c
+ *   gate.h     who may call it, and closing during a call   gate.c
  *
  * loader.c opens and closes; handout.c is the consumer's side; state.c saves and loads a run's
  * place.
@@ -34,6 +35,7 @@
 #include "device/device.h"
 #include "loader/backends/backend.h"
 #include "loader/bad.h"
+#include "loader/gate.h"
 #include "loader/layout.h"
 #include "loader/plan.h"
 #include "loader/ring.h"
@@ -96,6 +98,7 @@ struct mr_loader {
     struct mr_times times;
     struct mr_quarantine quarantine;
     struct mr_handout handout;
+    struct mr_gate gate;
     struct mr_counters stats;
 };
 

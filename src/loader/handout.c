@@ -17,14 +17,16 @@ static int wait_ready(struct mr_loader *ld, struct mr_slot *slot)
     if (!mr_ring_is_ready(slot, out->next_batch)) {
         out->n_opened = 0;
         mr_ring_wake_workers(&ld->ring);
-        mr_ring_wait_ready(&ld->ring, out->next_batch, out->spare_processor);
+        mr_ring_wait_ready(&ld->ring, out->next_batch, out->spare_processor, MR_FOREVER);
     }
     mr_count(&ld->stats.ready_sum, ready);
     if (mr_trace_on())
         mr_trace_counter("ready batches", mr_time_ns(), (int64_t)ready);
     if (!atomic_load(&ld->ring.cancelled))
         return 0;
-    return end_with(ld, mr_error_set(MR_ECANCELLED, "the loader was cancelled"));
+    return end_with(ld, mr_error_set(MR_ECANCELLED, atomic_load(&ld->gate.closing)
+                                                        ? "the loader is being closed"
+                                                        : "the loader was cancelled"));
 }
 
 static void fill_batch(struct mr_loader *ld, struct mr_slot *slot, struct mr_batch *out)
@@ -119,7 +121,7 @@ static int look_at_epoch(struct mr_loader *ld, const struct mr_slot *slot)
                                          : "(not listed)"));
 }
 
-int mr_loader_next(struct mr_loader *ld, struct mr_stream *stream, struct mr_batch *out)
+static int next(struct mr_loader *ld, struct mr_stream *stream, struct mr_batch *out)
 {
     uint64_t entered = mr_time_ns();
     for (;;) {
@@ -156,7 +158,17 @@ int mr_loader_next(struct mr_loader *ld, struct mr_stream *stream, struct mr_bat
     }
 }
 
-int mr_loader_release(struct mr_loader *ld, struct mr_batch *batch, struct mr_stream *stream)
+int mr_loader_next(struct mr_loader *ld, struct mr_stream *stream, struct mr_batch *out)
+{
+    int rc = mr_gate_enter(ld, "mr_loader_next");
+    if (rc < 0)
+        return rc;
+    rc = next(ld, stream, out);
+    mr_gate_leave(ld);
+    return rc;
+}
+
+static int release(struct mr_loader *ld, struct mr_batch *batch, struct mr_stream *stream)
 {
     struct mr_slot *slot = batch->slot;
     if (!slot || !slot->held || slot->ready_for != batch->number)
@@ -168,7 +180,18 @@ int mr_loader_release(struct mr_loader *ld, struct mr_batch *batch, struct mr_st
     return rc;
 }
 
+int mr_loader_release(struct mr_loader *ld, struct mr_batch *batch, struct mr_stream *stream)
+{
+    int rc = mr_gate_enter(ld, "mr_loader_release");
+    if (rc < 0)
+        return rc;
+    rc = release(ld, batch, stream);
+    mr_gate_leave(ld);
+    return rc;
+}
+
 void mr_loader_cancel(struct mr_loader *ld)
 {
-    mr_ring_cancel(&ld->ring);
+    if (ld && mr_process_is(&ld->gate.process))
+        mr_ring_cancel(&ld->ring);
 }

@@ -357,6 +357,7 @@ void *mr_worker_main(void *worker)
     char name[16];
     snprintf(name, sizeof name, "worker %u", w->id);
     mr_trace_thread(name);
+    mr_gate_worker(w->ld);
     uint64_t start = w->lap_ns = mr_time_ns();
     prctl(PR_SET_TIMERSLACK, NAP_SLACK_NS, 0, 0, 0);
     bool entered = mr_device_enter(w->ld->device) == 0; /* else each call says so */
