@@ -16,17 +16,17 @@
  * number of workers, any prefetch, storage and number of ranks, and after a resume. So does each
  * batch for the same batch size and number of ranks.
  *
- * Threads: next, release, state and bad belong to one thread, the consumer. cancel and stats may be
+ * Threads: next, next_for, fd, release, state and bad belong to one thread, the consumer. cancel and stats may be
  * called from any thread, but not during or after close. close may be called from any thread, also
  * while the consumer waits for a batch. Callbacks (of a data set, sampler or op) run on the loader's
- * workers, which it waits for: there next and release of that loader fail with MR_EMISUSE, and close
- * closes nothing.
+ * workers, which it waits for: there next, next_for, fd and release of that loader fail with
+ * MR_EMISUSE, and close closes nothing.
  *
  * Signals: mr_loader_cancel() may be called in a signal handler. No other signal ends waiting, and
  * workers block all signals. examples/ctrl_c.c ends a run with Ctrl-C and saves its state.
  *
- * fork: the workers do not exist in a child. With an inherited loader next and release fail with
- * MR_EMISUSE there, close and cancel do nothing, statistics are 0; state, bad and the other queries
+ * fork: the workers do not exist in a child. With an inherited loader next, next_for, fd and release
+ * fail with MR_EMISUSE there, close and cancel do nothing, statistics are 0; state, bad and the other queries
  * answer as before the fork. A child opens loaders of its own.
  */
 #ifndef MILLRACE_LOADER_H
@@ -197,6 +197,32 @@ struct mr_batch {
  * consecutive epochs in which every sample that this rank received was bad.
  */
 MR_API int mr_loader_next(struct mr_loader *loader, struct mr_stream *stream, struct mr_batch *out);
+
+/*
+ * Waits for the next batch, but not longer than timeout_ns.
+ * timeout_ns: 0: does not wait; UINT64_MAX: waits like mr_loader_next(). With stream NULL the call
+ * also waits for the batch's copy, which the timeout does not limit.
+ * [out] out: on 1. Returns what mr_loader_next() returns, or -ETIMEDOUT, which ends nothing: the
+ * next call goes on waiting. mr_last_error() then names the sample that is late, its file or data
+ * set, the worker that has it, and what that worker has been doing for how long. With timeout_ns 0
+ * it names the batch only.
+ */
+MR_API int mr_loader_next_for(struct mr_loader *loader, struct mr_stream *stream,
+                              uint64_t timeout_ns, struct mr_batch *out);
+
+/*
+ * A file descriptor that poll() and epoll report as readable (POLLIN) while the next batch is ready
+ * or the run has ended, for event loops. The first call makes it; a loader without one does no work
+ * for it.
+ *
+ * It is level-triggered: mr_loader_next() and mr_loader_next_for() update it before they return. Call
+ * mr_loader_next_for() with timeout 0 when it is readable. That call may still return -ETIMEDOUT: if
+ * all samples of a batch were skipped, or after a wake-up that came late. After the last batch, an
+ * error, or mr_loader_cancel() it stays readable. Statistics count time in poll() as the consumer's.
+ * Returns the descriptor, -errno, MR_EMISUSE. Owned by the loader, open until mr_loader_close(); do
+ * not read, write or close it.
+ */
+MR_API int mr_loader_fd(struct mr_loader *loader);
 
 /*
  * Returns a batch to the loader. Does not block.

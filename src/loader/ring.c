@@ -4,12 +4,16 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <time.h>
+#include <unistd.h>
 
 int mr_ring_init(struct mr_ring *ring)
 {
     pthread_mutex_init(&ring->lock, NULL);
     atomic_store(&ring->awaited, UINT64_MAX);
+    atomic_store(&ring->polled, UINT64_MAX);
+    atomic_store(&ring->fd, -1);
     sem_init(&ring->bell, 0, 0); /* cannot fail with these arguments */
     return mr_cond_init(&ring->slot_opened);
 }
@@ -89,6 +93,8 @@ void mr_ring_destroy(struct mr_ring *ring)
     free(ring->slot);
     pthread_cond_destroy(&ring->slot_opened);
     sem_destroy(&ring->bell);
+    if (ring->fd >= 0)
+        close(ring->fd);
     pthread_mutex_destroy(&ring->lock);
 }
 
@@ -181,6 +187,40 @@ bool mr_ring_rows_done(struct mr_slot *slot, uint64_t rows)
     return atomic_fetch_sub_explicit(&slot->rows_left, rows, memory_order_acq_rel) == rows;
 }
 
+/* Also in signal handlers. It cannot fail but by a full counter. */
+static void signal_fd(struct mr_ring *ring)
+{
+    int fd = atomic_load(&ring->fd), before = errno;
+    if (fd >= 0)
+        (void)!write(fd, &(uint64_t){1}, sizeof(uint64_t));
+    errno = before;
+}
+
+int mr_ring_fd(struct mr_ring *ring)
+{
+    int fd = atomic_load(&ring->fd);
+    if (fd >= 0)
+        return fd;
+    fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (fd < 0)
+        return mr_error_errno(errno, "mr_loader_fd: eventfd");
+    atomic_store(&ring->fd, fd);
+    return fd;
+}
+
+void mr_ring_poll(struct mr_ring *ring, uint64_t t, bool over)
+{
+    int fd = atomic_load_explicit(&ring->fd, memory_order_relaxed);
+    uint64_t count;
+    if (fd < 0)
+        return;
+    (void)!read(fd, &count, sizeof count);
+    atomic_store(&ring->polled, t); /* before a look at the slot, see mr_ring_ready() */
+    if (over || atomic_load(&ring->cancelled) ||
+        atomic_load(&mr_ring_slot(ring, t)->ready_for) == t)
+        signal_fd(ring);
+}
+
 void mr_ring_ready(struct mr_ring *ring, struct mr_slot *slot, uint64_t t)
 {
     uint64_t claimed = atomic_load_explicit(&slot->claim_ns, memory_order_relaxed);
@@ -194,6 +234,8 @@ void mr_ring_ready(struct mr_ring *ring, struct mr_slot *slot, uint64_t t)
     atomic_store(&slot->ready_for, t);
     if (atomic_load(&ring->awaited) == t)
         sem_post(&ring->bell);
+    if (atomic_load(&ring->polled) == t)
+        signal_fd(ring);
 }
 
 /* The worker that wakes a sleeper is often the shipper, which all batches wait for: if there is a
@@ -214,6 +256,8 @@ static bool sleep_at_bell(struct mr_ring *ring, uint64_t until_ns)
 {
     struct timespec until = {.tv_sec = (time_t)(until_ns / 1000000000u),
                              .tv_nsec = (long)(until_ns % 1000000000u)};
+    if (until_ns == 0)
+        return false;
     if (until_ns == MR_FOREVER) {
         sem_wait(&ring->bell);
         return true;
@@ -238,6 +282,8 @@ void mr_ring_wait_ready(struct mr_ring *ring, uint64_t t, bool look_first, uint6
 /* The first call alone posts, so the semaphore cannot overflow. */
 void mr_ring_cancel(struct mr_ring *ring)
 {
-    if (!atomic_exchange(&ring->cancelled, true))
-        sem_post(&ring->bell);
+    if (atomic_exchange(&ring->cancelled, true))
+        return;
+    sem_post(&ring->bell);
+    signal_fd(ring);
 }

@@ -98,6 +98,10 @@ struct mr_ring {
      * since a signal handler may post it. It may ring once too often, never once too few. */
     _Atomic uint64_t awaited;
     sem_t bell;
+    /* mr_loader_fd(): a counter that is not 0 when batch `polled` is ready, or the run is over. It
+     * may be so once too often. -1 and UINT64_MAX: no one asked for it. */
+    _Atomic int fd;
+    _Atomic uint64_t polled;
     _Atomic uint64_t n_ready; /* batches made ready so far; written under lock */
     struct mr_hist make;      /* [lock] from a batch's first claim to its being ready */
 };
@@ -158,9 +162,13 @@ bool mr_ring_rows_done(struct mr_slot *slot, uint64_t rows);
 /* The batch in this slot is complete and shipped: it may be handed out. */
 void mr_ring_ready(struct mr_ring *ring, struct mr_slot *slot, uint64_t t);
 #define MR_FOREVER UINT64_MAX
-/* Waits until batch t is ready, the run is cancelled, or it is until_ns. look_first: a short while
- * without sleeping. */
+/* Waits until batch t is ready, the run is cancelled, or it is until_ns (0: does not wait).
+ * look_first: a short while without sleeping. */
 void mr_ring_wait_ready(struct mr_ring *ring, uint64_t t, bool look_first, uint64_t until_ns);
+/* Makes the descriptor, if there is none yet. Returns it or -errno. The consumer's, as is poll:
+ * from now on it says whether batch t is ready. over: it stays readable. */
+int mr_ring_fd(struct mr_ring *ring);
+void mr_ring_poll(struct mr_ring *ring, uint64_t t, bool over);
 /* Async-signal-safe. */
 void mr_ring_cancel(struct mr_ring *ring);
 
