@@ -18,8 +18,10 @@
  *
  * Threads: an open data set is constant; any number of threads and loaders may use it at once. It
  * must outlive its loaders. Opening blocks on storage. Close it when no call on it is running.
- * fork: some formats finish their work in threads after open (compressed files). Open a data set in
- * the process that reads it.
+ * fork: a child may read and close the data sets that it inherits. Two kinds of reads fail there with
+ * MR_EMISUSE: of a compressed file (.gz) that was still being inflated in the background at the fork,
+ * as far as it was missing (reading the last sample before the fork waits for it), and of remote
+ * files. Callbacks run in the child as they are.
  */
 #ifndef MILLRACE_DATASET_H
 #define MILLRACE_DATASET_H
