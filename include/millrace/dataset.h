@@ -136,8 +136,9 @@ MR_API const char *mr_dataset_source(const struct mr_dataset *ds, uint64_t k);
 /*
  * Reads and decodes one sample on the calling thread. For looking at data and for tests; a loader
  * is much faster. Blocks.
- * index: less than mr_dataset_length(). [out] row: per field, mr_spec_bytes() bytes. [out] dim: the
- * fields' shapes; may be NULL.
+ * index: less than mr_dataset_length(). [out] row: per field, mr_spec_bytes() bytes; NULL: this field is
+ * not wanted, which saves decoding a picture (its shape is then the bound). row itself NULL: none is.
+ * [out] dim: the fields' shapes; may be NULL.
  * Returns 0, -errno, or the error that makes the sample a bad one; MR_ECANCELLED (mr_interrupt()).
  */
 MR_API int mr_dataset_read(const struct mr_dataset *ds, uint64_t index, void *const row[],

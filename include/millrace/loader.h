@@ -133,7 +133,7 @@ static inline void mr_loader_opts_init(struct mr_loader_opts *opts)
  * ds, sampler, chain, device: borrowed; they must outlive the loader. sampler NULL: sequential.
  * chain
  * NULL: no ops. device NULL: "cpu". The chain is bound by this call; it serves one loader at a time
- * and cannot change while it does. opts: required; set it up with mr_loader_opts_init().
+ * and cannot change while it does. opts: set it up with mr_loader_opts_init(); NULL: all defaults.
  * [out] out: on success; close it with mr_loader_close().
  * May block: on headers, with MR_CACHE_DEVICE on all samples, with MR_GPU_DECODE_AUTO on some.
  * Returns 0, MR_EOPTION, MR_EMISUSE, MR_ESHAPE, MR_ELIMIT (over max_memory; the text has the sum),

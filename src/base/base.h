@@ -45,6 +45,9 @@ MR_PRIVATE int mr_error_errno(int errnum, const char *fmt, ...)
 /* Sets "what: out of memory (N bytes)" and returns -ENOMEM. */
 MR_PRIVATE int mr_error_nomem(const char *what, uint64_t bytes);
 
+/* "CALL: expected WHAT, found NULL". Returns MR_EMISUSE. */
+int mr_error_null(const char *call, const char *what);
+
 /* Makes room for `want` elements of `size` bytes in *(T **)array, which *room elements fit now.
  * Grows by half at least, so that appending one at a time is cheap; what is new is not cleared.
  * what: for the error. Returns 0, or -ENOMEM with the error set: array and room are as they were. */

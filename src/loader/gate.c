@@ -23,7 +23,7 @@ void mr_gate_destroy(struct mr_gate *gate)
 static int check_caller(const struct mr_loader *ld, const char *call)
 {
     if (!ld)
-        return mr_error_set(MR_EMISUSE, "%s: expected a loader, found NULL", call);
+        return mr_error_null(call, "a loader");
     int rc = mr_process_check(&ld->gate.process, "this loader");
     if (rc < 0)
         return rc;

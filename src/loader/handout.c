@@ -192,8 +192,7 @@ static int enter_next(struct mr_loader *ld, const char *call, struct mr_stream *
     int rc = mr_gate_enter(ld, call);
     if (rc < 0)
         return rc;
-    rc = out ? next(ld, stream, timeout_ns, out)
-             : mr_error_set(MR_EMISUSE, "%s: expected a batch to fill, found NULL", call);
+    rc = out ? next(ld, stream, timeout_ns, out) : mr_error_null(call, "a batch to fill");
     update_fd(ld);
     mr_gate_leave(ld);
     return rc;
@@ -223,6 +222,8 @@ int mr_loader_fd(struct mr_loader *ld)
 
 static int release(struct mr_loader *ld, struct mr_batch *batch, struct mr_stream *stream)
 {
+    if (!batch)
+        return mr_error_null("mr_loader_release", "a batch");
     struct mr_slot *slot = batch->slot;
     if (!slot || !slot->held || slot->ready_for != batch->number)
         return mr_error_set(MR_EMISUSE, "this batch is not held: it was released before");

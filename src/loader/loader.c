@@ -169,6 +169,8 @@ int mr_loader_open(struct mr_dataset *ds, struct mr_sampler *sampler, struct mr_
                    struct mr_device *device, const struct mr_loader_opts *opts,
                    struct mr_loader **out)
 {
+    if (!ds || !out)
+        return mr_error_null("mr_loader_open", "a data set and a place for the result");
     uint64_t start = mr_time_ns();
     struct mr_loader_opts full;
     int rc = mr_loader_opts_read(opts, &full);
@@ -207,16 +209,22 @@ void mr_loader_close(struct mr_loader *ld)
 
 uint64_t mr_loader_batches(const struct mr_loader *ld)
 {
+    if (!ld)
+        return 0;
     return ld->plan.n_batches;
 }
 
 uint64_t mr_loader_samples(const struct mr_loader *ld)
 {
+    if (!ld)
+        return 0;
     uint64_t rows = mr_shard_length(&ld->plan.shard);
     return ld->plan.drop_last ? rows / ld->plan.batch_size * ld->plan.batch_size : rows;
 }
 
 const struct mr_spec *mr_loader_field(const struct mr_loader *ld, int field)
 {
+    if (!ld)
+        return NULL;
     return field >= 0 && field < ld->layout.n_fields ? &ld->layout.field[field].out : NULL;
 }

@@ -222,6 +222,12 @@ static struct steady steady_of(const struct mr_loader *ld, const struct mr_loade
 
 void mr_loader_stats(struct mr_loader *ld, struct mr_loader_stats *out)
 {
+    if (!out)
+        return;
+    if (!ld) {
+        *out = (struct mr_loader_stats){.bottleneck = "none"};
+        return;
+    }
     struct mr_loader_stats *st = out;
     if (!mr_process_is(
             &ld->gate.process)) { /* locks of workers that do not exist here may be held */
