@@ -87,8 +87,13 @@ void mr_element_from_double(enum mr_dtype dtype, double value, void *out);
 /* What mr_*_opts_fill() do: the defaults as far as a caller's struct of `size` bytes goes, whose first member that size becomes;
  * zeros for what a newer one has more (which opening refuses: this library is older than its header). */
 MR_PRIVATE void mr_opts_copy(void *opts, size_t size, const void *full, size_t full_size);
-/* Puts a caller's struct over the defaults in `full`; NULL: they stay. MR_EOPTION: what it says of its size cannot be. */
+/* Copies a caller's struct over the defaults in `full`, all but its size; NULL: they stay. what:
+ * "loader_opts" for struct mr_loader_opts and mr_loader_opts_init(). Returns 0, or MR_EMISUSE for a
+ * size that is shorter than itself or longer than this library knows. */
 MR_PRIVATE int mr_opts_take(const char *what, const void *opts, void *full, size_t full_size);
+/* What mr_*_query() do for structs whose size the caller sets: copies as much of `full` as the
+ * caller knows, all but the size. Returns 0, or MR_EMISUSE for such a size and for NULL. */
+MR_PRIVATE int mr_info_give(const char *what, void *out, const void *full, size_t full_size);
 
 /*
  * mr_interrupt() is heeded on threads that are between begin and end, which may be nested: loops there that may take long ask now
