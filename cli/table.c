@@ -9,51 +9,78 @@
 
 #define MAX_COLUMNS 16
 
-struct cli_table {
-    char **row; /* cells with tabs between them; the heads first, if any */
-    int n, cap;
-    bool has_heads, lost;
-    bool right[MAX_COLUMNS];
+struct row {
+    char *cells; /* each with its NUL */
+    uint32_t n;
 };
+
+struct cli_table {
+    struct mr_text_column column[MAX_COLUMNS];
+    uint32_t n_columns;
+    struct row head, *row;
+    uint64_t n, room;
+    bool lost;
+};
+
+/* Takes text, whose cells tabs divide. */
+static struct row split(struct cli_table *table, char *text)
+{
+    struct row row = {text, 1};
+    for (; *text; text++)
+        if (*text == '\t' && row.n < MAX_COLUMNS) {
+            *text = 0;
+            row.n++;
+        }
+    table->n_columns = row.n > table->n_columns ? row.n : table->n_columns;
+    return row;
+}
+
+static const char *cell_of(const struct row *row, uint32_t column)
+{
+    const char *cell = row->cells;
+    for (uint32_t c = 0; c < column && c < row->n; c++)
+        cell += strlen(cell) + 1;
+    return column < row->n ? cell : "";
+}
+
+static const char *get_cell(const void *arg, uint64_t row, uint32_t column, char buf[MR_TEXT_CELL])
+{
+    const struct cli_table *table = arg;
+    (void)buf;
+    return cell_of(&table->row[row], column);
+}
 
 static void add(struct cli_table *table, char *text)
 {
-    if (table->n == table->cap) {
-        int cap = table->cap ? table->cap * 2 : 16;
-        char **grown = realloc(table->row, (size_t)cap * sizeof *grown);
+    if (table->n == table->room) {
+        uint64_t room = table->room ? table->room * 2 : 16;
+        struct row *grown = realloc(table->row, room * sizeof *grown);
         if (!grown) {
             free(text);
             table->lost = true;
             return;
         }
         table->row = grown;
-        table->cap = cap;
+        table->room = room;
     }
-    table->row[table->n++] = text;
+    table->row[table->n++] = split(table, text);
 }
 
 struct cli_table *cli_table_create(const char *heads)
 {
     struct cli_table *table = calloc(1, sizeof *table);
-    char *text = heads ? malloc(strlen(heads) + 1) : NULL, *to = text;
+    char *text = heads ? strdup(heads) : NULL;
     if (!table || (heads && !text)) {
         free(table);
         free(text);
         return NULL;
     }
-    int column = 0;
-    for (const char *p = heads; p && *p; p++) {
-        bool start = p == heads || p[-1] == '\t';
-        column += start && p != heads;
-        if (start && *p == '>' && column < MAX_COLUMNS)
-            table->right[column] = true;
-        else
-            *to++ = *p;
-    }
-    if (text) {
-        *to = 0;
-        table->has_heads = true;
-        add(table, text);
+    if (text)
+        table->head = split(table, text);
+    for (uint32_t c = 0; c < table->head.n; c++) {
+        const char *head = cell_of(&table->head, c);
+        table->column[c].right = *head == '>';
+        table->column[c].head = head + (*head == '>');
     }
     return table;
 }
@@ -101,7 +128,7 @@ static char *shorten(const struct cli_table *table, char *row)
     char *cell = row;
     for (int c = 0; c < MAX_COLUMNS; c++) {
         size_t bytes = strcspn(cell, "\t");
-        if (table->right[c])
+        if (table->column[c].right)
             bytes = shorten_cell(cell, bytes);
         if (cell[bytes] == 0)
             break;
@@ -125,55 +152,30 @@ void cli_table_row(struct cli_table *table, const char *fmt, ...)
         add(table, shorten(table, mr_text_printable(text)));
 }
 
-/* Columns of a terminal that a text takes: its code points. */
-static int columns(const char *text, int bytes)
+static void destroy(struct cli_table *table)
 {
-    int n = 0;
-    for (int i = 0; i < bytes; i++)
-        n += ((unsigned char)text[i] & 0xC0) != 0x80;
-    return n;
-}
-
-static void print_row(const struct cli_table *table, const char *row, const int *width, FILE *out,
-                      int indent)
-{
-    fprintf(out, "%*s", indent, "");
-    for (int c = 0; c < MAX_COLUMNS; c++) {
-        int bytes = (int)strcspn(row, "\t");
-        int blanks = width[c] - columns(row, bytes);
-        bool last =
-            row[bytes + strspn(row + bytes, "\t")] == 0; /* no blanks for empty cells at the end */
-        fprintf(out, "%*s%.*s%*s", table->right[c] ? blanks : 0, "", bytes, row,
-                last ? 0 : (table->right[c] ? 0 : blanks) + 2, "");
-        if (last)
-            break;
-        row += bytes + 1;
-    }
-    fputc('\n', out);
+    for (uint64_t r = 0; r < table->n; r++)
+        free(table->row[r].cells);
+    free(table->row);
+    free(table->head.cells);
+    free(table);
 }
 
 int cli_table_print(struct cli_table *table, FILE *out, int indent)
 {
-    int width[MAX_COLUMNS] = {0};
+    struct mr_text_table text;
     if (!table)
         return cli_fail("out of memory");
-    for (int r = 0; r < table->n; r++) {
-        const char *cell = table->row[r];
-        for (int c = 0; c < MAX_COLUMNS; c++) {
-            int bytes = (int)strcspn(cell, "\t"), n = columns(cell, bytes);
-            width[c] = n > width[c] ? n : width[c];
-            if (cell[bytes] == 0)
-                break;
-            cell += bytes + 1;
-        }
-    }
-    for (int r = 0; r < table->n; r++) {
-        print_row(table, table->row[r], width, out, indent);
-        free(table->row[r]);
-    }
-    int code = table->lost ? cli_fail("out of memory") : CLI_OK;
-    free(table->row);
-    free(table);
+    mr_text_table_init(&text);
+    text.columns = table->column;
+    text.n_columns = table->n_columns;
+    text.n_rows = table->n;
+    text.cell = get_cell;
+    text.arg = table;
+    text.indent = (uint32_t)indent;
+    int rc = mr_text_table_write(&text, out);
+    int code = rc < 0 ? cli_error(rc) : table->lost ? cli_fail("out of memory") : CLI_OK;
+    destroy(table);
     return code;
 }
 

@@ -13,7 +13,7 @@
  *   error.h      error codes and texts, log        tensor.h    element types and shapes
  *   system.h     clock, processors, random         options.h   option tables
  *   json.h       a JSON writer                      output.h    files written whole
- *   text.h       texts made fit to be shown         train.h     the trainer
+ *   text.h       texts and tables for people        train.h     the trainer
  *   checkpoint.h checkpoints, and nets from them
  *
  * nn.h, optim.h, train.h and checkpoint.h are in libmillrace-train, profile.h is in

@@ -140,10 +140,10 @@ MR_PRIVATE bool mr_ends_in(const char *text, const char *end); /* with something
 #define MR_NOT_UTF8 UINT32_MAX
 /* The code point at text, MR_NOT_UTF8 of a byte that is not UTF-8 (RFC 3629: no overlong forms, no
  * surrogates, <= U+10FFFF). [out] bytes: that it takes, >= 1. */
-MR_PRIVATE uint32_t mr_text_code(const char *text, size_t *bytes);
+uint32_t mr_text_code(const char *text, size_t *bytes);
 /* May a terminal see it? Not control characters (tabs are), what changes the direction of text, and
  * what is not UTF-8. */
-MR_PRIVATE bool mr_text_plain(uint32_t code);
+bool mr_text_plain(uint32_t code);
 
 /*
  * Limits of the control groups (v1 and v2) that this process is in, the tightest from its own group up to the root.

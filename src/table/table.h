@@ -3,6 +3,7 @@
 #define MR_TABLE_TABLE_H
 
 #include "recording/recording.h"
+#include <millrace/text.h>
 
 /*
  * A column's cells: 4 bytes each until a value needs 8, so that traces of millions of rows fit. Integers and reals as they
@@ -30,15 +31,13 @@ struct mr_table {
     struct mr_table_chunk *chunks; /* where the texts lie */
 };
 
-#define MR_TABLE_CELL_BYTES 64
-
 /* "Total Time (ns)": malloc'd by asprintf; NULL without memory. */
 char *mr_table_head(const struct mr_column *column);
 /* What programs read: the number in its head's unit. */
 double mr_table_machine(const struct mr_column *column, double value);
 /* What people read: "12.35 ms". Returns its length. Texts are not for this. */
 int mr_table_human(const struct mr_column *column, const struct mr_cell *cell,
-                   char buf[MR_TABLE_CELL_BYTES]);
+                   char buf[MR_TEXT_CELL]);
 /* "total-time" is the column "Total Time". UINT32_MAX: none; [out] near, may be NULL: what was meant. */
 uint32_t mr_table_find(const struct mr_table *table, const char *name);
 

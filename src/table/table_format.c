@@ -93,13 +93,13 @@ static int put_time(const struct mr_column *column, double ns, char *buf)
 {
     static const char *const units[] = {"ns", "us", "ms", "s"};
     if (!is_moment(column))
-        return put_scaled(buf, MR_TABLE_CELL_BYTES, ns, units, (int)MR_COUNT(units));
-    int n = put_fixed(buf, MR_TABLE_CELL_BYTES, ns / 1e6, 6);
-    return n + snprintf(buf + n, MR_TABLE_CELL_BYTES - (size_t)n, " ms");
+        return put_scaled(buf, MR_TEXT_CELL, ns, units, (int)MR_COUNT(units));
+    int n = put_fixed(buf, MR_TEXT_CELL, ns / 1e6, 6);
+    return n + snprintf(buf + n, MR_TEXT_CELL - (size_t)n, " ms");
 }
 
 int mr_table_human(const struct mr_column *column, const struct mr_cell *cell,
-                   char buf[MR_TABLE_CELL_BYTES])
+                   char buf[MR_TEXT_CELL])
 {
     static const char *const bytes[] = {"B", "kB", "MB", "GB", "TB", "PB"};
     static const char *const rates[] = {"B/s", "kB/s", "MB/s", "GB/s", "TB/s"};
@@ -108,19 +108,19 @@ int mr_table_human(const struct mr_column *column, const struct mr_cell *cell,
     case MR_UNIT_NS:
         return put_time(column, value, buf);
     case MR_UNIT_BYTES:
-        return put_scaled(buf, MR_TABLE_CELL_BYTES, value, bytes, (int)MR_COUNT(bytes));
+        return put_scaled(buf, MR_TEXT_CELL, value, bytes, (int)MR_COUNT(bytes));
     case MR_UNIT_BYTES_PER_S:
-        return put_scaled(buf, MR_TABLE_CELL_BYTES, value, rates, (int)MR_COUNT(rates));
+        return put_scaled(buf, MR_TEXT_CELL, value, rates, (int)MR_COUNT(rates));
     case MR_UNIT_PERCENT: {
-        int n = put_fixed(buf, MR_TABLE_CELL_BYTES, value, 1);
-        return n + snprintf(buf + n, MR_TABLE_CELL_BYTES - (size_t)n, "%%");
+        int n = put_fixed(buf, MR_TEXT_CELL, value, 1);
+        return n + snprintf(buf + n, MR_TEXT_CELL - (size_t)n, "%%");
     }
     case MR_UNIT_COUNT:
-        return put_fixed(buf, MR_TABLE_CELL_BYTES, value, value == floor(value) ? 0 : 2);
+        return put_fixed(buf, MR_TEXT_CELL, value, value == floor(value) ? 0 : 2);
     default:
         break;
     }
     if (cell->type == MR_CELL_INT)
-        return snprintf(buf, MR_TABLE_CELL_BYTES, "%" PRId64, cell->integer);
-    return put_fixed(buf, MR_TABLE_CELL_BYTES, value, value == floor(value) ? 0 : 3);
+        return snprintf(buf, MR_TEXT_CELL, "%" PRId64, cell->integer);
+    return put_fixed(buf, MR_TEXT_CELL, value, value == floor(value) ? 0 : 3);
 }
