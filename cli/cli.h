@@ -133,7 +133,7 @@ const struct cli_command *cli_command_at(int i);              /* NULL: past the 
 void cli_paragraphs(FILE *out, const char *text, int indent); /* wrapped at 100 columns */
 
 /* Numbers for people. buf: CLI_HUMAN bytes; each returns it. */
-#define CLI_HUMAN 32
+#define CLI_HUMAN MR_TEXT_NUMBER
 const char *cli_bytes(uint64_t bytes, char *buf);    /* "1.50 GiB" */
 const char *cli_rate(double bytes_per_s, char *buf); /* "12.3 GB/s" */
 const char *cli_count(double n, char *buf);          /* "60,000", "1.25 M" from ten million on */

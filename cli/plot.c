@@ -206,11 +206,9 @@ static double nice_step(double range)
 /* "20k", "1.5M" from ten thousand on. out: CLI_HUMAN bytes. */
 static void number(double v, int digits, char *out)
 {
-    static const char *const suffix[] = {"", "k", "M", "G", "T"};
-    int k = 0;
-    for (double limit = 1e4; v >= limit && k < 4; limit = 1000, k++)
-        v /= 1000;
-    snprintf(out, CLI_HUMAN, "%.*g%s", digits, v, suffix[k]);
+    int behind;
+    const char *suffix = v < 1e4 ? "" : mr_text_scale(MR_TEXT_COUNT, digits, &v, &behind);
+    snprintf(out, CLI_HUMAN, "%.*g%s", digits, v, suffix);
 }
 
 static void y_tick(struct writer *w, const struct axes *a, double v)
@@ -229,11 +227,9 @@ static void x_tick(struct writer *w, const struct axes *a, double v)
     double x = at_x(a, v);
     snprintf(label, sizeof label, "%.6g", v);
     if (a->panel->x_ticks == PLOT_BYTES) {
-        static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-        int unit = 0;
-        for (; v >= 1024 && unit < 4; unit++)
-            v /= 1024;
-        snprintf(label, sizeof label, "%.4g %s", v, units[unit]);
+        int behind;
+        const char *unit = mr_text_scale(MR_TEXT_BYTES, 4, &v, &behind);
+        snprintf(label, sizeof label, "%.4g %s", v, unit);
     }
     put(w, "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#e2e2e2\"/>\n", x, x,
         a->top, a->top + a->height);

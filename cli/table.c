@@ -179,42 +179,20 @@ int cli_table_print(struct cli_table *table, FILE *out, int indent)
     return code;
 }
 
-/* Three significant digits. */
-static const char *scaled(double value, double step, const char *const *units, int n_units,
-                          const char *end, char *buf)
-{
-    int i = 0;
-    if (!(value >= 0 && value < 1e60)) {
-        snprintf(buf, CLI_HUMAN, "-");
-        return buf;
-    }
-    while (i < n_units - 1 && value >= step * 0.9995) {
-        value /= step;
-        i++;
-    }
-    int digits = i == 0 && value == floor(value) ? 0 : value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
-    snprintf(buf, CLI_HUMAN, value < 1e7 ? "%.*f %s%s" : "%.*g %s%s", value < 1e7 ? digits : 3,
-             value, units[i], end);
-    return buf;
-}
-
 const char *cli_bytes(uint64_t bytes, char *buf)
 {
-    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-    return scaled((double)bytes, 1024, units, (int)CLI_COUNT(units), "", buf);
+    return mr_text_number((double)bytes, MR_TEXT_BYTES, buf);
 }
 
 const char *cli_rate(double bytes_per_s, char *buf)
 {
-    static const char *const units[] = {"B", "kB", "MB", "GB", "TB"};
-    return scaled(bytes_per_s, 1000, units, (int)CLI_COUNT(units), "/s", buf);
+    return mr_text_number(bytes_per_s, MR_TEXT_BYTES_PER_S, buf);
 }
 
 const char *cli_count(double n, char *buf)
 {
-    static const char *const units[] = {"M", "G", "T", "P", "E"};
     if (!(n >= 0 && n < 1e7))
-        return scaled(n / 1e6, 1000, units, (int)CLI_COUNT(units), "", buf);
+        return mr_text_number(n / 1e6, MR_TEXT_MILLIONS, buf);
     uint64_t whole = (uint64_t)(n + 0.5);
     if (n < 100 && (double)(uint64_t)n != n)
         snprintf(buf, CLI_HUMAN, "%.*f", n < 10 ? 2 : 1, n);
@@ -241,7 +219,6 @@ const char *cli_s(uint64_t n)
 
 const char *cli_time(uint64_t ns, char *buf)
 {
-    static const char *const units[] = {"ns", "us", "ms", "s"};
     if (ns >= 120000000000u) {
         uint64_t s = ns / 1000000000u;
         if (s >= 7200)
@@ -250,5 +227,5 @@ const char *cli_time(uint64_t ns, char *buf)
             snprintf(buf, CLI_HUMAN, "%u min %02u s", (unsigned)(s / 60), (unsigned)(s % 60));
         return buf;
     }
-    return scaled((double)ns, 1000, units, (int)CLI_COUNT(units), "", buf);
+    return mr_text_number((double)ns, MR_TEXT_NS, buf);
 }

@@ -43,6 +43,38 @@ MR_API const char *mr_text_hide(const char *text, char *buf, size_t cap);
  * ferror(to) for errors. */
 MR_API void mr_text_write(const char *text, FILE *to);
 
+/* ---- numbers ---- */
+
+/* Units that grow with the number. */
+enum mr_text_unit {
+    MR_TEXT_BYTES,       /* B, KiB, ... EiB: steps of 1,024 */
+    MR_TEXT_BYTES_1000,  /* B, kB, ... PB */
+    MR_TEXT_BYTES_PER_S, /* B/s, kB/s, ... TB/s */
+    MR_TEXT_NS,          /* ns, us, ms, s */
+    MR_TEXT_NS_MICRO,    /* the same, with the micro sign */
+    MR_TEXT_COUNT,       /* no unit, k, M, G, T */
+    MR_TEXT_MILLIONS     /* M, G, T, P, E: of a number that counts millions */
+};
+
+/*
+ * Picks the unit in which a number has one to three digits before the point.
+ * unit: of the number as it is. figures: significant digits wanted, 1 to 15; rounding to them never
+ * shows a whole step ("1000 kB").
+ * [in, out] value: replaced by the value in the unit; negative ones are allowed.
+ * [out] digits: how many behind the point, 0 to figures - 1; 0 for an integer in the smallest unit.
+ * Returns the unit: constant, "" for none.
+ */
+MR_API const char *mr_text_scale(enum mr_text_unit unit, int figures, double *value, int *digits);
+
+#define MR_TEXT_NUMBER 32
+
+/*
+ * Writes a number with three significant digits: "2.35 ms", "1.50 GiB", "512 B".
+ * value: in the smallest unit of `unit`. [out] buf: always written; "-" if value is negative, not a
+ * number or at least 1e60. Returns buf.
+ */
+MR_API const char *mr_text_number(double value, enum mr_text_unit unit, char buf[MR_TEXT_NUMBER]);
+
 /* ---- tables ---- */
 
 #define MR_TEXT_CELL 64

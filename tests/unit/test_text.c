@@ -1,7 +1,7 @@
-/* Texts for people: tables. */
+/* Texts for people: numbers, tables. */
 #include "unit.h"
 
-#include <errno.h>
+#include <math.h>
 #include <millrace/error.h>
 #include <millrace/text.h>
 
@@ -175,9 +175,74 @@ static void misuse(void **state)
     assert_non_null(strstr(mr_last_error(), "mr_text_table_init()"));
 }
 
+/* Read back, a number is its value to as many figures, and is never shown as a whole step ("1000 kB"). */
+static void numbers_keep_their_value(void **state)
+{
+    (void)state;
+    static const struct {
+        enum mr_text_unit unit;
+        double step;
+        const char *names[8];
+    } units[] = {
+        {MR_TEXT_BYTES, 1024, {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}},
+        {MR_TEXT_BYTES_1000, 1000, {"B", "kB", "MB", "GB", "TB", "PB"}},
+        {MR_TEXT_BYTES_PER_S, 1000, {"B/s", "kB/s", "MB/s", "GB/s", "TB/s"}},
+        {MR_TEXT_NS, 1000, {"ns", "us", "ms", "s"}},
+        {MR_TEXT_NS_MICRO, 1000, {"ns", "\xc2\xb5s", "ms", "s"}},
+        {MR_TEXT_COUNT, 1000, {"", "k", "M", "G", "T"}},
+        {MR_TEXT_MILLIONS, 1000, {"M", "G", "T", "P", "E"}},
+    };
+    for (uint32_t i = 0; i < 70000; i++) {
+        size_t u = i % 7;
+        int figures = 1 + (int)(i / 7 % 6), digits, name = 0;
+        double given = (double)(test_u64(i) >> i % 64) / (i % 3 ? 1 : 1024), value = given, got;
+        value = given = i % 5 ? given : -given;
+        const char *unit = mr_text_scale(units[u].unit, figures, &value, &digits);
+        while (units[u].names[name] && strcmp(units[u].names[name], unit) != 0)
+            name++;
+        char text[512];
+        assert_non_null(units[u].names[name]);
+        assert_true(digits >= 0 && digits < figures);
+        snprintf(text, sizeof text, "%.*f", digits, value);
+        got = strtod(text, NULL);
+        assert_true(fabs(value * pow(units[u].step, name) - given) <= 1e-12 * fabs(given));
+        assert_true(fabs(got - value) <= fmax(fabs(value) * 5.0001 * pow(10, -figures), 0.5));
+        if (units[u].names[name + 1] && figures >= 3)
+            assert_true(fabs(got) < units[u].step);
+        if (name > 0 && figures <= 3) /* as many digits as were asked for */
+            assert_true(digits + (fabs(got) < 10 ? 1 : fabs(got) < 100 ? 2 : 3) >= figures);
+    }
+}
+
+static void numbers(void **state)
+{
+    (void)state;
+    static const struct {
+        double value;
+        enum mr_text_unit unit;
+        const char *want;
+    } cases[] = {
+        {0, MR_TEXT_BYTES, "0 B"},
+        {1000, MR_TEXT_BYTES, "1000 B"},
+        {1023.6 * 1024, MR_TEXT_BYTES, "1.00 MiB"},
+        {999.6, MR_TEXT_NS_MICRO, "1.00 \xc2\xb5s"},
+        {0.125, MR_TEXT_NS, "0.12 ns"},
+        {9995e3, MR_TEXT_NS, "10.0 ms"},
+        {1e30, MR_TEXT_NS, "1e+21 s"},
+        {-1, MR_TEXT_NS, "-"},
+        {1e60, MR_TEXT_NS, "-"},
+        {(double)NAN, MR_TEXT_BYTES, "-"},
+    };
+    char buf[MR_TEXT_NUMBER];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_string_equal(mr_text_number(cases[i].value, cases[i].unit, buf), cases[i].want);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(numbers_keep_their_value),
+        cmocka_unit_test(numbers),
         cmocka_unit_test(columns_are_aligned),
         cmocka_unit_test(lines_fit),
         cmocka_unit_test(what_is_cut),
