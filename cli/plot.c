@@ -49,28 +49,17 @@ __attribute__((format(printf, 2, 3))) static void put(struct writer *w, const ch
             cli_output_write(&w->file, text, n < (int)sizeof text ? (size_t)n : sizeof text - 1);
 }
 
-/* XML has no place for control characters, escaped or not. */
-static void put_escaped(struct writer *w, const char *text)
+static void put_xml(struct writer *w, const char *text)
 {
-    for (; *text; text++) {
-        bool control = (unsigned char)*text < 32;
-        const char *as = *text == '&'   ? "&amp;"
-                         : *text == '<' ? "&lt;"
-                         : *text == '>' ? "&gt;"
-                         : control      ? "?"
-                                        : NULL;
-        if (as)
-            put(w, "%s", as);
-        else
-            put(w, "%c", *text);
-    }
+    if (w->code == CLI_OK)
+        mr_text_write_xml(text, w->file.file);
 }
 
 /* style: more attributes. */
 static void put_text(struct writer *w, double x, double y, const char *style, const char *text)
 {
     put(w, "<text x=\"%.1f\" y=\"%.1f\" %s>", x, y, style);
-    put_escaped(w, text);
+    put_xml(w, text);
     put(w, "</text>\n");
 }
 
@@ -319,7 +308,7 @@ static void draw_line(struct writer *w, const struct axes *a, const struct plot_
         if (shown(a->panel, s, i))
             put(w, "%.1f,%.1f ", at_x(a, s->x[i]), at_y(a, s->y[i]));
     put(w, "\"><title>");
-    put_escaped(w, s->name ? s->name : a->panel->title);
+    put_xml(w, s->name ? s->name : a->panel->title);
     put(w, "</title></polyline>\n");
     for (int i = 0; i < s->n && s->n <= MOST_MARKS; i++)
         if (shown(a->panel, s, i))

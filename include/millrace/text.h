@@ -43,6 +43,13 @@ MR_API const char *mr_text_hide(const char *text, char *buf, size_t cap);
  * ferror(to) for errors. */
 MR_API void mr_text_write(const char *text, FILE *to);
 
+/*
+ * Writes a text into XML, SVG or HTML, between tags or as an attribute's value: & < > and " become
+ * entities; control characters and bytes that are not UTF-8, for which XML has no form, become '?'.
+ * Look at ferror(to) for errors.
+ */
+MR_API void mr_text_write_xml(const char *text, FILE *to);
+
 /* ---- numbers ---- */
 
 /* Units that grow with the number. */

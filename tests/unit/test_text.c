@@ -238,6 +238,18 @@ static void numbers(void **state)
         assert_string_equal(mr_text_number(cases[i].value, cases[i].unit, buf), cases[i].want);
 }
 
+/* An XML reader sees the same text, but for what XML has no form for. */
+static void xml(void **state)
+{
+    (void)state;
+    char buf[256];
+    FILE *to = fmemopen(buf, sizeof buf, "w");
+    assert_non_null(to);
+    mr_text_write_xml("a<b> & \"c\" \xc3\xa9\t\x1b\xff&amp;", to);
+    assert_int_equal(fclose(to), 0);
+    assert_string_equal(buf, "a&lt;b&gt; &amp; &quot;c&quot; \xc3\xa9???&amp;amp;");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -248,6 +260,7 @@ int main(void)
         cmocka_unit_test(what_is_cut),
         cmocka_unit_test(terminals_obey_nothing),
         cmocka_unit_test(misuse),
+        cmocka_unit_test(xml),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
