@@ -103,10 +103,6 @@ void cli_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 #define CLI_CLEAN 256
 char *cli_clean(const char *text, char buf[CLI_CLEAN]);
 
-/* class_names.c: the names of the data set's classes. [out] text: a JSON array, entry k is label k's, to be freed; NULL where it names
- * none. Returns 0 or -ENOMEM. */
-int cli_class_names(const struct mr_dataset *ds, char **text);
-
 /*
  * Makes the first SIGINT, SIGTERM or SIGHUP set a flag, so that a command can tidy up, and ends what the library is opening
  * (MR_ECANCELLED); the second one kills. Commands that take a data set and experiments run with it from the start; others may

@@ -220,7 +220,7 @@ static int write_classes(const struct pack_state *st, const struct mr_dataset *d
 {
     struct cli_output out;
     char *text;
-    int rc = cli_class_names(ds, &text);
+    int rc = mr_dataset_class_names(ds, &text);
     if (rc < 0 || !text)
         return rc < 0 ? cli_error(rc) : CLI_OK;
     char *path = in_dir(st, CLASSES);
