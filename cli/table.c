@@ -52,16 +52,10 @@ static const char *get_cell(const void *arg, uint64_t row, uint32_t column, char
 
 static void add(struct cli_table *table, char *text)
 {
-    if (table->n == table->room) {
-        uint64_t room = table->room ? table->room * 2 : 16;
-        struct row *grown = realloc(table->row, room * sizeof *grown);
-        if (!grown) {
-            free(text);
-            table->lost = true;
-            return;
-        }
-        table->row = grown;
-        table->room = room;
+    if (mr_grow("a table", &table->row, &table->room, table->n + 1, sizeof *table->row) < 0) {
+        free(text);
+        table->lost = true;
+        return;
     }
     table->row[table->n++] = split(table, text);
 }

@@ -45,11 +45,6 @@ MR_PRIVATE int mr_error_errno(int errnum, const char *fmt, ...)
 /* Sets "what: out of memory (N bytes)" and returns -ENOMEM. */
 MR_PRIVATE int mr_error_nomem(const char *what, uint64_t bytes);
 
-/* Makes room for `want` elements of `size` bytes in *(T **)array, which *room elements fit now.
- * Grows by half at least, so that appending one at a time is cheap; what is new is not cleared.
- * what: for the error. Returns 0, or -ENOMEM with the error set: array and room are as they were. */
-MR_PRIVATE int mr_grow(const char *what, void *array, uint64_t *room, uint64_t want, size_t size);
-
 /* Sets what fmt says (of a word that is not known), the nearest of the names between marks, and all names up to NULL. MR_EOPTION. */
 MR_PRIVATE int mr_error_no_such(const char *word, const char *const *names, const char *mark,
                                 const char *fmt, ...) __attribute__((format(printf, 4, 5)));

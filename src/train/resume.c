@@ -110,7 +110,7 @@ static int load_history(struct mr_trainer *t, const struct mr_checkpoint *c)
     if (!cJSON_IsArray(list) || !t->history)
         rc = mr_error_set(list ? -ENOMEM : MR_EFORMAT, "%s: key epochs: %s", c->path,
                           list ? "no memory" : "not a list");
-    t->cap_history = (uint32_t)n + 1;
+    t->room_history = (uint64_t)n + 1;
     if (rc == 0) {
         cJSON_ArrayForEach(e, list)
         {

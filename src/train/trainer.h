@@ -53,7 +53,8 @@ struct mr_trainer {
     char *
         optim_text; /* what the run's optimizer is, for people and for checkpoints: with lr and clipping */
     struct mr_train_graph *graph;
-    uint32_t n_graphs, cap_graphs;
+    uint32_t n_graphs;
+    uint64_t room_graphs;
     uint32_t eager[8], n_eager; /* batch sizes that ran once without a graph */
 
     uint64_t step, epoch;      /* done, from the run's start */
@@ -66,7 +67,8 @@ struct mr_trainer {
     bool
         stepped; /* in this process: the net's low precision copy, which the optimizer writes, holds the parameters */
     struct mr_train_epoch *history;
-    uint32_t n_history, cap_history;
+    uint32_t n_history;
+    uint64_t room_history;
     uint32_t best;         /* in history */
     double best_test_loss; /* for patience */
     uint64_t since_best;   /* epochs */
