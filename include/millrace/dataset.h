@@ -113,6 +113,10 @@ MR_API uint64_t mr_dataset_classes(const struct mr_dataset *ds);
 MR_API const char *mr_dataset_class_name(const struct mr_dataset *ds, uint64_t k);
 MR_API uint64_t mr_dataset_class_samples(const struct mr_dataset *ds, uint64_t k);
 
+/* Writes the names as a JSON array of strings, entry k for class k. [out] text: on success, to be
+ * freed with free(); NULL if classes have no names. Returns 0 or -ENOMEM. */
+MR_API int mr_dataset_class_names(const struct mr_dataset *ds, char **text);
+
 /*
  * A hash of what the data set contains, which saved states are checked against. It covers format,
  * length, specs, and the sizes, headers and first 64 KiB of the files, but not where they are. For

@@ -69,7 +69,7 @@ static inline void mr_remote_opts_init(struct mr_remote_opts *opts)
 /*
  * Changes the remote settings of this process. They take effect once no remote data set is open, so
  * call this before the first one is opened. Strings are copied.
- * Returns 0, MR_EOPTION, -ENOMEM.
+ * Returns 0, MR_EOPTION, MR_EMISUSE (a wrong opts.size), -ENOMEM.
  */
 MR_API int mr_remote_opts_set(const struct mr_remote_opts *opts);
 

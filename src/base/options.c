@@ -223,10 +223,25 @@ int mr_opts_take(const char *what, const void *opts, void *full, size_t full_siz
     if (opts)
         memcpy(&size, opts, sizeof size);
     if (size < sizeof size || size > full_size)
-        return mr_error_set(MR_EOPTION, "%s: opts.size is %zu: call mr_%s_opts_init() first", what,
-                            size, what);
+        return mr_error_set(
+            MR_EMISUSE, "struct mr_%s: size is %zu, expected %zu to %zu: call mr_%s_init() first",
+            what, size, sizeof size, full_size, what);
     if (opts)
         memcpy(full, opts, size);
+    memcpy(full, &full_size, sizeof full_size);
+    return 0;
+}
+
+int mr_info_give(const char *what, void *out, const void *full, size_t full_size)
+{
+    size_t size = 0;
+    if (out)
+        memcpy(&size, out, sizeof size);
+    if (size < sizeof size || size > full_size)
+        return mr_error_set(MR_EMISUSE,
+                            "struct mr_%s: size is %zu, expected %zu to %zu: set it first", what,
+                            size, sizeof size, full_size);
+    memcpy((char *)out + sizeof size, (const char *)full + sizeof size, size - sizeof size);
     return 0;
 }
 

@@ -189,19 +189,14 @@ static int check_choices(const struct mr_dataset_ops *ops, const void *opts)
 /* The caller's struct may be an older, shorter version: missing members get their defaults. */
 static int copy_opts(const struct mr_dataset_ops *ops, const void *opts, void **out)
 {
-    size_t size = *(const size_t *)opts;
-    if (size < sizeof size || size > ops->opts_size)
-        return mr_error_set(
-            MR_EMISUSE,
-            "%s: an options struct of %zu bytes: expected at most %zu, filled by mr_%s_opts_init()",
-            ops->name, size, ops->opts_size, ops->name);
+    char what[64];
     void *copy = malloc(ops->opts_size);
     if (!copy)
         return mr_error_nomem(ops->name, ops->opts_size);
+    snprintf(what, sizeof what, "%s_opts", ops->name);
     mr_dataset_opts_fill(ops, copy, ops->opts_size);
-    memcpy(copy, opts, size);
-    *(size_t *)copy = ops->opts_size;
-    int rc = check_choices(ops, copy);
+    int rc = mr_opts_take(what, opts, copy, ops->opts_size);
+    rc = rc < 0 ? rc : check_choices(ops, copy);
     if (rc < 0)
         free(copy);
     else

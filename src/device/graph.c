@@ -87,14 +87,9 @@ void mr_graph_destroy(struct mr_graph *graph)
 
 int mr_op_list_add(struct mr_op_list *list, const void *op, size_t bytes)
 {
-    if (list->n == list->cap) {
-        uint64_t cap = list->cap ? 2 * list->cap : 16, size;
-        char *ops = mr_mul(cap, bytes, &size) ? realloc(list->ops, size) : NULL;
-        if (!ops)
-            return mr_error_nomem("graph: recorded work", cap * bytes);
-        list->ops = ops;
-        list->cap = cap;
-    }
+    int rc = mr_grow("graph: recorded work", &list->ops, &list->room, list->n + 1, bytes);
+    if (rc < 0)
+        return rc;
     memcpy((char *)list->ops + list->n * bytes, op, bytes);
     list->n++;
     return 0;

@@ -21,7 +21,7 @@ static int check_opts(const struct mr_sampler_opts *given, uint64_t n_samples,
                       struct mr_sampler_opts *full)
 {
     mr_sampler_opts_init(full);
-    int rc = mr_opts_take("sampler", given, full, sizeof *full);
+    int rc = mr_opts_take("sampler_opts", given, full, sizeof *full);
     if (rc < 0)
         return rc;
     if ((unsigned)full->kind >= MR_COUNT(kinds))

@@ -101,10 +101,9 @@ int mr_remote_opts_set(const struct mr_remote_opts *given)
 {
     struct mr_remote_opts full, *opts = &full;
     mr_remote_opts_init(opts);
-    int rc = mr_opts_take("remote", given, opts, sizeof *opts);
+    int rc = mr_opts_take("remote_opts", given, opts, sizeof *opts);
     if (rc < 0)
         return rc;
-    opts->size = sizeof *opts;
     pthread_mutex_lock(&lock);
     rc = set_locked(opts);
     pthread_mutex_unlock(&lock);
