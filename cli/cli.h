@@ -106,10 +106,6 @@ void cli_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 #define CLI_CLEAN 256
 char *cli_clean(const char *text, char buf[CLI_CLEAN]);
 
-/* class_names.c: the names of the data set's classes. [out] text: a JSON array, entry k is label
- * k's, to be freed; NULL where it names none. Returns 0 or -ENOMEM. */
-int cli_class_names(const struct mr_dataset *ds, char **text);
-
 /*
  * Makes the first SIGINT, SIGTERM or SIGHUP set a flag, so that a command can tidy up, and ends
  * what the library is opening (MR_ECANCELLED); the second one kills. Commands that take a data set
@@ -136,7 +132,7 @@ const struct cli_command *cli_command_at(int i);              /* NULL: past the 
 void cli_paragraphs(FILE *out, const char *text, int indent); /* wrapped at 100 columns */
 
 /* Numbers for people. buf: CLI_HUMAN bytes; each returns it. */
-#define CLI_HUMAN 32
+#define CLI_HUMAN MR_TEXT_NUMBER
 const char *cli_bytes(uint64_t bytes, char *buf);    /* "1.50 GiB" */
 const char *cli_rate(double bytes_per_s, char *buf); /* "12.3 GB/s" */
 const char *cli_count(double n, char *buf);          /* "60,000", "1.25 M" from ten million on */

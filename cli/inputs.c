@@ -12,7 +12,7 @@ struct id {
 
 struct ids {
     struct id *id;
-    size_t n, room;
+    uint64_t n, room;
 };
 
 static struct ids inputs, outputs; /* of this process; outputs that exist */
@@ -33,14 +33,9 @@ static const struct id *find(const struct ids *ids, const struct stat *file)
 
 static int add(struct ids *ids, const struct stat *file, char *path)
 {
-    if (ids->n == ids->room) {
-        size_t room = ids->room ? 2 * ids->room : 16;
-        struct id *grown = realloc(ids->id, room * sizeof *grown);
-        if (!grown)
-            return cli_fail("out of memory");
-        ids->id = grown;
-        ids->room = room;
-    }
+    int rc = mr_grow("the list of files", &ids->id, &ids->room, ids->n + 1, sizeof *ids->id);
+    if (rc < 0)
+        return cli_error(rc);
     size_t at = ids->n;
     const struct id id = {file->st_dev, file->st_ino, path};
     while (at > 0 && compare(&ids->id[at - 1], &id) > 0)

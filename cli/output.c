@@ -157,8 +157,10 @@ int cli_output_finish(struct cli_output *out)
     errno = 0;
     if (out->gz)
         rc = gzclose(out->gz);
-    if (out->file)
-        rc = fclose(out->file);
+    if (out->file) {
+        int failed = ferror(out->file); /* of writes past cli_output_write() */
+        rc = fclose(out->file) | failed;
+    }
     out->gz = out->file = NULL;
     return rc ? cli_fail("%s: cannot be written: %s", out->path, strerror(errno ? errno : EIO))
               : CLI_OK;

@@ -50,28 +50,17 @@ __attribute__((format(printf, 2, 3))) static void put(struct writer *w, const ch
             cli_output_write(&w->file, text, n < (int)sizeof text ? (size_t)n : sizeof text - 1);
 }
 
-/* XML has no place for control characters, escaped or not. */
-static void put_escaped(struct writer *w, const char *text)
+static void put_xml(struct writer *w, const char *text)
 {
-    for (; *text; text++) {
-        bool control = (unsigned char)*text < 32;
-        const char *as = *text == '&'   ? "&amp;"
-                         : *text == '<' ? "&lt;"
-                         : *text == '>' ? "&gt;"
-                         : control      ? "?"
-                                        : NULL;
-        if (as)
-            put(w, "%s", as);
-        else
-            put(w, "%c", *text);
-    }
+    if (w->code == CLI_OK)
+        mr_text_write_xml(text, w->file.file);
 }
 
 /* style: more attributes. */
 static void put_text(struct writer *w, double x, double y, const char *style, const char *text)
 {
     put(w, "<text x=\"%.1f\" y=\"%.1f\" %s>", x, y, style);
-    put_escaped(w, text);
+    put_xml(w, text);
     put(w, "</text>\n");
 }
 
@@ -208,11 +197,9 @@ static double nice_step(double range)
 /* "20k", "1.5M" from ten thousand on. out: CLI_HUMAN bytes. */
 static void number(double v, int digits, char *out)
 {
-    static const char *const suffix[] = {"", "k", "M", "G", "T"};
-    int k = 0;
-    for (double limit = 1e4; v >= limit && k < 4; limit = 1000, k++)
-        v /= 1000;
-    snprintf(out, CLI_HUMAN, "%.*g%s", digits, v, suffix[k]);
+    int behind;
+    const char *suffix = v < 1e4 ? "" : mr_text_scale(MR_TEXT_COUNT, digits, &v, &behind);
+    snprintf(out, CLI_HUMAN, "%.*g%s", digits, v, suffix);
 }
 
 static void y_tick(struct writer *w, const struct axes *a, double v)
@@ -231,11 +218,9 @@ static void x_tick(struct writer *w, const struct axes *a, double v)
     double x = at_x(a, v);
     snprintf(label, sizeof label, "%.6g", v);
     if (a->panel->x_ticks == PLOT_BYTES) {
-        static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-        int unit = 0;
-        for (; v >= 1024 && unit < 4; unit++)
-            v /= 1024;
-        snprintf(label, sizeof label, "%.4g %s", v, units[unit]);
+        int behind;
+        const char *unit = mr_text_scale(MR_TEXT_BYTES, 4, &v, &behind);
+        snprintf(label, sizeof label, "%.4g %s", v, unit);
     }
     put(w, "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#e2e2e2\"/>\n", x, x,
         a->top, a->top + a->height);
@@ -325,7 +310,7 @@ static void draw_line(struct writer *w, const struct axes *a, const struct plot_
         if (shown(a->panel, s, i))
             put(w, "%.1f,%.1f ", at_x(a, s->x[i]), at_y(a, s->y[i]));
     put(w, "\"><title>");
-    put_escaped(w, s->name ? s->name : a->panel->title);
+    put_xml(w, s->name ? s->name : a->panel->title);
     put(w, "</title></polyline>\n");
     for (int i = 0; i < s->n && s->n <= MOST_MARKS; i++)
         if (shown(a->panel, s, i))

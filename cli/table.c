@@ -9,51 +9,72 @@
 
 #define MAX_COLUMNS 16
 
-struct cli_table {
-    char **row; /* cells with tabs between them; the heads first, if any */
-    int n, cap;
-    bool has_heads, lost;
-    bool right[MAX_COLUMNS];
+struct row {
+    char *cells; /* each with its NUL */
+    uint32_t n;
 };
+
+struct cli_table {
+    struct mr_text_column column[MAX_COLUMNS];
+    uint32_t n_columns;
+    struct row head, *row;
+    uint64_t n, room;
+    bool lost;
+};
+
+/* Takes text, whose cells tabs divide. */
+static struct row split(struct cli_table *table, char *text)
+{
+    struct row row = {text, 1};
+    for (; *text; text++)
+        if (*text == '\t' && row.n < MAX_COLUMNS) {
+            *text = 0;
+            row.n++;
+        }
+    table->n_columns = row.n > table->n_columns ? row.n : table->n_columns;
+    return row;
+}
+
+static const char *cell_of(const struct row *row, uint32_t column)
+{
+    const char *cell = row->cells;
+    for (uint32_t c = 0; c < column && c < row->n; c++)
+        cell += strlen(cell) + 1;
+    return column < row->n ? cell : "";
+}
+
+static const char *get_cell(const void *arg, uint64_t row, uint32_t column, char buf[MR_TEXT_CELL])
+{
+    const struct cli_table *table = arg;
+    (void)buf;
+    return cell_of(&table->row[row], column);
+}
 
 static void add(struct cli_table *table, char *text)
 {
-    if (table->n == table->cap) {
-        int cap = table->cap ? table->cap * 2 : 16;
-        char **grown = realloc(table->row, (size_t)cap * sizeof *grown);
-        if (!grown) {
-            free(text);
-            table->lost = true;
-            return;
-        }
-        table->row = grown;
-        table->cap = cap;
+    if (mr_grow("a table", &table->row, &table->room, table->n + 1, sizeof *table->row) < 0) {
+        free(text);
+        table->lost = true;
+        return;
     }
-    table->row[table->n++] = text;
+    table->row[table->n++] = split(table, text);
 }
 
 struct cli_table *cli_table_create(const char *heads)
 {
     struct cli_table *table = calloc(1, sizeof *table);
-    char *text = heads ? malloc(strlen(heads) + 1) : NULL, *to = text;
+    char *text = heads ? strdup(heads) : NULL;
     if (!table || (heads && !text)) {
         free(table);
         free(text);
         return NULL;
     }
-    int column = 0;
-    for (const char *p = heads; p && *p; p++) {
-        bool start = p == heads || p[-1] == '\t';
-        column += start && p != heads;
-        if (start && *p == '>' && column < MAX_COLUMNS)
-            table->right[column] = true;
-        else
-            *to++ = *p;
-    }
-    if (text) {
-        *to = 0;
-        table->has_heads = true;
-        add(table, text);
+    if (text)
+        table->head = split(table, text);
+    for (uint32_t c = 0; c < table->head.n; c++) {
+        const char *head = cell_of(&table->head, c);
+        table->column[c].right = *head == '>';
+        table->column[c].head = head + (*head == '>');
     }
     return table;
 }
@@ -101,7 +122,7 @@ static char *shorten(const struct cli_table *table, char *row)
     char *cell = row;
     for (int c = 0; c < MAX_COLUMNS; c++) {
         size_t bytes = strcspn(cell, "\t");
-        if (table->right[c])
+        if (table->column[c].right)
             bytes = shorten_cell(cell, bytes);
         if (cell[bytes] == 0)
             break;
@@ -125,94 +146,47 @@ void cli_table_row(struct cli_table *table, const char *fmt, ...)
         add(table, shorten(table, mr_text_printable(text)));
 }
 
-/* Columns of a terminal that a text takes: its code points. */
-static int columns(const char *text, int bytes)
+static void destroy(struct cli_table *table)
 {
-    int n = 0;
-    for (int i = 0; i < bytes; i++)
-        n += ((unsigned char)text[i] & 0xC0) != 0x80;
-    return n;
-}
-
-static void print_row(const struct cli_table *table, const char *row, const int *width, FILE *out,
-                      int indent)
-{
-    fprintf(out, "%*s", indent, "");
-    for (int c = 0; c < MAX_COLUMNS; c++) {
-        int bytes = (int)strcspn(row, "\t");
-        int blanks = width[c] - columns(row, bytes);
-        bool last =
-            row[bytes + strspn(row + bytes, "\t")] == 0; /* no blanks for empty cells at the end */
-        fprintf(out, "%*s%.*s%*s", table->right[c] ? blanks : 0, "", bytes, row,
-                last ? 0 : (table->right[c] ? 0 : blanks) + 2, "");
-        if (last)
-            break;
-        row += bytes + 1;
-    }
-    fputc('\n', out);
+    for (uint64_t r = 0; r < table->n; r++)
+        free(table->row[r].cells);
+    free(table->row);
+    free(table->head.cells);
+    free(table);
 }
 
 int cli_table_print(struct cli_table *table, FILE *out, int indent)
 {
-    int width[MAX_COLUMNS] = {0};
+    struct mr_text_table text;
     if (!table)
         return cli_fail("out of memory");
-    for (int r = 0; r < table->n; r++) {
-        const char *cell = table->row[r];
-        for (int c = 0; c < MAX_COLUMNS; c++) {
-            int bytes = (int)strcspn(cell, "\t"), n = columns(cell, bytes);
-            width[c] = n > width[c] ? n : width[c];
-            if (cell[bytes] == 0)
-                break;
-            cell += bytes + 1;
-        }
-    }
-    for (int r = 0; r < table->n; r++) {
-        print_row(table, table->row[r], width, out, indent);
-        free(table->row[r]);
-    }
-    int code = table->lost ? cli_fail("out of memory") : CLI_OK;
-    free(table->row);
-    free(table);
+    mr_text_table_init(&text);
+    text.columns = table->column;
+    text.n_columns = table->n_columns;
+    text.n_rows = table->n;
+    text.cell = get_cell;
+    text.arg = table;
+    text.indent = (uint32_t)indent;
+    int rc = mr_text_table_write(&text, out);
+    int code = rc < 0 ? cli_error(rc) : table->lost ? cli_fail("out of memory") : CLI_OK;
+    destroy(table);
     return code;
-}
-
-/* Three significant digits. */
-static const char *scaled(double value, double step, const char *const *units, int n_units,
-                          const char *end, char *buf)
-{
-    int i = 0;
-    if (!(value >= 0 && value < 1e60)) {
-        snprintf(buf, CLI_HUMAN, "-");
-        return buf;
-    }
-    while (i < n_units - 1 && value >= step * 0.9995) {
-        value /= step;
-        i++;
-    }
-    int digits = i == 0 && value == floor(value) ? 0 : value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
-    snprintf(buf, CLI_HUMAN, value < 1e7 ? "%.*f %s%s" : "%.*g %s%s", value < 1e7 ? digits : 3,
-             value, units[i], end);
-    return buf;
 }
 
 const char *cli_bytes(uint64_t bytes, char *buf)
 {
-    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-    return scaled((double)bytes, 1024, units, (int)CLI_COUNT(units), "", buf);
+    return mr_text_number((double)bytes, MR_TEXT_BYTES, buf);
 }
 
 const char *cli_rate(double bytes_per_s, char *buf)
 {
-    static const char *const units[] = {"B", "kB", "MB", "GB", "TB"};
-    return scaled(bytes_per_s, 1000, units, (int)CLI_COUNT(units), "/s", buf);
+    return mr_text_number(bytes_per_s, MR_TEXT_BYTES_PER_S, buf);
 }
 
 const char *cli_count(double n, char *buf)
 {
-    static const char *const units[] = {"M", "G", "T", "P", "E"};
     if (!(n >= 0 && n < 1e7))
-        return scaled(n / 1e6, 1000, units, (int)CLI_COUNT(units), "", buf);
+        return mr_text_number(n / 1e6, MR_TEXT_MILLIONS, buf);
     uint64_t whole = (uint64_t)(n + 0.5);
     if (n < 100 && (double)(uint64_t)n != n)
         snprintf(buf, CLI_HUMAN, "%.*f", n < 10 ? 2 : 1, n);
@@ -239,7 +213,6 @@ const char *cli_s(uint64_t n)
 
 const char *cli_time(uint64_t ns, char *buf)
 {
-    static const char *const units[] = {"ns", "us", "ms", "s"};
     if (ns >= 120000000000u) {
         uint64_t s = ns / 1000000000u;
         if (s >= 7200)
@@ -248,5 +221,5 @@ const char *cli_time(uint64_t ns, char *buf)
             snprintf(buf, CLI_HUMAN, "%u min %02u s", (unsigned)(s / 60), (unsigned)(s % 60));
         return buf;
     }
-    return scaled((double)ns, 1000, units, (int)CLI_COUNT(units), "", buf);
+    return mr_text_number((double)ns, MR_TEXT_NS, buf);
 }

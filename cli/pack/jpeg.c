@@ -39,7 +39,7 @@ struct pixels {
 struct sink {
     struct jpeg_destination_mgr manager; /* first, as above */
     unsigned char *data;
-    size_t room;
+    uint64_t room;
 };
 
 #define SINK_BYTES 65536
@@ -47,15 +47,11 @@ struct sink {
 static boolean sink_grow(j_compress_ptr c)
 {
     struct sink *s = (struct sink *)c->dest;
-    size_t used = s->room,
-           room = used ? used * 2 : SINK_BYTES; /* libjpeg calls when all of it is full */
-    unsigned char *grown = realloc(s->data, room);
-    if (!grown)
+    uint64_t used = s->room; /* libjpeg calls when all of it is full */
+    if (mr_grow("a JPEG", &s->data, &s->room, used ? used + 1 : SINK_BYTES, 1) < 0)
         ERREXIT1(c, JERR_OUT_OF_MEMORY, 0);
-    s->data = grown;
-    s->room = room;
-    s->manager.next_output_byte = grown + used;
-    s->manager.free_in_buffer = room - used;
+    s->manager.next_output_byte = s->data + used;
+    s->manager.free_in_buffer = s->room - used;
     return TRUE;
 }
 

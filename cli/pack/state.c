@@ -44,14 +44,9 @@ static int lock_dir(struct pack_state *st)
 
 static int keep(struct pack_state *st, const struct pack_done *done)
 {
-    if (st->n == st->room) {
-        uint64_t room = st->room ? 2 * st->room : 64;
-        struct pack_done *grown = realloc(st->shard, room * sizeof *grown);
-        if (!grown)
-            return cli_fail("out of memory");
-        st->shard = grown;
-        st->room = room;
-    }
+    int rc = mr_grow(st->dir, &st->shard, &st->room, st->n + 1, sizeof *st->shard);
+    if (rc < 0)
+        return cli_error(rc);
     st->shard[st->n++] = *done;
     return CLI_OK;
 }
@@ -221,7 +216,7 @@ static int write_classes(const struct pack_state *st, const struct mr_dataset *d
 {
     struct cli_output out;
     char *text;
-    int rc = cli_class_names(ds, &text);
+    int rc = mr_dataset_class_names(ds, &text);
     if (rc < 0 || !text)
         return rc < 0 ? cli_error(rc) : CLI_OK;
     char *path = in_dir(st, CLASSES);

@@ -13,7 +13,7 @@
  *   error.h      error codes and texts, log        tensor.h    element types and shapes
  *   system.h     clock, processors, random         options.h   option tables
  *   json.h       a JSON writer                      output.h    files written whole
- *   text.h       texts made fit to be shown         train.h     the trainer
+ *   text.h       texts and tables for people        train.h     the trainer
  *   checkpoint.h checkpoints, and nets from them
  *
  * nn.h, optim.h, train.h and checkpoint.h are in libmillrace-train, profile.h is in
@@ -26,15 +26,16 @@
  * defaults; mr_x_opts_fill() is the same with the size as an argument, for other languages. The
  * library reads and writes no more than that size. New members are added at the end, so a program
  * compiled with an older, shorter struct keeps working: members that it lacks have their defaults.
- * A struct longer than the library knows is refused (MR_EOPTION or MR_EMISUSE).
+ * A struct longer than the library knows is refused (MR_EMISUSE).
  *
  * Conventions, unless a header says otherwise: functions return 0 or a count on success and a
  * negative code on failure (error.h). Objects are freed by the call that matches the one that made
  * them: create/destroy, open/close, acquire/release. `get` returns a borrowed pointer, `query`
  * fills a struct. Units are in names: _ns, _ms, _bytes.
  *
- * fork: worker threads do not exist in a forked child. Open data sets, devices and loaders in the
- * process that uses them.
+ * fork: worker threads do not exist in a forked child. Open loaders and devices in the process that
+ * uses them; an inherited one fails with MR_EMISUSE there. Data sets, samplers and chains may be
+ * inherited; each header says what holds.
  */
 #ifndef MILLRACE_H
 #define MILLRACE_H

@@ -19,7 +19,8 @@
  * Threads: a recording and what is made from it belong to one thread at a time. All calls on a
  * recording block.
  * Errors: MR_EFORMAT (not a recording, or damaged), MR_EUNSUPPORTED (an unknown schema), MR_EOPTION
- * (an unknown name), -ENOMEM, -errno. mr_last_error() names the file and the reason.
+ * (an unknown name), MR_EMISUSE (a wrong opts.size), -ENOMEM, -errno. mr_last_error() names the
+ * file and the reason.
  */
 #ifndef MILLRACE_PROFILE_H
 #define MILLRACE_PROFILE_H

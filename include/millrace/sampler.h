@@ -14,6 +14,7 @@
  *
  * Threads: a sampler may be used by several threads and loaders at once. It must outlive the
  * loaders.
+ * fork: a child may use, and must destroy, the samplers that it inherits.
  */
 #ifndef MILLRACE_SAMPLER_H
 #define MILLRACE_SAMPLER_H
@@ -80,7 +81,7 @@ static inline void mr_sampler_opts_init(struct mr_sampler_opts *opts)
 /*
  * Creates a sampler from a struct.
  * n_samples: the data set's length, at least 1. [out] out: on success; free it with
- * mr_sampler_destroy(). Returns 0, MR_EOPTION, -ENOMEM.
+ * mr_sampler_destroy(). Returns 0, MR_EOPTION, MR_EMISUSE (a wrong opts.size), -ENOMEM.
  */
 MR_API int mr_sampler_create(const struct mr_sampler_opts *opts, uint64_t n_samples,
                              struct mr_sampler **out);

@@ -12,6 +12,9 @@
  * files that the AWS tools use; docs/data.md lists them.
  *
  * Threads: every function here may be called from any thread.
+ * fork: a child inherits the settings. It reads remote files through data sets that it opens
+ * itself;
+ * with an inherited one reads fail with MR_EMISUSE.
  */
 #ifndef MILLRACE_STORAGE_H
 #define MILLRACE_STORAGE_H
@@ -67,7 +70,7 @@ static inline void mr_remote_opts_init(struct mr_remote_opts *opts)
 /*
  * Changes the remote settings of this process. They take effect once no remote data set is open, so
  * call this before the first one is opened. Strings are copied.
- * Returns 0, MR_EOPTION, -ENOMEM.
+ * Returns 0, MR_EOPTION, MR_EMISUSE (a wrong opts.size), -ENOMEM.
  */
 MR_API int mr_remote_opts_set(const struct mr_remote_opts *opts);
 

@@ -15,6 +15,7 @@
 #define MILLRACE_SYSTEM_H
 
 #include <millrace/error.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -78,6 +79,16 @@ MR_API void mr_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t
  * domains, CT-RSA 2002.)
  */
 MR_API uint64_t mr_permute(uint64_t position, uint64_t n, uint64_t seed, uint64_t epoch);
+
+/*
+ * Makes room in an array, as realloc() does, but rarely: it grows by half at least, so that
+ * appending one element at a time is cheap.
+ * what: for the error. array: the address of a pointer to elements of any type, NULL before the
+ * first call; freed with free(). want: elements that are needed. size: of an element, in bytes.
+ * [in, out] room: elements that fit; 0 before the first call. New elements are not cleared.
+ * Returns 0, or -ENOMEM with array and room unchanged.
+ */
+MR_API int mr_grow(const char *what, void *array, uint64_t *room, uint64_t want, size_t size);
 
 #ifdef __cplusplus
 }

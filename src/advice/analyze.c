@@ -243,9 +243,10 @@ int mr_analyze(struct mr_recording *recording, const struct mr_advice_opts *opts
     struct mr_place *places = NULL;
     uint32_t n_places = 0, n_rules = count_rules();
     mr_advice_opts_init(&all);
-    if (mr_opts_take("advice", opts, &all, sizeof all))
-        return MR_EOPTION;
-    int rc = mr_recording_load(recording);
+    int rc = mr_opts_take("advice_opts", opts, &all, sizeof all);
+    if (rc < 0)
+        return rc;
+    rc = mr_recording_load(recording);
     struct mr_advice *advice = rc ? NULL : calloc(1, sizeof *advice);
     if (!rc && advice) {
         advice->finding = calloc(n_rules, sizeof *advice->finding);

@@ -58,11 +58,8 @@ MR_PRIVATE int mr_error_errno(int errnum, const char *fmt, ...)
 /* Sets "what: out of memory (N bytes)" and returns -ENOMEM. */
 MR_PRIVATE int mr_error_nomem(const char *what, uint64_t bytes);
 
-/* Ensures capacity for `want` elements of `size` bytes in *(T **)array, which has capacity for
- * *room elements. Grows by at least half, so that appending one element at a time is cheap; new
- * elements are not cleared. what: for the error. Returns 0, or -ENOMEM with the error set: then
- * array and room are unchanged. */
-MR_PRIVATE int mr_grow(const char *what, void *array, uint64_t *room, uint64_t want, size_t size);
+/* "CALL: expected WHAT, found NULL". Returns MR_EMISUSE. */
+int mr_error_null(const char *call, const char *what);
 
 /* Sets the text of fmt (about an unknown word), followed by a suggestion, the most similar name,
  * and the list of all names (NULL-terminated). Returns MR_EOPTION. */
@@ -104,9 +101,13 @@ void mr_element_from_double(enum mr_dtype dtype, double value, void *out);
  * stores that size in its first member. If the caller's struct is newer, and thus larger, the rest
  * is zeroed (opening it fails: this library is older than its header). */
 MR_PRIVATE void mr_opts_copy(void *opts, size_t size, const void *full, size_t full_size);
-/* Copies a caller's struct over the defaults in `full`; NULL keeps them. Returns MR_EOPTION if its
- * size is invalid. */
+/* Copies a caller's struct over the defaults in `full`, all but its size; NULL: they stay. what:
+ * "loader_opts" for struct mr_loader_opts and mr_loader_opts_init(). Returns 0, or MR_EMISUSE for a
+ * size that is shorter than itself or longer than this library knows. */
 MR_PRIVATE int mr_opts_take(const char *what, const void *opts, void *full, size_t full_size);
+/* What mr_*_query() do for structs whose size the caller sets: copies as much of `full` as the
+ * caller knows, all but the size. Returns 0, or MR_EMISUSE for such a size and for NULL. */
+MR_PRIVATE int mr_info_give(const char *what, void *out, const void *full, size_t full_size);
 
 /*
  * mr_interrupt() affects threads between begin and end, which may be nested: loops there that may
@@ -121,6 +122,17 @@ int mr_interrupt_check(const char *what);
 /* Starts a thread with a name (15 bytes, shown by top -H and in traces). Returns 0 or -errno with
  * the error set. */
 MR_PRIVATE int mr_thread_start(pthread_t *out, const char *name, void *(*fn)(void *), void *arg);
+
+/* The process that opened an object, without a system call per check. note: fills it. is: this is
+ * that process, and not a forked child; may be called in signal handlers. check: 0, or MR_EMISUSE.
+ * what: "this loader". */
+struct mr_process {
+    uint32_t forks;
+    int pid;
+};
+void mr_process_note(struct mr_process *out);
+bool mr_process_is(const struct mr_process *noted);
+int mr_process_check(const struct mr_process *noted, const char *what);
 
 /* A condition variable on CLOCK_MONOTONIC. */
 int mr_cond_init(pthread_cond_t *cond);
@@ -159,10 +171,10 @@ MR_PRIVATE bool mr_ends_in(const char *text, const char *end);
 #define MR_NOT_UTF8 UINT32_MAX
 /* The code point at text, or MR_NOT_UTF8 for a byte that is not UTF-8 (RFC 3629: no overlong forms,
  * no surrogates, <= U+10FFFF). [out] bytes: its length, >= 1. */
-MR_PRIVATE uint32_t mr_text_code(const char *text, size_t *bytes);
+uint32_t mr_text_code(const char *text, size_t *bytes);
 /* Returns whether a code point can be sent to a terminal: no control characters (not even a tab),
  * none of those that change the direction of text, and not MR_NOT_UTF8. */
-MR_PRIVATE bool mr_text_plain(uint32_t code);
+bool mr_text_plain(uint32_t code);
 
 /*
  * Limits of this process's control groups (v1 and v2), the tightest from its own group up to the

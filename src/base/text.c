@@ -76,6 +76,8 @@ bool mr_text_plain(uint32_t code)
 
 char *mr_text_printable(char *text)
 {
+    if (!text)
+        return NULL;
     char *to = text;
     size_t bytes;
     for (const char *from = text; *from; from += bytes) {
@@ -90,8 +92,41 @@ char *mr_text_printable(char *text)
     return text;
 }
 
+/* XML has no form for control characters, escaped or not. */
+static const char *as_xml(const char *text, size_t *bytes)
+{
+    uint32_t code = mr_text_code(text, bytes);
+    switch (code) {
+    case '&':
+        return "&amp;";
+    case '<':
+        return "&lt;";
+    case '>':
+        return "&gt;";
+    case '"':
+        return "&quot;";
+    default:
+        return code < 32 || code == MR_NOT_UTF8 ? "?" : NULL;
+    }
+}
+
+void mr_text_write_xml(const char *text, FILE *to)
+{
+    for (size_t bytes; *text; text += bytes) {
+        const char *as = as_xml(text, &bytes);
+        if (as)
+            fputs(as, to);
+        else
+            fwrite(text, 1, bytes, to);
+    }
+}
+
 const char *mr_text_hide(const char *text, char *buf, size_t cap)
 {
+    if (!buf || cap == 0)
+        return "";
+    if (!text)
+        text = "";
     mr_secret_mask(text, strlen(text), buf, cap);
     return buf;
 }

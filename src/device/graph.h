@@ -7,7 +7,7 @@
 
 struct mr_op_list {
     void *ops;
-    uint64_t n, cap;
+    uint64_t n, room;
 };
 
 /* Appends a copy of `bytes`, the same for every operation of a list. Returns 0, -ENOMEM. */

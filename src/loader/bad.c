@@ -145,18 +145,13 @@ static int keep(struct mr_loader *ld, struct mr_bad *bad)
         free(bad);
         return 0;
     }
-    if ((ld->quarantine.n_listed & (ld->quarantine.n_listed - 1)) == 0) { /* a power of two: full */
-        struct mr_bad **more =
-            realloc(ld->quarantine.listed,
-                    MR_MAX(2 * ld->quarantine.n_listed, 1) * sizeof(struct mr_bad *));
-        if (!more) {
-            free(bad);
-            return mr_error_nomem("quarantine list",
-                                  2 * ld->quarantine.n_listed * sizeof(struct mr_bad *));
-        }
-        ld->quarantine.listed = more;
+    struct mr_quarantine *q = &ld->quarantine;
+    int rc = mr_grow("quarantine list", &q->listed, &q->room, q->n_listed + 1, sizeof(void *));
+    if (rc < 0) {
+        free(bad);
+        return rc;
     }
-    ld->quarantine.listed[ld->quarantine.n_listed++] = bad;
+    q->listed[q->n_listed++] = bad;
     return 0;
 }
 
@@ -207,6 +202,8 @@ int mr_bad_take(struct mr_loader *ld, struct mr_slot *slot)
 
 int mr_loader_bad(const struct mr_loader *ld, uint64_t i, struct mr_bad_sample *out)
 {
+    if (!ld || !out)
+        return mr_error_null("mr_loader_bad", "a loader and a place for the sample");
     if (i >= ld->quarantine.n_listed)
         return 0;
     const struct mr_bad *bad = ld->quarantine.listed[i];

@@ -30,7 +30,7 @@ struct mr_bad {
 /* The consumer's. */
 struct mr_quarantine {
     struct mr_bad **listed;
-    uint64_t n_listed;
+    uint64_t n_listed, room;
     uint64_t n_bad, n_bad_before; /* before: from the state */
     _Atomic uint64_t n_counted;   /* n_bad, for other threads */
 };

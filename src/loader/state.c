@@ -27,6 +27,8 @@ static void place_of(const struct mr_loader *ld, uint64_t *epoch, uint64_t *posi
 
 int mr_loader_state(const struct mr_loader *ld, char *buf, size_t cap)
 {
+    if (!ld || !buf)
+        return mr_error_null("mr_loader_state", "a loader and a buffer");
     uint64_t epoch, position;
     place_of(ld, &epoch, &position);
     int n = snprintf(buf, cap,

@@ -17,20 +17,6 @@ void mr_net_opts_fill(struct mr_net_opts *opts, size_t size)
     mr_opts_copy(opts, size, &full, sizeof full);
 }
 
-/* The caller's struct may be of an older, shorter version: what it lacks takes the defaults. */
-static int complete(const struct mr_net_opts *opts, struct mr_net_opts *out)
-{
-    mr_net_opts_init(out);
-    if (opts->size < sizeof opts->size || opts->size > sizeof *out)
-        return mr_error_set(
-            MR_EMISUSE,
-            "mr_net_opts: size is %zu, expected at most %zu: fill it with mr_net_opts_init()",
-            opts->size, sizeof *out);
-    memcpy(out, opts, opts->size);
-    out->size = sizeof *out;
-    return 0;
-}
-
 static int check(const struct mr_net_opts *o)
 {
     if (!o->model || !*o->model)
@@ -189,12 +175,14 @@ int mr_net_create(struct mr_device *device, const struct mr_net_opts *opts, stru
 {
     struct mr_net *net = NULL;
     struct mr_net_opts all;
-    int rc = device && opts && out
-                 ? complete(opts, &all)
-                 : mr_error_set(MR_EMISUSE, "mr_net_create: device, opts or out is NULL");
-    if (!rc)
-        rc = check(&all);
-    if (rc)
+    if (!device || !opts || !out)
+        return mr_error_set(MR_EMISUSE, "mr_net_create: device, opts or out is NULL");
+    mr_net_opts_init(&all);
+    int rc = mr_opts_take("net_opts", opts, &all, sizeof all);
+    if (rc < 0)
+        return rc;
+    rc = check(&all);
+    if (rc < 0)
         return rc;
     net = calloc(1, sizeof *net);
     if (!net)

@@ -366,13 +366,11 @@ int mr_optim_attach(struct mr_optim *optim, const struct mr_optim_extra *extra)
 {
     struct mr_optim_extra full;
     mr_optim_extra_init(optim, &full);
-    if (!extra || extra->size < offsetof(struct mr_optim_extra, copy) || extra->size > sizeof full)
-        return mr_error_set(
-            MR_EMISUSE,
-            "mr_optim_attach: size is %zu, expected at most %zu: call mr_optim_extra_init() first",
-            extra ? extra->size : 0, sizeof full);
-    memcpy(&full, extra, extra->size);
-    full.size = sizeof full;
+    if (!extra)
+        return mr_error_set(MR_EMISUSE, "mr_optim_attach: extra is NULL");
+    int rc = mr_opts_take("optim_extra", extra, &full, sizeof full);
+    if (rc < 0)
+        return rc;
     bool half = full.grad_dtype == MR_F16 || full.grad_dtype == MR_BF16;
     if (full.grad_dtype != optim->dtype && !(half && optim->dtype == MR_F32))
         return mr_error_set(MR_EUNSUPPORTED,

@@ -58,8 +58,9 @@ int mr_report_make(struct mr_recording *recording, const char *name,
     const struct mr_report_kind *kinds[MAX_KINDS + 1];
     struct mr_report_opts all;
     mr_report_opts_init(&all);
-    if (mr_opts_take("report", opts, &all, sizeof all))
-        return MR_EOPTION;
+    int rc = mr_opts_take("report_opts", opts, &all, sizeof all);
+    if (rc < 0)
+        return rc;
     list_kinds(kinds);
     uint32_t i = 0;
     while (kinds[i] && strcmp(kinds[i]->name, name) != 0)
@@ -67,7 +68,7 @@ int mr_report_make(struct mr_recording *recording, const char *name,
     if (!kinds[i])
         return no_such_report(name, kinds);
     struct mr_table *table = NULL;
-    int rc = kinds[i]->make(recording, &all, &table);
+    rc = kinds[i]->make(recording, &all, &table);
     int failed = mr_recording_result(recording, rc);
     if (failed == 0)
         *out = table;

@@ -10,6 +10,7 @@
 #define MR_TABLE_TABLE_H
 
 #include "recording/recording.h"
+#include <millrace/text.h>
 
 /*
  * A column's cells: 4 bytes each until a value needs 8. Integers and reals are stored directly,
@@ -38,15 +39,13 @@ struct mr_table {
     struct mr_table_chunk *chunks; /* the memory of the texts */
 };
 
-#define MR_TABLE_CELL_BYTES 64
-
 /* "Total Time (ns)": malloc'd by asprintf; NULL if out of memory. */
 char *mr_table_head(const struct mr_column *column);
 /* The value for programs: in the unit of the column's header. */
 double mr_table_machine(const struct mr_column *column, double value);
 /* The value for people: "12.35 ms". Returns its length. Not for texts. */
 int mr_table_human(const struct mr_column *column, const struct mr_cell *cell,
-                   char buf[MR_TABLE_CELL_BYTES]);
+                   char buf[MR_TEXT_CELL]);
 /* Finds a column by name: "total-time" is "Total Time". Returns UINT32_MAX if there is none. [out]
  * near, may be NULL: the most similar column. */
 uint32_t mr_table_find(const struct mr_table *table, const char *name);

@@ -74,56 +74,43 @@ static int put_fixed(char *buf, size_t cap, double value, int digits)
 
 /* Four significant digits for values of at least 1, or as many as an integer of the smallest unit
  * has. */
-static int put_scaled(char *buf, size_t cap, double value, const char *const *units, int n_units)
+static int put_scaled(char *buf, double value, enum mr_text_unit unit)
 {
-    double size = fabs(value);
-    int i = 0;
-    while (i < n_units - 1 && size >= 999.95) {
-        size /= 1000;
-        value /= 1000;
-        i++;
-    }
-    int digits = i == 0 && value == floor(value) ? 0
-                 : size < 9.9995                 ? 3
-                 : size < 99.995                 ? 2
-                 : size < 999.95                 ? 1
-                                                 : 0;
-    int n = put_fixed(buf, cap, value, digits);
-    return n + snprintf(buf + n, cap - (size_t)n, " %s", units[i]);
+    int digits;
+    const char *name = mr_text_scale(unit, 4, &value, &digits);
+    int n = put_fixed(buf, MR_TEXT_CELL, value, digits);
+    return n + snprintf(buf + n, MR_TEXT_CELL - (size_t)n, " %s", name);
 }
 
 static int put_time(const struct mr_column *column, double ns, char *buf)
 {
-    static const char *const units[] = {"ns", "us", "ms", "s"};
     if (!is_moment(column))
-        return put_scaled(buf, MR_TABLE_CELL_BYTES, ns, units, (int)MR_COUNT(units));
-    int n = put_fixed(buf, MR_TABLE_CELL_BYTES, ns / 1e6, 6);
-    return n + snprintf(buf + n, MR_TABLE_CELL_BYTES - (size_t)n, " ms");
+        return put_scaled(buf, ns, MR_TEXT_NS);
+    int n = put_fixed(buf, MR_TEXT_CELL, ns / 1e6, 6);
+    return n + snprintf(buf + n, MR_TEXT_CELL - (size_t)n, " ms");
 }
 
 int mr_table_human(const struct mr_column *column, const struct mr_cell *cell,
-                   char buf[MR_TABLE_CELL_BYTES])
+                   char buf[MR_TEXT_CELL])
 {
-    static const char *const bytes[] = {"B", "kB", "MB", "GB", "TB", "PB"};
-    static const char *const rates[] = {"B/s", "kB/s", "MB/s", "GB/s", "TB/s"};
     double value = cell->real;
     switch (column->unit) {
     case MR_UNIT_NS:
         return put_time(column, value, buf);
     case MR_UNIT_BYTES:
-        return put_scaled(buf, MR_TABLE_CELL_BYTES, value, bytes, (int)MR_COUNT(bytes));
+        return put_scaled(buf, value, MR_TEXT_BYTES_1000);
     case MR_UNIT_BYTES_PER_S:
-        return put_scaled(buf, MR_TABLE_CELL_BYTES, value, rates, (int)MR_COUNT(rates));
+        return put_scaled(buf, value, MR_TEXT_BYTES_PER_S);
     case MR_UNIT_PERCENT: {
-        int n = put_fixed(buf, MR_TABLE_CELL_BYTES, value, 1);
-        return n + snprintf(buf + n, MR_TABLE_CELL_BYTES - (size_t)n, "%%");
+        int n = put_fixed(buf, MR_TEXT_CELL, value, 1);
+        return n + snprintf(buf + n, MR_TEXT_CELL - (size_t)n, "%%");
     }
     case MR_UNIT_COUNT:
-        return put_fixed(buf, MR_TABLE_CELL_BYTES, value, value == floor(value) ? 0 : 2);
+        return put_fixed(buf, MR_TEXT_CELL, value, value == floor(value) ? 0 : 2);
     default:
         break;
     }
     if (cell->type == MR_CELL_INT)
-        return snprintf(buf, MR_TABLE_CELL_BYTES, "%" PRId64, cell->integer);
-    return put_fixed(buf, MR_TABLE_CELL_BYTES, value, value == floor(value) ? 0 : 3);
+        return snprintf(buf, MR_TEXT_CELL, "%" PRId64, cell->integer);
+    return put_fixed(buf, MR_TEXT_CELL, value, value == floor(value) ? 0 : 3);
 }

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <millrace/json.h>
+#include <millrace/text.h>
 #include <millrace/version.h>
 #include <string.h>
 #include <zlib.h>
@@ -420,21 +421,6 @@ static int put_object(struct page *page)
     return rc;
 }
 
-static void put_escaped(FILE *file, const char *text)
-{
-    for (; *text; text++) {
-        const char *as = *text == '&'   ? "&amp;"
-                         : *text == '<' ? "&lt;"
-                         : *text == '>' ? "&gt;"
-                         : *text == '"' ? "&quot;"
-                                        : NULL;
-        if (as)
-            fputs(as, file);
-        else
-            putc(*text, file);
-    }
-}
-
 static int put_data(struct page *page)
 {
     int rc = put_object(page);
@@ -455,7 +441,7 @@ static int put_page(struct page *page)
         if (!close)
             break;
         if (!strncmp(place, "{{title", 7))
-            put_escaped(page->file, page->tl->title);
+            mr_text_write_xml(page->tl->title, page->file);
         else if (!strncmp(place, "{{style", 7))
             fwrite(mr_timeline_style, 1, mr_timeline_style_bytes, page->file);
         else if (!strncmp(place, "{{script", 8))

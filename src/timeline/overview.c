@@ -6,6 +6,7 @@
 #include "timeline/draw.h"
 
 #include <math.h>
+#include <millrace/text.h>
 #include <string.h>
 
 enum {
@@ -78,34 +79,6 @@ static uint32_t faded(uint32_t colour, double strength)
         double part = colour >> shift & 255;
         out |= (uint32_t)lround(255 - (255 - part) * strength) << shift;
     }
-    return out;
-}
-
-static const char *time_text(double ns, char *out, size_t bytes)
-{
-    static const char *const units[] = {"ns", "\xc2\xb5s", "ms", "s"};
-    size_t unit = 0;
-    for (; ns >= 999.95 && unit < 3; unit++)
-        ns /= 1000;
-    snprintf(out, bytes, "%.*f %s",
-             ns >= 99.95 || unit == 0 ? 0
-             : ns >= 9.995            ? 1
-                                      : 2,
-             ns, units[unit]);
-    return out;
-}
-
-static const char *bytes_text(double n, char *out, size_t bytes)
-{
-    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-    size_t unit = 0;
-    for (; n >= 1023.5 && unit < 4; unit++)
-        n /= 1024;
-    snprintf(out, bytes, "%.*f %s",
-             n >= 99.95 || unit == 0 ? 0
-             : n >= 9.995            ? 1
-                                     : 2,
-             n, units[unit]);
     return out;
 }
 
@@ -299,18 +272,17 @@ static double nice_step(double range)
 static void draw_axis(struct overview *o, double bottom)
 {
     double from = (double)o->tl->from_ns, to = (double)o->tl->to_ns, step = nice_step(to - from);
-    static const char *const units[] = {"ns", "\xc2\xb5s", "ms", "s"};
-    int unit = 0;
-    double each = 1;
-    for (; step / each >= 100 && unit < 3; unit++)
-        each *= 1000;
+    double shown = step * 10; /* so that steps have at most two digits before the point */
+    int unused;
+    const char *unit = mr_text_scale(MR_TEXT_NS_MICRO, 9, &shown, &unused);
+    double each = step * 10 / shown;
     int digits = (int)MR_MAX(0, MR_MIN(6, -floor(log10(step / each) + 1e-9)));
     for (int64_t i = (int64_t)ceil(from / step), last = (int64_t)floor(to / step); i <= last; i++) {
         double t = (double)i * step;
         char label[64];
         double x = LEFT + (t - from) * o->scale;
         rect(o, x, TOP, 1, bottom - TOP, LINE);
-        snprintf(label, sizeof(label), "%.*f %s", digits, t / each, units[unit]);
+        snprintf(label, sizeof(label), "%.*f %s", digits, t / each, unit);
         if (x < MR_OVERVIEW_W - MARGIN - 20)
             text(o, x, bottom + 14, x < LEFT + 20 ? MR_LEFT : MR_MIDDLE, false, 11, SOFT, label);
     }
@@ -349,11 +321,12 @@ static void draw_parts(struct overview *o, double y)
                             [MR_SHARE_LOADER] = {"waits for data", 0xd5655f, 0xffffff},
                             [MR_SHARE_IDLE] = {"idle", 0xd3d9e0, TEXT}};
     const struct mr_tl_story *story = o->tl->story;
-    char label[96], mean[32], cut[256];
+    char label[96], mean[MR_TEXT_NUMBER], cut[256];
     double x = 0;
     if (story->wall_ns == 0)
         return;
-    time_text((double)story->wall_ns / (double)MR_MAX(story->n_steps, 1), mean, sizeof(mean));
+    mr_text_number((double)story->wall_ns / (double)MR_MAX(story->n_steps, 1), MR_TEXT_NS_MICRO,
+                   mean);
     if (story->n_steps)
         snprintf(label, sizeof(label), "%llu steps of %s", (unsigned long long)story->n_steps,
                  mean);
@@ -391,15 +364,15 @@ static void draw_lines(struct overview *o, double y, uint32_t colour, const char
 static void draw_head(struct overview *o)
 {
     const struct mr_timeline *tl = o->tl;
-    char line[512], a[32], b[32], c[32], cut[256];
+    char line[512], a[MR_TEXT_NUMBER], b[MR_TEXT_NUMBER], c[MR_TEXT_NUMBER], cut[256];
     text(o, MARGIN, 26, MR_LEFT, true, 16, TEXT,
          fitted(tl->title, (MR_OVERVIEW_W - 2.0 * MARGIN) / 1.35, cut));
-    time_text((double)(MR_MIN(tl->to_ns, tl->rec->end_ns) - MR_MIN(tl->from_ns, tl->rec->end_ns)),
-              a, sizeof(a));
-    int n = snprintf(line, sizeof(line), "%s", a);
+    uint64_t shown_ns = MR_MIN(tl->to_ns, tl->rec->end_ns) - MR_MIN(tl->from_ns, tl->rec->end_ns);
+    int n =
+        snprintf(line, sizeof(line), "%s", mr_text_number((double)shown_ns, MR_TEXT_NS_MICRO, a));
     if (tl->from_ns > 0 || tl->to_ns <= tl->rec->end_ns)
         n += snprintf(line + n, sizeof(line) - (size_t)n, " of %s",
-                      time_text((double)tl->rec->end_ns, b, sizeof(b)));
+                      mr_text_number((double)tl->rec->end_ns, MR_TEXT_NS_MICRO, b));
     uint32_t devices = 0;
     for (uint32_t i = 0; i < tl->n_lanes; i++)
         devices += tl->lanes[i].kind == MR_LANE_ENGINE && tl->lanes[i].engine == MR_ENGINE_ALL;
@@ -411,9 +384,9 @@ static void draw_head(struct overview *o)
              "  \xc2\xb7  %llu kernels  \xc2\xb7  H2D %s in %llu copies  \xc2\xb7  D2H %s in %llu "
              "copies%s",
              (unsigned long long)tl->count[MR_SHAPE_KERNEL],
-             bytes_text((double)tl->bytes[MR_SHAPE_H2D], b, sizeof(b)),
+             mr_text_number((double)tl->bytes[MR_SHAPE_H2D], MR_TEXT_BYTES, b),
              (unsigned long long)tl->count[MR_SHAPE_H2D],
-             bytes_text((double)tl->bytes[MR_SHAPE_D2H], c, sizeof(c)),
+             mr_text_number((double)tl->bytes[MR_SHAPE_D2H], MR_TEXT_BYTES, c),
              (unsigned long long)tl->count[MR_SHAPE_D2H],
              tl->rec->n_dropped ? "  \xc2\xb7  records were dropped" : "");
     text(o, MARGIN, 50, MR_LEFT, false, 12, SOFT, line);

@@ -1,27 +1,12 @@
 /* The overview as SVG. */
 #include "timeline/draw.h"
 
+#include <millrace/text.h>
+
 void mr_svg_rect(FILE *file, double x, double y, double w, double h, uint32_t colour)
 {
     fprintf(file, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"#%06x\"/>\n",
             x, y, w, h, colour);
-}
-
-/* XML has no place for control characters, escaped or not. */
-static void put_escaped(FILE *file, const char *text)
-{
-    for (; *text; text++) {
-        unsigned char c = (unsigned char)*text;
-        const char *as = c == '&'   ? "&amp;"
-                         : c == '<' ? "&lt;"
-                         : c == '>' ? "&gt;"
-                         : c < 32   ? "?"
-                                    : NULL;
-        if (as)
-            fputs(as, file);
-        else
-            putc(c, file);
-    }
 }
 
 void mr_svg_text(FILE *file, double x, double y, enum mr_anchor anchor, bool bold, int size,
@@ -31,7 +16,7 @@ void mr_svg_text(FILE *file, double x, double y, enum mr_anchor anchor, bool bol
     fprintf(file,
             "<text x=\"%.1f\" y=\"%.1f\" font-size=\"%d\" fill=\"#%06x\" text-anchor=\"%s\"%s>", x,
             y + size * 0.35, size, colour, anchors[anchor], bold ? " font-weight=\"600\"" : "");
-    put_escaped(file, text);
+    mr_text_write_xml(text, file);
     fputs("</text>\n", file);
 }
 
@@ -44,7 +29,7 @@ int mr_timeline_svg(FILE *file, const struct mr_timeline *tl)
             "font-family=\"system-ui, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif\" "
             "role=\"img\">\n<title>",
             MR_OVERVIEW_W, height, MR_OVERVIEW_W, height);
-    put_escaped(file, tl->title);
+    mr_text_write_xml(tl->title, file);
     fputs("</title>\n", file);
     int rc = mr_overview_draw(tl, file);
     fputs("</svg>\n", file);

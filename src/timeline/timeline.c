@@ -428,14 +428,15 @@ int mr_timeline_write(struct mr_recording *recording, const char *path,
         [MR_TIMELINE_SVG] = mr_timeline_svg};
     struct mr_timeline_opts all;
     mr_timeline_opts_init(&all);
-    if (mr_opts_take("timeline", opts, &all, sizeof(all)))
-        return MR_EOPTION;
+    int rc = mr_opts_take("timeline_opts", opts, &all, sizeof(all));
+    if (rc < 0)
+        return rc;
     if ((size_t)format >= MR_COUNT(writers))
         return mr_error_set(MR_EOPTION, "timeline: %d: no such format", (int)format);
     struct mr_timeline tl = {0};
     struct mr_tl_story story = {0};
     bool picture = format == MR_TIMELINE_SVG;
-    int rc = format == MR_TIMELINE_PERFETTO ? 0 : mr_timeline_story(recording, &story);
+    rc = format == MR_TIMELINE_PERFETTO ? 0 : mr_timeline_story(recording, &story);
     if (picture && !all.whole && all.from_ns == 0 && all.to_ns == 0) {
         all.from_ns = story.from_ns;
         all.to_ns = story.to_ns;

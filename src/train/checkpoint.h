@@ -50,11 +50,8 @@ bool mr_checkpoint_is(const struct mr_checkpoint *c, const char *key, const char
 int mr_checkpoint_get_uint(const struct mr_checkpoint *c, const char *key, uint64_t *out);
 int mr_checkpoint_get_double(const struct mr_checkpoint *c, const char *key, double *out);
 
-/* The names of a data set's classes as a JSON array, entry k is label k's; to be freed. NULL: it
- * names none. Returns 0 or -ENOMEM. */
-int mr_class_names_text(const struct mr_dataset *ds, char **text);
-/* text: such an array, or NULL: no names. of: whose, for the error. As
- * mr_checkpoint_class_names(). */
+/* text: an array as made by mr_dataset_class_names(), or NULL: no names. of: whose, for the error.
+ * As mr_checkpoint_class_names(). */
 int mr_class_names_parse(const char *text, const char *of, char ***names, uint32_t *n);
 
 #endif

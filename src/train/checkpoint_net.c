@@ -52,16 +52,10 @@ static int read_info(const struct mr_checkpoint *c, struct mr_checkpoint_info *o
 int mr_checkpoint_query(const struct mr_checkpoint *c, struct mr_checkpoint_info *out)
 {
     struct mr_checkpoint_info full = {0};
-    if (!out || out->size < offsetof(struct mr_checkpoint_info, sample) || out->size > sizeof *out)
-        return mr_error_set(MR_EMISUSE,
-                            "mr_checkpoint_query: expected out with its size set, at most %zu",
-                            sizeof *out);
     int rc = read_info(c, &full);
     if (rc < 0)
         return rc;
-    full.size = out->size;
-    memcpy(out, &full, out->size);
-    return 0;
+    return mr_info_give("checkpoint_info", out, &full, sizeof full);
 }
 
 int mr_checkpoint_net_create(const struct mr_checkpoint *c, struct mr_device *device,

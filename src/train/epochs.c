@@ -21,14 +21,9 @@ static double score(const struct mr_trainer *t, const struct mr_train_epoch *e)
 
 static int add_epoch(struct mr_trainer *t, const struct mr_train_epoch *e)
 {
-    if (t->n_history == t->cap_history) {
-        uint32_t cap = t->cap_history ? 2 * t->cap_history : 32;
-        struct mr_train_epoch *more = realloc(t->history, cap * sizeof *more);
-        if (!more)
-            return mr_error_nomem("trainer", cap * sizeof *more);
-        t->history = more;
-        t->cap_history = cap;
-    }
+    int rc = mr_grow("trainer", &t->history, &t->room_history, t->n_history + 1ull, sizeof *e);
+    if (rc < 0)
+        return rc;
     t->history[t->n_history++] = *e;
     return 0;
 }

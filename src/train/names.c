@@ -4,30 +4,9 @@
 
 #include <cjson/cJSON.h>
 #include <errno.h>
-#include <inttypes.h>
-#include <millrace/json.h>
+#include <millrace/dataset.h>
 #include <stdlib.h>
 #include <string.h>
-
-int mr_class_names_text(const struct mr_dataset *ds, char **out)
-{
-    const char *text;
-    uint64_t n = mr_dataset_classes(ds);
-    *out = NULL;
-    if (n == 0)
-        return 0;
-    struct mr_json *json = mr_json_create(0);
-    if (json) {
-        mr_json_array(json, NULL);
-        for (uint64_t k = 0; k < n; k++)
-            mr_json_string(json, NULL, mr_dataset_class_name(ds, k));
-        mr_json_array_end(json);
-        if (mr_json_finish(json, &text) > 0)
-            *out = strdup(text);
-    }
-    mr_json_destroy(json);
-    return *out ? 0 : mr_error_set(-ENOMEM, "no memory for the names of %" PRIu64 " classes", n);
-}
 
 /* An array of strings and nulls. */
 static bool is_list(const cJSON *list)
@@ -77,7 +56,7 @@ int mr_checkpoint_class_names(const struct mr_checkpoint *c, const struct mr_dat
     char *own = NULL;
     *names = NULL;
     *n = 0;
-    int rc = saved || !ds ? 0 : mr_class_names_text(ds, &own);
+    int rc = saved || !ds ? 0 : mr_dataset_class_names(ds, &own);
     if (rc < 0)
         return rc;
     rc = mr_class_names_parse(saved ? saved : own, saved || !ds ? c->path : mr_dataset_text(ds),
@@ -92,7 +71,7 @@ int mr_class_names_check(const struct mr_dataset *ds, char *const *names, uint32
     char *text, **here = NULL;
     uint32_t n_here = 0;
     /* By way of JSON, like the names to compare with: invalid UTF-8 is replaced in both. */
-    int rc = mr_class_names_text(ds, &text);
+    int rc = mr_dataset_class_names(ds, &text);
     if (rc < 0)
         return rc;
     rc = mr_class_names_parse(text, mr_dataset_text(ds), &here, &n_here);

@@ -144,7 +144,7 @@ static int load_history(struct mr_trainer *t, const struct mr_checkpoint *c)
                           list ? "no memory" : "not a list");
         goto end;
     }
-    t->cap_history = (uint32_t)n + 1;
+    t->room_history = (uint64_t)n + 1;
     cJSON_ArrayForEach(e, list) t->history[t->n_history++] = epoch_of(e);
 end:
     cJSON_Delete(list);

@@ -182,7 +182,7 @@ static int check_same_names(const struct mr_trainer *t)
 {
     char *text, **names = NULL;
     uint32_t n = 0;
-    int rc = mr_class_names_text(t->ds, &text);
+    int rc = mr_dataset_class_names(t->ds, &text);
     if (rc < 0)
         return rc;
     rc = mr_class_names_parse(text, mr_dataset_text(t->ds), &names, &n);

@@ -234,7 +234,7 @@ static int set_progress(struct mr_checkpoint *c, struct mr_trainer *t)
 static int set_names(struct mr_checkpoint *c, const struct mr_trainer *t)
 {
     char *text;
-    int rc = mr_class_names_text(t->ds, &text);
+    int rc = mr_dataset_class_names(t->ds, &text);
     if (rc < 0)
         return rc;
     if (text && strlen(text) <= MAX_NAMES)

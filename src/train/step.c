@@ -105,15 +105,10 @@ static int plain_step(struct mr_trainer *t, const struct mr_net_batch *batch, vo
 static int record(struct mr_trainer *t, const struct mr_net_batch *batch, void *params, void *grads)
 {
     struct mr_graph *graph = NULL;
-    if (t->n_graphs == t->cap_graphs) {
-        uint32_t cap = t->cap_graphs ? 2 * t->cap_graphs : 32;
-        struct mr_train_graph *more = realloc(t->graph, cap * sizeof *more);
-        if (!more)
-            return mr_error_nomem("trainer", cap * sizeof *more);
-        t->graph = more;
-        t->cap_graphs = cap;
-    }
-    int rc = mr_graph_begin(t->stream);
+    int rc = mr_grow("trainer", &t->graph, &t->room_graphs, t->n_graphs + 1ull, sizeof *t->graph);
+    if (rc < 0)
+        return rc;
+    rc = mr_graph_begin(t->stream);
     if (rc < 0)
         return rc;
     rc = plain_step(t, batch, params, grads);

@@ -218,7 +218,7 @@ static int keep_texts(struct mr_trainer_opts *o)
 static int take_opts(const struct mr_trainer_opts *opts, struct mr_trainer_opts *out)
 {
     mr_trainer_opts_init(out);
-    int rc = mr_opts_take("trainer", opts, out, sizeof *out);
+    int rc = mr_opts_take("trainer_opts", opts, out, sizeof *out);
     if (rc < 0)
         goto fail;
     if (!out->model || !out->optimizer || !out->schedule) {
@@ -308,13 +308,7 @@ void mr_trainer_destroy(struct mr_trainer *t)
 
 int mr_trainer_query(const struct mr_trainer *t, struct mr_trainer_info *out)
 {
-    if (!out || out->size < offsetof(struct mr_trainer_info, resumed_step) ||
-        out->size > sizeof *out)
-        return mr_error_set(MR_EMISUSE,
-                            "mr_trainer_query: expected out with its size set, at most %zu",
-                            sizeof *out);
     const struct mr_trainer_info full = {
-        .size = out->size,
         .step = t->step,
         .epoch = t->epoch,
         .resumed_step = t->resumed_step,
@@ -329,24 +323,18 @@ int mr_trainer_query(const struct mr_trainer *t, struct mr_trainer_info *out)
         .seconds_to_target = t->seconds_to_target,
         .epoch_seconds = t->started ? mr_train_since(t->pass.start_ns) : 0,
     };
-    memcpy(out, &full, out->size);
-    return 0;
+    return mr_info_give("trainer_info", out, &full, sizeof full);
 }
 
 int mr_trainer_query_times(const struct mr_trainer *t, struct mr_trainer_times *out)
 {
-    if (!out || out->size < sizeof out->size || out->size > sizeof *out)
-        return mr_error_set(MR_EMISUSE,
-                            "mr_trainer_query_times: expected out with its size set, at most %zu",
-                            sizeof *out);
-    struct mr_trainer_times full = {out->size, t->waiting, t->stepping, t->testing, t->saving};
+    struct mr_trainer_times full = {sizeof full, t->waiting, t->stepping, t->testing, t->saving};
     struct mr_train_stretch pass = t->pass;
     double rest = t->pass_steps ? mr_train_since(pass.start_ns) : 0;
     double waited = mr_train_stretch_waited(t, &pass, rest);
     full.waiting += waited * rest;
     full.stepping += (1 - waited) * rest;
-    memcpy(out, &full, out->size);
-    return 0;
+    return mr_info_give("trainer_times", out, &full, sizeof full);
 }
 
 const struct mr_train_epoch *mr_trainer_epoch_get(const struct mr_trainer *t, uint32_t i)

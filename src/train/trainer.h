@@ -55,7 +55,8 @@ struct mr_trainer {
     /* what the run's optimizer is, for people and for checkpoints: with lr and clipping */
     char *optim_text;
     struct mr_train_graph *graph;
-    uint32_t n_graphs, cap_graphs;
+    uint32_t n_graphs;
+    uint64_t room_graphs;
     uint32_t eager[8], n_eager; /* batch sizes that ran once without a graph */
 
     uint64_t step, epoch;      /* done, from the run's start */
@@ -69,7 +70,8 @@ struct mr_trainer {
      * parameters */
     bool stepped;
     struct mr_train_epoch *history;
-    uint32_t n_history, cap_history;
+    uint32_t n_history;
+    uint64_t room_history;
     uint32_t best;         /* in history */
     double best_test_loss; /* for patience */
     uint64_t since_best;   /* epochs */

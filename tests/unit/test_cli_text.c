@@ -9,6 +9,12 @@ int cli_fail(const char *fmt, ...)
     return CLI_FAILED;
 }
 
+int cli_error(int rc)
+{
+    (void)rc;
+    return CLI_FAILED;
+}
+
 static void bytes_rates_and_times(void **state)
 {
     (void)state;
@@ -110,7 +116,7 @@ static void numbers_stay_in_columns(void **state)
     assert_string_equal(cli_fixed((double)NAN, 2, "%", b), "nan");
     assert_string_equal(cli_fixed(-(double)INFINITY, 2, "%", b), "-inf");
     for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
-        struct cli_table t = {.right = {false, true}};
+        struct cli_table t = {.column = {{0}, {.right = 1}}};
         snprintf(text, sizeof text, "a\t%.4f\tz", odd[i]);
         double got = strtod(strchr(shorten(&t, text), '\t'), NULL);
         assert_true(strlen(text) < 20 && fabs(got - odd[i]) <= 5.1e-4 * fabs(odd[i]) + 1e-4);
@@ -118,7 +124,7 @@ static void numbers_stay_in_columns(void **state)
         assert_true(strlen(cli_fixed(odd[i], 4, "", b)) < 16);
     }
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct cli_table t = {.right = {true}};
+        struct cli_table t = {.column = {{.right = 1}}};
         snprintf(text, sizeof text, "%s", cases[i].cell);
         assert_string_equal(shorten(&t, text), cases[i].want);
     }

@@ -509,7 +509,7 @@ static void options_are_checked(void **state)
     test_fails(mr_remote_opts_set(&opts), MR_EOPTION, "expected at least 1 MiB");
     opts.cache_limit = 1 << 20;
     opts.size = 3;
-    test_fails(mr_remote_opts_set(&opts), MR_EOPTION, "call mr_remote_opts_init() first");
+    test_fails(mr_remote_opts_set(&opts), MR_EMISUSE, "call mr_remote_opts_init() first");
     setenv("MILLRACE_CACHE_DIR", "/x", 1);
     setenv("MILLRACE_CACHE_LIMIT", "3GiB", 1);
     mr_remote_opts_init(&opts);

@@ -2,6 +2,7 @@
  * refused. */
 #include "pictures.h"
 
+#include <cjson/cJSON.h>
 #include <errno.h>
 #include <millrace/loader.h>
 
@@ -59,6 +60,15 @@ static void order_is_image_folders(void **state)
     assert_string_equal(mr_dataset_class_name(ds, 2), "b");
     assert_int_equal(mr_dataset_class_samples(ds, 2), 6);
     assert_null(mr_dataset_class_name(ds, 4));
+    char *names;
+    test_works(mr_dataset_class_names(ds, &names));
+    cJSON *list = cJSON_Parse(names);
+    assert_int_equal(cJSON_GetArraySize(list), 4);
+    for (int k = 0; k < 4; k++)
+        assert_string_equal(cJSON_GetArrayItem(list, k)->valuestring,
+                            mr_dataset_class_name(ds, (uint64_t)k));
+    cJSON_Delete(list);
+    free(names);
     assert_int_equal(mr_dataset_class_samples(ds, 4), 0);
     assert_string_equal(
         mr_dataset_text(ds),
@@ -101,6 +111,9 @@ static void without_classes_there_is_no_label(void **state)
     assert_string_equal(mr_dataset_format(ds), "folder");
     expect(ds, flat, 2);
     assert_int_equal(mr_dataset_fields(ds), 1);
+    char *names;
+    test_works(mr_dataset_class_names(ds, &names));
+    assert_null(names);
     assert_int_equal(mr_dataset_classes(ds), 0);
     assert_string_equal(mr_dataset_text(ds), "folder: p: 2 pictures");
     mr_dataset_close(ds);

@@ -430,9 +430,9 @@ static void mem_ops_know_their_calls(void **state)
     assert_true(number(table, 0, "Of Link") == 25);
     mr_table_destroy(table);
     opts.size = 0;
-    assert_int_equal(mr_report_make(recording, "mem_ops", &opts, &table), MR_EOPTION);
+    assert_int_equal(mr_report_make(recording, "mem_ops", &opts, &table), MR_EMISUSE);
     opts.size = sizeof opts + 8;
-    assert_int_equal(mr_report_make(recording, "mem_ops", &opts, &table), MR_EOPTION);
+    assert_int_equal(mr_report_make(recording, "mem_ops", &opts, &table), MR_EMISUSE);
     mr_recording_close(recording);
 }
 

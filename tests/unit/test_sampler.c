@@ -514,7 +514,7 @@ static void test_text_forms(void **state)
     struct mr_sampler_opts opts = opts_of(MR_SAMPLER_RANDOM, 0);
     assert_int_equal(mr_sampler_create(&opts, 0, &s), MR_EOPTION);
     opts.size = 0;
-    assert_int_equal(mr_sampler_create(&opts, 5, &s), MR_EOPTION);
+    assert_int_equal(mr_sampler_create(&opts, 5, &s), MR_EMISUSE);
     opts = opts_of((enum mr_sampler_kind)17, 0);
     assert_int_equal(mr_sampler_create(&opts, 5, &s), MR_EOPTION);
 }

@@ -310,7 +310,7 @@ static int well_formed(const char *text)
     }
     for (const char *amp = strchr(text, '&'); amp; amp = strchr(amp + 1, '&'))
         assert_true(!strncmp(amp, "&amp;", 5) || !strncmp(amp, "&lt;", 4) ||
-                    !strncmp(amp, "&gt;", 4));
+                    !strncmp(amp, "&gt;", 4) || !strncmp(amp, "&quot;", 6));
     assert_int_equal(depth, 0);
     return n;
 }

@@ -188,7 +188,7 @@ static void test_refused(void **state)
     assert_non_null(strstr(mr_last_error(), "logsoftmax"));
     defaults(&o);
     o.size = 4;
-    assert_int_equal(mr_trainer_create(device, ds, test_set, &o, &t), MR_EOPTION);
+    assert_int_equal(mr_trainer_create(device, ds, test_set, &o, &t), MR_EMISUSE);
     defaults(&o);
     o.lr = 1e31;
     assert_int_equal(mr_trainer_create(device, ds, test_set, &o, &t), MR_EOPTION);

@@ -63,19 +63,6 @@ static int grow(struct mr_nn_backend *b, void **p, uint64_t *have, uint64_t byte
     return rc;
 }
 
-static int grow_list(struct mr_nn_backend *b)
-{
-    if (b->n_convs < b->cap_convs)
-        return 0;
-    uint32_t cap = b->cap_convs ? 2 * b->cap_convs : 16;
-    struct mr_nn_cuda_conv *more = realloc(b->conv, cap * sizeof *more);
-    if (!more)
-        return mr_error_nomem("net", cap * sizeof *more);
-    b->conv = more;
-    b->cap_convs = cap;
-    return 0;
-}
-
 static int check(const struct mr_nn_conv *c, const struct shape *s)
 {
     uint64_t part = part_of(s, c->n), in = (uint64_t)c->h * c->w * c->in;
@@ -98,7 +85,7 @@ int mr_nn_cuda_plan_conv(struct mr_nn_backend *b, const struct mr_nn_conv *c)
                 part <= KEEP_BYTES && b->kept_bytes + part <= KEEP_ALL;
     int rc = check(c, &s);
     if (!rc)
-        rc = grow_list(b);
+        rc = mr_grow("net", &b->conv, &b->room_convs, b->n_convs + 1ull, sizeof *b->conv);
     if (rc)
         return rc;
     slot = &b->conv[b->n_convs++];

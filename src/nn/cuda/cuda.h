@@ -63,7 +63,8 @@ struct mr_nn_backend {
     void *dfilter; /* a filter's gradient as the product leaves it, f32 */
     uint64_t dfilter_bytes, kept_bytes;
     struct mr_nn_cuda_conv *conv;
-    uint32_t n_convs, cap_convs;
+    uint32_t n_convs;
+    uint64_t room_convs;
 };
 
 /* cuda.c. blocks in x and y; args: what the kernel's header says. */

@@ -62,18 +62,20 @@ void record_cupti_convert_flush(bool all)
     stage.n_api = held;
 }
 
+/* What the records of all work of a device have. */
+#define WORK(r)                                                                                    \
+    .start_ns = (r)->start, .end_ns = (r)->end, .graph = (r)->graph, .device = (r)->device,        \
+    .context = (r)->context, .stream = (r)->stream, .correlation = (r)->correlation
+#define COPY(c)                                                                                    \
+    WORK(c), .bytes = (c)->bytes, .graph_node = (c)->graph_node, .kind = (c)->copy_kind,           \
+             .src_kind = (c)->src_kind, .dst_kind = (c)->dst_kind, .flags = (c)->flags
+
 static void take_kernel(const struct cupti_kernel *k)
 {
     struct mr_part_kernel *to = next_kernel();
     *to = (struct mr_part_kernel){
-        .start_ns = k->start,
-        .end_ns = k->end,
+        WORK(k),
         .graph_node = k->graph_node,
-        .graph = k->graph,
-        .device = k->device,
-        .context = k->context,
-        .stream = k->stream,
-        .correlation = k->correlation,
         .name = record_string(k->name),
         .registers = k->registers,
         .static_shared = (uint32_t)k->static_shared,
@@ -90,62 +92,28 @@ static void take_memcpy(const struct cupti_memcpy *c)
 {
     uint64_t count = cupti.version >= CUPTI_SINCE_12_8 ? c->copy_count : 1;
     *next_copy() = (struct mr_part_copy){
-        .start_ns = c->start,
-        .end_ns = c->end,
-        .bytes = c->bytes,
-        .graph_node = c->graph_node,
-        .graph = c->graph,
-        .device = c->device,
-        .context = c->context,
-        .stream = c->stream,
-        .correlation = c->correlation,
+        COPY(c),
         .src_device = c->device,
         .dst_device = c->device,
         .count = count > 0 && count < UINT32_MAX ? (uint32_t)count : 1,
-        .kind = c->copy_kind,
-        .src_kind = c->src_kind,
-        .dst_kind = c->dst_kind,
-        .flags = c->flags,
     };
 }
 
 static void take_peer(const struct cupti_memcpy_peer *c)
 {
     *next_copy() = (struct mr_part_copy){
-        .start_ns = c->start,
-        .end_ns = c->end,
-        .bytes = c->bytes,
-        .graph_node = c->graph_node,
-        .graph = c->graph,
-        .device = c->device,
-        .context = c->context,
-        .stream = c->stream,
-        .correlation = c->correlation,
+        COPY(c),
         .src_device = c->src_device,
         .dst_device = c->dst_device,
         .count = 1,
-        .kind = c->copy_kind,
-        .src_kind = c->src_kind,
-        .dst_kind = c->dst_kind,
-        .flags = c->flags,
     };
 }
 
 static void take_memset(const struct cupti_memset *s)
 {
     *next_set() = (struct mr_part_set){
-        .start_ns = s->start,
-        .end_ns = s->end,
-        .bytes = s->bytes,
-        .graph_node = s->graph_node,
-        .graph = s->graph,
-        .device = s->device,
-        .context = s->context,
-        .stream = s->stream,
-        .correlation = s->correlation,
-        .value = s->value,
-        .kind = s->memory_kind,
-        .flags = s->flags,
+        WORK(s),           .bytes = s->bytes,      .graph_node = s->graph_node,
+        .value = s->value, .kind = s->memory_kind, .flags = s->flags,
     };
 }
 
@@ -225,13 +193,7 @@ static void take_overhead(const struct cupti_overhead *o)
 static void take_graph(const struct cupti_graph *g)
 {
     *next_graph() = (struct mr_part_graph){
-        .start_ns = g->start,
-        .end_ns = g->end,
-        .graph = g->graph,
-        .device = g->device,
-        .context = g->context,
-        .stream = g->stream,
-        .correlation = g->correlation,
+        WORK(g),
     };
 }
 

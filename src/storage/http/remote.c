@@ -101,10 +101,9 @@ int mr_remote_opts_set(const struct mr_remote_opts *given)
 {
     struct mr_remote_opts full, *opts = &full;
     mr_remote_opts_init(opts);
-    int rc = mr_opts_take("remote", given, opts, sizeof *opts);
+    int rc = mr_opts_take("remote_opts", given, opts, sizeof *opts);
     if (rc < 0)
         return rc;
-    opts->size = sizeof *opts;
     pthread_mutex_lock(&lock);
     rc = set_locked(opts);
     pthread_mutex_unlock(&lock);
@@ -129,6 +128,8 @@ int mr_remote_opts_now(struct mr_remote_opts *out, char *dir, size_t cap)
 
 void mr_remote_stats_query(struct mr_remote_stats *out)
 {
+    if (!out)
+        return;
     const struct mr_remote_counts *c = &mr_remote_counts;
     *out = (struct mr_remote_stats){
         .requests = atomic_load(&c->requests),

@@ -1,12 +1,12 @@
 /* What a data set calls its classes. */
-#include "cli.h"
+#include "dataset/dataset.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdlib.h>
+#include <millrace/json.h>
 #include <string.h>
 
-int cli_class_names(const struct mr_dataset *ds, char **out)
+int mr_dataset_class_names(const struct mr_dataset *ds, char **out)
 {
     const char *text;
     uint64_t n = mr_dataset_classes(ds);
