@@ -57,11 +57,8 @@ extern const char *const cli_log_levels[];
                               "error says what failed"),                                           \
         CLI_COMMON_OPTION("quiet", 'q', MR_OPT_FLAG, quiet, NULL,                                  \
                           .help = "No progress bar, no warnings"),                                 \
-        CLI_COMMON_OPTION(                                                                         \
-            "progress", 0, MR_OPT_FLAG, progress, "1",                                             \
-            .help = "Show a progress bar if standard error is a terminal",                         \
-            .no_help =                                                                             \
-                "Never show a progress bar; none is shown if standard error is not a terminal"),   \
+        CLI_COMMON_OPTION("progress", 0, MR_OPT_FLAG, progress, "1",                               \
+                          .help = "Show a progress bar if standard error is a terminal"),          \
         CLI_COMMON_OPTION("log-level", 0, MR_OPT_ENUM, log_level, "warning",                       \
                           .choices = cli_log_levels,                                               \
                           .help = "Lowest level of messages to print on standard error"),          \

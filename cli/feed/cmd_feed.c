@@ -101,8 +101,8 @@ const struct mr_option feed_options[] = {
         .help = "auto, cpu, cuda, cuda:1, or "
                 "sim:h2d=55,d2h=55,peer=100,pageable=12,latency=10us,step=4ms,mem=16GiB",
         .group = "Device"),
-    OPT("pin", 0, MR_OPT_FLAG, pin, .initial = "1", .help = "Use page-locked memory for batches",
-        .no_help = "Use pageable memory for batches, to see what page-locked memory saves",
+    OPT("pin", 0, MR_OPT_FLAG, pin, .initial = "1",
+        .help = "Use page-locked memory for batches; without it copies are slower",
         .group = "Device"),
     OPT("blocking", 0, MR_OPT_FLAG, blocking,
         .help = "Make workers wait for each copy, to see what that costs", .group = "Device"),

@@ -60,8 +60,7 @@ const struct mr_option train_options[] = {
     OPT("test-transform", 0, MR_OPT_STRING, test_transform, data, .meta = "CHAIN",
         .help = "Ops on each test sample, when --transform has random ones; without it the same"),
     OPT("shuffle", 0, MR_OPT_FLAG, shuffle, data, .initial = "1",
-        .help = "Take the samples in another random order each epoch",
-        .no_help = "Take the samples in order"),
+        .help = "Take the samples in another random order each epoch"),
     OPT("cache", 0, MR_OPT_ENUM, cache, data, .initial = "none", .choices = caches,
         .help = "host: keep files in memory once read; device: keep all samples on the device"),
 
@@ -75,10 +74,9 @@ const struct mr_option train_options[] = {
         .help = "Threads that compute on cpu; 0: as many as this process may use; the results are "
                 "the same"),
     OPT("graph", 0, MR_OPT_FLAG, graph, machine, .initial = "1",
-        .help = "Launch a step as one CUDA graph", .no_help = "Launch a step's kernels one by one"),
+        .help = "Launch a step as one CUDA graph, not its kernels one by one"),
     OPT("pin", 0, MR_OPT_FLAG, pin, machine, .initial = "1",
-        .help = "Page-lock the memory of batches",
-        .no_help = "Use pageable memory for batches, to see what page-locked memory saves"),
+        .help = "Use page-locked memory for batches; without it copies are slower"),
     OPT("blocking", 0, MR_OPT_FLAG, blocking, machine,
         .help = "Workers wait for each copy; shows what that costs"),
     OPT("device-transforms", 0, MR_OPT_ENUM, device_transforms, machine, .initial = "auto",

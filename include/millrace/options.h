@@ -73,7 +73,6 @@ struct mr_option {
     const char *help;    /* one sentence, no full stop */
     const char *const *choices; /* MR_OPT_ENUM: NULL-terminated */
     const char *group;          /* heading in help and man page; NULL: "Options" */
-    const char *no_help;        /* of a flag that is on by default: what --no-NAME does */
 };
 
 /*

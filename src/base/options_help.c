@@ -108,7 +108,7 @@ static const char *meta_of(const struct mr_option *option, char *buf, size_t cap
     return buf;
 }
 
-/* A flag that is on by default is turned off: that is the form to show. */
+/* Such a flag is shown as --[no-]NAME. */
 static bool on_by_default(const struct mr_option *option)
 {
     return option->type == MR_OPT_FLAG && option->initial && strcmp(option->initial, "0") != 0;
@@ -119,12 +119,16 @@ static void describe(const struct mr_option *option, char *buf, size_t cap)
 {
     char range[128];
     mr_option_range(option, range, sizeof range);
-    bool has_default = option->initial && option->initial[0] && option->type != MR_OPT_FLAG;
+    bool on = on_by_default(option);
+    bool has_default = on || (option->initial && option->initial[0] && option->type != MR_OPT_FLAG);
     const char *open = range[0] || has_default ? " (" : "",
                *close = range[0] || has_default ? ")" : "";
-    const char *help = on_by_default(option) && option->no_help ? option->no_help : option->help;
-    snprintf(buf, cap, "%s%s%s%s%s%s%s", help, open, range, range[0] && has_default ? "; " : "",
-             has_default ? "default " : "", has_default ? option->initial : "", close);
+    snprintf(buf, cap, "%s%s%s%s%s%s%s", option->help, open, range,
+             range[0] && has_default ? "; " : "", has_default ? "default " : "",
+             on            ? "on"
+             : has_default ? option->initial
+                           : "",
+             close);
 }
 
 static const char *group_of(const struct mr_option *option)
@@ -174,7 +178,7 @@ static void help_option(FILE *out, const struct mr_option *option)
     const char *placeholder = meta_of(option, meta, sizeof meta);
     int n = snprintf(head, sizeof head, option->key ? "  -%c, " : "      ", option->key);
     n += snprintf(head + n, sizeof head - (size_t)n, "--%s%s%s%s",
-                  on_by_default(option) ? "no-" : "", option->name, placeholder[0] ? " " : "",
+                  on_by_default(option) ? "[no-]" : "", option->name, placeholder[0] ? " " : "",
                   placeholder);
     describe(option, text, sizeof text);
     fputs(head, out);
@@ -225,7 +229,7 @@ static void man_option(FILE *out, const struct mr_option *option)
     fputs(".TP\n", out);
     if (option->key)
         fprintf(out, "\\fB\\-%c\\fR, ", option->key);
-    fprintf(out, "\\fB\\-\\-%s", on_by_default(option) ? "no\\-" : "");
+    fprintf(out, "\\fB\\-\\-%s", on_by_default(option) ? "[no\\-]" : "");
     roff(out, option->name);
     fputs("\\fR", out);
     if (placeholder[0]) {
