@@ -47,6 +47,9 @@ enum mr_option_type {
     MR_OPT_DTYPE,   /* int or enum mr_dtype */
     MR_OPT_DOUBLES, /* struct mr_doubles: 0.485:0.456:0.406; for transforms also [0.485,0.456] */
     MR_OPT_SHAPE,   /* struct mr_shape: 3x224x224 */
+    MR_OPT_UINT32,  /* uint32_t: as MR_OPT_UINT, up to 2^32 - 1 */
+    MR_OPT_SHARE,   /* double: off is 0, on is 1, auto is -1, else a share: 0.25, 25% */
+    MR_OPT_LIMIT,   /* struct mr_limit: 10, 1% or any */
 };
 
 #define MR_MAX_LIST 32
@@ -59,6 +62,12 @@ struct mr_doubles {
 struct mr_shape {
     int32_t rank; /* 0 to MR_MAX_RANK */
     uint64_t dim[MR_MAX_RANK];
+};
+
+/* At most n, and at most this share of a total. */
+struct mr_limit {
+    uint64_t n;      /* UINT64_MAX: any number */
+    double fraction; /* 0 to 1; 0: any share */
 };
 
 struct mr_option {

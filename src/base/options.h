@@ -1,4 +1,4 @@
-/* What the option tables' three files share. */
+/* What the option tables' files share. */
 #ifndef MR_BASE_OPTIONS_H
 #define MR_BASE_OPTIONS_H
 
@@ -9,11 +9,13 @@
 /* A parsed value of any type but MR_OPT_STRING. */
 union mr_option_value {
     int i;
+    uint32_t u32;
     int64_t i64;
     uint64_t u64;
     double f64;
     struct mr_doubles doubles;
     struct mr_shape shape;
+    struct mr_limit limit;
 };
 
 /* Bytes of the member that an option of this type names. */
@@ -30,6 +32,9 @@ const char *mr_option_want(const struct mr_option *option, char *buf, size_t cap
 
 /* The range alone, "" without one. Returns buf. */
 const char *mr_option_range(const struct mr_option *option, char *buf, size_t cap);
+
+/* 1 when the value is in the option's range, 0 when not. */
+bool mr_option_in_range(const struct mr_option *option, const union mr_option_value *v);
 
 /* Parses text and sets the member. Returns 0, MR_EOPTION, -ENOMEM. */
 int mr_option_assign(const struct mr_option *option, void *values, const char *who,

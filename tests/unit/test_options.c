@@ -416,6 +416,64 @@ static void durations(void **state)
     assert_int_equal(ns, 30000000);
 }
 
+/* The text that JSON has for a value is one that reads back as that value. */
+static void shares_limits_and_32_bits(void **state)
+{
+    (void)state;
+    struct narrow {
+        double share;
+        struct mr_limit limit;
+        uint32_t n, after;
+    } v, again;
+    static const struct mr_option narrow[] = {
+        {"share", 0, MR_OPT_SHARE, offsetof(struct narrow, share), "off"},
+        {"limit", 0, MR_OPT_LIMIT, offsetof(struct narrow, limit), "any"},
+        {"n", 0, MR_OPT_UINT32, offsetof(struct narrow, n), "7", .help = "How many"},
+        {0},
+    };
+    static const struct {
+        const char *share, *limit;
+        double fraction, of;
+        uint64_t n;
+        const char *json;
+    } good[] = {
+        {"off", "any", 0, 0, UINT64_MAX, "{\"share\": \"off\", \"limit\": null, \"n\": 7}"},
+        {"on", "10", 1, 0, 10, "{\"share\": \"on\", \"limit\": \"10\", \"n\": 7}"},
+        {"auto", "7%", -1, 0.07, UINT64_MAX, "{\"share\": \"auto\", \"limit\": \"7%\", \"n\": 7}"},
+        {"25%", "0%", 0.25, 0, 0, "{\"share\": \"0.25\", \"limit\": \"0\", \"n\": 7}"},
+    };
+    static const char *const bad[][2] = {{"share", "-1"}, {"share", "1.5"},   {"share", "maybe"},
+                                         {"share", ""},   {"limit", "-1"},    {"limit", "101%"},
+                                         {"limit", "%"},  {"limit", "1.5"},   {"limit", "few"},
+                                         {"n", "-1"},     {"n", "4294967296"}};
+    again.after = v.after = 0xABABABAB;
+    assert_int_equal(mr_options_init(narrow, &v), 0);
+    assert_int_equal(v.n, 7);
+    assert_int_equal(mr_options_set(narrow, &v, "--", "n", "4294967295"), 0);
+    assert_int_equal(v.n, UINT32_MAX);
+    assert_int_equal(mr_options_set(narrow, &v, "--", "n", "7"), 0);
+    assert_int_equal(v.after, 0xABABABAB);
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        const char *text;
+        struct mr_json *json = mr_json_create(0);
+        assert_int_equal(mr_options_set(narrow, &v, "--", "share", good[i].share), 0);
+        assert_int_equal(mr_options_set(narrow, &v, "--", "limit", good[i].limit), 0);
+        assert_true(v.share == good[i].fraction && v.limit.fraction == good[i].of);
+        assert_int_equal(v.limit.n, good[i].n);
+        mr_json_object(json, NULL);
+        mr_options_json(narrow, &v, json);
+        mr_json_object_end(json);
+        assert_true(mr_json_finish(json, &text) > 0);
+        assert_string_equal(text, good[i].json);
+        mr_json_destroy(json);
+    }
+    again = v;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        if (mr_options_set(narrow, &v, "--", bad[i][0], bad[i][1]) != MR_EOPTION)
+            fail_msg("'%s' was taken", bad[i][1]);
+    assert_memory_equal(&v, &again, sizeof v);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -434,6 +492,7 @@ int main(void)
         cmocka_unit_test(hints_keep_the_sense),
         cmocka_unit_test(nearest_word),
         cmocka_unit_test(durations),
+        cmocka_unit_test(shares_limits_and_32_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
