@@ -66,7 +66,7 @@ int workers_measure(const struct workers *w, struct workers_cell *cell)
     lo.batch_size = w->o->batch_size;
     lo.epochs = 0;
     lo.workers = cell->workers;
-    lo.pageable = !cell->pinned;
+    lo.pin = cell->pinned;
     int rc = mr_sampler_open("random", mr_dataset_length(w->set[cell->set]), 1, &sampler);
     if (rc == 0)
         rc = mr_loader_open(w->set[cell->set], sampler, NULL, w->dev, &lo, &ld);

@@ -86,7 +86,7 @@ static int loader_opts(struct feed *feed, struct mr_loader_opts *lo)
     lo->collate = (enum mr_collate)o->collate;
     lo->pad_value = o->pad_value;
     lo->bad = (enum mr_bad_policy)o->bad;
-    lo->pageable = !o->pin;
+    lo->pin = o->pin;
     lo->blocking = o->blocking;
     lo->streams = (uint32_t)o->streams;
     lo->device_transforms = o->device_transforms;

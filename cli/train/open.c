@@ -50,7 +50,7 @@ static void loader_opts(const struct train_opts *o, struct mr_loader_opts *out)
     out->workers = (uint32_t)o->workers;
     out->prefetch = (uint32_t)o->prefetch;
     out->cache = (enum mr_cache_kind)o->cache;
-    out->pageable = !o->pin;
+    out->pin = o->pin;
     out->blocking = o->blocking;
     out->device_transforms = o->device_transforms;
 }

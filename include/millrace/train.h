@@ -65,7 +65,7 @@ struct mr_trainer_opts {
     enum mr_on_nan on_nan; /* default MR_ON_NAN_STOP */
     uint32_t threads;      /* on "cpu"; 0 (default): all this process may use */
     int graph;             /* GPUs: 1 (default): a step is one graph */
-    /* workers, prefetch, cache, pageable, blocking and device_transforms of the loaders; its other
+    /* workers, prefetch, cache, pin, blocking and device_transforms of the loaders; its other
      * members are the trainer's. NULL (default): chosen. */
     const struct mr_loader_opts *loader;
     const struct mr_checkpoint *resume; /* to go on from; NULL (default): start */

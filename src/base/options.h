@@ -40,4 +40,10 @@ bool mr_option_in_range(const struct mr_option *option, const union mr_option_va
 int mr_option_assign(const struct mr_option *option, void *values, const char *who,
                      const char *text);
 
+/*
+ * Checks a struct that a program filled: numbers against their ranges, enums against their choices.
+ * Returns 0, or MR_EOPTION with the first wrong member: "batch_size 0: expected 1..512 samples".
+ */
+int mr_options_check(const struct mr_option *table, const void *values);
+
 #endif

@@ -144,7 +144,7 @@ int mr_train_open_loader(struct mr_trainer *t, bool test, const char *state, str
         lo.workers = o->loader->workers;
         lo.prefetch = o->loader->prefetch;
         lo.cache = o->loader->cache;
-        lo.pageable = o->loader->pageable;
+        lo.pin = o->loader->pin;
         lo.blocking = o->loader->blocking;
         lo.device_transforms = o->loader->device_transforms;
     }
