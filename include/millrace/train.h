@@ -65,8 +65,8 @@ struct mr_trainer_opts {
     enum mr_on_nan on_nan; /* default MR_ON_NAN_STOP */
     uint32_t threads;      /* on "cpu"; 0 (default): all this process may use */
     int graph;             /* GPUs: 1 (default): a step is one graph */
-    /* workers, prefetch, cache, pin, blocking and device_transforms of the loaders; its other
-     * members are the trainer's. NULL (default): chosen. */
+    /* Of the loaders; NULL (default): their defaults. The trainer sets batch_size, epochs, seed and
+     * state; it has no use for drop_last, rank, world, remainder, collate and bad. */
     const struct mr_loader_opts *loader;
     const struct mr_checkpoint *resume; /* to go on from; NULL (default): start */
     /* JSON of the caller's, kept in checkpoints as "config"; NULL (default): none. */
